@@ -147,7 +147,7 @@ test-native:
 
 # -- checks -------------------------------------------------------------------------------------------------------
 
-check: check-source check-lua check-compilers check-onednn
+check: check-source check-lua check-compilers check-onednn check-cuda
 
 check-source: objects
 	$(LUAJIT) scripts/dev/check.lua $(BUILD)
@@ -164,6 +164,13 @@ check-onednn:
 	@set -e; for v in 2 3; do echo "oneDNN $$v"; \
 	  $(CC) $(ALL) -Werror -DTY_DNNL -Ispec/stub -DDNNL_VERSION_MAJOR=$$v -fsyntax-only \
 	    $(ONEDNN) native/device/platform.c spec/native/onednn_weight_test.c; done
+
+# our kernels for GPUs, where there is a toolkit, which nothing else needs
+NVCC ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
+check-cuda:
+	@$(if $(NVCC),,echo "kernels for GPUs: not compiled, no nvcc")
+	@$(if $(NVCC),set -e; for f in native/cuda/kernels/*.cu; do for a in 80 90 100; do echo "NVCC $$f (sm_$$a)"; \
+	  $(NVCC) -std=c++17 --fmad=false -Werror all-warnings -arch=sm_$$a -cubin -o /dev/null $$f; done; done)
 
 objects: $(OBJ) $(PROGRAM:%.c=$(BUILD)/%.o) $(TESTS:%.c=$(BUILD)/%.o)
 
@@ -227,5 +234,5 @@ clean:
 	rm -rf build
 
 FORCE:
-.PHONY: all test test-native check check-source check-lua check-compilers check-onednn objects cudasim bench doc install uninstall dist clean FORCE
+.PHONY: all test test-native check check-source check-lua check-compilers check-onednn check-cuda objects cudasim bench doc install uninstall dist clean FORCE
 .DELETE_ON_ERROR:

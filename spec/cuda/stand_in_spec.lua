@@ -1,0 +1,96 @@
+-- Networks that train on a GPU as on the CPU, on the stand-in: the same weights, the same batches,
+-- losses within 1e-5.
+
+local stand_in = require "spec.support.stand_in"
+
+local STEPS = [[
+local ty = require "tycho"
+local sym = ty.sym
+
+local networks = {}
+
+function networks.lenet()
+  local net = sym.Variable("data")
+  net = sym.Convolution{data = net, kernel = {3, 3}, num_filter = 4, name = "conv"}
+  net = sym.BatchNorm{data = net, fix_gamma = false, name = "norm"}
+  net = sym.Activation{data = net, act_type = "tanh", name = "tanh"}
+  net = sym.Pooling{data = net, kernel = {2, 2}, stride = {2, 2}, pool_type = "max", name = "pool"}
+  net = sym.FullyConnected{data = sym.Flatten{data = net}, num_hidden = 5, name = "fc"}
+  return sym.SoftmaxOutput{data = net, name = "softmax"}, {6, 1, 8, 8}, {6}
+end
+
+function networks.lstm()
+  local steps = sym.SliceChannel{data = sym.Variable("data"), num_outputs = 3, axis = 1,
+    squeeze_axis = true}
+  local cell = ty.rnn.LSTMCell{num_hidden = 4, prefix = "lstm_"}
+  local rows, states = {}, cell:begin_state{func = sym.zeros, shape = {6, 4}}
+  for i = 1, 3 do
+    rows[i], states = cell(steps[i], states)
+  end
+  local net = sym.Concat{rows[1], rows[2], rows[3], dim = 0, name = "rows"}
+  net = sym.LayerNorm{data = net, name = "norm"}
+  net = sym.FullyConnected{data = net, num_hidden = 5, name = "fc"}
+  return sym.SoftmaxOutput{data = net, name = "softmax"}, {6, 3, 7}, {18}
+end
+
+local function pattern(shape, period)
+  local n, values = 1, {}
+  for _, d in ipairs(shape) do
+    n = n * d
+  end
+  for i = 1, n do
+    values[i] = (i * 7919 % period) / period - 0.45
+  end
+  return ty.nd.array{values, ctx = ty.cpu(0)}:reshape(shape)
+end
+
+local function losses(ctx, net, data, labels)
+  local exe = net:simple_bind{ctx = ctx, data = data, softmax_label = labels}
+  for name, x in pairs(exe.arg_dict) do
+    local value = name == "softmax_label" and ty.nd.arange{0, labels[1], ctx = ty.cpu(0)} % 5
+      or pattern(x.shape, 101)
+    value:copyto(x)
+  end
+  local all = {}
+  for step = 1, 4 do
+    local p = exe:forward{is_train = true}[1]:as_in_context(ty.cpu(0)):totable()
+    local loss = 0
+    for i, row in ipairs(p) do
+      loss = loss - math.log(row[(i - 1) % 5 + 1])
+    end
+    all[step] = loss / #p
+    exe:backward()
+    for name, g in pairs(exe.grad_dict) do
+      if name ~= "data" and name ~= "softmax_label" then
+        local moved = exe.arg_dict[name] - g * 0.05
+        moved:copyto(exe.arg_dict[name])
+      end
+    end
+  end
+  return all
+end
+
+local net, data, labels = networks[NAME]()
+local there, here = losses(ty.gpu(0), net, data, labels), losses(ty.cpu(0), net, data, labels)
+for i = 1, 4 do
+  print(("step %d: %.7f %.7f %s"):format(i, there[i], here[i],
+    math.abs(there[i] - here[i]) < 1e-5 and "equal" or "different"))
+end
+print(here[4] < here[1] and "it learns" or "it does not learn")
+]]
+
+describe("training on a GPU", function()
+  for _, name in ipairs{ "lenet", "lstm" } do
+    it("is that of the CPU: " .. name, function()
+      if not stand_in.exists() then
+        pending("no build/cudasim: make cudasim")
+        return
+      end
+      local text = stand_in.run(STEPS:gsub("NAME", ("%q"):format(name)), {})
+      for i = 1, 4 do
+        assert.matches(("step %d: [%%d.]+ [%%d.]+ equal"):format(i), text)
+      end
+      assert.matches("it learns", text, 1, true)
+    end)
+  end
+end)
