@@ -140,7 +140,8 @@ API cudnnBackendExecute(
     for (int a : ports.reads)
       if (a)
         if (int r = place(run.get(), op->bag(a), given, READS)) return (cudnnStatus_t)r;
-    if (int r = place(run.get(), op->bag(ports.writes), given, WRITES)) return (cudnnStatus_t)r;
+    Use use = ports.adds ? UPDATES : WRITES;
+    if (int r = place(run.get(), op->bag(ports.writes), given, use)) return (cudnnStatus_t)r;
   }
   CUresult r = give(h->stream, __func__, run->regions, [=] {
     for (const Bag *op : run->operations) perform(op, run->views);

@@ -42,8 +42,8 @@ cudnnStatus_t refuse(cudnnStatus_t code, const std::string &why);
 /* -- operations (operations.cc) ---------------------------------------------------------------- */
 
 bool number_of(int64_t type, cudasim::Number *out);
-/* what an operation of a graph reads and writes, by its attributes; 0: ends */
-struct Ports { int reads[3], writes; };
+/* what an operation of a graph reads and writes, by its attributes. adds: to what it writes */
+struct Ports { int reads[3], writes; bool adds; };
 Ports ports_of(const Bag *operation);
 /* an operation is well formed; NULL, or why not */
 const char *check_operation(const Bag *operation);

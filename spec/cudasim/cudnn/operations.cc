@@ -95,7 +95,7 @@ static bool is_gradient(int mode) { return mode >= CUDNN_POINTWISE_RELU_BWD; }
 Ports ports_of(const Bag *op)
 {
   if (const Roles *r = roles_of(op)) {
-    Ports p = { { 0, 0, 0 }, r->written };
+    Ports p = { { 0, 0, 0 }, r->written, op->one<double>(r->beta, 0) != 0 };
     int i = 0;
     for (int a : { r->x, r->w, r->y })
       if (a != r->written) p.reads[i++] = a;
@@ -104,10 +104,10 @@ Ports ports_of(const Bag *op)
   if (op->kind != CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR) return {};
   if (is_gradient(mode_of(op)))
     return { { CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, 0 },
-      CUDNN_ATTR_OPERATION_POINTWISE_DXDESC };
+      CUDNN_ATTR_OPERATION_POINTWISE_DXDESC, false };
   return { { CUDNN_ATTR_OPERATION_POINTWISE_XDESC,
                takes_two(mode_of(op)) ? CUDNN_ATTR_OPERATION_POINTWISE_BDESC : 0, 0 },
-    CUDNN_ATTR_OPERATION_POINTWISE_YDESC };
+    CUDNN_ATTR_OPERATION_POINTWISE_YDESC, false };
 }
 
 /* -- convolutions ------------------------------------------------------------------------------ */

@@ -205,6 +205,21 @@ static void test_gradients()
   CHECK(down<float>(to_w, W) == dw);
 }
 
+/* beta: onto what the result holds */
+static void test_adding()
+{
+  auto x = numbers(X, 0), w = numbers(W, 3), y = numbers(Y, 2);
+  Thing conv = convolution(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, tensor(2, { 6, 2, 3, 3 }),
+      tensor(1, { 2, 4, 5, 5 }), tensor(3, { 2, 6, 3, 3 }), window(1, 2, 1));
+  OK(put<double>(conv, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_DOUBLE, { 3 }));
+  CUdeviceptr to = up(y);
+  OK(run(plan({ conv }), { 1, 2, 3 }, { up(x), up(w), to }));
+  for (float &v : y) v *= 3;
+  each_tap([&](int i, int j, int k) { y[(size_t)k] += x[(size_t)i] * w[(size_t)j]; });
+  CHECK(down<float>(to, Y) == y);
+}
+
 /* These codes are cuDNN 9.19's. */
 static void test_finalizing()
 {
@@ -241,6 +256,7 @@ void all()
   OK(cudnnSetStream(handle, (cudaStream_t)stream));
   test_forward();
   test_gradients();
+  test_adding();
   test_finalizing();
   for (Thing t : things) OK(cudnnBackendDestroyDescriptor(t));
   OK(cudnnDestroy(handle));
