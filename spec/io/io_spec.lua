@@ -116,7 +116,40 @@ describe("io", function()
     end)
   end)
 
+  describe("MNISTIter", function()
+    local images = file("\0\0\8\3\0\0\0\2\0\0\0\2\0\0\0\3" .. ("\64"):rep(12))
+    local labels = file("\0\0\8\1\0\0\0\2\7\9")
+
+    local function open(options)
+      options.image, options.label, options.batch_size = images, labels, 2
+      return ty.io.MNISTIter(options)
+    end
+
+    it("takes the shape of an image as it is", function()
+      assert.same({ 2, 1, 2, 3 }, open{ data_shape = { 1, 2, 3 } }.provide_data[1].shape)
+      assert.same({ 2, 6 }, open{ input_shape = 6, flat = true }:next().data[1].shape)
+    end)
+
+    it("refuses another shape", function()
+      local e = assert.raises("shape", open, { input_shape = { 1, 3, 2 } })
+      assert.equal("input_shape", e.argument)
+      assert.raises("shape", open, { data_shape = { 6 } })
+    end)
+  end)
+
   describe("NDArrayIter", function()
+    it("tells the rows in the order of the epoch", function()
+      local options = { data = { 10, 11, 12, 13, 14 }, batch_size = 5 }
+      assert.same({ 0, 1, 2, 3, 4 }, ty.io.NDArrayIter(options).idx:totable())
+      options.shuffle = true
+      local one, two = ty.io.NDArrayIter(options), ty.io.NDArrayIter(options)
+      two:set_state(one:state())
+      assert.same((one.idx + 10):totable(), one:next().data[1]:astype("int32"):totable())
+      assert.same(one.idx:totable(), two.idx:totable())
+      ty.scope(function() two:reset() end)
+      assert.same((two.idx + 10):totable(), two:next().data[1]:astype("int32"):totable())
+    end)
+
     it("resumes a shuffled epoch in another iterator", function()
       local function make()
         return ty.io.NDArrayIter{ data = ty.nd.arange(10):reshape{ 10, 1 }, batch_size = 3,

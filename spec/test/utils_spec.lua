@@ -1,6 +1,7 @@
 -- The test helpers: they must fail where something is wrong, and say where
 -- (runtime/lua/tycho/test/utils.lua, runtime.lua).
 
+local folder = require "spec.support.folder"
 local ty = require "tycho"
 
 local utils, V = ty.test_utils, ty.sym.Variable
@@ -24,6 +25,24 @@ local function square(name, factor)
     grad = { ("%g * g * a"):format(2 * factor) }, doc = "its square" }
   return ty.sym[name]{ V("x"), name = "sq" }
 end
+
+describe("get_mnist_iterator", function()
+  it("opens the four files of a folder", function()
+    folder.with(function(path)
+      for _, kind in ipairs{ "train", "t10k" } do
+        folder.write(path .. "/" .. kind .. "-images-idx3-ubyte",
+          "\0\0\8\3\0\0\0\2\0\0\0\2\0\0\0\2" .. ("\128"):rep(8))
+        folder.write(path .. "/" .. kind .. "-labels-idx1-ubyte", "\0\0\8\1\0\0\0\2\3\5")
+      end
+      local options = { batch_size = 2, input_shape = { 4 }, path = path }
+      local _, flat = utils.get_mnist_iterator(options)
+      assert.same({ { 0.5, 0.5, 0.5, 0.5 }, { 0.5, 0.5, 0.5, 0.5 } }, flat:next().data[1]:totable())
+      options.input_shape = { 1, 2, 2 }
+      local train = utils.get_mnist_iterator(options)
+      assert.same({ 2, 1, 2, 2 }, train.provide_data[1].shape)
+    end)
+  end)
+end)
 
 describe("comparisons", function()
   it("name the worst element, from 0", function()

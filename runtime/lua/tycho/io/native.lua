@@ -226,8 +226,10 @@ local function kind(class_name, native_name, own)
     end
     Kind.check(a)
     self:_open(native_name, options, a)
+    Kind.opened(self, a)
   end
   function Kind.check() end
+  function Kind.opened() end
   iters[class_name] = Kind
   return Kind
 end
@@ -240,14 +242,27 @@ local PARTS = { { "num_parts", "integer", 1 }, { "part_index", "integer", 0 } }
 --- Images and labels in idx files, plain or gz; pixels as parts of 256. An incomplete last batch
 -- is dropped; shuffled once. Options image, label, batch_size = 128, shuffle = true,
 -- flat = false, seed = 0, silent = false, num_parts = 1, part_index = 0, prefetch_buffer = 4,
--- dtype, data_name, label_name.
+-- dtype, data_name, label_name; data_shape or input_shape: what one image is expected to be,
+-- {1, 28, 28} or, with flat, {784} (another one raises E(shape)).
 -- @function MNISTIter
 kind("MNISTIter", "mnist", {
   { "image", "text", "./train-images-idx3-ubyte" },
   { "label", "text", "./train-labels-idx1-ubyte" },
   { "batch_size", "integer", 128 }, { "shuffle", "boolean", true }, { "flat", "boolean", false },
   { "seed", "integer", 0 }, { "silent", "boolean", false }, PARTS[1], PARTS[2], DTYPE,
-})
+  { "data_shape", "shape?" }, { "input_shape", "shape?" },
+}).opened = function(self, a)
+  local sample = { unpack(self.provide_data[1].shape, 2) }
+  for _, argument in ipairs{ "data_shape", "input_shape" } do
+    local wanted = a[argument]
+    if wanted and Error.show(wanted) ~= Error.show(sample) then
+      self:free()
+      Error.raise{ code = "shape", func = "io.MNISTIter", argument = argument, expected = wanted,
+        got = sample, message = ("the images are not of '%s' (flat = %s)"):format(argument,
+          tostring(a.flat)) }
+    end
+  end
+end
 
 
 --- Rows of numbers. Options data_csv, data_shape, label_csv = "NULL" (labels 0), label_shape = {1},

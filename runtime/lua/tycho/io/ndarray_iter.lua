@@ -22,7 +22,7 @@ require "tycho.ndarray"
 local is_array, is_plain = class.is_array, values.is_plain
 local F32, I32 = args.DTYPES.float32, args.DTYPES.int32
 
---- Iterator over arrays.
+--- Iterator over arrays. Field: idx, the numbers of the rows in the order of the epoch (NDArray).
 -- @type NDArrayIter
 local NDArrayIter = base.DataIter:extend("NDArrayIter")
 
@@ -108,6 +108,48 @@ local function describe(sources, layout, batch_size)
 end
 
 
+-- Order -------------------------------------------------------------------------------------------
+
+local function numbered(n)
+  local rows = ffi.new("int32_t[?]", n)
+  for i = 0, n - 1 do
+    rows[i] = i
+  end
+  return rows
+end
+
+
+local function index_array(rows, n)
+  return transfer.from_string(ffi.string(rows, 4 * n), { n }, I32, "io.NDArrayIter")
+end
+
+
+-- The rows' numbers in order, as the field that users read.
+local function show_order(self, idx)
+  rawset(idx, "_kept", true)                               -- ty.scope leaves it
+  self.idx = idx
+end
+
+
+-- The order of the epoch is that of an array.
+local function take_order(self, idx)
+  self._order = ffi.new("int32_t[?]", self.num_data)
+  ffi.copy(self._order, idx:tostring_raw(), 4 * self.num_data)
+  show_order(self, idx)
+end
+
+
+-- A new permutation of the rows, from the device's random state.
+local function reorder(self)
+  if self.shuffle then
+    local n = self.num_data
+    take_order(self, call.unary("_shuffle", "io.NDArrayIter", index_array(numbered(n), n)))
+  end
+end
+
+
+-- The iterator ------------------------------------------------------------------------------------
+
 --- Data and labels are an NDArray, a nested table (float32), a list of arrays, or arrays by name;
 -- they are sorted by name. The order of a shuffling iterator comes from the random state of cpu(0).
 -- @param data rows along axis 0
@@ -133,39 +175,8 @@ function NDArrayIter:init(...)
   self.provide_data = describe(self._data, a.layout, a.batch_size)
   self.provide_label = describe(self._label, a.layout, a.batch_size)
   self.cursor = -a.batch_size
+  show_order(self, index_array(numbered(self.num_data), self.num_data))
   self:reset()
-end
-
-
--- Order -------------------------------------------------------------------------------------------
-
-local function numbered(n)
-  local rows = ffi.new("int32_t[?]", n)
-  for i = 0, n - 1 do
-    rows[i] = i
-  end
-  return rows
-end
-
-
-local function index_array(rows, n)
-  return transfer.from_string(ffi.string(rows, 4 * n), { n }, I32, "io.NDArrayIter")
-end
-
-
--- A permutation of the rows, from the device's random state.
-local function permutation(n)
-  local mixed = call.unary("_shuffle", "io.NDArrayIter", index_array(numbered(n), n))
-  local rows = ffi.new("int32_t[?]", n)
-  ffi.copy(rows, mixed:tostring_raw(), 4 * n)
-  return rows
-end
-
-
-local function reorder(self)
-  if self.shuffle then
-    self._order = permutation(self.num_data)
-  end
 end
 
 
@@ -318,8 +329,8 @@ function NDArrayIter:set_state(state)
   end
   self.cursor, self._held = state.cursor, state.held
   if state.order then
-    self._order = ffi.new("int32_t[?]", self.num_data)
-    ffi.copy(self._order, state.order, 4 * self.num_data)
+    take_order(self, transfer.from_string(state.order, { self.num_data }, I32,
+      "NDArrayIter:set_state"))
   end
 end
 
