@@ -10,7 +10,8 @@ local files = require "tycho.core.files"
 
 local chart = {}
 
-local WIDTH, PANEL = 720, 300                    -- pixels of the picture; of one panel's height
+local WIDTH, PANEL = 720, 300                    -- least pixels of the picture; a panel's height
+local LETTER = 7.5                               -- pixels of a letter, rather too many
 local LEFT, RIGHT, TOP, BOTTOM = 64, 96, 58, 40  -- margins around the lines
 local GAP = 15                                   -- least distance of two labels
 local ALIKE = 5                                  -- one panel's largest values differ by less
@@ -120,19 +121,22 @@ local function draw_curve(out, curve, x, y)
   end
 end
 
+-- Returns where it ends.
 local function draw_legend(out, curves, top)
   local x = LEFT
   for _, curve in ipairs(curves) do
     add(out, '<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="%s" stroke-width="3"/>', x, top + 40,
       x + 18, top + 40, curve.colour)
     add(out, '<text x="%d" y="%d">%s</text>', x + 24, top + 44, escape(curve.name))
-    x = x + 44 + 7 * #curve.name
+    x = x + 44 + LETTER * #curve.name
   end
+  return x
 end
 
--- Each curve's last value beside its end; labels that would meet move apart.
+-- Each curve's last value beside its end; labels that would meet move apart. Returns where the
+-- longest ends.
 local function draw_labels(out, curves, x, y)
-  local labels = {}
+  local labels, right = {}, 0
   for i, curve in ipairs(curves) do
     local last = curve.points[#curve.points]
     labels[i] = {x = x.at(last[1]) + 8, y = y.at(last[2]) + 4, colour = curve.colour,
@@ -145,7 +149,9 @@ local function draw_labels(out, curves, x, y)
   for _, label in ipairs(labels) do
     add(out, '<text class="value" x="%.1f" y="%.1f" style="fill:%s">%s</text>', label.x, label.y,
       label.colour, escape(label.text))
+    right = math.max(right, label.x + LETTER * #label.text)
   end
+  return right
 end
 
 
@@ -170,6 +176,7 @@ local function panels_of(curves)
   return panels
 end
 
+-- Returns how wide the picture must be.
 local function draw_panel(out, panel, top, low, high, x_label)
   local x = new_scale(low, high, LEFT, WIDTH - RIGHT, 10, true)
   local y_low, y_high = extent(panel, 2)
@@ -178,8 +185,7 @@ local function draw_panel(out, panel, top, low, high, x_label)
   for _, curve in ipairs(panel) do
     draw_curve(out, curve, x, y)
   end
-  draw_legend(out, panel, top)
-  draw_labels(out, panel, x, y)
+  return math.max(draw_legend(out, panel, top), draw_labels(out, panel, x, y))
 end
 
 --- The SVG text of a chart.
@@ -187,21 +193,23 @@ end
 --   y}, ...}}; x are whole numbers
 -- @treturn string
 function chart.text(spec)
-  local out, curves = {}, {}
+  local out, curves, width = {}, {}, WIDTH
   for _, curve in ipairs(spec.curves) do
     curves[#curves + 1] = #curve.points > 0 and curve or nil
   end
   local panels = panels_of(curves)
   local height = math.max(1, #panels) * PANEL + 6
-  add(out, '<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d">',
-    WIDTH, height, WIDTH, height)
   add(out, "%s", STYLE)
-  add(out, '<rect width="%d" height="%d" fill="#fff"/>', WIDTH, height)
+  add(out, '<rect width="100%%" height="100%%" fill="#fff"/>')
   add(out, '<text class="title" x="%d" y="24">%s</text>', LEFT, escape(spec.title or ""))
   local low, high = extent(curves, 1)
   for i, panel in ipairs(panels) do
-    draw_panel(out, panel, (i - 1) * PANEL, low, high, i == #panels and spec.x_label)
+    width = math.max(width,
+      draw_panel(out, panel, (i - 1) * PANEL, low, high, i == #panels and spec.x_label))
   end
+  table.insert(out, 1,
+    ('<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d">')
+      :format(width, height, width, height))
   add(out, "</svg>\n")
   return table.concat(out, "\n")
 end
