@@ -5,7 +5,8 @@ int graph_order(const ty_graph *g, const ty_entry *head, int nhead, int *order)
 {
   int *stack = NEWS(int, g->n + 1), *next = NEWS(int, g->n + 1), n = 0;
   uint8_t *seen = NEWS(uint8_t, g->n + 1);
-  for (int h = 0; stack && next && seen && h < nhead; h++) {
+  if (!stack || !next || !seen) n = -1;
+  for (int h = 0; n >= 0 && h < nhead; h++) {
     int top = 0;
     if (seen[head[h].node]) continue;
     stack[top++] = head[h].node;
@@ -168,6 +169,7 @@ int graph_extract(
   int *order = NEWS(int, g->n), *map = NEWS(int, g->n),
       code = order && map ? TY_OK : fail(TY_EMEMORY, "out of memory: graph");
   int n = code ? 0 : graph_order(g, head, nhead, order);
+  if (n < 0) code = fail(TY_EMEMORY, "out of memory: graph");
   if (!code) code = copy_nodes(g, order, n, merge, to, map);
   for (int h = 0; h < nhead && !code; h++)
     new_head[h] = (ty_entry){ map[head[h].node], head[h].out };
