@@ -192,6 +192,8 @@ describe("features", function()
     end
     assert.truthy(#list > 8)
     assert.equal(ty.num_gpus() > 0, ty.runtime.is_enabled("cuda"))
+    assert.is_false(ty.runtime.is_enabled("OPENCV"))
+    assert.is_false(ty.runtime.is_enabled("tensorrt"))
     local e = assert.raises("name", ty.runtime.is_enabled, "CUDE")
     assert.equal("CUDA", e.candidates[1])
   end)

@@ -56,6 +56,14 @@ local FEATURES = {
 }
 
 
+-- Features of the reference that no build of ours has.
+local ABSENT = {}
+for name in ("BLAS_APPLE BLAS_ATLAS BLAS_MKL CAFFE CPU_SSE4A CUDA_RTC JEMALLOC OPENCV \z
+    TCMALLOC TENSORRT TVM_OP"):gmatch("%S+") do
+  ABSENT[name] = true
+end
+
+
 --- Features in order of name: a list of `{name, enabled}`.
 function runtime.Features()
   local names, list = {}, {}
@@ -71,11 +79,14 @@ function runtime.Features()
 end
 
 
---- Whether a feature is there.
+--- Whether a feature is there: false too for those that only the reference has.
 -- @string name
 function runtime.is_enabled(name)
-  local test = FEATURES[type(name) == "string" and name:upper() or name]
-  if not test then
+  local key = type(name) == "string" and name:upper() or name
+  local test = FEATURES[key]
+  if ABSENT[key] then
+    return false
+  elseif not test then
     Error.unknown{ func = "runtime.is_enabled", argument = tostring(name),
       what = "feature", among = FEATURES }
   end
