@@ -19,7 +19,7 @@ static struct row_norm rows_of(const struct call *c, const ty_desc *d)
   n.args.eps = cuda_number(c, "eps", 1e-5);
   if (!strcmp(c->op->name, "LayerNorm")) {
     int axis = (int)cuda_number(c, "axis", -1);
-    struct split s = split_at(d, axis < 0 ? axis + d->ndim : axis);
+    struct split s = split_at(d, axis_in(axis, d->ndim));
     n.args.rows = s.outer * s.inner;
     n.args.k = s.k;
     n.args.inner = s.inner;
@@ -162,7 +162,7 @@ static struct channel_norm channels_of(const struct call *c, int data)
 {
   const ty_desc *d = &c->in[data].d;
   int axis = (int)cuda_number(c, "axis", 1);
-  struct channel_norm b = { .s = split_at(d, axis < 0 ? axis + d->ndim : axis),
+  struct channel_norm b = { .s = split_at(d, axis_in(axis, d->ndim)),
     .n = desc_count(d), .dtype = d->dtype, .params = c->in[data + 1].d.dtype,
     .relu = !strcmp(c->op->name, "_contrib_BatchNormWithReLU") };
   b.args.k = b.s.k;

@@ -210,7 +210,7 @@ static int moments_backward(struct call *c)
 static struct split axis_split(const ty_desc *d, double axis)
 {
   if (axis < -TY_MAXDIM) return (struct split){ 1, desc_count(d), 1 };
-  return split_at(d, (int)axis + (axis < 0 ? d->ndim : 0));
+  return split_at(d, axis_in(axis, d->ndim));
 }
 
 static int place_forward(struct call *c)

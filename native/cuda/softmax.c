@@ -26,7 +26,7 @@ static struct split split_of(const struct call *c, const ty_desc *d)
     return (struct split){ d->dim[0], desc_count(d) / d->dim[0], 1 };
   }
   if (kind == SOFT_ACTIVATION) axis = cuda_number(c, "mode", 1) == 0 && d->ndim > 1 ? 1 : -1;
-  return split_at(d, axis < 0 ? axis + d->ndim : axis);
+  return split_at(d, axis_in(axis, d->ndim));
 }
 
 static double scale_of(const struct call *c)

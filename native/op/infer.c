@@ -133,7 +133,7 @@ int axis_of(struct infer *s, int64_t axis, int ndim, int *out)
     return infer_fail(s, TY_EVALUE, NULL,
         "axis %lld of an array of %d dimensions; expected %d to %d", (long long)axis, ndim, -ndim,
         ndim - 1);
-  *out = (int)(axis < 0 ? axis + ndim : axis);
+  *out = axis_in(axis, ndim);
   return TY_OK;
 }
 

@@ -18,6 +18,7 @@ struct order {
   int from, end;                                      /* the steps to be put in order */
   /* per step: of a product, its weight's node, else -1; the next one with it */
   int *weight, *next;
+  int *last;                                          /* per node: its last product */
   /* per step: the step before it that writes what it adds to, -1 */
   int *sum;
   /* per root: the last step that writes it, -1 */
@@ -65,16 +66,20 @@ static bool note_values(struct order *o, int t)
 static bool look(struct order *o)
 {
   struct program *p = o->p;
-  int *last = o->to, found = 0; /* per node: the last product with this weight */
-  for (int i = 0; i < p->s.g->n; i++) last[i] = -1;
+  int found = 0;
+  for (int i = 0; i < p->s.g->n; i++) o->last[i] = -1;
   for (int v = 0; v < p->s.g->nvalue; v++) o->writer[v] = -1;
   memset(o->read, 0, (size_t)p->s.g->nvalue);
   for (int t = o->from; t < o->end; t++) {
     if (!note_values(o, t)) return false;
     int w = o->weight[t] = weight_of(p, &p->step[t]);
     o->next[t] = -1;
-    if (w >= 0 && last[w] >= 0) o->next[last[w]] = t, found++;
-    if (w >= 0) last[w] = t;
+    if (w < 0) continue;
+    if (o->last[w] >= 0) {
+      o->next[o->last[w]] = t;
+      found++;
+    }
+    o->last[w] = t;
   }
   return found > 1;
 }
@@ -164,17 +169,19 @@ int pass_group_weights(struct program *p)
   struct order o = { .p = p,
     .weight = NEWS(int, n),
     .next = NEWS(int, n),
+    .last = NEWS(int, n),
     .sum = NEWS(int, n),
     .writer = NEWS(int, n),
     .to = NEWS(int, n),
     .read = NEWS(uint8_t, n) };
-  bool enough = o.weight && o.next && o.sum && o.writer && o.to && o.read;
+  bool enough = o.weight && o.next && o.last && o.sum && o.writer && o.to && o.read;
   int code = enough ? order_both(&o) : fail(TY_EMEMORY, "out of memory: plan");
   mem_free(o.weight);
   mem_free(o.next);
   mem_free(o.sum);
   mem_free(o.writer);
   mem_free(o.to);
+  mem_free(o.last);
   mem_free(o.read);
   return code;
 }

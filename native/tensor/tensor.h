@@ -24,3 +24,5 @@ size_t  desc_bytes(const ty_desc *d);
 int     desc_check_size(const ty_desc *d);
 bool    desc_known(const ty_desc *d);                 /* every dim known */
 bool    desc_same_shape(const ty_desc *a, const ty_desc *b);
+/* the axis from 0; a negative one counts from the end */
+static inline int axis_in(int64_t axis, int ndim) { return (int)(axis < 0 ? axis + ndim : axis); }

@@ -49,8 +49,14 @@ bool winograd_able(const struct window *w)
   return channel_block(TY_CPU) == lanes && w->channels % lanes == 0 && w->filters % lanes == 0;
 }
 
-enum { FEW_CHANNELS = 16, FEW_TILES = 16, KEPT_TILES = 32, BACK_TILES = 16, ANEW_TILES = 32,
-       LITTLE = 30 << 20 };                           /* products */
+enum {
+  MIN_CHANNELS = 16,
+  MIN_TILES_KEPT = 16,                                /* the weight's points are kept */
+  MIN_TILES_FRESH = 32,                               /* they are made at each run */
+  MIN_TILES_BACKWARD = 16,
+  KEEP_BELOW_TILES = 32,                              /* points are kept if either is less */
+  KEEP_UP_TO_PRODUCTS = 30 << 20
+};
 
 /* Measured with AVX2 and AVX-512 against oneDNN's direct kernels: a weight must be carried for
 ** enough tiles, more if that happens at each run; gradients, whose direct kernels are slower,
@@ -61,8 +67,9 @@ const char *winograd_refuse(const struct window *w, bool back, bool keeps)
   if (!winograd_on()) return "TYCHO_WINOGRAD=0";
   if (cpu_level() < CPU_AVX2) return "made for AVX2 and AVX-512";
   if (!winograd_able(w)) return "not 3 x 3 of stride 1 over whole blocks of channels";
-  if (MIN(w->channels, w->filters) < FEW_CHANNELS) return "few channels";
-  if (tiles < (keeps ? FEW_TILES : back ? BACK_TILES : ANEW_TILES)) return "few tiles";
+  if (MIN(w->channels, w->filters) < MIN_CHANNELS) return "few channels";
+  const int64_t least = keeps ? MIN_TILES_KEPT : back ? MIN_TILES_BACKWARD : MIN_TILES_FRESH;
+  if (tiles < least) return "few tiles";
   bool waste = 2 * tiles * WINOGRAD_TILE * WINOGRAD_TILE > (back ? 3 : 4) * w->n * window_out(w);
   return waste ? "too much of its tiles is outside the image" : NULL;
 }
@@ -381,7 +388,8 @@ static void run(struct convolution *c)
 bool winograd_keeps(const struct window *w)
 {
   const int64_t tiles = tiles_of(w).all;
-  return tiles < KEPT_TILES || tiles * WINOGRAD_POINTS * w->channels * w->filters <= LITTLE;
+  const int64_t products = tiles * WINOGRAD_POINTS * w->channels * w->filters;
+  return tiles < KEEP_BELOW_TILES || products <= KEEP_UP_TO_PRODUCTS;
 }
 
 static size_t fresh_bytes(const struct convolution *c) { return c->late ? 0 : packed_bytes(c); }

@@ -146,11 +146,18 @@ static void some(int64_t begin, int64_t end, void *context)
   }
 }
 
+/* A number for each part of each product: what a thread packed for another is never taken for
+** this one's. The low bits count a part's columns. */
+static uint64_t next_part(void)
+{
+  static uint64_t parts;
+  return __atomic_add_fetch(&parts, (uint64_t)1 << 24, __ATOMIC_RELAXED);
+}
+
 /* The part of a product that lies in some columns and one run of k. */
 static struct product part_of(
     const struct product *j, int64_t column, int64_t cols, int64_t from, int64_t k)
 {
-  static uint64_t parts;
   struct product x = *j;
   const bool last = from + k >= j->g.k;
   x.g.n = MIN(cols, j->g.n - column);
@@ -162,7 +169,7 @@ static struct product part_of(
   x.g.add = j->g.add || from;
   x.g.bias = last && j->g.bias ? (const char *)j->g.bias + (size_t)column * j->size : NULL;
   x.g.act = last ? j->g.act : ACT_NONE;
-  x.part = __atomic_add_fetch(&parts, (uint64_t)1 << 24, __ATOMIC_RELAXED);
+  x.part = next_part();
   return x;
 }
 

@@ -102,7 +102,7 @@ static void order_lines(const struct call *c, int64_t axis, int64_t k, bool down
     struct operand *value, struct operand *index, struct operand *mask)
 {
   const ty_desc *d = &c->in[0].d;
-  int a = (int)(axis < 0 ? axis + d->ndim : axis);
+  int a = axis_in(axis, d->ndim);
   struct sort_lines l = { c->in[0].p, d->dtype, dtype_size(d->dtype), down, 1, desc_count(d), 1, k,
     wanted(value), wanted(index), wanted(mask), c->tmp };
   if (axis != NONE)
@@ -114,7 +114,7 @@ static void order_lines(const struct call *c, int64_t axis, int64_t k, bool down
 
 static size_t keys_scratch(const ty_desc *d, int64_t axis)
 {
-  int64_t n = axis == NONE ? desc_count(d) : d->dim[axis < 0 ? axis + d->ndim : axis];
+  int64_t n = axis == NONE ? desc_count(d) : d->dim[axis_in(axis, d->ndim)];
   return sizeof(struct sort_key) * 2 * (size_t)n * (size_t)parallel_threads();
 }
 
@@ -123,7 +123,7 @@ static void put_back(struct operand *dx, const struct operand *g, const struct o
     int64_t axis, int64_t k)
 {
   const ty_desc *d = &dx->d;
-  int a = (int)(axis < 0 ? axis + d->ndim : axis);
+  int a = axis_in(axis, d->ndim);
   int64_t n = axis == NONE ? desc_count(d) : d->dim[a],
           inner = axis == NONE ? 1 : product_of(d, a + 1, d->ndim), count = desc_count(&g->d);
   size_t size = dtype_size(d->dtype);
@@ -159,7 +159,7 @@ static int index_fits(struct infer *s, int64_t axis, int dtype)
   if (!in->ndim) return TY_OK;
   bool inside = axis >= -in->ndim && axis < in->ndim;
   int64_t n = axis == NONE ? product_of(in, 0, in->ndim)
-      : inside             ? in->dim[axis < 0 ? axis + in->ndim : axis]
+      : inside             ? in->dim[axis_in(axis, in->ndim)]
                            : 0;
   int64_t most = dtype == TY_U8 ? 256
       : dtype == TY_F16         ? 2049

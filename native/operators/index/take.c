@@ -252,7 +252,7 @@ static void pick_lines(
 
 static int pick_axis(const struct pick *p, const ty_desc *d)
 {
-  return (int)(p->axis < 0 ? p->axis + d->ndim : p->axis);
+  return axis_in(p->axis, d->ndim);
 }
 
 static int pick_run(struct call *c)

@@ -438,7 +438,7 @@ static struct batch_norm norm_of(const struct call *c, const struct operand *x)
 {
   const struct norm_param *p = c->param;
   const ty_desc *d = &x->d;
-  int axis = (int)(p->axis < 0 ? p->axis + d->ndim : p->axis);
+  int axis = axis_in(p->axis, d->ndim);
   return (struct batch_norm){ .r = vec_ops_of(d->dtype),
     .p = p,
     .s = split_at(d, axis),

@@ -115,7 +115,7 @@ static struct layer_norm layer_of(const struct call *c, const ty_desc *d)
 {
   const struct layer_param *p = c->param;
   return (struct layer_norm){ .r = vec_ops_of(d->dtype),
-    .s = split_at(d, (int)(p->axis < 0 ? p->axis + d->ndim : p->axis)),
+    .s = split_at(d, axis_in(p->axis, d->ndim)),
     .eps = p->eps };
 }
 

@@ -140,8 +140,6 @@ static void soft_run(struct soft *o)
   parallel_for(units, grain_of(o->s.k * width * 8), soft_body, o);
 }
 
-static int axis_in(int64_t axis, int ndim) { return (int)(axis < 0 ? axis + ndim : axis); }
-
 static double scale_of(const struct call *c)
 {
   const struct soft_param *p = c->param;

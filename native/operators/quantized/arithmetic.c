@@ -281,7 +281,7 @@ static int join_run(struct call *c)
     least = fmin(least, real_of(&c->in[n + 2 * i], 0));
     most = fmax(most, real_of(&c->in[n + 2 * i + 1], 0));
   }
-  struct split out = split_at(&c->out[0].d, (int)(axis < 0 ? axis + c->out[0].d.ndim : axis));
+  struct split out = split_at(&c->out[0].d, axis_in(axis, c->out[0].d.ndim));
   double widest = fmax(fabs(least), fabs(most));
   for (int i = 0; c->out[0].p && i < n; i++) {
     int64_t run = desc_count(&c->in[i].d) / out.outer;
@@ -409,7 +409,7 @@ static int norm_type(struct infer *s)
 static int norm_run(struct call *c)
 {
   const struct norm8 *p = c->param;
-  struct split s = split_at(&c->in[0].d, (int)(p->axis < 0 ? p->axis + c->in[0].d.ndim : p->axis));
+  struct split s = split_at(&c->in[0].d, axis_in(p->axis, c->in[0].d.ndim));
   double unit = unit_of(c->in[0].d.dtype, magnitude(&c->in[5], &c->in[6])),
          r = fmax(fabs(p->least), fabs(p->most));
   for (int64_t i = 0; c->out[0].p && i < desc_count(&c->in[0].d); i++) {

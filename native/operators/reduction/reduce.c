@@ -340,7 +340,7 @@ static int search(struct call *c, int64_t axis, bool least)
     least, desc_count(d), 1, 1 };
   int64_t outer = 1;
   if (axis != NONE) {
-    int a = (int)(axis < 0 ? axis + d->ndim : axis);
+    int a = axis_in(axis, d->ndim);
     outer = product_of(d, 0, a);
     s.k = d->dim[a];
     s.inner = product_of(d, a + 1, d->ndim);

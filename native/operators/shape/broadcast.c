@@ -255,7 +255,7 @@ static int repeat_shape(struct infer *s)
 static void repeated(const void *param, const ty_desc *in, const ty_desc *out, struct nest *t)
 {
   const struct repeat *p = param;
-  int axis = p->axis == NONE ? in->ndim - 1 : (int)(p->axis < 0 ? p->axis + in->ndim : p->axis);
+  int axis = p->axis == NONE ? in->ndim - 1 : axis_in(p->axis, in->ndim);
   put(t, product_of(in, 0, axis + 1), false);
   put(t, p->repeats, true);
   put(t, product_of(in, axis + 1, in->ndim), false);

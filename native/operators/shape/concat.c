@@ -46,8 +46,6 @@ static void move_all(const struct axis_view *w, struct operand *piece, int n, bo
   }
 }
 
-static int axis_in(int64_t axis, int ndim) { return (int)(axis < 0 ? axis + ndim : axis); }
-
 /* -- Concat ------------------------------------------------------------------------------------ */
 
 struct concat { int64_t num_args, dim; };

@@ -60,7 +60,7 @@ static int places_run(struct call *c)
   strides_of(d, stride);
   for (int64_t i = 0; i < n; i++)
     for (int64_t k = 0; k < width; k++) {
-      int64_t axis = p->axes.n < 0 ? k : p->axes.d[k] < 0 ? p->axes.d[k] + d->ndim : p->axes.d[k];
+      int64_t axis = p->axes.n < 0 ? k : axis_in(p->axes.d[k], d->ndim);
       *y++ = i / stride[axis] % d->dim[axis];
     }
   return TY_OK;
@@ -147,8 +147,8 @@ static int diag_shape(struct infer *s)
 /* The nest that takes the diagonal of `from`, whose descriptor is d; *at: its first element. */
 static void diag_nest(const struct diag *p, const ty_desc *d, struct move *m, int64_t *at)
 {
-  int a = (int)(p->axis1 < 0 ? p->axis1 + d->ndim : p->axis1),
-      b = (int)(p->axis2 < 0 ? p->axis2 + d->ndim : p->axis2);
+  int a = axis_in(p->axis1, d->ndim),
+      b = axis_in(p->axis2, d->ndim);
   int64_t stride[TY_MAXDIM], n = diagonal(d->dim[a], d->dim[b], p->k), to = n;
   strides_of(d, stride);
   for (int i = 0; i < d->ndim; i++)

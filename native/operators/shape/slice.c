@@ -181,7 +181,7 @@ static int64_t index_within(int64_t i, int64_t size)
 
 static void along_part(const struct along *p, const ty_desc *d, struct slice_part *out)
 {
-  int axis = (int)(p->axis < 0 ? p->axis + d->ndim : p->axis);
+  int axis = axis_in(p->axis, d->ndim);
   for (int i = 0; i < d->ndim; i++) out->first[i] = 0, out->step[i] = 1, out->n[i] = d->dim[i];
   int64_t size = d->dim[axis], begin = index_within(p->begin, size),
           end = p->end == NONE ? size : index_within(p->end, size);

@@ -122,10 +122,8 @@ static const struct param swap_params[] = {
 static void swap_pair(int axes[], int ndim, int64_t a, int64_t b)
 {
   for (int i = 0; i < ndim; i++) axes[i] = i;
-  a = a < 0 ? a + ndim : a;
-  b = b < 0 ? b + ndim : b;
-  axes[a] = (int)b;
-  axes[b] = (int)a;
+  axes[axis_in(a, ndim)] = axis_in(b, ndim);
+  axes[axis_in(b, ndim)] = axis_in(a, ndim);
 }
 
 static int swap_shape(struct infer *s)
