@@ -13,21 +13,11 @@
 local ty = require "tycho"
 local operator = require "tycho.prompt.operator"
 
-local STYLE = [[
-body { max-width: 52em; margin: 2em auto; padding: 0 1em; color: #1d242b;
-  font: 16px/1.5 Helvetica, Arial, sans-serif }
-pre, code { font: 14px/1.4 monospace; background: #f3f5f7 }
-pre { padding: .7em; overflow-x: auto }
-code { padding: 0 .2em }
-table { border-collapse: collapse }
-td, th { border: 1px solid #d5dae0; padding: .25em .6em; text-align: left; vertical-align: top }
-a { color: #1a5fb4 } img { max-width: 100% } nav { font-size: 14px }]]
+local site = dofile("scripts/dev/doc/site.lua")
 
 -- -- Markdown -------------------------------------------------------------------------------------
 
-local function escape(text)
-  return (text:gsub("[&<>]", { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;" }))
-end
+local escape = site.escape
 
 -- Pages of ours become HTML; what lies beside the pages is named from the checkout's root.
 local function target(link)
@@ -79,12 +69,13 @@ function blocks.code(lines, i, out)
   if not lines[i]:find("^```") then
     return nil
   end
-  local code = {}
+  local kind, code = lines[i]:match("^```(%w*)"), {}
   repeat
     i = i + 1
-    code[#code + 1] = lines[i] and not lines[i]:find("^```") and escape(lines[i]) or nil
+    code[#code + 1] = lines[i] and not lines[i]:find("^```") and lines[i] or nil
   until not lines[i] or lines[i]:find("^```")
-  out[#out + 1] = "<pre>" .. table.concat(code, "\n") .. "</pre>"
+  local text = table.concat(code, "\n")
+  out[#out + 1] = "<pre>" .. (kind == "lua" and site.lua(text) or escape(text)) .. "</pre>"
   return i + 1
 end
 
@@ -144,7 +135,7 @@ end
 
 local ORDER = { "code", "heading", "table", "list", "paragraph" }
 
-local function html(text, title)
+local function html(text)
   local lines, out, i = {}, {}, 1
   for line in (text .. "\n"):gmatch("(.-)\r?\n") do
     lines[#lines + 1] = line
@@ -158,11 +149,7 @@ local function html(text, title)
       end
     end
   end
-  return ('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>%s</title><style>\n\z
-    %s\n</style></head><body>\n'
-    .. '<nav><a href="index.html">Tycho</a> · <a href="operators.html">Operators</a> · <a \z
-      href="reference/index.html">' .. 'Lua modules</a></nav>\n%s\n</body></html>\n')
-    :format(escape(title), STYLE, table.concat(out, "\n"))
+  return table.concat(out, "\n")
 end
 
 -- -- the operators --------------------------------------------------------------------------------
@@ -254,19 +241,56 @@ local function files(pattern)
   return list
 end
 
+-- Guides in the order in which they are read; what is not named comes behind them.
+local GUIDES = { "first_hour", "indices", "executors", "bucketing", "from_python",
+  "writing_an_operator" }
+
+local DEVELOPERS = { "ARCHITECTURE.md", "doc/source_tour.md", "doc/decisions.md",
+  "doc/performance.md" }
+
+-- The paths of all pages in the order of the sidebar.
+local function ordered()
+  local list, seen = { "README.md" }, {}
+  for _, name in ipairs(GUIDES) do
+    list[#list + 1] = "doc/" .. name .. ".md"
+  end
+  for _, path in ipairs(list) do
+    seen[path] = true
+  end
+  for _, path in ipairs(DEVELOPERS) do
+    seen[path] = true
+  end
+  for _, path in ipairs(files("doc/*.md")) do
+    list[#list + 1] = not seen[path] and path or nil
+  end
+  list[#list + 1] = "operators"
+  for _, path in ipairs(DEVELOPERS) do
+    list[#list + 1] = path
+  end
+  return list
+end
+
+local function page_of(path)
+  local text = path == "operators" and operators() or read(path)
+  local name = path == "README.md" and "index" or path:match("([^/]*)%.md$") or path
+  return { file = name .. ".html", title = text:match("^# ([^\n]*)"), body = html(text) }
+end
+
 local function pages(folder)
   assert(os.execute("mkdir -p '" .. folder .. "'") == 0)
-  for _, path in ipairs(files("doc/*.md")) do
-    local text = read(path)
-    write(folder .. "/" .. path:match("([^/]*)%.md$") .. ".html",
-      html(text, text:match("^# ([^\n]*)")))
+  local list = {}
+  for i, path in ipairs(ordered()) do
+    list[i] = page_of(path)
+  end
+  for i, page in ipairs(list) do
+    write(folder .. "/" .. page.file, site.page(list, i))
+  end
+  for name, text in pairs(site.shared(list)) do
+    write(folder .. "/" .. name, text)
   end
   for _, path in ipairs(files("doc/*.svg")) do
     write(folder .. "/" .. path:match("[^/]*$"), read(path))
   end
-  write(folder .. "/ARCHITECTURE.html", html(read("ARCHITECTURE.md"), "The house as built"))
-  write(folder .. "/index.html", html(read("README.md"), "Tycho"))
-  write(folder .. "/operators.html", html(operators(), "Operators"))
 end
 
 -- The code of a page, alone.

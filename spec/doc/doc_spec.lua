@@ -49,6 +49,10 @@ describe("scripts/dev/doc.lua", function()
       local text = file:read("*a")
       file:close()
       assert.is_falsy(text:find("[\1\2\3]"), path)
+      assert.is_truthy(text:find('class="here"', 1, true), path)
+      for _, name in ipairs{ "index", "first_hour", "operators", "performance" } do
+        assert.is_truthy(text:find(('<a[^>]* href="%s%%.html"'):format(name)), path .. name)
+      end
       for target in text:gmatch('[hs]re?[fc]="([^"#:]+)"') do
         local found = target:find("^reference/") or target == "LICENSE"
           or io.open(folder .. "/" .. target)
@@ -63,7 +67,26 @@ describe("scripts/dev/doc.lua", function()
         end
       end
     end
+    local index = assert(io.open(folder .. "/search.js")):read("*a")
+    for page, id in index:gmatch(', "([%w_]+%.html)#([^"]*)"%]') do
+      local text = assert(io.open(folder .. "/" .. page)):read("*a")
+      assert.is_truthy(text:find('id="' .. id .. '"', 1, true), page .. "#" .. id)
+    end
+    assert.is_truthy(index:find('"FullyConnected", "Operators", "operators.html#fullyconnected"',
+      1, true))
     shell.run("rm -rf " .. folder)
+  end)
+
+  it("colours Lua and keeps every character of it", function()
+    local site = dofile("scripts/dev/doc/site.lua")
+    local code = 'local s = "a \\" -- b" .. [[do]] -- end <i>\nfor x in y do end_ = 1 end'
+    local html = site.lua(code)
+    local plain = html:gsub("<[^>]*>", ""):gsub("&lt;", "<"):gsub("&gt;", ">")
+      :gsub("&quot;", '"')
+    assert.equal(code, plain)
+    assert.is_truthy(html:find('<span class="word">local</span>', 1, true))
+    assert.is_truthy(html:find('<span class="note">-- end &lt;i&gt;</span>', 1, true))
+    assert.is_falsy(html:find('<span class="word">end_', 1, true))
   end)
 end)
 
