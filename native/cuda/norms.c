@@ -218,7 +218,7 @@ static int batch_forward(struct call *c)
     fold.y = var;
     TRY(cuda_fold(c->device, &r, &fold, at));
   }
-  b.args.ones = b.args.fixed && c->run->with_grad;
+  b.args.ones = b.args.fixed && c->with_grad;
   TRY(channels_family(c, &b, "batch_lines", &f));
   void *lines[] = { &a, &d, &c->out[1].p, &c->out[2].p, &mean, &var, &c->in[1].p, &c->in[2].p,
     &b.args };

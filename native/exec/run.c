@@ -19,7 +19,7 @@ int exec_start(ty_exec *e, const char *what, int which, int is_train, struct pro
   TRY(exec_state(e, what));
   NEED(!interrupt_pending(), TY_EINTERRUPTED, "interrupted");
   TRY(exec_choose_variant(e, which, p));
-  e->last = (struct run){ is_train != 0, e->with_grad, device_next_rng(e->default_device) };
+  e->last = (struct run){ is_train != 0, device_next_rng(e->default_device) };
   e->ran = which;
   e->forward_train = is_train;
   e->spent = false;

@@ -65,6 +65,7 @@ static bool changes_input(const struct program *p, const struct step *st, int k)
 {
   const struct node *n = st->node >= 0 ? &p->s.g->node[st->node] : NULL;
   if (!n || st->kind != STEP_NODE || n->mirror) return false;
+  if (st->v.call.with_grad && k < n->nin && n->inport[k].overwritten) return true;
   if (!n->reads || !n->reads->changes) return !n->backward && n->inport[k].mutated;
   if (!n->backward) return false; /* its gradient operator does */
   const struct node *f = &p->s.g->node[n->forward];

@@ -18,9 +18,8 @@ struct operand {
   /* b > 0: (N, C, space) lies as (N, C / b, space, b) */
   int block;
 };
-/* with_grad: the executor was bound with gradients */
 struct run {
-  int is_train, with_grad;
+  int is_train;
   struct rng_state rng;
 };
 
@@ -47,6 +46,8 @@ struct call {
   uint32_t add;
   /* weights change from run to run: packed copies are not worth keeping */
   bool trains;
+  /* of a node with inputs that it overwrites ("name~"): its gradient operator runs too */
+  bool with_grad;
   const struct epilogue *epilogue;                    /* NULL: nothing */
 };
 static inline bool in_blocks(const struct call *c) /* any operand */

@@ -9,6 +9,7 @@
 **
 ** Text of ports:  in  "data weight bias"     out  "output [mean] {mask}"
 **   name!         an input that is changed in place: an auxiliary state when used in a symbol
+**   name~         an argument that forward overwrites where the node's gradient runs
 **   name*param    as many as integer parameter `param` says, called name0 name1 ...
 **   [name]        a hidden output: counted and monitored, but not seen by composition and list_outputs
 **   {name}        a private output: only the executor knows it (what backward needs and nobody else)
@@ -101,7 +102,7 @@ int   op_unknown(const char *name);
 int   op_parse(const struct op *op, const ty_attr *attr, int nattr, void *param);
 /* The ports under given parameters: names are written into the arena. n inputs of a variadic
 ** operator, -1: as parameters say. */
-struct port { const char *name; bool mutated, hidden, secret; };
+struct port { const char *name; bool mutated, overwritten, hidden, secret; };
 /* nreal: without private ones */
 struct ports { struct port *in, *out; int nin, nout, nvisible, nreal; };
 int   op_ports(const struct op *op, const void *param, int n, struct arena *a, struct ports *out);

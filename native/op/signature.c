@@ -67,7 +67,7 @@ static const char *piece(const char *s, size_t n)
   return copy ? memcpy(copy, s, n) : NULL;
 }
 
-/* One of "name", "name!", "name*count", "[name]", "{name}". */
+/* One of "name", "name!", "name~", "name*count", "[name]", "{name}". */
 static int parse_port(const char *s, size_t n, struct port_text *p)
 {
   *p = (struct port_text){ .hidden = *s == '[', .secret = *s == '{' };
@@ -75,7 +75,8 @@ static int parse_port(const char *s, size_t n, struct port_text *p)
   const char *star = memchr(s, '*', n);
   size_t len = star ? (size_t)(star - s) : n;
   p->mutated = len && s[len - 1] == '!';
-  p->name = piece(s, len - p->mutated);
+  p->overwritten = len && s[len - 1] == '~';
+  p->name = piece(s, len - p->mutated - p->overwritten);
   p->count = star ? piece(star + 1, n - len - 1) : NULL;
   NEED(p->name && (!star || p->count), TY_EMEMORY, "out of memory: operators");
   return TY_OK;
@@ -284,7 +285,7 @@ static int list_ports(const struct op *op, const void *param, const struct port_
   for (int i = 0; i < list->n; i++) {
     const struct port_text *t = &list->port[i];
     for (int k = 0, times = times_of(op, param, list, i, n); k < times; k++) {
-      *p = (struct port){ t->name, t->mutated, t->hidden, t->secret };
+      *p = (struct port){ t->name, t->mutated, t->overwritten, t->hidden, t->secret };
       if (t->count) p->name = numbered(a, t->name, k);
       NEED(p->name, TY_EMEMORY, "out of memory");
       p++;

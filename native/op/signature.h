@@ -13,7 +13,7 @@ struct reads { int n; bool heads, changes; const struct read *read; };
 
 /* a port as written; count: "name*count", the parameter that says how many there are; "": as many
 ** as are given */
-struct port_text { const char *name, *count; bool mutated, hidden, secret; };
+struct port_text { const char *name, *count; bool mutated, overwritten, hidden, secret; };
 /* counted: the last one with a count; -1: none. changes: one of them is mutated */
 struct port_list { int n, counted; bool changes; const struct port_text *port; };
 

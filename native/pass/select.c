@@ -28,6 +28,20 @@ static int call_epilogue(struct program *p, struct step *st)
   return TY_OK;
 }
 
+static bool overwrites(const struct node *n)
+{
+  for (int k = 0; !n->backward && !n->mirror && k < n->nin; k++)
+    if (n->inport[k].overwritten) return true;
+  return false;
+}
+
+static bool gradient_runs(const ty_graph *g, int node)
+{
+  for (int i = node + 1; i < g->n; i++)
+    if (g->node[i].backward && g->node[i].forward == node) return true;
+  return false;
+}
+
 int step_call(struct program *p, struct step *st)
 {
   const struct source *s = &p->s;
@@ -47,6 +61,7 @@ int step_call(struct program *p, struct step *st)
     if (read && p->value[st->out[k]].add) c->add |= 1u << k;
   }
   c->trains = p->nforward != p->n;
+  c->with_grad = overwrites(n) && gradient_runs(s->g, st->node);
   c->node = (uint32_t)(n->forward >= 0 ? n->forward : st->node) + 1;
   st->v.backward = n->backward;
   return step_fusion(p, st) ? call_epilogue(p, st) : TY_OK;

@@ -30,6 +30,31 @@ local function moved(net, grad_req)
   return true
 end
 
+describe("a fixed gamma", function()
+  it("reads as 1 right after forward, where its gradient runs", function()
+    for _ = 1, 20 do
+      local net = ty.sym.MakeLoss(bn(ty.sym.FullyConnected{ data, num_hidden = 64 }))
+      local exe = net:simple_bind{ ctx = ty.cpu(), data = { 512, 64 } }
+      exe.arg_dict.bn_gamma[":"] = 2
+      exe:forward(true)
+      local gamma = exe.arg_dict.bn_gamma:totable()
+      assert.equal(1, gamma[1])
+      assert.equal(1, gamma[64])
+    end
+  end)
+
+  it("is left alone off the gradient's path", function()
+    local net = ty.sym.MakeLoss(ty.sym.FullyConnected{ bn(data), num_hidden = 2, name = "fc" })
+    local exe = step(net, { fc_weight = "write" })
+    assert.same({ 2, 2, 2 }, exe.arg_dict.bn_gamma:totable())
+  end)
+
+  it("is left alone where it is not fixed", function()
+    local net = ty.sym.MakeLoss(ty.sym.BatchNorm{ data, fix_gamma = false, name = "bn" })
+    assert.same({ 2, 2, 2 }, step(net).arg_dict.bn_gamma:totable())
+  end)
+end)
+
 describe("BatchNorm's moving statistics", function()
   for what, cut in pairs{
     BlockGrad = function(x)

@@ -5,7 +5,7 @@
 ** channel over its own. The second and third output are the statistics that forward used: mean
 ** and 1 / sqrt(var + eps) (BatchNorm_v1: the variance), in inference the moving ones. Backward,
 ** when training on batch statistics, also moves moving_mean and moving_var (biased variance).
-** Forward changes nothing but a fixed gamma, which becomes 1 in executors bound with gradients.
+** Forward changes nothing but a fixed gamma, which becomes 1 where the gradient runs too.
 ** A relu behind it is applied on the way, and so is its gradient, whose mask follows from the
 ** data; the other side of a residual sum is added before. Source of these rules: the reference's
 ** recorded cases.
@@ -60,6 +60,11 @@ static int sync_check(void *param)
   return axis_one(param);
 }
 
+static const char *norm_in(const void *p)
+{
+  return ((const struct norm_param *)p)->fix_gamma ? "data gamma~ beta moving_mean! moving_var!"
+                                                   : "data gamma beta moving_mean! moving_var!";
+}
 static const char *norm_out(const void *p)
 {
   return ((const struct norm_param *)p)->output_mean_var ? "output mean var"
@@ -463,7 +468,7 @@ static int norm_forward(struct call *c)
   b.plus = sum ? c->in[sum->operand].p : NULL;
   if (c->nout > 3) b.relu_y = b.y, b.mask = c->out[3].p;
   norm_run(&b, forward_body);
-  if (b.p->fix_gamma && c->run->with_grad)
+  if (b.p->fix_gamma && c->with_grad)
     vec_ops_of(c->in[1].d.dtype)->fill(c->in[1].p, 1, desc_count(&c->in[1].d));
   return TY_OK;
 }
@@ -537,7 +542,8 @@ static const struct kernel relu_cpu[] = { { "rows", norm_forward, T_FLOAT }, { 0
 static const struct kernel relu_back_cpu[] = { { "rows", norm_backward, T_FLOAT, NULL, relu_scratch }, { 0 } };
 
 #define SHARED \
-  .in = "data gamma beta moving_mean! moving_var!", .shown = "g0 o1 o2 i0 i1 i2 i3 i4", \
+  .in = "data gamma beta moving_mean! moving_var!", .in_of = norm_in, \
+  .shown = "g0 o1 o2 i0 i1 i2 i3 i4", \
   .param_size = sizeof(struct norm_param), .shape = norm_shape, .type = norm_type
 #define NORM \
   SHARED, .inplace = "0=0", .cpu = norm_cpu, .out_of = norm_out, \
