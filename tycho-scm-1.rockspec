@@ -36,6 +36,7 @@ build = {
       ["tycho.core.gc"] = "runtime/lua/tycho/core/gc.lua",
       ["tycho.core.iterate"] = "runtime/lua/tycho/core/iterate.lua",
       ["tycho.core.json"] = "runtime/lua/tycho/core/json.lua",
+      ["tycho.core.list"] = "runtime/lua/tycho/core/list.lua",
       ["tycho.core.log"] = "runtime/lua/tycho/core/log.lua",
       ["tycho.core.name_values"] = "runtime/lua/tycho/core/name_values.lua",
       ["tycho.core.nojit"] = "runtime/lua/tycho/core/nojit.lua",

@@ -20,6 +20,7 @@ local Class = require "tycho.core.class"
 local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local gc = require "tycho.core.gc"
+local list = require "tycho.core.list"
 local tables = require "tycho.core.tables"
 
 local C, check = native.C, native.check
@@ -246,7 +247,7 @@ end
 
 --- What `x.name` gives when it is neither a raw field nor a method.
 class.fields = {
-  shape   = function(x) return tables.copied(x._shape) end,
+  shape   = function(x) return list(tables.copied(x._shape)) end,
   ndim    = function(x) return #x._shape end,
   size    = function(x) return x._size end,
   dtype   = function(x) return args.DTYPE_NAMES[x._dtype] end,

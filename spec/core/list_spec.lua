@@ -1,0 +1,35 @@
+-- Lists of users' have no entry 0 and say so (runtime/lua/tycho/core/list.lua).
+
+local ty = require "tycho"
+require "spec.helper"
+
+describe("entry 0", function()
+  local net = ty.sym.FullyConnected{ ty.sym.Variable "data", num_hidden = 2, name = "fc" }
+  local exe = net:simple_bind{ ctx = ty.cpu(), data = { 3, 4 } }
+  local mod = ty.mod.Module{ symbol = net, label_names = {} }
+  mod:bind{ data_shapes = { { "data", { 3, 4 } } }, for_training = false }
+  mod:init_params()
+  mod:forward(ty.io.DataBatch{ data = { ty.nd.ones{ 3, 4 } } })
+
+  local LISTS = {
+    shape = ty.nd.ones{ 2, 3 }.shape, outputs = exe.outputs, arg_arrays = exe.arg_arrays,
+    grad_arrays = exe.grad_arrays, get_outputs = mod:get_outputs(),
+  }
+  for name, list in pairs(LISTS) do
+    it(("of %s is an error that says where lists begin"):format(name), function()
+      local e = assert.raises("index", function() return list[0] end)
+      assert.truthy(e.message:find("count from 1", 1, true))
+      assert.is_nil(list[100])
+      assert.not_nil(list[1])
+    end)
+  end
+
+  it("leaves such lists plain in all else", function()
+    local shape = ty.nd.ones{ 2, 3 }.shape
+    assert.same({ 2, 3 }, shape)
+    assert.same({ 2, 3 }, ty.nd.zeros(shape).shape)
+    shape[1] = 7
+    assert.same({ 7, 3 }, ty.nd.zeros{ shape = shape }.shape)
+    assert.same({ 2, 3 }, { unpack(ty.nd.ones{ 2, 3 }.shape) })
+  end)
+end)
