@@ -16,4 +16,5 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/names.h"
 #include "base/text.h"

@@ -36,14 +36,6 @@ int exec_variables(const ty_graph *g, int *arg, int *narg, int *aux, int *naux)
   return TY_OK;
 }
 
-/* The k-th array of a name belongs to the k-th variable of that name. */
-static const ty_bind *find_bind(const ty_bind *b, int n, const char *name, int k)
-{
-  for (int i = 0; i < n; i++)
-    if (b[i].name && !strcmp(b[i].name, name) && k-- == 0) return &b[i];
-  return NULL;
-}
-
 static int missing_array(const ty_graph *g, int node, const char *what)
 {
   const char *name = g->node[node].name;
@@ -83,28 +75,33 @@ static int check_gradient(const struct bound *b)
   return code;
 }
 
+/* The k-th array of a name belongs to the k-th variable of that name. */
+static int match_one(ty_exec *e, const ty_bind *a, bool dry, const char *what, struct bound *b)
+{
+  if (!a || (!a->value && !dry)) return missing_array(e->g, b->node, what);
+  NEED(a->req == TY_NULL || a->req == TY_WRITE || a->req == TY_ADD, TY_EVALUE,
+      "bind: grad_req of '%s' is %d; expected null (0), write (1) or add (3)", b->name, a->req);
+  b->value = a->value;
+  b->req = a->grad || dry ? a->req : TY_NULL;
+  b->grad = b->req ? a->grad : NULL;
+  TRY(exec_add_bound(e, b->value, &b->value_bound));
+  if (b->req) TRY(exec_add_bound(e, b->grad, &b->grad_bound));
+  return check_gradient(b);
+}
+
 static int match(ty_exec *e, const int *nodes, int n, const ty_bind *given, int ngiven, bool dry,
     const char *what, struct bound *out)
 {
-  for (int i = 0; i < n; i++) {
-    struct bound *b = &out[i];
-    int k = 0;
-    *b = (struct bound){
-      .name = e->g->node[nodes[i]].name, .node = nodes[i], .value_bound = -1, .grad_bound = -1
-    };
-    for (int j = 0; j < i; j++) k += !strcmp(out[j].name, b->name);
-    const ty_bind *a = find_bind(given, ngiven, b->name, k);
-    if (!a || (!a->value && !dry)) return missing_array(e->g, nodes[i], what);
-    NEED(a->req == TY_NULL || a->req == TY_WRITE || a->req == TY_ADD, TY_EVALUE,
-        "bind: grad_req of '%s' is %d; expected null (0), write (1) or add (3)", b->name, a->req);
-    b->value = a->value;
-    b->req = a->grad || dry ? a->req : TY_NULL;
-    b->grad = b->req ? a->grad : NULL;
-    TRY(exec_add_bound(e, b->value, &b->value_bound));
-    if (b->req) TRY(exec_add_bound(e, b->grad, &b->grad_bound));
-    TRY(check_gradient(b));
+  struct names names;
+  int code = names_index(&names, given, sizeof *given, ngiven);
+  for (int i = 0; i < n && !code; i++) {
+    const char *name = e->g->node[nodes[i]].name;
+    int at = names_take(&names, name);
+    out[i] = (struct bound){ .name = name, .node = nodes[i], .value_bound = -1, .grad_bound = -1 };
+    code = match_one(e, at < 0 ? NULL : &given[at], dry, what, &out[i]);
   }
-  return TY_OK;
+  names_done(&names);
+  return code;
 }
 
 static int match_all(ty_exec *e, const struct exec_source *s)
@@ -118,6 +115,8 @@ static int match_all(ty_exec *e, const struct exec_source *s)
   bool dry = e->flags & TY_DRY_RUN;
   if (!code) code = match(e, arg, e->narg, s->arg, s->narg, dry, "argument", e->arg);
   if (!code) code = match(e, aux, e->naux, s->aux, s->naux, dry, "auxiliary state", e->aux);
+  if (!code) code = names_index(&e->arg_names, e->arg, sizeof *e->arg, e->narg);
+  if (!code) code = names_index(&e->aux_names, e->aux, sizeof *e->aux, e->naux);
   mem_free(arg);
   mem_free(aux);
   return code;
@@ -125,18 +124,22 @@ static int match_all(ty_exec *e, const struct exec_source *s)
 
 /* -- shapes ------------------------------------------------------------------------------------ */
 
-static void seed_bound(
+static int seed_bound(
     ty_exec *e, const struct bound *b, int n, const ty_bind *given, int ngiven, const ty_desc *desc)
 {
+  struct names names;
+  TRY(names_index(&names, given, sizeof *given, ngiven));
   for (int i = 0; i < n; i++) {
     ty_desc *d = &e->desc[e->g->node[b[i].node].first];
-    const ty_bind *a = find_bind(given, ngiven, b[i].name, 0);
+    int at = names_first(&names, b[i].name);
     if (b[i].value)
       *d = b[i].value->d;
-    else if (desc && a)
-      *d = desc[a - given];
+    else if (desc && at >= 0)
+      *d = desc[at];
     d->device = 0;
   }
+  names_done(&names);
+  return TY_OK;
 }
 
 static int infer_all(ty_exec *e, const struct exec_source *s)
@@ -144,8 +147,8 @@ static int infer_all(ty_exec *e, const struct exec_source *s)
   e->desc = NEWS(ty_desc, e->g->nvalue + 64);
   NEED(e->desc, TY_EMEMORY, "out of memory: executor");
   for (int v = 0; v < e->g->nvalue; v++) e->desc[v] = (ty_desc){ .dtype = TY_NODTYPE };
-  seed_bound(e, e->arg, e->narg, s->arg, s->narg, s->arg_desc);
-  seed_bound(e, e->aux, e->naux, s->aux, s->naux, s->aux_desc);
+  TRY(seed_bound(e, e->arg, e->narg, s->arg, s->narg, s->arg_desc));
+  TRY(seed_bound(e, e->aux, e->naux, s->aux, s->naux, s->aux_desc));
   TRY(infer_run(e->g, INFER_SHAPES, e->desc));
   TRY(infer_run(e->g, INFER_TYPES, e->desc));
   for (int v = 0; v < e->g->nvalue; v++)

@@ -31,6 +31,7 @@ struct ty_exec {
   /* per head: place in bound of its head gradient, -1: not needed */
   int *head_grad;
   struct bound *arg, *aux; int narg, naux;
+  struct names arg_names, aux_names;
   ty_tensor **bound; int nbound, bound_cap;           /* bound tensors; each one reference */
   /* version: per device slot, of each bound tensor, as the running segment saw it */
   void **bound_at; uint64_t *version[MAX_DEVICES];
@@ -40,6 +41,7 @@ struct ty_exec {
   /* per variant: where gradients go, and which sums products do themselves */
   struct route {
     int *grad_of, *grad_req, *into; uint8_t *summed;
+    uint8_t *shared;                                  /* of a bound array: others lie on it */
     struct grad_copy *copy; int ncopy;
   } route[VARIANTS];
   ty_tensor **output;

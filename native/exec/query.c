@@ -4,11 +4,11 @@
 
 /* -- arrays ------------------------------------------------------------------------------------ */
 
-static struct bound *find_bound(struct bound *b, int n, const char *name)
+static const struct bound *find_bound(
+    const struct bound *b, const struct names *names, const char *name)
 {
-  for (int i = 0; i < n; i++)
-    if (!strcmp(b[i].name, name)) return &b[i];
-  return NULL;
+  int i = names_first(names, name);
+  return i < 0 ? NULL : &b[i];
 }
 
 static int unknown(const char *what, const char *name)
@@ -36,7 +36,7 @@ int ty_exec_output(ty_exec *e, int i, ty_tensor **out)
 int ty_exec_arg(ty_exec *e, const char *name, ty_tensor **out)
 {
   NEED(e && name && out, TY_ETYPE, "arg: null argument");
-  struct bound *b = find_bound(e->arg, e->narg, name);
+  const struct bound *b = find_bound(e->arg, &e->arg_names, name);
   if (!b) return unknown("argument", name);
   *out = b->value;
   return TY_OK;
@@ -45,7 +45,7 @@ int ty_exec_arg(ty_exec *e, const char *name, ty_tensor **out)
 int ty_exec_grad(ty_exec *e, const char *name, ty_tensor **out)
 {
   NEED(e && name && out, TY_ETYPE, "grad: null argument");
-  struct bound *b = find_bound(e->arg, e->narg, name);
+  const struct bound *b = find_bound(e->arg, &e->arg_names, name);
   if (!b) return unknown("argument", name);
   *out = b->grad;
   return TY_OK;
@@ -54,7 +54,7 @@ int ty_exec_grad(ty_exec *e, const char *name, ty_tensor **out)
 int ty_exec_aux(ty_exec *e, const char *name, ty_tensor **out)
 {
   NEED(e && name && out, TY_ETYPE, "aux: null argument");
-  struct bound *b = find_bound(e->aux, e->naux, name);
+  const struct bound *b = find_bound(e->aux, &e->aux_names, name);
   if (!b) return unknown("auxiliary state", name);
   *out = b->value;
   return TY_OK;
@@ -311,6 +311,8 @@ void ty_exec_free(ty_exec *e)
   mem_free(e->head);
   mem_free(e->grad_entry);
   mem_free(e->head_grad);
+  names_done(&e->arg_names);
+  names_done(&e->aux_names);
   mem_free(e->arg);
   mem_free(e->aux);
   mem_free(e->bound_of);

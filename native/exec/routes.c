@@ -3,18 +3,34 @@
 */
 #include "exec/inner.h"
 
-static bool overlaps(const ty_tensor *a, const ty_tensor *b)
+struct extent { const ty_tensor *array; int bound; };
+
+static int64_t end_of(const ty_tensor *t) { return t->offset + (int64_t)desc_bytes(&t->d); }
+
+static int by_address(const void *a_, const void *b_)
 {
-  if (!a || !b || a->storage != b->storage) return false;
-  int64_t ea = a->offset + (int64_t)desc_bytes(&a->d), eb = b->offset + (int64_t)desc_bytes(&b->d);
-  return a->offset < eb && b->offset < ea;
+  const ty_tensor *a = ((const struct extent *)a_)->array, *b = ((const struct extent *)b_)->array;
+  if (a->storage != b->storage) return (uintptr_t)a->storage < (uintptr_t)b->storage ? -1 : 1;
+  return (a->offset > b->offset) - (a->offset < b->offset);
 }
 
-static bool shared_array(const ty_exec *e, int bound)
+/* shared[bound]: the array has bytes that another bound one has too. */
+static int find_shared(const ty_exec *e, uint8_t *shared)
 {
+  int n = 0;
+  struct extent *x = NEWS(struct extent, e->nbound);
+  NEED(x, TY_EMEMORY, "out of memory: executor");
   for (int i = 0; i < e->nbound; i++)
-    if (i != bound && overlaps(e->bound[i], e->bound[bound])) return true;
-  return false;
+    if (e->bound[i] && desc_bytes(&e->bound[i]->d)) x[n++] = (struct extent){ e->bound[i], i };
+  qsort(x, (size_t)n, sizeof *x, by_address);
+  for (int i = 1, far = 0; i < n; i++) {              /* far: the one before that ends last */
+    const ty_tensor *a = x[far].array, *b = x[i].array;
+    if (a->storage == b->storage && b->offset < end_of(a))
+      shared[x[i].bound] = shared[x[far].bound] = 1;
+    if (a->storage != b->storage || end_of(b) > end_of(a)) far = i;
+  }
+  mem_free(x);
+  return TY_OK;
 }
 
 /* Values of heads, through views. */
@@ -39,7 +55,7 @@ static bool is_direct(const ty_exec *e, const struct source *s, const struct rou
 {
   const struct node *n = &e->g->node[r.node];
   if (!n->op || r.node < e->forward || w->grad_of[v] >= 0 || is_head_value(s, v) ||
-      shared_array(e, b->grad_bound))
+      w->shared[b->grad_bound])
     return false;
   if (e->desc[v].dtype != e->desc[e->g->node[b->node].first].dtype || w->into[v] >= 0) return false;
   if (b->req != TY_ADD) return true;
@@ -76,9 +92,11 @@ static int route_variant(ty_exec *e, int which)
   w->into = NEWS(int, e->g->nvalue);
   w->summed = NEWS(uint8_t, e->g->n);
   w->copy = NEWS(struct grad_copy, e->narg);
-  NEED(w->grad_of && w->grad_req && w->into && w->summed && w->copy, TY_EMEMORY,
-      "out of memory: executor");
+  w->shared = NEWS(uint8_t, e->nbound);
+  bool enough = w->grad_of && w->grad_req && w->into && w->summed && w->copy && w->shared;
+  NEED(enough, TY_EMEMORY, "out of memory: executor");
   for (int v = 0; v < e->g->nvalue; v++) w->grad_of[v] = w->into[v] = -1;
+  TRY(find_shared(e, w->shared));
   struct source s = exec_source_of(e, which, 0);
   if (which == FUSED && !(e->flags & TY_NOSHARE)) TRY(accumulate_sums(&s, w->into, w->summed));
   for (int i = 0; i < e->narg; i++)
@@ -93,6 +111,7 @@ static void drop_route(struct route *w)
   mem_free(w->into);
   mem_free(w->summed);
   mem_free(w->copy);
+  mem_free(w->shared);
 }
 
 void exec_free_routes(ty_exec *e)

@@ -15,10 +15,13 @@ struct simple {
   /* arguments, then auxiliary states; each array one reference */
   ty_bind *bind;
   ty_desc *want;                                      /* their descriptors */
+  struct names given;                                 /* of what the user asked for */
 };
 
-static int open_simple(struct simple *s, ty_graph *g, const ty_entry *head, int nhead)
+static int open_simple(struct simple *s, ty_graph *g, const ty_entry *head, int nhead,
+    const ty_want *given, int ngiven)
 {
+  TRY(names_index(&s->given, given, sizeof *given, ngiven));
   s->head = NEWS(ty_entry, nhead);
   NEED(s->head, TY_EMEMORY, "out of memory: simple_bind");
   TRY(graph_extract(g, head, nhead, false, &s->g, s->head));
@@ -43,19 +46,13 @@ static void close_simple(struct simple *s)
   mem_free(s->aux);
   mem_free(s->bind);
   mem_free(s->want);
+  names_done(&s->given);
   ty_graph_free(s->g);
 }
 
 static int node_at(const struct simple *s, int i)
 {
   return i < s->narg ? s->arg[i] : s->aux[i - s->narg];
-}
-
-static const ty_want *find_want(const ty_want *w, int n, const char *name)
-{
-  for (int i = 0; i < n; i++)
-    if (!strcmp(w[i].name, name)) return &w[i];
-  return NULL;
 }
 
 static int infer_simple(struct simple *s, const ty_want *want, int n, bool all_float)
@@ -172,7 +169,8 @@ static int make_arrays(struct simple *s, const ty_simple_spec *spec)
 {
   for (int i = 0; i < s->narg + s->naux; i++) {
     const struct node *n = &s->g->node[node_at(s, i)];
-    const ty_want *w = find_want(spec->want, spec->nwant, n->name);
+    const int given = names_first(&s->given, n->name);
+    const ty_want *w = given < 0 ? NULL : &spec->want[given];
     ty_bind *b = &s->bind[i];
     ty_desc d = s->want[i];
     b->name = n->name;
@@ -219,7 +217,7 @@ int ty_exec_simple_bind(ty_graph *g, const ty_simple_spec *spec, ty_exec **out)
   NEED(g && spec && out, TY_ETYPE, "simple_bind: null argument");
   NEED(spec->nhead > 0, TY_EVALUE, "simple_bind: the symbol has no outputs");
   struct simple s = { 0 };
-  int code = open_simple(&s, g, spec->head, spec->nhead);
+  int code = open_simple(&s, g, spec->head, spec->nhead, spec->want, spec->nwant);
   if (!code)
     code = infer_simple(&s, spec->want, spec->nwant, !types_given(spec->want, spec->nwant));
   if (!code) code = make_arrays(&s, spec);
@@ -271,7 +269,7 @@ static int reshape_one(struct simple *s, int i, const ty_exec *e, const ty_resha
   bool is_arg = i < s->narg;
   const struct bound *b = is_arg ? &e->arg[i] : &e->aux[i - s->narg];
   const ty_desc *was = &e->desc[e->g->node[b->node].first], *now = &s->want[i];
-  bool given = is_arg && find_want(spec->want, spec->nwant, b->name);
+  bool given = is_arg && names_first(&s->given, b->name) >= 0;
   const char *what = is_arg ? "argument" : "auxiliary state";
   if (!given && !spec->partial_shaping && !desc_same_shape(was, now))
     return refused(b->name, was, now, "partial_shaping", what);
@@ -312,7 +310,7 @@ int ty_exec_reshape(ty_exec *e, const ty_reshape_spec *spec, ty_exec **out)
   NEED(e && spec && out, TY_ETYPE, "reshape: null argument");
   TRY(same_places(e, spec));
   struct simple s = { 0 };
-  int code = open_simple(&s, e->user, e->user_head, e->nhead);
+  int code = open_simple(&s, e->user, e->user_head, e->nhead, spec->want, spec->nwant);
   if (!code) code = seed_types(&s, e, spec);
   for (int i = 0; !code && i < s.narg + s.naux; i++) code = reshape_one(&s, i, e, spec);
   struct exec_source from = { .g = e->user,

@@ -34,24 +34,43 @@ static int unknown_given(const ty_graph *g, const char *name)
   return code;
 }
 
+static void seed_given(const ty_want *given, ty_desc *d)
+{
+  if (given->desc.ndim) {
+    d->ndim = given->desc.ndim;
+    memcpy(d->dim, given->desc.dim, sizeof d->dim);
+  }
+  if (given->desc.dtype != TY_NODTYPE) d->dtype = given->desc.dtype;
+}
+
+/* Of each variable all that is given under its name; found: per entry, a variable has its name. */
+static void seed_variables(
+    const ty_graph *g, const struct names *names, const ty_want *given, bool *found, ty_desc *desc)
+{
+  for (int i = 0; i < g->n; i++) {
+    const struct node *n = &g->node[i];
+    if (n->op) continue;
+    for (int k = names_first(names, n->name); k >= 0; k = names_next(names, k)) {
+      seed_given(&given[k], &desc[n->first]);
+      found[k] = true;
+    }
+    seed_attr(n, &desc[n->first]);
+  }
+}
+
 int infer_seed(const ty_graph *g, const ty_want *given, int n, ty_desc *desc)
 {
+  struct names names;
   for (int v = 0; v < g->nvalue; v++) desc[v] = (ty_desc){ .dtype = TY_NODTYPE };
-  for (int k = 0; k < n; k++) {
-    bool found = false;
-    for (int i = 0; i < g->n; i++) {
-      if (g->node[i].op || strcmp(g->node[i].name, given[k].name)) continue;
-      ty_desc *d = &desc[g->node[i].first];
-      if (given[k].desc.ndim)
-        d->ndim = given[k].desc.ndim, memcpy(d->dim, given[k].desc.dim, sizeof d->dim);
-      if (given[k].desc.dtype != TY_NODTYPE) d->dtype = given[k].desc.dtype;
-      found = true;
-    }
-    if (!found) return unknown_given(g, given[k].name);
-  }
-  for (int i = 0; i < g->n; i++)
-    if (!g->node[i].op) seed_attr(&g->node[i], &desc[g->node[i].first]);
-  return TY_OK;
+  TRY(names_index(&names, given, sizeof *given, n));
+  bool *found = NEWS(bool, n);
+  int code = found ? TY_OK : fail(TY_EMEMORY, "out of memory: inference");
+  if (!code) seed_variables(g, &names, given, found, desc);
+  for (int k = 0; k < n && !code; k++)
+    if (!found[k]) code = unknown_given(g, given[k].name);
+  mem_free(found);
+  names_done(&names);
+  return code;
 }
 
 /* -- sweeps ------------------------------------------------------------------------------------ */
