@@ -1,7 +1,6 @@
 -- Reductions of arrays that are large enough to be cut into parts or into wide blocks of columns,
 -- against plain loops. Whole numbers, so that every order of addition gives the same bits.
 
-local ffi = require "ffi"
 local ty = require "tycho"
 
 -- The array, and its elements, from 0.

@@ -30,7 +30,7 @@ local Error = require "tycho.core.error"
 local graph = require "tycho.symbol.graph"
 local handles = require "tycho.executor.handle"
 local inputs = require "tycho.executor.inputs"
-local list = require "tycho.core.list"
+local counted_from_1 = require "tycho.core.list"
 local simple_bind = require "tycho.executor.simple_bind"
 local symbol = require "tycho.symbol.symbol"
 local values = require "tycho.core.values"
@@ -57,7 +57,7 @@ end
 local function create(made)
   local outputs = arrays.outputs(made.handle, made.dry_run)
   local function keep(arrays_of)
-    return arrays_of and list(arrays.keep(arrays_of))
+    return arrays_of and counted_from_1(arrays.keep(arrays_of))
   end
   return setmetatable({
     _handle = made.handle, _symbol = made.symbol, _snapshot = made.snapshot, _ctx = made.ctx,

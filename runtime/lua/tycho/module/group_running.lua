@@ -9,7 +9,7 @@ local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local descriptions = require "tycho.module.descriptions"
 local Error = require "tycho.core.error"
-local list = require "tycho.core.list"
+local counted_from_1 = require "tycho.core.list"
 local name_values = require "tycho.core.name_values"
 local executor = require "tycho.executor.executor"
 local nd = require "tycho.ndarray"
@@ -159,7 +159,7 @@ local function merged(lists, merge, axis_of)
   for k, parts in ipairs(lists) do
     result[k] = slices.join(parts, axis_of(k))
   end
-  return list(result)
+  return counted_from_1(result)
 end
 
 
