@@ -1,6 +1,4 @@
-/* names.c - see names.h. Open addressing with FNV-1a (Fowler, Noll, Vo); entries of one name are a
-** chain.
-*/
+/* names.c - see names.h. Open addressing; entries of one name are a chain. */
 #include "base/names.h"
 #include "base/base.h"
 
@@ -9,7 +7,7 @@ static const char *name_of(const struct names *x, int entry)
   return *(const char *const *)(x->entry + (size_t)entry * x->stride);
 }
 
-static uint32_t hash(const char *s)
+uint32_t name_hash(const char *s)
 {
   uint32_t h = 2166136261u;
   for (; *s; s++) h = (h ^ (unsigned char)*s) * 16777619u;
@@ -19,7 +17,7 @@ static uint32_t hash(const char *s)
 /* The chain of a name, or the free slot where it belongs. */
 static int *slot_of(const struct names *x, const char *name)
 {
-  uint32_t mask = (uint32_t)x->slots - 1, h = hash(name) & mask;
+  uint32_t mask = (uint32_t)x->slots - 1, h = name_hash(name) & mask;
   while (x->slot[h] != -1 && strcmp(name_of(x, x->slot[h]), name)) h = (h + 1) & mask;
   return &x->slot[h];
 }

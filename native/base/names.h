@@ -2,6 +2,9 @@
 ** time however long the list is. */
 #pragma once
 #include <stddef.h>
+#include <stdint.h>
+
+uint32_t name_hash(const char *name);                 /* FNV-1a (Fowler, Noll, Vo) */
 
 struct names {
   const char *entry;                                  /* borrowed */

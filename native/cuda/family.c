@@ -80,9 +80,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct family_function **bucket_of(const struct family_function *k)
 {
-  uint32_t h = 2166136261u ^ (uint32_t)(k->device * 64 + k->family);
-  for (const char *s = k->name; *s; s++) h = (h ^ (unsigned char)*s) * 16777619u;
-  for (const char *s = k->defines; *s; s++) h = (h ^ (unsigned char)*s) * 16777619u;
+  uint32_t h = name_hash(k->name) + 31 * name_hash(k->defines);
+  h += (uint32_t)(k->device * 64 + k->family);
   return &known[h % BUCKETS];
 }
 

@@ -29,16 +29,9 @@ static struct {
   struct arena names;
 } all = { PTHREAD_ONCE_INIT, PTHREAD_MUTEX_INITIALIZER, { { 0 } }, NULL, 0, 0, 0, { 0 } };
 
-static uint32_t hash(const char *s)
-{
-  uint32_t h = 2166136261u;
-  while (*s) h = (h ^ (unsigned char)*s++) * 16777619u;
-  return h;
-}
-
 static struct slot *find_slot(const char *name)
 {
-  uint32_t i = hash(name) % SLOTS;
+  uint32_t i = name_hash(name) % SLOTS;
   while (all.slot[i].name && strcmp(all.slot[i].name, name)) i = (i + 1) % SLOTS;
   return &all.slot[i];
 }

@@ -147,9 +147,7 @@ static int enter(struct interned **chain, const char *text, enum text_kind kind)
 
 static int list_of(const char *text, enum text_kind kind, const union text_list **out)
 {
-  uint32_t hash = 2166136261u + kind;
-  for (const char *s = text; *s; s++) hash = (hash ^ (unsigned char)*s) * 16777619u;
-  struct interned **chain = &all.chain[hash % CHAINS];
+  struct interned **chain = &all.chain[(name_hash(text) + kind) % CHAINS];
   const struct interned *e = find(chain, text, kind);
   if (!e) {
     pthread_mutex_lock(&all.lock);

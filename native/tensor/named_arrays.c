@@ -34,18 +34,10 @@ void ty_bag_free(ty_bag *b)
   live_add(LIVE_BAG, -1);
 }
 
-/* FNV-1a (Fowler, Noll, Vo). */
-static uint32_t hash(const char *s)
-{
-  uint32_t h = 2166136261u;
-  for (; *s; s++) h = (h ^ (unsigned char)*s) * 16777619u;
-  return h;
-}
-
 /* The slot of a name, or the empty one where it belongs. */
 static int *find(ty_bag *b, const char *name)
 {
-  uint32_t mask = (uint32_t)b->slots - 1, h = hash(name) & mask;
+  uint32_t mask = (uint32_t)b->slots - 1, h = name_hash(name) & mask;
   while (b->slot[h] && strcmp(b->item[b->slot[h] - 1].name, name)) h = (h + 1) & mask;
   return &b->slot[h];
 }
