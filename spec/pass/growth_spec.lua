@@ -1,10 +1,11 @@
 -- What four times as many nodes cost. Quadratic work would make it sixteen times; CPU time of the
--- best of several attempts is compared, so that a busy machine changes little.
+-- best of several attempts is compared, so that a busy machine changes little. A sanitizer counts
+-- its own work on memory in, so it proves nothing there.
 
 local ty = require "tycho"
 
 local SMALL, MOST = 3000, 9
-local ATTEMPTS = 4
+local ATTEMPTS, PATIENCE = 4, 10
 
 local function product_of_parameters(n)
   local x = ty.sym.Variable("x")
@@ -53,24 +54,32 @@ local function cost(build, act, n)
   return os.clock() - start
 end
 
-local function ratio(build, act)
+local function assert_no_worse_than_n_log_n(build, act)
+  if (os.getenv("SANITIZER") or "") ~= "" then
+    pending("times under a sanitizer are its own")
+    return
+  end
   local small, large = math.huge, math.huge
-  for _ = 1, ATTEMPTS do
+  for attempt = 1, PATIENCE do
     small = math.min(small, cost(build, act, SMALL))
     large = math.min(large, cost(build, act, 4 * SMALL))
+    if attempt >= ATTEMPTS and large / small < MOST then
+      return
+    end
   end
-  return large / small
+  assert.is_true(large / small < MOST, ("%d nodes: %.3f s, %d nodes: %.3f s"):format(
+    SMALL, small, 4 * SMALL, large))
 end
 
 describe("growth with the number of", function()
   local shapes = { parameters = product_of_parameters, variables = sum_of_variables }
   for what, build in pairs(shapes) do
     it(what .. ": inference", function()
-      assert.is_true(ratio(build, infer) < MOST)
+      assert_no_worse_than_n_log_n(build, infer)
     end)
 
     it(what .. ": binding and a first step", function()
-      assert.is_true(ratio(build, bind) < MOST)
+      assert_no_worse_than_n_log_n(build, bind)
     end)
   end
 end)
