@@ -1,0 +1,262 @@
+/* control_bodies.c - what the bodies of control flow say: whether they fit the node, and shapes
+** and types of their values.
+**
+** A body's variables stand for entries of the graph around it, its heads for outputs of the node;
+** the node's attributes say which (operators/control/subgraphs.h). What is known on either side
+** is told to the other.
+*/
+#include "pass/control_bodies.h"
+#include "pass/control_flow.h"
+#include "operators/control/subgraphs.h"
+
+/* -- places: which value around stands for a body's variable ----------------------------------- */
+
+int body_variables(const ty_graph *g)
+{
+  int n = 0;
+  for (int i = 0; i < g->n; i++) n += !g->node[i].op;
+  return n;
+}
+
+/* The node of variable k, -1. */
+static int variable_at(const ty_graph *g, int64_t k)
+{
+  for (int i = 0; i < g->n; i++)
+    if (!g->node[i].op && k-- == 0) return i;
+  return -1;
+}
+
+static int bad_places(const struct node *n, const char *what)
+{
+  int code = fail(
+      TY_EFORMAT, "%s %s: its bodies and %s do not fit together", n->op->name, n->name, what);
+  fail_node(n->op->name, n->name, n->where);
+  return code;
+}
+
+static int check_list(
+    const struct node *n, const struct ints *l, int64_t least, int64_t limit, const char *what)
+{
+  for (int64_t k = 0; k < l->n; k++)
+    if (l->d[k] < least || l->d[k] >= limit) return bad_places(n, what);
+  return TY_OK;
+}
+
+static int check_bodies(const struct node *n, int bodies)
+{
+  if (n->nbody != bodies) {
+    int code = fail(TY_EVALUE, "%s %s: %d bodies, expected %d; build it with ty.sym.contrib",
+        n->op->name, n->name, n->nbody, bodies);
+    fail_node(n->op->name, n->name, n->where);
+    return code;
+  }
+  for (int k = 0; k < bodies; k++)
+    if (!n->body[k]->nhead) return bad_places(n, "their outputs");
+  return TY_OK;
+}
+
+static int check_foreach(const struct node *n, const struct foreach_param *p)
+{
+  TRY(check_bodies(n, 1));
+  int vars = body_variables(n->body[0]);
+  TRY(check_list(n, &p->data_locs, -1, vars, "in_data_locs"));
+  TRY(check_list(n, &p->state_locs, -1, vars, "in_state_locs"));
+  TRY(check_list(n, &p->remain_locs, 0, vars, "remain_locs"));
+  if (p->data_locs.n + p->state_locs.n + p->remain_locs.n != n->nin)
+    return bad_places(n, "num_args");
+  if (p->num_out_data < 0 || p->num_out_data + p->state_locs.n != p->num_outputs)
+    return bad_places(n, "num_out_data");
+  return n->body[0]->nhead == p->num_outputs ? TY_OK : bad_places(n, "num_outputs");
+}
+
+static int check_while(const struct node *n, const struct while_param *p)
+{
+  TRY(check_bodies(n, 2));
+  TRY(check_list(n, &p->cond_locs, 0, n->nin, "cond_input_locs"));
+  TRY(check_list(n, &p->func_locs, 0, n->nin, "func_input_locs"));
+  TRY(check_list(n, &p->var_locs, 0, body_variables(n->body[1]), "func_var_locs"));
+  if (p->cond_locs.n != body_variables(n->body[0])) return bad_places(n, "cond_input_locs");
+  if (p->func_locs.n != body_variables(n->body[1])) return bad_places(n, "func_input_locs");
+  if (p->num_out_data < 0 || p->num_out_data + p->var_locs.n != p->num_outputs)
+    return bad_places(n, "num_out_data");
+  return n->body[1]->nhead == p->num_outputs && n->body[0]->nhead == 1
+      ? TY_OK
+      : bad_places(n, "num_outputs");
+}
+
+static int check_cond(const struct node *n, const struct cond_param *p)
+{
+  const struct ints *list[] = { &p->cond_locs, &p->then_locs, &p->else_locs };
+  static const char *const what[] = { "cond_input_locs", "then_input_locs", "else_input_locs" };
+  TRY(check_bodies(n, 3));
+  for (int k = 0; k < 3; k++) {
+    TRY(check_list(n, list[k], 0, n->nin, what[k]));
+    if (list[k]->n != body_variables(n->body[k]) || n->body[k]->nhead != (k ? p->num_outputs : 1))
+      return bad_places(n, what[k]);
+  }
+  return TY_OK;
+}
+
+static int check_node(const struct node *n)
+{
+  if (node_is(n, "_foreach")) return check_foreach(n, n->param);
+  return node_is(n, "_while_loop") ? check_while(n, n->param) : check_cond(n, n->param);
+}
+
+/* -- inference --------------------------------------------------------------------------------- */
+
+/* a body and what is known of it */
+struct view { const ty_graph *g; ty_desc *desc; struct infer *s; int what; };
+
+static void clear_first(ty_desc *d)
+{
+  if (d->ndim > 1)
+    memmove(d->dim, d->dim + 1, sizeof *d->dim * (size_t)--d->ndim);
+  else if (d->ndim == 1)
+    d->dim[0] = 1; /* rows of a vector have one element */
+}
+
+static void put_first(ty_desc *d, int64_t rows)
+{
+  if (!d->ndim || d->ndim == TY_MAXDIM) return;
+  memmove(d->dim + 1, d->dim, sizeof *d->dim * (size_t)d->ndim++);
+  d->dim[0] = rows;
+}
+
+static int agree(struct view *w, ty_desc *a, ty_desc *b)
+{
+  return w->what == INFER_SHAPES ? shape_both(w->s, a, b) : type_both(w->s, a, b);
+}
+
+static ty_desc *variable_desc(struct view *w, int64_t k)
+{
+  int i = variable_at(w->g, k);
+  return i < 0 ? NULL : &w->desc[w->g->node[i].first];
+}
+
+static ty_desc *head_desc(struct view *w, int k) { return &w->desc[value_of(w->g, w->g->head[k])]; }
+
+static int open_view(struct view *w, const ty_graph *body, struct infer *s, int what)
+{
+  *w = (struct view){ body, NEWS(ty_desc, body->nvalue), s, what };
+  NEED(w->desc, TY_EMEMORY, "out of memory: inference");
+  return infer_seed(body, NULL, 0, w->desc);
+}
+
+/* Variable k of the body and a slot of the node are one array. */
+static int match_whole(struct view *w, int64_t k, ty_desc *slot)
+{
+  ty_desc *v = k < 0 ? NULL : variable_desc(w, k);
+  return v ? agree(w, v, slot) : TY_OK;
+}
+
+/* Variable k (or value v) of the body is a row of a slot. */
+static int match_row(struct view *w, ty_desc *v, ty_desc *slot)
+{
+  ty_desc row = *slot;
+  int64_t rows = slot->ndim ? slot->dim[0] : 0;
+  bool vector = slot->ndim == 1;
+  if (!v) return TY_OK;
+  clear_first(&row);
+  TRY(agree(w, v, &row));
+  if (w->what == INFER_TYPES) return slot->dtype = row.dtype, TY_OK;
+  if (vector || !slot->ndim) return TY_OK;
+  put_first(&row, rows);
+  return shape_as(w->s, slot, &row);
+}
+
+static int match_stack(struct view *w, ty_desc *v, ty_desc *slot, int64_t rows)
+{
+  ty_desc whole = *v;
+  put_first(&whole, rows);
+  if (w->what == INFER_SHAPES) return shape_as(w->s, slot, &whole);
+  return type_both(w->s, v, slot);
+}
+
+static int match_foreach(struct view *w, const struct foreach_param *p)
+{
+  ty_desc *in = w->s->in, *out = w->s->out;
+  int64_t rows = 0;
+  int nd = (int)p->data_locs.n, ns = (int)p->state_locs.n;
+  for (int k = 0; k < nd; k++) {
+    if (in[k].ndim && in[k].dim[0]) rows = in[k].dim[0];
+    TRY(match_row(w, p->data_locs.d[k] < 0 ? NULL : variable_desc(w, p->data_locs.d[k]), &in[k]));
+  }
+  for (int k = 0; k < ns; k++) TRY(match_whole(w, p->state_locs.d[k], &in[nd + k]));
+  for (int k = 0; k < p->remain_locs.n; k++)
+    TRY(match_whole(w, p->remain_locs.d[k], &in[nd + ns + k]));
+  for (int k = 0; k < p->num_out_data; k++) TRY(match_stack(w, head_desc(w, k), &out[k], rows));
+  for (int k = 0; k < ns; k++) {
+    TRY(agree(w, head_desc(w, (int)p->num_out_data + k), &in[nd + k]));
+    TRY(agree(w, &in[nd + k], &out[p->num_out_data + k]));
+  }
+  return TY_OK;
+}
+
+static int match_while(struct view *w, const struct while_param *p, bool condition)
+{
+  ty_desc *in = w->s->in, *out = w->s->out;
+  const struct ints *locs = condition ? &p->cond_locs : &p->func_locs;
+  for (int k = 0; k < locs->n; k++) TRY(match_whole(w, k, &in[locs->d[k]]));
+  if (condition) return TY_OK;
+  for (int k = 0; k < p->num_out_data; k++)
+    TRY(match_stack(w, head_desc(w, k), &out[k], p->max_iterations));
+  for (int k = 0; k < p->var_locs.n; k++) {
+    ty_desc *var = &in[p->func_locs.d[p->var_locs.d[k]]];
+    TRY(agree(w, head_desc(w, (int)p->num_out_data + k), var));
+    TRY(agree(w, var, &out[p->num_out_data + k]));
+  }
+  return TY_OK;
+}
+
+static int match_cond(struct view *w, const struct cond_param *p, int body)
+{
+  const struct ints *locs = body == 0 ? &p->cond_locs : body == 1 ? &p->then_locs : &p->else_locs;
+  for (int k = 0; k < locs->n; k++) TRY(match_whole(w, k, &w->s->in[locs->d[k]]));
+  for (int k = 0; body && k < p->num_outputs; k++) TRY(agree(w, head_desc(w, k), &w->s->out[k]));
+  return TY_OK;
+}
+
+static int match_body(struct view *w, const struct node *n, int body)
+{
+  if (node_is(n, "_foreach")) return match_foreach(w, n->param);
+  if (node_is(n, "_while_loop")) return match_while(w, n->param, body == 0);
+  return match_cond(w, n->param, body);
+}
+
+static int infer_body(const struct node *n, int body, struct infer *s, int what)
+{
+  struct view w;
+  int code = open_view(&w, n->body[body], s, what);
+  for (int round = 0; round < 2 && !code;
+       round++) { /* what the body says of a state may tell it more of itself */
+    code = match_body(&w, n, body);
+    if (!code) code = infer_run(w.g, what, w.desc);
+  }
+  if (!code) code = match_body(&w, n, body);
+  mem_free(w.desc);
+  return code;
+}
+
+int control_infer(const struct node *n, struct infer *s, int what)
+{
+  TRY(check_node(n));
+  for (int k = 0; k < n->nbody; k++) TRY(infer_body(n, k, s, what));
+  return TY_OK;
+}
+
+int body_describe(const struct node *n, int body, struct infer *s, ty_desc **out)
+{
+  struct view w;
+  int code = open_view(&w, n->body[body], s, INFER_SHAPES);
+  for (int what = 0; what < 2 && !code; what++) {
+    w.what = what ? INFER_TYPES : INFER_SHAPES;
+    code = match_body(&w, n, body);
+    if (!code) code = infer_run(w.g, w.what, w.desc);
+  }
+  if (code)
+    mem_free(w.desc);
+  else
+    *out = w.desc;
+  return code;
+}
