@@ -68,9 +68,10 @@ static int wrong_head(const ty_exec *e, int h, const ty_tensor *t)
 static int missing_head(const ty_exec *e, int h)
 {
   const struct node *n = &e->g->node[e->head[h].node];
+  bool in_front_end = n->op && n->op->flags & OP_CALLBACK;
   int code = fail(TY_EVALUE,
-      "backward: output %d (%s) is no loss, so its gradient must be given in out_grads", h,
-      n->name);
+      "backward: output %d (%s) is no loss, so its gradient must be given in out_grads%s", h,
+      n->name, in_front_end ? "; the description of a loss says need_top_grad = false" : "");
   fail_node(n->op ? n->op->name : NULL, n->name, n->where);
   fail_argument("out_grads", "an array for this output", "nothing");
   return code;

@@ -222,7 +222,26 @@ describe("an operator in Lua", function()
 end)
 
 describe("mistakes with an operator in Lua", function()
+  it("name need_top_grad where a loss lacks it", function()
+    local Loss, LossProp = ty.operator.CustomOp:extend(), ty.operator.CustomOpProp:extend()
+    function Loss:forward(_, req, ins, outs) self:assign(outs[1], req[1], ins[1]) end
+    function Loss:backward(req, _, _, outs, grads) self:assign(grads[1], req[1], outs[1] * 2) end
+    function LossProp.create_operator() return Loss() end
+    ty.operator.register("spec_loss", LossProp)
+    local function backward()
+      local e = ty.sym.Custom{ V("x"), op_type = "spec_loss" }
+        :simple_bind{ ctx = ty.cpu(), x = { 2 } }
+      e:forward{ is_train = true, x = ty.nd.array{ 1, 3 } }
+      e:backward()
+      return e.grad_dict.x:totable()
+    end
+    assert.matches("need_top_grad = false", tostring(fails("value", backward)))
+    LossProp.need_top_grad = false
+    assert.same({ 2, 6 }, backward())
+  end)
+
   it("are told at the call", function()
+
     assert.matches("spec_affine",
       tostring(fails("name", ty.sym.Custom, { V("x"), op_type = "spec_afine" })))
     assert.matches("op_type", tostring(fails("value", ty.sym.Custom, { V("x") })))

@@ -400,7 +400,7 @@ end, function(x)
     marks = ty.sym.Cast{x.marks, dtype = "int32"}, valid_length = x.valid_length, max_time = x.max_time + 9}[1]
 end)
 add("scatter_nd", function(r) local n = r(1, 3); return {data = {1, n}, indices = {1, 1}}, {shape = {4, n}}, nil, nil, {indices = 4} end)
-add("cast_storage", function(r) return {data = shape(r)}, {stype = "row_sparse"} end, nil, function(x) return {x.data} end)
+add("cast_storage", function(r) return {data = shape(r)}, {stype = "default"} end, nil, function(x) return {x.data} end)
 add("_sparse_retain", function(r)
   local n = r(2, 4)
   return {data = {n, r(1, 3)}, indices = {r(1, 3)}}, {}, nil, nil, {indices = n}

@@ -259,6 +259,15 @@ describe("hawkesll", function()
 end)
 
 describe("comparison and dense forms of sparse operators", function()
+  it("refuses sparse storage", function()
+    assert.near({1, 2}, nd.cast_storage(nd.array{1, 2}, {stype = "default"}))
+    for _, stype in ipairs{"csr", "row_sparse"} do
+      refused("unsupported", stype, nd.cast_storage, nd.ones{2, 2}, {stype = stype})
+      refused("unsupported", stype, ty.sym.cast_storage, ty.sym.Variable("x"), {stype = stype})
+    end
+  end)
+
+
   it("tells whether all is close", function()
     local a = nd.array{1, 0 / 0, math.huge}
     assert.equal("uint8", contrib.allclose(a, a).dtype)

@@ -1,20 +1,30 @@
 /* cast_storage.c - dense forms of operators on sparse storage: cast_storage, _sparse_retain,
 ** _contrib_getnnz.
 **
-** Every array is dense here, so another storage is the same array, rows that are not kept are
-** zeros, and stored values are those that are not zero.
+** Every array is dense here, so another storage is refused, rows that are not kept are zeros, and
+** stored values are those that are not zero.
 */
 #include "kernel/strided_copy.h"
 #include "op/op.h"
 
 /* -- cast_storage ------------------------------------------------------------------------------ */
 
+enum storage_kind { DENSE, ROW_SPARSE, CSR };          /* in the order of the words of stype */
 struct storage_param { int64_t stype; };
 static const struct param storage_params[] = {
-  { "stype", P_ENUM, offsetof(struct storage_param, stype), NULL, "storage of the result; it is dense whatever stands here",
+  { "stype", P_ENUM, offsetof(struct storage_param, stype), NULL, "storage of the result: default, there is no other",
     "default|row_sparse|csr" },
   { 0 }
 };
+
+static int storage_check(void *param)
+{
+  int64_t stype = ((const struct storage_param *)param)->stype;
+  NEED(stype == DENSE, TY_EUNSUPPORTED,
+      "cast_storage: sparse storage (%s) is not part of Tycho, arrays are dense",
+      stype == ROW_SPARSE ? "row_sparse" : "csr");
+  return TY_OK;
+}
 
 /* -- _sparse_retain ---------------------------------------------------------------------------- */
 
@@ -92,8 +102,9 @@ static const struct kernel count_cpu[] = { { .name = "count", .run = count_run, 
 
 const struct op op_cast_storage[] = {
   { .name = "cast_storage", .alias = "_sparse_cast_storage", .in = "data",
-    .doc = "data itself: every storage is dense here; the gradient passes through.",
-    .param = storage_params, .param_size = sizeof(struct storage_param), .inplace = "0=0", .back_inplace = "0=0",
+    .doc = "data itself, which is dense as every array is; the gradient passes through.",
+    .param = storage_params, .param_size = sizeof(struct storage_param), .check = storage_check,
+    .inplace = "0=0", .back_inplace = "0=0",
     .formula = &(const struct formula){ "a", { "g" } } },
   { .name = "_sparse_retain", .in = "data indices",
     .doc = "data with zeros in all rows but those that indices (k,) name; their gradients pass through, the others' are zero.",

@@ -124,6 +124,10 @@ types.named = {
   array      = { check = object_of "array", text = "an NDArray" },
   executor   = { check = object_of "executor", text = "an Executor" },
   null       = { check = function(v) return v == null end, text = "ty.null" },
+  stype      = { text = "default", check = function(v)
+    return v == "default", v, "default, as sparse storage is not part of Tycho",
+      type(v) == "string" and "unsupported" or "type"
+  end },
   dtype      = { text = "a dtype", check = function(v)
     if type(v) ~= "string" then
       return false

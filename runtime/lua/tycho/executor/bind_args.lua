@@ -39,13 +39,16 @@ local function fail_length(what, want, got, func)
 end
 
 
+-- Whether a table goes by name: a dictionary, or pairs.
+local function is_dict(given)
+  return #given == 0 or is_plain(given[1]) and type(given[1][1]) == "string"
+end
+
+
 -- What is given for each name: a list in order, a dictionary, or pairs. nil,
 -- false and ty.null are absent.
 local function in_order(given, names, what, func)
-  local dict, list = nil, {}
-  if #given == 0 or is_plain(given[1]) and type(given[1][1]) == "string" then
-    dict = args.pairs_of(given)
-  end
+  local dict, list = is_dict(given) and args.pairs_of(given) or nil, {}
   if not dict and #given ~= #names then
     fail_length(what, #names, #given, func)
   end
@@ -112,6 +115,10 @@ function bind_args.requests(given, names, func)
     given = "null"
   end
   if is_plain(given) then
+    if is_dict(given) then
+      bind_args.check_names(args.pairs_of(given), { arguments = names, auxiliary = {} }, func,
+        "argument in grad_req")
+    end
     local words = in_order(given, names, "grad_req", func)
     for i, name in ipairs(names) do
       list[i] = words[i] == nil and C.TY_NULL or request_code(words[i], name, func)
@@ -156,7 +163,8 @@ end
 -- @tparam ?table dict
 -- @tparam table names {arguments, auxiliary}
 -- @string func for errors
-function bind_args.check_names(dict, names, func)
+-- @string[opt="argument"] what of what kind the names are
+function bind_args.check_names(dict, names, func, what)
   local present, all = {}, {}
   for _, part in ipairs{ names.arguments, names.auxiliary } do
     for _, name in ipairs(part) do
@@ -165,7 +173,7 @@ function bind_args.check_names(dict, names, func)
   end
   for name in pairs(dict or {}) do
     if not present[name] then
-      Error.unknown{ func = func, argument = name, what = "argument", names = all }
+      Error.unknown{ func = func, argument = name, what = what or "argument", names = all }
     end
   end
 end

@@ -81,10 +81,16 @@ end
 local CustomOpProp = Class:extend("CustomOpProp")
 custom.CustomOpProp = CustomOpProp
 
---- @tparam[opt] table options need_top_grad (true): backward reads the gradients of the outputs
+--- Whether backward reads the gradients of the outputs; a loss says false.
+CustomOpProp.need_top_grad = true
+
+--- @tparam[opt] table options need_top_grad = true
 function CustomOpProp:init(options)
-  self.need_top_grad = not values.is_plain(options) or options.need_top_grad ~= false
+  if values.is_plain(options) and options.need_top_grad ~= nil then
+    self.need_top_grad = options.need_top_grad
+  end
 end
+
 
 
 --- @treturn {string,...}

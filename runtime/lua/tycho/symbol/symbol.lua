@@ -87,7 +87,7 @@ end })
 local VARIABLE = args.form("sym.Variable", {
   rest = "others", { "name", "text" }, "*", { "attr", "dict?" }, { "shape", "shape?" },
   { "lr_mult", "number|text?" }, { "wd_mult", "number|text?" },
-  { "dtype", "dtype?" }, { "init", "any?" }, { "stype", { "default" }, "default" },
+  { "dtype", "dtype?" }, { "init", "any?" }, { "stype", "stype", "default" },
 })
 
 --- A variable: an input of a graph.

@@ -35,7 +35,7 @@ utils.rand_shape_2d, utils.rand_shape_3d, utils.rand_shape_nd =
 
 local RAND = args.form("test_utils.rand_ndarray", {
   list = true, { "shape", "shape" }, "*", { "dtype", "dtype", "float32" }, { "ctx", "context?" },
-  { "stype", { "default" }, "default" },
+  { "stype", "stype", "default" },
 })
 
 --- Uniform numbers from -1 to 1.
