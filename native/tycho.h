@@ -183,6 +183,8 @@ int         ty_exec_stats(ty_exec *e, ty_stats *out);
 int         ty_exec_check(ty_exec *e, int on);             /* stop at the first NaN or Inf */
 int         ty_exec_pool(ty_exec *e, ty_pool **out);       /* borrowed */
 int         ty_op_cuda(const char *op, const char **source);          /* the operator's row as CUDA source */
+int         ty_op_gpu(const char *op, int backward, const char **how);
+                         /* "formula", "kernel", "host" (the CPU's, over copies), "nothing" */
 int         ty_op_row(const char *op, const char **text);  /* a row added by ty_op_pointwise, as its definition; NULL otherwise */
 int         ty_image_decode(const void *data, size_t bytes, int flag, int to_rgb, ty_tensor **out);
                                                            /* a JPEG or PNG file -> (height, width, channels) uint8; flag 0: grey,

@@ -53,6 +53,18 @@ struct abilities op_abilities(const struct op *op, bool backward, int device)
   return all;
 }
 
+int ty_op_gpu(const char *name, int backward, const char **how)
+{
+  const struct op *op = op_find(name);
+  if (!op) return op_unknown(name ? name : "");
+  NEED(how, TY_ETYPE, "op_gpu: null argument");
+  struct candidates c = op_candidates(op, backward, TY_GPU);
+  bool hosted = false;
+  const struct kernel *first = next_candidate(&c, &hosted);
+  *how = !first ? "nothing" : op->formula ? "formula" : hosted ? "host" : "kernel";
+  return TY_OK;
+}
+
 static bool is_half(int dtype) { return dtype == TY_F16 || dtype == TY_BF16; }
 
 /* The first operand dtype that the kernel lacks, half types only if it lacks float32 too;
