@@ -159,6 +159,7 @@ build = {
       ["tycho.ndarray.shape"] = "runtime/lua/tycho/ndarray/shape.lua",
       ["tycho.ndarray.transfer"] = "runtime/lua/tycho/ndarray/transfer.lua",
       ["tycho.op.custom"] = "runtime/lua/tycho/op/custom.lua",
+      ["tycho.op.finite"] = "runtime/lua/tycho/op/finite.lua",
       ["tycho.op.init"] = "runtime/lua/tycho/op/init.lua",
       ["tycho.op.registry"] = "runtime/lua/tycho/op/registry.lua",
       ["tycho.operator"] = "runtime/lua/tycho/operator.lua",

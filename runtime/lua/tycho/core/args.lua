@@ -41,7 +41,7 @@
 -- fresh list), dims (like shape, negative numbers too), dtype, context, symbol, array, null
 -- (`ty.null` is handed on); "a|b" takes either; "?" at the end: optional. A list of texts is a
 -- choice of words. A class takes its instances. A function `f(value) -> ok, converted, expected,
--- code` checks as it likes. `args.types` may be extended.
+-- code, got` checks as it likes. `args.types` may be extended.
 --
 -- nil at the end counts as absent, and so does `ty.null` for an optional parameter unless its type
 -- names null. Lua's reserved words have a second spelling with an underscore (`end_ = 3`);
@@ -149,13 +149,13 @@ local function accept(form, given, p, value)
   if value == null and not p.null and (not p.required and p.default == nil) then
     return
   end
-  local ok, converted, expected, code = p.type.check(value)
+  local ok, converted, expected, code, got = p.type.check(value)
   if not ok then
     expected = expected or p.type.text
     Error.raise{
       code = code or "type", func = form.func, argument = p.name, expected = expected,
-      got = Error.kind(value), candidates = p.type.words and Error.nearest(value, p.type.words)
-        or nil, message = ("bad '%s'"):format(p.name),
+      got = got or Error.kind(value), message = ("bad '%s'"):format(p.name),
+      candidates = p.type.words and Error.nearest(value, p.type.words) or nil,
     }
   end
   if converted == nil then
@@ -314,6 +314,32 @@ end
 -- @return the form: call it with the arguments
 function args.form(func, spec)
   return Form(func, spec)
+end
+
+
+--- Sizes and options of a call such as `randn(2, 3, {loc = 1})` or `randn{2, 3, loc = 1}`.
+-- @string func the public name, for errors
+-- @param ... the call's arguments
+-- @treturn table the options; the sizes, where there are any, are `shape`
+function args.sizes_and_options(func, ...)
+  local list, n, options, shape = { ... }, values.count(...), {}, {}
+  local last = is_plain(list[n]) and list[n] or {}
+  for key, value in pairs(last) do
+    if type(key) == "string" then
+      options[key] = value
+    end
+  end
+  for i = 1, last == list[n] and n - 1 or n do
+    shape[i] = list[i]
+  end
+  for _, size in ipairs(last) do
+    shape[#shape + 1] = size
+  end
+  if #shape > 0 and options.shape ~= nil then
+    fail_twice({ func = func }, "shape")
+  end
+  options.shape = options.shape or #shape > 0 and shape or nil
+  return options
 end
 
 

@@ -54,8 +54,11 @@ local function read_sizes(v, lowest)
   end
   local copy = {}
   for i = 1, #v do
-    if not is_integer(v[i]) or v[i] < lowest then
+    if not is_integer(v[i]) then
       return false
+    elseif v[i] < lowest then
+      return false, nil, ("sizes of at least %d"):format(lowest), nil,
+        ("%d on axis %d"):format(v[i], i - 1)
     end
     copy[i] = v[i]
   end

@@ -9,6 +9,7 @@ local args = require "tycho.core.args"
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
+local finite = require "tycho.op.finite"
 local values = require "tycho.core.values"
 
 local is_array = class.is_array
@@ -129,22 +130,6 @@ function control.cond(...)
 end
 
 
---- 1 where x is not a number, else 0.
-function control.isnan(x)
-  return x:ne(x)
-end
-
-
---- 1 where x is infinite, else 0.
-function control.isinf(x)
-  return x:abs():eq(math.huge)
-end
-
-
---- 1 where x is a finite number, else 0.
-function control.isfinite(x)
-  return x:eq(x) * x:abs():ne(math.huge)
-end
-
+finite(control, "array", "nd.contrib.")
 
 return control

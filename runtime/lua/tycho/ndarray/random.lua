@@ -16,7 +16,6 @@ local class = require "tycho.ndarray.class"
 local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local operators = require "tycho.ndarray.operators"
-local values = require "tycho.core.values"
 
 local is_array = class.is_array
 
@@ -111,23 +110,7 @@ end
 
 --- Normal numbers: `randn(2, 3)`, `randn(2, 3, {loc = 1, scale = 2})`.
 function random.randn(...)
-  local list, n = { ... }, values.count(...)
-  local options = { shape = {} }
-  if values.is_plain(list[n]) then
-    for key, value in pairs(list[n]) do
-      if type(key) == "number" then
-        options.shape[key] = value
-      else
-        options[key] = value
-      end
-    end
-    n = n - 1
-  end
-  for i = 1, n do
-    options.shape[i] = list[i]
-  end
-  options.shape = #options.shape > 0 and options.shape or nil
-  return random.normal(options)
+  return random.normal(args.sizes_and_options("nd.random.randn", ...))
 end
 
 

@@ -8,6 +8,7 @@ local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local control = require "tycho.symbol.control"
 local Error = require "tycho.core.error"
+local finite = require "tycho.op.finite"
 local origin = require "tycho.core.origin"
 local registry = require "tycho.op.registry"
 local operators = require "tycho.symbol.operators"
@@ -133,7 +134,8 @@ local function names_with(prefix)
 end
 
 
---- A namespace whose functions are the operators that begin with a prefix.
+--- A namespace whose functions are the operators that begin with a prefix. Automatic names are
+-- without it, but for random numbers.
 -- @string name "linalg"
 -- @string prefix "_linalg_"
 -- @tparam table own functions it has beside them
@@ -142,8 +144,10 @@ local function namespace(name, prefix, own)
   return setmetatable({}, { __index = function(_, key)
     local f = functions[key]
     if not f and type(key) == "string" then
-      local value = own[key]
-        or operators.maker(prefix .. args.plain_name(key), ("sym.%s.%s"):format(name, key))
+      local plain = args.plain_name(key)
+      local whole = name == "random" and not plain:find "_like$"
+      local value = own[key] or operators.maker(prefix .. plain,
+        ("sym.%s.%s"):format(name, key), whole and prefix .. plain or plain)
       if not value then
         Error.unknown{ func = "sym." .. name, argument = key, what = "function",
           names = names_with(prefix) }
@@ -204,7 +208,6 @@ local function sampler(name, rows)
       params[row[2]] = type(v) == "number" and rate(name, v) or nil
     end
     if symbols == 0 then
-      params.shape = params.shape or { 1 }
       return compose("_random_" .. name, {}, params, func, options(a))
     elseif symbols < #rows then
       Error.raise{ code = "type", func = func,
@@ -217,7 +220,7 @@ end
 
 
 local RANDINT = form("random.randint", { { "low", "integer" }, { "high", "integer" },
-  { "shape", "shape", { 1 } }, { "dtype", "dtype?" }, "*" })
+  { "shape", "shape?" }, { "dtype", "dtype?" }, "*" })
 local MULTINOMIAL = form("random.multinomial", { { "data", "symbol" }, { "shape", "shape?" },
   { "get_prob", "boolean", false }, { "dtype", "dtype", "int32" }, "*" })
 local SHUFFLE = form("random.shuffle", { { "data", "symbol" }, "*" })
@@ -230,16 +233,7 @@ local function random_functions()
   end
 
   function random.randn(...)
-    local n, list = values.count(...), { ... }
-    local more = values.is_plain(list[n]) and values.has_names(list[n]) and list[n] or {}
-    local call = { shape = {} }
-    for key, value in pairs(more) do
-      call[key] = value
-    end
-    for i = 1, more == list[n] and n - 1 or n do
-      call.shape[i] = list[i]
-    end
-    return random.normal(call)
+    return random.normal(args.sizes_and_options("sym.random.randn", ...))
   end
 
   function random.randint(...)
@@ -272,7 +266,8 @@ function create.add(symbol)
   symbol.random = namespace("random", "_random_", random_functions())
   symbol.linalg = namespace("linalg", "_linalg_", {})
   symbol.image = namespace("image", "_image_", {})
-  symbol.contrib = namespace("contrib", "_contrib_", control.functions(symbol))
+  symbol.contrib = namespace("contrib", "_contrib_",
+    finite(control.functions(symbol), "symbol", "sym.contrib."))
   function symbol.Symbol.split_v2(self, ...)
     return split_v2(self, ...)
   end

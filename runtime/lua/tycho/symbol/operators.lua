@@ -157,12 +157,12 @@ end
 
 --- Makes a symbol of an operator as a function would.
 -- @tparam table schema the operator
--- @string alias the name it is called by: hint of automatic names
+-- @string hint of automatic names: the name it is called by
 -- @string func the public name, for errors
 -- @param ... the function's arguments
-function operators.call(schema, alias, func, ...)
+function operators.call(schema, hint, func, ...)
   local where = origin.take()
-  return make(registry.read_call(schema, func, KIND, ...), schema, alias:lower(), where)
+  return make(registry.read_call(schema, func, KIND, ...), schema, hint:lower(), where)
 end
 
 
@@ -187,15 +187,16 @@ end
 --- The function of an operator for the namespace `ty.sym`.
 -- @string alias name or alias
 -- @string[opt] func public name, for errors
+-- @string[opt] hint of automatic names; the alias
 -- @treturn function or nil when there is no such operator
-function operators.maker(alias, func)
+function operators.maker(alias, func, hint)
   local schema = registry.find(alias)
   if not schema then
     return nil
   end
-  func = func or "sym." .. alias
+  func, hint = func or "sym." .. alias, hint or alias
   return function(...)
-    return operators.call(schema, alias, func, ...)
+    return operators.call(schema, hint, func, ...)
   end
 end
 
@@ -221,11 +222,11 @@ local COMPARE = {
 
 -- function -> alias for two symbols, symbol and number, number and symbol; what two numbers give
 local BINARY = {
-  pow           = { "_Power", "_PowerScalar", "_rpower_scalar", math.pow },
-  power         = { "_Power", "_PowerScalar", "_rpower_scalar", math.pow },
+  pow           = { "_Power", "_PowerScalar", "_RPowerScalar", math.pow },
+  power         = { "_Power", "_PowerScalar", "_RPowerScalar", math.pow },
   maximum       = { "_Maximum", "_MaximumScalar", "_MaximumScalar", math.max },
   minimum       = { "_Minimum", "_MinimumScalar", "_MinimumScalar", math.min },
-  hypot         = { "_hypot", "_hypot_scalar", "_hypot_scalar", function(a, b)
+  hypot         = { "_Hypot", "_HypotScalar", "_HypotScalar", function(a, b)
     return math.sqrt(a * a + b * b)
   end },
   equal         = { "_equal", "_equal_scalar", "_equal_scalar" },
