@@ -3,9 +3,9 @@
 #   make                     the program build/tycho and the library build/libtycho.so
 #   make torture             allocations that fail, one after the other
 #   make test                the C tests of spec/native, then the specs (TEST="-t slow" passes words on to busted)
-#   make check               rooms, names, sizes, style, luacheck, warnings of gcc and clang
+#   make check               rooms, names, sizes, style, luacheck, LDoc, warnings of gcc and clang
 #   make cudasim             libraries that stand in for CUDA's, for tests without a GPU: build/cudasim
-#   make bench | make doc    timings | pages, operators and modules as HTML, the picture of the rooms: in build/doc
+#   make bench | make doc    timings | guides, classes and operators as HTML, the picture of the rooms: in build/doc
 #   make install PREFIX=...  bin, lib/lua/5.1/tycho, share/lua/5.1/tycho, include (DESTDIR= is honoured)
 #   make uninstall PREFIX=... | make clean
 #   make dist                a release in build/dist: an archive, and a rock that LuaRocks installs without a network
@@ -150,13 +150,17 @@ test-native:
 
 # -- checks -------------------------------------------------------------------------------------------------------
 
-check: check-source check-lua check-compilers check-onednn check-cuda
+check: check-source check-lua check-comments check-compilers check-onednn check-cuda
 
 check-source: objects
 	$(LUAJIT) scripts/dev/check.lua $(BUILD)
 
 check-lua:
 	luacheck --no-cache -q runtime/lua scripts spec
+
+# LDoc reads what comments say of parameters; the pages are made without it
+check-comments:
+	ldoc -q --fatalwarnings -d $(BUILD)/ldoc .
 
 check-compilers:
 	$(if $(WERROR),,$(MAKE) CC=gcc BUILD=$(BUILD)/gcc WERROR=1 objects)
@@ -198,7 +202,6 @@ doc: all
 	@rm -rf $(BUILD)/doc
 	$(BUILD)/tycho scripts/dev/doc.lua $(BUILD)/doc
 	$(LUAJIT) scripts/dev/check.lua --picture $(BUILD)/doc/rooms.svg $(BUILD)
-	ldoc -q --fatalwarnings -d $(BUILD)/doc/reference .
 
 # -- install ------------------------------------------------------------------------------------------------------
 
@@ -242,5 +245,5 @@ clean:
 	rm -rf build
 
 FORCE:
-.PHONY: all test test-native check check-source check-lua check-compilers check-onednn check-cuda objects cudasim torture bench doc install uninstall dist clean FORCE
+.PHONY: all test test-native check check-source check-lua check-comments check-compilers check-onednn check-cuda objects cudasim torture bench doc install uninstall dist clean FORCE
 .DELETE_ON_ERROR:

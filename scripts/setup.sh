@@ -16,8 +16,7 @@ cd "$(dirname "$0")/.."
 build="make gcc libc6-dev pkg-config luajit lua-argparse lua-cjson libluajit-5.1-dev"
 build="$build libopenblas-dev libdnnl-dev libedit-dev libjpeg-dev libpng-dev zlib1g-dev"
 tests="lua-busted zip unzip"
-doc="lua-ldoc"
-checks="lua-check clang luarocks git $doc"
+checks="lua-check lua-ldoc clang luarocks git"
 
 # the packages of a list that are not installed
 missing() {
@@ -68,7 +67,7 @@ case $what in
          exec make test TEST="$*" ;;
   check) install $build $tests $checks
          exec make -k -j"$jobs" check doc ;;
-  doc)   install $build $doc
+  doc)   install $build
          make -j"$jobs" doc
          echo "setup: the pages are in $(pwd)/build/doc; begin with index.html" ;;
   *)     echo "usage: sh scripts/setup.sh [train|test|check|doc]" >&2

@@ -167,9 +167,9 @@ end
 
 
 local function result(line)
-  local text = line:match("^@treturn%b[]%s+%S+%s*(.*)$") or line:match("^@treturn%s+%S+%s*(.*)$")
-    or line:match("^@return%s+(.*)$")
-  return text and { text = text, result = true }
+  local kind, text = line:gsub("^(@treturn)%b[]", "%1"):match("^@treturn%s+(%S+)%s*(.*)$")
+  text = text or line:match("^@return%s+(.*)$")
+  return text and { type = kind or "", text = text, result = true }
 end
 
 
@@ -179,8 +179,7 @@ local function read_line(parts, line)
     :gsub("%s*%([cs][oh][ne][te][rt][^%s%)]* [%d][^%)]*%)", "")
   if line:sub(1, 1) == "@" then
     local part = parameter(line) or result(line) or {}
-    table.insert(part.name and parts.params or part.result and part.text ~= ""
-      and parts.results or {}, part)
+    table.insert(part.name and parts.params or part.result and parts.results or {}, part)
     parts.last = part
   elseif parts.last then
     parts.last.text = (parts.last.text or "") .. " " .. line:match("^%s*(.*)$")
@@ -193,7 +192,7 @@ end
 --- An entry's comment, tags in words.
 -- @tparam table entry
 -- @treturn table lines (list of texts), params (list of `{name, type,
---   text}`), results (list of `{text}`)
+--   text}`), results (list of `{type, text}`)
 function comments.parts(entry)
   local parts = { lines = {}, params = {}, results = {} }
   for _, line in ipairs(entry and entry.text or {}) do

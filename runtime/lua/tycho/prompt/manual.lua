@@ -58,8 +58,8 @@ local function upvalues(f)
 end
 
 
--- The function inside one that only notes its caller (core/origin.lua).
-local function unwrapped(f)
+--- The function inside one that only notes its caller (core/origin.lua).
+function manual.unwrapped(f)
   if debug.getinfo(f, "S").source:find("tycho/core/origin.lua", 1, true) then
     for name, value in upvalues(f) do
       if name == "inner" then
@@ -83,7 +83,7 @@ end
 -- @string[opt] name the last part of the function's name
 function manual.form(f, name)
   local found, count = nil, 0
-  for _, value in upvalues(unwrapped(f)) do
+  for _, value in upvalues(manual.unwrapped(f)) do
     if is_form(value) then
       found, count = value, count + 1
       if name and value.func:match("[%w_]+$") == name then
@@ -95,15 +95,19 @@ function manual.form(f, name)
 end
 
 
-local function literal(value)
+--- A default as Lua writes it.
+function manual.literal(value)
   return type(value) == "string" and ("%q"):format(value) or Error.show(value)
 end
 
 
-local function signature(form, title)
+--- The call of a form: "Module:fit{train_data, [eval_data], eval_metric = \"acc\"}".
+-- @param form
+-- @string[opt] title what stands before the brace; the form's own name otherwise
+function manual.signature(form, title)
   local words = {}
   for i, p in ipairs(form.params) do
-    words[i] = p.default ~= nil and p.name .. " = " .. literal(p.default)
+    words[i] = p.default ~= nil and p.name .. " = " .. manual.literal(p.default)
       or p.required and p.name or "[" .. p.name .. "]"
   end
   if form.rest then
@@ -117,7 +121,8 @@ end
 local function add_form(lines, form, said)
   for i, p in ipairs(form.params) do
     local text = p.type.text
-      .. (p.required and ", required" or p.default ~= nil and " = " .. literal(p.default) or "")
+      .. (p.required and ", required"
+        or p.default ~= nil and " = " .. manual.literal(p.default) or "")
     local place = form.order[i] == p and "" or ", by name"
     add_row(lines, p.name, text .. place .. (said[p.name] and "; " .. said[p.name] or ""))
   end
@@ -141,7 +146,7 @@ local function add_comment(lines, entry, form)
     add_form(lines, form, said)
   end
   for _, r in ipairs(parts.results) do
-    add_row(lines, "returns", r.text)
+    add_row(lines, "returns", r.text ~= "" and r.text or r.type)
   end
 end
 
@@ -152,7 +157,7 @@ end
 
 
 local function function_text(name, f)
-  local info = debug.getinfo(unwrapped(f), "S")
+  local info = debug.getinfo(manual.unwrapped(f), "S")
   local entry = info.source:sub(1, 1) == "@" and comments.at(info.source:sub(2), info.linedefined)
   local last = name:match("[%w_]+$")
   local form = manual.form(f, last)
@@ -160,7 +165,7 @@ local function function_text(name, f)
     return nil
   end
   local lines = {}
-  add_text(lines, form and signature(form) or entry.title, "")
+  add_text(lines, form and manual.signature(form) or entry.title, "")
   add_comment(lines, entry, form)
   lines[#lines + 1] = ("  source: %s:%d; ??%s shows it")
     :format(short_path(info.source), info.linedefined, name)
@@ -200,7 +205,8 @@ end
 
 -- Classes and modules -----------------------------------------------------------------------------
 
-local function is_class(value)
+--- Whether a value is a class.
+function manual.is_class(value)
   return type(value) == "table" and type(rawget(value, "class_name")) == "string"
 end
 
@@ -218,7 +224,9 @@ local function function_names(t)
 end
 
 
-local function class_entry(name)
+--- The comment of a class; nil where it has none.
+-- @string name
+function manual.class_entry(name)
   for _, kind in ipairs{ "class", "value", "function" } do
     for _, entry in ipairs(comments.named(name)) do
       if entry.kind == kind then
@@ -233,9 +241,9 @@ local function class_text(class)
   local name, base = class.class_name, rawget(class, "super")
   local form = type(class.init) == "function" and manual.form(class.init, name)
   local lines = {}
-  add_text(lines, form and signature(form) or name, "")
-  add_comment(lines, class_entry(name), form)
-  while is_class(class) and class.class_name ~= "Object" do
+  add_text(lines, form and manual.signature(form) or name, "")
+  add_comment(lines, manual.class_entry(name), form)
+  while manual.is_class(class) and class.class_name ~= "Object" do
     local methods = function_names(class)
     if methods[1] then
       add_row(lines, ("of %s:"):format(class.class_name), table.concat(methods, " "))
@@ -293,11 +301,11 @@ end
 local function value_text(name, value)
   if type(value) == "function" then
     return function_text(name, value) or operator_text(name)
-  elseif is_class(value) then
+  elseif manual.is_class(value) then
     return class_text(value)
   elseif type(value) == "table" and members.module_of(value) then
     return module_text(members.module_of(value))
-  elseif type(value) == "table" and is_class(getmetatable(value)) then
+  elseif type(value) == "table" and manual.is_class(getmetatable(value)) then
     return class_text(getmetatable(value))
   end
 end
@@ -308,7 +316,7 @@ end
 -- @param value what the name stands for
 -- @treturn string
 function manual.source(name, value)
-  local info = type(value) == "function" and debug.getinfo(unwrapped(value), "S")
+  local info = type(value) == "function" and debug.getinfo(manual.unwrapped(value), "S")
   local file = info and info.source:sub(1, 1) == "@" and io.open(info.source:sub(2))
   if not file then
     local known = registry.find(name:match("[%w_]+$") or "")

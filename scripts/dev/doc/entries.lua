@@ -1,0 +1,386 @@
+-- What the reference is about: classes, their methods and functions, found in the library itself:
+-- what a namespace holds, what each function takes (its form), what its comment says.
+--
+--     local pages = entries.pages()       in order; each: file, title, intro, entries
+--     entries.address("mod:fit")          "reference_module.html#Module.fit", or nil
+--     entries.silent(pages)               options without a word: list of "Module:fit: monitor"
+--
+-- An entry: title, id, kind ("class", "function", "method"), lines, options, results, inherited.
+-- What has neither form nor comment, or is "not for users", is not shown.
+
+local ty = require "tycho"
+local comments = require "tycho.prompt.comments"
+local manual = require "tycho.prompt.manual"
+local members = require "tycho.prompt.members"
+
+local entries = {}
+
+-- file, title, what is on it: classes, or all that a namespace has beside them. `whole`: the first
+-- class shows what it inherits as its own.
+local PAGES = {
+  { "ndarray", "NDArray", "nd.NDArray" },
+  { "arrays", "Arrays: ty.nd", "nd" },
+  { "random", "Random numbers: ty.random", "random" },
+  { "symbol", "Symbol", "sym.Symbol", "sym" },
+  { "executor", "Executor", "executor.Executor", "executor" },
+  { "module", "Module", "mod.Module", whole = true },
+  { "bucketing_module", "BucketingModule", "mod.BucketingModule" },
+  { "modules", "Other modules", "mod" },
+  { "model", "Checkpoints: ty.model", "model" },
+  { "iterators", "Data iterators: ty.io", "io" },
+  { "images", "Images: ty.image", "image" },
+  { "recordio", "Record files: ty.recordio", "recordio" },
+  { "optimizers", "Optimizers: ty.optimizer", "optimizer" },
+  { "schedules", "Learning rates: ty.lr_scheduler", "lr_scheduler" },
+  { "metrics", "Metrics: ty.metric", "metric" },
+  { "initializers", "Initializers: ty.init", "init" },
+  { "cells", "Recurrent cells: ty.rnn", "rnn" },
+  { "kvstore", "KVStore: ty.kv", "kv" },
+  { "callbacks", "Callbacks: ty.callback", "callback" },
+  { "monitors", "Monitor: ty.monitor", "monitor" },
+  { "pictures", "Pictures: ty.viz", "viz" },
+  { "custom", "Operators of your own", "operator", "op" },
+  { "contexts", "Contexts and scopes", "context", "attribute", "name" },
+  { "executor_manager", "Executor manager", "executor_manager" },
+  { "profiler", "Profiler: ty.profiler", "profiler" },
+  { "system", "The system", "engine", "runtime", "log" },
+  { "test_utils", "Helpers of tests: ty.test_utils", "test_utils" },
+}
+
+
+-- What there is -----------------------------------------------------------------------------------
+
+local addresses = {}                                     -- function or class -> "file.html#id"
+local by_name = {}                                       -- "Module:fit" -> address
+local last_names = {}                                    -- "fit" -> address; false: of several
+
+
+-- A function is the same with and without what notes its caller.
+local function key(x)
+  return type(x) == "function" and manual.unwrapped(x) or x
+end
+
+
+local function address_of(x)
+  return addresses[key(x)]
+end
+
+
+local function note(name, where)
+  by_name[name] = by_name[name] or where
+end
+
+
+local function note_last(name, where)
+  if last_names[name] == nil or last_names[name] == where then
+    last_names[name] = where
+  else
+    last_names[name] = false
+  end
+end
+
+
+local function comment_of(f)
+  local info = debug.getinfo(manual.unwrapped(f), "S")
+  return info.source:sub(1, 1) == "@" and comments.at(info.source:sub(2), info.linedefined) or nil
+end
+
+
+local function hidden(entry)
+  return entry and table.concat(entry.text, " "):find("not for users", 1, true)
+end
+
+
+-- Which words stand between a class and its function.
+local function separator(class, name, f, form)
+  local sign = form and form.func:match("([:.])" .. name .. "$")
+  if sign then
+    return sign
+  end
+  local first = debug.getlocal(manual.unwrapped(f), 1)
+  local static = first == "shapes" or first == "path" or first == "prefix"
+  return class and (static and "." or ":") or "."
+end
+
+
+-- Options, with what the comments say, the nearest comment first.
+local function options_of(form, texts, common)
+  local said, list, extra = {}, {}, {}
+  for _, entry in ipairs(texts) do
+    for _, p in ipairs(comments.parts(entry).params) do
+      said[p.name] = said[p.name] or p
+      extra[#extra + 1] = not (form and form.by_name[p.name]) and p or nil
+    end
+  end
+  for i, p in ipairs(form and form.params or {}) do
+    local of_base = common and common.by_name[p.name]
+    if not (of_base and of_base.default == p.default and of_base.type.text == p.type.text) then
+      list[#list + 1] = { name = p.name, type = p.type.text, required = p.required,
+        default = p.default ~= nil and manual.literal(p.default) or nil,
+        by_name = form.order[i] ~= p, text = said[p.name] and said[p.name].text or "" }
+    end
+  end
+  for _, p in ipairs(extra) do
+    list[#list + 1] = { name = p.name, type = p.type:gsub(", optional$", ""), text = p.text,
+      required = not p.type:find("optional") and not form, extra = form ~= nil }
+  end
+  return list
+end
+
+
+local function lines_of(texts)
+  local lines = {}
+  for _, entry in ipairs(texts) do
+    for _, line in ipairs(comments.parts(entry).lines) do
+      lines[#lines + 1] = line
+    end
+    lines[#lines + 1] = ""
+  end
+  return lines
+end
+
+
+local function described(page, kind, title, form, texts, common)
+  local results = {}
+  for _, entry in ipairs(texts) do
+    for _, r in ipairs(comments.parts(entry).results) do
+      results[#results + 1] = r
+    end
+  end
+  local item = { kind = kind, title = title, id = title:gsub("[^%w_]", "."),
+    call = form and manual.signature(form, title), lines = lines_of(texts), results = results,
+    options = options_of(form, texts, common) }
+  if not form then
+    local names = {}
+    for i, p in ipairs(item.options) do
+      names[i] = p.required and p.name or "[" .. p.name .. "]"
+    end
+    item.call = title .. "(" .. table.concat(names, ", ") .. ")"
+  end
+  item.address = page.file .. ".html#" .. item.id
+  note(title, item.address)
+  page.entries[#page.entries + 1] = item
+  return item
+end
+
+
+-- A function of a namespace, or of a class.
+local function add_function(page, owner, name, f, class)
+  local entry, form = comment_of(f), manual.form(f, name)
+  if hidden(entry) or not (entry or form) then
+    return nil
+  end
+  local title = owner .. separator(class, name, f, form) .. name
+  local item = described(page, class and "method" or "function", title, form, { entry })
+  addresses[key(f)] = item.address
+  note_last(name, item.address)
+  return item
+end
+
+
+local function sorted(t)
+  local names = {}
+  for name, value in pairs(t) do
+    if type(value) == "function" and type(name) == "string" and name:find("^%l") then
+      names[#names + 1] = name
+    end
+  end
+  table.sort(names)
+  return names
+end
+
+
+-- All methods of a class and its bases, or its own alone.
+local function methods_of(class, whole)
+  local all = {}
+  while class and class.class_name ~= "Object" do
+    for _, name in ipairs(sorted(class)) do
+      all[name] = all[name] or rawget(class, name)
+    end
+    class = whole and rawget(class, "super")
+  end
+  all.init, all.extend, all.new, all.extend_fields = nil, nil, nil, nil
+  return all
+end
+
+
+-- "A: x, y" for each base class whose methods a class has.
+local function inherited(class, own)
+  local list, base, seen = {}, rawget(class, "super"), {}
+  while base and base.class_name ~= "Object" do
+    for _, name in ipairs(sorted(base)) do
+      local f = rawget(base, name)
+      if address_of(f) and not seen[name] and (not own[name] or not address_of(own[name])) then
+        seen[name] = true
+        list[#list + 1] = { name = name, address = address_of(f) }
+      end
+    end
+    base = rawget(base, "super")
+  end
+  return list
+end
+
+
+local function add_class(page, path, class, whole)
+  if address_of(class) then
+    return
+  end
+  local name = class.class_name
+  local init = rawget(class, "init") or class.init
+  local form = type(init) == "function" and manual.form(init, name)
+  local base = rawget(class, "super")
+  local common = base and address_of(base) and type(base.init) == "function"
+    and manual.form(base.init, base.class_name)
+  local texts = { manual.class_entry(name), rawget(class, "init") and comment_of(init) }
+  if not texts[1] then
+    texts = { texts[2] }
+  end
+  local item = described(page, "class", path, form, texts, common or nil)
+  item.class, item.base = class, common and common ~= form
+    and { name = base.class_name, address = address_of(base) }
+  addresses[key(class)] = item.address
+  note(name, item.address)
+  local methods = methods_of(class, whole)
+  for _, method in ipairs(sorted(methods)) do
+    local f = methods[method]
+    if not address_of(f) then
+      add_function(page, name, method, f, class)
+    end
+  end
+  item.methods = methods
+end
+
+
+-- All that a namespace holds: classes, bases before those that extend them, and functions.
+local function add_namespace(page, space)
+  local module, functions, classes = ty[space], {}, {}
+  for _, name in ipairs(members.list(module)) do
+    local known, value = pcall(function() return module[name] end)
+    local kind = known and type(value)
+    if kind == "function" and (comment_of(value) or manual.form(value, name)) then
+      functions[#functions + 1] = name
+    elseif kind == "table" and manual.is_class(value) and value.class_name == name then
+      classes[#classes + 1] = name
+    end
+  end
+  for _, name in ipairs(functions) do
+    if not address_of(module[name]) then
+      add_function(page, "ty." .. space, name, module[name])
+    end
+  end
+  local function add(class)
+    local base = rawget(class, "super")
+    if base and rawget(module, base.class_name) == base then
+      add(base)
+    end
+    add_class(page, "ty." .. space .. "." .. class.class_name, class)
+  end
+  for _, name in ipairs(classes) do
+    add(module[name])
+  end
+end
+
+
+-- Other names of what is known, such as ty.cpu, ty.opt.SGD and ty.nd.random.uniform.
+local function add_aliases(space, module, depth)
+  for _, name in ipairs(members.list(module)) do
+    local known, value = pcall(function() return module[name] end)
+    local where = known and value ~= nil and address_of(value)
+    if where then
+      note(space .. "." .. name, where)
+    elseif known and type(value) == "table" and not manual.is_class(value) and depth < 3 then
+      add_aliases(space .. "." .. name, value, depth + 1)
+    end
+  end
+end
+
+
+-- The comment of a namespace, without what it says of its files.
+local function intro_of(space)
+  local module = members.module_of(ty[space])
+  for _, entry in ipairs(comments.named(module:match("[%w_]+$"))) do
+    if entry.kind == "module" and entry.title == module:gsub("^tycho", "ty") then
+      local text = table.concat(comments.parts(entry).lines, "\n") .. "\n"
+      return (text:gsub("\nThe parts:.-\n\n", "\n\n"):gsub("\nThe parts:.*", "\n")
+        :gsub("\nThe classes:.*", "\n"))
+    end
+  end
+  return ""
+end
+
+
+local all
+
+--- All pages; see above.
+function entries.pages()
+  if all then
+    return all
+  end
+  all = {}
+  for i, row in ipairs(PAGES) do
+    local page = { file = "reference_" .. row[1], title = row[2], entries = {}, intro = "" }
+    all[i] = page
+    for k = 3, #row do
+      local space, class = row[k]:match("^([%w_]+)%.([%w_]+)$")
+      if class then
+        add_class(page, "ty." .. row[k], ty[space][class], row.whole)
+      else
+        add_namespace(page, row[k])
+      end
+      if k == 3 or not class then
+        local text = intro_of(space or row[k])
+        page.intro = page.intro .. (page.intro:find(text, 1, true) and "" or text .. "\n")
+      end
+    end
+  end
+  for _, page in ipairs(all) do
+    for _, item in ipairs(page.entries) do
+      item.inherited = item.class and inherited(item.class, item.methods) or {}
+    end
+  end
+  add_aliases("ty", ty, 1)
+  return all
+end
+
+
+-- Addresses ---------------------------------------------------------------------------------------
+
+-- What variables are called in guides.
+local VARIABLES = { mod = "Module", exe = "Executor", net = "Symbol", sym = "Symbol", x = "NDArray",
+  it = "DataIter", kv = "KVStore" }
+
+
+--- Where a name is described: "ty.io.NDArrayIter", "Module:fit", "mod:fit{...}", "fit".
+-- @string code
+function entries.address(code)
+  entries.pages()
+  local name, rest = code:match("^([%a_][%w_%.:]*)(.*)$")
+  if not name or not (rest == "" or rest:find("^[%({]")) then
+    return nil
+  end
+  local variable, method = name:match("^(%l+):([%w_]+)$")
+  if variable then
+    name = (VARIABLES[variable] or "?") .. ":" .. method
+  end
+  return by_name[name] or by_name["ty." .. name]
+    or not name:find("[.:]") and #name > 3 and last_names[name] or nil
+end
+
+
+--- Options of which nothing is said.
+function entries.silent(pages)
+  local list = {}
+  for _, page in ipairs(pages) do
+    for _, item in ipairs(page.entries) do
+      for _, p in ipairs(item.options) do
+        if p.text == "" then
+          list[#list + 1] = item.title .. ": " .. p.name
+        end
+      end
+    end
+  end
+  return list
+end
+
+
+return entries
