@@ -148,7 +148,8 @@ int         ty_iter_next(ty_iter *it, int wait_ms, int *more);  /* more: 1 batch
 int         ty_iter_data(ty_iter *it, int i, ty_tensor **out);
 int         ty_iter_pad(ty_iter *it, int *pad);
 int         ty_record_open(const char *path, const char *mode, ty_record **out);
-void        ty_record_close(ty_record *r);
+/* an error if what was written could not all be stored */
+int         ty_record_close(ty_record *r);
 int         ty_record_read(ty_record *r, const char **data, size_t *bytes);   /* bytes 0 and data NULL at the end */
 int         ty_record_write(ty_record *r, const void *data, size_t bytes);
 int         ty_record_seek(ty_record *r, int64_t offset);

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/atomic_file.h"
+#include "base/system.h"
 
 static int cannot(const char *path)
 {
@@ -20,7 +21,7 @@ static int open_temporary(struct target *t, int *fd)
     int n = __atomic_add_fetch(&serial, 1, __ATOMIC_RELAXED);
     text_add(&name, "%.*s.tycho-%ld-%d", folder, t->path, (long)getpid(), n);
     NEED(!name.lost, TY_EMEMORY, "out of memory");
-    *fd = open(name.s, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    *fd = sys_open(name.s, O_WRONLY | O_CREAT | O_EXCL, 0666);
     if (*fd >= 0) {
       t->temporary = name.s;
       return TY_OK;
@@ -35,12 +36,13 @@ static int open_descriptor(struct target *t, const char *path, int *fd)
 {
   struct stat st;
   bool exists = !stat(path, &st);
-  char *real = exists ? realpath(path, NULL) : NULL;
-  t->path = mem_text(real ? real : path);
+  char *real = exists ? sys_realpath(path) : NULL;
+  if (exists && !real) return cannot(path);             /* a link would be replaced, not followed */
+  t->path = mem_text(exists ? real : path);
   free(real);
   NEED(t->path, TY_EMEMORY, "out of memory");
   if (exists && !S_ISREG(st.st_mode)) {
-    *fd = open(t->path, O_WRONLY | O_CLOEXEC);
+    *fd = sys_open(t->path, O_WRONLY, 0);
     return *fd < 0 ? cannot(path) : TY_OK;
   }
   TRY(open_temporary(t, fd));
@@ -50,12 +52,11 @@ static int open_descriptor(struct target *t, const char *path, int *fd)
 
 int target_open(struct target *t, const char *path)
 {
-  int fd = -1;
-  *t = (struct target){ 0 };
-  int code = open_descriptor(t, path, &fd);
-  if (!code && !(t->file = fdopen(fd, "wb"))) code = cannot(t->path);
+  *t = (struct target){ .fd = -1 };
+  int code = open_descriptor(t, path, &t->fd);
+  if (!code && !(t->file = sys_fdopen(t->fd, "wb"))) code = cannot(t->path);
   if (!code) return TY_OK;
-  if (fd >= 0) close(fd);
+  if (t->fd >= 0) sys_close(t->fd);
   return target_close(t, code);
 }
 
@@ -63,9 +64,9 @@ int target_close(struct target *t, int code)
 {
   FILE *f = t->file;
   if (!code && (ferror(f) || fflush(f))) code = cannot(t->path);
-  if (!code && t->temporary && fsync(fileno(f))) code = cannot(t->path);
+  if (!code && t->temporary && sys_fsync(t->fd)) code = cannot(t->path);
   if (f && fclose(f) && !code) code = cannot(t->path);
-  if (!code && t->temporary && rename(t->temporary, t->path)) code = cannot(t->path);
+  if (!code && t->temporary && sys_rename(t->temporary, t->path)) code = cannot(t->path);
   if (code && t->temporary) unlink(t->temporary);
   mem_free(t->temporary);
   mem_free(t->path);

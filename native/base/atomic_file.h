@@ -11,7 +11,7 @@
 #pragma once
 #include "base/base.h"
 
-struct target { char *path, *temporary; FILE *file; };
+struct target { char *path, *temporary; FILE *file; int fd; };
 
 int target_open(struct target *t, const char *path);  /* TY_EIO names the path */
 /* code of the writing; the old file stays unless it is TY_OK */

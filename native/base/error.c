@@ -74,14 +74,15 @@ int ty_error_detail(ty_failure *out)
 
 struct failure *failure_take(int code)
 {
-  struct failure *f = malloc(sizeof *f);
+  const struct parts taken = now;                        /* an allocation that fails changes it */
+  struct failure *f = NEW(struct failure);
   if (!f) {
     f = &spare;
     __atomic_store_n(&f->told, 0, __ATOMIC_RELEASE);
     f->parts.code = code;
     return f;
   }
-  *f = (struct failure){ .parts = now, .refs = 1, .epoch = interrupt_epoch() };
+  *f = (struct failure){ .parts = taken, .refs = 1, .epoch = interrupt_epoch() };
   f->parts.code = code;
   return f;
 }
@@ -94,7 +95,7 @@ struct failure *failure_keep(struct failure *f)
 
 void failure_drop(struct failure *f)
 {
-  if (f && f != &spare && __atomic_sub_fetch(&f->refs, 1, __ATOMIC_ACQ_REL) == 0) free(f);
+  if (f && f != &spare && __atomic_sub_fetch(&f->refs, 1, __ATOMIC_ACQ_REL) == 0) mem_free(f);
 }
 
 /* An interruption that has been dealt with (the flag is clear again) is nobody's news any more. */

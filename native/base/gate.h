@@ -1,16 +1,24 @@
-/* gate.h - faults on request. In a build with MODE=torture the doors of this room (memory.c: every
-** allocation) ask here whether to fail; other builds have no code for it.
+/* gate.h - faults on request. In a build with MODE=torture the two doors of this room ask here
+** whether to fail: every allocation (memory.c, and pages in system.c), and every call of the
+** system that can fail (system.c). Other builds have no code for it.
 */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
+
+enum { GATE_MEMORY, GATE_SYSTEM, GATES };
+enum { FAULT_SHORT = -1 };                            /* a read or write does half of its bytes */
 
 #ifdef TY_TORTURE
-/* counts a call; true: it is to fail */
-bool gate_fails(void);
-/* Calls so far since the last one of this. The at-th from now on (from 1) is to fail, and those
-** behind it too if they are to; 0: none. */
-__attribute__((visibility("default"))) int64_t ty_torture(int64_t at, int lasting);
+/* counts a call; what it is to fail with: an errno, FAULT_SHORT, 0: nothing */
+int   gate_fault(int gate);
+/* a stream over fd whose reads, writes and closing pass the gate; NULL: out of memory */
+FILE *gate_stream(int fd, const char *mode);
+/* Calls of a gate so far since the last one of this. The at-th from now on (from 1) is to fail
+** with `fault`, and those behind it too if they are to; 0: none. */
+__attribute__((visibility("default"))) int64_t ty_torture(
+    int gate, int64_t at, int lasting, int fault);
 #else
-static inline bool gate_fails(void) { return false; }
+static inline int gate_fault(int gate) { return 0; }
 #endif

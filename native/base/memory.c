@@ -48,7 +48,7 @@ static void counted(void *p, int sign)
 
 void *mem_new(size_t bytes)
 {
-  void *p = admitted(bytes) && !gate_fails() ? calloc(1, bytes ? bytes : 1) : NULL;
+  void *p = admitted(bytes) && !gate_fault(GATE_MEMORY) ? calloc(1, bytes ? bytes : 1) : NULL;
   if (!p) return fail_memory("host", bytes, mem_bytes(), 0), NULL;
   counted(p, 1);
   return p;
@@ -57,7 +57,8 @@ void *mem_new(size_t bytes)
 void *mem_grow(void *p, size_t bytes)
 {
   if (!p) return mem_new(bytes);
-  if (!admitted(bytes) || gate_fails()) return fail_memory("host", bytes, mem_bytes(), 0), NULL;
+  if (!admitted(bytes) || gate_fault(GATE_MEMORY))
+    return fail_memory("host", bytes, mem_bytes(), 0), NULL;
   int64_t old = (int64_t)malloc_usable_size(p);
   void *q = realloc(p, bytes ? bytes : 1);
   if (!q) return fail_memory("host", bytes, mem_bytes(), 0), NULL;

@@ -4,12 +4,13 @@
 #endif
 #include <stdio.h>
 #include "base/stream_copy.h"
+#include "base/system.h"
 
 /* Bytes of the last cache that a core reaches; sysconf tells those of all of a processor's. */
 static int64_t last_cache(void)
 {
   long kib = 0;
-  FILE *f = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "r");
+  FILE *f = sys_fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "r");
   if (f && fscanf(f, "%ldK", &kib) != 1) kib = 0;
   if (f) fclose(f);
   return MAX((int64_t)kib << 10, 8 << 20);

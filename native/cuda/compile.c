@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 #include "base/atomic_file.h"
+#include "base/system.h"
 #include "cuda/cuda.h"
 
 struct cuda_counts cuda_counts;
@@ -53,10 +54,10 @@ static bool cache_path(uint64_t hash, char *path, size_t size, bool make)
   if (!*folder) return false;
   for (char *s = strchr(folder + 1, '/'); make && s; s = strchr(s + 1, '/')) {
     *s = 0;
-    mkdir(folder, 0700);
+    sys_mkdir(folder, 0700);
     *s = '/';
   }
-  if (make) mkdir(folder, 0700);
+  if (make) sys_mkdir(folder, 0700);
   return snprintf(path, size, "%s/%016llx.cubin", folder, (unsigned long long)hash) < (int)size;
 }
 
@@ -80,7 +81,7 @@ static bool read_image(struct kernel_image *m)
 {
   char path[4096];
   struct header h;
-  FILE *f = cache_path(m->hash, path, sizeof path, false) ? fopen(path, "rb") : NULL;
+  FILE *f = cache_path(m->hash, path, sizeof path, false) ? sys_fopen(path, "rb") : NULL;
   if (!f) return false;
   bool good = fread(&h, sizeof h, 1, f) == 1 && read_body(f, &h, m);
   fclose(f);

@@ -7,6 +7,7 @@
 */
 #include <dlfcn.h>
 #include <pthread.h>
+#include "base/system.h"
 #include "cuda/cuda.h"
 
 enum { LEAST_DRIVER = 12000 };
@@ -27,7 +28,7 @@ static void *open_in(const char *folder, const char *inner, const char *name)
 {
   char path[4096];
   snprintf(path, sizeof path, "%s%s/%s", folder, inner, name);
-  return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  return sys_dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
 void *cuda_open(const char *const *sonames, struct text *tried)
@@ -36,7 +37,7 @@ void *cuda_open(const char *const *sonames, struct text *tried)
   void *lib = NULL;
   for (int i = 0; sonames[i] && !lib; i++) {
     if (*own) lib = open_in(own, "", sonames[i]);
-    if (!lib) lib = dlopen(sonames[i], RTLD_NOW | RTLD_LOCAL);
+    if (!lib) lib = sys_dlopen(sonames[i], RTLD_NOW | RTLD_LOCAL);
     if (!lib && *home) lib = open_in(home, "/lib64", sonames[i]);
     if (!lib && tried) text_add(tried, "%s%s", tried->n ? ", " : "", sonames[i]);
   }

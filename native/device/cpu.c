@@ -14,6 +14,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 #include "base/stream_copy.h"
+#include "base/system.h"
 #include "device/device.h"
 #include "base/parallel.h"
 #include "base/convert.h"
@@ -42,16 +43,10 @@ static int open_cpu(int device) { return TY_OK; }
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
-static void *map(size_t bytes, int access)
-{
-  void *p = mmap(NULL, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return p == MAP_FAILED ? NULL : p;
-}
-
 /* On a boundary of 2 MB: what lies before and behind goes back. */
 static char *map_aligned(size_t bytes, int access)
 {
-  char *p = map(bytes + HUGE_PAGE, access);
+  char *p = sys_map(bytes + HUGE_PAGE, access);
   if (!p) return NULL;
   char *base = (char *)align_up((uintptr_t)p, HUGE_PAGE);
   if (base > p) munmap(p, (size_t)(base - p));
@@ -63,11 +58,10 @@ static bool is_mapped(size_t bytes) { return MAPPED > 0 && bytes >= MAPPED; }
 
 static void *alloc(int device, size_t bytes)
 {
-  void *p = NULL;
   size_t align = bytes >= 16 * PAGE ? PAGE : ALIGN, whole = align_up(bytes, PAGE);
-  if (!is_mapped(bytes)) return posix_memalign(&p, align, bytes) ? NULL : p;
-  if (bytes < LARGE_BLOCK) return map(whole, PROT_READ | PROT_WRITE);
-  p = map_aligned(whole, PROT_READ | PROT_WRITE);
+  if (!is_mapped(bytes)) return sys_aligned(align, bytes);
+  if (bytes < LARGE_BLOCK) return sys_map(whole, PROT_READ | PROT_WRITE);
+  void *p = map_aligned(whole, PROT_READ | PROT_WRITE);
   if (p) madvise(p, whole / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
   return p;
 }
@@ -158,7 +152,7 @@ static bool reserve(struct range *r, size_t bytes)
 
 static bool commit(struct range *r, size_t bytes)
 {
-  if (mprotect(r->base + r->bytes, bytes - r->bytes, PROT_READ | PROT_WRITE)) return false;
+  if (sys_protect(r->base + r->bytes, bytes - r->bytes, PROT_READ | PROT_WRITE)) return false;
   madvise(r->base + r->bytes, bytes - r->bytes, MADV_DODUMP);
   if (bytes >= LARGE_RANGE) madvise(r->base, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
   r->bytes = bytes;
@@ -176,7 +170,7 @@ static bool move(struct range *r, size_t bytes, bool *moved)
     }
   }
   else {
-    to.base = map(bytes, PROT_READ | PROT_WRITE);
+    to.base = sys_map(bytes, PROT_READ | PROT_WRITE);
     if (!to.base) return false;
     to.bytes = to.reserved = bytes;
   }
@@ -201,7 +195,7 @@ static void range_trim_cpu(struct range *r, size_t bytes)
   bytes = align_up(bytes, PAGE);
   if (bytes >= r->bytes) return;
   madvise(r->base + bytes, r->bytes - bytes, MADV_DONTNEED);
-  mprotect(r->base + bytes, r->bytes - bytes, PROT_NONE);
+  sys_protect(r->base + bytes, r->bytes - bytes, PROT_NONE);
   r->bytes = bytes;
 }
 

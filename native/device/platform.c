@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <sys/utsname.h>
 #include <unistd.h>
+#include "base/system.h"
 #include "device/device.h"
 #include "base/parallel.h"
 #ifdef TY_DNNL
@@ -36,7 +37,7 @@ static void add_features(struct text *t)
 static void add_model(struct text *t)
 {
   char line[256];
-  FILE *f = fopen("/proc/cpuinfo", "r");
+  FILE *f = sys_fopen("/proc/cpuinfo", "r");
   while (f && fgets(line, sizeof line, f)) {
     char *value = strncmp(line, "model name", 10) ? NULL : strchr(line, ':');
     if (!value) continue;
@@ -67,7 +68,7 @@ static void add_processor(struct text *t)
 static void *open_first(const char *const *names)
 {
   void *lib = NULL;
-  for (int i = 0; names[i] && !lib; i++) lib = dlopen(names[i], RTLD_LAZY | RTLD_LOCAL);
+  for (int i = 0; names[i] && !lib; i++) lib = sys_dlopen(names[i], RTLD_LAZY | RTLD_LOCAL);
   return lib;
 }
 

@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <time.h>
 #include "base/json.h"
+#include "base/system.h"
 #include "device/profile.h"
 #include "device/queue.h"
 
@@ -269,11 +270,11 @@ static int write_events(void)
   static const char *const start = "{\"traceEvents\": [";
   struct text t = { 0 };
   if (!nevent) return TY_OK;
-  FILE *f = file.open ? fopen(path_of(), "r+b") : NULL;
+  FILE *f = file.open ? sys_fopen(path_of(), "r+b") : NULL;
   if (!f) {
     file.open = false; /* somebody has taken it away: a new one */
     memset(file.named, 0, sizeof file.named);
-    f = fopen(path_of(), "wb");
+    f = sys_fopen(path_of(), "wb");
   }
   if (f) events_text(&t);
   if (t.lost) return text_done(&t), fclose(f), fail(TY_EMEMORY, "out of memory: profile");

@@ -19,6 +19,7 @@
 #include <sched.h>
 #include <signal.h>
 #include "base/parallel.h"
+#include "base/system.h"
 #include "device/profile.h"
 #include "device/queue.h"
 
@@ -283,7 +284,7 @@ static int start_thread(struct queue *q)
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  int code = device_sync() ? 0 : pthread_create(&q->thread, NULL, serve, q);
+  int code = device_sync() ? 0 : sys_thread(&q->thread, serve, q);
   pthread_sigmask(SIG_SETMASK, &old, NULL);
   NEED(!code, TY_EMEMORY, "cannot start the thread of a device: %s", strerror(code));
   return TY_OK;

@@ -1,5 +1,6 @@
 /* codec.c - images in files <-> tensors (ty_image_*): which codec, sizes, order of channels. */
 #include <errno.h>
+#include "base/system.h"
 #include "image/codec.h"
 
 enum { MOST_PIXELS = 1 << 30 };
@@ -57,7 +58,7 @@ static int read_file(FILE *f, const char *path, char **data, size_t *n)
 
 int image_load(const char *path, char **data, size_t *n)
 {
-  FILE *f = fopen(path, "rb");
+  FILE *f = sys_fopen(path, "rb");
   NEED(f, TY_EIO, "cannot open '%s': %s", path, strerror(errno));
   *data = NULL;
   int code = read_file(f, path, data, n);
@@ -104,8 +105,7 @@ static int pixels_of(ty_tensor *t, struct pixels *out)
 int ty_image_encode(ty_tensor *image, const char *format, int quality, ty_tensor **out)
 {
   struct pixels from;
-  uint8_t *data = NULL;
-  size_t n = 0;
+  struct text file = { 0 };
   bool jpeg = !strcmp(format, "jpeg");
   NEED(jpeg || !strcmp(format, "png"), TY_EVALUE, "the format is '%s', neither 'jpeg' nor 'png'",
       format);
@@ -116,10 +116,10 @@ int ty_image_encode(ty_tensor *image, const char *format, int quality, ty_tensor
       "JPEG has at most 65500 pixels per side");
   NEED(quality >= 0 && quality <= (jpeg ? 100 : 9), TY_EVALUE,
       "the quality is %d, expected 0 to %d", quality, jpeg ? 100 : 9);
-  TRY(jpeg ? jpeg_encode(&from, quality, &data, &n) : png_encode(&from, quality, &data, &n));
-  ty_desc d = { .dtype = TY_U8, .device = TY_CPU, .ndim = 1, .dim = { (int64_t)n } };
-  int code = ty_tensor_new(&d, out);
-  if (code == TY_OK) code = ty_tensor_write(*out, data, n);
-  free(data);
+  int code = jpeg ? jpeg_encode(&from, quality, &file) : png_encode(&from, quality, &file);
+  ty_desc d = { .dtype = TY_U8, .device = TY_CPU, .ndim = 1, .dim = { (int64_t)file.n } };
+  if (code == TY_OK) code = ty_tensor_new(&d, out);
+  if (code == TY_OK) code = ty_tensor_write(*out, file.s, file.n);
+  text_done(&file);
   return code;
 }

@@ -20,13 +20,12 @@ int image_decode(struct file_bytes file, const struct pixels *to);
 int image_load(const char *path, char **data, size_t *n);
 void swap_red_blue(const struct pixels *a);
 
-/* The codecs, one file each. measure gives the stored channels; *out of encode is freed with
-** free(). */
+/* The codecs, one file each. measure gives the stored channels; encode adds the file to a text. */
 bool jpeg_is(struct file_bytes file);
 int  jpeg_measure(struct file_bytes file, struct pixels *out);
 int  jpeg_decode(struct file_bytes file, const struct pixels *to);
-int  jpeg_encode(const struct pixels *from, int quality, uint8_t **out, size_t *n);
+int  jpeg_encode(const struct pixels *from, int quality, struct text *out);
 bool png_is(struct file_bytes file);
 int  png_measure(struct file_bytes file, struct pixels *out);
 int  png_decode(struct file_bytes file, const struct pixels *to);
-int  png_encode(const struct pixels *from, int level, uint8_t **out, size_t *n);
+int  png_encode(const struct pixels *from, int level, struct text *out);

@@ -131,6 +131,36 @@ int jpeg_decode(struct file_bytes file, const struct pixels *to)
 
 /* -- encoding ---------------------------------------------------------------------------------- */
 
+/* Where the library puts what it has encoded: a buffer, which goes to the text when it is full. */
+struct destination { struct jpeg_destination_mgr base; struct text *text; JOCTET buffer[1 << 12]; };
+
+static void begin_buffer(j_compress_ptr jpeg)
+{
+  struct destination *d = (struct destination *)jpeg->dest;
+  d->base.next_output_byte = d->buffer;
+  d->base.free_in_buffer = sizeof d->buffer;
+}
+
+static void add_bytes(j_compress_ptr jpeg, size_t n)
+{
+  struct destination *d = (struct destination *)jpeg->dest;
+  text_put(d->text, (const char *)d->buffer, n);
+  if (d->text->lost) ERREXIT1(jpeg, JERR_OUT_OF_MEMORY, 0);
+}
+
+static boolean empty_buffer(j_compress_ptr jpeg)
+{
+  add_bytes(jpeg, sizeof ((struct destination *)jpeg->dest)->buffer);
+  begin_buffer(jpeg);
+  return TRUE;
+}
+
+static void end_buffer(j_compress_ptr jpeg)
+{
+  struct destination *d = (struct destination *)jpeg->dest;
+  add_bytes(jpeg, sizeof d->buffer - d->base.free_in_buffer);
+}
+
 static void write_rows(struct jpeg_compress_struct *out, const struct pixels *from, int quality)
 {
   out->image_width = (JDIMENSION)from->w;
@@ -147,30 +177,22 @@ static void write_rows(struct jpeg_compress_struct *out, const struct pixels *fr
   jpeg_finish_compress(out);
 }
 
-int jpeg_encode(const struct pixels *from, int quality, uint8_t **data, size_t *n)
+int jpeg_encode(const struct pixels *from, int quality, struct text *to)
 {
   struct jpeg_compress_struct out;
   struct problem problem;
-  struct {
-    unsigned char *data;
-    unsigned long n;
-  } *sink = calloc(1, sizeof *sink); /* the jump keeps no local variables */
-  NEED(sink, TY_EMEMORY, "out of memory");
+  struct destination destination = { { .init_destination = begin_buffer,
+      .empty_output_buffer = empty_buffer, .term_destination = end_buffer }, .text = to };
   memset(&out, 0, sizeof out);
   out.err = watch(&problem);
   if (setjmp(problem.back)) {
     int code = tell((j_common_ptr)&out);
     jpeg_destroy_compress(&out);
-    free(sink->data);
-    free(sink);
     return code;
   }
   jpeg_create_compress(&out);
-  jpeg_mem_dest(&out, &sink->data, &sink->n);
+  out.dest = &destination.base;
   write_rows(&out, from, quality);
   jpeg_destroy_compress(&out);
-  *data = sink->data;
-  *n = sink->n;
-  free(sink);
   return TY_OK;
 }

@@ -101,20 +101,11 @@ int png_decode(struct file_bytes file, const struct pixels *to)
 
 /* -- encoding ---------------------------------------------------------------------------------- */
 
-struct sink { uint8_t *data; size_t n, room; };
-
 static void on_write(png_structp png, png_bytep data, size_t n)
 {
-  struct sink *s = png_get_io_ptr(png);
-  if (n > s->room - s->n) {
-    size_t room = s->room * 2 + n + 4096;
-    uint8_t *grown = realloc(s->data, room);
-    if (!grown) png_error(png, "out of memory");
-    s->data = grown;
-    s->room = room;
-  }
-  memcpy(s->data + s->n, data, n);
-  s->n += n;
+  struct text *out = png_get_io_ptr(png);
+  text_put(out, (const char *)data, n);
+  if (out->lost) png_error(png, "out of memory");
 }
 
 static void on_flush(png_structp png) {}
@@ -133,11 +124,9 @@ static void write_rows(png_structp png, png_infop info, const struct pixels *fro
   png_write_end(png, info);
 }
 
-int png_encode(const struct pixels *from, int level, uint8_t **out, size_t *n)
+int png_encode(const struct pixels *from, int level, struct text *out)
 {
   struct png_source problem = { .problem = "" };
-  struct sink sink = { 0 },
-              *to = &sink; /* changed through pointers only, so that the jump keeps it */
   png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &problem, on_error, on_warning);
   png_infop info = png ? png_create_info_struct(png) : NULL;
   if (!info) {
@@ -146,13 +135,10 @@ int png_encode(const struct pixels *from, int level, uint8_t **out, size_t *n)
   }
   if (setjmp(png_jmpbuf(png))) {
     png_destroy_write_struct(&png, &info);
-    free(to->data);
-    return fail(TY_ERUN, "PNG: %s", problem.problem);
+    return out->lost ? TY_EMEMORY : fail(TY_ERUN, "PNG: %s", problem.problem);
   }
-  png_set_write_fn(png, to, on_write, on_flush);
+  png_set_write_fn(png, out, on_write, on_flush);
   write_rows(png, info, from, level);
   png_destroy_write_struct(&png, &info);
-  *out = to->data;
-  *n = to->n;
   return TY_OK;
 }

@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/system.h"
 #include "io/augment.h"
 
 #define MAGIC 0xced7230au
@@ -69,8 +70,7 @@ static int broken(const struct image_record *r, int64_t at, const char *what)
 static int read_at(const struct image_record *r, int64_t at, void *out, size_t n)
 {
   for (size_t done = 0; done < n;) {
-    ssize_t got = pread(r->fd, (char *)out + done, n - done, (off_t)(at + (int64_t)done));
-    if (got < 0 && errno == EINTR) continue;
+    ssize_t got = sys_pread(r->fd, (char *)out + done, n - done, (off_t)(at + (int64_t)done));
     if (got < 0) return fail(TY_EIO, "cannot read '%s': %s", r->path, strerror(errno));
     if (got == 0) return broken(r, at, "the file ends within a record");
     done += (size_t)got;
@@ -446,7 +446,7 @@ static void close_images(struct reader *reader)
     mem_free(r->job[i].data);
     mem_free(r->job[i].label);
   }
-  if (r->fd >= 0) close(r->fd);
+  if (r->fd >= 0) sys_close(r->fd);
   pthread_cond_destroy(&r->work);
   pthread_cond_destroy(&r->done);
   pthread_mutex_destroy(&r->lock);
@@ -462,7 +462,7 @@ static int open_file(struct image_record *r, const char *path)
   struct stat info;
   r->path = mem_text(path);
   if (!r->path) return TY_EMEMORY;
-  r->fd = open(path, O_RDONLY | O_CLOEXEC);
+  r->fd = sys_open(path, O_RDONLY, 0);
   if (r->fd < 0 || fstat(r->fd, &info) != 0) {
     fail(TY_EIO, "cannot open '%s': %s", path, strerror(errno));
     fail_argument(path, NULL, NULL);
@@ -523,7 +523,7 @@ static int start(struct image_record *r, const struct options *o)
     if (!r->job[i].data || !r->job[i].label) return TY_EMEMORY;
   }
   for (; r->started < r->threads; r->started++)
-    NEED(pthread_create(&r->thread[r->started], NULL, work, r) == 0, TY_EMEMORY,
+    NEED(sys_thread(&r->thread[r->started], work, r) == 0, TY_EMEMORY,
         "cannot start a thread of an iterator");
   return TY_OK;
 }

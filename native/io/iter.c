@@ -13,6 +13,7 @@
 */
 #include <pthread.h>
 #include <time.h>
+#include "base/system.h"
 #include "io/reader.h"
 
 static const struct reader_kind *const KINDS[] = { &reader_mnist, &reader_csv, &reader_libsvm, &reader_raw, &reader_image_record };
@@ -148,7 +149,7 @@ static int start(struct ty_iter *it)
   pthread_cond_init(&it->changed, &attributes);
   pthread_condattr_destroy(&attributes);
   it->started = true; /* before the thread reads what lies beside it */
-  if (pthread_create(&it->thread, NULL, run, it) == 0) return TY_OK;
+  if (sys_thread(&it->thread, run, it) == 0) return TY_OK;
   it->started = false;
   return fail(TY_EMEMORY, "cannot start the thread of an iterator");
 }

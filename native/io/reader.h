@@ -51,7 +51,14 @@ int option_part(const struct options *o, int64_t *parts, int64_t *index);
 
 /* -- files, plain or compressed by gzip -------------------------------------------------------- */
 
-struct gz_stream { gzFile file; char *path; };
+struct gz_stream {
+  FILE *file;
+  char *path;
+  uint8_t *input;
+  z_stream z;
+  /* inside: a compressed member has not ended */
+  bool compressed, inside;
+};
 
 int  stream_open(struct gz_stream *s, const char *path); /* TY_EIO names the file */
 /* fewer at the end only */

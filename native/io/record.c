@@ -7,6 +7,7 @@
 */
 #include <errno.h>
 #include "base/base.h"
+#include "base/system.h"
 
 #define MAGIC 0xced7230au
 enum { WHOLE, FIRST, MIDDLE, LAST, FLAG_SHIFT = 29, MOST_BYTES = (1 << FLAG_SHIFT) - 1 };
@@ -31,7 +32,7 @@ int ty_record_open(const char *path, const char *mode, ty_record **out)
   if (!r) return TY_EMEMORY;
   r->writes = *mode == 'w';
   r->path = mem_text(path);
-  r->file = r->path ? fopen(path, r->writes ? "wb" : "rb") : NULL;
+  r->file = r->path ? sys_fopen(path, r->writes ? "wb" : "rb") : NULL;
   if (!r->file) {
     int code = r->path ? fail(TY_EIO, "cannot open '%s': %s", path, strerror(errno)) : TY_EMEMORY;
     ty_record_close(r);
@@ -41,13 +42,14 @@ int ty_record_open(const char *path, const char *mode, ty_record **out)
   return TY_OK;
 }
 
-void ty_record_close(ty_record *r)
+int ty_record_close(ty_record *r)
 {
-  if (!r) return;
-  if (r->file) fclose(r->file);
+  if (!r) return TY_OK;
+  int code = r->file && fclose(r->file) && r->writes ? no_file(r) : TY_OK;
   mem_free(r->path);
   mem_free(r->buffer);
   mem_free(r);
+  return code;
 }
 
 /* -- reading ----------------------------------------------------------------------------------- */
@@ -95,7 +97,7 @@ static int read_payload(ty_record *r, size_t at, size_t bytes)
     size_t step = MIN(padded - got, (size_t)1 << 24);
     TRY(need_room(r, at + got + step));
     if (fread(r->buffer + at + got, 1, step, r->file) != step)
-      return broken(r, "the file ends within a record");
+      return ferror(r->file) ? no_file(r) : broken(r, "the file ends within a record");
     got += step;
   }
   return TY_OK;

@@ -1,6 +1,7 @@
 /* stream.c - options of iterators, files that may be compressed, and their lines. */
 #include <ctype.h>
 #include <errno.h>
+#include "base/system.h"
 #include "io/reader.h"
 
 /* -- options ----------------------------------------------------------------------------------- */
@@ -86,48 +87,112 @@ int option_part(const struct options *o, int64_t *parts, int64_t *index)
 
 /* -- files ------------------------------------------------------------------------------------- */
 
+enum { INPUT = 1 << 17 };
+
+static void *zlib_alloc(void *context, uInt n, uInt size) { return mem_new((size_t)n * size); }
+static void zlib_free(void *context, void *p) { mem_free(p); }
+
+/* Makes two bytes of input wait, fewer at the end of the file. */
+static int fill_input(struct gz_stream *s)
+{
+  z_stream *z = &s->z;
+  if (z->avail_in >= 2) return TY_OK;
+  if (z->avail_in) s->input[0] = *z->next_in;
+  z->next_in = s->input;
+  z->avail_in += (uInt)fread(s->input + z->avail_in, 1, INPUT - z->avail_in, s->file);
+  NEED(!ferror(s->file), TY_EIO, "cannot read '%s': %s", s->path, strerror(errno));
+  return TY_OK;
+}
+
+static bool begins_member(const z_stream *z)
+{
+  return z->avail_in >= 2 && z->next_in[0] == 0x1f && z->next_in[1] == 0x8b;
+}
+
+/* Reads the file's beginning: whether it is compressed. */
+static int stream_begin(struct gz_stream *s)
+{
+  s->z.avail_in = 0;
+  TRY(fill_input(s));
+  s->compressed = s->inside = begins_member(&s->z);
+  if (s->compressed)
+    NEED(inflateReset(&s->z) == Z_OK, TY_EFORMAT, "cannot read '%s': %s", s->path, s->z.msg);
+  return TY_OK;
+}
+
 int stream_open(struct gz_stream *s, const char *path)
 {
-  errno = 0;
   s->path = mem_text(path);
-  s->file = s->path ? gzopen(path, "rb") : NULL;
-  if (s->file) {
-    gzbuffer(s->file, 1 << 17);
-    return TY_OK;
-  }
-  fail(TY_EIO, "cannot open '%s': %s", path, errno ? strerror(errno) : "out of memory");
+  s->input = mem_new(INPUT);
+  s->z.zalloc = zlib_alloc;
+  s->z.zfree = zlib_free;
+  NEED(s->path && s->input && inflateInit2(&s->z, MAX_WBITS + 16) == Z_OK, TY_EMEMORY,
+      "out of memory");
+  s->file = sys_fopen(path, "rb");
+  if (s->file) return stream_begin(s);
+  fail(TY_EIO, "cannot open '%s': %s", path, strerror(errno));
   fail_argument(path, NULL, NULL);
   return TY_EIO;
 }
 
+/* What follows the last member and is none is left alone, as gzip does. */
+static int inflate_some(struct gz_stream *s)
+{
+  z_stream *z = &s->z;
+  NEED(z->avail_in, TY_EFORMAT, "cannot read '%s': unexpected end of file", s->path);
+  int code = inflate(z, Z_NO_FLUSH);
+  NEED(code != Z_MEM_ERROR, TY_EMEMORY, "out of memory");
+  NEED(code == Z_OK || code == Z_STREAM_END || code == Z_BUF_ERROR, TY_EFORMAT,
+      "cannot read '%s': %s", s->path, z->msg ? z->msg : "the compressed bytes are damaged");
+  if (code != Z_STREAM_END) return TY_OK;
+  TRY(fill_input(s));
+  s->inside = begins_member(z);
+  if (s->inside) inflateReset(z);
+  return TY_OK;
+}
+
+static void copy_some(z_stream *z)
+{
+  uInt n = MIN(z->avail_in, z->avail_out);
+  memcpy(z->next_out, z->next_in, n);
+  z->next_in += n;
+  z->next_out += n;
+  z->avail_in -= n;
+  z->avail_out -= n;
+}
+
 int stream_read(struct gz_stream *s, void *out, size_t bytes, size_t *got)
 {
+  z_stream *z = &s->z;
   *got = 0;
   while (*got < bytes) {
-    unsigned step = (unsigned)MIN(bytes - *got, (size_t)1 << 28);
-    int n = gzread(s->file, (char *)out + *got, step);
-    if (n < 0) {
-      int code;
-      const char *why = gzerror(s->file, &code);
-      bool broken = code != Z_ERRNO;
-      return fail(broken ? TY_EFORMAT : TY_EIO, "cannot read '%s': %s", s->path,
-          broken ? why : strerror(errno));
-    }
-    if (n == 0) return TY_OK;
-    *got += (size_t)n;
+    uInt step = (uInt)MIN(bytes - *got, (size_t)1 << 28);
+    TRY(fill_input(s));
+    bool ended = s->compressed ? !s->inside : !z->avail_in;
+    if (ended) return TY_OK;
+    z->next_out = (uint8_t *)out + *got;
+    z->avail_out = step;
+    if (s->compressed)
+      TRY(inflate_some(s));
+    else
+      copy_some(z);
+    *got += step - z->avail_out;
   }
   return TY_OK;
 }
 
 int stream_rewind(struct gz_stream *s)
 {
-  NEED(gzrewind(s->file) == 0, TY_EIO, "cannot read '%s' from its beginning", s->path);
-  return TY_OK;
+  NEED(fseeko(s->file, 0, SEEK_SET) == 0, TY_EIO, "cannot read '%s' from its beginning: %s",
+      s->path, strerror(errno));
+  return stream_begin(s);
 }
 
 void stream_close(struct gz_stream *s)
 {
-  if (s->file) gzclose(s->file);
+  if (s->file) fclose(s->file);
+  if (s->z.state) inflateEnd(&s->z);
+  mem_free(s->input);
   mem_free(s->path);
   *s = (struct gz_stream){ 0 };
 }

@@ -14,8 +14,10 @@
 ** with names and refused in one without.
 */
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include "base/atomic_file.h"
+#include "base/system.h"
 #include "tensor/tensor.h"
 
 #define LIST_MAGIC 0x112u
@@ -24,16 +26,16 @@ enum { DENSE = 0, ROW_SPARSE = 1, CSR = 2 };
 
 /* -- reading bytes ----------------------------------------------------------------------------- */
 
-struct reader {
+struct cursor {
   const char *name;                                   /* of the file, for messages */
   FILE *file;                                         /* or, NULL, */
   const uint8_t *data;
   uint64_t size, at;
 };
 
-static int corrupt(const struct reader *r, const char *format, ...)
+static int corrupt(const struct cursor *r, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-static int corrupt(const struct reader *r, const char *format, ...)
+static int corrupt(const struct cursor *r, const char *format, ...)
 {
   char what[512];
   va_list a;
@@ -44,9 +46,9 @@ static int corrupt(const struct reader *r, const char *format, ...)
   return fail(TY_EFORMAT, "%s: byte %llu of %llu: %s", r->name, at, size, what);
 }
 
-static uint64_t left(const struct reader *r) { return r->size - r->at; }
+static uint64_t left(const struct cursor *r) { return r->size - r->at; }
 
-static int take(struct reader *r, void *out, uint64_t n, const char *what)
+static int take(struct cursor *r, void *out, uint64_t n, const char *what)
 {
   unsigned long long missing = n > left(r) ? n - left(r) : 0;
   if (missing) return corrupt(r, "the file ends within %s: %llu bytes are missing", what, missing);
@@ -58,7 +60,7 @@ static int take(struct reader *r, void *out, uint64_t n, const char *what)
   return TY_OK;
 }
 
-static int take_u32(struct reader *r, uint32_t *out, const char *what)
+static int take_u32(struct cursor *r, uint32_t *out, const char *what)
 {
   uint8_t b[4];
   TRY(take(r, b, 4, what));
@@ -66,7 +68,7 @@ static int take_u32(struct reader *r, uint32_t *out, const char *what)
   return TY_OK;
 }
 
-static int take_i32(struct reader *r, int32_t *out, const char *what)
+static int take_i32(struct cursor *r, int32_t *out, const char *what)
 {
   uint32_t u;
   TRY(take_u32(r, &u, what));
@@ -74,7 +76,7 @@ static int take_i32(struct reader *r, int32_t *out, const char *what)
   return TY_OK;
 }
 
-static int take_u64(struct reader *r, uint64_t *out, const char *what)
+static int take_u64(struct cursor *r, uint64_t *out, const char *what)
 {
   uint32_t low, high;
   TRY(take_u32(r, &low, what));
@@ -95,7 +97,7 @@ struct record {
   struct { int32_t dtype; struct shape shape; } index[2];
 };
 
-static int take_dims(struct reader *r, struct shape *s, bool narrow)
+static int take_dims(struct cursor *r, struct shape *s, bool narrow)
 {
   if (s->ndim > TY_MAXDIM)
     return corrupt(r, "an array of %d dimensions; there are at most %d", s->ndim, TY_MAXDIM);
@@ -114,7 +116,7 @@ static int take_dims(struct reader *r, struct shape *s, bool narrow)
   return TY_OK;
 }
 
-static int take_shape(struct reader *r, struct shape *s)
+static int take_shape(struct cursor *r, struct shape *s)
 {
   TRY(take_i32(r, &s->ndim, "a shape"));
   if (s->ndim < -1) return corrupt(r, "an array of %d dimensions", s->ndim);
@@ -132,7 +134,7 @@ static int64_t count_of(const struct shape *s)
   return n;
 }
 
-static int take_dtype(struct reader *r, int32_t *dtype)
+static int take_dtype(struct cursor *r, int32_t *dtype)
 {
   static const char *const foreign[] = { "int16", "uint16", "uint32",
     "uint64" }; /* codes 8 to 11 */
@@ -144,7 +146,7 @@ static int take_dtype(struct reader *r, int32_t *dtype)
 }
 
 /* Bytes of an array, all of which the file must still hold. */
-static int stored_bytes(struct reader *r, const struct shape *s, int dtype, uint64_t *out)
+static int stored_bytes(struct cursor *r, const struct shape *s, int dtype, uint64_t *out)
 {
   int64_t n = count_of(s);
   bool there = n >= 0 && (uint64_t)n <= left(r) / dtype_size(dtype);
@@ -154,7 +156,7 @@ static int stored_bytes(struct reader *r, const struct shape *s, int dtype, uint
 }
 
 /* What stands before the shape, and the shape. */
-static int take_version(struct reader *r, struct record *x)
+static int take_version(struct cursor *r, struct record *x)
 {
   uint32_t first;
   TRY(take_u32(r, &first, "an array"));
@@ -177,7 +179,7 @@ static int take_version(struct reader *r, struct record *x)
   return TY_OK;
 }
 
-static int take_head(struct reader *r, struct record *x)
+static int take_head(struct cursor *r, struct record *x)
 {
   int32_t device;
   TRY(take_version(r, x));
@@ -205,7 +207,7 @@ static int new_tensor(const struct record *x, ty_tensor **out)
   return ty_tensor_new(&d, out);
 }
 
-static int take_dense(struct reader *r, struct record *x, ty_tensor **out)
+static int take_dense(struct cursor *r, struct record *x, ty_tensor **out)
 {
   uint64_t bytes;
   TRY(stored_bytes(r, &x->shape, x->dtype, &bytes));
@@ -222,7 +224,7 @@ static int take_dense(struct reader *r, struct record *x, ty_tensor **out)
 /* -- sparse records ---------------------------------------------------------------------------- */
 
 /* The bytes of one stored array, in memory of its own. */
-static int take_part(struct reader *r, const struct shape *s, int dtype, char **out, int64_t *n)
+static int take_part(struct cursor *r, const struct shape *s, int dtype, char **out, int64_t *n)
 {
   uint64_t bytes;
   TRY(stored_bytes(r, s, dtype, &bytes));
@@ -232,7 +234,7 @@ static int take_part(struct reader *r, const struct shape *s, int dtype, char **
   return take(r, *out, bytes, "the elements of a sparse array");
 }
 
-static int take_index(struct reader *r, const struct record *x, int i, int64_t **out, int64_t *n)
+static int take_index(struct cursor *r, const struct record *x, int i, int64_t **out, int64_t *n)
 {
   char *raw = NULL;
   int code = take_part(r, &x->index[i].shape, x->index[i].dtype, &raw, n);
@@ -255,7 +257,7 @@ struct stored {
   int64_t *index[2]; int64_t n[2];
 };
 
-static int fill_rows(struct reader *r, const struct record *x, const struct stored *s, char *dst)
+static int fill_rows(struct cursor *r, const struct record *x, const struct stored *s, char *dst)
 {
   int64_t each = row_elements(&x->shape), rows = x->shape.dim[0], n = s->n[0];
   size_t size = (size_t)each * dtype_size(x->dtype);
@@ -270,7 +272,7 @@ static int fill_rows(struct reader *r, const struct record *x, const struct stor
   return TY_OK;
 }
 
-static int fill_csr(struct reader *r, const struct record *x, const struct stored *s, char *dst)
+static int fill_csr(struct cursor *r, const struct record *x, const struct stored *s, char *dst)
 {
   size_t size = dtype_size(x->dtype);
   int64_t rows = x->shape.dim[0], width = x->shape.dim[1], most = MIN(s->nvalue, s->n[1]);
@@ -291,7 +293,7 @@ static int fill_csr(struct reader *r, const struct record *x, const struct store
 
 /* A dense array may be larger than what is stored of it, but not beyond all proportion to the
 ** file. */
-static int sparse_tensor(struct reader *r, const struct record *x, ty_tensor **out)
+static int sparse_tensor(struct cursor *r, const struct record *x, ty_tensor **out)
 {
   int64_t n = count_of(&x->shape);
   uint64_t most = MAX((uint64_t)64 << 20, r->size * 256);
@@ -303,7 +305,7 @@ static int sparse_tensor(struct reader *r, const struct record *x, ty_tensor **o
   return TY_OK;
 }
 
-static int take_sparse(struct reader *r, struct record *x, ty_tensor **out)
+static int take_sparse(struct cursor *r, struct record *x, ty_tensor **out)
 {
   struct stored s = { 0 };
   int code = take_part(r, &x->stored, x->dtype, &s.value, &s.nvalue);
@@ -324,7 +326,7 @@ static int take_sparse(struct reader *r, struct record *x, ty_tensor **out)
 
 struct loaded { ty_tensor **tensor; int n, cap; };    /* NULL: an absent array */
 
-static int take_record(struct reader *r, struct loaded *l)
+static int take_record(struct cursor *r, struct loaded *l)
 {
   struct record x = { 0 };
   NEED(GROW(l->tensor, l->n, l->cap), TY_EMEMORY, "out of memory");
@@ -335,7 +337,7 @@ static int take_record(struct reader *r, struct loaded *l)
   return TY_OK;
 }
 
-static int put_named(struct reader *r, struct loaded *l, ty_bag *b)
+static int put_named(struct cursor *r, struct loaded *l, ty_bag *b)
 {
   for (int i = 0; i < l->n; i++) {
     uint64_t length;
@@ -352,7 +354,7 @@ static int put_named(struct reader *r, struct loaded *l, ty_bag *b)
   return TY_OK;
 }
 
-static int put_numbered(struct reader *r, struct loaded *l, ty_bag *b)
+static int put_numbered(struct cursor *r, struct loaded *l, ty_bag *b)
 {
   char name[16];
   for (int i = 0; i < l->n; i++) {
@@ -364,7 +366,7 @@ static int put_numbered(struct reader *r, struct loaded *l, ty_bag *b)
   return TY_OK;
 }
 
-static int check_magic(struct reader *r)
+static int check_magic(struct cursor *r)
 {
   uint8_t b[8] = { 0 };
   uint64_t n = MIN(left(r), sizeof b), magic = 0;
@@ -379,7 +381,7 @@ static int check_magic(struct reader *r)
       n < 8 ? "it has not even a header" : "it does not begin with 0x112");
 }
 
-static int take_all(struct reader *r, struct loaded *l, ty_bag *b, int *named)
+static int take_all(struct cursor *r, struct loaded *l, ty_bag *b, int *named)
 {
   uint64_t reserved, count, names;
   TRY(check_magic(r));
@@ -396,7 +398,7 @@ static int take_all(struct reader *r, struct loaded *l, ty_bag *b, int *named)
   return (names ? put_named : put_numbered)(r, l, b);
 }
 
-static int load(struct reader *r, ty_bag **out, int *named)
+static int load(struct cursor *r, ty_bag **out, int *named)
 {
   struct loaded l = { 0 };
   ty_bag *b;
@@ -415,7 +417,7 @@ int ty_params_parse(const void *data, size_t bytes, ty_bag **out, int *named)
 {
   NEED((data || !bytes) && out && named, TY_ETYPE,
       "ty_params_parse: the bytes or the result's place is missing");
-  struct reader r = { .name = "buffer", .data = data, .size = bytes };
+  struct cursor r = { .name = "buffer", .data = data, .size = bytes };
   return load(&r, out, named);
 }
 
@@ -423,18 +425,21 @@ int ty_params_load(const char *path, ty_bag **out, int *named)
 {
   NEED(path && out && named, TY_ETYPE, "ty_params_load: the path or the result's place is missing");
   struct stat st;
-  struct reader r = { .name = path, .file = fopen(path, "rb") };
-  NEED(r.file, TY_EIO, "cannot open '%s': %s", path, strerror(errno));
-  int code = fstat(fileno(r.file), &st)
-      ? fail(TY_EIO, "cannot read '%s': %s", path, strerror(errno))
-      : TY_OK;
-  if (!code && !S_ISREG(st.st_mode))
+  int fd = sys_open(path, O_RDONLY, 0), code = TY_OK;
+  NEED(fd >= 0, TY_EIO, "cannot open '%s': %s", path, strerror(errno));
+  struct cursor r = { .name = path, .file = sys_fdopen(fd, "rb") };
+  if (!r.file || fstat(fd, &st))
+    code = fail(TY_EIO, "cannot read '%s': %s", path, strerror(errno));
+  else if (!S_ISREG(st.st_mode))
     code = fail(TY_EIO, "cannot read '%s': it is not a regular file", path);
   if (!code) {
     r.size = (uint64_t)st.st_size;
     code = load(&r, out, named);
   }
-  fclose(r.file);
+  if (r.file)
+    fclose(r.file);
+  else
+    sys_close(fd);
   return code;
 }
 

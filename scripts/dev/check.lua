@@ -1,5 +1,5 @@
--- Checks what compilers do not: rooms and arrows between them, names, sizes, style, globals of Lua,
--- the rockspec, the public header.
+-- Checks what compilers do not: rooms and arrows between them, doors to the system, names, sizes,
+-- style, globals of Lua, the rockspec, the public header.
 --
 --   luajit scripts/dev/check.lua [BUILD]                 a line per finding; exit status 1 if any
 --   luajit scripts/dev/check.lua --rooms [BUILD]         the same, of rooms and arrows alone
@@ -13,6 +13,7 @@
 package.path = arg[0]:match("^.*/") .. "?.lua;" .. package.path
 
 local debt = require "check.debt"
+local doors = require "check.doors"
 local graph = require "check.graph"
 local layers = require "check.layers"
 local modules = require "check.modules"
@@ -51,21 +52,22 @@ local function joined(...)
   return all
 end
 
--- Arrows of C, arrows of Lua, global symbols of C.
+-- Arrows of C, arrows of Lua, global symbols of C, what C uses of others.
 local function read_arrows(build)
-  local calls, globals, objects = graph.symbols(C, build)
+  local calls, globals, objects, foreign = graph.symbols(C, build)
   if objects == 0 then
     io.stderr:write(build, " holds no objects of native/: run make first, or name the folder\n")
     os.exit(1)
   end
-  return joined(graph.includes(C), calls), graph.requires(LUA), globals
+  return joined(graph.includes(C), calls), graph.requires(LUA), globals, foreign
 end
 
 local function check_rooms(build)
-  local c, lua, globals = read_arrows(build)
+  local c, lua, globals, foreign = read_arrows(build)
   layers.check_places(report, joined(C, LUA))
   layers.check(report, c)
   layers.check(report, lua)
+  doors.check(report, foreign)
   local file = io.open(PICTURE)
   if not file or file:read("*a") ~= picture.svg(joined(c, lua)) then
     report(PICTURE, 1, "is not how the rooms are: luajit %s --picture %s %s draws it", arg[0],

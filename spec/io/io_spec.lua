@@ -116,6 +116,50 @@ describe("io", function()
     end)
   end)
 
+  describe("a compressed file", function()
+    local text = {}
+    for i = 1, 40000 do
+      text[i] = ("%d,%d\n"):format(i, i % 7)
+    end
+    text = table.concat(text)
+
+    local function gzip(bytes)
+      local path = file(bytes)
+      local pipe = assert(io.popen("gzip -c " .. path))
+      local packed = pipe:read("*a")
+      pipe:close()
+      return packed
+    end
+
+    local function values(path)
+      local it = ty.io.CSVIter{ data_csv = path, data_shape = { 2 }, batch_size = 500 }
+      local first = epoch(it)
+      assert.same(first, epoch(it))                      -- read again from its beginning
+      it:free()
+      return first
+    end
+
+    it("gives what the plain one gives, in one member or several", function()
+      local plain = values(file(text))
+      assert.equal(40000, #plain)
+      local half = text:find("\n20001,", 1, true)
+      local a, b = gzip(text:sub(1, half)), gzip(text:sub(half + 1))
+      assert.same(plain, values(file(gzip(text))))
+      assert.same(plain, values(file(a .. b)))
+      assert.same(plain, values(file(a .. b .. "padding")))
+    end)
+
+    it("that ends early or is damaged is an error that names it", function()
+      local packed = gzip(text)
+      local middle = math.floor(#packed / 2)
+      for _, bytes in ipairs{ packed:sub(1, middle), packed:sub(1, middle) .. ("?"):rep(1000) } do
+        local path = file(bytes)
+        local e = assert.raises("format", values, path)
+        assert.is_truthy(tostring(e):find(path, 1, true), tostring(e))
+      end
+    end)
+  end)
+
   describe("MNISTIter", function()
     local images = file("\0\0\8\3\0\0\0\2\0\0\0\2\0\0\0\3" .. ("\64"):rep(12))
     local labels = file("\0\0\8\1\0\0\0\2\7\9")
@@ -173,6 +217,18 @@ describe("io", function()
   end)
 
   describe("record files", function()
+    it("say what a full disk did not take, at the latest when they are closed", function()
+      local w = ty.recordio.MXRecordIO("/dev/full", "w")
+      w:write("a record")
+      local e = assert.raises("io", w.close, w)
+      assert.is_truthy(tostring(e):find("/dev/full", 1, true), tostring(e))
+      w = ty.recordio.MXIndexedRecordIO("/dev/full", os.tmpname(), "w")
+      w:write_idx(1, "a record")
+      e = assert.raises("io", w.close, w)
+      assert.equal("/dev/full", e.argument)
+      w:close()
+    end)
+
     it("keep every kind of bytes", function()
       local path, magic = os.tmpname(), "\10\35\215\206"
       files[#files + 1] = path

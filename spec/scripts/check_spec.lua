@@ -100,6 +100,24 @@ describe("The check", function()
     undo()
   end)
 
+  it("finds what passes the door to the system by, in the object file", function()
+    local line, undo = add("native/tensor/params.c", "#include <stdlib.h>\n"
+      .. "void *params_bytes(void);\n"
+      .. "void *params_bytes(void)\n{\n  return malloc(8);\n}\n"
+      .. "FILE *params_file(void);\nFILE *params_file(void)\n{\n  return fopen(\"a\", \"r\");\n}")
+    local object = copy .. "/build/native/tensor/params.o"
+    run("cp -p %s %s.old && cd %s && ${CC:-cc} -std=c11 -D_GNU_SOURCE -Inative -fPIC -O2 "
+      .. "-c native/tensor/params.c -o build/native/tensor/params.o", object, object, copy)
+    finds{
+      ("native/tensor/params.c:%d: params_bytes calls malloc past the door: use what "
+        .. "native/base/memory.h has for it"):format(line + 4),
+      ("native/tensor/params.c:%d: params_file calls fopen past the door: use what "
+        .. "native/base/system.h has for it"):format(line + 9),
+    }
+    run("mv %s.old %s", object, object)
+    undo()
+  end)
+
   it("finds headers that include each other", function()
     local a, undo_a = add("native/kernel/lapack.h", '#include "kernel/variates.h"', "^#include")
     local b, undo_b = add("native/kernel/variates.h", '#include "kernel/lapack.h"', "^#include")

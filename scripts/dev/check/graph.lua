@@ -171,12 +171,13 @@ end
 -- What stands outside of native/ calls the library through its interface.
 local INTERFACE = "native/tycho.h"
 
--- Arrows of calls, and the global symbols: list of { name =, file = }. `build` holds
--- native/*.o as make wrote it.
+-- Arrows of calls, the global symbols (list of { name =, file = }), the number of objects, and what
+-- is used of others' libraries (list of { name =, file =, by = }). `build` holds native/*.o as make
+-- wrote it.
 function graph.symbols(files, build)
   local sources = objects_of(files, build)
   local objects = read_objects(sources)
-  local arrows, globals, defined, seen = {}, {}, {}, {}
+  local arrows, globals, defined, seen, foreign = {}, {}, {}, {}, {}
   for _, object in ipairs(objects) do
     for _, symbol in ipairs(object.symbols) do
       if symbol.section and symbol.bind ~= "LOCAL" and not defined[symbol.name] then
@@ -194,10 +195,14 @@ function graph.symbols(files, build)
           kind = "call", file = file, target = through,
           what = relocation.name, by = holder(object, relocation),
         })
+      elseif file:find("^native/") then
+        foreign[#foreign + 1] = {
+          name = relocation.name, file = file, by = holder(object, relocation),
+        }
       end
     end
   end
-  return arrows, globals, #objects
+  return arrows, globals, #objects, foreign
 end
 
 -- -- requires -------------------------------------------------------------------------------------

@@ -60,11 +60,13 @@ function MXRecordIO:open()
 end
 
 
---- Closes the file.
+--- Closes the file. E(io) where what was written could not all be stored.
 function MXRecordIO:close()
-  if self._handle then
-    C.ty_record_close(ffi.gc(self._handle, nil))
+  local handle = self._handle
+  if handle then
     self._handle = nil
+    check(C.ty_record_close(ffi.gc(handle, nil)), self.class_name .. ":close",
+      { argument = self.uri })
   end
 end
 
@@ -156,11 +158,16 @@ local function key_of(self, text)
 end
 
 
+local function raise_index(self, method, why)
+  Error.raise{ code = "io", func = "MXIndexedRecordIO:" .. method, argument = self.idx_path,
+    message = why }
+end
+
+
 local function read_index(self)
   local file, why = io.open(self.idx_path, "r")
   if not file then
-    Error.raise{ code = "io", func = "MXIndexedRecordIO:open",
-      argument = self.idx_path, message = why }
+    raise_index(self, "open", why)
   end
   for line in file:lines() do
     local text, at = line:match("^(.-)\t(%d+)%s*$")
@@ -185,17 +192,21 @@ function MXIndexedRecordIO:open()
   local why
   self._index, why = io.open(self.idx_path, "w")
   if not self._index then
-    Error.raise{ code = "io", func = "MXIndexedRecordIO:open",
-      argument = self.idx_path, message = why }
+    raise_index(self, "open", why)
   end
 end
 
 
 function MXIndexedRecordIO:close()
+  local index = self._index
+  self._index = nil
+  local stored, why = true, nil
+  if index then
+    stored, why = index:close()
+  end
   MXIndexedRecordIO.super.close(self)
-  if self._index then
-    self._index:close()
-    self._index = nil
+  if not stored then
+    raise_index(self, "close", why)
   end
 end
 
@@ -231,8 +242,11 @@ function MXIndexedRecordIO:write_idx(key, text)
   end
   local at = self:tell()
   self:write(text)
-  self._index:write(type(key) == "number" and ("%d"):format(key) or key, "\t",
+  local written, why = self._index:write(type(key) == "number" and ("%d"):format(key) or key, "\t",
     ("%d"):format(at), "\n")
+  if not written then
+    raise_index(self, "write_idx", why)
+  end
   self.keys[#self.keys + 1], self.idx[key] = key, at
 end
 

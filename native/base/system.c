@@ -1,0 +1,116 @@
+/* system.c - see system.h: each function asks the gate, then the system. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/gate.h"
+#include "base/system.h"
+
+/* Whether a call of the system is to fail; errno says with what. */
+static bool refused(void)
+{
+  const int fault = gate_fault(GATE_SYSTEM);
+  if (fault > 0) errno = fault;
+  return fault > 0;
+}
+
+/* -- files ------------------------------------------------------------------------------------- */
+
+int sys_open(const char *path, int flags, mode_t mode)
+{
+  int fd;
+  do
+    fd = refused() ? -1 : open(path, flags | O_CLOEXEC, mode);
+  while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+ssize_t sys_pread(int fd, void *to, size_t n, off_t at)
+{
+  ssize_t got;
+  do {
+    const int fault = gate_fault(GATE_SYSTEM);
+    if (fault > 0) errno = fault;
+    got = fault > 0 ? -1 : pread(fd, to, fault ? (n + 1) / 2 : n, at);
+  } while (got < 0 && errno == EINTR);
+  return got;
+}
+
+int sys_fsync(int fd)
+{
+  int code;
+  do
+    code = refused() ? -1 : fsync(fd);
+  while (code && errno == EINTR);
+  return code;
+}
+
+int sys_close(int fd)
+{
+  const bool fails = refused();
+  const int code = close(fd);                              /* it is closed in any case */
+  return fails ? -1 : code;
+}
+
+int sys_rename(const char *from, const char *to) { return refused() ? -1 : rename(from, to); }
+int sys_mkdir(const char *path, mode_t mode) { return refused() ? -1 : mkdir(path, mode); }
+
+char *sys_realpath(const char *path)
+{
+  if (gate_fault(GATE_MEMORY)) return errno = ENOMEM, NULL;
+  return realpath(path, NULL);
+}
+
+#ifdef TY_TORTURE
+FILE *sys_fopen(const char *path, const char *mode)
+{
+  const bool both = strchr(mode, '+') != NULL;
+  const int access = both ? O_RDWR : *mode == 'r' ? O_RDONLY : O_WRONLY;
+  const int fd = sys_open(path, access | (*mode == 'w' ? O_CREAT | O_TRUNC : 0), 0666);
+  FILE *f = fd < 0 ? NULL : sys_fdopen(fd, mode);
+  if (fd >= 0 && !f) close(fd);
+  return f;
+}
+
+FILE *sys_fdopen(int fd, const char *mode) { return refused() ? NULL : gate_stream(fd, mode); }
+#else
+FILE *sys_fopen(const char *path, const char *mode) { return fopen(path, mode); }
+FILE *sys_fdopen(int fd, const char *mode) { return fdopen(fd, mode); }
+#endif
+
+/* -- pages ------------------------------------------------------------------------------------- */
+
+void *sys_aligned(size_t align, size_t bytes)
+{
+  void *p = NULL;
+  return gate_fault(GATE_MEMORY) || posix_memalign(&p, align, bytes) ? NULL : p;
+}
+
+void *sys_map(size_t bytes, int access)
+{
+  if (gate_fault(GATE_MEMORY)) return NULL;
+  void *p = mmap(NULL, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return p == MAP_FAILED ? NULL : p;
+}
+
+int sys_protect(void *pages, size_t bytes, int access)
+{
+  return gate_fault(GATE_MEMORY) ? -1 : mprotect(pages, bytes, access);
+}
+
+/* -- threads and libraries --------------------------------------------------------------------- */
+
+int sys_thread(pthread_t *thread, void *(*run)(void *), void *context)
+{
+  return refused() ? EAGAIN : pthread_create(thread, NULL, run, context);
+}
+
+/* A name that nobody has makes dlerror say something. */
+void *sys_dlopen(const char *name, int flags)
+{
+  return dlopen(refused() ? "/nowhere" : name, flags);
+}

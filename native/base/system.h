@@ -1,0 +1,35 @@
+/* system.h - the door to the operating system: what opens and writes files, takes pages, starts
+** threads and loads libraries. Nobody else in native/ calls it for that (scripts/dev/check.lua
+** refuses it), so that a test can let each of these calls fail (gate.h). Results and errno are
+** those of the functions of the same names. Calls that only give back (free, munmap, fclose of
+** what was read) or only give advice (madvise) need no door.
+*/
+#pragma once
+#include <pthread.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+/* -- files; EINTR does not come out ------------------------------------------------------------ */
+
+int     sys_open(const char *path, int flags, mode_t mode);
+ssize_t sys_pread(int fd, void *to, size_t n, off_t at);
+int     sys_fsync(int fd);
+int     sys_close(int fd);
+int     sys_rename(const char *from, const char *to);
+int     sys_mkdir(const char *path, mode_t mode);
+char   *sys_realpath(const char *path);                   /* to be freed */
+/* what is done with a stream is under the gate too, by way of the descriptor */
+FILE   *sys_fopen(const char *path, const char *mode);
+FILE   *sys_fdopen(int fd, const char *mode);
+
+/* -- pages, neither counted nor limited (those of devices are, in device/device.c) ------------- */
+
+void   *sys_aligned(size_t align, size_t bytes);          /* to be freed; NULL: out of memory */
+void   *sys_map(size_t bytes, int access);                /* nobody else's; NULL: out of memory */
+int     sys_protect(void *pages, size_t bytes, int access);
+
+/* -- threads and libraries --------------------------------------------------------------------- */
+
+int     sys_thread(pthread_t *thread, void *(*run)(void *), void *context);
+void   *sys_dlopen(const char *name, int flags);
