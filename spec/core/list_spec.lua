@@ -1,5 +1,6 @@
 -- Lists of users' have no entry 0 and say so (runtime/lua/tycho/core/list.lua).
 
+local container = require "tycho.ndarray.serialize"
 local ty = require "tycho"
 require "spec.helper"
 
@@ -14,6 +15,8 @@ describe("entry 0", function()
   local LISTS = {
     shape = ty.nd.ones{ 2, 3 }.shape, outputs = exe.outputs, arg_arrays = exe.arg_arrays,
     grad_arrays = exe.grad_arrays, get_outputs = mod:get_outputs(),
+    list_arguments = net:list_arguments(), infer_shape = net:infer_shape{ data = { 3, 4 } },
+    ["data of a batch"] = ty.io.DataBatch{ data = { ty.nd.ones(1) } }.data,
   }
   for name, list in pairs(LISTS) do
     it(("of %s is an error that says where lists begin"):format(name), function()
@@ -24,12 +27,23 @@ describe("entry 0", function()
     end)
   end
 
+  it("hinders neither printing nor comparing", function()
+    local x = ty.nd.ones{ 2, 3 }
+    assert.equal("(2, 3)", tostring(x.shape))
+    assert.equal("(data, fc_weight, fc_bias)", tostring(net:list_arguments()))
+    assert.is_true(x.shape == ty.nd.zeros{ 2, 3 }.shape)
+    assert.is_false(x.shape == x:reshape{ 3, 2 }.shape)
+    assert.is_false(x.shape == x:reshape{ 2, 3, 1 }.shape)
+  end)
+
   it("leaves such lists plain in all else", function()
-    local shape = ty.nd.ones{ 2, 3 }.shape
+    local x = ty.nd.ones{ 2, 3 }
+    local shape = x.shape
     assert.same({ 2, 3 }, shape)
     assert.same({ 2, 3 }, ty.nd.zeros(shape).shape)
     shape[1] = 7
     assert.same({ 7, 3 }, ty.nd.zeros{ shape = shape }.shape)
     assert.same({ 2, 3 }, { unpack(ty.nd.ones{ 2, 3 }.shape) })
+    assert.same({ 2, 3 }, container.decode(container.encode(x.shape), "spec"))
   end)
 end)

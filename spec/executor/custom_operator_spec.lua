@@ -241,7 +241,6 @@ describe("mistakes with an operator in Lua", function()
   end)
 
   it("are told at the call", function()
-
     assert.matches("spec_affine",
       tostring(fails("name", ty.sym.Custom, { V("x"), op_type = "spec_afine" })))
     assert.matches("op_type", tostring(fails("value", ty.sym.Custom, { V("x") })))

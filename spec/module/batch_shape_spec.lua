@@ -59,13 +59,14 @@ describe("a batch of another size", function()
     for _, none in ipairs{ {}, ty.null } do
       local n = ty.mod.Module.load(prefix, 1, { label_names = none })
       n:bind{ data_shapes = { { "data", { 8, 4 } } }, for_training = false }
+      assert.is_nil(n:get_params().softmax_label)
       check(n, m)
       assert.is_nil(n:get_params().softmax_label)
     end
     local late = ty.mod.Module{ symbol = classifier(), label_names = {} }
     late:bind{ data_shapes = { { "data", { 8, 4 } } }, for_training = false }
     local arg_params, aux_params = m:get_params()
-    late:set_params(arg_params, aux_params, { allow_missing = true })
+    late:set_params(arg_params, aux_params)
     check(late, m)
     for _, ending in ipairs{ "", "-symbol.json", "-0001.params" } do
       os.remove(prefix .. ending)

@@ -239,6 +239,24 @@ describe("fit", function()
     end)
   end)
 
+  describe("a second time", function()
+    for kind, make in pairs(KINDS) do
+      it(("goes on and warns only of what has no effect: %s"):format(kind), function()
+        local m, rows = make{}, iterator(8)
+        m:fit{ train_data = rows, num_epoch = 1 }
+        local warnings = {}
+        m.logger.warning = function(_, text) warnings[#warnings + 1] = text end
+        m:fit{ train_data = rows, begin_epoch = 1, num_epoch = 2 }
+        assert.same({}, warnings)
+        m:fit{ train_data = rows, begin_epoch = 2, num_epoch = 3, initializer = ty.init.One(),
+          optimizer = "adam" }
+        assert.equal(2, #warnings)
+        assert.truthy(warnings[1]:find("init_params", 1, true), warnings[1])
+        assert.truthy(warnings[2]:find("init_optimizer", 1, true), warnings[2])
+      end)
+    end
+  end)
+
   describe("that resumes", function()
     local level = ty.log.level
     setup(function() ty.log.level = "error" end)

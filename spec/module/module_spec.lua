@@ -181,12 +181,14 @@ describe("Module", function()
     end)
 
     it("may be one of the library's, which guards its own", function()
-      local Stage = ty.mod.PythonModule:extend("Stage")
+      local Stage = ty.mod.LuaModule:extend("Stage")
       local m = Stage{ data_names = { "data" }, output_names = { "out" } }
       m.params_initialized = true
       assert.is_true(m.params_initialized)
       assert.raises("state", function() module().binded = true end)
+      assert.equal(ty.mod.LuaModule, ty.mod.PythonModule)
       local plain = ty.mod.PythonModule{ data_names = { "data" }, output_names = { "out" } }
+      assert.equal("<LuaModule>", tostring(plain))
       assert.raises("state", function() plain.binded = true end)
     end)
   end)

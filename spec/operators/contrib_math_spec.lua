@@ -267,7 +267,6 @@ describe("comparison and dense forms of sparse operators", function()
     end
   end)
 
-
   it("tells whether all is close", function()
     local a = nd.array{1, 0 / 0, math.huge}
     assert.equal("uint8", contrib.allclose(a, a).dtype)

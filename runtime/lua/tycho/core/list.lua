@@ -1,5 +1,5 @@
 --- Lists that are handed to users and have no entry 0: who counts from 0 is told, instead of going
--- on with nil.
+-- on with nil. `print` shows them, and `==` compares two of them entry by entry.
 --
 -- They are plain lists in all else: `getmetatable` gives false, for which `values.is_plain` asks.
 --
@@ -18,9 +18,22 @@ function List.__index(_, key)
 end
 
 
+List.__tostring = Error.show
+
+
+function List.__eq(a, b)
+  for i = 1, math.max(#a, #b) do
+    if a[i] ~= b[i] then
+      return false
+    end
+  end
+  return true
+end
+
+
 --- Lets a list refuse entry 0.
--- @tparam table list
+-- @tparam table list a plain one
 -- @treturn table the list
 return function(list)
-  return setmetatable(list, List)
+  return getmetatable(list) == nil and setmetatable(list, List) or list
 end

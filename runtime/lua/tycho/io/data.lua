@@ -15,6 +15,7 @@
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local Class = require "tycho.core.class"
+local counted_from_1 = require "tycho.core.list"
 local Error = require "tycho.core.error"
 local values = require "tycho.core.values"
 
@@ -113,6 +114,9 @@ local BATCH = args.form("io.DataBatch", {
 function DataBatch:init(...)
   for key, value in pairs(BATCH(...)) do
     self[key] = value
+  end
+  for _, key in ipairs{ "data", "label" } do
+    self[key] = self[key] and counted_from_1(self[key])
   end
 end
 

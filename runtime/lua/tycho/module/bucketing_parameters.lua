@@ -77,7 +77,7 @@ local INIT = args.form("BucketingModule:init_params", BaseModule.INIT_PARAMS)
 -- @tparam[opt] table options as `Module:init_params`
 function BucketingModule:init_params(...)
   local a = INIT(...)
-  if self._params_initialized and not a.force_init then
+  if self:_is_done("init_params", "params_initialized", a.force_init) then
     return
   end
   self:_need("init_params", "binded")

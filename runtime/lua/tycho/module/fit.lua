@@ -22,7 +22,7 @@ local BaseModule = {}                                    -- methods, for module/
 local FIT = args.form("Module:fit", {
   { "train_data", "any" }, { "eval_data", "any?" }, { "eval_metric", "any", "acc" },
   { "epoch_end_callback", "any?" }, { "batch_end_callback", "any?" }, { "kvstore", "any|null?" },
-  { "optimizer", "any", "sgd" }, { "optimizer_params", "table?" }, { "eval_end_callback", "any?" },
+  { "optimizer", "any?" }, { "optimizer_params", "table?" }, { "eval_end_callback", "any?" },
   { "eval_batch_end_callback", "any?" },
   { "initializer", "any|null?" }, { "arg_params", "dict?" }, { "aux_params", "dict?" },
   { "allow_missing", "boolean", false }, { "force_rebind", "boolean", false },
@@ -68,14 +68,37 @@ local function check_options(self, a)
 end
 
 
+-- Each of the three does nothing but warn where its work is done already: it is called then only if
+-- the fit asks for something that would have no effect.
 local function bind(self, a)
-  self:bind{ data_shapes = a.train_data.provide_data, label_shapes = a.train_data.provide_label,
-    for_training = true, force_rebind = a.force_rebind, grad_req = a.accumulate > 1 and "add"
-      or nil, memory_budget = a.memory_budget, force_mirroring = a.force_mirroring }
+  if not self.binded or a.force_rebind or a.memory_budget or a.force_mirroring ~= nil then
+    self:bind{ data_shapes = a.train_data.provide_data, label_shapes = a.train_data.provide_label,
+      for_training = true, force_rebind = a.force_rebind, grad_req = a.accumulate > 1 and "add"
+        or nil, memory_budget = a.memory_budget, force_mirroring = a.force_mirroring }
+  end
   if a.accumulate > 1 and self._grad_req ~= "add" then
     refuse(self, "state", "accumulate",
       "the module was bound with gradients that do not add up (force_rebind = true binds again)",
       "grad_req = 'add'", self._grad_req)
+  end
+end
+
+
+local function init_params(self, a)
+  if not self.params_initialized or a.force_init or a.initializer ~= nil or a.arg_params
+      or a.aux_params then
+    self:init_params{ initializer = a.initializer, arg_params = a.arg_params,
+      aux_params = a.aux_params, allow_missing = a.allow_missing, force_init = a.force_init }
+  end
+end
+
+
+local function init_optimizer(self, a)
+  if not self.optimizer_initialized or a.force_init or a.optimizer or a.optimizer_params
+      or a.kvstore ~= nil or a.in_backward ~= nil then
+    self:init_optimizer{ kvstore = a.kvstore, optimizer = a.optimizer,
+      optimizer_params = a.optimizer_params, force_init = a.force_init,
+      in_backward = a.in_backward }
   end
 end
 
@@ -86,10 +109,8 @@ local function get_ready(self, a)
   if a.monitor then
     self:install_monitor(a.monitor)
   end
-  self:init_params{ initializer = a.initializer, arg_params = a.arg_params,
-    aux_params = a.aux_params, allow_missing = a.allow_missing, force_init = a.force_init }
-  self:init_optimizer{ kvstore = a.kvstore, optimizer = a.optimizer,
-    optimizer_params = a.optimizer_params, force_init = a.force_init, in_backward = a.in_backward }
+  init_params(self, a)
+  init_optimizer(self, a)
   if a.accumulate > 1 then
     gradients.clear(self:_gradients())                   -- what an interrupted fit may have left
   end

@@ -22,10 +22,10 @@ local CLASSES = {
   Module                    = { "tycho.module.module" },
   BucketingModule           = { "tycho.module.bucketing" },
   SequentialModule          = { "tycho.module.sequential" },
-  PythonModule              = { "tycho.module.lua_module", "PythonModule" },
-  PythonLossModule          = { "tycho.module.lua_module", "PythonLossModule" },
-  LuaModule                 = { "tycho.module.lua_module", "PythonModule" },
-  LuaLossModule             = { "tycho.module.lua_module", "PythonLossModule" },
+  LuaModule                 = { "tycho.module.lua_module", "LuaModule" },
+  LuaLossModule             = { "tycho.module.lua_module", "LuaLossModule" },
+  PythonModule              = { "tycho.module.lua_module", "LuaModule" },      -- as the reference
+  PythonLossModule          = { "tycho.module.lua_module", "LuaLossModule" },  -- calls them
   DataParallelExecutorGroup = { "tycho.module.executor_group" },
 }
 

@@ -1,13 +1,13 @@
 --- Modules without parameters, written in Lua: a stage of a chain that computes by itself.
 --
---     local Twice = ty.mod.PythonModule:extend("Twice")
+--     local Twice = ty.mod.LuaModule:extend("Twice")
 --     function Twice:_compute_output_shapes()
 --       return { { "out_output", self.data_shapes[1].shape } }
 --     end
 --     function Twice:forward(batch) self._out = batch.data[1] * 2 end
 --     function Twice:get_outputs() return { self._out } end
 --
---     local loss = ty.mod.PythonLossModule{ grad_func = function(scores, labels)
+--     local loss = ty.mod.LuaLossModule{ grad_func = function(scores, labels)
 --       return scores - labels
 --     end }
 --
@@ -24,13 +24,13 @@ local values = require "tycho.core.values"
 local null, value = values.null, values.value
 
 
--- PythonModule ------------------------------------------------------------------------------------
+-- LuaModule ------------------------------------------------------------------------------------
 
 --- A module without parameters; subclasses implement `_compute_output_shapes`, forward,
 -- get_outputs, and, as stages that learn, backward and get_input_grads.
--- @type PythonModule
-local PythonModule = BaseModule:extend("PythonModule")
-PythonModule._guards_flags = true
+-- @type LuaModule
+local LuaModule = BaseModule:extend("LuaModule")
+LuaModule._guards_flags = true
 
 local function raw(name)
   return function(self)
@@ -38,53 +38,53 @@ local function raw(name)
   end
 end
 
-PythonModule.fields = BaseModule.extend_fields{
+LuaModule.fields = BaseModule.extend_fields{
   data_names   = raw "_data_names",    label_names   = raw "_label_names",
   output_names = raw "_output_names",  data_shapes   = raw "_data_shapes",
   label_shapes = raw "_label_shapes",  output_shapes = raw "_output_shapes",
 }
 
-local NEW = args.form("mod.PythonModule", {
+local NEW = args.form("mod.LuaModule", {
   { "data_names", "list" }, { "label_names", "list|null?" }, { "output_names", "list" },
   { "logger", "any?" },
 })
 
-function PythonModule:init(...)
+function LuaModule:init(...)
   local a = NEW(...)
-  PythonModule.super.init(self, { logger = a.logger })
+  LuaModule.super.init(self, { logger = a.logger })
   self._data_names, self._label_names, self._output_names =
     a.data_names, value(a.label_names) or {}, a.output_names
 end
 
 
 --- No parameters.
-function PythonModule.get_params()
+function LuaModule.get_params()
   return {}, {}
 end
 
 
-function PythonModule:init_params()
+function LuaModule:init_params()
   self._params_initialized = true
 end
 
 
-function PythonModule:set_params()
+function LuaModule:set_params()
   self._params_initialized = true
 end
 
 
-function PythonModule:init_optimizer()
+function LuaModule:init_optimizer()
   self._optimizer_initialized = true
 end
 
 
-function PythonModule.update() end
+function LuaModule.update() end
 
-function PythonModule.install_monitor() end
+function LuaModule.install_monitor() end
 
 
 --- Shows labels and outputs to a metric; nothing to do when bound without labels.
-function PythonModule:update_metric(eval_metric, labels, pre_sliced)
+function LuaModule:update_metric(eval_metric, labels, pre_sliced)
   if not self._label_shapes then
     return
   elseif pre_sliced then
@@ -95,7 +95,7 @@ function PythonModule:update_metric(eval_metric, labels, pre_sliced)
 end
 
 
-local BIND = args.form("PythonModule:bind", BaseModule.BIND)
+local BIND = args.form("LuaModule:bind", BaseModule.BIND)
 
 
 local function check_order(self, descs, names, argument)
@@ -110,7 +110,7 @@ end
 
 
 --- Notes the shapes; the subclass says what comes out.
-function PythonModule:bind(...)
+function LuaModule:bind(...)
   local a = BIND(...)
   if not self:_begin_bind(a) then
     return
@@ -133,20 +133,20 @@ end
 
 
 --- `{name, shape}` of each output: for subclasses.
-function PythonModule:_compute_output_shapes()
+function LuaModule:_compute_output_shapes()
   Error.raise{ code = "unsupported", func = self:_func("_compute_output_shapes"),
     message = "the subclass does not say what comes out" }
 end
 
 
--- PythonLossModule --------------------------------------------------------------------------------
+-- LuaLossModule --------------------------------------------------------------------------------
 
 --- A loss at the end of a chain: it hands its input on, and a function gives the gradient.
--- @type PythonLossModule
-local PythonLossModule = PythonModule:extend("PythonLossModule")
-PythonLossModule._guards_flags = true
+-- @type LuaLossModule
+local LuaLossModule = LuaModule:extend("LuaLossModule")
+LuaLossModule._guards_flags = true
 
-local LOSS = args.form("mod.PythonLossModule", {
+local LOSS = args.form("mod.LuaLossModule", {
   { "name", "text", "pyloss" }, { "data_names", "list?" }, { "label_names", "list|null?" },
   { "logger", "any?" }, { "grad_func", "function?" },
 })
@@ -154,7 +154,7 @@ local LOSS = args.form("mod.PythonLossModule", {
 
 local function check_one(names, argument)
   if #names ~= 1 then
-    Error.raise{ code = "value", func = "mod.PythonLossModule", argument = argument,
+    Error.raise{ code = "value", func = "mod.LuaLossModule", argument = argument,
       expected = "one name", got = #names, message = ("bad '%s'"):format(argument) }
   end
 end
@@ -163,25 +163,25 @@ end
 --- @string[opt="pyloss"] name the output is NAME_output
 -- @tparam[opt] table options data_names = {"data"}, label_names = {"softmax_label"}, grad_func:
 --   scores, labels -> NDArray or nested table
-function PythonLossModule:init(...)
+function LuaLossModule:init(...)
   local a = LOSS(...)
   local data_names = a.data_names or { "data" }
   local label_names = a.label_names == null and {} or a.label_names or { "softmax_label" }
   check_one(data_names, "data_names")
   check_one(label_names, "label_names")
-  PythonLossModule.super.init(self, { data_names = data_names, label_names = label_names,
+  LuaLossModule.super.init(self, { data_names = data_names, label_names = label_names,
     output_names = { a.name .. "_output" }, logger = a.logger })
   self._name, self._grad_func = a.name, a.grad_func
 end
 
 
-function PythonLossModule:_compute_output_shapes()
+function LuaLossModule:_compute_output_shapes()
   return { { self._output_names[1], self._data_shapes[1].shape } }
 end
 
 
 --- Keeps the scores and, for training, the labels.
-function PythonLossModule:forward(data_batch, is_train)
+function LuaLossModule:forward(data_batch, is_train)
   self:_need("forward", "binded")
   local batch = BaseModule._batch(data_batch, self:_func("forward"))
   self._scores = batch.data[1]
@@ -191,13 +191,13 @@ function PythonLossModule:forward(data_batch, is_train)
 end
 
 
-function PythonLossModule:get_outputs(merge_multi_context)
+function LuaLossModule:get_outputs(merge_multi_context)
   return merge_multi_context == false and { { self._scores } } or { self._scores }
 end
 
 
 --- Computes the gradient of the scores.
-function PythonLossModule:backward(out_grads)
+function LuaLossModule:backward(out_grads)
   self:_need("backward", "binded", "for_training")
   if value(out_grads) then
     Error.raise{ code = "value", func = self:_func("backward"), argument = "out_grads",
@@ -213,9 +213,9 @@ function PythonLossModule:backward(out_grads)
 end
 
 
-function PythonLossModule:get_input_grads(merge_multi_context)
+function LuaLossModule:get_input_grads(merge_multi_context)
   return merge_multi_context == false and { { self._grad } } or { self._grad }
 end
 
 
-return { PythonModule = PythonModule, PythonLossModule = PythonLossModule }
+return { LuaModule = LuaModule, LuaLossModule = LuaLossModule }

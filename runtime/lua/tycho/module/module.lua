@@ -309,6 +309,9 @@ function Module:bind(...)
   self._exec_group = make_group(self, a, data, labels)
   take_parameters(self, a.shared_module)
   self._binded = true
+  if self._params_initialized then
+    self:_release_inputs()
+  end
   if a.shared_module and a.shared_module.optimizer_initialized then
     self:borrow_optimizer(a.shared_module)
   end

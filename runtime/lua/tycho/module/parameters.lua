@@ -116,7 +116,8 @@ end
 
 --- Inference needs no labels, and users need not name them: arguments that got no values, and whose
 -- shapes follow from the size of the batch, are inputs (not for users).
-function Module:_release_inputs()
+-- @tparam[opt] table given values that they are about to get, by name
+function Module:_release_inputs(given)
   if self._for_training or next(self._arg_store.blank) == nil then
     return
   end
@@ -124,6 +125,7 @@ function Module:_release_inputs()
   local of_batch = batch_arguments(self)
   for _, name in ipairs(self._param_names) do
     is_input[name] = self._arg_store.blank[name] and of_batch[name]
+      and (given == nil or given[name] == nil)
     kept[#kept + 1] = not is_input[name] and name or nil
   end
   if #kept < #self._param_names then
@@ -146,6 +148,9 @@ function Module:init_params(...)
     return
   end
   self:_need("init_params", "binded")
+  if a.arg_params then
+    self:_release_inputs(a.arg_params)
+  end
   local initializer = BaseModule._initializer(a.initializer)
   self:_check_params(nil, a)
   self:_fill_params(nil, a, initializer)
@@ -164,6 +169,7 @@ function Module:set_params(...)
     return
   end
   self:_need("set_params", "binded")
+  self:_release_inputs(a.arg_params)
   param_check.check({ self._arg_store:arrays(), self._aux_store:arrays() },
     { a.arg_params, a.aux_params }, a, "Module:set_params")
   if not a.allow_missing then

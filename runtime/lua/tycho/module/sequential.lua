@@ -187,7 +187,7 @@ local INIT = args.form("SequentialModule:init_params", BaseModule.INIT_PARAMS)
 --- Gives the parameters of all modules their first values.
 function SequentialModule:init_params(...)
   local a = INIT(...)
-  if self._params_initialized and not a.force_init then
+  if self:_is_done("init_params", "params_initialized", a.force_init) then
     return
   end
   self:_need("init_params", "binded")

@@ -128,7 +128,7 @@ local function put_table(out, t, depth)
       message = "tables are nested too deeply, or hold themselves" }
   elseif class.is_array(t) then
     return put_array(out, t)
-  elseif kind ~= nil and not names[kind] then
+  elseif kind and not names[kind] then
     Error.raise{ code = "type", func = "container.encode", got = Error.kind(t),
       message = "objects of this class cannot be saved; register the class" }
   elseif kind then

@@ -92,7 +92,6 @@ function CustomOpProp:init(options)
 end
 
 
-
 --- @treturn {string,...}
 function CustomOpProp:list_arguments() return { "data" } end             -- luacheck: ignore self
 --- @treturn {string,...}

@@ -30,7 +30,7 @@ local null = values.null
 
 local COMMON = {
   { "rescale_grad", "number", 1 }, { "param_idx2name", "dict?" }, { "wd", "number", 0 },
-  { "clip_gradient", "number?" }, { "learning_rate", "number?" }, { "lr_scheduler", "any?" },
+  { "clip_gradient", "number?" }, { "learning_rate", "number?" }, { "lr_scheduler", "function?" },
   { "sym", "symbol?" }, { "begin_num_update", "integer", 0 },
   { "multi_precision", "boolean", false }, { "param_dict", "dict?" },
 }
@@ -67,16 +67,12 @@ Optimizer.aggregate_num = 0
 local BASE = base.form("Optimizer", {})
 
 
--- The rate of an optimizer with a schedule is the schedule's, whose base rate becomes the given
--- one.
+-- The rate of an optimizer with a schedule is the schedule's, which begins with the given one.
 local function set_rate(self, lr, scheduler)
   self.lr_scheduler = scheduler
   self.lr = lr or not scheduler and 0.01 or nil
-  if scheduler and lr and scheduler.base_lr ~= lr then
-    log:warning(("learning rate from lr_scheduler has been overwritten by learning_rate in \z
-      optimizer: %g becomes %g")
-      :format(scheduler.base_lr or 0, lr))
-    scheduler.base_lr = lr
+  if lr and type(scheduler) == "table" and scheduler._take_rate then
+    scheduler:_take_rate(lr)
   end
 end
 

@@ -3,7 +3,8 @@
 -- A schedule is called with the number of updates so far and gives the rate. During the first
 -- `warmup_steps` updates the rate rises from `warmup_begin_lr` to the base rate given at
 -- construction ("linear"), or stays at it ("constant"). All keep the current rate in `base_lr`,
--- which an optimizer with a learning rate of its own overwrites.
+-- which an optimizer with a learning rate of its own overwrites; where no base rate was given at
+-- construction, the optimizer's is the base rate.
 --
 --     local s = ty.lr_scheduler.MultiFactorScheduler{ step = { 15, 25 }, factor = 0.1,
 --       base_lr = 0.1, warmup_steps = 10 }
@@ -20,7 +21,7 @@ local log = require "tycho.core.log"
 local schedules = {}
 
 local WARMUP = {
-  { "base_lr", "number", 0.01 }, { "warmup_steps", "integer", 0 },
+  { "base_lr", "number?" }, { "warmup_steps", "integer", 0 },
   { "warmup_begin_lr", "number", 0 }, { "warmup_mode", { "linear", "constant" }, "linear" },
 }
 
@@ -58,11 +59,13 @@ local BASE = args.form("lr_scheduler.LRScheduler", WARMUP)
 function LRScheduler:init(...)
   local a = BASE(...)
   local func = self.class_name
-  check(a.warmup_begin_lr <= a.base_lr, func, "warmup_begin_lr",
+  local base_lr = a.base_lr or 0.01
+  self._base_given = a.base_lr ~= nil
+  check(a.warmup_begin_lr <= base_lr, func, "warmup_begin_lr",
     a.warmup_begin_lr, "at most base_lr")
   check(a.warmup_steps >= 0, func, "warmup_steps", a.warmup_steps, "0 or more")
-  self.base_lr, self.warmup_steps, self.warmup_mode = a.base_lr, a.warmup_steps, a.warmup_mode
-  self.warmup_begin_lr, self.warmup_final_lr = a.warmup_begin_lr, a.base_lr
+  self.base_lr, self.warmup_steps, self.warmup_mode = base_lr, a.warmup_steps, a.warmup_mode
+  self.warmup_begin_lr, self.warmup_final_lr = a.warmup_begin_lr, base_lr
 end
 
 
@@ -73,6 +76,23 @@ function LRScheduler:get_warmup_lr(num_update)
   end
   return self.warmup_begin_lr
     + (self.warmup_final_lr - self.warmup_begin_lr) * num_update / self.warmup_steps
+end
+
+
+--- Begins with the learning rate of an optimizer: all of the schedule where it was made without a
+-- base rate, else, as in the reference, only what follows from the current rate (not for users).
+function LRScheduler:_take_rate(lr)
+  if not self._base_given then
+    self.warmup_final_lr = lr
+    self.base_lr_orig = self.base_lr_orig and lr
+  elseif self.base_lr ~= lr then
+    log:warning(self.base_lr_orig
+      and ("the schedule has base_lr = %g; the optimizer's learning_rate = %g has no effect")
+        :format(self.base_lr_orig, lr)
+      or ("the optimizer's learning_rate = %g takes the place of the schedule's base_lr = %g")
+        :format(lr, self.base_lr))
+  end
+  self.base_lr = lr
 end
 
 
@@ -174,7 +194,7 @@ end
 local function init_curve(self, class, a)
   init_base(self, class, a)
   check(a.max_update >= 1, self.class_name, "max_update", a.max_update, "at least 1")
-  self.base_lr_orig, self.max_update, self.final_lr = a.base_lr, a.max_update, a.final_lr
+  self.base_lr_orig, self.max_update, self.final_lr = self.base_lr, a.max_update, a.final_lr
   self.max_steps = a.max_update - a.warmup_steps
 end
 

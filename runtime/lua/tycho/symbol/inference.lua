@@ -13,6 +13,7 @@ local native = require "tycho.core.ffi"
 local args = require "tycho.core.args"
 local attrs = require "tycho.core.attrs"
 local class = require "tycho.ndarray.class"
+local counted_from_1 = require "tycho.core.list"
 local Error = require "tycho.core.error"
 local graph = require "tycho.symbol.graph"
 local log = require "tycho.core.log"
@@ -171,7 +172,9 @@ end
 
 --- The two things that are inferred: how they are given, read and known.
 inference.SHAPES =
-  { put = put_shape, read = class.shape_of, known = shape_known, what = "shapes" }
+  { put = put_shape, known = shape_known, what = "shapes", read = function(desc)
+    return counted_from_1(class.shape_of(desc))
+  end }
 inference.DTYPES =
   { put = put_dtype, read = dtype_of, known = dtype_known, what = "dtypes" }
 
@@ -311,7 +314,7 @@ function inference.results(symbol, kind, given, partial, func)
   for i, entry in ipairs(symbol._entries) do
     outputs[i] = kind.read(descs[first[entry[1]] + entry[2]])
   end
-  return arguments, outputs, auxiliary
+  return counted_from_1(arguments), counted_from_1(outputs), counted_from_1(auxiliary)
 end
 
 

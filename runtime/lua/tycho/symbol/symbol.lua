@@ -22,6 +22,7 @@ local args = require "tycho.core.args"
 local attrs = require "tycho.core.attrs"
 local Class = require "tycho.core.class"
 local compose = require "tycho.symbol.compose"
+local counted_from_1 = require "tycho.core.list"
 local Error = require "tycho.core.error"
 local graph = require "tycho.symbol.graph"
 local inference = require "tycho.symbol.inference"
@@ -135,25 +136,25 @@ end
 
 --- Names of the outputs, in order.
 function Symbol:list_outputs()
-  return tables.copied(graph.names(self).outputs)
+  return counted_from_1(tables.copied(graph.names(self).outputs))
 end
 
 
 --- Names of the variables that are no auxiliary states, depth first.
 function Symbol:list_arguments()
-  return tables.copied(graph.names(self).arguments)
+  return counted_from_1(tables.copied(graph.names(self).arguments))
 end
 
 
 --- Names of the variables that operators change (moving averages), depth first.
 function Symbol:list_auxiliary_states()
-  return tables.copied(graph.names(self).auxiliary)
+  return counted_from_1(tables.copied(graph.names(self).auxiliary))
 end
 
 
 --- Names of all variables, depth first.
 function Symbol:list_inputs()
-  return graph.variables((graph.walk(self)))
+  return counted_from_1(graph.variables((graph.walk(self))))
 end
 
 
