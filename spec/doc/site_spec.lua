@@ -101,6 +101,12 @@ describe("scripts/dev/doc.lua", function()
     assert.is_falsy(all:find('id="[%w_.]*[.:]_'))
   end)
 
+  it("says something of every option", function()
+    local output, status = shell.run(shell.program .. " scripts/dev/doc.lua --silent")
+    assert.equal(0, status)
+    assert.equal("", (output:gsub("%s+$", "")))
+  end)
+
   it("links guides and the reference both ways", function()
     assert.is_truthy(texts["first_hour.html"]:find('href="reference_module.html#', 1, true))
     assert.is_truthy(texts["first_hour.html"]:find('<a href="operators_layers.html#fullyconnected">'

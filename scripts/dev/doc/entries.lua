@@ -10,6 +10,7 @@
 
 local ty = require "tycho"
 local comments = require "tycho.prompt.comments"
+local glossary = require "tycho.prompt.glossary"
 local manual = require "tycho.prompt.manual"
 local members = require "tycho.prompt.members"
 
@@ -104,7 +105,7 @@ end
 
 
 -- Options, with what the comments say, the nearest comment first.
-local function options_of(form, texts, common)
+local function options_of(title, form, texts, common)
   local said, list, extra = {}, {}, {}
   for _, entry in ipairs(texts) do
     for _, p in ipairs(comments.parts(entry).params) do
@@ -117,11 +118,14 @@ local function options_of(form, texts, common)
     if not (of_base and of_base.default == p.default and of_base.type.text == p.type.text) then
       list[#list + 1] = { name = p.name, type = p.type.text, required = p.required,
         default = p.default ~= nil and manual.literal(p.default) or nil,
-        by_name = form.order[i] ~= p, text = said[p.name] and said[p.name].text or "" }
+        by_name = form.order[i] ~= p,
+        text = said[p.name] and said[p.name].text ~= "" and said[p.name].text
+          or glossary.text(form.func, p.name) }
     end
   end
   for _, p in ipairs(extra) do
-    list[#list + 1] = { name = p.name, type = p.type:gsub(", optional$", ""), text = p.text,
+    list[#list + 1] = { name = p.name, type = p.type:gsub(", optional$", ""),
+      text = p.text ~= "" and p.text or glossary.text(title, p.name),
       required = not p.type:find("optional") and not form, extra = form ~= nil }
   end
   return list
@@ -149,7 +153,7 @@ local function described(page, kind, title, form, texts, common)
   end
   local item = { kind = kind, title = title, id = title:gsub("[^%w_]", "."),
     call = form and manual.signature(form, title), lines = lines_of(texts), results = results,
-    options = options_of(form, texts, common) }
+    options = options_of(title, form, texts, common) }
   if not form then
     local names = {}
     for i, p in ipairs(item.options) do

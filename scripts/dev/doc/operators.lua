@@ -50,7 +50,7 @@ end
 
 local function add_operator(out, info)
   out[#out + 1] = "## " .. info.name .. "\n"
-  out[#out + 1] = "`" .. operator.signature(info) .. "`\n"
+  out[#out + 1] = "```call\n" .. operator.signature(info) .. "\n```\n"
   out[#out + 1] = info.doc .. "\n"
   if info.params[1] then
     out[#out + 1] = "| Parameter | Type | Default | |\n|---|---|---|---|"

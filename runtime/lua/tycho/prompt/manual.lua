@@ -11,6 +11,7 @@
 
 local pairs = require("tycho.core.iterate").pairs
 local comments = require "tycho.prompt.comments"
+local glossary = require "tycho.prompt.glossary"
 local members = require "tycho.prompt.members"
 local operator = require "tycho.prompt.operator"
 local Error = require "tycho.core.error"
@@ -124,7 +125,8 @@ local function add_form(lines, form, said)
       .. (p.required and ", required"
         or p.default ~= nil and " = " .. manual.literal(p.default) or "")
     local place = form.order[i] == p and "" or ", by name"
-    add_row(lines, p.name, text .. place .. (said[p.name] and "; " .. said[p.name] or ""))
+    local meaning = said[p.name] or glossary.text(form.func, p.name)
+    add_row(lines, p.name, text .. place .. (meaning ~= "" and "; " .. meaning or ""))
   end
 end
 
