@@ -147,6 +147,11 @@ static struct fold_op kind_of(const struct call *c)
                                        : (struct fold_op){ "norm", R_SQUARE, F_ROOT, B_ROOT };
 }
 
+static const char *fold_refuse(const struct call *c) /* forward and backward */
+{
+  return c->in[0].d.dtype == c->out[0].d.dtype ? NULL : "the result has another dtype";
+}
+
 static int fold_forward(struct call *c)
 {
   struct reduce r = reduce_of(c, &c->in[0].d);
@@ -246,10 +251,11 @@ static int running_backward(struct call *c) { return running_sums(c, true); }
 /* -- the table --------------------------------------------------------------------------------- */
 
 static const struct kernel folds[] = {
-  { .name = "fold", .run = fold_forward, .types = T_ANY, .scratch = fold_scratch, .add = 1 }, { 0 }
+  { .name = "fold", .run = fold_forward, .types = T_ANY, .refuse = fold_refuse,
+    .scratch = fold_scratch, .add = 1 }, { 0 }
 };
 static const struct kernel folds_back[] = {
-  { .name = "spread", .run = fold_backward, .types = T_ANY }, { 0 }
+  { .name = "spread", .run = fold_backward, .types = T_ANY, .refuse = fold_refuse }, { 0 }
 };
 static const struct kernel moments[] = {
   { .name = "fold", .run = moments_forward, .types = T_ANY, .scratch = moments_scratch }, { 0 }

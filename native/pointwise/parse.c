@@ -66,13 +66,14 @@ static int op2(struct parse *p, int op, int a, int b)
 /* -- atoms ------------------------------------------------------------------------------------- */
 
 /* Other spellings, and functions made of others. */
-enum { SQUARE = 1000, RCBRT, ISINF, ISFINITE, XOR, CLIP };
+enum { SQUARE = 1000, RCBRT, ISINF, ISFINITE, ISREAL, XOR, CLIP };
 static const struct { const char *name; int op, args; } more[] = {
   { "psi",     PW_DIGAMMA, 1 }, { "arcsin",  PW_ASIN,  1 }, { "arccos",   PW_ACOS,  1 }, { "arctan", PW_ATAN,  1 },
   { "arcsinh", PW_ASINH,   1 }, { "arccosh", PW_ACOSH, 1 }, { "arctanh",  PW_ATANH, 1 }, { "fix",    PW_TRUNC, 1 },
   { "lgamma",  PW_GAMMALN, 1 }, { "tgamma",  PW_GAMMA, 1 }, { "fabs",     PW_ABS,   1 }, { "select", PW_WHERE, 3 },
   { "square",  SQUARE,       1 }, { "rcbrt",   RCBRT,      1 }, { "isinf",    ISINF,      1 }, { "xor",    XOR,        2 },
   { "clip",    CLIP,         3 }, { "isfinite", ISFINITE,  1 },
+  { "isreal",  ISREAL,       1 },
 };
 
 static int made_of(struct parse *p, int op, const int *a)
@@ -84,6 +85,7 @@ static int made_of(struct parse *p, int op, const int *a)
   case RCBRT: return op2(p, PW_DIV, one, op1(p, PW_CBRT, a[0]));
   case ISINF: return p->t->kind >= KIND_I32 ? zero : op2(p, PW_EQ, op1(p, PW_ABS, a[0]), inf);
   case ISFINITE: return p->t->kind >= KIND_I32 ? one : op2(p, PW_GT, inf, op1(p, PW_ABS, a[0]));
+  case ISREAL: return p->t->kind >= KIND_I32 ? zero : one;
   case XOR: return op2(p, PW_NE, op1(p, PW_NOT, a[0]), op1(p, PW_NOT, a[1]));
   default: return op2(p, PW_MAX, op2(p, PW_MIN, a[0], a[2]), a[1]);
   }

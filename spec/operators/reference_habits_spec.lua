@@ -107,3 +107,139 @@ describe("isnan, isinf, isfinite", function()
     end)
   end
 end)
+
+describe("Pooling with pooling_convention same", function()
+  local x = ty.nd.array{ { { 3, 1, 4, 1, 5, 9, 2 } } }
+
+  local function pool(options)
+    options.kernel, options.pooling_convention = options.kernel or { 3 }, "same"
+    return ty.nd.Pooling(options)
+  end
+
+  it("gives data / stride elements, rounded up, of windows that begin at stride * place", function()
+    assert.same({ { { 4, 5, 9, 2 } } }, pool{ x, stride = { 2 }, pool_type = "max" }:totable())
+    assert.same({ { { 8, 10, 16, 2 } } }, pool{ x, stride = { 2 }, pool_type = "sum" }:totable())
+    assert.same({ { { 4, 4, 5, 9, 9, 9, 2 } } }, pool{ x, pool_type = "max" }:totable())
+    assert.same({ { { 4 }, { 5 }, { 9 }, { 2 } } }, pool{ x:transpose{ 0, 2, 1 }, stride = { 2 },
+      layout = "NWC" }:totable())
+  end)
+
+  it("has the gradient of its windows", function()
+    local net = ty.sym.Pooling{ V("x"), kernel = { 3 }, stride = { 2 },
+      pooling_convention = "same" }
+    local exe = net:simple_bind{ ctx = ty.cpu(), x = { 1, 1, 7 } }
+    exe:forward{ true, x = x }
+    exe:backward(ty.nd.array{ { { 1, 2, 3, 4 } } })
+    assert.same({ { { 0, 0, 1, 0, 2, 3, 4 } } }, exe.grad_dict.x:totable())
+  end)
+
+  it("takes one axis of space, and no padding", function()
+    assert.raises("shape", pool, { ty.nd.ones{ 1, 1, 4, 4 }, kernel = { 2, 2 } })
+    assert.raises("value", pool, { x, pad = { 1 } })
+  end)
+end)
+
+describe("norm with out_dtype", function()
+  it("sums in the dtype that holds both", function()
+    local x = ty.nd.array({ { 3, 4 }, { 30000, 40000 } }, { dtype = "float16" })
+    local y = ty.nd.norm{ x, axis = 1, out_dtype = "float32" }
+    assert.equal("float32", y.dtype)
+    assert.same({ 5, 50000 }, y:totable())
+    assert.same({ 7, 70000 }, ty.nd.norm{ x, ord = 1, axis = 1, out_dtype = "float64" }:totable())
+    local z = ty.nd.norm{ ty.nd.array{ 1.5, 2 }, out_dtype = "int32" }
+    assert.equal("int32", z.dtype)
+    assert.same({ 2 }, z:totable())                      -- 2.5, not the norm of 1 and 2
+    local bytes = ty.nd.array({ 100, 100 }, { dtype = "int8" })
+    assert.same({ 200 }, ty.nd.norm{ bytes, ord = 1, out_dtype = "int32" }:totable())
+  end)
+
+  it("has the norm's gradient, in the dtype of data, added where that is asked for", function()
+    local net = ty.sym.norm{ V("x"), axis = 1, out_dtype = "float64" }
+    for req, want in pairs{ write = { { 0.6, 0.8 } }, add = { { 1.6, 1.8 } } } do
+      local exe = net:simple_bind{ ctx = ty.cpu(), x = { 1, 2 }, grad_req = req,
+        type_dict = { x = "float32" } }
+      exe.grad_dict.x[":"] = 1
+      exe:forward{ true, x = ty.nd.array{ { 3, 4 } } }
+      assert.equal("float64", exe.outputs[1].dtype)
+      exe:backward(ty.nd.array({ 1 }, { dtype = "float64" }))
+      assert.equal("float32", exe.grad_dict.x.dtype)
+      assert.near(want, exe.grad_dict.x:totable())
+    end
+  end)
+end)
+
+describe("softmax with lengths", function()
+  it("takes them as floats, as simple_bind without types gives them", function()
+    local net = ty.sym.softmax{ V("x"), V("length"), use_length = true }
+    local exe = net:simple_bind{ ctx = ty.cpu(), x = { 3, 2 }, length = { 3 } }
+    exe:forward{ true, x = ty.nd.zeros{ 3, 2 }, length = ty.nd.array{ 1, 2, 0 } }
+    assert.same({ { 1, 0 }, { 0.5, 0.5 }, { 0, 0 } }, exe.outputs[1]:totable())
+    exe:backward(ty.nd.array{ { 1, 2 }, { 1, 2 }, { 1, 2 } })
+    assert.same({ { 0, 0 }, { -0.25, 0.25 }, { 0, 0 } }, exe.grad_dict.x:totable())
+    assert.same({ 0, 0, 0 }, exe.grad_dict.length:totable())
+    assert.same({ { 1, 0 } }, ty.nd.softmax{ ty.nd.zeros{ 1, 2 }, ty.nd.array{ 1 },
+      use_length = true }:totable())
+  end)
+end)
+
+describe("remainders", function()
+  local forms = {
+    ["%"] = function(a, b) return a % b end,
+    broadcast_mod = ty.sym.broadcast_mod,
+    ["% number"] = function(a, b) return a % 3 + 0 * b end,
+    ["number %"] = function(a, b) return 7 % a + 0 * b end,
+  }
+  local want = { ["%"] = { 1, -3 }, broadcast_mod = { 1, -3 }, ["% number"] = { 1, 0 },
+    ["number %"] = { -1, 0 } }
+
+  for name, form in pairs(forms) do
+    it("have gradients of real numbers only: " .. name, function()
+      for _, dtype in ipairs{ "float32", "float16", "int32", "int64", "uint8" } do
+        local exe = form(V("a"), V("b")):simple_bind{ ctx = ty.cpu(), a = { 1 }, b = { 1 },
+          type_dict = { a = dtype, b = dtype } }
+        exe.arg_dict.a[":"], exe.arg_dict.b[":"] = 7, 2
+        exe:forward(true)
+        exe:backward(ty.nd.ones({ 1 }, { dtype = dtype }))
+        local real = dtype:find "float" and 1 or 0
+        assert.equal(real * want[name][1], exe.grad_dict.a:asscalar())
+        assert.equal(real * want[name][2], exe.grad_dict.b:asscalar())
+      end
+    end)
+  end
+end)
+
+describe("a device that no machine has", function()
+  it("is a value; its use fails", function()
+    local far = ty.gpu(9999)
+    assert.equal(far, ty.Context("gpu(9999)"))
+    assert.same({ "gpu", 9999, "gpu(9999)" }, { far.device_type, far.device_id, tostring(far) })
+    local e = assert.raises("device", ty.nd.ones, { 2, ctx = far })
+    assert.truthy(e.message:find("gpu(9999) does not exist", 1, true))
+    assert.raises("device", far.wait, far)
+    far:with(function()
+      assert.raises("device", ty.nd.zeros, { 2 })
+    end)
+    assert.raises("device", V("x").simple_bind, V("x"), { ctx = far, x = { 1 } })
+    assert.raises("value", ty.gpu, -1)
+  end)
+end)
+
+describe("_contrib_quadratic", function()
+  it("takes integers, exactly", function()
+    local x = ty.nd.array({ 3000000001, -2 }, { dtype = "int64" })
+    local y = ty.nd.contrib.quadratic{ x, a = 1, b = 2, c = 3 }
+    assert.equal("int64", y.dtype)
+    assert.equal("[9000000012000000006 3]", (tostring(y):match("%b[]"):gsub(" +", " ")))
+  end)
+end)
+
+describe("histogram", function()
+  it("takes its edges as an array or as a list", function()
+    local x = ty.nd.array{ 1, 2, 3, 9 }
+    assert.same({ 1, 2 }, (ty.nd.histogram{ x, ty.nd.array{ 0, 1.5, 3 } }):totable())
+    assert.same({ 1, 2 }, (ty.nd.histogram(x, { 0, 1.5, 3 })):totable())
+    local counts, edges = ty.nd.histogram{ x, bins = { 0, 1.5, 3 } }
+    assert.same({ 1, 2 }, counts:totable())
+    assert.same({ 0, 1.5, 3 }, edges:totable())
+  end)
+end)

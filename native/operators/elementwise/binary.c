@@ -61,9 +61,10 @@ const struct op op_binary[] = {
   PAIR("elemwise_div", "_Div _div _sparse_elemwise_div",          "broadcast_div",     "_sparse_broadcast_div",
        "a / b",       "g / b",                   "g * (-a / (b * b))",
        "lhs / rhs, truncated for integers (0 where rhs is 0); gradients 1 / rhs and -lhs / rhs^2.")
-  PAIR("_mod",         "_Mod",                                    "broadcast_mod",     NULL, "mod(a, b)",   "g",
-       "g * -floor(a / b)",
-       "Remainder of lhs / rhs with the sign of rhs, 0 where rhs is 0; gradients 1 and -floor(lhs / rhs).")
+  PAIR("_mod",         "_Mod",                                    "broadcast_mod",     NULL, "mod(a, b)",
+       "isreal(g) ? g : 0",       "isreal(g) ? g * -floor(a / b) : 0",
+       "Remainder of lhs / rhs with the sign of rhs, 0 where rhs is 0; gradients 1 and -floor(lhs / rhs), 0 for "
+       "integers.")
   PAIR("_power",       "_Power",                                  "broadcast_power",   NULL, "pow(a, b)",
        "g * (b * pow(a, b - 1))", "g * (y * log(a))",
        "lhs^rhs; gradients rhs lhs^(rhs - 1) and y ln(lhs).")

@@ -46,10 +46,12 @@ const struct op op_scalar[] = {
        "data / scalar; gradient 1 / scalar.")
   WITH("_rdiv_scalar",    "_RDivScalar",                        "$scalar / a",     "g * (-$scalar / (a * a))",
        "scalar / data; gradient -scalar / data^2.")
-  WITH("_mod_scalar",     "_ModScalar",                         "mod(a, $scalar)", "g",
-       "Remainder of data / scalar with the sign of scalar; gradient 1.")
-  WITH("_rmod_scalar",    "_RModScalar",                        "mod($scalar, a)", "g * -floor($scalar / a)",
-       "Remainder of scalar / data with the sign of data; gradient -floor(scalar / data).")
+  WITH("_mod_scalar",     "_ModScalar",                         "mod(a, $scalar)",
+       "isreal(g) ? g : 0",
+       "Remainder of data / scalar with the sign of scalar; gradient 1, 0 for integers.")
+  WITH("_rmod_scalar",    "_RModScalar",                        "mod($scalar, a)",
+       "isreal(g) ? g * -floor($scalar / a) : 0",
+       "Remainder of scalar / data with the sign of data; gradient -floor(scalar / data), 0 for integers.")
   WITH("_power_scalar",   "_PowerScalar",                       "pow(a, $scalar)",
        "g * ($scalar * pow(a, $scalar - 1))",
        "data^scalar; gradient scalar data^(scalar - 1).")

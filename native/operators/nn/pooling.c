@@ -12,7 +12,8 @@ static const struct param pool_params[] = {
     "one window over everything; kernel, stride and pad have no effect" },
   { "cudnn_off",          P_BOOL,  FIELD(cudnn_off),          "0",     "without effect on results" },
   { "pooling_convention", P_ENUM,  FIELD(pooling_convention), "valid",
-    "rounding of the output's size: valid down, full up", "full|same|valid" },
+    "the output's size: valid rounds down, full up; same is data / stride, rounded up, on one axis without pad",
+    "full|same|valid" },
   { "stride",             P_SHAPE, FIELD(stride),             "()",    "step of the window; () is 1", NULL, SIZES_RANGE },
   { "pad",                P_SHAPE, FIELD(pad),                "()",    "elements around the data; () is 0", NULL, SIZES_RANGE },
   { "p_value",            P_INT,   FIELD(p_value),            "None",  "power of lp pooling: 1, 2 or 3", NULL, NULL, 1 },
@@ -47,8 +48,6 @@ static int pool_check(void *param)
       "Pooling: p_value: pool_type lp needs 1, 2 or 3");
   NEED(p->pool_type != POOL_LP || (p->p_value >= 1 && p->p_value <= 3), TY_EVALUE,
       "Pooling: p_value: expected 1, 2 or 3, got %lld", (long long)p->p_value);
-  NEED(p->pooling_convention != POOL_SAME, TY_EUNSUPPORTED,
-      "Pooling: pooling_convention same is not supported; expected valid or full");
   for (int64_t i = 0; !p->global_pool && i < n; i++)
     NEED(p->kernel.d[i] > 0, TY_EVALUE, "Pooling: kernel: expected positive numbers");
   NEED(p->global_pool || !p->stride.n || p->stride.n == n, TY_EVALUE,
@@ -59,8 +58,11 @@ static int pool_check(void *param)
       (long long)p->pad.n);
   for (int64_t i = 0; !p->global_pool && i < p->stride.n; i++)
     NEED(p->stride.d[i] > 0, TY_EVALUE, "Pooling: stride: expected positive numbers");
-  for (int64_t i = 0; !p->global_pool && i < p->pad.n; i++)
+  for (int64_t i = 0; !p->global_pool && i < p->pad.n; i++) {
     NEED(p->pad.d[i] >= 0, TY_EVALUE, "Pooling: pad: expected numbers from 0");
+    NEED(p->pooling_convention != POOL_SAME || p->pad.d[i] == 0, TY_EVALUE,
+        "Pooling: pad: pooling_convention same takes no padding, got %lld", (long long)p->pad.d[i]);
+  }
   return TY_OK;
 }
 
@@ -105,6 +107,9 @@ static int pool_shape(struct infer *s)
     return infer_fail(s, TY_ESHAPE, in,
         "kernel has %lld numbers, but data has %d dimensions of space", (long long)p->kernel.n,
         d.ndim - 2);
+  if (!p->global_pool && p->pooling_convention == POOL_SAME && d.ndim != 3)
+    return infer_fail(s, TY_ESHAPE, in,
+        "pooling_convention same takes 3 dimensions (batch, channels, width), got %d", d.ndim);
   for (int i = 0; i < d.ndim - 2; i++) {
     int64_t *size = &d.dim[layout_first_axis(p->layout) + i];
     struct pool_axis a = pool_axis_of(p, *size, i);

@@ -14,7 +14,11 @@ struct pool_axis pool_axis_of(const struct pool_param *p, int64_t size, int i)
   if (p->stride.n) a.stride = p->stride.d[i];
   if (p->pad.n) a.pad = p->pad.d[i];
   int64_t steps = size + 2 * a.pad - a.kernel;
-  a.out = 1 + (steps + (p->pooling_convention == POOL_FULL ? a.stride - 1 : 0)) / a.stride;
+  switch (p->pooling_convention) {
+  case POOL_SAME: a.out = pool_ceil_div(size, a.stride); break;
+  case POOL_FULL: a.out = 1 + (steps + a.stride - 1) / a.stride; break;
+  default:        a.out = 1 + steps / a.stride;
+  }
   return a;
 }
 

@@ -59,12 +59,7 @@ static int soft_shape(struct infer *s)
 static int soft_type(struct infer *s)
 {
   const struct soft_param *p = s->param;
-  if (s->nin > 1) {
-    if (s->in[1].dtype == TY_NODTYPE) s->in[1].dtype = TY_I32;
-    if (dtype_float(s->in[1].dtype))
-      return infer_fail(
-          s, TY_EDTYPE, &s->in[1], "expected an integer dtype, got %s", dtype_name(s->in[1].dtype));
-  }
+  if (s->nin > 1 && s->in[1].dtype == TY_NODTYPE) TRY(type_is(s, &s->in[1], TY_I32));
   if (p->dtype < 0)
     TRY(type_both(s, &s->in[0], &s->out[0]));
   else

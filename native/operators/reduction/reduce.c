@@ -130,7 +130,7 @@ static const struct param norm_params[] = {
     "1: sum of absolute values, 2: square root of the sum of squares" },
   AXIS(struct norm_reduce_param, "None"),
   { "out_dtype", P_DTYPE, offsetof(struct norm_reduce_param, out_dtype), "None",
-    "dtype of the result; only that of data is possible", NULL, NULL, 1 },
+    "dtype of the result; None: as data", NULL, NULL, 1 },
   { 0 }
 };
 
@@ -155,44 +155,91 @@ static int norm_shape(struct infer *s)
 static int norm_type(struct infer *s)
 {
   const struct norm_reduce_param *p = s->param;
-  TRY(type_both(s, &s->in[0], &s->out[0]));
-  if (p->out_dtype < 0 || s->in[0].dtype == TY_NODTYPE || s->in[0].dtype == p->out_dtype)
-    return TY_OK;
-  return infer_fail(s, TY_EDTYPE, &s->in[0], "it is %s, so out_dtype cannot be %s",
-      dtype_name(s->in[0].dtype), dtype_name((int)p->out_dtype));
+  if (p->out_dtype >= 0) return type_is(s, &s->out[0], (int)p->out_dtype);
+  return type_both(s, &s->in[0], &s->out[0]);
 }
 
-static void norm_plan(const struct call *c, const ty_desc *data, struct reduce *r)
+/* Data and result of two dtypes are folded in the one that holds both. */
+static int common_dtype(int a, int b)
+{
+  if (dtype_float(a) != dtype_float(b)) return dtype_float(a) ? a : b;
+  return dtype_size(a) > dtype_size(b) ? a : b;
+}
+
+static int norm_plan(const struct call *c, const ty_desc *data, int other, struct reduce *r)
 {
   const struct norm_reduce_param *p = c->param;
-  reduce_plan(data, axes_mask(&p->axis, false, data->ndim), r);
+  ty_desc d = *data;
+  d.dtype = common_dtype(d.dtype, other);
+  reduce_plan(&d, axes_mask(&p->axis, false, d.ndim), r);
+  return d.dtype;
+}
+
+static size_t copy_bytes(int dtype, const struct operand *x)
+{
+  ty_desc d = x->d;
+  d.dtype = dtype;
+  return x->d.dtype == dtype ? 0 : align_up(desc_bytes(&d), ALIGN);
+}
+
+/* The operand in the given dtype: its own bytes, or a copy at *tmp, which is filled on request. */
+static void *in_dtype(int dtype, const struct operand *x, bool filled, char **tmp)
+{
+  void *copy = *tmp;
+  if (x->d.dtype == dtype) return x->p;
+  if (filled) dtype_convert(copy, dtype, x->p, x->d.dtype, desc_count(&x->d));
+  *tmp += copy_bytes(dtype, x);
+  return copy;
+}
+
+static void put_back(const struct operand *x, const void *copy, int dtype)
+{
+  if (copy != x->p) dtype_convert(x->p, x->d.dtype, copy, dtype, desc_count(&x->d));
 }
 
 static size_t norm_scratch(const struct call *c)
 {
   struct reduce r;
-  norm_plan(c, &c->in[0].d, &r);
-  return reduce_scratch(&r);
+  int dtype = norm_plan(c, &c->in[0].d, c->out[0].d.dtype, &r);
+  return copy_bytes(dtype, &c->in[0]) + copy_bytes(dtype, &c->out[0]) + reduce_scratch(&r);
 }
 
 static int norm_run(struct call *c)
 {
-  bool two = ((const struct norm_reduce_param *)c->param)->ord == 2;
+  bool two = ((const struct norm_reduce_param *)c->param)->ord == 2, add = c->add & 1;
+  const struct operand *out = &c->out[0];
   struct reduce r;
-  norm_plan(c, &c->in[0].d, &r);
-  reduce_run(&r, two ? R_SQUARE : R_ABS, two ? F_ROOT : F_PLAIN, c->in[0].p, NULL, c->out[0].p,
-      c->add & 1, c->tmp);
+  int dtype = norm_plan(c, &c->in[0].d, out->d.dtype, &r);
+  char *tmp = c->tmp;
+  const void *x = in_dtype(dtype, &c->in[0], true, &tmp);
+  void *y = in_dtype(dtype, out, add, &tmp);
+  reduce_run(&r, two ? R_SQUARE : R_ABS, two ? F_ROOT : F_PLAIN, x, NULL, y, add, tmp);
+  put_back(out, y, dtype);
   return TY_OK;
+}
+
+/* in: head gradient, data, norm */
+static size_t norm_back_scratch(const struct call *c)
+{
+  int dtype = common_dtype(c->out[0].d.dtype, c->in[0].d.dtype);
+  size_t bytes = copy_bytes(dtype, &c->out[0]);
+  for (int i = 0; i < c->nin; i++) bytes += copy_bytes(dtype, &c->in[i]);
+  return bytes;
 }
 
 static int norm_back(struct call *c)
 {
   bool two = ((const struct norm_reduce_param *)c->param)->ord == 2;
   struct reduce r;
-  norm_plan(c, &c->out[0].d, &r);
-  if (c->out[0].p)
-    reduce_back(
-        &r, two ? B_ROOT : B_SIGN, c->out[0].p, c->in[1].p, c->in[2].p, c->in[0].p, NULL, 1);
+  int dtype = norm_plan(c, &c->out[0].d, c->in[0].d.dtype, &r);
+  char *tmp = c->tmp;
+  if (!c->out[0].p) return TY_OK;
+  const void *g = in_dtype(dtype, &c->in[0], true, &tmp),
+             *x = in_dtype(dtype, &c->in[1], true, &tmp),
+             *y = in_dtype(dtype, &c->in[2], true, &tmp);
+  void *dx = in_dtype(dtype, &c->out[0], false, &tmp);
+  reduce_back(&r, two ? B_ROOT : B_SIGN, dx, x, y, g, NULL, 1);
+  put_back(&c->out[0], dx, dtype);
   return TY_OK;
 }
 
@@ -200,7 +247,7 @@ static const struct kernel norm_kernels[] = {
   { .name = "fold", .run = norm_run, .types = T_FLOAT | T_INT, .scratch = norm_scratch, .add = 1 }, { 0 }
 };
 static const struct kernel norm_back_kernels[] = {
-  { .name = "spread", .run = norm_back, .types = T_FLOAT | T_INT }, { 0 }
+  { .name = "spread", .run = norm_back, .types = T_FLOAT | T_INT, .scratch = norm_back_scratch }, { 0 }
 };
 
 /* -- moments ----------------------------------------------------------------------------------- */

@@ -30,13 +30,33 @@ local TYPES = { "cpu", "gpu", "cpu_pinned" }
 local interned = {}
 
 
+function Context:__tostring()
+  return self._text
+end
+
+
+-- A context whose id is beyond the numbers of the core: a value whose use fails.
+local Absent = Context:extend()
+
+function Absent:__index(key)
+  if key == "_device" then
+    Error.raise{ code = "device", func = "Context", got = self._text,
+      expected = ("%s(0) to %s(%d)"):format(self.device_type, self.device_type, MAX_ID),
+      message = self._text .. " does not exist; no machine has so many devices" }
+  end
+  return Context[key]
+end
+
+
 local function intern(kind, id)
   local key = kind .. "(" .. id .. ")"
   local c = interned[key]
   if not c then
-    c = setmetatable({ device_type = kind, device_id = id, device_typeid = TYPE_IDS[kind],
-      _device = BASES[kind] + id, _text = key }, Context)
-    interned[key] = c
+    c = { device_type = kind, device_id = id, device_typeid = TYPE_IDS[kind], _text = key }
+    if id <= MAX_ID then
+      c._device = BASES[kind] + id
+    end
+    interned[key] = setmetatable(c, c._device and Context or Absent)
   end
   return c
 end
@@ -57,9 +77,9 @@ local function make(_, ...)
     Error.raise{ code = "value", func = "Context", argument = "device_type",
       expected = "cpu, gpu or cpu_pinned", got = a.device_type,
       candidates = Error.nearest(kind, TYPES), message = ("no device is called '%s'"):format(kind) }
-  elseif id < 0 or id > MAX_ID then
+  elseif id < 0 then
     Error.raise{ code = "value", func = "Context", argument = "device_id",
-      expected = "0 to " .. MAX_ID, got = id, message = "bad 'device_id'" }
+      expected = "0 or more", got = id, message = "bad 'device_id'" }
   end
   return intern(kind, id)
 end
@@ -67,11 +87,6 @@ end
 setmetatable(Context, { __index = Class, __call = make, __tostring = function()
   return "<class Context>"
 end })
-
-
-function Context:__tostring()
-  return self._text
-end
 
 
 --- Waits until the device's queue is empty; the first failure that was not reported yet is raised.

@@ -283,18 +283,20 @@ end
 
 
 local HISTOGRAM = args.form("nd.histogram", {
-  { "a", "array" }, { "bins", "integer|array", 10 }, { "range", "list?" },
+  { "a", "array" }, { "bins", "integer|array|list", 10 }, { "range", "list?" },
 })
 
 --- Counts of values per bin, and the edges of the bins.
 -- @tparam NDArray a
--- @param bins number of bins, or an array of edges
+-- @param bins number of bins, or their edges as an array or a list
 -- @tparam[opt] {number,number} range of the bins; the data's otherwise
 -- @treturn NDArray,NDArray counts (int64) and edges
 function create.histogram(...)
   local a = HISTOGRAM(...)
-  if class.is_array(a.bins) then
-    return unpack(call.many("_histogram", "nd.histogram", { a.a, a.bins }, 2, {}, {}, 2))
+  if type(a.bins) ~= "number" then
+    local edges = class.is_array(a.bins) and a.bins
+      or create.array(a.bins, { dtype = a.a.dtype, ctx = a.a.context })
+    return unpack(call.many("_histogram", "nd.histogram", { a.a, edges }, 2, {}, {}, 2))
   end
   local range = a.range or { a.a:min():asscalar(), a.a:max():asscalar() }
   if #range ~= 2 or type(range[1]) ~= "number" or type(range[2]) ~= "number" then
