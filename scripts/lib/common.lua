@@ -20,7 +20,6 @@
 local argparse = require "argparse"
 local json = require "tycho.core.json"
 local ty = require "tycho"
-local chart = require "chart"
 
 local common = {}
 
@@ -57,7 +56,7 @@ end
 -- @param parser of argparse
 -- @return parser
 function common.options(parser)
-  parser:option("--plot", "SVG file to draw the curves of this training into")
+  parser:option("--plot", "file, .svg or .png, to draw the curves of this training into")
   parser:option("--log", "file that gets one line of JSON per epoch")
   parser:flag("--quick", "a small training of a few seconds, to see that everything works")
   return parser
@@ -104,6 +103,9 @@ end
 
 -- What is written in the end must not fail then: files can be made beside those that are named.
 local function check_paths(parser, options)
+  if options.plot and not options.plot:lower():find("%.[ps][nv]g$") then
+    parser:error("--plot takes a name that ends in .svg or .png, not " .. options.plot)
+  end
   for _, name in ipairs{"plot", "log", "checkpoint"} do
     local path = options[name]
     if path then
@@ -229,26 +231,22 @@ function Log:follow(metric)
   }
 end
 
--- name -> list of {x, y} and the names in order of appearance; a later row of an epoch
--- takes the place of an earlier one
+-- Curves by name over the epochs; a later row of an epoch takes the place of an earlier one.
 local function curves_of(rows)
-  local last, names, curves = {}, {}, {}
+  local last, curves = {}, {}
   for i, row in ipairs(rows) do
     last[row.epoch] = i
   end
   for i, row in ipairs(rows) do
     for name, y in pairs(last[row.epoch] == i and row or {}) do
       if type(y) == "number" and y == y and math.abs(y) < math.huge and not HIDDEN[name] then
-        if not curves[name] then
-          curves[name] = {}
-          names[#names + 1] = name
-        end
-        table.insert(curves[name], {row.epoch, y})
+        curves[name] = curves[name] or {x = {}, y = {}}
+        table.insert(curves[name].x, row.epoch)
+        table.insert(curves[name].y, y)
       end
     end
   end
-  table.sort(names)
-  return names, curves
+  return curves
 end
 
 --- Draws the chart if one is wanted.
@@ -256,12 +254,8 @@ function Log:close()
   if not self.plot then
     return
   end
-  local names, curves = curves_of(self.rows)
-  local list = {}
-  for i, name in ipairs(names) do
-    list[i] = {name = name, points = curves[name]}
-  end
-  chart.write(self.plot, {title = self.title, x_label = "epoch", curves = list})
+  ty.viz.plot(curves_of(self.rows), {title = self.title, x_label = "epoch", split = true,
+    ends = true}):save(self.plot)
 end
 
 

@@ -207,6 +207,7 @@ describe("scripts:", function()
       ["train_mnist.lua --checkpoint nowhere/m --resume"] = "there is no file nowhere/m.state",
       ["train_mnist.lua --checkpoint nowhere/m"] =
         "--checkpoint: cannot write to nowhere/m: No such file or directory",
+      ["multi_device.lua --plot p.gif"] = "--plot takes a name that ends in .svg or .png",
       ["multi_device.lua --plot nowhere/p.svg"] = "--plot: cannot write to nowhere/p.svg",
       ["char_rnn.lua --log nowhere/log"] = "--log: cannot write to nowhere/log",
       ["train_mnist.lua --epochs two"] = "--epochs takes a number, not 'two'",

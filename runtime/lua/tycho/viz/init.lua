@@ -9,9 +9,11 @@
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local attrs = require "tycho.core.attrs"
+local grid = require "tycho.viz.grid"
 local log = require "tycho.core.log"
 local memory = require "tycho.viz.memory"
 local node = require "tycho.symbol.node"
+local plot = require "tycho.viz.plot"
 local registry = require "tycho.op.registry"
 local summary = require "tycho.viz.summary"
 local values = require "tycho.core.values"
@@ -241,6 +243,25 @@ end
 -- @function viz.plot_memory
 -- @see tycho.viz.memory.plot
 viz.plot_memory = memory.plot
+
+
+-- plot, histogram, image_grid
+-- ----------------------------------------------------------------------
+
+--- A chart of curves.
+-- @function viz.plot
+-- @see tycho.viz.plot.plot
+viz.plot = plot.plot
+
+--- How often values occur, as bars.
+-- @function viz.histogram
+-- @see tycho.viz.plot.histogram
+viz.histogram = plot.histogram
+
+--- Images side by side.
+-- @function viz.image_grid
+-- @see tycho.viz.grid.image_grid
+viz.image_grid = grid.image_grid
 
 
 return viz

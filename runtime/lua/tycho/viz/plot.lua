@@ -1,0 +1,268 @@
+--- Charts of numbers: curves and histograms (part of `ty.viz`).
+--
+-- @module tycho.viz.plot
+
+local args = require "tycho.core.args"
+local chart = require "tycho.viz.chart"
+local class = require "tycho.ndarray.class"
+local Drawing = require "tycho.viz.drawing"
+local Error = require "tycho.core.error"
+local pairs = require("tycho.core.iterate").pairs
+local values = require "tycho.core.values"
+
+local plot = {}
+
+local WIDTH, HEIGHT = 720, 306                           -- pixels, if nothing else is asked for
+local ALIKE = 5                                          -- values in one panel differ by less
+
+
+-- What is given -----------------------------------------------------------------------------------
+
+local function refuse(func, argument, expected, got)
+  Error.raise{ code = "type", func = func, argument = argument, expected = expected,
+    got = Error.kind(got), message = ("bad '%s'"):format(argument) }
+end
+
+
+-- Numbers of a list or of an array.
+local function numbers(given, func, argument)
+  if class.is_array(given) then
+    return given:astype("float64"):reshape{ -1 }:totable()
+  elseif not values.is_plain(given) then
+    refuse(func, argument, "an array or a list of numbers", given)
+  end
+  local list = {}
+  for i, value in ipairs(given) do
+    list[i] = tonumber(value)
+    if type(value) ~= "number" then
+      refuse(func, ("%s[%d]"):format(argument, i), "a number", value)
+    end
+  end
+  return list
+end
+
+
+local STYLES = { line = true, points = true }
+local KEYS = { x = true, y = true, name = true, style = true }
+
+local function check_keys(curve, func)
+  for key in pairs(curve) do
+    if not KEYS[key] then
+      Error.unknown{ func = func, argument = tostring(key), what = "entry of a curve",
+        names = { "x", "y", "name", "style" } }
+    end
+  end
+end
+
+
+-- {name, x, y, style} of what the user gave as one curve.
+local function curve_of(given, name, func)
+  local label = name and ("series '%s'"):format(name) or "series"
+  if class.is_array(given) or given[1] ~= nil or next(given) == nil then
+    given = { y = given, name = name }
+  end
+  check_keys(given, func)
+  if given.y == nil then
+    refuse(func, label, "a list of numbers, an array, or {x = ..., y = ..., name = ...}", given)
+  end
+  local curve = { name = given.name or name, style = given.style or "line",
+    y = numbers(given.y, func, label) }
+  if not STYLES[curve.style] then
+    Error.raise{ code = "value", func = func, argument = "style", expected = '"line" or "points"',
+      got = given.style, message = "bad 'style'" }
+  end
+  curve.x = given.x ~= nil and numbers(given.x, func, label .. ".x") or {}
+  for i = 1, given.x == nil and #curve.y or 0 do
+    curve.x[i] = i - 1
+  end
+  if #curve.x ~= #curve.y then
+    Error.raise{ code = "shape", func = func, argument = label, expected = #curve.y,
+      got = #curve.x, message = "as many numbers in x as in y" }
+  end
+  return curve
+end
+
+
+-- Curves in order: a list, or a dictionary by name.
+local function curves_of(series, func)
+  if class.is_array(series) or type(series[1]) == "number" or series.y ~= nil then
+    return { curve_of(series, nil, func) }
+  end
+  local curves = {}
+  for i, given in ipairs(series) do
+    if type(given) ~= "table" then
+      refuse(func, ("series[%d]"):format(i), "a curve", given)
+    end
+    curves[i] = curve_of(given, nil, func)
+  end
+  local dict, names = args.pairs_of(series)
+  for _, name in ipairs(series[1] == nil and names or {}) do
+    if type(dict[name]) ~= "table" then
+      refuse(func, ("series '%s'"):format(name), "a list of numbers or an array", dict[name])
+    end
+    curves[#curves + 1] = curve_of(dict[name], name, func)
+  end
+  return curves
+end
+
+
+local function size_of(curve)
+  local size = 1e-9
+  for _, y in ipairs(curve.y) do
+    size = math.max(size, math.abs(y) < math.huge and math.abs(y) or 0)
+  end
+  return size
+end
+
+
+-- Curves whose largest values are alike come together.
+local function panels_of(curves)
+  local panels, sizes = {}, {}
+  for _, curve in ipairs(curves) do
+    local size, home = size_of(curve), nil
+    for i = #panels, 1, -1 do
+      home = size < ALIKE * sizes[i] and sizes[i] < ALIKE * size and i or home
+    end
+    home = home or #panels + 1
+    panels[home], sizes[home] = panels[home] or {}, sizes[home] or size
+    table.insert(panels[home], curve)
+  end
+  return panels
+end
+
+
+-- Options -----------------------------------------------------------------------------------------
+
+local function drawing(a, what, height)
+  return Drawing{ what = what, width = a.width, height = a.height or height,
+    paint = function(canvas, width, high)
+      return chart.paint(a, canvas, width, high)
+    end }
+end
+
+
+local function check_log(log, bounds, argument)
+  if log and bounds and bounds[1] <= 0 then
+    Error.raise{ code = "value", func = "viz.plot", argument = argument,
+      expected = "numbers above 0", got = bounds[1],
+      message = "a logarithmic axis has no such value" }
+  end
+end
+
+
+local PLOT = args.form("viz.plot", { list = true, dict = true,
+  { "series", "array|table" }, "*", { "title", "text?" }, { "x_label", "text?" },
+  { "y_label", "text?" }, { "x_range", "range?" }, { "y_range", "range?" },
+  { "x_log", "boolean", false }, { "y_log", "boolean", false }, { "split", "boolean", false },
+  { "ends", "boolean", false }, { "width", "pixels", WIDTH }, { "height", "pixels?" },
+})
+
+--- A chart of curves. What cannot be drawn (NaN, infinity; on a logarithmic axis what is not above
+-- 0) is a gap.
+--
+--     ty.viz.plot{ { 3, 2, 1.5 }, title = "loss" }
+--     ty.viz.plot({ train = train, valid = valid }, { x_label = "epoch", y_label = "accuracy" })
+--     ty.viz.plot{ { name = "classes", x = xs, y = ys, style = "points" } }:save("classes.png")
+--
+-- @param series a curve, a list of curves, or curves by name. A curve is a list of numbers or an
+--   array, drawn over 0, 1, 2 ..., or {x = , y = , name = , style = "line" or "points"}
+-- @tparam[opt] table options title; x_label, y_label; x_range, y_range ({low, high}); x_log,
+--   y_log (false); split (false; true: curves whose values are of another size get a panel of
+--   their own); ends (false; true: each curve's last value stands beside it); width (720) and
+--   height (306 for each panel), pixels
+-- @treturn Drawing
+function plot.plot(...)
+  local a = PLOT(...)
+  check_log(a.x_log, a.x_range, "x_range")
+  check_log(a.y_log, a.y_range, "y_range")
+  local curves = curves_of(a.series, "viz.plot")
+  for i, curve in ipairs(curves) do
+    curve.colour = chart.colour(i)
+  end
+  a.panels = a.split and #curves > 0 and panels_of(curves) or { curves }
+  return drawing(a, ("%d curve%s"):format(#curves, #curves == 1 and "" or "s"),
+    #a.panels * HEIGHT)
+end
+
+
+-- Histograms --------------------------------------------------------------------------------------
+
+local function bounds(list)
+  local low, high = math.huge, -math.huge
+  for _, value in ipairs(list) do
+    if math.abs(value) < math.huge then
+      low, high = math.min(low, value), math.max(high, value)
+    end
+  end
+  if low > high then
+    return 0, 1
+  elseif low == high then
+    return low - 0.5, high + 0.5
+  end
+  return low, high
+end
+
+
+local function counted(list, bins, low, high)
+  local counts, edges = {}, {}
+  for i = 1, bins + 1 do
+    counts[i], edges[i] = 0, low + (i - 1) * (high - low) / bins
+  end
+  for _, value in ipairs(list) do
+    if value >= low and value <= high then
+      local bin = math.min(bins, math.floor((value - low) / (high - low) * bins) + 1)
+      counts[bin] = counts[bin] + 1
+    end
+  end
+  counts[bins + 1] = nil
+  return counts, edges
+end
+
+
+-- Numbers of a list, of an array, or of a list of such.
+local function all_numbers(given, argument)
+  if class.is_array(given) or type(given[1]) ~= "table" then
+    return numbers(given, "viz.histogram", argument)
+  end
+  local all = {}
+  for i, part in ipairs(given) do
+    for _, value in ipairs(all_numbers(part, ("%s[%d]"):format(argument, i))) do
+      all[#all + 1] = value
+    end
+  end
+  return all
+end
+
+
+local HISTOGRAM = args.form("viz.histogram", { list = true,
+  { "values", "array|table" }, "*", { "bins", "positive?" }, { "range", "range?" },
+  { "title", "text?" }, { "x_label", "text?" }, { "y_label", "text", "count" },
+  { "y_log", "boolean", false }, { "width", "pixels", WIDTH }, { "height", "pixels", HEIGHT },
+})
+
+local MOST_BINS = 60
+
+--- How often values occur, as bars. NaN and infinities are left out.
+--
+--     ty.viz.histogram(mod:get_params().fc1_weight, { bins = 40, title = "fc1_weight" })
+--
+-- @param values an array of any shape, a list of numbers, or a list of such
+-- @tparam[opt] table options bins (the square root of the number of values, at most 60), range
+--   ({low, high}: others are left out), title, x_label, y_label ("count"), y_log (false), width
+--   (720), height (306)
+-- @treturn Drawing
+function plot.histogram(...)
+  local a = HISTOGRAM(...)
+  local list = all_numbers(a.values, "values")
+  local low, high = bounds(list)
+  if a.range then
+    low, high = a.range[1], a.range[2]
+  end
+  local bins = a.bins or math.max(1, math.min(MOST_BINS, math.ceil(math.sqrt(#list))))
+  local counts, edges = counted(list, bins, low, high)
+  a.panels = { { { x = edges, y = counts, style = "bars", colour = chart.colour(1) } } }
+  return drawing(a, ("histogram of %d values"):format(#list))
+end
+
+
+return plot
