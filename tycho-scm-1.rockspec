@@ -202,6 +202,7 @@ build = {
       ["tycho.runtime"] = "runtime/lua/tycho/runtime.lua",
       ["tycho.symbol"] = "runtime/lua/tycho/symbol.lua",
       ["tycho.symbol.attribute"] = "runtime/lua/tycho/symbol/attribute.lua",
+      ["tycho.symbol.bodies"] = "runtime/lua/tycho/symbol/bodies.lua",
       ["tycho.symbol.compose"] = "runtime/lua/tycho/symbol/compose.lua",
       ["tycho.symbol.control"] = "runtime/lua/tycho/symbol/control.lua",
       ["tycho.symbol.create"] = "runtime/lua/tycho/symbol/create.lua",

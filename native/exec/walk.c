@@ -106,7 +106,8 @@ static int walk_node(ty_exec *e, struct program *p)
 {
   const struct node *n = &e->g->node[e->walk.node];
   ty_entry in[SHOWN];
-  int inputs = e->monitor == TY_MON_ALL ? 2 * shown_inputs(e, n, in) : 0;
+  int inputs = e->monitor == TY_MON_ALL && !n->inside ? 2 * shown_inputs(e, n, in) : 0;
+  int outputs = n->inside && !n->shown ? 0 : n->nreal;
   char name[600];
   while (e->walk.item < inputs) {
     int k = e->walk.item / 2, first = !(e->walk.item++ & 1), v = value_of(e->g, in[k]),
@@ -125,11 +126,11 @@ static int walk_node(ty_exec *e, struct program *p)
     int code = run_node(e, p, e->walk.node);
     if (code) return code;
   }
-  while (e->walk.item - inputs - 1 < n->nreal) {
+  while (e->walk.item - inputs - 1 < outputs) {
     int k = e->walk.item++ - inputs - 1;
     if (n->partial_sum) continue;
     output_name(n, k, name, sizeof name);
-    int code = report(e, p, e->walk.node, n->first + k, false, "%s", name);
+    int code = report(e, p, e->walk.node, n->first + k, false, "%s", n->shown ? n->shown : name);
     if (code) return code;
   }
   return TY_OK;

@@ -176,6 +176,7 @@ int graph_twin(ty_graph *g, int of, const char *name, bool backward, const ty_en
   n->body = f->body;
   n->nbody = f->nbody;
   n->guard = f->guard;
+  n->inside = f->inside;
   TRY(op_in_place(n->op, backward, &n->in_place));
   TRY(copy_inputs(g, n, in, nin));
   added(g, out);
@@ -271,6 +272,27 @@ static int complete_inputs(ty_graph *g, const struct op *op, const char *name, c
   return TY_OK;
 }
 
+/* An input of the node that a body changes in place is an auxiliary state, as the body's is. */
+static int mark_states(ty_graph *g, struct node *n, const ty_graph *body, int which)
+{
+  int *variable = NEWS(int, body->n), count = 0;
+  struct port *port = arena_new(&g->arena, sizeof *port * (size_t)(n->nin + 1));
+  int code = variable && port ? TY_OK : fail(TY_EMEMORY, "out of memory: node %s", n->name);
+  if (!code && n->nin) memcpy(port, n->inport, sizeof *port * (size_t)n->nin);
+  for (int i = 0; i < body->n && !code; i++) {
+    const struct node *m = &body->node[i];
+    if (!m->op) variable[i] = count++;
+    for (int k = 0; m->op && k < m->nin; k++) {
+      if (!m->inport[k].mutated || body->node[m->in[k].node].op) continue;
+      int64_t input = n->op->body_input(n->param, which, variable[m->in[k].node]);
+      if (input >= 0 && input < n->nin) port[input].mutated = true;
+    }
+  }
+  mem_free(variable);
+  if (!code) n->inport = port;
+  return code;
+}
+
 static int take_bodies(ty_graph *g)
 {
   struct node *n = &g->node[g->n - 1];
@@ -281,6 +303,7 @@ static int take_bodies(ty_graph *g)
   n->body = copy;
   n->nbody = g->nbody;
   g->nbody = 0;
+  for (int k = 0; k < n->nbody && n->op->body_input; k++) TRY(mark_states(g, n, n->body[k], k));
   return TY_OK;
 }
 

@@ -35,6 +35,10 @@ struct node {
   bool partial_sum;
   /* texts and bodies belong to the graph `base` */
   bool borrowed;
+  /* stands for a part of a node of control flow: monitors do not see it, but for its only output
+  ** where that is one of the node's, under the name `shown` */
+  bool inside;
+  const char *shown;
   /* the node (counted from 1) of a byte that says whether this one runs; 0: always */
   int guard;
   ty_graph *const *body; int nbody;                   /* subgraphs of control flow */

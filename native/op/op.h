@@ -81,6 +81,8 @@ struct op {
   /* of a loss: its gradient can be made for any part of its output, from that part and the label
   ** alone (operators/loss/softmax_loss.h); NULL: never */
   bool      (*loss_in_parts)(const void *param, const ty_desc *out, const ty_desc *label);
+  /* of an operator with bodies: the input that variable k of a body stands for, -1: none */
+  int64_t   (*body_input)(const void *param, int body, int64_t k);
   uint32_t    flags;
 };
 

@@ -150,37 +150,50 @@ static int match_whole(struct view *w, int64_t k, ty_desc *slot)
   return v ? agree(w, v, slot) : TY_OK;
 }
 
-/* Variable k (or value v) of the body is a row of a slot. */
-static int match_row(struct view *w, ty_desc *v, ty_desc *slot)
+/* Value v of the body is a row of a slot. Rows of a vector have one element, so that rows of one
+** element do not tell how many axes the slot has. */
+static int match_row(struct view *w, ty_desc *v, ty_desc *slot, int64_t rows)
 {
   ty_desc row = *slot;
-  int64_t rows = slot->ndim ? slot->dim[0] : 0;
   bool vector = slot->ndim == 1;
-  if (!v) return TY_OK;
   clear_first(&row);
   TRY(agree(w, v, &row));
   if (w->what == INFER_TYPES) return slot->dtype = row.dtype, TY_OK;
-  if (vector || !slot->ndim) return TY_OK;
+  if (vector || (!slot->ndim && v->ndim == 1 && v->dim[0] < 2)) return TY_OK;
+  row = *v;
   put_first(&row, rows);
   return shape_as(w->s, slot, &row);
 }
 
+/* Value v of the body is stacked to an output. */
 static int match_stack(struct view *w, ty_desc *v, ty_desc *slot, int64_t rows)
 {
-  ty_desc whole = *v;
+  ty_desc row = *slot, whole;
+  if (w->what == INFER_TYPES) return type_both(w->s, v, slot);
+  clear_first(&row);
+  if (slot->ndim > 1) TRY(agree(w, v, &row));
+  whole = *v;
   put_first(&whole, rows);
-  if (w->what == INFER_SHAPES) return shape_as(w->s, slot, &whole);
-  return type_both(w->s, v, slot);
+  return shape_as(w->s, slot, &whole);
+}
+
+static int64_t rows_of(const ty_desc *slot, int n)
+{
+  for (int k = 0; k < n; k++)
+    if (slot[k].ndim && slot[k].dim[0]) return slot[k].dim[0];
+  return 0;
 }
 
 static int match_foreach(struct view *w, const struct foreach_param *p)
 {
   ty_desc *in = w->s->in, *out = w->s->out;
-  int64_t rows = 0;
   int nd = (int)p->data_locs.n, ns = (int)p->state_locs.n;
+  int64_t rows = rows_of(in, nd);
+  if (!rows) rows = rows_of(out, (int)p->num_out_data);
   for (int k = 0; k < nd; k++) {
-    if (in[k].ndim && in[k].dim[0]) rows = in[k].dim[0];
-    TRY(match_row(w, p->data_locs.d[k] < 0 ? NULL : variable_desc(w, p->data_locs.d[k]), &in[k]));
+    if (rows && w->what == INFER_SHAPES) TRY(shape_dim(w->s, &in[k], 0, rows));
+    if (p->data_locs.d[k] >= 0)
+      TRY(match_row(w, variable_desc(w, p->data_locs.d[k]), &in[k], rows));
   }
   for (int k = 0; k < ns; k++) TRY(match_whole(w, p->state_locs.d[k], &in[nd + k]));
   for (int k = 0; k < p->remain_locs.n; k++)

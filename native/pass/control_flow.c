@@ -104,11 +104,29 @@ static int make_stack(struct expansion *x, struct copy *c, const char *name, con
   return add_op(x, c, "stack", name, attr, 2, part, n, out);
 }
 
-/* Copies a body. var[k] stands for variable k; head[k] receives what output k became. prefix: of
-** the names of its nodes. */
-static int instantiate(struct expansion *x, const struct copy *around, const ty_graph *body,
-    const ty_desc *desc, const char *prefix, int guard, const ty_entry *var, ty_entry *head)
+/* What a body changes in place is a variable around it. */
+static int check_states(
+    const struct expansion *x, const struct node *n, int which, const ty_entry *var)
 {
+  for (int k = 0; k < body_variables(n->body[which]); k++) {
+    int64_t input = n->op->body_input(n->param, which, k);
+    if (input < 0 || !n->inport[input].mutated || !x->to->node[var[k].node].op) continue;
+    int code = fail(TY_EVALUE, "%s %s: its body changes input %d in place; expected a variable, "
+        "which is neither a row nor a state", n->op->name, n->name, (int)input);
+    fail_node(n->op->name, n->name, n->where);
+    return code;
+  }
+  return TY_OK;
+}
+
+/* Copies body `which` of a node. var[k] stands for variable k; head[k] receives what output k
+** became. prefix: of the names of its nodes. */
+static int instantiate(struct expansion *x, const struct copy *around, const struct node *n,
+    int which, const ty_desc *desc, const char *prefix, int guard, const ty_entry *var,
+    ty_entry *head)
+{
+  TRY(check_states(x, n, which, var));
+  const ty_graph *body = n->body[which];
   struct copy c = { body, desc, NEWS(ty_entry, body->nvalue), prefix, guard, around->where };
   int k = 0, code = c.of ? TY_OK : fail(TY_EMEMORY, "out of memory: control flow");
   for (int i = 0; i < body->n && !code; i++) {
@@ -192,7 +210,7 @@ static int foreach_rows(
       if (p->state_locs.d[k] >= 0) w->var[p->state_locs.d[k]] = w->state[k];
     for (int k = 0; k < p->remain_locs.n; k++)
       w->var[p->remain_locs.d[k]] = input_of(c, n, nd + ns + k);
-    TRY(instantiate(x, c, n->body[0], w->desc[0], prefix, c->guard, w->var, w->head));
+    TRY(instantiate(x, c, n, 0, w->desc[0], prefix, c->guard, w->var, w->head));
     for (int k = 0; k < p->num_out_data; k++)
       w->part[(size_t)k * (size_t)rows + (size_t)t] = w->head[k];
     for (int k = 0; k < ns; k++) w->state[k] = w->head[p->num_out_data + k];
@@ -230,7 +248,8 @@ static int while_variables(struct expansion *x, struct copy *c, const struct nod
       if (p->func_locs.d[p->var_locs.d[j]] == locs->d[k]) w->var[k] = w->state[j];
     char name[700];
     snprintf(name, sizeof name, "%sgate%d", prefix, k);
-    if (guard) TRY(make_gate(x, c, name, w->var[k], guard, &w->var[k]));
+    if (guard && !n->inport[locs->d[k]].mutated)
+      TRY(make_gate(x, c, name, w->var[k], guard, &w->var[k]));
   }
   return TY_OK;
 }
@@ -245,11 +264,11 @@ static int while_step(struct expansion *x, struct copy *c, const struct node *n,
   snprintf(prefix, sizeof prefix, "%s%s", c->prefix, own);
   TRY(while_variables(x, c, n, w, &p->cond_locs, 0, own));
   TRY(instantiate(
-      x, c, n->body[0], w->desc[0], prefix, *guard ? *guard : c->guard, w->var, w->head));
+      x, c, n, 0, w->desc[0], prefix, *guard ? *guard : c->guard, w->var, w->head));
   snprintf(name, sizeof name, "%sguard", own);
   TRY(make_guard(x, c, name, w->head[0], false, *guard ? *guard : c->guard, guard));
   TRY(while_variables(x, c, n, w, &p->func_locs, *guard, own));
-  TRY(instantiate(x, c, n->body[1], w->desc[1], prefix, *guard, w->var, w->head));
+  TRY(instantiate(x, c, n, 1, w->desc[1], prefix, *guard, w->var, w->head));
   for (int k = 0; k < p->num_outputs; k++) {
     snprintf(name, sizeof name, "%sselect%d", own, k);
     ty_entry *to = k < nd ? &w->part[(size_t)k * (size_t)rows + (size_t)t] : &w->state[k - nd];
@@ -291,9 +310,10 @@ static int branch(struct expansion *x, struct copy *c, const struct node *n, str
     char name[700];
     w->var[k] = input_of(c, n, locs->d[k]);
     snprintf(name, sizeof name, "%s_%s_gate%d", n->name, label[body], k);
-    if (body) TRY(make_gate(x, c, name, w->var[k], guard, &w->var[k]));
+    if (body && !n->inport[locs->d[k]].mutated)
+      TRY(make_gate(x, c, name, w->var[k], guard, &w->var[k]));
   }
-  return instantiate(x, c, n->body[body], w->desc[body], prefix, guard, w->var, head);
+  return instantiate(x, c, n, body, w->desc[body], prefix, guard, w->var, head);
 }
 
 static int expand_cond(struct expansion *x, struct copy *c, const struct node *n, struct work *w)
@@ -317,10 +337,30 @@ static int expand_cond(struct expansion *x, struct copy *c, const struct node *n
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
+/* Monitors see nothing of what the node became (nodes `from` on) but its outputs, in order. */
+static int hide(struct expansion *x, struct copy *c, const struct node *n, int from)
+{
+  int last = from - 1;
+  for (int k = 0; k < n->nout; k++) {
+    ty_entry *e = &c->of[n->first + k];
+    char name[600];
+    output_name(n, k, name, sizeof name);
+    if (e->node <= last || x->to->node[e->node].nout > 1)
+      TRY(add_op(x, c, "_copy", name, NULL, 0, e, 1, e));
+    last = e->node;
+    struct node *out = &x->to->node[e->node];
+    out->shown = arena_text(&x->to->arena, name);
+    NEED(out->shown, TY_EMEMORY, "out of memory: control flow");
+  }
+  for (int i = from; i < x->to->n; i++) x->to->node[i].inside = true;
+  return TY_OK;
+}
+
 static int expand_bodies(struct expansion *x, struct copy *c, const struct node *n)
 {
   struct work w = { 0 };
   struct copy mine = *c;
+  int from = x->to->n;
   bool each = node_is(n, "_foreach"), loop = node_is(n, "_while_loop");
   int64_t rows = each && ((const struct foreach_param *)n->param)->data_locs.n
       ? c->desc[value_of(c->g, n->in[0])].dim[0]
@@ -340,7 +380,7 @@ static int expand_bodies(struct expansion *x, struct copy *c, const struct node 
         : loop  ? expand_while(x, &mine, n, &w)
                 : expand_cond(x, &mine, n, &w);
   close_work(&w);
-  return code;
+  return code || *c->prefix ? code : hide(x, &mine, n, from);
 }
 
 static int borrow_node(struct expansion *x, struct copy *c, const struct node *n)

@@ -106,9 +106,19 @@ static int head_gradient(struct walk *w, int head, ty_entry *out)
 /* entry.node of a contribution that is head gradient entry.out */
 enum { FROM_HEAD = -2 };
 
-/* One more link of a chain of additions: the sum so far, and what has just been computed. */
-static int add_link(struct walk *w, struct list *l, int v, ty_entry part)
+/* A sum for a part of control flow, or of what only such parts give, is itself such a part. */
+static bool sum_inside(const ty_graph *g, const struct node *of, const ty_entry *part, int n)
 {
+  if (of->inside) return !of->shown;
+  for (int i = 0; i < n; i++)
+    if (!g->node[part[i].node].inside) return false;
+  return true;
+}
+
+/* One more link of a chain of additions: the sum so far, and what has just been computed. */
+static int add_link(struct walk *w, struct list *l, ty_entry to, ty_entry part)
+{
+  int v = value_of(w->g, to);
   char name[32];
   ty_entry pair[2] = { l->e[0], part };
   for (int i = 0; i < 2; i++)
@@ -120,6 +130,8 @@ static int add_link(struct walk *w, struct list *l, int v, ty_entry part)
     snprintf(name, sizeof name, "sum_grad_%d", l->links - 1);
   TRY(append_op(w, "_grad_add", name, NULL, 0, pair, 2, w->d->d[v], &l->e[0]));
   w->g->node[l->e[0].node].partial_sum = !last;
+  w->g->node[l->e[0].node].inside =
+      sum_inside(w->g, &w->g->node[to.node], pair, 2);
   return TY_OK;
 }
 
@@ -129,7 +141,7 @@ static int contribute(struct walk *w, ty_entry to, ty_entry part)
   int v = value_of(w->g, to);
   struct list *l = &w->part[v];
   if (!w->asked[v]) return TY_OK;
-  if (l->n && w->readers[v] >= w->wish->cap) return add_link(w, l, v, part);
+  if (l->n && w->readers[v] >= w->wish->cap) return add_link(w, l, to, part);
   NEED(GROW(l->e, l->n, l->cap), TY_EMEMORY, "out of memory: gradient");
   l->e[l->n++] = part;
   return TY_OK;
@@ -147,8 +159,11 @@ static int total(struct walk *w, ty_entry value, bool *found, ty_entry *out)
       if (l->e[i].node == FROM_HEAD) TRY(head_gradient(w, l->e[i].out, &l->e[i]));
     if (l->n == 1)
       w->sum[v] = l->e[0];
-    else
+    else {
       TRY(append_op(w, "add_n", "sum_grad", NULL, 0, l->e, l->n, w->d->d[v], &w->sum[v]));
+      w->g->node[w->sum[v].node].inside =
+          sum_inside(w->g, &w->g->node[value.node], l->e, l->n);
+    }
   }
   *out = w->sum[v];
   return TY_OK;

@@ -115,17 +115,23 @@ describe("foreach", function()
     assert.same({ { 1, 2 }, { 4, 6 } }, (run(again, { d = { { 1, 2 }, { 3, 4 } }, s = { 0, 0 } })))
   end)
 
-  it("shows its values to a monitor", function()
-    local exe = bind((running(V("d"), V("s"))), { d = { { 1 }, { 2 } }, s = { 0 } })
-    local seen = {}
-    exe:set_monitor_callback(function(name, x) seen[name] = x:totable() end)
+  it("shows its outputs to a monitor, and nothing else", function()
+    local outs, state = running(V("d"), V("s"))
+    local exe = bind(ty.sym.Group{ outs * 1, state }, { d = { { 1 }, { 2 } }, s = { 0 } })
+    local seen, node, product = {}, outs:tojson():match('"(_foreach%d+)"'), nil
+    exe:set_monitor_callback(function(name, x)
+      seen[#seen + 1] = { (name:gsub(node, "loop")), x:totable() }
+      product = name:match("^_mulscalar%d+_output$") or product
+    end)
     exe:forward{ is_train = true }
-    assert.same({ { 1 }, { 3 } }, exe.outputs[1]:totable())
-    local last
-    for name, x in pairs(seen) do
-      last = name:find("_1_", 1, true) and name:find("plus", 1, true) and x or last
+    exe:backward{ array{ { 1 }, { 1 } }, array{ 1 } }
+    assert.same({ "loop_output0", { { 1 }, { 3 } } }, seen[1])
+    assert.same({ "loop_output1", { 3 } }, seen[2])
+    assert.same({ product, { { 1 }, { 3 } } }, seen[3])
+    for i = 4, #seen do
+      assert.is_nil(seen[i][1]:find("loop", 1, true), seen[i][1])
+      assert.is_nil(seen[i][1]:find("sum_grad", 1, true), seen[i][1])
     end
-    assert.same({ 3 }, last)
   end)
 
   it("refuses states that change their shape", function()
@@ -210,19 +216,22 @@ describe("cond", function()
   end)
 
   it("does not run the other branch", function()
+    -- what is not positive definite has no root: an error where it is computed
     local x = V("x")
     local s = contrib.cond(ty.sym.sum(V("q")):gt(0), function()
-      return ty.sym.dot(x, x)
-    end, function() return ty.sym.identity(x) end)
-    local exe, args = bind(s, { q = { 1 }, x = { { 1, 2 }, { 3, 4 } } })
-    local seen
-    exe:set_monitor_callback(function(name) seen[#seen + 1] = name:match("dot%d+_output$") end)
-    for q, count in pairs{ [1] = 1, [-1] = 0 } do
-      seen, args.q[":"] = {}, q
+      return ty.sym.linalg.potrf(x)
+    end, function() return x * 2 end)
+    local exe, args = bind(s, { q = { 1 }, x = { { -1, 0 }, { 0, -1 } } })
+    for _ = 1, 2 do
+      args.q[":"] = -1
       exe:forward{ is_train = true }
-      assert.equal(count, #seen)
-      assert.same(q > 0 and { { 7, 10 }, { 15, 22 } } or { { 1, 2 }, { 3, 4 } },
-        exe.outputs[1]:totable())
+      assert.same({ { -2, 0 }, { 0, -2 } }, exe.outputs[1]:totable())
+      args.q[":"] = 1
+      local e = assert.raises("run", function()
+        exe:forward{ is_train = true }
+        exe.outputs[1]:wait_to_read()
+      end)
+      assert.equal("_linalg_potrf", e.op)
     end
   end)
 

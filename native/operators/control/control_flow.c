@@ -59,6 +59,40 @@ static const char *cond_out(const void *p)
   return outputs_text(((const struct cond_param *)p)->num_outputs);
 }
 
+static int64_t place_in(const struct ints *list, int64_t k)
+{
+  for (int64_t i = 0; i < list->n; i++)
+    if (list->d[i] == k) return i;
+  return -1;
+}
+
+static int64_t foreach_input(const void *param, int body, int64_t k)
+{
+  const struct foreach_param *p = param;
+  int64_t data = place_in(&p->data_locs, k), state = place_in(&p->state_locs, k),
+          other = place_in(&p->remain_locs, k);
+  if (data >= 0) return data;
+  if (state >= 0) return p->data_locs.n + state;
+  return other < 0 ? -1 : p->data_locs.n + p->state_locs.n + other;
+}
+
+static int64_t entry_of(const struct ints *list, int64_t k)
+{
+  return k < list->n ? list->d[k] : -1;
+}
+
+static int64_t while_input(const void *param, int body, int64_t k)
+{
+  const struct while_param *p = param;
+  return entry_of(body ? &p->func_locs : &p->cond_locs, k);
+}
+
+static int64_t cond_input(const void *param, int body, int64_t k)
+{
+  const struct cond_param *p = param;
+  return entry_of(body == 0 ? &p->cond_locs : body == 1 ? &p->then_locs : &p->else_locs, k);
+}
+
 static int nothing_known(struct infer *s)
 {
   (void)s;
@@ -196,12 +230,15 @@ static const struct kernel deselect_cpu[] = { { "plain", select_back, T_ANY }, {
 const struct op op_control_flow[] = {
   { .name = "_foreach", .in = "data*num_args", .out_of = foreach_out,
     .doc = "Runs its body once for each row of the data inputs; outputs are stacked on axis 0, states go on to the next row.",
+    .body_input = foreach_input,
     .param = foreach_params, .param_size = sizeof(struct foreach_param), .shape = nothing_known, .type = nothing_known },
   { .name = "_while_loop", .in = "data*num_args", .out_of = while_out,
     .doc = "Runs its body while the condition holds, at most max_iterations times; rows of outputs behind the last step are zero.",
+    .body_input = while_input,
     .param = while_params, .param_size = sizeof(struct while_param), .shape = nothing_known, .type = nothing_known },
   { .name = "_cond", .in = "data*num_args", .out_of = cond_out,
     .doc = "Runs one of two bodies, as the condition says; gradients of what only the other one uses are zero.",
+    .body_input = cond_input,
     .param = cond_params, .param_size = sizeof(struct cond_param), .shape = nothing_known, .type = nothing_known },
   { .name = "_guard", .in = "condition", .in_of = guard_in, .flags = OP_ZERO_GRAD,
     .doc = "One byte: whether the first element is not zero (negate: is zero) and the guard around it holds.",

@@ -12,6 +12,7 @@ jit.off(true, true)                                      -- not worth JIT-compil
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local attribute = require "tycho.symbol.attribute"
+local bodies = require "tycho.symbol.bodies"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local name = require "tycho.symbol.name"
@@ -182,8 +183,27 @@ local function outputs_of(symbol, from, to)
 end
 
 
--- What a body returned: `{outs, outs_list, finals}` flattened, and its heads.
-local function read_results(func, want, o, s, Symbol)
+-- Makes new values of loop variables depend on the old ones where nothing else does, since only a
+-- variable that the body has is carried from step to step. The gradient is that of the new value.
+local function use_all(inner, outs, finals, func)
+  local used = {}
+  for _, list in ipairs{ outs, finals } do
+    for _, s in ipairs(list) do
+      for _, n in ipairs(node.walk(s._entries)) do
+        used[n] = true
+      end
+    end
+  end
+  for i, s in ipairs(inner) do
+    if not used[s._entries[1][1]] then
+      finals[i] = operators.compose("_identity_with_attr_like_rhs", { finals[i], s }, {}, func)
+    end
+  end
+end
+
+
+-- What a body over the states `inner` returned: `{outs, outs_list, finals}` flattened; its heads.
+local function read_results(func, inner, all_used, o, s, Symbol)
   if o == nil or s == nil then
     Error.raise{ code = "type", func = func, expected = "two values: outputs and states",
       got = "fewer", message = "the function returned too little" }
@@ -191,9 +211,12 @@ local function read_results(func, want, o, s, Symbol)
   local result = {}
   result.outs, result.outs_list = flatten(o, "outputs", func, Symbol)
   local finals = flatten(s, "states", func, Symbol)
-  if #finals ~= want then
-    Error.raise{ code = "value", func = func, expected = want, got = #finals,
+  if #finals ~= #inner then
+    Error.raise{ code = "value", func = func, expected = #inner, got = #finals,
       message = "the function must return as many states as it is given" }
+  end
+  if all_used then
+    use_all(inner, result.outs, finals, func)
   end
   local all = { unpack(result.outs) }
   for _, f in ipairs(finals) do
@@ -270,13 +293,13 @@ local function foreach(symbol, ...)
     local slices, carried = { unpack(inner, 1, #data) }, { unpack(inner, #data + 1) }
     local o, s = a.body(like(slices, data_list), like(carried, states_list))
     local heads
-    result, heads = read_results(func, #states, o, s, Symbol)
+    result, heads = read_results(func, carried, false, o, s, Symbol)
     return heads
   end)
   local params = foreach_params(#data, order, outer, nodes, inputs, Symbol)
   params.num_outputs, params.num_out_data = #entries, #result.outs
   local s = operators.compose("_foreach", inputs, params, func)
-  s._entries[1][1].bodies = { Symbol.of(entries) }
+  bodies.attach(s._entries[1][1], { Symbol.of(entries) })
   return hand_out(s, result, states_list)
 end
 
@@ -294,12 +317,12 @@ local function input_places(order, outer, add, Symbol)
 end
 
 
-local function node_places(nodes, order, func)
+-- The body's variable of each loop variable. Those that no output needs are used by their new value
+-- (use_all).
+local function node_places(nodes, order)
   local position, list = positions_of(order), {}
   for i, n in ipairs(nodes) do
-    list[i] = position[n] or Error.raise{ code = "value", func = func, argument = "loop_vars",
-      expected = "every loop variable in use", got = ("variable %d is not"):format(i),
-      message = "the body must use each loop variable" }
+    list[i] = position[n]
   end
   return locations(list)
 end
@@ -318,16 +341,16 @@ local function while_loop(symbol, ...)
   local entries, order, outer, nodes = make_body(symbol, a.name .. "_func", vars, function(inner)
     local o, v = a.func(unpack(inner))
     local heads
-    result, heads = read_results(func, #vars, o, v, Symbol)
+    result, heads = read_results(func, inner, true, o, v, Symbol)
     return heads
   end)
   local params = { num_outputs = #entries, num_out_data = #result.outs,
     max_iterations = a.max_iterations }
   params.cond_input_locs = input_places(cond_order, cond_outer, add, Symbol)
   params.func_input_locs = input_places(order, outer, add, Symbol)
-  params.func_var_locs, params.num_args = node_places(nodes, order, func), #inputs + 2
+  params.func_var_locs, params.num_args = node_places(nodes, order), #inputs + 2
   local s = operators.compose("_while_loop", inputs, params, func)
-  s._entries[1][1].bodies = { Symbol.of(cond_entries), Symbol.of(entries) }
+  bodies.attach(s._entries[1][1], { Symbol.of(cond_entries), Symbol.of(entries) })
   return hand_out(s, result, vars_list)
 end
 
@@ -359,7 +382,7 @@ local function cond(symbol, ...)
   local s = operators.compose("_cond", inputs, { num_outputs = count, num_args = #inputs + 3,
     cond_input_locs = pred_places, then_input_locs = yes_places,
     else_input_locs = no_places }, func)
-  s._entries[1][1].bodies = { pred, yes, no }
+  bodies.attach(s._entries[1][1], { pred, yes, no })
   return like(outputs_of(s, 1, #s), is_list)
 end
 

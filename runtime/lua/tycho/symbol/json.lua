@@ -9,6 +9,7 @@
 local ffi = require "ffi"
 local native = require "tycho.core.ffi"
 local args = require "tycho.core.args"
+local bodies = require "tycho.symbol.bodies"
 local custom = require "tycho.op.custom"
 local Error = require "tycho.core.error"
 local files = require "tycho.core.files"
@@ -33,13 +34,13 @@ local read_entries
 
 
 local function read_bodies(g, i, Symbol, where)
-  local bodies, out = {}, ffi.new("ty_graph *[1]")
+  local list, out = {}, ffi.new("ty_graph *[1]")
   while true do
-    check(C.ty_graph_body(g, i, #bodies, out), "sym.load")
+    check(C.ty_graph_body(g, i, #list, out), "sym.load")
     if out[0] == nil then
-      return bodies[1] and bodies or nil
+      return list[1] and list or nil
     end
-    bodies[#bodies + 1] = Symbol.of(read_entries(out[0], Symbol, where))
+    list[#list + 1] = Symbol.of(read_entries(out[0], Symbol, where))
   end
 end
 
@@ -67,7 +68,10 @@ local function read_node(g, i, nodes, Symbol, where)
   for k = 0, raw.nin - 1 do
     n.inputs[k + 1] = { nodes[raw["in"][k].node + 1], raw["in"][k].out }
   end
-  n.bodies = CONTROL[op] and read_bodies(g, i, Symbol, where)
+  local list = CONTROL[op] and read_bodies(g, i, Symbol, where)
+  if list then
+    bodies.attach(n, list)
+  end
   return n
 end
 

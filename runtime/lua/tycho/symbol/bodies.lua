@@ -1,0 +1,70 @@
+--- Bodies of control-flow nodes: which of the node's inputs they change in place.
+--
+-- @module tycho.symbol.bodies
+
+local node = require "tycho.symbol.node"
+
+local bodies = {}
+
+-- By operator, for each body: attributes that list, in the order of the node's inputs, which
+-- variable of the body an input is for.
+local FOREACH = { "in_data_locs", "in_state_locs", "remain_locs" }
+
+-- By operator, for each body: the attribute that lists, in the order of the body's variables, which
+-- input each is.
+local INPUTS = {
+  _while_loop = { "cond_input_locs", "func_input_locs" },
+  _cond = { "cond_input_locs", "then_input_locs", "else_input_locs" },
+}
+
+
+-- Position of the input (from 1) of each variable (from 0) of a body.
+local function inputs_of(n, which)
+  local of, count = {}, 0
+  for _, key in ipairs(n.op == "_foreach" and FOREACH or { INPUTS[n.op][which] }) do
+    for place in (n.attrs[key] or ""):gmatch("%-?%d+") do
+      if n.op == "_foreach" then
+        of[tonumber(place)] = count + 1
+      else
+        of[count] = tonumber(place) + 1
+      end
+      count = count + 1
+    end
+  end
+  return of
+end
+
+
+-- Marks inputs of a node that a body changes.
+local function note(changed, n, which, entries)
+  local order = node.walk(entries)
+  local states, inputs, k = node.mutated(order), inputs_of(n, which), 0
+  for _, m in ipairs(order) do
+    if not m.op then
+      if states[m] and inputs[k] then
+        changed[inputs[k]] = true
+      end
+      k = k + 1
+    end
+  end
+end
+
+
+--- Gives a node its bodies. What a body changes in place (moving statistics) is an auxiliary state
+-- of the whole network.
+-- @tparam table n the node
+-- @tparam {Symbol,...} list
+function bodies.attach(n, list)
+  local changed = {}
+  for i in ipairs(n.ports.inputs) do
+    changed[i] = n.ports.mutated[i]
+  end
+  for which, body in ipairs(list) do
+    note(changed, n, which, body._entries)
+  end
+  n.bodies = list
+  n.ports = setmetatable({ mutated = changed }, { __index = n.ports })
+end
+
+
+return bodies
