@@ -5,6 +5,7 @@
 
 /* the files of kernels/, by name */
 #define CUDA_FAMILIES(_) \
+  _(bias) \
   _(channels) \
   _(convert) \
   _(losses) \
@@ -77,6 +78,7 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
 
 /* tables of kernels, by the names of their files */
 #define CUDA_TABLES(_) \
+  _(convolve) \
   _(losses) \
   _(matrices) \
   _(moves) \

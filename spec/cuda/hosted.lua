@@ -3,11 +3,8 @@
 return {
   BilinearSampler = "forward, gradient",
   CTCLoss = "forward, gradient",
-  Convolution = "forward, gradient",
-  Convolution_v1 = "forward, gradient",
   Correlation = "forward, gradient",
   Crop = "forward, gradient",
-  Deconvolution = "forward, gradient",
   Dropout = "forward, gradient",
   Embedding = "forward, gradient",
   Flatten = "forward, gradient",

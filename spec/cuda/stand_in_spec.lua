@@ -19,6 +19,28 @@ function networks.lenet()
   return sym.SoftmaxOutput{data = net, name = "softmax"}, {6, 1, 8, 8}, {6}
 end
 
+-- three stages of units with two convolutions each, over 3 x 16 x 16
+function networks.resnet()
+  local function conv(net, filters, stride, size, name)
+    net = sym.Convolution{data = net, num_filter = filters, kernel = {size, size},
+      stride = {stride, stride}, pad = {(size - 1) / 2, (size - 1) / 2}, no_bias = true,
+      name = name}
+    return sym.BatchNorm{data = net, fix_gamma = false, name = name .. "_norm"}
+  end
+  local net = sym.relu(conv(sym.Variable("data"), 4, 1, 3, "first"))
+  for stage = 1, 3 do
+    for unit = 1, 3 do
+      local name, stride = ("stage%d_unit%d"):format(stage, unit), stage > 1 and unit == 1 and 2 or 1
+      local past = stride == 2 and conv(net, 2 ^ (stage + 1), 2, 1, name .. "_short") or net
+      net = sym.relu(conv(net, 2 ^ (stage + 1), stride, 3, name .. "_a"))
+      net = sym.relu(conv(net, 2 ^ (stage + 1), 1, 3, name .. "_b") + past)
+    end
+  end
+  net = sym.Pooling{data = net, kernel = {4, 4}, global_pool = true, pool_type = "avg"}
+  net = sym.FullyConnected{data = sym.Flatten{data = net}, num_hidden = 5, name = "fc"}
+  return sym.SoftmaxOutput{data = net, name = "softmax"}, {6, 3, 16, 16}, {6}
+end
+
 function networks.lstm()
   local steps = sym.SliceChannel{data = sym.Variable("data"), num_outputs = 3, axis = 1,
     squeeze_axis = true}
@@ -80,7 +102,7 @@ print(here[4] < here[1] and "it learns" or "it does not learn")
 ]]
 
 describe("training on a GPU", function()
-  for _, name in ipairs{ "lenet", "lstm" } do
+  for _, name in ipairs{ "lenet", "lstm", "resnet" } do
     it("is that of the CPU: " .. name, function()
       if not stand_in.exists() then
         pending("no build/cudasim: make cudasim")

@@ -23,8 +23,8 @@ enum { LAYOUT_NCW, LAYOUT_NCHW, LAYOUT_NCDHW, LAYOUT_NHWC, LAYOUT_NDHWC };
     NULL, "[1,]" }, \
   { "num_group",  P_INT,   offsetof(struct conv, num_group),  "1",    "independent groups", NULL, \
     "[1,]" }, \
-  { "workspace",  P_INT,   offsetof(struct conv, workspace),  memory, "without effect", NULL, \
-    "[0,]" }, \
+  { "workspace",  P_INT,   offsetof(struct conv, workspace),  memory, \
+    "MiB of scratch at most, on a GPU", NULL, "[0,]" }, \
   { "no_bias",    P_BOOL,  offsetof(struct conv, no_bias),    bias,   "there is no bias input" }, \
   { "cudnn_tune", P_ENUM,  offsetof(struct conv, cudnn_tune), "None", "without effect", CONV_TUNE, \
     NULL, 1 }, \

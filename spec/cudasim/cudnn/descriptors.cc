@@ -45,6 +45,7 @@ static const Rule rules[] = {
   CONVOLUTION(OPERATION_CONVOLUTION_BACKWARD_FILTER, BWD_FILTER, X, DW, DY),
   R(POINTWISE, POINTWISE_MODE, POINTWISE_MODE, 1, false),
   R(POINTWISE, POINTWISE_MATH_PREC, DATA_TYPE, 1, false),
+  R(POINTWISE, POINTWISE_NAN_PROPAGATION, NAN_PROPOGATION, 1, false),
   R(POINTWISE, POINTWISE_RELU_LOWER_CLIP_SLOPE, DOUBLE, 1, false),
   R(POINTWISE, POINTWISE_ELU_ALPHA, DOUBLE, 1, false),
   PART(OPERATION_POINTWISE, OPERATION_POINTWISE_PW_DESCRIPTOR, true),
@@ -169,14 +170,40 @@ API cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeNa
 
 static cudnnStatus_t results(const Bag *heuristic, int64_t n, int64_t *got, void *to)
 {
+  *got = n < 1 ? ENGINES : std::min(n, ENGINES);
+  for (int64_t i = 0; i < n && i < *got; i++) {
+    Bag *config = ((Bag **)to)[i];
+    if (!lives(config) || config->kind != K(ENGINECFG))
+      return wrong(
+          "cudnnBackendGetAttribute", "results want engine configurations to be made before");
+    config->put(CUDNN_ATTR_ENGINECFG_ENGINE, heuristic->bag(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH));
+    config->put(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, i);
+    config->done = true;
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+/* the engine that the heuristics meant */
+static cudnnStatus_t engine(const Bag *config, int64_t *got, void *to)
+{
+  Bag *e = *(Bag **)to;
+  if (!lives(e) || e->kind != K(ENGINE))
+    return wrong("cudnnBackendGetAttribute", "the engine wants to be made before");
+  e->put(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, config->bag(CUDNN_ATTR_ENGINECFG_ENGINE));
+  e->put(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, config->one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
+  e->done = true;
   *got = 1;
-  if (n < 1) return CUDNN_STATUS_SUCCESS;
-  Bag *config = *(Bag **)to;
-  if (!lives(config) || config->kind != K(ENGINECFG))
-    return wrong(
-        "cudnnBackendGetAttribute", "results want engine configurations to be made before");
-  config->put(CUDNN_ATTR_ENGINECFG_ENGINE, heuristic->bag(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH));
-  config->done = true;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+static cudnnStatus_t notes(const Bag *e, int64_t n, int64_t *got, void *to)
+{
+  const Engine &about = engine_of(e->one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
+  int32_t all[2], count = 0;
+  if (about.tensor_cores) all[count++] = CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
+  if (about.any_order) all[count++] = CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
+  *got = count;
+  memcpy(to, all, (size_t)std::min<int64_t>(n, count) * sizeof *all);
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -190,6 +217,10 @@ API cudnnBackendGetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeNa
   if (!got) got = &count;
   if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS && b->kind == K(ENGINEHEUR))
     return results(b, n, got, to);
+  if (name == CUDNN_ATTR_ENGINECFG_ENGINE && b->has(CUDNN_ATTR_ENGINE_GLOBAL_INDEX))
+    return engine(b, got, to);
+  if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE && b->kind == K(ENGINE))
+    return notes(b, n, got, to);
   auto at = b->given.find(name);
   if (at == b->given.end()) return refuse(CUDNN_STATUS_BAD_PARAM, "an attribute that is not set");
   *got = (int64_t)(at->second.size() / bytes_of(type));
@@ -253,6 +284,15 @@ static const char *check_pack(const Bag *b)
                                                                         : nullptr;
 }
 
+/* of a plan's engine, which the heuristics meant or the program names */
+static int64_t index_of(const Bag *plan)
+{
+  const Bag *config = plan->bag(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+  if (config->has(CUDNN_ATTR_ENGINE_GLOBAL_INDEX))
+    return config->one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+  return config->bag(CUDNN_ATTR_ENGINECFG_ENGINE)->one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+}
+
 static const char *check(Bag *b)
 {
   for (const Rule &r : rules)
@@ -263,7 +303,8 @@ static const char *check(Bag *b)
   case K(OPERATIONGRAPH): return check_graph(b);
   case K(VARIANT_PACK): return check_pack(b);
   case K(EXECUTION_PLAN):
-    b->put<int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, 256);
+    b->put<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, index_of(b));
+    b->put<int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, engine_of(index_of(b)).workspace);
     return nullptr;
   default: return ports_of(b).writes ? check_operation(b) : nullptr;
   }

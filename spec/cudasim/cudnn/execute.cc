@@ -131,8 +131,10 @@ API cudnnBackendExecute(
   for (size_t i = 0; i < ids.size(); i++) given[ids[i]] = pointers[i];
   auto run = std::make_shared<Run>();
   void *workspace = k->one<void *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
-  RULED(workspace, CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "the plan wants a workspace of 256 bytes");
-  run->regions.push_back({ "the workspace", workspace, 256, SCRATCH });
+  const Engine &engine = engine_of(p->one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
+  RULED(workspace, CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "the plan wants a workspace of %lld bytes",
+      (long long)engine.workspace);
+  run->regions.push_back({ "the workspace", workspace, (size_t)engine.workspace, SCRATCH });
   for (const Bag *given_op : graph->all<Bag *>(CUDNN_ATTR_OPERATIONGRAPH_OPS)) {
     Bag *op = run->copy(given_op);
     Ports ports = ports_of(op);
@@ -144,7 +146,7 @@ API cudnnBackendExecute(
     if (int r = place(run.get(), op->bag(ports.writes), given, use)) return (cudnnStatus_t)r;
   }
   CUresult r = give(h->stream, __func__, run->regions, [=] {
-    for (const Bag *op : run->operations) perform(op, run->views);
+    for (const Bag *op : run->operations) perform(op, run->views, engine);
   });
   return r ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_SUCCESS;
 }

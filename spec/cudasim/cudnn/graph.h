@@ -57,4 +57,11 @@ struct View {
   int64_t at(const std::vector<int64_t> &i) const;    /* an axis of length 1 is repeated */
 };
 View view_of(const Bag *tensor, char *p);
-void perform(const Bag *operation, const std::map<const Bag *, View> &views);
+
+/* What an engine tells of itself. One with tensor cores makes products of float32 from 10 bits of
+** their fractions (TF32); one that is not deterministic gives sums that differ from run to run. */
+struct Engine { int64_t workspace; bool tensor_cores, any_order; };
+const int64_t ENGINES = 3;
+const Engine &engine_of(int64_t index);
+void perform(
+    const Bag *operation, const std::map<const Bag *, View> &views, const Engine &engine);

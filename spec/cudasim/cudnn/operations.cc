@@ -1,7 +1,6 @@
-/* operations.cc - convolutions and their gradients over any number of axes, element-wise operations
+/* operations.cc - convolutions and their gradients over up to three axes, element-wise operations
 ** with broadcasting; by plain loops, sums in double. */
 #include "graph.h"
-#include <functional>
 using namespace cudasim;
 
 bool number_of(int64_t type, Number *out)
@@ -133,6 +132,7 @@ static const char *check_shapes(const Bag *op, const Roles &r)
   size_t axes = k.step.size() + 2;
   if (x.n.size() != axes || w.n.size() != axes || y.n.size() != axes)
     return "numbers of axes differ";
+  if (axes > 5) return "more axes than the stand-in has";
   if (!w.n[1] || x.n[1] % w.n[1]) return "the image's channels are no multiple of the filter's";
   if (w.n[0] % (x.n[1] / w.n[1])) return "the filters are no multiple of the groups";
   if (x.n[0] != y.n[0] || w.n[0] != y.n[1]) return "batch or filters and the result differ";
@@ -144,54 +144,102 @@ static const char *check_shapes(const Bag *op, const Roles &r)
   return nullptr;
 }
 
-typedef std::vector<int64_t> Index;
+/* one axis of the image per place of the result and tap, row by row; -1: outside */
+struct Axis { int64_t in, taps, out; std::vector<int64_t> at; };
 
-/* all places of the result with all taps that lie inside of the image */
-static void visit(const View &x, const View &w, const View &y, const Window &k,
-    const std::function<void(const Index &, const Index &, const Index &)> &f)
+/* axis 2 + d of three, of which the first ones may be missing */
+static Axis axis_of(const View &x, const View &w, const View &y, const Window &k, size_t d)
 {
-  int64_t groups = x.n[1] / w.n[1], filters = y.n[1] / groups;
-  Index yi(y.n.size()), taps = w.n;
-  taps[0] = 1;
-  do {
-    Index t(w.n.size());
-    do {
-      Index xi = yi, wi = t;
-      bool inside = true;
-      xi[1] = yi[1] / filters * w.n[1] + t[1];
-      wi[0] = yi[1];
-      for (size_t d = 2; d < xi.size(); d++) {
-        xi[d] = yi[d] * k.step[d - 2] - k.before[d - 2] + t[d] * k.hole[d - 2];
-        if (k.turned) wi[d] = w.n[d] - 1 - t[d];
-        inside &= xi[d] >= 0 && xi[d] < x.n[d];
-      }
-      if (inside) f(xi, wi, yi);
-    } while (next(taps, &t));
-  } while (next(y.n, &yi));
+  size_t skip = 5 - x.n.size();
+  if (d < skip) return { 1, 1, 1, { 0 } };
+  size_t i = d - skip;
+  Axis a = { x.n[i + 2], w.n[i + 2], y.n[i + 2], {} };
+  for (int64_t p = 0; p < a.out; p++)
+    for (int64_t t = 0; t < a.taps; t++) {
+      int64_t tap = k.turned ? a.taps - 1 - t : t;
+      int64_t at = p * k.step[i] - k.before[i] + tap * k.hole[i];
+      a.at.push_back(at >= 0 && at < a.in ? at : -1);
+    }
+  return a;
 }
 
-static void convolve(const Bag *op, const Roles &r, const std::map<const Bag *, View> &views)
+/* f(i, j, k) for all elements i of the image, j of the filter, k of the result that meet */
+template <class F>
+static void visit(const View &x, const View &w, const View &y, const Window &window, F f)
 {
-  const View &x = views.at(op->bag(r.x)), &w = views.at(op->bag(r.w)), &y = views.at(op->bag(r.y));
+  Axis a = axis_of(x, w, y, window, 0), b = axis_of(x, w, y, window, 1),
+       c = axis_of(x, w, y, window, 2);
+  int64_t filters = y.n[1] / (x.n[1] / w.n[1]), places = a.out * b.out * c.out;
+  auto plane = [&](int64_t from, int64_t j, int64_t k) { /* of one channel and one filter */
+    for (int64_t p = 0; p < places; p++, k++) {
+      const int64_t *at[] = { &a.at[(size_t)(p / c.out / b.out * a.taps)],
+        &b.at[(size_t)(p / c.out % b.out * b.taps)], &c.at[(size_t)(p % c.out * c.taps)] };
+      for (int64_t t = 0; t < a.taps * b.taps; t++) {
+        int64_t u = at[0][t / b.taps], v = at[1][t % b.taps];
+        for (int64_t l = 0; u >= 0 && v >= 0 && l < c.taps; l++)
+          if (at[2][l] >= 0) f(from + (u * b.in + v) * c.in + at[2][l], j + t * c.taps + l, k);
+      }
+    }
+  };
+  for (int64_t n = 0; n < y.n[0]; n++)
+    for (int64_t o = 0; o < y.n[1]; o++)
+      for (int64_t i = 0; i < w.n[1]; i++)
+        plane((n * x.n[1] + o / filters * w.n[1] + i) * a.in * b.in * c.in,
+            (o * w.n[1] + i) * a.taps * b.taps * c.taps, (n * y.n[1] + o) * places);
+}
+
+const Engine &engine_of(int64_t index)
+{
+  static const Engine engines[ENGINES] = { { 1024, true, true }, { 512, true, false },
+    { 256, false, false } };
+  return engines[index >= 0 && index < ENGINES ? index : ENGINES - 1];
+}
+
+static double to_tf32(double v)
+{
+  float f = (float)v;
+  uint32_t bits;
+  memcpy(&bits, &f, sizeof f);
+  bits = (bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu;
+  memcpy(&f, &bits, sizeof f);
+  return f;
+}
+
+static std::vector<double> numbers_of(const View &v, const Engine &engine)
+{
+  std::vector<double> all;
+  std::vector<int64_t> i(v.n.size());
+  do {
+    double x = load(v.p, v.type, v.at(i));
+    all.push_back(engine.tensor_cores && v.type == F32 ? to_tf32(x) : x);
+  } while (next(v.n, &i));
+  return all;
+}
+
+static void convolve(const Bag *op, const Roles &r, const std::map<const Bag *, View> &views,
+    const Engine &engine)
+{
+  const View *v[] = { &views.at(op->bag(r.x)), &views.at(op->bag(r.w)), &views.at(op->bag(r.y)) };
   const View &to = views.at(op->bag(r.written));
   double alpha = op->one<double>(r.alpha, 1), beta = op->one<double>(r.beta, 0);
-  std::map<int64_t, double> sums;
+  std::vector<double> sums((size_t)to.count()), given[3];
+  for (int i = 0; i < 3; i++)
+    if (v[i] != &to) given[i] = numbers_of(*v[i], engine);
+  const double *x = given[0].data(), *w = given[1].data(), *y = given[2].data();
+  double *sum = sums.data();
   Window k = window_of(op->bag(r.convolution));
-  visit(x, w, y, k, [&](const Index &xi, const Index &wi, const Index &yi) {
-    int64_t at[] = { x.at(xi), w.at(wi), y.at(yi) };
-    auto X = [&] { return load(x.p, x.type, at[0]); };
-    auto W = [&] { return load(w.p, w.type, at[1]); };
-    auto Y = [&] { return load(y.p, y.type, at[2]); };
-    if (r.written == r.y) sums[at[2]] += X() * W();
-    else if (r.written == r.x) sums[at[0]] += Y() * W();
-    else sums[at[1]] += X() * Y();
-  });
-  Index i(to.n.size());
+  if (r.written == r.y)
+    visit(*v[0], *v[1], *v[2], k, [=](int64_t i, int64_t j, int64_t l) { sum[l] += x[i] * w[j]; });
+  else if (r.written == r.x)
+    visit(*v[0], *v[1], *v[2], k, [=](int64_t i, int64_t j, int64_t l) { sum[i] += y[l] * w[j]; });
+  else
+    visit(*v[0], *v[1], *v[2], k, [=](int64_t i, int64_t j, int64_t l) { sum[j] += x[i] * y[l]; });
+  std::vector<int64_t> i(to.n.size());
   do {
     int64_t at = to.at(i);
-    auto found = sums.find(at);
-    double v = alpha * (found == sums.end() ? 0 : found->second);
-    store(to.p, to.type, at, beta == 0 ? v : v + beta * load(to.p, to.type, at));
+    double s = alpha * *sum++;
+    if (engine.any_order) s *= 1 + (rand() % 3 - 1) * 1e-6;
+    store(to.p, to.type, at, beta == 0 ? s : s + beta * load(to.p, to.type, at));
   } while (next(to.n, &i));
 }
 
@@ -201,6 +249,7 @@ static bool value_of(int mode, const Bag *how, double x, double b, double *out)
 {
   double slope = how->one<double>(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, 0);
   double elu = how->one<double>(CUDNN_ATTR_POINTWISE_ELU_ALPHA, 1), s = 1 / (1 + exp(-x));
+  bool nan_stays = how->one<int32_t>(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, 0) != 0;
   switch (mode) {
   case CUDNN_POINTWISE_ADD: *out = x + b; return true;
   case CUDNN_POINTWISE_SUB: *out = x - b; return true;
@@ -214,7 +263,9 @@ static bool value_of(int mode, const Bag *how, double x, double b, double *out)
   case CUDNN_POINTWISE_LOG: *out = log(x); return true;
   case CUDNN_POINTWISE_NEG: *out = -x; return true;
   case CUDNN_POINTWISE_IDENTITY: *out = x; return true;
-  case CUDNN_POINTWISE_RELU_FWD: *out = x < 0 ? slope * x : x; return true;
+  case CUDNN_POINTWISE_RELU_FWD:
+    *out = x > 0 || (nan_stays && x != x) ? x : slope != 0 ? slope * x : 0;
+    return true;
   case CUDNN_POINTWISE_TANH_FWD: *out = tanh(x); return true;
   case CUDNN_POINTWISE_SIGMOID_FWD: *out = s; return true;
   case CUDNN_POINTWISE_ELU_FWD: *out = x < 0 ? elu * expm1(x) : x; return true;
@@ -252,14 +303,14 @@ const char *check_operation(const Bag *op)
   return r ? check_shapes(op, *r) : check_pointwise(op);
 }
 
-void perform(const Bag *op, const std::map<const Bag *, View> &views)
+void perform(const Bag *op, const std::map<const Bag *, View> &views, const Engine &engine)
 {
-  if (const Roles *r = roles_of(op)) return convolve(op, *r, views);
+  if (const Roles *r = roles_of(op)) return convolve(op, *r, views, engine);
   const Bag *how = op->bag(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
   Ports p = ports_of(op);
   const View &to = views.at(op->bag(p.writes)), &x = views.at(op->bag(p.reads[0]));
   const View &b = p.reads[1] ? views.at(op->bag(p.reads[1])) : x;
-  Index i(to.n.size());
+  std::vector<int64_t> i(to.n.size());
   do {
     double v = 0;
     value_of(mode_of(op), how, load(x.p, x.type, x.at(i)), load(b.p, b.type, b.at(i)), &v);

@@ -98,10 +98,13 @@ static Thing convolution(
   return op;
 }
 
-static Thing plan(std::vector<Thing> operations)
+/* the engines of the heuristics, in their order */
+enum { ANY_ORDER, NARROW, PLAIN, ENGINES };
+
+static Thing plan(std::vector<Thing> operations, int engine = PLAIN)
 {
-  Thing graph = MAKE(OPERATIONGRAPH), heuristic = MAKE(ENGINEHEUR), config = MAKE(ENGINECFG),
-        p = MAKE(EXECUTION_PLAN);
+  Thing graph = MAKE(OPERATIONGRAPH), heuristic = MAKE(ENGINEHEUR), p = MAKE(EXECUTION_PLAN),
+        config[ENGINES] = { MAKE(ENGINECFG), MAKE(ENGINECFG), MAKE(ENGINECFG) };
   for (Thing op : operations) OK(cudnnBackendFinalize(op));
   OK(put<Thing>(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, operations));
   OK(cudnnBackendFinalize(graph));
@@ -111,10 +114,10 @@ static Thing plan(std::vector<Thing> operations)
   OK(cudnnBackendFinalize(heuristic));
   int64_t found = 0;
   OK(cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-      CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &found, &config));
-  CHECK(found == 1);
+      CUDNN_TYPE_BACKEND_DESCRIPTOR, ENGINES, &found, config));
+  CHECK(found == ENGINES);
   OK(put<cudnnHandle_t>(p, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, { handle }));
-  PART(p, EXECUTION_PLAN_ENGINE_CONFIG, config);
+  PART(p, EXECUTION_PLAN_ENGINE_CONFIG, config[engine]);
   OK(cudnnBackendFinalize(p));
   return p;
 }
@@ -220,6 +223,44 @@ static void test_adding()
   CHECK(down<float>(to, Y) == y);
 }
 
+static std::vector<int32_t> notes_of(Thing p)
+{
+  Thing config = MAKE(ENGINECFG), engine = MAKE(ENGINE);
+  int64_t n = 0;
+  int32_t note[8];
+  OK(cudnnBackendGetAttribute(p, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+      CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &config));
+  OK(cudnnBackendGetAttribute(
+      config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine));
+  OK(cudnnBackendGetAttribute(
+      engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, 8, &n, note));
+  return { note, note + n };
+}
+
+/* what an engine tells of itself comes true: TF32 has 10 bits of a fraction */
+static void test_engines()
+{
+  auto product = [](int engine) {
+    Thing y = tensor(3, { 1, 1, 1, 1 });
+    Thing conv = convolution(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, tensor(2, { 1, 1, 1, 1 }),
+        tensor(1, { 1, 1, 1, 1 }), y, window(0, 1, 1));
+    return plan({ conv }, engine);
+  };
+  auto value = [](Thing p) {
+    CUdeviceptr to = room(4);
+    OK(run(p, { 1, 2, 3 }, { up(std::vector<float>{ 1 + 1.0f / 4096 }), up(std::vector<float>{ 1 }), to }));
+    return down<float>(to, 1)[0];
+  };
+  typedef std::vector<int32_t> Notes;
+  Thing narrow = product(NARROW), plain = product(PLAIN);
+  CHECK(notes_of(product(ANY_ORDER)) ==
+      (Notes{ CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC }));
+  CHECK(notes_of(narrow) == Notes{ CUDNN_NUMERICAL_NOTE_TENSOR_CORE });
+  CHECK(notes_of(plain).empty());
+  CHECK(value(narrow) == 1 && value(plain) == 1 + 1.0f / 4096);
+}
+
 /* These codes are cuDNN 9.19's. */
 static void test_finalizing()
 {
@@ -257,6 +298,7 @@ void all()
   test_forward();
   test_gradients();
   test_adding();
+  test_engines();
   test_finalizing();
   for (Thing t : things) OK(cudnnBackendDestroyDescriptor(t));
   OK(cudnnDestroy(handle));

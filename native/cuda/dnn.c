@@ -1,0 +1,353 @@
+/* dnn.c - see dnn.h. A convolution is a graph of cuDNN: the operation itself, then bias and relu,
+** between which the numbers have no place in memory. cuDNN ranks its engines for the graph; the
+** first is taken that is deterministic and as precise as was asked for. Plans are found by the
+** convolution and kept as long as the process, as compiled kernels are.
+*/
+#include <dlfcn.h>
+#include <pthread.h>
+#include "cuda/cudnn.h"
+#include "cuda/dnn.h"
+#include "cuda/product.h"
+
+enum { PARTS = 24, CHOICES = 64, NOTES = 16, BUCKETS = 256 };
+enum { ID_X = 1, ID_W, ID_Y, ID_BIAS, ID_SUM, ID_BIASED };
+
+struct dnn_plan {
+  struct dnn_plan *next;
+  struct dnn_convolution c;
+  int device;
+  /* what the plan was made of, and it itself */
+  dnn_thing part[PARTS];
+  int n;
+  dnn_thing plan;                                     /* NULL: there is none */
+  int64_t workspace;
+};
+
+static struct dnn_functions dnn;
+static dnn_handle handles[CUDA_DEVICES];
+static struct dnn_plan *plans[BUCKETS];
+/* of the library, the handles and the plans */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int loaded;                                    /* 1: yes, -1: no */
+
+/* -- the library ------------------------------------------------------------------------------- */
+
+static bool load(void)
+{
+  static const char *const names[] = { "libcudnn.so.9", NULL };
+  void *lib = env_disabled("cudnn") ? NULL : cuda_open(names, NULL);
+  bool good = lib != NULL;
+#define FIND(name, symbol, arguments) \
+  if (good) *(void **)&dnn.name = dlsym(lib, symbol), good = dnn.name != NULL;
+  DNN_FUNCTIONS(FIND)
+#undef FIND
+  return good;
+}
+
+/* Under the lock. NULL: there is no cuDNN. */
+static dnn_handle handle_of(int device)
+{
+  dnn_handle *h = &handles[device_id(device)];
+  if (cuda_enter(device)) return NULL;
+  if (!loaded) loaded = load() ? 1 : -1;
+  if (loaded > 0 && !*h && dnn.Create(h)) *h = NULL;
+  return *h;
+}
+
+/* -- descriptors; after the first that fails the others do nothing ----------------------------- */
+
+struct dnn_builder { struct dnn_plan *to; bool bad; };
+
+static dnn_thing make(struct dnn_builder *b, int kind)
+{
+  struct dnn_plan *p = b->to;
+  dnn_thing t = NULL;
+  b->bad = b->bad || p->n == PARTS || dnn.CreateThing(kind, &t);
+  if (!b->bad) p->part[p->n++] = t;
+  return t;
+}
+
+static void set(struct dnn_builder *b, dnn_thing t, int name, int type, int64_t n, const void *from)
+{
+  b->bad = b->bad || dnn.Set(t, name, type, n, from);
+}
+static void set_thing(struct dnn_builder *b, dnn_thing t, int name, dnn_thing part)
+{
+  set(b, t, name, DNN_THING, 1, &part);
+}
+static void set_whole(struct dnn_builder *b, dnn_thing t, int name, int64_t v)
+{
+  set(b, t, name, DNN_INT64, 1, &v);
+}
+static void set_code(struct dnn_builder *b, dnn_thing t, int name, int type, int32_t v)
+{
+  set(b, t, name, type, 1, &v);
+}
+
+static dnn_thing finalized(struct dnn_builder *b, dnn_thing t)
+{
+  b->bad = b->bad || dnn.Finalize(t);
+  return t;
+}
+
+/* -- the graph of a convolution ---------------------------------------------------------------- */
+
+static int type_of(int dtype)
+{
+  return dtype == TY_F64   ? DNN_F64
+      : dtype == TY_F16    ? DNN_F16
+      : dtype == TY_BF16   ? DNN_BF16
+                           : DNN_F32;
+}
+static int compute_type(const struct dnn_convolution *c)
+{
+  return c->dtype == TY_F64 ? DNN_F64 : DNN_F32;
+}
+
+/* (first, channels, space); NULL: space is 1. A virtual one has no memory. */
+static dnn_thing tensor(struct dnn_builder *b, const struct dnn_convolution *c, int id,
+    int64_t first, int64_t channels, const int64_t *space, bool is_virtual)
+{
+  int64_t dim[5] = { first, channels }, stride[5], step = 1;
+  int n = c->axes + 2;
+  for (int i = 2; i < n; i++) dim[i] = space ? space[i - 2] : 1;
+  for (int k = 0; k < n; k++) { /* from the innermost axis: channels, or the last of space */
+    int i = c->channels_last ? (k == 0 ? 1 : k < n - 1 ? n - k : 0) : n - 1 - k;
+    stride[i] = step;
+    step *= dim[i];
+  }
+  dnn_thing t = make(b, DNN_TENSOR);
+  set_code(b, t, DNN_TENSOR_TYPE, DNN_DATA_TYPE, is_virtual ? compute_type(c) : type_of(c->dtype));
+  set(b, t, DNN_TENSOR_DIMS, DNN_INT64, n, dim);
+  set(b, t, DNN_TENSOR_STRIDES, DNN_INT64, n, stride);
+  set_whole(b, t, DNN_TENSOR_ID, id);
+  set_whole(b, t, DNN_TENSOR_ALIGNED, c->aligned);
+  set(b, t, DNN_TENSOR_VIRTUAL, DNN_BOOLEAN, 1, &is_virtual);
+  return finalized(b, t);
+}
+
+static dnn_thing result(
+    struct dnn_builder *b, const struct dnn_convolution *c, int id, bool is_virtual)
+{
+  return tensor(b, c, id, c->n, c->filters, c->out, is_virtual);
+}
+
+static dnn_thing window(struct dnn_builder *b, const struct dnn_convolution *c)
+{
+  dnn_thing t = make(b, DNN_CONVOLUTION);
+  set_code(b, t, DNN_CONVOLUTION_COMPUTE, DNN_DATA_TYPE, compute_type(c));
+  set_code(b, t, DNN_CONVOLUTION_MODE, DNN_MODE, DNN_CROSS_CORRELATION);
+  set_whole(b, t, DNN_SPATIAL_AXES, c->axes);
+  set(b, t, DNN_DILATIONS, DNN_INT64, c->axes, c->dilate);
+  set(b, t, DNN_STRIDES, DNN_INT64, c->axes, c->stride);
+  set(b, t, DNN_PAD_BEFORE, DNN_INT64, c->axes, c->before);
+  set(b, t, DNN_PAD_BEHIND, DNN_INT64, c->axes, c->behind);
+  return finalized(b, t);
+}
+
+static dnn_thing convolve(struct dnn_builder *b, const struct dnn_convolution *c, dnn_thing y)
+{
+  static const struct { int kind, first, x, w, y; } how[] = {
+    [DNN_MAKES_Y] = { DNN_OP_FORWARD, DNN_FORWARD_ALPHA, DNN_FORWARD_X, DNN_FORWARD_W,
+      DNN_FORWARD_Y },
+    [DNN_MAKES_X] = { DNN_OP_DATA, DNN_DATA_ALPHA, DNN_DATA_DX, DNN_DATA_W, DNN_DATA_DY },
+    [DNN_MAKES_W] = { DNN_OP_FILTER, DNN_FILTER_ALPHA, DNN_FILTER_X, DNN_FILTER_DW,
+      DNN_FILTER_DY },
+  };
+  const double alpha = 1, beta = c->add;
+  const int first = how[c->makes].first;
+  dnn_thing x = tensor(b, c, ID_X, c->n, c->channels, c->in, false);
+  dnn_thing w = tensor(b, c, ID_W, c->filters, c->channels / c->groups, c->kernel, false);
+  dnn_thing k = window(b, c), t = make(b, how[c->makes].kind);
+  set(b, t, first, DNN_DOUBLE, 1, &alpha);
+  set(b, t, first + 1, DNN_DOUBLE, 1, &beta);
+  set_thing(b, t, first + 2, k);
+  set_thing(b, t, how[c->makes].x, x);
+  set_thing(b, t, how[c->makes].w, w);
+  set_thing(b, t, how[c->makes].y, y);
+  return finalized(b, t);
+}
+
+/* y = formula(x, other); NULL other: of x alone */
+static dnn_thing pointwise(struct dnn_builder *b, const struct dnn_convolution *c, int formula,
+    dnn_thing x, dnn_thing other, dnn_thing y)
+{
+  dnn_thing f = make(b, DNN_POINTWISE);
+  set_code(b, f, DNN_POINTWISE_MODE, DNN_FORMULA, formula);
+  set_code(b, f, DNN_POINTWISE_COMPUTE, DNN_DATA_TYPE, compute_type(c));
+  set_code(b, f, DNN_POINTWISE_NAN, DNN_NAN_RULE, DNN_NAN_STAYS);
+  finalized(b, f);
+  dnn_thing t = make(b, DNN_OP_POINTWISE);
+  set_thing(b, t, DNN_OP_FORMULA, f);
+  set_thing(b, t, DNN_OP_X, x);
+  if (other) set_thing(b, t, DNN_OP_B, other);
+  set_thing(b, t, DNN_OP_Y, y);
+  return finalized(b, t);
+}
+
+static dnn_thing graph(struct dnn_builder *b, const struct dnn_convolution *c, dnn_handle h)
+{
+  dnn_thing op[3], t;
+  int n = 0;
+  dnn_thing y = result(b, c, c->biased || c->relu ? ID_SUM : ID_Y, c->biased || c->relu);
+  op[n++] = convolve(b, c, y);
+  if (c->biased) {
+    dnn_thing bias = tensor(b, c, ID_BIAS, 1, c->filters, NULL, false), sum = y;
+    y = result(b, c, c->relu ? ID_BIASED : ID_Y, c->relu);
+    op[n++] = pointwise(b, c, DNN_ADD, sum, bias, y);
+  }
+  if (c->relu) op[n++] = pointwise(b, c, DNN_RELU, y, NULL, result(b, c, ID_Y, false));
+  t = make(b, DNN_GRAPH);
+  set(b, t, DNN_GRAPH_HANDLE, DNN_HANDLE, 1, &h);
+  set(b, t, DNN_GRAPH_OPS, DNN_THING, n, op);
+  return finalized(b, t);
+}
+
+/* -- the choice of an engine ------------------------------------------------------------------- */
+
+/* Equal settings give equal bits; TF32 and narrow sums only where they were allowed. */
+static bool welcome(const struct dnn_convolution *c, dnn_thing config)
+{
+  dnn_thing engine = NULL;
+  int32_t note[NOTES];
+  int64_t n = 0, one = 0;
+  if (dnn.CreateThing(DNN_ENGINE, &engine)) return false;
+  bool good = !dnn.Get(config, DNN_CONFIG_ENGINE, DNN_THING, 1, &one, &engine) &&
+      !dnn.Get(engine, DNN_ENGINE_NOTES, DNN_NOTE, NOTES, &n, note);
+  for (int64_t i = 0; good && i < MIN(n, NOTES); i++)
+    switch (note[i]) {
+    case DNN_TENSOR_CORE: good = c->dtype != TY_F32 || product_allows_tf32(); break;
+    case DNN_DOWN_CONVERTS:
+    case DNN_REDUCED_SUMS:
+    case DNN_NONDETERMINISTIC: good = false; break;
+    default: break;
+    }
+  dnn.DestroyThing(engine);
+  return good;
+}
+
+/* A plan within the workspace, or NULL. */
+static dnn_thing plan_with(
+    const struct dnn_convolution *c, dnn_handle h, dnn_thing config, int64_t *workspace)
+{
+  dnn_thing t = NULL;
+  int64_t n = 0;
+  if (!welcome(c, config) || dnn.CreateThing(DNN_PLAN, &t)) return NULL;
+  if (!dnn.Set(t, DNN_PLAN_HANDLE, DNN_HANDLE, 1, &h) &&
+      !dnn.Set(t, DNN_PLAN_CONFIG, DNN_THING, 1, &config) && !dnn.Finalize(t) &&
+      !dnn.Get(t, DNN_PLAN_WORKSPACE, DNN_INT64, 1, &n, workspace) && *workspace <= c->most)
+    return t;
+  dnn.DestroyThing(t);
+  return NULL;
+}
+
+/* The first of those that the library ranks in this mode. */
+static bool choose(struct dnn_plan *p, dnn_handle h, dnn_thing g, int mode)
+{
+  struct dnn_builder b = { p };
+  dnn_thing config[CHOICES] = { NULL }, choice = make(&b, DNN_CHOICE);
+  int64_t n = 0;
+  set_thing(&b, choice, DNN_CHOICE_GRAPH, g);
+  set_code(&b, choice, DNN_CHOICE_MODE, DNN_HEURISTIC, mode);
+  finalized(&b, choice);
+  for (int i = 0; i < CHOICES; i++) b.bad = b.bad || dnn.CreateThing(DNN_CONFIG, &config[i]);
+  if (!b.bad && dnn.Get(choice, DNN_CHOICE_RESULTS, DNN_THING, CHOICES, &n, config)) n = 0;
+  for (int64_t i = 0; i < MIN(n, CHOICES) && !p->plan && p->n + 2 <= PARTS; i++) {
+    p->plan = plan_with(&p->c, h, config[i], &p->workspace);
+    if (!p->plan) continue;
+    p->part[p->n++] = config[i];
+    p->part[p->n++] = p->plan;
+    config[i] = NULL;
+  }
+  for (int i = 0; i < CHOICES; i++)
+    if (config[i]) dnn.DestroyThing(config[i]);
+  return p->plan != NULL;
+}
+
+static void build(struct dnn_plan *p)
+{
+  dnn_handle h = handle_of(p->device);
+  struct dnn_builder b = { p };
+  dnn_thing g = graph(&b, &p->c, h);
+  if (!b.bad && (choose(p, h, g, DNN_CHOOSE_BEST) || choose(p, h, g, DNN_CHOOSE_FALLBACK))) return;
+  while (p->n) dnn.DestroyThing(p->part[--p->n]);
+}
+
+/* Under the lock. NULL: out of memory, or no cuDNN; a plan of nothing where cuDNN has none. */
+static const struct dnn_plan *plan_of(int device, const struct dnn_convolution *c)
+{
+  uint32_t h = (uint32_t)device;
+  if (!handle_of(device)) return NULL;
+  for (size_t i = 0; i < sizeof *c; i++) h = 31 * h + ((const unsigned char *)c)[i];
+  struct dnn_plan **head = &plans[h % BUCKETS], *p = *head;
+  while (p && (p->device != device || memcmp(&p->c, c, sizeof *c))) p = p->next;
+  if (p || !(p = NEW(struct dnn_plan))) return p;
+  p->c = *c;
+  p->device = device;
+  build(p);
+  p->next = *head;
+  return *head = p;
+}
+
+/* -- the interface ----------------------------------------------------------------------------- */
+
+const char *dnn_refuse(int device, const struct dnn_convolution *c)
+{
+  pthread_mutex_lock(&lock);
+  const struct dnn_plan *p = plan_of(device, c);
+  pthread_mutex_unlock(&lock);
+  return !p ? "cuDNN was not found" : !p->plan ? "cuDNN does not do it" : NULL;
+}
+
+size_t dnn_workspace(int device, const struct dnn_convolution *c)
+{
+  pthread_mutex_lock(&lock);
+  const struct dnn_plan *p = plan_of(device, c);
+  pthread_mutex_unlock(&lock);
+  return p && p->plan ? (size_t)p->workspace : 0;
+}
+
+static int execute(const struct dnn_plan *p, struct dnn_arrays a, void *workspace)
+{
+  const int64_t id[] = { ID_X, ID_W, ID_Y, ID_BIAS };
+  void *const at[] = { a.x, a.w, a.y, a.bias };
+  const int64_t n = p->c.biased ? 4 : 3;
+  dnn_thing pack = NULL;
+  int bad = dnn.CreateThing(DNN_PACK, &pack);
+  if (!bad) bad = dnn.Set(pack, DNN_PACK_IDS, DNN_INT64, n, id);
+  if (!bad) bad = dnn.Set(pack, DNN_PACK_POINTERS, DNN_POINTER, n, at);
+  if (!bad) bad = dnn.Set(pack, DNN_PACK_WORKSPACE, DNN_POINTER, 1, &workspace);
+  if (!bad) bad = dnn.Finalize(pack);
+  if (!bad) bad = dnn.SetStream(handles[device_id(p->device)], cuda_stream(p->device));
+  if (!bad) bad = dnn.Execute(handles[device_id(p->device)], p->plan, pack);
+  if (pack) dnn.DestroyThing(pack);
+  return bad;
+}
+
+/* The plan for arrays that lie here: one of its own, in the same workspace, where they lie less
+** aligned than planned. */
+static const struct dnn_plan *fitting_plan(
+    int device, const struct dnn_convolution *c, struct dnn_arrays a)
+{
+  const struct dnn_plan *p = plan_of(device, c);
+  uintptr_t bits = (uintptr_t)a.x | (uintptr_t)a.w | (uintptr_t)a.y | (uintptr_t)a.bias;
+  if (!p || !p->plan || bits % (uintptr_t)c->aligned == 0) return p;
+  struct dnn_convolution loose = *c;
+  loose.aligned = (int32_t)(bits & -bits);
+  loose.most = p->workspace;
+  return plan_of(device, &loose);
+}
+
+int dnn_run(int device, const struct dnn_convolution *c, struct dnn_arrays a, void *workspace)
+{
+  pthread_mutex_lock(&lock);
+  const struct dnn_plan *p = fitting_plan(device, c, a);
+  int status = p && p->plan ? execute(p, a, workspace) : 0;
+  pthread_mutex_unlock(&lock);
+  NEED(p && p->plan, TY_ERUN, "cuDNN has no way to make a convolution of these arrays");
+  __atomic_add_fetch(&cuda_counts.launched, 1, __ATOMIC_RELAXED);
+  NEED(!status, TY_ERUN,
+      "cuDNN: a convolution of %lld x %lld channels to %lld filters fails with status %d",
+      (long long)c->n, (long long)c->channels, (long long)c->filters, status);
+  return TY_OK;
+}
