@@ -30,7 +30,9 @@ local create = require "tycho.ndarray.create"
 local math_of = require "tycho.ndarray.math"
 local native = require "tycho.core.ffi"
 local operators = require "tycho.ndarray.operators"
+local random = require "tycho.ndarray.random"
 local registry = require "tycho.op.registry"
+local zipfian = require "tycho.op.zipfian"
 require "tycho.ndarray.shape"
 local print_of = require "tycho.ndarray.print"
 
@@ -141,9 +143,10 @@ end
 
 nd.linalg = operators.namespace("nd.linalg", { "_linalg_" })
 nd.image = operators.namespace("nd.image", { "_image_" })
-nd.contrib = operators.namespace("nd.contrib", { "_contrib_" }, control)
+nd.contrib = operators.namespace("nd.contrib", { "_contrib_" },
+  zipfian(control, "array", "nd.contrib.", random.uniform))
 nd.sparse = operators.refused("nd.sparse", "sparse storage is not part of Tycho")
-nd.random = require "tycho.ndarray.random"
+nd.random = random
 nd.imdecode = require "tycho.ndarray.imdecode"
 nd._imdecode = nd.imdecode
 

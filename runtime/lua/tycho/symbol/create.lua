@@ -13,6 +13,7 @@ local origin = require "tycho.core.origin"
 local registry = require "tycho.op.registry"
 local operators = require "tycho.symbol.operators"
 local values = require "tycho.core.values"
+local zipfian = require "tycho.op.zipfian"
 
 local create = {}
 
@@ -267,7 +268,8 @@ function create.add(symbol)
   symbol.linalg = namespace("linalg", "_linalg_", {})
   symbol.image = namespace("image", "_image_", {})
   symbol.contrib = namespace("contrib", "_contrib_",
-    finite(control.functions(symbol), "symbol", "sym.contrib."))
+    zipfian(finite(control.functions(symbol), "symbol", "sym.contrib."), "symbol", "sym.contrib.",
+      symbol.random.uniform))
   function symbol.Symbol.split_v2(self, ...)
     return split_v2(self, ...)
   end
