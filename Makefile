@@ -1,7 +1,7 @@
 # Tycho. What to say to make:
 #
 #   make                     the program build/tycho and the library build/libtycho.so
-#   make torture             allocations that fail, one after the other
+#   make torture             allocations and calls of the system that fail, one after the other
 #   make test                the C tests of spec/native, then the specs (TEST="-t slow" passes words on to busted)
 #   make check               rooms, names, sizes, style, luacheck, LDoc, warnings of gcc and clang
 #   make cudasim             libraries that stand in for CUDA's, for tests without a GPU: build/cudasim
@@ -27,7 +27,7 @@ CFLAGS_release = -O2 -g1
 CFLAGS_debug   = -O0 -g
 CFLAGS_asan    = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 CFLAGS_tsan    = -O1 -g -fsanitize=thread
-# allocations fail where a test wants it (native/base/gate.h)
+# calls behind a door fail where a test wants it (native/base/gate.h)
 CFLAGS_torture = -O1 -g -DTY_TORTURE
 ALL    = -std=c11 -D_GNU_SOURCE -Inative -I$(BUILD) -fPIC -fvisibility=hidden -fno-math-errno -fno-trapping-math -ffp-contract=off \
          $(WARN) $(if $(WERROR),-Werror) $(CFLAGS_$(MODE)) $(CFLAGS)
@@ -189,10 +189,10 @@ cudasim:
 cudasim-%:
 	@$(MAKE) --no-print-directory -f spec/cudasim/Makefile OUT=$(abspath $(BUILD))/cudasim $*
 
-# every allocation of a run fails once: native/base/gate.h
+# every allocation and every call of the system fails once: native/base/gate.h
 torture:
 	@$(MAKE) --no-print-directory MODE=torture build/torture/tycho build/torture/libtycho.so
-	build/torture/tycho spec/torture/allocations.lua $(abspath build/torture)/libtycho.so
+	build/torture/tycho spec/torture/faults.lua $(abspath build/torture)/libtycho.so
 
 bench: all
 	rm -f $(BUILD)/bench.json

@@ -8,7 +8,8 @@
 
 static int cannot(const char *path)
 {
-  return fail(TY_EIO, "cannot write '%s': %s", path, strerror(errno));
+  int code = errno == ENOMEM ? TY_EMEMORY : TY_EIO;
+  return fail(code, "cannot write '%s': %s", path, strerror(errno));
 }
 
 static int open_temporary(struct target *t, int *fd)

@@ -1,61 +1,128 @@
--- Runs in a build with MODE=torture: binds, trains two steps and infers, once for each allocation
--- of that, which fails; once alone, once with all that come behind it. Each time the error, if
--- there is one, is one of memory, and the next try gives the same bits. Argument: the library.
+-- Runs in a build with MODE=torture: each scenario (scenarios.lua) once for each call that passes a
+-- door of native/base and is made to fail, once alone and once with all calls behind it. Each time
+-- the error, if there is one, is of a kind that the fault may have; the next try gives the same
+-- bits and leaves no file half written; and nothing stays open or alive.
+--
+--   build/torture/tycho spec/torture/faults.lua LIBRARY [SCENARIO...]
 
-local ty = require "tycho"
 local ffi = require "ffi"
+local folder = require "spec.support.folder"
+local lfs = require "lfs"
+local scenarios = require "spec.torture.scenarios"
+local ty = require "tycho"
 
-ffi.cdef "int64_t ty_torture(int64_t at, int lasting);"
+ffi.cdef "int64_t ty_torture(int gate, int64_t at, int lasting, int fault);"
 local C = ffi.load(arg[1])
 
-local function network()
-  local x = ty.sym.Convolution{ ty.sym.Variable "data", num_filter = 2, kernel = { 3, 3 } }
-  x = ty.sym.relu{ ty.sym.BatchNorm{ x, name = "bn" } }
-  x = ty.sym.FullyConnected{ x, num_hidden = 3, name = "fc" }
-  return ty.sym.SoftmaxOutput{ x, name = "softmax" }
+local MEMORY, SYSTEM = 0, 1
+local ENOMEM, EINTR, EIO, ENOSPC, SHORT = 12, 4, 5, 28, -1
+
+-- `errors`: codes that may come; no word: none may. A call that is interrupted once is made again
+-- by the door; one that the C library makes for a stream is an error of it.
+local FAULTS = {
+  { name = "no memory", gate = MEMORY, fault = ENOMEM, errors = { memory = true } },
+  { name = "no memory from here on", gate = MEMORY, fault = ENOMEM, lasting = true,
+    errors = { memory = true } },
+  { name = "EIO", gate = SYSTEM, fault = EIO, errors = { io = true, memory = true } },
+  { name = "EIO from here on", gate = SYSTEM, fault = EIO, lasting = true,
+    errors = { io = true, memory = true } },
+  { name = "ENOSPC", gate = SYSTEM, fault = ENOSPC, errors = { io = true, memory = true } },
+  { name = "EINTR", gate = SYSTEM, fault = EINTR, errors = { io = true, memory = true } },
+  { name = "short count", gate = SYSTEM, fault = SHORT, errors = { io = true } },
+}
+
+local MOST = 400                                         -- calls of a scenario that fail, per fault
+
+-- An error of a thread or a device may have a text around it.
+local function code_of(e)
+  return type(e) == "table" and e.code or tostring(e)
 end
 
-local function run()
-  local exe = network():simple_bind{ ctx = ty.cpu(), data = { 2, 1, 5, 5 } }
-  for _, name in ipairs{ "data", "fc_weight", "bn_gamma" } do
-    exe.arg_dict[name][":"] = ty.nd.arange(1, exe.arg_dict[name].size + 1)
-      :reshape(exe.arg_dict[name].shape) * 0.01
+local function names_in(path)
+  local names = {}
+  for name in lfs.dir(path) do
+    names[#names + 1] = name
   end
-  for _ = 1, 2 do
-    exe:forward(true)
-    exe:backward()
-    local w = exe.arg_dict.fc_weight
-    w[":"] = w - exe.grad_dict.fc_weight * 0.1
-  end
-  exe:forward(false)
-  return table.concat(exe.outputs[1]:reshape{ -1 }:totable(), " ")
+  table.sort(names)
+  return table.concat(names, " ")
 end
 
-local want = run()
-assert(run() == want)
-C.ty_torture(0, 0)
-assert(run() == want)
-local total = tonumber(C.ty_torture(0, 0))
+local function open_files()
+  local count = 0
+  for _ in lfs.dir("/proc/self/fd") do
+    count = count + 1
+  end
+  return count
+end
+
+local function alive()
+  collectgarbage()
+  collectgarbage()
+  ty.nd.waitall()
+  local live = ty.live()
+  return ("%d files, %d executors, %d iterators"):format(open_files(), live.executors, live.iters)
+end
+
 local failed, wrong = 0, 0
 
-local function complain(at, lasting, what)
+local function complain(scenario, fault, at, what)
   wrong = wrong + 1
-  print(("allocation %d, lasting %d: %s"):format(at, lasting, tostring(what)))
+  print(("%s: %s, call %d: %s"):format(scenario.name, fault.name, at, tostring(what)))
 end
 
-for lasting = 0, 1 do
-  for at = 1, total do
-    C.ty_torture(at, lasting)
-    local ok, e = pcall(run)
-    C.ty_torture(0, 0)
-    if not ok then
-      failed = failed + 1
-      local code = type(e) == "table" and e.code or tostring(e)
-      if code ~= "memory" then complain(at, lasting, code) end
+-- One call fails, then nothing does.
+local function try(scenario, path, fault, at, expected)
+  C.ty_torture(fault.gate, at, fault.lasting and 1 or 0, fault.fault)
+  local ok, e = pcall(scenario.run, path)
+  C.ty_torture(fault.gate, 0, 0, 0)
+  if not ok then
+    failed = failed + 1
+    if not fault.errors[code_of(e)] then
+      complain(scenario, fault, at, e)
     end
-    local again, got = pcall(run)
-    if not again or got ~= want then complain(at, lasting, got) end
+  elseif e ~= expected.value and not scenario.prints then
+    complain(scenario, fault, at, "another value without an error")
+  end
+  ok, e = pcall(scenario.run, path)
+  if not ok or e ~= expected.value then
+    complain(scenario, fault, at, ok and "another value afterwards" or e)
+  elseif names_in(path) ~= expected.names then
+    complain(scenario, fault, at, "files are left: " .. names_in(path))
   end
 end
-print(("%d allocations, %d failures, %d wrong"):format(total, failed, wrong))
-os.exit(wrong == 0 and failed >= total / 2 and 0 or 1)
+
+local function calls_of(scenario, path, gate)
+  C.ty_torture(gate, 0, 0, 0)
+  scenario.run(path)
+  return tonumber(C.ty_torture(gate, 0, 0, 0))
+end
+
+local function run(scenario, path)
+  scenario.run(path)
+  local expected = { value = scenario.run(path), names = names_in(path) }
+  local tried = 0
+  for _, fault in ipairs(FAULTS) do
+    local total, before = calls_of(scenario, path, fault.gate), alive()
+    local stride = math.ceil(total / MOST)
+    for at = 1, total, stride do
+      try(scenario, path, fault, at, expected)
+      tried = tried + 1
+    end
+    if alive() ~= before then
+      complain(scenario, fault, total, before .. " before, " .. alive() .. " behind")
+    end
+  end
+  print(("%-12s %5d calls made to fail"):format(scenario.name, tried))
+end
+
+local wanted = {}
+for i = 2, #arg do
+  wanted[arg[i]] = true
+end
+for _, scenario in ipairs(scenarios) do
+  if #arg < 2 or wanted[scenario.name] then
+    folder.with(function(path) run(scenario, path) end)
+  end
+end
+print(("%d errors, %d wrong"):format(failed, wrong))
+os.exit(wrong == 0 and failed > 0 and 0 or 1)

@@ -1,0 +1,178 @@
+-- What spec/torture/faults.lua lets fail: list of { name =, run = function of a folder, which gives
+-- a text that is always the same }. `prints`: the text may hold an error, which is then none.
+
+local Session = require "tycho.prompt"
+local ty = require "tycho"
+
+local function text_of(array)
+  return table.concat(array:reshape{ -1 }:totable(), " ")
+end
+
+local function network()
+  local x = ty.sym.Convolution{ ty.sym.Variable "data", num_filter = 2, kernel = { 3, 3 } }
+  x = ty.sym.relu{ ty.sym.BatchNorm{ x, name = "bn" } }
+  x = ty.sym.FullyConnected{ x, num_hidden = 3, name = "fc" }
+  return ty.sym.SoftmaxOutput{ x, name = "softmax" }
+end
+
+local function step()
+  local exe = network():simple_bind{ ctx = ty.cpu(), data = { 2, 1, 5, 5 } }
+  for _, name in ipairs{ "data", "fc_weight", "bn_gamma" } do
+    exe.arg_dict[name][":"] = ty.nd.arange(1, exe.arg_dict[name].size + 1)
+      :reshape(exe.arg_dict[name].shape) * 0.01
+  end
+  for _ = 1, 2 do
+    exe:forward(true)
+    exe:backward()
+    local w = exe.arg_dict.fc_weight
+    w[":"] = w - exe.grad_dict.fc_weight * 0.1
+  end
+  exe:forward(false)
+  return text_of(exe.outputs[1])
+end
+
+-- The old file is read first: it is whole, whatever happened to the try before.
+local function arrays(path)
+  local texts = {}
+  for _, ending in ipairs{ "params", "npy", "safetensors" } do
+    local file = path .. "/arrays." .. ending
+    local x = ty.nd.arange(6):reshape{ 2, 3 }
+    if io.open(file) then
+      ty.nd.load(file)
+    end
+    ty.nd.save(file, ending == "npy" and x or { x = x })
+    local loaded = ty.nd.load(file)
+    texts[#texts + 1] = text_of(loaded.x or loaded[1] or loaded)
+  end
+  return table.concat(texts, " ")
+end
+
+local quiet = { info = function() end, warning = function() end }
+
+local function states(path)
+  local net = ty.sym.FullyConnected{ data = ty.sym.Variable("data"), num_hidden = 2, name = "fc" }
+  local m = ty.mod.Module{ symbol = ty.sym.SoftmaxOutput{ data = net, name = "softmax" },
+    logger = quiet }
+  m:fit{ train_data = ty.io.NDArrayIter{ data = ty.nd.ones{ 4, 3 }, label = ty.nd.zeros(4),
+    batch_size = 4 }, num_epoch = 1, initializer = ty.init.One(),
+    optimizer_params = { learning_rate = 0.1, momentum = 0.9 } }
+  local state, optimizer = path .. "/state", path .. "/optimizer"
+  if io.open(optimizer) then
+    m:load_optimizer_states(optimizer)
+  end
+  m:save_optimizer_states(optimizer)
+  m:save_state(state)
+  m:load_state(state)
+  return text_of(m:get_params().fc_weight)
+end
+
+local function records(path)
+  local file, text = path .. "/a.rec", ("abc"):rep(3000)
+  local w = ty.recordio.MXRecordIO(file, "w")
+  w:write(text)
+  w:write("b")
+  w:close()
+  local r = ty.recordio.MXRecordIO(file, "r")
+  local first, second, third = r:read(), r:read(), r:read()
+  r:close()
+  assert(third == nil)
+  return first .. second
+end
+
+local function batches(it)
+  local texts = {}
+  for batch in it do
+    texts[#texts + 1] = text_of(batch.data[1]) .. ":" .. text_of(batch.label[1])
+  end
+  it:free()
+  return table.concat(texts, "\n")
+end
+
+local function put(path, bytes)
+  local file = io.open(path, "r")
+  if not file then
+    file = assert(io.open(path, "w"))
+    file:write(bytes)
+  end
+  file:close()
+end
+
+local function lines(path)
+  local text = {}
+  for i = 1, 300 do
+    text[i] = ("%d,%d\n"):format(i, i * i)
+  end
+  put(path .. "/a.csv", table.concat(text))
+  os.execute(("test -e %s/b.csv.gz || gzip -c %s/a.csv > %s/b.csv.gz"):format(path, path, path))
+  local plain = ty.io.CSVIter{ data_csv = path .. "/a.csv", data_shape = { 2 }, batch_size = 100 }
+  local packed = ty.io.CSVIter{ data_csv = path .. "/b.csv.gz", data_shape = { 2 },
+    batch_size = 100 }
+  return batches(plain) .. batches(packed)
+end
+
+local function digits(path)
+  put(path .. "/images", "\0\0\8\3\0\0\0\4\0\0\0\2\0\0\0\2abcdefghijklmnop")
+  put(path .. "/labels", "\0\0\8\1\0\0\0\4\1\2\3\4")
+  return batches(ty.io.MNISTIter{ image = path .. "/images", label = path .. "/labels",
+    batch_size = 2, input_shape = { 1, 2, 2 }, shuffle = false, silent = true })
+end
+
+local function pictures(path)
+  local file = path .. "/p.rec"
+  local x = ty.nd.arange(48):reshape{ 4, 4, 3 }:astype("uint8")
+  local w = ty.recordio.MXRecordIO(file, "w")
+  for i, format in ipairs{ ".png", ".jpg" } do
+    w:write(ty.recordio.pack_img(ty.recordio.IRHeader{ 0, i, i, 0 }, x, { img_fmt = format,
+      quality = format == ".png" and 3 or 90 }))
+  end
+  w:close()
+  return batches(ty.io.ImageRecordIter{ path_imgrec = file, data_shape = { 3, 4, 4 },
+    batch_size = 2, preprocess_threads = 2 })
+end
+
+local function store()
+  local kv = ty.kv.create("local")
+  kv:init("w", ty.nd.ones{ 2, 2 })
+  kv:set_optimizer(ty.optimizer.SGD{ learning_rate = 0.5, momentum = 0.5 })
+  local out = ty.nd.zeros{ 2, 2 }
+  for _ = 1, 2 do
+    kv:push("w", { ty.nd.ones{ 2, 2 }, ty.nd.ones{ 2, 2 } })
+    kv:pull("w", { out = out })
+  end
+  return text_of(out)
+end
+
+local function profile(path)
+  ty.profiler.set_config{ filename = path .. "/profile.json", profile_all = true }
+  ty.profiler.set_state("run")
+  local x = (ty.nd.ones{ 2, 2 } + 1):totable()[1][1]
+  ty.profiler.set_state("stop")
+  ty.profiler.dump()
+  return tostring(x)
+end
+
+local function prompt()
+  local texts = {}
+  local session = Session.new{ plain = true, write = function(...)
+    for _, text in ipairs{ ... } do
+      texts[#texts + 1] = text
+    end
+  end }
+  session:feed("x = ty.nd.ones{ 2, 3 } * 2")
+  session:feed("x:sum()")
+  session:feed("ty.sym.relu{ ty.sym.Variable 'a', name = 'r' }")
+  return table.concat(texts)
+end
+
+return {
+  { name = "step", run = step },
+  { name = "arrays", run = arrays },
+  { name = "states", run = states },
+  { name = "records", run = records },
+  { name = "lines", run = lines },
+  { name = "digits", run = digits },
+  { name = "pictures", run = pictures },
+  { name = "store", run = store },
+  { name = "profile", run = profile },
+  { name = "prompt", run = prompt, prints = true },
+}
