@@ -306,6 +306,18 @@ function native.is_terminal(descriptor)
 end
 
 
+local ASK_SIZE = 0x5413                  -- TIOCGWINSZ
+
+--- The columns and lines of the terminal behind a file descriptor; nil where there is none.
+function native.terminal_size(descriptor)
+  pcall(ffi.cdef, "int ioctl(int descriptor, unsigned long request, ...);")
+  local size = ffi.new("uint16_t[4]")    -- lines, columns, pixels
+  if ffi.C.ioctl(descriptor, ASK_SIZE, size) == 0 and size[0] > 0 and size[1] > 0 then
+    return size[1], size[0]
+  end
+end
+
+
 local KINDS = {
   tensors = "tensor", graphs = "graph", executors = "exec", pools = "pool", iters = "iter",
   bytes = "bytes",

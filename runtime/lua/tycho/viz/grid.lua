@@ -126,7 +126,8 @@ end
 local STYLE = { size = FACE, colour = "#444444", align = "middle" }
 
 local function paint(plan, canvas, width)
-  local shrink = math.min(1, width / plan.width)         -- on a canvas that is too small
+  -- A canvas of a terminal is small, and has large pixels.
+  local shrink = math.min(width / plan.width, math.max(1, (canvas.pixel or 0) / plan.scale))
   local top = SIDE
   if plan.title then
     canvas:text(SIDE, top + TITLE, plan.title, { size = TITLE, colour = "#111111", bold = true })

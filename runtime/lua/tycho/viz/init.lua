@@ -15,6 +15,7 @@ local memory = require "tycho.viz.memory"
 local node = require "tycho.symbol.node"
 local plot = require "tycho.viz.plot"
 local registry = require "tycho.op.registry"
+local show = require "tycho.viz.show"
 local summary = require "tycho.viz.summary"
 local values = require "tycho.core.values"
 local viz_graph = require "tycho.viz.graph"
@@ -262,6 +263,11 @@ viz.histogram = plot.histogram
 -- @function viz.image_grid
 -- @see tycho.viz.grid.image_grid
 viz.image_grid = grid.image_grid
+
+--- Shows a drawing in the terminal.
+-- @function viz.show
+-- @see tycho.viz.show.show
+viz.show = show.show
 
 
 return viz

@@ -1,0 +1,179 @@
+--- Images for terminals that show sixels: columns of six pixels as letters, colour by colour.
+--
+--     io.write(sixel.encode(raster_canvas))
+--
+-- There are 256 colours: those of the image, or, if it has more, means of boxes that median cuts
+-- make of them. Source: P. Heckbert, Color image quantization for frame buffer display, 1982.
+--
+-- @module tycho.viz.sixel
+
+local ffi = require "ffi"
+
+local sixel = {}
+
+local floor, max, min = math.floor, math.max, math.min
+
+local COLOURS, LEVELS = 256, 32                          -- of a palette; of a channel
+local ROWS = 6                                           -- of pixels in a letter
+
+
+local function bucket_of(p)
+  return floor(p[0] / 8) * LEVELS * LEVELS + floor(p[1] / 8) * LEVELS + floor(p[2] / 8)
+end
+
+
+-- Colours that differ in their low bits only, counted together: lists {n, sum of red, ...}.
+local function count_colours(canvas)
+  local found, by_bucket = {}, {}
+  for i = 0, canvas.width * canvas.height - 1 do
+    local p = canvas.bytes + 3 * i
+    local bucket = bucket_of(p)
+    local colour = by_bucket[bucket]
+    if not colour then
+      colour = { n = 0, bucket = bucket, 0, 0, 0 }
+      by_bucket[bucket], found[#found + 1] = colour, colour
+    end
+    colour.n = colour.n + 1
+    colour[1], colour[2], colour[3] = colour[1] + p[0], colour[2] + p[1], colour[3] + p[2]
+  end
+  for _, colour in ipairs(found) do
+    colour[1], colour[2], colour[3] = colour[1] / colour.n, colour[2] / colour.n,
+      colour[3] / colour.n
+  end
+  return found
+end
+
+
+-- The channel in which colours differ most, and how much.
+local function widest_channel(box)
+  local channel, width = 1, -1
+  for k = 1, 3 do
+    local low, high = math.huge, -math.huge
+    for _, colour in ipairs(box) do
+      low, high = min(low, colour[k]), max(high, colour[k])
+    end
+    if high - low > width then
+      channel, width = k, high - low
+    end
+  end
+  return channel, width
+end
+
+
+local function new_box(colours)
+  colours.n = 0
+  for _, colour in ipairs(colours) do
+    colours.n = colours.n + colour.n
+  end
+  colours.channel, colours.width = widest_channel(colours)
+  return colours
+end
+
+
+-- Two boxes of about as many pixels.
+local function cut(box)
+  local channel = box.channel
+  table.sort(box, function(a, b) return a[channel] < b[channel] end)
+  local low, high, count = {}, {}, 0
+  for i, colour in ipairs(box) do
+    local below = i == 1 or (count < box.n / 2 and i < #box)
+    table.insert(below and low or high, colour)
+    count = count + colour.n
+  end
+  return new_box(low), new_box(high)
+end
+
+
+local function boxes_of(colours)
+  local boxes = { new_box(colours) }
+  while #boxes < COLOURS do
+    local widest, worth = nil, 0
+    for i, box in ipairs(boxes) do
+      local value = #box > 1 and box.width * math.sqrt(box.n) or 0
+      if value > worth then
+        widest, worth = i, value
+      end
+    end
+    if not widest then
+      break
+    end
+    boxes[widest], boxes[#boxes + 1] = cut(boxes[widest])
+  end
+  return boxes
+end
+
+
+-- Colours {r, g, b} from 0, and a bucket's number among them.
+local function palette_of(canvas)
+  local colours, palette, number = count_colours(canvas), {}, {}
+  local boxes = colours
+  if #colours > COLOURS then
+    boxes = boxes_of(colours)
+  end
+  for i, box in ipairs(boxes) do
+    local r, g, b = 0, 0, 0
+    for _, colour in ipairs(type(box[1]) == "table" and box or { box }) do
+      r, g, b = r + colour[1] * colour.n, g + colour[2] * colour.n, b + colour[3] * colour.n
+      number[colour.bucket] = i - 1
+    end
+    palette[i - 1] = { r / box.n, g / box.n, b / box.n }
+  end
+  return palette, #boxes, number
+end
+
+
+-- Letters of one colour in a row of six pixels, equal ones counted.
+local function run_lengths(masks, width)
+  local parts, x = {}, 0
+  while x < width do
+    local from, letter = x, masks[x]
+    repeat
+      x = x + 1
+    until x == width or masks[x] ~= letter
+    local text = string.char(63 + letter)
+    parts[#parts + 1] = x - from > 3 and ("!%d%s"):format(x - from, text) or text:rep(x - from)
+  end
+  return table.concat(parts)
+end
+
+
+-- The colours of six rows, each with the letters of its pixels.
+local function band_text(canvas, top, number)
+  local masks, seen = {}, {}
+  for j = 0, min(ROWS, canvas.height - top) - 1 do
+    for x = 0, canvas.width - 1 do
+      local index = number[bucket_of(canvas.bytes + ((top + j) * canvas.width + x) * 3)]
+      if not masks[index] then
+        masks[index] = ffi.new("uint8_t[?]", canvas.width)
+        seen[#seen + 1] = index
+      end
+      masks[index][x] = masks[index][x] + 2 ^ j
+    end
+  end
+  local lines = {}
+  for i, index in ipairs(seen) do
+    lines[i] = ("#%d%s"):format(index, run_lengths(masks[index], canvas.width))
+  end
+  return table.concat(lines, "$")
+end
+
+
+--- What a terminal is sent to show what was drawn.
+-- @param canvas of pixels (`tycho.viz.raster`)
+-- @treturn string
+function sixel.encode(canvas)
+  local palette, n, number = palette_of(canvas)
+  local parts = { ('\27Pq"1;1;%d;%d'):format(canvas.width, canvas.height) }
+  for i = 0, n - 1 do
+    local colour = palette[i]
+    parts[#parts + 1] = ("#%d;2;%.0f;%.0f;%.0f"):format(i, colour[1] / 2.55, colour[2] / 2.55,
+      colour[3] / 2.55)
+  end
+  for top = 0, canvas.height - 1, ROWS do
+    parts[#parts + 1] = band_text(canvas, top, number) .. "-"
+  end
+  return table.concat(parts) .. "\27\\"
+end
+
+
+return sixel
