@@ -11,6 +11,7 @@
 */
 #include <pthread.h>
 #include "cuda/family.h"
+#include "kernel/primitives.h"
 
 #define TABLE(name) extern const struct op_kernels cuda_##name[];
 CUDA_TABLES(TABLE)
@@ -440,6 +441,7 @@ __attribute__((constructor)) static void register_gpu(void)
 {
   device_register(TY_GPU, &gpu_ops);
   cuda_pointwise_register();
+  primitives_register(TY_GPU, &cuda_primitives);
 #define REGISTER(name) op_register_kernels(TY_GPU, cuda_##name);
   CUDA_TABLES(REGISTER)
 #undef REGISTER

@@ -73,6 +73,8 @@ int cuda_zero(const struct call *c, const struct operand *x);
 
 /* data goes through as it is (losses.c) */
 extern const struct kernel cuda_copies[];
+/* moves.c */
+extern const struct primitives cuda_primitives;
 /* float32, float64 and the half types, which kernels of ours read as float32 */
 enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
 
@@ -81,7 +83,6 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
   _(convolve) \
   _(losses) \
   _(matrices) \
-  _(moves) \
   _(norms) \
   _(reductions) \
   _(softmax)

@@ -81,7 +81,9 @@ enum { K_ALIKE = 1,                                   /* `blocks`: all in blocks
        ** rows; the sums out[1] and on are over these too (pass/batch_weight_gradients.c) */
        K_JOIN = 2,
        /* `packs`: a state only where several steps share it */
-       K_REUSED = 4 };
+       K_REUSED = 4,
+       /* made of primitives alone: it runs on the device of its call (kernel/primitives.h) */
+       K_ANYWHERE = 8 };
 #define IN_BLOCKS(in, out) ((uint32_t)(in) | (uint32_t)(out) << 16)
 #define T(dtype) (1u << (dtype))
 enum { T_FLOAT = 1 << TY_F32 | 1 << TY_F64, T_ANY = ~0u >> 1,

@@ -8,6 +8,7 @@
 ** time.
 */
 #include "base/stream_copy.h"
+#include "kernel/primitives.h"
 #include "kernel/strided_copy.h"
 
 /* elements of a unit; side of a transposed block; bytes; bytes */
@@ -98,7 +99,7 @@ static void swap_axes(struct move *m, int i, int j)
   m->from[j] = t[2];
 }
 
-static void simplify(const struct move *m, struct move *out)
+void move_simplify(const struct move *m, struct move *out)
 {
   struct move a = { 0 };
   for (int i = 0; i < m->n; i++) {
@@ -165,12 +166,10 @@ static void body(int64_t begin, int64_t end, void *context)
   }
 }
 
-void move_run(const struct move *m, void *dst, const void *src, size_t size)
+static void run_on_cpu(const struct move *m, void *dst, const void *src, size_t size)
 {
   struct copy_plan w = { .dst = dst, .src = src, .size = size };
-  for (int i = 0; i < m->n; i++)
-    if (m->dim[i] <= 0) return;
-  simplify(m, &w.m);
+  move_simplify(m, &w.m);
   w.across = find_partner(&w.m);
   int64_t n1 = w.m.dim[w.m.n - 2], n0 = w.m.dim[w.m.n - 1], units = 1;
   w.side0 = MIN(n0, w.across ? SIDE : BLOCK);
@@ -179,6 +178,35 @@ void move_run(const struct move *m, void *dst, const void *src, size_t size)
   w.count1 = (n1 + w.side1 - 1) / w.side1;
   for (int i = 0; i < w.m.n - 2; i++) units *= w.m.dim[i];
   parallel_for(units * w.count1 * w.count0, MAX(1, 2 * BLOCK / (w.side0 * w.side1)), body, &w);
+}
+
+static bool is_empty(const struct move *m)
+{
+  for (int i = 0; i < m->n; i++)
+    if (m->dim[i] <= 0) return true;
+  return false;
+}
+
+int move_run(int device, const struct move *m, void *dst, const void *src, size_t size)
+{
+  const struct primitives *other = primitives_of(device);
+  if (is_empty(m)) return TY_OK;
+  if (other) return other->move(device, m, dst, src, size);
+  run_on_cpu(m, dst, src, size);
+  return TY_OK;
+}
+
+int move_set(int device, const struct move *m, void *dst, const void *value, size_t size)
+{
+  const struct primitives *other = primitives_of(device);
+  struct move same = *m;
+  uint64_t bits = 0;
+  if (is_empty(m)) return TY_OK;
+  memset(same.from, 0, sizeof same.from);
+  memcpy(&bits, value, size);
+  if (other) return other->set(device, &same, dst, bits, size);
+  run_on_cpu(&same, dst, value, size);
+  return TY_OK;
 }
 
 /* -- plain bytes ------------------------------------------------------------------------------- */
@@ -201,23 +229,28 @@ static void zero_body(int64_t begin, int64_t end, void *context)
   memset(b->dst + begin, 0, (size_t)(end - begin));
 }
 
-void move_bytes(void *dst, const void *src, size_t bytes)
+int move_bytes(int device, void *dst, const void *src, size_t bytes)
 {
   struct byte_copy b = { dst, src, stream_copy_profitable(bytes) };
-  if (dst != src) parallel_for((int64_t)bytes, PIECE, copy_body, &b);
+  if (dst == src) return TY_OK;
+  if (primitives_of(device)) return device_copy(device, dst, device, src, bytes);
+  parallel_for((int64_t)bytes, PIECE, copy_body, &b);
+  return TY_OK;
 }
 
-void move_zero(void *dst, size_t bytes)
+int move_zero(int device, void *dst, size_t bytes)
 {
   struct byte_copy b = { dst, NULL, false };
+  if (primitives_of(device)) return device_fill(device, dst, 0, bytes);
   parallel_for((int64_t)bytes, PIECE, zero_body, &b);
+  return TY_OK;
 }
 
-void move_fill(void *dst, const void *value, size_t size, int64_t n)
+int move_fill(int device, void *dst, const void *value, size_t size, int64_t n)
 {
   struct move m = { 0 };
   move_axis(&m, n, 1, 0);
-  move_run(&m, dst, value, size);
+  return move_set(device, &m, dst, value, size);
 }
 
 /* -- numbers of any dtype ---------------------------------------------------------------------- */
@@ -274,10 +307,16 @@ int64_t index_of(const struct operand *a, int64_t i)
   }
 }
 
+int move_zeros(const struct call *c, int k)
+{
+  const struct operand *y = &c->out[k];
+  return k < c->nout && y->p ? move_zero(c->device, y->p, desc_bytes(&y->d)) : TY_OK;
+}
+
 int copy_kernel(struct call *c)
 {
-  if (c->out[0].p) move_bytes(c->out[0].p, c->in[0].p, desc_bytes(&c->out[0].d));
-  for (int k = 1; k < c->nout; k++)
-    if (c->out[k].p) move_zero(c->out[k].p, desc_bytes(&c->out[k].d));
+  const struct operand *y = c->out;
+  if (y->p) TRY(move_bytes(c->device, y->p, c->in[0].p, desc_bytes(&y->d)));
+  for (int k = 1; k < c->nout; k++) TRY(move_zeros(c, k));
   return TY_OK;
 }

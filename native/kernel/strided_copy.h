@@ -5,7 +5,8 @@
 ** from1 + ...] to dst[i * to0 + j * to1 + ...]. Strides count elements and may be negative;
 ** `from` may be 0 (one element to many places). No place of dst is written twice, and dst and
 ** src do not overlap. The data is never interpreted: elements have 1, 2, 4 or 8 bytes. Order of
-** calls: { 0 }, move_axis for each axis, move_run.
+** calls: { 0 }, move_axis for each axis, move_run. `device` is where dst and src lie, of a kernel
+** its call's: one that does nothing but call these runs on any device (K_ANYWHERE).
 */
 #pragma once
 #include "kernel/kernel.h"
@@ -20,13 +21,18 @@ static inline void move_axis(struct move *m, int64_t dim, int64_t to, int64_t fr
   m->from[m->n] = from;
   m->n++;
 }
+/* The same move with few axes: those of one element go, neighbours that are one in both arrays are
+** joined, the rest is ordered by its stride in dst; two at least. */
+void move_simplify(const struct move *m, struct move *out);
 /* parallel */
-void move_run(const struct move *m, void *dst, const void *src, size_t size);
+int move_run(int device, const struct move *m, void *dst, const void *src, size_t size);
+/* each place of dst gets one element, which lies on the host; `from` has no meaning */
+int move_set(int device, const struct move *m, void *dst, const void *value, size_t size);
 /* parallel; dst may be src */
-void move_bytes(void *dst, const void *src, size_t bytes);
-void move_zero(void *dst, size_t bytes);
-/* n copies of one element */
-void move_fill(void *dst, const void *value, size_t size, int64_t n);
+int move_bytes(int device, void *dst, const void *src, size_t bytes);
+int move_zero(int device, void *dst, size_t bytes);
+/* n copies of one element, which lies on the host */
+int move_fill(int device, void *dst, const void *value, size_t size, int64_t n);
 
 /* -- small helpers of operators that move ------------------------------------------------------ */
 
@@ -51,10 +57,15 @@ void    set_number(void *p, int dtype, double value);
 int64_t index_of(const struct operand *a, int64_t i);
 double  real_of(const struct operand *a, int64_t i);
 
+/* zeros in output k, where there is one and somebody reads it */
+int move_zeros(const struct call *c, int k);
 /* out 0 = in 0; further outputs (gradients) are zeros */
 int copy_kernel(struct call *c);
 
-/* A kernel table of one function that moves elements of any dtype. */
+/* A kernel table of one function that moves elements of any dtype; by the functions above alone. */
 #define MOVE_KERNEL(table, function) \
   static const struct kernel table[] = { { .name = "move", .run = function, .types = T_ANY }, \
                                          { 0 } };
+#define MOVE_ANYWHERE(table, function) \
+  static const struct kernel table[] = { \
+    { .name = "move", .run = function, .types = T_ANY, .flags = K_ANYWHERE }, { 0 } };

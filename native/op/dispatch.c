@@ -35,7 +35,8 @@ struct candidates op_candidates(const struct op *op, bool backward, int device)
 const struct kernel *next_candidate(struct candidates *c, bool *hosted)
 {
   const struct kernel **list = c->own && c->own->name ? &c->own : &c->host;
-  if (hosted) *hosted = list == &c->host;
+  bool anywhere = *list && (*list)->flags & K_ANYWHERE;
+  if (hosted) *hosted = list == &c->host && !anywhere;
   return *list && (*list)->name ? (*list)++ : NULL;
 }
 

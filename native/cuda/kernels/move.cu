@@ -1,6 +1,7 @@
-// move.cu - elements from one nest of strides to another: transpose, concat, split, slice, reverse.
-// Elements are bits, UNIT bytes wide by type. Method: a thread an element, neighbours along the
-// innermost axis of what is written. Bound: bytes; reads of a transpose are not coalesced.
+// move.cu - elements from one nest of strides to another, or one element to all places of a nest:
+// what transpose, concat, split, slice, tile, pad and their like are made of. Elements are bits,
+// whose width UNIT has. Method: a thread an element, neighbours along the innermost axis of what is
+// written. Bound: bytes; reads of a transpose are not coalesced.
 #ifndef UNIT
 #include "prelude.cuh"
 #define UNIT u32
@@ -13,20 +14,34 @@ struct move_args {
   i64 axis[AXES][3]; // size, stride in dst, stride in src (may be negative); outermost first
 };
 
+// Where element i lies in dst, and in src.
+struct move_place { i64 to, from; };
+FN move_place place_in(const struct move_args &s, i64 i)
+{
+  INDEX left = (INDEX)i;
+  move_place at = { 0, 0 };
+  for (int d = AXES - 1; d >= 0; d--) {
+    INDEX size = (INDEX)s.axis[d][0];
+    i64 j = (i64)(left % size);
+    left /= size;
+    at.to += j * s.axis[d][1];
+    at.from += j * s.axis[d][2];
+  }
+  return at;
+}
+
 extern "C" __global__ void move(
     UNIT *dst, const UNIT *src, const struct move_args __grid_constant__ s)
 {
   EACH(i, s.n)
   {
-    INDEX left = (INDEX)i;
-    i64 to = 0, from = 0;
-    for (int d = AXES - 1; d >= 0; d--) {
-      INDEX size = (INDEX)s.axis[d][0];
-      i64 at = (i64)(left % size);
-      left /= size;
-      to += at * s.axis[d][1];
-      from += at * s.axis[d][2];
-    }
-    dst[to] = src[from];
+    move_place at = place_in(s, i);
+    dst[at.to] = src[at.from];
   }
+}
+
+extern "C" __global__ void set_places(
+    UNIT *dst, u64 value, const struct move_args __grid_constant__ s)
+{
+  EACH(i, s.n) dst[place_in(s, i).to] = (UNIT)value;
 }

@@ -8,6 +8,7 @@
 ** there are too few results to occupy a machine, one reduced group is cut into parts, folded
 ** apart and then joined in order.
 */
+#include "kernel/primitives.h"
 #include "kernel/reduce/reduce.h"
 
 #define TABLES(isa) \
@@ -283,4 +284,20 @@ void reduce_back(const struct reduce *r, int kind, void *dx, const void *x, cons
   s.rows = (s.height + s.tall - 1) / s.tall;
   parallel_for(r->in / (s.width * s.height) * s.rows * s.pieces, MAX(1, ENOUGH / (s.tall * s.wide)),
       back_body, &s);
+}
+
+/* -- on any device ----------------------------------------------------------------------------- */
+
+size_t reduce_sum_scratch(int device, const struct reduce *r)
+{
+  const struct primitives *other = primitives_of(device);
+  return other ? other->sum_scratch(r) : reduce_scratch(r);
+}
+
+int reduce_sum(int device, const struct reduce *r, const void *x, void *y, bool add, void *tmp)
+{
+  const struct primitives *other = primitives_of(device);
+  if (other) return other->sum(device, r, x, y, add, tmp);
+  reduce_run(r, R_SUM, F_PLAIN, x, NULL, y, add, tmp);
+  return TY_OK;
 }

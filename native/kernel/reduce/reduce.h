@@ -57,5 +57,8 @@ void   reduce_plan_axes(int dtype, int n, const int64_t *dim, uint32_t axes, str
 size_t reduce_scratch(const struct reduce *r);
 void reduce_run(const struct reduce *r, int kind, int finish, const void *x, const void *centre,
     void *y, bool add, void *tmp);
+/* R_SUM on the device where x and y lie; tmp: reduce_sum_scratch bytes there */
+size_t reduce_sum_scratch(int device, const struct reduce *r);
+int reduce_sum(int device, const struct reduce *r, const void *x, void *y, bool add, void *tmp);
 void reduce_back(const struct reduce *r, int kind, void *dx, const void *x, const void *y,
     const void *g, const void *h, double scale);

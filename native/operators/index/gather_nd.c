@@ -110,11 +110,11 @@ ADD(uint64_t)
 static int gather_back(struct call *c) /* reads the head gradient, indices */
 {
   struct operand *dx = &c->out[0];
-  if (c->out[1].p) move_zero(c->out[1].p, desc_bytes(&c->out[1].d));
+  TRY(move_zeros(c, 1));
   if (!dx->p) return TY_OK;
   struct indexed_rows p = places_of(&c->in[1], &dx->d);
   TRY(check_places(&p, true));
-  if (!(c->add & 1)) move_zero(dx->p, desc_bytes(&dx->d));
+  if (!(c->add & 1)) TRY(move_zeros(c, 0));
   switch (dx->d.dtype) {
   case TY_F32: add_float(&p, dx->p, c->in[0].p); break;
   case TY_F64: add_double(&p, dx->p, c->in[0].p); break;
@@ -181,13 +181,13 @@ static int write_rows(const struct operand *index, const struct operand *rows, s
 
 static int scatter_run(struct call *c)
 {
-  move_zero(c->out[0].p, desc_bytes(&c->out[0].d));
+  TRY(move_zeros(c, 0));
   return write_rows(&c->in[1], &c->in[0], &c->out[0]);
 }
 
 static int scatter_back(struct call *c) /* reads the head gradient, indices */
 {
-  if (c->out[1].p) move_zero(c->out[1].p, desc_bytes(&c->out[1].d));
+  TRY(move_zeros(c, 1));
   if (!c->out[0].p) return TY_OK;
   struct indexed_rows p = places_of(&c->in[1], &c->in[0].d);
   TRY(check_places(&p, false));
@@ -197,7 +197,7 @@ static int scatter_back(struct call *c) /* reads the head gradient, indices */
 
 static int set_run(struct call *c)
 {
-  move_bytes(c->out[0].p, c->in[0].p, desc_bytes(&c->out[0].d));
+  TRY(move_bytes(c->device, c->out[0].p, c->in[0].p, desc_bytes(&c->out[0].d)));
   return write_rows(&c->in[2], &c->in[1], &c->out[0]);
 }
 
@@ -247,7 +247,7 @@ static int copy_run(struct call *c)
   struct operand *y = &c->out[0], *index = &c->in[1];
   int64_t bytes = row_bytes(&y->d);
   TRY(check_rows(index, &y->d));
-  move_bytes(y->p, c->in[0].p, desc_bytes(&y->d));
+  TRY(move_bytes(c->device, y->p, c->in[0].p, desc_bytes(&y->d)));
   for (int64_t i = 0; i < index->d.dim[0]; i++)
     memcpy(
         (char *)y->p + index_of(index, i) * bytes, (char *)c->in[2].p + i * bytes, (size_t)bytes);
@@ -260,8 +260,8 @@ static int copy_back(struct call *c) /* reads the head gradient, index_vector */
   int64_t bytes = row_bytes(&g->d);
   char *old = c->out[0].p, *rows = c->out[2].p;
   TRY(check_rows(index, &g->d));
-  if (old) move_bytes(old, g->p, desc_bytes(&g->d));
-  if (c->out[1].p) move_zero(c->out[1].p, desc_bytes(&c->out[1].d));
+  if (old) TRY(move_bytes(c->device, old, g->p, desc_bytes(&g->d)));
+  TRY(move_zeros(c, 1));
   for (int64_t i = 0; i < index->d.dim[0]; i++) {
     int64_t at = index_of(index, i) * bytes;
     if (old) memset(old + at, 0, (size_t)bytes);

@@ -108,7 +108,7 @@ static void order_lines(const struct call *c, int64_t axis, int64_t k, bool down
   if (axis != NONE)
     l.outer = product_of(d, 0, a), l.n = d->dim[a], l.inner = product_of(d, a + 1, d->ndim);
   if (l.k < 1) l.k = l.n;
-  if (l.mask) move_zero(l.mask->p, desc_bytes(&l.mask->d));
+  if (l.mask) move_zero(TY_CPU, l.mask->p, desc_bytes(&l.mask->d));
   parallel_for(l.outer * l.inner, MAX(1, 4096 / l.n), lines_body, &l);
 }
 
@@ -128,7 +128,7 @@ static void put_back(struct operand *dx, const struct operand *g, const struct o
           inner = axis == NONE ? 1 : product_of(d, a + 1, d->ndim), count = desc_count(&g->d);
   size_t size = dtype_size(d->dtype);
   if (k < 1) k = n;
-  move_zero(dx->p, desc_bytes(d));
+  move_zero(TY_CPU, dx->p, desc_bytes(d));
   for (int64_t i = 0; i < count; i++) {
     int64_t line = i / (k * inner), in = i % inner, j = MAX(0, MIN(index_of(index, i), n - 1));
     memcpy(elements_at(dx->p, (line * n + j) * inner + in, size), elements_at(g->p, i, size), size);
@@ -335,7 +335,7 @@ static int topk_back(struct call *c)
   if (c->nin > 1)
     put_back(&c->out[0], &c->in[0], &c->in[1], p->axis, p->k);
   else
-    move_zero(c->out[0].p, desc_bytes(&c->out[0].d));
+    TRY(move_zeros(c, 0));
   return TY_OK;
 }
 

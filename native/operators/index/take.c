@@ -149,10 +149,10 @@ static void add_body(int64_t begin, int64_t end, void *context)
 
 static int take_back(struct call *c) /* reads the head gradient, indices */
 {
-  if (c->out[1].p) move_zero(c->out[1].p, desc_bytes(&c->out[1].d));
+  TRY(move_zeros(c, 1));
   if (!c->out[0].p) return TY_OK;
   struct taking t = taking_of(c->param, &c->out[0], &c->in[1], c->in[0].p);
-  if (!(c->add & 1)) move_zero(t.a, desc_bytes(&c->out[0].d));
+  if (!(c->add & 1)) TRY(move_zeros(c, 0));
   if (t.inner >= 2 * COLUMNS)
     t.blocks = (t.inner + COLUMNS - 1) / COLUMNS;
   else if (t.outer < 8 && t.n * t.inner > 65536)
@@ -266,9 +266,9 @@ static int pick_run(struct call *c)
 static int pick_back(struct call *c)
 {
   const struct pick *p = c->param;
-  if (c->out[1].p) move_zero(c->out[1].p, desc_bytes(&c->out[1].d));
+  TRY(move_zeros(c, 1));
   if (!c->out[0].p) return TY_OK;
-  move_zero(c->out[0].p, desc_bytes(&c->out[0].d));
+  TRY(move_zeros(c, 0));
   pick_lines(
       &c->out[0], &c->in[1], c->in[0].p, pick_axis(p, &c->out[0].d), p->mode ? WRAP : CLIP, true);
   return TY_OK;
@@ -335,7 +335,7 @@ static int hot_run(struct call *c)
   size_t size = dtype_size(y->d.dtype);
   set_number(&on, y->d.dtype, p->on_value);
   set_number(&off, y->d.dtype, p->off_value);
-  move_fill(y->p, &off, size, desc_count(&y->d));
+  TRY(move_fill(c->device, y->p, &off, size, desc_count(&y->d)));
   set_places(y->p, &c->in[0], p->depth, &on, 0, size);
   return TY_OK;
 }
@@ -357,7 +357,7 @@ static int encode_run(struct call *c)
   uint64_t one = 0;
   TRY(check_all(&c->in[0], 0, y->d.dim[1]));
   set_number(&one, y->d.dtype, 1);
-  move_zero(y->p, desc_bytes(&y->d));
+  TRY(move_zeros(c, 0));
   set_places(y->p, &c->in[0], y->d.dim[1], &one, 0, dtype_size(y->d.dtype));
   return TY_OK;
 }
@@ -382,7 +382,7 @@ static int fill_run(struct call *c)
 {
   const struct operand *y = &c->out[0];
   TRY(check_all(&c->in[2], 0, y->d.dim[1]));
-  move_bytes(y->p, c->in[0].p, desc_bytes(&y->d));
+  TRY(move_bytes(c->device, y->p, c->in[0].p, desc_bytes(&y->d)));
   set_places(y->p, &c->in[2], y->d.dim[1], c->in[1].p, 1, dtype_size(y->d.dtype));
   return TY_OK;
 }
@@ -515,7 +515,7 @@ static int where_run(struct call *c)
 
 static int where_back(struct call *c) /* reads the head gradient, condition */
 {
-  if (c->out[0].p) move_zero(c->out[0].p, desc_bytes(&c->out[0].d));
+  TRY(move_zeros(c, 0));
   choose(&c->in[1], &c->in[0].d, c->in[0].p, NULL, c->out[1].p);
   choose(&c->in[1], &c->in[0].d, NULL, c->in[0].p, c->out[2].p);
   return TY_OK;

@@ -142,7 +142,7 @@ static int multinomial_back(
 {
   struct operand *dx = &c->out[0];
   if (!dx->p) return TY_OK;
-  move_zero(dx->p, desc_bytes(&dx->d));
+  TRY(move_zero(c->device, dx->p, desc_bytes(&dx->d)));
   if (c->nin < 3) return TY_OK;
   int64_t classes = dx->d.dim[dx->d.ndim - 1], n = desc_count(&c->in[2].d);
   int64_t block = n / (desc_count(&dx->d) / classes);

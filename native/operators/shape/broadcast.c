@@ -36,8 +36,7 @@ static int spread(struct call *c, nest_fn make)
     to *= t.dim[i];
     if (!copy) from *= t.dim[i];
   }
-  move_run(&m, c->out[0].p, c->in[0].p, dtype_size(c->in[0].d.dtype));
-  return TY_OK;
+  return move_run(c->device, &m, c->out[0].p, c->in[0].p, dtype_size(c->in[0].d.dtype));
 }
 
 static void plan_back(const struct call *c, nest_fn make, struct reduce *r)
@@ -51,17 +50,16 @@ static int gather(struct call *c, nest_fn make)
 {
   struct reduce r;
   plan_back(c, make, &r);
-  if (c->out[0].p)
-    reduce_run(&r, R_SUM, F_PLAIN, c->in[0].p, NULL, c->out[0].p, c->add & 1, c->tmp);
-  if (c->nout > 1 && c->out[1].p) move_zero(c->out[1].p, desc_bytes(&c->out[1].d));
-  return TY_OK;
+  TRY(move_zeros(c, 1));
+  if (!c->out[0].p) return TY_OK;
+  return reduce_sum(c->device, &r, c->in[0].p, c->out[0].p, c->add & 1, c->tmp);
 }
 
 static size_t gather_scratch(const struct call *c, nest_fn make)
 {
   struct reduce r;
   plan_back(c, make, &r);
-  return reduce_scratch(&r);
+  return reduce_sum_scratch(c->device, &r);
 }
 
 /* Axes that have size 1 in data and another one in the output. */
@@ -267,9 +265,10 @@ static void repeated(const void *param, const ty_desc *in, const ty_desc *out, s
 static int nest##_run(struct call *c) { return spread(c, nest); } \
 static int nest##_back(struct call *c) { return gather(c, nest); } \
 static size_t nest##_scratch(const struct call *c) { return gather_scratch(c, nest); } \
-MOVE_KERNEL(nest##_kernels, nest##_run) \
+MOVE_ANYWHERE(nest##_kernels, nest##_run) \
 static const struct kernel nest##_back_kernels[] = { \
-  { .name = "sum", .run = nest##_back, .types = T_FLOAT | T_INT, .scratch = nest##_scratch, .add = 1 }, { 0 } \
+  { .name = "sum", .run = nest##_back, .types = T_FLOAT | T_INT, .scratch = nest##_scratch, .add = 1, \
+    .flags = K_ANYWHERE }, { 0 } \
 };
 NEST(stretched)
 NEST(tiled)

@@ -48,7 +48,7 @@ static int keep(const struct operand *to, const struct operand *from, const stru
         "index %lld at place %lld is out of range; expected 0 to %lld", (long long)j, (long long)i,
         (long long)rows - 1);
   }
-  move_zero(to->p, desc_bytes(&to->d));
+  TRY(move_zero(TY_CPU, to->p, desc_bytes(&to->d)));
   for (int64_t i = 0; i < index->d.dim[0]; i++) {
     size_t at = (size_t)index_of(index, i) * row;
     memcpy((char *)to->p + at, (const char *)from->p + at, row);
@@ -60,7 +60,7 @@ static int retain_run(struct call *c) { return keep(&c->out[0], &c->in[0], &c->i
 
 static int retain_back(struct call *c) /* in: head gradient, indices */
 {
-  if (c->out[1].p) move_zero(c->out[1].p, desc_bytes(&c->out[1].d));
+  TRY(move_zeros(c, 1));
   return keep(&c->out[0], &c->in[0], &c->in[1]);
 }
 

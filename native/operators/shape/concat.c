@@ -11,39 +11,37 @@
 /* -- moving pieces ----------------------------------------------------------------------------- */
 
 /* The whole seen as (outer, size, inner) around the axis. */
-struct axis_view { char *p; size_t size; int64_t outer, axis, inner; };
+struct axis_view { int device; char *p; size_t size; int64_t outer, axis, inner; };
 
-static struct axis_view whole_of(const struct operand *a, int axis)
+static struct axis_view whole_of(const struct call *c, const struct operand *a, int axis)
 {
-  struct axis_view w = { a->p, dtype_size(a->d.dtype), product_of(&a->d, 0, axis), a->d.dim[axis],
-    product_of(&a->d, axis + 1, a->d.ndim) };
+  struct axis_view w = { c->device, a->p, dtype_size(a->d.dtype), product_of(&a->d, 0, axis),
+    a->d.dim[axis], product_of(&a->d, axis + 1, a->d.ndim) };
   return w;
 }
 
 /* Copies `n` places of the axis, from `begin`, out of the whole into a dense piece, or the other
 ** way. */
-static void move_piece(const struct axis_view *w, void *piece, int64_t begin, int64_t n, bool into)
+static int move_piece(const struct axis_view *w, void *piece, int64_t begin, int64_t n, bool into)
 {
   struct move m = { 0 };
   int64_t row = w->axis * w->inner, run = n * w->inner;
   void *at = elements_at(w->p, begin * w->inner, w->size);
   move_axis(&m, w->outer, into ? row : run, into ? run : row);
   move_axis(&m, run, 1, 1);
-  if (into)
-    move_run(&m, at, piece, w->size);
-  else
-    move_run(&m, piece, at, w->size);
+  return move_run(w->device, &m, into ? at : piece, into ? piece : at, w->size);
 }
 
 /* Equal pieces that lie one behind the other along the axis. */
-static void move_all(const struct axis_view *w, struct operand *piece, int n, bool into)
+static int move_all(const struct axis_view *w, struct operand *piece, int n, bool into)
 {
   int64_t at = 0;
   for (int k = 0; k < n; k++) {
     int64_t size = desc_count(&piece[k].d) / (w->outer * w->inner);
-    if (piece[k].p) move_piece(w, piece[k].p, at, size, into);
+    if (piece[k].p) TRY(move_piece(w, piece[k].p, at, size, into));
     at += size;
   }
+  return TY_OK;
 }
 
 /* -- Concat ------------------------------------------------------------------------------------ */
@@ -114,23 +112,22 @@ static int parameters_shape(struct infer *s) { return join_shape(s, true); }
 
 static int concat_run(struct call *c)
 {
-  struct axis_view w = whole_of(
-      &c->out[0], axis_in(((const struct concat *)c->param)->dim, c->out[0].d.ndim));
-  move_all(&w, c->in, c->nin, true);
-  return TY_OK;
+  int axis = axis_in(((const struct concat *)c->param)->dim, c->out[0].d.ndim);
+  struct axis_view w = whole_of(c, &c->out[0], axis);
+  return move_all(&w, c->in, c->nin, true);
 }
 
 static int concat_back(struct call *c)
 {
-  struct axis_view w = whole_of(
-      &c->in[0], axis_in(((const struct concat *)c->param)->dim, c->in[0].d.ndim));
-  move_all(&w, c->out, c->nout, false);
-  return TY_OK;
+  int axis = axis_in(((const struct concat *)c->param)->dim, c->in[0].d.ndim);
+  struct axis_view w = whole_of(c, &c->in[0], axis);
+  return move_all(&w, c->out, c->nout, false);
 }
 
 /* Up to axis 1 a piece is whole blocks of channels: it moves as it lies. */
 #define AXIS_KERNEL(table, run, refuse, in, out) \
-  static const struct kernel table[] = { { "move", run, T_ANY, refuse, .flags = K_ALIKE, \
+  static const struct kernel table[] = { { "move", run, T_ANY, refuse, \
+                                           .flags = K_ALIKE | K_ANYWHERE, \
                                            .blocks = IN_BLOCKS(in, out) }, { 0 } };
 
 static const char *refuse_space(const struct call *c, int64_t axis)
@@ -180,22 +177,20 @@ static int stack_shape(struct infer *s)
 
 static int stack_run(struct call *c)
 {
-  struct axis_view w = whole_of(
-      &c->out[0], axis_in(((const struct stack_param *)c->param)->axis, c->out[0].d.ndim));
-  move_all(&w, c->in, c->nin, true);
-  return TY_OK;
+  int axis = axis_in(((const struct stack_param *)c->param)->axis, c->out[0].d.ndim);
+  struct axis_view w = whole_of(c, &c->out[0], axis);
+  return move_all(&w, c->in, c->nin, true);
 }
 
 static int stack_back(struct call *c)
 {
-  struct axis_view w = whole_of(
-      &c->in[0], axis_in(((const struct stack_param *)c->param)->axis, c->in[0].d.ndim));
-  move_all(&w, c->out, c->nout, false);
-  return TY_OK;
+  int axis = axis_in(((const struct stack_param *)c->param)->axis, c->in[0].d.ndim);
+  struct axis_view w = whole_of(c, &c->in[0], axis);
+  return move_all(&w, c->out, c->nout, false);
 }
 
-MOVE_KERNEL(stack_kernels, stack_run)
-MOVE_KERNEL(stack_back_kernels, stack_back)
+MOVE_ANYWHERE(stack_kernels, stack_run)
+MOVE_ANYWHERE(stack_back_kernels, stack_back)
 
 /* -- SliceChannel ------------------------------------------------------------------------------ */
 
@@ -259,18 +254,16 @@ static int split_shape(struct infer *s)
 
 static int split_run(struct call *c)
 {
-  struct axis_view w = whole_of(
-      &c->in[0], axis_in(((const struct split_param *)c->param)->axis, c->in[0].d.ndim));
-  move_all(&w, c->out, c->nout, false);
-  return TY_OK;
+  int axis = axis_in(((const struct split_param *)c->param)->axis, c->in[0].d.ndim);
+  struct axis_view w = whole_of(c, &c->in[0], axis);
+  return move_all(&w, c->out, c->nout, false);
 }
 
 static int split_back(struct call *c)
 {
-  struct axis_view w = whole_of(
-      &c->out[0], axis_in(((const struct split_param *)c->param)->axis, c->out[0].d.ndim));
-  if (w.p) move_all(&w, c->in, c->nin, true);
-  return TY_OK;
+  int axis = axis_in(((const struct split_param *)c->param)->axis, c->out[0].d.ndim);
+  struct axis_view w = whole_of(c, &c->out[0], axis);
+  return w.p ? move_all(&w, c->in, c->nin, true) : TY_OK;
 }
 
 /* A piece without the axis has its channels elsewhere. */
@@ -357,10 +350,11 @@ static int cuts_shape(struct infer *s)
 static int cuts_run(struct call *c)
 {
   const struct cuts *p = c->param;
-  struct axis_view w = whole_of(&c->in[0], axis_in(p->axis, c->in[0].d.ndim));
+  int axis = axis_in(p->axis, c->in[0].d.ndim);
+  struct axis_view w = whole_of(c, &c->in[0], axis);
   for (int k = 0; k < c->nout; k++) {
     int64_t begin, end = cut_piece(p, k, w.axis, &begin);
-    if (c->out[k].p) move_piece(&w, c->out[k].p, begin, end - begin, false);
+    if (c->out[k].p) TRY(move_piece(&w, c->out[k].p, begin, end - begin, false));
   }
   return TY_OK;
 }
@@ -368,18 +362,19 @@ static int cuts_run(struct call *c)
 static int cuts_back(struct call *c)
 {
   const struct cuts *p = c->param;
-  struct axis_view w = whole_of(&c->out[0], axis_in(p->axis, c->out[0].d.ndim));
+  int axis = axis_in(p->axis, c->out[0].d.ndim);
+  struct axis_view w = whole_of(c, &c->out[0], axis);
   if (!w.p) return TY_OK;
-  if (!p->sections && p->indices.d[0]) move_zero(w.p, desc_bytes(&c->out[0].d));
+  if (!p->sections && p->indices.d[0]) TRY(move_zeros(c, 0));
   for (int k = 0; k < c->nin; k++) {
     int64_t begin, end = cut_piece(p, k, w.axis, &begin);
-    move_piece(&w, c->in[k].p, begin, end - begin, true);
+    TRY(move_piece(&w, c->in[k].p, begin, end - begin, true));
   }
   return TY_OK;
 }
 
-MOVE_KERNEL(cuts_kernels, cuts_run)
-MOVE_KERNEL(cuts_back_kernels, cuts_back)
+MOVE_ANYWHERE(cuts_kernels, cuts_run)
+MOVE_ANYWHERE(cuts_back_kernels, cuts_back)
 
 /* -- rows -------------------------------------------------------------------------------------- */
 

@@ -51,38 +51,27 @@ static int free_check(
   return TY_OK;
 }
 
-static void fill(const struct operand *y, double v)
+static int fill(struct call *c, double v)
 {
+  const struct operand *y = &c->out[0];
   uint64_t one = 0;
   int64_t n = desc_count(&y->d);
-  if (!y->p) return;
-  if (v == 0 && !signbit(v)) {
-    move_zero(y->p, desc_bytes(&y->d));
-    return;
-  }
+  if (!y->p) return TY_OK;
+  if (v == 0 && !signbit(v)) return move_zeros(c, 0);
   dtype_convert(&one, y->d.dtype, &v, TY_F64, 1);
-  move_fill(y->p, &one, dtype_size(y->d.dtype), n);
+  return move_fill(c->device, y->p, &one, dtype_size(y->d.dtype), n);
 }
 
-static int zeros(struct call *c)
-{
-  fill(&c->out[0], 0);
-  return TY_OK;
-}
-static int ones(struct call *c)
-{
-  fill(&c->out[0], 1);
-  return TY_OK;
-}
+static int zeros(struct call *c) { return fill(c, 0); }
+static int ones(struct call *c) { return fill(c, 1); }
 static int full(struct call *c)
 {
-  fill(&c->out[0], ((const struct constant *)c->param)->value);
-  return TY_OK;
+  return fill(c, ((const struct constant *)c->param)->value);
 }
 
-static const struct kernel zeros_cpu[] = { { "zeros", zeros, T_ANY }, { 0 } };
-static const struct kernel ones_cpu[]  = { { "ones", ones, T_ANY }, { 0 } };
-static const struct kernel full_cpu[]  = { { "full", full, T_ANY }, { 0 } };
+MOVE_ANYWHERE(zeros_cpu, zeros)
+MOVE_ANYWHERE(ones_cpu, ones)
+MOVE_ANYWHERE(full_cpu, full)
 
 static const struct param constant_param[] = {
   { "shape", P_SHAPE, offsetof(struct constant, shape), "()", "shape of the result; 0 is unknown", .none = 1 },

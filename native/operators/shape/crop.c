@@ -1,6 +1,6 @@
 /* crop.c - Crop: a window of the two last axes of (batch, channels, height, width), of given
 ** size or a second input's. */
-#include "kernel/vec/vec.h"
+#include "kernel/strided_copy.h"
 #include "op/op.h"
 
 struct crop_param { int64_t num_args, center_crop; struct dims offset, h_w; };
@@ -52,64 +52,37 @@ static int crop_shape(struct infer *s)
   return shape_as(s, &s->out[0], &d);
 }
 
-struct crop {
-  const ty_desc *whole, *part;
-  size_t size;
-  int64_t y, x;
-  char *to;
-  const char *from;
-  bool back;
-};
-
-static struct crop crop_of(const struct call *c, const ty_desc *whole, const ty_desc *part)
+/* The window of the whole, copied in or out. */
+static int move_window(
+    const struct call *c, const struct operand *whole, const struct operand *part, bool in)
 {
   const struct crop_param *p = c->param;
-  return (struct crop){ whole, part, dtype_size(whole->dtype),
-    start_of(p, 0, whole->dim[2], part->dim[2]), start_of(p, 1, whole->dim[3], part->dim[3]), NULL,
-    NULL, false };
-}
-
-static void crop_body(int64_t begin, int64_t end, void *context)
-{
-  const struct crop *k = context;
-  int64_t h = k->whole->dim[2], w = k->whole->dim[3], ph = k->part->dim[2], pw = k->part->dim[3];
-  for (int64_t i = begin; i < end; i++) {
-    if (k->back) memset(k->to + (size_t)(i * h * w) * k->size, 0, (size_t)(h * w) * k->size);
-    for (int64_t y = 0; y < ph; y++) {
-      size_t whole = (size_t)((i * h + k->y + y) * w + k->x) * k->size,
-             part = (size_t)((i * ph + y) * pw) * k->size;
-      memcpy(k->to + (k->back ? whole : part), k->from + (k->back ? part : whole),
-          (size_t)pw * k->size);
-    }
-  }
+  const int64_t *w = whole->d.dim, *n = part->d.dim;
+  int64_t y = start_of(p, 0, w[2], n[2]), x = start_of(p, 1, w[3], n[3]);
+  size_t size = dtype_size(whole->d.dtype);
+  int64_t wide[3] = { w[2] * w[3], w[3], 1 }, dense[3] = { n[2] * n[3], n[3], 1 };
+  int64_t dim[3] = { n[0] * n[1], n[2], n[3] };
+  struct move m = { 0 };
+  for (int i = 0; i < 3; i++)
+    move_axis(&m, dim[i], in ? wide[i] : dense[i], in ? dense[i] : wide[i]);
+  void *window = elements_at(whole->p, y * w[3] + x, size);
+  return move_run(c->device, &m, in ? window : part->p, in ? part->p : window, size);
 }
 
 static int crop_forward(struct call *c)
 {
-  struct crop k = crop_of(c, &c->in[0].d, &c->out[0].d);
-  k.to = c->out[0].p;
-  k.from = c->in[0].p;
-  if (k.to)
-    parallel_for(k.whole->dim[0] * k.whole->dim[1], grain_of(k.part->dim[2] * k.part->dim[3]),
-        crop_body, &k);
-  return TY_OK;
+  return c->out[0].p ? move_window(c, &c->in[0], &c->out[0], false) : TY_OK;
 }
 
 static int crop_backward(struct call *c)
 {
-  struct crop k = crop_of(c, &c->out[0].d, &c->in[0].d);
-  k.to = c->out[0].p;
-  k.from = c->in[0].p;
-  k.back = true;
-  if (c->nout > 1 && c->out[1].p) memset(c->out[1].p, 0, desc_bytes(&c->out[1].d));
-  if (k.to)
-    parallel_for(k.whole->dim[0] * k.whole->dim[1], grain_of(k.whole->dim[2] * k.whole->dim[3]),
-        crop_body, &k);
-  return TY_OK;
+  TRY(move_zeros(c, 1));
+  TRY(move_zeros(c, 0));
+  return c->out[0].p ? move_window(c, &c->out[0], &c->in[0], true) : TY_OK;
 }
 
-static const struct kernel crop_cpu[] = { { "rows", crop_forward, T_ANY }, { 0 } };
-static const struct kernel crop_back_cpu[] = { { "rows", crop_backward, T_ANY }, { 0 } };
+MOVE_ANYWHERE(crop_cpu, crop_forward)
+MOVE_ANYWHERE(crop_back_cpu, crop_backward)
 
 const struct op op_crop[] = {
   { .name = "Crop", .in = "arg*num_args",

@@ -130,7 +130,7 @@ static void gather_body(int64_t begin, int64_t end, void *context)
 }
 
 /* The unpadded part of the padded array, copied in or out. */
-static void copy_middle(const struct pad_planes *a, int64_t planes, bool in)
+static int copy_middle(int device, const struct pad_planes *a, int64_t planes, bool in)
 {
   struct move m = { 0 };
   int64_t row = a->m[2], small = a->n[2],
@@ -141,43 +141,60 @@ static void copy_middle(const struct pad_planes *a, int64_t planes, bool in)
   for (int i = 0; i < 4; i++)
     move_axis(&m, dim[i], in ? large[i] : dense[i], in ? dense[i] : large[i]);
   void *middle = elements_at(a->large, at, a->size);
-  if (in)
-    move_run(&m, middle, a->small, a->size);
-  else
-    move_run(&m, a->small, middle, a->size);
+  return move_run(device, &m, in ? middle : a->small, in ? a->small : middle, a->size);
 }
 
-static int pad_run(struct call *c)
+/* -- a constant border: moves ------------------------------------------------------------------ */
+
+static int64_t plane_count(const ty_desc *d) { return d->dim[0] * d->dim[1]; }
+
+static const char *refuse_border(const struct call *c)
+{
+  return ((const struct pad *)c->param)->mode == CONSTANT ? NULL : "a border made of pixels";
+}
+
+static int frame_run(struct call *c)
 {
   const struct pad *p = c->param;
   struct pad_planes a = planes_of(p, &c->in[0], &c->out[0]);
-  int64_t count = c->out[0].d.dim[0] * c->out[0].d.dim[1], rows = count * a.m[0] * a.m[1];
-  if (p->mode != CONSTANT) {
-    parallel_for(rows, MAX(1, 32768 / a.m[2]), fill_body, &a);
-    return TY_OK;
-  }
   uint64_t value = 0;
   set_number(&value, a.dtype, p->constant_value);
-  move_fill(a.large, &value, a.size, rows * a.m[2]);
-  copy_middle(&a, count, true);
-  return TY_OK;
+  TRY(move_fill(c->device, a.large, &value, a.size, desc_count(&c->out[0].d)));
+  return copy_middle(c->device, &a, plane_count(&c->out[0].d), true);
 }
 
-static int pad_back(struct call *c)
+static int frame_back(struct call *c)
 {
-  const struct pad *p = c->param;
-  struct pad_planes a = planes_of(p, &c->out[0], &c->in[0]);
-  int64_t count = c->in[0].d.dim[0] * c->in[0].d.dim[1];
-  if (!a.small) return TY_OK;
-  if (p->mode == CONSTANT)
-    copy_middle(&a, count, false);
-  else
-    parallel_for(count, MAX(1, 16384 / (a.m[0] * a.m[1] * a.m[2])), gather_body, &a);
+  struct pad_planes a = planes_of(c->param, &c->out[0], &c->in[0]);
+  return a.small ? copy_middle(c->device, &a, plane_count(&c->in[0].d), false) : TY_OK;
+}
+
+/* -- a border made of pixels ------------------------------------------------------------------- */
+
+static int border_run(struct call *c)
+{
+  struct pad_planes a = planes_of(c->param, &c->in[0], &c->out[0]);
+  int64_t rows = plane_count(&c->out[0].d) * a.m[0] * a.m[1];
+  parallel_for(rows, MAX(1, 32768 / a.m[2]), fill_body, &a);
   return TY_OK;
 }
 
-MOVE_KERNEL(pad_kernels, pad_run)
-static const struct kernel pad_back_kernels[] = { { .name = "gather", .run = pad_back, .types = T_FLOAT }, { 0 } };
+static int border_back(struct call *c)
+{
+  struct pad_planes a = planes_of(c->param, &c->out[0], &c->in[0]);
+  int64_t grain = MAX(1, 16384 / (a.m[0] * a.m[1] * a.m[2]));
+  if (a.small) parallel_for(plane_count(&c->in[0].d), grain, gather_body, &a);
+  return TY_OK;
+}
+
+static const struct kernel pad_kernels[] = {
+  { .name = "move", .run = frame_run, .types = T_ANY, .refuse = refuse_border, .flags = K_ANYWHERE },
+  { .name = "move", .run = border_run, .types = T_ANY }, { 0 }
+};
+static const struct kernel pad_back_kernels[] = {
+  { .name = "move", .run = frame_back, .types = T_ANY, .refuse = refuse_border, .flags = K_ANYWHERE },
+  { .name = "gather", .run = border_back, .types = T_FLOAT }, { 0 }
+};
 
 const struct op op_pad[] = {
   { .name = "Pad", .alias = "pad",

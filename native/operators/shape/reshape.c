@@ -9,7 +9,9 @@
 #include "kernel/strided_copy.h"
 #include "op/op.h"
 
-static const struct kernel copies[] = { { .name = "copy", .run = copy_kernel, .types = T_ANY }, { 0 } };
+static const struct kernel copies[] = {
+  { .name = "copy", .run = copy_kernel, .types = T_ANY, .flags = K_ANYWHERE }, { 0 }
+};
 
 /* -- what all of them share -------------------------------------------------------------------- */
 

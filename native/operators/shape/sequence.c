@@ -164,17 +164,12 @@ static int last_run(struct call *c)
   return TY_OK;
 }
 
-static void no_gradient(struct call *c)
-{
-  if (c->nout > 1 && c->out[1].p) move_zero(c->out[1].p, desc_bytes(&c->out[1].d));
-}
-
 static int last_back(struct call *c)
 {
-  no_gradient(c);
+  TRY(move_zeros(c, 1));
   if (!c->out[0].p) return TY_OK;
   struct steps s = steps_of(c, &c->out[0].d, lengths_in(c), c->in[0].p, c->out[0].p);
-  move_zero(s.y, desc_bytes(&c->out[0].d));
+  TRY(move_zeros(c, 0));
   for (int64_t n = 0; n < s.n; n++) memcpy(s.y + last_of(&s, n), s.x + n * (int64_t)s.row, s.row);
   return TY_OK;
 }
@@ -191,7 +186,7 @@ static int mask(struct call *c, double value)
 static int mask_run(struct call *c) { return mask(c, ((const struct sequence *)c->param)->value); }
 static int mask_back(struct call *c)
 {
-  no_gradient(c);
+  TRY(move_zeros(c, 1));
   return mask(c, 0);
 }
 
@@ -205,7 +200,7 @@ static int reverse_run(struct call *c)
 
 static int reverse_back(struct call *c)
 {
-  no_gradient(c);
+  TRY(move_zeros(c, 1));
   return reverse_run(c);
 }
 

@@ -16,18 +16,20 @@ static int whole_type(struct infer *s) { return type_is(s, &s->out[0], TY_I64); 
 
 static int shape_run(struct call *c)
 {
-  memcpy(c->out[0].p, c->in[0].d.dim, sizeof(int64_t) * (size_t)c->in[0].d.ndim);
+  int64_t *y = c->out[0].p;
+  for (int i = 0; i < c->in[0].d.ndim; i++)
+    TRY(move_fill(c->device, y + i, &c->in[0].d.dim[i], sizeof *y, 1));
   return TY_OK;
 }
 
 static int size_run(struct call *c)
 {
-  *(int64_t *)c->out[0].p = desc_count(&c->in[0].d);
-  return TY_OK;
+  int64_t n = desc_count(&c->in[0].d);
+  return move_fill(c->device, c->out[0].p, &n, sizeof n, 1);
 }
 
-MOVE_KERNEL(shape_kernels, shape_run)
-MOVE_KERNEL(size_kernels, size_run)
+MOVE_ANYWHERE(shape_kernels, shape_run)
+MOVE_ANYWHERE(size_kernels, size_run)
 
 /* -- _contrib_index_array ---------------------------------------------------------------------- */
 
@@ -163,34 +165,29 @@ static void diag_nest(const struct diag *p, const ty_desc *d, struct move *m, in
 }
 
 /* Extracts the diagonal of `wide` into `thin`, or puts it there into zeros. */
-static void move_diagonal(
-    const struct diag *p, const ty_desc *wide_d, void *wide, void *thin, bool put)
+static int move_diagonal(const struct call *c, const struct diag *p, const ty_desc *wide_d,
+    void *wide, void *thin, bool put)
 {
   struct move m = { 0 };
   size_t size = dtype_size(wide_d->dtype);
   int64_t at;
   diag_nest(p, wide_d, &m, &at);
-  if (!put) {
-    move_run(&m, thin, elements_at(wide, at, size), size);
-    return;
-  }
+  if (!put) return move_run(c->device, &m, thin, elements_at(wide, at, size), size);
   for (int i = 0; i < m.n; i++) {
     int64_t t = m.to[i];
     m.to[i] = m.from[i];
     m.from[i] = t;
   }
-  move_zero(wide, desc_bytes(wide_d));
-  move_run(&m, elements_at(wide, at, size), thin, size);
+  TRY(move_zero(c->device, wide, desc_bytes(wide_d)));
+  return move_run(c->device, &m, elements_at(wide, at, size), thin, size);
 }
 
 static int diag_run(struct call *c)
 {
   const struct diag *p = c->param, square = { p->k, 0, 1 };
   if (c->in[0].d.ndim == 1)
-    move_diagonal(&square, &c->out[0].d, c->out[0].p, c->in[0].p, true);
-  else
-    move_diagonal(p, &c->in[0].d, c->in[0].p, c->out[0].p, false);
-  return TY_OK;
+    return move_diagonal(c, &square, &c->out[0].d, c->out[0].p, c->in[0].p, true);
+  return move_diagonal(c, p, &c->in[0].d, c->in[0].p, c->out[0].p, false);
 }
 
 static int diag_back(struct call *c)
@@ -198,14 +195,12 @@ static int diag_back(struct call *c)
   const struct diag *p = c->param, square = { p->k, 0, 1 };
   if (!c->out[0].p) return TY_OK;
   if (c->out[0].d.ndim == 1)
-    move_diagonal(&square, &c->in[0].d, c->in[0].p, c->out[0].p, false);
-  else
-    move_diagonal(p, &c->out[0].d, c->out[0].p, c->in[0].p, true);
-  return TY_OK;
+    return move_diagonal(c, &square, &c->in[0].d, c->in[0].p, c->out[0].p, false);
+  return move_diagonal(c, p, &c->out[0].d, c->out[0].p, c->in[0].p, true);
 }
 
-MOVE_KERNEL(diag_kernels, diag_run)
-MOVE_KERNEL(diag_back_kernels, diag_back)
+MOVE_ANYWHERE(diag_kernels, diag_run)
+MOVE_ANYWHERE(diag_back_kernels, diag_back)
 
 /* -- _histogram -------------------------------------------------------------------------------- */
 

@@ -98,8 +98,8 @@ static int part_shape(struct infer *s, const struct slice_bounds *b, ty_desc *da
 /* -- moving parts ------------------------------------------------------------------------------ */
 
 /* Copies part p of the array `data` to a dense array, or back. */
-static void move_part(
-    const struct slice_part *p, const ty_desc *d, void *data, void *dense, bool back)
+static int move_part(const struct call *c, const struct slice_part *p, const ty_desc *d, void *data,
+    void *dense, bool back)
 {
   struct move m = { 0 };
   int64_t stride[TY_MAXDIM], at = 0, inner = 1;
@@ -114,27 +114,23 @@ static void move_part(
     else
       move_axis(&m, p->n[i], inner, jump);
   }
-  if (back)
-    move_run(&m, elements_at(data, at, size), dense, size);
-  else
-    move_run(&m, dense, elements_at(data, at, size), size);
+  void *part = elements_at(data, at, size);
+  return move_run(c->device, &m, back ? part : dense, back ? dense : part, size);
 }
 
 static int take_part(struct call *c, const struct slice_part *p)
 {
-  move_part(p, &c->in[0].d, c->in[0].p, c->out[0].p, false);
-  return TY_OK;
+  return move_part(c, p, &c->in[0].d, c->in[0].p, c->out[0].p, false);
 }
 
 static int put_part(
     struct call *c, const struct slice_part *p) /* gradients: of data; zeros for a second input */
 {
   const struct operand *dx = &c->out[0];
-  if (c->nout > 1 && c->out[1].p) move_zero(c->out[1].p, desc_bytes(&c->out[1].d));
+  TRY(move_zeros(c, 1));
   if (!dx->p) return TY_OK;
-  if (desc_count(&dx->d) != desc_count(&c->in[0].d)) move_zero(dx->p, desc_bytes(&dx->d));
-  move_part(p, &dx->d, dx->p, c->in[0].p, true);
-  return TY_OK;
+  if (desc_count(&dx->d) != desc_count(&c->in[0].d)) TRY(move_zeros(c, 0));
+  return move_part(c, p, &dx->d, dx->p, c->in[0].p, true);
 }
 
 /* -- slice ------------------------------------------------------------------------------------- */
@@ -304,9 +300,8 @@ static int assign_run(struct call *c)
 {
   struct slice_part p;
   cut_all(&((const struct assign *)c->param)->b, &c->in[0].d, &p);
-  move_bytes(c->out[0].p, c->in[0].p, desc_bytes(&c->out[0].d));
-  move_part(&p, &c->out[0].d, c->out[0].p, c->in[1].p, true);
-  return TY_OK;
+  TRY(move_bytes(c->device, c->out[0].p, c->in[0].p, desc_bytes(&c->out[0].d)));
+  return move_part(c, &p, &c->out[0].d, c->out[0].p, c->in[1].p, true);
 }
 
 static int assign_scalar_run(struct call *c)
@@ -319,27 +314,26 @@ static int assign_scalar_run(struct call *c)
   const ty_desc *d = &c->out[0].d;
   size_t size = dtype_size(d->dtype);
   cut_all(&a->b, d, &p);
-  move_bytes(c->out[0].p, c->in[0].p, desc_bytes(d));
+  TRY(move_bytes(c->device, c->out[0].p, c->in[0].p, desc_bytes(d)));
   strides_of(d, stride);
   set_number(&value, d->dtype, a->scalar);
   for (int i = 0; i < d->ndim; i++) {
     at += p.first[i] * stride[i];
     move_axis(&m, p.n[i], p.n[i] > 1 ? p.step[i] * stride[i] : 0, 0);
   }
-  move_run(&m, elements_at(c->out[0].p, at, size), &value, size);
-  return TY_OK;
+  return move_set(c->device, &m, elements_at(c->out[0].p, at, size), &value, size);
 }
 
 /* -- rows -------------------------------------------------------------------------------------- */
 
-MOVE_KERNEL(slice_kernels, slice_run)
-MOVE_KERNEL(slice_back_kernels, slice_back)
-MOVE_KERNEL(along_kernels, along_run)
-MOVE_KERNEL(along_back_kernels, along_back)
-MOVE_KERNEL(like_kernels, like_run)
-MOVE_KERNEL(like_back_kernels, like_back)
-MOVE_KERNEL(assign_kernels, assign_run)
-MOVE_KERNEL(assign_scalar_kernels, assign_scalar_run)
+MOVE_ANYWHERE(slice_kernels, slice_run)
+MOVE_ANYWHERE(slice_back_kernels, slice_back)
+MOVE_ANYWHERE(along_kernels, along_run)
+MOVE_ANYWHERE(along_back_kernels, along_back)
+MOVE_ANYWHERE(like_kernels, like_run)
+MOVE_ANYWHERE(like_back_kernels, like_back)
+MOVE_ANYWHERE(assign_kernels, assign_run)
+MOVE_ANYWHERE(assign_scalar_kernels, assign_scalar_run)
 
 const struct op op_slice[] = {
   { .name = "slice", .alias = "crop _npi_slice _npx_slice _sparse_slice",

@@ -25,8 +25,7 @@ static int forward(struct call *c, nest_fn nest)
   int64_t from = 0;
   size_t size = dtype_size(c->in[0].d.dtype);
   nest(c->param, &c->in[0].d, &m, &from);
-  move_run(&m, c->out[0].p, elements_at(c->in[0].p, from, size), size);
-  return TY_OK;
+  return move_run(c->device, &m, c->out[0].p, elements_at(c->in[0].p, from, size), size);
 }
 
 static int backward(struct call *c, nest_fn nest)
@@ -37,8 +36,7 @@ static int backward(struct call *c, nest_fn nest)
   if (!c->out[0].p) return TY_OK;
   nest(c->param, &c->out[0].d, &m, &from);
   exchange(&m);
-  move_run(&m, elements_at(c->out[0].p, from, size), c->in[0].p, size);
-  return TY_OK;
+  return move_run(c->device, &m, elements_at(c->out[0].p, from, size), c->in[0].p, size);
 }
 
 /* Axis i of the output is axis axes[i] of the input. */
@@ -248,8 +246,8 @@ static void reverse_nest(const void *param, const ty_desc *in, struct move *m, i
 #define NEST(op) \
 static int op##_run(struct call *c) { return forward(c, op##_nest); } \
 static int op##_back(struct call *c) { return backward(c, op##_nest); } \
-MOVE_KERNEL(op##_kernels, op##_run) \
-MOVE_KERNEL(op##_back_kernels, op##_back)
+MOVE_ANYWHERE(op##_kernels, op##_run) \
+MOVE_ANYWHERE(op##_back_kernels, op##_back)
 NEST(transpose)
 NEST(swap)
 NEST(to_space)

@@ -218,7 +218,7 @@ static int crop_shape(struct infer *s)
 }
 
 /* The window of the whole, copied in or out. */
-static void move_window(
+static int move_window(
     const struct call *c, const struct operand *whole, const struct operand *part, bool in)
 {
   const struct crop_window *p = c->param;
@@ -231,24 +231,19 @@ static void move_window(
   for (int i = 0; i < 4; i++)
     move_axis(&m, dim[i], in ? wide[i] : small[i], in ? small[i] : wide[i]);
   void *at = elements_at(whole->p, (p->y * n[1] + p->x) * n[2], size);
-  if (in)
-    move_run(&m, at, part->p, size);
-  else
-    move_run(&m, part->p, at, size);
+  return move_run(c->device, &m, in ? at : part->p, in ? part->p : at, size);
 }
 
 static int crop_run(struct call *c)
 {
-  move_window(c, &c->in[0], &c->out[0], false);
-  return TY_OK;
+  return move_window(c, &c->in[0], &c->out[0], false);
 }
 
 static int crop_back(struct call *c)
 {
   if (!c->out[0].p) return TY_OK;
-  move_zero(c->out[0].p, desc_bytes(&c->out[0].d));
-  move_window(c, &c->out[0], &c->in[0], true);
-  return TY_OK;
+  TRY(move_zeros(c, 0));
+  return move_window(c, &c->out[0], &c->in[0], true);
 }
 
 static int flip_shape(struct infer *s)
@@ -257,26 +252,19 @@ static int flip_shape(struct infer *s)
   return want_image(s, &s->in[0], false);
 }
 
-static void flip(const struct call *c, int axis)
+static int flip(const struct call *c, int axis)
 {
   const int64_t *n = c->in[0].d.dim;
   int64_t stride[3] = { n[1] * n[2], n[2], 1 };
   size_t size = dtype_size(c->in[0].d.dtype);
   struct move m = { 0 };
   for (int i = 0; i < 3; i++) move_axis(&m, n[i], stride[i], i == axis ? -stride[i] : stride[i]);
-  if (c->out[0].p)
-    move_run(&m, c->out[0].p, elements_at(c->in[0].p, (n[axis] - 1) * stride[axis], size), size);
+  if (!c->out[0].p) return TY_OK;
+  const void *last = elements_at(c->in[0].p, (n[axis] - 1) * stride[axis], size);
+  return move_run(c->device, &m, c->out[0].p, last, size);
 }
-static int flip_left_right(struct call *c)
-{
-  flip(c, 1);
-  return TY_OK;
-}
-static int flip_top_bottom(struct call *c)
-{
-  flip(c, 0);
-  return TY_OK;
-}
+static int flip_left_right(struct call *c) { return flip(c, 1); }
+static int flip_top_bottom(struct call *c) { return flip(c, 0); }
 
 /* -- resize ------------------------------------------------------------------------------------ */
 
@@ -426,10 +414,10 @@ static const struct kernel tensor_cpu[]         = { { .name = "planes", .run = t
 static const struct kernel tensor_back_cpu[]    = { { .name = "planes", .run = tensor_back, .types = T_FLOAT }, { 0 } };
 static const struct kernel normalize_cpu[]      = { { .name = "planes", .run = normalize_run, .types = T_FLOAT }, { 0 } };
 static const struct kernel normalize_back_cpu[] = { { .name = "planes", .run = normalize_back, .types = T_FLOAT }, { 0 } };
-MOVE_KERNEL(crop_cpu, crop_run)
-MOVE_KERNEL(crop_back_cpu, crop_back)
-MOVE_KERNEL(left_right_cpu, flip_left_right)
-MOVE_KERNEL(top_bottom_cpu, flip_top_bottom)
+MOVE_ANYWHERE(crop_cpu, crop_run)
+MOVE_ANYWHERE(crop_back_cpu, crop_back)
+MOVE_ANYWHERE(left_right_cpu, flip_left_right)
+MOVE_ANYWHERE(top_bottom_cpu, flip_top_bottom)
 static const struct kernel resize_cpu[]    = { { "taps", resize_run,    T_PIXEL, .scratch = resize_tmp }, { 0 } };
 static const struct kernel cv_resize_cpu[] = { { "taps", cv_resize_run, T_PIXEL, .scratch = cv_resize_tmp }, { 0 } };
 static const struct kernel border_cpu[]    = { { "pixels", border_run,  T_PIXEL }, { 0 } };

@@ -170,7 +170,7 @@ static int flip(struct call *c, int axis)
   struct move m = { 0 };
   for (int i = 0; i < 3; i++)
     move_axis(&m, n[i], stride[i], flipped && i == axis ? -stride[i] : stride[i]);
-  move_run(&m, c->out[0].p,
+  return move_run(c->device, &m, c->out[0].p,
       elements_at(c->in[0].p, flipped ? (n[axis] - 1) * stride[axis] : 0, size), size);
   return TY_OK;
 }

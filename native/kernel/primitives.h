@@ -1,0 +1,21 @@
+/* primitives.h - what a back end brings so that kernels which are made of nothing else run on its
+** devices as they stand: moves of elements (strided_copy.h) and sums over axes. Such kernels carry
+** the flag K_ANYWHERE and hand on their call's device. */
+#pragma once
+#include "kernel/kernel.h"
+
+struct move;
+struct reduce;
+struct primitives {
+  /* dst and src lie on the device */
+  int    (*move)(int device, const struct move *m, void *dst, const void *src, size_t size);
+  /* each place of the nest becomes the one element that `value` begins with */
+  int    (*set)(int device, const struct move *m, void *dst, uint64_t value, size_t size);
+  /* sums; add: onto what y holds; tmp: sum_scratch bytes */
+  int    (*sum)(
+      int device, const struct reduce *r, const void *x, void *y, bool add, void *tmp);
+  size_t (*sum_scratch)(const struct reduce *r);
+};
+void primitives_register(int kind, const struct primitives *p);
+/* NULL: the CPU's own functions */
+const struct primitives *primitives_of(int device);
