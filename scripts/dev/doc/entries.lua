@@ -110,7 +110,8 @@ local function options_of(title, form, texts, common)
   for _, entry in ipairs(texts) do
     for _, p in ipairs(comments.parts(entry).params) do
       said[p.name] = said[p.name] or p
-      extra[#extra + 1] = not (form and form.by_name[p.name]) and p or nil
+      local other = not form or p.name ~= "options" and not form.by_name[p.name]
+      extra[#extra + 1] = other and p or nil
     end
   end
   for i, p in ipairs(form and form.params or {}) do
@@ -132,11 +133,18 @@ local function options_of(title, form, texts, common)
 end
 
 
-local function lines_of(texts)
+-- What comments say, and what they say of all options together.
+local function lines_of(texts, form)
   local lines = {}
   for _, entry in ipairs(texts) do
     for _, line in ipairs(comments.parts(entry).lines) do
       lines[#lines + 1] = line
+    end
+    for _, p in ipairs(comments.parts(entry).params) do
+      if form and p.name == "options" and p.text ~= "" then
+        lines[#lines + 1] = ""
+        lines[#lines + 1] = "Options: " .. p.text
+      end
     end
     lines[#lines + 1] = ""
   end
@@ -152,7 +160,7 @@ local function described(page, kind, title, form, texts, common)
     end
   end
   local item = { kind = kind, title = title, id = title:gsub("[^%w_]", "."),
-    call = form and manual.signature(form, title), lines = lines_of(texts), results = results,
+    call = form and manual.signature(form, title), lines = lines_of(texts, form), results = results,
     options = options_of(title, form, texts, common) }
   if not form then
     local names = {}
