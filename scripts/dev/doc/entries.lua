@@ -379,13 +379,15 @@ function entries.address(code)
 end
 
 
---- Options of which nothing is said.
+--- Options of which nothing is said, neither in their row nor in the text above.
 function entries.silent(pages)
   local list = {}
   for _, page in ipairs(pages) do
     for _, item in ipairs(page.entries) do
+      local above = table.concat(item.lines, "\n")
       for _, p in ipairs(item.options) do
-        if p.text == "" then
+        local word = "%f[%w_]" .. p.name:gsub("%p", "%%%0") .. "%f[^%w_]"
+        if p.text == "" and not above:find(word) then
           list[#list + 1] = item.title .. ": " .. p.name
         end
       end
