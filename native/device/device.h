@@ -63,7 +63,8 @@ struct task {
   void  *context;
   struct storage *const *read, *const *write;         /* copied by device_submit */
   int    nread, nwrite;
-  const struct ticket *after; int nafter;             /* further tickets to wait for */
+  const struct ticket *after;                         /* further tickets to wait for */
+  int nafter;
   /* bytes that only the queue keeps alive (back-pressure) */
   size_t held;
   /* some microseconds of work: done at once, by the caller, where nothing stands before it */

@@ -22,10 +22,13 @@ struct ty_pool {
   /* users: handles and executors; refs: those and residents */
   int users, refs;
   pthread_mutex_t lock;
-  struct range range[PLACES]; int nrange;
-  struct ticket last[PLACES]; int nlast;
+  struct range range[PLACES];
+  int nrange;
+  struct ticket last[PLACES];
+  int nlast;
   uint64_t generation;
-  struct need *need; int nneed, need_cap;
+  struct need *need;
+  int nneed, need_cap;
   struct resident *residents;
   ty_pool *next, **link;                              /* every pool, for a trim of all */
 };

@@ -30,10 +30,12 @@ struct event { int32_t kind, label, pid, tid; int64_t bytes, from, to; };
 
 int profile_what;
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
-static struct label *labels; static int nlabel, label_cap;
+static struct label *labels;
+static int nlabel, label_cap;
 /* hash -> label + 1; a power of two, at most half full */
 static int *table, table_size;
-static struct event *events; static int nevent, event_cap;
+static struct event *events;
+static int nevent, event_cap;
 /* events beyond MOST or out of memory; time 0 of the file */
 static int64_t lost, origin;
 static struct file {

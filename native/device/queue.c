@@ -28,9 +28,11 @@ enum { RING = 1024, DEEP = 1000, HELD = 64 << 20, SPIN_NS = 50000, AHEAD = 64 };
 /* a submitted task; its lists stay allocated */
 struct slot {
   struct task task;
-  struct storage **list; int cap;                     /* reads, then writes */
+  struct storage **list;                              /* reads, then writes */
+  int cap;
   /* number k at wait[k * RING]: most tasks wait for one queue or none */
-  struct ticket *wait; int nwait;
+  struct ticket *wait;
+  int nwait;
   struct failure *failed;                             /* what became of it */
 };
 

@@ -486,7 +486,8 @@ static int check_rows(const ty_exec *e)
       const struct node *n = &e->g->node[i], *from = &e->g->node[n->in[k].node];
       if (!from->op || !(from->op->flags & OP_DYNAMIC_ROWS)) continue;
       int code = fail(TY_ESHAPE,
-          "%s %s: input %s is %s, whose number of rows is known only when it has run; it can be an output only",
+          "%s %s: input %s is %s, whose number of rows is known only when it has run; it can be an "
+          "output only",
           n->op->name, n->name, n->inport[k].name, from->name);
       fail_node(n->op->name, n->name, n->where);
       fail_argument(n->inport[k].name, "a shape that follows from other shapes", from->op->name);

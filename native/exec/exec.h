@@ -1,4 +1,4 @@
-/* exec.h - a program with its bound tensors bound. Files: bind.c makes one, simple_bind.c
+/* exec.h - a program with its arrays bound. Files: bind.c makes one, simple_bind.c
 ** allocates arrays for it (simple_bind, reshape), run.c runs it, print.c prints it, query.c
 ** answers questions. */
 #pragma once
@@ -23,41 +23,50 @@ struct ty_exec {
   /* user: what get_optimized_symbol and reshape start from; g: with gradients and copies */
   ty_graph *user, *g;
   ty_entry *user_head;
-  ty_desc *desc; int *device;                         /* per value, per node of g */
+  ty_desc *desc;                                      /* per value */
+  int *device;                                        /* per node of g */
   int forward;                                        /* nodes of the forward part of g */
-  ty_entry *head; int nhead;
+  ty_entry *head;
+  int nhead;
   /* per argument: entry of its gradient in g, node -1 */
   ty_entry *grad_entry;
   /* per head: place in bound of its head gradient, -1: not needed */
   int *head_grad;
-  struct bound *arg, *aux; int narg, naux;
+  struct bound *arg, *aux;
+  int narg, naux;
   struct names arg_names, aux_names;
-  ty_tensor **bound; int nbound, bound_cap;           /* bound tensors; each one reference */
+  ty_tensor **bound;                                  /* bound tensors; each one reference */
+  int nbound, bound_cap;
   /* version: per device slot, of each bound tensor, as the running segment saw it */
-  void **bound_at; uint64_t *version[MAX_DEVICES];
+  void **bound_at;
+  uint64_t *version[MAX_DEVICES];
   /* per device slot: carries failures from segment to segment */
   struct storage *token[MAX_DEVICES];
   int *bound_of;                                      /* see struct source */
   /* per variant: where gradients go, and which sums products do themselves */
   struct route {
-    int *grad_of, *grad_req, *into; uint8_t *summed;
+    int *grad_of, *grad_req, *into;
+    uint8_t *summed;
     uint8_t *shared;                                  /* of a bound array: others lie on it */
-    struct grad_copy *copy; int ncopy;
+    struct grad_copy *copy;
+    int ncopy;
   } route[VARIANTS];
   ty_tensor **output;
   /* of outputs in the pool; NULL: bound or absent */
   struct storage **output_storage;
   int default_device, flags;
-  ty_place *place; int nplace;
+  ty_place *place;
+  int nplace;
   ty_pool *pool;
   uint64_t generation;                                /* of the pool when pointers were resolved */
   struct program *variant[VARIANTS];
   /* variant of the last forward, -1: none yet */
   int ran;
-  /* mode of the last forward; a backward has run since */
-  int forward_train; bool spent;
+  int forward_train;                                  /* mode of the last forward */
+  bool spent;                                         /* a backward has run since */
   struct run last;                                    /* its is_train and draw */
-  struct ctx *ring; int nring, at_ring;               /* contexts of submitted segments */
+  struct ctx *ring;                                   /* contexts of submitted segments */
+  int nring, at_ring;
   struct ticket *seg_ticket;
   int monitor;                                        /* TY_MON_* */
   int level;                                          /* of recomputation */
@@ -66,7 +75,9 @@ struct ty_exec {
   struct { int phase, node, item, train; bool active; } walk;
   /* a run that waits for the front end */
   struct { struct program *p; int at, to; bool rerun; int train; } host;
-  ty_event event; ty_tensor *event_tensor; char event_name[600];
+  ty_event event;
+  ty_tensor *event_tensor;
+  char event_name[600];
   ty_stats stats;
   struct text printed;
   struct arena arena;
@@ -74,13 +85,19 @@ struct ty_exec {
 };
 
 struct exec_source {                                  /* what exec_make starts from */
-  ty_graph *g; const ty_entry *head; int nhead;
-  const ty_bind *arg; int narg;
-  const ty_bind *aux; int naux;
+  ty_graph *g;
+  const ty_entry *head;
+  int nhead;
+  const ty_bind *arg;
+  int narg;
+  const ty_bind *aux;
+  int naux;
   /* dry runs: descriptors where there are no arrays; else NULL */
   const ty_desc *arg_desc, *aux_desc;
-  const ty_place *place; int nplace, device, flags;
-  int64_t budget; int level;                          /* level: of recomputation (budget.c) */
+  const ty_place *place;
+  int nplace, device, flags;
+  int64_t budget;
+  int level;                                          /* of recomputation (budget.c) */
   ty_pool *pool;
   /* reshape: outputs keep its places where they fit */
   struct ty_exec *before;

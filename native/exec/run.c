@@ -117,7 +117,8 @@ int exec_begin_backward(ty_exec *e, struct program *p)
   e->host.rerun = false;
   e->last.is_train = e->host.train;
   e->spent = true;
-  if (!e->monitor || e->ran == FUSED) return exec_submit_all(e, p, p->nsegment_forward, p->nsegment);
+  if (!e->monitor || e->ran == FUSED)
+    return exec_submit_all(e, p, p->nsegment_forward, p->nsegment);
   e->walk.active = true;
   e->walk.node = e->forward;
   e->walk.item = 0;

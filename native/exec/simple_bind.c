@@ -9,7 +9,8 @@
 #include "pass/device_placement.h"
 
 struct simple {
-  ty_graph *g; ty_entry *head;                        /* what the heads reach */
+  ty_graph *g;                                        /* what the heads reach */
+  ty_entry *head;
   ty_desc *desc;
   int *arg, *aux, narg, naux;                         /* nodes of variables, in list order */
   /* arguments, then auxiliary states; each array one reference */

@@ -14,9 +14,11 @@ struct node {
   const struct op *op;                                /* NULL: a variable */
   const char *name, *where;                           /* where: "file.lua:12" or NULL */
   /* sorted by key: parameters as given, and __annotations__ */
-  const ty_attr *attr; int nattr;
+  const ty_attr *attr;
+  int nattr;
   const void *param;
-  const ty_entry *in; int nin;
+  const ty_entry *in;
+  int nin;
   /* all; without private ones; seen by composition */
   int nout, nreal, nvisible;
   const struct port *inport, *outport;
@@ -41,16 +43,20 @@ struct node {
   const char *shown;
   /* the node (counted from 1) of a byte that says whether this one runs; 0: always */
   int guard;
-  ty_graph *const *body; int nbody;                   /* subgraphs of control flow */
+  ty_graph *const *body;                              /* subgraphs of control flow */
+  int nbody;
 };
 struct ty_graph {
   int32_t refs;
   struct arena arena;
-  struct node *node; int n, cap;
+  struct node *node;
+  int n, cap;
   int nvalue;                                         /* outputs of all nodes */
-  ty_entry *head; int nhead;                          /* of a parsed graph */
+  ty_entry *head;                                     /* of a parsed graph */
+  int nhead;
   const char *where;                                  /* origin of the nodes that follow */
-  ty_graph **body; int nbody;                         /* waiting for the next ty_graph_op */
+  ty_graph **body;                                    /* waiting for the next ty_graph_op */
+  int nbody;
   struct text printed;
   ty_graph *base;                                     /* kept alive: nodes were copied from it */
 };

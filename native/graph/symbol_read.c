@@ -15,16 +15,20 @@
 struct input { int node, out, version; };
 struct draft {
   const char *op, *name;                              /* op NULL: a variable */
-  ty_attr *attr; int nattr, cap;
-  struct input *in; int nin;
+  ty_attr *attr;
+  int nattr, cap;
+  struct input *in;
+  int nin;
   const struct json *bodies;
   /* 0 new, 1 open, 2 done; its number in the graph */
   int mark, index;
 };
 struct file {
   struct arena *arena;
-  struct draft *node; int n, cap;
-  struct input *head; int nhead;
+  struct draft *node;
+  int n, cap;
+  struct input *head;
+  int nhead;
   int *order, norder;
   int version;
 };

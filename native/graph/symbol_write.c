@@ -13,16 +13,16 @@
 
 /* -- order ------------------------------------------------------------------------------------- */
 
-struct frame { int node, at; };
+struct visit { int node, at; };
 
-static int visit(const ty_graph *g, int root, int *id, struct listing *out, struct frame *stack)
+static int visit(const ty_graph *g, int root, int *id, struct listing *out, struct visit *stack)
 {
   int depth = 0;
   if (id[root]) return TY_OK;
-  stack[depth++] = (struct frame){ root, 0 };
+  stack[depth++] = (struct visit){ root, 0 };
   id[root] = -1;
   while (depth) {
-    struct frame *f = &stack[depth - 1];
+    struct visit *f = &stack[depth - 1];
     const struct node *n = &g->node[f->node];
     if (f->at == n->nin) {
       out->order[out->n++] = f->node;
@@ -33,7 +33,7 @@ static int visit(const ty_graph *g, int root, int *id, struct listing *out, stru
     int next = n->in[f->at++].node;
     if (id[next]) continue;
     id[next] = -1;
-    stack[depth++] = (struct frame){ next, 0 };
+    stack[depth++] = (struct visit){ next, 0 };
   }
   return TY_OK;
 }
@@ -41,7 +41,7 @@ static int visit(const ty_graph *g, int root, int *id, struct listing *out, stru
 int listing_make(
     const ty_graph *g, const ty_entry *head, int nhead, struct arena *a, struct listing *out)
 {
-  struct frame *stack = arena_new(a, sizeof *stack * (size_t)(g->n + 1));
+  struct visit *stack = arena_new(a, sizeof *stack * (size_t)(g->n + 1));
   size_t room = sizeof(int) * (size_t)(g->n + 1);
   *out = (struct listing){ .order = arena_new(a, room), .id = arena_new(a, room) };
   NEED(stack && out->order && out->id, TY_EMEMORY, "out of memory: order of %d nodes", g->n);

@@ -21,14 +21,19 @@ struct cached_call {
   bool small;                                         /* as of a task */
   int refs;                                           /* atomic */
   struct arena arena;                                 /* holds all of this */
-  const char *key; size_t nkey; uint64_t hash;        /* nkey 0: not remembered */
+  const char *key;                                    /* nkey 0: not remembered */
+  size_t nkey;
+  uint64_t hash;
 };
 struct call_key {
   const struct op *op;
-  const ty_attr *attr; int nattr;
-  ty_tensor *const *in; int nin;
+  const ty_attr *attr;
+  int nattr;
+  ty_tensor *const *in;
+  int nin;
   /* given outputs, NULL where one is to be made */
-  ty_tensor *const *out; int nout;
+  ty_tensor *const *out;
+  int nout;
 };
 /* with a reference; remembered or made */
 int  cached_call_find(const struct call_key *q, struct cached_call **out);

@@ -183,7 +183,14 @@ int formula_build(const struct op *op, const void *param, int dtype, bool backwa
 
 /* -- the cache --------------------------------------------------------------------------------- */
 
-struct cached { struct cached *next; const struct op *op; uint8_t key[KEY]; size_t nkey; struct pw_program *pw; const struct reads *reads; };
+struct cached {
+  struct cached *next;
+  const struct op *op;
+  uint8_t key[KEY];
+  size_t nkey;
+  struct pw_program *pw;
+  const struct reads *reads;
+};
 static struct { pthread_mutex_t lock; struct cached *bucket[BUCKETS]; } cache = { PTHREAD_MUTEX_INITIALIZER, { 0 } };
 
 static uint8_t sign_of(double v) { return v != v ? 3 : v > 0 ? 2 : v < 0 ? 1 : 0; }
@@ -301,7 +308,8 @@ struct ready {
   int n, number[PW_ARGS], nnumber;
   uint32_t mutated;                                   /* inputs that are stored to */
   ty_desc space;
-  struct sum_out sum[MOST]; int nsum;
+  struct sum_out sum[MOST];
+  int nsum;
 };
 
 static int add_numbers(const struct op *op, ty_desc *d, int n, struct ready *r)

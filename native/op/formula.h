@@ -8,7 +8,8 @@
 ** inputs that the operator changes ("c = $m*c - g1; a + c"). grad[k]: gradient of input k; NULL:
 ** zero. */
 struct formula {
-  const char *y; const char *grad[6];
+  const char *y;
+  const char *grad[6];
   /* y in one loop, where all operands have one shape and one type, float32 or float64; false:
   ** not under these parameters */
   bool (*sweep)(const void *param, const struct operand *in, const struct operand *out);
@@ -16,7 +17,7 @@ struct formula {
 
 struct reads;
 
-/* Operators with rows as kernels of their own: what ty_call and unfused programs use.
+/* Operators with formulas as kernels of their own: what ty_call and unfused programs use.
 ** formula_kernel: forward, broadcasting; formula_back_kernel: all gradients, summed back over
 ** broadcast axes. */
 extern const struct kernel formula_kernel[], formula_back_kernel[];
@@ -26,8 +27,8 @@ const struct reads *formula_reads_of(const struct op *op, const void *param);
 /* the letter of an operand: g, y, or that of input k */
 char formula_letter(char kind, int k);
 /* forward, at once */
-int formula_apply(
-    const struct op *op, const void *param, const struct operand *in, int nin, const struct operand *out);
+int formula_apply(const struct op *op, const void *param, const struct operand *in, int nin,
+    const struct operand *out);
 /* the meaning of $names: op's parameters in param; numbers: see struct pw_env */
 struct pw_env formula_env(const struct op *op, const void *param, int numbers);
 /* a sealed program with numbers as operands, as kernels of formulas use it; the caller frees it */

@@ -5,16 +5,18 @@
 ** the registry: the Makefile lists the files, nothing else is edited. An operator has at most
 ** one gradient operator, "_backward_X", which is described in the same struct: `grad` says what
 ** it reads, its output k is the gradient of input k, and `back_cpu` are its kernels.
-** Element-wise operators have a `row` of formulas instead of kernels (pointwise/pointwise.h).
+** Element-wise operators have formulas instead of kernels (op/formula.h).
 **
 ** Text of ports:  in  "data weight bias"     out  "output [mean] {mask}"
 **   name!         an input that is changed in place: an auxiliary state when used in a symbol
 **   name~         an argument that forward overwrites where the node's gradient runs
 **   name*param    as many as integer parameter `param` says, called name0 name1 ...
-**   [name]        a hidden output: counted and monitored, but not seen by composition and list_outputs
-**   {name}        a private output: only the executor knows it (what backward needs and nobody else)
-** Text of grad:  "g0 i1 o2 i3!": head gradient of output 0, input 1, output 2, input 3 which backward changes in place;
-**   "g*" / "i*" / "o*": all of them. "": reads nothing. NULL: no gradient exists (an error when one is asked for).
+**   [name]        a hidden output: counted and monitored, but not seen by composition and
+**                 list_outputs
+**   {name}        a private output: only the executor knows it (what backward alone needs)
+** Text of grad:  "g0 i1 o2 i3!": head gradient of output 0, input 1, output 2, input 3 which
+**   backward changes in place; "g*" / "i*" / "o*": all of them. "": reads nothing. NULL: no gradient
+**   exists (an error when one is asked for).
 ** Nothing else takes these texts apart: op/signature.h has them as lists.
 */
 #pragma once
@@ -25,29 +27,27 @@
 
 /* -- the operator --------------------------------------------------------------------------- */
 
-enum { OP_RANDOM = 1,                                 /* two equal nodes differ: never merged */
-       /* output 0 is input 0's bytes under another shape; no kernel */
-       OP_VIEW = 2,
-       OP_BROADCAST = 4,                              /* a row whose inputs broadcast */
-       /* gradients of all inputs are zeros; grad must be NULL */
-       OP_ZERO_GRAD = 8,
-       OP_CALLBACK = 16,                                  /* runs in the front end (TY_EV_HOST) */
-       OP_LOSS = 32,                                  /* ignores head gradients */
-       /* output 0 has room for more rows than a run fills: their number (int64_t) begins the
-       ** kernel's state; only heads may be such outputs */
-       OP_DYNAMIC_ROWS = 256,
-       /* the sum of its inputs: part of a pointwise program where there are few, or a formula */
-       OP_SUM = 512,
-       /* as OP_VIEW, but its gradient has kernels of its own */
-       OP_ALIAS = 128,
-       /* backward changes its inputs: it runs although nobody asks for a gradient */
-       OP_FUSED_UPDATE = 1024,
-       /* recomputation spares it, unless its node asks for it by name */
-       OP_SPARED = 2048,
-       /* recomputation spares it always */
-       OP_NEVER_AGAIN = 4096,
-       /* the gradient of every input is head gradient 0 itself: no kernel, no node */
-       OP_IDENTITY_GRAD = 64 };
+enum {
+  OP_RANDOM = 1,                                      /* two equal nodes differ: never merged */
+  OP_VIEW = 2,                                        /* input 0's bytes in another shape: no kernel */
+  OP_BROADCAST = 4,                                   /* a formula whose inputs broadcast */
+  OP_ZERO_GRAD = 8,                                   /* of all inputs; grad must be NULL */
+  OP_CALLBACK = 16,                                   /* runs in the front end (TY_EV_HOST) */
+  OP_LOSS = 32,                                       /* ignores head gradients */
+  /* the gradient of every input is head gradient 0 itself: no kernel, no node */
+  OP_IDENTITY_GRAD = 64,
+  OP_ALIAS = 128,                                     /* OP_VIEW whose gradient has kernels */
+  /* output 0 has space for more rows than a run fills: their number (int64_t) begins the kernel's
+  ** state; only heads may be such outputs */
+  OP_DYNAMIC_ROWS = 256,
+  /* the sum of its inputs: part of a pointwise program where there are few, or a formula */
+  OP_SUM = 512,
+  /* backward changes its inputs: it runs although no gradient is asked for */
+  OP_FUSED_UPDATE = 1024,
+  /* recomputation spares it, unless its node asks for it by name */
+  OP_SPARED = 2048,
+  OP_NEVER_AGAIN = 4096,                              /* recomputation spares it always */
+};
 
 struct op {
   const char *name;
@@ -71,8 +71,9 @@ struct op {
   const char *shown;
   /* name of the gradient operator; NULL: "_backward_" + name */
   const char *back;
-  const char *inplace, *back_inplace;                 /* "0=0 0=1": output 0 may take the memory of input 0 or 1 (equal bytes);
-                                                         "*=3": output k that of input 3 k */
+  /* "0=0 0=1": output 0 may take the memory of input 0 or 1 (equal bytes); "*=3": output k that
+  ** of input 3 k */
+  const char *inplace, *back_inplace;
   const struct kernel *cpu, *back_cpu;                /* end with { 0 } */
   const struct formula *formula;
   /* ACT_* that its formula is, or is under these parameters */

@@ -7,12 +7,12 @@
 struct dims  { int64_t n; int64_t d[16]; };
 struct ints  { int64_t n; int64_t d[128]; };          /* P_INTS: long lists */
 struct reals { int64_t n; double  d[128]; };          /* P_FLOATS */
-#define NONE INT64_MIN                                /* None in P_INT and in the entries of lists */
-#define PORTS_RANGE "[1,65536]"                       /* of a parameter that counts inputs or outputs */
+#define NONE INT64_MIN                                /* None, in P_INT and entries of lists */
+#define PORTS_RANGE "[1,65536]"                       /* of counts of inputs or outputs */
 #define SIZES_RANGE "[-2147483648,2147483647]"        /* of sizes that are multiplied with others */
 
-/* field types:  P_INT int64_t   P_FLOAT double   P_BOOL int64_t   P_ENUM int64_t (place in `choice`)
-**               P_DTYPE int64_t   P_TEXT const char *   P_SHAPE struct dims   P_INTS struct ints   P_FLOATS struct reals
+/* Types of fields: int64_t in P_INT, P_BOOL, P_ENUM (an index of `choice`) and P_DTYPE; double in
+** P_FLOAT, const char * in P_TEXT, struct dims in P_SHAPE, ints in P_INTS, reals in P_FLOATS.
 ** None (if `none`): P_INT NONE, P_FLOAT NAN, P_BOOL -1, P_ENUM -1, P_DTYPE -1, P_TEXT NULL,
 ** lists n = -1. */
 enum { P_END, P_INT, P_FLOAT, P_BOOL, P_ENUM, P_DTYPE, P_TEXT, P_SHAPE, P_INTS, P_FLOATS };

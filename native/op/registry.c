@@ -20,25 +20,26 @@ void op_register(const struct op *const *list, int n)
 /* -- lookup ---------------------------------------------------------------------------------- */
 
 enum { SLOTS = 4096 };
-struct slot { const char *name; const struct op *op; };
+struct named_op { const char *name; const struct op *op; };
 static struct {
   pthread_once_t once;
   pthread_mutex_t lock;
-  struct slot slot[SLOTS];
-  const struct op **list; int n, cap, builtin;
+  struct named_op entry[SLOTS];
+  const struct op **list;
+  int n, cap, builtin;
   struct arena names;
 } all = { PTHREAD_ONCE_INIT, PTHREAD_MUTEX_INITIALIZER, { { 0 } }, NULL, 0, 0, 0, { 0 } };
 
-static struct slot *find_slot(const char *name)
+static struct named_op *find_slot(const char *name)
 {
   uint32_t i = name_hash(name) % SLOTS;
-  while (all.slot[i].name && strcmp(all.slot[i].name, name)) i = (i + 1) % SLOTS;
-  return &all.slot[i];
+  while (all.entry[i].name && strcmp(all.entry[i].name, name)) i = (i + 1) % SLOTS;
+  return &all.entry[i];
 }
 
 static void put_name(const char *name, const struct op *op)
 {
-  struct slot *s = find_slot(name);
+  struct named_op *s = find_slot(name);
   if (!s->name) s->name = name, s->op = op;
 }
 

@@ -6,7 +6,8 @@
 
 struct item { char *name; ty_tensor *tensor; };
 struct ty_bag {
-  struct item *item; int n, cap;
+  struct item *item;
+  int n, cap;
   /* hash table of item indices + 1; slots is a power of two */
   int *slot, slots;
 };

@@ -253,8 +253,10 @@ static int64_t row_elements(const struct shape *s)
 
 /* What a sparse record stores: elements, and its one or two index arrays as 64-bit integers. */
 struct stored {
-  char    *value;    int64_t nvalue;
-  int64_t *index[2]; int64_t n[2];
+  char *value;
+  int64_t nvalue;
+  int64_t *index[2];
+  int64_t n[2];
 };
 
 static int fill_rows(struct cursor *r, const struct record *x, const struct stored *s, char *dst)

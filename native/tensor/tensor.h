@@ -18,7 +18,8 @@ int     tensor_on(const ty_desc *d, struct storage *s, int64_t offset, ty_tensor
 /* on a CPU; large ones are touched at first use */
 int     tensor_new_zeros(const ty_desc *d, ty_tensor **out);
 int64_t desc_count(const ty_desc *d);                 /* elements; 0 while anything is unknown */
-#define TENSOR_BYTES_MAX ((int64_t)1 << 47)           /* what a process can address: sums of sizes below it do not overflow */
+/* what a process can address: sums of sizes below it do not overflow */
+#define TENSOR_BYTES_MAX ((int64_t)1 << 47)
 size_t  desc_bytes(const ty_desc *d);
 /* TY_ESHAPE: more bytes than a machine has addresses */
 int     desc_check_size(const ty_desc *d);

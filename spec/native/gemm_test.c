@@ -94,7 +94,8 @@ static void test_product(struct product p, bool packed)
     RUN(gemm_packed(p.dtype, p.ta, p.m, p.n, p.k, a, p.lda, panels, c, p.ldc, &e));
   }
   else
-    RUN(gemm_one(p.dtype, p.ta, p.tb, p.m, p.n, p.k, p.alpha, a, p.lda, b, p.ldb, p.beta, c, p.ldc));
+    RUN(gemm_one(
+        p.dtype, p.ta, p.tb, p.m, p.n, p.k, p.alpha, a, p.lda, b, p.ldb, p.beta, c, p.ldc));
   define(&p, a, b, e.bias, e.act, d);
   double error = difference(p.dtype, c, d, p.m * p.ldc);
   CHECK(error < (p.dtype == TY_F64 ? 1e-12 : 3e-5), "%s %d%d %lld x %lld x %lld: %g",

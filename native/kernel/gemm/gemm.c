@@ -53,7 +53,7 @@ void gemm_sum(const struct gemm_type *t, const struct gemm_block *g)
 
 /* -- cutting ----------------------------------------------------------------------------------- */
 
-struct product {
+struct gemm_job {
   const struct gemm_type *t;
   size_t size;
   /* the product, or the part of it that is being made */
@@ -69,7 +69,7 @@ enum { BLOCK = 1536 };                                /* columns whose sums are 
 
 /* How many columns of chunks: as few as the cache allows, since all of them read A; with few
 ** rows more, which are packed by one core each. */
-static int64_t columns_of(const struct product *j, int64_t panels)
+static int64_t columns_of(const struct gemm_job *j, int64_t panels)
 {
   const int64_t fit = MAX(1, GEMM_CACHE / (MIN(j->g.k, j->t->kc) * j->t->nr * (int64_t)j->size)),
                 m = j->g.m;
@@ -80,7 +80,7 @@ static int64_t columns_of(const struct product *j, int64_t panels)
 
 /* Halves chunks until there are enough of them. A side read in place wants long pieces of its
 ** rows; rows are copied a few strips at a time. */
-static int64_t cut(struct product *j)
+static int64_t cut(struct gemm_job *j)
 {
   const struct gemm_type *t = j->t;
   const int64_t strips = (j->g.m + t->mr - 1) / t->mr, panels = (j->g.n + t->nr - 1) / t->nr,
@@ -102,7 +102,7 @@ static int64_t cut(struct product *j)
   return j->down * ((panels + p - 1) / p);
 }
 
-static struct gemm_block chunk_of(const struct product *j, int64_t i)
+static struct gemm_block chunk_of(const struct gemm_job *j, int64_t i)
 {
   struct gemm_block g = j->g;
   int64_t r = i % j->down * j->rows, c = i / j->down * j->cols;
@@ -119,7 +119,7 @@ static struct gemm_block chunk_of(const struct product *j, int64_t i)
 
 /* A chunk whose panels this thread packs, unless it has just used them. (Panels that one core
 ** packs and others read are dear to write again.) */
-static void packed_here(struct product *j, struct gemm_block g, int64_t column)
+static void packed_here(struct gemm_job *j, struct gemm_block g, int64_t column)
 {
   bool there;
   char *room = gemm_room(
@@ -136,7 +136,7 @@ static void packed_here(struct product *j, struct gemm_block g, int64_t column)
 
 static void some(int64_t begin, int64_t end, void *context)
 {
-  struct product *j = context;
+  struct gemm_job *j = context;
   for (int64_t i = begin; i < end; i++) {
     struct gemm_block g = chunk_of(j, i);
     if (j->pack)
@@ -155,10 +155,10 @@ static uint64_t next_part(void)
 }
 
 /* The part of a product that lies in some columns and one run of k. */
-static struct product part_of(
-    const struct product *j, int64_t column, int64_t cols, int64_t from, int64_t k)
+static struct gemm_job part_of(
+    const struct gemm_job *j, int64_t column, int64_t cols, int64_t from, int64_t k)
 {
-  struct product x = *j;
+  struct gemm_job x = *j;
   const bool last = from + k >= j->g.k;
   x.g.n = MIN(cols, j->g.n - column);
   x.g.k = MIN(k, j->g.k - from);
@@ -180,12 +180,12 @@ static int64_t even(int64_t n, int64_t most, int64_t unit)
   return (n + parts * unit - 1) / (parts * unit) * unit;
 }
 
-static int run_packing(const struct product *j)
+static int run_packing(const struct gemm_job *j)
 {
   const int64_t cols = even(j->g.n, BLOCK, j->t->nr), deep = even(j->g.k, j->t->kc, 1);
   for (int64_t c = 0; c < j->g.n; c += cols)
     for (int64_t k = 0; k < j->g.k; k += deep) {
-      struct product x = part_of(j, c, cols, k, deep);
+      struct gemm_job x = part_of(j, c, cols, k, deep);
       parallel_for(cut(&x), 1, some, &x);
       if (x.failed)
         return fail_memory(
@@ -202,7 +202,7 @@ static bool awkward(const struct gemm_block *g, const struct gemm_type *t, size_
   return g->n >= 4 * t->nr && (bytes % 1024 == 0 || (g->ars == 1 && bytes > 1024));
 }
 
-static int run(struct product *j)
+static int run(struct gemm_job *j)
 {
   j->g.copy = awkward(&j->g, j->t, j->size);
   double work = (double)j->g.m * (double)j->g.n * (double)j->g.k;
@@ -234,7 +234,7 @@ int gemm_packed(int dtype, bool ta, int64_t m, int64_t n, int64_t k, const void 
     .alpha = 1 };
   if (e) g.bias = e->bias, g.act = e->act, g.add = e->add;
   g.strip = gemm_height(m, t->mr) * g.ars;
-  struct product j = { .t = t, .size = dtype_size(dtype), .g = g };
+  struct gemm_job j = { .t = t, .size = dtype_size(dtype), .g = g };
   return run(&j);
 }
 
@@ -337,7 +337,7 @@ static int product(
   g.panel = t->nr;
   g.strip = gemm_height(g.m, t->mr) * g.ars;
   if (e) g.bias = e->bias, g.act = e->act;
-  struct product j = { .t = t,
+  struct gemm_job j = { .t = t,
     .size = size,
     .g = g,
     .tb = tb,
