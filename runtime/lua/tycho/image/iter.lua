@@ -37,18 +37,18 @@ local FORM = args.form("image.ImageIter", {
 })
 
 
-local function bad(argument, expected, got, message)
-  Error.raise{ code = "value", func = "image.ImageIter", argument = argument, expected = expected,
-    got = got, message = message or ("bad '%s'"):format(argument) }
+local function bad(self, argument, expected, got, message)
+  Error.raise{ code = "value", func = "image." .. self.class_name, argument = argument,
+    expected = expected, got = got, message = message or ("bad '%s'"):format(argument) }
 end
 
 
 -- Sources -----------------------------------------------------------------------------------------
 
 -- "key TAB label ... TAB path" -> keys in order and rows {label, path} by key
-local function read_list(path)
+local function read_list(self, path)
   local keys, rows = {}, {}
-  for line in files.read(path, "image.ImageIter"):gmatch("[^\r\n]+") do
+  for line in files.read(path, "image." .. self.class_name):gmatch("[^\r\n]+") do
     local fields = {}
     for field in line:gmatch("[^\t]+") do
       fields[#fields + 1] = field
@@ -58,7 +58,7 @@ local function read_list(path)
       label[i - 1] = tonumber(fields[i])
     end
     if not key or #fields < 3 or #label ~= #fields - 2 then
-      Error.raise{ code = "format", func = "image.ImageIter", argument = path,
+      Error.raise{ code = "format", func = "image." .. self.class_name, argument = path,
         message = ("line %d is no number, labels and path between tabs"):format(#keys + 1) }
     end
     keys[#keys + 1], rows[key] = key, { label, fields[#fields] }
@@ -67,11 +67,11 @@ local function read_list(path)
 end
 
 
-local function read_table(list)
+local function read_table(self, list)
   local keys, rows = {}, {}
   for i, row in ipairs(list) do
     if type(row) ~= "table" or type(row[#row]) ~= "string" or #row < 2 then
-      bad("imglist", "rows {label, path}", Error.kind(row))
+      bad(self, "imglist", "rows {label, path}", Error.kind(row))
     end
     local label = type(row[1]) == "table" and row[1] or { unpack(row, 1, #row - 1) }
     keys[i], rows[i] = i, { label, row[#row] }
@@ -80,9 +80,9 @@ local function read_table(list)
 end
 
 
-local function part_of(keys, a)
+local function part_of(self, keys, a)
   if a.num_parts < 1 or a.part_index < 0 or a.part_index >= a.num_parts then
-    bad("part_index", "0 to num_parts - 1", a.part_index)
+    bad(self, "part_index", "0 to num_parts - 1", a.part_index)
   end
   local count, part = math.floor(#keys / a.num_parts), {}
   for i = 1, a.num_parts > 1 and count or #keys do
@@ -94,13 +94,13 @@ end
 
 function ImageIter:_open(a)
   if not (a.path_imgrec or a.path_imglist or a.imglist) then
-    bad("path_imgrec", "a source: path_imgrec, path_imglist or imglist", "none")
+    bad(self, "path_imgrec", "a source: path_imgrec, path_imglist or imglist", "none")
   end
   local keys
   if a.path_imglist then
-    keys, self._list = read_list(a.path_imglist)
+    keys, self._list = read_list(self, a.path_imglist)
   elseif a.imglist then
-    keys, self._list = read_table(a.imglist)
+    keys, self._list = read_table(self, a.imglist)
   end
   if a.path_imgrec and a.path_imgidx then
     self._record = recordio.MXIndexedRecordIO(a.path_imgidx, a.path_imgrec, "r")
@@ -108,18 +108,57 @@ function ImageIter:_open(a)
   elseif a.path_imgrec then
     self._record, keys = recordio.MXRecordIO(a.path_imgrec, "r"), nil
     if a.shuffle or a.num_parts > 1 then
-      bad("path_imgidx", "the index of the records", "none",
+      bad(self, "path_imgidx", "the index of the records", "none",
         "shuffle and num_parts need 'path_imgidx'")
     end
   end
-  self.seq = keys and part_of(keys, a)
+  self.seq = keys and part_of(self, keys, a)
 end
 
 
 -- The iterator ------------------------------------------------------------------------------------
 
-local function label_shape(self)
+-- What subclasses may do in another way: labels, augmenters, samples.
+
+function ImageIter:_label_shape()
   return self._label_width == 1 and { self.batch_size } or { self.batch_size, self._label_width }
+end
+
+
+function ImageIter._create_augmenters(_, options)
+  return augment.CreateAugmenter(options)
+end
+
+
+-- The first numbers of an image's row in the array of labels.
+function ImageIter:_check_label(label, name)
+  label = type(label) == "table" and label or { label }
+  if #label ~= self._label_width then
+    Error.raise{ code = "shape", func = self.class_name .. ":next", argument = name,
+      expected = self._label_width, got = #label,
+      message = "the sample has another number of labels than label_width" }
+  end
+  return label
+end
+
+
+function ImageIter:_augment(x, label)
+  for _, step in ipairs(self.auglist) do
+    x = step(x)
+  end
+  return x, label
+end
+
+
+-- Labels of the samples of a batch.
+function ImageIter:_label_array(list)
+  local labels = {}
+  for i, sample in ipairs(list) do
+    for k, v in ipairs(sample[2]) do
+      labels[(i - 1) * self._label_width + k] = v
+    end
+  end
+  return nd.array(labels):reshape(self:_label_shape())
 end
 
 
@@ -129,27 +168,31 @@ end
 -- data_name = "data", label_name = "softmax_label", dtype = "float32", last_batch_handle = "pad";
 -- without aug_list those of `CreateAugmenter`.
 function ImageIter:init(...)
-  local a = FORM(...)
+  self:_set_up(FORM(...))
+  self.provide_label = { base.DataDesc(self._label_name, self:_label_shape()) }
+end
+
+
+function ImageIter:_set_up(a)
   if a.batch_size < 1 then
-    bad("batch_size", "at least 1", a.batch_size)
+    bad(self, "batch_size", "at least 1", a.batch_size)
   elseif #a.data_shape ~= 3 or (a.data_shape[1] ~= 1 and a.data_shape[1] ~= 3) then
-    bad("data_shape", "{1 or 3, height, width}", a.data_shape)
+    bad(self, "data_shape", "{1 or 3, height, width}", a.data_shape)
   elseif a.label_width < 1 then
-    bad("label_width", "at least 1", a.label_width)
+    bad(self, "label_width", "at least 1", a.label_width)
   end
   ImageIter.super.init(self, { batch_size = a.batch_size })
-  self._shape, self._label_width, self._root, self._dtype =
-    a.data_shape, a.label_width, a.path_root, a.dtype
+  self._shape, self._label_width, self._root, self._dtype, self._label_name =
+    a.data_shape, a.label_width, a.path_root, a.dtype, a.label_name
   self._shuffle, self._handle = a.shuffle, a.last_batch_handle
   if a.aug_list and next(a.augment) then
     bad(next(a.augment), "either aug_list or options of CreateAugmenter", "both")
   end
   a.augment.data_shape = a.data_shape
-  self.auglist = a.aug_list or augment.CreateAugmenter(a.augment)
+  self.auglist = a.aug_list or self:_create_augmenters(a.augment)
   self:_open(a)
   local c, h, w = unpack(a.data_shape)
   self.provide_data = { base.DataDesc(a.data_name, { a.batch_size, c, h, w }, a.dtype) }
-  self.provide_label = { base.DataDesc(a.label_name, label_shape(self)) }
   self._held = {}
   self:reset()
 end
@@ -202,8 +245,8 @@ function ImageIter:hard_reset()
 end
 
 
-local function no_row(key)
-  Error.raise{ code = "name", func = "ImageIter:next", argument = tostring(key),
+local function no_row(self, key)
+  Error.raise{ code = "name", func = self.class_name .. ":next", argument = tostring(key),
     message = "the list has no such number" }
 end
 
@@ -211,42 +254,41 @@ end
 --- Label (number or list) and bytes of the next image, nil at the end.
 function ImageIter:next_sample()
   local key = self.seq and self.seq[self._at + 1]
-  local row = key and self._list and (self._list[key] or no_row(key))
+  local row = key and self._list and (self._list[key] or no_row(self, key))
   if self.seq and not key then
     return nil
   end
   self._at = self._at + 1
   if not self._record then
     local path = self._root ~= "" and self._root .. "/" .. row[2] or row[2]
-    return row[1], files.read(path, "ImageIter:next"), path
+    return row[1], files.read(path, self.class_name .. ":next"), path
   end
   local text = key and self._record:read_idx(key) or not key and self._record:read() or nil
   if not text then
     return nil
   end
   local header, bytes = recordio.unpack(text)
-  row = row or self._list and (self._list[header.id] or no_row(header.id))
+  row = row or self._list and (self._list[header.id] or no_row(self, header.id))
   return row and row[1] or header.label, bytes, "record " .. tostring(key or self._at - 1)
 end
 
 
--- The image changed and laid out (channels, height, width).
-local function prepared(self, bytes, name)
+-- The image changed and laid out (channels, height, width), and its label.
+local function prepared(self, bytes, label, name)
   local ok, x = pcall(pixels.imdecode, bytes, { flag = self._shape[1] == 1 and 0 or 1 })
   if not ok then
-    Error.raise{ code = x.code, func = "ImageIter:next", argument = name,
+    Error.raise{ code = x.code, func = self.class_name .. ":next", argument = name,
       message = name .. ": " .. x.message }
   end
-  for _, step in ipairs(self.auglist) do
-    x = step(x)
-  end
+  x, label = self:_augment(x, label)
   local c, h, w = unpack(self._shape)
   local shape = x.shape
   if shape[1] ~= h or shape[2] ~= w or shape[3] ~= c then
-    Error.raise{ code = "shape", func = "ImageIter:next", argument = name, expected = { h, w, c },
-      got = shape, message = "the augmenters left another shape than data_shape" }
+    Error.raise{ code = "shape", func = self.class_name .. ":next", argument = name,
+      expected = { h, w, c }, got = shape,
+      message = "the augmenters left another shape than data_shape" }
   end
-  return x:transpose{ 2, 0, 1 }
+  return { x:transpose{ 2, 0, 1 }, label }
 end
 
 
@@ -255,13 +297,7 @@ local function next_prepared(self)
   if not label then
     return nil
   end
-  label = type(label) == "table" and label or { label }
-  if #label ~= self._label_width then
-    Error.raise{ code = "shape", func = "ImageIter:next", argument = name,
-      expected = self._label_width, got = #label,
-      message = "the sample has another number of labels than label_width" }
-  end
-  return { prepared(self, bytes, name), label }
+  return prepared(self, bytes, self:_check_label(label, name), name)
 end
 
 
@@ -292,16 +328,11 @@ end
 
 
 local function assemble(self, list, pad)
-  local data, labels =
-    nd.empty(self.provide_data[1].shape, { dtype = self._dtype, ctx = context.cpu(0) }), {}
+  local data = nd.empty(self.provide_data[1].shape, { dtype = self._dtype, ctx = context.cpu(0) })
   for i, sample in ipairs(list) do
     sample[1]:copyto(data:at(i - 1))
-    for k, v in ipairs(sample[2]) do
-      labels[(i - 1) * self._label_width + k] = v
-    end
   end
-  return base.DataBatch{ data = { data },
-    label = { nd.array(labels):reshape(label_shape(self)) }, pad = pad }
+  return base.DataBatch{ data = { data }, label = { self:_label_array(list) }, pad = pad }
 end
 
 
@@ -331,19 +362,19 @@ function ImageIter:getpad() return self.current_batch.pad end
 -- `ty.random.get_state`.
 function ImageIter:state()
   if #self._held > 0 then
-    Error.raise{ code = "unsupported", func = "ImageIter:state",
+    Error.raise{ code = "unsupported", func = self.class_name .. ":state",
       message = "samples are kept for the next epoch (roll_over); \z
         their pixels are no part of a state" }
   end
-  return { kind = "ImageIter", seq = self.seq and copy(self.seq),
+  return { kind = self.class_name, seq = self.seq and copy(self.seq),
     at = self._at, ended = self._ended }
 end
 
 
 function ImageIter:set_state(state)
-  if type(state) ~= "table" or state.kind ~= "ImageIter"
+  if type(state) ~= "table" or state.kind ~= self.class_name
       or (state.seq ~= nil) ~= (self.seq ~= nil) then
-    Error.raise{ code = "value", func = "ImageIter:set_state", argument = "state",
+    Error.raise{ code = "value", func = self.class_name .. ":set_state", argument = "state",
       message = "the state is that of another iterator" }
   end
   self.seq, self._held, self.current_batch = state.seq and copy(state.seq), {}, nil
