@@ -184,6 +184,8 @@ end)
 
 describe("features", function()
   it("are named, sorted, and told one by one", function()
+    assert.is_true(ty.runtime.is_enabled("PROFILER"))
+    assert.is_false(ty.runtime.is_enabled("F16C"))
     local list, before = ty.runtime.Features(), ""
     for _, f in ipairs(list) do
       assert.truthy(before < f.name)

@@ -42,9 +42,11 @@ local FEATURES = {
   CPU_AVX      = function(r) return has_word(r.features, "avx") end,
   CPU_AVX2     = function(r) return has_word(r.features, "avx2") end,
   CPU_AVX512   = function(r) return has_word(r.features, "avx512f") end,
+  CPU_SSE4_2   = function(r) return has_word(r.features, "sse4.2") end,
   CUDA         = function() return C.ty_devices(C.TY_GPU) > 0 end,
   CUDNN        = function(r) return C.ty_devices(C.TY_GPU) > 0 and there(r.cuDNN) end,
   DIST_KVSTORE = function(r) return there(r.MPI) end,
+  INT64_TENSOR_SIZE = function() return true end,
   JPEG         = function(r) return there(r.JPEG) end,
   LAPACK       = function(r) return there(r.LAPACK) end,
   MKLDNN       = function(r) return there(r.oneDNN) end,
@@ -53,13 +55,15 @@ local FEATURES = {
     return r.threads ~= nil and not r.threads:find("without OpenMP", 1, true)
   end,
   PNG          = function(r) return there(r.PNG) end,
+  PROFILER     = function() return true end,
 }
 
 
--- Features of the reference that no build of ours has.
+-- Features of the reference that no build of ours has, or that it does not ask for.
 local ABSENT = {}
-for name in ("BLAS_APPLE BLAS_ATLAS BLAS_MKL CAFFE CPU_SSE4A CUDA_RTC JEMALLOC OPENCV \z
-    TCMALLOC TENSORRT TVM_OP"):gmatch("%S+") do
+for name in ("BLAS_APPLE BLAS_ATLAS BLAS_MKL CAFFE CPU_SSE CPU_SSE2 CPU_SSE3 CPU_SSE4A CPU_SSE4_1 \z
+    CUDA_RTC CXX14 DEBUG F16C JEMALLOC OPENCV SIGNAL_HANDLER SSE TCMALLOC TENSORRT \z
+    TVM_OP"):gmatch("%S+") do
   ABSENT[name] = true
 end
 
