@@ -55,12 +55,38 @@ describe("a form", function()
     it("refuses " .. what, function() assert.raises(case[1], form, case[2]) end)
   end
 
+  it("tells who gives too many what goes by position and what by name", function()
+    local e = assert.raises("type", form, { 2, 3 }, 1, "int32", 4)
+    assert.truthy(e.message:find("(shape, val, dtype), got 4; by name: end, mode", 1, true),
+      e.message)
+  end)
+
   it("names the nearest keyword first", function()
     local _, e = pcall(form, { 3, 1, dtyp = "int8" })
     assert.equal("dtype", e.candidates[1])
     assert.equal("dtyp", e.argument)
     assert.equal("nd.full", e.func)
     assert.truthy(e.where:find("args_spec.lua:", 1, true))
+  end)
+end)
+
+describe("a last table whose place takes tables", function()
+  local form = args.form("io.Iter", {
+    { "data", "any" }, { "label", "any?" }, { "batch_size", "integer", 1 },
+    { "end", "integer?" },
+  })
+
+  it("is the options where its names all are some that were not given yet", function()
+    assert.same({ data = 3, batch_size = 7 }, form(3, { batch_size = 7 }))
+    local a = form(3, { label = 4, end_ = 5 })
+    assert.same({ 4, 5, 1 }, { a.label, a["end"], a.batch_size })
+  end)
+
+  it("stands for the parameter of its place otherwise", function()
+    for _, t in ipairs{ { label = 4 }, { data = 4, batch_size = 1 }, { x = 1, batch_size = 2 },
+        { 1, 2 }, {} } do
+      assert.equal(t, form(3, t).label)
+    end
   end)
 end)
 

@@ -16,6 +16,28 @@ describe("metric", function()
     end
   end)
 
+  it("without labels says which metric needs none", function()
+    local e = assert.raises("shape", function()
+      ty.metric.create("mse"):update({}, { ty.nd.ones{ 2, 3 } })
+    end)
+    assert.truthy(e.message:find("'loss'", 1, true), e.message)
+  end)
+
+  it("of a function tells who takes its tables for arrays or counts from 0", function()
+    for key, f in pairs{ argmax = function(_, pred) return pred:argmax() end,
+        ["0"] = function(label) return label[0] end } do
+      local metric = ty.metric.CustomMetric(f)
+      local e = assert.raises("name", metric.update, metric, { ty.nd.ones(2) }, { ty.nd.ones(2) })
+      assert.equal(key, e.argument)
+      assert.truthy(e.message:find("ty.nd.array", 1, true), e.message)
+    end
+    local mae = ty.metric.CustomMetric(function(label, pred)
+      return (ty.nd.array(label) - ty.nd.array(pred)):abs():sum():asscalar(), #label
+    end)
+    mae:update({ ty.nd.array{ 1, 2 } }, { ty.nd.array{ 2, 5 } })
+    assert.equal(2, value(mae))
+  end)
+
   it("is right on large arrays in compiled code", function()
     local n = 20000
     local labels, preds = ty.nd.arange(n) % 10, ty.nd.one_hot(ty.nd.arange(n) % 7, { depth = 10 })

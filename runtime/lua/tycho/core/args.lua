@@ -21,6 +21,9 @@
 --     nd.full{{2, 3}, 1, dtype = "int32"}      -- its array part is positional
 --     nd.full({2, 3}, 1, {ctx = ty.cpu(1)})    -- positional form (R4), keywords last
 --
+-- Where the last place takes tables, one whose names all are options that are not given yet is
+-- the options: `NDArrayIter(x, {batch_size = 32})` has no labels.
+--
 --     local BACKWARD = args.form("Executor:backward", {
 --       list = true,                   -- rule R2: a table's whole array part is parameter 1
 --       dict = true,                   -- rule R3: a lone table is options only if all its keys are
@@ -135,9 +138,15 @@ end
 
 
 local function fail_count(form, n)
+  local by_order, by_name = {}, {}
+  for i, p in ipairs(form.params) do
+    table.insert(form.order[i] == p and by_order or by_name, p.name)
+  end
   Error.raise{ code = "type", func = form.func, expected = #form.order, got = n,
-    message = ("takes at most %d positional argument%s, got %d")
-      :format(#form.order, #form.order == 1 and "" or "s", n) }
+    message = ("takes at most %d positional argument%s%s, got %d%s"):format(#form.order,
+      #form.order == 1 and "" or "s",
+      by_order[1] and " (" .. table.concat(by_order, ", ") .. ")" or "", n,
+      by_name[1] and "; by name: " .. table.concat(by_name, ", ") or "") }
 end
 
 
@@ -236,10 +245,31 @@ local function accept_lone(form, given, t)
 end
 
 
+-- Whether a table's names all are options that were not given by position, and not only the one
+-- whose place it has.
+local function names_options(form, t, place)
+  local others = false
+  for key in pairs(t) do
+    local p = type(key) == "string" and form.by_name[args.plain_name(key)]
+    if not p then
+      return false
+    end
+    for i = 1, place - 1 do
+      if form.order[i] == p then
+        return false
+      end
+    end
+    others = others or p ~= form.order[place]
+  end
+  return others
+end
+
+
 local function accept_positional(form, given, list, n)
   local last = list[n]
   local p = form.order[n]
-  if is_plain(last) and not (p and p.type.takes and p.type.takes(last)) then
+  local taken = p and p.type.takes and is_plain(last) and p.type.takes(last)
+  if is_plain(last) and not (taken and not names_options(form, last, n)) then
     if #last > 0 then
       Error.raise{ code = "type", func = form.func, argument = p and p.name,
         got = "a table with a list in it", expected = p and p.type.text or "a table of options",

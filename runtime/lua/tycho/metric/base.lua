@@ -84,7 +84,11 @@ end
 function base.check_counts(labels, preds, func)
   labels, preds = as_list(labels), as_list(preds)
   if #labels ~= #preds then
-    base.fail_shape(func or "EvalMetric:update", #labels, #preds)
+    local hint = #labels == 0
+      and "; only the metric 'loss', for outputs that are losses, needs none" or ""
+    Error.raise{ code = "shape", func = func or "EvalMetric:update", argument = "labels",
+      expected = #preds, got = #labels,
+      message = ("there are %d labels for %d outputs%s"):format(#labels, #preds, hint) }
   end
   return labels, preds
 end

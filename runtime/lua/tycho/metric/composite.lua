@@ -154,8 +154,19 @@ function Custom:init(...)
 end
 
 
+local Nested = { __metatable = false }                   -- plain tables but for this error
+
+function Nested.__index(_, key)
+  if key == 0 or type(key) == "string" then
+    Error.raise{ code = "name", func = "CustomMetric:update", argument = tostring(key),
+      message = ("labels and predictions are nested tables here: they count from 1 and have no \z
+        '%s'; ty.nd.array(x) makes an array of one"):format(tostring(key)) }
+  end
+end
+
+
 local function as_table(x)
-  return class.is_array(x) and x:totable() or x
+  return class.is_array(x) and setmetatable(x:totable(), Nested) or x
 end
 
 

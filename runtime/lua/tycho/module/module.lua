@@ -118,15 +118,16 @@ end
 
 
 local LOAD = args.form("Module.load", {
-  rest = "options", { "prefix", "text" }, { "epoch", "integer" }, "*",
-  { "load_optimizer_states", "boolean", false }, { "rename", "function?" },
+  rest = "options", { "prefix", "text" }, { "epoch", "integer" },
+  { "load_optimizer_states", "boolean", false }, "*", { "rename", "function?" },
 })
 
 --- A module from a checkpoint, with its parameters.
 -- @string prefix
 -- @int epoch
--- @tparam[opt] table options load_optimizer_states = false (read by init_optimizer), rename
---   (function of a name -> its new name, or nil to keep it), and those of the constructor
+-- @bool[opt=false] load_optimizer_states read by init_optimizer
+-- @tparam[opt] table options rename (function of a name -> its new name, or nil to keep it), and
+--   those of the constructor
 function Module.load(...)
   local a = LOAD(...)
   local symbol, arg_params, aux_params = checkpoint.load_checkpoint(a.prefix, a.epoch)

@@ -1,4 +1,4 @@
---- Keys of arrays, read: `x[2]`, `x["1:3, :, -1"]`, `x[{ty.slice(1, 3), ty.newaxis, {0, 2}}]`.
+--- Keys of arrays, read: `x[2]`, `x["1:3, :, -1"]`, `x[{"1:3", ty.newaxis, {0, 2}}]`.
 --
 -- `index_key.read` turns any key into a selection:
 --
@@ -18,6 +18,7 @@ local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local mask = require "tycho.ndarray.mask"
+local tables = require "tycho.core.tables"
 local transfer = require "tycho.ndarray.transfer"
 local values = require "tycho.core.values"
 
@@ -100,12 +101,29 @@ local function is_basic(k)
 end
 
 
+-- A list of keys with those that are texts ("1:3") read.
+local function read_texts(list, func)
+  local keys = list
+  for i = 1, #list do
+    if type(list[i]) == "string" then
+      local parts = read_text(list[i], func)
+      if #parts ~= 1 then
+        fail_text(list[i], list[i], func)
+      end
+      keys = keys == list and tables.copied(list) or keys
+      keys[i] = parts[1]
+    end
+  end
+  return keys
+end
+
+
 -- Any key as a list of keys, one per axis.
 local function keys_of(k, func)
   if type(k) == "string" then
     return read_text(k, func)
   elseif is_plain(k) then
-    return k
+    return read_texts(k, func)
   end
   return { k }
 end

@@ -1,0 +1,29 @@
+-- Texts among the keys of an array: one axis each.
+
+local ty = require "tycho"
+require "spec.helper"
+
+describe("a text in a list of keys", function()
+  local x = ty.nd.arange(0, 12):reshape{ 3, 4 }
+
+  it("is the slice of its axis", function()
+    assert.near({ 0, 4, 8 }, x[{ ":", 0 }])
+    assert.near({ { 4, 6 }, { 8, 10 } }, x[{ "1:", { 0, 2 } }])
+    assert.near({ 3, 7, 11 }, x[{ "...", -1 }])
+    local y = x:copy()
+    y[{ "1", ":2" }] = 9
+    assert.near({ { 0, 1, 2, 3 }, { 9, 9, 6, 7 }, { 8, 9, 10, 11 } }, y)
+  end)
+
+  it("leaves the list as it was", function()
+    local keys = { ":", 0 }
+    local _ = x[keys]
+    assert.same({ ":", 0 }, keys)
+  end)
+
+  it("is refused where it is no slice, or several", function()
+    for _, text in ipairs{ "a", "1:, 2", "" } do
+      assert.raises("value", function() return x[{ text, 0 }] end)
+    end
+  end)
+end)
