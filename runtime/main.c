@@ -88,17 +88,33 @@ static void add_frame(luaL_Buffer *text, lua_State *L, lua_Debug *frame)
   luaL_addvalue(text);
 }
 
+/* Whether Lua itself stopped inside the library, as it does where a method gets no object. */
+static bool stopped_inside(lua_State *L, int error)
+{
+  lua_Debug frame;
+  if (lua_type(L, error) != LUA_TSTRING) return false;
+  for (int level = 1; lua_getstack(L, level, &frame); level++) {
+    lua_getinfo(L, "S", &frame);
+    if (*frame.what != 'C') return is_ours(&frame);
+  }
+  return false;
+}
+
 /* message handler: the error's text and the caller's frames */
 static int explain(lua_State *L)
 {
   luaL_Buffer text;
   lua_Debug frame;
   int shown = 0;
+  bool inside = stopped_inside(L, 1);
   if (is_interrupt(L, 1)) program.status = INTERRUPTED;
   push_text(L, 1);
   const char *message = lua_tostring(L, -1);
   luaL_buffinit(L, &text);
   luaL_addstring(&text, message);
+  if (inside)
+    luaL_addstring(&text,
+        "\n  (inside the library; methods take a colon: x:copy(), not x.copy())");
   for (int level = 1; program.status != INTERRUPTED && lua_getstack(L, level, &frame); level++) {
     lua_getinfo(L, "Snl", &frame);
     if (is_ours(&frame) || ++shown > FRAMES) continue;

@@ -70,6 +70,18 @@ describe("a form", function()
   end)
 end)
 
+describe("sizes", function()
+  it("may be numbers in a row", function()
+    local form = args.form("nd.zeros",
+      { list = true, { "shape", "shape" }, "*", { "dtype", "dtype", "float32" } })
+    assert.same({ 2, 3 }, form(2, 3).shape)
+    assert.same({ shape = { 2, 3, 4 }, dtype = "int32" }, form(2, 3, 4, { dtype = "int32" }))
+    assert.same({ 2 }, form(2, { dtype = "int32" }).shape)
+    assert.raises("type", form, 2, "int32")
+    assert.raises("type", form, 2, 3, "int32")
+  end)
+end)
+
 describe("a last table whose place takes tables", function()
   local form = args.form("io.Iter", {
     { "data", "any" }, { "label", "any?" }, { "batch_size", "integer", 1 },

@@ -30,6 +30,7 @@ describe("entry 0", function()
   it("hinders neither printing nor comparing", function()
     local x = ty.nd.ones{ 2, 3 }
     assert.equal("(2, 3)", tostring(x.shape))
+    assert.equal("of (2, 3)", "of " .. x.shape)
     assert.equal("(data, fc_weight, fc_bias)", tostring(net:list_arguments()))
     assert.is_true(x.shape == ty.nd.zeros{ 2, 3 }.shape)
     assert.is_false(x.shape == x:reshape{ 3, 2 }.shape)

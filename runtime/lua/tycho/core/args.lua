@@ -21,6 +21,7 @@
 --     nd.full{{2, 3}, 1, dtype = "int32"}      -- its array part is positional
 --     nd.full({2, 3}, 1, {ctx = ty.cpu(1)})    -- positional form (R4), keywords last
 --
+-- Sizes of a shape that is the parameter of rule R2 may be numbers in a row: `nd.zeros(2, 3)`.
 -- Where the last place takes tables, one whose names all are options that are not given yet is
 -- the options: `NDArrayIter(x, {batch_size = 32})` has no labels.
 --
@@ -118,6 +119,8 @@ function Form:init(func, spec)
     end
   end
   self.capacity = #self.params + 1
+  local first = self.list and self.order[1].type
+  self.sizes = first == types.named.shape or first == types.named.dims
 end
 
 
@@ -265,7 +268,21 @@ local function names_options(form, t, place)
 end
 
 
+-- Numbers in a row are a list of sizes.
+local function gather_sizes(list, n)
+  local sizes, last = {}, list[n]
+  for i = 1, is_plain(last) and n - 1 or n do
+    sizes[i] = list[i]
+  end
+  list = { sizes, #sizes < n and last or nil }
+  return list, #list
+end
+
+
 local function accept_positional(form, given, list, n)
+  if form.sizes and type(list[1]) == "number" and type(list[2]) == "number" then
+    list, n = gather_sizes(list, n)
+  end
   local last = list[n]
   local p = form.order[n]
   local taken = p and p.type.takes and is_plain(last) and p.type.takes(last)
@@ -282,12 +299,20 @@ local function accept_positional(form, given, list, n)
 end
 
 
-local function finish(form, given)
+-- A method that is called without its object's colon gets the first argument for the object.
+local function fail_missing(form, p, n)
+  local hint = n == 0 and form.func:match(":(.*)$")
+  Error.raise{ code = "value", func = form.func, argument = p.name, expected = p.type.text,
+    got = "nothing", message = ("'%s' is missing%s"):format(p.name, hint
+      and ("; methods take a colon: x:%s(...), not x.%s(...)"):format(hint, hint) or "") }
+end
+
+
+local function finish(form, given, n)
   for _, p in ipairs(form.params) do
     if given[p.name] == nil then
       if p.required then
-        Error.raise{ code = "value", func = form.func, argument = p.name, expected = p.type.text,
-          got = "nothing", message = ("'%s' is missing"):format(p.name) }
+        fail_missing(form, p, n)
       end
       given[p.name] = p.default
     end
@@ -312,7 +337,7 @@ function Form:__call(...)
   elseif n > 0 then
     accept_positional(self, given, { ... }, n)
   end
-  return finish(self, given)
+  return finish(self, given, n)
 end
 
 

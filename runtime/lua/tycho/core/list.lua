@@ -21,6 +21,11 @@ end
 List.__tostring = Error.show
 
 
+function List.__concat(a, b)
+  return tostring(a) .. tostring(b)
+end
+
+
 function List.__eq(a, b)
   for i = 1, math.max(#a, #b) do
     if a[i] ~= b[i] then

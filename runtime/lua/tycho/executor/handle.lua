@@ -23,10 +23,20 @@ function handle.fail_freed(func)
 end
 
 
+local function fail_object(exe, func)
+  Error.raise{ code = "type", func = func, argument = "self", expected = "an Executor",
+    got = Error.kind(exe), message = ("methods take a colon, exe:%s(...), not a dot")
+      :format(func:match("[%w_]+$")) }
+end
+
+
 --- The `ty_exec *` of an executor that was not freed.
 -- @param exe Executor
 -- @string func for errors
 function handle.of(exe, func)
+  if type(exe) ~= "table" then
+    fail_object(exe, func)
+  end
   return rawget(exe, "_handle") or handle.fail_freed(func)
 end
 

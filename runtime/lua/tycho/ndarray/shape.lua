@@ -119,19 +119,6 @@ end
 local RESHAPE = args.form("NDArray:reshape",
   { list = true, { "shape", "dims" }, "*", { "reverse", "boolean", false } })
 
-local function number_list(...)
-  if type((...)) ~= "number" then
-    return nil
-  end
-  local list = { ... }
-  for i = 2, values.count(...) do
-    if type(list[i]) ~= "number" then
-      return nil
-    end
-  end
-  return #list > 1 and list
-end
-
 
 --- A view under another shape.
 -- @tparam NDArray x
@@ -140,8 +127,7 @@ end
 -- @tparam[opt] table options reverse = true matches from the right
 -- @treturn NDArray another count of elements is E(shape)
 function NDArray.reshape(x, ...)
-  local list = number_list(...)
-  local a = list and RESHAPE(list) or RESHAPE(...)
+  local a = RESHAPE(...)
   local shape = shape_of.decode(x._shape, a.shape, a.reverse)
   if not shape then
     fail_reshape(x, a.shape)

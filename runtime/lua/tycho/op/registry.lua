@@ -214,10 +214,16 @@ local function accepted_names(schema, options)
 end
 
 
+local FOREIGN = { NDArray = true, Symbol = true }        -- classes of inputs, which no parameter is
+
 local function set_param(call, p, value)
   if call.params[p.name] ~= nil then
     Error.raise{ code = "name", func = call.func, op = call.schema.name, argument = p.name,
       message = ("parameter '%s' is given twice"):format(p.name) }
+  elseif type(value) == "table" and FOREIGN[value.class_name] then
+    Error.raise{ code = "type", func = call.func, op = call.schema.name, argument = p.name,
+      expected = call.input_text, got = Error.kind(value),
+      message = "arrays are inputs of ty.nd, symbols of ty.sym" }
   end
   call.params[p.name] = attrs.text(value, call.func, p.name)
 end

@@ -17,7 +17,7 @@ Session.__index = Session
 
 local LARGE = 2 ^ 18                                     -- elements; results above are held weakly
 local COLOURS = { error = "31", note = "2", sign = "1" } -- ANSI sequences: red, faint, bold
-local HERE = debug.getinfo(1, "S").source:match("^@(.*/)") or "@none"
+local LIBRARY = debug.getinfo(1, "S").source:match("^@(.*)prompt/[^/]*$") or "@none"
 
 
 -- Results by number: `_` and `_1` are the last one, `_2` the one before.
@@ -160,6 +160,21 @@ end
 Session.pass = pass
 
 
+local INSIDE = "\n  (inside the library; methods take a colon: x:copy(), not x.copy())"
+
+-- Whether Lua itself stopped inside the library, as it does where a method gets no object.
+local function stopped_inside()
+  local level = 3
+  while true do
+    local info = debug.getinfo(level, "S")
+    if not info or info.what ~= "C" then
+      return info ~= nil and info.source:sub(2, #LIBRARY + 1) == LIBRARY
+    end
+    level = level + 1
+  end
+end
+
+
 -- The frames of the caller's code at an error, with their locals.
 local function frames()
   local list, level = {}, 3
@@ -168,7 +183,7 @@ local function frames()
     if not info then
       return list
     end
-    if info.what ~= "C" and info.source:sub(2, #HERE + 1) ~= HERE then
+    if info.what ~= "C" and info.source:sub(2, #LIBRARY + 1) ~= LIBRARY then
       local frame = { text = ("%s:%d: in %s"):format(info.short_src, info.currentline,
         info.name or "the chunk"), locals = {} }
       for i = 1, 60 do
@@ -256,7 +271,7 @@ function Session:run(chunk, mute, ...)
   forget_summary()
   return finish(self, mute, xpcall(chunk, function(e)
     self.frames = frames()
-    return e
+    return type(e) == "string" and stopped_inside() and e .. INSIDE or e
   end, ...))
 end
 

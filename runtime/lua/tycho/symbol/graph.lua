@@ -30,6 +30,10 @@ local graph_out = ffi.typeof("ty_graph *[1]")
 -- @treturn {node,...} inputs before readers; not to be changed
 -- @treturn table node -> position in the list, from 1
 function graph.walk(symbol)
+  if type(symbol) ~= "table" or not rawget(symbol, "_entries") then
+    Error.raise{ code = "type", func = "Symbol", argument = "self", expected = "a Symbol",
+      got = Error.kind(symbol), message = "methods take a colon, net:list_arguments(), not a dot" }
+  end
   local walked = rawget(symbol, "_walked")
   if not walked then
     local order, position = node.walk(symbol._entries)
