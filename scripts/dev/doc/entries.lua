@@ -81,12 +81,6 @@ local function note_last(name, where)
 end
 
 
-local function comment_of(f)
-  local info = debug.getinfo(manual.unwrapped(f), "S")
-  return info.source:sub(1, 1) == "@" and comments.at(info.source:sub(2), info.linedefined) or nil
-end
-
-
 local function hidden(entry)
   return entry and table.concat(entry.text, " "):find("not for users", 1, true)
 end
@@ -162,7 +156,7 @@ local function described(page, kind, title, form, texts, common)
   local item = { kind = kind, title = title, id = title:gsub("[^%w_]", "."),
     call = form and manual.signature(form, title), lines = lines_of(texts, form), results = results,
     options = options_of(title, form, texts, common) }
-  if not form then
+  if not form and kind ~= "class" then
     local names = {}
     for i, p in ipairs(item.options) do
       names[i] = p.required and p.name or "[" .. p.name .. "]"
@@ -178,7 +172,7 @@ end
 
 -- A function of a namespace, or of a class.
 local function add_function(page, owner, name, f, class)
-  local entry, form = comment_of(f), manual.form(f, name)
+  local entry, form = manual.comment(f), manual.form(f, name)
   if hidden(entry) or not (entry or form) then
     return nil
   end
@@ -243,7 +237,7 @@ local function add_class(page, path, class, whole)
   local base = rawget(class, "super")
   local common = base and address_of(base) and type(base.init) == "function"
     and manual.form(base.init, base.class_name)
-  local texts = { manual.class_entry(name), rawget(class, "init") and comment_of(init) }
+  local texts = { manual.class_entry(name), rawget(class, "init") and manual.comment(init) }
   if not texts[1] then
     texts = { texts[2] }
   end
@@ -269,7 +263,7 @@ local function add_namespace(page, space)
   for _, name in ipairs(members.list(module)) do
     local known, value = pcall(function() return module[name] end)
     local kind = known and type(value)
-    if kind == "function" and (comment_of(value) or manual.form(value, name)) then
+    if kind == "function" and (manual.comment(value) or manual.form(value, name)) then
       functions[#functions + 1] = name
     elseif kind == "table" and manual.is_class(value) and value.class_name == name then
       classes[#classes + 1] = name
@@ -313,6 +307,7 @@ local function intro_of(space)
   for _, entry in ipairs(comments.named(module:match("[%w_]+$"))) do
     if entry.kind == "module" and entry.title == module:gsub("^tycho", "ty") then
       local text = table.concat(comments.parts(entry).lines, "\n") .. "\n"
+      text = text:gsub("%s*%([%w_]+/[%w_]+%.lua%)", "")
       return (text:gsub("\nThe parts:.-\n\n", "\n\n"):gsub("\nThe parts:.*", "\n")
         :gsub("\nThe classes:.*", "\n"))
     end

@@ -62,7 +62,7 @@ local function entry_html(item, links)
   local out = {
     ('<section class="%s"><h%d id="%s">%s<a class="self" href="#%s" aria-label="link">#</a></h%d>')
       :format(item.kind, level, item.id, escape(item.title), item.id, level),
-    '<pre class="call">' .. escape(item.call) .. "</pre>",
+    item.call and '<pre class="call">' .. escape(item.call) .. "</pre>" or "",
     prose(item.lines, links), options_html(item, links), results_html(item, links),
     item.base and list_html("Further options are those of", { item.base }, links) or "",
     item.inherited and list_html("It also has", item.inherited, links) or "", "</section>",

@@ -66,7 +66,7 @@ local table_new = require "table.new"
 local types = require "tycho.core.types"
 local values = require "tycho.core.values"
 
-local args = {}
+local args = { forms = {} }                              -- forms: by public name, for help
 
 local null, is_plain = values.null, values.is_plain
 
@@ -368,7 +368,9 @@ end
 -- @tparam table spec parameters in order, and `list`, `dict`, `rest`
 -- @return the form: call it with the arguments
 function args.form(func, spec)
-  return Form(func, spec)
+  local form = Form(func, spec)
+  args.forms[func] = form
+  return form
 end
 
 

@@ -40,6 +40,7 @@ local C, handle_of, null = native.C, handles.of, values.null
 local executor = {}
 
 local Symbol = symbol.Symbol
+--- A bound graph with its arrays; made by `Symbol:bind` and `Symbol:simple_bind`.
 local Executor = Class:extend("Executor")
 executor.Executor = Executor
 args.class("executor", Executor)

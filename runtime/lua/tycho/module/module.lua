@@ -30,7 +30,9 @@ local values = require "tycho.core.values"
 
 local is_plain, null, value = values.is_plain, values.null, values.value
 
---- A symbol on one or several devices.
+--- A symbol on one or several devices. Fields, all read-only: symbol, data_names, label_names,
+-- output_names, data_shapes, label_shapes, output_shapes (since it was bound), logger, and the
+-- flags binded, for_training, inputs_need_grad, params_initialized, optimizer_initialized.
 -- @type Module
 local Module = ParameterModule:extend("Module")
 Module._guards_flags = true

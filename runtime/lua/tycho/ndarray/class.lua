@@ -28,6 +28,10 @@ local ffi_gc, setmetatable, tonumber = ffi.gc, setmetatable, tonumber
 
 local class = {}
 
+--- An array. Fields, all read-only: shape (a table, from 1), ndim, size (elements), dtype, context
+-- (ctx), T (transposed), stype ("default"), writable. `x[key]` is a part: a number from 0, a text
+-- such as "1:3, :", a list of both; arithmetic and comparison by method (`x:gt(0)`). All operators
+-- whose first input is an array are methods, too.
 local NDArray = Class:extend("NDArray")
 class.NDArray = NDArray
 args.class("array", NDArray)

@@ -10,6 +10,7 @@
 -- @module tycho.prompt.manual
 
 local pairs = require("tycho.core.iterate").pairs
+local args = require "tycho.core.args"
 local comments = require "tycho.prompt.comments"
 local glossary = require "tycho.prompt.glossary"
 local members = require "tycho.prompt.members"
@@ -78,8 +79,17 @@ local function is_form(value)
 end
 
 
+--- The comment above a function.
+-- @func f
+-- @treturn table entry of `prompt.comments`, or nil
+function manual.comment(f)
+  local info = debug.getinfo(manual.unwrapped(f), "S")
+  return info.source:sub(1, 1) == "@" and comments.at(info.source:sub(2), info.linedefined) or nil
+end
+
+
 --- The form by which a function reads its arguments; nil when it has none, or several
--- of which none fits its name.
+-- of which none fits its name. One that only hands its arguments on has that of its name.
 -- @func f
 -- @string[opt] name the last part of the function's name
 function manual.form(f, name)
@@ -92,7 +102,8 @@ function manual.form(f, name)
       end
     end
   end
-  return count == 1 and found or nil
+  local entry = count == 0 and manual.comment(f)
+  return count == 1 and found or entry and args.forms[entry.title] or nil
 end
 
 
@@ -160,7 +171,7 @@ end
 
 local function function_text(name, f)
   local info = debug.getinfo(manual.unwrapped(f), "S")
-  local entry = info.source:sub(1, 1) == "@" and comments.at(info.source:sub(2), info.linedefined)
+  local entry = manual.comment(f)
   local last = name:match("[%w_]+$")
   local form = manual.form(f, last)
   if not entry and not form then

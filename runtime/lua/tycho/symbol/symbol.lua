@@ -37,6 +37,9 @@ local variable = require "tycho.symbol.variable"
 
 local symbol = {}
 
+--- Outputs of a graph. `#s` counts them, `s[i]` is one, from 1, `s.NAME_output` the one of that
+-- name. Fields: name (of the node, where there is one), T (transposed). Arithmetic makes new
+-- symbols; all operators whose first input is an array are methods, too.
 local Symbol = Class:extend("Symbol")
 symbol.Symbol = Symbol
 args.class("symbol", Symbol)
