@@ -117,7 +117,12 @@ local BY_ROOM = {
     lam = "the mean", k = "successes that are waited for", p = "the chance of a success",
     mu = "the mean", data = "an array; rows of chances for `multinomial`",
     get_prob = "the logarithms of the chances, too" },
-  image = { size = "width and height",
+  image = { min_object_covered = "the part of an object that a window has at least",
+    aspect_ratio_range = "least and largest proportion of width to height",
+    area_range = "least and largest part of the image",
+    min_eject_coverage = "objects of which less is inside are dropped",
+    max_attempts = "how many windows are tried",
+    size = "width and height",
     interp = "how pixels are mixed: 0 nearest, 1 linear, 2 cubic, 3 area, 4 Lanczos, 9 by the \z
       size, 10 at random", src = "an image (height, width, channels)",
     w = "the width", h = "the height", x0 = "the left edge", y0 = "the upper edge",
@@ -133,7 +138,7 @@ local BY_ROOM = {
     area = "the least part of the image, or least and largest",
     ratio = "least and largest proportion of width to height", typ = "the type of the elements",
     resize = "the shorter side first becomes so long; 0: it stays",
-    rand_crop = "a random window; else the middle",
+    rand_crop = "a random window, else the middle; a number: how often",
     rand_resize = "the window's size is random, too",
     rand_mirror = "every other image is mirrored", rand_gray = "how likely an image becomes grey",
     inter_method = "as interp", top = "rows above", bot = "rows below", left = "columns",
@@ -303,7 +308,8 @@ local BY_ROOM = {
     suppress = "no powers of ten" },
   sym = { a = "a symbol", ary = "a symbol" },
   Symbol = { key = "the attribute", ["(list)"] = "of inputs, by name or in order",
-    args_grad = "arrays for gradients, as a list or by name", shapes = "shapes of inputs, by name; \z
+    args_grad = "arrays for gradients, as a list or by name",
+    shapes = "shapes of inputs, by name; \z
       they may stand among the options, too", type_dict = "types of inputs, by name",
     stype_dict = "only \"default\": dense", group2ctx = "devices of context groups, by name",
     shared_exec = "an executor whose memory is shared",
