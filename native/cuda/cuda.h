@@ -25,12 +25,19 @@ int  cuda_told(int result, const char *what);
 
 /* -- devices (device.c) ------------------------------------------------------------------------ */
 
+/* an index that is out of range, as kernels/rows.cu has it; axis -1: of no array */
+struct cuda_fault {
+  int32_t taken, axis;
+  int64_t index, place, low, high;
+  const char *op;
+};
 struct cuda_device {
   int id;
   cu_context context;
   cu_stream stream, copies;                           /* of the queue's thread; of all others */
   int arch, processors;                               /* 90: compute capability 9.0 */
   size_t total, granularity;
+  struct cuda_fault *fault;                           /* pinned */
   char name[96];
 };
 struct cuda_device *cuda_device(int device);          /* opened before */
@@ -38,6 +45,12 @@ struct cuda_device *cuda_device(int device);          /* opened before */
 int  cuda_enter(int device);
 /* stream for work of this thread: the queue's on the queue's thread */
 cu_stream cuda_stream(int device);
+
+/* -- findings of kernels (fault.c) ------------------------------------------------------------- */
+
+int cuda_fault_new(struct cuda_fault **out);
+/* once what may have found something has ended */
+int cuda_fault_told(struct cuda_fault *f);
 
 /* -- kernels (compile.c) ----------------------------------------------------------------------- */
 

@@ -96,6 +96,7 @@ static int make_streams(struct gpu *g)
   TRY(cuda_told(cu_api.StreamCreate(&d->copies, CU_STREAM_NON_BLOCKING), "making a stream"));
   TRY(cuda_told(cu_api.MemGetAllocationGranularity(&d->granularity, &how, 1),
       "asking for the size of pages"));
+  TRY(cuda_fault_new(&d->fault));
   TRY(make_staging(&g->queue));
   return make_staging(&g->other);
 }
@@ -146,7 +147,8 @@ static int enter_queue(int device)
 static int finish(int device)
 {
   TRY(cuda_enter(device));
-  return cuda_told(cu_api.StreamSynchronize(cuda_stream(device)), "a task of the GPU");
+  TRY(cuda_told(cu_api.StreamSynchronize(cuda_stream(device)), "a task of the GPU"));
+  return cuda_fault_told(cuda_device(device)->fault);
 }
 
 /* -- memory ------------------------------------------------------------------------------------ */

@@ -40,6 +40,11 @@ const char *cuda_type(int dtype)
   return name[dtype];
 }
 
+const char *cuda_unit(size_t size)
+{
+  return size == 1 ? "u8" : size == 2 ? "u16" : size == 4 ? "u32" : "u64";
+}
+
 static void add_file(struct text *t, const struct source_file *f)
 {
   text_add(t, "#line 1 \"%s\"\n%s\n", f->name, f->text);

@@ -12,6 +12,7 @@
   _(move) \
   _(norm_rows) \
   _(reduce) \
+  _(rows) \
   _(scan) \
   _(search) \
   _(softmax) \
@@ -33,6 +34,8 @@ int cuda_family(int device, enum cuda_family family, const char *name, cu_functi
     const char *defines, ...) __attribute__((format(printf, 5, 6)));
 /* name of a dtype in kernels/prelude.cuh: "float", "f16", "i32" ... */
 const char *cuda_type(int dtype);
+/* bits of an element of 1, 2, 4 or 8 bytes */
+const char *cuda_unit(size_t size);
 /* the type of indices of so many elements */
 static inline const char *cuda_index(int64_t n) { return n <= INT32_MAX ? "u32" : "i64"; }
 /* blocks of CUDA_BLOCK for n threads, at most so many that the device is busy */
@@ -48,6 +51,11 @@ double cuda_number(const struct call *c, const char *name, double otherwise);
 static inline bool cuda_flag(const struct call *c, const char *name)
 {
   return cuda_number(c, name, 0) > 0;
+}
+
+static inline bool cuda_word(const struct call *c, const char *name, const char *word)
+{
+  return op_word(c->op, c->param, name, word);
 }
 
 /* A number in the type that kernels compute in (computes<T> of kernels/prelude.cuh). */
@@ -85,4 +93,5 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
   _(matrices) \
   _(norms) \
   _(reductions) \
+  _(rows) \
   _(softmax)

@@ -4,11 +4,6 @@
 #include "kernel/primitives.h"
 #include "kernel/strided_copy.h"
 
-static const char *unit_of(size_t size)
-{
-  return size == 1 ? "u8" : size == 2 ? "u16" : size == 4 ? "u32" : "u64";
-}
-
 static bool even(int64_t x) { return x % 2 == 0; }
 
 /* Elements of twice the size, where the innermost axis runs along both arrays and all else is
@@ -44,8 +39,8 @@ static int launch(
     int device, const char *name, struct nest_args *s, size_t size, void *dst, const void *from)
 {
   cu_function f;
-  TRY(cuda_family(device, FAMILY_move, name, &f, "UNIT=%s AXES=%d INDEX=%s", unit_of(size), s->axes,
-      cuda_index(s->args[0])));
+  TRY(cuda_family(device, FAMILY_move, name, &f, "UNIT=%s AXES=%d INDEX=%s", cuda_unit(size),
+      s->axes, cuda_index(s->args[0])));
   void *params[] = { &dst, (void *)from, s->args };
   return cuda_launch(device, f, cuda_blocks(device, s->args[0]), CUDA_BLOCK, 0, params);
 }

@@ -269,6 +269,14 @@ double op_number(const struct op *op, const void *param, const char *key, bool *
   return p->type == P_FLOAT ? *(const double *)field : (double)*(const int64_t *)field;
 }
 
+bool op_word(const struct op *op, const void *param, const char *key, const char *word)
+{
+  const struct param *p = find_param(op, key);
+  int64_t place;
+  return p && p->type == P_ENUM && read_choice(p->choice, word, &place) &&
+      *(const int64_t *)((const char *)param + p->at) == place;
+}
+
 const struct dims *op_dims(const struct op *op, const void *param, const char *key)
 {
   const struct param *p = find_param(op, key);

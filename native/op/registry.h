@@ -13,6 +13,8 @@ bool   op_has_param(const struct op *op, const char *key);
 double op_number(const struct op *op, const void *param, const char *key, bool *found);
 /* a parameter that is a list of axes or sizes; NULL: there is none of that name */
 const struct dims *op_dims(const struct op *op, const void *param, const char *key);
+/* parameter `key` is one of some words, and this one is chosen */
+bool op_word(const struct op *op, const void *param, const char *key, const char *word);
 /* the parameter that counts the inputs; "": they are as many as are given; NULL: not variadic */
 const char *op_variadic(const struct op *op);
 const ty_attr *op_counted(

@@ -65,6 +65,13 @@ template <> struct accumulates<bf16> { typedef float type; };
 template <typename T> struct computes { typedef float type; };
 template <> struct computes<double> { typedef double type; };
 
+// The type in which sums have the precision of N: float for half types, 64-bit integers.
+template <typename N> struct own_precision { typedef i64 type; };
+template <> struct own_precision<float> { typedef float type; };
+template <> struct own_precision<double> { typedef double type; };
+template <> struct own_precision<f16> { typedef float type; };
+template <> struct own_precision<bf16> { typedef float type; };
+
 // get<A>(x): the number x as an A (float, double, i32, i64).
 template <typename A> FN A whole_or_real(double v) { return (A)v; }
 template <> __device__ __forceinline__ i32 whole_or_real<i32>(double v) { return to_i32(v); }

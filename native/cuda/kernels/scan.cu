@@ -8,11 +8,6 @@
 #include "team.cuh"
 #endif
 
-template <typename N> struct own_precision { typedef i64 type; };
-template <> struct own_precision<float> { typedef float type; };
-template <> struct own_precision<double> { typedef double type; };
-template <> struct own_precision<f16> { typedef float type; };
-template <> struct own_precision<bf16> { typedef float type; };
 typedef own_precision<TO>::type S;
 typedef accumulates<T>::type A;
 

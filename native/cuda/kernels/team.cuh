@@ -28,16 +28,33 @@ template <int N> FN INDEX place_of(INDEX i, const i64 (&group)[N][2])
 #define EACH_OF_TEAM(j, from, to) for (i64 j = (from) + threadIdx.x % TEAM; j < (to); j += TEAM)
 #define LEADS (threadIdx.x % TEAM == 0)
 
+#if TEAM > 32
+// what each warp of a team has; not in a template, so that there is one
+FN u64 *team_parts()
+{
+  __shared__ u64 part[TEAM / 32];
+  return part;
+}
+
+template <typename A> FN A part_of(u64 bits)
+{
+  A v;
+  memcpy(&v, &bits, sizeof v);
+  return v;
+}
+#endif
+
 template <typename F, typename A> FN A team_fold(A v, F join)
 {
   for (int n = TEAM < 32 ? TEAM / 2 : 16; n; n /= 2) v = join(v, __shfl_xor_sync(~0u, v, n));
 #if TEAM > 32
-  __shared__ A part[TEAM / 32];
+  u64 bits = 0, *part = team_parts();
+  memcpy(&bits, &v, sizeof v);
   __syncthreads();
-  if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = v;
+  if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = bits;
   __syncthreads();
-  v = part[0];
-  for (int i = 1; i < TEAM / 32; i++) v = join(v, part[i]);
+  v = part_of<A>(part[0]);
+  for (int i = 1; i < TEAM / 32; i++) v = join(v, part_of<A>(part[i]));
 #endif
   return v;
 }

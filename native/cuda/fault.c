@@ -1,0 +1,24 @@
+/* fault.c - what kernels find wrong in contents, which the host does not see: the first finding of
+** a device lies in pinned memory, and becomes an error when the task ends. */
+#include "cuda/cuda.h"
+
+int cuda_fault_new(struct cuda_fault **out)
+{
+  TRY(cuda_told(cu_api.MemHostAlloc((void **)out, sizeof **out, CU_HOST_PORTABLE),
+      "allocating pinned memory"));
+  memset(*out, 0, sizeof **out);
+  return TY_OK;
+}
+
+int cuda_fault_told(struct cuda_fault *f)
+{
+  char axis[32] = "";
+  if (!f->taken) return TY_OK;
+  if (f->axis >= 0) snprintf(axis, sizeof axis, " on axis %d", f->axis);
+  int code = fail(TY_ERUN, "%s: index %lld at place %lld is out of range%s; expected %lld to %lld",
+      f->op, (long long)f->index, (long long)f->place, axis, (long long)f->low,
+      (long long)f->high - 1);
+  fail_node(f->op, NULL, NULL);
+  f->taken = 0;
+  return code;
+}

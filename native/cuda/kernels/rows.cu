@@ -1,0 +1,204 @@
+// rows.cu - elements and rows that indices name: take, Embedding, pick, one_hot, gather_nd and
+// their like, with their gradients; where. Indices I are truncated, and clipped (or taken modulo
+// the size); what has to be in range is looked at first, and told to the host. Copies are of bits,
+// UNIT each. Method: a thread an element of what is written. Bound: bytes.
+// Gradients of rows that occur several times are added in the order of the indices: the first
+// occurrence's team adds all later ones. Bound: bytes, and indices squared over the threads.
+#ifndef UNIT
+#include "prelude.cuh"
+#define UNIT u32
+#define I float
+#define COORDINATES 2
+#define TEAM 32
+#include "team.cuh"
+#endif
+#ifndef T
+#define T float       // numbers that are added
+#endif
+#ifndef WRAP
+#define WRAP 0
+#endif
+#ifndef ADD
+#define ADD 0         // onto what is there
+#endif
+#ifndef COORDINATES
+#define COORDINATES 1
+#endif
+
+// x truncated; what does not fit is the nearest end, NaN the least
+template <typename N> FN i64 whole(N x)
+{
+  typedef typename own_precision<N>::type S;
+  const double far = 4611686018427387904.0;
+  S v = get<S>(x);
+  if ((S)0.5 == 0) return (i64)v;
+  return (double)v >= far ? highest(i64()) : (double)v > -far ? (i64)v : lowest(i64());
+}
+
+FN i64 clipped(i64 j, i64 n) { return j < 0 ? 0 : j >= n ? n - 1 : j; }
+
+FN i64 place_of(I x, i64 n)
+{
+  i64 j = whole(x);
+  if (!WRAP) return clipped(j, n);
+  j %= n;
+  return j < 0 ? j + n : j;
+}
+
+// the first index that is found to lie outside low .. high - 1
+struct range_fault { i32 taken, axis; i64 index, place, low, high, op; };
+extern "C" __global__ void check_range(
+    range_fault *fault, i64 op, const I *index, i64 n, i64 low, i64 high, i32 axis)
+{
+  EACH(i, n)
+  {
+    i64 j = whole(index[i]);
+    if ((j >= low && j < high) || atomicCAS(&fault->taken, 0, 1)) continue;
+    fault->op = op;
+    fault->axis = axis;
+    fault->index = j;
+    fault->place = i;
+    fault->low = low;
+    fault->high = high;
+  }
+}
+
+// -- rows of an axis: arrays (outer, k, row) and (outer, count, row) ------------------------------
+
+extern "C" __global__ void take_rows(
+    UNIT *y, const UNIT *a, const I *index, i64 n, i64 count, i64 k, i64 row)
+{
+  EACH(i, n)
+  {
+    INDEX u = (INDEX)i / (INDEX)row, at = (INDEX)i % (INDEX)row;
+    INDEX o = u / (INDEX)count, j = u % (INDEX)count;
+    y[i] = a[((i64)o * k + place_of(index[j], k)) * row + at];
+  }
+}
+
+// Whether a place stands among those of indices from .. to - 1.
+template <typename P> FN bool occurs(const P &at, i64 place, i64 from, i64 to)
+{
+  i64 found = 0;
+  EACH_OF_TEAM(p, from, to) found |= at(p) == place;
+  return team_max(found) != 0;
+}
+
+// Of n rows, those with the place of row i are added to it, where i is the first of them.
+template <typename P> FN void add_first(T *a, const T *y, i64 i, i64 n, i64 row, const P &at)
+{
+  typedef own_precision<T>::type S;
+  i64 place = at(i);
+  if (occurs(at, place, 0, i)) return;
+  EACH_OF_TEAM(x, 0, row)
+  {
+    S sum = ADD ? get<S>(a[place * row + x]) : 0;
+    for (i64 p = i; p < n; p++)
+      if (at(p) == place) sum += get<S>(y[p * row + x]);
+    set(a[place * row + x], sum);
+  }
+}
+
+struct place_on_axis {
+  const I *index;
+  i64 k;
+  FN_IN_STRUCT i64 operator()(i64 p) const { return place_of(index[p], k); }
+};
+
+extern "C" __global__ void add_rows(
+    T *a, const T *y, const I *index, i64 outer, i64 count, i64 k, i64 row)
+{
+  const place_on_axis at = { index, k };
+  EACH_ROW(u, outer * count)
+  {
+    i64 o = u / count;
+    add_first(a + o * k * row, y + o * count * row, u % count, count, row, at);
+  }
+}
+
+// -- one element of each line of k that are `inner` apart -----------------------------------------
+
+FN i64 picked(const I *index, i64 u, i64 k, i64 inner)
+{
+  return (u / inner * k + place_of(index[u], k)) * inner + u % inner;
+}
+extern "C" __global__ void pick(
+    UNIT *y, const UNIT *x, const I *index, i64 n, i64 k, i64 inner)
+{
+  EACH(u, n) y[u] = x[picked(index, u, k, inner)];
+}
+extern "C" __global__ void pick_back(
+    UNIT *dx, const UNIT *dy, const I *index, i64 n, i64 k, i64 inner)
+{
+  EACH(u, n) dx[picked(index, u, k, inner)] = dy[u];
+}
+
+// Element index[u] of each row of k, where there is one, becomes from[u]; without `from`, `on`.
+extern "C" __global__ void put_in_rows(
+    UNIT *y, const I *index, i64 n, i64 k, const UNIT *from, u64 on)
+{
+  EACH(u, n)
+  {
+    i64 j = whole(index[u]);
+    if (j >= 0 && j < k) y[u * k + j] = from ? from[u] : (UNIT)on;
+  }
+}
+
+// -- rows at coordinates: index (COORDINATES, n) --------------------------------------------------
+
+struct coordinates { i64 n, row, size[COORDINATES]; };
+
+struct place_in_array {
+  const I *index;
+  const struct coordinates &s;
+  FN_IN_STRUCT i64 operator()(i64 i) const
+  {
+    i64 at = 0;
+    for (int k = 0; k < COORDINATES; k++) {
+      i64 j = whole(index[k * s.n + i]);
+      at = at * s.size[k] + clipped(j < 0 ? j + s.size[k] : j, s.size[k]);
+    }
+    return at;
+  }
+};
+
+extern "C" __global__ void gather_places(UNIT *rows, const UNIT *array, const I *index,
+    const struct coordinates __grid_constant__ s)
+{
+  const place_in_array at = { index, s };
+  EACH(i, s.n * s.row) rows[i] = array[at(i / s.row) * s.row + i % s.row];
+}
+
+extern "C" __global__ void add_places(T *array, const T *rows, const I *index,
+    const struct coordinates __grid_constant__ s)
+{
+  const place_in_array at = { index, s };
+  EACH_ROW(i, s.n) add_first(array, rows, i, s.n, s.row, at);
+}
+
+// The last row that names a place stands; without rows, zeros.
+extern "C" __global__ void put_places(UNIT *array, const UNIT *rows, const I *index,
+    const struct coordinates __grid_constant__ s)
+{
+  const place_in_array at = { index, s };
+  EACH_ROW(i, s.n)
+  {
+    i64 place = at(i);
+    if (occurs(at, place, i + 1, s.n)) continue;
+    EACH_OF_TEAM(x, 0, s.row)
+      array[place * s.row + x] = rows ? rows[i * s.row + x] : (UNIT)0;
+  }
+}
+
+// -- where ----------------------------------------------------------------------------------------
+
+// z = a where the condition of its row holds, else b; NULL is zeros
+extern "C" __global__ void choose(
+    UNIT *z, const I *when, const UNIT *a, const UNIT *b, i64 n, i64 row)
+{
+  EACH(i, n)
+  {
+    const UNIT *from = get<double>(when[i / row]) != 0 ? a : b;
+    z[i] = from ? from[i] : (UNIT)0;
+  }
+}

@@ -1,0 +1,314 @@
+/* rows.c - elements and rows that indices name (kernels/rows.cu): take, Embedding, batch_take,
+** pick, one_hot, gather_nd, scatter_nd and their like; where. Indices that have to be in range are
+** looked at by a kernel in front, whose finding is told when the task ends (fault.c). */
+#include "cuda/family.h"
+#include "kernel/strided_copy.h"
+#include "kernel/vec/vec.h"
+
+/* The widest unit that rows of `row` elements consist of; *row then counts these. */
+static const char *unit_of_rows(size_t size, int64_t *row, const void *a, const void *b)
+{
+  uintptr_t at = (uintptr_t)a | (uintptr_t)b;
+  while (size < 8 && *row % 2 == 0 && at % (2 * size) == 0) size *= 2, *row /= 2;
+  return cuda_unit(size);
+}
+
+static bool wraps(const struct call *c) { return cuda_word(c, "mode", "wrap"); }
+static bool raises(const struct call *c)
+{
+  return cuda_word(c, "mode", "raise") || cuda_flag(c, "sparse_grad");
+}
+
+static int check_range(const struct call *c, const struct operand *index, int64_t at, int64_t n,
+    int64_t low, int64_t high, int32_t axis)
+{
+  struct cuda_fault *fault = cuda_device(c->device)->fault;
+  const char *values = elements_at(index->p, at, dtype_size(index->d.dtype));
+  cu_function f;
+  TRY(cuda_family(c->device, FAMILY_rows, "check_range", &f, "UNIT=u8 I=%s",
+      cuda_type(index->d.dtype)));
+  const char *op = c->op->name;
+  void *params[] = { &fault, &op, &values, &n, &low, &high, &axis };
+  return cuda_run(c, f, n, params);
+}
+
+/* -- rows of an axis --------------------------------------------------------------------------- */
+
+/* An array (outer, k, row), and the index of n rows that are taken there. */
+struct axis_rows { const struct operand *index; int64_t outer, k, row, n; };
+
+static struct axis_rows rows_of(
+    const struct call *c, const ty_desc *a, const struct operand *index)
+{
+  bool table = strstr(c->op->name, "Embedding") != NULL;
+  struct split s = split_at(a, table ? 0 : axis_in(cuda_number(c, "axis", 0), a->ndim));
+  return (struct axis_rows){ index, s.outer, s.k, s.inner, desc_count(&index->d) };
+}
+
+static int take_from(struct call *c, const struct operand *a, const struct operand *index)
+{
+  struct axis_rows t = rows_of(c, &a->d, index);
+  void *y = c->out[0].p;
+  cu_function f;
+  if (raises(c)) TRY(check_range(c, index, 0, t.n, 0, t.k, -1));
+  if (!y) return TY_OK;
+  const char *unit = unit_of_rows(dtype_size(a->d.dtype), &t.row, y, a->p);
+  int64_t n = t.outer * t.n * t.row;
+  TRY(cuda_family(c->device, FAMILY_rows, "take_rows", &f, "UNIT=%s I=%s WRAP=%d INDEX=%s",
+      unit, cuda_type(index->d.dtype), wraps(c), cuda_index(n)));
+  void *params[] = { &y, (void *)&a->p, (void *)&index->p, &n, &t.n, &t.k, &t.row };
+  return cuda_run(c, f, n, params);
+}
+
+static int take_forward(struct call *c) { return take_from(c, &c->in[0], &c->in[1]); }
+static int table_forward(struct call *c) { return take_from(c, &c->in[1], &c->in[0]); }
+
+/* in: head gradient, index */
+static int add_rows(struct call *c, int out)
+{
+  const struct operand *da = &c->out[out], *index = &c->in[1];
+  struct axis_rows t = rows_of(c, &da->d, index);
+  bool add = c->add >> out & 1;
+  int team = t.row > 128 ? CUDA_BLOCK : 32;
+  cu_function f;
+  if (!da->p) return TY_OK;
+  if (!add) TRY(cuda_zero(c, da));
+  TRY(cuda_family(c->device, FAMILY_rows, "add_rows", &f, "UNIT=u8 T=%s I=%s WRAP=%d ADD=%d "
+      "TEAM=%d", cuda_type(da->d.dtype), cuda_type(index->d.dtype), wraps(c), add, team));
+  void *params[] = { (void *)&da->p, &c->in[0].p, (void *)&index->p, &t.outer, &t.n, &t.k, &t.row };
+  return cuda_run(c, f, t.outer * t.n * team, params);
+}
+
+static int take_backward(struct call *c)
+{
+  TRY(cuda_zero(c, &c->out[1]));
+  return add_rows(c, 0);
+}
+
+static int table_backward(struct call *c)
+{
+  TRY(cuda_zero(c, &c->out[0]));
+  return add_rows(c, 1);
+}
+
+/* -- one element of each line ------------------------------------------------------------------ */
+
+/* A line's elements are those along an axis of data, the last one of batch_take. */
+static int pick(const struct call *c, const char *name, const struct operand *data,
+    const struct operand *index, void *to, const void *from)
+{
+  struct split s = split_at(&data->d, axis_in(cuda_number(c, "axis", -1), data->d.ndim));
+  int64_t n = s.outer * s.inner;
+  cu_function f;
+  TRY(cuda_family(c->device, FAMILY_rows, name, &f, "UNIT=%s I=%s WRAP=%d",
+      cuda_unit(dtype_size(data->d.dtype)), cuda_type(index->d.dtype), wraps(c)));
+  void *params[] = { &to, &from, (void *)&index->p, &n, &s.k, &s.inner };
+  return cuda_run(c, f, n, params);
+}
+
+static int pick_forward(struct call *c)
+{
+  return pick(c, "pick", &c->in[0], &c->in[1], c->out[0].p, c->in[0].p);
+}
+
+/* in: head gradient, index */
+static int pick_backward(struct call *c)
+{
+  const struct operand *dx = &c->out[0];
+  TRY(cuda_zero(c, &c->out[1]));
+  TRY(cuda_zero(c, dx));
+  return dx->p ? pick(c, "pick_back", dx, &c->in[1], dx->p, c->in[0].p) : TY_OK;
+}
+
+/* Element index[i] of row i of the output, which has rows of k, becomes from[i], or `on`. */
+static int put_in_rows(
+    struct call *c, const struct operand *index, int64_t k, const void *from, double on)
+{
+  const struct operand *y = &c->out[0];
+  int64_t n = desc_count(&index->d);
+  uint64_t bits = 0;
+  cu_function f;
+  set_number(&bits, y->d.dtype, on);
+  TRY(cuda_family(c->device, FAMILY_rows, "put_in_rows", &f, "UNIT=%s I=%s",
+      cuda_unit(dtype_size(y->d.dtype)), cuda_type(index->d.dtype)));
+  void *params[] = { (void *)&y->p, (void *)&index->p, &n, &k, &from, &bits };
+  return cuda_run(c, f, n, params);
+}
+
+static int hot_forward(struct call *c)
+{
+  const struct operand *y = &c->out[0];
+  uint64_t off = 0;
+  set_number(&off, y->d.dtype, cuda_number(c, "off_value", 0));
+  TRY(move_fill(c->device, y->p, &off, dtype_size(y->d.dtype), desc_count(&y->d)));
+  return put_in_rows(
+      c, &c->in[0], y->d.dim[y->d.ndim - 1], NULL, cuda_number(c, "on_value", 1));
+}
+
+/* in: index, and an array that gives the shape */
+static int encode_forward(struct call *c)
+{
+  const struct operand *index = &c->in[0];
+  int64_t k = c->out[0].d.dim[1];
+  TRY(check_range(c, index, 0, desc_count(&index->d), 0, k, -1));
+  TRY(cuda_zero(c, &c->out[0]));
+  return put_in_rows(c, index, k, NULL, 1);
+}
+
+/* in: data, values, index */
+static int fill_forward(struct call *c)
+{
+  const struct operand *index = &c->in[2], *y = &c->out[0];
+  TRY(check_range(c, index, 0, desc_count(&index->d), 0, y->d.dim[1], -1));
+  TRY(move_bytes(c->device, y->p, c->in[0].p, desc_bytes(&y->d)));
+  return put_in_rows(c, index, y->d.dim[1], c->in[1].p, 0);
+}
+
+/* -- rows at coordinates ----------------------------------------------------------------------- */
+
+/* index: (coordinates, n places); row: elements behind the axes that these name */
+struct placed_rows { int64_t n, row, size[TY_MAXDIM]; };
+
+static struct placed_rows coordinates_of(const struct operand *index, const ty_desc *array)
+{
+  struct placed_rows s = { desc_count(&index->d) / index->d.dim[0] };
+  s.row = product_of(array, (int)index->d.dim[0], array->ndim);
+  memcpy(s.size, array->dim, sizeof s.size);
+  return s;
+}
+
+static int check_places(const struct call *c, const struct operand *index, const ty_desc *array,
+    bool negative)
+{
+  struct placed_rows s = coordinates_of(index, array);
+  for (int32_t k = 0; k < index->d.dim[0]; k++)
+    TRY(check_range(c, index, k * s.n, s.n, negative ? -s.size[k] : 0, s.size[k], k));
+  return TY_OK;
+}
+
+static int run_places(const struct call *c, const char *name, const struct operand *index,
+    const ty_desc *array, void *to, const void *from)
+{
+  struct placed_rows s = coordinates_of(index, array);
+  bool adds = !strcmp(name, "add_places"), each = !strcmp(name, "gather_places");
+  const char *unit = adds ? "u8" : unit_of_rows(dtype_size(array->dtype), &s.row, to, from);
+  int team = s.row > 128 ? CUDA_BLOCK : 32;
+  cu_function f;
+  TRY(cuda_family(c->device, FAMILY_rows, name, &f, "UNIT=%s T=%s I=%s ADD=%d COORDINATES=%d "
+      "TEAM=%d", unit, adds ? cuda_type(array->dtype) : "float", cuda_type(index->d.dtype),
+      adds && c->add & 1, (int)index->d.dim[0], team));
+  void *params[] = { &to, &from, (void *)&index->p, &s };
+  return cuda_run(c, f, s.n * (each ? s.row : team), params);
+}
+
+static int gather_forward(struct call *c)
+{
+  TRY(check_places(c, &c->in[1], &c->in[0].d, true));
+  return run_places(c, "gather_places", &c->in[1], &c->in[0].d, c->out[0].p, c->in[0].p);
+}
+
+/* in: head gradient, index */
+static int gather_backward(struct call *c)
+{
+  const struct operand *dx = &c->out[0];
+  TRY(cuda_zero(c, &c->out[1]));
+  if (!dx->p) return TY_OK;
+  TRY(check_places(c, &c->in[1], &dx->d, true));
+  if (!(c->add & 1)) TRY(cuda_zero(c, dx));
+  return run_places(c, "add_places", &c->in[1], &dx->d, dx->p, c->in[0].p);
+}
+
+static int put_places(struct call *c, const struct operand *rows, const struct operand *index)
+{
+  const struct operand *y = &c->out[0];
+  TRY(check_places(c, index, &y->d, false));
+  return run_places(c, "put_places", index, &y->d, y->p, rows->p);
+}
+
+static int scatter_forward(struct call *c)
+{
+  TRY(cuda_zero(c, &c->out[0]));
+  return put_places(c, &c->in[0], &c->in[1]);
+}
+
+/* in: head gradient, index */
+static int scatter_backward(struct call *c)
+{
+  TRY(cuda_zero(c, &c->out[1]));
+  if (!c->out[0].p) return TY_OK;
+  TRY(check_places(c, &c->in[1], &c->in[0].d, false));
+  return run_places(c, "gather_places", &c->in[1], &c->in[0].d, c->out[0].p, c->in[0].p);
+}
+
+/* in: array, rows, index */
+static int set_forward(struct call *c)
+{
+  TRY(move_bytes(c->device, c->out[0].p, c->in[0].p, desc_bytes(&c->out[0].d)));
+  return put_places(c, &c->in[1], &c->in[2]);
+}
+
+/* -- where ------------------------------------------------------------------------------------- */
+
+static int choose(const struct call *c, const struct operand *when, const ty_desc *d,
+    const void *a, const void *b, void *z)
+{
+  int64_t n = desc_count(d), row = n / desc_count(&when->d);
+  cu_function f;
+  if (!z) return TY_OK;
+  TRY(cuda_family(c->device, FAMILY_rows, "choose", &f, "UNIT=%s I=%s",
+      cuda_unit(dtype_size(d->dtype)), cuda_type(when->d.dtype)));
+  void *params[] = { &z, (void *)&when->p, &a, &b, &n, &row };
+  return cuda_run(c, f, n, params);
+}
+
+static int where_forward(struct call *c)
+{
+  return choose(c, &c->in[0], &c->out[0].d, c->in[1].p, c->in[2].p, c->out[0].p);
+}
+
+/* in: head gradient, condition */
+static int where_backward(struct call *c)
+{
+  TRY(cuda_zero(c, &c->out[0]));
+  TRY(choose(c, &c->in[1], &c->in[0].d, c->in[0].p, NULL, c->out[1].p));
+  return choose(c, &c->in[1], &c->in[0].d, NULL, c->in[0].p, c->out[2].p);
+}
+
+/* -- the table --------------------------------------------------------------------------------- */
+
+#define KERNEL(table, what, run) \
+  static const struct kernel table[] = { { what, run, T_ANY }, { 0 } };
+#define ADDS(table, run, out) \
+  static const struct kernel table[] = { { "rows", run, T_ANY, .add = 1 << (out) }, { 0 } };
+KERNEL(takes, "rows", take_forward)
+KERNEL(tables, "rows", table_forward)
+KERNEL(picks, "lines", pick_forward)
+KERNEL(picks_back, "lines", pick_backward)
+KERNEL(hots, "lines", hot_forward)
+KERNEL(encodes, "lines", encode_forward)
+KERNEL(fills, "lines", fill_forward)
+KERNEL(gathers, "places", gather_forward)
+KERNEL(scatters, "places", scatter_forward)
+KERNEL(scatters_back, "places", scatter_backward)
+KERNEL(sets, "places", set_forward)
+KERNEL(wheres, "elements", where_forward)
+KERNEL(wheres_back, "elements", where_backward)
+ADDS(takes_back, take_backward, 0)
+ADDS(tables_back, table_backward, 1)
+ADDS(gathers_back, gather_backward, 0)
+
+const struct op_kernels cuda_rows[] = {
+  { "take", takes, takes_back },
+  { "Embedding", tables, tables_back },
+  { "_contrib_SparseEmbedding", tables, tables_back },
+  { "batch_take", picks, NULL },
+  { "pick", picks, picks_back },
+  { "one_hot", hots, NULL },
+  { "_onehot_encode", encodes, NULL },
+  { "fill_element_0index", fills, NULL },
+  { "gather_nd", gathers, gathers_back },
+  { "scatter_nd", scatters, scatters_back },
+  { "_scatter_set_nd", sets, NULL },
+  { "where", wheres, wheres_back },
+  { 0 }
+};
