@@ -2,7 +2,8 @@
 ** current one.
 **
 ** Little-endian. File: 64-bit magic 0x112, reserved word, count, records, name count (0 or
-** count), names (64-bit length, bytes). A record of version 2: 32-bit magic, storage type, shape
+** count), names (64-bit length, bytes). The reserved word, of any value, has in our files a
+** checksum: CRC-32 of all that follows, in the high half, and its complement in the low one. A record of version 2: 32-bit magic, storage type, shape
 ** (32-bit ndim, 64-bit dims), device type and id, dtype, elements; no more than the shape where
 ** ndim is 0 (a null array). Version 1 lacks the storage type; version 0 lacks the magic too and
 ** has 32-bit dims; version 3 is 2 with NumPy's shapes (ndim 0 is a scalar, -1 a null array). A
@@ -10,12 +11,14 @@
 ** read as a dense array.
 **
 ** Nothing is believed before it is checked against the bytes that are left: a damaged count
-** cannot make us allocate. Null and empty arrays, which Tycho has not, are left out of a file
+** cannot make us allocate. All dense arrays that are made of sparse ones together may be 64 MiB
+** and four times the file. Null and empty arrays, which Tycho has not, are left out of a file
 ** with names and refused in one without.
 */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <zlib.h>
 #include "base/atomic_file.h"
 #include "base/system.h"
 #include "tensor/tensor.h"
@@ -31,7 +34,17 @@ struct cursor {
   FILE *file;                                         /* or, NULL, */
   const uint8_t *data;
   uint64_t size, at;
+  uint64_t dense;                                     /* bytes that sparse arrays have become */
+  uint32_t crc;                                       /* of what was taken behind the checksum */
 };
+
+static uint64_t checksum_word(uint32_t crc) { return (uint64_t)crc << 32 | (uint32_t)~crc; }
+
+/* The halves of a word of ours, some bits of which may be damaged, are complements. */
+static bool is_checksum(uint64_t word)
+{
+  return __builtin_popcount((uint32_t)(word >> 32) ^ (uint32_t)~word) <= 4;
+}
 
 static int corrupt(const struct cursor *r, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -57,6 +70,7 @@ static int take(struct cursor *r, void *out, uint64_t n, const char *what)
         ferror(r->file) ? strerror(errno) : "it became shorter");
   if (!r->file && n) memcpy(out, r->data + r->at, n);
   r->at += n;
+  r->crc = (uint32_t)crc32_z(r->crc, out, n);
   return TY_OK;
 }
 
@@ -298,10 +312,11 @@ static int fill_csr(struct cursor *r, const struct record *x, const struct store
 static int sparse_tensor(struct cursor *r, const struct record *x, ty_tensor **out)
 {
   int64_t n = count_of(&x->shape);
-  uint64_t most = MAX((uint64_t)64 << 20, r->size * 256);
+  uint64_t most = ((uint64_t)64 << 20) + r->size * 4 - r->dense;
   if (n < 0 || (uint64_t)n > most / dtype_size(x->dtype))
     return fail(TY_EUNSUPPORTED, "%s: a %s array is too large to be made dense", r->name,
         x->storage == CSR ? "csr" : "row_sparse");
+  r->dense += (uint64_t)n * dtype_size(x->dtype);
   TRY(new_tensor(x, out));
   memset(tensor_at(*out), 0, desc_bytes(&(*out)->d));
   return TY_OK;
@@ -388,6 +403,7 @@ static int take_all(struct cursor *r, struct loaded *l, ty_bag *b, int *named)
   uint64_t reserved, count, names;
   TRY(check_magic(r));
   TRY(take_u64(r, &reserved, "the header"));
+  r->crc = 0;
   TRY(take_u64(r, &count, "the header"));
   if (count > left(r) / 4)
     return corrupt(r, "%llu arrays cannot be in this file", (unsigned long long)count);
@@ -397,7 +413,10 @@ static int take_all(struct cursor *r, struct loaded *l, ty_bag *b, int *named)
     return corrupt(
         r, "%llu names for %llu arrays", (unsigned long long)names, (unsigned long long)count);
   *named = names > 0;
-  return (names ? put_named : put_numbered)(r, l, b);
+  TRY((names ? put_named : put_numbered)(r, l, b));
+  if (is_checksum(reserved) && reserved != checksum_word(r->crc))
+    return corrupt(r, "the file is damaged: its checksum is not that of its contents");
+  return TY_OK;
 }
 
 static int load(struct cursor *r, ty_bag **out, int *named)
@@ -447,24 +466,28 @@ int ty_params_load(const char *path, ty_bag **out, int *named)
 
 /* -- writing ----------------------------------------------------------------------------------- */
 
-static void put(FILE *f, const void *p, size_t n)
-{
-  if (n) fwrite(p, 1, n, f);
-} /* the stream remembers a failure */
+struct sink { FILE *file; uint32_t crc; };            /* the stream remembers a failure */
 
-static void put_u32(FILE *f, uint32_t v)
+static void put(struct sink *f, const void *p, size_t n)
+{
+  if (!n) return;
+  fwrite(p, 1, n, f->file);
+  f->crc = (uint32_t)crc32_z(f->crc, p, n);
+}
+
+static void put_u32(struct sink *f, uint32_t v)
 {
   uint8_t b[4] = { (uint8_t)v, (uint8_t)(v >> 8), (uint8_t)(v >> 16), (uint8_t)(v >> 24) };
   put(f, b, sizeof b);
 }
 
-static void put_u64(FILE *f, uint64_t v)
+static void put_u64(struct sink *f, uint64_t v)
 {
   put_u32(f, (uint32_t)v);
   put_u32(f, (uint32_t)(v >> 32));
 }
 
-static int put_elements(FILE *f, const ty_tensor *t)
+static int put_elements(struct sink *f, const ty_tensor *t)
 {
   size_t n = desc_bytes(&t->d);
   if (device_kind(t->d.device) != TY_GPU) {
@@ -479,7 +502,7 @@ static int put_elements(FILE *f, const ty_tensor *t)
   return code;
 }
 
-static int put_record(FILE *f, const ty_tensor *t)
+static int put_record(struct sink *f, const ty_tensor *t)
 {
   int kind = device_kind(t->d.device);
   put_u32(f, V2);
@@ -499,12 +522,10 @@ static int bag_size(const ty_bag *b)
   return n;
 }
 
-static int put_all(FILE *f, const ty_bag *b, int n, int named)
+static int put_contents(struct sink *f, const ty_bag *b, int n, int named)
 {
   const char *name;
   ty_tensor *t;
-  put_u64(f, LIST_MAGIC);
-  put_u64(f, 0);
   put_u64(f, (uint64_t)n);
   for (int i = 0; i < n; i++) {
     TRY(ty_bag_at((ty_bag *)b, i, NULL, &t));
@@ -519,6 +540,20 @@ static int put_all(FILE *f, const ty_bag *b, int n, int named)
   return TY_OK;
 }
 
+/* The checksum comes last, where one can go back for it: a pipe has none. */
+static int put_all(struct target *to, const ty_bag *b, int n, int named)
+{
+  struct sink f = { to->file, 0 };
+  put_u64(&f, LIST_MAGIC);
+  put_u64(&f, 0);
+  f.crc = 0;
+  TRY(put_contents(&f, b, n, named));
+  if (!to->temporary) return TY_OK;
+  const uint64_t sum = checksum_word(f.crc);
+  if (!fseeko(to->file, 8, SEEK_SET)) put_u64(&f, sum);
+  return TY_OK;
+}
+
 int ty_params_save(const char *path, const ty_bag *b, int named)
 {
   NEED(path && b, TY_ETYPE, "ty_params_save: the path or the arrays are missing");
@@ -530,5 +565,5 @@ int ty_params_save(const char *path, const ty_bag *b, int named)
   }
   struct target t;
   TRY(target_open(&t, path));
-  return target_close(&t, put_all(t.file, b, n, named));
+  return target_close(&t, put_all(&t, b, n, named));
 }

@@ -1,0 +1,154 @@
+-- Files of our own that were damaged: one bit is another, or the end is missing. Arrays that come
+-- out all the same have the shapes and types that went in.
+
+local ty = require "tycho"
+local folder = require "spec.support.folder"
+
+local bit = require "bit"
+
+-- Every file that differs from these bytes in one bit.
+local function flipped(bytes)
+  local at, shift = 1, -1
+  return function()
+    shift = shift + 1
+    if shift == 8 then at, shift = at + 1, 0 end
+    if at > #bytes then return nil end
+    local byte = bit.bxor(bytes:byte(at), bit.lshift(1, shift))
+    return bytes:sub(1, at - 1) .. string.char(byte) .. bytes:sub(at + 1)
+  end
+end
+
+-- The arguments' bytes of a file, as written by f(path).
+local function written(f)
+  local bytes
+  folder.with(function(path)
+    f(path .. "/file")
+    bytes = folder.read(path .. "/file")
+  end)
+  return bytes
+end
+
+local function network()
+  local h = ty.sym.FullyConnected{ ty.sym.Variable("data"), num_hidden = 24, name = "fc1" }
+  h = ty.sym.FullyConnected{ ty.sym.Activation{ h, act_type = "relu" }, num_hidden = 8,
+    name = "fc2" }
+  return ty.sym.SoftmaxOutput{ h, name = "softmax" }
+end
+
+local function checkpoint()
+  local x = ty.nd.random.normal
+  return written(function(path)
+    ty.nd.save(path, { ["arg:fc1_weight"] = x{ shape = { 24, 26 } },
+      ["arg:fc1_bias"] = x{ shape = { 24 } }, ["arg:fc2_weight"] = x{ shape = { 8, 24 } },
+      ["arg:fc2_bias"] = x{ shape = { 8 } } })
+  end)
+end
+
+describe("a checkpoint of 4 KB", function()
+  it("is refused whichever bit is another", function()
+    local bytes = checkpoint()
+    assert.is_true(#bytes > 3500 and #bytes < 4500, #bytes .. " bytes")
+    assert.equal(4, select(2, pcall(function()
+      local n = 0
+      for _ in pairs(ty.nd.load_frombuffer(bytes)) do n = n + 1 end
+      return n
+    end)))
+    for damaged in flipped(bytes) do
+      local ok, e = pcall(ty.nd.load_frombuffer, damaged)
+      assert.is_false(ok)
+      assert.is_true(ty.is_error(e))
+    end
+  end)
+
+  it("is refused wherever it ends", function()
+    local bytes = checkpoint()
+    for n = 0, #bytes - 1 do
+      assert.raises("format", ty.nd.load_frombuffer, bytes:sub(1, n))
+    end
+  end)
+
+  it("says that it is damaged, and where it lies", function()
+    local bytes = checkpoint()
+    folder.with(function(path)
+      path = path .. "/net-0001.params"
+      folder.write(path, bytes:sub(1, -100) .. "\1" .. bytes:sub(-98))
+      local e = assert.raises("format", ty.nd.load, path)
+      assert.truthy(tostring(e):find("checksum", 1, true))
+      assert.truthy(tostring(e):find(path, 1, true))
+    end)
+  end)
+
+  it("without a checksum, as the reference writes it, is read", function()
+    local bytes = checkpoint()
+    local plain = bytes:sub(1, 8) .. ("\0"):rep(8) .. bytes:sub(17)
+    assert.same({ 24, 26 }, ty.nd.load_frombuffer(plain)["arg:fc1_weight"].shape)
+  end)
+
+  it("has one where it goes through a link, none where it goes through a pipe", function()
+    folder.with(function(path)
+      os.execute(("mkfifo %s/pipe; cat %s/pipe > %s/copy &"):format(path, path, path))
+      local arrays = { x = ty.nd.ones{ 2 } }
+      ty.nd.save(path .. "/pipe", arrays)
+      ty.nd.save(path .. "/plain", arrays)
+      os.execute(("ln -s plain %s/link; while [ ! -s %s/copy ]; do :; done"):format(path, path))
+      ty.nd.save(path .. "/link", arrays)
+      assert.equal(("\0"):rep(8), folder.read(path .. "/copy"):sub(9, 16))
+      assert.not_equal(("\0"):rep(8), folder.read(path .. "/plain"):sub(9, 16))
+      assert.same({ 2 }, ty.nd.load(path .. "/copy").x.shape)
+    end)
+  end)
+end)
+
+describe("the states of an optimizer", function()
+  it("are refused whichever bit is another, and wherever they end", function()
+    local updater = ty.optimizer.get_updater(ty.optimizer.create("adam"))
+    updater(0, ty.nd.ones{ 2, 3 }, ty.nd.ones{ 2, 3 })
+    local bytes = updater:get_states()
+    for damaged in flipped(bytes) do
+      assert.raises("format", updater.set_states, updater, damaged)
+    end
+    for n = 0, #bytes - 1 do
+      assert.raises("format", updater.set_states, updater, bytes:sub(1, n))
+    end
+  end)
+end)
+
+describe("a graph's file", function()
+  it("is a graph or an error object", function()
+    -- without its version, which is told of wherever it is newer
+    local bytes = network():tojson():gsub(',%s*"attrs": {"mxnet_version".-}', "")
+    for damaged in flipped(bytes) do
+      local ok, net = pcall(ty.sym.load_json, damaged)
+      assert.is_true(ok and #net:list_outputs() > 0 or ty.is_error(net), tostring(net))
+    end
+  end)
+end)
+
+describe("a file of records", function()
+  it("gives records no longer than it, or an error object", function()
+    folder.with(function(path)
+      path = path .. "/file.rec"
+      local file = ty.recordio.MXRecordIO{ uri = path, flag = "w" }
+      file:write("hello")
+      file:write("")
+      file:write("\10\35\215\206 with the magic word \10\35\215\206")
+      file:close()
+      local bytes = folder.read(path)
+      local function check(damaged)
+        folder.write(path, damaged)
+        local reader = ty.recordio.MXRecordIO{ uri = path, flag = "r" }
+        local ok, e = pcall(function()
+          local total, record = 0, reader:read()
+          while record do
+            total, record = total + #record, reader:read()
+          end
+          assert(total <= #bytes)
+        end)
+        reader:close()
+        assert.is_true(ok or ty.is_error(e), tostring(e))
+      end
+      for damaged in flipped(bytes) do check(damaged) end
+      for n = 0, #bytes - 1 do check(bytes:sub(1, n)) end
+    end)
+  end)
+end)
