@@ -3,7 +3,8 @@
 **
 ** Little-endian. File: 64-bit magic 0x112, reserved word, count, records, name count (0 or
 ** count), names (64-bit length, bytes). The reserved word, of any value, has in our files a
-** checksum: CRC-32 of all that follows, in the high half, and its complement in the low one. A record of version 2: 32-bit magic, storage type, shape
+** checksum: CRC-32 of all that follows, in the high half, and its complement in the low one.
+** A record of version 2: 32-bit magic, storage type, shape
 ** (32-bit ndim, 64-bit dims), device type and id, dtype, elements; no more than the shape where
 ** ndim is 0 (a null array). Version 1 lacks the storage type; version 0 lacks the magic too and
 ** has 32-bit dims; version 3 is 2 with NumPy's shapes (ndim 0 is a scalar, -1 a null array). A
