@@ -66,4 +66,11 @@ extern struct cuda_counts cuda_counts;
 /* Blocks of `block` threads, with this many bytes of shared memory, on this thread's stream. */
 int cuda_launch(int device, cu_function f, int64_t blocks, int block, size_t shared, void **params);
 
+/* -- graphs (graph.c): see struct device_ops --------------------------------------------------- */
+
+int  cuda_record(int device);
+int  cuda_recorded(int device, void **made);
+int  cuda_replay(int device, void *made);
+void cuda_forget(int device, void *made);
+
 void cuda_pointwise_register(void);

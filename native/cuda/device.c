@@ -437,6 +437,10 @@ static const struct device_ops gpu_ops = {
   .range_trim = range_trim_gpu,
   .range_free = range_free_gpu,
   .memory     = memory,
+  .record     = cuda_record,
+  .recorded   = cuda_recorded,
+  .replay     = cuda_replay,
+  .forget     = cuda_forget,
 };
 
 __attribute__((constructor)) static void register_gpu(void)

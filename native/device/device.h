@@ -124,6 +124,13 @@ struct device_ops {
   void  (*range_trim)(struct range *r, size_t bytes);
   void  (*range_free)(struct range *r);
   int64_t (*memory)(int device);                      /* bytes in all */
+  /* On the queue's thread: what is started from here on is recorded, not done; that ends, with all
+  ** of it in *made (NULL: it is dropped); all of it is started. forget: any thread. NULL: the
+  ** device cannot */
+  int   (*record)(int device);
+  int   (*recorded)(int device, void **made);
+  int   (*replay)(int device, void *made);
+  void  (*forget)(int device, void *made);
 };
 void device_register(int kind, const struct device_ops *ops);              /* TY_CPU, TY_GPU */
 const struct device_ops *device_ops(int device);      /* NULL: no such kind */

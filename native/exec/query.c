@@ -1,5 +1,5 @@
 /* query.c - what an executor answers about itself: arrays, names, memory, timings; and its end. */
-#include "exec/exec.h"
+#include "exec/inner.h"
 #include "pass/extract.h"
 
 /* -- arrays ------------------------------------------------------------------------------------ */
@@ -297,6 +297,7 @@ void ty_exec_free(ty_exec *e)
 {
   if (!e || __atomic_sub_fetch(&e->refs, 1, __ATOMIC_ACQ_REL)) return;
   for (int w = 0; w < VARIANTS; w++) {
+    exec_forget_records(e->variant[w]);
     program_free(e->variant[w]);
     mem_free(e->variant[w]);
   }

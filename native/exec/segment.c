@@ -8,7 +8,9 @@
 struct ctx {
   ty_exec *e;
   struct program *p;
-  int slot, first, last;
+  const struct segment *segment;
+  int first, last;
+  uint64_t generation;                                /* of the pool */
   struct run run;
   uint64_t *version;
   struct ticket ticket;
@@ -41,16 +43,24 @@ static int run_watched(struct ctx *c)
   return TY_OK;
 }
 
+static int run_one(struct program *p, struct step *st)
+{
+  int code = program_run_step(p, st);
+  return code ? exec_blame(p, st, code) : TY_OK;
+}
+
 static int run_steps(void *context)
 {
   struct ctx *c = context;
   struct program *p = c->p;
-  p->run[c->slot] = c->run;
-  memcpy(c->e->version[c->slot], c->version, sizeof(uint64_t) * (size_t)c->e->nbound);
+  int slot = c->segment->slot;
+  p->run[slot] = c->run;
+  memcpy(c->e->version[slot], c->version, sizeof(uint64_t) * (size_t)c->e->nbound);
   if (c->e->check || c->e->profile || profiling(TY_PROFILE_SYMBOLIC)) return run_watched(c);
-  for (int t = c->first; t < c->last; t++) {
-    int code = program_run_step(p, &p->step[t]);
-    if (code) return exec_blame(p, &p->step[t], code);
+  for (int t = c->first; t < c->last;) {
+    int from = t;
+    TRY(exec_replay(p, c->segment, c->run.is_train, c->generation, c->last, &t));
+    if (t == from) TRY(run_one(p, &p->step[t++]));
     if (interrupt_pending()) return fail(TY_EINTERRUPTED, "interrupted");
   }
   return TY_OK;
@@ -127,6 +137,7 @@ static int prepare_storages(ty_exec *e, struct program *p)
     else
       first = false;
     TRY(list_storages(e, p, g));
+    TRY(exec_list_records(p, g));
     if (!first) put(g->read, &g->nread, e->token[g->slot]);
     for (int k = 0; k < p->ndevice; k++)
       if (g->wait[k] >= 0) put(g->read, &g->nread, e->token[k]);
@@ -185,7 +196,8 @@ int exec_submit(ty_exec *e, struct program *p, const struct segment *g, int firs
   struct ctx *c = next_context(e);
   c->e = e;
   c->p = p;
-  c->slot = g->slot;
+  c->segment = g;
+  c->generation = e->generation;
   c->first = first;
   c->last = last;
   c->run = e->last;

@@ -107,9 +107,11 @@ struct segment {
   int device, slot, first, last;
   /* per device slot: the latest earlier segment there that it reads from, -1 */
   int wait[MAX_DEVICES];
-  /* set by the executor: what the queue must know */
+  /* set by the executor: what the queue must know, what its device records (exec/replay.c) */
   struct storage **read, **write;
   int nread, nwrite;
+  struct replay *record;
+  int nrecord;
 };
 /* per node: its readers are list[first[i] .. first[i + 1] - 1] */
 struct readers { int *first, *list; };

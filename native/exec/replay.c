@@ -1,0 +1,90 @@
+/* replay.c - runs of steps that their device records and then starts as a whole.
+**
+** A device that can (struct device_ops) does so with every run of steps between two that need the
+** host: kernels of the CPU, guards, random numbers, whose key is the host's. The first run of such
+** steps makes what their kernels keep; the second is recorded; from then on one call starts all of
+** them. A recording holds addresses, and so is good until the pool moves.
+*/
+#include "exec/inner.h"
+
+enum { MODES = 2, LEAST_STEPS = 2 };                  /* inference, training */
+
+/* steps first .. last - 1, per mode: how often they ran, and what was recorded in which generation
+** of the pool */
+struct replay {
+  int first, last, device;
+  struct { int runs; void *made; uint64_t generation; } mode[MODES];
+  bool never;                                         /* the device could not */
+};
+
+static bool recordable(const struct program *p, const struct step *st)
+{
+  if (st->guard_at || st->fold || st->folded || step_of_host(p, st)) return false;
+  if (st->kind != STEP_NODE) return true;
+  return !st->v.hosted && !(p->s.g->node[st->node].op->flags & OP_RANDOM);
+}
+
+int exec_list_records(struct program *p, struct segment *g)
+{
+  const struct device_ops *ops = device_ops(g->device);
+  if (!ops->record || !env_number("TYCHO_GRAPHS", 1)) return TY_OK;
+  g->record = arena_new(&p->arena, sizeof *g->record * (size_t)(g->last - g->first));
+  NEED(g->record, TY_EMEMORY, "out of memory: executor");
+  for (int t = g->first, end; t < g->last; t = end + 1) {
+    for (end = t; end < g->last && recordable(p, &p->step[end]);) end++;
+    if (end - t < LEAST_STEPS) continue;
+    g->record[g->nrecord++] = (struct replay){ .first = t, .last = end, .device = g->device };
+  }
+  return TY_OK;
+}
+
+static void forget(struct replay *r, int mode)
+{
+  if (r->mode[mode].made) device_ops(r->device)->forget(r->device, r->mode[mode].made);
+  r->mode[mode].made = NULL;
+}
+
+void exec_forget_records(struct program *p)
+{
+  for (int i = 0; p && i < p->nsegment; i++)
+    for (int k = 0; k < p->segment[i].nrecord; k++)
+      for (int m = 0; m < MODES; m++) forget(&p->segment[i].record[k], m);
+}
+
+/* What fails here fails again when the steps run one by one, and is told then. */
+static void make(struct program *p, struct replay *r, int mode)
+{
+  const struct device_ops *ops = device_ops(r->device);
+  int code = ops->record(r->device);
+  bool began = !code;
+  for (int t = r->first; t < r->last && !code; t++) code = program_run_step(p, &p->step[t]);
+  if (began) {
+    int ended = ops->recorded(r->device, code ? NULL : &r->mode[mode].made);
+    code = code ? code : ended;
+  }
+  r->never = code != TY_OK;
+  if (code) failure_drop(failure_take(code));
+}
+
+static struct replay *record_at(const struct segment *g, int t)
+{
+  for (int i = 0; i < g->nrecord; i++)
+    if (g->record[i].first == t) return &g->record[i];
+  return NULL;
+}
+
+int exec_replay(struct program *p, const struct segment *g, int mode, uint64_t generation,
+    int last, int *t)
+{
+  struct replay *r = record_at(g, *t);
+  if (!r || r->never || r->last > last) return TY_OK;
+  if (r->mode[mode].generation != generation) {
+    forget(r, mode);
+    r->mode[mode].generation = generation;
+    r->mode[mode].runs = 0;
+  }
+  if (!r->mode[mode].made && r->mode[mode].runs++) make(p, r, mode);
+  if (!r->mode[mode].made) return TY_OK;
+  *t = r->last;
+  return device_ops(r->device)->replay(r->device, r->mode[mode].made);
+}

@@ -1,0 +1,131 @@
+-- What a training step costs on a GPU, on the stand-in: from the third on, a segment is one launch
+-- of a CUDA graph, and nothing is allocated, copied or compiled. Values stay those of the CPU.
+
+local stand_in = require "spec.support.stand_in"
+
+-- counts(f): what the driver was asked for while f ran
+local COUNTS = [[
+local ty = require "tycho"
+local ffi = require "ffi"
+ffi.cdef "void cudasim_count(uint64_t *);"
+local driver = ffi.load(os.getenv("TYCHO_CUDA_PATH") .. "/libcuda.so.1")
+local function asked()
+  local n, names = ffi.new("uint64_t[5]"), {"launches", "copies", "fills", "graphs", "allocations"}
+  driver.cudasim_count(n)
+  for i, name in ipairs(names) do
+    names[name] = tonumber(n[i - 1])
+  end
+  return names
+end
+function counts(f)
+  ty.nd.waitall()
+  local before = asked()
+  f()
+  ty.nd.waitall()
+  local after = asked()
+  for _, name in ipairs(after) do
+    after[name] = after[name] - before[name]
+  end
+  return after
+end
+function values(x)
+  return table.concat(x:reshape{x.size}:totable(), " ")
+end
+]]
+
+local STEPS = [[
+local sym = ty.sym
+local net = sym.Convolution{data = sym.Variable("data"), kernel = {3, 3}, num_filter = 4, name = "c"}
+net = sym.relu(sym.BatchNorm{data = net, fix_gamma = false})
+net = sym.FullyConnected{data = sym.Flatten{data = net}, num_hidden = 5, name = "fc"}
+net = sym.SoftmaxOutput{data = net, name = "softmax"}
+local exe = net:simple_bind{ctx = ty.gpu(0), data = {2, 1, 6, 6}, softmax_label = {2}}
+for name, x in pairs(exe.arg_dict) do
+  (ty.nd.arange{0, x.size, ctx = ty.cpu(0)}:reshape(x.shape) / x.size):copyto(x)
+end
+local first
+for step = 1, 5 do
+  local n = counts(function()
+    exe:forward{is_train = true}
+    exe:backward()
+  end)
+  local seen = values(exe.outputs[1]) .. values(exe.grad_dict.c_weight)
+  first = first or seen
+  print(step, n.graphs, n.copies, n.fills, n.allocations, seen == first and "equal" or "different")
+end
+]]
+
+-- inference and training of one executor, a pool that moves, a step of the host in the middle
+local CHANGES = [[
+local sym = ty.sym
+local net = sym.FullyConnected{data = sym.Variable("data"), num_hidden = 4, name = "a"}
+net = sym.sort(sym.FullyConnected{data = sym.tanh(net), num_hidden = 4, name = "b"})
+net = sym.FullyConnected{data = net, num_hidden = 4, name = "c"}
+net = sym.LayerNorm{data = sym.tanh(net), name = "norm"}
+local function bind(ctx, shared, rows)
+  local exe = net:simple_bind{ctx = ctx, data = {rows, 4}, shared_exec = shared}
+  for name, x in pairs(exe.arg_dict) do
+    (ty.nd.arange{0, x.size, ctx = ty.cpu(0)}:reshape(x.shape) / x.size - 0.4):copyto(x)
+  end
+  return exe
+end
+local there, here = bind(ty.gpu(0), nil, 2), bind(ty.cpu(0), nil, 2)
+local larger
+for step = 1, 12 do
+  if step == 7 then
+    larger = bind(ty.gpu(0), there, 3000000)
+  end
+  local train = step % 3 ~= 0
+  local n = counts(function()
+    there:forward{is_train = train}
+    if train then there:backward{ty.nd.ones{2, 4, ctx = ty.gpu(0)}} end
+  end)
+  here:forward{is_train = train}
+  if train then here:backward{ty.nd.ones{2, 4, ctx = ty.cpu(0)}} end
+  local worst = (there.outputs[1]:as_in_context(ty.cpu(0)) - here.outputs[1]):abs():max():asscalar()
+  for name, g in pairs(there.grad_dict) do
+    local d = (g:as_in_context(ty.cpu(0)) - here.grad_dict[name]):abs():max():asscalar()
+    worst = math.max(worst, d)
+  end
+  print(step, train and "training" or "inference", n.graphs, worst < 1e-5 and "equal" or worst)
+end
+]]
+
+local describe_there = stand_in.exists() and describe or function(name)
+  describe(name, function()
+    it("runs", function()
+      pending("no build/cudasim: make cudasim")
+    end)
+  end)
+end
+
+describe_there("a step on a GPU", function()
+  it("is one launch for each segment, without copies and allocations", function()
+    local text, status = stand_in.run(COUNTS .. STEPS, { CUDASIM_STRICT = 1 })
+    assert.equal(0, status, text)
+    for step = 1, 5 do
+      local graphs = step == 1 and 0 or 2
+      assert.matches(("%d\t%d\t0\t0\t0\tequal\n"):format(step, graphs), text, 1, true)
+    end
+  end)
+
+  it("runs without graphs where that is asked for, or the driver refuses to record", function()
+    for _, settings in ipairs{ { TYCHO_GRAPHS = 0 },
+      { CUDASIM_FAIL = "cuStreamBeginCapture:1,cuGraphInstantiateWithFlags:1" } } do
+      local text, status = stand_in.run(COUNTS .. STEPS, settings)
+      assert.equal(0, status, text)
+      assert.matches("3\t0\t0\t0\t0\tequal", text)
+      assert.matches("5\t0\t0\t0\t0\tequal", text)
+    end
+  end)
+
+  it("is recorded anew for another mode and when its memory moves", function()
+    local text, status = stand_in.run(COUNTS .. CHANGES, { CUDASIM_STRICT = 1 })
+    assert.equal(0, status, text)
+    local graphs = { 0, 4, 0, 4, 4, 2, 0, 4, 0, 4, 4, 2 }
+    for step, n in ipairs(graphs) do
+      local mode = step % 3 == 0 and "inference" or "training"
+      assert.matches(("%d\t%s\t%d\tequal\n"):format(step, mode, n), text, 1, true)
+    end
+  end)
+end)
