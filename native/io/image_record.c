@@ -1,5 +1,5 @@
 /* image_record.c - "image_record": labelled images of a record file, decoded and changed by
-** several threads.
+** several threads; "image_det_record": the same with boxes of what they show as labels.
 **
 ** The reader's thread (iter.c) hands out places of records as jobs in a ring; workers take them
 ** in order, read, decode and change the image into the job's memory; the reader takes the
@@ -17,12 +17,11 @@
 #include <unistd.h>
 #include "base/system.h"
 #include "io/augment.h"
+#include "io/det_augment.h"
+#include "io/label_list.h"
 
 #define MAGIC 0xced7230au
-enum { WHOLE, FIRST, MIDDLE, LAST, HEAD = 8, HEADER = 24, MOST_THREADS = 64 };
-
-/* of path_imglist, sorted by id */
-struct labels { int64_t *id; float *value; int64_t n; int cap, cap_value; };
+enum { WHOLE, FIRST, MIDDLE, LAST, HEAD = 8, HEADER = 24, MOST_THREADS = 64, SIZES = 4 };
 
 struct decode_job {
   int64_t at, epoch;
@@ -37,16 +36,20 @@ struct decode_job {
 struct image_record {
   struct reader base;
   struct augment augment;
+  bool boxes;                                         /* det takes augment's place */
+  struct det_augment det;
   char *path;
   int fd;
   int64_t size, begin, end;                           /* bytes; the part */
   /* of all records of the part, if they are known ahead */
   int64_t *place, count;
   int64_t *order;                                     /* NULL: as in the file */
-  struct labels labels;
+  struct label_list labels;
   bool listed;                                        /* labels come from path_imglist */
   uint64_t seed, seed_aug;
-  int64_t width;                                      /* labels per image */
+  /* labels per image; with boxes: -1 for any number, and the room for them */
+  int64_t width, room;
+  float filler;                                       /* behind the labels */
   /* number of the next job in the epoch, its place in the file */
   int64_t next, at;
   pthread_mutex_t lock;
@@ -197,79 +200,33 @@ static int find_part(struct image_record *r, int64_t parts, int64_t index)
 
 /* -- labels ------------------------------------------------------------------------------------ */
 
-static int read_labels(struct image_record *r, const struct line_reader *l, char *line)
+/* As many as the image with most of them has. */
+static int widest_label(struct image_record *r)
 {
-  struct labels *t = &r->labels;
-  char *end;
-  NEED((t->n + 1) * r->width < INT32_MAX && GROW(t->id, (int)t->n, t->cap), TY_EMEMORY,
-      "out of memory");
-  t->id[t->n] = strtoll(line, &end, 10);
-  bool good = end != line;
-  for (int64_t k = 0; good && k < r->width; k++) {
-    NEED(GROW(t->value, (int)(t->n * r->width + k), t->cap_value), TY_EMEMORY, "out of memory");
-    line = end;
-    t->value[t->n * r->width + k] = strtof(line, &end);
-    good = *line == '\t' && end != line;
+  r->room = 0;
+  for (int64_t i = 0; i < r->labels.n; i++) r->room = MAX(r->room, r->labels.row[i].n);
+  if (!r->listed && !r->place) TRY(list_records(r));
+  for (int64_t i = 0; !r->listed && i < r->count; i++) {
+    uint32_t flag, labels;
+    int64_t bytes;
+    TRY(read_head(r, r->place[i], &flag, &bytes));
+    if (bytes < HEADER) return broken(r, r->place[i], "shorter than the header of an image");
+    TRY(read_at(r, r->place[i] + HEAD, &labels, 4));
+    r->room = MAX(r->room, MAX(labels, 1));
   }
-  NEED(good && *end == '\t', TY_EFORMAT,
-      "'%s', line %lld: expected a number, %lld labels and a path between tabs", l->stream.path,
-      (long long)l->number, (long long)r->width);
-  t->n++;
   return TY_OK;
 }
 
-struct image_id { int64_t id, place; };
-static int by_id(const void *a, const void *b)
+static int make_label_room(struct image_record *r, const struct options *o)
 {
-  const struct image_id *x = a, *y = b;
-  return x->id != y->id ? (x->id > y->id) - (x->id < y->id)
-                        : (x->place > y->place) - (x->place < y->place);
-}
-
-static int sort_labels(struct image_record *r)
-{
-  struct labels *t = &r->labels;
-  struct image_id *row = NEWS(struct image_id, t->n);
-  float *value = NEWS(float, t->n * r->width);
-  bool room = row && value;
-  for (int64_t i = 0; room && i < t->n; i++) row[i] = (struct image_id){ t->id[i], i };
-  if (room) qsort(row, (size_t)t->n, sizeof *row, by_id);
-  for (int64_t i = 0; room && i < t->n; i++) {
-    t->id[i] = row[i].id;
-    memcpy(
-        value + i * r->width, t->value + row[i].place * r->width, sizeof(float) * (size_t)r->width);
-  }
-  mem_free(row);
-  mem_free(room ? t->value : value);
-  if (room) t->value = value;
-  return room ? TY_OK : TY_EMEMORY;
-}
-
-static int read_list(struct image_record *r, const char *path)
-{
-  struct line_reader l = { 0 };
-  char *line = NULL;
-  int code = stream_open(&l.stream, path);
-  while (code == TY_OK && (code = lines_next(&l, &line)) == TY_OK && line)
-    if (*line) code = read_labels(r, &l, line);
-  lines_close(&l);
-  r->listed = true;
-  return code == TY_OK ? sort_labels(r) : code;
-}
-
-static int listed_label(const struct image_record *r, int64_t id, float *out)
-{
-  int64_t low = 0, high = r->labels.n;
-  while (low < high) {
-    int64_t middle = low + (high - low) / 2;
-    if (r->labels.id[middle] < id)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  NEED(low < r->labels.n && r->labels.id[low] == id, TY_ENAME,
-      "path_imglist has no labels of image %lld", (long long)id);
-  memcpy(out, r->labels.value + low * r->width, sizeof(float) * (size_t)r->width);
+  double filler;
+  TRY(option_real(o, "label_pad_value", -1, &filler));
+  TRY(option_int(o, "label_pad_width", 0, -1, &r->room));
+  r->filler = (float)filler;
+  if (r->room <= 0) TRY(widest_label(r));
+  NEED(r->room <= 1 << 20, TY_EVALUE, "an image has %lld labels, at most 1048576 are possible",
+      (long long)r->room);
+  r->base.label = (ty_desc){ .dtype = TY_F32, .ndim = 1, .dim = { SIZES + r->room } };
   return TY_OK;
 }
 
@@ -277,9 +234,9 @@ static int listed_label(const struct image_record *r, int64_t id, float *out)
 
 struct worker { struct room text; struct studio studio; };
 
-/* flag (number of labels that follow; 0: the one here), label, id, id */
-static int take_label(
-    const struct image_record *r, const char *text, int64_t n, float *out, int64_t *head)
+/* In a record: flag (number of labels that follow; 0: the one here), label, id, id. */
+static int find_label(const struct image_record *r, const char *text, int64_t n,
+    const float **label, int64_t *labels, int64_t *head)
 {
   uint32_t flag;
   int64_t id;
@@ -288,20 +245,39 @@ static int take_label(
   memcpy(&id, text + 8, 8);
   NEED((n - HEADER) / 4 >= flag, TY_EFORMAT, "the record ends within its labels");
   *head = HEADER + 4 * (int64_t)flag;
-  if (r->listed) return listed_label(r, id, out);
-  NEED(MAX(flag, 1) == r->width, TY_ESHAPE, "the record has %u labels, label_width is %lld",
-      MAX(flag, 1), (long long)r->width);
-  memcpy(out, flag ? text + HEADER : text + 4, sizeof(float) * (size_t)r->width);
+  *label = (const float *)(const void *)(flag ? text + HEADER : text + 4);
+  *labels = MAX(flag, 1);
+  if (r->listed) TRY(label_list_find(&r->labels, id, label, labels));
+  NEED(r->width < 0 || *labels == r->width, TY_ESHAPE,
+      "the record has %lld labels, label_width is %lld", (long long)*labels, (long long)r->width);
+  return TY_OK;
+}
+
+/* Channels, height and width of the image, how many labels follow, these, and what fills up. */
+static int put_boxes(const struct image_record *r, struct worker *w, const struct decode_job *j,
+    struct file_bytes file, struct chance *chance, const float *label, int64_t n)
+{
+  float *out = j->label + SIZES;
+  NEED(n <= r->room, TY_ESHAPE, "the image has %lld labels, label_pad_width is %lld", (long long)n,
+      (long long)r->room);
+  TRY(det_label_check(label, n));
+  memcpy(out, label, sizeof(float) * (size_t)n);
+  TRY(det_augment_run(&r->det, file, chance, &w->studio, out, &n, j->label, j->data));
+  j->label[SIZES - 1] = (float)n;
+  for (int64_t i = n; i < r->room; i++) out[i] = r->filler;
   return TY_OK;
 }
 
 static int make_sample(const struct image_record *r, struct worker *w, const struct decode_job *j)
 {
   struct chance chance = { r->seed_aug, (uint64_t)j->epoch, j->number, 0 };
-  int64_t n, next, head = 0;
+  int64_t n, next, head = 0, labels;
+  const float *label;
   TRY(read_record(r, j->at, &w->text, &n, &next));
-  TRY(take_label(r, w->text.p, n, j->label, &head));
+  TRY(find_label(r, w->text.p, n, &label, &labels, &head));
   struct file_bytes file = { (const uint8_t *)w->text.p + head, (size_t)(n - head) };
+  if (r->boxes) return put_boxes(r, w, j, file, &chance, label, labels);
+  memcpy(j->label, label, sizeof(float) * (size_t)labels);
   return augment_run(&r->augment, file, &chance, &w->studio, j->data);
 }
 
@@ -451,7 +427,9 @@ static void close_images(struct reader *reader)
   pthread_cond_destroy(&r->done);
   pthread_mutex_destroy(&r->lock);
   augment_close(&r->augment);
-  void *rest[] = { r->job, r->path, r->place, r->order, r->labels.id, r->labels.value, r };
+  det_augment_close(&r->det);
+  label_list_free(&r->labels);
+  void *rest[] = { r->job, r->path, r->place, r->order, r };
   for (int i = 0; i < COUNT(rest); i++) mem_free(rest[i]);
 }
 
@@ -486,7 +464,9 @@ static int find_images(struct image_record *r, const struct options *o)
     if (!r->order) return TY_EMEMORY;
   }
   path = option_text(o, "path_imglist", "");
-  return *path ? read_list(r, path) : TY_OK;
+  r->listed = *path != 0;
+  if (r->listed) TRY(label_list_read(path, MAX(r->width, 0), &r->labels));
+  return r->boxes ? make_label_room(r, o) : TY_OK;
 }
 
 static int read_shapes(struct image_record *r, const struct options *o)
@@ -498,7 +478,7 @@ static int read_shapes(struct image_record *r, const struct options *o)
   NEED(dtype == TY_F32 || dtype == TY_U8, TY_EDTYPE, "dtype is %s, expected float32 or uint8",
       dtype_name(dtype));
   r->base.data.dtype = dtype;
-  TRY(option_int(o, "label_width", 1, 1, &r->width));
+  TRY(option_int(o, "label_width", r->boxes ? -1 : 1, r->boxes ? -1 : 1, &r->width));
   NEED(r->width <= 1 << 20, TY_EVALUE, "label_width is %lld, at most 1048576 are possible",
       (long long)r->width);
   r->base.label = (ty_desc){ .dtype = TY_F32, .ndim = 1, .dim = { r->width } };
@@ -506,7 +486,8 @@ static int read_shapes(struct image_record *r, const struct options *o)
   r->seed = (uint64_t)seed;
   TRY(option_int(o, "seed_aug", seed, INT64_MIN, &seed));
   r->seed_aug = (uint64_t)seed;
-  return augment_open(o, &r->base.data, dtype, &r->augment);
+  return r->boxes ? det_augment_open(o, &r->base.data, dtype, &r->det)
+                  : augment_open(o, &r->base.data, dtype, &r->augment);
 }
 
 static int start(struct image_record *r, const struct options *o)
@@ -538,11 +519,13 @@ static int set_up(struct image_record *r, const struct options *o)
   return rewind_images(&r->base);
 }
 
-static int open_images(const struct options *o, struct reader **out)
+static int open_record(
+    const struct options *o, const struct reader_kind *kind, bool boxes, struct reader **out)
 {
   struct image_record *r = NEW(struct image_record);
   if (!r) return TY_EMEMORY;
-  r->base.kind = &reader_image_record;
+  r->base.kind = kind;
+  r->boxes = boxes;
   r->fd = -1;
   pthread_mutex_init(&r->lock, NULL);
   pthread_cond_init(&r->work, NULL);
@@ -556,4 +539,15 @@ static int open_images(const struct options *o, struct reader **out)
   return TY_OK;
 }
 
+static int open_images(const struct options *o, struct reader **out)
+{
+  return open_record(o, &reader_image_record, false, out);
+}
+
+static int open_boxes(const struct options *o, struct reader **out)
+{
+  return open_record(o, &reader_image_det_record, true, out);
+}
+
 const struct reader_kind reader_image_record = { "image_record", open_images, next_image, rewind_images, close_images, .silent = true };
+const struct reader_kind reader_image_det_record = { "image_det_record", open_boxes, next_image, rewind_images, close_images };

@@ -16,7 +16,8 @@
 #include "base/system.h"
 #include "io/reader.h"
 
-static const struct reader_kind *const KINDS[] = { &reader_mnist, &reader_csv, &reader_libsvm, &reader_raw, &reader_image_record };
+static const struct reader_kind *const KINDS[] = { &reader_mnist, &reader_csv, &reader_libsvm, &reader_raw, &reader_image_record,
+  &reader_image_det_record };
 
 struct batch_slot { char *data; float *label; int pad; bool wrapped; };
 

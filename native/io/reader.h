@@ -39,7 +39,7 @@ struct reader_kind {
 };
 
 extern const struct reader_kind reader_mnist, reader_csv, reader_libsvm, reader_raw,
-    reader_image_record;
+    reader_image_record, reader_image_det_record;
 
 /* Samples [from, to) of `count` that part `index` of `parts` reads. */
 static inline void part_of(int64_t count, int64_t parts, int64_t index, int64_t *from, int64_t *to)

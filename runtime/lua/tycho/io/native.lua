@@ -312,16 +312,15 @@ local LEVELS = { "mean_r", "mean_g", "mean_b", "mean_a", "std_r", "std_g", "std_
 local TRUTHS = { "verbose", "rand_crop", "random_resized_crop", "mirror", "rand_mirror" }
 
 -- The reference's parameters; those without a default here have it in the core.
-local function image_params(dtype)
+local function record_params(dtype, label_width, sequence, rows)
   local spec = {
-    { "path_imgrec", "text" }, { "data_shape", "shape" }, BATCH, { "label_width", "integer", 1 },
-    { "shuffle", "boolean", false }, { "seed", "integer", 0 },
-    { "preprocess_threads", "integer", 4 }, ROUND, PARTS[1],
-    PARTS[2], { "dtype", { "float32", "float64", "float16", "bfloat16", "uint8" }, dtype },
-    { "aug_seq", { "aug_default" }, "aug_default" }, read_as = { uint8 = "uint8" },
+    { "path_imgrec", "text" }, { "data_shape", "shape" }, BATCH,
+    { "label_width", "integer", label_width }, { "shuffle", "boolean", false },
+    { "seed", "integer", 0 }, { "preprocess_threads", "integer", 4 }, ROUND, PARTS[1], PARTS[2],
+    { "dtype", { "float32", "float64", "float16", "bfloat16", "uint8" }, dtype },
+    { "aug_seq", { sequence }, sequence }, read_as = { uint8 = "uint8" },
   }
-  for _, row in ipairs{ { PATHS, "text?" }, { COUNTS, "integer?" }, { NUMBERS, "number?" },
-      { LEVELS, "number?" }, { TRUTHS, "boolean?" } } do
+  for _, row in ipairs(rows) do
     for _, name in ipairs(row[1]) do
       spec[#spec + 1] = { name, row[2] }
     end
@@ -330,17 +329,24 @@ local function image_params(dtype)
 end
 
 
+local function image_params(dtype)
+  return record_params(dtype, 1, "aug_default", { { PATHS, "text?" }, { COUNTS, "integer?" },
+    { NUMBERS, "number?" }, { LEVELS, "number?" }, { TRUTHS, "boolean?" } })
+end
+
+
 -- Writes the mean of the images, as they are before normalisation, into the file that is to hold
 -- it.
-local function make_mean(a)
+local function make_mean(a, class_name)
   local options = { batch_size = 1, round_batch = false, shuffle = false, dtype = "float32" }
   for key, value in pairs(a) do
     options[key] = options[key] == nil and value or options[key]
   end
-  for _, name in ipairs{ "mean_img", "mirror", "rand_mirror", unpack(LEVELS) } do
+  for _, name in ipairs{ "mean_img", "mirror", "rand_mirror", "rand_mirror_prob",
+      unpack(LEVELS) } do
     options[name] = nil
   end
-  local it, sum, n = iters.ImageRecordIter(options), nil, 0
+  local it, sum, n = iters[class_name](options), nil, 0
   for batch in it do
     local x = batch.data[1]:astype("float64")
     sum, n = sum and sum + x or x, n + 1
@@ -364,7 +370,7 @@ local function check_levels(class_name)
     if file then
       file:close()
     elseif a.mean_img then
-      make_mean(a)
+      make_mean(a, class_name)
     end
   end
 end
@@ -401,6 +407,55 @@ kind("ImageRecordIter", "image_record", image_params("float32")).check =
 -- @function ImageRecordUInt8Iter
 kind("ImageRecordUInt8Iter", "image_record", image_params("uint8")).check =
   check_levels("ImageRecordUInt8Iter")
+
+
+local DET_COUNTS = { "seed_aug", "shuffle_chunk_size", "shuffle_chunk_seed", "device_id", "resize",
+  "num_crop_sampler", "max_random_hue", "max_random_saturation", "max_random_illumination",
+  "fill_value", "inter_method", "label_pad_width" }
+local DET_NUMBERS = { "label_pad_value", "rand_crop_prob", "emit_overlap_thresh", "rand_pad_prob",
+  "max_pad_scale", "random_hue_prob", "random_saturation_prob", "random_illumination_prob",
+  "max_random_contrast", "random_contrast_prob", "rand_mirror_prob", "mean_r", "mean_g", "mean_b",
+  "mean_a", "std_r", "std_g", "std_b", "std_a", "scale" }
+local DET_LISTS = { "min_crop_scales", "max_crop_scales", "min_crop_aspect_ratios",
+  "max_crop_aspect_ratios", "min_crop_overlaps", "max_crop_overlaps", "min_crop_sample_coverages",
+  "max_crop_sample_coverages", "min_crop_object_coverages", "max_crop_object_coverages",
+  "max_crop_trials" }
+
+local function det_params()
+  local spec = record_params("float32", -1, "det_aug_default", { { PATHS, "text?" },
+    { DET_COUNTS, "integer?" }, { DET_NUMBERS, "number?" }, { DET_LISTS, "number|list?" },
+    { { "verbose" }, "boolean?" } })
+  spec[#spec + 1] = { "crop_emit_mode", { "center", "overlap" }, "center" }
+  spec[#spec + 1] = { "resize_mode", { "force", "shrink", "fit" }, "force" }
+  return spec
+end
+
+
+--- Images with boxes of what they show, of a record file, decoded and changed by threads. The label
+-- of a record (or of path_imglist) is how many numbers stand before the objects (2 at least), how
+-- many an object has (5 at least), the rest of those before, then for each object its class, left,
+-- top, right, bottom in shares of the image. A batch's label is (batch, 4 + the widest label):
+-- channels, height and width of the image, how many numbers follow, these, and label_pad_value.
+-- Options path_imgrec, data_shape, batch_size; and
+--
+-- records: as of `ImageRecordIter`, but label_width = -1 (any number), label_pad_width = 0 (that of
+-- the widest label, for which all records are looked through), label_pad_value = -1;
+--
+-- windows: rand_crop_prob = 0, num_crop_sampler = 1, and for each sampler (a list, or one number
+-- for all) min_crop_scales = 0, max_crop_scales = 1, min_crop_aspect_ratios, max_crop_aspect_ratios
+-- = 1, min_crop_overlaps, min_crop_sample_coverages, min_crop_object_coverages = 0,
+-- max_crop_overlaps, max_crop_sample_coverages, max_crop_object_coverages = 1, max_crop_trials =
+-- 25; crop_emit_mode = "center" (an object stays whose middle does) or "overlap"
+-- (emit_overlap_thresh = 0.3 of it do);
+--
+-- the rest: resize = -1 (of the shorter side), rand_pad_prob = 0, max_pad_scale = 1, fill_value =
+-- 127, rand_mirror_prob = 0, max_random_hue, max_random_saturation, max_random_illumination (of
+-- 180, 255, 255), max_random_contrast = 0, each with its random_..._prob = 0, inter_method = 1,
+-- resize_mode = "force", "shrink" or "fit" (the image keeps its proportions, fill_value is beside
+-- and below it), mean_img, mean_r, ... std_r, ... scale, dtype as of `ImageRecordIter`.
+-- @function ImageDetRecordIter
+kind("ImageDetRecordIter", "image_det_record", det_params()).check =
+  check_levels("ImageDetRecordIter")
 
 
 return iters

@@ -1,0 +1,41 @@
+/* det_augment.h - from the bytes of an image file and the boxes of what it shows to a sample:
+** decoding, random changes of both, normalisation.
+**
+** A label is a header (its length, the numbers of an object, ...) and objects (class, left, top,
+** right, bottom in shares of the image, ...).
+*/
+#pragma once
+#include "io/studio.h"
+
+enum { MOST_SAMPLERS = 32 };
+
+/* One way to choose a window, tried `trials` times: pairs are the least and the most. */
+struct window_sampler {
+  double scale[2], ratio[2], overlap[2], sample_coverage[2], object_coverage[2];
+  int64_t trials;
+};
+
+/* as the parameters of ImageDetRecordIter are called */
+struct det_augment {
+  ty_desc shape;
+  int64_t dtype, resize, fill_value, inter_method, max_random_hue, max_random_saturation,
+      max_random_illumination, num_crop_sampler;
+  double  rand_crop_prob, emit_overlap_thresh, rand_pad_prob, max_pad_scale, random_hue_prob,
+      random_saturation_prob, random_illumination_prob, max_random_contrast, random_contrast_prob,
+      rand_mirror_prob;
+  int     emit, mode;
+  struct window_sampler sampler[MOST_SAMPLERS];
+  double  mean[4], std[4], scale;
+  float  *mean_img;
+};
+
+int  det_augment_open(const struct options *o, const ty_desc *shape, int dtype,
+    struct det_augment *out);
+void det_augment_close(struct det_augment *a);
+
+/* Of a sample's label: whether it is one of boxes. */
+int  det_label_check(const float *label, int64_t n);
+/* label (n numbers, changed) becomes that of the image in `out`; size: its channels, height and
+** width without what fills it up to data_shape. */
+int  det_augment_run(const struct det_augment *a, struct file_bytes file, struct chance *chance,
+    struct studio *s, float *label, int64_t *n, float size[3], void *out);

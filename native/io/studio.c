@@ -1,0 +1,213 @@
+/* studio.c - see studio.h. */
+#include "io/studio.h"
+
+/* -- chance ------------------------------------------------------------------------------------ */
+
+double chance_unit(struct chance *c)
+{
+  struct philox p = philox(c->seed, c->epoch, 0, c->sample + ((uint64_t)(c->used++) << 40));
+  return unit_f64(p.w[0], p.w[1]);
+}
+
+int64_t chance_below(struct chance *c, int64_t n)
+{
+  int64_t i = (int64_t)(chance_unit(c) * (double)n);
+  return MIN(i, n - 1);
+}
+
+double chance_between(struct chance *c, double low, double high)
+{
+  return low + (high - low) * chance_unit(c);
+}
+
+/* -- parameters -------------------------------------------------------------------------------- */
+
+enum { MOST_WHOLE = 1 << 20 };                        /* so that no size overflows */
+
+int option_bad(const char *key, const char *expected)
+{
+  fail(TY_EVALUE, "bad '%s': expected %s", key, expected);
+  fail_argument(key, expected, NULL);
+  return TY_EVALUE;
+}
+
+int options_integers(const struct options *o, const struct integer_option *list, int n, void *to)
+{
+  for (int i = 0; i < n; i++) {
+    int64_t *slot = (int64_t *)((char *)to + list[i].at);
+    TRY(option_int(o, list[i].key, list[i].init, list[i].least, slot));
+    if (*slot > MOST_WHOLE) return option_bad(list[i].key, "at most 1048576");
+  }
+  return TY_OK;
+}
+
+int options_reals(const struct options *o, const struct real_option *list, int n, void *to)
+{
+  for (int i = 0; i < n; i++)
+    TRY(option_real(o, list[i].key, list[i].init, (double *)((char *)to + list[i].at)));
+  return TY_OK;
+}
+
+int mean_image_load(const char *path, const ty_desc *shape, float **out)
+{
+  ty_bag *bag;
+  int named;
+  const char *name;
+  ty_tensor *t = NULL;
+  int64_t n = desc_count(shape);
+  TRY(ty_params_load(path, &bag, &named));
+  int code = ty_bag_at(bag, 0, &name, &t);
+  if (code == TY_OK && (!t || t->d.dtype != TY_F32 || desc_count(&t->d) != n))
+    code = fail(
+        TY_ESHAPE, "'%s': the mean image is no float32 array of %lld elements", path, (long long)n);
+  if (code == TY_OK && !(*out = NEWS(float, n))) code = TY_EMEMORY;
+  if (code == TY_OK) code = ty_tensor_read(t, *out, sizeof(float) * (size_t)n);
+  ty_bag_free(bag);
+  return code;
+}
+
+/* -- buffers ----------------------------------------------------------------------------------- */
+
+static int make_room(struct room *r, size_t n)
+{
+  if (n <= r->n) return TY_OK;
+  mem_free(r->p);
+  r->n = 0;
+  r->p = mem_new(n);
+  if (!r->p) return TY_EMEMORY;
+  r->n = n;
+  return TY_OK;
+}
+
+void studio_done(struct studio *s)
+{
+  for (int i = 0; i < 2; i++) mem_free(s->image[i].p);
+  mem_free(s->scratch.p);
+}
+
+int studio_other(struct studio *s, int64_t h, int64_t w, struct pixels *out)
+{
+  struct room *r = &s->image[!s->at];
+  *out = (struct pixels){ NULL, TY_U8, h, w, s->now.c };
+  NEED(h > 0 && w > 0 && h <= (1 << 30) / w, TY_EVALUE, "the image would have %lld x %lld pixels",
+      (long long)h, (long long)w);
+  TRY(make_room(r, (size_t)(h * w * s->now.c)));
+  out->p = r->p;
+  return TY_OK;
+}
+
+void studio_turn(struct studio *s, struct pixels image)
+{
+  s->now = image;
+  s->at = !s->at;
+}
+
+/* -- steps ------------------------------------------------------------------------------------- */
+
+int studio_decode(struct studio *s, struct file_bytes file, int64_t channels)
+{
+  struct pixels size;
+  TRY(image_measure(file, 1, &size));
+  s->now.c = channels;
+  TRY(studio_other(s, size.h, size.w, &size));
+  TRY(image_decode(file, &size));
+  studio_turn(s, size);
+  return TY_OK;
+}
+
+int studio_resize(struct studio *s, int64_t how, struct chance *c, int64_t h, int64_t w)
+{
+  struct pixels to;
+  if (how == 9) how = resampling_for(s->now.h, s->now.w, h, w);
+  if (how == 10) how = chance_below(c, RESAMPLINGS);
+  TRY(studio_other(s, h, w, &to));
+  TRY(make_room(&s->scratch, resize_scratch(&to, &s->now, (int)how)));
+  resize_pixels(&to, &s->now, (int)how, s->scratch.p);
+  studio_turn(s, to);
+  return TY_OK;
+}
+
+int studio_resize_short(struct studio *s, int64_t how, struct chance *c, int64_t size)
+{
+  int64_t h = size, w = size;
+  if (s->now.h > s->now.w)
+    h = size * s->now.h / s->now.w;
+  else
+    w = size * s->now.w / s->now.h;
+  return studio_resize(s, how, c, h, w);
+}
+
+int studio_cut(struct studio *s, int64_t y, int64_t x, int64_t h, int64_t w)
+{
+  struct pixels to;
+  if (h == s->now.h && w == s->now.w) return TY_OK;
+  TRY(studio_other(s, h, w, &to));
+  crop_pixels(&to, &s->now, y, x);
+  studio_turn(s, to);
+  return TY_OK;
+}
+
+int studio_border(
+    struct studio *s, int64_t h, int64_t w, int64_t top, int64_t left, int64_t fill)
+{
+  struct pixels to;
+  double v = (double)fill, value[4] = { v, v, v, v };
+  TRY(studio_other(s, h, w, &to));
+  border_pixels(&to, &s->now, top, left, BORDER_CONSTANT, value);
+  studio_turn(s, to);
+  return TY_OK;
+}
+
+static float clamp(float v, float most) { return v < 0 ? 0 : v > most ? most : v; }
+
+void studio_shift_hls(struct studio *s, float hue, float light, float saturation)
+{
+  float rgb[3], hls[3];
+  uint8_t *p = s->now.p;
+  for (int64_t i = 0; s->now.c >= 3 && i < s->now.h * s->now.w; i++, p += s->now.c) {
+    for (int k = 0; k < 3; k++) rgb[k] = (float)p[k] / 255;
+    hls_of_rgb(rgb, hls);
+    hls[0] = clamp(hls[0] / 2 + hue, 180) * 2;
+    hls[1] = clamp(hls[1] * 255 + light, 255) / 255;
+    hls[2] = clamp(hls[2] * 255 + saturation, 255) / 255;
+    rgb_of_hls(hls, rgb);
+    for (int k = 0; k < 3; k++) p[k] = byte_of(rgb[k] * 255 + 0.5f);
+  }
+}
+
+/* -- the numbers of a sample ------------------------------------------------------------------- */
+
+static void put_floats(const struct pixels *now, const struct levels *l, bool mirror, float *out)
+{
+  float table[256];
+  for (int64_t k = 0; k < now->c; k++) {
+    for (int v = 0; v < 256; v++) table[v] = (float)v * l->factor[k] + l->offset[k];
+    for (int64_t y = 0; y < now->h; y++) {
+      const uint8_t *row = (const uint8_t *)now->p + y * now->w * now->c + k;
+      const float *mean = l->mean ? l->mean + (k * now->h + y) * now->w : NULL;
+      for (int64_t x = 0; x < now->w; x++) {
+        int64_t from = mirror ? now->w - 1 - x : x;
+        *out++ = mean ? table[row[from * now->c]] - mean[from] * l->factor[k]
+                      : table[row[from * now->c]];
+      }
+    }
+  }
+}
+
+static void put_bytes(const struct pixels *now, bool mirror, uint8_t *out)
+{
+  for (int64_t k = 0; k < now->c; k++)
+    for (int64_t y = 0; y < now->h; y++)
+      for (int64_t x = 0; x < now->w; x++)
+        *out++ =
+            ((const uint8_t *)now->p)[(y * now->w + (mirror ? now->w - 1 - x : x)) * now->c + k];
+}
+
+void studio_put(
+    const struct studio *s, int dtype, const struct levels *l, bool mirror, void *out)
+{
+  if (dtype == TY_F32)
+    put_floats(&s->now, l, mirror, out);
+  else
+    put_bytes(&s->now, mirror, out);
+}

@@ -1,0 +1,55 @@
+/* studio.h - what a thread works on an image with: chance, two buffers, and the steps that all
+** pipelines share: decoding, sizes, windows, borders, and the numbers of a sample.
+**
+** What chance decides is a function of (seed, epoch, sample) alone, so it does not matter which
+** thread works on what.
+*/
+#pragma once
+#include "base/philox.h"
+#include "image/codec.h"
+#include "io/reader.h"
+
+/* used: numbers drawn so far */
+struct chance { uint64_t seed, epoch, sample; uint32_t used; };
+double  chance_unit(struct chance *c);                                        /* [0, 1) */
+double  chance_between(struct chance *c, double low, double high);
+int64_t chance_below(struct chance *c, int64_t n);                            /* 0 .. n - 1 */
+
+struct room { void *p; size_t n; };                   /* grows */
+/* The image lies in one of two buffers; a step that moves pixels writes the other one.
+** Zero-initialised is fine. */
+struct studio { struct room image[2], scratch; int at; struct pixels now; };
+void studio_done(struct studio *s);
+int  studio_decode(struct studio *s, struct file_bytes file, int64_t channels);
+/* how: one of image.h's, 9 (resampling_for) or 10 (one of them by chance) */
+int  studio_resize(struct studio *s, int64_t how, struct chance *c, int64_t h, int64_t w);
+/* the shorter side becomes `size` */
+int  studio_resize_short(struct studio *s, int64_t how, struct chance *c, int64_t size);
+int  studio_cut(struct studio *s, int64_t y, int64_t x, int64_t h, int64_t w);
+/* the image at (top, left) within h x w pixels of `fill` */
+int  studio_border(
+    struct studio *s, int64_t h, int64_t w, int64_t top, int64_t left, int64_t fill);
+/* The other buffer as an image of this size, and the turn to it. */
+int  studio_other(struct studio *s, int64_t h, int64_t w, struct pixels *out);
+void studio_turn(struct studio *s, struct pixels image);
+/* Adds to hue, lightness and saturation, in units of bytes; the hue of 0 to 180 stops at its
+** ends. Images of one channel stay. */
+void studio_shift_hls(struct studio *s, float hue, float light, float saturation);
+
+/* v * factor + offset, by channel; with a mean image (channels, height, width), which is that of
+** images before they are mirrored, its element times factor is taken away */
+struct levels { float factor[4], offset[4]; const float *mean; };
+/* The image as floats or bytes, channels first. */
+void studio_put(
+    const struct studio *s, int dtype, const struct levels *l, bool mirror, void *out);
+
+/* -- parameters: tables of what a struct holds ------------------------------------------------- */
+
+struct integer_option { const char *key; size_t at; int64_t init, least; };
+struct real_option  { const char *key; size_t at; double init; };
+int option_bad(const char *key, const char *expected);
+int options_integers(const struct options *o, const struct integer_option *list, int n, void *to);
+int options_reals(const struct options *o, const struct real_option *list, int n, void *to);
+
+/* The array of a file, which has the shape of a sample. */
+int mean_image_load(const char *path, const ty_desc *shape, float **out);
