@@ -32,6 +32,7 @@ struct ty_exec {
   ty_entry *grad_entry;
   /* per head: place in bound of its head gradient, -1: not needed */
   int *head_grad;
+  uint8_t *is_head;                                   /* per value of g */
   struct bound *arg, *aux;
   int narg, naux;
   struct names arg_names, aux_names;

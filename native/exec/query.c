@@ -312,6 +312,7 @@ void ty_exec_free(ty_exec *e)
   mem_free(e->head);
   mem_free(e->grad_entry);
   mem_free(e->head_grad);
+  mem_free(e->is_head);
   names_done(&e->arg_names);
   names_done(&e->aux_names);
   mem_free(e->arg);

@@ -33,44 +33,43 @@ static int find_shared(const ty_exec *e, uint8_t *shared)
   return TY_OK;
 }
 
-/* Values of heads, through views. */
-static bool is_head_value(const struct source *s, int v)
-{
-  for (int h = 0; h < s->nhead; h++)
-    if (value_of(s->g, view_root(s, s->head[h])) == v) return true;
-  return false;
-}
+/* Per value. */
+struct uses {
+  uint8_t *in_head;                                   /* a head is a view of it, or it itself */
+  uint8_t *read;                                      /* by a node that is no summed one */
+};
 
-static bool others_read(const struct source *s, int v)
+static void find_uses(const struct source *s, struct uses *u)
 {
+  for (int h = 0; h < s->nhead; h++) u->in_head[value_of(s->g, view_root(s, s->head[h]))] = 1;
   for (int i = 0; i < s->g->n; i++)
     for (int k = 0; !s->summed[i] && k < s->g->node[i].nin; k++)
-      if (value_of(s->g, s->g->node[i].in[k]) == v) return true;
-  return false;
+      u->read[value_of(s->g, s->g->node[i].in[k])] = 1;
 }
 
 /* May the producer of value v = r write (or add to) the bound array itself? */
 static bool is_direct(const ty_exec *e, const struct source *s, const struct route *w,
-    const struct bound *b, ty_entry r, int v)
+    const struct uses *u, const struct bound *b, ty_entry r, int v)
 {
   const struct node *n = &e->g->node[r.node];
-  if (!n->op || r.node < e->forward || w->grad_of[v] >= 0 || is_head_value(s, v) ||
+  if (!n->op || r.node < e->forward || w->grad_of[v] >= 0 || u->in_head[v] ||
       w->shared[b->grad_bound])
     return false;
   if (e->desc[v].dtype != e->desc[e->g->node[b->node].first].dtype || w->into[v] >= 0) return false;
   if (b->req != TY_ADD) return true;
-  if (others_read(s, v)) return false;
+  if (u->read[v]) return false;
   if (n->op->formula) return n->backward && element_wise(s, r.node);
   return can_add_to(n, s->device[r.node], r.out);
 }
 
-static int route_gradient(ty_exec *e, const struct source *s, struct route *w, int i)
+static int route_gradient(
+    ty_exec *e, const struct source *s, struct route *w, const struct uses *u, int i)
 {
   struct bound *b = &e->arg[i];
   if (is_label_end(s, e->grad_entry[i])) return TY_OK;
   ty_entry r = view_root(s, e->grad_entry[i]);
   int v = value_of(e->g, r);
-  if (is_direct(e, s, w, b, r, v))
+  if (is_direct(e, s, w, u, b, r, v))
     w->grad_of[v] = b->grad_bound, w->grad_req[v] = b->req;
   else
     w->copy[w->ncopy++] = (struct grad_copy){ e->grad_entry[i], b->grad_bound, b->req };
@@ -80,8 +79,25 @@ static int route_gradient(ty_exec *e, const struct source *s, struct route *w, i
 struct source exec_source_of(const ty_exec *e, int which, int flags)
 {
   const struct route *w = &e->route[which];
-  return (struct source){ e->g, e->desc, e->device, e->forward, e->head, e->nhead, e->bound_of,
-    w->grad_of, w->grad_req, w->into, w->summed, e->grad_entry, e->narg, w->copy, w->ncopy, flags };
+  return (struct source){
+    .g = e->g,
+    .desc = e->desc,
+    .device = e->device,
+    .forward = e->forward,
+    .head = e->head,
+    .nhead = e->nhead,
+    .is_head = e->is_head,
+    .bound = e->bound_of,
+    .grad_of = w->grad_of,
+    .grad_req = w->grad_req,
+    .into = w->into,
+    .summed = w->summed,
+    .end = e->grad_entry,
+    .nend = e->narg,
+    .copy = w->copy,
+    .ncopy = w->ncopy,
+    .flags = flags,
+  };
 }
 
 static int route_variant(ty_exec *e, int which)
@@ -99,9 +115,14 @@ static int route_variant(ty_exec *e, int which)
   TRY(find_shared(e, w->shared));
   struct source s = exec_source_of(e, which, 0);
   if (which == FUSED && !(e->flags & TY_NOSHARE)) TRY(accumulate_sums(&s, w->into, w->summed));
-  for (int i = 0; i < e->narg; i++)
-    if (e->arg[i].req) TRY(route_gradient(e, &s, w, i));
-  return TY_OK;
+  struct uses u = { NEWS(uint8_t, e->g->nvalue), NEWS(uint8_t, e->g->nvalue) };
+  int code = u.in_head && u.read ? TY_OK : fail(TY_EMEMORY, "out of memory: executor");
+  if (!code) find_uses(&s, &u);
+  for (int i = 0; !code && i < e->narg; i++)
+    if (e->arg[i].req) code = route_gradient(e, &s, w, &u, i);
+  mem_free(u.in_head);
+  mem_free(u.read);
+  return code;
 }
 
 static void drop_route(struct route *w)
@@ -123,7 +144,9 @@ int exec_route_gradients(ty_exec *e, const struct gradient *grad)
 {
   e->bound_of = NEWS(int, e->g->n);
   e->head_grad = NEWS(int, e->nhead);
-  NEED(e->bound_of && e->head_grad, TY_EMEMORY, "out of memory: executor");
+  e->is_head = NEWS(uint8_t, e->g->nvalue);
+  NEED(e->bound_of && e->head_grad && e->is_head, TY_EMEMORY, "out of memory: executor");
+  for (int h = 0; h < e->nhead; h++) e->is_head[value_of(e->g, e->head[h])] = 1;
   for (int i = 0; i < e->narg; i++) e->bound_of[e->arg[i].node] = e->arg[i].value_bound;
   for (int i = 0; i < e->naux; i++) e->bound_of[e->aux[i].node] = e->aux[i].value_bound;
   for (int h = 0; h < e->nhead; h++) {

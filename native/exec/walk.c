@@ -9,16 +9,11 @@
 static int run_alone(ty_exec *e, struct program *p, int t)
 {
   struct ticket ticket;
-  for (int i = 0; i < p->nsegment; i++) {
-    struct segment *g = &p->segment[i];
-    if (t < g->first || t >= g->last) continue;
-    TRY(exec_submit(e, p, g, t, t + 1, NULL, 0, &ticket));
-    ticket_wait(ticket);
-    if (e->token[g->slot]->failed && !failure_told(e->token[g->slot]->failed))
-      return failure_tell(e->token[g->slot]->failed);
-    return TY_OK;
-  }
-  return TY_OK;
+  struct segment *g = &p->segment[segment_of(p, t)];
+  TRY(exec_submit(e, p, g, t, t + 1, NULL, 0, &ticket));
+  ticket_wait(ticket);
+  struct failure *failure = e->token[g->slot]->failed;
+  return failure && !failure_told(failure) ? failure_tell(failure) : TY_OK;
 }
 
 /* A step of the front end's, between events of a walk: the next ty_exec_resume goes on behind

@@ -141,17 +141,19 @@ static int copy_nodes(
 /* A head that merging made equal to an earlier, different one becomes a copy of it. */
 static int copy_equal_heads(ty_graph *to, const ty_entry *old, ty_entry *head, int nhead)
 {
-  for (int h = 1; h < nhead; h++)
-    for (int k = 0; k < h; k++) {
-      if (head[k].node != head[h].node || head[k].out != head[h].out ||
-          (old[k].node == old[h].node && old[k].out == old[h].out))
-        continue;
-      char name[512];
-      snprintf(name, sizeof name, "%s_%d_copy", to->node[head[h].node].name, head[h].out);
-      TRY(graph_node(to, op_find("_copy"), name, NULL, 0, &head[k], 1, &head[h]));
-      break;
-    }
-  return TY_OK;
+  int nvalue = to->nvalue, *first = NEWS(int, nvalue), code = TY_OK;
+  NEED(first, TY_EMEMORY, "out of memory: graph");
+  for (int v = 0; v < nvalue; v++) first[v] = -1;
+  for (int h = 0; h < nhead && !code; h++) {
+    int *k = &first[value_of(to, head[h])];
+    if (*k < 0) *k = h;
+    if (old[*k].node == old[h].node && old[*k].out == old[h].out) continue;
+    char name[512];
+    snprintf(name, sizeof name, "%s_%d_copy", to->node[head[h].node].name, head[h].out);
+    code = graph_node(to, op_find("_copy"), name, NULL, 0, &head[*k], 1, &head[h]);
+  }
+  mem_free(first);
+  return code;
 }
 
 int graph_extract(

@@ -90,10 +90,8 @@ static const ty_desc *space_of(const struct source *s, int i)
 bool source_ends_at(const struct source *s, int i)
 {
   const struct node *n = &s->g->node[i];
-  for (int k = 0; k < n->nout; k++)
-    if (s->grad_of[n->first + k] >= 0) return true;
-  for (int h = 0; h < s->nhead; h++)
-    if (s->head[h].node == i) return true;
+  for (int v = n->first; v < n->first + n->nout; v++)
+    if (s->grad_of[v] >= 0 || s->is_head[v]) return true;
   return false;
 }
 

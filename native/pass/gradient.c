@@ -342,12 +342,21 @@ static int collect(struct walk *w)
 }
 
 /* Of several heads that are one value the last one's gradient counts, as in the reference. */
-static bool counts(const struct walk *w, int head)
+static int contribute_heads(struct walk *w)
 {
-  const ty_entry *e = w->wish->head;
-  for (int h = head + 1; h < w->wish->nhead; h++)
-    if (e[h].node == e[head].node && e[h].out == e[head].out) return false;
-  return true;
+  const ty_entry *head = w->wish->head;
+  int n = w->wish->nhead, *last = NEWS(int, w->g->nvalue), code = TY_OK;
+  NEED(last, TY_EMEMORY, "out of memory: gradient");
+  for (int h = 0; h < n; h++) {
+    int v = value_of(w->g, head[h]);
+    w->readers[v] += !last[v];
+    last[v] = h + 1;
+  }
+  for (int h = 0; h < n && !code; h++)
+    if (last[value_of(w->g, head[h])] == h + 1)
+      code = contribute(w, head[h], (ty_entry){ FROM_HEAD, h });
+  mem_free(last);
+  return code;
 }
 
 static int run(struct walk *w)
@@ -356,10 +365,7 @@ static int run(struct walk *w)
   for (int i = 0; i < w->forward; i++) w->twin[i] = -1;
   for (int h = 0; h < w->wish->nhead; h++) w->out->head[h].node = -1;
   find_needed(w);
-  for (int h = 0; h < w->wish->nhead; h++)
-    if (counts(w, h)) w->readers[value_of(w->g, w->wish->head[h])]++;
-  for (int h = 0; h < w->wish->nhead; h++)
-    if (counts(w, h)) TRY(contribute(w, w->wish->head[h], (ty_entry){ FROM_HEAD, h }));
+  TRY(contribute_heads(w));
   for (int i = w->forward - 1; i >= 0; i--) TRY(visit(w, i));
   return collect(w);
 }

@@ -18,6 +18,7 @@ struct source {
   int forward;
   const ty_entry *head;
   int nhead;
+  const uint8_t *is_head;                             /* per value */
   /* per node: place of a variable among the bound tensors, -1 */
   const int *bound;
   /* per value: bound tensor that receives it as a gradient, -1 */
@@ -166,6 +167,7 @@ bool value_lies_inside(const struct program *p, int node);
 bool changes_state(const struct node *n);              /* it writes to an input */
 /* TY_EINTERNAL where values that live at once overlap */
 int  plan_verify(const struct program *p);
+int  segment_of(const struct program *p, int t);       /* of a step; -1: t is none */
 /* executes one instruction */
 int  program_run_step(struct program *p, struct step *s);
 static inline bool step_of_host(

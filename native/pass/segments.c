@@ -4,11 +4,18 @@
 */
 #include "pass/passes.h"
 
-static int segment_of(const struct program *p, int t)
+/* They stand in the order of their steps, without gaps. */
+int segment_of(const struct program *p, int t)
 {
-  for (int i = 0; i < p->nsegment; i++)
-    if (p->segment[i].first <= t && t < p->segment[i].last) return i;
-  return -1;
+  int low = 0, high = p->nsegment - 1;
+  while (low < high) {
+    int middle = (low + high) / 2;
+    if (t < p->segment[middle].last)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return t < 0 ? -1 : low;
 }
 
 int pass_segments(struct program *p)

@@ -21,13 +21,6 @@ static bool is_name(const char *formula, char name)
   return *s == name && !*skip_space(s + 1);
 }
 
-static bool is_head(const struct source *s, int node, int out)
-{
-  for (int h = 0; h < s->nhead; h++)
-    if (s->head[h].node == node && s->head[h].out == out) return true;
-  return false;
-}
-
 static int view_input(const struct source *s, int node, int out)
 {
   const struct node *n = &s->g->node[node];
@@ -67,7 +60,7 @@ ty_entry view_root(const struct source *s, ty_entry e)
 int view_of(const struct source *s, int node, int out)
 {
   int in = view_input(s, node, out);
-  if (in < 0 || !is_head(s, node, out)) return in;
+  if (in < 0 || !s->is_head[s->g->node[node].first + out]) return in;
   ty_entry root = view_root(s, s->g->node[node].in[in]);
   return s->g->node[root.node].op ? in : -1;
 }

@@ -23,6 +23,14 @@ local function sum_of_variables(n)
   return ty.sym.add_n(list)
 end
 
+local function many_heads(n)
+  local x, list = ty.sym.Variable("x"), {}
+  for i = 1, n do
+    list[i] = x + i
+  end
+  return ty.sym.Group(list)
+end
+
 local function shapes_of(net)
   local shapes = {}
   for _, name in ipairs(net:list_arguments()) do
@@ -39,7 +47,11 @@ local function bind(net, shapes)
   shapes.ctx = ty.cpu()
   local exe = net:simple_bind(shapes)
   exe:forward{ is_train = true }
-  exe:backward(ty.nd.ones{ 2, 2 })
+  local one, gradients = ty.nd.ones{ 2, 2 }, {}
+  for i = 1, #exe.outputs do
+    gradients[i] = one
+  end
+  exe:backward(gradients)
   ty.nd.waitall()
 end
 
@@ -73,6 +85,10 @@ end
 
 describe("growth with the number of", function()
   local shapes = { parameters = product_of_parameters, variables = sum_of_variables }
+  it("heads: binding and a first step", function()
+    assert_no_worse_than_n_log_n(many_heads, bind)
+  end)
+
   for what, build in pairs(shapes) do
     it(what .. ": inference", function()
       assert_no_worse_than_n_log_n(build, infer)
