@@ -2,6 +2,7 @@
 #
 #   make                     the program build/tycho and the library build/libtycho.so
 #   make torture             allocations and calls of the system that fail, one after the other
+#   make fuzz TIME=60        damaged bytes for every reader, so many seconds each; needs clang
 #   make test                the C tests of spec/native, then the specs (TEST="-t slow" passes words on to busted)
 #   make check               rooms, names, sizes, style, luacheck, LDoc, warnings of gcc and clang
 #   make cudasim             libraries that stand in for CUDA's, for tests without a GPU: build/cudasim
@@ -27,6 +28,8 @@ CFLAGS_release = -O2 -g1
 CFLAGS_debug   = -O0 -g
 CFLAGS_asan    = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 CFLAGS_tsan    = -O1 -g -fsanitize=thread
+# readers are fed by libFuzzer (spec/fuzz)
+CFLAGS_fuzz    = -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 # calls behind a door fail where a test wants it (native/base/gate.h)
 CFLAGS_torture = -O1 -g -DTY_TORTURE
 ALL    = -std=c11 -D_GNU_SOURCE -Inative -I$(BUILD) -fPIC -fvisibility=hidden -fno-math-errno -fno-trapping-math -ffp-contract=off \
@@ -194,6 +197,22 @@ torture:
 	@$(MAKE) --no-print-directory MODE=torture build/torture/tycho build/torture/libtycho.so
 	build/torture/tycho spec/torture/faults.lua $(abspath build/torture)/libtycho.so
 
+# each reader that takes bytes from strangers is fed damaged ones: spec/fuzz
+TIME ?= 60
+FUZZ := $(notdir $(basename $(wildcard spec/fuzz/*.c)))
+
+$(BUILD)/fuzz/%: spec/fuzz/%.c $(BUILD)/libtycho.a
+	@mkdir -p $(dir $@)
+	$(call say,LD ,$@)
+	$(Q)$(CC) $(ALL) $(OPENMP) -fsanitize=fuzzer $(LDFLAGS) -o $@ $< -Wl,--whole-archive $(BUILD)/libtycho.a \
+	  -Wl,--no-whole-archive $(LIBS)
+
+fuzz:
+	@if command -v clang > /dev/null; then \
+	  $(MAKE) --no-print-directory MODE=fuzz CC=clang $(FUZZ:%=build/fuzz/fuzz/%) && \
+	  sh spec/fuzz/run.sh build/fuzz/fuzz $(TIME) $(FUZZ); \
+	else echo "make fuzz: no clang"; echo "0 passed, 0 failed, 1 skipped"; fi
+
 bench: all
 	rm -f $(BUILD)/bench.json
 	$(BUILD)/tycho scripts/dev/bench/bench.lua --json $(BUILD)/bench.json
@@ -245,5 +264,5 @@ clean:
 	rm -rf build
 
 FORCE:
-.PHONY: all test test-native check check-source check-lua check-comments check-compilers check-onednn check-cuda objects cudasim torture bench doc install uninstall dist clean FORCE
+.PHONY: all test test-native check check-source check-lua check-comments check-compilers check-onednn check-cuda objects cudasim torture fuzz bench doc install uninstall dist clean FORCE
 .DELETE_ON_ERROR:
