@@ -11,6 +11,7 @@
   _(losses) \
   _(move) \
   _(norm_rows) \
+  _(pool) \
   _(reduce) \
   _(rows) \
   _(scan) \
@@ -92,6 +93,7 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
   _(losses) \
   _(matrices) \
   _(norms) \
+  _(pooling) \
   _(reductions) \
   _(rows) \
   _(softmax)

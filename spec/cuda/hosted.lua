@@ -8,8 +8,6 @@ return {
   GridGenerator = "forward, gradient",
   LRN = "forward, gradient",
   LeakyReLU = "forward, gradient",
-  Pooling = "forward, gradient",
-  Pooling_v1 = "forward, gradient",
   RNN = "forward, gradient",
   ROIPooling = "forward, gradient",
   SequenceLast = "forward, gradient",

@@ -1,0 +1,190 @@
+// pool.cu - pooling over windows of up to three axes, and its gradients. Data are (planes, depth,
+// height, width, inner); inner: channels that lie last. Method: a thread an output that walks its
+// window; gradients: a thread an input that gathers from the windows over it, in order. Bound:
+// bytes, where the caches keep what windows share. Comparisons are false for NaN: it never wins.
+#ifndef T
+#include "prelude.cuh"
+#define T float
+#define KIND POOL_MAX
+#define POWER 2      // of POOL_LP
+#define ZEROS 0      // padding takes part as zeros, every maximum gets its gradient (Pooling_v1)
+#define PADDED 1     // a mean is over the window with its padding
+#define MASKED 0     // gradients go only to maxima above 0
+#define AXES 2
+#define KERNEL { 1, 3, 3 }   // 0: the whole axis
+#define STRIDE { 1, 2, 2 }
+#define PAD { 0, 1, 1 }
+#include "team.cuh"
+#endif
+
+typedef computes<T>::type C;
+enum { POOL_AVG, POOL_LP, POOL_MAX, POOL_SUM };
+enum { NO_PLACE = 255 };
+
+struct pool_args { i64 n, in[3], out[3], inner; };
+struct point { i64 plane, at[3], c; };
+
+// element i of an array (planes, size, inner), its axes apart and back
+FN point point_of(i64 i, const i64 (&size)[3], i64 inner)
+{
+  INDEX left = (INDEX)i;
+  point p;
+  p.c = left % (INDEX)inner;
+  left /= (INDEX)inner;
+  for (int d = 2; d >= 0; d--) {
+    p.at[d] = left % (INDEX)size[d];
+    left /= (INDEX)size[d];
+  }
+  p.plane = left;
+  return p;
+}
+FN i64 element_of(const point &p, i64 z, i64 y, i64 x, const i64 (&size)[3], i64 inner)
+{
+  return (((p.plane * size[0] + z) * size[1] + y) * size[2] + x) * inner + p.c;
+}
+
+FN i64 kernel_size(const pool_args &s, int d)
+{
+  constexpr i64 kernel[3] = KERNEL;
+  return kernel[d] ? kernel[d] : s.in[d];
+}
+FN i64 stride_of(int d)
+{
+  constexpr i64 stride[3] = STRIDE;
+  return stride[d];
+}
+FN i64 pad_of(int d)
+{
+  constexpr i64 pad[3] = PAD;
+  return pad[d];
+}
+
+// The inputs under a window: begin .. end - 1 along each axis; whole: with the padding it covers.
+struct window { i64 begin[3], end[3], start[3], whole[3]; };
+FN window window_of(const pool_args &s, const i64 (&o)[3])
+{
+  window w;
+  for (int d = 0; d < 3; d++) {
+    i64 start = o[d] * stride_of(d) - pad_of(d), end = start + kernel_size(s, d);
+    w.start[d] = start;
+    w.begin[d] = start > 0 ? start : 0;
+    w.end[d] = end < s.in[d] ? end : s.in[d];
+    w.whole[d] = (end < s.in[d] + pad_of(d) ? end : s.in[d] + pad_of(d)) - start;
+  }
+  return w;
+}
+FN bool covers_pad(const pool_args &s, const window &w)
+{
+  bool covers = false;
+  for (int d = 0; d < 3; d++) covers |= w.start[d] < 0 || w.start[d] + w.whole[d] > s.in[d];
+  return covers;
+}
+FN C inverse_size(const pool_args &s, const window &w)
+{
+  double n = 1;
+  for (int d = 0; d < 3; d++) {
+    i64 inside = w.end[d] - w.begin[d];
+    n *= (double)(ZEROS ? kernel_size(s, d) : PADDED ? w.whole[d] : inside > 0 ? inside : 0);
+  }
+  if (n != 0) return (C)(1 / n);
+  return AXES == 3 ? infinity<C>() - infinity<C>() : 0; // a window without elements
+}
+
+FN C power_of(C x, int power) { return power == 1 ? x : power == 2 ? x * x : x * x * x; }
+FN C root_of(C x)
+{
+  return POWER == 1 ? x : POWER == 2 ? sqrt_of(x) : (C)cbrt((double)x);
+}
+FN C least() { return sizeof(C) == 8 ? (C)-1.7976931348623157e308 : (C)-3.4028234663852886e38f; }
+
+// place: the tap of the first maximum, where it is asked for; either of y and place may be NULL
+extern "C" __global__ void pool(
+    T *y, u8 *place, const T *x, const struct pool_args __grid_constant__ s)
+{
+  EACH(i, s.n)
+  {
+    point p = point_of(i, s.out, s.inner);
+    window w = window_of(s, p.at);
+    C v = KIND == POOL_MAX ? least() : 0;
+    i64 best = NO_PLACE;
+    for (i64 a = w.begin[0]; a < w.end[0]; a++)
+      for (i64 b = w.begin[1]; b < w.end[1]; b++)
+        for (i64 c = w.begin[2]; c < w.end[2]; c++) {
+          C u = get<C>(x[element_of(p, a, b, c, s.in, s.inner)]);
+          if (KIND != POOL_MAX)
+            v += KIND == POOL_LP ? power_of(u, POWER) : u;
+          else if (u > v || (u == v && best == NO_PLACE)) {
+            v = u;
+            best = (b - w.start[1]) * kernel_size(s, 2) + c - w.start[2];
+          }
+        }
+    if (KIND == POOL_AVG) v *= inverse_size(s, w);
+    if (KIND == POOL_LP) v = root_of(v);
+    if (KIND == POOL_MAX && ZEROS && v < 0 && covers_pad(s, w)) v = 0;
+    if (y) set(y[i], v);
+    if (place) place[i] = (u8)best;
+  }
+}
+
+// Whether an earlier element of the window equals its maximum.
+FN bool equals_before(const pool_args &s, const T *x, C maximum, const point &p, const window &w)
+{
+  for (i64 a = w.begin[0]; a <= p.at[0]; a++)
+    for (i64 b = w.begin[1]; b < w.end[1]; b++)
+      for (i64 c = w.begin[2]; c < w.end[2]; c++) {
+        if (a == p.at[0] && (b > p.at[1] || (b == p.at[1] && c >= p.at[2]))) return false;
+        if (get<C>(x[element_of(p, a, b, c, s.in, s.inner)]) == maximum) return true;
+      }
+  return false;
+}
+
+// What an input gets of the gradient g of window o.
+FN C share_of(const pool_args &s, const T *x, const T *y, const u8 *place, const point &p,
+    const i64 (&o)[3], i64 from, i64 to, C g)
+{
+  window w = window_of(s, o);
+  if (KIND == POOL_SUM) return g;
+  if (KIND == POOL_AVG) return g * inverse_size(s, w);
+  if (place) {
+    i64 tap = (p.at[1] - w.start[1]) * kernel_size(s, 2) + p.at[2] - w.start[2];
+    bool live = !MASKED || get<C>(y[from]) > 0;
+    return place[from] != tap ? 0 : live ? g : g * 0;
+  }
+  C v = get<C>(x[to]), whole = get<C>(y[from]);
+  if (KIND == POOL_MAX)
+    return v == whole && (ZEROS || !equals_before(s, x, whole, p, w)) ? g : 0;
+  if (whole == 0) return 0;
+  return POWER == 1 ? g : g * power_of(v / whole, POWER - 1);
+}
+
+// The first window over place i of axis d, and the one behind the last.
+FN i64 first_window(const pool_args &s, int d, i64 i)
+{
+  i64 above = i + pad_of(d) - kernel_size(s, d) + 1;
+  return above > 0 ? (above + stride_of(d) - 1) / stride_of(d) : 0;
+}
+FN i64 end_window(const pool_args &s, int d, i64 i)
+{
+  i64 end = (i + pad_of(d)) / stride_of(d) + 1;
+  return end < s.out[d] ? end : s.out[d];
+}
+
+// n: elements of dx. place: of POOL_MAX, where forward noted it; else x and y, where KIND needs
+// them
+extern "C" __global__ void pool_back(T *dx, const T *dy, const u8 *place, const T *x, const T *y,
+    const struct pool_args __grid_constant__ s)
+{
+  EACH(i, s.n)
+  {
+    point p = point_of(i, s.in, s.inner);
+    C sum = 0;
+    i64 o[3];
+    for (o[0] = first_window(s, 0, p.at[0]); o[0] < end_window(s, 0, p.at[0]); o[0]++)
+      for (o[1] = first_window(s, 1, p.at[1]); o[1] < end_window(s, 1, p.at[1]); o[1]++)
+        for (o[2] = first_window(s, 2, p.at[2]); o[2] < end_window(s, 2, p.at[2]); o[2]++) {
+          i64 from = element_of(p, o[0], o[1], o[2], s.out, s.inner);
+          sum += share_of(s, x, y, place, p, o, from, i, get<C>(dy[from]));
+        }
+    set(dx[i], sum);
+  }
+}

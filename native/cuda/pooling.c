@@ -1,0 +1,100 @@
+/* pooling.c - Pooling and Pooling_v1 (kernels/pool.cu). */
+#include "cuda/family.h"
+
+/* as kernels/pool.cu has them; the first four are values of pool_type */
+enum { POOL_AVG, POOL_LP, POOL_MAX, POOL_SUM };
+
+static bool global(const struct call *c) { return cuda_flag(c, "global_pool"); }
+
+static bool channels_last(const struct call *c)
+{
+  return cuda_word(c, "layout", "NWC") || cuda_word(c, "layout", "NHWC") ||
+      cuda_word(c, "layout", "NDHWC");
+}
+
+/* An entry per axis of (depth, height, width), of which data has the last ones. */
+static void window_text(const struct call *c, const char *name, int axes, int64_t otherwise,
+    char *text, size_t size)
+{
+  const struct dims *d = op_dims(c->op, c->param, name);
+  int64_t v[3] = { 1, 1, 1 };
+  if (!strcmp(name, "pad")) v[0] = v[1] = 0;
+  for (int i = 3 - axes; i < 3; i++)
+    v[i] = global(c) || d->n <= 0 ? otherwise : d->d[i - 3 + axes];
+  snprintf(text, size, "{%lld,%lld,%lld}", (long long)v[0], (long long)v[1], (long long)v[2]);
+}
+
+/* masked: only gradients of maxima above 0 go through, which is those of a relu in front, too */
+static int pool_family(
+    const struct call *c, const ty_desc *data, const char *name, bool masked, cu_function *f)
+{
+  char kernel[96], stride[96], pad[96];
+  int axes = data->ndim - 2;
+  window_text(c, "kernel", axes, 0, kernel, sizeof kernel);
+  window_text(c, "stride", axes, 1, stride, sizeof stride);
+  window_text(c, "pad", axes, 0, pad, sizeof pad);
+  return cuda_family(c->device, FAMILY_pool, name, f, "T=%s KIND=%d POWER=%d ZEROS=%d PADDED=%d "
+      "MASKED=%d AXES=%d KERNEL=%s STRIDE=%s PAD=%s INDEX=%s", cuda_type(data->dtype),
+      (int)cuda_number(c, "pool_type", POOL_MAX), (int)MAX(cuda_number(c, "p_value", 1), 1),
+      !strcmp(c->op->name, "Pooling_v1"), cuda_number(c, "count_include_pad", 1) != 0, masked, axes,
+      kernel, stride, pad, cuda_index(desc_count(data)));
+}
+
+struct pool_sizes { int64_t n, in[3], out[3], inner; };
+static struct pool_sizes sizes_of(
+    const struct call *c, const ty_desc *data, const ty_desc *result, int64_t n)
+{
+  int axes = data->ndim - 2, first = channels_last(c) ? 1 : 2;
+  struct pool_sizes s = { n, { 1, 1, 1 }, { 1, 1, 1 },
+    channels_last(c) ? data->dim[data->ndim - 1] : 1 };
+  for (int i = 0; i < axes; i++) {
+    s.in[3 - axes + i] = data->dim[first + i];
+    s.out[3 - axes + i] = result->dim[first + i];
+  }
+  return s;
+}
+
+static int forward(struct call *c)
+{
+  const ty_desc *data = &c->in[0].d, *result = &c->out[0].d;
+  struct pool_sizes s = sizes_of(c, data, result, desc_count(result));
+  void *place = c->nout > 1 ? c->out[1].p : NULL;
+  cu_function f;
+  if (!c->out[0].p && !place) return TY_OK;
+  TRY(pool_family(c, data, "pool", false, &f));
+  void *params[] = { &c->out[0].p, &place, &c->in[0].p, &s };
+  return cuda_run(c, f, s.n, params);
+}
+
+/* in: head gradient; then the places of maxima (behind them the output, where it masks), or data
+** and output */
+static int backward(struct call *c)
+{
+  const ty_desc *data = &c->out[0].d;
+  struct pool_sizes s = sizes_of(c, data, &c->in[0].d, desc_count(data));
+  bool masked = fused(c, POST_ACT_GRAD), places = masked || c->nin == 2;
+  void *none = NULL, **second = c->nin > 1 ? &c->in[1].p : &none;
+  void **place = places ? second : &none, **x = places ? &none : second;
+  void **y = c->nin > 2 ? &c->in[2].p : &none;
+  cu_function f;
+  if (!c->out[0].p) return TY_OK;
+  TRY(pool_family(c, data, "pool_back", masked, &f));
+  void *params[] = { &c->out[0].p, &c->in[0].p, place, x, y, &s };
+  return cuda_run(c, f, s.n, params);
+}
+
+enum { TYPES = T_FLOATS | T(TY_U8) };
+static const char *refuse(const struct call *c)
+{
+  return dtype_float(c->out[0].d.dtype) ? NULL : "data is not of a float dtype";
+}
+static const struct kernel windows[] = { { "windows", forward, TYPES, refuse }, { 0 } };
+static const struct kernel windows_back[] = {
+  { "windows", backward, TYPES, refuse, .fuses = CAN(POST_ACT_GRAD) }, { 0 }
+};
+
+const struct op_kernels cuda_pooling[] = {
+  { "Pooling", windows, windows_back },
+  { "Pooling_v1", windows, windows_back },
+  { 0 }
+};
