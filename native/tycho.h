@@ -16,9 +16,9 @@ enum { TY_OK = 0, TY_EVALUE, TY_ETYPE, TY_ENAME, TY_ESHAPE, TY_EDTYPE, TY_EINDEX
        TY_EIO, TY_EFORMAT, TY_EINTERRUPTED, TY_EUNSUPPORTED, TY_ERUN, TY_EINTERNAL,
        TY_EV_MONITOR = -1, TY_EV_HOST = -2 };
 enum { TY_F32 = 0, TY_F64 = 1, TY_F16 = 2, TY_U8 = 3, TY_I32 = 4, TY_I8 = 5, TY_I64 = 6, TY_BOOL = 7, TY_BF16 = 12, TY_NODTYPE = -1 };
-enum { TY_CPU = 0, TY_GPU = 256, TY_PINNED = 512, TY_MAXDIM = 8 };   /* device = kind + id */
+enum { TY_CPU = 0, TY_GPU = 256, TY_PINNED = 512, TY_MAXDIM = 16 };   /* device = kind + id */
 enum { TY_NULL = 0, TY_WRITE = 1, TY_ADD = 3 };
-enum { TY_ABI = 1 };
+enum { TY_ABI = 2 };
 enum { TY_ARG, TY_AUX, TY_OUT };
 enum { TY_MON_OFF, TY_MON_OUT, TY_MON_ALL };
 enum { TY_DRY_RUN = 1, TY_MIRROR = 2, TY_NOFUSE = 4, TY_CHECK = 8, TY_NOSHARE = 16, TY_KEEP = 32 };
@@ -31,7 +31,7 @@ typedef struct ty_bag ty_bag;         /* name -> tensor */
 typedef struct ty_iter ty_iter;       /* data pipeline */
 typedef struct ty_record ty_record;   /* RecordIO file */
 
-typedef struct { int32_t dtype, device, ndim, pad_; int64_t dim[8]; } ty_desc;
+typedef struct { int32_t dtype, device, ndim, pad_; int64_t dim[TY_MAXDIM]; } ty_desc;
 typedef struct { int32_t node, out; } ty_entry;
 typedef struct { const char *key, *value; } ty_attr;
 typedef struct { const char *name, *type, *init, *doc; } ty_param;

@@ -151,6 +151,7 @@ describe("norm with out_dtype", function()
     assert.same({ 2 }, z:totable())                      -- 2.5, not the norm of 1 and 2
     local bytes = ty.nd.array({ 100, 100 }, { dtype = "int8" })
     assert.same({ 200 }, ty.nd.norm{ bytes, ord = 1, out_dtype = "int32" }:totable())
+    assert.raises("value", ty.nd.norm, { x, out_dtype = "uint8" })
   end)
 
   it("has the norm's gradient, in the dtype of data, added where that is asked for", function()
@@ -241,5 +242,60 @@ describe("histogram", function()
     local counts, edges = ty.nd.histogram{ x, bins = { 0, 1.5, 3 } }
     assert.same({ 1, 2 }, counts:totable())
     assert.same({ 0, 1.5, 3 }, edges:totable())
+  end)
+end)
+
+describe("16 dimensions", function()
+  local deep = { 2, 1, 2, 1, 1, 3, 1, 1, 2, 1, 1, 1, 2, 1, 1, 2 }
+  local x = ty.nd.arange(96):reshape(deep)
+  local flat = ty.nd.arange(96):reshape{ 2, 2, 3, 2, 2, 2 }
+
+  local function same(want, got)
+    assert.same(want:reshape{ -1 }:totable(), got:reshape{ -1 }:totable())
+  end
+
+  it("are as many as an array has", function()
+    assert.same(deep, x.shape)
+    assert.raises("shape", ty.nd.ones, { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2 })
+    assert.raises("shape", x.expand_dims, x, 0)
+    local nested = { 7 }
+    for _ = 1, 15 do
+      nested = { nested }
+    end
+    assert.equal(16, #ty.nd.array(nested).shape)
+    assert.equal(7, ty.nd.array(nested):asscalar())
+  end)
+
+  it("are moved, folded, broadcast and cut as fewer are", function()
+    local order = { 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0 }
+    same(flat:transpose{ 5, 4, 3, 2, 1, 0 }, x:transpose(order))
+    same(flat:sum{ axis = { 1, 4 } }, x:sum{ axis = { 2, 12 } })
+    same(ty.nd.broadcast_add(flat, flat:max{ axis = { 0, 3 }, keepdims = true }),
+      ty.nd.broadcast_add(x, x:max{ axis = { 0, 8 }, keepdims = true }))
+    same(flat:slice_axis{ axis = 2, begin = 1, ["end"] = 3 },
+      x:slice_axis{ axis = 5, begin = 1, ["end"] = 3 })
+    same(ty.nd.concat(flat, flat, { dim = 3 }), ty.nd.concat(x, x, { dim = 8 }))
+    same(flat:take{ ty.nd.array{ 1, 0 }, axis = 4 }, x:take{ ty.nd.array{ 1, 0 }, axis = 12 })
+  end)
+
+  it("go through a graph, its gradient and a file", function()
+    local sum = ty.sym.sum{ ty.sym.square(V("x")), axis = { 2, 5 }, keepdims = true }
+    local net = ty.sym.transpose(sum)
+    local exe = net:simple_bind{ ctx = ty.cpu(), x = deep }
+    exe:forward{ true, x = x }
+    exe:backward(ty.nd.ones(exe.outputs[1].shape))
+    same(2 * x, exe.grad_dict.x)
+    local path = os.tmpname()
+    ty.nd.save(path, { x = x })
+    same(x, ty.nd.load(path).x)
+    os.remove(path)
+  end)
+
+  it("hold the overlaps of boxes in many dimensions", function()
+    local boxes = ty.nd.array{ 0, 0, 2, 2, 1, 1, 3, 3 }
+    local overlap = ty.nd.contrib.box_iou{ boxes:reshape{ 1, 1, 1, 1, 2, 4 },
+      boxes:reshape{ 1, 1, 1, 1, 2, 4 }, format = "corner" }
+    assert.same({ 1, 1, 1, 1, 2, 1, 1, 1, 1, 2 }, overlap.shape)
+    assert.near({ 1, 1 / 7, 1 / 7, 1 }, overlap:reshape{ -1 }:totable())
   end)
 end)

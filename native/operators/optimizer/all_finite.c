@@ -166,7 +166,8 @@ static int group_shape(struct infer *s)
   TRY(shape_both(s, &s->in[0], &s->out[0]));
   if (!s->in[0].ndim || s->in[2].ndim == 1)
     return shape_dim(s, &s->in[2], 0, s->in[0].ndim ? s->in[0].dim[0] : 0);
-  int64_t dim[TY_MAXDIM] = { s->in[0].dim[0], 1, 1, 1, 1, 1, 1, 1 };
+  int64_t dim[TY_MAXDIM] = { s->in[0].dim[0] };
+  for (int i = 1; i < s->in[0].ndim; i++) dim[i] = 1;
   return shape_is(s, &s->in[2], s->in[0].ndim, dim);
 }
 

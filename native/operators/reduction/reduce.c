@@ -136,10 +136,18 @@ static const struct param norm_params[] = {
 
 static int norm_check(void *param)
 {
+  static const char dtypes[] = "float16, float32, float64, bfloat16, int8, int32 or int64";
   const struct norm_reduce_param *p = param;
-  if (p->ord == 1 || p->ord == 2) return TY_OK;
-  int code = fail(TY_EVALUE, "norm: parameter ord: expected 1 or 2, got %lld", (long long)p->ord);
-  fail_argument("ord", "1 or 2", NULL);
+  int code = TY_OK;
+  if (p->ord != 1 && p->ord != 2) {
+    code = fail(TY_EVALUE, "norm: parameter ord: expected 1 or 2, got %lld", (long long)p->ord);
+    fail_argument("ord", "1 or 2", NULL);
+  }
+  else if (p->out_dtype == TY_U8 || p->out_dtype == TY_BOOL) {
+    const char *got = dtype_name((int)p->out_dtype);
+    code = fail(TY_EVALUE, "norm: parameter out_dtype: expected %s, got %s", dtypes, got);
+    fail_argument("out_dtype", dtypes, got);
+  }
   return code;
 }
 

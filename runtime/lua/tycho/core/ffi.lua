@@ -22,7 +22,7 @@ local Error = require "tycho.core.error"
 
 local native = {}
 
-local ABI = 1                            -- TY_ABI of the header these modules were written for
+local ABI = 2                            -- TY_ABI of the header these modules were written for
 local HERE = debug.getinfo(1, "S").source:match("^@(.*/)core/") or "./"
 local ROOT = HERE .. "../../../"                 -- of a checkout: HERE is runtime/lua/tycho/
 

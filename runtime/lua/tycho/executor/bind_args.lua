@@ -187,7 +187,7 @@ local function read_shape(name, shape, func)
       got = Error.kind(shape), message = ("bad shape of '%s'"):format(name) }
   elseif #sizes > C.TY_MAXDIM then
     Error.raise{ code = "shape", func = func, argument = name,
-      expected = "at most 8 dimensions", got = #sizes,
+      expected = ("at most %d dimensions"):format(C.TY_MAXDIM), got = #sizes,
       message = ("bad shape of '%s'"):format(name) }
   end
   return sizes

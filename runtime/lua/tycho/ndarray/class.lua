@@ -167,8 +167,9 @@ local zeros = ffi.new("int[1]")
 --   whose pages are untouched
 function class.blank(shape, dtype, device, func)
   if #shape == 0 or #shape > C.TY_MAXDIM then
-    Error.raise{ code = "shape", func = func, argument = "shape", expected = "1 to 8 dimensions",
-      got = #shape, message = "an array has 1 to 8 dimensions" }
+    local most = ("1 to %d dimensions"):format(C.TY_MAXDIM)
+    Error.raise{ code = "shape", func = func, argument = "shape", expected = most, got = #shape,
+      message = "an array has " .. most }
   end
   for i = 1, #shape do
     if shape[i] == 0 then

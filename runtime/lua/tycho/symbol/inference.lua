@@ -80,7 +80,8 @@ local function put_shape(desc, shape, name, func)
   if not ok or #sizes > C.TY_MAXDIM then
     Error.raise{ code = ok and "shape" or "type", func = func, argument = name,
       got = Error.kind(shape),
-      expected = ok and "at most 8 dimensions" or "a shape (a list of sizes, 0 where unknown)",
+      expected = ok and ("at most %d dimensions"):format(C.TY_MAXDIM)
+        or "a shape (a list of sizes, 0 where unknown)",
       message = ("bad shape of '%s'"):format(name) }
   end
   desc.ndim = #sizes
