@@ -257,7 +257,7 @@ describe("16 dimensions", function()
   it("are as many as an array has", function()
     assert.same(deep, x.shape)
     assert.raises("shape", ty.nd.ones, { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2 })
-    assert.raises("shape", x.expand_dims, x, 0)
+    assert.truthy(assert.raises("shape", x.expand_dims, x, 0).expected)    -- before it is written
     local nested = { 7 }
     for _ = 1, 15 do
       nested = { nested }

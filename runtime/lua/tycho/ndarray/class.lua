@@ -143,8 +143,14 @@ end
 -- @tparam {int,...} shape
 -- @int dtype code
 -- @int device code
+-- @string func for errors
 -- @return `ty_desc`, good until the next call
-function class.describe(shape, dtype, device)
+function class.describe(shape, dtype, device, func)
+  if #shape == 0 or #shape > C.TY_MAXDIM then
+    local most = ("1 to %d dimensions"):format(C.TY_MAXDIM)
+    Error.raise{ code = "shape", func = func, argument = "shape", expected = most, got = #shape,
+      message = "an array has " .. most }
+  end
   desc.ndim, desc.dtype, desc.device = #shape, dtype, device
   for i = 1, #shape do
     desc.dim[i - 1] = shape[i]
@@ -166,21 +172,16 @@ local zeros = ffi.new("int[1]")
 -- @treturn bool whether its elements are zeros: those of large ones are,
 --   whose pages are untouched
 function class.blank(shape, dtype, device, func)
-  if #shape == 0 or #shape > C.TY_MAXDIM then
-    local most = ("1 to %d dimensions"):format(C.TY_MAXDIM)
-    Error.raise{ code = "shape", func = func, argument = "shape", expected = most, got = #shape,
-      message = "an array has " .. most }
-  end
   for i = 1, #shape do
     if shape[i] == 0 then
       Error.raise{ code = "shape", func = func, argument = "shape", got = shape,
         expected = "sizes above 0", message = "an array needs a size above 0 in every dimension" }
     end
   end
-  local code = C.ty_tensor_blank(describe(shape, dtype, device), made, zeros)
+  local code = C.ty_tensor_blank(describe(shape, dtype, device, func), made, zeros)
   if code == C.TY_EMEMORY then
     gc.release()
-    code = C.ty_tensor_blank(describe(shape, dtype, device), made, zeros)
+    code = C.ty_tensor_blank(describe(shape, dtype, device, func), made, zeros)
   end
   check(code, func)
   local blank = zeros[0] ~= 0
@@ -200,7 +201,7 @@ end
 -- @int offset bytes
 -- @string func for errors
 function class.view(x, shape, offset, func)
-  check(C.ty_tensor_view(x._h, describe(shape, x._dtype, x._device), offset, made), func)
+  check(C.ty_tensor_view(x._h, describe(shape, x._dtype, x._device, func), offset, made), func)
   local v = class.share(made[0])
   rawset(v, "_readonly", x._readonly)
   rawset(v, "_owner", x._owner)

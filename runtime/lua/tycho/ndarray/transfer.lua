@@ -308,7 +308,8 @@ end
 -- @string func for errors
 function transfer.from_pointer(pointer, shape, dtype, owner, func)
   local out = ffi.new("ty_tensor *[1]")
-  check(C.ty_tensor_wrap(class.describe(shape, dtype, CPU), ffi.cast("void *", pointer), out), func)
+  local desc = class.describe(shape, dtype, CPU, func)
+  check(C.ty_tensor_wrap(desc, ffi.cast("void *", pointer), out), func)
   local x = class.share(out[0])
   sweep()
   hold(x, owner == nil and pointer or owner)
