@@ -190,9 +190,10 @@ int invoke_choose(struct invoke *v, struct arena *a, struct text *why)
   struct text types = { 0 };
   for (int i = 0; i < v->call.nin; i++)
     text_add(&types, "%s%s", i ? ", " : "", dtype_name(v->call.in[i].d.dtype));
-  int code = fail(strncmp(last, "no ", 3) ? TY_EUNSUPPORTED : TY_EDTYPE,
-      "%s%s: cannot run on %s: %s", v->backward ? "gradient of " : "", op->name,
-      types.s ? types.s : "nothing", last);
+  bool of_types = !strncmp(last, "no ", 3);
+  int code = fail(of_types ? TY_EDTYPE : TY_EUNSUPPORTED, "%s%s: cannot run on %s: %s%s",
+      v->backward ? "gradient of " : "", op->name, types.s ? types.s : "nothing", last,
+      of_types ? "; Cast converts" : "");
   fail_node(op->name, NULL, NULL);
   text_done(&types);
   return code;

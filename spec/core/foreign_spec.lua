@@ -24,6 +24,13 @@ local CASES = {
   { "learning_rate", function() return ty.optimizer.SGD{ lr = 0.1 } end },
   { "wd", function() return ty.optimizer.SGD{ weight_decay = 0.1 } end },
   { "axis", function() return x:sum{ dim = 0 } end },
+  { "nd.array", function() return ty.Tensor end },
+  { "nd", function() return ty.np end },
+  { "nd.zeros", function() return ty.zeros end },
+  { "mod.Module", function() return ty.Module end },
+  { "sym.Variable", function() return ty.Variable end },
+  { "random.seed", function() return ty.manual_seed end },
+  { "pool_type", function() return ty.sym.Pooling{ data, kernel = { 2, 2 }, type = "max" } end },
 }
 
 describe("a name of another library", function()
@@ -35,6 +42,12 @@ describe("a name of another library", function()
       assert.truthy(e.message:find(("did you mean '%s'?"):format(ours), 1, true), e.message)
     end)
   end
+
+  it("teaches element types", function()
+    assert.equal("float32", assert.raises("dtype", x.astype, x, "float").candidates[1])
+    assert.equal("int64",
+      assert.raises("dtype", ty.nd.ones, { 2 }, { dtype = "long" }).candidates[1])
+  end)
 
   it("stands back where its counterpart is not accepted", function()
     local e = assert.raises("name", function() return ty.sym.Activation{ data, lr = 1 } end)

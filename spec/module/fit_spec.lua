@@ -239,6 +239,22 @@ describe("fit", function()
     end)
   end)
 
+  it("tells what is no iterator, and classes where objects belong", function()
+    local m, rows = KINDS.Module{}, iterator(8)
+    for argument, options in pairs{ train_data = { train_data = { ty.nd.ones(2) }, num_epoch = 1 },
+        eval_data = { train_data = rows, eval_data = ty.nd.ones(2), num_epoch = 1 } } do
+      assert.equal(argument, assert.raises("value", m.fit, m, options).argument)
+    end
+    for name, class in pairs{ optimizer = ty.optimizer.SGD, initializer = ty.init.Xavier,
+        eval_metric = ty.metric.Accuracy } do
+      m = KINDS.Module{}
+      local options = { train_data = rows, num_epoch = 1, [name] = class }
+      local e = assert.raises("type", m.fit, m, options)
+      assert.truthy(e.message:find("call it", 1, true), e.message)
+    end
+    assert.equal("eval_data", assert.raises("value", m.score, m, ty.nd.ones(2), "acc").argument)
+  end)
+
   describe("a second time", function()
     for kind, make in pairs(KINDS) do
       it(("goes on and warns only of what has no effect: %s"):format(kind), function()

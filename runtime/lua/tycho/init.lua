@@ -7,6 +7,7 @@ local pairs = require("tycho.core.iterate").pairs
 local native = require "tycho.core.ffi"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
+local foreign = require "tycho.core.foreign"
 local values = require "tycho.core.values"
 
 local ty = {
@@ -88,6 +89,30 @@ local function names()
 end
 
 
+-- Rooms whose names people look for in the library itself, as in "nd.zeros".
+local ROOMS = { "nd", "sym", "mod", "io", "init", "metric", "optimizer", "random", "model", "rnn",
+  "image", "callback", "lr_scheduler", "viz", "test_utils" }
+
+local function rooms_of(name)
+  local list = {}
+  for _, room in ipairs(ROOMS) do
+    local ok, value = pcall(function() return ty[room][name] end)
+    if ok and value ~= nil then
+      list[#list + 1] = room .. "." .. name
+    end
+  end
+  return list
+end
+
+
+local function fail_name(name)
+  local found, all = rooms_of(name), names()
+  all[#all + 1], all[#all + 2] = "nd.array", "random.seed"
+  Error.unknown{ func = "ty", argument = name, what = "module or function",
+    names = found[1] and not foreign.counterpart(name, all) and found or all }
+end
+
+
 local function find(_, name)
   local value
   if MODULES[name] then
@@ -95,7 +120,7 @@ local function find(_, name)
   elseif FIELDS[name] then
     value = require(FIELDS[name][1])[FIELDS[name][2]]
   elseif type(name) == "string" and name:sub(1, 2) ~= "__" then
-    Error.unknown{ func = "ty", argument = name, what = "module or function", names = names() }
+    fail_name(name)
   end
   rawset(ty, name, value)
   return value

@@ -66,4 +66,10 @@ function Class.is_a(x, class)
 end
 
 
+--- Whether x is a class, not an instance of one.
+function Class.is_class(x)
+  return type(x) == "table" and rawget(x, "class_name") ~= nil and rawget(x, "super") ~= nil
+end
+
+
 return Class

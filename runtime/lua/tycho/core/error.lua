@@ -162,6 +162,13 @@ local function distance(a, b)
 end
 
 
+-- A word that is a part of a name, as "type" is of "pool_type", is nearer to it than one slip.
+local function of_parts(word, name)
+  local part = #word > 2 and ("_" .. name .. "_"):find("_" .. word:lower() .. "_", 1, true)
+  return part and 0.5 + #name / 1000 or math.huge
+end
+
+
 --- Sorts names by nearness to a word, nearest first; what another library's name is called here
 -- comes before all.
 -- @string word what was asked for
@@ -174,7 +181,7 @@ function Error.nearest(word, names, limit)
   local ours = foreign.counterpart(word, names)
   for _, name in ipairs(names) do
     if not far[name] then
-      far[name] = name == ours and -1 or distance(word, name)
+      far[name] = name == ours and -1 or math.min(distance(word, name), of_parts(word, name))
       list[#list + 1] = name
     end
   end

@@ -9,11 +9,12 @@ local foreign = {}
 local NAMES = {
   -- arrays
   asnumpy = "totable", numpy = "totable", tolist = "totable", totensor = "array",
-  tensor = "array", floattensor = "array", from_numpy = "array", asarray = "array",
+  tensor = "array nd.array", floattensor = "array nd.array", from_numpy = "array", asarray = "array",
   view = "reshape", viewas = "reshape_like", view_as = "reshape_like", resize = "reshape",
-  clone = "copy", item = "asscalar", float = "astype", long = "astype", int = "astype",
-  double = "astype", half = "astype", typeas = "astype", type_as = "astype",
-  to = "as_in_context", cuda = "as_in_context", cpu = "as_in_context", device = "ctx context",
+  clone = "copy", item = "asscalar", float = "astype float32", long = "astype int64",
+  int = "astype int32", double = "astype float64", half = "astype float16", byte = "uint8", char = "int8",
+  typeas = "astype", type_as = "astype",
+  to = "as_in_context", cuda = "as_in_context gpu", cpu = "as_in_context", device = "ctx context",
   numel = "size", nelement = "size", ndimension = "ndim", dim = "axis ndim dim",
   t = "T transpose", permute = "transpose", unsqueeze = "expand_dims", narrow = "slice_axis",
   select = "slice_axis", index_select = "take", gather = "pick", masked_fill = "where",
@@ -35,6 +36,9 @@ local NAMES = {
   filters = "num_filter", kernel_size = "kernel", padding = "pad", strides = "stride",
   dilation = "dilate", groups = "num_group", num_embeddings = "input_dim",
   embedding_dim = "output_dim", bias = "no_bias bias", activation = "act_type",
+  -- rooms
+  gluon = "mod", autograd = "sym", nn = "sym", np = "nd", torch = "nd", optim = "optimizer",
+  util = "test_utils", utils = "test_utils", manual_seed = "random.seed", seed = "random.seed",
   -- training
   lr = "learning_rate", weight_decay = "wd", weightdecay = "wd", betas = "beta1",
   learningrate = "learning_rate", batchsize = "batch_size", epochs = "num_epoch",

@@ -31,6 +31,15 @@ end
 types.DTYPE_NAMES = DTYPE_NAMES
 
 
+local function words_of(names)
+  local list = {}
+  for name in pairs(names) do
+    list[#list + 1] = name
+  end
+  return list
+end
+
+
 local function is_integer(v)
   return type(v) == "number" and v == math.floor(v) and v - v == 0
 end
@@ -131,7 +140,7 @@ types.named = {
     return v == "default", v, "default, as sparse storage is not part of Tycho",
       type(v) == "string" and "unsupported" or "type"
   end },
-  dtype      = { text = "a dtype", check = function(v)
+  dtype      = { text = "a dtype", words = words_of(DTYPES), check = function(v)
     if type(v) ~= "string" then
       return false
     end

@@ -80,6 +80,10 @@ function init.create(x, options)
     end
     copy.initializer = nil
     return make(x.initializer, copy)
+  elseif Class.is_class(x) then
+    Error.raise{ code = "type", func = "init.create", expected = "an initializer",
+      got = tostring(x), message = ("a class is no initializer; call it: ty.init.%s()")
+        :format(x.class_name) }
   elseif Class.is_a(x, base.Initializer) or type(x) == "table" and not values.is_plain(x) then
     return x
   end

@@ -84,6 +84,10 @@ function metrics.create(x, options)
     return x
   elseif values.is_plain(x) then
     return x.metric and from_config(x) or from_list(x, options)
+  elseif Class.is_class(x) then
+    Error.raise{ code = "type", func = "metric.create", argument = "metric", got = tostring(x),
+      expected = "a metric", message = ("a class is no metric; call it: ty.metric.%s()")
+        :format(x.class_name) }
   elseif args.types["function"].check(x) then
     local given = { feval = x }
     for key, value in pairs(options or {}) do

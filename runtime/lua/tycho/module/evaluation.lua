@@ -2,10 +2,13 @@
 --
 -- @module tycho.module.evaluation
 
+local args = require "tycho.core.args"
 local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
 local slices = require "tycho.module.batch_slices"
 local values = require "tycho.core.values"
 
+local is_callable = args.types["function"].check
 local is_plain, value = values.is_plain, values.value
 
 local evaluation = {}
@@ -22,6 +25,20 @@ function evaluation.call_all(callbacks, ...)
     end
   else
     callbacks(...)
+  end
+end
+
+
+--- Raises E(value) for what gives no batches.
+-- @param data
+-- @string func for errors
+-- @string argument for errors
+function evaluation.check_iterator(data, func, argument)
+  local ok, next_of = pcall(function() return data.next end)
+  if type(data) ~= "table" or not ok or not is_callable(next_of) then
+    Error.raise{ code = "value", func = func, argument = argument,
+      expected = "an iterator such as ty.io.NDArrayIter{data = ..., label = ..., batch_size = ...}",
+      got = Error.kind(data), message = ("bad '%s'"):format(argument) }
   end
 end
 

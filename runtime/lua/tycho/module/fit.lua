@@ -47,6 +47,10 @@ end
 
 
 local function check_options(self, a)
+  evaluation.check_iterator(a.train_data, self:_func("fit"), "train_data")
+  if value(a.eval_data) ~= nil then
+    evaluation.check_iterator(a.eval_data, self:_func("fit"), "eval_data")
+  end
   if a.clip_global_norm and a.clip_global_norm <= 0 then
     refuse(self, "value", "clip_global_norm", "a length that gradients may have is above 0",
       "a number above 0", a.clip_global_norm)

@@ -75,7 +75,9 @@ local function make_optimizer(self, a, names, rescale)
   elseif not Class.is_a(a.optimizer, optimizer.Optimizer) then
     Error.raise{ code = "type", func = "Module:init_optimizer", argument = "optimizer",
       expected = "a name or an Optimizer", got = Error.kind(a.optimizer),
-      message = "bad 'optimizer'" }
+      message = Class.is_class(a.optimizer)
+        and ("a class is no optimizer; call it: ty.optimizer.%s()"):format(a.optimizer.class_name)
+        or "bad 'optimizer'" }
   end
   local o = a.optimizer
   if o.rescale_grad ~= rescale then

@@ -35,6 +35,7 @@ function BaseModule:score(...)
   self:_need("score", "binded", "params_initialized")
   local a = SCORE(...)
   local metric, n = evaluation.metric(a.eval_metric), 0
+  evaluation.check_iterator(a.eval_data, self:_func("score"), "eval_data")
   if a.reset then
     a.eval_data:reset()
   end
@@ -73,16 +74,6 @@ local function trimmed(self, batch)
 end
 
 
-local function check_iterator(data, func)
-  local ok, next_of = pcall(function() return data.next end)
-  if type(data) ~= "table" or is_plain(data) or not ok or type(next_of) ~= "function" then
-    Error.raise{ code = "value", func = func, argument = "eval_data",
-      expected = "a data iterator or an array",
-      got = Error.kind(data), message = "bad 'eval_data'" }
-  end
-end
-
-
 --- Iterates over predictions: `for outputs, nbatch, batch in m:iter_predict(it) do`. The
 -- outputs are views that the next step overwrites; rows that fill the last batch are
 -- left out; nbatch counts from 0.
@@ -91,7 +82,7 @@ end
 function BaseModule:iter_predict(...)
   self:_need("iter_predict", "binded", "params_initialized")
   local a, n = ITERATE(...), -1
-  check_iterator(a.eval_data, self:_func("iter_predict"))
+  evaluation.check_iterator(a.eval_data, self:_func("iter_predict"), "eval_data")
   if a.reset then
     a.eval_data:reset()
   end

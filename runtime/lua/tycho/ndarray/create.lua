@@ -61,7 +61,7 @@ end
 -- Forms of the functions that take a shape.
 local function shape_form(func)
   return args.form(func, {
-    list = true, { "shape", "shape" }, "*", { "ctx", "context?" }, { "dtype", "dtype", "float32" },
+    list = true, { "shape", "shape" }, { "ctx", "context?" }, { "dtype", "dtype", "float32" }, "*",
     DENSE, { "out", "array?" },
   })
 end
@@ -104,8 +104,8 @@ end
 
 
 local FULL = args.form("nd.full", {
-  { "shape", "shape" }, { "val", "number" }, "*", { "ctx", "context?" },
-  { "dtype", "dtype", "float32" }, DENSE, { "out", "array?" },
+  { "shape", "shape" }, { "val", "number" }, { "ctx", "context?" },
+  { "dtype", "dtype", "float32" }, "*", DENSE, { "out", "array?" },
 })
 
 --- An array of one value.
