@@ -93,6 +93,12 @@ struct failure *failure_keep(struct failure *f)
   return f;
 }
 
+struct failure *failure_again(const struct failure *f)
+{
+  now = f->parts;
+  return failure_take(now.code);
+}
+
 void failure_drop(struct failure *f)
 {
   if (f && f != &spare && __atomic_sub_fetch(&f->refs, 1, __ATOMIC_ACQ_REL) == 0) mem_free(f);

@@ -24,6 +24,8 @@ struct failure;
 /* copies this thread's failure; one reference */
 struct failure *failure_take(int code);
 struct failure *failure_keep(struct failure *f);
+/* the same parts, told to nobody yet */
+struct failure *failure_again(const struct failure *f);
 void failure_drop(struct failure *f);                 /* NULL allowed */
 /* somebody has been told: marks that point to it are void */
 bool failure_told(const struct failure *f);

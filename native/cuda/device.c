@@ -147,8 +147,17 @@ static int enter_queue(int device)
 static int finish(int device)
 {
   TRY(cuda_enter(device));
-  TRY(cuda_told(cu_api.StreamSynchronize(cuda_stream(device)), "a task of the GPU"));
+  TRY(cuda_told(cu_api.StreamSynchronize(cuda_stream(device)),
+      "a task of the GPU (TYCHO_SYNC=1 tells which)"));
   return cuda_fault_told(cuda_device(device)->fault);
+}
+
+/* An error of a kernel or a copy sticks to the context. */
+static bool lost(int device)
+{
+  if (cuda_enter(device)) return true;
+  int result = cu_api.StreamQuery(cuda_stream(device));
+  return result && result != CU_NOT_READY;
 }
 
 /* -- memory ------------------------------------------------------------------------------------ */
@@ -427,6 +436,7 @@ static const struct device_ops gpu_ops = {
   .open       = open_gpu,
   .enter      = enter_queue,
   .finish     = finish,
+  .lost       = lost,
   .alloc      = alloc,
   .release    = release,
   .copy       = copy,

@@ -16,7 +16,8 @@ typedef struct cu_graph_exec *cu_graph_exec;
 typedef unsigned long long cu_memory;                 /* CUmemGenericAllocationHandle */
 typedef struct nvrtc_program *nvrtc_program;
 
-enum { CU_OUT_OF_MEMORY = 2, CU_NO_DEVICE = 100, CU_INVALID_CONTEXT = 201 };
+enum { CU_OUT_OF_MEMORY = 2, CU_NO_DEVICE = 100, CU_INVALID_CONTEXT = 201,
+       CU_NOT_READY = 600 };
 enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DISABLE_TIMING = 2, CU_HOST_PORTABLE = 1,
        CU_CAPTURE_THREAD_LOCAL = 1 };
 /* CUdevice_attribute */
@@ -78,6 +79,7 @@ enum { CU_LOCATION_DEVICE = 1, CU_ALLOCATION_PINNED = 1, CU_ACCESS_READ_WRITE = 
     (size_t *, const struct cu_allocation *, int)) \
   _(StreamCreate,          "cuStreamCreate", (cu_stream *, unsigned)) \
   _(StreamSynchronize,     "cuStreamSynchronize", (cu_stream)) \
+  _(StreamQuery,           "cuStreamQuery", (cu_stream)) \
   _(StreamWaitEvent,       "cuStreamWaitEvent", (cu_stream, cu_event, unsigned)) \
   _(StreamBeginCapture,    "cuStreamBeginCapture_v2", (cu_stream, int)) \
   _(StreamEndCapture,      "cuStreamEndCapture", (cu_stream, cu_graph *)) \

@@ -107,6 +107,8 @@ struct device_ops {
   int   (*enter)(int device);
   /* waits for what tasks have started; NULL: run waits itself */
   int   (*finish)(int device);
+  /* behind a failure, on the queue's thread: it will never do anything again; may be NULL */
+  bool  (*lost)(int device);
   void *(*alloc)(int device, size_t bytes);           /* 64-byte aligned */
   /* so many bytes and more come from alloc as zeros; 0: none do */
   size_t  blank;

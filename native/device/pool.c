@@ -155,6 +155,17 @@ static int note_need(ty_pool *p, const void *user, int place, size_t bytes)
   return TY_OK;
 }
 
+/* Under the lock. Where memory runs out, what pools hold beyond their needs is given back first. */
+static int grow_range(ty_pool *p, int place, size_t bytes, bool *moved)
+{
+  int code = range_grow(&p->range[place], bytes, moved);
+  if (code != TY_EMEMORY) return code;
+  pthread_mutex_unlock(&p->lock);
+  ty_pool_trim(NULL);
+  pthread_mutex_lock(&p->lock);
+  return range_grow(&p->range[place], bytes, moved);
+}
+
 int pool_reserve_for(ty_pool *p, const void *user, int device, size_t bytes, bool *moved)
 {
   int at;
@@ -168,7 +179,7 @@ int pool_reserve_for(ty_pool *p, const void *user, int device, size_t bytes, boo
     pthread_mutex_lock(&p->lock);
   }
   if (!code) code = note_need(p, user, at, bytes);
-  if (!code) code = range_grow(&p->range[at], bytes, moved);
+  if (!code) code = grow_range(p, at, bytes, moved);
   if (!code && *moved) moved_to(p, at);
   pthread_mutex_unlock(&p->lock);
   return code;

@@ -50,6 +50,7 @@ struct queue {
   /* atomic: to get here; written under the lock */
   uint64_t wanted;
   int64_t held;                                       /* atomic: bytes that only tasks keep alive */
+  struct failure *lost;                               /* after it all fail; the thread's own */
   struct slot slot[RING];
   struct ticket wait[SLOTS][RING];                    /* of all slots: memory that few ever touch */
 };
@@ -189,15 +190,25 @@ static void mark_writes(struct slot *s)
   for (int i = s->task.nread; i < s->task.nread + s->task.nwrite; i++) mark(s->list[i], s->failed);
 }
 
+/* A device that is lost fails whatever comes as it failed first: that names the culprit. */
+static struct failure *note_failure(struct queue *q, int code)
+{
+  struct failure *f = failure_take(code);
+  if (!q->lost && q->ops->lost && q->ops->lost(q->device)) q->lost = failure_keep(f);
+  remember(q->device, f);
+  return f;
+}
+
 static void start(struct queue *q, struct slot *s)
 {
   s->failed = NULL;
   for (int i = 0; i < s->task.nread && !s->failed; i++) s->failed = marked(s->list[i]);
-  int code = s->failed ? TY_OK : s->task.run(s->task.context);
-  if (code) {
-    s->failed = failure_take(code);
+  if (!s->failed && q->lost) {
+    s->failed = failure_again(q->lost);
     remember(q->device, s->failed);
   }
+  int code = s->failed ? TY_OK : s->task.run(s->task.context);
+  if (code) s->failed = note_failure(q, code);
   mark_writes(s);
 }
 
@@ -222,8 +233,11 @@ static void finish(struct queue *q)
 {
   if (q->done == q->ran) return;
   int code = q->ops->finish ? q->ops->finish(q->device) : TY_OK;
-  struct failure *late = code ? failure_take(code) : NULL;
-  if (late) remember(q->device, late);
+  struct failure *late = NULL;
+  if (code && q->lost)
+    late = failure_keep(q->lost);
+  else if (code)
+    late = note_failure(q, code);
   while (q->done < q->ran) {
     struct slot *s = &q->slot[q->done % RING];
     if (late && !s->failed) {

@@ -27,7 +27,7 @@ static bool recordable(const struct program *p, const struct step *st)
 int exec_list_records(struct program *p, struct segment *g)
 {
   const struct device_ops *ops = device_ops(g->device);
-  if (!ops->record || !env_number("TYCHO_GRAPHS", 1)) return TY_OK;
+  if (!ops->record || device_sync() || !env_number("TYCHO_GRAPHS", 1)) return TY_OK;
   g->record = arena_new(&p->arena, sizeof *g->record * (size_t)(g->last - g->first));
   NEED(g->record, TY_EMEMORY, "out of memory: executor");
   for (int t = g->first, end; t < g->last; t = end + 1) {

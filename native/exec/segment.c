@@ -46,6 +46,7 @@ static int run_watched(struct ctx *c)
 static int run_one(struct program *p, struct step *st)
 {
   int code = program_run_step(p, st);
+  if (!code && device_sync()) code = device_finish(st->device);
   return code ? exec_blame(p, st, code) : TY_OK;
 }
 
