@@ -291,6 +291,13 @@ end
 gc.watch(sweep)
 
 
+-- A Lua state that closes gives back the memory of owners, which queues may still be at: finalizers
+-- come before that.
+transfer.last = ffi.gc(ffi.new("char[1]"), function()
+  C.ty_wait(-1)
+end)
+
+
 local function hold(x, owner)
   local token, out = {}, ffi.new("ty_tensor *[1]")
   rawset(x, "_owner", token)
