@@ -299,3 +299,27 @@ describe("16 dimensions", function()
     assert.near({ 1, 1 / 7, 1 / 7, 1 }, overlap:reshape{ -1 }:totable())
   end)
 end)
+
+describe("partial inference", function()
+  it("finds the shape of pick's index", function()
+    for axis, want in pairs{ [0] = { 4 }, [1] = { 3 }, [-1] = { 3 } } do
+      local net = ty.sym.pick{ V("x"), V("index"), axis = axis, keepdims = axis == 0 }
+      assert.same({ { 3, 4 }, want }, (net:infer_shape{ x = { 3, 4 } }))
+    end
+    local kept = ty.sym.pick{ V("x"), V("index"), axis = 1 }
+    assert.same({ { 3, 4 }, { 3, 1 } }, (kept:infer_shape{ x = { 3, 4 }, index = { 3, 1 } }))
+    assert.same({ { 1 } }, select(2, ty.sym.pick{ V("x"), V("index") }:infer_shape{ x = { 5 } }))
+  end)
+
+  it("takes a slice's bounds for the size of an unknown axis", function()
+    local function cut(options)
+      options[1] = V("x")
+      return select(2, ty.sym.slice(options):infer_shape_partial{ x = { 0, 4 } })[1]
+    end
+    assert.same({ 3, 2 }, cut{ begin = { 2, 1 }, ["end"] = { 5, 3 } })
+    assert.same({ 2, 4 }, cut{ begin = { -3 }, ["end"] = { -1 } })
+    assert.same({ 2, 4 }, cut{ begin = { 0 }, ["end"] = { 4 }, step = { 3 } })
+    assert.same({ 0, 4 }, cut{ begin = { 1 }, ["end"] = { -1 } })
+    assert.same({ 0, 4 }, cut{ begin = { ty.null }, ["end"] = { 3 } })
+  end)
+end)

@@ -199,7 +199,6 @@ static int pick_shape(struct infer *s)
   if (!data->ndim) return TY_OK;
   TRY(axis_of(s, p->axis, data->ndim, &axis));
   TRY(without(s, &s->out[0], data, axis, p->keepdims));
-  if (!s->in[1].ndim) return TY_OK;
   return without(s, &s->in[1], data, axis, s->in[1].ndim == data->ndim);
 }
 

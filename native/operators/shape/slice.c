@@ -73,6 +73,17 @@ static void cut_all(const struct slice_bounds *b, const ty_desc *d, struct slice
   for (int i = 0; i < d->ndim; i++) cut_axis(b, i, d->dim[i], p);
 }
 
+/* What is left of an axis of unknown size, provided that it reaches to the bounds; 0: not told by
+** them. */
+static int64_t between_bounds(const struct slice_bounds *b, int i)
+{
+  int64_t step = entry(&b->step, i), begin = entry(&b->begin, i), end = entry(&b->end, i);
+  if (step == NONE) step = 1;
+  if (begin == NONE || end == NONE || (begin < 0) != (end < 0)) return 0;
+  if (step <= 0 || end <= begin) return 0;
+  return (end - begin - 1) / step + 1;
+}
+
 /* `data` and its part: dims that are not cut pass both ways. */
 static int part_shape(struct infer *s, const struct slice_bounds *b, ty_desc *data, ty_desc *out)
 {
@@ -81,7 +92,7 @@ static int part_shape(struct infer *s, const struct slice_bounds *b, ty_desc *da
   if (!data->ndim) return TY_OK;
   TRY(check_bounds(s, b, data->ndim));
   for (int i = 0; i < data->ndim; i++) {
-    dim[i] = 0;
+    dim[i] = between_bounds(b, i);
     if (!data->dim[i]) continue;
     cut_axis(b, i, data->dim[i], &p);
     dim[i] = p.n[i];
