@@ -22,8 +22,6 @@ enum fused_kind {
   POST_SCALE,
   /* plus what out[0] holds */
   POST_ACCUMULATE,
-  /* plus the operand, which has its shape */
-  POST_ADD,
   POST_ACT,
   /* times the gradient of the activation that made the data of the forward part; the operand,
   ** output 0 of the forward part, decides it */

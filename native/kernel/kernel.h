@@ -111,6 +111,6 @@ struct kernel {
   /* What this run does to channel i of input 0 without looking at it: a[i] x + d[i]. false: it
   ** looks. NULL a: only asked. */
   bool       (*affine)(const struct call *c, double *a, double *d);
-  /* CAN(POST_ADD) | ...: what it can do besides; refuse and scratch ask for POST_SCALE */
+  /* CAN(POST_ACT) | ...: what it can do besides; refuse and scratch ask for POST_SCALE */
   uint32_t     fuses;
 };

@@ -1,8 +1,8 @@
 /* epilogue.c - what a kernel does of the nodes around it.
 **
 ** A kernel may do more than its operator while its operands are in registers (kernel/epilogue.h):
-** to its output what comes next, a sum of two and an activation, or behind a gradient the gradient
-** of the activation that made the data; to its input, in a gradient's kernel, the gradient that
+** to its output the activation that comes next, or behind a gradient the gradient of the
+** activation that made the data; to its input, in a gradient's kernel, the gradient that
 ** comes before, of an activation or of a loss. Here node i takes over such a neighbour, or two,
 ** where
 **   - every kernel that may be chosen for i can do it (`fuses`),
@@ -78,33 +78,7 @@ static int take(struct finder *f, int i, struct fused_node with)
   return TY_OK;
 }
 
-/* -- behind a forward node: a sum, an activation ----------------------------------------------- */
-
-/* The entry is there when node i runs. */
-static bool is_before(const struct finder *f, ty_entry e, int i)
-{
-  const struct program *p = f->p;
-  const int node = view_root(&p->s, e).node, by = p->taken_by[node];
-  const int at = by >= 0 ? by : p->group[node] >= 0 ? p->group[node] : node;
-  return !p->s.g->node[node].op || at < i;
-}
-
-/* Node a adds to node i's output something else of its shape, which *other gives. */
-static bool adds_to(const struct finder *f, int i, int a, ty_entry *other)
-{
-  const struct source *s = &f->p->s;
-  const struct node *n = &s->g->node[i], *m = &s->g->node[a];
-  if (!(m->op->flags & OP_SUM) || m->backward || m->nin != 2 || m->in[0].node == m->in[1].node)
-    return false;
-  *other = m->in[m->in[0].node == i];
-  const ty_desc *x = &s->desc[n->first], *y = &s->desc[value_of(s->g, *other)],
-                *sum = &s->desc[m->first];
-  if (!desc_same_shape(x, y) || !desc_same_shape(x, sum) || y->dtype != x->dtype ||
-      sum->dtype != x->dtype || (x->dtype != TY_F32 && x->dtype != TY_F64))
-    return false;
-  return s->device[other->node] == s->device[i] && !(s->into && s->into[m->first] >= 0) &&
-      is_before(f, *other, i);
-}
+/* -- behind a forward node: an activation ------------------------------------------------------ */
 
 static bool activates(const struct finder *f, int i, int a)
 {
@@ -112,27 +86,12 @@ static bool activates(const struct finder *f, int i, int a)
   return is_relu(f, a) && s->desc[s->g->node[a].first].dtype == s->desc[s->g->node[i].first].dtype;
 }
 
-/* A sum only where there are gradients: without, the product before a normalisation may do all of
-** it (fold_batchnorm.c). */
 static int take_behind(struct finder *f, int i)
 {
-  const struct source *s = &f->p->s;
-  const uint32_t can = abilities(f, i);
-  const bool sums = can & CAN(POST_ADD) && s->forward < s->g->n;
-  const int a = can && !source_ends_at(s, i) ? only_reader(f, i) : -1;
-  ty_entry other;
-  if (a < 0 || !beside(f, i, a)) return TY_OK;
-  if (can & CAN(POST_ACT) && in_group_of(f, a, 1) && activates(f, i, a))
-    return take(f, i, (struct fused_node){ POST_ACT, a, { -1, 0 } });
-  if (!sums || !adds_to(f, i, a, &other)) return TY_OK;
-  const struct fused_node sum = { POST_ADD, a, other };
-  if (in_group_of(f, a, 1)) return take(f, i, sum);
-  const int b = source_ends_at(s, a) ? -1 : only_reader(f, a);
-  if (!(can & CAN(POST_ACT)) || b < 0 || f->p->group[a] != f->p->group[b] ||
-      !in_group_of(f, a, 2) || !activates(f, i, b))
-    return TY_OK;
-  TRY(take(f, i, sum));
-  return take(f, i, (struct fused_node){ POST_ACT, b, { -1, 0 } });
+  if (!(abilities(f, i) & CAN(POST_ACT)) || source_ends_at(&f->p->s, i)) return TY_OK;
+  const int a = only_reader(f, i);
+  if (a < 0 || !beside(f, i, a) || !in_group_of(f, a, 1) || !activates(f, i, a)) return TY_OK;
+  return take(f, i, (struct fused_node){ POST_ACT, a, { -1, 0 } });
 }
 
 /* -- before a gradient: that of the activation which the forward kernel does, of a loss -------- */

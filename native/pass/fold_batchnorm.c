@@ -46,7 +46,7 @@ static bool normalises(const struct program *p, const struct step *st, int v, in
   if (st->in[0] != v || !read_only_by(p, v, t)) return false;
   for (int k = 1; k < st->nout; k++)
     if (st->out[k] >= 0) return false;
-  return p->value[st->out[0]].root == p->value[v].root && !fusion_has(step_fusion(p, st), POST_ADD);
+  return p->value[st->out[0]].root == p->value[v].root;
 }
 
 /* v + another value, in the place of the other; *relu: relu(that) */

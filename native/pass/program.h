@@ -187,7 +187,6 @@ void program_free(struct program *p);
 static inline bool step_in_place(const struct program *p, const struct step *s, int out, int in)
 {
   const struct node *n = &p->s.g->node[s->node];
-  if (fusion_has(step_fusion(p, s), POST_ADD) && in == n->nin) return out == 0;
   return in_place_allowed(n->in_place, out, in);
 }
 bool is_label_end(const struct source *s, ty_entry e);

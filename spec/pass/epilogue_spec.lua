@@ -1,5 +1,5 @@
 -- What kernels do of their neighbours (native/pass/epilogue.c): which nodes are taken over, and the
--- same bits as node by node. Sums are in residual_spec.lua, losses in linear_loss_spec.lua.
+-- same bits as node by node. Losses are in linear_loss_spec.lua.
 
 local ty = require "tycho"
 

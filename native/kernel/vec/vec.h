@@ -89,10 +89,9 @@ struct vec_ops {
   /* relu, here and below: its gradient u is taken instead; NULL: u */
   void   (*block_dot)(double *s, double *t, const void *u, const void *x, const double *mean,
       const struct ramp *relu, int b, int64_t n);
-  void   (*block_affine)(void *y, const void *x, const void *plus, const double *a, const double *c,
-      bool relu, int b, int64_t n);
-                                                      /* plus a number each, NULL: none; y may be
-                                                      ** x, or plus */
+  /* y may be x */
+  void   (*block_affine)(void *y, const void *x, const double *a, const double *c, bool relu, int b,
+      int64_t n);
   /* y may be u */
   void   (*block_affine2)(void *y, const void *u, const void *v, const double *f, const double *g,
       const double *h, const struct ramp *relu, int b, int64_t n);

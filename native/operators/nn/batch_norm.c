@@ -7,8 +7,7 @@
 ** when training on batch statistics, also moves moving_mean and moving_var (biased variance).
 ** Forward changes nothing but a fixed gamma, which becomes 1 where the gradient runs too.
 ** A relu behind it is applied on the way, and so is its gradient, whose mask follows from the
-** data; the other side of a residual sum is added before. Source of these rules: the reference's
-** recorded cases.
+** data. Source of these rules: the reference's recorded cases.
 */
 #include "kernel/vec/vec.h"
 #include "op/op.h"
@@ -116,7 +115,6 @@ struct batch_norm {
   /* channels that lie together, 0: each alone */
   int    block;
   bool   relu;                                        /* y = max(y, 0) */
-  const void *plus;                                   /* added to y before that; NULL: nothing */
   bool   batch;                                       /* batch statistics */
   /* the third output is the variance (BatchNorm_v1) */
   bool   plain;
@@ -211,25 +209,21 @@ static void relu_piece(const struct batch_norm *b, int64_t start, int64_t n)
   }
 }
 
-enum { CHUNK = 2048 };
+enum { CHUNK = 2048 };                                /* elements that stay in the first cache */
 
-/* y = a x + d, a and d per element if `columns`, and what follows. The other side of a sum may
-** lie where y does. */
+/* y = a x + d, a and d per element if `columns`, and relu behind it. */
 static void scale_row(const struct batch_norm *b, int64_t start, int64_t n, bool columns,
     const double *a, const double *d)
 {
   const struct vec_ops *r = b->r;
-  char buffer[CHUNK * sizeof(double)];
   for (int64_t i = start, m; i < start + n; i += m) {
     m = MIN(start + n - i, CHUNK);
-    void *to = b->plus ? buffer : at(r, b->y, i), *x = at(r, b->x, i);
+    void *y = at(r, b->y, i);
     if (columns)
-      r->col_affine(to, x, a + (i - start), d + (i - start), m);
+      r->col_affine(y, at(r, b->x, i), a + (i - start), d + (i - start), m);
     else
-      r->affine(to, x, *a, *d, m);
-    if (b->plus) r->add(to, at(r, b->plus, i), m);
-    if (b->relu) r->relu(to, m);
-    if (b->plus) memcpy(at(r, b->y, i), to, (size_t)m * r->size);
+      r->affine(y, at(r, b->x, i), *a, *d, m);
+    if (b->relu) r->relu(y, m);
   }
 }
 
@@ -241,8 +235,8 @@ static void scale_pieces(
   for (int64_t o = 0; o < b->s.outer; o++) {
     int64_t start = piece(b, o, c);
     if (b->block)
-      r->block_affine(at(r, b->y, start), at(r, b->x, start), at(r, b->plus, start), a, d, b->relu,
-          b->block, n * inner);
+      r->block_affine(
+          at(r, b->y, start), at(r, b->x, start), a, d, b->relu, b->block, n * inner);
     else if (inner == 1)
       scale_row(b, start, n, true, a, d);
     else
@@ -455,7 +449,6 @@ static struct batch_norm norm_of(const struct call *c, const struct operand *x)
 
 static int norm_forward(struct call *c)
 {
-  const struct fused_op *sum = fused(c, POST_ADD);
   struct batch_norm b = norm_of(c, &c->in[0]);
   b.x = c->in[0].p;
   b.gamma = c->in[1].p;
@@ -465,7 +458,6 @@ static int norm_forward(struct call *c)
   b.y = c->out[0].p;
   b.mean = c->out[1].p;
   b.third = c->out[2].p;
-  b.plus = sum ? c->in[sum->operand].p : NULL;
   if (c->nout > 3) b.relu_y = b.y, b.mask = c->out[3].p;
   norm_run(&b, forward_body);
   if (b.p->fix_gamma && c->with_grad)
@@ -530,8 +522,8 @@ static const char *refuse_plain(const struct call *c)
 static const struct kernel norm_cpu[] = {
   { "blocks", norm_forward,  T(TY_F32), refuse_plain, .flags = K_ALIKE,
     .blocks = IN_BLOCKS(1 | 1 << 5, 1), .affine = norm_affine,
-    .fuses = CAN(POST_ADD) | CAN(POST_ACT) },
-  { "rows",   norm_forward,  T_FLOAT, .fuses = CAN(POST_ADD) | CAN(POST_ACT) }, { 0 }
+    .fuses = CAN(POST_ACT) },
+  { "rows",   norm_forward,  T_FLOAT, .fuses = CAN(POST_ACT) }, { 0 }
 };
 static const struct kernel norm_back_cpu[] = {
   { "blocks", norm_backward, T(TY_F32), refuse_plain, .flags = K_ALIKE,
