@@ -3,8 +3,8 @@
 --
 --   build/tycho scripts/dev/doc.lua [folder]    from the root of a checkout; the folder is
 --                                               build/doc
---   build/tycho scripts/dev/doc.lua --pictures  runs the code of doc/executors.md in doc/, which
---                                               draws its pictures anew
+--   build/tycho scripts/dev/doc.lua --pictures  draws the pictures of the pages anew, by what they
+--                                               show: minutes
 --   build/tycho scripts/dev/doc.lua --silent    lists the options of which nothing is said
 
 package.path = "scripts/dev/?.lua;" .. package.path
@@ -137,7 +137,7 @@ end
 
 
 local function build(folder)
-  assert(os.execute("mkdir -p '" .. folder .. "'") == 0)
+  assert(os.execute("mkdir -p '" .. folder .. "/gallery'") == 0)
   local list, all = groups(), {}
   for _, group in ipairs(list) do
     for _, page in ipairs(group.pages) do
@@ -146,35 +146,20 @@ local function build(folder)
     end
   end
   write(folder .. "/search.js", site.index(all))
-  for _, path in ipairs(files("doc/*.svg scripts/dev/doc/site.js scripts/dev/doc/style.css")) do
-    write(folder .. "/" .. path:match("[^/]*$"), read(path))
+  for _, path in ipairs(files("doc/*.svg doc/gallery/*")) do
+    write(folder .. "/" .. path:match("^doc/(.*)$"), read(path))
+  end
+  for _, name in ipairs{ "site.js", "style.css" } do
+    write(folder .. "/" .. name, read("scripts/dev/doc/" .. name))
   end
   write(folder .. "/LICENSE", read("LICENSE"))
-end
-
-
--- Pictures ----------------------------------------------------------------------------------------
-
--- The code of a page, alone.
-local function code_of(path)
-  local out = {}
-  for block in read(path):gmatch("\n```lua\n(.-)\n```") do
-    out[#out + 1] = block
-  end
-  return table.concat(out, "\n")
-end
-
-
-local function pictures()
-  local text = code_of("doc/executors.md"):gsub(":save%(\"", ":save(\"doc/")
-  assert(loadstring(text))()
 end
 
 
 local what = ... or "build/doc"
 
 if what == "--pictures" then
-  pictures()
+  require("doc.pictures").draw()
 elseif what == "--silent" then
   print(table.concat(entries.silent(entries.pages()), "\n"))
 elseif what:sub(1, 1) == "-" then

@@ -31,7 +31,7 @@ setup(function()
   local output, status = shell.run(("rm -f %s && %s scripts/dev/doc.lua %s")
     :format(folder, shell.program, folder))
   assert(status == 0, output)
-  for _, name in ipairs(lines("ls " .. folder)) do
+  for _, name in ipairs(lines("cd " .. folder .. " && find * -type f")) do
     texts[name], ids[name] = read(folder .. "/" .. name), {}
     for id in texts[name]:gmatch(' id="([^"]*)"') do
       assert.is_nil(ids[name][id], name .. " has two of " .. id)
@@ -110,6 +110,21 @@ describe("scripts/dev/doc.lua", function()
         "Symbol", "ty.init.", "ty.metric.", "ty.rnn.", "Executor" } do
       assert.is_falsy(("\n" .. output):find("\n" .. name, 1, true), output)
     end
+  end)
+
+  it("shows every script in the gallery, with the picture that its command draws", function()
+    local page = texts["gallery.html"]
+    for _, path in ipairs(lines("ls scripts/*.lua")) do
+      assert.is_truthy(page:find(path, 1, true), path)
+    end
+    local count = 0
+    for name in read("doc/gallery.md"):gmatch("\nbuild/tycho scripts/([%w_]+)%.lua %-%-plot") do
+      local picture = read("doc/gallery/" .. name .. ".svg") or ""
+      assert.is_truthy(picture:find(">" .. name .. "</text>", 1, true), name)
+      assert.is_truthy(page:find('src="gallery/' .. name .. '.svg"', 1, true), name)
+      count = count + 1
+    end
+    assert.is_true(count >= 9)
   end)
 
   it("links guides and the reference both ways", function()

@@ -1,0 +1,61 @@
+-- The pictures of the pages, drawn anew: by the code of doc/executors.md, by the scripts of
+-- doc/gallery.md (which takes minutes), and samples of what those learn from.
+--
+--     pictures.draw()
+
+local ty = require "tycho"
+
+local pictures = {}
+
+local function read(path)
+  local file = assert(io.open(path, "rb"))
+  local text = file:read("*a")
+  file:close()
+  return text
+end
+
+
+-- The code of a page in one language.
+local function code_of(path, language)
+  local out = {}
+  for block in read(path):gmatch("\n```" .. language .. "\n(.-)\n```") do
+    out[#out + 1] = block
+  end
+  return table.concat(out, "\n")
+end
+
+
+local function executors()
+  local text = code_of("doc/executors.md", "lua"):gsub(":save%(\"", ":save(\"doc/")
+  assert(loadstring(text))()
+end
+
+
+local function samples()
+  package.path = "scripts/lib/?.lua;" .. package.path
+  for _, name in ipairs{ "digits", "pictures" } do
+    local grid = ty.viz.image_grid(require(name).draw(20, 1), { columns = 10, scale = 2 })
+    grid:save("doc/gallery/" .. name .. ".png")
+  end
+end
+
+
+local function gallery()
+  for line in code_of("doc/gallery.md", "sh"):gmatch("[^\n]+") do
+    if line:find("--plot", 1, true) then
+      print(line)
+      assert(os.execute(line) == 0, line)
+    end
+  end
+end
+
+
+--- Draws all of them into doc/.
+function pictures.draw()
+  executors()
+  samples()
+  gallery()
+end
+
+
+return pictures
