@@ -180,7 +180,7 @@ NVCC ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc
 check-cuda:
 	@$(if $(NVCC),,echo "kernels for GPUs: not compiled, no nvcc")
 	@$(if $(NVCC),set -e; for f in native/cuda/kernels/*.cu; do for a in 80 90 100; do echo "NVCC $$f (sm_$$a)"; \
-	  $(NVCC) -std=c++17 --fmad=false -Werror all-warnings -arch=sm_$$a -cubin -o /dev/null $$f; done; done)
+	  $(NVCC) -std=c++17 --fmad=false -Inative -Werror all-warnings -arch=sm_$$a -cubin -o /dev/null $$f; done; done)
 
 objects: $(OBJ) $(PROGRAM:%.c=$(BUILD)/%.o) $(TESTS:%.c=$(BUILD)/%.o)
 

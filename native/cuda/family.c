@@ -12,6 +12,7 @@
 
 TEXT(prelude, "cuda/kernels/prelude.cuh")
 TEXT(philox, "base/philox.h")
+TEXT(laws, "base/laws.h")
 TEXT(team, "cuda/kernels/team.cuh")
 #define FAMILY(name) TEXT(name, "cuda/kernels/" #name ".cu")
 CUDA_FAMILIES(FAMILY)
@@ -30,6 +31,7 @@ static const struct source_file headers[] = {
   { "prelude.cuh", cuda_text_prelude },
   { "philox.h", cuda_text_philox },
 };
+static const struct source_file laws = { "laws.h", cuda_text_laws };
 static const struct source_file team = { "team.cuh", cuda_text_team };
 
 const char *cuda_type(int dtype)
@@ -61,6 +63,7 @@ static int compile(int device, enum cuda_family family, const char *defines, con
     text_add(&t, "#define %.*s %.*s\n", (int)key, s, (int)(n > key ? n - key - 1 : 0), s + key + 1);
     s += n;
   }
+  if (family == FAMILY_random) add_file(&t, &laws);
   add_file(&t, &team);
   add_file(&t, &families[family]);
   int code = t.lost ? fail(TY_EMEMORY, "out of memory: CUDA source")

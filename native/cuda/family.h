@@ -8,10 +8,12 @@
   _(bias) \
   _(channels) \
   _(convert) \
+  _(dropout) \
   _(losses) \
   _(move) \
   _(norm_rows) \
   _(pool) \
+  _(random) \
   _(reduce) \
   _(rows) \
   _(scan) \
@@ -84,6 +86,9 @@ int cuda_zero(const struct call *c, const struct operand *x);
 extern const struct kernel cuda_copies[];
 /* moves.c */
 extern const struct primitives cuda_primitives;
+/* random.c */
+struct random_numbers;
+int cuda_numbers(int device, const struct random_numbers *r, void *y, int dtype, int64_t n);
 /* float32, float64 and the half types, which kernels of ours read as float32 */
 enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
 
@@ -94,6 +99,7 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
   _(matrices) \
   _(norms) \
   _(pooling) \
+  _(random) \
   _(reductions) \
   _(rows) \
   _(softmax)

@@ -73,4 +73,5 @@ const struct primitives cuda_primitives = {
   .set = set,
   .sum = sum,
   .sum_scratch = cuda_fold_scratch,
+  .random = cuda_numbers,
 };

@@ -1,11 +1,21 @@
 /* primitives.h - what a back end brings so that kernels which are made of nothing else run on its
-** devices as they stand: moves of elements (strided_copy.h) and sums over axes. Such kernels carry
-** the flag K_ANYWHERE and hand on their call's device. */
+** devices as they stand: moves of elements (strided_copy.h), sums over axes, random numbers. Such
+** kernels carry the flag K_ANYWHERE and hand on their call's device. */
 #pragma once
+#include "base/laws.h"
 #include "kernel/kernel.h"
 
 struct move;
 struct reduce;
+/* Numbers by the functions of base/laws.h, by name: a + b z of a standard variate z, at most limit;
+** what `draw` gives for a and b; neither: whole ones, from low, below low + span. */
+struct random_numbers {
+  struct rng_key key;
+  const char *standard, *draw;
+  double a, b, limit;
+  int64_t low;
+  uint64_t span;
+};
 struct primitives {
   /* dst and src lie on the device */
   int    (*move)(int device, const struct move *m, void *dst, const void *src, size_t size);
@@ -15,6 +25,7 @@ struct primitives {
   int    (*sum)(
       int device, const struct reduce *r, const void *x, void *y, bool add, void *tmp);
   size_t (*sum_scratch)(const struct reduce *r);
+  int    (*random)(int device, const struct random_numbers *r, void *y, int dtype, int64_t n);
 };
 void primitives_register(int kind, const struct primitives *p);
 /* NULL: the CPU's own functions */

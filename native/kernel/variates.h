@@ -3,17 +3,13 @@
 **
 ** The first Philox block of an element (base/philox.h) gives its first four words; a rejection
 ** that needs more takes blocks of elements 2^40 further on, so no two elements ever share a
-** word. Standard variates (uniform on [0, 1), normal with mean 0 and deviation 1, exponential
-** with mean 1) are made by vector loops, compiled per instruction set with equal bits
-** (kernel/isa/variates.c). They use +, -, *, / and square roots of doubles only: a GPU can do
-** the same. Normal: Box and Muller's cosine, from 52 + 52 bits. Exponential: minus the logarithm
-** of 52 bits.
+** word. Standard variates (base/laws.h) are made by vector loops, compiled per instruction set with
+** equal bits (kernel/isa/variates.c).
 */
 #pragma once
 #include "kernel/kernel.h"
-#include "base/philox.h"
+#include "base/laws.h"
 
-struct rng_key { uint64_t seed, counter; uint32_t node; };
 /* elements element .. element + n - 1 */
 typedef void (*variate_fn)(double *z, const struct rng_key *k, uint64_t element, int64_t n);
 

@@ -18,6 +18,7 @@ typedef unsigned long long uint64_t;
 typedef long long int64_t;
 #endif
 #define TY_DEVICE_FN FN
+#define TY_LN_GAMMA lgamma
 
 #ifdef __CUDASIM__
 FN float half_bits_to_float(u16 h) { return cudasim_from_half(h); }

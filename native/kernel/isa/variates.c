@@ -58,95 +58,14 @@ static inline void philox_lanes(struct lanes *p, const struct rng_key *k, uint64
   }
 }
 
-static inline double double_of(uint64_t bits)
-{
-  double d;
-  memcpy(&d, &bits, 8);
-  return d;
-}
-static inline uint64_t bits_of(double d)
-{
-  uint64_t b;
-  memcpy(&b, &d, 8);
-  return b;
-}
-
-/* A whole number below 2^52 as a double. */
-static inline double whole(uint64_t n) { return double_of(0x4330000000000000u | n) - 0x1p52; }
-
-/* The first 52 bits of two words as a double in [1, 2). */
-static inline double one_and(uint64_t a, uint64_t b)
-{
-  return double_of(0x3ff0000000000000u | a << 20 | b >> 12);
-}
-
-/* ln(u) of a normal u: u = m 2^e with m in [0.71, 1.42), ln m = 2 atanh((m - 1) / (m + 1)) as a
-** series; error < 2 ulp. */
-static inline double ln(double u)
-{
-  uint64_t bits = bits_of(u) + (0x3ff0000000000000u - 0x3fe6a09e667f3bcdu);
-  double e = whole(bits >> 52) - 1023;
-  double m = double_of((bits & 0x000fffffffffffffu) + 0x3fe6a09e667f3bcdu);
-  double s = (m - 1) / (m + 1), q = s * s;
-  double p = 1.0 / 21;
-  p = p * q + 1.0 / 19;
-  p = p * q + 1.0 / 17;
-  p = p * q + 1.0 / 15;
-  p = p * q + 1.0 / 13;
-  p = p * q + 1.0 / 11;
-  p = p * q + 1.0 / 9;
-  p = p * q + 1.0 / 7;
-  p = p * q + 1.0 / 5;
-  p = p * q + 1.0 / 3;
-  return e * 0.6931471805599453 + (2 * s + 2 * s * q * p);
-}
-
-/* cos(2 pi v) for v in [0, 1): sine of the angle's distance from a quarter turn, at most pi / 2,
-** as a series. */
-static inline double cos_turn(double v)
-{
-  double x = (fabs(v - 0.5) - 0.25) * 6.283185307179586, q = x * x;
-  double p = 1.0 / 51090942171709440000.0;
-  p = p * q - 1.0 / 121645100408832000.0;
-  p = p * q + 1.0 / 355687428096000.0;
-  p = p * q - 1.0 / 1307674368000.0;
-  p = p * q + 1.0 / 6227020800.0;
-  p = p * q - 1.0 / 39916800.0;
-  p = p * q + 1.0 / 362880.0;
-  p = p * q - 1.0 / 5040.0;
-  p = p * q + 1.0 / 120.0;
-  p = p * q - 1.0 / 6.0;
-  return x + x * q * p;
-}
-
-static inline double unit24(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
-{
-  return whole(a >> 8) * 0x1p-24;
-}
-
-static inline double unit53(
-    uint64_t a, uint64_t b, uint64_t c, uint64_t d) /* unit_f64, of two whole parts */
-{
-  return whole(a >> 5) * 0x1p-27 + whole((a & 31) << 21 | b >> 11) * 0x1p-53;
-}
-
-static inline double normal(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
-{
-  return sqrt(-2 * ln(2 - one_and(a, b))) * cos_turn(one_and(c, d) - 1);
-}
-
-static inline double exponential(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
-{
-  return 0 - ln(2 - one_and(a, b));
-}
-
-/* LOOP(name): z[i] = name of the words of element + i */
+/* LOOP(name): z[i] = law_name of the words of element + i */
 #define LOOP(name) \
   static inline void name##_lanes(double *restrict z, const struct rng_key *k, uint64_t element) \
   { \
     struct lanes p; \
     philox_lanes(&p, k, element); \
-    for (int i = 0; i < LANES; i++) z[i] = name(p.w[0][i], p.w[1][i], p.w[2][i], p.w[3][i]); \
+    for (int i = 0; i < LANES; i++) \
+      z[i] = law_##name(p.w[0][i], p.w[1][i], p.w[2][i], p.w[3][i]); \
   } \
   static void name##_all(double *z, const struct rng_key *k, uint64_t element, int64_t n) \
   { \

@@ -4,104 +4,14 @@
 ** Element i of a draw is a function of (seed, the draw's counter, node, i) alone
 ** (kernel/variates.h). A law either shifts and scales a standard variate, made a block at a time
 ** by vector loops, or makes one element from as many words as it needs. All is computed in
-** double. Parameters are looked at before anything is written; bad ones fail the run. Sources:
-** gamma Marsaglia and Tsang 2000, Poisson Hoermann 1993 (PTRS); both negative binomial laws are
-** Poisson numbers with a gamma distributed mean.
+** double (base/laws.h). Parameters are looked at before anything is written; bad ones fail the run.
 */
+#include "kernel/primitives.h"
 #include "kernel/variates.h"
 #include "kernel/strided_copy.h"
 #include "op/op.h"
 
-/* -- words of one element ---------------------------------------------------------------------- */
-
-struct element_stream { struct rng_key key; uint64_t element; struct philox p; int used; };
-
-static struct element_stream stream_of(const struct call *c, int64_t element)
-{
-  return (struct element_stream){ .key = key_of(c), .element = (uint64_t)element, .used = 4 };
-}
-
-static uint32_t word(struct element_stream *s)
-{
-  if (s->used == 4) {
-    s->p = philox(s->key.seed, s->key.counter, s->key.node, s->element);
-    s->element += 1ull << 40; /* where the next block lies */
-    s->used = 0;
-  }
-  return s->p.w[s->used++];
-}
-
-static double unit(struct element_stream *s) /* [0, 1) */
-{
-  uint32_t a = word(s), b = word(s);
-  return unit_f64(a, b);
-}
-
 /* -- laws -------------------------------------------------------------------------------------- */
-
-static double normal(struct element_stream *s) /* mean 0, deviation 1 (Box and Muller) */
-{
-  double radius = sqrt(-2 * log1p(-unit(s)));
-  return radius * cos(6.283185307179586 * unit(s));
-}
-
-static double variate_gamma(struct element_stream *s, double alpha, double beta)
-{
-  double boost = 1, d, k;
-  if (alpha < 1) boost = pow(1 - unit(s), 1 / alpha), alpha += 1;
-  d = alpha - 1 / 3.0;
-  k = 1 / sqrt(9 * d);
-  for (;;) {
-    double x = normal(s), v = 1 + k * x;
-    if (v <= 0) continue;
-    v = v * v * v;
-    double u = 1 - unit(s); /* the first test follows from the second and mostly spares it */
-    if (u < 1 - 0.0331 * x * x * x * x || log(u) < 0.5 * x * x + d - d * v + d * log(v))
-      return boost * d * v * beta;
-  }
-}
-
-static double few_events(struct element_stream *s,
-    double lam) /* counts factors until their product falls below e^-lam */
-{
-  double limit = exp(-lam), product = 1 - unit(s), n = 0;
-  while (product > limit) product *= 1 - unit(s), n++;
-  return n;
-}
-
-static double ln_factorial(double n) /* lgamma writes a global variable */
-{
-  int sign;
-  return lgamma_r(n + 1, &sign);
-}
-
-static double variate_poisson(struct element_stream *s, double lam, double unused)
-{
-  if (!isfinite(lam)) return lam; /* a gamma variate beyond all numbers */
-  if (lam < 12) return few_events(s, lam);
-  double b = 0.931 + 2.53 * sqrt(lam), a = -0.059 + 0.02483 * b;
-  double inverse = 1.1239 + 1.1328 / (b - 3.4), level = 0.9277 - 3.6224 / (b - 2);
-  for (;;) {
-    double u = unit(s) - 0.5, v = 1 - unit(s), us = 0.5 - fabs(u),
-           n = floor((2 * a / us + b) * u + lam + 0.43);
-    if (us >= 0.07 && v <= level) return n;
-    if (n < 0 || (us < 0.013 && v > us)) continue;
-    if (log(v) + log(inverse) - log(a / (us * us) + b) <= n * log(lam) - lam - ln_factorial(n))
-      return n;
-  }
-}
-
-static double draw_failures(struct element_stream *s, double k, double p)
-{
-  if (k == 0 || p == 1) return 0;
-  return variate_poisson(s, variate_gamma(s, k, (1 - p) / p), 0);
-}
-
-static double draw_counts(struct element_stream *s, double mu, double alpha)
-{
-  if (mu == 0) return 0;
-  return variate_poisson(s, isinf(1 / alpha) ? mu : variate_gamma(s, 1 / alpha, alpha) * mu, 0);
-}
 
 /* Where a law is defined and can be drawn from in finite time. */
 static bool ordered(double a, double b)       { return a <= b && isfinite(b - a); }
@@ -140,6 +50,7 @@ static variate_fn normal_standard(int dtype)  { return variates_here()->normal; 
 static variate_fn wait_standard(int dtype)    { return variates_here()->exponential; }
 
 struct distribution {
+  const char *name;                                   /* of its function in base/laws.h */
   /* names of the parameters (b NULL: one); what is expected */
   const char *a, *b, *want;
   bool          (*good)(double a, double b);
@@ -149,20 +60,20 @@ struct distribution {
   double (*draw)(struct element_stream *s, double a, double b); /* one element */
 };
 static const struct distribution
-  uniform = { "low", "high", "finite numbers, low not above high", ordered, uniform_standard,
-                  uniform_place, NULL },
-  normal_law = { "loc", "scale", "a scale of 0 or more", spread, normal_standard,
-                  normal_place, NULL },
-  exponential = { "lam", NULL, "a number above 0", positive, wait_standard,
-                  wait_place, NULL },
-  gamma_law = { "alpha", "beta", "finite numbers above 0", both_positive, NULL, NULL,
-                  variate_gamma },
-  poisson = { "lam", NULL, "a finite number, 0 or more", mean, NULL, NULL,
-                  variate_poisson },
-  negative_binomial = { "k", "p", "k of 0 or more, p above 0 and at most 1", trials, NULL, NULL,
-                        draw_failures },
-  generalized_negative_binomial = { "mu", "alpha", "finite numbers, 0 or more", both_means, NULL,
-                                    NULL, draw_counts };
+  uniform = { "law_unit24", "low", "high", "finite numbers, low not above high", ordered,
+              uniform_standard, uniform_place, NULL },
+  normal_law = { "law_normal", "loc", "scale", "a scale of 0 or more", spread,
+                 normal_standard, normal_place, NULL },
+  exponential = { "law_exponential", "lam", NULL, "a number above 0", positive,
+                  wait_standard, wait_place, NULL },
+  gamma_law = { "law_gamma", "alpha", "beta", "finite numbers above 0", both_positive,
+                NULL, NULL, law_gamma },
+  poisson = { "law_poisson", "lam", NULL, "a finite number, 0 or more", mean,
+              NULL, NULL, law_poisson },
+  negative_binomial = { "law_failures", "k", "p", "k of 0 or more, p above 0 and at most 1",
+                        trials, NULL, NULL, law_failures },
+  generalized_negative_binomial = { "law_counts", "mu", "alpha", "finite numbers, 0 or more",
+                                    both_means, NULL, NULL, law_counts };
 
 static int look_at(const struct distribution *law, double a, double b)
 {
@@ -229,17 +140,34 @@ static void single_body(int64_t begin, int64_t end, void *context)
 {
   const struct filling *f = context;
   for (int64_t i = begin; i < end; i++) {
-    struct element_stream s = stream_of(f->c, i);
+    struct element_stream s = stream_of_element(key_of(f->c), (uint64_t)i);
     int64_t row = i / f->each;
     store(&f->c->out[0], i,
         f->law->draw(&s, parameter(f->pa, f->a, row), parameter(f->pb, f->b, row)));
   }
 }
 
+/* On another device; no parameters per element. */
+static int fill_there(const struct filling *f, const struct primitives *other)
+{
+  const struct operand *y = &f->c->out[0];
+  const struct distribution *law = f->law;
+  struct random_numbers r = { .key = key_of(f->c), .draw = law->name, .a = f->a, .b = f->b };
+  if (!law->draw) {
+    struct affine t = law->place(f->a, f->b, y->d.dtype);
+    bool wide = law == &uniform && y->d.dtype == TY_F64;
+    r = (struct random_numbers){ .key = r.key, .standard = wide ? "law_unit53" : law->name,
+      .a = t.offset, .b = t.scale, .limit = t.limit };
+  }
+  return other->random(f->c->device, &r, y->p, y->d.dtype, desc_count(&y->d));
+}
+
 static int fill(struct filling *f)
 {
   const struct operand *y = &f->c->out[0];
+  const struct primitives *other = primitives_of(f->c->device);
   if (!y->p) return TY_OK;
+  if (other) return fill_there(f, other);
   if (f->law->draw)
     parallel_for(desc_count(&y->d), FEW, single_body, f);
   else
@@ -368,8 +296,8 @@ static int sample_type(struct infer *s)
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-#define PHILOX(table, function, types) \
-static const struct kernel table[] = { { "philox", function, types }, { 0 } };
+#define PHILOX(table, function, types, how) \
+static const struct kernel table[] = { { "philox", function, types, .flags = how }, { 0 } };
 #define LAW(op, law, first) \
 static int op##_random(struct call *c) \
 { \
@@ -377,8 +305,8 @@ static int op##_random(struct call *c) \
   return random_run(c, &law, first, p->b); \
 } \
 static int op##_sample(struct call *c) { return sample_run(c, &law); } \
-PHILOX(op##_random_kernels, op##_random, T_FLOAT) \
-PHILOX(op##_sample_kernels, op##_sample, T_FLOAT | T_INT)
+PHILOX(op##_random_kernels, op##_random, T_FLOAT, K_ANYWHERE) \
+PHILOX(op##_sample_kernels, op##_sample, T_FLOAT | T_INT, 0)
 LAW(uniform,           uniform,           p->a)
 LAW(normal,            normal_law,        p->a)
 LAW(gamma,             gamma_law,         p->a)
@@ -419,9 +347,8 @@ static void randint_body(int64_t begin, int64_t end, void *context)
   const struct random *p = c->param;
   uint64_t span = (uint64_t)p->high - (uint64_t)p->low;
   for (int64_t i = begin; i < end; i++) {
-    struct element_stream s = stream_of(c, i);
-    uint64_t high = word(&s), w = high << 32 | word(&s);
-    uint64_t v = (uint64_t)p->low + (uint64_t)(((unsigned __int128)w * span) >> 64);
+    struct element_stream s = stream_of_element(key_of(c), (uint64_t)i);
+    uint64_t v = (uint64_t)p->low + law_below(&s, span);
     if (c->out[0].d.dtype == TY_I64)
       ((int64_t *)c->out[0].p)[i] = (int64_t)v;
     else
@@ -437,11 +364,17 @@ static int randint_run(struct call *c)
       high);
   NEED(c->out[0].d.dtype == TY_I64 || (low >= INT32_MIN && high - 1 <= INT32_MAX), TY_ERUN,
       "bad parameters: low = %lld, high = %lld; expected numbers that fit into int32", low, high);
-  if (c->out[0].p) parallel_for(desc_count(&c->out[0].d), 4096, randint_body, c);
+  const struct operand *y = &c->out[0];
+  const struct primitives *other = primitives_of(c->device);
+  struct random_numbers r = { .key = key_of(c), .low = low,
+    .span = (uint64_t)high - (uint64_t)low };
+  if (!y->p) return TY_OK;
+  if (other) return other->random(c->device, &r, y->p, y->d.dtype, desc_count(&y->d));
+  parallel_for(desc_count(&y->d), 4096, randint_body, c);
   return TY_OK;
 }
 
-PHILOX(randint_kernels, randint_run, T(TY_I32) | T(TY_I64))
+PHILOX(randint_kernels, randint_run, T(TY_I32) | T(TY_I64), K_ANYWHERE)
 
 /* -- rows -------------------------------------------------------------------------------------- */
 

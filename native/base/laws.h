@@ -1,0 +1,206 @@
+/* laws.h - numbers of a distribution, shared by C and CUDA. Each is a function of (seed, counter,
+** node, element) alone, over the words of base/philox.h.
+**
+** Standard variates use +, -, *, / and square roots of doubles only, uncontracted, so that all
+** machines give equal bits: uniform on [0, 1), normal (mean 0, deviation 1: Box and Muller's
+** cosine, from 52 + 52 bits), exponential (mean 1: minus the logarithm of 52 bits). The others
+** reject, and agree in distribution: gamma Marsaglia and Tsang 2000, Poisson Hoermann 1993 (PTRS);
+** both negative binomial laws are Poisson numbers with a gamma distributed mean. */
+#pragma once
+#ifndef __CUDACC_RTC__
+#include <math.h>
+#include <string.h>
+#include "base/philox.h"
+#endif
+
+struct rng_key { uint64_t seed, counter; uint32_t node; };
+
+/* -- standard variates, of an element's first four words --------------------------------------- */
+
+TY_DEVICE_FN double law_double_of(uint64_t bits)
+{
+  double d;
+  memcpy(&d, &bits, 8);
+  return d;
+}
+TY_DEVICE_FN uint64_t law_bits_of(double d)
+{
+  uint64_t b;
+  memcpy(&b, &d, 8);
+  return b;
+}
+
+/* A whole number below 2^52 as a double. */
+TY_DEVICE_FN double law_whole(uint64_t n)
+{
+  return law_double_of(0x4330000000000000u | n) - 0x1p52;
+}
+
+/* The first 52 bits of two words as a double in [1, 2). */
+TY_DEVICE_FN double law_one_and(uint64_t a, uint64_t b)
+{
+  return law_double_of(0x3ff0000000000000u | a << 20 | b >> 12);
+}
+
+/* ln(u) of a normal u: u = m 2^e with m in [0.71, 1.42), ln m = 2 atanh((m - 1) / (m + 1)) as a
+** series; error < 2 ulp. */
+TY_DEVICE_FN double law_ln(double u)
+{
+  uint64_t bits = law_bits_of(u) + (0x3ff0000000000000u - 0x3fe6a09e667f3bcdu);
+  double e = law_whole(bits >> 52) - 1023;
+  double m = law_double_of((bits & 0x000fffffffffffffu) + 0x3fe6a09e667f3bcdu);
+  double s = (m - 1) / (m + 1), q = s * s;
+  double p = 1.0 / 21;
+  p = p * q + 1.0 / 19;
+  p = p * q + 1.0 / 17;
+  p = p * q + 1.0 / 15;
+  p = p * q + 1.0 / 13;
+  p = p * q + 1.0 / 11;
+  p = p * q + 1.0 / 9;
+  p = p * q + 1.0 / 7;
+  p = p * q + 1.0 / 5;
+  p = p * q + 1.0 / 3;
+  return e * 0.6931471805599453 + (2 * s + 2 * s * q * p);
+}
+
+/* cos(2 pi v) for v in [0, 1): sine of the angle's distance from a quarter turn, at most pi / 2,
+** as a series. */
+TY_DEVICE_FN double law_cos_turn(double v)
+{
+  double x = (fabs(v - 0.5) - 0.25) * 6.283185307179586, q = x * x;
+  double p = 1.0 / 51090942171709440000.0;
+  p = p * q - 1.0 / 121645100408832000.0;
+  p = p * q + 1.0 / 355687428096000.0;
+  p = p * q - 1.0 / 1307674368000.0;
+  p = p * q + 1.0 / 6227020800.0;
+  p = p * q - 1.0 / 39916800.0;
+  p = p * q + 1.0 / 362880.0;
+  p = p * q - 1.0 / 5040.0;
+  p = p * q + 1.0 / 120.0;
+  p = p * q - 1.0 / 6.0;
+  return x + x * q * p;
+}
+
+/* of 24 bits, what a float holds; of 53, what a double holds */
+TY_DEVICE_FN double law_unit24(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+{
+  return law_whole(a >> 8) * 0x1p-24;
+}
+TY_DEVICE_FN double law_unit53(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+{
+  return law_whole(a >> 5) * 0x1p-27 + law_whole((a & 31) << 21 | b >> 11) * 0x1p-53;
+}
+TY_DEVICE_FN double law_normal(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+{
+  return sqrt(-2 * law_ln(2 - law_one_and(a, b))) * law_cos_turn(law_one_and(c, d) - 1);
+}
+TY_DEVICE_FN double law_exponential(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+{
+  return 0 - law_ln(2 - law_one_and(a, b));
+}
+
+/* -- words of one element ---------------------------------------------------------------------- */
+
+struct element_stream { struct rng_key key; uint64_t element; struct philox p; int used; };
+
+TY_DEVICE_FN struct element_stream stream_of_element(struct rng_key key, uint64_t element)
+{
+  struct element_stream s = { key, element, { { 0 } }, 4 };
+  return s;
+}
+
+TY_DEVICE_FN uint32_t law_word(struct element_stream *s)
+{
+  if (s->used == 4) {
+    s->p = philox(s->key.seed, s->key.counter, s->key.node, s->element);
+    s->element += 1ull << 40; /* where the next block lies */
+    s->used = 0;
+  }
+  return s->p.w[s->used++];
+}
+
+TY_DEVICE_FN double law_unit(struct element_stream *s) /* [0, 1) */
+{
+  uint32_t a = law_word(s), b = law_word(s);
+  return unit_f64(a, b);
+}
+
+/* -- laws that reject -------------------------------------------------------------------------- */
+
+TY_DEVICE_FN double law_turned(struct element_stream *s) /* mean 0, deviation 1 (Box and Muller) */
+{
+  double radius = sqrt(-2 * log1p(-law_unit(s)));
+  return radius * cos(6.283185307179586 * law_unit(s));
+}
+
+TY_DEVICE_FN double law_gamma(struct element_stream *s, double alpha, double beta)
+{
+  double boost = 1, d, k;
+  if (alpha < 1) boost = pow(1 - law_unit(s), 1 / alpha), alpha += 1;
+  d = alpha - 1 / 3.0;
+  k = 1 / sqrt(9 * d);
+  for (;;) {
+    double x = law_turned(s), v = 1 + k * x;
+    if (v <= 0) continue;
+    v = v * v * v;
+    double u = 1 - law_unit(s); /* the first test follows from the second and mostly spares it */
+    if (u < 1 - 0.0331 * x * x * x * x || log(u) < 0.5 * x * x + d - d * v + d * log(v))
+      return boost * d * v * beta;
+  }
+}
+
+TY_DEVICE_FN double law_few_events(struct element_stream *s,
+    double lam) /* counts factors until their product falls below e^-lam */
+{
+  double limit = exp(-lam), product = 1 - law_unit(s), n = 0;
+  while (product > limit) product *= 1 - law_unit(s), n++;
+  return n;
+}
+
+TY_DEVICE_FN double law_ln_factorial(double n)
+{
+#ifdef TY_LN_GAMMA
+  return TY_LN_GAMMA(n + 1);
+#else
+  int sign; /* lgamma writes a global variable */
+  return lgamma_r(n + 1, &sign);
+#endif
+}
+
+TY_DEVICE_FN double law_poisson(struct element_stream *s, double lam, double unused)
+{
+  if (!isfinite(lam)) return lam; /* a gamma variate beyond all numbers */
+  if (lam < 12) return law_few_events(s, lam);
+  double b = 0.931 + 2.53 * sqrt(lam), a = -0.059 + 0.02483 * b;
+  double inverse = 1.1239 + 1.1328 / (b - 3.4), level = 0.9277 - 3.6224 / (b - 2);
+  for (;;) {
+    double u = law_unit(s) - 0.5, v = 1 - law_unit(s), us = 0.5 - fabs(u),
+           n = floor((2 * a / us + b) * u + lam + 0.43);
+    if (us >= 0.07 && v <= level) return n;
+    if (n < 0 || (us < 0.013 && v > us)) continue;
+    double bound = n * log(lam) - lam - law_ln_factorial(n);
+    if (log(v) + log(inverse) - log(a / (us * us) + b) <= bound) return n;
+  }
+}
+
+TY_DEVICE_FN double law_failures(struct element_stream *s, double k, double p)
+{
+  if (k == 0 || p == 1) return 0;
+  return law_poisson(s, law_gamma(s, k, (1 - p) / p), 0);
+}
+
+TY_DEVICE_FN double law_counts(struct element_stream *s, double mu, double alpha)
+{
+  if (mu == 0) return 0;
+  return law_poisson(s, isinf(1 / alpha) ? mu : law_gamma(s, 1 / alpha, alpha) * mu, 0);
+}
+
+/* -- whole numbers ----------------------------------------------------------------------------- */
+
+/* Uniform on 0 .. span - 1; the high half of the product of 64 random bits with span. */
+TY_DEVICE_FN uint64_t law_below(struct element_stream *s, uint64_t span)
+{
+  uint64_t a = law_word(s), b = law_word(s), x = span >> 32, y = span & 0xffffffffu;
+  uint64_t middle = b * x + (b * y >> 32), low = a * y + (middle & 0xffffffffu);
+  return a * x + (middle >> 32) + (low >> 32);
+}

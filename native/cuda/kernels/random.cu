@@ -1,0 +1,47 @@
+// random.cu - random numbers by base/laws.h. Element i is a function of the draw, the node and i
+// alone. Method: a thread an element. Bound: operations of doubles, but for uniform ones bytes.
+#ifndef T
+#include "prelude.cuh"
+#include "base/laws.h"
+#define T float
+#include "team.cuh"
+#endif
+
+#ifndef LAW
+#define LAW law_unit24
+#endif
+#ifndef DRAW
+#define DRAW(stream, a, b) law_unit(stream)
+#endif
+
+// y = offset + scale z, at most limit
+extern "C" __global__ void standard(T *y, i64 n, const struct rng_key __grid_constant__ key,
+    double offset, double scale, double limit)
+{
+  EACH(i, n)
+  {
+    struct philox p = philox(key.seed, key.counter, key.node, i);
+    T v = (T)(offset + scale * LAW(p.w[0], p.w[1], p.w[2], p.w[3])), most = (T)limit;
+    y[i] = v > most ? most : v;
+  }
+}
+
+extern "C" __global__ void draw(
+    T *y, i64 n, const struct rng_key __grid_constant__ key, double a, double b)
+{
+  EACH(i, n)
+  {
+    struct element_stream s = stream_of_element(key, i);
+    y[i] = (T)DRAW(&s, a, b);
+  }
+}
+
+extern "C" __global__ void whole_numbers(
+    T *y, i64 n, const struct rng_key __grid_constant__ key, i64 low, u64 span)
+{
+  EACH(i, n)
+  {
+    struct element_stream s = stream_of_element(key, i);
+    y[i] = (T)((u64)low + law_below(&s, span));
+  }
+}

@@ -1,0 +1,119 @@
+/* random.c - random numbers, which kernels of any device are made of (kernel/primitives.h), and
+** Dropout, on a GPU (kernels/random.cu, dropout.cu). */
+#include "cuda/family.h"
+#include "kernel/primitives.h"
+#include "kernel/strided_copy.h"
+
+int cuda_numbers(int device, const struct random_numbers *r, void *y, int dtype, int64_t n)
+{
+  const char *key = r->standard ? "LAW=" : r->draw ? "DRAW=" : "";
+  const char *law = r->standard ? r->standard : r->draw ? r->draw : "";
+  const char *name = r->standard ? "standard" : r->draw ? "draw" : "whole_numbers";
+  cu_function f;
+  void *numbers[] = { &y, &n, (void *)&r->key, (void *)&r->a, (void *)&r->b, (void *)&r->limit };
+  void *whole[] = { &y, &n, (void *)&r->key, (void *)&r->low, (void *)&r->span };
+  TRY(cuda_family(device, FAMILY_random, name, &f, "T=%s %s%s", cuda_type(dtype), key, law));
+  return cuda_launch(device, f, cuda_blocks(device, n), CUDA_BLOCK, 0,
+      r->standard || r->draw ? numbers : whole);
+}
+
+/* -- Dropout ----------------------------------------------------------------------------------- */
+
+/* in which factors are multiplied */
+static int factor_type(const ty_desc *d) { return d->dtype == TY_F64 ? TY_F64 : TY_F32; }
+
+/* The data's shape, and that of the factors, which is 1 along `axes`. */
+static ty_desc factors_of(const struct call *c, const ty_desc *d)
+{
+  const struct dims *axes = op_dims(c->op, c->param, "axes");
+  ty_desc factors = *d;
+  for (int i = 0; i < axes->n; i++) factors.dim[axis_in(axes->d[i], d->ndim)] = 1;
+  return factors;
+}
+
+static int run_dropout(const struct call *c, void *y, const void *x, int dtype, void *mask,
+    int mask_dtype, int64_t n)
+{
+  struct rng_key key = { c->run->rng.seed, c->run->rng.counter, c->node };
+  double keep = 1 - cuda_number(c, "p", 0.5);
+  uint32_t limit = keep >= 1 ? UINT32_MAX : (uint32_t)(keep * 4294967296.0);
+  union cuda_scalar scale = cuda_scalar_of(dtype, 1 / keep);
+  cu_function f;
+  TRY(cuda_family(c->device, FAMILY_dropout, "dropout", &f, "T=%s FACTOR=%s AXES=1",
+      cuda_type(dtype), cuda_type(mask_dtype)));
+  void *params[] = { &y, &mask, &x, &n, &key, &limit, &scale };
+  return cuda_run(c, f, (n + 3) / 4, params);
+}
+
+static int times_shared(
+    const struct call *c, void *y, const void *x, const void *factor, const ty_desc *d)
+{
+  ty_desc factors = factors_of(c, d);
+  int64_t args[1 + 2 * TY_MAXDIM] = { desc_count(d) }, stride = 1;
+  cu_function f;
+  for (int i = d->ndim - 1; i >= 0; stride *= factors.dim[i], i--) {
+    args[1 + 2 * i] = d->dim[i];
+    args[2 + 2 * i] = factors.dim[i] > 1 ? stride : 0;
+  }
+  TRY(cuda_family(c->device, FAMILY_dropout, "times_shared", &f, "T=%s FACTOR=%s AXES=%d",
+      cuda_type(d->dtype), cuda_type(factor_type(d)), d->ndim));
+  void *params[] = { &y, &x, &factor, args };
+  return cuda_run(c, f, args[0], params);
+}
+
+static bool acts(const struct call *c)
+{
+  return cuda_number(c, "p", 0.5) > 0 && (c->run->is_train || cuda_word(c, "mode", "always"));
+}
+
+static int passes(struct call *c, const ty_desc *d, void *y, struct operand *mask)
+{
+  uint64_t bits = 0;
+  if (y) TRY(move_bytes(c->device, y, c->in[0].p, desc_bytes(d)));
+  if (!mask || !mask->p) return TY_OK;
+  set_number(&bits, mask->d.dtype, 1);
+  return move_fill(c->device, mask->p, &bits, dtype_size(mask->d.dtype), desc_count(&mask->d));
+}
+
+/* mask: output 1, or NULL */
+static int drop(struct call *c, const ty_desc *d, void *y, struct operand *mask)
+{
+  ty_desc factors = factors_of(c, d);
+  void *kept = mask ? mask->p : NULL;
+  int64_t n = desc_count(d), m = desc_count(&factors);
+  if (!acts(c)) return passes(c, d, y, mask);
+  if (n == m && y) return run_dropout(c, y, c->in[0].p, d->dtype, kept, d->dtype, n);
+  if (kept) TRY(run_dropout(c, NULL, NULL, d->dtype, kept, d->dtype, m));
+  if (!y) return TY_OK;
+  TRY(run_dropout(c, NULL, NULL, d->dtype, c->tmp, factor_type(d), m));
+  return times_shared(c, y, c->in[0].p, c->tmp, d);
+}
+
+static int drop_forward(struct call *c)
+{
+  return drop(c, &c->in[0].d, c->out[0].p, &c->out[1]);
+}
+
+static int drop_backward(struct call *c)
+{
+  return c->out[0].p ? drop(c, &c->out[0].d, c->out[0].p, NULL) : TY_OK;
+}
+
+static size_t drop_scratch(const struct call *c)
+{
+  ty_desc factors = factors_of(c, &c->out[0].d);
+  factors.dtype = factor_type(&factors);
+  return op_dims(c->op, c->param, "axes")->n > 0 ? desc_bytes(&factors) : 0;
+}
+
+static const struct kernel drops[] = {
+  { "philox", drop_forward, T_FLOATS, .scratch = drop_scratch }, { 0 }
+};
+static const struct kernel drops_back[] = {
+  { "philox", drop_backward, T_FLOATS, .scratch = drop_scratch }, { 0 }
+};
+
+const struct op_kernels cuda_random[] = {
+  { "Dropout", drops, drops_back },
+  { 0 }
+};

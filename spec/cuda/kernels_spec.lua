@@ -1,0 +1,136 @@
+-- Kernels for GPUs beside the CPU's, on the stand-in whose checker watches every access: equal
+-- bits where both compute the same in the same order. All operators' values and gradients are
+-- compared where the other specs run on a GPU (TYCHO_TEST_DEVICE).
+
+local stand_in = require "spec.support.stand_in"
+
+local COMPARE = [[
+local ty = require "tycho"
+local here, there = ty.cpu(0), ty.gpu(0)
+
+local function numbers(f, ctx)
+  ty.random.seed(7)
+  return f(ctx):as_in_context(here):astype("float64"):reshape{-1}:totable()
+end
+
+local function compare(name, f)
+  local a, b, different = numbers(f, here), numbers(f, there), #numbers(f, here)
+  for i = 1, #a do
+    different = different - (a[i] == b[i] and 1 or 0)
+  end
+  print(name, different == 0 and #a == #b and "equal" or "different: " .. different)
+end
+
+local function pattern(shape, ctx, dtype)
+  local n, values = 1, {}
+  for _, d in ipairs(shape) do
+    n = n * d
+  end
+  for i = 1, n do
+    values[i] = (i * 7919 % 101) / 37 - 1
+  end
+  return ty.nd.array{values, ctx = here}:reshape(shape):astype(dtype):as_in_context(ctx)
+end
+]]
+
+local RANDOM = COMPARE .. [[
+for _, dtype in ipairs{"float32", "float64", "float16"} do
+  for _, law in ipairs{"uniform", "normal", "exponential"} do
+    compare(law .. " " .. dtype, function(ctx)
+      return ty.nd["_random_" .. law]{shape = {33, 7}, dtype = dtype, ctx = ctx}
+    end)
+  end
+end
+compare("whole numbers", function(ctx)
+  return ty.nd._random_randint{low = -5, high = 2 ^ 40, shape = {100}, dtype = "int64", ctx = ctx}
+end)
+for _, dtype in ipairs{"float32", "float64", "bfloat16"} do
+  for _, axes in ipairs{{}, {1}, {0, 2}} do
+    compare("dropout " .. dtype .. " " .. #axes, function(ctx)
+      local net = ty.sym.Dropout{data = ty.sym.Variable("x"), p = 0.3, axes = axes}
+      local exe = net:simple_bind{ctx = ctx, x = {3, 5, 7}, type_dict = {x = dtype}}
+      pattern({3, 5, 7}, ctx, dtype):copyto(exe.arg_dict.x)
+      exe:backward{exe:forward{is_train = true}[1]}
+      return exe.grad_dict.x
+    end)
+  end
+end
+print(select(2, pcall(function()
+  return ty.nd._random_normal{scale = -1, shape = {3}, ctx = there}:totable()
+end)))
+]]
+
+local ROWS = COMPARE .. [[
+for _, dtype in ipairs{"float32", "float64", "float16", "bfloat16"} do
+  for _, width in ipairs{3, 8, 200} do
+    compare("table " .. dtype .. " " .. width, function(ctx)
+      local net = ty.sym.Embedding{data = ty.sym.Variable("i"), weight = ty.sym.Variable("w"),
+        input_dim = 11, output_dim = width}
+      local exe = net:simple_bind{ctx = ctx, i = {5, 7}, w = {11, width},
+        type_dict = {w = dtype, i = "float32"}}
+      local index = {}
+      for i = 1, 35 do
+        index[i] = i * i % 13 - 1
+      end
+      ty.nd.array{index, ctx = here}:reshape{5, 7}:copyto(exe.arg_dict.i)
+      exe:forward{is_train = true}
+      exe:backward{pattern({5, 7, width}, ctx, dtype)}
+      return exe.grad_dict.w
+    end)
+  end
+end
+print(select(2, pcall(function()
+  local x = ty.nd.zeros({6, 4}, {ctx = there})
+  return ty.nd.take{x, ty.nd.array{{1, 7}, ctx = there}, mode = "raise"}:totable()
+end)))
+]]
+
+local WINDOWS = COMPARE .. [[
+for _, window in ipairs{
+  {pool_type = "max", kernel = {2, 2}, stride = {2, 2}},
+  {pool_type = "max", kernel = {3, 3}, stride = {2, 2}, pad = {1, 1}, pooling_convention = "full"},
+  {pool_type = "max", global_pool = true},
+  {pool_type = "sum", kernel = {1, 3}, stride = {1, 3}},
+} do
+  compare(window.pool_type, function(ctx)
+    window.data = ty.sym.Variable("x")
+    local exe = ty.sym.Pooling(window):simple_bind{ctx = ctx, x = {2, 3, 7, 9}}
+    pattern({2, 3, 7, 9}, ctx, "float32"):copyto(exe.arg_dict.x)
+    exe:backward{exe:forward{is_train = true}[1] * 0.5}
+    return exe.grad_dict.x
+  end)
+end
+]]
+
+-- how many lines say "equal"; none says "different"
+local function agree(script, n)
+  if not stand_in.exists() then
+    pending("no build/cudasim: make cudasim")
+    return
+  end
+  local text = stand_in.run(script, { CUDASIM_CHECK = "1" })
+  local _, equal = text:gsub("\tequal", "")
+  assert.equal(n, equal, text)
+  assert.is_nil(text:match("different"), text)
+  return text
+end
+
+describe("a kernel for GPUs gives the CPU's bits", function()
+  it("of random numbers and Dropout", function()
+    local text = agree(RANDOM, 19)
+    if text then
+      assert.matches("bad parameters: loc = 0, scale = -1", text, 1, true)
+    end
+  end)
+
+  it("of rows that indices name; what is out of range is told", function()
+    local text = agree(ROWS, 12)
+    if text then
+      assert.matches("take: index 7 at place 1 is out of range; expected 0 to 5", text, 1, true)
+    end
+  end)
+
+  it("of pooling", function()
+    agree(WINDOWS, 4)
+  end)
+end)
