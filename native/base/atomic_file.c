@@ -1,36 +1,128 @@
-/* atomic_file.c - writing a file all or nothing; see atomic_file.h. */
+/* atomic_file.c - writing a file all or nothing; see atomic_file.h.
+**
+** Where the system has files without a name (O_TMPFILE), ours has one only between being complete
+** and taking the target's place: who is killed leaves nothing. Elsewhere it is .tycho-PID-N beside
+** the target from the start, and who is killed leaves it behind. The writer holds a lock on it as
+** long as it lives, so the next one who writes into the folder removes those that nobody locks.
+*/
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/atomic_file.h"
 #include "base/system.h"
 
+enum { TRIES = 100 };                                 /* of names; others are taken */
+
 static int cannot(const char *path)
 {
-  int code = errno == ENOMEM ? TY_EMEMORY : TY_EIO;
-  return fail(code, "cannot write '%s': %s", path, strerror(errno));
+  return fail(TY_EIO, "cannot write '%s': %s", path, strerror(errno));
 }
 
-static int open_temporary(struct target *t, int *fd)
+/* -- names ------------------------------------------------------------------------------------- */
+
+/* Bytes of the folder's name, with its slash. */
+static int folder_of(const char *path)
+{
+  const char *slash = strrchr(path, '/');
+  return slash ? (int)(slash + 1 - path) : 0;
+}
+
+static int next_name(struct target *t)
 {
   static int serial;
-  const char *slash = strrchr(t->path, '/');
-  int folder = slash ? (int)(slash + 1 - t->path) : 0;
-  for (int tries = 0; tries < 100; tries++) {
-    struct text name = { 0 };
-    int n = __atomic_add_fetch(&serial, 1, __ATOMIC_RELAXED);
-    text_add(&name, "%.*s.tycho-%ld-%d", folder, t->path, (long)getpid(), n);
-    NEED(!name.lost, TY_EMEMORY, "out of memory");
-    *fd = sys_open(name.s, O_WRONLY | O_CREAT | O_EXCL, 0666);
-    if (*fd >= 0) {
-      t->temporary = name.s;
-      return TY_OK;
-    }
-    text_done(&name);
-    if (errno != EEXIST) break;
+  struct text name = { 0 };
+  int n = __atomic_add_fetch(&serial, 1, __ATOMIC_RELAXED);
+  text_add(&name, "%.*s.tycho-%ld-%d", folder_of(t->path), t->path, (long)getpid(), n);
+  mem_free(t->temporary);
+  t->temporary = name.lost ? NULL : name.s;
+  NEED(t->temporary, TY_EMEMORY, "out of memory");
+  return TY_OK;
+}
+
+static bool is_ours(const char *name)
+{
+  int end = 0;
+  return sscanf(name, ".tycho-%*d-%*d%n", &end) == 0 && end && !name[end];
+}
+
+/* -- what others left -------------------------------------------------------------------------- */
+
+static void remove_unlocked(const struct target *t, const char *name)
+{
+  struct text path = { 0 };
+  text_add(&path, "%.*s%s", folder_of(t->path), t->path, name);
+  int fd = path.lost ? -1 : sys_open(path.s, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+  if (fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB)) unlink(path.s);
+  if (fd >= 0) sys_close(fd);
+  text_done(&path);
+}
+
+/* Once for each folder that is written to, and again after another one; what fails here is
+** nobody's failure. */
+static void sweep(const struct target *t)
+{
+  static uint64_t last;
+  struct text name = { 0 };
+  struct stat st = { 0 };
+  text_add(&name, "%.*s.", folder_of(t->path), t->path);
+  int fd = name.lost ? -1 : sys_open(name.s, O_RDONLY | O_DIRECTORY, 0);
+  DIR *d = fd < 0 ? NULL : fdopendir(fd);
+  if (fd >= 0 && !d) sys_close(fd);
+  text_done(&name);
+  if (!d) return;
+  fstat(dirfd(d), &st);
+  const uint64_t here = (uint64_t)st.st_dev * 0x9E3779B97F4A7C15u ^ (uint64_t)st.st_ino;
+  const bool known = __atomic_exchange_n(&last, here, __ATOMIC_RELAXED) == here;
+  for (struct dirent *e; !known && (e = readdir(d));)
+    if (is_ours(e->d_name)) remove_unlocked(t, e->d_name);
+  closedir(d);
+}
+
+/* -- opening ----------------------------------------------------------------------------------- */
+
+/* *fd stays -1 where the folder's file system cannot. */
+static int open_unnamed(struct target *t, mode_t mode, int *fd)
+{
+  struct text folder = { 0 };
+  text_add(&folder, "%.*s.", folder_of(t->path), t->path);
+  NEED(!folder.lost, TY_EMEMORY, "out of memory");
+  *fd = access("/proc/self/fd", X_OK) ? -1 : sys_open(folder.s, O_TMPFILE | O_WRONLY, mode);
+  text_done(&folder);
+  t->unnamed = *fd >= 0;
+  return TY_OK;
+}
+
+/* One whose lock another has for a moment (sweep) may be gone in the next. */
+static int open_named(struct target *t, mode_t mode, int *fd)
+{
+  for (int tries = 0; tries < TRIES; tries++) {
+    TRY(next_name(t));
+    *fd = sys_open(t->temporary, O_WRONLY | O_CREAT | O_EXCL, mode);
+    if (*fd < 0 && errno != EEXIST) break;
+    if (*fd < 0) continue;
+    if (!flock(*fd, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK) return TY_OK;
+    sys_close(*fd);
+    *fd = -1;
   }
-  return cannot(t->path);
+  int code = cannot(t->path);
+  mem_free(t->temporary);
+  t->temporary = NULL;
+  return code;
+}
+
+/* What replaces a private file is never anybody else's to read. */
+static int open_beside(struct target *t, const struct stat *old, int *fd)
+{
+  const mode_t mode = old ? 0600 : 0666;
+  sweep(t);
+  TRY(open_unnamed(t, mode, fd));
+  if (*fd < 0) TRY(open_named(t, mode, fd));
+  t->beside = true;
+  return old && fchmod(*fd, old->st_mode & 07777) ? cannot(t->path) : TY_OK;
 }
 
 static int open_descriptor(struct target *t, const char *path, int *fd)
@@ -42,13 +134,9 @@ static int open_descriptor(struct target *t, const char *path, int *fd)
   t->path = mem_text(exists ? real : path);
   free(real);
   NEED(t->path, TY_EMEMORY, "out of memory");
-  if (exists && !S_ISREG(st.st_mode)) {
-    *fd = sys_open(t->path, O_WRONLY, 0);
-    return *fd < 0 ? cannot(path) : TY_OK;
-  }
-  TRY(open_temporary(t, fd));
-  if (exists && fchmod(*fd, st.st_mode & 07777)) return cannot(path);
-  return TY_OK;
+  if (!exists || S_ISREG(st.st_mode)) return open_beside(t, exists ? &st : NULL, fd);
+  *fd = sys_open(t->path, O_WRONLY, 0);
+  return *fd < 0 ? cannot(path) : TY_OK;
 }
 
 int target_open(struct target *t, const char *path)
@@ -61,14 +149,36 @@ int target_open(struct target *t, const char *path)
   return target_close(t, code);
 }
 
+/* -- closing ----------------------------------------------------------------------------------- */
+
+static int give_name(struct target *t)
+{
+  for (int tries = 0; tries < TRIES; tries++) {
+    TRY(next_name(t));
+    if (!sys_link(t->fd, t->temporary)) return TY_OK;
+    if (errno != EEXIST) break;
+  }
+  int code = cannot(t->path);
+  mem_free(t->temporary);
+  t->temporary = NULL;
+  return code;
+}
+
 int target_close(struct target *t, int code)
 {
   FILE *f = t->file;
+  int lock = -1;
   if (!code && (ferror(f) || fflush(f))) code = cannot(t->path);
-  if (!code && t->temporary && sys_fsync(t->fd)) code = cannot(t->path);
+  if (!code && t->beside && sys_fsync(t->fd)) code = cannot(t->path);
+  if (!code && t->beside) lock = dup(t->fd);              /* until the name is the target's */
+  if (!code && t->unnamed) {
+    flock(t->fd, LOCK_EX | LOCK_NB);
+    code = give_name(t);
+  }
   if (f && fclose(f) && !code) code = cannot(t->path);
-  if (!code && t->temporary && sys_rename(t->temporary, t->path)) code = cannot(t->path);
+  if (!code && t->beside && sys_rename(t->temporary, t->path)) code = cannot(t->path);
   if (code && t->temporary) unlink(t->temporary);
+  if (lock >= 0) sys_close(lock);
   mem_free(t->temporary);
   mem_free(t->path);
   return code;

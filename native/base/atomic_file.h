@@ -1,8 +1,8 @@
 /* atomic_file.h - writing a file all or nothing.
 **
-** What is written goes to a fresh file in the same folder (links are followed), which takes the
-** target's place once it is complete and synced: readers see the old file or the new one. A
-** target that is no regular file is written directly.
+** What is written goes to a fresh file in the same folder (links of the target are followed),
+** which takes the target's place once it is complete and synced: readers see the old file or the
+** new one. A target that is no regular file is written directly.
 **
 **   struct target t;
 **   TRY(target_open(&t, path));
@@ -11,7 +11,13 @@
 #pragma once
 #include "base/base.h"
 
-struct target { char *path, *temporary; FILE *file; int fd; };
+struct target {
+  char *path, *temporary;
+  FILE *file;
+  int fd;
+  /* written beside the target, which is a regular file or none yet; without a name so far */
+  bool beside, unnamed;
+};
 
 int target_open(struct target *t, const char *path);  /* TY_EIO names the path */
 /* code of the writing; the old file stays unless it is TY_OK */

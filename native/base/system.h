@@ -16,6 +16,8 @@ int     sys_open(const char *path, int flags, mode_t mode);
 ssize_t sys_pread(int fd, void *to, size_t n, off_t at);
 int     sys_fsync(int fd);
 int     sys_close(int fd);
+/* the file behind a descriptor, which has no name, gets one */
+int     sys_link(int fd, const char *to);
 int     sys_rename(const char *from, const char *to);
 int     sys_mkdir(const char *path, mode_t mode);
 char   *sys_realpath(const char *path);                   /* to be freed */

@@ -549,7 +549,7 @@ static int put_all(struct target *to, const ty_bag *b, int n, int named)
   put_u64(&f, 0);
   f.crc = 0;
   TRY(put_contents(&f, b, n, named));
-  if (!to->temporary) return TY_OK;
+  if (!to->beside) return TY_OK;
   const uint64_t sum = checksum_word(f.crc);
   if (!fseeko(to->file, 8, SEEK_SET)) put_u64(&f, sum);
   return TY_OK;

@@ -319,6 +319,49 @@ describe("fit", function()
     end)
   end)
 
+  describe("that cannot write its checkpoint", function()
+    local NOWHERE = "/nowhere/at/all"
+
+    local function fit(on_error, callback)
+      local log = quiet()
+      local mod = ty.mod.Module{ symbol = network(), logger = log }
+      local data = iterator(8)
+      local ok, e = pcall(mod.fit, mod, { train_data = data, num_epoch = 2,
+        epoch_end_callback = callback,
+        checkpoint = not callback and { prefix = NOWHERE, on_error = on_error } or nil })
+      return ok, e, table.concat(log.infos, "\n")
+    end
+
+    it("stops, unless it is to warn and go on", function()
+      local ok, e = fit()
+      assert.is_false(ok)
+      assert.equal("io", e.code)
+      local log
+      ok, e, log = fit("warn")
+      assert.is_true(ok, tostring(e))
+      assert.equal(2, select(2, log:gsub("a checkpoint could not be written", "")))
+      assert.truthy(log:find(NOWHERE, 1, true))
+      assert.truthy(log:find("Epoch[1]", 1, true))
+    end)
+
+    it("does so with callbacks, too", function()
+      local level = ty.log.level
+      ty.log.level = "error"
+      assert.is_false((fit(nil, ty.callback.do_checkpoint(NOWHERE))))
+      assert.is_true((fit(nil, ty.callback.do_checkpoint(NOWHERE, { on_error = "warn" }))))
+      ty.log.level = level
+    end)
+
+    it("goes on over no other error", function()
+      local ok, e = fit(nil, ty.callback.module_checkpoint({ save_checkpoint = function()
+        error("of another kind")
+      end }, NOWHERE, { on_error = "warn" }))
+      assert.is_false(ok)
+      assert.truthy(tostring(e):find("of another kind", 1, true))
+      assert.raises("value", ty.callback.do_checkpoint, NOWHERE, { on_error = "ignore" })
+    end)
+  end)
+
   describe("with early_stopping", function()
     -- A metric that says, epoch by epoch, what a list says; a call of `score` resets it once.
     local function scripted(list, name)

@@ -35,6 +35,27 @@ function checkpoint.file_name(prefix, epoch, kind)
 end
 
 
+--- What becomes of a training that cannot write its checkpoint, as forms of arguments have it.
+checkpoint.ON_ERROR = { "on_error", { "stop", "warn" }, "stop" }
+
+
+--- Calls f, which writes a checkpoint. Where the files cannot be written (the disk is full, the
+-- folder is gone) and `on_error` is "warn", the log says so and the training goes on; the files
+-- that were there are whole.
+-- @string on_error
+-- @param logger
+-- @tparam function f
+function checkpoint.attempt(on_error, logger, f)
+  local ok, e = pcall(f)
+  if ok then
+    return
+  elseif on_error ~= "warn" or not Error.is_error(e) or e.code ~= "io" then
+    error(e, 0)
+  end
+  logger:warning("a checkpoint could not be written, the training goes on: " .. e.message)
+end
+
+
 --- Writes parameters as `arg:NAME` and `aux:NAME`, sorted by name, from the host.
 -- @string path
 -- @tparam table arg_params

@@ -27,17 +27,21 @@ end
 
 -- Checkpoints -------------------------------------------------------------------------------------
 
-local DO = args.form("callback.do_checkpoint", { { "prefix", "text" }, { "period", "integer", 1 } })
+local DO = args.form("callback.do_checkpoint",
+  { { "prefix", "text" }, { "period", "integer", 1 }, checkpoint.ON_ERROR })
 
 --- Epoch callback: a checkpoint after every period-th epoch.
 -- @string prefix
 -- @int[opt=1] period
+-- @string[opt="stop"] on_error where it cannot be written: "stop" raises, "warn" goes on
 function callback.do_checkpoint(...)
   local a = DO(...)
   local period = math.max(a.period, 1)
   return function(epoch, symbol, arg_params, aux_params)
     if (epoch + 1) % period == 0 then
-      checkpoint.save_checkpoint(a.prefix, epoch + 1, symbol, arg_params, aux_params)
+      checkpoint.attempt(a.on_error, log, function()
+        checkpoint.save_checkpoint(a.prefix, epoch + 1, symbol, arg_params, aux_params)
+      end)
     end
   end
 end
@@ -45,7 +49,7 @@ end
 
 local MODULE = args.form("callback.module_checkpoint", {
   { "mod", "any" }, { "prefix", "text" }, { "period", "integer", 1 },
-  { "save_optimizer_states", "boolean", false },
+  { "save_optimizer_states", "boolean", false }, checkpoint.ON_ERROR,
 })
 
 --- Epoch callback: the module's own checkpoint, with the optimizer's states if asked for.
@@ -53,13 +57,16 @@ local MODULE = args.form("callback.module_checkpoint", {
 -- @string prefix
 -- @int[opt=1] period
 -- @bool[opt=false] save_optimizer_states
+-- @string[opt="stop"] on_error where it cannot be written: "stop" raises, "warn" goes on
 function callback.module_checkpoint(...)
   local a = MODULE(...)
   local period = math.max(a.period, 1)
   return function(epoch)
     if (epoch + 1) % period == 0 then
-      a.mod:save_checkpoint(a.prefix, epoch + 1,
-        { save_optimizer_states = a.save_optimizer_states })
+      checkpoint.attempt(a.on_error, log, function()
+        a.mod:save_checkpoint(a.prefix, epoch + 1,
+          { save_optimizer_states = a.save_optimizer_states })
+      end)
     end
   end
 end

@@ -12,6 +12,7 @@ local callback = require "tycho.module.callback"
 local EarlyStopping = require "tycho.module.early_stopping"
 local Error = require "tycho.core.error"
 local evaluation = require "tycho.module.evaluation"
+local files = require "tycho.model.checkpoint"
 local gradients = require "tycho.module.gradients"
 local values = require "tycho.core.values"
 
@@ -35,6 +36,7 @@ local FIT = args.form("Module:fit", {
 
 local CHECKPOINT = args.form("Module:fit checkpoint", {
   { "prefix", "text" }, { "period", "integer", 1 }, { "resume", "boolean", false },
+  files.ON_ERROR,
 })
 
 
@@ -289,8 +291,10 @@ local function run_epochs(self, a, at, checkpoint, stopping)
     self.logger:info(("Epoch[%d] Time cost=%.3f"):format(epoch, callback.clock() - started))
     end_epoch(self, a, validation_metric, epoch, stopping)
     if checkpoint and (epoch + 1) % math.max(checkpoint.period, 1) == 0 then
-      self:save_state(checkpoint.path, { train_data = a.train_data, epoch = epoch + 1, nbatch = 0,
-        early = stopping and stopping:state() })
+      files.attempt(checkpoint.on_error, self.logger, function()
+        self:save_state(checkpoint.path, { train_data = a.train_data, epoch = epoch + 1, nbatch = 0,
+          early = stopping and stopping:state() })
+      end)
     end
   end
 end
@@ -316,8 +320,9 @@ end
 -- count_pad = true (whether rows that fill a last batch count in metrics), batch_end_callback,
 -- eval_batch_end_callback, eval_end_callback (each a function of `{epoch, nbatch, eval_metric,
 -- locals}` or a list), epoch_end_callback (of epoch, symbol, arg_params, aux_params),
--- checkpoint = {prefix, period = 1, resume = false}: the whole state after each period-th epoch in
--- `PREFIX.state`, from which `resume` goes on bit by bit.
+-- checkpoint = {prefix, period = 1, resume = false, on_error = "stop"}: the whole state after each
+-- period-th epoch in `PREFIX.state`, from which `resume` goes on bit by bit; where it cannot be
+-- written, "stop" raises the error and "warn" goes on with a line in the log.
 --
 -- clip_global_norm: the length that all gradients together, as the optimizer takes them, may
 -- have at most. accumulate = 1: batches whose mean gradient makes one update; fewer are left for

@@ -68,6 +68,7 @@ local EVERYWHERE = {
   default_bucket_key = "the key of the first bucket that is bound",
   prefix = "how the files' names begin", path = "the file's name", filename = "the file's name",
   period = "every how many epochs or batches", save_optimizer_states = "writes those, too",
+  on_error = "where a checkpoint cannot be written: \"stop\" raises, \"warn\" goes on",
   load_optimizer_states = "reads those when the optimizer is made",
   rename = "a function of a parameter's name that gives another, or a table of names",
   is_train = "whether operators behave as in training", max_norm = "the length at most",
@@ -293,7 +294,7 @@ local BY_ROOM = {
     eval_batch_end_callback = "called after each batch of a validation",
     score_end_callback = "called at the end", merge_batches = "joins the batches of an output",
     always_output_list = "a list even of one output", early = "the state of early stopping",
-    checkpoint = "{prefix, period = 1, resume = false}: saves the whole state",
+    checkpoint = "{prefix, period = 1, resume = false, on_error = 'stop'}: saves the whole state",
     clip_global_norm = "the length that all gradients together may have",
     accumulate = "batches that make one update",
     early_stopping = "{patience = 3, metric, larger, min_delta = 0, path}: ends when the \z

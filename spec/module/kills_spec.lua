@@ -1,0 +1,54 @@
+-- A training that is killed again and again, and resumed, ends bit for bit where one ends that
+-- nobody disturbed; its folder always has a state that loads, or none yet.
+
+local folder = require "spec.support.folder"
+local lfs = require "lfs"
+local shell = require "spec.support.shell"
+
+local EPOCHS, KILLED = 60, 128 + 9
+
+local function command(prefix, resume)
+  return ("%s spec/support/resume.lua module adam %d %s %s"):format(shell.program, EPOCHS, prefix,
+    resume and "resume" or "")
+end
+
+-- Runs it until it ends, killing it after up to `most` seconds; its output, and how often it died.
+local function finish(prefix, most)
+  local deaths = 0
+  while true do
+    local output, status = shell.run(("timeout -s KILL %.3f %s"):format(math.random() * most,
+      command(prefix, lfs.attributes(prefix .. ".state"))))
+    if status == 0 then return output, deaths end
+    assert.equal(KILLED, status, output)
+    deaths = deaths + 1
+    most = most * 1.02                                    -- a busy machine may need longer
+  end
+end
+
+local function left_over(path)
+  local names = {}
+  for name in lfs.dir(path) do
+    if name:find("^%.tycho") then names[#names + 1] = name end
+  end
+  return names
+end
+
+local function check(kills)
+  folder.with(function(path)
+    local whole = shell.run(command(path .. "/whole"))
+    assert.truthy(whole:find("weight %x+"), whole)
+    local deaths, run = 0, 0
+    while deaths < kills do
+      run = run + 1
+      local output, died = finish(path .. "/run" .. run, 0.4)
+      assert.is_true(output == whole, "the parameters differ")
+      assert.same({}, left_over(path))
+      deaths = deaths + died
+    end
+  end)
+end
+
+describe("a training that is killed", function()
+  it("ends as if nobody had: a few times", function() check(5) end)
+  it("ends as if nobody had: 1,000 times #slow", function() check(1000) end)
+end)
