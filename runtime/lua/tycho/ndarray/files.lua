@@ -161,9 +161,11 @@ local function read_other(head, bytes_of, func, source)
 end
 
 
+local HEAD = 24                          -- bytes that tell formats apart
+
 local function head_of(path)
   local file = io.open(path, "rb")
-  local head = file and file:read(16) or ""
+  local head = file and file:read(HEAD) or ""
   if file then
     file:close()
   end
@@ -196,7 +198,7 @@ local BUFFER = args.form("nd.load_frombuffer", { { "buf", "text" } })
 -- @string buf
 function io_of.load_frombuffer(...)
   local a = BUFFER(...)
-  local dict, names = read_other(a.buf:sub(1, 16), function()
+  local dict, names = read_other(a.buf:sub(1, HEAD), function()
     return a.buf
   end, "nd.load_frombuffer", "the buffer")
   if dict then

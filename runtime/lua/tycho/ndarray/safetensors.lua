@@ -160,9 +160,10 @@ function safetensors.load(bytes, func, source)
 end
 
 
---- Whether a file that begins so is one of these.
+--- Whether a file that begins so is one of these. Parameter files may have a brace there, too, but
+-- have zeros behind it.
 function safetensors.is_mine(head)
-  return #head >= 9 and head:sub(9, 9) == "{" and length_of(head) <= MOST
+  return #head >= 9 and head:sub(9, 9) == "{" and not head:find("%z", 9) and length_of(head) <= MOST
 end
 
 
