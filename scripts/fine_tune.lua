@@ -19,12 +19,12 @@ local parser =
   common.parser("Puts a new head on a trained network and trains it with few examples.")
 parser:option("--base",
   "prefix of the checkpoint to begin with; default: a ResNet-8 is trained first")
-common.number(parser, "--base-epoch", "epoch of that checkpoint", 1)
+common.count(parser, "--base-epoch", "epoch of that checkpoint", 1, 0)
 parser:option("--layer", "output to cut at; \"list\" prints all of them"):default("flatten_output")
 parser:option("--data",
   "folder with idx files or CIFAR-10's binary files; default: images drawn here")
-common.number(parser, "--train", "examples of the new task", 60)
-common.number(parser, "--test", "images to test on", 1000)
+common.count(parser, "--train", "examples of the new task", 60)
+common.count(parser, "--test", "images to test on", 1000)
 parser:flag("--free", "train the lower layers, too, instead of keeping them as they are")
 common.training(parser, {epochs = 20, batch = 20, rate = 0.02, momentum = 0.9})
 local options = common.parse(parser, {epochs = 15, test = 400})
@@ -57,6 +57,9 @@ end
 
 local function base()
   if options.base then
+    local path = ty.model.file_name(options.base, options.base_epoch, "params")
+    local file = io.open(path) or parser:error("--base: there is no file " .. path)
+    file:close()
     return ty.model.load_checkpoint(options.base, options.base_epoch)
   end
   print("training a ResNet-8 on discs, squares, triangles, rows and checkers")
@@ -79,6 +82,14 @@ local function new_task(shape)
     names[label + 1] = images.class_name(first + step * label, shape, options.data)
   end
   return x, y, names
+end
+
+local function index_of(list, wanted)
+  for i, value in ipairs(list) do
+    if value == wanted then
+      return i
+    end
+  end
 end
 
 -- Lower layers as they were, with a new head; their parameters' names.
@@ -110,6 +121,10 @@ local old, parameters, states = base()
 if options.layer == "list" then
   print(table.concat(old:get_internals():list_outputs(), "\n"))
   return
+end
+if not index_of(old:get_internals():list_outputs(), options.layer) then
+  parser:error(("--layer: the network has no %s; --layer list prints what it has")
+    :format(options.layer))
 end
 local shape = assert(networks.input_shape(old), "the network does not say what images it takes")
 local x, y, names = new_task(shape)

@@ -19,25 +19,21 @@ local common = require "common"
 
 local parser = argparse("im2rec.lua", "Lists images and packs them into record files.")
 
-local function numeric(name, description)
-  return parser:option(name, description):convert(common.to_number(name))
-end
-
 parser:argument("prefix", "path of the files to write, without an ending")
 parser:argument("root", "folder of the images")
 parser:flag("--list", "write lists instead of packing")
 parser:flag("--recursive", "list: look into folders; each is a label")
 parser:option("--exts", "list: endings of images, between commas"):default(".jpeg,.jpg,.png")
-numeric("--chunks", "list: split into so many"):default("1")
-numeric("--train-ratio", "list: part that goes to PREFIX_train"):default("1")
-numeric("--test-ratio", "list: part that goes to PREFIX_test; the rest goes to PREFIX_val")
-  :default("0")
+common.count(parser, "--chunks", "list: split into so many", 1)
+common.number(parser, "--train-ratio", "list: part that goes to PREFIX_train", 1, 0, 1)
+common.number(parser, "--test-ratio",
+  "list: part that goes to PREFIX_test; the rest goes to PREFIX_val", 0, 0, 1)
 parser:flag("--no-shuffle", "list: keep the order of names")
-numeric("--seed", "list: of the order"):default("100")
+common.count(parser, "--seed", "list: of the order", 100, 0)
 parser:flag("--pass-through", "pack: the files as they are")
-numeric("--resize", "pack: the shorter side"):default("0")
+common.count(parser, "--resize", "pack: the shorter side", 0, 0)
 parser:flag("--center-crop", "pack: the square in the middle")
-numeric("--quality", "pack: of JPEG 0 to 100, of PNG 0 to 9"):default("95")
+common.number(parser, "--quality", "pack: of JPEG 0 to 100, of PNG 0 to 9", 95, 0, 100)
 parser:option("--color", "pack: 1 colour, 0 grey, -1 as stored")
   :convert(tonumber):choices{"-1", "0", "1"}:default("1")
 parser:option("--encoding", "pack: format of the images"):choices{".jpg", ".png"}:default(".jpg")

@@ -22,11 +22,11 @@ local PAD = 0                                            -- fills sentences up; 
 local parser = common.parser("Trains an LSTM on sentences in buckets of lengths.")
 parser:option("--data", "folder or file with sentences; default: the library's documentation")
 parser:flag("--fused", "one operator for all layers and steps")
-parser:option("--buckets", "lengths, largest last"):default("10,20,30,40,50,60")
+common.counts(parser, "--buckets", "lengths, largest last"):default("10,20,30,40,50,60")
 parser:option("--optimizer", "name of the optimizer"):default("adam")
-common.number(parser, "--wd", "weight decay", 0)
+common.number(parser, "--wd", "weight decay", 0, 0)
 parser:flag("--count-pad", "padding counts in the loss, as in older recipes")
-common.number(parser, "--sentences", "sentences to write in the end", 5)
+common.count(parser, "--sentences", "sentences to write in the end", 5, 0)
 language_model.options(parser, {hidden = 200, embed = 200})
 common.training(parser, {epochs = 8, batch = 32, rate = 0.003})
 local options = common.parse(parser, {epochs = 1, hidden = 64, embed = 64, layers = 1})
@@ -35,17 +35,10 @@ ty.random.seed(options.seed)
 
 -- Sentences ---------------------------------------------------------------------------------------
 
-local function buckets()
-  local list = {}
-  for n in options.buckets:gmatch("%d+") do
-    list[#list + 1] = tonumber(n)
-  end
-  return list
-end
-
 local function iterator(coded, shuffle)
-  return ty.rnn.BucketSentenceIter{coded, options.batch, buckets = buckets(), invalid_label = PAD,
-    seed = options.seed, shuffle = shuffle, layout = options.fused and "TN" or "NT"}
+  return ty.rnn.BucketSentenceIter{coded, options.batch, buckets = options.buckets,
+    invalid_label = PAD, seed = options.seed, shuffle = shuffle,
+    layout = options.fused and "TN" or "NT"}
 end
 
 local train_words, test_words = text.sentences(options.data)

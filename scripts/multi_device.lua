@@ -18,19 +18,21 @@ local networks = require "networks"
 local parser = common.parser("Trains on two devices, by data and by model, and compares with one.")
 parser:option("--devices", "where to train; the first is also the one to compare with")
   :default("cpu(0) cpu(1)")
-common.number(parser, "--images", "digits to draw", 2000)
-common.number(parser, "--epochs", "passes over them", 2)
-common.number(parser, "--batch", "samples of a step, over all devices", 200)
-common.number(parser, "--steps", "steps of the LSTM", 240)
-common.number(parser, "--seed", "of weights and data", 1)
+common.count(parser, "--images", "digits to draw", 2000)
+common.count(parser, "--epochs", "passes over them", 2)
+common.count(parser, "--batch", "samples of a step, over all devices", 200)
+common.count(parser, "--steps", "steps of the LSTM", 240)
+common.count(parser, "--seed", "of weights and data", 1, 0)
 common.options(parser)
 local options = common.parse(parser, {images = 1200, steps = 140})
 
 local devices = {}
-for kind, id in options.devices:gmatch("(%a+)%((%d+)%)") do
+for kind, id in options.devices:gmatch("([cg]pu)%((%d+)%)") do
   devices[#devices + 1] = ty[kind](tonumber(id))
 end
-assert(#devices > 1, "--devices names at least two, as \"cpu(0) cpu(1)\"")
+if #devices < 2 then
+  parser:error("--devices names at least two, as \"cpu(0) cpu(1)\"")
+end
 local names = options.devices
 
 -- The cores are shared out to all devices that were ever used. All are used from the start, so that

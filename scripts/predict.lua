@@ -16,8 +16,8 @@ local saved = require "saved"
 local parser = common.parser("Says what a saved network sees in images.")
 saved.options(parser)
 parser:option("--file", "JPEG or PNG file, may be given several times"):count("*")
-common.number(parser, "--images", "images to draw or to take from a folder", 10)
-common.number(parser, "--top", "guesses to print", 3)
+common.count(parser, "--images", "images to draw or to take from a folder", 10)
+common.count(parser, "--top", "guesses to print", 3)
 parser:flag("--quick", "few images")
 local options = common.parse(parser, {images = 5})
 
@@ -30,12 +30,13 @@ local function read_image(path, shape)
   return shape[1] == 3 and images.normalise(x) or x:astype("float32") / 255
 end
 
-local model = saved.load(options)
+local model = saved.load(options, parser)
 local x, y
 if #options.file > 0 then
   local list = {}
   for i, path in ipairs(options.file) do
-    list[i] = read_image(path, model.shape)
+    local ok, image = pcall(read_image, path, model.shape)
+    list[i] = ok and image or parser:error(("--file %s: %s"):format(path, image.message))
   end
   x = ty.nd.concat{dim = 0, unpack(list)}
 else

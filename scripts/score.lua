@@ -13,11 +13,11 @@ local saved = require "saved"
 
 local parser = common.parser("Measures a saved network on images with known labels.")
 saved.options(parser)
-common.number(parser, "--images", "images to draw, or the most to take from a folder", 10000)
+common.count(parser, "--images", "images to draw, or the most to take from a folder", 10000)
 parser:flag("--quick", "few images")
 local options = common.parse(parser, {images = 500})
 
-local model = saved.load(options)
+local model = saved.load(options, parser)
 local x, y = saved.images(model, options, options.data and options.images
   or math.min(options.images, 2000))
 local n = x:len()

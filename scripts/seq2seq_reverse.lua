@@ -22,12 +22,12 @@ local common = require "common"
 local PAD, MARK, FIRST = 0, 1, 2  -- fills up and never counts; begins and ends; the first symbol
 
 local parser = common.parser("Teaches a network to write sequences backwards.")
-common.number(parser, "--symbols", "different symbols", 20)
-common.number(parser, "--longest",
+common.count(parser, "--symbols", "different symbols", 20)
+common.count(parser, "--longest",
   "symbols of the longest sequence; there is a bucket for every four", 12)
-common.number(parser, "--hidden", "units of each LSTM", 64)
-common.number(parser, "--embed", "size of a symbol's vector", 32)
-common.number(parser, "--steps", "steps of an epoch", 100)
+common.count(parser, "--hidden", "units of each LSTM", 64)
+common.count(parser, "--embed", "size of a symbol's vector", 32)
+common.count(parser, "--steps", "steps of an epoch", 100)
 common.training(parser, {epochs = 10, batch = 32, rate = 0.005})
 local options = common.parse(parser, {epochs = 4, steps = 40})
 

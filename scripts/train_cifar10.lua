@@ -17,13 +17,13 @@ local networks = require "networks"
 local pictures = require "pictures"
 
 local parser = common.parser("Trains a residual network on small coloured images.")
-common.number(parser, "--depth", "layers of the ResNet: 20, 56, 110 or another 6 n + 2", 20)
+common.count(parser, "--depth", "layers of the ResNet: 20, 56, 110 or another 6 n + 2", 20)
 parser:option("--data", "folder with CIFAR-10's binary files, or with train.rec and test.rec; \z
   default: pictures drawn here")
-common.number(parser, "--train", "pictures to draw for training", 2000)
-common.number(parser, "--test", "pictures to draw for the test", 500)
-common.number(parser, "--wd", "weight decay", 0.0001)
-parser:option("--drops",
+common.count(parser, "--train", "pictures to draw for training", 2000)
+common.count(parser, "--test", "pictures to draw for the test", 500)
+common.number(parser, "--wd", "weight decay", 0.0001, 0)
+common.counts(parser, "--drops",
   "epochs after which the rate falls tenfold, as 80,120; default: half and three quarters of all")
 common.training(parser, {epochs = 5, batch = 50, rate = 0.1, momentum = 0.9})
 local options = common.parse(parser, {depth = 8, train = 800, test = 200, batch = 20})
@@ -86,8 +86,8 @@ local module = ty.mod.Module{symbol = networks.resnet{depth = options.depth},
 -- paper, or where it was said.
 local function schedule()
   local list, all = {}, math.max(steps * options.epochs, 4)
-  for epoch in (options.drops or ""):gmatch("%d+") do
-    list[#list + 1] = tonumber(epoch) * steps
+  for i, epoch in ipairs(options.drops or {}) do
+    list[i] = epoch * steps
   end
   return ty.lr_scheduler.MultiFactorScheduler{step = #list > 0 and list
     or {math.floor(all / 2), math.floor(all * 3 / 4)}, factor = 0.1, base_lr = options.rate}

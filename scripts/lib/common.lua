@@ -28,18 +28,25 @@ local HIDDEN = {epoch = true, seconds = true}                 -- columns that ar
 --- A parser of the command line, named after the script.
 -- @string description one sentence
 function common.parser(description)
-  return argparse(arg[0]:match("[^/]*$"), description)
+  return argparse(arg[0]:match("[^/]*$"), description):help_max_width(90)
 end
 
 --- What converts the text of an option to a number, for argparse.
 -- @string name
-function common.to_number(name)
+-- @number[opt] least
+-- @number[opt] most
+-- @bool[opt] whole
+function common.to_number(name, least, most, whole)
+  least, most = least or -math.huge, most or math.huge
   return function(text)
     local number = tonumber(text)
-    if not number then
-      return nil, ("%s takes a number, not '%s'"):format(name, text)
+    if number and number >= least and number <= most and (not whole or number % 1 == 0) then
+      return number
     end
-    return number
+    local bounds = least > -math.huge
+      and (most < math.huge and " of %g to %g" or " of at least %g"):format(least, most) or ""
+    return nil, ("%s takes a %snumber%s, not '%s'"):format(name, whole and "whole " or "", bounds,
+      text)
   end
 end
 
@@ -48,8 +55,40 @@ end
 -- @string name
 -- @string description
 -- @param default a number, or the text that the help shows for it
-function common.number(parser, name, description, default)
-  parser:option(name, description):convert(common.to_number(name)):default(tostring(default))
+-- @number[opt] least
+-- @number[opt] most
+function common.number(parser, name, description, default, least, most)
+  parser:option(name, description):convert(common.to_number(name, least, most))
+    :default(tostring(default))
+end
+
+--- Adds an option that counts something.
+-- @param parser of argparse
+-- @string name
+-- @string description
+-- @int default
+-- @int[opt=1] least
+function common.count(parser, name, description, default, least)
+  parser:option(name, description):convert(common.to_number(name, least or 1, nil, true))
+    :default(tostring(default))
+end
+
+--- Adds an option that lists whole numbers between commas; what is parsed is a list.
+-- @param parser of argparse
+-- @string name
+-- @string description
+-- @return argparse's option
+function common.counts(parser, name, description)
+  return parser:option(name, description):convert(function(text)
+    local list = {}
+    for word in (text .. ","):gmatch("(.-),") do
+      list[#list + 1] = word:find("^[1-9]%d*$") and tonumber(word) or nil
+      if not word:find("^[1-9]%d*$") then
+        return nil, ("%s takes numbers from 1 between commas, not '%s'"):format(name, text)
+      end
+    end
+    return list
+  end)
 end
 
 --- Adds `--plot`, `--log` and `--quick` to a parser.
@@ -66,13 +105,14 @@ end
 -- @param parser of argparse
 -- @tparam table defaults epochs, batch, rate; momentum or nil
 function common.training(parser, defaults)
-  common.number(parser, "--epochs", "passes over the training data", defaults.epochs)
-  common.number(parser, "--batch", "samples of a step", defaults.batch)
-  common.number(parser, "--rate", "learning rate", defaults.rate)
+  common.count(parser, "--epochs", "passes over the training data", defaults.epochs)
+  common.count(parser, "--batch", "samples of a step", defaults.batch)
+  common.number(parser, "--rate", "learning rate", defaults.rate, 0)
   if defaults.momentum then
-    common.number(parser, "--momentum", "share of the last step that goes on", defaults.momentum)
+    common.number(parser, "--momentum", "share of the last step that goes on", defaults.momentum,
+      0, 1)
   end
-  common.number(parser, "--seed", "of weights, drawn data and shuffling", 1)
+  common.count(parser, "--seed", "of weights, drawn data and shuffling", 1, 0)
   parser:option("--gpus", "GPUs to train on, as 0,1; default: the CPU")
   parser:option("--checkpoint", "prefix of files to keep the training in after each epoch")
   parser:flag("--resume", "go on from the checkpoint, bit by bit as if there had been no pause")
@@ -120,6 +160,16 @@ local function check_paths(parser, options)
   end
 end
 
+-- What is to be read must be there.
+local function check_data(parser, options)
+  local file = options.data and io.open(options.data)
+  if file then
+    file:close()
+  elseif options.data then
+    parser:error("--data: there is no " .. options.data)
+  end
+end
+
 -- Numbers of devices between commas.
 local function check_gpus(parser, options)
   if options.gpus and not options.gpus:find("^%d+[%d,]*$") then
@@ -142,6 +192,7 @@ function common.parse(parser, values)
       options[name] = value
     end
   end
+  check_data(parser, options)
   check_resume(parser, options)
   check_paths(parser, options)
   check_gpus(parser, options)

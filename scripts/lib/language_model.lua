@@ -20,11 +20,12 @@ local language_model = {}
 -- @param parser of argparse
 -- @tparam table defaults hidden, embed
 function language_model.options(parser, defaults)
-  common.number(parser, "--layers", "LSTM layers", 2)
-  common.number(parser, "--hidden", "units of a layer", defaults.hidden)
-  common.number(parser, "--embed", "size of the vector of a word or character", defaults.embed)
-  common.number(parser, "--dropout", "share of the outputs between layers that training drops", 0)
-  common.number(parser, "--temperature", "of writing; below 1: likelier ones", 0.7)
+  common.count(parser, "--layers", "LSTM layers", 2)
+  common.count(parser, "--hidden", "units of a layer", defaults.hidden)
+  common.count(parser, "--embed", "size of the vector of a word or character", defaults.embed)
+  common.number(parser, "--dropout", "share of the outputs between layers that training drops", 0,
+    0, 0.99)
+  common.number(parser, "--temperature", "of writing; below 1: likelier ones", 0.7, 0.01)
 end
 
 --- A stack of LSTM cells, l0_ at the bottom.

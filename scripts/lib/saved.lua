@@ -1,7 +1,8 @@
 --- Saved networks for the scripts that use them: `score.lua`, `predict.lua`.
 --
 --     saved.options(parser)                -- adds the checkpoint, --data, --shape, --batch, --seed
---     local model = saved.load(options)    -- {net, arg_params, aux_params, shape, classes, name}
+--     local model = saved.load(options, parser)
+--                                          -- {net, arg_params, aux_params, shape, classes, name}
 --     local x, y = saved.images(model, options, 100)
 --     local module = saved.module(model, test)
 --
@@ -23,12 +24,13 @@ function saved.options(parser)
   parser:argument("prefix", "prefix of a checkpoint: PREFIX-symbol.json, PREFIX-0004.params; \z
     default: a network trained now"):args("?")
   parser:argument("epoch", "epoch of the checkpoint; default: the last one")
-    :args("?"):convert(common.to_number("epoch"))
+    :args("?"):convert(common.to_number("epoch", 0, nil, true))
   parser:option("--data",
     "folder with idx files or CIFAR-10's binary files; default: images drawn here")
-  parser:option("--shape", "channels,height,width of an image, for a network that does not say")
-  common.number(parser, "--batch", "images of a step", 100)
-  common.number(parser, "--seed", "of drawn images", 7)
+  common.counts(parser, "--shape",
+    "channels,height,width of an image, for a network that does not say")
+  common.count(parser, "--batch", "images of a step", 100)
+  common.count(parser, "--seed", "of drawn images", 7, 0)
 end
 
 local function exists(path)
@@ -37,7 +39,7 @@ local function exists(path)
 end
 
 -- Epochs may have gaps, but hardly more than a thousand.
-local function last_epoch(prefix)
+local function last_epoch(prefix, parser)
   local last
   for epoch = 0, 9999 do
     if exists(ty.model.file_name(prefix, epoch, "params")) then
@@ -46,7 +48,8 @@ local function last_epoch(prefix)
       break
     end
   end
-  return assert(last, "there is no file " .. prefix .. "-0001.params, or of another epoch")
+  return last
+    or parser:error("there is no file " .. prefix .. "-0001.params, or of another epoch")
 end
 
 -- What a network trained for a few seconds knows.
@@ -63,31 +66,30 @@ local function trained_now()
   return {net = net, arg_params = arg_params, aux_params = aux_params, name = "the network"}
 end
 
-local function shape_of(text)
-  local shape = {}
-  for size in (text or ""):gmatch("%d+") do
-    shape[#shape + 1] = tonumber(size)
-  end
-  return #shape > 0 and shape or nil
-end
-
 --- A saved network, or one trained now.
 -- @tparam table options of `saved.options`
+-- @param parser of argparse, which says what is wrong with them
 -- @treturn table {net, arg_params, aux_params, shape = {channels, height, width}, classes (names,
 --   where the network says), name}
-function saved.load(options)
+function saved.load(options, parser)
   local model
   if options.prefix then
-    local epoch = options.epoch or last_epoch(options.prefix)
+    local epoch = options.epoch or last_epoch(options.prefix, parser)
+    local path = ty.model.file_name(options.prefix, epoch, "params")
+    if not exists(path) then
+      parser:error("there is no file " .. path)
+    end
     local net, arg_params, aux_params = ty.model.load_checkpoint(options.prefix, epoch)
     model = {net = net, arg_params = arg_params, aux_params = aux_params,
       name = ("%s, epoch %d"):format(options.prefix, epoch)}
   else
     model = trained_now()
   end
-  model.shape = shape_of(options.shape) or networks.input_shape(model.net)
-  assert(model.shape,
-    "the network does not say what images it takes: name them, as --shape 3,32,32")
+  if options.shape and #options.shape ~= 3 then
+    parser:error("--shape takes channels,height,width")
+  end
+  model.shape = options.shape or networks.input_shape(model.net)
+    or parser:error("the network does not say what images it takes: name them, as --shape 3,32,32")
   model.classes = networks.class_names(model.net)
   return model
 end

@@ -210,17 +210,26 @@ describe("scripts:", function()
       ["multi_device.lua --plot p.gif"] = "--plot takes a name that ends in .svg or .png",
       ["multi_device.lua --plot nowhere/p.svg"] = "--plot: cannot write to nowhere/p.svg",
       ["char_rnn.lua --log nowhere/log"] = "--log: cannot write to nowhere/log",
-      ["train_mnist.lua --epochs two"] = "--epochs takes a number, not 'two'",
-      ["im2rec.lua a b --resize big"] = "--resize takes a number, not 'big'",
+      ["train_mnist.lua --epochs two"] = "--epochs takes a whole number of at least 1, not 'two'",
+      ["train_mnist.lua --batch 1.5"] = "--batch takes a whole number of at least 1, not '1.5'",
+      ["train_mnist.lua --rate=-1"] = "--rate takes a number of at least 0, not '-1'",
+      ["char_rnn.lua --dropout 2"] = "--dropout takes a number of 0 to 0.99, not '2'",
+      ["char_rnn.lua --data nowhere"] = "--data: there is no nowhere",
+      ["lstm_bucketing.lua --buckets 10,b"] = "--buckets takes numbers from 1 between commas",
+      ["predict.lua --shape 3,32"] = "--shape takes channels,height,width",
+      ["predict.lua --quick --file README.md"] = "--file README.md: ",
+      ["fine_tune.lua --base nowhere/m"] = "--base: there is no file nowhere/m-0001.params",
+      ["im2rec.lua a b --resize big"] = "--resize takes a whole number of at least 0, not 'big'",
       ["dev/doc.lua --nothing"] = "usage: build/tycho scripts/dev/doc.lua",
       ["autoencoder.lua --gpus all"] = "--gpus takes numbers, as 0,1, not all",
       ["train_cifar10.lua --depth 21"] = "the depth of a ResNet is 6 n + 2",
-      ["train_cifar10.lua --data nowhere"] = "nowhere/data_batch_1.bin: No such file",
+      ["train_cifar10.lua --data spec"] = "spec/data_batch_1.bin: No such file",
       ["score.lua nowhere/m"] = "there is no file nowhere/m-0001.params",
       ["multi_device.lua --devices 'cpu(0)'"] = "--devices names at least two",
       ["autoencoder.lua --rates 1"] = "unknown option '--rates'",
     } do
       local output, status = shell.tycho("scripts/" .. words)
+      output = output:gsub("%s+", " ")
       assert.truthy(status ~= 0 and output:find(text, 1, true), words .. ": " .. output)
     end
   end)
