@@ -124,7 +124,7 @@ static int convert_here(
 /* -- ranges ------------------------------------------------------------------------------------ */
 
 /* Address space for one range: twice the machine's memory, less where that is refused. */
-static size_t wanted(size_t bytes)
+static size_t address_space(size_t bytes)
 {
   struct rlimit limit;
   if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY) return 0;
@@ -139,7 +139,7 @@ static size_t wanted(size_t bytes)
 
 static bool reserve(struct range *r, size_t bytes)
 {
-  for (size_t n = wanted(bytes); n >= bytes && n >= (size_t)64 << 20; n /= 2) {
+  for (size_t n = address_space(bytes); n >= bytes && n >= (size_t)64 << 20; n /= 2) {
     char *base = map_aligned(n, PROT_NONE);
     if (!base) continue;
     madvise(base, n, MADV_DONTDUMP);

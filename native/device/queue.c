@@ -48,7 +48,7 @@ struct queue {
   /* atomic: the thread sleeps; somebody waits for `done` */
   int sleeping, waiting;
   /* atomic: to get here; written under the lock */
-  uint64_t wanted;
+  uint64_t awaited;
   int64_t held;                                       /* atomic: bytes that only tasks keep alive */
   struct failure *lost;                               /* after it all fail; the thread's own */
   struct slot slot[RING];
@@ -87,9 +87,9 @@ bool ticket_past(struct ticket t)
 
 /* Under the lock: has a waiter still to wait? Says so before it looks, as `pass` counts before
 ** it looks. */
-static bool want(struct queue *q, uint64_t seq)
+static bool not_done(struct queue *q, uint64_t seq)
 {
-  STORE(q->wanted, MIN(q->wanted, seq));
+  STORE(q->awaited, MIN(q->awaited, seq));
   return LOAD(q->done) < seq;
 }
 
@@ -101,7 +101,7 @@ void ticket_wait(struct ticket t)
     if (ticket_past(t)) return;
   pthread_mutex_lock(&q->lock);
   __atomic_add_fetch(&q->waiting, 1, __ATOMIC_SEQ_CST);
-  while (want(q, t.seq) && !LOAD(closing)) pthread_cond_wait(&q->past, &q->lock);
+  while (not_done(q, t.seq) && !LOAD(closing)) pthread_cond_wait(&q->past, &q->lock);
   __atomic_sub_fetch(&q->waiting, 1, __ATOMIC_SEQ_CST);
   pthread_mutex_unlock(&q->lock);
 }
@@ -220,9 +220,9 @@ static void pass(struct queue *q, struct slot *s)
   failure_drop(s->failed);
   __atomic_sub_fetch(&q->held, (int64_t)s->task.held, __ATOMIC_RELAXED);
   STORE(q->done, q->done + 1);
-  if (!LOAD(q->waiting) || q->done < LOAD(q->wanted)) return;
+  if (!LOAD(q->waiting) || q->done < LOAD(q->awaited)) return;
   pthread_mutex_lock(&q->lock);
-  STORE(q->wanted, UINT64_MAX); /* who is not there yet says so again */
+  STORE(q->awaited, UINT64_MAX); /* who is not there yet says so again */
   pthread_cond_broadcast(&q->past);
   pthread_mutex_unlock(&q->lock);
 }
@@ -312,7 +312,7 @@ static int make_queue(int device, struct queue **out)
   NEED(q, TY_EMEMORY, "out of memory");
   q->device = slot_device(device_slot(device));
   q->ops = device_ops(device);
-  q->wanted = UINT64_MAX;
+  q->awaited = UINT64_MAX;
   for (int i = 0; i < RING; i++) q->slot[i].wait = &q->wait[0][i];
   pthread_mutex_init(&q->lock, NULL);
   pthread_cond_init(&q->wake, NULL);

@@ -190,21 +190,21 @@ static int expand_bodies(ty_exec *e)
 static int append_gradients(ty_exec *e, const uint8_t *mirror, struct gradient *out)
 {
   bool any = false;
-  uint8_t *want = NEWS(uint8_t, e->g->n);
-  NEED(want, TY_EMEMORY, "out of memory: executor");
+  uint8_t *requested = NEWS(uint8_t, e->g->n);
+  NEED(requested, TY_EMEMORY, "out of memory: executor");
   for (int i = 0; i < e->narg; i++)
-    if (e->arg[i].req) want[e->arg[i].node] = any = true;
+    if (e->arg[i].req) requested[e->arg[i].node] = any = true;
   for (int i = 0; i < e->g->n; i++)
     any |= e->g->node[i].op && e->g->node[i].op->flags & OP_FUSED_UPDATE;
   e->with_grad = any;
-  struct gradient_wish wish = { e->head, e->nhead, want, mirror,
+  struct gradient_request request = { e->head, e->nhead, requested, mirror,
     (int)env_number("TYCHO_GRAD_SUM_CAP", 8) };
   struct descs d = { e->desc, e->g->nvalue + 64 };
   for (int i = 0; i < e->forward; i++) out->of[i].node = -1;
   for (int h = 0; h < e->nhead; h++) out->head[h].node = -1;
-  int code = any ? gradient_append(e->g, &d, &wish, out) : TY_OK;
+  int code = any ? gradient_append(e->g, &d, &request, out) : TY_OK;
   e->desc = d.d;
-  mem_free(want);
+  mem_free(requested);
   return code;
 }
 
@@ -226,12 +226,12 @@ static int mark_mirrors(ty_exec *e, uint8_t **out)
 
 /* -- devices ----------------------------------------------------------------------------------- */
 
-static int wrong_device(const struct bound *b, int is, int wanted, const char *what)
+static int wrong_device(const struct bound *b, int is, int expected, const char *what)
 {
   char x[32], y[32];
   int code = fail(TY_EDEVICE,
       "bind: %s '%s' is on %s, but %s is needed here; use as_in_context or group2ctx", what,
-      b->name, device_name(is, x, sizeof x), device_name(wanted, y, sizeof y));
+      b->name, device_name(is, x, sizeof x), device_name(expected, y, sizeof y));
   fail_argument(b->name, y, x);
   return code;
 }

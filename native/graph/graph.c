@@ -154,9 +154,9 @@ int graph_node(ty_graph *g, const struct op *op, const char *name, const ty_attr
   return TY_OK;
 }
 
-/* A twin of node `of` (a mirror, or the gradient operator): same operator and parameters, other
+/* A clone of node `of` (a mirror, or the gradient operator): same operator and parameters, other
 ** inputs. */
-int graph_twin(ty_graph *g, int of, const char *name, bool backward, const ty_entry *in, int nin,
+int graph_clone(ty_graph *g, int of, const char *name, bool backward, const ty_entry *in, int nin,
     int nout, ty_entry *out)
 {
   struct node *n;

@@ -66,7 +66,7 @@ int  graph_var(ty_graph *g, const char *name, const ty_attr *attr, int nattr, ty
 int  graph_node(ty_graph *g, const struct op *op, const char *name, const ty_attr *attr, int nattr,
                 /* out: its first output */
                 const ty_entry *in, int nin, ty_entry *out);
-int graph_twin(ty_graph *g, int of, const char *name, bool backward, const ty_entry *in, int nin,
+int graph_clone(ty_graph *g, int of, const char *name, bool backward, const ty_entry *in, int nin,
     int nout, ty_entry *out);
 /* a mirror of node `of`, or its gradient operator */
 /* "FullyConnected", "_backward_FullyConnected", "null" */

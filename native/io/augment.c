@@ -5,12 +5,12 @@
 */
 #include "io/augment.h"
 
-/* -- chance ------------------------------------------------------------------------------------ */
+/* -- random numbers ---------------------------------------------------------------------------- */
 
-static double normal(struct chance *c)
+static double normal(struct rng *c)
 {
-  double radius = sqrt(-2 * log1p(-chance_unit(c)));
-  return radius * cos(6.283185307179586 * chance_unit(c));
+  double radius = sqrt(-2 * log1p(-rng_unit(c)));
+  return radius * cos(6.283185307179586 * rng_unit(c));
 }
 
 /* -- parameters -------------------------------------------------------------------------------- */
@@ -102,22 +102,22 @@ void augment_close(struct augment *a) { mem_free(a->mean_img); }
 
 /* -- steps ------------------------------------------------------------------------------------- */
 
-static double ratio_of(const struct augment *a, struct chance *c)
+static double ratio_of(const struct augment *a, struct rng *c)
 {
-  if (a->min_aspect_ratio >= 0) return chance_between(c, a->min_aspect_ratio, a->max_aspect_ratio);
-  return 1 + chance_between(c, -a->max_aspect_ratio, a->max_aspect_ratio);
+  if (a->min_aspect_ratio >= 0) return rng_between(c, a->min_aspect_ratio, a->max_aspect_ratio);
+  return 1 + rng_between(c, -a->max_aspect_ratio, a->max_aspect_ratio);
 }
 
 /* Shear, rotation, scale and proportions about the middle; m takes places of the result to the
 ** image. */
 static int64_t affine_of(
-    const struct augment *a, struct chance *c, const struct pixels *image, double m[6], int64_t *w)
+    const struct augment *a, struct rng *c, const struct pixels *image, double m[6], int64_t *w)
 {
-  double shear = chance_between(c, -a->max_shear_ratio, a->max_shear_ratio);
-  int64_t angle = chance_below(c, 2 * a->max_rotate_angle + 1) - a->max_rotate_angle;
+  double shear = rng_between(c, -a->max_shear_ratio, a->max_shear_ratio);
+  int64_t angle = rng_below(c, 2 * a->max_rotate_angle + 1) - a->max_rotate_angle;
   if (a->rotate > 0) angle = a->rotate;
   double turn = (double)angle / 180 * 3.14159265358979323846, ca = cos(turn), sa = sin(turn);
-  double scale = chance_between(c, a->min_random_scale, a->max_random_scale),
+  double scale = rng_between(c, a->min_random_scale, a->max_random_scale),
          ratio = a->random_resized_crop ? 1 : ratio_of(a, c);
   double hs = 2 * scale / (1 + ratio), ws = ratio * hs, columns = (double)image->w,
          rows = (double)image->h;
@@ -133,11 +133,11 @@ static int64_t affine_of(
   return MAX(1, (int64_t)height);
 }
 
-static int warp(struct studio *s, const struct augment *a, struct chance *chance)
+static int warp(struct studio *s, const struct augment *a, struct rng *rng)
 {
   struct pixels to;
   double m[6];
-  int64_t w, h = affine_of(a, chance, &s->now, m, &w);
+  int64_t w, h = affine_of(a, rng, &s->now, m, &w);
   TRY(studio_other(s, h, w, &to));
   warp_pixels(&to, &s->now, m, (uint8_t)MIN(a->fill_value, 255));
   studio_turn(s, to);
@@ -145,14 +145,14 @@ static int warp(struct studio *s, const struct augment *a, struct chance *chance
 }
 
 static int cut_window(
-    struct studio *s, const struct augment *a, struct chance *c, int64_t h, int64_t w)
+    struct studio *s, const struct augment *a, struct rng *c, int64_t h, int64_t w)
 {
   int64_t y = s->now.h - h, x = s->now.w - w;
   NEED(y >= 0 && x >= 0, TY_ESHAPE,
       "the image has %lld x %lld pixels, fewer than the window of %lld x %lld; use resize",
       (long long)s->now.h, (long long)s->now.w, (long long)h, (long long)w);
   if (a->rand_crop)
-    y = chance_below(c, y + 1), x = chance_below(c, x + 1);
+    y = rng_below(c, y + 1), x = rng_below(c, x + 1);
   else
     y /= 2, x /= 2;
   return studio_cut(s, y, x, h, w);
@@ -160,19 +160,19 @@ static int cut_window(
 
 /* A window of random area and proportions, or after ten tries the largest in the middle with
 ** those of the sample. */
-static int cut_some(struct studio *s, const struct augment *a, struct chance *c)
+static int cut_some(struct studio *s, const struct augment *a, struct rng *c)
 {
   double area = (double)s->now.h * (double)s->now.w, high = (double)s->now.h / (double)a->h,
          wide = (double)s->now.w / (double)a->w;
   for (int i = 0; i < 10; i++) {
-    double part = area * chance_between(c, a->min_random_area, a->max_random_area);
+    double part = area * rng_between(c, a->min_random_area, a->max_random_area);
     double ratio = ratio_of(a, c);
-    bool turned = chance_unit(c) < 0.5;
+    bool turned = rng_unit(c) < 0.5;
     int64_t w = (int64_t)(sqrt(part * ratio) + 0.5), h = (int64_t)(sqrt(part / ratio) + 0.5),
             held = w;
     if (turned) w = h, h = held;
     if (h < 1 || w < 1 || h > s->now.h || w > s->now.w) continue;
-    int64_t y = chance_below(c, s->now.h - h + 1), x = chance_below(c, s->now.w - w + 1);
+    int64_t y = rng_below(c, s->now.h - h + 1), x = rng_below(c, s->now.w - w + 1);
     return studio_cut(s, y, x, h, w);
   }
   int64_t h = MAX(1, (int64_t)((double)a->h * MIN(high, wide))),
@@ -180,48 +180,48 @@ static int cut_some(struct studio *s, const struct augment *a, struct chance *c)
   return studio_cut(s, (s->now.h - h) / 2, (s->now.w - w) / 2, h, w);
 }
 
-static int take_window(struct studio *s, const struct augment *a, struct chance *c)
+static int take_window(struct studio *s, const struct augment *a, struct rng *c)
 {
   if (a->random_resized_crop) {
     TRY(cut_some(s, a, c));
     return studio_resize(s, a->inter_method, c, a->h, a->w);
   }
   if (a->max_crop_size == -1) return cut_window(s, a, c, a->h, a->w);
-  int64_t size = a->min_crop_size + chance_below(c, a->max_crop_size - a->min_crop_size + 1);
+  int64_t size = a->min_crop_size + rng_below(c, a->max_crop_size - a->min_crop_size + 1);
   TRY(cut_window(s, a, c, size, size));
   return studio_resize(s, a->inter_method, c, a->h, a->w);
 }
 
 /* -- colours ----------------------------------------------------------------------------------- */
 
-static void jitter(struct studio *s, const struct augment *a, struct chance *c)
+static void jitter(struct studio *s, const struct augment *a, struct rng *c)
 {
   const double part[3] = { a->brightness, a->contrast, a->saturation };
   static const int kind[3] = { BRIGHTNESS, CONTRAST, SATURATION };
   int order[3] = { 0, 1, 2 };
   for (int i = 2; i > 0; i--) {
-    int64_t k = chance_below(c, i + 1);
+    int64_t k = rng_below(c, i + 1);
     int held = order[i];
     order[i] = order[k];
     order[k] = held;
   }
   for (int i = 0; i < 3; i++) {
     int k = order[i];
-    float alpha = (float)(1 + chance_between(c, -part[k], part[k]));
+    float alpha = (float)(1 + rng_between(c, -part[k], part[k]));
     if (part[k] > 0)
       tune_pixels(&s->now, &s->now, (struct tuning){ .kind = kind[k], .alpha = alpha });
   }
 }
 
-static void shift_hls(struct studio *s, const struct augment *a, struct chance *c)
+static void shift_hls(struct studio *s, const struct augment *a, struct rng *c)
 {
-  float h = truncf((float)chance_between(c, (double)-a->random_h, (double)a->random_h));
-  float sat = truncf((float)chance_between(c, (double)-a->random_s, (double)a->random_s));
-  float light = truncf((float)chance_between(c, (double)-a->random_l, (double)a->random_l));
+  float h = truncf((float)rng_between(c, (double)-a->random_h, (double)a->random_h));
+  float sat = truncf((float)rng_between(c, (double)-a->random_s, (double)a->random_s));
+  float light = truncf((float)rng_between(c, (double)-a->random_l, (double)a->random_l));
   studio_shift_hls(s, h, light, sat);
 }
 
-static void lighten(struct studio *s, const struct augment *a, struct chance *c)
+static void lighten(struct studio *s, const struct augment *a, struct rng *c)
 {
   struct tuning t = { .kind = LIGHTING };
   float alpha[3];
@@ -230,7 +230,7 @@ static void lighten(struct studio *s, const struct augment *a, struct chance *c)
   tune_pixels(&s->now, &s->now, t);
 }
 
-static void color(struct studio *s, const struct augment *a, struct chance *c)
+static void color(struct studio *s, const struct augment *a, struct rng *c)
 {
   if (a->brightness > 0 || a->contrast > 0 || a->saturation > 0) jitter(s, a, c);
   if (a->random_h || a->random_s || a->random_l) shift_hls(s, a, c);
@@ -239,12 +239,12 @@ static void color(struct studio *s, const struct augment *a, struct chance *c)
 
 /* -- out --------------------------------------------------------------------------------------- */
 
-static struct levels levels_of(const struct augment *a, struct chance *c)
+static struct levels levels_of(const struct augment *a, struct rng *c)
 {
   struct levels l = { .mean = a->mean_img };
   double most = a->max_random_contrast, light = a->max_random_illumination;
-  double contrast = a->scale * chance_between(c, 1 - most, 1 + most);
-  light = a->scale * chance_between(c, -light, light);
+  double contrast = a->scale * rng_between(c, 1 - most, 1 + most);
+  light = a->scale * rng_between(c, -light, light);
   for (int k = 0; k < 4; k++) {
     l.factor[k] = (float)(contrast / a->std[k]);
     l.offset[k] = (float)((light - (a->mean_img ? 0 : a->mean[k]) * contrast) / a->std[k]);
@@ -252,19 +252,19 @@ static struct levels levels_of(const struct augment *a, struct chance *c)
   return l;
 }
 
-int augment_run(const struct augment *a, struct file_bytes file, struct chance *chance,
+int augment_run(const struct augment *a, struct file_bytes file, struct rng *rng,
     struct studio *s, void *out)
 {
   TRY(studio_decode(s, file, a->c));
-  if (a->resize > 0) TRY(studio_resize_short(s, a->inter_method, chance, a->resize));
-  if (a->affine) TRY(warp(s, a, chance));
+  if (a->resize > 0) TRY(studio_resize_short(s, a->inter_method, rng, a->resize));
+  if (a->affine) TRY(warp(s, a, rng));
   if (a->pad > 0)
     TRY(studio_border(s, s->now.h + 2 * a->pad, s->now.w + 2 * a->pad, a->pad, a->pad,
         a->fill_value));
-  TRY(take_window(s, a, chance));
-  color(s, a, chance);
-  bool mirror = a->mirror || (a->rand_mirror && chance_unit(chance) < 0.5);
-  struct levels l = levels_of(a, chance);
+  TRY(take_window(s, a, rng));
+  color(s, a, rng);
+  bool mirror = a->mirror || (a->rand_mirror && rng_unit(rng) < 0.5);
+  struct levels l = levels_of(a, rng);
   studio_put(s, (int)a->dtype, &l, mirror, out);
   return TY_OK;
 }

@@ -235,24 +235,24 @@ static bool any_stays(const struct det_augment *a, struct objects all, struct de
 
 /* -- steps ------------------------------------------------------------------------------------- */
 
-static bool happens(struct chance *c, double share)
+static bool happens(struct rng *c, double share)
 {
-  return share > 0 && chance_unit(c) < share;
+  return share > 0 && rng_unit(c) < share;
 }
 
-static float shift(struct chance *c, double share, int64_t most)
+static float shift(struct rng *c, double share, int64_t most)
 {
-  return happens(c, share) ? truncf((float)chance_between(c, (double)-most, (double)most)) : 0;
+  return happens(c, share) ? truncf((float)rng_between(c, (double)-most, (double)most)) : 0;
 }
 
-static void color(const struct det_augment *a, struct studio *s, struct chance *c)
+static void color(const struct det_augment *a, struct studio *s, struct rng *c)
 {
   float hue = shift(c, a->random_hue_prob, a->max_random_hue);
   float saturation = shift(c, a->random_saturation_prob, a->max_random_saturation);
   float light = shift(c, a->random_illumination_prob, a->max_random_illumination);
   if (hue != 0 || saturation != 0 || light != 0) studio_shift_hls(s, hue, light, saturation);
   if (!happens(c, a->random_contrast_prob)) return;
-  double factor = 1 + chance_between(c, -a->max_random_contrast, a->max_random_contrast);
+  double factor = 1 + rng_between(c, -a->max_random_contrast, a->max_random_contrast);
   tune_pixels(&s->now, &s->now, (struct tuning){ .kind = BRIGHTNESS, .alpha = (float)factor });
 }
 
@@ -276,12 +276,12 @@ static void mirror(struct studio *s, struct objects all)
 enum { LEAST_GROWTH = 105 };                          /* per cent: smaller ones are left out */
 
 static int add_border(
-    const struct det_augment *a, struct studio *s, struct chance *c, struct objects all)
+    const struct det_augment *a, struct studio *s, struct rng *c, struct objects all)
 {
-  double grown = chance_between(c, 1, a->max_pad_scale);
+  double grown = rng_between(c, 1, a->max_pad_scale);
   if (grown * 100 < LEAST_GROWTH) return TY_OK;
   int64_t h = (int64_t)(grown * (double)s->now.h), w = (int64_t)(grown * (double)s->now.w);
-  int64_t top = chance_below(c, h - s->now.h + 1), left = chance_below(c, w - s->now.w + 1);
+  int64_t top = rng_below(c, h - s->now.h + 1), left = rng_below(c, w - s->now.w + 1);
   double wide = (double)s->now.w, high = (double)s->now.h;
   struct det_box window = { -(double)left / wide, -(double)top / high, (double)w / wide,
     (double)h / high };
@@ -291,14 +291,14 @@ static int add_border(
 }
 
 /* In shares of an image of these proportions (width / height). */
-static struct det_box random_window(const struct window_sampler *s, struct chance *c, double image)
+static struct det_box random_window(const struct window_sampler *s, struct rng *c, double image)
 {
-  double scale = MAX(chance_between(c, s->scale[0], s->scale[1]), 1e-6);
+  double scale = MAX(rng_between(c, s->scale[0], s->scale[1]), 1e-6);
   double least = MAX(s->ratio[0] / image, scale * scale);
   double most = MIN(s->ratio[1] / image, 1 / (scale * scale));
-  double ratio = sqrt(most > least ? chance_between(c, least, most) : least);
+  double ratio = sqrt(most > least ? rng_between(c, least, most) : least);
   double w = MIN(1, scale * ratio), h = MIN(1, scale / ratio);
-  return (struct det_box){ chance_between(c, 0, 1 - w), chance_between(c, 0, 1 - h), w, h };
+  return (struct det_box){ rng_between(c, 0, 1 - w), rng_between(c, 0, 1 - h), w, h };
 }
 
 /* The window in whole pixels of the image, and in its shares again. */
@@ -314,11 +314,11 @@ static struct det_box to_pixels(const struct pixels *image, struct det_box *wind
 
 /* The samplers in random order, until one finds a window that suits; else the image stays. */
 static int take_window(
-    const struct det_augment *a, struct studio *s, struct chance *c, struct objects *all)
+    const struct det_augment *a, struct studio *s, struct rng *c, struct objects *all)
 {
   int order[MOST_SAMPLERS] = { 0 };
   for (int i = 0; i < a->num_crop_sampler; i++) {
-    int64_t k = chance_below(c, i + 1);
+    int64_t k = rng_below(c, i + 1);
     order[i] = order[k];
     order[k] = i;
   }
@@ -336,7 +336,7 @@ static int take_window(
 }
 
 /* To data_shape: all of it, or with the image's proportions from its upper left corner on. */
-static int take_size(const struct det_augment *a, struct studio *s, struct chance *c,
+static int take_size(const struct det_augment *a, struct studio *s, struct rng *c,
     struct objects all, float size[3])
 {
   int64_t h = a->shape.dim[1], w = a->shape.dim[2], to_h = h, to_w = w;
@@ -355,18 +355,18 @@ static int take_size(const struct det_augment *a, struct studio *s, struct chanc
   return studio_border(s, h, w, 0, 0, a->fill_value);
 }
 
-int det_augment_run(const struct det_augment *a, struct file_bytes file, struct chance *chance,
+int det_augment_run(const struct det_augment *a, struct file_bytes file, struct rng *rng,
     struct studio *s, float *label, int64_t *n, float size[3], void *out)
 {
   struct objects all = objects_of(label, *n);
   struct levels l = { .mean = a->mean_img };
   TRY(studio_decode(s, file, a->shape.dim[0]));
-  if (a->resize > 0) TRY(studio_resize_short(s, a->inter_method, chance, a->resize));
-  color(a, s, chance);
-  if (happens(chance, a->rand_mirror_prob)) mirror(s, all);
-  if (happens(chance, a->rand_pad_prob)) TRY(add_border(a, s, chance, all));
-  if (happens(chance, a->rand_crop_prob)) TRY(take_window(a, s, chance, &all));
-  TRY(take_size(a, s, chance, all, size));
+  if (a->resize > 0) TRY(studio_resize_short(s, a->inter_method, rng, a->resize));
+  color(a, s, rng);
+  if (happens(rng, a->rand_mirror_prob)) mirror(s, all);
+  if (happens(rng, a->rand_pad_prob)) TRY(add_border(a, s, rng, all));
+  if (happens(rng, a->rand_crop_prob)) TRY(take_window(a, s, rng, &all));
+  TRY(take_size(a, s, rng, all, size));
   for (int k = 0; k < 4; k++) {
     l.factor[k] = (float)(a->scale / a->std[k]);
     l.offset[k] = (float)(-(a->mean_img ? 0 : a->mean[k]) * a->scale / a->std[k]);

@@ -255,14 +255,14 @@ static int find_label(const struct image_record *r, const char *text, int64_t n,
 
 /* Channels, height and width of the image, how many labels follow, these, and what fills up. */
 static int put_boxes(const struct image_record *r, struct worker *w, const struct decode_job *j,
-    struct file_bytes file, struct chance *chance, const float *label, int64_t n)
+    struct file_bytes file, struct rng *rng, const float *label, int64_t n)
 {
   float *out = j->label + SIZES;
   NEED(n <= r->room, TY_ESHAPE, "the image has %lld labels, label_pad_width is %lld", (long long)n,
       (long long)r->room);
   TRY(det_label_check(label, n));
   memcpy(out, label, sizeof(float) * (size_t)n);
-  TRY(det_augment_run(&r->det, file, chance, &w->studio, out, &n, j->label, j->data));
+  TRY(det_augment_run(&r->det, file, rng, &w->studio, out, &n, j->label, j->data));
   j->label[SIZES - 1] = (float)n;
   for (int64_t i = n; i < r->room; i++) out[i] = r->filler;
   return TY_OK;
@@ -270,15 +270,15 @@ static int put_boxes(const struct image_record *r, struct worker *w, const struc
 
 static int make_sample(const struct image_record *r, struct worker *w, const struct decode_job *j)
 {
-  struct chance chance = { r->seed_aug, (uint64_t)j->epoch, j->number, 0 };
+  struct rng rng = { r->seed_aug, (uint64_t)j->epoch, j->number, 0 };
   int64_t n, next, head = 0, labels;
   const float *label;
   TRY(read_record(r, j->at, &w->text, &n, &next));
   TRY(find_label(r, w->text.p, n, &label, &labels, &head));
   struct file_bytes file = { (const uint8_t *)w->text.p + head, (size_t)(n - head) };
-  if (r->boxes) return put_boxes(r, w, j, file, &chance, label, labels);
+  if (r->boxes) return put_boxes(r, w, j, file, &rng, label, labels);
   memcpy(j->label, label, sizeof(float) * (size_t)labels);
-  return augment_run(&r->augment, file, &chance, &w->studio, j->data);
+  return augment_run(&r->augment, file, &rng, &w->studio, j->data);
 }
 
 static int run_job(const struct image_record *r, struct worker *w, struct decode_job *j)
@@ -380,11 +380,11 @@ static int next_image(struct reader *reader, void *data, float *label, bool *mor
 
 static void mix(struct image_record *r)
 {
-  struct chance c = { r->seed, (uint64_t)r->base.epoch, 0, 0 };
+  struct rng c = { r->seed, (uint64_t)r->base.epoch, 0, 0 };
   for (int64_t i = 0; i < r->count; i++) r->order[i] = i;
   for (int64_t i = r->count - 1; i > 0; i--) {
     c.sample = (uint64_t)i, c.used = 0;
-    int64_t k = chance_below(&c, i + 1), held = r->order[i];
+    int64_t k = rng_below(&c, i + 1), held = r->order[i];
     r->order[i] = r->order[k];
     r->order[k] = held;
   }

@@ -1,23 +1,23 @@
 /* studio.c - see studio.h. */
 #include "io/studio.h"
 
-/* -- chance ------------------------------------------------------------------------------------ */
+/* -- random numbers ---------------------------------------------------------------------------- */
 
-double chance_unit(struct chance *c)
+double rng_unit(struct rng *c)
 {
   struct philox p = philox(c->seed, c->epoch, 0, c->sample + ((uint64_t)(c->used++) << 40));
   return unit_f64(p.w[0], p.w[1]);
 }
 
-int64_t chance_below(struct chance *c, int64_t n)
+int64_t rng_below(struct rng *c, int64_t n)
 {
-  int64_t i = (int64_t)(chance_unit(c) * (double)n);
+  int64_t i = (int64_t)(rng_unit(c) * (double)n);
   return MIN(i, n - 1);
 }
 
-double chance_between(struct chance *c, double low, double high)
+double rng_between(struct rng *c, double low, double high)
 {
-  return low + (high - low) * chance_unit(c);
+  return low + (high - low) * rng_unit(c);
 }
 
 /* -- parameters -------------------------------------------------------------------------------- */
@@ -115,11 +115,11 @@ int studio_decode(struct studio *s, struct file_bytes file, int64_t channels)
   return TY_OK;
 }
 
-int studio_resize(struct studio *s, int64_t how, struct chance *c, int64_t h, int64_t w)
+int studio_resize(struct studio *s, int64_t how, struct rng *c, int64_t h, int64_t w)
 {
   struct pixels to;
   if (how == 9) how = resampling_for(s->now.h, s->now.w, h, w);
-  if (how == 10) how = chance_below(c, RESAMPLINGS);
+  if (how == 10) how = rng_below(c, RESAMPLINGS);
   TRY(studio_other(s, h, w, &to));
   TRY(make_room(&s->scratch, resize_scratch(&to, &s->now, (int)how)));
   resize_pixels(&to, &s->now, (int)how, s->scratch.p);
@@ -127,7 +127,7 @@ int studio_resize(struct studio *s, int64_t how, struct chance *c, int64_t h, in
   return TY_OK;
 }
 
-int studio_resize_short(struct studio *s, int64_t how, struct chance *c, int64_t size)
+int studio_resize_short(struct studio *s, int64_t how, struct rng *c, int64_t size)
 {
   int64_t h = size, w = size;
   if (s->now.h > s->now.w)

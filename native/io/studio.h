@@ -1,7 +1,7 @@
-/* studio.h - what a thread works on an image with: chance, two buffers, and the steps that all
+/* studio.h - what a thread works on an image with: random numbers, two buffers, and the steps that all
 ** pipelines share: decoding, sizes, windows, borders, and the numbers of a sample.
 **
-** What chance decides is a function of (seed, epoch, sample) alone, so it does not matter which
+** A random number is a function of (seed, epoch, sample) alone, so it does not matter which
 ** thread works on what.
 */
 #pragma once
@@ -10,10 +10,10 @@
 #include "io/reader.h"
 
 /* used: numbers drawn so far */
-struct chance { uint64_t seed, epoch, sample; uint32_t used; };
-double  chance_unit(struct chance *c);                                        /* [0, 1) */
-double  chance_between(struct chance *c, double low, double high);
-int64_t chance_below(struct chance *c, int64_t n);                            /* 0 .. n - 1 */
+struct rng { uint64_t seed, epoch, sample; uint32_t used; };
+double  rng_unit(struct rng *c);                                        /* [0, 1) */
+double  rng_between(struct rng *c, double low, double high);
+int64_t rng_below(struct rng *c, int64_t n);                            /* 0 .. n - 1 */
 
 struct room { void *p; size_t n; };                   /* grows */
 /* The image lies in one of two buffers; a step that moves pixels writes the other one.
@@ -21,10 +21,10 @@ struct room { void *p; size_t n; };                   /* grows */
 struct studio { struct room image[2], scratch; int at; struct pixels now; };
 void studio_done(struct studio *s);
 int  studio_decode(struct studio *s, struct file_bytes file, int64_t channels);
-/* how: one of image.h's, 9 (resampling_for) or 10 (one of them by chance) */
-int  studio_resize(struct studio *s, int64_t how, struct chance *c, int64_t h, int64_t w);
+/* how: one of image.h's, 9 (resampling_for) or 10 (one of them at random) */
+int  studio_resize(struct studio *s, int64_t how, struct rng *c, int64_t h, int64_t w);
 /* the shorter side becomes `size` */
-int  studio_resize_short(struct studio *s, int64_t how, struct chance *c, int64_t size);
+int  studio_resize_short(struct studio *s, int64_t how, struct rng *c, int64_t size);
 int  studio_cut(struct studio *s, int64_t y, int64_t x, int64_t h, int64_t w);
 /* the image at (top, left) within h x w pixels of `fill` */
 int  studio_border(

@@ -1,6 +1,6 @@
 /* gradient.c - appends to a graph the nodes that compute gradients of its variables.
 **
-** One reverse walk over the forward nodes. Each forward node that lies between a wanted variable
+** One reverse walk over the forward nodes. Each forward node that lies between a requested variable
 ** and a head gets one gradient operator, `<node>_backward`: it reads what the operator's `grad`
 ** lists, and its output k is the gradient of input k. Only gradients that something reads are
 ** computed: none of what is made from a loss, which takes nothing from behind. An operator whose
@@ -9,8 +9,8 @@
 ** is, fewer than a cap become one add_n called sum_grad, more a chain of additions. Head
 ** gradients are variables `_head_grad_<i>`, made only where read.
 ** Recomputation: a node marked __force_mirroring__ (or all that qualify, under an option) gets a
-** twin `<node>_mirror` right before its first reader in the backward part; backward nodes read
-** the twin, so that the first result can go. Invariant: a backward node's inputs stand before it
+** clone `<node>_mirror` right before its first reader in the backward part; backward nodes read
+** the clone, so that the first result can go. Invariant: a backward node's inputs stand before it
 ** (graph/graph.h, 1). Source of the aggregation rule: the reference.
 */
 #include "pass/gradient.h"
@@ -19,10 +19,10 @@ struct list { ty_entry *e; int n, cap, links; };
 struct walk {
   ty_graph *g;
   struct descs *d;
-  const struct gradient_wish *wish;
+  const struct gradient_request *request;
   struct gradient *out;
   int forward;                                        /* forward nodes */
-  /* per forward node: it is a wanted variable, or the gradient of an input is read */
+  /* per forward node: it is a requested variable, or the gradient of an input is read */
   uint8_t *need;
   /* per forward value: something reads its gradient */
   uint8_t *asked;
@@ -31,7 +31,7 @@ struct walk {
   /* per forward value: their sum; node -1: not built yet */
   ty_entry *sum;
   /* per forward node: its mirror, -1: none yet */
-  int *twin;
+  int *clone;
   /* per forward value: how many contributions may come */
   int *readers;
 };
@@ -93,7 +93,7 @@ static int head_gradient(struct walk *w, int head, ty_entry *out)
   ty_entry *made = &w->out->head[head];
   if (made->node < 0) {
     snprintf(name, sizeof name, "_head_grad_%d", head);
-    ty_desc d = desc_at(w, w->wish->head[head]);
+    ty_desc d = desc_at(w, w->request->head[head]);
     TRY(graph_var(w->g, name, NULL, 0, made));
     TRY(note_desc(w, made->node, 0, &d));
   }
@@ -141,7 +141,7 @@ static int contribute(struct walk *w, ty_entry to, ty_entry part)
   int v = value_of(w->g, to);
   struct list *l = &w->part[v];
   if (!w->asked[v]) return TY_OK;
-  if (l->n && w->readers[v] >= w->wish->cap) return add_link(w, l, to, part);
+  if (l->n && w->readers[v] >= w->request->cap) return add_link(w, l, to, part);
   NEED(GROW(l->e, l->n, l->cap), TY_EMEMORY, "out of memory: gradient");
   l->e[l->n++] = part;
   return TY_OK;
@@ -185,8 +185,8 @@ static int recomputed(struct walk *w, ty_entry e, ty_entry *out)
 {
   const struct node *n = &w->g->node[e.node];
   *out = e;
-  if (e.node >= w->forward || !(w->wish->mirror && w->wish->mirror[e.node])) return TY_OK;
-  if (w->twin[e.node] < 0) {
+  if (e.node >= w->forward || !(w->request->mirror && w->request->mirror[e.node])) return TY_OK;
+  if (w->clone[e.node] < 0) {
     char name[512];
     ty_entry made;
     ty_entry *in = NEWS(ty_entry, n->nin);
@@ -194,16 +194,16 @@ static int recomputed(struct walk *w, ty_entry e, ty_entry *out)
     int nin = n->nin, nout = n->nout, code = TY_OK;
     for (int i = 0; i < nin && !code; i++) code = recomputed(w, w->g->node[e.node].in[i], &in[i]);
     snprintf(name, sizeof name, "%s_mirror", w->g->node[e.node].name);
-    if (!code) code = graph_twin(w->g, e.node, name, false, in, nin, nout, &made);
+    if (!code) code = graph_clone(w->g, e.node, name, false, in, nin, nout, &made);
     mem_free(in);
     TRY(code);
-    w->twin[e.node] = made.node;
+    w->clone[e.node] = made.node;
     for (int k = 0; k < nout; k++) {
       ty_desc d = desc_at(w, (ty_entry){ e.node, k });
       TRY(note_desc(w, made.node, k, &d));
     }
   }
-  *out = (ty_entry){ w->twin[e.node], e.out };
+  *out = (ty_entry){ w->clone[e.node], e.out };
   return TY_OK;
 }
 
@@ -253,8 +253,8 @@ static int append_backward(struct walk *w, int node)
   NEED(in, TY_EMEMORY, "out of memory: gradient");
   while (!code && reads_next(&r)) code = read_operand(w, node, r.kind, r.k, in, &nin);
   snprintf(name, sizeof name, "%s%s_backward", w->g->node[node].name,
-      w->wish->mirror && w->wish->mirror[node] ? "_mirror" : "");
-  if (!code) code = graph_twin(w->g, node, name, true, in, nin, w->g->node[node].nin, &out);
+      w->request->mirror && w->request->mirror[node] ? "_mirror" : "");
+  if (!code) code = graph_clone(w->g, node, name, true, in, nin, w->g->node[node].nin, &out);
   mem_free(in);
   TRY(code);
   for (int k = 0; k < w->g->node[node].nin; k++) {
@@ -318,7 +318,7 @@ static void find_needed(struct walk *w)
 {
   for (int i = 0; i < w->forward; i++) {
     const struct node *n = &w->g->node[i];
-    w->need[i] = w->wish->wanted[i] || (n->op && n->op->flags & OP_FUSED_UPDATE);
+    w->need[i] = w->request->requested[i] || (n->op && n->op->flags & OP_FUSED_UPDATE);
     for (int k = 0; n->op && !zero_gradient(n->op) && k < n->nin; k++) {
       const int v = value_of(w->g, n->in[k]);
       w->need[i] |= w->asked[v] && !n->inport[k].mutated;
@@ -333,7 +333,7 @@ static int collect(struct walk *w)
   for (int i = 0; i < w->forward; i++) {
     bool found;
     w->out->of[i] = (ty_entry){ -1, 0 };
-    if (!w->wish->wanted[i]) continue;
+    if (!w->request->requested[i]) continue;
     ty_entry self = { i, 0 };
     TRY(total(w, self, &found, &w->out->of[i]));
     if (!found) TRY(zeros(w, desc_at(w, self), &w->out->of[i]));
@@ -344,8 +344,8 @@ static int collect(struct walk *w)
 /* Of several heads that are one value the last one's gradient counts, as in the reference. */
 static int contribute_heads(struct walk *w)
 {
-  const ty_entry *head = w->wish->head;
-  int n = w->wish->nhead, *last = NEWS(int, w->g->nvalue), code = TY_OK;
+  const ty_entry *head = w->request->head;
+  int n = w->request->nhead, *last = NEWS(int, w->g->nvalue), code = TY_OK;
   NEED(last, TY_EMEMORY, "out of memory: gradient");
   for (int h = 0; h < n; h++) {
     int v = value_of(w->g, head[h]);
@@ -362,8 +362,8 @@ static int contribute_heads(struct walk *w)
 static int run(struct walk *w)
 {
   for (int v = 0; v < w->g->nvalue; v++) w->sum[v].node = -1;
-  for (int i = 0; i < w->forward; i++) w->twin[i] = -1;
-  for (int h = 0; h < w->wish->nhead; h++) w->out->head[h].node = -1;
+  for (int i = 0; i < w->forward; i++) w->clone[i] = -1;
+  for (int h = 0; h < w->request->nhead; h++) w->out->head[h].node = -1;
   find_needed(w);
   TRY(contribute_heads(w));
   for (int i = w->forward - 1; i >= 0; i--) TRY(visit(w, i));
@@ -371,20 +371,20 @@ static int run(struct walk *w)
 }
 
 int gradient_append(
-    ty_graph *g, struct descs *d, const struct gradient_wish *wish, struct gradient *out)
+    ty_graph *g, struct descs *d, const struct gradient_request *request, struct gradient *out)
 {
   int nodes = g->n, values = g->nvalue;
-  struct walk w = { g, d, wish, out, nodes, NEWS(uint8_t, nodes),
+  struct walk w = { g, d, request, out, nodes, NEWS(uint8_t, nodes),
     NEWS(uint8_t, values), NEWS(struct list, values),
     NEWS(ty_entry, values), NEWS(int, nodes), NEWS(int, values) };
-  bool room = w.need && w.asked && w.part && w.sum && w.twin && w.readers;
-  int code = room ? run(&w) : fail(TY_EMEMORY, "out of memory: gradient");
+  bool enough = w.need && w.asked && w.part && w.sum && w.clone && w.readers;
+  int code = enough ? run(&w) : fail(TY_EMEMORY, "out of memory: gradient");
   for (int v = 0; w.part && v < values; v++) mem_free(w.part[v].e);
   mem_free(w.need);
   mem_free(w.asked);
   mem_free(w.part);
   mem_free(w.sum);
-  mem_free(w.twin);
+  mem_free(w.clone);
   mem_free(w.readers);
   return code;
 }

@@ -4,11 +4,11 @@
 
 /* one per value; grows with the graph */
 struct descs { ty_desc *d; int cap; };
-struct gradient_wish {
+struct gradient_request {
   const ty_entry *head;
   int nhead;
   /* per node: a variable whose gradient is asked for */
-  const uint8_t  *wanted;
+  const uint8_t  *requested;
   /* per node: recompute it in the backward part; NULL: none */
   const uint8_t  *mirror;
   /* from this many contributions on: a chain of additions */
@@ -21,6 +21,6 @@ struct gradient {                                     /* arrays of the caller */
   ty_entry *head;
 };
 int gradient_append(
-    ty_graph *g, struct descs *d, const struct gradient_wish *wish, struct gradient *out);
+    ty_graph *g, struct descs *d, const struct gradient_request *request, struct gradient *out);
 /* is this node to be recomputed? all: whatever qualifies */
 bool node_is_mirrored(const struct node *n, bool all);

@@ -106,8 +106,8 @@ static bool agree(struct program *p, const struct step *st)
 
 /* -- kernels that would take blocks ------------------------------------------------------------ */
 
-/* The call as this kernel would like it: in blocks what could be and what it takes so. */
-static bool wish(const struct program *p, struct step *st, const struct kernel *k)
+/* Gives the call blocks where values may have them and this kernel takes them. */
+static bool set_blocks(const struct program *p, struct step *st, const struct kernel *k)
 {
   struct call *c = &st->v.call;
   bool any = false;
@@ -133,7 +133,7 @@ static int find_kernel(struct program *p, struct step *st)
   if (step_of_host(p, st)) return TY_OK;
   TRY(step_call(p, st));
   for (const struct kernel *k; (k = next_candidate(&c, NULL));) {
-    bool any = wish(p, st, k);
+    bool any = set_blocks(p, st, k);
     if (invoke_asks(&st->v, k, &p->arena)) continue;
     st->v.kernel = any ? k : NULL;
     return TY_OK;
@@ -143,9 +143,9 @@ static int find_kernel(struct program *p, struct step *st)
 
 /* What it accepted when all was in blocks it may refuse now that some operands are plain:
 ** another one is asked for. */
-static bool regrets(struct program *p, struct step *st)
+static bool refuses_now(struct program *p, struct step *st)
 {
-  if (st->kind != STEP_NODE || !st->v.kernel || !wish(p, st, st->v.kernel)) return false;
+  if (st->kind != STEP_NODE || !st->v.kernel || !set_blocks(p, st, st->v.kernel)) return false;
   return invoke_asks(&st->v, st->v.kernel, &p->arena) != NULL;
 }
 
@@ -159,7 +159,7 @@ int pass_layout(struct program *p)
     for (int t = p->n - 1; t >= 0; t--) changes |= agree(p, &p->step[t]);
     for (int t = 0; t < p->n; t++) changes |= agree(p, &p->step[t]);
     for (int t = 0; t < p->n && !changes; t++)
-      if ((changes = regrets(p, &p->step[t]))) TRY(find_kernel(p, &p->step[t]));
+      if ((changes = refuses_now(p, &p->step[t]))) TRY(find_kernel(p, &p->step[t]));
   }
   for (int v = 0; v < p->s.g->nvalue; v++) p->value[v].block = p->value[root_of(p, v)].block;
   return TY_OK;

@@ -64,8 +64,8 @@ struct step {
   int64_t scratch_at;                                 /* offset in the pool */
   /* its own; v.call.state may be another step's */
   void *state;
-  int keeper;                                         /* the step whose state it shares, -1 */
-  bool lends;
+  int state_of;                                       /* the step whose state it shares, -1 */
+  bool state_shared;                                  /* others use its state */
   int64_t ns;                                         /* of its last timed run */
   char *why;                                          /* candidates that refused */
   /* what it can do of the next steps; what does this one */
@@ -89,14 +89,14 @@ struct value {
   int kind;
   /* the value whose memory this one has: itself, or an alias's */
   int root;
-  int bound;                                          /* V_OUTER: bound tensor */
+  int bound;                                          /* V_BOUND: bound tensor */
   /* of a root: steps from which to which its bytes are in use */
   int first, last;
   /* of a root: the last step that writes into its bytes */
   int last_write;
   int device;
   bool pinned;                                        /* a head: in use to the end */
-  bool add;                                           /* V_OUTER: its producer accumulates */
+  bool add;                                           /* V_BOUND: its producer accumulates */
   int block;                                          /* as in struct operand */
   /* of a root: rounded to ALIGN; in its device's pool */
   int64_t bytes, offset;

@@ -1,6 +1,6 @@
 /* schedule.c - the steps of a program in the order they run.
 **
-** Alive is what heads, wanted gradients and changed auxiliary states reach. Order is index order
+** Alive is what heads, requested gradients and changed auxiliary states reach. Order is index order
 ** (the order of building, then of the gradient pass), a group standing at its last member; so
 ** the steps of the forward part come first. Nodes that only rename bytes (views) get no step.
 ** Copies and additions into bound gradient arrays stand right behind their value, or at the end
@@ -44,7 +44,7 @@ static struct step *add_step(struct build *b, int kind, int node, int device)
     .bound = -1,
     .scratch_at = -1,
     .guard = -1,
-    .keeper = -1 };
+    .state_of = -1 };
   int guard = node >= 0 ? p->s.g->node[node].guard - 1 : -1;
   if (guard >= 0 && p->s.device[guard] == device) st->guard = p->s.g->node[guard].first;
   return st;

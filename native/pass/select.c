@@ -4,8 +4,8 @@
 */
 #include "pass/passes.h"
 
-/* stands for "has a place" until there are pointers */
-static char *const wanted = (char *)ALIGN;
+/* stands for bytes that an operand will have, until memory is planned; NULL: it will have none */
+static char *const planned = (char *)ALIGN;
 
 /* What its kernel does besides; operands stand behind those of the node, in order. */
 static int call_epilogue(struct program *p, struct step *st)
@@ -53,10 +53,10 @@ int step_call(struct program *p, struct step *st)
   c->out = arena_new(&p->arena, sizeof(struct operand) * (size_t)(st->nout + 1));
   NEED(c->in && c->out, TY_EMEMORY, "out of memory: kernels");
   for (int k = 0; k < st->nin; k++)
-    c->in[k] = (struct operand){ wanted, s->desc[st->in[k]], NULL, p->value[st->in[k]].block };
+    c->in[k] = (struct operand){ planned, s->desc[st->in[k]], NULL, p->value[st->in[k]].block };
   for (int k = 0; k < st->nout; k++) {
     bool read = st->out[k] >= 0;
-    c->out[k] = (struct operand){ read ? wanted : NULL, s->desc[n->first + k], NULL,
+    c->out[k] = (struct operand){ read ? planned : NULL, s->desc[n->first + k], NULL,
       read ? p->value[st->out[k]].block : 0 };
     if (read && p->value[st->out[k]].add) c->add |= 1u << k;
   }

@@ -10,7 +10,7 @@ static bool packs_alike(const struct program *p, const struct step *a, const str
       desc_same_shape(&p->s.desc[a->in[k->packs - 1]], &p->s.desc[b->in[k->packs - 1]]);
 }
 
-static int find_keepers(struct program *p)
+static int find_shared_states(struct program *p)
 {
   int *first = NEWS(int,
       2 * p->s.g->nvalue); /* per root, forward and backward: the first step that packs it, + 1 */
@@ -25,7 +25,7 @@ static int find_keepers(struct program *p)
     if (!*at)
       *at = t + 1;
     else if (packs_alike(p, &p->step[*at - 1], st))
-      st->keeper = *at - 1, p->step[*at - 1].lends = true;
+      st->state_of = *at - 1, p->step[*at - 1].state_shared = true;
   }
   mem_free(first);
   return TY_OK;
@@ -34,18 +34,18 @@ static int find_keepers(struct program *p)
 static int give_state(struct program *p, struct step *st)
 {
   if (!st->v.state) return TY_OK;
-  if (st->keeper >= 0) {
-    st->v.call.state = p->step[st->keeper].state;
+  if (st->state_of >= 0) {
+    st->v.call.state = p->step[st->state_of].state;
     return TY_OK;
   }
-  if (st->v.kernel->flags & K_REUSED && !st->lends) return TY_OK;
+  if (st->v.kernel->flags & K_REUSED && !st->state_shared) return TY_OK;
   st->state = st->v.call.state = mem_new(st->v.state);
   return st->state ? TY_OK : TY_EMEMORY;
 }
 
 int pass_states(struct program *p)
 {
-  TRY(find_keepers(p));
+  TRY(find_shared_states(p));
   for (int t = 0; t < p->n; t++) TRY(give_state(p, &p->step[t]));
   return TY_OK;
 }
