@@ -2,7 +2,7 @@
 ** normalisation.
 */
 #pragma once
-#include "io/studio.h"
+#include "io/workspace.h"
 
 /* as the parameters of ImageRecordIter are called */
 struct augment {

@@ -5,7 +5,7 @@
 ** right, bottom in shares of the image, ...).
 */
 #pragma once
-#include "io/studio.h"
+#include "io/workspace.h"
 
 enum { MOST_SAMPLERS = 32 };
 

@@ -1,5 +1,5 @@
 /* studio.c - see studio.h. */
-#include "io/studio.h"
+#include "io/workspace.h"
 
 /* -- random numbers ---------------------------------------------------------------------------- */
 
