@@ -42,14 +42,14 @@ void swap_red_blue(const struct pixels *a)
 
 static int read_file(FILE *f, const char *path, char **data, size_t *n)
 {
-  size_t room = 0;
+  size_t capacity = 0;
   for (*n = 0;;) {
-    if (*n == room) {
-      char *grown = mem_grow(*data, room = room * 2 + (1 << 16));
+    if (*n == capacity) {
+      char *grown = mem_grow(*data, capacity = capacity * 2 + (1 << 16));
       if (!grown) return TY_EMEMORY;
       *data = grown;
     }
-    size_t got = fread(*data + *n, 1, room - *n, f);
+    size_t got = fread(*data + *n, 1, capacity - *n, f);
     *n += got;
     if (!got)
       return ferror(f) ? fail(TY_EIO, "cannot read '%s': %s", path, strerror(errno)) : TY_OK;

@@ -133,19 +133,19 @@ static int64_t affine_of(
   return MAX(1, (int64_t)height);
 }
 
-static int warp(struct studio *s, const struct augment *a, struct rng *rng)
+static int warp(struct workspace *s, const struct augment *a, struct rng *rng)
 {
   struct pixels to;
   double m[6];
   int64_t w, h = affine_of(a, rng, &s->now, m, &w);
-  TRY(studio_other(s, h, w, &to));
+  TRY(workspace_other(s, h, w, &to));
   warp_pixels(&to, &s->now, m, (uint8_t)MIN(a->fill_value, 255));
-  studio_turn(s, to);
+  workspace_swap(s, to);
   return TY_OK;
 }
 
 static int cut_window(
-    struct studio *s, const struct augment *a, struct rng *c, int64_t h, int64_t w)
+    struct workspace *s, const struct augment *a, struct rng *c, int64_t h, int64_t w)
 {
   int64_t y = s->now.h - h, x = s->now.w - w;
   NEED(y >= 0 && x >= 0, TY_ESHAPE,
@@ -155,12 +155,12 @@ static int cut_window(
     y = rng_below(c, y + 1), x = rng_below(c, x + 1);
   else
     y /= 2, x /= 2;
-  return studio_cut(s, y, x, h, w);
+  return workspace_crop(s, y, x, h, w);
 }
 
 /* A window of random area and proportions, or after ten tries the largest in the middle with
 ** those of the sample. */
-static int cut_some(struct studio *s, const struct augment *a, struct rng *c)
+static int cut_some(struct workspace *s, const struct augment *a, struct rng *c)
 {
   double area = (double)s->now.h * (double)s->now.w, high = (double)s->now.h / (double)a->h,
          wide = (double)s->now.w / (double)a->w;
@@ -173,28 +173,28 @@ static int cut_some(struct studio *s, const struct augment *a, struct rng *c)
     if (turned) w = h, h = held;
     if (h < 1 || w < 1 || h > s->now.h || w > s->now.w) continue;
     int64_t y = rng_below(c, s->now.h - h + 1), x = rng_below(c, s->now.w - w + 1);
-    return studio_cut(s, y, x, h, w);
+    return workspace_crop(s, y, x, h, w);
   }
   int64_t h = MAX(1, (int64_t)((double)a->h * MIN(high, wide))),
           w = MAX(1, (int64_t)((double)a->w * MIN(high, wide)));
-  return studio_cut(s, (s->now.h - h) / 2, (s->now.w - w) / 2, h, w);
+  return workspace_crop(s, (s->now.h - h) / 2, (s->now.w - w) / 2, h, w);
 }
 
-static int take_window(struct studio *s, const struct augment *a, struct rng *c)
+static int take_window(struct workspace *s, const struct augment *a, struct rng *c)
 {
   if (a->random_resized_crop) {
     TRY(cut_some(s, a, c));
-    return studio_resize(s, a->inter_method, c, a->h, a->w);
+    return workspace_resize(s, a->inter_method, c, a->h, a->w);
   }
   if (a->max_crop_size == -1) return cut_window(s, a, c, a->h, a->w);
   int64_t size = a->min_crop_size + rng_below(c, a->max_crop_size - a->min_crop_size + 1);
   TRY(cut_window(s, a, c, size, size));
-  return studio_resize(s, a->inter_method, c, a->h, a->w);
+  return workspace_resize(s, a->inter_method, c, a->h, a->w);
 }
 
 /* -- colours ----------------------------------------------------------------------------------- */
 
-static void jitter(struct studio *s, const struct augment *a, struct rng *c)
+static void jitter(struct workspace *s, const struct augment *a, struct rng *c)
 {
   const double part[3] = { a->brightness, a->contrast, a->saturation };
   static const int kind[3] = { BRIGHTNESS, CONTRAST, SATURATION };
@@ -213,15 +213,15 @@ static void jitter(struct studio *s, const struct augment *a, struct rng *c)
   }
 }
 
-static void shift_hls(struct studio *s, const struct augment *a, struct rng *c)
+static void shift_hls(struct workspace *s, const struct augment *a, struct rng *c)
 {
   float h = truncf((float)rng_between(c, (double)-a->random_h, (double)a->random_h));
   float sat = truncf((float)rng_between(c, (double)-a->random_s, (double)a->random_s));
   float light = truncf((float)rng_between(c, (double)-a->random_l, (double)a->random_l));
-  studio_shift_hls(s, h, light, sat);
+  workspace_shift_hls(s, h, light, sat);
 }
 
-static void lighten(struct studio *s, const struct augment *a, struct rng *c)
+static void lighten(struct workspace *s, const struct augment *a, struct rng *c)
 {
   struct tuning t = { .kind = LIGHTING };
   float alpha[3];
@@ -230,7 +230,7 @@ static void lighten(struct studio *s, const struct augment *a, struct rng *c)
   tune_pixels(&s->now, &s->now, t);
 }
 
-static void color(struct studio *s, const struct augment *a, struct rng *c)
+static void color(struct workspace *s, const struct augment *a, struct rng *c)
 {
   if (a->brightness > 0 || a->contrast > 0 || a->saturation > 0) jitter(s, a, c);
   if (a->random_h || a->random_s || a->random_l) shift_hls(s, a, c);
@@ -253,18 +253,18 @@ static struct levels levels_of(const struct augment *a, struct rng *c)
 }
 
 int augment_run(const struct augment *a, struct file_bytes file, struct rng *rng,
-    struct studio *s, void *out)
+    struct workspace *s, void *out)
 {
-  TRY(studio_decode(s, file, a->c));
-  if (a->resize > 0) TRY(studio_resize_short(s, a->inter_method, rng, a->resize));
+  TRY(workspace_decode(s, file, a->c));
+  if (a->resize > 0) TRY(workspace_resize_short(s, a->inter_method, rng, a->resize));
   if (a->affine) TRY(warp(s, a, rng));
   if (a->pad > 0)
-    TRY(studio_border(s, s->now.h + 2 * a->pad, s->now.w + 2 * a->pad, a->pad, a->pad,
+    TRY(workspace_border(s, s->now.h + 2 * a->pad, s->now.w + 2 * a->pad, a->pad, a->pad,
         a->fill_value));
   TRY(take_window(s, a, rng));
   color(s, a, rng);
   bool mirror = a->mirror || (a->rand_mirror && rng_unit(rng) < 0.5);
   struct levels l = levels_of(a, rng);
-  studio_put(s, (int)a->dtype, &l, mirror, out);
+  workspace_put(s, (int)a->dtype, &l, mirror, out);
   return TY_OK;
 }

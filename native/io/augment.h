@@ -21,5 +21,5 @@ int  augment_open(const struct options *o, const ty_desc *shape, int dtype, stru
 void augment_close(struct augment *a);
 
 int augment_run(
-    const struct augment *a, struct file_bytes file, struct rng *rng, struct studio *s,
+    const struct augment *a, struct file_bytes file, struct rng *rng, struct workspace *s,
         void *out);

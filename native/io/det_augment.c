@@ -245,18 +245,18 @@ static float shift(struct rng *c, double share, int64_t most)
   return happens(c, share) ? truncf((float)rng_between(c, (double)-most, (double)most)) : 0;
 }
 
-static void color(const struct det_augment *a, struct studio *s, struct rng *c)
+static void color(const struct det_augment *a, struct workspace *s, struct rng *c)
 {
   float hue = shift(c, a->random_hue_prob, a->max_random_hue);
   float saturation = shift(c, a->random_saturation_prob, a->max_random_saturation);
   float light = shift(c, a->random_illumination_prob, a->max_random_illumination);
-  if (hue != 0 || saturation != 0 || light != 0) studio_shift_hls(s, hue, light, saturation);
+  if (hue != 0 || saturation != 0 || light != 0) workspace_shift_hls(s, hue, light, saturation);
   if (!happens(c, a->random_contrast_prob)) return;
   double factor = 1 + rng_between(c, -a->max_random_contrast, a->max_random_contrast);
   tune_pixels(&s->now, &s->now, (struct tuning){ .kind = BRIGHTNESS, .alpha = (float)factor });
 }
 
-static void mirror(struct studio *s, struct objects all)
+static void mirror(struct workspace *s, struct objects all)
 {
   uint8_t *p = s->now.p, held[4];
   size_t c = (size_t)s->now.c;
@@ -276,7 +276,7 @@ static void mirror(struct studio *s, struct objects all)
 enum { LEAST_GROWTH = 105 };                          /* per cent: smaller ones are left out */
 
 static int add_border(
-    const struct det_augment *a, struct studio *s, struct rng *c, struct objects all)
+    const struct det_augment *a, struct workspace *s, struct rng *c, struct objects all)
 {
   double grown = rng_between(c, 1, a->max_pad_scale);
   if (grown * 100 < LEAST_GROWTH) return TY_OK;
@@ -285,7 +285,7 @@ static int add_border(
   double wide = (double)s->now.w, high = (double)s->now.h;
   struct det_box window = { -(double)left / wide, -(double)top / high, (double)w / wide,
     (double)h / high };
-  TRY(studio_border(s, h, w, top, left, a->fill_value));
+  TRY(workspace_border(s, h, w, top, left, a->fill_value));
   for (int64_t i = 0; i < all.n; i++) project(all.at + i * all.width, window);
   return TY_OK;
 }
@@ -314,7 +314,7 @@ static struct det_box to_pixels(const struct pixels *image, struct det_box *wind
 
 /* The samplers in random order, until one finds a window that suits; else the image stays. */
 static int take_window(
-    const struct det_augment *a, struct studio *s, struct rng *c, struct objects *all)
+    const struct det_augment *a, struct workspace *s, struct rng *c, struct objects *all)
 {
   int order[MOST_SAMPLERS] = { 0 };
   for (int i = 0; i < a->num_crop_sampler; i++) {
@@ -329,14 +329,14 @@ static int take_window(
       struct det_box p = to_pixels(&s->now, &window);
       if ((all->n && !suits(sampler, *all, window)) || !any_stays(a, *all, window)) continue;
       all->n = keep_objects(a, *all, window);
-      return studio_cut(s, (int64_t)p.y, (int64_t)p.x, (int64_t)p.h, (int64_t)p.w);
+      return workspace_crop(s, (int64_t)p.y, (int64_t)p.x, (int64_t)p.h, (int64_t)p.w);
     }
   }
   return TY_OK;
 }
 
 /* To data_shape: all of it, or with the image's proportions from its upper left corner on. */
-static int take_size(const struct det_augment *a, struct studio *s, struct rng *c,
+static int take_size(const struct det_augment *a, struct workspace *s, struct rng *c,
     struct objects all, float size[3])
 {
   int64_t h = a->shape.dim[1], w = a->shape.dim[2], to_h = h, to_w = w;
@@ -347,21 +347,21 @@ static int take_size(const struct det_augment *a, struct studio *s, struct rng *
     to_w = MAX(1, MIN(w, (int64_t)((double)s->now.w * ratio + 0.5)));
   }
   if (to_h != s->now.h || to_w != s->now.w)
-    TRY(studio_resize(s, a->inter_method, c, to_h, to_w));
+    TRY(workspace_resize(s, a->inter_method, c, to_h, to_w));
   size[0] = (float)s->now.c, size[1] = (float)to_h, size[2] = (float)to_w;
   if (to_h == h && to_w == w) return TY_OK;
   struct det_box window = { 0, 0, (double)w / (double)to_w, (double)h / (double)to_h };
   for (int64_t i = 0; i < all.n; i++) project(all.at + i * all.width, window);
-  return studio_border(s, h, w, 0, 0, a->fill_value);
+  return workspace_border(s, h, w, 0, 0, a->fill_value);
 }
 
 int det_augment_run(const struct det_augment *a, struct file_bytes file, struct rng *rng,
-    struct studio *s, float *label, int64_t *n, float size[3], void *out)
+    struct workspace *s, float *label, int64_t *n, float size[3], void *out)
 {
   struct objects all = objects_of(label, *n);
   struct levels l = { .mean = a->mean_img };
-  TRY(studio_decode(s, file, a->shape.dim[0]));
-  if (a->resize > 0) TRY(studio_resize_short(s, a->inter_method, rng, a->resize));
+  TRY(workspace_decode(s, file, a->shape.dim[0]));
+  if (a->resize > 0) TRY(workspace_resize_short(s, a->inter_method, rng, a->resize));
   color(a, s, rng);
   if (happens(rng, a->rand_mirror_prob)) mirror(s, all);
   if (happens(rng, a->rand_pad_prob)) TRY(add_border(a, s, rng, all));
@@ -371,7 +371,7 @@ int det_augment_run(const struct det_augment *a, struct file_bytes file, struct 
     l.factor[k] = (float)(a->scale / a->std[k]);
     l.offset[k] = (float)(-(a->mean_img ? 0 : a->mean[k]) * a->scale / a->std[k]);
   }
-  studio_put(s, (int)a->dtype, &l, false, out);
+  workspace_put(s, (int)a->dtype, &l, false, out);
   *n = (all.at - label) + all.n * all.width;
   return TY_OK;
 }

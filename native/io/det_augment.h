@@ -38,4 +38,4 @@ int  det_label_check(const float *label, int64_t n);
 /* label (n numbers, changed) becomes that of the image in `out`; size: its channels, height and
 ** width without what fills it up to data_shape. */
 int  det_augment_run(const struct det_augment *a, struct file_bytes file, struct rng *rng,
-    struct studio *s, float *label, int64_t *n, float size[3], void *out);
+    struct workspace *s, float *label, int64_t *n, float size[3], void *out);

@@ -47,8 +47,8 @@ struct image_record {
   struct label_list labels;
   bool listed;                                        /* labels come from path_imglist */
   uint64_t seed, seed_aug;
-  /* labels per image; with boxes: -1 for any number, and the room for them */
-  int64_t width, room;
+  /* labels per image; with boxes: -1 for any number, and the most there are */
+  int64_t width, capacity;
   float filler;                                       /* behind the labels */
   /* number of the next job in the epoch, its place in the file */
   int64_t next, at;
@@ -97,7 +97,7 @@ static int read_head(const struct image_record *r, int64_t at, uint32_t *flag, i
 /* The parts of the record at `at`, with the magic between them, into `text` (NULL: nothing is
 ** kept); next: behind it. */
 static int read_record(
-    const struct image_record *r, int64_t at, struct room *text, int64_t *n, int64_t *next)
+    const struct image_record *r, int64_t at, struct buffer *text, int64_t *n, int64_t *next)
 {
   const uint32_t magic = MAGIC;
   uint32_t flag = WHOLE;
@@ -110,7 +110,7 @@ static int read_record(
       size_t want = (size_t)(total + 4 + bytes);
       void *grown = want <= text->n ? text->p : mem_grow(text->p, want);
       if (!grown) return TY_EMEMORY;
-      *text = (struct room){ grown, MAX(want, text->n) };
+      *text = (struct buffer){ grown, MAX(want, text->n) };
       if (inside) memcpy((char *)text->p + total, &magic, 4);
       TRY(read_at(r, at + HEAD, (char *)text->p + total + (inside ? 4 : 0), (size_t)bytes));
     }
@@ -203,8 +203,8 @@ static int find_part(struct image_record *r, int64_t parts, int64_t index)
 /* As many as the image with most of them has. */
 static int widest_label(struct image_record *r)
 {
-  r->room = 0;
-  for (int64_t i = 0; i < r->labels.n; i++) r->room = MAX(r->room, r->labels.row[i].n);
+  r->capacity = 0;
+  for (int64_t i = 0; i < r->labels.n; i++) r->capacity = MAX(r->capacity, r->labels.row[i].n);
   if (!r->listed && !r->place) TRY(list_records(r));
   for (int64_t i = 0; !r->listed && i < r->count; i++) {
     uint32_t flag, labels;
@@ -212,27 +212,27 @@ static int widest_label(struct image_record *r)
     TRY(read_head(r, r->place[i], &flag, &bytes));
     if (bytes < HEADER) return broken(r, r->place[i], "shorter than the header of an image");
     TRY(read_at(r, r->place[i] + HEAD, &labels, 4));
-    r->room = MAX(r->room, MAX(labels, 1));
+    r->capacity = MAX(r->capacity, MAX(labels, 1));
   }
   return TY_OK;
 }
 
-static int make_label_room(struct image_record *r, const struct options *o)
+static int make_label_space(struct image_record *r, const struct options *o)
 {
   double filler;
   TRY(option_real(o, "label_pad_value", -1, &filler));
-  TRY(option_int(o, "label_pad_width", 0, -1, &r->room));
+  TRY(option_int(o, "label_pad_width", 0, -1, &r->capacity));
   r->filler = (float)filler;
-  if (r->room <= 0) TRY(widest_label(r));
-  NEED(r->room <= 1 << 20, TY_EVALUE, "an image has %lld labels, at most 1048576 are possible",
-      (long long)r->room);
-  r->base.label = (ty_desc){ .dtype = TY_F32, .ndim = 1, .dim = { SIZES + r->room } };
+  if (r->capacity <= 0) TRY(widest_label(r));
+  NEED(r->capacity <= 1 << 20, TY_EVALUE, "an image has %lld labels, at most 1048576 are possible",
+      (long long)r->capacity);
+  r->base.label = (ty_desc){ .dtype = TY_F32, .ndim = 1, .dim = { SIZES + r->capacity } };
   return TY_OK;
 }
 
 /* -- one sample -------------------------------------------------------------------------------- */
 
-struct worker { struct room text; struct studio studio; };
+struct worker { struct buffer text; struct workspace workspace; };
 
 /* In a record: flag (number of labels that follow; 0: the one here), label, id, id. */
 static int find_label(const struct image_record *r, const char *text, int64_t n,
@@ -258,13 +258,13 @@ static int put_boxes(const struct image_record *r, struct worker *w, const struc
     struct file_bytes file, struct rng *rng, const float *label, int64_t n)
 {
   float *out = j->label + SIZES;
-  NEED(n <= r->room, TY_ESHAPE, "the image has %lld labels, label_pad_width is %lld", (long long)n,
-      (long long)r->room);
+  NEED(n <= r->capacity, TY_ESHAPE, "the image has %lld labels, label_pad_width is %lld",
+      (long long)n, (long long)r->capacity);
   TRY(det_label_check(label, n));
   memcpy(out, label, sizeof(float) * (size_t)n);
-  TRY(det_augment_run(&r->det, file, rng, &w->studio, out, &n, j->label, j->data));
+  TRY(det_augment_run(&r->det, file, rng, &w->workspace, out, &n, j->label, j->data));
   j->label[SIZES - 1] = (float)n;
-  for (int64_t i = n; i < r->room; i++) out[i] = r->filler;
+  for (int64_t i = n; i < r->capacity; i++) out[i] = r->filler;
   return TY_OK;
 }
 
@@ -278,7 +278,7 @@ static int make_sample(const struct image_record *r, struct worker *w, const str
   struct file_bytes file = { (const uint8_t *)w->text.p + head, (size_t)(n - head) };
   if (r->boxes) return put_boxes(r, w, j, file, &rng, label, labels);
   memcpy(j->label, label, sizeof(float) * (size_t)labels);
-  return augment_run(&r->augment, file, &rng, &w->studio, j->data);
+  return augment_run(&r->augment, file, &rng, &w->workspace, j->data);
 }
 
 static int run_job(const struct image_record *r, struct worker *w, struct decode_job *j)
@@ -315,7 +315,7 @@ static void *work(void *argument)
   }
   pthread_mutex_unlock(&r->lock);
   mem_free(w.text.p);
-  studio_done(&w.studio);
+  workspace_done(&w.workspace);
   return NULL;
 }
 
@@ -466,7 +466,7 @@ static int find_images(struct image_record *r, const struct options *o)
   path = option_text(o, "path_imglist", "");
   r->listed = *path != 0;
   if (r->listed) TRY(label_list_read(path, MAX(r->width, 0), &r->labels));
-  return r->boxes ? make_label_room(r, o) : TY_OK;
+  return r->boxes ? make_label_space(r, o) : TY_OK;
 }
 
 static int read_shapes(struct image_record *r, const struct options *o)

@@ -4,7 +4,7 @@
 
 #define STEP ((size_t)1 << 30)                        /* zlib counts bytes in 32 bits */
 
-static int inflate_all(z_stream *z, const uint8_t *from, size_t left, uint8_t *to, size_t room)
+static int inflate_all(z_stream *z, const uint8_t *from, size_t left, uint8_t *to, size_t capacity)
 {
   z->next_in = (Bytef *)from;
   z->next_out = to;
@@ -14,15 +14,15 @@ static int inflate_all(z_stream *z, const uint8_t *from, size_t left, uint8_t *t
       left -= z->avail_in;
     }
     if (!z->avail_out) {
-      z->avail_out = (uInt)MIN(room, STEP);
-      room -= z->avail_out;
+      z->avail_out = (uInt)MIN(capacity, STEP);
+      capacity -= z->avail_out;
     }
     int code = inflate(z, Z_NO_FLUSH);
     if (code == Z_STREAM_END) break;
-    bool stuck = (!z->avail_in && !left) || (!z->avail_out && !room);
+    bool stuck = (!z->avail_in && !left) || (!z->avail_out && !capacity);
     NEED(code == Z_OK && !stuck, TY_EFORMAT, "the compressed bytes are damaged");
   }
-  NEED(!room && !z->avail_out && !left && !z->avail_in, TY_EFORMAT,
+  NEED(!capacity && !z->avail_out && !left && !z->avail_in, TY_EFORMAT,
       "the compressed bytes have another length");
   return TY_OK;
 }

@@ -69,7 +69,7 @@ void stream_close(struct gz_stream *s);                  /* zero-initialised is 
 struct line_reader {
   struct gz_stream stream;
   char *text;
-  size_t begin, end, room;
+  size_t begin, end, capacity;
   int64_t number;
 };
 

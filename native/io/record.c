@@ -15,7 +15,7 @@ enum { WHOLE, FIRST, MIDDLE, LAST, FLAG_SHIFT = 29, MOST_BYTES = (1 << FLAG_SHIF
 struct ty_record {
   FILE *file;
   char *path, *buffer;
-  size_t room;
+  size_t capacity;
   bool writes;
 };
 
@@ -64,14 +64,14 @@ static int broken(ty_record *r, const char *what)
   return fail(TY_EFORMAT, "'%s', byte %lld: %s", r->path, (long long)ftello(r->file), what);
 }
 
-static int need_room(ty_record *r, size_t bytes)
+static int reserve(ty_record *r, size_t bytes)
 {
-  if (bytes <= r->room) return TY_OK;
-  size_t room = MAX(bytes, r->room * 2);
-  char *buffer = mem_grow(r->buffer, room);
+  if (bytes <= r->capacity) return TY_OK;
+  size_t capacity = MAX(bytes, r->capacity * 2);
+  char *buffer = mem_grow(r->buffer, capacity);
   if (!buffer) return TY_EMEMORY;
   r->buffer = buffer;
-  r->room = room;
+  r->capacity = capacity;
   return TY_OK;
 }
 
@@ -95,7 +95,7 @@ static int read_payload(ty_record *r, size_t at, size_t bytes)
   size_t padded = align_up(bytes, 4), got = 0;
   while (got < padded) { /* by steps: a damaged length cannot make us take memory */
     size_t step = MIN(padded - got, (size_t)1 << 24);
-    TRY(need_room(r, at + got + step));
+    TRY(reserve(r, at + got + step));
     if (fread(r->buffer + at + got, 1, step, r->file) != step)
       return ferror(r->file) ? no_file(r) : broken(r, "the file ends within a record");
     got += step;
@@ -109,7 +109,7 @@ int ty_record_read(ty_record *r, const char **data, size_t *bytes)
   size_t n = 0, total = 0;
   bool end;
   NEED(!r->writes, TY_ESTATE, "'%s' is open for writing", r->path);
-  TRY(need_room(r, 8));
+  TRY(reserve(r, 8));
   for (bool inside = false;; inside = true) {
     TRY(read_head(r, &flag, &n, &end));
     if (end && inside) return broken(r, "the file ends between the parts of a record");
@@ -122,7 +122,7 @@ int ty_record_read(ty_record *r, const char **data, size_t *bytes)
       return broken(r, "the parts of a record are out of order");
     if (inside) {
       const uint32_t magic = MAGIC;
-      TRY(need_room(r, total + 4));
+      TRY(reserve(r, total + 4));
       memcpy(r->buffer + total, &magic, 4);
       total += 4;
     }

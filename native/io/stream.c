@@ -206,15 +206,15 @@ static int read_more(struct line_reader *l, bool *any)
     l->end -= l->begin;
     l->begin = 0;
   }
-  if (l->room < l->end + (1 << 16) + 1) {
-    size_t room = l->room * 2 + (1 << 17);
-    char *text = mem_grow(l->text, room);
+  if (l->capacity < l->end + (1 << 16) + 1) {
+    size_t capacity = l->capacity * 2 + (1 << 17);
+    char *text = mem_grow(l->text, capacity);
     if (!text) return TY_EMEMORY;
     l->text = text;
-    l->room = room;
+    l->capacity = capacity;
   }
   size_t got;
-  TRY(stream_read(&l->stream, l->text + l->end, l->room - l->end - 1, &got));
+  TRY(stream_read(&l->stream, l->text + l->end, l->capacity - l->end - 1, &got));
   l->end += got;
   *any = got > 0;
   return TY_OK;
@@ -235,7 +235,7 @@ int lines_next(struct line_reader *l, char **line)
         *line = NULL;
         return TY_OK;
       }
-      end = l->text + l->end; /* there is room for the zero */
+      end = l->text + l->end; /* there is space for the zero */
     }
     *line = l->text + l->begin;
     l->begin = (size_t)(end - l->text) + (any ? 1 : 0);

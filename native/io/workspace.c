@@ -1,4 +1,4 @@
-/* studio.c - see studio.h. */
+/* workspace.c - see workspace.h. */
 #include "io/workspace.h"
 
 /* -- random numbers ---------------------------------------------------------------------------- */
@@ -68,7 +68,7 @@ int mean_image_load(const char *path, const ty_desc *shape, float **out)
 
 /* -- buffers ----------------------------------------------------------------------------------- */
 
-static int make_room(struct room *r, size_t n)
+static int reserve(struct buffer *r, size_t n)
 {
   if (n <= r->n) return TY_OK;
   mem_free(r->p);
@@ -79,24 +79,24 @@ static int make_room(struct room *r, size_t n)
   return TY_OK;
 }
 
-void studio_done(struct studio *s)
+void workspace_done(struct workspace *s)
 {
   for (int i = 0; i < 2; i++) mem_free(s->image[i].p);
   mem_free(s->scratch.p);
 }
 
-int studio_other(struct studio *s, int64_t h, int64_t w, struct pixels *out)
+int workspace_other(struct workspace *s, int64_t h, int64_t w, struct pixels *out)
 {
-  struct room *r = &s->image[!s->at];
+  struct buffer *r = &s->image[!s->at];
   *out = (struct pixels){ NULL, TY_U8, h, w, s->now.c };
   NEED(h > 0 && w > 0 && h <= (1 << 30) / w, TY_EVALUE, "the image would have %lld x %lld pixels",
       (long long)h, (long long)w);
-  TRY(make_room(r, (size_t)(h * w * s->now.c)));
+  TRY(reserve(r, (size_t)(h * w * s->now.c)));
   out->p = r->p;
   return TY_OK;
 }
 
-void studio_turn(struct studio *s, struct pixels image)
+void workspace_swap(struct workspace *s, struct pixels image)
 {
   s->now = image;
   s->at = !s->at;
@@ -104,63 +104,63 @@ void studio_turn(struct studio *s, struct pixels image)
 
 /* -- steps ------------------------------------------------------------------------------------- */
 
-int studio_decode(struct studio *s, struct file_bytes file, int64_t channels)
+int workspace_decode(struct workspace *s, struct file_bytes file, int64_t channels)
 {
   struct pixels size;
   TRY(image_measure(file, 1, &size));
   s->now.c = channels;
-  TRY(studio_other(s, size.h, size.w, &size));
+  TRY(workspace_other(s, size.h, size.w, &size));
   TRY(image_decode(file, &size));
-  studio_turn(s, size);
+  workspace_swap(s, size);
   return TY_OK;
 }
 
-int studio_resize(struct studio *s, int64_t how, struct rng *c, int64_t h, int64_t w)
+int workspace_resize(struct workspace *s, int64_t how, struct rng *c, int64_t h, int64_t w)
 {
   struct pixels to;
   if (how == 9) how = resampling_for(s->now.h, s->now.w, h, w);
   if (how == 10) how = rng_below(c, RESAMPLINGS);
-  TRY(studio_other(s, h, w, &to));
-  TRY(make_room(&s->scratch, resize_scratch(&to, &s->now, (int)how)));
+  TRY(workspace_other(s, h, w, &to));
+  TRY(reserve(&s->scratch, resize_scratch(&to, &s->now, (int)how)));
   resize_pixels(&to, &s->now, (int)how, s->scratch.p);
-  studio_turn(s, to);
+  workspace_swap(s, to);
   return TY_OK;
 }
 
-int studio_resize_short(struct studio *s, int64_t how, struct rng *c, int64_t size)
+int workspace_resize_short(struct workspace *s, int64_t how, struct rng *c, int64_t size)
 {
   int64_t h = size, w = size;
   if (s->now.h > s->now.w)
     h = size * s->now.h / s->now.w;
   else
     w = size * s->now.w / s->now.h;
-  return studio_resize(s, how, c, h, w);
+  return workspace_resize(s, how, c, h, w);
 }
 
-int studio_cut(struct studio *s, int64_t y, int64_t x, int64_t h, int64_t w)
+int workspace_crop(struct workspace *s, int64_t y, int64_t x, int64_t h, int64_t w)
 {
   struct pixels to;
   if (h == s->now.h && w == s->now.w) return TY_OK;
-  TRY(studio_other(s, h, w, &to));
+  TRY(workspace_other(s, h, w, &to));
   crop_pixels(&to, &s->now, y, x);
-  studio_turn(s, to);
+  workspace_swap(s, to);
   return TY_OK;
 }
 
-int studio_border(
-    struct studio *s, int64_t h, int64_t w, int64_t top, int64_t left, int64_t fill)
+int workspace_border(
+    struct workspace *s, int64_t h, int64_t w, int64_t top, int64_t left, int64_t fill)
 {
   struct pixels to;
   double v = (double)fill, value[4] = { v, v, v, v };
-  TRY(studio_other(s, h, w, &to));
+  TRY(workspace_other(s, h, w, &to));
   border_pixels(&to, &s->now, top, left, BORDER_CONSTANT, value);
-  studio_turn(s, to);
+  workspace_swap(s, to);
   return TY_OK;
 }
 
 static float clamp(float v, float most) { return v < 0 ? 0 : v > most ? most : v; }
 
-void studio_shift_hls(struct studio *s, float hue, float light, float saturation)
+void workspace_shift_hls(struct workspace *s, float hue, float light, float saturation)
 {
   float rgb[3], hls[3];
   uint8_t *p = s->now.p;
@@ -203,8 +203,8 @@ static void put_bytes(const struct pixels *now, bool mirror, uint8_t *out)
             ((const uint8_t *)now->p)[(y * now->w + (mirror ? now->w - 1 - x : x)) * now->c + k];
 }
 
-void studio_put(
-    const struct studio *s, int dtype, const struct levels *l, bool mirror, void *out)
+void workspace_put(
+    const struct workspace *s, int dtype, const struct levels *l, bool mirror, void *out)
 {
   if (dtype == TY_F32)
     put_floats(&s->now, l, mirror, out);

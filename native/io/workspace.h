@@ -1,5 +1,5 @@
-/* studio.h - what a thread works on an image with: random numbers, two buffers, and the steps that all
-** pipelines share: decoding, sizes, windows, borders, and the numbers of a sample.
+/* workspace.h - what a thread works on an image with: random numbers, two buffers, and the steps
+** that all pipelines share: decoding, sizes, windows, borders.
 **
 ** A random number is a function of (seed, epoch, sample) alone, so it does not matter which
 ** thread works on what.
@@ -15,33 +15,33 @@ double  rng_unit(struct rng *c);                                        /* [0, 1
 double  rng_between(struct rng *c, double low, double high);
 int64_t rng_below(struct rng *c, int64_t n);                            /* 0 .. n - 1 */
 
-struct room { void *p; size_t n; };                   /* grows */
+struct buffer { void *p; size_t n; };                   /* grows */
 /* The image lies in one of two buffers; a step that moves pixels writes the other one.
 ** Zero-initialised is fine. */
-struct studio { struct room image[2], scratch; int at; struct pixels now; };
-void studio_done(struct studio *s);
-int  studio_decode(struct studio *s, struct file_bytes file, int64_t channels);
+struct workspace { struct buffer image[2], scratch; int at; struct pixels now; };
+void workspace_done(struct workspace *s);
+int  workspace_decode(struct workspace *s, struct file_bytes file, int64_t channels);
 /* how: one of image.h's, 9 (resampling_for) or 10 (one of them at random) */
-int  studio_resize(struct studio *s, int64_t how, struct rng *c, int64_t h, int64_t w);
+int  workspace_resize(struct workspace *s, int64_t how, struct rng *c, int64_t h, int64_t w);
 /* the shorter side becomes `size` */
-int  studio_resize_short(struct studio *s, int64_t how, struct rng *c, int64_t size);
-int  studio_cut(struct studio *s, int64_t y, int64_t x, int64_t h, int64_t w);
+int  workspace_resize_short(struct workspace *s, int64_t how, struct rng *c, int64_t size);
+int  workspace_crop(struct workspace *s, int64_t y, int64_t x, int64_t h, int64_t w);
 /* the image at (top, left) within h x w pixels of `fill` */
-int  studio_border(
-    struct studio *s, int64_t h, int64_t w, int64_t top, int64_t left, int64_t fill);
+int  workspace_border(
+    struct workspace *s, int64_t h, int64_t w, int64_t top, int64_t left, int64_t fill);
 /* The other buffer as an image of this size, and the turn to it. */
-int  studio_other(struct studio *s, int64_t h, int64_t w, struct pixels *out);
-void studio_turn(struct studio *s, struct pixels image);
+int  workspace_other(struct workspace *s, int64_t h, int64_t w, struct pixels *out);
+void workspace_swap(struct workspace *s, struct pixels image);
 /* Adds to hue, lightness and saturation, in units of bytes; the hue of 0 to 180 stops at its
 ** ends. Images of one channel stay. */
-void studio_shift_hls(struct studio *s, float hue, float light, float saturation);
+void workspace_shift_hls(struct workspace *s, float hue, float light, float saturation);
 
 /* v * factor + offset, by channel; with a mean image (channels, height, width), which is that of
 ** images before they are mirrored, its element times factor is taken away */
 struct levels { float factor[4], offset[4]; const float *mean; };
 /* The image as floats or bytes, channels first. */
-void studio_put(
-    const struct studio *s, int dtype, const struct levels *l, bool mirror, void *out);
+void workspace_put(
+    const struct workspace *s, int dtype, const struct levels *l, bool mirror, void *out);
 
 /* -- parameters: tables of what a struct holds ------------------------------------------------- */
 
