@@ -44,6 +44,29 @@ describe("a monitor of a module", function()
     end
   end)
 
+  it("sees the bucket that runs", function()
+    local m = ty.mod.BucketingModule{ sym_gen = function()
+      return network(), { "data" }, { "softmax_label" }
+    end, default_bucket_key = 14 }
+    m:bind{ data_shapes = { { "data", { 4, 14 } } },
+      label_shapes = { { "softmax_label", { 4 } } } }
+    m:init_params()
+    local monitor = ty.mon.Monitor{ 1, pattern = "fc_.*|softmax_output" }
+    m:install_monitor(monitor)
+    for _, width in ipairs{ 10, 14, 10 } do
+      local x = batch(width)
+      x.bucket_key = width
+      x.provide_data = { { "data", { 4, width } } }
+      x.provide_label = { { "softmax_label", { 4 } } }
+      monitor:tic()
+      m:forward(x, true)
+      local seen = monitor:toc()
+      assert.equal(4, #seen)
+      assert.truthy(tostring(seen):find("fc_output = %S+, softmax_output = %S+, fc_weight = "),
+        tostring(seen))
+    end
+  end)
+
   it("sees those of every device", function()
     local m, monitor = bound{ ty.cpu(0), ty.cpu(1) }, ty.mon.Monitor(1)
     m:install_monitor(monitor)

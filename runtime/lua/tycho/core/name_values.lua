@@ -10,7 +10,7 @@ local NameValues = { __metatable = false }
 
 
 local function value_text(v)
-  return type(v) == "number" and ("%.7g"):format(v) or Error.show(v)
+  return type(v) == "number" and ("%.7g"):format(v) or (Error.show(v):gsub("%s+$", ""))
 end
 
 

@@ -6,10 +6,12 @@
 --     for _, entry in ipairs(mon:toc()) do print(unpack(entry)) end      --> step, name, text
 --
 -- Between `tic` and `toc` of every interval-th step the outputs of all nodes are reported, backward
--- ones included, and at `toc` the arguments and auxiliary states. The reported step counts from 1.
+-- ones included, and at `toc` the arguments and auxiliary states of what ran. The reported step
+-- counts from 1.
 --
 -- @module tycho.monitor
 
+local next = require("tycho.core.iterate").next
 local args = require "tycho.core.args"
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
@@ -51,7 +53,7 @@ function Monitor:init(...)
     math.max(a.interval, 1), a.stat_func or root_mean_square, a.sort
   self.matches = regex.matcher(a.pattern, "monitor.Monitor", "pattern")
   self.monitor_all = a.monitor_all
-  self.activated, self.step, self.queue, self.exes = false, 0, {}, {}
+  self.activated, self.step, self.queue, self.exes, self._ran = false, 0, {}, {}, {}
 end
 
 
@@ -66,12 +68,14 @@ end
 --- Watches an executor.
 -- @tparam Executor exe
 function Monitor:install(exe)
+  local place = #self.exes + 1
   exe:set_monitor_callback(function(name, x)
     if self.activated then
+      self._ran[place] = true
       take(self, name, x)
     end
   end, self.monitor_all)
-  self.exes[#self.exes + 1] = exe
+  self.exes[place] = exe
 end
 
 
@@ -86,10 +90,13 @@ function Monitor:_replace(before, now)
 end
 
 
--- Calls f with every argument and auxiliary state of every executor that still lives.
+-- Calls f with every argument and auxiliary state of the executors that still live: of those that
+-- ran in this step, since those for other buckets share their parameters; of all if none did.
 local function each_array(self, f)
-  for _, exe in ipairs(self.exes) do
-    for _, part in ipairs(rawget(exe, "_handle") and { { exe._names.arguments, exe.arg_arrays },
+  local all = next(self._ran) == nil
+  for place, exe in ipairs(self.exes) do
+    local wanted = (all or self._ran[place]) and rawget(exe, "_handle")
+    for _, part in ipairs(wanted and { { exe._names.arguments, exe.arg_arrays },
         { exe._names.auxiliary, exe.aux_arrays } } or {}) do
       for i, name in ipairs(part[1]) do
         if values.value(part[2][i]) then
@@ -109,6 +116,7 @@ end
 --- Begins a step.
 function Monitor:tic()
   if self.step % self.interval == 0 then
+    self._ran = {}
     each_array(self, wait)
     self.queue, self.activated = {}, true
   end
