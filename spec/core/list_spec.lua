@@ -27,6 +27,21 @@ describe("entry 0", function()
     end)
   end
 
+  it("is an error in what cells, loops, operators and iterators give, as an entry from the end is",
+    function()
+      local outputs, states = ty.rnn.LSTMCell(3):unroll(2, { inputs = ty.sym.Variable "x" })
+      local _, carried = ty.nd.contrib.foreach(function(d, s)
+        return d, { s[1] }
+      end, ty.nd.ones{ 2, 2 }, { ty.nd.ones(2) })
+      for _, list in ipairs{ outputs, states, ty.rnn.GRUCell(3):begin_state(), carried,
+          ty.nd.split(ty.nd.ones{ 2, 4 }, { num_outputs = 2 }), ty.nd.ones{ 2, 3 }.shape,
+          ty.io.NDArrayIter(ty.nd.ones{ 2, 2 }, nil, 1).provide_data } do
+        assert.raises("index", function() return list[0] end)
+        local e = assert.raises("index", function() return list[-1] end)
+        assert.truthy(e.message:find(("[%d]"):format(#list), 1, true), e.message)
+      end
+    end)
+
   it("hinders neither printing nor comparing", function()
     local x = ty.nd.ones{ 2, 3 }
     assert.equal("(2, 3)", tostring(x.shape))

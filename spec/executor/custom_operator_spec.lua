@@ -262,6 +262,17 @@ describe("mistakes with an operator in Lua", function()
     assert.same({ 7 }, e:forward()[1]:totable())         -- the executor is usable afterwards
   end)
 
+  it("say that their lists count from 1", function()
+    local Zero, ZeroProp = ty.operator.CustomOp:extend(), ty.operator.CustomOpProp:extend()
+    function Zero:forward(_, req, ins, outs) self:assign(outs[0], req[0], ins[0]) end
+    function ZeroProp.create_operator() return Zero() end
+    ty.operator.register("spec_zero", ZeroProp)
+    local err = fails("run", function()
+      return ty.nd.Custom{ ty.nd.ones(1), op_type = "spec_zero" }
+    end)
+    assert.matches("count from 1", tostring(err.cause))
+  end)
+
   it("in inference name the method", function()
     local Prop = ty.operator.CustomOpProp:extend()
     function Prop.infer_shape() return {}, {} end

@@ -1,5 +1,6 @@
---- Lists that are handed to users and have no entry 0: who counts from 0 is told, instead of going
--- on with nil. `print` shows them, and `==` compares two of them entry by entry.
+--- Lists that are handed to users and have no entry 0 or -1: who counts from 0 or from the end is
+-- told, instead of going on with nil. `print` shows them, and `==` compares two of them entry by
+-- entry.
 --
 -- They are plain lists in all else: `getmetatable` gives false, for which `values.is_plain` asks.
 --
@@ -10,10 +11,12 @@ local Error = require "tycho.core.error"
 local List = { __metatable = false }
 
 
-function List.__index(_, key)
-  if key == 0 then
-    Error.raise{ code = "index", argument = "0", expected = "an index from 1", got = 0,
-      message = "lists and shapes count from 1: the first entry is [1], not [0]" }
+function List.__index(list, key)
+  if type(key) == "number" and key <= 0 then
+    Error.raise{ code = "index", argument = tostring(key), expected = "an index from 1", got = key,
+      message = key == 0 and "lists and shapes count from 1: the first entry is [1], not [0]"
+        or ("lists and shapes count from 1, and not from the end: the last entry is [%d], not [%d]")
+          :format(#list, key) }
   end
 end
 
@@ -36,7 +39,7 @@ function List.__eq(a, b)
 end
 
 
---- Lets a list refuse entry 0.
+--- Lets a list refuse entries below 1.
 -- @tparam table list a plain one
 -- @treturn table the list
 return function(list)

@@ -37,6 +37,7 @@ local DESC = args.form("io.DataDesc", {
 function DataDesc:init(...)
   local a = DESC(...)
   self.name, self.shape, self.dtype, self.layout = a.name, a.shape, a.dtype, values.value(a.layout)
+  counted_from_1(self.shape)
   self[1], self[2] = self.name, self.shape
 end
 

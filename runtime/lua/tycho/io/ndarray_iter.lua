@@ -14,6 +14,7 @@ local args = require "tycho.core.args"
 local base = require "tycho.io.data"
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
+local counted_from_1 = require "tycho.core.list"
 local Error = require "tycho.core.error"
 local transfer = require "tycho.ndarray.transfer"
 local values = require "tycho.core.values"
@@ -104,7 +105,7 @@ local function describe(sources, layout, batch_size)
     end
     list[i] = base.DataDesc(source[1], shape, source[2].dtype, layout)
   end
-  return list
+  return counted_from_1(list)
 end
 
 

@@ -15,6 +15,7 @@
 local ffi = require "ffi"
 local native = require "tycho.core.ffi"
 local class = require "tycho.ndarray.class"
+local counted_from_1 = require "tycho.core.list"
 local Error = require "tycho.core.error"
 local gc = require "tycho.core.gc"
 
@@ -199,7 +200,7 @@ function call.many(op, func, inputs, nin, params, given, nout)
   for i = 1, nout do
     results[i] = given[i] or own(outs[i - 1])
   end
-  return results
+  return counted_from_1(results)
 end
 
 

@@ -8,6 +8,7 @@
 local args = require "tycho.core.args"
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
+local counted_from_1 = require "tycho.core.list"
 local Error = require "tycho.core.error"
 local finite = require "tycho.op.finite"
 local values = require "tycho.core.values"
@@ -33,7 +34,7 @@ end
 
 
 local function like(list, is_list)
-  return is_list and list or list[1]
+  return is_list and counted_from_1(list) or list[1]
 end
 
 
@@ -66,14 +67,14 @@ function control.foreach(...)
       rows[k] = x[i]
     end
     local outs
-    outs, states = a.body(like(rows, data_list), states)
+    outs, states = a.body(like(rows, data_list), counted_from_1(states))
     outs, outs_list = flatten(outs, "outputs", func)
     note(all, outs)
   end
   for k, list in ipairs(all) do
     all[k] = stack(list, func)
   end
-  return like(all, outs_list), states
+  return like(all, outs_list), counted_from_1(states)
 end
 
 

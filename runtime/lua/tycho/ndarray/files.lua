@@ -13,6 +13,7 @@ local native = require "tycho.core.ffi"
 local args = require "tycho.core.args"
 local class = require "tycho.ndarray.class"
 local context = require "tycho.core.context"
+local counted_from_1 = require "tycho.core.list"
 local Error = require "tycho.core.error"
 local files = require "tycho.core.files"
 local npy = require "tycho.ndarray.npy"
@@ -130,7 +131,7 @@ end
 local function contents(bag, named)
   local names, arrays = io_of.unpacked(bag)
   if not named then
-    return arrays
+    return counted_from_1(arrays)
   end
   local dict = {}
   for i, name in ipairs(names) do

@@ -22,6 +22,7 @@ local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.core.args"
 local attrs = require "tycho.core.attrs"
 local Class = require "tycho.core.class"
+local counted_from_1 = require "tycho.core.list"
 local Error = require "tycho.core.error"
 local values = require "tycho.core.values"
 
@@ -195,6 +196,12 @@ end
 -- @tparam function f
 -- @param ... its arguments
 function custom._guarded(method, name, where, f, ...)
+  for i = 1, select("#", ...) do
+    local v = select(i, ...)
+    if values.is_plain(v) and #v > 0 then
+      counted_from_1(v)
+    end
+  end
   local results = { pcall(f, ...) }
   if not results[1] then
     custom._fail(method, name, where, results[2])

@@ -17,6 +17,7 @@
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local Class = require "tycho.core.class"
+local counted_from_1 = require "tycho.core.list"
 local Error = require "tycho.core.error"
 local fields = require "tycho.core.fields"
 local nd = require "tycho.ndarray"
@@ -189,7 +190,7 @@ function BaseRNNCell:begin_state(...)
     Error.raise{ code = "state", func = self.class_name .. ":begin_state",
       message = "the cell is wrapped by another one; ask that one for begin states" }
   end
-  return self:_begin(a.func or symbol.zeros, a.options)
+  return counted_from_1(self:_begin(a.func or symbol.zeros, a.options))
 end
 
 
@@ -233,7 +234,7 @@ function BaseRNNCell:unroll(...)
   check_states(self, a.begin_state)
   local outputs, states = self:_unroll(a)
   self._output = outputs
-  return outputs, states
+  return counted_from_1(outputs), counted_from_1(states)
 end
 
 

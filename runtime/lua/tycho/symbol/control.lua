@@ -14,6 +14,7 @@ local args = require "tycho.core.args"
 local attribute = require "tycho.symbol.attribute"
 local bodies = require "tycho.symbol.bodies"
 local Class = require "tycho.core.class"
+local counted_from_1 = require "tycho.core.list"
 local Error = require "tycho.core.error"
 local name = require "tycho.symbol.name"
 local node = require "tycho.symbol.node"
@@ -49,7 +50,7 @@ end
 
 
 local function like(list, is_list)
-  return is_list and list or list[1]
+  return is_list and counted_from_1(list) or list[1]
 end
 
 
