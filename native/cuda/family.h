@@ -9,6 +9,7 @@
   _(channels) \
   _(convert) \
   _(dropout) \
+  _(finite) \
   _(losses) \
   _(move) \
   _(norm_rows) \

@@ -9,8 +9,8 @@ enum { BLOCK = 256, WAVES = 16 };
 
 struct variant {
   struct variant *next;
-  int device, form, ndim, n, host;
-  uint32_t single;
+  int device, form, ndim, n;
+  uint32_t numbers, single;
   int dtype[PW_ARGS];
   cu_function f;
 };
@@ -18,7 +18,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* -- forms ------------------------------------------------------------------------------------- */
 
-static bool is_number(const struct pw_loop *l, int k) { return l->host && k >= l->host; }
+static bool is_number(const struct pw_loop *l, int k) { return l->numbers >> k & 1; }
 
 static bool aligned(const void *p, int dtype)
 {
@@ -66,7 +66,8 @@ static uint32_t singles(const struct pw_loop *l)
 
 static struct variant wanted(int device, const struct pw_loop *l, void *const *operand)
 {
-  struct variant v = { .device = device, .form = form_of(l, operand), .n = l->n, .host = l->host };
+  struct variant v = { .device = device, .form = form_of(l, operand), .n = l->n,
+    .numbers = l->numbers };
   if (v.form >= PW_DENSE)
     v.single = singles(l);
   else
@@ -78,7 +79,7 @@ static struct variant wanted(int device, const struct pw_loop *l, void *const *o
 static bool same(const struct variant *a, const struct variant *b)
 {
   return a->device == b->device && a->form == b->form && a->ndim == b->ndim && a->n == b->n &&
-      a->host == b->host && a->single == b->single &&
+      a->numbers == b->numbers && a->single == b->single &&
       !memcmp(a->dtype, b->dtype, sizeof *a->dtype * (size_t)a->n);
 }
 
@@ -91,7 +92,7 @@ static const struct variant *find(struct variant *list, const struct variant *v)
 static int compile(const struct pw_program *t, const struct variant *v, struct variant **out)
 {
   static const char *const options[] = { "--std=c++17", "--fmad=false", NULL };
-  struct pw_cuda how = { v->form, v->n, v->ndim, v->dtype, v->single, v->host };
+  struct pw_cuda how = { v->form, v->n, v->ndim, v->dtype, v->single, v->numbers };
   struct text source = { 0 };
   struct variant *made = NEW(struct variant);
   NEED(made, TY_EMEMORY, "out of memory");

@@ -1,6 +1,7 @@
 /* reductions.c - folds over axes (kernels/reduce.cu): sum, mean, prod, max, min, norm, moments and
 ** their gradients; places of extremes; running sums; the sums of broadcasting. */
 #include "cuda/fold.h"
+#include "kernel/strided_copy.h"
 #include "kernel/vec/vec.h"
 
 /* -- folds ------------------------------------------------------------------------------------- */
@@ -209,6 +210,50 @@ static int moments_backward(struct call *c)
   return spread(c, B_SPREAD, &r, c->in[2].p, c->in[3].p, c->in[1].p, 1 / (double)r.count);
 }
 
+/* -- whole arrays ------------------------------------------------------------------------------ */
+
+static int finite_forward(struct call *c)
+{
+  const float one = 1;
+  void *flag = c->out[0].p;
+  if (cuda_number(c, "init_output", 1) != 0)
+    TRY(move_fill(c->device, flag, &one, sizeof one, 1));
+  for (int k = 0; k < c->nin; k++) {
+    int64_t n = desc_count(&c->in[k].d);
+    cu_function run;
+    TRY(cuda_family(c->device, FAMILY_finite, "look_for_infinite", &run, "T=%s",
+        cuda_type(number_type(c->in[k].d.dtype))));
+    void *params[] = { &flag, &c->in[k].p, &n };
+    TRY(cuda_run(c, run, n, params));
+  }
+  return TY_OK;
+}
+
+static struct reduce whole_array(const struct operand *x)
+{
+  return cuda_fold_rest(number_type(x->d.dtype), desc_count(&x->d), 1, 1);
+}
+
+static size_t squares_scratch(const struct call *c)
+{
+  size_t most = 0;
+  for (int k = 0; k < c->nin; k++) {
+    struct reduce r = whole_array(&c->in[k]);
+    most = MAX(most, cuda_fold_scratch(&r));
+  }
+  return most;
+}
+
+static int squares_forward(struct call *c)
+{
+  for (int k = 0; k < c->nin; k++) {
+    struct reduce r = whole_array(&c->in[k]);
+    struct cuda_fold f = { R_SQUARE, F_PLAIN, TY_F32, c->in[k].p, .y = (float *)c->out[0].p + k };
+    TRY(cuda_fold(c->device, &r, &f, c->tmp));
+  }
+  return TY_OK;
+}
+
 /* -- rows along one axis ----------------------------------------------------------------------- */
 
 /* NONE: the flattened array */
@@ -273,6 +318,13 @@ static const struct kernel running_back[] = {
   { .name = "lines", .run = running_backward, .types = T_ANY }, { 0 }
 };
 
+static const struct kernel finites[] = {
+  { .name = "look", .run = finite_forward, .types = T_ANY }, { 0 }
+};
+static const struct kernel squares[] = {
+  { .name = "fold", .run = squares_forward, .types = T_ANY, .scratch = squares_scratch }, { 0 }
+};
+
 const struct op_kernels cuda_reductions[] = {
   { "sum", folds, folds_back },
   { "mean", folds, folds_back },
@@ -288,5 +340,8 @@ const struct op_kernels cuda_reductions[] = {
   { "argmin", places, NULL },
   { "argmax_channel", places, NULL },
   { "_np_cumsum", running, running_back },
+  { "all_finite", finites, NULL },
+  { "multi_all_finite", finites, NULL },
+  { "multi_sum_sq", squares, NULL },
   { 0 }
 };

@@ -310,16 +310,27 @@ struct ready {
   ty_desc space;
   struct sum_out sum[MOST];
   int nsum;
+  /* numbers that lie on the device */
+  const struct live_number *live;
+  int nlive;
 };
+
+/* NULL: the parameter at that place is what it says */
+static const struct live_number *live_at(const struct ready *r, int at)
+{
+  for (int i = 0; i < r->nlive; i++)
+    if (r->live[i].at == at) return &r->live[i];
+  return NULL;
+}
 
 static int add_numbers(const struct op *op, ty_desc *d, int n, struct ready *r)
 {
   for (const struct param *q = op->param; q && q->name; q++) {
     if (q->type != P_FLOAT && q->type != P_INT) continue;
     NEED(n + r->nnumber < PW_ARGS, TY_EUNSUPPORTED, "%s: too many operands for a row", op->name);
-    d[n + r->nnumber] = (ty_desc){
-      .dtype = q->type == P_FLOAT ? TY_F64 : TY_I64, .ndim = 1, .dim = { 1 }
-    };
+    const struct live_number *live = live_at(r, (int)q->at);
+    int own = q->type == P_FLOAT ? TY_F64 : TY_I64;
+    d[n + r->nnumber] = (ty_desc){ .dtype = live ? live->dtype : own, .ndim = 1, .dim = { 1 } };
     r->number[r->nnumber++] = (int)q->at;
   }
   return TY_OK;
@@ -327,7 +338,20 @@ static int add_numbers(const struct op *op, ty_desc *d, int n, struct ready *r)
 
 static void put_numbers(const struct ready *r, const void *param, void **operand)
 {
-  for (int i = 0; i < r->nnumber; i++) operand[r->n + i] = (char *)(uintptr_t)param + r->number[i];
+  for (int i = 0; i < r->nnumber; i++) {
+    const struct live_number *live = live_at(r, r->number[i]);
+    const char *own = (const char *)param + r->number[i];
+    operand[r->n + i] = (void *)(uintptr_t)(live ? live->p : own);
+  }
+}
+
+/* The operands that are numbers of the host. */
+static uint32_t number_mask(const struct ready *r)
+{
+  uint32_t mask = 0;
+  for (int i = 0; i < r->nnumber; i++)
+    if (!live_at(r, r->number[i])) mask |= 1u << (r->n + i);
+  return mask;
 }
 
 static int dtype_of(const struct operand *in, int nin, const struct operand *out, int nout)
@@ -369,7 +393,7 @@ static int ready_forward(const struct op *op, const void *param, const struct op
   TRY(remember(&p, 0, &e));
   r->pw = e->pw;
   TRY(pw_loop_make(&r->loop, &out->d, d, r->n + r->nnumber));
-  r->loop.host = r->n;
+  r->loop.numbers = number_mask(r);
   r->sweeps = can_sweep(op, in, nin, out);
   r->done = true;
   return TY_OK;
@@ -391,14 +415,19 @@ static int run_forward(int device, const struct op *op, const void *param,
   return pw_run(device, r->pw, &r->loop, operand);
 }
 
-int formula_apply(const struct op *op, const void *param, const struct operand *in, int nin,
-    const struct operand *out)
+int formula_apply(int device, const struct op *op, void *param, const struct operand *in, int nin,
+    const struct operand *out, const struct live_number *live, int nlive)
 {
   struct ready r;
+  bool here = device_kind(device) != TY_GPU;
   r.done = false;
   r.nnumber = r.nsum = 0;
   r.mutated = 0;
-  return run_forward(TY_CPU, op, param, in, nin, out, &r);
+  r.live = live;
+  r.nlive = here ? 0 : nlive;
+  for (int i = 0; here && i < nlive; i++)
+    dtype_convert((char *)param + live[i].at, TY_F64, live[i].p, live[i].dtype, 1);
+  return run_forward(device, op, param, in, nin, out, &r);
 }
 
 static int row_forward(struct call *c)
@@ -493,7 +522,7 @@ static int ready_backward(struct call *c, struct ready *r)
     r->pw = e->pw;
   }
   TRY(pw_loop_make(&r->loop, &r->space, d, r->n + r->nnumber));
-  r->loop.host = r->n;
+  r->loop.numbers = number_mask(r);
   r->done = true;
   return TY_OK;
 }

@@ -48,11 +48,11 @@ struct pw_cuda {
   int form, n, ndim;
   const int *dtypes;
   uint32_t single;                                    /* dense forms: operands of one element */
-  int host;                                           /* as in struct pw_loop */
+  uint32_t numbers;                                   /* as in struct pw_loop */
 };
 static inline bool pw_cuda_number(const struct pw_cuda *how, int k)
 {
-  return how->host && k >= how->host;
+  return how->numbers >> k & 1;
 }
 /* what programs of t's dtype need; then a kernel `name`, whose argument is a struct */
 void pw_cuda_begin(const struct pw_program *t, struct text *out);
@@ -69,8 +69,7 @@ int  pw_dtype(const ty_desc *d, int n);
 ** broadcast), adjacent dims joined. */
 struct pw_loop {
   int     ndim, n;                                    /* n operands */
-  /* operands from here on are numbers in the host's memory, on every device; 0: none are */
-  int     host;
+  uint32_t numbers;                                   /* operands that lie in the host's memory */
   int64_t dim[TY_MAXDIM], count;
   int64_t stride[PW_ARGS][TY_MAXDIM];
   int8_t  dtype[PW_ARGS];

@@ -97,7 +97,7 @@ int pw_loop_make(struct pw_loop *l, const ty_desc *space, const ty_desc *operand
       PW_ARGS);
   l->ndim = space->ndim;
   l->n = n;
-  l->host = 0;
+  l->numbers = 0;
   l->count = 1;
   for (int i = 0; i < space->ndim; i++) l->dim[i] = space->dim[i], l->count *= space->dim[i];
   for (int k = 0; k < n; k++) {

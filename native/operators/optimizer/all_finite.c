@@ -2,6 +2,7 @@
 ** multi_all_finite, multi_sum_sq, reset_arrays, _contrib_group_adagrad_update;
 ** _contrib_allclose.
 */
+#include "kernel/strided_copy.h"
 #include "op/op.h"
 #include "operators/optimizer/update.h"
 
@@ -114,7 +115,8 @@ static int sum_squares(struct call *c)
 
 static int reset(struct call *c)
 {
-  for (int k = 0; k < c->nin; k++) memset(c->in[k].p, 0, desc_bytes(&c->in[k].d));
+  for (int k = 0; k < c->nin; k++)
+    TRY(move_zero(c->device, c->in[k].p, desc_bytes(&c->in[k].d)));
   return TY_OK;
 }
 
@@ -201,6 +203,7 @@ static int group_adagrad(struct call *c)
   return TY_OK;
 }
 
+MOVE_ANYWHERE(reset_kernels, reset)
 #define CPU(name, run, types) .cpu = (const struct kernel[]){ { name, run, types }, { 0 } }
 #define LOOK(params_, shape_, type_) \
   .param = params_, .param_size = sizeof(struct arrays_param), .shape = shape_, .type = type_
@@ -215,7 +218,7 @@ const struct op op_all_finite[] = {
     .doc = "The sum of squares of each input; shape (number of inputs,), float32.",
     LOOK(count_params, sums_shape, single_type), CPU("sum_squares", sum_squares, T_ANY) },
   { .name = "reset_arrays", .in = "array_!*num_arrays", .out = "", .doc = "Sets all inputs to zero, in place; it has no output.",
-    LOOK(count_params, any_shape, any_type), CPU("reset", reset, T_ANY) },
+    LOOK(count_params, any_shape, any_type), .cpu = reset_kernels },
   { .name = "_contrib_allclose", .in = "a b", .flags = OP_ZERO_GRAD,
     .doc = "1 if |a - b| <= atol + rtol |b| everywhere, else 0; shape (1,), uint8. The gradient is zero.",
     .param = close_params, .param_size = sizeof(struct close), .shape = close_shape, .type = close_type,

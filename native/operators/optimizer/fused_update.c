@@ -6,6 +6,7 @@
 ** an array, so that they may change from step to step; they are never changed here, but marked
 ** so that they count as an auxiliary state, which asks for no gradient.
 */
+#include "kernel/strided_copy.h"
 #include "op/op.h"
 #include "operators/optimizer/update.h"
 
@@ -67,13 +68,14 @@ static int step(struct call *c)
 {
   const struct learn *p = c->param;
   const float *rate = (const float *)c->in[c->nin - 1].p + 2 * p->at;
+  const struct live_number rates[] = { { offsetof(struct update, lr), TY_F32, &rate[0] },
+    { offsetof(struct update, wd), TY_F32, &rate[1] } };
   struct update u = p->update;
-  struct operand in[6] = { c->in[1], c->in[0] };
-  u.lr = rate[0];
-  u.wd = rate[1];
+  struct operand in[6] = { c->in[1], c->in[0] }, *g = &c->in[0], *dw = &c->out[0];
   for (int i = 2; i < c->nin - 1; i++) in[i] = c->in[i];
-  if (c->out[0].p) memcpy(c->out[0].p, c->in[0].p, desc_bytes(&c->in[0].d));
-  return formula_apply(op_find(rules[p->rule].op), &u, in, c->nin - 1, &c->in[1]);
+  if (dw->p) TRY(move_bytes(c->device, dw->p, g->p, desc_bytes(&g->d)));
+  return formula_apply(c->device, op_find(rules[p->rule].op), &u, in, c->nin - 1, &c->in[1], rates,
+      COUNT(rates));
 }
 
 static const struct param params[] = {
@@ -89,5 +91,5 @@ const struct op op_fused_update[] = {
   { .name = "_learn", .flags = OP_ALIAS | OP_FUSED_UPDATE,
     .doc = "The weight itself; backward makes the optimizer's step on it and its states, with rates[at] = {learning rate, weight decay}.",
     .in = "weight rates!", .in_of = inputs, .grad_of = reads, .param = params, .param_size = sizeof(struct learn), .check = update_check,
-    .shape = shape, .type = type, .back_cpu = (const struct kernel[]){ { "update", step, T_FLOAT }, { 0 } } },
+    .shape = shape, .type = type, .back_cpu = (const struct kernel[]){ { "update", step, T_FLOAT, .flags = K_ANYWHERE }, { 0 } } },
   { 0 } };

@@ -167,21 +167,18 @@ static const struct param lamb[] = {
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-static double number_of(const struct operand *a, int64_t i)
-{
-  double v;
-  dtype_convert(&v, TY_F64, (const char *)a->p + (size_t)i * dtype_size(a->d.dtype), a->d.dtype, 1);
-  return v;
-}
-
-/* The parameters of weight i. */
-static struct update rates_of(const struct call *c, const struct form *f, int64_t i)
+/* The parameters of weight i; of preloaded ones, where rate and decay lie. */
+static struct update rates_of(
+    const struct call *c, const struct form *f, int64_t i, struct live_number live[2])
 {
   const struct multi *p = c->param;
   struct update u = p->common;
-  const struct operand *behind = &c->in[p->count * f->stride];
-  u.lr = f->preloaded ? number_of(&behind[0], i) : p->lrs.d[i];
-  u.wd = f->preloaded ? number_of(&behind[1], i) : p->wds.d[i];
+  for (int k = 0; f->preloaded && k < 2; k++) {
+    const struct operand *list = &c->in[p->count * f->stride + k];
+    live[k] = (struct live_number){ k ? offsetof(struct update, wd) : offsetof(struct update, lr),
+      list->d.dtype, (const char *)list->p + (size_t)i * dtype_size(list->d.dtype) };
+  }
+  if (!f->preloaded) u.lr = p->lrs.d[i], u.wd = p->wds.d[i];
   if (f->scale) u.eta = p->etas.d[i];
   if (p->step_count.n > i) u.t = p->step_count.d[i];
   return u;
@@ -192,11 +189,13 @@ static int run_groups(struct call *c, const struct form *f)
   const struct multi *p = c->param;
   const struct op *one = op_find(f->one);
   for (int64_t i = 0; i < p->count; i++) {
-    struct update u = rates_of(c, f, i);
+    struct live_number live[2];
+    struct update u = rates_of(c, f, i, live);
     struct operand in[6];
     memcpy(in, &c->in[i * f->stride], sizeof *in * (size_t)f->stride);
     if (f->scale) in[f->stride] = c->in[c->nin - 1];
-    TRY(formula_apply(one, &u, in, f->stride + f->scale, &c->out[i]));
+    TRY(formula_apply(c->device, one, &u, in, f->stride + f->scale, &c->out[i], live,
+        f->preloaded ? 2 : 0));
   }
   return TY_OK;
 }
@@ -245,10 +244,10 @@ static int run_lamb(struct call *c, const struct form *f)
   const struct multi *p = c->param;
   const struct op *first = op_find(f->one), *second = op_find("lamb_update_phase2");
   for (int64_t i = 0; i < p->count; i++) {
-    struct update u = rates_of(c, f, i);
+    struct update u = rates_of(c, f, i, NULL);
     struct operand *in = &c->in[i * f->stride], g = { c->tmp, in[0].d, NULL };
     g.d.dtype = g.d.dtype == TY_F64 ? TY_F64 : TY_F32;
-    TRY(formula_apply(first, &u, in, f->stride, &g));
+    TRY(formula_apply(c->device, first, &u, in, f->stride, &g, NULL, 0));
     double norm[2] = { sqrt(sum_square(&in[0])), sqrt(sum_square(&g)) };
     float single[2] = { (float)norm[0], (float)norm[1] };
     bool wide = g.d.dtype == TY_F64; /* the norms have the dtype of the arithmetic */
@@ -257,7 +256,7 @@ static int run_lamb(struct call *c, const struct form *f)
                          *out = f->master ? &in[4] : &c->out[i];
     void *r1 = wide ? (void *)&norm[0] : &single[0], *r2 = wide ? (void *)&norm[1] : &single[1];
     struct operand then[4] = { *weight, g, { r1, one, NULL }, { r2, one, NULL } };
-    TRY(formula_apply(second, &u, then, 4, out));
+    TRY(formula_apply(c->device, second, &u, then, 4, out, NULL, 0));
     if (f->master)
       dtype_convert(c->out[i].p, c->out[i].d.dtype, out->p, out->d.dtype, desc_count(&out->d));
   }
@@ -283,7 +282,8 @@ GLUE(ADAMW, run_groups) GLUE(MP_ADAMW, run_groups) GLUE(LAMB, run_lamb) GLUE(MP_
     .param = params_, .param_size = sizeof(struct multi), .check = check_, \
     .shape = shape_##id, .type = type_##id, .inplace = "*=" #stride_, \
     .cpu = (const struct kernel[]){ \
-      { "multi", run_##id, T_ANY, .scratch = id >= LAMB ? lamb_scratch : NULL }, { 0 } } }
+      { "multi", run_##id, T_ANY, .scratch = id >= LAMB ? lamb_scratch : NULL, \
+        .flags = id >= LAMB ? 0 : K_ANYWHERE }, { 0 } } }
 
 const struct op op_multi_update[] = {
   MULTI("multi_sgd_update", SGD, 2, sgd, check_lists,
