@@ -17,4 +17,5 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/names.h"
+#include "base/number.h"
 #include "base/text.h"

@@ -27,7 +27,8 @@ int fail(int code, const char *format, ...)
   char text[sizeof now.message];
   va_list a;
   va_start(a, format);
-  vsnprintf(text, sizeof text, format, a); /* first: arguments may point into the current failure */
+  /* first: arguments may point into the current failure */
+  number_format(text, sizeof text, format, a);
   va_end(a);
   memset(&now, 0, offsetof(struct parts, message));
   now.op[0] = now.node[0] = now.argument[0] = now.where[0] = now.expected[0] = now.got[0] = 0;

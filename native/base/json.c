@@ -61,7 +61,7 @@ static int read_number(struct json_reader *r, double *out)
   size_t digits = strspn(r->s, "+-.0123456789eE");
   char *end;
   if (!digits) return refuse(r, "a text, number, list or object");
-  *out = strtod(r->s, &end);
+  *out = number_read(r->s, &end);
   if (end != r->s + digits) return refuse(r, "a number");
   r->s = end;
   return TY_OK;

@@ -27,9 +27,9 @@ void text_add(struct text *t, const char *format, ...)
   va_list a, again;
   va_start(a, format);
   va_copy(again, a);
-  int n = vsnprintf(NULL, 0, format, a);
+  int n = number_format(NULL, 0, format, a);
   if (n >= 0 && room(t, (size_t)n)) {
-    vsnprintf(t->s + t->n, t->cap - t->n, format, again);
+    number_format(t->s + t->n, t->cap - t->n, format, again);
     t->n += (size_t)n;
   }
   va_end(again);

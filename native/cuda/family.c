@@ -121,7 +121,7 @@ int cuda_family(int device, enum cuda_family family, const char *name, cu_functi
   struct family_function k = { .device = device, .family = family, .name = name };
   va_list args;
   va_start(args, defines);
-  int n = vsnprintf(k.defines, sizeof k.defines, defines, args);
+  int n = number_format(k.defines, sizeof k.defines, defines, args);
   va_end(args);
   NEED(n < WORDS, TY_EINTERNAL, "%s: too many constants", name);
   struct family_function **head = bucket_of(&k);

@@ -68,7 +68,7 @@ static int report(
   e->event_tensor = exec_value_view(e, p, value);
   if (!e->event_tensor) return TY_OK;
   va_start(args, format);
-  vsnprintf(e->event_name, sizeof e->event_name, format, args);
+  number_format(e->event_name, sizeof e->event_name, format, args);
   va_end(args);
   const struct node *n = &e->g->node[node];
   e->event = (ty_event){ n->name, op_label(n), e->event_name, e->event_tensor, 0, is_input, n->nin,

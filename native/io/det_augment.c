@@ -51,7 +51,7 @@ static int read_list(const struct options *o, const char *key, double init, int6
   while (*text == '(' || *text == '[' || *text == ' ') text++;
   while (*text && count < n) {
     char *end;
-    double v = strtod(text, &end);
+    double v = number_read(text, &end);
     if (end == text) break;
     out[count++] = v;
     for (text = end; *text == ',' || *text == ' ';) text++;

@@ -24,7 +24,7 @@ static int read_row(struct label_list *t, const struct line_reader *l, char *lin
   struct label_row row = { strtoll(line, &end, 10), t->values, 0 };
   if (end == line) return wrong_row(l, width);
   for (; *end == '\t' && (width == 0 || row.n < width); row.n++, end = behind) {
-    float v = strtof(end + 1, &behind);
+    float v = (float)number_read(end + 1, &behind);
     if (behind == end + 1 || *behind != '\t') break; /* the path */
     TRY(add_label(t, v));
   }

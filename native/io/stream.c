@@ -36,7 +36,7 @@ int option_real(const struct options *o, const char *key, double otherwise, doub
   char *end;
   *out = otherwise;
   if (!text) return TY_OK;
-  *out = strtod(text, &end);
+  *out = number_read(text, &end);
   if (end != text && !*end && *out - *out == 0) return TY_OK;
   fail(TY_EVALUE, "'%s' is '%s', not a finite number", key, text);
   fail_argument(key, "a finite number", text);

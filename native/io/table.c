@@ -53,7 +53,7 @@ static int parse_csv(const struct line_reader *l, const char *s, int64_t n, doub
 {
   for (int64_t i = 0; i < n; i++) {
     char *end;
-    out[i] = strtod(s, &end);
+    out[i] = number_read(s, &end);
     if (end == s)
       return *skip_blanks(s) ? bad_line(l, "a number is expected") : wrong_count(l, i, n);
     s = skip_blanks(end);
@@ -75,7 +75,7 @@ static int parse_pairs(const struct line_reader *l, const char *s, int64_t n, do
     if (i < 0) return bad_line(l, "a negative index");
     if (i >= n) return bad_line(l, "an index outside the shape");
     s = end + 1;
-    out[i] = strtod(s, &end);
+    out[i] = number_read(s, &end);
     if (end == s) return bad_line(l, "a number is expected after ':'");
     s = end;
   }
@@ -107,7 +107,7 @@ static int parse_row(struct table_reader *t, char *line, float *label)
 {
   if (!t->sparse) return parse_csv(&t->data, line, t->columns, t->row);
   char *end;
-  double own = strtod(line, &end);
+  double own = number_read(line, &end);
   if (end == line) return bad_line(&t->data, "a label is expected");
   if (!t->label.stream.file) label[0] = (float)own;
   return parse_pairs(&t->data, end, t->columns, t->row);

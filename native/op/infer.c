@@ -22,7 +22,7 @@ int infer_fail(struct infer *s, int code, const ty_desc *slot, const char *forma
   char line[1024], name[128];
   va_list args;
   va_start(args, format);
-  vsnprintf(line, sizeof line, format, args);
+  number_format(line, sizeof line, format, args);
   va_end(args);
   if (!slot) return fail(code, "%s: %s", s->op->name, line);
   slot_name(s, slot, name, sizeof name);

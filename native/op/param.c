@@ -14,7 +14,7 @@ static bool read_int(const char **s, int64_t *out)
 {
   char *end;
   errno = 0;
-  double d = strtod(*s, &end); /* "2", "2L", "2.0" and "1e3" are integers */
+  double d = number_read(*s, &end); /* "2", "2L", "2.0" and "1e3" are integers */
   if (end == *s) return false;
   int64_t v = strtoll(*s, NULL, 10);
   if (d >= -9.2e18 && d <= 9.2e18 && (double)v != d) v = (int64_t)d;
@@ -76,7 +76,7 @@ bool shape_parse(const char *s, struct dims *out)
 static bool entry_real(const char **s, int i, void *out)
 {
   char *end;
-  ((double *)out)[i] = strtod(*s, &end);
+  ((double *)out)[i] = number_read(*s, &end);
   bool ok = end != *s;
   *s = end;
   return ok;
@@ -129,7 +129,7 @@ static bool read_field(const struct param *p, const char *s, void *field)
   char *end;
   switch (p->type) {
   case P_INT: return read_int(&s, field) && !*skip(s);
-  case P_FLOAT: *(double *)field = strtod(s, &end); return end != s && !*skip(end);
+  case P_FLOAT: *(double *)field = number_read(s, &end); return end != s && !*skip(end);
   case P_BOOL: return read_bool(s, field);
   case P_ENUM: return read_choice(p->choice, s, field);
   case P_TEXT: *(const char **)field = s; return true;
@@ -146,10 +146,10 @@ static bool number_in(const char *range, double v)
 {
   char *end;
   const char *s = range + 1;
-  double lo = strtod(s, &end);
+  double lo = number_read(s, &end);
   if (end != s && !(v >= lo)) return false;
   s = strchr(s, ',') + 1;
-  double hi = strtod(s, &end);
+  double hi = number_read(s, &end);
   return end == s || v <= hi;
 }
 

@@ -159,7 +159,7 @@ static int atom(struct parse *p)
   if (isalpha((unsigned char)*p->s) || *p->s == '_') return word(p);
   if (isdigit((unsigned char)*p->s) || *p->s == '.') {
     char *end;
-    double v = strtod(p->s, &end);
+    double v = number_read(p->s, &end);
     if (end != p->s) {
       p->s = end;
       return pw_number(p->t, v);

@@ -54,7 +54,7 @@ static int corrupt(const struct cursor *r, const char *format, ...)
   char what[512];
   va_list a;
   va_start(a, format);
-  vsnprintf(what, sizeof what, format, a);
+  number_format(what, sizeof what, format, a);
   va_end(a);
   unsigned long long at = r->at, size = r->size;
   return fail(TY_EFORMAT, "%s: byte %llu of %llu: %s", r->name, at, size, what);

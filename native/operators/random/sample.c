@@ -79,7 +79,7 @@ static int look_at(const struct distribution *law, double a, double b)
 {
   char second[64] = "";
   if (law->good(a, b)) return TY_OK;
-  if (law->b) snprintf(second, sizeof second, ", %s = %g", law->b, b);
+  if (law->b) number_print(second, sizeof second, ", %s = %g", law->b, b);
   return fail(TY_ERUN, "bad parameters: %s = %g%s; expected %s", law->a, a, second, law->want);
 }
 

@@ -1,17 +1,21 @@
--- Doors: functions of the C library that one file of native/ alone may use, so that a test can let
--- each of their calls fail (native/base/gate.h). Read from the symbols that object files use.
+-- Doors: functions of the C library that one file of native/ alone may use: those of memory and the
+-- system, so that a test can let each of their calls fail (native/base/gate.h), and those that read
+-- and write numbers as the program's locale has them. Read from the symbols that object files use.
 
 local graph = require "check.graph"
 
 local doors = {}
 
 local MEMORY = { file = "native/base/memory.c", door = "native/base/memory.h" }
+local NUMBERS = { file = "native/base/number.c", door = "native/base/number.h" }
 local SYSTEM = { file = "native/base/system.c", door = "native/base/system.h" }
 
 local DOOR_OF = {}
 for door, names in pairs {
   [MEMORY] = "malloc calloc realloc reallocarray aligned_alloc memalign valloc strdup strndup "
     .. "asprintf vasprintf getline getdelim open_memstream",
+  [NUMBERS] = "strtod strtof strtold strtod_l strtof_l strtold_l atof vprintf vfprintf "
+    .. "vdprintf vsprintf vsnprintf",
   [SYSTEM] = "open openat creat read pread readv write pwrite writev fsync fdatasync close rename "
     .. "renameat link mkdir mkstemp mkostemp tmpfile truncate ftruncate realpath fopen fdopen "
     .. "freopen opendir scandir gzopen gzdopen posix_memalign mmap mremap mprotect "
