@@ -19,6 +19,7 @@ local native = require "tycho.core.ffi"
 local args = require "tycho.core.args"
 local attrs = require "tycho.core.attrs"
 local Error = require "tycho.core.error"
+local log = require "tycho.core.log"
 local values = require "tycho.core.values"
 
 local C, check, text = native.C, native.check, native.text
@@ -307,6 +308,15 @@ local function last_input(call, list, n)
 end
 
 
+local JOINS = { Concat = true, stack = true, add_n = true }
+
+-- `f(unpack(list), options)` and `{unpack(list), k = v}` hand on the list's first entry alone.
+local function warn_of_one(call)
+  log:warning(("%s: one input alone; of unpack(list) in front of others Lua passes the first \z
+    entry only: give the list itself, %s(list, {...})"):format(call.func, call.func))
+end
+
+
 local function read_inputs(call, list, n)
   if n > 0 and is_input_list(call, list[1]) then
     for i, value in ipairs(list[1]) do
@@ -328,6 +338,9 @@ local function read_inputs(call, list, n)
     call.inputs[i] = value
   end
   call.count = last
+  if last == 1 and JOINS[call.schema.name] and not call.of_method then
+    warn_of_one(call)
+  end
   return last
 end
 
@@ -389,7 +402,7 @@ function registry.read_call(schema, func, kind, ...)
   local call = {
     schema = schema, func = func, is_input = kind.is_input, input_text = kind.input_text,
     accepted = kind.options, inputs = {}, count = 0, named = NONE, params = {}, options = NONE,
-    attrs = NONE,
+    attrs = NONE, of_method = kind.self ~= nil,
   }
   if n == 1 and is_plain(only) then
     read_options(call, kind.self, only, kind.whole)

@@ -327,11 +327,11 @@ end
 
 function BaseRNNCell:_pack(dict)
   each_packed(self, function(packed, names)
-    local parts = { dim = 0 }
+    local parts = {}
     for k, name in ipairs(names) do
       parts[k] = self:take(dict, name, "pack_weights")
     end
-    dict[packed] = nd.concat(parts)
+    dict[packed] = nd.concat(parts, { dim = 0 })
   end)
 end
 

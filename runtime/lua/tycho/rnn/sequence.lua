@@ -60,11 +60,11 @@ end
 
 
 local function joined(list, axis)
-  local parts = { dim = axis }
+  local parts = {}
   for t, x in ipairs(list) do
     parts[t] = symbol.expand_dims{ x, axis = axis }
   end
-  return symbol.Concat(parts)
+  return symbol.Concat(parts, { dim = axis })
 end
 
 
