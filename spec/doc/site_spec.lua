@@ -97,6 +97,8 @@ describe("scripts/dev/doc.lua", function()
     end
     local module = texts["reference_module.html"]
     assert.is_truthy(module:find("<code>clip_global_norm</code></td><td>a number", 1, true))
+    assert.is_truthy(all:find("<code>label_shape</code></td><td>a shape (a list of sizes)</td>"
+      .. "<td><code>{1}</code></td>", 1, true))
     assert.is_falsy(all:find("not for users", 1, true))
     assert.is_falsy(all:find('id="[%w_.]*[.:]_'))
   end)

@@ -53,7 +53,7 @@ local PAGES = {
 
 local addresses = {}                                     -- function or class -> "file.html#id"
 local by_name = {}                                       -- "Module:fit" -> address
-local last_names = {}                                    -- "fit" -> address; false: of several
+local last_names = {}                                    -- "fit" -> a method's; false: of several
 
 
 -- A function is the same with and without what notes its caller.
@@ -179,7 +179,9 @@ local function add_function(page, owner, name, f, class)
   local title = owner .. separator(class, name, f, form) .. name
   local item = described(page, class and "method" or "function", title, form, { entry })
   addresses[key(f)] = item.address
-  note_last(name, item.address)
+  if class then
+    note_last(name, item.address)
+  end
   return item
 end
 

@@ -377,27 +377,14 @@ end
 
 
 --- Labelled JPEG and PNG images of a record file, decoded and changed by threads; the same
--- batches for any number of them. Options path_imgrec, data_shape (1, 3 or 4 channels,
--- height, width), batch_size; and
---
--- records: path_imgidx, path_imglist (labels by number), label_width = 1, shuffle = false (a new
--- order in each epoch), seed = 0, num_parts = 1, part_index = 0, round_batch = true,
--- preprocess_threads = 4, prefetch_buffer = 4, seed_aug (seed);
---
--- images: resize = -1 (of the shorter side), rand_crop, random_resized_crop = false,
--- max_rotate_angle = 0 and rotate = -1 (degrees), max_shear_ratio = 0, max_aspect_ratio = 0,
--- min_aspect_ratio, max_random_scale, min_random_scale, max_random_area, min_random_area = 1,
--- max_crop_size, min_crop_size = -1, max_img_size = 1e10, min_img_size = 0, pad = 0,
--- fill_value = 255, inter_method = 1, brightness, contrast, saturation, pca_noise = 0,
--- random_h, random_s, random_l = 0;
---
--- numbers: mirror, rand_mirror = false, mean_img (a file with one array; made if it is missing),
--- mean_r, mean_g, mean_b, mean_a = 0, std_r, std_g, std_b, std_a = 1, scale = 1,
--- max_random_contrast, max_random_illumination = 0, dtype = "float32".
+-- batches for any number of them. What is done to an image, in this order: `resize`, turns and
+-- scales, border, window, colours; then mirror image, mean, contrast, illumination, scale,
+-- deviation. A new order in each epoch if `shuffle`.
 --
 -- Without effect: verbose, device_id, aug_seq, shuffle_chunk_size, shuffle_chunk_seed (all records
 -- are shuffled). Without round_batch the last batch does not say how many rows it lacks. Damaged
 -- records and images: E(format).
+-- @param data_shape 1, 3 or 4 channels, height, width
 -- @function ImageRecordIter
 kind("ImageRecordIter", "image_record", image_params("float32")).check =
   check_levels("ImageRecordIter")

@@ -313,26 +313,31 @@ end
 
 --- Trains. What is bound, initialised or has an optimizer stays as it is, so a second call goes on.
 --
--- Options: train_data (iterator), eval_data, eval_metric = "acc", validation_metric = eval_metric,
--- begin_epoch = 0, num_epoch (the epoch after the last), optimizer = "sgd",
--- optimizer_params = {learning_rate = 0.01}, kvstore = "local", initializer = Uniform(0.01),
--- arg_params, aux_params, allow_missing = false, force_rebind = false, force_init = false, monitor,
--- count_pad = true (whether rows that fill a last batch count in metrics), batch_end_callback,
--- eval_batch_end_callback, eval_end_callback (each a function of `{epoch, nbatch, eval_metric,
--- locals}` or a list), epoch_end_callback (of epoch, symbol, arg_params, aux_params),
--- checkpoint = {prefix, period = 1, resume = false, on_error = "stop"}: the whole state after each
--- period-th epoch in `PREFIX.state`, from which `resume` goes on bit by bit; where it cannot be
--- written, "stop" raises the error and "warn" goes on with a line in the log.
---
--- clip_global_norm: the length that all gradients together, as the optimizer takes them, may
--- have at most. accumulate = 1: batches whose mean gradient makes one update; fewer are left for
--- an epoch's last one (gradients of a parameter that the bucket of the update lacks wait for one
--- that has it). early_stopping = {patience = 3, metric (name; the first), larger (whether more
--- is better, where the name does not say), min_delta = 0, path}: ends after that many epochs
--- without a better figure over eval_data, and leaves the best epoch's parameters in the module,
--- and in `path` or `PREFIX-best.params`. memory_budget, force_mirroring: as `Module:bind`.
--- in_backward: as `Module:init_optimizer`.
--- @tparam table options
+-- An interruption (Ctrl-C) leaves whole parameters, and the error has `epoch` and `nbatch`.
+-- @param train_data an iterator
+-- @param validation_metric eval_metric by default
+-- @param num_epoch the epoch behind the last, counted from 0
+-- @param optimizer an optimizer or its name; "sgd" by default
+-- @param kvstore a store or its name; "local" by default, `ty.null`: none
+-- @param optimizer_params {learning_rate = 0.01} by default
+-- @param count_pad whether rows that fill a last batch count in metrics
+-- @param batch_end_callback after each batch: a function of `{epoch, nbatch, eval_metric, locals}`,
+--   or a list of them
+-- @param eval_batch_end_callback the same after each batch of a validation
+-- @param eval_end_callback the same after a validation
+-- @param epoch_end_callback a function of epoch, symbol, arg_params, aux_params, or a list of them
+-- @param checkpoint {prefix, period = 1, resume = false, on_error = "stop"}: the whole state after
+--   each period-th epoch in `PREFIX.state`, from which resume goes on bit by bit; where it cannot
+--   be written, "stop" raises the error and "warn" goes on with a line in the log
+-- @param clip_global_norm the length that all gradients together, as the optimizer takes them, may
+--   have at most
+-- @param accumulate batches whose mean gradient makes one update; fewer are left for an epoch's
+--   last one (gradients of a parameter that the bucket of the update lacks wait for one that has
+--   it)
+-- @param early_stopping {patience = 3, metric (name; the first), larger (whether more is better,
+--   where the name does not say), min_delta = 0, path}: ends after that many epochs without a
+--   better figure over eval_data, and leaves the best epoch's parameters in the module, and in
+--   `path` or `PREFIX-best.params`
 function BaseModule:fit(...)
   local a, at = FIT(...), { epoch = 0, nbatch = 0 }
   at.epoch = a.begin_epoch

@@ -17,6 +17,7 @@ local members = require "tycho.prompt.members"
 local operator = require "tycho.prompt.operator"
 local Error = require "tycho.core.error"
 local registry = require "tycho.op.registry"
+local values = require "tycho.core.values"
 
 local manual = {}
 
@@ -109,6 +110,13 @@ end
 
 --- A default as Lua writes it.
 function manual.literal(value)
+  if values.is_plain(value) then
+    local parts = {}
+    for i, x in ipairs(value) do
+      parts[i] = manual.literal(x)
+    end
+    return "{" .. table.concat(parts, ", ") .. "}"
+  end
   return type(value) == "string" and ("%q"):format(value) or Error.show(value)
 end
 
