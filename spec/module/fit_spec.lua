@@ -252,6 +252,8 @@ describe("fit", function()
       local e = assert.raises("type", m.fit, m, options)
       assert.truthy(e.message:find("call it", 1, true), e.message)
     end
+    m = KINDS.Module{}
+    m:fit{ train_data = iterator(8), num_epoch = 1 }
     assert.equal("eval_data", assert.raises("value", m.score, m, ty.nd.ones(2), "acc").argument)
   end)
 
