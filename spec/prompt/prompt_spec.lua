@@ -137,6 +137,7 @@ END]])
     assert.is_truthy(help("ty.nd.zeros"):find("create.lua:%d+"))
     assert.is_truthy(help("Convolutoin"):find("near: Convolution", 1, true))
     assert.is_truthy((feed("??ty.nd.zeros")):find("function create.zeros", 1, true))
+    assert.equal((feed("?ty.nd.zeros")), (feed(":help ty.nd.zeros")))
   end)
 
   it("describes every operator, with an example that calls it", function()

@@ -11,7 +11,7 @@ local commands, help = {}, {}
 
 local function command(name, usage, text, f)
   commands[name] = f
-  help[#help + 1] = ("  %-17s %s"):format(usage, text)
+  help[#help + 1] = ("  %-18s %s"):format(usage, text)
 end
 
 
@@ -43,7 +43,7 @@ end
 
 -- -- help, leaving --------------------------------------------------------------------------------
 
-command("help", ":help", "this list", function(session)
+command("help", ":help name", "as ?name; without a name this list", function(session)
   session:page([[
   expression         is evaluated and printed; `;` behind it prints nothing; _ is the last result,
                      _2 the one before

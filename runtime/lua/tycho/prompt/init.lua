@@ -345,7 +345,10 @@ local function special(session, line)
     os.execute(line:sub(2))
   else
     local name, rest = line:match("^:(%w+)%s*(.*)$")
-    if not commands[name] then
+    if name == "help" and rest ~= "" then
+      explain(session, rest:match("%S+"))
+      return
+    elseif not commands[name] then
       session.write("unknown command; :help lists them\n")
       return
     end
