@@ -4,7 +4,9 @@
 */
 #include "io/det_augment.h"
 
-enum { LEAST_HEADER = 2, LEAST_OBJECT = 5, FORCE = 0, SHRINK, FIT, CENTER = 0, OVERLAP };
+enum { LEAST_HEADER = 2, LEAST_OBJECT = 5, MOST_OBJECT = 1 << 20 };
+enum { FORCE, SHRINK, FIT };
+enum { CENTER, OVERLAP };
 
 /* -- parameters -------------------------------------------------------------------------------- */
 
@@ -141,7 +143,7 @@ struct det_box { double x, y, w, h; };
 int det_label_check(const float *label, int64_t n)
 {
   bool good = n >= LEAST_HEADER && label[0] >= LEAST_HEADER && label[0] <= n &&
-      label[1] >= LEAST_OBJECT && (float)(int64_t)label[0] == label[0] &&
+      label[1] >= LEAST_OBJECT && label[1] <= MOST_OBJECT && (float)(int64_t)label[0] == label[0] &&
       (float)(int64_t)label[1] == label[1] && (n - (int64_t)label[0]) % (int64_t)label[1] == 0;
   NEED(good, TY_EFORMAT,
       "the %lld numbers are no label of boxes: the length of what comes before the objects (at "
