@@ -5,6 +5,7 @@
 
 /* the files of kernels/, by name */
 #define CUDA_FAMILIES(_) \
+  _(cells) \
   _(bias) \
   _(channels) \
   _(convert) \
@@ -101,6 +102,7 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
   _(norms) \
   _(pooling) \
   _(random) \
+  _(recurrent) \
   _(reductions) \
   _(rows) \
   _(softmax)

@@ -7,7 +7,6 @@ return {
   GridGenerator = "forward, gradient",
   LRN = "forward, gradient",
   LeakyReLU = "forward, gradient",
-  RNN = "forward, gradient",
   ROIPooling = "forward, gradient",
   SequenceLast = "forward, gradient",
   SequenceMask = "forward, gradient",

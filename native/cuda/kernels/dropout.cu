@@ -30,6 +30,18 @@ extern "C" __global__ void dropout(T *y, FACTOR *mask, const T *x, i64 n,
   }
 }
 
+// The same for elements first .. first + n - 1 of a larger array; y may be x.
+extern "C" __global__ void dropout_part(T *y, const T *x, i64 first, i64 n,
+    const struct draw_key __grid_constant__ key, u32 limit, C scale)
+{
+  EACH(i, n)
+  {
+    u64 element = (u64)(first + i);
+    struct philox p = philox(key.seed, key.counter, key.node, element / 4);
+    set(y[i], get<C>(x[i]) * (p.w[element % 4] < limit ? scale : 0 * scale));
+  }
+}
+
 struct shared_factors { i64 n, axis[AXES][2]; }; // size, stride in the factors
 
 extern "C" __global__ void times_shared(

@@ -113,6 +113,8 @@ FN float log_of(float x) { return logf(x); }
 FN double log_of(double x) { return log(x); }
 FN float sqrt_of(float x) { return sqrtf(x); }
 FN double sqrt_of(double x) { return sqrt(x); }
+FN float tanh_of(float x) { return tanhf(x); }
+FN double tanh_of(double x) { return tanh(x); }
 template <typename A> FN A infinity() { return (A)__uint_as_float(0x7f800000u); }
 
 FN bool is_nan(float v) { return v != v; }

@@ -1,0 +1,163 @@
+/* recurrent.c - RNN on a GPU: per layer and direction the inputs of all steps are one product, then
+** each step is a recurrent product and a kernel for the cells (kernels/cells.cu). Products are
+** cublasLt's. See recurrent_forward.c, recurrent_backward.c. */
+#include "cuda/recurrent.h"
+#include "base/laws.h"
+
+struct recurrent recurrent_of(const struct call *c, const ty_desc *data)
+{
+  static const int gates[] = { 3, 4, 1, 1 };
+  struct recurrent r = { .c = c, .dtype = data->dtype, .size = dtype_size(data->dtype),
+    .time = data->dim[0], .batch = data->dim[1], .inputs = data->dim[2] };
+  r.mode = (int)cuda_number(c, "mode", LSTM);
+  r.units = (int64_t)cuda_number(c, "state_size", 1);
+  r.layers = (int64_t)cuda_number(c, "num_layers", 1);
+  r.directions = 1 + cuda_flag(c, "bidirectional");
+  r.rows = gates[r.mode] * r.units;
+  r.drops = cuda_number(c, "p", 0) > 0 && c->run && c->run->is_train;
+  return r;
+}
+
+static int64_t input_size(const struct recurrent *r, int64_t layer)
+{
+  return layer ? output_row(r) : r->inputs;
+}
+
+static int64_t weight_count(const struct recurrent *r, int64_t layer)
+{
+  return r->rows * (input_size(r, layer) + r->units);
+}
+
+struct recurrent_pass recurrent_pass_of(
+    const struct recurrent *r, int64_t layer, int64_t d, const void *x, void *y)
+{
+  int64_t first = weight_count(r, 0), other = weight_count(r, 1);
+  int64_t begin = layer ? r->directions * (first + (layer - 1) * other) : 0;
+  struct recurrent_pass l = { .layer = layer, .d = d, .in = input_size(r, layer), .x = x,
+    .y = y ? element(r, y, d * r->units) : NULL };
+  l.wx = begin + d * weight_count(r, layer);
+  l.wh = l.wx + r->rows * l.in;
+  l.bx = r->directions * (first + (r->layers - 1) * other) +
+      (layer * r->directions + d) * 2 * r->rows;
+  l.bh = l.bx + r->rows;
+  return l;
+}
+
+int64_t recurrent_step(const struct recurrent *r)
+{
+  return r->batch * (r->rows + (r->mode == LSTM || r->mode == GRU ? r->units : 0));
+}
+
+void *recurrent_kept(const struct recurrent *r, const struct recurrent_pass *l, int64_t t)
+{
+  int64_t step = (l->layer * r->directions + l->d) * r->time + t;
+  return element(r, r->reserve, step * recurrent_step(r));
+}
+
+void *recurrent_inner(const struct recurrent *r, int64_t layer)
+{
+  int64_t steps = r->layers * r->directions * r->time;
+  if (!r->reserve) return r->inner[layer & 1];
+  return element(r, r->reserve, steps * recurrent_step(r) + layer * layer_size(r));
+}
+
+void *recurrent_take(struct recurrent_scratch *s, size_t bytes)
+{
+  void *p = s->base ? s->base + s->used : NULL;
+  s->used += align_up(bytes, ALIGN);
+  return p;
+}
+
+/* -- products ---------------------------------------------------------------------------------- */
+
+static struct product product_of(const struct recurrent *r, const struct recurrent_product *p)
+{
+  return (struct product){ .dtype = r->dtype, .ta = p->ta, .tb = p->tb, .m = p->m, .n = p->n,
+    .k = p->k, .lda = p->lda, .ldb = p->ldb, .ldc = p->ldc, .batch = 1, .alpha = 1 };
+}
+
+int recurrent_multiply(const struct recurrent *r, int plan, const struct recurrent_product *p,
+    const void *a, const void *b, void *c, bool add)
+{
+  struct recurrent_plans *plans = r->c->state;
+  struct product x = product_of(r, p);
+  x.beta = add;
+  return product_run(r->c->device, &x, &plans->of[plan], a, b, NULL, c, r->work);
+}
+
+size_t recurrent_work(const struct recurrent *r, const struct recurrent_product *p, int n)
+{
+  size_t most = 0;
+  for (int i = 0; i < n; i++) {
+    struct product x = product_of(r, &p[i]);
+    most = MAX(most, product_workspace(r->c->device, &x));
+  }
+  return align_up(most, ALIGN);
+}
+
+/* -- kernels ----------------------------------------------------------------------------------- */
+
+struct cell_sizes cell_sizes_of(const struct recurrent *r, bool first)
+{
+  int64_t row = output_row(r);
+  return (struct cell_sizes){ r->batch * r->units, r->units, row, first ? r->units : row, row };
+}
+
+int recurrent_cells(const struct recurrent *r, const char *kernel, int64_t n, void **params)
+{
+  cu_function f;
+  TRY(cuda_family(r->c->device, FAMILY_cells, kernel, &f, "T=%s RELU=%d", cuda_type(r->dtype),
+      r->mode == RNN_RELU));
+  return cuda_run(r->c, f, n, params);
+}
+
+int recurrent_dropout(const struct recurrent *r, void *y, const void *x, int64_t layer)
+{
+  struct rng_key key = { r->c->run->rng.seed, r->c->run->rng.counter, r->c->node };
+  double keep = 1 - cuda_number(r->c, "p", 0);
+  uint32_t limit = keep >= 1 ? UINT32_MAX : (uint32_t)(keep * 4294967296.0);
+  union cuda_scalar scale = cuda_scalar_of(r->dtype, 1 / keep);
+  int64_t n = layer_size(r), first = layer * n;
+  const char *type = cuda_type(r->dtype);
+  cu_function f;
+  TRY(cuda_family(r->c->device, FAMILY_dropout, "dropout_part", &f, "T=%s FACTOR=%s AXES=1", type,
+      type));
+  void *params[] = { &y, &x, &first, &n, &key, &limit, &scale };
+  return cuda_run(r->c, f, n, params);
+}
+
+/* -- the table --------------------------------------------------------------------------------- */
+
+static const char *refuse(const struct call *c)
+{
+  struct recurrent r = recurrent_of(c, &c->in[0].d);
+  struct recurrent_product step = { r.batch, r.rows, r.units, r.units, r.units, r.rows,
+    .tb = true };
+  struct product p = product_of(&r, &step);
+  if (cuda_number(c, "projection_size", -1) > 0) return "a projection";
+  return product_refuse(c->device, &p);
+}
+
+static size_t plans_size(const struct call *c) { return sizeof(struct recurrent_plans); }
+
+static void plans_done(void *state)
+{
+  struct recurrent_plans *s = state;
+  for (int i = 0; i < MOST_PLANS; i++) product_done(s->of[i]);
+}
+
+static const struct kernel steps[] = {
+  { "steps", recurrent_forward, T_FLOAT, refuse, recurrent_forward_scratch, plans_size,
+    plans_done },
+  { 0 }
+};
+static const struct kernel steps_back[] = {
+  { "steps", recurrent_backward, T_FLOAT, refuse, recurrent_backward_scratch, plans_size,
+    plans_done },
+  { 0 }
+};
+
+const struct op_kernels cuda_recurrent[] = {
+  { "RNN", steps, steps_back },
+  { 0 }
+};

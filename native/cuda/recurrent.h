@@ -1,0 +1,86 @@
+/* recurrent.h - what the forward and the backward part of RNN on a GPU share: sizes, where things
+** lie, products and steps. Parameters and the private output lie as on the CPU
+** (operators/nn/rnn.c). */
+#pragma once
+#include "cuda/fold.h"
+#include "cuda/product.h"
+
+enum { GRU, LSTM, RNN_RELU, RNN_TANH };               /* values of `mode` */
+/* places of plans in a call's state */
+enum { MOST_PLANS = 12 };
+struct recurrent_plans { struct product_plan *of[MOST_PLANS]; };
+
+/* one run */
+struct recurrent {
+  const struct call *c;
+  int dtype, mode;
+  size_t size;                                        /* of an element */
+  int64_t time, batch, inputs, units, layers, directions, rows; /* rows: gates times units */
+  bool drops;
+  const void *weights, *state, *cell, *reserve;
+  void *inner[2];                                     /* outputs of inner layers in inference */
+  void *work;                                         /* of products */
+};
+struct recurrent recurrent_of(const struct call *c, const ty_desc *data);
+
+/* one layer in one direction; y: this direction's part of the output */
+struct recurrent_pass { int64_t layer, d, in, wx, wh, bx, bh; const void *x; void *y; };
+struct recurrent_pass recurrent_pass_of(
+    const struct recurrent *r, int64_t layer, int64_t d, const void *x, void *y);
+
+static inline void *element(const struct recurrent *r, const void *p, int64_t i)
+{
+  return (char *)p + (size_t)i * r->size;
+}
+static inline int64_t time_of_step(const struct recurrent *r, int64_t d, int64_t step)
+{
+  return d ? r->time - 1 - step : step;
+}
+static inline int64_t output_row(const struct recurrent *r) { return r->directions * r->units; }
+static inline int64_t layer_size(const struct recurrent *r)
+{
+  return r->time * r->batch * output_row(r);
+}
+static inline size_t layer_bytes(const struct recurrent *r)
+{
+  return (size_t)layer_size(r) * r->size;
+}
+/* elements of the private output for a step */
+int64_t recurrent_step(const struct recurrent *r);
+/* what it holds of time t: gates, behind them cell or inner product */
+void *recurrent_kept(const struct recurrent *r, const struct recurrent_pass *l, int64_t t);
+/* output of an inner layer */
+void *recurrent_inner(const struct recurrent *r, int64_t layer);
+/* element (t, 0, 0) of an output that begins at y */
+static inline void *output_of(const struct recurrent *r, const void *y, int64_t t)
+{
+  return element(r, y, t * r->batch * output_row(r));
+}
+/* element (pass, 0, 0) of (layers directions, batch, units) */
+static inline void *state_of(
+    const struct recurrent *r, const struct recurrent_pass *l, const void *all)
+{
+  return element(r, all, (l->layer * r->directions + l->d) * r->batch * r->units);
+}
+
+/* C (m x n) = op(A) op(B), onto what is there with `add` */
+struct recurrent_product { int64_t m, n, k, lda, ldb, ldc; bool ta, tb; };
+int recurrent_multiply(const struct recurrent *r, int plan, const struct recurrent_product *p,
+    const void *a, const void *b, void *c, bool add);
+size_t recurrent_work(const struct recurrent *r, const struct recurrent_product *p, int n);
+
+/* a cursor over the scratch of a call; base NULL: only counts */
+struct recurrent_scratch { char *base; size_t used; };
+void *recurrent_take(struct recurrent_scratch *s, size_t bytes);
+
+/* of kernels/cells.cu */
+struct cell_sizes { int64_t n, units, h_row, h0_row, dy_row; };
+struct cell_sizes cell_sizes_of(const struct recurrent *r, bool first);
+int recurrent_cells(const struct recurrent *r, const char *kernel, int64_t n, void **params);
+/* an inner layer's output, or its gradient, times the factors of dropout; y may be x */
+int recurrent_dropout(const struct recurrent *r, void *y, const void *x, int64_t layer);
+
+int    recurrent_forward(struct call *c);
+size_t recurrent_forward_scratch(const struct call *c);
+int    recurrent_backward(struct call *c);
+size_t recurrent_backward_scratch(const struct call *c);

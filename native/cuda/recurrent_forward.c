@@ -1,0 +1,133 @@
+/* recurrent_forward.c - RNN on a GPU, forward. What backward reads goes to the private output; in
+** inference gates take the place of the products that they are made of. */
+#include "cuda/recurrent.h"
+#include "kernel/strided_copy.h"
+
+/* places of plans */
+enum { INPUT_FIRST, INPUT_INNER, STEP_FIRST, STEP_OTHER };
+struct forward_scratch { void *pre, *hx, *hn, *c, *dropped; };
+
+static struct recurrent_product input_product(const struct recurrent *r, int64_t in)
+{
+  return (struct recurrent_product){ r->time * r->batch, r->rows, in, in, in, r->rows, .tb = true };
+}
+
+/* h0_row: from row to row of the states before */
+static struct recurrent_product step_product(const struct recurrent *r, int64_t h0_row)
+{
+  return (struct recurrent_product){ r->batch, r->rows, r->units, h0_row, r->units, r->rows,
+    .tb = true };
+}
+
+static size_t work_bytes(const struct recurrent *r)
+{
+  struct recurrent_product p[] = { input_product(r, r->inputs), input_product(r, output_row(r)),
+    step_product(r, r->units), step_product(r, output_row(r)) };
+  return recurrent_work(r, p, COUNT(p));
+}
+
+static size_t take_scratch(struct recurrent *r, struct forward_scratch *s, char *base)
+{
+  struct recurrent_scratch at = { base, 0 };
+  size_t gates = (size_t)(r->batch * r->rows) * r->size;
+  size_t states = (size_t)(r->batch * r->units) * r->size, layer = layer_bytes(r);
+  s->pre = recurrent_take(&at, (size_t)r->time * gates);
+  s->hx = recurrent_take(&at, r->mode == GRU ? gates : 0);
+  s->hn = recurrent_take(&at, r->mode == GRU ? states : 0);
+  s->c = recurrent_take(&at, r->mode == LSTM ? states : 0);
+  s->dropped = recurrent_take(&at, cuda_number(r->c, "p", 0) > 0 ? layer : 0);
+  for (int i = 0; i < 2; i++) r->inner[i] = recurrent_take(&at, layer);
+  r->work = recurrent_take(&at, base ? 0 : work_bytes(r));
+  return at.used;
+}
+
+static int run_cells(const struct recurrent *r, const struct recurrent_pass *l,
+    const struct forward_scratch *f, int64_t index, void *pre)
+{
+  int64_t t = time_of_step(r, l->d, index), before = time_of_step(r, l->d, index - 1);
+  struct cell_sizes s = cell_sizes_of(r, !index);
+  const void *bx = element(r, r->weights, l->bx), *bh = element(r, r->weights, l->bh);
+  const void *h0 = index ? output_of(r, l->y, before) : state_of(r, l, r->state), *c0 = f->c;
+  void *h = output_of(r, l->y, t), *gate = pre, *c = f->c, *hx = f->hx, *hn = f->hn;
+  if (r->reserve) {
+    gate = recurrent_kept(r, l, t);
+    c = hn = element(r, gate, r->batch * r->rows);
+    if (index) c0 = element(r, recurrent_kept(r, l, before), r->batch * r->rows);
+  }
+  if (!index && r->mode == LSTM) c0 = state_of(r, l, r->cell);
+  void *plain[] = { &h, &pre, &bx, &bh, &s };
+  void *lstm[] = { &h, &c, &gate, &pre, &bx, &bh, &c0, &s };
+  void *gru[] = { &h, &gate, &hn, &pre, &hx, &bx, &bh, &h0, &s };
+  if (r->mode == LSTM) return recurrent_cells(r, "lstm_cell", s.n, lstm);
+  return r->mode == GRU ? recurrent_cells(r, "gru_cell", s.n, gru)
+                        : recurrent_cells(r, "plain_cell", s.n, plain);
+}
+
+static int forward_step(const struct recurrent *r, const struct recurrent_pass *l,
+    const struct forward_scratch *f, int64_t index)
+{
+  int64_t t = time_of_step(r, l->d, index), before = time_of_step(r, l->d, index - 1);
+  void *pre = element(r, f->pre, t * r->batch * r->rows), *to = r->mode == GRU ? f->hx : pre;
+  const void *h0 = index ? output_of(r, l->y, before) : state_of(r, l, r->state);
+  struct recurrent_product p = step_product(r, index ? output_row(r) : r->units);
+  TRY(recurrent_multiply(r, index ? STEP_OTHER : STEP_FIRST, &p, h0,
+      element(r, r->weights, l->wh), to, r->mode != GRU));
+  return run_cells(r, l, f, index, pre);
+}
+
+static int final_states(const struct recurrent *r, const struct recurrent_pass *l,
+    const struct forward_scratch *f, void *hy, void *cy)
+{
+  int64_t t = time_of_step(r, l->d, r->time - 1), n = r->batch * r->units;
+  const void *c = r->reserve ? element(r, recurrent_kept(r, l, t), r->batch * r->rows) : f->c;
+  struct move m = { 0 };
+  move_axis(&m, r->batch, r->units, output_row(r));
+  move_axis(&m, r->units, 1, 1);
+  if (hy)
+    TRY(move_run(r->c->device, &m, state_of(r, l, hy), output_of(r, l->y, t), r->size));
+  return cy ? move_bytes(r->c->device, state_of(r, l, cy), c, (size_t)n * r->size) : TY_OK;
+}
+
+static int forward_pass(const struct recurrent *r, const struct recurrent_pass *l,
+    const struct forward_scratch *f, void *hy, void *cy)
+{
+  struct recurrent_product p = input_product(r, l->in);
+  TRY(recurrent_multiply(r, l->layer ? INPUT_INNER : INPUT_FIRST, &p, l->x,
+      element(r, r->weights, l->wx), f->pre, false));
+  for (int64_t i = 0; i < r->time; i++) TRY(forward_step(r, l, f, i));
+  return final_states(r, l, f, hy, cy);
+}
+
+/* in: data, parameters, state [, cell]; out: output [, state [, cell]], the private one */
+int recurrent_forward(struct call *c)
+{
+  struct recurrent r = recurrent_of(c, &c->in[0].d);
+  struct forward_scratch f;
+  bool states = cuda_flag(c, "state_outputs");
+  take_scratch(&r, &f, c->tmp);
+  r.weights = c->in[1].p;
+  r.state = c->in[2].p;
+  r.cell = c->nin > 3 ? c->in[3].p : NULL;
+  r.reserve = c->out[c->nout - 1].p;
+  void *hy = states ? c->out[1].p : NULL, *cy = states && r.cell ? c->out[2].p : NULL;
+  const void *x = c->in[0].p;
+  for (int64_t i = 0; i < r.layers; i++) {
+    bool last = i == r.layers - 1;
+    void *y = !last ? recurrent_inner(&r, i) : c->out[0].p ? c->out[0].p : r.inner[i & 1];
+    if (i && r.drops) TRY(recurrent_dropout(&r, f.dropped, x, i));
+    if (i && r.drops) x = f.dropped;
+    for (int64_t d = 0; d < r.directions; d++) {
+      struct recurrent_pass l = recurrent_pass_of(&r, i, d, x, y);
+      TRY(forward_pass(&r, &l, &f, hy, cy));
+    }
+    x = y;
+  }
+  return TY_OK;
+}
+
+size_t recurrent_forward_scratch(const struct call *c)
+{
+  struct recurrent r = recurrent_of(c, &c->in[0].d);
+  struct forward_scratch f;
+  return take_scratch(&r, &f, NULL);
+}
