@@ -1,5 +1,5 @@
 /* check.c - the search for the first number that is not finite: each step's outputs are looked at
-** when it has run. */
+** when it has run, and in training the inputs of operators that know what they should be. */
 #include "exec/inner.h"
 
 static double number_at(const void *p, int dtype, int64_t i)
@@ -71,8 +71,33 @@ static int check_value(struct program *p, const struct step *st, const void *dat
   return code;
 }
 
+/* Asks the operator about its inputs, copies of them where they lie on a GPU. */
+static int examine(struct program *p, const struct step *st)
+{
+  struct call c = st->v.call;
+  if (!c.op->examine || st->v.backward || !c.run->is_train) return TY_OK;
+  struct operand in[2];
+  void *room[COUNT(in)] = { NULL };
+  bool gpu = device_kind(st->device) == TY_GPU;
+  int code = c.nin <= COUNT(in) ? TY_OK : fail(TY_EINTERNAL, "more inputs than are examined");
+  for (int i = 0; i < c.nin && !code; i++) {
+    in[i] = c.in[i];
+    if (!gpu) continue;
+    in[i].p = room[i] = mem_new(desc_bytes(&in[i].d));
+    code = room[i]
+        ? device_copy(TY_CPU, room[i], st->device, c.in[i].p, desc_bytes(&in[i].d))
+        : fail(TY_EMEMORY, "out of memory: the search for bad numbers");
+  }
+  c.in = in;
+  if (!code && gpu) code = device_finish(st->device);
+  if (!code) code = c.op->examine(&c);
+  for (int i = 0; i < COUNT(in); i++) mem_free(room[i]);
+  return code ? exec_blame(p, st, code) : TY_OK;
+}
+
 int exec_check_step(struct program *p, const struct step *st)
 {
+  if (st->kind == STEP_NODE) TRY(examine(p, st));
   if (st->kind == STEP_NODE)
     for (int k = 0; k < st->nout; k++)
       TRY(check_value(p, st, st->v.call.out[k].p, &st->v.call.out[k].d));

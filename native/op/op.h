@@ -63,6 +63,9 @@ struct op {
   int       (*check)(void *param);                    /* after parsing: rules between parameters */
   int       (*shape)(struct infer *s);                /* NULL: all alike */
   int       (*type)(struct infer *s);                 /* NULL: all alike */
+  /* asked by the search for bad numbers, where training runs the operator: fails where an input
+  ** makes no sense (operands lie on the host) */
+  int       (*examine)(const struct call *c);
   /* where contents decide shapes: sets c->out[i].d; imperative calls only */
   int       (*measure)(struct call *c);
   const char *grad;

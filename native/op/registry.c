@@ -19,16 +19,17 @@ void op_register(const struct op *const *list, int n)
 
 /* -- lookup ---------------------------------------------------------------------------------- */
 
-enum { SLOTS = 4096 };
+enum { SLOTS = 4096, MOST = SLOTS / 2 };               /* names; operators */
 struct named_op { const char *name; const struct op *op; };
 static struct {
   pthread_once_t once;
   pthread_mutex_t lock;
   struct named_op entry[SLOTS];
-  const struct op **list;
-  int n, cap, builtin;
+  const struct op *list[MOST];
+  int n, named, builtin;
+  bool lost;                                            /* an alias, for lack of memory */
   struct arena names;
-} all = { PTHREAD_ONCE_INIT, PTHREAD_MUTEX_INITIALIZER, { { 0 } }, NULL, 0, 0, 0, { 0 } };
+} all = { .once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static struct named_op *find_slot(const char *name)
 {
@@ -40,7 +41,9 @@ static struct named_op *find_slot(const char *name)
 static void put_name(const char *name, const struct op *op)
 {
   struct named_op *s = find_slot(name);
-  if (!s->name) s->name = name, s->op = op;
+  if (s->name) return;
+  *s = (struct named_op){ name, op };
+  all.named++;
 }
 
 static void put_aliases(const struct op *op)
@@ -49,23 +52,28 @@ static void put_aliases(const struct op *op)
   while (*s) {
     size_t n = strcspn(s, " ");
     char *name = arena_new(&all.names, n + 1);
+    if (!name) all.lost = true;
     if (name && n) memcpy(name, s, n), put_name(name, op);
     s += n + strspn(s + n, " ");
   }
 }
 
-static void put(const struct op *op)
+static int put(const struct op *op)
 {
-  if (!GROW(all.list, all.n, all.cap)) return;
+  NEED(all.n < MOST && all.named < 3 * SLOTS / 4, TY_EMEMORY,
+      "operator %s: there are %d operators of %d names, and no room for more", op->name, all.n,
+      all.named);
   op_parse_texts(op); /* what fails here fails again, and is reported, where it is needed */
   all.list[all.n++] = op;
   put_name(op->name, op);
+  return TY_OK;
 }
 
 static void fill(void)
 {
   for (int i = 0; i < ntables; i++)
-    for (const struct op *op = tables[i]; op->name; op++) put(op);
+    for (const struct op *op = tables[i]; op->name; op++)
+      if (put(op)) all.lost = true;
   for (int i = 0; i < all.n; i++)
     put_aliases(all.list[i]); /* after all names: a name wins over an alias */
   all.builtin = all.n;
@@ -92,16 +100,16 @@ int op_add(const struct op *op)
 {
   pthread_once(&all.once, fill);
   pthread_mutex_lock(&all.lock);
-  put(op);
-  put_aliases(op);
+  int code = put(op);
+  if (!code) put_aliases(op);
   pthread_mutex_unlock(&all.lock);
-  return TY_OK;
+  return code;
 }
 
 /* The nearest registered names, for "did you mean". */
 static void nearest(const char *name, struct text *t)
 {
-  bool used[3 * SLOTS / 4] = { false };
+  bool used[MOST] = { false };
   for (int k = 0; k < 3; k++) {
     int best = -1;
     double near = 1e9;
@@ -118,6 +126,7 @@ static void nearest(const char *name, struct text *t)
 int op_unknown(const char *name)
 {
   struct text t = { 0 };
+  NEED(!all.lost, TY_EMEMORY, "there was no memory for the names of all operators");
   nearest(name, &t);
   int code = fail(TY_ENAME, "there is no operator '%s'; nearest: %s", name, t.s ? t.s : "");
   fail_argument(name, t.s, name);

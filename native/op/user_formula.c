@@ -184,13 +184,16 @@ static int add(struct user_row *r)
   pthread_mutex_lock(&lock);
   struct user_row *old = find(r->op.name);
   bool same = old && !strcmp(old->text, r->text), taken = !old && op_find(r->op.name);
-  if (!old && !taken) r->next = rows, rows = r, op_add(&r->op);
+  int code = old || taken ? TY_OK : op_add(&r->op);
+  bool added = !old && !taken && !code;
+  if (added) r->next = rows, rows = r;
   pthread_mutex_unlock(&lock);
-  if (!old && !taken) return TY_OK;
-  int code = same ? TY_OK
-                  : fail(TY_ENAME, "op_pointwise: there is an operator '%s' already, with %s",
-                        r->op.name, old ? "other formulas" : "other code");
-  if (code) fail_argument(r->op.name, NULL, NULL);
+  if (added) return TY_OK;
+  if (taken || (old && !same)) {
+    code = fail(TY_ENAME, "op_pointwise: there is an operator '%s' already, with %s", r->op.name,
+        old ? "other formulas" : "other code");
+    fail_argument(r->op.name, NULL, NULL);
+  }
   drop(r);
   return code;
 }

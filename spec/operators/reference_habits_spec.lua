@@ -1,6 +1,7 @@
 -- What programs written for the reference rely on, operator by operator.
 
 local ty = require "tycho"
+local shell = require "spec.support.shell"
 
 local V = ty.sym.Variable
 
@@ -321,5 +322,65 @@ describe("partial inference", function()
     assert.same({ 2, 4 }, cut{ begin = { 0 }, ["end"] = { 4 }, step = { 3 } })
     assert.same({ 0, 4 }, cut{ begin = { 1 }, ["end"] = { -1 } })
     assert.same({ 0, 4 }, cut{ begin = { ty.null }, ["end"] = { 3 } })
+  end)
+end)
+
+describe("labels that are no class", function()
+  local function train(options, labels)
+    options[1], options.name = V("data"), "softmax"
+    local net = ty.sym.SoftmaxOutput(options)
+    local exe = net:simple_bind{ ctx = ty.cpu(), data = { 3, 3 } }
+    exe:check_numerics(true)
+    exe:forward{ true, softmax_label = ty.nd.array(labels) }
+    exe:backward()
+    return exe.grad_dict.data:totable()
+  end
+
+  it("are named in training by the search for bad numbers", function()
+    local e = assert.raises("run", train, {}, { 1, 2, 3 })
+    assert.truthy(e.message:find("label 3 at place 2 is not a class; classes are counted from 0, "
+      .. "expected 0 to 2", 1, true))
+    assert.equal("softmax", e.node)
+    assert.truthy(train({}, { 0, 1, 2 }))
+    assert.raises("run", train, {}, { 0, 1, 0 / 0 })
+    assert.raises("run", train, {}, { -1, 1, 2 })
+    assert.truthy(train({ use_ignore = true }, { -1, 1, 2 }))
+  end)
+
+  it("are not looked at in inference", function()
+    local net = ty.sym.SoftmaxOutput{ V("data"), name = "softmax" }
+    local exe = net:simple_bind{ ctx = ty.cpu(), data = { 3, 3 } }
+    exe:check_numerics(true)
+    exe:forward{ false, softmax_label = ty.nd.array{ 7, 8, 9 } }
+    assert.near({ 1 / 3, 1 / 3, 1 / 3 }, exe.outputs[1]:totable()[1])
+  end)
+end)
+
+describe("SVMOutput of one dimension", function()
+  it("is one row", function()
+    local exe = ty.sym.SVMOutput{ V("x"), name = "svm" }:simple_bind{ ctx = ty.cpu(), x = { 3 } }
+    exe.grad_dict.x[":"] = 9
+    exe:forward{ true, x = ty.nd.array{ 0.5, -2, 0 }, svm_label = ty.nd.array{ 1, 0, 0 } }
+    exe:backward()
+    assert.same({ 3, -6, 2 }, exe.grad_dict.x:totable())
+  end)
+end)
+
+describe("operators made at run time", function()
+  it("are refused where there is no room, not dropped", function()
+    local program = [[
+local ty = require "tycho"
+local x = ty.nd.array{ 2 }
+for k = 1, 4096 do
+  ty.op.pointwise{ name = "room_" .. k, args = { "a" }, formula = "a", grad = { "g" } }
+  assert(ty.nd["room_" .. k](x):asscalar() == 2)
+end
+]]
+    -- a process of its own, since it fills the registry
+    shell.with_file(program, function(path)
+      local output, status = shell.tycho(path)
+      assert.not_equal(0, status)
+      assert.truthy(output:find("no room for more", 1, true), output)
+    end)
   end)
 end)

@@ -146,7 +146,7 @@ static int svm_backward(struct call *c)
   const ty_desc *d = &c->in[0].d;
   const struct vec_ops *r = vec_ops_of(d->dtype);
   struct svm v = { p->margin, p->regularization_coefficient, p->use_linear };
-  int64_t k = d->dim[d->ndim - 1], n = d->ndim > 1 ? desc_count(d) / k : 0;
+  int64_t k = d->dim[d->ndim - 1], n = desc_count(d) / k;
   no_gradient(&c->out[1]);
   if (!c->out[0].p) return TY_OK;
   for (int64_t i = 0; i < n; i++) {
@@ -264,8 +264,8 @@ const struct op op_regression_output[] = {
            "elsewhere, m outputs per sample." },
   { .name = "SVMOutput", .in = "data label", .param = svm_params, .param_size = sizeof(struct svm_param),
     .shape = svm_shape, .type = label_type,
-    .doc = "Scores (rows, classes) as they are; the gradient is that of the one-against-all hinge loss, squared "
-           "unless use_linear.",
+    .doc = "Scores (rows, classes) as they are, one dimension is one row; the gradient is that of the one-against-all "
+           "hinge loss, squared unless use_linear.",
     .grad = "o0 i1", .inplace = "0=0", .cpu = identity_cpu, .back_cpu = svm_back_cpu, .flags = OP_LOSS },
   { .name = "MakeLoss", .in = "data", .param = loss_params, .param_size = sizeof(struct loss_param), .grad_of = loss_grad,
     .doc = "Data as it is, taken as a loss: its gradient is grad_scale, divided as normalization says, whatever stands behind.",

@@ -112,6 +112,23 @@ static int output_forward(struct call *c)
   return TY_OK;
 }
 
+/* A label that is no class pulls none up, without a word: counting from 1 is the usual reason. */
+static int output_examine(const struct call *c)
+{
+  const struct output_param *p = c->param;
+  const struct operand *label = &c->in[1];
+  int64_t k = view_of(&c->in[0].d, p).k;
+  if (desc_same_shape(&c->in[0].d, &label->d)) return TY_OK;
+  for (int64_t i = 0; i < desc_count(&label->d); i++) {
+    double x = number_at(label, i);
+    if (p->use_ignore && x == p->ignore_label) continue;
+    NEED(x >= 0 && x < (double)k, TY_ERUN,
+        "label %g at place %lld is not a class; classes are counted from 0, expected 0 to %lld", x,
+        (long long)i, (long long)k - 1);
+  }
+  return TY_OK;
+}
+
 static void one_label(
     const struct softmax_loss *l, int64_t o, int64_t i, int64_t from, int64_t n, void *dx)
 {
@@ -227,7 +244,7 @@ static bool in_parts(const void *param, const ty_desc *out, const ty_desc *label
 }
 
 const struct op op_softmax_output[] = {
-  { .name = "SoftmaxOutput", .alias = "Softmax", .flags = OP_LOSS | OP_SPARED,
+  { .name = "SoftmaxOutput", .alias = "Softmax", .flags = OP_LOSS | OP_SPARED, .examine = output_examine,
     .doc = "Softmax of data; its gradient is that of cross entropy: (softmax - onehot(label)) grad_scale, whatever "
            "stands behind. "
            "A label of data's shape is taken as probabilities.",
