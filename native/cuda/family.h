@@ -16,12 +16,15 @@
   _(norm_rows) \
   _(pool) \
   _(random) \
+  _(ranges) \
   _(reduce) \
   _(rows) \
   _(scan) \
   _(search) \
+  _(sequence) \
   _(softmax) \
   _(softmax_loss) \
+  _(sort) \
   _(spread)
 
 enum cuda_family {
@@ -105,4 +108,6 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
   _(recurrent) \
   _(reductions) \
   _(rows) \
-  _(softmax)
+  _(sequences) \
+  _(softmax) \
+  _(sorting)

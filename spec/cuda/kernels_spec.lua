@@ -102,6 +102,32 @@ for _, window in ipairs{
 end
 ]]
 
+local ORDER = COMPARE .. [[
+for _, dtype in ipairs{"float32", "float16", "int64"} do
+  for _, axis in ipairs{0, 1} do
+    local function data(ctx)
+      return (pattern({75, 4}, ctx, "float32") * 20):astype(dtype)
+    end
+    local name = dtype .. " " .. axis
+    compare("sort " .. name, function(ctx)
+      return ty.nd.sort{data(ctx), axis = axis}
+    end)
+    compare("argsort " .. name, function(ctx)
+      return ty.nd.argsort{data(ctx), axis = axis, is_ascend = false}
+    end)
+    compare("topk " .. name, function(ctx)
+      return ty.nd.topk{data(ctx), axis = axis, k = 2, ret_typ = "mask"}
+    end)
+  end
+end
+for _, op in ipairs{"SequenceMask", "SequenceReverse", "SequenceLast"} do
+  compare(op, function(ctx)
+    local lengths = ty.nd.array{{0, 1, 9, 2, 3}, ctx = ctx}:reshape{-1}
+    return ty.nd[op]{pattern({4, 5, 3}, ctx, "float32"), lengths, use_sequence_length = true}
+  end)
+end
+]]
+
 local LAYERS = COMPARE .. [[
 local function close(name, f)
   local a, b, worst, greatest = numbers(f, here), numbers(f, there), 0, 1
@@ -166,6 +192,10 @@ describe("a kernel for GPUs gives the CPU's bits", function()
 
   it("of pooling", function()
     agree(WINDOWS, 4)
+  end)
+
+  it("of sorted lines, and sequences of unequal length", function()
+    agree(ORDER, 21)
   end)
 
   it("of recurrent layers, nearly", function()

@@ -59,7 +59,9 @@ static int forward(struct call *c)
   return TY_OK;
 }
 
-static const struct kernel cpu[] = { { "add_n", forward, T_ANY, .flags = K_ALIKE, .blocks = IN_BLOCKS(0xffff, 1) }, { 0 } };
+static const struct kernel cpu[] = {
+  { "add_n", forward, T_ANY, .flags = K_ALIKE | K_ANYWHERE, .blocks = IN_BLOCKS(0xffff, 1) }, { 0 }
+};
 
 const struct op op_add_n[] = {
   { .name = "add_n", .alias = "ElementWiseSum _sparse_ElementWiseSum _sparse_add_n", .in = "arg*num_args",

@@ -2,6 +2,7 @@
 ** C's: floats are truncated to integers, NaN and what does not fit become the least int32,
 ** narrower integers wrap.
 */
+#include "kernel/strided_copy.h"
 #include "op/op.h"
 
 struct cast { int64_t dtype; };
@@ -67,14 +68,17 @@ static int convert_all(struct call *c) /* forward, and backward: in and out have
     const struct operand *in = &c->in[i], *out = &c->out[i];
     if (!out->p || out->p == in->p) continue;
     if (in->d.dtype == out->d.dtype)
-      memcpy(out->p, in->p, desc_bytes(&out->d));
+      TRY(move_bytes(c->device, out->p, in->p, desc_bytes(&out->d)));
     else
-      dtype_convert(out->p, out->d.dtype, in->p, in->d.dtype, desc_count(&out->d));
+      TRY(device_convert(
+          c->device, out->p, out->d.dtype, in->p, in->d.dtype, desc_count(&out->d)));
   }
   return TY_OK;
 }
 
-static const struct kernel multi[] = { { "convert", convert_all, T_ANY }, { 0 } };
+static const struct kernel multi[] = {
+  { "convert", convert_all, T_ANY, .flags = K_ANYWHERE }, { 0 }
+};
 
 const struct op op_cast[] = {
   { .name = "Cast", .alias = "_npi_cast _npx_cast cast", .in = "data",

@@ -174,10 +174,12 @@ static int random_backward(struct call *c)
 }
 
 static const struct kernel cpu[] = {
-  { "row",   forward,        T_ANY,             .refuse = no_row, .state = state },
+  { "row",   forward,        T_ANY,             .refuse = no_row, .state = state,
+    .flags = K_ANYWHERE },
   { "rrelu", random_forward, T(TY_F32) | T(TY_F64), .refuse = no_random }, { 0 } };
 static const struct kernel back_cpu[] = {
-  { "row_back",   backward,        T_ANY,             .refuse = no_row, .scratch = back_scratch, .state = state },
+  { "row_back",   backward,        T_ANY,             .refuse = no_row, .scratch = back_scratch, .state = state,
+    .flags = K_ANYWHERE },
   { "rrelu_back", random_backward, T(TY_F32) | T(TY_F64), .refuse = no_random }, { 0 } };
 
 const struct op op_leaky_relu[] = {

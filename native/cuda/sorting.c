@@ -1,0 +1,108 @@
+/* sorting.c - sort, argsort, topk (kernels/sort.cu). */
+#include "cuda/family.h"
+#include "kernel/vec/vec.h"
+
+enum { RUN = 32, KEY = 16 };                          /* as in sort.cu; bytes of a key */
+
+/* (outer, n, inner) around the axis, of which the first k of each line are asked for */
+struct sorted_lines { int64_t lines, n, inner, k; };
+
+static struct sorted_lines lines_of(const struct call *c, const ty_desc *d)
+{
+  double axis = cuda_number(c, "axis", -1);
+  struct sorted_lines l = { 1, desc_count(d), 1, (int64_t)cuda_number(c, "k", 0) };
+  if (axis >= -TY_MAXDIM) {
+    struct split s = split_at(d, axis_in(axis, d->ndim));
+    l = (struct sorted_lines){ s.outer * s.inner, s.k, s.inner, l.k };
+  }
+  if (l.k < 1) l.k = l.n;
+  return l;
+}
+
+static size_t keys_bytes(const struct call *c)
+{
+  return align_up((size_t)desc_count(&c->in[0].d) * KEY, ALIGN);
+}
+static size_t keys_scratch(const struct call *c) { return 2 * keys_bytes(c); }
+
+static int sort_family(const struct call *c, const char *name, int dtype, int index, cu_function *f)
+{
+  bool down = !cuda_number(c, "is_ascend", 1);
+  return cuda_family(c->device, FAMILY_sort, name, f, "T=%s PLACE=%s DOWN=%d", cuda_type(dtype),
+      cuda_type(index), down);
+}
+
+/* *sorted: the keys of all lines, in order */
+static int sort_keys(const struct call *c, const struct sorted_lines *l, void **sorted)
+{
+  int dtype = c->in[0].d.dtype;
+  int64_t count = l->lines * l->n;
+  void *from = c->tmp, *to = (char *)c->tmp + keys_bytes(c), *swap;
+  cu_function read, runs, merge;
+  TRY(sort_family(c, "read_keys", dtype, TY_I32, &read));
+  TRY(sort_family(c, "sort_runs", dtype, TY_I32, &runs));
+  TRY(sort_family(c, "merge_runs", dtype, TY_I32, &merge));
+  void *source[] = { &from, &c->in[0].p, &count, (void *)&l->n, (void *)&l->inner };
+  TRY(cuda_run(c, read, count, source));
+  void *keys[] = { &to, &from, &count, (void *)&l->n };
+  TRY(cuda_run(c, runs, count, keys));
+  for (int64_t width = RUN; width < l->n; width *= 2) {
+    swap = from, from = to, to = swap;
+    void *params[] = { &to, &from, &count, (void *)&l->n, &width };
+    TRY(cuda_run(c, merge, count, params));
+  }
+  *sorted = to;
+  return TY_OK;
+}
+
+static int order(struct call *c, struct operand *value, struct operand *index, struct operand *mask)
+{
+  struct sorted_lines l = lines_of(c, &c->in[0].d);
+  int64_t count = l.lines * l.k;
+  void *sorted, *v = value ? value->p : NULL, *i = index ? index->p : NULL;
+  void *m = mask ? mask->p : NULL;
+  cu_function f;
+  if (!v && !i && !m) return TY_OK;
+  TRY(sort_keys(c, &l, &sorted));
+  if (mask) TRY(cuda_zero(c, mask));
+  TRY(sort_family(c, "write_order", c->in[0].d.dtype, index ? index->d.dtype : TY_I32, &f));
+  void *params[] = { &v, &i, &m, &c->in[0].p, &sorted, &count, &l.n, &l.k, &l.inner };
+  return cuda_run(c, f, count, params);
+}
+
+static int sort(struct call *c) { return order(c, &c->out[0], &c->out[1], NULL); }
+static int argsort(struct call *c) { return order(c, NULL, &c->out[0], NULL); }
+static int topk(struct call *c)
+{
+  bool both = cuda_word(c, "ret_typ", "both"), values = both || cuda_word(c, "ret_typ", "value");
+  if (cuda_word(c, "ret_typ", "mask")) return order(c, NULL, NULL, &c->out[0]);
+  return values ? order(c, &c->out[0], &c->out[1], NULL) : order(c, NULL, &c->out[0], NULL);
+}
+
+/* in: head gradient, and where its elements come from, but for what has no gradient */
+static int backward(struct call *c)
+{
+  struct operand *dx = &c->out[0];
+  struct sorted_lines l = lines_of(c, &dx->d);
+  int64_t count = l.lines * l.k;
+  cu_function f;
+  TRY(cuda_zero(c, dx));
+  if (!dx->p || c->nin < 2) return TY_OK;
+  TRY(sort_family(c, "put_back", dx->d.dtype, c->in[1].d.dtype, &f));
+  void *params[] = { &dx->p, &c->in[0].p, &c->in[1].p, &count, &l.n, &l.k, &l.inner };
+  return cuda_run(c, f, count, params);
+}
+
+#define KEYS(table, run) \
+  static const struct kernel table[] = { { "merge", run, T_ANY, .scratch = keys_scratch }, { 0 } };
+KEYS(sorts, sort)
+KEYS(argsorts, argsort)
+KEYS(topks, topk)
+static const struct kernel sorts_back[] = { { "places", backward, T_ANY }, { 0 } };
+
+const struct op_kernels cuda_sorting[] = {
+  { "sort", sorts, sorts_back },
+  { "argsort", argsorts, NULL },
+  { "topk", topks, sorts_back },
+  { 0 }
+};
