@@ -99,6 +99,7 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
 
 /* tables of kernels, by the names of their files */
 #define CUDA_TABLES(_) \
+  _(attention) \
   _(convolve) \
   _(losses) \
   _(matrices) \

@@ -1,0 +1,180 @@
+/* attention.c - products of multi-head attention on interleaved projections, by cublasLt; how the
+** heads lie is told in operators/nn/attention.c. Heads are a set of matrices that lie equally far
+** apart, so that one product makes all. */
+#include "cuda/family.h"
+#include "cuda/product.h"
+
+/* One matrix for each sample and head, `step` elements apart, rows `row` elements apart. */
+struct attention_heads { char *p; int64_t step, row; };
+struct attention_plans { struct product_plan *of[2]; };
+
+static struct attention_heads part_of(
+    const struct call *c, const struct operand *x, int parts, int part)
+{
+  int64_t d = x->d.dim[2] / ((int64_t)cuda_number(c, "heads", 1) * parts);
+  char *p = x->p ? (char *)x->p + (size_t)(part * d) * dtype_size(x->d.dtype) : NULL;
+  return (struct attention_heads){ p, parts * d, x->d.dim[1] * x->d.dim[2] };
+}
+
+static struct attention_heads weights_of(const struct operand *a)
+{
+  return (struct attention_heads){ a->p, a->d.dim[1] * a->d.dim[2], a->d.dim[2] };
+}
+
+/* Q, K and V of a call, or their gradients, and the sizes of products. kv: the array of keys and
+** values; q: of queries, the same one in self-attention, NULL: not needed. */
+struct attention_sizes { int dtype; struct attention_heads q, k, v; int64_t count, tq, tk, d; };
+
+static bool is_self(const struct call *c) { return strstr(c->op->name, "selfatt") != NULL; }
+
+static struct attention_sizes attention_of(const struct call *c, const struct operand *q,
+    const struct operand *kv, const struct operand *weights)
+{
+  int parts = is_self(c) ? 3 : 2;
+  struct attention_sizes a = { .dtype = kv->d.dtype, .count = weights->d.dim[0],
+    .tq = weights->d.dim[1], .tk = weights->d.dim[2] };
+  a.d = kv->d.dim[2] / ((int64_t)cuda_number(c, "heads", 1) * parts);
+  if (q) a.q = part_of(c, q, is_self(c) ? 3 : 1, 0);
+  a.k = part_of(c, kv, parts, parts - 2);
+  a.v = part_of(c, kv, parts, parts - 1);
+  return a;
+}
+
+/* c = alpha op(a) op(b) of each head */
+struct heads_product {
+  bool ta, tb;
+  int64_t m, n, k;
+  double alpha;
+  struct attention_heads a, b, c;
+};
+
+static struct product product_of(const struct attention_sizes *h, const struct heads_product *p)
+{
+  return (struct product){ .dtype = h->dtype, .ta = p->ta, .tb = p->tb, .m = p->m, .n = p->n,
+    .k = p->k, .lda = p->a.row, .ldb = p->b.row, .ldc = p->c.row, .batch = h->count,
+    .stride_a = p->a.step, .stride_b = p->b.step, .stride_c = p->c.step, .alpha = p->alpha };
+}
+
+/* -- which products a call is made of ---------------------------------------------------------- */
+
+/* in: queries, keys and values (self: one array); out: weights */
+static int qk(const struct call *c, struct attention_sizes *h, struct heads_product p[2])
+{
+  const struct operand *kv = &c->in[!is_self(c)];
+  *h = attention_of(c, &c->in[0], kv, &c->out[0]);
+  p[0] = (struct heads_product){ false, true, h->tq, h->tk, h->d, 1 / sqrt((double)h->d), h->q,
+    h->k, weights_of(&c->out[0]) };
+  return 1;
+}
+
+/* in: gradient of the weights, then the inputs */
+static int qk_back(const struct call *c, struct attention_sizes *h, struct heads_product p[2])
+{
+  int second = !is_self(c);
+  struct attention_sizes g = attention_of(c, &c->out[0], &c->out[second], &c->in[0]);
+  struct attention_heads w = weights_of(&c->in[0]);
+  *h = attention_of(c, &c->in[1], &c->in[1 + second], &c->in[0]);
+  double scale = 1 / sqrt((double)h->d);
+  p[0] = (struct heads_product){ false, false, h->tq, h->d, h->tk, scale, w, h->k, g.q };
+  p[1] = (struct heads_product){ true, false, h->tk, h->d, h->tq, scale, w, h->q, g.k };
+  return 2;
+}
+
+/* in: values (self: with queries and keys), weights */
+static int valatt(const struct call *c, struct attention_sizes *h, struct heads_product p[2])
+{
+  *h = attention_of(c, NULL, &c->in[0], &c->in[1]);
+  p[0] = (struct heads_product){ false, false, h->tq, h->d, h->tk, 1, weights_of(&c->in[1]), h->v,
+    part_of(c, &c->out[0], 1, 0) };
+  return 1;
+}
+
+/* in: head gradient, values, weights */
+static int valatt_back(const struct call *c, struct attention_sizes *h, struct heads_product p[2])
+{
+  struct attention_sizes g = attention_of(c, NULL, &c->out[0], &c->in[2]);
+  struct attention_heads dy = part_of(c, &c->in[0], 1, 0), a = weights_of(&c->in[2]);
+  *h = attention_of(c, NULL, &c->in[1], &c->in[2]);
+  p[0] = (struct heads_product){ true, false, h->tk, h->d, h->tq, 1, a, dy, g.v };
+  p[1] = (struct heads_product){ false, true, h->tq, h->tk, h->d, 1, dy, h->v,
+    weights_of(&c->out[1]) };
+  return 2;
+}
+
+typedef int (*products_fn)(
+    const struct call *c, struct attention_sizes *h, struct heads_product p[2]);
+
+static int run(struct call *c, products_fn of)
+{
+  struct attention_sizes h;
+  struct heads_product p[2];
+  struct attention_plans *plans = c->state;
+  int n = of(c, &h, p);
+  for (int i = 0; i < n; i++) {
+    struct product x = product_of(&h, &p[i]);
+    if (!p[i].c.p) continue;
+    TRY(product_run(c->device, &x, &plans->of[i], p[i].a.p, p[i].b.p, NULL, p[i].c.p, c->tmp));
+  }
+  return TY_OK;
+}
+
+/* What no product writes is 0: of self-attention the values' or queries' part, else the values'. */
+static int run_back(struct call *c, products_fn of)
+{
+  int projection = of == qk_back && !is_self(c);
+  TRY(cuda_zero(c, &c->out[projection]));
+  return run(c, of);
+}
+
+static const char *refuse(const struct call *c, products_fn of)
+{
+  struct attention_sizes h;
+  struct heads_product p[2];
+  const char *no = NULL;
+  for (int i = of(c, &h, p) - 1; i >= 0 && !no; i--) {
+    struct product x = product_of(&h, &p[i]);
+    no = product_refuse(c->device, &x);
+  }
+  return no;
+}
+
+static size_t scratch(const struct call *c, products_fn of)
+{
+  struct attention_sizes h;
+  struct heads_product p[2];
+  size_t most = 0;
+  for (int i = of(c, &h, p) - 1; i >= 0; i--) {
+    struct product x = product_of(&h, &p[i]);
+    most = MAX(most, product_workspace(c->device, &x));
+  }
+  return most;
+}
+
+static size_t plans_size(const struct call *c) { return sizeof(struct attention_plans); }
+static void plans_done(void *state)
+{
+  struct attention_plans *s = state;
+  for (int i = 0; i < COUNT(s->of); i++) product_done(s->of[i]);
+}
+
+/* -- the table --------------------------------------------------------------------------------- */
+
+enum { TYPES = T(TY_F32) | T(TY_F64) | T(TY_F16) | T(TY_BF16) };
+#define PRODUCTS(table, of, how) \
+  static int of##_run(struct call *c) { return how(c, of); } \
+  static const char *of##_refuse(const struct call *c) { return refuse(c, of); } \
+  static size_t of##_scratch(const struct call *c) { return scratch(c, of); } \
+  static const struct kernel table[] = { { "cublaslt", of##_run, TYPES, of##_refuse, of##_scratch, \
+                                           plans_size, plans_done }, { 0 } };
+PRODUCTS(weights, qk, run)
+PRODUCTS(weights_back, qk_back, run_back)
+PRODUCTS(sums, valatt, run)
+PRODUCTS(sums_back, valatt_back, run_back)
+
+const struct op_kernels cuda_attention[] = {
+  { "_contrib_interleaved_matmul_selfatt_qk", weights, weights_back },
+  { "_contrib_interleaved_matmul_encdec_qk", weights, weights_back },
+  { "_contrib_interleaved_matmul_selfatt_valatt", sums, sums_back },
+  { "_contrib_interleaved_matmul_encdec_valatt", sums, sums_back },
+  { 0 }
+};
