@@ -489,18 +489,3 @@ describe("detection in other types", function()
     end
   end)
 end)
-
--- A tape whose last member only passes on what another of its members computes.
-describe("a gradient that a difference passes on", function()
-  it("reaches what is no tape", function()
-    local e = V("m") * (sym.Concat{V("a"), V("b"), dim = 1} - V("t"))
-    local exe = e:simple_bind{ctx = ty.cpu(),
-      grad_req = {a = "write", b = "write", m = "null", t = "null"}, a = {2, 3},
-      b = {2, 3}, m = {2, 6}, t = {2, 6}}
-    exe.arg_dict.m[":"] = constant({2, 6}, function(i) return i end)
-    exe:forward{is_train = true}
-    exe:backward{nd.ones{2, 6}}
-    assert.near({{0, 1, 2}, {6, 7, 8}}, exe.grad_dict.a)
-    assert.near({{3, 4, 5}, {9, 10, 11}}, exe.grad_dict.b)
-  end)
-end)

@@ -21,3 +21,16 @@ describe("a group that ends with a view", function()
     assert.same({ { -16, -32 }, { -6, -12 } }, e.grad_dict.fc_weight:totable())
   end)
 end)
+
+describe("a gradient that a difference passes on", function()
+  it("reaches a kernel behind the pointwise program", function()
+    local e = V("m") * (ty.sym.Concat{ V("a"), V("b"), dim = 1 } - V("t"))
+    local exe = e:simple_bind{ ctx = ty.cpu(), a = { 2, 3 }, b = { 2, 3 }, m = { 2, 6 },
+      t = { 2, 6 }, grad_req = { a = "write", b = "write", m = "null", t = "null" } }
+    exe.arg_dict.m[":"] = ty.nd.arange(12):reshape{ 2, 6 }
+    exe:forward{ is_train = true }
+    exe:backward{ ty.nd.ones{ 2, 6 } }
+    assert.same({ { 0, 1, 2 }, { 6, 7, 8 } }, exe.grad_dict.a:totable())
+    assert.same({ { 3, 4, 5 }, { 9, 10, 11 } }, exe.grad_dict.b:totable())
+  end)
+end)

@@ -1,0 +1,55 @@
+-- Images for specs: a folder of them, pictures, comparisons.
+
+local nd = require("tycho").nd
+
+local images = {}
+
+local folder
+
+--- Makes the folder; for setup().
+function images.make_folder()
+  folder = os.tmpname()
+  os.remove(folder)
+  assert(os.execute("mkdir " .. folder) == 0)
+end
+
+function images.remove_folder() os.execute("rm -r " .. folder) end
+
+--- The path of a file in the folder; of the folder itself without a name.
+function images.path(name) return name and folder .. "/" .. name or folder end
+
+function images.write(name, text)
+  local file = assert(io.open(images.path(name), "wb"))
+  file:write(text)
+  file:close()
+  return images.path(name)
+end
+
+--- A smooth picture with all levels.
+function images.picture(h, w, c, seed)
+  local rows = {}
+  for y = 1, h do
+    rows[y] = {}
+    for x = 1, w do
+      rows[y][x] = {}
+      for k = 1, c do
+        rows[y][x][k] = math.floor(127.5 + 127 * math.sin((seed or 0) + y / (3 + k) + x * k / 7))
+      end
+    end
+  end
+  return nd.array(rows, { dtype = "uint8" })
+end
+
+function images.constant(h, w, c, v) return nd.full({ h, w, c }, v, { dtype = "uint8" }) end
+
+--- The largest difference of two images.
+function images.largest(x, y)
+  return (x:astype("float32") - y:astype("float32")):abs():max():asscalar()
+end
+
+function images.same(x, y)
+  assert(table.concat(x.shape, " ") == table.concat(y.shape, " "))
+  assert(images.largest(x, y) == 0)
+end
+
+return images
