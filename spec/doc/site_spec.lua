@@ -92,13 +92,19 @@ describe("scripts/dev/doc.lua", function()
     end
     for _, id in ipairs{ "Module.fit", "NDArray.copyto", "Executor.forward", "Symbol.simple_bind",
         "ty.io.NDArrayIter", "ty.optimizer.Adam", "ty.metric.F1", "ty.init.Xavier",
-        "ty.rnn.LSTMCell", "KVStore.push", "ty.lr_scheduler.CosineScheduler" } do
+        "ty.rnn.LSTMCell", "KVStore.push", "KVStore.init", "ty.lr_scheduler.CosineScheduler" } do
       assert.is_truthy(all:find('id="' .. id .. '"', 1, true), id)
     end
     local module = texts["reference_module.html"]
     assert.is_truthy(module:find("<code>clip_global_norm</code></td><td>a number", 1, true))
     assert.is_truthy(all:find("<code>label_shape</code></td><td>a shape (a list of sizes)</td>"
       .. "<td><code>{1}</code></td>", 1, true))
+    -- of functions without a comment: that of their operator, of ty.nd, or of a tag
+    for id, text in pairs{ ["ty.random.normal"] = "loc", ["ty.sym.arange"] = "below <code>stop",
+        ["ty.context.gpu"] = "A GPU", ["ty.nd.maximum"] = "larger", ["Symbol.tojson"] = "byte" } do
+      local found = all:match('id="' .. id:gsub("%.", "%%.") .. '">.-</section>')
+      assert.is_truthy(found:find(text, 1, true), found)
+    end
     assert.is_falsy(all:find("not for users", 1, true))
     assert.is_falsy(all:find('id="[%w_.]*[.:]_'))
   end)

@@ -13,6 +13,7 @@ local comments = require "tycho.prompt.comments"
 local glossary = require "tycho.prompt.glossary"
 local manual = require "tycho.prompt.manual"
 local members = require "tycho.prompt.members"
+local registry = require "tycho.op.registry"
 
 local entries = {}
 
@@ -170,14 +171,47 @@ local function described(page, kind, title, form, texts, common)
 end
 
 
+-- The comment of a function that no line of code names: one with its name in a tag, or, of a
+-- function of networks, that of the one of arrays.
+local function comment_elsewhere(title, name)
+  local plain = title:gsub("^ty%.", "")
+  for _, entry in ipairs(comments.named(name)) do
+    if entry.title == title or entry.title == plain then
+      return entry
+    end
+  end
+  local twin = plain:find("^sym%.") and rawget(ty.nd, name)
+  return type(twin) == "function" and manual.comment(twin) or nil
+end
+
+
+-- How an operator is called whose work a function does.
+local SHORT = { divide = "div", true_divide = "div", modulo = "mod", multiply = "mul",
+  subtract = "sub", pow = "power" }
+
+-- What the operator says that a function without a comment stands for.
+local function operator_doc(name)
+  for _, pattern in ipairs{ "%s", "broadcast_%s", "_random_%s" } do
+    local known = registry.find(pattern:format(SHORT[name] or name))
+    if known then
+      return ty.op.info(pattern:format(SHORT[name] or name)).doc
+    end
+  end
+end
+
+
 -- A function of a namespace, or of a class.
 local function add_function(page, owner, name, f, class)
-  local entry, form = manual.comment(f), manual.form(f, name)
+  local form = manual.form(f, name)
+  local title = owner .. separator(class, name, f, form) .. name
+  local entry = manual.comment(f) or comment_elsewhere(title, name)
   if hidden(entry) or not (entry or form) then
     return nil
   end
-  local title = owner .. separator(class, name, f, form) .. name
   local item = described(page, class and "method" or "function", title, form, { entry })
+  if not entry and not class then
+    item.lines = { operator_doc(name) }
+  end
   addresses[key(f)] = item.address
   if class then
     note_last(name, item.address)
@@ -236,10 +270,13 @@ local function add_class(page, path, class, whole)
   local name = class.class_name
   local init = rawget(class, "init") or class.init
   local form = type(init) == "function" and manual.form(init, name)
+  local is_method = form and form.func:find(":init$")    -- of an object: KVStore's
+  form = not is_method and form or nil
   local base = rawget(class, "super")
   local common = base and address_of(base) and type(base.init) == "function"
     and manual.form(base.init, base.class_name)
-  local texts = { manual.class_entry(name), rawget(class, "init") and manual.comment(init) }
+  local texts = { manual.class_entry(name),
+    rawget(class, "init") and not is_method and manual.comment(init) or nil }
   if not texts[1] then
     texts = { texts[2] }
   end
@@ -249,6 +286,7 @@ local function add_class(page, path, class, whole)
   addresses[key(class)] = item.address
   note(name, item.address)
   local methods = methods_of(class, whole)
+  methods.init = is_method and init or nil
   for _, method in ipairs(sorted(methods)) do
     local f = methods[method]
     if not address_of(f) then

@@ -18,6 +18,8 @@ local C, check = native.C, native.check
 
 local context = {}
 
+--- A device: kind and number; equal ones are one table. Fields: device_type, device_id.
+-- @type Context
 local Context = Class:extend("Context")
 scope.make(Context, "context")
 args.class("context", Context)
@@ -105,6 +107,15 @@ end
 
 
 context.Context = Context
+
+--- The CPU; other numbers are further queues of work that share its cores.
+-- @function context.cpu
+
+--- A GPU; using one that is not there fails, naming it does not.
+-- @function context.gpu
+
+--- Memory of the CPU that GPUs copy fast.
+-- @function context.cpu_pinned
 
 for _, kind in ipairs(TYPES) do
   local form = args.form(kind, { { "device_id", "integer", 0 } })

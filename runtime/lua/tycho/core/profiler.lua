@@ -285,16 +285,19 @@ function Counter:init(...)
 end
 
 
+--- Sets the number.
 function Counter:set_value(...)
   return set(self, VALUE(...).value, "Counter:set_value")
 end
 
 
+--- Adds to the number.
 function Counter:increment(...)
   return set(self, self.value + INCREMENT(...).delta, "Counter:increment")
 end
 
 
+--- Takes off the number.
 function Counter:decrement(...)
   return set(self, self.value - DECREMENT(...).delta, "Counter:decrement")
 end
@@ -323,6 +326,7 @@ function Marker:init(...)
 end
 
 
+--- Notes that now something happens.
 function Marker:mark(...)
   check(C.ty_profile_add(C.TY_PROFILE_MARK, self.category, self.name, SCOPES[MARK(...).scope], 0),
     "Marker:mark")

@@ -50,7 +50,8 @@ end
 local KVStore = KVStoreBase:extend("KVStore")
 store.KVStore = KVStore
 
---- @string name type, in lower case
+--- What construction does (not for users).
+-- @string name type, in lower case
 function KVStore:init_store(name)
   self.type, self._on_devices = name, name:find("device", 1, true) ~= nil
   self._entries, self._unmet, self._count, self._loads = {}, {}, 0, {}
@@ -152,7 +153,7 @@ local function add_key(self, key, x)
 end
 
 
--- Construction: `KVStore("local")`; on an object: `kv:init(key, value)`.
+--- Keys and the values that they begin with.
 function KVStore:init(...)
   if not rawget(self, "_entries") then
     return self:init_store(...)

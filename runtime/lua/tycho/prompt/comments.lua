@@ -84,6 +84,7 @@ local function read_file(path)
   local block, n = nil, 0
   for line in io.lines(path) do
     n = n + 1
+    line = line:gsub("^%s+%-%-", "--")                   -- functions may stand in others
     local first = line:match("^%-%-%-%s?([^%-].*)$") or line:match("^%-%-%-$")
     if first then
       block = { (first:gsub("^%-%-%-$", "")) }

@@ -13,6 +13,8 @@ local scope = require "tycho.core.scope"
 
 local attribute = {}
 
+--- Attributes of all nodes that are made inside: `ty.AttrScope{ctx_group = "a"}:with(f)`.
+-- @type AttrScope
 local AttrScope = Class:extend("AttrScope")
 scope.make(AttrScope, "attribute")
 

@@ -12,6 +12,8 @@ local scope = require "tycho.core.scope"
 
 local name = {}
 
+--- Names nodes that are made inside and have none: the operator's name and a number from 0.
+-- @type NameManager
 local NameManager = Class:extend("NameManager")
 scope.make(NameManager, "name")
 
@@ -33,6 +35,8 @@ function NameManager:get(given, hint)
 end
 
 
+--- Puts a text in front of every name that is made inside: `ty.name.Prefix("a_"):with(f)`.
+-- @type Prefix
 local Prefix = NameManager:extend("Prefix")
 
 function Prefix:init(prefix)
