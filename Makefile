@@ -45,7 +45,8 @@ say   = $(if $(V),,@echo '  $(1) $(2)')
 NATIVE := $(sort $(shell find native -name '*.c'))
 ISA    := $(foreach f,$(NATIVE),$(if $(findstring /isa/,$(f)),$(f)))
 ONEDNN := $(foreach f,$(NATIVE),$(if $(findstring onednn,$(notdir $(f))),$(f)))
-SRC    := $(filter-out $(ISA) $(ONEDNN),$(NATIVE))
+MPI    := native/comm/mpi_shim.c
+SRC    := $(filter-out $(ISA) $(ONEDNN) $(MPI),$(NATIVE))
 OPS    := $(filter native/operators/%,$(shell grep -l '^const struct op op_' $(SRC)))
 ISAS := $(if $(filter x86_64,$(shell uname -m)),baseline avx2 avx512,baseline)
 ISA_baseline = -DISA=baseline
@@ -78,7 +79,11 @@ LUA     := $(sort $(wildcard runtime/lua/tycho/*.lua runtime/lua/tycho/*/*.lua))
 OBJ      := $(SRC:%.c=$(BUILD)/%.o) $(foreach i,$(ISAS),$(ISA:%.c=$(BUILD)/%.$(i).o))
 TEST_BIN := $(TESTS:%.c=$(BUILD)/%)
 
-all: $(BUILD)/libtycho.so $(BUILD)/tycho
+# a library of its own, which knows one implementation of MPI
+MPICC  ?= $(shell command -v mpicc)
+MPI_LIBRARY := $(if $(MPICC),$(BUILD)/libtycho_mpi.so)
+
+all: $(BUILD)/libtycho.so $(BUILD)/tycho $(MPI_LIBRARY)
 
 # -- the library --------------------------------------------------------------------------------------------------
 
@@ -90,6 +95,11 @@ $(BUILD)/libtycho.a: $(OBJ)
 	@rm -f $@
 	$(call say,AR ,$@)
 	$(Q)ar rcs $@ $(OBJ)
+
+$(BUILD)/libtycho_mpi.so: $(MPI) native/comm/comm.h native/base/base.h
+	@mkdir -p $(dir $@)
+	$(call say,LD ,$@)
+	$(Q)OMPI_CC=$(CC) MPICH_CC=$(CC) $(MPICC) $(ALL) -shared $(LDFLAGS) -o $@.tmp $< -lpthread && mv $@.tmp $@
 
 # a line per file of operators; written again when the list changes, so that a removed or renamed file is forgotten
 $(BUILD)/ops.inc: FORCE
@@ -228,6 +238,7 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho
 	install -m 755 $(BUILD)/tycho $(DESTDIR)$(PREFIX)/bin/tycho
 	install -m 755 $(BUILD)/libtycho.so $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho/libtycho.so
+	$(if $(MPI_LIBRARY),install -m 755 $(MPI_LIBRARY) $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho/libtycho_mpi.so)
 	install -m 644 native/tycho.h $(DESTDIR)$(PREFIX)/include/tycho.h
 	install -D -m 644 native/tycho.h $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/tycho.h
 	@for f in $(LUA:runtime/lua/%=%); do \

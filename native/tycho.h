@@ -205,4 +205,23 @@ int         ty_profile_add(int kind, const char *category, const char *name, int
 int64_t     ty_profile_now(void);                          /* ns */
 int         ty_profile_sums(int i, ty_profile_sum *out);   /* per label; TY_EINDEX past the last. Texts live on */
 int         ty_profile_reset(void);                        /* sums start afresh */
+/* Groups of ranks that run one script. Sums and broadcasts are queued like other work on arrays, in
+** one order on all ranks; the arrays of a call are of one dtype, on a CPU. */
+typedef struct ty_comm ty_comm;
+enum { TY_WIRE_FULL, TY_WIRE_F16, TY_WIRE_BF16, TY_WIRE_2BIT };      /* what float32 is sent as */
+/* "mpi": this process's rank; "threads": `size` ranks of this process, out[0 .. size - 1] */
+int         ty_comm_open(const char *kind, int size, ty_comm **out);
+void        ty_comm_free(ty_comm *c);
+int         ty_comm_rank(const ty_comm *c);
+int         ty_comm_size(const ty_comm *c);
+/* as one message, added in the order of ranks: equal bits on all; two bits stand for +threshold,
+** -threshold or 0 */
+int         ty_comm_sum(ty_comm *c, ty_tensor *const *x, int n, int wire, double threshold);
+int         ty_comm_broadcast(ty_comm *c, ty_tensor *const *x, int n, int root);
+/* so many bytes of each rank, at most 1 MB; waits; 0 bytes: a barrier */
+int         ty_comm_gather(ty_comm *c, const void *own, size_t bytes, void *all);
+/* what a rank that is asked to end says of its last checkpoint */
+int         ty_comm_note(const char *text);
+int         ty_comm_abort(ty_comm *c, const char *text);           /* ends all ranks */
+int         ty_comm_stats(const ty_comm *c, int64_t *messages, int64_t *bytes, int64_t *ns);
 #pragma GCC visibility pop

@@ -18,6 +18,8 @@ int     sys_fsync(int fd);
 int     sys_close(int fd);
 /* the file behind a descriptor, which has no name, gets one */
 int     sys_link(int fd, const char *to);
+/* to standard error, from a signal's handler too */
+void    sys_tell(const char *text, size_t n);
 int     sys_rename(const char *from, const char *to);
 int     sys_mkdir(const char *path, mode_t mode);
 char   *sys_realpath(const char *path);                   /* to be freed */

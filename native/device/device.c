@@ -12,6 +12,8 @@
 
 static const struct device_ops *kinds[2] = { &cpu_ops, NULL };             /* TY_CPU, TY_GPU */
 
+void (*device_closing)(void);
+
 void device_register(int kind, const struct device_ops *ops)
 {
   __atomic_store_n(&kinds[kind == TY_GPU], ops, __ATOMIC_RELEASE);
@@ -53,6 +55,7 @@ int device_finish(int device)
 const char *device_name(int device, char *buffer, size_t size)
 {
   const char *kind = device_kind(device) == TY_GPU ? "gpu"
+      : device_kind(device) == COMM_QUEUE          ? "comm"
       : device_kind(device) == TY_PINNED           ? "cpu_pinned"
                                                    : "cpu";
   snprintf(buffer, size, "%s(%d)", kind, device_id(device));

@@ -274,7 +274,7 @@ static void wait_others(struct queue *q, struct slot *s)
 static void *serve(void *context)
 {
   struct queue *q = context;
-  if (device_kind(q->device) != TY_GPU) parallel_queue(true);
+  if (device_kind(q->device) == TY_CPU) parallel_queue(true);
   if (q->ops->enter) q->ops->enter(q->device);
   for (;;) {
     if (!has_work(q)) {
@@ -306,12 +306,13 @@ static int start_thread(struct queue *q)
   return TY_OK;
 }
 
+static const struct device_ops no_memory = { .name = "comm" };
 static int make_queue(int device, struct queue **out)
 {
   struct queue *q = NEW(struct queue);
   NEED(q, TY_EMEMORY, "out of memory");
   q->device = slot_device(device_slot(device));
-  q->ops = device_ops(device);
+  q->ops = device_kind(device) == COMM_QUEUE ? &no_memory : device_ops(device);
   q->awaited = UINT64_MAX;
   for (int i = 0; i < RING; i++) q->slot[i].wait = &q->wait[0][i];
   pthread_mutex_init(&q->lock, NULL);
@@ -328,7 +329,7 @@ static int make_queue(int device, struct queue **out)
 static int queue_of(int device, struct queue **out)
 {
   static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
-  TRY(device_open(device));
+  if (device_kind(device) != COMM_QUEUE) TRY(device_open(device));
   if ((*out = queue_at(device))) return TY_OK;
   pthread_mutex_lock(&making);
   *out = queue_at(device);
@@ -339,6 +340,7 @@ static int queue_of(int device, struct queue **out)
 
 static void stop_threads(void)
 {
+  if (device_closing) device_closing();
   ty_interrupt(1);
   for (int i = 0; i < SLOTS; i++) {
     struct queue *q = queues[i];
@@ -463,7 +465,7 @@ static int run_inline(struct queue *q, const struct task *t, struct ticket *out)
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, make_inline_lock);
   pthread_mutex_lock(&inline_lock);
-  if (device_kind(q->device) != TY_GPU) parallel_queue(true);
+  if (device_kind(q->device) == TY_CPU) parallel_queue(true);
   int code = q->ops->enter ? q->ops->enter(q->device) : TY_OK;
   if (!code) code = t->run(t->context);
   if (!code && q->ops->finish) code = q->ops->finish(q->device);
@@ -588,7 +590,7 @@ static void drain(struct queue *q)
 int device_wait(int device)
 {
   if (device >= 0) {
-    TRY(device_open(device));
+    if (device_kind(device) != COMM_QUEUE) TRY(device_open(device));
     if (queue_at(device)) drain(queue_at(device));
     return tell_pending(slot_device(device_slot(device)));
   }

@@ -2,12 +2,18 @@
 #pragma once
 #include "device/device.h"
 
-/* cpu(0..63), gpu(0..63); pinned memory belongs to its CPU */
-enum { IDS = 64, SLOTS = 2 * IDS };
+/* cpu(0..63), gpu(0..63), queues for messages; pinned memory belongs to its CPU */
+enum { IDS = 64, SLOTS = 2 * IDS + COMM_QUEUES };
 static inline int device_slot(int device)
 {
-  return (device_kind(device) == TY_GPU ? IDS : 0) + (device_id(device) & (IDS - 1));
+  int kind = device_kind(device), first = kind == COMM_QUEUE ? 2 * IDS : kind == TY_GPU ? IDS : 0;
+  return first + (device_id(device) & (IDS - 1));
 }
-static inline int slot_device(int slot) { return slot < IDS ? TY_CPU + slot : TY_GPU + slot - IDS; }
+static inline int slot_device(int slot)
+{
+  return slot < IDS ? TY_CPU + slot
+      : slot < 2 * IDS ? TY_GPU + slot - IDS
+                       : COMM_QUEUE + slot - 2 * IDS;
+}
 
 void memory_in_use(int device, int64_t *tensors, int64_t *pools);

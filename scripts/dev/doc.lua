@@ -45,8 +45,8 @@ end
 
 -- Guides in the order in which they are read; what is not named comes behind them.
 local GUIDES = { "first_hour", "from_python", "indices", "data", "images", "initializers",
-  "optimizers", "metrics", "watching", "saving", "cells", "bucketing", "devices", "gpu",
-  "executors", "writing_an_operator", "deployment", "gallery" }
+  "optimizers", "metrics", "watching", "saving", "cells", "bucketing", "devices", "scale_out",
+  "gpu", "executors", "writing_an_operator", "deployment", "gallery" }
 
 local DEVELOPERS = { "ARCHITECTURE.md", "doc/source_tour.md", "doc/decisions.md",
   "doc/performance.md" }

@@ -55,7 +55,9 @@ rooms.native = { title = "native", {
   { name = "pass", is = "from a graph to a program", at = { 2.6, 7.2 },
     public = { "control_flow.h", "device_placement.h", "extract.h", "gradient.h", "program.h" } },
 }, {
-  { name = "exec", is = "programs, bound to arrays and run", at = { 2.6, 7.2 }, public = {} },
+  { name = "exec", is = "programs, bound to arrays and run", at = { 2.6, 5.4 }, public = {} },
+  { name = "comm", is = "sums over hosts", at = { 8.2, 1.6 },
+    only = { base = true, device = true, tensor = true }, public = {} },
 }, {
   { name = "program", path = "runtime/[^/]*$", is = "host of Lua", at = { 0, 2.6 },
     only = {}, public = {} },

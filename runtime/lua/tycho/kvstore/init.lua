@@ -35,7 +35,7 @@ end
 
 
 -- Words of names whose stores need other processes or libraries.
-local ELSEWHERE = { "dist", "nccl", "horovod", "byteps" }
+local ELSEWHERE = { "nccl", "horovod", "byteps" }
 
 local CREATE = args.form("kv.create", { { "name", "text", "local" } })
 
@@ -46,6 +46,9 @@ function kv.create(...)
   local name = CREATE(...).name:lower()
   if stores[name] then
     return stores[name]()
+  end
+  if name:find("dist", 1, true) then
+    return require("tycho.kvstore.dist").DistStore(name)
   end
   for _, word in ipairs(ELSEWHERE) do
     if name:find(word, 1, true) then

@@ -55,6 +55,7 @@ store.KVStore = KVStore
 function KVStore:init_store(name)
   self.type, self._on_devices = name, name:find("device", 1, true) ~= nil
   self._entries, self._unmet, self._count, self._loads = {}, {}, 0, {}
+  self._home = context.cpu(0)                            -- where values are kept
 end
 
 
@@ -139,17 +140,20 @@ end
 
 local INIT = args.form("KVStore:init", { { "key", "any" }, { "value", "any" } })
 
-local function add_key(self, key, x)
+--- A new key, with a copy of its first value; the entry.
+function KVStore:_add_key(key, x)
   if self._entries[key] or self._unmet[key] then
     Error.raise{ code = "name", func = "KVStore:init", argument = tostring(key),
       message = ("duplicate init of key '%s'%s"):format(tostring(key), self._entries[key] and ""
         or "; it was asked for before it was initialised") }
   end
   self._count = self._count + 1
-  local stored = class.new(x._shape, x._dtype, context.cpu(0)._device, "KVStore:init")
+  local stored = class.new(x._shape, x._dtype, self._home._device, "KVStore:init")
   call.copy(stored, x, "KVStore:init")
-  self._entries[key] = { stored = stored, place = type(key) == "number" and key or self._count,
+  local entry = { stored = stored, place = type(key) == "number" and key or self._count,
     compression = self._compression, residuals = {} }
+  self._entries[key] = entry
+  return entry
 end
 
 
@@ -160,7 +164,7 @@ function KVStore:init(...)
   end
   local a = INIT(...)
   for _, group in ipairs(pair_up(self, a.key, a.value, "KVStore:init", "value")) do
-    add_key(self, group[1], group[2][1])
+    self:_add_key(group[1], group[2][1])
   end
 end
 
@@ -171,7 +175,7 @@ end
 -- devices the one with least to do.
 local function choose_device(self, list)
   if not self._on_devices then
-    return context.cpu(0)
+    return self._home
   end
   local best
   for _, x in ipairs(list) do
@@ -187,7 +191,7 @@ end
 
 -- What a device sends of a gradient with 2-bit compression: of what has come together, +threshold,
 -- -threshold or 0 for each element; the rest is kept for the next time.
-local function compress(entry, i, x)
+function store.compress(entry, i, x)
   local threshold = entry.compression.threshold
   if x.dtype ~= "float32" then
     Error.raise{ code = "dtype", func = "KVStore:push", expected = "float32", got = x.dtype,
@@ -212,7 +216,8 @@ local function check_shapes(key, list, stored)
 end
 
 
-local function sum(self, entry, list)
+--- The sum of a key's arrays, in an array of the store's own.
+function KVStore:_sum(entry, list)
   entry.device = entry.device or choose_device(self, list)
   local near = {}
   for i, x in ipairs(list) do
@@ -229,34 +234,48 @@ local function sum(self, entry, list)
 end
 
 
-local function merge(self, entry, list)
+--- The sum of the arrays that devices pushed for a key; a single one itself.
+function KVStore:_merge(entry, list)
   if entry.compression then
     local sent = {}
     for i, x in ipairs(list) do
-      sent[i] = compress(entry, i, x)
+      sent[i] = store.compress(entry, i, x)
     end
-    return sum(self, entry, sent)
+    return self:_sum(entry, sent)
   end
-  return #list == 1 and list[1] or sum(self, entry, list)
+  return #list == 1 and list[1] or self:_sum(entry, list)
 end
 
 
 -- Push and pull -----------------------------------------------------------------------------------
 
-local function push(self, keys, given, func)
-  for _, group in ipairs(sort_groups(self, pair_up(self, keys, given, func, "value"), func)) do
-    local key, list, entry = group[1], group[2], group.entry
-    check_shapes(key, list, entry.stored)
-    local merged = merge(self, entry, list)
-    if not self._updater then
-      entry.stored = merged
-    else
-      if merged.context.device_type == "gpu" and entry.stored.context.device_type ~= "gpu" then
-        entry.stored = entry.stored:as_in_context(merged.context)
-      end
-      self._updater(key, merged:as_in_context(entry.stored.context), entry.stored)
-    end
+--- Hands a sum to the updater, or stores it.
+function KVStore:_take(key, entry, merged)
+  if not self._updater then
+    entry.stored = merged
+    return
   end
+  if merged.context.device_type == "gpu" and entry.stored.context.device_type ~= "gpu" then
+    entry.stored = entry.stored:as_in_context(merged.context)
+  end
+  self._updater(key, merged:as_in_context(entry.stored.context), entry.stored)
+end
+
+
+--- Works on the pushed values of many keys: a list of {key, list of arrays, entry = its entry}.
+function KVStore:_push_all(groups)
+  for _, group in ipairs(groups) do
+    self:_take(group[1], group.entry, self:_merge(group.entry, group[2]))
+  end
+end
+
+
+local function push(self, keys, given, func)
+  local groups = sort_groups(self, pair_up(self, keys, given, func, "value"), func)
+  for _, group in ipairs(groups) do
+    check_shapes(group[1], group[2], group.entry.stored)
+  end
+  self:_push_all(groups)
 end
 
 
@@ -357,7 +376,7 @@ local COMPRESSION = args.form("KVStore:set_gradient_compression", {
 function KVStore:set_gradient_compression(...)
   local params = COMPRESSION(...).compression_params
   local threshold = params.threshold == nil and 0.5 or params.threshold
-  if not self._on_devices then
+  if not (self._on_devices or self.type:find("dist", 1, true)) then
     Error.raise{ code = "unsupported", func = "KVStore:set_gradient_compression",
       message = ("a store of type '%s' has no compression; 'device' has"):format(self.type) }
   elseif params.type ~= "2bit" then

@@ -1,0 +1,378 @@
+/* comm.c - groups of ranks (ty_comm_*): sums and broadcasts of arrays as tasks.
+**
+** A group has a queue of its own, so that messages travel while kernels run; the tickets of arrays
+** keep the order, and all ranks, which run one script, submit the same tasks in the same order.
+** A process is a rank of one group over MPI (opened once, left when the process ends), or has
+** several ranks of a group of threads.
+*/
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+#include "base/system.h"
+#include "comm/comm.h"
+#include "device/device.h"
+#include "device/profile.h"
+#include "tensor/tensor.h"
+
+enum { BEAT_S = 1 };
+
+struct ty_comm {
+  const struct comm_ops *ops;
+  struct comm_world *world;
+  int queue, refs;
+  bool for_ever;                 /* the group over MPI */
+  struct comm_buffer scratch[3]; /* of the queue's thread */
+  int64_t bytes, ns, messages;   /* atomic */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static ty_comm *mpi; /* under the lock */
+static ty_comm *taken[COMM_QUEUES];                     /* who has the queue; under the lock */
+
+/* -- messages ---------------------------------------------------------------------------------- */
+
+struct message {
+  ty_comm *comm;
+  const char *name;
+  int (*act)(struct message *m);
+  struct comm_part *part;
+  int n, dtype, wire, root;
+  float threshold;
+  size_t bytes;
+  char *data; /* of a gather */
+};
+
+static int act_sum(struct message *m)
+{
+  struct comm_sum s = { m->part, m->n, m->dtype, m->wire, m->threshold };
+  return comm_sum(m->comm->ops, m->comm->world, m->comm->scratch, &s);
+}
+
+static int act_broadcast(struct message *m)
+{
+  enum { MOST = 64 << 20 };
+  struct comm_world *w = m->comm->world;
+  size_t size = dtype_size(m->dtype);
+  for (int i = 0; i < m->n && w->size > 1; i++) {
+    size_t bytes = size * (size_t)m->part[i].n;
+    for (size_t at = 0; at < bytes; at += MOST)
+      if (!m->comm->ops->broadcast(w, m->part[i].data + at, MIN(bytes - at, MOST), m->root))
+        return comm_failed(w, "a broadcast");
+  }
+  return TY_OK;
+}
+
+static int act_gather(struct message *m)
+{
+  struct comm_world *w = m->comm->world;
+  size_t part[COMM_RANKS];
+  for (int i = 0; i < w->size; i++) part[i] = m->bytes;
+  return m->comm->ops->gather(w, m->data, part) ? TY_OK : comm_failed(w, "a gathering");
+}
+
+static int run_message(void *context)
+{
+  struct message *m = context;
+  int64_t from = ty_profile_now();
+  int code = m->act(m);
+  int64_t to = ty_profile_now();
+  __atomic_add_fetch(&m->comm->bytes, (int64_t)m->bytes, __ATOMIC_RELAXED);
+  __atomic_add_fetch(&m->comm->ns, to - from, __ATOMIC_RELAXED);
+  __atomic_add_fetch(&m->comm->messages, 1, __ATOMIC_RELAXED);
+  if (profiling(TY_PROFILE_SYMBOLIC)) {
+    struct profile_label label = { .category = "comm", .name = m->name };
+    profile_span(&label, m->comm->queue, (int64_t)m->bytes, from, to);
+  }
+  return code;
+}
+
+static void drop_message(void *context)
+{
+  struct message *m = context;
+  ty_comm_free(m->comm);
+  mem_free(m->part);
+  mem_free(m);
+}
+
+static ty_comm *keep(ty_comm *c)
+{
+  __atomic_add_fetch(&c->refs, 1, __ATOMIC_RELAXED);
+  return c;
+}
+
+static int check_arrays(const ty_comm *c, ty_tensor *const *x, int n, const char *func)
+{
+  char name[32];
+  NEED(c && x && n > 0, TY_ETYPE, "%s: the group or the arrays are missing", func);
+  for (int i = 0; i < n; i++) {
+    NEED(x[i], TY_ETYPE, "%s: array %d is missing", func, i);
+    NEED(device_kind(x[i]->d.device) != TY_GPU, TY_EDEVICE,
+        "%s: array %d lies on %s; messages start on a CPU", func, i,
+        device_name(x[i]->d.device, name, sizeof name));
+    NEED(x[i]->d.dtype == x[0]->d.dtype, TY_EDTYPE, "%s: array %d is %s, the first one %s", func, i,
+        dtype_name(x[i]->d.dtype), dtype_name(x[0]->d.dtype));
+  }
+  return TY_OK;
+}
+
+/* The message takes what it needs of the arrays; their storages are read and written. */
+static int submit(struct message like, ty_tensor *const *x, int n)
+{
+  struct message *m = NEW(struct message);
+  struct storage **list = NEWS(struct storage *, n);
+  like.part = NEWS(struct comm_part, n);
+  if (!m || !list || !like.part) {
+    mem_free(m);
+    mem_free(list);
+    mem_free(like.part);
+    return fail(TY_EMEMORY, "out of memory: a message");
+  }
+  for (int i = 0; i < n; i++) {
+    like.part[i] = (struct comm_part){ tensor_at(x[i]), desc_count(&x[i]->d) };
+    like.bytes += desc_bytes(&x[i]->d);
+    list[i] = x[i]->storage;
+  }
+  *m = like;
+  m->n = n;
+  keep(m->comm);
+  struct task t = { .run = run_message,
+    .done = drop_message,
+    .context = m,
+    .read = list,
+    .write = list,
+    .nread = n,
+    .nwrite = n };
+  int code = device_submit(m->comm->queue, &t, NULL);
+  mem_free(list);
+  return code;
+}
+
+int ty_comm_sum(ty_comm *c, ty_tensor *const *x, int n, int wire, double threshold)
+{
+  TRY(check_arrays(c, x, n, "ty_comm_sum"));
+  NEED(wire >= TY_WIRE_FULL && wire <= TY_WIRE_2BIT, TY_EVALUE, "ty_comm_sum: no way of sending %d",
+      wire);
+  NEED(wire == TY_WIRE_FULL || x[0]->d.dtype == TY_F32, TY_EDTYPE,
+      "ty_comm_sum: only float32 is sent as a shorter type, not %s", dtype_name(x[0]->d.dtype));
+  struct message m = { .comm = c,
+    .name = "sum",
+    .act = act_sum,
+    .dtype = x[0]->d.dtype,
+    .wire = wire,
+    .threshold = (float)threshold };
+  return submit(m, x, n);
+}
+
+int ty_comm_broadcast(ty_comm *c, ty_tensor *const *x, int n, int root)
+{
+  TRY(check_arrays(c, x, n, "ty_comm_broadcast"));
+  NEED(root >= 0 && root < c->world->size, TY_EVALUE,
+      "ty_comm_broadcast: there is no rank %d of %d", root, c->world->size);
+  struct message m = {
+    .comm = c, .name = "broadcast", .act = act_broadcast, .dtype = x[0]->d.dtype, .root = root
+  };
+  return submit(m, x, n);
+}
+
+int ty_comm_gather(ty_comm *c, const void *own, size_t bytes, void *all)
+{
+  NEED(c && (own || !bytes) && (all || !bytes), TY_ETYPE, "ty_comm_gather: an argument is missing");
+  NEED(bytes <= (1 << 20), TY_EVALUE, "ty_comm_gather: %zu bytes; at most a megabyte", bytes);
+  char dummy[COMM_RANKS];
+  char *data = bytes ? all : dummy;
+  size_t each = MAX(bytes, 1); /* a barrier gathers a byte of each */
+  if (bytes) memcpy(data + each * (size_t)c->world->rank, own, bytes);
+  struct message *m = NEW(struct message);
+  NEED(m, TY_EMEMORY, "out of memory: a message");
+  *m = (struct message){
+    .comm = keep(c), .name = "gather", .act = act_gather, .bytes = each, .data = data
+  };
+  struct task t = { .run = run_message, .done = drop_message, .context = m };
+  struct storage *mark;
+  int code = storage_new(TY_CPU, 1, &mark); /* carries the failure, if there is one */
+  if (code) return drop_message(m), code;
+  t.write = &mark;
+  t.nwrite = 1;
+  code = device_submit(c->queue, &t, NULL);
+  if (!code) code = storage_wait(mark, 0);
+  storage_free(mark);
+  return code;
+}
+
+/* -- a process that ends ----------------------------------------------------------------------- */
+
+static char notes[2][512]; /* the last checkpoint, in words */
+static int noted = -1;     /* atomic: which one */
+
+int ty_comm_note(const char *text)
+{
+  int next = __atomic_load_n(&noted, __ATOMIC_RELAXED) == 0;
+  snprintf(notes[next], sizeof notes[next], "%s", text ? text : "");
+  __atomic_store_n(&noted, next, __ATOMIC_RELEASE);
+  return TY_OK;
+}
+
+static size_t last_words(char *text, size_t size, const char *what)
+{
+  int which = __atomic_load_n(&noted, __ATOMIC_ACQUIRE);
+  const char *note = which >= 0 && notes[which][0] ? notes[which] : "none was written";
+  int n = snprintf(text, size, "tycho: rank %d of %d: %s; the last checkpoint: %s\n",
+      mpi->world->rank, mpi->world->size, what, note);
+  return MIN((size_t)MAX(n, 0), size - 1);
+}
+
+static void say(const char *what)
+{
+  char text[1200];
+  size_t n = last_words(text, sizeof text, what);
+  sys_tell(text, n);
+}
+
+/* The launcher ends the ranks of a broken group. */
+static void on_term(int number)
+{
+  say("asked to end (SIGTERM)");
+  signal(SIGTERM, SIG_DFL);
+  raise(SIGTERM);
+}
+
+static void *watch(void *context)
+{
+  ty_comm *c = context;
+  double patience = (double)env_number("TYCHO_COMM_PATIENCE", 15);
+  for (;;) {
+    char what[200];
+    nanosleep(&(struct timespec){ BEAT_S, 0 }, NULL);
+    int silent = c->ops->beat(c->world, patience);
+    if (silent < 0) continue;
+    snprintf(what, sizeof what, "rank %d has been silent for %.0f s, so all ranks end", silent,
+        patience);
+    say(what);
+    c->ops->abort(c->world, 1);
+  }
+  return NULL;
+}
+
+/* A script that fails ends the others, who would wait for it; one that is done waits for them. */
+static void leave(int status, void *context)
+{
+  ty_comm *c = context;
+  if (status && c->world->size > 1) {
+    say("the script failed");
+    c->ops->abort(c->world, status);
+  }
+  device_wait(c->queue);
+  c->ops->close(c->world);
+}
+
+static int stay_alive(ty_comm *c)
+{
+  struct sigaction old;
+  pthread_t thread;
+  sigset_t all, mask;
+  on_exit(leave, c);
+  if (!sigaction(SIGTERM, NULL, &old) && old.sa_handler == SIG_DFL) signal(SIGTERM, on_term);
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &mask);
+  int code = sys_thread(&thread, watch, c);
+  pthread_sigmask(SIG_SETMASK, &mask, NULL);
+  NEED(!code, TY_EMEMORY, "cannot start a thread: %s", strerror(code));
+  pthread_detach(thread);
+  return TY_OK;
+}
+
+/* -- groups ------------------------------------------------------------------------------------ */
+
+/* Ranks of this process end with it: nobody waits for another one any more. */
+static void end_threads(void)
+{
+  for (int i = 0; i < COMM_QUEUES; i++) {
+    ty_comm *c = __atomic_load_n(&taken[i], __ATOMIC_ACQUIRE);
+    if (c && c->ops == &comm_threads) c->ops->abort(c->world, 0);
+  }
+}
+
+static int make_group(const struct comm_ops *ops, struct comm_world *w, ty_comm **out)
+{
+  int id = 0;
+  while (id < COMM_QUEUES && __atomic_load_n(&taken[id], __ATOMIC_ACQUIRE)) id++;
+  NEED(id < COMM_QUEUES, TY_EDEVICE, "a process has at most %d ranks", COMM_QUEUES);
+  ty_comm *c = NEW(ty_comm);
+  NEED(c, TY_EMEMORY, "out of memory: a group of ranks");
+  *c = (ty_comm){ .ops = ops, .world = w, .queue = COMM_QUEUE + id, .refs = 1 };
+  __atomic_store_n(&taken[id], c, __ATOMIC_RELEASE);
+  device_closing = end_threads;
+  *out = c;
+  return TY_OK;
+}
+
+static int open_threads(int size, ty_comm **out)
+{
+  struct comm_world *world[COMM_QUEUES];
+  NEED(size >= 1 && size <= COMM_QUEUES, TY_EVALUE, "a group of %d ranks in one process: 1 to %d",
+      size, COMM_QUEUES);
+  NEED(!device_sync(), TY_ESTATE, "ranks of one process need queues: TYCHO_SYNC=1 has none");
+  TRY(comm_threads_open(size, world));
+  for (int i = 0; i < size; i++) {
+    int code = make_group(&comm_threads, world[i], &out[i]);
+    if (!code) continue;
+    for (int k = i; k < size; k++) comm_threads.close(world[k]);
+    while (i > 0) ty_comm_free(out[--i]);
+    return code;
+  }
+  return TY_OK;
+}
+
+static int open_mpi(ty_comm **out)
+{
+  const struct comm_ops *ops;
+  struct comm_world *w;
+  if (!mpi) {
+    TRY(comm_mpi_open(&ops, &w));
+    TRY(make_group(ops, w, &mpi));
+    mpi->for_ever = true;
+    TRY(stay_alive(mpi));
+  }
+  *out = keep(mpi);
+  return TY_OK;
+}
+
+int ty_comm_open(const char *kind, int size, ty_comm **out)
+{
+  NEED(kind && out, TY_ETYPE, "ty_comm_open: the kind or the result's place is missing");
+  bool threads = !strcmp(kind, "threads");
+  NEED(threads || !strcmp(kind, "mpi"), TY_EVALUE, "no group of ranks is of kind '%s'", kind);
+  pthread_mutex_lock(&lock);
+  int code = threads ? open_threads(size, out) : open_mpi(out);
+  pthread_mutex_unlock(&lock);
+  return code;
+}
+
+void ty_comm_free(ty_comm *c)
+{
+  if (!c || __atomic_sub_fetch(&c->refs, 1, __ATOMIC_ACQ_REL) || c->for_ever) return;
+  __atomic_store_n(&taken[c->queue - COMM_QUEUE], NULL, __ATOMIC_RELEASE);
+  c->ops->close(c->world);
+  for (int i = 0; i < COUNT(c->scratch); i++) mem_free(c->scratch[i].data);
+  mem_free(c);
+}
+
+int ty_comm_rank(const ty_comm *c) { return c->world->rank; }
+int ty_comm_size(const ty_comm *c) { return c->world->size; }
+
+int ty_comm_abort(ty_comm *c, const char *text)
+{
+  NEED(c, TY_ETYPE, "ty_comm_abort: the group is missing");
+  if (c == mpi) say(text ? text : "ended by the script");
+  c->ops->abort(c->world, 1);
+  return TY_OK;
+}
+
+int ty_comm_stats(const ty_comm *c, int64_t *messages, int64_t *bytes, int64_t *ns)
+{
+  NEED(c && messages && bytes && ns, TY_ETYPE, "ty_comm_stats: an argument is missing");
+  *messages = __atomic_load_n(&c->messages, __ATOMIC_RELAXED);
+  *bytes = __atomic_load_n(&c->bytes, __ATOMIC_RELAXED);
+  *ns = __atomic_load_n(&c->ns, __ATOMIC_RELAXED);
+  return TY_OK;
+}

@@ -1,0 +1,44 @@
+/* comm.h - what a way to reach other processes can do, and what one rank of a group keeps.
+**
+** A mover moves bytes and nothing else: sums are made here (sum.c), in the order of ranks, so that
+** every rank has the same bits whatever moved them. Its calls block; one thread makes them, in the
+** same order on every rank, but for `beat`, which a second thread calls between them.
+*/
+#pragma once
+#include "base/base.h"
+
+enum { COMM_RANKS = 4096 };                           /* of a group, at most */
+/* A rank's membership in a group; a mover's own begins with it. why: of a call that returned
+** false. */
+struct comm_world { int rank, size; char why[512]; };
+
+struct comm_ops {
+  const char *name;
+  size_t size;                                        /* of this struct: both were built together */
+  /* `send` holds part[0] bytes for rank 0, then part[1] for rank 1, ...; `recv` gets part[rank]
+  ** bytes from rank 0, as many from rank 1, ... */
+  bool (*exchange)(struct comm_world *w, const char *send, char *recv, const size_t *part);
+  /* `data` holds a part of each rank; each rank has its own and gets the others */
+  bool (*gather)(struct comm_world *w, char *data, const size_t *part);
+  bool (*broadcast)(struct comm_world *w, void *data, size_t bytes, int root);
+  /* Says that this rank is alive, every second or so. A rank that has been silent for `patience`
+  ** seconds, -1: none. NULL: ranks live and die together. */
+  int (*beat)(struct comm_world *w, double patience);
+  void (*abort)(struct comm_world *w, int status);    /* ends all ranks */
+  void (*close)(struct comm_world *w);
+};
+
+/* Fills out[0 .. size - 1], ranks of one process; or out[0], this process's rank. */
+int comm_threads_open(int size, struct comm_world **out);
+extern const struct comm_ops comm_threads;
+int comm_mpi_open(const struct comm_ops **ops, struct comm_world **out);
+
+struct comm_part { char *data; int64_t n; };          /* n elements */
+struct comm_buffer { char *data; size_t cap; };
+/* Each part's elements, added over the ranks. All parts are of one dtype; wire: TY_WIRE_*;
+** `threshold`: what two bits stand for. */
+struct comm_sum { const struct comm_part *part; int n, dtype, wire; float threshold; };
+int comm_sum(const struct comm_ops *ops, struct comm_world *w, struct comm_buffer scratch[3],
+    const struct comm_sum *s);
+bool comm_room(struct comm_buffer *b, size_t bytes);
+int comm_failed(const struct comm_world *w, const char *what);

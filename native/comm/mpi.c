@@ -1,0 +1,56 @@
+/* mpi.c - finds libtycho_mpi.so (mpi_shim.c), which is built where there is an mpicc: where
+** TYCHO_MPI says, beside this library, then as the system finds it. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include "base/system.h"
+#include "comm/comm.h"
+
+typedef struct comm_world *(*open_fn)(char *why, size_t size);
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static void *library;
+static char reason[1024];
+
+/* The folder of this library, with a slash at its end. */
+static void own_folder(char *folder, size_t size)
+{
+  Dl_info info;
+  folder[0] = 0;
+  if (!dladdr((void *)(uintptr_t)own_folder, &info) || !info.dli_fname) return;
+  snprintf(folder, size, "%s", info.dli_fname);
+  char *slash = strrchr(folder, '/');
+  if (slash)
+    slash[1] = 0;
+  else
+    folder[0] = 0;
+}
+
+/* MPI's own plugins look for its symbols among the global ones. */
+static void load(void)
+{
+  const char *given = env_text("TYCHO_MPI", "");
+  char folder[3072], path[4096];
+  own_folder(folder, sizeof folder);
+  snprintf(path, sizeof path, "%s", given);
+  if (!*given) snprintf(path, sizeof path, "%slibtycho_mpi.so", folder);
+  library = sys_dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+  if (!library && !*given) library = sys_dlopen("libtycho_mpi.so", RTLD_NOW | RTLD_GLOBAL);
+  if (!library) snprintf(reason, sizeof reason, "%s", dlerror());
+}
+
+int comm_mpi_open(const struct comm_ops **ops, struct comm_world **out)
+{
+  pthread_once(&once, load);
+  NEED(library, TY_EDEVICE,
+      "there is no way to other processes: %s. It is built where MPI is installed (on Debian: "
+      "libopenmpi-dev, openmpi-bin), by make",
+      reason);
+  open_fn open_world = (open_fn)(uintptr_t)dlsym(library, "tycho_mpi_open");
+  *ops = dlsym(library, "tycho_mpi");
+  bool fits = open_world && *ops && (*ops)->size == sizeof(struct comm_ops);
+  NEED(fits, TY_EDEVICE, "libtycho_mpi.so is not of this version: build both together");
+  char why[512] = "";
+  *out = open_world(why, sizeof why);
+  NEED(*out, TY_EDEVICE, "MPI: %s", why);
+  return TY_OK;
+}

@@ -1,0 +1,211 @@
+/* mpi_shim.c - the way to other processes by MPI, a library of its own (libtycho_mpi.so): MPI's
+** binary interface differs between implementations, so it is built by the mpicc of the one that
+** will start the processes, and loaded only when a store asks for other processes.
+**
+** One lock keeps MPI's calls apart, since the thread that says that this rank is alive calls
+** between those of the queue. Waiting is done here, by looking: MPI's own would hold a core that
+** the kernels need.
+*/
+#include <mpi.h>
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+#include "comm/comm.h"
+
+enum { LOOKS = 400, NAP_NS = 20000, ALIVE = 1, LEAVING = 2 };
+static const double PATIENCE = 15; /* seconds for one that has left */
+
+struct mpi_world {
+  struct comm_world world;
+  MPI_Comm data, pulse;
+  int count[COMM_RANKS], offset[COMM_RANKS]; /* in bytes: blocks are small */
+  int recv_count[COMM_RANKS], recv_offset[COMM_RANKS];
+  /* the rank before this one: what it last said and when, in seconds; and what we say */
+  int heard, saying;
+  double last;
+  MPI_Request said;
+  bool leaving;
+};
+
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+
+static double now(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static bool explain(struct mpi_world *m, int code)
+{
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int n = 0;
+  if (code == MPI_SUCCESS) return true;
+  MPI_Error_string(code, text, &n);
+  snprintf(m->world.why, sizeof m->world.why, "MPI: %.480s", text);
+  return false;
+}
+
+/* -- waiting ----------------------------------------------------------------------------------- */
+
+/* Has the rank before this one ended, long enough ago for all that it sent to be here? */
+static bool is_left_alone(struct mpi_world *m, double since)
+{
+  if (m->heard != LEAVING || now() - MAX(m->last, since) < PATIENCE) return false;
+  snprintf(m->world.why, sizeof m->world.why, "rank %d has ended and sends nothing any more",
+      (m->world.rank + m->world.size - 1) % m->world.size);
+  return true;
+}
+
+static bool wait_for(struct mpi_world *m, int code, MPI_Request *request)
+{
+  int done = 0;
+  double since = now();
+  if (!explain(m, code)) return false;
+  for (int64_t i = 0;; i++) {
+    pthread_mutex_lock(&turn);
+    code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
+    bool alone = !done && i % LOOKS == 0 && is_left_alone(m, since);
+    pthread_mutex_unlock(&turn);
+    if (alone || !explain(m, code)) return false;
+    if (done) return true;
+    if (i < LOOKS)
+      sched_yield();
+    else
+      nanosleep(&(struct timespec){ 0, NAP_NS }, NULL);
+  }
+}
+
+#define CALL(m, request, call)                                                                    \
+  (pthread_mutex_lock(&turn), (m)->world.why[0] = 0, code_ = (call), pthread_mutex_unlock(&turn), \
+      wait_for(m, code_, request))
+
+/* -- moving bytes ------------------------------------------------------------------------------ */
+
+static void lay_out(const struct mpi_world *m, const size_t *part, int *count, int *offset)
+{
+  size_t at = 0;
+  for (int i = 0; i < m->world.size; i++) {
+    count[i] = (int)part[i];
+    offset[i] = (int)at;
+    at += part[i];
+  }
+}
+
+static bool exchange(struct comm_world *w, const char *send, char *recv, const size_t *part)
+{
+  struct mpi_world *m = (struct mpi_world *)w;
+  MPI_Request request;
+  int code_;
+  lay_out(m, part, m->count, m->offset);
+  for (int i = 0; i < w->size; i++) {
+    m->recv_count[i] = (int)part[w->rank];
+    m->recv_offset[i] = i * (int)part[w->rank];
+  }
+  return CALL(m, &request,
+      MPI_Ialltoallv(send, m->count, m->offset, MPI_BYTE, recv, m->recv_count, m->recv_offset,
+          MPI_BYTE, m->data, &request));
+}
+
+static bool gather(struct comm_world *w, char *data, const size_t *part)
+{
+  struct mpi_world *m = (struct mpi_world *)w;
+  MPI_Request request;
+  int code_;
+  lay_out(m, part, m->count, m->offset);
+  return CALL(m, &request,
+      MPI_Iallgatherv(
+          MPI_IN_PLACE, 0, MPI_BYTE, data, m->count, m->offset, MPI_BYTE, m->data, &request));
+}
+
+static bool broadcast(struct comm_world *w, void *data, size_t bytes, int root)
+{
+  struct mpi_world *m = (struct mpi_world *)w;
+  MPI_Request request;
+  int code_;
+  return CALL(m, &request, MPI_Ibcast(data, (int)bytes, MPI_BYTE, root, m->data, &request));
+}
+
+/* -- signs of life ----------------------------------------------------------------------------- */
+
+/* Each rank tells the next one, and hears the one before. */
+static int beat(struct comm_world *w, double patience)
+{
+  struct mpi_world *m = (struct mpi_world *)w;
+  int before = (w->rank + w->size - 1) % w->size, after = (w->rank + 1) % w->size;
+  int done = 1, more = 1;
+  pthread_mutex_lock(&turn);
+  if (m->leaving || w->size == 1) {
+    pthread_mutex_unlock(&turn);
+    return -1;
+  }
+  if (m->said != MPI_REQUEST_NULL) MPI_Test(&m->said, &done, MPI_STATUS_IGNORE);
+  if (done) {
+    m->saying = ALIVE;
+    MPI_Isend(&m->saying, 1, MPI_INT, after, 0, m->pulse, &m->said);
+  }
+  while (MPI_Iprobe(before, 0, m->pulse, &more, MPI_STATUS_IGNORE) == MPI_SUCCESS && more) {
+    MPI_Recv(&m->heard, 1, MPI_INT, before, 0, m->pulse, MPI_STATUS_IGNORE);
+    m->last = now();
+  }
+  bool silent = m->heard != LEAVING && now() - m->last > patience;
+  pthread_mutex_unlock(&turn);
+  return silent ? before : -1;
+}
+
+static void end(struct comm_world *w, int status) { MPI_Abort(MPI_COMM_WORLD, status); }
+
+/* Waits for the others, in MPI_Finalize; they know that this rank says nothing any more. */
+static void leave(struct comm_world *w)
+{
+  struct mpi_world *m = (struct mpi_world *)w;
+  int last_word = LEAVING;
+  pthread_mutex_lock(&turn);
+  m->leaving = true;
+  if (m->said != MPI_REQUEST_NULL) MPI_Wait(&m->said, MPI_STATUS_IGNORE);
+  if (w->size > 1) MPI_Send(&last_word, 1, MPI_INT, (w->rank + 1) % w->size, 0, m->pulse);
+  MPI_Finalize();
+  pthread_mutex_unlock(&turn);
+}
+
+__attribute__((visibility("default"))) extern const struct comm_ops tycho_mpi;
+const struct comm_ops tycho_mpi = {
+  .name = "mpi",
+  .size = sizeof(struct comm_ops),
+  .exchange = exchange,
+  .gather = gather,
+  .broadcast = broadcast,
+  .beat = beat,
+  .abort = end,
+  .close = leave,
+};
+
+/* The world of the process, made once; NULL and why[] otherwise. */
+__attribute__((visibility("default"))) struct comm_world *tycho_mpi_open(char *why, size_t size)
+{
+  static struct mpi_world m;
+  int given = 0, begun = 0;
+  MPI_Initialized(&begun);
+  if (begun && m.world.size) return &m.world;
+  if (!begun && MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &given) != MPI_SUCCESS) {
+    snprintf(why, size, "MPI does not start");
+    return NULL;
+  }
+  if (begun) MPI_Query_thread(&given);
+  if (given < MPI_THREAD_SERIALIZED) {
+    snprintf(why, size, "this MPI is built without support for threads");
+    return NULL;
+  }
+  MPI_Comm_dup(MPI_COMM_WORLD, &m.data);
+  MPI_Comm_dup(MPI_COMM_WORLD, &m.pulse);
+  MPI_Comm_set_errhandler(m.data, MPI_ERRORS_RETURN);
+  MPI_Comm_size(m.data, &m.world.size);
+  MPI_Comm_rank(m.data, &m.world.rank);
+  m.said = MPI_REQUEST_NULL;
+  m.last = now();
+  if (m.world.size > COMM_RANKS) {
+    snprintf(why, size, "%d ranks are too many: at most %d", m.world.size, COMM_RANKS);
+    return NULL;
+  }
+  return &m.world;
+}

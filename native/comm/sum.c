@@ -1,0 +1,227 @@
+/* sum.c - sums over ranks: reduce-scatter, then all-gather (Thakur, Rabenseifner, Gropp 2005),
+** each rank adding one part of the elements.
+**
+** The adding rank has the part of every rank at hand and adds in the order of ranks: the bits are
+** those of one process that adds as many devices, on any number of hosts. 2 (P - 1) / P of the
+** bytes leave each rank, the least there is. Arrays are taken as one long line that goes in blocks;
+** a block within one array is sent from where it lies.
+*/
+#include "comm/comm.h"
+#include "base/convert.h"
+#include "base/dtype.h"
+
+enum { BLOCK = 8 << 20, UNIT = 64 }; /* bytes; elements of a part are a multiple of UNIT */
+
+bool comm_room(struct comm_buffer *b, size_t bytes)
+{
+  if (bytes <= b->cap) return true;
+  void *p = mem_grow(b->data, bytes);
+  if (!p) return false;
+  b->data = p;
+  b->cap = bytes;
+  return true;
+}
+
+int comm_failed(const struct comm_world *w, const char *what)
+{
+  return fail(TY_ERUN, "rank %d of %d: %s: %s", w->rank, w->size, what, w->why);
+}
+
+/* -- elements ---------------------------------------------------------------------------------- */
+
+#define ADD(T, name)                                              \
+  static void name(void *y, const void *x, int64_t n)             \
+  {                                                               \
+    T *to = y;                                                    \
+    const T *from = x;                                            \
+    for (int64_t i = 0; i < n; i++) to[i] = (T)(to[i] + from[i]); \
+  }
+ADD(float, add_f32)
+ADD(double, add_f64)
+ADD(uint8_t, add_u8)
+ADD(uint32_t, add_i32) /* unsigned: overflow wraps */
+ADD(uint64_t, add_i64)
+
+static void either(void *y, const void *x, int64_t n)
+{
+  uint8_t *to = y;
+  const uint8_t *from = x;
+  for (int64_t i = 0; i < n; i++) to[i] |= from[i];
+}
+
+typedef void (*add_fn)(void *y, const void *x, int64_t n);
+static add_fn adder_of(int dtype)
+{
+  switch (dtype) {
+  case TY_F32: return add_f32;
+  case TY_F64: return add_f64;
+  case TY_U8:
+  case TY_I8: return add_u8;
+  case TY_I32: return add_i32;
+  case TY_I64: return add_i64;
+  case TY_BOOL: return either;
+  default: return NULL;
+  }
+}
+
+static void pack_2bit(uint8_t *to, const float *x, int64_t n)
+{
+  memset(to, 0, (size_t)(n + 3) / 4);
+  for (int64_t i = 0; i < n; i++) {
+    unsigned code = x[i] > 0 ? 3 : x[i] < 0 ? 2 : 0;
+    to[i / 4] |= (uint8_t)(code << (6 - 2 * (i % 4)));
+  }
+}
+
+static void add_2bit(float *y, const uint8_t *from, float threshold, int64_t n)
+{
+  const float value[4] = { 0, 0, -threshold, threshold };
+  for (int64_t i = 0; i < n; i++) y[i] += value[from[i / 4] >> (6 - 2 * (i % 4)) & 3];
+}
+
+/* -- a block ----------------------------------------------------------------------------------- */
+
+/* how elements travel: `there` to the rank that adds, `back` from it; `at`: the type that adds */
+struct travel {
+  int there, back, at;
+  bool packed;
+};
+
+static struct travel travel_of(const struct comm_sum *s)
+{
+  bool half = s->dtype == TY_F16 || s->dtype == TY_BF16;
+  if (half) return (struct travel){ s->dtype, s->dtype, TY_F32, false };
+  if (s->dtype == TY_F32 && s->wire == TY_WIRE_F16)
+    return (struct travel){ TY_F16, TY_F16, TY_F32, false };
+  if (s->dtype == TY_F32 && s->wire == TY_WIRE_BF16)
+    return (struct travel){ TY_BF16, TY_BF16, TY_F32, false };
+  return (struct travel){ s->dtype, s->dtype, s->dtype, s->wire == TY_WIRE_2BIT };
+}
+
+static size_t bytes_there(const struct travel *t, int64_t n)
+{
+  return t->packed ? (size_t)(n + 3) / 4 : (size_t)n * dtype_size(t->there);
+}
+
+/* Adds what came from each rank, in their order, into `to`. */
+static void add_parts(const struct travel *t, float threshold, const char *recv, int ranks,
+    char *to, char *work, int64_t n)
+{
+  size_t each = bytes_there(t, n);
+  add_fn add = adder_of(t->at);
+  if (t->packed) {
+    memset(to, 0, sizeof(float) * (size_t)n);
+    for (int r = 0; r < ranks; r++)
+      add_2bit((float *)to, (const uint8_t *)recv + each * (size_t)r, threshold, n);
+    return;
+  }
+  if (t->at == t->there) {
+    memcpy(to, recv, each);
+    for (int r = 1; r < ranks; r++) add(to, recv + each * (size_t)r, n);
+    return;
+  }
+  char *sum = work, *next = work + sizeof(float) * (size_t)n;
+  dtype_convert(sum, t->at, recv, t->there, n);
+  for (int r = 1; r < ranks; r++) {
+    dtype_convert(next, t->at, recv + each * (size_t)r, t->there, n);
+    add(sum, next, n);
+  }
+  dtype_convert(to, t->back, sum, t->at, n);
+}
+
+/* n elements that lie at x as they travel back, and at `send` as they travel there. */
+static int sum_block(const struct comm_ops *ops, struct comm_world *w, struct comm_buffer *recv,
+    const struct travel *t, float threshold, const char *send, char *x, int64_t n)
+{
+  int ranks = w->size;
+  int64_t each = (n + ranks - 1) / ranks;
+  size_t back = dtype_size(t->back), part[2][COMM_RANKS];
+  each = (each + UNIT - 1) / UNIT * UNIT;
+  for (int r = 0; r < ranks; r++) {
+    int64_t here = MIN(MAX(n - each * r, 0), each);
+    part[0][r] = bytes_there(t, here);
+    part[1][r] = (size_t)here * back;
+  }
+  int64_t first = MIN(each * w->rank, n), own = MIN(n - first, each);
+  size_t all = part[0][w->rank] * (size_t)ranks;
+  NEED(comm_room(recv, all + ALIGN + 2 * sizeof(float) * (size_t)own), TY_EMEMORY,
+      "out of memory: the sum of %lld elements over %d ranks", (long long)n, ranks);
+  if (!ops->exchange(w, send, recv->data, part[0])) return comm_failed(w, "a sum");
+  char *work = recv->data + align_up(all, sizeof(float));
+  add_parts(t, threshold, recv->data, ranks, x + (size_t)first * back, work, own);
+  return ops->gather(w, x, part[1]) ? TY_OK : comm_failed(w, "a sum");
+}
+
+/* -- arrays as one line ------------------------------------------------------------------------ */
+
+/* a place in the line */
+struct place {
+  int part;
+  int64_t at;
+};
+
+/* Moves n elements between the line and `block`, which has them in the type they travel in. */
+static void copy_line(
+    const struct comm_sum *s, struct place from, char *block, int type, bool to_line, int64_t n)
+{
+  size_t own = dtype_size(s->dtype), other = dtype_size(type);
+  while (n) {
+    const struct comm_part *p = &s->part[from.part];
+    int64_t here = MIN(p->n - from.at, n);
+    char *x = p->data + own * (size_t)from.at;
+    if (to_line)
+      dtype_convert(x, s->dtype, block, type, here);
+    else
+      dtype_convert(block, type, x, s->dtype, here);
+    block += other * (size_t)here;
+    n -= here;
+    from = (struct place){ from.part + 1, 0 };
+  }
+}
+
+static struct place behind(const struct comm_sum *s, struct place p, int64_t n)
+{
+  while (p.part < s->n && n >= s->part[p.part].n - p.at) {
+    n -= s->part[p.part].n - p.at;
+    p = (struct place){ p.part + 1, 0 };
+  }
+  p.at += n;
+  return p;
+}
+
+static int sum_line(const struct comm_ops *ops, struct comm_world *w, struct comm_buffer scratch[3],
+    const struct comm_sum *s, const struct travel *t, struct place at, int64_t n)
+{
+  size_t back = dtype_size(t->back);
+  bool in_place = t->back == s->dtype && s->part[at.part].n - at.at >= n;
+  char *x = in_place ? s->part[at.part].data + back * (size_t)at.at : scratch[1].data;
+  const char *send = x;
+  if (!in_place) copy_line(s, at, x, t->back, false, n);
+  if (t->packed) {
+    pack_2bit((uint8_t *)scratch[2].data, (const float *)x, n);
+    send = scratch[2].data;
+  }
+  TRY(sum_block(ops, w, &scratch[0], t, s->threshold, send, x, n));
+  if (!in_place) copy_line(s, at, x, t->back, true, n);
+  return TY_OK;
+}
+
+int comm_sum(const struct comm_ops *ops, struct comm_world *w, struct comm_buffer scratch[3],
+    const struct comm_sum *s)
+{
+  struct travel t = travel_of(s);
+  NEED(adder_of(t.at), TY_EDTYPE, "a sum over ranks of %s", dtype_name(s->dtype));
+  int64_t all = 0, most = BLOCK / (int64_t)dtype_size(t.at);
+  for (int i = 0; i < s->n; i++) all += s->part[i].n;
+  if (w->size == 1 && s->wire == TY_WIRE_FULL) return TY_OK;
+  size_t room = dtype_size(t.at) * (size_t)MIN(all, most);
+  NEED(comm_room(&scratch[1], room) && comm_room(&scratch[2], room), TY_EMEMORY,
+      "out of memory: the sum of %lld elements over %d ranks", (long long)all, w->size);
+  struct place at = { 0, 0 };
+  for (int64_t done = 0; done < all; done += most) {
+    int64_t n = MIN(all - done, most);
+    TRY(sum_line(ops, w, scratch, s, &t, at, n));
+    at = behind(s, at, n);
+  }
+  return TY_OK;
+}

@@ -1,0 +1,216 @@
+-- Stores of several ranks: as threads of this process, and as processes that mpirun starts.
+
+local comm = require "tycho.kvstore.comm"
+local dist = require "tycho.kvstore.dist"
+local ranks = require "spec.support.ranks"
+local shell = require "spec.support.shell"
+local ty = require "tycho"
+
+local function stores_of(n, name)
+  local stores = {}
+  for r, group in ipairs(comm.group(n)) do
+    stores[r] = dist.DistStore(name or "dist_sync", group)
+  end
+  return stores
+end
+
+-- What each store holds under a key.
+local function values_of(stores, key, shape)
+  local list = {}
+  for r, kv in ipairs(stores) do
+    local out = ty.nd.zeros(shape)
+    kv:pull(key, { out = out })
+    list[r] = out:totable()
+  end
+  return list
+end
+
+describe("a store of several ranks", function()
+  it("knows its rank and how many there are", function()
+    local stores = stores_of(3)
+    assert.same({ 0, 1, 2 }, { stores[1].rank, stores[2].rank, stores[3].rank })
+    assert.equal(3, stores[2].num_workers)
+    assert.equal("<KVStore dist_sync, rank 1 of 3, 0 keys>", tostring(stores[2]))
+  end)
+
+  it("begins with the values of rank 0", function()
+    local stores = stores_of(3)
+    for r, kv in ipairs(stores) do
+      kv:init("w", ty.nd.full({ 2 }, r, { ctx = kv._home }))
+    end
+    assert.same({ { 1, 1 }, { 1, 1 }, { 1, 1 } }, values_of(stores, "w", { 2 }))
+  end)
+
+  it("adds what devices and ranks push, and leaves it as it is", function()
+    local stores, pushed = stores_of(2), {}
+    for r, kv in ipairs(stores) do
+      kv:init("w", ty.nd.zeros{ 2 })
+      pushed[r] = { ty.nd.full({ 2 }, r, { ctx = kv._home }),
+        ty.nd.full({ 2 }, 10 * r, { ctx = ty.cpu(2 + r) }) }
+      kv:push("w", pushed[r])
+    end
+    assert.same({ { 33, 33 }, { 33, 33 } }, values_of(stores, "w", { 2 }))
+    assert.same({ 2, 2 }, pushed[2][1]:totable())
+  end)
+
+  it("makes the same update on all ranks", function()
+    local stores = stores_of(2)
+    for r, kv in ipairs(stores) do
+      kv:set_optimizer(ty.optimizer.SGD{ learning_rate = 0.5, rescale_grad = 1 })
+      kv:init("w", ty.nd.full({ 2 }, 10, { ctx = kv._home }))
+      kv:push("w", ty.nd.full({ 2 }, r, { ctx = kv._home }))
+    end
+    assert.same({ { 8.5, 8.5 }, { 8.5, 8.5 } }, values_of(stores, "w", { 2 }))
+  end)
+
+  it("takes many keys of several types as few messages", function()
+    local stores = stores_of(2)
+    local keys, types = { "a", "b", "c", "d" }, { "float32", "float64", "float32", "int32" }
+    local outs = {}
+    for r, kv in ipairs(stores) do
+      local values = {}
+      outs[r] = {}
+      for i, dtype in ipairs(types) do
+        values[i] = ty.nd.full({ i }, i * r, { dtype = dtype, ctx = kv._home })
+        outs[r][i] = ty.nd.zeros({ i }, { dtype = dtype, ctx = kv._home })
+        kv:init(keys[i], outs[r][i])
+      end
+      kv:pushpull(keys, values, { out = outs[r] })
+    end
+    for r = 1, 2 do
+      for i = 1, 4 do
+        assert.equal(3 * i, outs[r][i]:reshape{ -1 }[0]:asscalar())
+      end
+    end
+  end)
+
+  it("sends two bits of each element and keeps the rest for the next time", function()
+    local stores = stores_of(2)
+    for _, kv in ipairs(stores) do
+      kv:set_gradient_compression{ type = "2bit", threshold = 0.5 }
+      kv:init("w", ty.nd.zeros{ 4 })
+    end
+    local first = { { 0.6, -0.7, 0.2, 0 }, { 0.1, -0.5, 0.3, 1.4 } }
+    for r, kv in ipairs(stores) do
+      kv:push("w", ty.nd.array(first[r]))
+    end
+    assert.same({ 0.5, -1, 0, 0.5 }, values_of(stores, "w", { 4 })[1])
+    for _, kv in ipairs(stores) do
+      kv:push("w", ty.nd.array{ 0, 0, 0.25, 0 })
+    end
+    assert.same({ { 0, 0, 0.5, 0.5 }, { 0, 0, 0.5, 0.5 } }, values_of(stores, "w", { 4 }))
+  end)
+
+  for _, wire in ipairs{ "float16", "bfloat16" } do
+    it("sends " .. wire .. " where it is asked to", function()
+      local stores = stores_of(2)
+      for r, kv in ipairs(stores) do
+        kv:set_gradient_compression{ type = wire }
+        kv:init("w", ty.nd.zeros{ 2 })
+        kv:push("w", ty.nd.array{ 1 + 2 ^ -14, r })
+      end
+      assert.same({ { 2, 3 }, { 2, 3 } }, values_of(stores, "w", { 2 }))
+    end)
+  end
+
+  it("refuses another type of compression", function()
+    local kv = stores_of(1)[1]
+    assert.raises("value", kv.set_gradient_compression, kv, { type = "1bit" })
+  end)
+
+  it("of type dist_async updates in step, and says so once", function()
+    local lines, log = {}, require "tycho.core.log"
+    log.sink = function(_, text)
+      lines[#lines + 1] = text
+    end
+    stores_of(2, "dist_async")
+    log.sink = nil
+    assert.equal(1, #lines)
+    assert.truthy(lines[1]:find("dist_sync", 1, true))
+  end)
+
+  for _, case in ipairs{ "lenet", "lstm" } do
+    it("trains as one process with as many contexts does: " .. case, function()
+      local modules, lines = {}, {}
+      for r, kv in ipairs(stores_of(2)) do
+        modules[r] = ranks.train(case, 2, kv)
+      end
+      for r, m in ipairs(modules) do
+        lines[r] = ranks.lines(m)
+      end
+      local want = ranks.lines(ranks.train(case, 2))
+      assert.equal(want, lines[1])
+      assert.equal(want, lines[2])
+    end)
+  end
+end)
+
+-- Processes ---------------------------------------------------------------------------------------
+
+local RUN = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TYCHO_CPU_THREADS=1 \z
+  timeout 120 mpirun --oversubscribe -n %d %s %s"
+
+local function skipped()
+  if (os.getenv("SANITIZER") or "") ~= "" then
+    return "MPI under a sanitizer"
+  end
+  local _, status = shell.run("command -v mpirun")
+  local library = io.open(shell.program:gsub("[^/]*$", "") .. "libtycho_mpi.so", "rb")
+  if library then
+    library:close()
+  end
+  return (status ~= 0 or not library)
+    and "no MPI: install libopenmpi-dev and openmpi-bin, then make"
+end
+
+describe("processes over MPI", function()
+  local why = skipped()
+
+  local function with_mpi(name, f)
+    it(name, function()
+      if why then
+        pending(why)
+        return
+      end
+      f()
+    end)
+  end
+
+  local function run(n, words)
+    local output, status = shell.run(RUN:format(n, shell.program, words))
+    assert.equal(0, status, output)
+    return output
+  end
+
+  for _, case in ipairs{ "lenet", "resnet", "lstm" } do
+    for _, n in ipairs{ 2, 4 } do
+      with_mpi(("train as one process with %d contexts does: %s"):format(n, case), function()
+        local words = "spec/support/ranks.lua " .. case
+        local one = shell.tycho(("%s one %d"):format(words, n))
+        assert.equal(one, run(n, words))
+      end)
+    end
+  end
+
+  with_mpi("get messages of all types and sizes right", function()
+    assert.equal("200 messages\n", run(3, "spec/support/ranks.lua messages 200"))
+  end)
+
+  with_mpi("end together when one script fails", function()
+    local output, status = shell.run(RUN:format(3, shell.program, "-e \z
+      'local kv = require(\"tycho\").kv.create(\"dist_sync\") \z
+       if kv.rank == 1 then error(\"enough\") end kv:barrier() print(\"never\")'"))
+    assert.are_not.equal(0, status)
+    assert.truthy(output:find("rank 1 of 3: the script failed", 1, true), output)
+    assert.falsy(output:find("never", 1, true))
+  end)
+
+  with_mpi("that do not run the same are told what differs", function()
+    local output, status = shell.run(RUN:format(2, shell.program, "-e \z
+      'local kv = require(\"tycho\").kv.create(\"dist_sync\") \z
+       kv:check_same(\"symbols\", \"one\\n\" .. kv.rank)'"))
+    assert.are_not.equal(0, status)
+    assert.truthy(output:find("ranks do not run the same symbols", 1, true), output)
+    assert.truthy(output:find("on rank 1: 1", 1, true), output)
+  end)
+end)

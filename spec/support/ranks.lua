@@ -1,0 +1,186 @@
+-- What several ranks do, and one process with as many contexts:
+--
+--     tycho spec/support/ranks.lua CASE one N        mpirun -n N tycho spec/support/ranks.lua CASE
+--
+-- Rank 0 prints a line per parameter: name, a number made of its bits, what it begins with. Both
+-- must print the same.
+
+local ty = require "tycho"
+local sym = ty.sym
+
+local ranks = {}
+
+local ROWS = 4                                           -- of a rank's batch
+local STEPS = 10
+
+-- Networks ----------------------------------------------------------------------------------------
+
+local function classes(x, n)
+  x = sym.FullyConnected{ sym.Flatten{ x }, num_hidden = n, name = "last" }
+  return sym.SoftmaxOutput{ x, name = "softmax" }
+end
+
+local function lenet()
+  local x = sym.Variable("data")
+  for i, n in ipairs{ 6, 12 } do
+    x = sym.Convolution{ x, kernel = { 3, 3 }, num_filter = n, name = "conv" .. i }
+    x = sym.Activation{ x, act_type = "tanh" }
+    x = sym.Pooling{ x, kernel = { 2, 2 }, stride = { 2, 2 }, pool_type = "max" }
+  end
+  x = sym.FullyConnected{ sym.Flatten{ x }, num_hidden = 20, name = "fc" }
+  return classes(sym.Activation{ x, act_type = "tanh" }, 10)
+end
+
+local function unit(x, n, name)
+  local y = x
+  for i = 1, 2 do
+    y = sym.Convolution{ y, kernel = { 3, 3 }, pad = { 1, 1 }, num_filter = n, no_bias = true,
+      name = name .. "_conv" .. i }
+    y = sym.BatchNorm{ y, fix_gamma = false, name = name .. "_bn" .. i }
+    y = sym.Activation{ y, act_type = "relu" }
+  end
+  return x + y
+end
+
+local function resnet()
+  local x = sym.Convolution{ sym.Variable("data"), kernel = { 3, 3 }, pad = { 1, 1 },
+    num_filter = 8, no_bias = true, name = "conv0" }
+  for i = 1, 3 do
+    x = unit(x, 8, "unit" .. i)
+  end
+  return classes(sym.Pooling{ x, kernel = { 1, 1 }, global_pool = true, pool_type = "avg" }, 10)
+end
+
+local function lstm(length)
+  local cell = ty.rnn.LSTMCell{ num_hidden = 12, prefix = "lstm_" }
+  local x = sym.Embedding{ sym.Variable("data"), input_dim = 20, output_dim = 8, name = "embed" }
+  local outputs = cell:unroll(length, x, { merge_outputs = true })
+  x = sym.Reshape{ outputs, shape = { -1, 12 } }
+  x = sym.FullyConnected{ x, num_hidden = 20, name = "last" }
+  local label = sym.Reshape{ sym.Variable("softmax_label"), shape = { -1 } }
+  return sym.SoftmaxOutput{ x, label, name = "softmax" }, { "data" }, { "softmax_label" }
+end
+
+-- What a rank sees --------------------------------------------------------------------------------
+
+-- Rows of a batch: those of a rank, on its context, or all of them.
+local function rows_of(x, kv)
+  return kv and x:slice_axis{ 0, kv.rank * ROWS, (kv.rank + 1) * ROWS }:as_in_context(kv._home) or x
+end
+
+local function pictures(step, ranks_in_all, kv)
+  ty.random.seed(100 + step)
+  local n = ROWS * ranks_in_all
+  local data = ty.nd.random.uniform{ 0, 1, shape = { n, 3, 12, 12 } }
+  local label = ty.nd.floor(ty.nd.random.uniform{ 0, 10, shape = { n } })
+  return ty.io.DataBatch{ data = { rows_of(data, kv) },
+    label = { rows_of(label, kv) } }
+end
+
+local function words(step, ranks_in_all, kv)
+  ty.random.seed(100 + step)
+  local n, length = ROWS * ranks_in_all, 3 + step % 3
+  local data = ty.nd.floor(ty.nd.random.uniform{ 0, 20, shape = { n, length } })
+  local own = rows_of(data, kv)
+  return ty.io.DataBatch{ data = { own }, label = { own }, bucket_key = length,
+    provide_data = { { "data", own.shape } }, provide_label = { { "softmax_label", own.shape } } }
+end
+
+-- Training ----------------------------------------------------------------------------------------
+
+local function module_of(case, contexts)
+  if case == "lstm" then
+    return ty.mod.BucketingModule{ sym_gen = lstm, default_bucket_key = 5, context = contexts }
+  end
+  return ty.mod.Module(case == "resnet" and resnet() or lenet(), { context = contexts })
+end
+
+local function start(case, contexts, kv, rows)
+  local m = module_of(case, contexts)
+  if case == "lstm" then
+    m:bind{ data_shapes = { { "data", { rows, 5 } } },
+      label_shapes = { { "softmax_label", { rows, 5 } } } }
+  else
+    m:bind{ data_shapes = { { "data", { rows, 3, 12, 12 } } },
+      label_shapes = { { "softmax_label", { rows } } } }
+  end
+  ty.random.seed(kv and 5 + kv.rank or 5)                -- the values of rank 0 are everybody's
+  m:init_params{ initializer = ty.init.Xavier() }
+  m:init_optimizer{ kvstore = kv or "local", optimizer = "sgd",
+    optimizer_params = { learning_rate = 0.1, momentum = 0.9, wd = 1e-3 } }
+  return m
+end
+
+-- A number that tells arrays with other bits apart.
+local function bits_of(x)
+  local h = 0
+  for _, v in ipairs(x:reshape{ -1 }:totable()) do
+    local fraction, exponent = math.frexp(v)
+    h = (h * 31 + fraction * 2 ^ 24 + exponent) % 2 ^ 42
+  end
+  return ("%.0f"):format(h)
+end
+
+--- The parameters after some steps, as lines.
+-- @param kv this rank's store; nil: one process with `n` contexts
+function ranks.train(case, n, kv)
+  local contexts = { kv and kv._home }
+  for i = 1, kv and 0 or n do
+    contexts[i] = ty.cpu(i - 1)
+  end
+  local m = start(case, contexts, kv, kv and ROWS or ROWS * n)
+  for step = 1, STEPS do
+    local batch = (case == "lstm" and words or pictures)(step, n, kv)
+    m:forward_backward(batch)
+    m:update()
+  end
+  return m
+end
+
+function ranks.lines(m)
+  local names, lines, args = {}, {}, m:get_params()
+  for name in pairs(args) do
+    names[#names + 1] = name
+  end
+  table.sort(names)
+  for i, name in ipairs(names) do
+    lines[i] = ("%s %s %.6f"):format(name, bits_of(args[name]), args[name]:mean():asscalar())
+  end
+  return table.concat(lines, "\n")
+end
+
+local TYPES = { "float32", "float64", "float16", "bfloat16", "uint8", "int32", "int64" }
+
+-- Messages of all types and sizes; what rank r sends at place i is (r + i) mod 7.
+local function messages(kv, count)
+  local group = kv._group
+  for i = 1, count do
+    math.randomseed(i)
+    local dtype = TYPES[i % #TYPES + 1]
+    local n = math.floor(2 ^ (math.random() * (i % 50 == 0 and 24 or 16)))
+    local x = ty.nd.arange(n) % 7 + kv.rank
+    local sum = x:astype(dtype)
+    group:sum{ sum }
+    local want = (ty.nd.arange(n) % 7) * kv.num_workers + kv.num_workers * (kv.num_workers - 1) / 2
+    local wrong = (sum:astype("float32"):ne(want)):sum():asscalar()
+    assert(wrong == 0, ("message %d, %d of %s: %d wrong"):format(i, n, dtype, wrong))
+  end
+  return ("%d messages"):format(count)
+end
+
+if arg and arg[0] and arg[0]:find("ranks.lua", 1, true) then
+  local case, one, n = arg[1], arg[2] == "one", tonumber(arg[3])
+  if one then
+    print(ranks.lines(ranks.train(case, n)))
+  else
+    local kv = ty.kv.create("dist_sync")
+    local text = case == "messages" and messages(kv, tonumber(arg[2]))
+      or ranks.lines(ranks.train(case, kv.num_workers, kv))
+    kv:check_same("results", text)
+    if kv.rank == 0 then
+      print(text)
+    end
+  end
+end
+
+return ranks
