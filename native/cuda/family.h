@@ -25,7 +25,8 @@
   _(softmax) \
   _(softmax_loss) \
   _(sort) \
-  _(spread)
+  _(spread) \
+  _(updates)
 
 enum cuda_family {
 #define ID(name) FAMILY_##name,
@@ -111,4 +112,5 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
   _(rows) \
   _(sequences) \
   _(softmax) \
-  _(sorting)
+  _(sorting) \
+  _(updates)

@@ -277,6 +277,12 @@ bool op_word(const struct op *op, const void *param, const char *key, const char
       *(const int64_t *)((const char *)param + p->at) == place;
 }
 
+const struct reals *op_reals(const struct op *op, const void *param, const char *key)
+{
+  const struct param *p = find_param(op, key);
+  return p && p->type == P_FLOATS ? (const void *)((const char *)param + p->at) : NULL;
+}
+
 const struct dims *op_dims(const struct op *op, const void *param, const char *key)
 {
   const struct param *p = find_param(op, key);

@@ -13,6 +13,7 @@ bool   op_has_param(const struct op *op, const char *key);
 double op_number(const struct op *op, const void *param, const char *key, bool *found);
 /* a parameter that is a list of axes or sizes; NULL: there is none of that name */
 const struct dims *op_dims(const struct op *op, const void *param, const char *key);
+const struct reals *op_reals(const struct op *op, const void *param, const char *key);
 /* parameter `key` is one of some words, and this one is chosen */
 bool op_word(const struct op *op, const void *param, const char *key, const char *word);
 /* the parameter that counts the inputs; "": they are as many as are given; NULL: not variadic */
