@@ -191,7 +191,7 @@ local SHORT = { divide = "div", true_divide = "div", modulo = "mod", multiply = 
 
 -- What the operator says that a function without a comment stands for.
 local function operator_doc(name)
-  for _, pattern in ipairs{ "%s", "broadcast_%s", "_random_%s" } do
+  for _, pattern in ipairs{ "%s", "broadcast_%s" } do
     local known = registry.find(pattern:format(SHORT[name] or name))
     if known then
       return ty.op.info(pattern:format(SHORT[name] or name)).doc

@@ -22,6 +22,27 @@ local is_array = class.is_array
 local random = {}
 
 
+--- Uniform numbers from low up to before high.
+-- @function random.uniform
+
+--- Normal numbers with mean loc and deviation scale.
+-- @function random.normal
+
+--- Counts of events whose mean number is lam, as floats.
+-- @function random.poisson
+
+--- Times between events, whose mean is scale.
+-- @function random.exponential
+
+--- Gamma-distributed numbers with form alpha and mean alpha times beta.
+-- @function random.gamma
+
+--- Failures before the k-th success of chance p, as floats.
+-- @function random.negative_binomial
+
+--- Negative binomial counts with mean mu and dispersion alpha, as floats.
+-- @function random.generalized_negative_binomial
+
 -- parameters in order: name, default, the operator's own name for it
 local DISTRIBUTIONS = {
   uniform     = { { "low", 0 }, { "high", 1 } },

@@ -115,7 +115,7 @@ local EVERYWHERE = {
 local BY_ROOM = {
   random = { state = "what `get_state` gave", low = "the least number",
     high = "the end of the range", loc = "the mean",
-    scale = "the deviation; of `exponential` the mean", alpha = "the form", beta = "the scale",
+    scale = "the deviation; of exponential the mean", alpha = "the form", beta = "the scale",
     lam = "the mean", k = "successes that are waited for", p = "the chance of a success",
     mu = "the mean", data = "an array; rows of chances for `multinomial`",
     get_prob = "the logarithms of the chances, too" },
