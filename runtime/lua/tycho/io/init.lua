@@ -1,7 +1,7 @@
 --- Data: descriptions, batches, iterators (`ty.io`).
 --
 --     local it = ty.io.NDArrayIter{ data = x, label = y, batch_size = 32, shuffle = true }
---     for batch in it do print(batch.data[1].shape[1], batch.n) end
+--     for batch in it do print(batch.data[1].shape[1], batch.pad) end
 --     it:reset()
 --
 -- The parts: `io.data` (descriptions, batches, the base class), `io.ndarray_iter` (arrays in
