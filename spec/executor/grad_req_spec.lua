@@ -30,6 +30,7 @@ describe("grad_req", function()
       assert.is_false(ok)
       assert.equal("name", e.code)
       assert.equal("fc_wieght", e.argument)
+      assert.falsy(tostring(e):find("DataParallel", 1, true))
       assert.equal("fc_weight", e.candidates[1])
     end)
   end

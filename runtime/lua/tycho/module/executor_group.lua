@@ -49,9 +49,9 @@ for name, method in pairs(require "tycho.module.group_running") do
   Group[name] = method
 end
 
-local FUNC = "mod.DataParallelExecutorGroup"
+local FUNC = "Module:bind"                               -- who mostly makes groups, for errors
 
-local FORM = args.form(FUNC, {
+local FORM = args.form("mod.DataParallelExecutorGroup", {
   { "symbol", "symbol" }, { "contexts", "list|context" }, { "workload", "list?" },
   { "data_shapes", "table" }, { "label_shapes", "table?" }, { "param_names", "list" },
   { "for_training", "boolean" }, { "inputs_need_grad", "boolean" }, { "shared_group", "any?" },
@@ -237,8 +237,8 @@ end
 -- @tparam table data_shapes descriptions
 -- @tparam[opt] table label_shapes descriptions
 function Group:reshape(data_shapes, label_shapes)
-  sets.choose(self, descriptions.list(data_shapes, FUNC .. ":reshape", "data_shapes"),
-    descriptions.labels(label_shapes, FUNC .. ":reshape"))
+  sets.choose(self, descriptions.list(data_shapes, "Module:reshape", "data_shapes"),
+    descriptions.labels(label_shapes, "Module:reshape"))
 end
 
 
@@ -266,7 +266,7 @@ function Group:get_params(arg_params, aux_params, done)
     for k, name in ipairs(part[1]) do
       if part[3][name] and not done[name] then
         done[name] = true
-        slices.mean(part[3][name], part[2][k], FUNC .. ":get_params", name)
+        slices.mean(part[3][name], part[2][k], "Module:get_params", name)
       end
     end
   end

@@ -17,7 +17,7 @@ local null = values.null
 
 local sets = {}
 
-local FUNC = "mod.DataParallelExecutorGroup"
+local FUNC = "Module:bind"                               -- who mostly makes groups, for errors
 local KEPT = 8                                           -- sets of a group
 
 

@@ -11,7 +11,7 @@ local tables = require "tycho.core.tables"
 
 local gradient_requests = {}
 
-local FUNC = "mod.DataParallelExecutorGroup"
+local FUNC = "Module:bind"                               -- who mostly makes groups, for errors
 
 local WORDS = { write = true, add = true, null = true }
 

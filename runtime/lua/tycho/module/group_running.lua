@@ -20,7 +20,7 @@ local null, value, is_plain = values.null, values.value, values.is_plain
 
 local Group = {}                                         -- methods, for module/executor_group.lua
 
-local FUNC = "mod.DataParallelExecutorGroup"
+local FUNC = "Module"                                   -- who mostly has groups, for errors
 
 
 -- Running -----------------------------------------------------------------------------------------

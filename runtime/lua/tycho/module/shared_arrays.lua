@@ -25,7 +25,7 @@ local null, value, is_plain = values.null, values.value, values.is_plain
 
 local shared_arrays = {}
 
-local FUNC = "mod.DataParallelExecutorGroup"
+local FUNC = "Module:bind"                               -- who mostly makes groups, for errors
 
 
 -- Devices -----------------------------------------------------------------------------------------
