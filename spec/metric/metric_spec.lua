@@ -16,6 +16,14 @@ describe("metric", function()
     end
   end)
 
+  it("gives values by name", function()
+    local both = ty.metric.create{ "acc", "mse" }
+    both:update({ ty.nd.array{ 1, 1 } }, { ty.nd.array{ 1, 0 } })
+    local list = both:get_name_value()
+    assert.same({ 0.5, 0.5 }, { list.accuracy, list.mse })
+    assert.is_nil(list.rmse)
+  end)
+
   it("without labels says which metric needs none", function()
     local e = assert.raises("shape", function()
       ty.metric.create("mse"):update({}, { ty.nd.ones{ 2, 3 } })

@@ -245,6 +245,9 @@ describe("fit", function()
         eval_data = { train_data = rows, eval_data = ty.nd.ones(2), num_epoch = 1 } } do
       assert.equal(argument, assert.raises("value", m.fit, m, options).argument)
     end
+    local silent = ty.io.DataIter(8)
+    assert.truthy(tostring(assert.raises("value", m.fit, m, silent, { num_epoch = 1 }))
+      :find("provide_data", 1, true))
     for name, class in pairs{ optimizer = ty.optimizer.SGD, initializer = ty.init.Xavier,
         eval_metric = ty.metric.Accuracy } do
       m = KINDS.Module{}

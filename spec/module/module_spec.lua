@@ -227,6 +227,16 @@ describe("Module", function()
       assert.are.equal(1, m:get_params().fc2_weight:get(0, 0))
     end)
 
+    it("are no entries of a file, and no list", function()
+      for _, given in ipairs{ { ["arg:fc1_weight"] = ty.nd.ones{ 5, 4 } }, { ty.nd.ones(1) } } do
+        local m = bound()
+        local e = assert.raises("name", m.set_params, m, given, {}, { allow_missing = true })
+        assert.truthy(e.message:find("load_params", 1, true), e.message)
+        assert.raises("name", m.init_params, m,
+          { arg_params = given, allow_missing = true, force_init = true })
+      end
+    end)
+
     it("needs shapes that fit even where names may differ", function()
       local m = bound()
       local e = assert.raises("shape", m.set_params, m,

@@ -1,4 +1,5 @@
---- Lists of names and values that `print` shows: `{{"accuracy", 0.93}}` as "accuracy = 0.93".
+--- Lists of names and values that `print` shows: `{{"accuracy", 0.93}}` as "accuracy = 0.93"; a name
+-- gives its value: `m:score(it, "acc").accuracy`.
 --
 -- They are plain lists in all else: `getmetatable` gives false, for which `values.is_plain` asks.
 --
@@ -11,6 +12,16 @@ local NameValues = { __metatable = false }
 
 local function value_text(v)
   return type(v) == "number" and ("%.7g"):format(v) or (Error.show(v):gsub("%s+$", ""))
+end
+
+
+-- By a name: its value, the last of the entry.
+function NameValues.__index(list, key)
+  for _, entry in ipairs(type(key) == "string" and list or {}) do
+    if entry[#entry - 1] == key then
+      return entry[#entry]
+    end
+  end
 end
 
 

@@ -26,6 +26,21 @@ function params.copies(arrays)
 end
 
 
+--- Refuses names of a file's entries, which are no names of parameters, and lists: E(name).
+-- @tparam ?table given arrays by name
+-- @string func for errors
+function params.check_names(given, func)
+  for name in pairs(given or {}) do
+    if type(name) ~= "string" or name:find("^a[ru][gx]:") then
+      Error.raise{ code = "name", func = func, argument = tostring(name),
+        expected = "arrays by the names of parameters", got = tostring(name),
+        message = "these are the entries of a file; m:load_params(file) and \z
+          ty.model.load_checkpoint(prefix, epoch) read it" }
+    end
+  end
+end
+
+
 -- Adds the differences of one part (arguments or auxiliary states) to the lists.
 local function compare(lists, own, given)
   for name, x in pairs(own) do
@@ -101,6 +116,7 @@ end
 function params.check(own, given, allow, func)
   local lists, own_names = { missing = {}, extra = {}, mismatch = {}, shapes = {} }, {}
   for part = 1, 2 do
+    params.check_names(given[part], func)
     compare(lists, own[part], given[part] or {})
     for name in pairs(own[part]) do
       own_names[#own_names + 1] = name

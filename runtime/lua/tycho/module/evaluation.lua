@@ -43,6 +43,19 @@ function evaluation.check_iterator(data, func, argument)
 end
 
 
+--- Raises E(value) for an iterator that does not describe its batches.
+-- @param data
+-- @string func for errors
+-- @string argument for errors
+function evaluation.check_described(data, func, argument)
+  if type(data.provide_data) ~= "table" then
+    Error.raise{ code = "value", func = func, argument = argument,
+      expected = "provide_data, as {{\"data\", {32, 784}}}", got = Error.kind(data.provide_data),
+      message = "the iterator does not describe its batches" }
+  end
+end
+
+
 --- A metric from a metric, a name, a function or a list of these.
 function evaluation.metric(given)
   local metric = require "tycho.metric"

@@ -78,6 +78,7 @@ end
 -- the fit asks for something that would have no effect.
 local function bind(self, a)
   if not self.binded or a.force_rebind or a.memory_budget or a.force_mirroring ~= nil then
+    evaluation.check_described(a.train_data, self:_func("fit"), "train_data")
     self:bind{ data_shapes = a.train_data.provide_data, label_shapes = a.train_data.provide_label,
       for_training = true, force_rebind = a.force_rebind, grad_req = a.accumulate > 1 and "add"
         or nil, memory_budget = a.memory_budget, force_mirroring = a.force_mirroring }

@@ -50,6 +50,8 @@ end
 -- @tparam table wanted which ones: a set, or nil for all
 -- @tparam table a checked options of init_params
 function Module:_check_params(wanted, a)
+  param_check.check_names(a.arg_params, "Module:init_params")
+  param_check.check_names(a.aux_params, "Module:init_params")
   each_wanted(self, wanted, a, function(name, own, given)
     local source, shape = given and given[name], own:shape(name)
     if given and source == nil and not a.allow_missing then
