@@ -24,6 +24,8 @@ local CASES = {
   { "learning_rate", function() return ty.optimizer.SGD{ lr = 0.1 } end },
   { "wd", function() return ty.optimizer.SGD{ weight_decay = 0.1 } end },
   { "axis", function() return x:sum{ dim = 0 } end },
+  { "fill", function() return x:zero() end },
+  { "mul_", function() return x:mul(2) end },
   { "nd.array", function() return ty.Tensor end },
   { "nd", function() return ty.np end },
   { "nd.zeros", function() return ty.zeros end },

@@ -1,7 +1,24 @@
--- Texts among the keys of an array: one axis each.
+-- Texts among the keys of an array, one axis each; numbers in a row where a list of them belongs.
 
 local ty = require "tycho"
 require "spec.helper"
+
+describe("numbers in a row", function()
+  local x = ty.nd.arange(0, 6):reshape(2, 3)
+
+  it("are sizes, axes, repetitions", function()
+    assert.same({ 3, 2 }, x:transpose(1, 0).shape)
+    assert.near(x:transpose{ 1, 0 }, x:transpose(1, 0))
+    assert.same({ 4, 3 }, x:tile(2, 1).shape)
+    assert.same({ 2, 3 }, ty.nd.zeros(2, 3).shape)
+  end)
+
+  it("are followed by what else a creation takes", function()
+    assert.equal("int32", ty.nd.array({ 1, 2 }, ty.cpu(), "int32").dtype)
+    assert.equal("int32", ty.nd.ones({ 1, 2 }, nil, "int32").dtype)
+    assert.same({ 2, 3 }, ty.nd.ones(2, 3, { dtype = "int32" }).shape)
+  end)
+end)
 
 describe("a text in a list of keys", function()
   local x = ty.nd.arange(0, 12):reshape{ 3, 4 }

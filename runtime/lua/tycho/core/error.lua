@@ -170,7 +170,7 @@ end
 
 
 --- Sorts names by nearness to a word, nearest first; what another library's name is called here
--- comes before all.
+-- comes before all. Names that begin with an underscore are for words that do.
 -- @string word what was asked for
 -- @tparam {string,...} names accepted names
 -- @int[opt] limit at most so many
@@ -180,7 +180,7 @@ function Error.nearest(word, names, limit)
   word = tostring(word)
   local ours = foreign.counterpart(word, names)
   for _, name in ipairs(names) do
-    if not far[name] then
+    if not far[name] and (name:sub(1, 1) ~= "_" or word:sub(1, 1) == "_") then
       far[name] = name == ours and -1 or math.min(distance(word, name), of_parts(word, name))
       list[#list + 1] = name
     end

@@ -15,6 +15,7 @@ local NAMES = {
   int = "astype int32", double = "astype float64", half = "astype float16", byte = "uint8", char = "int8",
   typeas = "astype", type_as = "astype",
   to = "as_in_context", cuda = "as_in_context gpu", cpu = "as_in_context", device = "ctx context",
+  zero = "fill", gpu = "as_in_context", mul = "mul_ broadcast_mul", add = "add_ broadcast_add",
   numel = "size", nelement = "size", ndimension = "ndim", dim = "axis ndim dim",
   t = "T transpose", permute = "transpose", unsqueeze = "expand_dims", narrow = "slice_axis",
   select = "slice_axis", index_select = "take", gather = "pick", masked_fill = "where",

@@ -1,5 +1,5 @@
---- Lists of names and values that `print` shows: `{{"accuracy", 0.93}}` as "accuracy = 0.93"; a name
--- gives its value: `m:score(it, "acc").accuracy`.
+--- Lists of names and values that `print` shows: `{{"accuracy", 0.93}}` as "accuracy = 0.93"; a
+-- name gives its value: `m:score(it, "acc").accuracy`.
 --
 -- They are plain lists in all else: `getmetatable` gives false, for which `values.is_plain` asks.
 --

@@ -37,8 +37,7 @@ end
 
 
 local ARRAY = args.form("nd.array", {
-  list = true, { "source", "number|table|array" }, "*", { "ctx", "context?" },
-  { "dtype", "dtype?" },
+  list = true, { "source", "number|table|array" }, { "ctx", "context?" }, { "dtype", "dtype?" },
 })
 
 --- An array from a number, nested tables or another array; always a copy.

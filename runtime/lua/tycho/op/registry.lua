@@ -418,6 +418,9 @@ function registry.read_call(schema, func, kind, ...)
     end
     n = n - 1
   end
+  if kind.whole and n > 1 and type(only) == "number" then
+    list, n = { { unpack(list, 1, n) } }, 1              -- x:transpose(1, 0)
+  end
   if kind.self ~= nil then
     table.insert(list, 1, kind.self)
     n = n + 1
