@@ -70,6 +70,17 @@ describe("a form", function()
   end)
 end)
 
+describe("members", function()
+  it("may stand in a row where they are all there is by position", function()
+    local form = args.form("sym.Group",
+      { list = true, { "symbols", "list" }, "*", { "k", "any?" } })
+    assert.same({ 1, 2 }, form(1, 2).symbols)
+    assert.same({ symbols = { 1, 2 }, k = 3 }, form(1, 2, { k = 3 }))
+    assert.same({ 1 }, form{ 1 }.symbols)
+    assert.raises("type", form, 1)
+  end)
+end)
+
 describe("sizes", function()
   it("may be numbers in a row", function()
     local form = args.form("nd.zeros",

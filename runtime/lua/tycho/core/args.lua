@@ -21,7 +21,8 @@
 --     nd.full{{2, 3}, 1, dtype = "int32"}      -- its array part is positional
 --     nd.full({2, 3}, 1, {ctx = ty.cpu(1)})    -- positional form (R4), keywords last
 --
--- Sizes of a shape that is the parameter of rule R2 may be numbers in a row: `nd.zeros(2, 3)`.
+-- Sizes of a shape that is the parameter of rule R2 may be numbers in a row, `nd.zeros(2, 3)`, and
+-- so may members of a list that is all there is by position: `sym.Group(a, b)`.
 -- Where the last place takes tables, one whose names all are options that are not given yet is
 -- the options: `NDArrayIter(x, {batch_size = 32})` has no labels.
 --
@@ -121,6 +122,7 @@ function Form:init(func, spec)
   self.capacity = #self.params + 1
   local first = self.list and self.order[1].type
   self.sizes = first == types.named.shape or first == types.named.dims
+  self.members = first == types.named.list and #self.order == 1
 end
 
 
@@ -268,20 +270,21 @@ local function names_options(form, t, place)
 end
 
 
--- Numbers in a row are a list of sizes.
-local function gather_sizes(list, n)
-  local sizes, last = {}, list[n]
+-- What stands in a row is a list, the first parameter.
+local function gather(list, n)
+  local members, last = {}, list[n]
   for i = 1, is_plain(last) and n - 1 or n do
-    sizes[i] = list[i]
+    members[i] = list[i]
   end
-  list = { sizes, #sizes < n and last or nil }
+  list = { members, #members < n and last or nil }
   return list, #list
 end
 
 
 local function accept_positional(form, given, list, n)
-  if form.sizes and type(list[1]) == "number" and type(list[2]) == "number" then
-    list, n = gather_sizes(list, n)
+  if form.sizes and type(list[1]) == "number" and type(list[2]) == "number"
+      or form.members and list[2] ~= nil and not is_plain(list[1]) and not is_plain(list[2]) then
+    list, n = gather(list, n)
   end
   local last = list[n]
   local p = form.order[n]

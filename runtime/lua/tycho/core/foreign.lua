@@ -25,7 +25,8 @@ local NAMES = {
   amax = "max", amin = "min", clamp = "clip", keepdim = "keepdims", rand = "uniform",
   expand = "broadcast_to", expand_as = "broadcast_like", is_contiguous = "copy",
   -- layers and their options
-  linear = "FullyConnected", dense = "FullyConnected", conv1d = "Convolution",
+  linear = "FullyConnected", dense = "FullyConnected", conv1d = "Convolution", conv = "Convolution", bn = "BatchNorm", input = "Variable",
+  placeholder = "Variable", detach = "BlockGrad", axis = "dim", forward = "simple_bind",
   conv2d = "Convolution", conv3d = "Convolution", spatialconvolution = "Convolution",
   convtranspose2d = "Deconvolution", batchnorm1d = "BatchNorm", batchnorm2d = "BatchNorm",
   spatialbatchnormalization = "BatchNorm", maxpool2d = "Pooling", avgpool2d = "Pooling",
