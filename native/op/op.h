@@ -15,8 +15,8 @@
 **                 list_outputs
 **   {name}        a private output: only the executor knows it (what backward alone needs)
 ** Text of grad:  "g0 i1 o2 i3!": head gradient of output 0, input 1, output 2, input 3 which
-**   backward changes in place; "g*" / "i*" / "o*": all of them. "": reads nothing. NULL: no gradient
-**   exists (an error when one is asked for).
+**   backward changes in place; "g*" / "i*" / "o*": all of them. "": reads nothing. NULL: no
+**   gradient exists (an error when one is asked for).
 ** Nothing else takes these texts apart: op/signature.h has them as lists.
 */
 #pragma once
@@ -29,7 +29,7 @@
 
 enum {
   OP_RANDOM = 1,                                      /* two equal nodes differ: never merged */
-  OP_VIEW = 2,                                        /* input 0's bytes in another shape: no kernel */
+  OP_VIEW = 2,                                        /* input 0's bytes under another shape */
   OP_BROADCAST = 4,                                   /* a formula whose inputs broadcast */
   OP_ZERO_GRAD = 8,                                   /* of all inputs; grad must be NULL */
   OP_CALLBACK = 16,                                   /* runs in the front end (TY_EV_HOST) */

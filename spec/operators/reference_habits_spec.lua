@@ -345,6 +345,12 @@ describe("labels that are no class", function()
     assert.raises("run", train, {}, { 0, 1, 0 / 0 })
     assert.raises("run", train, {}, { -1, 1, 2 })
     assert.truthy(train({ use_ignore = true }, { -1, 1, 2 }))
+    -- of three dimensions the first labels alone are read
+    local exe = ty.sym.SoftmaxOutput{ V("data"), name = "softmax" }
+      :simple_bind{ ctx = ty.cpu(), data = { 2, 2, 2 } }
+    exe:check_numerics(true)
+    exe:forward{ true, softmax_label = ty.nd.array{ { 0, 3 }, { 9, 9 } } }
+    assert.equal(2, #exe.outputs[1]:totable())
   end)
 
   it("are not looked at in inference", function()

@@ -117,14 +117,14 @@ static int output_examine(const struct call *c)
 {
   const struct output_param *p = c->param;
   const struct operand *label = &c->in[1];
-  int64_t k = view_of(&c->in[0].d, p).k;
+  struct split s = view_of(&c->in[0].d, p);
   if (desc_same_shape(&c->in[0].d, &label->d)) return TY_OK;
-  for (int64_t i = 0; i < desc_count(&label->d); i++) {
+  for (int64_t i = 0; i < s.outer * s.inner; i++) {
     double x = number_at(label, i);
     if (p->use_ignore && x == p->ignore_label) continue;
-    NEED(x >= 0 && x < (double)k, TY_ERUN,
+    NEED(x > -1 && x < (double)s.k, TY_ERUN,
         "label %g at place %lld is not a class; classes are counted from 0, expected 0 to %lld", x,
-        (long long)i, (long long)k - 1);
+        (long long)i, (long long)s.k - 1);
   }
   return TY_OK;
 }
