@@ -6,6 +6,7 @@
 #   make test                the C tests of spec/native, then the specs (TEST="-t slow" passes words on to busted)
 #   make check               rooms, names, sizes, style, luacheck, LDoc, warnings of gcc and clang
 #   make cudasim             libraries that stand in for CUDA's, for tests without a GPU: build/cudasim
+#   make test-gpu            a part of the specs as gpu(0), on those libraries (GPU_SPECS=spec: all)
 #   make bench | make doc    timings | guides, classes and operators as HTML, the picture of the rooms: in build/doc
 #   make install PREFIX=...  bin, lib/lua/5.1/tycho, share/lua/5.1/tycho, include (DESTDIR= is honoured)
 #   make uninstall PREFIX=... | make clean
@@ -202,6 +203,14 @@ cudasim:
 cudasim-%:
 	@$(MAKE) --no-print-directory -f spec/cudasim/Makefile OUT=$(abspath $(BUILD))/cudasim $*
 
+# The specs as gpu(0): those of GPU_SPECS, or GPU_SPECS=spec; on the stand-in, unless TYCHO_CUDA_PATH says where CUDA is.
+GPU_SPECS ?= $(addprefix spec/,executor initializer io kvstore metric module ndarray optimizer pass rnn symbol \
+  $(patsubst %,operators/%_spec.lua,convolution edges gradient reduce rows values))
+TYCHO_CUDA_PATH ?= $(abspath $(BUILD))/cudasim
+test-gpu: all cudasim
+	@$(TEST_ENV) TYCHO_TEST_DEVICE='gpu(0)' TYCHO_CUDA_PATH='$(TYCHO_CUDA_PATH)' TYCHO_CACHE='$(abspath $(BUILD))/cubins' \
+	  CUDASIM_GUARD=0 CUDASIM_STREAMS=eager CUDASIM_SPOIL=4096 sh scripts/dev/test.sh -- $(GPU_SPECS)
+
 # every allocation and every call of the system fails once: native/base/gate.h
 torture:
 	@$(MAKE) --no-print-directory MODE=torture build/torture/tycho build/torture/libtycho.so
@@ -275,5 +284,5 @@ clean:
 	rm -rf build
 
 FORCE:
-.PHONY: all test test-native check check-source check-lua check-comments check-compilers check-onednn check-cuda objects cudasim torture fuzz bench doc install uninstall dist clean FORCE
+.PHONY: all test test-native check check-source check-lua check-comments check-compilers check-onednn check-cuda objects cudasim test-gpu torture fuzz bench doc install uninstall dist clean FORCE
 .DELETE_ON_ERROR:

@@ -76,6 +76,14 @@ static inline union cuda_scalar cuda_scalar_of(int dtype, double v)
   return s;
 }
 
+/* The key of a call's random numbers, as kernels/dropout.cu takes it. */
+struct cuda_draw_key { uint64_t seed, counter; uint32_t node; const struct rng_state *there; };
+static inline struct cuda_draw_key cuda_draw_key(const struct call *c)
+{
+  const struct run *r = c->run;
+  return (struct cuda_draw_key){ r->rng.seed, r->rng.counter, c->node, r->there };
+}
+
 /* A piece of scratch, behind which *at moves. */
 static inline void *cuda_piece(char **at, size_t bytes)
 {

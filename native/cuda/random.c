@@ -34,7 +34,7 @@ static ty_desc factors_of(const struct call *c, const ty_desc *d)
 static int run_dropout(const struct call *c, void *y, const void *x, int dtype, void *mask,
     int mask_dtype, int64_t n)
 {
-  struct rng_key key = { c->run->rng.seed, c->run->rng.counter, c->node };
+  struct cuda_draw_key key = cuda_draw_key(c);
   double keep = 1 - cuda_number(c, "p", 0.5);
   uint32_t limit = keep >= 1 ? UINT32_MAX : (uint32_t)(keep * 4294967296.0);
   union cuda_scalar scale = cuda_scalar_of(dtype, 1 / keep);
@@ -107,10 +107,10 @@ static size_t drop_scratch(const struct call *c)
 }
 
 static const struct kernel drops[] = {
-  { "philox", drop_forward, T_FLOATS, .scratch = drop_scratch }, { 0 }
+  { "philox", drop_forward, T_FLOATS, .scratch = drop_scratch, .flags = K_DRAWS_THERE }, { 0 }
 };
 static const struct kernel drops_back[] = {
-  { "philox", drop_backward, T_FLOATS, .scratch = drop_scratch }, { 0 }
+  { "philox", drop_backward, T_FLOATS, .scratch = drop_scratch, .flags = K_DRAWS_THERE }, { 0 }
 };
 
 const struct op_kernels cuda_random[] = {

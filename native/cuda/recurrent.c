@@ -113,7 +113,7 @@ int recurrent_cells(const struct recurrent *r, const char *kernel, int64_t n, vo
 
 int recurrent_dropout(const struct recurrent *r, void *y, const void *x, int64_t layer)
 {
-  struct rng_key key = { r->c->run->rng.seed, r->c->run->rng.counter, r->c->node };
+  struct cuda_draw_key key = cuda_draw_key(r->c);
   double keep = 1 - cuda_number(r->c, "p", 0);
   uint32_t limit = keep >= 1 ? UINT32_MAX : (uint32_t)(keep * 4294967296.0);
   union cuda_scalar scale = cuda_scalar_of(r->dtype, 1 / keep);
@@ -148,12 +148,12 @@ static void plans_done(void *state)
 
 static const struct kernel steps[] = {
   { "steps", recurrent_forward, T_FLOAT, refuse, recurrent_forward_scratch, plans_size,
-    plans_done },
+    plans_done, .flags = K_DRAWS_THERE },
   { 0 }
 };
 static const struct kernel steps_back[] = {
   { "steps", recurrent_backward, T_FLOAT, refuse, recurrent_backward_scratch, plans_size,
-    plans_done },
+    plans_done, .flags = K_DRAWS_THERE },
   { 0 }
 };
 

@@ -43,6 +43,8 @@ struct ty_exec {
   uint64_t *version[MAX_DEVICES];
   /* per device slot: carries failures from segment to segment */
   struct storage *token[MAX_DEVICES];
+  /* per device slot: the random state of a run in its memory; NULL: nobody reads it there */
+  struct storage *draws[MAX_DEVICES];
   int *bound_of;                                      /* see struct source */
   /* per variant: where gradients go, and which sums products do themselves */
   struct route {

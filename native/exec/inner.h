@@ -22,7 +22,7 @@ int exec_blame(struct program *p, const struct step *st, int code);
 int exec_check_step(struct program *p, const struct step *st);
 /* replay.c: the runs of a segment's steps that its device can record. The one that begins at step
 ** *t, if it ends within `last`: where it is recorded the device starts it, and *t moves behind */
-int  exec_list_records(struct program *p, struct segment *g);
+int  exec_list_records(ty_exec *e, struct program *p, struct segment *g);
 int  exec_replay(struct program *p, const struct segment *g, int mode, uint64_t generation,
     int last, int *t);
 void exec_forget_records(struct program *p);

@@ -284,6 +284,7 @@ static void free_arrays(ty_exec *e)
   for (int i = 0; i < e->nbound; i++) ty_tensor_free(e->bound[i]);
   for (int i = 0; i < MAX_DEVICES; i++) {
     if (e->token[i]) storage_free(e->token[i]);
+    if (e->draws[i]) storage_free(e->draws[i]);
     mem_free(e->version[i]);
   }
   ty_tensor_free(e->event_tensor);

@@ -1,9 +1,10 @@
 /* replay.c - runs of steps that their device records and then starts as a whole.
 **
 ** A device that can (struct device_ops) does so with every run of steps between two that need the
-** host: kernels of the CPU, guards, random numbers, whose key is the host's. The first run of such
+** host: kernels of the CPU, guards, random numbers whose key is the host's. The first run of such
 ** steps makes what their kernels keep; the second is recorded; from then on one call starts all of
-** them. A recording holds addresses, and so is good until the pool moves.
+** them. A recording holds addresses, and so is good until the pool moves; the random state of a
+** run is copied to the device in front of it.
 */
 #include "exec/inner.h"
 
@@ -17,21 +18,30 @@ struct replay {
   bool never;                                         /* the device could not */
 };
 
+static bool draws(const struct program *p, const struct step *st)
+{
+  return st->kind == STEP_NODE && p->s.g->node[st->node].op->flags & OP_RANDOM;
+}
+
 static bool recordable(const struct program *p, const struct step *st)
 {
   if (st->guard_at || st->fold || st->folded || step_of_host(p, st)) return false;
   if (st->kind != STEP_NODE) return true;
-  return !st->v.hosted && !(p->s.g->node[st->node].op->flags & OP_RANDOM);
+  for (int k = 0; k < st->nin; k++)
+    if (st->v.call.in[k].d.device != st->device) return false;
+  return !st->v.hosted && (!draws(p, st) || st->v.kernel->flags & K_DRAWS_THERE);
 }
 
-int exec_list_records(struct program *p, struct segment *g)
+int exec_list_records(ty_exec *e, struct program *p, struct segment *g)
 {
   const struct device_ops *ops = device_ops(g->device);
   if (!ops->record || device_sync() || !env_number("TYCHO_GRAPHS", 1)) return TY_OK;
   g->record = arena_new(&p->arena, sizeof *g->record * (size_t)(g->last - g->first));
   NEED(g->record, TY_EMEMORY, "out of memory: executor");
   for (int t = g->first, end; t < g->last; t = end + 1) {
-    for (end = t; end < g->last && recordable(p, &p->step[end]);) end++;
+    for (end = t; end < g->last && recordable(p, &p->step[end]); end++)
+      if (draws(p, &p->step[end]) && !e->draws[g->slot])
+        TRY(storage_new(g->device, sizeof(struct rng_state), &e->draws[g->slot]));
     if (end - t < LEAST_STEPS) continue;
     g->record[g->nrecord++] = (struct replay){ .first = t, .last = end, .device = g->device };
   }

@@ -57,6 +57,9 @@ static int run_steps(void *context)
   int slot = c->segment->slot;
   p->run[slot] = c->run;
   memcpy(c->e->version[slot], c->version, sizeof(uint64_t) * (size_t)c->e->nbound);
+  if (c->run.there)
+    TRY(device_copy(c->segment->device, (void *)c->run.there, TY_CPU, &p->run[slot].rng,
+        sizeof(struct rng_state)));
   if (c->e->check || c->e->profile || profiling(TY_PROFILE_SYMBOLIC)) return run_watched(c);
   for (int t = c->first; t < c->last;) {
     int from = t;
@@ -138,7 +141,7 @@ static int prepare_storages(ty_exec *e, struct program *p)
     else
       first = false;
     TRY(list_storages(e, p, g));
-    TRY(exec_list_records(p, g));
+    TRY(exec_list_records(e, p, g));
     if (!first) put(g->read, &g->nread, e->token[g->slot]);
     for (int k = 0; k < p->ndevice; k++)
       if (g->wait[k] >= 0) put(g->read, &g->nread, e->token[k]);
@@ -202,6 +205,7 @@ int exec_submit(ty_exec *e, struct program *p, const struct segment *g, int firs
   c->first = first;
   c->last = last;
   c->run = e->last;
+  c->run.there = e->draws[g->slot] ? e->draws[g->slot]->data : NULL;
   for (int i = 0; i < e->nbound; i++) c->version[i] = e->bound[i]->storage->version;
   ty_exec_keep(e);
   struct task t = { run_steps, let_go, c, g->read, g->write, g->nread, g->nwrite, after, nafter,

@@ -21,6 +21,8 @@ struct operand {
 struct run {
   int is_train;
   struct rng_state rng;
+  /* the same in the device's memory, which recorded steps read (K_DRAWS_THERE); NULL: not there */
+  const struct rng_state *there;
 };
 
 /* A forward kernel gets the operator's inputs and all its outputs. A backward kernel gets in[]
@@ -83,7 +85,10 @@ enum { K_ALIKE = 1,                                   /* `blocks`: all in blocks
        /* `packs`: a state only where several steps share it */
        K_REUSED = 4,
        /* made of primitives alone: it runs on the device of its call (kernel/primitives.h) */
-       K_ANYWHERE = 8 };
+       K_ANYWHERE = 8,
+       /* it draws random numbers by run->there where that is given, so that a recording of it draws
+       ** others at each start */
+       K_DRAWS_THERE = 16 };
 #define IN_BLOCKS(in, out) ((uint32_t)(in) | (uint32_t)(out) << 16)
 #define T(dtype) (1u << (dtype))
 enum { T_FLOAT = 1 << TY_F32 | 1 << TY_F64, T_ANY = ~0u >> 1,

@@ -52,8 +52,10 @@ int step_call(struct program *p, struct step *st)
   c->in = arena_new(&p->arena, sizeof(struct operand) * (size_t)(st->nin + 1));
   c->out = arena_new(&p->arena, sizeof(struct operand) * (size_t)(st->nout + 1));
   NEED(c->in && c->out, TY_EMEMORY, "out of memory: kernels");
-  for (int k = 0; k < st->nin; k++)
+  for (int k = 0; k < st->nin; k++) {
     c->in[k] = (struct operand){ planned, s->desc[st->in[k]], NULL, p->value[st->in[k]].block };
+    c->in[k].d.device = p->value[st->in[k]].device;
+  }
   for (int k = 0; k < st->nout; k++) {
     bool read = st->out[k] >= 0;
     c->out[k] = (struct operand){ read ? planned : NULL, s->desc[n->first + k], NULL,

@@ -1,7 +1,10 @@
 -- More than the machine has: refused with a text, never begun.
+local device = require "spec.support.device"
 local ty = require "tycho"
 
 describe("memory", function()
+  setup(device.leave)
+  teardown(device.come_back)
   it("beyond the device's is refused", function()
     for _, make in ipairs{ty.nd.zeros, ty.nd.ones, ty.nd.empty} do
       local e = assert.raises("memory", make, {2 ^ 20, 2 ^ 21})

@@ -46,10 +46,17 @@ if os.getenv("TYCHO_WRITE_MISTAKES") == "1" then
   f:close()
 end
 
+local device = require "spec.support.device"
+
 describe("mistakes get an answer:", function()
+  setup(device.leave)
+  teardown(device.come_back)
   local golden = read_golden()
   it("at least sixty of them", function() assert.is_true(#mistakes >= 60) end)
   for _, m in ipairs(mistakes) do
-    it(m[1], function() assert.equal(golden[m[1]], answer(m[2])) end)
+    it(m[1], function()
+      if m[1] == "device that does not exist" and ty.num_gpus() > 0 then pending("it exists") end
+      assert.equal(golden[m[1]], answer(m[2]))
+    end)
   end
 end)

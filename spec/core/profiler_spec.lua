@@ -2,6 +2,7 @@
 
 local cjson = require "cjson"
 local shell = require "spec.support.shell"
+local device = require "spec.support.device"
 local ty = require "tycho"
 
 local profiler, V = ty.profiler, ty.sym.Variable
@@ -94,6 +95,8 @@ local function with_phase(trace, phase)
 end
 
 describe("profiler", function()
+  setup(device.leave)
+  teardown(device.come_back)
   after_each(function()
     profiler.set_state("stop")
     os.remove(path)
@@ -338,6 +341,8 @@ describe("profiler", function()
 end)
 
 describe("table", function()
+  setup(device.leave)
+  teardown(device.come_back)
   -- The rows of the table of functions: name, then count, total, min, max and avg as printed.
   local function rows_of(text)
     local list = {}
@@ -423,6 +428,8 @@ describe("table", function()
 end)
 
 describe("own events", function()
+  setup(device.leave)
+  teardown(device.come_back)
   after_each(function() os.remove(path) end)
 
   it("appear in the trace and the table", function()
@@ -502,6 +509,8 @@ describe("own events", function()
 end)
 
 describe("TYCHO_PROFILE", function()
+  setup(device.leave)
+  teardown(device.come_back)
   local function run(variable, script)
     local folder = os.tmpname()
     os.remove(folder)

@@ -66,6 +66,24 @@ local function pattern(shape, period)
   return ty.nd.array{values, ctx = ty.cpu(0)}:reshape(shape)
 end
 
+-- what a step asks of the driver: starts of graphs, copies, allocations
+local ffi = require "ffi"
+ffi.cdef "void cudasim_count(uint64_t *);"
+local driver = ffi.load(os.getenv("TYCHO_CUDA_PATH") .. "/libcuda.so.1")
+local function cost(exe)
+  local before, after = ffi.new("uint64_t[5]"), ffi.new("uint64_t[5]")
+  ty.nd.waitall()
+  driver.cudasim_count(before)
+  exe:forward{is_train = true}
+  exe:backward()
+  ty.nd.waitall()
+  driver.cudasim_count(after)
+  local function asked(i)
+    return tonumber(after[i] - before[i])
+  end
+  return ("%d graphs, %d copies, %d allocations"):format(asked(3), asked(1), asked(4))
+end
+
 local function losses(ctx, net, data, labels)
   local exe = net:simple_bind{ctx = ctx, data = data, softmax_label = labels}
   for name, x in pairs(exe.arg_dict) do
@@ -89,15 +107,17 @@ local function losses(ctx, net, data, labels)
       end
     end
   end
-  return all
+  return all, exe
 end
 
 local net, data, labels = networks[NAME]()
-local there, here = losses(ty.gpu(0), net, data, labels), losses(ty.cpu(0), net, data, labels)
+local there, exe = losses(ty.gpu(0), net, data, labels)
+local here = losses(ty.cpu(0), net, data, labels)
 for i = 1, 4 do
   print(("step %d: %.7f %.7f %s"):format(i, there[i], here[i],
     math.abs(there[i] - here[i]) < 1e-5 and "equal" or "different"))
 end
+print(cost(exe))
 print(here[4] < here[1] and "it learns" or "it does not learn")
 ]]
 
@@ -113,6 +133,7 @@ describe("training on a GPU", function()
         assert.matches(("step %d: [%%d.]+ [%%d.]+ equal"):format(i), text)
       end
       assert.matches("it learns", text, 1, true)
+      assert.matches("2 graphs, 0 copies, 0 allocations", text, 1, true)
     end)
   end
 end)

@@ -1,6 +1,7 @@
 -- Images: files, resampling, colours, augmenters; what the recorded cases do not reach.
 
 local chance = require "tycho.image.random"
+local device = require "spec.support.device"
 local images = require "spec.support.images"
 local ty = require "tycho"
 
@@ -9,6 +10,8 @@ local path, write, picture = images.path, images.write, images.picture
 local constant, largest, same = images.constant, images.largest, images.same
 
 describe("image", function()
+  setup(device.leave)
+  teardown(device.come_back)
   setup(images.make_folder)
   teardown(images.remove_folder)
 

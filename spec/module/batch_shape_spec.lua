@@ -25,7 +25,8 @@ end
 -- What a bound classifier says of rows, computed here.
 local function expected(m, x)
   local p = m:get_params()
-  return ty.nd.softmax{ ty.nd.FullyConnected{ x, p.fc_weight, p.fc_bias, num_hidden = 3 } }
+  local w, b = p.fc_weight:as_in_context(x.context), p.fc_bias:as_in_context(x.context)
+  return ty.nd.softmax{ ty.nd.FullyConnected{ x, w, b, num_hidden = 3 } }
 end
 
 local function check(m, truth)

@@ -163,8 +163,9 @@ describe("a fused optimizer", function()
       assert.equal(0, (before[name] - exe.arg_dict[name]):abs():max():asscalar())
     end
     fused:backward(exe)
-    for _, name in ipairs(names) do
-      assert.is_true((before[name] - exe.arg_dict[name]):abs():max():asscalar() > 0)
+    for _, name in ipairs(names) do -- in front of a normalisation a bias has no gradient
+      local moved = (before[name] - exe.arg_dict[name]):abs():max():asscalar()
+      assert.is_true(name == "conv_bias" or moved > 0, name)
     end
     assert.equal(0, exe:memory().grads)
     assert.is_true(exe.aux_dict.fc_weight_fused_mom:abs():max():asscalar() > 0)

@@ -36,7 +36,7 @@ describe("Module", function()
   it("learns", function()
     local m, it_ = module(), iterator(80, true)
     m:fit{ train_data = it_, num_epoch = 30,
-      optimizer_params = { learning_rate = 0.5, momentum = 0.9 }, initializer = ty.init.Xavier() }
+      optimizer_params = { learning_rate = 0.2, momentum = 0.9 }, initializer = ty.init.Xavier() }
     assert.is_true(m:score(it_, "acc")[1][2] > 0.9)
   end)
 

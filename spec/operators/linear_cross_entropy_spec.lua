@@ -1,5 +1,6 @@
 -- The last product of a network and its cross entropy, a slab of rows at a time, against
 -- the same of separate operators.
+local device = require "spec.support.device"
 local ty = require "tycho"
 local sym, nd = ty.sym, ty.nd
 local V = sym.Variable
@@ -54,7 +55,8 @@ local function check(o)
   local exe, other = bound(network(o), o), bound(apart(o), o)
   step(exe, 2)
   step(other, 2)
-  local bound_of = o.dtype == "float64" and 1e-12 or 3e-6
+  -- a GPU sums products over 40000 classes in float32, one after another
+  local bound_of = o.dtype == "float64" and 1e-12 or device.is_gpu and 2e-5 or 3e-6
   local loss = other.outputs[2]
   if o.use_ignore then
     loss = nd.where{nd.broadcast_equal{exe.arg_dict.label, nd.full{{1}, o.ignore_label}},

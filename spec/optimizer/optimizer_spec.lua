@@ -12,6 +12,16 @@ describe("optimizer", function()
   setup(function() ty.log.level = "error" end)
   teardown(function() ty.log.level = level end)
 
+  it("takes the states along when a weight moves to another device", function()
+    local update = ty.optimizer.get_updater(ty.optimizer.create("sgd", { momentum = 0.9 }))
+    local x = ty.nd.ones{ shape = { 2 }, ctx = ty.cpu(0) }
+    update(0, ty.nd.ones{ shape = { 2 }, ctx = ty.cpu(0) }, x)
+    local y = x:as_in_context(ty.cpu(1))
+    update(0, ty.nd.ones{ shape = { 2 }, ctx = ty.cpu(1) }, y)
+    assert.equal(ty.cpu(1), update.states[0].context)
+    assert.near({ 0.971, 0.971 }, y)
+  end)
+
   it("goes on from saved states as if nothing had happened", function()
     for _, name in ipairs{ "sgd", "adam", "nadam", "lamb", "lars", "rmsprop", "ftml", "lbsgd" } do
       local function make()

@@ -1,5 +1,6 @@
 -- Products over one weight that end in one sum, done as one (native/pass/batch_weight_gradients.c):
 -- the same sums as one by one.
+local device = require "spec.support.device"
 local ty = require "tycho"
 local sym = ty.sym
 
@@ -61,6 +62,8 @@ local function same(steps, rows, k, options, req, dtype)
 end
 
 describe("products that end in one sum", function()
+  setup(device.leave)
+  teardown(device.come_back)
   it("are one up to enough rows, the rest another", function()
     assert.same({13, 7}, same(20, 20, 24, {n = 17}, "write"))
   end)

@@ -1,6 +1,7 @@
 -- What kernels do of their neighbours (native/pass/epilogue.c): which nodes are taken over, and the
 -- same bits as node by node. Losses are in linear_loss_spec.lua.
 
+local device = require "spec.support.device"
 local ty = require "tycho"
 
 local shell = require "spec.support.shell"
@@ -68,6 +69,8 @@ local function lacks(program, nodes)
 end
 
 describe("a relu", function()
+  setup(device.leave)
+  teardown(device.come_back)
   for kind, front in pairs(FRONT) do
     for _, dtype in ipairs{"float32", "float64", "float16"} do
       it(("behind %s of %s is done by its kernel"):format(kind, dtype), function()
@@ -87,6 +90,8 @@ describe("a relu", function()
 end)
 
 describe("a relu behind plain loops", function()
+  setup(device.leave)
+  teardown(device.come_back)
   it("is done by them", function()
     local output, status = shell.run("TYCHO_DISABLE=gemm,dnnl " .. shell.program .. [[ -e '
       local ty = require "tycho"
@@ -106,6 +111,8 @@ describe("a relu behind plain loops", function()
 end)
 
 describe("an activation that rounds", function()
+  setup(device.leave)
+  teardown(device.come_back)
   it("stays apart", function()
     for _, act in ipairs{"sigmoid", "tanh", "softrelu", "softsign"} do
       local net = sym.Activation{FRONT.FullyConnected(), act_type = act, name = "act"}
@@ -115,6 +122,8 @@ describe("an activation that rounds", function()
 end)
 
 describe("the gradient of a relu", function()
+  setup(device.leave)
+  teardown(device.come_back)
   it("is taken by that of a normalisation in front of it", function()
     local x = sym.relu{FRONT.BatchNorm(), name = "act"}
     local net = sym.FullyConnected{x, num_hidden = 2, name = "fc"}

@@ -1,5 +1,6 @@
 -- Products with the same weight one after another (native/pass/group_weights.c): another
 -- order of steps, the same numbers.
+local device = require "spec.support.device"
 local ty = require "tycho"
 local sym = ty.sym
 
@@ -68,6 +69,8 @@ local function same(net, steps, req)
 end
 
 describe("products with one weight", function()
+  setup(device.leave)
+  teardown(device.come_back)
   it("run one after another, layer by layer", function()
     assert.equal("i1_1 i1_2 i1_3 i2_1 h1_2 h1_3 i2_2 i2_3 h2_2 h2_3", order(same(stack(2, 3), 3)))
   end)

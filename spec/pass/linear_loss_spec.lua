@@ -1,5 +1,6 @@
 -- The gradient of a large softmax made by the product in front of it, a slab of classes at a time
 -- (native/operators/nn/linear_loss.c): the same numbers as step by step, and no array for it.
+local device = require "spec.support.device"
 local ty = require "tycho"
 local sym = ty.sym
 
@@ -85,6 +86,8 @@ local function check(o, expected)
 end
 
 describe("the gradient of a large softmax", function()
+  setup(device.leave)
+  teardown(device.come_back)
   it("is that of step by step", function()
     check{rows = 300, classes = 4000}
     check{rows = 1100, classes = 1001, units = 7}
@@ -144,6 +147,8 @@ describe("the gradient of a large softmax", function()
 end)
 
 describe("the gradient of a product's data", function()
+  setup(device.leave)
+  teardown(device.come_back)
   it("takes the place of the data, which is read before", function()
     for _, dtype in ipairs{"float32", "float64"} do
       local exe, apart = dying(64, 48, dtype)

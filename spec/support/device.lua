@@ -26,6 +26,7 @@ local function mirror(x)
       return p[i]
     end,
     __newindex = function(_, i, v)
+      ffi.copy(bytes, x:tostring_raw(), #raw) -- another mirror may have written since
       p[i] = v
       assert(native.C.ty_tensor_write(x._h, bytes, #raw) == 0, "a write to the device failed")
     end,
@@ -41,12 +42,40 @@ function device.enter()
   require "tycho.ndarray"
   local NDArray, cpu = require("tycho.ndarray.class").NDArray, ty.cpu
   function ty.cpu(...)
-    return select("#", ...) == 0 and ty.Context(device.name) or cpu(...)
+    return select("#", ...) == 0 and not device.left and ty.Context(device.name) or cpu(...)
   end
   local data = NDArray.data
   function NDArray.data(x)
     return x.context.device_type == "gpu" and mirror(x) or data(x)
   end
+end
+
+--- For `setup` and `teardown` of specs that speak of the CPU's kernels.
+function device.leave()
+  if device.name then
+    device.left = ty.cpu(0):enter()
+  end
+end
+
+--- Undoes `leave`.
+function device.come_back()
+  if device.left then
+    device.left:exit()
+    device.left = nil
+  end
+end
+
+--- The device that a recorded case means by a kind and a number.
+function device.of(kind, id)
+  return kind == "cpu" and id == 0 and ty.cpu() or ty[kind](id)
+end
+
+--- What `device.of` was given for a context.
+function device.pair(context)
+  if context == ty.cpu() then
+    return { "cpu", 0 }
+  end
+  return { context.device_type, context.device_id }
 end
 
 return device

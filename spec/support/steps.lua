@@ -107,7 +107,7 @@ local function new_world(topic, case, arrays)
     return array
   end
   function world.array(key)
-    return world.recorded(key):copy()
+    return world.recorded(key):as_in_context(ty.cpu()):copy()
   end
   return world
 end

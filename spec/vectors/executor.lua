@@ -4,6 +4,7 @@
 local arrays = require "spec.support.arrays"
 local json = require "spec.support.json"
 local steps = require "spec.support.steps"
+local test_device = require "spec.support.device"
 local ty = require "tycho"
 local vectors = require "spec.support.vectors"
 
@@ -11,7 +12,7 @@ local value = vectors.value
 local actions = {}
 
 local function device(pair)
-  return pair and ty[pair[1]](pair[2])
+  return pair and test_device.of(pair[1], pair[2])
 end
 
 local function devices(map)
@@ -165,7 +166,7 @@ end
 
 actions.shapes = per_array(function(x) return x.shape end)
 actions.dtypes = per_array(function(x) return x.dtype end)
-actions.contexts = per_array(function(x) return { x.context.device_type, x.context.device_id } end)
+actions.contexts = per_array(function(x) return test_device.pair(x.context) end)
 
 function actions.shares(world, step)
   local function find(place)

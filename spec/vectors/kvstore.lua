@@ -1,5 +1,6 @@
 -- training/kvstore.json: sums, updaters, optimizers and compression of the stores of one process.
 
+local device = require "spec.support.device"
 local steps = require "spec.support.steps"
 local ty = require "tycho"
 local vectors = require "spec.support.vectors"
@@ -12,7 +13,7 @@ local function values_of(world, v)
   if type(v) == "string" then
     return world.array(v)
   elseif v.key then
-    return world.array(v.key):as_in_context(ty[v.ctx[1]](v.ctx[2]))
+    return world.array(v.key):as_in_context(device.of(v.ctx[1], v.ctx[2]))
   end
   local list = {}
   for i, inner in ipairs(v) do
@@ -24,7 +25,7 @@ end
 -- An output is [shape, ctx], or a list of these.
 local function outputs_of(v)
   if type(v[1]) == "table" and type(v[1][1]) == "number" then
-    return ty.nd.zeros(v[1], { ctx = ty[v[2][1]](v[2][2]) })
+    return ty.nd.zeros(v[1], { ctx = device.of(v[2][1], v[2][2]) })
   end
   local list = {}
   for i, inner in ipairs(v) do

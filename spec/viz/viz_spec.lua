@@ -312,7 +312,7 @@ describe("plot_memory", function()
       assert.truthy(v.first <= v.last)
     end
     assert.equal(memory.planned, top)
-    assert.equal(memory.planned, memory.devices["cpu(0)"])
+    assert.equal(memory.planned, memory.devices[tostring(ty.cpu())])
   end)
 end)
 

@@ -11,7 +11,14 @@
 #endif
 
 typedef computes<T>::type C;
-struct draw_key { u64 seed, counter; u32 node; };
+// there: seed and counter in this device's memory, which change from run to run; or null
+struct draw_key { u64 seed, counter; u32 node; const u64 *there; };
+
+FN struct philox draw(const struct draw_key &key, u64 block)
+{
+  const u64 *at = key.there;
+  return philox(at ? at[0] : key.seed, at ? at[1] : key.counter, key.node, block);
+}
 
 // y = x times a factor, which is `scale` where the element's word is below limit, else 0 times it;
 // x NULL: ones; mask: the factors, may be NULL
@@ -20,7 +27,7 @@ extern "C" __global__ void dropout(T *y, FACTOR *mask, const T *x, i64 n,
 {
   EACH(block, (n + 3) / 4)
   {
-    struct philox p = philox(key.seed, key.counter, key.node, block);
+    struct philox p = draw(key, block);
     for (int k = 0; k < 4 && 4 * block + k < n; k++) {
       i64 i = 4 * block + k;
       C factor = p.w[k] < limit ? scale : 0 * scale;
@@ -37,7 +44,7 @@ extern "C" __global__ void dropout_part(T *y, const T *x, i64 first, i64 n,
   EACH(i, n)
   {
     u64 element = (u64)(first + i);
-    struct philox p = philox(key.seed, key.counter, key.node, element / 4);
+    struct philox p = draw(key, element / 4);
     set(y[i], get<C>(x[i]) * (p.w[element % 4] < limit ? scale : 0 * scale));
   }
 }

@@ -1,7 +1,19 @@
 /* copy.c - copies between devices, and the imperative copy. The bytes are the same; only the
 ** place differs. */
+#include "device/device.h"
 #include "kernel/strided_copy.h"
 #include "op/op.h"
+
+/* the only kernel whose input lies on another device than its output */
+static int cross(struct call *c)
+{
+  const struct operand *x = &c->in[0];
+  return device_copy(c->device, c->out[0].p, x->d.device, x->p, desc_bytes(&x->d));
+}
+
+static const struct kernel crossings[] = {
+  { .name = "copy", .run = cross, .types = T_ANY, .flags = K_ANYWHERE }, { 0 }
+};
 
 static const struct kernel copies[] = {
   { .name = "copy", .run = copy_kernel, .types = T_ANY, .flags = K_ANYWHERE }, { 0 }
@@ -9,7 +21,7 @@ static const struct kernel copies[] = {
 
 const struct op op_copy[] = {
   { .name = "_CrossDeviceCopy", .doc = "The data on another device; same shape. The gradient is copied back.", .in = "data", .grad = "g0",
-    .back = "_CrossDeviceCopy", .cpu = copies, .back_cpu = copies },
+    .back = "_CrossDeviceCopy", .cpu = crossings, .back_cpu = crossings },
   { .name = "_copyto", .alias = "_npi_copyto", .doc = "A copy of data; same shape. The gradient is copied back.", .in = "data",
       .grad = "g0",
     .back = "_copyto", .cpu = copies, .back_cpu = copies, .inplace = "0=0", .back_inplace = "0=0" },

@@ -50,14 +50,14 @@ end
 
 
 --- The state of a parameter: made when it is first met, moved to the weight's device when
--- it was loaded (not for users).
+-- it was loaded or the weight has moved (not for users). `states_synced`: by index, that device.
 function Updater:_state(index, weight)
   if self.states_synced[index] == nil then
     self.states[index] = self.optimizer:create_state_multi_precision(index, weight)
-  elseif not self.states_synced[index] then
+  elseif self.states_synced[index] ~= weight.context then
     self.states[index] = move(self.states[index], weight.context)
   end
-  self.states_synced[index] = true
+  self.states_synced[index] = weight.context
   return self.states[index]
 end
 

@@ -1,0 +1,87 @@
+#!/bin/sh
+# What can only be seen with a GPU, in one go of at most eight minutes; the machine needs the driver
+# and a toolkit.
+#   sh scripts/dev/gpu_check.sh FOLDER [PART...]
+# Parts, by default all: platform kernels train specs sanitizer vectors.
+# Each part writes FOLDER/PART.log; FOLDER/summary says how it ended. At the end stands what
+# doc/gpu.md has to say. `make` builds before, on this machine or one like it. TYCHO_CUDA_PATH says
+# where the libraries are; with build/cudasim in it the parts run on the stand-in, which shows that
+# this file works and nothing else.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+: "${TYCHO_CUDA_PATH:=}"
+export TYCHO_CUDA_PATH
+
+platform() {
+  nvidia-smi --query-gpu=name,driver_version,memory.total,compute_cap --format=csv,noheader ||
+    echo "a device that nvidia-smi does not tell"
+  build/tycho --platform
+  [ "$(build/tycho -e 'require("tycho").num_gpus()')" -gt 0 ]
+}
+
+kernels() { make check-cuda; }
+
+train() {
+  for words in "train_mnist --network mlp" train_mnist train_cifar10 lstm_bucketing; do
+    echo "== $words"
+    # shellcheck disable=SC2086
+    set -- $words
+    name=$1
+    shift
+    timeout 100 build/tycho "scripts/$name.lua" "$@" --quick --gpus 0 || return 1
+  done
+}
+
+specs() { make test-gpu TYCHO_CUDA_PATH="$TYCHO_CUDA_PATH"; }
+
+sanitizer() {
+  compute-sanitizer --error-exitcode=1 \
+    build/tycho scripts/train_mnist.lua --network mlp --quick --gpus 0
+}
+
+vectors() { make test-gpu TYCHO_CUDA_PATH="$TYCHO_CUDA_PATH" GPU_SPECS=spec/vectors; }
+
+if [ "${1:-}" = --part ]; then
+  "$2"
+  exit
+fi
+[ $# -gt 0 ] || { sed -n 's/^#   //p' "$0" >&2; exit 2; }
+mkdir -p "$1" || exit 1
+folder=$(cd "$1" && pwd)
+shift
+[ $# -gt 0 ] || set -- platform kernels train specs sanitizer vectors
+: > "$folder/summary"
+
+# seconds that a part may take; eight minutes in all
+limit() {
+  case $1 in
+    platform) echo 20 ;;
+    kernels | train | sanitizer) echo 80 ;;
+    specs) echo 120 ;;
+    vectors) echo 100 ;;
+  esac
+}
+
+# part NAME: in a shell of its own, which is ended with its children when its time is over
+part() {
+  begin=$(date +%s)
+  if timeout "$(limit "$1")" sh scripts/dev/gpu_check.sh --part "$1" > "$folder/$1.log" 2>&1; then
+    how=passed
+  else
+    how="failed with status $?"
+  fi
+  echo "$1: $how, $(($(date +%s) - begin)) s" | tee -a "$folder/summary"
+}
+
+for name; do
+  [ -n "$(limit "$name")" ] || { echo "no part is called $name" >&2; exit 2; }
+done
+for name; do part "$name"; done
+
+device=$(sed -n '/nvidia-smi: /d; p; q' "$folder/platform.log" 2> /dev/null)
+passed=$(sed -n 's/: passed.*//p' "$folder/summary" | tr '\n' ' ')
+failed=$(sed -n 's/: failed.*//p' "$folder/summary" | tr '\n' ' ')
+echo "doc/gpu.md, first sentence: on $(date +%F) on ${device:-a device that part platform tells}:"
+echo "  ran ${passed:-nothing}"
+[ -z "$failed" ] || echo "  failed $failed- a case for the stand-in each"
+[ -z "$failed" ]

@@ -1,0 +1,74 @@
+-- A word model in buckets on a GPU, on the stand-in: its parameters after some steps are those of
+-- the CPU.
+
+local stand_in = require "spec.support.stand_in"
+
+local TRAIN = [[
+local ty = require "tycho"
+local sym = ty.sym
+ty.log.level = "error"
+local cpu = ty.cpu(0)
+local cell = ty.rnn.LSTMCell{num_hidden = 6, prefix = "lstm_"}
+
+local function network(length)
+  local data, label = sym.Variable("data"), sym.Variable("softmax_label")
+  local net = sym.Embedding{data = data, input_dim = 11, output_dim = 5, name = "embed"}
+  cell:reset()
+  local rows = cell:unroll{length = length, inputs = net, layout = "NTC", merge_outputs = true}
+  net = sym.FullyConnected{data = sym.Reshape{data = rows, shape = {-1, 6}}, num_hidden = 11,
+    name = "fc"}
+  return sym.SoftmaxOutput{data = net, label = sym.Reshape{data = label, shape = {-1}},
+    name = "softmax"}, {"data"}, {"softmax_label"}
+end
+
+local function batch(length, seed)
+  local words = (ty.nd.arange{0, 4 * length, ctx = cpu} * 7 + seed) % 11
+  return ty.io.DataBatch{data = {words:reshape{4, length}},
+    label = {((words + 1) % 11):reshape{4, length}}, bucket_key = length,
+    provide_data = {{"data", {4, length}}}, provide_label = {{"softmax_label", {4, length}}}}
+end
+
+local function train(ctx)
+  local m = ty.mod.BucketingModule{sym_gen = network, default_bucket_key = 7, context = ctx}
+  local first = batch(7, 0)
+  m:bind{data_shapes = first.provide_data, label_shapes = first.provide_label}
+  local params = {}
+  local shapes, symbol = nil, (network(7))
+  shapes = symbol:infer_shape{data = {4, 7}, softmax_label = {4, 7}}
+  for i, name in ipairs(symbol:list_arguments()) do
+    if name ~= "data" and name ~= "softmax_label" then
+      local n = ty.nd.zeros{shape = shapes[i], ctx = cpu}.size
+      params[name] = (ty.nd.arange{0, n, ctx = cpu} * 5 % 23 / 23 - 0.45):reshape(shapes[i])
+    end
+  end
+  m:init_params{arg_params = params, allow_missing = true}
+  m:init_optimizer{optimizer_params = {learning_rate = 0.5}}
+  for step = 1, 9 do
+    m:forward_backward(batch(({7, 3, 5})[step % 3 + 1], step))
+    m:update()
+  end
+  return (m:get_params())
+end
+
+local got, want, worst = train(ty.gpu(0)), train(cpu), 0
+for name, p in pairs(want) do
+  worst = math.max(worst, (got[name]:as_in_context(cpu) - p):abs():max():asscalar())
+end
+print(worst < 1e-5 and "equal" or worst)
+]]
+
+local describe_there = stand_in.exists() and describe or function(name)
+  describe(name, function()
+    it("train", function()
+      pending("no build/cudasim: make cudasim")
+    end)
+  end)
+end
+
+describe_there("buckets on a GPU", function()
+  it("train as on the CPU", function()
+    local text, status = stand_in.run(TRAIN, { CUDASIM_STRICT = 1 })
+    assert.equal("equal\n", text)
+    assert.equal(0, status)
+  end)
+end)
