@@ -129,6 +129,27 @@ describe("plot", function()
     assert.is_true(left > 200 and right < 520 and top > 4 and bottom < 306 - 20)
   end)
 
+  it("thins long curves, which look the same", function()
+    local y = {}
+    for i = 1, 20000 do
+      y[i] = math.sin(i / 3000) + (i % 7) / 20 + (i == 9001 and 1 or 0)
+    end
+    local svg = ty.viz.plot{ y }:svg()
+    local path = svg:match('<path d="([^"]+)" fill="none" stroke="#0072b2"')
+    local points, highest = {}, math.huge
+    for px, py in path:gmatch("([%d.]+) ([%d.]+)") do
+      points[#points + 1] = tonumber(px)
+      highest = math.min(highest, tonumber(py))
+    end
+    assert.is_true(#points > 1000 and #points < 4 * 720, #points .. " points")
+    for i = 2, #points do
+      assert.is_true(points[i] >= points[i - 1])
+    end
+    local drawn = ty.viz.plot{ y }:pixels()
+    local _, _, top = find_colour(drawn, BLUE)
+    assert.near(highest, top, 2)                           -- the peak of one point is there
+  end)
+
   it("gives curves of another size a panel of their own when asked to", function()
     local series = { accuracy = { 0.5, 0.9 }, loss = { 100, 20 } }
     assert.equal(306, ty.viz.plot(series).height)

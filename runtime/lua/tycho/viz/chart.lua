@@ -17,6 +17,7 @@ local SIDE, GAP = 16, 8                                  -- around the chart; be
 local X_PART, Y_PART = 56, 42                            -- least pixels between ticks
 local SAMPLE = 18                                        -- length of a line in the legend
 local FEW = 30                                           -- so many points are marked with discs
+local MANY = 1000                                        -- points of a line that is thinned
 local TEXT, DARK, GRID, AXIS = "#444444", "#111111", "#e6e6e6", "#999999"
 local COLOURS = { "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555" }
 
@@ -185,6 +186,27 @@ local function runs_of(spec, curve, x, y)
 end
 
 
+-- Neighbours in one column of pixels leave their first, lowest, highest and last point, so that
+-- long curves look the same in small files.
+local function thinned(run)
+  local thin, first = {}, 1
+  while first <= #run do
+    local column, last, low, high = math.floor(run[first][1]), first, first, first
+    while run[last + 1] and math.floor(run[last + 1][1]) == column do
+      last = last + 1
+      low = run[last][2] > run[low][2] and last or low
+      high = run[last][2] < run[high][2] and last or high
+    end
+    local kept = { first, math.min(low, high), math.max(low, high), last }
+    for k, i in ipairs(kept) do
+      thin[#thin + 1] = i ~= kept[k - 1] and run[i] or nil
+    end
+    first = last + 1
+  end
+  return thin
+end
+
+
 -- The part of a segment within a rectangle, or nil: its ends by how far they lie along it.
 -- Source: Y.-D. Liang, B. A. Barsky, A new concept and method for line clipping, 1984.
 local function clip_segment(a, b, area)
@@ -238,7 +260,7 @@ local function paint_curve(canvas, spec, curve, x, y, area)
   if curve.style == "line" then
     local inside = (spec.x_range or spec.y_range) and clip_runs(runs, area) or runs
     for _, run in ipairs(inside) do
-      canvas:line(run, curve.colour, 2)
+      canvas:line(#run > MANY and thinned(run) or run, curve.colour, 2)
     end
   end
   for _, run in ipairs(runs) do
