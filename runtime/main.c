@@ -375,6 +375,25 @@ static void calm_threads(char **argv)
   execv("/proc/self/exe", argv); /* where that fails we simply go on */
 }
 
+/* os.exit: one that closes the state runs finalizers, which may use what others have freed. */
+static int leave(lua_State *L)
+{
+  if (lua_toboolean(L, 2)) ty_leave();
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, 0);
+  return 0;
+}
+
+static void watch_exit(lua_State *L)
+{
+  lua_getglobal(L, "os");
+  lua_getfield(L, -1, "exit");
+  lua_pushcclosure(L, leave, 1);
+  lua_setfield(L, -2, "exit");
+  lua_pop(L, 1);
+}
+
 int main(int argc, char **argv)
 {
   calm_threads(argv);
@@ -388,12 +407,14 @@ int main(int argc, char **argv)
   lua_State *L = luaL_newstate();
   if (!L) return fputs("tycho: out of memory\n", stderr), FAILED;
   luaL_openlibs(L);
+  watch_exit(L);
   set_paths(L);
   interrupt_watch(L, false);
   lua_pushcfunction(L, explain);
   lua_pushcfunction(L, run);
   status = lua_pcall(L, 0, 0, 1) == 0 ? DONE : complain(L);
   interrupt_unwatch(L);
+  ty_leave();
   lua_close(L);
   return status;
 }

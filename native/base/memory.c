@@ -136,6 +136,10 @@ void arena_done(struct arena *a)
 static const char *const kinds[LIVE_KINDS] = { "tensor", "graph", "exec", "pool", "iter", "bag", "storage" };
 static int64_t counts[LIVE_KINDS], native_bytes;
 
+static int left;
+bool mem_kept(void) { return __atomic_load_n(&left, __ATOMIC_RELAXED); }
+void ty_leave(void) { __atomic_store_n(&left, 1, __ATOMIC_RELAXED); }
+
 void live_add(int kind, int by) { __atomic_add_fetch(&counts[kind], by, __ATOMIC_RELAXED); }
 void live_bytes(int64_t by) { __atomic_add_fetch(&native_bytes, by, __ATOMIC_RELAXED); }
 

@@ -100,7 +100,7 @@ static void drop(ty_pool *p, int users)
 
 void ty_pool_free(ty_pool *p)
 {
-  if (p) drop(p, 1);
+  if (p && !mem_kept()) drop(p, 1);
 }
 
 /* -- ranges ------------------------------------------------------------------------------------ */

@@ -296,7 +296,7 @@ static void free_arrays(ty_exec *e)
 
 void ty_exec_free(ty_exec *e)
 {
-  if (!e || __atomic_sub_fetch(&e->refs, 1, __ATOMIC_ACQ_REL)) return;
+  if (!e || mem_kept() || __atomic_sub_fetch(&e->refs, 1, __ATOMIC_ACQ_REL)) return;
   for (int w = 0; w < VARIANTS; w++) {
     exec_forget_records(e->variant[w]);
     program_free(e->variant[w]);

@@ -203,7 +203,7 @@ int ty_graph_keep(ty_graph *g)
 
 void ty_graph_free(ty_graph *g)
 {
-  if (!g || __atomic_sub_fetch(&g->refs, 1, __ATOMIC_ACQ_REL)) return;
+  if (!g || mem_kept() || __atomic_sub_fetch(&g->refs, 1, __ATOMIC_ACQ_REL)) return;
   for (int i = 0; i < g->nbody; i++) ty_graph_free(g->body[i]);
   for (int i = 0; i < g->n; i++)
     if (g->node[i].forward < 0 && !g->node[i].borrowed)

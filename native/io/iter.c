@@ -223,7 +223,7 @@ static void stop(struct ty_iter *it)
 
 void ty_iter_free(ty_iter *it)
 {
-  if (!it) return;
+  if (!it || mem_kept()) return;
   if (it->started) stop(it);
   if (it->reader) it->reader->kind->close(it->reader);
   for (int i = 0; it->slot && i < it->ahead; i++) {

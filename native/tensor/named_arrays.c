@@ -24,7 +24,7 @@ int ty_bag_new(ty_bag **out)
 
 void ty_bag_free(ty_bag *b)
 {
-  if (!b) return;
+  if (!b || mem_kept()) return;
   for (int i = 0; i < b->n; i++) {
     mem_free(b->item[i].name);
     ty_tensor_free(b->item[i].tensor);

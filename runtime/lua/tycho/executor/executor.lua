@@ -242,8 +242,8 @@ end
 --- Lets go of the core's executor now. Bound arrays, outputs and a shared pool
 -- live on; later use is E(state).
 function Executor:free()
-  local handle = rawget(self, "_handle")
-  if handle then
+  if rawget(self, "_handle") then
+    local handle = handles.idle(self, "Executor:free")
     for _, raw in pairs(FIELDS) do
       rawset(self, raw, nil)
     end

@@ -41,6 +41,42 @@ function handle.of(exe, func)
 end
 
 
+-- Whether a function that a run waits for is still at work. A coroutine that it has yielded from
+-- may never go on; its run is over then.
+local function at_work(thread)
+  local status = thread == "main" and "normal" or coroutine.status(thread)
+  return status == "running" or status == "normal"
+end
+
+
+--- The `ty_exec *` of an executor of which no run waits for a function that this is called from: a
+-- monitor's callback, an operator written in Lua.
+-- @param exe Executor
+-- @string func for errors
+function handle.idle(exe, func)
+  local pointer, waits_for = handle.of(exe, func), rawget(exe, "_waits_for")
+  if waits_for and at_work(waits_for) then
+    Error.raise{ code = "state", func = func,
+      message = "a run of this executor waits for the function that this is called from: \z
+        a monitor's callback, or an operator written in Lua, can neither run nor free it" }
+  end
+  return pointer
+end
+
+
+--- Calls a function in Lua that a run of an executor waits for.
+-- @param exe Executor
+-- @tparam function f
+-- @return what pcall(f, ...) returns
+function handle.wait_for(exe, f, ...)
+  rawset(exe, "_waits_for", coroutine.running() or "main")
+  return (function(...)
+    rawset(exe, "_waits_for", nil)
+    return ...
+  end)(pcall(f, ...))
+end
+
+
 --- Raises the core's failure when a status says so; the method's name, which `func`
 -- says, is taken off its text.
 -- @int code

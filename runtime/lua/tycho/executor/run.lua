@@ -18,7 +18,7 @@ local inputs = require "tycho.executor.inputs"
 local run_custom = require "tycho.executor.custom"
 local values = require "tycho.core.values"
 
-local C, check, handle_of = native.C, handles.check, handles.of
+local C, check, handle_of, idle = native.C, handles.check, handles.of, handles.idle
 local is_array, is_plain = class.is_array, values.is_plain
 
 local Executor = {}                                      -- methods
@@ -30,7 +30,7 @@ local event = ffi.new("ty_event")
 local function report(self)
   local x = class.borrow(event.tensor)
   rawset(x, "_readonly", true)
-  local ok, e = pcall(self._monitor_callback, native.text(event.name), x)
+  local ok, e = handles.wait_for(self, self._monitor_callback, native.text(event.name), x)
   class.drop(x)
   return not ok and e or nil
 end
@@ -42,7 +42,10 @@ end
 local function act(self, handle, code, silent)
   check(C.ty_exec_event(handle, event), "Executor")
   if code == C.TY_EV_HOST then
-    run_custom(self, event)
+    local ok, e = handles.wait_for(self, run_custom, self, event)
+    if not ok then
+      error(e, 0)
+    end
   elseif self._monitor_callback and not silent then
     return report(self)
   end
@@ -55,7 +58,7 @@ local function drive(self, handle, code, func)
   local failed
   while code < 0 do
     failed = act(self, handle, code, failed) or failed
-    code = C.ty_exec_resume(handle)
+    code = C.ty_exec_resume(handle_of(self, func))       -- another coroutine may have freed it
   end
   check(code, func)
   if failed then
@@ -85,7 +88,7 @@ end
 --   `args = {...}`), copied into the bound arrays; all are checked before any is copied
 -- @treturn {NDArray,...} `exe.outputs`
 function Executor:forward(...)
-  local handle, func = handle_of(self, "Executor:forward"), "Executor:forward"
+  local handle, func = idle(self, "Executor:forward"), "Executor:forward"
   local is_train = ...
   if select("#", ...) > 1 or is_train ~= nil and type(is_train) ~= "boolean" then
     local a = FORWARD(...)
@@ -154,7 +157,7 @@ end
 -- @bool[opt=true] is_train false: gradients of the inference form (Dropout off,
 --   BatchNorm with moving statistics)
 function Executor:backward(...)
-  local handle, func = handle_of(self, "Executor:backward"), "Executor:backward"
+  local handle, func = idle(self, "Executor:backward"), "Executor:backward"
   local list, n, is_train = nil, 0, true
   if select("#", ...) > 0 then
     local a = BACKWARD(...)
@@ -181,7 +184,7 @@ local PARTIAL = args.form("Executor:partial_forward",
 -- order are the caller's affair.
 -- @treturn int steps left
 function Executor:partial_forward(...)
-  local handle, a, left = handle_of(self, "Executor:partial_forward"),
+  local handle, a, left = idle(self, "Executor:partial_forward"),
     PARTIAL(...), ffi.new("int[1]")
   drive(self, handle, C.ty_exec_partial_forward(handle, a.is_train and 1 or 0, a.step, left),
     "Executor:partial_forward")

@@ -1,0 +1,144 @@
+-- Long runs: after a warm-up neither memory grows, nor the number of files, threads and objects.
+-- The whole lengths are #slow.
+
+local ty = require "tycho"
+local lfs = require "lfs"
+
+local V = ty.sym.Variable
+local MOST_GROWTH = 1024 * 1024                          -- bytes
+local SANITIZED = (os.getenv("SANITIZER") or "") ~= ""
+
+local function lines_of(path, pattern)
+  local file = assert(io.open(path))
+  local text = file:read("*a")
+  file:close()
+  return tonumber(text:match(pattern))
+end
+
+local function entries(path)
+  local n = 0
+  for _ in lfs.dir(path) do n = n + 1 end
+  return n
+end
+
+local function objects()
+  local live = ty.live()
+  local names, texts = {}, {}
+  for name in pairs(live) do names[#names + 1] = name end
+  table.sort(names)
+  for i, name in ipairs(names) do
+    texts[i] = type(live[name]) == "number" and name ~= "bytes" and name .. " " .. live[name] or ""
+  end
+  return table.concat(texts, " ")
+end
+
+local function state()
+  for _ = 1, 3 do collectgarbage() end
+  ty.nd.waitall()
+  return { memory = lines_of("/proc/self/status", "VmRSS:%s+(%d+)") * 1024,
+    files = entries("/proc/self/fd"), threads = lines_of("/proc/self/status", "Threads:%s+(%d+)"),
+    objects = objects() }
+end
+
+-- f(i) as often as `times` says, after a warm-up of `warm` calls. A heap may take a piece more at
+-- any time and keep it; what leaks grows in every quarter, so the least growth counts.
+local function holds(times, warm, f)
+  for i = 1, warm do f(i) end
+  local first, least = state(), math.huge
+  local before = first
+  for quarter = 0, 3 do
+    for i = 1, times / 4 do f(warm + quarter * times / 4 + i) end
+    local after = state()
+    assert.equal(first.objects, after.objects)
+    assert.equal(first.files, after.files)
+    assert.equal(first.threads, after.threads)
+    least, before = math.min(least, after.memory - before.memory), after
+  end
+  if not SANITIZED then                                  -- a sanitizer keeps what was freed
+    assert.is_true(4 * least <= MOST_GROWTH, ("%d bytes more"):format(4 * least))
+  end
+end
+
+local function network(width)
+  local h = ty.sym.Activation{ ty.sym.FullyConnected{ V("data"), num_hidden = width or 8,
+    name = "fc1" }, act_type = "tanh" }
+  return ty.sym.SoftmaxOutput{ ty.sym.FullyConnected{ h, num_hidden = 3, name = "fc2" },
+    name = "softmax" }
+end
+
+local function module_of(symbol)
+  local mod = ty.mod.Module{ symbol = symbol }
+  mod:bind{ data_shapes = { { "data", { 4, 5 } } }, label_shapes = { { "softmax_label", { 4 } } } }
+  mod:init_params{ initializer = ty.init.Xavier() }
+  mod:init_optimizer{ optimizer = "adam" }
+  return mod
+end
+
+local function batch()
+  return ty.io.DataBatch{ data = { ty.nd.ones{ 4, 5 } }, label = { ty.nd.zeros{ 4 } } }
+end
+
+local function steps(times)
+  local mod, metric = module_of(network()), ty.metric.create("acc")
+  local b = batch()
+  holds(times, math.max(4000, times / 20), function(i)
+    mod:forward_backward(b)
+    mod:update()
+    if i % 50 == 0 then
+      mod:update_metric(metric, b.label)
+      metric:reset()
+    end
+  end)
+end
+
+local function buckets(times, keys)
+  local mod = ty.mod.BucketingModule{ sym_gen = function(key)
+    local mean = ty.sym.mean{ V("data"), axis = 1, keepdims = true }
+    return ty.sym.SoftmaxOutput{ ty.sym.FullyConnected{ mean, num_hidden = 3, name = "fc" } * key,
+      name = "softmax" }, { "data" }, { "softmax_label" }
+  end, default_bucket_key = keys }
+  mod:bind{ data_shapes = { { "data", { 4, keys } } },
+    label_shapes = { { "softmax_label", { 4 } } } }
+  mod:init_params{}
+  mod:init_optimizer{}
+  local list = {}
+  for key = 1, keys do
+    list[key] = ty.io.DataBatch{ data = { ty.nd.ones{ 4, key } }, label = { ty.nd.zeros{ 4 } },
+      bucket_key = key, provide_data = { { "data", { 4, key } } },
+      provide_label = { { "softmax_label", { 4 } } } }
+  end
+  holds(times, 4 * keys, function(i)
+    mod:forward_backward(list[i * 7 % keys + 1])
+    mod:update()
+  end)
+end
+
+local function binds(times)
+  local net = network()
+  holds(times, math.max(300, times / 20), function(i)
+    local exe = net:simple_bind{ ctx = ty.cpu(), data = { 2 + i % 3, 5 } }
+    exe:forward{ is_train = true }
+    exe:backward{}
+    exe:free()
+    if i % 100 == 0 then collectgarbage() end
+  end)
+end
+
+local function symbols(times)
+  holds(times, math.max(300, times / 20), function(i)
+    local net = network(4 + i % 5)
+    assert(#ty.sym.load_json(net:tojson()):list_arguments() == 6)
+    if i % 100 == 0 then collectgarbage() end
+  end)
+end
+
+describe("nothing grows", function()
+  it("over training steps", function() steps(4000) end)
+  it("over bucket switches", function() buckets(200, 10) end)
+  it("over executors bound and freed", function() binds(400) end)
+  it("over symbols, written and read", function() symbols(400) end)
+  it("over a million training steps #slow", function() steps(1e6) end)
+  it("over 10,000 switches between 50 buckets #slow", function() buckets(1e4, 50) end)
+  it("over 100,000 executors bound and freed #slow", function() binds(1e5) end)
+  it("over 100,000 symbols #slow", function() symbols(1e5) end)
+end)
