@@ -65,7 +65,7 @@ int         ty_threads(int n);                             /* 0 asks */
 int         ty_interrupt(int set);                         /* 1 asks every running call to stop; 0 clears */
 int         ty_interrupt_watch(int on);                    /* our SIGINT handler while on; then the old one again */
 int64_t     ty_live(const char *kind);                     /* "tensor", "exec", ...: live objects */
-void        ty_leave(void);                                /* the process ends: nothing is freed any more */
+void        ty_leave(void);                                /* nothing is freed any more */
 
 int         ty_op_count(void);
 int         ty_op_info(int i, ty_opinfo *out);
