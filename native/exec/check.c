@@ -49,7 +49,7 @@ static void describe_inputs(struct program *p, const struct step *st, struct tex
   }
 }
 
-static int blame_value(struct program *p, const struct step *st, int64_t i, double x)
+static int fail_value(struct program *p, const struct step *st, int64_t i, double x)
 {
   struct text t = { 0 };
   const struct node *n = &p->s.g->node[st->node];
@@ -57,7 +57,7 @@ static int blame_value(struct program *p, const struct step *st, int64_t i, doub
   int code = fail(TY_ERUN, "%s %s: element %lld of its output is %g; inputs: %s", op_label(n),
       n->name, (long long)i, x, t.s ? t.s : "none");
   text_done(&t);
-  return exec_blame(p, st, code);
+  return exec_fail_step(p, st, code);
 }
 
 static int check_value(struct program *p, const struct step *st, const void *data, const ty_desc *d)
@@ -66,7 +66,7 @@ static int check_value(struct program *p, const struct step *st, const void *dat
   const void *x = floats_of(st->device, data, d, &room);
   int64_t i = 0, n = x ? desc_count(d) : 0;
   while (i < n && isfinite(number_at(x, d->dtype, i))) i++;
-  int code = i < n ? blame_value(p, st, i, number_at(x, d->dtype, i)) : TY_OK;
+  int code = i < n ? fail_value(p, st, i, number_at(x, d->dtype, i)) : TY_OK;
   mem_free(room);
   return code;
 }
@@ -92,7 +92,7 @@ static int examine(struct program *p, const struct step *st)
   if (!code && gpu) code = device_finish(st->device);
   if (!code) code = c.op->examine(&c);
   for (int i = 0; i < COUNT(in); i++) mem_free(room[i]);
-  return code ? exec_blame(p, st, code) : TY_OK;
+  return code ? exec_fail_step(p, st, code) : TY_OK;
 }
 
 int exec_check_step(struct program *p, const struct step *st)

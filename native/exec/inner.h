@@ -17,7 +17,7 @@ int exec_submit(ty_exec *e, struct program *p, const struct segment *g, int firs
 int exec_submit_all(ty_exec *e, struct program *p, int from, int to);
 void exec_note_host_event(ty_exec *e, const struct program *p, int t);
 /* adds operator and node of a step to the failure; returns code */
-int exec_blame(struct program *p, const struct step *st, int code);
+int exec_fail_step(struct program *p, const struct step *st, int code);
 /* check.c: TY_ERUN where an output of the step is not finite */
 int exec_check_step(struct program *p, const struct step *st);
 /* replay.c: the runs of a segment's steps that its device can record. The one that begins at step

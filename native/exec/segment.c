@@ -18,7 +18,7 @@ struct ctx {
 
 /* -- one segment ------------------------------------------------------------------------------- */
 
-int exec_blame(struct program *p, const struct step *st, int code)
+int exec_fail_step(struct program *p, const struct step *st, int code)
 {
   if (st->node < 0) return code;
   const struct node *n = &p->s.g->node[st->node];
@@ -35,7 +35,7 @@ static int run_watched(struct ctx *c)
     int code = program_run_step(c->p, st), skipped = step_skipped(st);
     int64_t to = profile_now();
     st->ns = to - from;
-    if (code) return exec_blame(c->p, st, code);
+    if (code) return exec_fail_step(c->p, st, code);
     if (profiling(TY_PROFILE_SYMBOLIC) && !skipped) exec_profile_step(c->p, st, from, to);
     if (c->e->check && !skipped) TRY(exec_check_step(c->p, st));
     if (interrupt_pending()) return fail(TY_EINTERRUPTED, "interrupted");
@@ -47,7 +47,7 @@ static int run_one(struct program *p, struct step *st)
 {
   int code = program_run_step(p, st);
   if (!code && device_sync()) code = device_finish(st->device);
-  return code ? exec_blame(p, st, code) : TY_OK;
+  return code ? exec_fail_step(p, st, code) : TY_OK;
 }
 
 static int run_steps(void *context)

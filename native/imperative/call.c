@@ -1,6 +1,6 @@
 /* call.c - ty_call: one operator on tensors, at once (queued on their device).
 **
-** Finds the call's recipe, allocates the outputs that are not given and submits one task that
+** Finds the cached call, allocates the outputs that are not given and submits one task that
 ** holds everything it needs. An output that is given may be an input too: where the operator may
 ** not work in place, the result goes to a temporary tensor first.
 */

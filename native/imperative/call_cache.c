@@ -1,4 +1,4 @@
-/* call_cache.c - see call_cache.h. Makes recipes, and remembers them by the bytes that they
+/* call_cache.c - see call_cache.h. Makes cached calls, and remembers them by the bytes that they
 ** follow from.
 **
 ** Making: parse the attributes, name the ports, infer the outputs, measure those that contents
@@ -191,7 +191,7 @@ void cached_call_release(struct cached_call *r)
 
 /* -- the bytes of a question ------------------------------------------------------------------- */
 
-enum { KEY = 1024, PLACES = 512 };                    /* bytes; recipes that are remembered */
+enum { KEY = 1024, PLACES = 512 };                    /* bytes; calls that are remembered */
 struct key_bytes { size_t n; bool full; char s[KEY]; };
 
 static void put(struct key_bytes *k, const void *p, size_t n)
@@ -240,7 +240,7 @@ static uint64_t hash(const struct key_bytes *k)
 
 /* -- remembering ------------------------------------------------------------------------------- */
 
-/* A recipe stands at one of two neighbouring places; a new one takes the first, the last one
+/* A cached call stands at one of two neighbouring places; a new one takes the first, the last one
 ** there moves to the second. */
 static struct { pthread_mutex_t lock; struct cached_call *place[PLACES]; } known = { PTHREAD_MUTEX_INITIALIZER, { 0 } };
 

@@ -2,10 +2,10 @@
 ** ports, shapes, device, kernel.
 **
 ** It follows from the operator, the texts of its attributes and the descriptors of its arrays,
-** so it is remembered: a call that was made before costs one look-up. A recipe is shared by
+** so it is remembered: a call that was made before costs one look-up. A cached call is shared by
 ** queued tasks; those of one device run one after another, so the pointers in `v.call` and the
-** kernel's state belong to the task that runs. Order of calls: cached_call_find, then runs on the
-** recipe's device, cached_call_release for each cached_call_find.
+** kernel's state belong to the task that runs. Order of calls: cached_call_find, then runs on
+** its device, cached_call_release for each cached_call_find.
 */
 #pragma once
 #include "op/dispatch.h"

@@ -112,7 +112,7 @@ static int finish_program(struct builder *b, const ty_desc *space)
   TRY(pw_loop_make(st->loop, space, b->operand, b->n));
   int *values = arena_new(&b->p->arena, sizeof(int) * (size_t)(b->n + 1));
   st->operand = arena_new(&b->p->arena, sizeof(void *) * (size_t)(b->n + 1));
-  NEED(values && st->operand, TY_EMEMORY, "out of memory: tapes");
+  NEED(values && st->operand, TY_EMEMORY, "out of memory: pointwise programs");
   memcpy(values, b->value, sizeof(int) * (size_t)b->n);
   st->pw_value = values;
   st->npw = b->n;
@@ -124,7 +124,7 @@ static int build_program(struct program *p, struct step *st, int *reg)
 {
   int dtype = step_dtype(p, st);
   struct builder b = { .p = p, .st = st, .t = pw_new(dtype), .reg = reg };
-  NEED(b.t, TY_EMEMORY, "out of memory: tapes");
+  NEED(b.t, TY_EMEMORY, "out of memory: pointwise programs");
   int code = TY_OK;
   for (int k = 0; k < st->nin; k++) operand_of(&b, st->in[k]);
   for (int k = 0; !code && k < st->nmember; k++)
@@ -148,7 +148,7 @@ static int build_addition(struct program *p, struct step *st)
 {
   const ty_desc *d = &p->s.desc[st->in[0]];
   struct builder b = { .p = p, .st = st, .t = pw_new(pw_dtype(d, 1)), .n = 2 };
-  NEED(b.t, TY_EMEMORY, "out of memory: tapes");
+  NEED(b.t, TY_EMEMORY, "out of memory: pointwise programs");
   b.operand[0] = b.operand[1] = *d;
   b.value[0] = -1;
   b.value[1] = st->in[0];
@@ -162,7 +162,7 @@ static int build_addition(struct program *p, struct step *st)
 int pass_pointwise(struct program *p)
 {
   int *reg = NEWS(int, p->s.g->nvalue), code = TY_OK;
-  NEED(reg, TY_EMEMORY, "out of memory: tapes");
+  NEED(reg, TY_EMEMORY, "out of memory: pointwise programs");
   for (int v = 0; v < p->s.g->nvalue; v++) reg[v] = -1;
   for (int t = 0; t < p->n && !code; t++) {
     if (p->step[t].kind == STEP_POINTWISE) code = build_program(p, &p->step[t], reg);

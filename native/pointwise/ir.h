@@ -12,7 +12,7 @@
 #include "pointwise/pointwise.h"
 
 /* Plain opcodes: an expression over a, b, c for floats and one for integers (INT: the type,
-** UINT: its unsigned twin). cost: in 1/16 ns per float32 element.
+** UINT: its unsigned counterpart). cost: in 1/16 ns per float32 element.
 ** id   name        n  cost  floats                            integers */
 #define PW_PLAIN(_) \
   _(ADD,   "+",      2,  1, a + b,                            (INT)((UINT)a + (UINT)b)) \

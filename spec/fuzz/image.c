@@ -20,12 +20,12 @@ static void augment(struct file_bytes file, int how, int channels)
   static const struct options way[] = { { GENTLE, 4 }, { ROUGH, 7 }, { RESIZED, 5 } };
   ty_desc shape = { .dtype = TY_F32, .ndim = 3, .dim = { channels, 8, 8 } };
   struct augment a;
-  struct studio s = { 0 };
-  struct chance chance = { .seed = 5, .sample = (uint64_t)how };
+  struct workspace s = { 0 };
+  struct rng rng = { .seed = 5, .sample = (uint64_t)how };
   float out[4 * 8 * 8];
   if (augment_open(&way[how % 3], &shape, TY_F32, &a)) return;
-  augment_run(&a, file, &chance, &s, out);
-  studio_done(&s);
+  augment_run(&a, file, &rng, &s, out);
+  workspace_done(&s);
   augment_close(&a);
 }
 

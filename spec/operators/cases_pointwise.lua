@@ -1,7 +1,7 @@
 --- What every element-wise operator makes of numbers, zeros, infinities and NaN: one formula per operator or family.
 --
 -- unary[name](a), binary[name](a, b), scalar[name](a, s): results in double precision. A binary formula stands for the
--- operator on equal shapes and for its broadcasting twin. Formulas follow C's mathematics library unless a comment says
+-- operator on equal shapes and for its broadcasting counterpart. Formulas follow C's mathematics library unless a comment says
 -- otherwise. Functions that Lua lacks are given at the points of GRID.
 
 local cases = {}

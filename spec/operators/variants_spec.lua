@@ -24,7 +24,7 @@ local function network(case)
   local y, parts = case.symbol(inputs), {}
   for k = 1, #y:list_outputs() do
     local z = #y:list_outputs() > 1 and y[k] or y
-    z = z - sym.BlockGrad{z * 0.5}  -- a tape of gradients that ends in one that is only handed on
+    z = z - sym.BlockGrad{z * 0.5}  -- the last gradient of the program is only handed on
     parts[k] = sym.Reshape{sym.sigmoid{z} * 2 - 0.5, shape = {-1}}
   end
   parts.dim, parts.name = 0, "all"

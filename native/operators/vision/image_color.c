@@ -1,7 +1,7 @@
-/* image_color.c - colours and mirror images by chance: _image_random_*, _image_adjust_lighting.
+/* image_color.c - colours and mirror images at random: _image_random_*, _image_adjust_lighting.
 **
 ** One image (height, width, channels) with 1 or 3 channels; bytes saturate and drop the
-** fraction. What chance decides follows from (seed, the draw's counter, node) alone. The grey
+** fraction. What is random follows from (seed, the draw's counter, node) alone. The grey
 ** that saturation blends with is 0.114 of blue: that is how networks trained with these
 ** operators saw their images. No gradients.
 */
@@ -10,13 +10,13 @@
 #include "base/philox.h"
 #include "op/op.h"
 
-static float chance(const struct call *c, uint64_t i) /* [0, 1) */
+static float uniform(const struct call *c, uint64_t i) /* [0, 1) */
 {
   return unit_f32(philox(c->run->rng.seed, c->run->rng.counter, c->node, i).w[0]);
 }
 static float between(const struct call *c, uint64_t i, double low, double high)
 {
-  return (float)(low + (high - low) * chance(c, i));
+  return (float)(low + (high - low) * uniform(c, i));
 }
 static float normal(const struct call *c, uint64_t i) /* Box and Muller */
 {
@@ -66,15 +66,15 @@ static int factor_check(void *param)
   return TY_OK;
 }
 
-static int tune_by_chance(struct call *c, int kind)
+static int tune_randomly(struct call *c, int kind)
 {
   const struct factor *p = c->param;
   return tune(c, (struct tuning){ .kind = kind, .alpha = between(c, 0, p->min, p->max) });
 }
-static int brightness(struct call *c) { return tune_by_chance(c, BRIGHTNESS); }
-static int contrast(struct call *c)   { return tune_by_chance(c, CONTRAST); }
-static int saturation(struct call *c) { return tune_by_chance(c, SATURATION_BLUE); }
-static int hue(struct call *c)        { return tune_by_chance(c, HUE); }
+static int brightness(struct call *c) { return tune_randomly(c, BRIGHTNESS); }
+static int contrast(struct call *c)   { return tune_randomly(c, CONTRAST); }
+static int saturation(struct call *c) { return tune_randomly(c, SATURATION_BLUE); }
+static int hue(struct call *c)        { return tune_randomly(c, HUE); }
 
 /* -- all of them in random order --------------------------------------------------------------- */
 
@@ -94,7 +94,7 @@ static int jitter(struct call *c)
   struct pixels to = pixels_of(&c->out[0]), from = pixels_of(&c->in[0]);
   int order[4] = { 0, 1, 2, 3 };
   for (int i = 3; i > 0; i--) {
-    int k = MIN((int)(chance(c, (uint64_t)i) * (float)(i + 1)), i), held = order[i];
+    int k = MIN((int)(uniform(c, (uint64_t)i) * (float)(i + 1)), i), held = order[i];
     order[i] = order[k];
     order[k] = held;
   }
@@ -150,7 +150,7 @@ static int random_light(struct call *c)
   return lighten(c, alpha);
 }
 
-/* -- mirror images by chance ------------------------------------------------------------------- */
+/* -- mirror images at random ------------------------------------------------------------------ */
 
 static int flip_shape(struct infer *s)
 {
@@ -166,7 +166,7 @@ static int flip(struct call *c, int axis)
   const int64_t *n = c->in[0].d.dim;
   int64_t stride[3] = { n[1] * n[2], n[2], 1 };
   size_t size = dtype_size(c->in[0].d.dtype);
-  bool flipped = chance(c, 0) < 0.5f;
+  bool flipped = uniform(c, 0) < 0.5f;
   struct move m = { 0 };
   for (int i = 0; i < 3; i++)
     move_axis(&m, n[i], stride[i], flipped && i == axis ? -stride[i] : stride[i]);
