@@ -105,6 +105,12 @@ describe("a last table whose place takes tables", function()
     assert.same({ 4, 5, 1 }, { a.label, a["end"], a.batch_size })
   end)
 
+  it("stands for the parameter of its place where that is required", function()
+    local bind = args.form("f",
+      { { "k", "integer" }, { "args", "dict" }, { "grad_req", "text?" } })
+    assert.same({ grad_req = "add" }, bind(1, { grad_req = "add" }).args)
+  end)
+
   it("stands for the parameter of its place otherwise", function()
     for _, t in ipairs{ { label = 4 }, { data = 4, batch_size = 1 }, { x = 1, batch_size = 2 },
         { 1, 2 }, {} } do

@@ -23,8 +23,8 @@
 --
 -- Sizes of a shape that is the parameter of rule R2 may be numbers in a row, `nd.zeros(2, 3)`, and
 -- so may members of a list that is all there is by position: `sym.Group(a, b)`.
--- Where the last place takes tables, one whose names all are options that are not given yet is
--- the options: `NDArrayIter(x, {batch_size = 32})` has no labels.
+-- Where the last place takes tables and may be absent, one whose names all are options that are not
+-- given yet is the options: `NDArrayIter(x, {batch_size = 32})` has no labels.
 --
 --     local BACKWARD = args.form("Executor:backward", {
 --       list = true,                   -- rule R2: a table's whole array part is parameter 1
@@ -251,9 +251,12 @@ end
 
 
 -- Whether a table's names all are options that were not given by position, and not only the one
--- whose place it has.
+-- whose place it has, which may be absent.
 local function names_options(form, t, place)
   local others = false
+  if form.order[place].required then
+    return false
+  end
   for key in pairs(t) do
     local p = type(key) == "string" and form.by_name[args.plain_name(key)]
     if not p then
