@@ -2,6 +2,7 @@
 
 local args = require "tycho.core.args"
 local values = require "tycho.core.values"
+local ty = require "tycho"
 
 describe("a form", function()
   local form = args.form("nd.full", {
@@ -105,10 +106,12 @@ describe("a last table whose place takes tables", function()
     assert.same({ 4, 5, 1 }, { a.label, a["end"], a.batch_size })
   end)
 
-  it("stands for the parameter of its place where that is required", function()
+  it("stands for the parameter of its place where tables belong there", function()
     local bind = args.form("f",
       { { "k", "integer" }, { "args", "dict" }, { "grad_req", "text?" } })
     assert.same({ grad_req = "add" }, bind(1, { grad_req = "add" }).args)
+    local a = ty.sym.Variable("a")
+    assert.raises("name", a.bind, a, ty.cpu(), { args_grad = { a = ty.nd.ones(1) } })
   end)
 
   it("stands for the parameter of its place otherwise", function()

@@ -23,8 +23,8 @@
 --
 -- Sizes of a shape that is the parameter of rule R2 may be numbers in a row, `nd.zeros(2, 3)`, and
 -- so may members of a list that is all there is by position: `sym.Group(a, b)`.
--- Where the last place takes tables and may be absent, one whose names all are options that are not
--- given yet is the options: `NDArrayIter(x, {batch_size = 32})` has no labels.
+-- Where the last place takes anything and may be absent, a table whose names all are options that
+-- are not given yet is the options: `NDArrayIter(x, {batch_size = 32})` has no labels.
 --
 --     local BACKWARD = args.form("Executor:backward", {
 --       list = true,                   -- rule R2: a table's whole array part is parameter 1
@@ -253,8 +253,8 @@ end
 -- Whether a table's names all are options that were not given by position, and not only the one
 -- whose place it has, which may be absent.
 local function names_options(form, t, place)
-  local others = false
-  if form.order[place].required then
+  local others, here = false, form.order[place]
+  if here.required or here.type ~= types.named.any then
     return false
   end
   for key in pairs(t) do
