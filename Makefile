@@ -204,8 +204,8 @@ cudasim-%:
 	@$(MAKE) --no-print-directory -f spec/cudasim/Makefile OUT=$(abspath $(BUILD))/cudasim $*
 
 # The specs as gpu(0): those of GPU_SPECS, or GPU_SPECS=spec; on the stand-in, unless TYCHO_CUDA_PATH says where CUDA is.
-GPU_SPECS ?= $(addprefix spec/,executor initializer io kvstore metric module ndarray optimizer pass rnn symbol \
-  $(patsubst %,operators/%_spec.lua,convolution edges gradient reduce rows values))
+GPU_SPECS ?= $(addprefix spec/,executor initializer io kvstore metric module ndarray optimizer rnn symbol \
+  $(patsubst %,operators/%_spec.lua,edges reduce rows))
 TYCHO_CUDA_PATH ?= $(abspath $(BUILD))/cudasim
 test-gpu: all cudasim
 	@$(TEST_ENV) TYCHO_TEST_DEVICE='gpu(0)' TYCHO_CUDA_PATH='$(TYCHO_CUDA_PATH)' TYCHO_CACHE='$(abspath $(BUILD))/cubins' \
