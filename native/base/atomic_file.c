@@ -19,7 +19,8 @@ enum { TRIES = 100 };                                 /* of names; others are ta
 
 static int cannot(const char *path)
 {
-  return fail(TY_EIO, "cannot write '%s': %s", path, strerror(errno));
+  const int code = errno == ENOMEM ? TY_EMEMORY : TY_EIO;
+  return fail(code, "cannot write '%s': %s", path, strerror(errno));
 }
 
 /* -- names ------------------------------------------------------------------------------------- */

@@ -49,7 +49,7 @@ local GUIDES = { "first_hour", "from_python", "indices", "data", "images", "init
   "gpu", "executors", "writing_an_operator", "deployment", "gallery" }
 
 local DEVELOPERS = { "ARCHITECTURE.md", "doc/source_tour.md", "doc/decisions.md",
-  "doc/performance.md" }
+  "doc/performance.md", "doc/reliability.md" }
 
 
 local function guide_paths()
