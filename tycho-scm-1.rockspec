@@ -129,6 +129,7 @@ build = {
       ["tycho.module.param_store"] = "runtime/lua/tycho/module/param_store.lua",
       ["tycho.module.parameter_module"] = "runtime/lua/tycho/module/parameter_module.lua",
       ["tycho.module.parameters"] = "runtime/lua/tycho/module/parameters.lua",
+      ["tycho.module.ranks"] = "runtime/lua/tycho/module/ranks.lua",
       ["tycho.module.running"] = "runtime/lua/tycho/module/running.lua",
       ["tycho.module.scoring"] = "runtime/lua/tycho/module/scoring.lua",
       ["tycho.module.sequential"] = "runtime/lua/tycho/module/sequential.lua",

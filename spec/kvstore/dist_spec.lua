@@ -118,6 +118,16 @@ describe("a store of several ranks", function()
     assert.raises("value", kv.set_gradient_compression, kv, { type = "1bit" })
   end)
 
+  it("is refused where no launcher has started the process", function()
+    if comm.is_launched() then
+      pending("started by a launcher")
+      return
+    end
+    local ok, e = pcall(ty.kv.create, "dist_sync")
+    assert.is_false(ok)
+    assert.truthy(tostring(e):find("mpirun -n 2", 1, true))
+  end)
+
   it("of type dist_async updates in step, and says so once", function()
     local lines, log = {}, require "tycho.core.log"
     log.sink = function(_, text)
@@ -182,7 +192,7 @@ describe("processes over MPI", function()
     return output
   end
 
-  for _, case in ipairs{ "lenet", "resnet", "lstm" } do
+  for _, case in ipairs{ "lenet", "resnet", "lstm", "fit" } do
     for _, n in ipairs{ 2, 4 } do
       with_mpi(("train as one process with %d contexts does: %s"):format(n, case), function()
         local words = "spec/support/ranks.lua " .. case
@@ -213,4 +223,25 @@ describe("processes over MPI", function()
     assert.truthy(output:find("ranks do not run the same symbols", 1, true), output)
     assert.truthy(output:find("on rank 1: 1", 1, true), output)
   end)
+
+  -- A rank that was stopped or killed: `command` gets the process id of rank 1.
+  local function lose_a_rank(command)
+    return shell.run(("TYCHO_COMM_PATIENCE=2 " .. RUN):format(3, shell.program, "-e \z
+      'local ty = require(\"tycho\") local kv = ty.kv.create(\"dist_sync\") \z
+       require(\"tycho.kvstore.comm\").note(\"epoch 3\") kv:barrier() \z
+       if kv.rank == 1 then os.execute(\"" .. command .. "\") end \z
+       for _ = 1, 2000 do kv:barrier() os.execute(\"sleep 0.01\") end'"))
+  end
+
+  for what, command in pairs{ stopped = "kill -STOP $PPID", killed = "kill -KILL $PPID" } do
+    with_mpi(("end with a word on the rank and the last checkpoint when one is %s"):format(what),
+      function()
+        local from = os.time()
+        local output, status = lose_a_rank(command)
+        assert.are_not.equal(0, status)
+        assert.is_true(os.time() - from < 30)
+        assert.truthy(output:find("rank 1 ", 1, true), output)
+        assert.truthy(output:find("the last checkpoint: epoch 3", 1, true), output)
+      end)
+  end
 end)

@@ -137,6 +137,28 @@ function ranks.train(case, n, kv)
   return m
 end
 
+--- `fit` over shuffled rows, two epochs and a bit more than a batch of each rank.
+function ranks.fit(n, kv)
+  ty.random.seed(11)
+  local rows = 7 * ROWS * n + 3
+  local data = ty.nd.random.uniform{ 0, 1, shape = { rows, 3, 12, 12 } }
+  local label = ty.nd.floor(ty.nd.random.uniform{ 0, 10, shape = { rows } })
+  local contexts = { kv and kv._home }
+  for i = 1, kv and 0 or n do
+    contexts[i] = ty.cpu(i - 1)
+  end
+  ty.random.seed(12)
+  local m, seen = ty.mod.Module(lenet(), { context = contexts }), {}
+  m:fit{ train_data = ty.io.NDArrayIter{ data, label, batch_size = kv and ROWS or ROWS * n,
+      shuffle = true, last_batch_handle = "discard" },
+    kvstore = kv or "local", num_epoch = 2, optimizer_params = { learning_rate = 0.1 },
+    eval_metric = "ce",
+    epoch_end_callback = function(epoch)
+      seen[#seen + 1] = epoch
+    end }
+  return m, #seen
+end
+
 function ranks.lines(m)
   local names, lines, args = {}, {}, m:get_params()
   for name in pairs(args) do
@@ -170,7 +192,19 @@ end
 
 if arg and arg[0] and arg[0]:find("ranks.lua", 1, true) then
   local case, one, n = arg[1], arg[2] == "one", tonumber(arg[3])
-  if one then
+  if case == "fit" then
+    local kv = not one and ty.kv.create("dist_sync") or nil
+    ty.log.sink = function(_, text)                      -- of rank 0 alone
+      if text:find("Train", 1, true) then
+        print(text)
+      end
+    end
+    local m, epochs = ranks.fit(kv and kv.num_workers or n, kv)
+    if not kv or kv.rank == 0 then
+      print(ranks.lines(m))
+    end
+    assert(epochs == (kv and kv.rank > 0 and 0 or 2))
+  elseif one then
     print(ranks.lines(ranks.train(case, n)))
   else
     local kv = ty.kv.create("dist_sync")

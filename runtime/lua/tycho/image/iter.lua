@@ -84,6 +84,7 @@ local function part_of(self, keys, a)
   if a.num_parts < 1 or a.part_index < 0 or a.part_index >= a.num_parts then
     bad(self, "part_index", "0 to num_parts - 1", a.part_index)
   end
+  self.num_parts = a.num_parts
   local count, part = math.floor(#keys / a.num_parts), {}
   for i = 1, a.num_parts > 1 and count or #keys do
     part[i] = keys[a.part_index * count + i]

@@ -225,6 +225,7 @@ local function kind(class_name, native_name, own)
       options.dtype = (own.read_as or READ_AS)[a.dtype] or "float32"
     end
     Kind.check(a)
+    self.num_parts = a.num_parts
     self:_open(native_name, options, a)
     Kind.opened(self, a)
   end

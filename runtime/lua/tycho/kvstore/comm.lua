@@ -114,6 +114,20 @@ function Group:stats()
 end
 
 
+-- What launchers tell the processes that they start: OpenMPI, MPICH and Intel, PMIx, Slurm.
+local TOLD = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID" }
+
+--- Whether a launcher of MPI started this process.
+function comm.is_launched()
+  for _, name in ipairs(TOLD) do
+    if os.getenv(name) then
+      return true
+    end
+  end
+  return false
+end
+
+
 local world
 
 --- This process's rank among those that `mpirun` or its like started; alone, a group of one.

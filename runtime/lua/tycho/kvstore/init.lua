@@ -16,6 +16,7 @@
 -- @module tycho.kvstore
 
 local args = require "tycho.core.args"
+local comm = require "tycho.kvstore.comm"
 local Error = require "tycho.core.error"
 local store = require "tycho.kvstore.local"
 
@@ -48,6 +49,11 @@ function kv.create(...)
     return stores[name]()
   end
   if name:find("dist", 1, true) then
+    if not comm.is_launched() then
+      Error.raise{ code = "unsupported", func = "kv.create", argument = name,
+        message = ("a store of type '%s' needs a launcher: mpirun -n 2 tycho script.lua")
+          :format(name) }
+    end
     return require("tycho.kvstore.dist").DistStore(name)
   end
   for _, word in ipairs(ELSEWHERE) do

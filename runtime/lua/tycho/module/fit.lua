@@ -14,6 +14,7 @@ local Error = require "tycho.core.error"
 local evaluation = require "tycho.module.evaluation"
 local files = require "tycho.model.checkpoint"
 local gradients = require "tycho.module.gradients"
+local ranks = require "tycho.module.ranks"
 local values = require "tycho.core.values"
 
 local value = values.value
@@ -228,7 +229,12 @@ local function run_epoch(self, a, metric, at)
   while batch ~= nil do
     gathered = gathered % a.accumulate + 1
     local coming = run_batch(self, a, metric, batch, gathered, at)
-    totals = coming == nil and metric:get_global_name_value() or nil
+    if coming == nil then
+      if a.ranks then
+        a.ranks:reduce(metric)
+      end
+      totals = metric:get_global_name_value()
+    end
     evaluation.report(a.batch_end_callback, self, a, at.epoch, at.nbatch, metric, batch)
     batch = coming
     at.nbatch = at.nbatch + 1
@@ -250,6 +256,7 @@ end
 local function validate(self, a, metric, epoch)
   local list = self:score(a.eval_data, metric, { score_end_callback = a.eval_end_callback,
     epoch = epoch, batch_end_callback = a.eval_batch_end_callback, count_pad = a.count_pad })
+  list = a.ranks and a.ranks:share(list) or list
   log_values(self, epoch, "Validation", list)
   return list
 end
@@ -257,7 +264,7 @@ end
 
 -- Parameters to all devices and callbacks.
 local function hand_on(self, a, epoch)
-  if value(a.epoch_end_callback) == nil then
+  if value(a.epoch_end_callback) == nil or a.ranks and not a.ranks:speaks() then
     return self:_equalize_params()
   end
   local arg_params, aux_params = self:get_params()
@@ -279,6 +286,19 @@ local function end_epoch(self, a, validation_metric, epoch, stopping)
 end
 
 
+local function save(self, a, checkpoint, epoch, stopping)
+  if not a.ranks or a.ranks:speaks() then
+    files.attempt(checkpoint.on_error, self.logger, function()
+      self:save_state(checkpoint.path, { train_data = a.train_data, epoch = epoch, nbatch = 0,
+        early = stopping and stopping:state() })
+    end)
+  end
+  if a.ranks then
+    a.ranks:note(("epoch %d, '%s'"):format(epoch, checkpoint.path))
+  end
+end
+
+
 local function run_epochs(self, a, at, checkpoint, stopping)
   local metric = evaluation.metric(a.eval_metric)
   local validation_metric = a.validation_metric or metric
@@ -292,10 +312,7 @@ local function run_epochs(self, a, at, checkpoint, stopping)
     self.logger:info(("Epoch[%d] Time cost=%.3f"):format(epoch, callback.clock() - started))
     end_epoch(self, a, validation_metric, epoch, stopping)
     if checkpoint and (epoch + 1) % math.max(checkpoint.period, 1) == 0 then
-      files.attempt(checkpoint.on_error, self.logger, function()
-        self:save_state(checkpoint.path, { train_data = a.train_data, epoch = epoch + 1, nbatch = 0,
-          early = stopping and stopping:state() })
-      end)
+      save(self, a, checkpoint, epoch + 1, stopping)
     end
   end
 end
@@ -303,8 +320,13 @@ end
 
 local function train(self, a, at)
   local checkpoint = checkpoint_of(a)
+  a.ranks = ranks.of(self)
+  a.train_data = a.ranks and a.ranks:begin(self, a) or a.train_data
   local stopping = a.early_stopping
     and EarlyStopping(a.early_stopping, checkpoint and checkpoint.prefix)
+  if stopping and a.ranks and not a.ranks:speaks() then
+    stopping.path = nil
+  end
   run_epochs(self, a, at, checkpoint, stopping)
   if stopping then
     stopping:finish(self)

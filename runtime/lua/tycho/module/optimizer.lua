@@ -48,7 +48,7 @@ end
 -- One over the rows that make up one gradient.
 local function rescale_of(self, kv)
   local batch = self._exec_group.batch_size
-  if kv and kv.type:find("dist", 1, true) and kv.type:find("_sync", 1, true) then
+  if kv and kv.type:find("dist", 1, true) then
     batch = batch * kv.num_workers
   end
   return 1 / batch

@@ -1,0 +1,192 @@
+--- What `fit` does where its store has several ranks: each takes its part of the batches, values
+-- that are shown or decide are those of all ranks, and rank 0 alone writes and logs.
+--
+-- @module tycho.module.ranks
+
+local Class = require "tycho.core.class"
+local data_of = require "tycho.io.data"
+local log = require "tycho.core.log"
+local native = require "tycho.core.ffi"
+local random = require "tycho.ndarray.seed"
+local comm = require "tycho.kvstore.comm"
+
+local ranks = {}
+
+-- Batches -----------------------------------------------------------------------------------------
+
+--- Of each `size` batches in a row, the one with this rank's number. What does not make a whole row
+-- is dropped, so that all ranks have equally many.
+-- @type RankIter
+local RankIter = data_of.DataIter:extend("RankIter")
+ranks.RankIter = RankIter
+
+--- @tparam DataIter inner gives the same batches on all ranks
+-- @tparam Group group
+function RankIter:init(inner, group)
+  RankIter.super.init(self, { batch_size = inner.batch_size })
+  self._inner, self._group = inner, group
+  self.provide_data, self.provide_label = inner.provide_data, inner.provide_label
+  self.default_bucket_key = inner.default_bucket_key
+end
+
+
+function RankIter:next()
+  local own
+  for r = 0, self._group.size - 1 do
+    if r == self._group.rank then
+      own = self._inner:next()
+      if own == nil then
+        return nil
+      end
+    elseif not self._inner:iter_next() then
+      return nil
+    end
+  end
+  return own
+end
+
+
+function RankIter:reset()
+  self._inner:reset()
+end
+
+
+function RankIter:get_state()
+  return self._inner:get_state()
+end
+
+
+function RankIter:set_state(state)
+  self._inner:set_state(state)
+end
+
+
+--- This rank's part of an iterator that its own rank was given, which may be a batch longer than
+-- another's: ranks agree before each batch whether there is one.
+-- @type AgreedIter
+local AgreedIter = RankIter:extend("AgreedIter")
+
+function AgreedIter:next()
+  local batch = self._inner:next()
+  local here = self._group:gather(batch and "1" or "0")
+  return not table.concat(here):find("0", 1, true) and batch or nil
+end
+
+
+-- Ranks -------------------------------------------------------------------------------------------
+
+local Ranks = Class:extend("Ranks")
+
+function Ranks:init(kv)
+  self._kv, self._group = kv, kv._group
+end
+
+
+--- Rank 0, and who trains alone, speaks and writes.
+function Ranks:speaks()
+  return self._group.rank == 0
+end
+
+
+-- All ranks must run the same, with the same random numbers.
+local function agree(self, module, a)
+  local shapes = {}
+  local args = module:get_params()
+  for name, x in pairs(args) do
+    shapes[#shapes + 1] = ("%s %s %s"):format(name, table.concat(x.shape, "x"), x.dtype)
+  end
+  table.sort(shapes)
+  self._kv:check_same("version", native.text(native.C.ty_version()))
+  self._kv:check_same("symbol", module.symbol:tojson())
+  self._kv:check_same("parameters", table.concat(shapes, "\n"))
+  self._kv:check_same("epochs", ("%d to %d"):format(a.begin_epoch, a.num_epoch))
+  local state = random.get_state()["cpu(0)"]             -- what iterators shuffle by
+  local first = self._group:gather(state.seed .. " " .. state.counter)[1]
+  local seed, counter = first:match("(%S+) (%S+)")
+  random.set_state{ ["cpu(0)"] = { seed = seed, counter = counter } }
+end
+
+
+--- Before the first epoch; the iterator of this rank's batches.
+function Ranks:begin(module, a)
+  agree(self, module, a)
+  if not self:speaks() and log.level == "info" then
+    log.level = "warning"
+  end
+  local inner, group = a.train_data, self._group
+  local own = (inner.num_parts or 1) > 1
+  log:info(("%d ranks: %s"):format(group.size, own
+    and "each reads its part of the data, as the iterator was told"
+    or "each takes one of so many batches in a row; what is left at an epoch's end is dropped"))
+  return own and AgreedIter(inner, group) or RankIter(inner, group)
+end
+
+
+local SUMS = { "sum_metric", "num_inst", "global_sum_metric", "global_num_inst" }
+
+local function simple_metrics(metric, list)
+  for _, inner in ipairs(metric.metrics or {}) do
+    simple_metrics(inner, list)
+  end
+  if not metric.metrics and type(metric.sum_metric) == "number" then
+    list[#list + 1] = metric
+  end
+  return list
+end
+
+
+--- Gives a metric the sums of all ranks. One that is no sum over samples stays this rank's.
+function Ranks:reduce(metric)
+  local list, own = simple_metrics(metric, {}), {}
+  for _, m in ipairs(list) do
+    for _, key in ipairs(SUMS) do
+      own[#own + 1] = ("%.17g"):format(m[key])
+    end
+  end
+  local sums = {}
+  for _, text in ipairs(self._group:gather(table.concat(own, " "))) do
+    local i = 0
+    for number in text:gmatch("%S+") do
+      i = i + 1
+      sums[i] = (sums[i] or 0) + tonumber(number)
+    end
+  end
+  for i, m in ipairs(list) do
+    for k, key in ipairs(SUMS) do
+      m[key] = sums[(i - 1) * #SUMS + k]
+    end
+  end
+end
+
+
+--- Names and values as rank 0 has them: what decides must be the same everywhere.
+function Ranks:share(list)
+  local numbers = {}
+  for i, pair in ipairs(list) do
+    numbers[i] = ("%.17g"):format(pair[2])
+  end
+  local i = 0
+  for number in self._group:gather(table.concat(numbers, " "))[1]:gmatch("%S+") do
+    i = i + 1
+    list[i] = { list[i][1], tonumber(number) }
+  end
+  return list
+end
+
+
+--- Says where a rank that is ended can go on.
+function Ranks.note(_, path)
+  comm.note(path)
+end
+
+
+--- The ranks of a module's store; nil: there is one.
+function ranks.of(module)
+  local kv = module:_stores()[1]
+  if kv and kv._group and kv.num_workers > 1 then
+    return Ranks(kv)
+  end
+end
+
+
+return ranks
