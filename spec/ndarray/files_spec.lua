@@ -115,7 +115,7 @@ describe("of another program", function()
 
   it("come parameters whose checksum looks like the brace of a safetensors header", function()
     in_file(".params", function(path)
-      ty.nd.save(path, { w = ty.nd.array{ { 424 }, ctx = ty.cpu(0) } })
+      ty.nd.save(path, { w = ty.nd.array({ 424 }, { ctx = ty.cpu(0) }) })
       assert.are.equal("{", read(path):sub(9, 9))
       assert.are.same({ 424 }, ty.nd.load(path).w:totable())
       assert.are.same({ 424 }, ty.nd.load_frombuffer(read(path)).w:totable())
