@@ -94,7 +94,9 @@ void        ty_bag_free(ty_bag *b);
 int         ty_bag_put(ty_bag *b, const char *name, ty_tensor *t);
 int         ty_bag_get(ty_bag *b, const char *name, ty_tensor **out);
 int         ty_bag_at(ty_bag *b, int i, const char **name, ty_tensor **out);
-int         ty_params_save(const char *path, const ty_bag *b, int named);
+/* checked: with a checksum in a word that is 0 otherwise; who reads such a file finds damage */
+enum { TY_PARAMS_NAMED = 1, TY_PARAMS_CHECKED = 2 };
+int         ty_params_save(const char *path, const ty_bag *b, int flags);
 int         ty_params_load(const char *path, ty_bag **out, int *named);
 int         ty_params_parse(const void *data, size_t bytes, ty_bag **out, int *named);
 

@@ -2,7 +2,7 @@
 ** current one.
 **
 ** Little-endian. File: 64-bit magic 0x112, reserved word, count, records, name count (0 or
-** count), names (64-bit length, bytes). The reserved word, of any value, has in our files a
+** count), names (64-bit length, bytes). The reserved word, of any value, has in our checkpoints a
 ** checksum: CRC-32 of all that follows, in the high half, and its complement in the low one.
 ** A record of version 2: 32-bit magic, storage type, shape
 ** (32-bit ndim, 64-bit dims), device type and id, dtype, elements; no more than the shape where
@@ -542,20 +542,21 @@ static int put_contents(struct sink *f, const ty_bag *b, int n, int named)
 }
 
 /* The checksum comes last, where one can go back for it: a pipe has none. */
-static int put_all(struct target *to, const ty_bag *b, int n, int named)
+static int put_all(struct target *to, const ty_bag *b, int n, int flags)
 {
+  bool named = flags & TY_PARAMS_NAMED, checked = flags & TY_PARAMS_CHECKED;
   struct sink f = { to->file, 0 };
   put_u64(&f, LIST_MAGIC);
   put_u64(&f, 0);
   f.crc = 0;
   TRY(put_contents(&f, b, n, named));
-  if (!to->beside) return TY_OK;
+  if (!to->beside || !checked) return TY_OK;
   const uint64_t sum = checksum_word(f.crc);
   if (!fseeko(to->file, 8, SEEK_SET)) put_u64(&f, sum);
   return TY_OK;
 }
 
-int ty_params_save(const char *path, const ty_bag *b, int named)
+int ty_params_save(const char *path, const ty_bag *b, int flags)
 {
   NEED(path && b, TY_ETYPE, "ty_params_save: the path or the arrays are missing");
   int n = bag_size(b);
@@ -566,5 +567,5 @@ int ty_params_save(const char *path, const ty_bag *b, int named)
   }
   struct target t;
   TRY(target_open(&t, path));
-  return target_close(&t, put_all(&t, b, n, named));
+  return target_close(&t, put_all(&t, b, n, flags));
 }

@@ -1,6 +1,7 @@
 -- Files of our own that were damaged: one bit is another, or the end is missing. Arrays that come
 -- out all the same have the shapes and types that went in.
 
+local array_files = require "tycho.ndarray.files"
 local ty = require "tycho"
 local folder = require "spec.support.folder"
 
@@ -38,7 +39,7 @@ end
 local function checkpoint()
   local x = ty.nd.random.normal
   return written(function(path)
-    ty.nd.save(path, { ["arg:fc1_weight"] = x{ shape = { 24, 26 } },
+    array_files.save_checked(path, { ["arg:fc1_weight"] = x{ shape = { 24, 26 } },
       ["arg:fc1_bias"] = x{ shape = { 24 } }, ["arg:fc2_weight"] = x{ shape = { 8, 24 } },
       ["arg:fc2_bias"] = x{ shape = { 8 } } })
   end)
@@ -84,14 +85,23 @@ describe("a checkpoint of 4 KB", function()
     assert.same({ 24, 26 }, ty.nd.load_frombuffer(plain)["arg:fc1_weight"].shape)
   end)
 
+  it("has one where a Module saves it, and none where arrays are saved", function()
+    folder.with(function(path)
+      ty.model.save_checkpoint(path .. "/net", 1, network(), { w = ty.nd.ones{ 2 } }, {})
+      ty.nd.save(path .. "/arrays", { w = ty.nd.ones{ 2 } })
+      assert.not_equal(("\0"):rep(8), folder.read(path .. "/net-0001.params"):sub(9, 16))
+      assert.equal(("\0"):rep(8), folder.read(path .. "/arrays"):sub(9, 16))
+    end)
+  end)
+
   it("has one where it goes through a link, none where it goes through a pipe", function()
     folder.with(function(path)
       os.execute(("mkfifo %s/pipe; cat %s/pipe > %s/copy &"):format(path, path, path))
       local arrays = { x = ty.nd.ones{ 2 } }
-      ty.nd.save(path .. "/pipe", arrays)
-      ty.nd.save(path .. "/plain", arrays)
+      array_files.save_checked(path .. "/pipe", arrays)
+      array_files.save_checked(path .. "/plain", arrays)
       os.execute(("ln -s plain %s/link; while [ ! -s %s/copy ]; do :; done"):format(path, path))
-      ty.nd.save(path .. "/link", arrays)
+      array_files.save_checked(path .. "/link", arrays)
       assert.equal(("\0"):rep(8), folder.read(path .. "/copy"):sub(9, 16))
       assert.not_equal(("\0"):rep(8), folder.read(path .. "/plain"):sub(9, 16))
       assert.same({ 2 }, ty.nd.load(path .. "/copy").x.shape)

@@ -15,6 +15,7 @@ local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local log = require "tycho.core.log"
 local param_check = require "tycho.model.param_check"
+local array_files = require "tycho.ndarray.files"
 local nd = require "tycho.ndarray"
 local symbol = require "tycho.symbol.symbol"
 local values = require "tycho.core.values"
@@ -67,7 +68,7 @@ function checkpoint.write_params(path, arg_params, aux_params)
       dict[kind .. ":" .. name] = x:as_in_context(context.cpu())
     end
   end
-  nd.save(path, dict)
+  array_files.save_checked(path, dict)
 end
 
 

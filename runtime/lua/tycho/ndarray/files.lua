@@ -97,6 +97,17 @@ local function write_other(writer, path, list, named)
 end
 
 
+local function write(path, data, flags)
+  local list, named = members(data)
+  local writer = WRITERS[(path:match("%.(%w+)$") or ""):lower()]
+  if writer then
+    return write_other(writer, path, list, named)
+  end
+  check(C.ty_params_save(path, io_of.named_arrays(list, "nd.save"),
+    flags + (named and C.TY_PARAMS_NAMED or 0)), "nd.save", { argument = path })
+end
+
+
 local SAVE = args.form("nd.save", { { "fname", "text" }, { "data", "any" } })
 
 --- Writes arrays to a file.
@@ -104,13 +115,14 @@ local SAVE = args.form("nd.save", { { "fname", "text" }, { "data", "any" } })
 -- @param data NDArray, list, dictionary, or list of `{name, NDArray}`
 function io_of.save(...)
   local a = SAVE(...)
-  local list, named = members(a.data)
-  local writer = WRITERS[(a.fname:match("%.(%w+)$") or ""):lower()]
-  if writer then
-    return write_other(writer, a.fname, list, named)
-  end
-  check(C.ty_params_save(a.fname, io_of.named_arrays(list, "nd.save"), named and 1 or 0),
-    "nd.save", { argument = a.fname })
+  write(a.fname, a.data, 0)
+end
+
+
+--- The same with a checksum in a word that the reference leaves 0 and does not read: for
+-- checkpoints (not for users).
+function io_of.save_checked(path, data)
+  write(path, data, C.TY_PARAMS_CHECKED)
 end
 
 
