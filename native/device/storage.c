@@ -107,6 +107,16 @@ static int refused(struct account *a, int device, size_t bytes)
   return fail_memory(place, bytes, a->used + a->pool, a->cached);
 }
 
+/* Nothing can be had of a device that was lost, however much there is. */
+static int no_block(struct account *a, int device, size_t bytes)
+{
+  const struct device_ops *ops = device_ops(device);
+  char name[32];
+  if (!ops->lost || !ops->lost(device)) return refused(a, device, bytes);
+  return fail(TY_EDEVICE, "%s was lost by an earlier failure; nothing runs there until the program "
+      "is started again", device_name(device, name, sizeof name));
+}
+
 /* Under the lock: may `bytes` more be in use? Kept blocks go first. The system itself would
 ** promise any address, and end the process at first use: more than the device has is refused
 ** here, unless TYCHO_MEM_LIMIT says otherwise. */
@@ -154,7 +164,7 @@ static int block_new(int device, size_t bytes, void **out, bool *blank)
   if (!p && !code) {
     give_all_back(a, device);
     p = ops->alloc(device, size);
-    if (!p) code = refused(a, device, size);
+    if (!p) code = no_block(a, device, size);
   }
   if (!code) {
     a->used += (int64_t)size;

@@ -101,10 +101,11 @@ describe_there("a step on a GPU", function()
   it("fails for good on a device that is lost", function()
     local text = steps("cublasLtMatmul:4:719")
     assert.matches("step\t1\ttrue", text)
-    for step = 2, 3 do
-      local first = "step\t" .. step .. "\t[^\n]*a product of 2 x 4 x 8 fails"
-      assert.matches(first .. "[^\n]*operator FullyConnected, node fc", text)
-    end
+    local first = "a product of 2 x 4 x 8 fails[^\n]*operator FullyConnected, node fc"
+    assert.matches("step\t2\t[^\n]*" .. first, text)
+    -- where no block is kept for reuse, as under a sanitizer, a new array is refused first
+    local refused = "step\t3\t[^\n]*gpu%(0%) was lost by an earlier failure"
+    assert.is_truthy(text:find("step\t3\t[^\n]*" .. first) or text:find(refused), text)
   end)
 
   it("says what memory was wanted, and gives it back", function()
