@@ -2,7 +2,7 @@
 #include <ctype.h>
 #include "base/base.h"
 
-static bool room(struct text *t, size_t n)
+static bool reserve(struct text *t, size_t n)
 {
   if (t->lost) return false;
   if (t->cap - t->n > n) return true;
@@ -16,7 +16,7 @@ static bool room(struct text *t, size_t n)
 
 void text_put(struct text *t, const char *s, size_t n)
 {
-  if (!room(t, n)) return;
+  if (!reserve(t, n)) return;
   memcpy(t->s + t->n, s, n);
   t->n += n;
   t->s[t->n] = 0;
@@ -28,7 +28,7 @@ void text_add(struct text *t, const char *format, ...)
   va_start(a, format);
   va_copy(again, a);
   int n = number_format(NULL, 0, format, a);
-  if (n >= 0 && room(t, (size_t)n)) {
+  if (n >= 0 && reserve(t, (size_t)n)) {
     number_format(t->s + t->n, t->cap - t->n, format, again);
     t->n += (size_t)n;
   }

@@ -40,5 +40,5 @@ struct comm_buffer { char *data; size_t cap; };
 struct comm_sum { const struct comm_part *part; int n, dtype, wire; float threshold; };
 int comm_sum(const struct comm_ops *ops, struct comm_world *w, struct comm_buffer scratch[3],
     const struct comm_sum *s);
-bool comm_room(struct comm_buffer *b, size_t bytes);
+bool comm_reserve(struct comm_buffer *b, size_t bytes);
 int comm_failed(const struct comm_world *w, const char *what);

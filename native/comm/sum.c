@@ -12,7 +12,7 @@
 
 enum { BLOCK = 8 << 20, UNIT = 64 }; /* bytes; elements of a part are a multiple of UNIT */
 
-bool comm_room(struct comm_buffer *b, size_t bytes)
+bool comm_reserve(struct comm_buffer *b, size_t bytes)
 {
   if (bytes <= b->cap) return true;
   void *p = mem_grow(b->data, bytes);
@@ -144,7 +144,7 @@ static int sum_block(const struct comm_ops *ops, struct comm_world *w, struct co
   }
   int64_t first = MIN(each * w->rank, n), own = MIN(n - first, each);
   size_t all = part[0][w->rank] * (size_t)ranks;
-  NEED(comm_room(recv, all + ALIGN + 2 * sizeof(float) * (size_t)own), TY_EMEMORY,
+  NEED(comm_reserve(recv, all + ALIGN + 2 * sizeof(float) * (size_t)own), TY_EMEMORY,
       "out of memory: the sum of %lld elements over %d ranks", (long long)n, ranks);
   if (!ops->exchange(w, send, recv->data, part[0])) return comm_failed(w, "a sum");
   char *work = recv->data + align_up(all, sizeof(float));
@@ -214,8 +214,8 @@ int comm_sum(const struct comm_ops *ops, struct comm_world *w, struct comm_buffe
   int64_t all = 0, most = BLOCK / (int64_t)dtype_size(t.at);
   for (int i = 0; i < s->n; i++) all += s->part[i].n;
   if (w->size == 1 && s->wire == TY_WIRE_FULL) return TY_OK;
-  size_t room = dtype_size(t.at) * (size_t)MIN(all, most);
-  NEED(comm_room(&scratch[1], room) && comm_room(&scratch[2], room), TY_EMEMORY,
+  size_t bytes = dtype_size(t.at) * (size_t)MIN(all, most);
+  NEED(comm_reserve(&scratch[1], bytes) && comm_reserve(&scratch[2], bytes), TY_EMEMORY,
       "out of memory: the sum of %lld elements over %d ranks", (long long)all, w->size);
   struct place at = { 0, 0 };
   for (int64_t done = 0; done < all; done += most) {

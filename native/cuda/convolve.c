@@ -20,8 +20,8 @@ static void set_padding(struct dnn_convolution *v, int i, int64_t pad, int64_t t
 {
   int64_t whole = v->stride[i] * (v->out[i] - 1) + reach(v, i);
   v->before[i] = target ? (whole - target + 1) / 2 : pad;
-  int64_t room = v->in[i] + 2 * v->before[i] - reach(v, i);
-  bool even = room >= 0 && room / v->stride[i] + 1 == v->out[i];
+  int64_t span = v->in[i] + 2 * v->before[i] - reach(v, i);
+  bool even = span >= 0 && span / v->stride[i] + 1 == v->out[i];
   v->behind[i] = even ? v->before[i] : MAX(whole - v->in[i] - v->before[i], 0);
 }
 

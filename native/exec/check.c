@@ -7,31 +7,31 @@ static double number_at(const void *p, int dtype, int64_t i)
   return dtype == TY_F64 ? ((const double *)p)[i] : (double)((const float *)p)[i];
 }
 
-/* Elements of a value on the host: where they are, or a copy in *room; NULL: no floats, or they
+/* Elements of a value on the host: where they are, or a copy in *copy; NULL: no floats, or they
 ** cannot be read. */
-static const void *floats_of(int device, const void *p, const ty_desc *d, void **room)
+static const void *floats_of(int device, const void *p, const ty_desc *d, void **copy)
 {
-  *room = NULL;
+  *copy = NULL;
   if (!p || (d->dtype != TY_F32 && d->dtype != TY_F64)) return NULL;
   if (device_kind(device) != TY_GPU) return p;
-  *room = mem_new(desc_bytes(d));
-  if (!*room || device_copy(TY_CPU, *room, device, p, desc_bytes(d)) || device_finish(device))
+  *copy = mem_new(desc_bytes(d));
+  if (!*copy || device_copy(TY_CPU, *copy, device, p, desc_bytes(d)) || device_finish(device))
     return NULL;
-  return *room;
+  return *copy;
 }
 
 /* "data in [-1, 3]" */
 static void describe(int device, const void *p, const ty_desc *d, const char *name, struct text *t)
 {
   double lo = INFINITY, hi = -INFINITY;
-  void *room;
-  const void *x = floats_of(device, p, d, &room);
+  void *copy;
+  const void *x = floats_of(device, p, d, &copy);
   for (int64_t i = 0; x && i < desc_count(d); i++) {
     lo = fmin(lo, number_at(x, d->dtype, i));
     hi = fmax(hi, number_at(x, d->dtype, i));
   }
   if (x) text_add(t, "%s%s in [%g, %g]", t->n ? ", " : "", name, lo, hi);
-  mem_free(room);
+  mem_free(copy);
 }
 
 static void describe_inputs(struct program *p, const struct step *st, struct text *t)
@@ -62,12 +62,12 @@ static int fail_value(struct program *p, const struct step *st, int64_t i, doubl
 
 static int check_value(struct program *p, const struct step *st, const void *data, const ty_desc *d)
 {
-  void *room;
-  const void *x = floats_of(st->device, data, d, &room);
+  void *copy;
+  const void *x = floats_of(st->device, data, d, &copy);
   int64_t i = 0, n = x ? desc_count(d) : 0;
   while (i < n && isfinite(number_at(x, d->dtype, i))) i++;
   int code = i < n ? fail_value(p, st, i, number_at(x, d->dtype, i)) : TY_OK;
-  mem_free(room);
+  mem_free(copy);
   return code;
 }
 
@@ -77,21 +77,21 @@ static int examine(struct program *p, const struct step *st)
   struct call c = st->v.call;
   if (!c.op->examine || st->v.backward || !c.run->is_train) return TY_OK;
   struct operand in[2];
-  void *room[COUNT(in)] = { NULL };
+  void *copy[COUNT(in)] = { NULL };
   bool gpu = device_kind(st->device) == TY_GPU;
   int code = c.nin <= COUNT(in) ? TY_OK : fail(TY_EINTERNAL, "more inputs than are examined");
   for (int i = 0; i < c.nin && !code; i++) {
     in[i] = c.in[i];
     if (!gpu) continue;
-    in[i].p = room[i] = mem_new(desc_bytes(&in[i].d));
-    code = room[i]
-        ? device_copy(TY_CPU, room[i], st->device, c.in[i].p, desc_bytes(&in[i].d))
+    in[i].p = copy[i] = mem_new(desc_bytes(&in[i].d));
+    code = copy[i]
+        ? device_copy(TY_CPU, copy[i], st->device, c.in[i].p, desc_bytes(&in[i].d))
         : fail(TY_EMEMORY, "out of memory: the search for bad numbers");
   }
   c.in = in;
   if (!code && gpu) code = device_finish(st->device);
   if (!code) code = c.op->examine(&c);
-  for (int i = 0; i < COUNT(in); i++) mem_free(room[i]);
+  for (int i = 0; i < COUNT(in); i++) mem_free(copy[i]);
   return code ? exec_fail_step(p, st, code) : TY_OK;
 }
 

@@ -229,10 +229,10 @@ int ty_exec_profile(ty_exec *e, ty_sample *out, int *n)
   NEED(e && n, TY_ETYPE, "profile: null argument");
   struct program *p = e->variant[e->ran >= 0 ? e->ran : FUSED];
   TRY(ty_wait(e->default_device));
-  int room = *n;
+  int capacity = *n;
   e->profile = true;
   *n = p->n;
-  for (int t = 0; out && t < p->n && t < room; t++) {
+  for (int t = 0; out && t < p->n && t < capacity; t++) {
     const struct step *st = &p->step[t];
     int64_t bytes = 0;
     for (int k = 0; k < st->nin; k++) bytes += (int64_t)desc_bytes(&e->desc[st->in[k]]);

@@ -42,8 +42,8 @@ int listing_make(
     const ty_graph *g, const ty_entry *head, int nhead, struct arena *a, struct listing *out)
 {
   struct visit *stack = arena_new(a, sizeof *stack * (size_t)(g->n + 1));
-  size_t room = sizeof(int) * (size_t)(g->n + 1);
-  *out = (struct listing){ .order = arena_new(a, room), .id = arena_new(a, room) };
+  size_t bytes = sizeof(int) * (size_t)(g->n + 1);
+  *out = (struct listing){ .order = arena_new(a, bytes), .id = arena_new(a, bytes) };
   NEED(stack && out->order && out->id, TY_EMEMORY, "out of memory: order of %d nodes", g->n);
   for (int i = 0; i < nhead; i++) {
     NEED(head[i].node >= 0 && head[i].node < g->n, TY_EINDEX, "head %d is node %d of %d", i,

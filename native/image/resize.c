@@ -299,9 +299,9 @@ void resize_pixels(const struct pixels *to, const struct pixels *from, int how, 
     parallel_for(to->h, MAX(1, 16384 / wide), nearest_body, &r);
     return;
   }
-  int room = r.how == WIDE ? LINEAR : r.how;
-  char *at = take_taps(&r.x, scratch, room, from->w, to->w);
-  r.middle = take_taps(&r.y, at, room, from->h, to->h);
+  int reach = r.how == WIDE ? LINEAR : r.how;
+  char *at = take_taps(&r.x, scratch, reach, from->w, to->w);
+  r.middle = take_taps(&r.y, at, reach, from->h, to->h);
   fill_taps(&r.x, r.how, from->w, to->w, true);
   fill_taps(&r.y, r.how, from->h, to->h, false);
   parallel_for(from->h, MAX(1, 8192 / wide), row_body, &r);

@@ -19,7 +19,7 @@
 DECLARE(s, float)
 DECLARE(d, double)
 
-/* columns that LAPACK works on at once, for which it wants room */
+/* columns that LAPACK works on at once, for which it wants workspace */
 enum { PANEL = 32 };
 
 /* -- triangles --------------------------------------------------------------------------------- */
@@ -115,24 +115,24 @@ size_t lu_inverse_work(int dtype, int64_t n) { return PANEL * (size_t)n * dtype_
 
 int lu_inverse(int dtype, int64_t n, void *a, const int32_t *pivot, void *work)
 {
-  int size = (int)n, room = PANEL * size, bad = 0;
+  int size = (int)n, lwork = PANEL * size, bad = 0;
   if (spread_nan(dtype, n * n, a)) return 0;
   if (dtype == TY_F64)
-    dgetri_(&size, a, &size, pivot, work, &room, &bad);
+    dgetri_(&size, a, &size, pivot, work, &lwork, &bad);
   else
-    sgetri_(&size, a, &size, pivot, work, &room, &bad);
+    sgetri_(&size, a, &size, pivot, work, &lwork, &bad);
   return bad;
 }
 
-/* tau, then LAPACK's room */
+/* tau, then LAPACK's workspace */
 size_t lq_work(int dtype, int64_t m) { return (PANEL + 1) * (size_t)m * dtype_size(dtype); }
 
 #define LQ(s, R) do { \
-  R *tau = work, *q = a, *room = tau + m; \
-  s##geqrf_(&columns, &rows, q, &columns, tau, room, &size, &bad); \
+  R *tau = work, *q = a, *scratch = tau + m; \
+  s##geqrf_(&columns, &rows, q, &columns, tau, scratch, &size, &bad); \
   for (int64_t i = 0; i < m; i++) \
     for (int64_t j = 0; j < m; j++) ((R *)l)[i * m + j] = j <= i ? q[i * n + j] : 0; \
-  s##orgqr_(&columns, &rows, &rows, q, &columns, tau, room, &size, &bad); \
+  s##orgqr_(&columns, &rows, &rows, q, &columns, tau, scratch, &size, &bad); \
 } while (0)
 
 void lq_factor(int dtype, int64_t m, int64_t n, void *a, void *l, void *work)

@@ -52,8 +52,8 @@ static int64_t best_gap(const struct fit *f, int i, int placed)
   for (int k = 0; k < placed; k++) {
     int j = f->placed[k];
     if (f->last[j] < f->first[i] || f->first[j] > f->last[i]) continue;
-    int64_t room = f->offset[j] - at;
-    if (room >= f->bytes[i] && room < gap) gap = room, best = at;
+    int64_t hole = f->offset[j] - at;
+    if (hole >= f->bytes[i] && hole < gap) gap = hole, best = at;
     if (best >= 0 && f->lowest) break;
     at = MAX(at, f->offset[j] + f->bytes[j]);
   }
@@ -305,8 +305,8 @@ int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last,
   int64_t *kept = NEWS(int64_t, n);
   struct fit f = { n, bytes, first, last, kept, offset, NEWS(int64_t, n), INT64_MAX, *bound, worst,
     false, NEWS(int, n), NEWS(int, n), NEWS(int, n), NEWS(int64_t, n) };
-  bool room = kept && f.best && f.order && f.placed && f.good && f.key;
-  if (room) {
+  bool complete = kept && f.best && f.order && f.placed && f.good && f.key;
+  if (complete) {
     memcpy(kept, offset, sizeof(int64_t) * (size_t)n);
     search(&f);
     memcpy(offset, f.best, sizeof(int64_t) * (size_t)n);
@@ -318,5 +318,5 @@ int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last,
   mem_free(f.placed);
   mem_free(f.good);
   mem_free(f.key);
-  return room ? TY_OK : fail(TY_EMEMORY, "out of memory: plan");
+  return complete ? TY_OK : fail(TY_EMEMORY, "out of memory: plan");
 }

@@ -73,9 +73,9 @@ static int fit_device(struct program *p, int slot, const struct fixed *fixed, in
   size_t cap = (size_t)(p->s.g->nvalue + p->n + 1);
   struct plan_items q = { 0, NEWS(int, cap), NEWS(int, cap), NEWS(int, cap), NEWS(int64_t, cap),
     NEWS(int64_t, cap) };
-  bool room = q.first && q.last && q.value && q.bytes && q.offset;
-  int code = room ? TY_OK : fail(TY_EMEMORY, "out of memory: plan");
-  if (room) gather(p, slot, &q, fixed, nfixed);
+  bool complete = q.first && q.last && q.value && q.bytes && q.offset;
+  int code = complete ? TY_OK : fail(TY_EMEMORY, "out of memory: plan");
+  if (complete) gather(p, slot, &q, fixed, nfixed);
   if (!code)
     code = plan_offsets(q.n, q.bytes, q.first, q.last, q.offset, &p->pool[slot], &p->bound[slot]);
   if (!code) note_places(p, &q);

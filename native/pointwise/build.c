@@ -362,9 +362,9 @@ int pw_seal(struct pw_program *t)
   join_products(t);
   t->code = NEWS(struct pw_ins, t->n);
   t->get = NEWS(struct pw_get, t->n);
-  int *room = NEWS(int, 2 * t->n);
-  struct layout l = { .t = t, .slot = room, .last = room ? room + t->n : NULL };
-  int code = t->code && t->get && room ? TY_OK
+  int *slots = NEWS(int, 2 * t->n);
+  struct layout l = { .t = t, .slot = slots, .last = slots ? slots + t->n : NULL };
+  int code = t->code && t->get && slots ? TY_OK
                                        : fail(TY_EMEMORY, "out of memory: pointwise program");
   if (!code) {
     find_last(&l);
@@ -373,7 +373,7 @@ int pw_seal(struct pw_program *t)
     else
       find_direct(&l);
   }
-  mem_free(room);
+  mem_free(slots);
   t->cost += 2 * (t->nget + t->nput);
   t->sealed = !code;
   return code;

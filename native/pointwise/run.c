@@ -252,10 +252,10 @@ static void classify(const struct pw_run_state *s, struct operand_view *view)
 
 static void cast(const struct pw_run_state *s, int dtype, char *d, const char *a, int64_t n)
 {
-  _Alignas(64) char room[BLOCK * sizeof(double)];
+  _Alignas(64) char block[BLOCK * sizeof(double)];
   for (int64_t i = 0; i < n; i += BLOCK) {
-    s->table->store[s->t->kind][dtype](room, a + (size_t)i * s->size, 1, MIN(BLOCK, n - i));
-    s->table->load[s->t->kind][dtype](d + (size_t)i * s->size, room, 1, MIN(BLOCK, n - i));
+    s->table->store[s->t->kind][dtype](block, a + (size_t)i * s->size, 1, MIN(BLOCK, n - i));
+    s->table->load[s->t->kind][dtype](d + (size_t)i * s->size, block, 1, MIN(BLOCK, n - i));
   }
 }
 
@@ -325,13 +325,13 @@ static char *under(
 }
 
 static void enter(const struct pw_run_state *s, const struct operand_view *view, void **slot,
-    char *room, const struct spot *at)
+    char *scratch, const struct spot *at)
 {
   const struct pw_program *t = s->t;
   for (int i = 0; i < t->nget; i++) {
     int k = t->get[i].operand, to = t->get[i].slot;
     if (k < 0 || t->get[i].once || view[k].how == ONCE) continue;
-    char *own = room + (size_t)to * BLOCK * s->size;
+    char *own = scratch + (size_t)to * BLOCK * s->size;
     if (view[k].how == DIRECT && !t->get[i].copy)
       slot[to] = under(s, view, k, at);
     else if (s->pieces)
@@ -365,15 +365,15 @@ static void run_blocks(int64_t begin, int64_t end, void *context)
 {
   const struct pw_run_state *s = context;
   const struct pw_program *t = s->t;
-  _Alignas(64) char room[SLOTS * BLOCK * sizeof(double)];
+  _Alignas(64) char scratch[SLOTS * BLOCK * sizeof(double)];
   struct operand_view view[PW_ARGS];
   void *slot[SLOTS];
-  for (int i = 0; i < t->nslot; i++) slot[i] = room + (size_t)i * BLOCK * s->size;
+  for (int i = 0; i < t->nslot; i++) slot[i] = scratch + (size_t)i * BLOCK * s->size;
   classify(s, view);
   run_once(s, view, slot, MIN(s->l->count, BLOCK));
   for (int64_t b = begin; b < end; b++) {
     struct spot at = spot_of(s, b);
-    enter(s, view, slot, room, &at);
+    enter(s, view, slot, scratch, &at);
     run_code(s, slot, t->nuniform, t->ncode, at.n);
     leave(s, view, slot, &at);
   }

@@ -8,7 +8,7 @@
 */
 #include "pointwise/ir.h"
 
-/* most parts; room for partial sums; elements worth a part */
+/* most parts; number of partial sums; elements worth a part */
 enum { PARTS = 64, PARTIAL = 8192, FEW = 1 << 15 };
 
 union total { double d; int64_t i; };
@@ -179,28 +179,28 @@ static void run_outputs(int64_t begin, int64_t end, void *context)
 static void run_parts(int64_t begin, int64_t end, void *context)
 {
   const struct broadcast_sum *s = context;
-  int64_t room = MIN(s->width, BLOCK);
+  int64_t wide = MIN(s->width, BLOCK);
   for (int64_t i = begin; i < end; i++) {
     int64_t output = i / s->parts, first = i % s->parts * s->chunk;
     struct output_columns g = group_of(s, output);
-    gather(s, s->partial + i * room, s->src + (size_t)g.src * dtype_size(s->src_type), g.n, first,
+    gather(s, s->partial + i * wide, s->src + (size_t)g.src * dtype_size(s->src_type), g.n, first,
         MIN(s->folded, first + s->chunk));
   }
 }
 
 static void add_parts(const struct broadcast_sum *s)
 {
-  int64_t room = MIN(s->width, BLOCK);
+  int64_t wide = MIN(s->width, BLOCK);
   for (int64_t o = 0; o < s->outputs; o++) {
     struct output_columns g = group_of(s, o);
     for (int64_t p = 1; p < s->parts; p++)
       for (int64_t j = 0; j < g.n; j++) {
         if (s->whole)
-          s->partial[o * s->parts * room + j].i += s->partial[(o * s->parts + p) * room + j].i;
+          s->partial[o * s->parts * wide + j].i += s->partial[(o * s->parts + p) * wide + j].i;
         else
-          s->partial[o * s->parts * room + j].d += s->partial[(o * s->parts + p) * room + j].d;
+          s->partial[o * s->parts * wide + j].d += s->partial[(o * s->parts + p) * wide + j].d;
       }
-    put(s, g.dst, s->partial + o * s->parts * room, g.n);
+    put(s, g.dst, s->partial + o * s->parts * wide, g.n);
   }
 }
 
@@ -217,10 +217,10 @@ int sum_to_cpu(void *dst, const ty_desc *dst_d, const void *src, const ty_desc *
     parallel_for(s.outputs, MAX(1, FEW / (s.folded * MIN(s.width, BLOCK))), run_outputs, &s);
     return TY_OK;
   }
-  union total room[PARTIAL];
+  union total partial[PARTIAL];
   int64_t n = s.outputs * s.parts * MIN(s.width, BLOCK);
-  memset(room, 0, sizeof *room * (size_t)n);
-  s.partial = room;
+  memset(partial, 0, sizeof *partial * (size_t)n);
+  s.partial = partial;
   parallel_for(s.outputs * s.parts, 1, run_parts, &s);
   add_parts(&s);
   return TY_OK;

@@ -143,7 +143,7 @@ struct forward_pass {
   size_t size;
   const char *x, *packed, *bias;
   char *y, *tmp;
-  size_t room;                                        /* bytes of a thread's panels */
+  size_t panel_bytes;                                 /* bytes of a thread's panels */
   const int64_t *tap;
   int act, height;
   int64_t run, taps, depth, in, out;                  /* channels of a run of depth */
@@ -159,7 +159,7 @@ static int64_t channels_of_run(const struct window *w, const struct gemm_type *t
   return MAX(1, MIN(w->channels, t->kc / window_taps(w)));
 }
 
-static size_t forward_room(const struct window *w, const struct gemm_type *t)
+static size_t forward_bytes(const struct window *w, const struct gemm_type *t)
 {
   int64_t cols = t->nr * (window_plain(w) ? PLAIN_PANELS : PANELS);
   return align_up(
@@ -173,17 +173,17 @@ static size_t tap_bytes(const struct window *w)
 
 size_t convolve_forward_scratch(const struct window *w)
 {
-  return tap_bytes(w) + forward_room(w, gemm_type(w->dtype)) * (size_t)parallel_threads();
+  return tap_bytes(w) + forward_bytes(w, gemm_type(w->dtype)) * (size_t)parallel_threads();
 }
 
 static void fill_panels(const struct forward_pass *f, const char *x, int64_t j, int64_t cols,
-    int64_t channels, char *room)
+    int64_t channels, char *scratch)
 {
   const struct gemm_type *t = f->t;
   for (int64_t q = 0; q < cols; q += t->nr) {
     int64_t some = MIN(t->nr, cols - q);
     window_columns(f->w, t, j + q, some, channels, some > t->w ? t->nr : t->w, f->tap, x,
-        room + (size_t)(q * channels * f->taps) * f->size, false);
+        scratch + (size_t)(q * channels * f->taps) * f->size, false);
   }
 }
 
@@ -193,7 +193,7 @@ static void forward_block(const struct forward_pass *f, const char *image, const
 {
   const struct window *w = f->w;
   const struct gemm_type *t = f->t;
-  char *room = f->tmp + f->room * (size_t)parallel_index();
+  char *scratch = f->tmp + f->panel_bytes * (size_t)parallel_index();
   struct gemm_block g = { .m = rows,
     .n = cols,
     .outer = 1,
@@ -201,7 +201,7 @@ static void forward_block(const struct forward_pass *f, const char *image, const
     .acs = f->height,
     .strip = f->height * f->depth,
     .rows = f->height,
-    .b = room,
+    .b = scratch,
     .c = y + (size_t)j * f->size,
     .ldc = f->out,
     .alpha = 1 };
@@ -218,9 +218,9 @@ static void forward_block(const struct forward_pass *f, const char *image, const
     if (f->direct)
       g.b = x + (size_t)j * f->size, g.ldb = f->in, g.panel = t->nr, g.full = true;
     else if (f->plain)
-      gemm_panels(t, f->size, false, cols, channels, x + (size_t)j * f->size, f->in, room);
+      gemm_panels(t, f->size, false, cols, channels, x + (size_t)j * f->size, f->in, scratch);
     else
-      fill_panels(f, x, j, cols, channels, room);
+      fill_panels(f, x, j, cols, channels, scratch);
     t->block(&g);
   }
 }
@@ -269,7 +269,7 @@ static const void *keep_strips(
 {
   bool fresh;
   int64_t each = (s->rows + s->height - 1) / s->height;
-  s->out = gemm_kept_room(
+  s->out = gemm_kept_buffer(
       kept, weight, (size_t)(groups * each * s->height * s->k + 64) * s->size, &fresh);
   if (!s->out || fresh) return s->out;
   parallel_for(groups * each, MAX(1, 100000 / (s->height * s->k)), strip_some, s);
@@ -314,7 +314,7 @@ static int multiply_image(const struct window *w, const void *x, const struct op
     .y = y,
     .tap = tmp,
     .tmp = (char *)tmp + tap_bytes(w),
-    .room = forward_room(w, t),
+    .panel_bytes = forward_bytes(w, t),
     .act = act,
     .run = channels_of_run(w, t),
     .taps = window_taps(w),
@@ -347,11 +347,11 @@ int convolve_forward(const struct window *w, const void *x, const struct operand
 struct data {
   const struct window *w;
   const struct gemm_type *t;
-  size_t size, room;
+  size_t size, column_bytes;
   const char *dy, *packed, *bias;
   char *dx, *tmp;
   const int64_t *tap;
-  /* channels of a unit, such units, positions at a time, their room */
+  /* channels of a unit, such units, positions at a time */
   int64_t taps, in, out, block, blocks, cols, width;
   int height, act;
   bool add;
@@ -384,7 +384,7 @@ static int64_t data_width(const struct window *w)
   return (int64_t)align_up((size_t)data_cols(w), 16);
 }
 
-static size_t data_room(const struct window *w, const struct gemm_type *t)
+static size_t data_bytes(const struct window *w, const struct gemm_type *t)
 {
   return align_up(
       (size_t)(data_block(w, t) * window_taps(w) * data_width(w)) * dtype_size(w->dtype), ALIGN);
@@ -403,11 +403,11 @@ size_t convolve_data_scratch(const struct window *w)
 {
   struct window v = exchanged(w);
   if (window_plain(w)) return convolve_forward_scratch(&v);
-  return tap_bytes(w) + data_room(w, gemm_type(w->dtype)) * (size_t)parallel_threads();
+  return tap_bytes(w) + data_bytes(w, gemm_type(w->dtype)) * (size_t)parallel_threads();
 }
 
 static void fold_back(
-    const struct data *d, int64_t j, int64_t cols, int64_t channels, const char *room, char *dx)
+    const struct data *d, int64_t j, int64_t cols, int64_t channels, const char *scratch, char *dx)
 {
   const struct window *w = d->w;
   struct gemm_fold f = { .channels = channels,
@@ -419,13 +419,13 @@ static void fold_back(
     .first = j / w->out[2],
     .rows = cols / w->out[2],
     .across = w->out[2] };
-  d->t->fold(&f, room, dx);
+  d->t->fold(&f, scratch, dx);
 }
 
 static void data_unit(const struct data *d, int64_t i, int64_t block)
 {
   const struct window *w = d->w;
-  char *room = d->tmp + d->room * (size_t)parallel_index();
+  char *scratch = d->tmp + d->column_bytes * (size_t)parallel_index();
   int64_t c = block * d->block, channels = MIN(d->block, w->channels - c),
           rows = channels * d->taps;
   char *dx = d->dx + (size_t)((i * w->channels + c) * d->in) * d->size;
@@ -449,14 +449,14 @@ static void data_unit(const struct data *d, int64_t i, int64_t block)
       .ldb = d->out,
       .panel = d->t->nr,
       .full = true,
-      .c = room,
+      .c = scratch,
       .ldc = d->width,
       .alpha = 1 };
     gemm_sum(d->t, &g);
     if (folds(w))
-      fold_back(d, j, cols, channels, room, dx);
+      fold_back(d, j, cols, channels, scratch, dx);
     else
-      window_columns(w, d->t, j, cols, channels, d->width, d->tap, room, dx, true);
+      window_columns(w, d->t, j, cols, channels, d->width, d->tap, scratch, dx, true);
   }
 }
 
@@ -493,7 +493,7 @@ int convolve_data(const struct window *w, const void *dy, const struct operand *
   struct data d = { .w = w,
     .t = t,
     .size = size,
-    .room = data_room(w, t),
+    .column_bytes = data_bytes(w, t),
     .dy = dy,
     .dx = dx,
     .bias = bias,
@@ -512,7 +512,7 @@ int convolve_data(const struct window *w, const void *dy, const struct operand *
   d.blocks = (w->channels + d.block - 1) / d.block;
   d.height = gemm_height(rows, t->mr);
   int64_t each = (rows + d.height - 1) / d.height * d.height;
-  char *packed = gemm_kept_room(
+  char *packed = gemm_kept_buffer(
       kept, weight, (size_t)(w->groups * d.blocks * each * w->filters + 64) * size, &fresh);
   NEED(packed, TY_EMEMORY, "out of memory: packed weight");
   d.packed = packed;

@@ -1,4 +1,4 @@
-/* onednn.c - see onednn.h. Primitives depend on the size of the team that runs them: rooms are
+/* onednn.c - see onednn.h. Primitives depend on the size of the team that runs them: bytes are
 ** those of the neediest one. */
 #include <pthread.h>
 #include "kernel/conv/onednn.h"
@@ -114,7 +114,7 @@ static onednn_desc operand(dnnl_primitive_desc_t d, int which, int o)
   return dnnl_primitive_desc_query_md(d, query[which][o], 0);
 }
 
-/* -- rooms: asked once for each shape ---------------------------------------------------------- */
+/* -- bytes: asked once for each shape ---------------------------------------------------------- */
 
 struct known {
   int64_t x[TY_MAXDIM], w[TY_MAXDIM], y[TY_MAXDIM];
@@ -123,7 +123,7 @@ struct known {
   int which, act, threads, block[OPERANDS];
   bool bias, sum;
   bool able;
-  struct onednn_bytes rooms;
+  struct onednn_bytes bytes;
 };
 enum { KNOWN = 256 };
 static struct known known[KNOWN];
@@ -154,7 +154,7 @@ static size_t inner_bytes(
       : align_up(dnnl_memory_desc_get_size(inner), ALIGN);
 }
 
-static void rooms_of(dnnl_primitive_desc_t d, const struct onednn_shape *s,
+static void primitive_bytes(dnnl_primitive_desc_t d, const struct onednn_shape *s,
     const struct onednn_conv *plain, struct onednn_bytes *r)
 {
   r->x = inner_bytes(d, s, plain, X);
@@ -166,13 +166,13 @@ static void rooms_of(dnnl_primitive_desc_t d, const struct onednn_shape *s,
       ALIGN);
 }
 
-void rooms_widen(struct onednn_bytes *r, const struct onednn_bytes *o)
+void onednn_bytes_widen(struct onednn_bytes *r, const struct onednn_bytes *o)
 {
   *r = (struct onednn_bytes){ MAX(r->x, o->x), MAX(r->y, o->y), MAX(r->w, o->w),
     MAX(r->packed, o->packed), MAX(r->pad, o->pad) };
 }
 
-/* Room for one thread and for the largest team: what lies between needs no more. */
+/* Bytes for one thread and for the largest team: what lies between needs no more. */
 static void ask(struct known *k, const struct onednn_shape *s)
 {
   const int teams[] = { 1, k->threads };
@@ -184,15 +184,15 @@ static void ask(struct known *k, const struct onednn_shape *s)
     dnnl_primitive_desc_t d = primitive_desc(s);
     k->able = d != NULL;
     if (!d) break;
-    rooms_of(d, s, &plain, &r);
+    primitive_bytes(d, s, &plain, &r);
     dnnl_primitive_desc_destroy(d);
-    rooms_widen(&k->rooms, &r);
+    onednn_bytes_widen(&k->bytes, &r);
   }
   parallel_library();
   descs_free(&plain);
 }
 
-bool part_rooms(const struct onednn_shape *s, struct onednn_bytes *out)
+bool part_bytes(const struct onednn_shape *s, struct onednn_bytes *out)
 {
   struct known k;
   key_of(&k, s);
@@ -206,7 +206,7 @@ bool part_rooms(const struct onednn_shape *s, struct onednn_bytes *out)
   }
   k = known[i];
   pthread_mutex_unlock(&lock);
-  *out = k.rooms;
+  *out = k.bytes;
   return k.able;
 }
 
@@ -246,7 +246,7 @@ static bool make_from(struct onednn_primitive *p, dnnl_primitive_desc_t d,
 {
   static const int result[] = { [FORWARD] = Y, [DATA] = X, [WEIGHT] = W };
   struct onednn_bytes now;
-  rooms_of(d, s, plain, &now);
+  primitive_bytes(d, s, plain, &now);
   if (now.x > r->x || now.y > r->y || now.w > r->w || dnnl_primitive_create(&p->conv, d))
     return false;
   for (int o = 0; o < OPERANDS; o++)

@@ -26,7 +26,7 @@ struct onednn_shape {                                        /* of one direction
 /* w: a weight's gradient; packed: a weight */
 struct onednn_bytes { size_t x, y, w, packed, pad; };
 /* to hold either */
-void    rooms_widen(struct onednn_bytes *r, const struct onednn_bytes *o);
+void    onednn_bytes_widen(struct onednn_bytes *r, const struct onednn_bytes *o);
 
 struct onednn_primitive {
   enum { NEW, READY, UNABLE } made;
@@ -46,7 +46,7 @@ struct onednn_primitive {
 };
 
 /* false: oneDNN cannot */
-bool    part_rooms(const struct onednn_shape *s, struct onednn_bytes *out);
+bool    part_bytes(const struct onednn_shape *s, struct onednn_bytes *out);
 void    part_make(struct onednn_primitive *p, const struct onednn_shape *s,
     const struct onednn_bytes *r);
 void    part_release(struct onednn_primitive *p);

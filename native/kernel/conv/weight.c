@@ -18,7 +18,7 @@ struct weight {
   size_t size;
   const char *x, *dy;
   char *sums, *tmp;
-  size_t room, slab_bytes;                            /* bytes of a thread: slab, then dy^T */
+  size_t thread_bytes, slab_bytes;                    /* bytes of a thread: slab, then dy^T */
   int64_t taps, in, out, ld;                          /* ld: filters, rounded up to vectors */
   /* images of a share; filters of a unit; units side by side */
   int64_t shares, images, lanes, across;
@@ -57,7 +57,7 @@ static void plan(struct weight *d)
   d->across = (panels + p - 1) / p;
   int64_t slab = d->padded ? w->channels * d->slab[0] * d->slab[1] * d->slab[2] : 0;
   d->slab_bytes = align_up((size_t)slab * d->size, ALIGN);
-  d->room = d->slab_bytes +
+  d->thread_bytes = d->slab_bytes +
       align_up((size_t)(d->ow * d->oh * MIN(d->lanes, d->ld)) * d->size, ALIGN);
 }
 
@@ -71,7 +71,7 @@ size_t convolve_weight_scratch(const struct window *w)
   struct weight d = { .w = w };
   if (outer_wanted(w)) return outer_scratch(w);
   plan(&d);
-  return sums_bytes(&d) + d.room * (size_t)parallel_threads();
+  return sums_bytes(&d) + d.thread_bytes * (size_t)parallel_threads();
 }
 
 /* Copies what a block of positions sees of all channels, zeros where that is outside. */
@@ -129,7 +129,7 @@ static void one_image(
     const struct weight *d, const char *x, const char *dy, struct tap_sums s, int64_t lanes)
 {
   const struct window *w = d->w;
-  char *slab = d->tmp + d->room * (size_t)parallel_index(), *panels = slab + d->slab_bytes;
+  char *slab = d->tmp + d->thread_bytes * (size_t)parallel_index(), *panels = slab + d->slab_bytes;
   for (int64_t z = 0; z < w->out[0]; z++)
     for (int64_t y = 0; y < w->out[1]; y += d->oh)
       for (int64_t v = 0; v < w->out[2]; v += d->ow) {

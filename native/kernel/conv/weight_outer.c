@@ -14,7 +14,7 @@ struct outer {
   const struct window *w;
   const struct gemm_type *t;
   /* of a thread: rows of columns, then panels */
-  size_t size, room, rows_bytes;
+  size_t size, thread_bytes, rows_bytes;
   const char *x, *dy;
   char *dw, *sums, *tmp;
   const int64_t *tap;
@@ -45,7 +45,7 @@ static void plan(struct outer *d)
   d->images = (w->n + shares - 1) / shares;
   d->shares = (w->n + d->images - 1) / d->images;
   d->rows_bytes = align_up((size_t)(d->block * d->taps * COLUMNS) * d->size, ALIGN);
-  d->room = d->rows_bytes +
+  d->thread_bytes = d->rows_bytes +
       align_up((size_t)((d->block * d->taps + d->t->nr) * COLUMNS) * d->size, ALIGN);
 }
 
@@ -65,7 +65,7 @@ size_t outer_scratch(const struct window *w)
 {
   struct outer d = { .w = w };
   plan(&d);
-  return tap_bytes(w) + sums_bytes(&d) + d.room * (size_t)parallel_threads();
+  return tap_bytes(w) + sums_bytes(&d) + d.thread_bytes * (size_t)parallel_threads();
 }
 
 /* Adds the products of one image: channels c .. c + channels of a group. */
@@ -73,7 +73,7 @@ static void one_image(
     const struct outer *d, const char *x, const char *dy, int64_t channels, char *to, bool add)
 {
   const struct window *w = d->w;
-  char *rows = d->tmp + d->room * (size_t)parallel_index(), *panels = rows + d->rows_bytes;
+  char *rows = d->tmp + d->thread_bytes * (size_t)parallel_index(), *panels = rows + d->rows_bytes;
   const int64_t lanes = channels * d->taps;
   for (int64_t j = 0; j < d->out; j += COLUMNS) {
     int64_t cols = MIN(COLUMNS, d->out - j), width = (cols + d->t->w - 1) / d->t->w * d->t->w;

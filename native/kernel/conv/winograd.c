@@ -180,7 +180,7 @@ static struct convolution plan(const struct window *w, bool kept)
 }
 
 /* floats: of a thread, of all that it shares with the others */
-static int64_t room(const struct convolution *c)
+static int64_t thread_floats(const struct convolution *c)
 {
   return WINOGRAD_POINTS * (c->out + (c->late ? c->plane : c->in));
 }
@@ -190,15 +190,15 @@ static int64_t units(const struct convolution *c)
   return (c->tiles.all + c->group - 1) / c->group * c->parts;
 }
 
-static float *room_of(const struct convolution *c, int64_t unit)
+static float *thread_scratch(const struct convolution *c, int64_t unit)
 {
   const bool few = units(c) < parallel_most();
-  return c->tmp + shared(c) + room(c) * (few ? unit : parallel_index());
+  return c->tmp + shared(c) + thread_floats(c) * (few ? unit : parallel_index());
 }
 
-static size_t rooms(const struct convolution *c)
+static size_t scratch_bytes(const struct convolution *c)
 {
-  return (size_t)(shared(c) + room(c) * MIN(units(c), parallel_most())) * sizeof(float);
+  return (size_t)(shared(c) + thread_floats(c) * MIN(units(c), parallel_most())) * sizeof(float);
 }
 
 static void carry_in(const struct convolution *c, int64_t from, int64_t n, float *points)
@@ -300,7 +300,7 @@ static void some_units(int64_t begin, int64_t end, void *context)
 {
   const struct convolution *c = context;
   for (int64_t u = begin; u < end; u++) {
-    float *in = room_of(c, u), *out = in + WINOGRAD_POINTS * c->in;
+    float *in = thread_scratch(c, u), *out = in + WINOGRAD_POINTS * c->in;
     int64_t from = u / c->parts * c->group, n = MIN(c->group, c->tiles.all - from),
             first = u % c->parts * c->part;
     carry_in(c, from, n, in);
@@ -368,7 +368,7 @@ static void late_filters(int64_t begin, int64_t end, void *context)
 {
   const struct convolution *c = context;
   for (int64_t u = begin; u < end; u++) {
-    float *weight = room_of(c, u), *out = weight + WINOGRAD_POINTS * c->plane;
+    float *weight = thread_scratch(c, u), *out = weight + WINOGRAD_POINTS * c->plane;
     int64_t first = u * c->part;
     pack_filters(c, c->weight, first, filters_from(c, first), weight);
     multiply(c, c->tiles.all, weight, filters_from(c, first), c->tmp, out);
@@ -397,7 +397,7 @@ static size_t fresh_bytes(const struct convolution *c) { return c->late ? 0 : pa
 size_t winograd_forward_scratch(const struct window *w, bool keeps)
 {
   struct convolution c = plan(w, keeps);
-  return rooms(&c) + (keeps ? 0 : fresh_bytes(&c));
+  return scratch_bytes(&c) + (keeps ? 0 : fresh_bytes(&c));
 }
 
 /* The weight packed into the beginning of tmp, or left to the parts. */
@@ -415,7 +415,7 @@ int winograd_forward(const struct window *w, const float *x, const struct operan
   c.x = x, c.end = *end, c.y = y;
   if (kept) {
     bool fresh = false;
-    float *packed = gemm_kept_room(kept, weight, packed_bytes(&c), &fresh);
+    float *packed = gemm_kept_buffer(kept, weight, packed_bytes(&c), &fresh);
     if (!packed) return fail(TY_EMEMORY, "no memory for a transformed weight");
     if (!fresh) pack(&c, weight->p, packed);
     c.weight = packed, c.tmp = tmp;
@@ -440,7 +440,7 @@ size_t winograd_data_scratch(const struct window *w)
 {
   const struct window o = opposite(w);
   struct convolution c = plan(&o, false);
-  return rooms(&c) + fresh_bytes(&c);
+  return scratch_bytes(&c) + fresh_bytes(&c);
 }
 
 void winograd_data(

@@ -57,7 +57,7 @@ static bool alone(const struct weight_gradient *g)
   return g->shares == 1;
 } /* a unit has all tiles of its filters */
 /* floats: of a thread, of the shares */
-static int64_t room(const struct weight_gradient *g)
+static int64_t thread_floats(const struct weight_gradient *g)
 {
   return WINOGRAD_POINTS * (g->in + g->out + (alone(g) ? g->sum : 0));
 }
@@ -70,7 +70,8 @@ static int64_t units(const struct weight_gradient *g) { return g->shares * g->pa
 size_t winograd_weight_scratch(const struct window *w)
 {
   struct weight_gradient g = plan(w);
-  return (size_t)(sums_of(&g) + room(&g) * MIN(units(&g), parallel_most())) * sizeof(float);
+  const int64_t threads = MIN(units(&g), parallel_most());
+  return (size_t)(sums_of(&g) + thread_floats(&g) * threads) * sizeof(float);
 }
 
 /* -- some tiles of some filters ---------------------------------------------------------------- */
@@ -195,7 +196,7 @@ static void some_units(int64_t begin, int64_t end, void *context)
     int64_t share = u / g->parts, last = MIN((share + 1) * g->share, g->tiles.all);
     struct tile_chunk k = { .from = share * g->share, .first = u % g->parts * g->part };
     k.filters = MIN(g->part, g->w->filters - k.first);
-    k.in = g->tmp + room(g) * (few ? u : parallel_index());
+    k.in = g->tmp + thread_floats(g) * (few ? u : parallel_index());
     k.out = k.in + WINOGRAD_POINTS * g->in;
     k.sums = alone(g) ? k.out + WINOGRAD_POINTS * g->out
                       : g->sums + share * WINOGRAD_POINTS * g->sum + k.first * g->w->channels;

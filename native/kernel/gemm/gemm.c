@@ -122,14 +122,14 @@ static struct gemm_block chunk_of(const struct gemm_job *j, int64_t i)
 static void packed_here(struct gemm_job *j, struct gemm_block g, int64_t column)
 {
   bool there;
-  char *room = gemm_room(
+  char *panels = gemm_scratch(
       gemm_panel_bytes(j->t, j->cols, g.k, j->size), j->part + (uint64_t)column, &there);
-  if (!room) {
+  if (!panels) {
     __atomic_store_n(&j->failed, TY_EMEMORY, __ATOMIC_RELAXED);
     return;
   }
-  if (!there) gemm_panels(j->t, j->size, j->tb, g.n, g.k, g.b, g.ldb, room);
-  g.b = room;
+  if (!there) gemm_panels(j->t, j->size, j->tb, g.n, g.k, g.b, g.ldb, panels);
+  g.b = panels;
   g.panel = g.k * j->t->nr;
   j->t->block(&g);
 }

@@ -44,12 +44,13 @@ void   gemm_both(const struct gemm_both *g);
 void   gemm_panel_row(int dtype, int64_t m, int64_t n, int64_t i, const void *row, void *panels);
 
 /* State of an instruction with a weight: packed at the first run, and again when the array has
-** changed (or may have: it has no version). gemm_kept_room gives the bytes and says whether they
+** changed (or may have: it has no version). gemm_kept_buffer gives the bytes and says whether they
 ** still hold what was packed. NULL: out of memory. */
 struct gemm_kept { uint64_t version; const void *of; void *packed; size_t bytes; };
 const void *gemm_keep(
     struct gemm_kept *s, const struct operand *weight, bool tb, int64_t n, int64_t k, int64_t ldb);
-void  *gemm_kept_room(struct gemm_kept *s, const struct operand *weight, size_t bytes, bool *fresh);
+void  *gemm_kept_buffer(
+    struct gemm_kept *s, const struct operand *weight, size_t bytes, bool *fresh);
 /* state and done of a kernel that keeps one weight */
 size_t gemm_kept_bytes(const struct call *c);
 void   gemm_kept_done(void *state);

@@ -61,7 +61,7 @@ void gemm_pack(int dtype, bool tb, int64_t n, int64_t k, const void *b, int64_t 
 
 /* -- kept by an instruction -------------------------------------------------------------------- */
 
-void *gemm_kept_room(struct gemm_kept *s, const struct operand *weight, size_t bytes, bool *fresh)
+void *gemm_kept_buffer(struct gemm_kept *s, const struct operand *weight, size_t bytes, bool *fresh)
 {
   *fresh = s->packed && s->of == weight->p && weight->version && s->version == *weight->version;
   if (*fresh) return s->packed;
@@ -79,7 +79,7 @@ const void *gemm_keep(
     struct gemm_kept *s, const struct operand *weight, bool tb, int64_t n, int64_t k, int64_t ldb)
 {
   bool fresh;
-  void *packed = gemm_kept_room(s, weight, gemm_pack_bytes(weight->d.dtype, n, k), &fresh);
+  void *packed = gemm_kept_buffer(s, weight, gemm_pack_bytes(weight->d.dtype, n, k), &fresh);
   if (packed && !fresh) gemm_pack(weight->d.dtype, tb, n, k, weight->p, ldb, packed);
   return packed;
 }
@@ -158,24 +158,24 @@ void add_to(int dtype, int64_t n, const void *x, void *y)
 
 /* -- a thread's own buffer --------------------------------------------------------------------- */
 
-static __thread struct { void *p; size_t bytes; uint64_t what; } room;
+static __thread struct { void *p; size_t bytes; uint64_t what; } scratch;
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void make_key(void) { pthread_key_create(&key, mem_free); }
 
-void *gemm_room(size_t bytes, uint64_t what, bool *there)
+void *gemm_scratch(size_t bytes, uint64_t what, bool *there)
 {
-  *there = room.p && room.what == what;
-  if (bytes > room.bytes) {
+  *there = scratch.p && scratch.what == what;
+  if (bytes > scratch.bytes) {
     void *p = mem_new(align_up(bytes, 65536));
     if (!p) return NULL;
     pthread_once(&once, make_key);
-    mem_free(room.p);
-    room.p = p;
-    room.bytes = align_up(bytes, 65536);
+    mem_free(scratch.p);
+    scratch.p = p;
+    scratch.bytes = align_up(bytes, 65536);
     pthread_setspecific(key, p);
   }
-  room.what = what;
-  return room.p;
+  scratch.what = what;
+  return scratch.p;
 }

@@ -63,11 +63,11 @@ static int mask_run(struct call *c)
 {
   size_t n = row_bytes(&c->in[0]);
   char *to = c->out[0].p;
-  int64_t room = c->out[0].d.dim[0], rows = 0;
-  for (int64_t i = 0; i < c->in[0].d.dim[0] && rows < room; i++)
+  int64_t capacity = c->out[0].d.dim[0], rows = 0;
+  for (int64_t i = 0; i < c->in[0].d.dim[0] && rows < capacity; i++)
     if (chosen(&c->in[1], i))
       memcpy(to + (size_t)rows++ * n, (const char *)c->in[0].p + (size_t)i * n, n);
-  memset(to + (size_t)rows * n, 0, (size_t)(room - rows) * n);
+  memset(to + (size_t)rows * n, 0, (size_t)(capacity - rows) * n);
   if (c->state) *(int64_t *)c->state = rows;
   return TY_OK;
 }

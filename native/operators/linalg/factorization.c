@@ -217,7 +217,7 @@ static int inverse_shape(struct infer *s)
   return shape_both(s, &s->in[0], &s->out[0]);
 }
 
-/* LAPACK's room, then the pivots */
+/* LAPACK's workspace, then the pivots */
 static size_t inverse_bytes(const ty_desc *d)
 {
   return align_up(lu_inverse_work(d->dtype, row_count(d)), ALIGN) +
@@ -335,7 +335,7 @@ static int det(struct call *c)
   return TY_OK;
 }
 
-/* in: head gradient, determinant (of logarithms: sign), LU, pivot; work: A^-1, LAPACK's room */
+/* in: head gradient, determinant (of logarithms: sign), LU, pivot; work: A^-1, workspace */
 static int det_back_one(struct call *c, int64_t i, void *work)
 {
   const ty_desc *d = &c->out[0].d;
@@ -343,9 +343,9 @@ static int det_back_one(struct call *c, int64_t i, void *work)
   const int64_t n = row_count(d), stack = stack_count(d);
   const double of = r->get(c->in[1].p, i), g = r->get(c->in[0].p, i);
   const bool logs = !strcmp(c->op->name, "_linalg_slogdet");
-  void *da = matrix_of(&c->out[0], i), *room = (char *)work + align_up(matrix_bytes(d), ALIGN);
+  void *da = matrix_of(&c->out[0], i), *scratch = (char *)work + align_up(matrix_bytes(d), ALIGN);
   copy(work, matrix_of(&c->in[2], i), d);
-  if (of == 0 || lu_inverse(d->dtype, n, work, part_of(&c->in[3], i, stack), room)) {
+  if (of == 0 || lu_inverse(d->dtype, n, work, part_of(&c->in[3], i, stack), scratch)) {
     r->fill(da, 0, n * n);
     return 0;
   }

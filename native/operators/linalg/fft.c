@@ -75,17 +75,17 @@ static void transform(
 /* -- kernels ----------------------------------------------------------------------------------- */
 
 /* Roots, then for each member of the team a row, its transform and p parts. */
-static size_t room(int64_t n)
+static size_t scratch_bytes(int64_t n)
 {
   return (size_t)(n * (1 + 3 * parallel_threads())) * sizeof(struct complex);
 }
 static size_t fft_scratch(const struct call *c)
 {
-  return room(c->in[0].d.dim[c->in[0].d.ndim - 1]);
+  return scratch_bytes(c->in[0].d.dim[c->in[0].d.ndim - 1]);
 }
 static size_t ifft_scratch(const struct call *c)
 {
-  return room(c->out[0].d.dim[c->out[0].d.ndim - 1]);
+  return scratch_bytes(c->out[0].d.dim[c->out[0].d.ndim - 1]);
 }
 
 struct fft_rows {

@@ -17,10 +17,10 @@
 #include "op/op.h"
 #include "operators/nn/convolution.h"
 
-/* room: of the direction, or of both gradients, once asked; [1] with POST_SCALE */
+/* need: of the direction, or of both gradients, once asked; [1] with POST_SCALE */
 struct onednn_state {
   struct gemm_kept own;
-  struct { bool asked; struct onednn_bytes rooms; } room[2];
+  struct { bool asked; struct onednn_bytes bytes; } need[2];
   struct onednn_primitive part[PARTS];
 };
 
@@ -94,11 +94,11 @@ static struct onednn_shape shape_of(const struct call *c, const struct window *w
 }
 
 /* Asked without the activation, of which nothing is known when scratch is planned. */
-static bool rooms_of(const struct call *c, const struct window *w, int which,
+static bool bytes_of(const struct call *c, const struct window *w, int which,
     struct onednn_shape *s, struct onednn_bytes *r)
 {
   *s = shape_of(c, w, which);
-  return part_rooms(s, r);
+  return part_bytes(s, r);
 }
 
 /* Both gradients take the whole batch at once. */
@@ -123,13 +123,13 @@ static size_t scaled_bytes(const struct operand *w) { return align_up(desc_bytes
 
 /* Of one direction, or of both gradients: the packed weight has served when the weight's
 ** gradient begins, if all of the batch goes at once. */
-static struct onednn_bytes rooms_for(const struct call *c, const struct window *w, bool back)
+static struct onednn_bytes bytes_for(const struct call *c, const struct window *w, bool back)
 {
   struct onednn_shape s;
   struct onednn_bytes all = { 0 }, r = { 0 };
-  if (!back && rooms_of(c, w, FORWARD, &s, &r)) all = r;
-  if (back && data_wanted(c) && rooms_of(c, w, DATA, &s, &r)) rooms_widen(&all, &r);
-  if (back && weight_wanted(c, w) && rooms_of(c, w, WEIGHT, &s, &r)) rooms_widen(&all, &r);
+  if (!back && bytes_of(c, w, FORWARD, &s, &r)) all = r;
+  if (back && data_wanted(c) && bytes_of(c, w, DATA, &s, &r)) onednn_bytes_widen(&all, &r);
+  if (back && weight_wanted(c, w) && bytes_of(c, w, WEIGHT, &s, &r)) onednn_bytes_widen(&all, &r);
   if (!back && fused_scaling(c)) all.packed += scaled_bytes(&c->in[1]);
   if (!back && keeps(c, w)) all.packed = 0; /* in the state */
   if (back && whole_batch(c, w)) all.w = MAX(all.w, all.packed), all.packed = 0;
@@ -139,7 +139,7 @@ static struct onednn_bytes rooms_for(const struct call *c, const struct window *
 size_t onednn_conv_scratch(const struct call *c)
 {
   struct window w = conv_window_of(c);
-  struct onednn_bytes r = rooms_for(c, &w, false);
+  struct onednn_bytes r = bytes_for(c, &w, false);
   return MAX(r.x + r.y + r.pad + r.packed, depth_wanted(&w) ? 0 : convolve_forward_scratch(&w));
 }
 
@@ -148,7 +148,7 @@ size_t onednn_conv_scratch(const struct call *c)
 size_t onednn_conv_back_scratch(const struct call *c)
 {
   struct window w = conv_window_back(c);
-  struct onednn_bytes r = rooms_for(c, &w, true);
+  struct onednn_bytes r = bytes_for(c, &w, true);
   size_t most = r.x + r.y + r.pad + r.packed + r.w + spare_bytes(c, &w);
   if (in_blocks(c)) return most;
   if (depth_wanted(&w)) return most;
@@ -166,7 +166,7 @@ static bool able(const struct call *c, const struct window *w, int which)
 {
   struct onednn_shape s;
   struct onednn_bytes r;
-  return !in_blocks(c) || rooms_of(c, w, which, &s, &r);
+  return !in_blocks(c) || bytes_of(c, w, which, &s, &r);
 }
 
 /* An end with scale and sum must not cost a copy of what lies in the output. */
@@ -175,7 +175,7 @@ static const char *refuse_scaling(const struct call *c, const struct window *w)
   struct onednn_shape s;
   struct onednn_bytes r;
   if (!c->out[0].block) return "channels are not in blocks";
-  return rooms_of(c, w, FORWARD, &s, &r) ? NULL : "oneDNN has no such end for this product";
+  return bytes_of(c, w, FORWARD, &s, &r) ? NULL : "oneDNN has no such end for this product";
 }
 
 const char *onednn_conv_refuse(const struct call *c)
@@ -209,33 +209,33 @@ static void scale_rows(const struct operand *w, const struct scaling *a, float *
     for (int64_t k = i * n; k < (i + 1) * n; k++) to[k] = ((const float *)w->p)[k] * a->scale[i];
 }
 
-/* The scaled weight, packed if the primitive wants it so, to `packed`; room: for it before. */
+/* The scaled weight, packed if the primitive wants it so, to `packed`; scratch: for it before. */
 static bool pack_scaled(struct onednn_primitive *p, const struct operand *w,
-    const struct scaling *a, void *packed, void *room)
+    const struct scaling *a, void *packed, void *scratch)
 {
-  scale_rows(w, a, p->copy[W] ? room : packed);
+  scale_rows(w, a, p->copy[W] ? scratch : packed);
   if (!p->copy[W]) return !dnnl_memory_set_data_handle(p->outside[W], packed);
-  return onednn_copy(p->copy[W], p->stream, p->outside[W], room, p->inside[W], packed);
+  return onednn_copy(p->copy[W], p->stream, p->outside[W], scratch, p->inside[W], packed);
 }
 
 static bool pack_scaled_once(
     struct onednn_primitive *p, const struct operand *w, const struct scaling *a)
 {
-  float *room = p->copy[W] ? mem_new(desc_bytes(&w->d)) : NULL;
-  bool ok = (room || !p->copy[W]) && pack_scaled(p, w, a, p->packed, room);
-  mem_free(room);
+  float *scratch = p->copy[W] ? mem_new(desc_bytes(&w->d)) : NULL;
+  bool ok = (scratch || !p->copy[W]) && pack_scaled(p, w, a, p->packed, scratch);
+  mem_free(scratch);
   return ok;
 }
 
-/* room: where it goes if no copy is kept; before that the scaled weight, if it is */
+/* scratch: where it goes if no copy is kept; before that the scaled weight, if it is */
 static bool pack_weight(
-    struct onednn_primitive *p, const struct operand *w, const struct scaling *a, char *room)
+    struct onednn_primitive *p, const struct operand *w, const struct scaling *a, char *scratch)
 {
   if (!p->copy[W] && !a) return !dnnl_memory_set_data_handle(p->outside[W], w->p);
   if (!p->packed && a)
-    return pack_scaled(p, w, a, p->copy[W] ? room + scaled_bytes(w) : room, room);
+    return pack_scaled(p, w, a, p->copy[W] ? scratch + scaled_bytes(w) : scratch, scratch);
   if (!p->packed)
-    return onednn_copy(p->copy[W], p->stream, p->outside[W], w->p, p->inside[W], room);
+    return onednn_copy(p->copy[W], p->stream, p->outside[W], w->p, p->inside[W], scratch);
   if (w->version && p->of == w->p && p->version == *w->version && (!a || p->scale == a->version))
     return true;
   p->of = w->p;
@@ -338,7 +338,7 @@ static bool ready(struct onednn_primitive *p, struct call *c, const struct windo
   parallel_library();
   if (p->made == NEW || p->threads != parallel_threads()) {
     struct onednn_bytes r = { 0 };
-    bool can = rooms_of(c, w, which, s, &r);
+    bool can = bytes_of(c, w, which, s, &r);
     s->act = which == FORWARD ? fused_act(c) : ACT_NONE;
     if (can)
       part_make(p, s, &r);
@@ -362,9 +362,9 @@ static struct blocks planned(
     struct onednn_state *p, const struct call *c, const struct window *w, bool back)
 {
   const int i = fused_scaling(c) != NULL;
-  if (!p->room[i].asked) p->room[i].rooms = rooms_for(c, w, back);
-  p->room[i].asked = true;
-  return blocks_of(&p->room[i].rooms, c->tmp);
+  if (!p->need[i].asked) p->need[i].bytes = bytes_for(c, w, back);
+  p->need[i].asked = true;
+  return blocks_of(&p->need[i].bytes, c->tmp);
 }
 
 /* false: nothing is written, or only what our own kernel writes again; but a sum that was begun

@@ -52,7 +52,7 @@ static struct window back_piece(const struct call *c)
   return piece_of(&w, back_bytes(c));
 }
 
-static size_t room(const struct window *p, int64_t image)
+static size_t staged_bytes(const struct window *p, int64_t image)
 {
   return align_up((size_t)(p->n * image), ALIGN);
 }
@@ -62,22 +62,22 @@ static float *image(const struct operand *a, int64_t i)
   return (float *)((char *)a->p + i * image_bytes(a));
 }
 
-/* Images from i on, in blocks: where they are, or copied to room. */
-static float *enter(const struct operand *a, const struct window *p, int64_t i, void *room)
+/* Images from i on, in blocks: where they are, or copied to scratch. */
+static float *enter(const struct operand *a, const struct window *p, int64_t i, void *scratch)
 {
   if (a->block) return image(a, i);
-  block_enter(&a->d, p->n, image(a, i), room);
-  return room;
+  block_enter(&a->d, p->n, image(a, i), scratch);
+  return scratch;
 }
 
-static float *aim(const struct operand *a, int64_t i, void *room)
+static float *aim(const struct operand *a, int64_t i, void *scratch)
 {
-  return a->block ? image(a, i) : room;
+  return a->block ? image(a, i) : scratch;
 }
 
-static void leave(const struct operand *a, const struct window *p, int64_t i, const float *room)
+static void leave(const struct operand *a, const struct window *p, int64_t i, const float *scratch)
 {
-  if (!a->block) block_leave(&a->d, p->n, room, image(a, i));
+  if (!a->block) block_leave(&a->d, p->n, scratch, image(a, i));
 }
 
 /* -- who wants it ------------------------------------------------------------------------------ */
@@ -122,7 +122,7 @@ size_t winograd_conv_state(const struct call *c)
 size_t winograd_conv_scratch(const struct call *c)
 {
   struct window p = forward_piece(c);
-  return room(&p, copied_bytes(&c->in[0])) + room(&p, copied_bytes(&c->out[0])) +
+  return staged_bytes(&p, copied_bytes(&c->in[0])) + staged_bytes(&p, copied_bytes(&c->out[0])) +
       winograd_forward_scratch(&p, winograd_conv_state(c));
 }
 
@@ -142,8 +142,8 @@ int winograd_conv(struct call *c)
 {
   struct window p = forward_piece(c);
   struct convolve_end end = end_of(c);
-  char *in = c->tmp, *out = in + room(&p, copied_bytes(&c->in[0])),
-       *tmp = out + room(&p, copied_bytes(&c->out[0]));
+  char *in = c->tmp, *out = in + staged_bytes(&p, copied_bytes(&c->in[0])),
+       *tmp = out + staged_bytes(&p, copied_bytes(&c->out[0]));
   for (int64_t i = 0; i < c->in[0].d.dim[0]; i += p.n) {
     const float *x = enter(&c->in[0], &p, i, in);
     float *y = aim(&c->out[0], i, out);
@@ -160,14 +160,14 @@ size_t winograd_conv_back_scratch(const struct call *c)
   struct window p = back_piece(c);
   size_t a = c->out[0].p ? winograd_data_scratch(&p) : 0,
          b = c->out[1].p ? winograd_weight_scratch(&p) : 0;
-  return room(&p, copied_bytes(&c->in[0])) + room(&p, data_bytes(c)) + MAX(a, b);
+  return staged_bytes(&p, copied_bytes(&c->in[0])) + staged_bytes(&p, data_bytes(c)) + MAX(a, b);
 }
 
 int winograd_conv_back(struct call *c)
 {
   struct window p = back_piece(c);
-  char *in = c->tmp, *data = in + room(&p, copied_bytes(&c->in[0])),
-       *tmp = data + room(&p, data_bytes(c));
+  char *in = c->tmp, *data = in + staged_bytes(&p, copied_bytes(&c->in[0])),
+       *tmp = data + staged_bytes(&p, data_bytes(c));
   for (int64_t i = 0; i < c->in[0].d.dim[0]; i += p.n) {
     const bool add = c->add & 1;
     const float *dy = enter(&c->in[0], &p, i, in);

@@ -214,30 +214,33 @@ static void copy_rows(
   for (int64_t i = 0; k->record && i < k->n; i++) k->record[i] = (int32_t)i;
 }
 
-static size_t nms_room(const struct call *c)
+static size_t nms_bytes(const struct call *c)
 {
   size_t n = (size_t)c->in[0].d.dim[c->in[0].d.ndim - 2];
   return align_up(
       n * (2 * sizeof(struct sort_key) + sizeof(struct box) + sizeof(double) + 1) + 4 * ALIGN,
       ALIGN);
 }
-static size_t nms_scratch(const struct call *c) { return nms_room(c) * (size_t)parallel_threads(); }
+static size_t nms_scratch(const struct call *c)
+{
+  return nms_bytes(c) * (size_t)parallel_threads();
+}
 
 static void nms_body(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;
   const ty_desc *d = &c->in[0].d;
   const struct vec_ops *r = vec_ops_of(d->dtype);
-  char *room = (char *)c->tmp + (size_t)parallel_index() * nms_room(c);
+  char *scratch = (char *)c->tmp + (size_t)parallel_index() * nms_bytes(c);
   struct suppression k = { .p = c->param,
     .r = r,
     .m = { d->dtype == TY_F32, 0 },
     .n = d->dim[d->ndim - 2],
     .width = d->dim[d->ndim - 1] };
-  k.order = CUT(room, 2 * k.n, struct sort_key);
-  k.box = CUT(room, k.n, struct box);
-  k.kind = CUT(room, k.n, double);
-  k.gone = CUT(room, k.n, uint8_t);
+  k.order = CUT(scratch, 2 * k.n, struct sort_key);
+  k.box = CUT(scratch, k.n, struct box);
+  k.kind = CUT(scratch, k.n, double);
+  k.gone = CUT(scratch, k.n, uint8_t);
   for (int64_t b = begin; b < end; b++) {
     k.x = at(r, c->in[0].p, b * k.n * k.width);
     k.y = at(r, c->out[0].p, b * k.n * k.width);
@@ -318,7 +321,7 @@ static void match_one(const struct match_param *p, const struct vec_ops *r, cons
   }
 }
 
-static size_t match_room(const struct call *c)
+static size_t match_bytes(const struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
   size_t rows = (size_t)d->dim[d->ndim - 2], cols = (size_t)d->dim[d->ndim - 1];
@@ -328,7 +331,7 @@ static size_t match_room(const struct call *c)
 }
 static size_t match_scratch(const struct call *c)
 {
-  return match_room(c) * (size_t)parallel_threads();
+  return match_bytes(c) * (size_t)parallel_threads();
 }
 
 static void match_body(int64_t begin, int64_t end, void *context)
@@ -337,9 +340,9 @@ static void match_body(int64_t begin, int64_t end, void *context)
   const ty_desc *d = &c->in[0].d;
   const struct vec_ops *r = vec_ops_of(d->dtype);
   int64_t rows = d->dim[d->ndim - 2], cols = d->dim[d->ndim - 1];
-  char *room = (char *)c->tmp + (size_t)parallel_index() * match_room(c);
-  struct sort_key *order = CUT(room, 2 * rows * cols, struct sort_key);
-  int32_t *row = CUT(room, rows, int32_t), *col = CUT(room, cols, int32_t);
+  char *scratch = (char *)c->tmp + (size_t)parallel_index() * match_bytes(c);
+  struct sort_key *order = CUT(scratch, 2 * rows * cols, struct sort_key);
+  int32_t *row = CUT(scratch, rows, int32_t), *col = CUT(scratch, cols, int32_t);
   for (int64_t b = begin; b < end; b++) {
     match_one(c->param, r, at(r, c->in[0].p, b * rows * cols), rows, cols, order, row, col);
     for (int64_t i = 0; c->out[0].p && i < rows; i++) r->set(c->out[0].p, b * rows + i, row[i]);

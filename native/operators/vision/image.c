@@ -343,7 +343,7 @@ static int resize_all(struct call *c, int how)
   return TY_OK;
 }
 
-static size_t resize_room(const struct call *c, int how)
+static size_t resize_bytes(const struct call *c, int how)
 {
   struct pixels to = pixels_of(&c->out[0], 0), from = pixels_of(&c->in[0], 0);
   return resize_scratch(&to, &from, how);
@@ -358,8 +358,8 @@ static int cv_how_of(const struct call *c)
 }
 static int    resize_run(struct call *c)              { return resize_all(c, how_of(c)); }
 static int    cv_resize_run(struct call *c)           { return resize_all(c, cv_how_of(c)); }
-static size_t resize_tmp(const struct call *c)        { return resize_room(c, how_of(c)); }
-static size_t cv_resize_tmp(const struct call *c)     { return resize_room(c, cv_how_of(c)); }
+static size_t resize_tmp(const struct call *c)        { return resize_bytes(c, how_of(c)); }
+static size_t cv_resize_tmp(const struct call *c)     { return resize_bytes(c, cv_how_of(c)); }
 
 /* -- borders ----------------------------------------------------------------------------------- */
 

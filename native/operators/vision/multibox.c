@@ -287,7 +287,7 @@ static int64_t count_objects(
   return n;
 }
 
-static size_t target_room(const struct call *c)
+static size_t target_bytes(const struct call *c)
 {
   size_t anchors = (size_t)c->in[0].d.dim[1], objects = (size_t)c->in[1].d.dim[1];
   return anchors *
@@ -296,7 +296,7 @@ static size_t target_room(const struct call *c)
 }
 static size_t target_scratch(const struct call *c)
 {
-  return align_up(target_room(c), ALIGN) * (size_t)parallel_threads();
+  return align_up(target_bytes(c), ALIGN) * (size_t)parallel_threads();
 }
 
 static void target_body(int64_t begin, int64_t end, void *context)
@@ -305,7 +305,7 @@ static void target_body(int64_t begin, int64_t end, void *context)
   const struct vec_ops *r = vec_ops_of(c->in[0].d.dtype);
   const int64_t A = c->in[0].d.dim[1], G = c->in[1].d.dim[1], W = c->in[1].d.dim[2],
                 K = c->in[2].d.dim[1];
-  char *room = (char *)c->tmp + (size_t)parallel_index() * align_up(target_room(c), ALIGN);
+  char *scratch = (char *)c->tmp + (size_t)parallel_index() * align_up(target_bytes(c), ALIGN);
   struct matching t = { .p = c->param,
     .r = r,
     .m = { c->in[0].d.dtype == TY_F32, 0 },
@@ -313,13 +313,13 @@ static void target_body(int64_t begin, int64_t end, void *context)
     .width = W,
     .classes = K,
     .anchor = c->in[0].p };
-  t.overlap = CUT(room, A * G, double);
-  t.best = CUT(room, A, double);
-  t.object = CUT(room, A, int64_t);
-  t.order = CUT(room, 2 * A, struct sort_key);
-  t.truth = CUT(room, G, struct box);
-  t.state = CUT(room, A, uint8_t);
-  t.matched = CUT(room, G, uint8_t);
+  t.overlap = CUT(scratch, A * G, double);
+  t.best = CUT(scratch, A, double);
+  t.object = CUT(scratch, A, int64_t);
+  t.order = CUT(scratch, 2 * A, struct sort_key);
+  t.truth = CUT(scratch, G, struct box);
+  t.state = CUT(scratch, A, uint8_t);
+  t.matched = CUT(scratch, G, uint8_t);
   for (int64_t n = begin; n < end; n++) {
     t.label = at(r, c->in[1].p, n * G * W);
     t.pred = at(r, c->in[2].p, n * K * A);
@@ -455,7 +455,7 @@ static void detect_sample(const struct detect *d, void *out)
   d->r->fill(at(d->r, out, 6 * n), -1, 6 * (d->anchors - n));
 }
 
-static size_t detection_room(const struct call *c)
+static size_t detection_bytes(const struct call *c)
 {
   size_t each = 2 * sizeof(struct detection) + 2 * sizeof(struct sort_key) + sizeof(struct box) +
       sizeof(double) + 1;
@@ -463,7 +463,7 @@ static size_t detection_room(const struct call *c)
 }
 static size_t detection_scratch(const struct call *c)
 {
-  return detection_room(c) * (size_t)parallel_threads();
+  return detection_bytes(c) * (size_t)parallel_threads();
 }
 
 static void detection_body(int64_t begin, int64_t end, void *context)
@@ -471,19 +471,19 @@ static void detection_body(int64_t begin, int64_t end, void *context)
   const struct call *c = context;
   const struct vec_ops *r = vec_ops_of(c->in[0].d.dtype);
   const int64_t K = c->in[0].d.dim[1], A = c->in[0].d.dim[2];
-  char *room = (char *)c->tmp + (size_t)parallel_index() * detection_room(c);
+  char *scratch = (char *)c->tmp + (size_t)parallel_index() * detection_bytes(c);
   struct detect d = { .p = c->param,
     .r = r,
     .m = { c->in[0].d.dtype == TY_F32, 0 },
     .anchors = A,
     .classes = K,
     .anchor = c->in[2].p };
-  d.found = CUT(room, A, struct detection);
-  d.sorted = CUT(room, A, struct detection);
-  d.order = CUT(room, 2 * A, struct sort_key);
-  d.box = CUT(room, A, struct box);
-  d.kind = CUT(room, A, double);
-  d.gone = CUT(room, A, uint8_t);
+  d.found = CUT(scratch, A, struct detection);
+  d.sorted = CUT(scratch, A, struct detection);
+  d.order = CUT(scratch, 2 * A, struct sort_key);
+  d.box = CUT(scratch, A, struct box);
+  d.kind = CUT(scratch, A, double);
+  d.gone = CUT(scratch, A, uint8_t);
   for (int64_t n = begin; n < end; n++) {
     d.prob = at(r, c->in[0].p, n * K * A);
     d.loc = at(r, c->in[1].p, n * 4 * A);

@@ -171,7 +171,7 @@ static int64_t candidates(const struct proposal_param *p, int64_t count)
   return p->pre_nms > 0 ? MIN(p->pre_nms, count) : count;
 }
 
-static size_t proposal_room(const struct call *c)
+static size_t proposal_bytes(const struct call *c)
 {
   size_t count = (size_t)desc_count(&c->in[0].d) / (size_t)c->in[0].d.dim[0] / 2;
   return align_up(
@@ -181,7 +181,7 @@ static size_t proposal_room(const struct call *c)
 }
 static size_t proposal_scratch(const struct call *c)
 {
-  return proposal_room(c) * (size_t)parallel_threads();
+  return proposal_bytes(c) * (size_t)parallel_threads();
 }
 
 static void write_regions(
@@ -200,7 +200,7 @@ static void proposal_body(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;
   const ty_desc *d = &c->in[0].d;
-  char *room = (char *)c->tmp + (size_t)parallel_index() * proposal_room(c);
+  char *scratch = (char *)c->tmp + (size_t)parallel_index() * proposal_bytes(c);
   struct image_of k = { .p = c->param,
     .r = vec_ops_of(d->dtype),
     .m = { d->dtype == TY_F32, 1 },
@@ -209,10 +209,10 @@ static void proposal_body(int64_t begin, int64_t end, void *context)
     .w = d->dim[3] };
   k.count = k.anchors * k.h * k.w;
   k.pre = candidates(k.p, k.count);
-  k.all = CUT(room, k.count, struct proposal);
-  k.order = CUT(room, 2 * k.count, struct sort_key);
-  k.box = CUT(room, k.count, struct box);
-  k.gone = CUT(room, k.count, uint8_t);
+  k.all = CUT(scratch, k.count, struct proposal);
+  k.order = CUT(scratch, 2 * k.count, struct sort_key);
+  k.box = CUT(scratch, k.count, struct box);
+  k.gone = CUT(scratch, k.count, uint8_t);
   for (int64_t n = begin; n < end; n++) {
     k.scores = at(k.r, c->in[0].p, (2 * n + 1) * k.count);
     k.moves = at(k.r, c->in[1].p, 4 * n * k.count);

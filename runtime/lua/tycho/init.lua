@@ -89,16 +89,16 @@ local function names()
 end
 
 
--- Rooms whose names people look for in the library itself, as in "nd.zeros".
-local ROOMS = { "nd", "sym", "mod", "io", "init", "metric", "optimizer", "random", "model", "rnn",
+-- Modules whose names people look for in the library itself, as in "nd.zeros".
+local HOMES = { "nd", "sym", "mod", "io", "init", "metric", "optimizer", "random", "model", "rnn",
   "image", "callback", "lr_scheduler", "viz", "test_utils" }
 
-local function rooms_of(name)
+local function homes_of(name)
   local list = {}
-  for _, room in ipairs(ROOMS) do
-    local ok, value = pcall(function() return ty[room][name] end)
+  for _, home in ipairs(HOMES) do
+    local ok, value = pcall(function() return ty[home][name] end)
     if ok and value ~= nil then
-      list[#list + 1] = room .. "." .. name
+      list[#list + 1] = home .. "." .. name
     end
   end
   return list
@@ -106,7 +106,7 @@ end
 
 
 local function fail_name(name)
-  local found, all = rooms_of(name), names()
+  local found, all = homes_of(name), names()
   all[#all + 1], all[#all + 2] = "nd.array", "random.seed"
   Error.unknown{ func = "ty", argument = name, what = "module or function",
     names = found[1] and not foreign.counterpart(name, all) and found or all }

@@ -185,7 +185,7 @@ function native.attrs(keys, dict)
 end
 
 
-local attr_room, attr_list = 32, attr_array(32)
+local attr_capacity, attr_list = 32, attr_array(32)
 
 --- Attributes in any order, in an array that the next call uses again.
 -- @tparam table dict values by name, all text; keep it during the call of the core
@@ -194,10 +194,10 @@ local attr_room, attr_list = 32, attr_array(32)
 function native.put_attrs(dict)
   local n = 0
   for key, value in pairs(dict) do
-    if n == attr_room then
+    if n == attr_capacity then
       local more = attr_array(2 * n)
       ffi.copy(more, attr_list, n * ffi.sizeof("ty_attr"))
-      attr_room, attr_list = 2 * n, more
+      attr_capacity, attr_list = 2 * n, more
     end
     local to = attr_list[n]
     to.key, to.value = key, value

@@ -38,7 +38,7 @@ local NAMES = {
   filters = "num_filter", kernel_size = "kernel", padding = "pad", strides = "stride",
   dilation = "dilate", groups = "num_group", num_embeddings = "input_dim",
   embedding_dim = "output_dim", bias = "no_bias bias", activation = "act_type",
-  -- rooms
+  -- modules
   gluon = "mod", autograd = "sym", nn = "sym", np = "nd", torch = "nd", optim = "optimizer",
   util = "test_utils", utils = "test_utils", manual_seed = "random.seed", seed = "random.seed",
   -- training

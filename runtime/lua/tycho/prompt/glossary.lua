@@ -111,8 +111,8 @@ local EVERYWHERE = {
   aux_names = "names of the auxiliary states", shared_group = "a group whose memory is shared",
 }
 
--- room or class, as errors name it -> option -> meaning
-local BY_ROOM = {
+-- module or class, as errors name it -> option -> meaning
+local BY_HOME = {
   random = { state = "what `get_state` gave", low = "the least number",
     high = "the end of the range", loc = "the mean",
     scale = "the deviation; of exponential the mean", alpha = "the form", beta = "the scale",
@@ -350,9 +350,9 @@ local BY_ROOM = {
 -- @string func as errors name it: "nd.full", "Module:fit"
 -- @string name the option
 function glossary.text(func, name)
-  local room = BY_ROOM[func:match("random%.") and "random"
+  local home = BY_HOME[func:match("random%.") and "random"
     or func:gsub("^ty%.", ""):match("^[%w_]+")]
-  return room and room[name] or EVERYWHERE[name] or ""
+  return home and home[name] or EVERYWHERE[name] or ""
 end
 
 

@@ -106,8 +106,8 @@ local function x_scale(spec, canvas, curves, from, to)
   local new, whole = spec.x_log and scale.log or scale.linear, all_whole(curves)
   for parts = math.max(1, math.floor((to - from) / X_PART)), 1, -1 do
     local x = new(low, high, from, to, parts, { whole = whole, fixed = fixed })
-    local room = widest(canvas, x.texts) + 2 * GAP
-    if parts == 1 or (#x.ticks - 1) * room <= to - from then
+    local needed = widest(canvas, x.texts) + 2 * GAP
+    if parts == 1 or (#x.ticks - 1) * needed <= to - from then
       return x
     end
   end
