@@ -19,7 +19,7 @@
 #include "tycho.h"
 
 enum { DONE = 0, FAILED = 1, USAGE = 2, INTERRUPTED = 130 };
-enum { OUTER_FRAMES = 12, FRAMES = 24 };          /* of a traceback: innermost shown, all shown */
+enum { FRAMES = 24 };                             /* of a traceback */
 
 static const char help[] =
   "usage: tycho [options] [script [arguments]]\n"
@@ -60,6 +60,7 @@ static bool is_interrupt(lua_State *L, int error)
 
 static void push_text(lua_State *L, int error)
 {
+  if (luaL_callmeta(L, error, "report") && lua_isstring(L, -1)) return;
   if (luaL_callmeta(L, error, "__tostring") && lua_isstring(L, -1)) return;
   if (lua_isstring(L, error))
     lua_pushvalue(L, error);
@@ -75,6 +76,16 @@ static bool is_ours(const lua_Debug *frame)
       (n && frame->source[0] == '@' && strncmp(frame->source + 1, program.lua, n) == 0);
 }
 
+/* The caller's frame from a level on, 0 where there is none; returns the next level. */
+static int next_frame(lua_State *L, int level, lua_Debug *frame)
+{
+  for (; lua_getstack(L, level, frame); level++) {
+    lua_getinfo(L, "Snl", frame);
+    if (!is_ours(frame)) return level + 1;
+  }
+  return 0;
+}
+
 static void add_frame(luaL_Buffer *text, lua_State *L, lua_Debug *frame)
 {
   lua_pushfstring(L, "\n\t%s:%d: in ", frame->short_src, frame->currentline);
@@ -88,40 +99,68 @@ static void add_frame(luaL_Buffer *text, lua_State *L, lua_Debug *frame)
   luaL_addvalue(text);
 }
 
-/* Whether Lua itself stopped inside the library, as it does where a method gets no object. */
-static bool stopped_inside(lua_State *L, int error)
+/* A single frame is the line that the message begins with. */
+static void add_traceback(luaL_Buffer *text, lua_State *L)
 {
   lua_Debug frame;
-  if (lua_type(L, error) != LUA_TSTRING) return false;
-  for (int level = 1; lua_getstack(L, level, &frame); level++) {
-    lua_getinfo(L, "S", &frame);
-    if (*frame.what != 'C') return is_ours(&frame);
+  int level = next_frame(L, 1, &frame);
+  if (!level || !next_frame(L, level, &frame)) return;
+  luaL_addstring(text, "\nstack traceback:");
+  level = 1;
+  for (int shown = 0; (level = next_frame(L, level, &frame)) != 0; shown++) {
+    if (shown == FRAMES) {
+      luaL_addstring(text, "\n\t...");
+      return;
+    }
+    add_frame(text, L, &frame);
   }
-  return false;
+}
+
+/* Where Lua itself stopped inside the library, as it does where a method gets no object, its text
+** says so first: what follows the place there; NULL: it stopped elsewhere. */
+static const char *stopped_inside(lua_State *L, int error)
+{
+  lua_Debug frame;
+  int level = 1;
+  if (lua_type(L, error) != LUA_TSTRING) return NULL;
+  do {
+    if (!lua_getstack(L, level++, &frame)) return NULL;
+    lua_getinfo(L, "Sl", &frame);
+  } while (*frame.what == 'C');
+  if (!is_ours(&frame)) return NULL;
+  const char *text = lua_tostring(L, error);
+  const char *place = lua_pushfstring(L, "%s:%d: ", frame.short_src, frame.currentline);
+  size_t n = strlen(place);
+  bool here = strncmp(text, place, n) == 0;
+  lua_pop(L, 1);
+  return here ? text + n : NULL;
+}
+
+static void add_inside(luaL_Buffer *text, lua_State *L, const char *message)
+{
+  lua_Debug frame;
+  if (next_frame(L, 1, &frame)) {
+    lua_pushfstring(L, "%s:%d: ", frame.short_src, frame.currentline);
+    luaL_addvalue(text);
+  }
+  luaL_addstring(text, message);
+  luaL_addstring(text, "\n  (inside the library; methods take a colon: x:copy(), not x.copy())");
 }
 
 /* message handler: the error's text and the caller's frames */
 static int explain(lua_State *L)
 {
   luaL_Buffer text;
-  lua_Debug frame;
-  int shown = 0;
-  bool inside = stopped_inside(L, 1);
+  const char *inside = stopped_inside(L, 1);
   if (is_interrupt(L, 1)) program.status = INTERRUPTED;
   push_text(L, 1);
   const char *message = lua_tostring(L, -1);
   luaL_buffinit(L, &text);
-  luaL_addstring(&text, message);
   if (inside)
-    luaL_addstring(&text,
-        "\n  (inside the library; methods take a colon: x:copy(), not x.copy())");
-  for (int level = 1; program.status != INTERRUPTED && lua_getstack(L, level, &frame); level++) {
-    lua_getinfo(L, "Snl", &frame);
-    if (is_ours(&frame) || ++shown > FRAMES) continue;
-    if (shown == 1) luaL_addstring(&text, "\nstack traceback:");
-    add_frame(&text, L, &frame);
-  }
-  if (shown > FRAMES) luaL_addstring(&text, "\n\t...");
+    add_inside(&text, L, inside);
+  else
+    luaL_addstring(&text, message);
+  if (program.status != INTERRUPTED) add_traceback(&text, L);
   luaL_pushresult(&text);
   return 1;
 }

@@ -71,6 +71,41 @@ describe("tycho", function()
     assert.equal(1, select(2, tycho("/no/such/script.lua")))
   end)
 
+  -- a script's output, the script's name replaced
+  local function tells(code)
+    local text
+    with_file(code, function(path)
+      text = tycho(path):gsub(path:gsub("%p", "%%%0"), "script.lua")
+    end)
+    return text
+  end
+
+  it("begins with the script's line, which no traceback repeats", function()
+    assert.equal("tycho: script.lua:2: nd.dot: input 'rhs' is missing [operator dot]\n  \z
+      expected an NDArray, got nothing\n",
+      tells("local ty = require 'tycho'\nty.nd.dot(ty.nd.ones(2))\n"))
+    assert.equal("tycho: script.lua:1: nd.ones: bad 'shape'\n  \z
+      expected a shape (a list of sizes), got text \"x\"\n", tells("require('tycho').nd.ones('x')"))
+    assert.equal("tycho: script.lua:1: boom\n", tells("error('boom')"))
+    assert.equal("tycho: script.lua:2: attempt to index local 'x' (a nil value)\n",
+      tells("local x\nprint(x.y)"))
+  end)
+
+  it("begins with the script's line where Lua stops inside the library", function()
+    assert.is_truthy(tells("local ty = require 'tycho'\nty.nd.ones(2).copy()\n")
+      :match("^tycho: script%.lua:2: attempt to index[^\n]+\n[^\n]+colon[^\n]+\n$"))
+  end)
+
+  it("takes an error of the script's own callback for nothing else", function()
+    assert.equal("tycho: script.lua:4: oh no\n", tells([[
+      local ty = require "tycho"
+      local net = ty.sym.MakeLoss(ty.sym.sum(ty.sym.Variable "data"))
+      ty.mod.Module{symbol = net, label_names = {}}:fit{num_epoch = 1,
+        batch_end_callback = function() error("oh no") end,
+        train_data = ty.io.NDArrayIter{data = ty.nd.ones{2, 3}, batch_size = 2},
+        eval_metric = "loss"}]]))
+  end)
+
   it("exits with 2 after wrong usage", function()
     assert.equal(2, select(2, tycho("--no-such-option")))
     assert.equal(2, select(2, tycho("-e")))

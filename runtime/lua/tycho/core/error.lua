@@ -259,7 +259,7 @@ local function shape_lines(e, lines)
 end
 
 
-function Error.__tostring(e)
+local function lines_of(e)
   local lines = { (e.func and e.func .. ": " or "") .. e.message .. subject(e) }
   if e.expected ~= nil and e.got ~= nil and not e.message:find("expected", 1, true) then
     lines[#lines + 1] = ("  expected %s, got %s"):format(Error.show(e.expected), Error.show(e.got))
@@ -268,13 +268,38 @@ function Error.__tostring(e)
   if e.candidates and e.candidates[1] then
     lines[#lines + 1] = "  accepted, nearest first: " .. table.concat(e.candidates, ", ")
   end
-  if e.where and e.where ~= "" then
+  return lines
+end
+
+
+local function known_place(e)
+  return e.where ~= "" and e.where or nil
+end
+
+
+function Error.__tostring(e)
+  local lines = lines_of(e)
+  if known_place(e) then
     lines[#lines + 1] = "  at " .. e.where
   end
   if e.cause then
     lines[#lines + 1] = "  because of " .. tostring(e.cause)
   end
   lines[#lines + 1] = "  (" .. e.code .. " error)"
+  return table.concat(lines, "\n")
+end
+
+
+--- The text with which the program ends: the script's line comes first, as in Lua's own errors.
+-- @treturn string
+function Error:report()
+  local lines = lines_of(self)
+  if known_place(self) then
+    lines[1] = self.where .. ": " .. lines[1]
+  end
+  if self.cause then
+    lines[#lines + 1] = "  because of " .. tostring(self.cause)
+  end
   return table.concat(lines, "\n")
 end
 

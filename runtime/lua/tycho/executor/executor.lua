@@ -26,6 +26,7 @@ local bind = require "tycho.executor.bind"
 local bind_args = require "tycho.executor.bind_args"
 local Class = require "tycho.core.class"
 local context = require "tycho.core.context"
+local named = require "tycho.core.dict"
 local Error = require "tycho.core.error"
 local graph = require "tycho.symbol.graph"
 local handles = require "tycho.executor.handle"
@@ -134,7 +135,7 @@ end })
 -- @tparam {string,...} names
 -- @tparam {NDArray,...} list
 function Executor._get_dict(names, list)
-  local dict, seen = {}, {}
+  local dict, seen = named{}, {}
   for i, name in ipairs(names) do
     if seen[name] then
       Error.raise{ code = "name", func = "Executor", argument = name,

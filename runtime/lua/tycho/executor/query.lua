@@ -6,6 +6,7 @@
 
 local ffi = require "ffi"
 local native = require "tycho.core.ffi"
+local attrs = require "tycho.core.attrs"
 local class = require "tycho.ndarray.class"
 local context = require "tycho.core.context"
 local handles = require "tycho.executor.handle"
@@ -102,6 +103,16 @@ function Memory.__index(m, key)
     rawset(m, "devices", device_bytes(planner[m], m.values))
   end
   return rawget(m, key)
+end
+
+
+function Memory.__tostring(m)
+  local parts = {}
+  for i, key in ipairs(attrs.keys(m)) do
+    parts[i] = type(m[key]) == "number" and ("%s = %.14g"):format(key, m[key])
+      or key .. " = {...}"
+  end
+  return "{" .. table.concat(parts, ", ") .. "}"
 end
 
 

@@ -12,6 +12,7 @@ local iterate = require "tycho.core.iterate"
 local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.core.args"
 local context = require "tycho.core.context"
+local named = require "tycho.core.dict"
 local Error = require "tycho.core.error"
 local log = require "tycho.core.log"
 local param_check = require "tycho.model.param_check"
@@ -79,7 +80,7 @@ end
 -- @treturn table arg_params
 -- @treturn table aux_params
 function checkpoint.read_params(path, func, strict)
-  local parts = { arg = {}, aux = {} }
+  local parts = { arg = named{}, aux = named{} }
   local dict = nd.load(path)
   if next(dict) == nil then
     log:warning(("%s: the file '%s' holds no arrays"):format(func, path))

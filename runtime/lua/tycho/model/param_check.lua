@@ -7,6 +7,7 @@
 -- @module tycho.model.param_check
 
 local pairs = require("tycho.core.iterate").pairs
+local named = require "tycho.core.dict"
 local Error = require "tycho.core.error"
 local class = require "tycho.ndarray.class"
 local tables = require "tycho.core.tables"
@@ -138,7 +139,7 @@ end
 -- @tparam[opt] function rename of a name -> its new name, or nil to keep it
 -- @string func for errors: two that get one name are E(name)
 function params.renamed(dict, rename, func)
-  local result = {}
+  local result = named{}
   for name, x in pairs(dict) do
     local new = rename and rename(name) or name
     if type(new) ~= "string" then

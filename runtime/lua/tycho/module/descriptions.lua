@@ -3,6 +3,7 @@
 -- @module tycho.module.descriptions
 
 local pairs = require("tycho.core.iterate").pairs
+local counted_from_1 = require "tycho.core.list"
 local Error = require "tycho.core.error"
 local io_data = require "tycho.io.data"
 local values = require "tycho.core.values"
@@ -36,7 +37,7 @@ function descriptions.list(given, func, argument)
   for i, d in ipairs(given) do
     result[i] = io_data.DataDesc.of(d, func)
   end
-  return result
+  return counted_from_1(result)
 end
 
 

@@ -20,6 +20,7 @@ local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local context = require "tycho.core.context"
+local named = require "tycho.core.dict"
 local slices = require "tycho.module.batch_slices"
 
 local FUNC = "Module:get_params"
@@ -32,7 +33,7 @@ local ParamStore = Class:extend("ParamStore")
 --- @bool[opt=false] copied whether there are copies from the beginning
 -- @tparam[opt] table kept arrays by name: the values until there are arrays
 function ParamStore:init(copied, kept)
-  self._copied, self._kept, self._arrays, self._copies = copied or false, kept or {}, {}, {}
+  self._copied, self._kept, self._arrays, self._copies = copied or false, kept or {}, {}, named{}
   self.stale, self.blank = false, {}
 end
 

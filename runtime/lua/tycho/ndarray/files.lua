@@ -14,6 +14,7 @@ local args = require "tycho.core.args"
 local class = require "tycho.ndarray.class"
 local context = require "tycho.core.context"
 local counted_from_1 = require "tycho.core.list"
+local named_table = require "tycho.core.dict"
 local Error = require "tycho.core.error"
 local files = require "tycho.core.files"
 local npy = require "tycho.ndarray.npy"
@@ -145,11 +146,11 @@ local function contents(bag, named)
   if not named then
     return counted_from_1(arrays)
   end
-  local dict = {}
+  local dict = named_table{}
   for i, name in ipairs(names) do
     dict[name] = values.value(arrays[i])
   end
-  return dict, names
+  return dict, counted_from_1(names)
 end
 
 
@@ -168,7 +169,7 @@ local function read_other(head, bytes_of, func, source)
       for i, pair in ipairs(list) do
         names[i], dict[named and pair[1] or i] = pair[1], pair[2]
       end
-      return dict, named and names or nil
+      return named and named_table(dict) or dict, named and names or nil
     end
   end
 end

@@ -74,7 +74,7 @@ end
 -- Whether a table writes itself.
 local function has_text(t)
   local meta = debug.getmetatable(t)
-  return type(meta) == "table" and meta.__tostring ~= nil
+  return type(meta) == "table" and meta.__tostring ~= nil and not meta.plain
 end
 
 

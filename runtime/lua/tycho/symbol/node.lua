@@ -14,6 +14,7 @@ jit.off(true, true)                                      -- not worth JIT-compil
 local pairs = require("tycho.core.iterate").pairs
 local attrs = require "tycho.core.attrs"
 local custom = require "tycho.op.custom"
+local named = require "tycho.core.dict"
 local Error = require "tycho.core.error"
 local registry = require "tycho.op.registry"
 
@@ -207,7 +208,7 @@ end
 
 --- Attributes with each hidden one under both spellings.
 function node.shown_attrs(n)
-  local dict = {}
+  local dict = named{}
   for key, value in pairs(n.attrs) do
     dict[key] = value
     local bare = attrs.bare(key)

@@ -23,6 +23,7 @@ local attrs = require "tycho.core.attrs"
 local Class = require "tycho.core.class"
 local compose = require "tycho.symbol.compose"
 local counted_from_1 = require "tycho.core.list"
+local named = require "tycho.core.dict"
 local Error = require "tycho.core.error"
 local graph = require "tycho.symbol.graph"
 local inference = require "tycho.symbol.inference"
@@ -284,13 +285,13 @@ function Symbol:list_attr(options)
       message = "'recursive' is gone; use attr_dict()" }
   end
   local n = node.only(self._entries)
-  return n and node.shown_attrs(n) or {}
+  return n and node.shown_attrs(n) or named{}
 end
 
 
 --- Attributes of every node that has any: node name -> table.
 function Symbol:attr_dict()
-  local dict = {}
+  local dict = named{}
   for _, n in ipairs((graph.walk(self))) do
     if next(n.attrs) then
       dict[n.name] = node.shown_attrs(n)
