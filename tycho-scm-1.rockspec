@@ -27,6 +27,7 @@ build = {
       ["tycho.core.attrs"] = "runtime/lua/tycho/core/attrs.lua",
       ["tycho.core.class"] = "runtime/lua/tycho/core/class.lua",
       ["tycho.core.context"] = "runtime/lua/tycho/core/context.lua",
+      ["tycho.core.dict"] = "runtime/lua/tycho/core/dict.lua",
       ["tycho.core.engine"] = "runtime/lua/tycho/core/engine.lua",
       ["tycho.core.error"] = "runtime/lua/tycho/core/error.lua",
       ["tycho.core.ffi"] = "runtime/lua/tycho/core/ffi.lua",

@@ -27,7 +27,8 @@ describe("a table by name", function()
     os.remove(path)
     assert.equal(("{a = float32 2x3 @D, b = float32 1 @D}"):gsub("D", tostring(loaded.a.context)),
       tostring(loaded))
-    assert.equal("{fc = {num_hidden = 2}, fc_bias = {num_hidden = 2}, fc_weight = {num_hidden = 2}}",
+    assert.equal("{fc = {num_hidden = 2}, fc_bias = {num_hidden = 2}, \z
+      fc_weight = {num_hidden = 2}}",
       tostring(net:attr_dict()))
     assert.truthy(tostring(exe:memory()):find("planned = %d+"))
   end)
