@@ -15,6 +15,8 @@ int exec_submit(ty_exec *e, struct program *p, const struct segment *g, int firs
     const struct ticket *after, int nafter, struct ticket *out);
 /* segments from .. to - 1; TY_EV_HOST before one of the front end's */
 int exec_submit_all(ty_exec *e, struct program *p, int from, int to);
+/* makes p->alone, once */
+int exec_list_alone(ty_exec *e, struct program *p);
 void exec_note_host_event(ty_exec *e, const struct program *p, int t);
 /* adds operator and node of a step to the failure; returns code */
 int exec_fail_step(struct program *p, const struct step *st, int code);

@@ -56,7 +56,8 @@ static int run_steps(void *context)
   struct program *p = c->p;
   int slot = c->segment->slot;
   p->run[slot] = c->run;
-  memcpy(c->e->version[slot], c->version, sizeof(uint64_t) * (size_t)c->e->nbound);
+  for (int i = 0; i < c->segment->nseen; i++)
+    c->e->version[slot][c->segment->seen[i]] = c->version[i];
   if (c->run.there)
     TRY(device_copy(c->segment->device, (void *)c->run.there, TY_CPU, &p->run[slot].rng,
         sizeof(struct rng_state)));
@@ -97,58 +98,155 @@ static void put(struct storage **list, int *n, struct storage *s)
   list[(*n)++] = s;
 }
 
-static int list_storages(ty_exec *e, struct program *p, struct segment *g)
+/* Room for the lists of a segment, `heads` places for heads. */
+static int make_lists(struct program *p, struct segment *g, int heads)
 {
-  int cap = 2 * MAX_DEVICES + 2 * e->nhead + 4;
+  int cap = 2 * MAX_DEVICES + heads + 4;
   for (int t = g->first; t < g->last; t++) cap += p->step[t].nin + p->step[t].nout + 1;
+  g->nread = g->nwrite = 0;
   g->read = arena_new(&p->arena, sizeof(void *) * (size_t)cap);
   g->write = arena_new(&p->arena, sizeof(void *) * (size_t)cap);
   NEED(g->read && g->write, TY_EMEMORY, "out of memory: executor");
-  for (int t = g->first; t < g->last; t++) {
-    const struct step *st = &p->step[t];
-    for (int k = 0; k < st->nin; k++) {
-      const struct value *r = &p->value[p->value[st->in[k]].root];
-      if (r->kind != V_BOUND) continue;
-      struct storage *s = e->bound[r->bound]->storage;
-      if (changes_input(p, st, k)) put(g->write, &g->nwrite, s);
-      put(g->read, &g->nread, s);
-    }
-    for (int k = 0; k < st->nout; k++)
-      if (st->out[k] >= 0 && p->value[st->out[k]].kind == V_BOUND)
-        put(g->write, &g->nwrite, e->bound[p->value[st->out[k]].bound]->storage);
-    if (st->bound >= 0) put(g->write, &g->nwrite, e->bound[st->bound]->storage);
-  }
-  for (int h = 0; h < e->nhead; h++) {
-    const struct value *r = &p->value[p->value[value_of(e->g, e->head[h])].root];
-    if (!e->output_storage[h]) continue;
-    if (r->last_write >= g->first && r->last_write < g->last)
-      put(g->write, &g->nwrite, e->output_storage[h]);
-    else if (g->first >= p->nforward && r->device == g->device)
-      put(g->read, &g->nread, e->output_storage[h]);
-  }
   return TY_OK;
+}
+
+static void list_operands(const ty_exec *e, const struct program *p, struct segment *g, int t)
+{
+  const struct step *st = &p->step[t];
+  for (int k = 0; k < st->nin; k++) {
+    const struct value *r = &p->value[p->value[st->in[k]].root];
+    if (r->kind != V_BOUND) continue;
+    struct storage *s = e->bound[r->bound]->storage;
+    if (changes_input(p, st, k)) put(g->write, &g->nwrite, s);
+    put(g->read, &g->nread, s);
+  }
+  for (int k = 0; k < st->nout; k++)
+    if (st->out[k] >= 0 && p->value[st->out[k]].kind == V_BOUND)
+      put(g->write, &g->nwrite, e->bound[p->value[st->out[k]].bound]->storage);
+  if (st->bound >= 0) put(g->write, &g->nwrite, e->bound[st->bound]->storage);
+}
+
+static int head_root(const ty_exec *e, const struct program *p, int h)
+{
+  return p->value[value_of(e->g, e->head[h])].root;
+}
+
+static void list_head(const ty_exec *e, const struct program *p, struct segment *g, int h)
+{
+  const struct value *r = &p->value[head_root(e, p, h)];
+  if (!e->output_storage[h]) return;
+  if (r->last_write >= g->first && r->last_write < g->last)
+    put(g->write, &g->nwrite, e->output_storage[h]);
+  else if (g->first >= p->nforward && r->device == g->device)
+    put(g->read, &g->nread, e->output_storage[h]);
+}
+
+/* The first forward segment of a device does, whatever failed before. */
+static bool starts_afresh(const struct program *p, int segment)
+{
+  bool first = p->segment[segment].first < p->nforward;
+  for (int k = 0; k < segment; k++) first &= p->segment[k].device != p->segment[segment].device;
+  return first;
+}
+
+static void list_tokens(const ty_exec *e, const struct program *p, int segment, struct segment *g)
+{
+  if (!starts_afresh(p, segment)) put(g->read, &g->nread, e->token[g->slot]);
+  for (int k = 0; k < p->ndevice; k++)
+    if (g->wait[k] >= 0) put(g->read, &g->nread, e->token[k]);
+  put(g->write, &g->nwrite, e->token[g->slot]);
 }
 
 static int prepare_storages(ty_exec *e, struct program *p)
 {
+  int *all = arena_new(&p->arena, sizeof *all * (size_t)e->nbound);
+  NEED(all, TY_EMEMORY, "out of memory: executor");
+  for (int i = 0; i < e->nbound; i++) all[i] = i;
   for (int i = 0; i < p->nsegment; i++) {
     struct segment *g = &p->segment[i];
-    bool first = i == 0; /* the first forward segment of a device starts afresh */
-    if (g->first < p->nforward) {
-      first = true;
-      for (int k = 0; k < i; k++) first &= p->segment[k].device != g->device;
-    }
-    else
-      first = false;
-    TRY(list_storages(e, p, g));
+    TRY(make_lists(p, g, e->nhead));
+    g->seen = all;
+    g->nseen = e->nbound;
+    for (int t = g->first; t < g->last; t++) list_operands(e, p, g, t);
+    for (int h = 0; h < e->nhead; h++) list_head(e, p, g, h);
     TRY(exec_list_records(e, p, g));
-    if (!first) put(g->read, &g->nread, e->token[g->slot]);
-    for (int k = 0; k < p->ndevice; k++)
-      if (g->wait[k] >= 0) put(g->read, &g->nread, e->token[k]);
-    put(g->write, &g->nwrite, e->token[g->slot]);
+    list_tokens(e, p, i, g);
   }
   p->ready = true;
   return TY_OK;
+}
+
+/* -- steps as segments of their own ------------------------------------------------------------ */
+
+/* Heads by the value that has their bytes: first[value], then next[head]; -1: no more. */
+struct head_lists { int *first, *next; };
+
+static int operand_at(const struct program *p, const struct step *st, int i)
+{
+  int v = i < st->nin ? st->in[i] : st->out[i - st->nin];
+  return v < 0 ? -1 : p->value[v].root;
+}
+
+/* A task of one step touches what that step does, not what its segment does: a walk would take
+** the square of the number of its steps. */
+static int list_alone(
+    ty_exec *e, struct program *p, const struct head_lists *by, int segment, struct segment *g)
+{
+  const struct step *st = &p->step[g->first];
+  const int n = st->nin + st->nout;
+  int heads = 0;
+  for (int i = 0; i < n; i++) {
+    int v = operand_at(p, st, i);
+    for (int h = v < 0 ? -1 : by->first[v]; h >= 0; h = by->next[h]) heads++;
+  }
+  TRY(make_lists(p, g, heads));
+  g->seen = arena_new(&p->arena, sizeof *g->seen * (size_t)st->nin);
+  NEED(g->seen, TY_EMEMORY, "out of memory: executor");
+  g->nseen = 0;
+  list_operands(e, p, g, g->first);
+  for (int i = 0; i < n; i++) {
+    int v = operand_at(p, st, i);
+    for (int h = v < 0 ? -1 : by->first[v]; h >= 0; h = by->next[h]) list_head(e, p, g, h);
+    if (v >= 0 && i < st->nin && p->value[v].kind == V_BOUND)
+      g->seen[g->nseen++] = p->value[v].bound;
+  }
+  list_tokens(e, p, segment, g);
+  return TY_OK;
+}
+
+static int list_each(ty_exec *e, struct program *p, struct head_lists *by)
+{
+  by->first = NEWS(int, e->g->nvalue + 1);
+  by->next = NEWS(int, e->nhead + 1);
+  struct segment *alone = arena_new(&p->arena, sizeof *alone * (size_t)p->n);
+  NEED(by->first && by->next && alone, TY_EMEMORY, "out of memory: executor");
+  for (int v = 0; v < e->g->nvalue; v++) by->first[v] = -1;
+  for (int h = 0; h < e->nhead; h++) {
+    int root = head_root(e, p, h);
+    by->next[h] = by->first[root];
+    by->first[root] = h;
+  }
+  for (int t = 0; t < p->n; t++) {
+    int segment = segment_of(p, t);
+    alone[t] = p->segment[segment];
+    alone[t].first = t;
+    alone[t].last = t + 1;
+    alone[t].record = NULL;
+    alone[t].nrecord = 0;
+    TRY(list_alone(e, p, by, segment, &alone[t]));
+  }
+  p->alone = alone;
+  return TY_OK;
+}
+
+int exec_list_alone(ty_exec *e, struct program *p)
+{
+  struct head_lists by = { 0 };
+  if (p->alone) return TY_OK;
+  int code = list_each(e, p, &by);
+  mem_free(by.first);
+  mem_free(by.next);
+  return code;
 }
 
 /* -- contexts ---------------------------------------------------------------------------------- */
@@ -206,7 +304,7 @@ int exec_submit(ty_exec *e, struct program *p, const struct segment *g, int firs
   c->last = last;
   c->run = e->last;
   c->run.there = e->draws[g->slot] ? e->draws[g->slot]->data : NULL;
-  for (int i = 0; i < e->nbound; i++) c->version[i] = e->bound[i]->storage->version;
+  for (int i = 0; i < g->nseen; i++) c->version[i] = e->bound[g->seen[i]]->storage->version;
   ty_exec_keep(e);
   struct task t = { run_steps, let_go, c, g->read, g->write, g->nread, g->nwrite, after, nafter,
     0 };

@@ -9,7 +9,8 @@
 static int run_alone(ty_exec *e, struct program *p, int t)
 {
   struct ticket ticket;
-  struct segment *g = &p->segment[segment_of(p, t)];
+  TRY(exec_list_alone(e, p));
+  const struct segment *g = &p->alone[t];
   TRY(exec_submit(e, p, g, t, t + 1, NULL, 0, &ticket));
   ticket_wait(ticket);
   struct failure *failure = e->token[g->slot]->failed;

@@ -111,6 +111,7 @@ struct segment {
   /* set by the executor: what the queue must know, what its device records (exec/replay.c) */
   struct storage **read, **write;
   int nread, nwrite;
+  int *seen, nseen;                                   /* bound arrays whose versions it is told */
   struct replay *record;
   int nrecord;
 };
@@ -143,6 +144,8 @@ struct program {
   int64_t pool[MAX_DEVICES], bound[MAX_DEVICES], unshared[MAX_DEVICES];
   struct segment *segment;
   int nsegment, nsegment_forward;
+  /* per step: it as a segment of its own, for walks; NULL before the first */
+  struct segment *alone;
   /* the executor has listed the storages of its segments */
   bool ready;
   struct run run[MAX_DEVICES];                        /* what the kernels of each device look at */

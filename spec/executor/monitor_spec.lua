@@ -14,4 +14,27 @@ describe("a monitor", function()
     local names = " " .. table.concat(seen, " ") .. " "
     assert.is_truthy(names:find(" sum_grad_penalty_output ", 1, true), names)
   end)
+
+  -- Each step is a task that touches its own arrays, not those of all steps.
+  it("walks over 12,000 heads, again after their arguments have changed", function()
+    local heads, shapes, gradients = {}, { ctx = ty.cpu() }, {}
+    for i = 1, 12000 do
+      heads[i] = ty.sym.square{ ty.sym.Variable("x" .. i), name = "y" .. i }
+      shapes["x" .. i], gradients[i] = { 1 }, ty.nd.ones(1)
+    end
+    local exe, seen = ty.sym.Group(heads):simple_bind(shapes), 0
+    exe:set_monitor_callback(function(name, value)
+      seen = seen + 1
+      if name == "y7_output" then assert.equal(seen > 12000 and 9 or 4, value:asscalar()) end
+    end)
+    exe.arg_dict.x7[":"] = 2
+    exe:forward(true)
+    assert.equal(12000, seen)
+    exe.arg_dict.x7[":"] = 3
+    exe:forward(true)
+    assert.equal(24000, seen)
+    exe:backward(gradients)
+    assert.equal(6, exe.grad_dict.x7:asscalar())
+    assert.equal(0, exe.grad_dict.x12000:asscalar())
+  end)
 end)
