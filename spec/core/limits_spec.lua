@@ -1,5 +1,6 @@
 -- More than the machine has: refused with a text, never begun.
 local device = require "spec.support.device"
+local shell = require "spec.support.shell"
 local ty = require "tycho"
 
 describe("memory", function()
@@ -26,5 +27,29 @@ describe("memory", function()
       assert.is_truthy(tostring(e):find("%(1, %d+, %d+, 1%) is too large"))
     end
     assert.raises("memory", ty.nd.Correlation, {data1 = x, data2 = x, pad_size = 2 ^ 17})
+  end)
+end)
+
+-- Some builds of OpenBLAS (0.3.29) ask again and again while they are loaded, before any code of ours.
+describe("little address space", function()
+  local LIMITED = "ulimit -v 2000000; OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=2 timeout 20 "
+
+  it("makes an array that does not fit an error of memory, and what fits goes on", function()
+    if (os.getenv("SANITIZER") or "") ~= "" then
+      pending("a sanitizer reserves terabytes")
+      return
+    end
+    local said, status = shell.run(LIMITED .. [[luajit -e 'require("ffi").load("openblas")']])
+    if status ~= 0 then
+      pending("OpenBLAS alone does not load in little address space: "
+        .. (status == 124 and "it does not end" or said))
+      return
+    end
+    shell.with_file([[
+      local ty = require "tycho"
+      local ok, e = pcall(ty.nd.ones, {3, 2 ^ 28})
+      print(ok, e.code, ty.nd.ones{1000, 100}:sum():asscalar())]], function(path)
+      assert.equal("false\tmemory\t100000\n", (shell.run(LIMITED .. shell.program .. " " .. path)))
+    end)
   end)
 end)
