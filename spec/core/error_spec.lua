@@ -12,9 +12,25 @@ describe("the nearest name", function()
   end)
 
   it("comes first, each once, as many as wanted", function()
-    assert.same({ "ab", "ba", "xyz" }, Error.nearest("ab", { "xyz", "ba", "ab", "ba" }))
-    assert.same({ "ab" }, Error.nearest("ab", { "xyz", "ab" }, 1))
-    assert.same({}, Error.nearest("ab", {}))
+    assert.same({ "ab", "ba", "xyz" }, (Error.nearest("ab", { "xyz", "ba", "ab", "ba" })))
+    assert.same({ "ab" }, (Error.nearest("ab", { "xyz", "ab" }, 1)))
+    assert.same({}, (Error.nearest("ab", {})))
+  end)
+end)
+
+describe("a name that looks like none", function()
+  local function told(word, names)
+    local _, e = pcall(Error.unknown, { argument = word, names = names })
+    return e.message
+  end
+
+  it("is answered by the accepted ones alone", function()
+    assert.equal("unknown name 'nesterov'", told("nesterov", { "sym", "momentum", "wd" }))
+    assert.equal("unknown name 'randn'", told("randn", { "RNN", "pad" }))
+    assert.equal("unknown name 'momentun'; did you mean 'momentum'?",
+      told("momentun", { "sym", "momentum", "wd" }))
+    assert.equal("unknown name 'lr'; did you mean 'learning_rate'?",
+      told("lr", { "learning_rate", "wd" }))
   end)
 end)
 

@@ -134,6 +134,12 @@ describe("Module", function()
     m:fit{ train_data = iterator(32), num_epoch = 1 }
   end)
 
+  it("says that its list of data names is empty, where shapes of data come", function()
+    local mod = ty.mod.Module{ symbol = ty.sym.Variable "data", data_names = {}, label_names = {} }
+    local e = assert.raises("name", mod.bind, mod, { data_shapes = { { "data", { 1 } } } })
+    assert.truthy(e.message:find("'data_names' was given as an empty list", 1, true), e.message)
+  end)
+
   it("uses one memory for two modules", function()
     local m, n = module(), module()
     m:bind{ data_shapes = { { "data", { 8, 4 } } }, label_shapes = { { "softmax_label", { 8 } } } }

@@ -162,9 +162,9 @@ local function distance(a, b)
 end
 
 
--- A word that is a part of a name, as "type" is of "pool_type", is nearer to it than one slip.
+-- A word that is a part of a name, as "type" is of "pool_type" and "zeros" of "nd.zeros", is nearer to it than one slip.
 local function of_parts(word, name)
-  local part = #word > 2 and ("_" .. name .. "_"):find("_" .. word:lower() .. "_", 1, true)
+  local part = #word > 2 and ("_" .. name:lower():gsub("%.", "_") .. "_"):find("_" .. word:lower() .. "_", 1, true)
   return part and 0.5 + #name / 1000 or math.huge
 end
 
@@ -175,6 +175,7 @@ end
 -- @tparam {string,...} names accepted names
 -- @int[opt] limit at most so many
 -- @treturn {string,...} a new list
+-- @treturn bool whether the first one looks like the word, so that it may have been meant
 function Error.nearest(word, names, limit)
   local far, list = {}, {}
   word = tostring(word)
@@ -194,7 +195,7 @@ function Error.nearest(word, names, limit)
   for i = #list, (limit or #list) + 1, -1 do
     list[i] = nil
   end
-  return list
+  return list, list[1] ~= nil and far[list[1]] <= math.max(1, (#word - 1) / 2)
 end
 
 
@@ -226,8 +227,8 @@ function Error.unknown(t)
   for name in pairs(t.among or {}) do
     names[#names + 1] = name
   end
-  local near = Error.nearest(t.argument, names, 10)
-  local hint = near[1] and ("; did you mean '%s'?"):format(near[1]) or ""
+  local near, alike = Error.nearest(t.argument, names, 10)
+  local hint = alike and ("; did you mean '%s'?"):format(near[1]) or ""
   Error.raise{
     code = "name", func = t.func, argument = tostring(t.argument), candidates = near, names = names,
     op = t.op, node = t.node, message = t.message

@@ -186,8 +186,9 @@ local function check_data_names(self, descs)
   local want_text, got_text = table.concat(want, ", "), table.concat(got, ", ")
   if want_text ~= got_text then
     Error.raise{ code = "name", func = "Module:bind", argument = "data_shapes",
-      expected = want_text, got = got_text,
-      candidates = want, message = "'data_shapes' does not describe the data inputs" }
+      expected = #want > 0 and want_text or "none", got = #got > 0 and got_text or "none",
+      candidates = want, message = #want > 0 and "'data_shapes' does not describe the data inputs"
+        or "'data_shapes' describes data inputs, but 'data_names' was given as an empty list" }
   end
 end
 
