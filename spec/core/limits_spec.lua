@@ -30,7 +30,8 @@ describe("memory", function()
   end)
 end)
 
--- Some builds of OpenBLAS (0.3.29) ask again and again while they are loaded, before any code of ours.
+-- Some builds of OpenBLAS (0.3.29) ask again and again while they are loaded, before any code of
+-- ours runs.
 describe("little address space", function()
   local LIMITED = "ulimit -v 2000000; OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=2 timeout 20 "
 

@@ -162,9 +162,11 @@ local function distance(a, b)
 end
 
 
--- A word that is a part of a name, as "type" is of "pool_type" and "zeros" of "nd.zeros", is nearer to it than one slip.
+-- A word that is a part of a name, as "type" is of "pool_type" and "zeros" of "nd.zeros", is nearer
+-- to it than one slip.
 local function of_parts(word, name)
-  local part = #word > 2 and ("_" .. name:lower():gsub("%.", "_") .. "_"):find("_" .. word:lower() .. "_", 1, true)
+  local parts = "_" .. name:lower():gsub("%.", "_") .. "_"
+  local part = #word > 2 and parts:find("_" .. word:lower() .. "_", 1, true)
   return part and 0.5 + #name / 1000 or math.huge
 end
 
