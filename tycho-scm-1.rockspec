@@ -122,6 +122,7 @@ build = {
       ["tycho.module.gradients"] = "runtime/lua/tycho/module/gradients.lua",
       ["tycho.module.group_running"] = "runtime/lua/tycho/module/group_running.lua",
       ["tycho.module.init"] = "runtime/lua/tycho/module/init.lua",
+      ["tycho.module.loss_scale"] = "runtime/lua/tycho/module/loss_scale.lua",
       ["tycho.module.lua_module"] = "runtime/lua/tycho/module/lua_module.lua",
       ["tycho.module.manager_group"] = "runtime/lua/tycho/module/manager_group.lua",
       ["tycho.module.module"] = "runtime/lua/tycho/module/module.lua",

@@ -35,7 +35,11 @@ typedef struct { int32_t dtype, device, ndim, pad_; int64_t dim[TY_MAXDIM]; } ty
 typedef struct { int32_t node, out; } ty_entry;
 typedef struct { const char *key, *value; } ty_attr;
 typedef struct { const char *name, *type, *init, *doc; } ty_param;
-typedef struct { const char *name, *doc, *in, *out; int32_t nparam, added; } ty_opinfo;   /* added: at run time */
+typedef struct {
+  const char *name, *doc, *in, *out;
+  int32_t nparam, added;              /* added: at run time */
+  int32_t loss, pad_;                 /* has a gradient that reads no head gradient */
+} ty_opinfo;
 typedef struct { const char *name; ty_tensor *value, *grad; int32_t req, pad_; } ty_bind;
 typedef struct { const char *group; int32_t device, pad_; } ty_place;
 typedef struct { const char *name; ty_desc desc; int32_t req, device, grad_device, shared; } ty_want;

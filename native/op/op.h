@@ -47,6 +47,7 @@ enum {
   /* recomputation spares it, unless its node asks for it by name */
   OP_SPARED = 2048,
   OP_NEVER_AGAIN = 4096,                              /* recomputation spares it always */
+  OP_WEIGHTED_LOSS = 8192,                            /* OP_LOSS, but with gradients of weights too */
 };
 
 struct op {

@@ -145,7 +145,8 @@ int ty_op_info(int i, ty_opinfo *out)
   int n = 0;
   for (const struct param *p = op->param; p && p->name; p++) n++;
   *out = (ty_opinfo){ op->name, op->doc ? op->doc : "", op->in ? op->in : "",
-    op->out ? op->out : "output", n, i >= all.builtin };
+    op->out ? op->out : "output", n, i >= all.builtin,
+    !!(op->flags & (OP_LOSS | OP_WEIGHTED_LOSS)) };
   return TY_OK;
 }
 

@@ -27,6 +27,7 @@ local ELSEWHERE = {
   _contrib_linear_cross_entropy = {
     "operators/linear_cross_entropy_spec", "its gradient takes no head gradient"},
   _learn = {"module/fused_optimizer_spec", "its gradient is a step on its inputs", "Learner"},
+  _scale_gradient = {"module/loss_scale_spec", "its gradient is no derivative", "symbol_of"},
   _gate = {"symbol/control_spec", "only loops and choices make it", "cond"},
   _select = {"symbol/control_spec", "only loops and choices make it", "cond"},
   _contrib_boolean_mask = {"operators/boolean_mask_spec",

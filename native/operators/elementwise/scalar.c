@@ -22,6 +22,20 @@ static int result_type(struct infer *s)
   return type_is(s, &s->out[0], !p->is_int ? TY_F64 : d == TY_BOOL ? TY_I64 : d);
 }
 
+/* An array of one float32, for any data. */
+static int scale_shape(struct infer *s)
+{
+  const int64_t one = 1;
+  TRY(shape_is(s, &s->in[1], 1, &one));
+  return shape_both(s, &s->in[0], &s->out[0]);
+}
+
+static int scale_type(struct infer *s)
+{
+  TRY(type_is(s, &s->in[1], TY_F32));
+  return type_both(s, &s->in[0], &s->out[0]);
+}
+
 #define NUMBERED(name_, alias_) \
   .name = name_, .alias = alias_, .in = "data", .param = params, \
   .param_size = sizeof(struct scalar), .type = result_type, .inplace = "0=0"
@@ -85,6 +99,9 @@ const struct op op_scalar[] = {
   { .name = "_contrib_gradientmultiplier", .in = "data", .param = params, .param_size = sizeof(struct scalar),
     .doc = "data itself; the gradient is multiplied by scalar (a negative one turns it around).",
     .inplace = "0=0", .back_inplace = "0=0", .formula = &(const struct formula){ "a", { "g * $scalar" } } },
+  { .name = "_scale_gradient", .in = "data scale!", .shape = scale_shape, .type = scale_type, .flags = OP_BROADCAST,
+    .doc = "data itself; the gradient is multiplied by scale, a float32 array of one element.",
+    .formula = &(const struct formula){ "a", { "g * b", NULL } } },
   { .name = "smooth_l1", .alias = "_npx_smooth_l1", .in = "data", .param = smooth_params, .param_size = sizeof(double),
     .doc = "scalar^2 data^2 / 2 where |data| < 1 / scalar^2, else |data| - 1 / (2 scalar^2); gradient scalar^2 data inside, "
            "the sign of data outside.",

@@ -234,7 +234,7 @@ const struct op op_linear_cross_entropy[] = {
            "takes no head gradient. data (..., k), weight (num_hidden, k), bias (num_hidden,), label and output (...). The "
            "products of all rows are never in memory at once. A label that is no class is an error.",
     .in = "data weight bias label", .in_of = ins, .out = "output {data_grad} {weight_grad} {bias_grad}", .out_of = outs,
-    .param = params, .param_size = sizeof(struct cross), .shape = shape, .type = type, .grad_of = reads,
+    .param = params, .param_size = sizeof(struct cross), .shape = shape, .type = type, .grad_of = reads, .flags = OP_WEIGHTED_LOSS,
     .back_inplace = "0=0 1=1 2=2", .cpu = cpu, .back_cpu = back_cpu },
   { 0 }
 };

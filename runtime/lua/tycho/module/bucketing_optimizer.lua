@@ -63,6 +63,14 @@ function BucketingModule:_stores()
 end
 
 
+--- Has gradients scaled, or no longer; buckets that are bound later follow (not for users).
+function BucketingModule:_scale_loss(loss_scale)
+  for _, m in ipairs(self._met) do
+    m:_scale_loss(loss_scale)
+  end
+end
+
+
 BucketingModule._can_accumulate = true
 
 function BucketingModule:_gradients()

@@ -58,6 +58,7 @@ local FORM = args.form("mod.DataParallelExecutorGroup", {
   { "logger", "any?" }, { "fixed_param_names", "list?" },
   { "grad_req", "text|table", "write" }, { "state_names", "list?" }, { "group2ctxs", "table?" },
   { "memory_budget", "number?" }, { "force_mirroring", "boolean?" }, { "fuse", "function?" },
+  { "loss_scale", "any?" },
 })
 
 
@@ -80,7 +81,7 @@ end
 
 -- What is requested of arguments, and which symbol is bound. Parameters that backward updates ask
 -- for nothing.
-local function choose_requests(self, fuse)
+local function choose_requests(self, fuse, loss_scale)
   local reqs = gradient_requests.read(self, self._asked)
   local names = fuse and fused_names(self, reqs) or {}
   local fusion = #names > 0 and fuse(names) or nil
@@ -88,7 +89,9 @@ local function choose_requests(self, fuse)
     reqs[name] = "null"
   end
   self._reqs, self.grad_req, self._fusion = reqs, reqs, fusion
-  self._bound_symbol = fusion and fusion.symbol or self.symbol
+  self._loss_scale = loss_scale
+  self._bound_symbol = fusion and fusion.symbol
+    or loss_scale and self.for_training and loss_scale.symbol_of(self.symbol) or self.symbol
 end
 
 
@@ -149,7 +152,7 @@ function Group:init(...)
   local labels = descriptions.labels(a.label_shapes, FUNC)
   self.data_names, self.label_names = descriptions.names(data), descriptions.names(labels)
   self._asked, self._monitors, self._sets = a.grad_req, {}, {}
-  choose_requests(self, a.fuse)
+  choose_requests(self, a.fuse, a.loss_scale)
   self:_find_output_axes()
   share_arrays(self, a.shared_group)
   sets.choose(self, data, labels)
@@ -170,18 +173,18 @@ local function is_of(list, i, exe)
 end
 
 
-local REQUESTED = { "_reqs", "grad_req", "_fusion", "_bound_symbol", "_sets" }
+local REQUESTED = { "_reqs", "grad_req", "_fusion", "_loss_scale", "_bound_symbol", "_sets" }
 
 -- Executors for other requests, in the place of all that are there. What fails
 -- leaves everything as it was.
-local function bind_again(self, fuse)
+local function bind_again(self, fuse, loss_scale)
   local before = {}
   for _, field in ipairs(REQUESTED) do
     before[field] = self[field]
   end
   self._sets = {}
   local ok, e = pcall(function()
-    choose_requests(self, fuse)
+    choose_requests(self, fuse, loss_scale)
     sets.choose(self, self.data_shapes, self.label_shapes)
   end)
   if not ok then
@@ -194,11 +197,8 @@ local function bind_again(self, fuse)
 end
 
 
---- Has the optimizer's updates inside backward, or no longer (not for users).
--- @tparam ?function fuse names of parameters -> symbol, array_of,
---   backward: `module/fused_update.lua`
-function Group:fuse(fuse)
-  local old = bind_again(self, fuse)
+local function rebind(self, fuse, loss_scale)
+  local old = bind_again(self, fuse, loss_scale)
   for i, shared in ipairs(self._shared) do
     shared.base = is_of(old, i, shared.base) and self.execs[i] or shared.base
     shared_arrays.drop_gradients(self, shared)
@@ -207,6 +207,21 @@ function Group:fuse(fuse)
     sets.drop(self, set)
   end
   self.grad_arrays = self.for_training and over_devices(self, self.param_names, "grads") or nil
+end
+
+
+--- Has the optimizer's updates inside backward, or no longer (not for users).
+-- @tparam ?function fuse names of parameters -> symbol, array_of,
+--   backward: `module/fused_update.lua`
+function Group:fuse(fuse)
+  rebind(self, fuse, nil)
+end
+
+
+--- Has gradients scaled, or no longer (not for users).
+-- @tparam ?LossScale loss_scale `module/loss_scale.lua`
+function Group:scale_loss(loss_scale)
+  rebind(self, nil, loss_scale)
 end
 
 

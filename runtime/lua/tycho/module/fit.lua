@@ -14,6 +14,7 @@ local Error = require "tycho.core.error"
 local evaluation = require "tycho.module.evaluation"
 local files = require "tycho.model.checkpoint"
 local gradients = require "tycho.module.gradients"
+local LossScale = require "tycho.module.loss_scale"
 local ranks = require "tycho.module.ranks"
 local values = require "tycho.core.values"
 
@@ -33,6 +34,7 @@ local FIT = args.form("Module:fit", {
   { "sparse_row_id_fn", "any?" }, { "count_pad", "boolean", true }, { "checkpoint", "dict?" },
   { "clip_global_norm", "number?" }, { "accumulate", "integer", 1 }, { "early_stopping", "dict?" },
   { "memory_budget", "number?" }, { "force_mirroring", "boolean?" }, { "in_backward", "boolean?" },
+  { "loss_scale", "number|text?" },
 })
 
 local CHECKPOINT = args.form("Module:fit checkpoint", {
@@ -68,6 +70,13 @@ local function check_options(self, a)
       "gradients that are used inside backward cannot be changed before",
       "neither clip_global_norm nor accumulate",
       a.clip_global_norm and "clip_global_norm" or "accumulate")
+  elseif a.loss_scale and not self._scale_loss then
+    refuse(self, "unsupported", "loss_scale",
+      "only a Module and a BucketingModule scale gradients")
+  elseif a.loss_scale and a.in_backward then
+    refuse(self, "unsupported", "loss_scale",
+      "a step inside backward cannot be left out where a gradient overflows",
+      "in_backward = false", "true")
   elseif a.early_stopping and value(a.eval_data) == nil then
     refuse(self, "value", "eval_data", "early stopping is decided by the validation",
       "an iterator", "nothing")
@@ -111,6 +120,15 @@ local function init_optimizer(self, a)
 end
 
 
+-- Gradients of one training are scaled; those of the next are as it asks.
+local function scale_loss(self, a)
+  if self._scale_loss then
+    a.scaler = a.loss_scale and LossScale(a.loss_scale) or nil
+    self:_scale_loss(a.scaler)
+  end
+end
+
+
 local function get_ready(self, a)
   check_options(self, a)
   bind(self, a)
@@ -119,6 +137,7 @@ local function get_ready(self, a)
   end
   init_params(self, a)
   init_optimizer(self, a)
+  scale_loss(self, a)
   if a.accumulate > 1 then
     gradients.clear(self:_gradients())                   -- what an interrupted fit may have left
   end
@@ -146,6 +165,9 @@ local function resume(self, a, c, stopping)
   if stopping then
     stopping:go_on(saved.early)
   end
+  if a.scaler then
+    a.scaler:go_on(saved.loss_scale)
+  end
   return epoch
 end
 
@@ -171,8 +193,7 @@ local function first_batch(self, a)
 end
 
 
--- Updates with the gradients of the `gathered` batches since the last update.
-local function update(self, a, gathered)
+local function step(self, a, gathered)
   local parts = (a.clip_global_norm or a.accumulate > 1) and self:_gradients()
   if gathered > 1 then
     gradients.scale(parts, 1 / gathered)
@@ -181,8 +202,21 @@ local function update(self, a, gathered)
     gradients.clip(parts, a.clip_global_norm)
   end
   self:update()
+end
+
+
+-- Updates with the gradients of the `gathered` batches since the last update; not at all where
+-- scaled ones overflow.
+local function update(self, a, gathered)
+  local scaler = a.scaler
+  if not scaler then
+    step(self, a, gathered)
+  elseif scaler:can_step(self:_gradients(), a.ranks) then
+    scaler:divided(self:_updaters(), function() step(self, a, gathered) end)
+    scaler:stepped()
+  end
   if a.accumulate > 1 then
-    gradients.clear(parts)
+    gradients.clear(self:_gradients())
   end
 end
 
@@ -290,7 +324,8 @@ local function save(self, a, checkpoint, epoch, stopping)
   if not a.ranks or a.ranks:speaks() then
     files.attempt(checkpoint.on_error, self.logger, function()
       self:save_state(checkpoint.path, { train_data = a.train_data, epoch = epoch, nbatch = 0,
-        early = stopping and stopping:state() })
+        early = stopping and stopping:state(),
+        loss_scale = a.scaler and a.scaler:state() })
     end)
   end
   if a.ranks then
@@ -361,6 +396,10 @@ end
 --   where the name does not say), min_delta = 0, path}: ends after that many epochs without a
 --   better figure over eval_data, and leaves the best epoch's parameters in the module, and in
 --   `path` or `PREFIX-best.params`
+-- @param loss_scale for float16 networks: the losses are so much larger while gradients are
+--   computed, and the optimizer divides; "dynamic": 32768 at first, half of it after each
+--   overflow, twice as much after 2000 steps without. Where a gradient is infinite or NaN, the
+--   step is left out
 function BaseModule:fit(...)
   local a, at = FIT(...), { epoch = 0, nbatch = 0 }
   at.epoch = a.begin_epoch

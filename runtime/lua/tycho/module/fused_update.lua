@@ -167,4 +167,16 @@ function Module:_set_fused(fused)
 end
 
 
+--- Has gradients scaled, or no longer (not for users).
+-- @tparam ?LossScale loss_scale
+function Module:_scale_loss(loss_scale)
+  if self._loss_scale ~= loss_scale then
+    if self._binded then
+      self._exec_group:scale_loss(loss_scale)
+    end
+    self._loss_scale = loss_scale
+  end
+end
+
+
 return Module

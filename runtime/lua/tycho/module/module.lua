@@ -235,7 +235,8 @@ local function make_group(self, a, data, labels)
     shared_group = a.shared_module and a.shared_module._exec_group,
     logger = self.logger, fixed_param_names = self._fixed_param_names, grad_req = a.grad_req,
     state_names = self._state_names, group2ctxs = self._group2ctxs, memory_budget = a.memory_budget,
-    force_mirroring = a.force_mirroring, fuse = self:_fuse_option() }
+    force_mirroring = a.force_mirroring, fuse = self:_fuse_option(),
+    loss_scale = self._loss_scale }
 end
 
 
@@ -309,6 +310,9 @@ function Module:bind(...)
   if a.shared_module and a.shared_module._fused then
     self:_join(a.shared_module)
     self._fused = a.shared_module._fused
+  end
+  if a.shared_module then
+    self._loss_scale = a.shared_module._loss_scale
   end
   self._exec_group = make_group(self, a, data, labels)
   take_parameters(self, a.shared_module)

@@ -174,6 +174,12 @@ function Ranks:share(list)
 end
 
 
+--- Whether something holds on all ranks.
+function Ranks:all(here)
+  return not table.concat(self._group:gather(here and "1" or "0")):find("0", 1, true)
+end
+
+
 --- Says where a rank that is ended can go on.
 function Ranks.note(_, path)
   comm.note(path)

@@ -237,7 +237,8 @@ local function auxiliary_array(self, shared, want)
   if self._is_aux[want.name] then
     return shared_array(shared.auxs, want)
   end
-  return self._fusion.array_of(want.name, shared.args) or zeros(want)
+  return self._fusion and self._fusion.array_of(want.name, shared.args)
+    or self._loss_scale and self._loss_scale:array_of(want.name, want.device) or zeros(want)
 end
 
 

@@ -20,7 +20,7 @@ local KIND = "training"                                  -- what such a file say
 
 local SAVE = args.form("Module:save_state", {
   { "path", "text" }, "*", { "train_data", "any?" }, { "epoch", "integer", 0 },
-  { "nbatch", "integer", 0 }, { "early", "dict?" },
+  { "nbatch", "integer", 0 }, { "early", "dict?" }, { "loss_scale", "dict?" },
 })
 local LOAD = args.form("Module:load_state", { { "path", "text" }, "*", { "train_data", "any?" } })
 
@@ -39,7 +39,7 @@ end
 --- Writes the state of the training.
 -- @string path
 -- @tparam[opt] table options train_data (its place is kept too), epoch, nbatch,
---   early (given back by load_state)
+--   early, loss_scale (given back by load_state)
 function BaseModule:save_state(...)
   local a = SAVE(...)
   local arg_params, aux_params = self:_read_params()
@@ -52,7 +52,8 @@ function BaseModule:save_state(...)
     residuals[i] = store:_residuals()
   end
   container.save(a.path, {
-    kind = KIND, epoch = a.epoch, nbatch = a.nbatch, early = a.early, arg_params = arg_params,
+    kind = KIND, epoch = a.epoch, nbatch = a.nbatch, early = a.early,
+    loss_scale = a.loss_scale, arg_params = arg_params,
     aux_params = aux_params, optimizers = states, residuals = residuals,
     param_index = rawget(self, "_param_index"), random = random.get_state(),
     iterator = a.train_data and place_of(a.train_data) or nil,
@@ -102,7 +103,7 @@ end
 --- Goes on from a saved state. The module is bound and has an optimizer of the same kind.
 -- @string path foreign or truncated E(format)
 -- @tparam[opt] table options train_data: put back to its place
--- @treturn table `{epoch, nbatch, early}`
+-- @treturn table `{epoch, nbatch, early, loss_scale}`
 function BaseModule:load_state(...)
   local a = LOAD(...)
   local state = container.load(a.path, self:_func("load_state"))
@@ -120,7 +121,8 @@ function BaseModule:load_state(...)
   if a.train_data and state.iterator then
     a.train_data:set_state(state.iterator)
   end
-  return { epoch = state.epoch, nbatch = state.nbatch, early = state.early }
+  return { epoch = state.epoch, nbatch = state.nbatch, early = state.early,
+    loss_scale = state.loss_scale }
 end
 
 

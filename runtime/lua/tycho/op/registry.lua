@@ -76,7 +76,8 @@ function registry.at(index)
   check(C.ty_op_info(index, info))
   local schema = {
     index = index, name = text(info.name), doc = text(info.doc), inputs = text(info["in"]),
-    outputs = text(info.out), added = info.added ~= 0, params = {}, by_name = {},
+    outputs = text(info.out), added = info.added ~= 0, is_loss = info.loss ~= 0,
+    params = {}, by_name = {},
     aliases = read_aliases(index),
   }
   schema.input_names, schema.variadic = read_ports(schema.inputs)

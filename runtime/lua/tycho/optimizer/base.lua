@@ -286,18 +286,25 @@ function Optimizer:update()
 end
 
 
+local function is_half(weight)
+  return weight._dtype == args.DTYPES.float16 or weight._dtype == args.DTYPES.bfloat16
+end
+
+
 --- Whether a weight has a float32 master copy.
 function Optimizer:_keeps_master(weight)
-  if weight._dtype ~= args.DTYPES.float16 then
+  if not is_half(weight) then
     return false
   elseif not self.multi_precision then
-    log:warning("updating float16 weights loses accuracy; use multi_precision = true")
+    log:warning(("updating %s weights loses accuracy; use multi_precision = true")
+      :format(weight.dtype))
   end
   return self.multi_precision
 end
 
 
---- As `create_state`; for a float16 weight with `multi_precision`: `{master copy, its state}`.
+--- As `create_state`; for a float16 or bfloat16 weight with
+-- `multi_precision`: `{master copy, its state}`.
 function Optimizer:create_state_multi_precision(index, weight)
   if self:_keeps_master(weight) then
     local master = weight:astype("float32")
@@ -309,7 +316,7 @@ end
 
 --- As `update`, on the master copy where there is one.
 function Optimizer:update_multi_precision(index, weight, grad, state)
-  if type(index) ~= "table" and self.multi_precision and weight._dtype == args.DTYPES.float16 then
+  if type(index) ~= "table" and self.multi_precision and is_half(weight) then
     self:update(index, state[1], grad:astype("float32"), values.value(state[2]))
     call.copy(weight, state[1], "Optimizer:update")
     return

@@ -13,7 +13,7 @@ local kinds = {}
 local is_plain, null = values.is_plain, values.null
 
 
--- State of a float16 weight: {momentum, master copy}.
+-- State of a float16 or bfloat16 weight: {momentum, master copy}.
 local function state_with_master(self, index, weight)
   if self:_keeps_master(weight) then
     local master = weight:astype("float32")

@@ -1,0 +1,219 @@
+--- Loss scaling: gradients of float16 and bfloat16 networks are computed a factor larger than they
+-- are, so that small ones are not lost as zeros, and divided by it where they are used (not for
+-- users).
+--
+-- A group binds `symbol_of` its symbol: what goes into a loss, and every head that is none, passes
+-- an operator `_scale_gradient`, whose factor lies in an array per device. A change of the scale
+-- compiles nothing. The optimizer divides, in its own precision. Where a gradient overflows, the
+-- step is left out.
+--
+-- @module tycho.module.loss_scale
+
+jit.off(true, true)                                      -- makes graphs: core/iterate.lua
+
+local iterate = require "tycho.core.iterate"
+local pairs = iterate.pairs
+local args = require "tycho.core.args"
+local call = require "tycho.ndarray.call"
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
+local nd = require "tycho.ndarray"
+local node = require "tycho.symbol.node"
+local registry = require "tycho.op.registry"
+local symbol = require "tycho.symbol.symbol"
+
+local FUNC = "Module:fit"
+local NAME = "_loss_scale"
+local FIRST, MOST, LEAST = 2 ^ 15, 2 ^ 24, 1             -- FIRST fits into float16
+local PATIENCE = 2000                                    -- steps without overflow before it doubles
+
+--- The scale of a training.
+local LossScale = Class:extend("LossScale")
+
+
+--- @tparam number|string given a number that stays, or "dynamic": doubles after 2000 good steps,
+--   is halved where a gradient overflows
+function LossScale:init(given)
+  local number = type(given) == "number"
+  if given ~= "dynamic" and not (number and given > 0 and given < math.huge) then
+    Error.raise{ code = "value", func = FUNC, argument = "loss_scale",
+      expected = "a number above 0 or \"dynamic\"", got = Error.show(given),
+      message = "bad 'loss_scale'" }
+  end
+  self.dynamic, self.scale, self.good, self.arrays = not number, number and given or FIRST, 0, {}
+  --- Steps that were left out.
+  self.skipped = 0
+end
+
+
+-- Symbols -----------------------------------------------------------------------------------------
+
+local function is_loss(n)
+  if n.custom then
+    return not n.custom.__custom_reads__:find("g", 1, true)
+  end
+  return n.op ~= nil and registry.find(n.op).is_loss
+end
+
+
+-- The entry behind a node that multiplies its gradient.
+local function scaled(entry, name, variable)
+  local n = node.operator(registry.find("_scale_gradient"), name, {}, -1, FUNC, entry[1].where)
+  n.inputs = { entry, { variable, 0 } }
+  return { n, 0 }
+end
+
+
+local function refuse_bodies(n)
+  for _, body in ipairs(n.bodies or {}) do
+    for _, inner in ipairs(node.walk(body._entries)) do
+      if is_loss(inner) then
+        Error.raise{ code = "unsupported", func = FUNC, argument = "loss_scale", node = inner.name,
+          message = ("the loss '%s' in a body of '%s' cannot be scaled; put it behind")
+            :format(inner.name, n.name) }
+      end
+    end
+  end
+end
+
+
+-- Of the inputs of losses, those that have gradients; auxiliary states have none.
+local function scale_inputs(entries, variable)
+  for _, n in ipairs(node.walk(entries)) do
+    refuse_bodies(n)
+    for i, input in ipairs(is_loss(n) and n.inputs or {}) do
+      if not n.ports.mutated[i] then
+        n.inputs[i] = scaled(input, ("%s_scale%d"):format(n.name, i - 1), variable)
+      end
+    end
+  end
+end
+
+
+--- A symbol with the same values whose gradients are the scale times as large.
+-- @tparam Symbol given
+-- @treturn Symbol
+function LossScale.symbol_of(given)
+  local variable, entries = node.variable(NAME, {}, nil), node.copy(given._entries)
+  scale_inputs(entries, variable)
+  for i, entry in ipairs(entries) do
+    if not is_loss(entry[1]) then
+      entries[i] = scaled(entry, ("%s_scale"):format(node.output_name(entry[1], entry[2])),
+        variable)
+    end
+  end
+  return symbol.Symbol.of(entries)
+end
+
+
+--- The array of the scale on a device, for an executor of `symbol_of`; nil: it is of another name.
+function LossScale:array_of(name, device)
+  if name ~= NAME then
+    return nil
+  end
+  if not self.arrays[device] then
+    local x = call.zeros({ 1 }, args.DTYPES.float32, device, FUNC)
+    rawset(x, "_kept", true)                             -- ty.scope leaves it
+    self.arrays[device] = call.fill(x, self.scale, FUNC)
+  end
+  return self.arrays[device]
+end
+
+
+-- Steps -------------------------------------------------------------------------------------------
+
+local function set(self, scale)
+  self.scale, self.good = scale, 0
+  for _, x in pairs(self.arrays) do
+    call.fill(x, scale, FUNC)
+  end
+end
+
+
+-- Whether all gradients are numbers: one operator for each device and element type.
+local function all_finite(parts)
+  local groups, flags = {}, {}
+  for _, part in ipairs(parts) do
+    for _, copies in ipairs(part[1]) do
+      for _, g in ipairs(copies) do
+        local key = g._device .. " " .. g._dtype
+        groups[key] = groups[key] or {}
+        table.insert(groups[key], g)
+      end
+    end
+  end
+  for _, list in pairs(groups) do
+    local arguments = { num_arrays = #list, unpack(list) }
+    flags[#flags + 1] = nd.multi_all_finite(arguments)
+  end
+  for _, flag in ipairs(flags) do
+    if flag:asscalar() == 0 then
+      return false
+    end
+  end
+  return true
+end
+
+
+--- Whether the step can be taken; if not, a dynamic scale becomes smaller. Waits for the gradients.
+-- @tparam table parts as module/gradients.lua has them
+-- @tparam[opt] table ranks module/ranks.lua: a step is taken by all or by none
+function LossScale:can_step(parts, ranks)
+  local good = all_finite(parts)
+  if ranks then
+    good = ranks:all(good)
+  end
+  if not good then
+    self.skipped = self.skipped + 1
+    set(self, self.dynamic and math.max(self.scale / 2, LEAST) or self.scale)
+    return false
+  end
+  return true
+end
+
+
+--- After a step.
+function LossScale:stepped()
+  self.good = self.good + 1
+  if self.dynamic and self.good >= PATIENCE then
+    set(self, math.min(self.scale * 2, MOST))
+  end
+end
+
+
+--- Runs f while the optimizers divide gradients by the scale.
+-- @tparam table updaters as a module's `_updaters` gives them
+-- @tparam function f
+function LossScale:divided(updaters, f)
+  local before = {}
+  for i, pair in ipairs(updaters) do
+    local o = pair[1].optimizer
+    before[i], o.rescale_grad = o.rescale_grad, o.rescale_grad / self.scale
+  end
+  local ok, e = pcall(f)
+  for i, pair in ipairs(updaters) do
+    pair[1].optimizer.rescale_grad = before[i]
+  end
+  if not ok then
+    error(e, 0)
+  end
+end
+
+
+--- What a saved training needs.
+function LossScale:state()
+  return { scale = self.scale, good = self.good, skipped = self.skipped }
+end
+
+
+--- Goes on from a state; a scale that stays is not changed by it.
+function LossScale:go_on(state)
+  if state and self.dynamic then
+    set(self, state.scale)
+    self.good = state.good
+  end
+  self.skipped = state and state.skipped or 0
+end
+
+
+return LossScale
