@@ -117,7 +117,8 @@ $(BUILD)/%.o: %.c $(BUILD)/flags | $(BUILD)/ops.inc
 	$(Q)$(CC) $(ALL) $(if $(findstring base/parallel,$<),$(OPENMP)) -MMD -MP -c $< -o $@
 
 # texts of kernels are taken in as they stand
-$(BUILD)/native/cuda/family.o: $(wildcard native/cuda/kernels/*) native/base/philox.h
+$(BUILD)/native/cuda/family.o: $(wildcard native/cuda/kernels/* native/kernel/element/*) \
+  native/base/philox.h native/base/laws.h
 
 define isa_rule
 $(BUILD)/%.$(1).o: %.c $(BUILD)/flags

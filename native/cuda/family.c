@@ -13,6 +13,9 @@
 TEXT(prelude, "cuda/kernels/prelude.cuh")
 TEXT(philox, "base/philox.h")
 TEXT(laws, "base/laws.h")
+TEXT(density_header, "kernel/element/density.h")
+TEXT(corners, "kernel/element/corners.h")
+TEXT(resample_header, "kernel/element/resample.h")
 TEXT(team, "cuda/kernels/team.cuh")
 #define FAMILY(name) TEXT(name, "cuda/kernels/" #name ".cu")
 CUDA_FAMILIES(FAMILY)
@@ -31,7 +34,13 @@ static const struct source_file headers[] = {
   { "prelude.cuh", cuda_text_prelude },
   { "philox.h", cuda_text_philox },
 };
-static const struct source_file laws = { "laws.h", cuda_text_laws };
+/* What C and CUDA share, in front of the families that stand on it. */
+static const struct { enum cuda_family family; struct source_file file; } shared[] = {
+  { FAMILY_density, { "density.h", cuda_text_density_header } },
+  { FAMILY_random, { "laws.h", cuda_text_laws } },
+  { FAMILY_resample, { "resample.h", cuda_text_resample_header } },
+  { FAMILY_sampler, { "corners.h", cuda_text_corners } },
+};
 static const struct source_file team = { "team.cuh", cuda_text_team };
 
 const char *cuda_type(int dtype)
@@ -63,7 +72,8 @@ static int compile(int device, enum cuda_family family, const char *defines, con
     text_add(&t, "#define %.*s %.*s\n", (int)key, s, (int)(n > key ? n - key - 1 : 0), s + key + 1);
     s += n;
   }
-  if (family == FAMILY_random) add_file(&t, &laws);
+  for (int i = 0; i < COUNT(shared); i++)
+    if (shared[i].family == family) add_file(&t, &shared[i].file);
   add_file(&t, &team);
   add_file(&t, &families[family]);
   int code = t.lost ? fail(TY_EMEMORY, "out of memory: CUDA source")

@@ -5,10 +5,12 @@
 
 /* the files of kernels/, by name */
 #define CUDA_FAMILIES(_) \
-  _(cells) \
   _(bias) \
+  _(cells) \
   _(channels) \
   _(convert) \
+  _(density) \
+  _(diagonal) \
   _(dropout) \
   _(finite) \
   _(losses) \
@@ -18,7 +20,9 @@
   _(random) \
   _(ranges) \
   _(reduce) \
+  _(resample) \
   _(rows) \
+  _(sampler) \
   _(scan) \
   _(search) \
   _(sequence) \
@@ -26,6 +30,8 @@
   _(softmax_loss) \
   _(sort) \
   _(spread) \
+  _(taps) \
+  _(unfold) \
   _(updates)
 
 enum cuda_family {
@@ -96,6 +102,10 @@ int cuda_convert(int device, void *dst, int dst_type, const void *src, int src_t
 /* p may be NULL */
 int cuda_zero(const struct call *c, const struct operand *x);
 
+/* sorting.c. Keys of kernels/sort.cu: bytes of n; `count` of them in lines of n are sorted, equal
+** ones in their order, with space for as many; *keys becomes where they lie then. */
+size_t cuda_keys_bytes(int64_t n);
+int cuda_sort_keys(const struct call *c, void **keys, void *space, int64_t count, int64_t n);
 /* data goes through as it is (losses.c) */
 extern const struct kernel cuda_copies[];
 /* moves.c */
@@ -110,6 +120,8 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
 #define CUDA_TABLES(_) \
   _(attention) \
   _(convolve) \
+  _(densities) \
+  _(diagonals) \
   _(losses) \
   _(matrices) \
   _(norms) \
@@ -117,8 +129,11 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
   _(random) \
   _(recurrent) \
   _(reductions) \
+  _(resampling) \
   _(rows) \
+  _(sampling) \
   _(sequences) \
   _(softmax) \
   _(sorting) \
+  _(unfolding) \
   _(updates)

@@ -63,6 +63,9 @@ static int take_from(struct call *c, const struct operand *a, const struct opera
 static int take_forward(struct call *c) { return take_from(c, &c->in[0], &c->in[1]); }
 static int table_forward(struct call *c) { return take_from(c, &c->in[1], &c->in[0]); }
 
+/* places in order, and behind them space for what sorts them */
+static size_t places_scratch(int64_t n) { return cuda_keys_bytes(n) * 2; }
+
 /* in: head gradient, index */
 static int add_rows(struct call *c, int out)
 {
@@ -70,13 +73,24 @@ static int add_rows(struct call *c, int out)
   struct axis_rows t = rows_of(c, &da->d, index);
   bool add = c->add >> out & 1;
   int team = t.row > 128 ? CUDA_BLOCK : 32;
-  cu_function f;
+  void *keys = c->tmp;
+  cu_function list, f;
   if (!da->p) return TY_OK;
   if (!add) TRY(cuda_zero(c, da));
-  TRY(cuda_family(c->device, FAMILY_rows, "add_rows", &f, "UNIT=u8 T=%s I=%s WRAP=%d ADD=%d "
-      "TEAM=%d", cuda_type(da->d.dtype), cuda_type(index->d.dtype), wraps(c), add, team));
-  void *params[] = { (void *)&da->p, &c->in[0].p, (void *)&index->p, &t.outer, &t.n, &t.k, &t.row };
+  TRY(cuda_family(c->device, FAMILY_rows, "list_rows", &list, "UNIT=u8 I=%s WRAP=%d",
+      cuda_type(index->d.dtype), wraps(c)));
+  void *places[] = { &keys, (void *)&index->p, &t.n, &t.k };
+  TRY(cuda_run(c, list, t.n, places));
+  TRY(cuda_sort_keys(c, &keys, (char *)c->tmp + cuda_keys_bytes(t.n), t.n, t.n));
+  TRY(cuda_family(c->device, FAMILY_rows, "add_rows", &f, "UNIT=u8 T=%s I=float ADD=%d TEAM=%d",
+      cuda_type(da->d.dtype), add, team));
+  void *params[] = { (void *)&da->p, &c->in[0].p, &keys, &t.outer, &t.n, &t.k, &t.row };
   return cuda_run(c, f, t.outer * t.n * team, params);
+}
+
+static size_t indices_scratch(const struct call *c)
+{
+  return places_scratch(desc_count(&c->in[1].d));
 }
 
 static int take_backward(struct call *c)
@@ -186,25 +200,51 @@ static int check_places(const struct call *c, const struct operand *index, const
   return TY_OK;
 }
 
-static int run_places(const struct call *c, const char *name, const struct operand *index,
-    const ty_desc *array, void *to, const void *from)
+static int gather(const struct call *c, const struct operand *index, const ty_desc *array,
+    void *to, const void *from)
 {
   struct placed_rows s = coordinates_of(index, array);
-  bool adds = !strcmp(name, "add_places"), each = !strcmp(name, "gather_places");
-  const char *unit = adds ? "u8" : unit_of_rows(dtype_size(array->dtype), &s.row, to, from);
-  int team = s.row > 128 ? CUDA_BLOCK : 32;
+  const char *unit = unit_of_rows(dtype_size(array->dtype), &s.row, to, from);
   cu_function f;
-  TRY(cuda_family(c->device, FAMILY_rows, name, &f, "UNIT=%s T=%s I=%s ADD=%d COORDINATES=%d "
-      "TEAM=%d", unit, adds ? cuda_type(array->dtype) : "float", cuda_type(index->d.dtype),
-      adds && c->add & 1, (int)index->d.dim[0], team));
+  TRY(cuda_family(c->device, FAMILY_rows, "gather_places", &f, "UNIT=%s I=%s COORDINATES=%d", unit,
+      cuda_type(index->d.dtype), (int)index->d.dim[0]));
   void *params[] = { &to, &from, (void *)&index->p, &s };
-  return cuda_run(c, f, s.n * (each ? s.row : team), params);
+  return cuda_run(c, f, s.n * s.row, params);
 }
+
+/* Rows are added to their places, or put there. */
+static int scatter(const struct call *c, bool adds, const struct operand *index,
+    const struct operand *array, const void *from)
+{
+  struct placed_rows s = coordinates_of(index, &array->d);
+  int coordinates = (int)index->d.dim[0], dtype = array->d.dtype;
+  void *keys = c->tmp;
+  cu_function list, f;
+  TRY(cuda_family(c->device, FAMILY_rows, "list_coordinates", &list, "UNIT=u8 I=%s COORDINATES=%d",
+      cuda_type(index->d.dtype), coordinates));
+  void *places[] = { &keys, (void *)&index->p, &s };
+  TRY(cuda_run(c, list, s.n, places));
+  TRY(cuda_sort_keys(c, &keys, (char *)c->tmp + cuda_keys_bytes(s.n), s.n, s.n));
+  const char *unit = adds ? "u8" : unit_of_rows(dtype_size(dtype), &s.row, array->p, from);
+  int team = s.row > 128 ? CUDA_BLOCK : 32;
+  TRY(cuda_family(c->device, FAMILY_rows, adds ? "add_places" : "put_places", &f,
+      "UNIT=%s T=%s I=float ADD=%d COORDINATES=%d TEAM=%d", unit, adds ? cuda_type(dtype) : "float",
+      adds && c->add & 1, coordinates, team));
+  void *params[] = { (void *)&array->p, &from, &keys, &s };
+  return cuda_run(c, f, s.n * team, params);
+}
+
+static size_t coordinates_scratch(const struct operand *index)
+{
+  return places_scratch(desc_count(&index->d) / index->d.dim[0]);
+}
+static size_t scatter_scratch(const struct call *c) { return coordinates_scratch(&c->in[1]); }
+static size_t set_scratch(const struct call *c) { return coordinates_scratch(&c->in[2]); }
 
 static int gather_forward(struct call *c)
 {
   TRY(check_places(c, &c->in[1], &c->in[0].d, true));
-  return run_places(c, "gather_places", &c->in[1], &c->in[0].d, c->out[0].p, c->in[0].p);
+  return gather(c, &c->in[1], &c->in[0].d, c->out[0].p, c->in[0].p);
 }
 
 /* in: head gradient, index */
@@ -215,14 +255,14 @@ static int gather_backward(struct call *c)
   if (!dx->p) return TY_OK;
   TRY(check_places(c, &c->in[1], &dx->d, true));
   if (!(c->add & 1)) TRY(cuda_zero(c, dx));
-  return run_places(c, "add_places", &c->in[1], &dx->d, dx->p, c->in[0].p);
+  return scatter(c, true, &c->in[1], dx, c->in[0].p);
 }
 
 static int put_places(struct call *c, const struct operand *rows, const struct operand *index)
 {
   const struct operand *y = &c->out[0];
   TRY(check_places(c, index, &y->d, false));
-  return run_places(c, "put_places", index, &y->d, y->p, rows->p);
+  return scatter(c, false, index, y, rows->p);
 }
 
 static int scatter_forward(struct call *c)
@@ -237,7 +277,7 @@ static int scatter_backward(struct call *c)
   TRY(cuda_zero(c, &c->out[1]));
   if (!c->out[0].p) return TY_OK;
   TRY(check_places(c, &c->in[1], &c->in[0].d, false));
-  return run_places(c, "gather_places", &c->in[1], &c->in[0].d, c->out[0].p, c->in[0].p);
+  return gather(c, &c->in[1], &c->in[0].d, c->out[0].p, c->in[0].p);
 }
 
 /* in: array, rows, index */
@@ -278,8 +318,9 @@ static int where_backward(struct call *c)
 
 #define KERNEL(table, what, run) \
   static const struct kernel table[] = { { what, run, T_ANY }, { 0 } };
-#define ADDS(table, run, out) \
-  static const struct kernel table[] = { { "rows", run, T_ANY, .add = 1 << (out) }, { 0 } };
+#define SORTS(table, what, run, bytes, adds) \
+  static const struct kernel table[] = { { what, run, T_ANY, .scratch = bytes, .add = adds }, \
+    { 0 } };
 KERNEL(takes, "rows", take_forward)
 KERNEL(tables, "rows", table_forward)
 KERNEL(picks, "lines", pick_forward)
@@ -288,14 +329,14 @@ KERNEL(hots, "lines", hot_forward)
 KERNEL(encodes, "lines", encode_forward)
 KERNEL(fills, "lines", fill_forward)
 KERNEL(gathers, "places", gather_forward)
-KERNEL(scatters, "places", scatter_forward)
 KERNEL(scatters_back, "places", scatter_backward)
-KERNEL(sets, "places", set_forward)
 KERNEL(wheres, "elements", where_forward)
 KERNEL(wheres_back, "elements", where_backward)
-ADDS(takes_back, take_backward, 0)
-ADDS(tables_back, table_backward, 1)
-ADDS(gathers_back, gather_backward, 0)
+SORTS(scatters, "places", scatter_forward, scatter_scratch, 0)
+SORTS(sets, "places", set_forward, set_scratch, 0)
+SORTS(takes_back, "rows", take_backward, indices_scratch, 1)
+SORTS(tables_back, "rows", table_backward, indices_scratch, 2)
+SORTS(gathers_back, "rows", gather_backward, scatter_scratch, 1)
 
 const struct op_kernels cuda_rows[] = {
   { "take", takes, takes_back },

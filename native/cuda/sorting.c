@@ -19,11 +19,11 @@ static struct sorted_lines lines_of(const struct call *c, const ty_desc *d)
   return l;
 }
 
-static size_t keys_bytes(const struct call *c)
+size_t cuda_keys_bytes(int64_t n) { return align_up((size_t)n * KEY, ALIGN); }
+static size_t keys_scratch(const struct call *c)
 {
-  return align_up((size_t)desc_count(&c->in[0].d) * KEY, ALIGN);
+  return 2 * cuda_keys_bytes(desc_count(&c->in[0].d));
 }
-static size_t keys_scratch(const struct call *c) { return 2 * keys_bytes(c); }
 
 static int sort_family(const struct call *c, const char *name, int dtype, int index, cu_function *f)
 {
@@ -32,27 +32,33 @@ static int sort_family(const struct call *c, const char *name, int dtype, int in
       cuda_type(index), down);
 }
 
+int cuda_sort_keys(const struct call *c, void **keys, void *space, int64_t count, int64_t n)
+{
+  void *from = *keys, *to = space, *swap;
+  cu_function runs, merge;
+  TRY(cuda_family(c->device, FAMILY_sort, "sort_runs", &runs, "T=float"));
+  TRY(cuda_family(c->device, FAMILY_sort, "merge_runs", &merge, "T=float"));
+  void *first[] = { &to, &from, &count, &n };
+  TRY(cuda_run(c, runs, count, first));
+  for (int64_t width = RUN; width < n; width *= 2) {
+    swap = from, from = to, to = swap;
+    void *params[] = { &to, &from, &count, &n, &width };
+    TRY(cuda_run(c, merge, count, params));
+  }
+  *keys = to;
+  return TY_OK;
+}
+
 /* *sorted: the keys of all lines, in order */
 static int sort_keys(const struct call *c, const struct sorted_lines *l, void **sorted)
 {
-  int dtype = c->in[0].d.dtype;
   int64_t count = l->lines * l->n;
-  void *from = c->tmp, *to = (char *)c->tmp + keys_bytes(c), *swap;
-  cu_function read, runs, merge;
-  TRY(sort_family(c, "read_keys", dtype, TY_I32, &read));
-  TRY(sort_family(c, "sort_runs", dtype, TY_I32, &runs));
-  TRY(sort_family(c, "merge_runs", dtype, TY_I32, &merge));
-  void *source[] = { &from, &c->in[0].p, &count, (void *)&l->n, (void *)&l->inner };
+  cu_function read;
+  *sorted = c->tmp;
+  TRY(sort_family(c, "read_keys", c->in[0].d.dtype, TY_I32, &read));
+  void *source[] = { sorted, &c->in[0].p, &count, (void *)&l->n, (void *)&l->inner };
   TRY(cuda_run(c, read, count, source));
-  void *keys[] = { &to, &from, &count, (void *)&l->n };
-  TRY(cuda_run(c, runs, count, keys));
-  for (int64_t width = RUN; width < l->n; width *= 2) {
-    swap = from, from = to, to = swap;
-    void *params[] = { &to, &from, &count, (void *)&l->n, &width };
-    TRY(cuda_run(c, merge, count, params));
-  }
-  *sorted = to;
-  return TY_OK;
+  return cuda_sort_keys(c, sorted, (char *)c->tmp + cuda_keys_bytes(count), count, l->n);
 }
 
 static int order(struct call *c, struct operand *value, struct operand *index, struct operand *mask)

@@ -4,6 +4,7 @@
 -- topic is one file of spec/vectors; see spec/vectors/vectors_spec.lua.
 
 local arrays = require "spec.support.arrays"
+local device = require "spec.support.device"
 local json = require "spec.support.json"
 local native = require "tycho.core.ffi"
 local ty = require "tycho"
@@ -35,9 +36,14 @@ function vectors.json(path)
   return json.decode(vectors.read(path) or error("no file " .. path))
 end
 
---- name -> array of a parameter file of the folder; an empty table when it is missing.
+--- name -> array of a parameter file of the folder, on the device that specs run on; an empty
+-- table when it is missing.
 function vectors.arrays(path)
-  return vectors.read(path) and ty.nd.load(vectors.root .. "/" .. path) or {}
+  local list = vectors.read(path) and ty.nd.load(vectors.root .. "/" .. path) or {}
+  for name, x in pairs(device.is_gpu and list or {}) do
+    list[name] = x:as_in_context(ty.current_context())
+  end
+  return list
 end
 
 --- Whether the filter lets a name through; any of several names is enough.

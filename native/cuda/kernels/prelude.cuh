@@ -17,6 +17,12 @@ typedef int int32_t;
 typedef unsigned long long uint64_t;
 typedef long long int64_t;
 #endif
+#ifndef NAN
+#define NAN __uint_as_float(0x7fc00000u)
+#endif
+#ifndef INFINITY
+#define INFINITY __uint_as_float(0x7f800000u)
+#endif
 #define TY_DEVICE_FN FN
 #define TY_LN_GAMMA lgamma
 

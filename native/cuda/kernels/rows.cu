@@ -2,8 +2,8 @@
 // their like, with their gradients; where. Indices I are truncated, and clipped (or taken modulo
 // the size); what has to be in range is looked at first, and told to the host. Copies are of bits,
 // UNIT each. Method: a thread an element of what is written. Bound: bytes.
-// Gradients of rows that occur several times are added in the order of the indices: the first
-// occurrence's team adds all later ones. Bound: bytes, and indices squared over the threads.
+// Gradients of rows that occur several times are added in the order of the indices: places are
+// sorted first (sort.cu), and a team adds the rows of one place. Bound: bytes, and the sort.
 #ifndef UNIT
 #include "prelude.cuh"
 #define UNIT u32
@@ -76,26 +76,33 @@ extern "C" __global__ void take_rows(
   }
 }
 
-// Whether a place stands among those of indices from .. to - 1.
-template <typename P> FN bool occurs(const P &at, i64 place, i64 from, i64 to)
+// as in sort.cu: where a row goes, and which row it is
+struct sort_key { u64 key; i64 place; };
+
+// Places of n rows, not yet in order.
+template <typename P> FN void list_places(sort_key *keys, i64 n, const P &at)
 {
-  i64 found = 0;
-  EACH_OF_TEAM(p, from, to) found |= at(p) == place;
-  return team_max(found) != 0;
+  EACH(i, n) keys[i] = { (u64)at(i), i };
 }
 
-// Of n rows, those with the place of row i are added to it, where i is the first of them.
-template <typename P> FN void add_first(T *a, const T *y, i64 i, i64 n, i64 row, const P &at)
+FN bool begins_place(const sort_key *keys, i64 p) { return !p || keys[p - 1].key != keys[p].key; }
+FN bool ends_place(const sort_key *keys, i64 p, i64 n)
+{
+  return p == n - 1 || keys[p + 1].key != keys[p].key;
+}
+
+// The rows whose keys begin at p are added to their place, where p is the first of them.
+FN void add_from(T *a, const T *y, const sort_key *keys, i64 p, i64 n, i64 row)
 {
   typedef own_precision<T>::type S;
-  i64 place = at(i);
-  if (occurs(at, place, 0, i)) return;
+  if (!begins_place(keys, p)) return;
+  T *to = a + (i64)keys[p].key * row;
   EACH_OF_TEAM(x, 0, row)
   {
-    S sum = ADD ? get<S>(a[place * row + x]) : 0;
-    for (i64 p = i; p < n; p++)
-      if (at(p) == place) sum += get<S>(y[p * row + x]);
-    set(a[place * row + x], sum);
+    S sum = ADD ? get<S>(to[x]) : 0;
+    for (i64 q = p; q < n && keys[q].key == keys[p].key; q++)
+      sum += get<S>(y[keys[q].place * row + x]);
+    set(to[x], sum);
   }
 }
 
@@ -105,14 +112,18 @@ struct place_on_axis {
   FN_IN_STRUCT i64 operator()(i64 p) const { return place_of(index[p], k); }
 };
 
-extern "C" __global__ void add_rows(
-    T *a, const T *y, const I *index, i64 outer, i64 count, i64 k, i64 row)
+extern "C" __global__ void list_rows(sort_key *keys, const I *index, i64 n, i64 k)
 {
-  const place_on_axis at = { index, k };
+  list_places(keys, n, place_on_axis{ index, k });
+}
+
+extern "C" __global__ void add_rows(
+    T *a, const T *y, const sort_key *keys, i64 outer, i64 count, i64 k, i64 row)
+{
   EACH_ROW(u, outer * count)
   {
     i64 o = u / count;
-    add_first(a + o * k * row, y + o * count * row, u % count, count, row, at);
+    add_from(a + o * k * row, y + o * count * row, keys, u % count, count, row);
   }
 }
 
@@ -169,24 +180,27 @@ extern "C" __global__ void gather_places(UNIT *rows, const UNIT *array, const I 
   EACH(i, s.n * s.row) rows[i] = array[at(i / s.row) * s.row + i % s.row];
 }
 
-extern "C" __global__ void add_places(T *array, const T *rows, const I *index,
-    const struct coordinates __grid_constant__ s)
+extern "C" __global__ void list_coordinates(
+    sort_key *keys, const I *index, const struct coordinates __grid_constant__ s)
 {
-  const place_in_array at = { index, s };
-  EACH_ROW(i, s.n) add_first(array, rows, i, s.n, s.row, at);
+  list_places(keys, s.n, place_in_array{ index, s });
+}
+
+extern "C" __global__ void add_places(
+    T *array, const T *rows, const sort_key *keys, const struct coordinates __grid_constant__ s)
+{
+  EACH_ROW(p, s.n) add_from(array, rows, keys, p, s.n, s.row);
 }
 
 // The last row that names a place stands; without rows, zeros.
-extern "C" __global__ void put_places(UNIT *array, const UNIT *rows, const I *index,
+extern "C" __global__ void put_places(UNIT *array, const UNIT *rows, const sort_key *keys,
     const struct coordinates __grid_constant__ s)
 {
-  const place_in_array at = { index, s };
-  EACH_ROW(i, s.n)
+  EACH_ROW(p, s.n)
   {
-    i64 place = at(i);
-    if (occurs(at, place, i + 1, s.n)) continue;
-    EACH_OF_TEAM(x, 0, s.row)
-      array[place * s.row + x] = rows ? rows[i * s.row + x] : (UNIT)0;
+    if (!ends_place(keys, p, s.n)) continue;
+    UNIT *to = array + (i64)keys[p].key * s.row;
+    EACH_OF_TEAM(x, 0, s.row) to[x] = rows ? rows[keys[p].place * s.row + x] : (UNIT)0;
   }
 }
 

@@ -1,6 +1,7 @@
 /* adaptive_pooling.c - _contrib_AdaptiveAvgPooling2D: means over windows that are chosen so that
 ** the output has a given size. Window o of n covers floor(o in / n) to ceil((o + 1) in / n).
 */
+#include "kernel/element/resample.h"
 #include "kernel/vec/vec.h"
 #include "op/op.h"
 
@@ -40,10 +41,6 @@ struct adaptive {
   void *y;
   bool back;
 };
-
-/* Window o of n: from floor(o in / n) to ceil((o + 1) in / n). */
-static int64_t window_from(int64_t o, int64_t in, int64_t n) { return o * in / n; }
-static int64_t window_to(int64_t o, int64_t in, int64_t n) { return ((o + 1) * in + n - 1) / n; }
 
 static void adaptive_window(const struct adaptive *p, int64_t plane, int64_t oy, int64_t ox)
 {

@@ -8,32 +8,9 @@
 ** their sample no gradient. Note that the gamma law takes a rate here, while the sampling
 ** operators take a scale. Parameters outside their range give NaN.
 */
+#include "kernel/element/density.h"
 #include "kernel/strided_copy.h"
 #include "op/op.h"
-
-/* -- special functions ------------------------------------------------------------------------- */
-
-static double ln_gamma(double x) /* lgamma writes a global variable */
-{
-  int sign;
-  return lgamma_r(x, &sign);
-}
-
-/* Slope of ln_gamma: upwards by recurrence, then the asymptotic series (Abramowitz and Stegun
-** 6.3.5, 6.3.18). Except at whole numbers the reference takes the logarithm in single precision,
-** also for float64, and so do we. */
-static double digamma(double x)
-{
-  if (!(x > 0)) return NAN;
-  bool whole = x <= 10 && x == floor(x);
-  double sum = 0;
-  for (; x < 10; x++) sum -= 1 / x;
-  double q = 1 / (x * x), tail = 1.0 / 132 - q * (691.0 / 32760 - q / 12);
-  tail = q * (1.0 / 12 - q * (1.0 / 120 - q * (1.0 / 252 - q * (1.0 / 240 - q * tail))));
-  return sum + (whole ? log(x) : (double)logf((float)x)) - 0.5 / x - tail;
-}
-
-static double times_log(double a, double x) { return a == 0 ? 0 : a * log(x); }
 
 /* -- laws -------------------------------------------------------------------------------------- */
 
@@ -42,77 +19,6 @@ struct density {
   /* by x, a, b; d comes zeroed */
   void   (*slope)(double x, double a, double b, double d[3]);
 };
-
-static double uniform_log(double x, double low, double high) { return -log(high - low); }
-static void uniform_slope(double x, double low, double high, double d[3])
-{
-  d[1] = 1 / (high - low);
-  d[2] = -d[1];
-}
-
-static double normal_log(double x, double mu, double sigma)
-{
-  double z = (x - mu) / sigma;
-  return -0.5 * z * z - log(sigma) - 0.9189385332046727; /* ln sqrt(2 pi) */
-}
-
-static void normal_slope(double x, double mu, double sigma, double d[3])
-{
-  double z = (x - mu) / sigma;
-  d[0] = -z / sigma;
-  d[1] = z / sigma;
-  d[2] = (z * z - 1) / sigma;
-}
-
-static double gamma_log(double x, double alpha, double beta)
-{
-  return alpha * log(beta) + times_log(alpha - 1, x) - beta * x - ln_gamma(alpha);
-}
-
-static void gamma_slope(double x, double alpha, double beta, double d[3])
-{
-  d[0] = (alpha - 1) / x - beta;
-  d[1] = log(beta) + log(x) - digamma(alpha);
-  d[2] = alpha / beta - x;
-}
-
-static double exponential_log(double x, double lam, double unused) { return log(lam) - lam * x; }
-static void exponential_slope(double x, double lam, double unused, double d[3])
-{
-  d[0] = -lam;
-  d[1] = 1 / lam - x;
-}
-
-static double poisson_log(double x, double lam, double unused)
-{
-  return times_log(x, lam) - lam - ln_gamma(x + 1);
-}
-static void poisson_slope(double x, double lam, double unused, double d[3]) { d[1] = x / lam - 1; }
-
-static double negative_binomial_log(double x, double k, double p)
-{
-  return ln_gamma(x + k) - ln_gamma(x + 1) - ln_gamma(k) + k * log(p) + times_log(x, 1 - p);
-}
-
-static void negative_binomial_slope(double x, double k, double p, double d[3])
-{
-  d[1] = digamma(x + k) - digamma(k) + log(p);
-  d[2] = k / p - (x == 0 ? 0 : x / (1 - p));
-}
-
-/* The same law with k = 1 / alpha and p = 1 / (1 + mu alpha). */
-static double generalized_negative_binomial_log(double x, double mu, double alpha)
-{
-  return negative_binomial_log(x, 1 / alpha, 1 / (1 + mu * alpha));
-}
-
-static void generalized_negative_binomial_slope(double x, double mu, double alpha, double d[3])
-{
-  double p = 1 / (1 + mu * alpha), by[3] = { 0 };
-  negative_binomial_slope(x, 1 / alpha, p, by);
-  d[1] = -by[2] * alpha * p * p;
-  d[2] = -by[2] * mu * p * p - by[1] / (alpha * alpha);
-}
 
 /* -- densities of numbers ---------------------------------------------------------------------- */
 

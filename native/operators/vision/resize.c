@@ -5,6 +5,7 @@
 ** likewise. Each output is the weighted mean of four neighbours; the last row and column have
 ** themselves as their next. The gradient adds it to the four.
 */
+#include "kernel/element/resample.h"
 #include "kernel/vec/vec.h"
 #include "op/op.h"
 
@@ -99,24 +100,12 @@ struct resize_planes {
   bool corners;
 };
 
-/* next: steps to the second element; far: its weight */
-struct tap { int64_t at, next; double far; };
-static struct tap tap_of(int64_t i, int64_t in, int64_t out, bool corners)
-{
-  double scale = out < 2 ? 0
-      : corners          ? (double)(in - 1) / (double)(out - 1)
-                         : (double)in / (double)out;
-  double x = corners ? (double)i * scale : MAX(((double)i + 0.5) * scale - 0.5, 0);
-  int64_t at = MIN((int64_t)x, in - 1);
-  return (struct tap){ at, at < in - 1, x - (double)at };
-}
-
 static void plane(const struct resize_planes *j, const void *x, void *y)
 {
   for (int64_t i = 0, out = 0; i < j->H; i++) {
-    struct tap v = tap_of(i, j->h, j->H, j->corners);
+    struct resize_tap v = resize_tap(i, j->h, j->H, j->corners);
     for (int64_t k = 0; k < j->W; k++, out++) {
-      struct tap u = tap_of(k, j->w, j->W, j->corners);
+      struct resize_tap u = resize_tap(k, j->w, j->W, j->corners);
       int64_t a = v.at * j->w + u.at, b = a + v.next * j->w;
       double above = (1 - u.far) * j->r->get(x, a) + u.far * j->r->get(x, a + u.next);
       double below = (1 - u.far) * j->r->get(x, b) + u.far * j->r->get(x, b + u.next);
@@ -134,9 +123,9 @@ static void plane_back(const struct resize_planes *j, const void *dy, void *dx)
 {
   j->r->fill(dx, 0, j->h * j->w);
   for (int64_t i = 0, out = 0; i < j->H; i++) {
-    struct tap v = tap_of(i, j->h, j->H, j->corners);
+    struct resize_tap v = resize_tap(i, j->h, j->H, j->corners);
     for (int64_t k = 0; k < j->W; k++, out++) {
-      struct tap u = tap_of(k, j->w, j->W, j->corners);
+      struct resize_tap u = resize_tap(k, j->w, j->W, j->corners);
       int64_t a = v.at * j->w + u.at, b = a + v.next * j->w;
       double g = j->r->get(dy, out);
       increase(j->r, dx, a, g * (1 - v.far) * (1 - u.far));

@@ -1,0 +1,68 @@
+/* diagonals.c - linalg's extractdiag, makediag, extracttrian, maketrian, sumlogdiag
+** (kernels/diagonal.cu). */
+#include "cuda/family.h"
+
+struct diagonal_args { int64_t n, k, side, offset; int32_t triangle, lower; };
+
+static int64_t last_of(const ty_desc *d) { return d->dim[d->ndim - 1]; }
+
+static int move(const struct call *c, const ty_desc *matrix, const ty_desc *packed, bool take)
+{
+  int64_t offset = (int64_t)cuda_number(c, "offset", 0), n = last_of(matrix);
+  struct diagonal_args s = { n, last_of(packed), n - (offset < 0 ? -offset : offset), offset,
+    strstr(c->op->name, "trian") != NULL, offset ? offset < 0 : cuda_flag(c, "lower") };
+  int64_t count = desc_count(take ? packed : matrix);
+  cu_function f;
+  if (!c->out[0].p) return TY_OK;
+  TRY(cuda_family(c->device, FAMILY_diagonal, take ? "take_packed" : "put_packed", &f, "UNIT=%s",
+      cuda_unit(dtype_size(matrix->dtype))));
+  void *params[] = { &c->out[0].p, &c->in[0].p, &count, &s };
+  return cuda_run(c, f, count, params);
+}
+
+static int extract(struct call *c)      { return move(c, &c->in[0].d, &c->out[0].d, true); }
+static int extract_back(struct call *c) { return move(c, &c->out[0].d, &c->in[0].d, false); }
+static int make(struct call *c)         { return move(c, &c->out[0].d, &c->in[0].d, false); }
+static int make_back(struct call *c)    { return move(c, &c->in[0].d, &c->out[0].d, true); }
+
+static int sum_log(struct call *c)
+{
+  const ty_desc *d = &c->in[0].d;
+  int64_t n = last_of(d), matrices = desc_count(d) / (n * n);
+  cu_function f;
+  TRY(cuda_family(c->device, FAMILY_diagonal, "sum_log", &f, "UNIT=u8 T=%s TEAM=32",
+      cuda_type(d->dtype)));
+  void *params[] = { &c->out[0].p, &c->in[0].p, &matrices, &n };
+  return cuda_run(c, f, matrices * 32, params);
+}
+
+/* in: head gradient, A */
+static int sum_log_back(struct call *c)
+{
+  const ty_desc *d = &c->in[1].d;
+  int64_t n = last_of(d), count = desc_count(d);
+  cu_function f;
+  if (!c->out[0].p) return TY_OK;
+  TRY(cuda_family(c->device, FAMILY_diagonal, "sum_log_back", &f, "UNIT=u8 T=%s TEAM=32",
+      cuda_type(d->dtype)));
+  void *params[] = { &c->out[0].p, &c->in[0].p, &c->in[1].p, &count, &n };
+  return cuda_run(c, f, count, params);
+}
+
+#define KERNEL(table, run, types) \
+  static const struct kernel table[] = { { "move", run, types }, { 0 } };
+KERNEL(extracts, extract, T_ANY)
+KERNEL(extracts_back, extract_back, T_ANY)
+KERNEL(makes, make, T_ANY)
+KERNEL(makes_back, make_back, T_ANY)
+KERNEL(sums, sum_log, T_FLOAT)
+KERNEL(sums_back, sum_log_back, T_FLOAT)
+
+const struct op_kernels cuda_diagonals[] = {
+  { "_linalg_extractdiag", extracts, extracts_back },
+  { "_linalg_makediag", makes, makes_back },
+  { "_linalg_extracttrian", extracts, extracts_back },
+  { "_linalg_maketrian", makes, makes_back },
+  { "_linalg_sumlogdiag", sums, sums_back },
+  { 0 }
+};

@@ -1,0 +1,128 @@
+// sampler.cu - images sampled bilinearly at the places of a grid, and grids: BilinearSampler,
+// GridGenerator, SpatialTransformer. The corners of a sample are in kernel/element/corners.h.
+// Method: a thread an element of what is written; a grid's gradient sums over channels, the image's
+// is taps.cu's, an affine map's a team for each of its numbers. Bound: bytes, gathered.
+#ifndef T
+#include "prelude.cuh"
+#define T float
+#define REAL T
+#define NAME(x) x
+#include "kernel/element/corners.h"
+#define TEAM 256
+#include "team.cuh"
+#endif
+
+// images of c channels of h x w pixels, n places in each
+struct sampler_args { i64 images, c, h, w, n; };
+
+extern "C" __global__ void sample(
+    T *y, const T *x, const T *grid, const struct sampler_args __grid_constant__ s)
+{
+  EACH(i, s.images * s.c * s.n)
+  {
+    i64 p = i % s.n, plane = i / s.n;
+    const T *at = grid + plane / s.c * 2 * s.n + p;
+    struct corners k;
+    T v = 0;
+    if (corners_at(&k, at[0], at[s.n], s.h, s.w))
+      for (int j = 0; j < 4; j++)
+        if (k.in[j]) v += corner_weight(&k, j) * x[plane * s.h * s.w + k.at[j]];
+    y[i] = v;
+  }
+}
+
+extern "C" __global__ void sample_back_grid(T *dgrid, const T *dy, const T *x, const T *grid,
+    const struct sampler_args __grid_constant__ s)
+{
+  EACH(i, s.images * s.n)
+  {
+    i64 p = i % s.n, image = i / s.n, at = image * 2 * s.n + p;
+    struct corners k;
+    double gx = 0, gy = 0;
+    if (corners_at(&k, grid[at], grid[at + s.n], s.h, s.w))
+      for (i64 c = 0; c < s.c; c++) {
+        const T *from = x + (image * s.c + c) * s.h * s.w;
+        T v[4], g = dy[(image * s.c + c) * s.n + p];
+        for (int j = 0; j < 4; j++) v[j] = k.in[j] ? from[k.at[j]] : 0;
+        gx += slope_across(&k, v, g);
+        gy += slope_down(&k, v, g);
+      }
+    dgrid[at] = (T)(gx * (double)(s.w - 1) / 2);
+    dgrid[at + s.n] = (T)(gy * (double)(s.h - 1) / 2);
+  }
+}
+
+// as in taps.cu
+struct sort_key { u64 key; i64 place; };
+extern "C" __global__ void list_corners(sort_key *keys, T *weight, const T *grid,
+    const struct sampler_args __grid_constant__ s)
+{
+  EACH(i, s.images * s.n)
+  {
+    i64 p = i % s.n, image = i / s.n, at = image * 2 * s.n + p;
+    struct corners k;
+    bool any = corners_at(&k, grid[at], grid[at + s.n], s.h, s.w);
+    for (int j = 0; j < 4; j++) {
+      bool in = any && k.in[j];
+      keys[4 * i + j] = { in ? (u64)(image * s.h * s.w + k.at[j]) : ~0ULL, 4 * i + j };
+      weight[4 * i + j] = in ? corner_weight(&k, j) : 0;
+    }
+  }
+}
+
+// -- grids of h x w places ------------------------------------------------------------------------
+
+// rows x, y and, for coordinates from -1 to 1, ones
+extern "C" __global__ void regular(T *grid, i64 h, i64 w, i32 pixels)
+{
+  EACH(i, h * w)
+  {
+    i64 x = i % w, y = i / w;
+    grid[i] = pixels ? (T)x : place(x, w);
+    grid[h * w + i] = pixels ? (T)y : place(y, h);
+    if (!pixels) grid[2 * h * w + i] = 1;
+  }
+}
+
+// Each image's map (2, 3) of (x, y, 1).
+extern "C" __global__ void affine(T *grid, const T *theta, i64 images, i64 h, i64 w)
+{
+  EACH(i, images * 2 * h * w)
+  {
+    const T *t = theta + i / (h * w) * 3;
+    i64 at = i % (h * w);
+    grid[i] = t[0] * place(at % w, w) + t[1] * place(at / w, h) + t[2];
+  }
+}
+
+extern "C" __global__ void affine_back(T *theta, const T *grid, i64 images, i64 h, i64 w)
+{
+  EACH_ROW(e, images * 6)
+  {
+    const T *g = grid + e / 3 * h * w;
+    i64 k = e % 3;
+    double sum = 0;
+    EACH_OF_TEAM(i, 0, h * w)
+    {
+      double by = k == 0 ? (double)place(i % w, w) : k == 1 ? (double)place(i / w, h) : 1;
+      sum += (double)g[i] * by;
+    }
+    sum = team_sum(sum);
+    if (LEADS) theta[e] = (T)sum;
+  }
+}
+
+// (shift + pixel) / half the size - 1; its gradient: g / half the size
+extern "C" __global__ void warp(T *y, const T *x, i64 images, i64 h, i64 w, i32 back)
+{
+  EACH(i, images * 2 * h * w)
+  {
+    bool down = i / (h * w) % 2;
+    double half = (double)((down ? h : w) - 1) / 2;
+    i64 at = i % (h * w);
+    if (back)
+      y[i] = x[i] * (T)(1 / half);
+    else
+      y[i] = (T)(((double)x[i] + (double)(down ? at / w : at % w)) / half - 1);
+  }
+}

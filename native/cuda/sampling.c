@@ -1,0 +1,190 @@
+/* sampling.c - BilinearSampler, GridGenerator, SpatialTransformer (kernels/sampler.cu), and the sum
+** of taps (taps.h). */
+#include "cuda/taps.h"
+#include "kernel/vec/vec.h"
+
+int cuda_add_taps(
+    const struct call *c, int dtype, const struct cuda_taps *t, void *dx, const void *dy)
+{
+  void *keys = t->keys;
+  cu_function f;
+  TRY(cuda_sort_keys(c, &keys, t->space, t->taps, t->taps));
+  TRY(cuda_family(c->device, FAMILY_taps, "add_taps", &f, "T=%s", cuda_type(dtype)));
+  void *params[] = { &dx, &dy, &keys, (void *)&t->weight, (void *)t };
+  return cuda_run(c, f, t->taps * t->channels, params);
+}
+
+static int sampler_family(const struct call *c, int dtype, const char *name, cu_function *f)
+{
+  return cuda_family(c->device, FAMILY_sampler, name, f, "T=%s REAL=T NAME(x)=x TEAM=256",
+      cuda_type(dtype));
+}
+
+/* -- sampling ---------------------------------------------------------------------------------- */
+
+/* as kernels/sampler.cu has it */
+struct sampler_args { int64_t images, c, h, w, n; };
+static struct sampler_args args_of(const ty_desc *data, int64_t places)
+{
+  return (struct sampler_args){ data->dim[0], data->dim[1], data->dim[2], data->dim[3], places };
+}
+
+static int sample(
+    const struct call *c, const struct operand *x, void *grid, int64_t places, void *y)
+{
+  struct sampler_args s = args_of(&x->d, places);
+  cu_function f;
+  if (!y) return TY_OK;
+  TRY(sampler_family(c, x->d.dtype, "sample", &f));
+  void *params[] = { &y, (void *)&x->p, &grid, &s };
+  return cuda_run(c, f, s.images * s.c * s.n, params);
+}
+
+/* dx, dgrid: NULL where nobody asks for it; at: scratch for taps */
+static int sample_back(const struct call *c, const struct operand *x, void *grid, int64_t places,
+    const struct operand *dx, void *dgrid, char *at)
+{
+  struct sampler_args s = args_of(&x->d, places);
+  struct cuda_taps t = { 4 * s.images * s.n, s.c, s.n, 4, s.h * s.w };
+  int dtype = x->d.dtype;
+  cu_function f;
+  if (dgrid) {
+    TRY(sampler_family(c, dtype, "sample_back_grid", &f));
+    void *params[] = { &dgrid, &c->in[0].p, (void *)&x->p, &grid, &s };
+    TRY(cuda_run(c, f, s.images * s.n, params));
+  }
+  if (!dx->p) return TY_OK;
+  TRY(cuda_zero(c, dx));
+  TRY(sampler_family(c, dtype, "list_corners", &f));
+  cuda_taps_lie(&t, dtype_size(dtype), &at);
+  void *params[] = { &t.keys, &t.weight, &grid, &s };
+  TRY(cuda_run(c, f, s.images * s.n, params));
+  return cuda_add_taps(c, dtype, &t, dx->p, c->in[0].p);
+}
+
+static int64_t places_of(const ty_desc *d) { return d->dim[2] * d->dim[3]; }
+
+static size_t taps_scratch(const struct call *c)
+{
+  const ty_desc *d = &c->in[0].d;
+  return cuda_taps_bytes(4 * d->dim[0] * places_of(d), dtype_size(d->dtype));
+}
+
+static int sampler_forward(struct call *c)
+{
+  TRY(cuda_zero(c, &c->out[1]));
+  return sample(c, &c->in[0], c->in[1].p, places_of(&c->in[1].d), c->out[0].p);
+}
+
+/* in: head gradient, data, grid */
+static int sampler_backward(struct call *c)
+{
+  return sample_back(c, &c->in[1], c->in[2].p, places_of(&c->in[2].d), &c->out[0], c->out[1].p,
+      c->tmp);
+}
+
+/* -- grids ------------------------------------------------------------------------------------- */
+
+static int regular(const struct call *c, void *grid, const ty_desc *d, bool pixels)
+{
+  int64_t h = d->dim[2], w = d->dim[3];
+  int32_t in_pixels = pixels;
+  cu_function f;
+  if (!grid) return TY_OK;
+  TRY(sampler_family(c, d->dtype, "regular", &f));
+  void *params[] = { &grid, &h, &w, &in_pixels };
+  return cuda_run(c, f, h * w, params);
+}
+
+static int map(const struct call *c, const ty_desc *grid, void *to, const void *theta)
+{
+  int64_t images = grid->dim[0], h = grid->dim[2], w = grid->dim[3];
+  cu_function f;
+  TRY(sampler_family(c, grid->dtype, "affine", &f));
+  void *params[] = { &to, &theta, &images, &h, &w };
+  return cuda_run(c, f, images * 2 * h * w, params);
+}
+
+static int map_back(const struct call *c, const ty_desc *grid, void *dtheta, const void *dgrid)
+{
+  int64_t images = grid->dim[0], h = grid->dim[2], w = grid->dim[3];
+  cu_function f;
+  TRY(sampler_family(c, grid->dtype, "affine_back", &f));
+  void *params[] = { &dtheta, &dgrid, &images, &h, &w };
+  return cuda_run(c, f, images * 6 * CUDA_BLOCK, params);
+}
+
+static int warp(const struct call *c, int32_t back)
+{
+  const ty_desc *d = &c->out[0].d;
+  int64_t images = d->dim[0], h = d->dim[2], w = d->dim[3];
+  cu_function f;
+  TRY(sampler_family(c, d->dtype, "warp", &f));
+  void *params[] = { &c->out[0].p, &c->in[0].p, &images, &h, &w, &back };
+  return cuda_run(c, f, desc_count(d), params);
+}
+
+static bool warps(const struct call *c) { return cuda_word(c, "transform_type", "warp"); }
+
+static int grid_forward(struct call *c)
+{
+  const ty_desc *d = &c->out[0].d;
+  TRY(regular(c, c->out[1].p, d, warps(c)));
+  if (!c->out[0].p) return TY_OK;
+  return warps(c) ? warp(c, 0) : map(c, d, c->out[0].p, c->in[0].p);
+}
+
+static int grid_backward(struct call *c)
+{
+  if (!c->out[0].p) return TY_OK;
+  return warps(c) ? warp(c, 1) : map_back(c, &c->in[0].d, c->out[0].p, c->in[0].p);
+}
+
+/* -- SpatialTransformer ------------------------------------------------------------------------ */
+
+static size_t grid_bytes(const ty_desc *image)
+{
+  size_t size = dtype_size(image->dtype);
+  return align_up(size * (size_t)(2 * image->dim[0] * places_of(image)), ALIGN);
+}
+static size_t transformer_scratch(const struct call *c) { return grid_bytes(&c->out[0].d); }
+static size_t transformer_back_scratch(const struct call *c)
+{
+  return grid_bytes(&c->in[0].d) + taps_scratch(c);
+}
+
+static int transformer_forward(struct call *c)
+{
+  const ty_desc *d = &c->out[0].d;
+  void *grid = c->out[2].p ? c->out[2].p : c->tmp;
+  TRY(regular(c, c->out[1].p, d, false));
+  TRY(map(c, d, grid, c->in[1].p));
+  return sample(c, &c->in[0], grid, places_of(d), c->out[0].p);
+}
+
+/* in: head gradient, data, grid */
+static int transformer_backward(struct call *c)
+{
+  const ty_desc *d = &c->in[0].d;
+  char *at = c->tmp;
+  void *dgrid = cuda_piece(&at, grid_bytes(d)), *dtheta = c->out[1].p;
+  TRY(sample_back(
+      c, &c->in[1], c->in[2].p, places_of(d), &c->out[0], dtheta ? dgrid : NULL, at));
+  return dtheta ? map_back(c, d, dtheta, dgrid) : TY_OK;
+}
+
+#define KERNEL(table, run, bytes) \
+  static const struct kernel table[] = { { "places", run, T_FLOAT, .scratch = bytes }, { 0 } };
+KERNEL(samplers, sampler_forward, NULL)
+KERNEL(samplers_back, sampler_backward, taps_scratch)
+KERNEL(grids, grid_forward, NULL)
+KERNEL(grids_back, grid_backward, NULL)
+KERNEL(transformers, transformer_forward, transformer_scratch)
+KERNEL(transformers_back, transformer_backward, transformer_back_scratch)
+
+const struct op_kernels cuda_sampling[] = {
+  { "BilinearSampler", samplers, samplers_back },
+  { "GridGenerator", grids, grids_back },
+  { "SpatialTransformer", transformers, transformers_back },
+  { 0 }
+};

@@ -1,0 +1,52 @@
+/* corners.h - bilinear samples at places of a grid, -1 and 1 being the centres of the outermost
+** pixels: shared by C and CUDA. Included once for each type REAL of numbers, under names made by
+** NAME. */
+#ifndef TY_DEVICE_FN
+#define TY_DEVICE_FN static inline
+#endif
+
+/* Place i of n of a regular grid. */
+TY_DEVICE_FN REAL NAME(place)(int64_t i, int64_t n)
+{
+  return n > 1 ? (REAL)(-1 + 2 * (double)i / (double)(n - 1)) : -1;
+}
+
+/* The four neighbours of a place: offsets into a plane, weights, and whether they are inside. */
+struct NAME(corners) {
+  int64_t at[4];
+  REAL    wx, wy;
+  bool    in[4];
+};
+
+/* false: all are outside */
+TY_DEVICE_FN bool NAME(corners_at)(
+    struct NAME(corners) * k, REAL gx, REAL gy, int64_t height, int64_t width)
+{
+  REAL x = (gx + 1) * (REAL)(width - 1) / 2, y = (gy + 1) * (REAL)(height - 1) / 2;
+  if (!(x > -1 && x < (REAL)width && y > -1 && y < (REAL)height)) return false;
+  REAL x0 = (REAL)floor((double)x), y0 = (REAL)floor((double)y);
+  int64_t left = (int64_t)x0, top = (int64_t)y0;
+  k->wx = x - x0;
+  k->wy = y - y0;
+  for (int i = 0; i < 4; i++) {
+    int64_t cx = left + (i & 1), cy = top + (i >> 1);
+    k->in[i] = cx >= 0 && cx < width && cy >= 0 && cy < height;
+    k->at[i] = cy * width + cx;
+  }
+  return true;
+}
+
+TY_DEVICE_FN REAL NAME(corner_weight)(const struct NAME(corners) * k, int i)
+{
+  return k->in[i] ? (i & 1 ? k->wx : 1 - k->wx) * (i >> 1 ? k->wy : 1 - k->wy) : 0;
+}
+
+/* Slopes of the sample in x and y from the pixels at the corners, times its head gradient g. */
+TY_DEVICE_FN REAL NAME(slope_across)(const struct NAME(corners) * k, const REAL v[4], REAL g)
+{
+  return g * ((v[1] - v[0]) * (1 - k->wy) + (v[3] - v[2]) * k->wy);
+}
+TY_DEVICE_FN REAL NAME(slope_down)(const struct NAME(corners) * k, const REAL v[4], REAL g)
+{
+  return g * ((v[2] - v[0]) * (1 - k->wx) + (v[3] - v[1]) * k->wx);
+}

@@ -1,0 +1,28 @@
+/* resample.h - where the pixels of an image of another size come from, along one axis: shared by C
+** and CUDA. */
+#pragma once
+#ifndef __CUDACC_RTC__
+#include "base/philox.h"
+#endif
+
+/* Window o of n over `in` pixels: from floor(o in / n) to ceil((o + 1) in / n). */
+TY_DEVICE_FN int64_t window_from(int64_t o, int64_t in, int64_t n) { return o * in / n; }
+TY_DEVICE_FN int64_t window_to(int64_t o, int64_t in, int64_t n)
+{
+  return ((o + 1) * in + n - 1) / n;
+}
+
+/* Between which pixels output i of `out` lies; next: steps to the second one; far: its weight.
+** corners: those of both images meet, else their edges do. `at` never falls as i grows. */
+struct resize_tap { int64_t at, next; double far; };
+TY_DEVICE_FN struct resize_tap resize_tap(int64_t i, int64_t in, int64_t out, int corners)
+{
+  double scale = out < 2 ? 0
+      : corners          ? (double)(in - 1) / (double)(out - 1)
+                         : (double)in / (double)out;
+  double x = corners ? (double)i * scale : ((double)i + 0.5) * scale - 0.5;
+  if (x < 0) x = 0;
+  int64_t at = (int64_t)x < in - 1 ? (int64_t)x : in - 1;
+  struct resize_tap t = { at, at < in - 1, x - (double)at };
+  return t;
+}
