@@ -144,6 +144,13 @@ describe("scripts/dev/doc.lua", function()
       true))
   end)
 
+  it("lays options out for narrow screens, those of operators too", function()
+    local _, tables = texts["operators_layers.html"]:gsub('<table class="options">', "")
+    assert.is_true(tables > 10)
+    assert.is_truthy(texts["style.css"]:find("%.options tr { display: flex"))
+    assert.is_truthy(texts["style.css"]:find("td code { overflow-wrap: anywhere }", 1, true))
+  end)
+
   it("indexes headings and what stands below them", function()
     local index, count = texts["search.js"], 0
     for title, page, id in index:gmatch('%["([^"]*)","[^"]*","([%w_]+%.html)#([^"]*)",') do
@@ -190,12 +197,28 @@ describe("the pages' script", function()
     assert.is_false(balance(texts["site.js"]:gsub("}%);%s*}%)%(%);%s*$", "")))
   end)
 
-  it("searches, finds and switches the colours in a browser", function()
+  local function browse(page, html, options)
     local browser = lines("command -v chromium chromium-browser google-chrome 2>/dev/null")[1]
     if not browser then
       pending("no Chromium on this machine")
-      return
+      return nil
     end
+    local path = folder .. "/" .. page
+    local file = assert(io.open(path, "wb"))
+    file:write(html)
+    file:close()
+    local output = table.concat(lines(("env -u LD_PRELOAD timeout 120 %s --headless \z
+      --no-sandbox --disable-gpu --user-data-dir=%s/profile --enable-logging=stderr %s \z
+      --dump-dom file://%s 2>&1"):format(browser, folder, options, path)), "\n")
+    os.remove(path)
+    local body = output:match("<body[^>]*>")
+    if not body then
+      pending("Chromium does not run here")
+    end
+    return body, output
+  end
+
+  it("searches, finds and switches the colours in a browser", function()
     -- a page that does what a reader would, and says in its body what came of it
     local act = [[<script>window.onerror = function (e) { document.body.dataset.error = e; };
       window.addEventListener("load", function () {
@@ -208,22 +231,41 @@ describe("the pages' script", function()
         input.value = "no such thing at all"; input.oninput();
         document.body.dataset.none = document.getElementById("found").textContent;
       });</script></body>]]
-    local path = folder .. "/act.html"
-    local file = assert(io.open(path, "wb"))
-    file:write((texts["index.html"]:gsub("</body>", function() return act end)))
-    file:close()
-    local output = table.concat(lines(("env -u LD_PRELOAD timeout 120 %s --headless \z
-      --no-sandbox --disable-gpu --user-data-dir=%s/profile --virtual-time-budget=3000 \z
-      --dump-dom file://%s 2>/dev/null"):format(browser, folder, path)), "\n")
-    local body = output:match("<body[^>]*>")
-    if not body then
-      pending("Chromium does not run here")
-      return
+    local body = browse("act.html", texts["index.html"]:gsub("</body>", function()
+      return act
+    end), "--virtual-time-budget=3000")
+    if body then
+      assert.is_falsy(body:find("data-error", 1, true), body)
+      assert.is_truthy(body:find('data-switched="true"', 1, true), body)
+      assert.is_truthy(body:find('data-first="reference_module.html#Module.fit"', 1, true), body)
+      assert.is_truthy(body:find('data-none="Nothing is called so."', 1, true), body)
     end
-    assert.is_falsy(body:find("data-error", 1, true), body)
-    assert.is_truthy(body:find('data-switched="true"', 1, true), body)
-    assert.is_truthy(body:find('data-first="reference_module.html#Module.fit"', 1, true), body)
-    assert.is_truthy(body:find('data-none="Nothing is called so."', 1, true), body)
+  end)
+
+  -- a frame of 390 pixels goes through all pages and notes those that are wider
+  it("shows every page on 390 pixels, none wider, and without an error", function()
+    local names = {}
+    for name in pairs(texts) do
+      names[#names + 1] = name:find("%.html$") and '"' .. name .. '"' or nil
+    end
+    local body, output = browse("narrow.html", ([[<body data-wide=""><iframe id="frame"
+      style="width: 390px; height: 800px; border: 0"></iframe><script>
+      var pages = [%s], i = 0, frame = document.getElementById("frame");
+      frame.onload = function () {
+        var page = frame.contentDocument;
+        if (Math.max(page.documentElement.scrollWidth, page.body.scrollWidth) > 390)
+          document.body.dataset.wide += pages[i] + " ";
+        i += 1;
+        document.body.dataset.seen = i;
+        if (i < pages.length) frame.src = pages[i];
+      };
+      frame.src = pages[0];</script></body>]]):format(table.concat(names, ",")),
+      "--allow-file-access-from-files --virtual-time-budget=60000")
+    if body then
+      assert.is_truthy(body:find('data-seen="' .. #names .. '"', 1, true), body)
+      assert.is_truthy(body:find('data-wide=""', 1, true), body)
+      assert.is_falsy(output:match("[^\n]*CONSOLE[^\n]*"))
+    end
   end)
 end)
 

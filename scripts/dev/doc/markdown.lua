@@ -113,7 +113,8 @@ function blocks.table(lines, i, out, links)
   if not lines[i]:find("^|") then
     return nil
   end
-  out[#out + 1] = '<div class="wide"><table>'
+  local options = lines[i]:find("| Type | Default |", 1, true)
+  out[#out + 1] = ('<div class="wide"><table%s>'):format(options and ' class="options"' or "")
   if lines[i]:find("[^|%s]") then
     out[#out + 1] = row(lines[i], "th", links)
   end
