@@ -162,3 +162,73 @@ describe("a file of records", function()
     end)
   end)
 end)
+
+-- LuaJIT keeps its values in the bits of NaNs. What a file brings must never become one.
+describe("a NaN with bits of somebody's choice", function()
+  local ffi = require "ffi"
+  local TEXT_AT = "\64\65\65\65\0\128\253\255"              -- a text at 0x41414140
+  local NOTHING = "\255\255\255\255"                        -- becomes nil as a float64
+
+  local function nan(x) return type(x) == "number" and x ~= x end
+
+  local function doubles()
+    local head = "{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }"
+    head = head .. (" "):rep(117 - #head) .. "\n"
+    return ty.nd.load_frombuffer("\147NUMPY\1\0" .. string.char(#head, 0) .. head .. TEXT_AT
+      .. "\0\0\0\0\0\0\240\63")[1]
+  end
+
+  local function floats()
+    local x = ty.nd.ones(2)
+    ffi.copy(x:data(), NOTHING, 4)
+    return x
+  end
+
+  it("is a number in tables, elements and texts", function()
+    for _, x in ipairs{ doubles(), floats() } do
+      local t = x:totable()
+      assert.is_true(nan(t[1]) and t[2] == 1)
+      assert.is_true(nan(x:slice{ begin = 0, end_ = 1 }:asscalar()))
+      assert.is_truthy(tostring(x):find("nan", 1, true))
+    end
+  end)
+
+  it("keeps its bits in arrays and files", function()
+    assert.equal(TEXT_AT, doubles():tostring_raw():sub(1, 8))
+  end)
+
+  it("is a number in metrics", function()
+    for _, x in ipairs{ doubles(), floats() } do
+      for _, name in ipairs{ "mse", "mae", "loss" } do
+        local metric = ty.metric.create(name)
+        metric:update({ x }, { x })
+        assert.is_true(nan(select(2, metric:get())), name)
+      end
+      assert.equal(TEXT_AT, doubles():tostring_raw():sub(1, 8))
+    end
+  end)
+
+  it("is a number in labels of records", function()
+    local one = ty.recordio.pack(ty.recordio.IRHeader{ 0, 1, 0, 0 }, "x")
+    assert.is_true(nan(ty.recordio.unpack(one:sub(1, 4) .. NOTHING .. one:sub(9)).label))
+    local two = ty.recordio.pack(ty.recordio.IRHeader{ 0, { 1, 2 }, 0, 0 }, "x")
+    local label = ty.recordio.unpack(two:sub(1, 24) .. NOTHING .. two:sub(29)).label
+    assert.is_true(nan(label[1]) and label[2] == 2)
+  end)
+
+  it("is a number in states", function()
+    local serialize = require "tycho.ndarray.serialize"
+    local bytes = serialize.encode{ 1.5 }
+    local at = assert(bytes:find("n\0\0\0\0\0\0\248\63", 1, true))
+    local body = bytes:sub(25, at) .. TEXT_AT .. bytes:sub(at + 9)
+    local a, b = 1, 0
+    for i = 1, #body do
+      a = (a + body:byte(i)) % 65521
+      b = (b + a) % 65521
+    end
+    local sum = ffi.new("uint32_t[1]", b * 65536 + a)
+    local read = serialize.decode(bytes:sub(1, 12) .. ffi.string(sum, 4) .. bytes:sub(17, 24)
+      .. body, "spec")
+    assert.is_true(nan(read[1]))
+  end)
+end)

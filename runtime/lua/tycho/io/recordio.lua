@@ -14,6 +14,7 @@ local args = require "tycho.core.args"
 local Class = require "tycho.core.class"
 local codec = require "tycho.ndarray.image_codec"
 local Error = require "tycho.core.error"
+local nans = require "tycho.core.nans"
 local native = require "tycho.core.ffi"
 local values = require "tycho.core.values"
 require "tycho.ndarray"                  -- puts the class of arrays together
@@ -275,6 +276,7 @@ end
 
 
 local Packed = ffi.typeof("struct { uint32_t flag; float label; uint64_t id, id2; }")
+local LABEL_AT = ffi.offsetof(Packed, "label")
 
 
 local function label_list(label)
@@ -313,6 +315,7 @@ function recordio.unpack(text)
       message = "the record is shorter than a header" }
   end
   ffi.copy(head, text, size)
+  nans.mend(ffi.cast("char *", head) + LABEL_AT, args.DTYPES.float32, 1)
   local n, label = head.flag, head.label
   if #text - size < 4 * n then
     Error.raise{ code = "format", func = "recordio.unpack", expected = n .. " labels",
@@ -321,6 +324,7 @@ function recordio.unpack(text)
   if n > 0 then
     local p = ffi.new("float[?]", n)
     ffi.copy(p, text:sub(size + 1, size + 4 * n), 4 * n)
+    nans.mend(p, args.DTYPES.float32, n)
     label = {}
     for i = 1, n do
       label[i] = p[i - 1]

@@ -16,6 +16,7 @@ local Error = require "tycho.core.error"
 local name_values = require "tycho.core.name_values"
 local host = require "tycho.ndarray.transfer"
 local log = require "tycho.core.log"
+local nans = require "tycho.core.nans"
 local values = require "tycho.core.values"
 require "tycho.ndarray"
 
@@ -47,6 +48,10 @@ function base.read(x, func)
     x = x:astype("float64")
   end
   x = x:as_in_context(context.cpu(0))
+  if nans.marked(x:data(), x._dtype, x._size) then
+    x = x:copy()
+    nans.mend(x:data(), x._dtype, x._size)
+  end
   held[#held + 1] = x
   return { p = x:data(), n = x._size, shape = x._shape, array = x }
 end

@@ -25,6 +25,7 @@ local class = require "tycho.ndarray.class"
 local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local files = require "tycho.core.files"
+local nans = require "tycho.core.nans"
 local transfer = require "tycho.ndarray.transfer"
 local values = require "tycho.core.values"
 require "tycho.ndarray"
@@ -202,6 +203,9 @@ local function take_number(r, ctype, n)
   local bytes = take(r, n)
   local one = ffi.new(ctype .. "[1]")
   ffi.copy(one, bytes, n)
+  if ctype == "double" then
+    nans.mend(one, args.DTYPES.float64, 1)
+  end
   return tonumber(one[0])
 end
 

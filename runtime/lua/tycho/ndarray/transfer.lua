@@ -13,6 +13,7 @@ local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
 local gc = require "tycho.core.gc"
+local nans = require "tycho.core.nans"
 
 local C, check = native.C, native.check
 local NDArray, BYTES, POINTERS = class.NDArray, class.BYTES, class.POINTERS
@@ -156,6 +157,7 @@ function transfer.read(x, func)
   local y = readable(x, func)
   local p = buffer(y._dtype, y._size)
   check(C.ty_tensor_read(y._h, p, y._size * BYTES[y._dtype]), func)
+  nans.mend(p, y._dtype, y._size)
   return p
 end
 
@@ -203,8 +205,9 @@ end
 local out_pointer = ffi.new("void *[1]")
 
 --- A typed FFI pointer to the elements, on the CPU only (else E(device)). Waits; good while the
--- array lives. 16-bit floats appear as `uint16_t`. Ask again before each round of writing: that is
--- how the engine learns of it.
+-- array lives. 16-bit floats appear as `uint16_t`. NaNs of a stranger's file are whatever bits it
+-- holds, some of which LuaJIT takes for pointers: read such elements by `totable` and its kind. Ask
+-- again before each round of writing: that is how the engine learns of it.
 function NDArray.data(x)
   check(C.ty_tensor_data(x._h, out_pointer), "NDArray:data")
   return ffi.cast(POINTERS[x._dtype], out_pointer[0])
