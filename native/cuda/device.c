@@ -101,6 +101,30 @@ static int make_streams(struct gpu *g)
   return make_staging(&g->other);
 }
 
+static void drop_staging(struct staging *s)
+{
+  for (int i = 0; i < 2; i++) {
+    if (s->p[i]) cu_api.MemFreeHost(s->p[i]);
+    if (s->sent[i]) cu_api.EventDestroy(s->sent[i]);
+  }
+}
+
+/* What an opening that failed has made. */
+static void drop_streams(struct gpu *g)
+{
+  struct cuda_device *d = &g->d;
+  if (!cu_api.CtxSetCurrent(d->context)) {
+    drop_staging(&g->queue);
+    drop_staging(&g->other);
+    if (d->fault) cu_api.MemFreeHost(d->fault);
+    if (d->copies) cu_api.StreamDestroy(d->copies);
+    if (d->stream) cu_api.StreamDestroy(d->stream);
+    cu_api.CtxSetCurrent(NULL);
+  }
+  cu_api.DevicePrimaryCtxRelease(d->id);
+  *g = (struct gpu){ 0 };
+}
+
 static int start(struct gpu *g, int id)
 {
   struct cuda_device *d = &g->d;
@@ -116,7 +140,14 @@ static int start(struct gpu *g, int id)
       minor, LEAST_ARCH / 10, LEAST_ARCH % 10);
   TRY(cuda_told(cu_api.DeviceTotalMem(&d->total, id), "asking for a device's memory"));
   TRY(cuda_told(cu_api.DevicePrimaryCtxRetain(&d->context, id), "opening a CUDA device"));
-  TRY(make_streams(g));
+  int code = make_streams(g);
+  if (code) {
+    struct failure *f = failure_take(code); /* what comes now may fail on its own */
+    drop_streams(g);
+    code = failure_tell(f);
+    failure_drop(f);
+    return code;
+  }
   pthread_mutex_init(&g->copying, NULL);
   return TY_OK;
 }

@@ -50,6 +50,7 @@ enum { CU_LOCATION_DEVICE = 1, CU_ALLOCATION_PINNED = 1, CU_ACCESS_READ_WRITE = 
   _(DeviceTotalMem,        "cuDeviceTotalMem_v2", (size_t *, int)) \
   _(DeviceGetAttribute,    "cuDeviceGetAttribute", (int *, int, int)) \
   _(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (cu_context *, int)) \
+  _(DevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (int)) \
   _(CtxSetCurrent,         "cuCtxSetCurrent", (cu_context)) \
   _(DeviceCanAccessPeer,   "cuDeviceCanAccessPeer", (int *, int, int)) \
   _(CtxEnablePeerAccess,   "cuCtxEnablePeerAccess", (cu_context, unsigned)) \
@@ -78,6 +79,7 @@ enum { CU_LOCATION_DEVICE = 1, CU_ALLOCATION_PINNED = 1, CU_ACCESS_READ_WRITE = 
   _(MemGetAllocationGranularity, "cuMemGetAllocationGranularity", \
     (size_t *, const struct cu_allocation *, int)) \
   _(StreamCreate,          "cuStreamCreate", (cu_stream *, unsigned)) \
+  _(StreamDestroy,         "cuStreamDestroy_v2", (cu_stream)) \
   _(StreamSynchronize,     "cuStreamSynchronize", (cu_stream)) \
   _(StreamQuery,           "cuStreamQuery", (cu_stream)) \
   _(StreamWaitEvent,       "cuStreamWaitEvent", (cu_stream, cu_event, unsigned)) \
@@ -88,6 +90,7 @@ enum { CU_LOCATION_DEVICE = 1, CU_ALLOCATION_PINNED = 1, CU_ACCESS_READ_WRITE = 
   _(GraphExecDestroy,      "cuGraphExecDestroy", (cu_graph_exec)) \
   _(GraphDestroy,          "cuGraphDestroy", (cu_graph)) \
   _(EventCreate,           "cuEventCreate", (cu_event *, unsigned)) \
+  _(EventDestroy,          "cuEventDestroy_v2", (cu_event)) \
   _(EventRecord,           "cuEventRecord", (cu_event, cu_stream)) \
   _(EventSynchronize,      "cuEventSynchronize", (cu_event)) \
   _(ModuleLoadData,        "cuModuleLoadData", (cu_module *, const void *)) \

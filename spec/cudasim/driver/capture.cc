@@ -131,15 +131,16 @@ static CUresult verdict(const Capture &c)
 
 API cuStreamEndCapture(CUstream handle, CUgraph *out)
 {
-  ENTER(CONTEXT);
+  Call call(__func__, CONTEXT); /* a failure that was asked for ends the capture, too */
   CUstream_st *s = stream_of(handle);
+  if (call.code && !(s && s->capture)) return call.code;
   RULE(s && s->capture, CUDA_ERROR_INVALID_VALUE, "not a stream that captures");
   std::shared_ptr<Capture> c = s->capture;
   if (out) *out = nullptr;
   RULE(c->origin == s, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "another stream began the capture");
   RULE(c->mode == CU_STREAM_CAPTURE_MODE_RELAXED || c->thread == std::this_thread::get_id(),
       CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, "another thread began the capture");
-  CUresult r = verdict(*c);
+  CUresult r = call.code ? call.code : verdict(*c);
   for (CUstream_st *one : c->streams) {
     one->capture = nullptr;
     one->last.clear();
