@@ -1,7 +1,7 @@
 # Tycho. What to say to make:
 #
 #   make                     the program build/tycho and the library build/libtycho.so
-#   make torture             allocations and calls of the system that fail, one after the other
+#   make torture             allocations and calls of the system that fail, one after the other (MOST=100: so many each)
 #   make fuzz TIME=60        damaged bytes for every reader, so many seconds each; needs clang
 #   make test                the C tests of spec/native, then the specs (TEST="-t slow" passes words on to busted)
 #   make check               rooms, names, sizes, style, luacheck, LDoc, warnings of gcc and clang
@@ -213,9 +213,10 @@ test-gpu: all cudasim
 	  CUDASIM_GUARD=0 CUDASIM_STREAMS=eager CUDASIM_SPOIL=4096 sh scripts/dev/test.sh -- $(GPU_SPECS)
 
 # every allocation and every call of the system fails once: native/base/gate.h
+MOST ?= all
 torture:
 	@$(MAKE) --no-print-directory MODE=torture build/torture/tycho build/torture/libtycho.so
-	build/torture/tycho spec/torture/faults.lua $(abspath build/torture)/libtycho.so
+	build/torture/tycho spec/torture/faults.lua $(abspath build/torture)/libtycho.so $(MOST)
 
 # each reader that takes bytes from strangers is fed damaged ones: spec/fuzz
 TIME ?= 60
@@ -227,11 +228,11 @@ $(BUILD)/fuzz/%: spec/fuzz/%.c $(BUILD)/libtycho.a
 	$(Q)$(CC) $(ALL) $(OPENMP) -fsanitize=fuzzer $(LDFLAGS) -o $@ $< -Wl,--whole-archive $(BUILD)/libtycho.a \
 	  -Wl,--no-whole-archive $(LIBS)
 
-fuzz:
+fuzz: all
 	@if command -v clang > /dev/null; then \
 	  $(MAKE) --no-print-directory MODE=fuzz CC=clang $(FUZZ:%=build/fuzz/fuzz/%) && \
-	  sh spec/fuzz/run.sh build/fuzz/fuzz $(TIME) $(FUZZ); \
-	else echo "make fuzz: no clang"; echo "0 passed, 0 failed, 1 skipped"; fi
+	  sh spec/fuzz/run.sh $(BUILD)/tycho build/fuzz/fuzz $(TIME) $(FUZZ); \
+	else echo "readers in C: not fuzzed, no clang"; sh spec/fuzz/run.sh $(BUILD)/tycho build/fuzz/fuzz $(TIME); fi
 
 bench: all
 	rm -f $(BUILD)/bench.json

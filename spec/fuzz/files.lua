@@ -1,0 +1,144 @@
+-- The readers that are written in Lua (npy, npz, safetensors, optimizer states) are given damaged
+-- bytes: bits turned, pieces taken out, doubled, exchanged between files, numbers of headers made
+-- large; states get a checksum that is right. What is read is as large as its file allows, anything
+-- else is an error object of a kind that says so.
+--
+--   tycho spec/fuzz/files.lua SECONDS [SEED]
+
+local bit = require "bit"
+local ffi = require "ffi"
+local folder = require "spec.support.folder"
+local ty = require "tycho"
+
+local MOST_MEMORY, TIMES = 64 * 2 ^ 20, 4                -- see fuzz.h
+local EXPECTED = { format = true, dtype = true, shape = true, type = true, unsupported = true, value = true }
+
+local seconds, seed = tonumber(arg[1]), tonumber(arg[2]) or os.time()
+math.randomseed(seed)
+
+local function written(name, value)
+  local bytes
+  folder.with(function(path)
+    ty.nd.save(path .. "/" .. name, value)
+    bytes = folder.read(path .. "/" .. name)
+  end)
+  return bytes
+end
+
+local function states()
+  local updater = ty.optimizer.get_updater(ty.optimizer.create("adam"))
+  updater(0, ty.nd.ones{ 2, 3 }, ty.nd.ones{ 2, 3 })
+  return updater, updater:get_states()
+end
+
+-- Adler-32 of what stands behind the head, as serialize.lua wants it.
+local function with_checksum(bytes)
+  if #bytes < 24 then
+    return bytes
+  end
+  local a, b = 1, 0
+  for i = 25, #bytes do
+    a = (a + bytes:byte(i)) % 65521
+    b = (b + a) % 65521
+  end
+  local sum, length = ffi.new("uint32_t[1]", b * 65536 + a), ffi.new("uint64_t[1]", #bytes - 24)
+  return bytes:sub(1, 12) .. ffi.string(sum, 4) .. ffi.string(length, 8) .. bytes:sub(25)
+end
+
+local x = ty.nd.arange(6):reshape{ 2, 3 }
+local updater, state = states()
+
+-- What is read: `load` gives arrays or nil.
+local READERS = {
+  { name = "npy", seeds = { written("a.npy", x), written("b.npy", x:astype("uint8")) } },
+  { name = "npz", seeds = { written("a.npz", { x = x, y = ty.nd.ones(4) }) } },
+  { name = "safetensors", seeds = { written("a.safetensors", { x = x, y = ty.nd.ones(4) }),
+    written("b.safetensors", { z = x:astype("float16") }) } },
+  { name = "states", seeds = { state }, mended = with_checksum,
+    load = function(bytes) updater:set_states(bytes) end },
+}
+
+local function place(s)
+  return math.random(1, math.max(1, #s))
+end
+
+local NUMBERS = { "\0", "\255", "\127", "\255\255\255\255", "\0\0\0\128", "\255\255\255\255\255\255\255\127",
+  "9999999999", "-1", "18446744073709551615", "(", ")", "{", "}", "[", "]", ",", "'", '"', ":" }
+
+local CHANGES = {
+  function(s)
+    local i = place(s)
+    return s:sub(1, i - 1) .. string.char(bit.bxor(s:byte(i) or 0, 2 ^ math.random(0, 7)))
+      .. s:sub(i + 1)
+  end,
+  function(s)
+    local i = place(s)
+    return s:sub(1, i - 1) .. s:sub(i + math.random(1, 16))
+  end,
+  function(s)
+    local i, n = place(s), math.random(1, 32)
+    return s:sub(1, i) .. s:sub(i, i + n) .. s:sub(i + 1)
+  end,
+  function(s, other)
+    local i, k, n = place(s), place(other), math.random(1, 64)
+    return s:sub(1, i - 1) .. other:sub(k, k + n) .. s:sub(i + n)
+  end,
+  function(s)
+    local i, n = place(s), NUMBERS[math.random(#NUMBERS)]
+    return s:sub(1, i - 1) .. n .. s:sub(i + (math.random(2) == 1 and #n or 0))
+  end,
+  function(s) return s:sub(1, place(s)) end,
+}
+
+local function damaged(reader)
+  local s = reader.seeds[math.random(#reader.seeds)]
+  for _ = 1, math.random(1, 4) do
+    local other = READERS[math.random(#READERS)]
+    s = CHANGES[math.random(#CHANGES)](s, other.seeds[math.random(#other.seeds)])
+  end
+  return reader.mended and math.random(4) > 1 and reader.mended(s) or s
+end
+
+local function show(bytes)
+  return (bytes:gsub(".", function(c) return ("%02x"):format(c:byte()) end))
+end
+
+local function give(reader, bytes)
+  local before = ty.live().bytes
+  local ok, e = pcall(reader.load or ty.nd.load_frombuffer, bytes)
+  local taken = ty.live().bytes - before
+  if not ok and not (ty.is_error(e) and EXPECTED[e.code]) then
+    return tostring(e)
+  elseif taken > MOST_MEMORY + TIMES * #bytes then
+    return ("%d bytes of arrays from %d bytes"):format(taken, #bytes)
+  elseif ok and type(e) == "table" then
+    for _, array in pairs(e) do
+      if array ~= ty.null then
+        tostring(array)
+      end
+    end
+  end
+end
+
+local failed = 0
+for _, reader in ipairs(READERS) do
+  local runs, finding, bytes = 0, nil, nil
+  local until_ = os.time() + seconds
+  for _, seed_bytes in ipairs(reader.seeds) do
+    finding = finding or give(reader, seed_bytes)
+  end
+  while not finding and os.time() <= until_ do
+    bytes = damaged(reader)
+    finding = give(reader, bytes)
+    runs = runs + 1
+    if runs % 100 == 0 then collectgarbage() end
+  end
+  if finding then
+    failed = failed + 1
+    print(("FAIL %s (seed %d): %s\n%s"):format(reader.name, seed, finding, show(bytes or "")))
+  else
+    print(("%s: %d inputs in %d s, no finding"):format(reader.name, runs, seconds))
+  end
+end
+print(("%d passed, %d failed, 0 skipped"):format(#READERS - failed, failed))
+os.exit(failed == 0 and 0 or 1)
