@@ -1,0 +1,209 @@
+/* threads_test.c - many threads of a host: executors that read the same parameters, and random
+** programs in which tasks fail. It must pass under ThreadSanitizer.
+*/
+#include <pthread.h>
+#include <unistd.h>
+#include "floats.h"
+
+enum { PATIENCE = 300 };                              /* s; a dead lock ends the program */
+
+/* -- executors --------------------------------------------------------------------------------- */
+
+enum { THREADS = 8, RUNS = 60, BATCH = 4, IN = 6, OUT = 3 };
+
+static const char graph_text[] =
+  "{\"nodes\": ["
+  "{\"op\": \"null\", \"name\": \"data\", \"inputs\": []},"
+  "{\"op\": \"null\", \"name\": \"fc_weight\", \"inputs\": []},"
+  "{\"op\": \"null\", \"name\": \"fc_bias\", \"inputs\": []},"
+  "{\"op\": \"FullyConnected\", \"name\": \"fc\", \"attrs\": {\"num_hidden\": \"3\"},"
+  " \"inputs\": [[0, 0, 0], [1, 0, 0], [2, 0, 0]]},"
+  "{\"op\": \"Activation\", \"name\": \"act\", \"attrs\": {\"act_type\": \"relu\"},"
+  " \"inputs\": [[3, 0, 0]]}],"
+  "\"arg_nodes\": [0, 1, 2], \"node_row_ptr\": [0, 1, 2, 3, 4, 5], \"heads\": [[4, 0, 0]],"
+  "\"attrs\": {\"mxnet_version\": [\"int\", 10901]}}";
+
+static ty_tensor *weight, *bias;
+
+static ty_tensor *array(int ndim, int64_t n, int64_t m, float scale)
+{
+  ty_desc d = { .dtype = TY_F32, .ndim = ndim, .dim = { n, m } };
+  ty_tensor *t = NULL;
+  float x[64];
+  const int64_t count = ndim > 1 ? n * m : n;
+  for (int64_t i = 0; i < count; i++) x[i] = scale * (float)(i % 7 - 3);
+  RUN(ty_tensor_new(&d, &t));
+  RUN(ty_tensor_write(t, x, sizeof *x * (size_t)count));
+  return t;
+}
+
+static bool equal(const float *got, float scale)
+{
+  for (int i = 0; i < BATCH; i++)
+    for (int k = 0; k < OUT; k++) {
+      float sum = (float)(k % 7 - 3) * 0.5f;
+      for (int j = 0; j < IN; j++)
+        sum += scale * (float)((i * IN + j) % 7 - 3) * 0.25f * (float)((k * IN + j) % 7 - 3);
+      if (fabsf(got[i * OUT + k] - fmaxf(sum, 0)) > 1e-4f) return false;
+    }
+  return true;
+}
+
+/* Binds an executor of its own again and again, each time on the same parameters. CHECK counts
+** without locks: a thread says how often it went wrong. */
+static void *infer(void *context)
+{
+  int *wrong = context;
+  const float scale = 2;
+  ty_graph *g = NULL;
+  ty_tensor *data = array(2, BATCH, IN, scale), *out;
+  const ty_entry *head;
+  int nhead;
+  *wrong += ty_graph_parse(graph_text, &g) || ty_graph_heads(g, &head, &nhead);
+  const ty_bind arg[] = { { "data", data }, { "fc_weight", weight }, { "fc_bias", bias } };
+  const ty_bind_spec spec = { .head = head, .nhead = nhead, .arg = arg, .narg = 3 };
+  for (int run = 0; run < RUNS && !*wrong; run++) {
+    ty_exec *e = NULL;
+    float got[BATCH * OUT];
+    *wrong += ty_exec_bind(g, &spec, &e) != TY_OK;
+    for (int i = 0; i < 3 && !*wrong; i++)
+      *wrong += ty_exec_forward(e, 0) || ty_exec_output(e, 0, &out) ||
+          ty_tensor_read(out, got, sizeof got) || !equal(got, scale);
+    ty_exec_free(e);
+  }
+  ty_tensor_free(data);
+  ty_graph_free(g);
+  return NULL;
+}
+
+static void test_executors_share_parameters(void)
+{
+  pthread_t thread[THREADS];
+  int wrong[THREADS] = { 0 };
+  weight = array(2, OUT, IN, 0.25f);
+  bias = array(1, OUT, 0, 0.5f);
+  for (int i = 0; i < THREADS; i++) pthread_create(&thread[i], NULL, infer, &wrong[i]);
+  for (int i = 0; i < THREADS; i++) {
+    pthread_join(thread[i], NULL);
+    CHECK(!wrong[i], "thread %d", i);
+  }
+  ty_tensor_free(weight);
+  ty_tensor_free(bias);
+  SURE(ty_live("exec") == 0 && ty_live("graph") == 0);
+}
+
+/* -- failures ---------------------------------------------------------------------------------- */
+
+/* Each host has its numbers; the devices are everybody's. A round is a random program, of which
+** some tasks fail. What a number depends on says what reading it gives: a value, or the failure of
+** the node that broke first on its way. A failure is told once; the next round goes on behind. */
+enum { HOSTS = 4, ROUNDS = 50, TASKS = 50, NUMBERS = 6, DEVICES = 3, RARE = 16 };
+struct task_of { int a, b, to, breaks; ty_tensor **all; };
+struct host { ty_tensor *number[NUMBERS]; struct task_of task[TASKS]; unsigned seed; int wrong; };
+
+static int mix(void *context)
+{
+  const struct task_of *s = context;
+  char name[32];
+  uint32_t a, b, c;
+  if (s->breaks) {
+    snprintf(name, sizeof name, "node%d", s->breaks);
+    int code = fail(TY_ERUN, "it broke");
+    fail_node("Broken", name, NULL);
+    return code;
+  }
+  memcpy(&a, tensor_at(s->all[s->a]), sizeof a);
+  memcpy(&b, tensor_at(s->all[s->b]), sizeof b);
+  c = a * 31u + b + 7u;
+  memcpy(tensor_at(s->all[s->to]), &c, sizeof c);
+  return TY_OK;
+}
+
+static unsigned draw(struct host *h, unsigned n)
+{
+  h->seed = h->seed * 1664525u + 1013904223u;
+  return (h->seed >> 12) % n;
+}
+
+static bool told_as(int node)
+{
+  char name[32];
+  ty_failure f;
+  snprintf(name, sizeof name, "node%d", node);
+  return !ty_error_detail(&f) && f.code == TY_ERUN && f.node && !strcmp(f.node, name);
+}
+
+static void submit_round(struct host *h, int round, uint32_t *want, int *broken)
+{
+  for (int i = 0; i < TASKS; i++) {
+    struct task_of *s = &h->task[i];
+    *s = (struct task_of){ (int)draw(h, NUMBERS), (int)draw(h, NUMBERS), (int)draw(h, NUMBERS),
+      draw(h, RARE) ? 0 : 1 + round * TASKS + i, h->number };
+    struct storage *read[] = { h->number[s->a]->storage, h->number[s->b]->storage };
+    struct task t = { .run = mix, .context = s, .read = read, .write = &h->number[s->to]->storage,
+      .nread = 2, .nwrite = 1, .small = draw(h, 2) };
+    h->wrong += device_submit(TY_CPU + (int)draw(h, DEVICES), &t, NULL) != TY_OK;
+    broken[s->to] = broken[s->a] ? broken[s->a] : broken[s->b] ? broken[s->b] : s->breaks;
+    want[s->to] = want[s->a] * 31u + want[s->b] + 7u;
+  }
+}
+
+static void read_round(struct host *h, const uint32_t *want, const int *broken)
+{
+  bool told[1 + ROUNDS * TASKS] = { false };
+  /* what is told no longer stops the tasks behind it: let them pass first */
+  for (int i = 0; i < NUMBERS; i++) storage_wait_quiet(h->number[i]->storage, 0);
+  for (int i = 0; i < NUMBERS; i++) {
+    uint32_t got = 0;
+    int code = ty_tensor_read(h->number[i], &got, sizeof got);
+    if (broken[i] && !told[broken[i]])
+      h->wrong += code != TY_ERUN || !told_as(broken[i]);
+    else
+      h->wrong += code != TY_OK || (!broken[i] && got != want[i]);
+    told[broken[i]] = true;
+  }
+}
+
+static void *break_often(void *context)
+{
+  struct host *h = context;
+  for (int i = 0; i < NUMBERS; i++) h->number[i] = new_floats(TY_CPU + i % DEVICES, 1, 0);
+  for (int round = 0; round < ROUNDS && !h->wrong; round++) {
+    uint32_t want[NUMBERS] = { 0 };
+    int broken[NUMBERS] = { 0 };
+    for (int i = 0; i < NUMBERS; i++)
+      h->wrong += ty_tensor_write(h->number[i], &want[i], sizeof want[i]) != TY_OK;
+    submit_round(h, round, want, broken);
+    read_round(h, want, broken);
+  }
+  return NULL;
+}
+
+static void test_failures_from_four_hosts(void)
+{
+  static struct host host[HOSTS];
+  pthread_t thread[HOSTS];
+  for (int i = 0; i < HOSTS; i++) {
+    host[i].seed = (unsigned)i + 1;
+    pthread_create(&thread[i], NULL, break_often, &host[i]);
+  }
+  for (int i = 0; i < HOSTS; i++) {
+    pthread_join(thread[i], NULL);
+    CHECK(!host[i].wrong, "host %d", i);
+  }
+  while (ty_wait(-1)) {
+  }
+  for (int i = 0; i < HOSTS; i++)
+    for (int k = 0; k < NUMBERS; k++) ty_tensor_free(host[i].number[k]);
+  ty_tensor *t = new_floats(TY_CPU, 1, 3);
+  SURE(first_of(t) == 3);
+  ty_tensor_free(t);
+}
+
+int main(void)
+{
+  alarm(PATIENCE);
+  test_executors_share_parameters();
+  if (!device_sync()) test_failures_from_four_hosts();
+  return check_end();
+}
