@@ -4,13 +4,16 @@
 local Session = require "tycho.prompt"
 local ty = require "tycho"
 
+local QUIET = { info = function() end, warning = function() end }
+
 local function text_of(array)
   return table.concat(array:reshape{ -1 }:totable(), " ")
 end
 
 local function network()
-  local x = ty.sym.Convolution{ ty.sym.Variable "data", num_filter = 2, kernel = { 3, 3 } }
-  x = ty.sym.relu{ ty.sym.BatchNorm{ x, name = "bn" } }
+  local x = ty.sym.Convolution{ ty.sym.Variable "data", num_filter = 2, kernel = { 3, 3 },
+    name = "conv" }
+  x = ty.sym.relu{ ty.sym.BatchNorm{ x, name = "bn" }, name = "relu" }
   x = ty.sym.FullyConnected{ x, num_hidden = 3, name = "fc" }
   return ty.sym.SoftmaxOutput{ x, name = "softmax" }
 end
@@ -31,6 +34,57 @@ local function step()
   return text_of(exe.outputs[1])
 end
 
+local function infer()
+  local net = network()
+  local again = ty.sym.load_json(net:tojson())
+  local args, outs, aux = again:infer_shape{ data = { 2, 1, 5, 5 } }
+  local texts = {}
+  for _, shapes in ipairs{ args, outs, aux } do
+    for _, shape in ipairs(shapes) do
+      texts[#texts + 1] = table.concat(shape, "x")
+    end
+  end
+  return table.concat(texts, " ") .. " " .. table.concat(again:list_arguments(), " ")
+end
+
+local function batch_of(key)
+  return ty.io.DataBatch{ data = { ty.nd.ones{ 2, key } }, label = { ty.nd.zeros(2) },
+    bucket_key = key, provide_data = { { "data", { 2, key } } },
+    provide_label = { { "softmax_label", { 2 } } } }
+end
+
+-- Two steps with momentum in each of two buckets.
+local function buckets()
+  local m = ty.mod.BucketingModule{ default_bucket_key = 4, logger = QUIET,
+    sym_gen = function(key)
+      local x = ty.sym.mean{ ty.sym.Variable("data"), axis = 1, keepdims = true } * key
+      return ty.sym.SoftmaxOutput{ ty.sym.FullyConnected{ x, num_hidden = 3, name = "fc" },
+        name = "softmax" }, { "data" }, { "softmax_label" }
+    end }
+  m:bind{ data_shapes = { { "data", { 2, 4 } } }, label_shapes = { { "softmax_label", { 2 } } } }
+  m:init_params{ initializer = ty.init.One() }
+  m:init_optimizer{ optimizer_params = { learning_rate = 0.1, momentum = 0.9 } }
+  for _ = 1, 2 do
+    for _, key in ipairs{ 4, 2 } do
+      m:forward_backward(batch_of(key))
+      m:update()
+    end
+  end
+  return text_of(m:get_params().fc_weight)
+end
+
+local function reshape()
+  local exe = network():simple_bind{ ctx = ty.cpu(), data = { 2, 1, 5, 5 } }
+  exe.arg_dict.fc_weight[":"] = 0.5
+  local texts = {}
+  for _, size in ipairs{ 1, 3, 2 } do
+    exe = exe:reshape{ partial_shaping = true, allow_up_sizing = true, data = { size, 1, 5, 5 } }
+    exe:forward(false, { data = ty.nd.ones{ size, 1, 5, 5 } })
+    texts[#texts + 1] = text_of(exe.outputs[1])
+  end
+  return table.concat(texts, " ")
+end
+
 -- The old file is read first: it is whole, whatever happened to the try before.
 local function arrays(path)
   local texts = {}
@@ -47,12 +101,10 @@ local function arrays(path)
   return table.concat(texts, " ")
 end
 
-local quiet = { info = function() end, warning = function() end }
-
 local function states(path)
   local net = ty.sym.FullyConnected{ data = ty.sym.Variable("data"), num_hidden = 2, name = "fc" }
   local m = ty.mod.Module{ symbol = ty.sym.SoftmaxOutput{ data = net, name = "softmax" },
-    logger = quiet }
+    logger = QUIET }
   m:fit{ train_data = ty.io.NDArrayIter{ data = ty.nd.ones{ 4, 3 }, label = ty.nd.zeros(4),
     batch_size = 4 }, num_epoch = 1, initializer = ty.init.One(),
     optimizer_params = { learning_rate = 0.1, momentum = 0.9 } }
@@ -165,7 +217,10 @@ local function prompt()
 end
 
 return {
+  { name = "infer", run = infer },
   { name = "step", run = step },
+  { name = "buckets", run = buckets },
+  { name = "reshape", run = reshape },
   { name = "arrays", run = arrays },
   { name = "states", run = states },
   { name = "records", run = records },
