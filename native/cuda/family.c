@@ -13,6 +13,9 @@
 TEXT(prelude, "cuda/kernels/prelude.cuh")
 TEXT(philox, "base/philox.h")
 TEXT(laws, "base/laws.h")
+TEXT(deform_header, "kernel/element/deform.h")
+TEXT(hawkes_header, "kernel/element/hawkes.h")
+TEXT(regions_header, "kernel/element/regions.h")
 TEXT(density_header, "kernel/element/density.h")
 TEXT(corners, "kernel/element/corners.h")
 TEXT(resample_header, "kernel/element/resample.h")
@@ -36,6 +39,9 @@ static const struct source_file headers[] = {
 };
 /* What C and CUDA share, in front of the families that stand on it. */
 static const struct { enum cuda_family family; struct source_file file; } shared[] = {
+  { FAMILY_deform, { "deform.h", cuda_text_deform_header } },
+  { FAMILY_hawkes, { "hawkes.h", cuda_text_hawkes_header } },
+  { FAMILY_regions, { "regions.h", cuda_text_regions_header } },
   { FAMILY_density, { "density.h", cuda_text_density_header } },
   { FAMILY_random, { "laws.h", cuda_text_laws } },
   { FAMILY_resample, { "resample.h", cuda_text_resample_header } },

@@ -9,10 +9,16 @@
   _(cells) \
   _(channels) \
   _(convert) \
+  _(correlation) \
+  _(counts) \
+  _(ctc) \
+  _(deform) \
   _(density) \
   _(diagonal) \
   _(dropout) \
   _(finite) \
+  _(fourier) \
+  _(hawkes) \
   _(losses) \
   _(move) \
   _(norm_rows) \
@@ -20,6 +26,7 @@
   _(random) \
   _(ranges) \
   _(reduce) \
+  _(regions) \
   _(resample) \
   _(rows) \
   _(sampler) \
@@ -120,8 +127,14 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
 #define CUDA_TABLES(_) \
   _(attention) \
   _(convolve) \
+  _(correlation) \
+  _(counting) \
+  _(ctc) \
+  _(deformable) \
   _(densities) \
   _(diagonals) \
+  _(fourier) \
+  _(hawkes) \
   _(losses) \
   _(matrices) \
   _(norms) \
@@ -129,6 +142,7 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
   _(random) \
   _(recurrent) \
   _(reductions) \
+  _(regions) \
   _(resampling) \
   _(rows) \
   _(sampling) \

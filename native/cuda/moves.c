@@ -68,10 +68,32 @@ static int sum(int device, const struct reduce *r, const void *x, void *y, bool 
   return cuda_fold(device, r, &f, tmp);
 }
 
+static struct reduce whole(int dtype, int64_t n)
+{
+  struct reduce r;
+  reduce_plan_axes(dtype, 1, &n, 1, &r);
+  return r;
+}
+
+static int norm(int device, const void *x, int dtype, int64_t n, void *y, int to, void *tmp)
+{
+  struct reduce r = whole(dtype, n);
+  struct cuda_fold f = { R_SQUARE, F_ROOT, to, x, .y = y };
+  return cuda_fold(device, &r, &f, tmp);
+}
+
+static size_t norm_scratch(int dtype, int64_t n)
+{
+  struct reduce r = whole(dtype, n);
+  return cuda_fold_scratch(&r);
+}
+
 const struct primitives cuda_primitives = {
   .move = move,
   .set = set,
   .sum = sum,
   .sum_scratch = cuda_fold_scratch,
+  .norm = norm,
+  .norm_scratch = norm_scratch,
   .random = cuda_numbers,
 };

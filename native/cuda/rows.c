@@ -287,6 +287,127 @@ static int set_forward(struct call *c)
   return put_places(c, &c->in[1], &c->in[2]);
 }
 
+/* -- rows that a list names: _contrib_index_copy, _sparse_retain ------------------------------- */
+
+/* A list of rows as indices (1, n) of coordinates. */
+static struct operand as_coordinates(const struct operand *list)
+{
+  struct operand index = *list;
+  index.d.ndim = 2;
+  index.d.dim[0] = 1;
+  index.d.dim[1] = desc_count(&list->d);
+  return index;
+}
+
+static int check_list(const struct call *c, const struct operand *list, const ty_desc *array)
+{
+  return check_range(c, list, 0, desc_count(&list->d), 0, array->dim[0], -1);
+}
+
+static size_t list_scratch(const struct call *c)
+{
+  return places_scratch(desc_count(&c->in[1].d));
+}
+
+/* in: array, list, rows */
+static int copy_forward(struct call *c)
+{
+  const struct operand *y = &c->out[0];
+  struct operand index = as_coordinates(&c->in[1]);
+  TRY(check_list(c, &c->in[1], &y->d));
+  TRY(move_bytes(c->device, y->p, c->in[0].p, desc_bytes(&y->d)));
+  return scatter(c, false, &index, y, c->in[2].p);
+}
+
+/* in: head gradient, list */
+static int copy_backward(struct call *c)
+{
+  const struct operand *g = &c->in[0], *old = &c->out[0];
+  struct operand index = as_coordinates(&c->in[1]);
+  TRY(check_list(c, &c->in[1], &g->d));
+  TRY(cuda_zero(c, &c->out[1]));
+  if (old->p) {
+    TRY(move_bytes(c->device, old->p, g->p, desc_bytes(&g->d)));
+    TRY(scatter(c, false, &index, old, NULL));
+  }
+  return c->out[2].p ? gather(c, &index, &g->d, c->out[2].p, g->p) : TY_OK;
+}
+
+/* in: array or head gradient, list */
+static int keep(struct call *c)
+{
+  const struct operand *x = &c->in[0], *y = &c->out[0], *list = &c->in[1];
+  int64_t n = desc_count(&list->d), row = product_of(&x->d, 1, x->d.ndim);
+  cu_function f;
+  if (c->nout > 1) TRY(cuda_zero(c, &c->out[1]));
+  if (!y->p) return TY_OK;
+  TRY(check_list(c, list, &x->d));
+  TRY(cuda_zero(c, y));
+  const char *unit = unit_of_rows(dtype_size(x->d.dtype), &row, y->p, x->p);
+  TRY(cuda_family(c->device, FAMILY_rows, "keep_rows", &f, "UNIT=%s I=%s", unit,
+      cuda_type(list->d.dtype)));
+  void *params[] = { (void *)&y->p, (void *)&x->p, (void *)&list->p, &n, &row };
+  return cuda_run(c, f, n * row, params);
+}
+
+/* -- _ravel_multi_index, _unravel_index -------------------------------------------------------- */
+
+struct shape_args { int64_t n, axes, size[32]; };
+static int turn(const struct call *c, const char *name, int64_t n)
+{
+  const struct dims *shape = op_dims(c->op, c->param, "shape");
+  struct shape_args s = { n, shape->n };
+  cu_function f;
+  NEED(shape->n <= COUNT(s.size), TY_EINTERNAL, "too many axes");
+  for (int i = 0; i < shape->n; i++) s.size[i] = shape->d[i];
+  TRY(cuda_family(c->device, FAMILY_rows, name, &f, "UNIT=u8 T=%s I=%s",
+      cuda_type(c->out[0].d.dtype), cuda_type(c->in[0].d.dtype)));
+  void *params[] = { &c->out[0].p, &c->in[0].p, &s };
+  return cuda_run(c, f, n, params);
+}
+static int ravel(struct call *c) { return turn(c, "ravel", desc_count(&c->out[0].d)); }
+static int unravel(struct call *c) { return turn(c, "unravel", desc_count(&c->in[0].d)); }
+
+/* -- _contrib_count_sketch --------------------------------------------------------------------- */
+
+static int sketch_forward(struct call *c)
+{
+  const ty_desc *x = &c->in[0].d;
+  const struct operand *place = &c->in[1];
+  int64_t n = x->dim[x->ndim - 1], rows = desc_count(x) / n;
+  int64_t out = (int64_t)cuda_number(c, "out_dim", 1);
+  void *keys = c->tmp;
+  cu_function list, f;
+  TRY(check_range(c, place, 0, n, 0, out, -1));
+  TRY(cuda_zero(c, &c->out[0]));
+  TRY(cuda_family(c->device, FAMILY_rows, "list_rows", &list, "UNIT=u8 I=%s WRAP=0",
+      cuda_type(place->d.dtype)));
+  void *places[] = { &keys, (void *)&place->p, &n, &out };
+  TRY(cuda_run(c, list, n, places));
+  TRY(cuda_sort_keys(c, &keys, (char *)c->tmp + cuda_keys_bytes(n), n, n));
+  TRY(cuda_family(c->device, FAMILY_rows, "sketch", &f, "UNIT=u8 T=%s I=float",
+      cuda_type(x->dtype)));
+  void *params[] = { &c->out[0].p, &c->in[0].p, &keys, &c->in[2].p, &rows, &n, &out };
+  return c->out[0].p ? cuda_run(c, f, rows * n, params) : TY_OK;
+}
+
+/* in: head gradient, places, signs */
+static int sketch_backward(struct call *c)
+{
+  const ty_desc *x = &c->out[0].d;
+  const struct operand *place = &c->in[1];
+  int64_t n = x->dim[x->ndim - 1], rows = desc_count(x) / n;
+  int64_t out = (int64_t)cuda_number(c, "out_dim", 1);
+  cu_function f;
+  for (int k = 1; k < 3; k++) TRY(cuda_zero(c, &c->out[k]));
+  TRY(check_range(c, place, 0, n, 0, out, -1));
+  if (!c->out[0].p) return TY_OK;
+  TRY(cuda_family(c->device, FAMILY_rows, "sketch_back", &f, "UNIT=u8 T=%s I=%s",
+      cuda_type(x->dtype), cuda_type(place->d.dtype)));
+  void *params[] = { &c->out[0].p, &c->in[0].p, (void *)&place->p, &c->in[2].p, &rows, &n, &out };
+  return cuda_run(c, f, rows * n, params);
+}
+
 /* -- where ------------------------------------------------------------------------------------- */
 
 static int choose(const struct call *c, const struct operand *when, const ty_desc *d,
@@ -332,11 +453,21 @@ KERNEL(gathers, "places", gather_forward)
 KERNEL(scatters_back, "places", scatter_backward)
 KERNEL(wheres, "elements", where_forward)
 KERNEL(wheres_back, "elements", where_backward)
+KERNEL(keeps, "rows", keep)
+KERNEL(ravels, "places", ravel)
+KERNEL(unravels, "places", unravel)
+SORTS(copies, "rows", copy_forward, list_scratch, 0)
+SORTS(copies_back, "rows", copy_backward, list_scratch, 0)
 SORTS(scatters, "places", scatter_forward, scatter_scratch, 0)
 SORTS(sets, "places", set_forward, set_scratch, 0)
 SORTS(takes_back, "rows", take_backward, indices_scratch, 1)
 SORTS(tables_back, "rows", table_backward, indices_scratch, 2)
 SORTS(gathers_back, "rows", gather_backward, scatter_scratch, 1)
+
+static const struct kernel sketches[] = {
+  { "rows", sketch_forward, T_FLOAT, .scratch = list_scratch }, { 0 }
+};
+static const struct kernel sketches_back[] = { { "rows", sketch_backward, T_FLOAT }, { 0 } };
 
 const struct op_kernels cuda_rows[] = {
   { "take", takes, takes_back },
@@ -350,6 +481,11 @@ const struct op_kernels cuda_rows[] = {
   { "gather_nd", gathers, gathers_back },
   { "scatter_nd", scatters, scatters_back },
   { "_scatter_set_nd", sets, NULL },
+  { "_contrib_index_copy", copies, copies_back },
+  { "_sparse_retain", keeps, keeps },
+  { "_ravel_multi_index", ravels, NULL },
+  { "_unravel_index", unravels, NULL },
+  { "_contrib_count_sketch", sketches, sketches_back },
   { "where", wheres, wheres_back },
   { 0 }
 };

@@ -25,6 +25,9 @@ struct primitives {
   int    (*sum)(
       int device, const struct reduce *r, const void *x, void *y, bool add, void *tmp);
   size_t (*sum_scratch)(const struct reduce *r);
+  /* y, of dtype `to`: the root of the sum of the squares of n numbers; tmp: norm_scratch bytes */
+  int    (*norm)(int device, const void *x, int dtype, int64_t n, void *y, int to, void *tmp);
+  size_t (*norm_scratch)(int dtype, int64_t n);
   int    (*random)(int device, const struct random_numbers *r, void *y, int dtype, int64_t n);
 };
 void primitives_register(int kind, const struct primitives *p);

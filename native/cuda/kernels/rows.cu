@@ -204,6 +204,73 @@ extern "C" __global__ void put_places(UNIT *array, const UNIT *rows, const sort_
   }
 }
 
+// -- rows of a matrix that a list names -----------------------------------------------------------
+
+// Rows of x stand where the list names them; elsewhere zeros stay.
+extern "C" __global__ void keep_rows(UNIT *y, const UNIT *x, const I *index, i64 n, i64 row)
+{
+  EACH(i, n * row)
+  {
+    i64 at = whole(index[i / row]) * row + i % row;
+    y[at] = x[at];
+  }
+}
+
+// -- places as one number, or as one row of coordinates for each axis -----------------------------
+
+struct shape_args { i64 n, axes, size[32]; };
+
+extern "C" __global__ void ravel(
+    T *flat, const I *rows, const struct shape_args __grid_constant__ s)
+{
+  EACH(i, s.n)
+  {
+    u64 at = 0;
+    for (i64 k = 0; k < s.axes; k++) at = at * (u64)s.size[k] + (u64)whole(rows[k * s.n + i]);
+    set(flat[i], (i64)at);
+  }
+}
+
+extern "C" __global__ void unravel(
+    T *rows, const I *flat, const struct shape_args __grid_constant__ s)
+{
+  EACH(i, s.n)
+  {
+    i64 left = whole(flat[i]);
+    for (i64 k = s.axes - 1; k > 0; k--) {
+      set(rows[k * s.n + i], left % s.size[k]);
+      left /= s.size[k];
+    }
+    set(rows[i], left);
+  }
+}
+
+// -- count sketches: element i of a row goes to place h[i] of `out` with a sign -------------------
+
+extern "C" __global__ void sketch(
+    T *y, const T *x, const sort_key *keys, const T *sign, i64 rows, i64 n, i64 out)
+{
+  EACH(e, rows * n)
+  {
+    i64 p = e % n, row = e / n;
+    if (!begins_place(keys, p)) continue;
+    double sum = 0;
+    for (i64 q = p; q < n && keys[q].key == keys[p].key; q++)
+      sum += get<double>(sign[keys[q].place]) * get<double>(x[row * n + keys[q].place]);
+    set(y[row * out + (i64)keys[p].key], sum);
+  }
+}
+
+extern "C" __global__ void sketch_back(
+    T *dx, const T *g, const I *place, const T *sign, i64 rows, i64 n, i64 out)
+{
+  EACH(e, rows * n)
+  {
+    i64 at = clipped(whole(place[e % n]), out);
+    set(dx[e], get<double>(sign[e % n]) * get<double>(g[e / n * out + at]));
+  }
+}
+
 // -- where ----------------------------------------------------------------------------------------
 
 // z = a where the condition of its row holds, else b; NULL is zeros

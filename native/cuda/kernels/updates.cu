@@ -1,12 +1,14 @@
 // updates.cu - sgd steps, with momentum and float32 master copies where there are, of many weights
 // in one launch. Method: a block has a piece of one weight, a thread elements of it; which weight
 // follows from the blocks that the ones before it take. Bound: bytes.
+// AdaGrad with one history a row: a team a row. Bound: bytes, the second read from the cache.
 #ifndef T
 #include "prelude.cuh"
 #define T float
 #define RATE float   // type of the arrays of rates and decays
 #define MOMENTUM 1
 #define MASTER 0
+#define TEAM 32
 #include "team.cuh"
 #endif
 
@@ -53,5 +55,32 @@ extern "C" __global__ void sgd_steps(
       a = (1 - lr * wd) * a - lr * g;
     if (MASTER) set(w.master[i], a);
     set(w.out[i], a);
+  }
+}
+
+// -- a history for each row of n: _contrib_group_adagrad_update -----------------------------------
+
+struct row_args { i64 rows, n; double lr, epsilon, rescale, clip; };
+
+extern "C" __global__ void row_adagrad(T *out, const T *weight, const T *grad, T *history,
+    const struct row_args __grid_constant__ s)
+{
+  EACH_ROW(r, s.rows)
+  {
+    double before = get<double>(history[r]), sum = 0;
+    EACH_OF_TEAM(i, 0, s.n)
+    {
+      C g = clipped((C)s.rescale * get<C>(grad[r * s.n + i]), (C)s.clip);
+      sum += (double)g * g;
+    }
+    T grown;
+    set(grown, before + team_sum(sum) / (double)s.n);
+    C step = (C)(s.lr / sqrt(get<double>(grown) + s.epsilon));
+    EACH_OF_TEAM(i, 0, s.n)
+    {
+      C g = clipped((C)s.rescale * get<C>(grad[r * s.n + i]), (C)s.clip);
+      set(out[r * s.n + i], get<C>(weight[r * s.n + i]) - step * g);
+    }
+    if (LEADS) history[r] = grown;
   }
 }

@@ -7,6 +7,7 @@
 ** takes lda_k d + alpha_k s (1 - e^(-beta_k d)) away. Gradients of lda, alpha and beta; beta's
 ** follows the memory, whose derivative is `ds`. The others get zeros.
 */
+#include "kernel/element/hawkes.h"
 #include "kernel/vec/vec.h"
 #include "op/op.h"
 
@@ -54,14 +55,11 @@ static int type(struct infer *s)
 
 /* -- one sequence ------------------------------------------------------------------------------ */
 
-/* Of each kind: memory, its derivative by beta, time of the last event; gradients of lda, alpha,
-** beta. */
-struct kind { double s, ds, last, lda, alpha, beta; };
 struct hawkes_run {
   const struct vec_ops *r;
   const struct call *c;
   const struct operand *in;
-  struct kind *kinds;
+  struct hawkes_kind *kinds;
   int64_t n, k, t;
 };
 
@@ -70,38 +68,20 @@ static double value(const struct hawkes_run *j, int input, int64_t i)
   return j->r->get(j->in[input].p, i);
 }
 
-/* The time from the last event of kind k to `now` goes by, with an event at its end or none;
-** adds to the likelihood. */
-static double pass(
-    const struct hawkes_run *j, int64_t i, int64_t k, struct kind *x, double now, bool event)
+static double pass(const struct hawkes_run *j, int64_t i, int64_t k, struct hawkes_kind *x,
+    double now, bool event)
 {
-  const double lda = value(j, LDA, i * j->k + k), alpha = value(j, ALPHA, k),
-               beta = value(j, BETA, k);
-  const double d = now - x->last, e = exp(-beta * d),
-               gone = x->s * d * e; /* gone: what s e loses by beta */
-  double ll = -(lda * d + alpha * x->s * (1 - e));
-  x->lda -= d;
-  x->alpha -= x->s * (1 - e);
-  x->beta -= alpha * (x->ds * (1 - e) + gone);
-  if (event) {
-    double l = lda + alpha * beta * x->s * e;
-    ll += log(l);
-    x->lda += 1 / l;
-    x->alpha += beta * x->s * e / l;
-    x->beta += alpha * (x->s * e + beta * (x->ds * e - gone)) / l;
-  }
-  x->ds = x->ds * e - gone;
-  x->s = x->s * e + event;
-  x->last = now;
-  return ll;
+  return hawkes_pass(
+      x, value(j, LDA, i * j->k + k), value(j, ALPHA, k), value(j, BETA, k), now, event);
 }
 
 static double sequence(const struct hawkes_run *j, int64_t i)
 {
-  struct kind *kinds = j->kinds + i * j->k;
+  struct hawkes_kind *kinds = j->kinds + i * j->k;
   const int64_t length = MIN(MAX(whole_at(&j->in[LENGTH], i), 0), j->t);
   double now = 0, ll = 0;
-  for (int64_t k = 0; k < j->k; k++) kinds[k] = (struct kind){ .s = value(j, STATE, i * j->k + k) };
+  for (int64_t k = 0; k < j->k; k++)
+    kinds[k] = (struct hawkes_kind){ .s = value(j, STATE, i * j->k + k) };
   for (int64_t e = 0; e < length; e++) {
     int64_t k = ((const int32_t *)j->in[MARKS].p)[i * j->t + e];
     now += value(j, LAGS, i * j->t + e);
@@ -129,11 +109,11 @@ static int start(struct call *c, const struct operand *in, struct hawkes_run *j)
 
 static size_t scratch(const struct call *c)
 {
-  return (size_t)desc_count(&c->in[LDA].d) * sizeof(struct kind);
+  return (size_t)desc_count(&c->in[LDA].d) * sizeof(struct hawkes_kind);
 }
 static size_t back_scratch(const struct call *c)
 {
-  return (size_t)desc_count(&c->in[1 + LDA].d) * sizeof(struct kind);
+  return (size_t)desc_count(&c->in[1 + LDA].d) * sizeof(struct hawkes_kind);
 }
 
 static void forward_some(int64_t begin, int64_t end, void *context)
@@ -172,7 +152,7 @@ static int backward(struct call *c)
   for (int64_t k = 0; k < j.k; k++) {
     double alpha = 0, beta = 0;
     for (int64_t i = 0; i < j.n; i++) {
-      const struct kind *x = &j.kinds[i * j.k + k];
+      const struct hawkes_kind *x = &j.kinds[i * j.k + k];
       double g = j.r->get(c->in[0].p, i);
       alpha += g * x->alpha;
       beta += g * x->beta;

@@ -5,6 +5,8 @@
 ** i is the new weight i. LAMB takes the norms between its two phases here. Norms are sums of
 ** squares in float64, over parts that depend on the size alone.
 */
+#include "kernel/primitives.h"
+#include "kernel/strided_copy.h"
 #include "op/op.h"
 #include "operators/optimizer/update.h"
 
@@ -230,35 +232,62 @@ static double sum_square(const struct operand *x)
   return sum;
 }
 
-static size_t lamb_scratch(
-    const struct call *c) /* the longest direction, in float32 or the weight's float64 */
+/* The root of the sum of squares of x, as one number of this dtype. */
+static int norm_of(const struct call *c, const struct operand *x, struct operand *y, void *tmp)
+{
+  const struct primitives *other = primitives_of(c->device);
+  if (other)
+    return other->norm(
+        c->device, x->p, x->d.dtype, desc_count(&x->d), y->p, y->d.dtype, tmp);
+  set_number(y->p, y->d.dtype, sqrt(sum_square(x)));
+  return TY_OK;
+}
+
+/* in which a weight's step is computed */
+static int step_dtype(const ty_desc *weight) { return weight->dtype == TY_F64 ? TY_F64 : TY_F32; }
+
+/* two norms, what finds them, and the longest direction */
+enum { NORMS = 2 * ALIGN };
+static size_t direction_bytes(const struct call *c)
 {
   size_t most = 0;
-  for (int k = 0; k < c->nout; k++)
-    most = MAX(most, (size_t)desc_count(&c->out[k].d) * (c->out[k].d.dtype == TY_F64 ? 8 : 4));
-  return most;
+  for (int k = 0; k < c->nout; k++) {
+    const ty_desc *d = &c->out[k].d;
+    most = MAX(most, (size_t)desc_count(d) * dtype_size(step_dtype(d)));
+  }
+  return align_up(most, ALIGN);
+}
+static size_t lamb_scratch(const struct call *c)
+{
+  const struct primitives *other = primitives_of(c->device);
+  size_t most = 0;
+  for (int k = 0; other && k < c->nout; k++) {
+    const ty_desc *d = &c->out[k].d;
+    most = MAX(most, other->norm_scratch(step_dtype(d), desc_count(d)));
+  }
+  return NORMS + direction_bytes(c) + most;
 }
 
 static int run_lamb(struct call *c, const struct form *f)
 {
   const struct multi *p = c->param;
   const struct op *first = op_find(f->one), *second = op_find("lamb_update_phase2");
+  char *norms = c->tmp, *direction = norms + NORMS, *tmp = direction + direction_bytes(c);
   for (int64_t i = 0; i < p->count; i++) {
     struct update u = rates_of(c, f, i, NULL);
-    struct operand *in = &c->in[i * f->stride], g = { c->tmp, in[0].d, NULL };
-    g.d.dtype = g.d.dtype == TY_F64 ? TY_F64 : TY_F32;
-    TRY(formula_apply(c->device, first, &u, in, f->stride, &g, NULL, 0));
-    double norm[2] = { sqrt(sum_square(&in[0])), sqrt(sum_square(&g)) };
-    float single[2] = { (float)norm[0], (float)norm[1] };
-    bool wide = g.d.dtype == TY_F64; /* the norms have the dtype of the arithmetic */
+    struct operand *in = &c->in[i * f->stride], g = { direction, in[0].d, NULL };
+    g.d.dtype = step_dtype(&in[0].d);
     const ty_desc one = { .dtype = g.d.dtype, .ndim = 1, .dim = { 1 } };
     const struct operand *weight = f->master ? &in[4] : &in[0],
                          *out = f->master ? &in[4] : &c->out[i];
-    void *r1 = wide ? (void *)&norm[0] : &single[0], *r2 = wide ? (void *)&norm[1] : &single[1];
-    struct operand then[4] = { *weight, g, { r1, one, NULL }, { r2, one, NULL } };
+    struct operand then[4] = { *weight, g, { norms, one, NULL }, { norms + ALIGN, one, NULL } };
+    TRY(formula_apply(c->device, first, &u, in, f->stride, &g, NULL, 0));
+    TRY(norm_of(c, &in[0], &then[2], tmp));
+    TRY(norm_of(c, &g, &then[3], tmp));
     TRY(formula_apply(c->device, second, &u, then, 4, out, NULL, 0));
     if (f->master)
-      dtype_convert(c->out[i].p, c->out[i].d.dtype, out->p, out->d.dtype, desc_count(&out->d));
+      TRY(device_convert(c->device, c->out[i].p, c->out[i].d.dtype, out->p, out->d.dtype,
+          desc_count(&out->d)));
   }
   return TY_OK;
 }
@@ -283,7 +312,7 @@ GLUE(ADAMW, run_groups) GLUE(MP_ADAMW, run_groups) GLUE(LAMB, run_lamb) GLUE(MP_
     .shape = shape_##id, .type = type_##id, .inplace = "*=" #stride_, \
     .cpu = (const struct kernel[]){ \
       { "multi", run_##id, T_ANY, .scratch = id >= LAMB ? lamb_scratch : NULL, \
-        .flags = id >= LAMB ? 0 : K_ANYWHERE }, { 0 } } }
+        .flags = K_ANYWHERE }, { 0 } } }
 
 const struct op op_multi_update[] = {
   MULTI("multi_sgd_update", SGD, 2, sgd, check_lists,

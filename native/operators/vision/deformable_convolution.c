@@ -12,6 +12,7 @@
 */
 #include "op/op.h"
 #include "operators/nn/convolution.h"
+#include "kernel/element/deform.h"
 #include "kernel/vec/vec.h"
 
 struct deform { struct conv c; int64_t num_deformable_group, im2col_step; };
@@ -112,38 +113,7 @@ struct deform_job {
   void *columns, *dx, *doffset, *dmask;
 };
 
-/* Four pixels and their weights; a pixel that is not there has place 0 and weight 0. down,
-** across: the weights' derivatives. */
-struct mix { int64_t at[4]; double weight[4], down[4], across[4], mask; };
-
-static void corner(const struct deform_job *j, struct mix *m, int k, int64_t y, int64_t x,
-    double wy, double wx, int sy, int sx)
-{
-  if (y < 0 || x < 0 || y >= j->h || x >= j->w) return;
-  m->at[k] = y * j->w + x;
-  m->weight[k] = wy * wx;
-  m->down[k] = sy * wx;
-  m->across[k] = sx * wy;
-}
-
-static struct mix mix_of(const struct deform_job *j, double y, double x)
-{
-  struct mix m = { { 0 } };
-  const double least = j->modulated ? -1 : 0;
-  const bool inside = j->modulated ? y > least && x > least : y >= least && x >= least;
-  if (!inside || !(y < (double)j->h && x < (double)j->w)) return m;
-  double top = floor(y), left = floor(x);
-  int64_t i = (int64_t)top, k = (int64_t)left;
-  double fy = y - top, fx = x - left;
-  int sy = 1, sx = 1;
-  if (!j->modulated && i == j->h - 1) fy = 0, sy = 0; /* the last row reaches on to the edge */
-  if (!j->modulated && k == j->w - 1) fx = 0, sx = 0;
-  corner(j, &m, 0, i, k, 1 - fy, 1 - fx, -sy, -sx);
-  corner(j, &m, 1, i, k + 1, 1 - fy, fx, -sy, sx);
-  corner(j, &m, 2, i + 1, k, fy, 1 - fx, sy, -sx);
-  corner(j, &m, 3, i + 1, k + 1, fy, fx, sy, sx);
-  return m;
-}
+struct mix { struct deform_mix m; double mask; };
 
 /* Where unit u, a tap of a deformable group, reads for output place o. */
 static struct mix mix_at(const struct deform_job *j, int64_t u, int64_t o)
@@ -154,14 +124,14 @@ static struct mix mix_at(const struct deform_job *j, int64_t u, int64_t o)
       t / p->kernel.d[1] * p->dilate.d[0]);
   const double column = (double)(o % j->W * p->stride.d[1] - p->pad.d[1] +
       t % p->kernel.d[1] * p->dilate.d[1]);
-  struct mix m = mix_of(
-      j, row + j->r->get(j->offset, pair), column + j->r->get(j->offset, pair + area));
-  m.mask = j->mask ? j->r->get(j->mask, u * area + o) : 1;
-  return m;
+  const double y = row + j->r->get(j->offset, pair), x = column + j->r->get(j->offset, pair + area);
+  return (struct mix){ deform_mix(y, x, j->h, j->w, j->modulated),
+    j->mask ? j->r->get(j->mask, u * area + o) : 1 };
 }
 
 static double mixed(
-    const struct deform_job *j, const void *plane, const struct mix *m, const double weight[4])
+    const struct deform_job *j, const void *plane, const struct deform_mix *m,
+    const double weight[4])
 {
   double sum = 0;
   for (int k = 0; k < 4; k++)
@@ -180,7 +150,7 @@ static void fill_columns(int64_t begin, int64_t end, void *context)
       struct mix m = mix_at(j, u, o);
       for (int64_t c = g * each; c < (g + 1) * each; c++)
         j->r->set(j->columns, (c * j->taps + t) * area + o,
-            m.mask * mixed(j, at(j->r, j->x, c * j->h * j->w), &m, m.weight));
+            m.mask * mixed(j, at(j->r, j->x, c * j->h * j->w), &m.m, m.m.weight));
     }
 }
 
@@ -197,9 +167,9 @@ static void gather(int64_t begin, int64_t end, void *context)
       for (int64_t c = g * each; c < (g + 1) * each; c++) {
         const void *plane = at(j->r, j->x, c * j->h * j->w);
         double d = j->r->get(j->columns, (c * j->taps + t) * area + o);
-        down += d * mixed(j, plane, &m, m.down);
-        across += d * mixed(j, plane, &m, m.across);
-        through += d * mixed(j, plane, &m, m.weight);
+        down += d * mixed(j, plane, &m.m, m.m.down);
+        across += d * mixed(j, plane, &m.m, m.m.across);
+        through += d * mixed(j, plane, &m.m, m.m.weight);
       }
       if (j->doffset) {
         j->r->set(j->doffset, 2 * u * area + o, m.mask * down);
@@ -222,8 +192,8 @@ static void scatter(int64_t begin, int64_t end, void *context)
         struct mix m = mix_at(j, c / each * j->taps + t, o);
         double d = m.mask * j->r->get(j->columns, (c * j->taps + t) * area + o);
         for (int k = 0; k < 4; k++)
-          if (m.weight[k] != 0)
-            j->r->set(plane, m.at[k], j->r->get(plane, m.at[k]) + m.weight[k] * d);
+          if (m.m.weight[k] != 0)
+            j->r->set(plane, m.m.at[k], j->r->get(plane, m.m.at[k]) + m.m.weight[k] * d);
       }
   }
 }

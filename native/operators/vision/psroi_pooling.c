@@ -10,6 +10,7 @@
 ** rounded as the data's type does. Sources: Dai et al., "R-FCN", NIPS 2016; Dai et al.,
 ** "Deformable Convolutional Networks", ICCV 2017.
 */
+#include "kernel/element/regions.h"
 #include "kernel/vec/vec.h"
 #include "op/op.h"
 
@@ -91,53 +92,43 @@ static const char *deformable_in(const void *param)
 
 /* -- regions and bins -------------------------------------------------------------------------- */
 
-struct psroi_call {                                       /* what all regions share */
+struct psroi_call {                                   /* what all regions share */
   const struct vec_ops *r;
   const struct psroi_param *p;
   const ty_desc *d;                                   /* of data */
   int64_t classes;                                    /* of trans; 0: there is none */
   const void *rois, *x, *trans, *dy, *count;
   void   *y, *counted, *dx, *dtrans;
+  struct ps_grid s;
 };
 
-/* y, x; sample -1: there is none */
-struct psroi_region { int64_t n, sample; double start[2], size[2], bin[2]; };
-
-static double held(const struct psroi_call *k, double v)
+static struct ps_grid grid_of(const struct psroi_param *p, const ty_desc *d)
 {
-  return k->r->dtype == TY_F32 ? (double)(float)v : v;
+  return (struct ps_grid){ p->spatial_scale, p->trans_std, p->output_dim, p->pooled_size,
+    p->group_size, p->part_size, p->sample_per_part, { d->dim[2], d->dim[3] }, d->dim[0],
+    d->dtype == TY_F32 };
 }
 
-static struct psroi_region region_of(const struct psroi_call *k, int64_t n, double shift)
+static struct ps_region region_of(const struct psroi_call *k, int64_t n, double shift)
 {
-  struct psroi_region g = { .n = n, .sample = -1 };
-  double v[5], scale = held(k, k->p->spatial_scale);
-  for (int i = 0; i < 5; i++) {
-    v[i] = k->r->get(k->rois, 5 * n + i);
-    if (!(fabs(v[i]) < 1e9)) return g;
-  }
-  for (int i = 0; i < 2; i++) {
-    g.start[i] = held(k, held(k, round(v[2 - i]) * scale) - shift);
-    g.size[i] = MAX(held(k, held(k, held(k, (round(v[4 - i]) + 1) * scale) - shift) - g.start[i]),
-        held(k, 0.1));
-    g.bin[i] = held(k, g.size[i] / (double)k->p->pooled_size);
-  }
-  if (v[0] > -1 && v[0] < (double)k->d->dim[0]) g.sample = (int64_t)v[0];
-  return g;
+  double v[5];
+  for (int i = 0; i < 5; i++) v[i] = k->r->get(k->rois, 5 * n + i);
+  return ps_region(&k->s, v, shift);
 }
 
 /* A bin of one channel of the result. */
-struct psroi_bin { int64_t out, channel, place[2], plane; };
+struct psroi_bin { int64_t region, out, channel, place[2], plane; };
 
-static struct psroi_bin bin_of(const struct psroi_call *k, const struct psroi_region *g, int64_t i)
+static struct psroi_bin bin_of(
+    const struct psroi_call *k, const struct ps_region *g, int64_t n, int64_t i)
 {
   const int64_t s = k->p->pooled_size, cells = k->p->group_size;
-  struct psroi_bin b = { g->n * k->p->output_dim * s * s + i, i / (s * s), { i / s % s, i % s },
-    0 };
-  int64_t cell[2];
-  for (int j = 0; j < 2; j++) cell[j] = MIN(b.place[j] * cells / s, cells - 1);
-  int64_t channel = (b.channel * cells + cell[0]) * cells + cell[1];
-  b.plane = (g->sample * k->d->dim[1] + channel) * k->d->dim[2] * k->d->dim[3];
+  struct psroi_bin b = {
+    n, n * k->p->output_dim * s * s + i, i / (s * s), { i / s % s, i % s }, 0
+  };
+  int64_t channel = (b.channel * cells + ps_cell(&k->s, b.place[0])) * cells +
+      ps_cell(&k->s, b.place[1]);
+  b.plane = (g->image * k->d->dim[1] + channel) * k->d->dim[2] * k->d->dim[3];
   return b;
 }
 
@@ -150,17 +141,10 @@ static int64_t bins_of_region(const struct psroi_call *k)
 
 struct pixel_window { int64_t from[2], to[2]; };
 static struct pixel_window pixels_of(
-    const struct psroi_call *k, const struct psroi_region *g, const struct psroi_bin *b)
+    const struct psroi_call *k, const struct ps_region *g, const struct psroi_bin *b)
 {
-  struct pixel_window q;
-  for (int i = 0; i < 2; i++) {
-    double first = held(k, held(k, (double)b->place[i] * g->bin[i]) + g->start[i]);
-    double last = held(k, held(k, (double)(b->place[i] + 1) * g->bin[i]) + g->start[i]),
-           most = (double)k->d->dim[2 + i];
-    q.from[i] = (int64_t)fmin(fmax(floor(first), 0), most);
-    q.to[i] = (int64_t)fmin(fmax(ceil(last), 0), most);
-  }
-  return q;
+  struct bin_ends y = ps_pixels(&k->s, g, 0, b->place[0]), x = ps_pixels(&k->s, g, 1, b->place[1]);
+  return (struct pixel_window){ { y.from, x.from }, { y.to, x.to } };
 }
 
 static double area_of(const struct pixel_window *q)
@@ -174,11 +158,11 @@ static void mean_body(int64_t begin, int64_t end, void *context)
 {
   const struct psroi_call *k = context;
   for (int64_t n = begin; n < end; n++) {
-    struct psroi_region g = region_of(k, n, 0);
+    struct ps_region g = region_of(k, n, 0);
     for (int64_t i = 0; i < bins_of_region(k); i++) {
-      struct psroi_bin b = bin_of(k, &g, i);
+      struct psroi_bin b = bin_of(k, &g, n, i);
       struct pixel_window q = pixels_of(k, &g, &b);
-      double area = g.sample < 0 ? 0 : area_of(&q), sum = 0;
+      double area = g.image < 0 ? 0 : area_of(&q), sum = 0;
       for (int64_t y = q.from[0]; area > 0 && y < q.to[0]; y++)
         sum += k->r->sum(
             at(k->r, k->x, b.plane + y * k->d->dim[3] + q.from[1]), q.to[1] - q.from[1]);
@@ -192,6 +176,7 @@ static int mean_forward(struct call *c)
   struct psroi_call k = { .r = vec_ops_of(c->in[0].d.dtype),
     .p = c->param,
     .d = &c->in[0].d,
+    .s = grid_of(c->param, &c->in[0].d),
     .x = c->in[0].p,
     .rois = c->in[1].p,
     .y = c->out[0].p };
@@ -199,10 +184,10 @@ static int mean_forward(struct call *c)
   return TY_OK;
 }
 
-static void spread_mean(const struct psroi_call *k, const struct psroi_region *g)
+static void spread_mean(const struct psroi_call *k, const struct ps_region *g, int64_t n)
 {
   for (int64_t i = 0; i < bins_of_region(k); i++) {
-    struct psroi_bin b = bin_of(k, g, i);
+    struct psroi_bin b = bin_of(k, g, n, i);
     struct pixel_window q = pixels_of(k, g, &b);
     double area = area_of(&q), share = area > 0 ? k->r->get(k->dy, b.out) / area : 0;
     for (int64_t y = q.from[0]; area > 0 && y < q.to[0]; y++) {
@@ -218,6 +203,7 @@ static int mean_backward(struct call *c)
   struct psroi_call k = { .r = vec_ops_of(c->out[0].d.dtype),
     .p = c->param,
     .d = &c->out[0].d,
+    .s = grid_of(c->param, &c->out[0].d),
     .dy = c->in[0].p,
     .rois = c->in[1].p,
     .dx = c->out[0].p };
@@ -225,8 +211,8 @@ static int mean_backward(struct call *c)
   if (!k.dx) return TY_OK;
   memset(k.dx, 0, desc_bytes(k.d));
   for (int64_t n = 0; n < c->in[1].d.dim[0]; n++) {
-    struct psroi_region g = region_of(&k, n, 0);
-    if (g.sample >= 0) spread_mean(&k, &g);
+    struct ps_region g = region_of(&k, n, 0);
+    if (g.image >= 0) spread_mean(&k, &g, n);
   }
   return TY_OK;
 }
@@ -234,51 +220,36 @@ static int mean_backward(struct call *c)
 /* -- moved samples ----------------------------------------------------------------------------- */
 
 /* Where a bin's two offsets stand in trans: x, and y one plane behind it. */
-static int64_t offsets_of(
-    const struct psroi_call *k, const struct psroi_region *g, const struct psroi_bin *b)
+static int64_t offsets_of(const struct psroi_call *k, const struct psroi_bin *b)
 {
-  const int64_t parts = k->p->part_size, s = k->p->pooled_size,
-                class = b->channel / (k->p->output_dim / k->classes);
-  return ((g->n * k->classes + class) * 2 * parts + b->place[0] * parts / s) * parts +
-      b->place[1] * parts / s;
+  const int64_t parts = k->p->part_size, class = b->channel / (k->p->output_dim / k->classes);
+  return ((b->region * k->classes + class) * 2 * parts + ps_part(&k->s, b->place[0])) * parts +
+      ps_part(&k->s, b->place[1]);
 }
 
-static void start_of(const struct psroi_call *k, const struct psroi_region *g,
+static void start_of(const struct psroi_call *k, const struct ps_region *g,
     const struct psroi_bin *b, double start[2])
 {
-  int64_t plane = k->p->part_size * k->p->part_size, offset = k->classes ? offsets_of(k, g, b) : 0;
+  int64_t plane = k->p->part_size * k->p->part_size, offset = k->classes ? offsets_of(k, b) : 0;
   for (int i = 0; i < 2; i++) {
-    double move = k->classes
-        ? held(k, k->r->get(k->trans, offset + (1 - i) * plane) * held(k, k->p->trans_std))
-        : 0;
-    start[i] = held(k,
-        held(k, held(k, (double)b->place[i] * g->bin[i]) + g->start[i]) +
-            held(k, move * g->size[i]));
+    double trans = k->classes ? k->r->get(k->trans, offset + (1 - i) * plane) : 0;
+    start[i] = ps_start(&k->s, g, i, b->place[i], trans);
   }
 }
 
 /* Sample i of a bin as four places and weights; false: outside the image. way: from the first
 ** pixel, y and x. */
 struct psroi_taps { int64_t at[2][2]; double way[2]; };
-static bool taps_at(const struct psroi_call *k, const struct psroi_region *g, const double start[2],
+static bool taps_at(const struct psroi_call *k, const struct ps_region *g, const double start[2],
     int64_t i, struct psroi_taps *t)
 {
-  const int64_t per = k->p->sample_per_part, index[2] = { i / per, i % per };
-  int64_t low[2], high[2];
-  for (int j = 0; j < 2; j++) {
-    double most = (double)k->d->dim[2 + j],
-           v = held(k, start[j] + held(k, (double)index[j] * held(k, g->bin[j] / (double)per)));
-    if (!(v >= -0.5 && v <= most - 0.5)) return false;
-    v = fmin(fmax(v, 0), most - 1);
-    low[j] = (int64_t)floor(v);
-    high[j] = (int64_t)ceil(v);
-    t->way[j] = v - (double)low[j];
-  }
-  for (int j = 0; j < 2; j++) {
-    int64_t row = (j ? high[0] : low[0]) * k->d->dim[3];
-    t->at[j][0] = row + low[1];
-    t->at[j][1] = row + high[1];
-  }
+  const int64_t per = k->p->sample_per_part, w = k->d->dim[3];
+  struct align_tap y = ps_tap(&k->s, g, 0, start[0], i / per);
+  struct align_tap x = ps_tap(&k->s, g, 1, start[1], i % per);
+  if (y.at < 0 || x.at < 0) return false;
+  *t = (struct psroi_taps){ { { y.at * w + x.at, y.at * w + x.next },
+                              { y.next * w + x.at, y.next * w + x.next } },
+    { y.far, x.far } };
   return true;
 }
 
@@ -288,14 +259,14 @@ static double weight_of(const struct psroi_taps *t, int y, int x)
 }
 
 static void sample_bin(
-    const struct psroi_call *k, const struct psroi_region *g, const struct psroi_bin *b)
+    const struct psroi_call *k, const struct ps_region *g, const struct psroi_bin *b)
 {
   const int64_t all = k->p->sample_per_part * k->p->sample_per_part;
   double start[2], sum = 0;
   int64_t count = 0;
   struct psroi_taps t;
-  if (g->sample >= 0) start_of(k, g, b, start);
-  for (int64_t i = 0; g->sample >= 0 && i < all; i++) {
+  if (g->image >= 0) start_of(k, g, b, start);
+  for (int64_t i = 0; g->image >= 0 && i < all; i++) {
     if (!taps_at(k, g, start, i, &t)) continue;
     count++;
     for (int j = 0; j < 4; j++)
@@ -309,9 +280,9 @@ static void sample_body(int64_t begin, int64_t end, void *context)
 {
   const struct psroi_call *k = context;
   for (int64_t n = begin; n < end; n++) {
-    struct psroi_region g = region_of(k, n, 0.5);
+    struct ps_region g = region_of(k, n, 0.5);
     for (int64_t i = 0; i < bins_of_region(k); i++) {
-      struct psroi_bin b = bin_of(k, &g, i);
+      struct psroi_bin b = bin_of(k, &g, n, i);
       sample_bin(k, &g, &b);
     }
   }
@@ -327,6 +298,7 @@ static int sample_forward(struct call *c)
   struct psroi_call k = { .r = vec_ops_of(c->in[0].d.dtype),
     .p = c->param,
     .d = &c->in[0].d,
+    .s = grid_of(c->param, &c->in[0].d),
     .x = c->in[0].p,
     .rois = c->in[1].p,
     .y = c->out[0].p,
@@ -352,12 +324,12 @@ static double slope(const struct psroi_call *k, const struct psroi_taps *t, int6
 }
 
 static void spread_bin(
-    const struct psroi_call *k, const struct psroi_region *g, const struct psroi_bin *b)
+    const struct psroi_call *k, const struct ps_region *g, const struct psroi_bin *b)
 {
   const int64_t all = k->p->sample_per_part * k->p->sample_per_part,
                 plane = k->p->part_size * k->p->part_size;
   double start[2], count = k->r->get(k->count, b->out), share = k->r->get(k->dy, b->out) / count;
-  int64_t offset = k->dtrans ? offsets_of(k, g, b) : 0;
+  int64_t offset = k->dtrans ? offsets_of(k, b) : 0;
   struct psroi_taps t;
   if (!(count > 0)) return;
   start_of(k, g, b, start);
@@ -378,6 +350,7 @@ static int sample_backward(struct call *c)
   struct psroi_call k = { .r = vec_ops_of(c->in[1].d.dtype),
     .p = c->param,
     .d = &c->in[1].d,
+    .s = grid_of(c->param, &c->in[1].d),
     .dy = c->in[0].p,
     .x = c->in[1].p,
     .rois = c->in[2].p,
@@ -388,9 +361,9 @@ static int sample_backward(struct call *c)
   for (int i = 0; i < c->nout; i++)
     if (c->out[i].p) memset(c->out[i].p, 0, desc_bytes(&c->out[i].d));
   for (int64_t n = 0; n < c->in[2].d.dim[0] && (k.dx || k.dtrans); n++) {
-    struct psroi_region g = region_of(&k, n, 0.5);
-    for (int64_t i = 0; g.sample >= 0 && i < bins_of_region(&k); i++) {
-      struct psroi_bin b = bin_of(&k, &g, i);
+    struct ps_region g = region_of(&k, n, 0.5);
+    for (int64_t i = 0; g.image >= 0 && i < bins_of_region(&k); i++) {
+      struct psroi_bin b = bin_of(&k, &g, n, i);
       spread_bin(&k, &g, &b);
     }
   }

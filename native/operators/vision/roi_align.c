@@ -10,6 +10,7 @@
 ** be inside follows from the geometry, so that a huge region costs no more than the image.
 ** Coordinates are rounded as the data's type does. Source: He et al., "Mask R-CNN", ICCV 2017.
 */
+#include "kernel/element/regions.h"
 #include "kernel/vec/vec.h"
 #include "op/op.h"
 
@@ -65,82 +66,30 @@ static int rotated_shape(struct infer *s) { return regions_shape(s, 6, "(regions
 
 /* -- one region -------------------------------------------------------------------------------- */
 
-struct align_call {                                       /* what all regions share */
+struct align_call {                                   /* what all regions share */
   const struct vec_ops *r;
   const struct align_param *p;
   const ty_desc *d;                                   /* of data */
   int64_t channels;                                   /* of the result */
-  bool    rotated;
   const void *rois;
   /* forward: y from x; backward: x (gradient) from y */
   void   *x, *y;
+  struct align_grid s;
 };
 
-struct align_region {
-  int64_t sample;                                     /* -1: there is nothing to see */
-  /* y, x: first pixel, size of a bin, samples per bin */
-  double  start[2], bin[2], grid[2];
-  /* of a rotated region; start is relative to the centre */
-  double  centre[2], cosine, sine;
-};
-
-static double held(const struct align_call *k, double v)
+static struct align_grid grid_of(const struct align_param *p, const ty_desc *d, bool rotated)
 {
-  return k->r->dtype == TY_F32 ? (double)(float)v : v;
-}
-
-/* Scaled numbers of a region; false: it cannot be seen. */
-static bool read_region(const struct align_call *k, int64_t n, int columns, double *v)
-{
-  double scale = held(k, k->p->spatial_scale);
-  for (int i = 0; i < columns; i++) {
-    v[i] = k->r->get(k->rois, n * columns + i);
-    if (i > 0 && i < 5) v[i] = held(k, v[i] * scale);
-    if (!(fabs(v[i]) <= 1e9)) return false;
-  }
-  return v[0] > -1 && v[0] < (double)k->d->dim[0];
+  return (struct align_grid){ p->spatial_scale, { p->pooled_size.d[0], p->pooled_size.d[1] },
+    { d->dim[2], d->dim[3] }, d->dim[0], p->ratio, p->aligned != 0, rotated,
+    d->dtype == TY_F32 };
 }
 
 static struct align_region region_of(const struct align_call *k, int64_t n)
 {
-  struct align_region g = { .sample = -1, .cosine = 1 };
-  double v[6], shift = k->p->aligned ? 0.5 : 0;
-  if (!read_region(k, n, k->rotated ? 6 : 5, v)) return g;
-  for (int i = 0; i < 2; i++) { /* y, then x */
-    double first = held(k, v[2 - i] - shift),
-           size = k->rotated ? v[4 - i] : held(k, held(k, v[4 - i] - shift) - first);
-    if (k->p->aligned && !(size > 0)) return g;
-    if (!k->p->aligned) size = MAX(size, 1);
-    g.centre[i] = k->rotated ? first : 0;
-    g.start[i] = k->rotated ? held(k, -size / 2) : first;
-    g.bin[i] = held(k, size / (double)k->p->pooled_size.d[i]);
-    g.grid[i] = k->p->ratio > 0 ? (double)k->p->ratio : fmax(ceil(g.bin[i]), 1);
-  }
-  if (k->rotated) {
-    double angle = held(k, v[5] * (M_PI / 180));
-    g.cosine = held(k, cos(angle));
-    g.sine = held(k, sin(angle));
-  }
-  g.sample = (int64_t)v[0];
-  return g;
-}
-
-/* Sample i of bin `b` along an axis, before rotation. */
-static double sample_at(
-    const struct align_call *k, const struct align_region *g, int axis, int64_t b, double i)
-{
-  double first = held(k, g->start[axis] + held(k, (double)b * g->bin[axis]));
-  return held(k, first + held(k, held(k, (i + 0.5) * g->bin[axis]) / g->grid[axis]));
-}
-
-/* The samples of bin `b` along an axis that may lie within `low` .. `high`: from .. to - 1, a
-** few too many. */
-static void samples_within(const struct align_region *g, int axis, int64_t b, double low,
-    double high, double *from, double *to)
-{
-  double step = g->bin[axis] / g->grid[axis], first = g->start[axis] + (double)b * g->bin[axis];
-  *from = fmin(fmax(floor((low - first) / step) - 2, 0), g->grid[axis]);
-  *to = fmin(fmax(ceil((high - first) / step) + 2, 0), g->grid[axis]);
+  const int columns = k->s.rotated ? 6 : 5;
+  double v[6];
+  for (int i = 0; i < columns; i++) v[i] = k->r->get(k->rois, n * columns + i);
+  return align_region(&k->s, v);
 }
 
 /* -- bilinear samples -------------------------------------------------------------------------- */
@@ -149,15 +98,12 @@ struct align_taps { int64_t at[4]; double weight[4]; };     /* places in a plane
 
 static bool taps_at(const struct align_call *k, double y, double x, struct align_taps *t)
 {
-  int64_t h = k->d->dim[2], w = k->d->dim[3];
-  if (!(y >= -1 && y <= (double)h && x >= -1 && x <= (double)w)) return false;
-  y = fmin(fmax(y, 0), (double)(h - 1));
-  x = fmin(fmax(x, 0), (double)(w - 1));
-  int64_t top = (int64_t)y, left = (int64_t)x, low = MIN(top + 1, h - 1),
-          right = MIN(left + 1, w - 1);
-  double fy = held(k, y - (double)top), fx = held(k, x - (double)left);
-  *t = (struct align_taps){ { top * w + left, top * w + right, low * w + left, low * w + right },
-    { (1 - fy) * (1 - fx), (1 - fy) * fx, fy * (1 - fx), fy * fx } };
+  struct align_tap v = align_tap(&k->s, 0, y), u = align_tap(&k->s, 1, x);
+  int64_t w = k->d->dim[3];
+  if (v.at < 0 || u.at < 0) return false;
+  *t = (struct align_taps){ { v.at * w + u.at, v.at * w + u.next, v.next * w + u.at,
+                              v.next * w + u.next },
+    { (1 - v.far) * (1 - u.far), (1 - v.far) * u.far, v.far * (1 - u.far), v.far * u.far } };
   return true;
 }
 
@@ -194,36 +140,18 @@ static void add_to_image(const struct align_bin *b, const struct align_taps *t)
 
 typedef void (*visitor)(const struct align_bin *b, const struct align_taps *t);
 
-/* Where the image lies, as seen from before the rotation: y and x, from low to high. */
-static void image_within(
-    const struct align_call *k, const struct align_region *g, double low[2], double high[2])
-{
-  low[0] = low[1] = INFINITY;
-  high[0] = high[1] = -INFINITY;
-  for (int i = 0; i < 4; i++) {
-    double y = (i / 2 ? (double)k->d->dim[2] : -1) - g->centre[0],
-           x = (i % 2 ? (double)k->d->dim[3] : -1) - g->centre[1];
-    double corner[2] = { y * g->cosine + x * g->sine, x * g->cosine - y * g->sine };
-    for (int j = 0; j < 2; j++)
-      low[j] = fmin(low[j], corner[j]), high[j] = fmax(high[j], corner[j]);
-  }
-}
-
 static void visit_bin(const struct align_call *k, const struct align_region *g, int64_t by,
     int64_t bx, const struct align_bin *b, visitor visit)
 {
-  double low[2], high[2], y0, y1, x0, x1;
+  double low[2], high[2];
   struct align_taps t;
-  image_within(k, g, low, high);
-  samples_within(g, 0, by, low[0], high[0], &y0, &y1);
-  samples_within(g, 1, bx, low[1], high[1], &x0, &x1);
-  for (double i = y0; i < y1; i++)
-    for (double j = x0; j < x1; j++) {
-      double y = sample_at(k, g, 0, by, i), x = sample_at(k, g, 1, bx, j), down = y;
-      if (k->rotated) {
-        y = held(k, held(k, held(k, down * g->cosine) - held(k, x * g->sine)) + g->centre[0]);
-        x = held(k, held(k, held(k, x * g->cosine) + held(k, down * g->sine)) + g->centre[1]);
-      }
+  for (int i = 0; i < 2; i++) align_image(&k->s, g, i, &low[i], &high[i]);
+  struct sample_ends v = align_within(g, 0, by, low[0], high[0]);
+  struct sample_ends u = align_within(g, 1, bx, low[1], high[1]);
+  for (double i = v.from; i < v.to; i++)
+    for (double j = u.from; j < u.to; j++) {
+      double y = align_sample(&k->s, g, 0, by, i), x = align_sample(&k->s, g, 1, bx, j);
+      if (k->s.rotated) align_turn(&k->s, g, &y, &x);
       if (taps_at(k, y, x, &t)) visit(b, &t);
     }
 }
@@ -231,12 +159,12 @@ static void visit_bin(const struct align_call *k, const struct align_region *g, 
 static void visit_region(const struct align_call *k, int64_t n, visitor visit)
 {
   struct align_region g = region_of(k, n);
-  if (g.sample < 0) return;
+  if (g.image < 0) return;
   const int64_t *bins = k->p->pooled_size.d, count = bins[0] * bins[1],
                 plane = k->d->dim[2] * k->d->dim[3];
   bool own = k->p->position_sensitive;
   for (int64_t i = 0; i < count; i++) {
-    struct align_bin b = { k, (g.sample * k->d->dim[1] + (own ? i : 0)) * plane,
+    struct align_bin b = { k, (g.image * k->d->dim[1] + (own ? i : 0)) * plane,
       n * k->channels * count + i, own ? count * plane : plane, count,
       1 / (g.grid[0] * g.grid[1]) };
     visit_bin(k, &g, i / bins[1], i % bins[1], &b, visit);
@@ -258,8 +186,8 @@ static void forward_body(int64_t begin, int64_t end, void *context)
 static int forward(struct call *c, bool rotated)
 {
   const ty_desc *d = &c->in[0].d;
-  struct align_call k = { vec_ops_of(d->dtype), c->param, d, c->out[0].d.dim[1], rotated,
-    c->in[1].p, c->in[0].p, c->out[0].p };
+  struct align_call k = { vec_ops_of(d->dtype), c->param, d, c->out[0].d.dim[1], c->in[1].p,
+    c->in[0].p, c->out[0].p, grid_of(c->param, d, rotated) };
   parallel_for(c->in[1].d.dim[0], grain_of(desc_count(&c->out[0].d) / c->in[1].d.dim[0] * 16),
       forward_body, &k);
   return TY_OK;
@@ -272,8 +200,8 @@ static int rotated_forward(struct call *c) { return forward(c, true); }
 static int align_backward(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;
-  struct align_call k = { vec_ops_of(d->dtype), c->param, d, c->in[0].d.dim[1], false, c->in[1].p,
-    c->out[0].p, c->in[0].p };
+  struct align_call k = { vec_ops_of(d->dtype), c->param, d, c->in[0].d.dim[1], c->in[1].p,
+    c->out[0].p, c->in[0].p, grid_of(c->param, d, false) };
   if (c->out[1].p) memset(c->out[1].p, 0, desc_bytes(&c->out[1].d));
   if (!c->out[0].p) return TY_OK;
   memset(c->out[0].p, 0, desc_bytes(d));

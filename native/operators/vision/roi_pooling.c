@@ -5,6 +5,7 @@
 ** ceil((i + 1) size / n), clipped to the image; an empty bin and a sample that does not exist
 ** give 0. The place of each maximum (-1: none) is the hidden second output.
 */
+#include "kernel/element/regions.h"
 #include "kernel/vec/vec.h"
 #include "op/op.h"
 
@@ -50,25 +51,12 @@ struct roi {
   void *y, *place;
 };
 
-static int64_t rounded(double v) { return v > -1e9 && v < 1e9 ? (int64_t)round(v) : 0; }
-
-/* Ends of bin i of n over `size` pixels from `start`, inside 0 .. limit. */
-static void bin_ends(
-    int64_t i, int64_t n, int64_t start, int64_t size, int64_t limit, int64_t *from, int64_t *to)
-{
-  float bin = (float)size / (float)n;
-  int64_t a = (int64_t)floorf((float)i * bin) + start,
-          b = (int64_t)ceilf((float)(i + 1) * bin) + start;
-  *from = MIN(MAX(a, 0), limit);
-  *to = MIN(MAX(b, 0), limit);
-}
-
-static int64_t greatest(const struct roi *k, int64_t plane, const int64_t y[2], const int64_t x[2])
+static int64_t greatest(const struct roi *k, int64_t plane, struct bin_ends y, struct bin_ends x)
 {
   int64_t w = k->d->dim[3], best = -1;
   double most = -INFINITY;
-  for (int64_t i = y[0]; i < y[1]; i++)
-    for (int64_t j = x[0]; j < x[1]; j++) {
+  for (int64_t i = y.from; i < y.to; i++)
+    for (int64_t j = x.from; j < x.to; j++) {
       double v = k->r->get(k->x, plane + i * w + j);
       if (v > most) most = v, best = i * w + j;
     }
@@ -81,16 +69,14 @@ static void region(const struct roi *k, int64_t n)
   double v[5];
   for (int i = 0; i < 5; i++) v[i] = r->get(k->rois, 5 * n + i);
   const int64_t *d = k->d->dim, *bins = k->p->pooled_size.d;
-  int64_t sample = rounded(trunc(v[0])), corner[4], y[2], x[2], out = n * d[1] * bins[0] * bins[1];
-  for (int i = 0; i < 4; i++) corner[i] = rounded(v[1 + i] * k->p->spatial_scale);
-  int64_t height = MAX(corner[3] - corner[1] + 1, 1), width = MAX(corner[2] - corner[0] + 1, 1);
-  bool valid = v[0] >= 0 && v[0] < (double)d[0];
+  struct pool_region g = pool_region(v, k->p->spatial_scale, d[0]);
+  int64_t out = n * d[1] * bins[0] * bins[1];
   for (int64_t c = 0; c < d[1]; c++)
     for (int64_t b = 0; b < bins[0] * bins[1]; b++, out++) {
-      int64_t plane = (sample * d[1] + c) * d[2] * d[3];
-      bin_ends(b / bins[1], bins[0], corner[1], height, d[2], &y[0], &y[1]);
-      bin_ends(b % bins[1], bins[1], corner[0], width, d[3], &x[0], &x[1]);
-      int64_t best = valid ? greatest(k, plane, y, x) : -1;
+      int64_t plane = (g.image * d[1] + c) * d[2] * d[3];
+      struct bin_ends y = pool_bin(&g, 0, b / bins[1], bins[0], d[2]);
+      struct bin_ends x = pool_bin(&g, 1, b % bins[1], bins[1], d[3]);
+      int64_t best = g.image >= 0 ? greatest(k, plane, y, x) : -1;
       if (k->y) r->set(k->y, out, best < 0 ? 0 : r->get(k->x, plane + best));
       if (k->place) r->set(k->place, out, (double)best);
     }
@@ -120,9 +106,9 @@ static int roi_backward(struct call *c)
   if (!c->out[0].p) return TY_OK;
   memset(c->out[0].p, 0, desc_bytes(d));
   for (int64_t i = 0; i < desc_count(out); i++) {
-    int64_t best = (int64_t)r->get(c->in[2].p, i),
-            sample = rounded(trunc(r->get(c->in[1].p, i / (bins * d->dim[1]) * 5)));
+    int64_t best = (int64_t)r->get(c->in[2].p, i);
     if (best < 0) continue;
+    int64_t sample = (int64_t)r->get(c->in[1].p, i / (bins * d->dim[1]) * 5);
     int64_t at_ = (sample * d->dim[1] + i / bins % d->dim[1]) * pixels + best;
     r->set(c->out[0].p, at_, r->get(c->out[0].p, at_) + r->get(c->in[0].p, i));
   }

@@ -1,0 +1,58 @@
+/* correlation.c - Correlation (kernels/correlation.cu). */
+#include "cuda/family.h"
+
+/* as kernels/correlation.cu has it */
+struct correlation_args {
+  int64_t n, channels, h, w, H, W, out_h, out_w, kernel, pad, far, step, shift, radius, multiply;
+};
+static struct correlation_args args_of(const struct call *c, const ty_desc *d, const ty_desc *out)
+{
+  int64_t pad = (int64_t)cuda_number(c, "pad_size", 0);
+  int64_t far = (int64_t)cuda_number(c, "max_displacement", 1);
+  int64_t shift = (int64_t)cuda_number(c, "stride2", 1);
+  return (struct correlation_args){ d->dim[0], d->dim[1], d->dim[2], d->dim[3],
+    d->dim[2] + 2 * pad, d->dim[3] + 2 * pad, out->dim[2], out->dim[3],
+    (int64_t)cuda_number(c, "kernel_size", 1), pad, far, (int64_t)cuda_number(c, "stride1", 1),
+    shift, far / shift, cuda_flag(c, "is_multiply") };
+}
+
+static int correlation_family(
+    const struct call *c, const ty_desc *d, const char *name, cu_function *f)
+{
+  return cuda_family(c->device, FAMILY_correlation, name, f, "T=%s", cuda_type(d->dtype));
+}
+
+static int forward(struct call *c)
+{
+  const ty_desc *d = &c->in[0].d;
+  struct correlation_args s = args_of(c, d, &c->out[0].d);
+  cu_function pad, f;
+  TRY(correlation_family(c, d, "pad_image", &pad));
+  for (int i = 0; i < 2; i++) {
+    void *params[] = { &c->out[1 + i].p, &c->in[i].p, &s };
+    if (c->out[1 + i].p) TRY(cuda_run(c, pad, s.n * s.H * s.W * s.channels, params));
+  }
+  if (!c->out[0].p) return TY_OK;
+  TRY(correlation_family(c, d, "correlate", &f));
+  void *params[] = { &c->out[0].p, &c->in[0].p, &c->in[1].p, &s };
+  return cuda_run(c, f, desc_count(&c->out[0].d), params);
+}
+
+/* in: head gradient, both images */
+static int backward(struct call *c)
+{
+  const ty_desc *d = &c->in[1].d;
+  struct correlation_args s = args_of(c, d, &c->in[0].d);
+  cu_function f;
+  TRY(correlation_family(c, d, "correlate_back", &f));
+  for (int32_t i = 0; i < 2; i++) {
+    void *params[] = { &c->out[i].p, &c->in[0].p, &c->in[1].p, &c->in[2].p, &i, &s };
+    if (c->out[i].p) TRY(cuda_run(c, f, desc_count(d), params));
+  }
+  return TY_OK;
+}
+
+static const struct kernel patches[] = { { "patches", forward, T_FLOAT }, { 0 } };
+static const struct kernel patches_back[] = { { "patches", backward, T_FLOAT }, { 0 } };
+
+const struct op_kernels cuda_correlation[] = { { "Correlation", patches, patches_back }, { 0 } };

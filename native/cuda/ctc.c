@@ -1,0 +1,70 @@
+/* ctc.c - CTCLoss (kernels/ctc.cu). */
+#include "cuda/family.h"
+
+/* as kernels/ctc.cu has it */
+struct ctc_args { int64_t steps, samples, classes, labels, first; };
+static struct ctc_args args_of(const struct call *c)
+{
+  const ty_desc *d = &c->in[0].d;
+  return (struct ctc_args){ d->dim[0], d->dim[1], d->dim[2], c->in[1].d.dim[1],
+    cuda_word(c, "blank_label", "first") };
+}
+
+static size_t logs_bytes(const struct call *c)
+{
+  return align_up(sizeof(double) * (size_t)desc_count(&c->in[0].d), ALIGN);
+}
+static size_t scratch(const struct call *c)
+{
+  struct ctc_args s = args_of(c);
+  size_t work = (size_t)(s.samples * (s.steps + 3) * (2 * s.labels + 1));
+  return logs_bytes(c) + sizeof(double) * work;
+}
+
+static int forward(struct call *c)
+{
+  struct ctc_args s = args_of(c);
+  bool lengths = cuda_flag(c, "use_data_lengths"), counts = cuda_flag(c, "use_label_lengths");
+  const struct operand *length = lengths ? &c->in[2] : NULL;
+  const struct operand *count = counts ? &c->in[c->nin - 1] : NULL;
+  void *length_p = length ? length->p : NULL, *count_p = count ? count->p : NULL;
+  void *logs = c->tmp, *work = (char *)c->tmp + logs_bytes(c);
+  int64_t rows = s.steps * s.samples;
+  const char *type = cuda_type(c->in[0].d.dtype);
+  cu_function log_rows, paths;
+  TRY(cuda_family(c->device, FAMILY_ctc, "log_rows", &log_rows,
+      "T=%s LABEL=float STEPS=float COUNT=float TEAM=256", type));
+  void *first[] = { &logs, &c->in[0].p, &rows, &s.classes };
+  TRY(cuda_run(c, log_rows, rows * CUDA_BLOCK, first));
+  TRY(cuda_family(c->device, FAMILY_ctc, "paths", &paths,
+      "T=%s LABEL=%s STEPS=%s COUNT=%s TEAM=256", type, cuda_type(c->in[1].d.dtype), cuda_type(length ? length->d.dtype : TY_F32),
+      cuda_type(count ? count->d.dtype : TY_F32)));
+  void *params[] = { &c->out[0].p, &c->out[1].p, &logs, &work, &c->in[1].p, &length_p, &count_p,
+    &s };
+  return cuda_run(c, paths, s.samples * CUDA_BLOCK, params);
+}
+
+/* in: head gradient, the gradient that forward found */
+static int backward(struct call *c)
+{
+  const ty_desc *d = &c->in[1].d;
+  int64_t n = desc_count(d), samples = d->dim[1], classes = d->dim[2];
+  cu_function f;
+  for (int i = 1; i < c->nout; i++) TRY(cuda_zero(c, &c->out[i]));
+  if (!c->out[0].p) return TY_OK;
+  TRY(cuda_family(c->device, FAMILY_ctc, "scale_rows", &f,
+      "T=%s LABEL=float STEPS=float COUNT=float TEAM=256", cuda_type(d->dtype)));
+  void *params[] = { &c->out[0].p, &c->in[1].p, &c->in[0].p, &n, &samples, &classes };
+  return cuda_run(c, f, n, params);
+}
+
+static const char *refuse(const struct call *c)
+{
+  return dtype_float(c->in[0].d.dtype) ? NULL : "data is not of a float dtype";
+}
+static const struct kernel losses[] = {
+  { "paths", forward, T_FLOAT | T_INT, refuse, scratch }, { 0 }
+};
+static const struct kernel losses_back[] = { { "rows", backward, T_FLOAT | T_INT }, { 0 } };
+
+const struct op_kernels cuda_ctc[] = { { "CTCLoss", losses, losses_back }, { 0 } };

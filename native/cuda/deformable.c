@@ -1,0 +1,264 @@
+/* deformable.c - _contrib_DeformableConvolution and its modulated form: columns of what the taps
+** read (kernels/deform.cu), image by image, and products by cublasLt. */
+#include "cuda/fold.h"
+#include "cuda/product.h"
+#include "cuda/taps.h"
+
+/* as kernels/deform.cu has it */
+struct deform_args {
+  int64_t groups, channels, h, w, area, out_w, taps, kernel_w, stride[2], pad[2], dilate[2];
+};
+static bool modulated(const struct call *c) { return strstr(c->op->name, "Modulated") != NULL; }
+
+static struct deform_args args_of(const struct call *c, const ty_desc *x, const ty_desc *y)
+{
+  const int64_t *kernel = op_dims(c->op, c->param, "kernel")->d,
+                *stride = op_dims(c->op, c->param, "stride")->d,
+                *pad = op_dims(c->op, c->param, "pad")->d,
+                *dilate = op_dims(c->op, c->param, "dilate")->d;
+  int64_t groups = (int64_t)cuda_number(c, "num_deformable_group", 1);
+  return (struct deform_args){ groups, x->dim[1] / groups, x->dim[2], x->dim[3],
+    y->dim[2] * y->dim[3], y->dim[3], kernel[0] * kernel[1], kernel[1], { stride[0], stride[1] },
+    { pad[0], pad[1] }, { dilate[0], dilate[1] } };
+}
+
+static int deform_family(const struct call *c, int dtype, const char *name, cu_function *f)
+{
+  return cuda_family(c->device, FAMILY_deform, name, f, "T=%s MODULATED=%d", cuda_type(dtype),
+      modulated(c));
+}
+
+/* Of each group, a product of weight (filters x depth) and columns (depth x area), and of what
+** their gradients are made. */
+enum { RESULT, WEIGHT, COLUMNS, PRODUCTS };
+struct deform_plans { struct product_plan *of[PRODUCTS]; };
+struct deform_sizes { int64_t groups, filters, depth; };
+
+static struct deform_sizes sizes_of(const struct call *c, const ty_desc *x, const ty_desc *y)
+{
+  const struct deform_args s = args_of(c, x, y);
+  int64_t groups = (int64_t)cuda_number(c, "num_group", 1);
+  return (struct deform_sizes){ groups, y->dim[1] / groups, x->dim[1] / groups * s.taps };
+}
+
+static struct product product_of(
+    const struct call *c, const ty_desc *x, const ty_desc *y, int which, bool add)
+{
+  const struct deform_sizes z = sizes_of(c, x, y);
+  int64_t area = y->dim[2] * y->dim[3], weight = z.filters * z.depth, columns = z.depth * area;
+  int64_t result = z.filters * area;
+  struct product p = { .dtype = x->dtype, .batch = z.groups, .alpha = 1, .beta = add };
+  switch (which) {
+  case RESULT:
+    p.m = z.filters, p.n = area, p.k = z.depth, p.lda = z.depth, p.ldb = area, p.ldc = area;
+    p.stride_a = weight, p.stride_b = columns, p.stride_c = result;
+    break;
+  case WEIGHT:
+    p.m = z.filters, p.n = z.depth, p.k = area, p.lda = area, p.ldb = area, p.ldc = z.depth;
+    p.tb = true, p.stride_a = result, p.stride_b = columns, p.stride_c = weight;
+    break;
+  default:
+    p.m = z.depth, p.n = area, p.k = z.filters, p.lda = z.depth, p.ldb = area, p.ldc = area;
+    p.ta = true, p.stride_a = weight, p.stride_b = result, p.stride_c = columns;
+  }
+  return p;
+}
+
+/* one image of an operand */
+static void *image(const struct operand *a, int64_t i)
+{
+  size_t each = desc_bytes(&a->d) / (size_t)a->d.dim[0];
+  return a->p ? (char *)a->p + (size_t)i * each : NULL;
+}
+
+/* -- scratch: columns, the workspace of products, taps ----------------------------------------- */
+
+struct deform_pieces { void *columns, *workspace; char *taps; };
+
+static size_t columns_bytes(const struct deform_args *s, int dtype)
+{
+  size_t n = (size_t)(s->groups * s->channels * s->taps * s->area);
+  return align_up(n * dtype_size(dtype), ALIGN);
+}
+static size_t workspace_bytes(const struct call *c, const ty_desc *x, const ty_desc *y)
+{
+  size_t most = 0;
+  for (int i = 0; i < PRODUCTS; i++) {
+    struct product p = product_of(c, x, y, i, false);
+    most = MAX(most, product_workspace(c->device, &p));
+  }
+  return align_up(most, ALIGN);
+}
+static struct deform_pieces pieces_of(const struct call *c, const ty_desc *x, const ty_desc *y)
+{
+  struct deform_args s = args_of(c, x, y);
+  char *at = c->tmp;
+  struct deform_pieces p;
+  p.columns = cuda_piece(&at, columns_bytes(&s, x->dtype));
+  p.workspace = cuda_piece(&at, workspace_bytes(c, x, y));
+  p.taps = at;
+  return p;
+}
+
+static size_t scratch(const struct call *c)
+{
+  const ty_desc *x = &c->in[0].d, *y = &c->out[0].d;
+  struct deform_args s = args_of(c, x, y);
+  return columns_bytes(&s, x->dtype) + workspace_bytes(c, x, y);
+}
+static struct reduce bias_sum(const ty_desc *y)
+{
+  return cuda_fold_rest(y->dtype, y->dim[0], y->dim[1], y->dim[2] * y->dim[3]);
+}
+static size_t back_scratch(const struct call *c)
+{
+  const ty_desc *x = &c->in[1].d, *y = &c->in[0].d;
+  struct deform_args s = args_of(c, x, y);
+  struct reduce r = bias_sum(y);
+  size_t taps = cuda_taps_bytes(4 * s.groups * s.taps * s.area, dtype_size(x->dtype));
+  return columns_bytes(&s, x->dtype) + workspace_bytes(c, x, y) + MAX(taps, cuda_fold_scratch(&r));
+}
+
+/* -- kernels ----------------------------------------------------------------------------------- */
+
+/* what the taps of image i read; in: data, offset [, mask] */
+struct deform_reads { void *x, *offset, *mask; };
+static struct deform_reads deform_reads_of(
+    const struct call *c, const struct operand *in, int64_t i)
+{
+  return (struct deform_reads){ image(&in[0], i), image(&in[1], i),
+    modulated(c) ? image(&in[2], i) : NULL };
+}
+
+static int fill(const struct call *c, int dtype, struct deform_args *s, struct deform_reads *r,
+    void *columns)
+{
+  cu_function f;
+  TRY(deform_family(c, dtype, "fill_columns", &f));
+  void *params[] = { &columns, &r->x, &r->offset, &r->mask, s };
+  return cuda_run(c, f, s->groups * s->channels * s->taps * s->area, params);
+}
+
+static int forward(struct call *c)
+{
+  const ty_desc *x = &c->in[0].d, *y = &c->out[0].d;
+  struct deform_args s = args_of(c, x, y);
+  struct deform_pieces at = pieces_of(c, x, y);
+  struct deform_plans *plans = c->state;
+  const struct operand *weight = &c->in[modulated(c) ? 3 : 2];
+  bool biased = !cuda_flag(c, "no_bias");
+  struct product p = product_of(c, x, y, RESULT, biased);
+  int64_t n = y->dim[1] * s.area;
+  cu_function bias;
+  TRY(deform_family(c, x->dtype, "fill_bias", &bias));
+  for (int64_t i = 0; c->out[0].p && i < x->dim[0]; i++) {
+    struct deform_reads r = deform_reads_of(c, c->in, i);
+    void *out = image(&c->out[0], i);
+    void *params[] = { &out, (void *)&weight[1].p, &n, &s.area };
+    if (biased) TRY(cuda_run(c, bias, n, params));
+    TRY(fill(c, x->dtype, &s, &r, at.columns));
+    TRY(product_run(c->device, &p, &plans->of[RESULT], weight->p, at.columns, NULL, out,
+        at.workspace));
+  }
+  return TY_OK;
+}
+
+/* Gradients of offsets and masks; NULL where nobody asks. */
+static int back_places(const struct call *c, int dtype, struct deform_args *s,
+    struct deform_reads *r, void *columns, void *doffset, void *dmask)
+{
+  cu_function f;
+  if (!doffset && !dmask) return TY_OK;
+  TRY(deform_family(c, dtype, "place_gradients", &f));
+  void *params[] = { &doffset, &dmask, &columns, &r->x, &r->offset, &r->mask, s };
+  return cuda_run(c, f, s->groups * s->taps * s->area, params);
+}
+
+static int back_image(const struct call *c, int dtype, struct deform_args *s,
+    struct deform_reads *r, void *columns, void *dx, char *at)
+{
+  int64_t units = s->groups * s->taps * s->area;
+  struct cuda_taps t = { 4 * units, s->channels, s->taps * s->area, 4, s->h * s->w };
+  cu_function f;
+  if (!dx) return TY_OK;
+  TRY(deform_family(c, dtype, "list_taps", &f));
+  cuda_taps_lie(&t, dtype_size(dtype), &at);
+  void *params[] = { &t.keys, &t.weight, &r->offset, &r->mask, s };
+  TRY(cuda_run(c, f, units, params));
+  return cuda_add_taps(c, dtype, &t, dx, columns);
+}
+
+/* in: head gradient, data, offset, mask if there is one, weight */
+static int back_one(struct call *c, int64_t i, const struct deform_pieces *at)
+{
+  const ty_desc *x = &c->in[1].d, *y = &c->in[0].d;
+  struct deform_args s = args_of(c, x, y);
+  struct deform_plans *plans = c->state;
+  struct deform_reads r = deform_reads_of(c, c->in + 1, i);
+  const int w = modulated(c) ? 3 : 2;
+  struct product dweight = product_of(c, x, y, WEIGHT, i > 0);
+  struct product dcolumns = product_of(c, x, y, COLUMNS, false);
+  void *dy = image(&c->in[0], i), *dx = image(&c->out[0], i), *doffset = image(&c->out[1], i);
+  void *dmask = w == 3 ? image(&c->out[2], i) : NULL;
+  if (c->out[w].p) {
+    TRY(fill(c, x->dtype, &s, &r, at->columns));
+    TRY(product_run(c->device, &dweight, &plans->of[WEIGHT], dy, at->columns, NULL, c->out[w].p,
+        at->workspace));
+  }
+  if (!dx && !doffset && !dmask) return TY_OK;
+  TRY(product_run(c->device, &dcolumns, &plans->of[COLUMNS], c->in[1 + w].p, dy, NULL, at->columns,
+      at->workspace));
+  TRY(back_places(c, x->dtype, &s, &r, at->columns, doffset, dmask));
+  return back_image(c, x->dtype, &s, &r, at->columns, dx, at->taps);
+}
+
+static int backward(struct call *c)
+{
+  const ty_desc *x = &c->in[1].d, *y = &c->in[0].d;
+  struct deform_pieces at = pieces_of(c, x, y);
+  const int bias = modulated(c) ? 4 : 3;
+  struct reduce r = bias_sum(y);
+  TRY(cuda_zero(c, &c->out[0]));
+  for (int64_t i = 0; i < x->dim[0]; i++) TRY(back_one(c, i, &at));
+  if (c->nout <= bias || !c->out[bias].p) return TY_OK;
+  struct cuda_fold f = { R_SUM, F_PLAIN, y->dtype, c->in[0].p, .y = c->out[bias].p };
+  return cuda_fold(c->device, &r, &f, at.taps);
+}
+
+static const char *refuse_products(const struct call *c, const ty_desc *x, const ty_desc *y)
+{
+  for (int i = 0; i < PRODUCTS; i++) {
+    struct product p = product_of(c, x, y, i, true);
+    const char *why = product_refuse(c->device, &p);
+    if (why) return why;
+  }
+  return NULL;
+}
+static const char *refuse(const struct call *c)
+{
+  return refuse_products(c, &c->in[0].d, &c->out[0].d);
+}
+static const char *refuse_back(const struct call *c)
+{
+  return refuse_products(c, &c->in[1].d, &c->in[0].d);
+}
+
+static size_t plans_size(const struct call *c) { return sizeof(struct deform_plans); }
+static void plans_done(void *state)
+{
+  struct deform_plans *s = state;
+  for (int i = 0; i < PRODUCTS; i++) product_done(s->of[i]);
+}
+
+static const struct kernel columns[] = {
+  { "columns", forward, T_FLOAT, refuse, scratch, plans_size, plans_done }, { 0 }
+};
+static const struct kernel columns_back[] = {
+  { "columns", backward, T_FLOAT, refuse_back, back_scratch, plans_size, plans_done }, { 0 }
+};
+
+const struct op_kernels cuda_deformable[] = {
+  { "_contrib_DeformableConvolution", columns, columns_back },
+  { "_contrib_ModulatedDeformableConvolution", columns, columns_back },
+  { 0 }
+};

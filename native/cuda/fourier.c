@@ -1,0 +1,74 @@
+/* fourier.c - _contrib_fft, _contrib_ifft, each the other's gradient (kernels/fourier.cu). */
+#include "cuda/family.h"
+
+enum { PAIR = 2 * sizeof(double) };
+
+static int64_t smallest_factor(int64_t n)
+{
+  for (int64_t p = 2; p * p <= n; p++)
+    if (n % p == 0) return p;
+  return n;
+}
+
+static int fourier_family(const struct call *c, const char *name, cu_function *f)
+{
+  return cuda_family(c->device, FAMILY_fourier, name, f, "T=%s", cuda_type(c->in[0].d.dtype));
+}
+
+static int run_passes(const struct call *c, void **from, void *to, void *root, int64_t count,
+    int64_t n)
+{
+  cu_function f;
+  TRY(fourier_family(c, "fourier_pass", &f));
+  for (int64_t step = 1, p; step < n; step *= p) {
+    p = smallest_factor(n / step);
+    void *params[] = { &to, from, &root, &count, &n, &step, &p }, *swap = *from;
+    TRY(cuda_run(c, f, count, params));
+    *from = to;
+    to = swap;
+  }
+  return TY_OK;
+}
+
+/* ifft: the transform of the conjugates, whose real parts are the same */
+static int run(const struct call *c, int32_t inverse)
+{
+  const ty_desc *real = inverse ? &c->out[0].d : &c->in[0].d;
+  int64_t n = real->dim[real->ndim - 1], count = desc_count(real);
+  int32_t pairs = !inverse;
+  char *at = c->tmp;
+  void *root = cuda_piece(&at, PAIR * (size_t)n), *from = cuda_piece(&at, PAIR * (size_t)count);
+  void *to = cuda_piece(&at, PAIR * (size_t)count);
+  cu_function roots, read, write;
+  if (!c->out[0].p) return TY_OK;
+  TRY(fourier_family(c, "make_roots", &roots));
+  TRY(fourier_family(c, "read_rows", &read));
+  TRY(fourier_family(c, "write_rows", &write));
+  void *of_roots[] = { &root, &n }, *of_read[] = { &from, &c->in[0].p, &count, &inverse };
+  TRY(cuda_run(c, roots, n, of_roots));
+  TRY(cuda_run(c, read, count, of_read));
+  TRY(run_passes(c, &from, to, root, count, n));
+  void *of_write[] = { &c->out[0].p, &from, &count, &pairs };
+  return cuda_run(c, write, count, of_write);
+}
+
+static size_t bytes(const ty_desc *real)
+{
+  size_t n = (size_t)real->dim[real->ndim - 1], count = (size_t)desc_count(real);
+  return align_up(PAIR * n, ALIGN) + 2 * align_up(PAIR * count, ALIGN);
+}
+static size_t fft_scratch(const struct call *c) { return bytes(&c->in[0].d); }
+static size_t ifft_scratch(const struct call *c) { return bytes(&c->out[0].d); }
+static int fft(struct call *c) { return run(c, 0); }
+static int ifft(struct call *c) { return run(c, 1); }
+
+static const struct kernel ffts[] = { { "passes", fft, T_FLOAT, .scratch = fft_scratch }, { 0 } };
+static const struct kernel iffts[] = {
+  { "passes", ifft, T_FLOAT, .scratch = ifft_scratch }, { 0 }
+};
+
+const struct op_kernels cuda_fourier[] = {
+  { "_contrib_fft", ffts, iffts },
+  { "_contrib_ifft", iffts, ffts },
+  { 0 }
+};

@@ -1,0 +1,68 @@
+/* hawkes.c - _contrib_hawkesll (kernels/hawkes.cu). */
+#include "cuda/family.h"
+#include "kernel/element/hawkes.h"
+
+/* inputs */
+enum { LDA, ALPHA, BETA, STATE, LAGS, MARKS, LENGTH, TIME, INPUTS };
+struct hawkes_args { int64_t sequences, kinds, events; };
+
+static struct hawkes_args args_of(const struct operand *in)
+{
+  return (struct hawkes_args){ in[LDA].d.dim[0], in[LDA].d.dim[1], in[LAGS].d.dim[1] };
+}
+
+static int hawkes_family(
+    const struct call *c, const struct operand *in, const char *name, cu_function *f)
+{
+  return cuda_family(
+      c->device, FAMILY_hawkes, name, f, "T=%s TEAM=32", cuda_type(in[LDA].d.dtype));
+}
+
+/* Leaves what is known of each kind in the scratch. */
+static int sequences(const struct call *c, struct operand *in, void *ll, void *memory)
+{
+  struct hawkes_args s = args_of(in);
+  struct cuda_fault *fault = cuda_device(c->device)->fault;
+  const char *op = c->op->name;
+  cu_function check, f;
+  void *kinds = c->tmp;
+  TRY(hawkes_family(c, in, "check_marks", &check));
+  void *of_check[] = { &fault, &op, &in[MARKS].p, &in[LENGTH].p, &s };
+  TRY(cuda_run(c, check, s.sequences * s.events, of_check));
+  TRY(hawkes_family(c, in, "sequences", &f));
+  void *params[] = { &ll, &memory, &kinds, &in[LDA].p, &in[ALPHA].p, &in[BETA].p, &in[STATE].p,
+    &in[LAGS].p, &in[MARKS].p, &in[LENGTH].p, &in[TIME].p, &s };
+  return cuda_run(c, f, s.sequences, params);
+}
+
+static int forward(struct call *c) { return sequences(c, c->in, c->out[0].p, c->out[1].p); }
+
+/* in: head gradient of the likelihoods, then the inputs */
+static int backward(struct call *c)
+{
+  struct hawkes_args s = args_of(c->in + 1);
+  cu_function f;
+  void *kinds = c->tmp;
+  for (int i = STATE; i < INPUTS; i++) TRY(cuda_zero(c, &c->out[i]));
+  TRY(sequences(c, c->in + 1, NULL, NULL));
+  TRY(hawkes_family(c, c->in + 1, "gradients", &f));
+  void *params[] = { &c->out[LDA].p, &c->out[ALPHA].p, &c->out[BETA].p, &c->in[0].p, &kinds, &s };
+  return cuda_run(c, f, s.kinds * 32, params);
+}
+
+static size_t bytes(const struct operand *in)
+{
+  return (size_t)desc_count(&in[LDA].d) * sizeof(struct hawkes_kind);
+}
+static size_t scratch(const struct call *c) { return bytes(c->in); }
+static size_t back_scratch(const struct call *c) { return bytes(c->in + 1); }
+
+enum { T_MARKS = T_FLOAT | T(TY_I32) };
+static const struct kernel events[] = {
+  { "events", forward, T_MARKS, .scratch = scratch }, { 0 }
+};
+static const struct kernel events_back[] = {
+  { "events", backward, T_MARKS, .scratch = back_scratch }, { 0 }
+};
+
+const struct op_kernels cuda_hawkes[] = { { "_contrib_hawkesll", events, events_back }, { 0 } };

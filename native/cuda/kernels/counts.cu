@@ -1,0 +1,82 @@
+// counts.cu - what is counted or compared: histograms, elements that are not zero, arrays that are
+// close; and count sketches. Method: a team a result, which looks at all that may count: no atomic
+// adds, equal numbers on each run; a histogram sorts nothing, a thread finds the bin of an element
+// and whole numbers are added, whose order does not matter. Bound: bytes.
+#ifndef T
+#include "prelude.cuh"
+#define T float
+#define TEAM 256
+#include "team.cuh"
+#endif
+
+// edges: what T can hold of them, as double
+extern "C" __global__ void make_edges(
+    T *edges, double *edge, const T *given, i64 bins, double low, double high)
+{
+  EACH(i, bins + 1)
+  {
+    T v;
+    if (given)
+      v = given[i];
+    else
+      set(v, low + (double)i * (high - low) / (double)bins);
+    if (edges) edges[i] = v;
+    edge[i] = get<double>(v);
+  }
+}
+
+// The lower edge belongs to a bin, and the upper one to the last.
+extern "C" __global__ void histogram(
+    u64 *count, const T *x, const double *edge, i64 n, i64 bins)
+{
+  EACH(i, n)
+  {
+    double v = get<double>(x[i]);
+    i64 low = 0, high = bins;
+    if (!(v >= edge[0] && v <= edge[bins])) continue;
+    while (high - low > 1) {
+      i64 middle = (low + high) / 2;
+      if (v >= edge[middle])
+        low = middle;
+      else
+        high = middle;
+    }
+    atomicAdd(&count[low], 1ULL);
+  }
+}
+
+// of each row of k, `step` apart, rows `row` apart
+extern "C" __global__ void count_stored(i64 *count, const T *x, i64 rows, i64 k, i64 row, i64 step)
+{
+  EACH_ROW(r, rows)
+  {
+    i64 n = 0;
+    EACH_OF_TEAM(j, 0, k) n += get<double>(x[r * row + j * step]) != 0;
+    n = team_sum(n);
+    if (LEADS) count[r] = n;
+  }
+}
+
+struct close_args { i64 n; double rtol, atol; i64 equal_nan; };
+
+// Infinities are close to themselves alone.
+FN bool close_to(const close_args &s, double a, double b)
+{
+  if (is_nan(a) || is_nan(b)) return s.equal_nan && is_nan(a) && is_nan(b);
+  double far = infinity<double>(), gap = a < b ? b - a : a - b, size = b < 0 ? -b : b;
+  if (a == b) return true;
+  return a != far && a != -far && size != far && gap <= s.atol + s.rtol * size;
+}
+
+// one team
+extern "C" __global__ void all_close(
+    u8 *y, const T *a, const T *b, const struct close_args __grid_constant__ s)
+{
+  EACH_ROW(r, 1)
+  {
+    i64 far = 0;
+    EACH_OF_TEAM(i, 0, s.n) far |= !close_to(s, get<double>(a[i]), get<double>(b[i]));
+    far = team_max(far);
+    if (LEADS) *y = !far;
+  }
+}

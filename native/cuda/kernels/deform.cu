@@ -1,0 +1,94 @@
+// deform.cu - convolutions whose windows bend: columns of what the taps read, which the weight
+// multiplies, and the way back from the columns' gradient. Where a tap reads is in
+// kernel/element/deform.h. One image at a time, its channels in groups with offsets of their own.
+// Method: a thread a number of what is written; gradients of offsets and masks walk over the
+// channels, the image's is taps.cu's. Bound: bytes, gathered.
+#ifndef T
+#include "prelude.cuh"
+#include "kernel/element/deform.h"
+#define T float
+#define MODULATED 0
+#include "team.cuh"
+#endif
+
+// channels: of a group; area: places of the output
+struct deform_args {
+  i64 groups, channels, h, w, area, out_w, taps, kernel_w, stride[2], pad[2], dilate[2];
+};
+struct mix { struct deform_mix m; double mask; };
+
+// Where unit u, a tap of a group, reads for output place o; mask: NULL or the image's.
+FN mix mix_at(const deform_args &s, const T *offset, const T *mask, i64 u, i64 o)
+{
+  i64 t = u % s.taps, pair = 2 * u * s.area + o;
+  i64 row = o / s.out_w * s.stride[0] - s.pad[0] + t / s.kernel_w * s.dilate[0];
+  i64 column = o % s.out_w * s.stride[1] - s.pad[1] + t % s.kernel_w * s.dilate[1];
+  double y = (double)row + (double)offset[pair], x = (double)column + (double)offset[pair + s.area];
+  return { deform_mix(y, x, s.h, s.w, MODULATED), mask ? (double)mask[u * s.area + o] : 1 };
+}
+
+FN double mixed(const T *plane, const struct deform_mix &m, const double (&weight)[4])
+{
+  double sum = 0;
+  for (int k = 0; k < 4; k++)
+    if (m.weight[k] != 0 || weight[k] != 0) sum += weight[k] * (double)plane[m.at[k]];
+  return sum;
+}
+
+// columns: (groups, channels, taps, area)
+extern "C" __global__ void fill_columns(T *columns, const T *x, const T *offset, const T *mask,
+    const struct deform_args __grid_constant__ s)
+{
+  EACH(i, s.groups * s.channels * s.taps * s.area)
+  {
+    i64 o = i % s.area, t = i / s.area % s.taps, c = i / s.area / s.taps;
+    mix m = mix_at(s, offset, mask, c / s.channels * s.taps + t, o);
+    columns[i] = (T)(m.mask * mixed(x + c * s.h * s.w, m.m, m.m.weight));
+  }
+}
+
+// doffset, dmask: NULL where nobody asks
+extern "C" __global__ void place_gradients(T *doffset, T *dmask, const T *columns, const T *x,
+    const T *offset, const T *mask, const struct deform_args __grid_constant__ s)
+{
+  EACH(i, s.groups * s.taps * s.area)
+  {
+    i64 u = i / s.area, o = i % s.area, first = u / s.taps * s.channels;
+    mix m = mix_at(s, offset, mask, u, o);
+    double down = 0, across = 0, through = 0;
+    for (i64 c = first; c < first + s.channels; c++) {
+      const T *plane = x + c * s.h * s.w;
+      double d = columns[(c * s.taps + u % s.taps) * s.area + o];
+      down += d * mixed(plane, m.m, m.m.down);
+      across += d * mixed(plane, m.m, m.m.across);
+      through += d * mixed(plane, m.m, m.m.weight);
+    }
+    if (doffset) {
+      doffset[2 * u * s.area + o] = (T)(m.mask * down);
+      doffset[(2 * u + 1) * s.area + o] = (T)(m.mask * across);
+    }
+    if (dmask) dmask[i] = (T)through;
+  }
+}
+
+// as in taps.cu
+struct sort_key { u64 key; i64 place; };
+extern "C" __global__ void list_taps(sort_key *keys, T *weight, const T *offset, const T *mask,
+    const struct deform_args __grid_constant__ s)
+{
+  EACH(i, s.groups * s.taps * s.area)
+  {
+    i64 u = i / s.area;
+    mix m = mix_at(s, offset, mask, u, i % s.area);
+    for (int k = 0; k < 4; k++) {
+      bool there = m.m.weight[k] != 0;
+      keys[4 * i + k] = { there ? (u64)(u / s.taps * s.h * s.w + m.m.at[k]) : ~0ULL, 4 * i + k };
+      weight[4 * i + k] = (T)(m.mask * m.m.weight[k]);
+    }
+  }
+}
+
+extern "C" __global__ void fill_bias(T *y, const T *bias, i64 n, i64 area)
+{
+  EACH(i, n) y[i] = bias[i / area];
+}

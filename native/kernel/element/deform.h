@@ -1,0 +1,38 @@
+/* deform.h - where a tap of a bent window reads an image, shared by C and CUDA. At the border two
+** forms differ: `modulated`, with a mask, pixels outside the image are 0 and a place counts from -1
+** to height and width; else a place outside [0, height) x [0, width) is 0, and the last row and
+** column reach on to the edge. */
+#pragma once
+#ifndef __CUDACC_RTC__
+#include <math.h>
+#include <stdbool.h>
+#include "base/philox.h"
+#endif
+
+/* Four pixels and their weights; a pixel that is not there has place 0 and weight 0. down, across:
+** the weights' derivatives. */
+struct deform_mix { int64_t at[4]; double weight[4], down[4], across[4]; };
+
+TY_DEVICE_FN struct deform_mix deform_mix(
+    double y, double x, int64_t height, int64_t width, int modulated)
+{
+  struct deform_mix m = { { 0 }, { 0 }, { 0 }, { 0 } };
+  const bool inside = modulated ? y > -1 && x > -1 : y >= 0 && x >= 0;
+  if (!inside || !(y < (double)height && x < (double)width)) return m;
+  double top = floor(y), left = floor(x);
+  int64_t row = (int64_t)top, column = (int64_t)left;
+  double fy = y - top, fx = x - left;
+  int sy = 1, sx = 1;
+  if (!modulated && row == height - 1) fy = 0, sy = 0; /* the last row reaches on to the edge */
+  if (!modulated && column == width - 1) fx = 0, sx = 0;
+  for (int k = 0; k < 4; k++) {
+    int64_t i = row + k / 2, j = column + k % 2;
+    if (i < 0 || j < 0 || i >= height || j >= width) continue;
+    double wy = k / 2 ? fy : 1 - fy, wx = k % 2 ? fx : 1 - fx;
+    m.at[k] = i * width + j;
+    m.weight[k] = wy * wx;
+    m.down[k] = (k / 2 ? sy : -sy) * wx;
+    m.across[k] = (k % 2 ? sx : -sx) * wy;
+  }
+  return m;
+}
