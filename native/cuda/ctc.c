@@ -37,8 +37,8 @@ static int forward(struct call *c)
   void *first[] = { &logs, &c->in[0].p, &rows, &s.classes };
   TRY(cuda_run(c, log_rows, rows * CUDA_BLOCK, first));
   TRY(cuda_family(c->device, FAMILY_ctc, "paths", &paths,
-      "T=%s LABEL=%s STEPS=%s COUNT=%s TEAM=256", type, cuda_type(c->in[1].d.dtype), cuda_type(length ? length->d.dtype : TY_F32),
-      cuda_type(count ? count->d.dtype : TY_F32)));
+      "T=%s LABEL=%s STEPS=%s COUNT=%s TEAM=256", type, cuda_type(c->in[1].d.dtype),
+      cuda_type(length ? length->d.dtype : TY_F32), cuda_type(count ? count->d.dtype : TY_F32)));
   void *params[] = { &c->out[0].p, &c->out[1].p, &logs, &work, &c->in[1].p, &length_p, &count_p,
     &s };
   return cuda_run(c, paths, s.samples * CUDA_BLOCK, params);
