@@ -1,4 +1,4 @@
-/* interrupt.c - Ctrl-C in the program.
+/* interrupt.c - Ctrl-C in the program, and SIGTERM in a script, which stops it in the same way.
 **
 ** The handler asks the library to stop (its calls return TY_EINTERRUPTED between two
 ** instructions) and sets a hook, which the interpreter reaches at its next instruction: also at
@@ -21,13 +21,20 @@
 
 /* s; ms for three presses; ms in which two signals are one press */
 enum { GRACE = 3, PATIENCE = 2000, TWICE = 100 };
-enum { STATUS = 130 };                            /* exit status */
 
 static lua_State *state;
 static bool staying;
+static volatile sig_atomic_t last_signal = SIGINT;
 static volatile sig_atomic_t pressed;             /* asked, and not yet answered by the hook */
 static int64_t presses[2];                        /* the last two without an answer, 0: none; ms */
 static int64_t last_press;                        /* ms */
+
+int interrupt_status(void) { return 128 + last_signal; }
+
+const char *interrupt_word(void)
+{
+  return last_signal == SIGTERM ? "terminated" : "interrupted";
+}
 
 static void raise_interrupted(lua_State *L)
 {
@@ -38,11 +45,11 @@ static void raise_interrupted(lua_State *L)
     lua_createtable(L, 0, 2);
     lua_pushliteral(L, "interrupted");
     lua_setfield(L, -2, "code");
-    lua_pushliteral(L, "interrupted");
+    lua_pushstring(L, interrupt_word());
     lua_setfield(L, -2, "message");
     lua_call(L, 1, 0);
   }
-  luaL_error(L, "interrupted");
+  luaL_error(L, "%s", interrupt_word());
 }
 
 bool interrupt_take(lua_State *L)
@@ -64,11 +71,13 @@ static void stop(lua_State *L, lua_Debug *unused)
 
 static void too_late(int signal)
 {
-  static const char text[] = "tycho: interrupted\n";
+  static const char interrupted[] = "tycho: interrupted\n", terminated[] = "tycho: terminated\n";
   (void)signal;
-  ssize_t unused = write(STDERR_FILENO, text, sizeof text - 1);
+  ssize_t unused = last_signal == SIGTERM
+      ? write(STDERR_FILENO, terminated, sizeof terminated - 1)
+      : write(STDERR_FILENO, interrupted, sizeof interrupted - 1);
   (void)unused;
-  _exit(STATUS);
+  _exit(interrupt_status());
 }
 
 static int64_t milliseconds(void)
@@ -80,7 +89,7 @@ static int64_t milliseconds(void)
 
 static void on_interrupt(int signal)
 {
-  (void)signal;
+  last_signal = signal;
   int64_t now = milliseconds();
   if (!staying && now - last_press < TWICE) return;
   last_press = now;
@@ -104,6 +113,7 @@ static void handle(int number, void (*handler)(int))
 void interrupt_unwatch(lua_State *L)
 {
   handle(SIGINT, SIG_DFL);
+  handle(SIGTERM, SIG_DFL);
   handle(SIGALRM, SIG_DFL);
   interrupt_take(L);
 }
@@ -115,4 +125,5 @@ void interrupt_watch(lua_State *L, bool stay)
   presses[0] = presses[1] = 0;
   handle(SIGALRM, too_late);
   handle(SIGINT, on_interrupt);
+  handle(SIGTERM, stay ? SIG_DFL : on_interrupt);
 }

@@ -4,7 +4,8 @@
 ** script or the prompt in one protected call. The tree is found from the program's own place,
 ** links resolved: a build folder holds a link `lua`, an installed tree has share/lua/5.1 and
 ** lib/lua/5.1 beside bin. An uncaught error is written to standard error with the frames of the
-** caller's code only. Exit status: 0 done, 1 uncaught error, 2 wrong usage, 130 interrupted.
+** caller's code only. Exit status: 0 done, 1 uncaught error, 2 wrong usage, 130 interrupted,
+** 143 terminated (SIGTERM).
 */
 #include <dlfcn.h>
 #include <limits.h>
@@ -169,10 +170,10 @@ static int complain(lua_State *L)
 {
   fflush(stdout);
   if (program.status == INTERRUPTED)
-    fputs("tycho: interrupted\n", stderr);
+    fprintf(stderr, "tycho: %s\n", interrupt_word());
   else
     fprintf(stderr, "tycho: %s\n", lua_tostring(L, -1));
-  return program.status == INTERRUPTED ? INTERRUPTED : FAILED;
+  return program.status == INTERRUPTED ? interrupt_status() : FAILED;
 }
 
 /* -- the tree ---------------------------------------------------------------------------------- */

@@ -228,7 +228,7 @@ static void say(const char *what)
   sys_tell(text, n);
 }
 
-/* The launcher ends the ranks of a broken group. */
+/* The launcher ends the ranks of a broken group: there is nobody left to stop in order with. */
 static void on_term(int number)
 {
   say("asked to end (SIGTERM)");
@@ -271,7 +271,7 @@ static int stay_alive(ty_comm *c)
   pthread_t thread;
   sigset_t all, mask;
   on_exit(leave, c);
-  if (!sigaction(SIGTERM, NULL, &old) && old.sa_handler == SIG_DFL) signal(SIGTERM, on_term);
+  if (!sigaction(SIGTERM, NULL, &old) && old.sa_handler != SIG_IGN) signal(SIGTERM, on_term);
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &mask);
   int code = sys_thread(&thread, watch, c);

@@ -5,21 +5,24 @@ local folder = require "spec.support.folder"
 local lfs = require "lfs"
 local shell = require "spec.support.shell"
 
-local EPOCHS, KILLED = 60, 128 + 9
+local EPOCHS = 60
+local STATUS = { KILL = 137, TERM = 143, INT = 130 }
 
 local function command(prefix, resume)
   return ("%s spec/support/resume.lua module adam %d %s %s"):format(shell.program, EPOCHS, prefix,
     resume and "resume" or "")
 end
 
--- Runs it until it ends, killing it after up to `most` seconds; its output, and how often it died.
-local function finish(prefix, most)
+-- Runs it until it ends, with a signal after up to `most` seconds; its output, and how often it
+-- died.
+local function finish(prefix, most, signal)
   local deaths = 0
   while true do
-    local output, status = shell.run(("timeout -s KILL %.3f %s"):format(math.random() * most,
-      command(prefix, lfs.attributes(prefix .. ".state"))))
+    local output, status = shell.run(("timeout --preserve-status -k 20 -s %s %.3f %s"):format(signal,
+      math.random() * most, command(prefix, lfs.attributes(prefix .. ".state"))))
     if status == 0 then return output, deaths end
-    assert.equal(KILLED, status, output)
+    assert.equal(STATUS[signal], status, output)
+    assert.is_falsy(output:find("traceback", 1, true), output)
     deaths = deaths + 1
     most = most * 1.02                                    -- a busy machine may need longer
   end
@@ -33,14 +36,14 @@ local function left_over(path)
   return names
 end
 
-local function check(kills)
+local function check(kills, signal)
   folder.with(function(path)
     local whole = shell.run(command(path .. "/whole"))
     assert.truthy(whole:find("weight %x+"), whole)
     local deaths, run = 0, 0
     while deaths < kills do
       run = run + 1
-      local output, died = finish(path .. "/run" .. run, 0.4)
+      local output, died = finish(path .. "/run" .. run, 0.4, signal)
       assert.is_true(output == whole, "the parameters differ")
       assert.same({}, left_over(path))
       deaths = deaths + died
@@ -49,6 +52,17 @@ local function check(kills)
 end
 
 describe("a training that is killed", function()
-  it("ends as if nobody had: a few times", function() check(5) end)
-  it("ends as if nobody had: 1,000 times #slow", function() check(1000) end)
+  it("ends as if nobody had: a few times", function() check(5, "KILL") end)
+  it("ends as if nobody had: 1,000 times #slow", function() check(1000, "KILL") end)
+end)
+
+describe("a training that is asked to end", function()
+  for _, signal in ipairs{ "TERM", "INT" } do
+    it("does so in order, and is resumed: SIG" .. signal .. ", a few times", function()
+      check(5, signal)
+    end)
+    it("does so in order, and is resumed: SIG" .. signal .. ", 500 times #slow", function()
+      check(500, signal)
+    end)
+  end
 end)

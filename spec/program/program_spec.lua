@@ -138,6 +138,18 @@ describe("tycho", function()
     interrupted("local ty = require 'tycho' local z = ty.nd.ones{300, \z
       300} while true do ty.nd.dot{z, z}:wait_to_read() end")
   end)
+  it("stops in order on SIGTERM, with what stands behind an error", function()
+    with_file([[
+      jit.off()
+      local ok, e = pcall(function() while true do end end)
+      print("saved")
+      error(e, 0)]], function(path)
+      local output, status = shell.run(("timeout --foreground --preserve-status -k 20 4 %s %s")
+        :format(shell.program, path))
+      assert.equal(143, status)
+      assert.equal("saved\ntycho: terminated\n", output)
+    end)
+  end)
   it("lets a script answer Ctrl-C", function()
     with_file([[
       jit.off()
