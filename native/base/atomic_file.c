@@ -165,6 +165,21 @@ static int give_name(struct target *t)
   return code;
 }
 
+/* So that the name survives a power cut as the bytes do. Who may write into a folder need not be
+** allowed to read it, and some file systems have nothing to sync. */
+static int sync_folder(const struct target *t)
+{
+  struct text name = { 0 };
+  text_add(&name, "%.*s.", folder_of(t->path), t->path);
+  NEED(!name.lost, TY_EMEMORY, "out of memory");
+  const int fd = sys_open(name.s, O_RDONLY | O_DIRECTORY, 0);
+  text_done(&name);
+  if (fd < 0) return errno == EACCES ? TY_OK : cannot(t->path);
+  const int code = sys_fsync(fd) && errno != EINVAL ? cannot(t->path) : TY_OK;
+  sys_close(fd);
+  return code;
+}
+
 int target_close(struct target *t, int code)
 {
   FILE *f = t->file;
@@ -179,6 +194,7 @@ int target_close(struct target *t, int code)
   if (f && fclose(f) && !code) code = cannot(t->path);
   if (!code && t->beside && sys_rename(t->temporary, t->path)) code = cannot(t->path);
   if (code && t->temporary) unlink(t->temporary);
+  if (!code && t->beside) code = sync_folder(t);
   if (lock >= 0) sys_close(lock);
   mem_free(t->temporary);
   mem_free(t->path);
