@@ -14,9 +14,9 @@
 ** false on Ctrl-C, add(line), waiting() -> whether there is more input already, close(), now(). */
 int repl_module(lua_State *L);
 
-/* While on, Ctrl-C (without `stay`, SIGTERM too) stops C calls of the library and interpreted Lua with E(interrupted). What
-** Lua does not reach in time (a compiled loop) ends the process with 130, unless `stay` is set:
-** then only a third Ctrl-C within two seconds does. */
+/* While on, Ctrl-C (without `stay`, SIGTERM too) stops C calls of the library and interpreted Lua
+** with E(interrupted). What Lua does not reach in time (a compiled loop) ends the process with 130
+** or 143, unless `stay` is set: then only a third Ctrl-C within two seconds does. */
 void interrupt_watch(lua_State *L, bool stay);
 void interrupt_unwatch(lua_State *L);                /* Ctrl-C ends the process again */
 /* whether Ctrl-C was pressed and not yet answered; answers it */

@@ -18,8 +18,9 @@ end
 local function finish(prefix, most, signal)
   local deaths = 0
   while true do
-    local output, status = shell.run(("timeout --preserve-status -k 20 -s %s %.3f %s"):format(signal,
-      math.random() * most, command(prefix, lfs.attributes(prefix .. ".state"))))
+    local script = command(prefix, lfs.attributes(prefix .. ".state"))
+    local output, status = shell.run(("timeout --preserve-status -k 20 -s %s %.3f %s")
+      :format(signal, math.random() * most, script))
     if status == 0 then return output, deaths end
     assert.equal(STATUS[signal], status, output)
     assert.is_falsy(output:find("traceback", 1, true), output)
