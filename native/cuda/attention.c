@@ -171,7 +171,16 @@ PRODUCTS(weights_back, qk_back, run_back)
 PRODUCTS(sums, valatt, run)
 PRODUCTS(sums_back, valatt_back, run_back)
 
+/* _contrib_div_sqrt_dim, and its gradient */
+static int over_root(struct call *c)
+{
+  const ty_desc *d = &c->out[0].d;
+  return cuda_times(c, &c->out[0], &c->in[0], 1 / sqrt((double)d->dim[d->ndim - 1]), false);
+}
+static const struct kernel roots[] = { { "elements", over_root, T_FLOATS }, { 0 } };
+
 const struct op_kernels cuda_attention[] = {
+  { "_contrib_div_sqrt_dim", roots, roots },
   { "_contrib_interleaved_matmul_selfatt_qk", weights, weights_back },
   { "_contrib_interleaved_matmul_encdec_qk", weights, weights_back },
   { "_contrib_interleaved_matmul_selfatt_valatt", sums, sums_back },

@@ -15,3 +15,17 @@ int cuda_convert(int device, void *dst, int dst_type, const void *src, int src_t
       cuda_type(src_type), cuda_type(dst_type), between(src_type, dst_type)));
   return cuda_launch(device, f, cuda_blocks(device, n), CUDA_BLOCK, 0, params);
 }
+
+int cuda_times(const struct call *c, const struct operand *to, const struct operand *from,
+    double factor, bool add)
+{
+  const char *type = cuda_type(to->d.dtype), *by = to->d.dtype == TY_F64 ? "double" : "float";
+  int64_t n = desc_count(&to->d);
+  int32_t adds = add;
+  cu_function f;
+  if (!to->p) return TY_OK;
+  TRY(cuda_family(c->device, FAMILY_convert, "times_factor", &f, "FROM=%s TO=%s BY=%s", type, type,
+      by));
+  void *params[] = { (void *)&to->p, (void *)&from->p, &n, &factor, &adds };
+  return cuda_run(c, f, n, params);
+}

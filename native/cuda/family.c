@@ -13,6 +13,7 @@
 TEXT(prelude, "cuda/kernels/prelude.cuh")
 TEXT(philox, "base/philox.h")
 TEXT(laws, "base/laws.h")
+TEXT(boxes_header, "kernel/element/boxes.h")
 TEXT(deform_header, "kernel/element/deform.h")
 TEXT(hawkes_header, "kernel/element/hawkes.h")
 TEXT(regions_header, "kernel/element/regions.h")
@@ -39,6 +40,7 @@ static const struct source_file headers[] = {
 };
 /* What C and CUDA share, in front of the families that stand on it. */
 static const struct { enum cuda_family family; struct source_file file; } shared[] = {
+  { FAMILY_boxes, { "boxes.h", cuda_text_boxes_header } },
   { FAMILY_deform, { "deform.h", cuda_text_deform_header } },
   { FAMILY_hawkes, { "hawkes.h", cuda_text_hawkes_header } },
   { FAMILY_regions, { "regions.h", cuda_text_regions_header } },

@@ -6,6 +6,7 @@
 /* the files of kernels/, by name */
 #define CUDA_FAMILIES(_) \
   _(bias) \
+  _(boxes) \
   _(cells) \
   _(channels) \
   _(convert) \
@@ -106,6 +107,9 @@ static inline void *cuda_piece(char **at, size_t bytes)
 }
 
 int cuda_convert(int device, void *dst, int dst_type, const void *src, int src_type, int64_t n);
+/* to = factor from, or more by that; the same dtype; nothing where nobody reads `to` */
+int cuda_times(const struct call *c, const struct operand *to, const struct operand *from,
+    double factor, bool add);
 /* p may be NULL */
 int cuda_zero(const struct call *c, const struct operand *x);
 
@@ -126,6 +130,7 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
 /* tables of kernels, by the names of their files */
 #define CUDA_TABLES(_) \
   _(attention) \
+  _(boxes) \
   _(convolve) \
   _(correlation) \
   _(counting) \

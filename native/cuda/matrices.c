@@ -1,5 +1,6 @@
 /* matrices.c - operators that are products of matrices: FullyConnected, dot, batch_dot,
-** _linalg_gemm2, each with its gradients. A kernel's state holds the plans of its products. */
+** _linalg_gemm2, _linalg_gemm, _linalg_syrk, each with its gradients. A kernel's state holds the
+** plans of its products. */
 #include "cuda/fold.h"
 #include "cuda/product.h"
 #include "op/registry.h"
@@ -85,10 +86,13 @@ static struct matrices pair_of(const struct call *c, int first)
 
 static const char *refuse_axis(const struct call *c)
 {
-  return !strcmp(c->op->name, "_linalg_gemm2") && cuda_number(c, "axis", -2) != -2
+  return !strncmp(c->op->name, "_linalg_gemm", 12) && cuda_number(c, "axis", -2) != -2
       ? "rows on another axis than the last but one"
       : NULL;
 }
+
+/* _linalg_gemm: the product is added to beta C */
+static bool adds_matrix(const struct call *c) { return !strcmp(c->op->name, "_linalg_gemm"); }
 
 /* -- forward ----------------------------------------------------------------------------------- */
 
@@ -98,6 +102,7 @@ static struct product whole_product(const struct call *c)
   struct product p = forward_product(&s);
   p.biased = !strcmp(c->op->name, "FullyConnected") && c->nin > 2;
   p.relu = fused_act(c) == ACT_RELU;
+  if (adds_matrix(c)) p.beta = 1;
   return p;
 }
 
@@ -118,6 +123,7 @@ static int forward(struct call *c)
 {
   struct product p = whole_product(c);
   struct plans *s = c->state;
+  if (adds_matrix(c)) TRY(cuda_times(c, &c->out[0], &c->in[2], cuda_number(c, "beta", 1), false));
   return product_run(c->device, &p, &s->of[0], c->in[0].p, c->in[1].p,
       p.biased ? c->in[2].p : NULL, c->out[0].p, c->tmp);
 }
@@ -151,7 +157,9 @@ static int backward(struct call *c)
   if (c->out[1].p)
     TRY(product_run(c->device, &p, &plans->of[1], s.tb ? g : a, s.tb ? a : g, NULL, c->out[1].p,
         c->tmp));
-  if (c->nout > 2 && c->out[2].p) {
+  if (adds_matrix(c))
+    TRY(cuda_times(c, &c->out[2], &c->in[0], cuda_number(c, "beta", 1), c->add >> 2 & 1));
+  else if (c->nout > 2 && c->out[2].p) {
     struct reduce r = cuda_fold_rest(s.dtype, s.m, s.n, 1);
     struct cuda_fold f = { R_SUM, F_PLAIN, s.dtype, g, .y = c->out[2].p, .add = c->add >> 2 & 1 };
     TRY(cuda_fold(c->device, &r, &f, c->tmp));
@@ -161,6 +169,62 @@ static int backward(struct call *c)
   /* last: it may lie in the place of the data */
   return product_run(c->device, &p, &plans->of[0], s.ta ? b : g, s.ta ? g : b, NULL, c->out[0].p,
       c->tmp);
+}
+
+/* -- _linalg_syrk: alpha A A^T, or alpha A^T A ------------------------------------------------- */
+
+/* A: (..., rows, columns); its gradient: alpha (G A + G^T A), or alpha (A G + A G^T) */
+static struct product square_product(const struct call *c, const ty_desc *a, int which)
+{
+  bool t = cuda_flag(c, "transpose");
+  int64_t rows = a->dim[a->ndim - 2], columns = a->dim[a->ndim - 1], side = t ? columns : rows;
+  struct matrices s = { .dtype = a->dtype, .batch = desc_count(a) / (rows * columns),
+    .alpha = cuda_number(c, "alpha", 1) };
+  if (which == 0) return product_of(&s, t, !t, side, side, t ? rows : columns, false);
+  bool turned = which == 2;
+  return product_of(&s, !t && turned, t && turned, rows, columns, side, turned);
+}
+
+static const char *square_refuse(const struct call *c)
+{
+  struct product p = square_product(c, &c->in[0].d, 0);
+  return product_refuse(c->device, &p);
+}
+static size_t square_scratch(const struct call *c)
+{
+  struct product p = square_product(c, &c->in[0].d, 0);
+  return product_workspace(c->device, &p);
+}
+static int square(struct call *c)
+{
+  struct product p = square_product(c, &c->in[0].d, 0);
+  struct plans *s = c->state;
+  return product_run(
+      c->device, &p, &s->of[0], c->in[0].p, c->in[0].p, NULL, c->out[0].p, c->tmp);
+}
+
+/* in: head gradient, A */
+static const char *square_back_refuse(const struct call *c)
+{
+  struct product p = square_product(c, &c->in[1].d, 1);
+  return product_refuse(c->device, &p);
+}
+static size_t square_back_scratch(const struct call *c)
+{
+  struct product p = square_product(c, &c->in[1].d, 1), q = square_product(c, &c->in[1].d, 2);
+  return MAX(product_workspace(c->device, &p), product_workspace(c->device, &q));
+}
+static int square_back(struct call *c)
+{
+  bool t = cuda_flag(c, "transpose");
+  struct plans *s = c->state;
+  const void *g = c->in[0].p, *a = c->in[1].p;
+  for (int i = 0; c->out[0].p && i < 2; i++) {
+    struct product p = square_product(c, &c->in[1].d, 1 + i);
+    TRY(product_run(
+        c->device, &p, &s->of[i], t ? a : g, t ? g : a, NULL, c->out[0].p, c->tmp));
+  }
+  return TY_OK;
 }
 
 /* -- the table --------------------------------------------------------------------------------- */
@@ -183,10 +247,24 @@ static const struct kernel product_back[] = {
   { "cublaslt", backward, TYPES, backward_refuse, backward_scratch, plans_size, plans_done, 3 },
   { 0 }
 };
+static const struct kernel squares[] = {
+  { "cublaslt", square, TYPES, square_refuse, square_scratch, plans_size, plans_done }, { 0 }
+};
+static const struct kernel squares_back[] = {
+  { "cublaslt", square_back, TYPES, square_back_refuse, square_back_scratch, plans_size,
+    plans_done },
+  { 0 }
+};
+static const struct kernel sum_back[] = {
+  { "cublaslt", backward, TYPES, backward_refuse, backward_scratch, plans_size, plans_done, 7 },
+  { 0 }
+};
 const struct op_kernels cuda_matrices[] = {
   { "FullyConnected", linear, linear_back },
   { "dot", product, product_back },
   { "batch_dot", product, product_back },
   { "_linalg_gemm2", product, product_back },
+  { "_linalg_gemm", product, sum_back },
+  { "_linalg_syrk", squares, squares_back },
   { 0 }
 };

@@ -1,4 +1,5 @@
-// convert.cu - an array of FROM as one of TO. Method: a thread an element. Bound: bytes.
+// convert.cu - an array of FROM as one of TO, or times a factor. Method: a thread an element.
+// Bound: bytes.
 #ifndef FROM
 #include "prelude.cuh"
 #define FROM float
@@ -9,4 +10,14 @@
 extern "C" __global__ void convert(TO *to, const FROM *from, i64 n)
 {
   EACH(i, n) set(to[i], get<BY>(from[i]));
+}
+
+// add: onto what is there
+extern "C" __global__ void times_factor(TO *to, const FROM *from, i64 n, double factor, i32 add)
+{
+  EACH(i, n)
+  {
+    BY v = (BY)factor * get<BY>(from[i]);
+    set(to[i], add ? get<BY>(to[i]) + v : v);
+  }
 }

@@ -152,7 +152,7 @@ struct suppression {                                  /* one batch element */
 static int64_t choose(const struct suppression *k, const struct sort_key **sorted)
 {
   const struct nms_param *p = k->p;
-  double valid = held(&k->m, p->valid_thresh);
+  double valid = box_held(&k->m, p->valid_thresh);
   int64_t n = 0;
   for (int64_t i = 0; i < k->n; i++) {
     double score = k->r->get(k->x, i * k->width + p->score_index);
@@ -169,11 +169,7 @@ static int64_t choose(const struct suppression *k, const struct sort_key **sorte
 static void reform(const struct suppression *k, double v[4])
 {
   if (k->p->in_format == k->p->out_format || v[0] < 0) return;
-  for (int i = 0; i < 2; i++) {
-    double a = v[i], b = v[i + 2];
-    v[i] = k->p->out_format == CENTER ? (a + b) / 2 : a - b / 2;
-    v[i + 2] = k->p->out_format == CENTER ? b - a : a + b / 2;
-  }
+  box_reform(v, (int)k->p->out_format);
 }
 
 static void write_row(const struct suppression *k, int64_t to, int64_t from)
@@ -376,18 +372,12 @@ static int encode_shape(struct infer *s)
   return TY_OK;
 }
 
-/* Two corners as the middle and the size of each axis. */
-static void middle_of(const double v[4], double middle[2], double size[2])
-{
-  for (int i = 0; i < 2; i++) middle[i] = (v[i] + v[i + 2]) / 2, size[i] = v[i + 2] - v[i];
-}
-
 static void encode_body(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;
   const struct vec_ops *r = vec_ops_of(c->in[0].d.dtype);
   const int64_t anchors = c->in[0].d.dim[1], objects = c->in[3].d.dim[1];
-  double mean[4], std[4], v[4], from[2], size[2], middle[2], real[2];
+  double mean[4], std[4], v[4], object[4];
   read4(r, c->in[4].p, 0, mean);
   read4(r, c->in[5].p, 0, std);
   for (int64_t i = begin; i < end; i++) {
@@ -396,13 +386,8 @@ static void encode_body(int64_t begin, int64_t end, void *context)
     bool valid = r->get(c->in[0].p, i) > 0.5 && match >= 0 && match < objects;
     if (valid) {
       read4(r, c->in[2].p, 4 * i, v);
-      middle_of(v, from, size);
-      read4(r, c->in[3].p, 4 * (i / anchors * objects + match), v);
-      middle_of(v, middle, real);
-      for (int k = 0; k < 2; k++) {
-        to[k] = ((middle[k] - from[k]) / size[k] - mean[k]) / std[k];
-        to[k + 2] = (log(real[k] / size[k]) - mean[k + 2]) / std[k + 2];
-      }
+      read4(r, c->in[3].p, 4 * (i / anchors * objects + match), object);
+      box_encode(v, object, mean, std, to);
     }
     if (c->out[0].p) r->store(at(r, c->out[0].p, 4 * i), to, 4);
     if (c->out[1].p) r->fill(at(r, c->out[1].p, 4 * i), valid, 4);
@@ -451,16 +436,10 @@ static void decode_body(int64_t begin, int64_t end, void *context)
     read4(r, c->in[1].p, 4 * (i % c->in[0].d.dim[1]), v);
     read4(r, c->in[0].p, 4 * i, by);
     if (p->format == CORNER)
-      middle_of(v, middle, size);
+      box_middle(v, middle, size);
     else
       for (int k = 0; k < 2; k++) middle[k] = v[k], size[k] = v[k + 2];
-    for (int k = 0; k < 2; k++) {
-      double grow = by[k + 2] * p->std[k + 2];
-      if (p->clip > 0 && grow > p->clip) grow = p->clip;
-      double half = exp(grow) * size[k] / 2, at_ = by[k] * p->std[k] * size[k] + middle[k];
-      to[k] = at_ - half;
-      to[k + 2] = at_ + half;
-    }
+    box_decode(middle, size, by, p->std, p->clip, to);
     r->store(at(r, c->out[0].p, 4 * i), to, 4);
   }
 }

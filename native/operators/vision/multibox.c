@@ -205,7 +205,7 @@ static int64_t match_pairs(struct matching *t)
 static int64_t match_near(struct matching *t)
 {
   int64_t n = 0;
-  double threshold = held(&t->m, t->p->overlap_threshold);
+  double threshold = box_held(&t->m, t->p->overlap_threshold);
   for (int64_t a = 0; a < t->anchors && threshold > 0; a++)
     if (t->state[a] != POSITIVE && t->best[a] > threshold) t->state[a] = POSITIVE, n++;
   return n;
@@ -225,7 +225,7 @@ static double background(const struct matching *t, int64_t a)
 static void mine_negatives(struct matching *t, int64_t positives)
 {
   double wanted = (double)positives * t->p->negative_mining_ratio,
-         limit = held(&t->m, t->p->negative_mining_thresh);
+         limit = box_held(&t->m, t->p->negative_mining_thresh);
   int64_t n = 0,
           most = wanted < (double)(t->anchors - positives) ? (int64_t)wanted
                                                            : t->anchors - positives;
@@ -236,19 +236,9 @@ static void mine_negatives(struct matching *t, int64_t positives)
   for (int64_t i = 0; i < MIN(n, most); i++) t->state[sorted[i].place] = NEGATIVE;
 }
 
-/* Where an object lies as seen from an anchor. */
-static void relative(const struct matching *t, const double a[4], const double g[4], double to[4])
-{
-  const double *v = t->p->variances.d;
-  for (int i = 0; i < 2; i++) {
-    double size = a[i + 2] - a[i], real = g[i + 2] - g[i];
-    to[i] = ((g[i] + g[i + 2]) / 2 - (a[i] + a[i + 2]) / 2) / size / v[i];
-    to[i + 2] = log(real / size) / v[i + 2];
-  }
-}
-
 static void write_targets(const struct matching *t, void *place, void *mask, void *class)
 {
+  const double none[4] = { 0 };
   for (int64_t a = 0; a < t->anchors; a++) {
     bool positive = t->objects && t->state[a] == POSITIVE;
     double to[4] = { 0 }, from[4], object[4], label = t->p->ignore_label;
@@ -256,7 +246,7 @@ static void write_targets(const struct matching *t, void *place, void *mask, voi
       int64_t row = t->object[a] * t->width;
       read4(t->r, t->anchor, 4 * a, from);
       read4(t->r, t->label, row + 1, object);
-      relative(t, from, object, to);
+      box_encode(from, object, none, t->p->variances.d, to);
       label = t->r->get(t->label, row) + 1;
     }
     else if (t->objects && t->state[a] == NEGATIVE)
@@ -395,23 +385,22 @@ struct detect {                                       /* one sample */
 static void decode(const struct detect *d, int64_t a, double corner[4])
 {
   const double *v = d->p->variances.d;
-  double from[4], by[4];
+  double from[4], by[4], middle[2], size[2];
   read4(d->r, d->anchor, 4 * a, from);
   read4(d->r, d->loc, 4 * a, by);
-  for (int i = 0; i < 2; i++) {
-    double size = from[i + 2] - from[i], middle = by[i] * v[i] * size + (from[i] + from[i + 2]) / 2;
-    double half = exp(by[i + 2] * v[i + 2]) * size / 2;
-    corner[i] = held(&d->m, middle - half);
-    corner[i + 2] = held(&d->m, middle + half);
+  box_middle(from, middle, size);
+  box_decode(middle, size, by, v, 0, corner);
+  for (int i = 0; i < 4; i++) {
+    corner[i] = box_held(&d->m, corner[i]);
+    if (d->p->clip) corner[i] = MAX(0, MIN(1, corner[i]));
   }
-  for (int i = 0; i < 4 && d->p->clip; i++) corner[i] = MAX(0, MIN(1, corner[i]));
 }
 
 /* The best class of each anchor, where it is none of background, NaN and too weak. */
 static int64_t find_objects(const struct detect *d)
 {
   int64_t n = 0;
-  double threshold = held(&d->m, d->p->threshold);
+  double threshold = box_held(&d->m, d->p->threshold);
   for (int64_t a = 0; a < d->anchors; a++) {
     struct detection f = { .id = -1, .score = -1 };
     for (int64_t k = 1; k < d->classes; k++) {

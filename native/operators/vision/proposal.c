@@ -124,7 +124,7 @@ static struct proposal propose(const struct image_of *k, int64_t index)
   int64_t a = index % k->anchors, cell = index / k->anchors, area = k->h * k->w,
           place[2] = { cell % k->w, cell / k->w };
   struct proposal q;
-  double by[4], least = held(&k->m, (double)p->min_size * k->info[2]);
+  double by[4], least = box_held(&k->m, (double)p->min_size * k->info[2]);
   anchor_of(p, a, q.v);
   for (int i = 0; i < 4; i++) {
     q.v[i] += (double)(place[i % 2] * p->feature_stride);
@@ -139,7 +139,7 @@ static struct proposal propose(const struct image_of *k, int64_t index)
   for (int i = 0; i < 4; i++) {
     double end = k->info[1 - i % 2] - 1;
     wrong |= q.v[i] != q.v[i];
-    q.v[i] = held(&k->m, MAX(MIN(q.v[i], end), 0));
+    q.v[i] = box_held(&k->m, MAX(MIN(q.v[i], end), 0));
   }
   for (int i = 0; i < 2; i++) small |= q.v[i + 2] - q.v[i] + 1 < least;
   for (int i = 0; i < 4 && small; i++) q.v[i] += i < 2 ? -least / 2 : least / 2;
