@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/base.h"
 #include "base/gate.h"
 #include "base/system.h"
 
@@ -122,8 +123,28 @@ int sys_protect(void *pages, size_t bytes, int access)
 
 /* -- threads and libraries --------------------------------------------------------------------- */
 
+static int forked;
+static void note_fork(void) { __atomic_store_n(&forked, 1, __ATOMIC_RELAXED); }
+static void watch_forks(void) { pthread_atfork(NULL, NULL, note_fork); }
+bool sys_forked(void) { return __atomic_load_n(&forked, __ATOMIC_RELAXED); }
+
+int sys_have_threads(void)
+{
+  NEED(!sys_forked(), TY_ESTATE,
+      "this process is a fork of one that had used the engine, and has none of its threads; fork "
+      "before the first use, or start a program");
+  return TY_OK;
+}
+
+void sys_join(pthread_t thread)
+{
+  if (!sys_forked()) pthread_join(thread, NULL);
+}
+
 int sys_thread(pthread_t *thread, void *(*run)(void *), void *context)
 {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, watch_forks);
   return refused() ? EAGAIN : pthread_create(thread, NULL, run, context);
 }
 

@@ -6,6 +6,7 @@
 */
 #pragma once
 #include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/types.h>
@@ -36,4 +37,8 @@ int     sys_protect(void *pages, size_t bytes, int access);
 /* -- threads and libraries --------------------------------------------------------------------- */
 
 int     sys_thread(pthread_t *thread, void *(*run)(void *), void *context);
+/* The process is a fork of one in which threads were started: it lacks them. */
+bool    sys_forked(void);
+int     sys_have_threads(void);                           /* TY_ESTATE in such a process */
+void    sys_join(pthread_t thread);                       /* nothing in such a process */
 void   *sys_dlopen(const char *name, int flags);

@@ -95,7 +95,7 @@ static bool not_done(struct queue *q, uint64_t seq)
 
 void ticket_wait(struct ticket t)
 {
-  if (ticket_past(t)) return;
+  if (ticket_past(t) || sys_forked()) return;
   struct queue *q = queue_at(t.device);
   for (int64_t until = profile_now() + SPIN_NS; profile_now() < until; sched_yield())
     if (ticket_past(t)) return;
@@ -119,8 +119,8 @@ static void forget(int i)
   memmove(&pending[i], &pending[i + 1], sizeof pending[0] * (size_t)(--npending - i));
 }
 
-static void remember(
-    int device, struct failure *f) /* beyond 64 that nobody asks for, the first ones say enough */
+/* beyond 64 that nobody asks for, the first ones say enough */
+static void remember(int device, struct failure *f)
 {
   pthread_mutex_lock(&marks);
   for (int i = npending - 1; i >= 0; i--)
@@ -166,7 +166,6 @@ static void mark(struct storage *s, struct failure *f) /* NULL: unmark */
   failure_drop(old);
 }
 
-/* The mark that still counts, with a reference, or NULL. */
 static struct failure *marked(const struct storage *s)
 {
   if (!__atomic_load_n(&s->failed, __ATOMIC_ACQUIRE)) return NULL;
@@ -212,7 +211,6 @@ static void start(struct queue *q, struct slot *s)
   mark_writes(s);
 }
 
-/* Callback, references and back-pressure; then the ticket is past. */
 static void pass(struct queue *q, struct slot *s)
 {
   if (s->task.done) s->task.done(s->task.context);
@@ -227,8 +225,7 @@ static void pass(struct queue *q, struct slot *s)
   pthread_mutex_unlock(&q->lock);
 }
 
-/* Lets everything that was started pass. A device that reports its failures late fails all of
-** it. */
+/* Lets what was started pass. A device that reports its failures late fails all of it. */
 static void finish(struct queue *q)
 {
   if (q->done == q->ran) return;
@@ -352,20 +349,19 @@ static void stop_threads(void)
   }
   for (int i = 0; i < SLOTS; i++)
     if (queues[i] && !pthread_equal(queues[i]->thread, pthread_self()))
-      pthread_join(queues[i]->thread, NULL);
+      sys_join(queues[i]->thread);
 }
 
 /* At exit, or when the library is unloaded: each queue ends its current task and no other. */
 __attribute__((destructor)) static void close_queues(void)
 {
   STORE(closing, 1);
-  if (!device_sync()) stop_threads();
+  if (!device_sync() && !sys_forked()) stop_threads();
   profile_close();
 }
 
 /* -- submission -------------------------------------------------------------------------------- */
 
-/* The later of two tasks of one device is enough. */
 static void add_wait(struct slot *s, int own, struct ticket t)
 {
   if (!t.seq || t.device == own || ticket_past(t)) return;
@@ -526,7 +522,8 @@ static bool ran_here(struct queue *q, const struct task *t, struct ticket *out)
 int device_submit(int device, const struct task *t, struct ticket *out)
 {
   struct queue *q;
-  int code = queue_of(device, &q);
+  int code = sys_have_threads();
+  if (!code) code = queue_of(device, &q);
   if (code) return refuse(t, code);
   if (device_sync()) return run_inline(q, t, out);
   pthread_mutex_lock(&order);
@@ -568,6 +565,7 @@ int storage_wait(struct storage *s, int for_write)
   int64_t from = profile_begin();
   storage_wait_quiet(s, for_write);
   profile_call(for_write ? "wait_to_write" : "wait_to_read", from);
+  if (!ticket_past(s->write)) TRY(sys_have_threads());
   struct failure *f = marked(s);
   if (!f) return TY_OK;
   int code = failure_tell(f);
@@ -582,19 +580,21 @@ void storage_written(struct storage *s, bool all)
   __atomic_add_fetch(&s->version, 1, __ATOMIC_RELAXED);
 }
 
-static void drain(struct queue *q)
+static int drain(struct queue *q)
 {
-  ticket_wait((struct ticket){ q->device, LOAD(q->submitted) });
+  const struct ticket last = { q->device, LOAD(q->submitted) };
+  ticket_wait(last);
+  return ticket_past(last) ? TY_OK : sys_have_threads();
 }
 
 int device_wait(int device)
 {
   if (device >= 0) {
     if (device_kind(device) != COMM_QUEUE) TRY(device_open(device));
-    if (queue_at(device)) drain(queue_at(device));
+    if (queue_at(device)) TRY(drain(queue_at(device)));
     return tell_pending(slot_device(device_slot(device)));
   }
   for (int i = 0; i < SLOTS; i++)
-    if (queue_at(slot_device(i))) drain(queue_at(slot_device(i)));
+    if (queue_at(slot_device(i))) TRY(drain(queue_at(slot_device(i))));
   return tell_pending(-1);
 }

@@ -216,14 +216,14 @@ static void stop(struct ty_iter *it)
   it->quit = true;
   pthread_cond_broadcast(&it->changed);
   pthread_mutex_unlock(&it->lock);
-  pthread_join(it->thread, NULL);
+  sys_join(it->thread);
   pthread_cond_destroy(&it->changed);
   pthread_mutex_destroy(&it->lock);
 }
 
 void ty_iter_free(ty_iter *it)
 {
-  if (!it || mem_kept()) return;
+  if (!it || mem_kept() || sys_forked()) return;         /* its lock may be a lost thread's */
   if (it->started) stop(it);
   if (it->reader) it->reader->kind->close(it->reader);
   for (int i = 0; it->slot && i < it->ahead; i++) {
@@ -242,6 +242,7 @@ void ty_iter_free(ty_iter *it)
 int ty_iter_reset(ty_iter *it)
 {
   int code = TY_OK;
+  TRY(sys_have_threads());
   pthread_mutex_lock(&it->lock);
   it->paused = true;
   while (it->filling) pthread_cond_wait(&it->changed, &it->lock);
@@ -294,6 +295,7 @@ static int hand_out(struct ty_iter *it, int i, const ty_desc *row, const void *b
 
 int ty_iter_next(ty_iter *it, int wait_ms, int *more)
 {
+  TRY(sys_have_threads());
   pthread_mutex_lock(&it->lock);
   bool ready = await(it, wait_ms), any = it->filled > 0;
   struct failure *failure = ready && !any && it->failure ? failure_keep(it->failure) : NULL;
