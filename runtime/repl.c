@@ -1,6 +1,6 @@
 /* repl.c - line editing for the prompt, on libedit.
 **
-** A Lua module of open, read, add, waiting, rows, close and a clock (runtime.h). Keys are read
+** A Lua module of open, read, key, add, waiting, rows, close and a clock (runtime.h). Keys are read
 ** here, so that Ctrl-C leaves the line at once and a UTF-8 character arrives whole. Tab asks the
 ** Lua function given to `open`: it gets the text before the cursor and returns the length of the
 ** word to complete and the list of its continuations. At the start of a line, and in pasted
@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 #include <wchar.h>
@@ -259,6 +260,34 @@ static int read_line(lua_State *L)
   return 1;
 }
 
+/* One key after a question, which is taken away again; nil at the end and after Ctrl-C. */
+static int one_key(lua_State *L)
+{
+  struct termios usual, raw;
+  char key = 0;
+  ssize_t n = -1;
+  bool cut = false, known = tcgetattr(STDIN_FILENO, &usual) == 0;
+  fputs(luaL_checkstring(L, 1), stdout);
+  fflush(stdout);
+  if (known) {
+    raw = usual;
+    raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+    tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
+  }
+  while (!cut && n < 0) {
+    n = read(STDIN_FILENO, &key, 1);
+    if (n < 0 && errno != EINTR) break;
+    cut = interrupt_take(L);
+  }
+  if (known) tcsetattr(STDIN_FILENO, TCSADRAIN, &usual);
+  fputs("\r\33[K", stdout);
+  if (cut || n <= 0 || key == END_KEY)
+    lua_pushnil(L);
+  else
+    lua_pushlstring(L, &key, 1);
+  return 1;
+}
+
 /* Written at once: a crash of the next evaluation loses nothing. */
 static int add_line(lua_State *L)
 {
@@ -307,6 +336,7 @@ int repl_module(lua_State *L)
   static const luaL_Reg functions[] = {
     { "open", open_editor },
     { "read", read_line },
+    { "key", one_key },
     { "add", add_line },
     { "waiting", waiting },
     { "rows", rows },

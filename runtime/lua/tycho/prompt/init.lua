@@ -74,7 +74,7 @@ function Session:paint(kind, text)
 end
 
 
-local MORE = "-- Enter: more, q: enough -- "
+local MORE = "-- any key: more, q: enough -- "
 
 --- Writes a text, screen by screen where it is longer than the terminal is high.
 -- @string text without a newline at its end
@@ -84,8 +84,8 @@ function Session:page(text)
   for line in (text .. "\n"):gmatch("([^\n]*)\n") do
     if shown >= rows then
       shown = 0
-      local answer = self.editor.read(self:paint("note", MORE))
-      if not answer or answer:find("^%s*q") then
+      local key = self.editor.key(self:paint("note", MORE))
+      if not key or key == "q" then
         return
       end
     end

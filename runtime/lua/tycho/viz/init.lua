@@ -7,6 +7,7 @@
 -- @module tycho.viz
 
 local pairs = require("tycho.core.iterate").pairs
+local native = require "tycho.core.ffi"
 local args = require "tycho.core.args"
 local attrs = require "tycho.core.attrs"
 local grid = require "tycho.viz.grid"
@@ -24,12 +25,6 @@ local viz = {}
 
 -- print_summary -----------------------------------------------------------------------------------
 
-local function length(v)
-  local ok = type(v) == "number" and v >= 1 and v == math.floor(v)
-  return ok, v, "a number of characters, at least 1", type(v) == "number" and "value" or "type"
-end
-
-
 local function four_ends(v)
   local ok = values.is_plain(v) and #v == 4
   for i = 1, 4 do
@@ -40,8 +35,16 @@ local function four_ends(v)
 end
 
 
+local LENGTH = 120                                       -- columns of a summary
+
+-- No longer than a line of the terminal.
+local function usual_length()
+  return math.min(LENGTH, native.is_terminal(1) and native.terminal_size(1) or LENGTH)
+end
+
+
 local SUMMARY = args.form("viz.print_summary", {
-  { "symbol", "symbol" }, "*", { "shape", "dict?" }, { "line_length", length, 120 },
+  { "symbol", "symbol" }, "*", { "shape", "dict?" }, { "line_length", "positive?" },
   { "positions", four_ends, { 0.44, 0.64, 0.74, 1 } },
 })
 
@@ -49,13 +52,15 @@ local SUMMARY = args.form("viz.print_summary", {
 --
 -- Parameters are counted from the inputs' shapes, so the counts need `shape`.
 -- @tparam Symbol symbol
--- @tparam[opt] table options shape (argument name -> shape), line_length (characters, 120),
---   positions (where the four columns end: characters, or fractions of the line)
+-- @tparam[opt] table options shape (argument name -> shape), line_length (characters; 120, or fewer
+--   where the terminal has fewer), positions (where the four columns end: characters, or fractions
+--   of the line)
 -- @treturn string the table; E(shape) when the shapes given do not determine all others
 function viz.print_summary(...)
   local a = SUMMARY(...)
   local shapes = summary.shapes(a.symbol, a.shape, "viz.print_summary")
-  local text = summary.text(summary.rows(a.symbol, shapes), a.line_length, a.positions)
+  local text = summary.text(summary.rows(a.symbol, shapes), a.line_length or usual_length(),
+    a.positions)
   io.write(text)
   summary.written = text
   return text
