@@ -24,6 +24,7 @@ build = {
       ["tycho.callback"] = "runtime/lua/tycho/callback.lua",
       ["tycho.context"] = "runtime/lua/tycho/context.lua",
       ["tycho.core.args"] = "runtime/lua/tycho/core/args.lua",
+      ["tycho.core.attempt"] = "runtime/lua/tycho/core/attempt.lua",
       ["tycho.core.attrs"] = "runtime/lua/tycho/core/attrs.lua",
       ["tycho.core.class"] = "runtime/lua/tycho/core/class.lua",
       ["tycho.core.context"] = "runtime/lua/tycho/core/context.lua",

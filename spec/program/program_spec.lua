@@ -150,6 +150,19 @@ describe("tycho", function()
       assert.equal("saved\ntycho: terminated\n", output)
     end)
   end)
+  it("takes a request to stop for nothing else, where something is only tried", function()
+    with_file([[
+      jit.off()
+      local Error = require "tycho.core.error"
+      package.preload.cjson = function() Error.raise{ code = "interrupted", message = "stop" } end
+      print(select(2, pcall(require("tycho.core.json").parse, "[]", "spec")).code)
+      local json = require "tycho.core.json"
+      package.preload.cjson = function() error("not enough memory", 0) end
+      package.loaded.cjson = nil
+      print(select(2, pcall(json.parse, "[]", "spec")))]], function(path)
+      assert.equal("interrupted\nnot enough memory\n", (tycho(path)))
+    end)
+  end)
   it("lets a script answer Ctrl-C", function()
     with_file([[
       jit.off()

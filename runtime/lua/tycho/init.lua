@@ -5,6 +5,7 @@
 
 local pairs = require("tycho.core.iterate").pairs
 local native = require "tycho.core.ffi"
+local attempt = require "tycho.core.attempt"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local foreign = require "tycho.core.foreign"
@@ -96,7 +97,7 @@ local HOMES = { "nd", "sym", "mod", "io", "init", "metric", "optimizer", "random
 local function homes_of(name)
   local list = {}
   for _, home in ipairs(HOMES) do
-    local ok, value = pcall(function() return ty[home][name] end)
+    local ok, value = attempt(function() return ty[home][name] end)
     if ok and value ~= nil then
       list[#list + 1] = home .. "." .. name
     end

@@ -124,7 +124,10 @@ local function load_library()
         declare(path)
         return library, path
       end
-      reasons[#reasons + 1] = "  " .. tostring(library)
+      if type(library) ~= "string" then
+        error(library, 0)                        -- asked to stop meanwhile
+      end
+      reasons[#reasons + 1] = "  " .. library
     else
       reasons[#reasons + 1] = "  " .. path .. ": no such file"
     end

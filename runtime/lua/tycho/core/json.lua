@@ -10,6 +10,7 @@
 
 local iterate = require "tycho.core.iterate"
 local next, pairs = iterate.next, iterate.pairs
+local attempt = require "tycho.core.attempt"
 local attrs = require "tycho.core.attrs"
 local Error = require "tycho.core.error"
 local values = require "tycho.core.values"
@@ -101,13 +102,13 @@ end
 -- @string func for errors
 -- @return the value; E(format) for other text, E(unsupported) without lua-cjson
 function json.parse(text, func)
-  local found, cjson = pcall(require, "cjson")
+  local found, cjson = attempt(require, "cjson")
   if not found then
     Error.raise{ code = "unsupported", func = func,
       message = "reading JSON needs lua-cjson, which is not installed: apt-get install lua-cjson, \z
         or luarocks install lua-cjson" }
   end
-  local ok, value = pcall(cjson.decode, text)
+  local ok, value = attempt(cjson.decode, text)
   if not ok then
     Error.raise{ code = "format", func = func, message = "bad JSON: " .. tostring(value) }
   end

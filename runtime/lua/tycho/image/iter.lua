@@ -8,6 +8,7 @@
 
 local next = require("tycho.core.iterate").next
 local args = require "tycho.core.args"
+local attempt = require "tycho.core.attempt"
 local augment = require "tycho.image.augment"
 local base = require "tycho.io.data"
 local class = require "tycho.ndarray.class"
@@ -276,7 +277,7 @@ end
 
 -- The image changed and laid out (channels, height, width), and its label.
 local function prepared(self, bytes, label, name)
-  local ok, x = pcall(pixels.imdecode, bytes, { flag = self._shape[1] == 1 and 0 or 1 })
+  local ok, x = attempt(pixels.imdecode, bytes, { flag = self._shape[1] == 1 and 0 or 1 })
   if not ok then
     Error.raise{ code = x.code, func = self.class_name .. ":next", argument = name,
       message = name .. ": " .. x.message }

@@ -13,6 +13,7 @@
 
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
+local attempt = require "tycho.core.attempt"
 local checkpoint = require "tycho.model.checkpoint"
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
@@ -189,7 +190,7 @@ local function has_data(batch)
   elseif rawget(batch, "data") then
     return true
   end
-  local ok, data = pcall(function() return batch.data end)
+  local ok, data = attempt(function() return batch.data end)
   return ok and type(data) == "table"
 end
 

@@ -3,6 +3,7 @@
 -- @module tycho.module.evaluation
 
 local args = require "tycho.core.args"
+local attempt = require "tycho.core.attempt"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local slices = require "tycho.module.batch_slices"
@@ -34,7 +35,7 @@ end
 -- @string func for errors
 -- @string argument for errors
 function evaluation.check_iterator(data, func, argument)
-  local ok, next_of = pcall(function() return data.next end)
+  local ok, next_of = attempt(function() return data.next end)
   if type(data) ~= "table" or not ok or not is_callable(next_of) then
     Error.raise{ code = "value", func = func, argument = argument,
       expected = "an iterator such as ty.io.NDArrayIter{data = ..., label = ..., batch_size = ...}",

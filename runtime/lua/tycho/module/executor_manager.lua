@@ -14,6 +14,7 @@
 -- @module tycho.executor_manager
 
 local args = require "tycho.core.args"
+local attempt = require "tycho.core.attempt"
 local attrs = require "tycho.core.attrs"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
@@ -66,7 +67,7 @@ end
 
 
 local function default_key(a)
-  local ok, key = pcall(function() return a.train_data.default_bucket_key end)
+  local ok, key = attempt(function() return a.train_data.default_bucket_key end)
   if not ok or key == nil then
     Error.raise{ code = "name", func = FUNC, argument = "default_bucket_key",
       message = "with 'sym_gen' the iterator needs a 'default_bucket_key'" }

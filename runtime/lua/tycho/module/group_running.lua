@@ -5,6 +5,7 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
+local attempt = require "tycho.core.attempt"
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local descriptions = require "tycho.module.descriptions"
@@ -91,7 +92,7 @@ local function bad_number(self, i)
   local probe = executor.bind(self.symbol, { ctx = self.contexts[i], args = arg_dict,
     grad_req = "null", aux_states = auxs, group2ctx = self._group2ctxs[i] })
   probe:check_numerics()
-  local ok, e = pcall(function()
+  local ok, e = attempt(function()
     for _, x in ipairs(probe:forward(true)) do
       x:wait_to_read()
     end

@@ -5,6 +5,7 @@
 
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
+local attempt = require "tycho.core.attempt"
 local bind_executor = require "tycho.module.bind_executor"
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
@@ -134,7 +135,7 @@ end
 
 --- Descriptions that an iterator or a batch gives (not for users).
 function parts._provided(data, kind, func)
-  local ok, list = pcall(function() return data[kind] end)
+  local ok, list = attempt(function() return data[kind] end)
   if type(data) ~= "table" or not ok or kind == "provide_data" and type(list) ~= "table" then
     Error.raise{ code = "type", func = func, argument = "train_data",
       expected = "a data iterator or a described batch", got = Error.kind(data),

@@ -21,6 +21,7 @@ local pairs = require("tycho.core.iterate").pairs
 local ffi = require "ffi"
 local jit = require "jit"
 local args = require "tycho.core.args"
+local attempt = require "tycho.core.attempt"
 local class = require "tycho.ndarray.class"
 local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
@@ -234,7 +235,7 @@ local function get_array(r)
     fail(r, "bad shape of an array")
   end
   local x = transfer.from_string(take(r, bytes), shape, dtype, r.func)
-  local ok, moved = pcall(function() return x:as_in_context(context.Context(ctx)) end)
+  local ok, moved = attempt(function() return x:as_in_context(context.Context(ctx)) end)
   return ok and moved or x
 end
 

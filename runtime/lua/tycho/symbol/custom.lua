@@ -4,6 +4,7 @@
 
 local ffi = require "ffi"
 local args = require "tycho.core.args"
+local attempt = require "tycho.core.attempt"
 local class = require "tycho.ndarray.class"
 local custom = require "tycho.op.custom"
 local native = require "tycho.core.ffi"
@@ -40,7 +41,7 @@ end
 local function ask(n, prop, method, ins, complete, word)
   local nargs, nouts, nauxs = #prop:list_arguments(), #prop:list_outputs(),
     #prop:list_auxiliary_states()
-  local ok, a, b, c = pcall(prop[method], prop, ins)
+  local ok, a, b, c = attempt(prop[method], prop, ins)
   if not ok then
     return complete and custom._fail(method, n.name, n.where, a) or nil
   end

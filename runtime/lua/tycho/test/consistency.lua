@@ -4,6 +4,7 @@
 
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
+local attempt = require "tycho.core.attempt"
 local attrs = require "tycho.core.attrs"
 local compare = require "tycho.test.compare"
 local param_check = require "tycho.model.param_check"
@@ -88,7 +89,7 @@ local function compare_all(a, truth, got, what)
     local tol = math.max(tolerance_of(a, x.dtype), tolerance_of(a, y.dtype))
     local options = { rtol = tol, atol = tol, equal_nan = a.equal_nan,
       names = { what .. " " .. name, "the reference" } }
-    local ok, e = pcall(compare.assert_almost_equal, x, y, options)
+    local ok, e = attempt(compare.assert_almost_equal, x, y, options)
     if not ok and a.raise_on_err then
       error(e, 0)
     end

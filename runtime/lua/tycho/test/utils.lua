@@ -12,6 +12,7 @@
 
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
+local attempt = require "tycho.core.attempt"
 local defaults = require "tycho.test.defaults"
 local Error = require "tycho.core.error"
 local iterators = require "tycho.io"
@@ -68,7 +69,7 @@ function utils.retry(n)
   return function(f)
     return function(...)
       for _ = 1, n - 1 do
-        local results = { pcall(f, ...) }
+        local results = { attempt(f, ...) }
         if results[1] then
           return unpack(results, 2)
         end
