@@ -87,9 +87,12 @@ describe("scripts/dev/doc.lua", function()
       all[#all + 1] = page:find("%.html$") and text or nil
     end
     all = table.concat(all)
-    for _, name in ipairs(require("tycho").op.list()) do
+    -- of a program of its own: other specs add operators to this one
+    local names = shell.tycho([[-e 'print(table.concat(ty.op.list(), " "))']])
+    for name in names:gmatch("%S+") do
       assert.is_truthy(all:find('">' .. name .. "<a", 1, true), name)
     end
+    assert.is_true(select(2, names:gsub("%S+", "")) > 300)
     for _, id in ipairs{ "Module.fit", "NDArray.copyto", "Executor.forward", "Symbol.simple_bind",
         "ty.io.NDArrayIter", "ty.optimizer.Adam", "ty.metric.F1", "ty.init.Xavier",
         "ty.rnn.LSTMCell", "KVStore.push", "KVStore.init", "ty.lr_scheduler.CosineScheduler" } do
