@@ -1,5 +1,5 @@
-/* queue.c - one thread per device that runs its tasks in the order of submission; tickets, waits
-** and failures.
+/* queue.c - one thread per device that runs its tasks in the order of submission; tickets and
+** waits.
 **
 ** Submission happens under one lock for all devices: it notes the task's tickets in its
 ** storages, and so all queues agree on one order, in which every task waits only for earlier
@@ -12,7 +12,7 @@
 ** very task it waits for.
 **
 ** Locks, none taken inside another except as listed: order > queue.lock (to wake) and marks
-** (failure marks of storages and the pending list), inline_lock (TYCHO_SYNC=1: everything runs
+** (failures.c), inline_lock (TYCHO_SYNC=1: everything runs
 ** under it, in the caller).
 */
 #include <pthread.h>
@@ -58,7 +58,7 @@ struct queue {
 static struct queue *queues[SLOTS];                   /* atomic; made at first use, never freed */
 /* atomic: the process ends; nothing runs or waits any more */
 static int closing;
-static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER, marks = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
 
 #define LOAD(x) __atomic_load_n(&(x), __ATOMIC_SEQ_CST)
 #define STORE(x, v) __atomic_store_n(&(x), v, __ATOMIC_SEQ_CST)
@@ -106,87 +106,12 @@ void ticket_wait(struct ticket t)
   pthread_mutex_unlock(&q->lock);
 }
 
-/* -- failures ---------------------------------------------------------------------------------- */
-
-enum { PENDING = 64 };
-/* in order of occurrence, for device_wait */
-static struct { int device; struct failure *failure; } pending[PENDING];
-static int npending;
-
-static void forget(int i)
-{
-  failure_drop(pending[i].failure);
-  memmove(&pending[i], &pending[i + 1], sizeof pending[0] * (size_t)(--npending - i));
-}
-
-/* beyond 64 that nobody asks for, the first ones say enough */
-static void remember(int device, struct failure *f)
-{
-  pthread_mutex_lock(&marks);
-  for (int i = npending - 1; i >= 0; i--)
-    if (failure_told(pending[i].failure)) forget(i);
-  if (npending < PENDING) {
-    pending[npending].device = device;
-    pending[npending++].failure = failure_keep(f);
-  }
-  pthread_mutex_unlock(&marks);
-}
-
-/* Tells the first failure of the device (-1: any) and forgets its later ones: one wait, one
-** error. */
-static int tell_pending(int device)
-{
-  int code = TY_OK;
-  pthread_mutex_lock(&marks);
-  for (int i = 0; i < npending;) {
-    struct failure *f = pending[i].failure;
-    if (device >= 0 && pending[i].device != device) {
-      i++;
-      continue;
-    }
-    if (!failure_told(f)) {
-      if (code)
-        failure_void(f);
-      else
-        code = failure_tell(f);
-    }
-    forget(i);
-  }
-  pthread_mutex_unlock(&marks);
-  return code;
-}
-
-static void mark(struct storage *s, struct failure *f) /* NULL: unmark */
-{
-  if (!f && !__atomic_load_n(&s->failed, __ATOMIC_ACQUIRE)) return;
-  pthread_mutex_lock(&marks);
-  struct failure *old = s->failed;
-  __atomic_store_n(&s->failed, failure_keep(f), __ATOMIC_RELEASE);
-  pthread_mutex_unlock(&marks);
-  failure_drop(old);
-}
-
-static struct failure *marked(const struct storage *s)
-{
-  if (!__atomic_load_n(&s->failed, __ATOMIC_ACQUIRE)) return NULL;
-  pthread_mutex_lock(&marks);
-  struct failure *f = s->failed && !failure_told(s->failed) ? failure_keep(s->failed) : NULL;
-  pthread_mutex_unlock(&marks);
-  return f;
-}
-
-bool storage_failed(const struct storage *s)
-{
-  struct failure *f = marked(s);
-  failure_drop(f);
-  return f != NULL;
-}
-
 /* -- a queue's thread -------------------------------------------------------------------------- */
 
 static void mark_writes(struct slot *s)
 {
-  for (int i = s->task.nread; i < s->task.nread + s->task.nwrite; i++) mark(s->list[i], s->failed);
+  for (int i = s->task.nread; i < s->task.nread + s->task.nwrite; i++)
+    storage_mark(s->list[i], s->failed);
 }
 
 /* A device that is lost fails whatever comes as it failed first: that names the culprit. */
@@ -194,17 +119,17 @@ static struct failure *note_failure(struct queue *q, int code)
 {
   struct failure *f = failure_take(code);
   if (!q->lost && q->ops->lost && q->ops->lost(q->device)) q->lost = failure_keep(f);
-  remember(q->device, f);
+  pending_add(q->device, f);
   return f;
 }
 
 static void start(struct queue *q, struct slot *s)
 {
   s->failed = NULL;
-  for (int i = 0; i < s->task.nread && !s->failed; i++) s->failed = marked(s->list[i]);
+  for (int i = 0; i < s->task.nread && !s->failed; i++) s->failed = storage_marked(s->list[i]);
   if (!s->failed && q->lost) {
     s->failed = failure_again(q->lost);
-    remember(q->device, s->failed);
+    pending_add(q->device, s->failed);
   }
   int code = s->failed ? TY_OK : s->task.run(s->task.context);
   if (code) s->failed = note_failure(q, code);
@@ -501,9 +426,9 @@ static void run_here(struct queue *q, const struct task *t)
 {
   int code = parallel_alone(t->run, t->context);
   struct failure *f = code ? failure_take(code) : NULL;
-  if (f) remember(q->device, f);
+  if (f) pending_add(q->device, f);
   for (int i = 0; i < t->nwrite; i++) {
-    mark(t->write[i], f);
+    storage_mark(t->write[i], f);
     __atomic_add_fetch(&t->write[i]->version, 1, __ATOMIC_RELAXED);
   }
   failure_drop(f);
@@ -566,17 +491,17 @@ int storage_wait(struct storage *s, int for_write)
   storage_wait_quiet(s, for_write);
   profile_call(for_write ? "wait_to_write" : "wait_to_read", from);
   if (!ticket_past(s->write)) TRY(sys_have_threads());
-  struct failure *f = marked(s);
+  struct failure *f = storage_marked(s);
   if (!f) return TY_OK;
   int code = failure_tell(f);
-  mark(s, NULL);
+  storage_mark(s, NULL);
   failure_drop(f);
   return code;
 }
 
 void storage_written(struct storage *s, bool all)
 {
-  if (all) mark(s, NULL);
+  if (all) storage_mark(s, NULL);
   __atomic_add_fetch(&s->version, 1, __ATOMIC_RELAXED);
 }
 
@@ -592,9 +517,9 @@ int device_wait(int device)
   if (device >= 0) {
     if (device_kind(device) != COMM_QUEUE) TRY(device_open(device));
     if (queue_at(device)) TRY(drain(queue_at(device)));
-    return tell_pending(slot_device(device_slot(device)));
+    return pending_tell(slot_device(device_slot(device)));
   }
   for (int i = 0; i < SLOTS; i++)
     if (queue_at(slot_device(i))) TRY(drain(queue_at(slot_device(i))));
-  return tell_pending(-1);
+  return pending_tell(-1);
 }

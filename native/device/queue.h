@@ -16,4 +16,10 @@ static inline int slot_device(int slot)
                        : COMM_QUEUE + slot - 2 * IDS;
 }
 
+/* failures.c: f is remembered for device_wait; the first of a device (-1: any) is told, and its
+** later ones are forgotten; NULL: no mark any more; the mark that still counts, with a reference */
+void pending_add(int device, struct failure *f);
+int  pending_tell(int device);
+void storage_mark(struct storage *s, struct failure *f);
+struct failure *storage_marked(const struct storage *s);
 void memory_in_use(int device, int64_t *tensors, int64_t *pools);
