@@ -11,13 +11,14 @@
 */
 #include <pthread.h>
 #include "cuda/family.h"
+#include "device/order.h"
 #include "kernel/primitives.h"
 
 #define TABLE(name) extern const struct op_kernels cuda_##name[];
 CUDA_TABLES(TABLE)
 #undef TABLE
 
-enum { PIECE = 4 << 20, LEAST_ARCH = 50 };
+enum { PIECE = 4 << 20, LEAST_ARCH = 50, MARKS = 64 };
 
 struct staging {
   char *p[2];
@@ -31,6 +32,7 @@ struct gpu {
   pthread_mutex_t copying;                            /* other threads' copies, one at a time */
   char *stage;                                        /* for kernels that run on the host */
   size_t staged;
+  cu_event mark[MARKS];                               /* of task number k at k % MARKS */
 };
 static struct gpu gpus[CUDA_DEVICES];
 static int count_found = -1;
@@ -181,6 +183,24 @@ static int finish(int device)
   TRY(cuda_told(cu_api.StreamSynchronize(cuda_stream(device)),
       "a task of the GPU (TYCHO_SYNC=1 tells which)"));
   return cuda_fault_told(cuda_device(device)->fault);
+}
+
+/* -- order between GPUs ------------------------------------------------------------------------ */
+
+static int mark(int device, uint64_t seq)
+{
+  struct gpu *g = gpu_of(device);
+  cu_event *e = &g->mark[seq % MARKS];
+  TRY(cuda_enter(device));
+  if (!*e) TRY(cuda_told(cu_api.EventCreate(e, CU_EVENT_DISABLE_TIMING), "making an event"));
+  return cuda_told(cu_api.EventRecord(*e, g->d.stream), "marking the end of a task");
+}
+
+static int await(int device, struct ticket t)
+{
+  cu_event e = gpu_of(t.device)->mark[t.seq % MARKS];
+  TRY(cuda_enter(device));
+  return cuda_told(cu_api.StreamWaitEvent(cuda_stream(device), e, 0), "waiting for another GPU");
 }
 
 /* An error of a kernel or a copy sticks to the context. */
@@ -486,7 +506,9 @@ static const struct device_ops gpu_ops = {
 
 __attribute__((constructor)) static void register_gpu(void)
 {
+  static const struct order_ops order = { mark, await };
   device_register(TY_GPU, &gpu_ops);
+  order_register(TY_GPU, &order);
   cuda_pointwise_register();
   primitives_register(TY_GPU, &cuda_primitives);
 #define REGISTER(name) op_register_kernels(TY_GPU, cuda_##name);

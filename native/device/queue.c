@@ -6,6 +6,8 @@
 ** ones. That lock is never held while anything waits. A task has passed (`done` >= its number)
 ** when it has run, its callback has returned and its storages are dropped. Devices with a
 ** `finish` (streams) may have started more tasks than have passed: `ran` runs ahead of `done`.
+** Two of one kind wait for each other themselves, by marks that tasks leave behind what they have
+** started: a thread waits only until the other has started its task.
 **
 ** Who waits looks again for a moment before it sleeps, and gives its core away between two
 ** looks: on a machine whose cores are all in a team, a waiter that kept one would hold up the
@@ -20,6 +22,7 @@
 #include <signal.h>
 #include "base/parallel.h"
 #include "base/system.h"
+#include "device/order.h"
 #include "device/profile.h"
 #include "device/queue.h"
 
@@ -33,20 +36,24 @@ struct slot {
   /* number k at wait[k * RING]: most tasks wait for one queue or none */
   struct ticket *wait;
   int nwait;
+  bool awaits;                                        /* the device waits for some of them */
   struct failure *failed;                             /* what became of it */
 };
 
 struct queue {
   int device;
   const struct device_ops *ops;
+  const struct order_ops *order;                      /* NULL: the host waits */
   pthread_t thread;
   pthread_mutex_t lock;
   pthread_cond_t wake, past;
   /* atomic; `submitted` is written under `order` only */
   uint64_t submitted, done;
-  uint64_t ran;                                       /* the thread's own */
+  /* atomic; the thread's own: tasks up to here have been started; have left a mark on the device */
+  uint64_t ran, marked;
   /* atomic: the thread sleeps; somebody waits for `done` */
   int sleeping, waiting;
+  int watching;                                       /* atomic: somebody waits for `ran` */
   /* atomic: to get here; written under the lock */
   uint64_t awaited;
   int64_t held;                                       /* atomic: bytes that only tasks keep alive */
@@ -56,6 +63,8 @@ struct queue {
 };
 
 static struct queue *queues[SLOTS];                   /* atomic; made at first use, never freed */
+static int marking;                                   /* atomic: queues that leave marks */
+static const struct order_ops *orders[SLOTS];         /* at the slot of a kind's first device */
 /* atomic: the process ends; nothing runs or waits any more */
 static int closing;
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
@@ -150,12 +159,22 @@ static void pass(struct queue *q, struct slot *s)
   pthread_mutex_unlock(&q->lock);
 }
 
+/* Behind its device's work: tasks for which the device waited have to pass as well. What became of
+** them is known only then, and holds for what was made of it since. */
+static void settle(struct slot *s)
+{
+  for (int i = 0; i < s->nwait; i++) ticket_wait(s->wait[i * RING]);
+  for (int i = 0; i < s->task.nread && !s->failed; i++) s->failed = storage_marked(s->list[i]);
+  if (s->failed) mark_writes(s);
+}
+
 /* Lets what was started pass. A device that reports its failures late fails all of it. */
 static void finish(struct queue *q)
 {
   if (q->done == q->ran) return;
   int code = q->ops->finish ? q->ops->finish(q->device) : TY_OK;
   struct failure *late = NULL;
+  bool uncertain = false;
   if (code && q->lost)
     late = failure_keep(q->lost);
   else if (code)
@@ -166,6 +185,8 @@ static void finish(struct queue *q)
       s->failed = failure_keep(late);
       mark_writes(s);
     }
+    uncertain |= s->awaits;
+    if (uncertain) settle(s);
     pass(q, s);
   }
   failure_drop(late);
@@ -184,13 +205,62 @@ static void sleep_for_work(struct queue *q)
   pthread_mutex_unlock(&q->lock);
 }
 
+/* Until the other queue has started its task. */
+static void wait_started(struct queue *q, struct queue *other, uint64_t seq)
+{
+  for (int64_t until = profile_now() + SPIN_NS; profile_now() < until; sched_yield())
+    if (LOAD(other->ran) >= seq) return;
+  finish(q); /* the other queue may be waiting for one of ours */
+  pthread_mutex_lock(&other->lock);
+  __atomic_add_fetch(&other->watching, 1, __ATOMIC_SEQ_CST);
+  while (LOAD(other->ran) < seq && !LOAD(closing)) pthread_cond_wait(&other->past, &other->lock);
+  __atomic_sub_fetch(&other->watching, 1, __ATOMIC_SEQ_CST);
+  pthread_mutex_unlock(&other->lock);
+}
+
+/* Has our device been told to wait for the other's? */
+static bool device_waits(struct queue *q, struct ticket t)
+{
+  struct queue *other = queue_at(t.device);
+  if (!q->order || other->order != q->order) return false;
+  wait_started(q, other, t.seq);
+  if (LOAD(other->marked) < t.seq) return false;
+  int code = q->order->await(q->device, t);
+  if (code) failure_drop(failure_take(code));
+  return !code;
+}
+
 static void wait_others(struct queue *q, struct slot *s)
 {
+  s->awaits = false;
   for (int i = 0; i < s->nwait; i++) {
-    if (ticket_past(s->wait[i * RING])) continue;
+    struct ticket t = s->wait[i * RING];
+    if (ticket_past(t)) continue;
+    if (device_waits(q, t)) {
+      s->awaits = true;
+      continue;
+    }
     finish(q); /* the other queue may be waiting for one of ours */
-    ticket_wait(s->wait[i * RING]);
+    ticket_wait(t);
   }
+}
+
+/* The next task has been started. Where other devices may have to wait for it, it leaves a mark. */
+static void count_start(struct queue *q)
+{
+  uint64_t seq = q->ran + 1;
+  if (q->order && LOAD(marking) > 1) {
+    int code = q->order->mark(q->device, seq);
+    if (code)
+      failure_drop(failure_take(code));
+    else
+      STORE(q->marked, seq);
+  }
+  STORE(q->ran, seq);
+  if (!LOAD(q->watching)) return;
+  pthread_mutex_lock(&q->lock);
+  pthread_cond_broadcast(&q->past);
+  pthread_mutex_unlock(&q->lock);
 }
 
 static void *serve(void *context)
@@ -208,7 +278,7 @@ static void *serve(void *context)
     wait_others(q, s);
     if (LOAD(closing)) return NULL;
     start(q, s);
-    q->ran++;
+    count_start(q);
     if (!q->ops->finish || LOAD(q->waiting) || q->ran - q->done >= AHEAD) finish(q);
   }
 }
@@ -235,6 +305,7 @@ static int make_queue(int device, struct queue **out)
   NEED(q, TY_EMEMORY, "out of memory");
   q->device = slot_device(device_slot(device));
   q->ops = device_kind(device) == COMM_QUEUE ? &no_memory : device_ops(device);
+  q->order = orders[device_slot(device_kind(device))];
   q->awaited = UINT64_MAX;
   for (int i = 0; i < RING; i++) q->slot[i].wait = &q->wait[0][i];
   pthread_mutex_init(&q->lock, NULL);
@@ -243,10 +314,13 @@ static int make_queue(int device, struct queue **out)
   int code = start_thread(q);
   if (code) return mem_free(q), code;
   if (device_kind(q->device) == TY_CPU) parallel_add_queue();
+  if (q->order) __atomic_add_fetch(&marking, 1, __ATOMIC_SEQ_CST);
   __atomic_store_n(&queues[device_slot(device)], q, __ATOMIC_RELEASE);
   *out = q;
   return TY_OK;
 }
+
+void order_register(int kind, const struct order_ops *ops) { orders[device_slot(kind)] = ops; }
 
 static int queue_of(int device, struct queue **out)
 {

@@ -186,6 +186,12 @@ ASK(void) cudasim_count(uint64_t out[5])
     counts.allocations };
   memcpy(out, all, sizeof all);
 }
+/* waits of streams for events since the start */
+ASK(uint64_t) cudasim_waits()
+{
+  Lock lock(state.lock);
+  return counts.waits;
+}
 /* Sticky errors and findings are forgotten, as by a new process. */
 ASK(void) cudasim_forget()
 {

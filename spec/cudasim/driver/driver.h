@@ -177,7 +177,7 @@ bool function_lives(const CUfunc_st *f);
 
 /* -- what tests ask ---------------------------------------------------------------------------- */
 
-struct Counts { uint64_t launches, copies, fills, graphs, allocations, findings; };
+struct Counts { uint64_t launches, copies, fills, graphs, allocations, findings, waits; };
 extern Counts counts;
 
 /* live objects of each kind, for checks of handles and for the report of leaks */

@@ -233,6 +233,7 @@ API cuStreamWaitEvent(CUstream handle, CUevent e, unsigned flags)
   if (s->capture || e->captured) return capture_wait(s, e);
   Op op;
   op.after.push_back(e->mark);
+  counts.waits++;
   return give(s, std::move(op));
 }
 
