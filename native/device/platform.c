@@ -129,25 +129,16 @@ void gpu_absence(struct text *t)
   text_add(t, " in the system's folders%s%s", *path ? " and in " : "", path);
 }
 
-/* The driver is asked for its version only; nothing is started on a device. */
+/* What the back end says of itself; nothing is started on a device that is there. */
 static void add_cuda(struct text *t)
 {
-  text_add(t, "CUDA        ");
-  void *lib = env_disabled("cuda") ? NULL : open_first(cuda_driver);
-  if (!lib) {
-    text_add(t, "no: ");
-    gpu_absence(t);
-    text_add(t, "\n");
-    return;
-  }
-  int (*version)(int *) = NULL, n = 0;
-  *(void **)&version = dlsym(lib, "cuDriverGetVersion");
-  if (version && !version(&n))
-    text_add(t, "driver %d.%d, %d devices in use by Tycho\n", n / 1000, n % 1000 / 10,
-        ty_devices(TY_GPU));
+  int n = ty_devices(TY_GPU), code = n ? TY_OK : device_open(TY_GPU);
+  if (n)
+    text_add(t, "CUDA        %d device%s\n", n, n == 1 ? "" : "s");
   else
-    text_add(t, "no: the driver library does not answer\n");
-  dlclose(lib);
+    text_add(t, "CUDA        no: %s\n", ty_error());
+  if (code) failure_drop(failure_take(code));
+  text_add(t, "            nothing ran on a GPU so far, all on a stand-in (doc/gpu.md)\n");
 }
 
 static void add_libraries(struct text *t)
