@@ -5,6 +5,9 @@
 #include "kernel/strided_copy.h"
 #include "op/registry.h"
 
+/* bytes of what says that a box is gone, or an object matched */
+enum { FLAG = sizeof(int32_t) };
+
 static int boxes_family(const struct call *c, const ty_desc *d, const char *name, cu_function *f)
 {
   return cuda_family(c->device, FAMILY_boxes, name, f, "T=%s TEAM=256", cuda_type(d->dtype));
@@ -98,7 +101,7 @@ static int nms(struct call *c)
   void *of_keys[] = { &keys, &c->in[0].p, &s };
   TRY(cuda_run(c, list, count, of_keys));
   TRY(cuda_sort_keys(c, &keys, space, count, n));
-  TRY(device_fill(c->device, gone, 0, (size_t)count));
+  TRY(device_fill(c->device, gone, 0, FLAG * (size_t)count));
   TRY(boxes_family(c, d, "nms", &f));
   void *params[] = { &c->out[0].p, &c->out[1].p, &c->in[0].p, &keys, &gone, &s };
   return cuda_run(c, f, s.samples * CUDA_BLOCK, params);
@@ -108,7 +111,7 @@ static size_t nms_scratch(const struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
   int64_t count = desc_count(d) / d->dim[d->ndim - 1];
-  return 2 * cuda_keys_bytes(count) + (size_t)count;
+  return 2 * cuda_keys_bytes(count) + FLAG * (size_t)count;
 }
 
 /* in: head gradient, record */
@@ -228,7 +231,8 @@ static size_t target_scratch(const struct call *c)
   int64_t count = samples * c->in[0].d.dim[1];
   return 2 * cuda_keys_bytes(count) + align_up(MATCH_BYTES * (size_t)count, ALIGN) +
       align_up(sizeof(int64_t) * (size_t)samples, ALIGN) +
-      align_up(sizeof(double) * (size_t)(count * objects), ALIGN) + (size_t)(samples * objects);
+      align_up(sizeof(double) * (size_t)(count * objects), ALIGN) +
+      FLAG * (size_t)(samples * objects);
 }
 
 /* -- detections -------------------------------------------------------------------------------- */
@@ -259,7 +263,7 @@ static int detections(struct call *c)
   TRY(cuda_run(c, find, count, first));
   TRY(cuda_sort_keys(c, &best, space, count, s.anchors));
   TRY(cuda_sort_keys(c, &found, more, count, s.anchors));
-  TRY(device_fill(c->device, gone, 0, (size_t)count));
+  TRY(device_fill(c->device, gone, 0, FLAG * (size_t)count));
   TRY(boxes_family(c, d, "detect", &f));
   void *params[] = { &c->out[0].p, &all, &best, &found, &gone, &s };
   return cuda_run(c, f, s.samples * CUDA_BLOCK, params);
@@ -269,7 +273,7 @@ static size_t detection_scratch(const struct call *c)
 {
   int64_t count = c->in[0].d.dim[0] * c->in[0].d.dim[2];
   return 4 * cuda_keys_bytes(count) + align_up(DETECTION_BYTES * (size_t)count, ALIGN) +
-      (size_t)count;
+      FLAG * (size_t)count;
 }
 
 /* -- the table --------------------------------------------------------------------------------- */

@@ -20,6 +20,7 @@
   _(finite) \
   _(fourier) \
   _(hawkes) \
+  _(images) \
   _(losses) \
   _(move) \
   _(norm_rows) \
@@ -39,6 +40,7 @@
   _(sort) \
   _(spread) \
   _(taps) \
+  _(triangular) \
   _(unfold) \
   _(updates)
 
@@ -140,6 +142,7 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
   _(diagonals) \
   _(fourier) \
   _(hawkes) \
+  _(images) \
   _(losses) \
   _(matrices) \
   _(norms) \
@@ -154,5 +157,6 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
   _(sequences) \
   _(softmax) \
   _(sorting) \
+  _(triangular) \
   _(unfolding) \
   _(updates)

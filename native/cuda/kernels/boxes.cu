@@ -146,8 +146,8 @@ FN void write_row(T *y, i32 *record, const T *x, i64 to, i64 from, const nms_arg
   for (int k = 0; k < 4; k++) y[to * s.width + s.box + k] = (T)v[k];
 }
 
-// gone: zeros, a byte a box; y and record may be NULL
-extern "C" __global__ void nms(T *y, i32 *record, const T *x, const sort_key *keys, u8 *gone,
+// gone: zeros, a number a box; y and record may be NULL
+extern "C" __global__ void nms(T *y, i32 *record, const T *x, const sort_key *keys, i32 *gone,
     const struct nms_args __grid_constant__ s)
 {
   const double limit = held_here(s.limit);
@@ -157,7 +157,7 @@ extern "C" __global__ void nms(T *y, i32 *record, const T *x, const sort_key *ke
     const T *from = x + b * s.n * s.width;
     T *to = y ? y + b * s.n * s.width : y;
     i32 *which = record ? record + b * s.n : record;
-    u8 *out = gone + b * s.n;
+    i32 *out = gone + b * s.n;
     i64 n = taking_part(order, s.n), rows = 0;
     if (s.topk >= 0 && n > s.topk) n = s.topk;
     for (i64 i = 0; i < n; i++) {
@@ -276,7 +276,7 @@ FN i64 count_objects(const T *label, const target_args &s)
 }
 
 // The best pair of an anchor and an object that are both free, until no pair overlaps.
-FN i64 match_pairs(anchor_match *match, const double *overlap, u8 *matched, i64 objects,
+FN i64 match_pairs(anchor_match *match, const double *overlap, i32 *matched, i64 objects,
     const target_args &s)
 {
   i64 n = 0;
@@ -316,7 +316,7 @@ FN double background(const T *score, const target_args &s)
 // overlap: (samples, anchors, objects). keys: of the anchors that may become negatives, those least
 // sure to be background first; wanted: how many of them
 extern "C" __global__ void match_anchors(anchor_match *match, sort_key *keys, i64 *wanted,
-    double *overlap, u8 *matched, const T *anchor, const T *label, const T *score,
+    double *overlap, i32 *matched, const T *anchor, const T *label, const T *score,
     const struct target_args __grid_constant__ s)
 {
   const double near = held_here(s.overlap), limit = held_here(s.mining);
@@ -443,7 +443,7 @@ FN void write_detection(T *y, const detection &d, bool stands)
 
 // The best come first, sorted; what lies behind them stays where it was found, with id -1.
 extern "C" __global__ void detect(T *y, const detection *all, const sort_key *best,
-    const sort_key *found, u8 *gone, const struct detection_args __grid_constant__ s)
+    const sort_key *found, i32 *gone, const struct detection_args __grid_constant__ s)
 {
   const double limit = held_here(s.limit);
   const bool sorts = s.limit > 0 && s.limit <= 1;
@@ -452,7 +452,7 @@ extern "C" __global__ void detect(T *y, const detection *all, const sort_key *be
   {
     const sort_key *order = best + b * s.anchors, *list = found + b * s.anchors;
     const detection *own = all + b * s.anchors;
-    u8 *out = gone + b * s.anchors;
+    i32 *out = gone + b * s.anchors;
     T *to = y + b * s.anchors * 6;
     i64 n = taking_part(list, s.anchors), keep = !sorts ? 0 : s.topk > 0 && s.topk < n ? s.topk : n;
     for (i64 i = 0; i < keep; i++) {

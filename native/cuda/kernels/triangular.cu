@@ -1,0 +1,74 @@
+// triangular.cu - matrices times triangles, equations with triangles, and the gradients of both:
+// linalg's trmm, trsm. A (side x side) is a lower or upper triangle, the rest is not read; B is
+// (m x n). Method: a thread an element of a product; of equations a thread a column (a row, where A
+// stands right), by substitution; of A's gradient a team an element. Sums in double. Bound:
+// operations of doubles; of equations side^2 of them, one after the other.
+#ifndef T
+#include "prelude.cuh"
+#define T float
+#define TEAM 32
+#include "team.cuh"
+#endif
+
+// lower: of op(A), which is A, or its transpose
+struct triangle_args { i64 count, m, n, side; i32 right, lower, transpose, unused; double factor; };
+
+FN double element_of(const T *a, const triangle_args &s, i64 i, i64 j)
+{
+  return s.transpose ? a[j * s.side + i] : a[i * s.side + j];
+}
+
+extern "C" __global__ void triangle_multiply(
+    T *y, const T *a, const T *b, const struct triangle_args __grid_constant__ s)
+{
+  EACH(e, s.count * s.m * s.n)
+  {
+    i64 matrix = e / (s.m * s.n), i = e / s.n % s.m, j = e % s.n;
+    const T *own = a + matrix * s.side * s.side, *from = b + matrix * s.m * s.n;
+    i64 at = s.right ? j : i;
+    bool before = (s.lower != 0) != (s.right != 0);
+    double sum = 0;
+    for (i64 k = before ? 0 : at; k < (before ? at + 1 : s.side); k++)
+      sum += s.right ? (double)from[i * s.n + k] * element_of(own, s, k, j)
+                     : element_of(own, s, i, k) * (double)from[k * s.n + j];
+    y[e] = (T)(s.factor * sum);
+  }
+}
+
+extern "C" __global__ void triangle_solve(
+    T *x, const T *a, const T *b, const struct triangle_args __grid_constant__ s)
+{
+  const i64 lines = s.right ? s.m : s.n, step = s.right ? 1 : s.n;
+  const bool up = (s.lower != 0) != (s.right != 0);
+  EACH(e, s.count * lines)
+  {
+    i64 matrix = e / lines, line = e % lines;
+    const T *own = a + matrix * s.side * s.side;
+    i64 first = matrix * s.m * s.n + (s.right ? line * s.n : line);
+    for (i64 done = 0; done < s.side; done++) {
+      i64 i = up ? done : s.side - 1 - done;
+      double left = s.factor * (double)b[first + i * step];
+      for (i64 k = up ? 0 : i + 1; k < (up ? i : s.side); k++)
+        left -= (s.right ? element_of(own, s, k, i) : element_of(own, s, i, k)) *
+            (double)x[first + k * step];
+      x[first + i * step] = (T)(left / element_of(own, s, i, i));
+    }
+  }
+}
+
+// factor tri(u v^T), where A stands right tri(u^T v); u and v as large as B. lower: of A itself
+extern "C" __global__ void triangle_gradient(
+    T *da, const T *u, const T *v, const struct triangle_args __grid_constant__ s)
+{
+  EACH_ROW(e, s.count * s.side * s.side)
+  {
+    i64 matrix = e / (s.side * s.side), i = e / s.side % s.side, j = e % s.side;
+    bool kept = s.lower ? j <= i : j >= i;
+    i64 row = s.right ? 1 : s.n, step = s.right ? s.n : 1, at = matrix * s.m * s.n;
+    double sum = 0;
+    EACH_OF_TEAM(k, 0, kept ? s.right ? s.m : s.n : 0)
+      sum += (double)u[at + i * row + k * step] * (double)v[at + j * row + k * step];
+    sum = team_sum(sum);
+    if (LEADS) da[e] = kept ? (T)(s.factor * sum) : 0;
+  }
+}
