@@ -12,6 +12,7 @@ local SCRIPTS = {
   { "train_mnist",          "^accuracy (%S+)",          quick = { 0.95, 1 },    full = { 0.99, 1 } },
   { "train_cifar10",        "^accuracy (%S+)",          quick = { 0.4, 1 },     full = { 0.9, 1 } },
   { "fine_tune",            "^accuracy (%S+)",          quick = { 0.4, 1 },     full = { 0.55, 1 } },
+  { "detect",               "^found (%S+)",             quick = { 0.3, 1 },     full = { 0.75, 1 } },
   { "autoencoder",          "([%d.]+) %% explained",    quick = { 70, 100 },    full = { 80, 100 } },
   { "matrix_factorization", "^error (%S+)",             quick = { 0.29, 0.5 },  full = { 0.29, 0.45 } },
   { "multi_device",         "([%d.]+) of the LSTM",     quick = { 0.9, 1 },     full = { 0.99, 1 } },
@@ -68,6 +69,25 @@ describe("scripts:", function()
       assert.is_true(seconds < SECONDS, ("%s took %.0f seconds"):format(entry[1], seconds))
     end)
   end
+
+  -- the scripts above learn in a few seconds with the same words and --quick
+  it("every command of the gallery is one of these, with options that it has", function()
+    local known, count = { im2rec = true }, 0
+    for _, entry in ipairs(SCRIPTS) do
+      known[entry[1]:match("^%S+")] = true
+    end
+    for block in read("doc/gallery.md"):gmatch("\n```sh\n(.-)\n```") do
+      for name, words in (block .. "\n"):gmatch("build/tycho scripts/([%w_]+)%.lua *([^\n]*)\n") do
+        assert.truthy(known[name], name)
+        run(name, words .. " --help")
+        known[name], count = "named", count + 1
+      end
+    end
+    for name, what in pairs(known) do
+      assert.are.equal("named", what, name)
+    end
+    assert.is_true(count >= 11)
+  end)
 
   it("all explain themselves", function()
     for _, entry in ipairs(SCRIPTS) do

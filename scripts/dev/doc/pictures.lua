@@ -33,10 +33,12 @@ end
 
 local function samples()
   package.path = "scripts/lib/?.lua;" .. package.path
-  for _, name in ipairs{ "digits", "pictures" } do
-    local grid = ty.viz.image_grid(require(name).draw(20, 1), { columns = 10, scale = 2 })
-    grid:save("doc/gallery/" .. name .. ".png")
+  local function save(name, x)
+    ty.viz.image_grid(x, { columns = 10, scale = 2 }):save("doc/gallery/" .. name .. ".png")
   end
+  save("digits", (require("digits").draw(20, 1)))
+  save("pictures", (require("pictures").draw(20, 1)))
+  save("scenes", ((require("scenes").draw(10, 2, 1)) * 60 + 128):clip(0, 255):astype("uint8"))
 end
 
 
