@@ -33,6 +33,7 @@ inside() {
     root=$1
     shift
     mount -t proc proc "$root/proc"
+    mount --rbind -o ro /sys "$root/sys"
     mount --rbind /dev "$root/dev"
     mount -t tmpfs tmp "$root/tmp"
     exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb \
