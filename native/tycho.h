@@ -1,21 +1,24 @@
 /* tycho.h - the whole public interface of the native engine.
 **
-** Read by C11, by C++ (inside extern "C") and, less its two #include lines, by LuaJIT's ffi.cdef: declarations only.
-** A function that can fail returns TY_OK or a positive TY_E* code, leaves one line of text for ty_error() and the
-** parts of the failure for ty_error_detail(), both per thread. Negative codes are events (TY_EV_*).
-** "new" hands out a handle that "free" takes back, "keep" adds a reference; every other pointer is borrowed for the
-** call; a getter's pointer is borrowed until the next call on the same object. Sizes are bytes, dims are elements;
-** a dim of 0 is unknown, ndim 0 is a wholly unknown shape. Nodes, outputs, axes and devices count from 0.
+** Read by C11, by C++ (inside extern "C") and, less its two #include lines, by LuaJIT's ffi.cdef:
+** declarations only. A function that can fail returns TY_OK or a positive TY_E* code, leaves one
+** line of text for ty_error() and the parts of the failure for ty_error_detail(), both per thread.
+** Negative codes are events (TY_EV_*). "new" hands out a handle that "free" takes back, "keep"
+** adds a reference; every other pointer is borrowed for the call; a getter's pointer is borrowed
+** until the next call on the same object. Sizes are bytes, dims are elements; a dim of 0 is
+** unknown, ndim 0 is a wholly unknown shape. Nodes, outputs, axes and devices count from 0.
 */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
 #pragma GCC visibility push(default)
 
-enum { TY_OK = 0, TY_EVALUE, TY_ETYPE, TY_ENAME, TY_ESHAPE, TY_EDTYPE, TY_EINDEX, TY_ESTATE, TY_EDEVICE, TY_EMEMORY,
+enum { TY_OK = 0, TY_EVALUE, TY_ETYPE, TY_ENAME, TY_ESHAPE, TY_EDTYPE, TY_EINDEX, TY_ESTATE,
+       TY_EDEVICE, TY_EMEMORY,
        TY_EIO, TY_EFORMAT, TY_EINTERRUPTED, TY_EUNSUPPORTED, TY_ERUN, TY_EINTERNAL,
        TY_EV_MONITOR = -1, TY_EV_HOST = -2 };
-enum { TY_F32 = 0, TY_F64 = 1, TY_F16 = 2, TY_U8 = 3, TY_I32 = 4, TY_I8 = 5, TY_I64 = 6, TY_BOOL = 7, TY_BF16 = 12, TY_NODTYPE = -1 };
+enum { TY_F32 = 0, TY_F64 = 1, TY_F16 = 2, TY_U8 = 3, TY_I32 = 4, TY_I8 = 5, TY_I64 = 6, TY_BOOL =
+       7, TY_BF16 = 12, TY_NODTYPE = -1 };
 enum { TY_CPU = 0, TY_GPU = 256, TY_PINNED = 512, TY_MAXDIM = 16 };   /* device = kind + id */
 enum { TY_NULL = 0, TY_WRITE = 1, TY_ADD = 3 };
 enum { TY_ABI = 2 };
@@ -42,18 +45,49 @@ typedef struct {
 } ty_opinfo;
 typedef struct { const char *name; ty_tensor *value, *grad; int32_t req, pad_; } ty_bind;
 typedef struct { const char *group; int32_t device, pad_; } ty_place;
-typedef struct { const char *name; ty_desc desc; int32_t req, device, grad_device, shared; } ty_want;
-typedef struct { const ty_entry *head; const ty_bind *arg, *aux; const ty_place *place;
-                 int32_t nhead, narg, naux, nplace, device, flags; int64_t budget;
-                 ty_exec *shared; ty_pool *pool; } ty_bind_spec;
-typedef struct { const ty_entry *head; const ty_want *want; const ty_place *place;
-                 int32_t nhead, nwant, nplace, device, req, flags; int64_t budget;
-                 ty_bag *buffer; ty_exec *shared; ty_pool *pool; } ty_simple_spec;
-typedef struct { const ty_want *want; const ty_place *place;
-                 int32_t nwant, nplace, device, partial_shaping, allow_up_sizing, pad_; } ty_reshape_spec;
-typedef struct { const char *node, *op, *name; ty_tensor *tensor; int32_t kind, is_input, nin, nout; } ty_event;
-typedef struct { const char *op, *node, *argument, *where, *expected, *got, *message; int32_t code, pad_; } ty_failure;
-typedef struct { const char *name, *node; int64_t bytes, offset; int32_t first, last, device, alias; } ty_value;
+typedef struct {
+  const char *name;
+  ty_desc desc;
+  int32_t req, device, grad_device, shared;
+} ty_want;
+typedef struct {
+  const ty_entry *head;
+  const ty_bind *arg, *aux;
+  const ty_place *place;
+  int32_t nhead, narg, naux, nplace, device, flags;
+  int64_t budget;
+  ty_exec *shared;
+  ty_pool *pool;
+} ty_bind_spec;
+typedef struct {
+  const ty_entry *head;
+  const ty_want *want;
+  const ty_place *place;
+  int32_t nhead, nwant, nplace, device, req, flags;
+  int64_t budget;
+  ty_bag *buffer;
+  ty_exec *shared;
+  ty_pool *pool;
+} ty_simple_spec;
+typedef struct {
+  const ty_want *want;
+  const ty_place *place;
+  int32_t nwant, nplace, device, partial_shaping, allow_up_sizing, pad_;
+} ty_reshape_spec;
+typedef struct {
+  const char *node, *op, *name;
+  ty_tensor *tensor;
+  int32_t kind, is_input, nin, nout;
+} ty_event;
+typedef struct {
+  const char *op, *node, *argument, *where, *expected, *got, *message;
+  int32_t code, pad_;
+} ty_failure;
+typedef struct {
+  const char *name, *node;
+  int64_t bytes, offset;
+  int32_t first, last, device, alias;
+} ty_value;
 typedef struct { int64_t planned, bound, unshared, args, grads, aux, outputs, pool; } ty_memory;
 typedef struct { const char *op, *node; int64_t bytes, ns; } ty_sample;
 
@@ -63,11 +97,14 @@ const char *ty_error(void);
 int         ty_error_detail(ty_failure *out);              /* parts of the same failure */
 const char *ty_platform(void);                             /* text of `tycho --platform` */
 int         ty_devices(int kind);                          /* how many */
-int         ty_wait(int device);                           /* -1: all; late failures come out here */
+/* -1: all; late failures come out here */
+int         ty_wait(int device);
 int         ty_seed(int device, uint64_t seed);            /* -1: all, mixed with the device id */
 int         ty_threads(int n);                             /* 0 asks */
-int         ty_interrupt(int set);                         /* 1 asks every running call to stop; 0 clears */
-int         ty_interrupt_watch(int on);                    /* our SIGINT handler while on; then the old one again */
+/* 1 asks every running call to stop; 0 clears */
+int         ty_interrupt(int set);
+/* our SIGINT handler while on; then the old one again */
+int         ty_interrupt_watch(int on);
 int64_t     ty_live(const char *kind);                     /* "tensor", "exec", ...: live objects */
 void        ty_leave(void);                                /* nothing is freed any more */
 
@@ -75,12 +112,15 @@ int         ty_op_count(void);
 int         ty_op_info(int i, ty_opinfo *out);
 int         ty_op_param(int i, int k, ty_param *out);
 int         ty_op_find(const char *name, int *i);          /* aliases too */
-int         ty_op_pointwise(const char *name, const char *args, const char *params, const char *formula, const char *const *grad,
+int         ty_op_pointwise(const char *name, const char *args, const char *params,
+    const char *formula, const char *const *grad,
     const char *doc);
-int         ty_call(const char *op, const ty_attr *attr, int nattr, ty_tensor *const *in, int nin, ty_tensor **out, int nout);
+int         ty_call(const char *op, const ty_attr *attr, int nattr, ty_tensor *const *in, int nin,
+    ty_tensor **out, int nout);
 
 int         ty_tensor_new(const ty_desc *d, ty_tensor **out);
-int         ty_tensor_blank(const ty_desc *d, ty_tensor **out, int *zeros);   /* new; zeros: 1 where the elements are 0 */
+/* new; zeros: 1 where the elements are 0 */
+int         ty_tensor_blank(const ty_desc *d, ty_tensor **out, int *zeros);
 int         ty_tensor_wrap(const ty_desc *d, void *data, ty_tensor **out);
 int         ty_tensor_view(ty_tensor *t, const ty_desc *d, int64_t offset, ty_tensor **out);
 int         ty_tensor_keep(ty_tensor *t);
@@ -107,13 +147,19 @@ int         ty_params_parse(const void *data, size_t bytes, ty_bag **out, int *n
 int         ty_graph_new(ty_graph **out);
 int         ty_graph_keep(ty_graph *g);
 void        ty_graph_free(ty_graph *g);
-int         ty_graph_origin(ty_graph *g, const char *where);   /* "file.lua:12" for the nodes that follow */
-int         ty_graph_var(ty_graph *g, const char *name, const ty_attr *attr, int nattr, ty_entry *out);
-int         ty_graph_subgraph(ty_graph *g, ty_graph *body); /* a body for the next ty_graph_op (control flow) */
-int         ty_graph_op(ty_graph *g, const char *op, const char *name, const ty_attr *attr, int nattr,
+/* "file.lua:12" for the nodes that follow */
+int         ty_graph_origin(ty_graph *g, const char *where);
+int         ty_graph_var(ty_graph *g, const char *name, const ty_attr *attr, int nattr,
+    ty_entry *out);
+/* a body for the next ty_graph_op (control flow) */
+int         ty_graph_subgraph(ty_graph *g, ty_graph *body);
+int         ty_graph_op(ty_graph *g, const char *op, const char *name, const ty_attr *attr,
+    int nattr,
                         const ty_entry *in, int nin, ty_entry *out);
-int         ty_graph_infer(ty_graph *g, const ty_want *given, int n, int partial, ty_desc *out);   /* one per output of every node */
-int         ty_graph_text(ty_graph *g, const ty_entry *head, int nhead, const char **out);         /* JSON */
+/* one per output of every node */
+int         ty_graph_infer(ty_graph *g, const ty_want *given, int n, int partial, ty_desc *out);
+/* JSON */
+int         ty_graph_text(ty_graph *g, const ty_entry *head, int nhead, const char **out);
 int         ty_graph_parse(const char *text, ty_graph **out);
 int         ty_graph_heads(ty_graph *g, const ty_entry **head, int *nhead);
 
@@ -132,7 +178,8 @@ int         ty_exec_partial_forward(ty_exec *e, int is_train, int step, int *ste
 int         ty_exec_backward(ty_exec *e, ty_tensor *const *head, int n, int is_train);
 int         ty_exec_resume(ty_exec *e);                    /* after TY_EV_*: goes on */
 int         ty_exec_event(ty_exec *e, ty_event *out);
-int         ty_exec_event_tensor(ty_exec *e, int part, int i, ty_tensor **out);   /* inputs, outputs of a Lua-defined operator */
+/* inputs, outputs of a Lua-defined operator */
+int         ty_exec_event_tensor(ty_exec *e, int part, int i, ty_tensor **out);
 int         ty_exec_monitor(ty_exec *e, int mode);
 int         ty_exec_outputs(ty_exec *e, int *n);
 int         ty_exec_output(ty_exec *e, int i, ty_tensor **out);
@@ -144,73 +191,102 @@ int         ty_exec_print(ty_exec *e, const char **text);      /* debug_str */
 int         ty_exec_program(ty_exec *e, const char **text);    /* the instruction list */
 int         ty_exec_optimized(ty_exec *e, ty_graph **out);
 int         ty_exec_memory(ty_exec *e, ty_memory *out);
-int         ty_exec_value(ty_exec *e, int i, ty_value *out);   /* placement; TY_EINDEX past the last */
+/* placement; TY_EINDEX past the last */
+int         ty_exec_value(ty_exec *e, int i, ty_value *out);
 int         ty_exec_verify(ty_exec *e);
 int         ty_exec_profile(ty_exec *e, ty_sample *out, int *n);
 
 int         ty_iter_new(const char *kind, const ty_attr *attr, int nattr, ty_iter **out);
 void        ty_iter_free(ty_iter *it);
 int         ty_iter_reset(ty_iter *it);
-int         ty_iter_next(ty_iter *it, int wait_ms, int *more);  /* more: 1 batch ready, 0 end, -1 not yet */
+/* more: 1 batch ready, 0 end, -1 not yet */
+int         ty_iter_next(ty_iter *it, int wait_ms, int *more);
 int         ty_iter_data(ty_iter *it, int i, ty_tensor **out);
 int         ty_iter_pad(ty_iter *it, int *pad);
 int         ty_record_open(const char *path, const char *mode, ty_record **out);
 /* an error if what was written could not all be stored */
 int         ty_record_close(ty_record *r);
-int         ty_record_read(ty_record *r, const char **data, size_t *bytes);   /* bytes 0 and data NULL at the end */
+/* bytes 0 and data NULL at the end */
+int         ty_record_read(ty_record *r, const char **data, size_t *bytes);
 int         ty_record_write(ty_record *r, const void *data, size_t bytes);
 int         ty_record_seek(ty_record *r, int64_t offset);
 int         ty_record_tell(ty_record *r, int64_t *offset);
 
-/* -- beyond the first edition ------------------------------------------------------------------------------------ */
-typedef struct { const char *op, *name, *where; const ty_attr *attr; const ty_entry *in;
-                 int32_t nattr, nin, nout, nvisible; } ty_node;     /* op NULL: a variable */
+/* -- beyond the first edition ------------------------------------------------------------------ */
+/* op NULL: a variable */
+typedef struct {
+  const char *op, *name, *where;
+  const ty_attr *attr;
+  const ty_entry *in;
+  int32_t nattr, nin, nout, nvisible;
+} ty_node;
 typedef struct { int64_t allocations, instructions, segments, runs, ns; } ty_stats;
 
-enum { TY_PROFILE_SYMBOLIC = 1, TY_PROFILE_IMPERATIVE = 2, TY_PROFILE_API = 4, TY_PROFILE_MEMORY = 8, TY_PROFILE_ALL = 15 };
+enum { TY_PROFILE_SYMBOLIC = 1, TY_PROFILE_IMPERATIVE = 2, TY_PROFILE_API = 4, TY_PROFILE_MEMORY =
+       8, TY_PROFILE_ALL = 15 };
 enum { TY_PROFILE_SPAN, TY_PROFILE_TASK, TY_PROFILE_COUNTER, TY_PROFILE_MARK };
-typedef struct { const char *category, *name, *node, *kernel; int64_t count, total, min, max;
-                 int32_t kind, pad_; } ty_profile_sum;     /* ns; counters: values. kind: TY_PROFILE_SPAN .. */
+/* ns; counters: values. kind: TY_PROFILE_SPAN .. */
+typedef struct {
+  const char *category, *name, *node, *kernel;
+  int64_t count, total, min, max;
+  int32_t kind, pad_;
+} ty_profile_sum;
 
-int         ty_op_ports(const char *op, const ty_attr *attr, int nattr, int nin, const char **in, const char **out);
-                                                           /* names of the inputs ("x!" is mutated) and outputs ("[x]" is hidden)
-                                                              that these attributes give; checks the attributes. nin counts the
-                                                              inputs of a variadic operator, -1: as the attributes say */
-int         ty_op_alias(int i, const char **out);            /* other names of operator i, separated by spaces */
-int         ty_op_gradient(const char *op, const char **out);   /* in words: "none", "zero"; of a row its formulas, "a: g * b; b: g * a" */
+/* names of the inputs ("x!" is mutated) and outputs ("[x]" is hidden) that these attributes give;
+** checks the attributes. nin counts the inputs of a variadic operator, -1: as the attributes say */
+int         ty_op_ports(const char *op, const ty_attr *attr, int nattr, int nin, const char **in,
+    const char **out);
+/* other names of operator i, separated by spaces */
+int         ty_op_alias(int i, const char **out);
+/* in words: "none", "zero"; of a row its formulas, "a: g * b; b: g * a" */
+int         ty_op_gradient(const char *op, const char **out);
 int         ty_graph_size(ty_graph *g, int *nodes);
 int         ty_graph_node(ty_graph *g, int i, ty_node *out);
-int         ty_graph_body(ty_graph *g, int i, int k, ty_graph **out);         /* subgraph k of node i, borrowed; NULL past the last */
-int         ty_rng(int device, int set, uint64_t *seed, uint64_t *counter);   /* reads or sets a device's random state */
-int         ty_rng_unit(int device, double *out);          /* a number of [0, 1) from that state, at once: it waits for nothing */
+/* subgraph k of node i, borrowed; NULL past the last */
+int         ty_graph_body(ty_graph *g, int i, int k, ty_graph **out);
+/* reads or sets a device's random state */
+int         ty_rng(int device, int set, uint64_t *seed, uint64_t *counter);
+/* a number of [0, 1) from that state, at once: it waits for nothing */
+int         ty_rng_unit(int device, double *out);
 int         ty_device_memory(int device, int64_t *total, int64_t *used, int64_t *pool);
-int         ty_tensor_failed(ty_tensor *t);                /* 1: its last write failed and nobody was told yet */
-int         ty_exec_rows(ty_exec *e, int i, int64_t *rows); /* rows of output i that its last run filled (waits); -1: all of them, always */
-int         ty_exec_regraph(ty_exec *e, ty_graph *g);       /* the same graph with other annotations: what reshape starts from */
+/* 1: its last write failed and nobody was told yet */
+int         ty_tensor_failed(ty_tensor *t);
+/* rows of output i that its last run filled (waits); -1: all of them, always */
+int         ty_exec_rows(ty_exec *e, int i, int64_t *rows);
+/* the same graph with other annotations: what reshape starts from */
+int         ty_exec_regraph(ty_exec *e, ty_graph *g);
 int         ty_exec_stats(ty_exec *e, ty_stats *out);
 int         ty_exec_check(ty_exec *e, int on);             /* stop at the first NaN or Inf */
 int         ty_exec_pool(ty_exec *e, ty_pool **out);       /* borrowed */
-int         ty_op_cuda(const char *op, const char **source);          /* the operator's row as CUDA source */
+/* the operator's row as CUDA source */
+int         ty_op_cuda(const char *op, const char **source);
+/* "formula", "kernel", "host" (the CPU's, over copies), "nothing" */
 int         ty_op_gpu(const char *op, int backward, const char **how);
-                         /* "formula", "kernel", "host" (the CPU's, over copies), "nothing" */
-int         ty_op_row(const char *op, const char **text);  /* a row added by ty_op_pointwise, as its definition; NULL otherwise */
+/* a row added by ty_op_pointwise, as its definition; NULL otherwise */
+int         ty_op_row(const char *op, const char **text);
+/* a JPEG or PNG file -> (height, width, channels) uint8; flag 0: grey, 1: colour, -1: as stored */
 int         ty_image_decode(const void *data, size_t bytes, int flag, int to_rgb, ty_tensor **out);
-                                                           /* a JPEG or PNG file -> (height, width, channels) uint8; flag 0: grey,
-                                                              1: colour, -1: as stored */
+/* "jpeg" (quality 0..100) or "png" (compression 0..9) -> its bytes */
 int         ty_image_encode(ty_tensor *image, const char *format, int quality, ty_tensor **out);
-                                                           /* "jpeg" (quality 0..100) or "png" (compression 0..9) -> its bytes */
+/* the parts one after the other; synced, then put in the old file's place */
 int         ty_file_write(const char *path, const void *const *part, const size_t *bytes, int n);
-                                                           /* the parts one after the other; synced, then put in the old file's place */
-int         ty_inflate(const void *data, size_t bytes, void *out, size_t size);   /* raw deflated bytes that hold exactly `size` */
-uint32_t    ty_crc32(uint32_t before, const void *data, size_t bytes);            /* of zip archives; begins with 0 */
-int         ty_profile(int what, int *before);             /* TY_PROFILE_* bits to record; 0 stops, -1 asks */
-int         ty_profile_file(const char *path, int64_t period);   /* where; ns between writings while recording, 0: only at dump */
-int         ty_profile_dump(int finished);                 /* writes what is new; finished: stops recording as well */
-int         ty_profile_add(int kind, const char *category, const char *name, int64_t from, int64_t to);
-                                                           /* the caller's own: a span or task from .. to; a counter's value or a
-                                                              mark's scope (0 global, 1 process, 2 thread) in `from` */
+/* raw deflated bytes that hold exactly `size` */
+int         ty_inflate(const void *data, size_t bytes, void *out, size_t size);
+/* of zip archives; begins with 0 */
+uint32_t    ty_crc32(uint32_t before, const void *data, size_t bytes);
+/* TY_PROFILE_* bits to record; 0 stops, -1 asks */
+int         ty_profile(int what, int *before);
+/* where; ns between writings while recording, 0: only at dump */
+int         ty_profile_file(const char *path, int64_t period);
+/* writes what is new; finished: stops recording as well */
+int         ty_profile_dump(int finished);
+/* the caller's own: a span or task from .. to; a counter's value or a mark's scope (0 global, 1
+** process, 2 thread) in `from` */
+int         ty_profile_add(int kind, const char *category, const char *name, int64_t from,
+    int64_t to);
 int64_t     ty_profile_now(void);                          /* ns */
-int         ty_profile_sums(int i, ty_profile_sum *out);   /* per label; TY_EINDEX past the last. Texts live on */
+/* per label; TY_EINDEX past the last. Texts live on */
+int         ty_profile_sums(int i, ty_profile_sum *out);
 int         ty_profile_reset(void);                        /* sums start afresh */
 /* Groups of ranks that run one script. Sums and broadcasts are queued like other work on arrays, in
 ** one order on all ranks; the arrays of a call are of one dtype, on a CPU. */

@@ -1,7 +1,7 @@
 /* main.c - the program `tycho`: LuaJIT with the engine beside it.
 **
 ** Reads the command line, makes the Lua modules of its own tree findable, then runs texts, a
-** script or the prompt in one protected call. The tree is found from the program's own place,
+** script or the prompt in one protected call. The tree is found from the program's own where,
 ** links resolved: a build folder holds a link `lua`, an installed tree has share/lua/5.1 and
 ** lib/lua/5.1 beside bin. An uncaught error is written to standard error with the frames of the
 ** caller's code only. Exit status: 0 done, 1 uncaught error, 2 wrong usage, 130 interrupted,
@@ -118,7 +118,7 @@ static void add_traceback(luaL_Buffer *text, lua_State *L)
 }
 
 /* Where Lua itself stopped inside the library, as it does where a method gets no object, its text
-** says so first: what follows the place there; NULL: it stopped elsewhere. */
+** says so first: what follows the where there; NULL: it stopped elsewhere. */
 static const char *stopped_inside(lua_State *L, int error)
 {
   lua_Debug frame;
@@ -130,9 +130,9 @@ static const char *stopped_inside(lua_State *L, int error)
   } while (*frame.what == 'C');
   if (!is_ours(&frame)) return NULL;
   const char *text = lua_tostring(L, error);
-  const char *place = lua_pushfstring(L, "%s:%d: ", frame.short_src, frame.currentline);
-  size_t n = strlen(place);
-  bool here = strncmp(text, place, n) == 0;
+  const char *where = lua_pushfstring(L, "%s:%d: ", frame.short_src, frame.currentline);
+  size_t n = strlen(where);
+  bool here = strncmp(text, where, n) == 0;
   lua_pop(L, 1);
   return here ? text + n : NULL;
 }
@@ -189,14 +189,14 @@ static bool holds_modules(const char *folder)
 ** own path decides. */
 static void find_tree(void)
 {
-  static const char *const places[] = { "lua", "../share/lua/5.1", "../runtime/lua" };
+  static const char *const folders[] = { "lua", "../share/lua/5.1", "../runtime/lua" };
   char self[PATH_MAX], path[PATH_MAX + 32];
   ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
   if (n <= 0) return;
   self[n] = 0;
   *strrchr(self, '/') = 0;
-  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-    snprintf(path, sizeof path, "%s/%s", self, places[i]);
+  for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+    snprintf(path, sizeof path, "%s/%s", self, folders[i]);
     if (holds_modules(path) && realpath(path, program.lua)) return;
   }
   *program.lua = 0;

@@ -131,9 +131,9 @@ void json_quote(struct text *t, const char *s)
 {
   text_put(t, "\"", 1);
   while (*s) {
-    size_t plain = strcspn(s, "\"\\\n\r\t");
-    text_put(t, s, plain);
-    s += plain;
+    size_t n = strcspn(s, "\"\\\n\r\t");
+    text_put(t, s, n);
+    s += n;
     if (!*s) break;
     char escape[2] = { '\\', *s == '\n' ? 'n' : *s == '\r' ? 'r' : *s == '\t' ? 't' : *s };
     text_put(t, escape, 2);

@@ -22,14 +22,14 @@ int64_t mem_limit(void)
   return n;
 }
 
-int fail_memory(const char *place, size_t bytes, int64_t used, int64_t cached)
+int fail_memory(const char *request, size_t bytes, int64_t used, int64_t cached)
 {
   char report[256], limit[32] = "none";
   if (mem_limit()) snprintf(limit, sizeof limit, "%lld", (long long)mem_limit());
   snprintf(report, sizeof report,
       "%s: %zu bytes wanted, %lld in use, %lld kept for reuse, limit %s, %lld live tensors, "
       "%lld executors",
-      place, bytes, (long long)used, (long long)cached, limit, (long long)ty_live("tensor"),
+      request, bytes, (long long)used, (long long)cached, limit, (long long)ty_live("tensor"),
       (long long)ty_live("exec"));
   error_memory_report(report);
   return fail(TY_EMEMORY, "out of memory");

@@ -13,7 +13,7 @@ void  mem_free(void *p);
 int64_t  mem_bytes(void);                             /* host bytes in use through mem_new */
 int64_t  mem_limit(void);                             /* TYCHO_MEM_LIMIT; 0: none */
 /* TY_EMEMORY with a report */
-int   fail_memory(const char *place, size_t bytes, int64_t used, int64_t cached);
+int   fail_memory(const char *request, size_t bytes, int64_t used, int64_t cached);
 char *mem_text(const char *s);                        /* a copy */
 #define NEW(T) ((T *)mem_new(sizeof(T)))
 #define NEWS(T, n) ((T *)mem_new(sizeof(T) * (size_t)((n) > 0 ? (n) : 1)))

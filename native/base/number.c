@@ -3,7 +3,7 @@
 #include "base/base.h"
 
 /* 0 where the system has none: then the program's own. */
-static locale_t plain_locale(void)
+static locale_t c_locale(void)
 {
   static locale_t made;
   locale_t l = __atomic_load_n(&made, __ATOMIC_ACQUIRE), none = (locale_t)0;
@@ -19,13 +19,13 @@ static locale_t plain_locale(void)
 
 double number_read(const char *s, char **end)
 {
-  locale_t l = plain_locale();
+  locale_t l = c_locale();
   return l ? strtod_l(s, end, l) : strtod(s, end);
 }
 
 int number_format(char *buffer, size_t size, const char *format, va_list args)
 {
-  locale_t l = plain_locale(), before = l ? uselocale(l) : l;
+  locale_t l = c_locale(), before = l ? uselocale(l) : l;
   int n = vsnprintf(buffer, size, format, args);
   if (before) uselocale(before);
   return n;

@@ -154,15 +154,15 @@ static int sum_block(const struct comm_ops *ops, struct comm_world *w, struct co
 
 /* -- arrays as one line ------------------------------------------------------------------------ */
 
-/* a place in the line */
-struct place {
+/* where in the line */
+struct line_position {
   int part;
   int64_t at;
 };
 
 /* Moves n elements between the line and `block`, which has them in the type they travel in. */
-static void copy_line(
-    const struct comm_sum *s, struct place from, char *block, int type, bool to_line, int64_t n)
+static void copy_line(const struct comm_sum *s, struct line_position from, char *block, int type,
+    bool to_line, int64_t n)
 {
   size_t own = dtype_size(s->dtype), other = dtype_size(type);
   while (n) {
@@ -175,22 +175,22 @@ static void copy_line(
       dtype_convert(block, type, x, s->dtype, here);
     block += other * (size_t)here;
     n -= here;
-    from = (struct place){ from.part + 1, 0 };
+    from = (struct line_position){ from.part + 1, 0 };
   }
 }
 
-static struct place behind(const struct comm_sum *s, struct place p, int64_t n)
+static struct line_position behind(const struct comm_sum *s, struct line_position p, int64_t n)
 {
   while (p.part < s->n && n >= s->part[p.part].n - p.at) {
     n -= s->part[p.part].n - p.at;
-    p = (struct place){ p.part + 1, 0 };
+    p = (struct line_position){ p.part + 1, 0 };
   }
   p.at += n;
   return p;
 }
 
 static int sum_line(const struct comm_ops *ops, struct comm_world *w, struct comm_buffer scratch[3],
-    const struct comm_sum *s, const struct travel *t, struct place at, int64_t n)
+    const struct comm_sum *s, const struct travel *t, struct line_position at, int64_t n)
 {
   size_t back = dtype_size(t->back);
   bool in_place = t->back == s->dtype && s->part[at.part].n - at.at >= n;
@@ -217,7 +217,7 @@ int comm_sum(const struct comm_ops *ops, struct comm_world *w, struct comm_buffe
   size_t bytes = dtype_size(t.at) * (size_t)MIN(all, most);
   NEED(comm_reserve(&scratch[1], bytes) && comm_reserve(&scratch[2], bytes), TY_EMEMORY,
       "out of memory: the sum of %lld elements over %d ranks", (long long)all, w->size);
-  struct place at = { 0, 0 };
+  struct line_position at = { 0, 0 };
   for (int64_t done = 0; done < all; done += most) {
     int64_t n = MIN(all - done, most);
     TRY(sum_line(ops, w, scratch, s, &t, at, n));

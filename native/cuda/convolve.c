@@ -170,7 +170,7 @@ static int backward(struct call *c)
   TRY(gradient(c, &weight, 1));
   if (c->nout < 3 || !c->out[2].p) return TY_OK;
   struct reduce r = bias_fold(c);
-  struct cuda_fold f = { R_SUM, F_PLAIN, c->in[0].d.dtype, c->in[0].p, .y = c->out[2].p,
+  struct cuda_fold f = { R_SUM, F_NONE, c->in[0].d.dtype, c->in[0].p, .y = c->out[2].p,
     .add = c->add >> 2 & 1 };
   return cuda_fold(c->device, &r, &f, c->tmp);
 }

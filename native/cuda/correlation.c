@@ -3,17 +3,17 @@
 
 /* as kernels/correlation.cu has it */
 struct correlation_args {
-  int64_t n, channels, h, w, H, W, out_h, out_w, kernel, pad, far, step, shift, radius, multiply;
+  int64_t n, channels, h, w, H, W, out_h, out_w, kernel, pad, range, step, shift, radius, multiply;
 };
 static struct correlation_args args_of(const struct call *c, const ty_desc *d, const ty_desc *out)
 {
   int64_t pad = (int64_t)cuda_number(c, "pad_size", 0);
-  int64_t far = (int64_t)cuda_number(c, "max_displacement", 1);
+  int64_t range = (int64_t)cuda_number(c, "max_displacement", 1);
   int64_t shift = (int64_t)cuda_number(c, "stride2", 1);
   return (struct correlation_args){ d->dim[0], d->dim[1], d->dim[2], d->dim[3],
     d->dim[2] + 2 * pad, d->dim[3] + 2 * pad, out->dim[2], out->dim[3],
-    (int64_t)cuda_number(c, "kernel_size", 1), pad, far, (int64_t)cuda_number(c, "stride1", 1),
-    shift, far / shift, cuda_flag(c, "is_multiply") };
+    (int64_t)cuda_number(c, "kernel_size", 1), pad, range, (int64_t)cuda_number(c, "stride1", 1),
+    shift, range / shift, cuda_flag(c, "is_multiply") };
 }
 
 static int correlation_family(

@@ -28,7 +28,7 @@ int  cuda_told(int result, const char *what);
 /* an index that is out of range, as kernels/rows.cu has it; axis -1: of no array */
 struct cuda_fault {
   int32_t taken, axis;
-  int64_t index, place, low, high;
+  int64_t index, position, low, high;
   const char *op;
 };
 struct cuda_device {

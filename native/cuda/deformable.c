@@ -164,12 +164,12 @@ static int forward(struct call *c)
 }
 
 /* Gradients of offsets and masks; NULL where nobody asks. */
-static int back_places(const struct call *c, int dtype, struct deform_args *s,
+static int back_sampling(const struct call *c, int dtype, struct deform_args *s,
     struct deform_reads *r, void *columns, void *doffset, void *dmask)
 {
   cu_function f;
   if (!doffset && !dmask) return TY_OK;
-  TRY(deform_family(c, dtype, "place_gradients", &f));
+  TRY(deform_family(c, dtype, "sampling_gradients", &f));
   void *params[] = { &doffset, &dmask, &columns, &r->x, &r->offset, &r->mask, s };
   return cuda_run(c, f, s->groups * s->taps * s->area, params);
 }
@@ -208,7 +208,7 @@ static int back_one(struct call *c, int64_t i, const struct deform_pieces *at)
   if (!dx && !doffset && !dmask) return TY_OK;
   TRY(product_run(c->device, &dcolumns, &plans->of[COLUMNS], c->in[1 + w].p, dy, NULL, at->columns,
       at->workspace));
-  TRY(back_places(c, x->dtype, &s, &r, at->columns, doffset, dmask));
+  TRY(back_sampling(c, x->dtype, &s, &r, at->columns, doffset, dmask));
   return back_image(c, x->dtype, &s, &r, at->columns, dx, at->taps);
 }
 

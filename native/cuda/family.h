@@ -38,7 +38,7 @@
   _(softmax) \
   _(softmax_loss) \
   _(sort) \
-  _(spread) \
+  _(reduce_back) \
   _(taps) \
   _(triangular) \
   _(unfold) \

@@ -161,7 +161,7 @@ static int backward(struct call *c)
     TRY(cuda_times(c, &c->out[2], &c->in[0], cuda_number(c, "beta", 1), c->add >> 2 & 1));
   else if (c->nout > 2 && c->out[2].p) {
     struct reduce r = cuda_fold_rest(s.dtype, s.m, s.n, 1);
-    struct cuda_fold f = { R_SUM, F_PLAIN, s.dtype, g, .y = c->out[2].p, .add = c->add >> 2 & 1 };
+    struct cuda_fold f = { R_SUM, F_NONE, s.dtype, g, .y = c->out[2].p, .add = c->add >> 2 & 1 };
     TRY(cuda_fold(c->device, &r, &f, c->tmp));
   }
   p = first_gradient(&s, c->add & 1);

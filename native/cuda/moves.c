@@ -59,12 +59,12 @@ static int set(int device, const struct move *m, void *dst, uint64_t value, size
   struct move simple;
   move_simplify(m, &simple);
   struct nest_args s = nest_of(&simple);
-  return launch(device, "set_places", &s, size, dst, &value);
+  return launch(device, "fill_strided", &s, size, dst, &value);
 }
 
 static int sum(int device, const struct reduce *r, const void *x, void *y, bool add, void *tmp)
 {
-  struct cuda_fold f = { R_SUM, F_PLAIN, r->dtype, x, .y = y, .add = add };
+  struct cuda_fold f = { R_SUM, F_NONE, r->dtype, x, .y = y, .add = add };
   return cuda_fold(device, r, &f, tmp);
 }
 

@@ -76,7 +76,7 @@ static size_t rows_scratch(const struct call *c)
 static int fold_gains(
     struct call *c, const struct reduce *r, const struct operand *out, const void *parts, void *tmp)
 {
-  struct cuda_fold f = { R_SUM, F_PLAIN, out->d.dtype, parts, .y = out->p };
+  struct cuda_fold f = { R_SUM, F_NONE, out->d.dtype, parts, .y = out->p };
   return out->p ? cuda_fold(c->device, r, &f, tmp) : TY_OK;
 }
 
@@ -213,7 +213,7 @@ static int batch_forward(struct call *c)
     fold.y = mean = cuda_piece(&at, bytes);
     var = cuda_piece(&at, bytes);
     TRY(cuda_fold(c->device, &r, &fold, at));
-    fold.kind = R_SPREAD;
+    fold.kind = R_DEVIATION;
     fold.centre = mean;
     fold.y = var;
     TRY(cuda_fold(c->device, &r, &fold, at));
@@ -256,8 +256,8 @@ static int batch_backward(struct call *c)
     void *params[] = { &dy, &c->in[0].p, &c->in[8].p, &b.n };
     TRY(cuda_run(c, f, b.n, params));
   }
-  struct cuda_fold sum = { R_SUM, F_PLAIN, b.params, dy, .y = sums };
-  struct cuda_fold dot = { R_DOT, F_PLAIN, b.params, dy, c->in[1].p, mean, dots };
+  struct cuda_fold sum = { R_SUM, F_NONE, b.params, dy, .y = sums };
+  struct cuda_fold dot = { R_DOT, F_NONE, b.params, dy, c->in[1].p, mean, dots };
   TRY(cuda_fold(c->device, &r, &sum, at));
   TRY(cuda_fold(c->device, &r, &dot, at));
   TRY(channels_family(c, &b, "batch_planes", &f));

@@ -64,7 +64,7 @@ static uint32_t singles(const struct pw_loop *l)
 
 /* -- variants ---------------------------------------------------------------------------------- */
 
-static struct variant wanted(int device, const struct pw_loop *l, void *const *operand)
+static struct variant variant_for(int device, const struct pw_loop *l, void *const *operand)
 {
   struct variant v = { .device = device, .form = form_of(l, operand), .n = l->n,
     .numbers = l->numbers };
@@ -174,7 +174,7 @@ static int run(
   _Alignas(8) char arguments[8 + (TY_MAXDIM + PW_ARGS * TY_MAXDIM + PW_ARGS + 1) * 8];
   struct writer w = { arguments };
   void *params[] = { arguments };
-  struct variant v = wanted(device, l, operand);
+  struct variant v = variant_for(device, l, operand);
   const struct variant *made;
   TRY(variant_of(t, &v, &made));
   put_arguments(&w, &v, l, operand);

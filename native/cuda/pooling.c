@@ -58,28 +58,28 @@ static int forward(struct call *c)
 {
   const ty_desc *data = &c->in[0].d, *result = &c->out[0].d;
   struct pool_sizes s = sizes_of(c, data, result, desc_count(result));
-  void *place = c->nout > 1 ? c->out[1].p : NULL;
+  void *argmax = c->nout > 1 ? c->out[1].p : NULL;
   cu_function f;
-  if (!c->out[0].p && !place) return TY_OK;
+  if (!c->out[0].p && !argmax) return TY_OK;
   TRY(pool_family(c, data, "pool", false, &f));
-  void *params[] = { &c->out[0].p, &place, &c->in[0].p, &s };
+  void *params[] = { &c->out[0].p, &argmax, &c->in[0].p, &s };
   return cuda_run(c, f, s.n, params);
 }
 
-/* in: head gradient; then the places of maxima (behind them the output, where it masks), or data
+/* in: head gradient; then the argmax of maxima (behind them the output, where it masks), or data
 ** and output */
 static int backward(struct call *c)
 {
   const ty_desc *data = &c->out[0].d;
   struct pool_sizes s = sizes_of(c, data, &c->in[0].d, desc_count(data));
-  bool masked = fused(c, POST_ACT_GRAD), places = masked || c->nin == 2;
+  bool masked = fused(c, POST_ACT_GRAD), has_argmax = masked || c->nin == 2;
   void *none = NULL, **second = c->nin > 1 ? &c->in[1].p : &none;
-  void **place = places ? second : &none, **x = places ? &none : second;
+  void **argmax = has_argmax ? second : &none, **x = has_argmax ? &none : second;
   void **y = c->nin > 2 ? &c->in[2].p : &none;
   cu_function f;
   if (!c->out[0].p) return TY_OK;
   TRY(pool_family(c, data, "pool_back", masked, &f));
-  void *params[] = { &c->out[0].p, &c->in[0].p, place, x, y, &s };
+  void *params[] = { &c->out[0].p, &c->in[0].p, argmax, x, y, &s };
   return cuda_run(c, f, s.n, params);
 }
 

@@ -87,12 +87,12 @@ static int run_cells(const struct recurrent *r, const struct recurrent_pass *l,
                : state_of(r, l, r->cell);
   else
     h0 = index ? output_of(r, l->y, before) : state_of(r, l, r->state);
-  void *plain[] = { &dgx, &h, &dh, &head, &s };
+  void *simple[] = { &dgx, &h, &dh, &head, &s };
   void *lstm[] = { &dgx, &dc, &dh, &head, &gate, &more, &c0, &s };
   void *gru[] = { &dgx, &dgh, &dh, &head, &gate, &more, &h0, &s };
   if (r->mode == LSTM) return recurrent_cells(r, "lstm_cell_back", s.n, lstm);
   return r->mode == GRU ? recurrent_cells(r, "gru_cell_back", s.n, gru)
-                        : recurrent_cells(r, "plain_cell_back", s.n, plain);
+                        : recurrent_cells(r, "simple_cell_back", s.n, simple);
 }
 
 static int all_steps(const struct recurrent *r, const struct recurrent_pass *l,
@@ -144,7 +144,7 @@ static int bias_sums(const struct recurrent *r, const struct backward_scratch *b
     void *db)
 {
   struct reduce fold = bias_fold(r);
-  struct cuda_fold f = { R_SUM, F_PLAIN, r->dtype, dg, .y = db };
+  struct cuda_fold f = { R_SUM, F_NONE, r->dtype, dg, .y = db };
   return cuda_fold(r->c->device, &fold, &f, b->fold);
 }
 

@@ -55,12 +55,12 @@ static int run_cells(const struct recurrent *r, const struct recurrent_pass *l,
     if (index) c0 = element(r, recurrent_kept(r, l, before), r->batch * r->rows);
   }
   if (!index && r->mode == LSTM) c0 = state_of(r, l, r->cell);
-  void *plain[] = { &h, &pre, &bx, &bh, &s };
+  void *simple[] = { &h, &pre, &bx, &bh, &s };
   void *lstm[] = { &h, &c, &gate, &pre, &bx, &bh, &c0, &s };
   void *gru[] = { &h, &gate, &hn, &pre, &hx, &bx, &bh, &h0, &s };
   if (r->mode == LSTM) return recurrent_cells(r, "lstm_cell", s.n, lstm);
   return r->mode == GRU ? recurrent_cells(r, "gru_cell", s.n, gru)
-                        : recurrent_cells(r, "plain_cell", s.n, plain);
+                        : recurrent_cells(r, "simple_cell", s.n, simple);
 }
 
 static int forward_step(const struct recurrent *r, const struct recurrent_pass *l,

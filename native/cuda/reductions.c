@@ -1,5 +1,5 @@
 /* reductions.c - folds over axes (kernels/reduce.cu): sum, mean, prod, max, min, norm, moments and
-** their gradients; places of extremes; running sums; the sums of broadcasting. */
+** their gradients; positions of extremes; running sums; the sums of broadcasting. */
 #include "cuda/fold.h"
 #include "kernel/strided_copy.h"
 #include "kernel/vec/vec.h"
@@ -43,7 +43,7 @@ static int groups_of(const struct reduce *r, bool kept, int64_t *out)
 static const char *const fold_name[] = { [R_SUM] = "fold_sum", [R_NANSUM] = "fold_nansum",
   [R_ABS] = "fold_abs", [R_SQUARE] = "fold_square", [R_PROD] = "fold_prod",
   [R_NANPROD] = "fold_nanprod", [R_MAX] = "fold_max", [R_MIN] = "fold_min",
-  [R_SPREAD] = "fold_spread", [R_DOT] = "fold_dot" };
+  [R_DEVIATION] = "fold_deviation", [R_DOT] = "fold_dot" };
 
 int cuda_fold(int device, const struct reduce *r, const struct cuda_fold *f, void *tmp)
 {
@@ -98,7 +98,7 @@ int cuda_sum_to(int device, void *dst, const ty_desc *dst_d, const void *src, co
 {
   struct reduce r;
   TRY(sum_plan(dst_d, src_d, &r));
-  struct cuda_fold f = { R_SUM, F_PLAIN, dst_d->dtype, src, .y = dst };
+  struct cuda_fold f = { R_SUM, F_NONE, dst_d->dtype, src, .y = dst };
   return cuda_fold(device, &r, &f, NULL);
 }
 
@@ -130,21 +130,21 @@ static size_t fold_scratch(const struct call *c)
 
 struct fold_op { const char *name; int kind, finish, back; };
 static const struct fold_op fold_ops[] = {
-  { "sum",         R_SUM,     F_PLAIN, B_SUM },
+  { "sum",         R_SUM,     F_NONE, B_SUM },
   { "mean",        R_SUM,     F_MEAN,  B_SUM },
-  { "nansum",      R_NANSUM,  F_PLAIN, B_NANSUM },
-  { "prod",        R_PROD,    F_PLAIN, B_PROD },
-  { "nanprod",     R_NANPROD, F_PLAIN, B_NANPROD },
-  { "max",         R_MAX,     F_PLAIN, B_EQUAL },
-  { "min",         R_MIN,     F_PLAIN, B_EQUAL },
-  { "_square_sum", R_SQUARE,  F_PLAIN, B_SQUARE },
+  { "nansum",      R_NANSUM,  F_NONE, B_NANSUM },
+  { "prod",        R_PROD,    F_NONE, B_PROD },
+  { "nanprod",     R_NANPROD, F_NONE, B_NANPROD },
+  { "max",         R_MAX,     F_NONE, B_EQUAL },
+  { "min",         R_MIN,     F_NONE, B_EQUAL },
+  { "_square_sum", R_SQUARE,  F_NONE, B_SQUARE },
 };
 
 static struct fold_op kind_of(const struct call *c)
 {
   for (int i = 0; i < COUNT(fold_ops); i++)
     if (!strcmp(c->op->name, fold_ops[i].name)) return fold_ops[i];
-  return cuda_number(c, "ord", 2) == 1 ? (struct fold_op){ "norm", R_ABS, F_PLAIN, B_SIGN }
+  return cuda_number(c, "ord", 2) == 1 ? (struct fold_op){ "norm", R_ABS, F_NONE, B_SIGN }
                                        : (struct fold_op){ "norm", R_SQUARE, F_ROOT, B_ROOT };
 }
 
@@ -162,7 +162,7 @@ static int fold_forward(struct call *c)
   return cuda_fold(c->device, &r, &f, c->tmp);
 }
 
-static int spread(const struct call *c, int back, const struct reduce *r, const void *x,
+static int reduce_backward(const struct call *c, int back, const struct reduce *r, const void *x,
     const void *y, const void *h, double scale)
 {
   void *dx = c->out[0].p;
@@ -172,8 +172,9 @@ static int spread(const struct call *c, int back, const struct reduce *r, const 
   if (!dx) return TY_OK;
   memcpy(&args[1], &scale, sizeof scale);
   for (int i = 0; i < r->n; i++) args[2 + 2 * i] = r->dim[i], args[3 + 2 * i] = r->to[i];
-  TRY(cuda_family(c->device, FAMILY_spread, "fold_back", &run, "T=%s BACK=%d GROUPS=%d INDEX=%s",
-      cuda_type(number_type(r->dtype)), back, r->n, cuda_index(r->in)));
+  TRY(cuda_family(c->device, FAMILY_reduce_back, "fold_back", &run,
+      "T=%s BACK=%d GROUPS=%d INDEX=%s", cuda_type(number_type(r->dtype)), back, r->n,
+      cuda_index(r->in)));
   void *params[] = { &dx, &x, &y, &g, &h, args };
   return cuda_run(c, run, r->in, params);
 }
@@ -184,7 +185,7 @@ static int fold_backward(struct call *c)
   struct reduce r = reduce_of(c, &c->out[0].d);
   struct fold_op k = kind_of(c);
   const void *x = c->nin > 1 ? c->in[1].p : NULL, *y = c->nin > 2 ? c->in[2].p : NULL;
-  return spread(c, k.back, &r, x, y, NULL, k.finish == F_MEAN ? 1 / (double)r.count : 1);
+  return reduce_backward(c, k.back, &r, x, y, NULL, k.finish == F_MEAN ? 1 / (double)r.count : 1);
 }
 
 /* a mean of our own, in case nobody wants output 0; then the folds' */
@@ -197,7 +198,7 @@ static int moments_forward(struct call *c)
   void *mean = c->out[0].p ? c->out[0].p : c->tmp, *tmp = (char *)c->tmp + mean_bytes(c);
   struct cuda_fold f = { R_SUM, F_MEAN, r.dtype, c->in[0].p, NULL, NULL, mean };
   TRY(cuda_fold(c->device, &r, &f, tmp));
-  f.kind = R_SPREAD;
+  f.kind = R_DEVIATION;
   f.centre = mean;
   f.y = c->out[1].p;
   return f.y ? cuda_fold(c->device, &r, &f, tmp) : TY_OK;
@@ -207,7 +208,8 @@ static int moments_forward(struct call *c)
 static int moments_backward(struct call *c)
 {
   struct reduce r = reduce_of(c, &c->out[0].d);
-  return spread(c, B_SPREAD, &r, c->in[2].p, c->in[3].p, c->in[1].p, 1 / (double)r.count);
+  return reduce_backward(
+      c, B_DEVIATION, &r, c->in[2].p, c->in[3].p, c->in[1].p, 1 / (double)r.count);
 }
 
 /* -- whole arrays ------------------------------------------------------------------------------ */
@@ -248,7 +250,7 @@ static int squares_forward(struct call *c)
 {
   for (int k = 0; k < c->nin; k++) {
     struct reduce r = whole_array(&c->in[k]);
-    struct cuda_fold f = { R_SQUARE, F_PLAIN, TY_F32, c->in[k].p, .y = (float *)c->out[0].p + k };
+    struct cuda_fold f = { R_SQUARE, F_NONE, TY_F32, c->in[k].p, .y = (float *)c->out[0].p + k };
     TRY(cuda_fold(c->device, &r, &f, c->tmp));
   }
   return TY_OK;
@@ -263,7 +265,7 @@ static struct split axis_split(const ty_desc *d, double axis)
   return split_at(d, axis_in(axis, d->ndim));
 }
 
-static int place_forward(struct call *c)
+static int argmax_forward(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
   struct split s = axis_split(d, cuda_number(c, "axis", 1));
@@ -271,7 +273,7 @@ static int place_forward(struct call *c)
   int team = cuda_team(rows, s.k, s.inner);
   cu_function run;
   bool least = !strcmp(c->op->name, "argmin");
-  TRY(cuda_family(c->device, FAMILY_search, "place_of_extreme", &run, "T=%s LEAST=%d TEAM=%d",
+  TRY(cuda_family(c->device, FAMILY_search, "index_of_extreme", &run, "T=%s LEAST=%d TEAM=%d",
       cuda_type(number_type(d->dtype)), least, team));
   void *params[] = { &c->out[0].p, &c->in[0].p, &rows, &s.k, &s.inner };
   return cuda_run(c, run, rows * team, params);
@@ -308,8 +310,8 @@ static const struct kernel moments[] = {
 static const struct kernel moments_back[] = {
   { .name = "spread", .run = moments_backward, .types = T_ANY }, { 0 }
 };
-static const struct kernel places[] = {
-  { .name = "search", .run = place_forward, .types = T_ANY }, { 0 }
+static const struct kernel extremes[] = {
+  { .name = "search", .run = argmax_forward, .types = T_ANY }, { 0 }
 };
 static const struct kernel running[] = {
   { .name = "lines", .run = running_forward, .types = T_ANY }, { 0 }
@@ -336,9 +338,9 @@ const struct op_kernels cuda_reductions[] = {
   { "_square_sum", folds, folds_back },
   { "norm", folds, folds_back },
   { "moments", moments, moments_back },
-  { "argmax", places, NULL },
-  { "argmin", places, NULL },
-  { "argmax_channel", places, NULL },
+  { "argmax", extremes, NULL },
+  { "argmin", extremes, NULL },
+  { "argmax_channel", extremes, NULL },
   { "_np_cumsum", running, running_back },
   { "all_finite", finites, NULL },
   { "multi_all_finite", finites, NULL },

@@ -41,7 +41,7 @@ static int repeat(const struct call *c, const struct operand *small, int n,
 }
 
 struct kernel_args { int64_t n, channels, h, w, scale, k, pad; };
-static int spread(const struct call *c, const char *name, const ty_desc *d, int64_t n,
+static int run_bilinear(const struct call *c, const char *name, const ty_desc *d, int64_t n,
     int64_t threads, void *to, void *a, void *b)
 {
   int64_t scale = (int64_t)cuda_number(c, "scale", 1);
@@ -60,7 +60,7 @@ static int up_forward(struct call *c)
 {
   int64_t n = desc_count(&c->out[0].d);
   if (!bilinear(c)) return repeat(c, c->in, c->nin, &c->out[0], false);
-  return spread(c, "spread_kernels", &c->in[0].d, n, n, c->out[0].p, c->in[0].p, c->in[1].p);
+  return run_bilinear(c, "repeat_kernels", &c->in[0].d, n, n, c->out[0].p, c->in[0].p, c->in[1].p);
 }
 
 /* in: head gradient, for bilinear also data and weight */
@@ -69,8 +69,8 @@ static int up_backward(struct call *c)
   if (!bilinear(c)) return repeat(c, c->out, c->nout, &c->in[0], true);
   const ty_desc *d = &c->in[1].d;
   int64_t n = desc_count(d), taps = desc_count(&c->in[2].d);
-  TRY(spread(c, "spread_kernels_back", d, n, n, c->out[0].p, c->in[0].p, c->in[2].p));
-  return spread(c, "spread_kernels_weight", d, d->dim[0], taps * 32, c->out[1].p, c->in[0].p,
+  TRY(run_bilinear(c, "repeat_kernels_back", d, n, n, c->out[0].p, c->in[0].p, c->in[2].p));
+  return run_bilinear(c, "repeat_kernels_weight", d, d->dim[0], taps * 32, c->out[1].p, c->in[0].p,
       c->in[1].p);
 }
 

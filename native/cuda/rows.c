@@ -64,7 +64,7 @@ static int take_forward(struct call *c) { return take_from(c, &c->in[0], &c->in[
 static int table_forward(struct call *c) { return take_from(c, &c->in[1], &c->in[0]); }
 
 /* places in order, and behind them space for what sorts them */
-static size_t places_scratch(int64_t n) { return cuda_keys_bytes(n) * 2; }
+static size_t keys_scratch(int64_t n) { return cuda_keys_bytes(n) * 2; }
 
 /* in: head gradient, index */
 static int add_rows(struct call *c, int out)
@@ -79,8 +79,8 @@ static int add_rows(struct call *c, int out)
   if (!add) TRY(cuda_zero(c, da));
   TRY(cuda_family(c->device, FAMILY_rows, "list_rows", &list, "UNIT=u8 I=%s WRAP=%d",
       cuda_type(index->d.dtype), wraps(c)));
-  void *places[] = { &keys, (void *)&index->p, &t.n, &t.k };
-  TRY(cuda_run(c, list, t.n, places));
+  void *key_params[] = { &keys, (void *)&index->p, &t.n, &t.k };
+  TRY(cuda_run(c, list, t.n, key_params));
   TRY(cuda_sort_keys(c, &keys, (char *)c->tmp + cuda_keys_bytes(t.n), t.n, t.n));
   TRY(cuda_family(c->device, FAMILY_rows, "add_rows", &f, "UNIT=u8 T=%s I=float ADD=%d TEAM=%d",
       cuda_type(da->d.dtype), add, team));
@@ -90,7 +90,7 @@ static int add_rows(struct call *c, int out)
 
 static size_t indices_scratch(const struct call *c)
 {
-  return places_scratch(desc_count(&c->in[1].d));
+  return keys_scratch(desc_count(&c->in[1].d));
 }
 
 static int take_backward(struct call *c)
@@ -181,20 +181,20 @@ static int fill_forward(struct call *c)
 /* -- rows at coordinates ----------------------------------------------------------------------- */
 
 /* index: (coordinates, n places); row: elements behind the axes that these name */
-struct placed_rows { int64_t n, row, size[TY_MAXDIM]; };
+struct row_coordinates { int64_t n, row, size[TY_MAXDIM]; };
 
-static struct placed_rows coordinates_of(const struct operand *index, const ty_desc *array)
+static struct row_coordinates coordinates_of(const struct operand *index, const ty_desc *array)
 {
-  struct placed_rows s = { desc_count(&index->d) / index->d.dim[0] };
+  struct row_coordinates s = { desc_count(&index->d) / index->d.dim[0] };
   s.row = product_of(array, (int)index->d.dim[0], array->ndim);
   memcpy(s.size, array->dim, sizeof s.size);
   return s;
 }
 
-static int check_places(const struct call *c, const struct operand *index, const ty_desc *array,
-    bool negative)
+static int check_coordinates(
+    const struct call *c, const struct operand *index, const ty_desc *array, bool negative)
 {
-  struct placed_rows s = coordinates_of(index, array);
+  struct row_coordinates s = coordinates_of(index, array);
   for (int32_t k = 0; k < index->d.dim[0]; k++)
     TRY(check_range(c, index, k * s.n, s.n, negative ? -s.size[k] : 0, s.size[k], k));
   return TY_OK;
@@ -203,10 +203,10 @@ static int check_places(const struct call *c, const struct operand *index, const
 static int gather(const struct call *c, const struct operand *index, const ty_desc *array,
     void *to, const void *from)
 {
-  struct placed_rows s = coordinates_of(index, array);
+  struct row_coordinates s = coordinates_of(index, array);
   const char *unit = unit_of_rows(dtype_size(array->dtype), &s.row, to, from);
   cu_function f;
-  TRY(cuda_family(c->device, FAMILY_rows, "gather_places", &f, "UNIT=%s I=%s COORDINATES=%d", unit,
+  TRY(cuda_family(c->device, FAMILY_rows, "gather_at", &f, "UNIT=%s I=%s COORDINATES=%d", unit,
       cuda_type(index->d.dtype), (int)index->d.dim[0]));
   void *params[] = { &to, &from, (void *)&index->p, &s };
   return cuda_run(c, f, s.n * s.row, params);
@@ -216,18 +216,18 @@ static int gather(const struct call *c, const struct operand *index, const ty_de
 static int scatter(const struct call *c, bool adds, const struct operand *index,
     const struct operand *array, const void *from)
 {
-  struct placed_rows s = coordinates_of(index, &array->d);
+  struct row_coordinates s = coordinates_of(index, &array->d);
   int coordinates = (int)index->d.dim[0], dtype = array->d.dtype;
   void *keys = c->tmp;
   cu_function list, f;
   TRY(cuda_family(c->device, FAMILY_rows, "list_coordinates", &list, "UNIT=u8 I=%s COORDINATES=%d",
       cuda_type(index->d.dtype), coordinates));
-  void *places[] = { &keys, (void *)&index->p, &s };
-  TRY(cuda_run(c, list, s.n, places));
+  void *key_params[] = { &keys, (void *)&index->p, &s };
+  TRY(cuda_run(c, list, s.n, key_params));
   TRY(cuda_sort_keys(c, &keys, (char *)c->tmp + cuda_keys_bytes(s.n), s.n, s.n));
   const char *unit = adds ? "u8" : unit_of_rows(dtype_size(dtype), &s.row, array->p, from);
   int team = s.row > 128 ? CUDA_BLOCK : 32;
-  TRY(cuda_family(c->device, FAMILY_rows, adds ? "add_places" : "put_places", &f,
+  TRY(cuda_family(c->device, FAMILY_rows, adds ? "add_at" : "set_at", &f,
       "UNIT=%s T=%s I=float ADD=%d COORDINATES=%d TEAM=%d", unit, adds ? cuda_type(dtype) : "float",
       adds && c->add & 1, coordinates, team));
   void *params[] = { (void *)&array->p, &from, &keys, &s };
@@ -236,14 +236,14 @@ static int scatter(const struct call *c, bool adds, const struct operand *index,
 
 static size_t coordinates_scratch(const struct operand *index)
 {
-  return places_scratch(desc_count(&index->d) / index->d.dim[0]);
+  return keys_scratch(desc_count(&index->d) / index->d.dim[0]);
 }
 static size_t scatter_scratch(const struct call *c) { return coordinates_scratch(&c->in[1]); }
 static size_t set_scratch(const struct call *c) { return coordinates_scratch(&c->in[2]); }
 
 static int gather_forward(struct call *c)
 {
-  TRY(check_places(c, &c->in[1], &c->in[0].d, true));
+  TRY(check_coordinates(c, &c->in[1], &c->in[0].d, true));
   return gather(c, &c->in[1], &c->in[0].d, c->out[0].p, c->in[0].p);
 }
 
@@ -253,22 +253,22 @@ static int gather_backward(struct call *c)
   const struct operand *dx = &c->out[0];
   TRY(cuda_zero(c, &c->out[1]));
   if (!dx->p) return TY_OK;
-  TRY(check_places(c, &c->in[1], &dx->d, true));
+  TRY(check_coordinates(c, &c->in[1], &dx->d, true));
   if (!(c->add & 1)) TRY(cuda_zero(c, dx));
   return scatter(c, true, &c->in[1], dx, c->in[0].p);
 }
 
-static int put_places(struct call *c, const struct operand *rows, const struct operand *index)
+static int set_at(struct call *c, const struct operand *rows, const struct operand *index)
 {
   const struct operand *y = &c->out[0];
-  TRY(check_places(c, index, &y->d, false));
+  TRY(check_coordinates(c, index, &y->d, false));
   return scatter(c, false, index, y, rows->p);
 }
 
 static int scatter_forward(struct call *c)
 {
   TRY(cuda_zero(c, &c->out[0]));
-  return put_places(c, &c->in[0], &c->in[1]);
+  return set_at(c, &c->in[0], &c->in[1]);
 }
 
 /* in: head gradient, index */
@@ -276,7 +276,7 @@ static int scatter_backward(struct call *c)
 {
   TRY(cuda_zero(c, &c->out[1]));
   if (!c->out[0].p) return TY_OK;
-  TRY(check_places(c, &c->in[1], &c->in[0].d, false));
+  TRY(check_coordinates(c, &c->in[1], &c->in[0].d, false));
   return gather(c, &c->in[1], &c->in[0].d, c->out[0].p, c->in[0].p);
 }
 
@@ -284,7 +284,7 @@ static int scatter_backward(struct call *c)
 static int set_forward(struct call *c)
 {
   TRY(move_bytes(c->device, c->out[0].p, c->in[0].p, desc_bytes(&c->out[0].d)));
-  return put_places(c, &c->in[1], &c->in[2]);
+  return set_at(c, &c->in[1], &c->in[2]);
 }
 
 /* -- rows that a list names: _contrib_index_copy, _sparse_retain ------------------------------- */
@@ -306,7 +306,7 @@ static int check_list(const struct call *c, const struct operand *list, const ty
 
 static size_t list_scratch(const struct call *c)
 {
-  return places_scratch(desc_count(&c->in[1].d));
+  return keys_scratch(desc_count(&c->in[1].d));
 }
 
 /* in: array, list, rows */
@@ -373,17 +373,17 @@ static int unravel(struct call *c) { return turn(c, "unravel", desc_count(&c->in
 static int sketch_forward(struct call *c)
 {
   const ty_desc *x = &c->in[0].d;
-  const struct operand *place = &c->in[1];
+  const struct operand *buckets = &c->in[1];
   int64_t n = x->dim[x->ndim - 1], rows = desc_count(x) / n;
   int64_t out = (int64_t)cuda_number(c, "out_dim", 1);
   void *keys = c->tmp;
   cu_function list, f;
-  TRY(check_range(c, place, 0, n, 0, out, -1));
+  TRY(check_range(c, buckets, 0, n, 0, out, -1));
   TRY(cuda_zero(c, &c->out[0]));
   TRY(cuda_family(c->device, FAMILY_rows, "list_rows", &list, "UNIT=u8 I=%s WRAP=0",
-      cuda_type(place->d.dtype)));
-  void *places[] = { &keys, (void *)&place->p, &n, &out };
-  TRY(cuda_run(c, list, n, places));
+      cuda_type(buckets->d.dtype)));
+  void *key_params[] = { &keys, (void *)&buckets->p, &n, &out };
+  TRY(cuda_run(c, list, n, key_params));
   TRY(cuda_sort_keys(c, &keys, (char *)c->tmp + cuda_keys_bytes(n), n, n));
   TRY(cuda_family(c->device, FAMILY_rows, "sketch", &f, "UNIT=u8 T=%s I=float",
       cuda_type(x->dtype)));
@@ -395,16 +395,16 @@ static int sketch_forward(struct call *c)
 static int sketch_backward(struct call *c)
 {
   const ty_desc *x = &c->out[0].d;
-  const struct operand *place = &c->in[1];
+  const struct operand *buckets = &c->in[1];
   int64_t n = x->dim[x->ndim - 1], rows = desc_count(x) / n;
   int64_t out = (int64_t)cuda_number(c, "out_dim", 1);
   cu_function f;
   for (int k = 1; k < 3; k++) TRY(cuda_zero(c, &c->out[k]));
-  TRY(check_range(c, place, 0, n, 0, out, -1));
+  TRY(check_range(c, buckets, 0, n, 0, out, -1));
   if (!c->out[0].p) return TY_OK;
   TRY(cuda_family(c->device, FAMILY_rows, "sketch_back", &f, "UNIT=u8 T=%s I=%s",
-      cuda_type(x->dtype), cuda_type(place->d.dtype)));
-  void *params[] = { &c->out[0].p, &c->in[0].p, (void *)&place->p, &c->in[2].p, &rows, &n, &out };
+      cuda_type(x->dtype), cuda_type(buckets->d.dtype)));
+  void *params[] = { &c->out[0].p, &c->in[0].p, (void *)&buckets->p, &c->in[2].p, &rows, &n, &out };
   return cuda_run(c, f, rows * n, params);
 }
 
@@ -449,17 +449,17 @@ KERNEL(picks_back, "lines", pick_backward)
 KERNEL(hots, "lines", hot_forward)
 KERNEL(encodes, "lines", encode_forward)
 KERNEL(fills, "lines", fill_forward)
-KERNEL(gathers, "places", gather_forward)
-KERNEL(scatters_back, "places", scatter_backward)
+KERNEL(gathers, "rows", gather_forward)
+KERNEL(scatters_back, "rows", scatter_backward)
 KERNEL(wheres, "elements", where_forward)
 KERNEL(wheres_back, "elements", where_backward)
 KERNEL(keeps, "rows", keep)
-KERNEL(ravels, "places", ravel)
-KERNEL(unravels, "places", unravel)
+KERNEL(ravels, "rows", ravel)
+KERNEL(unravels, "rows", unravel)
 SORTS(copies, "rows", copy_forward, list_scratch, 0)
 SORTS(copies_back, "rows", copy_backward, list_scratch, 0)
-SORTS(scatters, "places", scatter_forward, scatter_scratch, 0)
-SORTS(sets, "places", set_forward, set_scratch, 0)
+SORTS(scatters, "rows", scatter_forward, scatter_scratch, 0)
+SORTS(sets, "rows", set_forward, set_scratch, 0)
 SORTS(takes_back, "rows", take_backward, indices_scratch, 1)
 SORTS(tables_back, "rows", table_backward, indices_scratch, 2)
 SORTS(gathers_back, "rows", gather_backward, scatter_scratch, 1)

@@ -24,15 +24,15 @@ static int sampler_family(const struct call *c, int dtype, const char *name, cu_
 
 /* as kernels/sampler.cu has it */
 struct sampler_args { int64_t images, c, h, w, n; };
-static struct sampler_args args_of(const ty_desc *data, int64_t places)
+static struct sampler_args args_of(const ty_desc *data, int64_t positions)
 {
-  return (struct sampler_args){ data->dim[0], data->dim[1], data->dim[2], data->dim[3], places };
+  return (struct sampler_args){ data->dim[0], data->dim[1], data->dim[2], data->dim[3], positions };
 }
 
 static int sample(
-    const struct call *c, const struct operand *x, void *grid, int64_t places, void *y)
+    const struct call *c, const struct operand *x, void *grid, int64_t positions, void *y)
 {
-  struct sampler_args s = args_of(&x->d, places);
+  struct sampler_args s = args_of(&x->d, positions);
   cu_function f;
   if (!y) return TY_OK;
   TRY(sampler_family(c, x->d.dtype, "sample", &f));
@@ -41,10 +41,10 @@ static int sample(
 }
 
 /* dx, dgrid: NULL where nobody asks for it; at: scratch for taps */
-static int sample_back(const struct call *c, const struct operand *x, void *grid, int64_t places,
+static int sample_back(const struct call *c, const struct operand *x, void *grid, int64_t positions,
     const struct operand *dx, void *dgrid, char *at)
 {
-  struct sampler_args s = args_of(&x->d, places);
+  struct sampler_args s = args_of(&x->d, positions);
   struct cuda_taps t = { 4 * s.images * s.n, s.c, s.n, 4, s.h * s.w };
   int dtype = x->d.dtype;
   cu_function f;
@@ -62,24 +62,24 @@ static int sample_back(const struct call *c, const struct operand *x, void *grid
   return cuda_add_taps(c, dtype, &t, dx->p, c->in[0].p);
 }
 
-static int64_t places_of(const ty_desc *d) { return d->dim[2] * d->dim[3]; }
+static int64_t positions_of(const ty_desc *d) { return d->dim[2] * d->dim[3]; }
 
 static size_t taps_scratch(const struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
-  return cuda_taps_bytes(4 * d->dim[0] * places_of(d), dtype_size(d->dtype));
+  return cuda_taps_bytes(4 * d->dim[0] * positions_of(d), dtype_size(d->dtype));
 }
 
 static int sampler_forward(struct call *c)
 {
   TRY(cuda_zero(c, &c->out[1]));
-  return sample(c, &c->in[0], c->in[1].p, places_of(&c->in[1].d), c->out[0].p);
+  return sample(c, &c->in[0], c->in[1].p, positions_of(&c->in[1].d), c->out[0].p);
 }
 
 /* in: head gradient, data, grid */
 static int sampler_backward(struct call *c)
 {
-  return sample_back(c, &c->in[1], c->in[2].p, places_of(&c->in[2].d), &c->out[0], c->out[1].p,
+  return sample_back(c, &c->in[1], c->in[2].p, positions_of(&c->in[2].d), &c->out[0], c->out[1].p,
       c->tmp);
 }
 
@@ -145,7 +145,7 @@ static int grid_backward(struct call *c)
 static size_t grid_bytes(const ty_desc *image)
 {
   size_t size = dtype_size(image->dtype);
-  return align_up(size * (size_t)(2 * image->dim[0] * places_of(image)), ALIGN);
+  return align_up(size * (size_t)(2 * image->dim[0] * positions_of(image)), ALIGN);
 }
 static size_t transformer_scratch(const struct call *c) { return grid_bytes(&c->out[0].d); }
 static size_t transformer_back_scratch(const struct call *c)
@@ -159,7 +159,7 @@ static int transformer_forward(struct call *c)
   void *grid = c->out[2].p ? c->out[2].p : c->tmp;
   TRY(regular(c, c->out[1].p, d, false));
   TRY(map(c, d, grid, c->in[1].p));
-  return sample(c, &c->in[0], grid, places_of(d), c->out[0].p);
+  return sample(c, &c->in[0], grid, positions_of(d), c->out[0].p);
 }
 
 /* in: head gradient, data, grid */
@@ -169,12 +169,12 @@ static int transformer_backward(struct call *c)
   char *at = c->tmp;
   void *dgrid = cuda_piece(&at, grid_bytes(d)), *dtheta = c->out[1].p;
   TRY(sample_back(
-      c, &c->in[1], c->in[2].p, places_of(d), &c->out[0], dtheta ? dgrid : NULL, at));
+      c, &c->in[1], c->in[2].p, positions_of(d), &c->out[0], dtheta ? dgrid : NULL, at));
   return dtheta ? map_back(c, d, dtheta, dgrid) : TY_OK;
 }
 
 #define KERNEL(table, run, bytes) \
-  static const struct kernel table[] = { { "places", run, T_FLOAT, .scratch = bytes }, { 0 } };
+  static const struct kernel table[] = { { "positions", run, T_FLOAT, .scratch = bytes }, { 0 } };
 KERNEL(samplers, sampler_forward, NULL)
 KERNEL(samplers_back, sampler_backward, taps_scratch)
 KERNEL(grids, grid_forward, NULL)

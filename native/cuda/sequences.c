@@ -41,7 +41,7 @@ static int last_forward(struct call *c)
   return run_sequence(c, "last", &c->in[0].d, desc_count(&c->out[0].d), 0);
 }
 
-/* -- what follows from places ------------------------------------------------------------------ */
+/* -- what follows from shapes ------------------------------------------------------------------ */
 
 static int run_range(struct call *c, double start, double step, int64_t repeat)
 {
@@ -118,7 +118,7 @@ KERNEL(ranges, arange)
 KERNEL(ranges_like, arange_like)
 KERNEL(parts, linspace)
 KERNEL(eyes, eye)
-KERNEL(places, index_array)
+KERNEL(indices, index_array)
 
 const struct op_kernels cuda_sequences[] = {
   { "SequenceMask", masks, masks_back },
@@ -128,6 +128,6 @@ const struct op_kernels cuda_sequences[] = {
   { "_contrib_arange_like", ranges_like, NULL },
   { "_linspace", parts, NULL },
   { "_eye", eyes, NULL },
-  { "_contrib_index_array", places, NULL },
+  { "_contrib_index_array", indices, NULL },
   { 0 }
 };

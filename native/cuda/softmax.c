@@ -181,7 +181,7 @@ static int cross_forward(struct call *c)
   int64_t rows = d->dim[0], k = d->dim[1];
   int team = cuda_team(rows, k, 1);
   struct reduce r = cuda_fold_rest(TY_F64, rows, 1, 1);
-  struct cuda_fold sum = { R_SUM, F_PLAIN, c->out[0].d.dtype, c->tmp, .y = c->out[0].p };
+  struct cuda_fold sum = { R_SUM, F_NONE, c->out[0].d.dtype, c->tmp, .y = c->out[0].p };
   void *losses = c->tmp;
   cu_function f;
   TRY(loss_family(c, "cross_entropy", d->dtype, d->dtype, c->in[1].d.dtype, team, &f));

@@ -28,7 +28,7 @@ static size_t keys_scratch(const struct call *c)
 static int sort_family(const struct call *c, const char *name, int dtype, int index, cu_function *f)
 {
   bool down = !cuda_number(c, "is_ascend", 1);
-  return cuda_family(c->device, FAMILY_sort, name, f, "T=%s PLACE=%s DOWN=%d", cuda_type(dtype),
+  return cuda_family(c->device, FAMILY_sort, name, f, "T=%s POSITION=%s DOWN=%d", cuda_type(dtype),
       cuda_type(index), down);
 }
 
@@ -104,7 +104,7 @@ static int backward(struct call *c)
 KEYS(sorts, sort)
 KEYS(argsorts, argsort)
 KEYS(topks, topk)
-static const struct kernel sorts_back[] = { { "places", backward, T_ANY }, { 0 } };
+static const struct kernel sorts_back[] = { { "scatter", backward, T_ANY }, { 0 } };
 
 const struct op_kernels cuda_sorting[] = {
   { "sort", sorts, sorts_back },

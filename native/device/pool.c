@@ -5,26 +5,26 @@
 #include <pthread.h>
 #include "device/pool.h"
 
-enum { PLACES = 16 };                                 /* devices one pool may span */
+enum { RANGES = 16 };                                 /* devices one pool may span */
 
 struct resident {                                     /* a storage in the pool */
   ty_pool *pool;
   struct resident *next, **link;
   struct storage *storage;                            /* borrowed: it ends before we do */
-  int place;
+  int range;
   size_t offset, bytes;
 };
 
 /* user NULL: somebody unnamed, for ever */
-struct need { const void *user; int place; size_t bytes; };
+struct need { const void *user; int range; size_t bytes; };
 
 struct ty_pool {
   /* users: handles and executors; refs: those and residents */
   int users, refs;
   pthread_mutex_t lock;
-  struct range range[PLACES];
+  struct range range[RANGES];
   int nrange;
-  struct ticket last[PLACES];
+  struct ticket last[RANGES];
   int nlast;
   uint64_t generation;
   struct need *need;
@@ -38,7 +38,7 @@ static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 
 int ty_pool_new(ty_pool **out)
 {
-  NEED(out, TY_ETYPE, "ty_pool_new: no place for the result");
+  NEED(out, TY_ETYPE, "ty_pool_new: no range for the result");
   ty_pool *p = NEW(ty_pool);
   NEED(p, TY_EMEMORY, "out of memory");
   p->users = p->refs = 1;
@@ -81,9 +81,9 @@ static void trim_ranges(ty_pool *p)
   for (int i = 0; i < p->nrange; i++) {
     size_t keep = 0;
     for (int k = 0; k < p->nneed && p->users; k++)
-      if (p->need[k].place == i) keep = MAX(keep, p->need[k].bytes);
+      if (p->need[k].range == i) keep = MAX(keep, p->need[k].bytes);
     for (struct resident *r = p->residents; r; r = r->next)
-      if (r->place == i) keep = MAX(keep, r->offset + r->bytes);
+      if (r->range == i) keep = MAX(keep, r->offset + r->bytes);
     range_trim(&p->range[i], keep);
   }
 }
@@ -105,7 +105,7 @@ void ty_pool_free(ty_pool *p)
 
 /* -- ranges ------------------------------------------------------------------------------------ */
 
-static int place_of(const ty_pool *p, int device)
+static int range_of(const ty_pool *p, int device)
 {
   for (int i = 0; i < p->nrange; i++)
     if (p->range[i].device == device) return i;
@@ -114,8 +114,8 @@ static int place_of(const ty_pool *p, int device)
 
 static void wait_last(ty_pool *p)
 {
-  struct ticket t[PLACES];
-  int n = pool_last(p, t, PLACES);
+  struct ticket t[RANGES];
+  int n = pool_last(p, t, RANGES);
   for (int i = 0; i < n; i++) ticket_wait(t[i]);
 }
 
@@ -126,44 +126,44 @@ static bool may_move(const struct range *r, size_t bytes)
   return r->base && align_up(bytes, PAGE) > r->reserved;
 }
 
-static void moved_to(ty_pool *p, int place)
+static void moved_to(ty_pool *p, int range)
 {
   p->generation++;
   for (struct resident *r = p->residents; r; r = r->next)
-    if (r->place == place) r->storage->data = p->range[place].base + r->offset;
+    if (r->range == range) r->storage->data = p->range[range].base + r->offset;
 }
 
-static int find_place(ty_pool *p, int device, int *at)
+static int find_range(ty_pool *p, int device, int *at)
 {
-  *at = place_of(p, device);
+  *at = range_of(p, device);
   if (*at >= 0) return TY_OK;
-  NEED(p->nrange < PLACES, TY_EDEVICE, "a memory pool spans at most %d devices", PLACES);
+  NEED(p->nrange < RANGES, TY_EDEVICE, "a memory pool spans at most %d devices", RANGES);
   TRY(range_new(device, &p->range[p->nrange]));
   *at = p->nrange++;
   return TY_OK;
 }
 
-static int note_need(ty_pool *p, const void *user, int place, size_t bytes)
+static int note_need(ty_pool *p, const void *user, int range, size_t bytes)
 {
   for (int i = 0; i < p->nneed; i++) {
-    if (p->need[i].user != user || p->need[i].place != place) continue;
+    if (p->need[i].user != user || p->need[i].range != range) continue;
     p->need[i].bytes = MAX(p->need[i].bytes, bytes);
     return TY_OK;
   }
   NEED(GROW(p->need, p->nneed, p->need_cap), TY_EMEMORY, "out of memory");
-  p->need[p->nneed++] = (struct need){ user, place, bytes };
+  p->need[p->nneed++] = (struct need){ user, range, bytes };
   return TY_OK;
 }
 
 /* Under the lock. Where memory runs out, what pools hold beyond their needs is given back first. */
-static int grow_range(ty_pool *p, int place, size_t bytes, bool *moved)
+static int grow_range(ty_pool *p, int range, size_t bytes, bool *moved)
 {
-  int code = range_grow(&p->range[place], bytes, moved);
+  int code = range_grow(&p->range[range], bytes, moved);
   if (code != TY_EMEMORY) return code;
   pthread_mutex_unlock(&p->lock);
   ty_pool_trim(NULL);
   pthread_mutex_lock(&p->lock);
-  return range_grow(&p->range[place], bytes, moved);
+  return range_grow(&p->range[range], bytes, moved);
 }
 
 int pool_reserve_for(ty_pool *p, const void *user, int device, size_t bytes, bool *moved)
@@ -172,7 +172,7 @@ int pool_reserve_for(ty_pool *p, const void *user, int device, size_t bytes, boo
   *moved = false;
   if (!bytes) return TY_OK;
   pthread_mutex_lock(&p->lock);
-  int code = find_place(p, device, &at);
+  int code = find_range(p, device, &at);
   if (!code && may_move(&p->range[at], bytes)) {
     pthread_mutex_unlock(&p->lock);
     wait_last(p);
@@ -203,7 +203,7 @@ void pool_forget(ty_pool *p, const void *user)
 char *pool_base(ty_pool *p, int device)
 {
   pthread_mutex_lock(&p->lock);
-  int at = place_of(p, device);
+  int at = range_of(p, device);
   char *base = at < 0 ? NULL : p->range[at].base;
   pthread_mutex_unlock(&p->lock);
   return base;
@@ -219,7 +219,7 @@ uint64_t pool_generation(ty_pool *p)
 
 int ty_pool_bytes(ty_pool *p, int device, int64_t *out)
 {
-  NEED(p && out, TY_ETYPE, "ty_pool_bytes: the pool or the result's place is missing");
+  NEED(p && out, TY_ETYPE, "ty_pool_bytes: the pool or the result's range is missing");
   *out = 0;
   pthread_mutex_lock(&p->lock);
   for (int i = 0; i < p->nrange; i++)
@@ -277,7 +277,7 @@ void pool_ran(ty_pool *p, struct ticket t)
   pthread_mutex_lock(&p->lock);
   int i = 0;
   while (i < p->nlast && p->last[i].device != t.device) i++;
-  if (i == p->nlast && p->nlast < PLACES)
+  if (i == p->nlast && p->nlast < RANGES)
     p->last[p->nlast++] = t;
   else if (i < p->nlast)
     p->last[i].seq = MAX(p->last[i].seq, t.seq);
@@ -322,14 +322,14 @@ int pool_storage(ty_pool *p, int device, size_t offset, size_t bytes, struct sto
   struct resident *r = NEW(struct resident);
   NEED(r, TY_EMEMORY, "out of memory");
   pthread_mutex_lock(&p->lock);
-  int at = place_of(p, device);
+  int at = range_of(p, device);
   bool fits = at >= 0 && offset <= p->range[at].bytes && bytes <= p->range[at].bytes - offset;
   int code = fits
       ? storage_wrap(device, p->range[at].base + offset, bytes, leave, r, &r->storage)
       : fail(TY_EINTERNAL, "a value of %zu bytes at %zu lies outside its pool", bytes, offset);
   if (!code) {
     r->pool = p;
-    r->place = at;
+    r->range = at;
     r->offset = offset;
     r->bytes = bytes;
     enter(p, r);

@@ -87,7 +87,7 @@ static struct profile_label text_of(const struct label *a)
   return (struct profile_label){ a->category, a->name, a->node, a->kernel, a->kind };
 }
 
-static int *place_of(const struct profile_label *l) /* of the label, or where it would go */
+static int *slot_of(const struct profile_label *l) /* of the label, or where it would go */
 {
   for (uint64_t h = hash_of(l);; h++) {
     int *at = &table[h & (uint64_t)(table_size - 1)];
@@ -104,7 +104,7 @@ static bool grow_table(void)
   table_size = size;
   for (int i = 0; i < nlabel; i++) {
     struct profile_label l = text_of(&labels[i]);
-    *place_of(&l) = i + 1;
+    *slot_of(&l) = i + 1;
   }
   mem_free(old);
   return true;
@@ -130,7 +130,7 @@ static int add_label(const struct profile_label *l)
 static int label_of(const struct profile_label *l)
 {
   if (2 * (nlabel + 1) > table_size && !grow_table()) return -1;
-  int *at = place_of(l), i = *at - 1;
+  int *at = slot_of(l), i = *at - 1;
   if (i < 0 && (i = add_label(l)) >= 0) *at = i + 1;
   return i;
 }

@@ -101,10 +101,10 @@ static void give_all_back(struct account *a, int device)
 
 static int refused(struct account *a, int device, size_t bytes)
 {
-  char name[32], place[64];
-  snprintf(place, sizeof place, "%s with %lld bytes", device_name(device, name, sizeof name),
+  char name[32], request[64];
+  snprintf(request, sizeof request, "%s with %lld bytes", device_name(device, name, sizeof name),
       (long long)device_ops(device)->memory(device));
-  return fail_memory(place, bytes, a->used + a->pool, a->cached);
+  return fail_memory(request, bytes, a->used + a->pool, a->cached);
 }
 
 /* Nothing can be had of a device that was lost, however much there is. */

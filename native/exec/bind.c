@@ -26,7 +26,7 @@ int exec_variables(const ty_graph *g, int *arg, int *narg, int *aux, int *naux)
       if (g->node[i].inport[k].mutated) mutated[g->node[i].in[k].node] = 1;
   *narg = *naux = 0;
   for (int i = 0; i < g->n; i++) {
-    if (g->node[i].op || !strncmp(g->node[i].name, "_head_grad_", 11)) continue;
+    if (g->node[i].op || g->node[i].head_gradient) continue;
     if (mutated[i])
       aux[(*naux)++] = i;
     else
@@ -44,7 +44,7 @@ static int missing_array(const ty_graph *g, int node, const char *what)
   return code;
 }
 
-int exec_add_bound(ty_exec *e, ty_tensor *t, int *place)
+int exec_add_bound(ty_exec *e, ty_tensor *t, int *index)
 {
   if (e->nbound == e->bound_cap) {
     int cap = e->bound_cap * 2 + 16;
@@ -55,7 +55,7 @@ int exec_add_bound(ty_exec *e, ty_tensor *t, int *place)
   }
   if (t) ty_tensor_keep(t);
   e->bound[e->nbound] = t;
-  *place = e->nbound++;
+  *index = e->nbound++;
   return TY_OK;
 }
 
@@ -260,7 +260,7 @@ static int insert_copies(ty_exec *e, struct gradient *grad)
   ty_graph *to;
   int *map = NEWS(int, e->g->n), *device;
   NEED(map, TY_EMEMORY, "out of memory: executor");
-  int code = place_copies(e->g, e->device, &to, map, &device);
+  int code = insert_device_copies(e->g, e->device, &to, map, &device);
   if (code) return mem_free(map), code;
   ty_desc *desc = NEWS(ty_desc, to->nvalue + 1);
   int *from = NEWS(int, to->n + 1);
@@ -290,7 +290,7 @@ static int insert_copies(ty_exec *e, struct gradient *grad)
   return TY_OK;
 }
 
-static int place_all(ty_exec *e, struct gradient *grad)
+static int assign_all_devices(ty_exec *e, struct gradient *grad)
 {
   int *var = NEWS(int, e->g->n), first = -1;
   e->device = NEWS(int, e->g->n);
@@ -301,7 +301,7 @@ static int place_all(ty_exec *e, struct gradient *grad)
   for (int i = 0; i < e->naux; i++)
     if (e->aux[i].value && e->nplace) var[e->aux[i].node] = e->aux[i].value->d.device;
   struct placing w = { e->default_device, e->place, e->nplace, var, true };
-  int code = e->nplace ? place_nodes(e->g, &w, e->device) : TY_OK;
+  int code = e->nplace ? assign_devices(e->g, &w, e->device) : TY_OK;
   for (int i = 0; !e->nplace && i < e->g->n; i++) e->device[i] = e->default_device;
   mem_free(var);
   TRY(code);
@@ -325,14 +325,14 @@ static int compile(ty_exec *e, int which, const ty_exec *before, struct program 
 {
   struct program *p = NEW(struct program);
   const struct program *other = e->variant[!which];
-  int flags = e->flags | (which == PLAIN ? TY_NOFUSE | TY_KEEP : 0);
+  int flags = e->flags | (which == UNFUSED ? TY_NOFUSE | TY_KEEP : 0);
   NEED(p, TY_EMEMORY, "out of memory: program");
   if (!exec_fuses(e)) flags |= TY_NOFUSE;
   p->s = exec_source_of(e, which, flags);
   if (other)
     p->like = (struct outputs_of){ other, e->head, e->nhead };
   else if (before)
-    p->like = (struct outputs_of){ before->variant[before->variant[FUSED] ? FUSED : PLAIN],
+    p->like = (struct outputs_of){ before->variant[before->variant[FUSED] ? FUSED : UNFUSED],
       before->head, before->nhead };
   const int code = program_compile(p);
   if (code) {
@@ -435,7 +435,7 @@ static int make_arrays(ty_exec *e, const ty_exec *before)
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
-static int copy_places(ty_exec *e, const struct exec_source *s)
+static int copy_placement(ty_exec *e, const struct exec_source *s)
 {
   e->place = arena_new(&e->arena, sizeof *e->place * (size_t)(s->nplace + 1));
   NEED(e->place, TY_EMEMORY, "out of memory: executor");
@@ -471,7 +471,7 @@ static int differentiate(ty_exec *e, const uint8_t *mirror)
                                                    : fail(TY_EMEMORY, "out of memory: executor");
   for (int i = 0; !code && i < e->narg; i++)
     e->grad_entry[i] = e->arg[i].req ? grad.of[e->arg[i].node] : (ty_entry){ -1, 0 };
-  if (!code) code = place_all(e, &grad);
+  if (!code) code = assign_all_devices(e, &grad);
   if (!code) code = exec_route_gradients(e, &grad);
   mem_free(grad.of);
   mem_free(grad.head);
@@ -499,7 +499,7 @@ static int check_rows(const ty_exec *e)
 static int build(ty_exec *e, const struct exec_source *s)
 {
   uint8_t *mirror;
-  TRY(copy_places(e, s));
+  TRY(copy_placement(e, s));
   TRY(take_graph(e, s));
   TRY(match_all(e, s));
   TRY(infer_all(e, s));

@@ -16,7 +16,7 @@ struct bound {
   int value_bound, grad_bound;                        /* places in exec.bound, -1 */
 };
 struct ctx;                                           /* one submitted segment: run.c */
-enum { FUSED, PLAIN, VARIANTS };
+enum { FUSED, UNFUSED, VARIANTS };
 
 struct ty_exec {
   int32_t refs;

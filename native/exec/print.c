@@ -71,7 +71,8 @@ int ty_exec_print(ty_exec *e, const char **text)
 
 /* -- the program ------------------------------------------------------------------------------- */
 
-static void place_text(const ty_exec *e, const struct program *p, int v, char *buffer, size_t size)
+static void storage_text(
+    const ty_exec *e, const struct program *p, int v, char *buffer, size_t size)
 {
   if (v < 0) {
     snprintf(buffer, size, "-");
@@ -140,7 +141,7 @@ static void step_text(const ty_exec *e, const struct program *p, int i, struct t
   int v = -1;
   for (int k = 0; k < st->nout && v < 0; k++) v = st->out[k];
   const ty_desc *d = &e->desc[v >= 0 ? v : st->in[0]];
-  place_text(e, p, v, at, sizeof at);
+  storage_text(e, p, v, at, sizeof at);
   text_add(t, "%4d  %-18s %-8s %-12s %-8s %-16s", i, kernel,
       device_name(st->device, device, sizeof device), at, dtype_name(d->dtype),
       text_shape(d, shape, sizeof shape));

@@ -23,11 +23,11 @@ static int find_shared(const ty_exec *e, uint8_t *shared)
   for (int i = 0; i < e->nbound; i++)
     if (e->bound[i] && desc_bytes(&e->bound[i]->d)) x[n++] = (struct extent){ e->bound[i], i };
   qsort(x, (size_t)n, sizeof *x, by_address);
-  for (int i = 1, far = 0; i < n; i++) {              /* far: the one before that ends last */
-    const ty_tensor *a = x[far].array, *b = x[i].array;
+  for (int i = 1, latest = 0; i < n; i++) {              /* latest: the one before that ends last */
+    const ty_tensor *a = x[latest].array, *b = x[i].array;
     if (a->storage == b->storage && b->offset < end_of(a))
-      shared[x[i].bound] = shared[x[far].bound] = 1;
-    if (a->storage != b->storage || end_of(b) > end_of(a)) far = i;
+      shared[x[i].bound] = shared[x[latest].bound] = 1;
+    if (a->storage != b->storage || end_of(b) > end_of(a)) latest = i;
   }
   mem_free(x);
   return TY_OK;

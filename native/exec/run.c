@@ -34,8 +34,8 @@ int exec_walk(ty_exec *e);
 static int forward(ty_exec *e, int is_train)
 {
   struct program *p;
-  bool plain = e && (e->monitor || e->check);
-  TRY(exec_start(e, "forward", plain ? PLAIN : FUSED, is_train, &p));
+  bool unfused = e && (e->monitor || e->check);
+  TRY(exec_start(e, "forward", unfused ? UNFUSED : FUSED, is_train, &p));
   e->stats.runs++;
   if (!e->monitor) return exec_submit_all(e, p, 0, p->nsegment_forward);
   e->walk.active = true;

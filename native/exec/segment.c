@@ -86,7 +86,7 @@ static bool changes_input(const struct program *p, const struct step *st, int k)
   const struct node *f = &p->s.g->node[n->forward];
   struct read_walk w = reads_walk(n->reads, f->nin, f->nout);
   while (reads_next(&w))
-    if (w.place == k) return w.changed;
+    if (w.operand == k) return w.changed;
   return false;
 }
 

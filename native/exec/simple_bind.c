@@ -295,7 +295,7 @@ static int seed_types(struct simple *s, const ty_exec *e, const ty_reshape_spec 
   return TY_OK;
 }
 
-static int same_places(const ty_exec *e, const ty_reshape_spec *spec)
+static int same_placement(const ty_exec *e, const ty_reshape_spec *spec)
 {
   bool same = spec->nplace == 0 || spec->nplace == e->nplace;
   for (int i = 0; same && i < spec->nplace; i++)
@@ -309,7 +309,7 @@ static int same_places(const ty_exec *e, const ty_reshape_spec *spec)
 int ty_exec_reshape(ty_exec *e, const ty_reshape_spec *spec, ty_exec **out)
 {
   NEED(e && spec && out, TY_ETYPE, "reshape: null argument");
-  TRY(same_places(e, spec));
+  TRY(same_placement(e, spec));
   struct simple s = { 0 };
   int code = open_simple(&s, e->user, e->user_head, e->nhead, spec->want, spec->nwant);
   if (!code) code = seed_types(&s, e, spec);

@@ -152,7 +152,7 @@ static bool skipped(const ty_exec *e, const struct program *p, int node)
 
 int exec_walk(ty_exec *e)
 {
-  struct program *p = e->variant[PLAIN];
+  struct program *p = e->variant[UNFUSED];
   int end = e->walk.phase == ONE  ? e->walk.node /* its step was the front end's and has run */
       : e->walk.phase == BACKWARD ? e->g->n
                                   : e->forward;
@@ -194,7 +194,7 @@ int ty_exec_event_tensor(ty_exec *e, int part, int i, ty_tensor **out)
   const struct node *n = &e->g->node[e->walk.node];
   int count = part == TY_OUT ? n->nout : n->nin;
   NEED(i >= 0 && i < count, TY_EINDEX, "event_tensor: %d of %d", i, count);
-  struct program *p = e->host.p ? e->host.p : e->variant[PLAIN];
+  struct program *p = e->host.p ? e->host.p : e->variant[UNFUSED];
   *out = exec_value_view(e, p, part == TY_OUT ? n->first + i : value_of(e->g, n->in[i]));
   if (!*out) return fail(TY_ESTATE, "event_tensor: this value has no memory");
   bool state = false; /* an auxiliary state is the operator's to change */
@@ -211,10 +211,10 @@ int ty_exec_partial_forward(ty_exec *e, int is_train, int step, int *step_left)
   NEED(step_left, TY_ETYPE, "partial_forward: null argument");
   *step_left = step < e->forward ? e->forward - step - 1 : 0;
   if (step >= e->forward) return TY_OK;
-  if (step == 0 || e->ran != PLAIN)
-    TRY(exec_start(e, "partial_forward", PLAIN, is_train, &p));
+  if (step == 0 || e->ran != UNFUSED)
+    TRY(exec_start(e, "partial_forward", UNFUSED, is_train, &p));
   else
-    TRY(exec_choose_variant(e, PLAIN, &p));
+    TRY(exec_choose_variant(e, UNFUSED, &p));
   e->last.is_train = is_train != 0;
   e->walk.active = true;
   e->walk.phase = ONE;

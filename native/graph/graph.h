@@ -35,6 +35,8 @@ struct node {
   bool mirror;
   /* a link of a chain that adds up a gradient, but the last: nobody's gradient yet */
   bool partial_sum;
+  /* a variable that stands for the gradient of an output: no argument of the user's */
+  bool head_gradient;
   /* texts and bodies belong to the graph `base` */
   bool borrowed;
   /* stands for a part of a node of control flow: monitors do not see it, but for its only output

@@ -1,6 +1,6 @@
 /* resize.c - resampling of images: one pass over rows, one over columns, by tables of weights.
 **
-** A table gives for every place of the result the source places it reads and their weights.
+** A table gives for every position of the result the source positions it reads and their weights.
 ** Bytes under bilinear, cubic and Lanczos rules use weights of 11 bits; the bilinear column pass
 ** drops 4 bits of its sums first and rounds once, as the fixed point of OpenCV does. Averages
 ** over areas and float images are computed in float32.
@@ -70,7 +70,7 @@ static void lanczos_weights(float x, float *w)
   for (int i = 0; i < MOST_TAPS; i++) w[i] = (float)(v[i] / sum);
 }
 
-/* Where place i of the result lies in the source, and how far beyond the pixel there. */
+/* Where position i of the result lies in the source, and how far beyond the pixel there. */
 static int64_t source_of(int how, int64_t i, double scale, float *beyond)
 {
   if (how == WIDE) {
@@ -102,8 +102,8 @@ static void put_taps(
   t->start[i] = (int32_t)i * n;
   t->start[i + 1] = (int32_t)(i + 1) * n;
   for (int k = 0; k < n; k++) {
-    int64_t place = s - n / 2 + 1 + k, e = i * n + k;
-    t->index[e] = (int32_t)(place < 0 ? 0 : place >= from ? from - 1 : place);
+    int64_t position = s - n / 2 + 1 + k, e = i * n + k;
+    t->index[e] = (int32_t)(position < 0 ? 0 : position >= from ? from - 1 : position);
     t->weight[e] = w[k];
     t->fixed[e] = (int32_t)lrintf(w[k] * WEIGHT_ONE);
   }
@@ -185,7 +185,7 @@ ROW_PASS(row_fixed, uint8_t, int32_t, fixed)
 ROW_PASS(row_bytes, uint8_t, float, weight)
 ROW_PASS(row_floats, float, float, weight)
 
-/* Two entries per place, the usual case. */
+/* Two entries per position, the usual case. */
 static void row_pairs(const struct resize_job *r, int64_t row)
 {
   const uint8_t *in = (const uint8_t *)r->from->p + row * r->from->w * r->from->c;

@@ -82,7 +82,7 @@ static bool may_share(const struct imperative *m, int i, int k, const ty_tensor 
   return m->r->v.call.op->formula || in_place_allowed(m->r->in_place, i, k);
 }
 
-static int place_output(struct imperative *m, int i, ty_tensor *given)
+static int set_output(struct imperative *m, int i, ty_tensor *given)
 {
   bool direct = given != NULL;
   for (int k = 0; given && k < m->nin; k++)
@@ -112,7 +112,7 @@ static int take(struct imperative *m, const struct call_key *q)
   for (int i = 0; i < m->nout; i++) {
     ty_tensor *given = i < q->nout ? q->out[i] : NULL;
     if (given) NEED(!given->readonly, TY_ESTATE, "%s: out is read-only", q->op->name);
-    TRY(place_output(m, i, given));
+    TRY(set_output(m, i, given));
   }
   if (q->op->flags & OP_RANDOM) m->rng = device_next_rng(r->device);
   return r->v.scratch ? storage_new(r->device, r->v.scratch, &m->tmp) : TY_OK;

@@ -191,7 +191,7 @@ void cached_call_release(struct cached_call *r)
 
 /* -- the bytes of a question ------------------------------------------------------------------- */
 
-enum { KEY = 1024, PLACES = 512 };                    /* bytes; calls that are remembered */
+enum { KEY = 1024, SLOTS = 512 };                    /* bytes; calls that are remembered */
 struct key_bytes { size_t n; bool full; char s[KEY]; };
 
 static void put(struct key_bytes *k, const void *p, size_t n)
@@ -240,9 +240,11 @@ static uint64_t hash(const struct key_bytes *k)
 
 /* -- remembering ------------------------------------------------------------------------------- */
 
-/* A cached call stands at one of two neighbouring places; a new one takes the first, the last one
+/* A cached call stands in one of two neighbouring slots; a new one takes the first, the last one
 ** there moves to the second. */
-static struct { pthread_mutex_t lock; struct cached_call *place[PLACES]; } known = { PTHREAD_MUTEX_INITIALIZER, { 0 } };
+static struct call_cache { pthread_mutex_t lock; struct cached_call *slot[SLOTS]; } known = {
+  PTHREAD_MUTEX_INITIALIZER, { 0 }
+};
 
 static bool answers(const struct cached_call *r, const struct key_bytes *k, uint64_t h)
 {
@@ -251,10 +253,10 @@ static bool answers(const struct cached_call *r, const struct key_bytes *k, uint
 
 static struct cached_call *look_up(const struct key_bytes *k, uint64_t h)
 {
-  size_t at = h % PLACES;
+  size_t at = h % SLOTS;
   pthread_mutex_lock(&known.lock);
-  struct cached_call *r = known.place[at];
-  if (!answers(r, k, h)) r = known.place[at ^ 1];
+  struct cached_call *r = known.slot[at];
+  if (!answers(r, k, h)) r = known.slot[at ^ 1];
   if (answers(r, k, h))
     __atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED);
   else
@@ -272,7 +274,7 @@ static void remember(struct cached_call *r, const struct key_bytes *k, uint64_t 
   r->hash = h;
   r->refs = 2;
   pthread_mutex_lock(&known.lock);
-  struct cached_call **at = &known.place[h % PLACES], **next = &known.place[(h % PLACES) ^ 1],
+  struct cached_call **at = &known.slot[h % SLOTS], **next = &known.slot[(h % SLOTS) ^ 1],
                      *old = *next;
   *next = *at;
   *at = r;

@@ -42,7 +42,7 @@ struct image_record {
   int fd;
   int64_t size, begin, end;                           /* bytes; the part */
   /* of all records of the part, if they are known ahead */
-  int64_t *place, count;
+  int64_t *offset, count;
   int64_t *order;                                     /* NULL: as in the file */
   struct label_list labels;
   bool listed;                                        /* labels come from path_imglist */
@@ -141,14 +141,14 @@ static int find_record(const struct image_record *r, int64_t at, int64_t *out)
   return TY_OK;
 }
 
-static int add_place(struct image_record *r, int *cap, int64_t at)
+static int add_offset(struct image_record *r, int *cap, int64_t at)
 {
-  NEED(r->count < INT32_MAX && GROW(r->place, (int)r->count, *cap), TY_EMEMORY, "out of memory");
-  r->place[r->count++] = at;
+  NEED(r->count < INT32_MAX && GROW(r->offset, (int)r->count, *cap), TY_EMEMORY, "out of memory");
+  r->offset[r->count++] = at;
   return TY_OK;
 }
 
-static int by_place(const void *a, const void *b)
+static int by_offset(const void *a, const void *b)
 {
   int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
   return (x > y) - (x < y);
@@ -164,17 +164,17 @@ static int read_index(struct image_record *r, const char *path, int64_t parts, i
     int64_t at = tab ? strtoll(tab + 1, &end, 10) : 0;
     if (!*line) continue;
     if (tab && end != tab + 1 && at >= 0)
-      code = add_place(r, &cap, at);
+      code = add_offset(r, &cap, at);
     else
       code = fail(
           TY_EFORMAT, "'%s', line %lld: expected a key and an offset", path, (long long)l.number);
   }
   lines_close(&l);
   TRY(code);
-  qsort(r->place, (size_t)r->count, sizeof *r->place, by_place);
+  qsort(r->offset, (size_t)r->count, sizeof *r->offset, by_offset);
   int64_t share = (r->count + parts - 1) / parts, from = MIN(share * index, r->count),
           to = MIN(from + share, r->count);
-  if (r->place) memmove(r->place, r->place + from, sizeof *r->place * (size_t)(to - from));
+  if (r->offset) memmove(r->offset, r->offset + from, sizeof *r->offset * (size_t)(to - from));
   r->count = to - from;
   return TY_OK;
 }
@@ -183,7 +183,7 @@ static int list_records(struct image_record *r)
 {
   int cap = 0;
   for (int64_t at = r->begin, n; at < r->end;) {
-    TRY(add_place(r, &cap, at));
+    TRY(add_offset(r, &cap, at));
     TRY(read_record(r, at, NULL, &n, &at));
   }
   return TY_OK;
@@ -205,13 +205,13 @@ static int widest_label(struct image_record *r)
 {
   r->capacity = 0;
   for (int64_t i = 0; i < r->labels.n; i++) r->capacity = MAX(r->capacity, r->labels.row[i].n);
-  if (!r->listed && !r->place) TRY(list_records(r));
+  if (!r->listed && !r->offset) TRY(list_records(r));
   for (int64_t i = 0; !r->listed && i < r->count; i++) {
     uint32_t flag, labels;
     int64_t bytes;
-    TRY(read_head(r, r->place[i], &flag, &bytes));
-    if (bytes < HEADER) return broken(r, r->place[i], "shorter than the header of an image");
-    TRY(read_at(r, r->place[i] + HEAD, &labels, 4));
+    TRY(read_head(r, r->offset[i], &flag, &bytes));
+    if (bytes < HEADER) return broken(r, r->offset[i], "shorter than the header of an image");
+    TRY(read_at(r, r->offset[i] + HEAD, &labels, 4));
     r->capacity = MAX(r->capacity, MAX(labels, 1));
   }
   return TY_OK;
@@ -322,13 +322,13 @@ static void *work(void *argument)
 /* -- the reader -------------------------------------------------------------------------------- */
 
 /* The place of the next record of the epoch; false at its end. */
-static bool next_place(struct image_record *r, int64_t *at, int *code)
+static bool next_offset(struct image_record *r, int64_t *at, int *code)
 {
   int64_t n;
   *code = TY_OK;
-  if (r->place) {
+  if (r->offset) {
     if (r->next == r->count) return false;
-    *at = r->place[r->order ? r->order[r->next] : r->next];
+    *at = r->offset[r->order ? r->order[r->next] : r->next];
     return true;
   }
   if (r->at >= r->end) return false;
@@ -342,7 +342,7 @@ static void hand_out(struct image_record *r)
 {
   int64_t at;
   int code;
-  while (r->made - r->taken < r->ring && next_place(r, &at, &code)) {
+  while (r->made - r->taken < r->ring && next_offset(r, &at, &code)) {
     struct decode_job *j = &r->job[r->made % r->ring];
     j->at = at;
     j->epoch = r->base.epoch;
@@ -429,7 +429,7 @@ static void close_images(struct reader *reader)
   augment_close(&r->augment);
   det_augment_close(&r->det);
   label_list_free(&r->labels);
-  void *rest[] = { r->job, r->path, r->place, r->order, r };
+  void *rest[] = { r->job, r->path, r->offset, r->order, r };
   for (int i = 0; i < COUNT(rest); i++) mem_free(rest[i]);
 }
 
@@ -459,7 +459,7 @@ static int find_images(struct image_record *r, const struct options *o)
   TRY(option_bool(o, "shuffle", false, &shuffle));
   TRY(*path ? read_index(r, path, parts, index) : find_part(r, parts, index));
   if (shuffle && !*path) TRY(list_records(r));
-  if (shuffle && r->place) {
+  if (shuffle && r->offset) {
     r->order = NEWS(int64_t, r->count);
     if (!r->order) return TY_EMEMORY;
   }

@@ -10,7 +10,8 @@ struct op;
 
 /* an operand: dense, row-major but for its channels */
 struct operand {
-  /* NULL: an output nobody reads, or an absent input */
+  /* NULL: an output nobody reads, or an absent input; of a call that is being planned it says no
+  ** more than that (OPERAND_PLANNED) */
   void *p;
   ty_desc d;
   /* of a bound array: changes with its contents; NULL: a planned value */
@@ -18,6 +19,9 @@ struct operand {
   /* b > 0: (N, C, space) lies as (N, C / b, space, b) */
   int block;
 };
+/* stands for bytes that an operand will have once memory is planned: never read nor written */
+#define OPERAND_PLANNED ((void *)ALIGN)
+
 struct run {
   int is_train;
   struct rng_state rng;

@@ -89,7 +89,7 @@ static double number(int dtype, const void *a, int64_t i)
 }
 
 /* A NaN in a matrix reaches all of its inverse; some versions of LAPACK lose it. */
-static bool spread_nan(int dtype, int64_t n, void *a)
+static bool fill_nan(int dtype, int64_t n, void *a)
 {
   int64_t i = 0;
   while (i < n && !isnan(number(dtype, a, i))) i++;
@@ -100,7 +100,7 @@ static bool spread_nan(int dtype, int64_t n, void *a)
 int lu_factor(int dtype, int64_t n, void *a, int32_t *pivot)
 {
   int size = (int)n, bad = 0;
-  if (spread_nan(dtype, n * n, a)) {
+  if (fill_nan(dtype, n * n, a)) {
     for (int64_t i = 0; i < n; i++) pivot[i] = (int32_t)i + 1;
     return 0;
   }
@@ -116,7 +116,7 @@ size_t lu_inverse_work(int dtype, int64_t n) { return PANEL * (size_t)n * dtype_
 int lu_inverse(int dtype, int64_t n, void *a, const int32_t *pivot, void *work)
 {
   int size = (int)n, lwork = PANEL * size, bad = 0;
-  if (spread_nan(dtype, n * n, a)) return 0;
+  if (fill_nan(dtype, n * n, a)) return 0;
   if (dtype == TY_F64)
     dgetri_(&size, a, &size, pivot, work, &lwork, &bad);
   else
@@ -183,7 +183,7 @@ struct matrix_loop {
 };
 
 /* The least number of a matrix that failed, whoever comes first. */
-static void some(int64_t begin, int64_t end, void *context)
+static void matrix_range(int64_t begin, int64_t end, void *context)
 {
   struct matrix_loop *s = context;
   void *work = (char *)s->c->tmp + (size_t)parallel_index() * s->work;
@@ -203,8 +203,8 @@ int64_t stack_run(struct call *c, int64_t n, double cost, size_t work,
   struct matrix_loop s = { c, align_up(work, ALIGN), one, -1 };
   double grain = 16384 / MAX(cost, 1);
   if (n == 1)
-    some(0, 1, &s); /* products inside have the cores */
+    matrix_range(0, 1, &s); /* products inside have the cores */
   else
-    parallel_for(n, MAX((int64_t)grain, 1), some, &s);
+    parallel_for(n, MAX((int64_t)grain, 1), matrix_range, &s);
   return s.bad;
 }

@@ -22,7 +22,7 @@ dnnl_stream_t onednn_stream(void)
   return dnnl_stream_create(&s, onednn_engine(), dnnl_stream_default_flags) ? NULL : s;
 }
 
-dnnl_memory_t onednn_place(onednn_desc d)
+dnnl_memory_t onednn_memory(onednn_desc d)
 {
   dnnl_memory_t m;
   return dnnl_memory_create(&m, d, onednn_engine(), DNNL_MEMORY_NONE) ? NULL : m;

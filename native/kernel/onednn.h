@@ -10,7 +10,7 @@
 
 dnnl_engine_t   onednn_engine(void);                /* NULL: none, or TYCHO_DISABLE names dnnl */
 dnnl_stream_t   onednn_stream(void);
-dnnl_memory_t   onednn_place(onednn_desc d);         /* without data yet */
+dnnl_memory_t   onednn_memory(onednn_desc d);         /* without data yet */
 dnnl_primitive_t onednn_copier(onednn_desc from, onednn_desc to);
 bool onednn_copy(dnnl_primitive_t copier, dnnl_stream_t s, dnnl_memory_t from, void *from_data,
     dnnl_memory_t to, void *to_data);

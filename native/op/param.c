@@ -272,9 +272,9 @@ double op_number(const struct op *op, const void *param, const char *key, bool *
 bool op_word(const struct op *op, const void *param, const char *key, const char *word)
 {
   const struct param *p = find_param(op, key);
-  int64_t place;
-  return p && p->type == P_ENUM && read_choice(p->choice, word, &place) &&
-      *(const int64_t *)((const char *)param + p->at) == place;
+  int64_t value;
+  return p && p->type == P_ENUM && read_choice(p->choice, word, &value) &&
+      *(const int64_t *)((const char *)param + p->at) == value;
 }
 
 const struct reals *op_reals(const struct op *op, const void *param, const char *key)

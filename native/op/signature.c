@@ -101,15 +101,15 @@ static int parse_ports(const char *text, struct port_list *out)
 /* "0=0 0=1", "*=3" */
 static int parse_in_place(const char *text, struct in_place *out)
 {
-  struct shared_place *list = arena_new(&all.arena, sizeof *list * (size_t)count_words(text));
+  struct shared_pair *list = arena_new(&all.arena, sizeof *list * (size_t)count_words(text));
   NEED(list, TY_EMEMORY, "out of memory: operators");
   const char *s = text;
   for (size_t len; (len = next_word(&s)); s += len) {
     if (sscanf(s, "*=%d", &out->every) == 1) continue;
-    struct shared_place *p = &list[out->n++];
+    struct shared_pair *p = &list[out->n++];
     if (sscanf(s, "%d=%d", &p->out, &p->in) != 2) return bad_text("output=input", text);
   }
-  out->place = list;
+  out->pair = list;
   return TY_OK;
 }
 
@@ -223,13 +223,13 @@ bool in_place_allowed(const struct in_place *pairs, int out, int in)
   if (!pairs) return false;
   if (pairs->every) return in == out * pairs->every;
   for (int i = 0; i < pairs->n; i++)
-    if (pairs->place[i].out == out && pairs->place[i].in == in) return true;
+    if (pairs->pair[i].out == out && pairs->pair[i].in == in) return true;
   return false;
 }
 
 struct read_walk reads_walk(const struct reads *reads, int nin, int nout)
 {
-  return (struct read_walk){ .reads = reads, .nin = nin, .nout = nout, .place = -1 };
+  return (struct read_walk){ .reads = reads, .nin = nin, .nout = nout, .operand = -1 };
 }
 
 bool reads_next(struct read_walk *w)
@@ -239,7 +239,7 @@ bool reads_next(struct read_walk *w)
     const int n = r->kind == READ_IN ? w->nin : w->nout, k = r->all ? w->next : r->k;
     if (k >= n || (w->next && !r->all)) continue;
     w->next++;
-    w->place++;
+    w->operand++;
     w->kind = r->kind;
     w->k = k;
     w->changed = r->changed;

@@ -18,8 +18,8 @@ struct port_text { const char *name, *count; bool mutated, overwritten, hidden, 
 struct port_list { int n, counted; bool changes; const struct port_text *port; };
 
 /* Output `out` may take the memory of input `in`; every > 0: output k that of input k every. */
-struct shared_place { int out, in; };
-struct in_place { int every, n; const struct shared_place *place; };
+struct shared_pair { int out, in; };
+struct in_place { int every, n; const struct shared_pair *pair; };
 
 /* of a text of grad; NULL: of none */
 int reads_of(const char *text, const struct reads **out);
@@ -39,7 +39,7 @@ struct read_walk {
   const struct reads *reads;
   int nin, nout, i, next;
   /* the operand: its place among all, and what it is */
-  int place, k;
+  int operand, k;
   char kind;
   bool changed;
 };

@@ -32,16 +32,16 @@ int accumulate_sums(const struct source *s, int *into, uint8_t *summed)
   for (int i = s->forward; i < s->g->n; i++) {
     const struct node *n = &s->g->node[i];
     if (n->op != sum || n->backward) continue;
-    ty_entry so_far = n->in[0], part = n->in[1];
-    int v = value_of(s->g, so_far), u = value_of(s->g, part);
+    ty_entry total = n->in[0], part = n->in[1];
+    int v = value_of(s->g, total), u = value_of(s->g, part);
     const struct node *maker = &s->g->node[part.node];
-    if (!maker->op || !s->g->node[so_far.node].op || so_far.node < s->forward ||
-        so_far.node >= part.node)
+    if (!maker->op || !s->g->node[total.node].op || total.node < s->forward ||
+        total.node >= part.node)
       continue;
     if (readers[v] != 1 || readers[u] != 1 || s->device[i] != s->device[part.node] ||
-        s->device[i] != s->device[so_far.node])
+        s->device[i] != s->device[total.node])
       continue;
-    if (formula_of(&s->g->node[so_far.node], so_far.out) && !summed[so_far.node])
+    if (formula_of(&s->g->node[total.node], total.out) && !summed[total.node])
       continue; /* its pointwise program may run later */
     if (s->desc[v].dtype != s->desc[u].dtype) continue;
     if (!can_add_to(maker, s->device[i], part.out)) continue;

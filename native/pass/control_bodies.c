@@ -26,7 +26,7 @@ static int variable_at(const ty_graph *g, int64_t k)
   return -1;
 }
 
-static int bad_places(const struct node *n, const char *what)
+static int bad_locations(const struct node *n, const char *what)
 {
   int code = fail(
       TY_EFORMAT, "%s %s: its bodies and %s do not fit together", n->op->name, n->name, what);
@@ -38,7 +38,7 @@ static int check_list(
     const struct node *n, const struct ints *l, int64_t least, int64_t limit, const char *what)
 {
   for (int64_t k = 0; k < l->n; k++)
-    if (l->d[k] < least || l->d[k] >= limit) return bad_places(n, what);
+    if (l->d[k] < least || l->d[k] >= limit) return bad_locations(n, what);
   return TY_OK;
 }
 
@@ -51,7 +51,7 @@ static int check_bodies(const struct node *n, int bodies)
     return code;
   }
   for (int k = 0; k < bodies; k++)
-    if (!n->body[k]->nhead) return bad_places(n, "their outputs");
+    if (!n->body[k]->nhead) return bad_locations(n, "their outputs");
   return TY_OK;
 }
 
@@ -63,10 +63,10 @@ static int check_foreach(const struct node *n, const struct foreach_param *p)
   TRY(check_list(n, &p->state_locs, -1, vars, "in_state_locs"));
   TRY(check_list(n, &p->remain_locs, 0, vars, "remain_locs"));
   if (p->data_locs.n + p->state_locs.n + p->remain_locs.n != n->nin)
-    return bad_places(n, "num_args");
+    return bad_locations(n, "num_args");
   if (p->num_out_data < 0 || p->num_out_data + p->state_locs.n != p->num_outputs)
-    return bad_places(n, "num_out_data");
-  return n->body[0]->nhead == p->num_outputs ? TY_OK : bad_places(n, "num_outputs");
+    return bad_locations(n, "num_out_data");
+  return n->body[0]->nhead == p->num_outputs ? TY_OK : bad_locations(n, "num_outputs");
 }
 
 static int check_while(const struct node *n, const struct while_param *p)
@@ -75,13 +75,13 @@ static int check_while(const struct node *n, const struct while_param *p)
   TRY(check_list(n, &p->cond_locs, 0, n->nin, "cond_input_locs"));
   TRY(check_list(n, &p->func_locs, 0, n->nin, "func_input_locs"));
   TRY(check_list(n, &p->var_locs, 0, body_variables(n->body[1]), "func_var_locs"));
-  if (p->cond_locs.n != body_variables(n->body[0])) return bad_places(n, "cond_input_locs");
-  if (p->func_locs.n != body_variables(n->body[1])) return bad_places(n, "func_input_locs");
+  if (p->cond_locs.n != body_variables(n->body[0])) return bad_locations(n, "cond_input_locs");
+  if (p->func_locs.n != body_variables(n->body[1])) return bad_locations(n, "func_input_locs");
   if (p->num_out_data < 0 || p->num_out_data + p->var_locs.n != p->num_outputs)
-    return bad_places(n, "num_out_data");
+    return bad_locations(n, "num_out_data");
   return n->body[1]->nhead == p->num_outputs && n->body[0]->nhead == 1
       ? TY_OK
-      : bad_places(n, "num_outputs");
+      : bad_locations(n, "num_outputs");
 }
 
 static int check_cond(const struct node *n, const struct cond_param *p)
@@ -92,7 +92,7 @@ static int check_cond(const struct node *n, const struct cond_param *p)
   for (int k = 0; k < 3; k++) {
     TRY(check_list(n, list[k], 0, n->nin, what[k]));
     if (list[k]->n != body_variables(n->body[k]) || n->body[k]->nhead != (k ? p->num_outputs : 1))
-      return bad_places(n, what[k]);
+      return bad_locations(n, what[k]);
   }
   return TY_OK;
 }

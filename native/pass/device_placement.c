@@ -9,7 +9,7 @@
 #include "pass/device_placement.h"
 #include "pass/extract.h"
 
-int place_group(const struct placing *w, const struct node *n, int *device)
+int group_device(const struct placing *w, const struct node *n, int *device)
 {
   const char *group = node_attr(n, "__ctx_group__");
   *device = -1;
@@ -39,12 +39,12 @@ static int own_device(
     *out = device[n->forward];
     return TY_OK;
   }
-  TRY(place_group(w, n, out));
+  TRY(group_device(w, n, out));
   for (int k = 0; *out < 0 && n->op && k < n->nin; k++) *out = device[n->in[k].node];
   return TY_OK;
 }
 
-int place_nodes(const ty_graph *g, const struct placing *w, int *device)
+int assign_devices(const ty_graph *g, const struct placing *w, int *device)
 {
   for (int i = 0; i < g->n; i++) TRY(own_device(g, w, i, device, &device[i]));
   for (int i = g->n - 1; i >= 0; i--) /* what nothing has placed yet takes the device of a reader */
@@ -113,7 +113,8 @@ static int copy_node(
   return code ? code : note_device(c, device[i]);
 }
 
-int place_copies(ty_graph *g, const int *device, ty_graph **out, int *map, int **new_device)
+int insert_device_copies(
+    ty_graph *g, const int *device, ty_graph **out, int *map, int **new_device)
 {
   struct copier c = { .op = op_find("_CrossDeviceCopy") };
   NEED(c.op, TY_EINTERNAL, "operator _CrossDeviceCopy is missing");

@@ -12,9 +12,10 @@ struct placing {
   /* the arrays decide for variables even against their group */
   bool fixed;
 };
-int place_nodes(const ty_graph *g, const struct placing *w, int *device);    /* per node */
+int assign_devices(const ty_graph *g, const struct placing *w, int *device);    /* per node */
 /* device of a node's ctx group; -1: none */
-int place_group(const struct placing *w, const struct node *n, int *device);
+int group_device(const struct placing *w, const struct node *n, int *device);
 /* Copies g, with a _CrossDeviceCopy node on every edge between devices (one for each value and
 ** target). map[node] is the node's new index. new_device: per new node; freed by the caller. */
-int place_copies(ty_graph *g, const int *device, ty_graph **out, int *map, int **new_device);
+int insert_device_copies(
+    ty_graph *g, const int *device, ty_graph **out, int *map, int **new_device);

@@ -96,8 +96,8 @@ static bool mergeable(const struct node *n)
   return true;
 }
 
-/* A node of the new graph that equals this one, -1: none; notes the place where it would stand. */
-static int find_equal(struct merger *m, const struct node *n, const ty_entry *in, uint32_t *place)
+/* A node of the new graph that equals this one, -1: none; notes the slot where it would stand. */
+static int find_equal(struct merger *m, const struct node *n, const ty_entry *in, uint32_t *slot)
 {
   uint32_t i = node_hash(n, in) % m->cap;
   for (; m->slot[i]; i = (i + 1) % m->cap) {
@@ -106,7 +106,7 @@ static int find_equal(struct merger *m, const struct node *n, const ty_entry *in
         same_attrs(o, n))
       return m->slot[i] - 1;
   }
-  *place = i;
+  *slot = i;
   return -1;
 }
 
@@ -125,12 +125,12 @@ static int copy_nodes(
     const struct node *node = &g->node[order[k]];
     for (int j = 0; j < node->nin; j++)
       in[j] = (ty_entry){ map[node->in[j].node], node->in[j].out };
-    uint32_t place = 0;
+    uint32_t slot = 0;
     bool may = merge && mergeable(node);
-    int equal = may ? find_equal(&m, node, in, &place) : -1;
+    int equal = may ? find_equal(&m, node, in, &slot) : -1;
     ty_entry made = { equal, 0 };
     if (equal < 0) code = graph_borrow(to, node, in, &made);
-    if (equal < 0 && may && !code) m.slot[place] = made.node + 1;
+    if (equal < 0 && may && !code) m.slot[slot] = made.node + 1;
     map[order[k]] = made.node;
   }
   mem_free(in);

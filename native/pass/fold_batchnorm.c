@@ -70,7 +70,7 @@ static bool adds(const struct program *p, const struct step *st, int v, int t, b
 }
 
 /* The product would write over what it reads. */
-static bool reads_place_of(const struct program *p, const struct step *st, int v)
+static bool reads_bytes_of(const struct program *p, const struct step *st, int v)
 {
   for (int k = 0; k < st->nin; k++)
     if (p->value[st->in[k]].root == p->value[v].root) return true;
@@ -133,7 +133,7 @@ static int fold_at(struct program *p, int t)
   const bool relu = step_fusion(p, norm);
   bool relu_behind;
   if (sum && !relu && adds(p, sum, norm->out[0], t + 2, &relu_behind) &&
-      !reads_place_of(p, st, sum->out[0])) {
+      !reads_bytes_of(p, st, sum->out[0])) {
     struct fold f = { .norm = t + 1,
       .sum = t + 2,
       .target = sum->out[0],

@@ -95,6 +95,7 @@ static int head_gradient(struct walk *w, int head, ty_entry *out)
     snprintf(name, sizeof name, "_head_grad_%d", head);
     ty_desc d = desc_at(w, w->request->head[head]);
     TRY(graph_var(w->g, name, NULL, 0, made));
+    w->g->node[made->node].head_gradient = true;
     TRY(note_desc(w, made->node, 0, &d));
   }
   *out = *made;

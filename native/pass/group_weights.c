@@ -24,7 +24,7 @@ struct order {
   /* per root: the last step that writes it, -1 */
   int *writer;
   uint8_t *read;                                      /* per root: a step reads it */
-  /* per step: its new place, -1: not placed yet; the next place */
+  /* per step: its new index, -1: not emitted yet; the next index */
   int *to, n;
   int list[NEAR], nlist;                              /* what has to come before a product */
 };
@@ -107,21 +107,21 @@ static bool gather(struct order *o, int t, int weight)
   return true;
 }
 
-static void place(struct order *o, int t)
+static void emit(struct order *o, int t)
 {
   if (o->to[t] < 0) o->to[t] = o->n++;
 }
 
-static void place_all(struct order *o)
+static void emit_all(struct order *o)
 {
   for (int t = o->from; t < o->end; t++) o->to[t] = -1;
   o->n = o->from;
   for (int t = o->from; t < o->end; t++) {
-    place(o, t);
+    emit(o, t);
     for (int u = o->next[t]; u >= 0; u = o->next[u]) {
       o->nlist = 0;
       if (o->to[u] < 0 && !gather(o, u, o->weight[u])) break;
-      for (int i = 0; i < o->nlist; i++) place(o, o->list[i]);
+      for (int i = 0; i < o->nlist; i++) emit(o, o->list[i]);
     }
   }
 }
@@ -145,7 +145,7 @@ static int order_part(struct order *o, int from, int end)
   o->from = from;
   o->end = end;
   if (!look(o)) return TY_OK;
-  place_all(o);
+  emit_all(o);
   return move_steps(o);
 }
 

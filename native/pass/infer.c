@@ -93,6 +93,14 @@ static void take_back(int what, ty_desc *d, const ty_desc *from)
     d->ndim = from->ndim, memcpy(d->dim, from->dim, sizeof d->dim);
 }
 
+/* What an operator's function said, without the operator's name in front. */
+static const char *bare_message(const char *message, const char *op)
+{
+  size_t n = strlen(op);
+  if (!message) return "";
+  return !strncmp(message, op, n) && message[n] == ':' ? message + n + 2 : message;
+}
+
 /* What the inputs of a failed node looked like: the last lines of the message. */
 static int explain(struct sweep *s, const struct node *n, int code)
 {
@@ -100,12 +108,7 @@ static int explain(struct sweep *s, const struct node *n, int code)
   struct text t = { 0 };
   ty_failure f;
   ty_error_detail(&f);
-  text_add(&t, "%s %s: %s", n->op->name, n->name,
-      f.message && !strncmp(f.message, n->op->name, strlen(n->op->name)) &&
-              f.message[strlen(n->op->name)] == ':'
-          ? f.message + strlen(n->op->name) + 2
-          : f.message ? f.message
-                      : "");
+  text_add(&t, "%s %s: %s", n->op->name, n->name, bare_message(f.message, n->op->name));
   for (int i = 0; i < n->nin; i++) {
     const ty_desc *d = &s->desc[value_of(s->g, n->in[i])];
     text_add(&t, "%s%s %s", i ? ", " : " (inputs: ", n->inport[i].name,

@@ -62,39 +62,49 @@ static bool is_plain(const struct program *p, int v)
   return p->value[v].kind != V_NONE && !p->value[root_of(p, v)].block && has_space(&p->s.desc[v]);
 }
 
+/* The value that operand k of a step is, inputs first. */
+static int operand_value(const struct step *st, int k)
+{
+  return k < st->nin ? st->in[k] : st->out[k - st->nin];
+}
+
 /* Operands of the group's own shape agree; one of another shape that is no single number wants
 ** all plain. */
 static bool agree_program(struct program *p, const struct step *st)
 {
   const ty_desc *space = &p->s.desc[p->s.g->node[st->node].first];
   bool plain = false, changes = false;
-  for (int turn = 0; turn < 2; turn++)
-    for (int k = 0; k < st->nin + st->nout; k++) {
-      int v = k < st->nin ? st->in[k] : st->out[k - st->nin];
-      bool own = desc_same_shape(&p->s.desc[v], space);
-      if (!turn)
-        plain |= own ? is_plain(p, v) : desc_count(&p->s.desc[v]) > 1;
-      else if (plain || !own)
-        changes |= make_plain(p, v);
-    }
+  for (int k = 0; k < st->nin + st->nout; k++) {
+    int v = operand_value(st, k);
+    bool own = desc_same_shape(&p->s.desc[v], space);
+    plain |= own ? is_plain(p, v) : desc_count(&p->s.desc[v]) > 1;
+  }
+  for (int k = 0; k < st->nin + st->nout; k++) {
+    int v = operand_value(st, k);
+    if (plain || !desc_same_shape(&p->s.desc[v], space)) changes |= make_plain(p, v);
+  }
   return changes;
+}
+
+static bool takes_blocks(const struct step *st, int k)
+{
+  const struct kernel *kernel = st->v.kernel;
+  bool out = k >= st->nin;
+  return kernel && kernel_blocks(kernel, out ? k - st->nin : k, out);
 }
 
 static bool agree_node(struct program *p, const struct step *st)
 {
   const struct kernel *kernel = st->v.kernel;
   bool plain = !kernel, changes = false;
-  for (int turn = 0; turn < 2; turn++)
-    for (int k = 0; k < st->nin + st->nout; k++) {
-      bool out = k >= st->nin;
-      int i = out ? k - st->nin : k, v = out ? st->out[i] : st->in[i];
-      if (v < 0) continue;
-      bool may = kernel && kernel_blocks(kernel, i, out);
-      if (!turn)
-        plain |= may && kernel->flags & K_ALIKE && is_plain(p, v);
-      else if (plain || !may)
-        changes |= make_plain(p, v);
-    }
+  for (int k = 0; kernel && kernel->flags & K_ALIKE && k < st->nin + st->nout; k++) {
+    int v = operand_value(st, k);
+    plain |= v >= 0 && takes_blocks(st, k) && is_plain(p, v);
+  }
+  for (int k = 0; k < st->nin + st->nout; k++) {
+    int v = operand_value(st, k);
+    if (v >= 0 && (plain || !takes_blocks(st, k))) changes |= make_plain(p, v);
+  }
   return changes;
 }
 

@@ -76,7 +76,7 @@ static bool read_once(const struct program *p, const struct step *st, int in)
 
 /* A root that dies here: of several, forward, the one written longest ago, as the newest may
 ** never be written at all (fold_batchnorm.c). -1: none */
-static int place_for(const struct program *p, const struct step *st, int t, int out)
+static int reusable_root(const struct program *p, const struct step *st, int t, int out)
 {
   int best = -1;
   for (int j = 0; j < st->nin; j++) {
@@ -95,7 +95,7 @@ static void share_in_place(struct program *p)
     for (int k = 0; k < st->nout; k++) {
       int v = st->out[k];
       if (v < 0 || p->value[v].kind != V_POOL || p->value[v].root != v || p->value[v].add) continue;
-      int r = place_for(p, st, t, k);
+      int r = reusable_root(p, st, t, k);
       if (r < 0) continue;
       p->value[r].last =
           p->value[v].last; /* now > t unless unread: nobody else takes it at this step */

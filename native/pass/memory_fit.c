@@ -22,7 +22,7 @@ struct fit {
   int peak;                                           /* the step that needs it */
   /* which gap: the lowest (every plan is some order's so), else the tightest */
   bool lowest;
-  int *order, *placed, *good;                         /* good: the order to climb from */
+  int *order, *assigned, *good;                         /* good: the order to climb from */
   int64_t *key;
 };
 
@@ -46,11 +46,11 @@ static int64_t lower_bound(
 
 /* Places item i at the tightest gap (or the lowest one that fits) among placed items (sorted by
 ** offset) alive with it. */
-static int64_t best_gap(const struct fit *f, int i, int placed)
+static int64_t best_gap(const struct fit *f, int i, int assigned)
 {
   int64_t at = 0, best = -1, gap = INT64_MAX;
-  for (int k = 0; k < placed; k++) {
-    int j = f->placed[k];
+  for (int k = 0; k < assigned; k++) {
+    int j = f->assigned[k];
     if (f->last[j] < f->first[i] || f->first[j] > f->last[i]) continue;
     int64_t hole = f->offset[j] - at;
     if (hole >= f->bytes[i] && hole < gap) gap = hole, best = at;
@@ -60,26 +60,27 @@ static int64_t best_gap(const struct fit *f, int i, int placed)
   return best >= 0 ? best : at;
 }
 
-static void insert(struct fit *f, int i, int placed)
+static void insert(struct fit *f, int i, int assigned)
 {
-  int k = placed;
-  while (k > 0 && f->offset[f->placed[k - 1]] > f->offset[i]) f->placed[k] = f->placed[k - 1], k--;
-  f->placed[k] = i;
+  int k = assigned;
+  for (; k > 0 && f->offset[f->assigned[k - 1]] > f->offset[i]; k--)
+    f->assigned[k] = f->assigned[k - 1];
+  f->assigned[k] = i;
 }
 
-static int64_t place_in_order(struct fit *f, int64_t limit)
+static int64_t assign_in_order(struct fit *f, int64_t limit)
 {
-  int placed = 0;
+  int assigned = 0;
   int64_t total = 0;
   for (int i = 0; i < f->n; i++)
     if (f->kept[i] >= 0)
-      f->offset[i] = f->kept[i], insert(f, i, placed++),
+      f->offset[i] = f->kept[i], insert(f, i, assigned++),
       total = MAX(total, f->offset[i] + f->bytes[i]);
   for (int k = 0; k < f->n; k++) {
     int i = f->order[k];
     if (f->kept[i] >= 0) continue;
-    f->offset[i] = best_gap(f, i, placed);
-    insert(f, i, placed++);
+    f->offset[i] = best_gap(f, i, assigned);
+    insert(f, i, assigned++);
     total = MAX(total, f->offset[i] + f->bytes[i]);
     if (total >= limit) return INT64_MAX; /* cannot win any more */
   }
@@ -160,9 +161,9 @@ static int by_time(const void *a, const void *b)
   return sort_time[i] != sort_time[j] ? sort_time[i] - sort_time[j] : i - j;
 }
 
-static int64_t place_in_time(struct fit *f, const int *first, const int *last)
+static int64_t assign_in_time(struct fit *f, const int *first, const int *last)
 {
-  int *birth = f->order, *death = f->placed;
+  int *birth = f->order, *death = f->assigned;
   struct holes q = { 0 };
   bool ok = true;
   for (int i = 0; i < f->n; i++) birth[i] = death[i] = i;
@@ -180,14 +181,14 @@ static int64_t place_in_time(struct fit *f, const int *first, const int *last)
 }
 
 /* The same backwards: values are born at their last step. */
-static int64_t place_backwards(struct fit *f)
+static int64_t assign_backwards(struct fit *f)
 {
   int end = 0, *first = NEWS(int, f->n), *last = NEWS(int, f->n);
   int64_t total = INT64_MAX;
   for (int i = 0; i < f->n; i++) end = MAX(end, f->last[i]);
   for (int i = 0; first && last && i < f->n; i++)
     first[i] = end - f->last[i], last[i] = end - f->first[i];
-  if (first && last) total = place_in_time(f, first, last);
+  if (first && last) total = assign_in_time(f, first, last);
   mem_free(first);
   mem_free(last);
   return total;
@@ -252,11 +253,11 @@ static void disturb(struct fit *f, int i, uint32_t *seed)
 static void improve(struct fit *f, int64_t budget, uint32_t *seed)
 {
   memcpy(f->order, f->good, sizeof(int) * (size_t)f->n);
-  int64_t current = place_in_order(f, INT64_MAX), one = (int64_t)f->n * f->n / 4 + f->n;
+  int64_t current = assign_in_order(f, INT64_MAX), one = (int64_t)f->n * f->n / 4 + f->n;
   int top = top_item(f, current, *seed);
   for (; f->total > f->bound + f->bound / 500 && budget > 0; budget -= one) {
     disturb(f, top, seed);
-    int64_t total = place_in_order(f, current + 1);
+    int64_t total = assign_in_order(f, current + 1);
     if (total > current) continue;
     current = total;
     memcpy(f->good, f->order, sizeof(int) * (size_t)f->n);
@@ -269,8 +270,8 @@ static void search(struct fit *f)
 {
   bool any_kept = false, small = f->n < 500;
   for (int i = 0; i < f->n; i++) any_kept |= f->kept[i] >= 0;
-  if (!any_kept) keep_if_better(f, place_in_time(f, f->first, f->last));
-  if (!any_kept && f->total > f->bound) keep_if_better(f, place_backwards(f));
+  if (!any_kept) keep_if_better(f, assign_in_time(f, f->first, f->last));
+  if (!any_kept && f->total > f->bound) keep_if_better(f, assign_backwards(f));
   int64_t budget = any_kept ? INT64_MAX
       : small               ? INT64_C(24000000)
                             : INT64_C(6000000),
@@ -280,7 +281,7 @@ static void search(struct fit *f)
     f->lowest = k & 1;
     make_key(f, k / 2);
     sort_order(f);
-    int64_t total = place_in_order(f, f->total);
+    int64_t total = assign_in_order(f, f->total);
     if (k == 0 || total < f->total) memcpy(f->good, f->order, sizeof(int) * (size_t)f->n);
     keep_if_better(f, total);
   }
@@ -305,7 +306,7 @@ int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last,
   int64_t *kept = NEWS(int64_t, n);
   struct fit f = { n, bytes, first, last, kept, offset, NEWS(int64_t, n), INT64_MAX, *bound, worst,
     false, NEWS(int, n), NEWS(int, n), NEWS(int, n), NEWS(int64_t, n) };
-  bool complete = kept && f.best && f.order && f.placed && f.good && f.key;
+  bool complete = kept && f.best && f.order && f.assigned && f.good && f.key;
   if (complete) {
     memcpy(kept, offset, sizeof(int64_t) * (size_t)n);
     search(&f);
@@ -315,7 +316,7 @@ int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last,
   mem_free(kept);
   mem_free(f.best);
   mem_free(f.order);
-  mem_free(f.placed);
+  mem_free(f.assigned);
   mem_free(f.good);
   mem_free(f.key);
   return complete ? TY_OK : fail(TY_EMEMORY, "out of memory: plan");

@@ -23,7 +23,7 @@ static void add_item(
   q->n++;
 }
 
-static int64_t kept_place(int v, const struct fixed *fixed, int n)
+static int64_t kept_offset(int v, const struct fixed *fixed, int n)
 {
   for (int i = 0; i < n; i++)
     if (fixed[i].value == v) return fixed[i].offset;
@@ -37,8 +37,8 @@ static void gather(
   for (int v = 0; v < p->s.g->nvalue; v++) {
     const struct value *x = &p->value[v];
     if (x->kind != V_POOL || x->root != v || x->device != p->device[slot] || !x->bytes) continue;
-    add_item(
-        q, v, x->bytes, apart ? 0 : x->first, apart ? p->n : x->last, kept_place(v, fixed, nfixed));
+    add_item(q, v, x->bytes, apart ? 0 : x->first, apart ? p->n : x->last,
+        kept_offset(v, fixed, nfixed));
   }
   for (int t = 0; t < p->n; t++)
     if (p->step[t].scratch && p->step[t].device == p->device[slot])
@@ -46,7 +46,7 @@ static void gather(
           apart ? p->n : t, -1);
 }
 
-static void note_places(struct program *p, const struct plan_items *q)
+static void note_offsets(struct program *p, const struct plan_items *q)
 {
   for (int i = 0; i < q->n; i++)
     if (q->value[i] >= 0)
@@ -78,7 +78,7 @@ static int fit_device(struct program *p, int slot, const struct fixed *fixed, in
   if (complete) gather(p, slot, &q, fixed, nfixed);
   if (!code)
     code = plan_offsets(q.n, q.bytes, q.first, q.last, q.offset, &p->pool[slot], &p->bound[slot]);
-  if (!code) note_places(p, &q);
+  if (!code) note_offsets(p, &q);
   p->unshared[slot] = unshared_bytes(p, p->device[slot]);
   mem_free(q.first);
   mem_free(q.last);
@@ -89,7 +89,7 @@ static int fit_device(struct program *p, int slot, const struct fixed *fixed, in
 }
 
 /* Outputs stay where `like` has them, if they fit there. */
-static int kept_places(const struct program *p, struct fixed *fixed)
+static int kept_offsets(const struct program *p, struct fixed *fixed)
 {
   const struct outputs_of *of = &p->like;
   int n = 0;
@@ -109,7 +109,7 @@ int pass_plan(struct program *p)
 {
   struct fixed *fixed = NEWS(struct fixed, p->s.nhead);
   NEED(fixed, TY_EMEMORY, "out of memory: plan");
-  const int n = kept_places(p, fixed);
+  const int n = kept_offsets(p, fixed);
   int code = TY_OK;
   for (int i = 0; i < p->ndevice && !code; i++) code = fit_device(p, i, fixed, n);
   mem_free(fixed);

@@ -11,32 +11,45 @@
 struct held { int64_t from, to; int value, device; };
 struct memory { struct held *h; int n, cap; };
 
+/* The node that gives value v: the last whose first value is not behind it. */
+static int node_of(const ty_graph *g, int v)
+{
+  int node = 0;
+  for (int low = 0, high = g->n - 1; low <= high;) {
+    int middle = (low + high) / 2;
+    if (g->node[middle].first <= v) {
+      node = middle;
+      low = middle + 1;
+    }
+    else
+      high = middle - 1;
+  }
+  return node;
+}
+
 static int fault(const struct program *p, int t, int value, int owner)
 {
   const ty_graph *g = p->s.g;
-  int a = 0, b = 0;
-  for (int i = 0; i < g->n; i++) {
-    if (g->node[i].first <= value) a = i;
-    if (owner >= 0 && g->node[i].first <= owner) b = i;
-  }
-  return fail(TY_EINTERNAL, "plan: instruction %d reads %s, but its bytes %s%s", t, g->node[a].name,
-      owner >= 0 ? "hold " : "hold something else", owner >= 0 ? g->node[b].name : "");
+  return fail(TY_EINTERNAL, "plan: instruction %d reads %s, but its bytes hold %s", t,
+      g->node[node_of(g, value)].name,
+      owner >= 0 ? g->node[node_of(g, owner)].name : "something else");
+}
+
+static bool step_writes(const struct program *p, int node, int v)
+{
+  if (p->step_of[node] < 0) return false;
+  const struct step *st = &p->step[p->step_of[node]];
+  for (int k = 0; k < st->nout; k++)
+    if (st->out[k] == v) return true;
+  return false;
 }
 
 /* The value whose bytes v is: through views, which move nothing. */
 static int stored_value(const struct program *p, int v)
 {
   const ty_graph *g = p->s.g;
-  int node = 0;
-  for (int lo = 0, hi = g->n - 1; lo <= hi;) {
-    int mid = (lo + hi) / 2;
-    if (g->node[mid].first <= v)
-      node = mid, lo = mid + 1;
-    else
-      hi = mid - 1;
-  }
-  for (int k = 0; p->step_of[node] >= 0 && k < p->step[p->step_of[node]].nout; k++)
-    if (p->step[p->step_of[node]].out[k] == v) return v;
+  const int node = node_of(g, v);
+  if (step_writes(p, node, v)) return v;
   if (p->s.summed && p->s.summed[node])
     return stored_value(p, value_of(g, g->node[node].in[1])); /* the part that was added last */
   int in = view_of(&p->s, node, v - g->node[node].first);

@@ -4,9 +4,6 @@
 */
 #include "pass/passes.h"
 
-/* stands for bytes that an operand will have, until memory is planned; NULL: it will have none */
-static char *const planned = (char *)ALIGN;
-
 /* What its kernel does besides; operands stand behind those of the node, in order. */
 static int call_epilogue(struct program *p, struct step *st)
 {
@@ -53,12 +50,13 @@ int step_call(struct program *p, struct step *st)
   c->out = arena_new(&p->arena, sizeof(struct operand) * (size_t)(st->nout + 1));
   NEED(c->in && c->out, TY_EMEMORY, "out of memory: kernels");
   for (int k = 0; k < st->nin; k++) {
-    c->in[k] = (struct operand){ planned, s->desc[st->in[k]], NULL, p->value[st->in[k]].block };
+    c->in[k] = (struct operand){ OPERAND_PLANNED, s->desc[st->in[k]], NULL,
+      p->value[st->in[k]].block };
     c->in[k].d.device = p->value[st->in[k]].device;
   }
   for (int k = 0; k < st->nout; k++) {
     bool read = st->out[k] >= 0;
-    c->out[k] = (struct operand){ read ? planned : NULL, s->desc[n->first + k], NULL,
+    c->out[k] = (struct operand){ read ? OPERAND_PLANNED : NULL, s->desc[n->first + k], NULL,
       read ? p->value[st->out[k]].block : 0 };
     if (read && p->value[st->out[k]].add) c->add |= 1u << k;
   }

@@ -6,7 +6,7 @@ static int head_gradient_at(const struct node *n)
 {
   struct read_walk w = reads_walk(n->reads, n->nin, n->nout);
   while (reads_next(&w))
-    if (w.kind == READ_HEAD && w.k == 0) return w.place;
+    if (w.kind == READ_HEAD && w.k == 0) return w.operand;
   return -1;
 }
 

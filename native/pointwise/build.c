@@ -11,10 +11,10 @@
 #include "pointwise/ir.h"
 
 const struct pw_opcode pw_opcode[PW_OPCODES] = {
-#define PLAIN(id, name, args, cost, floats, ints) { name, args, cost, false, #floats, #ints },
+#define BOTH(id, name, args, cost, floats, ints) { name, args, cost, false, #floats, #ints },
 #define FULL(id, name, args, cost, expression) { name, args, cost, true, #expression, #expression },
-  PW_PLAIN(PLAIN) PW_REAL(FULL)
-#undef PLAIN
+  PW_BOTH(BOTH) PW_REAL(FULL)
+#undef BOTH
 #undef FULL
 };
 

@@ -196,7 +196,7 @@ static bool packed(const struct pw_cuda *how, int k)
 }
 
 /* Where element i of operand k is read. */
-static void print_place(const struct pw_cuda *how, int k, char *value, size_t size)
+static void print_address(const struct pw_cuda *how, int k, char *value, size_t size)
 {
   const char *type = file_type(how->dtypes[k]);
   if (pw_cuda_number(how, k))
@@ -222,7 +222,7 @@ static void print_term(
   if (x->op == PW_NUMBER)
     print_number(t, x->number, out);
   else if (x->op == PW_LOAD) {
-    print_place(how, x->operand, value, sizeof value);
+    print_address(how, x->operand, value, sizeof value);
     print_from(t, how->dtypes[x->operand], value, out);
   }
   else {

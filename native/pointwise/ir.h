@@ -14,7 +14,7 @@
 /* Plain opcodes: an expression over a, b, c for floats and one for integers (INT: the type,
 ** UINT: its unsigned counterpart). cost: in 1/16 ns per float32 element.
 ** id   name        n  cost  floats                            integers */
-#define PW_PLAIN(_) \
+#define PW_BOTH(_) \
   _(ADD,   "+",      2,  1, a + b,                            (INT)((UINT)a + (UINT)b)) \
   _(SUB,   "-",      2,  1, a - b,                            (INT)((UINT)a - (UINT)b)) \
   _(MUL,   "*",      2,  1, a * b,                            t_imul(a, b)) \
@@ -94,7 +94,7 @@
 
 enum {
 #define ID(id, ...) PW_##id,
-  PW_PLAIN(ID) PW_REAL(ID)
+  PW_BOTH(ID) PW_REAL(ID)
   PW_OPCODES,
   /* terms that are no loops of the table */
   PW_LOAD = PW_OPCODES, PW_NUMBER, PW_CAST,

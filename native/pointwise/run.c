@@ -160,7 +160,7 @@ static bool slotless(const struct pw_run_state *s)
   return true;
 }
 
-static void cut(struct pw_run_state *s)
+static void choose_blocks(struct pw_run_state *s)
 {
   const struct pw_loop *l = s->l;
   s->inner = l->dim[l->ndim - 1];
@@ -179,7 +179,7 @@ static void cut(struct pw_run_state *s)
 
 struct coordinates { int64_t index[TY_MAXDIM]; };
 
-static struct coordinates place_of(const struct pw_loop *l, int64_t element)
+static struct coordinates coordinates_of(const struct pw_loop *l, int64_t element)
 {
   struct coordinates at;
   for (int i = l->ndim - 1; i > 0; i--) at.index[i] = element % l->dim[i], element /= l->dim[i];
@@ -301,7 +301,7 @@ static void run_once(
 }
 
 /* a block: its elements, and where the first one lies */
-struct spot { int64_t first, n; struct coordinates place; };
+struct spot { int64_t first, n; struct coordinates at; };
 
 static struct spot spot_of(const struct pw_run_state *s, int64_t b)
 {
@@ -312,7 +312,7 @@ static struct spot spot_of(const struct pw_run_state *s, int64_t b)
     at.first = row * s->inner + start;
     at.n = MIN(s->piece, s->inner - start);
   }
-  if (s->l->ndim > 1) at.place = place_of(s->l, at.first);
+  if (s->l->ndim > 1) at.at = coordinates_of(s->l, at.first);
   return at;
 }
 
@@ -320,7 +320,7 @@ static char *under(
     const struct pw_run_state *s, const struct operand_view *v, int k, const struct spot *at)
 {
   int64_t offset = s->l->ndim == 1 || !s->pieces ? at->first * v[k].stride
-                                                 : offset_of(s->l, k, &at->place);
+                                                 : offset_of(s->l, k, &at->at);
   return v[k].p + offset * (int64_t)wide(s, k);
 }
 
@@ -337,7 +337,7 @@ static void enter(const struct pw_run_state *s, const struct operand_view *view,
     else if (s->pieces)
       s->table->load[t->kind][s->l->dtype[k]](own, under(s, view, k, at), view[k].stride, at->n);
     else
-      walk(s, k, own, at->place, at->n, false);
+      walk(s, k, own, at->at, at->n, false);
   }
   for (int i = 0; i < t->nput; i++) {
     int k = t->put[i].operand;
@@ -357,7 +357,7 @@ static void leave(const struct pw_run_state *s, const struct operand_view *view,
       if (to != from) s->table->store[t->kind][s->l->dtype[k]](to, from, view[k].stride, at->n);
     }
     else
-      walk(s, k, slot[t->put[i].slot], at->place, at->n, true);
+      walk(s, k, slot[t->put[i].slot], at->at, at->n, true);
   }
 }
 
@@ -385,7 +385,7 @@ int pw_run(int device, const struct pw_program *t, const struct pw_loop *l, void
   struct pw_run_state s = { .t = t, .l = l, .table = pw_table(), .operand = operand };
   s.size = t->kind == KIND_F32 || t->kind == KIND_I32 ? 4 : 8;
   if (l->count <= 0) return TY_OK;
-  cut(&s);
+  choose_blocks(&s);
   int64_t grain = MAX(
       1, 320000 / (MAX(t->cost, 1) * MAX(1, l->count / s.blocks))); /* blocks in 20 us */
   if (s.blocks <= grain)

@@ -22,6 +22,7 @@ local picture = require "check.picture"
 local shell = require "check.shell"
 local source = require "check.source"
 local style = require "check.style"
+local words = require "check.words"
 
 local PICTURE = "doc/rooms.svg"                          -- as ARCHITECTURE.md shows it
 
@@ -112,6 +113,10 @@ local LANGUAGES = { c = true, h = true, lua = true, sh = true }
 local function check_files()
   for _, path in ipairs(LUA) do
     modules.check(report, path)
+    words.check(report, path)
+  end
+  for _, path in ipairs(C) do
+    words.check(report, path)
   end
   for _, path in ipairs(joined(C, source.find("runtime/lua scripts spec", LANGUAGES))) do
     style.check(note, path)

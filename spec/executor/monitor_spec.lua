@@ -2,6 +2,17 @@
 local ty = require "tycho"
 require "spec.helper"
 
+describe("an executor", function()
+  it("takes a variable of the user's that is called like a head gradient", function()
+    local x = ty.sym.Variable("_head_grad_0")
+    local exe = ty.sym.square{ data = x }:simple_bind{ ctx = ty.cpu(), _head_grad_0 = { 2 } }
+    exe.arg_dict._head_grad_0:copy_from(ty.nd.array{ 2, 3 })
+    assert.same({ 4, 9 }, exe:forward(true)[1]:totable())
+    exe:backward(ty.nd.ones{ 2 })
+    assert.same({ 4, 6 }, exe.grad_dict._head_grad_0:totable())
+  end)
+end)
+
 describe("a monitor", function()
   it("reports a node of the user's that is called like a sum of gradients", function()
     local x = ty.sym.Variable("x")

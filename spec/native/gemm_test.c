@@ -189,19 +189,19 @@ static void test_window(const struct window *w, bool add)
   const double limit = t == TY_F64 ? 1e-11 : 5e-4;
   const size_t size = dtype_size(t);
   RUN(convolve_forward(w, x, &array, bias, ACT_NONE, y, &kept[0], tmp));
-  convolve_plain(w, x, weight, bias, want, false);
+  convolve_reference(w, x, weight, bias, want, false);
   CHECK(difference(t, y, want, ny) < limit, "forward");
   memcpy(want, dx, (size_t)nx * size);
   RUN(convolve_data(w, y, &array, dx, add, NULL, ACT_NONE, &kept[1], tmp));
-  convolve_plain_data(w, y, weight, want, add);
+  convolve_reference_data(w, y, weight, want, add);
   CHECK(difference(t, dx, want, nx) < limit, "gradient of the data");
   memcpy(want, dw, (size_t)nw * size);
   RUN(convolve_weight(w, x, y, dw, add, tmp));
-  convolve_plain_weight(w, x, y, want, add);
+  convolve_reference_weight(w, x, y, want, add);
   CHECK(difference(t, dw, want, nw) < limit, "gradient of the weight");
-  if (depth_wanted(w)) {
+  if (depthwise_profitable(w)) {
     depth_forward(w, x, weight, bias, ACT_NONE, y);
-    convolve_plain(w, x, weight, bias, want, false);
+    convolve_reference(w, x, weight, bias, want, false);
     CHECK(difference(t, y, want, ny) < limit, "depthwise");
   }
   gemm_kept_done(&kept[0]), gemm_kept_done(&kept[1]);

@@ -11,7 +11,7 @@ static void copy(onednn_desc from, const float *x, onednn_desc to, float *y)
 {
   dnnl_stream_t s = onednn_stream();
   dnnl_primitive_t copier = onednn_copier(from, to);
-  dnnl_memory_t a = onednn_place(from), b = onednn_place(to);
+  dnnl_memory_t a = onednn_memory(from), b = onednn_memory(to);
   CHECK(onednn_copy(copier, s, a, (void *)x, b, y) && !dnnl_stream_wait(s), "oneDNN's copy failed");
   dnnl_memory_destroy(a), dnnl_memory_destroy(b);
   dnnl_primitive_destroy(copier);

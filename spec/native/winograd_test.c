@@ -61,15 +61,15 @@ static double *defined(const struct trial *t, int which, bool absolute)
   double *bias = wide(t->bias, w.filters, absolute), *scale = wide(t->scale, w.filters, absolute);
   if (which == FORWARD) {
     double *sums = mem_new(sizeof *sums * (size_t)size_of(&w, FORWARD));
-    convolve_plain(&w, x, weight, NULL, sums, false);
+    convolve_reference(&w, x, weight, NULL, sums, false);
     for (int64_t i = 0; i < size_of(&w, FORWARD); i++) {
       int64_t f = i / window_out(&w) % w.filters;
       out[i] = scale[f] * sums[i] + bias[f] + (t->add ? out[i] : 0);
     }
     mem_free(sums);
   }
-  if (which == DATA) convolve_plain_data(&w, y, weight, out, t->add);
-  if (which == WEIGHT) convolve_plain_weight(&w, x, y, out, t->add);
+  if (which == DATA) convolve_reference_data(&w, y, weight, out, t->add);
+  if (which == WEIGHT) convolve_reference_weight(&w, x, y, out, t->add);
   if (which == FORWARD && !absolute)
     for (int64_t i = 0; i < size_of(&w, FORWARD); i++)
       out[i] = t->act == ACT_RELU ? fmax(out[i], 0) : t->act == ACT_TANH ? tanh(out[i]) : out[i];

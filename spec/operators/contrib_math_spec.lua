@@ -133,7 +133,7 @@ describe("count_sketch", function()
 
   it("refuses places that are not there", function()
     for _, place in ipairs{-1, 4, 1e30, 0 / 0} do
-      refused("index", "places are 0 to 3", function()
+      refused("index", "expected 0 to 3", function()
         contrib.count_sketch(nd.array{{1, 2}}, nd.array{{0, place}}, nd.array{{1, 1}},
           {out_dim = 4}):wait_to_read()
       end)

@@ -163,6 +163,38 @@ describe("The check", function()
   end)
 end)
 
+describe("The check of words", function()
+  local path = package.path
+  package.path = "scripts/dev/?.lua;" .. path
+  local words = require "check.words"
+  package.path = path
+
+  local function findings(name, text)
+    local list = {}
+    folders.with(function(folder)
+      local file = folder .. "/" .. name
+      folders.write(file, text)
+      words.check(function(_, line, ...)
+        list[#list + 1] = line .. ": " .. string.format(...)
+      end, file)
+    end)
+    return list
+  end
+
+  it("finds a replaced word in a name, whole or as a part, in C and in Lua", function()
+    assert.same({ "2: the name best_twin has the word 'twin', say clone" },
+      findings("a.c", "int a;\nint best_twin = 1;\n"))
+    assert.same({ "1: the name TWIN has the word 'twin', say clone",
+      "1: the name bestTwin has the word 'twin', say clone" },
+      findings("a.lua", "local TWIN, bestTwin = 1, 2\n"))
+  end)
+
+  it("lets comments, texts, other words and the field's own terms alone", function()
+    assert.same({}, findings("a.c", "/* a twin */\nint twinned = in_place(\"twin\"); // twin\n"))
+    assert.same({}, findings("a.lua", "-- twin\nlocal IN_PLACE = 'a twin'\n"))
+  end)
+end)
+
 describe("The check of lines", function()
   local path = package.path
   package.path = "scripts/dev/?.lua;" .. path

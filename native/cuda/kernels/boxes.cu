@@ -12,7 +12,7 @@
 #endif
 
 // as in sort.cu; key ~0: takes no part
-struct sort_key { u64 key; i64 place; };
+struct sort_key { u64 key; i64 index; };
 
 // The key that puts the highest score first; NaN like the lowest.
 FN u64 best_first(double v)
@@ -163,12 +163,12 @@ extern "C" __global__ void nms(T *y, i32 *record, const T *x, const sort_key *ke
     for (i64 i = 0; i < n; i++) {
       __syncthreads();
       if (out[i]) continue;
-      const T *best = from + order[i].place * s.width;
+      const T *best = from + order[i].index * s.width;
       struct box own = box_at(best + s.box, (int)s.form);
-      write_row(to, which, from, rows++, order[i].place, s);
+      write_row(to, which, from, rows++, order[i].index, s);
       EACH_OF_TEAM(j, i + 1, n)
       {
-        const T *other = from + order[j].place * s.width;
+        const T *other = from + order[j].index * s.width;
         if (out[j]) continue;
         if (s.kind >= 0 && !s.force && trunc((double)best[s.kind]) != trunc((double)other[s.kind]))
           continue;
@@ -222,8 +222,8 @@ extern "C" __global__ void match(T *row, T *column, const T *x, const sort_key *
     for (i64 i = 0; i < s.rows; i++) a[i] = -1;
     for (i64 i = 0; i < s.columns; i++) b[i] = -1;
     for (i64 i = 0; i < n; i++) {
-      i64 place = keys[k * n + i].place, r = place / s.columns, c = place % s.columns;
-      double v = x[k * n + place];
+      i64 at = keys[k * n + i].index, r = at / s.columns, c = at % s.columns;
+      double v = x[k * n + at];
       if (a[r] >= 0 || b[c] >= 0) continue;
       if (!(s.ascend ? v < threshold : v > threshold)) break;
       a[r] = (T)c;
@@ -363,12 +363,12 @@ extern "C" __global__ void mine_negatives(anchor_match *match, const sort_key *k
   {
     i64 n = i / s.anchors;
     if (keys[i].key != ~0ULL && i % s.anchors < wanted[n])
-      match[n * s.anchors + keys[i].place].state = NEGATIVE;
+      match[n * s.anchors + keys[i].index].state = NEGATIVE;
   }
 }
 
 // place, mask, label: NULL where nobody asks
-extern "C" __global__ void write_targets(T *place, T *mask, T *kind, const anchor_match *match,
+extern "C" __global__ void write_targets(T *offsets, T *mask, T *kind, const anchor_match *match,
     const T *anchor, const T *label, const struct target_args __grid_constant__ s)
 {
   const double none[4] = { 0, 0, 0, 0 };
@@ -387,7 +387,7 @@ extern "C" __global__ void write_targets(T *place, T *mask, T *kind, const ancho
     else if (any && match[i].state == NEGATIVE)
       id = 0;
     for (int k = 0; k < 4; k++) {
-      if (place) place[4 * i + k] = (T)to[k];
+      if (offsets) offsets[4 * i + k] = (T)to[k];
       if (mask) mask[4 * i + k] = positive;
     }
     if (kind) kind[i] = (T)id;
@@ -458,11 +458,11 @@ extern "C" __global__ void detect(T *y, const detection *all, const sort_key *be
     for (i64 i = 0; i < keep; i++) {
       __syncthreads();
       if (out[i]) continue;
-      const detection &d = own[order[i].place];
+      const detection &d = own[order[i].index];
       struct box first = box_of(&m, d.corner, CORNER);
       EACH_OF_TEAM(j, i + 1, keep)
       {
-        const detection &other = own[order[j].place];
+        const detection &other = own[order[j].index];
         if (out[j] || (!s.force && d.id != other.id)) continue;
         out[j] = overlap_of(first, box_of(&m, other.corner, CORNER)) >= limit;
       }
@@ -471,9 +471,9 @@ extern "C" __global__ void detect(T *y, const detection *all, const sort_key *be
     EACH_OF_TEAM(i, 0, s.anchors)
     {
       if (i < keep)
-        write_detection(to + 6 * i, own[order[i].place], !out[i]);
+        write_detection(to + 6 * i, own[order[i].index], !out[i]);
       else if (i < n)
-        write_detection(to + 6 * i, own[list[i].place], !sorts);
+        write_detection(to + 6 * i, own[list[i].index], !sorts);
       else
         for (int k = 0; k < 6; k++) to[6 * i + k] = -1;
     }

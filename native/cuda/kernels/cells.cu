@@ -26,7 +26,7 @@ FN cell_at cell_of(i64 i, i64 units, i64 gates)
 // h's rows are h_row apart, h0's h0_row, dy's dy_row
 struct cell_sizes { i64 n, units, h_row, h0_row, dy_row; };
 
-extern "C" __global__ void plain_cell(
+extern "C" __global__ void simple_cell(
     T *h, const T *pre, const T *bx, const T *bh, const struct cell_sizes __grid_constant__ s)
 {
   EACH(i, s.n)
@@ -38,7 +38,7 @@ extern "C" __global__ void plain_cell(
 }
 
 // dy may be NULL, here and below
-extern "C" __global__ void plain_cell_back(
+extern "C" __global__ void simple_cell_back(
     T *dpre, const T *h, const T *dh, const T *dy, const struct cell_sizes __grid_constant__ s)
 {
   EACH(i, s.n)

@@ -9,7 +9,7 @@
 #endif
 
 struct correlation_args {
-  i64 n, channels, h, w, H, W, out_h, out_w, kernel, pad, far, step, shift, radius, multiply;
+  i64 n, channels, h, w, H, W, out_h, out_w, kernel, pad, range, step, shift, radius, multiply;
 };
 
 // The pixel at a place of the padded image; outside: 0.
@@ -34,7 +34,7 @@ extern "C" __global__ void pad_image(
 
 // Both displacements of output channel k, and whether a place and the displaced one are inside.
 struct displaced { i64 down, across; };
-FN displaced displacement(const correlation_args &s, i64 k)
+FN displaced range(const correlation_args &s, i64 k)
 {
   const i64 side = 2 * s.radius + 1;
   return { (k / side - s.radius) * s.shift, (k % side - s.radius) * s.shift };
@@ -50,9 +50,9 @@ extern "C" __global__ void correlate(
   const i64 outputs = (2 * s.radius + 1) * (2 * s.radius + 1);
   EACH(i, s.n * outputs * s.out_h * s.out_w)
   {
-    i64 x = i % s.out_w * s.step + s.far, y = i / s.out_w % s.out_h * s.step + s.far;
+    i64 x = i % s.out_w * s.step + s.range, y = i / s.out_w % s.out_h * s.step + s.range;
     i64 k = i / s.out_w / s.out_h % outputs, n = i / s.out_w / s.out_h / outputs;
-    displaced d = displacement(s, k);
+    displaced d = range(s, k);
     double sum = 0;
     for (i64 t = 0; t < s.kernel * s.kernel; t++) {
       i64 ay = y + t / s.kernel, ax = x + t % s.kernel;
@@ -78,14 +78,14 @@ extern "C" __global__ void correlate_back(T *dx, const T *g, const T *a, const T
     i64 n = i / s.w / s.h / s.channels;
     double sum = 0;
     for (i64 k = 0; k < outputs; k++) {
-      displaced d = displacement(s, k);
+      displaced d = range(s, k);
       i64 ay = second ? y - d.down : y, ax = second ? x - d.across : x;
       if (ay < 0 || ax < 0 || !both_inside(s, ay, ax, d)) continue;
       double u = pixel_at(a, s, n, c, ay, ax);
       double v = pixel_at(b, s, n, c, ay + d.down, ax + d.across);
       double slope = s.multiply ? second ? u : v : (u >= v) != (second != 0) ? 1 : -1;
       for (i64 t = 0; t < s.kernel * s.kernel; t++) {
-        i64 oy = ay - t / s.kernel - s.far, ox = ax - t % s.kernel - s.far;
+        i64 oy = ay - t / s.kernel - s.range, ox = ax - t % s.kernel - s.range;
         if (oy < 0 || ox < 0 || oy % s.step || ox % s.step) continue;
         oy /= s.step;
         ox /= s.step;

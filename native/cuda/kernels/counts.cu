@@ -63,9 +63,9 @@ struct close_args { i64 n; double rtol, atol; i64 equal_nan; };
 FN bool close_to(const close_args &s, double a, double b)
 {
   if (is_nan(a) || is_nan(b)) return s.equal_nan && is_nan(a) && is_nan(b);
-  double far = infinity<double>(), gap = a < b ? b - a : a - b, size = b < 0 ? -b : b;
+  double limit = infinity<double>(), gap = a < b ? b - a : a - b, size = b < 0 ? -b : b;
   if (a == b) return true;
-  return a != far && a != -far && size != far && gap <= s.atol + s.rtol * size;
+  return a != limit && a != -limit && size != limit && gap <= s.atol + s.rtol * size;
 }
 
 // one team
@@ -74,9 +74,9 @@ extern "C" __global__ void all_close(
 {
   EACH_ROW(r, 1)
   {
-    i64 far = 0;
-    EACH_OF_TEAM(i, 0, s.n) far |= !close_to(s, get<double>(a[i]), get<double>(b[i]));
-    far = team_max(far);
-    if (LEADS) *y = !far;
+    i64 differs = 0;
+    EACH_OF_TEAM(i, 0, s.n) differs |= !close_to(s, get<double>(a[i]), get<double>(b[i]));
+    differs = team_max(differs);
+    if (LEADS) *y = !differs;
   }
 }

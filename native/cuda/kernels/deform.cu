@@ -48,7 +48,7 @@ extern "C" __global__ void fill_columns(T *columns, const T *x, const T *offset,
 }
 
 // doffset, dmask: NULL where nobody asks
-extern "C" __global__ void place_gradients(T *doffset, T *dmask, const T *columns, const T *x,
+extern "C" __global__ void sampling_gradients(T *doffset, T *dmask, const T *columns, const T *x,
     const T *offset, const T *mask, const struct deform_args __grid_constant__ s)
 {
   EACH(i, s.groups * s.taps * s.area)
@@ -72,7 +72,7 @@ extern "C" __global__ void place_gradients(T *doffset, T *dmask, const T *column
 }
 
 // as in taps.cu
-struct sort_key { u64 key; i64 place; };
+struct sort_key { u64 key; i64 index; };
 extern "C" __global__ void list_taps(sort_key *keys, T *weight, const T *offset, const T *mask,
     const struct deform_args __grid_constant__ s)
 {

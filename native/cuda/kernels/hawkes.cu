@@ -38,7 +38,7 @@ extern "C" __global__ void sequences(T *ll, T *memory, struct hawkes_kind *kinds
 }
 
 // Marks of events that count have to be kinds.
-struct range_fault { i32 taken, axis; i64 index, place, low, high, op; };
+struct range_fault { i32 taken, axis; i64 index, position, low, high, op; };
 extern "C" __global__ void check_marks(range_fault *fault, i64 op, const i32 *marks,
     const T *length, const struct hawkes_args __grid_constant__ s)
 {
@@ -50,7 +50,7 @@ extern "C" __global__ void check_marks(range_fault *fault, i64 op, const i32 *ma
     fault->op = op;
     fault->axis = -1;
     fault->index = k;
-    fault->place = i;
+    fault->position = i;
     fault->low = 0;
     fault->high = s.kinds;
   }

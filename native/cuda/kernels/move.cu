@@ -15,11 +15,11 @@ struct move_args {
 };
 
 // Where element i lies in dst, and in src.
-struct move_place { i64 to, from; };
-FN move_place place_in(const struct move_args &s, i64 i)
+struct move_offsets { i64 to, from; };
+FN move_offsets offsets_of(const struct move_args &s, i64 i)
 {
   INDEX left = (INDEX)i;
-  move_place at = { 0, 0 };
+  move_offsets at = { 0, 0 };
   for (int d = AXES - 1; d >= 0; d--) {
     INDEX size = (INDEX)s.axis[d][0];
     i64 j = (i64)(left % size);
@@ -35,13 +35,13 @@ extern "C" __global__ void move(
 {
   EACH(i, s.n)
   {
-    move_place at = place_in(s, i);
+    move_offsets at = offsets_of(s, i);
     dst[at.to] = src[at.from];
   }
 }
 
-extern "C" __global__ void set_places(
+extern "C" __global__ void fill_strided(
     UNIT *dst, u64 value, const struct move_args __grid_constant__ s)
 {
-  EACH(i, s.n) dst[place_in(s, i).to] = (UNIT)value;
+  EACH(i, s.n) dst[offsets_of(s, i).to] = (UNIT)value;
 }

@@ -19,7 +19,7 @@
 
 typedef computes<T>::type C;
 enum { POOL_AVG, POOL_LP, POOL_MAX, POOL_SUM };
-enum { NO_PLACE = 255 };
+enum { NO_TAP = 255 };
 
 struct pool_args { i64 n, in[3], out[3], inner; };
 struct point { i64 plane, at[3], c; };
@@ -97,23 +97,23 @@ FN C root_of(C x)
 }
 FN C least() { return sizeof(C) == 8 ? (C)-1.7976931348623157e308 : (C)-3.4028234663852886e38f; }
 
-// place: the tap of the first maximum, where it is asked for; either of y and place may be NULL
+// argmax: the tap of the first maximum, where it is asked for; either of y and argmax may be NULL
 extern "C" __global__ void pool(
-    T *y, u8 *place, const T *x, const struct pool_args __grid_constant__ s)
+    T *y, u8 *argmax, const T *x, const struct pool_args __grid_constant__ s)
 {
   EACH(i, s.n)
   {
     point p = point_of(i, s.out, s.inner);
     window w = window_of(s, p.at);
     C v = KIND == POOL_MAX ? least() : 0;
-    i64 best = NO_PLACE;
+    i64 best = NO_TAP;
     for (i64 a = w.begin[0]; a < w.end[0]; a++)
       for (i64 b = w.begin[1]; b < w.end[1]; b++)
         for (i64 c = w.begin[2]; c < w.end[2]; c++) {
           C u = get<C>(x[element_of(p, a, b, c, s.in, s.inner)]);
           if (KIND != POOL_MAX)
             v += KIND == POOL_LP ? power_of(u, POWER) : u;
-          else if (u > v || (u == v && best == NO_PLACE)) {
+          else if (u > v || (u == v && best == NO_TAP)) {
             v = u;
             best = (b - w.start[1]) * kernel_size(s, 2) + c - w.start[2];
           }
@@ -122,7 +122,7 @@ extern "C" __global__ void pool(
     if (KIND == POOL_LP) v = root_of(v);
     if (KIND == POOL_MAX && ZEROS && v < 0 && covers_pad(s, w)) v = 0;
     if (y) set(y[i], v);
-    if (place) place[i] = (u8)best;
+    if (argmax) argmax[i] = (u8)best;
   }
 }
 
@@ -139,16 +139,16 @@ FN bool equals_before(const pool_args &s, const T *x, C maximum, const point &p,
 }
 
 // What an input gets of the gradient g of window o.
-FN C share_of(const pool_args &s, const T *x, const T *y, const u8 *place, const point &p,
+FN C share_of(const pool_args &s, const T *x, const T *y, const u8 *argmax, const point &p,
     const i64 (&o)[3], i64 from, i64 to, C g)
 {
   window w = window_of(s, o);
   if (KIND == POOL_SUM) return g;
   if (KIND == POOL_AVG) return g * inverse_size(s, w);
-  if (place) {
+  if (argmax) {
     i64 tap = (p.at[1] - w.start[1]) * kernel_size(s, 2) + p.at[2] - w.start[2];
     bool live = !MASKED || get<C>(y[from]) > 0;
-    return place[from] != tap ? 0 : live ? g : g * 0;
+    return argmax[from] != tap ? 0 : live ? g : g * 0;
   }
   C v = get<C>(x[to]), whole = get<C>(y[from]);
   if (KIND == POOL_MAX)
@@ -157,7 +157,7 @@ FN C share_of(const pool_args &s, const T *x, const T *y, const u8 *place, const
   return POWER == 1 ? g : g * power_of(v / whole, POWER - 1);
 }
 
-// The first window over place i of axis d, and the one behind the last.
+// The first window over element i of axis d, and the one behind the last.
 FN i64 first_window(const pool_args &s, int d, i64 i)
 {
   i64 above = i + pad_of(d) - kernel_size(s, d) + 1;
@@ -169,9 +169,9 @@ FN i64 end_window(const pool_args &s, int d, i64 i)
   return end < s.out[d] ? end : s.out[d];
 }
 
-// n: elements of dx. place: of POOL_MAX, where forward noted it; else x and y, where KIND needs
+// n: elements of dx. argmax: of POOL_MAX, where forward noted it; else x and y, where KIND needs
 // them
-extern "C" __global__ void pool_back(T *dx, const T *dy, const u8 *place, const T *x, const T *y,
+extern "C" __global__ void pool_back(T *dx, const T *dy, const u8 *argmax, const T *x, const T *y,
     const struct pool_args __grid_constant__ s)
 {
   EACH(i, s.n)
@@ -183,7 +183,7 @@ extern "C" __global__ void pool_back(T *dx, const T *dy, const u8 *place, const 
       for (o[1] = first_window(s, 1, p.at[1]); o[1] < end_window(s, 1, p.at[1]); o[1]++)
         for (o[2] = first_window(s, 2, p.at[2]); o[2] < end_window(s, 2, p.at[2]); o[2]++) {
           i64 from = element_of(p, o[0], o[1], o[2], s.out, s.inner);
-          sum += share_of(s, x, y, place, p, o, from, i, get<C>(dy[from]));
+          sum += share_of(s, x, y, argmax, p, o, from, i, get<C>(dy[from]));
         }
     set(dx[i], sum);
   }

@@ -50,7 +50,7 @@ FOLD(fold_abs,     fold_adds,       v < 0 ? times(v, -1) : v)
 FOLD(fold_square,  fold_adds,       times(v, v))
 FOLD(fold_prod,    fold_multiplies, v)
 FOLD(fold_nanprod, fold_multiplies, is_nan(v) ? 1 : v)
-FOLD(fold_spread,  fold_adds,       times(v - c, v - c))
+FOLD(fold_deviation,  fold_adds,       times(v - c, v - c))
 FOLD(fold_dot,     fold_adds,       times(v, w - c))
 
 // -- folding ----------------------------------------------------------------------------------
@@ -90,11 +90,11 @@ extern "C" __global__ void fold(TO *y, A *part, const T *x, const T *w, const TO
   {
     i64 to = u % s.results, p = u / s.results;
     i64 begin = p * s.count / s.parts, end = (p + 1) * s.count / s.parts;
-    INDEX from = place_of<KEPT>((INDEX)to, s.kept);
+    INDEX from = offset_in<KEPT>((INDEX)to, s.kept);
     A c = centre ? get<A>(centre[to]) : 0, a = FOLDING::start();
     EACH_OF_TEAM(i, begin, end)
     {
-      INDEX at = from + place_of<FOLDED>((INDEX)i, s.folded);
+      INDEX at = from + offset_in<FOLDED>((INDEX)i, s.folded);
       a = FOLDING::step(a, get<A>(x[at]), c, w ? get<A>(w[at]) : 0);
     }
     a = team_fold(a, FOLDING());

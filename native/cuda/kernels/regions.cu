@@ -37,9 +37,9 @@ FN struct pool_region pool_region_at(const T *rois, i64 r, const roi_args &s)
   return pool_region(v, s.scale, s.images);
 }
 
-// place: of each maximum in its plane, -1: there is none; either of y and place may be NULL
+// argmax: of each maximum in its plane, -1: there is none; either of y and argmax may be NULL
 extern "C" __global__ void roi_pool(
-    T *y, T *place, const T *x, const T *rois, const struct roi_args __grid_constant__ s)
+    T *y, T *argmax, const T *x, const T *rois, const struct roi_args __grid_constant__ s)
 {
   EACH(i, s.n)
   {
@@ -59,12 +59,12 @@ extern "C" __global__ void roi_pool(
         }
       }
     if (y) y[i] = best < 0 ? 0 : most;
-    if (place) place[i] = (T)best;
+    if (argmax) argmax[i] = (T)best;
   }
 }
 
 // n: elements of dx
-extern "C" __global__ void roi_pool_back(T *dx, const T *dy, const T *place, const T *rois,
+extern "C" __global__ void roi_pool_back(T *dx, const T *dy, const T *argmax, const T *rois,
     const struct roi_args __grid_constant__ s)
 {
   EACH(i, s.n)
@@ -79,7 +79,7 @@ extern "C" __global__ void roi_pool_back(T *dx, const T *dy, const T *place, con
         if (!holds(pool_bin(&g, 0, by, s.bins[0], s.size[0]), p.at[0])) continue;
         for (i64 bx = 0; bx < s.bins[1]; bx++) {
           i64 from = ((r * s.channels + p.channel) * s.bins[0] + by) * s.bins[1] + bx;
-          if (holds(pool_bin(&g, 1, bx, s.bins[1], s.size[1]), p.at[1]) && (i64)place[from] == at)
+          if (holds(pool_bin(&g, 1, bx, s.bins[1], s.size[1]), p.at[1]) && (i64)argmax[from] == at)
             sum += dy[from];
         }
       }
@@ -105,8 +105,8 @@ FN double mixed(
     const T *plane, i64 width, const struct align_tap &v, const struct align_tap &u)
 {
   const T *a = plane + v.at * width, *b = plane + v.next * width;
-  double above = (1 - v.far) * (1 - u.far) * a[u.at] + (1 - v.far) * u.far * a[u.next];
-  return above + v.far * (1 - u.far) * b[u.at] + v.far * u.far * b[u.next];
+  double above = (1 - v.weight) * (1 - u.weight) * a[u.at] + (1 - v.weight) * u.weight * a[u.next];
+  return above + v.weight * (1 - u.weight) * b[u.at] + v.weight * u.weight * b[u.next];
 }
 
 // channels: of the result
@@ -144,7 +144,7 @@ extern "C" __global__ void align(
 FN double part_of_tap(const struct align_tap &t, i64 i)
 {
   if (t.at < 0) return 0;
-  return (t.at == i ? 1 - t.far : 0) + (t.next == i ? t.far : 0);
+  return (t.at == i ? 1 - t.weight : 0) + (t.next == i ? t.weight : 0);
 }
 
 // What a pixel has of bin (by, bx) of a region.
@@ -191,7 +191,7 @@ extern "C" __global__ void align_back(
 
 // channels: of the images; classes: of trans, 0: there is none
 struct ps_args { struct ps_grid grid; i64 n, regions, channels, classes; };
-struct ps_place { i64 region, output, at[2]; };   // a bin
+struct ps_bin_index { i64 region, output, at[2]; };   // a bin
 
 FN struct ps_region ps_region_at(const T *rois, i64 r, const struct ps_grid &k, double shift)
 {
@@ -199,12 +199,12 @@ FN struct ps_region ps_region_at(const T *rois, i64 r, const struct ps_grid &k, 
   for (int i = 0; i < 5; i++) v[i] = rois[5 * r + i];
   return ps_region(&k, v, shift);
 }
-FN ps_place ps_place_of(i64 i, const struct ps_grid &k)
+FN ps_bin_index ps_bin_of(i64 i, const struct ps_grid &k)
 {
   i64 output = i / k.bins / k.bins;
   return { output / k.outputs, output % k.outputs, { i / k.bins % k.bins, i % k.bins } };
 }
-FN i64 ps_channel(const struct ps_grid &k, const ps_place &b)
+FN i64 ps_channel(const struct ps_grid &k, const ps_bin_index &b)
 {
   return (b.output * k.cells + ps_cell(&k, b.at[0])) * k.cells + ps_cell(&k, b.at[1]);
 }
@@ -219,7 +219,7 @@ extern "C" __global__ void ps_mean(
   const struct ps_grid &k = s.grid;
   EACH(i, s.n)
   {
-    ps_place b = ps_place_of(i, k);
+    ps_bin_index b = ps_bin_of(i, k);
     struct ps_region g = ps_region_at(rois, b.region, k, 0);
     struct bin_ends v = ps_pixels(&k, &g, 0, b.at[0]), u = ps_pixels(&k, &g, 1, b.at[1]);
     double area = g.image < 0 ? 0 : ps_area(v, u), sum = 0;
@@ -270,14 +270,14 @@ extern "C" __global__ void ps_mean_back(
 // -- the same, moved ------------------------------------------------------------------------------
 
 // Where a bin's two offsets stand in trans: x, and y one plane behind it.
-FN i64 ps_offset(const ps_args &s, const ps_place &b)
+FN i64 ps_offset(const ps_args &s, const ps_bin_index &b)
 {
   const struct ps_grid &k = s.grid;
   i64 set = b.region * s.classes + b.output / (k.outputs / s.classes);
   return (set * 2 * k.parts + ps_part(&k, b.at[0])) * k.parts + ps_part(&k, b.at[1]);
 }
 FN double ps_start_at(
-    const ps_args &s, const struct ps_region &g, const ps_place &b, const T *trans, int axis)
+    const ps_args &s, const struct ps_region &g, const ps_bin_index &b, const T *trans, int axis)
 {
   const struct ps_grid &k = s.grid;
   i64 plane = axis ? 0 : k.parts * k.parts;
@@ -291,7 +291,7 @@ extern "C" __global__ void ps_sample(T *y, T *count, const T *x, const T *rois, 
   const struct ps_grid &k = s.grid;
   EACH(i, s.n)
   {
-    ps_place b = ps_place_of(i, k);
+    ps_bin_index b = ps_bin_of(i, k);
     struct ps_region g = ps_region_at(rois, b.region, k, 0.5);
     double sum = 0;
     i64 counted = 0;
@@ -326,7 +326,7 @@ extern "C" __global__ void ps_sample_back(T *dx, const T *dy, const T *count, co
       if (g.image != p.image) continue;
       for (i64 by = rows.from; by < rows.to; by++)
         for (i64 bx = columns.from; bx < columns.to; bx++) {
-          ps_place b = { r, p.channel / k.cells / k.cells, { by, bx } };
+          ps_bin_index b = { r, p.channel / k.cells / k.cells, { by, bx } };
           i64 from = ((r * k.outputs + b.output) * k.bins + by) * k.bins + bx;
           if (!(count[from] > 0)) continue;
           double top = ps_start_at(s, g, b, trans, 0), left = ps_start_at(s, g, b, trans, 1);
@@ -349,7 +349,8 @@ FN double slope_of(
 {
   double a = plane[v.at * width + u.at], b = plane[v.at * width + u.next];
   double c = plane[v.next * width + u.at], d = plane[v.next * width + u.next];
-  return axis ? (b - a) * (1 - v.far) + (d - c) * v.far : (c - a) * (1 - u.far) + (d - b) * u.far;
+  return axis ? (b - a) * (1 - v.weight) + (d - c) * v.weight
+              : (c - a) * (1 - u.weight) + (d - b) * u.weight;
 }
 
 // n: elements of dtrans. A team each, which walks over the outputs and bins that its part moves.
@@ -367,7 +368,7 @@ extern "C" __global__ void ps_trans_back(T *dtrans, const T *dy, const T *count,
     double sum = 0;
     EACH_OF_TEAM(m, 0, g.image < 0 ? 0 : each * bins)
     {
-      ps_place b = { r, first + m / bins, { m / k.bins % k.bins, m % k.bins } };
+      ps_bin_index b = { r, first + m / bins, { m / k.bins % k.bins, m % k.bins } };
       i64 from = (r * k.outputs + b.output) * bins + m % bins;
       if (ps_part(&k, b.at[0]) * k.parts + ps_part(&k, b.at[1]) != part) continue;
       if (!(count[from] > 0)) continue;

@@ -54,7 +54,7 @@ extern "C" __global__ void repeat_pixels_back(
 
 struct kernel_args { i64 n, channels, h, w, scale, k, pad; };
 
-extern "C" __global__ void spread_kernels(
+extern "C" __global__ void repeat_kernels(
     T *large, const T *small, const T *weight, const struct kernel_args __grid_constant__ s)
 {
   const i64 H = s.h * s.scale, W = s.w * s.scale;
@@ -81,7 +81,7 @@ FN i64 under_kernel(const kernel_args &s, i64 plane, i64 iy, i64 ix, i64 ky, i64
   return y < 0 || y >= H || x < 0 || x >= W ? -1 : (plane * H + y) * W + x;
 }
 
-extern "C" __global__ void spread_kernels_back(
+extern "C" __global__ void repeat_kernels_back(
     T *small, const T *large, const T *weight, const struct kernel_args __grid_constant__ s)
 {
   EACH(i, s.n)
@@ -98,7 +98,7 @@ extern "C" __global__ void spread_kernels_back(
 }
 
 // n: images. A team an element of a channel's kernel.
-extern "C" __global__ void spread_kernels_weight(
+extern "C" __global__ void repeat_kernels_weight(
     T *weight, const T *large, const T *small, const struct kernel_args __grid_constant__ s)
 {
   EACH_ROW(e, s.channels * s.k * s.k)
@@ -126,9 +126,9 @@ extern "C" __global__ void resize(
     struct resize_tap v = resize_tap(i / s.W % s.H, s.h, s.H, corners);
     struct resize_tap u = resize_tap(i % s.W, s.w, s.W, corners);
     const T *a = from + (i / s.W / s.H * s.h + v.at) * s.w + u.at, *b = a + v.next * s.w;
-    A above = (1 - u.far) * a[0] + u.far * a[u.next];
-    A below = (1 - u.far) * b[0] + u.far * b[u.next];
-    set(to[i], (1 - v.far) * above + v.far * below);
+    A above = (1 - u.weight) * a[0] + u.weight * a[u.next];
+    A below = (1 - u.weight) * b[0] + u.weight * b[u.next];
+    set(to[i], (1 - v.weight) * above + v.weight * below);
   }
 }
 
@@ -149,7 +149,7 @@ FN i64 first_look(i64 at, i64 in, i64 out, i32 corners)
 // What a pixel has of an output.
 FN double look_weight(const struct resize_tap &t, i64 pixel)
 {
-  return (t.at == pixel ? 1 - t.far : 0) + (t.at + t.next == pixel ? t.far : 0);
+  return (t.at == pixel ? 1 - t.weight : 0) + (t.at + t.next == pixel ? t.weight : 0);
 }
 
 extern "C" __global__ void resize_back(

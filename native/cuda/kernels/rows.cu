@@ -29,15 +29,15 @@
 template <typename N> FN i64 whole(N x)
 {
   typedef typename own_precision<N>::type S;
-  const double far = 4611686018427387904.0;
+  const double limit = 4611686018427387904.0;
   S v = get<S>(x);
   if ((S)0.5 == 0) return (i64)v;
-  return (double)v >= far ? highest(i64()) : (double)v > -far ? (i64)v : lowest(i64());
+  return (double)v >= limit ? highest(i64()) : (double)v > -limit ? (i64)v : lowest(i64());
 }
 
 FN i64 clipped(i64 j, i64 n) { return j < 0 ? 0 : j >= n ? n - 1 : j; }
 
-FN i64 place_of(I x, i64 n)
+FN i64 index_within(I x, i64 n)
 {
   i64 j = whole(x);
   if (!WRAP) return clipped(j, n);
@@ -46,7 +46,7 @@ FN i64 place_of(I x, i64 n)
 }
 
 // the first index that is found to lie outside low .. high - 1
-struct range_fault { i32 taken, axis; i64 index, place, low, high, op; };
+struct range_fault { i32 taken, axis; i64 index, position, low, high, op; };
 extern "C" __global__ void check_range(
     range_fault *fault, i64 op, const I *index, i64 n, i64 low, i64 high, i32 axis)
 {
@@ -57,7 +57,7 @@ extern "C" __global__ void check_range(
     fault->op = op;
     fault->axis = axis;
     fault->index = j;
-    fault->place = i;
+    fault->position = i;
     fault->low = low;
     fault->high = high;
   }
@@ -72,21 +72,21 @@ extern "C" __global__ void take_rows(
   {
     INDEX u = (INDEX)i / (INDEX)row, at = (INDEX)i % (INDEX)row;
     INDEX o = u / (INDEX)count, j = u % (INDEX)count;
-    y[i] = a[((i64)o * k + place_of(index[j], k)) * row + at];
+    y[i] = a[((i64)o * k + index_within(index[j], k)) * row + at];
   }
 }
 
 // as in sort.cu: where a row goes, and which row it is
-struct sort_key { u64 key; i64 place; };
+struct sort_key { u64 key; i64 index; };
 
 // Places of n rows, not yet in order.
-template <typename P> FN void list_places(sort_key *keys, i64 n, const P &at)
+template <typename P> FN void list_targets(sort_key *keys, i64 n, const P &at)
 {
   EACH(i, n) keys[i] = { (u64)at(i), i };
 }
 
-FN bool begins_place(const sort_key *keys, i64 p) { return !p || keys[p - 1].key != keys[p].key; }
-FN bool ends_place(const sort_key *keys, i64 p, i64 n)
+FN bool begins_target(const sort_key *keys, i64 p) { return !p || keys[p - 1].key != keys[p].key; }
+FN bool ends_target(const sort_key *keys, i64 p, i64 n)
 {
   return p == n - 1 || keys[p + 1].key != keys[p].key;
 }
@@ -95,26 +95,26 @@ FN bool ends_place(const sort_key *keys, i64 p, i64 n)
 FN void add_from(T *a, const T *y, const sort_key *keys, i64 p, i64 n, i64 row)
 {
   typedef own_precision<T>::type S;
-  if (!begins_place(keys, p)) return;
+  if (!begins_target(keys, p)) return;
   T *to = a + (i64)keys[p].key * row;
   EACH_OF_TEAM(x, 0, row)
   {
     S sum = ADD ? get<S>(to[x]) : 0;
     for (i64 q = p; q < n && keys[q].key == keys[p].key; q++)
-      sum += get<S>(y[keys[q].place * row + x]);
+      sum += get<S>(y[keys[q].index * row + x]);
     set(to[x], sum);
   }
 }
 
-struct place_on_axis {
+struct index_on_axis {
   const I *index;
   i64 k;
-  FN_IN_STRUCT i64 operator()(i64 p) const { return place_of(index[p], k); }
+  FN_IN_STRUCT i64 operator()(i64 p) const { return index_within(index[p], k); }
 };
 
 extern "C" __global__ void list_rows(sort_key *keys, const I *index, i64 n, i64 k)
 {
-  list_places(keys, n, place_on_axis{ index, k });
+  list_targets(keys, n, index_on_axis{ index, k });
 }
 
 extern "C" __global__ void add_rows(
@@ -131,7 +131,7 @@ extern "C" __global__ void add_rows(
 
 FN i64 picked(const I *index, i64 u, i64 k, i64 inner)
 {
-  return (u / inner * k + place_of(index[u], k)) * inner + u % inner;
+  return (u / inner * k + index_within(index[u], k)) * inner + u % inner;
 }
 extern "C" __global__ void pick(
     UNIT *y, const UNIT *x, const I *index, i64 n, i64 k, i64 inner)
@@ -159,7 +159,7 @@ extern "C" __global__ void put_in_rows(
 
 struct coordinates { i64 n, row, size[COORDINATES]; };
 
-struct place_in_array {
+struct row_in_array {
   const I *index;
   const struct coordinates &s;
   FN_IN_STRUCT i64 operator()(i64 i) const
@@ -173,34 +173,34 @@ struct place_in_array {
   }
 };
 
-extern "C" __global__ void gather_places(UNIT *rows, const UNIT *array, const I *index,
+extern "C" __global__ void gather_at(UNIT *rows, const UNIT *array, const I *index,
     const struct coordinates __grid_constant__ s)
 {
-  const place_in_array at = { index, s };
+  const row_in_array at = { index, s };
   EACH(i, s.n * s.row) rows[i] = array[at(i / s.row) * s.row + i % s.row];
 }
 
 extern "C" __global__ void list_coordinates(
     sort_key *keys, const I *index, const struct coordinates __grid_constant__ s)
 {
-  list_places(keys, s.n, place_in_array{ index, s });
+  list_targets(keys, s.n, row_in_array{ index, s });
 }
 
-extern "C" __global__ void add_places(
+extern "C" __global__ void add_at(
     T *array, const T *rows, const sort_key *keys, const struct coordinates __grid_constant__ s)
 {
   EACH_ROW(p, s.n) add_from(array, rows, keys, p, s.n, s.row);
 }
 
 // The last row that names a place stands; without rows, zeros.
-extern "C" __global__ void put_places(UNIT *array, const UNIT *rows, const sort_key *keys,
+extern "C" __global__ void set_at(UNIT *array, const UNIT *rows, const sort_key *keys,
     const struct coordinates __grid_constant__ s)
 {
   EACH_ROW(p, s.n)
   {
-    if (!ends_place(keys, p, s.n)) continue;
+    if (!ends_target(keys, p, s.n)) continue;
     UNIT *to = array + (i64)keys[p].key * s.row;
-    EACH_OF_TEAM(x, 0, s.row) to[x] = rows ? rows[keys[p].place * s.row + x] : (UNIT)0;
+    EACH_OF_TEAM(x, 0, s.row) to[x] = rows ? rows[keys[p].index * s.row + x] : (UNIT)0;
   }
 }
 
@@ -253,20 +253,20 @@ extern "C" __global__ void sketch(
   EACH(e, rows * n)
   {
     i64 p = e % n, row = e / n;
-    if (!begins_place(keys, p)) continue;
+    if (!begins_target(keys, p)) continue;
     double sum = 0;
     for (i64 q = p; q < n && keys[q].key == keys[p].key; q++)
-      sum += get<double>(sign[keys[q].place]) * get<double>(x[row * n + keys[q].place]);
+      sum += get<double>(sign[keys[q].index]) * get<double>(x[row * n + keys[q].index]);
     set(y[row * out + (i64)keys[p].key], sum);
   }
 }
 
 extern "C" __global__ void sketch_back(
-    T *dx, const T *g, const I *place, const T *sign, i64 rows, i64 n, i64 out)
+    T *dx, const T *g, const I *bucket, const T *sign, i64 rows, i64 n, i64 out)
 {
   EACH(e, rows * n)
   {
-    i64 at = clipped(whole(place[e % n]), out);
+    i64 at = clipped(whole(bucket[e % n]), out);
     set(dx[e], get<double>(sign[e % n]) * get<double>(g[e / n * out + at]));
   }
 }

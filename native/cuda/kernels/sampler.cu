@@ -53,7 +53,7 @@ extern "C" __global__ void sample_back_grid(T *dgrid, const T *dy, const T *x, c
 }
 
 // as in taps.cu
-struct sort_key { u64 key; i64 place; };
+struct sort_key { u64 key; i64 index; };
 extern "C" __global__ void list_corners(sort_key *keys, T *weight, const T *grid,
     const struct sampler_args __grid_constant__ s)
 {
@@ -78,8 +78,8 @@ extern "C" __global__ void regular(T *grid, i64 h, i64 w, i32 pixels)
   EACH(i, h * w)
   {
     i64 x = i % w, y = i / w;
-    grid[i] = pixels ? (T)x : place(x, w);
-    grid[h * w + i] = pixels ? (T)y : place(y, h);
+    grid[i] = pixels ? (T)x : grid_coordinate(x, w);
+    grid[h * w + i] = pixels ? (T)y : grid_coordinate(y, h);
     if (!pixels) grid[2 * h * w + i] = 1;
   }
 }
@@ -91,7 +91,7 @@ extern "C" __global__ void affine(T *grid, const T *theta, i64 images, i64 h, i6
   {
     const T *t = theta + i / (h * w) * 3;
     i64 at = i % (h * w);
-    grid[i] = t[0] * place(at % w, w) + t[1] * place(at / w, h) + t[2];
+    grid[i] = t[0] * grid_coordinate(at % w, w) + t[1] * grid_coordinate(at / w, h) + t[2];
   }
 }
 
@@ -104,7 +104,9 @@ extern "C" __global__ void affine_back(T *theta, const T *grid, i64 images, i64 
     double sum = 0;
     EACH_OF_TEAM(i, 0, h * w)
     {
-      double by = k == 0 ? (double)place(i % w, w) : k == 1 ? (double)place(i / w, h) : 1;
+      double by = k == 0 ? (double)grid_coordinate(i % w, w)
+          : k == 1       ? (double)grid_coordinate(i / w, h)
+                         : 1;
       sum += (double)g[i] * by;
     }
     sum = team_sum(sum);

@@ -1,4 +1,4 @@
-// search.cu - the place of the first greatest (or least) element of each row of k elements that are
+// search.cu - the index of the first greatest (or least) element of each row of k elements that are
 // `inner` apart; NaN is more extreme than any number. Method: a team a row, which folds the extreme
 // and then looks for it. Bound: bytes, one read; the second comes from the cache.
 #ifndef T
@@ -18,7 +18,7 @@ struct join_extreme {
   }
 };
 
-extern "C" __global__ void place_of_extreme(T *y, const T *x, i64 rows, i64 k, i64 inner)
+extern "C" __global__ void index_of_extreme(T *y, const T *x, i64 rows, i64 k, i64 inner)
 {
   EACH_ROW(row, rows)
   {
@@ -26,13 +26,13 @@ extern "C" __global__ void place_of_extreme(T *y, const T *x, i64 rows, i64 k, i
     A best = LEAST ? highest(A()) : lowest(A());
     EACH_OF_TEAM(j, 0, k) best = join_extreme()(best, get<A>(from[j * inner]));
     best = team_fold(best, join_extreme());
-    i64 place = k;
+    i64 index = k;
     EACH_OF_TEAM(j, 0, k)
     {
       A v = get<A>(from[j * inner]);
-      if (place == k && (v == best || (is_nan(v) && is_nan(best)))) place = j;
+      if (index == k && (v == best || (is_nan(v) && is_nan(best)))) index = j;
     }
-    place = team_least(place);
-    if (LEADS) set(y[row], place < k ? place : 0);
+    index = team_least(index);
+    if (LEADS) set(y[row], index < k ? index : 0);
   }
 }

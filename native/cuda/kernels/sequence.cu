@@ -10,13 +10,13 @@
 #endif
 
 struct sequence_args { i64 n, steps, batch, row; };
-struct sequence_place { i64 t, n, x; };
+struct sequence_position { i64 t, n, x; };
 
-FN i64 place_in(const sequence_args &s, i64 t, i64 n, i64 x)
+FN i64 offset_of(const sequence_args &s, i64 t, i64 n, i64 x)
 {
   return (BATCH_FIRST ? n * s.steps + t : t * s.batch + n) * s.row + x;
 }
-FN sequence_place place_of_element(const sequence_args &s, i64 i)
+FN sequence_position position_of(const sequence_args &s, i64 i)
 {
   i64 rows = i / s.row, x = i % s.row, inner = BATCH_FIRST ? s.steps : s.batch;
   i64 first = rows / inner, second = rows % inner;
@@ -38,7 +38,7 @@ extern "C" __global__ void mask(UNIT *y, const UNIT *x, const L *length, u64 val
 {
   EACH(i, s.n)
   {
-    sequence_place p = place_of_element(s, i);
+    sequence_position p = position_of(s, i);
     y[i] = p.t < length_of(s, length, p.n) ? x[i] : (UNIT)value;
   }
 }
@@ -48,9 +48,9 @@ extern "C" __global__ void turn(
 {
   EACH(i, s.n)
   {
-    sequence_place p = place_of_element(s, i);
+    sequence_position p = position_of(s, i);
     i64 steps = length_of(s, length, p.n), t = p.t < steps ? steps - 1 - p.t : p.t;
-    y[i] = x[place_in(s, t, p.n, p.x)];
+    y[i] = x[offset_of(s, t, p.n, p.x)];
   }
 }
 
@@ -61,7 +61,7 @@ extern "C" __global__ void last(
   EACH(i, s.n)
   {
     i64 n = i / s.row;
-    y[i] = x[place_in(s, last_of(s, length, n), n, i % s.row)];
+    y[i] = x[offset_of(s, last_of(s, length, n), n, i % s.row)];
   }
 }
 
@@ -70,7 +70,7 @@ extern "C" __global__ void last_back(
 {
   EACH(i, s.n)
   {
-    sequence_place p = place_of_element(s, i);
+    sequence_position p = position_of(s, i);
     dx[i] = p.t == last_of(s, length, p.n) ? dy[p.n * s.row + p.x] : (UNIT)0;
   }
 }

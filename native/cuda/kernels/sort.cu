@@ -1,24 +1,24 @@
 // sort.cu - the order of lines of n elements that are `inner` apart: sort, argsort, topk. Elements
 // become 64-bit keys of the same order (NaN above all, -0 as 0), of which descending ones are the
 // complements; equal ones keep their order. Method: runs of 32 by counting, then merges in which
-// each element finds its place by a search in the other run; a thread an element. Bound: bytes of
+// each element finds its index by a search in the other run; a thread an element. Bound: bytes of
 // the keys, once per pass, of which there are log2(n / 32).
 #ifndef T
 #include "prelude.cuh"
 #define T float
-#define PLACE i32    // indices
+#define POSITION i32    // indices
 #define DOWN 1
 #include "team.cuh"
 #endif
-#ifndef PLACE
-#define PLACE i32
+#ifndef POSITION
+#define POSITION i32
 #endif
 #ifndef DOWN
 #define DOWN 0
 #endif
 
 enum { RUN = 32 };
-struct sort_key { u64 key; i64 place; };
+struct sort_key { u64 key; i64 index; };
 
 template <typename S> FN u64 key_of(S v)
 {
@@ -93,21 +93,21 @@ extern "C" __global__ void merge_runs(
 
 // The first k keys of each line: elements, their places, ones at these places in an array of zeros;
 // what is NULL is not asked for.
-extern "C" __global__ void write_order(T *value, PLACE *index, T *mask, const T *x,
+extern "C" __global__ void write_order(T *value, POSITION *index, T *mask, const T *x,
     const sort_key *keys, i64 count, i64 n, i64 k, i64 inner)
 {
   EACH(e, count)
   {
-    i64 u = e / k, i = e % k, place = keys[u * n + i].place;
-    i64 source = line_element(u, place, n, inner), target = line_element(u, i, k, inner);
+    i64 u = e / k, i = e % k, index = keys[u * n + i].index;
+    i64 source = line_element(u, index, n, inner), target = line_element(u, i, k, inner);
     if (value) value[target] = x[source];
-    if (index) set(index[target], place);
+    if (index) set(index[target], index);
     if (mask) set(mask[source], (i64)1);
   }
 }
 
 extern "C" __global__ void put_back(
-    T *dx, const T *g, const PLACE *index, i64 count, i64 n, i64 k, i64 inner)
+    T *dx, const T *g, const POSITION *index, i64 count, i64 n, i64 k, i64 inner)
 {
   EACH(e, count)
   {

@@ -8,8 +8,8 @@
 #include "team.cuh"
 #endif
 
-// as in sort.cu; key: the pixel among those of all images, ~0: of none; place: which tap
-struct sort_key { u64 key; i64 place; };
+// as in sort.cu; key: the pixel among those of all images, ~0: of none; index: which tap
+struct sort_key { u64 key; i64 index; };
 
 // Gradients of samples lie as (images, channels, samples); a sample has `fan` taps.
 struct tap_args { i64 taps, channels, samples, fan, plane; };
@@ -25,7 +25,7 @@ extern "C" __global__ void add_taps(T *dx, const T *dy, const sort_key *keys, co
     i64 image = (i64)key / s.plane;
     T sum = 0;
     for (i64 q = p; q < s.taps && keys[q].key == key; q++) {
-      i64 tap = keys[q].place, sample = tap / s.fan % s.samples;
+      i64 tap = keys[q].index, sample = tap / s.fan % s.samples;
       sum += weight[tap] * dy[(image * s.channels + c) * s.samples + sample];
     }
     dx[(image * s.channels + c) * s.plane + (i64)key % s.plane] = sum;

@@ -12,7 +12,7 @@
 #endif
 
 // Where element i lies in groups of axes, each a size and a stride, outermost first.
-template <int N> FN INDEX place_of(INDEX i, const i64 (&group)[N][2])
+template <int N> FN INDEX offset_in(INDEX i, const i64 (&group)[N][2])
 {
   INDEX at = 0;
   for (int d = N - 1; d > 0; d--) {

@@ -11,22 +11,22 @@
 
 /* -- windows ----------------------------------------------------------------------------------- */
 
-bool window_plain(const struct window *w)
+bool window_1x1(const struct window *w)
 {
   for (int a = 0; a < 3; a++)
     if (w->kernel[a] != 1 || w->stride[a] != 1 || w->pad[a]) return false;
   return true;
 }
 
-/* places of the result; bytes of a weight */
-enum { FEW_PLACES = 256, MANY = 1000, SMALL = 128 << 10, LARGE = 1 << 20 };
+/* positions of the result; bytes of a weight */
+enum { FEW_POSITIONS = 256, MANY = 1000, SMALL = 128 << 10, LARGE = 1 << 20 };
 
 /* Unless that costs much memory and saves little time. */
 bool convolve_keeps(const struct window *w)
 {
   const int64_t bytes = w->groups * w->filters * window_depth(w) * (int64_t)sizeof(float),
-                places = window_places(w);
-  return bytes <= SMALL || places < FEW_PLACES || (places < MANY && bytes <= LARGE);
+                positions = window_positions(w);
+  return bytes <= SMALL || positions < FEW_POSITIONS || (positions < MANY && bytes <= LARGE);
 }
 
 /* -- positions --------------------------------------------------------------------------------- */
@@ -60,7 +60,7 @@ bool window_inside(const struct window *w, const struct run_of *run, int n)
   return true;
 }
 
-static int64_t place(const struct window *w, int64_t z, int64_t y, int64_t x)
+static int64_t pixel_offset(const struct window *w, int64_t z, int64_t y, int64_t x)
 {
   return (z * w->in[1] + y) * w->in[2] + x;
 }
@@ -81,7 +81,7 @@ int window_pieces(const struct window *w, const struct run_of *run, int n, int64
     if (end > run[i].n) end = run[i].n;
     if (end - first < run[i].n) *gaps = true;
     if (end <= first) continue;
-    piece[m++] = (struct gemm_piece){ place(w, iz, iy, ix + first * s),
+    piece[m++] = (struct gemm_piece){ pixel_offset(w, iz, iy, ix + first * s),
       (int32_t)(run[i].column + first), (int32_t)(end - first) };
   }
   return m;
@@ -92,7 +92,7 @@ void window_offsets(const struct window *w, int64_t *tap)
   for (int64_t z = 0; z < w->kernel[0]; z++)
     for (int64_t y = 0; y < w->kernel[1]; y++)
       for (int64_t x = 0; x < w->kernel[2]; x++)
-        *tap++ = place(w, z * w->dilate[0], y * w->dilate[1], x * w->dilate[2]);
+        *tap++ = pixel_offset(w, z * w->dilate[0], y * w->dilate[1], x * w->dilate[2]);
 }
 
 /* Columns j .. j + cols of an image's channels, all taps: to panel rows of `width`, or from them
@@ -109,7 +109,7 @@ void window_columns(const struct window *w, const struct gemm_type *t, int64_t j
     .step = w->stride[2],
     .width = width,
     .piece = piece };
-  void (*go)(const struct gemm_image *, const void *, void *) = back ? t->spread : t->fill;
+  void (*go)(const struct gemm_image *, const void *, void *) = back ? t->scatter_panel : t->fill;
   if (window_inside(w, run, n)) {
     bool gaps;
     f.n = window_pieces(w, run, n, 0, 0, 0, piece, &gaps);
@@ -135,7 +135,7 @@ void window_columns(const struct window *w, const struct gemm_type *t, int64_t j
 /* -- forward ----------------------------------------------------------------------------------- */
 
 /* of a block of positions; of one of a plain window */
-enum { PANELS = 4, PLAIN_PANELS = 8 };
+enum { PANELS = 4, PANELS_1X1 = 8 };
 
 struct forward_pass {
   const struct window *w;
@@ -150,7 +150,7 @@ struct forward_pass {
   /* positions and filters of a unit; units along both */
   int64_t cols, rows, across, down;
   /* 1 x 1, stride 1, no padding; the image serves as the panel */
-  bool plain, direct;
+  bool is_1x1, direct;
   bool add;
 };
 
@@ -161,7 +161,7 @@ static int64_t channels_of_run(const struct window *w, const struct gemm_type *t
 
 static size_t forward_bytes(const struct window *w, const struct gemm_type *t)
 {
-  int64_t cols = t->nr * (window_plain(w) ? PLAIN_PANELS : PANELS);
+  int64_t cols = t->nr * (window_1x1(w) ? PANELS_1X1 : PANELS);
   return align_up(
       (size_t)(channels_of_run(w, t) * window_taps(w) * cols) * dtype_size(w->dtype), ALIGN);
 }
@@ -217,7 +217,7 @@ static void forward_block(const struct forward_pass *f, const char *image, const
     g.panel = g.k * t->nr;
     if (f->direct)
       g.b = x + (size_t)j * f->size, g.ldb = f->in, g.panel = t->nr, g.full = true;
-    else if (f->plain)
+    else if (f->is_1x1)
       gemm_panels(t, f->size, false, cols, channels, x + (size_t)j * f->size, f->in, scratch);
     else
       fill_panels(f, x, j, cols, channels, scratch);
@@ -282,7 +282,7 @@ static int64_t forward_cut(struct forward_pass *f)
   const struct window *w = f->w;
   int64_t blocks = (f->out + f->t->nr - 1) / f->t->nr,
           strips = (w->filters + f->height - 1) / f->height;
-  int64_t b = MIN(blocks, f->plain ? PLAIN_PANELS : PANELS), s = strips, images = w->n * w->groups;
+  int64_t b = MIN(blocks, f->is_1x1 ? PANELS_1X1 : PANELS), s = strips, images = w->n * w->groups;
   while ((double)(b * f->t->nr * s * f->height) * (double)f->depth > 2e6 &&
       images * ((blocks + b - 1) / b) * ((strips + s - 1) / s) < 32) {
     if (b > 1)
@@ -323,8 +323,8 @@ static int multiply_image(const struct window *w, const void *x, const struct op
     .out = window_out(w),
     .add = add };
   f.height = gemm_height(w->filters, t->mr);
-  f.plain = window_plain(w);
-  f.direct = f.plain && w->filters <= 2 * t->mr;
+  f.is_1x1 = window_1x1(w);
+  f.direct = f.is_1x1 && w->filters <= 2 * t->mr;
   struct strips s = { t, size, w->filters, f.depth, ars, acs, w->filters * f.depth, f.height,
     weight->p, NULL };
   f.packed = keep_strips(kept, weight, &s, w->groups);
@@ -402,7 +402,7 @@ static struct window exchanged(const struct window *w)
 size_t convolve_data_scratch(const struct window *w)
 {
   struct window v = exchanged(w);
-  if (window_plain(w)) return convolve_forward_scratch(&v);
+  if (window_1x1(w)) return convolve_forward_scratch(&v);
   return tap_bytes(w) + data_bytes(w, gemm_type(w->dtype)) * (size_t)parallel_threads();
 }
 
@@ -486,7 +486,7 @@ int convolve_data(const struct window *w, const void *dy, const struct operand *
     bool add, const void *bias, int act, struct gemm_kept *kept, void *tmp)
 {
   struct window v = exchanged(w);
-  if (window_plain(w))
+  if (window_1x1(w))
     return multiply_image(&v, dy, weight, 1, w->channels, bias, act, dx, add, kept, tmp);
   const struct gemm_type *t = gemm_type(w->dtype);
   const size_t size = dtype_size(w->dtype);

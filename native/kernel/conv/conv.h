@@ -25,12 +25,12 @@ static inline int64_t window_out(const struct window *w)
 {
   return w->out[0] * w->out[1] * w->out[2];
 }
-static inline int64_t window_places(const struct window *w) { return w->n * window_out(w); }
+static inline int64_t window_positions(const struct window *w) { return w->n * window_out(w); }
 static inline double window_products(const struct window *w)
 {
-  return (double)window_places(w) * (double)(w->groups * w->filters) * (double)window_depth(w);
+  return (double)window_positions(w) * (double)(w->groups * w->filters) * (double)window_depth(w);
 }
-bool window_plain(const struct window *w);            /* 1 x 1, stride 1, no padding */
+bool window_1x1(const struct window *w);            /* 1 x 1, stride 1, no padding */
 /* is a packed weight worth its memory between runs of inference? */
 bool convolve_keeps(const struct window *w);
 
@@ -51,7 +51,7 @@ void convolve_bias(
     int dtype, int64_t n, int64_t c, int64_t spatial, const void *x, void *out, bool add);
 
 /* Windows that see one channel: no scratch, no state. */
-bool   depth_wanted(const struct window *w);
+bool   depthwise_profitable(const struct window *w);
 void depth_forward(
     const struct window *w, const void *x, const void *weight, const void *bias, int act, void *y);
 void   depth_data(const struct window *w, const void *dy, const void *weight, void *dx, bool add);
@@ -63,11 +63,11 @@ void   depth_weight(const struct window *w, const void *x, const void *dy, void 
 struct convolve_end { const float *bias, *scale; int act; bool add; };
 
 /* The same in plain loops. */
-void convolve_plain(
+void convolve_reference(
     const struct window *w, const void *x, const void *weight, const void *bias, void *y, bool add);
-void convolve_plain_data(
+void convolve_reference_data(
     const struct window *w, const void *dy, const void *weight, void *dx, bool add);
-void convolve_plain_weight(
+void convolve_reference_weight(
     const struct window *w, const void *x, const void *dy, void *dw, bool add);
 /* (N, C * taps, positions) */
 void   conv_im2col(const struct window *w, const void *x, void *columns, bool add);

@@ -18,7 +18,7 @@ struct depth {
   bool add;
 };
 
-bool depth_wanted(const struct window *w)
+bool depthwise_profitable(const struct window *w)
 {
   return w->channels == 1 && w->groups >= 4 && w->filters <= 8;
 }
@@ -67,7 +67,7 @@ static void forward_planes(int64_t begin, int64_t end, void *context)
 }
 
 /* y[i * step] += a x[i] */
-static void spread_row(
+static void scatter_row(
     const struct depth *d, int64_t n, double a, const char *x, char *y, int64_t step)
 {
   if (step == 1) {
@@ -96,7 +96,7 @@ static void data_planes(int64_t begin, int64_t end, void *context)
           const char *dy = d->dy +
               (size_t)((u * w->filters + f) * d->out + r * w->out[2] + s.first) * d->size;
           if (s.n > 0)
-            spread_row(d, s.n, weight_of(d, (u % w->groups * w->filters + f) * d->taps + t), dy,
+            scatter_row(d, s.n, weight_of(d, (u % w->groups * w->filters + f) * d->taps + t), dy,
                 x + (size_t)s.from * d->size, w->stride[2]);
         }
   }

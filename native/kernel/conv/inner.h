@@ -19,7 +19,7 @@ void window_columns(const struct window *w, const struct gemm_type *t, int64_t j
     int64_t channels, int64_t width, const int64_t *tap, const void *from, void *to, bool back);
 
 /* weight_outer.c: the weight's gradient by another way */
-bool   outer_wanted(const struct window *w);
+bool   outer_profitable(const struct window *w);
 size_t outer_scratch(const struct window *w);
 void outer_weight(
     const struct window *w, const void *x, const void *dy, void *dw, bool add, void *tmp);

@@ -6,7 +6,7 @@
 /* -- descriptors ------------------------------------------------------------------------------- */
 
 /* forms; a number > 0: channels in blocks of so many */
-enum { PLAIN = 0, ANY = -1 };
+enum { UNBLOCKED = 0, ANY = -1 };
 
 /* A dense array of some form. */
 static onednn_desc describe(int n, const int64_t *size, int form)
@@ -15,7 +15,7 @@ static onednn_desc describe(int n, const int64_t *size, int form)
                                  of_16[] = { dnnl_nCw16c, dnnl_nChw16c, dnnl_nCdhw16c };
   dnnl_dims_t dim = { 0 }, step = { 0 };
   memcpy(dim, size, sizeof *size * (size_t)n);
-  if (form != PLAIN)
+  if (form != UNBLOCKED)
     return onednn_tagged(n, dim,
         form == ANY      ? dnnl_format_tag_any
             : form == 16 ? of_16[n - 3]
@@ -45,7 +45,7 @@ static bool describe_all(struct onednn_conv *o, const struct onednn_shape *s, bo
   }
   return (o->d[X] = describe(n, dx, form[X])) && (o->d[W] = describe(n + grouped, dw, form[W])) &&
       (o->d[Y] = describe(n, dy, form[Y])) &&
-      (!s->bias || (o->bias = describe(1, &filters, PLAIN)));
+      (!s->bias || (o->bias = describe(1, &filters, UNBLOCKED)));
 }
 
 static void descs_free(struct onednn_conv *o)
@@ -232,10 +232,10 @@ void part_release(struct onednn_primitive *p)
 static bool bridge(
     struct onednn_primitive *p, int o, onednn_desc plain, onednn_desc inner, bool leaves)
 {
-  p->outside[o] = onednn_place(plain);
+  p->outside[o] = onednn_memory(plain);
   if (!p->outside[o]) return false;
   if (dnnl_memory_desc_equal(plain, inner)) return true;
-  p->inside[o] = onednn_place(inner);
+  p->inside[o] = onednn_memory(inner);
   p->copy[o] = leaves ? onednn_copier(inner, plain) : onednn_copier(plain, inner);
   if (o == W && leaves) p->turned = weight_turned(inner);
   return p->inside[o] && p->copy[o];
@@ -251,8 +251,8 @@ static bool make_from(struct onednn_primitive *p, dnnl_primitive_desc_t d,
     return false;
   for (int o = 0; o < OPERANDS; o++)
     if (!bridge(p, o, plain->d[o], operand(d, s->which, o), o == result[s->which])) return false;
-  p->pad = onednn_place(dnnl_primitive_desc_query_md(d, dnnl_query_scratchpad_md, 0));
-  p->bias = s->bias ? onednn_place(plain->bias) : NULL;
+  p->pad = onednn_memory(dnnl_primitive_desc_query_md(d, dnnl_query_scratchpad_md, 0));
+  p->bias = s->bias ? onednn_memory(plain->bias) : NULL;
   const size_t packed = p->copy[W] ? now.packed : s->scaled ? desc_bytes(s->w) : 0;
   const bool own = packed && (s->keeps || packed > r->packed);
   p->packed = own ? mem_new(packed) : NULL;

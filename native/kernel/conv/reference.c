@@ -50,32 +50,32 @@ static void visit_all(const struct window *w, visit_fn visit, void *context)
           }
 }
 
-struct plain { int dtype; const void *x, *w, *y; void *to; };
+struct reference_call { int dtype; const void *x, *w, *y; void *to; };
 
 static void add_forward(const struct term *t, void *context)
 {
-  const struct plain *p = context;
+  const struct reference_call *p = context;
   put(p->dtype, p->to, t->y, get(p->dtype, p->x, t->x) * get(p->dtype, p->w, t->w), true);
 }
 
 static void add_data(const struct term *t, void *context)
 {
-  const struct plain *p = context;
+  const struct reference_call *p = context;
   put(p->dtype, p->to, t->x, get(p->dtype, p->y, t->y) * get(p->dtype, p->w, t->w), true);
 }
 
 static void add_weight(const struct term *t, void *context)
 {
-  const struct plain *p = context;
+  const struct reference_call *p = context;
   put(p->dtype, p->to, t->w, get(p->dtype, p->y, t->y) * get(p->dtype, p->x, t->x), true);
 }
 
 static void clear(int dtype, void *p, int64_t n) { memset(p, 0, (size_t)n * dtype_size(dtype)); }
 
-void convolve_plain(
+void convolve_reference(
     const struct window *w, const void *x, const void *weight, const void *bias, void *y, bool add)
 {
-  struct plain p = { w->dtype, x, weight, NULL, y };
+  struct reference_call p = { w->dtype, x, weight, NULL, y };
   const int64_t out = window_out(w), filters = w->groups * w->filters;
   if (!add) clear(w->dtype, y, w->n * filters * out);
   for (int64_t i = 0; bias && i < w->n * filters * out; i++)
@@ -83,18 +83,18 @@ void convolve_plain(
   visit_all(w, add_forward, &p);
 }
 
-void convolve_plain_data(
+void convolve_reference_data(
     const struct window *w, const void *dy, const void *weight, void *dx, bool add)
 {
-  struct plain p = { w->dtype, NULL, weight, dy, dx };
+  struct reference_call p = { w->dtype, NULL, weight, dy, dx };
   if (!add) clear(w->dtype, dx, w->n * w->groups * w->channels * window_in(w));
   visit_all(w, add_data, &p);
 }
 
-void convolve_plain_weight(
+void convolve_reference_weight(
     const struct window *w, const void *x, const void *dy, void *dw, bool add)
 {
-  struct plain p = { w->dtype, x, NULL, dy, dw };
+  struct reference_call p = { w->dtype, x, NULL, dy, dw };
   if (!add) clear(w->dtype, dw, w->groups * w->filters * window_depth(w));
   visit_all(w, add_weight, &p);
 }

@@ -69,7 +69,7 @@ static size_t sums_bytes(const struct weight *d)
 size_t convolve_weight_scratch(const struct window *w)
 {
   struct weight d = { .w = w };
-  if (outer_wanted(w)) return outer_scratch(w);
+  if (outer_profitable(w)) return outer_scratch(w);
   plan(&d);
   return sums_bytes(&d) + d.thread_bytes * (size_t)parallel_threads();
 }
@@ -212,7 +212,7 @@ int convolve_weight(
     const struct window *w, const void *x, const void *dy, void *dw, bool add, void *tmp)
 {
   struct weight d = { .w = w, .x = x, .dy = dy };
-  if (outer_wanted(w)) {
+  if (outer_profitable(w)) {
     outer_weight(w, x, dy, dw, add, tmp);
     return TY_OK;
   }

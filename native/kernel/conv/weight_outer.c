@@ -56,7 +56,7 @@ static size_t sums_bytes(const struct outer *d)
       : 0;
 }
 
-bool outer_wanted(const struct window *w)
+bool outer_profitable(const struct window *w)
 {
   return w->filters >= 96 && (window_taps(w) > 1 || window_out(w) < 1024);
 }

@@ -92,7 +92,7 @@ struct tiles tiles_of(const struct window *w)
 ** in a cache. */
 int64_t plane_of(int64_t tiles, int64_t channels) { return (tiles * channels + 31) / 32 * 32 + 16; }
 
-struct tile_run place_of(const struct tiles *s, int64_t t, int64_t n)
+struct tile_run tile_run_at(const struct tiles *s, int64_t t, int64_t n)
 {
   const int64_t column = t % s->across, row = t / s->across % s->down, y = row * TILE,
                 x = column * TILE, whole = s->width / TILE - column;
@@ -207,7 +207,7 @@ static void carry_in(const struct convolution *c, int64_t from, int64_t n, float
   const int lanes = c->isa->lanes;
   const int64_t space = w->in[1] * w->in[2];
   for (int64_t t = 0; t < n;) {
-    struct tile_run p = place_of(&c->tiles, from + t, n - t);
+    struct tile_run p = tile_run_at(&c->tiles, from + t, n - t);
     struct winograd_run r = { .h = w->in[1],
       .w = w->in[2],
       .y = p.y - w->pad[1],
@@ -241,7 +241,7 @@ static void carry_out(
   const int lanes = c->isa->lanes;
   const int64_t space = w->out[1] * w->out[2], filters = MIN(w->filters - first, c->part);
   for (int64_t t = 0; t < n;) {
-    struct tile_run p = place_of(&c->tiles, from + t, n - t);
+    struct tile_run p = tile_run_at(&c->tiles, from + t, n - t);
     struct winograd_run r = { .h = w->out[1],
       .w = w->out[2],
       .y = p.y,

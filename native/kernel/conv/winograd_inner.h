@@ -15,5 +15,5 @@ struct tiles {
 struct tile_run { int64_t image, y, x, n; int down, across; };
 struct tiles tiles_of(const struct window *w);
 /* of tile t and at most n - 1 after it */
-struct tile_run place_of(const struct tiles *s, int64_t t, int64_t n);
+struct tile_run tile_run_at(const struct tiles *s, int64_t t, int64_t n);
 int64_t      plane_of(int64_t tiles, int64_t channels);

@@ -203,7 +203,7 @@ static void some_units(int64_t begin, int64_t end, void *context)
     for (; k.from < last; k.from += k.n, k.add = true) {
       k.n = MIN(g->chunk, last - k.from);
       for (int64_t t = 0; t < k.n;) {
-        struct tile_run p = place_of(&g->tiles, k.from + t, k.n - t);
+        struct tile_run p = tile_run_at(&g->tiles, k.from + t, k.n - t);
         carry_x(g, &k, &p, t);
         carry_dy(g, &k, &p, t);
         t += p.n;

@@ -5,8 +5,8 @@
 #define TY_DEVICE_FN static inline
 #endif
 
-/* Place i of n of a regular grid. */
-TY_DEVICE_FN REAL NAME(place)(int64_t i, int64_t n)
+/* Coordinate i of n of a regular grid. */
+TY_DEVICE_FN REAL NAME(grid_coordinate)(int64_t i, int64_t n)
 {
   return n > 1 ? (REAL)(-1 + 2 * (double)i / (double)(n - 1)) : -1;
 }

@@ -116,7 +116,7 @@ TY_DEVICE_FN struct sample_ends align_within(
 }
 
 /* Two pixels along an axis of n, and the weight of the second; at -1: outside. */
-struct align_tap { int64_t at, next; double far; };
+struct align_tap { int64_t at, next; double weight; };
 TY_DEVICE_FN struct align_tap align_tap(const struct align_grid *k, int axis, double v)
 {
   struct align_tap t = { -1, 0, 0 };
@@ -125,7 +125,7 @@ TY_DEVICE_FN struct align_tap align_tap(const struct align_grid *k, int axis, do
   v = fmin(fmax(v, 0.0), most - 1);
   t.at = (int64_t)v;
   t.next = t.at + 1 < k->size[axis] ? t.at + 1 : t.at;
-  t.far = region_held(k->single, v - (double)t.at);
+  t.weight = region_held(k->single, v - (double)t.at);
   return t;
 }
 
@@ -230,6 +230,6 @@ TY_DEVICE_FN struct align_tap ps_tap(
   v = fmin(fmax(v, 0.0), most - 1);
   t.at = (int64_t)floor(v);
   t.next = (int64_t)ceil(v);
-  t.far = v - (double)t.at;
+  t.weight = v - (double)t.at;
   return t;
 }

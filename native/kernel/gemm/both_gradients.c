@@ -28,7 +28,7 @@ static const void *panel(const struct both *b, int64_t i)
   return (const char *)b->g->g + (size_t)(i * b->t->nr * b->g->m) * b->size;
 }
 
-static void *place(const struct both *b, void *p, int64_t row, int64_t column)
+static void *element(const struct both *b, void *p, int64_t row, int64_t column)
 {
   return (char *)p + (size_t)(row * b->g->k + column) * b->size;
 }
@@ -51,7 +51,7 @@ static void turned_run(const struct both *b, int64_t i, int64_t column, int64_t 
     .rows = height,
     .b = (const char *)g->x + (size_t)(column * g->m) * b->size,
     .panel = nr * g->m,
-    .c = place(b, g->dw, i * nr, column),
+    .c = element(b, g->dw, i * nr, column),
     .ldc = g->k,
     .alpha = 1,
     .add = g->add_w || from };
@@ -74,7 +74,7 @@ static void sum_panel(const struct both *b, int64_t i)
 }
 
 /* dX: some rows, the sum over panels first .. first + count - 1, which are alike. */
-static void plain_run(
+static void data_run(
     const struct both *b, int64_t row, int64_t column, int64_t first, int64_t count)
 {
   const struct gemm_both *g = b->g;
@@ -92,7 +92,7 @@ static void plain_run(
     .rows = (int)b->height,
     .panel = nr * g->n,
     .b = (const char *)g->w + (size_t)(column * g->n) * b->size,
-    .c = place(b, g->dx, row, column),
+    .c = element(b, g->dx, row, column),
     .ldc = g->k,
     .alpha = 1,
     .add = g->add_x || first };
@@ -100,14 +100,14 @@ static void plain_run(
   b->t->block(&x);
 }
 
-static void plain_rows(const struct both *b, int64_t row, int64_t column)
+static void data_rows(const struct both *b, int64_t row, int64_t column)
 {
   const int64_t whole = b->g->n / b->t->nr, many = MAX(1, b->t->kc / b->t->nr);
-  for (int64_t i = 0; i < whole; i += many) plain_run(b, row, column, i, MIN(many, whole - i));
-  if (whole < b->panels) plain_run(b, row, column, whole, 1);
+  for (int64_t i = 0; i < whole; i += many) data_run(b, row, column, i, MIN(many, whole - i));
+  if (whole < b->panels) data_run(b, row, column, whole, 1);
 }
 
-static void some(int64_t begin, int64_t end, void *context)
+static void gradient_range(int64_t begin, int64_t end, void *context)
 {
   const struct both *b = context;
   for (int64_t i = begin; i < end; i++) {
@@ -115,7 +115,7 @@ static void some(int64_t begin, int64_t end, void *context)
             rows = STRIPS * b->height;
     int64_t down = (b->g->m + rows - 1) / rows;
     if (task >= 0) {
-      plain_rows(b, task % down * rows, task / down * b->wide);
+      data_rows(b, task % down * rows, task / down * b->wide);
       continue;
     }
     int64_t first = i % groups * PANELS, last = MIN(b->panels, first + PANELS);
@@ -138,8 +138,8 @@ void gemm_both(const struct gemm_both *g)
   b.wide = (columns + b.across - 1) / b.across * t->nr;
   b.across = (g->k + b.wide - 1) / b.wide;
   b.turned = g->dw || g->db ? (b.panels + PANELS - 1) / PANELS * (g->dw ? b.across : 1) : 0;
-  int64_t rows = STRIPS * b.height, plain = g->dx ? (g->m + rows - 1) / rows * b.across : 0;
-  parallel_for(b.turned + plain, 1, some, &b);
+  int64_t rows = STRIPS * b.height, data_units = g->dx ? (g->m + rows - 1) / rows * b.across : 0;
+  parallel_for(b.turned + data_units, 1, gradient_range, &b);
 }
 
 void gemm_panel_row(int dtype, int64_t m, int64_t n, int64_t i, const void *row, void *panels)

@@ -80,7 +80,7 @@ static int64_t columns_of(const struct gemm_job *j, int64_t panels)
 
 /* Halves chunks until there are enough of them. A side read in place wants long pieces of its
 ** rows; rows are copied a few strips at a time. */
-static int64_t cut(struct gemm_job *j)
+static int64_t choose_chunks(struct gemm_job *j)
 {
   const struct gemm_type *t = j->t;
   const int64_t strips = (j->g.m + t->mr - 1) / t->mr, panels = (j->g.n + t->nr - 1) / t->nr,
@@ -134,7 +134,7 @@ static void packed_here(struct gemm_job *j, struct gemm_block g, int64_t column)
   j->t->block(&g);
 }
 
-static void some(int64_t begin, int64_t end, void *context)
+static void multiply_range(int64_t begin, int64_t end, void *context)
 {
   struct gemm_job *j = context;
   for (int64_t i = begin; i < end; i++) {
@@ -174,7 +174,7 @@ static struct gemm_job part_of(
 }
 
 /* Equal parts of n, up to `most`, each of whole `unit`s. */
-static int64_t even(int64_t n, int64_t most, int64_t unit)
+static int64_t equal_parts(int64_t n, int64_t most, int64_t unit)
 {
   int64_t parts = (n + most - 1) / most;
   return (n + parts * unit - 1) / (parts * unit) * unit;
@@ -182,11 +182,12 @@ static int64_t even(int64_t n, int64_t most, int64_t unit)
 
 static int run_packing(const struct gemm_job *j)
 {
-  const int64_t cols = even(j->g.n, BLOCK, j->t->nr), deep = even(j->g.k, j->t->kc, 1);
+  const int64_t cols = equal_parts(j->g.n, BLOCK, j->t->nr),
+                deep = equal_parts(j->g.k, j->t->kc, 1);
   for (int64_t c = 0; c < j->g.n; c += cols)
     for (int64_t k = 0; k < j->g.k; k += deep) {
       struct gemm_job x = part_of(j, c, cols, k, deep);
-      parallel_for(cut(&x), 1, some, &x);
+      parallel_for(choose_chunks(&x), 1, multiply_range, &x);
       if (x.failed)
         return fail_memory(
             "product", gemm_panel_bytes(j->t, x.cols, deep, j->size), mem_bytes(), 0);
@@ -210,7 +211,7 @@ static int run(struct gemm_job *j)
   if (work <= 2 * GEMM_WORK)
     gemm_sum(j->t, &j->g);
   else
-    parallel_for(cut(j), 1, some, j);
+    parallel_for(choose_chunks(j), 1, multiply_range, j);
   return TY_OK;
 }
 
@@ -329,7 +330,7 @@ static int product(
   }
   const bool epilogue = e &&
       (e->bias || e->act); /* ours ends in registers, a library's in a further pass */
-  if (!(epilogue && !ta) && blas_wanted(dtype, g.m, g.n, g.k)) {
+  if (!(epilogue && !ta) && blas_profitable(dtype, g.m, g.n, g.k)) {
     blas_gemm(dtype, ta, tb, g.m, g.n, g.k, g.alpha, g.a, lda, g.b, g.ldb, g.add, g.c, g.ldc);
     return finish(dtype, g.m, g.n, g.c, g.ldc, e);
   }

@@ -86,7 +86,7 @@ struct gemm_type {
   double (*dot)(int64_t n, const void *x, int64_t step, const void *y);
   double (*sum)(int64_t n, const void *x);
   void (*fill)(const struct gemm_image *f, const void *image, void *panel);
-  void (*spread)(const struct gemm_image *f, const void *panel, void *image);
+  void (*scatter_panel)(const struct gemm_image *f, const void *panel, void *image);
   /* NULL: where vectors are narrow spread is as fast */
   void (*fold)(const struct gemm_fold *f, const void *panel, void *image);
 };

@@ -27,7 +27,7 @@ static void ask(void)
 /* Before anybody's LAPACK call too. */
 __attribute__((constructor)) static void load(void) { pthread_once(&once, ask); }
 
-static bool onednn_wanted(int64_t m, int64_t n, int64_t k, double work)
+static bool onednn_profitable(int64_t m, int64_t n, int64_t k, double work)
 {
   const double large = 1e6; /* elements that are packed, or written, for little work each */
   if (m > GEMM_LOW || work < 3e6 || MIN(MIN(m, n), k) < 16) return false;
@@ -35,12 +35,12 @@ static bool onednn_wanted(int64_t m, int64_t n, int64_t k, double work)
       !(k < 32 && (double)m * (double)n > large);
 }
 
-bool blas_wanted(int dtype, int64_t m, int64_t n, int64_t k)
+bool blas_profitable(int dtype, int64_t m, int64_t n, int64_t k)
 {
   double work = (double)m * (double)n * (double)k;
   if (!enabled || MAX(MAX(m, n), k) >= INT32_MAX) return false;
   if (cpu_level() == CPU_BASELINE) return work > 100000;
-  return onednn && dtype == TY_F32 && onednn_wanted(m, n, k, work);
+  return onednn && dtype == TY_F32 && onednn_profitable(m, n, k, work);
 }
 
 struct slices {
@@ -52,7 +52,8 @@ struct slices {
   char *c;
 };
 
-static void one(const struct slices *s, int64_t m, int64_t n, const void *a, const void *b, void *c)
+static void multiply_slice(
+    const struct slices *s, int64_t m, int64_t n, const void *a, const void *b, void *c)
 {
   int ta = s->ta ? CblasTrans : CblasNoTrans, tb = s->tb ? CblasTrans : CblasNoTrans;
   parallel_library_of(1);
@@ -68,13 +69,13 @@ static void one(const struct slices *s, int64_t m, int64_t n, const void *a, con
         b, (int)s->ldb, (float)s->beta, c, (int)s->ldc);
 }
 
-static void some(int64_t begin, int64_t end, void *context)
+static void multiply_range(int64_t begin, int64_t end, void *context)
 {
   const struct slices *s = context;
   const size_t size = dtype_size(s->dtype);
   for (int64_t i = begin; i < end; i++) {
     int64_t r = i / s->across * s->rows, c = i % s->across * s->cols;
-    one(s, MIN(s->rows, s->m - r), MIN(s->cols, s->n - c),
+    multiply_slice(s, MIN(s->rows, s->m - r), MIN(s->cols, s->n - c),
         s->a + (size_t)(r * (s->ta ? 1 : s->lda)) * size,
         s->b + (size_t)(c * (s->tb ? s->ldb : 1)) * size, s->c + (size_t)(r * s->ldc + c) * size);
   }
@@ -82,13 +83,13 @@ static void some(int64_t begin, int64_t end, void *context)
 
 /* Halves the longer side until there are enough slices: two of a middle-sized product, at most
 ** 16, each of some weight, since a slice packs its sides anew. */
-static void cut(struct slices *s)
+static void choose_slices(struct slices *s)
 {
   const double work = (double)s->m * (double)s->n * (double)s->k;
-  const int64_t wanted = work < 16e6 ? 2 : (int64_t)MAX(4, MIN(16, work / 150e6));
+  const int64_t slices = work < 16e6 ? 2 : (int64_t)MAX(4, MIN(16, work / 150e6));
   s->rows = s->m;
   s->cols = s->n;
-  while ((s->m + s->rows - 1) / s->rows * ((s->n + s->cols - 1) / s->cols) < wanted) {
+  while ((s->m + s->rows - 1) / s->rows * ((s->n + s->cols - 1) / s->cols) < slices) {
     int64_t *longer = s->rows > s->cols ? &s->rows : &s->cols;
     if (*longer < 96) break;
     *longer = (*longer / 2 + 15) / 16 * 16;
@@ -100,6 +101,6 @@ void blas_gemm(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, dou
     const void *a, int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc)
 {
   struct slices s = { dtype, ta, tb, m, n, k, lda, ldb, ldc, 0, 0, 0, alpha, beta, a, b, c };
-  cut(&s);
-  parallel_for((m + s.rows - 1) / s.rows * s.across, 1, some, &s);
+  choose_slices(&s);
+  parallel_for((m + s.rows - 1) / s.rows * s.across, 1, multiply_range, &s);
 }

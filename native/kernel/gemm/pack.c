@@ -38,7 +38,7 @@ static void pack_rows(const struct packing *p, int64_t j, int64_t from, int64_t 
 
 /* Sixteen lines of memory at a time: they are followed as far as they go, across all panels of
 ** this chunk. */
-static void some(int64_t begin, int64_t end, void *context)
+static void pack_range(int64_t begin, int64_t end, void *context)
 {
   const struct packing *p = context;
   int64_t step = p->tb ? p->k : 16;
@@ -51,7 +51,7 @@ void gemm_panels(const struct gemm_type *t, size_t size, bool tb, int64_t n, int
 {
   struct packing p = { t, size, tb, n, k, ldb, b, out };
   int64_t each = (int64_t)t->nr * k;
-  parallel_for((n + t->nr - 1) / t->nr, MAX(1, 60000 / MAX(each, 1)), some, &p);
+  parallel_for((n + t->nr - 1) / t->nr, MAX(1, 60000 / MAX(each, 1)), pack_range, &p);
 }
 
 void gemm_pack(int dtype, bool tb, int64_t n, int64_t k, const void *b, int64_t ldb, void *packed)

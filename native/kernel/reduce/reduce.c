@@ -298,6 +298,6 @@ int reduce_sum(int device, const struct reduce *r, const void *x, void *y, bool 
 {
   const struct primitives *other = primitives_of(device);
   if (other) return other->sum(device, r, x, y, add, tmp);
-  reduce_run(r, R_SUM, F_PLAIN, x, NULL, y, add, tmp);
+  reduce_run(r, R_SUM, F_NONE, x, NULL, y, add, tmp);
   return TY_OK;
 }

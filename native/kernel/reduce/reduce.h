@@ -8,16 +8,16 @@
 #pragma once
 #include "kernel/kernel.h"
 
-/* Folds. R_SPREAD: sum of (x - centre)^2, `centre` one per result, in x's dtype. */
-enum { R_SUM, R_NANSUM, R_ABS, R_SQUARE, R_PROD, R_NANPROD, R_MAX, R_MIN, R_SPREAD, R_KINDS };
+/* Folds. R_DEVIATION: sum of (x - centre)^2, `centre` one per result, in x's dtype. */
+enum { R_SUM, R_NANSUM, R_ABS, R_SQUARE, R_PROD, R_NANPROD, R_MAX, R_MIN, R_DEVIATION, R_KINDS };
 
 /* What becomes of a folded value: itself, it over the count, its square root. */
-enum { F_PLAIN, F_MEAN, F_ROOT };
+enum { F_NONE, F_MEAN, F_ROOT };
 
 /* Gradients, of data x, result y, head gradient g and scale s: g s | the same, 0 at NaN | g sign
 ** x | g x / y | g y / x | the same, 0 at NaN | g where x = y | g s + 2 h s (x - y), h a second
 ** head gradient | 2 g x. */
-enum { B_SUM, B_NANSUM, B_SIGN, B_ROOT, B_PROD, B_NANPROD, B_EQUAL, B_SPREAD, B_SQUARE, B_KINDS };
+enum { B_SUM, B_NANSUM, B_SIGN, B_ROOT, B_PROD, B_NANPROD, B_EQUAL, B_DEVIATION, B_SQUARE, B_KINDS };
 typedef union { double f; int64_t i; } fold_t;        /* an accumulator */
 
 /* One dtype. x has `count` rows of n elements, `stride` apart: with rows acc[i] takes row i,
@@ -33,7 +33,7 @@ struct reducer {
   void  (*join[R_KINDS])(fold_t *acc, const fold_t *part, int64_t n);
   void  (*start)(fold_t *acc, int kind, int64_t n);
   void  (*store)(void *y, const fold_t *acc, int finish, int64_t count, bool add, int64_t n);
-  void  (*best_cols)(fold_t *best, int64_t *place, const void *x, bool least, int64_t i, int64_t n);
+  void  (*best_cols)(fold_t *best, int64_t *index, const void *x, bool least, int64_t i, int64_t n);
   int64_t (*find)(const void *x, fold_t value, int64_t n);
   back_fn back_rows[B_KINDS], back_cols[B_KINDS];
 };

@@ -130,10 +130,10 @@ struct vec_ops {
       bool all, int64_t n);
                                                       /* where x == y: dx += left, and unless
                                                       ** `all` left = 0 */
-  void   (*argmax)(int32_t *place, const void *x, const void *y, int64_t stride, int32_t here,
+  void   (*argmax)(int32_t *argmax, const void *x, const void *y, int64_t stride, int32_t here,
       int64_t n);
                                                       /* where x == y: place = here */
-  void   (*scatter_argmax)(void *dx, const int32_t *place, const void *dy, int64_t stride,
+  void   (*scatter_argmax)(void *dx, const int32_t *argmax, const void *dy, int64_t stride,
       int64_t n);
                                                       /* dx[stride i + place[i]] += dy[i] */
   /* dx += g */
@@ -144,16 +144,16 @@ struct vec_ops {
   void   (*max2)(void *y, const void *x0, const void *x1, int64_t n);
                                                       /* 2 x 2, stride 2: two input rows to one
                                                       ** output row */
-  void   (*max2_place)(uint8_t *place, const void *x0, const void *x1, const void *y, int64_t n);
-                                                      /* which of the four is y first, NO_PLACE:
+  void   (*max2_argmax)(uint8_t *argmax, const void *x0, const void *x1, const void *y, int64_t n);
+                                                      /* which of the four is y first, NO_TAP:
                                                       ** none */
-  void   (*max2_back)(void *dx0, void *dx1, const uint8_t *place, const void *dy, int64_t n);
+  void   (*max2_back)(void *dx0, void *dx1, const uint8_t *argmax, const void *dy, int64_t n);
   void   (*root)(void *y, int power, int64_t n);                             /* y^(1 / power) */
   void   (*block_pool)(void *y, const void *x, const struct pool_row *p, bool max);
                                                       /* onto y as it is: maxima, or sums */
-  void   (*block_place)(uint8_t *place, const void *y, const void *x, const struct pool_row *p);
-                                                      /* which tap is y first, NO_PLACE: none */
-  void   (*block_scatter_argmax)(void *dx, const uint8_t *place, const void *dy,
+  void   (*block_argmax)(uint8_t *argmax, const void *y, const void *x, const struct pool_row *p);
+                                                      /* which tap is y first, NO_TAP: none */
+  void   (*block_scatter_argmax)(void *dx, const uint8_t *argmax, const void *dy,
       const struct pool_row *p);
                                                       /* dx += dy at that tap */
   void   (*block_pool_back)(void *dx, const void *dy, const void *x, const void *y,
@@ -186,7 +186,7 @@ struct vec_ops {
       const struct image *s);
                                                       /* dx +=; either may be NULL */
   /* each x scale times */
-  void   (*spread)(void *y, const void *x, int64_t scale, int64_t n);
+  void   (*repeat)(void *y, const void *x, int64_t scale, int64_t n);
   /* y += sums of `scale` neighbours */
   void   (*collect)(void *y, const void *x, int64_t scale, int64_t n);
   /* y[stride i] += a x[i] */
@@ -196,7 +196,7 @@ struct vec_ops {
   double (*dot_out)(const void *y, const void *x, int64_t stride, int64_t n);
                                                       /* sum of y[stride i] x[i] */
 };
-enum { NO_PLACE = 255 };                              /* of a window without a maximum */
+enum { NO_TAP = 255 };                              /* of a window without a maximum */
 /* at most so many columns per call of a column function */
 enum { ROW_COLS = 256 };
 

@@ -59,7 +59,7 @@ static const char *cond_out(const void *p)
   return outputs_text(((const struct cond_param *)p)->num_outputs);
 }
 
-static int64_t place_in(const struct ints *list, int64_t k)
+static int64_t location_of(const struct ints *list, int64_t k)
 {
   for (int64_t i = 0; i < list->n; i++)
     if (list->d[i] == k) return i;
@@ -69,8 +69,8 @@ static int64_t place_in(const struct ints *list, int64_t k)
 static int64_t foreach_input(const void *param, int body, int64_t k)
 {
   const struct foreach_param *p = param;
-  int64_t data = place_in(&p->data_locs, k), state = place_in(&p->state_locs, k),
-          other = place_in(&p->remain_locs, k);
+  int64_t data = location_of(&p->data_locs, k), state = location_of(&p->state_locs, k),
+          other = location_of(&p->remain_locs, k);
   if (data >= 0) return data;
   if (state >= 0) return p->data_locs.n + state;
   return other < 0 ? -1 : p->data_locs.n + p->state_locs.n + other;
@@ -221,11 +221,11 @@ static int select_back(struct call *c)
 
 /* -- rows -------------------------------------------------------------------------------------- */
 
-static const struct kernel guard_cpu[]   = { { "plain", guard_run,   T_ANY }, { 0 } };
-static const struct kernel gate_cpu[]    = { { "plain", gate_run,    T_ANY }, { 0 } };
-static const struct kernel ungate_cpu[]  = { { "plain", gate_back,   T_ANY }, { 0 } };
-static const struct kernel select_cpu[]  = { { "plain", select_run,  T_ANY }, { 0 } };
-static const struct kernel deselect_cpu[] = { { "plain", select_back, T_ANY }, { 0 } };
+static const struct kernel guard_cpu[]   = { { "loops", guard_run,   T_ANY }, { 0 } };
+static const struct kernel gate_cpu[]    = { { "loops", gate_run,    T_ANY }, { 0 } };
+static const struct kernel ungate_cpu[]  = { { "loops", gate_back,   T_ANY }, { 0 } };
+static const struct kernel select_cpu[]  = { { "loops", select_run,  T_ANY }, { 0 } };
+static const struct kernel deselect_cpu[] = { { "loops", select_back, T_ANY }, { 0 } };
 
 const struct op op_control_flow[] = {
   { .name = "_foreach", .in = "data*num_args", .out_of = foreach_out,

@@ -78,7 +78,7 @@ static const char *no_row(const struct call *c) { return is_random(c) ? "random 
 
 /* gamma (C) against data (N, C, ...): (C, 1, ...). Given with more dims it lies on the leading
 ** axes. */
-static ty_desc spread(const ty_desc *gamma, const ty_desc *data)
+static ty_desc gamma_shape(const ty_desc *gamma, const ty_desc *data)
 {
   ty_desc d = *gamma;
   bool channel = gamma->ndim == 1 && data->ndim > 1;
@@ -101,8 +101,8 @@ static void hand_over(const struct call *c, bool backward, struct inner_call *r)
   if (of(c->param)->act_type != PRELU) return;
   const ty_desc *data = &c->in[0].d; /* backward: the head gradient has the same shape */
   int gamma = backward ? 2 : 1;
-  r->in[gamma].d = spread(&c->in[gamma].d, data);
-  if (backward) r->out[1].d = spread(&c->out[1].d, data);
+  r->in[gamma].d = gamma_shape(&c->in[gamma].d, data);
+  if (backward) r->out[1].d = gamma_shape(&c->out[1].d, data);
 }
 
 static int forward(struct call *c)

@@ -17,7 +17,7 @@ struct indexed_rows {
   size_t size;
 };
 
-static struct indexed_rows places_of(const struct operand *index, const ty_desc *array)
+static struct indexed_rows indexed_rows_of(const struct operand *index, const ty_desc *array)
 {
   struct indexed_rows p = { index, index->d.dim[0], product_of(&index->d, 1, index->d.ndim), 1,
     { 0 }, dtype_size(array->dtype) };
@@ -26,7 +26,7 @@ static struct indexed_rows places_of(const struct operand *index, const ty_desc 
   return p;
 }
 
-static int64_t place_at(const struct indexed_rows *p, int64_t i)
+static int64_t row_offset(const struct indexed_rows *p, int64_t i)
 {
   int64_t at = 0;
   for (int64_t k = 0; k < p->m; k++) {
@@ -36,7 +36,7 @@ static int64_t place_at(const struct indexed_rows *p, int64_t i)
   return at;
 }
 
-static int check_places(const struct indexed_rows *p, bool negative)
+static int check_coordinates(const struct indexed_rows *p, bool negative)
 {
   for (int64_t k = 0; k < p->m; k++)
     for (int64_t i = 0; i < p->n; i++) {
@@ -76,7 +76,7 @@ static void gather_body(int64_t begin, int64_t end, void *context)
   const struct row_moves *r = context;
   size_t bytes = (size_t)r->p->row * r->p->size;
   for (int64_t i = begin; i < end; i++)
-    memcpy(r->rows + i * (int64_t)bytes, r->array + place_at(r->p, i) * (int64_t)bytes, bytes);
+    memcpy(r->rows + i * (int64_t)bytes, r->array + row_offset(r->p, i) * (int64_t)bytes, bytes);
 }
 
 static void gather_rows(const struct indexed_rows *p, void *array, void *rows)
@@ -87,8 +87,8 @@ static void gather_rows(const struct indexed_rows *p, void *array, void *rows)
 
 static int gather_run(struct call *c)
 {
-  struct indexed_rows p = places_of(&c->in[1], &c->in[0].d);
-  TRY(check_places(&p, true));
+  struct indexed_rows p = indexed_rows_of(&c->in[1], &c->in[0].d);
+  TRY(check_coordinates(&p, true));
   gather_rows(&p, c->in[0].p, c->out[0].p);
   return TY_OK;
 }
@@ -97,7 +97,7 @@ static int gather_run(struct call *c)
 static void add_##T(const struct indexed_rows *p, T *array, const T *rows) \
 { \
   for (int64_t i = 0; i < p->n; i++, rows += p->row) { \
-    T *to = array + place_at(p, i) * p->row; \
+    T *to = array + row_offset(p, i) * p->row; \
     for (int64_t x = 0; x < p->row; x++) to[x] = (T)(to[x] + rows[x]); \
   } \
 }
@@ -112,8 +112,8 @@ static int gather_back(struct call *c) /* reads the head gradient, indices */
   struct operand *dx = &c->out[0];
   TRY(move_zeros(c, 1));
   if (!dx->p) return TY_OK;
-  struct indexed_rows p = places_of(&c->in[1], &dx->d);
-  TRY(check_places(&p, true));
+  struct indexed_rows p = indexed_rows_of(&c->in[1], &dx->d);
+  TRY(check_coordinates(&p, true));
   if (!(c->add & 1)) TRY(move_zeros(c, 0));
   switch (dx->d.dtype) {
   case TY_F32: add_float(&p, dx->p, c->in[0].p); break;
@@ -170,12 +170,12 @@ static int set_type(struct infer *s)
 
 static int write_rows(const struct operand *index, const struct operand *rows, struct operand *out)
 {
-  struct indexed_rows p = places_of(index, &out->d);
+  struct indexed_rows p = indexed_rows_of(index, &out->d);
   size_t bytes = (size_t)p.row * p.size;
-  TRY(check_places(&p, false));
+  TRY(check_coordinates(&p, false));
   for (int64_t i = 0; i < p.n; i++)
-    memcpy((char *)out->p + place_at(&p, i) * (int64_t)bytes, (char *)rows->p + i * (int64_t)bytes,
-        bytes);
+    memcpy((char *)out->p + row_offset(&p, i) * (int64_t)bytes,
+        (char *)rows->p + i * (int64_t)bytes, bytes);
   return TY_OK;
 }
 
@@ -189,8 +189,8 @@ static int scatter_back(struct call *c) /* reads the head gradient, indices */
 {
   TRY(move_zeros(c, 1));
   if (!c->out[0].p) return TY_OK;
-  struct indexed_rows p = places_of(&c->in[1], &c->in[0].d);
-  TRY(check_places(&p, false));
+  struct indexed_rows p = indexed_rows_of(&c->in[1], &c->in[0].d);
+  TRY(check_coordinates(&p, false));
   gather_rows(&p, c->in[0].p, c->out[0].p);
   return TY_OK;
 }

@@ -43,13 +43,13 @@ static void select_few(struct sort_key *a, int64_t n, int64_t k)
 
 /* -- lines ------------------------------------------------------------------------------------- */
 
-struct sort_lines {  /* (outer, n, inner) around the axis; the first k of each line are wanted */
+struct sort_lines {  /* (outer, n, inner) around the axis; the first k of each line are or_null */
   const char *x;
   int     dtype;
   size_t  size;
   bool    down;
   int64_t outer, n, inner, k;
-  struct operand *value, *index, *mask;                   /* NULL or p NULL: not wanted */
+  struct operand *value, *index, *mask;                   /* NULL or p NULL: not or_null */
   char   *tmp;
 };
 
@@ -69,11 +69,11 @@ static void write_line(const struct sort_lines *l, const struct sort_key *a, int
   uint64_t one = 0;
   set_number(&one, l->dtype, 1);
   for (int64_t i = 0; i < l->k; i++) {
-    int64_t source = from + a[i].place * l->inner, target = to + i * l->inner;
+    int64_t source = from + a[i].index * l->inner, target = to + i * l->inner;
     if (l->value)
       memcpy(
           elements_at(l->value->p, target, l->size), elements_at(l->x, source, l->size), l->size);
-    if (l->index) set_index(l->index, target, a[i].place);
+    if (l->index) set_index(l->index, target, a[i].index);
     if (l->mask) memcpy(elements_at(l->mask->p, source, l->size), &one, l->size);
   }
 }
@@ -96,7 +96,7 @@ static void lines_body(int64_t begin, int64_t end, void *context)
   }
 }
 
-static struct operand *wanted(struct operand *a) { return a && a->p ? a : NULL; }
+static struct operand *or_null(struct operand *a) { return a && a->p ? a : NULL; }
 
 static void order_lines(const struct call *c, int64_t axis, int64_t k, bool down,
     struct operand *value, struct operand *index, struct operand *mask)
@@ -104,7 +104,7 @@ static void order_lines(const struct call *c, int64_t axis, int64_t k, bool down
   const ty_desc *d = &c->in[0].d;
   int a = axis_in(axis, d->ndim);
   struct sort_lines l = { c->in[0].p, d->dtype, dtype_size(d->dtype), down, 1, desc_count(d), 1, k,
-    wanted(value), wanted(index), wanted(mask), c->tmp };
+    or_null(value), or_null(index), or_null(mask), c->tmp };
   if (axis != NONE)
     l.outer = product_of(d, 0, a), l.n = d->dim[a], l.inner = product_of(d, a + 1, d->ndim);
   if (l.k < 1) l.k = l.n;

@@ -8,7 +8,7 @@
 #pragma once
 #include "op/op.h"
 
-struct sort_key { uint64_t key; int64_t place; };
+struct sort_key { uint64_t key; int64_t index; };
 
 static inline uint64_t key_of_real(double v)
 {

@@ -315,7 +315,7 @@ static int hot_type(struct infer *s)
 
 /* Sets element index[i] of each row i of y to element i of `from`, which steps by `step`
 ** elements; rows are k wide. Out of range: nothing. */
-static void set_places(
+static void set_selected(
     char *y, const struct operand *index, int64_t k, const void *from, int64_t step, size_t size)
 {
   int64_t n = desc_count(&index->d);
@@ -335,7 +335,7 @@ static int hot_run(struct call *c)
   set_number(&on, y->d.dtype, p->on_value);
   set_number(&off, y->d.dtype, p->off_value);
   TRY(move_fill(c->device, y->p, &off, size, desc_count(&y->d)));
-  set_places(y->p, &c->in[0], p->depth, &on, 0, size);
+  set_selected(y->p, &c->in[0], p->depth, &on, 0, size);
   return TY_OK;
 }
 
@@ -357,7 +357,7 @@ static int encode_run(struct call *c)
   TRY(check_all(&c->in[0], 0, y->d.dim[1]));
   set_number(&one, y->d.dtype, 1);
   TRY(move_zeros(c, 0));
-  set_places(y->p, &c->in[0], y->d.dim[1], &one, 0, dtype_size(y->d.dtype));
+  set_selected(y->p, &c->in[0], y->d.dim[1], &one, 0, dtype_size(y->d.dtype));
   return TY_OK;
 }
 
@@ -382,7 +382,7 @@ static int fill_run(struct call *c)
   const struct operand *y = &c->out[0];
   TRY(check_all(&c->in[2], 0, y->d.dim[1]));
   TRY(move_bytes(c->device, y->p, c->in[0].p, desc_bytes(&y->d)));
-  set_places(y->p, &c->in[2], y->d.dim[1], c->in[1].p, 1, dtype_size(y->d.dtype));
+  set_selected(y->p, &c->in[2], y->d.dim[1], c->in[1].p, 1, dtype_size(y->d.dtype));
   return TY_OK;
 }
 

@@ -1,6 +1,6 @@
 /* count_sketch.c - _contrib_count_sketch: rows folded into fewer numbers by a hash.
 **
-** Element i of a row goes to place h[i] with the sign s[i]: out[h[i]] += s[i] x[i]. The gradient
+** Element i of a row goes to bucket h[i] with the sign s[i]: out[h[i]] += s[i] x[i]. The gradient
 ** of x takes s[i] g[h[i]] back.
 */
 #include "kernel/vec/vec.h"
@@ -36,7 +36,7 @@ struct sketching {
   bool back;
 };
 
-static void some(int64_t begin, int64_t end, void *context)
+static void sketch_range(int64_t begin, int64_t end, void *context)
 {
   const struct sketching *j = context;
   for (int64_t i = begin; i < end; i++) {
@@ -58,11 +58,11 @@ static int run(const struct call *c, const struct operand *h, const struct opera
   const int64_t n = wide->dim[wide->ndim - 1], out = ((const struct sketch *)c->param)->out_dim;
   struct sketching j = { vec_ops_of(wide->dtype), h, s, c->in[0].p, c->out[0].p, n, out, back };
   for (int64_t k = 0; k < n; k++) {
-    int64_t place = whole_at(h, k);
-    NEED(place >= 0 && place < out, TY_EINDEX, "h[%lld] is %g; places are 0 to %lld", (long long)k,
+    int64_t bucket = whole_at(h, k);
+    NEED(bucket >= 0 && bucket < out, TY_EINDEX, "h[%lld] is %g; expected 0 to %lld", (long long)k,
         number_at(h, k), (long long)out - 1);
   }
-  if (j.y) parallel_for(desc_count(wide) / n, grain_of(n + out), some, &j);
+  if (j.y) parallel_for(desc_count(wide) / n, grain_of(n + out), sketch_range, &j);
   return TY_OK;
 }
 

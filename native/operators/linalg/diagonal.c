@@ -9,8 +9,8 @@
 #include "op/op.h"
 #include "operators/linalg/linalg.h"
 
-struct place_param { int64_t offset, lower; };
-#define FIELD(f) offsetof(struct place_param, f)
+struct diagonal_param { int64_t offset, lower; };
+#define FIELD(f) offsetof(struct diagonal_param, f)
 #define OFFSET_LINE \
   { "offset", P_INT, FIELD(offset), "0", \
     "distance from the main diagonal: above it, below if negative" }
@@ -22,12 +22,12 @@ static const struct param trian_params[] = {
 };
 
 /* what a matrix may have at most, as in matrix_check */
-enum { FAR = INT32_MAX / 64 };
-static int place_check(void *param)
+enum { MOST = INT32_MAX / 64 };
+static int diagonal_check(void *param)
 {
-  const struct place_param *p = param;
-  NEED(p->offset >= -FAR && p->offset <= FAR, TY_EVALUE, "offset: expected %d to %d, got %lld",
-      -FAR, FAR, (long long)p->offset);
+  const struct diagonal_param *p = param;
+  NEED(p->offset >= -MOST && p->offset <= MOST, TY_EVALUE, "offset: expected %d to %d, got %lld",
+      -MOST, MOST, (long long)p->offset);
   return TY_OK;
 }
 
@@ -38,7 +38,7 @@ static bool is_trian(const struct op *op) { return strstr(op->name, "trian") != 
 
 static int extract_shape(struct infer *s)
 {
-  const struct place_param *p = s->param;
+  const struct diagonal_param *p = s->param;
   ty_desc *a = &s->in[0];
   TRY(square_check(s, a));
   if (!a->ndim) return TY_OK;
@@ -61,7 +61,7 @@ static int64_t side_of_triangle(int64_t k)
 
 static int make_shape(struct infer *s)
 {
-  const struct place_param *p = s->param;
+  const struct diagonal_param *p = s->param;
   ty_desc *a = &s->in[0];
   if (!a->ndim) return TY_OK;
   int last = a->ndim - 1;
@@ -71,8 +71,8 @@ static int make_shape(struct infer *s)
   if (k && !side)
     return infer_fail(
         s, TY_ESHAPE, a, "%lld numbers are no triangle: expected 1, 3, 6, 10 ...", (long long)k);
-  if (side > FAR)
-    return infer_fail(s, TY_ESHAPE, a, "a matrix of side %lld; at most %d", (long long)side, FAR);
+  if (side > MOST)
+    return infer_fail(s, TY_ESHAPE, a, "a matrix of side %lld; at most %d", (long long)side, MOST);
   memcpy(dim, a->dim, sizeof a->dim);
   dim[last] = dim[last + 1] = k ? side + size_of(p->offset) : 0;
   return shape_is(s, &s->out[0], last + 2, dim);
@@ -100,7 +100,7 @@ static void move_one(
   memcpy(j->to + (j->extract ? p : m), j->from + (j->extract ? m : p), j->size);
 }
 
-static void some(int64_t begin, int64_t end, void *context)
+static void write_range(int64_t begin, int64_t end, void *context)
 {
   const struct diagonal_move *j = context;
   const size_t matrix = (size_t)(j->n * j->n) * j->size;
@@ -118,12 +118,12 @@ static void some(int64_t begin, int64_t end, void *context)
 static int move(
     struct call *c, const struct operand *matrix, const struct operand *packed, bool extract)
 {
-  const struct place_param *p = c->param;
+  const struct diagonal_param *p = c->param;
   const int64_t n = column_count(&matrix->d), k = column_count(&packed->d);
   struct diagonal_move j = { n, k, n - size_of(p->offset), p->offset, is_trian(c->op),
     p->offset ? p->offset < 0 : p->lower, extract, dtype_size(matrix->d.dtype), c->in[0].p,
     c->out[0].p };
-  if (j.to) parallel_for(stack_count(&matrix->d), grain_of(n * n), some, &j);
+  if (j.to) parallel_for(stack_count(&matrix->d), grain_of(n * n), write_range, &j);
   return TY_OK;
 }
 
@@ -165,8 +165,8 @@ static int sumlog_back(struct call *c)
   if (!c->out[0].p) return TY_OK;
   memset(c->out[0].p, 0, desc_bytes(d));
   for (int64_t i = 0; i < stack_count(d) * n; i++) {
-    int64_t place = i * n + i % n;
-    r->set(c->out[0].p, place, r->get(c->in[0].p, i / n) / r->get(c->in[1].p, place));
+    int64_t at = i * n + i % n;
+    r->set(c->out[0].p, at, r->get(c->in[0].p, i / n) / r->get(c->in[1].p, at));
   }
   return TY_OK;
 }
@@ -176,15 +176,15 @@ static const struct kernel extract_cpu[]    = { { "move",  extract,      T_ANY }
 static const struct kernel extract_back_k[] = { { "move",  extract_back, T_ANY }, { 0 } };
 static const struct kernel make_cpu[]       = { { "move",  make,         T_ANY }, { 0 } };
 static const struct kernel make_back_k[]    = { { "move",  make_back,    T_ANY }, { 0 } };
-static const struct kernel sumlog_cpu[]     = { { "plain", sumlog,       T_FLOAT }, { 0 } };
-static const struct kernel sumlog_back_k[]  = { { "plain", sumlog_back,  T_FLOAT }, { 0 } };
+static const struct kernel sumlog_cpu[]     = { { "loops", sumlog,       T_FLOAT }, { 0 } };
+static const struct kernel sumlog_back_k[]  = { { "loops", sumlog_back,  T_FLOAT }, { 0 } };
 
 #define DIAG \
-  .in = "A", .out = "output", .param = diag_params, .param_size = sizeof(struct place_param), \
-  .check = place_check
+  .in = "A", .out = "output", .param = diag_params, .param_size = sizeof(struct diagonal_param), \
+  .check = diagonal_check
 #define TRIAN \
-  .in = "A", .out = "output", .param = trian_params, .param_size = sizeof(struct place_param), \
-  .check = place_check
+  .in = "A", .out = "output", .param = trian_params, .param_size = sizeof(struct diagonal_param), \
+  .check = diagonal_check
 #define EXTRACT .shape = extract_shape, .grad = "g0", .cpu = extract_cpu, .back_cpu = extract_back_k
 #define MAKE    .shape = make_shape, .grad = "g0", .cpu = make_cpu, .back_cpu = make_back_k
 

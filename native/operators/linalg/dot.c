@@ -278,7 +278,7 @@ static const struct kernel set_cpu[]     = { { "gemm",  set_forward,  T_FLOAT },
 static const struct kernel set_back_k[]  = { { "gemm",  set_back,     T_FLOAT, .add = 3 }, { 0 } };
 static const struct kernel gemm_cpu[]    = { { "gemm",  gemm_forward, T_FLOAT }, { 0 } };
 static const struct kernel gemm_back_k[] = { { "gemm",  gemm_back,    T_FLOAT, .add = 7 }, { 0 } };
-static const struct kernel khatri_cpu[]  = { { "plain", khatri,       T_FLOAT }, { 0 } };
+static const struct kernel khatri_cpu[]  = { { "loops", khatri,       T_FLOAT }, { 0 } };
 
 const struct op op_dot[] = { {
   .name = "dot", .alias = "_sparse_dot",

@@ -42,7 +42,7 @@ static int gelqf_shape(struct infer *s)
 
 /* A matrix of which nobody wants the result is worked on in scratch: out[k], or the work after
 ** `used` bytes. */
-static void *place(const struct call *c, int k, int64_t i, void *work, size_t used)
+static void *result_or_scratch(const struct call *c, int k, int64_t i, void *work, size_t used)
 {
   void *p = matrix_of(&c->out[k], i);
   return p ? p : (char *)work + used;
@@ -61,8 +61,8 @@ static int gelqf_one(struct call *c, int64_t i, void *work)
 {
   const ty_desc *d = &c->in[0].d;
   size_t used = align_up(lq_work(d->dtype, row_count(d)), ALIGN);
-  void *q = place(c, 0, i, work, used),
-       *l = place(c, 1, i, work, used + align_up(matrix_bytes(d), ALIGN));
+  void *q = result_or_scratch(c, 0, i, work, used),
+       *l = result_or_scratch(c, 1, i, work, used + align_up(matrix_bytes(d), ALIGN));
   copy(q, matrix_of(&c->in[0], i), d);
   lq_factor(d->dtype, row_count(d), column_count(d), q, l, work);
   return 0;
@@ -149,7 +149,7 @@ static int syevd_one(struct call *c, int64_t i, void *work)
 {
   const ty_desc *d = &c->in[0].d;
   size_t used = align_up(eigen_work(d->dtype, row_count(d)), ALIGN);
-  void *u = place(c, 0, i, work, used), *l = part_of(&c->out[1], i, stack_count(d));
+  void *u = result_or_scratch(c, 0, i, work, used), *l = part_of(&c->out[1], i, stack_count(d));
   if (!l) l = (char *)work + used + align_up(matrix_bytes(d), ALIGN);
   copy(u, matrix_of(&c->in[0], i), d);
   int bad = eigen_symmetric(d->dtype, row_count(d), u, l, work);
@@ -316,7 +316,7 @@ static int det_one(struct call *c, int64_t i, void *work)
   const struct vec_ops *r = vec_ops_of(d->dtype);
   const int64_t n = row_count(d), stack = stack_count(d);
   const bool logs = c->nout == 4;
-  void *a = place(c, c->nout - 2, i, work, 0);
+  void *a = result_or_scratch(c, c->nout - 2, i, work, 0);
   int32_t *pivot = part_of(&c->out[c->nout - 1], i, stack);
   double det, sign, log_of;
   if (!pivot) pivot = (int32_t *)((char *)work + align_up(matrix_bytes(d), ALIGN));

@@ -98,7 +98,7 @@ struct fft_rows {
 };
 
 /* ifft: the transform of the conjugates, whose real parts are the same */
-static void some(int64_t begin, int64_t end, void *context)
+static void transform_range(int64_t begin, int64_t end, void *context)
 {
   const struct fft_rows *j = context;
   const int64_t n = j->n;
@@ -136,7 +136,7 @@ static int run(struct call *c, bool inverse)
   }
   struct fft_rows j = { vec_ops_of(real->dtype), c->in[0].p, c->out[0].p, n, root, root + n,
     inverse };
-  parallel_for(desc_count(real) / n, grain_of(16 * n), some, &j);
+  parallel_for(desc_count(real) / n, grain_of(16 * n), transform_range, &j);
   return TY_OK;
 }
 

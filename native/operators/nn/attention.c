@@ -117,7 +117,7 @@ struct head_products {
   int failed;
 };
 
-static void some(int64_t begin, int64_t end, void *context)
+static void attend_range(int64_t begin, int64_t end, void *context)
 {
   struct head_products *j = context;
   const size_t size = dtype_size(j->dtype);
@@ -132,8 +132,8 @@ static void some(int64_t begin, int64_t end, void *context)
 /* c = alpha op(a) op(b) for each of `count` heads */
 static int multiply(struct head_products j, int64_t count)
 {
-  parallel_for(
-      count, MAX(1, (int64_t)(16384 / ((double)j.m * (double)j.n * (double)j.k))), some, &j);
+  const double work = (double)j.m * (double)j.n * (double)j.k;
+  parallel_for(count, MAX(1, (int64_t)(16384 / work)), attend_range, &j);
   return j.failed ? fail(j.failed, "out of memory for the product of a head") : TY_OK;
 }
 

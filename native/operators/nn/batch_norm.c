@@ -117,7 +117,7 @@ struct batch_norm {
   bool   relu;                                        /* y = max(y, 0) */
   bool   batch;                                       /* batch statistics */
   /* the third output is the variance (BatchNorm_v1) */
-  bool   plain;
+  bool   v1;
   /* relu_y: output of the fused relu, NULL: none */
   const void *x, *gamma, *beta, *dy, *relu_y;
   void   *y, *mean, *third, *mask, *moving_mean, *moving_var;
@@ -264,12 +264,12 @@ static void forward_strip(const struct batch_norm *b, int64_t c, int64_t n)
   double mean[STRIP], var[STRIP], a[STRIP], d[STRIP];
   moments(b, c, n, mean, var);
   for (int64_t i = 0; i < n; i++) {
-    if (b->plain) var[i] = rounded(b, var[i]);
+    if (b->v1) var[i] = rounded(b, var[i]);
     double inverse = 1 / sqrt(var[i] + b->p->eps);
-    if (!b->plain && b->batch) inverse = rounded(b, inverse);
+    if (!b->v1 && b->batch) inverse = rounded(b, inverse);
     mean[i] = rounded(b, mean[i]);
     if (b->mean) b->r->set(b->mean, c + i, mean[i]);
-    if (b->third) b->r->set(b->third, c + i, b->plain ? var[i] : inverse);
+    if (b->third) b->r->set(b->third, c + i, b->v1 ? var[i] : inverse);
     slope(b, c + i, mean[i], inverse, &a[i], &d[i]);
   }
   if (b->y) scale_pieces(b, c, n, a, d);
@@ -283,7 +283,7 @@ static void recall(
 {
   for (int64_t i = 0; i < n; i++) {
     double third = b->r->get(b->batch ? b->third : b->moving_var, c + i);
-    bool is_var = b->plain || !b->batch;
+    bool is_var = b->v1 || !b->batch;
     mean[i] = b->r->get(b->batch ? b->mean : b->moving_mean, c + i);
     inverse[i] = is_var ? 1 / sqrt(third + b->p->eps) : third;
     var[i] = is_var ? third : fmax(1 / (third * third) - b->p->eps, 0);
@@ -444,7 +444,7 @@ static struct batch_norm norm_of(const struct call *c, const struct operand *x)
     .batch = c->run->is_train && !p->use_global_stats,
     .block = x->block,
     .relu = fused(c, POST_ACT) || fused(c, PRE_ACT_GRAD),
-    .plain = !strcmp(c->op->name, "BatchNorm_v1") };
+    .v1 = !strcmp(c->op->name, "BatchNorm_v1") };
 }
 
 static int norm_forward(struct call *c)

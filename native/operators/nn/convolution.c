@@ -147,7 +147,7 @@ struct window conv_window(
     w.dilate[a] = has ? p->dilate.d[i] : 1;
     w.pad[a] = has ? p->pad.d[i] : 0;
   }
-  if (!window_plain(&w)) return w;
+  if (!window_1x1(&w)) return w;
   w.in[2] = w.out[2] = window_in(&w); /* 1 x 1: an image is one long row */
   w.in[0] = w.in[1] = w.out[0] = w.out[1] = 1;
   return w;
@@ -288,7 +288,7 @@ static int whole_back(struct call *c)
 static const char *refuse_deep(const struct call *c, const struct window *w)
 {
   const char *no = conv_refuse_layout(c);
-  return no ? no : depth_wanted(w) ? NULL : "the window sees several channels";
+  return no ? no : depthwise_profitable(w) ? NULL : "the window sees several channels";
 }
 
 static const char *refuse_depth(const struct call *c)
@@ -321,19 +321,20 @@ static int depth_back(struct call *c)
 
 /* -- plain loops ------------------------------------------------------------------------------- */
 
-static int plain(struct call *c)
+static int reference(struct call *c)
 {
   struct window w = conv_window_of(c);
-  convolve_plain(&w, c->in[0].p, c->in[1].p, conv_bias_of(c), c->out[0].p, false);
+  convolve_reference(&w, c->in[0].p, c->in[1].p, conv_bias_of(c), c->out[0].p, false);
   epilogue_act(c);
   return TY_OK;
 }
 
-static int plain_back(struct call *c)
+static int reference_back(struct call *c)
 {
   struct window w = conv_window_back(c);
-  if (c->out[0].p) convolve_plain_data(&w, c->in[0].p, c->in[2].p, c->out[0].p, c->add & 1);
-  if (c->out[1].p) convolve_plain_weight(&w, c->in[1].p, c->in[0].p, c->out[1].p, c->add >> 1 & 1);
+  if (c->out[0].p) convolve_reference_data(&w, c->in[0].p, c->in[2].p, c->out[0].p, c->add & 1);
+  if (c->out[1].p)
+    convolve_reference_weight(&w, c->in[1].p, c->in[0].p, c->out[1].p, c->add >> 1 & 1);
   conv_bias_gradient(c);
   return TY_OK;
 }
@@ -345,7 +346,7 @@ static const struct kernel cpu[] = {
   ONEDNN_CONV
   { "rows",    depth,      T_FLOAT, refuse_depth,       NULL,         NULL,            NULL,           0, .fuses = CAN(POST_ACT) },
   { "panels",  forward,    T_FLOAT, conv_refuse_layout, scratch,      gemm_kept_bytes, gemm_kept_done, 0, .fuses = CAN(POST_ACT) },
-  { "plain",   plain,      T_FLOAT, conv_refuse_last, .fuses = CAN(POST_ACT) }, { 0 }
+  { "reference", reference,     T_FLOAT, conv_refuse_last, .fuses = CAN(POST_ACT) }, { 0 }
 };
 static const struct kernel back[] = {
   { "product", whole_back, T_FLOAT, refuse_whole_back,  NULL,         NULL,            NULL,           7 },
@@ -353,7 +354,7 @@ static const struct kernel back[] = {
   ONEDNN_CONV_BACK
   { "rows",    depth_back, T_FLOAT, refuse_depth_back,  NULL,         NULL,            NULL,           7 },
   { "panels",  backward,   T_FLOAT, conv_refuse_layout, back_scratch, gemm_kept_bytes, gemm_kept_done, 7 },
-  { "plain",   plain_back, T_FLOAT, conv_refuse_last,   NULL,         NULL,            NULL,           7 }, { 0 }
+  { "reference", reference_back, T_FLOAT, conv_refuse_last,   NULL,         NULL,            NULL,           7 }, { 0 }
 };
 
 static const struct param params_v1[] = { CONV_WINDOW, CONV_REST("1024", "0", "NCHW|NHWC|NCDHW|NDHWC"), { 0 } };

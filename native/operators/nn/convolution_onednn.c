@@ -43,10 +43,10 @@ static const char *refuse(const struct call *c, const struct window *w)
 }
 
 /* Our own sums are kept for depthwise windows over plain arrays, whose weight is small. */
-static bool data_wanted(const struct call *c) { return c->out[0].p != NULL; }
-static bool weight_wanted(const struct call *c, const struct window *w)
+static bool needs_data(const struct call *c) { return c->out[0].p != NULL; }
+static bool needs_weight(const struct call *c, const struct window *w)
 {
-  return c->out[1].p && (in_blocks(c) || !depth_wanted(w));
+  return c->out[1].p && (in_blocks(c) || !depthwise_profitable(w));
 }
 
 /* -- pieces and scratch ------------------------------------------------------------------------ */
@@ -113,7 +113,7 @@ static size_t spare_bytes(const struct call *c, const struct window *w)
 {
   struct onednn_shape data = shape_of(c, w, DATA);
   size_t image = desc_bytes(data.x) / (size_t)w->n, most = 0;
-  if (weight_wanted(c, w) && (c->add & 2 || !whole_batch(c, w)))
+  if (needs_weight(c, w) && (c->add & 2 || !whole_batch(c, w)))
     most = align_up(desc_bytes(data.w), ALIGN);
   return c->add & 1 ? MAX(most, align_up(image * (size_t)data.images, ALIGN)) : most;
 }
@@ -128,8 +128,8 @@ static struct onednn_bytes bytes_for(const struct call *c, const struct window *
   struct onednn_shape s;
   struct onednn_bytes all = { 0 }, r = { 0 };
   if (!back && bytes_of(c, w, FORWARD, &s, &r)) all = r;
-  if (back && data_wanted(c) && bytes_of(c, w, DATA, &s, &r)) onednn_bytes_widen(&all, &r);
-  if (back && weight_wanted(c, w) && bytes_of(c, w, WEIGHT, &s, &r)) onednn_bytes_widen(&all, &r);
+  if (back && needs_data(c) && bytes_of(c, w, DATA, &s, &r)) onednn_bytes_widen(&all, &r);
+  if (back && needs_weight(c, w) && bytes_of(c, w, WEIGHT, &s, &r)) onednn_bytes_widen(&all, &r);
   if (!back && fused_scaling(c)) all.packed += scaled_bytes(&c->in[1]);
   if (!back && keeps(c, w)) all.packed = 0; /* in the state */
   if (back && whole_batch(c, w)) all.w = MAX(all.w, all.packed), all.packed = 0;
@@ -140,7 +140,8 @@ size_t onednn_conv_scratch(const struct call *c)
 {
   struct window w = conv_window_of(c);
   struct onednn_bytes r = bytes_for(c, &w, false);
-  return MAX(r.x + r.y + r.pad + r.packed, depth_wanted(&w) ? 0 : convolve_forward_scratch(&w));
+  size_t own = depthwise_profitable(&w) ? 0 : convolve_forward_scratch(&w);
+  return MAX(r.x + r.y + r.pad + r.packed, own);
 }
 
 /* blocked X, blocked Y, the primitives' own, packed W, blocked dW, and a gradient before it is
@@ -151,7 +152,7 @@ size_t onednn_conv_back_scratch(const struct call *c)
   struct onednn_bytes r = bytes_for(c, &w, true);
   size_t most = r.x + r.y + r.pad + r.packed + r.w + spare_bytes(c, &w);
   if (in_blocks(c)) return most;
-  if (depth_wanted(&w)) return most;
+  if (depthwise_profitable(&w)) return most;
   if (c->out[0].p) most = MAX(most, convolve_data_scratch(&w));
   return c->out[1].p ? MAX(most, convolve_weight_scratch(&w)) : most;
 }
@@ -189,14 +190,14 @@ const char *onednn_conv_refuse(const struct call *c)
 const char *onednn_conv_back_refuse(const struct call *c)
 {
   struct window w = conv_window_back(c);
-  if (!data_wanted(c) && !weight_wanted(c, &w)) return "no gradient of a kind that it makes";
+  if (!needs_data(c) && !needs_weight(c, &w)) return "no gradient of a kind that it makes";
   const char *no = refuse(c, &w);
   if (no) return no;
-  if (in_blocks(c) && data_wanted(c) && !c->out[0].block &&
+  if (in_blocks(c) && needs_data(c) && !c->out[0].block &&
       w.groups * w.channels < channel_block(TY_CPU))
     return FEW;
-  bool can = (!data_wanted(c) || able(c, &w, DATA)) &&
-      (!weight_wanted(c, &w) || able(c, &w, WEIGHT));
+  bool can = (!needs_data(c) || able(c, &w, DATA)) &&
+      (!needs_weight(c, &w) || able(c, &w, WEIGHT));
   return can ? NULL : NO_BLOCKS;
 }
 
@@ -420,7 +421,7 @@ int onednn_conv(struct call *c)
   struct plain_arrays a = { c->in[0].p, c->out[0].p, &c->in[1], bias, false };
   if (s && run_part(s, c, &w, FORWARD, a)) return TY_OK;
   if (in_blocks(c) || scaling) return lost("product");
-  if (depth_wanted(&w)) {
+  if (depthwise_profitable(&w)) {
     depth_forward(&w, c->in[0].p, c->in[1].p, bias, fused_act(c), c->out[0].p);
     return TY_OK;
   }
@@ -440,9 +441,9 @@ static struct plain_arrays weight_arrays(struct call *c)
 
 static int data_gradient(struct call *c, const struct window *w, struct onednn_state *s)
 {
-  if (s && data_wanted(c) && run_part(s, c, w, DATA, data_arrays(c))) return TY_OK;
+  if (s && needs_data(c) && run_part(s, c, w, DATA, data_arrays(c))) return TY_OK;
   if (in_blocks(c)) return lost("data's gradient");
-  if (depth_wanted(w)) {
+  if (depthwise_profitable(w)) {
     depth_data(w, c->in[0].p, c->in[2].p, c->out[0].p, c->add & 1);
     return TY_OK;
   }
@@ -453,9 +454,9 @@ static int data_gradient(struct call *c, const struct window *w, struct onednn_s
 static int weight_gradient(struct call *c, const struct window *w, struct onednn_state *s)
 {
   const bool add = c->add >> 1 & 1;
-  if (s && weight_wanted(c, w) && run_part(s, c, w, WEIGHT, weight_arrays(c))) return TY_OK;
+  if (s && needs_weight(c, w) && run_part(s, c, w, WEIGHT, weight_arrays(c))) return TY_OK;
   if (in_blocks(c)) return lost("weight's gradient");
-  if (depth_wanted(w)) {
+  if (depthwise_profitable(w)) {
     depth_weight(w, c->in[1].p, c->in[0].p, c->out[1].p, add);
     return TY_OK;
   }
@@ -464,7 +465,7 @@ static int weight_gradient(struct call *c, const struct window *w, struct onednn
 
 static bool both_gradients(struct call *c, const struct window *w, struct onednn_state *s)
 {
-  return s && data_wanted(c) && weight_wanted(c, w) &&
+  return s && needs_data(c) && needs_weight(c, w) &&
       run_both(s, c, w, data_arrays(c), weight_arrays(c));
 }
 

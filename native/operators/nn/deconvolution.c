@@ -161,10 +161,10 @@ static int backward(struct call *c)
 
 /* -- plain loops ------------------------------------------------------------------------------- */
 
-static int plain(struct call *c)
+static int reference(struct call *c)
 {
   struct window w = window_of(c);
-  convolve_plain_data(&w, c->in[0].p, c->in[1].p, c->out[0].p, false);
+  convolve_reference_data(&w, c->in[0].p, c->in[1].p, c->out[0].p, false);
   if (conv_bias_of(c)) {
     const int64_t n = desc_count(&c->out[0].d),
                   spatial = n / c->out[0].d.dim[0] / c->out[0].d.dim[1],
@@ -179,11 +179,12 @@ static int plain(struct call *c)
   return TY_OK;
 }
 
-static int plain_back(struct call *c)
+static int reference_back(struct call *c)
 {
   struct window w = window_back(c);
-  if (c->out[0].p) convolve_plain(&w, c->in[0].p, c->in[2].p, NULL, c->out[0].p, c->add & 1);
-  if (c->out[1].p) convolve_plain_weight(&w, c->in[0].p, c->in[1].p, c->out[1].p, c->add >> 1 & 1);
+  if (c->out[0].p) convolve_reference(&w, c->in[0].p, c->in[2].p, NULL, c->out[0].p, c->add & 1);
+  if (c->out[1].p)
+    convolve_reference_weight(&w, c->in[0].p, c->in[1].p, c->out[1].p, c->add >> 1 & 1);
   conv_bias_gradient(c);
   return TY_OK;
 }
@@ -191,11 +192,11 @@ static int plain_back(struct call *c)
 static const struct kernel cpu[] = {
   /* name   run         types    refuse              scratch       state            done            add flags */
   { "panels", forward,    T_FLOAT, conv_refuse_layout, scratch,      gemm_kept_bytes, gemm_kept_done, 0, .fuses = CAN(POST_ACT) },
-  { "plain",  plain,      T_FLOAT, conv_refuse_last, .fuses = CAN(POST_ACT) }, { 0 }
+  { "reference", reference,     T_FLOAT, conv_refuse_last, .fuses = CAN(POST_ACT) }, { 0 }
 };
 static const struct kernel back[] = {
   { "panels", backward,   T_FLOAT, conv_refuse_layout, back_scratch, gemm_kept_bytes, gemm_kept_done, 7 },
-  { "plain",  plain_back, T_FLOAT, conv_refuse_last,   NULL,         NULL,            NULL,           7 }, { 0 }
+  { "reference", reference_back, T_FLOAT, conv_refuse_last,   NULL,         NULL,            NULL,           7 }, { 0 }
 };
 
 const struct op op_deconvolution[] = { {

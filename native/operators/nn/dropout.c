@@ -42,7 +42,7 @@ struct fall {
   bool    acts;
 };
 
-static void plain_body(int64_t begin, int64_t end, void *context)
+static void elements_body(int64_t begin, int64_t end, void *context)
 {
   const struct fall *f = context;
   const struct vec_ops *r = f->r;
@@ -84,7 +84,7 @@ static void drop_run(struct fall *f, void *tmp)
     return;
   }
   if (n == m && f->y) {
-    parallel_for(n, 4096, plain_body, f);
+    parallel_for(n, 4096, elements_body, f);
     return;
   }
   f->factor = f->mask ? f->mask : tmp;

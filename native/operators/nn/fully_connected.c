@@ -142,7 +142,7 @@ static int backward(struct call *c)
   return out[0].p ? data_gradient(c, own) : TY_OK; /* last: it may lie in the place of the data */
 }
 
-/* -- the same in plain loops ------------------------------------------------------------------- */
+/* -- the same in loops, for reference ---------------------------------------------------------- */
 
 static double get(const struct operand *a, int64_t i)
 {
@@ -157,7 +157,7 @@ static void put(const struct operand *a, int64_t i, double v, bool add)
     ((float *)a->p)[i] = (float)(v + (add ? ((float *)a->p)[i] : 0));
 }
 
-static int plain(struct call *c)
+static int reference(struct call *c)
 {
   struct linear_sizes z = linear_sizes_of(&c->in[0].d, &c->in[1].d);
   for (int64_t i = 0; i < z.m; i++)
@@ -185,7 +185,7 @@ static void contract(const struct operand *out, int64_t m, int64_t n, int64_t k,
     }
 }
 
-static int plain_back(struct call *c)
+static int reference_back(struct call *c)
 {
   const struct operand *w = &c->in[2];
   struct operand in[OWN];
@@ -208,7 +208,7 @@ static int plain_back(struct call *c)
   return TY_OK;
 }
 
-static size_t plain_scratch(const struct call *c)
+static size_t reference_scratch(const struct call *c)
 {
   return fused(c, PRE_LOSS_GRAD) ? desc_bytes(&c->in[0].d) : 0;
 }
@@ -217,12 +217,12 @@ static const struct kernel cpu[] = {
   /* name   run         types    refuse       scratch       state            done            add flags */
   { "gemm",  forward,    T_FLOAT, gemm_refuse, NULL,         gemm_kept_bytes, gemm_kept_done, 0,  .packs = 2,
     .fuses = CAN(POST_ACT) },
-  { "plain", plain,      T_FLOAT, .fuses = CAN(POST_ACT) }, { 0 }
+  { "reference", reference, T_FLOAT, .fuses = CAN(POST_ACT) }, { 0 }
 };
 static const struct kernel back[] = {
   { "gemm",  backward,   T_FLOAT, gemm_refuse, back_scratch, gemm_kept_bytes, gemm_kept_done, 7,  K_JOIN | K_REUSED,
     .packs = 3, .fuses = CAN(PRE_LOSS_GRAD) },
-  { "plain", plain_back, T_FLOAT, NULL,        plain_scratch, NULL,           NULL,           7,  K_JOIN,
+  { "reference", reference_back, T_FLOAT, NULL, reference_scratch, NULL, NULL, 7, K_JOIN,
     .fuses = CAN(PRE_LOSS_GRAD) }, { 0 }
 };
 

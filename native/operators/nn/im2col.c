@@ -127,7 +127,7 @@ static struct window window_of(const struct unfold *p, const ty_desc *image)
 
 struct unfold_job { struct window w; size_t size; const char *from; char *to; bool fold, add; };
 
-static void some(int64_t begin, int64_t end, void *context)
+static void fold_range(int64_t begin, int64_t end, void *context)
 {
   const struct unfold_job *j = context;
   const int64_t image = window_in(&j->w), columns = window_taps(&j->w) * window_out(&j->w);
@@ -147,7 +147,7 @@ static int run(const struct call *c, const struct operand *image, bool fold)
     c->out[0].p, fold, c->add & 1 };
   if (!j.to) return TY_OK;
   parallel_for(image->d.dim[0] * image->d.dim[1],
-      MAX(1, 10000 / (window_taps(&j.w) * window_out(&j.w))), some, &j);
+      MAX(1, 10000 / (window_taps(&j.w) * window_out(&j.w))), fold_range, &j);
   return TY_OK;
 }
 
@@ -156,10 +156,10 @@ static int unfold_back(struct call *c) { return run(c, &c->out[0], true); }
 static int fold(struct call *c)        { return run(c, &c->out[0], true); }
 static int fold_back(struct call *c)   { return run(c, &c->in[0], false); }
 
-static const struct kernel im2col_cpu[]  = { { "plain", unfold,      T_FLOAT }, { 0 } };
-static const struct kernel im2col_back[] = { { "plain", unfold_back, T_FLOAT, .add = 1 }, { 0 } };
-static const struct kernel col2im_cpu[]  = { { "plain", fold,        T_FLOAT }, { 0 } };
-static const struct kernel col2im_back[] = { { "plain", fold_back,   T_FLOAT, .add = 1 }, { 0 } };
+static const struct kernel im2col_cpu[]  = { { "loops", unfold,      T_FLOAT }, { 0 } };
+static const struct kernel im2col_back[] = { { "loops", unfold_back, T_FLOAT, .add = 1 }, { 0 } };
+static const struct kernel col2im_cpu[]  = { { "loops", fold,        T_FLOAT }, { 0 } };
+static const struct kernel col2im_back[] = { { "loops", fold_back,   T_FLOAT, .add = 1 }, { 0 } };
 
 const struct op op_im2col[] = { {
   .name = "im2col",

@@ -84,9 +84,9 @@ static int pool1_check(void *param) /* its choices, in Pooling's numbers */
 static bool has_argmax(const struct pool_param *p)
 {
   int64_t taps = 1;
-  for (int64_t i = 0; i < p->kernel.n; i++) taps = MIN(taps, NO_PLACE) * p->kernel.d[i];
+  for (int64_t i = 0; i < p->kernel.n; i++) taps = MIN(taps, NO_TAP) * p->kernel.d[i];
   return p->pool_type == POOL_MAX && !p->global_pool && p->kernel.n > 0 && p->kernel.n < 3 &&
-      !layout_channels_last(p->layout) && taps <= NO_PLACE;
+      !layout_channels_last(p->layout) && taps <= NO_TAP;
 }
 
 static int pool_type(struct infer *s)

@@ -54,14 +54,14 @@ static void unfold_piece(const struct pool *p, const struct pool_piece *q, const
 static void scatter_argmax(const struct pool *p, const struct pool_piece *q, const void *dy)
 {
   /* offsets in the plane, less stride times the output's column */
-  int32_t target[POOL_WIDE], tap_at[NO_PLACE + 1];
+  int32_t target[POOL_WIDE], tap_at[NO_TAP + 1];
   const struct pool_axis *a = p->g.a, *h = &a[1], *w = &a[2];
   const uint8_t *tap = p->argmax + pool_output_at(p, q, q->w);
   const int64_t plane = q->plane * h->in * w->in,
                 corner = (q->h * h->stride - h->pad) * w->in - w->pad;
   for (int64_t k = 0; k < h->kernel * w->kernel; k++)
     tap_at[k] = (int32_t)(corner + k / w->kernel * w->in + k % w->kernel);
-  for (int64_t i = 0; i < q->n; i++) target[i] = tap[i] == NO_PLACE ? INT32_MIN : tap_at[tap[i]];
+  for (int64_t i = 0; i < q->n; i++) target[i] = tap[i] == NO_TAP ? INT32_MIN : tap_at[tap[i]];
   p->r->scatter_argmax(at(p->r, p->out, plane + q->w * w->stride), target, dy, w->stride, q->n);
 }
 
@@ -119,7 +119,7 @@ void pool_whole_backward(const struct pool *p, int64_t plane, int64_t n)
   double g = r->get(p->dy, plane) * (p->type == POOL_AVG ? 1 / (double)n : 1);
   if (p->masked && !(r->get(p->y, plane) > 0)) g *= 0;
   r->fill(dx, p->type == POOL_MAX ? 0 : g, n);
-  if (p->argmax && p->argmax[plane] != NO_PLACE) r->set(dx, p->argmax[plane], g);
+  if (p->argmax && p->argmax[plane] != NO_TAP) r->set(dx, p->argmax[plane], g);
   if (p->type != POOL_MAX || p->argmax) return;
   for (int64_t i = 0; i < n; i++)
     if (r->get(x, i) == r->get(p->y, plane)) {

@@ -2,7 +2,7 @@
 **
 ** With inner = 1 the rows of a window are first folded into one line, then its columns. Max
 ** leaves a byte per window for its gradient: the number of the first tap that holds the maximum,
-** NO_PLACE where none does.
+** NO_TAP where none does.
 */
 #include "operators/nn/pooling.h"
 
@@ -30,7 +30,7 @@ static void pool_block(const struct pool *p, const struct pool_piece *q, void *y
   struct pool_row w = pool_block_row(p, q, &x);
   p->r->block_pool(y, at(p->r, p->x, x), &w, p->type == POOL_MAX);
   if (p->argmax)
-    p->r->block_place(p->argmax + pool_output_at(p, q, q->w), y, at(p->r, p->x, x), &w);
+    p->r->block_argmax(p->argmax + pool_output_at(p, q, q->w), y, at(p->r, p->x, x), &w);
 }
 
 /* -- folded rows: inner = 1 -------------------------------------------------------------------- */
@@ -83,7 +83,7 @@ static void find_argmax(const struct pool *p, const struct pool_piece *q)
 {
   int32_t argmax[POOL_WIDE];
   const struct pool_axis *h = &p->g.a[1], *w = &p->g.a[2];
-  for (int64_t i = 0; i < q->n; i++) argmax[i] = NO_PLACE;
+  for (int64_t i = 0; i < q->n; i++) argmax[i] = NO_TAP;
   for (int64_t kh = pool_end_tap(h, q->h) - 1; kh >= pool_first_tap(h, q->h); kh--)
     for (int64_t k = w->kernel - 1; k >= 0; k--) {
       int64_t from, n = pool_outputs_under(w, q, k, &from),
@@ -135,7 +135,7 @@ void pool_pairs_forward(const struct pool *p, int64_t plane)
     int64_t in = (plane * h->in + 2 * y) * w->in, out = (plane * h->out + y) * w->out;
     void *x0 = at(r, p->x, in), *x1 = at(r, p->x, in + w->in);
     r->max2(at(r, p->out, out), x0, x1, w->out);
-    if (p->argmax) r->max2_place(p->argmax + out, x0, x1, at(r, p->out, out), w->out);
+    if (p->argmax) r->max2_argmax(p->argmax + out, x0, x1, at(r, p->out, out), w->out);
   }
 }
 
@@ -150,5 +150,5 @@ void pool_whole_forward(const struct pool *p, int64_t plane, int64_t n)
   if (!p->argmax) return;
   int64_t i = 0;
   while (i < n && r->get(x, i) != r->get(y, 0)) i++;
-  p->argmax[plane] = (uint8_t)(i < n ? i : NO_PLACE);
+  p->argmax[plane] = (uint8_t)(i < n ? i : NO_TAP);
 }

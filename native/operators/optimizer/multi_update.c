@@ -123,7 +123,7 @@ static void round_all(struct multi *p)
   round_list(&p->etas);
 }
 
-static int check_plain(void *param)
+static int check_fields(void *param)
 {
   round_all(param);
   return TY_OK;
@@ -323,13 +323,13 @@ const struct op op_multi_update[] = {
         "mp_sgd_update for many triples of weight, gradient and master copy."),
   MULTI("multi_mp_sgd_mom_update", MP_SGD_MOM, 4, sgd_mom, check_lists,
         "mp_sgd_mom_update for many weights with gradient, momentum and master copy."),
-  MULTI("preloaded_multi_sgd_update", PRE_SGD, 2, preloaded, check_plain,
+  MULTI("preloaded_multi_sgd_update", PRE_SGD, 2, preloaded, check_fields,
         "multi_sgd_update with rates and decays in two arrays behind the weights."),
-  MULTI("preloaded_multi_sgd_mom_update", PRE_SGD_MOM, 3, preloaded_mom, check_plain,
+  MULTI("preloaded_multi_sgd_mom_update", PRE_SGD_MOM, 3, preloaded_mom, check_fields,
         "multi_sgd_mom_update with rates and decays in two arrays."),
-  MULTI("preloaded_multi_mp_sgd_update", PRE_MP_SGD, 3, preloaded, check_plain,
+  MULTI("preloaded_multi_mp_sgd_update", PRE_MP_SGD, 3, preloaded, check_fields,
         "multi_mp_sgd_update with rates and decays in two arrays."),
-  MULTI("preloaded_multi_mp_sgd_mom_update", PRE_MP_SGD_MOM, 4, preloaded_mom, check_plain,
+  MULTI("preloaded_multi_mp_sgd_mom_update", PRE_MP_SGD_MOM, 4, preloaded_mom, check_fields,
         "multi_mp_sgd_mom_update with rates and decays in two arrays."),
   MULTI("_multi_adamw_update", ADAMW, 4, adamw, check_adamw,
         "_adamw_update for many weights; the last input is the scale of all gradients."),

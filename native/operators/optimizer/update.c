@@ -74,7 +74,7 @@ static int scale_shape(struct infer *s) { return alike(s, s->nin - 1, s->nin - 1
 /* -- parameters -------------------------------------------------------------------------------- */
 
 static const struct param sgd[] = { RATE, COMMON, LAZY, { 0 } }, sgd_mom[] = { RATE, MOMENTUM, COMMON, LAZY, { 0 } };
-static const struct param plain[] = { RATE, COMMON, { 0 } }, nag[] = { RATE, MOMENTUM, COMMON, { 0 } };
+static const struct param rate_only[] = { RATE, COMMON, { 0 } }, nag[] = { RATE, MOMENTUM, COMMON, { 0 } };
 static const struct param adam[] = { RATE, BETAS, NUMBER(epsilon, "1e-08", "keeps the divisor from 0"), COMMON, LAZY, { 0 } };
 static const struct param rmsprop[] = {
   RATE, NUMBER(gamma1, "0.95", "decay of the mean square"), NUMBER(epsilon, "1e-08", "keeps the divisor from 0"), COMMON,
@@ -196,7 +196,7 @@ const struct op op_update[] = {
       "b = $rescale_grad * b + $wd * a; b = " CUT("b", "$clip_grad") "; d = $beta2 * d + (1 - $beta2) * b * b; "
       "m = (1 - pow($beta1, $t)) / $lr * (sqrt(d / (1 - pow($beta2, $t))) + $epsilon); "
       "e = $beta1 * e + (1 - $beta1) * b - (m - $beta1 * c) * a; c = m; -e / c", { NULL } } },
-  UPDATE("signsgd_update", "weight grad", plain, "(1 - $lr * $wd) * a - $lr * sign(b)",
+  UPDATE("signsgd_update", "weight grad", rate_only, "(1 - $lr * $wd) * a - $lr * sign(b)",
     .doc = "A step of lr against the sign of the gradient, with weight decay; rescaling and clipping have no effect."),
   UPDATE("signum_update", "weight grad mom!", signum,
     GRADIENT "c = $momentum * c - (1 - $momentum) * $wd * a - (1 - $momentum) * b; (1 - $lr * $wd_lh) * a + $lr * sign(c)",

@@ -24,7 +24,7 @@ static const struct param dequantize_params[] = {
 
 /* -- inference --------------------------------------------------------------------------------- */
 
-static int spread_shape(struct infer *s) /* ranges of one element; data keeps its shape */
+static int range_shape(struct infer *s) /* ranges of one element; data keeps its shape */
 {
   for (int i = 1; i < s->nin; i++) TRY(single_shape(s, &s->in[i]));
   for (int i = 1; i < s->nout; i++) TRY(single_shape(s, &s->out[i]));
@@ -78,19 +78,19 @@ static int calibrated_check(void *param)
 /* -- running ----------------------------------------------------------------------------------- */
 
 struct rescaling { const struct operand *from, *to; double scale; };
-static void spread_some(int64_t begin, int64_t end, void *context)
+static void rescale_elements(int64_t begin, int64_t end, void *context)
 {
   const struct rescaling *s = context;
   for (int64_t i = begin; i < end; i++) put_level(s->to, i, real_of(s->from, i) * s->scale);
 }
 
 /* Output 0 from input 0 times `unit`, under the range (least, most). */
-static int spread(struct call *c, double unit, double least, double most)
+static int rescale(struct call *c, double unit, double least, double most)
 {
   struct operand *to = &c->out[0];
   double r = fmax(fabs(least), fabs(most));
   struct rescaling s = { &c->in[0], to, r > 0 ? unit * levels_of(to->d.dtype) / r : 0 };
-  if (to->p) parallel_for(desc_count(&to->d), 4096, spread_some, &s);
+  if (to->p) parallel_for(desc_count(&to->d), 4096, rescale_elements, &s);
   if (to->d.dtype == TY_U8)
     put_range(c, 1, least, most);
   else
@@ -100,7 +100,7 @@ static int spread(struct call *c, double unit, double least, double most)
 
 static int quantize_run(struct call *c)
 {
-  return spread(c, 1, real_of(&c->in[1], 0), real_of(&c->in[2], 0));
+  return rescale(c, 1, real_of(&c->in[1], 0), real_of(&c->in[2], 0));
 }
 
 static void ends(const struct operand *x, double unit, double *least, double *most)
@@ -120,7 +120,7 @@ static int calibrated(struct call *c, double unit)
   const struct quantize *p = c->param;
   double least = p->least, most = p->most;
   if (isnan(least)) ends(&c->in[0], unit, &least, &most);
-  return spread(c, unit, least, most);
+  return rescale(c, unit, least, most);
 }
 
 static int quantize_v2_run(struct call *c)
@@ -242,16 +242,16 @@ enum { T_ALL = T_FLOAT | T_INT };
 const struct op op_quantize[] = {
   { .name = "_contrib_quantize", .in = "data min_range max_range", .out = "output0 output1 output2",
     .doc = "data as 8-bit integers of the range (min_range, max_range), and the range that they stand for.",
-    PARAMS(quantize_params, quantize), .shape = spread_shape, .type = quantize_type, CPU(quantize_run, T_ALL) },
+    PARAMS(quantize_params, quantize), .shape = range_shape, .type = quantize_type, CPU(quantize_run, T_ALL) },
   { .name = "_contrib_quantize_v2", .in = "data", .out = "output0 output1 output2",
     .doc = "data as 8-bit integers of a given range or its own, and the range that they stand for; integers stay as they are.",
-    PARAMS(calibrated_params, quantize), .check = calibrated_check, .shape = spread_shape, .type = chosen, CPU(quantize_v2_run, T_ALL) },
+    PARAMS(calibrated_params, quantize), .check = calibrated_check, .shape = range_shape, .type = chosen, CPU(quantize_v2_run, T_ALL) },
   { .name = "_contrib_dequantize", .in = "data min_range max_range",
     .doc = "8-bit integers as the numbers that they stand for.",
-    PARAMS(dequantize_params, quantize), .shape = spread_shape, .type = to_float, CPU(dequantize_run, T_ALL) },
+    PARAMS(dequantize_params, quantize), .shape = range_shape, .type = to_float, CPU(dequantize_run, T_ALL) },
   { .name = "_contrib_requantize", .in = "data min_range max_range", .out = "output0 output1 output2",
     .doc = "32-bit integers of the range (min_range, max_range) as 8-bit ones of a given range or their own.",
-    PARAMS(calibrated_params, quantize), .check = calibrated_check, .shape = spread_shape, .type = from_int32, CPU(requantize_run, T_ALL) },
+    PARAMS(calibrated_params, quantize), .check = calibrated_check, .shape = range_shape, .type = from_int32, CPU(requantize_run, T_ALL) },
   { .name = "_contrib_calibrate_entropy", .in = "hist hist_edges", .out = "threshold divergence",
     .doc = "Where to cut off a histogram about zero so that num_quantized_bins levels diverge least from it, and by how much.",
     PARAMS(calibrate_params, calibrate), .shape = calibrate_shape, .type = calibrate_type,

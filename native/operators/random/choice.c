@@ -245,13 +245,13 @@ static int shuffle_run(struct call *c)
   const char *x = c->in[0].p;
   char *y = c->out[0].p;
   int64_t n = d->dim[0], row = product_of(d, 1, d->ndim) * (int64_t)dtype_size(d->dtype),
-          *place = c->tmp;
+          *order = c->tmp;
   for (int64_t i = 0; i < n; i++) { /* inside-out Fisher and Yates */
     int64_t j = (int64_t)(unit_at(c, (uint64_t)i, 0) * (double)(i + 1));
-    place[i] = place[j];
-    place[j] = i;
+    order[i] = order[j];
+    order[j] = i;
   }
-  for (int64_t i = 0; i < n; i++) memcpy(y + i * row, x + place[i] * row, (size_t)row);
+  for (int64_t i = 0; i < n; i++) memcpy(y + i * row, x + order[i] * row, (size_t)row);
   return TY_OK;
 }
 

@@ -14,30 +14,30 @@
 /* -- laws -------------------------------------------------------------------------------------- */
 
 /* Where a law is defined and can be drawn from in finite time. */
-static bool ordered(double a, double b)       { return a <= b && isfinite(b - a); }
-static bool spread(double a, double b)        { return b >= 0; }
-static bool positive(double a, double b)      { return a > 0; }
-static bool both_positive(double a, double b)
+static bool valid_range(double a, double b) { return a <= b && isfinite(b - a); }
+static bool valid_deviation(double a, double b) { return b >= 0; }
+static bool valid_rate(double a, double b) { return a > 0; }
+static bool valid_rates(double a, double b)
 {
   return a > 0 && b > 0 && isfinite(a) && isfinite(b);
 }
-static bool mean(double a, double b)          { return a >= 0 && isfinite(a); }
-static bool both_means(double a, double b)    { return mean(a, b) && mean(b, a); }
-static bool trials(double a, double b)        { return mean(a, b) && b > 0 && b <= 1; }
+static bool valid_mean(double a, double b) { return a >= 0 && isfinite(a); }
+static bool valid_means(double a, double b) { return valid_mean(a, b) && valid_mean(b, a); }
+static bool valid_trials(double a, double b) { return valid_mean(a, b) && b > 0 && b <= 1; }
 
 struct affine { double offset, scale, limit; };       /* y = offset + scale z, at most limit */
 
-static struct affine uniform_place(
+static struct affine uniform_affine(
     double low, double high, int dtype) /* rounding must not reach high itself */
 {
   double below = dtype == TY_F64 ? nextafter(high, low) : nextafterf((float)high, (float)low);
   return (struct affine){ low, high - low, low < high ? below : high };
 }
-static struct affine normal_place(double mu, double s, int type)
+static struct affine normal_affine(double mu, double s, int type)
 {
   return (struct affine){ mu, s, INFINITY };
 }
-static struct affine wait_place(double lam, double none, int type)
+static struct affine wait_affine(double lam, double none, int type)
 {
   return (struct affine){ 0, 1 / lam, INFINITY };
 }
@@ -56,24 +56,24 @@ struct distribution {
   bool          (*good)(double a, double b);
   variate_fn       (*standard)(int dtype);               /* a block of standard variates and */
   /* what becomes of them, or */
-  struct affine (*place)(double a, double b, int dtype);
+  struct affine (*affine)(double a, double b, int dtype);
   double (*draw)(struct element_stream *s, double a, double b); /* one element */
 };
 static const struct distribution
-  uniform = { "law_unit24", "low", "high", "finite numbers, low not above high", ordered,
-              uniform_standard, uniform_place, NULL },
-  normal_law = { "law_normal", "loc", "scale", "a scale of 0 or more", spread,
-                 normal_standard, normal_place, NULL },
-  exponential = { "law_exponential", "lam", NULL, "a number above 0", positive,
-                  wait_standard, wait_place, NULL },
-  gamma_law = { "law_gamma", "alpha", "beta", "finite numbers above 0", both_positive,
+  uniform = { "law_unit24", "low", "high", "finite numbers, low not above high", valid_range,
+              uniform_standard, uniform_affine, NULL },
+  normal_law = { "law_normal", "loc", "scale", "a scale of 0 or more", valid_deviation,
+                 normal_standard, normal_affine, NULL },
+  exponential = { "law_exponential", "lam", NULL, "a number above 0", valid_rate,
+                  wait_standard, wait_affine, NULL },
+  gamma_law = { "law_gamma", "alpha", "beta", "finite numbers above 0", valid_rates,
                 NULL, NULL, law_gamma },
-  poisson = { "law_poisson", "lam", NULL, "a finite number, 0 or more", mean,
+  poisson = { "law_poisson", "lam", NULL, "a finite number, 0 or more", valid_mean,
               NULL, NULL, law_poisson },
   negative_binomial = { "law_failures", "k", "p", "k of 0 or more, p above 0 and at most 1",
-                        trials, NULL, NULL, law_failures },
+                        valid_trials, NULL, NULL, law_failures },
   generalized_negative_binomial = { "law_counts", "mu", "alpha", "finite numbers, 0 or more",
-                                    both_means, NULL, NULL, law_counts };
+                                    valid_means, NULL, NULL, law_counts };
 
 static int look_at(const struct distribution *law, double a, double b)
 {
@@ -109,14 +109,14 @@ static double parameter(const struct operand *p, double otherwise, int64_t i)
 }
 
 /* Elements i .. i + n - 1 from their standard variates, a row of equal parameters at a time. */
-static void place_rows(const struct filling *f, const double *z, int64_t i, int64_t n)
+static void transform_rows(const struct filling *f, const double *z, int64_t i, int64_t n)
 {
   const struct operand *y = &f->c->out[0];
   const struct variates *d = variates_here();
   for (int64_t end = i + n, m; i < end; i += m, z += m) {
     int64_t row = i / f->each;
     m = MIN(end, (row + 1) * f->each) - i;
-    struct affine t = f->law->place(
+    struct affine t = f->law->affine(
         parameter(f->pa, f->a, row), parameter(f->pb, f->b, row), y->d.dtype);
     void *to = elements_at(y->p, i, dtype_size(y->d.dtype));
     (y->d.dtype == TY_F64 ? d->store_f64 : d->store_f32)(to, z, t.offset, t.scale, t.limit, m);
@@ -132,7 +132,7 @@ static void standard_body(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i += BLOCK) {
     int64_t n = MIN(BLOCK, end - i);
     standard(z, &key, (uint64_t)i, n);
-    place_rows(f, z, i, n);
+    transform_rows(f, z, i, n);
   }
 }
 
@@ -154,7 +154,7 @@ static int fill_there(const struct filling *f, const struct primitives *other)
   const struct distribution *law = f->law;
   struct random_numbers r = { .key = key_of(f->c), .draw = law->name, .a = f->a, .b = f->b };
   if (!law->draw) {
-    struct affine t = law->place(f->a, f->b, y->d.dtype);
+    struct affine t = law->affine(f->a, f->b, y->d.dtype);
     bool wide = law == &uniform && y->d.dtype == TY_F64;
     r = (struct random_numbers){ .key = r.key, .standard = wide ? "law_unit53" : law->name,
       .a = t.offset, .b = t.scale, .limit = t.limit };
@@ -219,7 +219,7 @@ struct random {
 #define K      { "k", P_INT, offsetof(struct random, k), "1", "successes to wait for" }
 #define P      REAL("p", b, "1", "probability of a success")
 #define MU     REAL("mu", a, "1", "mean")
-#define SPREAD REAL("alpha", b, "1", "dispersion")
+#define DISPERSION REAL("alpha", b, "1", "dispersion")
 
 #define PARAMS(law, ...) \
 static const struct param law##_params[] = { __VA_ARGS__, ARRAY, { 0 } }; \
@@ -230,7 +230,7 @@ PARAMS(gamma, ALPHA, BETA)
 PARAMS(exponential, LAM)
 PARAMS(poisson, LAM)
 PARAMS(negative_binomial, K, P)
-PARAMS(generalized_negative_binomial, MU, SPREAD)
+PARAMS(generalized_negative_binomial, MU, DISPERSION)
 static const struct param sample_params[] = { SHAPE("()"), DTYPE(FLOATS "that of the parameters"), { 0 } };
 
 static int bad_dtype(int64_t dtype, const char *want)

@@ -47,17 +47,17 @@ static int reduced_shape(struct infer *s, ty_desc *out, uint32_t mask, bool keep
 {
   ty_desc *in = &s->in[0];
   int64_t dim[TY_MAXDIM];
-  int n = 0, place[TY_MAXDIM];
+  int n = 0, index[TY_MAXDIM];
   for (int i = 0; i < in->ndim; i++) {
     bool gone = mask >> i & 1;
     if (gone && !keep) continue;
-    place[n] = gone ? -1 : i;
+    index[n] = gone ? -1 : i;
     dim[n++] = gone ? 1 : in->dim[i];
   }
-  if (!n) place[n] = -1, dim[n++] = 1;
+  if (!n) index[n] = -1, dim[n++] = 1;
   TRY(shape_is(s, out, n, dim));
   for (int i = 0; i < n; i++)
-    if (place[i] >= 0) TRY(shape_dim(s, in, place[i], out->dim[i]));
+    if (index[i] >= 0) TRY(shape_dim(s, in, index[i], out->dim[i]));
   return TY_OK;
 }
 
@@ -113,14 +113,14 @@ static const struct kernel op##_kernels[] = { \
 static const struct kernel op##_back_kernels[] = { \
   { .name = "spread", .run = op##_back, .types = T_FLOAT | T_INT }, { 0 } \
 };
-FOLD(sum,     R_SUM,     F_PLAIN, B_SUM)
+FOLD(sum,     R_SUM,     F_NONE, B_SUM)
 FOLD(mean,    R_SUM,     F_MEAN,  B_SUM)
-FOLD(nansum,  R_NANSUM,  F_PLAIN, B_NANSUM)
-FOLD(prod,    R_PROD,    F_PLAIN, B_PROD)
-FOLD(nanprod, R_NANPROD, F_PLAIN, B_NANPROD)
-FOLD(square,  R_SQUARE,  F_PLAIN, B_SQUARE)
-FOLD(max,     R_MAX,     F_PLAIN, B_EQUAL)
-FOLD(min,     R_MIN,     F_PLAIN, B_EQUAL)
+FOLD(nansum,  R_NANSUM,  F_NONE, B_NANSUM)
+FOLD(prod,    R_PROD,    F_NONE, B_PROD)
+FOLD(nanprod, R_NANPROD, F_NONE, B_NANPROD)
+FOLD(square,  R_SQUARE,  F_NONE, B_SQUARE)
+FOLD(max,     R_MAX,     F_NONE, B_EQUAL)
+FOLD(min,     R_MIN,     F_NONE, B_EQUAL)
 
 /* -- norm -------------------------------------------------------------------------------------- */
 
@@ -221,7 +221,7 @@ static int norm_run(struct call *c)
   char *tmp = c->tmp;
   const void *x = in_dtype(dtype, &c->in[0], true, &tmp);
   void *y = in_dtype(dtype, out, add, &tmp);
-  reduce_run(&r, two ? R_SQUARE : R_ABS, two ? F_ROOT : F_PLAIN, x, NULL, y, add, tmp);
+  reduce_run(&r, two ? R_SQUARE : R_ABS, two ? F_ROOT : F_NONE, x, NULL, y, add, tmp);
   put_back(out, y, dtype);
   return TY_OK;
 }
@@ -299,7 +299,7 @@ static int moments_run(struct call *c)
   void *mean = c->out[0].p ? c->out[0].p : c->tmp, *tmp = (char *)c->tmp + mean_bytes(c);
   reduce_plan(&c->in[0].d, axes_mask(&p->axes, false, c->in[0].d.ndim), &r);
   reduce_run(&r, R_SUM, F_MEAN, c->in[0].p, NULL, mean, false, tmp);
-  if (c->out[1].p) reduce_run(&r, R_SPREAD, F_MEAN, c->in[0].p, mean, c->out[1].p, false, tmp);
+  if (c->out[1].p) reduce_run(&r, R_DEVIATION, F_MEAN, c->in[0].p, mean, c->out[1].p, false, tmp);
   return TY_OK;
 }
 
@@ -309,7 +309,7 @@ static int moments_back(struct call *c) /* reads the two head gradients, data, m
   struct reduce r;
   reduce_plan(&c->out[0].d, axes_mask(&p->axes, false, c->out[0].d.ndim), &r);
   if (c->out[0].p)
-    reduce_back(&r, B_SPREAD, c->out[0].p, c->in[2].p, c->in[3].p, c->in[0].p, c->in[1].p,
+    reduce_back(&r, B_DEVIATION, c->out[0].p, c->in[2].p, c->in[3].p, c->in[0].p, c->in[1].p,
         1 / (double)r.count);
   return TY_OK;
 }
@@ -324,14 +324,14 @@ static const struct kernel moments_back_kernels[] = {
 /* -- argmax, argmin ---------------------------------------------------------------------------- */
 
 struct arg_param { int64_t axis, keepdims; };
-static const struct param place_params[] = {
+static const struct param arg_params[] = {
   { "axis",     P_INT,  offsetof(struct arg_param, axis),     "None",
     "axis to search; negative counts from the end; None: the flattened array", NULL, NULL, 1 },
   { "keepdims", P_BOOL, offsetof(struct arg_param, keepdims), "False", "leave the axis with size 1" },
   { 0 }
 };
 
-static int place_shape(struct infer *s)
+static int arg_shape(struct infer *s)
 {
   const struct arg_param *p = s->param;
   int ndim = s->in[0].ndim, axis;
@@ -377,14 +377,14 @@ static void search_columns(int64_t begin, int64_t end, void *context)
 {
   const struct search *s = context;
   fold_t best[COLUMNS];
-  int64_t place[COLUMNS];
+  int64_t index[COLUMNS];
   for (int64_t u = begin; u < end; u++) {
     int64_t j = u % s->blocks * COLUMNS, n = MIN(COLUMNS, s->inner - j), outer = u / s->blocks;
     for (int64_t i = 0; i < s->k; i++)
-      s->table->best_cols(best, place,
+      s->table->best_cols(best, index,
           elements_at(s->x, (outer * s->k + i) * s->inner + j, s->size), s->least, i, n);
     for (int64_t i = 0; i < n; i++)
-      set_number(elements_at(s->y, outer * s->inner + j + i, s->size), s->dtype, (double)place[i]);
+      set_number(elements_at(s->y, outer * s->inner + j + i, s->size), s->dtype, (double)index[i]);
   }
 }
 
@@ -539,7 +539,7 @@ static const struct kernel running_back_kernels[] = {
   .in = "data", .param = fold_params, .param_size = sizeof(struct reduce_param), \
   .shape = fold_shape, \
   .cpu = op##_kernels, .back_cpu = op##_back_kernels
-#define PLACES .in = "data", .flags = OP_ZERO_GRAD
+#define ARG_EXTREME .in = "data", .flags = OP_ZERO_GRAD
 
 const struct op op_reduce[] = {
   { .name = "sum", .alias = "sum_axis _sparse_sum", .grad = "g0", FOLDING(sum),
@@ -570,13 +570,13 @@ const struct op op_reduce[] = {
     .in = "data", .out = "output0 output1", .param = moments_params, .param_size = sizeof(struct moments),
     .shape = moments_shape,
     .grad = "g0 g1 i0 o0", .cpu = moments_kernels, .back_cpu = moments_back_kernels },
-  { .name = "argmax", PLACES,
+  { .name = "argmax", ARG_EXTREME,
     .doc = "Place of the first largest element, counted from 0, in data's dtype. No gradient flows.",
-    .param = place_params, .param_size = sizeof(struct arg_param), .shape = place_shape, .cpu = argmax_kernels },
-  { .name = "argmin", PLACES,
+    .param = arg_params, .param_size = sizeof(struct arg_param), .shape = arg_shape, .cpu = argmax_kernels },
+  { .name = "argmin", ARG_EXTREME,
     .doc = "Place of the first smallest element, counted from 0, in data's dtype. No gradient flows.",
-    .param = place_params, .param_size = sizeof(struct arg_param), .shape = place_shape, .cpu = argmin_kernels },
-  { .name = "argmax_channel", PLACES,
+    .param = arg_params, .param_size = sizeof(struct arg_param), .shape = arg_shape, .cpu = argmin_kernels },
+  { .name = "argmax_channel", ARG_EXTREME,
     .doc = "Place of the first largest element along axis 1. No gradient flows.",
     .shape = channel_shape, .cpu = channel_kernels },
   { .name = "_np_cumsum", .alias = "cumsum",

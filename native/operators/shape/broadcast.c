@@ -21,7 +21,7 @@ static void put(struct nest *t, int64_t dim, bool copy)
 
 typedef void (*nest_fn)(const void *param, const ty_desc *in, const ty_desc *out, struct nest *t);
 
-static int spread(struct call *c, nest_fn make)
+static int run_nest(struct call *c, nest_fn make)
 {
   struct nest t = { 0 };
   struct move m = { 0 };
@@ -262,7 +262,7 @@ static void repeated(const void *param, const ty_desc *in, const ty_desc *out, s
 /* -- rows -------------------------------------------------------------------------------------- */
 
 #define NEST(nest) \
-static int nest##_run(struct call *c) { return spread(c, nest); } \
+static int nest##_run(struct call *c) { return run_nest(c, nest); } \
 static int nest##_back(struct call *c) { return gather(c, nest); } \
 static size_t nest##_scratch(const struct call *c) { return gather_scratch(c, nest); } \
 MOVE_ANYWHERE(nest##_kernels, nest##_run) \

@@ -45,7 +45,7 @@ static int keep(const struct operand *to, const struct operand *from, const stru
   for (int64_t i = 0; i < index->d.dim[0]; i++) {
     int64_t j = index_of(index, i);
     NEED(j >= 0 && j < rows, TY_ERUN,
-        "index %lld at place %lld is out of range; expected 0 to %lld", (long long)j, (long long)i,
+        "index %lld at line %lld is out of range; expected 0 to %lld", (long long)j, (long long)i,
         (long long)rows - 1);
   }
   TRY(move_zero(TY_CPU, to->p, desc_bytes(&to->d)));
@@ -92,8 +92,8 @@ static int count_run(struct call *c)
           *count = c->out[0].p;
   memset(count, 0, desc_bytes(&c->out[0].d));
   for (int64_t i = 0; i < desc_count(&c->in[0].d); i++) {
-    int64_t place = axis == NONE ? 0 : axis ? i / columns : i % columns;
-    count[place] += real_of(&c->in[0], i) != 0; /* NaN is a value */
+    int64_t line = axis == NONE ? 0 : axis ? i / columns : i % columns;
+    count[line] += real_of(&c->in[0], i) != 0; /* NaN is a value */
   }
   return TY_OK;
 }

@@ -113,7 +113,7 @@ static int64_t length_of(const struct steps *s, int64_t n)
 {
   return s->length ? MAX(0, MIN(index_of(s->length, n), s->t)) : s->t;
 }
-static int64_t place(const struct steps *s, int64_t t, int64_t n)
+static int64_t offset_at(const struct steps *s, int64_t t, int64_t n)
 {
   return (t * s->to_t + n * s->to_n) * (int64_t)s->row;
 }
@@ -133,11 +133,11 @@ static void mask_body(int64_t begin, int64_t end, void *context)
   for (int64_t n = begin; n < end; n++) {
     int64_t len = length_of(s, n);
     for (int64_t t = 0; t < s->t; t++) {
-      char *y = s->y + place(s, t, n);
+      char *y = s->y + offset_at(s, t, n);
       if (t >= len)
         fill(s, y);
-      else if (y != s->x + place(s, t, n))
-        memcpy(y, s->x + place(s, t, n), s->row);
+      else if (y != s->x + offset_at(s, t, n))
+        memcpy(y, s->x + offset_at(s, t, n), s->row);
     }
   }
 }
@@ -148,13 +148,13 @@ static void reverse_body(int64_t begin, int64_t end, void *context)
   for (int64_t n = begin; n < end; n++) {
     int64_t len = length_of(s, n);
     for (int64_t t = 0; t < s->t; t++)
-      memcpy(s->y + place(s, t, n), s->x + place(s, t < len ? len - 1 - t : t, n), s->row);
+      memcpy(s->y + offset_at(s, t, n), s->x + offset_at(s, t < len ? len - 1 - t : t, n), s->row);
   }
 }
 
 static int64_t last_of(const struct steps *s, int64_t n)
 {
-  return place(s, MAX(length_of(s, n), 1) - 1, n);
+  return offset_at(s, MAX(length_of(s, n), 1) - 1, n);
 }
 
 static int last_run(struct call *c)

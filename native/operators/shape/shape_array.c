@@ -34,13 +34,13 @@ MOVE_ANYWHERE(size_kernels, size_run)
 /* -- _contrib_index_array ---------------------------------------------------------------------- */
 
 struct index_array { struct dims axes; };
-static const struct param places_params[] = {
+static const struct param index_array_params[] = {
   { "axes", P_SHAPE, offsetof(struct index_array, axes), "None", "which coordinates, in this order; None: all of them", NULL,
     NULL, 1 },
   { 0 }
 };
 
-static int places_shape(struct infer *s)
+static int index_array_shape(struct infer *s)
 {
   const struct index_array *p = s->param;
   const ty_desc *in = &s->in[0];
@@ -53,7 +53,7 @@ static int places_shape(struct infer *s)
   return shape_is(s, &s->out[0], in->ndim + 1, dim);
 }
 
-static int places_run(struct call *c)
+static int index_array_run(struct call *c)
 {
   const struct index_array *p = c->param;
   const ty_desc *d = &c->in[0].d;
@@ -68,7 +68,7 @@ static int places_run(struct call *c)
   return TY_OK;
 }
 
-MOVE_KERNEL(places_kernels, places_run)
+MOVE_KERNEL(index_array_kernels, index_array_run)
 
 /* -- _contrib_arange_like ---------------------------------------------------------------------- */
 
@@ -311,9 +311,9 @@ const struct op op_shape_array[] = {
     .in = "data", .shape = size_shape, .type = whole_type, .flags = OP_ZERO_GRAD, .cpu = size_kernels },
   { .name = "_contrib_index_array",
     .doc = "For each element of data its coordinates, as int64 along a new last axis. No gradient flows.",
-    .in = "data", .param = places_params, .param_size = sizeof(struct index_array), .shape = places_shape,
+    .in = "data", .param = index_array_params, .param_size = sizeof(struct index_array), .shape = index_array_shape,
     .type = whole_type,
-    .flags = OP_ZERO_GRAD, .cpu = places_kernels },
+    .flags = OP_ZERO_GRAD, .cpu = index_array_kernels },
   { .name = "_contrib_arange_like", .alias = "_npx_arange_like",
     .doc = "start, start + step, ... in the shape of data, or as many as one of its axes has. No gradient flows.",
     .in = "data", .param = range_params, .param_size = sizeof(struct count_up), .shape = range_shape,

@@ -190,7 +190,7 @@ static void suppress(const struct suppression *k)
   const struct sort_key *sorted;
   int64_t n = choose(k, &sorted), rows = 0;
   for (int64_t i = 0; i < n; i++) {
-    int64_t row = sorted[i].place * k->width;
+    int64_t row = sorted[i].index * k->width;
     k->box[i] = box_at(k->r, &k->m, k->x, row + p->coord_start, (int)p->in_format);
     k->kind[i] = p->id_index >= 0 ? trunc(k->r->get(k->x, row + p->id_index)) : 0;
   }
@@ -198,7 +198,7 @@ static void suppress(const struct suppression *k)
   memset(k->gone, 0, (size_t)n);
   nms_run(&s, k->gone, n, n);
   for (int64_t i = 0; i < n; i++)
-    if (!k->gone[i]) write_row(k, rows++, sorted[i].place);
+    if (!k->gone[i]) write_row(k, rows++, sorted[i].index);
   if (k->y) k->r->fill(at(k->r, k->y, rows * k->width), -1, (k->n - rows) * k->width);
   for (int64_t i = rows; k->record && i < k->n; i++) k->record[i] = -1;
 }
@@ -307,8 +307,8 @@ static void match_one(const struct match_param *p, const struct vec_ops *r, cons
   }
   const struct sort_key *sorted = merge_sort(order, order + n, n);
   for (int64_t i = 0; i < n; i++) {
-    int64_t a = sorted[i].place / cols, b = sorted[i].place % cols;
-    double v = r->get(x, sorted[i].place);
+    int64_t a = sorted[i].index / cols, b = sorted[i].index % cols;
+    double v = r->get(x, sorted[i].index);
     if (row[a] >= 0 || col[b] >= 0) continue;
     if (!(p->is_ascend ? v < threshold : v > threshold)) return;
     row[a] = (int32_t)b;

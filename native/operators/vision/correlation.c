@@ -121,7 +121,8 @@ static double compare(const struct correlation *k, const struct patch *q)
   return s;
 }
 
-static void spread_gradient(const struct correlation *k, int64_t n, const struct patch *q, double g)
+static void scatter_gradient(
+    const struct correlation *k, int64_t n, const struct patch *q, double g)
 {
   const struct vec_ops *r = k->r;
   void *sign = at(r, k->sign, n * k->p->kernel_size * k->g.c);
@@ -151,7 +152,7 @@ static void sample_body(int64_t begin, int64_t end, void *context)
       struct patch q = patch_of(
           k, n, i / (g->out_h * g->out_w), i / g->out_w % g->out_h, i % g->out_w);
       if (k->y) k->r->set(k->y, n * outputs + i, compare(k, &q) * share);
-      if (k->dy) spread_gradient(k, n, &q, k->r->get(k->dy, n * outputs + i) * share);
+      if (k->dy) scatter_gradient(k, n, &q, k->r->get(k->dy, n * outputs + i) * share);
     }
     if (k->dx1) move_image(k, n, k->grad1, k->dx1, true);
     if (k->dx2) move_image(k, n, k->grad2, k->dx2, true);

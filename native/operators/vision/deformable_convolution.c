@@ -29,7 +29,7 @@ struct deform { struct conv c; int64_t num_deformable_group, im2col_step; };
 #define LAYOUT \
   { "layout", P_ENUM, offsetof(struct conv, layout), "None", "None: channels second", \
     "NCW|NCHW|NCDHW", NULL, 1 }
-static const struct param plain_params[] = { CONV_WINDOW, REST, LAYOUT, { 0 } };
+static const struct param v1_params[] = { CONV_WINDOW, REST, LAYOUT, { 0 } };
 static const struct param modulated_params[] = {
   CONV_WINDOW, REST,
   { "im2col_step", P_INT, offsetof(struct deform, im2col_step), "64", "without effect", NULL, "[0,]" },
@@ -37,7 +37,7 @@ static const struct param modulated_params[] = {
 };
 
 static bool has_mask(const struct op *op) { return op->param == modulated_params; }
-static const char *plain_ports(const void *param)
+static const char *v1_ports(const void *param)
 {
   return ((const struct deform *)param)->c.no_bias ? "data offset weight"
                                                    : "data offset weight bias";
@@ -60,7 +60,7 @@ static int check(void *param)
 /* -- shapes ------------------------------------------------------------------------------------ */
 
 /* output size along spatial axis i; 0 while unknown, negative where the window does not fit */
-static int64_t places(const struct conv *p, const ty_desc *x, int i)
+static int64_t output_size(const struct conv *p, const ty_desc *x, int i)
 {
   int64_t reach = (p->kernel.d[i] - 1) * p->dilate.d[i] + 1,
           whole = x->dim[2 + i] + 2 * p->pad.d[i];
@@ -78,8 +78,8 @@ static int shape(struct infer *s)
   if (x->ndim != 4)
     return infer_fail(
         s, TY_ESHAPE, x, "expected (batch, channels, height, width), got %d dimensions", x->ndim);
-  const int64_t channels = x->dim[1], taps = p->kernel.d[0] * p->kernel.d[1], h = places(p, x, 0),
-                w = places(p, x, 1);
+  const int64_t channels = x->dim[1], taps = p->kernel.d[0] * p->kernel.d[1],
+                h = output_size(p, x, 0), w = output_size(p, x, 1);
   if (h < 0 || w < 0)
     return infer_fail(s, TY_ESHAPE, x,
         "the window does not fit into %lld x %lld pixels with their padding", (long long)x->dim[2],
@@ -334,7 +334,7 @@ const struct op op_deformable_convolution[] = { {
   .name = "_contrib_DeformableConvolution",
   .doc = "Convolution of data (N, C, H, W) whose taps are moved by offset (N, 2 taps num_deformable_group, H', W'): down, across of each "
          "tap; weight as of Convolution. Gradients of all inputs.",
-  .in = "data offset weight bias", .in_of = plain_ports, .out = "output", .param = plain_params, .param_size = sizeof(struct deform),
+  .in = "data offset weight bias", .in_of = v1_ports, .out = "output", .param = v1_params, .param_size = sizeof(struct deform),
   .check = check, .shape = shape, .grad = "g0 i0 i1 i2", .cpu = cpu, .back_cpu = back,
 }, {
   .name = "_contrib_ModulatedDeformableConvolution",

@@ -224,19 +224,19 @@ static double background(const struct matching *t, int64_t a)
 
 static void mine_negatives(struct matching *t, int64_t positives)
 {
-  double wanted = (double)positives * t->p->negative_mining_ratio,
+  double negatives = (double)positives * t->p->negative_mining_ratio,
          limit = box_held(&t->m, t->p->negative_mining_thresh);
   int64_t n = 0,
-          most = wanted < (double)(t->anchors - positives) ? (int64_t)wanted
+          most = negatives < (double)(t->anchors - positives) ? (int64_t)negatives
                                                            : t->anchors - positives;
   for (int64_t a = 0; a < t->anchors; a++)
     if (t->state[a] != POSITIVE && t->best[a] < limit)
       t->order[n++] = (struct sort_key){ best_first(-background(t, a)), a };
   const struct sort_key *sorted = merge_sort(t->order, t->order + t->anchors, n);
-  for (int64_t i = 0; i < MIN(n, most); i++) t->state[sorted[i].place] = NEGATIVE;
+  for (int64_t i = 0; i < MIN(n, most); i++) t->state[sorted[i].index] = NEGATIVE;
 }
 
-static void write_targets(const struct matching *t, void *place, void *mask, void *class)
+static void write_targets(const struct matching *t, void *offsets, void *mask, void *class)
 {
   const double none[4] = { 0 };
   for (int64_t a = 0; a < t->anchors; a++) {
@@ -251,7 +251,7 @@ static void write_targets(const struct matching *t, void *place, void *mask, voi
     }
     else if (t->objects && t->state[a] == NEGATIVE)
       label = 0;
-    if (place) t->r->store(at(t->r, place, 4 * a), to, 4);
+    if (offsets) t->r->store(at(t->r, offsets, 4 * a), to, 4);
     if (mask) t->r->fill(at(t->r, mask, 4 * a), positive, 4);
     if (class) t->r->set(class, a, label);
   }
@@ -423,7 +423,7 @@ static void sort_and_suppress(const struct detect *d, int64_t n)
     d->order[i] = (struct sort_key){ best_first(d->found[i].score), i };
   const struct sort_key *sorted = merge_sort(d->order, d->order + d->anchors, n);
   for (int64_t i = 0; i < keep; i++) {
-    d->sorted[i] = d->found[sorted[i].place];
+    d->sorted[i] = d->found[sorted[i].index];
     d->box[i] = box_of(&d->m, d->sorted[i].corner, CORNER);
     d->kind[i] = d->sorted[i].id;
   }

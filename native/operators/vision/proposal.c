@@ -122,12 +122,12 @@ static struct proposal propose(const struct image_of *k, int64_t index)
 {
   const struct proposal_param *p = k->p;
   int64_t a = index % k->anchors, cell = index / k->anchors, area = k->h * k->w,
-          place[2] = { cell % k->w, cell / k->w };
+          position[2] = { cell % k->w, cell / k->w };
   struct proposal q;
   double by[4], least = box_held(&k->m, (double)p->min_size * k->info[2]);
   anchor_of(p, a, q.v);
   for (int i = 0; i < 4; i++) {
-    q.v[i] += (double)(place[i % 2] * p->feature_stride);
+    q.v[i] += (double)(position[i % 2] * p->feature_stride);
     by[i] = k->r->get(k->moves, (4 * a + i) * area + cell);
   }
   if (p->iou_loss)
@@ -143,8 +143,8 @@ static struct proposal propose(const struct image_of *k, int64_t index)
   }
   for (int i = 0; i < 2; i++) small |= q.v[i + 2] - q.v[i] + 1 < least;
   for (int i = 0; i < 4 && small; i++) q.v[i] += i < 2 ? -least / 2 : least / 2;
-  bool beyond = (double)place[0] >= trunc(k->info[1] / (double)p->feature_stride) ||
-      (double)place[1] >= trunc(k->info[0] / (double)p->feature_stride);
+  bool beyond = (double)position[0] >= trunc(k->info[1] / (double)p->feature_stride) ||
+      (double)position[1] >= trunc(k->info[0] / (double)p->feature_stride);
   if (small || wrong || beyond) q.score = -1;
   return q;
 }
@@ -158,7 +158,7 @@ static int64_t select_best(const struct image_of *k)
   }
   const struct sort_key *sorted = merge_sort(k->order, k->order + k->count, k->count);
   for (int64_t i = 0; i < k->pre; i++)
-    k->box[i] = box_of(&k->m, k->all[sorted[i].place].v, CORNER), k->gone[i] = 0;
+    k->box[i] = box_of(&k->m, k->all[sorted[i].index].v, CORNER), k->gone[i] = 0;
   struct nms s = { k->m, k->box, NULL, k->p->threshold, false };
   int64_t stay = nms_run(&s, k->gone, k->pre, k->p->post_nms), n = 0;
   for (int64_t i = 0; n < stay; i++)
@@ -189,7 +189,7 @@ static void write_regions(
 {
   int64_t post = k->p->post_nms;
   for (int64_t i = 0; i < post; i++) {
-    const struct proposal *q = &k->all[k->order[i % found].place];
+    const struct proposal *q = &k->all[k->order[i % found].index];
     double row[5] = { (double)image, q->v[0], q->v[1], q->v[2], q->v[3] };
     if (c->out[0].p) k->r->store(at(k->r, c->out[0].p, (image * post + i) * 5), row, 5);
     if (c->out[1].p) k->r->set(c->out[1].p, image * post + i, q->score);

@@ -117,7 +117,7 @@ static struct ps_region region_of(const struct psroi_call *k, int64_t n, double 
 }
 
 /* A bin of one channel of the result. */
-struct psroi_bin { int64_t region, out, channel, place[2], plane; };
+struct psroi_bin { int64_t region, out, channel, position[2], plane; };
 
 static struct psroi_bin bin_of(
     const struct psroi_call *k, const struct ps_region *g, int64_t n, int64_t i)
@@ -126,8 +126,8 @@ static struct psroi_bin bin_of(
   struct psroi_bin b = {
     n, n * k->p->output_dim * s * s + i, i / (s * s), { i / s % s, i % s }, 0
   };
-  int64_t channel = (b.channel * cells + ps_cell(&k->s, b.place[0])) * cells +
-      ps_cell(&k->s, b.place[1]);
+  int64_t channel = (b.channel * cells + ps_cell(&k->s, b.position[0])) * cells +
+      ps_cell(&k->s, b.position[1]);
   b.plane = (g->image * k->d->dim[1] + channel) * k->d->dim[2] * k->d->dim[3];
   return b;
 }
@@ -143,7 +143,8 @@ struct pixel_window { int64_t from[2], to[2]; };
 static struct pixel_window pixels_of(
     const struct psroi_call *k, const struct ps_region *g, const struct psroi_bin *b)
 {
-  struct bin_ends y = ps_pixels(&k->s, g, 0, b->place[0]), x = ps_pixels(&k->s, g, 1, b->place[1]);
+  struct bin_ends y = ps_pixels(&k->s, g, 0, b->position[0]),
+                  x = ps_pixels(&k->s, g, 1, b->position[1]);
   return (struct pixel_window){ { y.from, x.from }, { y.to, x.to } };
 }
 
@@ -184,7 +185,7 @@ static int mean_forward(struct call *c)
   return TY_OK;
 }
 
-static void spread_mean(const struct psroi_call *k, const struct ps_region *g, int64_t n)
+static void scatter_mean(const struct psroi_call *k, const struct ps_region *g, int64_t n)
 {
   for (int64_t i = 0; i < bins_of_region(k); i++) {
     struct psroi_bin b = bin_of(k, g, n, i);
@@ -212,7 +213,7 @@ static int mean_backward(struct call *c)
   memset(k.dx, 0, desc_bytes(k.d));
   for (int64_t n = 0; n < c->in[1].d.dim[0]; n++) {
     struct ps_region g = region_of(&k, n, 0);
-    if (g.image >= 0) spread_mean(&k, &g, n);
+    if (g.image >= 0) scatter_mean(&k, &g, n);
   }
   return TY_OK;
 }
@@ -223,8 +224,8 @@ static int mean_backward(struct call *c)
 static int64_t offsets_of(const struct psroi_call *k, const struct psroi_bin *b)
 {
   const int64_t parts = k->p->part_size, class = b->channel / (k->p->output_dim / k->classes);
-  return ((b->region * k->classes + class) * 2 * parts + ps_part(&k->s, b->place[0])) * parts +
-      ps_part(&k->s, b->place[1]);
+  return ((b->region * k->classes + class) * 2 * parts + ps_part(&k->s, b->position[0])) * parts +
+      ps_part(&k->s, b->position[1]);
 }
 
 static void start_of(const struct psroi_call *k, const struct ps_region *g,
@@ -233,7 +234,7 @@ static void start_of(const struct psroi_call *k, const struct ps_region *g,
   int64_t plane = k->p->part_size * k->p->part_size, offset = k->classes ? offsets_of(k, b) : 0;
   for (int i = 0; i < 2; i++) {
     double trans = k->classes ? k->r->get(k->trans, offset + (1 - i) * plane) : 0;
-    start[i] = ps_start(&k->s, g, i, b->place[i], trans);
+    start[i] = ps_start(&k->s, g, i, b->position[i], trans);
   }
 }
 
@@ -249,7 +250,7 @@ static bool taps_at(const struct psroi_call *k, const struct ps_region *g, const
   if (y.at < 0 || x.at < 0) return false;
   *t = (struct psroi_taps){ { { y.at * w + x.at, y.at * w + x.next },
                               { y.next * w + x.at, y.next * w + x.next } },
-    { y.far, x.far } };
+    { y.weight, x.weight } };
   return true;
 }
 
@@ -323,7 +324,7 @@ static double slope(const struct psroi_call *k, const struct psroi_taps *t, int6
               : (v[1][0] - v[0][0]) * (1 - other) + (v[1][1] - v[0][1]) * other;
 }
 
-static void spread_bin(
+static void scatter_bin(
     const struct psroi_call *k, const struct ps_region *g, const struct psroi_bin *b)
 {
   const int64_t all = k->p->sample_per_part * k->p->sample_per_part,
@@ -364,7 +365,7 @@ static int sample_backward(struct call *c)
     struct ps_region g = region_of(&k, n, 0.5);
     for (int64_t i = 0; g.image >= 0 && i < bins_of_region(&k); i++) {
       struct psroi_bin b = bin_of(&k, &g, n, i);
-      spread_bin(&k, &g, &b);
+      scatter_bin(&k, &g, &b);
     }
   }
   return TY_OK;

@@ -107,9 +107,9 @@ static void plane(const struct resize_planes *j, const void *x, void *y)
     for (int64_t k = 0; k < j->W; k++, out++) {
       struct resize_tap u = resize_tap(k, j->w, j->W, j->corners);
       int64_t a = v.at * j->w + u.at, b = a + v.next * j->w;
-      double above = (1 - u.far) * j->r->get(x, a) + u.far * j->r->get(x, a + u.next);
-      double below = (1 - u.far) * j->r->get(x, b) + u.far * j->r->get(x, b + u.next);
-      j->r->set(y, out, (1 - v.far) * above + v.far * below);
+      double above = (1 - u.weight) * j->r->get(x, a) + u.weight * j->r->get(x, a + u.next);
+      double below = (1 - u.weight) * j->r->get(x, b) + u.weight * j->r->get(x, b + u.next);
+      j->r->set(y, out, (1 - v.weight) * above + v.weight * below);
     }
   }
 }
@@ -128,10 +128,10 @@ static void plane_back(const struct resize_planes *j, const void *dy, void *dx)
       struct resize_tap u = resize_tap(k, j->w, j->W, j->corners);
       int64_t a = v.at * j->w + u.at, b = a + v.next * j->w;
       double g = j->r->get(dy, out);
-      increase(j->r, dx, a, g * (1 - v.far) * (1 - u.far));
-      increase(j->r, dx, a + u.next, g * (1 - v.far) * u.far);
-      increase(j->r, dx, b, g * v.far * (1 - u.far));
-      increase(j->r, dx, b + u.next, g * v.far * u.far);
+      increase(j->r, dx, a, g * (1 - v.weight) * (1 - u.weight));
+      increase(j->r, dx, a + u.next, g * (1 - v.weight) * u.weight);
+      increase(j->r, dx, b, g * v.weight * (1 - u.weight));
+      increase(j->r, dx, b + u.next, g * v.weight * u.weight);
     }
   }
 }

@@ -103,7 +103,8 @@ static bool taps_at(const struct align_call *k, double y, double x, struct align
   if (v.at < 0 || u.at < 0) return false;
   *t = (struct align_taps){ { v.at * w + u.at, v.at * w + u.next, v.next * w + u.at,
                               v.next * w + u.next },
-    { (1 - v.far) * (1 - u.far), (1 - v.far) * u.far, v.far * (1 - u.far), v.far * u.far } };
+    { (1 - v.weight) * (1 - u.weight), (1 - v.weight) * u.weight, v.weight * (1 - u.weight),
+      v.weight * u.weight } };
   return true;
 }
 

@@ -3,7 +3,7 @@
 ** A region is (sample, x1, y1, x2, y2); corners are scaled and rounded half away from zero, both
 ** ends count, and a region is at least one pixel large. Bin i of n covers floor(i size / n) to
 ** ceil((i + 1) size / n), clipped to the image; an empty bin and a sample that does not exist
-** give 0. The place of each maximum (-1: none) is the hidden second output.
+** give 0. The argmax of each maximum (-1: none) is the hidden second output.
 */
 #include "kernel/element/regions.h"
 #include "kernel/vec/vec.h"
@@ -48,7 +48,7 @@ struct roi {
   const struct roi_param *p;
   const ty_desc *d;
   const void *x, *rois;
-  void *y, *place;
+  void *y, *argmax;
 };
 
 static int64_t greatest(const struct roi *k, int64_t plane, struct bin_ends y, struct bin_ends x)
@@ -78,7 +78,7 @@ static void region(const struct roi *k, int64_t n)
       struct bin_ends x = pool_bin(&g, 1, b % bins[1], bins[1], d[3]);
       int64_t best = g.image >= 0 ? greatest(k, plane, y, x) : -1;
       if (k->y) r->set(k->y, out, best < 0 ? 0 : r->get(k->x, plane + best));
-      if (k->place) r->set(k->place, out, (double)best);
+      if (k->argmax) r->set(k->argmax, out, (double)best);
     }
 }
 

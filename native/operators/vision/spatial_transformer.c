@@ -2,7 +2,7 @@
 **
 ** A grid (batch, 2, h, w) says for each place of the output where in the input it comes from, x
 ** then y, -1 and 1 being the centres of the outermost pixels. A regular grid holds these
-** coordinates of the output's own places.
+** coordinates of the output's own positions.
 */
 #include "kernel/vec/vec.h"
 #include "op/op.h"
@@ -58,11 +58,11 @@ static void sample_body(int64_t begin, int64_t end, void *context)
   }
 }
 
-static void sample_run(struct sampling *k, const ty_desc *data, int64_t places)
+static void sample_run(struct sampling *k, const ty_desc *data, int64_t positions)
 {
   k->r = vec_ops_of(data->dtype);
-  k->s = (struct image){ data->dim[1], data->dim[2], data->dim[3], places };
-  parallel_for(data->dim[0], grain_of(8 * k->s.c * places), sample_body, k);
+  k->s = (struct image){ data->dim[1], data->dim[2], data->dim[3], positions };
+  parallel_for(data->dim[0], grain_of(8 * k->s.c * positions), sample_body, k);
 }
 
 static int sampler_shape(struct infer *s)
@@ -102,8 +102,8 @@ static const struct param sampler_params[] = {
   { "cudnn_off", P_BOOL, offsetof(struct sampler_param, cudnn_off), "None", "without effect on results", NULL, NULL, 1 },
   { 0 }
 };
-static const struct kernel sampler_cpu[] = { { "places", sampler_forward, T_FLOAT }, { 0 } };
-static const struct kernel sampler_back_cpu[] = { { "places", sampler_backward, T_FLOAT }, { 0 } };
+static const struct kernel sampler_cpu[] = { { "positions", sampler_forward, T_FLOAT }, { 0 } };
+static const struct kernel sampler_back_cpu[] = { { "positions", sampler_backward, T_FLOAT }, { 0 } };
 
 /* -- GridGenerator ----------------------------------------------------------------------------- */
 
@@ -187,8 +187,8 @@ static int grid_backward(struct call *c)
   return TY_OK;
 }
 
-static const struct kernel grid_cpu[] = { { "places", grid_forward, T_FLOAT }, { 0 } };
-static const struct kernel grid_back_cpu[] = { { "places", grid_backward, T_FLOAT }, { 0 } };
+static const struct kernel grid_cpu[] = { { "positions", grid_forward, T_FLOAT }, { 0 } };
+static const struct kernel grid_back_cpu[] = { { "positions", grid_backward, T_FLOAT }, { 0 } };
 
 /* -- SpatialTransformer ------------------------------------------------------------------------ */
 
@@ -271,8 +271,8 @@ static int transformer_backward(struct call *c)
   return TY_OK;
 }
 
-static const struct kernel transformer_cpu[] = { { "places", transformer_forward, T_FLOAT, NULL, transformer_scratch }, { 0 } };
-static const struct kernel transformer_back_cpu[] = { { "places", transformer_backward, T_FLOAT, NULL,
+static const struct kernel transformer_cpu[] = { { "positions", transformer_forward, T_FLOAT, NULL, transformer_scratch }, { 0 } };
+static const struct kernel transformer_back_cpu[] = { { "positions", transformer_backward, T_FLOAT, NULL,
                                                         transformer_back_scratch }, { 0 } };
 
 const struct op op_spatial_transformer[] = {
@@ -288,7 +288,7 @@ const struct op op_spatial_transformer[] = {
     .param = grid_params, .param_size = sizeof(struct grid_param), .check = grid_check, .shape = grid_shape,
     .grad = "g0", .cpu = grid_cpu, .back_cpu = grid_back_cpu },
   { .name = "BilinearSampler", .in = "data grid", .out = "output [tmp]",
-    .doc = "Images sampled bilinearly at the places of grid (batch, 2, height, width), -1 to 1; pixels outside count as 0.",
+    .doc = "Images sampled bilinearly at the positions of grid (batch, 2, height, width), -1 to 1; pixels outside count as 0.",
     .param = sampler_params, .param_size = sizeof(struct sampler_param), .shape = sampler_shape,
     .grad = "g0 i0 i1", .cpu = sampler_cpu, .back_cpu = sampler_back_cpu },
   { 0 }

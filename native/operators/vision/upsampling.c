@@ -100,7 +100,7 @@ static void enlarge(const struct nearest *u, int64_t in, int64_t out)
     else if (y % by)
       memcpy(to, at(r, to, -W), r->size * (size_t)W);
     else
-      r->spread(to, from, W / w, w);
+      r->repeat(to, from, W / w, w);
   }
 }
 

@@ -117,11 +117,11 @@ static inline uint16_t to_bf16(float v)
   }
 
 #define REAL float
-#define PLAIN(id, name, args, cost, floats, ints) LOOP(float, float, id##_f32, floats)
+#define BOTH(id, name, args, cost, floats, ints) LOOP(float, float, id##_f32, floats)
 #define FULL(id, name, args, cost, expression) LOOP(float, float, id##_f32, expression)
-  PW_PLAIN(PLAIN) PW_SMOOTH(FULL)
+  PW_BOTH(BOTH) PW_SMOOTH(FULL)
 #undef REAL
-#undef PLAIN
+#undef BOTH
 #undef FULL
 
 /* b: one element */
@@ -141,28 +141,28 @@ static inline uint16_t to_bf16(float v)
   PW_FIXED(FIXED)
 
 #define REAL double
-#define PLAIN(id, name, args, cost, floats, ints) LOOP(double, double, id##_f64, floats)
+#define BOTH(id, name, args, cost, floats, ints) LOOP(double, double, id##_f64, floats)
 #define FULL(id, name, args, cost, expression) LOOP(double, double, id##_f64, expression)
-  PW_PLAIN(PLAIN) PW_REAL(FULL)
-#undef PLAIN
+  PW_BOTH(BOTH) PW_REAL(FULL)
+#undef BOTH
 #undef FULL
 
 #define INT int32_t
 #define UINT uint32_t
-#define PLAIN(id, name, args, cost, floats, ints) LOOP(int32_t, int32_t, id##_i32, ints)
+#define BOTH(id, name, args, cost, floats, ints) LOOP(int32_t, int32_t, id##_i32, ints)
 #define FULL(id, name, args, cost, expression) LOOP(int32_t, double, id##_i32, to_i32(expression))
-  PW_PLAIN(PLAIN) PW_REAL(FULL)
-#undef PLAIN
+  PW_BOTH(BOTH) PW_REAL(FULL)
+#undef BOTH
 #undef FULL
 #undef INT
 #undef UINT
 
 #define INT int64_t
 #define UINT uint64_t
-#define PLAIN(id, name, args, cost, floats, ints) LOOP(int64_t, int64_t, id##_i64, ints)
+#define BOTH(id, name, args, cost, floats, ints) LOOP(int64_t, int64_t, id##_i64, ints)
 #define FULL(id, name, args, cost, expression) LOOP(int64_t, double, id##_i64, to_i64(expression))
-  PW_PLAIN(PLAIN) PW_REAL(FULL)
-#undef PLAIN
+  PW_BOTH(BOTH) PW_REAL(FULL)
+#undef BOTH
 #undef FULL
 #undef INT
 #undef UINT
@@ -207,7 +207,7 @@ static inline uint16_t to_bf16(float v)
     else \
       INDEPENDENT for (int64_t i = 0; i < n; i++) { S v = s[from]; d[to] = expression; } \
   }
-#define SPREAD(name, D, S, expression) \
+#define CONVERT(name, D, S, expression) \
   static void name(void *d_, const void *s_, int64_t stride, int64_t n) \
   { \
     D *d = d_; \
@@ -223,7 +223,7 @@ static inline uint16_t to_bf16(float v)
     } \
   }
 #define LOAD(id, S, number, store, K) \
-  SPREAD(JOIN(load_##id, K), JOIN(type, K), S, JOIN(to, K)(number))
+  CONVERT(JOIN(load_##id, K), JOIN(type, K), S, JOIN(to, K)(number))
 #define STORE(id, D, number, store, K) \
   MOVE(JOIN(store_##id, K), D, JOIN(type, K), store, i, i * stride)
 typedef float type_f32;
@@ -280,10 +280,10 @@ enum { LANES = 16 };
 extern const struct pw_table TABLE;
 const struct pw_table TABLE = {
   .op = {
-    [KIND_F32] = { PW_PLAIN(IN_F32) PW_REAL(IN_F32) PW_FIXED(IN_F32) },
-    [KIND_F64] = { PW_PLAIN(IN_F64) PW_REAL(IN_F64) PW_FIXED(IN_F64) },
-    [KIND_I32] = { PW_PLAIN(IN_I32) PW_REAL(IN_I32) },
-    [KIND_I64] = { PW_PLAIN(IN_I64) PW_REAL(IN_I64) },
+    [KIND_F32] = { PW_BOTH(IN_F32) PW_REAL(IN_F32) PW_FIXED(IN_F32) },
+    [KIND_F64] = { PW_BOTH(IN_F64) PW_REAL(IN_F64) PW_FIXED(IN_F64) },
+    [KIND_I32] = { PW_BOTH(IN_I32) PW_REAL(IN_I32) },
+    [KIND_I64] = { PW_BOTH(IN_I64) PW_REAL(IN_I64) },
   },
   .load = {
     { DTYPES_(AT_LOAD, f32) }, { DTYPES_(AT_LOAD, f64) }, { DTYPES_(AT_LOAD, i32) }, { DTYPES_(AT_LOAD, i64) },

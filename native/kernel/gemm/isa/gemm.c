@@ -48,7 +48,7 @@ enum {
   .panel = pack_panel_##t, .panel_t = pack_panel_t_##t, .strip = pack_strip_##t, .dots = dots_##t, \
   .act = act_##t, \
   .axpy = axpy_##t, .scatter = scatter_##t, .dot = dot_##t, .sum = sum_##t, .fill = fill_##t, \
-  .spread = spread_##t, .fold = FOLD(t) }
+  .scatter_panel = scatter_panel_##t, .fold = FOLD(t) }
 #define NAME_(isa) gemm_isa_##isa
 #define NAME(isa) NAME_(isa)
 extern const struct gemm_isa NAME(ISA);

@@ -58,7 +58,7 @@ static inline int64_t min_whole(int64_t a, int64_t v) { return v < a ? v : a; }
 #define STEP_SQUARE(a, v, c)  a += v * v
 #define STEP_PROD(a, v, c)    a *= v
 #define STEP_NANPROD(a, v, c) a *= IS_NAN(v) ? 1 : v
-#define STEP_SPREAD(a, v, c)  a += (v - c) * (v - c)
+#define STEP_DEVIATION(a, v, c)  a += (v - c) * (v - c)
 #define STEP_MAX(a, v, c)     a = max_real(a, v)
 #define STEP_MIN(a, v, c)     a = min_real(a, v)
 #define TYPE float
@@ -86,7 +86,7 @@ static inline int64_t min_whole(int64_t a, int64_t v) { return v < a ? v : a; }
 #undef STEP_SQUARE
 #undef STEP_PROD
 #undef STEP_NANPROD
-#undef STEP_SPREAD
+#undef STEP_DEVIATION
 #undef STEP_MAX
 #undef STEP_MIN
 
@@ -107,7 +107,7 @@ static inline int64_t min_whole(int64_t a, int64_t v) { return v < a ? v : a; }
 #define STEP_SQUARE(a, v, c)  a = WRAP(U(a) + U(v) * U(v))
 #define STEP_PROD(a, v, c)    a = WRAP(U(a) * U(v))
 #define STEP_NANPROD(a, v, c) a = WRAP(U(a) * U(v))
-#define STEP_SPREAD(a, v, c)  a = WRAP(U(a) + (U(v) - U(c)) * (U(v) - U(c)))
+#define STEP_DEVIATION(a, v, c)  a = WRAP(U(a) + (U(v) - U(c)) * (U(v) - U(c)))
 #define STEP_MAX(a, v, c)     a = max_whole(a, v)
 #define STEP_MIN(a, v, c)     a = min_whole(a, v)
 #define TYPE uint8_t

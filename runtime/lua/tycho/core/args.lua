@@ -75,7 +75,7 @@ local byte, UNDERSCORE = string.byte, ("_"):byte()
 
 
 --- The plain spelling of a name: "end_" is "end", "repeat_" is "repeat", others stay.
-function args.plain_name(name)
+function args.bare_name(name)
   local word = byte(name, -1) == UNDERSCORE and name:match("^(%a+)_$")
   return word and reserved[word] and word or name
 end
@@ -182,7 +182,7 @@ end
 local function accept_named(form, given, options)
   for key, value in pairs(options) do
     if type(key) == "string" then
-      local p = form.by_name[key] or form.by_name[args.plain_name(key)]
+      local p = form.by_name[key] or form.by_name[args.bare_name(key)]
       if p then
         accept(form, given, p, value)
       elseif form.rest then
@@ -232,7 +232,7 @@ local function all_names_known(form, t)
   for key in pairs(t) do
     if type(key) == "string" then
       named = true
-      if not (form.by_name[key] or form.by_name[args.plain_name(key)]) then
+      if not (form.by_name[key] or form.by_name[args.bare_name(key)]) then
         return false
       end
     end
@@ -251,23 +251,23 @@ end
 
 
 -- Whether a table's names all are options that were not given by position, and not only the one
--- whose place it has, which may be absent.
-local function names_options(form, t, place)
-  local others, here = false, form.order[place]
+-- whose position it has, which may be absent.
+local function names_options(form, t, position)
+  local others, here = false, form.order[position]
   if here.required or here.type ~= types.named.any then
     return false
   end
   for key in pairs(t) do
-    local p = type(key) == "string" and form.by_name[args.plain_name(key)]
+    local p = type(key) == "string" and form.by_name[args.bare_name(key)]
     if not p then
       return false
     end
-    for i = 1, place - 1 do
+    for i = 1, position - 1 do
       if form.order[i] == p then
         return false
       end
     end
-    others = others or p ~= form.order[place]
+    others = others or p ~= form.order[position]
   end
   return others
 end

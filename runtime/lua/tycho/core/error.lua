@@ -179,25 +179,25 @@ end
 -- @treturn {string,...} a new list
 -- @treturn bool whether the first one looks like the word, so that it may have been meant
 function Error.nearest(word, names, limit)
-  local far, list = {}, {}
+  local edits, list = {}, {}
   word = tostring(word)
   local ours = foreign.counterpart(word, names)
   for _, name in ipairs(names) do
-    if not far[name] and (name:sub(1, 1) ~= "_" or word:sub(1, 1) == "_") then
-      far[name] = name == ours and -1 or math.min(distance(word, name), of_parts(word, name))
+    if not edits[name] and (name:sub(1, 1) ~= "_" or word:sub(1, 1) == "_") then
+      edits[name] = name == ours and -1 or math.min(distance(word, name), of_parts(word, name))
       list[#list + 1] = name
     end
   end
   table.sort(list, function(a, b)
-    if far[a] ~= far[b] then
-      return far[a] < far[b]
+    if edits[a] ~= edits[b] then
+      return edits[a] < edits[b]
     end
     return a < b
   end)
   for i = #list, (limit or #list) + 1, -1 do
     list[i] = nil
   end
-  return list, list[1] ~= nil and far[list[1]] <= math.max(1, (#word - 1) / 2)
+  return list, list[1] ~= nil and edits[list[1]] <= math.max(1, (#word - 1) / 2)
 end
 
 
@@ -275,14 +275,14 @@ local function lines_of(e)
 end
 
 
-local function known_place(e)
+local function known_location(e)
   return e.where ~= "" and e.where or nil
 end
 
 
 function Error.__tostring(e)
   local lines = lines_of(e)
-  if known_place(e) then
+  if known_location(e) then
     lines[#lines + 1] = "  at " .. e.where
   end
   if e.cause then
@@ -297,7 +297,7 @@ end
 -- @treturn string
 function Error:report()
   local lines = lines_of(self)
-  if known_place(self) then
+  if known_location(self) then
     lines[1] = self.where .. ": " .. lines[1]
   end
   if self.cause then

@@ -14,7 +14,7 @@
 
 local iterate = {}
 
-local plain_next = next
+local standard_next = next
 
 
 --- As the standard `next`.
@@ -22,7 +22,7 @@ local plain_next = next
 -- @param key the one before; nil: from the start
 -- @return the next key and its value; nil at the end
 function iterate.next(t, key)
-  return plain_next(t, key)
+  return standard_next(t, key)
 end
 jit.off(iterate.next)
 

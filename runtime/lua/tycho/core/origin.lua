@@ -38,7 +38,7 @@ end
 
 
 -- A lookup by a function of the library or of C on behalf of the user's.
-local function note_far(list)
+local function note_caller(list)
   local location, level = Error.caller(3)
   if level then
     add(list, { from = getinfo(level, "f").func, location = location })
@@ -58,7 +58,7 @@ function origin.note(f)
   if name then
     add(list, { from = info.func, file = name, line = info.currentline })
   else
-    note_far(list)
+    note_caller(list)
   end
 end
 

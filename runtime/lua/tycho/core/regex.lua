@@ -59,7 +59,7 @@ local ANCHORS = { A = is_start, Z = is_end, b = is_edge, B = is_no_edge }
 
 -- Programs ----------------------------------------------------------------------------------------
 
--- A program is a list of { set = bytes }, { anchor = f }, { to = place, other = place or nil }; its
+-- A program is a list of { set = bytes }, { anchor = f }, { to = at, other = at or nil }; its
 -- end is a match. What the parser returns for a part of the pattern appends its instructions.
 
 local function put(program, instruction)
@@ -114,16 +114,16 @@ local function repeated(emit, least, most)
   return function(program)
     local forks = {}
     for i = 1, most or least + 1 do
-      local place = #program + 1
+      local at = #program + 1
       if i > least then
-        forks[#forks + 1] = put(program, { to = place + 1 })
+        forks[#forks + 1] = put(program, { to = at + 1 })
       end
       if not emit(program) then
         return false
-      elseif #program < place then                       -- nothing, however often
+      elseif #program < at then                       -- nothing, however often
         return true
       elseif i > least and not most then
-        put(program, { to = place })
+        put(program, { to = at })
       end
     end
     for _, fork in ipairs(forks) do
@@ -150,7 +150,7 @@ function Parser:refuse(what)
 end
 
 
--- Reads what a Lua pattern fits at the current place.
+-- Reads what a Lua pattern fits at the current position.
 function Parser:take(lua_pattern)
   local found, last = self.pattern:match("^(" .. lua_pattern .. ")()", self.i)
   self.i = last or self.i
@@ -309,23 +309,23 @@ end
 
 -- The machine -------------------------------------------------------------------------------------
 
--- Adds to a list the places of sets that are reached from a place without reading; true at the
+-- Adds to a list the places of sets that are reached from `at` without reading; true at the
 -- program's end.
-local function reach(program, list, seen, place, text, i)
-  local stack = { place }
+local function reach(program, list, seen, at, text, i)
+  local stack = { at }
   while stack[1] do
-    place = table.remove(stack)
-    local instruction = program[place]
+    at = table.remove(stack)
+    local instruction = program[at]
     if not instruction then
       return true
-    elseif not seen[place] then
-      seen[place] = true
+    elseif not seen[at] then
+      seen[at] = true
       if instruction.set then
-        list[#list + 1] = place
+        list[#list + 1] = at
       elseif instruction.to then
         stack[#stack + 1], stack[#stack + 2] = instruction.to, instruction.other
       elseif instruction.anchor(text, i) then
-        stack[#stack + 1] = place + 1
+        stack[#stack + 1] = at + 1
       end
     end
   end
@@ -340,9 +340,9 @@ local function fits(program, text)
     if done then
       return true
     end
-    for _, place in ipairs(list) do
-      if program[place].set[byte] then
-        done = reach(program, following, seen, place + 1, text, i + 1) or done
+    for _, at in ipairs(list) do
+      if program[at].set[byte] then
+        done = reach(program, following, seen, at + 1, text, i + 1) or done
       end
     end
     list = following

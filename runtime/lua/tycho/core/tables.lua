@@ -49,12 +49,12 @@ end
 
 
 --- Entry -> its position in the list; nothing of nil.
-function tables.places(list)
-  local places = {}
+function tables.positions(list)
+  local index_of = {}
   for i, entry in ipairs(list or {}) do
-    places[entry] = i
+    index_of[entry] = i
   end
-  return places
+  return index_of
 end
 
 

@@ -49,8 +49,8 @@ function Augmenter:__call(x)
 end
 
 
--- Params as plain lists and numbers.
-local function plain(v)
+-- Params as lists and numbers.
+local function without_arrays(v)
   if type(v) == "table" and v.totable then
     return v:totable()
   end
@@ -62,7 +62,7 @@ end
 function Augmenter:dumps()
   local params = {}
   for key, value in pairs(self.params) do
-    params[key] = plain(value)
+    params[key] = without_arrays(value)
   end
   if next(params) == nil then
     params = json.object{}
@@ -272,7 +272,7 @@ local EIGVEC = { { -0.5675, 0.7192, 0.4009 }, { -0.5808, -0.0045, -0.8140 },
 define("LightingAug", {
   { "alphastd", "number" }, { "eigval", "list|array", EIGVAL }, { "eigvec", "list|array", EIGVEC },
 }, function(self, x)
-  local alpha, value, vector, rgb = {}, plain(self.eigval), plain(self.eigvec), {}
+  local alpha, value, vector, rgb = {}, without_arrays(self.eigval), without_arrays(self.eigvec), {}
   for i = 1, 3 do
     alpha[i] = random.normal(self.alphastd)
   end

@@ -410,11 +410,11 @@ function det.CreateDetAugmenter(...)
   list[#list + 1] = a.rand_mirror and det.DetHorizontalFlipAug(0.5) or nil
   list[#list + 1] = a.rand_pad > 0 and pad_step(a) or nil
   borrow(augment.ForceResizeAug({ a.data_shape[3], a.data_shape[2] }, a.inter_method))
-  local plain = augment.CreateAugmenter{ data_shape = a.data_shape, mean = a.mean, std = a.std,
-    brightness = a.brightness, contrast = a.contrast, saturation = a.saturation, hue = a.hue,
-    pca_noise = a.pca_noise, rand_gray = a.rand_gray }
-  for i = 2, #plain do                                   -- the first one cuts a window
-    borrow(plain[i])
+  local others = augment.CreateAugmenter{ data_shape = a.data_shape, mean = a.mean,
+    std = a.std, brightness = a.brightness, contrast = a.contrast, saturation = a.saturation,
+    hue = a.hue, pca_noise = a.pca_noise, rand_gray = a.rand_gray }
+  for i = 2, #others do                                   -- the first one cuts a window
+    borrow(others[i])
   end
   return list
 end

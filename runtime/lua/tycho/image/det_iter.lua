@@ -153,11 +153,11 @@ local RESHAPE = args.form("ImageDetIter:reshape",
 -- than are there.
 function ImageDetIter:reshape(...)
   local a = RESHAPE(...)
-  local wanted = a.label_shape
-  if wanted and (#wanted ~= 2 or wanted[1] < self.label_shape[1]
-      or wanted[2] ~= self.label_shape[2]) then
+  local given = a.label_shape
+  if given and (#given ~= 2 or given[1] < self.label_shape[1]
+      or given[2] ~= self.label_shape[2]) then
     Error.raise{ code = "value", func = "ImageDetIter:reshape", argument = "label_shape",
-      expected = ("{%d or more, %d}"):format(unpack(self.label_shape)), got = wanted,
+      expected = ("{%d or more, %d}"):format(unpack(self.label_shape)), got = given,
       message = "objects would be lost" }
   end
   if a.data_shape and (#a.data_shape ~= 3 or a.data_shape[1] ~= self._shape[1]) then
@@ -165,7 +165,7 @@ function ImageDetIter:reshape(...)
       expected = ("{%d, height, width}"):format(self._shape[1]), got = a.data_shape,
       message = "bad 'data_shape'" }
   end
-  self.label_shape, self._shape = wanted or self.label_shape, a.data_shape or self._shape
+  self.label_shape, self._shape = given or self.label_shape, a.data_shape or self._shape
   local data = self.provide_data[1]
   self.provide_data = { base.DataDesc(data.name, { self.batch_size, unpack(self._shape) },
     self._dtype) }

@@ -121,8 +121,8 @@ local DESCRIBED = {
   { "beta", "_init_beta" }, { "min", "_init_zero" }, { "max", "_init_one" },
   { "weight_quantize", "_init_quantized_weight" }, { "bias_quantize", "_init_quantized_bias" },
 }
---                suffix of a plain name, hook
-local PLAIN = {
+--                suffix of a name without attributes, hook
+local FILLED_BY_NAME = {
   { "bias", "_init_bias" }, { "gamma", "_init_gamma" }, { "beta", "_init_beta" },
   { "weight", "_init_weight" }, { "moving_mean", "_init_zero" }, { "moving_var", "_init_one" },
   { "moving_inv_var", "_init_zero" }, { "moving_avg", "_init_zero" }, { "min", "_init_zero" },
@@ -155,7 +155,7 @@ end
 
 
 -- A name without attributes: the rules of older programs.
-local function plain(self, name, x)
+local function fill_by_name(self, name, x)
   if name:sub(1, 10) == "upsampling" then
     return self:_init_bilinear(name, x)
   elseif name:find("^stn_loc.*weight$") then
@@ -163,7 +163,7 @@ local function plain(self, name, x)
   elseif name:find("^stn_loc.*bias$") then
     return self:_init_loc_bias(name, x)
   end
-  self[hook_of(name, PLAIN)](self, name, x)
+  self[hook_of(name, FILLED_BY_NAME)](self, name, x)
 end
 
 
@@ -177,7 +177,7 @@ function Initializer:__call(desc, x)
   elseif Class.is_a(desc, InitDesc) then
     described(self, desc, x)
   elseif type(desc) == "string" then
-    plain(self, desc, x)
+    fill_by_name(self, desc, x)
   else
     Error.raise{ code = "type", func = "Initializer", expected = "an InitDesc or a name",
       got = Error.kind(desc), message = "bad description" }

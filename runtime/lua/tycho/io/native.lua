@@ -255,10 +255,10 @@ kind("MNISTIter", "mnist", {
 }).opened = function(self, a)
   local sample = { unpack(self.provide_data[1].shape, 2) }
   for _, argument in ipairs{ "data_shape", "input_shape" } do
-    local wanted = a[argument]
-    if wanted and Error.show(wanted) ~= Error.show(sample) then
+    local given = a[argument]
+    if given and Error.show(given) ~= Error.show(sample) then
       self:free()
-      Error.raise{ code = "shape", func = "io.MNISTIter", argument = argument, expected = wanted,
+      Error.raise{ code = "shape", func = "io.MNISTIter", argument = argument, expected = given,
         got = sample, message = ("the images are not of '%s' (flat = %s)"):format(argument,
           tostring(a.flat)) }
     end

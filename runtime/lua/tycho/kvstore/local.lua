@@ -131,7 +131,7 @@ local function sort_groups(self, groups, func)
   for _, group in ipairs(groups) do
     group.entry = entry_of(self, group[1], func)
   end
-  table.sort(groups, function(a, b) return a.entry.place < b.entry.place end)
+  table.sort(groups, function(a, b) return a.entry.order < b.entry.order end)
   return groups
 end
 
@@ -150,7 +150,7 @@ function KVStore:_add_key(key, x)
   self._count = self._count + 1
   local stored = class.new(x._shape, x._dtype, self._home._device, "KVStore:init")
   call.copy(stored, x, "KVStore:init")
-  local entry = { stored = stored, place = type(key) == "number" and key or self._count,
+  local entry = { stored = stored, order = type(key) == "number" and key or self._count,
     compression = self._compression, residuals = {} }
   self._entries[key] = entry
   return entry

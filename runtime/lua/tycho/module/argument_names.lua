@@ -32,7 +32,7 @@ end
 -- @param[opt] logger gets a warning instead
 function argument_names.check(symbol, given, what, logger)
   local names = symbol:list_arguments()
-  local known = tables.places(names)
+  local known = tables.positions(names)
   for _, name in ipairs(given) do
     if not known[name] then
       local candidates = what == "fixed_param_names" and names or input_like(names)

@@ -32,7 +32,7 @@ end
 
 -- Names whose gradients are computed.
 local function wanted_grads(a)
-  local wanted, params = {}, tables.places(a.param_names)
+  local wanted, params = {}, tables.positions(a.param_names)
   if a.need_grad == true then
     for _, name in ipairs(a.sym:list_arguments()) do
       wanted[name] = params[name] and not a.input_shapes[name] or nil
@@ -116,7 +116,7 @@ end
 
 
 local function argument(a, name, shape, dtype, wanted)
-  if not tables.places(a.param_names)[name] then
+  if not tables.positions(a.param_names)[name] then
     return input_array(a, name, shape, dtype), null
   elseif a.base_exec then
     return of_base(a.base_exec.arg_dict, name, shape, dtype),

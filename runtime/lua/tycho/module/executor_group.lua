@@ -137,8 +137,8 @@ function Group:init(...)
   check_workload(self)
   self.arg_names, self.aux_names = a.symbol:list_arguments(), a.symbol:list_auxiliary_states()
   self.output_names, self._attrs = a.symbol:list_outputs(), a.symbol:attr_dict()
-  self._is_arg, self._is_param = tables.places(self.arg_names), tables.places(a.param_names)
-  self._is_aux = tables.places(self.aux_names)
+  self._is_arg, self._is_param = tables.positions(self.arg_names), tables.positions(a.param_names)
+  self._is_aux = tables.positions(self.aux_names)
   self.param_names = {}
   for _, name in ipairs(self.arg_names) do
     self.param_names[#self.param_names + 1] = self._is_param[name] and name or nil

@@ -168,7 +168,7 @@ end
 
 -- A group for a bucket, with those of the parameters that its symbol has.
 local function bucket_group(self, net, data_batch)
-  local names, known, own = net:list_arguments(), tables.places(self.param_names), {}
+  local names, known, own = net:list_arguments(), tables.positions(self.param_names), {}
   for _, name in ipairs(names) do
     own[#own + 1] = known[name] and name or nil
   end

@@ -28,8 +28,8 @@ end
 -- The request of every argument when one word was given: parameters that are not
 -- fixed, and data if asked for.
 local function requests_by_kind(self, word)
-  local params, fixed, data = tables.places(self.param_names),
-    tables.places(self.fixed_param_names), tables.places(self.data_names)
+  local params, fixed, data = tables.positions(self.param_names),
+    tables.positions(self.fixed_param_names), tables.positions(self.data_names)
   local reqs = {}
   for _, name in ipairs(self.arg_names) do
     local wanted = params[name] and not fixed[name] or data[name] and self.inputs_need_grad
@@ -64,7 +64,7 @@ function gradient_requests.read(self, given)
   elseif #given > 0 then
     return listed_requests(self, given)
   end
-  local reqs, known = requests_by_kind(self, "write"), tables.places(self.arg_names)
+  local reqs, known = requests_by_kind(self, "write"), tables.positions(self.arg_names)
   for name, word in pairs(given) do
     if not known[name] then
       Error.unknown{ func = FUNC, argument = name, what = "argument in grad_req",

@@ -26,22 +26,22 @@ local FUNC = "Module"                                   -- who mostly has groups
 
 -- Running -----------------------------------------------------------------------------------------
 
-local function load_one(place, x, axis, name, whole)
-  local part = whole and x or slices.cut(x, axis, place[1])
-  call.copy(place[2], part, FUNC .. ":forward", name)
+local function load_one(slot, x, axis, name, whole)
+  local part = whole and x or slices.cut(x, axis, slot[1])
+  call.copy(slot[2], part, FUNC .. ":forward", name)
 end
 
 
 -- `sources[i]` holds the arrays for device i when the batch comes in parts.
-local function load(places, descs, list, sources)
-  for k, places_of in ipairs(places) do
+local function load(slots, descs, list, sources)
+  for k, slots_of in ipairs(slots) do
     local d = descs[k]
-    for i, place in ipairs(places_of) do
+    for i, slot in ipairs(slots_of) do
       local x = (sources and sources[i] or list)[k]
       if class.is_array(x) then
-        load_one(place, x, descriptions.batch_axis(d), d.name, sources ~= nil)
+        load_one(slot, x, descriptions.batch_axis(d), d.name, sources ~= nil)
       elseif is_plain(x) then
-        load_one(place, nd._as_array(x, place[2].dtype, FUNC .. ":forward"),
+        load_one(slot, nd._as_array(x, slot[2].dtype, FUNC .. ":forward"),
           descriptions.batch_axis(d), d.name, sources ~= nil)
       else
         Error.raise{ code = "value", func = FUNC .. ":forward", argument = d.name,
@@ -240,8 +240,8 @@ function Group:set_states(states, number)
       expected = #self.state_names,
       got = #states, message = "'states' has not one entry for each state" }
   end
-  for k, places in ipairs(self.state_arrays) do
-    for i, x in ipairs(places) do
+  for k, slots in ipairs(self.state_arrays) do
+    for i, x in ipairs(slots) do
       if states then
         call.copy(x, state_part(self, states[k], i), FUNC .. ":set_states", self.state_names[k])
       else

@@ -40,12 +40,12 @@ end
 
 
 return setmetatable({}, { __index = function(mod, key)
-  local place = CLASSES[key]
-  if not place then
+  local source = CLASSES[key]
+  if not source then
     Error.unknown{ func = "mod", argument = key, what = "class", names = names() }
   end
-  local found = require(place[1])
-  found = place[2] and found[place[2]] or found
+  local found = require(source[1])
+  found = source[2] and found[source[2]] or found
   rawset(mod, key, found)
   return found
 end })

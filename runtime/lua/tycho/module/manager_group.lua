@@ -76,8 +76,8 @@ local function load_general(data, targets, func)
       call.copy(target, source, func)
     else
       check_rows(source, target, func)
-      for _, place in ipairs(target) do
-        call.copy(place[2], slices.cut(source, 0, place[1]), func)
+      for _, slot in ipairs(target) do
+        call.copy(slot[2], slices.cut(source, 0, slot[1]), func)
       end
     end
   end
@@ -152,7 +152,7 @@ local function check_group(a)
     Error.raise{ code = "name", func = FUNC, argument = "arg_names", candidates = names,
       message = "'arg_names' is not the symbol's list_arguments" }
   end
-  local known = tables.places(names)
+  local known = tables.positions(names)
   for _, name in ipairs(a.param_names) do
     if not known[name] then
       Error.unknown{ func = FUNC, argument = name, what = "parameter", names = names }
@@ -196,7 +196,7 @@ end
 
 -- Parameters in argument order, and their places.
 local function order_params(self, a)
-  local wanted = tables.places(a.param_names)
+  local wanted = tables.positions(a.param_names)
   self.param_names, self.param_idx = {}, {}
   for k, name in ipairs(a.arg_names) do
     if wanted[name] then

@@ -68,24 +68,24 @@ end
 --- Watches an executor.
 -- @tparam Executor exe
 function Monitor:install(exe)
-  local place = #self.exes + 1
+  local index = #self.exes + 1
   exe:set_monitor_callback(function(name, x)
     if self.activated then
-      self._ran[place] = true
+      self._ran[index] = true
       take(self, name, x)
     end
   end, self.monitor_all)
-  self.exes[place] = exe
+  self.exes[index] = exe
 end
 
 
---- Watches executors in the place of others, whose callbacks they have (not for users).
+--- Watches executors in place of others, whose callbacks they have (not for users).
 -- @tparam {Executor,...} before
 -- @tparam {Executor,...} now
 function Monitor:_replace(before, now)
-  local places = tables.places(before)
+  local index_of = tables.positions(before)
   for i, exe in ipairs(self.exes) do
-    self.exes[i] = now[places[exe]] or exe
+    self.exes[i] = now[index_of[exe]] or exe
   end
 end
 
@@ -94,8 +94,8 @@ end
 -- ran in this step, since those for other buckets share their parameters; of all if none did.
 local function each_array(self, f)
   local all = next(self._ran) == nil
-  for place, exe in ipairs(self.exes) do
-    local wanted = (all or self._ran[place]) and rawget(exe, "_handle")
+  for index, exe in ipairs(self.exes) do
+    local wanted = (all or self._ran[index]) and rawget(exe, "_handle")
     for _, part in ipairs(wanted and { { exe._names.arguments, exe.arg_arrays },
         { exe._names.auxiliary, exe.aux_arrays } } or {}) do
       for i, name in ipairs(part[1]) do

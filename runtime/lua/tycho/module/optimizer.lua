@@ -123,7 +123,7 @@ local function connect(self, kv, update_on_kvstore)
     if update_on_kvstore then
       kv:set_optimizer(self._optimizer)
     end
-    init_store(self, tables.places(self._param_names))
+    init_store(self, tables.positions(self._param_names))
   end
   if not update_on_kvstore then
     self._updater = require("tycho.optimizer").get_updater(self._optimizer)

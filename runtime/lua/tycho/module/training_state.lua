@@ -26,7 +26,7 @@ local LOAD = args.form("Module:load_state", { { "path", "text" }, "*", { "train_
 
 
 -- Where an iterator stands; nil when it cannot say.
-local function place_of(it)
+local function position_of(it)
   local ok, state = pcall(function() return it:state() end)
   if ok then
     return state
@@ -56,7 +56,7 @@ function BaseModule:save_state(...)
     loss_scale = a.loss_scale, arg_params = arg_params,
     aux_params = aux_params, optimizers = states, residuals = residuals,
     param_index = rawget(self, "_param_index"), random = random.get_state(),
-    iterator = a.train_data and place_of(a.train_data) or nil,
+    iterator = a.train_data and position_of(a.train_data) or nil,
   }, self:_func("save_state"))
 end
 

@@ -47,7 +47,7 @@ function call_cache.new(schema)
       return nil
     end
     cache.params[i], cache.roles[p.name] = p.name, p.name
-    if args.plain_name(p.name .. "_") == p.name then
+    if args.bare_name(p.name .. "_") == p.name then
       cache.roles[p.name .. "_"] = p.name
     end
   end

@@ -127,7 +127,7 @@ end
 -- Positions ---------------------------------------------------------------------------------------
 
 -- All sums of steps along the given axes, row-major.
-local function spread(entries, strides)
+local function offsets_of(entries, strides)
   local list = { 0 }
   for _, e in ipairs(entries) do
     local wider, stride = {}, e.axis and strides[e.axis] or 0
@@ -199,7 +199,7 @@ local function positions_of(x, entries, func)
   local strides = strides_of(x._shape)
   local before, lists, after = split(entries)
   local middle, list_shape = list_positions(x, lists, strides, func)
-  local outer, inner, flat = spread(before, strides), spread(after, strides), {}
+  local outer, inner, flat = offsets_of(before, strides), offsets_of(after, strides), {}
   for _, a in ipairs(outer) do
     for _, b in ipairs(middle) do
       for _, c in ipairs(inner) do

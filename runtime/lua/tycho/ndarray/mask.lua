@@ -1,5 +1,5 @@
 --- Masks as keys, `x[mask]`: a bool array selects where it is true, as in NumPy; it stands for as
--- many axes as it has, and becomes one list of places for each.
+-- many axes as it has, and becomes one list of coordinates for each.
 --
 -- A float array of 0 and 1 in the array's own shape, as `x:gt(1)` gives, is refused: its
 -- numbers would count as indices, which nobody means.
@@ -53,8 +53,8 @@ local function check_shape(m, x, axis, func)
 end
 
 
--- The places where a mask is true: a list for each of its axes; nil where there are none.
-local function places(m, func)
+-- The coordinates where a mask is true: a list for each of its axes; nil where there are none.
+local function coordinates(m, func)
   local p, shape, lists, n = transfer.read(m, func), m._shape, {}, 0
   for d = 1, #shape do
     lists[d] = {}
@@ -87,7 +87,7 @@ local function named(keys)
 end
 
 
---- Keys with lists of places instead of masks.
+--- Keys with lists of coordinates instead of masks.
 -- @tparam NDArray x
 -- @tparam table keys one for each axis, or for several where it is a mask
 -- @string func public name, for errors
@@ -100,7 +100,7 @@ function mask.expand(x, keys, func)
   for _, k in ipairs(keys) do
     if is_mask(k) then
       check_shape(k, x, axis, func)
-      local lists = places(k, func)
+      local lists = coordinates(k, func)
       if not lists then
         return nil
       end

@@ -52,8 +52,8 @@ end
 -- A number without exponent, split at the point.
 local function split_plain(v, float, precision)
   local digits, power = digits_of(v, float)
-  local places = min(max(#digits - 1 - power, 0), precision)
-  local whole, part = (("%%.%df"):format(places)):format(v):match("^([^.]*)%.?(.*)$")
+  local decimals = min(max(#digits - 1 - power, 0), precision)
+  local whole, part = (("%%.%df"):format(decimals)):format(v):match("^([^.]*)%.?(.*)$")
   return whole, (part:gsub("0+$", ""))
 end
 

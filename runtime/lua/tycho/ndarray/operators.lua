@@ -32,7 +32,7 @@ local KIND = { is_input = is_array, input_text = "an NDArray", options = OPTIONS
 -- Attributes and outputs --------------------------------------------------------------------------
 
 -- A Context among the options as text, which is what operators take.
-local function plain_context(...)
+local function context_of(...)
   local n = values.count(...)
   local t = n > 0 and select(n, ...)
   if is_plain(t) and Class.is_a(t.ctx, context.Context) then
@@ -191,7 +191,7 @@ end
 
 -- A call that is read in full; the next one like it is found in the cache.
 local function attempt(cache, kind, schema, func, ...)
-  local c = registry.read_call(schema, func, kind, plain_context(...))
+  local c = registry.read_call(schema, func, kind, context_of(...))
   local ok, result = pcall(run, c)
   if not ok then
     explain(c, result)
@@ -204,10 +204,10 @@ end
 
 
 -- How many arrays make a whole call, 1 or 2, or nil: there is no parameter, and one output.
-local function plain_inputs(schema)
-  local plain = not schema.variadic and #schema.params == 0 and schema.outputs == "output"
+local function fixed_inputs(schema)
+  local fixed = not schema.variadic and #schema.params == 0 and schema.outputs == "output"
     and #schema.input_names <= 2
-  return plain and #schema.input_names or nil
+  return fixed and #schema.input_names or nil
 end
 
 
@@ -215,11 +215,11 @@ end
 -- @tparam table schema
 -- @string func public name, for errors
 function operators.maker(schema, func)
-  local name, cache, plain = schema.name, call_cache.new(schema), plain_inputs(schema)
+  local name, cache, fixed = schema.name, call_cache.new(schema), fixed_inputs(schema)
   return function(...)
     local a, b = ...
-    if plain and select("#", ...) == plain and getmetatable(a) == NDArray then
-      if plain == 1 then
+    if fixed and select("#", ...) == fixed and getmetatable(a) == NDArray then
+      if fixed == 1 then
         return call.unary(name, func, a)
       elseif getmetatable(b) == NDArray then
         return call.binary(name, func, a, b)
@@ -276,7 +276,7 @@ end
 
 --- The operator function for a name in `ty.nd`, or nil.
 function operators.named(key)
-  local schema = registry.find(key) or registry.find(args.plain_name(key))
+  local schema = registry.find(key) or registry.find(args.bare_name(key))
   return schema and operators.maker(schema, "nd." .. key)
 end
 
@@ -297,9 +297,9 @@ function operators.method(key)
     return nil
   end
   local func, whole = "NDArray:" .. key, WHOLE[key] or false
-  local name, cache, plain = schema.name, call_cache.new(schema), plain_inputs(schema) == 1
+  local name, cache, fixed = schema.name, call_cache.new(schema), fixed_inputs(schema) == 1
   return function(x, ...)
-    if plain and select("#", ...) == 0 then
+    if fixed and select("#", ...) == 0 then
       return call.unary(name, func, x)
     elseif cache and getmetatable(x) == NDArray then
       local entry, out = call_cache.find(cache, x, whole, ...)

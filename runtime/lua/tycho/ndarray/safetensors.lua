@@ -118,10 +118,10 @@ local function entry_of(name, entry, size, func, source)
       expected = table.concat({ "F64", "F32", "F16", "BF16", "I64", "I32", "I8", "U8", "BOOL" },
         " "), message = ("'%s' has elements of a type that arrays cannot have"):format(name) }
   end
-  local wanted = tables.product(entry.shape) * class.BYTES[args.DTYPES[dtype]]
-  if to > size or to - from ~= wanted then
+  local expected = tables.product(entry.shape) * class.BYTES[args.DTYPES[dtype]]
+  if to > size or to - from ~= expected then
     fail(func, source, ("'%s' has %d bytes of elements instead of %d")
-      :format(name, math.max(math.min(to, size) - from, 0), wanted))
+      :format(name, math.max(math.min(to, size) - from, 0), expected))
   end
   return { name = name, dtype = dtype, shape = #entry.shape > 0 and entry.shape or { 1 },
     from = from, to = to }

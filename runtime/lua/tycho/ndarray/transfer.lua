@@ -23,9 +23,9 @@ local transfer = {}
 local F32, F16, BOOL, BF16 = C.TY_F32, C.TY_F16, C.TY_BOOL, C.TY_BF16
 local CPU = C.TY_CPU
 
-local ROOM = 4096                                        -- bytes of a small read or write
+local CAPACITY = 4096                                        -- bytes of a small read or write
 
-local scratch = ffi.new("uint64_t[?]", ROOM / 8)
+local scratch = ffi.new("uint64_t[?]", CAPACITY / 8)
 transfer._scratch = scratch                  -- casts do not keep it alive
 local small, large = {}, {}              -- by dtype: pointers into scratch; types of own buffers
 
@@ -37,7 +37,7 @@ end
 
 -- Space for n elements; a small one is good until the next call only.
 local function buffer(dtype, n)
-  if n * BYTES[dtype] <= ROOM then
+  if n * BYTES[dtype] <= CAPACITY then
     return small[dtype]
   end
   return large[dtype](n)
@@ -215,7 +215,7 @@ end
 
 
 -- Byte offset of an element; indices count from 0, negative ones from the end.
-local function place_of(x, indices, n, func)
+local function offset_of(x, indices, n, func)
   local shape, at = x._shape, 0
   if n ~= #shape then
     Error.raise{ code = "index", func = func, expected = #shape .. " indices", got = n,
@@ -251,7 +251,7 @@ local ONE = { 1 }
 -- @tparam NDArray x
 -- @tparam int ... one index per axis, from 0, negative from the end; outside E(index)
 function NDArray.get(x, ...)
-  local at = place_of(x, { ... }, select("#", ...), "NDArray:get")
+  local at = offset_of(x, { ... }, select("#", ...), "NDArray:get")
   return class.view(x, ONE, at, "NDArray:get"):asscalar()
 end
 
@@ -265,7 +265,7 @@ function NDArray.set(x, ...)
     Error.raise{ code = "type", func = "NDArray:set", argument = "v", expected = "a number",
       got = Error.kind(v), message = "bad value" }
   end
-  local at = place_of(x, { ... }, n - 1, "NDArray:set")
+  local at = offset_of(x, { ... }, n - 1, "NDArray:set")
   local one = transfer.from_table(v, x._dtype, "NDArray:set")
   call.copy(class.view(x, ONE, at, "NDArray:set"), one:as_in_context(x.context), "NDArray:set")
 end

@@ -244,12 +244,12 @@ end
 local function read_keyword(call, key, value)
   local schema = call.schema
   local p = schema.by_name[key]
-  local plain = p and key or args.plain_name(key)
-  p = p or schema.by_name[plain]
+  local bare = p and key or args.bare_name(key)
+  p = p or schema.by_name[bare]
   if call.accepted[key] and not p then
     put(call, "options", key, value)
   elseif call.is_input(value) then
-    put(call, "named", plain, value)
+    put(call, "named", bare, value)
   elseif p then
     set_param(call, p, value)
   elseif attrs.is_annotation(key) or attrs.wrap(key) ~= key then
@@ -258,7 +258,7 @@ local function read_keyword(call, key, value)
     call.params[key] = attrs.text(value, call.func, key)
   else
     for _, input in ipairs(schema.input_names) do
-      if input == plain then
+      if input == bare then
         Error.raise{ code = "type", func = call.func, op = schema.name, argument = key,
           expected = call.input_text,
           got = Error.kind(value), message = ("bad input '%s'"):format(key) }

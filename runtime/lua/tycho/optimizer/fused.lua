@@ -44,9 +44,9 @@ local FUNC = "optimizer.FusedOptimizer"
 -- The symbol's own variable nodes, with their attributes.
 local function variables_of(symbol, names)
   local internals, arguments, list = symbol:get_internals(), symbol:list_arguments(), {}
-  local places = tables.places(arguments)
+  local known = tables.positions(arguments)
   for i, name in ipairs(names) do
-    if not places[name] then
+    if not known[name] then
       Error.raise{ code = "name", func = FUNC, argument = "params", got = tostring(name),
         candidates = Error.nearest(name, arguments),
         message = ("the symbol has no argument '%s'"):format(tostring(name)) }

@@ -55,7 +55,7 @@ end
 
 
 -- Places of a list in the order wanted: those with a rate of their own first.
-local function sort_places(self, indices)
+local function sort_layers(self, indices)
   local order, rest = {}, {}
   for i, index in ipairs(indices) do
     local list = is_scaled(self, index) and order or rest
@@ -94,7 +94,7 @@ end
 function LARS:update(index, weight, grad, state)
   local indices, weights, grads, states = SGD._lists(index, weight, grad, state)
   local lrs, wds = begin_lars(self, indices)
-  local order, n = sort_places(self, indices)
+  local order, n = sort_layers(self, indices)
   weights, grads, states = tables.pick(weights, order), tables.pick(grads, order),
     tables.pick(states, order)
   lrs, wds = on_device(tables.pick(lrs, order), weights[1]),

@@ -62,7 +62,7 @@ function Updater:_state(index, weight)
 end
 
 
--- Lists of places of weights of one type on one device, each of at most n, in order.
+-- Lists of positions of weights of one type on one device, each of at most n, in order.
 local function groups(weights, n)
   local list, open = {}, {}
   for i, weight in ipairs(weights) do
@@ -80,7 +80,7 @@ end
 
 
 -- What is made once of a list of weights that comes again and again: copies, groups of
--- places, and for each group the lists that the optimizer gets, with a table in which it
+-- members, and for each group the lists that the optimizer gets, with a table in which it
 -- may keep what it makes of them.
 local function plan_of(self, weights)
   local plan = self._plans[weights]
@@ -88,8 +88,8 @@ local function plan_of(self, weights)
     return plan
   end
   plan = { weights = { unpack(weights) } }
-  for g, places in ipairs(groups(weights, self.optimizer.aggregate_num)) do
-    plan[g] = { places = places, indices = {}, weights = {}, grads = {}, states = {}, kept = {} }
+  for g, members in ipairs(groups(weights, self.optimizer.aggregate_num)) do
+    plan[g] = { members = members, indices = {}, weights = {}, grads = {}, states = {}, kept = {} }
   end
   self._plans[weights] = plan
   return plan
@@ -98,9 +98,9 @@ end
 
 local function update_groups(self, indices, grads, weights)
   for _, group in ipairs(plan_of(self, weights)) do
-    for i, place in ipairs(group.places) do
-      local index, weight = indices[place], weights[place]
-      group.indices[i], group.weights[i], group.grads[i] = index, weight, grads[place]
+    for i, member in ipairs(group.members) do
+      local index, weight = indices[member], weights[member]
+      group.indices[i], group.weights[i], group.grads[i] = index, weight, grads[member]
       group.states[i] = self:_state(index, weight) or values.null
     end
     self.optimizer:update_multi_precision(group.indices, group.weights, group.grads,

@@ -15,7 +15,7 @@ local comments = {}
 
 local HERE = debug.getinfo(1, "S").source:match("^@(.*)prompt/[^/]*$")
 
-local index                                              -- {by_place = {}, by_name = {}}
+local index                                              -- {by_line = {}, by_name = {}}
 
 
 -- What a line of code defines: title ("Module:fit"), name ("fit"), kind; nil when it
@@ -59,7 +59,7 @@ end
 
 
 local function add(entry)
-  index.by_place[entry.path .. ":" .. entry.line] = entry
+  index.by_line[entry.path .. ":" .. entry.line] = entry
   index.by_name[entry.name] = index.by_name[entry.name] or {}
   table.insert(index.by_name[entry.name], entry)
 end
@@ -99,7 +99,7 @@ end
 
 
 local function read_all()
-  index = { by_place = {}, by_name = {} }
+  index = { by_line = {}, by_name = {} }
   local list = io.popen("find '" .. HERE:gsub("'", "'\\''") .. "' -name '*.lua' | sort")
   for path in list:lines() do
     read_file(path)
@@ -115,7 +115,7 @@ function comments.at(path, line)
   if not index then
     read_all()
   end
-  return index.by_place[path .. ":" .. line]
+  return index.by_line[path .. ":" .. line]
 end
 
 

@@ -143,9 +143,9 @@ local function add_form(lines, form, said)
     local text = p.type.text
       .. (p.required and ", required"
         or p.default ~= nil and " = " .. manual.literal(p.default) or "")
-    local place = form.order[i] == p and "" or ", by name"
+    local by_name = form.order[i] == p and "" or ", by name"
     local meaning = said[p.name] or glossary.text(form.func, p.name)
-    add_row(lines, p.name, text .. place .. (meaning ~= "" and "; " .. meaning or ""))
+    add_row(lines, p.name, text .. by_name .. (meaning ~= "" and "; " .. meaning or ""))
   end
 end
 

@@ -22,12 +22,12 @@ local is_symbol = sequence.is_symbol
 -- @string layout "NTC", "TNC"
 -- @string func for errors
 function sequence.time_axis(layout, func)
-  local place = layout:find("T", 1, true)
-  if not place then
+  local axis = layout:find("T", 1, true)
+  if not axis then
     Error.raise{ code = "value", func = func, argument = "layout",
       expected = "a layout with a T, such as NTC", got = layout, message = "bad 'layout'" }
   end
-  return place - 1
+  return axis - 1
 end
 
 

@@ -22,11 +22,11 @@ local INPUTS = {
 local function inputs_of(n, which)
   local of, count = {}, 0
   for _, key in ipairs(n.op == "_foreach" and FOREACH or { INPUTS[n.op][which] }) do
-    for place in (n.attrs[key] or ""):gmatch("%-?%d+") do
+    for location in (n.attrs[key] or ""):gmatch("%-?%d+") do
       if n.op == "_foreach" then
-        of[tonumber(place)] = count + 1
+        of[tonumber(location)] = count + 1
       else
-        of[count] = tonumber(place) + 1
+        of[count] = tonumber(location) + 1
       end
       count = count + 1
     end

@@ -309,7 +309,7 @@ local WHILE = args.form("sym.contrib.while_loop", { { "cond", "function" }, { "f
   { "loop_vars", "any" }, { "max_iterations", "integer" }, { "name", "text", "while_loop" } })
 
 
-local function input_places(order, outer, add, Symbol)
+local function input_locations(order, outer, add, Symbol)
   local list = {}
   for i, v in ipairs(order) do
     list[i] = add(outer[v], Symbol)
@@ -320,7 +320,7 @@ end
 
 -- The body's variable of each loop variable. Those that no output needs are used by their new value
 -- (use_all).
-local function node_places(nodes, order)
+local function node_locations(nodes, order)
   local position, list = positions_of(order), {}
   for i, n in ipairs(nodes) do
     list[i] = position[n]
@@ -347,9 +347,9 @@ local function while_loop(symbol, ...)
   end)
   local params = { num_outputs = #entries, num_out_data = #result.outs,
     max_iterations = a.max_iterations }
-  params.cond_input_locs = input_places(cond_order, cond_outer, add, Symbol)
-  params.func_input_locs = input_places(order, outer, add, Symbol)
-  params.func_var_locs, params.num_args = node_places(nodes, order), #inputs + 2
+  params.cond_input_locs = input_locations(cond_order, cond_outer, add, Symbol)
+  params.func_input_locs = input_locations(order, outer, add, Symbol)
+  params.func_var_locs, params.num_args = node_locations(nodes, order), #inputs + 2
   local s = operators.compose("_while_loop", inputs, params, func)
   bodies.attach(s._entries[1][1], { Symbol.of(cond_entries), Symbol.of(entries) })
   return hand_out(s, result, vars_list)
@@ -369,20 +369,20 @@ local function cond(symbol, ...)
       outs, is_list = flatten(f(), label, func, Symbol)
       return head_entries(outs)
     end)
-    return Symbol.of(entries), input_places(order, outer, add, Symbol), #outs, is_list
+    return Symbol.of(entries), input_locations(order, outer, add, Symbol), #outs, is_list
   end
-  local pred, pred_places = branch("pred", function()
+  local pred, pred_locations = branch("pred", function()
     return operators.compose("identity", { a.pred }, {}, func)
   end)
-  local yes, yes_places, count, is_list = branch("then", a.then_func)
-  local no, no_places, other = branch("else", a.else_func)
+  local yes, yes_locations, count, is_list = branch("then", a.then_func)
+  local no, no_locations, other = branch("else", a.else_func)
   if other ~= count then
     Error.raise{ code = "value", func = func, argument = "else_func", expected = count, got = other,
       message = "both branches must return as many outputs" }
   end
   local s = operators.compose("_cond", inputs, { num_outputs = count, num_args = #inputs + 3,
-    cond_input_locs = pred_places, then_input_locs = yes_places,
-    else_input_locs = no_places }, func)
+    cond_input_locs = pred_locations, then_input_locs = yes_locations,
+    else_input_locs = no_locations }, func)
   bodies.attach(s._entries[1][1], { pred, yes, no })
   return like(outputs_of(s, 1, #s), is_list)
 end

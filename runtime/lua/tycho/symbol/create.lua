@@ -145,10 +145,10 @@ local function namespace(name, prefix, own)
   return setmetatable({}, { __index = function(_, key)
     local f = functions[key]
     if not f and type(key) == "string" then
-      local plain = args.plain_name(key)
-      local whole = name == "random" and not plain:find "_like$"
-      local value = own[key] or operators.maker(prefix .. plain,
-        ("sym.%s.%s"):format(name, key), whole and prefix .. plain or plain)
+      local bare = args.bare_name(key)
+      local whole = name == "random" and not bare:find "_like$"
+      local value = own[key] or operators.maker(prefix .. bare,
+        ("sym.%s.%s"):format(name, key), whole and prefix .. bare or bare)
       if not value then
         Error.unknown{ func = "sym." .. name, argument = key, what = "function",
           names = names_with(prefix) }

@@ -482,7 +482,7 @@ local function find(_, key)
     if value == nil and (type(key) ~= "string" or key:sub(1, 2) == "__") then
       return nil
     elseif value == nil then
-      value = operators.maker(key) or operators.maker(args.plain_name(key)) or Error.unknown{
+      value = operators.maker(key) or operators.maker(args.bare_name(key)) or Error.unknown{
         func = "sym", argument = key, what = "operator", names = function_names(key) }
     elseif type(value) ~= "function" or key:sub(1, 1) == "_" then
       return value                       -- what other files call does not ask for its caller

@@ -44,8 +44,8 @@ local function violation(a, b, rtol, atol, equal_nan)
   elseif a ~= a or b ~= b or math.abs(a) == math.huge or math.abs(b) == math.huge then
     return math.huge
   end
-  local far, near = math.abs(a - b), atol + rtol * math.abs(b)
-  return near > 0 and far / near or far > 0 and math.huge or 0
+  local difference, tolerance = math.abs(a - b), atol + rtol * math.abs(b)
+  return tolerance > 0 and difference / tolerance or difference > 0 and math.huge or 0
 end
 
 

@@ -21,7 +21,7 @@ local MANY = 1000                                        -- points of a line tha
 local TEXT, DARK, GRID, AXIS = "#444444", "#111111", "#e6e6e6", "#999999"
 local COLOURS = { "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555" }
 
-local PLAIN = { size = FACE, colour = TEXT }
+local LABEL = { size = FACE, colour = TEXT }
 local MIDDLE = { size = FACE, colour = TEXT, align = "middle" }
 local RIGHT = { size = FACE, colour = TEXT, align = "right" }
 local UPWARDS = { size = FACE, colour = TEXT, align = "middle", turned = true }
@@ -133,7 +133,7 @@ end
 
 -- Rows of {curve, x}, and where the longest ends.
 local function legend_rows(canvas, panel, left, right)
-  local rows, x, far = {}, math.huge, 0
+  local rows, x, last = {}, math.huge, 0
   for _, curve in ipairs(panel) do
     if curve.name then
       local width = SAMPLE + 6 + canvas:text_width(curve.name, FACE)
@@ -141,11 +141,11 @@ local function legend_rows(canvas, panel, left, right)
         rows[#rows + 1], x = {}, left
       end
       table.insert(rows[#rows], { curve = curve, x = x })
-      far = math.max(far, x + width)
+      last = math.max(last, x + width)
       x = x + width + SIDE
     end
   end
-  return rows, far
+  return rows, last
 end
 
 
@@ -159,7 +159,7 @@ local function paint_legend(canvas, rows, top)
       else
         canvas:line({ { x, base - 4 }, { x + SAMPLE, base - 4 } }, curve.colour, 3)
       end
-      canvas:text(x + SAMPLE + 6, base, curve.name, PLAIN)
+      canvas:text(x + SAMPLE + 6, base, curve.name, LABEL)
     end
   end
 end
@@ -351,7 +351,7 @@ end
 local function plan(canvas, spec, width, top, height)
   local panels, left, right = {}, 0, SIDE
   for i, panel in ipairs(spec.panels) do
-    local rows, far = legend_rows(canvas, panel, SIDE, width - SIDE)
+    local rows, last = legend_rows(canvas, panel, SIDE, width - SIDE)
     local first = top + (i - 1) * height + (i > 1 and GAP or 0)
     local area = { top = first + #rows * ROW + (#rows > 0 and 1.5 or 1) * GAP,
       bottom = top + i * height - (spec.x_label and i == #spec.panels and 2 or 1) * ROW - GAP }
@@ -359,8 +359,8 @@ local function plan(canvas, spec, width, top, height)
     local labels = end_labels(spec, panel, y)
     left = math.max(left, widest(canvas, y.texts))
     right = math.max(right, widest(canvas, texts_of(labels)) + 2 * GAP)
-    panels[i] = { curves = panel, rows = rows, far = far + SIDE, top = first, area = area, y = y,
-      labels = labels }
+    panels[i] = { curves = panel, rows = rows, legend = last + SIDE, top = first, area = area,
+      y = y, labels = labels }
   end
   left = SIDE + left + GAP + (spec.y_label and ROW + GAP / 2 or 0)
   return panels, left, width - right
@@ -408,7 +408,7 @@ function chart.paint(spec, canvas, width, height)
   for _, panel in ipairs(panels) do
     panel.area.left, panel.area.right = left, right
     paint_panel(canvas, spec, panel, x)
-    need = math.max(need, panel.far)
+    need = math.max(need, panel.legend)
     if spec.y_label then
       canvas:text(SIDE + 4, (panel.area.top + panel.area.bottom) / 2, spec.y_label, UPWARDS)
     end

@@ -150,13 +150,13 @@ end
 
 
 local function middle(list, at)
-  local places = {}
+  local found = {}
   for i, u in ipairs(list) do
-    places[i] = at[u]
+    found[i] = at[u]
   end
-  table.sort(places)
-  local half = math.floor((#places + 1) / 2)
-  return #places % 2 == 1 and places[half] or (places[half] + places[half + 1]) / 2
+  table.sort(found)
+  local half = math.floor((#found + 1) / 2)
+  return #found % 2 == 1 and found[half] or (found[half] + found[half + 1]) / 2
 end
 
 
@@ -317,13 +317,13 @@ local function compact(layers, root, widths)
     end
     x[b] = limit < math.huge and math.max(x[b], limit) or x[b]
   end
-  local place = {}
+  local x_of = {}
   for _, layer in ipairs(layers) do
     for _, v in ipairs(layer) do
-      place[v] = x[root[v]]
+      x_of[v] = x[root[v]]
     end
   end
-  return place
+  return x_of
 end
 
 
@@ -336,9 +336,9 @@ local function turned(layers, upwards, leftwards)
 end
 
 
-local function extent(place, widths)
+local function extent(x_of, widths)
   local low, high = math.huge, -math.huge
-  for v, x in pairs(place) do
+  for v, x in pairs(x_of) do
     low, high = math.min(low, x - widths[v] / 2), math.max(high, x + widths[v] / 2)
   end
   return low, high
@@ -347,39 +347,39 @@ end
 
 -- Shifts the alternatives onto the narrowest one: those packed to the left by their left
 -- ends, the others by their right.
-local function line_up(places, widths)
+local function line_up(alternatives, widths)
   local low, high, narrowest = {}, {}, 1
-  for i, place in ipairs(places) do
-    low[i], high[i] = extent(place, widths)
+  for i, x_of in ipairs(alternatives) do
+    low[i], high[i] = extent(x_of, widths)
     if high[i] - low[i] < high[narrowest] - low[narrowest] then
       narrowest = i
     end
   end
-  for i, place in ipairs(places) do
+  for i, x_of in ipairs(alternatives) do
     local shift = i % 2 == 1 and low[narrowest] - low[i] or high[narrowest] - high[i]
-    for v, x in pairs(place) do
-      place[v] = x + shift
+    for v, x in pairs(x_of) do
+      x_of[v] = x + shift
     end
   end
 end
 
 
 local function centres(layers, above, below, widths, boxes)
-  local bad, places = conflicts(layers, above, positions(layers), boxes), {}
+  local bad, alternatives = conflicts(layers, above, positions(layers), boxes), {}
   for _, upwards in ipairs{ false, true } do
     for _, leftwards in ipairs{ false, true } do
       local view = turned(layers, upwards, leftwards)
-      local place = compact(view, align(view, upwards and below or above, bad), widths)
-      for v, x in pairs(place) do
-        place[v] = leftwards and -x or x
+      local x_of = compact(view, align(view, upwards and below or above, bad), widths)
+      for v, x in pairs(x_of) do
+        x_of[v] = leftwards and -x or x
       end
-      places[#places + 1] = place
+      alternatives[#alternatives + 1] = x_of
     end
   end
-  line_up(places, widths)
+  line_up(alternatives, widths)
   local x = {}
   for v = 1, #widths do
-    local four = { places[1][v], places[2][v], places[3][v], places[4][v] }
+    local four = { alternatives[1][v], alternatives[2][v], alternatives[3][v], alternatives[4][v] }
     table.sort(four)
     x[v] = (four[2] + four[3]) / 2
   end

@@ -72,7 +72,7 @@ end
 
 
 -- An alias has the offset and lifetime of the value whose storage it shares.
-local function place_of(v)
+local function range_of(v)
   return table.concat({ v.device, v.offset, v.first, v.last }, " ")
 end
 
@@ -85,11 +85,11 @@ local function blocks_of(exe, memory)
     if not v.alias_of and v.bytes > 0 then
       local block = { name = v.name, bytes = v.bytes, offset = v.offset, first = v.first,
         last = v.last, device = v.device, kind = kind_of(v, outputs, turn) }
-      list[#list + 1], own[place_of(v)] = block, block
+      list[#list + 1], own[range_of(v)] = block, block
     end
   end
   for _, v in ipairs(memory.values) do
-    local block = v.alias_of and outputs[v.name] and own[place_of(v)]
+    local block = v.alias_of and outputs[v.name] and own[range_of(v)]
     if block then
       block.kind = "output"
     end

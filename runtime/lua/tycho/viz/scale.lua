@@ -31,8 +31,8 @@ function scale.text(value, step)
     return (("%%.%dg"):format(math.min(digits, 6)):format(value):gsub("e([+-])0?", "e%1")
       :gsub("e%+", "e"))
   end
-  local places = math.max(0, math.ceil(-math.log10(step) - NEAR))
-  return (("%%.%df"):format(places):format(value):gsub("^%-(0%.?0*)$", "%1"))
+  local decimals = math.max(0, math.ceil(-math.log10(step) - NEAR))
+  return (("%%.%df"):format(decimals):format(value):gsub("^%-(0%.?0*)$", "%1"))
 end
 
 
@@ -82,8 +82,8 @@ local function log_ticks(low, high, parts)
   local ticks, texts = {}, {}
   for power = first, last, every do
     for _, factor in ipairs(within) do
-      local place = power + math.log10(factor)
-      if place >= low - NEAR and place <= high + NEAR then
+      local exponent = power + math.log10(factor)
+      if exponent >= low - NEAR and exponent <= high + NEAR then
         ticks[#ticks + 1] = factor * 10 ^ power
         texts[#texts + 1] = ("%g"):format(factor * 10 ^ power)
       end

@@ -1,5 +1,6 @@
-// spread.cu - gradients of folds over axes: each element of data from its value x, its result y,
-// the head gradient g, a second one h, and a scale. Method: a thread an element. Bound: bytes.
+// reduce_back.cu - gradients of folds over axes: each element of data from its value x, its
+// result y, the head gradient g, a second one h, and a scale. Method: a thread an element. Bound:
+// bytes.
 #ifndef T
 #include "prelude.cuh"
 #define T float
@@ -36,7 +37,7 @@ extern "C" __global__ void fold_back(T *dx, const T *x, const T *y, const T *g, 
 {
   EACH(i, s.n)
   {
-    INDEX to = place_of<GROUPS>((INDEX)i, s.group);
+    INDEX to = offset_in<GROUPS>((INDEX)i, s.group);
     A v = x ? get<A>(x[i]) : 0, r = y ? get<A>(y[to]) : 0;
     set(dx[i], back_of(v, r, get<A>(g[to]), h ? get<A>(h[to]) : 0, s.scale));
   }

@@ -1,0 +1,74 @@
+-- Words that names of the code do not use: each stood for something of ours, or for several things,
+-- where the field has a word. A name is taken apart at underscores and capitals ("best_place",
+-- "bestPlace"); comments and texts are plain English and are not looked at.
+
+local source = require "check.source"
+
+local words = {}
+
+-- word -> what to say instead
+local REPLACED = {
+  absorb = "fuse", absorbed = "fused",
+  arr = "operand",
+  award = "scatter_argmax",
+  bank = "shared_arrays",
+  blame = "add the node to the error",
+  chance = "random",
+  dear = "expensive, costs",
+  far = "distance, limit, or what it is far from",
+  keeper = "shared packed weight",
+  lends = "shared packed weight",
+  lesson = "fused update", teacher = "fused update",
+  lives = "liveness, lifetimes",
+  place = "offset, index, argmax, position, device, slot", places = "offsets, indices, positions",
+  recipe = "cached call",
+  question = "call key",
+  room = "scratch, workspace, capacity, bytes", rooms = "bytes, capacities",
+  soon = "prefetch",
+  somebody = "a reader",
+  spread = "repeat, scatter, deviation", spreads = "repeat, scatter",
+  studio = "scratch",
+  tape = "pointwise program", tapes = "pointwise programs",
+  theirs = "oneDNN, OpenBLAS",
+  tier = "planning of ours",
+  twin = "clone",
+  winner = "argmax",
+  wish = "request",
+}
+
+-- Where a word stays: names that users' code has, the field's own terms, the checks of rooms.
+local KEPT = {
+  { "^native/tycho%.h$", "place" }, { "^native/exec/", "place" },
+  { "^native/pass/device_placement", "place" },
+  { "^runtime/lua/tycho/executor/bind_args", "place" },
+  { "", "in_place" }, { "", "IN_PLACE" }, { "", "MPI_IN_PLACE" },
+}
+
+local function may_stay(path, name, word)
+  for _, kept in ipairs(KEPT) do
+    if path:find(kept[1]) and (kept[2] == word or name:find(kept[2], 1, true)) then
+      return true
+    end
+  end
+end
+
+-- The words of a name, in small letters: calls f for each.
+local function each_word(name, f)
+  for part in name:gsub("(%l)(%u)", "%1_%2"):gmatch("%a+") do
+    f(part:lower())
+  end
+end
+
+function words.check(report, path)
+  for i, line in ipairs(source.read(path).code) do
+    for name in line:gmatch("[%a_][%w_]*") do
+      each_word(name, function(word)
+        if REPLACED[word] and not may_stay(path, name, word) then
+          report(path, i, "the name %s has the word '%s', say %s", name, word, REPLACED[word])
+        end
+      end)
+    end
+  end
+end
+
+return words
