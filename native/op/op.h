@@ -48,6 +48,8 @@ enum {
   OP_SPARED = 2048,
   OP_NEVER_AGAIN = 4096,                              /* recomputation spares it always */
   OP_WEIGHTED_LOSS = 8192,                            /* OP_LOSS, but with gradients of weights too */
+  /* monitors call its input `data` by that name, as the reference does where it declares one */
+  OP_NAMED_INPUT = 16384,
 };
 
 struct op {

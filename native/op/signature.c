@@ -325,15 +325,10 @@ int op_ports(const struct op *op, const void *param, int n, struct arena *a, str
   return TY_OK;
 }
 
-/* The reference declares no input names for most operators of one input; monitors then number
-** them. */
+/* The reference declares no input name for most operators of one input: monitors number it. */
 bool monitor_input_named(const struct op *op)
 {
-  static const char *const named[] = { "LRN", "Dropout", "softmax", "log_softmax", "softmin",
-    "MakeLoss", "BlockGrad" };
-  for (int i = 0; i < COUNT(named); i++)
-    if (!strcmp(op->name, named[i])) return true;
-  return op->in && strcmp(op->in, "data");
+  return op->flags & OP_NAMED_INPUT || (op->in && strcmp(op->in, "data"));
 }
 
 const char *op_variadic(const struct op *op)

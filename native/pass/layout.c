@@ -6,9 +6,9 @@
 ** come so, and whether they must agree (op/op.h). A convolution takes each as it is and copies
 ** inside where forms meet, so no step is ever added.
 **
-** Every value that could be in blocks begins so; whoever cannot have it makes it plain, until
+** Every value that could be in blocks begins so; a step that cannot take it makes it plain, until
 ** nothing changes. Heads, bound arrays and what a view shows under another shape are plain.
-** Values without space lie the same in both forms: they are plain, and nobody minds.
+** Values without space lie the same in both forms: they count as plain and bind nobody.
 */
 #include "kernel/blocked.h"
 #include "pass/passes.h"

@@ -118,7 +118,7 @@ static struct gemm_block chunk_of(const struct gemm_job *j, int64_t i)
 }
 
 /* A chunk whose panels this thread packs, unless it has just used them. (Panels that one core
-** packs and others read are dear to write again.) */
+** packs and others read are expensive to write again.) */
 static void packed_here(struct gemm_job *j, struct gemm_block g, int64_t column)
 {
   bool there;

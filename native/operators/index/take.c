@@ -82,7 +82,7 @@ struct taking {
 static struct taking taking_of(
     const struct take *p, const struct operand *a, const struct operand *index, void *y)
 {
-  int axis = (int)(p->axis < 0 ? p->axis + a->d.ndim : p->axis);
+  int axis = axis_in(p->axis, a->d.ndim);
   struct taking t = { a->p, y, index, dtype_size(a->d.dtype), a->d.dtype, (int)p->mode,
     product_of(&a->d, 0, axis), a->d.dim[axis], product_of(&a->d, axis + 1, a->d.ndim),
     desc_count(&index->d), 1, 1 };

@@ -174,8 +174,7 @@ static int set_shape(struct infer *s)
 static struct set set_of(const struct call *c, const ty_desc *a, const ty_desc *b)
 {
   const struct gemm_param *p = c->param;
-  int64_t r = row_axis(c->op, p);
-  int last = a->ndim - 1, row = (int)(r < 0 ? r + a->ndim : r);
+  int last = a->ndim - 1, row = axis_in(row_axis(c->op, p), a->ndim);
   struct set s = { .dtype = a->dtype,
     .ta = p->transpose_a,
     .tb = p->transpose_b,

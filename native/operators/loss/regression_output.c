@@ -269,7 +269,7 @@ const struct op op_regression_output[] = {
     .grad = "o0 i1", .inplace = "0=0", .cpu = identity_cpu, .back_cpu = svm_back_cpu, .flags = OP_LOSS },
   { .name = "MakeLoss", .in = "data", .param = loss_params, .param_size = sizeof(struct loss_param), .grad_of = loss_grad,
     .doc = "Data as it is, taken as a loss: its gradient is grad_scale, divided as normalization says, whatever stands behind.",
-    .inplace = "0=0", .cpu = identity_cpu, .back_cpu = loss_back_cpu, .flags = OP_LOSS },
+    .inplace = "0=0", .cpu = identity_cpu, .back_cpu = loss_back_cpu, .flags = OP_LOSS | OP_NAMED_INPUT },
   { .name = "make_loss", .alias = "_sparse_make_loss", .in = "data", .out = "loss", .grad = "",
     .doc = "Data as it is, taken as a loss: its gradient is 1, whatever stands behind.",
     .inplace = "0=0", .cpu = identity_cpu, .back_cpu = ones_back_cpu, .flags = OP_LOSS },

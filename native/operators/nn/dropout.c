@@ -135,7 +135,7 @@ static const struct kernel drop_cpu[] = { { "philox", drop_forward, T_FLOAT, NUL
 static const struct kernel drop_back_cpu[] = { { "philox", drop_backward, T_FLOAT, NULL, drop_scratch }, { 0 } };
 
 const struct op op_dropout[] = {
-  { .name = "Dropout", .alias = "_npx_dropout", .in = "data", .out = "output [mask]", .flags = OP_RANDOM | OP_NEVER_AGAIN,
+  { .name = "Dropout", .alias = "_npx_dropout", .in = "data", .out = "output [mask]", .flags = OP_RANDOM | OP_NEVER_AGAIN | OP_NAMED_INPUT,
     .doc = "In training sets each element to 0 with probability p and multiplies the others by 1 / (1 - p); else the identity.",
     .param = drop_params, .param_size = sizeof(struct drop_param), .shape = drop_shape, .grad = "g0", .inplace = "0=0",
     .back_inplace = "0=0",

@@ -355,6 +355,6 @@ const struct op op_instance_norm[] = {
     .doc = "x (knorm + alpha / nsize * sum of squares over nsize neighbouring channels)^-beta for data (batch, "
            "channels, height, width).",
     .param = lrn_params, .param_size = sizeof(struct lrn_param), .check = lrn_check, .shape = lrn_shape, .grad = "g0 i0 o1",
-    .cpu = lrn_cpu, .back_cpu = lrn_back_cpu },
+    .cpu = lrn_cpu, .back_cpu = lrn_back_cpu, .flags = OP_NAMED_INPUT },
   { 0 }
 };
