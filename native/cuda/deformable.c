@@ -221,7 +221,7 @@ static int backward(struct call *c)
   TRY(cuda_zero(c, &c->out[0]));
   for (int64_t i = 0; i < x->dim[0]; i++) TRY(back_one(c, i, &at));
   if (c->nout <= bias || !c->out[bias].p) return TY_OK;
-  struct cuda_fold f = { R_SUM, F_PLAIN, y->dtype, c->in[0].p, .y = c->out[bias].p };
+  struct cuda_fold f = { R_SUM, F_NONE, y->dtype, c->in[0].p, .y = c->out[bias].p };
   return cuda_fold(c->device, &r, &f, at.taps);
 }
 

@@ -6,7 +6,7 @@ describe("an executor", function()
   it("takes a variable of the user's that is called like a head gradient", function()
     local x = ty.sym.Variable("_head_grad_0")
     local exe = ty.sym.square{ data = x }:simple_bind{ ctx = ty.cpu(), _head_grad_0 = { 2 } }
-    exe.arg_dict._head_grad_0:copy_from(ty.nd.array{ 2, 3 })
+    ty.nd.array{ 2, 3 }:copyto(exe.arg_dict._head_grad_0)
     assert.same({ 4, 9 }, exe:forward(true)[1]:totable())
     exe:backward(ty.nd.ones{ 2 })
     assert.same({ 4, 6 }, exe.grad_dict._head_grad_0:totable())

@@ -17,7 +17,8 @@ enum { F_NONE, F_MEAN, F_ROOT };
 /* Gradients, of data x, result y, head gradient g and scale s: g s | the same, 0 at NaN | g sign
 ** x | g x / y | g y / x | the same, 0 at NaN | g where x = y | g s + 2 h s (x - y), h a second
 ** head gradient | 2 g x. */
-enum { B_SUM, B_NANSUM, B_SIGN, B_ROOT, B_PROD, B_NANPROD, B_EQUAL, B_DEVIATION, B_SQUARE, B_KINDS };
+enum { B_SUM, B_NANSUM, B_SIGN, B_ROOT, B_PROD, B_NANPROD, B_EQUAL, B_DEVIATION, B_SQUARE,
+       B_KINDS };
 typedef union { double f; int64_t i; } fold_t;        /* an accumulator */
 
 /* One dtype. x has `count` rows of n elements, `stride` apart: with rows acc[i] takes row i,
