@@ -367,7 +367,7 @@ extern "C" __global__ void mine_negatives(anchor_match *match, const sort_key *k
   }
 }
 
-// place, mask, label: NULL where nobody asks
+// offsets, mask, label: NULL where nobody asks
 extern "C" __global__ void write_targets(T *offsets, T *mask, T *kind, const anchor_match *match,
     const T *anchor, const T *label, const struct target_args __grid_constant__ s)
 {

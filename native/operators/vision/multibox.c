@@ -145,8 +145,8 @@ static int target_shape(struct infer *s)
     TRY(shape_dim(s, label, 0, pred->dim[0]));
   }
   int64_t batch = label->ndim ? label->dim[0] : 0, anchors = anchor->ndim ? anchor->dim[1] : 0;
-  int64_t place[2] = { batch, 4 * anchors }, class[2] = { batch, anchors };
-  for (int i = 0; i < 2; i++) TRY(shape_is(s, &s->out[i], 2, place));
+  int64_t offsets[2] = { batch, 4 * anchors }, class[2] = { batch, anchors };
+  for (int i = 0; i < 2; i++) TRY(shape_is(s, &s->out[i], 2, offsets));
   return shape_is(s, &s->out[2], 2, class);
 }
 
