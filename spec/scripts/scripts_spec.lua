@@ -13,6 +13,7 @@ local SCRIPTS = {
   { "train_cifar10",        "^accuracy (%S+)",          quick = { 0.4, 1 },     full = { 0.9, 1 } },
   { "fine_tune",            "^accuracy (%S+)",          quick = { 0.4, 1 },     full = { 0.55, 1 } },
   { "detect",               "^found (%S+)",             quick = { 0.3, 1 },     full = { 0.75, 1 } },
+  { "gan",                  "^(%d+) of 10 digits",      quick = { 5, 10 },      full = { 7, 10 } },
   { "autoencoder",          "([%d.]+) %% explained",    quick = { 70, 100 },    full = { 80, 100 } },
   { "matrix_factorization", "^error (%S+)",             quick = { 0.29, 0.5 },  full = { 0.29, 0.45 } },
   { "multi_device",         "([%d.]+) of the LSTM",     quick = { 0.9, 1 },     full = { 0.99, 1 } },
