@@ -194,6 +194,13 @@ check-cuda:
 	@$(if $(NVCC),set -e; for f in native/cuda/kernels/*.cu; do for a in 80 90 100; do echo "NVCC $$f (sm_$$a)"; \
 	  $(NVCC) -std=c++17 --fmad=false -Inative -Werror all-warnings -arch=sm_$$a -cubin -o /dev/null $$f; done; done)
 
+# the sources that the specs NVRTC_SPECS make (spec: all, for hours), through the real NVRTC, which needs no GPU
+NVRTC_SPECS ?= spec/cuda/stand_in_spec.lua spec/cuda/buckets_spec.lua
+check-nvrtc: all cudasim
+	@rm -rf $(BUILD)/sources && mkdir -p $(BUILD)/sources
+	@CUDASIM_SOURCES='$(abspath $(BUILD))/sources' $(MAKE) --no-print-directory test-gpu GPU_SPECS='$(NVRTC_SPECS)' \
+	  && luajit scripts/dev/nvrtc_check.lua $(BUILD)/sources
+
 objects: $(OBJ) $(PROGRAM:%.c=$(BUILD)/%.o) $(TESTS:%.c=$(BUILD)/%.o)
 
 # -- CUDA without a GPU: libraries of our own, which TYCHO_CUDA_PATH=$(BUILD)/cudasim names (spec/cudasim/README.md) --
@@ -286,5 +293,5 @@ clean:
 	rm -rf build
 
 FORCE:
-.PHONY: all test test-native check check-source check-lua check-comments check-compilers check-onednn check-cuda objects cudasim test-gpu torture fuzz bench doc install uninstall dist clean FORCE
+.PHONY: all test test-native check check-source check-lua check-comments check-compilers check-onednn check-cuda check-nvrtc objects cudasim test-gpu torture fuzz bench doc install uninstall dist clean FORCE
 .DELETE_ON_ERROR:

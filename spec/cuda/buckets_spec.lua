@@ -1,5 +1,6 @@
 -- A word model in buckets on a GPU, on the stand-in: its parameters after some steps are those of
--- the CPU.
+-- the CPU, and a step of a bucket that was met before asks the driver for nothing but launches and
+-- the batch's copies.
 
 local stand_in = require "spec.support.stand_in"
 
@@ -28,6 +29,16 @@ local function batch(length, seed)
     provide_data = {{"data", {4, length}}}, provide_label = {{"softmax_label", {4, length}}}}
 end
 
+local ffi = require "ffi"
+ffi.cdef "void cudasim_count(uint64_t *);"
+local driver = ffi.load(os.getenv("TYCHO_CUDA_PATH") .. "/libcuda.so.1")
+local function asked()
+  local n = ffi.new("uint64_t[5]")
+  ty.nd.waitall()
+  driver.cudasim_count(n)
+  return n
+end
+
 local function train(ctx)
   local m = ty.mod.BucketingModule{sym_gen = network, default_bucket_key = 7, context = ctx}
   local first = batch(7, 0)
@@ -43,9 +54,26 @@ local function train(ctx)
   end
   m:init_params{arg_params = params, allow_missing = true}
   m:init_optimizer{optimizer_params = {learning_rate = 0.5}}
-  for step = 1, 9 do
-    m:forward_backward(batch(({7, 3, 5})[step % 3 + 1], step))
+  local function step(n)
+    m:forward_backward(batch(({7, 3, 5})[n % 3 + 1], n))
     m:update()
+  end
+  for n = 1, 9 do
+    step(n)
+  end
+  if ctx ~= cpu then
+    for n = 10, 12 do
+      local before = asked()
+      step(n)
+      local after = asked()
+      print(("%d graphs, %d launches, %d copies, %d allocations"):format(
+        tonumber(after[3] - before[3]), tonumber(after[0] - before[0]),
+        tonumber(after[1] - before[1]), tonumber(after[4] - before[4])))
+    end
+  else
+    for n = 10, 12 do
+      step(n)
+    end
   end
   return (m:get_params())
 end
@@ -68,7 +96,9 @@ end
 describe_there("buckets on a GPU", function()
   it("train as on the CPU", function()
     local text, status = stand_in.run(TRAIN, { CUDASIM_STRICT = 1 })
-    assert.equal("equal\n", text)
+    -- the batch and its labels are copied; the launches of the graphs' kernels count, too
+    local step = "2 graphs, %d+ launches, 2 copies, 0 allocations\n"
+    assert.matches("^" .. step:rep(3) .. "equal\n$", text)
     assert.equal(0, status)
   end)
 end)

@@ -168,9 +168,25 @@ static bool planned_to_fail()
   return left > 0 && !--left;
 }
 
+/* CUDASIM_SOURCES: the source as it came, with its options in a first line, for a real compiler. */
+static void keep_source(nvrtcProgram p, int n, const char *const *options)
+{
+  const char *folder = getenv("CUDASIM_SOURCES");
+  if (!folder || !*folder) return;
+  std::string text = "//";
+  for (int i = 0; i < n; i++) text += std::string(" ") + options[i];
+  text += "\n" + p->source;
+  std::string path = std::string(folder) + "/" + std::to_string(std::hash<std::string>()(text)) + ".cu";
+  if (FILE *f = fopen(path.c_str(), "w")) {
+    fwrite(text.data(), 1, text.size(), f);
+    fclose(f);
+  }
+}
+
 API nvrtcCompileProgram(nvrtcProgram p, int n, const char *const *options)
 {
   PROGRAM(p);
+  keep_source(p, n, options);
   std::vector<std::string> translated;
   for (int i = 0; i < n; i++) {
     std::string o = options[i];
