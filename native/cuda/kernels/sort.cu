@@ -98,10 +98,10 @@ extern "C" __global__ void write_order(T *value, POSITION *index, T *mask, const
 {
   EACH(e, count)
   {
-    i64 u = e / k, i = e % k, index = keys[u * n + i].index;
-    i64 source = line_element(u, index, n, inner), target = line_element(u, i, k, inner);
+    i64 u = e / k, i = e % k, from = keys[u * n + i].index;
+    i64 source = line_element(u, from, n, inner), target = line_element(u, i, k, inner);
     if (value) value[target] = x[source];
-    if (index) set(index[target], index);
+    if (index) set(index[target], from);
     if (mask) set(mask[source], (i64)1);
   }
 }
