@@ -266,6 +266,9 @@ static void improve(struct fit *f, int64_t budget, uint32_t *seed)
   }
 }
 
+/* values; to try an order takes the square of their number, so beyond this the order of time does */
+enum { MOST_SEARCHED = 10000 };
+
 static void search(struct fit *f)
 {
   bool any_kept = false, small = f->n < 500;
@@ -278,6 +281,7 @@ static void search(struct fit *f)
           one = (int64_t)f->n * f->n / 4 + 1;
   for (int k = 0; k < 2 * KINDS && f->total > f->bound && (budget >= one || k == 0);
        k++, budget -= one) {
+    if (f->n > MOST_SEARCHED && f->total < INT64_MAX) return;
     f->lowest = k & 1;
     make_key(f, k / 2);
     sort_order(f);
@@ -285,6 +289,7 @@ static void search(struct fit *f)
     if (k == 0 || total < f->total) memcpy(f->good, f->order, sizeof(int) * (size_t)f->n);
     keep_if_better(f, total);
   }
+  if (f->n > MOST_SEARCHED) return;
   f->lowest = true;
   uint32_t seed = 2463534242u;
   improve(f, MIN(budget, small ? INT64_C(24000000) : INT64_C(3000000)), &seed);

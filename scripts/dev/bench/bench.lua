@@ -1,4 +1,4 @@
---- make bench: runs the workloads W1 to W10, prints a table, writes records.
+--- make bench: runs the workloads W1 to W11, prints a table, writes records.
 --   tycho scripts/dev/bench/bench.lua [--json file] [--rounds 3] [W1 W2 ...]
 -- With PEERS=1 the same work runs in MXNet (with and without oneDNN), PyTorch and (inference)
 -- ONNX Runtime, in turn with ours: all are there, and the one whose turn it is takes samples for
@@ -220,7 +220,7 @@ local function row(figures, f)
 end
 
 local works = #wanted > 0 and wanted
-  or {"W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "chain"}
+  or {"W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "chain"}
 local rounds = tonumber(options.rounds) or (#systems > 1 and 3 or 1)
 
 for name, variable in pairs(absent) do

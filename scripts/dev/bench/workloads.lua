@@ -479,4 +479,6 @@ function workloads.W10()
   end
 end
 
+workloads.W11 = require "growth"
+
 return workloads
