@@ -49,7 +49,8 @@ static void raise_interrupted(lua_State *L)
     lua_setfield(L, -2, "message");
     lua_call(L, 1, 0);
   }
-  luaL_error(L, "%s", interrupt_word());
+  lua_pushstring(L, interrupt_word()); /* the modules are not there yet */
+  lua_error(L);
 }
 
 bool interrupt_take(lua_State *L)

@@ -50,6 +50,8 @@ static struct {
 
 static bool is_interrupt(lua_State *L, int error)
 {
+  if (lua_type(L, error) == LUA_TSTRING && !strcmp(lua_tostring(L, error), interrupt_word()))
+    return true;
   if (!lua_istable(L, error)) return false;
   lua_pushliteral(L, "code");
   lua_rawget(L, error);
