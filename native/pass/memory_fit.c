@@ -266,7 +266,7 @@ static void improve(struct fit *f, int64_t budget, uint32_t *seed)
   }
 }
 
-/* values; to try an order takes the square of their number, so beyond this the order of time does */
+/* values; an order takes the square of their number, so beyond this the order of time does */
 enum { MOST_SEARCHED = 10000 };
 
 static void search(struct fit *f)
