@@ -35,6 +35,10 @@ local CASES = {
   { "mod.Module", function() return ty.Module end },
   { "sym.Variable", function() return ty.Variable end },
   { "random.seed", function() return ty.manual_seed end },
+  { "FactorScheduler", function() return ty.lr_scheduler.StepLR end },
+  { "do_checkpoint", function() return ty.callback.ModelCheckpoint end },
+  { "print_summary", function() return ty.viz.summary end },
+  { "msraprelu", function() return ty.init.create("he") end },
   { "pool_type", function() return ty.sym.Pooling{ data, kernel = { 2, 2 }, type = "max" } end },
 }
 

@@ -48,7 +48,10 @@ local NAMES = {
   metric = "eval_metric", callbacks = "epoch_end_callback", loss = "eval_metric",
   state_dict = "get_params", parameters = "get_params", load_state_dict = "set_params",
   step = "update step", validation_data = "eval_data", evaluate = "score",
-  dataloader = "NDArrayIter", tensordataset = "NDArrayIter",
+  dataloader = "NDArrayIter", steplr = "FactorScheduler", multisteplr = "MultiFactorScheduler",
+  cosineannealinglr = "CosineScheduler", polynomiallr = "PolyScheduler", adamw = "adam",
+  he = "msraprelu", kaiming = "msraprelu", kaiming_normal = "msraprelu", glorot = "xavier",
+  modelcheckpoint = "do_checkpoint", imshow = "show", summary = "print_summary", tensordataset = "NDArrayIter",
 }
 
 

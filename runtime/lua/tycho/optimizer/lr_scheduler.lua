@@ -258,4 +258,8 @@ for _, class in ipairs{ LRScheduler, FactorScheduler, MultiFactorScheduler,
   container.register(class, "lr_scheduler." .. class.class_name)
 end
 
-return schedules
+return setmetatable(schedules, { __index = function(_, key)
+  if type(key) == "string" and key:sub(1, 1) ~= "_" then
+    Error.unknown{ func = "lr_scheduler", argument = key, what = "schedule", among = schedules }
+  end
+end })

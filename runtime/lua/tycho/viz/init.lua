@@ -10,6 +10,7 @@ local pairs = require("tycho.core.iterate").pairs
 local native = require "tycho.core.ffi"
 local args = require "tycho.core.args"
 local attrs = require "tycho.core.attrs"
+local Error = require "tycho.core.error"
 local grid = require "tycho.viz.grid"
 local log = require "tycho.core.log"
 local memory = require "tycho.viz.memory"
@@ -275,4 +276,8 @@ viz.image_grid = grid.image_grid
 viz.show = show.show
 
 
-return viz
+return setmetatable(viz, { __index = function(_, key)
+  if type(key) == "string" and key:sub(1, 1) ~= "_" then
+    Error.unknown{ func = "viz", argument = key, what = "function", among = viz }
+  end
+end })
