@@ -49,14 +49,17 @@ static bool equal(const float *got, float scale)
   return true;
 }
 
-/* Binds an executor of its own again and again, each time on the same parameters. CHECK counts
-** without locks: a thread says how often it went wrong. */
+/* CHECK counts without locks: a thread says how often it went wrong. */
+struct inference { ty_tensor *data; float scale; int wrong; };
+
+/* Binds an executor of its own again and again, each time on the same parameters. */
 static void *infer(void *context)
 {
-  int *wrong = context;
-  const float scale = 2;
+  struct inference *own = context;
+  int *wrong = &own->wrong;
+  const float scale = own->scale;
   ty_graph *g = NULL;
-  ty_tensor *data = array(2, BATCH, IN, scale), *out;
+  ty_tensor *data = own->data, *out;
   const ty_entry *head;
   int nhead;
   *wrong += ty_graph_parse(graph_text, &g) || ty_graph_heads(g, &head, &nhead);
@@ -71,7 +74,6 @@ static void *infer(void *context)
           ty_tensor_read(out, got, sizeof got) || !equal(got, scale);
     ty_exec_free(e);
   }
-  ty_tensor_free(data);
   ty_graph_free(g);
   return NULL;
 }
@@ -79,13 +81,18 @@ static void *infer(void *context)
 static void test_executors_share_parameters(void)
 {
   pthread_t thread[THREADS];
-  int wrong[THREADS] = { 0 };
+  struct inference own[THREADS];
   weight = array(2, OUT, IN, 0.25f);
   bias = array(1, OUT, 0, 0.5f);
-  for (int i = 0; i < THREADS; i++) pthread_create(&thread[i], NULL, infer, &wrong[i]);
+  for (int i = 0; i < THREADS; i++) {
+    const float scale = (float)(1 + i % 3);
+    own[i] = (struct inference){ array(2, BATCH, IN, scale), scale, 0 };
+  }
+  for (int i = 0; i < THREADS; i++) pthread_create(&thread[i], NULL, infer, &own[i]);
   for (int i = 0; i < THREADS; i++) {
     pthread_join(thread[i], NULL);
-    CHECK(!wrong[i], "thread %d", i);
+    CHECK(!own[i].wrong, "thread %d", i);
+    ty_tensor_free(own[i].data);
   }
   ty_tensor_free(weight);
   ty_tensor_free(bias);
@@ -167,7 +174,6 @@ static void read_round(struct host *h, const uint32_t *want, const int *broken)
 static void *break_often(void *context)
 {
   struct host *h = context;
-  for (int i = 0; i < NUMBERS; i++) h->number[i] = new_floats(TY_CPU + i % DEVICES, 1, 0);
   for (int round = 0; round < ROUNDS && !h->wrong; round++) {
     uint32_t want[NUMBERS] = { 0 };
     int broken[NUMBERS] = { 0 };
@@ -185,8 +191,9 @@ static void test_failures_from_four_hosts(void)
   pthread_t thread[HOSTS];
   for (int i = 0; i < HOSTS; i++) {
     host[i].seed = (unsigned)i + 1;
-    pthread_create(&thread[i], NULL, break_often, &host[i]);
+    for (int k = 0; k < NUMBERS; k++) host[i].number[k] = new_floats(TY_CPU + k % DEVICES, 1, 0);
   }
+  for (int i = 0; i < HOSTS; i++) pthread_create(&thread[i], NULL, break_often, &host[i]);
   for (int i = 0; i < HOSTS; i++) {
     pthread_join(thread[i], NULL);
     CHECK(!host[i].wrong, "host %d", i);
