@@ -7,6 +7,7 @@
 ** between regions; oneDNN uses the same ones.
 */
 #include <sched.h>
+#include <unistd.h>
 #include "base/base.h"
 #include "base/parallel.h"
 #ifndef TY_NO_OPENMP
@@ -24,12 +25,33 @@ static int affinity(void)
   return sched_getaffinity(0, sizeof set, &set) ? 1 : MAX(CPU_COUNT(&set), 1);
 }
 
+/* Has a launcher given this process fewer cores than it has itself? */
+static bool is_bound(int own)
+{
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return !sched_getaffinity(getppid(), sizeof set, &set) && CPU_COUNT(&set) > own;
+}
+
+/* Ranks of MPI that no launcher has bound divide their host's cores. What OpenMPI, MPICH and Slurm
+** tell of ranks on this host begins with their number. */
+static int share(int own)
+{
+  static const char *const told[] = { "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",
+    "SLURM_STEP_TASKS_PER_NODE" };
+  for (int i = 0; i < COUNT(told); i++) {
+    long ranks = strtol(env_text(told[i], "0"), NULL, 10);
+    if (ranks > 0) return ranks == 1 || is_bound(own) ? own : (int)MAX(own / ranks, 1);
+  }
+  return own;
+}
+
 static int first_choice(void)
 {
   int64_t n = env_number("TYCHO_THREADS", 0);
   if (n <= 0)
     n = strtol(env_text("OMP_NUM_THREADS", "0"), NULL, 10); /* "4,2": threads of the outer level */
-  return n > 0 ? (int)MIN(n, 1024) : affinity();
+  return n > 0 ? (int)MIN(n, 1024) : share(affinity());
 }
 
 /* The most threads that this process may ever use: what scratch memory per member is sized by. */

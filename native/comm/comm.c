@@ -8,26 +8,30 @@
 #include <pthread.h>
 #include <signal.h>
 #include <time.h>
+#include <unistd.h>
 #include "base/system.h"
 #include "comm/comm.h"
 #include "device/device.h"
 #include "device/profile.h"
 #include "tensor/tensor.h"
 
-enum { BEAT_S = 1 };
+/* s: between two beats; for all ranks to be started; for the others to end when one says so */
+enum { BEAT_S = 1, START_S = 25, ABORT_S = 5 };
 
 struct ty_comm {
   const struct comm_ops *ops;
   struct comm_world *world;
   int queue, refs;
   bool for_ever;                 /* the group over MPI */
-  struct comm_buffer scratch[3]; /* of the queue's thread */
-  int64_t bytes, ns, messages;   /* atomic */
+  struct comm_buffer scratch[3]; /* of the queue's thread, as are `number` and `notice` */
+  int64_t number;                /* of the next message */
+  struct comm_buffer notice;
+  int64_t bytes, ns, messages; /* atomic */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static ty_comm *mpi; /* under the lock */
-static ty_comm *taken[COMM_QUEUES];                     /* who has the queue; under the lock */
+static ty_comm *mpi;                /* under the lock */
+static ty_comm *taken[COMM_QUEUES]; /* who has the queue; under the lock */
 
 /* -- messages ---------------------------------------------------------------------------------- */
 
@@ -56,7 +60,7 @@ static int act_broadcast(struct message *m)
   for (int i = 0; i < m->n && w->size > 1; i++) {
     size_t bytes = size * (size_t)m->part[i].n;
     for (size_t at = 0; at < bytes; at += MOST)
-      if (!m->comm->ops->broadcast(w, m->part[i].data + at, MIN(bytes - at, MOST), m->root))
+      if (!m->comm->ops->broadcast(w, m->part[i].to + at, MIN(bytes - at, MOST), m->root))
         return comm_failed(w, "a broadcast");
   }
   return TY_OK;
@@ -66,15 +70,52 @@ static int act_gather(struct message *m)
 {
   struct comm_world *w = m->comm->world;
   size_t part[COMM_RANKS];
+  if (!m->bytes) return TY_OK; /* a barrier: all are here */
   for (int i = 0; i < w->size; i++) part[i] = m->bytes;
   return m->comm->ops->gather(w, m->data, part) ? TY_OK : comm_failed(w, "a gathering");
+}
+
+/* What a rank is about to do. */
+struct notice {
+  int64_t number, bytes;
+  int32_t dtype, wire, root;
+  char name[12];
+};
+
+static int ranks_parted(const struct notice *a, const struct notice *b, int other)
+{
+  return fail(TY_ESTATE,
+      "ranks have parted: message %lld is a %s of %lld bytes (%s) on rank 0, a %s of %lld bytes "
+      "(%s) on rank %d",
+      (long long)a->number, a->name, (long long)a->bytes, dtype_name(a->dtype), b->name,
+      (long long)b->bytes, dtype_name(b->dtype), other);
+}
+
+/* Ranks that are not at the same message would wait for ever, or add what does not belong
+** together. All see what all are about to do, and so all fail. */
+static int agree(struct message *m)
+{
+  ty_comm *c = m->comm;
+  struct comm_world *w = c->world;
+  size_t part[COMM_RANKS];
+  NEED(comm_reserve(&c->notice, sizeof(struct notice) * (size_t)w->size), TY_EMEMORY,
+      "out of memory: what %d ranks do", w->size);
+  struct notice *all = (struct notice *)c->notice.data, *own = &all[w->rank];
+  *own = (struct notice){ c->number++, (int64_t)m->bytes, m->dtype, m->wire, m->root, "" };
+  snprintf(own->name, sizeof own->name, "%s", m->name);
+  for (int i = 0; i < w->size; i++) part[i] = sizeof *own;
+  if (!c->ops->gather(w, c->notice.data, part)) return comm_failed(w, m->name);
+  for (int i = 1; i < w->size; i++)
+    if (memcmp(&all[0], &all[i], sizeof *own)) return ranks_parted(&all[0], &all[i], i);
+  return TY_OK;
 }
 
 static int run_message(void *context)
 {
   struct message *m = context;
   int64_t from = ty_profile_now();
-  int code = m->act(m);
+  int code = m->comm->world->size > 1 ? agree(m) : TY_OK;
+  if (!code) code = m->act(m);
   int64_t to = ty_profile_now();
   __atomic_add_fetch(&m->comm->bytes, (int64_t)m->bytes, __ATOMIC_RELAXED);
   __atomic_add_fetch(&m->comm->ns, to - from, __ATOMIC_RELAXED);
@@ -116,10 +157,10 @@ static int check_arrays(const ty_comm *c, ty_tensor *const *x, int n, const char
 }
 
 /* The message takes what it needs of the arrays; their storages are read and written. */
-static int submit(struct message like, ty_tensor *const *x, int n)
+static int submit(struct message like, ty_tensor *const *from, ty_tensor *const *to, int n)
 {
   struct message *m = NEW(struct message);
-  struct storage **list = NEWS(struct storage *, n);
+  struct storage **list = NEWS(struct storage *, 2 * (size_t)n);
   like.part = NEWS(struct comm_part, n);
   if (!m || !list || !like.part) {
     mem_free(m);
@@ -128,9 +169,11 @@ static int submit(struct message like, ty_tensor *const *x, int n)
     return fail(TY_EMEMORY, "out of memory: a message");
   }
   for (int i = 0; i < n; i++) {
-    like.part[i] = (struct comm_part){ tensor_at(x[i]), desc_count(&x[i]->d) };
-    like.bytes += desc_bytes(&x[i]->d);
-    list[i] = x[i]->storage;
+    like.part[i] = (struct comm_part){ tensor_at(from[i]), tensor_at(to[i]),
+      desc_count(&to[i]->d) };
+    like.bytes += desc_bytes(&to[i]->d);
+    list[i] = from[i]->storage;
+    list[n + i] = to[i]->storage;
   }
   *m = like;
   m->n = n;
@@ -139,7 +182,7 @@ static int submit(struct message like, ty_tensor *const *x, int n)
     .done = drop_message,
     .context = m,
     .read = list,
-    .write = list,
+    .write = list + n,
     .nread = n,
     .nwrite = n };
   int code = device_submit(m->comm->queue, &t, NULL);
@@ -160,7 +203,7 @@ int ty_comm_sum(ty_comm *c, ty_tensor *const *x, int n, int wire, double thresho
     .dtype = x[0]->d.dtype,
     .wire = wire,
     .threshold = (float)threshold };
-  return submit(m, x, n);
+  return submit(m, x, x, n);
 }
 
 int ty_comm_broadcast(ty_comm *c, ty_tensor *const *x, int n, int root)
@@ -171,21 +214,18 @@ int ty_comm_broadcast(ty_comm *c, ty_tensor *const *x, int n, int root)
   struct message m = {
     .comm = c, .name = "broadcast", .act = act_broadcast, .dtype = x[0]->d.dtype, .root = root
   };
-  return submit(m, x, n);
+  return submit(m, x, x, n);
 }
 
 int ty_comm_gather(ty_comm *c, const void *own, size_t bytes, void *all)
 {
   NEED(c && (own || !bytes) && (all || !bytes), TY_ETYPE, "ty_comm_gather: an argument is missing");
   NEED(bytes <= (1 << 20), TY_EVALUE, "ty_comm_gather: %zu bytes; at most a megabyte", bytes);
-  char dummy[COMM_RANKS];
-  char *data = bytes ? all : dummy;
-  size_t each = MAX(bytes, 1); /* a barrier gathers a byte of each */
-  if (bytes) memcpy(data + each * (size_t)c->world->rank, own, bytes);
+  if (bytes) memcpy((char *)all + bytes * (size_t)c->world->rank, own, bytes);
   struct message *m = NEW(struct message);
   NEED(m, TY_EMEMORY, "out of memory: a message");
   *m = (struct message){
-    .comm = keep(c), .name = "gather", .act = act_gather, .bytes = each, .data = data
+    .comm = keep(c), .name = "gather", .act = act_gather, .bytes = bytes, .data = all
   };
   struct task t = { .run = run_message, .done = drop_message, .context = m };
   struct storage *mark;
@@ -236,21 +276,61 @@ static void on_term(int number)
   raise(SIGTERM);
 }
 
+static void *end_late(void *context)
+{
+  nanosleep(&(struct timespec){ ABORT_S, 0 }, NULL);
+  _exit(1);
+}
+
+/* Ends all ranks; this one also where the others cannot be told. */
+static void give_up(const ty_comm *c, const char *what)
+{
+  pthread_t thread;
+  say(what);
+  if (sys_thread(&thread, end_late, NULL)) _exit(1);
+  c->ops->abort(c->world, 1);
+}
+
+static void look_after(const ty_comm *c, double patience)
+{
+  char what[200];
+  int silent = c->ops->beat(c->world, patience);
+  if (silent == COMM_ALL_ALIVE) return;
+  if (silent == COMM_NO_END) {
+    say("the ranks are done, but one of them does not end");
+    _exit(1);
+  }
+  snprintf(what, sizeof what, "rank %d has been silent for %.0f s, so all ranks end", silent,
+      patience);
+  give_up(c, what);
+}
+
+static int opening; /* atomic: between here and `mpi`, the way to the others is being opened */
+
+static void not_started(double seconds)
+{
+  char text[200];
+  int n = snprintf(text, sizeof text,
+      "tycho: not all ranks have started within %.0f s: is one stopped, or its host gone?\n",
+      seconds);
+  sys_tell(text, (size_t)n);
+  _exit(1);
+}
+
 static void *watch(void *context)
 {
-  ty_comm *c = context;
   double patience = (double)env_number("TYCHO_COMM_PATIENCE", 15);
+  double start = MAX(patience, START_S), waited = 0;
   for (;;) {
-    char what[200];
     nanosleep(&(struct timespec){ BEAT_S, 0 }, NULL);
-    int silent = c->ops->beat(c->world, patience);
-    if (silent < 0) continue;
-    snprintf(what, sizeof what, "rank %d has been silent for %.0f s, so all ranks end", silent,
-        patience);
-    say(what);
-    c->ops->abort(c->world, 1);
+    const ty_comm *c = __atomic_load_n(&mpi, __ATOMIC_ACQUIRE);
+    if (c)
+      look_after(c, patience);
+    else if (!__atomic_load_n(&opening, __ATOMIC_ACQUIRE))
+      return NULL;
+    else if ((waited += BEAT_S) > start)
+      not_started(start);
   }
-  return NULL;
 }
 
 /* A script that fails ends the others, who would wait for it; one that is done waits for them. */
@@ -265,16 +345,13 @@ static void leave(int status, void *context)
   c->ops->close(c->world);
 }
 
-static int stay_alive(ty_comm *c)
+static int begin_watch(void)
 {
-  struct sigaction old;
   pthread_t thread;
   sigset_t all, mask;
-  on_exit(leave, c);
-  if (!sigaction(SIGTERM, NULL, &old) && old.sa_handler != SIG_IGN) signal(SIGTERM, on_term);
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &mask);
-  int code = sys_thread(&thread, watch, c);
+  int code = sys_thread(&thread, watch, NULL);
   pthread_sigmask(SIG_SETMASK, &mask, NULL);
   NEED(!code, TY_EMEMORY, "cannot start a thread: %s", strerror(code));
   pthread_detach(thread);
@@ -328,13 +405,27 @@ static int open_mpi(ty_comm **out)
   const struct comm_ops *ops;
   struct comm_world *w;
   if (!mpi) {
+    ty_comm *c;
     TRY(comm_mpi_open(&ops, &w));
-    TRY(make_group(ops, w, &mpi));
-    mpi->for_ever = true;
-    TRY(stay_alive(mpi));
+    TRY(make_group(ops, w, &c));
+    c->for_ever = true;
+    __atomic_store_n(&mpi, c, __ATOMIC_RELEASE);
+    struct sigaction old;
+    on_exit(leave, c);
+    if (!sigaction(SIGTERM, NULL, &old) && old.sa_handler != SIG_IGN) signal(SIGTERM, on_term);
   }
   *out = keep(mpi);
   return TY_OK;
+}
+
+/* Somebody watches from the first moment: MPI's start waits for all ranks. */
+static int open_watched(ty_comm **out)
+{
+  __atomic_store_n(&opening, 1, __ATOMIC_RELEASE);
+  int code = mpi ? TY_OK : begin_watch();
+  if (!code) code = open_mpi(out);
+  __atomic_store_n(&opening, 0, __ATOMIC_RELEASE);
+  return code;
 }
 
 int ty_comm_open(const char *kind, int size, ty_comm **out)
@@ -343,7 +434,7 @@ int ty_comm_open(const char *kind, int size, ty_comm **out)
   bool threads = !strcmp(kind, "threads");
   NEED(threads || !strcmp(kind, "mpi"), TY_EVALUE, "no group of ranks is of kind '%s'", kind);
   pthread_mutex_lock(&lock);
-  int code = threads ? open_threads(size, out) : open_mpi(out);
+  int code = threads ? open_threads(size, out) : open_watched(out);
   pthread_mutex_unlock(&lock);
   return code;
 }
@@ -354,6 +445,7 @@ void ty_comm_free(ty_comm *c)
   __atomic_store_n(&taken[c->queue - COMM_QUEUE], NULL, __ATOMIC_RELEASE);
   c->ops->close(c->world);
   for (int i = 0; i < COUNT(c->scratch); i++) mem_free(c->scratch[i].data);
+  mem_free(c->notice.data);
   mem_free(c);
 }
 

@@ -12,6 +12,8 @@ enum { COMM_RANKS = 4096 };                           /* of a group, at most */
 ** false. */
 struct comm_world { int rank, size; char why[512]; };
 
+/* COMM_NO_END: all scripts have ended, but the mover does not */
+enum { COMM_ALL_ALIVE = -1, COMM_NO_END = -2 };
 struct comm_ops {
   const char *name;
   size_t size;                                        /* of this struct: both were built together */
@@ -22,7 +24,7 @@ struct comm_ops {
   bool (*gather)(struct comm_world *w, char *data, const size_t *part);
   bool (*broadcast)(struct comm_world *w, void *data, size_t bytes, int root);
   /* Says that this rank is alive, every second or so. A rank that has been silent for `patience`
-  ** seconds, -1: none. NULL: ranks live and die together. */
+  ** seconds, or COMM_*. NULL: ranks live and die together. */
   int (*beat)(struct comm_world *w, double patience);
   void (*abort)(struct comm_world *w, int status);    /* ends all ranks */
   void (*close)(struct comm_world *w);
@@ -33,10 +35,11 @@ int comm_threads_open(int size, struct comm_world **out);
 extern const struct comm_ops comm_threads;
 int comm_mpi_open(const struct comm_ops **ops, struct comm_world **out);
 
-struct comm_part { char *data; int64_t n; };          /* n elements */
+/* n elements; `from` may be `to`, and is only read */
+struct comm_part { const char *from; char *to; int64_t n; };
 struct comm_buffer { char *data; size_t cap; };
-/* Each part's elements, added over the ranks. All parts are of one dtype; wire: TY_WIRE_*;
-** `threshold`: what two bits stand for. */
+/* Each part's elements `from`, added over the ranks, in `to`. All parts are of one dtype; wire:
+** TY_WIRE_*; `threshold`: what two bits stand for. */
 struct comm_sum { const struct comm_part *part; int n, dtype, wire; float threshold; };
 int comm_sum(const struct comm_ops *ops, struct comm_world *w, struct comm_buffer scratch[3],
     const struct comm_sum *s);

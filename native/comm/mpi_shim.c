@@ -12,19 +12,21 @@
 #include <time.h>
 #include "comm/comm.h"
 
-enum { LOOKS = 400, NAP_NS = 20000, ALIVE = 1, LEAVING = 2 };
-static const double PATIENCE = 15; /* seconds for one that has left */
+enum { LOOKS = 400, NAP_NS = 20000, LONG_NAP_NS = 2000000, ALIVE = 1, LEAVING = 2 };
+static const double PATIENCE = 15; /* seconds for one that has left, and for MPI's own end */
 
 struct mpi_world {
   struct comm_world world;
   MPI_Comm data, pulse;
   int count[COMM_RANKS], offset[COMM_RANKS]; /* in bytes: blocks are small */
   int recv_count[COMM_RANKS], recv_offset[COMM_RANKS];
-  /* the rank before this one: what it last said and when, in seconds; and what we say */
+  /* the rank before this one: what it last said and when, in seconds, and since when it leaves; and
+  ** what we say */
   int heard, saying;
-  double last;
+  double last, left;
   MPI_Request said;
   bool leaving;
+  double ending; /* atomic: since when MPI ends, 0: not yet */
 };
 
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
@@ -51,7 +53,7 @@ static bool explain(struct mpi_world *m, int code)
 /* Has the rank before this one ended, long enough ago for all that it sent to be here? */
 static bool is_left_alone(struct mpi_world *m, double since)
 {
-  if (m->heard != LEAVING || now() - MAX(m->last, since) < PATIENCE) return false;
+  if (m->leaving || m->heard != LEAVING || now() - MAX(m->left, since) < PATIENCE) return false;
   snprintf(m->world.why, sizeof m->world.why, "rank %d has ended and sends nothing any more",
       (m->world.rank + m->world.size - 1) % m->world.size);
   return true;
@@ -72,7 +74,7 @@ static bool wait_for(struct mpi_world *m, int code, MPI_Request *request)
     if (i < LOOKS)
       sched_yield();
     else
-      nanosleep(&(struct timespec){ 0, NAP_NS }, NULL);
+      nanosleep(&(struct timespec){ 0, m->leaving ? LONG_NAP_NS : NAP_NS }, NULL);
   }
 }
 
@@ -128,42 +130,62 @@ static bool broadcast(struct comm_world *w, void *data, size_t bytes, int root)
 
 /* -- signs of life ----------------------------------------------------------------------------- */
 
-/* Each rank tells the next one, and hears the one before. */
+/* Each rank tells the next one, and hears the one before; also while it waits for the others to be
+** done. MPI's own end hangs where a rank stops in it. */
 static int beat(struct comm_world *w, double patience)
 {
   struct mpi_world *m = (struct mpi_world *)w;
   int before = (w->rank + w->size - 1) % w->size, after = (w->rank + 1) % w->size;
   int done = 1, more = 1;
+  double ending;
+  __atomic_load(&m->ending, &ending, __ATOMIC_ACQUIRE);
+  if (w->size == 1) return COMM_ALL_ALIVE;
+  if (ending != 0) return now() - ending > PATIENCE ? COMM_NO_END : COMM_ALL_ALIVE;
   pthread_mutex_lock(&turn);
-  if (m->leaving || w->size == 1) {
+  __atomic_load(&m->ending, &ending, __ATOMIC_ACQUIRE);
+  if (ending != 0) {
     pthread_mutex_unlock(&turn);
-    return -1;
+    return COMM_ALL_ALIVE;
   }
   if (m->said != MPI_REQUEST_NULL) MPI_Test(&m->said, &done, MPI_STATUS_IGNORE);
   if (done) {
-    m->saying = ALIVE;
+    m->saying = m->leaving ? LEAVING : ALIVE;
     MPI_Isend(&m->saying, 1, MPI_INT, after, 0, m->pulse, &m->said);
   }
   while (MPI_Iprobe(before, 0, m->pulse, &more, MPI_STATUS_IGNORE) == MPI_SUCCESS && more) {
     MPI_Recv(&m->heard, 1, MPI_INT, before, 0, m->pulse, MPI_STATUS_IGNORE);
     m->last = now();
+    if (m->heard == LEAVING && m->left == 0) m->left = m->last;
   }
-  bool silent = m->heard != LEAVING && now() - m->last > patience;
+  bool silent = now() - m->last > patience;
   pthread_mutex_unlock(&turn);
-  return silent ? before : -1;
+  return silent ? before : COMM_ALL_ALIVE;
 }
 
 static void end(struct comm_world *w, int status) { MPI_Abort(MPI_COMM_WORLD, status); }
 
-/* Waits for the others, in MPI_Finalize; they know that this rank says nothing any more. */
+/* Takes what was said to this rank and not heard, so that MPI can end. */
+static void hear_the_rest(struct mpi_world *m)
+{
+  int before = (m->world.rank + m->world.size - 1) % m->world.size, more = 1;
+  while (MPI_Iprobe(before, 0, m->pulse, &more, MPI_STATUS_IGNORE) == MPI_SUCCESS && more)
+    MPI_Recv(&m->heard, 1, MPI_INT, before, 0, m->pulse, MPI_STATUS_IGNORE);
+}
+
+/* Waits for the others, who may have long to go, and tells them that it sends nothing any more. */
 static void leave(struct comm_world *w)
 {
   struct mpi_world *m = (struct mpi_world *)w;
-  int last_word = LEAVING;
+  MPI_Request request;
+  int code_;
   pthread_mutex_lock(&turn);
   m->leaving = true;
-  if (m->said != MPI_REQUEST_NULL) MPI_Wait(&m->said, MPI_STATUS_IGNORE);
-  if (w->size > 1) MPI_Send(&last_word, 1, MPI_INT, (w->rank + 1) % w->size, 0, m->pulse);
+  pthread_mutex_unlock(&turn);
+  CALL(m, &request, MPI_Ibarrier(m->data, &request));
+  pthread_mutex_lock(&turn);
+  double ending = now();
+  __atomic_store(&m->ending, &ending, __ATOMIC_RELEASE);
+  hear_the_rest(m);
   MPI_Finalize();
   pthread_mutex_unlock(&turn);
 }

@@ -3,14 +3,15 @@
 **
 ** The adding rank has the part of every rank at hand and adds in the order of ranks: the bits are
 ** those of one process that adds as many devices, on any number of hosts. 2 (P - 1) / P of the
-** bytes leave each rank, the least there is. Arrays are taken as one long line that goes in blocks;
-** a block within one array is sent from where it lies.
+** bytes leave each rank, the least there is. Arrays are taken as one long line that goes in blocks:
+** a large array is sent from where it lies, small ones are put together.
 */
 #include "comm/comm.h"
 #include "base/convert.h"
 #include "base/dtype.h"
 
-enum { BLOCK = 8 << 20, UNIT = 64 }; /* bytes; elements of a part are a multiple of UNIT */
+/* BLOCK, LARGE: bytes; elements of a rank's part are a multiple of UNIT */
+enum { BLOCK = 8 << 20, LARGE = 1 << 18, UNIT = 64 };
 
 bool comm_reserve(struct comm_buffer *b, size_t bytes)
 {
@@ -160,23 +161,33 @@ struct line_position {
   int64_t at;
 };
 
-/* Moves n elements between the line and `block`, which has them in the type they travel in. */
+/* Copies n elements of the line into `block`, in the type they travel in, or back from there. */
 static void copy_line(const struct comm_sum *s, struct line_position from, char *block, int type,
-    bool to_line, int64_t n)
+    bool back, int64_t n)
 {
   size_t own = dtype_size(s->dtype), other = dtype_size(type);
   while (n) {
     const struct comm_part *p = &s->part[from.part];
     int64_t here = MIN(p->n - from.at, n);
-    char *x = p->data + own * (size_t)from.at;
-    if (to_line)
-      dtype_convert(x, s->dtype, block, type, here);
+    size_t at = own * (size_t)from.at;
+    if (back)
+      dtype_convert(p->to + at, s->dtype, block, type, here);
     else
-      dtype_convert(block, type, x, s->dtype, here);
+      dtype_convert(block, type, p->from + at, s->dtype, here);
     block += other * (size_t)here;
     n -= here;
     from = (struct line_position){ from.part + 1, 0 };
   }
+}
+
+/* Elements of the block that begins at a place: of one large array, or of small ones. */
+static int64_t block_at(const struct comm_sum *s, struct line_position at, int64_t most)
+{
+  int64_t large = LARGE / (int64_t)dtype_size(s->dtype), n = s->part[at.part].n - at.at;
+  if (n >= large) return MIN(n, most);
+  for (int i = at.part + 1; i < s->n && s->part[i].n < large && n + s->part[i].n <= most; i++)
+    n += s->part[i].n;
+  return n;
 }
 
 static struct line_position behind(const struct comm_sum *s, struct line_position p, int64_t n)
@@ -193,16 +204,17 @@ static int sum_line(const struct comm_ops *ops, struct comm_world *w, struct com
     const struct comm_sum *s, const struct travel *t, struct line_position at, int64_t n)
 {
   size_t back = dtype_size(t->back);
-  bool in_place = t->back == s->dtype && s->part[at.part].n - at.at >= n;
-  char *x = in_place ? s->part[at.part].data + back * (size_t)at.at : scratch[1].data;
-  const char *send = x;
-  if (!in_place) copy_line(s, at, x, t->back, false, n);
+  const struct comm_part *p = &s->part[at.part];
+  bool as_it_lies = t->back == s->dtype && p->n - at.at >= n;
+  char *x = as_it_lies ? p->to + back * (size_t)at.at : scratch[1].data;
+  const char *send = as_it_lies ? p->from + back * (size_t)at.at : x;
+  if (!as_it_lies) copy_line(s, at, x, t->back, false, n);
   if (t->packed) {
-    pack_2bit((uint8_t *)scratch[2].data, (const float *)x, n);
+    pack_2bit((uint8_t *)scratch[2].data, (const float *)send, n);
     send = scratch[2].data;
   }
   TRY(sum_block(ops, w, &scratch[0], t, s->threshold, send, x, n));
-  if (!in_place) copy_line(s, at, x, t->back, true, n);
+  if (!as_it_lies) copy_line(s, at, x, t->back, true, n);
   return TY_OK;
 }
 
@@ -213,15 +225,18 @@ int comm_sum(const struct comm_ops *ops, struct comm_world *w, struct comm_buffe
   NEED(adder_of(t.at), TY_EDTYPE, "a sum over ranks of %s", dtype_name(s->dtype));
   int64_t all = 0, most = BLOCK / (int64_t)dtype_size(t.at);
   for (int i = 0; i < s->n; i++) all += s->part[i].n;
-  if (w->size == 1 && s->wire == TY_WIRE_FULL) return TY_OK;
+  if (w->size == 1 && s->wire == TY_WIRE_FULL) {
+    for (int i = 0; i < s->n; i++)
+      memmove(s->part[i].to, s->part[i].from, dtype_size(s->dtype) * (size_t)s->part[i].n);
+    return TY_OK;
+  }
   size_t bytes = dtype_size(t.at) * (size_t)MIN(all, most);
   NEED(comm_reserve(&scratch[1], bytes) && comm_reserve(&scratch[2], bytes), TY_EMEMORY,
       "out of memory: the sum of %lld elements over %d ranks", (long long)all, w->size);
-  struct line_position at = { 0, 0 };
-  for (int64_t done = 0; done < all; done += most) {
-    int64_t n = MIN(all - done, most);
+  struct line_position at = behind(s, (struct line_position){ 0, 0 }, 0);
+  for (int64_t n; at.part < s->n; at = behind(s, at, n)) {
+    n = block_at(s, at, most);
     TRY(sum_line(ops, w, scratch, s, &t, at, n));
-    at = behind(s, at, n);
   }
   return TY_OK;
 }

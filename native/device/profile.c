@@ -214,14 +214,15 @@ static void name_pid(struct text *t, int pid)
 {
   if (file.named[pid]) return;
   file.named[pid] = true;
-  int device = slot_device(pid);
+  int device = slot_device(pid), kind = device_kind(device);
+  const char *what = kind == TY_GPU ? "gpu" : kind == COMM_QUEUE ? "comm" : "cpu";
   text_add(t,
       "%s\n{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, \"args\": {\"name\": \"",
       t->n ? "," : "", pid);
   if (pid == SLOTS)
     text_add(t, "host\"}}");
   else
-    text_add(t, "%s/%d\"}}", device_kind(device) == TY_GPU ? "gpu" : "cpu", device_id(device));
+    text_add(t, "%s/%d\"}}", what, device_id(device));
 }
 
 /* Spans of one thread as brackets that nest; what else there is in between. */
@@ -312,8 +313,9 @@ static void append(const struct event *e)
 
 static void record(const struct profile_label *of, struct event e, int64_t counted)
 {
-  struct profile_label l = *of;
-  l.kind = e.kind;
+#define TEXT(part) of->part ? of->part : ""
+  struct profile_label l = { TEXT(category), TEXT(name), TEXT(node), TEXT(kernel), e.kind };
+#undef TEXT
   pthread_mutex_lock(&guard);
   e.label = label_of(&l);
   if (e.label < 0)
@@ -331,6 +333,14 @@ void profile_span(
     const struct profile_label *l, int device, int64_t bytes, int64_t from, int64_t to)
 {
   record(l, (struct event){ SPAN, 0, pid_of(device), thread_number(), bytes, from, to }, to - from);
+}
+
+void profile_wait(int device, int other, int64_t from)
+{
+  char where[32], name[64];
+  snprintf(name, sizeof name, "wait for %s", device_name(other, where, sizeof where));
+  struct profile_label l = { .category = "wait", .name = name };
+  profile_span(&l, device, 0, from, profile_now());
 }
 
 void profile_counter(const char *category, const char *name, int device, int64_t value)

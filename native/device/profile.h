@@ -18,6 +18,8 @@ enum { PROFILE_HOST = -1 };
 int64_t profile_now(void);                            /* ns, monotonic */
 void profile_span(
     const struct profile_label *l, int device, int64_t bytes, int64_t from, int64_t to);
+/* a device's queue has waited for another device since `from` */
+void profile_wait(int device, int other, int64_t from);
 void profile_counter(const char *category, const char *name, int device, int64_t value);
 /* the process ends: writes what is not yet written */
 void profile_close(void);

@@ -241,7 +241,9 @@ static void wait_others(struct queue *q, struct slot *s)
       continue;
     }
     finish(q); /* the other queue may be waiting for one of ours */
+    int64_t from = profiling(TY_PROFILE_SYMBOLIC) ? profile_now() : 0;
     ticket_wait(t);
+    if (from) profile_wait(q->device, t.device, from);
   }
 }
 
@@ -285,8 +287,7 @@ static void *serve(void *context)
 
 /* -- opening and closing ----------------------------------------------------------------------- */
 
-/* Signals are for the host's threads: the queue thread, and the team it will start, block them
-** all. */
+/* Signals are for the host's threads: a queue's, and the team that it will start, block all. */
 static int start_thread(struct queue *q)
 {
   sigset_t all, old;

@@ -139,6 +139,55 @@ describe("a store of several ranks", function()
     assert.truthy(lines[1]:find("dist_sync", 1, true))
   end)
 
+  it("refuses updates inside backward, and says what there is instead", function()
+    local kv = stores_of(1)[1]
+    local m = ty.mod.Module(ty.sym.LinearRegressionOutput{
+      ty.sym.FullyConnected{ ty.sym.Variable("data"), num_hidden = 1, name = "fc" },
+      ty.sym.Variable("label"), name = "out" }, { label_names = { "label" }, context = kv._home })
+    m:bind{ data_shapes = { { "data", { 2, 3 } } }, label_shapes = { { "label", { 2, 1 } } } }
+    m:init_params()
+    local ok, e = pcall(m.init_optimizer, m, { kvstore = kv, in_backward = true })
+    assert.is_false(ok)
+    assert.truthy(tostring(e):find("leave in_backward out with a store of type 'dist_sync'", 1,
+      true), tostring(e))
+  end)
+
+  it("fails on all ranks where they do not do the same", function()
+    local a, b = unpack(comm.group(2))
+    local x, y = ty.nd.ones({ 3 }, { ctx = a.context }), ty.nd.ones({ 4 }, { ctx = b.context })
+    a:sum{ x }
+    b:sum{ y }
+    for _, array in ipairs{ x, y } do
+      local ok, e = pcall(array.totable, array)
+      assert.is_false(ok)
+      local want = "a sum of 12 bytes (float32) on rank 0, a sum of 16 bytes (float32) on rank 1"
+      assert.truthy(tostring(e):find("message 0 is " .. want, 1, true), tostring(e))
+    end
+  end)
+
+  it("is seen by the profiler: what it sends, and who waits for that", function()
+    local path = os.tmpname()
+    ty.profiler.set_config{ filename = path, profile_all = true }
+    ty.profiler.set_state("run")
+    local sums = {}
+    for r, group in ipairs(comm.group(2)) do
+      sums[r] = ty.nd.ones({ 5 }, { ctx = group.context })
+      group:sum{ sums[r] }
+      sums[r] = sums[r] * 2                              -- waits in the queue of cpu(r)
+    end
+    assert.same({ 4, 4, 4, 4, 4 }, sums[1]:totable())
+    assert.same({ 4, 4, 4, 4, 4 }, sums[2]:totable())
+    ty.profiler.set_state("stop")
+    ty.profiler.dump()
+    local file = assert(io.open(path))
+    local text = file:read("*a")
+    file:close()
+    os.remove(path)
+    assert.truthy(text:find('"name": "sum", "cat": "comm"', 1, true))
+    assert.truthy(text:find('"name": "wait for comm(', 1, true))
+    assert.truthy(text:find('"comm/', 1, true))
+  end)
+
   for _, case in ipairs{ "lenet", "lstm" } do
     it("trains as one process with as many contexts does: " .. case, function()
       local modules, lines = {}, {}
@@ -210,7 +259,36 @@ describe("processes over MPI", function()
   end
 
   with_mpi("get messages of all types and sizes right", function()
-    assert.equal("200 messages\n", run(3, "spec/support/ranks.lua messages 200"))
+    assert.equal("100 messages\n", run(3, "spec/support/ranks.lua messages 100"))
+  end)
+
+  with_mpi("get 1,000 messages of all types and sizes right #slow", function()
+    assert.equal("1000 messages\n", run(3, "spec/support/ranks.lua messages 1000"))
+  end)
+
+  for what, words in pairs{ ["short"] = "uneven", ["missing on some ranks"] = "uneven parts" } do
+    with_mpi(("end their epochs together where last batches are %s"):format(what), function()
+      assert.truthy(run(2, "spec/support/ranks.lua " .. words):find("conv1_weight", 1, true))
+    end)
+  end
+
+  with_mpi("divide their host's cores where they are not bound", function()
+    local threads = shell.run("nproc")
+    local ask = "-e 'print(require(\"tycho.core.ffi\").C.ty_threads(0))'"
+    local output = shell.run(("OMPI_COMM_WORLD_LOCAL_SIZE=2 %s %s"):format(shell.program, ask))
+    assert.equal(math.max(1, math.floor(tonumber(threads) / 2)), tonumber(output))
+    output = shell.run(("TYCHO_THREADS=3 OMPI_COMM_WORLD_LOCAL_SIZE=2 %s %s"):format(shell.program,
+      ask))
+    assert.equal(3, tonumber(output))
+  end)
+
+  with_mpi("that part are told where", function()
+    local output, status = shell.run(RUN:format(2, shell.program, "-e \z
+      'local kv = require(\"tycho\").kv.create(\"dist_sync\") \z
+       if kv.rank == 1 then kv:barrier() else kv._group:gather(\"x\") end'"))
+    assert.are_not.equal(0, status)
+    assert.truthy(output:find("ranks have parted: message 0 is a gather of 16 bytes", 1, true),
+      output)
   end)
 
   with_mpi("end together when one script fails", function()
@@ -239,6 +317,23 @@ describe("processes over MPI", function()
        if kv.rank == 1 then os.execute(\"" .. command .. "\") end \z
        for _ = 1, 2000 do kv:barrier() os.execute(\"sleep 0.01\") end'"))
   end
+
+  with_mpi("end where one is stopped while the others are done", function()
+    local output, status = shell.run(("TYCHO_COMM_PATIENCE=2 " .. RUN):format(3, shell.program,
+      "-e 'local kv = require(\"tycho\").kv.create(\"dist_sync\") \z
+       if kv.rank == 1 then os.execute(\"kill -STOP $PPID\") end'"))
+    assert.are_not.equal(0, status)
+    assert.truthy(output:find("rank 1 has been silent", 1, true), output)
+  end)
+
+  with_mpi("end where one is stopped before all have started #slow", function()
+    local output, status = shell.run(RUN:format(3, shell.program,
+      "-e 'if os.getenv(\"OMPI_COMM_WORLD_RANK\") == \"1\" then \z
+       os.execute(\"kill -STOP $PPID\") end \z
+       require(\"tycho\").kv.create(\"dist_sync\")'"))
+    assert.are_not.equal(0, status)
+    assert.truthy(output:find("not all ranks have started within 25 s", 1, true), output)
+  end)
 
   for what, command in pairs{ stopped = "kill -STOP $PPID", killed = "kill -KILL $PPID" } do
     with_mpi(("end with a word on the rank and the last checkpoint when one is %s"):format(what),

@@ -138,7 +138,8 @@ function ranks.train(case, n, kv)
 end
 
 --- `fit` over shuffled rows, two epochs and a bit more than a batch of each rank.
-function ranks.fit(n, kv)
+-- @tparam[opt] table options further ones of `fit`
+function ranks.fit(n, kv, options)
   ty.random.seed(11)
   local rows = 7 * ROWS * n + 3
   local data = ty.nd.random.uniform{ 0, 1, shape = { rows, 3, 12, 12 } }
@@ -149,14 +150,58 @@ function ranks.fit(n, kv)
   end
   ty.random.seed(12)
   local m, seen = ty.mod.Module(lenet(), { context = contexts }), {}
-  m:fit{ train_data = ty.io.NDArrayIter{ data, label, batch_size = kv and ROWS or ROWS * n,
+  local fit = { train_data = ty.io.NDArrayIter{ data, label, batch_size = kv and ROWS or ROWS * n,
       shuffle = true, last_batch_handle = "discard" },
     kvstore = kv or "local", num_epoch = 2, optimizer_params = { learning_rate = 0.1 },
     eval_metric = "ce",
     epoch_end_callback = function(epoch)
       seen[#seen + 1] = epoch
     end }
+  for name, value in pairs(options or {}) do
+    fit[name] = value
+  end
+  m:fit(fit)
   return m, #seen
+end
+
+-- Batches of given numbers of rows.
+local Uneven = ty.io.DataIter:extend("Uneven")
+
+function Uneven:init(sizes, parts)
+  Uneven.super.init(self, { batch_size = ROWS })
+  self._sizes, self._at, self.num_parts = sizes, 0, parts
+  self.provide_data = { ty.io.DataDesc("data", { ROWS, 3, 12, 12 }) }
+  self.provide_label = { ty.io.DataDesc("softmax_label", { ROWS }) }
+end
+
+function Uneven:iter_next()
+  self._at = self._at + 1
+  return self._at <= #self._sizes
+end
+
+function Uneven:next()
+  if not self:iter_next() then
+    return nil
+  end
+  local n = self._sizes[self._at]
+  local label = ty.nd.arange(n)
+  return ty.io.DataBatch{ data = { ty.nd.full({ n, 3, 12, 12 }, self._at / 10) },
+    label = { label }, pad = 0, provide_data = { ty.io.DataDesc("data", { n, 3, 12, 12 }) },
+    provide_label = { ty.io.DataDesc("softmax_label", { n }) } }
+end
+
+function Uneven:reset()
+  self._at = 0
+end
+
+--- `fit` whose last batches are short, or missing, on some ranks.
+-- @bool parts each rank has an iterator of its own, rank 0 a batch more than the others
+function ranks.uneven(kv, parts)
+  local own = parts and (kv.rank == 0 and { 4, 4, 4, 1 } or { 4, 4, 3 }) or { 4, 4, 4, 4, 4, 3, 2 }
+  local m = ty.mod.Module(lenet())
+  m:fit{ train_data = Uneven(own, parts and kv.num_workers or nil), kvstore = kv, num_epoch = 3,
+    optimizer_params = { learning_rate = 0.1 }, eval_metric = "acc" }
+  return ranks.lines(m)
 end
 
 function ranks.lines(m)
@@ -171,7 +216,7 @@ function ranks.lines(m)
   return table.concat(lines, "\n")
 end
 
-local TYPES = { "float32", "float64", "float16", "bfloat16", "uint8", "int32", "int64" }
+local TYPES = { "float32", "float64", "float16", "bfloat16", "uint8", "int8", "int32", "int64" }
 
 -- Messages of all types and sizes; what rank r sends at place i is (r + i) mod 7.
 local function messages(kv, count)
@@ -204,11 +249,19 @@ if arg and arg[0] and arg[0]:find("ranks.lua", 1, true) then
       print(ranks.lines(m))
     end
     assert(epochs == (kv and kv.rank > 0 and 0 or 2))
+  elseif case == "resumed" then                          -- PREFIX EPOCHS
+    local kv = ty.kv.create("dist_sync")
+    local m = ranks.fit(kv.num_workers, kv, { num_epoch = tonumber(arg[3]),
+      checkpoint = { prefix = arg[2], resume = true } })
+    if kv.rank == 0 then
+      print("parameters\n" .. ranks.lines(m))
+    end
   elseif one then
     print(ranks.lines(ranks.train(case, n)))
   else
     local kv = ty.kv.create("dist_sync")
     local text = case == "messages" and messages(kv, tonumber(arg[2]))
+      or case == "uneven" and ranks.uneven(kv, arg[2] == "parts")
       or ranks.lines(ranks.train(case, kv.num_workers, kv))
     kv:check_same("results", text)
     if kv.rank == 0 then

@@ -1,0 +1,103 @@
+--- Predicts what a training step takes on any number of ranks.
+--
+--   tycho scripts/multi_host.lua --model resnet --write alone.json
+--   mpirun -n 2 tycho scripts/multi_host.lua --model resnet --write step.json
+--   mpirun -n 2 tycho scripts/comm_bench.lua --write link.json
+--   tycho scripts/scale_model.lua --alone alone.json --step step.json --link link.json
+--   tycho scripts/scale_model.lua ... --ranks 8,64,256,1024 --gigabits 10,25,100 --per-host 1
+--
+-- Computing takes what it takes alone. A message of n bytes between P ranks takes
+--
+--     t(n) = 3 latency + 2 (P - 1) overhead + n / memory + 2 (P - 1) / P n / wire
+--
+-- since all say what they are about to do, then exchange parts, then gather sums; a rank sends each
+-- of the others a part of its own twice. `memory` is what adding and copying takes, measured where
+-- no network lies between the ranks; a host's ranks share its wire. A message begins when its
+-- gradients are there and the one before it has ended; what lies behind the end of computing is
+-- exposed, and makes the step longer.
+
+package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
+
+local common = require "common"
+local json = require "tycho.core.json"
+
+local parser = common.parser("Predicts the time of a step on many ranks.")
+parser:option("--alone", "what multi_host.lua --write left of one process")
+parser:option("--step", "what it left of two ranks or more")
+parser:option("--link", "what comm_bench.lua --write left")
+parser:option("--ranks", "numbers of ranks"):default("2")
+parser:option("--gigabits", "of each host's wire; default: that of --link")
+common.count(parser, "--per-host", "ranks of a host", 1)
+common.number(parser, "--latency", "of a network, microseconds", 30, 0)
+common.number(parser, "--overhead", "of sending one part, microseconds", 2, 0)
+local options = parser:parse()
+
+local function read(name)
+  local path = options[name] or parser:error("--" .. name .. " names a file")
+  local file = assert(io.open(path))
+  local text = file:read("*a")
+  file:close()
+  return json.parse(text, "scale_model")
+end
+
+local alone, step, link = read("alone"), read("step"), read("link")
+
+local function numbers(text)
+  local list = {}
+  for number in text:gmatch("[^,]+") do
+    list[#list + 1] = tonumber(number) or parser:error("no number: " .. number)
+  end
+  return list
+end
+
+-- The measured line of P ranks as that of the model: what is left of it beside latency.
+local function measured()
+  local p = link.ranks
+  local latency = math.max(link.sum.latency - 2 * (p - 1) * options.overhead * 1e-6, 0) / 3
+  return {latency = latency, memory = link.sum.bandwidth, wire = math.huge, ranks = p}
+end
+
+local function network(gigabits)
+  local found = measured()
+  return {latency = options.latency * 1e-6, memory = found.memory,
+    wire = gigabits * 1e9 / 8 / options.per_host, ranks = math.huge}
+end
+
+local function time_of(way, ranks, bytes)
+  local share = (ranks - 1) / ranks
+  return 3 * way.latency + 2 * (ranks - 1) * options.overhead * 1e-6 + bytes / way.memory
+    + 2 * share * bytes / way.wire
+end
+
+-- Seconds of a step, and how many of them computing waits.
+local function predict(way, ranks)
+  local done, ready = 0, 0
+  for _, message in ipairs(step.messages) do
+    ready = math.min(message.ready, alone.seconds)
+    done = math.max(done, ready) + time_of(way, ranks, message.bytes)
+  end
+  local total = done + alone.seconds - ready              -- updates follow the last message
+  return total, total - alone.seconds
+end
+
+local function line(way, name, ranks)
+  local seconds, exposed = predict(way, ranks)
+  print(("%6d  %-12s %10.3f %10.3f %9.1f %%"):format(ranks, name, seconds * 1e3, exposed * 1e3,
+    100 * alone.seconds / seconds))
+end
+
+print(("%s, batches of %d: alone %.3f ms; %d messages"):format(alone.model, alone.batch,
+  alone.seconds * 1e3, #step.messages))
+print(("%6s  %-12s %10s %10s %11s"):format("ranks", "wire", "step, ms", "exposed", "efficiency"))
+for _, ranks in ipairs(numbers(options.ranks)) do
+  if not options.gigabits then
+    line(measured(), "as measured", ranks)
+  end
+  for _, gigabits in ipairs(options.gigabits and numbers(options.gigabits) or {}) do
+    line(network(gigabits), gigabits .. " Gbit/s", ranks)
+  end
+end
+if not options.gigabits then
+  print(("measured with %d ranks: %.3f ms, exposed %.3f ms"):format(step.ranks,
+    step.seconds * 1e3, step.exposed * 1e3))
+end

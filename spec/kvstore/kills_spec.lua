@@ -1,0 +1,112 @@
+-- Ranks that are killed or stopped at random moments: the others end soon, with the rank's number
+-- and the last checkpoint, and a restart goes on from there to where an undisturbed training ends.
+
+local folder = require "spec.support.folder"
+local lfs = require "lfs"
+local shell = require "spec.support.shell"
+
+local RANKS, EPOCHS, LIMIT = 3, 40, 30                   -- LIMIT: seconds from the kill to the end
+
+local function skipped()
+  local _, status = shell.run("command -v mpirun")
+  local library = lfs.attributes((shell.program:gsub("[^/]*$", "")) .. "libtycho_mpi.so")
+  if status ~= 0 or not library then
+    return "no MPI: install libopenmpi-dev and openmpi-bin, then make"
+  end
+  return (os.getenv("SANITIZER") or "") ~= "" and "MPI under a sanitizer" or nil
+end
+
+local function command(ranks, prefix)
+  return ("env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TYCHO_THREADS=1 \z
+    TYCHO_COMM_PATIENCE=8 mpirun --oversubscribe -n %d %s spec/support/ranks.lua \z
+    resumed %s %d"):format(ranks, shell.program, prefix, EPOCHS)
+end
+
+local function result_of(output)
+  return output:match("parameters\n(.-last_weight [^\n]*)")
+end
+
+-- Runs the training and sends a signal to one of its ranks after a while, unless it has ended;
+-- what was written, whether the rank was there to get it, and seconds from there to the end.
+local DISTURB = [[
+{ exec %s; } > %s 2>&1 &
+launcher=$!
+sleep %.3f
+victim=$(cut -d' ' -f%d /proc/$launcher/task/$launcher/children 2> /dev/null)
+from=$(date +%%s)
+hit=no
+[ -n "$victim" ] && kill -%s $victim 2> /dev/null && hit=yes
+wait $launcher
+echo "$hit $? $(($(date +%%s) - from))"
+]]
+
+local function disturb(prefix, signal, rank, after)
+  local path = prefix .. ".out"
+  local words = shell.run(DISTURB:format(command(RANKS, prefix), path, after, rank + 1, signal))
+  local hit, status, seconds = words:match("(%a+) (%d+) (%d+)%s*$")
+  local file = assert(io.open(path))
+  local output = file:read("*a")
+  file:close()
+  return { hit = hit == "yes", status = tonumber(status), seconds = tonumber(seconds),
+    output = output }
+end
+
+local function check_end(run, rank)
+  assert.is_true(run.seconds <= LIMIT, ("%d s: %s"):format(run.seconds, run.output))
+  assert.truthy(run.output:find("rank " .. rank, 1, true)
+    or run.output:find("not all ranks have started", 1, true), run.output)
+  if run.output:find("asked to end", 1, true) then
+    assert.truthy(run.output:find("the last checkpoint: ", 1, true), run.output)
+  end
+end
+
+local function check(signal, times)
+  folder.with(function(path)
+    local from = os.time()
+    local want = result_of(shell.run(command(RANKS, path .. "/whole")))
+    assert.truthy(want)
+    local whole, hits, i = os.time() - from + 0.5, 0, 0
+    while hits < times do
+      i = i + 1
+      local prefix, rank = path .. "/run" .. i, math.random(0, RANKS - 1)
+      local run = disturb(prefix, signal, rank, math.random() * whole)
+      if run.hit and run.status ~= 0 then
+        hits = hits + 1
+        check_end(run, rank)
+      end
+      local output = shell.run(command(RANKS, prefix))
+      assert.equal(want, result_of(output), output)
+    end
+  end)
+end
+
+describe("ranks", function()
+  local why = skipped()
+
+  local function with_mpi(name, f)
+    it(name, function()
+      if why then
+        pending(why)
+        return
+      end
+      f()
+    end)
+  end
+
+  with_mpi("that lose one end, and go on where they were: once", function() check("KILL", 1) end)
+  with_mpi("that lose one end, and go on where they were: 200 times #slow", function()
+    check("KILL", 200)
+  end)
+  with_mpi("of which one stops end, and go on where they were: 20 times #slow", function()
+    check("STOP", 20)
+  end)
+
+  with_mpi("go on from a checkpoint of another number of ranks", function()
+    folder.with(function(path)
+      local two = result_of(shell.run((command(2, path .. "/x"):gsub(" 40$", " 3"))))
+      assert.truthy(two)
+      local output = shell.run((command(4, path .. "/x"):gsub(" 40$", " 5")))
+      assert.truthy(result_of(output), output)
+    end)
+  end)
+end)

@@ -1,0 +1,84 @@
+-- The scripts that train on several processes, measure messages, and predict.
+
+local folder = require "spec.support.folder"
+local json = require "tycho.core.json"
+local lfs = require "lfs"
+local shell = require "spec.support.shell"
+
+local function skipped()
+  local _, status = shell.run("command -v mpirun")
+  local library = lfs.attributes((shell.program:gsub("[^/]*$", "")) .. "libtycho_mpi.so")
+  if status ~= 0 or not library then
+    return "no MPI: install libopenmpi-dev and openmpi-bin, then make"
+  end
+  return (os.getenv("SANITIZER") or "") ~= "" and "MPI under a sanitizer" or nil
+end
+
+local function run(command)
+  local output, status = shell.run(command)
+  assert.equal(0, status, output)
+  return output
+end
+
+local function ranks(n, words)
+  return run(("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TYCHO_THREADS=1 \z
+    timeout 120 mpirun --oversubscribe -n %d %s %s"):format(n, shell.program, words))
+end
+
+local function write(path, value)
+  local file = assert(io.open(path, "w"))
+  file:write(json.text(value))
+  file:close()
+end
+
+local function model(path, words)
+  return run(("%s scripts/scale_model.lua --alone %s/alone --step %s/step --link %s/link %s")
+    :format(shell.program, path, path, path, words))
+end
+
+describe("scripts for several ranks:", function()
+  local why = skipped()
+
+  for _, name in ipairs{ "lenet", "resnet", "lm" } do
+    it("multi_host trains " .. name, function()
+      if why then
+        pending(why)
+        return
+      end
+      local output = ranks(2, "scripts/multi_host.lua --quick --model " .. name)
+      assert.truthy(output:find(name .. ", 2 ranks, batches of 8: ", 1, true), output)
+      assert.truthy(output:match("messages per step: comm [%d.]+ ms, exposed [%d.]+ ms"), output)
+    end)
+  end
+
+  it("what they write is what scale_model reads", function()
+    if why then
+      pending(why)
+      return
+    end
+    folder.with(function(path)
+      local words = "scripts/multi_host.lua --quick --model lenet --write " .. path
+      run(("%s %s/alone"):format(shell.program, words))
+      ranks(2, words .. "/step")
+      local output = ranks(2, "scripts/comm_bench.lua --quick --write " .. path .. "/link")
+      assert.truthy(output:match("all%-reduce: [%d.]+ us %+ bytes / %([%d.]+ MB/s%)"), output)
+      output = model(path, "--ranks 2,8")
+      assert.truthy(output:match("\n +2  as measured"), output)
+      assert.truthy(output:match("\n +8  as measured"), output)
+    end)
+  end)
+
+  it("scale_model adds what computing does not hide", function()
+    folder.with(function(path)
+      write(path .. "/alone", { model = "net", batch = 8, seconds = 0.1 })
+      write(path .. "/step", { ranks = 2, seconds = 0.12, exposed = 0.02,
+        messages = { { bytes = 1e6, ready = 0.05 }, { bytes = 25e6, ready = 0.09 } } })
+      write(path .. "/link", { ranks = 2, sum = { latency = 1e-4, bandwidth = 1e9 } })
+      local output = model(path, "--ranks 2")            -- 90 + 0.1 + 25 + 10 of updates
+      assert.truthy(output:match("\n +2  as measured +125%.100 +25%.100 +79%.9 %%"), output)
+      -- 90 + 3 * 0.03 + 14 * 0.002 + 25 + 2 * 7 / 8 * 25e6 / 1.25e9 * 1000 + 10
+      output = model(path, "--ranks 8 --gigabits 10")
+      assert.truthy(output:match("\n +8  10 Gbit/s +160%.118 +60%.118 +62%.5 %%"), output)
+    end)
+  end)
+end)
