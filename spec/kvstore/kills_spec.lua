@@ -23,7 +23,7 @@ local function command(ranks, prefix)
 end
 
 local function result_of(output)
-  return output:match("parameters\n(.-last_weight [^\n]*)")
+  return output:match("conv1_bias.-last_weight [^\n]*")
 end
 
 -- Runs the training and sends a signal to one of its ranks after a while, unless it has ended;
