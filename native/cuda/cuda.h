@@ -25,11 +25,12 @@ int  cuda_told(int result, const char *what);
 
 /* -- devices (device.c) ------------------------------------------------------------------------ */
 
-/* an index that is out of range, as kernels/rows.cu has it; axis -1: of no array */
+/* an index that is out of range, as kernels/rows.cu has it; axis -1: of no array; or, with `what`,
+** what is wrong with matrix `index` (kernels/triangular.cu) */
 struct cuda_fault {
   int32_t taken, axis;
   int64_t index, position, low, high;
-  const char *op;
+  const char *op, *what;
 };
 struct cuda_device {
   int id;

@@ -1,5 +1,5 @@
-/* triangular.c - _linalg_trmm, _linalg_trsm (kernels/triangular.cu). With op(A) = A or A^T, head
-** gradient G, a the factor, tri() the triangle that is read, for A left of B:
+/* triangular.c - _linalg_trmm, _linalg_trsm, Cholesky's factors (kernels/triangular.cu). op(A) is A
+** or A^T, G the head gradient, a the factor, tri() the triangle that is read; for A left of B:
 **   trmm   Y = a op(A) B         dB = a op(A)^T G,   dop(A) = a tri(G B^T)
 **   trsm   X = a op(A)^-1 B      dB = a W, dop(A) = -tri(W X^T), W = op(A)^-T G */
 #include "cuda/family.h"
@@ -21,18 +21,24 @@ static struct triangle_args args_of(const struct call *c, const ty_desc *b, doub
     cuda_flag(c, "lower"), cuda_flag(c, "transpose"), 0, factor };
 }
 
-/* What is done with op(A), or its transpose. */
+/* What is done with op(A), or its transpose; s: as args_of has it. */
+static int run_triangle(const struct call *c, const char *name, struct triangle_args s, int dtype,
+    void *to, const void *a, const void *from)
+{
+  bool product = !strcmp(name, "triangle_multiply");
+  cu_function f;
+  s.lower = (s.lower != 0) != (s.transpose != 0);
+  TRY(cuda_family(c->device, FAMILY_triangular, name, &f, "T=%s TEAM=32", cuda_type(dtype)));
+  void *params[] = { &to, &a, &from, &s };
+  return cuda_run(c, f, s.count * (product ? s.m * s.n : s.right ? s.m : s.n), params);
+}
+
 static int apply(const struct call *c, const char *name, const ty_desc *b, bool turned,
     double factor, void *to, const void *a, const void *from)
 {
   struct triangle_args s = args_of(c, b, factor);
-  bool product = !strcmp(name, "triangle_multiply");
-  cu_function f;
   s.transpose = (s.transpose != 0) != turned;
-  s.lower = (s.lower != 0) != (s.transpose != 0);
-  TRY(cuda_family(c->device, FAMILY_triangular, name, &f, "T=%s TEAM=32", cuda_type(b->dtype)));
-  void *params[] = { &to, &a, &from, &s };
-  return cuda_run(c, f, product ? desc_count(b) : s.count * (s.right ? s.m : s.n), params);
+  return run_triangle(c, name, s, b->dtype, to, a, from);
 }
 
 /* dA, from u v^T, or its transpose */
@@ -89,6 +95,76 @@ static int solve_back(struct call *c)
 }
 static size_t solve_scratch(const struct call *c) { return desc_bytes(&c->in[0].d); }
 
+/* -- Cholesky's factors: A = L L^T, or U^T U --------------------------------------------------- */
+
+static int factor_family(const struct call *c, const char *name, cu_function *f)
+{
+  return cuda_family(c->device, FAMILY_triangular, name, f, "T=%s TEAM=256",
+      cuda_type(c->out[0].d.dtype));
+}
+
+static int factorize(struct call *c)
+{
+  const ty_desc *d = &c->out[0].d;
+  int64_t n = d->dim[d->ndim - 1], count = desc_count(d) / (n * n);
+  int32_t lower = cuda_flag(c, "lower");
+  struct cuda_fault *fault = cuda_device(c->device)->fault;
+  const char *op = c->op->name, *what = "is not positive definite";
+  cu_function f;
+  if (c->out[0].p != c->in[0].p)
+    TRY(move_bytes(c->device, c->out[0].p, c->in[0].p, desc_bytes(d)));
+  TRY(factor_family(c, "cholesky", &f));
+  void *params[] = { &c->out[0].p, &count, &n, &lower, &fault, &op, &what };
+  return cuda_run(c, f, count * CUDA_BLOCK, params);
+}
+
+/* in: head gradient G, the factor. With L: dA = 1/2 L^-T mirror(L^T G) L^-1; with U: dA = 1/2 U^-1
+** mirror(G U^T) U^-T */
+static int factorize_back(struct call *c)
+{
+  const ty_desc *d = &c->out[0].d;
+  int64_t n = d->dim[d->ndim - 1], count = desc_count(d);
+  int32_t lower = cuda_flag(c, "lower");
+  void *x = c->out[0].p, *l = c->in[1].p, *work = c->tmp;
+  struct triangle_args s = { count / (n * n), n, n, n, !lower, lower, true, 0, 1 };
+  cu_function f;
+  if (!x) return TY_OK;
+  TRY(run_triangle(c, "triangle_multiply", s, d->dtype, work, l, c->in[0].p));
+  TRY(factor_family(c, "half_mirrored", &f));
+  void *params[] = { &x, &work, &count, &n, &lower };
+  TRY(cuda_run(c, f, count, params));
+  s.right = false;
+  s.transpose = lower;
+  TRY(run_triangle(c, "triangle_solve", s, d->dtype, x, l, x));
+  s.right = true;
+  s.transpose = !lower;
+  return run_triangle(c, "triangle_solve", s, d->dtype, x, l, x);
+}
+static size_t factorize_scratch(const struct call *c) { return desc_bytes(&c->out[0].d); }
+
+/* (L L^T)^-1, or (U^T U)^-1 */
+static int invert_factor(struct call *c)
+{
+  const ty_desc *d = &c->out[0].d;
+  int64_t n = d->dim[d->ndim - 1], count = desc_count(d), rows = count / n;
+  int32_t lower = cuda_flag(c, "lower");
+  struct triangle_args s = { count / (n * n), n, n, n, false, lower, !lower, 0, 1 };
+  struct cuda_fault *fault = cuda_device(c->device)->fault;
+  const char *op = c->op->name, *what = "is no Cholesky factor: its diagonal has a zero";
+  void *work = c->tmp;
+  cu_function look, start;
+  TRY(factor_family(c, "look_for_zeros", &look));
+  void *of_look[] = { &c->in[0].p, &rows, &n, &fault, &op, &what };
+  TRY(cuda_run(c, look, rows, of_look));
+  TRY(factor_family(c, "identities", &start));
+  void *of_start[] = { &work, &count, &n };
+  TRY(cuda_run(c, start, count, of_start));
+  TRY(run_triangle(c, "triangle_solve", s, d->dtype, work, c->in[0].p, work));
+  s.transpose = lower;
+  TRY(run_triangle(c, "triangle_solve", s, d->dtype, work, c->in[0].p, work));
+  return move_bytes(c->device, c->out[0].p, work, desc_bytes(d));
+}
+
 static const struct kernel products[] = {
   { "elements", multiply, T_FLOAT, .scratch = multiply_scratch }, { 0 }
 };
@@ -98,7 +174,17 @@ static const struct kernel solutions_back[] = {
   { "substitution", solve_back, T_FLOAT, .scratch = solve_scratch }, { 0 }
 };
 
+static const struct kernel factors[] = { { "columns", factorize, T_FLOAT }, { 0 } };
+static const struct kernel factors_back[] = {
+  { "columns", factorize_back, T_FLOAT, .scratch = factorize_scratch }, { 0 }
+};
+static const struct kernel inverses[] = {
+  { "substitution", invert_factor, T_FLOAT, .scratch = factorize_scratch }, { 0 }
+};
+
 const struct op_kernels cuda_triangular[] = {
+  { "_linalg_potrf", factors, factors_back },
+  { "_linalg_potri", inverses, NULL },
   { "_linalg_trmm", products, products_back },
   { "_linalg_trsm", solutions, solutions_back },
   { 0 }

@@ -1,8 +1,9 @@
 // triangular.cu - matrices times triangles, equations with triangles, and the gradients of both:
-// linalg's trmm, trsm. A (side x side) is a lower or upper triangle, the rest is not read; B is
-// (m x n). Method: a thread an element of a product; of equations a thread a column (a row, where A
-// stands right), by substitution; of A's gradient a team an element. Sums in double. Bound:
-// operations of doubles; of equations side^2 of them, one after the other.
+// linalg's trmm, trsm; and Cholesky's factors: potrf, potri. A (side x side) is a lower or upper
+// triangle, the rest is not read; B is (m x n). Method: a thread an element of a product; of
+// equations a thread a column (a row, where A stands right), by substitution; of A's gradient a
+// team an element; a factor is made by a block, column by column. Sums in double. Bound: operations of
+// doubles; of equations side^2 of them, one after the other; of a factor its barriers.
 #ifndef T
 #include "prelude.cuh"
 #define T float
@@ -71,4 +72,81 @@ extern "C" __global__ void triangle_gradient(
     sum = team_sum(sum);
     if (LEADS) da[e] = kept ? (T)(s.factor * sum) : 0;
   }
+}
+
+// -- Cholesky's factors of matrices (n x n) -------------------------------------------------------
+
+// What is found wrong with a matrix, for the host.
+struct matrix_fault { i32 taken, axis; i64 index, place, low, high, op, what; };
+FN void tell(matrix_fault *fault, i64 op, i64 what, i64 matrix)
+{
+  if (atomicCAS(&fault->taken, 0, 1)) return;
+  fault->op = op;
+  fault->what = what;
+  fault->index = matrix;
+}
+
+// In place; element (i, j) of the factor, j <= i: of an upper one it is the transpose's.
+FN T &of_factor(T *a, i64 n, i32 lower, i64 i, i64 j)
+{
+  return lower ? a[i * n + j] : a[j * n + i];
+}
+
+extern "C" __global__ void cholesky(
+    T *all, i64 count, i64 n, i32 lower, matrix_fault *fault, i64 op, i64 what)
+{
+  EACH_ROW(matrix, count)
+  {
+    T *a = all + matrix * n * n;
+    for (i64 k = 0; k < n; k++) {
+      __syncthreads();
+      double d = of_factor(a, n, lower, k, k), root = sqrt(d);
+      if (!(d > 0)) {
+        if (LEADS) tell(fault, op, what, matrix);
+        break;
+      }
+      __syncthreads();
+      EACH_OF_TEAM(i, k, n)
+      {
+        T &v = of_factor(a, n, lower, i, k);
+        v = (T)(i == k ? root : (double)v / root);
+      }
+      __syncthreads();
+      i64 left = n - k - 1;
+      EACH_OF_TEAM(e, 0, left * left)
+      {
+        i64 i = k + 1 + e / left, j = k + 1 + e % left;
+        if (j > i) continue;
+        T &v = of_factor(a, n, lower, i, j);
+        v = (T)((double)v -
+            (double)of_factor(a, n, lower, i, k) * (double)of_factor(a, n, lower, j, k));
+      }
+    }
+    __syncthreads();
+    EACH_OF_TEAM(e, 0, n * n)
+      if (lower ? e % n > e / n : e % n < e / n) a[e] = 0;
+  }
+}
+
+// half of what the triangle and its mirror image are
+extern "C" __global__ void half_mirrored(T *y, const T *x, i64 count, i64 n, i32 lower)
+{
+  EACH(i, count)
+  {
+    i64 row = i / n % n, column = i % n;
+    bool own = lower ? column <= row : column >= row;
+    y[i] = (T)(0.5 * (double)(own ? x[i] : x[i - row * n - column + column * n + row]));
+  }
+}
+
+extern "C" __global__ void identities(T *y, i64 count, i64 n)
+{
+  EACH(i, count) y[i] = i / n % n == i % n;
+}
+
+extern "C" __global__ void look_for_zeros(
+    const T *a, i64 count, i64 n, matrix_fault *fault, i64 op, i64 what)
+{
+  EACH(i, count)
+    if (a[i / n * n * n + i % n * n + i % n] == 0) tell(fault, op, what, i / n);
 }
