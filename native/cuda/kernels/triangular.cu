@@ -2,8 +2,8 @@
 // linalg's trmm, trsm; and Cholesky's factors: potrf, potri. A (side x side) is a lower or upper
 // triangle, the rest is not read; B is (m x n). Method: a thread an element of a product; of
 // equations a thread a column (a row, where A stands right), by substitution; of A's gradient a
-// team an element; a factor is made by a block, column by column. Sums in double. Bound: operations of
-// doubles; of equations side^2 of them, one after the other; of a factor its barriers.
+// team an element; a factor is made by a block, column by column. Sums in double. Bound: operations
+// of doubles; of equations side^2 of them, one after the other; of a factor its barriers.
 #ifndef T
 #include "prelude.cuh"
 #define T float
@@ -77,7 +77,7 @@ extern "C" __global__ void triangle_gradient(
 // -- Cholesky's factors of matrices (n x n) -------------------------------------------------------
 
 // What is found wrong with a matrix, for the host.
-struct matrix_fault { i32 taken, axis; i64 index, place, low, high, op, what; };
+struct matrix_fault { i32 taken, axis; i64 index, position, low, high, op, what; };
 FN void tell(matrix_fault *fault, i64 op, i64 what, i64 matrix)
 {
   if (atomicCAS(&fault->taken, 0, 1)) return;
