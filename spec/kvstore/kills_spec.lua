@@ -92,11 +92,11 @@ describe("ranks", function()
     end)
   end
 
-  with_mpi("that lose one end, and go on from the checkpoint: once", function() check("KILL", 1) end)
-  with_mpi("that lose one end, and go on from the checkpoint: 200 times #slow", function()
+  with_mpi("that lose one end and can go on: once", function() check("KILL", 1) end)
+  with_mpi("that lose one end and can go on: 200 times #slow", function()
     check("KILL", 200)
   end)
-  with_mpi("of which one stops end, and go on from the checkpoint: 20 times #slow", function()
+  with_mpi("of which one stops end and can go on: 20 times #slow", function()
     check("STOP", 20)
   end)
 
