@@ -103,7 +103,7 @@ describe("a relu behind plain loops", function()
         for _, a in pairs(exe.arg_dict) do a[":"] = ty.nd.random.normal{shape = a.shape} end
         exe:forward()
         print(exe.outputs[1]:min():asscalar(), exe.outputs[1]:max():asscalar() > 0)
-        print(exe:program():match"plain.-(%[n act%])")
+        print(exe:program():match"reference.-(%[n act%])")
       end']])
     assert.equal(0, status, output)
     assert.equal(("0\ttrue\n[n act]\n"):rep(3), output)
