@@ -1,10 +1,10 @@
 /* op.h - what an operator is. An operator file includes this (and base/philox.h,
 ** kernel/gemm/gemm.h, pointwise/pointwise.h, base/parallel.h), never graph/graph.h.
 **
-** native/op/NAME.c ends in `const struct op op_NAME[] = { {...}, {...}, { 0 } };`. The folder is
-** the registry: the Makefile lists the files, nothing else is edited. An operator has at most
-** one gradient operator, "_backward_X", which is described in the same struct: `grad` says what
-** it reads, its output k is the gradient of input k, and `back_cpu` are its kernels.
+** native/operators/TOPIC/NAME.c ends in `const struct op op_NAME[] = { {...}, {...}, { 0 } };`. The
+** folder is the registry: the Makefile lists the files, nothing else is edited. An operator has
+** at most one gradient operator, "_backward_X", which is described in the same struct: `grad`
+** says what it reads, its output k is the gradient of input k, and `back_cpu` are its kernels.
 ** Element-wise operators have formulas instead of kernels (op/formula.h).
 **
 ** Text of ports:  in  "data weight bias"     out  "output [mean] {mask}"

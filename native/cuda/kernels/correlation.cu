@@ -34,7 +34,7 @@ extern "C" __global__ void pad_image(
 
 // Both displacements of output channel k, and whether a place and the displaced one are inside.
 struct displaced { i64 down, across; };
-FN displaced range(const correlation_args &s, i64 k)
+FN displaced displacement(const correlation_args &s, i64 k)
 {
   const i64 side = 2 * s.radius + 1;
   return { (k / side - s.radius) * s.shift, (k % side - s.radius) * s.shift };
@@ -52,7 +52,7 @@ extern "C" __global__ void correlate(
   {
     i64 x = i % s.out_w * s.step + s.range, y = i / s.out_w % s.out_h * s.step + s.range;
     i64 k = i / s.out_w / s.out_h % outputs, n = i / s.out_w / s.out_h / outputs;
-    displaced d = range(s, k);
+    displaced d = displacement(s, k);
     double sum = 0;
     for (i64 t = 0; t < s.kernel * s.kernel; t++) {
       i64 ay = y + t / s.kernel, ax = x + t % s.kernel;
@@ -78,7 +78,7 @@ extern "C" __global__ void correlate_back(T *dx, const T *g, const T *a, const T
     i64 n = i / s.w / s.h / s.channels;
     double sum = 0;
     for (i64 k = 0; k < outputs; k++) {
-      displaced d = range(s, k);
+      displaced d = displacement(s, k);
       i64 ay = second ? y - d.down : y, ax = second ? x - d.across : x;
       if (ay < 0 || ax < 0 || !both_inside(s, ay, ax, d)) continue;
       double u = pixel_at(a, s, n, c, ay, ax);
