@@ -190,20 +190,28 @@ static int submit(struct message like, ty_tensor *const *from, ty_tensor *const 
   return code;
 }
 
-int ty_comm_sum(ty_comm *c, ty_tensor *const *x, int n, int wire, double threshold)
+int ty_comm_sum(
+    ty_comm *c, ty_tensor *const *from, ty_tensor *const *to, int n, int wire, double threshold)
 {
-  TRY(check_arrays(c, x, n, "ty_comm_sum"));
+  TRY(check_arrays(c, from, n, "ty_comm_sum"));
+  TRY(check_arrays(c, to, n, "ty_comm_sum"));
+  for (int i = 0; i < n; i++)
+    NEED(desc_count(&from[i]->d) == desc_count(&to[i]->d), TY_ESHAPE,
+        "ty_comm_sum: array %d has %lld elements, its sum %lld", i,
+        (long long)desc_count(&from[i]->d), (long long)desc_count(&to[i]->d));
+  NEED(from[0]->d.dtype == to[0]->d.dtype, TY_EDTYPE, "ty_comm_sum: arrays of %s, sums of %s",
+      dtype_name(from[0]->d.dtype), dtype_name(to[0]->d.dtype));
   NEED(wire >= TY_WIRE_FULL && wire <= TY_WIRE_2BIT, TY_EVALUE, "ty_comm_sum: no way of sending %d",
       wire);
-  NEED(wire == TY_WIRE_FULL || x[0]->d.dtype == TY_F32, TY_EDTYPE,
-      "ty_comm_sum: only float32 is sent as a shorter type, not %s", dtype_name(x[0]->d.dtype));
+  NEED(wire == TY_WIRE_FULL || to[0]->d.dtype == TY_F32, TY_EDTYPE,
+      "ty_comm_sum: only float32 is sent as a shorter type, not %s", dtype_name(to[0]->d.dtype));
   struct message m = { .comm = c,
     .name = "sum",
     .act = act_sum,
-    .dtype = x[0]->d.dtype,
+    .dtype = to[0]->d.dtype,
     .wire = wire,
     .threshold = (float)threshold };
-  return submit(m, x, x, n);
+  return submit(m, from, to, n);
 }
 
 int ty_comm_broadcast(ty_comm *c, ty_tensor *const *x, int n, int root)

@@ -46,6 +46,9 @@ struct ty_exec {
   /* per device slot: the random state of a run in its memory; NULL: nobody reads it there */
   struct storage *draws[MAX_DEVICES];
   int *bound_of;                                      /* see struct source */
+  /* per bound tensor, or NULL: see struct source */
+  int *bucket;
+  int nbucket;
   /* per variant: where gradients go, and which sums products do themselves */
   struct route {
     int *grad_of, *grad_req, *into;

@@ -319,6 +319,7 @@ void ty_exec_free(ty_exec *e)
   mem_free(e->arg);
   mem_free(e->aux);
   mem_free(e->bound_of);
+  mem_free(e->bucket);
   exec_free_routes(e);
   text_done(&e->printed);
   arena_done(&e->arena);

@@ -96,6 +96,8 @@ struct source exec_source_of(const ty_exec *e, int which, int flags)
     .nend = e->narg,
     .copy = w->copy,
     .ncopy = w->ncopy,
+    .bucket = e->bucket,
+    .nbucket = e->nbucket,
     .flags = flags,
   };
 }

@@ -363,6 +363,30 @@ int exec_submit_all(ty_exec *e, struct program *p, int from, int to)
   return TY_OK;
 }
 
+int ty_exec_buckets(ty_exec *e, const int *bucket)
+{
+  TRY(exec_state(e, "buckets"));
+  int *list = NEWS(int, e->nbound + 1), most = -1;
+  NEED(list, TY_EMEMORY, "out of memory: executor");
+  for (int i = 0; i < e->nbound; i++) list[i] = -1;
+  for (int i = 0; i < e->narg; i++) {
+    if (e->arg[i].grad_bound >= 0) list[e->arg[i].grad_bound] = bucket[i];
+    most = MAX(most, bucket[i]);
+  }
+  for (int i = 0; i < e->nring; i++) ticket_wait(e->ring[i].ticket);
+  mem_free(e->bucket);
+  e->bucket = list;
+  e->nbucket = most + 1;
+  for (int w = 0; w < VARIANTS; w++) {
+    struct program *p = e->variant[w];
+    if (!p) continue;
+    exec_forget_records(p);
+    p->ready = false;
+    TRY(program_cut(p, e->bucket, e->nbucket));
+  }
+  return TY_OK;
+}
+
 int exec_choose_variant(ty_exec *e, int which, struct program **p)
 {
   TRY(exec_variant(e, which, p));

@@ -35,6 +35,9 @@ struct source {
   /* gradients that cannot be written by their producer */
   const struct grad_copy *copy;
   int ncopy;
+  /* per bound tensor: the bucket of gradients that it belongs to, -1; NULL: there are none */
+  const int *bucket;
+  int nbucket;
   int flags;
 };
 
@@ -170,6 +173,8 @@ bool value_lies_inside(const struct program *p, int node);
 bool changes_state(const struct node *n);              /* it writes to an input */
 /* TY_EINTERNAL where values that live at once overlap */
 int  plan_verify(const struct program *p);
+/* segments afresh, for other buckets of gradients */
+int  program_cut(struct program *p, const int *bucket, int nbucket);
 int  segment_of(const struct program *p, int t);       /* of a step; -1: t is none */
 /* executes one instruction */
 int  program_run_step(struct program *p, struct step *s);

@@ -1,6 +1,7 @@
 /* segments.c - runs of steps on one device: what is handed to its queue at once. A segment ends
-** where the device changes, where backward begins, and before and behind a step of the front end;
-** it waits for the segments of other devices that it reads from.
+** where the device changes, where backward begins, before and behind a step of the front end, and
+** where a bucket of gradients is complete, which can then be sent while the next ones are made. It
+** waits for the segments of other devices that it reads from.
 */
 #include "pass/passes.h"
 
@@ -18,12 +19,41 @@ int segment_of(const struct program *p, int t)
   return t < 0 ? -1 : low;
 }
 
+static void note_write(const struct program *p, int bound, int t, int *last)
+{
+  int b = p->s.bucket[bound];
+  if (b >= 0) last[b] = t;
+}
+
+/* The last step that writes into a bucket ends a segment. */
+static int find_complete(struct program *p, bool *complete)
+{
+  int *last = p->s.nbucket ? NEWS(int, p->s.nbucket) : NULL;
+  if (!p->s.nbucket) return TY_OK;
+  NEED(last, TY_EMEMORY, "out of memory: segments");
+  for (int t = p->nforward; t < p->n; t++) {
+    const struct step *st = &p->step[t];
+    if (st->bound >= 0) note_write(p, st->bound, t, last);
+    for (int k = 0; k < st->nout; k++)
+      if (st->out[k] >= 0 && p->value[st->out[k]].kind == V_BOUND)
+        note_write(p, p->value[st->out[k]].bound, t, last);
+  }
+  for (int b = 0; b < p->s.nbucket; b++)
+    if (last[b]) complete[last[b]] = true;
+  mem_free(last);
+  return TY_OK;
+}
+
 int pass_segments(struct program *p)
 {
   p->segment = arena_new(&p->arena, sizeof *p->segment * (size_t)(p->n + 2));
-  NEED(p->segment, TY_EMEMORY, "out of memory: segments");
+  bool *complete = arena_new(&p->arena, sizeof *complete * (size_t)(p->n + 1));
+  NEED(p->segment && complete, TY_EMEMORY, "out of memory: segments");
+  TRY(find_complete(p, complete));
+  p->nsegment = p->nsegment_forward = 0;
   for (int t = 0; t < p->n; t++) {
-    bool fresh = t == 0 || t == p->nforward || p->step[t].device != p->step[t - 1].device;
+    bool fresh = t == 0 || t == p->nforward || p->step[t].device != p->step[t - 1].device ||
+        complete[t - 1];
     if (fresh || step_of_host(p, &p->step[t]) || step_of_host(p, &p->step[t - 1])) {
       struct segment *g = &p->segment[p->nsegment++];
       *g = (struct segment){ .device = p->step[t].device,
@@ -46,4 +76,11 @@ int pass_segments(struct program *p)
     }
   }
   return TY_OK;
+}
+
+int program_cut(struct program *p, const int *bucket, int nbucket)
+{
+  p->s.bucket = bucket;
+  p->s.nbucket = nbucket;
+  return pass_segments(p);
 }

@@ -139,6 +139,34 @@ describe("a store of several ranks", function()
     assert.truthy(lines[1]:find("dist_sync", 1, true))
   end)
 
+  it("reads the gradients of its own device where they lie, and leaves them as they are", function()
+    local stores, grads = stores_of(2), {}
+    for r, kv in ipairs(stores) do
+      kv:init({ "a", "b" }, { ty.nd.zeros{ 3 }, ty.nd.zeros{ 300, 300 } })
+      grads[r] = { ty.nd.full({ 3 }, r, { ctx = kv._home }),
+        ty.nd.full({ 300, 300 }, 10 * r, { ctx = kv._home }) }
+      kv:push({ "a", "b" }, grads[r])
+    end
+    assert.same({ { 3, 3, 3 }, { 3, 3, 3 } }, values_of(stores, "a", { 3 }))
+    assert.equal(30, values_of(stores, "b", { 300, 300 })[2][300][300])
+    assert.same({ 2, 2, 2 }, grads[2][1]:totable())
+    assert.equal(20, grads[2][2][299][299]:asscalar())
+  end)
+
+  it("sends the last keys first: a megabyte, then 25 each", function()
+    local kv = stores_of(1)[1]
+    local keys, arrays = {}, {}
+    for i = 1, 40 do
+      keys[i], arrays[i] = "w" .. i, { ty.nd.zeros({ 2 ^ 18 }, { ctx = kv._home }) }
+      kv:init(keys[i], arrays[i][1])
+    end
+    local found = kv:_buckets(keys, arrays)
+    assert.same({ 0, 1, 1, 1, 2 }, { found.w40, found.w39, found.w30, found.w15, found.w14 })
+    kv:set_gradient_compression{ type = "2bit" }
+    kv:init("short", ty.nd.zeros({ 2 }, { ctx = kv._home }))
+    assert.is_nil(kv:_buckets({ "short" }, { { ty.nd.zeros({ 2 }, { ctx = kv._home }) } }))
+  end)
+
   it("refuses updates inside backward, and says what there is instead", function()
     local kv = stores_of(1)[1]
     local m = ty.mod.Module(ty.sym.LinearRegressionOutput{
@@ -148,7 +176,7 @@ describe("a store of several ranks", function()
     m:init_params()
     local ok, e = pcall(m.init_optimizer, m, { kvstore = kv, in_backward = true })
     assert.is_false(ok)
-    assert.truthy(tostring(e):find("leave in_backward out with a store of type 'dist_sync'", 1,
+    assert.truthy(tostring(e):find("leave in_backward out: with a 'dist_sync' store sums travel", 1,
       true), tostring(e))
   end)
 

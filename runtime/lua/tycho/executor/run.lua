@@ -177,6 +177,24 @@ function Executor:backward(...)
 end
 
 
+--- Cuts backward where all gradients of a bucket are there, so that they can be sent while the
+-- others are made (not for users). Waits for runs that are under way.
+-- @tparam table buckets number of a bucket, from 0, by argument name
+function Executor:_cut_backward(buckets)
+  local func = "Executor:_cut_backward"
+  if rawequal(rawget(self, "_buckets"), buckets) then
+    return
+  end
+  local names = self._names.arguments
+  local list = ffi.new("int[?]", #names)
+  for i, name in ipairs(names) do
+    list[i - 1] = buckets[name] or -1
+  end
+  check(C.ty_exec_buckets(idle(self, func), list), func)
+  rawset(self, "_buckets", buckets)
+end
+
+
 local PARTIAL = args.form("Executor:partial_forward",
   { { "step", "integer" }, { "is_train", "boolean", false } })
 

@@ -42,13 +42,15 @@ local function list_of(arrays)
 end
 
 
---- Adds arrays over the ranks, in place, as one message.
+--- Adds arrays over the ranks, as one message.
 -- @tparam {NDArray,...} arrays of one dtype, on a CPU
--- @string[opt] wire what float32 is sent as: "float16", "bfloat16" or "2bit"; itself otherwise
--- @number[opt] threshold what two bits stand for: +threshold, -threshold or 0
-function Group:sum(arrays, wire, threshold)
-  check(C.ty_comm_sum(self._h, list_of(arrays), #arrays, WIRES[wire] or C.TY_WIRE_FULL,
-    threshold or 0), "Group:sum")
+-- @tparam[opt] table options out = arrays: where the sums go, arrays like these; wire = "float16",
+--   "bfloat16" or "2bit": what float32 is sent as; threshold: what two bits stand for, with
+--   either sign
+function Group:sum(arrays, options)
+  local o = options or {}
+  check(C.ty_comm_sum(self._h, list_of(arrays), list_of(o.out or arrays), #arrays,
+    WIRES[o.wire] or C.TY_WIRE_FULL, o.threshold or 0), "Group:sum")
 end
 
 

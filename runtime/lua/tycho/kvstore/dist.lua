@@ -2,14 +2,18 @@
 --
 -- Every rank keeps the stored arrays and makes the same updates; what is added over the ranks, in
 -- their order, are the gradients, so the numbers are those of one process that has as many
--- contexts. Sums of many keys go as one message: the first when a megabyte has come together, the
--- next ones every 25 MB, each while backward makes the gradients of the next.
+-- contexts. Sums of many keys go as one message, a bucket: the last keys first, as backward makes
+-- their gradients first; a megabyte in the first bucket and 25 MB in the next ones, each of which
+-- travels while backward makes the gradients of the next. A single device's gradients are read
+-- where they lie, so that nothing has to be queued between backward and the message.
 --
 -- @module tycho.kvstore.dist
 
+local Class = require "tycho.core.class"
 local comm = require "tycho.kvstore.comm"
 local Error = require "tycho.core.error"
 local log = require "tycho.core.log"
+local optimizer = require "tycho.optimizer"
 local store = require "tycho.kvstore.local"
 
 local dist = {}
@@ -48,55 +52,122 @@ end
 
 -- Sums of the devices -----------------------------------------------------------------------------
 
---- The sum over this rank's devices, in an array of the store's own.
-function DistStore:_merge(entry, list)
-  local merged = self:_sum(entry, list)
-  if entry.compression and entry.compression.type == "2bit" then
-    return store.compress(entry, 1, merged)
+local function is_2bit(entry)
+  return entry.compression ~= nil and entry.compression.type == "2bit"
+end
+
+
+-- What this rank adds, and where the sum over the ranks goes: an array of the store's own.
+local function merge(self, entry, list)
+  if is_2bit(entry) then
+    local sent = store.compress(entry, 1, self:_sum(entry, list))
+    return sent, sent
+  elseif #list == 1 and list[1].context == self._home then
+    return list[1], self:_buffer(entry, list[1])
   end
-  return merged
+  local sum = self:_sum(entry, list)
+  if sum.context.device_type == "gpu" then
+    sum = sum:as_in_context(self._home)
+  end
+  return sum, sum
 end
 
 
 -- Sums of the ranks -------------------------------------------------------------------------------
 
 local function send(self, bucket)
-  local arrays = {}
+  local own, sums = {}, {}
   for i, group in ipairs(bucket) do
-    local x = group.merged
-    if x.context.device_type == "gpu" then
-      group.merged = x:as_in_context(self._home)
-    end
-    arrays[i] = group.merged
+    own[i], sums[i] = merge(self, group.entry, group[2])
   end
   local compression = bucket[1].entry.compression or {}
-  self._group:sum(arrays, compression.type, compression.threshold)
-  for _, group in ipairs(bucket) do
-    self:_take(group[1], group.entry, group.merged)
+  self._group:sum(own, { out = sums, wire = compression.type, threshold = compression.threshold })
+  return sums
+end
+
+
+-- Updates take a bucket at once, where they can.
+local function take(self, bucket, sums)
+  if not Class.is_a(self._updater, optimizer.Updater) then
+    for i, group in ipairs(bucket) do
+      self:_take(group[1], group.entry, sums[i])
+    end
+    return
   end
+  local keys, near, stored = {}, {}, {}
+  for i, group in ipairs(bucket) do
+    local x = group.entry.stored
+    keys[i], near[i], stored[i] = group[1], sums[i]:as_in_context(x.context), x
+  end
+  self._updater(keys, near, stored)
 end
 
 
 local function fits(bucket, group)
-  local first = bucket[1]
-  return first.merged._dtype == group.merged._dtype
-    and first.entry.compression == group.entry.compression
+  local a, b = bucket[1], group
+  return a[2][1]._dtype == b[2][1]._dtype and a.entry.compression == b.entry.compression
 end
 
 
---- The last keys come first: backward made their gradients first.
-function DistStore:_push_all(groups)
-  local bucket, elements, limit = {}, 0, FIRST
+-- Buckets of what is pushed at once, the last keys first.
+local function buckets_of(groups)
+  local buckets, bucket, elements = {}, {}, 0
   for i = #groups, 1, -1 do
     local group = groups[i]
-    group.merged = self:_merge(group.entry, group[2])
-    if bucket[1] and (elements >= limit or not fits(bucket, group)) then
-      send(self, bucket)
-      bucket, elements, limit = {}, 0, BUCKET
+    local limit = #buckets <= 1 and FIRST or BUCKET
+    if not bucket[1] or elements >= limit or not fits(bucket, group) then
+      bucket, elements = {}, 0
+      buckets[#buckets + 1] = bucket
     end
-    bucket[#bucket + 1], elements = group, elements + group.merged.size
+    bucket[#bucket + 1], elements = group, elements + group[2][1].size
   end
-  send(self, bucket)
+  return buckets
+end
+
+
+--- All messages are queued before the first update: the next one travels while it is made.
+function DistStore:_push_all(groups)
+  local buckets, sums = buckets_of(groups), {}
+  for i, bucket in ipairs(buckets) do
+    sums[i] = send(self, bucket)
+  end
+  for i, bucket in ipairs(buckets) do
+    take(self, bucket, sums[i])
+  end
+end
+
+
+--- Which bucket each key goes in when these are pushed together; nil: the messages wait for all of
+-- backward anyway (for modules).
+-- @tparam {string,...} keys
+-- @tparam table values per key a list over devices
+-- @treturn ?table from 0, by key
+function DistStore:_buckets(keys, values)
+  local groups, bucket_of = {}, {}
+  for i, key in ipairs(keys) do
+    local group = { key, values[i], entry = self._entries[key] }
+    if #group[2] > 1 or group[2][1].context ~= self._home or is_2bit(group.entry) then
+      return nil
+    end
+    groups[i] = group
+  end
+  store.sort(groups)
+  for b, bucket in ipairs(buckets_of(groups)) do
+    for _, group in ipairs(bucket) do
+      bucket_of[group[1]] = b - 1
+    end
+  end
+  return bucket_of
+end
+
+
+--- Keeps a device's array as the stored one: updates change it, and a pull has nothing to copy (for
+-- modules).
+function DistStore:_adopt(key, x)
+  local entry = self._entries[key]
+  if x.context == self._home and x._dtype == entry.stored._dtype then
+    entry.stored = x
+  end
 end
 
 

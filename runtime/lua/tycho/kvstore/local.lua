@@ -126,13 +126,18 @@ local function pair_up(self, keys, given, func, argument)
 end
 
 
--- Keys are worked on in order: numbers by size, texts as they were initialised.
+--- Keys are worked on in order: numbers by size, texts as they were initialised.
+function store.sort(groups)
+  table.sort(groups, function(a, b) return a.entry.order < b.entry.order end)
+  return groups
+end
+
+
 local function sort_groups(self, groups, func)
   for _, group in ipairs(groups) do
     group.entry = entry_of(self, group[1], func)
   end
-  table.sort(groups, function(a, b) return a.entry.order < b.entry.order end)
-  return groups
+  return store.sort(groups)
 end
 
 
@@ -216,6 +221,15 @@ local function check_shapes(key, list, stored)
 end
 
 
+--- The store's own array for sums of a key.
+function KVStore._buffer(_, entry, like)
+  if not entry.buffer or entry.buffer._dtype ~= like._dtype then
+    entry.buffer = class.new(like._shape, like._dtype, like._device, "KVStore:push")
+  end
+  return entry.buffer
+end
+
+
 --- The sum of a key's arrays, in an array of the store's own.
 function KVStore:_sum(entry, list)
   entry.device = entry.device or choose_device(self, list)
@@ -223,14 +237,11 @@ function KVStore:_sum(entry, list)
   for i, x in ipairs(list) do
     near[i] = x:as_in_context(entry.device)
   end
-  if not entry.buffer or entry.buffer._dtype ~= near[1]._dtype then
-    entry.buffer = class.new(near[1]._shape, near[1]._dtype, near[1]._device, "KVStore:push")
-  end
+  local buffer = self:_buffer(entry, near[1])
   if #near == 1 then
-    return call.copy(entry.buffer, near[1], "KVStore:push")
+    return call.copy(buffer, near[1], "KVStore:push")
   end
-  return call.params("add_n", "KVStore:push", near,
-    { "num_args", call.number(#near) }, entry.buffer)
+  return call.params("add_n", "KVStore:push", near, { "num_args", call.number(#near) }, buffer)
 end
 
 
@@ -286,7 +297,9 @@ local function pull(self, keys, out, func)
   end
   for _, group in ipairs(sort_groups(self, pair_up(self, keys, out, func, "out"), func)) do
     for _, x in ipairs(group[2]) do
-      call.copy(x, group.entry.stored, func, tostring(group[1]))
+      if not rawequal(x, group.entry.stored) then
+        call.copy(x, group.entry.stored, func, tostring(group[1]))
+      end
     end
   end
 end
@@ -428,7 +441,7 @@ end
 --- Puts a value in place of a stored one; keys that are not known are left alone.
 function KVStore:_put(key, x)
   local entry = self._entries[key]
-  if entry then
+  if entry and not rawequal(entry.stored, x) then
     call.copy(entry.stored, x, "KVStore:_put", tostring(key))
   end
 end

@@ -297,6 +297,15 @@ local function trained(self)
 end
 
 
+--- Before a run: a store of several ranks sends gradients while backward makes others (not for
+-- users).
+function Module:_cut_backward()
+  if self._kvstore and self._kvstore._buckets and self._exec_group.grad_arrays then
+    stores.cut_backward(trained(self), self._kvstore, self._exec_group.execs)
+  end
+end
+
+
 --- Gradients can add up over batches.
 Module._can_accumulate = true
 

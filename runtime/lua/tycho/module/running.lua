@@ -148,6 +148,7 @@ function Module:forward(data_batch, is_train)
   end
   local batch = BaseModule._batch(data_batch, "Module:forward")
   adapt(self, batch)
+  self:_cut_backward()
   self._exec_group:forward(batch, is_train)
 end
 

@@ -62,6 +62,9 @@ function stores.initialize(kvstore, param_arrays, arg_params, param_names, updat
   for k, name in ipairs(param_names) do
     if update_on_kvstore then
       kvstore:broadcast(name, arg_params[name], param_arrays[k], { priority = -(k - 1) })
+      if kvstore._adopt and #param_arrays[k] == 1 then
+        kvstore:_adopt(name, param_arrays[k][1])
+      end
     else
       kvstore:init(name, arg_params[name])
     end
@@ -97,14 +100,32 @@ local function update_devices(u)
 end
 
 
+--- Has executors make gradients as a store of several ranks sends them.
+-- @tparam table u as for `update`; keeps the buckets
+-- @param kvstore
+-- @tparam {Executor,...} execs
+function stores.cut_backward(u, kvstore, execs)
+  if u.cut_for ~= kvstore then
+    u.cut_for, u.buckets = kvstore, kvstore:_buckets(u.names, u.grads)
+  end
+  for _, exe in ipairs(u.buckets and execs or {}) do
+    exe:_cut_backward(u.buckets)
+  end
+end
+
+
 --- Updates parameters through a store or an updater.
 -- @tparam table u names, grads and weights (per name a list over devices), index
 --   (number of each name, from 0), kvstore, update_on_kvstore, updater; kept between
 --   steps, it keeps lists for them, too
 function stores.update(u)
-  for k, name in ipairs(u.kvstore and u.names or {}) do
-    local out = u.update_on_kvstore and u.weights[k] or u.grads[k]
-    u.kvstore:pushpull(name, u.grads[k], { out = out, priority = -(k - 1) })
+  local out = u.update_on_kvstore and u.weights or u.grads
+  if u.kvstore and u.kvstore._buckets then               -- several ranks: few messages
+    u.kvstore:pushpull(u.names, u.grads, { out = out })
+  elseif u.kvstore then
+    for k, name in ipairs(u.names) do
+      u.kvstore:pushpull(name, u.grads[k], { out = out[k], priority = -(k - 1) })
+    end
   end
   if not u.update_on_kvstore then
     update_devices(u)
