@@ -51,8 +51,8 @@ function RankIter:reset()
 end
 
 
-function RankIter:get_state()
-  return self._inner:get_state()
+function RankIter:state()
+  return self._inner:state()
 end
 
 
