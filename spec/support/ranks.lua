@@ -139,9 +139,10 @@ end
 
 --- `fit` over shuffled rows, two epochs and a bit more than a batch of each rank.
 -- @tparam[opt] table options further ones of `fit`
-function ranks.fit(n, kv, options)
+-- @int[opt] rows of all data together
+function ranks.fit(n, kv, options, rows)
   ty.random.seed(11)
-  local rows = 7 * ROWS * n + 3
+  rows = rows or 7 * ROWS * n + 3
   local data = ty.nd.random.uniform{ 0, 1, shape = { rows, 3, 12, 12 } }
   local label = ty.nd.floor(ty.nd.random.uniform{ 0, 10, shape = { rows } })
   local contexts = { kv and kv._home }
@@ -252,7 +253,7 @@ if arg and arg[0] and arg[0]:find("ranks.lua", 1, true) then
   elseif case == "resumed" then                          -- PREFIX EPOCHS
     local kv = ty.kv.create("dist_sync")
     local m = ranks.fit(kv.num_workers, kv, { num_epoch = tonumber(arg[3]),
-      checkpoint = { prefix = arg[2], resume = true } })
+      checkpoint = { prefix = arg[2], resume = true } }, 28 * ROWS)
     if kv.rank == 0 then
       print("parameters\n" .. ranks.lines(m))
     end
