@@ -308,6 +308,26 @@ describe("fit", function()
       end
     end)
 
+    it("divides gradients by the rows of its own batches", function()
+      local prefix = os.tmpname()
+      for epochs, rows in ipairs{ 8, 4 } do
+        local m = KINDS.Module{}
+        m:fit{ train_data = iterator(rows), num_epoch = epochs,
+          checkpoint = { prefix = prefix, resume = true } }
+        assert.equal(1 / rows, m._optimizer.rescale_grad)
+        local log = table.concat(m.logger.infos, "\n")
+        assert.falsy(log:find("rescale_grad", 1, true), log)
+      end
+      local m = KINDS.Module{}
+      m:fit{ train_data = iterator(4), num_epoch = 3, optimizer_params = { rescale_grad = 0.1 },
+        checkpoint = { prefix = prefix, resume = true } }
+      local log = table.concat(m.logger.infos, "\n")
+      assert.truthy(log:find("rescale_grad = 0.25, not 0.1", 1, true), log)
+      for _, ending in ipairs{ "", ".state" } do
+        os.remove(prefix .. ending)
+      end
+    end)
+
     it("says which settings of the saved optimizer it keeps", function()
       local prefix = os.tmpname()
       resumed(prefix, { lr_scheduler = schedule(2), momentum = 0.9 }, 1)

@@ -317,7 +317,8 @@ end
 -- State -------------------------------------------------------------------------------------------
 
 function NDArrayIter:state()
-  return { kind = "NDArrayIter", num_data = self.num_data, cursor = self.cursor, held = self._held,
+  return { kind = "NDArrayIter", num_data = self.num_data, cursor = self.cursor,
+    batch_size = self.batch_size, held = self._held,
     order = self._order and ffi.string(self._order, 4 * self.num_data) }
 end
 
@@ -328,7 +329,9 @@ function NDArrayIter:set_state(state)
     Error.raise{ code = "value", func = "NDArrayIter:set_state", argument = "state",
       message = "the state is that of another iterator" }
   end
-  self.cursor, self._held = state.cursor, state.held
+  -- the row that comes next is the same, whatever the size of batches
+  self.cursor = state.cursor + (state.batch_size or self.batch_size) - self.batch_size
+  self._held = state.held
   if state.order then
     take_order(self, transfer.from_string(state.order, { self.num_data }, I32,
       "NDArrayIter:set_state"))

@@ -69,9 +69,12 @@ local function make_optimizer(self, a, names, rescale)
   local optimizer = require "tycho.optimizer"
   if type(a.optimizer) == "string" then
     local options = options_of(a.optimizer_params)
+    local follows = options.rescale_grad == nil
     options.rescale_grad = options.rescale_grad or rescale
     options.sym, options.param_idx2name = self._symbol, names
-    return optimizer.create(a.optimizer, options)
+    local made = optimizer.create(a.optimizer, options)
+    made.rescales_by_batch = follows
+    return made
   elseif not Class.is_a(a.optimizer, optimizer.Optimizer) then
     Error.raise{ code = "type", func = "Module:init_optimizer", argument = "optimizer",
       expected = "a name or an Optimizer", got = Error.kind(a.optimizer),

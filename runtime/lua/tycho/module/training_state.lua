@@ -72,6 +72,9 @@ local function set_optimizers(self, states)
     local updater, given = pair[1], pair[1].optimizer
     updater:set_states(states[i])
     pair[2]._optimizer = updater.optimizer
+    if updater.optimizer.rescales_by_batch and given.rescales_by_batch then
+      updater.optimizer.rescale_grad = given.rescale_grad
+    end
     local differences = table.concat(settings.differences(updater.optimizer, given), "; ")
     if differences ~= "" then
       self.logger:warning("the optimizer of the saved state goes on, not the one that was given: "

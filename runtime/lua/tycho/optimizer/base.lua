@@ -53,7 +53,8 @@ end
 -- The class ---------------------------------------------------------------------------------------
 
 --- Base of optimizers. Fields: lr, learning_rate (read-only: the current rate), wd, rescale_grad,
--- num_update, lr_mult, wd_mult, idx2name, lr_scheduler.
+-- num_update, lr_mult, wd_mult, idx2name, lr_scheduler; rescales_by_batch: rescale_grad is one over
+-- the rows of a batch, and follows them where a training goes on with other batches.
 -- @type Optimizer
 local Optimizer = Class:extend("Optimizer")
 base.Optimizer = Optimizer
