@@ -65,6 +65,14 @@ end)
 mistake("reshape to another count", function()
   sym.Reshape{V"x", shape = {5, 5}}:simple_bind{ctx = ty.cpu(), x = {2, 3}}
 end)
+mistake("one of many shapes", function()
+  local all, shapes = {}, {ctx = ty.cpu()}
+  for i = 1, 30 do
+    all[i], shapes["x" .. i] = V("x" .. i), {2}
+  end
+  shapes.x7 = {3}
+  sym.add_n(unpack(all)):simple_bind(shapes)
+end)
 mistake("index that is far away", function()
   sym._split_v2{V"x", indices = {"-9223372036854775808", 1}, axis = 0,
     name = "cut"}:simple_bind{ctx = ty.cpu(), x = {4}}

@@ -60,8 +60,8 @@ static void *infer(void *context)
   const float scale = own->scale;
   ty_graph *g = NULL;
   ty_tensor *data = own->data, *out;
-  const ty_entry *head;
-  int nhead;
+  const ty_entry *head = NULL;
+  int nhead = 0;
   *wrong += ty_graph_parse(graph_text, &g) || ty_graph_heads(g, &head, &nhead);
   const ty_bind arg[] = { { "data", data }, { "fc_weight", weight }, { "fc_bias", bias } };
   const ty_bind_spec spec = { .head = head, .nhead = nhead, .arg = arg, .narg = 3 };

@@ -238,11 +238,16 @@ local function bind_in_order(a, sym, names, shapes, name, func)
 end
 
 
+local MOST_SHAPES = 10                                   -- that an error lists
+
 -- "simple_bind error with data (2, 5): "
 local function given_text(shapes)
-  local parts = {}
-  for _, name in ipairs(attrs.keys(shapes)) do
-    parts[#parts + 1] = name .. " " .. Error.show(shapes[name])
+  local parts, names = {}, attrs.keys(shapes)
+  for i = 1, math.min(#names, MOST_SHAPES) do
+    parts[i] = names[i] .. " " .. Error.show(shapes[names[i]])
+  end
+  if #names > MOST_SHAPES then
+    parts[#parts + 1] = ("%d more"):format(#names - MOST_SHAPES)
   end
   return ("simple_bind error with %s: ")
     :format(#parts > 0 and table.concat(parts, ", ") or "no shapes")
