@@ -227,16 +227,19 @@ static void release(int device, void *data, size_t bytes)
 
 static int64_t memory(int device) { return (int64_t)gpu_of(device)->d.total; }
 
-static void *stage(int device, size_t bytes)
+static int stage(int device, size_t bytes, void **out)
 {
   struct gpu *g = gpu_of(device);
-  if (bytes <= g->staged && g->stage) return g->stage;
-  if (finish(device)) return NULL; /* copies out of the old one may be under way */
-  if (g->stage) cu_api.MemFreeHost(g->stage);
-  g->stage = NULL;
-  g->staged = align_up(MAX(bytes, 1 << 20), 1 << 20);
-  if (cu_api.MemHostAlloc((void **)&g->stage, g->staged, CU_HOST_PORTABLE)) g->stage = NULL;
-  return g->stage;
+  if (bytes > g->staged || !g->stage) {
+    TRY(finish(device)); /* copies out of the old one may be under way */
+    if (g->stage) cu_api.MemFreeHost(g->stage);
+    g->stage = NULL;
+    g->staged = align_up(MAX(bytes, 1 << 20), 1 << 20);
+    NEED(!cu_api.MemHostAlloc((void **)&g->stage, g->staged, CU_HOST_PORTABLE), TY_EMEMORY,
+        "no memory on the host for copies of %zu bytes", bytes);
+  }
+  *out = g->stage;
+  return TY_OK;
 }
 
 /* -- copies ------------------------------------------------------------------------------------ */

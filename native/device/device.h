@@ -119,8 +119,8 @@ struct device_ops {
   /* each byte = value, in the order of the queue as a kernel is; called on its thread */
   int   (*fill)(int device, void *data, int value, size_t bytes);
   /* memory of the host that copies to and from the device like best, on the queue's thread; one
-  ** block, good until the next call; NULL: out of memory. The CPU has none */
-  void *(*stage)(int device, size_t bytes);
+  ** block, good until the next call. The CPU has none */
+  int   (*stage)(int device, size_t bytes, void **out);
   int   (*convert)(int device, void *dst, int dst_type, const void *src, int src_type, int64_t n);
   bool  (*range_grow)(struct range *r, size_t bytes, bool *moved);
   void  (*range_trim)(struct range *r, size_t bytes);

@@ -32,7 +32,9 @@ static int run_watched(struct ctx *c)
   for (int t = c->first; t < c->last; t++) {
     struct step *st = &c->p->step[t];
     int64_t from = profile_now();
-    int code = program_run_step(c->p, st), skipped = step_skipped(st);
+    bool skipped = false;
+    int code = program_run_step(c->p, st);
+    if (!code) code = step_skipped(st, &skipped);
     int64_t to = profile_now();
     st->ns = to - from;
     if (code) return exec_fail_step(c->p, st, code);
@@ -347,7 +349,9 @@ int exec_submit_all(ty_exec *e, struct program *p, int from, int to)
     if (step_of_host(p, &p->step[g->first])) {
       TRY(finish_before(e, p, from, i));
       e->seg_ticket[i] = (struct ticket){ 0 };
-      if (step_skipped(&p->step[g->first])) continue;
+      bool skipped;
+      TRY(step_skipped(&p->step[g->first], &skipped));
+      if (skipped) continue;
       e->host.p = p;
       e->host.at = i;
       e->host.to = to;

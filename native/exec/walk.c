@@ -21,7 +21,9 @@ static int run_alone(ty_exec *e, struct program *p, int t)
 ** it. */
 static int host_alone(ty_exec *e, struct program *p, int t)
 {
-  if (step_skipped(&p->step[t])) return TY_OK;
+  bool skipped;
+  TRY(step_skipped(&p->step[t], &skipped));
+  if (skipped) return TY_OK;
   exec_note_host_event(e, p, t);
   return TY_EV_HOST;
 }
@@ -144,10 +146,11 @@ static bool runs_in(const ty_exec *e, const struct program *p, int node)
 
 /* A node of a part that is skipped has no values to report. Its guard ran before it, alone, and
 ** is done. */
-static bool skipped(const ty_exec *e, const struct program *p, int node)
+static int node_skipped(const struct program *p, int node, bool *out)
 {
   int t = p->step_of[node];
-  return t >= 0 && p->step[t].node == node && step_skipped(&p->step[t]);
+  *out = false;
+  return t >= 0 && p->step[t].node == node ? step_skipped(&p->step[t], out) : TY_OK;
 }
 
 int exec_walk(ty_exec *e)
@@ -157,8 +160,10 @@ int exec_walk(ty_exec *e)
       : e->walk.phase == BACKWARD ? e->g->n
                                   : e->forward;
   for (; e->walk.node < end; e->walk.node++, e->walk.item = 0) {
-    if (!runs_in(e, p, e->walk.node) || skipped(e, p, e->walk.node)) continue;
-    int code = walk_node(e, p);
+    bool skipped = !runs_in(e, p, e->walk.node);
+    int code = skipped ? TY_OK : node_skipped(p, e->walk.node, &skipped);
+    if (!code && skipped) continue;
+    if (!code) code = walk_node(e, p);
     if (code > 0) e->walk.active = false;
     if (code) return code;
   }

@@ -297,9 +297,9 @@ static size_t staged_bytes(const struct invoke *v)
 static int run_hosted(struct invoke *v)
 {
   struct call c = v->call;
-  char *stage = device_ops(c.device)->stage(c.device, staged_bytes(v));
-  NEED(stage, TY_EMEMORY, "%s: no memory on the host for copies of its operands", c.op->name);
-  TRY(bring(v, stage + v->host_scratch));
+  void *stage;
+  TRY(device_ops(c.device)->stage(c.device, staged_bytes(v), &stage));
+  TRY(bring(v, (char *)stage + v->host_scratch));
   c.in = v->host_in;
   c.out = v->host_out;
   c.tmp = v->host_scratch ? stage : NULL;

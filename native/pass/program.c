@@ -47,19 +47,23 @@ void program_resolve(struct program *p, const struct bases *b)
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-bool step_skipped(const struct step *s)
+int step_skipped(const struct step *s, bool *out)
 {
   uint8_t runs = 1;
-  if (!s->guard_at) return false;
-  if (device_kind(s->device) != TY_GPU) return !*s->guard_at;
-  if (device_copy(TY_CPU, &runs, s->device, s->guard_at, 1) || device_finish(s->device))
-    return false; /* the device has failed, as its next task says */
-  return !runs;
+  if (s->guard_at && device_kind(s->device) != TY_GPU) runs = *s->guard_at;
+  else if (s->guard_at) {
+    TRY(device_copy(TY_CPU, &runs, s->device, s->guard_at, 1));
+    TRY(device_finish(s->device));
+  }
+  *out = !runs;
+  return TY_OK;
 }
 
 int program_run_step(struct program *p, struct step *st)
 {
-  bool done = step_skipped(st) || (st->folded && st->folded->done);
+  bool done;
+  TRY(step_skipped(st, &done));
+  done |= st->folded && st->folded->done;
   if (!done && st->fold) TRY(fold_run(p, st, &done));
   if (done) return TY_OK;
   switch (st->kind) {

@@ -188,8 +188,9 @@ static inline const struct fusion *step_fusion(const struct program *p, const st
 {
   return s->kind == STEP_NODE ? p->fusion[s->node] : NULL;
 }
-/* its guard says no; on the queue's thread of its device, or when its tasks are past */
-bool step_skipped(const struct step *s);
+/* Does its guard say no? On the queue's thread of its device, or when its tasks are past; what the
+** tasks of a GPU have found wrong until then is the error. */
+int step_skipped(const struct step *s, bool *out);
 void program_free(struct program *p);
 /* Output `out` of a kernel may lie where input `in` does. */
 static inline bool step_in_place(const struct program *p, const struct step *s, int out, int in)

@@ -2,6 +2,7 @@
 -- out all the same have the shapes and types that went in.
 
 local array_files = require "tycho.ndarray.files"
+local device = require "spec.support.device"
 local ty = require "tycho"
 local folder = require "spec.support.folder"
 
@@ -166,6 +167,8 @@ end)
 -- LuaJIT keeps its values in the bits of NaNs. What a file brings must never become one.
 describe("a NaN with bits of somebody's choice", function()
   local ffi = require "ffi"
+  setup(device.leave)                                    -- it is written through a pointer
+  teardown(device.come_back)
   local TEXT_AT = "\64\65\65\65\0\128\253\255"              -- a text at 0x41414140
   local NOTHING = "\255\255\255\255"                        -- becomes nil as a float64
 

@@ -101,7 +101,7 @@ extern "C" __global__ void cholesky(
     for (i64 k = 0; k < n; k++) {
       __syncthreads();
       double d = of_factor(a, n, lower, k, k), root = sqrt(d);
-      if (!(d > 0)) {
+      if (d <= 0) { // NaN goes on, as on the CPU
         if (LEADS) tell(fault, op, what, matrix);
         break;
       }
