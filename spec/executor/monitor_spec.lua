@@ -28,7 +28,7 @@ describe("a monitor", function()
 
   -- Each step is a task that touches its own arrays, not those of all steps.
   it("walks over 12,000 heads, again after their arguments have changed", function()
-    local ctx = ty.cpu(0)                                -- no device has 24,000 allocations to spare
+    local ctx = ty.cpu(0)                                -- 24,000 allocations are not for a GPU
     local heads, shapes, gradients = {}, { ctx = ctx }, {}
     for i = 1, 12000 do
       heads[i] = ty.sym.square{ ty.sym.Variable("x" .. i), name = "y" .. i }
