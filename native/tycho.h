@@ -40,8 +40,9 @@ typedef struct { const char *key, *value; } ty_attr;
 typedef struct { const char *name, *type, *init, *doc; } ty_param;
 typedef struct {
   const char *name, *doc, *in, *out;
-  int32_t nparam, added;              /* added: at run time */
-  int32_t loss, pad_;                 /* has a gradient that reads no head gradient */
+  int32_t nparam;
+  int16_t added;                      /* at run time */
+  int16_t loss;                       /* has a gradient that reads no head gradient */
 } ty_opinfo;
 typedef struct { const char *name; ty_tensor *value, *grad; int32_t req, pad_; } ty_bind;
 typedef struct { const char *group; int32_t device, pad_; } ty_place;
