@@ -41,6 +41,7 @@ build = {
       ["tycho.core.list"] = "runtime/lua/tycho/core/list.lua",
       ["tycho.core.log"] = "runtime/lua/tycho/core/log.lua",
       ["tycho.core.name_values"] = "runtime/lua/tycho/core/name_values.lua",
+      ["tycho.core.namespace"] = "runtime/lua/tycho/core/namespace.lua",
       ["tycho.core.nans"] = "runtime/lua/tycho/core/nans.lua",
       ["tycho.core.nojit"] = "runtime/lua/tycho/core/nojit.lua",
       ["tycho.core.numbers"] = "runtime/lua/tycho/core/numbers.lua",

@@ -4,11 +4,11 @@
 -- @module tycho
 
 local pairs = require("tycho.core.iterate").pairs
+local namespace = require "tycho.core.namespace"
 local native = require "tycho.core.ffi"
 local attempt = require "tycho.core.attempt"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
-local foreign = require "tycho.core.foreign"
 local values = require "tycho.core.values"
 
 local ty = {
@@ -79,23 +79,17 @@ function ty.waitall()
 end
 
 
-local function names()
-  local list = {}
-  for _, t in ipairs{ ty, MODULES, FIELDS } do
-    for name in pairs(t) do
-      list[#list + 1] = name
-    end
-  end
-  return list
-end
-
-
 -- Modules whose names people look for in the library itself, as in "nd.zeros".
 local HOMES = { "nd", "sym", "mod", "io", "init", "metric", "optimizer", "random", "model", "rnn",
   "image", "callback", "lr_scheduler", "viz", "test_utils" }
 
-local function homes_of(name)
-  local list = {}
+local function accepted(name)
+  local list = { "nd.array", "random.seed" }
+  for _, t in ipairs{ MODULES, FIELDS } do
+    for key in pairs(t) do
+      list[#list + 1] = key
+    end
+  end
   for _, home in ipairs(HOMES) do
     local ok, value = attempt(function() return ty[home][name] end)
     if ok and value ~= nil then
@@ -106,13 +100,7 @@ local function homes_of(name)
 end
 
 
-local function fail_name(name)
-  local found, all = homes_of(name), names()
-  all[#all + 1], all[#all + 2] = "nd.array", "random.seed"
-  Error.unknown{ func = "ty", argument = name, what = "module or function",
-    names = found[1] and not foreign.counterpart(name, all) and found or all }
-end
-
+local missing = namespace.missing("ty", "module or function", ty, accepted)
 
 local function find(_, name)
   local value
@@ -120,8 +108,8 @@ local function find(_, name)
     value = require(MODULES[name])
   elseif FIELDS[name] then
     value = require(FIELDS[name][1])[FIELDS[name][2]]
-  elseif type(name) == "string" and name:sub(1, 2) ~= "__" then
-    fail_name(name)
+  else
+    return missing(name)
   end
   rawset(ty, name, value)
   return value

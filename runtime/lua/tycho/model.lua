@@ -6,7 +6,7 @@
 
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
-local Error = require "tycho.core.error"
+local namespace = require "tycho.core.namespace"
 local stores = require "tycho.module.stores"
 require "tycho.executor"                                 -- what is loaded can be bound
 
@@ -42,11 +42,14 @@ function model.load_state(module, ...)
 end
 
 
+local missing = namespace.missing("model", "function", model, function()
+  return { "FeedForward" }
+end)
+
 return setmetatable(model, { __index = function(_, key)
-  if key == "FeedForward" then
-    rawset(model, key, require "tycho.module.feedforward")
-  elseif type(key) == "string" and key:sub(1, 1) ~= "_" then
-    Error.unknown{ func = "model", argument = key, what = "function", among = model }
+  if key ~= "FeedForward" then
+    return missing(key)
   end
-  return rawget(model, key)
+  model.FeedForward = require "tycho.module.feedforward"
+  return model.FeedForward
 end })

@@ -8,6 +8,7 @@
 
 local pairs = require("tycho.core.iterate").pairs
 local ffi = require "ffi"
+local namespace = require "tycho.core.namespace"
 local native = require "tycho.core.ffi"
 local args = require "tycho.core.args"
 local Class = require "tycho.core.class"
@@ -149,4 +150,4 @@ function context.of_device(device)
 end
 
 
-return context
+return namespace.close(context, "context", "class or function")

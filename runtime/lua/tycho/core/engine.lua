@@ -7,6 +7,7 @@
 
 local args = require "tycho.core.args"
 local Class = require "tycho.core.class"
+local namespace = require "tycho.core.namespace"
 local scope = require "tycho.core.scope"
 
 local engine = {}
@@ -40,4 +41,4 @@ function engine.bulk(...)
 end
 
 
-return engine
+return namespace.close(engine, "engine", "function")

@@ -162,9 +162,12 @@ local function distance(a, b)
 end
 
 
--- A word that is a part of a name, as "type" is of "pool_type" and "zeros" of "nd.zeros", is nearer
--- to it than one slip.
+-- A word that is a part of a name, as "type" is of "pool_type", is nearer to it than one slip; one
+-- that stands in a namespace, as "Module" in "mod.Module", nearer than one in other case.
 local function of_parts(word, name)
+  if name:sub(-#word - 1) == "." .. word then
+    return 0.05 + #name / 1000
+  end
   local parts = "_" .. name:lower():gsub("%.", "_") .. "_"
   local part = #word > 2 and parts:find("_" .. word:lower() .. "_", 1, true)
   return part and 0.5 + #name / 1000 or math.huge

@@ -8,6 +8,8 @@
 --
 -- @module tycho.log
 
+local namespace = require "tycho.core.namespace"
+
 local RANK = { debug = 1, info = 2, warning = 3, error = 4, off = 5 }
 
 local asked = os.getenv("TYCHO_LOG")
@@ -57,4 +59,8 @@ for _, level in ipairs{ "debug", "info", "warning", "error" } do
 end
 
 
-return log
+local missing = namespace.missing("log", "function", log)
+
+return setmetatable(log, { __index = function(_, key)
+  return key ~= "sink" and missing(key) or nil           -- a sink may be absent
+end })

@@ -17,6 +17,7 @@
 -- @module tycho.profiler
 
 local ffi = require "ffi"
+local namespace = require "tycho.core.namespace"
 local native = require "tycho.core.ffi"
 local args = require "tycho.core.args"
 local Class = require "tycho.core.class"
@@ -333,4 +334,4 @@ function Marker:mark(...)
 end
 
 
-return profiler
+return namespace.close(profiler, "profiler", "class or function")

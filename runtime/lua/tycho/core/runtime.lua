@@ -6,6 +6,7 @@
 -- @module tycho.runtime
 
 local pairs = require("tycho.core.iterate").pairs
+local namespace = require "tycho.core.namespace"
 local native = require "tycho.core.ffi"
 local Error = require "tycho.core.error"
 
@@ -98,4 +99,4 @@ function runtime.is_enabled(name)
 end
 
 
-return runtime
+return namespace.close(runtime, "runtime", "function")

@@ -13,7 +13,7 @@
 -- @module tycho.image
 
 local pairs = require("tycho.core.iterate").pairs
-local Error = require "tycho.core.error"
+local namespace = require "tycho.core.namespace"
 
 local image = {}
 
@@ -26,8 +26,4 @@ for _, part in ipairs{ require "tycho.image.pixels", require "tycho.image.augmen
 end
 
 
-return setmetatable(image, { __index = function(_, key)
-  if type(key) == "string" and key:sub(1, 1) ~= "_" then
-    Error.unknown{ func = "image", argument = key, what = "function or class", among = image }
-  end
-end })
+return namespace.close(image, "image", "function or class")

@@ -25,6 +25,7 @@ local base = require "tycho.initializer.base"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local json = require "tycho.core.json"
+local namespace = require "tycho.core.namespace"
 local values = require "tycho.core.values"
 
 local init = {
@@ -94,17 +95,4 @@ end
 base.create = init.create
 
 
-local function class_names()
-  local list = {}
-  for name in pairs(init) do
-    list[#list + 1] = name
-  end
-  return list
-end
-
-
-return setmetatable(init, { __index = function(_, key)
-  if type(key) == "string" and key:sub(1, 1) ~= "_" then
-    Error.unknown{ func = "init", argument = key, what = "initializer", names = class_names() }
-  end
-end })
+return namespace.close(init, "init", "initializer")

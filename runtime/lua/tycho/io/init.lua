@@ -11,8 +11,8 @@
 -- @module tycho.io
 
 local pairs = require("tycho.core.iterate").pairs
-local Error = require "tycho.core.error"
 local data_of = require "tycho.io.data"
+local namespace = require "tycho.core.namespace"
 local wrappers = require "tycho.io.wrappers"
 
 local io_of = {
@@ -27,17 +27,4 @@ for name, class in pairs(require "tycho.io.native") do
 end
 
 
-local function names()
-  local list = {}
-  for name in pairs(io_of) do
-    list[#list + 1] = name
-  end
-  return list
-end
-
-
-return setmetatable(io_of, { __index = function(_, key)
-  if type(key) == "string" and key:sub(1, 1) ~= "_" then
-    Error.unknown{ func = "io", argument = key, what = "iterator or function", names = names() }
-  end
-end })
+return namespace.close(io_of, "io", "iterator or function")

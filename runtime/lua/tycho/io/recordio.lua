@@ -14,6 +14,7 @@ local args = require "tycho.core.args"
 local Class = require "tycho.core.class"
 local codec = require "tycho.ndarray.image_codec"
 local Error = require "tycho.core.error"
+local namespace = require "tycho.core.namespace"
 local nans = require "tycho.core.nans"
 local native = require "tycho.core.ffi"
 local values = require "tycho.core.values"
@@ -363,4 +364,4 @@ function recordio.unpack_img(...)
 end
 
 
-return recordio
+return namespace.close(recordio, "recordio", "class or function")

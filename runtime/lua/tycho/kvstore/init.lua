@@ -18,6 +18,7 @@
 local args = require "tycho.core.args"
 local comm = require "tycho.kvstore.comm"
 local Error = require "tycho.core.error"
+local namespace = require "tycho.core.namespace"
 local store = require "tycho.kvstore.local"
 
 local kv = { KVStoreBase = store.KVStoreBase, KVStore = store.KVStore }
@@ -66,9 +67,4 @@ function kv.create(...)
 end
 
 
-return setmetatable(kv, { __index = function(_, key)
-  if type(key) == "string" and key:sub(1, 1) ~= "_" then
-    Error.unknown{ func = "kv", argument = key, what = "function",
-      names = { "create", "register", "KVStore", "KVStoreBase" } }
-  end
-end })
+return namespace.close(kv, "kv", "function")

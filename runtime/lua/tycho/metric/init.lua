@@ -20,6 +20,7 @@ local base = require "tycho.metric.base"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local json = require "tycho.core.json"
+local namespace = require "tycho.core.namespace"
 local values = require "tycho.core.values"
 
 local metrics = {
@@ -102,8 +103,4 @@ end
 base.create = metrics.create
 
 
-return setmetatable(metrics, { __index = function(_, key)
-  if type(key) == "string" and key:sub(1, 1) ~= "_" then
-    Error.unknown{ func = "metric", argument = key, what = "metric", among = metrics }
-  end
-end })
+return namespace.close(metrics, "metric", "metric")

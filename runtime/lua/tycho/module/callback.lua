@@ -12,7 +12,7 @@ local args = require "tycho.core.args"
 local checkpoint = require "tycho.model.checkpoint"
 local log = require "tycho.core.log"
 local C = require("tycho.core.ffi").C
-local Error = require "tycho.core.error"
+local namespace = require "tycho.core.namespace"
 
 local callback = {}
 
@@ -190,8 +190,4 @@ function callback.ProgressBar(...)
 end
 
 
-return setmetatable(callback, { __index = function(_, key)
-  if type(key) == "string" and key:sub(1, 1) ~= "_" then
-    Error.unknown{ func = "callback", argument = key, what = "function", among = callback }
-  end
-end })
+return namespace.close(callback, "callback", "function")

@@ -19,6 +19,7 @@ local attrs = require "tycho.core.attrs"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local log = require "tycho.core.log"
+local namespace = require "tycho.core.namespace"
 local parts = require "tycho.module.manager_group"
 local slices = require "tycho.module.batch_slices"
 local tables = require "tycho.core.tables"
@@ -221,4 +222,4 @@ function Manager:update_metric(metric, labels, pre_sliced)
 end
 
 
-return manager
+return namespace.close(manager, "executor_manager", "class or function")

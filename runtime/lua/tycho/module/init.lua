@@ -13,8 +13,7 @@
 --
 -- @module tycho.module
 
-local pairs = require("tycho.core.iterate").pairs
-local Error = require "tycho.core.error"
+local namespace = require "tycho.core.namespace"
 
 -- class -> module, and the class's name there when the module has several
 local CLASSES = {
@@ -30,19 +29,12 @@ local CLASSES = {
 }
 
 
-local function names()
-  local list = {}
-  for name in pairs(CLASSES) do
-    list[#list + 1] = name
-  end
-  return list
-end
-
+local missing = namespace.missing("mod", "class", CLASSES)
 
 return setmetatable({}, { __index = function(mod, key)
   local source = CLASSES[key]
   if not source then
-    Error.unknown{ func = "mod", argument = key, what = "class", names = names() }
+    return missing(key)
   end
   local found = require(source[1])
   found = source[2] and found[source[2]] or found

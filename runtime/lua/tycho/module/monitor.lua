@@ -18,6 +18,7 @@ local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local log = require "tycho.core.log"
 local name_values = require "tycho.core.name_values"
+local namespace = require "tycho.core.namespace"
 local regex = require "tycho.core.regex"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
@@ -183,4 +184,4 @@ function Monitor:toc_print()
 end
 
 
-return { Monitor = Monitor }
+return namespace.close({ Monitor = Monitor }, "monitor", "class")

@@ -24,6 +24,7 @@ local Class = require "tycho.core.class"
 local control = require "tycho.ndarray.control"
 local Error = require "tycho.core.error"
 local files = require "tycho.ndarray.files"
+local namespace = require "tycho.core.namespace"
 local transfer = require "tycho.ndarray.transfer"
 local index = require "tycho.ndarray.index"
 local create = require "tycho.ndarray.create"
@@ -145,29 +146,18 @@ nd.linalg = operators.namespace("nd.linalg", { "_linalg_" })
 nd.image = operators.namespace("nd.image", { "_image_" })
 nd.contrib = operators.namespace("nd.contrib", { "_contrib_" },
   zipfian(control, "array", "nd.contrib.", random.uniform))
-nd.sparse = operators.refused("nd.sparse", "sparse storage is not part of Tycho")
+nd.sparse = namespace.refused("nd.sparse", "sparse storage is not part of Tycho")
 nd.random = random
 nd.imdecode = require "tycho.ndarray.imdecode"
 nd._imdecode = nd.imdecode
 
 
-local function function_names()
-  local names = registry.names(true)
-  for name in pairs(nd) do
-    names[#names + 1] = name
-  end
-  return names
-end
-
+local missing = namespace.missing("nd", "operator", nd, function()
+  return registry.names(true)
+end)
 
 local function find(_, key)
-  if type(key) ~= "string" or key:sub(1, 2) == "__" then
-    return nil
-  end
-  local f = operators.named(key)
-  if not f then
-    Error.unknown{ func = "nd", argument = key, what = "operator", names = function_names() }
-  end
+  local f = type(key) == "string" and operators.named(key) or missing(key)
   rawset(nd, key, f)
   return f
 end

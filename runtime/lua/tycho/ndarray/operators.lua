@@ -18,6 +18,7 @@ local Class = require "tycho.core.class"
 local context = require "tycho.core.context"
 local custom = require "tycho.op.custom"
 local Error = require "tycho.core.error"
+local namespace = require "tycho.core.namespace"
 local registry = require "tycho.op.registry"
 local values = require "tycho.core.values"
 
@@ -237,42 +238,32 @@ end
 
 -- Namespaces --------------------------------------------------------------------------------------
 
--- A namespace that finds operators by one of several prefixes.
-local function namespace(name, prefixes, own)
-  return setmetatable(own or {}, { __index = function(self, key)
-    if type(key) ~= "string" or key:sub(1, 2) == "__" then
-      return nil
-    end
-    for _, prefix in ipairs(prefixes) do
-      local schema = registry.find(prefix .. key)
-      if schema then
-        local f = operators.maker(schema, name .. "." .. key)
-        rawset(self, key, f)
-        return f
-      end
-    end
+--- A namespace that finds operators by one of several prefixes.
+-- @string name "nd.linalg"
+-- @tparam {string,...} prefixes
+-- @tparam[opt] table own functions it has beside them
+function operators.namespace(name, prefixes, own)
+  own = own or {}
+  local missing = namespace.missing(name, "operator", own, function()
     local names = {}
     for _, full in ipairs(registry.names(true)) do
       for _, prefix in ipairs(prefixes) do
         names[#names + 1] = full:sub(1, #prefix) == prefix and full:sub(#prefix + 1) or nil
       end
     end
-    Error.unknown{ func = name, argument = key, what = "operator", names = names }
-  end })
-end
-
-operators.namespace = namespace
-
-
---- The namespace whose members are all refused.
-function operators.refused(name, text)
-  return setmetatable({}, { __index = function(_, key)
-    if type(key) == "string" and key:sub(1, 2) ~= "__" then
-      Error.raise{ code = "unsupported", func = name .. "." .. key, message = text }
+    return names
+  end)
+  return setmetatable(own, { __index = function(_, key)
+    for _, prefix in ipairs(prefixes) do
+      local schema = type(key) == "string" and registry.find(prefix .. key)
+      if schema then
+        own[key] = operators.maker(schema, name .. "." .. key)
+        return own[key]
+      end
     end
+    return missing(key)
   end })
 end
-
 
 --- The operator function for a name in `ty.nd`, or nil.
 function operators.named(key)

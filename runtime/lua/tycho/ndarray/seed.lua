@@ -11,6 +11,7 @@
 
 local pairs = require("tycho.core.iterate").pairs
 local ffi = require "ffi"
+local namespace = require "tycho.core.namespace"
 local native = require "tycho.core.ffi"
 local args = require "tycho.core.args"
 local Class = require "tycho.core.class"
@@ -111,4 +112,4 @@ for name, f in pairs(nd.random) do
   random[name] = f
 end
 
-return random
+return namespace.close(random, "random", "function")

@@ -24,6 +24,7 @@ local attrs = require "tycho.core.attrs"
 local Class = require "tycho.core.class"
 local counted_from_1 = require "tycho.core.list"
 local Error = require "tycho.core.error"
+local namespace = require "tycho.core.namespace"
 local values = require "tycho.core.values"
 
 local custom = {}
@@ -317,4 +318,4 @@ function custom._own(dict)
 end
 
 
-return custom
+return namespace.close(custom, "operator", "class or function")

@@ -9,6 +9,7 @@
 
 local pairs = require("tycho.core.iterate").pairs
 local ffi = require "ffi"
+local namespace = require "tycho.core.namespace"
 local native = require "tycho.core.ffi"
 local args = require "tycho.core.args"
 local Error = require "tycho.core.error"
@@ -117,4 +118,4 @@ function op.pointwise(...)
 end
 
 
-return op
+return namespace.close(op, "op", "function")

@@ -22,6 +22,7 @@ local base = require "tycho.optimizer.base"
 local Class = require "tycho.core.class"
 local clip = require "tycho.optimizer.clip"
 local Error = require "tycho.core.error"
+local namespace = require "tycho.core.namespace"
 local updater = require "tycho.optimizer.updater"
 
 local optimizers = {
@@ -60,8 +61,4 @@ function optimizers.create(name, options)
 end
 
 
-return setmetatable(optimizers, { __index = function(_, key)
-  if type(key) == "string" and key:sub(1, 1) ~= "_" then
-    Error.unknown{ func = "optimizer", argument = key, what = "optimizer", among = optimizers }
-  end
-end })
+return namespace.close(optimizers, "optimizer", "optimizer")

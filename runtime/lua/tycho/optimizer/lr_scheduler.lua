@@ -17,6 +17,7 @@ local Class = require "tycho.core.class"
 local container = require "tycho.ndarray.serialize"
 local Error = require "tycho.core.error"
 local log = require "tycho.core.log"
+local namespace = require "tycho.core.namespace"
 
 local schedules = {}
 
@@ -258,8 +259,4 @@ for _, class in ipairs{ LRScheduler, FactorScheduler, MultiFactorScheduler,
   container.register(class, "lr_scheduler." .. class.class_name)
 end
 
-return setmetatable(schedules, { __index = function(_, key)
-  if type(key) == "string" and key:sub(1, 1) ~= "_" then
-    Error.unknown{ func = "lr_scheduler", argument = key, what = "schedule", among = schedules }
-  end
-end })
+return namespace.close(schedules, "lr_scheduler", "schedule")

@@ -15,6 +15,7 @@
 local pairs = require("tycho.core.iterate").pairs
 local Error = require "tycho.core.error"
 local log = require "tycho.core.log"
+local namespace = require "tycho.core.namespace"
 
 local rnn = {}
 
@@ -45,8 +46,4 @@ function rnn.rnn_unroll(cell, ...)
 end
 
 
-return setmetatable(rnn, { __index = function(_, key)
-  if type(key) == "string" and key:sub(1, 1) ~= "_" then
-    Error.unknown{ func = "rnn", argument = key, what = "cell or function", among = rnn }
-  end
-end })
+return namespace.close(rnn, "rnn", "cell or function")

@@ -9,6 +9,7 @@ jit.off(true, true)                                      -- not worth JIT-compil
 local pairs = require("tycho.core.iterate").pairs
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
+local namespace = require "tycho.core.namespace"
 local scope = require "tycho.core.scope"
 
 local attribute = {}
@@ -71,4 +72,4 @@ function attribute.any()
 end
 
 
-return attribute
+return namespace.close(attribute, "attribute", "class or function")

@@ -9,6 +9,7 @@ local args = require "tycho.core.args"
 local control = require "tycho.symbol.control"
 local Error = require "tycho.core.error"
 local finite = require "tycho.op.finite"
+local namespace = require "tycho.core.namespace"
 local origin = require "tycho.core.origin"
 local registry = require "tycho.op.registry"
 local operators = require "tycho.symbol.operators"
@@ -140,25 +141,30 @@ end
 -- @string name "linalg"
 -- @string prefix "_linalg_"
 -- @tparam table own functions it has beside them
-local function namespace(name, prefix, own)
+local function prefixed(name, prefix, own)
   local functions = {}
+  local missing = namespace.missing("sym." .. name, "function", own, function()
+    return names_with(prefix)
+  end)
+
+  local function make(key)
+    local bare = args.bare_name(key)
+    local whole = name == "random" and not bare:find "_like$"
+    return own[key] or operators.maker(prefix .. bare, ("sym.%s.%s"):format(name, key),
+      whole and prefix .. bare or bare)
+  end
+
   return setmetatable({}, { __index = function(_, key)
     local f = functions[key]
-    if not f and type(key) == "string" then
-      local bare = args.bare_name(key)
-      local whole = name == "random" and not bare:find "_like$"
-      local value = own[key] or operators.maker(prefix .. bare,
-        ("sym.%s.%s"):format(name, key), whole and prefix .. bare or bare)
+    if not f then
+      local value = type(key) == "string" and make(key)
       if not value then
-        Error.unknown{ func = "sym." .. name, argument = key, what = "function",
-          names = names_with(prefix) }
+        return missing(key)
       end
       f = origin.wrap(value)
       functions[key] = f
     end
-    if f then
-      origin.note(f)
-    end
+    origin.note(f)
     return f
   end })
 end
@@ -264,10 +270,11 @@ function create.add(symbol)
   symbol.zeros, symbol.ones, symbol.full, symbol.eye = zeros, ones, full, eye
   symbol.arange, symbol.linspace, symbol.histogram, symbol.split_v2 =
     arange, linspace, histogram, split_v2
-  symbol.random = namespace("random", "_random_", random_functions())
-  symbol.linalg = namespace("linalg", "_linalg_", {})
-  symbol.image = namespace("image", "_image_", {})
-  symbol.contrib = namespace("contrib", "_contrib_",
+  symbol.random = prefixed("random", "_random_", random_functions())
+  symbol.linalg = prefixed("linalg", "_linalg_", {})
+  symbol.sparse = namespace.refused("sym.sparse", "sparse storage is not part of Tycho")
+  symbol.image = prefixed("image", "_image_", {})
+  symbol.contrib = prefixed("contrib", "_contrib_",
     zipfian(finite(control.functions(symbol), "symbol", "sym.contrib."), "symbol", "sym.contrib.",
       symbol.random.uniform))
   function symbol.Symbol.split_v2(self, ...)

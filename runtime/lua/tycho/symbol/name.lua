@@ -8,6 +8,7 @@
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local Class = require "tycho.core.class"
+local namespace = require "tycho.core.namespace"
 local scope = require "tycho.core.scope"
 
 local name = {}
@@ -61,4 +62,4 @@ function name.current()
 end
 
 
-return name
+return namespace.close(name, "name", "class or function")

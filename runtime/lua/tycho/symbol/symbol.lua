@@ -27,6 +27,7 @@ local named = require "tycho.core.dict"
 local Error = require "tycho.core.error"
 local graph = require "tycho.symbol.graph"
 local inference = require "tycho.symbol.inference"
+local namespace = require "tycho.core.namespace"
 local node = require "tycho.symbol.node"
 local origin = require "tycho.core.origin"
 local registry = require "tycho.op.registry"
@@ -455,23 +456,9 @@ operators.add_binary(symbol)
 require("tycho.symbol.create").add(symbol)
 
 
--- What could have been meant; names that begin with an underscore only where one was asked for.
-local function function_names(key)
-  local names, private = {}, key:sub(1, 1) == "_"
-  local function add(name)
-    if private or name:sub(1, 1) ~= "_" then
-      names[#names + 1] = name
-    end
-  end
-  for _, name in ipairs(registry.names(true)) do
-    add(name)
-  end
-  for name in pairs(symbol) do
-    add(name)
-  end
-  return names
-end
-
+local missing = namespace.missing("sym", "operator", symbol, function()
+  return registry.names(true)
+end)
 
 local functions = {}                     -- as handed out: they know the line they are called from
 
@@ -479,11 +466,12 @@ local function find(_, key)
   local f = functions[key]
   if not f then
     local value = symbol[key]
-    if value == nil and (type(key) ~= "string" or key:sub(1, 2) == "__") then
-      return nil
-    elseif value == nil then
-      value = operators.maker(key) or operators.maker(args.bare_name(key)) or Error.unknown{
-        func = "sym", argument = key, what = "operator", names = function_names(key) }
+    if value == nil then
+      value = type(key) == "string"
+        and (operators.maker(key) or operators.maker(args.bare_name(key)))
+      if not value then
+        return missing(key)
+      end
     elseif type(value) ~= "function" or key:sub(1, 1) == "_" then
       return value                       -- what other files call does not ask for its caller
     end

@@ -16,6 +16,7 @@ local attempt = require "tycho.core.attempt"
 local defaults = require "tycho.test.defaults"
 local Error = require "tycho.core.error"
 local iterators = require "tycho.io"
+local namespace = require "tycho.core.namespace"
 local random = require "tycho.test.random"
 
 local utils = {}
@@ -105,4 +106,4 @@ function utils.get_mnist_iterator(...)
 end
 
 
-return utils
+return namespace.close(utils, "test_utils", "function")

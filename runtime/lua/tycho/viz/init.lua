@@ -7,10 +7,10 @@
 -- @module tycho.viz
 
 local pairs = require("tycho.core.iterate").pairs
+local namespace = require "tycho.core.namespace"
 local native = require "tycho.core.ffi"
 local args = require "tycho.core.args"
 local attrs = require "tycho.core.attrs"
-local Error = require "tycho.core.error"
 local grid = require "tycho.viz.grid"
 local log = require "tycho.core.log"
 local memory = require "tycho.viz.memory"
@@ -276,8 +276,4 @@ viz.image_grid = grid.image_grid
 viz.show = show.show
 
 
-return setmetatable(viz, { __index = function(_, key)
-  if type(key) == "string" and key:sub(1, 1) ~= "_" then
-    Error.unknown{ func = "viz", argument = key, what = "function", among = viz }
-  end
-end })
+return namespace.close(viz, "viz", "function")

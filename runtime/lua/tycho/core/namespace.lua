@@ -1,0 +1,71 @@
+--- Names that a table of functions and classes does not have (not for users): an error with the
+-- names that may have been meant.
+--
+--     return namespace.close(metrics, "metric", "metric")
+--     ty.metric.acuracy                 --> metric: unknown metric 'acuracy'; did you mean ...
+--
+-- Code that asks whether a name is there uses `rawget`.
+--
+-- @module tycho.core.namespace
+
+local pairs = require("tycho.core.iterate").pairs
+local Error = require "tycho.core.error"
+
+local namespace = {}
+
+
+-- The public names of t, and those that a function lists for a key.
+local function names_of(t, more, key)
+  local list = more and more(key) or {}
+  for name in pairs(t) do
+    if type(name) == "string" and name:sub(1, 1) ~= "_" then
+      list[#list + 1] = name
+    end
+  end
+  return list
+end
+
+
+--- What a namespace's `__index` does with a name that it does not find: it raises E(`name`). Names
+-- that begin with two underscores are Lua's, and keys that are no text are nobody's: nil.
+-- @string func what errors call the namespace: "sym.linalg"
+-- @string what "operator", "class" ...
+-- @tparam table t whose keys are accepted
+-- @func[opt] more names that are accepted too, of the key: a new list
+-- @treturn function of the key
+function namespace.missing(func, what, t, more)
+  return function(key)
+    if type(key) ~= "string" or key:sub(1, 2) == "__" then
+      return nil
+    end
+    Error.unknown{ func = func, argument = key, what = what, names = names_of(t, more, key) }
+  end
+end
+
+
+--- Makes unknown names of a table errors.
+-- @tparam table t
+-- @string func
+-- @string what as in `missing`
+-- @treturn table t
+function namespace.close(t, func, what)
+  local missing = namespace.missing(func, what, t)
+  return setmetatable(t, { __index = function(_, key)
+    return missing(key)
+  end })
+end
+
+
+--- A namespace whose members are all refused: E(`unsupported`).
+-- @string func
+-- @string text why
+function namespace.refused(func, text)
+  return setmetatable({}, { __index = function(_, key)
+    if type(key) == "string" and key:sub(1, 2) ~= "__" then
+      Error.raise{ code = "unsupported", func = func .. "." .. key, message = text }
+    end
+  end })
+end
+
+
+return namespace
