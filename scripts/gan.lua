@@ -21,7 +21,7 @@ common.count(parser, "--batch", "samples of a step", 50)
 common.number(parser, "--rate", "learning rate", 0.001, 0)
 common.count(parser, "--seed", "of weights, drawn data and shuffling", 1, 0)
 common.count(parser, "--show", "images to print in the end", 4, 0)
-parser:option("--gpus", "GPUs to train on, as 0,1; default: the CPU")
+common.gpus(parser)
 common.options(parser)
 local options = common.parse(parser, {train = 1500, epochs = 12, batch = 25})
 

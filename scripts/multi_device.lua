@@ -5,7 +5,8 @@
 -- device has a part of the network, here one layer of an LSTM each; values cross where layers meet.
 --
 --   tycho scripts/multi_device.lua               cpu(0) and cpu(1): two queues that share the cores
---   tycho scripts/multi_device.lua --devices "gpu(0) gpu(1)"
+--   tycho scripts/multi_device.lua --gpus 0,1
+--   tycho scripts/multi_device.lua --devices "cpu(0) gpu(0)"
 --   tycho scripts/multi_device.lua --help
 
 package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
@@ -18,6 +19,7 @@ local networks = require "networks"
 local parser = common.parser("Trains on two devices, by data and by model, and compares with one.")
 parser:option("--devices", "where to train; the first is also the one to compare with")
   :default("cpu(0) cpu(1)")
+common.gpus(parser, "where to train instead, as 0,1")
 common.count(parser, "--images", "digits to draw", 2000)
 common.count(parser, "--epochs", "passes over them", 2)
 common.count(parser, "--batch", "samples of a step, over all devices", 200)
@@ -26,14 +28,18 @@ common.count(parser, "--seed", "of weights and data", 1, 0)
 common.options(parser)
 local options = common.parse(parser, {images = 1200, steps = 140})
 
-local devices = {}
-for kind, id in options.devices:gmatch("([cg]pu)%((%d+)%)") do
+local devices = options.gpus and common.devices(options) or {}
+for kind, id in (options.gpus and "" or options.devices):gmatch("([cg]pu)%((%d+)%)") do
   devices[#devices + 1] = ty[kind](tonumber(id))
 end
 if #devices < 2 then
-  parser:error("--devices names at least two, as \"cpu(0) cpu(1)\"")
+  parser:error("--devices names at least two, as \"cpu(0) cpu(1)\", and --gpus, as 0,1")
 end
-local names = options.devices
+local names = {}
+for i, device in ipairs(devices) do
+  names[i] = tostring(device)
+end
+names = table.concat(names, " ")
 
 -- The cores are shared out to all devices that were ever used. All are used from the start, so that
 -- one device has as many threads in the comparison as each of several.

@@ -27,6 +27,7 @@ common.count(parser, "--hidden", "units of the language model's layers", 200)
 common.count(parser, "--batch", "samples of a rank's step", 8)
 common.count(parser, "--steps", "steps that are timed", 50)
 common.count(parser, "--seed", "of weights and data", 1, 0)
+common.gpus(parser)
 parser:flag("--alone", "no store, also where a launcher has started several processes")
 parser:option("--write", "file for the figures, as JSON")
 parser:flag("--quick", "a few steps, to see that everything works")
@@ -61,7 +62,7 @@ end
 
 local net, x, y = model()
 local data = ty.io.NDArrayIter{data = x, label = y, batch_size = options.batch}
-local module = ty.mod.Module{symbol = net}
+local module = ty.mod.Module{symbol = net, context = common.devices(options)}
 module:bind{data_shapes = data.provide_data, label_shapes = data.provide_label}
 ty.random.seed(options.seed)
 module:init_params{initializer = ty.init.Xavier()}

@@ -91,6 +91,13 @@ function common.counts(parser, name, description)
   end)
 end
 
+--- Adds `--gpus` to a parser.
+-- @param parser of argparse
+-- @string[opt] help what it says of itself
+function common.gpus(parser, help)
+  parser:option("--gpus", help or "GPUs to train on, as 0,1; default: the CPU")
+end
+
 --- Adds `--plot`, `--log` and `--quick` to a parser.
 -- @param parser of argparse
 -- @return parser
@@ -113,7 +120,7 @@ function common.training(parser, defaults)
       0, 1)
   end
   common.count(parser, "--seed", "of weights, drawn data and shuffling", 1, 0)
-  parser:option("--gpus", "GPUs to train on, as 0,1; default: the CPU")
+  common.gpus(parser)
   parser:option("--checkpoint", "prefix of files to keep the training in after each epoch")
   parser:flag("--resume", "go on from the checkpoint, bit by bit as if there had been no pause")
   return common.options(parser)

@@ -366,7 +366,7 @@ describe("table", function()
     end
   end
 
-  setup(function()
+  before_each(function()
     profiler.set_config{ filename = path, aggregate_stats = true }
     profiler.dumps{ reset = true }
     profiler.set_state("run")
@@ -379,7 +379,7 @@ describe("table", function()
     profiler.set_state("stop")
     profiler.dump()
   end)
-  teardown(function() os.remove(path) end)
+  after_each(function() os.remove(path) end)
 
   it("is sorted as asked", function()
     for _, key in ipairs{ "total", "avg", "min", "max", "count" } do

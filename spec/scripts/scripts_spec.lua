@@ -100,9 +100,10 @@ describe("scripts:", function()
       assert.truthy(help:find("Usage: " .. name .. ".lua", 1, true)
         and help:find("--quick", 1, true), help)
       if help:find("--epochs", 1, true) then
-        assert.truthy(help:find(name == "multi_device" and "--devices" or "--gpus", 1, true), help)
+        assert.truthy(help:find("--gpus", 1, true), help)
       end
     end
+    assert.truthy(run("multi_host", "--help"):find("--gpus", 1, true))
   end)
 
   for _, case in ipairs{ { "train_mnist", 4, "" }, { "matrix_factorization", 6, "" },
