@@ -245,18 +245,21 @@ describe("the pages' script", function()
   end)
 
   -- a frame of 390 pixels goes through all pages and notes those that are wider
-  it("shows every page on 390 pixels, none wider, and without an error", function()
+  it("shows every page on 390 pixels, none wider, no word too small, no error", function()
     local names = {}
     for name in pairs(texts) do
       names[#names + 1] = name:find("%.html$") and '"' .. name .. '"' or nil
     end
-    local body, output = browse("narrow.html", ([[<body data-wide=""><iframe id="frame"
+    local body, output = browse("narrow.html", ([[<body data-wide="" data-small=""><iframe id="frame"
       style="width: 390px; height: 800px; border: 0"></iframe><script>
       var pages = [%s], i = 0, frame = document.getElementById("frame");
       frame.onload = function () {
         var page = frame.contentDocument;
         if (Math.max(page.documentElement.scrollWidth, page.body.scrollWidth) > 390)
           document.body.dataset.wide += pages[i] + " ";
+        for (var image of page.images)                   // a drawing's words keep their size
+          if (/svg$/.test(image.src) && image.clientWidth < 0.99 * image.naturalWidth)
+            document.body.dataset.small += image.src + " ";
         i += 1;
         document.body.dataset.seen = i;
         if (i < pages.length) frame.src = pages[i];
@@ -266,6 +269,7 @@ describe("the pages' script", function()
     if body then
       assert.is_truthy(body:find('data-seen="' .. #names .. '"', 1, true), body)
       assert.is_truthy(body:find('data-wide=""', 1, true), body)
+      assert.is_truthy(body:find('data-small=""', 1, true), body)
       assert.is_falsy(output:match("[^\n]*CONSOLE[^\n]*"))
     end
   end)
@@ -328,6 +332,7 @@ describe("Markdown", function()
 
   it("makes paragraphs, lists, numbered lists, code and tables", function()
     assert.equal("<p>a <b>b</b> <code>&lt;c&gt;</code></p>", html "a **b** `<c>`")
+    assert.equal('<p class="picture"><img alt="a" src="b.svg"></p>', html "![a](b.svg)")
     assert.equal("<ul>\n<li>a\nb</li>\n<li>c</li>\n</ul>", html "- a\n  b\n- c")
     assert.equal("<ol>\n<li>a\nb</li>\n<li>c</li>\n</ol>", html "1. a\n   b\n2. c")
     assert.equal('<p>a</p>\n<pre class="text">b\n\nc</pre>\n<p>d</p>',

@@ -250,8 +250,8 @@ local function draw_interface()
 end
 
 local HEADER = [[
-<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d"
-  font-family="Helvetica, Arial, sans-serif">
+<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d"
+  viewBox="0 0 %d %d" font-family="Helvetica, Arial, sans-serif">
   <title>The rooms of Tycho: each knows only what stands below</title>
   <style>
     .paper { fill: #fdfcf9 } .ground { stroke: #8a8577; stroke-width: 2 }
@@ -279,7 +279,7 @@ function picture.svg(arrows)
   find_ends(drawn)
   local height = ground + MARGIN
   local lines = {
-    HEADER:format(WIDTH, height, WIDTH, height),
+    HEADER:format(WIDTH, height, WIDTH, height, WIDTH, height),
     path("ground", MARGIN, ground + 5, WIDTH - MARGIN, ground + 5),
   }
   for _, house in ipairs(rooms.houses) do

@@ -163,8 +163,9 @@ function blocks.paragraph(lines, i, out, links)
     text[#text + 1] = lines[i]
     i = i + 1
   end
-  out[#out + 1] = text[1] and "<p>" .. markdown.spans(table.concat(text, "\n"), links) .. "</p>"
-    or nil
+  local html = text[1] and markdown.spans(table.concat(text, "\n"), links)
+  local alone = html and html:find("^<img [^>]*>$")
+  out[#out + 1] = html and ("<p%s>%s</p>"):format(alone and ' class="picture"' or "", html)
   return text[1] and i or i + 1
 end
 
