@@ -1,9 +1,10 @@
 /* device.c - a GPU as a kind of device: its memory, copies, streams and growing ranges.
 **
-** Each device has two streams: one of its queue's thread, on which everything that tasks start
-** runs in order, and one for the other threads, whose reads and writes wait. A task has passed
-** when the queue has waited for its stream (`finish`). Copies between pageable memory of the host
-** and the device go in pieces through two pinned buffers, one filled while the other travels.
+** Each device has three streams: one of its queue's thread, on which everything that tasks start
+** runs in order, one for what the host sends meanwhile (send.c), and one for the other threads,
+** whose reads and writes wait. A task has passed when the queue has waited for its stream
+** (`finish`) or for the mark behind it (`reach`). Copies between pageable memory of the host and
+** the device go in pieces through two pinned buffers, one filled while the other travels.
 **
 ** A range is reserved address space; memory is mapped behind it as it grows. Where the reserved
 ** space ends, more is reserved elsewhere and the same memory is mapped there: nothing is copied,
@@ -11,6 +12,7 @@
 */
 #include <pthread.h>
 #include "cuda/family.h"
+#include "cuda/send.h"
 #include "device/order.h"
 #include "kernel/primitives.h"
 
@@ -18,17 +20,13 @@
 CUDA_TABLES(TABLE)
 #undef TABLE
 
-enum { PIECE = 4 << 20, LEAST_ARCH = 50, MARKS = 64 };
+enum { LEAST_ARCH = 50, MARKS = 64 };
 
-struct staging {
-  char *p[2];
-  cu_event sent[2];
-  bool used[2];
-};
 struct gpu {
   struct cuda_device d;
   bool open;
   struct staging queue, other;                        /* of the queue's thread; of all others */
+  struct landings landings;
   pthread_mutex_t copying;                            /* other threads' copies, one at a time */
   char *stage;                                        /* for kernels that run on the host */
   size_t staged;
@@ -77,16 +75,6 @@ static int attribute(int id, int which, int *value)
   return cuda_told(cu_api.DeviceGetAttribute(value, which, id), "asking what a CUDA device can do");
 }
 
-static int make_staging(struct staging *s)
-{
-  for (int i = 0; i < 2; i++) {
-    TRY(cuda_told(cu_api.MemHostAlloc((void **)&s->p[i], PIECE, CU_HOST_PORTABLE),
-        "allocating pinned memory"));
-    TRY(cuda_told(cu_api.EventCreate(&s->sent[i], CU_EVENT_DISABLE_TIMING), "making an event"));
-  }
-  return TY_OK;
-}
-
 /* Under the lock, with the device's context. */
 static int make_streams(struct gpu *g)
 {
@@ -99,16 +87,11 @@ static int make_streams(struct gpu *g)
   TRY(cuda_told(cu_api.MemGetAllocationGranularity(&d->granularity, &how, 1),
       "asking for the size of pages"));
   TRY(cuda_fault_new(&d->fault));
-  TRY(make_staging(&g->queue));
-  return make_staging(&g->other);
-}
-
-static void drop_staging(struct staging *s)
-{
-  for (int i = 0; i < 2; i++) {
-    if (s->p[i]) cu_api.MemFreeHost(s->p[i]);
-    if (s->sent[i]) cu_api.EventDestroy(s->sent[i]);
-  }
+  for (int i = 0; i < MARKS; i++)
+    TRY(cuda_told(cu_api.EventCreate(&g->mark[i], CU_EVENT_DISABLE_TIMING), "making an event"));
+  TRY(landings_new(&g->landings));
+  TRY(staging_new(&g->queue));
+  return staging_new(&g->other);
 }
 
 /* What an opening that failed has made. */
@@ -116,9 +99,12 @@ static void drop_streams(struct gpu *g)
 {
   struct cuda_device *d = &g->d;
   if (!cu_api.CtxSetCurrent(d->context)) {
-    drop_staging(&g->queue);
-    drop_staging(&g->other);
+    staging_done(&g->queue);
+    staging_done(&g->other);
     if (d->fault) cu_api.MemFreeHost(d->fault);
+    landings_done(&g->landings);
+    for (int i = 0; i < MARKS; i++)
+      if (g->mark[i]) cu_api.EventDestroy(g->mark[i]);
     if (d->copies) cu_api.StreamDestroy(d->copies);
     if (d->stream) cu_api.StreamDestroy(d->stream);
     cu_api.CtxSetCurrent(NULL);
@@ -190,10 +176,9 @@ static int finish(int device)
 static int mark(int device, uint64_t seq)
 {
   struct gpu *g = gpu_of(device);
-  cu_event *e = &g->mark[seq % MARKS];
   TRY(cuda_enter(device));
-  if (!*e) TRY(cuda_told(cu_api.EventCreate(e, CU_EVENT_DISABLE_TIMING), "making an event"));
-  return cuda_told(cu_api.EventRecord(*e, g->d.stream), "marking the end of a task");
+  return cuda_told(
+      cu_api.EventRecord(g->mark[seq % MARKS], g->d.stream), "marking the end of a task");
 }
 
 static int await(int device, struct ticket t)
@@ -201,6 +186,21 @@ static int await(int device, struct ticket t)
   cu_event e = gpu_of(t.device)->mark[t.seq % MARKS];
   TRY(cuda_enter(device));
   return cuda_told(cu_api.StreamWaitEvent(cuda_stream(device), e, 0), "waiting for another GPU");
+}
+
+/* What kernels found so far may be a later task's: then the whole stream tells. */
+static int reach(int device, uint64_t seq)
+{
+  struct gpu *g = gpu_of(device);
+  TRY(cuda_enter(device));
+  TRY(cuda_told(cu_api.EventSynchronize(g->mark[seq % MARKS]), "a task of the GPU"));
+  NEED(!g->d.fault->taken, TY_ESTATE, "a kernel has found something");
+  return TY_OK;
+}
+
+static bool busy(int device)
+{
+  return !cuda_enter(device) && cu_api.StreamQuery(cuda_stream(device)) == CU_NOT_READY;
 }
 
 /* An error of a kernel or a copy sticks to the context. */
@@ -244,46 +244,6 @@ static int stage(int device, size_t bytes, void **out)
 
 /* -- copies ------------------------------------------------------------------------------------ */
 
-static int wait_event(cu_event e)
-{
-  return cuda_told(cu_api.EventSynchronize(e), "a copy between host and GPU");
-}
-
-static int send(struct staging *s, cu_pointer to, const char *from, size_t bytes, cu_stream stream)
-{
-  for (int i = 0; bytes; i ^= 1) {
-    size_t n = MIN(bytes, (size_t)PIECE);
-    if (s->used[i]) TRY(wait_event(s->sent[i]));
-    memcpy(s->p[i], from, n);
-    TRY(cuda_told(cu_api.MemcpyHtoDAsync(to, s->p[i], n, stream), "a copy to the GPU"));
-    TRY(cuda_told(cu_api.EventRecord(s->sent[i], stream), "a copy to the GPU"));
-    s->used[i] = true;
-    to += n, from += n, bytes -= n;
-  }
-  return TY_OK;
-}
-
-/* The host has the bytes when it returns: what comes next may read them. */
-static int fetch(struct staging *s, char *to, cu_pointer from, size_t bytes, cu_stream stream)
-{
-  size_t pieces = (bytes + PIECE - 1) / PIECE;
-  for (size_t k = 0; k <= pieces; k++) {
-    int i = k & 1, before = !i;
-    if (k < pieces) {
-      size_t n = MIN(bytes - k * PIECE, (size_t)PIECE);
-      if (s->used[i] && k < 2) TRY(wait_event(s->sent[i]));
-      TRY(cuda_told(cu_api.MemcpyDtoHAsync(s->p[i], from + k * PIECE, n, stream),
-          "a copy from the GPU"));
-      TRY(cuda_told(cu_api.EventRecord(s->sent[i], stream), "a copy from the GPU"));
-      s->used[i] = true;
-    }
-    if (!k) continue;
-    TRY(wait_event(s->sent[before]));
-    memcpy(to + (k - 1) * PIECE, s->p[before], MIN(bytes - (k - 1) * PIECE, (size_t)PIECE));
-  }
-  return TY_OK;
-}
-
 static bool within_stage(const struct gpu *g, const void *p, size_t bytes)
 {
   return g->stage && (const char *)p >= g->stage &&
@@ -300,6 +260,13 @@ static int copy_between(int dst_device, cu_pointer dst, int src_device, cu_point
       "a copy between GPUs");
 }
 
+static int send(struct gpu *g, struct staging *s, cu_stream stream, cu_pointer to, const void *from,
+    size_t bytes)
+{
+  return s == &g->queue ? staging_land(s, &g->landings, to, from, bytes, stream)
+                        : staging_send(s, to, from, bytes, stream);
+}
+
 static int move(struct gpu *g, struct staging *s, cu_stream stream, int dst_device, void *dst,
     int src_device, const void *src, size_t bytes)
 {
@@ -309,10 +276,10 @@ static int move(struct gpu *g, struct staging *s, cu_stream stream, int dst_devi
   if (is_gpu(dst_device))
     return within_stage(g, src, bytes)
         ? cuda_told(cu_api.MemcpyHtoDAsync(to, src, bytes, stream), "a copy to the GPU")
-        : send(s, to, src, bytes, stream);
+        : send(g, s, stream, to, src, bytes);
   return within_stage(g, dst, bytes)
       ? cuda_told(cu_api.MemcpyDtoHAsync(dst, from, bytes, stream), "a copy from the GPU")
-      : fetch(s, dst, from, bytes, stream);
+      : staging_fetch(s, dst, from, bytes, stream);
 }
 
 static int copy(int dst_device, void *dst, int src_device, const void *src, size_t bytes)
@@ -509,7 +476,7 @@ static const struct device_ops gpu_ops = {
 
 __attribute__((constructor)) static void register_gpu(void)
 {
-  static const struct order_ops order = { mark, await };
+  static const struct order_ops order = { mark, await, reach, busy };
   device_register(TY_GPU, &gpu_ops);
   order_register(TY_GPU, &order);
   cuda_pointwise_register();

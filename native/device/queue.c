@@ -5,9 +5,9 @@
 ** storages, and so all queues agree on one order, in which every task waits only for earlier
 ** ones. That lock is never held while anything waits. A task has passed (`done` >= its number)
 ** when it has run, its callback has returned and its storages are dropped. Devices with a
-** `finish` (streams) may have started more tasks than have passed: `ran` runs ahead of `done`.
-** Two of one kind wait for each other themselves, by marks that tasks leave behind what they have
-** started: a thread waits only until the other has started its task.
+** `finish` (streams) may have started more tasks than have passed: `ran` runs ahead of `done`
+** (passing.c). Two of one kind wait for each other themselves, by marks that tasks leave behind
+** what they have started: a thread waits only until the other has started its task.
 **
 ** Who waits looks again for a moment before it sleeps, and gives its core away between two
 ** looks: on a machine whose cores are all in a team, a waiter that kept one would hold up the
@@ -17,60 +17,18 @@
 ** (failures.c), inline_lock (TYCHO_SYNC=1: everything runs
 ** under it, in the caller).
 */
-#include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include "base/parallel.h"
 #include "base/system.h"
-#include "device/order.h"
-#include "device/profile.h"
-#include "device/queue.h"
+#include "device/queue_state.h"
 
-enum { RING = 1024, DEEP = 1000, HELD = 64 << 20, SPIN_NS = 50000, AHEAD = 64 };
-
-/* a submitted task; its lists stay allocated */
-struct slot {
-  struct task task;
-  struct storage **list;                              /* reads, then writes */
-  int cap;
-  /* number k at wait[k * RING]: most tasks wait for one queue or none */
-  struct ticket *wait;
-  int nwait;
-  bool awaits;                                        /* the device waits for some of them */
-  struct failure *failed;                             /* what became of it */
-};
-
-struct queue {
-  int device;
-  const struct device_ops *ops;
-  const struct order_ops *order;                      /* NULL: the host waits */
-  pthread_t thread;
-  pthread_mutex_t lock;
-  pthread_cond_t wake, past;
-  /* atomic; `submitted` is written under `order` only */
-  uint64_t submitted, done;
-  /* atomic; the thread's own: tasks up to here have been started; have left a mark on the device */
-  uint64_t ran, marked;
-  /* atomic: the thread sleeps; somebody waits for `done` */
-  int sleeping, waiting;
-  int watching;                                       /* atomic: somebody waits for `ran` */
-  /* atomic: to get here; written under the lock */
-  uint64_t awaited;
-  int64_t held;                                       /* atomic: bytes that only tasks keep alive */
-  struct failure *lost;                               /* after it all fail; the thread's own */
-  struct slot slot[RING];
-  struct ticket wait[SLOTS][RING];                    /* of all slots: memory that few ever touch */
-};
+enum { DEEP = 1000, HELD = 64 << 20 };
 
 static struct queue *queues[SLOTS];                   /* atomic; made at first use, never freed */
-static int marking;                                   /* atomic: queues that leave marks */
 static const struct order_ops *orders[SLOTS];         /* at the slot of a kind's first device */
 /* atomic: the process ends; nothing runs or waits any more */
-static int closing;
+int queue_closing;
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
-
-#define LOAD(x) __atomic_load_n(&(x), __ATOMIC_SEQ_CST)
-#define STORE(x, v) __atomic_store_n(&(x), v, __ATOMIC_SEQ_CST)
 
 bool device_sync(void)
 {
@@ -109,28 +67,15 @@ void ticket_wait(struct ticket t)
   for (int64_t until = profile_now() + SPIN_NS; profile_now() < until; sched_yield())
     if (ticket_past(t)) return;
   pthread_mutex_lock(&q->lock);
+  STORE(q->awaited, MIN(q->awaited, t.seq)); /* before its thread sees that somebody waits */
   __atomic_add_fetch(&q->waiting, 1, __ATOMIC_SEQ_CST);
-  while (not_done(q, t.seq) && !LOAD(closing)) pthread_cond_wait(&q->past, &q->lock);
+  if (LOAD(q->sleeping)) pthread_cond_signal(&q->wake);
+  while (not_done(q, t.seq) && !LOAD(queue_closing)) pthread_cond_wait(&q->past, &q->lock);
   __atomic_sub_fetch(&q->waiting, 1, __ATOMIC_SEQ_CST);
   pthread_mutex_unlock(&q->lock);
 }
 
 /* -- a queue's thread -------------------------------------------------------------------------- */
-
-static void mark_writes(struct slot *s)
-{
-  for (int i = s->task.nread; i < s->task.nread + s->task.nwrite; i++)
-    storage_mark(s->list[i], s->failed);
-}
-
-/* A device that is lost fails whatever comes as it failed first: that names the culprit. */
-static struct failure *note_failure(struct queue *q, int code)
-{
-  struct failure *f = failure_take(code);
-  if (!q->lost && q->ops->lost && q->ops->lost(q->device)) q->lost = failure_keep(f);
-  pending_add(q->device, f);
-  return f;
-}
 
 static void start(struct queue *q, struct slot *s)
 {
@@ -141,68 +86,8 @@ static void start(struct queue *q, struct slot *s)
     pending_add(q->device, s->failed);
   }
   int code = s->failed ? TY_OK : s->task.run(s->task.context);
-  if (code) s->failed = note_failure(q, code);
-  mark_writes(s);
-}
-
-static void pass(struct queue *q, struct slot *s)
-{
-  if (s->task.done) s->task.done(s->task.context);
-  for (int i = 0; i < s->task.nread + s->task.nwrite; i++) storage_free(s->list[i]);
-  failure_drop(s->failed);
-  __atomic_sub_fetch(&q->held, (int64_t)s->task.held, __ATOMIC_RELAXED);
-  STORE(q->done, q->done + 1);
-  if (!LOAD(q->waiting) || q->done < LOAD(q->awaited)) return;
-  pthread_mutex_lock(&q->lock);
-  STORE(q->awaited, UINT64_MAX); /* who is not there yet says so again */
-  pthread_cond_broadcast(&q->past);
-  pthread_mutex_unlock(&q->lock);
-}
-
-/* Behind its device's work: tasks for which the device waited have to pass as well. What became of
-** them is known only then, and holds for what was made of it since. */
-static void settle(struct slot *s)
-{
-  for (int i = 0; i < s->nwait; i++) ticket_wait(s->wait[i * RING]);
-  for (int i = 0; i < s->task.nread && !s->failed; i++) s->failed = storage_marked(s->list[i]);
-  if (s->failed) mark_writes(s);
-}
-
-/* Lets what was started pass. A device that reports its failures late fails all of it. */
-static void finish(struct queue *q)
-{
-  if (q->done == q->ran) return;
-  int code = q->ops->finish ? q->ops->finish(q->device) : TY_OK;
-  struct failure *late = NULL;
-  bool uncertain = false;
-  if (code && q->lost)
-    late = failure_keep(q->lost);
-  else if (code)
-    late = note_failure(q, code);
-  while (q->done < q->ran) {
-    struct slot *s = &q->slot[q->done % RING];
-    if (late && !s->failed) {
-      s->failed = failure_keep(late);
-      mark_writes(s);
-    }
-    uncertain |= s->awaits;
-    if (uncertain) settle(s);
-    pass(q, s);
-  }
-  failure_drop(late);
-}
-
-static bool has_work(struct queue *q) { return LOAD(q->submitted) != q->ran || LOAD(closing); }
-
-static void sleep_for_work(struct queue *q)
-{
-  for (int64_t until = profile_now() + SPIN_NS; profile_now() < until; sched_yield())
-    if (has_work(q)) return;
-  pthread_mutex_lock(&q->lock);
-  STORE(q->sleeping, 1);
-  while (!has_work(q)) pthread_cond_wait(&q->wake, &q->lock);
-  STORE(q->sleeping, 0);
-  pthread_mutex_unlock(&q->lock);
+  if (code) s->failed = queue_note_failure(q, code);
+  queue_mark_writes(s);
 }
 
 /* Until the other queue has started its task. */
@@ -210,10 +95,11 @@ static void wait_started(struct queue *q, struct queue *other, uint64_t seq)
 {
   for (int64_t until = profile_now() + SPIN_NS; profile_now() < until; sched_yield())
     if (LOAD(other->ran) >= seq) return;
-  finish(q); /* the other queue may be waiting for one of ours */
+  queue_finish(q); /* the other queue may be waiting for one of ours */
   pthread_mutex_lock(&other->lock);
   __atomic_add_fetch(&other->watching, 1, __ATOMIC_SEQ_CST);
-  while (LOAD(other->ran) < seq && !LOAD(closing)) pthread_cond_wait(&other->past, &other->lock);
+  while (LOAD(other->ran) < seq && !LOAD(queue_closing))
+    pthread_cond_wait(&other->past, &other->lock);
   __atomic_sub_fetch(&other->watching, 1, __ATOMIC_SEQ_CST);
   pthread_mutex_unlock(&other->lock);
 }
@@ -240,25 +126,25 @@ static void wait_others(struct queue *q, struct slot *s)
       s->awaits = true;
       continue;
     }
-    finish(q); /* the other queue may be waiting for one of ours */
+    queue_finish(q); /* the other queue may be waiting for one of ours */
     int64_t from = profiling(TY_PROFILE_SYMBOLIC) ? profile_now() : 0;
     ticket_wait(t);
     if (from) profile_wait(q->device, t.device, from);
   }
 }
 
-/* The next task has been started. Where other devices may have to wait for it, it leaves a mark. */
+/* The next task has been started. It leaves a mark, for which others may have to wait; where it
+** cannot, it passes at once. */
 static void count_start(struct queue *q)
 {
   uint64_t seq = q->ran + 1;
-  if (q->order && LOAD(marking) > 1) {
-    int code = q->order->mark(q->device, seq);
-    if (code)
-      failure_drop(failure_take(code));
-    else
-      STORE(q->marked, seq);
-  }
+  int code = q->order ? q->order->mark(q->device, seq) : TY_OK;
+  if (q->order && !code) STORE(q->marked, seq);
   STORE(q->ran, seq);
+  if (code) {
+    failure_drop(failure_take(code));
+    queue_finish(q);
+  }
   if (!LOAD(q->watching)) return;
   pthread_mutex_lock(&q->lock);
   pthread_cond_broadcast(&q->past);
@@ -271,17 +157,21 @@ static void *serve(void *context)
   if (device_kind(q->device) == TY_CPU) parallel_queue(true);
   if (q->ops->enter) q->ops->enter(q->device);
   for (;;) {
-    if (!has_work(q)) {
-      finish(q);
-      sleep_for_work(q);
+    if (!queue_has_work(q)) queue_stay_ready(q);
+    if (!queue_has_work(q)) {
+      queue_finish(q);
+      queue_sleep(q);
     }
-    if (LOAD(closing)) return NULL;
+    if (LOAD(queue_closing)) return NULL;
     struct slot *s = &q->slot[q->ran % RING];
     wait_others(q, s);
-    if (LOAD(closing)) return NULL;
+    if (LOAD(queue_closing)) return NULL;
     start(q, s);
     count_start(q);
-    if (!q->ops->finish || LOAD(q->waiting) || q->ran - q->done >= AHEAD) finish(q);
+    if (!q->ops->finish || q->ran - q->done >= AHEAD)
+      queue_finish(q);
+    else if (LOAD(q->waiting))
+      queue_finish_awaited(q);
   }
 }
 
@@ -315,7 +205,6 @@ static int make_queue(int device, struct queue **out)
   int code = start_thread(q);
   if (code) return mem_free(q), code;
   if (device_kind(q->device) == TY_CPU) parallel_add_queue();
-  if (q->order) __atomic_add_fetch(&marking, 1, __ATOMIC_SEQ_CST);
   __atomic_store_n(&queues[device_slot(device)], q, __ATOMIC_RELEASE);
   *out = q;
   return TY_OK;
@@ -355,7 +244,7 @@ static void stop_threads(void)
 /* At exit, or when the library is unloaded: each queue ends its current task and no other. */
 __attribute__((destructor)) static void close_queues(void)
 {
-  STORE(closing, 1);
+  STORE(queue_closing, 1);
   if (!device_sync() && !sys_forked()) stop_threads();
   profile_close();
 }
@@ -481,7 +370,7 @@ static int run_inline(struct queue *q, const struct task *t, struct ticket *out)
 /* Under `order`: is the queue empty, and nothing else at work on the task's arrays? */
 static bool nothing_before(struct queue *q, const struct task *t)
 {
-  if (q->ops->finish || LOAD(q->done) != q->submitted || LOAD(closing)) return false;
+  if (q->ops->finish || LOAD(q->done) != q->submitted || LOAD(queue_closing)) return false;
   for (int i = 0; i < t->nafter; i++)
     if (!ticket_past(t->after[i])) return false;
   for (int i = 0; i < t->nread; i++)
@@ -534,9 +423,9 @@ int device_submit(int device, const struct task *t, struct ticket *out)
     pthread_mutex_lock(&order);
   }
   struct slot *s = &q->slot[q->submitted % RING];
-  if (LOAD(closing) || !fill(s, t)) {
+  if (LOAD(queue_closing) || !fill(s, t)) {
     pthread_mutex_unlock(&order);
-    return refuse(t, LOAD(closing) ? fail(TY_ESTATE, "the process is ending") : TY_EMEMORY);
+    return refuse(t, LOAD(queue_closing) ? fail(TY_ESTATE, "the process is ending") : TY_EMEMORY);
   }
   struct ticket own = { q->device, q->submitted + 1 };
   note(s, t, own);

@@ -192,6 +192,12 @@ ASK(uint64_t) cudasim_waits()
   Lock lock(state.lock);
   return counts.waits;
 }
+/* copies that came before kernels of their device that were given earlier */
+ASK(uint64_t) cudasim_overtakes()
+{
+  Lock lock(state.lock);
+  return counts.overtakes;
+}
 /* Sticky errors and findings are forgotten, as by a new process. */
 ASK(void) cudasim_forget()
 {

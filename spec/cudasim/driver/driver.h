@@ -101,7 +101,8 @@ struct Op {
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
   Work work;
   std::vector<Mark> after;
-  uint64_t number = 0;
+  uint64_t number = 0;                                /* in its queue */
+  uint64_t given = 0;                                 /* among all of the process */
 };
 struct Queue {
   int device;
@@ -177,7 +178,9 @@ bool function_lives(const CUfunc_st *f);
 
 /* -- what tests ask ---------------------------------------------------------------------------- */
 
-struct Counts { uint64_t launches, copies, fills, graphs, allocations, findings, waits; };
+struct Counts {
+  uint64_t launches, copies, fills, graphs, allocations, findings, waits, overtakes;
+};
 extern Counts counts;
 
 /* live objects of each kind, for checks of handles and for the report of leaks */

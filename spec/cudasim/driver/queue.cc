@@ -10,7 +10,7 @@
 
 static std::vector<std::shared_ptr<Queue>> &queues = *new std::vector<std::shared_ptr<Queue>>;
 static bool eager, busy;                              /* busy: an Op runs, the lock is free */
-static uint64_t steps, pending;
+static uint64_t steps, pending, given;
 
 /* -- queues ------------------------------------------------------------------------------------ */
 
@@ -45,6 +45,17 @@ static bool can_run(const Queue &q)
 
 /* -- running ----------------------------------------------------------------------------------- */
 
+/* Does it come before kernels of its device that were given earlier? */
+static bool overtakes(const Op &op, int device)
+{
+  for (auto &q : queues)
+    for (const Op &other : q->ops) {
+      bool kernels = other.type == CU_GRAPH_NODE_TYPE_KERNEL || other.type == CU_GRAPH_NODE_TYPE_GRAPH;
+      if (kernels && q->device == device && other.given < op.given) return true;
+    }
+  return false;
+}
+
 /* One Op of a queue that has one to run; false: none has. */
 static bool step(Lock &lock)
 {
@@ -55,6 +66,7 @@ static bool step(Lock &lock)
   auto q = able[choose(able.size())];
   Op op = std::move(q->ops.front());
   q->ops.pop_front();
+  counts.overtakes += op.type == CU_GRAPH_NODE_TYPE_MEMCPY && overtakes(op, q->device);
   CUctx_st &c = context_of(q->device);
   busy = true;
   gate(true);
@@ -110,6 +122,7 @@ void queue_poll(Lock &lock)
 void queue_give(const std::shared_ptr<Queue> &q, Op op)
 {
   op.number = ++q->given;
+  op.given = ++given;
   q->ops.push_back(std::move(op));
   pending++;
   if (!eager && pending == 1) state.changed.notify_all();
