@@ -33,6 +33,8 @@ CFLAGS_tsan    = -O1 -g -fsanitize=thread
 CFLAGS_fuzz    = -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 # calls behind a door fail where a test wants it (native/base/gate.h)
 CFLAGS_torture = -O1 -g -DTY_TORTURE
+# counts what runs, with the doors of torture in it; not in the loops of an instruction set
+CFLAGS_coverage = -O0 -g -DTY_TORTURE --coverage -fprofile-abs-path
 ALL    = -std=c11 -D_GNU_SOURCE -Inative -I$(BUILD) -fPIC -fvisibility=hidden -fno-math-errno -fno-trapping-math -ffp-contract=off \
          $(WARN) $(if $(WERROR),-Werror) $(CFLAGS_$(MODE)) $(CFLAGS)
 
@@ -120,11 +122,14 @@ $(BUILD)/%.o: %.c $(BUILD)/flags | $(BUILD)/ops.inc
 $(BUILD)/native/cuda/family.o: $(wildcard native/cuda/kernels/* native/kernel/element/*) \
   native/base/philox.h native/base/laws.h
 
+ISA_OPT_release  = -O3
+ISA_OPT_asan     = -O2
+ISA_OPT_coverage = -O2 -fno-profile-arcs -fno-test-coverage
 define isa_rule
 $(BUILD)/%.$(1).o: %.c $(BUILD)/flags
 	@mkdir -p $$(dir $$@)
 	$$(call say,CC ,$$< ($(1)))
-	$(Q)$(CC) $(ALL) $(if $(filter release,$(MODE)),-O3,$(if $(filter asan,$(MODE)),-O2)) $(ISA_$(1)) -MMD -MP -c $$< -o $$@
+	$(Q)$(CC) $(ALL) $(ISA_OPT_$(MODE)) $(ISA_$(1)) -MMD -MP -c $$< -o $$@
 endef
 $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
 
@@ -224,6 +229,7 @@ MOST ?= all
 torture:
 	@$(MAKE) --no-print-directory MODE=torture build/torture/tycho build/torture/libtycho.so
 	build/torture/tycho spec/torture/faults.lua $(abspath build/torture)/libtycho.so $(MOST)
+	TYCHO_PROGRAM=build/torture/tycho build/torture/tycho spec/torture/limits.lua $(if $(filter all,$(MOST)),40,1)
 
 # each reader that takes bytes from strangers is fed damaged ones: spec/fuzz
 TIME ?= 60

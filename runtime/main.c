@@ -448,6 +448,7 @@ int main(int argc, char **argv)
   if (status >= 0) return status;
   lua_State *L = luaL_newstate();
   if (!L) return fputs("tycho: out of memory\n", stderr), FAILED;
+  torture_memory(L);
   luaL_openlibs(L);
   watch_exit(L);
   set_paths(L);

@@ -24,3 +24,6 @@ bool interrupt_take(lua_State *L);
 /* of the last one: the exit status (130, 143), and "interrupted" or "terminated" */
 int  interrupt_status(void);
 const char *interrupt_word(void);
+
+/* Where MODE=torture, Lua's allocations fail on request (native/base/gate.h); nothing elsewhere. */
+void torture_memory(lua_State *L);

@@ -16,6 +16,8 @@ int gate_fault(int gate)
   return fails ? __atomic_load_n(&s->fault, __ATOMIC_SEQ_CST) : 0;
 }
 
+bool ty_torture_lua(void) { return gate_fault(GATE_LUA) != 0; }
+
 int64_t ty_torture(int gate, int64_t at, int lasting, int fault)
 {
   struct gate *s = &gates[gate];

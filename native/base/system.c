@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/base.h"
@@ -119,6 +120,20 @@ void *sys_map(size_t bytes, int access)
 int sys_protect(void *pages, size_t bytes, int access)
 {
   return gate_fault(GATE_MEMORY) ? -1 : mprotect(pages, bytes, access);
+}
+
+/* The stack of the first thread grows as it is used, and where it cannot the process ends by a
+** signal. So the pages for our deepest calls are reserved while nothing is lost. */
+__attribute__((constructor, noinline)) static void reserve_stack(void)
+{
+  enum { DEEP = 1 << 20 };
+  struct rlimit most;
+  void *reserve = mmap(NULL, DEEP, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserve == MAP_FAILED) return;
+  munmap(reserve, DEEP);
+  if (gettid() != getpid() || getrlimit(RLIMIT_STACK, &most) || most.rlim_cur < 4 * DEEP) return;
+  volatile char *deepest = __builtin_alloca(DEEP);
+  *deepest = 0;
 }
 
 /* -- threads and libraries --------------------------------------------------------------------- */

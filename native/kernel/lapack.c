@@ -1,6 +1,7 @@
 /* lapack.c - LAPACK's routines by dtype, and stacks of matrices on all cores. See lapack.h. */
 #include <cblas.h>
 #include "kernel/lapack.h"
+#include "kernel/openblas.h"
 #include "kernel/vec/vec.h"
 
 /* LAPACK's symbols, float32 and float64. Texts are followed, at the end, by their lengths. */
@@ -200,11 +201,14 @@ size_t stack_scratch(size_t work) { return (size_t)parallel_threads() * align_up
 int64_t stack_run(struct call *c, int64_t n, double cost, size_t work,
     int (*one)(struct call *c, int64_t i, void *work))
 {
-  struct matrix_loop s = { c, align_up(work, ALIGN), one, -1 };
+  struct matrix_loop s = { c, align_up(work, ALIGN), one, STACK_GOOD };
+  const int threads = n == 1 ? 1 : (int)MIN(n, parallel_threads());
   double grain = 16384 / MAX(cost, 1);
+  if (openblas_enter(threads)) return STACK_REFUSED;
   if (n == 1)
     matrix_range(0, 1, &s); /* products inside have the cores */
   else
     parallel_for(n, MAX((int64_t)grain, 1), matrix_range, &s);
+  openblas_leave(threads);
   return s.bad;
 }

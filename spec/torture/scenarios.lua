@@ -85,6 +85,16 @@ local function reshape()
   return table.concat(texts, " ")
 end
 
+-- What LAPACK does, and what oneDNN does where it is there.
+local function matrices()
+  local x = ty.nd.eye{ 20 } * 4 + 0.01
+  local l = ty.nd.linalg.potrf{ ty.nd.concat{ x:expand_dims{ axis = 0 },
+    x:expand_dims{ axis = 0 }, dim = 0 } }
+  local y = ty.nd.Convolution{ ty.nd.arange(2048):reshape{ 1, 32, 8, 8 } * 1e-3,
+    ty.nd.ones{ 32, 32, 3, 3 }, no_bias = true, num_filter = 32, kernel = { 3, 3 } }
+  return text_of(l:sum{ axis = { 0, 1 } }) .. " " .. text_of(y:mean{ axis = { 2, 3 } })
+end
+
 -- The old file is read first: it is whole, whatever happened to the try before.
 local function arrays(path)
   local texts = {}
@@ -221,6 +231,7 @@ return {
   { name = "step", run = step },
   { name = "buckets", run = buckets },
   { name = "reshape", run = reshape },
+  { name = "matrices", run = matrices },
   { name = "arrays", run = arrays },
   { name = "states", run = states },
   { name = "records", run = records },

@@ -71,8 +71,7 @@ static int gelqf_one(struct call *c, int64_t i, void *work)
 static int gelqf(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
-  stack_run(c, stack_count(d), cube(d), gelqf_bytes(d), gelqf_one);
-  return TY_OK;
+  return products_told(stack_run(c, stack_count(d), cube(d), gelqf_bytes(d), gelqf_one));
 }
 
 /* in: dQ, dL, Q, L; work: L^T dL - dQ Q^T */
@@ -331,8 +330,7 @@ static int det_one(struct call *c, int64_t i, void *work)
 static int det(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
-  stack_run(c, stack_count(d), cube(d), det_bytes(d), det_one);
-  return TY_OK;
+  return products_told(stack_run(c, stack_count(d), cube(d), det_bytes(d), det_one));
 }
 
 /* in: head gradient, determinant (of logarithms: sign), LU, pivot; work: A^-1, workspace */
@@ -366,8 +364,8 @@ static size_t det_back_scratch(const struct call *c)
 static int det_back(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;
-  if (c->out[0].p) stack_run(c, stack_count(d), cube(d), det_back_bytes(d), det_back_one);
-  return TY_OK;
+  if (!c->out[0].p) return TY_OK;
+  return products_told(stack_run(c, stack_count(d), cube(d), det_back_bytes(d), det_back_one));
 }
 
 enum { T_PIVOT = T_FLOAT | 1 << TY_I32 };

@@ -32,7 +32,7 @@ static inline void *matrix_of(const struct operand *a, int64_t i)
 int matrix_check(struct infer *s, const ty_desc *d);
 /* and the last two alike: each takes what the other knows */
 int square_check(struct infer *s, ty_desc *d);
-/* TY_OK if bad is -1; else "matrix 3 is not positive definite" */
+/* The code of what stack_run returned; the text: "matrix 3 is not positive definite" */
 int stack_told(int64_t bad, const char *what);
-/* the same for one() that only fails when memory is out */
+/* the same for one() that only fails when memory is out, or never */
 int products_told(int64_t bad);

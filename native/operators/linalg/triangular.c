@@ -38,14 +38,14 @@ int square_check(struct infer *s, ty_desc *d)
 
 int stack_told(int64_t bad, const char *what)
 {
-  return bad < 0 ? TY_OK : fail(TY_ERUN, "matrix %lld %s", (long long)bad, what);
+  if (bad < 0) return bad == STACK_REFUSED ? TY_EMEMORY : TY_OK;
+  return fail(TY_ERUN, "matrix %lld %s", (long long)bad, what);
 }
 
 int products_told(int64_t bad)
 {
-  return bad < 0
-      ? TY_OK
-      : fail(TY_EMEMORY, "out of memory for the products of matrix %lld", (long long)bad);
+  if (bad < 0) return bad == STACK_REFUSED ? TY_EMEMORY : TY_OK;
+  return fail(TY_EMEMORY, "out of memory for the products of matrix %lld", (long long)bad);
 }
 
 /* potrf, potri: squares of one size */
@@ -131,8 +131,8 @@ static int potrf_back_one(struct call *c, int64_t i, void *work)
 static int potrf_back(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;
-  if (c->out[0].p) stack_run(c, stack_count(d), cube(d), 0, potrf_back_one);
-  return TY_OK;
+  if (!c->out[0].p) return TY_OK;
+  return products_told(stack_run(c, stack_count(d), cube(d), 0, potrf_back_one));
 }
 
 static int potri_one(struct call *c, int64_t i, void *work)
@@ -240,14 +240,14 @@ static double triangle_cost(const ty_desc *a, const ty_desc *b)
 
 static int trmm(struct call *c)
 {
-  stack_run(c, stack_count(&c->in[0].d), triangle_cost(&c->in[0].d, &c->in[1].d), 0, trmm_one);
-  return TY_OK;
+  return products_told(
+      stack_run(c, stack_count(&c->in[0].d), triangle_cost(&c->in[0].d, &c->in[1].d), 0, trmm_one));
 }
 
 static int trsm(struct call *c)
 {
-  stack_run(c, stack_count(&c->in[0].d), triangle_cost(&c->in[0].d, &c->in[1].d), 0, trsm_one);
-  return TY_OK;
+  return products_told(
+      stack_run(c, stack_count(&c->in[0].d), triangle_cost(&c->in[0].d, &c->in[1].d), 0, trsm_one));
 }
 
 /* da = factor tri(u v^T), for A right of B factor tri(v^T u), or its transpose; u, v as large as

@@ -76,10 +76,12 @@ local function read_shape()
 end
 
 
+-- Owned before Lua allocates anything else, which may fail.
 local function wrap(pointer)
+  pointer = ffi_gc(pointer, C.ty_tensor_free)
   C.ty_tensor_desc(pointer, desc)
   local shape, size = read_shape()
-  local x = setmetatable({ _h = ffi_gc(pointer, C.ty_tensor_free), _shape = shape, _size = size,
+  local x = setmetatable({ _h = pointer, _shape = shape, _size = size,
     _dtype = desc.dtype, _device = desc.device }, NDArray)
   if open_scopes > 0 then
     scope_arrays[x] = true

@@ -1,0 +1,33 @@
+/* openblas.c - see openblas.h. What another thread takes between our look and OpenBLAS's own is
+** beyond us.
+*/
+#include <sys/mman.h>
+#include "base/system.h"
+#include "kernel/openblas.h"
+
+/* of one buffer; builds for other processors take less */
+#define BUFFER ((size_t)128 << 20)
+
+static int inside, buffers; /* threads that call; buffers it must have */
+
+static int look(int missing)
+{
+  void *p = sys_map((size_t)missing * BUFFER, PROT_READ | PROT_WRITE);
+  if (!p) return fail_memory("OpenBLAS", (size_t)missing * BUFFER, mem_bytes(), 0);
+  munmap(p, (size_t)missing * BUFFER);
+  return TY_OK;
+}
+
+int openblas_enter(int threads)
+{
+  const int now = __atomic_add_fetch(&inside, threads, __ATOMIC_ACQ_REL);
+  int known = __atomic_load_n(&buffers, __ATOMIC_ACQUIRE);
+  const int code = now > known ? look(now - known) : TY_OK;
+  if (code) return openblas_leave(threads), code;
+  while (now > known &&
+      !__atomic_compare_exchange_n(
+          &buffers, &known, now, true, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {}
+  return TY_OK;
+}
+
+void openblas_leave(int threads) { __atomic_sub_fetch(&inside, threads, __ATOMIC_ACQ_REL); }

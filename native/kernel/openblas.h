@@ -1,0 +1,9 @@
+/* openblas.h - memory that OpenBLAS takes for itself: a buffer per thread that calls it, kept for
+** ever. Where the system refuses it one, it asks again without end; so who calls it enters first.
+*/
+#pragma once
+#include "kernel/kernel.h"
+
+/* TY_EMEMORY: there is no room for this many threads more, and nothing to leave. */
+int openblas_enter(int threads);
+void openblas_leave(int threads);
