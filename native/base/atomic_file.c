@@ -126,6 +126,14 @@ static int open_beside(struct target *t, const struct stat *old, int *fd)
   return old && fchmod(*fd, old->st_mode & 07777) ? cannot(t->path) : TY_OK;
 }
 
+static int open_private(struct target *t, const char *path, int *fd)
+{
+  const struct stat ours = { .st_mode = 0600 };
+  t->path = mem_text(path);
+  NEED(t->path, TY_EMEMORY, "out of memory");
+  return open_beside(t, &ours, fd);
+}
+
 static int open_descriptor(struct target *t, const char *path, int *fd)
 {
   struct stat st;
@@ -140,14 +148,22 @@ static int open_descriptor(struct target *t, const char *path, int *fd)
   return *fd < 0 ? cannot(path) : TY_OK;
 }
 
-int target_open(struct target *t, const char *path)
+static int open_by(struct target *t, const char *path,
+    int (*opener)(struct target *t, const char *path, int *fd))
 {
   *t = (struct target){ .fd = -1 };
-  int code = open_descriptor(t, path, &t->fd);
+  int code = opener(t, path, &t->fd);
   if (!code && !(t->file = sys_fdopen(t->fd, "wb"))) code = cannot(t->path);
   if (!code) return TY_OK;
   if (t->fd >= 0) sys_close(t->fd);
   return target_close(t, code);
+}
+
+int target_open(struct target *t, const char *path) { return open_by(t, path, open_descriptor); }
+
+int target_open_private(struct target *t, const char *path)
+{
+  return open_by(t, path, open_private);
 }
 
 /* -- closing ----------------------------------------------------------------------------------- */

@@ -20,5 +20,7 @@ struct target {
 };
 
 int target_open(struct target *t, const char *path);  /* TY_EIO names the path */
+/* of a cache: 0600 from the first byte, and a link in its place is replaced, not followed */
+int target_open_private(struct target *t, const char *path);
 /* code of the writing; the old file stays unless it is TY_OK */
 int target_close(struct target *t, int code);

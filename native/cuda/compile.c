@@ -6,8 +6,10 @@
 ** give a wrong kernel. Where an architecture is newer than the compiler, PTX for the newest it
 ** knows is compiled, which the driver translates.
 */
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "base/atomic_file.h"
 #include "base/system.h"
 #include "cuda/cuda.h"
@@ -77,11 +79,23 @@ static bool read_body(FILE *f, const struct header *h, struct kernel_image *m)
   return good;
 }
 
+/* What is read runs on the device: nobody else may have written it. */
+static FILE *open_ours(const char *path)
+{
+  struct stat st;
+  const int fd = sys_open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+  const bool ours = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) &&
+      st.st_uid == geteuid() && !(st.st_mode & (S_IWGRP | S_IWOTH));
+  FILE *f = ours ? sys_fdopen(fd, "rb") : NULL;
+  if (fd >= 0 && !f) sys_close(fd);
+  return f;
+}
+
 static bool read_image(struct kernel_image *m)
 {
   char path[4096];
   struct header h;
-  FILE *f = cache_path(m->hash, path, sizeof path, false) ? sys_fopen(path, "rb") : NULL;
+  FILE *f = cache_path(m->hash, path, sizeof path, false) ? open_ours(path) : NULL;
   if (!f) return false;
   bool good = fread(&h, sizeof h, 1, f) == 1 && read_body(f, &h, m);
   fclose(f);
@@ -95,7 +109,7 @@ static void write_image(const struct kernel_image *m)
   struct target t;
   struct header h = { "", strlen(m->key), m->nbytes, hash_of(m->bytes, m->nbytes) };
   memcpy(h.magic, "TYCHOCU1", 8);
-  if (!cache_path(m->hash, path, sizeof path, true) || target_open(&t, path)) return;
+  if (!cache_path(m->hash, path, sizeof path, true) || target_open_private(&t, path)) return;
   bool good = fwrite(&h, sizeof h, 1, t.file) == 1 &&
       fwrite(m->key, 1, h.nkey, t.file) == h.nkey &&
       fwrite(m->bytes, 1, m->nbytes, t.file) == m->nbytes;

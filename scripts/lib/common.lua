@@ -148,6 +148,8 @@ local function check_resume(parser, options)
   end
 end
 
+local EEXIST = 17
+
 -- What is written in the end must not fail then: files can be made beside those that are named.
 local function check_paths(parser, options)
   if options.plot and not options.plot:lower():find("%.[ps][nv]g$") then
@@ -157,12 +159,14 @@ local function check_paths(parser, options)
     local path = options[name]
     if path then
       local probe = path .. ".writable"
-      local file, why = io.open(probe, "wb")
-      if not file then
+      local file, why, code = io.open(probe, "wbx")
+      if not file and code ~= EEXIST then
         parser:error(("--%s: cannot write to %s: %s"):format(name, path, why:gsub("^.*: ", "")))
       end
-      file:close()
-      os.remove(probe)
+      if file then
+        file:close()
+        os.remove(probe)
+      end
     end
   end
 end

@@ -15,13 +15,13 @@ end
 --- Runs a script with settings such as { CUDASIM_FAIL = "cuMemAlloc:3" }; returns its output and
 --- status.
 function stand_in.run(script, settings)
-  local words = { "TYCHO_CACHE=$(mktemp -d) TYCHO_CUDA_PATH=" .. FOLDER }
+  local words = { "TYCHO_CACHE=$own TYCHO_CUDA_PATH=" .. FOLDER }
   for name, value in pairs(settings or {}) do
     words[#words + 1] = ("%s='%s'"):format(name, value)
   end
   local output, status
   shell.with_file(script, function(path)
-    local command = "export %s; %s %s; s=$?; rm -rf \"$TYCHO_CACHE\"; (exit $s)"
+    local command = "own=$(mktemp -d); export %s; %s %s; s=$?; rm -rf \"$own\"; (exit $s)"
     output, status = shell.run(command:format(table.concat(words, " "), shell.program, path))
   end)
   return output, status
