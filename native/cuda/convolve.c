@@ -1,12 +1,31 @@
 /* convolve.c - Convolution and Deconvolution, each with its gradients, by cuDNN (dnn.h), and their
 ** biases. A deconvolution is the gradient of a convolution whose data is its output: forward makes
-** that x, the gradient of its data that y. */
+** that x, the gradient of its data that y.
+**
+** Where the layout pass has channels last, the weight is turned, too: in each run of a training,
+** and once for inference; so are arrays that lie plain at the border of such a part. */
 #include "cuda/dnn.h"
 #include "cuda/fold.h"
+#include "cuda/product.h"
+#include "cuda/turn.h"
+#include "kernel/blocked.h"
 #include "op/registry.h"
 
 /* of the parameter `layout`: from this one on channels come last; -1: none given */
 enum { LAYOUT_NHWC = 3 };
+
+/* Tensor cores want channels last. Bytes follow (masks of maxima). */
+static int wanted_block(const ty_desc *d)
+{
+  bool wants = d->dtype == TY_F16 || d->dtype == TY_BF16 || d->dtype == TY_U8 ||
+      (d->dtype == TY_F32 && product_allows_tf32());
+  return wants && d->dim[1] > 1 && d->dim[1] <= INT32_MAX ? (int)d->dim[1] : 0;
+}
+
+__attribute__((constructor)) static void register_blocks(void)
+{
+  channel_block_register(TY_GPU, wanted_block);
+}
 
 /* -- which convolution a call is --------------------------------------------------------------- */
 
@@ -25,19 +44,25 @@ static void set_padding(struct dnn_convolution *v, int i, int64_t pad, int64_t t
   v->behind[i] = even ? v->before[i] : MAX(whole - v->in[i] - v->before[i], 0);
 }
 
+static bool said_last(const struct call *c)
+{
+  return cuda_number(c, "layout", -1) >= LAYOUT_NHWC;
+}
+
 static struct dnn_convolution convolution_of(
     const struct call *c, enum dnn_result makes, const ty_desc *x, const ty_desc *w,
     const ty_desc *y)
 {
+  bool last = said_last(c);
   const void *p = c->param;
   const struct dims *stride = op_dims(c->op, p, "stride"), *dilate = op_dims(c->op, p, "dilate"),
                     *pad = op_dims(c->op, p, "pad"), *target = op_dims(c->op, p, "target_shape");
   struct dnn_convolution v = { .makes = makes, .dtype = w->dtype, .axes = x->ndim - 2,
-    .channels_last = cuda_number(c, "layout", -1) >= LAYOUT_NHWC, .aligned = 16, .n = x->dim[0],
+    .channels_last = last || in_blocks(c), .aligned = 16, .n = x->dim[0],
     .groups = (int64_t)cuda_number(c, "num_group", 1), .filters = w->dim[0],
     .most = (int64_t)cuda_number(c, "workspace", 1024) << 20 };
-  int first = v.channels_last ? 1 : 2;
-  v.channels = x->dim[v.channels_last ? x->ndim - 1 : 1];
+  int first = last ? 1 : 2;
+  v.channels = x->dim[last ? x->ndim - 1 : 1];
   for (int i = 0; i < v.axes; i++) {
     v.in[i] = x->dim[first + i];
     v.out[i] = y->dim[first + i];
@@ -79,10 +104,83 @@ static struct dnn_convolution weight_gradient(const struct call *c)
   return backward_of(c, DNN_MAKES_W, 1);
 }
 
+/* -- arrays that are turned -------------------------------------------------------------------- */
+
+/* The weight of an inference with its channels last, in the device's memory. */
+struct turned_weight { cu_pointer p; int device; size_t bytes; const void *of; uint64_t version; };
+
+static size_t state_bytes(const struct call *c)
+{
+  return in_blocks(c) && !c->trains ? sizeof(struct turned_weight) : 0;
+}
+
+static void state_done(void *state)
+{
+  struct turned_weight *s = state;
+  if (s->p && !cuda_enter(s->device)) cu_api.MemFree(s->p);
+}
+
+/* A plain array of a call whose channels lie last otherwise. */
+static bool turns(const struct call *c, const struct operand *a)
+{
+  return in_blocks(c) && !a->block && turn_moves(&a->d);
+}
+
+static size_t turned_bytes(const struct call *c, const struct operand *a)
+{
+  return turns(c, a) ? align_up(desc_bytes(&a->d), ALIGN) : 0;
+}
+
+static size_t all_turned_bytes(const struct call *c)
+{
+  size_t bytes = 0;
+  for (int i = 0; i < c->nin; i++) bytes += turned_bytes(c, &c->in[i]);
+  for (int i = 0; i < c->nout; i++) bytes += turned_bytes(c, &c->out[i]);
+  return bytes;
+}
+
+/* Where an operand lies as the convolution takes it; reads: what it holds is needed. */
+static int turned(const struct call *c, const struct operand *a, bool reads, char **at, void **out)
+{
+  *out = a->p;
+  if (!a->p || !turns(c, a)) return TY_OK;
+  *out = cuda_piece(at, desc_bytes(&a->d));
+  return reads ? turn_last(c->device, &a->d, *out, a->p) : TY_OK;
+}
+
+static int turn_back(const struct call *c, const struct operand *a, const void *from)
+{
+  return a->p && a->p != from ? turn_plain(c->device, &a->d, a->p, from) : TY_OK;
+}
+
+/* false: there is no memory for it */
+static bool keeps(struct turned_weight *s, const struct call *c, size_t bytes)
+{
+  if (s->p && s->bytes == bytes) return true;
+  if (s->p) cu_api.MemFree(s->p);
+  *s = (struct turned_weight){ .device = c->device, .bytes = bytes };
+  if (cu_api.MemAlloc(&s->p, bytes)) s->p = 0;
+  return s->p != 0;
+}
+
+/* A bound weight is turned again where it has changed (struct kernel, packs). */
+static int turned_once(const struct call *c, const struct operand *w, char **at, void **out)
+{
+  struct turned_weight *s = c->state;
+  if (!s || !w->version || !turns(c, w) || !keeps(s, c, desc_bytes(&w->d)))
+    return turned(c, w, true, at, out);
+  *out = (void *)(uintptr_t)s->p;
+  if (s->of == w->p && s->version == *w->version) return TY_OK;
+  s->of = w->p;
+  s->version = *w->version;
+  return turn_last(c->device, &w->d, *out, w->p);
+}
+
 /* -- refusals and scratch ---------------------------------------------------------------------- */
 
 static const char *refuse_operands(const struct call *c)
 {
+  if (in_blocks(c) && said_last(c)) return "channels last";
   for (int i = 0; i < c->nin; i++) {
     if (c->in[i].d.dtype != c->in[0].d.dtype) return "operands of several dtypes";
     if (!desc_count(&c->in[i].d)) return "an empty operand";
@@ -101,7 +199,7 @@ static const char *forward_refuse(const struct call *c)
 static size_t forward_scratch(const struct call *c)
 {
   struct dnn_convolution v = forward_of(c);
-  return dnn_workspace(c->device, &v);
+  return align_up(dnn_workspace(c->device, &v), ALIGN) + all_turned_bytes(c);
 }
 
 static const char *backward_refuse(const struct call *c)
@@ -118,58 +216,78 @@ static struct reduce bias_fold(const struct call *c)
 {
   const ty_desc *g = &c->in[0].d;
   struct dnn_convolution v = data_gradient(c);
-  int64_t k = g->dim[v.channels_last ? g->ndim - 1 : 1], rest = desc_count(g) / k;
-  return v.channels_last ? cuda_fold_rest(g->dtype, rest, k, 1)
-                         : cuda_fold_rest(g->dtype, v.n, k, rest / v.n);
+  int64_t k = g->dim[said_last(c) ? g->ndim - 1 : 1], rest = desc_count(g) / k;
+  return said_last(c) || c->in[0].block ? cuda_fold_rest(g->dtype, rest, k, 1)
+                                        : cuda_fold_rest(g->dtype, v.n, k, rest / v.n);
 }
 
 static size_t backward_scratch(const struct call *c)
 {
   struct dnn_convolution data = data_gradient(c), weight = weight_gradient(c);
   size_t bytes = MAX(dnn_workspace(c->device, &data), dnn_workspace(c->device, &weight));
-  if (c->nout < 3) return bytes;
   struct reduce r = bias_fold(c);
-  return MAX(bytes, cuda_fold_scratch(&r));
+  if (c->nout > 2) bytes = MAX(bytes, cuda_fold_scratch(&r));
+  return align_up(bytes, ALIGN) + all_turned_bytes(c);
 }
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-static int add_bias(const struct call *c, const struct dnn_convolution *v)
+static int add_bias(const struct call *c, const struct dnn_convolution *v, void *out)
 {
   const ty_desc *d = &c->out[0].d;
   int64_t n = desc_count(d), k = v->channels, inner = v->channels_last ? 1 : n / v->n / k;
   cu_function f;
   TRY(cuda_family(c->device, FAMILY_bias, "add_bias", &f, "T=%s INDEX=%s", cuda_type(d->dtype),
       cuda_index(n)));
-  void *params[] = { &c->out[0].p, &c->in[2].p, &n, &k, &inner };
+  void *params[] = { &out, &c->in[2].p, &n, &k, &inner };
   return cuda_run(c, f, n, params);
 }
 
 static int forward(struct call *c)
 {
   struct dnn_convolution v = forward_of(c);
-  void *data = c->in[0].p, *w = c->in[1].p, *out = c->out[0].p;
+  char *at = (char *)c->tmp + align_up(dnn_workspace(c->device, &v), ALIGN);
+  void *data, *w, *out;
+  TRY(turned(c, &c->in[0], true, &at, &data));
+  TRY(turned_once(c, &c->in[1], &at, &w));
+  TRY(turned(c, &c->out[0], false, &at, &out));
   struct dnn_arrays a = { data, w, out, v.biased ? c->in[2].p : NULL };
-  if (!transposed(c)) return dnn_run(c->device, &v, a, c->tmp);
-  TRY(dnn_run(c->device, &v, (struct dnn_arrays){ out, w, data }, c->tmp));
-  return c->nin > 2 ? add_bias(c, &v) : TY_OK;
+  if (transposed(c)) a = (struct dnn_arrays){ out, w, data };
+  TRY(dnn_run(c->device, &v, a, c->tmp));
+  if (transposed(c) && c->nin > 2) TRY(add_bias(c, &v, out));
+  return turn_back(c, &c->out[0], out);
 }
 
-static int gradient(const struct call *c, const struct dnn_convolution *v, int out)
+/* in: gradient of the output, data, weight, as the convolution takes them */
+static int gradient(const struct call *c, const struct dnn_convolution *v, int k, void *const in[3],
+    char *at)
 {
-  struct dnn_arrays a = { c->in[1].p, c->in[2].p, c->in[0].p };
-  if (transposed(c)) a = (struct dnn_arrays){ c->in[0].p, c->in[2].p, c->in[1].p };
-  *(v->makes == DNN_MAKES_X ? &a.x : v->makes == DNN_MAKES_W ? &a.w : &a.y) = c->out[out].p;
-  return c->out[out].p ? dnn_run(c->device, v, a, c->tmp) : TY_OK;
+  struct dnn_arrays a = { in[1], in[2], in[0] };
+  void *out;
+  if (!c->out[k].p) return TY_OK;
+  TRY(turned(c, &c->out[k], v->add, &at, &out));
+  if (transposed(c)) a = (struct dnn_arrays){ in[0], in[2], in[1] };
+  *(v->makes == DNN_MAKES_X ? &a.x : v->makes == DNN_MAKES_W ? &a.w : &a.y) = out;
+  TRY(dnn_run(c->device, v, a, c->tmp));
+  return turn_back(c, &c->out[k], out);
 }
 
 static int backward(struct call *c)
 {
   struct dnn_convolution data = data_gradient(c), weight = weight_gradient(c);
-  TRY(gradient(c, &data, 0));
-  TRY(gradient(c, &weight, 1));
-  if (c->nout < 3 || !c->out[2].p) return TY_OK;
+  size_t workspace = MAX(dnn_workspace(c->device, &data), dnn_workspace(c->device, &weight));
   struct reduce r = bias_fold(c);
+  if (c->nout > 2) workspace = MAX(workspace, cuda_fold_scratch(&r));
+  char *at = (char *)c->tmp + align_up(workspace, ALIGN);
+  void *in[3];
+  for (int i = 0; i < 3; i++) {
+    bool read = c->out[0].p || c->out[1].p;
+    in[i] = c->in[i].p;
+    if (read) TRY(turned(c, &c->in[i], true, &at, &in[i]));
+  }
+  TRY(gradient(c, &data, 0, in, at));
+  TRY(gradient(c, &weight, 1, in, at));
+  if (c->nout < 3 || !c->out[2].p) return TY_OK;
   struct cuda_fold f = { R_SUM, F_NONE, c->in[0].d.dtype, c->in[0].p, .y = c->out[2].p,
     .add = c->add >> 2 & 1 };
   return cuda_fold(c->device, &r, &f, c->tmp);
@@ -178,17 +296,20 @@ static int backward(struct call *c)
 /* -- the table: half types through float32 where cuDNN has no engine for them ------------------ */
 
 static const struct kernel convolution[] = {
-  { "cudnn", forward, T_FLOATS, forward_refuse, forward_scratch, .fuses = CAN(POST_ACT) },
+  { "cudnn", forward, T_FLOATS, forward_refuse, forward_scratch, state_bytes, state_done,
+    .packs = 2, .blocks = IN_BLOCKS(1, 1), .fuses = CAN(POST_ACT) },
   { "cudnn32", forward, T_FLOAT, forward_refuse, forward_scratch, .fuses = CAN(POST_ACT) },
   { 0 }
 };
 static const struct kernel deconvolution[] = {
-  { "cudnn", forward, T_FLOATS, forward_refuse, forward_scratch },
+  { "cudnn", forward, T_FLOATS, forward_refuse, forward_scratch, state_bytes, state_done,
+    .packs = 2, .blocks = IN_BLOCKS(1, 1) },
   { "cudnn32", forward, T_FLOAT, forward_refuse, forward_scratch },
   { 0 }
 };
 static const struct kernel back[] = {
-  { "cudnn", backward, T_FLOATS, backward_refuse, backward_scratch, .add = 7 },
+  { "cudnn", backward, T_FLOATS, backward_refuse, backward_scratch, .add = 7,
+    .blocks = IN_BLOCKS(3, 1) },
   { "cudnn32", backward, T_FLOAT, backward_refuse, backward_scratch, .add = 7 },
   { 0 }
 };

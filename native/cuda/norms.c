@@ -165,6 +165,7 @@ static struct channel_norm channels_of(const struct call *c, int data)
   struct channel_norm b = { .s = split_at(d, axis_in(axis, d->ndim)),
     .n = desc_count(d), .dtype = d->dtype, .params = c->in[data + 1].d.dtype,
     .relu = !strcmp(c->op->name, "_contrib_BatchNormWithReLU") };
+  if (c->in[data].block) b.s = (struct split){ b.n / b.s.k, b.s.k, 1 };
   b.args.k = b.s.k;
   b.args.eps = cuda_number(c, "eps", 1e-3);
   b.args.momentum = cuda_number(c, "momentum", 0.9);
@@ -318,11 +319,19 @@ static const struct kernel rows_back[] = {
 };
 static const struct kernel lengths[] = { { "rows", l2_forward, T_FLOATS }, { 0 } };
 static const struct kernel lengths_back[] = { { "rows", l2_backward, T_FLOATS }, { 0 } };
+static const char *batch_refuse(const struct call *c)
+{
+  return in_blocks(c) && cuda_number(c, "axis", 1) != 1 ? "an axis of space" : NULL;
+}
 static const struct kernel batch[] = {
-  { "channels", batch_forward, T_FLOATS, .scratch = batch_scratch }, { 0 }
+  { "channels", batch_forward, T_FLOATS, batch_refuse, batch_scratch, .flags = K_ALIKE,
+    .blocks = IN_BLOCKS(1, 1 | 1 << 3) },
+  { 0 }
 };
 static const struct kernel batch_back[] = {
-  { "channels", batch_backward, T_FLOATS, .scratch = batch_back_scratch }, { 0 }
+  { "channels", batch_backward, T_FLOATS, batch_refuse, batch_back_scratch, .flags = K_ALIKE,
+    .blocks = IN_BLOCKS(3 | 1 << 8, 1) },
+  { 0 }
 };
 static const struct kernel sparse_back[] = {
   { "channels", sparse_backward, T_FLOATS, .scratch = sparse_scratch }, { 0 }

@@ -46,7 +46,7 @@ static struct pool_sizes sizes_of(
 {
   int axes = data->ndim - 2, first = channels_last(c) ? 1 : 2;
   struct pool_sizes s = { n, { 1, 1, 1 }, { 1, 1, 1 },
-    channels_last(c) ? data->dim[data->ndim - 1] : 1 };
+    channels_last(c) ? data->dim[data->ndim - 1] : in_blocks(c) ? data->dim[1] : 1 };
   for (int i = 0; i < axes; i++) {
     s.in[3 - axes + i] = data->dim[first + i];
     s.out[3 - axes + i] = result->dim[first + i];
@@ -86,11 +86,16 @@ static int backward(struct call *c)
 enum { TYPES = T_FLOATS | T(TY_U8) };
 static const char *refuse(const struct call *c)
 {
+  if (in_blocks(c) && channels_last(c)) return "channels last";
   return dtype_float(c->out[0].d.dtype) ? NULL : "data is not of a float dtype";
 }
-static const struct kernel windows[] = { { "windows", forward, TYPES, refuse }, { 0 } };
+static const struct kernel windows[] = {
+  { "windows", forward, TYPES, refuse, .flags = K_ALIKE, .blocks = IN_BLOCKS(1, 3) }, { 0 }
+};
 static const struct kernel windows_back[] = {
-  { "windows", backward, TYPES, refuse, .fuses = CAN(POST_ACT_GRAD) }, { 0 }
+  { "windows", backward, TYPES, refuse, .flags = K_ALIKE, .blocks = IN_BLOCKS(7, 1),
+    .fuses = CAN(POST_ACT_GRAD) },
+  { 0 }
 };
 
 const struct op_kernels cuda_pooling[] = {

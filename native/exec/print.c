@@ -156,7 +156,10 @@ static void step_text(const ty_exec *e, const struct program *p, int i, struct t
     text_add(t, "  %d products in one", 1 + (st->nin - e->g->node[st->node].nin) / 2);
   if (st->fold)
     text_add(t, st->fold->sum < 0 ? "  does %d" : "  does %d %d", st->fold->norm, st->fold->sum);
-  if (v >= 0 && p->value[v].block) text_add(t, "  channels in %ds", p->value[v].block);
+  if (v >= 0 && p->value[v].block && device_kind(p->value[v].device) == TY_GPU)
+    text_add(t, "  channels last");
+  else if (v >= 0 && p->value[v].block)
+    text_add(t, "  channels in %ds", p->value[v].block);
   if (st->guard >= 0) text_add(t, "  if %d", p->step_of[node_of(e, st->guard)]);
   if (st->why) text_add(t, "  not %s", st->why);
   text_add(t, "\n");

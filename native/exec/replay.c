@@ -4,7 +4,8 @@
 ** host: kernels of the CPU, guards, random numbers whose key is the host's. The first run of such
 ** steps makes what their kernels keep; the second is recorded; from then on one call starts all of
 ** them. A recording holds addresses, and so is good until the pool moves; the random state of a
-** run is copied to the device in front of it.
+** run is copied to the device in front of it. What kernels have packed of bound arrays is not
+** recorded: where one of these has changed, the steps run one by one and pack it anew.
 */
 #include "exec/inner.h"
 
@@ -14,7 +15,7 @@ enum { MODES = 2, LEAST_STEPS = 2 };                  /* inference, training */
 ** of the pool */
 struct replay {
   int first, last, device;
-  struct { int runs; void *made; uint64_t generation; } mode[MODES];
+  struct { int runs; void *made; uint64_t generation, packed; } mode[MODES];
   bool never;                                         /* the device could not */
 };
 
@@ -83,6 +84,19 @@ static struct replay *record_at(const struct segment *g, int t)
   return NULL;
 }
 
+/* Changes whenever an array does that a kernel packs: versions only grow. */
+static uint64_t packed_versions(const struct program *p, const struct replay *r)
+{
+  uint64_t sum = 0;
+  for (int t = r->first; t < r->last; t++) {
+    const struct step *st = &p->step[t];
+    if (st->kind != STEP_NODE || !st->v.call.state || !st->v.kernel->packs) continue;
+    const uint64_t *version = st->v.call.in[st->v.kernel->packs - 1].version;
+    sum += version ? *version : 0;
+  }
+  return sum;
+}
+
 int exec_replay(struct program *p, const struct segment *g, int mode, uint64_t generation,
     int last, int *t)
 {
@@ -93,6 +107,10 @@ int exec_replay(struct program *p, const struct segment *g, int mode, uint64_t g
     r->mode[mode].generation = generation;
     r->mode[mode].runs = 0;
   }
+  uint64_t packed = packed_versions(p, r);
+  bool fresh = r->mode[mode].packed == packed;
+  r->mode[mode].packed = packed;
+  if (!fresh && r->mode[mode].runs) return TY_OK;
   if (!r->mode[mode].made && r->mode[mode].runs++) make(p, r, mode);
   if (!r->mode[mode].made) return TY_OK;
   *t = r->last;

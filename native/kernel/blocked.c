@@ -4,10 +4,25 @@
 #include "kernel/gemm/gemm.h"
 #include "kernel/gemm/isa.h"
 
-int channel_block(int device)
+static int (*gpu_block)(const ty_desc *d);
+
+void channel_block_register(int kind, int (*block)(const ty_desc *d))
+{
+  if (kind == TY_GPU) gpu_block = block;
+}
+
+int cpu_channel_block(void)
 {
   static const int block[] = { [CPU_BASELINE] = 0, [CPU_AVX2] = 8, [CPU_AVX512] = 16 };
-  return device_kind(device) == TY_CPU ? block[cpu_level()] : 0;
+  return block[cpu_level()];
+}
+
+int channel_block(const ty_desc *d)
+{
+  if (device_kind(d->device) == TY_GPU) return gpu_block ? gpu_block(d) : 0;
+  int block = device_kind(d->device) == TY_CPU ? cpu_channel_block() : 0;
+  bool good = block && (d->dtype == TY_F32 || d->dtype == TY_U8) && d->dim[1] % block == 0;
+  return good ? block : 0;
 }
 
 struct blocking { const struct gemm_type *t; int64_t b, space; const float *from; float *to; };
@@ -30,7 +45,7 @@ static void leave_some(int64_t begin, int64_t end, void *context)
 static void move(const ty_desc *d, int64_t n, const float *from, float *to,
     void (*some)(int64_t, int64_t, void *))
 {
-  struct blocking k = { gemm_type(TY_F32), channel_block(TY_CPU), 1, from, to };
+  struct blocking k = { gemm_type(TY_F32), cpu_channel_block(), 1, from, to };
   for (int i = 2; i < d->ndim; i++) k.space *= d->dim[i];
   parallel_for(n * d->dim[1] / k.b, MAX(1, 16384 / (k.b * k.space)), some, &k);
 }

@@ -1,8 +1,9 @@
 /* layout.c - which values keep their channels in blocks.
 **
 ** A value of shape (N, C, space) may lie as (N, C / b, space, b): the form that convolutions
-** compute in, where b is what the device likes. It takes as many bytes, so pointwise programs,
-** copies and sums work as ever if their operands agree. A kernel says which of its operands may
+** compute in, where b is what the device likes: a vector on a CPU, all channels on a GPU, so that
+** they lie last. It takes as many bytes, so pointwise programs, copies and sums work as ever if
+** their operands agree. A kernel says which of its operands may
 ** come so, and whether they must agree (op/op.h). A convolution takes each as it is and copies
 ** inside where forms meet, so no step is ever added.
 **
@@ -24,11 +25,13 @@ static bool has_space(const ty_desc *d)
   return space > 1;
 }
 
-static bool could(const struct program *p, int v, int block)
+/* The block that a value's device wants it in; 0: none. */
+static int wanted_block(const struct program *p, int v)
 {
-  const ty_desc *d = &p->s.desc[v];
-  return p->value[v].kind == V_POOL && (d->dtype == TY_F32 || d->dtype == TY_U8) && d->ndim > 2 &&
-      d->ndim < 6 && d->dim[1] % block == 0 && has_space(d);
+  ty_desc d = p->s.desc[v];
+  if (p->value[v].kind != V_POOL || d.ndim < 3 || d.ndim > 5 || !has_space(&d)) return 0;
+  d.device = p->value[v].device;
+  return channel_block(&d);
 }
 
 static int first_marks(struct program *p)
@@ -36,8 +39,7 @@ static int first_marks(struct program *p)
   const struct source *s = &p->s;
   int n = 0;
   for (int v = 0; v < s->g->nvalue; v++) {
-    int block = p->value[v].kind == V_POOL ? channel_block(p->value[v].device) : 0;
-    p->value[v].block = block && root_of(p, v) == v && could(p, v, block) ? block : 0;
+    p->value[v].block = root_of(p, v) == v ? wanted_block(p, v) : 0;
     n += p->value[v].block != 0;
   }
   for (int v = 0; n && v < s->g->nvalue; v++) /* another shape of the same bytes */
@@ -142,10 +144,11 @@ static int find_kernel(struct program *p, struct step *st)
   st->v.kernel = NULL;
   if (step_of_host(p, st)) return TY_OK;
   TRY(step_call(p, st));
-  for (const struct kernel *k; (k = next_candidate(&c, NULL));) {
+  bool hosted;
+  for (const struct kernel *k; (k = next_candidate(&c, &hosted));) {
     bool any = set_blocks(p, st, k);
     if (invoke_asks(&st->v, k, &p->arena)) continue;
-    st->v.kernel = any ? k : NULL;
+    st->v.kernel = any && !hosted ? k : NULL;
     return TY_OK;
   }
   return TY_OK;

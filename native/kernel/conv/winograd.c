@@ -46,7 +46,7 @@ bool winograd_able(const struct window *w)
     return false;
   for (int a = 1; a < 3; a++)
     if (w->kernel[a] != 3 || w->stride[a] != 1 || w->dilate[a] != 1 || w->pad[a] > 2) return false;
-  return channel_block(TY_CPU) == lanes && w->channels % lanes == 0 && w->filters % lanes == 0;
+  return cpu_channel_block() == lanes && w->channels % lanes == 0 && w->filters % lanes == 0;
 }
 
 enum {

@@ -194,7 +194,7 @@ const char *onednn_conv_back_refuse(const struct call *c)
   const char *no = refuse(c, &w);
   if (no) return no;
   if (in_blocks(c) && needs_data(c) && !c->out[0].block &&
-      w.groups * w.channels < channel_block(TY_CPU))
+      w.groups * w.channels < cpu_channel_block())
     return FEW;
   bool can = (!needs_data(c) || able(c, &w, DATA)) &&
       (!needs_weight(c, &w) || able(c, &w, WEIGHT));

@@ -10,13 +10,18 @@
 
 /* -- moving pieces ----------------------------------------------------------------------------- */
 
-/* The whole seen as (outer, size, inner) around the axis. */
+/* The whole seen as (outer, size, inner) around the axis; channels that lie last are the innermost
+** axis. */
 struct axis_view { int device; char *p; size_t size; int64_t outer, axis, inner; };
 
 static struct axis_view whole_of(const struct call *c, const struct operand *a, int axis)
 {
   struct axis_view w = { c->device, a->p, dtype_size(a->d.dtype), product_of(&a->d, 0, axis),
     a->d.dim[axis], product_of(&a->d, axis + 1, a->d.ndim) };
+  if (axis == 1 && a->block == w.axis) {
+    w.outer *= w.inner;
+    w.inner = 1;
+  }
   return w;
 }
 
@@ -124,7 +129,8 @@ static int concat_back(struct call *c)
   return move_all(&w, c->out, c->nout, false);
 }
 
-/* Up to axis 1 a piece is whole blocks of channels: it moves as it lies. */
+/* Up to axis 1 a piece is whole blocks of channels: it moves as it lies, by rows of channels that
+** lie last. */
 #define AXIS_KERNEL(table, run, refuse, in, out) \
   static const struct kernel table[] = { { "move", run, T_ANY, refuse, \
                                            .flags = K_ALIKE | K_ANYWHERE, \

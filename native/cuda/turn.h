@@ -1,0 +1,8 @@
+/* turn.h - arrays (n, channels, space) with their channels last, and back. */
+#pragma once
+#include "kernel/kernel.h"
+
+/* Do the two lie differently? */
+bool turn_moves(const ty_desc *d);
+int  turn_last(int device, const ty_desc *d, void *to, const void *plain);
+int  turn_plain(int device, const ty_desc *d, void *to, const void *last);
