@@ -257,6 +257,13 @@ describe("mistakes with an operator in Lua", function()
     local err = fails("run", function() e:forward() end)
     assert.equal("b", err.node)
     assert.matches("lost", tostring(err.cause))
+    local _, times = tostring(err):gsub("lost", "")
+    assert.equal(1, times, tostring(err))
+    function Bad.forward(_, _, _, ins) return ins[1]:no_such_method() end
+    err = fails("run", function() e:forward() end)
+    _, times = tostring(err):gsub("accepted, nearest first", "")
+    assert.equal(1, times, tostring(err))
+    assert.matches("no_such_method", err.message, 1, true)
     Bad.forward = function(self, _, req, ins, outs) self:assign(outs[1], req[1], ins[1]) end
     e.arg_dict.x[":"] = 7
     assert.same({ 7 }, e:forward()[1]:totable())         -- the executor is usable afterwards

@@ -39,6 +39,13 @@ describe("metric", function()
       assert.equal(key, e.argument)
       assert.truthy(e.message:find("ty.nd.array", 1, true), e.message)
     end
+    for _, f in ipairs{ function(label, pred) return label - pred end,
+        function(label) return 2 * label end, function(_, pred) return -pred end,
+        function(_, pred) return pred ^ 2 end, function(label) return label / 2 end } do
+      local metric = ty.metric.CustomMetric(f)
+      local e = assert.raises("type", metric.update, metric, { ty.nd.ones(2) }, { ty.nd.ones(2) })
+      assert.truthy(e.message:find("ty.nd.array", 1, true), e.message)
+    end
     local mae = ty.metric.CustomMetric(function(label, pred)
       return (ty.nd.array(label) - ty.nd.array(pred)):abs():sum():asscalar(), #label
     end)

@@ -283,14 +283,21 @@ local function known_location(e)
 end
 
 
+-- What the cause says, where the message does not say all of it.
+local function add_cause(e, lines)
+  local text = e.cause and tostring(e.cause)
+  if text and not e.message:find(text, 1, true) then
+    lines[#lines + 1] = "  because of " .. text
+  end
+end
+
+
 function Error.__tostring(e)
   local lines = lines_of(e)
   if known_location(e) then
     lines[#lines + 1] = "  at " .. e.where
   end
-  if e.cause then
-    lines[#lines + 1] = "  because of " .. tostring(e.cause)
-  end
+  add_cause(e, lines)
   lines[#lines + 1] = "  (" .. e.code .. " error)"
   return table.concat(lines, "\n")
 end
@@ -303,9 +310,7 @@ function Error:report()
   if known_location(self) then
     lines[1] = self.where .. ": " .. lines[1]
   end
-  if self.cause then
-    lines[#lines + 1] = "  because of " .. tostring(self.cause)
-  end
+  add_cause(self, lines)
   return table.concat(lines, "\n")
 end
 

@@ -22,6 +22,8 @@ local NAMES = {
   masked_select = "boolean_mask", scatter = "scatter_nd", cat = "concat Concat",
   concatenate = "concat Concat", vstack = "concat Concat", hstack = "concat Concat",
   chunk = "split", matmul = "dot batch_dot", mm = "dot", bmm = "batch_dot", cmul = "mul",
+  lesser = "lt", greater = "gt", lesser_equal = "le", less_equal = "le lesser_equal",
+  less = "lt lesser", greater_equal = "ge", equal = "eq", not_equal = "ne",
   amax = "max", amin = "min", clamp = "clip", keepdim = "keepdims", rand = "uniform",
   expand = "broadcast_to", expand_as = "broadcast_like", is_contiguous = "copy",
   -- layers and their options

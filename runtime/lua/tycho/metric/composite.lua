@@ -165,6 +165,17 @@ function Nested.__index(_, key)
 end
 
 
+local function refuse_arithmetic()
+  Error.raise{ code = "type", func = "CustomMetric:update", expected = "numbers",
+    got = "a nested table", message = "labels and predictions are nested tables here; \z
+      ty.nd.array(x) makes an array of one, with which arithmetic works" }
+end
+
+for _, name in ipairs{ "add", "sub", "mul", "div", "mod", "pow", "unm", "lt", "le" } do
+  Nested["__" .. name] = refuse_arithmetic
+end
+
+
 local function as_table(x)
   return class.is_array(x) and setmetatable(x:totable(), Nested) or x
 end

@@ -184,9 +184,10 @@ end
 --- Raises an error inside a user's method as E(run) with the original as its cause (not for users).
 function custom._fail(method, name, where, cause)
   local interrupted = Class.is_a(cause, Error) and cause.code == "interrupted"
+  local first_line = tostring(cause):match("^[^\n]*")
   error(interrupted and cause or Error.new{ code = "run", func = "Custom", op = "Custom",
     node = name, where = where, cause = cause,
-    message = ("%s of a Lua operator failed: %s"):format(method, tostring(cause)) }, 0)
+    message = ("%s of a Lua operator failed: %s"):format(method, first_line) }, 0)
 end
 
 
