@@ -11,7 +11,9 @@
 */
 #include <errno.h>
 #include <pthread.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 #include "base/json.h"
 #include "base/system.h"
 #include "device/profile.h"
@@ -370,6 +372,13 @@ int ty_profile(int what, int *before)
 
 /* The file of the events that come from now on. Those before go to the old one if that was
 ** begun. */
+/* What an earlier program left; a device or a pipe stays. */
+static void remove_old(const char *path)
+{
+  struct stat st;
+  if (!stat(path, &st) && S_ISREG(st.st_mode)) unlink(path);
+}
+
 int ty_profile_file(const char *path, int64_t period)
 {
   NEED(path && *path && period >= 0, TY_EVALUE, "profile: no file name");
@@ -379,6 +388,7 @@ int ty_profile_file(const char *path, int64_t period)
   int code = file.open ? write_events() : TY_OK;
   mem_free(file.path);
   file = (struct file){ .path = copy, .period = period, .last = profile_now() };
+  remove_old(path);
   pthread_mutex_unlock(&guard);
   return code;
 }

@@ -252,6 +252,16 @@ describe("profiler", function()
     assert.is_false(exists(path))
   end)
 
+  it("removes no device, such as /dev/null", function()
+    local device_path = os.tmpname()
+    os.remove(device_path)
+    assert.equal(0, os.execute("mkfifo " .. device_path))
+    profiler.set_config{ filename = device_path }
+    profiler.set_config{ filename = path }
+    assert.equal(0, os.execute("test -p " .. device_path))
+    os.remove(device_path)
+  end)
+
   it("records nothing while it is paused or stopped", function()
     local exe = bound()
     local trace = traced({ profile_api = false, profile_memory = false }, function()

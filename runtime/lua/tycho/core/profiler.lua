@@ -60,7 +60,7 @@ local CONFIG = args.form("profiler.set_config", {
   { "aggregate_stats", "boolean", false }, { "profile_process", { "worker", "server" }, "worker" },
 })
 
---- Sets what is recorded and where it goes. A file of that name is removed.
+--- Sets what is recorded and where it goes. An ordinary file of that name is removed.
 -- @tparam table options filename ("profile.json"), profile_symbolic (operators of executors),
 --   profile_imperative (functions of `ty.nd`, copies), profile_memory (bytes in use per device),
 --   profile_api (forward, backward and waits, as the caller sees them), profile_all (all of these),
@@ -81,7 +81,6 @@ function profiler.set_config(...)
     + bit(a.profile_api, C.TY_PROFILE_API)
   aggregate = a.aggregate_stats
   check(C.ty_profile_file(a.filename, a.continuous_dump and a.dump_period * 1e9 or 0), func)
-  os.remove(a.filename)
   profiler._apply()
 end
 
