@@ -93,6 +93,7 @@ build = {
       ["tycho.kvstore.dist"] = "runtime/lua/tycho/kvstore/dist.lua",
       ["tycho.kvstore.init"] = "runtime/lua/tycho/kvstore/init.lua",
       ["tycho.kvstore.local"] = "runtime/lua/tycho/kvstore/local.lua",
+      ["tycho.kvstore.nccl"] = "runtime/lua/tycho/kvstore/nccl.lua",
       ["tycho.log"] = "runtime/lua/tycho/log.lua",
       ["tycho.lr_scheduler"] = "runtime/lua/tycho/lr_scheduler.lua",
       ["tycho.metric.base"] = "runtime/lua/tycho/metric/base.lua",

@@ -293,11 +293,18 @@ int64_t     ty_profile_now(void);                          /* ns */
 int         ty_profile_sums(int i, ty_profile_sum *out);
 int         ty_profile_reset(void);                        /* sums start afresh */
 /* Groups of ranks that run one script. Sums and broadcasts are queued like other work on arrays, in
-** one order on all ranks; the arrays of a call are of one dtype, on a CPU. */
+** one order on all ranks; the arrays of a call are of one dtype, on a CPU, or where ranks are
+** devices on these: array i on device i % n of this process. */
 typedef struct ty_comm ty_comm;
 enum { TY_WIRE_FULL, TY_WIRE_F16, TY_WIRE_BF16, TY_WIRE_2BIT };      /* what float32 is sent as */
 /* "mpi": this process's rank; "threads": `size` ranks of this process, out[0 .. size - 1] */
 int         ty_comm_open(const char *kind, int size, ty_comm **out);
+/* Ranks are GPUs, by NCCL: n of this process, behind those of lower ranks of a group over MPI,
+** whose ranks all call this; ranks NULL: no other processes. Sums are added in the library's order;
+** there is no gathering. TY_EDEVICE says what is missing, as ty_comm_devices does, which writes the
+** library's version. */
+int         ty_comm_open_devices(const int *device, int n, ty_comm *ranks, ty_comm **out);
+int         ty_comm_devices(char *text, size_t size);
 void        ty_comm_free(ty_comm *c);
 int         ty_comm_rank(const ty_comm *c);
 int         ty_comm_size(const ty_comm *c);

@@ -2,8 +2,9 @@
 **
 ** A group has a queue of its own, so that messages travel while kernels run; the tickets of arrays
 ** keep the order, and all ranks, which run one script, submit the same tasks in the same order.
-** A process is a rank of one group over MPI (opened once, left when the process ends), or has
-** several ranks of a group of threads.
+** A process is a rank of one group over MPI (opened once, left when the process ends), has several
+** ranks of a group of threads, or one for each of its devices in a group of devices. The last have
+** one queue for all groups (device/collective.h).
 */
 #include <pthread.h>
 #include <signal.h>
@@ -22,6 +23,7 @@ struct ty_comm {
   const struct comm_ops *ops;
   struct comm_world *world;
   int queue, refs;
+  int local;                     /* ranks of this process */
   bool for_ever;                 /* the group over MPI */
   struct comm_buffer scratch[3]; /* of the queue's thread, as are `number` and `notice` */
   int64_t number;                /* of the next message */
@@ -48,6 +50,8 @@ struct message {
 
 static int act_sum(struct message *m)
 {
+  if (m->comm->ops->sum_arrays)
+    return m->comm->ops->sum_arrays(m->comm->world, m->part, m->n, m->dtype);
   struct comm_sum s = { m->part, m->n, m->dtype, m->wire, m->threshold };
   return comm_sum(m->comm->ops, m->comm->world, m->comm->scratch, &s);
 }
@@ -57,6 +61,8 @@ static int act_broadcast(struct message *m)
   enum { MOST = 64 << 20 };
   struct comm_world *w = m->comm->world;
   size_t size = dtype_size(m->dtype);
+  if (m->comm->ops->broadcast_arrays)
+    return m->comm->ops->broadcast_arrays(w, m->part, m->n, m->dtype, m->root);
   for (int i = 0; i < m->n && w->size > 1; i++) {
     size_t bytes = size * (size_t)m->part[i].n;
     for (size_t at = 0; at < bytes; at += MOST)
@@ -114,7 +120,8 @@ static int run_message(void *context)
 {
   struct message *m = context;
   int64_t from = ty_profile_now();
-  int code = m->comm->world->size > 1 ? agree(m) : TY_OK;
+  bool asks = m->comm->world->size > 1 && m->comm->ops->gather;
+  int code = asks ? agree(m) : TY_OK;
   if (!code) code = m->act(m);
   int64_t to = ty_profile_now();
   __atomic_add_fetch(&m->comm->bytes, (int64_t)m->bytes, __ATOMIC_RELAXED);
@@ -141,15 +148,31 @@ static ty_comm *keep(ty_comm *c)
   return c;
 }
 
+static int check_device(const ty_comm *c, const ty_tensor *x, int i, const char *func)
+{
+  char name[32], want[32];
+  device_name(x->d.device, name, sizeof name);
+  if (c->ops != &comm_devices) {
+    NEED(device_kind(x->d.device) != TY_GPU, TY_EDEVICE,
+        "%s: array %d lies on %s; messages start on a CPU", func, i, name);
+    return TY_OK;
+  }
+  int device = comm_devices_at(c->world, i % c->local);
+  NEED(x->d.device == device, TY_EDEVICE, "%s: array %d lies on %s; expected %s", func, i, name,
+      device_name(device, want, sizeof want));
+  return TY_OK;
+}
+
 static int check_arrays(const ty_comm *c, ty_tensor *const *x, int n, const char *func)
 {
-  char name[32];
   NEED(c && x && n > 0, TY_ETYPE, "%s: the group or the arrays are missing", func);
+  NEED(n % c->local == 0, TY_EVALUE, "%s: %d arrays for %d devices", func, n, c->local);
   for (int i = 0; i < n; i++) {
     NEED(x[i], TY_ETYPE, "%s: array %d is missing", func, i);
-    NEED(device_kind(x[i]->d.device) != TY_GPU, TY_EDEVICE,
-        "%s: array %d lies on %s; messages start on a CPU", func, i,
-        device_name(x[i]->d.device, name, sizeof name));
+    TRY(check_device(c, x[i], i, func));
+    NEED(desc_count(&x[i]->d) == desc_count(&x[i - i % c->local]->d), TY_ESHAPE,
+        "%s: array %d has %lld elements, that of the first device %lld", func, i,
+        (long long)desc_count(&x[i]->d), (long long)desc_count(&x[i - i % c->local]->d));
     NEED(x[i]->d.dtype == x[0]->d.dtype, TY_EDTYPE, "%s: array %d is %s, the first one %s", func, i,
         dtype_name(x[i]->d.dtype), dtype_name(x[0]->d.dtype));
   }
@@ -203,6 +226,8 @@ int ty_comm_sum(
       dtype_name(from[0]->d.dtype), dtype_name(to[0]->d.dtype));
   NEED(wire >= TY_WIRE_FULL && wire <= TY_WIRE_2BIT, TY_EVALUE, "ty_comm_sum: no way of sending %d",
       wire);
+  NEED(wire == TY_WIRE_FULL || c->ops != &comm_devices, TY_EVALUE,
+      "ty_comm_sum: between devices numbers travel as they are");
   NEED(wire == TY_WIRE_FULL || to[0]->d.dtype == TY_F32, TY_EDTYPE,
       "ty_comm_sum: only float32 is sent as a shorter type, not %s", dtype_name(to[0]->d.dtype));
   struct message m = { .comm = c,
@@ -228,6 +253,7 @@ int ty_comm_broadcast(ty_comm *c, ty_tensor *const *x, int n, int root)
 int ty_comm_gather(ty_comm *c, const void *own, size_t bytes, void *all)
 {
   NEED(c && (own || !bytes) && (all || !bytes), TY_ETYPE, "ty_comm_gather: an argument is missing");
+  NEED(c->ops->gather, TY_ESTATE, "ty_comm_gather: devices exchange no bytes of the host");
   NEED(bytes <= (1 << 20), TY_EVALUE, "ty_comm_gather: %zu bytes; at most a megabyte", bytes);
   if (bytes) memcpy((char *)all + bytes * (size_t)c->world->rank, own, bytes);
   struct message *m = NEW(struct message);
@@ -296,6 +322,7 @@ static void give_up(const ty_comm *c, const char *what)
   pthread_t thread;
   say(what);
   if (sys_thread(&thread, end_late, NULL)) _exit(1);
+  comm_devices_abort();
   c->ops->abort(c->world, 1);
 }
 
@@ -347,6 +374,7 @@ static void leave(int status, void *context)
   ty_comm *c = context;
   if (status && c->world->size > 1) {
     say("the script failed");
+    comm_devices_abort();
     c->ops->abort(c->world, status);
   }
   device_wait(c->queue);
@@ -375,6 +403,7 @@ static void end_threads(void)
     ty_comm *c = __atomic_load_n(&taken[i], __ATOMIC_ACQUIRE);
     if (c && c->ops == &comm_threads) c->ops->abort(c->world, 0);
   }
+  comm_devices_abort();
 }
 
 static int make_group(const struct comm_ops *ops, struct comm_world *w, ty_comm **out)
@@ -384,7 +413,7 @@ static int make_group(const struct comm_ops *ops, struct comm_world *w, ty_comm 
   NEED(id < COMM_QUEUES, TY_EDEVICE, "a process has at most %d ranks", COMM_QUEUES);
   ty_comm *c = NEW(ty_comm);
   NEED(c, TY_EMEMORY, "out of memory: a group of ranks");
-  *c = (ty_comm){ .ops = ops, .world = w, .queue = COMM_QUEUE + id, .refs = 1 };
+  *c = (ty_comm){ .ops = ops, .world = w, .queue = COMM_QUEUE + id, .refs = 1, .local = 1 };
   __atomic_store_n(&taken[id], c, __ATOMIC_RELEASE);
   device_closing = end_threads;
   *out = c;
@@ -447,10 +476,24 @@ int ty_comm_open(const char *kind, int size, ty_comm **out)
   return code;
 }
 
+int ty_comm_open_devices(const int *device, int n, ty_comm *ranks, ty_comm **out)
+{
+  NEED(out, TY_ETYPE, "ty_comm_open_devices: the result's place is missing");
+  ty_comm *c = NEW(ty_comm);
+  NEED(c, TY_EMEMORY, "out of memory: a group of devices");
+  *c = (ty_comm){ .ops = &comm_devices, .queue = COLLECTIVE_QUEUE, .refs = 1, .local = n };
+  int code = comm_devices_open(device, n, ranks, &c->world);
+  if (code) return mem_free(c), code;
+  device_closing = end_threads;
+  *out = c;
+  return TY_OK;
+}
+
 void ty_comm_free(ty_comm *c)
 {
   if (!c || __atomic_sub_fetch(&c->refs, 1, __ATOMIC_ACQ_REL) || c->for_ever) return;
-  __atomic_store_n(&taken[c->queue - COMM_QUEUE], NULL, __ATOMIC_RELEASE);
+  if (c->queue != COLLECTIVE_QUEUE)
+    __atomic_store_n(&taken[c->queue - COMM_QUEUE], NULL, __ATOMIC_RELEASE);
   c->ops->close(c->world);
   for (int i = 0; i < COUNT(c->scratch); i++) mem_free(c->scratch[i].data);
   mem_free(c->notice.data);
@@ -464,6 +507,7 @@ int ty_comm_abort(ty_comm *c, const char *text)
 {
   NEED(c, TY_ETYPE, "ty_comm_abort: the group is missing");
   if (c == mpi) say(text ? text : "ended by the script");
+  if (c == mpi) comm_devices_abort();
   c->ops->abort(c->world, 1);
   return TY_OK;
 }

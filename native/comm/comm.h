@@ -12,6 +12,9 @@ enum { COMM_RANKS = 4096 };                           /* of a group, at most */
 ** false. */
 struct comm_world { int rank, size; char why[512]; };
 
+/* n elements; `from` may be `to`, and is only read */
+struct comm_part { const char *from; char *to; int64_t n; };
+
 /* COMM_NO_END: all scripts have ended, but the mover does not */
 enum { COMM_ALL_ALIVE = -1, COMM_NO_END = -2 };
 struct comm_ops {
@@ -28,15 +31,25 @@ struct comm_ops {
   int (*beat)(struct comm_world *w, double patience);
   void (*abort)(struct comm_world *w, int status);    /* ends all ranks */
   void (*close)(struct comm_world *w);
+  /* Where ranks are devices, in place of the first four: the library that moves the bytes adds
+  ** them as well, in an order of its own. Of n parts, number i is of this process's rank
+  ** i % local. */
+  int (*sum_arrays)(struct comm_world *w, const struct comm_part *part, int n, int dtype);
+  int (*broadcast_arrays)(
+      struct comm_world *w, const struct comm_part *part, int n, int dtype, int root);
 };
 
 /* Fills out[0 .. size - 1], ranks of one process; or out[0], this process's rank. */
 int comm_threads_open(int size, struct comm_world **out);
 extern const struct comm_ops comm_threads;
 int comm_mpi_open(const struct comm_ops **ops, struct comm_world **out);
+/* The ranks are devices: these of this process, and those of the others in `ranks` (NULL: there are
+** no others), who call this too. */
+int comm_devices_open(const int *device, int n, ty_comm *ranks, struct comm_world **out);
+extern const struct comm_ops comm_devices;
+int comm_devices_at(const struct comm_world *w, int i);          /* the device of local rank i */
+void comm_devices_abort(void);                        /* what they have under way, in all groups */
 
-/* n elements; `from` may be `to`, and is only read */
-struct comm_part { const char *from; char *to; int64_t n; };
 struct comm_buffer { char *data; size_t cap; };
 /* Each part's elements `from`, added over the ranks, in `to`. All parts are of one dtype; wire:
 ** TY_WIRE_*; `threshold`: what two bits stand for. */

@@ -11,6 +11,7 @@
 ** and buckets cost what the largest needs.
 */
 #include <pthread.h>
+#include "cuda/collective.h"
 #include "cuda/family.h"
 #include "cuda/send.h"
 #include "device/order.h"
@@ -175,6 +176,7 @@ static int finish(int device)
 
 static int mark(int device, uint64_t seq)
 {
+  if (device == COLLECTIVE_QUEUE) return collective_mark(seq);
   struct gpu *g = gpu_of(device);
   TRY(cuda_enter(device));
   return cuda_told(
@@ -183,8 +185,10 @@ static int mark(int device, uint64_t seq)
 
 static int await(int device, struct ticket t)
 {
-  cu_event e = gpu_of(t.device)->mark[t.seq % MARKS];
+  if (device == COLLECTIVE_QUEUE) return collective_await(gpu_of(t.device)->mark[t.seq % MARKS]);
   TRY(cuda_enter(device));
+  if (t.device == COLLECTIVE_QUEUE) return collective_awaited(cuda_stream(device), t.seq);
+  cu_event e = gpu_of(t.device)->mark[t.seq % MARKS];
   return cuda_told(cu_api.StreamWaitEvent(cuda_stream(device), e, 0), "waiting for another GPU");
 }
 
@@ -479,6 +483,7 @@ __attribute__((constructor)) static void register_gpu(void)
   static const struct order_ops order = { mark, await, reach, busy };
   device_register(TY_GPU, &gpu_ops);
   order_register(TY_GPU, &order);
+  cuda_collective_register(&order);
   cuda_pointwise_register();
   primitives_register(TY_GPU, &cuda_primitives);
 #define REGISTER(name) op_register_kernels(TY_GPU, cuda_##name);

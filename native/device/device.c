@@ -6,6 +6,7 @@
 ** bytes in storage.c, the CPU itself in cpu.c.
 */
 #include <pthread.h>
+#include "device/collective.h"
 #include "device/profile.h"
 #include "device/queue.h"
 #include "base/philox.h"
@@ -24,6 +25,24 @@ const struct device_ops *device_ops(int device)
   int kind = device_kind(device);
   if (device < 0 || kind > TY_PINNED) return NULL;
   return __atomic_load_n(&kinds[kind == TY_GPU], __ATOMIC_ACQUIRE);
+}
+
+static const struct collective_ops *collectives;
+
+void collective_register(const struct collective_ops *ops)
+{
+  collectives = ops;
+  order_register(COLLECTIVE_QUEUE, ops->order);
+}
+
+const struct collective_ops *collective_ops(void) { return collectives; }
+
+const struct device_ops *queue_ops(int device)
+{
+  static const struct device_ops no_memory = { .name = "comm" };
+  return has_memory(device)                     ? device_ops(device)
+      : device_kind(device) == COLLECTIVE_QUEUE ? collectives->queue
+                                                : &no_memory;
 }
 
 static const struct device_ops *either_ops(int a, int b)
@@ -56,6 +75,7 @@ const char *device_name(int device, char *buffer, size_t size)
 {
   const char *kind = device_kind(device) == TY_GPU ? "gpu"
       : device_kind(device) == COMM_QUEUE          ? "comm"
+      : device_kind(device) == COLLECTIVE_QUEUE    ? "collective"
       : device_kind(device) == TY_PINNED           ? "cpu_pinned"
                                                    : "cpu";
   snprintf(buffer, size, "%s(%d)", kind, device_id(device));

@@ -142,8 +142,9 @@ int  device_fill(int device, void *data, int value, size_t bytes);
 int  device_convert(int device, void *dst, int dst_type, const void *src, int src_type, int64_t n);
 /* waits until what the device's task has started is done; a CPU has done it */
 int  device_finish(int device);
-/* Queues without memory of their own, for what travels while kernels run; tasks name CPU arrays. */
-enum { COMM_QUEUE = 768, COMM_QUEUES = 16 };
+/* Queues without memory of their own, for what travels while kernels run: tasks of the first name
+** CPU arrays, those of the last one arrays of GPUs (collective.h). */
+enum { COMM_QUEUE = 768, COMM_QUEUES = 16, COLLECTIVE_QUEUE = 1024 };
 static inline int device_kind(int device) { return device & ~255; }
 static inline int device_id(int device) { return device & 255; }
 /* called when the process ends, before queues do: ends what a task may be waiting for */

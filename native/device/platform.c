@@ -7,7 +7,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 #include "base/system.h"
-#include "device/device.h"
+#include "device/collective.h"
 #include "base/parallel.h"
 #ifdef TY_DNNL
 #include <oneapi/dnnl/dnnl.h>
@@ -141,6 +141,18 @@ static void add_cuda(struct text *t)
   text_add(t, "            nothing ran on a GPU so far, all on a stand-in (doc/gpu.md)\n");
 }
 
+static void add_collectives(struct text *t)
+{
+  char found[256];
+  const struct collective_ops *ops = collective_ops();
+  int code = ops ? ops->find(found, sizeof found) : TY_OK;
+  if (!ops)
+    text_add(t, "NCCL        no: this build has no code for it\n");
+  else
+    text_add(t, "NCCL        %s%s\n", code ? "no: " : "", code ? ty_error() : found);
+  if (code) failure_drop(failure_take(code));
+}
+
 static void add_libraries(struct text *t)
 {
   static const char *const blas[] = { "libopenblas.so.0", "libopenblas.so", NULL };
@@ -148,7 +160,6 @@ static void add_libraries(struct text *t)
   static const char *const jpeg[] = { "libjpeg.so.62", "libjpeg.so.8", NULL };
   static const char *const png[] = { "libpng16.so.16", NULL };
   static const char *const cudnn[] = { "libcudnn.so.9", NULL };
-  static const char *const nccl[] = { "libnccl.so.2", NULL };
   static const char *const mpi[] = { "libmpi.so.40", NULL };
   add_library(t, "BLAS", "blas", blas, "openblas_get_config");
   add_library(t, "LAPACK", NULL, lapack, NULL);
@@ -157,7 +168,7 @@ static void add_libraries(struct text *t)
   add_library(t, "PNG", NULL, png, NULL);
   add_cuda(t);
   add_library(t, "cuDNN", "cudnn", cudnn, NULL);
-  add_library(t, "NCCL", "nccl", nccl, NULL);
+  add_collectives(t);
   add_library(t, "MPI", "mpi", mpi, NULL);
 }
 

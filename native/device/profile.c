@@ -217,7 +217,10 @@ static void name_pid(struct text *t, int pid)
   if (file.named[pid]) return;
   file.named[pid] = true;
   int device = slot_device(pid), kind = device_kind(device);
-  const char *what = kind == TY_GPU ? "gpu" : kind == COMM_QUEUE ? "comm" : "cpu";
+  const char *what = kind == TY_GPU ? "gpu"
+      : kind == COMM_QUEUE          ? "comm"
+      : kind == COLLECTIVE_QUEUE    ? "collective"
+                                    : "cpu";
   text_add(t,
       "%s\n{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, \"args\": {\"name\": \"",
       t->n ? "," : "", pid);

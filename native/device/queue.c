@@ -189,13 +189,12 @@ static int start_thread(struct queue *q)
   return TY_OK;
 }
 
-static const struct device_ops no_memory = { .name = "comm" };
 static int make_queue(int device, struct queue **out)
 {
   struct queue *q = NEW(struct queue);
   NEED(q, TY_EMEMORY, "out of memory");
   q->device = slot_device(device_slot(device));
-  q->ops = device_kind(device) == COMM_QUEUE ? &no_memory : device_ops(device);
+  q->ops = queue_ops(device);
   q->order = orders[device_slot(device_kind(device))];
   q->awaited = UINT64_MAX;
   for (int i = 0; i < RING; i++) q->slot[i].wait = &q->wait[0][i];
@@ -215,7 +214,7 @@ void order_register(int kind, const struct order_ops *ops) { orders[device_slot(
 static int queue_of(int device, struct queue **out)
 {
   static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
-  if (device_kind(device) != COMM_QUEUE) TRY(device_open(device));
+  if (has_memory(device)) TRY(device_open(device));
   if ((*out = queue_at(device))) return TY_OK;
   pthread_mutex_lock(&making);
   *out = queue_at(device);
@@ -479,7 +478,7 @@ static int drain(struct queue *q)
 int device_wait(int device)
 {
   if (device >= 0) {
-    if (device_kind(device) != COMM_QUEUE) TRY(device_open(device));
+    if (has_memory(device)) TRY(device_open(device));
     if (queue_at(device)) TRY(drain(queue_at(device)));
     return pending_tell(slot_device(device_slot(device)));
   }

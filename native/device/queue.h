@@ -3,18 +3,21 @@
 #include "device/device.h"
 
 /* cpu(0..63), gpu(0..63), queues for messages; pinned memory belongs to its CPU */
-enum { IDS = 64, SLOTS = 2 * IDS + COMM_QUEUES };
+enum { IDS = 64, COLLECTIVE_SLOT = 2 * IDS + COMM_QUEUES, SLOTS };
 static inline int device_slot(int device)
 {
   int kind = device_kind(device), first = kind == COMM_QUEUE ? 2 * IDS : kind == TY_GPU ? IDS : 0;
-  return first + (device_id(device) & (IDS - 1));
+  return kind == COLLECTIVE_QUEUE ? COLLECTIVE_SLOT : first + (device_id(device) & (IDS - 1));
 }
 static inline int slot_device(int slot)
 {
   return slot < IDS ? TY_CPU + slot
       : slot < 2 * IDS ? TY_GPU + slot - IDS
-                       : COMM_QUEUE + slot - 2 * IDS;
+      : slot < COLLECTIVE_SLOT ? COMM_QUEUE + slot - 2 * IDS
+                               : COLLECTIVE_QUEUE;
 }
+static inline bool has_memory(int device) { return device_kind(device) < COMM_QUEUE; }
+const struct device_ops *queue_ops(int device);       /* of those that have none, too */
 
 /* failures.c: f is remembered for device_wait; the first of a device (-1: any) is told, and its
 ** later ones are forgotten; NULL: no mark any more; the mark that still counts, with a reference */

@@ -23,7 +23,7 @@ rooms.native = { title = "native", {
       "philox.h", "stream_copy.h", "system.h", "text.h", "vmath.h" } },
 }, {
   { name = "device", is = "processors, queues, storage",
-    public = { "device.h", "order.h", "pool.h", "profile.h", "queue.h" } },
+    public = { "collective.h", "device.h", "order.h", "pool.h", "profile.h", "queue.h" } },
 }, {
   { name = "tensor", is = "dense arrays and their files", public = { "tensor.h" } },
 }, {

@@ -101,6 +101,7 @@ struct Op {
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
   Work work;
   std::vector<Mark> after;
+  std::function<bool()> ready;                        /* for work that waits for others, too */
   uint64_t number = 0;                                /* in its queue */
   uint64_t given = 0;                                 /* among all of the process */
 };

@@ -17,6 +17,12 @@ int enter(const char *name, int refused, int broken)
   return code >= CUDA_ERROR_INVALID_CONTEXT && code <= CUDA_ERROR_UNKNOWN ? broken : code;
 }
 
+int enter_anywhere(const char *name, int refused)
+{
+  Call call(name, NOTHING);
+  return call.code == CUDA_ERROR_OUT_OF_MEMORY ? refused : call.code;
+}
+
 int misuse(int code, const char *function, const char *format, ...)
 {
   char text[512];
@@ -98,6 +104,22 @@ CUresult give(CUstream handle, const char *name, std::vector<Region> regions, Jo
   int device = s->device;
   return submit(s, CU_GRAPH_NODE_TYPE_KERNEL,
       [=] { return run(name, device, regions, job); });
+}
+
+CUresult give_when(CUstream handle, const char *name, std::vector<Region> regions, Job job,
+    std::function<bool()> ready)
+{
+  Call call("a library", NOTHING);
+  CUstream_st *s = stream_of(handle);
+  RULE(s, CUDA_ERROR_INVALID_HANDLE, "%s: not a stream, or destroyed before", name);
+  RULE(!s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+      "%s: the stream captures, which the stand-in cannot", name);
+  int device = s->device;
+  Op op;
+  op.type = CU_GRAPH_NODE_TYPE_KERNEL;
+  op.work = [=] { return run(name, device, regions, job); };
+  op.ready = std::move(ready);
+  return give(s, std::move(op));
 }
 
 /* -- objects ----------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 ** takes over what has been left alone for some milliseconds, since a program may also wait for a
 ** host function. CUDASIM_STREAMS=eager runs work where it is given: faster, and blind to missing
 ** waits. */
+#include <chrono>
 #include <thread>
 #include <unistd.h>
 #include "state.h"
@@ -35,12 +36,25 @@ void queue_drop(const std::shared_ptr<Queue> &q)
 bool passed(const Mark &m) { return !m.queue || m.queue->done >= m.number; }
 Mark end_of(const std::shared_ptr<Queue> &q) { return { q, q->given }; }
 
-static bool can_run(const Queue &q)
+static bool is_next(const Queue &q)
 {
   if (q.ops.empty()) return false;
   for (const Mark &m : q.ops.front().after)
     if (!passed(m)) return false;
   return true;
+}
+
+static bool can_run(const Queue &q)
+{
+  return is_next(q) && (!q.ops.front().ready || q.ops.front().ready());
+}
+
+/* Some work waits for what another thread or process has yet to do. */
+static bool others_may_come()
+{
+  for (auto &q : queues)
+    if (is_next(*q) && q->ops.front().ready) return true;
+  return false;
 }
 
 /* -- running ----------------------------------------------------------------------------------- */
@@ -72,6 +86,8 @@ static bool step(Lock &lock)
   gate(true);
   lock.unlock();
   CUresult r = c.error || !op.work ? c.error : op.work();
+  op.work = nullptr;                                  /* what it held may take the lock when it goes */
+  op.ready = nullptr;
   lock.lock();
   if (r && !c.error) c.error = r;
   busy = false;
@@ -99,7 +115,11 @@ CUresult queue_wait(Lock &lock, const Mark &m)
 {
   CUresult r = CUDA_SUCCESS;
   while (!passed(m) && !r)
-    if (!advance(lock) && !passed(m))
+    if (advance(lock) || passed(m))
+      continue;
+    else if (others_may_come())
+      state.changed.wait_for(lock, std::chrono::milliseconds(1));
+    else
       r = misuse(CUDA_ERROR_LAUNCH_TIMEOUT, "waiting", "streams wait for each other for ever");
   close_gate();
   return r ? r : m.queue ? context_of(m.queue->device).error : r;

@@ -13,6 +13,8 @@ namespace cudasim {
 /* A function of a library begins: 0; `broken` where this thread has no context or an error sticks
 ** to it; or what CUDASIM_FAIL plans for the name, `refused` where it plans no code. */
 int enter(const char *name, int refused, int broken);
+/* The same for functions that need no context. */
+int enter_anywhere(const char *name, int refused);
 /* What a correct program never does: said on stderr and counted. Returns `code`. */
 int misuse(int code, const char *function, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -38,6 +40,11 @@ typedef std::function<void()> Job;
 /* One entry of the stream, like a launch. Where a region is not there, the work is not done, and
 ** the error sticks. */
 CUresult give(CUstream s, const char *name, std::vector<Region> regions, Job job);
+
+/* The same for work that may not begin before `ready`: it waits for somebody else, of this process
+** or another. Such a stream must not capture. */
+CUresult give_when(CUstream s, const char *name, std::vector<Region> regions, Job job,
+    std::function<bool()> ready);
 
 /* Objects of a kind that live, for the report of leaks: one more, or less. */
 void live(const char *kind, int change);

@@ -164,6 +164,30 @@ function comm.group(size)
 end
 
 
+--- E(device) where arrays cannot be added over GPUs, with what is missing.
+-- @treturn string the version of NCCL
+function comm.check_devices()
+  local text = ffi.new("char[256]")
+  check(C.ty_comm_devices(text, 256), "comm.check_devices")
+  return ffi.string(text)
+end
+
+
+--- GPUs of this process as ranks, by NCCL; with `ranks` those of all its processes, who all call
+-- this. Arrays of a call are lists per array over these contexts: `{a0, a1, b0, b1}` for two.
+-- A failure ends the group.
+-- @tparam {Context,...} contexts GPUs, each once
+-- @tparam[opt] Group ranks the processes
+function comm.devices(contexts, ranks)
+  local list, out = ffi.new("int[?]", #contexts), ffi.new("ty_comm *[1]")
+  for i, ctx in ipairs(contexts) do
+    list[i - 1] = ctx._device
+  end
+  check(C.ty_comm_open_devices(list, #contexts, ranks and ranks._h, out), "comm.devices")
+  return Group(out[0], contexts[1])
+end
+
+
 --- What a rank that is asked to end says of its last checkpoint.
 -- @string text
 function comm.note(text)

@@ -13,6 +13,7 @@ local Class = require "tycho.core.class"
 local comm = require "tycho.kvstore.comm"
 local Error = require "tycho.core.error"
 local log = require "tycho.core.log"
+local nccl = require "tycho.kvstore.nccl"
 local optimizer = require "tycho.optimizer"
 local store = require "tycho.kvstore.local"
 
@@ -31,7 +32,7 @@ local warned = false
 -- @tparam[opt] Group group the ranks; those that were started together otherwise
 function DistStore:init_store(name, group)
   store.KVStore.init_store(self, name)
-  self._group = group or comm.world()
+  self._group, self._has_processes, self._groups = group or comm.world(), group == nil, {}
   self._home = self._group.context
   self.rank, self.num_workers = self._group.rank, self._group.size
   if name:find("async", 1, true) and not warned then
@@ -75,7 +76,39 @@ end
 
 -- Sums of the ranks -------------------------------------------------------------------------------
 
+-- Whether all ranks have NCCL: asked when arrays on GPUs are pushed first. Otherwise MPI carries
+-- them, by way of the host.
+local function have_nccl(self)
+  if self._by_nccl == nil then
+    local good, what = pcall(comm.check_devices)
+    self._by_nccl = true
+    for r, text in ipairs(self._group:gather(good and "yes" or tostring(what))) do
+      if text ~= "yes" and self._by_nccl then
+        self._by_nccl = false
+        log:warning(("sums over GPUs go through the hosts' memory: rank %d: %s")
+          :format(r - 1, text))
+      end
+    end
+  end
+  return self._by_nccl
+end
+
+
+local function goes_by_nccl(self, group)
+  return self._has_processes and not group.entry.compression and nccl.is_on_gpus(group[2])
+    and have_nccl(self)
+end
+
+
 local function send(self, bucket)
+  if goes_by_nccl(self, bucket[1]) then
+    local sums = {}
+    nccl.sum(nccl.group_of(self._groups, bucket[1][2], self._group), bucket)
+    for i, group in ipairs(bucket) do
+      sums[i] = nccl.chosen(self, group.entry, group[2])
+    end
+    return sums
+  end
   local own, sums = {}, {}
   for i, group in ipairs(bucket) do
     own[i], sums[i] = merge(self, group.entry, group[2])
@@ -96,6 +129,7 @@ local function take(self, bucket, sums)
   end
   local keys, near, stored = {}, {}, {}
   for i, group in ipairs(bucket) do
+    store.follow(group.entry, sums[i])
     local x = group.entry.stored
     keys[i], near[i], stored[i] = group[1], sums[i]:as_in_context(x.context), x
   end
@@ -106,6 +140,7 @@ end
 local function fits(bucket, group)
   local a, b = bucket[1], group
   return a[2][1]._dtype == b[2][1]._dtype and a.entry.compression == b.entry.compression
+    and nccl.name_of(a[2]) == nccl.name_of(b[2])
 end
 
 

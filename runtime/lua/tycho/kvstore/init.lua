@@ -10,8 +10,8 @@
 --     kv:push("w", { grad_of_gpu0, grad_of_gpu1 })
 --     kv:pull("w", { out = { weight_of_gpu0, weight_of_gpu1 } })
 --
--- "local" sums on the CPU, "device" (any name with that word) on the devices; other
--- plain names are like "local".
+-- "local" sums on the CPU, "device" (any name with that word) on the devices, "nccl" on GPUs by
+-- NCCL; other plain names are like "local".
 --
 -- @module tycho.kvstore
 
@@ -37,13 +37,14 @@ end
 
 
 -- Words of names whose stores need other processes or libraries.
-local ELSEWHERE = { "nccl", "horovod", "byteps" }
+local ELSEWHERE = { "horovod", "byteps" }
 
 local CREATE = args.form("kv.create", { { "name", "text", "local" } })
 
 --- A store by name.
--- @string[opt="local"] name in any case: "local", "device", or a registered one; others that need
--- more than one process E(unsupported)
+-- @string[opt="local"] name in any case: "local", "device", "nccl", or a registered one; others
+-- that need more than one process E(unsupported). "nccl" without that library E(device), which
+-- says what is missing
 function kv.create(...)
   local name = CREATE(...).name:lower()
   if stores[name] then
@@ -56,6 +57,9 @@ function kv.create(...)
           :format(name) }
     end
     return require("tycho.kvstore.dist").DistStore(name)
+  end
+  if name == "nccl" then
+    return require("tycho.kvstore.nccl").NcclStore(name)
   end
   for _, word in ipairs(ELSEWHERE) do
     if name:find(word, 1, true) then

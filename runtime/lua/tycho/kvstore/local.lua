@@ -176,20 +176,17 @@ end
 
 -- Sums --------------------------------------------------------------------------------------------
 
--- The device that sums of a key are made on: the CPU, or of the pushed arrays'
--- devices the one with least to do.
-local function choose_device(self, list)
-  if not self._on_devices then
+--- The device that sums of a key are made on: the CPU, or (with on_devices in any case) of the
+-- pushed arrays' devices the one with least to do.
+function KVStore:_choose(list, on_devices)
+  if not (on_devices or self._on_devices) then
     return self._home
   end
-  local best
+  local best, loads = list[1].context, self._loads
   for _, x in ipairs(list) do
-    local load = self._loads[x.context] or 0
-    if not best or load < (self._loads[best] or 0) then
-      best = x.context
-    end
+    best = (loads[x.context] or 0) < (loads[best] or 0) and x.context or best
   end
-  self._loads[best] = (self._loads[best] or 0) + list[1].size
+  loads[best] = (loads[best] or 0) + list[1].size
   return best
 end
 
@@ -223,7 +220,7 @@ end
 
 --- The store's own array for sums of a key.
 function KVStore._buffer(_, entry, like)
-  if not entry.buffer or entry.buffer._dtype ~= like._dtype then
+  if not (entry.buffer and entry.buffer._dtype == like._dtype) then
     entry.buffer = class.new(like._shape, like._dtype, like._device, "KVStore:push")
   end
   return entry.buffer
@@ -232,7 +229,7 @@ end
 
 --- The sum of a key's arrays, in an array of the store's own.
 function KVStore:_sum(entry, list)
-  entry.device = entry.device or choose_device(self, list)
+  entry.device = entry.device or self:_choose(list)
   local near = {}
   for i, x in ipairs(list) do
     near[i] = x:as_in_context(entry.device)
@@ -260,15 +257,21 @@ end
 
 -- Push and pull -----------------------------------------------------------------------------------
 
+--- The stored array moves to a GPU that has the sum.
+function store.follow(entry, sum)
+  if sum.context.device_type == "gpu" and entry.stored.context.device_type ~= "gpu" then
+    entry.stored = entry.stored:as_in_context(sum.context)
+  end
+end
+
+
 --- Hands a sum to the updater, or stores it.
 function KVStore:_take(key, entry, merged)
   if not self._updater then
     entry.stored = merged
     return
   end
-  if merged.context.device_type == "gpu" and entry.stored.context.device_type ~= "gpu" then
-    entry.stored = entry.stored:as_in_context(merged.context)
-  end
+  store.follow(entry, merged)
   self._updater(key, merged:as_in_context(entry.stored.context), entry.stored)
 end
 
@@ -290,17 +293,23 @@ local function push(self, keys, given, func)
 end
 
 
+--- Copies the stored value of {key, list of arrays, entry = its entry} to these.
+function KVStore._give(_, group, func)
+  for _, x in ipairs(group[2]) do
+    if not rawequal(x, group.entry.stored) then
+      call.copy(x, group.entry.stored, func, tostring(group[1]))
+    end
+  end
+end
+
+
 local function pull(self, keys, out, func)
   if out == nil then
     Error.raise{ code = "value", func = func, argument = "out", expected = "arrays",
       got = "nothing", message = "'out' is missing" }
   end
   for _, group in ipairs(sort_groups(self, pair_up(self, keys, out, func, "out"), func)) do
-    for _, x in ipairs(group[2]) do
-      if not rawequal(x, group.entry.stored) then
-        call.copy(x, group.entry.stored, func, tostring(group[1]))
-      end
-    end
+    self:_give(group, func)
   end
 end
 
@@ -318,9 +327,8 @@ function KVStore:push(...)
 end
 
 
-local PULL = args.form("KVStore:pull", {
-  { "key", "any" }, "*", { "out", "any?" }, PRIORITY, { "ignore_sparse", "boolean", true },
-})
+local PULL = args.form("KVStore:pull",
+  { { "key", "any" }, "*", { "out", "any?" }, PRIORITY, { "ignore_sparse", "boolean", true } })
 
 --- Copies stored values.
 -- @param key as for `push`

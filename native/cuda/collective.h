@@ -1,0 +1,13 @@
+/* collective.h - sums over GPUs (collective.c) as device.c knows them: the order between their
+** streams and those of the devices' queues, and their beginning. */
+#pragma once
+#include "cuda/cuda.h"
+#include "device/collective.h"
+
+/* events behind task number seq of COLLECTIVE_QUEUE, on all its streams */
+int  collective_mark(uint64_t seq);
+/* what comes next on all its streams waits for the event */
+int  collective_await(cu_event e);
+/* what comes next on the stream waits for the marks of task number seq */
+int  collective_awaited(cu_stream stream, uint64_t seq);
+void cuda_collective_register(const struct order_ops *order);

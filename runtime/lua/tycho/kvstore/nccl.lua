@@ -1,0 +1,219 @@
+--- The store "nccl": `device`, whose sums over GPUs and copies to them NCCL makes.
+--
+-- Each array that is pushed for a key lies on a GPU of its own. All of a push goes as one message,
+-- after which every GPU has the sums. An optimizer's update is made on one of them, the one with
+-- the least to do, and a pull broadcasts what it made. Sums are added in NCCL's order: those of two
+-- GPUs have the bits of `device`, those of more GPUs its values.
+--
+-- @module tycho.kvstore.nccl
+
+local call = require "tycho.ndarray.call"
+local class = require "tycho.ndarray.class"
+local comm = require "tycho.kvstore.comm"
+local Error = require "tycho.core.error"
+local store = require "tycho.kvstore.local"
+
+local nccl = {}
+
+
+-- Groups of GPUs ----------------------------------------------------------------------------------
+
+--- Where a list's arrays lie, in words.
+function nccl.name_of(list)
+  local names = {}
+  for i, x in ipairs(list) do
+    names[i] = tostring(x.context)
+  end
+  return table.concat(names, ", ")
+end
+
+
+--- Whether all arrays of a list are on GPUs.
+function nccl.is_on_gpus(list)
+  for _, x in ipairs(list) do
+    if x.context.device_type ~= "gpu" then
+      return false
+    end
+  end
+  return true
+end
+
+
+--- The group of the GPUs that a list's arrays lie on, made once.
+-- @tparam table groups those that were made, by name
+-- @tparam {NDArray,...} list
+-- @tparam[opt] Group ranks the processes whose GPUs belong to it
+function nccl.group_of(groups, list, ranks)
+  local name = nccl.name_of(list)
+  if not groups[name] then
+    local contexts = {}
+    for i, x in ipairs(list) do
+      contexts[i] = x.context
+    end
+    groups[name] = comm.devices(contexts, ranks)
+  end
+  return groups[name]
+end
+
+
+--- An array like each of a list, on its GPU: where sums of a key go.
+function nccl.buffers(entry, list)
+  local kept = entry.sums
+  if not kept or kept.name ~= nccl.name_of(list) or kept[1]._dtype ~= list[1]._dtype then
+    kept = { name = nccl.name_of(list) }
+    for i, x in ipairs(list) do
+      kept[i] = class.new(x._shape, x._dtype, x._device, "KVStore:push")
+    end
+    entry.sums = kept
+  end
+  return kept
+end
+
+
+--- Sums of many keys as one message.
+-- @tparam Group group
+-- @tparam table bucket a list of {key, list of arrays, entry = its entry}, of one dtype
+function nccl.sum(group, bucket)
+  local own, sums = {}, {}
+  for _, pushed in ipairs(bucket) do
+    for i, sum in ipairs(nccl.buffers(pushed.entry, pushed[2])) do
+      own[#own + 1], sums[#sums + 1] = pushed[2][i], sum
+    end
+  end
+  group:sum(own, { out = sums })
+end
+
+
+--- Of a key's sums the one on the GPU that updates the key.
+function nccl.chosen(kv, entry, list)
+  for turn = 1, 2 do
+    entry.device = turn == 1 and entry.device or kv:_choose(list, true)
+    for _, sum in ipairs(entry.sums) do
+      if sum.context == entry.device then
+        return sum
+      end
+    end                                                  -- other GPUs than before
+  end
+end
+
+
+-- The store ---------------------------------------------------------------------------------------
+
+--- The store. Fields: type, rank (0), num_workers (1).
+-- @type NcclStore
+local NcclStore = store.KVStore:extend("NcclStore")
+nccl.NcclStore = NcclStore
+
+--- E(device) says what is missing.
+function NcclStore:init_store(name)
+  comm.check_devices()
+  store.KVStore.init_store(self, name)
+  self._on_devices, self._groups = true, {}
+end
+
+
+--- Numbers travel as they are.
+function NcclStore.set_gradient_compression()
+  Error.raise{ code = "unsupported", func = "KVStore:set_gradient_compression",
+    message = "a store of type 'nccl' has no compression; 'device' has" }
+end
+
+
+local function check_contexts(groups)
+  for _, group in ipairs(groups) do
+    for _, x in ipairs(group[2]) do
+      if x.context.device_type ~= "gpu" then
+        Error.raise{ code = "device", func = "KVStore:push", argument = tostring(group[1]),
+          expected = "arrays on GPUs", got = tostring(x.context),
+          message = "a store of type 'nccl' adds on GPUs; 'device' adds anywhere" }
+      end
+    end
+  end
+end
+
+
+-- Pushed keys that go as one message: of the same GPUs and dtype.
+local function messages_of(groups)
+  local list, by_name = {}, {}
+  for _, group in ipairs(groups) do
+    local name = #group[2] > 1 and group[2][1].dtype .. " " .. nccl.name_of(group[2])
+    if name and not by_name[name] then
+      by_name[name] = {}
+      list[#list + 1] = by_name[name]
+    end
+    if name then
+      table.insert(by_name[name], group)
+    end
+  end
+  return list
+end
+
+
+--- The sum on the GPU that updates the key; a single array itself.
+function NcclStore:_merge(entry, list)
+  return #list == 1 and list[1] or nccl.chosen(self, entry, list)
+end
+
+
+--- All sums are queued before the first update.
+function NcclStore:_push_all(groups)
+  check_contexts(groups)
+  for _, bucket in ipairs(messages_of(groups)) do
+    nccl.sum(nccl.group_of(self._groups, bucket[1][2]), bucket)
+  end
+  store.KVStore._push_all(self, groups)
+end
+
+
+-- What a GPU of `list` has of the key already: without an updater its own sum.
+local function has_own(entry, i, x)
+  local sum = entry.sums and entry.sums[i]
+  for _, other in ipairs(entry.sums or {}) do
+    if rawequal(entry.stored, other) then
+      return sum and sum.context == x.context and sum or nil
+    end
+  end
+end
+
+
+-- The arrays of a broadcast, the stored one in its GPU's place, and that place; nil: copies do.
+local function broadcast_of(entry, list)
+  local from, root = entry.stored, nil
+  local arrays, names = {}, {}
+  for i, x in ipairs(list) do
+    arrays[i] = x
+    if names[tostring(x.context)] or x.context.device_type ~= "gpu" or x._dtype ~= from._dtype then
+      return nil
+    end
+    names[tostring(x.context)] = true
+    if x.context == from.context then
+      arrays[i], root = from, i
+    end
+  end
+  return root and #list > 1 and arrays or nil, root
+end
+
+
+--- Stored values go to all GPUs of a key as one message, or as copies elsewhere.
+function NcclStore:_give(group, func)
+  local entry, list, key = group.entry, group[2], tostring(group[1])
+  if has_own(entry, 1, list[1]) then
+    for i, x in ipairs(list) do
+      call.copy(x, has_own(entry, i, x) or entry.stored, func, key)
+    end
+    return
+  end
+  local arrays, root = broadcast_of(entry, list)
+  if not arrays then
+    return store.KVStore._give(self, group, func)
+  end
+  nccl.group_of(self._groups, arrays):broadcast(arrays, root - 1)
+  call.copy(list[root], entry.stored, func, key)
+end
+
+
+--- All keys of a step are pushed at once (for modules); backward is not cut.
+function NcclStore._buckets() end
+
+
+return nccl

@@ -1,0 +1,61 @@
+/* group.h - what the files of NCCL's stand-in share: a group of ranks as all of them see it, in a
+** file that each has mapped, and one rank's membership. */
+#pragma once
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <sys/types.h>
+#include "../library/library.h"
+#include "../library/numbers.h"
+#include "abi.h"
+
+namespace cudasim {
+
+enum { RANKS = 64 };
+enum Kind { SUM = 1, SPREAD };
+struct Collective {
+  int kind, type, op, root;
+  uint64_t count;
+  bool operator==(const Collective &o) const
+  {
+    return kind == o.kind && type == o.type && op == o.op && root == o.root && count == o.count;
+  }
+};
+std::string describe(const Collective &c);
+
+/* Collective number n of a rank leaves its numbers in place n % 2 of that rank. */
+struct Board {
+  std::atomic<int> size, joined, failed;              /* failed: ncclResult_t of the group */
+  struct Rank {
+    std::atomic<int> joined, aborted, left;
+    std::atomic<uint64_t> arrived, done;
+    int device;
+    pid_t process;
+    Collective call[2];
+  } rank[RANKS];
+};
+
+struct Member {
+  Board *board;
+  int file, rank, size, device;
+  uint64_t given = 0;
+  std::atomic<bool> aborted{ false };
+  ~Member();
+};
+typedef std::shared_ptr<Member> MemberPtr;
+
+/* The group's file is made, or opened. Patience ends with a finding. */
+bool board_new(char id[128]);
+ncclResult_t board_join(const char id[128], int size, int rank, MemberPtr *out);
+ncclResult_t board_wait(const Member &m);
+/* seconds until somebody who waits for a rank gives up */
+double patience();
+
+/* Puts a collective on the stream: one entry that brings the rank's numbers, one that takes what
+** comes of all. */
+ncclResult_t start(
+    const MemberPtr &m, const Collective &c, const void *from, void *to, CUstream stream);
+bool number_of(int type, Number *out);
+
+}

@@ -1,0 +1,210 @@
+/* nccl.cc - the functions of NCCL: communicators and their lives, groups of calls, rules. */
+#include <map>
+#include <mutex>
+#include "group.h"
+using namespace cudasim;
+
+#define API extern "C" __attribute__((visibility("default"))) ncclResult_t
+
+static std::mutex &guard = *new std::mutex;
+static auto &members = *new std::map<ncclComm_t, MemberPtr>;
+static thread_local std::string last;
+
+template <class... A>
+static ncclResult_t wrong(ncclResult_t code, const char *function, const char *format, A... a)
+{
+  char text[256];
+  snprintf(text, sizeof text, format, a...);
+  last = text;
+  return (ncclResult_t)misuse(code, function, "%s", text);
+}
+
+static MemberPtr member_of(ncclComm_t comm)
+{
+  std::lock_guard<std::mutex> l(guard);
+  auto at = members.find(comm);
+  return at == members.end() ? nullptr : at->second;
+}
+
+/* -- groups of calls --------------------------------------------------------------------------- */
+
+typedef std::function<ncclResult_t()> Step;
+struct Calls {
+  int depth = 0;
+  ncclResult_t failed = ncclSuccess;
+  std::vector<Step> joins, waits, starts;
+};
+static thread_local Calls calls;
+
+static ncclResult_t run(const std::vector<Step> &steps)
+{
+  for (const Step &s : steps)
+    if (ncclResult_t r = s()) return r;
+  return ncclSuccess;
+}
+
+/* Who opens communicators joins all groups before it waits for others. */
+static ncclResult_t run_calls()
+{
+  Calls all = std::move(calls);
+  calls = Calls();
+  if (all.failed) return all.failed;
+  if (ncclResult_t r = run(all.joins)) return r;
+  if (ncclResult_t r = run(all.waits)) return r;
+  return run(all.starts);
+}
+
+API ncclGroupStart()
+{
+  if (int r = enter_anywhere(__func__, ncclSystemError)) return (ncclResult_t)r;
+  calls.depth++;
+  return ncclSuccess;
+}
+
+API ncclGroupEnd()
+{
+  int planned = enter_anywhere(__func__, ncclSystemError);
+  if (!calls.depth) return wrong(ncclInvalidUsage, __func__, "no group was started");
+  if (planned && !calls.failed) calls.failed = (ncclResult_t)planned;
+  return --calls.depth ? ncclSuccess : run_calls();
+}
+
+static ncclResult_t refuse(ncclResult_t r)
+{
+  if (calls.depth && !calls.failed) calls.failed = r;
+  return r;
+}
+
+static ncclResult_t now_or_later()
+{
+  return calls.depth ? ncclSuccess : run_calls();
+}
+
+/* -- communicators ----------------------------------------------------------------------------- */
+
+API ncclGetVersion(int *version)
+{
+  *version = 22803;
+  return ncclSuccess;
+}
+
+API ncclGetUniqueId(ncclUniqueId *id)
+{
+  if (int r = enter_anywhere(__func__, ncclSystemError)) return (ncclResult_t)r;
+  return board_new(id->internal) ? ncclSuccess : ncclSystemError;
+}
+
+API ncclCommInitRank(ncclComm_t *out, int size, ncclUniqueId id, int rank)
+{
+  if (int r = enter(__func__, ncclSystemError, ncclUnhandledCudaError))
+    return refuse((ncclResult_t)r);
+  MemberPtr m;
+  if (ncclResult_t r = board_join(id.internal, size, rank, &m)) return refuse(r);
+  *out = (ncclComm_t)m.get();
+  std::lock_guard<std::mutex> l(guard);
+  members[*out] = m;
+  calls.waits.push_back([=] { return board_wait(*m); });
+  return now_or_later();
+}
+
+static ncclResult_t leave(const char *name, ncclComm_t comm, bool aborts)
+{
+  MemberPtr m = member_of(comm);
+  if (!m) return wrong(ncclInvalidArgument, name, "not a communicator, or ended before");
+  Board::Rank &own = m->board->rank[m->rank];
+  if (aborts) m->aborted = true;
+  if (aborts) own.aborted = 1;
+  if (!aborts && own.done != m->given && !m->board->failed)
+    wrong(ncclInvalidUsage, name, "rank %d has collectives under way", m->rank);
+  own.left = 1;
+  std::lock_guard<std::mutex> l(guard);
+  members.erase(comm);
+  return ncclSuccess;
+}
+
+API ncclCommDestroy(ncclComm_t comm) { return leave(__func__, comm, false); }
+API ncclCommAbort(ncclComm_t comm) { return leave(__func__, comm, true); }
+
+/* A rank that has gone away and is missing in what this one does. */
+static bool misses_somebody(const Member &m)
+{
+  for (int r = 0; r < m.size; r++)
+    if (m.board->rank[r].aborted && m.board->rank[r].arrived < m.given) return true;
+  return false;
+}
+
+API ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *out)
+{
+  MemberPtr m = member_of(comm);
+  if (!m) return wrong(ncclInvalidArgument, __func__, "not a communicator, or ended before");
+  *out = (ncclResult_t)m->board->failed.load();
+  if (!*out && m->board->rank[m->rank].done < m->given && misses_somebody(*m))
+    *out = ncclRemoteError;
+  return ncclSuccess;
+}
+
+extern "C" __attribute__((visibility("default"))) const char *ncclGetErrorString(ncclResult_t code)
+{
+  static const char *const texts[] = { "no error", "unhandled cuda error", "unhandled system error",
+    "internal error", "invalid argument", "invalid usage", "remote process exited or network error",
+    "NCCL operation in progress" };
+  return code >= 0 && code < 8 ? texts[code] : "unknown result code";
+}
+
+extern "C" __attribute__((visibility("default"))) const char *ncclGetLastError(ncclComm_t)
+{
+  return last.c_str();
+}
+
+/* -- collectives ------------------------------------------------------------------------------- */
+
+static ncclResult_t check_buffer(const char *name, const char *what, const void *p)
+{
+  if (is_device_memory(p)) return ncclSuccess;
+  return wrong(ncclInvalidArgument, name, "the %s buffer is not memory of a device: %p", what, p);
+}
+
+static ncclResult_t check(const char *name, const MemberPtr &m, const Collective &c,
+    const void *from, void *to, CUstream stream)
+{
+  Number t = F32;
+  if (!m) return wrong(ncclInvalidArgument, name, "not a communicator, or ended before");
+  if (!number_of(c.type, &t)) return wrong(ncclInvalidArgument, name, "no type %d", c.type);
+  if (c.op < ncclSum || c.op > ncclMin) return wrong(ncclInvalidArgument, name, "no sum %d", c.op);
+  if (c.root < 0 || c.root >= m->size) return wrong(ncclInvalidArgument, name, "no rank %d", c.root);
+  if (device_of(stream) != m->device)
+    return wrong(ncclInvalidUsage, name, "a stream of device %d, a communicator of device %d",
+        device_of(stream), m->device);
+  bool sends = c.kind == SUM || c.root == m->rank;
+  if (sends)
+    if (ncclResult_t r = check_buffer(name, "send", from)) return r;
+  if (ncclResult_t r = check_buffer(name, "receive", to)) return r;
+  size_t bytes = c.count * size_of(t);
+  const char *a = (const char *)from, *b = (const char *)to;
+  if (sends && a != b && a < b + bytes && b < a + bytes)
+    return wrong(ncclInvalidArgument, name, "the buffers overlap without being the same");
+  return ncclSuccess;
+}
+
+static ncclResult_t collective(const char *name, ncclComm_t comm, const Collective &c,
+    const void *from, void *to, CUstream stream)
+{
+  if (int r = enter(name, ncclSystemError, ncclUnhandledCudaError)) return refuse((ncclResult_t)r);
+  MemberPtr m = member_of(comm);
+  if (ncclResult_t r = check(name, m, c, from, to, stream)) return refuse(r);
+  calls.starts.push_back([=] { return start(m, c, from, to, stream); });
+  return now_or_later();
+}
+
+API ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
+    ncclComm_t comm, cudaStream_t stream)
+{
+  return collective(__func__, comm, { SUM, type, op, 0, count }, from, to, (CUstream)stream);
+}
+
+API ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root,
+    ncclComm_t comm, cudaStream_t stream)
+{
+  return collective(
+      __func__, comm, { SPREAD, type, ncclSum, root, count }, from, to, (CUstream)stream);
+}
