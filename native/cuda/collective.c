@@ -332,6 +332,29 @@ static int check_groups(void)
   return code;
 }
 
+static bool has_late_failure(void)
+{
+  bool found = false;
+  pthread_mutex_lock(&lock);
+  for (struct collective *c = groups; c && !found; c = c->next)
+    for (int i = 0; i < c->n && !found; i++) {
+      nccl_comm comm = __atomic_load_n(&c->member[i].comm, __ATOMIC_ACQUIRE);
+      int late = 0;
+      found = comm && !nccl.CommGetAsyncError(comm, &late) && late && late != NCCL_IN_PROGRESS;
+    }
+  pthread_mutex_unlock(&lock);
+  return found;
+}
+
+bool collective_busy(void)
+{
+  bool busy = false;
+  for (int id = 0; id < CUDA_DEVICES && !busy; id++)
+    busy = is_open(id) && !cuda_enter(TY_GPU + id) &&
+        cu_api.StreamQuery(lanes[id].stream) == CU_NOT_READY;
+  return busy && !has_late_failure();
+}
+
 static int drain(int id)
 {
   int before = __atomic_load_n(&aborting, __ATOMIC_SEQ_CST);

@@ -10,4 +10,6 @@ int  collective_mark(uint64_t seq);
 int  collective_await(cu_event e);
 /* what comes next on the stream waits for the marks of task number seq */
 int  collective_awaited(cu_stream stream, uint64_t seq);
+/* something is under way, and as far as NCCL tells all is well */
+bool collective_busy(void);
 void cuda_collective_register(const struct order_ops *order);

@@ -196,6 +196,8 @@ static int await(int device, struct ticket t)
 static int reach(int device, uint64_t seq)
 {
   struct gpu *g = gpu_of(device);
+  if (device == COLLECTIVE_QUEUE)
+    return fail(TY_ESTATE, "sums over GPUs are waited for by looking");
   TRY(cuda_enter(device));
   TRY(cuda_told(cu_api.EventSynchronize(g->mark[seq % MARKS]), "a task of the GPU"));
   NEED(!g->d.fault->taken, TY_ESTATE, "a kernel has found something");
@@ -204,6 +206,7 @@ static int reach(int device, uint64_t seq)
 
 static bool busy(int device)
 {
+  if (device == COLLECTIVE_QUEUE) return collective_busy();
   return !cuda_enter(device) && cu_api.StreamQuery(cuda_stream(device)) == CU_NOT_READY;
 }
 
