@@ -17,7 +17,7 @@ int cuda_fault_told(struct cuda_fault *f)
   if (f->axis >= 0) snprintf(axis, sizeof axis, " on axis %d", f->axis);
   int code = f->what
       ? fail(TY_ERUN, "%s: matrix %lld %s", f->op, (long long)f->index, f->what)
-      : fail(TY_ERUN, "%s: index %lld at place %lld is out of range%s; expected %lld to %lld",
+      : fail(TY_ERUN, "%s: index %lld at position %lld is out of range%s; expected %lld to %lld",
             f->op, (long long)f->index, (long long)f->position, axis, (long long)f->low,
             (long long)f->high - 1);
   fail_node(f->op, NULL, NULL);

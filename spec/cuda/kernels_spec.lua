@@ -430,7 +430,7 @@ describe("a kernel for GPUs gives the CPU's bits", function()
   it("of rows that indices name; what is out of range is told", function()
     local text = agree(ROWS, 12)
     if text then
-      assert.matches("take: index 7 at place 1 is out of range; expected 0 to 5", text, 1, true)
+      assert.matches("take: index 7 at position 1 is out of range; expected 0 to 5", text, 1, true)
     end
   end)
 
@@ -457,7 +457,7 @@ describe("a kernel for GPUs gives the CPU's bits", function()
   it("of regions, boxes, windows, triangles and lists of rows", function()
     local text = agree(VISION, 24)
     if text then
-      assert.matches("index 5 at place 1 is out of range; expected 0 to 4", text, 1, true)
+      assert.matches("index 5 at position 1 is out of range; expected 0 to 4", text, 1, true)
     end
   end)
 

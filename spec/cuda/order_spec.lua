@@ -66,7 +66,7 @@ describe_there("order between two GPUs", function()
 
   it("carries failures that come out late", function()
     local text = stand_in.run(LATE, { CUDASIM_DEVICES = 2 })
-    assert.matches("1\ttrue\t12\n2\tfalse\t.*index 7 at place 1 is out of range", text)
+    assert.matches("1\ttrue\t12\n2\tfalse\t.*index 7 at position 1 is out of range", text)
     assert.matches("3\ttrue\t12\n$", text)
   end)
 end)

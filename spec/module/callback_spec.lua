@@ -10,6 +10,30 @@ for nbatch = 1, 4 do bar{ nbatch = nbatch } end
 ty.log:info("the end")
 ]]
 
+local FIT = [[
+local ty = require "tycho"
+local net = ty.sym.FullyConnected{ ty.sym.Variable "data", num_hidden = 2, name = "fc" }
+local it = ty.io.NDArrayIter{ ty.nd.ones{ 4, 3 }, ty.nd.zeros(4), batch_size = 2 }
+local m = ty.mod.Module{ symbol = ty.sym.SoftmaxOutput{ net, name = "softmax" } }
+m:fit{ train_data = it, eval_data = it, num_epoch = 2,
+  batch_end_callback = ty.callback.Speedometer(2, 1),
+  eval_end_callback = ty.callback.LogValidationMetricsCallback() }
+]]
+
+describe("a log of a fit", function()
+  it("has each epoch once, with a callback that logs the same", function()
+    shell.with_file(FIT, function(path)
+      local output = shell.tycho(path)
+      for epoch = 0, 1 do
+        for _, what in ipairs{ "Train%-accuracy=", "Validation%-accuracy=", "Time cost=" } do
+          local _, times = output:gsub("Epoch%[" .. epoch .. "%] " .. what, "")
+          assert.are.equal(1, times, output)
+        end
+      end
+    end)
+  end)
+end)
+
 describe("ProgressBar", function()
   it("is drawn again in its place on a terminal", function()
     shell.with_file(BAR, function(path)

@@ -200,14 +200,14 @@ describe("linear_cross_entropy", function()
       step(exe)
       ty.waitall()
     end)
-    assert.matches("label 3 at place 1 is not a class; expected 0 to 2", tostring(e), 1, true)
+    assert.matches("label 3 at position 1 is not a class; expected 0 to 2", tostring(e), 1, true)
     exe = bound(network{classes = 3, use_ignore = true, ignore_label = 9},
       {rows = 2, classes = 3, labels = {9, -1}})
     e = assert.raises("run", function()
       step(exe)
       ty.waitall()
     end)
-    assert.matches("label -1 at place 1 is not a class; expected 0 to 2, or ignore_label",
+    assert.matches("label -1 at position 1 is not a class; expected 0 to 2, or ignore_label",
       tostring(e), 1, true)
   end)
 

@@ -338,8 +338,8 @@ describe("labels that are no class", function()
 
   it("are named in training by the search for bad numbers", function()
     local e = assert.raises("run", train, {}, { 1, 2, 3 })
-    assert.truthy(e.message:find("label 3 at place 2 is not a class; classes are counted from 0, "
-      .. "expected 0 to 2", 1, true))
+    assert.truthy(e.message:find("label 3 at position 2 is not a class; classes are counted "
+      .. "from 0, expected 0 to 2", 1, true))
     assert.equal("softmax", e.node)
     assert.truthy(train({}, { 0, 1, 2 }))
     assert.raises("run", train, {}, { 0, 1, 0 / 0 })

@@ -123,8 +123,8 @@ static int output_examine(const struct call *c)
     double x = number_at(label, i);
     if (p->use_ignore && x == p->ignore_label) continue;
     NEED(x > -1 && x < (double)s.k, TY_ERUN,
-        "label %g at place %lld is not a class; classes are counted from 0, expected 0 to %lld", x,
-        (long long)i, (long long)s.k - 1);
+        "label %g at position %lld is not a class; classes are counted from 0, expected 0 to %lld",
+        x, (long long)i, (long long)s.k - 1);
   }
   return TY_OK;
 }

@@ -63,7 +63,7 @@ static int check_indices(const struct lookup *l)
   for (int64_t i = 0; i < l->n; i++) {
     int64_t k = whole_at(l->index, i);
     NEED(k >= 0 && k < l->rows, TY_EINDEX,
-        "index %g at place %lld is outside the table of %lld rows", number_at(l->index, i),
+        "index %g at position %lld is outside the table of %lld rows", number_at(l->index, i),
         (long long)i, (long long)l->rows);
   }
   return TY_OK;

@@ -145,7 +145,8 @@ static int check_labels(const struct entropy_slab *s, int64_t m, int64_t *valid)
   for (int64_t i = 0; i < m; i++) {
     int64_t k = whole_at(s->label, i);
     if (ignored(s->p, k)) continue;
-    NEED(k >= 0 && k < s->n, TY_ERUN, "label %g at place %lld is not a class; expected 0 to %lld%s",
+    NEED(k >= 0 && k < s->n, TY_ERUN,
+        "label %g at position %lld is not a class; expected 0 to %lld%s",
         number_at(s->label, i), (long long)i, (long long)s->n - 1,
         s->p->use_ignore ? ", or ignore_label" : "");
     ++*valid;

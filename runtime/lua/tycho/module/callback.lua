@@ -10,6 +10,7 @@
 
 local args = require "tycho.core.args"
 local checkpoint = require "tycho.model.checkpoint"
+local Class = require "tycho.core.class"
 local log = require "tycho.core.log"
 local C = require("tycho.core.ffi").C
 local namespace = require "tycho.core.namespace"
@@ -98,13 +99,19 @@ function callback.log_train_metric(...)
 end
 
 
---- Evaluation callback: the metric's values.
-function callback.LogValidationMetricsCallback()
-  return function(param)
-    for _, pair in ipairs(param.eval_metric and param.eval_metric:get_name_value() or {}) do
-      log:info(("Epoch[%d] Validation-%s=%f"):format(param.epoch, pair[1], pair[2]))
-    end
+local LogValidation = Class:extend("LogValidationMetricsCallback")
+LogValidation.logs_values = true                         -- so that `fit` does not log them again
+
+function LogValidation.__call(_, param)
+  for _, pair in ipairs(param.eval_metric and param.eval_metric:get_name_value() or {}) do
+    log:info(("Epoch[%d] Validation-%s=%f"):format(param.epoch, pair[1], pair[2]))
   end
+end
+
+
+--- Evaluation callback: the metric's values, in the place of the line that `fit` writes.
+function callback.LogValidationMetricsCallback()
+  return LogValidation()
 end
 
 

@@ -30,6 +30,19 @@ function evaluation.call_all(callbacks, ...)
 end
 
 
+--- Whether one of the callbacks logs the values of the metric itself.
+-- @param callbacks as `call_all`
+function evaluation.logs_values(callbacks)
+  callbacks = is_plain(callbacks) and callbacks or { value(callbacks) }
+  for _, f in ipairs(callbacks) do
+    if type(f) == "table" and rawget(getmetatable(f) or {}, "logs_values") then
+      return true
+    end
+  end
+  return false
+end
+
+
 --- Raises E(value) for what gives no batches.
 -- @param data
 -- @string func for errors

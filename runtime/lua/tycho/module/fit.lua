@@ -291,7 +291,9 @@ local function validate(self, a, metric, epoch)
   local list = self:score(a.eval_data, metric, { score_end_callback = a.eval_end_callback,
     epoch = epoch, batch_end_callback = a.eval_batch_end_callback, count_pad = a.count_pad })
   list = a.ranks and a.ranks:share(list) or list
-  log_values(self, epoch, "Validation", list)
+  if not evaluation.logs_values(a.eval_end_callback) then
+    log_values(self, epoch, "Validation", list)
+  end
   return list
 end
 
