@@ -92,7 +92,8 @@ describe("a locale with a decimal comma", function()
     end
     shell.with_file(PROGRAM, function(path)
       for _, words in ipairs{ "%s %s %s comma", "LC_ALL=comma %s %s %s ''" } do
-        local output = shell.run(("LOCPATH=%s " .. words):format(folder, shell.program, path, folder))
+        local output = shell.run(("LOCPATH=%s " .. words)
+          :format(folder, shell.program, path, folder))
         assert.equal("fine", (output:match("([^\n]*)\n*$")), output)
       end
     end)
