@@ -5,8 +5,8 @@
 ** Where the layout pass has channels last, the weight is turned, too: in each run of a training,
 ** and once for inference; so are arrays that lie plain at the border of such a part. */
 #include "cuda/dnn.h"
-#include "cuda/fold.h"
 #include "cuda/product.h"
+#include "cuda/reduce.h"
 #include "cuda/turn.h"
 #include "kernel/blocked.h"
 #include "op/registry.h"

@@ -1,6 +1,6 @@
 /* deformable.c - _contrib_DeformableConvolution and its modulated form: columns of what the taps
 ** read (kernels/deform.cu), image by image, and products by cublasLt. */
-#include "cuda/fold.h"
+#include "cuda/reduce.h"
 #include "cuda/product.h"
 #include "cuda/taps.h"
 

@@ -1,7 +1,7 @@
 /* matrices.c - operators that are products of matrices: FullyConnected, dot, batch_dot,
 ** _linalg_gemm2, _linalg_gemm, _linalg_syrk, each with its gradients. A kernel's state holds the
 ** plans of its products. */
-#include "cuda/fold.h"
+#include "cuda/reduce.h"
 #include "cuda/product.h"
 #include "op/registry.h"
 

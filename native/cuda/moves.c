@@ -1,6 +1,6 @@
 /* moves.c - what kernels are made of that run on any device (kernel/primitives.h): moves of
-** elements (kernels/move.cu) and sums (fold.h) on a GPU. */
-#include "cuda/fold.h"
+** elements (kernels/move.cu) and sums (reduce.h) on a GPU. */
+#include "cuda/reduce.h"
 #include "kernel/primitives.h"
 #include "kernel/strided_copy.h"
 

@@ -1,6 +1,6 @@
 /* norms.c - normalisation over rows (LayerNorm, InstanceNorm, GroupNorm, L2Normalization:
 ** kernels/norm_rows.cu) and over channels (BatchNorm and its like: kernels/channels.cu). */
-#include "cuda/fold.h"
+#include "cuda/reduce.h"
 #include "kernel/vec/vec.h"
 
 /* -- rows -------------------------------------------------------------------------------------- */

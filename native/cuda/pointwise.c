@@ -3,7 +3,7 @@
 ** on it. Bound by bytes. */
 #include <pthread.h>
 #include "cuda/cuda.h"
-#include "cuda/fold.h"
+#include "cuda/reduce.h"
 
 enum { BLOCK = 256, WAVES = 16 };
 

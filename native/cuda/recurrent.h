@@ -2,7 +2,7 @@
 ** lie, products and steps. Parameters and the private output lie as on the CPU
 ** (operators/nn/rnn.c). */
 #pragma once
-#include "cuda/fold.h"
+#include "cuda/reduce.h"
 #include "cuda/product.h"
 
 enum { GRU, LSTM, RNN_RELU, RNN_TANH };               /* values of `mode` */

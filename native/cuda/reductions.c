@@ -1,6 +1,6 @@
 /* reductions.c - folds over axes (kernels/reduce.cu): sum, mean, prod, max, min, norm, moments and
 ** their gradients; positions of extremes; running sums; the sums of broadcasting. */
-#include "cuda/fold.h"
+#include "cuda/reduce.h"
 #include "kernel/strided_copy.h"
 #include "kernel/vec/vec.h"
 

@@ -1,6 +1,6 @@
 /* softmax.c - softmax, log_softmax, softmin, SoftmaxActivation, SoftmaxOutput,
 ** softmax_cross_entropy, and their gradients (kernels/softmax.cu, softmax_loss.cu). */
-#include "cuda/fold.h"
+#include "cuda/reduce.h"
 #include "kernel/vec/vec.h"
 
 /* -- softmax along an axis --------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* reduce.c - the inner loops of reductions (kernel/reduce/reduce.h), compiled once per
 ** instruction set: -DISA=baseline, avx2, avx512.
 **
-** fold.inc is the family for one element type; it is included for each. Accumulators are double
+** reduce.inc is the family for one element type; it is included for each. Accumulators are double
 ** or int64, folded in W lanes, so that results have the same bits under every instruction set.
 */
 #include "kernel/reduce/reduce.h"
@@ -63,12 +63,12 @@ static inline int64_t min_whole(int64_t a, int64_t v) { return v < a ? v : a; }
 #define STEP_MIN(a, v, c)     a = min_real(a, v)
 #define TYPE float
 #define SUFFIX f32
-#include "kernel/reduce/isa/fold.inc"
+#include "kernel/reduce/isa/reduce.inc"
 #undef TYPE
 #undef SUFFIX
 #define TYPE double
 #define SUFFIX f64
-#include "kernel/reduce/isa/fold.inc"
+#include "kernel/reduce/isa/reduce.inc"
 #undef TYPE
 #undef SUFFIX
 #undef REAL
@@ -112,19 +112,19 @@ static inline int64_t min_whole(int64_t a, int64_t v) { return v < a ? v : a; }
 #define STEP_MIN(a, v, c)     a = min_whole(a, v)
 #define TYPE uint8_t
 #define SUFFIX u8
-#include "kernel/reduce/isa/fold.inc"
+#include "kernel/reduce/isa/reduce.inc"
 #undef TYPE
 #undef SUFFIX
 #define TYPE int8_t
 #define SUFFIX i8
-#include "kernel/reduce/isa/fold.inc"
+#include "kernel/reduce/isa/reduce.inc"
 #undef TYPE
 #undef SUFFIX
 #define TYPE int32_t
 #define SUFFIX i32
-#include "kernel/reduce/isa/fold.inc"
+#include "kernel/reduce/isa/reduce.inc"
 #undef TYPE
 #undef SUFFIX
 #define TYPE int64_t
 #define SUFFIX i64
-#include "kernel/reduce/isa/fold.inc"
+#include "kernel/reduce/isa/reduce.inc"

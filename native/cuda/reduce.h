@@ -1,4 +1,4 @@
-/* fold.h - folds over axes on a GPU, planned by kernel/reduce/reduce.h. */
+/* reduce.h - folds over axes on a GPU, planned by kernel/reduce/reduce.h. */
 #pragma once
 #include "cuda/family.h"
 #include "kernel/reduce/reduce.h"
