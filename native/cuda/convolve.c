@@ -212,21 +212,21 @@ static const char *backward_refuse(const struct call *c)
 }
 
 /* what stays of the output's gradient in that of the bias */
-static struct reduce bias_fold(const struct call *c)
+static struct reduce bias_reduction(const struct call *c)
 {
   const ty_desc *g = &c->in[0].d;
   struct dnn_convolution v = data_gradient(c);
   int64_t k = g->dim[said_last(c) ? g->ndim - 1 : 1], rest = desc_count(g) / k;
-  return said_last(c) || c->in[0].block ? cuda_fold_rest(g->dtype, rest, k, 1)
-                                        : cuda_fold_rest(g->dtype, v.n, k, rest / v.n);
+  return said_last(c) || c->in[0].block ? cuda_reduce_all_but(g->dtype, rest, k, 1)
+                                        : cuda_reduce_all_but(g->dtype, v.n, k, rest / v.n);
 }
 
 static size_t backward_scratch(const struct call *c)
 {
   struct dnn_convolution data = data_gradient(c), weight = weight_gradient(c);
   size_t bytes = MAX(dnn_workspace(c->device, &data), dnn_workspace(c->device, &weight));
-  struct reduce r = bias_fold(c);
-  if (c->nout > 2) bytes = MAX(bytes, cuda_fold_scratch(&r));
+  struct reduce r = bias_reduction(c);
+  if (c->nout > 2) bytes = MAX(bytes, cuda_reduce_scratch(&r));
   return align_up(bytes, ALIGN) + all_turned_bytes(c);
 }
 
@@ -276,8 +276,8 @@ static int backward(struct call *c)
 {
   struct dnn_convolution data = data_gradient(c), weight = weight_gradient(c);
   size_t workspace = MAX(dnn_workspace(c->device, &data), dnn_workspace(c->device, &weight));
-  struct reduce r = bias_fold(c);
-  if (c->nout > 2) workspace = MAX(workspace, cuda_fold_scratch(&r));
+  struct reduce r = bias_reduction(c);
+  if (c->nout > 2) workspace = MAX(workspace, cuda_reduce_scratch(&r));
   char *at = (char *)c->tmp + align_up(workspace, ALIGN);
   void *in[3];
   for (int i = 0; i < 3; i++) {
@@ -288,9 +288,9 @@ static int backward(struct call *c)
   TRY(gradient(c, &data, 0, in, at));
   TRY(gradient(c, &weight, 1, in, at));
   if (c->nout < 3 || !c->out[2].p) return TY_OK;
-  struct cuda_fold f = { R_SUM, F_NONE, c->in[0].d.dtype, c->in[0].p, .y = c->out[2].p,
+  struct cuda_reduce f = { R_SUM, F_NONE, c->in[0].d.dtype, c->in[0].p, .y = c->out[2].p,
     .add = c->add >> 2 & 1 };
-  return cuda_fold(c->device, &r, &f, c->tmp);
+  return cuda_reduce(c->device, &r, &f, c->tmp);
 }
 
 /* -- the table: half types through float32 where cuDNN has no engine for them ------------------ */

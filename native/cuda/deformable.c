@@ -108,15 +108,16 @@ static size_t scratch(const struct call *c)
 }
 static struct reduce bias_sum(const ty_desc *y)
 {
-  return cuda_fold_rest(y->dtype, y->dim[0], y->dim[1], y->dim[2] * y->dim[3]);
+  return cuda_reduce_all_but(y->dtype, y->dim[0], y->dim[1], y->dim[2] * y->dim[3]);
 }
 static size_t back_scratch(const struct call *c)
 {
   const ty_desc *x = &c->in[1].d, *y = &c->in[0].d;
   struct deform_args s = args_of(c, x, y);
   struct reduce r = bias_sum(y);
-  size_t taps = cuda_taps_bytes(4 * s.groups * s.taps * s.area, dtype_size(x->dtype));
-  return columns_bytes(&s, x->dtype) + workspace_bytes(c, x, y) + MAX(taps, cuda_fold_scratch(&r));
+  size_t taps = cuda_taps_bytes(4 * s.groups * s.taps * s.area, dtype_size(x->dtype)),
+         sum = cuda_reduce_scratch(&r);
+  return columns_bytes(&s, x->dtype) + workspace_bytes(c, x, y) + MAX(taps, sum);
 }
 
 /* -- kernels ----------------------------------------------------------------------------------- */
@@ -221,8 +222,8 @@ static int backward(struct call *c)
   TRY(cuda_zero(c, &c->out[0]));
   for (int64_t i = 0; i < x->dim[0]; i++) TRY(back_one(c, i, &at));
   if (c->nout <= bias || !c->out[bias].p) return TY_OK;
-  struct cuda_fold f = { R_SUM, F_NONE, y->dtype, c->in[0].p, .y = c->out[bias].p };
-  return cuda_fold(c->device, &r, &f, at.taps);
+  struct cuda_reduce f = { R_SUM, F_NONE, y->dtype, c->in[0].p, .y = c->out[bias].p };
+  return cuda_reduce(c->device, &r, &f, at.taps);
 }
 
 static const char *refuse_products(const struct call *c, const ty_desc *x, const ty_desc *y)

@@ -143,9 +143,9 @@ static size_t backward_scratch(const struct call *c)
 {
   struct matrices s = pair_of(c, 1);
   struct product a = first_gradient(&s, c->add & 1), b = second_gradient(&s, c->add >> 1 & 1);
-  struct reduce r = cuda_fold_rest(s.dtype, s.m, s.n, 1);
+  struct reduce r = cuda_reduce_all_but(s.dtype, s.m, s.n, 1);
   size_t products = MAX(product_workspace(c->device, &a), product_workspace(c->device, &b));
-  return c->nout > 2 ? MAX(products, cuda_fold_scratch(&r)) : products;
+  return c->nout > 2 ? MAX(products, cuda_reduce_scratch(&r)) : products;
 }
 
 static int backward(struct call *c)
@@ -160,9 +160,9 @@ static int backward(struct call *c)
   if (adds_matrix(c))
     TRY(cuda_times(c, &c->out[2], &c->in[0], cuda_number(c, "beta", 1), c->add >> 2 & 1));
   else if (c->nout > 2 && c->out[2].p) {
-    struct reduce r = cuda_fold_rest(s.dtype, s.m, s.n, 1);
-    struct cuda_fold f = { R_SUM, F_NONE, s.dtype, g, .y = c->out[2].p, .add = c->add >> 2 & 1 };
-    TRY(cuda_fold(c->device, &r, &f, c->tmp));
+    struct reduce r = cuda_reduce_all_but(s.dtype, s.m, s.n, 1);
+    struct cuda_reduce f = { R_SUM, F_NONE, s.dtype, g, .y = c->out[2].p, .add = c->add >> 2 & 1 };
+    TRY(cuda_reduce(c->device, &r, &f, c->tmp));
   }
   p = first_gradient(&s, c->add & 1);
   if (!c->out[0].p) return TY_OK;

@@ -64,8 +64,8 @@ static int set(int device, const struct move *m, void *dst, uint64_t value, size
 
 static int sum(int device, const struct reduce *r, const void *x, void *y, bool add, void *tmp)
 {
-  struct cuda_fold f = { R_SUM, F_NONE, r->dtype, x, .y = y, .add = add };
-  return cuda_fold(device, r, &f, tmp);
+  struct cuda_reduce f = { R_SUM, F_NONE, r->dtype, x, .y = y, .add = add };
+  return cuda_reduce(device, r, &f, tmp);
 }
 
 static struct reduce whole(int dtype, int64_t n)
@@ -78,21 +78,21 @@ static struct reduce whole(int dtype, int64_t n)
 static int norm(int device, const void *x, int dtype, int64_t n, void *y, int to, void *tmp)
 {
   struct reduce r = whole(dtype, n);
-  struct cuda_fold f = { R_SQUARE, F_ROOT, to, x, .y = y };
-  return cuda_fold(device, &r, &f, tmp);
+  struct cuda_reduce f = { R_SQUARE, F_ROOT, to, x, .y = y };
+  return cuda_reduce(device, &r, &f, tmp);
 }
 
 static size_t norm_scratch(int dtype, int64_t n)
 {
   struct reduce r = whole(dtype, n);
-  return cuda_fold_scratch(&r);
+  return cuda_reduce_scratch(&r);
 }
 
 const struct primitives cuda_primitives = {
   .move = move,
   .set = set,
   .sum = sum,
-  .sum_scratch = cuda_fold_scratch,
+  .sum_scratch = cuda_reduce_scratch,
   .norm = norm,
   .norm_scratch = norm_scratch,
   .random = cuda_numbers,

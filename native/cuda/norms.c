@@ -53,12 +53,12 @@ static int rows_forward(struct call *c)
   return cuda_run(c, f, n.args.rows * n.team, params);
 }
 
-/* What is added to the gradients of gamma and beta, in parts that are then folded: the rows of one
+/* What is added to the gradients of gamma and beta, in parts that are then reduced: the rows of one
 ** sample, or the parts of all rows. */
-static struct reduce gain_fold(const struct row_norm *n)
+static struct reduce gain_reduction(const struct row_norm *n)
 {
-  return n->shared ? cuda_fold_rest(TY_F64, n->args.rows / n->args.groups, n->args.groups, 1)
-                   : cuda_fold_rest(TY_F64, n->args.parts, n->args.k, 1);
+  return n->shared ? cuda_reduce_all_but(TY_F64, n->args.rows / n->args.groups, n->args.groups, 1)
+                   : cuda_reduce_all_but(TY_F64, n->args.parts, n->args.k, 1);
 }
 
 static size_t gain_bytes(const struct reduce *r)
@@ -69,22 +69,22 @@ static size_t gain_bytes(const struct reduce *r)
 static size_t rows_scratch(const struct call *c)
 {
   struct row_norm n = rows_of(c, &c->in[1].d);
-  struct reduce r = gain_fold(&n);
-  return 2 * gain_bytes(&r) + cuda_fold_scratch(&r);
+  struct reduce r = gain_reduction(&n);
+  return 2 * gain_bytes(&r) + cuda_reduce_scratch(&r);
 }
 
-static int fold_gains(
+static int reduce_gains(
     struct call *c, const struct reduce *r, const struct operand *out, const void *parts, void *tmp)
 {
-  struct cuda_fold f = { R_SUM, F_NONE, out->d.dtype, parts, .y = out->p };
-  return out->p ? cuda_fold(c->device, r, &f, tmp) : TY_OK;
+  struct cuda_reduce f = { R_SUM, F_NONE, out->d.dtype, parts, .y = out->p };
+  return out->p ? cuda_reduce(c->device, r, &f, tmp) : TY_OK;
 }
 
 /* in: head gradient, data, gamma, mean, third output */
 static int rows_backward(struct call *c)
 {
   struct row_norm n = rows_of(c, &c->in[1].d);
-  struct reduce r = gain_fold(&n);
+  struct reduce r = gain_reduction(&n);
   bool gains = c->out[1].p || c->out[2].p;
   char *at = c->tmp;
   void *dgamma = cuda_piece(&at, gain_bytes(&r)), *dbeta = cuda_piece(&at, gain_bytes(&r));
@@ -103,8 +103,8 @@ static int rows_backward(struct call *c)
       &n.args };
     TRY(cuda_run(c, f, r.in, params));
   }
-  TRY(fold_gains(c, &r, &c->out[1], dgamma, at));
-  return fold_gains(c, &r, &c->out[2], dbeta, at);
+  TRY(reduce_gains(c, &r, &c->out[1], dgamma, at));
+  return reduce_gains(c, &r, &c->out[2], dbeta, at);
 }
 
 /* -- L2Normalization --------------------------------------------------------------------------- */
@@ -188,36 +188,36 @@ static size_t channel_bytes(const struct channel_norm *b)
   return align_up(dtype_size(b->params) * (size_t)b->s.k, ALIGN);
 }
 
-static struct reduce channel_fold(const struct channel_norm *b)
+static struct reduce channel_reduction(const struct channel_norm *b)
 {
-  return cuda_fold_rest(b->dtype, b->s.outer, b->s.k, b->s.inner);
+  return cuda_reduce_all_but(b->dtype, b->s.outer, b->s.k, b->s.inner);
 }
 
 static size_t batch_scratch(const struct call *c)
 {
   struct channel_norm b = channels_of(c, 0);
-  struct reduce r = channel_fold(&b);
-  return 4 * channel_bytes(&b) + cuda_fold_scratch(&r);
+  struct reduce r = channel_reduction(&b);
+  return 4 * channel_bytes(&b) + cuda_reduce_scratch(&r);
 }
 
 static int batch_forward(struct call *c)
 {
   struct channel_norm b = channels_of(c, 0);
-  struct reduce r = channel_fold(&b);
+  struct reduce r = channel_reduction(&b);
   size_t bytes = channel_bytes(&b);
   char *at = c->tmp;
   void *a = cuda_piece(&at, bytes), *d = cuda_piece(&at, bytes);
   void *mean = c->in[3].p, *var = c->in[4].p;
   cu_function f;
   if (b.args.batch) {
-    struct cuda_fold fold = { R_SUM, F_MEAN, b.params, c->in[0].p };
-    fold.y = mean = cuda_piece(&at, bytes);
+    struct cuda_reduce reduction = { R_SUM, F_MEAN, b.params, c->in[0].p };
+    reduction.y = mean = cuda_piece(&at, bytes);
     var = cuda_piece(&at, bytes);
-    TRY(cuda_fold(c->device, &r, &fold, at));
-    fold.kind = R_DEVIATION;
-    fold.centre = mean;
-    fold.y = var;
-    TRY(cuda_fold(c->device, &r, &fold, at));
+    TRY(cuda_reduce(c->device, &r, &reduction, at));
+    reduction.kind = R_DEVIATION;
+    reduction.centre = mean;
+    reduction.y = var;
+    TRY(cuda_reduce(c->device, &r, &reduction, at));
   }
   b.args.ones = b.args.fixed && c->with_grad;
   TRY(channels_family(c, &b, "batch_lines", &f));
@@ -234,9 +234,9 @@ static int batch_forward(struct call *c)
 static size_t batch_back_scratch(const struct call *c)
 {
   struct channel_norm b = channels_of(c, 1);
-  struct reduce r = channel_fold(&b);
+  struct reduce r = channel_reduction(&b);
   size_t masked = b.relu ? align_up(desc_bytes(&c->in[1].d), ALIGN) : 0;
-  return masked + 5 * channel_bytes(&b) + cuda_fold_scratch(&r);
+  return masked + 5 * channel_bytes(&b) + cuda_reduce_scratch(&r);
 }
 
 /* in: head gradient, data, gamma, mean, third output, moving_mean, moving_var, beta, and the
@@ -244,7 +244,7 @@ static size_t batch_back_scratch(const struct call *c)
 static int batch_backward(struct call *c)
 {
   struct channel_norm b = channels_of(c, 1);
-  struct reduce r = channel_fold(&b);
+  struct reduce r = channel_reduction(&b);
   size_t bytes = channel_bytes(&b);
   char *at = c->tmp;
   void *sums = cuda_piece(&at, bytes), *dots = cuda_piece(&at, bytes), *line[3], *dy = c->in[0].p;
@@ -257,10 +257,10 @@ static int batch_backward(struct call *c)
     void *params[] = { &dy, &c->in[0].p, &c->in[8].p, &b.n };
     TRY(cuda_run(c, f, b.n, params));
   }
-  struct cuda_fold sum = { R_SUM, F_NONE, b.params, dy, .y = sums };
-  struct cuda_fold dot = { R_DOT, F_NONE, b.params, dy, c->in[1].p, mean, dots };
-  TRY(cuda_fold(c->device, &r, &sum, at));
-  TRY(cuda_fold(c->device, &r, &dot, at));
+  struct cuda_reduce sum = { R_SUM, F_NONE, b.params, dy, .y = sums };
+  struct cuda_reduce dot = { R_DOT, F_NONE, b.params, dy, c->in[1].p, mean, dots };
+  TRY(cuda_reduce(c->device, &r, &sum, at));
+  TRY(cuda_reduce(c->device, &r, &dot, at));
   TRY(channels_family(c, &b, "batch_planes", &f));
   void *planes[] = { &line[0], &line[1], &line[2], &c->out[1].p, &c->out[2].p, &sums, &dots, &mean,
     &third, &c->in[2].p, &c->in[5].p, &c->in[6].p, &b.args };
@@ -284,24 +284,24 @@ static struct channel_norm units_of(const struct call *c)
 static size_t sparse_scratch(const struct call *c)
 {
   struct channel_norm b = units_of(c);
-  struct reduce r = channel_fold(&b);
-  return 3 * channel_bytes(&b) + cuda_fold_scratch(&r);
+  struct reduce r = channel_reduction(&b);
+  return 3 * channel_bytes(&b) + cuda_reduce_scratch(&r);
 }
 
 /* in: head gradient, data, moving average */
 static int sparse_backward(struct call *c)
 {
   struct channel_norm b = units_of(c);
-  struct reduce r = channel_fold(&b);
+  struct reduce r = channel_reduction(&b);
   size_t bytes = channel_bytes(&b);
   char *at = c->tmp;
   void *a = cuda_piece(&at, bytes), *d = cuda_piece(&at, bytes), *none = NULL;
   void *mean = cuda_piece(&at, bytes);
-  struct cuda_fold fold = { R_SUM, F_MEAN, b.params, c->in[1].p, .y = mean };
+  struct cuda_reduce reduction = { R_SUM, F_MEAN, b.params, c->in[1].p, .y = mean };
   double target = cuda_number(c, "sparseness_target", 0.1);
   double penalty = cuda_number(c, "penalty", 0.001), momentum = cuda_number(c, "momentum", 0.9);
   cu_function f;
-  TRY(cuda_fold(c->device, &r, &fold, at));
+  TRY(cuda_reduce(c->device, &r, &reduction, at));
   TRY(channels_family(c, &b, "sparse_lines", &f));
   void *lines[] = { &a, &d, &c->in[2].p, &mean, &b.s.k, &target, &penalty, &momentum };
   TRY(cuda_run(c, f, b.s.k, lines));

@@ -5,7 +5,7 @@
 
 /* places of plans; of those with two, the second is for inner layers, or rows further apart */
 enum { STATE, WEIGHT_X, WEIGHT_H_FIRST = WEIGHT_X + 2, WEIGHT_H, INPUT = WEIGHT_H + 2 };
-struct backward_scratch { void *dgx, *dgh, *dh, *dc, *states, *dx[2], *dropped, *fold; };
+struct backward_scratch { void *dgx, *dgh, *dh, *dc, *states, *dx[2], *dropped, *reduction; };
 /* given, and asked for */
 struct recurrent_gradients { const void *dy, *dhy, *dcy; void *dx, *dp, *dhx, *dcx; };
 
@@ -47,15 +47,15 @@ static size_t work_bytes(const struct recurrent *r)
 
 /* -- scratch ----------------------------------------------------------------------------------- */
 
-static struct reduce bias_fold(const struct recurrent *r)
+static struct reduce bias_reduction(const struct recurrent *r)
 {
-  return cuda_fold_rest(r->dtype, r->time * r->batch, r->rows, 1);
+  return cuda_reduce_all_but(r->dtype, r->time * r->batch, r->rows, 1);
 }
 
 static size_t take_scratch(struct recurrent *r, struct backward_scratch *s, char *base)
 {
   struct recurrent_scratch at = { base, 0 };
-  struct reduce fold = bias_fold(r);
+  struct reduce reduction = bias_reduction(r);
   size_t gates = (size_t)(r->time * r->batch * r->rows) * r->size, layer = layer_bytes(r);
   size_t states = (size_t)(r->batch * r->units) * r->size;
   s->dgx = recurrent_take(&at, gates);
@@ -65,7 +65,7 @@ static size_t take_scratch(struct recurrent *r, struct backward_scratch *s, char
   s->states = recurrent_take(&at, r->mode == LSTM ? (size_t)r->time * states : 0);
   for (int i = 0; i < 2; i++) s->dx[i] = recurrent_take(&at, r->layers > 1 ? layer : 0);
   s->dropped = recurrent_take(&at, cuda_number(r->c, "p", 0) > 0 ? layer : 0);
-  s->fold = recurrent_take(&at, cuda_fold_scratch(&fold));
+  s->reduction = recurrent_take(&at, cuda_reduce_scratch(&reduction));
   r->work = recurrent_take(&at, base ? 0 : work_bytes(r));
   return at.used;
 }
@@ -143,9 +143,9 @@ static int state_weights(const struct recurrent *r, const struct recurrent_pass 
 static int bias_sums(const struct recurrent *r, const struct backward_scratch *b, const void *dg,
     void *db)
 {
-  struct reduce fold = bias_fold(r);
-  struct cuda_fold f = { R_SUM, F_NONE, r->dtype, dg, .y = db };
-  return cuda_fold(r->c->device, &fold, &f, b->fold);
+  struct reduce reduction = bias_reduction(r);
+  struct cuda_reduce f = { R_SUM, F_NONE, r->dtype, dg, .y = db };
+  return cuda_reduce(r->c->device, &reduction, &f, b->reduction);
 }
 
 static int weight_gradients(const struct recurrent *r, const struct recurrent_pass *l,

@@ -1,27 +1,27 @@
-/* reductions.c - folds over axes (kernels/reduce.cu): sum, mean, prod, max, min, norm, moments and
+/* reductions.c - over axes (kernels/reduce.cu): sum, mean, prod, max, min, norm, moments and
 ** their gradients; positions of extremes; running sums; the sums of broadcasting. */
 #include "cuda/reduce.h"
 #include "kernel/strided_copy.h"
 #include "kernel/vec/vec.h"
 
-/* -- folds ------------------------------------------------------------------------------------- */
+/* -- reductions -------------------------------------------------------------------------------- */
 
 /* A byte is a number here, as on the CPU. */
 static int number_type(int dtype) { return dtype == TY_BOOL ? TY_U8 : dtype; }
 
-struct fold_plan { int team; int64_t parts; };
+struct launch_plan { int team; int64_t parts; };
 
 /* Enough threads for a large device, each with elements enough; from the shape alone. */
-static struct fold_plan plan_of(const struct reduce *r)
+static struct launch_plan plan_of(const struct reduce *r)
 {
   enum { THREADS = 1 << 18, EACH = 16, PARTS = 1024 };
-  struct fold_plan p = { r->inner ? cuda_team(r->out, r->count, 1) : 1, 1 };
+  struct launch_plan p = { r->inner ? cuda_team(r->out, r->count, 1) : 1, 1 };
   int64_t most = MIN(MIN(PARTS, r->count / (p.team * EACH)), THREADS / (r->out * p.team));
   p.parts = MAX(most, 1);
   return p;
 }
 
-size_t cuda_fold_scratch(const struct reduce *r)
+size_t cuda_reduce_scratch(const struct reduce *r)
 {
   int64_t parts = plan_of(r).parts;
   return parts > 1 ? sizeof(double) * (size_t)(parts * r->out) : 0;
@@ -40,22 +40,22 @@ static int groups_of(const struct reduce *r, bool kept, int64_t *out)
   return n;
 }
 
-static const char *const fold_name[] = { [R_SUM] = "fold_sum", [R_NANSUM] = "fold_nansum",
-  [R_ABS] = "fold_abs", [R_SQUARE] = "fold_square", [R_PROD] = "fold_prod",
-  [R_NANPROD] = "fold_nanprod", [R_MAX] = "fold_max", [R_MIN] = "fold_min",
-  [R_DEVIATION] = "fold_deviation", [R_DOT] = "fold_dot" };
+static const char *const names[] = { [R_SUM] = "reduce_sum", [R_NANSUM] = "reduce_nansum",
+  [R_ABS] = "reduce_abs", [R_SQUARE] = "reduce_square", [R_PROD] = "reduce_prod",
+  [R_NANPROD] = "reduce_nanprod", [R_MAX] = "reduce_max", [R_MIN] = "reduce_min",
+  [R_DEVIATION] = "reduce_deviation", [R_DOT] = "reduce_dot" };
 
-int cuda_fold(int device, const struct reduce *r, const struct cuda_fold *f, void *tmp)
+int cuda_reduce(int device, const struct reduce *r, const struct cuda_reduce *f, void *tmp)
 {
-  struct fold_plan p = plan_of(r);
+  struct launch_plan p = plan_of(r);
   int64_t args[3 + 2 * R_AXES] = { r->out, r->count, tmp ? p.parts : 1 };
-  int kept = groups_of(r, true, args + 3), folded = groups_of(r, false, args + 3 + 2 * kept);
+  int kept = groups_of(r, true, args + 3), reduced = groups_of(r, false, args + 3 + 2 * kept);
   const char *from = cuda_type(number_type(r->dtype)), *to = cuda_type(number_type(f->to));
   void *part = args[2] > 1 ? tmp : NULL;
-  cu_function run, join;
-  TRY(cuda_family(device, FAMILY_reduce, "fold", &run, "T=%s TO=%s FOLDING=%s FINISH=%d ADD=%d "
-      "KEPT=%d FOLDED=%d TEAM=%d INDEX=%s", from, to, fold_name[f->kind], f->finish, f->add, kept,
-      folded, p.team, cuda_index(r->in)));
+  cu_function run, merge;
+  TRY(cuda_family(device, FAMILY_reduce, "reduce", &run, "T=%s TO=%s REDUCTION=%s FINISH=%d "
+      "ADD=%d KEPT=%d REDUCED=%d TEAM=%d INDEX=%s", from, to, names[f->kind], f->finish, f->add,
+      kept, reduced, p.team, cuda_index(r->in)));
   void *y = f->y;
   const void *x = f->x, *other = f->other, *centre = f->centre;
   void *params[] = { &y, &part, &x, &other, &centre, args };
@@ -63,13 +63,14 @@ int cuda_fold(int device, const struct reduce *r, const struct cuda_fold *f, voi
       params));
   if (!part) return TY_OK;
   int team = r->out < 4096 ? 32 : 1;
-  TRY(cuda_family(device, FAMILY_reduce, "join_parts", &join, "T=%s TO=%s FOLDING=%s FINISH=%d "
-      "ADD=%d KEPT=1 FOLDED=1 TEAM=%d", from, to, fold_name[f->kind], f->finish, f->add, team));
+  TRY(cuda_family(device, FAMILY_reduce, "merge_parts", &merge, "T=%s TO=%s REDUCTION=%s "
+      "FINISH=%d ADD=%d KEPT=1 REDUCED=1 TEAM=%d", from, to, names[f->kind], f->finish, f->add,
+      team));
   void *more[] = { &y, &part, &args[0], &args[2], &args[1] };
-  return cuda_launch(device, join, cuda_blocks(device, r->out * team), CUDA_BLOCK, 0, more);
+  return cuda_launch(device, merge, cuda_blocks(device, r->out * team), CUDA_BLOCK, 0, more);
 }
 
-struct reduce cuda_fold_rest(int dtype, int64_t outer, int64_t k, int64_t inner)
+struct reduce cuda_reduce_all_but(int dtype, int64_t outer, int64_t k, int64_t inner)
 {
   struct reduce r;
   reduce_plan_axes(dtype, 3, (int64_t[]){ outer, k, inner }, 1 | 4, &r);
@@ -98,8 +99,8 @@ int cuda_sum_to(int device, void *dst, const ty_desc *dst_d, const void *src, co
 {
   struct reduce r;
   TRY(sum_plan(dst_d, src_d, &r));
-  struct cuda_fold f = { R_SUM, F_NONE, dst_d->dtype, src, .y = dst };
-  return cuda_fold(device, &r, &f, NULL);
+  struct cuda_reduce f = { R_SUM, F_NONE, dst_d->dtype, src, .y = dst };
+  return cuda_reduce(device, &r, &f, NULL);
 }
 
 /* -- operators --------------------------------------------------------------------------------- */
@@ -122,14 +123,14 @@ static struct reduce reduce_of(const struct call *c, const ty_desc *data)
   return r;
 }
 
-static size_t fold_scratch(const struct call *c)
+static size_t forward_scratch(const struct call *c)
 {
   struct reduce r = reduce_of(c, &c->in[0].d);
-  return cuda_fold_scratch(&r);
+  return cuda_reduce_scratch(&r);
 }
 
-struct fold_op { const char *name; int kind, finish, back; };
-static const struct fold_op fold_ops[] = {
+struct axes_op { const char *name; int kind, finish, back; };
+static const struct axes_op table[] = {
   { "sum",         R_SUM,     F_NONE, B_SUM },
   { "mean",        R_SUM,     F_MEAN,  B_SUM },
   { "nansum",      R_NANSUM,  F_NONE, B_NANSUM },
@@ -140,29 +141,29 @@ static const struct fold_op fold_ops[] = {
   { "_square_sum", R_SQUARE,  F_NONE, B_SQUARE },
 };
 
-static struct fold_op kind_of(const struct call *c)
+static struct axes_op kind_of(const struct call *c)
 {
-  for (int i = 0; i < COUNT(fold_ops); i++)
-    if (!strcmp(c->op->name, fold_ops[i].name)) return fold_ops[i];
-  return cuda_number(c, "ord", 2) == 1 ? (struct fold_op){ "norm", R_ABS, F_NONE, B_SIGN }
-                                       : (struct fold_op){ "norm", R_SQUARE, F_ROOT, B_ROOT };
+  for (int i = 0; i < COUNT(table); i++)
+    if (!strcmp(c->op->name, table[i].name)) return table[i];
+  return cuda_number(c, "ord", 2) == 1 ? (struct axes_op){ "norm", R_ABS, F_NONE, B_SIGN }
+                                       : (struct axes_op){ "norm", R_SQUARE, F_ROOT, B_ROOT };
 }
 
-static const char *fold_refuse(const struct call *c) /* forward and backward */
+static const char *axes_refuse(const struct call *c) /* forward and backward */
 {
   return c->in[0].d.dtype == c->out[0].d.dtype ? NULL : "the result has another dtype";
 }
 
-static int fold_forward(struct call *c)
+static int axes_forward(struct call *c)
 {
   struct reduce r = reduce_of(c, &c->in[0].d);
-  struct fold_op k = kind_of(c);
-  struct cuda_fold f = { k.kind, k.finish, c->out[0].d.dtype, c->in[0].p, NULL, NULL, c->out[0].p,
+  struct axes_op k = kind_of(c);
+  struct cuda_reduce f = { k.kind, k.finish, c->out[0].d.dtype, c->in[0].p, NULL, NULL, c->out[0].p,
     c->add & 1 };
-  return cuda_fold(c->device, &r, &f, c->tmp);
+  return cuda_reduce(c->device, &r, &f, c->tmp);
 }
 
-static int reduce_backward(const struct call *c, int back, const struct reduce *r, const void *x,
+static int reduce_gradient(const struct call *c, int back, const struct reduce *r, const void *x,
     const void *y, const void *h, double scale)
 {
   void *dx = c->out[0].p;
@@ -172,7 +173,7 @@ static int reduce_backward(const struct call *c, int back, const struct reduce *
   if (!dx) return TY_OK;
   memcpy(&args[1], &scale, sizeof scale);
   for (int i = 0; i < r->n; i++) args[2 + 2 * i] = r->dim[i], args[3 + 2 * i] = r->to[i];
-  TRY(cuda_family(c->device, FAMILY_reduce_back, "fold_back", &run,
+  TRY(cuda_family(c->device, FAMILY_reduce_back, "reduce_back", &run,
       "T=%s BACK=%d GROUPS=%d INDEX=%s", cuda_type(number_type(r->dtype)), back, r->n,
       cuda_index(r->in)));
   void *params[] = { &dx, &x, &y, &g, &h, args };
@@ -180,35 +181,36 @@ static int reduce_backward(const struct call *c, int back, const struct reduce *
 }
 
 /* in: head gradient, then data and result as the kind needs */
-static int fold_backward(struct call *c)
+static int axes_backward(struct call *c)
 {
   struct reduce r = reduce_of(c, &c->out[0].d);
-  struct fold_op k = kind_of(c);
+  struct axes_op k = kind_of(c);
   const void *x = c->nin > 1 ? c->in[1].p : NULL, *y = c->nin > 2 ? c->in[2].p : NULL;
-  return reduce_backward(c, k.back, &r, x, y, NULL, k.finish == F_MEAN ? 1 / (double)r.count : 1);
+  return reduce_gradient(c, k.back, &r, x, y, NULL,
+      k.finish == F_MEAN ? 1 / (double)r.count : 1);
 }
 
-/* a mean of our own, in case nobody wants output 0; then the folds' */
+/* a mean of our own, in case nobody wants output 0; then the moments' */
 static size_t mean_bytes(const struct call *c) { return align_up(desc_bytes(&c->out[0].d), ALIGN); }
-static size_t moments_scratch(const struct call *c) { return mean_bytes(c) + fold_scratch(c); }
+static size_t moments_scratch(const struct call *c) { return mean_bytes(c) + forward_scratch(c); }
 
 static int moments_forward(struct call *c)
 {
   struct reduce r = reduce_of(c, &c->in[0].d);
   void *mean = c->out[0].p ? c->out[0].p : c->tmp, *tmp = (char *)c->tmp + mean_bytes(c);
-  struct cuda_fold f = { R_SUM, F_MEAN, r.dtype, c->in[0].p, NULL, NULL, mean };
-  TRY(cuda_fold(c->device, &r, &f, tmp));
+  struct cuda_reduce f = { R_SUM, F_MEAN, r.dtype, c->in[0].p, NULL, NULL, mean };
+  TRY(cuda_reduce(c->device, &r, &f, tmp));
   f.kind = R_DEVIATION;
   f.centre = mean;
   f.y = c->out[1].p;
-  return f.y ? cuda_fold(c->device, &r, &f, tmp) : TY_OK;
+  return f.y ? cuda_reduce(c->device, &r, &f, tmp) : TY_OK;
 }
 
 /* in: two head gradients, data, mean */
 static int moments_backward(struct call *c)
 {
   struct reduce r = reduce_of(c, &c->out[0].d);
-  return reduce_backward(
+  return reduce_gradient(
       c, B_DEVIATION, &r, c->in[2].p, c->in[3].p, c->in[1].p, 1 / (double)r.count);
 }
 
@@ -233,7 +235,7 @@ static int finite_forward(struct call *c)
 
 static struct reduce whole_array(const struct operand *x)
 {
-  return cuda_fold_rest(number_type(x->d.dtype), desc_count(&x->d), 1, 1);
+  return cuda_reduce_all_but(number_type(x->d.dtype), desc_count(&x->d), 1, 1);
 }
 
 static size_t squares_scratch(const struct call *c)
@@ -241,7 +243,7 @@ static size_t squares_scratch(const struct call *c)
   size_t most = 0;
   for (int k = 0; k < c->nin; k++) {
     struct reduce r = whole_array(&c->in[k]);
-    most = MAX(most, cuda_fold_scratch(&r));
+    most = MAX(most, cuda_reduce_scratch(&r));
   }
   return most;
 }
@@ -250,8 +252,8 @@ static int squares_forward(struct call *c)
 {
   for (int k = 0; k < c->nin; k++) {
     struct reduce r = whole_array(&c->in[k]);
-    struct cuda_fold f = { R_SQUARE, F_NONE, TY_F32, c->in[k].p, .y = (float *)c->out[0].p + k };
-    TRY(cuda_fold(c->device, &r, &f, c->tmp));
+    struct cuda_reduce f = { R_SQUARE, F_NONE, TY_F32, c->in[k].p, .y = (float *)c->out[0].p + k };
+    TRY(cuda_reduce(c->device, &r, &f, c->tmp));
   }
   return TY_OK;
 }
@@ -297,18 +299,18 @@ static int running_backward(struct call *c) { return running_sums(c, true); }
 
 /* -- the table --------------------------------------------------------------------------------- */
 
-static const struct kernel folds[] = {
-  { .name = "fold", .run = fold_forward, .types = T_ANY, .refuse = fold_refuse,
-    .scratch = fold_scratch, .add = 1 }, { 0 }
+static const struct kernel reductions[] = {
+  { .name = "reduce", .run = axes_forward, .types = T_ANY, .refuse = axes_refuse,
+    .scratch = forward_scratch, .add = 1 }, { 0 }
 };
-static const struct kernel folds_back[] = {
-  { .name = "spread", .run = fold_backward, .types = T_ANY, .refuse = fold_refuse }, { 0 }
+static const struct kernel reductions_back[] = {
+  { .name = "reduce", .run = axes_backward, .types = T_ANY, .refuse = axes_refuse }, { 0 }
 };
 static const struct kernel moments[] = {
-  { .name = "fold", .run = moments_forward, .types = T_ANY, .scratch = moments_scratch }, { 0 }
+  { .name = "reduce", .run = moments_forward, .types = T_ANY, .scratch = moments_scratch }, { 0 }
 };
 static const struct kernel moments_back[] = {
-  { .name = "spread", .run = moments_backward, .types = T_ANY }, { 0 }
+  { .name = "reduce", .run = moments_backward, .types = T_ANY }, { 0 }
 };
 static const struct kernel extremes[] = {
   { .name = "search", .run = argmax_forward, .types = T_ANY }, { 0 }
@@ -324,19 +326,19 @@ static const struct kernel finites[] = {
   { .name = "look", .run = finite_forward, .types = T_ANY }, { 0 }
 };
 static const struct kernel squares[] = {
-  { .name = "fold", .run = squares_forward, .types = T_ANY, .scratch = squares_scratch }, { 0 }
+  { .name = "reduce", .run = squares_forward, .types = T_ANY, .scratch = squares_scratch }, { 0 }
 };
 
 const struct op_kernels cuda_reductions[] = {
-  { "sum", folds, folds_back },
-  { "mean", folds, folds_back },
-  { "nansum", folds, folds_back },
-  { "prod", folds, folds_back },
-  { "nanprod", folds, folds_back },
-  { "max", folds, folds_back },
-  { "min", folds, folds_back },
-  { "_square_sum", folds, folds_back },
-  { "norm", folds, folds_back },
+  { "sum", reductions, reductions_back },
+  { "mean", reductions, reductions_back },
+  { "nansum", reductions, reductions_back },
+  { "prod", reductions, reductions_back },
+  { "nanprod", reductions, reductions_back },
+  { "max", reductions, reductions_back },
+  { "min", reductions, reductions_back },
+  { "_square_sum", reductions, reductions_back },
+  { "norm", reductions, reductions_back },
   { "moments", moments, moments_back },
   { "argmax", extremes, NULL },
   { "argmin", extremes, NULL },

@@ -171,8 +171,8 @@ static size_t rows_bytes(int64_t rows) { return align_up(sizeof(double) * (size_
 
 static size_t cross_scratch(const struct call *c)
 {
-  struct reduce r = cuda_fold_rest(TY_F64, c->in[0].d.dim[0], 1, 1);
-  return rows_bytes(r.in) + cuda_fold_scratch(&r);
+  struct reduce r = cuda_reduce_all_but(TY_F64, c->in[0].d.dim[0], 1, 1);
+  return rows_bytes(r.in) + cuda_reduce_scratch(&r);
 }
 
 static int cross_forward(struct call *c)
@@ -180,14 +180,14 @@ static int cross_forward(struct call *c)
   const ty_desc *d = &c->in[0].d;
   int64_t rows = d->dim[0], k = d->dim[1];
   int team = cuda_team(rows, k, 1);
-  struct reduce r = cuda_fold_rest(TY_F64, rows, 1, 1);
-  struct cuda_fold sum = { R_SUM, F_NONE, c->out[0].d.dtype, c->tmp, .y = c->out[0].p };
+  struct reduce r = cuda_reduce_all_but(TY_F64, rows, 1, 1);
+  struct cuda_reduce sum = { R_SUM, F_NONE, c->out[0].d.dtype, c->tmp, .y = c->out[0].p };
   void *losses = c->tmp;
   cu_function f;
   TRY(loss_family(c, "cross_entropy", d->dtype, d->dtype, c->in[1].d.dtype, team, &f));
   void *params[] = { &losses, &c->in[0].p, &c->in[1].p, &rows, &k };
   TRY(cuda_run(c, f, rows * team, params));
-  return cuda_fold(c->device, &r, &sum, (char *)c->tmp + rows_bytes(rows));
+  return cuda_reduce(c->device, &r, &sum, (char *)c->tmp + rows_bytes(rows));
 }
 
 /* in: head gradient (1,), data, label */

@@ -184,14 +184,11 @@ static void write_node(
   close_scope(p, "}");
 }
 
-/* Outputs of a node as the reference counts them: its max pooling over leading channels keeps a
-** workspace, ours does not. */
+/* outputs of a node as the reference counts them */
 static int counted_outputs(const struct node *n)
 {
-  if (!n->op || strcmp(n->op->name, "Pooling")) return n->nreal;
-  const char *kind = node_attr(n, "pool_type"), *layout = node_attr(n, "layout");
-  bool last = layout && layout[0] == 'N' && layout[1] != 'C' && strcmp(layout, "None");
-  return n->nreal + (!last && (!kind || !strcmp(kind, "max")));
+  bool more = n->op && n->op->further_outputs;
+  return n->nreal + (more ? n->op->further_outputs(n->param) : 0);
 }
 
 static void write_numbers(struct page *p, const ty_graph *g, const struct listing *l)

@@ -85,7 +85,7 @@ void epilogue_act(const struct call *c);
 enum { K_ALIKE = 1,                                   /* `blocks`: all in blocks, or none */
        /* backward: behind its own inputs come pairs like inputs 0 and 1, with any number of
        ** rows; the sums out[1] and on are over these too (pass/batch_weight_gradients.c) */
-       K_JOIN = 2,
+       K_BATCHES = 2,
        /* `packs`: a state only where several steps share it */
        K_REUSED = 4,
        /* made of primitives alone: it runs on the device of its call (kernel/primitives.h) */

@@ -52,6 +52,9 @@ enum {
   OP_NAMED_INPUT = 16384,
 };
 
+/* what passes expand: operators whose inputs are bodies too (pass/control_flow.c) */
+enum op_control { CONTROL_NONE, CONTROL_FOREACH, CONTROL_WHILE, CONTROL_COND };
+
 struct op {
   const char *name;
   const char *alias;                                  /* "a b c" */
@@ -90,6 +93,9 @@ struct op {
   bool      (*loss_in_parts)(const void *param, const ty_desc *out, const ty_desc *label);
   /* of an operator with bodies: the input that variable k of a body stands for, -1: none */
   int64_t   (*body_input)(const void *param, int body, int64_t k);
+  enum op_control control;
+  /* outputs that the reference has behind ours: its symbol files count them */
+  int       (*further_outputs)(const void *param);
   uint32_t    flags;
 };
 

@@ -2,7 +2,7 @@
 **
 ** The gradient of a weight that serves many nodes (a cell, step after step) is a sum of products
 ** over few rows each. Every one of them reads and writes the whole sum: memory, not arithmetic,
-** takes the time. Here steps that add to the same sums are joined, in order, until their rows
+** takes the time. Here steps that add to the same sums are batched, in order, until their rows
 ** are enough: the last one gets the operands of the others behind its own and does all, the
 ** others keep what is left to them. The operands wait for it; a limit on rows bounds their
 ** memory. A group ends early where another step looks at its sums. Sums are rounded otherwise
@@ -16,26 +16,26 @@ enum { ENOUGH = 256 };
 
 struct group { int *step, n, cap; int64_t rows; };
 /* of: per root, its open group + 1 */
-struct join { struct program *p; struct group *group; int *of, n, cap; uint8_t *changes; };
+struct batching { struct program *p; struct group *group; int *of, n, cap; uint8_t *changes; };
 
-bool sums_join(const struct op *op, int device)
+bool batches_sums(const struct op *op, int device)
 {
-  return op_abilities(op, true, device).flags & K_JOIN;
+  return op_abilities(op, true, device).flags & K_BATCHES;
 }
 
 static int root_at(const struct program *p, int v) { return v < 0 ? -1 : p->value[v].root; }
 
-static int64_t vec_ops_of(const struct join *j, const struct step *st)
+static int64_t vec_ops_of(const struct batching *j, const struct step *st)
 {
   const ty_desc *d = j->p->s.desc, *weight = &d[j->p->s.g->node[st->node].first + 1];
   return desc_count(&d[st->in[1]]) / (desc_count(weight) / weight->dim[0]);
 }
 
-static bool candidate(const struct join *j, const struct step *st)
+static bool candidate(const struct batching *j, const struct step *st)
 {
   if (st->kind != STEP_NODE || step_fusion(j->p, st) || st->guard >= 0 ||
       !j->p->s.g->node[st->node].backward ||
-      !sums_join(j->p->s.g->node[st->node].op, st->device))
+      !batches_sums(j->p->s.g->node[st->node].op, st->device))
     return false;
   return st->out[1] >= 0 && !j->changes[st->in[0]] && !j->changes[st->in[1]] &&
       vec_ops_of(j, st) < ENOUGH;
@@ -43,7 +43,7 @@ static bool candidate(const struct join *j, const struct step *st)
 
 /* The last step of a group takes the operands of all, and writes what the first would have
 ** written. */
-static int close_group(struct join *j, struct group *g)
+static int close_group(struct batching *j, struct group *g)
 {
   struct program *p = j->p;
   struct step *first = &p->step[g->step[0]], *last = &p->step[g->step[g->n - 1]];
@@ -63,14 +63,14 @@ static int close_group(struct join *j, struct group *g)
   return TY_OK;
 }
 
-static int close_at(struct join *j, int v)
+static int close_at(struct batching *j, int v)
 {
   int r = root_at(j->p, v);
   return r < 0 || !j->of[r] ? TY_OK : close_group(j, &j->group[j->of[r] - 1]);
 }
 
 /* Does the step add to all sums of the group, and nothing else? */
-static bool fits(const struct join *j, const struct group *g, const struct step *st)
+static bool fits(const struct batching *j, const struct group *g, const struct step *st)
 {
   const struct step *first = &j->p->step[g->step[0]];
   const struct node *a = &j->p->s.g->node[first->node], *b = &j->p->s.g->node[st->node];
@@ -86,7 +86,7 @@ static bool fits(const struct join *j, const struct group *g, const struct step 
   return true;
 }
 
-static int open_group(struct join *j, const struct step *st, struct group **out)
+static int open_group(struct batching *j, const struct step *st, struct group **out)
 {
   NEED(GROW(j->group, j->n, j->cap), TY_EMEMORY, "out of memory: plan");
   j->group[j->n] = (struct group){ 0 };
@@ -96,7 +96,7 @@ static int open_group(struct join *j, const struct step *st, struct group **out)
   return TY_OK;
 }
 
-static int join_step(struct join *j, int t)
+static int batch_step(struct batching *j, int t)
 {
   struct step *st = &j->p->step[t];
   int r = root_at(j->p, st->out[1]);
@@ -111,7 +111,7 @@ static int join_step(struct join *j, int t)
   return g->rows >= ENOUGH ? close_group(j, g) : TY_OK;
 }
 
-static int join_all(struct join *j)
+static int batch_all(struct batching *j)
 {
   struct program *p = j->p;
   for (int i = 0; i < p->s.g->n; i++) {
@@ -121,10 +121,10 @@ static int join_all(struct join *j)
   }
   for (int t = p->nforward; t < p->n; t++) {
     struct step *st = &p->step[t];
-    bool joins = candidate(j, st);
+    bool batched = candidate(j, st);
     for (int k = 0; k < st->nin; k++) TRY(close_at(j, st->in[k]));
-    for (int k = 0; k < (joins ? 1 : st->nout); k++) TRY(close_at(j, st->out[k]));
-    if (joins) TRY(join_step(j, t));
+    for (int k = 0; k < (batched ? 1 : st->nout); k++) TRY(close_at(j, st->out[k]));
+    if (batched) TRY(batch_step(j, t));
   }
   for (int i = 0; i < j->n; i++) {
     const struct group *g = &j->group[i];
@@ -137,8 +137,8 @@ int pass_batch_weight_gradients(struct program *p)
 {
   int n = p->s.g->nvalue;
   if (p->s.flags & (TY_NOSHARE | TY_KEEP | TY_NOFUSE)) return TY_OK;
-  struct join j = { .p = p, .of = NEWS(int, n), .changes = NEWS(uint8_t, n) };
-  int code = j.of && j.changes ? join_all(&j) : fail(TY_EMEMORY, "out of memory: plan");
+  struct batching j = { .p = p, .of = NEWS(int, n), .changes = NEWS(uint8_t, n) };
+  int code = j.of && j.changes ? batch_all(&j) : fail(TY_EMEMORY, "out of memory: plan");
   for (int i = 0; i < j.n; i++) mem_free(j.group[i].step);
   mem_free(j.group);
   mem_free(j.of);

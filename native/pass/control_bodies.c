@@ -99,8 +99,11 @@ static int check_cond(const struct node *n, const struct cond_param *p)
 
 static int check_node(const struct node *n)
 {
-  if (node_is(n, "_foreach")) return check_foreach(n, n->param);
-  return node_is(n, "_while_loop") ? check_while(n, n->param) : check_cond(n, n->param);
+  switch (n->op->control) {
+  case CONTROL_FOREACH: return check_foreach(n, n->param);
+  case CONTROL_WHILE: return check_while(n, n->param);
+  default: return check_cond(n, n->param);
+  }
 }
 
 /* -- inference --------------------------------------------------------------------------------- */
@@ -232,9 +235,11 @@ static int match_cond(struct view *w, const struct cond_param *p, int body)
 
 static int match_body(struct view *w, const struct node *n, int body)
 {
-  if (node_is(n, "_foreach")) return match_foreach(w, n->param);
-  if (node_is(n, "_while_loop")) return match_while(w, n->param, body == 0);
-  return match_cond(w, n->param, body);
+  switch (n->op->control) {
+  case CONTROL_FOREACH: return match_foreach(w, n->param);
+  case CONTROL_WHILE: return match_while(w, n->param, body == 0);
+  default: return match_cond(w, n->param, body);
+  }
 }
 
 static int infer_body(const struct node *n, int body, struct infer *s, int what)

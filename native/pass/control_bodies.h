@@ -2,11 +2,6 @@
 #pragma once
 #include "graph/graph.h"
 
-static inline bool node_is(const struct node *n, const char *name)
-{
-  return n->op && !strcmp(n->op->name, name);
-}
-
 int body_variables(const ty_graph *body);             /* how many */
 /* The descriptors of all values of a body, for those of the node's ports in s; the caller frees
 ** them. */

@@ -356,17 +356,34 @@ static int hide(struct expansion *x, struct copy *c, const struct node *n, int f
   return TY_OK;
 }
 
+/* how often the body runs at most; 0: a _foreach over nothing */
+static int64_t iterations(const struct copy *c, const struct node *n)
+{
+  switch (n->op->control) {
+  case CONTROL_FOREACH:
+    if (!((const struct foreach_param *)n->param)->data_locs.n) return 0;
+    return c->desc[value_of(c->g, n->in[0])].dim[0];
+  case CONTROL_WHILE: return ((const struct while_param *)n->param)->max_iterations;
+  default: return 1;
+  }
+}
+
+static int expand_rows(
+    struct expansion *x, struct copy *c, const struct node *n, struct work *w, int rows)
+{
+  switch (n->op->control) {
+  case CONTROL_FOREACH: return expand_foreach(x, c, n, w, rows);
+  case CONTROL_WHILE: return expand_while(x, c, n, w);
+  default: return expand_cond(x, c, n, w);
+  }
+}
+
 static int expand_bodies(struct expansion *x, struct copy *c, const struct node *n)
 {
   struct work w = { 0 };
   struct copy mine = *c;
   int from = x->to->n;
-  bool each = node_is(n, "_foreach"), loop = node_is(n, "_while_loop");
-  int64_t rows = each && ((const struct foreach_param *)n->param)->data_locs.n
-      ? c->desc[value_of(c->g, n->in[0])].dim[0]
-      : loop ? ((const struct while_param *)n->param)->max_iterations
-      : each ? 0
-             : 1;
+  int64_t rows = iterations(c, n);
   if (n->where) mine.where = n->where;
   if (rows < 1 || rows > 100000) {
     int code = fail(TY_EVALUE, "%s %s: %lld iterations; expected 1 to 100000", n->op->name, n->name,
@@ -375,10 +392,7 @@ static int expand_bodies(struct expansion *x, struct copy *c, const struct node 
     return code;
   }
   int code = open_work(&w, c, n, rows);
-  if (!code)
-    code = each ? expand_foreach(x, &mine, n, &w, (int)rows)
-        : loop  ? expand_while(x, &mine, n, &w)
-                : expand_cond(x, &mine, n, &w);
+  if (!code) code = expand_rows(x, &mine, n, &w, (int)rows);
   close_work(&w);
   return code || *c->prefix ? code : hide(x, &mine, n, from);
 }

@@ -34,7 +34,7 @@ static int weight_of(const struct program *p, const struct step *st)
   const struct node *n = &p->s.g->node[st->node],
                     *f = n->forward >= 0 ? &p->s.g->node[n->forward] : n;
   if (st->kind != STEP_NODE || f->nin < 2 || n->mirror) return -1;
-  return sums_join(f->op, st->device) && !p->s.g->node[f->in[1].node].op ? f->in[1].node : -1;
+  return batches_sums(f->op, st->device) && !p->s.g->node[f->in[1].node].op ? f->in[1].node : -1;
 }
 
 static bool may_move(const struct program *p, const struct step *st)

@@ -20,8 +20,8 @@ int pass_segments(struct program *p);
 
 /* fuse.c: of a formula's output or gradient, of a small sum; NULL: none */
 const char *formula_of(const struct node *n, int out);
-/* batch_weight_gradients.c: every gradient kernel takes operands of further nodes (K_JOIN) */
-bool sums_join(const struct op *op, int device);
+/* batch_weight_gradients.c: every gradient kernel takes operands of further nodes (K_BATCHES) */
+bool batches_sums(const struct op *op, int device);
 /* select.c: v.call without pointers, from what is known */
 int  step_call(struct program *p, struct step *st);
 /* fold_batchnorm.c; done: the step has been run with what follows */

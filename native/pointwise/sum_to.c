@@ -14,12 +14,12 @@ enum { PARTS = 64, PARTIAL = 8192, FEW = 1 << 15 };
 union total { double d; int64_t i; };
 struct axis { int64_t size, src, dst; };              /* strides in elements */
 struct broadcast_sum {
-  struct axis keep[TY_MAXDIM], fold[TY_MAXDIM];       /* outermost first */
-  int nkeep, nfold;
+  struct axis kept[TY_MAXDIM], summed[TY_MAXDIM];     /* outermost first */
+  int nkept, nsummed;
   /* the innermost dim is kept: it is `width` wide, not among keep */
   bool columns;
   /* outputs: groups of up to BLOCK columns, or single elements */
-  int64_t width, outputs, folded, parts, chunk;
+  int64_t width, outputs, terms, parts, chunk;
   const char *src;
   char *dst;
   int src_type, dst_type;
@@ -45,15 +45,15 @@ static int make(struct broadcast_sum *s, const ty_desc *dst, const ty_desc *src)
 {
   int64_t from = 1, to = 1;
   struct axis all[TY_MAXDIM];
-  bool folds[TY_MAXDIM];
+  bool is_summed[TY_MAXDIM];
   char a[160], b[160];
   for (int i = src->ndim - 1, k = dst->ndim - 1; i >= 0; i--, k--) {
     int64_t size = k >= 0 ? dst->dim[k] : 1;
     if (size != 1 && size != src->dim[i])
       return fail(TY_ESHAPE, "a sum of shape %s from %s is not possible",
           text_shape(dst, a, sizeof a), text_shape(src, b, sizeof b));
-    folds[i] = size == 1 && src->dim[i] != 1;
-    all[i] = (struct axis){ src->dim[i], from, folds[i] ? 0 : to };
+    is_summed[i] = size == 1 && src->dim[i] != 1;
+    all[i] = (struct axis){ src->dim[i], from, is_summed[i] ? 0 : to };
     from *= src->dim[i];
     to *= size;
   }
@@ -62,25 +62,25 @@ static int make(struct broadcast_sum *s, const ty_desc *dst, const ty_desc *src)
     if (all[i].size != 1) last = i;
   for (int i = 0; i <= last; i++)
     if (all[i].size != 1)
-      add_axis(folds[i] ? s->fold : s->keep, folds[i] ? &s->nfold : &s->nkeep, all[i]);
-  s->columns = last >= 0 && !folds[last];
+      add_axis(is_summed[i] ? s->summed : s->kept, is_summed[i] ? &s->nsummed : &s->nkept, all[i]);
+  s->columns = last >= 0 && !is_summed[last];
   s->width = 1;
-  if (s->columns) s->width = s->keep[--s->nkeep].size;
+  if (s->columns) s->width = s->kept[--s->nkept].size;
   return TY_OK;
 }
 
 static void split(struct broadcast_sum *s)
 {
   int64_t rows = 1;
-  s->folded = 1;
-  for (int i = 0; i < s->nkeep; i++) rows *= s->keep[i].size;
-  for (int i = 0; i < s->nfold; i++) s->folded *= s->fold[i].size;
+  s->terms = 1;
+  for (int i = 0; i < s->nkept; i++) rows *= s->kept[i].size;
+  for (int i = 0; i < s->nsummed; i++) s->terms *= s->summed[i].size;
   s->outputs = rows * ((s->width - 1) / BLOCK + 1);
-  int64_t group = MIN(s->width, BLOCK), work = s->folded * group;
+  int64_t group = MIN(s->width, BLOCK), work = s->terms * group;
   s->parts = MIN(
       MIN(PARTS / MIN(s->outputs, PARTS), PARTIAL / MAX(1, s->outputs * group)), work / FEW);
-  s->parts = MAX(1, MIN(s->parts, s->folded));
-  s->chunk = (s->folded - 1) / s->parts + 1;
+  s->parts = MAX(1, MIN(s->parts, s->terms));
+  s->chunk = (s->terms - 1) / s->parts + 1;
 }
 
 /* -- one output (or group of columns), one part ------------------------------------------------ */
@@ -89,20 +89,20 @@ static void split(struct broadcast_sum *s)
 static void locate(const struct broadcast_sum *s, int64_t i, int64_t *src, int64_t *dst)
 {
   *src = *dst = 0;
-  for (int k = s->nkeep - 1; k >= 0; k--) {
-    int64_t at = i % s->keep[k].size;
-    *src += at * s->keep[k].src;
-    *dst += at * s->keep[k].dst;
-    i /= s->keep[k].size;
+  for (int k = s->nkept - 1; k >= 0; k--) {
+    int64_t at = i % s->kept[k].size;
+    *src += at * s->kept[k].src;
+    *dst += at * s->kept[k].dst;
+    i /= s->kept[k].size;
   }
 }
 
-static int64_t fold_offset(const struct broadcast_sum *s, int64_t i)
+static int64_t summed_offset(const struct broadcast_sum *s, int64_t i)
 {
   int64_t offset = 0;
   if (!i) return 0;
-  for (int k = s->nfold - 1; k >= 0; k--)
-    offset += i % s->fold[k].size * s->fold[k].src, i /= s->fold[k].size;
+  for (int k = s->nsummed - 1; k >= 0; k--)
+    offset += i % s->summed[k].size * s->summed[k].src, i /= s->summed[k].size;
   return offset;
 }
 
@@ -112,10 +112,10 @@ static void gather(const struct broadcast_sum *s, void *acc, const char *src, in
 {
   const struct pw_table *t = pw_table();
   size_t size = dtype_size(s->src_type);
-  int64_t inner = s->nfold ? s->fold[s->nfold - 1].size : 1,
-          step = s->nfold ? s->fold[s->nfold - 1].src : 0;
+  int64_t inner = s->nsummed ? s->summed[s->nsummed - 1].size : 1,
+          step = s->nsummed ? s->summed[s->nsummed - 1].src : 0;
   for (int64_t i = first, run; i < last; i += run) {
-    const char *p = src + (size_t)fold_offset(s, i) * size;
+    const char *p = src + (size_t)summed_offset(s, i) * size;
     run = MIN(last - i, inner - i % inner);
     if (s->columns)
       for (int64_t k = 0; k < run; k++)
@@ -153,8 +153,8 @@ static void run_rows(const struct broadcast_sum *s, int64_t begin, int64_t end)
     n = MIN(BLOCK, end - o);
     memset(acc, 0, sizeof *acc * (size_t)n);
     for (int64_t j = 0; j < n; j++) {
-      int64_t src = s->nkeep == 1 ? (o + j) * s->keep[0].src : group_of(s, o + j).src;
-      gather(s, &acc[j], s->src + (size_t)src * size, 1, 0, s->folded);
+      int64_t src = s->nkept == 1 ? (o + j) * s->kept[0].src : group_of(s, o + j).src;
+      gather(s, &acc[j], s->src + (size_t)src * size, 1, 0, s->terms);
     }
     put(s, o, acc, n);
   }
@@ -171,7 +171,7 @@ static void run_outputs(int64_t begin, int64_t end, void *context)
     union total acc[BLOCK]; /* bits of zero are zero of either type */
     struct output_columns g = group_of(s, o);
     memset(acc, 0, sizeof *acc * (size_t)g.n);
-    gather(s, acc, s->src + (size_t)g.src * dtype_size(s->src_type), g.n, 0, s->folded);
+    gather(s, acc, s->src + (size_t)g.src * dtype_size(s->src_type), g.n, 0, s->terms);
     put(s, g.dst, acc, g.n);
   }
 }
@@ -184,7 +184,7 @@ static void run_parts(int64_t begin, int64_t end, void *context)
     int64_t output = i / s->parts, first = i % s->parts * s->chunk;
     struct output_columns g = group_of(s, output);
     gather(s, s->partial + i * wide, s->src + (size_t)g.src * dtype_size(s->src_type), g.n, first,
-        MIN(s->folded, first + s->chunk));
+        MIN(s->terms, first + s->chunk));
   }
 }
 
@@ -214,7 +214,7 @@ int sum_to_cpu(void *dst, const ty_desc *dst_d, const void *src, const ty_desc *
   TRY(make(&s, dst_d, src_d));
   split(&s);
   if (s.parts == 1) {
-    parallel_for(s.outputs, MAX(1, FEW / (s.folded * MIN(s.width, BLOCK))), run_outputs, &s);
+    parallel_for(s.outputs, MAX(1, FEW / (s.terms * MIN(s.width, BLOCK))), run_outputs, &s);
     return TY_OK;
   }
   union total partial[PARTIAL];

@@ -1,64 +1,64 @@
-// reduce.cu - folds over axes. The shape is groups of axes that alternate between kept and reduced.
+// reduce.cu - sums over axes and the like. The shape is groups of axes, alternately kept and reduced.
 // Method: a team a result, whose threads walk the reduced groups in strides and join in a fixed
 // tree; a thread a result where neighbours in memory are neighbouring results. Where results are
 // few, the reduced elements are cut into parts, by the shape alone, which a second kernel joins.
-// Floats are folded in double, half types in float, integers in 64 bits. Bound: bytes, one read.
+// Floats are reduced in double, half types in float, integers in 64 bits. Bound: bytes, one read.
 #ifndef T
 #include "prelude.cuh"
 #define T float
 #define TO float
-#define FOLDING fold_sum
+#define REDUCTION reduce_sum
 #define FINISH 0     // 1: over the count; 2: square root
 #define ADD 0        // onto what is there
 #define KEPT 2       // groups
-#define FOLDED 1
+#define REDUCED 1
 #define TEAM 256
 #include "team.cuh"
 #endif
 
 typedef accumulates<T>::type A;
 
-// -- folds: a starts, takes v (c: centre, w: a second array's element), joins b -----------------
+// -- reductions: a starts, takes v (c: centre, w: a second array's element), joins b ------------
 
-struct fold_adds {
+struct reduce_adds {
   static FN_IN_STRUCT A start() { return 0; }
   FN_IN_STRUCT A operator()(A a, A b) const { return plus(a, b); }
 };
-struct fold_multiplies {
+struct reduce_multiplies {
   static FN_IN_STRUCT A start() { return 1; }
   FN_IN_STRUCT A operator()(A a, A b) const { return times(a, b); }
 };
 // NaN is the extreme of what it occurs in.
-struct fold_max {
+struct reduce_max {
   static FN_IN_STRUCT A start() { return lowest(A()); }
   static FN_IN_STRUCT A step(A a, A v, A, A) { return v > a || is_nan(v) ? v : a; }
   FN_IN_STRUCT A operator()(A a, A b) const { return step(a, b, 0, 0); }
 };
-struct fold_min {
+struct reduce_min {
   static FN_IN_STRUCT A start() { return highest(A()); }
   static FN_IN_STRUCT A step(A a, A v, A, A) { return v < a || is_nan(v) ? v : a; }
   FN_IN_STRUCT A operator()(A a, A b) const { return step(a, b, 0, 0); }
 };
 
-#define FOLD(name, base, expression) \
+#define REDUCES(name, base, expression) \
   struct name : base { \
     static FN_IN_STRUCT A step(A a, A v, A c, A w) { return base()(a, expression); } \
   };
-FOLD(fold_sum,     fold_adds,       v)
-FOLD(fold_nansum,  fold_adds,       is_nan(v) ? 0 : v)
-FOLD(fold_abs,     fold_adds,       v < 0 ? times(v, -1) : v)
-FOLD(fold_square,  fold_adds,       times(v, v))
-FOLD(fold_prod,    fold_multiplies, v)
-FOLD(fold_nanprod, fold_multiplies, is_nan(v) ? 1 : v)
-FOLD(fold_deviation,  fold_adds,       times(v - c, v - c))
-FOLD(fold_dot,     fold_adds,       times(v, w - c))
+REDUCES(reduce_sum,     reduce_adds,       v)
+REDUCES(reduce_nansum,  reduce_adds,       is_nan(v) ? 0 : v)
+REDUCES(reduce_abs,     reduce_adds,       v < 0 ? times(v, -1) : v)
+REDUCES(reduce_square,  reduce_adds,       times(v, v))
+REDUCES(reduce_prod,    reduce_multiplies, v)
+REDUCES(reduce_nanprod, reduce_multiplies, is_nan(v) ? 1 : v)
+REDUCES(reduce_deviation,  reduce_adds,       times(v - c, v - c))
+REDUCES(reduce_dot,     reduce_adds,       times(v, w - c))
 
-// -- folding ----------------------------------------------------------------------------------
+// -- the kernels ----------------------------------------------------------------------------------
 
-struct fold_args {
+struct reduce_args {
   i64 results, count, parts;
   i64 kept[KEPT][2];     // size, stride; outermost first
-  i64 folded[FOLDED][2];
+  i64 reduced[REDUCED][2];
 };
 
 // a mean of integers is that of a sum in their own type
@@ -83,21 +83,21 @@ FN void store(TO &y, A a, i64 count)
 }
 
 // part: of parts results; NULL: there is one part
-extern "C" __global__ void fold(TO *y, A *part, const T *x, const T *w, const TO *centre,
-    const struct fold_args __grid_constant__ s)
+extern "C" __global__ void reduce(TO *y, A *part, const T *x, const T *w, const TO *centre,
+    const struct reduce_args __grid_constant__ s)
 {
   EACH_ROW(u, s.results * s.parts)
   {
     i64 to = u % s.results, p = u / s.results;
     i64 begin = p * s.count / s.parts, end = (p + 1) * s.count / s.parts;
     INDEX from = offset_in<KEPT>((INDEX)to, s.kept);
-    A c = centre ? get<A>(centre[to]) : 0, a = FOLDING::start();
+    A c = centre ? get<A>(centre[to]) : 0, a = REDUCTION::start();
     EACH_OF_TEAM(i, begin, end)
     {
-      INDEX at = from + offset_in<FOLDED>((INDEX)i, s.folded);
-      a = FOLDING::step(a, get<A>(x[at]), c, w ? get<A>(w[at]) : 0);
+      INDEX at = from + offset_in<REDUCED>((INDEX)i, s.reduced);
+      a = REDUCTION::step(a, get<A>(x[at]), c, w ? get<A>(w[at]) : 0);
     }
-    a = team_fold(a, FOLDING());
+    a = team_reduce(a, REDUCTION());
     if (!LEADS) continue;
     if (part)
       part[u] = a;
@@ -106,13 +106,13 @@ extern "C" __global__ void fold(TO *y, A *part, const T *x, const T *w, const TO
   }
 }
 
-extern "C" __global__ void join_parts(TO *y, const A *part, i64 results, i64 parts, i64 count)
+extern "C" __global__ void merge_parts(TO *y, const A *part, i64 results, i64 parts, i64 count)
 {
   EACH_ROW(to, results)
   {
-    A a = FOLDING::start();
-    EACH_OF_TEAM(p, 0, parts) a = FOLDING()(a, part[p * results + to]);
-    a = team_fold(a, FOLDING());
+    A a = REDUCTION::start();
+    EACH_OF_TEAM(p, 0, parts) a = REDUCTION()(a, part[p * results + to]);
+    a = team_reduce(a, REDUCTION());
     if (LEADS) store(y[to], a, count);
   }
 }

@@ -1,4 +1,4 @@
-// reduce_back.cu - gradients of folds over axes: each element of data from its value x, its
+// reduce_back.cu - gradients of reductions over axes: each element of data from its value x, its
 // result y, the head gradient g, a second one h, and a scale. Method: a thread an element. Bound:
 // bytes.
 #ifndef T
@@ -32,7 +32,7 @@ FN A back_of(A x, A y, A g, A h, double s)
   }
 }
 
-extern "C" __global__ void fold_back(T *dx, const T *x, const T *y, const T *g, const T *h,
+extern "C" __global__ void reduce_back(T *dx, const T *x, const T *y, const T *g, const T *h,
     const struct back_args __grid_constant__ s)
 {
   EACH(i, s.n)

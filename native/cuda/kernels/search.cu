@@ -1,5 +1,5 @@
 // search.cu - the index of the first greatest (or least) element of each row of k elements that are
-// `inner` apart; NaN is more extreme than any number. Method: a team a row, which folds the extreme
+// `inner` apart; NaN is more extreme than any number. Method: a team a row, which takes the extreme
 // and then looks for it. Bound: bytes, one read; the second comes from the cache.
 #ifndef T
 #include "prelude.cuh"
@@ -25,7 +25,7 @@ extern "C" __global__ void index_of_extreme(T *y, const T *x, i64 rows, i64 k, i
     const T *from = x + row_start(row, k, inner);
     A best = LEAST ? highest(A()) : lowest(A());
     EACH_OF_TEAM(j, 0, k) best = join_extreme()(best, get<A>(from[j * inner]));
-    best = team_fold(best, join_extreme());
+    best = team_reduce(best, join_extreme());
     i64 index = k;
     EACH_OF_TEAM(j, 0, k)
     {

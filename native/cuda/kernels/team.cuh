@@ -1,6 +1,6 @@
 // team.cuh - threads that share a row: TEAM (1, 32 or 256) neighbours in blocks of 256. With 1 a
 // thread walks a row alone, which suits short rows, and rows whose elements lie apart while their
-// neighbours lie side by side. What a team folds, each of its threads gets, from the same tree
+// neighbours lie side by side. What a team reductions, each of its threads gets, from the same tree
 // whatever the grid: equal bits on each run.
 #pragma once
 #ifndef TEAM
@@ -44,7 +44,7 @@ template <typename A> FN A part_of(u64 bits)
 }
 #endif
 
-template <typename F, typename A> FN A team_fold(A v, F join)
+template <typename F, typename A> FN A team_reduce(A v, F join)
 {
   for (int n = TEAM < 32 ? TEAM / 2 : 16; n; n /= 2) v = join(v, __shfl_xor_sync(~0u, v, n));
 #if TEAM > 32
@@ -69,9 +69,9 @@ struct join_max {
 struct join_least {
   template <typename A> FN_IN_STRUCT A operator()(A a, A b) const { return b < a ? b : a; }
 };
-template <typename A> FN A team_sum(A v) { return team_fold(v, join_sum()); }
-template <typename A> FN A team_max(A v) { return team_fold(v, join_max()); }
-template <typename A> FN A team_least(A v) { return team_fold(v, join_least()); }
+template <typename A> FN A team_sum(A v) { return team_reduce(v, join_sum()); }
+template <typename A> FN A team_max(A v) { return team_reduce(v, join_max()); }
+template <typename A> FN A team_least(A v) { return team_reduce(v, join_least()); }
 
 // -- rows of k elements, `inner` apart, in an array (outer, k, inner) ------------------------------
 

@@ -8,7 +8,7 @@
 #include "kernel/conv/conv.h"
 #include "kernel/conv/onednn_weight.h"
 
-enum { FORWARD, DATA, WEIGHT, FOLDED, PARTS };        /* FOLDED: forward with POST_SCALE */
+enum { FORWARD, DATA, WEIGHT, SCALED, PARTS };        /* SCALED: forward with POST_SCALE */
 
 struct onednn_shape {                                        /* of one direction */
   struct window window;

@@ -1,12 +1,12 @@
 /* reduce.c - walks the shape of a reduction (reduce.h).
 **
 ** Neighbouring axes of one fate are joined into groups that alternate between kept and reduced.
-** If the last group is reduced, results are folds of rows: the kernel takes many rows at a time
-** along the last kept group. Else they are folds of columns: the kernel takes many rows of a
+** If the last group is reduced, results are sums of rows: the kernel takes many rows at a time
+** along the last kept group. Else they are sums of columns: the kernel takes many rows of a
 ** matrix whose columns are results. Either way a unit of work is a block of neighbouring
-** results, so that every result is written once and its elements are folded in one order. Where
-** there are too few results to occupy a machine, one reduced group is cut into parts, folded
-** apart and then joined in order.
+** results, so that every result is written once and its elements are reduced in one order. Where
+** there are too few results to occupy a machine, one reduced group is split into parts, reduced
+** apart and then merged in order.
 */
 #include "kernel/primitives.h"
 #include "kernel/reduce/reduce.h"
@@ -70,12 +70,12 @@ static void join_groups(int n, const int64_t *dim, uint32_t axes, struct reduce 
 static void cut_parts(struct reduce *r)
 {
   r->parts = MIN(MIN(PARTS, r->in / (2 * ENOUGH)), r->count / DEEP);
-  r->cut = -1;
-  for (int i = 0; i < r->n && r->cut < 0 && r->parts > 1; i++) {
+  r->split = -1;
+  for (int i = 0; i < r->n && r->split < 0 && r->parts > 1; i++) {
     int64_t most = r->inner && i == r->n - 1 ? r->dim[i] / PIECE : r->dim[i];
-    if (!r->to[i] && most >= MIN(r->parts, 8)) r->cut = i, r->parts = MIN(r->parts, most);
+    if (!r->to[i] && most >= MIN(r->parts, 8)) r->split = i, r->parts = MIN(r->parts, most);
   }
-  if (r->cut < 0 || r->out >= 8 * RESULTS) r->parts = 1;
+  if (r->split < 0 || r->out >= 8 * RESULTS) r->parts = 1;
 }
 
 void reduce_plan_axes(int dtype, int n, const int64_t *dim, uint32_t axes, struct reduce *r)
@@ -99,10 +99,10 @@ void reduce_plan(const ty_desc *d, uint32_t axes, struct reduce *r)
 
 size_t reduce_scratch(const struct reduce *r)
 {
-  return r->parts > 1 ? sizeof(fold_t) * (size_t)(r->parts * r->out) : 0;
+  return r->parts > 1 ? sizeof(accumulator) * (size_t)(r->parts * r->out) : 0;
 }
 
-/* -- folding ----------------------------------------------------------------------------------- */
+/* -- reduction --------------------------------------------------------------------------------- */
 
 struct reduction {
   const struct reduce *r;
@@ -112,16 +112,16 @@ struct reduction {
   char *y;
   size_t size;
   bool add;
-  fold_t *part;                                       /* parts x results; NULL: results go to y */
+  accumulator *part;                                  /* parts x results; NULL: results go to y */
   int block;  /* the group that a unit's block lies in: the last kept one, -1: none */
   /* results of a block; blocks along the group */
   int64_t side, blocks;
 };
 
-/* Folds the block of `n` results that begins at element `x`: all combinations of the reduced
+/* Reduces the block of `n` results that begins at element `x`: all combinations of the reduced
 ** groups but the kernel's own. */
-static void fold_block(const struct reduction *j, const int64_t dim[], const char *x,
-    const void *centre, fold_t *acc, int64_t n)
+static void reduce_block(const struct reduction *j, const int64_t dim[], const char *x,
+    const void *centre, accumulator *acc, int64_t n)
 {
   const struct reduce *r = j->r;
   int own = r->inner ? r->n - 1 : r->n - 2, axis[R_AXES], k = 0;
@@ -160,10 +160,10 @@ static int64_t locate(const struct reduction *j, int64_t u, int64_t *from, int64
   return n;
 }
 
-/* Where a part begins, in elements of the group that is cut: eights are folded at once. */
+/* Where a part begins, in elements of the group that is split: eights are reduced at once. */
 static int64_t part_at(const struct reduce *r, int64_t part)
 {
-  int64_t n = r->dim[r->cut], at = n * part / r->parts;
+  int64_t n = r->dim[r->split], at = n * part / r->parts;
   return part < r->parts && n / r->parts >= 16 ? at / 8 * 8 : at;
 }
 
@@ -171,31 +171,31 @@ static void body(int64_t begin, int64_t end, void *context)
 {
   const struct reduction *j = context;
   const struct reduce *r = j->r;
-  fold_t local[WIDEST];
+  accumulator local[WIDEST];
   int64_t dim[R_AXES], units = r->out / (j->block < 0 ? 1 : r->dim[j->block]) * j->blocks;
   memcpy(dim, r->dim, sizeof dim);
   for (int64_t u = begin; u < end; u++) {
     int64_t from, to, part = u / units, n = locate(j, u % units, &from, &to);
     if (r->parts > 1) {
       int64_t a = part_at(r, part), b = part_at(r, part + 1);
-      dim[r->cut] = b - a;
-      from += a * r->from[r->cut];
+      dim[r->split] = b - a;
+      from += a * r->from[r->split];
     }
-    fold_t *acc = j->part ? j->part + part * r->out + to : local;
+    accumulator *acc = j->part ? j->part + part * r->out + to : local;
     j->table->start(acc, j->kind, n);
-    fold_block(j, dim, j->x + from * (int64_t)j->size,
+    reduce_block(j, dim, j->x + from * (int64_t)j->size,
         j->centre ? j->centre + to * (int64_t)j->size : NULL, acc, n);
     if (!j->part)
       j->table->store(j->y + to * (int64_t)j->size, acc, j->finish, r->count, j->add, n);
   }
 }
 
-static void join_body(int64_t begin, int64_t end, void *context)
+static void merge_body(int64_t begin, int64_t end, void *context)
 {
   const struct reduction *j = context;
   const struct reduce *r = j->r;
   for (int64_t p = 1; p < r->parts; p++)
-    j->table->join[j->kind](j->part + begin, j->part + p * r->out + begin, end - begin);
+    j->table->merge[j->kind](j->part + begin, j->part + p * r->out + begin, end - begin);
   j->table->store(
       j->y + begin * (int64_t)j->size, j->part + begin, j->finish, r->count, j->add, end - begin);
 }
@@ -227,7 +227,7 @@ void reduce_run(const struct reduce *r, int kind, int finish, const void *x, con
   const bool alone = kind == R_SUM && r->in <= ALONE;
   parallel_for(
       units * r->parts, alone ? units * r->parts : MAX(1, ENOUGH / MAX(cost, 1)), body, &j);
-  if (j.part) parallel_for(r->out, ENOUGH / r->parts, join_body, &j);
+  if (j.part) parallel_for(r->out, ENOUGH / r->parts, merge_body, &j);
 }
 
 /* -- gradients --------------------------------------------------------------------------------- */

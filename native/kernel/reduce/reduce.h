@@ -1,17 +1,17 @@
 /* reduce.h - sums, products, extremes over axes of an array, and their gradients.
 **
-** Elements are folded in double (floats) or int64 (integers, wrapping), in an order that depends
+** Elements are reduced in double (floats) or int64 (integers, wrapping), in an order that depends
 ** on the shape alone. A kernel family per dtype, compiled for each instruction set
-** (kernel/reduce/isa/reduce.c), folds many rows or many columns at a call; reduce.c walks the
+** (kernel/reduce/isa/reduce.c), reduces many rows or many columns at a call; reduce.c walks the
 ** shape. Order of calls: reduce_plan, then reduce_run or reduce_back any number of times.
 */
 #pragma once
 #include "kernel/kernel.h"
 
-/* Folds. R_DEVIATION: sum of (x - centre)^2, `centre` one per result, in x's dtype. */
+/* Reductions. R_DEVIATION: sum of (x - centre)^2, `centre` one per result, in x's dtype. */
 enum { R_SUM, R_NANSUM, R_ABS, R_SQUARE, R_PROD, R_NANPROD, R_MAX, R_MIN, R_DEVIATION, R_KINDS };
 
-/* What becomes of a folded value: itself, it over the count, its square root. */
+/* What becomes of a reduced value: itself, it over the count, its square root. */
 enum { F_NONE, F_MEAN, F_ROOT };
 
 /* Gradients, of data x, result y, head gradient g and scale s: g s | the same, 0 at NaN | g sign
@@ -19,23 +19,24 @@ enum { F_NONE, F_MEAN, F_ROOT };
 ** head gradient | 2 g x. */
 enum { B_SUM, B_NANSUM, B_SIGN, B_ROOT, B_PROD, B_NANPROD, B_EQUAL, B_DEVIATION, B_SQUARE,
        B_KINDS };
-typedef union { double f; int64_t i; } fold_t;        /* an accumulator */
+typedef union { double f; int64_t i; } accumulator;
 
 /* One dtype. x has `count` rows of n elements, `stride` apart: with rows acc[i] takes row i,
 ** with cols acc[j] column j. best_cols: row i of a scan for the first extreme of each column; i
 ** = 0 begins it. find: the first element that equals the value, of NaN the first NaN. back: dx[i
 ** * n + j] from x, y, g, h; y, g, h step by 1 per row or per column. */
-typedef void (*fold_fn)(
-    fold_t *acc, const void *x, const void *centre, int64_t count, int64_t stride, int64_t n);
+typedef void (*reduce_fn)(
+    accumulator *acc, const void *x, const void *centre, int64_t count, int64_t stride, int64_t n);
 typedef void (*back_fn)(void *dx, const void *x, const void *y, const void *g, const void *h,
     double scale, int64_t count, int64_t n);
 struct reducer {
-  fold_fn rows[R_KINDS], cols[R_KINDS];
-  void  (*join[R_KINDS])(fold_t *acc, const fold_t *part, int64_t n);
-  void  (*start)(fold_t *acc, int kind, int64_t n);
-  void  (*store)(void *y, const fold_t *acc, int finish, int64_t count, bool add, int64_t n);
-  void  (*best_cols)(fold_t *best, int64_t *index, const void *x, bool least, int64_t i, int64_t n);
-  int64_t (*find)(const void *x, fold_t value, int64_t n);
+  reduce_fn rows[R_KINDS], cols[R_KINDS];
+  void  (*merge[R_KINDS])(accumulator *acc, const accumulator *part, int64_t n);
+  void  (*start)(accumulator *acc, int kind, int64_t n);
+  void  (*store)(void *y, const accumulator *acc, int finish, int64_t count, bool add, int64_t n);
+  void  (*best_cols)(accumulator *best, int64_t *index, const void *x, bool least, int64_t i,
+      int64_t n);
+  int64_t (*find)(const void *x, accumulator value, int64_t n);
   back_fn back_rows[B_KINDS], back_cols[B_KINDS];
 };
 /* float32 float64 uint8 int8 int32 int64; bool as uint8 */
@@ -46,9 +47,9 @@ enum { R_AXES = 2 * TY_MAXDIM };
 struct reduce {
   int     dtype, n, inner;                            /* inner: the last group is reduced */
   int64_t dim[R_AXES], from[R_AXES], to[R_AXES];      /* strides in x; in y, 0 for reduced groups */
-  int64_t in, out, count;                             /* elements of x, of y, folded into one */
-  /* few results: group `cut` is folded in so many parts */
-  int     cut;
+  int64_t in, out, count;                             /* elements of x, of y, reduced to one */
+  /* few results: group `split` is reduced in so many parts */
+  int     split;
   int64_t parts;
 };
 /* bit i of axes: axis i goes */

@@ -375,7 +375,7 @@ static bool run_part(struct onednn_state *p, struct call *c, const struct window
 {
   struct onednn_shape s;
   struct blocks b = planned(p, c, w, which != FORWARD);
-  struct onednn_primitive *part = &p->part[fused_scaling(c) ? FOLDED : which];
+  struct onednn_primitive *part = &p->part[fused_scaling(c) ? SCALED : which];
   if (!ready(part, c, w, which, &b, &a, &s)) return false;
   for (int64_t i = 0; i < w->n; i += s.images, next_piece(&a, &s))
     if (!run_piece(part, &s, &b, &a, false, which == WEIGHT && (a.add || i))) return false;

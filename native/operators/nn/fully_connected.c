@@ -81,9 +81,9 @@ static int forward(struct call *c)
   return times_kept(c, w, true, z.m, x->p, c->out[0].p, &e);
 }
 
-/* -- backward: in: gradient of the output, data, weight; then more gradients and data (K_JOIN) - */
+/* -- backward: in: gradient of the output, data, weight; more gradients and data (K_BATCHES) */
 
-enum { OWN = 3 };                                     /* inputs without joined pairs */
+enum { OWN = 3 };                                     /* inputs without further pairs */
 
 static int64_t all_rows(const struct call *c)
 {
@@ -100,7 +100,7 @@ static size_t back_scratch(const struct call *c)
 }
 
 /* The rows of input `which` of every pair, one below the other. */
-static const void *join_rows(const struct call *c, int which, char *at)
+static const void *concatenate_rows(const struct call *c, int which, char *at)
 {
   const void *begin = at;
   for (int i = 0; i < c->nin; i += i ? 2 : OWN) {
@@ -132,8 +132,8 @@ static int backward(struct call *c)
   struct linear_sizes z = own;
   if (c->nin > OWN) {
     z.m = all_rows(c);
-    g = join_rows(c, 0, c->tmp);
-    x = join_rows(c, 1, (char *)c->tmp + (size_t)(z.m * z.n) * dtype_size(dtype));
+    g = concatenate_rows(c, 0, c->tmp);
+    x = concatenate_rows(c, 1, (char *)c->tmp + (size_t)(z.m * z.n) * dtype_size(dtype));
   }
   if (out[1].p)
     TRY(gemm_one(
@@ -220,9 +220,9 @@ static const struct kernel cpu[] = {
   { "reference", reference, T_FLOAT, .fuses = CAN(POST_ACT) }, { 0 }
 };
 static const struct kernel back[] = {
-  { "gemm",  backward,   T_FLOAT, gemm_refuse, back_scratch, gemm_kept_bytes, gemm_kept_done, 7,  K_JOIN | K_REUSED,
+  { "gemm",  backward,   T_FLOAT, gemm_refuse, back_scratch, gemm_kept_bytes, gemm_kept_done, 7,  K_BATCHES | K_REUSED,
     .packs = 3, .fuses = CAN(PRE_LOSS_GRAD) },
-  { "reference", reference_back, T_FLOAT, NULL, reference_scratch, NULL, NULL, 7, K_JOIN,
+  { "reference", reference_back, T_FLOAT, NULL, reference_scratch, NULL, NULL, 7, K_BATCHES,
     .fuses = CAN(PRE_LOSS_GRAD) }, { 0 }
 };
 

@@ -183,12 +183,19 @@ static const struct kernel pool_back_cpu[] = {
     .blocks = IN_BLOCKS(7, 1), .fuses = CAN(POST_ACT_GRAD) }, { 0 }
 };
 
+/* The reference's maximum over leading channels has a workspace for an output. */
+static int further_outputs(const void *param)
+{
+  const struct pool_param *p = param;
+  return p->pool_type == POOL_MAX && !layout_channels_last(p->layout);
+}
+
 const struct op op_pooling[] = {
   { .name = "Pooling", .alias = "_npx_pooling", .in = "data", .out = "output {argmax}",
     .doc = "Maximum, mean, sum or power mean over windows of 1 to 3 axes. The gradient of max goes to the first "
            "maximum of a window.",
     .param = pool_params, .param_size = sizeof(struct pool_param), .check = pool_check, .shape = pool_shape, .type = pool_type,
-    .grad_of = pool_grad, .cpu = pool_cpu, .back_cpu = pool_back_cpu },
+    .grad_of = pool_grad, .further_outputs = further_outputs, .cpu = pool_cpu, .back_cpu = pool_back_cpu },
   { .name = "Pooling_v1", .in = "data",
     .doc = "Older pooling over windows of 2 or 3 axes: padding counts as zeros, avg divides by the whole window, and "
            "every maximum of a window gets its gradient.",

@@ -33,7 +33,7 @@ struct pool {
   int64_t type, power;
   bool    with_pad, zeros, back;                      /* zeros: padding takes part (Pooling_v1) */
   bool    blocks;                                     /* channels in blocks */
-  bool    folds;                                      /* a window's rows into one, then columns */
+  bool    separable;                                  /* a window's rows into one, then columns */
   bool    pairs;                                      /* 2 x 2 windows with stride 2 */
   bool    whole;                                      /* one window per plane */
   bool    masked;                                     /* backward: 0 where y is not above 0 */

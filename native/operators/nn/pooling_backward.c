@@ -33,7 +33,7 @@ static void pool_block_back(const struct pool *p, const struct pool_piece *q, co
 
 /* Sums and means with inner = 1: columns of the windows into one line, then the line onto the
 ** rows. */
-static void unfold_piece(const struct pool *p, const struct pool_piece *q, const void *dy)
+static void scatter_piece(const struct pool *p, const struct pool_piece *q, const void *dy)
 {
   _Alignas(64) char line[POOL_WIDE * sizeof(double)];
   const struct vec_ops *r = p->r;
@@ -87,8 +87,8 @@ void pool_piece_backward(const struct pool *p, const struct pool_piece *q)
     return;
   }
   if (p->type == POOL_AVG) pool_average_row(p, q, row);
-  if (p->folds)
-    unfold_piece(p, q, row);
+  if (p->separable)
+    scatter_piece(p, q, row);
   else if (p->blocks)
     pool_block_back(p, q, row);
   else

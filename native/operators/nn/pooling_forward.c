@@ -1,6 +1,6 @@
 /* pooling_forward.c - outputs of pooling, a piece or a plane at a time.
 **
-** With inner = 1 the rows of a window are first folded into one line, then its columns. Max
+** With inner = 1 the rows of a window are first reduced to one line, then its columns. Max
 ** leaves a byte per window for its gradient: the number of the first tap that holds the maximum,
 ** NO_TAP where none does.
 */
@@ -33,9 +33,9 @@ static void pool_block(const struct pool *p, const struct pool_piece *q, void *y
     p->r->block_argmax(p->argmax + pool_output_at(p, q, q->w), y, at(p->r, p->x, x), &w);
 }
 
-/* -- folded rows: inner = 1 -------------------------------------------------------------------- */
+/* -- reduced rows: inner = 1 ------------------------------------------------------------------- */
 
-static void fold_rows(
+static void reduce_rows(
     const struct pool *p, const struct pool_piece *q, const struct pool_columns *s, void *line)
 {
   const struct vec_ops *r = p->r;
@@ -50,7 +50,7 @@ static void fold_rows(
     }
 }
 
-static void fold_columns(const struct pool *p, const struct pool_piece *q,
+static void reduce_columns(const struct pool *p, const struct pool_piece *q,
     const struct pool_columns *s, const void *line, void *row)
 {
   const struct vec_ops *r = p->r;
@@ -67,13 +67,13 @@ static void fold_columns(const struct pool *p, const struct pool_piece *q,
   }
 }
 
-static void fold_piece(const struct pool *p, const struct pool_piece *q, void *row)
+static void reduce_piece(const struct pool *p, const struct pool_piece *q, void *row)
 {
   _Alignas(64) char line[POOL_WIDE * sizeof(double)];
   struct pool_columns s = pool_columns_of(&p->g.a[2], q);
   p->r->fill(line, empty_window(p), s.n);
-  fold_rows(p, q, &s, line);
-  fold_columns(p, q, &s, line, row);
+  reduce_rows(p, q, &s, line);
+  reduce_columns(p, q, &s, line, row);
 }
 
 /* -- pieces ------------------------------------------------------------------------------------ */
@@ -113,8 +113,8 @@ void pool_piece_forward(const struct pool *p, const struct pool_piece *q)
   const struct vec_ops *r = p->r;
   void *y = at(r, p->out, pool_output_at(p, q, q->w));
   r->fill(y, empty_window(p), q->n * q->m);
-  if (p->folds)
-    fold_piece(p, q, y);
+  if (p->separable)
+    reduce_piece(p, q, y);
   else if (p->blocks)
     pool_block(p, q, y);
   else

@@ -143,7 +143,7 @@ struct pool_row pool_block_row(const struct pool *p, const struct pool_piece *q,
 static void run_row(const struct pool *p, struct pool_piece q)
 {
   int64_t inner = p->g.inner, width = p->g.a[2].out,
-          most = p->folds ? (POOL_WIDE - p->g.a[2].kernel) / p->g.a[2].stride + 1 : POOL_WIDE;
+          most = p->separable ? (POOL_WIDE - p->g.a[2].kernel) / p->g.a[2].stride + 1 : POOL_WIDE;
   for (q.c = 0; q.c < inner; q.c += q.m) {
     q.m = MIN(inner - q.c, POOL_WIDE);
     for (q.w = 0; q.w < width; q.w += q.n) {
@@ -197,7 +197,7 @@ void pool_run(struct pool *p)
           outputs = a[0].out * a[1].out * a[2].out * p->g.inner;
   p->pairs = p->type == POOL_MAX && !p->zeros && two_by_two(&p->g) && (!p->back || p->argmax);
   p->whole = p->type != POOL_LP && whole_planes(&p->g);
-  p->folds = p->g.inner == 1 && a[2].kernel <= POOL_WIDE / 2 &&
+  p->separable = p->g.inner == 1 && a[2].kernel <= POOL_WIDE / 2 &&
       !(p->back && (p->type == POOL_MAX || p->type == POOL_LP));
   parallel_for(p->g.outer, grain_of(taps * outputs), run_planes, p);
 }

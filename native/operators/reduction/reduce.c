@@ -1,4 +1,4 @@
-/* reduce.c - folds over axes: sum, mean, prod, nansum, nanprod, max, min, _square_sum, norm,
+/* reduce.c - reductions over axes: sum, mean, prod, nansum, nanprod, max, min, _square_sum, norm,
 ** moments; places of extremes: argmax, argmin, argmax_channel; running sums: cumsum.
 **
 ** No axis given, or an empty list, means all of them. Dropping every axis leaves one of size 1.
@@ -16,7 +16,7 @@ struct reduce_param { struct dims axis; int64_t keepdims, exclude; };
   { "axis",     P_SHAPE, offsetof(type, axis),     none, \
     "axis or axes to reduce; negative counts from the end; None or empty: all", NULL, NULL, 1 }, \
   { "keepdims", P_BOOL,  offsetof(type, keepdims), "False", "leave reduced axes with size 1" }
-static const struct param fold_params[] = {
+static const struct param axes_params[] = {
   AXIS(struct reduce_param, "None"),
   { "exclude",  P_BOOL,  offsetof(struct reduce_param, exclude), "False", "reduce all axes but the listed ones" },
   { 0 }
@@ -61,7 +61,7 @@ static int reduced_shape(struct infer *s, ty_desc *out, uint32_t mask, bool keep
   return TY_OK;
 }
 
-static int fold_shape(struct infer *s)
+static int axes_shape(struct infer *s)
 {
   const struct reduce_param *p = s->param;
   int ndim = s->in[0].ndim;
@@ -72,55 +72,55 @@ static int fold_shape(struct infer *s)
 
 /* -- sum, mean, prod, nansum, nanprod, max, min ------------------------------------------------ */
 
-static void fold_plan(const struct call *c, const ty_desc *data, struct reduce *r)
+static void axes_plan(const struct call *c, const ty_desc *data, struct reduce *r)
 {
   const struct reduce_param *p = c->param;
   reduce_plan(data, axes_mask(&p->axis, p->exclude, data->ndim), r);
 }
 
-static size_t fold_scratch(const struct call *c)
+static size_t axes_scratch(const struct call *c)
 {
   struct reduce r;
-  fold_plan(c, &c->in[0].d, &r);
+  axes_plan(c, &c->in[0].d, &r);
   return reduce_scratch(&r);
 }
 
-static int fold_run(struct call *c, int kind, int finish)
+static int axes_run(struct call *c, int kind, int finish)
 {
   struct reduce r;
-  fold_plan(c, &c->in[0].d, &r);
+  axes_plan(c, &c->in[0].d, &r);
   reduce_run(&r, kind, finish, c->in[0].p, NULL, c->out[0].p, c->add & 1, c->tmp);
   return TY_OK;
 }
 
-static int fold_back(
+static int axes_back(
     struct call *c, int kind, bool mean) /* reads g0, then i0 and o0 as the kind needs */
 {
   struct reduce r;
-  fold_plan(c, &c->out[0].d, &r);
+  axes_plan(c, &c->out[0].d, &r);
   const void *x = c->nin > 1 ? c->in[1].p : NULL, *y = c->nin > 2 ? c->in[2].p : NULL;
   if (c->out[0].p)
     reduce_back(&r, kind, c->out[0].p, x, y, c->in[0].p, NULL, mean ? 1 / (double)r.count : 1);
   return TY_OK;
 }
 
-#define FOLD(op, kind, finish, back) \
-static int op##_run(struct call *c) { return fold_run(c, kind, finish); } \
-static int op##_back(struct call *c) { return fold_back(c, back, finish == F_MEAN); } \
+#define REDUCTION(op, kind, finish, back) \
+static int op##_run(struct call *c) { return axes_run(c, kind, finish); } \
+static int op##_back(struct call *c) { return axes_back(c, back, finish == F_MEAN); } \
 static const struct kernel op##_kernels[] = { \
-  { .name = "fold", .run = op##_run, .types = T_FLOAT | T_INT, .scratch = fold_scratch, .add = 1 }, { 0 } \
+  { .name = "reduce", .run = op##_run, .types = T_FLOAT | T_INT, .scratch = axes_scratch, .add = 1 }, { 0 } \
 }; \
 static const struct kernel op##_back_kernels[] = { \
   { .name = "spread", .run = op##_back, .types = T_FLOAT | T_INT }, { 0 } \
 };
-FOLD(sum,     R_SUM,     F_NONE, B_SUM)
-FOLD(mean,    R_SUM,     F_MEAN,  B_SUM)
-FOLD(nansum,  R_NANSUM,  F_NONE, B_NANSUM)
-FOLD(prod,    R_PROD,    F_NONE, B_PROD)
-FOLD(nanprod, R_NANPROD, F_NONE, B_NANPROD)
-FOLD(square,  R_SQUARE,  F_NONE, B_SQUARE)
-FOLD(max,     R_MAX,     F_NONE, B_EQUAL)
-FOLD(min,     R_MIN,     F_NONE, B_EQUAL)
+REDUCTION(sum,     R_SUM,     F_NONE, B_SUM)
+REDUCTION(mean,    R_SUM,     F_MEAN,  B_SUM)
+REDUCTION(nansum,  R_NANSUM,  F_NONE, B_NANSUM)
+REDUCTION(prod,    R_PROD,    F_NONE, B_PROD)
+REDUCTION(nanprod, R_NANPROD, F_NONE, B_NANPROD)
+REDUCTION(square,  R_SQUARE,  F_NONE, B_SQUARE)
+REDUCTION(max,     R_MAX,     F_NONE, B_EQUAL)
+REDUCTION(min,     R_MIN,     F_NONE, B_EQUAL)
 
 /* -- norm -------------------------------------------------------------------------------------- */
 
@@ -167,7 +167,7 @@ static int norm_type(struct infer *s)
   return type_both(s, &s->in[0], &s->out[0]);
 }
 
-/* Data and result of two dtypes are folded in the one that holds both. */
+/* Data and result of two dtypes are reduced in the one that holds both. */
 static int common_dtype(int a, int b)
 {
   if (dtype_float(a) != dtype_float(b)) return dtype_float(a) ? a : b;
@@ -252,7 +252,7 @@ static int norm_back(struct call *c)
 }
 
 static const struct kernel norm_kernels[] = {
-  { .name = "fold", .run = norm_run, .types = T_FLOAT | T_INT, .scratch = norm_scratch, .add = 1 }, { 0 }
+  { .name = "reduce", .run = norm_run, .types = T_FLOAT | T_INT, .scratch = norm_scratch, .add = 1 }, { 0 }
 };
 static const struct kernel norm_back_kernels[] = {
   { .name = "spread", .run = norm_back, .types = T_FLOAT | T_INT, .scratch = norm_back_scratch }, { 0 }
@@ -283,7 +283,7 @@ static int moments_shape(struct infer *s)
 
 static size_t mean_bytes(const struct call *c) { return align_up(desc_bytes(&c->out[0].d), ALIGN); }
 
-/* a mean of our own, in case nobody wants output 0; then the fold's */
+/* a mean of our own, in case nobody wants output 0; then the result's */
 static size_t moments_scratch(const struct call *c)
 {
   const struct moments *p = c->param;
@@ -315,7 +315,7 @@ static int moments_back(struct call *c) /* reads the two head gradients, data, m
 }
 
 static const struct kernel moments_kernels[] = {
-  { .name = "fold", .run = moments_run, .types = T_FLOAT, .scratch = moments_scratch }, { 0 }
+  { .name = "reduce", .run = moments_run, .types = T_FLOAT, .scratch = moments_scratch }, { 0 }
 };
 static const struct kernel moments_back_kernels[] = {
   { .name = "spread", .run = moments_back, .types = T_FLOAT }, { 0 }
@@ -366,7 +366,7 @@ static void search_rows(int64_t begin, int64_t end, void *context)
   int kind = s->least ? R_MIN : R_MAX;
   for (int64_t i = begin; i < end; i++) {
     const void *row = elements_at(s->x, i * s->k, s->size);
-    fold_t best;
+    accumulator best;
     s->table->start(&best, kind, 1);
     s->table->rows[kind](&best, row, NULL, 1, 0, s->k);
     set_number(elements_at(s->y, i, s->size), s->dtype, (double)s->table->find(row, best, s->k));
@@ -376,7 +376,7 @@ static void search_rows(int64_t begin, int64_t end, void *context)
 static void search_columns(int64_t begin, int64_t end, void *context)
 {
   const struct search *s = context;
-  fold_t best[COLUMNS];
+  accumulator best[COLUMNS];
   int64_t index[COLUMNS];
   for (int64_t u = begin; u < end; u++) {
     int64_t j = u % s->blocks * COLUMNS, n = MIN(COLUMNS, s->inner - j), outer = u / s->blocks;
@@ -535,29 +535,29 @@ static const struct kernel running_back_kernels[] = {
 
 /* -- rows -------------------------------------------------------------------------------------- */
 
-#define FOLDING(op) \
-  .in = "data", .param = fold_params, .param_size = sizeof(struct reduce_param), \
-  .shape = fold_shape, \
+#define REDUCES(op) \
+  .in = "data", .param = axes_params, .param_size = sizeof(struct reduce_param), \
+  .shape = axes_shape, \
   .cpu = op##_kernels, .back_cpu = op##_back_kernels
 #define ARG_EXTREME .in = "data", .flags = OP_ZERO_GRAD
 
 const struct op op_reduce[] = {
-  { .name = "sum", .alias = "sum_axis _sparse_sum", .grad = "g0", FOLDING(sum),
+  { .name = "sum", .alias = "sum_axis _sparse_sum", .grad = "g0", REDUCES(sum),
     .doc = "Sum over axes. Every summed element gets the head gradient." },
-  { .name = "mean", .alias = "_sparse_mean", .grad = "g0", FOLDING(mean),
+  { .name = "mean", .alias = "_sparse_mean", .grad = "g0", REDUCES(mean),
     .doc = "Mean over axes. Every element gets the head gradient divided by their number." },
-  { .name = "prod", .grad = "g0 i0 o0", FOLDING(prod),
+  { .name = "prod", .grad = "g0 i0 o0", REDUCES(prod),
     .doc = "Product over axes. The gradient is the head gradient times the product over the element; where an element "
            "is 0 it is NaN or infinite." },
-  { .name = "nansum", .grad = "g0 i0", FOLDING(nansum),
+  { .name = "nansum", .grad = "g0 i0", REDUCES(nansum),
     .doc = "Sum over axes that passes over NaN. The gradient is that of sum, 0 at NaN." },
-  { .name = "nanprod", .grad = "g0 i0 o0", FOLDING(nanprod),
+  { .name = "nanprod", .grad = "g0 i0 o0", REDUCES(nanprod),
     .doc = "Product over axes that passes over NaN. The gradient is that of prod, 0 at NaN." },
-  { .name = "max", .alias = "max_axis", .grad = "g0 i0 o0", FOLDING(max),
+  { .name = "max", .alias = "max_axis", .grad = "g0 i0 o0", REDUCES(max),
     .doc = "Largest element over axes. Every element equal to it gets the head gradient." },
-  { .name = "min", .alias = "min_axis", .grad = "g0 i0 o0", FOLDING(min),
+  { .name = "min", .alias = "min_axis", .grad = "g0 i0 o0", REDUCES(min),
     .doc = "Smallest element over axes. Every element equal to it gets the head gradient." },
-  { .name = "_square_sum", .grad = "g0 i0", .back = "_backward_square_sum", FOLDING(square),
+  { .name = "_square_sum", .grad = "g0 i0", .back = "_backward_square_sum", REDUCES(square),
     .doc = "Sum of squares over axes. The gradient is twice the element times the head gradient." },
   { .name = "norm", .alias = "_sparse_norm",
     .doc = "Sum of absolute values, or root of the sum of squares, over axes. The gradient is the sign of the "

@@ -2,7 +2,7 @@
 ** instruction set: -DISA=baseline, avx2, avx512.
 **
 ** reduce.inc is the family for one element type; it is included for each. Accumulators are double
-** or int64, folded in W lanes, so that results have the same bits under every instruction set.
+** or int64, reduced in W lanes, so that results have the same bits under every instruction set.
 */
 #include "kernel/reduce/reduce.h"
 #ifdef __AVX2__
@@ -41,7 +41,7 @@ static inline double min_real(double a, double v)
 static inline int64_t max_whole(int64_t a, int64_t v) { return v > a ? v : a; }
 static inline int64_t min_whole(int64_t a, int64_t v) { return v < a ? v : a; }
 
-/* One step of each fold: a takes v; c is the centre. Integer sums wrap (unsigned arithmetic). */
+/* One step of each: a takes v; c is the centre. Integer sums wrap (unsigned arithmetic). */
 
 #define REAL 1
 #define ACC double
