@@ -1,4 +1,4 @@
-// reduce.cu - sums over axes and the like. The shape is groups of axes, alternately kept and reduced.
+// reduce.cu - sums over axes and their like. The shape is groups of axes, kept or reduced in turn.
 // Method: a team a result, whose threads walk the reduced groups in strides and join in a fixed
 // tree; a thread a result where neighbours in memory are neighbouring results. Where results are
 // few, the reduced elements are cut into parts, by the shape alone, which a second kernel joins.
