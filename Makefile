@@ -196,8 +196,9 @@ check-onednn:
 NVCC ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 check-cuda:
 	@$(if $(NVCC),,echo "kernels for GPUs: not compiled, no nvcc")
-	@$(if $(NVCC),set -e; for f in native/cuda/kernels/*.cu; do for a in 80 90 100; do echo "NVCC $$f (sm_$$a)"; \
-	  $(NVCC) -std=c++17 --fmad=false -Inative -Werror all-warnings -arch=sm_$$a -cubin -o /dev/null $$f; done; done)
+	@$(if $(NVCC),set -e; mkdir -p $(BUILD); for f in native/cuda/kernels/*.cu; do for a in 80 90 100; do \
+	  echo "NVCC $$f (sm_$$a)"; $(NVCC) -std=c++17 --fmad=false -Inative -Werror all-warnings -arch=sm_$$a \
+	  -cubin -o $(BUILD)/check.cubin $$f; done; done)
 
 # the sources that the specs NVRTC_SPECS make (spec: all, for hours), through the real NVRTC, which needs no GPU
 NVRTC_SPECS ?= spec/cuda/stand_in_spec.lua spec/cuda/buckets_spec.lua
@@ -205,6 +206,13 @@ check-nvrtc: all cudasim
 	@rm -rf $(BUILD)/sources && mkdir -p $(BUILD)/sources
 	@CUDASIM_SOURCES='$(abspath $(BUILD))/sources' $(MAKE) --no-print-directory test-gpu GPU_SPECS='$(NVRTC_SPECS)' \
 	  && luajit scripts/dev/nvrtc_check.lua $(BUILD)/sources
+
+# the graphs that these specs make, through the real cuDNN, which needs no GPU either
+CUDNN_SPECS ?= $(NVRTC_SPECS) spec/cuda/layout_spec.lua spec/cuda/convolution_spec.lua
+check-cudnn: all cudasim
+	@rm -rf $(BUILD)/graphs && mkdir -p $(BUILD)/graphs
+	@CUDASIM_GRAPHS='$(abspath $(BUILD))/graphs' $(MAKE) --no-print-directory test-gpu GPU_SPECS='$(CUDNN_SPECS)' \
+	  && luajit scripts/dev/cudnn_check.lua $(BUILD)/graphs
 
 objects: $(OBJ) $(PROGRAM:%.c=$(BUILD)/%.o) $(TESTS:%.c=$(BUILD)/%.o)
 
@@ -299,5 +307,5 @@ clean:
 	rm -rf build
 
 FORCE:
-.PHONY: all test test-native check check-source check-lua check-comments check-compilers check-onednn check-cuda check-nvrtc objects cudasim test-gpu torture fuzz bench doc install uninstall dist clean FORCE
+.PHONY: all test test-native check check-source check-lua check-comments check-compilers check-onednn check-cuda check-nvrtc check-cudnn objects cudasim test-gpu torture fuzz bench doc install uninstall dist clean FORCE
 .DELETE_ON_ERROR:

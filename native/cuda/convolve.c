@@ -76,6 +76,7 @@ static struct dnn_convolution convolution_of(
 
 static bool transposed(const struct call *c) { return !strcmp(c->op->name, "Deconvolution"); }
 
+/* Bias and relu are in it where cuDNN has an engine for that. */
 static struct dnn_convolution forward_of(const struct call *c)
 {
   const ty_desc *data = &c->in[0].d, *w = &c->in[1].d, *out = &c->out[0].d;
@@ -83,6 +84,7 @@ static struct dnn_convolution forward_of(const struct call *c)
   struct dnn_convolution v = convolution_of(c, DNN_MAKES_Y, data, w, out);
   v.biased = c->nin > 2;
   v.relu = fused_act(c) == ACT_RELU;
+  if ((v.biased || v.relu) && dnn_refuse(c->device, &v)) v.biased = v.relu = 0;
   return v;
 }
 
@@ -232,14 +234,19 @@ static size_t backward_scratch(const struct call *c)
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-static int add_bias(const struct call *c, const struct dnn_convolution *v, void *out)
+/* Bias and relu where the convolution lacks them. */
+static int finish(const struct call *c, const struct dnn_convolution *v, void *out)
 {
   const ty_desc *d = &c->out[0].d;
-  int64_t n = desc_count(d), k = v->channels, inner = v->channels_last ? 1 : n / v->n / k;
+  bool biased = c->nin > 2 && !v->biased, relu = fused_act(c) == ACT_RELU && !v->relu;
+  int64_t n = desc_count(d), k = transposed(c) ? v->channels : v->filters;
+  int64_t inner = v->channels_last ? 1 : n / v->n / k;
+  void *none = NULL;
   cu_function f;
-  TRY(cuda_family(c->device, FAMILY_bias, "add_bias", &f, "T=%s INDEX=%s", cuda_type(d->dtype),
-      cuda_index(n)));
-  void *params[] = { &out, &c->in[2].p, &n, &k, &inner };
+  if (!biased && !relu) return TY_OK;
+  TRY(cuda_family(c->device, FAMILY_bias, "finish", &f, "T=%s BIASED=%d RELU=%d INDEX=%s",
+      cuda_type(d->dtype), biased, relu, cuda_index(n)));
+  void *params[] = { &out, biased ? &c->in[2].p : &none, &n, &k, &inner };
   return cuda_run(c, f, n, params);
 }
 
@@ -254,7 +261,7 @@ static int forward(struct call *c)
   struct dnn_arrays a = { data, w, out, v.biased ? c->in[2].p : NULL };
   if (transposed(c)) a = (struct dnn_arrays){ out, w, data };
   TRY(dnn_run(c->device, &v, a, c->tmp));
-  if (transposed(c) && c->nin > 2) TRY(add_bias(c, &v, out));
+  TRY(finish(c, &v, out));
   return turn_back(c, &c->out[0], out);
 }
 

@@ -2,9 +2,10 @@
 -- the CPU, and a step of a bucket that was met before asks the driver for nothing but launches and
 -- the batch's copies.
 
+local shell = require "spec.support.shell"
 local stand_in = require "spec.support.stand_in"
 
-local TRAIN = [[
+local MODEL = [[
 local ty = require "tycho"
 local sym = ty.sym
 ty.log.level = "error"
@@ -22,13 +23,16 @@ local function network(length)
     name = "softmax"}, {"data"}, {"softmax_label"}
 end
 
-local function batch(length, seed)
-  local words = (ty.nd.arange{0, 4 * length, ctx = cpu} * 7 + seed) % 11
-  return ty.io.DataBatch{data = {words:reshape{4, length}},
-    label = {((words + 1) % 11):reshape{4, length}}, bucket_key = length,
-    provide_data = {{"data", {4, length}}}, provide_label = {{"softmax_label", {4, length}}}}
+local function batch(length, seed, rows)
+  rows = rows or 4
+  local words = (ty.nd.arange{0, rows * length, ctx = cpu} * 7 + seed) % 11
+  return ty.io.DataBatch{data = {words:reshape{rows, length}},
+    label = {((words + 1) % 11):reshape{rows, length}}, bucket_key = length,
+    provide_data = {{"data", {rows, length}}}, provide_label = {{"softmax_label", {rows, length}}}}
 end
+]]
 
+local TRAIN = MODEL .. [[
 local ffi = require "ffi"
 ffi.cdef "void cudasim_count(uint64_t *);"
 local driver = ffi.load(os.getenv("TYCHO_CUDA_PATH") .. "/libcuda.so.1")
@@ -85,6 +89,41 @@ end
 print(worst < 1e-5 and "equal" or worst)
 ]]
 
+-- sources that NVRTC was given for each of some buckets, in front of which the model is bound and
+-- trained at its longest
+local COMPILE = MODEL .. [[
+local function sources()
+  ty.nd.waitall()
+  local pipe = io.popen("ls '" .. os.getenv("CUDASIM_SOURCES") .. "' | wc -l")
+  local n = tonumber(pipe:read("*a"))
+  pipe:close()
+  return n
+end
+local m = ty.mod.BucketingModule{sym_gen = network, default_bucket_key = 24, context = ty.gpu(0)}
+local longest = batch(24, 0)
+m:bind{data_shapes = longest.provide_data, label_shapes = longest.provide_label}
+m:init_params()
+m:init_optimizer{optimizer_params = {learning_rate = 0.5}}
+local metric = ty.metric.Perplexity{ignore_label = ty.null}
+local function train(length, rows)
+  local before, b = sources(), batch(length, 1, rows)
+  for _ = 1, 3 do
+    m:forward_backward(b)
+    m:update()
+    m:update_metric(metric, b.label)
+  end
+  return sources() - before
+end
+assert(train(24) > 5)
+train(13)                                     -- the first that is not the longest
+local more = 0
+for _, length in ipairs{9, 19, 23, 16} do
+  more = more + train(length)
+end
+-- up to seven gradients are added in one program, which has as many operands
+print(more, train(5), train(3), train(5), train(9, 3), train(19, 6))
+]]
+
 local describe_there = stand_in.exists() and describe or function(name)
   describe(name, function()
     it("train", function()
@@ -100,6 +139,14 @@ describe_there("buckets on a GPU", function()
     -- of the graphs' kernels count, too
     local step = "2 graphs, %d+ launches, 4 copies, 0 allocations\n"
     assert.matches("^" .. step:rep(3) .. "equal\n$", text)
+    assert.equal(0, status)
+  end)
+
+  it("compile nothing for a further length or batch", function()
+    local folder = shell.run("mktemp -d"):match("%S+")
+    local text, status = stand_in.run(COMPILE, { CUDASIM_SOURCES = folder })
+    shell.run(("rm -r '%s'"):format(folder))
+    assert.equal("0\t1\t1\t0\t0\t0\n", text)
     assert.equal(0, status)
   end)
 end)

@@ -1,13 +1,20 @@
-// bias.cu - a bias per channel, added in place to (outer, k, inner). Method: a thread an element.
-// Bound: bytes.
+// bias.cu - what follows a convolution where it cannot be in it, in place over (outer, k, inner): a
+// bias per channel and relu. Method: a thread an element. Bound: bytes.
 #ifndef T
 #include "prelude.cuh"
 #define T float
+#define BIASED 1
+#define RELU 0
 #define INDEX u32
 #endif
 
-extern "C" __global__ void add_bias(T *y, const T *bias, i64 n, i64 k, i64 inner)
+extern "C" __global__ void finish(T *y, const T *bias, i64 n, i64 k, i64 inner)
 {
   typedef computes<T>::type C;
-  EACH(i, n) set(y[i], get<C>(y[i]) + get<C>(bias[(INDEX)i / (INDEX)inner % (INDEX)k]));
+  EACH(i, n)
+  {
+    C v = get<C>(y[i]);
+    if (BIASED) v += get<C>(bias[(INDEX)i / (INDEX)inner % (INDEX)k]);
+    set(y[i], RELU && v <= 0 ? 0 : v); // NaN stays
+  }
 }

@@ -75,7 +75,7 @@ static const Rule *rule_of(const Bag *b, int attribute)
   return nullptr;
 }
 
-static size_t bytes_of(int type)
+size_t attribute_bytes(int type)
 {
   switch (type) {
   case CUDNN_TYPE_BOOLEAN: return 1;
@@ -86,6 +86,12 @@ static size_t bytes_of(int type)
   case CUDNN_TYPE_BACKEND_DESCRIPTOR: return 8;
   default: return 4;
   }
+}
+
+int attribute_type(const Bag *b, int attribute)
+{
+  const Rule *r = rule_of(b, attribute);
+  return r ? (int)r->type : -1;
 }
 
 static std::set<const Bag *> &bags = *new std::set<const Bag *>;
@@ -164,12 +170,31 @@ API cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeNa
       if (!part->done)
         return refuse(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "a part is not finalized");
     }
-  b->given[name].assign((const char *)from, (size_t)n * bytes_of(type));
+  b->given[name].assign((const char *)from, (size_t)n * attribute_bytes(type));
   return CUDNN_STATUS_SUCCESS;
+}
+
+/* cuDNN 9.19 has no engine for relu behind a convolution of half types without a bias between,
+** unless channels come in eights. */
+static bool lacks_engines(const Bag *graph)
+{
+  auto ops = graph->all<Bag *>(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  if (ops.size() != 2 || ops[0]->kind != K(OPERATION_CONVOLUTION_FORWARD)) return false;
+  if (ops[1]->has(CUDNN_ATTR_OPERATION_POINTWISE_BDESC)) return false;
+  const Bag *x = ops[0]->bag(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X);
+  const Bag *y = ops[0]->bag(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y);
+  Number type = F32;
+  number_of(x->one<int32_t>(CUDNN_ATTR_TENSOR_DATA_TYPE), &type);
+  bool eights = true;
+  for (const Bag *t : { x, y }) eights &= t->all<int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS)[1] % 8 == 0;
+  return size_of(type) == 2 && !eights;
 }
 
 static cudnnStatus_t results(const Bag *heuristic, int64_t n, int64_t *got, void *to)
 {
+  *got = 0;
+  if (lacks_engines(heuristic->bag(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)))
+    return CUDNN_STATUS_SUCCESS;
   *got = n < 1 ? ENGINES : std::min(n, ENGINES);
   for (int64_t i = 0; i < n && i < *got; i++) {
     Bag *config = ((Bag **)to)[i];
@@ -223,8 +248,8 @@ API cudnnBackendGetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeNa
     return notes(b, n, got, to);
   auto at = b->given.find(name);
   if (at == b->given.end()) return refuse(CUDNN_STATUS_BAD_PARAM, "an attribute that is not set");
-  *got = (int64_t)(at->second.size() / bytes_of(type));
-  size_t bytes = (size_t)(n < *got ? n : *got) * bytes_of(type);
+  *got = (int64_t)(at->second.size() / attribute_bytes(type));
+  size_t bytes = (size_t)(n < *got ? n : *got) * attribute_bytes(type);
   if (bytes) memcpy(to, at->second.data(), bytes);
   return CUDNN_STATUS_SUCCESS;
 }
@@ -293,6 +318,13 @@ static int64_t index_of(const Bag *plan)
   return config->bag(CUDNN_ATTR_ENGINECFG_ENGINE)->one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
 }
 
+static const Bag *graph_of(const Bag *plan)
+{
+  const Bag *config = plan->bag(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+  const Bag *engine = config->bag(CUDNN_ATTR_ENGINECFG_ENGINE);
+  return engine->kind == K(ENGINE) ? engine->bag(CUDNN_ATTR_ENGINE_OPERATION_GRAPH) : engine;
+}
+
 static const char *check(Bag *b)
 {
   for (const Rule &r : rules)
@@ -317,5 +349,6 @@ API cudnnBackendFinalize(cudnnBackendDescriptor_t d)
   if (b->done) return wrong(__func__, "finalized before");
   if (const char *why = check(b)) return refuse(CUDNN_STATUS_BAD_PARAM, why);
   b->done = true;
+  if (b->kind == K(EXECUTION_PLAN)) keep_graph(graph_of(b));
   return CUDNN_STATUS_SUCCESS;
 }

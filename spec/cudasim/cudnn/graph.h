@@ -36,6 +36,10 @@ struct Bag {
   }
 };
 bool lives(const Bag *b);
+/* type of a descriptor's attribute, -1: none that a program gives; bytes of one of a type */
+int attribute_type(const Bag *b, int attribute);
+size_t attribute_bytes(int type);
+void keep_graph(const Bag *graph);                    /* keep.cc */
 /* The reason stands in cudnnGetLastErrorString; no finding, since a program may ask. */
 cudnnStatus_t refuse(cudnnStatus_t code, const std::string &why);
 
