@@ -16,6 +16,7 @@ TEXT(laws, "base/laws.h")
 TEXT(boxes_header, "kernel/element/boxes.h")
 TEXT(deform_header, "kernel/element/deform.h")
 TEXT(hawkes_header, "kernel/element/hawkes.h")
+TEXT(levels_header, "kernel/element/levels.h")
 TEXT(regions_header, "kernel/element/regions.h")
 TEXT(density_header, "kernel/element/density.h")
 TEXT(corners, "kernel/element/corners.h")
@@ -43,6 +44,7 @@ static const struct { enum cuda_family family; struct source_file file; } shared
   { FAMILY_boxes, { "boxes.h", cuda_text_boxes_header } },
   { FAMILY_deform, { "deform.h", cuda_text_deform_header } },
   { FAMILY_hawkes, { "hawkes.h", cuda_text_hawkes_header } },
+  { FAMILY_levels, { "levels.h", cuda_text_levels_header } },
   { FAMILY_regions, { "regions.h", cuda_text_regions_header } },
   { FAMILY_density, { "density.h", cuda_text_density_header } },
   { FAMILY_random, { "laws.h", cuda_text_laws } },

@@ -21,6 +21,7 @@
   _(fourier) \
   _(hawkes) \
   _(images) \
+  _(levels) \
   _(losses) \
   _(move) \
   _(norm_rows) \
@@ -143,6 +144,7 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
   _(fourier) \
   _(hawkes) \
   _(images) \
+  _(levels) \
   _(losses) \
   _(matrices) \
   _(norms) \

@@ -88,7 +88,7 @@ static void rescale_elements(int64_t begin, int64_t end, void *context)
 static int rescale(struct call *c, double unit, double least, double most)
 {
   struct operand *to = &c->out[0];
-  double r = fmax(fabs(least), fabs(most));
+  double r = range_size(least, most);
   struct rescaling s = { &c->in[0], to, r > 0 ? unit * levels_of(to->d.dtype) / r : 0 };
   if (to->p) parallel_for(desc_count(&to->d), 4096, rescale_elements, &s);
   if (to->d.dtype == TY_U8)

@@ -4,6 +4,7 @@
 ** uint8 for q R / 255, an int32 for q R / (2^31 - 1). Ranges are float32 arrays of one element.
 */
 #pragma once
+#include "kernel/element/levels.h"
 #include "kernel/strided_copy.h"
 #include "op/op.h"
 
@@ -13,15 +14,14 @@ static inline double levels_of(int dtype)
 }
 static inline double magnitude(const struct operand *least, const struct operand *most)
 {
-  return fmax(fabs(real_of(least, 0)), fabs(real_of(most, 0)));
+  return range_size(real_of(least, 0), real_of(most, 0));
 }
 static inline double unit_of(int dtype, double magnitude_) { return magnitude_ / levels_of(dtype); }
 
-/* The nearest level, halves away from zero; NaN is 0. */
 static inline double level_of(double v, int dtype)
 {
-  double most = levels_of(dtype), least = dtype == TY_U8 ? 0 : -most, q = round(v);
-  return q > most ? most : q >= least ? q : q < least ? least : 0;
+  double most = levels_of(dtype);
+  return nearest_level(v, dtype == TY_U8 ? 0 : -most, most);
 }
 static inline void put_level(const struct operand *a, int64_t i, double v)
 {

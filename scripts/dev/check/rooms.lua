@@ -30,8 +30,8 @@ rooms.native = { title = "native", {
   { name = "kernel", is = "loops over operands, for each instruction set", at = { 0, 9 },
     public = { "blocked.h", "conv/conv.h", "conv/onednn.h", "conv/onednn_weight.h",
       "conv/winograd.h", "element/boxes.h", "element/corners.h", "element/deform.h",
-      "element/density.h", "element/hawkes.h", "element/regions.h", "element/resample.h",
-      "epilogue.h", "gemm/gemm.h", "kernel.h", "lapack.h", "onednn.h", "primitives.h",
+      "element/density.h", "element/hawkes.h", "element/levels.h", "element/regions.h",
+      "element/resample.h", "epilogue.h", "gemm/gemm.h", "kernel.h", "lapack.h", "onednn.h", "primitives.h",
       "reduce/reduce.h", "strided_copy.h", "variates.h", "vec/vec.h" } },
 }, {
   { name = "pointwise", is = "formulas, fused into one loop", at = { 0, 9 },

@@ -1,0 +1,72 @@
+// levels.cu - numbers as 8-bit integers of a range, and back (kernel/element/levels.h): quantize,
+// quantize_v2, requantize, dequantize and the rectifier of such integers. Ranges are float32 arrays
+// of one element, read here, so that the host need not wait. Method: a thread an element; where the
+// range is the data's own, one block looks for it before. Bound: bytes, but for that block.
+#ifndef T
+#include "prelude.cuh"
+#include "kernel/element/levels.h"
+#define T float       // data
+#define Q i8          // integers of the result
+#define LEAST -127.0  // the first and the last level of the result
+#define MOST 127.0
+#define LEVELS 127.0  // what the data's range counts up to; 0: data are numbers
+#define TEAM 256
+#include "team.cuh"
+#endif
+
+// What an element of the data is worth, of the range (low, high).
+FN double unit_of(const float *low, const float *high)
+{
+  return LEVELS > 0 ? range_size(*low, *high) / LEVELS : 1;
+}
+
+extern "C" __global__ void find_range(
+    double *found, const T *x, const float *low, const float *high, i64 n)
+{
+  double unit = unit_of(low, high), least = infinity<double>(), most = -infinity<double>();
+  EACH_OF_TEAM(i, 0, n)
+  {
+    double v = get<double>(x[i]) * unit;
+    if (v < least) least = v;
+    if (v > most) most = v;
+  }
+  least = team_least(least);
+  most = team_max(most);
+  if (!LEADS) return;
+  found[0] = least > most ? 0 : least; // nothing but NaN
+  found[1] = least > most ? 0 : most;
+}
+
+// given: the range is `least`, `most`; else it was found, or is that of low and high
+extern "C" __global__ void quantize(Q *y, float *from, float *to, const T *x, const float *low,
+    const float *high, const double *found, i32 given, double least, double most, i64 n)
+{
+  if (!given) {
+    least = found ? found[0] : (double)*low;
+    most = found ? found[1] : (double)*high;
+  }
+  double r = range_size(least, most), scale = r > 0 ? unit_of(low, high) * MOST / r : 0;
+  if (y) EACH(i, n) y[i] = (Q)nearest_level(get<double>(x[i]) * scale, LEAST, MOST);
+  if (blockIdx.x || threadIdx.x) return;
+  if (from) *from = (float)(LEAST < 0 ? -r : least);
+  if (to) *to = (float)(LEAST < 0 ? r : most);
+}
+
+extern "C" __global__ void dequantize(
+    float *y, const T *x, const float *low, const float *high, i64 n)
+{
+  double unit = unit_of(low, high);
+  EACH(i, n) y[i] = (float)(get<double>(x[i]) * unit);
+}
+
+extern "C" __global__ void put_range(float *from, float *to, double least, double most)
+{
+  if (blockIdx.x || threadIdx.x) return;
+  if (from) *from = (float)least;
+  if (to) *to = (float)most;
+}
+
+extern "C" __global__ void rectify(Q *y, const T *x, i64 n)
+{
+  EACH(i, n) y[i] = (Q)(x[i] > 0 ? x[i] : 0);
+}

@@ -1,0 +1,134 @@
+/* levels.c - numbers as 8-bit integers and back (kernels/levels.cu): _contrib_quantize,
+** _contrib_quantize_v2, _contrib_requantize, _contrib_dequantize, _contrib_quantized_act and
+** _contrib_quantized_flatten. */
+#include "cuda/family.h"
+
+enum { T_ALL = T_FLOAT | T_INT };
+
+static double count_of(int dtype)
+{
+  return dtype == TY_U8 ? 255 : dtype == TY_I8 ? 127 : 2147483647;
+}
+
+/* levels: what the range of data counts up to; 0: data are numbers */
+static int family(const struct call *c, const char *name, int data, int result, double levels,
+    cu_function *f)
+{
+  double most = count_of(result);
+  return cuda_family(c->device, FAMILY_levels, name, f,
+      "T=%s Q=%s LEAST=%.1f MOST=%.1f LEVELS=%.1f TEAM=%d", cuda_type(data), cuda_type(result),
+      result == TY_U8 ? 0.0 : -most, most, levels, CUDA_BLOCK);
+}
+
+struct level_range { double least, most; bool given; void *found; };
+
+/* Output 0 from input 0, and the range behind it. */
+static int quantize(const struct call *c, struct level_range s, double levels)
+{
+  const ty_desc *x = &c->in[0].d;
+  int64_t n = desc_count(x);
+  void *none = NULL, **low = c->nin > 1 ? &c->in[1].p : &none;
+  void **high = c->nin > 1 ? &c->in[2].p : &none;
+  int32_t given = s.given;
+  cu_function f;
+  if (s.found) {
+    TRY(family(c, "find_range", x->dtype, c->out[0].d.dtype, levels, &f));
+    void *params[] = { &s.found, &c->in[0].p, low, high, &n };
+    TRY(cuda_launch(c->device, f, 1, CUDA_BLOCK, 0, params));
+  }
+  TRY(family(c, "quantize", x->dtype, c->out[0].d.dtype, levels, &f));
+  void *params[] = { &c->out[0].p, &c->out[1].p, &c->out[2].p, &c->in[0].p, low, high, &s.found,
+    &given, &s.least, &s.most, &n };
+  return cuda_run(c, f, n, params);
+}
+
+static int quantize_run(struct call *c) { return quantize(c, (struct level_range){ 0 }, 0); }
+
+/* the range that the operator was given, or the data's own */
+static struct level_range calibrated(const struct call *c)
+{
+  struct level_range s = { cuda_number(c, "min_calib_range", NAN),
+    cuda_number(c, "max_calib_range", NAN) };
+  s.given = !isnan(s.least);
+  s.found = s.given ? NULL : c->tmp;
+  return s;
+}
+
+static size_t range_scratch(const struct call *c) { return 2 * sizeof(double); }
+
+static int requantize_run(struct call *c)
+{
+  return quantize(c, calibrated(c), count_of(TY_I32));
+}
+
+static int quantize_v2_run(struct call *c)
+{
+  int from = c->in[0].d.dtype;
+  struct level_range s = calibrated(c);
+  cu_function f;
+  if (from != TY_I8 && from != TY_U8) return quantize(c, s, 0);
+  NEED(from == c->out[0].d.dtype, TY_ERUN, "data is %s already", dtype_name(from));
+  if (c->out[0].p)
+    TRY(device_copy(c->device, c->out[0].p, c->device, c->in[0].p, desc_bytes(&c->in[0].d)));
+  if (!s.given) s.least = s.most = 0;
+  TRY(family(c, "put_range", from, from, 0, &f));
+  void *params[] = { &c->out[1].p, &c->out[2].p, &s.least, &s.most };
+  return cuda_run(c, f, 1, params);
+}
+
+static int dequantize_run(struct call *c)
+{
+  int from = c->in[0].d.dtype;
+  int64_t n = desc_count(&c->in[0].d);
+  cu_function f;
+  if (!c->out[0].p) return TY_OK;
+  TRY(family(c, "dequantize", from, TY_I8, from == TY_I8 ? 127.5 : count_of(from), &f));
+  void *params[] = { &c->out[0].p, &c->in[0].p, &c->in[1].p, &c->in[2].p, &n };
+  return cuda_run(c, f, n, params);
+}
+
+static int keep_range(const struct call *c)
+{
+  for (int i = 1; i < 3; i++)
+    if (c->out[i].p)
+      TRY(device_copy(c->device, c->out[i].p, c->device, c->in[i].p, sizeof(float)));
+  return TY_OK;
+}
+
+static int flat_run(struct call *c)
+{
+  if (c->out[0].p)
+    TRY(device_copy(c->device, c->out[0].p, c->device, c->in[0].p, desc_bytes(&c->in[0].d)));
+  return keep_range(c);
+}
+
+static int act_run(struct call *c)
+{
+  int64_t n = desc_count(&c->in[0].d);
+  cu_function f;
+  if (c->out[0].p) {
+    TRY(family(c, "rectify", c->in[0].d.dtype, c->out[0].d.dtype, 0, &f));
+    void *params[] = { &c->out[0].p, &c->in[0].p, &n };
+    TRY(cuda_run(c, f, n, params));
+  }
+  return keep_range(c);
+}
+
+#define KERNELS(name, run, types, scratch) \
+  static const struct kernel name[] = { { "levels", run, types, NULL, scratch }, { 0 } };
+KERNELS(quantizes, quantize_run, T_ALL, NULL)
+KERNELS(quantizes_v2, quantize_v2_run, T_ALL, range_scratch)
+KERNELS(requantizes, requantize_run, T_ALL, range_scratch)
+KERNELS(dequantizes, dequantize_run, T_ALL, NULL)
+KERNELS(flattens, flat_run, T(TY_I8) | T(TY_U8), NULL)
+KERNELS(acts, act_run, T(TY_I8) | T(TY_U8), NULL)
+
+const struct op_kernels cuda_levels[] = {
+  { "_contrib_quantize", quantizes, NULL },
+  { "_contrib_quantize_v2", quantizes_v2, NULL },
+  { "_contrib_requantize", requantizes, NULL },
+  { "_contrib_dequantize", dequantizes, NULL },
+  { "_contrib_quantized_flatten", flattens, NULL },
+  { "_contrib_quantized_act", acts, NULL },
+  { 0 }
+};
