@@ -255,6 +255,7 @@ fuzz: all
 	  sh spec/fuzz/run.sh $(BUILD)/tycho build/fuzz/fuzz $(TIME) $(FUZZ); \
 	else echo "readers in C: not fuzzed, no clang"; sh spec/fuzz/run.sh $(BUILD)/tycho build/fuzz/fuzz $(TIME); fi
 
+# DEVICE=gpu: ours on a GPU
 bench: all
 	rm -f $(BUILD)/bench.json
 	$(BUILD)/tycho scripts/dev/bench/bench.lua --json $(BUILD)/bench.json

@@ -2,7 +2,7 @@
 # What can only be seen with a GPU, in one go of at most eight minutes; the machine needs the driver
 # and a toolkit.
 #   sh scripts/dev/gpu_check.sh FOLDER [PART...]
-# Parts, by default all: platform kernels train specs sanitizer vectors.
+# Parts, by default all: platform kernels train specs sanitizer vectors bench.
 # Each part writes FOLDER/PART.log; FOLDER/summary says how it ended. At the end stands what
 # doc/gpu.md has to say. `make` builds before, on this machine or one like it. TYCHO_CUDA_PATH says
 # where the libraries are; with build/cudasim in it the parts run on the stand-in, which shows that
@@ -39,6 +39,13 @@ sanitizer() {
     build/tycho scripts/train_mnist.lua --network mlp --quick --gpus 0
 }
 
+bench() {
+  for work in W2 W5; do
+    echo "== $work"
+    DEVICE=gpu QUICK=1 build/tycho scripts/dev/bench/bench.lua "$work" || return 1
+  done
+}
+
 vectors() { make test-gpu TYCHO_CUDA_PATH="$TYCHO_CUDA_PATH" GPU_SPECS=spec/vectors; }
 
 if [ "${1:-}" = --part ]; then
@@ -49,16 +56,16 @@ fi
 mkdir -p "$1" || exit 1
 folder=$(cd "$1" && pwd)
 shift
-[ $# -gt 0 ] || set -- platform kernels train specs sanitizer vectors
+[ $# -gt 0 ] || set -- platform kernels train specs sanitizer vectors bench
 : > "$folder/summary"
 
 # seconds that a part may take; eight minutes in all
 limit() {
   case $1 in
     platform) echo 20 ;;
-    kernels | train | sanitizer) echo 80 ;;
-    specs) echo 120 ;;
-    vectors) echo 100 ;;
+    kernels | train | sanitizer | vectors) echo 75 ;;
+    bench) echo 60 ;;
+    specs) echo 100 ;;
   esac
 }
 
@@ -76,6 +83,15 @@ part() {
 for name; do
   [ -n "$(limit "$name")" ] || { echo "no part is called $name" >&2; exit 2; }
 done
+reason=$(build/tycho -e 'local ty = require("tycho")
+  if ty.num_gpus() == 0 then
+    local _, why = pcall(ty.nd.zeros, {1}, {ctx = ty.gpu(0)})
+    print(why)
+  end')
+if [ -n "$reason" ]; then
+  echo "no part can run: $reason" | tee -a "$folder/summary" >&2
+  exit 1
+fi
 for name; do part "$name"; done
 
 device=$(sed -n '/nvidia-smi: /d; p; q' "$folder/platform.log" 2> /dev/null)

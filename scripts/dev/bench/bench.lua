@@ -9,7 +9,7 @@
 -- compared first: a figure whose numbers differ is marked and has no ratio. TYCHO_THREADS (2):
 -- threads of every system; W7 has one. QUICK=1: shorter samples, fewer variants. BENCH_CLOCK=cpu
 -- counts the process's CPU time instead of the time that passes: with TYCHO_THREADS=1, for a
--- busy machine. PEERS_COMPILE=0 leaves torch.compile out. PROFILE=1: after a training step or an
+-- busy machine. DEVICE=gpu: ours run on gpu(0). PEERS_COMPILE=0 leaves torch.compile out. PROFILE=1: after a training step or an
 -- inference, the time by operator.
 local here = arg[0]:match("^(.*)/") or "."
 package.path = here .. "/?.lua;" .. package.path
@@ -32,11 +32,27 @@ local function ours(word)
   return ("%s %s --one %s"):format(quoted(program), quoted(arg[0]), quoted(word))
 end
 
+-- The device that DEVICE names becomes the one where arrays and executors live.
+local function enter_device()
+  local device = os.getenv("DEVICE")
+  if not device or device == "" or device == "cpu" then return end
+  local ty = require "tycho"
+  if device:match("^gpu") and ty.num_gpus() == 0 then
+    local _, why = pcall(ty.nd.zeros, {1}, {ctx = ty.gpu(0)})
+    io.stderr:write(("bench: DEVICE=%s: %s\n"):format(device, tostring(why)))
+    os.exit(1)
+  end
+  ty.Context(device:find("%(") and device or device .. "(0)"):enter()
+end
+
+if os.getenv("DEVICE") and not options.one then enter_device() end
+
 -- One workload in this process: "W1", or "memory:resnet50:train".
 if options.one then
   local name, rest = options.one:match("^([^:]+):?(.*)")
   local words = {}
   for w in rest:gmatch("[^:]+") do words[#words + 1] = w end
+  enter_device()
   if name == "W6" or name == "W8" then words[1] = function(word) os.execute(ours(word)) end end
   return require("workloads")[name](unpack(words))
 end

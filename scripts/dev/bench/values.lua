@@ -47,9 +47,16 @@ local function floor(out, n)
 end
 jit.off(floor)
 
-local function uniform(x, name, scale, shift)
-  write(x:data(), name, x.size, scale, shift)
+-- f gets the elements, which it writes on the CPU wherever the array lives.
+local function fill(x, f)
+  local here = x.context.device_type == "gpu" and x:copyto(ty.cpu(0)) or x
+  f(here:data())
+  if here ~= x then here:copyto(x) end
   return x
+end
+
+local function uniform(x, name, scale, shift)
+  return fill(x, function(p) write(p, name, x.size, scale, shift) end)
 end
 
 --- Fills a weight: uniform, of the variance that keeps relu's; of a language model
@@ -70,15 +77,16 @@ end
 
 --- The parameter vector of a fused operator of some layers: their weights, then their biases.
 function values.lstm(x, layers, units, first)
-  local at = 0
-  for l = first or 0, (first or 0) + layers - 1 do
-    for _, gate in ipairs{"i2h", "h2h"} do
-      write(x:data() + at, ("l%d_%s_weight"):format(l, gate), 4 * units * units, 0.2, 0.5)
-      at = at + 4 * units * units
+  return fill(x, function(p)
+    local at = 0
+    for l = first or 0, (first or 0) + layers - 1 do
+      for _, gate in ipairs{"i2h", "h2h"} do
+        write(p + at, ("l%d_%s_weight"):format(l, gate), 4 * units * units, 0.2, 0.5)
+        at = at + 4 * units * units
+      end
     end
-  end
-  ffi.fill(x:data() + at, (x.size - at) * 4)
-  return x
+    ffi.fill(p + at, (x.size - at) * 4)
+  end)
 end
 
 function values.images(shape) return uniform(ty.nd.zeros(shape), "data", math.sqrt(12), 0.5) end
@@ -86,8 +94,7 @@ function values.images(shape) return uniform(ty.nd.zeros(shape), "data", math.sq
 --- Whole numbers below `classes`, as floats.
 function values.labels(name, shape, classes)
   local x = uniform(ty.nd.zeros(shape), name, classes, 0)
-  floor(x:data(), x.size)
-  return x
+  return fill(x, function(p) floor(p, x.size) end)
 end
 
 return values

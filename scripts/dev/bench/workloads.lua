@@ -27,7 +27,7 @@ local function bound(symbol, inputs, train, lm)
     req[name] = (train and not inputs[name]) and "write" or "null"
   end
   for name, x in pairs(inputs) do shapes[name] = x.shape end
-  local exe = symbol:simple_bind{ctx = ty.cpu(), shapes = shapes, grad_req = req}
+  local exe = symbol:simple_bind{ctx = ty.current_context(), shapes = shapes, grad_req = req}
   for name, x in pairs(exe.arg_dict) do
     if inputs[name] then x[":"] = inputs[name]
     elseif name == "rnn_parameters" then values.lstm(x, lm[1], lm[2])
@@ -199,7 +199,7 @@ local function bucketing(kind, top)
   end
   local module = ty.mod.BucketingModule{sym_gen = function(T)
     return nets.language(kind, 2, 200, T, 32), {"data"}, {"label"}
-  end, default_bucket_key = top, context = ty.cpu()}
+  end, default_bucket_key = top, context = ty.current_context()}
   return module, describe
 end
 
@@ -308,7 +308,7 @@ end
 
 --- Overhead of one instruction: 1,000 one-element operators, unfused (TYCHO_FUSE=0).
 function workloads.chain()
-  local exe = nets.chain(1000):simple_bind{ctx = ty.cpu(), data = {1}, grad_req = "null"}
+  local exe = nets.chain(1000):simple_bind{ctx = ty.current_context(), data = {1}, grad_req = "null"}
   local seconds = measure.samples(function() exe:forward(false) end, ty.waitall)
   for i, s in ipairs(seconds) do seconds[i] = s * 1e6 end
   measure.record("chain", "", "ns/operator", seconds)
@@ -395,7 +395,7 @@ local function bind(symbol, shapes)
   for _, name in ipairs(symbol:list_arguments()) do
     req[name] = shapes[name] and "null" or "write"
   end
-  return symbol:simple_bind{ctx = ty.cpu(), shapes = shapes, grad_req = req}
+  return symbol:simple_bind{ctx = ty.current_context(), shapes = shapes, grad_req = req}
 end
 
 function workloads.W9()
@@ -433,7 +433,7 @@ end
 local function batchnorm(n)
   local shape = NORM_SHAPE[n]
   local exe = ty.sym.BatchNorm{data = ty.sym.Variable("data"), name = "bn", fix_gamma = false,
-    eps = 1e-5}:simple_bind{ctx = ty.cpu(), data = shape, grad_req = "write"}
+    eps = 1e-5}:simple_bind{ctx = ty.current_context(), data = shape, grad_req = "write"}
   local dy = values.images(shape)
   exe.arg_dict.data[":"] = dy
   exe.arg_dict.bn_gamma[":"] = 1
