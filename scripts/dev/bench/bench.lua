@@ -9,8 +9,8 @@
 -- compared first: a figure whose numbers differ is marked and has no ratio. TYCHO_THREADS (2):
 -- threads of every system; W7 has one. QUICK=1: shorter samples, fewer variants. BENCH_CLOCK=cpu
 -- counts the process's CPU time instead of the time that passes: with TYCHO_THREADS=1, for a
--- busy machine. DEVICE=gpu: ours run on gpu(0). PEERS_COMPILE=0 leaves torch.compile out. PROFILE=1: after a training step or an
--- inference, the time by operator.
+-- busy machine. DEVICE=gpu: ours run on gpu(0). PEERS_COMPILE=0 leaves torch.compile out.
+-- PROFILE=1: after a training step or an inference, the time by operator.
 local here = arg[0]:match("^(.*)/") or "."
 package.path = here .. "/?.lua;" .. package.path
 local cjson = require "cjson"

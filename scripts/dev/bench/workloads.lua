@@ -308,7 +308,8 @@ end
 
 --- Overhead of one instruction: 1,000 one-element operators, unfused (TYCHO_FUSE=0).
 function workloads.chain()
-  local exe = nets.chain(1000):simple_bind{ctx = ty.current_context(), data = {1}, grad_req = "null"}
+  local exe = nets.chain(1000):simple_bind{ctx = ty.current_context(), data = {1},
+    grad_req = "null"}
   local seconds = measure.samples(function() exe:forward(false) end, ty.waitall)
   for i, s in ipairs(seconds) do seconds[i] = s * 1e6 end
   measure.record("chain", "", "ns/operator", seconds)
