@@ -1,4 +1,4 @@
-/* diagonals.c - linalg's extractdiag, makediag, extracttrian, maketrian, sumlogdiag
+/* diagonals.c - linalg's extractdiag, makediag, extracttrian, maketrian, sumlogdiag, and khatri_rao
 ** (kernels/diagonal.cu). */
 #include "cuda/family.h"
 
@@ -49,6 +49,29 @@ static int sum_log_back(struct call *c)
   return cuda_run(c, f, count, params);
 }
 
+/* khatri_rao */
+enum { MOST_FACTORS = 16 };
+struct column_args { int64_t n, cols, count, rows[MOST_FACTORS]; const void *x[MOST_FACTORS]; };
+static int columns(struct call *c)
+{
+  const ty_desc *d = &c->out[0].d;
+  struct column_args s = { desc_count(d), d->dim[1], c->nin };
+  cu_function f;
+  if (!c->out[0].p) return TY_OK;
+  for (int i = 0; i < c->nin; i++) {
+    s.rows[i] = c->in[i].d.dim[0];
+    s.x[i] = c->in[i].p;
+  }
+  TRY(cuda_family(c->device, FAMILY_diagonal, "column_products", &f, "UNIT=u8 T=%s TEAM=32",
+      cuda_type(d->dtype)));
+  void *params[] = { &c->out[0].p, &s };
+  return cuda_run(c, f, s.n, params);
+}
+static const char *columns_refuse(const struct call *c)
+{
+  return c->nin > MOST_FACTORS ? "more than 16 factors" : NULL;
+}
+
 #define KERNEL(table, run, types) \
   static const struct kernel table[] = { { "move", run, types }, { 0 } };
 KERNEL(extracts, extract, T_ANY)
@@ -57,6 +80,7 @@ KERNEL(makes, make, T_ANY)
 KERNEL(makes_back, make_back, T_ANY)
 KERNEL(sums, sum_log, T_FLOAT)
 KERNEL(sums_back, sum_log_back, T_FLOAT)
+static const struct kernel products[] = { { "loops", columns, T_FLOAT, columns_refuse }, { 0 } };
 
 const struct op_kernels cuda_diagonals[] = {
   { "_linalg_extractdiag", extracts, extracts_back },
@@ -64,5 +88,6 @@ const struct op_kernels cuda_diagonals[] = {
   { "_linalg_extracttrian", extracts, extracts_back },
   { "_linalg_maketrian", makes, makes_back },
   { "_linalg_sumlogdiag", sums, sums_back },
+  { "khatri_rao", products, NULL },
   { 0 }
 };

@@ -47,5 +47,4 @@ return {
   _sample_unique_zipfian = "forward",
   _select = "forward, gradient",
   _shuffle = "forward",
-  khatri_rao = "forward",
 }

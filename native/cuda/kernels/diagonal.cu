@@ -1,5 +1,6 @@
 // diagonal.cu - diagonals and triangles of matrices (n, n), packed and put back among zeros; the
-// sum of a diagonal's logarithms. Method: a thread an element of what is written. Bound: bytes.
+// sum of a diagonal's logarithms; Kronecker products of columns. Method: a thread an element of
+// what is written. Bound: bytes.
 #ifndef UNIT
 #include "prelude.cuh"
 #define UNIT u32
@@ -73,4 +74,22 @@ extern "C" __global__ void sum_log_back(T *dx, const T *g, const T *matrix, i64 
 {
   EACH(i, count)
     dx[i] = i % n == i / n % n ? (T)((double)g[i / (n * n)] / (double)matrix[i]) : 0;
+}
+
+enum { MOST_FACTORS = 16 };
+struct column_args { i64 n, cols, count, rows[MOST_FACTORS]; const T *x[MOST_FACTORS]; };
+
+// y (n / cols, cols): the rows of the last factor change fastest.
+extern "C" __global__ void column_products(T *y, const struct column_args __grid_constant__ s)
+{
+  EACH(i, s.n)
+  {
+    i64 row = i / s.cols, column = i % s.cols;
+    double v = 1;
+    for (i64 k = s.count - 1; k >= 0; k--) {
+      v *= get<double>(s.x[k][row % s.rows[k] * s.cols + column]);
+      row /= s.rows[k];
+    }
+    set(y[i], v);
+  }
 }
