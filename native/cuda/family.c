@@ -22,6 +22,7 @@ TEXT(density_header, "kernel/element/density.h")
 TEXT(corners, "kernel/element/corners.h")
 TEXT(resample_header, "kernel/element/resample.h")
 TEXT(team, "cuda/kernels/team.cuh")
+TEXT(fault_header, "cuda/kernels/fault.cuh")
 #define FAMILY(name) TEXT(name, "cuda/kernels/" #name ".cu")
 CUDA_FAMILIES(FAMILY)
 #undef FAMILY
@@ -41,6 +42,8 @@ static const struct source_file headers[] = {
 };
 /* What C and CUDA share, in front of the families that stand on it. */
 static const struct { enum cuda_family family; struct source_file file; } shared[] = {
+  { FAMILY_factors, { "fault.cuh", cuda_text_fault_header } },
+  { FAMILY_triangular, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_boxes, { "boxes.h", cuda_text_boxes_header } },
   { FAMILY_deform, { "deform.h", cuda_text_deform_header } },
   { FAMILY_hawkes, { "hawkes.h", cuda_text_hawkes_header } },

@@ -17,6 +17,7 @@
   _(density) \
   _(diagonal) \
   _(dropout) \
+  _(factors) \
   _(finite) \
   _(fourier) \
   _(hawkes) \
@@ -158,6 +159,7 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
   _(sampling) \
   _(sequences) \
   _(softmax) \
+  _(solve) \
   _(sorting) \
   _(triangular) \
   _(unfolding) \

@@ -2,15 +2,8 @@
 ** or A^T, G the head gradient, a the factor, tri() the triangle that is read; for A left of B:
 **   trmm   Y = a op(A) B         dB = a op(A)^T G,   dop(A) = a tri(G B^T)
 **   trsm   X = a op(A)^-1 B      dB = a W, dop(A) = -tri(W X^T), W = op(A)^-T G */
-#include "cuda/family.h"
+#include "cuda/triangular.h"
 #include "kernel/strided_copy.h"
-
-/* as kernels/triangular.cu has it */
-struct triangle_args {
-  int64_t count, m, n, side;
-  int32_t right, lower, transpose, unused;
-  double  factor;
-};
 
 /* lower: of A itself */
 static struct triangle_args args_of(const struct call *c, const ty_desc *b, double factor)
@@ -22,7 +15,7 @@ static struct triangle_args args_of(const struct call *c, const ty_desc *b, doub
 }
 
 /* What is done with op(A), or its transpose; s: as args_of has it. */
-static int run_triangle(const struct call *c, const char *name, struct triangle_args s, int dtype,
+int cuda_triangle(const struct call *c, const char *name, struct triangle_args s, int dtype,
     void *to, const void *a, const void *from)
 {
   bool product = !strcmp(name, "triangle_multiply");
@@ -38,7 +31,7 @@ static int apply(const struct call *c, const char *name, const ty_desc *b, bool 
 {
   struct triangle_args s = args_of(c, b, factor);
   s.transpose = (s.transpose != 0) != turned;
-  return run_triangle(c, name, s, b->dtype, to, a, from);
+  return cuda_triangle(c, name, s, b->dtype, to, a, from);
 }
 
 /* dA, from u v^T, or its transpose */
@@ -129,16 +122,16 @@ static int factorize_back(struct call *c)
   struct triangle_args s = { count / (n * n), n, n, n, !lower, lower, true, 0, 1 };
   cu_function f;
   if (!x) return TY_OK;
-  TRY(run_triangle(c, "triangle_multiply", s, d->dtype, work, l, c->in[0].p));
+  TRY(cuda_triangle(c, "triangle_multiply", s, d->dtype, work, l, c->in[0].p));
   TRY(factor_family(c, "half_mirrored", &f));
   void *params[] = { &x, &work, &count, &n, &lower };
   TRY(cuda_run(c, f, count, params));
   s.right = false;
   s.transpose = lower;
-  TRY(run_triangle(c, "triangle_solve", s, d->dtype, x, l, x));
+  TRY(cuda_triangle(c, "triangle_solve", s, d->dtype, x, l, x));
   s.right = true;
   s.transpose = !lower;
-  return run_triangle(c, "triangle_solve", s, d->dtype, x, l, x);
+  return cuda_triangle(c, "triangle_solve", s, d->dtype, x, l, x);
 }
 static size_t factorize_scratch(const struct call *c) { return desc_bytes(&c->out[0].d); }
 
@@ -159,9 +152,9 @@ static int invert_factor(struct call *c)
   TRY(factor_family(c, "identities", &start));
   void *of_start[] = { &work, &count, &n };
   TRY(cuda_run(c, start, count, of_start));
-  TRY(run_triangle(c, "triangle_solve", s, d->dtype, work, c->in[0].p, work));
+  TRY(cuda_triangle(c, "triangle_solve", s, d->dtype, work, c->in[0].p, work));
   s.transpose = lower;
-  TRY(run_triangle(c, "triangle_solve", s, d->dtype, work, c->in[0].p, work));
+  TRY(cuda_triangle(c, "triangle_solve", s, d->dtype, work, c->in[0].p, work));
   return move_bytes(c->device, c->out[0].p, work, desc_bytes(d));
 }
 
@@ -184,7 +177,7 @@ static const struct kernel inverses[] = {
 
 const struct op_kernels cuda_triangular[] = {
   { "_linalg_potrf", factors, factors_back },
-  { "_linalg_potri", inverses, NULL },
+  { "_linalg_potri", inverses, cuda_potri_back },
   { "_linalg_trmm", products, products_back },
   { "_linalg_trsm", solutions, solutions_back },
   { 0 }

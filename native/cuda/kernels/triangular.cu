@@ -9,6 +9,7 @@
 #define T float
 #define TEAM 32
 #include "team.cuh"
+#include "fault.cuh"
 #endif
 
 // lower: of op(A), which is A, or its transpose
@@ -75,16 +76,6 @@ extern "C" __global__ void triangle_gradient(
 }
 
 // -- Cholesky's factors of matrices (n x n) -------------------------------------------------------
-
-// What is found wrong with a matrix, for the host.
-struct matrix_fault { i32 taken, axis; i64 index, position, low, high, op, what; };
-FN void tell(matrix_fault *fault, i64 op, i64 what, i64 matrix)
-{
-  if (atomicCAS(&fault->taken, 0, 1)) return;
-  fault->op = op;
-  fault->what = what;
-  fault->index = matrix;
-}
 
 // In place; element (i, j) of the factor, j <= i: of an upper one it is the transpose's.
 FN T &of_factor(T *a, i64 n, i32 lower, i64 i, i64 j)
