@@ -1,8 +1,8 @@
 // factors.cu - around factors of matrices (n x n) that cuSOLVER makes: determinants, what is wrong
 // with a matrix, signs, triangles, the steps between the products of gradients. A NaN reaches all
 // of its matrix first, as on the CPU: pivots would pass it by. Method: a thread an element, a row
-// or a matrix, a team a matrix where all of it is looked through, one block to find the first matrix
-// that is bad. Bound: bytes.
+// or a matrix, a team a matrix where all of it is looked through, one block to find the first that
+// is bad. Bound: bytes.
 #ifndef T
 #include "prelude.cuh"
 #define T float
