@@ -6,7 +6,7 @@ local lfs = require "lfs"
 local shell = require "spec.support.shell"
 
 local EPOCHS = 60
-local STATUS = { KILL = 137, TERM = 143, INT = 130 }
+local STATUS = { KILL = 137, TERM = 143, INT = 130, PIPE = 141 }
 
 local function command(prefix, resume)
   return ("%s spec/support/resume.lua module adam %d %s %s"):format(shell.program, EPOCHS, prefix,
@@ -57,13 +57,27 @@ describe("a training that is killed", function()
   it("ends as if nobody had: 1,000 times #slow", function() check(1000, "KILL") end)
 end)
 
+-- 1,000 instants and a few over the three signals.
 describe("a training that is asked to end", function()
-  for _, signal in ipairs{ "TERM", "INT" } do
+  for _, signal in ipairs{ "TERM", "INT", "PIPE" } do
     it("does so in order, and is resumed: SIG" .. signal .. ", a few times", function()
       check(5, signal)
     end)
-    it("does so in order, and is resumed: SIG" .. signal .. ", 500 times #slow", function()
-      check(500, signal)
+    it("does so in order, and is resumed: SIG" .. signal .. ", 334 times #slow", function()
+      check(334, signal)
     end)
   end
+
+  it("by a reader that has gone: its first line ends it", function()
+    folder.with(function(path)
+      local whole, state = shell.run(command(path .. "/whole")), path .. "/run.state"
+      local output = shell.run(([[{ trap '' PIPE; while echo 2>/dev/null; do :; done
+        trap - PIPE; TYCHO_LOG=info %s 2>&1; echo "status $?" > %s/status; } | true
+        cat %s/status]]):format(command(path .. "/run"), path, path))
+      assert.equal("status 141\n", output)
+      assert.same({}, left_over(path))
+      local rest = shell.run(command(path .. "/run", lfs.attributes(state)))
+      assert.is_true(rest == whole, "the parameters differ")
+    end)
+  end)
 end)

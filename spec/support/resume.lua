@@ -62,7 +62,7 @@ local function buckets()
     default_bucket_key = data.default_bucket_key }, data
 end
 
-ty.log.level = "error"
+ty.log.level = os.getenv("TYCHO_LOG") or "error"
 local module, data = (kind == "bucketing" and buckets or plain)()
 ty.random.seed(resume and 99 or 5)                       -- what is resumed brings its own state
 module:fit{ train_data = data, num_epoch = epochs, kvstore = "device", optimizer = optimizer,
