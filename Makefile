@@ -3,6 +3,7 @@
 #   make                     the program build/tycho and the library build/libtycho.so
 #   make torture             allocations and calls of the system that fail, one after the other (MOST=100: so many each)
 #   make fuzz TIME=60        damaged bytes for every reader, so many seconds each; needs clang
+#   make coverage            what of native/ runs in all of these, file by file
 #   make test                the C tests of spec/native, then the specs (TEST="-t slow" passes words on to busted)
 #   make check               rooms, names, sizes, style, luacheck, LDoc, warnings of gcc and clang
 #   make cudasim             libraries that stand in for CUDA's, for tests without a GPU: build/cudasim
@@ -255,6 +256,32 @@ fuzz: all
 	  sh spec/fuzz/run.sh $(BUILD)/tycho build/fuzz/fuzz $(TIME) $(FUZZ); \
 	else echo "readers in C: not fuzzed, no clang"; sh spec/fuzz/run.sh $(BUILD)/tycho build/fuzz/fuzz $(TIME); fi
 
+# What of native/ and of the program runs in the C tests, the specs COVERAGE_SPECS, on the stand-in too, under torture and over the
+# corpus of fuzz; fails below so many per cent. An hour of two cores.
+COVERAGE_SPECS ?= $(filter-out spec/scripts/% spec/doc/% spec/program/%,$(sort $(wildcard spec/*/*_spec.lua)))
+COVERAGE_LEAST ?= 92 85
+COVERAGE_GPU   ?= spec/executor spec/operators/edges_spec.lua spec/operators/reduce_spec.lua spec/operators/rows_spec.lua
+
+$(BUILD)/replay/%: spec/fuzz/%.c spec/fuzz/replay/replay.c $(BUILD)/libtycho.a
+	@mkdir -p $(dir $@)
+	$(call say,LD ,$@)
+	$(Q)$(CC) $(ALL) $(OPENMP) $(LDFLAGS) -o $@ $< spec/fuzz/replay/replay.c -Wl,--whole-archive $(BUILD)/libtycho.a \
+	  -Wl,--no-whole-archive $(LIBS)
+
+replay: $(FUZZ:%=$(BUILD)/replay/%)
+	@for f in $(FUZZ); do $(BUILD)/replay/$$f spec/fuzz/corpus/$$f $(BUILD)/../fuzz/fuzz/corpus/$$f; done
+
+coverage-runs: all cudasim
+	-@$(MAKE) -k --no-print-directory $(TEST_BIN) replay
+	-@$(TEST_ENV) sh scripts/dev/test.sh $(TEST_BIN) -- $(COVERAGE_SPECS)
+	-@$(MAKE) --no-print-directory test-gpu GPU_SPECS='$(COVERAGE_GPU)'
+	-$(BUILD)/tycho spec/torture/faults.lua $(abspath $(BUILD))/libtycho.so 20
+
+coverage:
+	@find build/coverage -name '*.gcda' -delete 2> /dev/null; true
+	@$(MAKE) --no-print-directory MODE=coverage coverage-runs
+	@$(LUAJIT) scripts/dev/coverage.lua build/coverage $(COVERAGE_LEAST)
+
 # DEVICE=gpu: ours on a GPU
 bench: all
 	rm -f $(BUILD)/bench.json
@@ -308,5 +335,5 @@ clean:
 	rm -rf build
 
 FORCE:
-.PHONY: all test test-native check check-source check-lua check-comments check-compilers check-onednn check-cuda check-nvrtc check-cudnn objects cudasim test-gpu torture fuzz bench doc install uninstall dist clean FORCE
+.PHONY: all test test-native check check-source check-lua check-comments check-compilers check-onednn check-cuda check-nvrtc check-cudnn objects cudasim test-gpu torture fuzz replay coverage coverage-runs bench doc install uninstall dist clean FORCE
 .DELETE_ON_ERROR:

@@ -11,8 +11,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <sanitizer/allocator_interface.h>
 #include "base/base.h"
+
+/* of the sanitizer (gcc has no header for them), or of replay/replay.c */
+int __sanitizer_install_malloc_and_free_hooks(
+    void (*take)(const volatile void *, size_t), void (*give)(const volatile void *));
+size_t __sanitizer_get_allocated_size(const volatile void *p);
 
 enum { FUZZ_BASE = 64 << 20, FUZZ_TIMES = 4 };
 
