@@ -22,6 +22,14 @@ describe("joining one input", function()
     end
   end)
 
+  it("says so once for a line", function()
+    for _ = 1, 3 do
+      local _ = ty.sym.Concat(unpack(s), { dim = 1 })
+    end
+    assert.equal(1, #told)
+    assert.truthy(told[1]:find("join_spec.lua:%d+: ?sym.Concat"), told[1])
+  end)
+
   it("is fine as a list, and where several come", function()
     local _ = ty.sym.Concat({ s[1] }, { dim = 1 })
     _ = ty.sym.Concat{ dim = 1, unpack(s) }

@@ -311,10 +311,18 @@ end
 
 local JOINS = { Concat = true, stack = true, add_n = true }
 
--- `f(unpack(list), options)` and `{unpack(list), k = v}` hand on the list's first entry alone.
+local warned_at = {}                                     -- lines of users' programs
+
+-- `f(unpack(list), options)` and `{unpack(list), k = v}` hand on the list's first entry alone. Said
+-- once for a line, which may mean what it does.
 local function warn_of_one(call)
-  log:warning(("%s: one input alone; of unpack(list) in front of others Lua passes the first \z
-    entry only: give the list itself, %s(list, {...})"):format(call.func, call.func))
+  local location = Error.caller()
+  if warned_at[location] then
+    return
+  end
+  warned_at[location] = true
+  log:warning(("%s: %s: one input alone; of unpack(list) in front of others Lua passes the first \z
+    entry only: give the list itself, %s(list, {...})"):format(location, call.func, call.func))
 end
 
 
