@@ -23,6 +23,12 @@ describe("kvstore", function()
     assert.raises("io", b.load_optimizer_states, b, path)
   end)
 
+  it("of type nccl needs GPUs", function()
+    if ty.num_gpus() > 0 then return pending("there are GPUs") end
+    local e = assert.raises("device", ty.kv.create, "nccl")
+    assert.matches("adds over GPUs, and there is none", tostring(e), 1, true)
+  end)
+
   it("refuses values of another shape, and lists that do not match", function()
     local kv = ty.kv.create()
     kv:init({ 1, 2 }, { ty.nd.ones{ 2 }, ty.nd.ones{ 3 } })

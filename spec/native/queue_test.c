@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include "floats.h"
 #include "base/parallel.h"
+#include "device/order.h"
 #include "device/pool.h"
 #include "tensor/tensor.h"
 
@@ -322,6 +323,7 @@ static void test_late_device(void)
   late.finish = late_finish;
   SURE(device_open(TY_GPU) == TY_EDEVICE);
   device_register(TY_GPU, &late);
+  order_register(TY_GPU, NULL); /* it leaves no marks */
   ty_tensor *t = new_floats(TY_GPU, 1, 0), *c = new_floats(TY_CPU, 1, 0);
   for (int i = 0; i < 500; i++) RUN(submit(TY_GPU, late_start, NULL, NULL, 0, &t, 1));
   RUN(submit(TY_CPU, nothing, NULL, &t, 1, &c, 1)); /* waits for all of them */

@@ -80,7 +80,7 @@ static double *defined(const struct trial *t, int which, bool absolute)
 static float *tiled(const struct trial *t, int which)
 {
   const struct window *w = &t->w;
-  const int b = channel_block(TY_CPU);
+  const int b = cpu_channel_block();
   const int64_t in = window_in(w), space = window_out(w);
   size_t room = which == FORWARD ? winograd_forward_scratch(w, t->keeps)
       : which == DATA            ? winograd_data_scratch(w)
@@ -143,7 +143,7 @@ static void try(struct window w, int act, bool bias, bool add)
 static struct window window(
     int64_t n, int64_t channels, int64_t filters, int64_t h, int64_t w, int64_t pad)
 {
-  const int b = channel_block(TY_CPU);
+  const int b = cpu_channel_block();
   return (struct window){ .n = n,
     .groups = 1,
     .channels = channels * b,
@@ -160,7 +160,7 @@ int main(void)
 {
   static const int acts[] = { ACT_NONE, ACT_RELU, ACT_TANH };
   parallel_queue(true);
-  if (!channel_block(TY_CPU)) return check_end();
+  if (!cpu_channel_block()) return check_end();
   try(window(1, 1, 1, 7, 7, 1), ACT_RELU, true, false);
   try(window(1, 1, 1, 1, 1, 1), ACT_NONE, true, true);
   try(window(1, 1, 2, 5, 3, 1), ACT_NONE, false, false);
@@ -176,7 +176,7 @@ int main(void)
     try(w, acts[below(3)], below(2), below(2));
   }
   const int64_t many = 304 /
-      channel_block(TY_CPU); /* a weight of over 12 MiB in tiles is packed part by part */
+      cpu_channel_block(); /* a weight of over 12 MiB in tiles is packed part by part */
   try(window(1, many, many + 2, 5, 6, 1), ACT_RELU, true, true);
   try(window(1, 2, 17, 14, 14, 1), ACT_RELU, true,
       true); /* 15 and 16 tiles */

@@ -10,6 +10,7 @@
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local comm = require "tycho.kvstore.comm"
+local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local store = require "tycho.kvstore.local"
 
@@ -106,6 +107,11 @@ nccl.NcclStore = NcclStore
 
 --- E(device) says what is missing.
 function NcclStore:init_store(name)
+  if context.num_gpus() == 0 then
+    Error.raise{ code = "device", func = "kv.create", argument = "name", got = name,
+      message = "a store of type 'nccl' adds over GPUs, and there is none (tycho --platform says \z
+        why); 'device' and 'local' add on CPUs too" }
+  end
   comm.check_devices()
   store.KVStore.init_store(self, name)
   self._on_devices, self._groups = true, {}
