@@ -112,13 +112,14 @@ local function try(name, extra)
   end
 end
 
--- A program that does not even start says why: the linker with 127, ours with 1.
+-- A program that does not even start says why: the linker with 127, ours with 1. OpenBLAS's own
+-- threads, one for each further processor, would ask for their buffers without end.
 local function start()
   local kib, status = 40000, nil
   while status ~= 0 and kib < 2 ^ 21 do
     local output
-    output, status = shell.run(("ulimit -v %d; timeout 60 %s -e 'ty.nd.ones{2}:sum()'")
-      :format(kib, shell.program))
+    output, status = shell.run(("ulimit -v %d; %s timeout 60 %s -e 'ty.nd.ones{2}:sum()'")
+      :format(kib, "OPENBLAS_NUM_THREADS=1", shell.program))
     tried = tried + 1
     if status ~= 0 then ended = ended + 1 end
     if status ~= 0 and not (is_clean(output) and (status == 1 or status == 127)) then
