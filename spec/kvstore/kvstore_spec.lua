@@ -26,7 +26,7 @@ describe("kvstore", function()
   it("of type nccl needs GPUs", function()
     if ty.num_gpus() > 0 then return pending("there are GPUs") end
     local e = assert.raises("device", ty.kv.create, "nccl")
-    assert.matches("adds over GPUs, and there is none", tostring(e), 1, true)
+    assert.matches("adds over .*GPUs", tostring(e))      -- there is none, or no NCCL
   end)
 
   it("refuses values of another shape, and lists that do not match", function()

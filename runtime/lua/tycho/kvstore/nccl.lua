@@ -107,12 +107,12 @@ nccl.NcclStore = NcclStore
 
 --- E(device) says what is missing.
 function NcclStore:init_store(name)
+  comm.check_devices()
   if context.num_gpus() == 0 then
     Error.raise{ code = "device", func = "kv.create", argument = "name", got = name,
       message = "a store of type 'nccl' adds over GPUs, and there is none (tycho --platform says \z
         why); 'device' and 'local' add on CPUs too" }
   end
-  comm.check_devices()
   store.KVStore.init_store(self, name)
   self._on_devices, self._groups = true, {}
 end
