@@ -4,6 +4,7 @@
 -- FOLDER holds what CUDASIM_GRAPHS=FOLDER has kept of a run on the stand-in (spec/cudasim), which
 -- accepted all of it. Prints what the library refuses; ends with 1 then, and with 2 without cuDNN.
 -- Nothing is executed; ranks and workspaces of a device that is not there mean little.
+local cuda_library = require "scripts.dev.cuda_library"
 local ffi = require "ffi"
 
 ffi.cdef [[
@@ -44,32 +45,8 @@ local ALIKE = [["driverVer":13000,"cudaDeviceId":0,"maxGridSize":[2147483647,655
 "supportCoopLaunch":1]]
 
 
-local function lines(command)
-  local list, pipe = {}, io.popen(command)
-  for line in pipe:lines() do
-    list[#list + 1] = line
-  end
-  pipe:close()
-  return list
-end
-
-
-local function load_cudnn()
-  local places = { "libcudnn.so.9" }
-  for _, path in ipairs(lines("ls -d /usr/local/cuda*/lib*/libcudnn.so.9 2>/dev/null")) do
-    places[#places + 1] = path
-  end
-  for _, place in ipairs(places) do
-    local ok, library = pcall(ffi.load, place)
-    if ok then
-      return library
-    end
-  end
-end
-
-
 local folder = assert(arg[1], "a folder of graphs is needed")
-local cudnn = load_cudnn()
+local cudnn = cuda_library.load({ "libcudnn.so.9" }, "libcudnn.so.9")
 if not cudnn then
   print("cuDNN is not installed")
   os.exit(2)
@@ -198,7 +175,7 @@ local function judge(path, properties, made)
 end
 
 
-local bad, paths = 0, lines(("ls '%s'/*.graph 2>/dev/null"):format(folder))
+local bad, paths = 0, cuda_library.lines(("ls '%s'/*.graph 2>/dev/null"):format(folder))
 for _, device in ipairs(DEVICES) do
   local properties = properties_of(device)
   for _, path in ipairs(paths) do

@@ -2,6 +2,7 @@
 --   luajit scripts/dev/nvrtc_check.lua FOLDER
 -- FOLDER holds what CUDASIM_SOURCES=FOLDER has kept of a run on the stand-in (spec/cudasim).
 -- Prints the logs of those that do not compile; ends with 1 then, and with 2 without NVRTC.
+local cuda_library = require "scripts.dev.cuda_library"
 local ffi = require "ffi"
 
 local ARCHITECTURES = { 80, 90, 100 }
@@ -15,30 +16,6 @@ int nvrtcGetProgramLogSize(nvrtcProgram, size_t *);
 int nvrtcGetProgramLog(nvrtcProgram, char *);
 int nvrtcDestroyProgram(nvrtcProgram *);
 ]]
-
-local function lines(command)
-  local list, pipe = {}, io.popen(command)
-  for line in pipe:lines() do
-    list[#list + 1] = line
-  end
-  pipe:close()
-  return list
-end
-
-
-local function load_nvrtc()
-  local places = { "libnvrtc.so.13", "libnvrtc.so.12" }
-  for _, path in ipairs(lines("ls -d /usr/local/cuda*/lib64/libnvrtc.so.1[23] 2>/dev/null")) do
-    places[#places + 1] = path
-  end
-  for _, place in ipairs(places) do
-    local ok, library = pcall(ffi.load, place)
-    if ok then
-      return library
-    end
-  end
-end
-
 
 local function log_of(nvrtc, program)
   local size = ffi.new("size_t[1]")
@@ -71,12 +48,12 @@ end
 
 
 local folder = assert(arg[1], "a folder of sources is needed")
-local nvrtc = load_nvrtc()
+local nvrtc = cuda_library.load({ "libnvrtc.so.13", "libnvrtc.so.12" }, "libnvrtc.so.1[23]")
 if not nvrtc then
   print("NVRTC is not installed")
   os.exit(2)
 end
-local bad, paths = 0, lines(("ls '%s'/*.cu"):format(folder))
+local bad, paths = 0, cuda_library.lines(("ls '%s'/*.cu"):format(folder))
 for _, path in ipairs(paths) do
   for _, architecture in ipairs(ARCHITECTURES) do
     local log = compile(nvrtc, path, architecture)

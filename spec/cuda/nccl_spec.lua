@@ -1,6 +1,7 @@
 -- Sums over several GPUs by NCCL, on the stand-ins for CUDA and NCCL: the store "nccl" in one
 -- process, "dist_sync" with GPUs in several; what fails, what is misused, what is missing.
 
+local mpi = require "spec.support.mpi"
 local shell = require "spec.support.shell"
 local stand_in = require "spec.support.stand_in"
 
@@ -292,19 +293,6 @@ end)
 
 -- Processes ---------------------------------------------------------------------------------------
 
-local function without_mpi()
-  if (os.getenv("SANITIZER") or "") ~= "" then
-    return "MPI under a sanitizer"
-  end
-  local _, status = shell.run("command -v mpirun")
-  local library = io.open(shell.program:gsub("[^/]*$", "") .. "libtycho_mpi.so", "rb")
-  if library then
-    library:close()
-  end
-  return (status ~= 0 or not library)
-    and "no MPI: install libopenmpi-dev and openmpi-bin, then make"
-end
-
 local MPI = "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TYCHO_THREADS=1 \z
   CUDASIM_STRICT=1 CUDASIM_DEVICES=4 TYCHO_CUDA_PATH=build/cudasim TYCHO_CACHE=$(mktemp -d) %s; \z
   timeout 120 mpirun --oversubscribe -n 2 %s %s 2>&1; s=$?; rm -rf \"$TYCHO_CACHE\"; (exit $s)"
@@ -340,17 +328,7 @@ end
 
 local describe_processes = stand_in.exists() and describe or function() end
 describe_processes("processes with GPUs", function()
-  local why = without_mpi()
-
-  local function with_mpi(name, f)
-    it(name, function()
-      if why then
-        pending(why)
-        return
-      end
-      f()
-    end)
-  end
+  local with_mpi = mpi.it(it, pending)
 
   for each = 1, 2 do
     with_mpi(("train as one does, %d GPUs for each of two ranks"):format(each), function()

@@ -3,6 +3,7 @@
 local comm = require "tycho.kvstore.comm"
 local dist = require "tycho.kvstore.dist"
 local ranks = require "spec.support.ranks"
+local mpi = require "spec.support.mpi"
 local shell = require "spec.support.shell"
 local ty = require "tycho"
 
@@ -238,31 +239,8 @@ end)
 local RUN = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TYCHO_THREADS=1 \z
   timeout 120 mpirun --oversubscribe -n %d %s %s"
 
-local function skipped()
-  if (os.getenv("SANITIZER") or "") ~= "" then
-    return "MPI under a sanitizer"
-  end
-  local _, status = shell.run("command -v mpirun")
-  local library = io.open(shell.program:gsub("[^/]*$", "") .. "libtycho_mpi.so", "rb")
-  if library then
-    library:close()
-  end
-  return (status ~= 0 or not library)
-    and "no MPI: install libopenmpi-dev and openmpi-bin, then make"
-end
-
 describe("processes over MPI", function()
-  local why = skipped()
-
-  local function with_mpi(name, f)
-    it(name, function()
-      if why then
-        pending(why)
-        return
-      end
-      f()
-    end)
-  end
+  local with_mpi = mpi.it(it, pending)
 
   -- What the ranks print; MPI itself may warn of networks that it does not use.
   local function run(n, words)

@@ -2,19 +2,10 @@
 -- and the last checkpoint, and a restart goes on from there to where an undisturbed training ends.
 
 local folder = require "spec.support.folder"
-local lfs = require "lfs"
+local mpi = require "spec.support.mpi"
 local shell = require "spec.support.shell"
 
 local RANKS, EPOCHS, LIMIT = 3, 40, 30                   -- LIMIT: seconds from the kill to the end
-
-local function skipped()
-  local _, status = shell.run("command -v mpirun")
-  local library = lfs.attributes((shell.program:gsub("[^/]*$", "")) .. "libtycho_mpi.so")
-  if status ~= 0 or not library then
-    return "no MPI: install libopenmpi-dev and openmpi-bin, then make"
-  end
-  return (os.getenv("SANITIZER") or "") ~= "" and "MPI under a sanitizer" or nil
-end
 
 local function command(ranks, prefix)
   return ("env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TYCHO_THREADS=1 \z
@@ -81,17 +72,7 @@ local function check(signal, times)
 end
 
 describe("ranks", function()
-  local why = skipped()
-
-  local function with_mpi(name, f)
-    it(name, function()
-      if why then
-        pending(why)
-        return
-      end
-      f()
-    end)
-  end
+  local with_mpi = mpi.it(it, pending)
 
   with_mpi("that lose one end and can go on: once", function() check("KILL", 1) end)
   with_mpi("that lose one end and can go on: 200 times #slow", function()

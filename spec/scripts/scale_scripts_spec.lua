@@ -2,17 +2,8 @@
 
 local folder = require "spec.support.folder"
 local json = require "tycho.core.json"
-local lfs = require "lfs"
+local mpi = require "spec.support.mpi"
 local shell = require "spec.support.shell"
-
-local function skipped()
-  local _, status = shell.run("command -v mpirun")
-  local library = lfs.attributes((shell.program:gsub("[^/]*$", "")) .. "libtycho_mpi.so")
-  if status ~= 0 or not library then
-    return "no MPI: install libopenmpi-dev and openmpi-bin, then make"
-  end
-  return (os.getenv("SANITIZER") or "") ~= "" and "MPI under a sanitizer" or nil
-end
 
 local function run(command)
   local output, status = shell.run(command)
@@ -37,25 +28,17 @@ local function model(path, words)
 end
 
 describe("scripts for several ranks:", function()
-  local why = skipped()
+  local with_mpi = mpi.it(it, pending)
 
   for _, name in ipairs{ "lenet", "resnet", "lm" } do
-    it("multi_host trains " .. name, function()
-      if why then
-        pending(why)
-        return
-      end
+    with_mpi("multi_host trains " .. name, function()
       local output = ranks(2, "scripts/multi_host.lua --quick --model " .. name)
       assert.truthy(output:find(name .. ", 2 ranks, batches of 8: ", 1, true), output)
       assert.truthy(output:match("messages per step: comm [%d.]+ ms, exposed [%d.]+ ms"), output)
     end)
   end
 
-  it("what they write is what scale_model reads", function()
-    if why then
-      pending(why)
-      return
-    end
+  with_mpi("what they write is what scale_model reads", function()
     folder.with(function(path)
       local words = "scripts/multi_host.lua --quick --model lenet --write " .. path
       run(("%s %s/alone"):format(shell.program, words))

@@ -1,0 +1,32 @@
+--- Libraries of a CUDA toolkit for checks that need no GPU.
+local ffi = require "ffi"
+
+local cuda_library = {}
+
+--- The lines that a command prints.
+function cuda_library.lines(command)
+  local list, pipe = {}, io.popen(command)
+  for line in pipe:lines() do
+    list[#list + 1] = line
+  end
+  pipe:close()
+  return list
+end
+
+--- The first that is there; nil: none.
+-- @tparam {string,...} names as the system looks for them
+-- @string pattern of their names, in a toolkit's folders
+function cuda_library.load(names, pattern)
+  local find = "ls -d /usr/local/cuda*/lib*/%s 2>/dev/null"
+  for _, path in ipairs(cuda_library.lines(find:format(pattern))) do
+    names[#names + 1] = path
+  end
+  for _, name in ipairs(names) do
+    local ok, library = pcall(ffi.load, name)
+    if ok then
+      return library
+    end
+  end
+end
+
+return cuda_library

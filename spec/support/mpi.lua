@@ -1,0 +1,32 @@
+-- Specs that start processes by mpirun: pending, with the reason, where that cannot be.
+
+local lfs = require "lfs"
+local shell = require "spec.support.shell"
+
+local mpi = {}
+
+--- Why there are no processes; nil: there are.
+function mpi.missing()
+  local _, status = shell.run("command -v mpirun")
+  local library = lfs.attributes((shell.program:gsub("[^/]*$", "")) .. "libtycho_mpi.so")
+  if status ~= 0 or not library then
+    return "no MPI: install libopenmpi-dev and openmpi-bin, then make"
+  end
+  return (os.getenv("SANITIZER") or "") ~= "" and "MPI under a sanitizer" or nil
+end
+
+--- `it` for such a spec; both are the spec file's own.
+function mpi.it(it, pending)
+  local why = mpi.missing()
+  return function(name, f)
+    it(name, function()
+      if why then
+        pending(why)
+        return
+      end
+      f()
+    end)
+  end
+end
+
+return mpi
