@@ -373,8 +373,6 @@ int ty_profile(int what, int *before)
   return TY_OK;
 }
 
-/* The file of the events that come from now on. Those before go to the old one if that was
-** begun. */
 /* What an earlier program left; a device or a pipe stays. */
 static void remove_old(const char *path)
 {
@@ -382,6 +380,8 @@ static void remove_old(const char *path)
   if (!stat(path, &st) && S_ISREG(st.st_mode)) unlink(path);
 }
 
+/* The file of the events that come from now on. Those before go to the old one if that was
+** begun. */
 int ty_profile_file(const char *path, int64_t period)
 {
   NEED(path && *path && period >= 0, TY_EVALUE, "profile: no file name");
