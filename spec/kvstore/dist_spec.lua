@@ -168,16 +168,19 @@ describe("a store of several ranks", function()
     assert.is_nil(kv:_buckets({ "short" }, { { ty.nd.zeros({ 2 }, { ctx = kv._home }) } }))
   end)
 
-  it("refuses updates inside backward, and says what there is instead", function()
+  it("refuses updates inside backward of gradients that add up", function()
     local kv = stores_of(1)[1]
     local m = ty.mod.Module(ty.sym.LinearRegressionOutput{
       ty.sym.FullyConnected{ ty.sym.Variable("data"), num_hidden = 1, name = "fc" },
       ty.sym.Variable("label"), name = "out" }, { label_names = { "label" }, context = kv._home })
-    m:bind{ data_shapes = { { "data", { 2, 3 } } }, label_shapes = { { "label", { 2, 1 } } } }
+    m:bind{ data_shapes = { { "data", { 2, 3 } } }, label_shapes = { { "label", { 2, 1 } } },
+      grad_req = "add" }
     m:init_params()
-    local ok, e = pcall(m.init_optimizer, m, { kvstore = kv, in_backward = true })
+    m:init_optimizer{ kvstore = kv, in_backward = true }
+    local ok, e = pcall(m.forward, m, ty.io.DataBatch{ data = { ty.nd.ones{ 2, 3 } },
+      label = { ty.nd.ones{ 2, 1 } } })
     assert.is_false(ok)
-    assert.truthy(tostring(e):find("leave in_backward out: with a 'dist_sync' store sums travel", 1,
+    assert.truthy(tostring(e):find("'fc_weight' is used inside backward, and cannot add up", 1,
       true), tostring(e))
   end)
 
@@ -218,19 +221,47 @@ describe("a store of several ranks", function()
   end)
 
   for _, case in ipairs{ "lenet", "lstm" } do
-    it("trains as one process with as many contexts does: " .. case, function()
-      local modules, lines = {}, {}
-      for r, kv in ipairs(stores_of(2)) do
-        modules[r] = ranks.train(case, 2, kv)
-      end
-      for r, m in ipairs(modules) do
-        lines[r] = ranks.lines(m)
-      end
-      local want = ranks.lines(ranks.train(case, 2))
-      assert.equal(want, lines[1])
-      assert.equal(want, lines[2])
-    end)
+    for _, way in ipairs{ "by update", "inside backward" } do
+      it(("trains as one process with as many contexts does, %s: %s"):format(way, case), function()
+        local modules, lines = {}, {}
+        for r, kv in ipairs(stores_of(2)) do
+          modules[r] = ranks.train(case, 2, kv, way == "inside backward")
+        end
+        for r, m in ipairs(modules) do
+          lines[r] = ranks.lines(m)
+        end
+        local want = ranks.lines(ranks.train(case, 2))
+        assert.equal(want, lines[1])
+        assert.equal(want, lines[2])
+      end)
+    end
   end
+
+  it("updates inside backward, with sums in the place of gradients", function()
+    local stores, modules = stores_of(2), {}
+    for r, kv in ipairs(stores) do
+      modules[r] = ranks.start("lenet", { kv._home }, kv, 4, true)
+    end
+    local before, after = {}, {}
+    for r, m in ipairs(modules) do
+      before[r] = ranks.lines(m)
+      m:forward_backward(ranks.pictures(1, 2, stores[r]))
+    end
+    for r, m in ipairs(modules) do
+      after[r] = ranks.lines(m)                          -- no update so far
+      m:update()
+      assert.equal(after[r], ranks.lines(m))
+      assert.are_not.equal(before[r], after[r])
+      for _, entry in pairs(stores[r]._entries) do
+        assert.is_nil(entry.buffer)
+      end
+    end
+    assert.equal(after[1], after[2])
+    local grads = modules[1]._exec_group.grad_arrays
+    for k, list in ipairs(modules[2]._exec_group.grad_arrays) do
+      assert.same(grads[k][1]:totable(), list[1]:totable())
+    end
+  end)
 end)
 
 -- Processes ---------------------------------------------------------------------------------------
@@ -262,6 +293,15 @@ describe("processes over MPI", function()
         assert.equal(one, run(n, words))
       end)
     end
+  end
+
+  for _, n in ipairs{ 2, 4 } do
+    with_mpi(("train as one process with %d contexts does, with updates inside backward"):format(n),
+      function()
+        local words = "spec/support/ranks.lua resnet"
+        local one = shell.run(("TYCHO_THREADS=1 %s %s one %d"):format(shell.program, words, n))
+        assert.equal(one, run(n, words .. " in_backward"))
+      end)
   end
 
   with_mpi("get messages of all types and sizes right", function()

@@ -68,7 +68,7 @@ local function rows_of(x, kv)
   return kv and x:slice_axis{ 0, kv.rank * ROWS, (kv.rank + 1) * ROWS }:as_in_context(kv._home) or x
 end
 
-local function pictures(step, ranks_in_all, kv)
+function ranks.pictures(step, ranks_in_all, kv)
   ty.random.seed(100 + step)
   local n = ROWS * ranks_in_all
   local data = ty.nd.random.uniform{ 0, 1, shape = { n, 3, 12, 12 } }
@@ -95,7 +95,9 @@ local function module_of(case, contexts)
   return ty.mod.Module(case == "resnet" and resnet() or lenet(), { context = contexts })
 end
 
-local function start(case, contexts, kv, rows)
+--- A module with parameters and an optimizer.
+-- @bool[opt] in_backward whether its updates are inside backward
+function ranks.start(case, contexts, kv, rows, in_backward)
   local m = module_of(case, contexts)
   if case == "lstm" then
     m:bind{ data_shapes = { { "data", { rows, 5 } } },
@@ -107,7 +109,8 @@ local function start(case, contexts, kv, rows)
   ty.random.seed(kv and 5 + kv.rank or 5)                -- the values of rank 0 are everybody's
   m:init_params{ initializer = ty.init.Xavier() }
   m:init_optimizer{ kvstore = kv or "local", optimizer = "sgd",
-    optimizer_params = { learning_rate = 0.1, momentum = 0.9, wd = 1e-3 } }
+    optimizer_params = { learning_rate = 0.1, momentum = 0.9, wd = 1e-3 },
+    in_backward = in_backward }
   return m
 end
 
@@ -123,14 +126,15 @@ end
 
 --- The parameters after some steps, as lines.
 -- @param kv this rank's store; nil: one process with `n` contexts
-function ranks.train(case, n, kv)
+-- @bool[opt] in_backward whether updates are inside backward
+function ranks.train(case, n, kv, in_backward)
   local contexts = { kv and kv._home }
   for i = 1, kv and 0 or n do
     contexts[i] = ty.cpu(i - 1)
   end
-  local m = start(case, contexts, kv, kv and ROWS or ROWS * n)
+  local m = ranks.start(case, contexts, kv, kv and ROWS or ROWS * n, in_backward)
   for step = 1, STEPS do
-    local batch = (case == "lstm" and words or pictures)(step, n, kv)
+    local batch = (case == "lstm" and words or ranks.pictures)(step, n, kv)
     m:forward_backward(batch)
     m:update()
   end
@@ -263,7 +267,7 @@ if arg and arg[0] and arg[0]:find("ranks.lua", 1, true) then
     local kv = ty.kv.create("dist_sync")
     local text = case == "messages" and messages(kv, tonumber(arg[2]))
       or case == "uneven" and ranks.uneven(kv, arg[2] == "parts")
-      or ranks.lines(ranks.train(case, kv.num_workers, kv))
+      or ranks.lines(ranks.train(case, kv.num_workers, kv, arg[2] == "in_backward"))
     kv:check_same("results", text)
     if kv.rank == 0 then
       print(text)

@@ -64,7 +64,7 @@ local function merge(self, entry, list)
     local sent = store.compress(entry, 1, self:_sum(entry, list))
     return sent, sent
   elseif #list == 1 and list[1].context == self._home then
-    return list[1], self:_buffer(entry, list[1])
+    return list[1], entry.in_place and list[1] or self:_buffer(entry, list[1])
   end
   local sum = self:_sum(entry, list)
   if sum.context.device_type == "gpu" then
@@ -203,6 +203,12 @@ function DistStore:_adopt(key, x)
   if x.context == self._home and x._dtype == entry.stored._dtype then
     entry.stored = x
   end
+end
+
+
+--- Whether a key's gradient may be lost: the sum takes its place (for modules).
+function DistStore:_sum_in_place(key, yes)
+  self._entries[key].in_place = yes
 end
 
 

@@ -142,9 +142,6 @@ function Module:_check_fused(optimizer, kv)
   if #self._context > 1 then
     refuse("in_backward", "one context", #self._context,
       "gradients of several devices must meet before a step")
-  elseif kv and kv._buckets then
-    refuse("in_backward", "false", "true", "gradients of several ranks must meet before a step; \z
-      leave in_backward out: with a '" .. kv.type .. "' store sums travel while backward runs")
   elseif kv then
     refuse("kvstore", "ty.null", kv.type, "a step inside backward goes through no store")
   elseif self._group2ctxs then

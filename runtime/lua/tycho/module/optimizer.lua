@@ -105,20 +105,22 @@ local function init_store(self, names)
       own[#own + 1], arrays[#arrays + 1] = name, self._exec_group.param_arrays[k]
     end
   end
-  stores.initialize(self._kvstore, arrays, self._arg_store:values(), own, self._update_on_kvstore)
+  stores.initialize(self._kvstore, arrays, self._arg_store:values(), own, self._update_on_kvstore,
+    self._steps_behind)
 end
 
 
 -- Optimizer, store and updater of another module.
 local function take(self, other)
   self._optimizer, self._kvstore, self._updater = other._optimizer, other._kvstore, other._updater
-  self._update_on_kvstore = other._update_on_kvstore
+  self._update_on_kvstore, self._steps_behind = other._update_on_kvstore, other._steps_behind
   return self
 end
 
 
-local function connect(self, kv, update_on_kvstore)
+local function connect(self, kv, update_on_kvstore, steps_behind)
   self._kvstore, self._update_on_kvstore, self._updater = kv, update_on_kvstore, nil
+  self._steps_behind = steps_behind
   if kv then
     if self._compression_params then
       kv:set_gradient_compression(self._compression_params)
@@ -137,8 +139,9 @@ end
 --- Makes the optimizer and, for several devices, the store.
 -- @tparam[opt] table options kvstore = "local" (name, store or `ty.null`), optimizer = "sgd" (name
 --   or Optimizer), optimizer_params = {learning_rate = 0.01}, force_init = false,
---   in_backward = false: true makes the steps part of backward, without arrays for gradients; one
---   context, no store, SGD, NAG, Signum, Adam, RMSProp or Ftrl
+--   in_backward = false: true makes the steps part of backward. Without a store they need no arrays
+--   for gradients; one context, SGD, NAG, Signum, Adam, RMSProp or Ftrl. With a store of several
+--   ranks sums take the place of the gradients, any contexts, any optimizer
 function Module:init_optimizer(...)
   self:_need("init_optimizer", "binded", "params_initialized")
   local a = OPTIMIZER(...)
@@ -150,12 +153,14 @@ function Module:init_optimizer(...)
     #self._context, self._arg_store:arrays())
   local before, optimizer = take({}, self),
     make_optimizer(self, a, index_names(self, update_on_kvstore), rescale_of(self, kv))
-  if a.in_backward then
+  local over_ranks = a.in_backward and kv and kv._buckets and true or false
+  local fused = a.in_backward and not over_ranks
+  if fused then
     self:_check_fused(optimizer, kv)
   end
   self._optimizer = optimizer
-  connect(self, kv, update_on_kvstore)
-  local ok, e = pcall(self._set_fused, self, a.in_backward)
+  connect(self, kv, update_on_kvstore, over_ranks)
+  local ok, e = pcall(self._set_fused, self, fused)
   if not ok then
     take(self, before)
     error(e, 0)
@@ -281,6 +286,16 @@ function Module:_tell_store(params)
 end
 
 
+-- Sums in place of gradients to which the next batch's are added would count twice.
+local function check_written(self, name)
+  if self._steps_behind and self._exec_group._reqs[name] == "add" then
+    Error.raise{ code = "unsupported", func = "Module:forward", argument = "in_backward",
+      expected = "grad_req = 'write'", got = "add",
+      message = ("the gradient of '%s' is used inside backward, and cannot add up"):format(name) }
+  end
+end
+
+
 -- Parameters that have gradients, as `stores.update` takes them; kept, since a
 -- group's arrays stay what they are.
 local function trained(self)
@@ -291,6 +306,7 @@ local function trained(self)
   u = { group = group, names = {}, grads = {}, weights = {} }
   for k, name in ipairs(group.param_names) do
     if group.grad_arrays[k][1] ~= null then
+      check_written(self, name)
       local n = #u.names + 1
       u.names[n], u.grads[n], u.weights[n] = name, group.grad_arrays[k], group.param_arrays[k]
     end
@@ -314,7 +330,7 @@ Module._can_accumulate = true
 
 
 function Module:_gradients()
-  if self._fused then
+  if self._fused or self._steps_behind then
     Error.raise{ code = "state", func = "Module:fit", argument = "optimizer",
       expected = "in_backward = false", got = "true",
       message = "gradients that are used inside backward cannot be changed before" }
@@ -323,17 +339,30 @@ function Module:_gradients()
 end
 
 
---- Lets the optimizer change the parameters; nothing is left to do where backward did.
-function Module:update()
-  self:_need("update", "binded", "params_initialized", "optimizer_initialized")
-  if self._fused then
-    return
-  end
+local function update(self)
   self:_have_params(true)
   local u = trained(self)
   u.index, u.kvstore, u.update_on_kvstore, u.updater =
     self._param_index, self._kvstore, self._update_on_kvstore, self._updater
   stores.update(u)
+end
+
+
+--- Updates that belong to backward and go through a store: their messages travel while it runs (not
+-- for users).
+function Module:_end_backward()
+  if self._steps_behind then
+    update(self)
+  end
+end
+
+
+--- Lets the optimizer change the parameters; nothing is left to do where backward did.
+function Module:update()
+  self:_need("update", "binded", "params_initialized", "optimizer_initialized")
+  if not (self._fused or self._steps_behind) then
+    update(self)
+  end
 end
 
 

@@ -165,6 +165,7 @@ local BACKWARD = args.form("Module:backward", { list = true, { "out_grads", "any
 function Module:backward(...)
   self:_need("backward", "binded", "params_initialized", "for_training")
   self._exec_group:backward(select("#", ...) > 0 and BACKWARD(...).out_grads or nil)
+  self:_end_backward()
 end
 
 

@@ -58,7 +58,9 @@ end
 -- @tparam table arg_params host arrays by name
 -- @tparam {string,...} param_names keys
 -- @bool update_on_kvstore whether devices take the store's values
-function stores.initialize(kvstore, param_arrays, arg_params, param_names, update_on_kvstore)
+-- @bool[opt] in_place whether sums over ranks take the place of the gradients
+function stores.initialize(kvstore, param_arrays, arg_params, param_names, update_on_kvstore,
+    in_place)
   for k, name in ipairs(param_names) do
     if update_on_kvstore then
       kvstore:broadcast(name, arg_params[name], param_arrays[k], { priority = -(k - 1) })
@@ -67,6 +69,9 @@ function stores.initialize(kvstore, param_arrays, arg_params, param_names, updat
       end
     else
       kvstore:init(name, arg_params[name])
+    end
+    if kvstore._sum_in_place then
+      kvstore:_sum_in_place(name, in_place)
     end
   end
 end
