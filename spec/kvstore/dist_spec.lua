@@ -154,7 +154,7 @@ describe("a store of several ranks", function()
     assert.equal(20, grads[2][2][299][299]:asscalar())
   end)
 
-  it("sends the last keys first: a megabyte, then 25 each", function()
+  it("sends the last keys first: a megabyte, 25 each, the front one alone", function()
     local kv = stores_of(1)[1]
     local keys, arrays = {}, {}
     for i = 1, 40 do
@@ -163,6 +163,7 @@ describe("a store of several ranks", function()
     end
     local found = kv:_buckets(keys, arrays)
     assert.same({ 0, 1, 1, 1, 2 }, { found.w40, found.w39, found.w30, found.w15, found.w14 })
+    assert.same({ 2, 3 }, { found.w2, found.w1 })
     kv:set_gradient_compression{ type = "2bit" }
     kv:init("short", ty.nd.zeros({ 2 }, { ctx = kv._home }))
     assert.is_nil(kv:_buckets({ "short" }, { { ty.nd.zeros({ 2 }, { ctx = kv._home }) } }))

@@ -3,9 +3,9 @@
 -- Every rank keeps the stored arrays and makes the same updates; what is added over the ranks, in
 -- their order, are the gradients, so the numbers are those of one process that has as many
 -- contexts. Sums of many keys go as one message, a bucket: the last keys first, as backward makes
--- their gradients first; a megabyte in the first bucket and 25 MB in the next ones, each of which
--- travels while backward makes the gradients of the next. A single device's gradients are read
--- where they lie, so that nothing has to be queued between backward and the message.
+-- their gradients first; a megabyte in the first and the last bucket and 25 MB in those between,
+-- each of which travels while backward makes the gradients of the next. A single device's gradients
+-- are read where they lie, so that nothing has to be queued between backward and the message.
 --
 -- @module tycho.kvstore.dist
 
@@ -144,6 +144,21 @@ local function fits(bucket, group)
 end
 
 
+-- The last bucket's last keys are those of the front layers: backward makes their gradients last,
+-- often after a good part of its time, and forward reads their weights first. They go by
+-- themselves, a megabyte or one key, so that the rest does not wait for them, and they for little.
+local function part_front(buckets)
+  local bucket = table.remove(buckets)
+  local at, elements = #bucket, bucket[#bucket][2][1].size
+  while at > 1 and elements + bucket[at - 1][2][1].size <= FIRST do
+    at = at - 1
+    elements = elements + bucket[at][2][1].size
+  end
+  buckets[#buckets + 1] = at > 1 and { unpack(bucket, 1, at - 1) } or nil
+  buckets[#buckets + 1] = { unpack(bucket, at) }
+end
+
+
 -- Buckets of what is pushed at once, the last keys first.
 local function buckets_of(groups)
   local buckets, bucket, elements = {}, {}, 0
@@ -155,6 +170,9 @@ local function buckets_of(groups)
       buckets[#buckets + 1] = bucket
     end
     bucket[#bucket + 1], elements = group, elements + group[2][1].size
+  end
+  if bucket[1] then
+    part_front(buckets)
   end
   return buckets
 end
