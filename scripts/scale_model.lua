@@ -8,13 +8,14 @@
 --
 -- Computing takes what it takes alone. A message of n bytes between P ranks takes
 --
---     t(n) = 3 latency + 2 (P - 1) overhead + n / memory + 2 (P - 1) / P n / wire
+--     t(n) = 3 latency + 2 (H - 1) overhead + n / memory + 2 (H - 1) / H n / wire
 --
--- since all say what they are about to do, then exchange parts, then gather sums; a rank sends each
--- of the others a part of its own twice. `memory` is what adding and copying takes, measured where
--- no network lies between the ranks; a host's ranks share its wire. A message begins when its
--- gradients are there and the one before it has ended; what lies behind the end of computing is
--- exposed, and makes the step longer.
+-- on H hosts, since all say what they are about to do, then exchange parts, then gather sums; a
+-- rank sends each of the others a part of its own twice. With L ranks on a host, these add first:
+-- 2 (L - 1) overhead, once more n / memory, and on the wire what one rank of a host would send.
+-- `memory` is what adding and copying takes, measured where no network lies between the ranks. A
+-- message begins when its gradients are there and the one before it has ended; what lies behind the
+-- end of computing is exposed, and makes the step longer.
 
 package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
@@ -54,19 +55,20 @@ end
 local function measured()
   local p = link.ranks
   local latency = math.max(link.sum.latency - 2 * (p - 1) * options.overhead * 1e-6, 0) / 3
-  return {latency = latency, memory = link.sum.bandwidth, wire = math.huge, ranks = p}
+  return {latency = latency, memory = link.sum.bandwidth, wire = math.huge, per_host = 1}
 end
 
 local function network(gigabits)
   local found = measured()
   return {latency = options.latency * 1e-6, memory = found.memory,
-    wire = gigabits * 1e9 / 8 / options.per_host, ranks = math.huge}
+    wire = gigabits * 1e9 / 8, per_host = options.per_host}
 end
 
 local function time_of(way, ranks, bytes)
-  local share = (ranks - 1) / ranks
-  return 3 * way.latency + 2 * (ranks - 1) * options.overhead * 1e-6 + bytes / way.memory
-    + 2 * share * bytes / way.wire
+  local near = math.min(way.per_host, ranks)
+  local hosts = math.ceil(ranks / near)
+  return 3 * way.latency + 2 * (hosts - 1 + near - 1) * options.overhead * 1e-6
+    + (near > 1 and 2 or 1) * bytes / way.memory + 2 * (hosts - 1) / hosts * bytes / way.wire
 end
 
 -- Seconds of a step, and how many of them computing waits.

@@ -8,9 +8,11 @@
 #include "base/base.h"
 
 enum { COMM_RANKS = 4096 };                           /* of a group, at most */
-/* A rank's membership in a group; a mover's own begins with it. why: of a call that returned
-** false. */
-struct comm_world { int rank, size; char why[512]; };
+/* A rank's membership in a group; a mover's own begins with it. why: of a call that returned false.
+** host, across: groups within this one, of the ranks of this rank's host, and of those that have
+** its number on each of the hosts; NULL: sums take no notice of hosts. whole: of such a group, the
+** one that it lies in, which has the reason. */
+struct comm_world { int rank, size; char why[512]; struct comm_world *host, *across, *whole; };
 
 /* n elements; `from` may be `to`, and is only read */
 struct comm_part { const char *from; char *to; int64_t n; };
@@ -43,6 +45,9 @@ struct comm_ops {
 int comm_threads_open(int size, struct comm_world **out);
 extern const struct comm_ops comm_threads;
 int comm_mpi_open(const struct comm_ops **ops, struct comm_world **out);
+/* What the shim has under this name. per_host: how many ranks in a row make a host; 0: as they lie;
+** 1: hosts do not matter. */
+typedef struct comm_world *(*comm_mpi_fn)(int per_host, char *why, size_t size);
 /* The ranks are devices: these of this process, and those of the others in `ranks` (NULL: there are
 ** no others), who call this too. */
 int comm_devices_open(const int *device, int n, ty_comm *ranks, struct comm_world **out);

@@ -5,8 +5,6 @@
 #include "base/system.h"
 #include "comm/comm.h"
 
-typedef struct comm_world *(*open_fn)(char *why, size_t size);
-
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void *library;
 static char reason[1024];
@@ -45,12 +43,12 @@ int comm_mpi_open(const struct comm_ops **ops, struct comm_world **out)
       "there is no way to other processes: %s. It is built where MPI is installed (on Debian: "
       "libopenmpi-dev, openmpi-bin), by make",
       reason);
-  open_fn open_world = (open_fn)(uintptr_t)dlsym(library, "tycho_mpi_open");
+  comm_mpi_fn open_world = (comm_mpi_fn)(uintptr_t)dlsym(library, "tycho_mpi_open");
   *ops = dlsym(library, "tycho_mpi");
   bool fits = open_world && *ops && (*ops)->size == sizeof(struct comm_ops);
   NEED(fits, TY_EDEVICE, "libtycho_mpi.so is not of this version: build both together");
   char why[512] = "";
-  *out = open_world(why, sizeof why);
+  *out = open_world((int)env_number("TYCHO_COMM_PER_HOST", 0), why, sizeof why);
   NEED(*out, TY_EDEVICE, "MPI: %s", why);
   return TY_OK;
 }

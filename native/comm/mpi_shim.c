@@ -29,6 +29,9 @@ struct mpi_world {
   double ending; /* atomic: since when MPI ends, 0: not yet */
 };
 
+/* The group over all ranks; the others lie in it and have no signs of life of their own. */
+static struct mpi_world all;
+
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 
 static double now(void)
@@ -38,49 +41,50 @@ static double now(void)
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static bool explain(struct mpi_world *m, int code)
+static bool explain(int code)
 {
   char text[MPI_MAX_ERROR_STRING] = "";
   int n = 0;
   if (code == MPI_SUCCESS) return true;
   MPI_Error_string(code, text, &n);
-  snprintf(m->world.why, sizeof m->world.why, "MPI: %.480s", text);
+  snprintf(all.world.why, sizeof all.world.why, "MPI: %.480s", text);
   return false;
 }
 
 /* -- waiting ----------------------------------------------------------------------------------- */
 
 /* Has the rank before this one ended, long enough ago for all that it sent to be here? */
-static bool is_left_alone(struct mpi_world *m, double since)
+static bool is_left_alone(double since)
 {
+  struct mpi_world *m = &all;
   if (m->leaving || m->heard != LEAVING || now() - MAX(m->left, since) < PATIENCE) return false;
   snprintf(m->world.why, sizeof m->world.why, "rank %d has ended and sends nothing any more",
       (m->world.rank + m->world.size - 1) % m->world.size);
   return true;
 }
 
-static bool wait_for(struct mpi_world *m, int code, MPI_Request *request)
+static bool wait_for(int code, MPI_Request *request)
 {
   int done = 0;
   double since = now();
-  if (!explain(m, code)) return false;
+  if (!explain(code)) return false;
   for (int64_t i = 0;; i++) {
     pthread_mutex_lock(&turn);
     code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
-    bool alone = !done && i % LOOKS == 0 && is_left_alone(m, since);
+    bool alone = !done && i % LOOKS == 0 && is_left_alone(since);
     pthread_mutex_unlock(&turn);
-    if (alone || !explain(m, code)) return false;
+    if (alone || !explain(code)) return false;
     if (done) return true;
     if (i < LOOKS)
       sched_yield();
     else
-      nanosleep(&(struct timespec){ 0, m->leaving ? LONG_NAP_NS : NAP_NS }, NULL);
+      nanosleep(&(struct timespec){ 0, all.leaving ? LONG_NAP_NS : NAP_NS }, NULL);
   }
 }
 
-#define CALL(m, request, call)                                                                    \
-  (pthread_mutex_lock(&turn), (m)->world.why[0] = 0, code_ = (call), pthread_mutex_unlock(&turn), \
-      wait_for(m, code_, request))
+#define CALL(request, call)                                                                      \
+  (pthread_mutex_lock(&turn), all.world.why[0] = 0, code_ = (call), pthread_mutex_unlock(&turn), \
+      wait_for(code_, request))
 
 /* -- moving bytes ------------------------------------------------------------------------------ */
 
@@ -104,7 +108,7 @@ static bool exchange(struct comm_world *w, const char *send, char *recv, const s
     m->recv_count[i] = (int)part[w->rank];
     m->recv_offset[i] = i * (int)part[w->rank];
   }
-  return CALL(m, &request,
+  return CALL(&request,
       MPI_Ialltoallv(send, m->count, m->offset, MPI_BYTE, recv, m->recv_count, m->recv_offset,
           MPI_BYTE, m->data, &request));
 }
@@ -115,7 +119,7 @@ static bool gather(struct comm_world *w, char *data, const size_t *part)
   MPI_Request request;
   int code_;
   lay_out(m, part, m->count, m->offset);
-  return CALL(m, &request,
+  return CALL(&request,
       MPI_Iallgatherv(
           MPI_IN_PLACE, 0, MPI_BYTE, data, m->count, m->offset, MPI_BYTE, m->data, &request));
 }
@@ -125,7 +129,7 @@ static bool broadcast(struct comm_world *w, void *data, size_t bytes, int root)
   struct mpi_world *m = (struct mpi_world *)w;
   MPI_Request request;
   int code_;
-  return CALL(m, &request, MPI_Ibcast(data, (int)bytes, MPI_BYTE, root, m->data, &request));
+  return CALL(&request, MPI_Ibcast(data, (int)bytes, MPI_BYTE, root, m->data, &request));
 }
 
 /* -- signs of life ----------------------------------------------------------------------------- */
@@ -181,7 +185,7 @@ static void leave(struct comm_world *w)
   pthread_mutex_lock(&turn);
   m->leaving = true;
   pthread_mutex_unlock(&turn);
-  CALL(m, &request, MPI_Ibarrier(m->data, &request));
+  CALL(&request, MPI_Ibarrier(m->data, &request));
   pthread_mutex_lock(&turn);
   double ending = now();
   __atomic_store(&m->ending, &ending, __ATOMIC_RELEASE);
@@ -202,13 +206,43 @@ const struct comm_ops tycho_mpi = {
   .close = leave,
 };
 
-/* The world of the process, made once; NULL and why[] otherwise. */
-__attribute__((visibility("default"))) struct comm_world *tycho_mpi_open(char *why, size_t size)
+/* -- hosts ------------------------------------------------------------------------------------- */
+
+static void name_group(struct mpi_world *m, MPI_Comm group)
 {
-  static struct mpi_world m;
+  m->data = group;
+  m->world.whole = &all.world;
+  MPI_Comm_set_errhandler(group, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(group, &m->world.rank);
+  MPI_Comm_size(group, &m->world.size);
+}
+
+/* Groups for sums inside the hosts and across them, where all hosts have as many ranks. */
+static void find_hosts(int per_host)
+{
+  static struct mpi_world host, across;
+  MPI_Comm group;
+  if (per_host <= 0)
+    MPI_Comm_split_type(all.data, MPI_COMM_TYPE_SHARED, all.world.rank, MPI_INFO_NULL, &group);
+  else
+    MPI_Comm_split(all.data, all.world.rank / per_host, all.world.rank, &group);
+  name_group(&host, group);
+  int most[2] = { host.world.size, -host.world.size };
+  MPI_Allreduce(MPI_IN_PLACE, most, 2, MPI_INT, MPI_MAX, all.data);
+  if (most[0] != -most[1] || most[0] == 1 || most[0] == all.world.size) return;
+  MPI_Comm_split(all.data, host.world.rank, all.world.rank, &group);
+  name_group(&across, group);
+  all.world.host = &host.world;
+  all.world.across = &across.world;
+}
+
+/* The world of the process, made once; NULL and why[] otherwise. */
+__attribute__((visibility("default"))) struct comm_world *tycho_mpi_open(
+    int per_host, char *why, size_t size)
+{
   int given = 0, begun = 0;
   MPI_Initialized(&begun);
-  if (begun && m.world.size) return &m.world;
+  if (begun && all.world.size) return &all.world;
   if (!begun && MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &given) != MPI_SUCCESS) {
     snprintf(why, size, "MPI does not start");
     return NULL;
@@ -218,16 +252,17 @@ __attribute__((visibility("default"))) struct comm_world *tycho_mpi_open(char *w
     snprintf(why, size, "this MPI is built without support for threads");
     return NULL;
   }
-  MPI_Comm_dup(MPI_COMM_WORLD, &m.data);
-  MPI_Comm_dup(MPI_COMM_WORLD, &m.pulse);
-  MPI_Comm_set_errhandler(m.data, MPI_ERRORS_RETURN);
-  MPI_Comm_size(m.data, &m.world.size);
-  MPI_Comm_rank(m.data, &m.world.rank);
-  m.said = MPI_REQUEST_NULL;
-  m.last = now();
-  if (m.world.size > COMM_RANKS) {
-    snprintf(why, size, "%d ranks are too many: at most %d", m.world.size, COMM_RANKS);
+  MPI_Comm_dup(MPI_COMM_WORLD, &all.data);
+  MPI_Comm_dup(MPI_COMM_WORLD, &all.pulse);
+  MPI_Comm_set_errhandler(all.data, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(all.data, &all.world.rank);
+  MPI_Comm_size(all.data, &all.world.size);
+  if (all.world.size > COMM_RANKS) {
+    snprintf(why, size, "%d ranks are too many: at most %d", all.world.size, COMM_RANKS);
     return NULL;
   }
-  return &m.world;
+  find_hosts(per_host);
+  all.said = MPI_REQUEST_NULL;
+  all.last = now();
+  return &all.world;
 }

@@ -2,9 +2,12 @@
 ** each rank adding one part of the elements.
 **
 ** The adding rank has the part of every rank at hand and adds in the order of ranks: the bits are
-** those of one process that adds as many devices, on any number of hosts. 2 (P - 1) / P of the
-** bytes leave each rank, the least there is. Arrays are taken as one long line that goes in blocks:
-** a large array is sent from where it lies, small ones are put together.
+** those of one process that adds as many devices. 2 (P - 1) / P of the bytes leave each rank, the
+** least there is. Where hosts have several ranks each, MPI would send all of that: so a host's ranks
+** add first, then each of them its part with those that have the same part on other hosts, and
+** 2 (H - 1) / H of the bytes leave each of H hosts; the order is another one then. Arrays are taken
+** as one long line that goes in blocks: a large array is sent from where it lies, small ones are put
+** together.
 */
 #include "comm/comm.h"
 #include "base/convert.h"
@@ -25,6 +28,7 @@ bool comm_reserve(struct comm_buffer *b, size_t bytes)
 
 int comm_failed(const struct comm_world *w, const char *what)
 {
+  if (w->whole) w = w->whole;
   return fail(TY_ERUN, "rank %d of %d: %s: %s", w->rank, w->size, what, w->why);
 }
 
@@ -131,9 +135,11 @@ static void add_parts(const struct travel *t, float threshold, const char *recv,
 }
 
 /* n elements that lie at x as they travel back, and at `send` as they travel there. */
-static int sum_block(const struct comm_ops *ops, struct comm_world *w, struct comm_buffer *recv,
+static int sum_block(const struct comm_ops *ops, struct comm_world *whole, struct comm_buffer *recv,
     const struct travel *t, float threshold, const char *send, char *x, int64_t n)
 {
+  bool by_host = whole->host && !t->packed;
+  struct comm_world *w = by_host ? whole->host : whole;
   int ranks = w->size;
   int64_t each = (n + ranks - 1) / ranks;
   size_t back = dtype_size(t->back), part[2][COMM_RANKS];
@@ -148,8 +154,9 @@ static int sum_block(const struct comm_ops *ops, struct comm_world *w, struct co
   NEED(comm_reserve(recv, all + ALIGN + 2 * sizeof(float) * (size_t)own), TY_EMEMORY,
       "out of memory: the sum of %lld elements over %d ranks", (long long)n, ranks);
   if (!ops->exchange(w, send, recv->data, part[0])) return comm_failed(w, "a sum");
-  char *work = recv->data + align_up(all, sizeof(float));
-  add_parts(t, threshold, recv->data, ranks, x + (size_t)first * back, work, own);
+  char *work = recv->data + align_up(all, sizeof(float)), *sum = x + (size_t)first * back;
+  add_parts(t, threshold, recv->data, ranks, sum, work, own);
+  if (by_host && own) TRY(sum_block(ops, whole->across, recv, t, threshold, sum, sum, own));
   return ops->gather(w, x, part[1]) ? TY_OK : comm_failed(w, "a sum");
 }
 

@@ -2,6 +2,7 @@
 
 local comm = require "tycho.kvstore.comm"
 local dist = require "tycho.kvstore.dist"
+local folder = require "spec.support.folder"
 local ranks = require "spec.support.ranks"
 local mpi = require "spec.support.mpi"
 local shell = require "spec.support.shell"
@@ -275,9 +276,9 @@ describe("processes over MPI", function()
   local with_mpi = mpi.it(it, pending)
 
   -- What the ranks print; MPI itself may warn of networks that it does not use.
-  local function run(n, words)
+  local function run(n, words, program)
     local noise = os.tmpname()
-    local output, status = shell.run(RUN:format(n, shell.program, words) .. " 2> " .. noise)
+    local output, status = shell.run(RUN:format(n, program or shell.program, words) .. " 2> " .. noise)
     local file = io.open(noise)
     local errors = file:read("*a")
     file:close()
@@ -307,6 +308,19 @@ describe("processes over MPI", function()
 
   with_mpi("get messages of all types and sizes right", function()
     assert.equal("100 messages\n", run(3, "spec/support/ranks.lua messages 100"))
+  end)
+
+  with_mpi("add inside their hosts first, here two of two each", function()
+    local words = "-x TYCHO_COMM_PER_HOST=2 " .. shell.program .. " spec/support/ranks.lua "
+    assert.equal("60 messages\n", run(4, words .. "messages 60", ""))
+    folder.with(function(path)
+      local one, both = path .. "/one", path .. "/both"
+      local output, status = shell.run(("TYCHO_THREADS=1 %s spec/support/ranks.lua lenet one 4 \z
+        save %s"):format(shell.program, one))
+      assert.equal(0, status, output)
+      assert.are_not.equal(output, run(4, words .. "lenet save " .. both, ""))
+      ranks.check_near(one, both)
+    end)
   end)
 
   with_mpi("get 1,000 messages of all types and sizes right #slow", function()

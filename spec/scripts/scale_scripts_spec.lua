@@ -62,6 +62,9 @@ describe("scripts for several ranks:", function()
       -- 90 + 3 * 0.03 + 14 * 0.002 + 25 + 2 * 7 / 8 * 25e6 / 1.25e9 * 1000 + 10
       output = model(path, "--ranks 8 --gigabits 10")
       assert.truthy(output:match("\n +8  10 Gbit/s +160%.118 +60%.118 +62%.5 %%"), output)
+      -- 90 + 3 * 0.03 + 8 * 0.002 + 2 * 25 + 2 / 2 * 25e6 / 1.25e9 * 1000 + 10
+      output = model(path, "--ranks 8 --gigabits 10 --per-host 4")
+      assert.truthy(output:match("\n +8  10 Gbit/s +170%.106 +70%.106 +58%.8 %%"), output)
     end)
   end)
 end)

@@ -2,8 +2,8 @@
 --
 --     tycho spec/support/ranks.lua CASE one N        mpirun -n N tycho spec/support/ranks.lua CASE
 --
--- Rank 0 prints a line per parameter: name, a number made of its bits, what it begins with. Both
--- must print the same.
+-- Rank 0 prints a line per parameter: name, a number made of its bits, its mean. Both must print
+-- the same. `save PATH` behind that writes the parameters there.
 
 local ty = require "tycho"
 local sym = ty.sym
@@ -209,6 +209,16 @@ function ranks.uneven(kv, parts)
   return ranks.lines(m)
 end
 
+--- Raises unless the parameters in two files differ by less than 1e-5 of each one's norm.
+function ranks.check_near(path, other)
+  local a, b = ty.nd.load(path), ty.nd.load(other)
+  for name, x in pairs(a) do
+    local off = (x - b[name]):norm():asscalar() / x:norm():asscalar()
+    assert(off < 1e-5, ("%s is off by %g"):format(name, off))
+  end
+end
+
+
 function ranks.lines(m)
   local names, lines, args = {}, {}, m:get_params()
   for name in pairs(args) do
@@ -240,6 +250,13 @@ local function messages(kv, count)
   return ("%d messages"):format(count)
 end
 
+local function finish(m, path)
+  print(ranks.lines(m))
+  if path then
+    m:save_params(path)
+  end
+end
+
 if arg and arg[0] and arg[0]:find("ranks.lua", 1, true) then
   local case, one, n = arg[1], arg[2] == "one", tonumber(arg[3])
   if case == "fit" then
@@ -262,15 +279,22 @@ if arg and arg[0] and arg[0]:find("ranks.lua", 1, true) then
       print("parameters\n" .. ranks.lines(m))
     end
   elseif one then
-    print(ranks.lines(ranks.train(case, n)))
+    finish(ranks.train(case, n), arg[4] == "save" and arg[5])
   else
     local kv = ty.kv.create("dist_sync")
-    local text = case == "messages" and messages(kv, tonumber(arg[2]))
-      or case == "uneven" and ranks.uneven(kv, arg[2] == "parts")
-      or ranks.lines(ranks.train(case, kv.num_workers, kv, arg[2] == "in_backward"))
-    kv:check_same("results", text)
-    if kv.rank == 0 then
-      print(text)
+    if case == "messages" or case == "uneven" then
+      local text = case == "messages" and messages(kv, tonumber(arg[2]))
+        or ranks.uneven(kv, arg[2] == "parts")
+      kv:check_same("results", text)
+      if kv.rank == 0 then
+        print(text)
+      end
+    else
+      local m = ranks.train(case, kv.num_workers, kv, arg[2] == "in_backward")
+      kv:check_same("results", ranks.lines(m))
+      if kv.rank == 0 then
+        finish(m, arg[2] == "save" and arg[3])
+      end
     end
   end
 end
