@@ -3,11 +3,11 @@
 **
 ** The adding rank has the part of every rank at hand and adds in the order of ranks: the bits are
 ** those of one process that adds as many devices. 2 (P - 1) / P of the bytes leave each rank, the
-** least there is. Where hosts have several ranks each, MPI would send all of that: so a host's ranks
-** add first, then each of them its part with those that have the same part on other hosts, and
-** 2 (H - 1) / H of the bytes leave each of H hosts; the order is another one then. Arrays are taken
-** as one long line that goes in blocks: a large array is sent from where it lies, small ones are put
-** together.
+** least there is. Where hosts have several ranks each, MPI would send all of that: so a host's
+** ranks add first, then each of them its part with those that have the same part on other hosts,
+** and 2 (H - 1) / H of the bytes leave each of H hosts; the order is another one then. Arrays are
+** taken as one long line that goes in blocks: a large array is sent from where it lies, small ones
+** are put together.
 */
 #include "comm/comm.h"
 #include "base/convert.h"

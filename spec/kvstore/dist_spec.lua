@@ -298,12 +298,11 @@ describe("processes over MPI", function()
   end
 
   for _, n in ipairs{ 2, 4 } do
-    with_mpi(("train as one process with %d contexts does, with updates inside backward"):format(n),
-      function()
-        local words = "spec/support/ranks.lua resnet"
-        local one = shell.run(("TYCHO_THREADS=1 %s %s one %d"):format(shell.program, words, n))
-        assert.equal(one, run(n, words .. " in_backward"))
-      end)
+    with_mpi(("train as %d contexts do, with updates inside backward"):format(n), function()
+      local words = "spec/support/ranks.lua resnet"
+      local one = shell.run(("TYCHO_THREADS=1 %s %s one %d"):format(shell.program, words, n))
+      assert.equal(one, run(n, words .. " in_backward"))
+    end)
   end
 
   with_mpi("get messages of all types and sizes right", function()

@@ -209,12 +209,13 @@ function ranks.uneven(kv, parts)
   return ranks.lines(m)
 end
 
---- Raises unless the parameters in two files differ by less than 1e-5 of each one's norm.
+--- Raises unless the parameters in two files differ by less than 1e-5 of each one's norm;
+-- statistics, which are each rank's own, may.
 function ranks.check_near(path, other)
   local a, b = ty.nd.load(path), ty.nd.load(other)
   for name, x in pairs(a) do
     local off = (x - b[name]):norm():asscalar() / x:norm():asscalar()
-    assert(off < 1e-5, ("%s is off by %g"):format(name, off))
+    assert(off < 1e-5 or name:sub(1, 4) == "aux:", ("%s is off by %g"):format(name, off))
   end
 end
 
