@@ -25,7 +25,8 @@ static struct attention_heads weights_of(const struct operand *a)
 ** values; q: of queries, the same one in self-attention, NULL: not needed. */
 struct attention_sizes { int dtype; struct attention_heads q, k, v; int64_t count, tq, tk, d; };
 
-static bool is_self(const struct call *c) { return strstr(c->op->name, "selfatt") != NULL; }
+enum { ENCDEC, SELF };
+static bool is_self(const struct call *c) { return cuda_what(c) == SELF; }
 
 static struct attention_sizes attention_of(const struct call *c, const struct operand *q,
     const struct operand *kv, const struct operand *weights)
@@ -181,9 +182,9 @@ static const struct kernel roots[] = { { "elements", over_root, T_FLOATS }, { 0 
 
 const struct op_kernels cuda_attention[] = {
   { "_contrib_div_sqrt_dim", roots, roots },
-  { "_contrib_interleaved_matmul_selfatt_qk", weights, weights_back },
+  { "_contrib_interleaved_matmul_selfatt_qk", weights, weights_back, SELF },
   { "_contrib_interleaved_matmul_encdec_qk", weights, weights_back },
-  { "_contrib_interleaved_matmul_selfatt_valatt", sums, sums_back },
+  { "_contrib_interleaved_matmul_selfatt_valatt", sums, sums_back, SELF },
   { "_contrib_interleaved_matmul_encdec_valatt", sums, sums_back },
   { 0 }
 };

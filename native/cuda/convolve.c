@@ -74,7 +74,8 @@ static struct dnn_convolution convolution_of(
   return v;
 }
 
-static bool transposed(const struct call *c) { return !strcmp(c->op->name, "Deconvolution"); }
+enum { PLAIN, TRANSPOSED };
+static bool transposed(const struct call *c) { return cuda_what(c) == TRANSPOSED; }
 
 /* Bias and relu are in it where cuDNN has an engine for that. */
 static struct dnn_convolution forward_of(const struct call *c)
@@ -323,6 +324,6 @@ static const struct kernel back[] = {
 const struct op_kernels cuda_convolve[] = {
   { "Convolution", convolution, back },
   { "Convolution_v1", convolution, back },
-  { "Deconvolution", deconvolution, back },
+  { "Deconvolution", deconvolution, back, TRANSPOSED },
   { 0 }
 };

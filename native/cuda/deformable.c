@@ -8,7 +8,8 @@
 struct deform_args {
   int64_t groups, channels, h, w, area, out_w, taps, kernel_w, stride[2], pad[2], dilate[2];
 };
-static bool modulated(const struct call *c) { return strstr(c->op->name, "Modulated") != NULL; }
+enum { PLAIN, MODULATED };
+static bool modulated(const struct call *c) { return cuda_what(c) == MODULATED; }
 
 static struct deform_args args_of(const struct call *c, const ty_desc *x, const ty_desc *y)
 {
@@ -260,6 +261,6 @@ static const struct kernel columns_back[] = {
 
 const struct op_kernels cuda_deformable[] = {
   { "_contrib_DeformableConvolution", columns, columns_back },
-  { "_contrib_ModulatedDeformableConvolution", columns, columns_back },
+  { "_contrib_ModulatedDeformableConvolution", columns, columns_back, MODULATED },
   { 0 }
 };

@@ -4,7 +4,11 @@
 enum { TEAM = 32 };
 struct density_args { int64_t n, block, width, is_log; };
 
-static bool vectors(const struct call *c) { return strstr(c->op->name, "dirichlet") != NULL; }
+enum { UNIFORM, NORMAL, GAMMA, EXPONENTIAL, POISSON, NEGATIVE, GENERALIZED, DIRICHLET };
+/* as kernels/density.cu calls those of numbers */
+static const char *const laws[DIRICHLET + 1] = { "uniform", "normal", "gamma", "exponential",
+  "poisson", "negative_binomial", "generalized_negative_binomial" };
+static bool vectors(const struct call *c) { return cuda_what(c) == DIRICHLET; }
 
 /* x: samples, with the parameters behind them; n: densities */
 static struct density_args args_of(const struct call *c, const struct operand *x, int64_t n)
@@ -16,8 +20,7 @@ static struct density_args args_of(const struct call *c, const struct operand *x
 
 static int density_family(const struct call *c, const char *name, cu_function *f)
 {
-  static const char prefix[] = "_random_pdf_";
-  const char *type = cuda_type(c->in[0].d.dtype), *law = c->op->name + sizeof prefix - 1;
+  const char *type = cuda_type(c->in[0].d.dtype), *law = laws[cuda_what(c)];
   if (vectors(c)) return cuda_family(c->device, FAMILY_density, name, f, "T=%s TEAM=32", type);
   return cuda_family(c->device, FAMILY_density, name, f, "T=%s LAW=%s TEAM=32", type, law);
 }
@@ -68,13 +71,13 @@ static const struct kernel densities[] = { { "density", forward, T_FLOAT }, { 0 
 static const struct kernel slopes[] = { { "slope", backward, T_FLOAT }, { 0 } };
 
 const struct op_kernels cuda_densities[] = {
-  { "_random_pdf_uniform", densities, slopes },
-  { "_random_pdf_normal", densities, slopes },
-  { "_random_pdf_gamma", densities, slopes },
-  { "_random_pdf_exponential", densities, slopes },
-  { "_random_pdf_poisson", densities, slopes },
-  { "_random_pdf_negative_binomial", densities, slopes },
-  { "_random_pdf_generalized_negative_binomial", densities, slopes },
-  { "_random_pdf_dirichlet", densities, slopes },
+  { "_random_pdf_uniform", densities, slopes, UNIFORM },
+  { "_random_pdf_normal", densities, slopes, NORMAL },
+  { "_random_pdf_gamma", densities, slopes, GAMMA },
+  { "_random_pdf_exponential", densities, slopes, EXPONENTIAL },
+  { "_random_pdf_poisson", densities, slopes, POISSON },
+  { "_random_pdf_negative_binomial", densities, slopes, NEGATIVE },
+  { "_random_pdf_generalized_negative_binomial", densities, slopes, GENERALIZED },
+  { "_random_pdf_dirichlet", densities, slopes, DIRICHLET },
   { 0 }
 };

@@ -2,6 +2,7 @@
 ** (kernels/diagonal.cu). */
 #include "cuda/family.h"
 
+enum { DIAGONAL, TRIANGLE };
 struct diagonal_args { int64_t n, k, side, offset; int32_t triangle, lower; };
 
 static int64_t last_of(const ty_desc *d) { return d->dim[d->ndim - 1]; }
@@ -10,7 +11,7 @@ static int move(const struct call *c, const ty_desc *matrix, const ty_desc *pack
 {
   int64_t offset = (int64_t)cuda_number(c, "offset", 0), n = last_of(matrix);
   struct diagonal_args s = { n, last_of(packed), n - (offset < 0 ? -offset : offset), offset,
-    strstr(c->op->name, "trian") != NULL, offset ? offset < 0 : cuda_flag(c, "lower") };
+    cuda_what(c) == TRIANGLE, offset ? offset < 0 : cuda_flag(c, "lower") };
   int64_t count = desc_count(take ? packed : matrix);
   cu_function f;
   if (!c->out[0].p) return TY_OK;
@@ -85,8 +86,8 @@ static const struct kernel products[] = { { "loops", columns, T_FLOAT, columns_r
 const struct op_kernels cuda_diagonals[] = {
   { "_linalg_extractdiag", extracts, extracts_back },
   { "_linalg_makediag", makes, makes_back },
-  { "_linalg_extracttrian", extracts, extracts_back },
-  { "_linalg_maketrian", makes, makes_back },
+  { "_linalg_extracttrian", extracts, extracts_back, TRIANGLE },
+  { "_linalg_maketrian", makes, makes_back, TRIANGLE },
   { "_linalg_sumlogdiag", sums, sums_back },
   { "khatri_rao", products, NULL },
   { 0 }

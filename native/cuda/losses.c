@@ -30,12 +30,14 @@ static int logistic_forward(struct call *c)
   return cuda_run(c, f, n, params);
 }
 
+enum { SQUARED, ABSOLUTE };
+
 /* in: output, label */
 static int regression_backward(struct call *c)
 {
   const ty_desc *label = &c->in[1].d;
   int64_t n = desc_count(label), each = n / label->dim[0];
-  int32_t absolute = !strcmp(c->op->name, "MAERegressionOutput");
+  int32_t absolute = cuda_what(c) == ABSOLUTE;
   union cuda_scalar scale =
       cuda_scalar_of(c->in[0].d.dtype, cuda_number(c, "grad_scale", 1) / (double)each);
   cu_function f;
@@ -110,7 +112,7 @@ static const struct kernel make_back[] = {
 const struct op_kernels cuda_losses[] = {
   { "LinearRegressionOutput", cuda_copies, regression_back },
   { "LogisticRegressionOutput", logistic, regression_back },
-  { "MAERegressionOutput", cuda_copies, regression_back },
+  { "MAERegressionOutput", cuda_copies, regression_back, ABSOLUTE },
   { "SVMOutput", cuda_copies, svm_back },
   { "MakeLoss", cuda_copies, make_back },
   { "make_loss", cuda_copies, make_back },

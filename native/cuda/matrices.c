@@ -75,24 +75,25 @@ static struct matrices batch_pair(const struct call *c, const ty_desc *a, const 
   return s;
 }
 
+enum { BATCHED, LINEAR, DOT, PRODUCT_SUM };
+
 /* `first`: place of A among the inputs */
 static struct matrices pair_of(const struct call *c, int first)
 {
   const ty_desc *a = &c->in[first].d, *b = &c->in[first + 1].d;
-  const char *name = c->op->name;
-  if (!strcmp(name, "FullyConnected")) return linear_pair(c, a, b);
-  return strcmp(name, "dot") ? batch_pair(c, a, b) : dot_pair(c, a, b);
+  if (cuda_what(c) == LINEAR) return linear_pair(c, a, b);
+  return cuda_what(c) == DOT ? dot_pair(c, a, b) : batch_pair(c, a, b);
 }
 
 static const char *refuse_axis(const struct call *c)
 {
-  return !strncmp(c->op->name, "_linalg_gemm", 12) && cuda_number(c, "axis", -2) != -2
+  return cuda_number(c, "axis", -2) != -2
       ? "rows on another axis than the last but one"
       : NULL;
 }
 
 /* _linalg_gemm: the product is added to beta C */
-static bool adds_matrix(const struct call *c) { return !strcmp(c->op->name, "_linalg_gemm"); }
+static bool adds_matrix(const struct call *c) { return cuda_what(c) == PRODUCT_SUM; }
 
 /* -- forward ----------------------------------------------------------------------------------- */
 
@@ -100,7 +101,7 @@ static struct product whole_product(const struct call *c)
 {
   struct matrices s = pair_of(c, 0);
   struct product p = forward_product(&s);
-  p.biased = !strcmp(c->op->name, "FullyConnected") && c->nin > 2;
+  p.biased = cuda_what(c) == LINEAR && c->nin > 2;
   p.relu = fused_act(c) == ACT_RELU;
   if (adds_matrix(c)) p.beta = 1;
   return p;
@@ -260,11 +261,11 @@ static const struct kernel sum_back[] = {
   { 0 }
 };
 const struct op_kernels cuda_matrices[] = {
-  { "FullyConnected", linear, linear_back },
-  { "dot", product, product_back },
+  { "FullyConnected", linear, linear_back, LINEAR },
+  { "dot", product, product_back, DOT },
   { "batch_dot", product, product_back },
   { "_linalg_gemm2", product, product_back },
-  { "_linalg_gemm", product, sum_back },
+  { "_linalg_gemm", product, sum_back, PRODUCT_SUM },
   { "_linalg_syrk", squares, squares_back },
   { 0 }
 };

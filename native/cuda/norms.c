@@ -5,6 +5,7 @@
 
 /* -- rows -------------------------------------------------------------------------------------- */
 
+enum { LAYER, INSTANCE, GROUP };
 /* shared: one gain for a row; deviation: the third output is sqrt(var + eps) */
 struct row_norm {
   struct { int64_t rows, k, inner, groups, parts; double eps; } args;
@@ -17,7 +18,7 @@ static struct row_norm rows_of(const struct call *c, const ty_desc *d)
   struct row_norm n = { .deviation = true, .dtype = d->dtype };
   n.args.groups = n.args.inner = 1;
   n.args.eps = cuda_number(c, "eps", 1e-5);
-  if (!strcmp(c->op->name, "LayerNorm")) {
+  if (cuda_what(c) == LAYER) {
     int axis = (int)cuda_number(c, "axis", -1);
     struct split s = split_at(d, axis_in(axis, d->ndim));
     n.args.rows = s.outer * s.inner;
@@ -26,7 +27,7 @@ static struct row_norm rows_of(const struct call *c, const ty_desc *d)
   }
   else {
     n.shared = true;
-    n.deviation = !strcmp(c->op->name, "GroupNorm");
+    n.deviation = cuda_what(c) == GROUP;
     n.args.groups = n.deviation ? (int64_t)cuda_number(c, "num_groups", 1) : d->dim[1];
     n.args.rows = d->dim[0] * n.args.groups;
     n.args.k = desc_count(d) / n.args.rows;
@@ -149,6 +150,7 @@ static int l2_backward(struct call *c)
 
 /* -- BatchNorm --------------------------------------------------------------------------------- */
 
+enum { PLAIN, WITH_VARIANCE, WITH_RELU };
 /* batch: by the statistics of the batch; variance: the third output is it */
 struct channel_norm {
   struct split s;
@@ -164,7 +166,7 @@ static struct channel_norm channels_of(const struct call *c, int data)
   int axis = (int)cuda_number(c, "axis", 1);
   struct channel_norm b = { .s = split_at(d, axis_in(axis, d->ndim)),
     .n = desc_count(d), .dtype = d->dtype, .params = c->in[data + 1].d.dtype,
-    .relu = !strcmp(c->op->name, "_contrib_BatchNormWithReLU") };
+    .relu = cuda_what(c) == WITH_RELU };
   if (c->in[data].block) b.s = (struct split){ b.n / b.s.k, b.s.k, 1 };
   b.args.k = b.s.k;
   b.args.eps = cuda_number(c, "eps", 1e-3);
@@ -172,7 +174,7 @@ static struct channel_norm channels_of(const struct call *c, int data)
   b.args.count = (double)(b.n / b.s.k);
   b.args.fixed = cuda_flag(c, "fix_gamma");
   b.args.batch = c->run && c->run->is_train && !cuda_flag(c, "use_global_stats");
-  b.args.variance = !strcmp(c->op->name, "BatchNorm_v1");
+  b.args.variance = cuda_what(c) == WITH_VARIANCE;
   return b;
 }
 
@@ -338,14 +340,14 @@ static const struct kernel sparse_back[] = {
 };
 
 const struct op_kernels cuda_norms[] = {
-  { "LayerNorm", rows, rows_back },
-  { "InstanceNorm", rows, rows_back },
-  { "GroupNorm", rows, rows_back },
+  { "LayerNorm", rows, rows_back, LAYER },
+  { "InstanceNorm", rows, rows_back, INSTANCE },
+  { "GroupNorm", rows, rows_back, GROUP },
   { "L2Normalization", lengths, lengths_back },
   { "BatchNorm", batch, batch_back },
-  { "BatchNorm_v1", batch, batch_back },
+  { "BatchNorm_v1", batch, batch_back, WITH_VARIANCE },
   { "_contrib_SyncBatchNorm", batch, batch_back },
-  { "_contrib_BatchNormWithReLU", batch, batch_back },
+  { "_contrib_BatchNormWithReLU", batch, batch_back, WITH_RELU },
   { "IdentityAttachKLSparseReg", cuda_copies, sparse_back },
   { 0 }
 };

@@ -4,6 +4,7 @@
 /* as kernels/pool.cu has them; the first four are values of pool_type */
 enum { POOL_AVG, POOL_LP, POOL_MAX, POOL_SUM };
 
+enum { PLAIN, V1 };
 static bool global(const struct call *c) { return cuda_flag(c, "global_pool"); }
 
 static bool channels_last(const struct call *c)
@@ -36,7 +37,7 @@ static int pool_family(
   return cuda_family(c->device, FAMILY_pool, name, f, "T=%s KIND=%d POWER=%d ZEROS=%d PADDED=%d "
       "MASKED=%d AXES=%d KERNEL=%s STRIDE=%s PAD=%s INDEX=%s", cuda_type(data->dtype),
       (int)cuda_number(c, "pool_type", POOL_MAX), (int)MAX(cuda_number(c, "p_value", 1), 1),
-      !strcmp(c->op->name, "Pooling_v1"), cuda_number(c, "count_include_pad", 1) != 0, masked, axes,
+      cuda_what(c) == V1, cuda_number(c, "count_include_pad", 1) != 0, masked, axes,
       kernel, stride, pad, cuda_index(desc_count(data)));
 }
 
@@ -100,6 +101,6 @@ static const struct kernel windows_back[] = {
 
 const struct op_kernels cuda_pooling[] = {
   { "Pooling", windows, windows_back },
-  { "Pooling_v1", windows, windows_back },
+  { "Pooling_v1", windows, windows_back, V1 },
   { 0 }
 };

@@ -129,24 +129,25 @@ static size_t forward_scratch(const struct call *c)
   return cuda_reduce_scratch(&r);
 }
 
-struct axes_op { const char *name; int kind, finish, back; };
+struct axes_op { int kind, finish, back; };
+enum { SUM, MEAN, NANSUM, PROD, NANPROD, MAXIMUM, MINIMUM, SQUARES, NORM };
 static const struct axes_op table[] = {
-  { "sum",         R_SUM,     F_NONE, B_SUM },
-  { "mean",        R_SUM,     F_MEAN,  B_SUM },
-  { "nansum",      R_NANSUM,  F_NONE, B_NANSUM },
-  { "prod",        R_PROD,    F_NONE, B_PROD },
-  { "nanprod",     R_NANPROD, F_NONE, B_NANPROD },
-  { "max",         R_MAX,     F_NONE, B_EQUAL },
-  { "min",         R_MIN,     F_NONE, B_EQUAL },
-  { "_square_sum", R_SQUARE,  F_NONE, B_SQUARE },
+  [SUM]     = { R_SUM,     F_NONE, B_SUM },
+  [MEAN]    = { R_SUM,     F_MEAN, B_SUM },
+  [NANSUM]  = { R_NANSUM,  F_NONE, B_NANSUM },
+  [PROD]    = { R_PROD,    F_NONE, B_PROD },
+  [NANPROD] = { R_NANPROD, F_NONE, B_NANPROD },
+  [MAXIMUM] = { R_MAX,     F_NONE, B_EQUAL },
+  [MINIMUM] = { R_MIN,     F_NONE, B_EQUAL },
+  [SQUARES] = { R_SQUARE,  F_NONE, B_SQUARE },
+  [NORM]    = { R_SQUARE,  F_ROOT, B_ROOT },
 };
 
 static struct axes_op kind_of(const struct call *c)
 {
-  for (int i = 0; i < COUNT(table); i++)
-    if (!strcmp(c->op->name, table[i].name)) return table[i];
-  return cuda_number(c, "ord", 2) == 1 ? (struct axes_op){ "norm", R_ABS, F_NONE, B_SIGN }
-                                       : (struct axes_op){ "norm", R_SQUARE, F_ROOT, B_ROOT };
+  int what = cuda_what(c);
+  bool absolute = what == NORM && cuda_number(c, "ord", 2) == 1;
+  return absolute ? (struct axes_op){ R_ABS, F_NONE, B_SIGN } : table[what];
 }
 
 static const char *axes_refuse(const struct call *c) /* forward and backward */
@@ -267,6 +268,8 @@ static struct split axis_split(const ty_desc *d, double axis)
   return split_at(d, axis_in(axis, d->ndim));
 }
 
+enum { GREATEST, LEAST };
+
 static int argmax_forward(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
@@ -274,7 +277,7 @@ static int argmax_forward(struct call *c)
   int64_t rows = s.outer * s.inner;
   int team = cuda_team(rows, s.k, s.inner);
   cu_function run;
-  bool least = !strcmp(c->op->name, "argmin");
+  bool least = cuda_what(c) == LEAST;
   TRY(cuda_family(c->device, FAMILY_search, "index_of_extreme", &run, "T=%s LEAST=%d TEAM=%d",
       cuda_type(number_type(d->dtype)), least, team));
   void *params[] = { &c->out[0].p, &c->in[0].p, &rows, &s.k, &s.inner };
@@ -330,18 +333,18 @@ static const struct kernel squares[] = {
 };
 
 const struct op_kernels cuda_reductions[] = {
-  { "sum", reductions, reductions_back },
-  { "mean", reductions, reductions_back },
-  { "nansum", reductions, reductions_back },
-  { "prod", reductions, reductions_back },
-  { "nanprod", reductions, reductions_back },
-  { "max", reductions, reductions_back },
-  { "min", reductions, reductions_back },
-  { "_square_sum", reductions, reductions_back },
-  { "norm", reductions, reductions_back },
+  { "sum", reductions, reductions_back, SUM },
+  { "mean", reductions, reductions_back, MEAN },
+  { "nansum", reductions, reductions_back, NANSUM },
+  { "prod", reductions, reductions_back, PROD },
+  { "nanprod", reductions, reductions_back, NANPROD },
+  { "max", reductions, reductions_back, MAXIMUM },
+  { "min", reductions, reductions_back, MINIMUM },
+  { "_square_sum", reductions, reductions_back, SQUARES },
+  { "norm", reductions, reductions_back, NORM },
   { "moments", moments, moments_back },
   { "argmax", extremes, NULL },
-  { "argmin", extremes, NULL },
+  { "argmin", extremes, NULL, LEAST },
   { "argmax_channel", extremes, NULL },
   { "_np_cumsum", running, running_back },
   { "all_finite", finites, NULL },

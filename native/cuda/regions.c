@@ -49,11 +49,12 @@ static int pool_backward(struct call *c)
 
 /* -- means of samples -------------------------------------------------------------------------- */
 
+enum { UPRIGHT, ROTATED };
 struct align_args { struct align_grid grid; int64_t n, regions, channels, own; };
 static struct align_args align_args_of(
     const struct call *c, const ty_desc *data, const ty_desc *bins, int64_t n)
 {
-  bool rotated = strstr(c->op->name, "RROI") != NULL;
+  bool rotated = cuda_what(c) == ROTATED;
   double ratio = cuda_number(c, rotated ? "sampling_ratio" : "sample_ratio", -1);
   struct align_grid g = { cuda_number(c, "spatial_scale", 1), { bins->dim[2], bins->dim[3] },
     { data->dim[2], data->dim[3] }, data->dim[0], (int64_t)ratio, cuda_flag(c, "aligned"), rotated,
@@ -171,7 +172,7 @@ KERNEL(moved_back, moved_backward)
 const struct op_kernels cuda_regions[] = {
   { "ROIPooling", pools, pools_back },
   { "_contrib_ROIAlign", aligns, aligns_back },
-  { "_contrib_RROIAlign", aligns, NULL },
+  { "_contrib_RROIAlign", aligns, NULL, ROTATED },
   { "_contrib_PSROIPooling", means, means_back },
   { "_contrib_DeformablePSROIPooling", moved, moved_back },
   { 0 }

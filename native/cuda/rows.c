@@ -34,13 +34,14 @@ static int check_range(const struct call *c, const struct operand *index, int64_
 
 /* -- rows of an axis --------------------------------------------------------------------------- */
 
+enum { ANY_AXIS, TABLE };
 /* An array (outer, k, row), and the index of n rows that are taken there. */
 struct axis_rows { const struct operand *index; int64_t outer, k, row, n; };
 
 static struct axis_rows rows_of(
     const struct call *c, const ty_desc *a, const struct operand *index)
 {
-  bool table = strstr(c->op->name, "Embedding") != NULL;
+  bool table = cuda_what(c) == TABLE;
   struct split s = split_at(a, table ? 0 : axis_in(cuda_number(c, "axis", 0), a->ndim));
   return (struct axis_rows){ index, s.outer, s.k, s.inner, desc_count(&index->d) };
 }
@@ -471,8 +472,8 @@ static const struct kernel sketches_back[] = { { "rows", sketch_backward, T_FLOA
 
 const struct op_kernels cuda_rows[] = {
   { "take", takes, takes_back },
-  { "Embedding", tables, tables_back },
-  { "_contrib_SparseEmbedding", tables, tables_back },
+  { "Embedding", tables, tables_back, TABLE },
+  { "_contrib_SparseEmbedding", tables, tables_back, TABLE },
   { "batch_take", picks, NULL },
   { "pick", picks, picks_back },
   { "one_hot", hots, NULL },

@@ -5,21 +5,12 @@
 
 /* -- softmax along an axis --------------------------------------------------------------------- */
 
-static const char *const kinds[] = { "softmax", "log_softmax", "softmin", "SoftmaxActivation",
-  "SoftmaxOutput" };
 enum { SOFT, LOG_SOFT, SOFT_MIN, SOFT_ACTIVATION, SOFT_OUTPUT };
-
-static int kind_of(const struct call *c)
-{
-  int i = 0;
-  while (i < COUNT(kinds) && strcmp(kinds[i], c->op->name)) i++;
-  return i;
-}
 
 /* SoftmaxActivation: 0 is over axis 1. SoftmaxOutput: see its description. */
 static struct split split_of(const struct call *c, const ty_desc *d)
 {
-  int axis = (int)cuda_number(c, "axis", -1), kind = kind_of(c);
+  int axis = (int)cuda_number(c, "axis", -1), kind = cuda_what(c);
   if (kind == SOFT_OUTPUT) {
     if (cuda_flag(c, "multi_output") && d->ndim > 1) return split_at(d, 1);
     if (cuda_flag(c, "preserve_shape")) return split_at(d, d->ndim - 1);
@@ -32,7 +23,7 @@ static struct split split_of(const struct call *c, const ty_desc *d)
 static double scale_of(const struct call *c)
 {
   double t = cuda_number(c, "temperature", 1), scale = isnan(t) ? 1 : 1 / t;
-  return kind_of(c) == SOFT_MIN ? -scale : scale;
+  return cuda_what(c) == SOFT_MIN ? -scale : scale;
 }
 
 static const char *soft_refuse(const struct call *c)
@@ -46,7 +37,7 @@ static int soft_family(const struct call *c, const char *name, int data, int sof
     int team, cu_function *out)
 {
   return cuda_family(c->device, FAMILY_softmax, name, out, "T=%s TO=%s LENGTH=%s LOG=%d TEAM=%d",
-      cuda_type(data), cuda_type(soft), cuda_type(length), kind_of(c) == LOG_SOFT, team);
+      cuda_type(data), cuda_type(soft), cuda_type(length), cuda_what(c) == LOG_SOFT, team);
 }
 
 static int soft_forward(struct call *c)
@@ -54,7 +45,7 @@ static int soft_forward(struct call *c)
   struct split s = split_of(c, &c->in[0].d);
   int64_t rows = s.outer * s.inner;
   int team = cuda_team(rows, s.k, s.inner), to = c->out[0].d.dtype;
-  bool lengths = c->nin > 1 && kind_of(c) == SOFT;
+  bool lengths = c->nin > 1 && cuda_what(c) == SOFT;
   union cuda_scalar scale = cuda_scalar_of(to, scale_of(c));
   void *length = lengths ? c->in[1].p : NULL;
   cu_function f;
@@ -217,11 +208,11 @@ static const struct kernel cross[] = {
 static const struct kernel cross_back[] = { { "rows", cross_backward, T_ANY, soft_refuse }, { 0 } };
 
 const struct op_kernels cuda_softmax[] = {
-  { "softmax", soft, soft_back },
-  { "log_softmax", soft, soft_back },
-  { "softmin", soft, soft_back },
-  { "SoftmaxActivation", soft, soft_back },
-  { "SoftmaxOutput", soft, output_back },
+  { "softmax", soft, soft_back, SOFT },
+  { "log_softmax", soft, soft_back, LOG_SOFT },
+  { "softmin", soft, soft_back, SOFT_MIN },
+  { "SoftmaxActivation", soft, soft_back, SOFT_ACTIVATION },
+  { "SoftmaxOutput", soft, output_back, SOFT_OUTPUT },
   { "softmax_cross_entropy", cross, cross_back },
   { 0 }
 };

@@ -14,6 +14,9 @@
 #include "cuda/triangular.h"
 #include "kernel/strided_copy.h"
 
+/* what of the operators; potri's row is in triangular.c */
+enum { POTRI, LQ, EIGEN, INVERSE, DET, LOGARITHMS };
+
 static struct solver_functions solver;
 static struct solver_typed typed[2];                  /* float32, float64 */
 static solver_handle handles[CUDA_DEVICES];
@@ -224,7 +227,7 @@ static int det(struct call *c)
 {
   struct stack s = stack_of(c, &c->in[0].d);
   struct lu_scratch t;
-  int32_t logs = c->nout == 4;
+  int32_t logs = cuda_what(c) == LOGARITHMS;
   lu_layout(&s, c->tmp, &t);
   void *lu = c->out[c->nout - 2].p ? c->out[c->nout - 2].p : t.a;
   int32_t *pivot = c->out[c->nout - 1].p ? c->out[c->nout - 1].p : t.pivot;
@@ -241,7 +244,7 @@ static int det_back(struct call *c)
   struct stack s = stack_of(c, &c->out[0].d);
   struct lu_scratch t;
   int64_t all = s.count * s.n * s.n;
-  int32_t logs = !strcmp(c->op->name, "_linalg_slogdet");
+  int32_t logs = cuda_what(c) == LOGARITHMS;
   if (!c->out[0].p) return TY_OK;
   lu_layout(&s, c->tmp, &t);
   TRY(invert(c, &s, t.a, c->in[2].p, c->in[3].p, t.info));
@@ -383,25 +386,26 @@ static struct product times_of(const struct stack *s, bool ta, bool tb, int64_t 
 static int products_of(const struct call *c, const struct stack *s, struct product out[PRODUCTS])
 {
   int64_t m = s->m, n = s->n;
-  const char *name = c->op->name;
-  if (!strcmp(name, "_linalg_gelqf")) {
+  int what = cuda_what(c);
+  if (what == LQ) {
     out[0] = times_of(s, true, false, m, m, m, 1, 0);           /* L^T dL */
     out[1] = times_of(s, false, true, m, m, n, -1, 1);          /* - dQ Q^T */
     out[2] = times_of(s, false, false, m, n, m, 1, 1);          /* + mirror() Q */
     return 3;
   }
-  if (!strcmp(name, "_linalg_syevd")) {
+  if (what == EIGEN) {
     out[0] = times_of(s, false, true, n, n, n, 1, 0);           /* dU U^T */
     out[1] = times_of(s, false, false, n, n, n, 1, 0);          /* () U */
     out[2] = times_of(s, true, false, n, n, n, 1, 0);           /* U^T () */
     return 3;
   }
-  if (!strcmp(name, "_linalg_inverse")) {
+  if (what == INVERSE) {
     out[0] = times_of(s, true, false, n, n, n, 1, 0);           /* B^T dB */
     out[1] = times_of(s, false, true, n, n, n, -1, 0);          /* - () B^T */
     return 2;
   }
-  out[0] = times_of(s, false, false, n, n, n, 1, 0);            /* potri: with G + G^T */
+  /* POTRI: with G + G^T */
+  out[0] = times_of(s, false, false, n, n, n, 1, 0);
   return 1;
 }
 
@@ -534,10 +538,10 @@ static const struct kernel eigens_back[] = { { "cublaslt", syevd_back, T_FLOAT, 
 const struct kernel cuda_potri_back[] = { { "cublaslt", potri_back, T_FLOAT, PLANNED }, { 0 } };
 
 const struct op_kernels cuda_solve[] = {
-  { "_linalg_det", dets, dets_back },
-  { "_linalg_slogdet", dets, dets_back },
-  { "_linalg_inverse", inverses, inverses_back },
-  { "_linalg_gelqf", lqs, lqs_back },
-  { "_linalg_syevd", eigens, eigens_back },
+  { "_linalg_det", dets, dets_back, DET },
+  { "_linalg_slogdet", dets, dets_back, LOGARITHMS },
+  { "_linalg_inverse", inverses, inverses_back, INVERSE },
+  { "_linalg_gelqf", lqs, lqs_back, LQ },
+  { "_linalg_syevd", eigens, eigens_back, EIGEN },
   { 0 }
 };

@@ -16,9 +16,10 @@ struct step_args {
   struct weight_step step[WEIGHTS];
 };
 
-static bool preloads(const struct call *c) { return !strncmp(c->op->name, "preloaded", 9); }
-static bool has_momentum(const struct call *c) { return strstr(c->op->name, "_mom_") != NULL; }
-static bool has_master(const struct call *c) { return strstr(c->op->name, "_mp_") != NULL; }
+enum { MOMENTUM = 1, MASTER = 2, PRELOADED = 4 };
+static bool has_momentum(const struct call *c) { return cuda_what(c) & MOMENTUM; }
+static bool has_master(const struct call *c) { return cuda_what(c) & MASTER; }
+static bool preloads(const struct call *c) { return cuda_what(c) & PRELOADED; }
 /* inputs of a weight: weight, grad [, mom] [, weight32] */
 static int stride_of(const struct call *c) { return 2 + has_momentum(c) + has_master(c); }
 
@@ -89,12 +90,12 @@ static const struct kernel sgd[] = { { "one launch", steps, T_ANY, refuse }, { 0
 const struct op_kernels cuda_updates[] = {
   { "_contrib_group_adagrad_update", rows, NULL },
   { "multi_sgd_update", sgd, NULL },
-  { "multi_sgd_mom_update", sgd, NULL },
-  { "multi_mp_sgd_update", sgd, NULL },
-  { "multi_mp_sgd_mom_update", sgd, NULL },
-  { "preloaded_multi_sgd_update", sgd, NULL },
-  { "preloaded_multi_sgd_mom_update", sgd, NULL },
-  { "preloaded_multi_mp_sgd_update", sgd, NULL },
-  { "preloaded_multi_mp_sgd_mom_update", sgd, NULL },
+  { "multi_sgd_mom_update", sgd, NULL, MOMENTUM },
+  { "multi_mp_sgd_update", sgd, NULL, MASTER },
+  { "multi_mp_sgd_mom_update", sgd, NULL, MOMENTUM | MASTER },
+  { "preloaded_multi_sgd_update", sgd, NULL, PRELOADED },
+  { "preloaded_multi_sgd_mom_update", sgd, NULL, PRELOADED | MOMENTUM },
+  { "preloaded_multi_mp_sgd_update", sgd, NULL, PRELOADED | MASTER },
+  { "preloaded_multi_mp_sgd_mom_update", sgd, NULL, PRELOADED | MOMENTUM | MASTER },
   { 0 }
 };

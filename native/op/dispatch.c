@@ -1,27 +1,44 @@
 /* dispatch.c - see dispatch.h. Candidates stand in order; the first that accepts shapes, dtypes
 ** and parameters is taken. */
+#include <pthread.h>
 #include "op/dispatch.h"
 #include "device/device.h"
 #include "pointwise/pointwise.h"
 
 /* -- candidates -------------------------------------------------------------------------------- */
 
-/* lists of a back end; LISTS of them are enough for one file per family */
-enum { LISTS = 64 };
+/* lists of a back end, by operator from the first question on; enough for one list per file */
+enum { LISTS = 64, ROWS = 1024 };
 static const struct op_kernels *brought[LISTS];
 static int nbrought;
+static struct brought_row { const struct op *op; const struct op_kernels *kernels; } rows[ROWS];
 
 void op_register_kernels(int kind, const struct op_kernels *list)
 {
   if (kind == TY_GPU && nbrought < LISTS) brought[nbrought++] = list;
 }
 
-static const struct kernel *brought_kernels(const struct op *op, bool backward)
+static struct brought_row *row_of(const struct op *op)
+{
+  size_t i = (uintptr_t)op / sizeof *op % ROWS;
+  while (rows[i].op && rows[i].op != op) i = (i + 1) % ROWS;
+  return &rows[i];
+}
+
+static void resolve(void)
 {
   for (int i = 0; i < nbrought; i++)
-    for (const struct op_kernels *k = brought[i]; k->op; k++)
-      if (!strcmp(k->op, op->name)) return backward ? k->backward : k->forward;
-  return NULL;
+    for (const struct op_kernels *k = brought[i]; k->op; k++) {
+      const struct op *op = op_find(k->op);
+      if (op) *row_of(op) = (struct brought_row){ op, k };
+    }
+}
+
+const struct op_kernels *op_brought(const struct op *op)
+{
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, resolve);
+  return row_of(op)->kernels;
 }
 
 struct candidates op_candidates(const struct op *op, bool backward, int device)
@@ -29,7 +46,8 @@ struct candidates op_candidates(const struct op *op, bool backward, int device)
   const struct kernel *cpu = backward ? op->back_cpu : op->cpu;
   if (op->formula) cpu = backward ? formula_back_kernel : formula_kernel;
   if (op->formula || device_kind(device) != TY_GPU) return (struct candidates){ cpu, NULL };
-  return (struct candidates){ brought_kernels(op, backward), cpu };
+  const struct op_kernels *own = op_brought(op);
+  return (struct candidates){ !own ? NULL : backward ? own->backward : own->forward, cpu };
 }
 
 const struct kernel *next_candidate(struct candidates *c, bool *hosted)

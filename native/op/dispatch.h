@@ -32,9 +32,12 @@ const struct kernel *next_candidate(struct candidates *c, bool *hosted);
 /* What all of them can do, bit by bit; nothing where there is none. */
 struct abilities { uint32_t flags, fuses, add; };
 struct abilities op_abilities(const struct op *op, bool backward, int device);
-/* Kernels that a back end brings; a list ends with { 0 } and is kept as it is. */
-struct op_kernels { const char *op; const struct kernel *forward, *backward; };
+/* Kernels that a back end brings; a list ends with { 0 } and is kept as it is. `what` is for them:
+** which of the operators that share them this is. */
+struct op_kernels { const char *op; const struct kernel *forward, *backward; int what; };
 void op_register_kernels(int kind, const struct op_kernels *list);
+/* The row of an operator; NULL: none was brought. */
+const struct op_kernels *op_brought(const struct op *op);
 /* NULL: it accepts; else the reason */
 const char *invoke_asks(struct invoke *v, const struct kernel *k, struct arena *a);
 /* operand i may have its channels in blocks */

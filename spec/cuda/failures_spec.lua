@@ -8,11 +8,11 @@ local ty = require "tycho"
 local g = ty.gpu(0)
 local net = ty.sym.FullyConnected{data = ty.sym.Variable("x"), num_hidden = 4, name = "fc"}
 net = ty.sym.tanh{data = net, name = "squash"}
-local exe = net:simple_bind{ctx = g, x = {2, 8}}
+local exe, head = net:simple_bind{ctx = g, x = {2, 8}}, ty.nd.ones{2, 4}:as_in_context(g)
 for i = 1, 3 do
   local good, e = pcall(function()
     exe:forward{is_train = true}
-    exe:backward{ty.nd.ones{2, 4, ctx = g}}
+    exe:backward{head}
     exe.grad_dict.fc_weight:wait_to_read()
     return exe.outputs[1]:totable()
   end)
