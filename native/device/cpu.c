@@ -20,9 +20,9 @@
 #include "base/convert.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-enum { MAPPED = 0 };                                  /* it watches blocks of the heap only */
+static const size_t MAPPED = SIZE_MAX;                /* it watches blocks of the heap only */
 #else
-enum { MAPPED = 1 << 20 };
+static const size_t MAPPED = 1 << 20;
 #endif
 enum { HUGE_PAGE = 2 << 20, LARGE_BLOCK = 32 << 20, LARGE_RANGE = 256 << 20, COPY_GRAIN = 1 << 17 };
 
@@ -54,7 +54,7 @@ static char *map_aligned(size_t bytes, int access)
   return base;
 }
 
-static bool is_mapped(size_t bytes) { return MAPPED > 0 && bytes >= MAPPED; }
+static bool is_mapped(size_t bytes) { return bytes >= MAPPED; }
 
 static void *alloc(int device, size_t bytes)
 {
