@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.."
 
 build="make gcc libc6-dev pkg-config luajit lua-argparse lua-cjson libluajit-5.1-dev"
 build="$build libopenblas-dev libdnnl-dev libedit-dev libjpeg-dev libpng-dev zlib1g-dev"
-tests="lua-busted zip unzip libopenmpi-dev openmpi-bin"
+tests="lua-busted zip unzip libopenmpi-dev openmpi-bin iproute2"
 checks="lua-check lua-ldoc clang luarocks git"
 
 # the packages of a list that are not installed

@@ -332,7 +332,10 @@ static void look_after(const ty_comm *c, double patience)
   int silent = c->ops->beat(c->world, patience);
   if (silent == COMM_ALL_ALIVE) return;
   if (silent == COMM_NO_END) {
-    say("the ranks are done, but one of them does not end");
+    int stopped = comm_stopped_rank();
+    snprintf(what, sizeof what, "the ranks are done, but rank %d does not end: it is stopped",
+        stopped);
+    say(stopped < 0 ? "the ranks are done, but one of them does not end" : what);
     _exit(1);
   }
   snprintf(what, sizeof what, "rank %d has been silent for %.0f s, so all ranks end", silent,
@@ -344,10 +347,11 @@ static int opening; /* atomic: between here and `mpi`, the way to the others is 
 
 static void not_started(double seconds)
 {
-  char text[200];
-  int n = snprintf(text, sizeof text,
-      "tycho: not all ranks have started within %.0f s: is one stopped, or its host gone?\n",
-      seconds);
+  char text[200], why[64] = "is one stopped, or its host gone?";
+  int stopped = comm_stopped_rank();
+  if (stopped >= 0) snprintf(why, sizeof why, "rank %d is stopped", stopped);
+  int n = snprintf(text, sizeof text, "tycho: not all ranks have started within %.0f s: %s\n",
+      seconds, why);
   sys_tell(text, (size_t)n);
   _exit(1);
 }

@@ -48,6 +48,8 @@ int comm_mpi_open(const struct comm_ops **ops, struct comm_world **out);
 /* What the shim has under this name. per_host: how many ranks in a row make a host; 0: as they lie;
 ** 1: hosts do not matter. */
 typedef struct comm_world *(*comm_mpi_fn)(int per_host, char *why, size_t size);
+/* A rank of this host whose process is stopped; -1: none is seen. For one thread. */
+int comm_stopped_rank(void);
 /* The ranks are devices: these of this process, and those of the others in `ranks` (NULL: there are
 ** no others), who call this too. */
 int comm_devices_open(const int *device, int n, ty_comm *ranks, struct comm_world **out);
