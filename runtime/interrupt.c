@@ -12,6 +12,7 @@
 ** `make` passes on what it was told. What follows a press within TWICE belongs to it, answered
 ** or not. At the prompt every key counts.
 */
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <time.h>
@@ -23,6 +24,7 @@
 enum { GRACE = 3, PATIENCE = 2000, TWICE = 100 };
 
 static lua_State *state;
+static pthread_t owner;                           /* the thread that runs Lua */
 static bool staying;
 static volatile sig_atomic_t last_signal = SIGINT;
 static volatile sig_atomic_t pressed;             /* asked, and not yet answered by the hook */
@@ -88,8 +90,13 @@ static int64_t milliseconds(void)
   return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+/* A signal comes to any thread, a library's too: the one that runs Lua answers. */
 static void on_interrupt(int signal)
 {
+  if (!pthread_equal(pthread_self(), owner)) {
+    pthread_kill(owner, signal);
+    return;
+  }
   last_signal = signal;
   int64_t now = milliseconds();
   if (!staying && now - last_press < TWICE) return;
@@ -122,6 +129,7 @@ void interrupt_unwatch(lua_State *L)
 void interrupt_watch(lua_State *L, bool stay)
 {
   state = L;
+  owner = pthread_self();
   staying = stay;
   presses[0] = presses[1] = 0;
   handle(SIGALRM, too_late);

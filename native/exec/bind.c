@@ -401,6 +401,7 @@ static int make_output(ty_exec *e, const struct program *p, const ty_exec *befor
 int exec_resolve(ty_exec *e)
 {
   if (e->flags & TY_DRY_RUN) return TY_OK;
+  exec_wait_runs(e);                                    /* they read the pointers */
   for (int w = 0; w < VARIANTS; w++)
     if (e->variant[w]) TRY(reserve(e, e->variant[w]));
   for (int i = 0; i < e->nbound; i++) e->bound_at[i] = tensor_at(e->bound[i]);

@@ -121,6 +121,8 @@ int  exec_resolve(ty_exec *e);
 int  exec_variables(const ty_graph *g, int *arg, int *narg, int *aux, int *naux);
 void exec_free_routes(ty_exec *e);
 void exec_free_ring(ty_exec *e);
+/* until none of its runs is under way */
+void exec_wait_runs(const ty_exec *e);
 int  exec_state(const ty_exec *e, const char *what);  /* TY_ESTATE where there is no storage */
 /* tells the profiler */
 void exec_profile_step(const struct program *p, const struct step *s, int64_t from, int64_t to);

@@ -257,6 +257,7 @@ int ty_exec_monitor(ty_exec *e, int mode)
 int ty_exec_check(ty_exec *e, int on)
 {
   NEED(e, TY_ETYPE, "check: null executor");
+  exec_wait_runs(e);                                    /* they read it */
   e->check = on != 0;
   return TY_OK;
 }

@@ -253,11 +253,16 @@ int exec_list_alone(ty_exec *e, struct program *p)
 
 /* -- contexts ---------------------------------------------------------------------------------- */
 
+void exec_wait_runs(const ty_exec *e)
+{
+  for (int i = 0; i < e->nring; i++) ticket_wait(e->ring[i].ticket);
+}
+
 static int make_ring(ty_exec *e, const struct program *p)
 {
   int n = 4 * p->nsegment + 28;
   if (n <= e->nring) return TY_OK;
-  for (int i = 0; i < e->nring; i++) ticket_wait(e->ring[i].ticket);
+  exec_wait_runs(e);
   struct ctx *ring = NEWS(struct ctx, n);
   uint64_t *version = NEWS(uint64_t, (size_t)n * (size_t)e->nbound + 1);
   struct ticket *tickets = NEWS(struct ticket, p->nsegment + 1);
@@ -377,7 +382,7 @@ int ty_exec_buckets(ty_exec *e, const int *bucket)
     if (e->arg[i].grad_bound >= 0) list[e->arg[i].grad_bound] = bucket[i];
     most = MAX(most, bucket[i]);
   }
-  for (int i = 0; i < e->nring; i++) ticket_wait(e->ring[i].ticket);
+  exec_wait_runs(e);
   mem_free(e->bucket);
   e->bucket = list;
   e->nbucket = most + 1;

@@ -1,62 +1,112 @@
 -- What of native/ and of the program ran, as gcov counted it: a line per file with its lines, the
 -- branches that were taken, and whether that is less than wanted.
 --
---   luajit scripts/dev/coverage.lua FOLDER LINES BRANCHES
+--   luajit scripts/dev/coverage.lua FOLDER LINES BRANCHES [FILE...]
 --
 -- FOLDER: a build with MODE=coverage, of which things have run. Fails where all files together
--- have fewer lines or branches than so many per cent. Folders `isa` are not counted: what stands
--- there is compiled once per instruction set, and a machine has only some.
+-- have fewer lines or branches than so many per cent. With files of native/ their lines that did
+-- not run are shown (`-`), and those of which a branch was not taken (`?`).
+--
+-- A branch is one way out of a condition as it is written (nothing is optimised, nothing inlined):
+-- each operand of `&&` and `||`, each `case`. A function of a header that many files take in counts
+-- once, and its branch as taken where one of them took it. Folders `isa` are not counted: what
+-- stands there is compiled once per instruction set, and a machine has only some.
 
 local folder, least_lines, least_branches = arg[1], tonumber(arg[2]), tonumber(arg[3])
 
--- gcov writes per cent of the whole.
-local function part(line, words)
-  local percent, whole = line:match("^" .. words .. ":([%d.]+)%% of (%d+)")
-  whole = tonumber(whole)
-  return whole and math.floor(whole * tonumber(percent) / 100 + 0.5), whole
+-- {[name of a file] = {[line number] = {ran =, [function] = list of booleans: taken}}}
+local files = {}
+
+local function counts(name)
+  return (name:find("^native/") or name:find("^runtime/")) and not name:find("/isa/", 1, true)
 end
+
+local function entry(of, key)
+  of[key] = of[key] or {}
+  return of[key]
+end
+
+local function add_line(lines, text)
+  local number = tonumber(text:match('"line_number": (%d+)'))
+  local line = entry(lines, number)
+  line.ran = line.ran or not text:find('"count": 0, "line_number"', 1, true)
+  local taken = entry(line, text:match('"function_name": "([^"]*)"') or "")
+  local i = 0
+  for count in text:match('"branches": (%b[])'):gmatch('"count": (%d+)') do
+    i = i + 1
+    taken[i] = taken[i] or count ~= "0"
+  end
+end
+
+-- Each line of output is what one object file knows, of headers too.
+local pipe = assert(io.popen(("find %s/native %s/runtime -name '*.gcno' | sort | \z
+  xargs gcov -b -r -s $PWD --json-format --stdout 2>/dev/null"):format(folder, folder)))
+for object in pipe:lines() do
+  for file in object:match('"files": (%b[])'):gmatch("%b{}") do
+    local name = file:match('"file": "([^"]*)"')
+    if counts(name) then
+      for line in file:match('"lines": (%b[])'):gmatch("%b{}") do
+        add_line(entry(files, name), line)
+      end
+    end
+  end
+end
+pipe:close()
 
 local function percent(some, all)
   return all == 0 and 100 or 100 * some / all
 end
 
--- The last lines of gcov are about all files, its own names of which we leave out.
-local function read_summary()
-  local files, file = {}, nil
-  local pipe = assert(io.popen(("find %s/native %s/runtime -name '*.gcno' | sort | \z
-    xargs gcov -b -n -r -s $PWD 2>/dev/null"):format(folder, folder)))
-  for line in pipe:lines() do
-    local name = line:match("^File '(.*)'$")
-    if name then
-      local ours = name:find("^native/") or name:find("^runtime/")
-      local counts = ours and not name:find("/isa/", 1, true)
-      file = counts and { name = name, lines = 0, all_lines = 0, taken = 0, branches = 0 } or nil
-      files[#files + 1] = file
-    elseif file then
-      local lines, all_lines = part(line, "Lines executed")
-      local taken, branches = part(line, "Taken at least once")
-      if lines and file.all_lines == 0 then file.lines, file.all_lines = lines, all_lines end
-      if taken then file.taken, file.branches = taken, branches end
+local function branches_of(line)
+  local taken, all = 0, 0
+  for name, list in pairs(line) do
+    for _, yes in ipairs(name == "ran" and {} or list) do
+      taken, all = taken + (yes and 1 or 0), all + 1
     end
   end
-  pipe:close()
-  return files
+  return taken, all
 end
 
-local files = read_summary()
-table.sort(files, function(a, b) return a.name < b.name end)
-
-local sum = { lines = 0, all_lines = 0, taken = 0, branches = 0 }
-for _, f in ipairs(files) do
+local names, sum = {}, { lines = 0, all_lines = 0, taken = 0, branches = 0 }
+for name, lines in pairs(files) do
+  names[#names + 1] = name
+  local f = { lines = 0, all_lines = 0, taken = 0, branches = 0 }
+  for _, line in pairs(lines) do
+    local taken, branches = branches_of(line)
+    f.lines, f.all_lines = f.lines + (line.ran and 1 or 0), f.all_lines + 1
+    f.taken, f.branches = f.taken + taken, f.branches + branches
+  end
   for key in pairs(sum) do
     sum[key] = sum[key] + f[key]
   end
-  local lines, branches = percent(f.lines, f.all_lines), percent(f.taken, f.branches)
-  print(("%-44s %6.1f %% of %5d lines %6.1f %% of %5d branches%s"):format(f.name, lines,
-    f.all_lines, branches, f.branches,
-    (lines < least_lines or branches < least_branches) and "  *" or ""))
+  lines.text = ("%-44s %6.1f %% of %5d lines %6.1f %% of %5d branches%s"):format(name,
+    percent(f.lines, f.all_lines), f.all_lines, percent(f.taken, f.branches), f.branches,
+    (percent(f.lines, f.all_lines) < least_lines
+      or percent(f.taken, f.branches) < least_branches) and "  *" or "")
+end
+table.sort(names)
+
+local function show(name)
+  local number = 0
+  for text in io.lines(name) do
+    number = number + 1
+    local line = files[name][number]
+    if line then
+      local taken, branches = branches_of(line)
+      if not line.ran or taken < branches then
+        print(("%s %s:%d: %s"):format(line.ran and "?" or "-", name, number, text))
+      end
+    end
+  end
+end
+
+for _, name in ipairs(names) do
+  if #arg == 3 then print(files[name].text) end
+end
+for i = 4, #arg do
+  show(arg[i])
 end
 local lines, branches = percent(sum.lines, sum.all_lines), percent(sum.taken, sum.branches)
-print(("%d files: %.1f %% of %d lines, %.1f %% of %d branches"):format(#files, lines,
+print(("%d files: %.1f %% of %d lines, %.1f %% of %d branches"):format(#names, lines,
   sum.all_lines, branches, sum.branches))
-os.exit(#files > 0 and lines >= least_lines and branches >= least_branches and 0 or 1)
+os.exit(#names > 0 and lines >= least_lines and branches >= least_branches and 0 or 1)

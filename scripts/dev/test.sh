@@ -1,11 +1,11 @@
 #!/bin/sh
 # Runs C test programs, then the specs, and closes with one line of counts.
-#   sh scripts/dev/test.sh program ... [-- words for busted]
-# Without words for busted every spec file is a run of its own, as many at a time as there are cores
-# (four at most: each has a thread for every core), the longest first.
-# Called by `make test`, which sets the environment: TYCHO_LIB, TYCHO_PROGRAM, and SANITIZER, a
-# library that an interpreter must load before one that was compiled with it. A program or run that
-# prints no counts has crashed.
+#   sh scripts/dev/test.sh program ... [-- words for busted | --files file or folder ...]
+# Without words for busted every spec file, or every one of --files, is a run of its own, as many at
+# a time as there are cores (four at most: each has a thread for every core), the longest first.
+# Called by `make test`, which sets the environment: TYCHO_LIB, TYCHO_PROGRAM, SANITIZER, a library
+# that an interpreter must load before one that was compiled with it, and BUSTED, a command instead
+# of busted. A program or run that prints no counts has crashed.
 
 passed=0 failed=0 skipped=0
 logs=$(mktemp -d) || exit 1
@@ -36,15 +36,15 @@ run() {
   count "$(cat "$log.status")" "$name"
 }
 
-busted="env ${SANITIZER:+LD_PRELOAD=$SANITIZER ASAN_OPTIONS=detect_leaks=0} busted"
+busted=${BUSTED:-"env ${SANITIZER:+LD_PRELOAD=$SANITIZER ASAN_OPTIONS=detect_leaks=0} busted"}
 
 jobs=$(nproc 2>/dev/null || echo 1)
 [ "$jobs" -le 4 ] || jobs=4
 
-# all_specs: each file with its output in a file, shown when it is complete
-all_specs() {
-  { printf "spec/%s_spec.lua\n" vectors/vectors operators/variants scripts/scripts
-    find spec -name '*_spec.lua' | sort; } | awk '!seen[$0]++' |
+# each_spec FILE OR FOLDER...: each file with its output in a file, shown when it is complete
+each_spec() {
+  find "$@" -name '*_spec.lua' |
+    awk '{ print !/(vectors|variants|scripts)_spec/, $0 }' | sort | cut -d ' ' -f 2 |
     LOGS=$logs BUSTED=$busted xargs -P "$jobs" -n 1 sh -c '
       log=$LOGS/$(echo "$0" | tr / :)
       $BUSTED "$0" < /dev/null > "$log" 2>&1
@@ -56,12 +56,13 @@ all_specs() {
 specs=
 while [ $# -gt 0 ]; do
   case $1 in
-    --) specs=1; shift; break ;;
+    --|--files) specs=$1; shift; break ;;
     *)  echo "$1"; run "$1" "$1"; shift ;;
   esac
 done
-if [ -n "$specs" ]; then
-  if [ $# -gt 0 ]; then run busted $busted "$@"; else all_specs; fi
-fi
+case $specs in
+  --files) each_spec "$@" ;;
+  --)      if [ $# -gt 0 ]; then run busted $busted "$@"; else each_spec spec; fi ;;
+esac
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

@@ -28,6 +28,16 @@ describe("memory", function()
     end
     assert.raises("memory", ty.nd.Correlation, {data1 = x, data2 = x, pad_size = 2 ^ 17})
   end)
+
+  it("that a module of C does not get is not the module's absence", function()
+    local cjson = package.loaded.cjson
+    package.loaded.cjson = nil
+    package.preload.cjson = function() error("cjson.so: failed to map segment") end
+    local ok, e = pcall(ty.nd.load_frombuffer, "\2\0\0\0\0\0\0\0{}")
+    package.preload.cjson, package.loaded.cjson = nil, cjson
+    assert.is_false(ok)
+    assert.equal("memory", e.code)
+  end)
 end)
 
 -- Some builds of OpenBLAS (0.3.29) ask again and again while they are loaded, before any code of

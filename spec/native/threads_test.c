@@ -99,6 +99,36 @@ static void test_executors_share_parameters(void)
   SURE(ty_live("exec") == 0 && ty_live("graph") == 0);
 }
 
+/* What checks the values of each node is another program, made while the first one runs. */
+static void test_program_made_during_a_run(void)
+{
+  ty_graph *g = NULL;
+  const ty_entry *head = NULL;
+  int nhead = 0;
+  SURE(!ty_graph_parse(graph_text, &g) && !ty_graph_heads(g, &head, &nhead));
+  ty_tensor *data = array(2, BATCH, IN, 1);
+  weight = array(2, OUT, IN, 0.25f);
+  bias = array(1, OUT, 0, 0.5f);
+  const ty_bind arg[] = { { "data", data }, { "fc_weight", weight }, { "fc_bias", bias } };
+  ty_bind_spec spec = { .head = head, .nhead = nhead, .arg = arg, .narg = 3 };
+  ty_exec *first = NULL, *e = NULL;
+  RUN(ty_exec_bind(g, &spec, &first));
+  RUN(ty_exec_check(first, 1));
+  RUN(ty_exec_forward(first, 0)); /* the pool is large enough for both programs then */
+  RUN(ty_exec_pool(first, &spec.pool));
+  RUN(ty_exec_bind(g, &spec, &e));
+  for (int i = 0; i < 10; i++) RUN(ty_exec_forward(e, 0));
+  RUN(ty_exec_check(e, 1));
+  RUN(ty_exec_forward(e, 0));
+  RUN(device_sync());
+  ty_exec_free(e);
+  ty_exec_free(first);
+  ty_graph_free(g);
+  ty_tensor_free(data);
+  ty_tensor_free(weight);
+  ty_tensor_free(bias);
+}
+
 /* -- failures ---------------------------------------------------------------------------------- */
 
 /* Each host has its numbers; the devices are everybody's. A round is a random program, of which
@@ -211,6 +241,7 @@ int main(void)
 {
   alarm(PATIENCE);
   test_executors_share_parameters();
+  test_program_made_during_a_run();
   if (!device_sync()) test_failures_from_four_hosts();
   return check_end();
 }

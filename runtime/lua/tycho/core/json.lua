@@ -100,10 +100,14 @@ end
 --- JSON text as tables.
 -- @string text
 -- @string func for errors
--- @return the value; E(format) for other text, E(unsupported) without lua-cjson
+-- @return the value; E(format) for other text, E(unsupported) without lua-cjson, E(memory) where
+-- there was none to load it
 function json.parse(text, func)
   local found, cjson = attempt(require, "cjson")
-  if not found then
+  local why = not found and tostring(cjson) or ""
+  if why:find("annot allocate memory", 1, true) or why:find("failed to map", 1, true) then
+    Error.raise{ code = "memory", func = func, message = why }
+  elseif not found then
     Error.raise{ code = "unsupported", func = func,
       message = "reading JSON needs lua-cjson, which is not installed: apt-get install lua-cjson, \z
         or luarocks install lua-cjson" }
