@@ -4,9 +4,11 @@
 --   mpirun -n 2 tycho scripts/multi_host.lua --model resnet
 --   mpirun -n 4 --host one:2,two:2 tycho scripts/multi_host.lua --model lm --write step.json
 --   tycho scripts/multi_host.lua --model lenet             one process, without a store
+--   mpirun -n 2 tycho scripts/multi_host.lua --model net-symbol.json --shape 3,224,224 --turns 10
 --
 -- Each rank draws its own rows. `comm` is how long a rank's messages take in all, `exposed` the
--- part of it that its computing waits for. scale_model.lua reads what --write leaves.
+-- part of it that its computing waits for. scale_model.lua reads what --write leaves. With --turns
+-- the same processes also train without a store, in turns: how much of that rate is left?
 
 package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
@@ -21,19 +23,21 @@ local networks = require "networks"
 local pictures = require "pictures"
 
 local parser = common.parser("Trains on several processes and tells what a step takes.")
-parser:option("--model", "lenet, resnet or lm"):default("resnet")
+parser:option("--model", "lenet, resnet, lm, or a file with a symbol"):default("resnet")
+parser:option("--shape", "of a sample, where the model is a file"):default("3,224,224")
 common.count(parser, "--depth", "layers of the ResNet, 6 n + 2", 20)
 common.count(parser, "--hidden", "units of the language model's layers", 200)
+common.count(parser, "--length", "words of the language model's sentences", 20)
+common.count(parser, "--words", "that the language model knows", 2000)
 common.count(parser, "--batch", "samples of a rank's step", 8)
 common.count(parser, "--steps", "steps that are timed", 50)
 common.count(parser, "--seed", "of weights and data", 1, 0)
 common.gpus(parser)
+common.count(parser, "--turns", "with the store and without, --steps of each", 0, 0)
 parser:flag("--alone", "no store, also where a launcher has started several processes")
 parser:option("--write", "file for the figures, as JSON")
 parser:flag("--quick", "a few steps, to see that everything works")
 local options = common.parse(parser, {depth = 8, hidden = 32, steps = 6})
-
-local LENGTH, WORDS = 20, 2000
 
 local kv = comm.is_launched() and not options.alone and ty.kv.create("dist_sync") or ty.null
 local rank = kv ~= ty.null and kv.rank or 0
@@ -41,8 +45,18 @@ local seed = options.seed + rank
 
 local function sentences(n)
   ty.random.seed(seed)
-  local x = ty.nd.floor(ty.nd.random.uniform{0, WORDS, shape = {n, LENGTH}})
+  local x = ty.nd.floor(ty.nd.random.uniform{0, options.words, shape = {n, options.length}})
   return x, x
+end
+
+-- What a file's network takes: noise, and classes below ten.
+local function noise(n)
+  local shape = {n}
+  for number in options.shape:gmatch("%d+") do
+    shape[#shape + 1] = tonumber(number)
+  end
+  ty.random.seed(seed)
+  return ty.nd.random.normal{shape = shape}, ty.nd.floor(ty.nd.random.uniform{0, 10, shape = {n}})
 end
 
 local function model()
@@ -54,29 +68,43 @@ local function model()
     return networks.resnet{depth = options.depth}, images.normalise(x), y
   elseif options.model == "lm" then
     local shape = {layers = 2, hidden = options.hidden, embed = options.hidden, dropout = 0,
-      length = LENGTH, words = WORDS}
+      length = options.length, words = options.words}
     return language_model.network(language_model.cells(shape), shape), sentences(rows)
   end
-  parser:error("--model is lenet, resnet or lm, not '" .. options.model .. "'")
+  if options.model:match("%.json$") then
+    return ty.sym.load(options.model), noise(rows)
+  end
+  parser:error("--model is lenet, resnet, lm or a .json file, not '" .. options.model .. "'")
 end
 
 local net, x, y = model()
-local data = ty.io.NDArrayIter{data = x, label = y, batch_size = options.batch}
-local module = ty.mod.Module{symbol = net, context = common.devices(options)}
-module:bind{data_shapes = data.provide_data, label_shapes = data.provide_label}
-ty.random.seed(options.seed)
-module:init_params{initializer = ty.init.Xavier()}
-module:init_optimizer{kvstore = kv, optimizer_params = {learning_rate = 0.05, momentum = 0.9}}
-local batches = {}
+local label
+for _, name in ipairs(net:list_arguments()) do
+  label = name:match("label$") and name or label
+end
+local data = ty.io.NDArrayIter{data = x, label = y, batch_size = options.batch, label_name = label}
+
+local function training(store)
+  local module = ty.mod.Module{symbol = net, context = common.devices(options),
+    label_names = {label}}
+  module:bind{data_shapes = data.provide_data, label_shapes = data.provide_label}
+  ty.random.seed(options.seed)
+  module:init_params{initializer = ty.init.Xavier()}
+  module:init_optimizer{kvstore = store, optimizer_params = {learning_rate = 0.05, momentum = 0.9}}
+  return module
+end
+
+local module, batches = training(kv), {}
 for batch in data do
   batches[#batches + 1] = batch
 end
 
-local function run(steps)
+local function run(steps, m)
+  m = m or module
   local from = ty.callback.clock()
   for i = 1, steps do
-    module:forward_backward(batches[i % #batches + 1])
-    module:update()
+    m:forward_backward(batches[i % #batches + 1])
+    m:update()
   end
   ty.waitall()
   return (ty.callback.clock() - from) / steps
@@ -122,8 +150,36 @@ local function messages(path, steps)
   return list
 end
 
-run(math.max(3, math.floor(options.steps / 5)))
+local function median(list)
+  table.sort(list)
+  return list[math.ceil(#list / 2)]
+end
+
+-- Steps with the store and without, as often as --turns says: what is left of the rate of all ranks
+-- without, per turn.
+local function take_turns()
+  local alone, left, group = training(ty.null), {}, comm.world()
+  run(2, alone)
+  for turn = 1, options.turns do
+    local own = {}
+    for k = 0, 1 do
+      group:barrier()
+      local which = (turn + k) % 2 + 1
+      own[which] = run(options.steps, which == 1 and module or alone)
+    end
+    local with, without = 0, 0
+    for _, text in ipairs(group:gather(("%.9f %.9f"):format(unpack(own)))) do
+      local a, b = text:match("(%S+) (%S+)")
+      with, without = with + 1 / a, without + 1 / b
+    end
+    left[turn] = with / without
+  end
+  return left
+end
+
+run(math.max(2, math.floor(options.steps / 5)))
 local seconds = run(options.steps)
+local left = kv ~= ty.null and options.turns > 0 and take_turns()
 local path = os.tmpname()
 local profiled = math.max(3, math.floor(options.steps / 5))
 ty.profiler.set_config{filename = path, profile_symbolic = true, aggregate_stats = true}
@@ -141,6 +197,10 @@ if rank == 0 then
   if count > 0 then
     print(("  %.1f messages per step: comm %.3f ms, exposed %.3f ms"):format(count, spent * 1e3,
       exposed * 1e3))
+  end
+  if left then
+    print(("  of the rate without a store: %.1f %%, the median of %d turns (%.1f to %.1f %%)")
+      :format(100 * median(left), #left, 100 * left[1], 100 * left[#left]))
   end
   if options.write then
     local file = assert(io.open(options.write, "w"))
