@@ -41,7 +41,8 @@ exec ip netns exec $two unshare --uts sh -c 'hostname two; exec sh -c "\$*"' sh 
 END
 chmod +x "$agent"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-ip netns exec $one unshare --uts sh -c 'hostname one; exec "$@"' sh mpirun --oversubscribe --bind-to none \
-  --host "10.77.0.1:$each,10.77.0.2:$each" -n $((2 * each)) --mca plm_rsh_agent "$agent" \
+ip netns exec $one unshare --uts sh -c 'hostname one; exec "$@"' sh mpirun --oversubscribe \
+  --bind-to none --host "10.77.0.1:$each,10.77.0.2:$each" -n $((2 * each)) \
+  --mca plm_rsh_agent "$agent" \
   --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 --mca pml ob1 \
   --mca btl self,vader,tcp $(env | sed -n 's/^\(TYCHO_[A-Z_]*\)=.*/-x \1/p') "$@"

@@ -61,8 +61,10 @@ end
 -- rounds: ours, then PyTorch's, each in new processes; turns: of a round, with and without a store
 local TURNS = {
   { name = quick and "resnet20" or "resnet50", words = ("--model %s/net.json --shape %s")
-    :format(place, quick and "3,32,32" or "3,224,224"), rounds = 4, turns = 3, steps = 1, all = 5, peer = 3 },
-  { name = "lm", words = "--model lm", rounds = 4, turns = 3, steps = 20, all = 50, peer = 40 },
+    :format(place, quick and "3,32,32" or "3,224,224"), rounds = 4,
+    turns = quick and 1 or 3, steps = 1, all = 3, peer = 2 },
+  { name = "lm", words = "--model lm", rounds = 4, turns = quick and 1 or 3, steps = 20, all = 50,
+    peer = 40 },
 }
 
 local function percent(x) return ("%.1f %%"):format(x) end
@@ -71,7 +73,7 @@ local function turns(case)
   local ours, left, exposed, theirs = {}, {}, {}, {}
   for round = 1, quick and 1 or case.rounds do
     local output = run(("%s%s %smulti_host.lua %s --turns %d --steps %d"):format(MPIRUN, TYCHO,
-      SCRIPTS, case.words, quick and 1 or case.turns, quick and 1 or case.steps))
+      SCRIPTS, case.words, case.turns, quick and 1 or case.steps))
     ours[round] = number(output, "([%d.]+) ms per step")
     exposed[round] = number(output, "exposed ([%d.]+) ms")
     left[round] = number(output, "without a store: ([%d.]+)")
@@ -95,9 +97,11 @@ end
 -- Predictions -------------------------------------------------------------------------------------
 
 local HOSTS = SCRIPTS .. "dev/two_hosts.sh %s 1 "
-local WAYS = { { name = "one host", start = MPIRUN, most = 2 ^ 26 },
-  { name = "1 Gbit/s", start = "env TYCHO_THREADS=1 " .. HOSTS:format("1gbit"), most = 2 ^ 24 },
-  { name = "100 Mbit/s", start = "env TYCHO_THREADS=1 " .. HOSTS:format("100mbit"), most = 2 ^ 22 } }
+local WAYS = { { name = "one host", start = MPIRUN, most = 2 ^ 26 } }
+for i, rate in ipairs{ "1gbit", "100mbit" } do
+  WAYS[i + 1] = { name = rate, start = "env TYCHO_THREADS=1 " .. HOSTS:format(rate),
+    most = i == 1 and 2 ^ 24 or 2 ^ 22 }
+end
 
 -- Figures of a run of a script, in a file of that name.
 local function measure(way, script, words, name)
