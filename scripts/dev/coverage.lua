@@ -8,13 +8,14 @@
 -- not run are shown (`-`), and those of which a branch was not taken (`?`).
 --
 -- A branch is one way out of a condition as it is written (nothing is optimised, nothing inlined):
--- each operand of `&&` and `||`, each `case`. A function of a header that many files take in counts
--- once, and its branch as taken where one of them took it. Folders `isa` are not counted: what
--- stands there is compiled once per instruction set, and a machine has only some.
+-- each operand of `&&` and `||`, each `case`. A function that is made several times, by a macro for
+-- each type or by a header that many files take in, counts once, and its branch as taken where one
+-- of them took it. Folders `isa` are not counted: what stands there is compiled once per instruction
+-- set, and a machine has only some.
 
 local folder, least_lines, least_branches = arg[1], tonumber(arg[2]), tonumber(arg[3])
 
--- {[name of a file] = {[line number] = {ran =, [function] = list of booleans: taken}}}
+-- {[name of a file] = {[line number] = {ran =, [number of branches] = list of booleans: taken}}}
 local files = {}
 
 local function counts(name)
@@ -30,11 +31,13 @@ local function add_line(lines, text)
   local number = tonumber(text:match('"line_number": (%d+)'))
   local line = entry(lines, number)
   line.ran = line.ran or not text:find('"count": 0, "line_number"', 1, true)
-  local taken = entry(line, text:match('"function_name": "([^"]*)"') or "")
-  local i = 0
+  local branches = {}
   for count in text:match('"branches": (%b[])'):gmatch('"count": (%d+)') do
-    i = i + 1
-    taken[i] = taken[i] or count ~= "0"
+    branches[#branches + 1] = count ~= "0"
+  end
+  local taken = entry(line, #branches)
+  for i, yes in ipairs(branches) do
+    taken[i] = taken[i] or yes
   end
 end
 

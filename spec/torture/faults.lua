@@ -5,11 +5,13 @@
 --
 --   build/torture/tycho spec/torture/faults.lua LIBRARY MOST [SCENARIO...]
 --
--- MOST: so many calls of a scenario per fault, evenly spread; `all`: each one.
+-- MOST: so many calls of a scenario per fault, evenly spread; `all`: each one. `operators` are a
+-- scenario each (operators.lua), of which only memory fails.
 
 local ffi = require "ffi"
 local folder = require "spec.support.folder"
 local lfs = require "lfs"
+local operators = require "spec.torture.operators"
 local scenarios = require "spec.torture.scenarios"
 local ty = require "tycho"
 
@@ -41,6 +43,7 @@ local FAULTS = {
 
 local MOST = tonumber(arg[2]) or math.huge
 local MOST_OF_LUA = 400                                  -- it allocates everywhere
+local SHARE = 100                                        -- an operator is a small scenario
 
 -- An error of a thread or a device may have a text around it.
 local function code_of(e)
@@ -139,39 +142,79 @@ local function check_alive(scenario, fault, tried, before, objects)
   end
 end
 
--- Machine code of LuaJIT crashes where an allocation of its own fails (doc/reliability.md).
+-- Machine code of LuaJIT crashes where an allocation of its own fails (doc/reliability.md), which
+-- luajit.lua asks for.
 local function interpret()
+  if os.getenv("TORTURE_COMPILED") then return end
   jit.off()
   jit.flush()
 end
 
-local function run(scenario, path)
+local function fail_calls(scenario, path, fault, most, expected)
+  local total = calls_of(scenario, path, fault.gate)
+  local n = math.min(total, most)
+  for i = 0, n - 1 do
+    try(scenario, path, fault, 1 + math.floor(i * total / n), expected)
+  end
+  return n
+end
+
+local function fail_and_count(scenario, path, fault, most, expected)
+  local before, objects = alive()
+  local n = fail_calls(scenario, path, fault, most, expected)
+  check_alive(scenario, fault, n, before, objects)
+  return n
+end
+
+local function undisturbed(scenario, path)
   scenario.run(path)
-  local expected = { value = scenario.run(path), names = names_in(path) }
-  local tried = 0
+  return { value = scenario.run(path), names = names_in(path) }
+end
+
+-- Returns how many calls were made to fail.
+local function run(scenario, path)
+  local expected, tried = undisturbed(scenario, path), 0
   for _, fault in ipairs(FAULTS) do
-    if fault.gate == LUA then interpret() end
-    local total = calls_of(scenario, path, fault.gate)
-    local before, objects = alive()
-    local n = math.min(total, fault.gate == LUA and math.min(MOST / 2, MOST_OF_LUA) or MOST)
-    for i = 0, n - 1 do
-      try(scenario, path, fault, 1 + math.floor(i * total / n), expected)
-      tried = tried + 1
-    end
-    check_alive(scenario, fault, n, before, objects)
+    local of_lua = fault.gate == LUA
+    if of_lua then interpret() end
+    tried = tried + fail_and_count(scenario, path, fault,
+      of_lua and math.min(MOST / 2, MOST_OF_LUA) or MOST, expected)
     jit.on()
   end
-  print(("%-12s %5d calls made to fail"):format(scenario.name, tried))
+  return tried
+end
+
+-- Objects are counted once for all: to collect takes longer than an operator.
+local function run_operators(path)
+  local tried, before, objects = 0, alive()
+  for _, operator in ipairs(operators) do
+    local expected = undisturbed(operator, path)
+    for _, fault in ipairs(FAULTS) do
+      if fault.gate == MEMORY then
+        tried = tried + fail_calls(operator, path, fault, math.ceil(MOST / SHARE), expected)
+      end
+    end
+  end
+  check_alive({ name = "operators" }, FAULTS[1], tried, before, objects)
+  return tried
 end
 
 local wanted = {}
 for i = 3, #arg do
   wanted[arg[i]] = true
 end
-for _, scenario in ipairs(scenarios) do
-  if #arg < 3 or wanted[scenario.name] then
-    folder.with(function(path) run(scenario, path) end)
+
+local function run_wanted(name, f)
+  if #arg < 3 or wanted[name] then
+    folder.with(function(path)
+      print(("%-12s %5d calls made to fail"):format(name, f(path)))
+    end)
   end
 end
+
+for _, scenario in ipairs(scenarios) do
+  run_wanted(scenario.name, function(path) return run(scenario, path) end)
+end
+run_wanted("operators", run_operators)
 print(("%d errors, %d wrong, %d objects lost by Lua"):format(failed, wrong, lost))
 os.exit(wrong == 0 and failed > 0 and 0 or 1)
