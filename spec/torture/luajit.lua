@@ -1,7 +1,7 @@
 -- The fault inside LuaJIT for which faults.lua turns the compiler off (doc/reliability.md): machine
--- code may crash where an allocation of Lua's fails. What is made to fail is the same here, with the
--- compiler on. A run ends well or by that crash, and nothing else; with a LuaJIT that has none left,
--- which the last line tells, faults.lua need not interpret.
+-- code may crash where an allocation of Lua's fails. The same calls fail here, with the compiler
+-- on. A run ends well or by that crash, and nothing else; with a LuaJIT that has no such crash, as
+-- the last line then tells, faults.lua need not interpret.
 --
 --   build/torture/tycho spec/torture/luajit.lua LIBRARY
 
@@ -19,4 +19,4 @@ for run = 1, RUNS do
     os.exit(1)
   end
 end
-print(("Lua has no memory, compiled: %d of %d runs end by the crash of LuaJIT"):format(crashed, RUNS))
+print(("Lua has no memory, compiled: %d of %d runs end by LuaJIT's crash"):format(crashed, RUNS))
