@@ -7,6 +7,7 @@
 #define CUDA_FAMILIES(_) \
   _(bias) \
   _(boxes) \
+  _(branches) \
   _(cells) \
   _(channels) \
   _(convert) \
@@ -137,6 +138,7 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
 #define CUDA_TABLES(_) \
   _(attention) \
   _(boxes) \
+  _(branches) \
   _(convolve) \
   _(correlation) \
   _(counting) \

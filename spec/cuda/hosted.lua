@@ -18,8 +18,6 @@ return {
   _cvimdecode = "forward",
   _cvimread = "forward",
   _cvimresize = "forward",
-  _gate = "forward, gradient",
-  _guard = "forward",
   _image_adjust_lighting = "forward",
   _image_random_brightness = "forward",
   _image_random_color_jitter = "forward",
@@ -39,6 +37,5 @@ return {
   _sample_poisson = "forward",
   _sample_uniform = "forward",
   _sample_unique_zipfian = "forward",
-  _select = "forward, gradient",
   _shuffle = "forward",
 }

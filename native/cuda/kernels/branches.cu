@@ -1,0 +1,34 @@
+// branches.cu - the ways into and out of parts that run only where a guard, one byte, holds.
+// Method: a thread an element; what was skipped is not read. Bound: bytes.
+#ifndef UNIT
+#include "prelude.cuh"
+#define UNIT u32
+#define T float
+#include "team.cuh"
+#endif
+
+// outer: the guard around this one, or NULL
+extern "C" __global__ void guard(u8 *y, const T *condition, const u8 *outer, i32 negate)
+{
+  EACH(i, 1) y[i] = (!outer || *outer) && (get<double>(*condition) != 0) != (negate != 0);
+}
+
+extern "C" __global__ void choose(
+    UNIT *y, const u8 *guard, const UNIT *first, const UNIT *second, i64 n)
+{
+  const UNIT *from = *guard ? first : second;
+  EACH(i, n) y[i] = from[i];
+}
+
+// x goes to `first` where the guard holds, else to `second`, zeros to the other; one of them may be
+// NULL, and one lie in the place of x.
+extern "C" __global__ void part_ways(UNIT *first, UNIT *second, const u8 *guard, const UNIT *x, i64 n)
+{
+  bool holds = *guard;
+  EACH(i, n)
+  {
+    UNIT v = x[i];
+    if (first) first[i] = holds ? v : (UNIT)0;
+    if (second) second[i] = holds ? (UNIT)0 : v;
+  }
+}
