@@ -9,6 +9,7 @@
 #pragma once
 #ifndef __CUDACC_RTC__
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 #include "base/philox.h"
 #endif
@@ -203,4 +204,44 @@ TY_DEVICE_FN uint64_t law_below(struct element_stream *s, uint64_t span)
   uint64_t a = law_word(s), b = law_word(s), x = span >> 32, y = span & 0xffffffffu;
   uint64_t middle = b * x + (b * y >> 32), low = a * y + (middle & 0xffffffffu);
   return a * x + (middle >> 32) + (low >> 32);
+}
+
+/* -- parameters: where a law is defined and can be drawn from in finite time (one parameter: b is
+** 0), and what becomes of a standard variate z: offset + scale z, at most limit ---------------- */
+
+TY_DEVICE_FN bool law_uniform_valid(double a, double b) { return a <= b && isfinite(b - a); }
+TY_DEVICE_FN bool law_normal_valid(double a, double b) { return b >= 0; }
+TY_DEVICE_FN bool law_exponential_valid(double a, double b) { return a > 0; }
+TY_DEVICE_FN bool law_gamma_valid(double a, double b)
+{
+  return a > 0 && b > 0 && isfinite(a) && isfinite(b);
+}
+TY_DEVICE_FN bool law_poisson_valid(double a, double b) { return a >= 0 && isfinite(a); }
+TY_DEVICE_FN bool law_failures_valid(double a, double b)
+{
+  return a >= 0 && isfinite(a) && b > 0 && b <= 1;
+}
+TY_DEVICE_FN bool law_counts_valid(double a, double b)
+{
+  return a >= 0 && isfinite(a) && b >= 0 && isfinite(b);
+}
+
+struct law_affine { double offset, scale, limit; };
+
+/* wide: in float64; rounding must not reach high itself */
+TY_DEVICE_FN struct law_affine law_uniform_affine(double low, double high, bool wide)
+{
+  double below = wide ? nextafter(high, low) : (double)nextafterf((float)high, (float)low);
+  struct law_affine t = { low, high - low, low < high ? below : high };
+  return t;
+}
+TY_DEVICE_FN struct law_affine law_normal_affine(double mu, double s, bool wide)
+{
+  struct law_affine t = { mu, s, INFINITY };
+  return t;
+}
+TY_DEVICE_FN struct law_affine law_exponential_affine(double lam, double none, bool wide)
+{
+  struct law_affine t = { 0, 1 / lam, INFINITY };
+  return t;
 }

@@ -51,6 +51,7 @@ static const struct { enum cuda_family family; struct source_file file; } shared
   { FAMILY_regions, { "regions.h", cuda_text_regions_header } },
   { FAMILY_density, { "density.h", cuda_text_density_header } },
   { FAMILY_random, { "laws.h", cuda_text_laws } },
+  { FAMILY_random, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_resample, { "resample.h", cuda_text_resample_header } },
   { FAMILY_sampler, { "corners.h", cuda_text_corners } },
 };

@@ -15,11 +15,15 @@ int cuda_fault_told(struct cuda_fault *f)
   char axis[32] = "";
   if (!f->taken) return TY_OK;
   if (f->axis >= 0) snprintf(axis, sizeof axis, " on axis %d", f->axis);
-  int code = f->what
-      ? fail(TY_ERUN, "%s: matrix %lld %s", f->op, (long long)f->index, f->what)
-      : fail(TY_ERUN, "%s: index %lld at position %lld is out of range%s; expected %lld to %lld",
-            f->op, (long long)f->index, (long long)f->position, axis, (long long)f->low,
-            (long long)f->high - 1);
+  int code;
+  long long index = f->index, low = f->low, high = f->high;
+  if (!f->what)
+    code = fail(TY_ERUN, "%s: index %lld at position %lld is out of range%s; expected %lld to %lld",
+        f->op, index, (long long)f->position, axis, low, high - 1);
+  else if (f->axis)
+    code = fail(TY_ERUN, "%s: bad parameters at %lld; expected %s", f->op, index, f->what);
+  else
+    code = fail(TY_ERUN, "%s: matrix %lld %s", f->op, index, f->what);
   fail_node(f->op, NULL, NULL);
   f->taken = 0;
   f->what = NULL;

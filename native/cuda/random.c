@@ -4,17 +4,40 @@
 #include "kernel/primitives.h"
 #include "kernel/strided_copy.h"
 
+/* parameters of each element, which are looked at first */
+static int numbers_of_rows(
+    int device, const struct random_numbers *r, void *y, int dtype, int64_t n)
+{
+  char words[128];
+  struct cuda_fault *fault = cuda_device(device)->fault;
+  int64_t rows = n / r->each;
+  const char *type = cuda_type(dtype), *of = cuda_type(r->pa->d.dtype);
+  void *none = NULL, *a = r->pa->p, *b = r->pb ? r->pb->p : none;
+  cu_function look, f;
+  snprintf(words, sizeof words, r->draws ? "DRAW=%s" : "LAW=%s AFFINE=%s_affine",
+      r->draws ? r->law : r->standard, r->law);
+  TRY(cuda_family(device, FAMILY_random, "look", &look, "T=%s P=%s VALID=%s_valid %s", type, of,
+      r->law, words));
+  TRY(cuda_family(device, FAMILY_random, r->draws ? "draw_rows" : "standard_rows", &f,
+      "T=%s P=%s VALID=%s_valid %s", type, of, r->law, words));
+  void *of_look[] = { &a, &b, &rows, &fault, (void *)&r->op, (void *)&r->want };
+  TRY(cuda_launch(device, look, cuda_blocks(device, rows), CUDA_BLOCK, 0, of_look));
+  void *params[] = { &y, &n, (void *)&r->key, &a, &b, (void *)&r->each };
+  return cuda_launch(device, f, cuda_blocks(device, n), CUDA_BLOCK, 0, params);
+}
+
 int cuda_numbers(int device, const struct random_numbers *r, void *y, int dtype, int64_t n)
 {
-  const char *key = r->standard ? "LAW=" : r->draw ? "DRAW=" : "";
-  const char *law = r->standard ? r->standard : r->draw ? r->draw : "";
-  const char *name = r->standard ? "standard" : r->draw ? "draw" : "whole_numbers";
+  const char *key = !r->law ? "" : r->draws ? "DRAW=" : "LAW=";
+  const char *law = !r->law ? "" : r->draws ? r->law : r->standard;
+  const char *name = !r->law ? "whole_numbers" : r->draws ? "draw" : "standard";
   cu_function f;
   void *numbers[] = { &y, &n, (void *)&r->key, (void *)&r->a, (void *)&r->b, (void *)&r->limit };
   void *whole[] = { &y, &n, (void *)&r->key, (void *)&r->low, (void *)&r->span };
+  if (r->pa) return numbers_of_rows(device, r, y, dtype, n);
   TRY(cuda_family(device, FAMILY_random, name, &f, "T=%s %s%s", cuda_type(dtype), key, law));
-  return cuda_launch(device, f, cuda_blocks(device, n), CUDA_BLOCK, 0,
-      r->standard || r->draw ? numbers : whole);
+  return cuda_launch(
+      device, f, cuda_blocks(device, n), CUDA_BLOCK, 0, r->law ? numbers : whole);
 }
 
 /* -- Dropout ----------------------------------------------------------------------------------- */

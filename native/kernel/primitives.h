@@ -7,14 +7,20 @@
 
 struct move;
 struct reduce;
-/* Numbers by the functions of base/laws.h, by name: a + b z of a standard variate z, at most limit;
-** what `draw` gives for a and b; neither: whole ones, from low, below low + span. */
+/* Numbers of a law, by its name in base/laws.h: what it draws for a and b, or a + b z of a standard
+** variate z, at most limit; law NULL: whole ones, from low, below low + span. pa and pb (NULL: none)
+** are parameters of `each` elements in turn, instead of a and b, which LAW_valid looks at and, of a
+** standard variate, LAW_affine is given; op and want are for what it finds. */
 struct random_numbers {
   struct rng_key key;
-  const char *standard, *draw;
+  const char *law, *standard;
+  bool draws;
   double a, b, limit;
   int64_t low;
   uint64_t span;
+  const struct operand *pa, *pb;
+  int64_t each;
+  const char *op, *want;
 };
 struct primitives {
   /* dst and src lie on the device */

@@ -40,7 +40,7 @@ extern "C" __global__ void finite_only(T *a, i32 *marks, i64 count, i64 size)
 
 // One block: the first of `count` matrices that is marked.
 extern "C" __global__ void tell_marked(
-    const i32 *marks, i64 count, matrix_fault *fault, i64 op, i64 what)
+    const i32 *marks, i64 count, device_fault *fault, i64 op, i64 what)
 {
   EACH_ROW(only, 1)
   {
@@ -48,7 +48,7 @@ extern "C" __global__ void tell_marked(
     EACH_OF_TEAM(i, 0, count)
       if (marks[i] && i < first) first = i;
     first = team_least(first);
-    if (first < count && LEADS) tell(fault, op, what, first);
+    if (first < count && LEADS) tell(fault, op, what, first, BAD_MATRIX);
   }
 }
 

@@ -5,6 +5,7 @@
 #include "base/laws.h"
 #define T float
 #include "team.cuh"
+#include "fault.cuh"
 #endif
 
 #ifndef LAW
@@ -12,6 +13,13 @@
 #endif
 #ifndef DRAW
 #define DRAW(stream, a, b) law_unit(stream)
+#endif
+#ifndef P
+#define P float       // parameters of elements
+#define VALID law_uniform_valid
+#endif
+#ifndef AFFINE
+#define AFFINE law_uniform_affine
 #endif
 
 // y = offset + scale z, at most limit
@@ -43,5 +51,40 @@ extern "C" __global__ void whole_numbers(
   {
     struct element_stream s = stream_of_element(key, i);
     y[i] = (T)((u64)low + law_below(&s, span));
+  }
+}
+
+// -- parameters of `each` elements in turn; b NULL: one ---------------------------------------------
+
+FN double second_of(const P *b, i64 row) { return b ? get<double>(b[row]) : 0; }
+
+extern "C" __global__ void look(
+    const P *a, const P *b, i64 rows, struct device_fault *fault, i64 op, i64 want)
+{
+  EACH(i, rows)
+    if (!VALID(get<double>(a[i]), second_of(b, i))) tell(fault, op, want, i, BAD_PARAMETERS);
+}
+
+extern "C" __global__ void standard_rows(T *y, i64 n, const struct rng_key __grid_constant__ key,
+    const P *a, const P *b, i64 each)
+{
+  EACH(i, n)
+  {
+    struct philox p = philox(key.seed, key.counter, key.node, i);
+    struct law_affine t = AFFINE(get<double>(a[i / each]), second_of(b, i / each), sizeof(T) == 8);
+    T v = (T)(t.offset + t.scale * LAW(p.w[0], p.w[1], p.w[2], p.w[3])), most = (T)t.limit;
+    y[i] = v > most ? most : v;
+  }
+}
+
+// A law that rejects might never end with bad parameters.
+extern "C" __global__ void draw_rows(T *y, i64 n, const struct rng_key __grid_constant__ key,
+    const P *a, const P *b, i64 each)
+{
+  EACH(i, n)
+  {
+    struct element_stream s = stream_of_element(key, i);
+    double first = get<double>(a[i / each]), second = second_of(b, i / each);
+    y[i] = VALID(first, second) ? (T)DRAW(&s, first, second) : (T)NAN;
   }
 }

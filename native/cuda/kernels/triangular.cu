@@ -84,7 +84,7 @@ FN T &of_factor(T *a, i64 n, i32 lower, i64 i, i64 j)
 }
 
 extern "C" __global__ void cholesky(
-    T *all, i64 count, i64 n, i32 lower, matrix_fault *fault, i64 op, i64 what)
+    T *all, i64 count, i64 n, i32 lower, device_fault *fault, i64 op, i64 what)
 {
   EACH_ROW(matrix, count)
   {
@@ -93,7 +93,7 @@ extern "C" __global__ void cholesky(
       __syncthreads();
       double d = of_factor(a, n, lower, k, k), root = sqrt(d);
       if (d <= 0) { // NaN goes on, as on the CPU
-        if (LEADS) tell(fault, op, what, matrix);
+        if (LEADS) tell(fault, op, what, matrix, BAD_MATRIX);
         break;
       }
       __syncthreads();
@@ -136,8 +136,8 @@ extern "C" __global__ void identities(T *y, i64 count, i64 n)
 }
 
 extern "C" __global__ void look_for_zeros(
-    const T *a, i64 count, i64 n, matrix_fault *fault, i64 op, i64 what)
+    const T *a, i64 count, i64 n, device_fault *fault, i64 op, i64 what)
 {
   EACH(i, count)
-    if (a[i / n * n * n + i % n * n + i % n] == 0) tell(fault, op, what, i / n);
+    if (a[i / n * n * n + i % n * n + i % n] == 0) tell(fault, op, what, i / n, BAD_MATRIX);
 }

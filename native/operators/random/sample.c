@@ -4,7 +4,7 @@
 ** Element i of a draw is a function of (seed, the draw's counter, node, i) alone
 ** (kernel/variates.h). A law either shifts and scales a standard variate, made a block at a time
 ** by vector loops, or makes one element from as many words as it needs. All is computed in
-** double (base/laws.h). Parameters are looked at before anything is written; bad ones fail the run.
+** double (base/laws.h). Bad parameters fail the run, on the CPU before anything is written.
 */
 #include "kernel/primitives.h"
 #include "kernel/variates.h"
@@ -12,35 +12,6 @@
 #include "op/op.h"
 
 /* -- laws -------------------------------------------------------------------------------------- */
-
-/* Where a law is defined and can be drawn from in finite time. */
-static bool valid_range(double a, double b) { return a <= b && isfinite(b - a); }
-static bool valid_deviation(double a, double b) { return b >= 0; }
-static bool valid_rate(double a, double b) { return a > 0; }
-static bool valid_rates(double a, double b)
-{
-  return a > 0 && b > 0 && isfinite(a) && isfinite(b);
-}
-static bool valid_mean(double a, double b) { return a >= 0 && isfinite(a); }
-static bool valid_means(double a, double b) { return valid_mean(a, b) && valid_mean(b, a); }
-static bool valid_trials(double a, double b) { return valid_mean(a, b) && b > 0 && b <= 1; }
-
-struct affine { double offset, scale, limit; };       /* y = offset + scale z, at most limit */
-
-static struct affine uniform_affine(
-    double low, double high, int dtype) /* rounding must not reach high itself */
-{
-  double below = dtype == TY_F64 ? nextafter(high, low) : nextafterf((float)high, (float)low);
-  return (struct affine){ low, high - low, low < high ? below : high };
-}
-static struct affine normal_affine(double mu, double s, int type)
-{
-  return (struct affine){ mu, s, INFINITY };
-}
-static struct affine wait_affine(double lam, double none, int type)
-{
-  return (struct affine){ 0, 1 / lam, INFINITY };
-}
 
 static variate_fn uniform_standard(int dtype)
 {
@@ -50,30 +21,30 @@ static variate_fn normal_standard(int dtype)  { return variates_here()->normal; 
 static variate_fn wait_standard(int dtype)    { return variates_here()->exponential; }
 
 struct distribution {
-  const char *name;                                   /* of its function in base/laws.h */
+  const char *name;                                   /* of its functions in base/laws.h */
   /* names of the parameters (b NULL: one); what is expected */
   const char *a, *b, *want;
   bool          (*good)(double a, double b);
   variate_fn       (*standard)(int dtype);               /* a block of standard variates and */
   /* what becomes of them, or */
-  struct affine (*affine)(double a, double b, int dtype);
+  struct law_affine (*affine)(double a, double b, bool wide);
   double (*draw)(struct element_stream *s, double a, double b); /* one element */
 };
 static const struct distribution
-  uniform = { "law_unit24", "low", "high", "finite numbers, low not above high", valid_range,
-              uniform_standard, uniform_affine, NULL },
-  normal_law = { "law_normal", "loc", "scale", "a scale of 0 or more", valid_deviation,
-                 normal_standard, normal_affine, NULL },
-  exponential = { "law_exponential", "lam", NULL, "a number above 0", valid_rate,
-                  wait_standard, wait_affine, NULL },
-  gamma_law = { "law_gamma", "alpha", "beta", "finite numbers above 0", valid_rates,
+  uniform = { "law_uniform", "low", "high", "finite numbers, low not above high",
+              law_uniform_valid, uniform_standard, law_uniform_affine, NULL },
+  normal_law = { "law_normal", "loc", "scale", "a scale of 0 or more", law_normal_valid,
+                 normal_standard, law_normal_affine, NULL },
+  exponential = { "law_exponential", "lam", NULL, "a number above 0", law_exponential_valid,
+                  wait_standard, law_exponential_affine, NULL },
+  gamma_law = { "law_gamma", "alpha", "beta", "finite numbers above 0", law_gamma_valid,
                 NULL, NULL, law_gamma },
-  poisson = { "law_poisson", "lam", NULL, "a finite number, 0 or more", valid_mean,
+  poisson = { "law_poisson", "lam", NULL, "a finite number, 0 or more", law_poisson_valid,
               NULL, NULL, law_poisson },
   negative_binomial = { "law_failures", "k", "p", "k of 0 or more, p above 0 and at most 1",
-                        valid_trials, NULL, NULL, law_failures },
+                        law_failures_valid, NULL, NULL, law_failures },
   generalized_negative_binomial = { "law_counts", "mu", "alpha", "finite numbers, 0 or more",
-                                    valid_means, NULL, NULL, law_counts };
+                                    law_counts_valid, NULL, NULL, law_counts };
 
 static int look_at(const struct distribution *law, double a, double b)
 {
@@ -116,8 +87,8 @@ static void transform_rows(const struct filling *f, const double *z, int64_t i, 
   for (int64_t end = i + n, m; i < end; i += m, z += m) {
     int64_t row = i / f->each;
     m = MIN(end, (row + 1) * f->each) - i;
-    struct affine t = f->law->affine(
-        parameter(f->pa, f->a, row), parameter(f->pb, f->b, row), y->d.dtype);
+    struct law_affine t = f->law->affine(
+        parameter(f->pa, f->a, row), parameter(f->pb, f->b, row), y->d.dtype == TY_F64);
     void *to = elements_at(y->p, i, dtype_size(y->d.dtype));
     (y->d.dtype == TY_F64 ? d->store_f64 : d->store_f32)(to, z, t.offset, t.scale, t.limit, m);
   }
@@ -147,18 +118,19 @@ static void single_body(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* On another device; no parameters per element. */
 static int fill_there(const struct filling *f, const struct primitives *other)
 {
   const struct operand *y = &f->c->out[0];
   const struct distribution *law = f->law;
-  struct random_numbers r = { .key = key_of(f->c), .draw = law->name, .a = f->a, .b = f->b };
-  if (!law->draw) {
-    struct affine t = law->affine(f->a, f->b, y->d.dtype);
-    bool wide = law == &uniform && y->d.dtype == TY_F64;
-    r = (struct random_numbers){ .key = r.key, .standard = wide ? "law_unit53" : law->name,
-      .a = t.offset, .b = t.scale, .limit = t.limit };
+  struct random_numbers r = { .key = key_of(f->c), .law = law->name, .draws = law->draw != NULL,
+    .a = f->a, .b = f->b, .pa = f->pa, .pb = f->pb, .each = f->each, .op = f->c->op->name,
+    .want = law->want };
+  bool wide = y->d.dtype == TY_F64;
+  if (law->affine && !f->pa) {
+    struct law_affine t = law->affine(f->a, f->b, wide);
+    r.a = t.offset, r.b = t.scale, r.limit = t.limit;
   }
+  r.standard = law != &uniform ? law->name : wide ? "law_unit53" : "law_unit24";
   return other->random(f->c->device, &r, y->p, y->d.dtype, desc_count(&y->d));
 }
 
@@ -187,7 +159,8 @@ static int sample_run(struct call *c, const struct distribution *law)
   const struct operand *pa = &c->in[0], *pb = c->nin > 1 ? &c->in[1] : NULL;
   int64_t n = desc_count(&pa->d);
   struct filling f = { c, law, 0, 0, pa, pb, desc_count(&c->out[0].d) / n };
-  for (int64_t i = 0; i < n; i++) TRY(look_at(law, real_of(pa, i), parameter(pb, 0, i)));
+  bool here = !primitives_of(c->device);
+  for (int64_t i = 0; i < n && here; i++) TRY(look_at(law, real_of(pa, i), parameter(pb, 0, i)));
   return fill(&f);
 }
 
@@ -306,7 +279,7 @@ static int op##_random(struct call *c) \
 } \
 static int op##_sample(struct call *c) { return sample_run(c, &law); } \
 PHILOX(op##_random_kernels, op##_random, T_FLOAT, K_ANYWHERE) \
-PHILOX(op##_sample_kernels, op##_sample, T_FLOAT | T_INT, 0)
+PHILOX(op##_sample_kernels, op##_sample, T_FLOAT | T_INT, K_ANYWHERE)
 LAW(uniform,           uniform,           p->a)
 LAW(normal,            normal_law,        p->a)
 LAW(gamma,             gamma_law,         p->a)
