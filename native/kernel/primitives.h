@@ -8,9 +8,9 @@
 struct move;
 struct reduce;
 /* Numbers of a law, by its name in base/laws.h: what it draws for a and b, or a + b z of a standard
-** variate z, at most limit; law NULL: whole ones, from low, below low + span. pa and pb (NULL: none)
+** variate z, at most limit; law NULL: whole ones, from low, below low + span. pa and pb (NULL: one)
 ** are parameters of `each` elements in turn, instead of a and b, which LAW_valid looks at and, of a
-** standard variate, LAW_affine is given; op and want are for what it finds. */
+** standard variate, LAW_affine is given; op and want: for what it finds. */
 struct random_numbers {
   struct rng_key key;
   const char *law, *standard;

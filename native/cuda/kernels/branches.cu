@@ -22,7 +22,8 @@ extern "C" __global__ void choose(
 
 // x goes to `first` where the guard holds, else to `second`, zeros to the other; one of them may be
 // NULL, and one lie in the place of x.
-extern "C" __global__ void part_ways(UNIT *first, UNIT *second, const u8 *guard, const UNIT *x, i64 n)
+extern "C" __global__ void part_ways(
+    UNIT *first, UNIT *second, const u8 *guard, const UNIT *x, i64 n)
 {
   bool holds = *guard;
   EACH(i, n)

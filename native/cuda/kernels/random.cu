@@ -54,7 +54,7 @@ extern "C" __global__ void whole_numbers(
   }
 }
 
-// -- parameters of `each` elements in turn; b NULL: one ---------------------------------------------
+// -- parameters of `each` elements in turn; b NULL: one -------------------------------------------
 
 FN double second_of(const P *b, i64 row) { return b ? get<double>(b[row]) : 0; }
 
