@@ -63,6 +63,8 @@ local function check(signal, times)
       if run.hit and run.status ~= 0 then
         hits = hits + 1
         check_end(run, rank)
+      elseif not run.hit then
+        whole = math.max(whole * 0.8, 0.5)               -- the machine had less to do meanwhile
       end
       local output = shell.run(command(RANKS, prefix))
       assert.equal(want, result_of(output), output)
