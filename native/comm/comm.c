@@ -381,6 +381,8 @@ static void leave(int status, void *context)
     comm_devices_abort();
     c->ops->abort(c->world, status);
   }
+  else if (c->world->size > 1)
+    comm_guard_end();
   device_wait(c->queue);
   c->ops->close(c->world);
 }
