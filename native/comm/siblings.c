@@ -88,10 +88,10 @@ static void guard(int launcher)
 void comm_guard_end(void)
 {
   int launcher = (int)getppid(), first;
-  if (list_ranks(launcher, &first, 1) < 1 || first != (int)getpid() || fork()) return;
+  if (list_ranks(launcher, &first, 1) < 1 || first != (int)getpid() || sys_fork()) return;
   signal(SIGTERM, SIG_DFL);
-  close(STDIN_FILENO);
-  close(STDOUT_FILENO);
+  sys_close(STDIN_FILENO);
+  sys_close(STDOUT_FILENO);
   close_range(STDERR_FILENO + 1, ~0u, 0);
   guard(launcher);
   _exit(0);
