@@ -229,7 +229,7 @@ cudasim-%:
 
 # The specs as gpu(0): those of GPU_SPECS, or GPU_SPECS=spec; on the stand-in, unless TYCHO_CUDA_PATH says where CUDA is.
 GPU_SPECS ?= $(addprefix spec/,executor initializer io kvstore metric module ndarray optimizer rnn symbol \
-  $(patsubst %,operators/%_spec.lua,edges reduce rows))
+  $(patsubst %,operators/%_spec.lua,edges indices reduce rows))
 TYCHO_CUDA_PATH ?= $(abspath $(BUILD))/cudasim
 test-gpu: all cudasim
 	@$(TEST_ENV) TYCHO_TEST_DEVICE='gpu(0)' TYCHO_CUDA_PATH='$(TYCHO_CUDA_PATH)' TYCHO_CACHE='$(abspath $(BUILD))/cubins' \
@@ -266,7 +266,7 @@ COVERAGE_SPECS ?= $(filter-out spec/scripts/% spec/doc/% %/kills_spec.lua %/grow
 COVERAGE_LEAST ?= 92 85
 COVERAGE_FAULTS ?= 300
 COVERAGE_CALLS ?= 100000
-COVERAGE_GPU   ?= spec/executor $(patsubst %,spec/operators/%_spec.lua,edges reduce rows contrib_math detection sampler updates linalg)
+COVERAGE_GPU   ?= spec/executor $(patsubst %,spec/operators/%_spec.lua,edges indices reduce rows contrib_math detection sampler updates linalg)
 
 $(BUILD)/replay/%: spec/fuzz/%.c spec/fuzz/replay/replay.c $(BUILD)/libtycho.a
 	@mkdir -p $(dir $@)

@@ -347,7 +347,8 @@ static int keep(struct call *c)
   const char *unit = unit_of_rows(dtype_size(x->d.dtype), &row, y->p, x->p);
   TRY(cuda_family(c->device, FAMILY_rows, "keep_rows", &f, "UNIT=%s I=%s", unit,
       cuda_type(list->d.dtype)));
-  void *params[] = { (void *)&y->p, (void *)&x->p, (void *)&list->p, &n, &row };
+  int64_t rows = x->d.dim[0];
+  void *params[] = { (void *)&y->p, (void *)&x->p, (void *)&list->p, &n, &row, &rows };
   return cuda_run(c, f, n * row, params);
 }
 

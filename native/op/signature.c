@@ -71,6 +71,7 @@ static const char *piece(const char *s, size_t n)
 static int parse_port(const char *s, size_t n, struct port_text *p)
 {
   *p = (struct port_text){ .hidden = *s == '[', .secret = *s == '{' };
+  if ((p->hidden || p->secret) && n < 2) return bad_text("[name] or {name}", s);
   if (p->hidden || p->secret) s++, n -= 2;
   const char *star = memchr(s, '*', n);
   size_t len = star ? (size_t)(star - s) : n;

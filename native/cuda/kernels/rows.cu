@@ -206,13 +206,15 @@ extern "C" __global__ void set_at(UNIT *array, const UNIT *rows, const sort_key 
 
 // -- rows of a matrix that a list names -----------------------------------------------------------
 
-// Rows of x stand where the list names them; elsewhere zeros stay.
-extern "C" __global__ void keep_rows(UNIT *y, const UNIT *x, const I *index, i64 n, i64 row)
+// Rows of x stand where the list names them; elsewhere zeros stay. What names none of the `rows` has
+// been told by check_range, and is passed over.
+extern "C" __global__ void keep_rows(
+    UNIT *y, const UNIT *x, const I *index, i64 n, i64 row, i64 rows)
 {
   EACH(i, n * row)
   {
-    i64 at = whole(index[i / row]) * row + i % row;
-    y[at] = x[at];
+    i64 j = whole(index[i / row]), at = j * row + i % row;
+    if (j >= 0 && j < rows) y[at] = x[at];
   }
 }
 
