@@ -206,8 +206,8 @@ extern "C" __global__ void set_at(UNIT *array, const UNIT *rows, const sort_key 
 
 // -- rows of a matrix that a list names -----------------------------------------------------------
 
-// Rows of x stand where the list names them; elsewhere zeros stay. What names none of the `rows` has
-// been told by check_range, and is passed over.
+// Rows of x stand where the list names them; elsewhere zeros stay. What names none of the `rows` is
+// passed over: check_range has told it.
 extern "C" __global__ void keep_rows(
     UNIT *y, const UNIT *x, const I *index, i64 n, i64 row, i64 rows)
 {
