@@ -273,6 +273,7 @@ int ty_exec_pool(ty_exec *e, ty_pool **out)
 
 int ty_exec_keep(ty_exec *e)
 {
+  NEED(e, TY_ETYPE, "exec_keep: null executor");
   __atomic_add_fetch(&e->refs, 1, __ATOMIC_RELAXED);
   return TY_OK;
 }

@@ -187,6 +187,7 @@ int graph_clone(ty_graph *g, int of, const char *name, bool backward, const ty_e
 
 int ty_graph_new(ty_graph **out)
 {
+  NEED(out, TY_ETYPE, "graph_new: null argument");
   ty_graph *g = NEW(ty_graph);
   NEED(g, TY_EMEMORY, "out of memory: graph");
   g->refs = 1;
@@ -197,6 +198,7 @@ int ty_graph_new(ty_graph **out)
 
 int ty_graph_keep(ty_graph *g)
 {
+  NEED(g, TY_ETYPE, "graph_keep: null graph");
   __atomic_add_fetch(&g->refs, 1, __ATOMIC_RELAXED);
   return TY_OK;
 }

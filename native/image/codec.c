@@ -104,6 +104,7 @@ static int pixels_of(ty_tensor *t, struct pixels *out)
 
 int ty_image_encode(ty_tensor *image, const char *format, int quality, ty_tensor **out)
 {
+  NEED(image && format && out, TY_ETYPE, "image_encode: null argument");
   struct pixels from;
   struct text file = { 0 };
   bool jpeg = !strcmp(format, "jpeg");

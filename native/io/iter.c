@@ -197,6 +197,7 @@ static int set_up(struct ty_iter *it, const char *kind, const struct options *o)
 
 int ty_iter_new(const char *kind, const ty_attr *attr, int nattr, ty_iter **out)
 {
+  NEED(kind && out, TY_ETYPE, "iter_new: null argument");
   struct options o = { attr, nattr };
   ty_iter *it = NEW(ty_iter);
   if (!it) return TY_EMEMORY;
@@ -241,6 +242,7 @@ void ty_iter_free(ty_iter *it)
 
 int ty_iter_reset(ty_iter *it)
 {
+  NEED(it, TY_ETYPE, "iter_reset: null iterator");
   int code = TY_OK;
   TRY(sys_have_threads());
   pthread_mutex_lock(&it->lock);
@@ -295,6 +297,7 @@ static int hand_out(struct ty_iter *it, int i, const ty_desc *row, const void *b
 
 int ty_iter_next(ty_iter *it, int wait_ms, int *more)
 {
+  NEED(it && more, TY_ETYPE, "iter_next: null argument");
   TRY(sys_have_threads());
   pthread_mutex_lock(&it->lock);
   bool ready = await(it, wait_ms), any = it->filled > 0;
@@ -322,6 +325,7 @@ int ty_iter_next(ty_iter *it, int wait_ms, int *more)
 
 int ty_iter_data(ty_iter *it, int i, ty_tensor **out)
 {
+  NEED(it && out, TY_ETYPE, "iter_data: null argument");
   NEED(i >= 0 && i < 2, TY_EINDEX, "an iterator has array 0 (data) and 1 (label), not %d", i);
   NEED(it->out[i], TY_ESTATE, "there is no batch; call next first");
   *out = it->out[i];
@@ -330,6 +334,7 @@ int ty_iter_data(ty_iter *it, int i, ty_tensor **out)
 
 int ty_iter_pad(ty_iter *it, int *pad)
 {
+  NEED(it && pad, TY_ETYPE, "iter_pad: null argument");
   *pad = it->pad;
   return TY_OK;
 }

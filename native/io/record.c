@@ -26,6 +26,7 @@ static int no_file(const ty_record *r)
 
 int ty_record_open(const char *path, const char *mode, ty_record **out)
 {
+  NEED(path && mode && out, TY_ETYPE, "record_open: null argument");
   NEED(!strcmp(mode, "r") || !strcmp(mode, "w"), TY_EVALUE, "the mode is '%s', neither 'r' nor 'w'",
       mode);
   ty_record *r = NEW(ty_record);
@@ -105,6 +106,7 @@ static int read_payload(ty_record *r, size_t at, size_t bytes)
 
 int ty_record_read(ty_record *r, const char **data, size_t *bytes)
 {
+  NEED(r && data && bytes, TY_ETYPE, "record_read: null argument");
   uint32_t flag = WHOLE;
   size_t n = 0, total = 0;
   bool end;
@@ -152,6 +154,7 @@ static int put_chunk(ty_record *r, uint32_t flag, const char *bytes, size_t n)
 
 int ty_record_write(ty_record *r, const void *data, size_t bytes)
 {
+  NEED(r && (data || !bytes), TY_ETYPE, "record_write: null argument");
   const uint32_t magic = MAGIC;
   const char *text = data;
   size_t done = 0;
@@ -169,6 +172,7 @@ int ty_record_write(ty_record *r, const void *data, size_t bytes)
 
 int ty_record_seek(ty_record *r, int64_t offset)
 {
+  NEED(r, TY_ETYPE, "record_seek: null record file");
   NEED(!r->writes, TY_ESTATE, "'%s' is open for writing", r->path);
   NEED(offset >= 0, TY_EVALUE, "the offset is %lld", (long long)offset);
   return fseeko(r->file, (off_t)offset, SEEK_SET) == 0 ? TY_OK : no_file(r);
@@ -176,6 +180,7 @@ int ty_record_seek(ty_record *r, int64_t offset)
 
 int ty_record_tell(ty_record *r, int64_t *offset)
 {
+  NEED(r && offset, TY_ETYPE, "record_tell: null argument");
   *offset = (int64_t)ftello(r->file);
   return *offset >= 0 ? TY_OK : no_file(r);
 }

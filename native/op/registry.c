@@ -182,6 +182,7 @@ static void print_formulas(struct text *t, const struct formula *row)
 
 int ty_op_gradient(const char *name, const char **out)
 {
+  NEED(name && out, TY_ETYPE, "op_gradient: null argument");
   static __thread struct text t;
   const struct op *op = op_find(name);
   if (!op) return op_unknown(name);
@@ -221,6 +222,7 @@ static void print_ports(struct text *t, const struct port *p, int n)
 int ty_op_ports(
     const char *name, const ty_attr *attr, int nattr, int nin, const char **in, const char **out)
 {
+  NEED(name && in && out, TY_ETYPE, "op_ports: null argument");
   static __thread struct text ti, to;
   const struct op *op = op_find(name);
   if (!op) return op_unknown(name);
