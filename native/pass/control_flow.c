@@ -28,7 +28,13 @@ bool control_used(const ty_graph *g)
 struct expansion { ty_graph *to; const ty_graph *g; const ty_desc *desc; };
 /* One copy of a body (or of the whole graph): where its variables come from, what its values
 ** became. */
-struct copy { const ty_graph *g; const ty_desc *desc; ty_entry *of; const char *prefix; int guard; const char *where; };
+struct copy {
+  const ty_graph *g;
+  const ty_desc *desc;
+  ty_entry *of;
+  const char *prefix, *where;
+  int guard;
+};
 
 static int expand_node(struct expansion *x, struct copy *c, int i);
 
@@ -127,7 +133,7 @@ static int instantiate(struct expansion *x, const struct copy *around, const str
 {
   TRY(check_states(x, n, which, var));
   const ty_graph *body = n->body[which];
-  struct copy c = { body, desc, NEWS(ty_entry, body->nvalue), prefix, guard, around->where };
+  struct copy c = { body, desc, NEWS(ty_entry, body->nvalue), prefix, around->where, guard };
   int k = 0, code = c.of ? TY_OK : fail(TY_EMEMORY, "out of memory: control flow");
   for (int i = 0; i < body->n && !code; i++) {
     if (!body->node[i].op)
@@ -427,7 +433,7 @@ int control_expand(
     ty_graph *g, const ty_desc *desc, ty_entry *head, int nhead, ty_graph **out, int *to_node)
 {
   struct expansion x = { NULL, g, desc };
-  struct copy c = { g, desc, NEWS(ty_entry, g->nvalue), "", 0, NULL };
+  struct copy c = { g, desc, NEWS(ty_entry, g->nvalue), "", NULL, 0 };
   NEED(c.of, TY_EMEMORY, "out of memory: control flow");
   int code = ty_graph_new(&x.to);
   if (!code) x.to->base = g, ty_graph_keep(g);

@@ -1,42 +1,14 @@
--- The profiler (native/device/profile.c, exec_profile.c, runtime/lua/tycho/profiler*.lua).
+-- The profiler (native/device/profile.c, native/exec/profile.c, core/profiler.lua).
 
 local cjson = require "cjson"
-local shell = require "spec.support.shell"
 local device = require "spec.support.device"
+local support = require "spec.support.trace"
 local ty = require "tycho"
 
 local profiler, V = ty.profiler, ty.sym.Variable
-
-local path = os.tmpname() .. ".json"
-
-local function exists(name)
-  local file = io.open(name, "rb")
-  if file then
-    file:close()
-  end
-  return file ~= nil
-end
-
-local function read(name)
-  local file = assert(io.open(name, "rb"))
-  local text = file:read("*a")
-  file:close()
-  return cjson.decode(text)
-end
-
--- Runs f with the profiler on, from fresh sums; returns the trace that it left.
-local function traced(options, f)
-  options.filename, options.aggregate_stats = path, true
-  ty.waitall()
-  profiler.set_config(options)
-  profiler.dumps{ reset = true }
-  profiler.set_state("run")
-  f()
-  ty.waitall()
-  profiler.set_state("stop")
-  profiler.dump()
-  return exists(path) and read(path) or nil
-end
+local path, exists, read, traced, spans, of_category, with_phase =
+  support.path, support.exists, support.read, support.traced, support.spans,
+  support.of_category, support.with_phase
 
 local function network()
   local net = ty.sym.FullyConnected{ V("data"), num_hidden = 16, name = "fc1" }
@@ -47,51 +19,6 @@ end
 
 local function bound()
   return ty.name.NameManager():with(network):simple_bind{ ctx = ty.cpu(), data = { 8, 12 } }
-end
-
--- Pairs of B and E as {name, cat, args, ns, pid, tid}; checks that they nest and that
--- time does not run backwards.
-local function spans(trace)
-  local open, list = {}, {}
-  for _, e in ipairs(trace.traceEvents) do
-    local lane = e.pid .. "/" .. tostring(e.tid)
-    local stack = open[lane] or {}
-    open[lane] = stack
-    if e.ph == "B" then
-      assert.truthy(not stack[1] or e.ts >= stack[#stack].ts)
-      stack[#stack + 1] = e
-    elseif e.ph == "E" then
-      local begin = table.remove(stack)
-      assert.equal(begin.name, e.name)
-      assert.truthy(e.ts >= begin.ts)
-      list[#list + 1] = { name = e.name, cat = e.cat, args = begin.args,
-        ns = (e.ts - begin.ts) * 1000, pid = e.pid, tid = e.tid }
-    end
-  end
-  for _, stack in pairs(open) do
-    assert.equal(0, #stack)
-  end
-  return list
-end
-
-local function of_category(list, category)
-  local part = {}
-  for _, s in ipairs(list) do
-    if s.cat == category then
-      part[#part + 1] = s
-    end
-  end
-  return part
-end
-
-local function with_phase(trace, phase)
-  local list = {}
-  for _, e in ipairs(trace.traceEvents) do
-    if e.ph == phase then
-      list[#list + 1] = e
-    end
-  end
-  return list
 end
 
 describe("profiler", function()
@@ -434,130 +361,5 @@ describe("table", function()
     profiler.set_config{ filename = path }
     profiler.dump()
     assert.is_true(exists(path))
-  end)
-end)
-
-describe("own events", function()
-  setup(device.leave)
-  teardown(device.come_back)
-  after_each(function() os.remove(path) end)
-
-  it("appear in the trace and the table", function()
-    local domain = profiler.Domain("training")
-    local trace =
-      traced({ profile_imperative = false, profile_memory = false, profile_api = false }, function()
-        local task, frame, event =
-          profiler.Task(domain, "load"), profiler.Frame(domain, "batch"), profiler.Event("setup")
-        task:start()
-        frame:start()
-        task:stop()                                        -- tasks may overlap
-        frame:stop()
-        event:start():stop()
-        local counter = profiler.Counter(domain, "samples", 5)
-        counter:increment()
-        counter:decrement(2)
-        counter:set_value(40)
-        assert.equal(40, counter.value)
-        profiler.Marker(domain, "here"):mark("thread")
-        profiler.Marker(domain, "there"):mark()
-      end)
-    local begun, ended = with_phase(trace, "b"), with_phase(trace, "e")
-    assert.equal(3, #begun)
-    local by_id = {}
-    for _, e in ipairs(begun) do
-      by_id[e.id] = e
-    end
-    for _, e in ipairs(ended) do
-      assert.equal(by_id[e.id].name, e.name)
-      assert.truthy(by_id[e.id].ts <= e.ts)
-      by_id[e.id] = nil
-    end
-    assert.same({}, by_id)
-    local values = {}
-    for i, e in ipairs(with_phase(trace, "C")) do
-      values[i] = e.args.value
-    end
-    assert.same({ 5, 6, 4, 40 }, values)
-    local scopes = {}
-    for _, e in ipairs(with_phase(trace, "i")) do
-      scopes[e.name] = e.s
-    end
-    assert.same({ here = "t", there = "p" }, scopes)
-    local found = cjson.decode(profiler.dumps{ format = "json" })
-    assert.equal(1, found.Time.training.load.Count)
-    assert.equal(1, found.Time.event.setup.Count)
-    assert.same({ Count = 4, Total = 55, Min = 4, Max = 40, Avg = 13.75 }, found.Counter.samples)
-    assert.is_nil(found.Time.training.here)
-    assert.truthy(profiler.dumps():find("\ntraining\n", 1, true))
-  end)
-
-  it("escape their names", function()
-    local trace = traced({}, function() profiler.Event('a "b"\n\\c'):start():stop() end)
-    assert.equal('a "b"\n\\c', with_phase(trace, "b")[1].name)
-  end)
-
-  it("are quiet while the profiler is off", function()
-    local domain = profiler.Domain("d")
-    profiler.Task(domain, "t"):start():stop()
-    profiler.Counter(domain, "n"):increment()
-    profiler.Marker(domain, "m"):mark()
-    profiler.set_config{ filename = path }
-    profiler.dump()
-    assert.is_false(exists(path))
-  end)
-
-  it("refuse bad use", function()
-    local domain = profiler.Domain("d")
-    local e = assert.raises("state", profiler.Task(domain, "t").stop, profiler.Task(domain, "t"))
-    assert.truthy(tostring(e):find("start()", 1, true))
-    assert.raises("type", profiler.Task, "d", "t")
-    assert.raises("value", profiler.Event)
-    assert.raises("value", profiler.Counter, domain, "n", 1.5)
-    assert.raises("value", profiler.Marker(domain, "m").mark,
-      profiler.Marker(domain, "m"), "everywhere")
-  end)
-end)
-
-describe("TYCHO_PROFILE", function()
-  setup(device.leave)
-  teardown(device.come_back)
-  local function run(variable, script)
-    local folder = os.tmpname()
-    os.remove(folder)
-    local lua = (os.getenv("LUA_PATH") or ""):gsub("^%./", "$OLDPWD/"):gsub(";%./", ";$OLDPWD/")
-    local output, status = shell.run(("mkdir %s && p=$(readlink -f %s) && l=$(readlink -f \z
-      \"${TYCHO_LIB:-build/libtycho.so}\") && cd %s && "
-      .. "TYCHO_LIB=$l LUA_PATH=\"%s\" %s $p -e '%s'"):format(folder, shell.program,
-        folder, lua, variable, script))
-    local trace = exists(folder .. "/profile.json") and read(folder .. "/profile.json") or nil
-    shell.run("rm -r " .. folder)
-    return trace, output, status
-  end
-
-  local SCRIPT = [[local ty = require "tycho"; local x = ty.nd.ones{ 4 } + 1; x:wait_to_read()]]
-
-  it("1 records from the start and writes at exit, however that comes", function()
-    for _, ending in ipairs{ "", " os.exit(0)", " os.exit(3, true)", " error(\"oops\")" } do
-      local trace, output = run("TYCHO_PROFILE=1", SCRIPT .. ending)
-      assert(trace, output)
-      local names = {}
-      for _, s in ipairs(spans(trace)) do
-        names[s.name] = true
-      end
-      assert.is_true(names._plus_scalar)
-    end
-  end)
-
-  it("0 or unset writes nothing", function()
-    assert.is_nil((run("TYCHO_PROFILE=0", SCRIPT)))
-    assert.is_nil((run("", SCRIPT)))
-  end)
-
-  it("1 lets a script stop it", function()
-    local trace = run("TYCHO_PROFILE=1",
-      [[local ty = require "tycho"; print(ty.profiler.state()); ty.profiler.set_state("stop"); ]]
-        .. SCRIPT)
-    local count = trace and #of_category(spans(trace), "imperative") or 0
-    assert.equal(0, count)
   end)
 end)

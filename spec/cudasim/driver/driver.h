@@ -24,9 +24,9 @@ typedef std::unique_lock<std::mutex> Lock;
 
 enum Needs {
   NOTHING = 0,
-  CONTEXT = 1,                                        /* a current context, on which nothing failed */
-  UNSAFE  = 2,                                        /* not while a stream of this thread captures */
-  ENDING  = 4                                         /* releases something: works after failures */
+  CONTEXT = 1,                              /* a current context, on which nothing failed */
+  UNSAFE  = 2,                              /* not while a stream of this thread captures */
+  ENDING  = 4                               /* releases something: works after failures */
 };
 
 /* What every function begins with: the lock, and whether it may go on. */

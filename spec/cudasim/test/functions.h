@@ -16,7 +16,8 @@ CUresult cuMemHostAlloc(void **, size_t, unsigned);
 CUresult cuMemFreeHost(void *);
 CUresult cuMemAddressReserve(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long);
 CUresult cuMemAddressFree(CUdeviceptr, size_t);
-CUresult cuMemCreate(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long);
+CUresult cuMemCreate(
+    CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long);
 CUresult cuMemRelease(CUmemGenericAllocationHandle);
 CUresult cuMemMap(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long);
 CUresult cuMemUnmap(CUdeviceptr, size_t);
@@ -53,10 +54,13 @@ CUresult cuModuleUnload(CUmodule);
 CUresult cuModuleGetFunction(CUfunction *, CUmodule, const char *);
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *, size_t *, CUmodule, const char *);
 CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int);
-CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **);
+CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+    unsigned, CUstream, void **, void **);
 CUresult cuGetErrorName(CUresult, const char **);
-CUresult cuGetProcAddress_v2(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
-nvrtcResult nvrtcCreateProgram(nvrtcProgram *, const char *, const char *, int, const char *const *, const char *const *);
+CUresult cuGetProcAddress_v2(
+    const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
+nvrtcResult nvrtcCreateProgram(nvrtcProgram *, const char *, const char *, int,
+    const char *const *, const char *const *);
 nvrtcResult nvrtcDestroyProgram(nvrtcProgram *);
 nvrtcResult nvrtcAddNameExpression(nvrtcProgram, const char *);
 nvrtcResult nvrtcGetLoweredName(nvrtcProgram, const char *, const char **);

@@ -1,5 +1,6 @@
-/* test.h - what the stand-in's own tests share. They use it as a program would: by the functions of
-** the libraries. A fault that is planned must be found (`found`); all else must leave no finding. */
+/* test.h - what the stand-in's own tests share. They use it as a program would: by the functions
+** of the libraries. A fault that is planned must be found (`found`); all else must leave no
+** finding. */
 #pragma once
 #include <math.h>
 #include <stdio.h>

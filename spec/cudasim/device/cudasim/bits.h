@@ -6,7 +6,10 @@ static inline float __int_as_float(int u) { return cudasim_value<float>((unsigne
 static inline unsigned __float_as_uint(float f) { return (unsigned)cudasim_bits(f); }
 static inline int __float_as_int(float f) { return (int)cudasim_bits(f); }
 static inline long long __double_as_longlong(double d) { return (long long)cudasim_bits(d); }
-static inline double __longlong_as_double(long long d) { return cudasim_value<double>((uint64_t)d); }
+static inline double __longlong_as_double(long long d)
+{
+  return cudasim_value<double>((uint64_t)d);
+}
 static inline int __double2hiint(double d) { return (int)(cudasim_bits(d) >> 32); }
 static inline int __double2loint(double d) { return (int)(unsigned)cudasim_bits(d); }
 static inline double __hiloint2double(int hi, int lo)
@@ -47,7 +50,10 @@ static inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector)
   return r;
 }
 
-static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a * b >> 32); }
+static inline unsigned __umulhi(unsigned a, unsigned b)
+{
+  return (unsigned)((uint64_t)a * b >> 32);
+}
 static inline int __mulhi(int a, int b) { return (int)((int64_t)a * b >> 32); }
 static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
 {

@@ -1,6 +1,6 @@
 /* maths.h - functions of numbers: the C library's, those that it lacks, and the fast forms, which
-** here are the exact ones (macros, since glibc has functions of some of these names). Rounding words (_rn) keep a product and a sum apart, as compiled here
-** everywhere. */
+** here are the exact ones (macros, since glibc has functions of some of these names). Rounding
+** words (_rn) keep a product and a sum apart, as compiled here everywhere. */
 #pragma once
 
 extern "C" {

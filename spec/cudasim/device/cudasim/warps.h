@@ -41,7 +41,8 @@ CUDASIM_PLAIN static inline T cudasim_shuffle(unsigned mask, T v, int from, bool
 }
 
 template <class T>
-static inline T __shfl_sync(unsigned mask, T v, int from, int width = 32, int line = __builtin_LINE())
+static inline T __shfl_sync(
+    unsigned mask, T v, int from, int width = 32, int line = __builtin_LINE())
 {
   int first = (int)cudasim_self->lane & ~(width - 1);
   return cudasim_shuffle(mask, v, first | (from & (width - 1)), false, line);

@@ -1,0 +1,87 @@
+--- Traces of the profiler, read back: what its specs share.
+
+local cjson = require "cjson"
+local assert = require "luassert"
+local ty = require "tycho"
+
+local profiler = ty.profiler
+
+local trace = {}
+
+trace.path = os.tmpname() .. ".json"
+
+function trace.exists(name)
+  local file = io.open(name, "rb")
+  if file then
+    file:close()
+  end
+  return file ~= nil
+end
+
+function trace.read(name)
+  local file = assert(io.open(name, "rb"))
+  local text = file:read("*a")
+  file:close()
+  return cjson.decode(text)
+end
+
+-- Runs f with the profiler on, from fresh sums; returns the trace that it left.
+function trace.traced(options, f)
+  options.filename, options.aggregate_stats = trace.path, true
+  ty.waitall()
+  profiler.set_config(options)
+  profiler.dumps{ reset = true }
+  profiler.set_state("run")
+  f()
+  ty.waitall()
+  profiler.set_state("stop")
+  profiler.dump()
+  return trace.exists(trace.path) and trace.read(trace.path) or nil
+end
+
+-- Pairs of B and E as {name, cat, args, ns, pid, tid}; checks that they nest and that
+-- time does not run backwards.
+function trace.spans(of)
+  local open, list = {}, {}
+  for _, e in ipairs(of.traceEvents) do
+    local lane = e.pid .. "/" .. tostring(e.tid)
+    local stack = open[lane] or {}
+    open[lane] = stack
+    if e.ph == "B" then
+      assert.truthy(not stack[1] or e.ts >= stack[#stack].ts)
+      stack[#stack + 1] = e
+    elseif e.ph == "E" then
+      local begin = table.remove(stack)
+      assert.equal(begin.name, e.name)
+      assert.truthy(e.ts >= begin.ts)
+      list[#list + 1] = { name = e.name, cat = e.cat, args = begin.args,
+        ns = (e.ts - begin.ts) * 1000, pid = e.pid, tid = e.tid }
+    end
+  end
+  for _, stack in pairs(open) do
+    assert.equal(0, #stack)
+  end
+  return list
+end
+
+function trace.of_category(list, category)
+  local part = {}
+  for _, s in ipairs(list) do
+    if s.cat == category then
+      part[#part + 1] = s
+    end
+  end
+  return part
+end
+
+function trace.with_phase(of, phase)
+  local list = {}
+  for _, e in ipairs(of.traceEvents) do
+    if e.ph == phase then
+      list[#list + 1] = e
+    end
+  end
+  return list
+end
+
+return trace
