@@ -404,11 +404,11 @@ function workloads.W9()
   local resnet, shape = nets.network("resnet50")
   binding("W9 bind resnet50", "", function()
     return bind(resnet, {data = shape_of(16, shape), label = {16}})
-  end, 5)
+  end, 25)
   local shapes = {data = {60, 32}, label = {60, 32}}
   for _, kind in ipairs{"fused", "unrolled"} do
     local net, more = nets.language(kind, 2, 200, 60, 32), kind == "fused" and "" or " unrolled"
-    binding("W9 bind lm" .. more, kind, function() return bind(net, shapes) end, 5)
+    binding("W9 bind lm" .. more, kind, function() return bind(net, shapes) end, 25)
     binding("W9 60 buckets" .. more, kind, function()
       local module, describe = bucketing(kind, 60)
       local x, y = describe(60)
@@ -416,7 +416,7 @@ function workloads.W9()
       module:init_params{initializer = ty.init.Uniform(0.1)}
       for T = 60, 1, -1 do module:switch_bucket(T, describe(T)) end
       return {free = function() return module end}
-    end, kind == "fused" and 3 or 1)
+    end, kind == "fused" and 5 or 1)
   end
 end
 
