@@ -24,12 +24,6 @@ onednn_desc onednn_tagged(int n, const dnnl_dims_t dim, dnnl_format_tag_t tag)
 
 void onednn_desc_free(onednn_desc d) { mem_free((void *)d); }
 
-int onednn_dims(onednn_desc d, const dnnl_dim_t **dim)
-{
-  *dim = d->dims;
-  return d->ndims;
-}
-
 static dnnl_primitive_desc_t primitive(const dnnl_convolution_desc_t *d, dnnl_status_t failed,
     dnnl_primitive_desc_t hint, dnnl_primitive_attr_t attr)
 {
@@ -87,14 +81,6 @@ onednn_desc onednn_tagged(int n, const dnnl_dims_t dim, dnnl_format_tag_t tag)
 }
 
 void onednn_desc_free(onednn_desc d) { dnnl_memory_desc_destroy((dnnl_memory_desc_t)d); }
-
-int onednn_dims(onednn_desc d, const dnnl_dim_t **dim)
-{
-  int n = 0;
-  dnnl_memory_desc_query(d, dnnl_query_ndims_s32, &n);
-  dnnl_memory_desc_query(d, dnnl_query_dims, dim);
-  return n;
-}
 
 dnnl_primitive_desc_t onednn_forward(
     const struct onednn_conv *c, dnnl_prop_kind_t kind, dnnl_primitive_attr_t attr)

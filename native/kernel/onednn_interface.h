@@ -18,7 +18,6 @@ typedef const_dnnl_memory_desc_t onednn_desc;
 onednn_desc onednn_strided(int n, const dnnl_dims_t dim, const dnnl_dims_t step);
 onednn_desc onednn_tagged(int n, const dnnl_dims_t dim, dnnl_format_tag_t tag);
 void        onednn_desc_free(onednn_desc d);
-int         onednn_dims(onednn_desc d, const dnnl_dim_t **dim);     /* how many */
 
 enum { X, W, Y, OPERANDS };                           /* data, weight, output, or their gradients */
 

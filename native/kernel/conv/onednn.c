@@ -237,7 +237,6 @@ static bool bridge(
   if (dnnl_memory_desc_equal(plain, inner)) return true;
   p->inside[o] = onednn_memory(inner);
   p->copy[o] = leaves ? onednn_copier(inner, plain) : onednn_copier(plain, inner);
-  if (o == W && leaves) p->turned = weight_turned(inner);
   return p->inside[o] && p->copy[o];
 }
 

@@ -6,7 +6,7 @@
 */
 #pragma once
 #include "kernel/conv/conv.h"
-#include "kernel/conv/onednn_weight.h"
+#include "kernel/onednn.h"
 
 enum { FORWARD, DATA, WEIGHT, SCALED, PARTS };        /* SCALED: forward with POST_SCALE */
 
@@ -35,8 +35,6 @@ struct onednn_primitive {
   /* copy NULL: the primitive takes the plain array */
   dnnl_primitive_t conv, copy[OPERANDS];
   dnnl_memory_t outside[OPERANDS], inside[OPERANDS], bias, pad;
-  /* the gradient W leaves blocks of so many inputs x outputs; 0: copy[W] does it */
-  int turned;
   /* where this team needs more than was planned */
   void *own_pad;
   /* blocked weight, of this version of that array and of its scale; or NULL */

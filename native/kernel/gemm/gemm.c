@@ -330,7 +330,7 @@ static int product(
   }
   const bool epilogue = e &&
       (e->bias || e->act); /* ours ends in registers, a library's in a further pass */
-  if (!(epilogue && !ta) && blas_profitable(dtype, g.m, g.n, g.k)) {
+  if (!(epilogue && !ta) && blas_profitable(g.m, g.n, g.k)) {
     blas_gemm(dtype, ta, tb, g.m, g.n, g.k, g.alpha, g.a, lda, g.b, g.ldb, g.add, g.c, g.ldc);
     return finish(dtype, g.m, g.n, g.c, g.ldc, e);
   }

@@ -1,8 +1,8 @@
 /* gemm.h - matrix products. Row-major. op(A) is m x k, op(B) is k x n, C is m x n; ld* in
 ** elements.
 **
-** gemm_one    one product; ours, or a library's where that is faster (library.c); parallel
-**             inside; float32 and float64. Up to GEMM_FEW long rows with a transposed B need no
+** gemm_one    one product; ours, or OpenBLAS's without AVX2 (library.c); parallel inside;
+**             float32 and float64. Up to GEMM_FEW long rows with a transposed B need no
 **             panels: B is read once, as it lies.
 ** gemm_pack   B packed into panels once (a weight that serves many products), then gemm_packed any
 **             number of times; the epilogue adds a bias row and applies an activation while C is

@@ -23,8 +23,8 @@ void gemm_columns(const struct gemm_type *t, size_t size, int64_t m, int64_t n, 
 ** the same. NULL: no memory */
 void  *gemm_scratch(size_t bytes, uint64_t what, bool *there);
 
-/* OpenBLAS or oneDNN, one thread a call (library.c). */
-bool   blas_profitable(int dtype, int64_t m, int64_t n, int64_t k);
+/* OpenBLAS, one thread a call (library.c). */
+bool   blas_profitable(int64_t m, int64_t n, int64_t k);
 /* parallel inside */
 void   blas_gemm(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha,
     const void *a, int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc);

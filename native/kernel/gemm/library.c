@@ -1,46 +1,31 @@
-/* library.c - libraries for the few products where they are faster than our own, one thread a
-** call inside our regions.
+/* library.c - OpenBLAS for products on processors without AVX2, one thread a call inside our
+** regions.
 **
-** On older processors OpenBLAS makes all but small products, since it knows kernels there that
-** we do not have. With AVX-512 oneDNN makes float32 products of few rows, for which packing the
-** other side costs us more than it. Its first product of a process takes some 50 ms, in which it
-** writes its kernels. TYCHO_DISABLE=blas: never. Slices are cut by shape, so that the bits do
-** not depend on the number of threads.
+** It knows kernels there that we do not have. TYCHO_DISABLE=blas: never. Slices are cut by
+** shape, so that the bits do not depend on the number of threads.
 */
 #include <cblas.h>
 #include <pthread.h>
-#include "kernel/gemm/onednn.h"
 #include "kernel/gemm/inner.h"
 
 extern void openblas_set_num_threads(int n);
 
-static bool enabled, onednn;
+static bool enabled;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void ask(void)
 {
   enabled = !env_disabled("blas");
-  onednn = onednn_product_on();
   openblas_set_num_threads(1);
 }
 
 /* Before anybody's LAPACK call too. */
 __attribute__((constructor)) static void load(void) { pthread_once(&once, ask); }
 
-static bool onednn_profitable(int64_t m, int64_t n, int64_t k, double work)
-{
-  const double large = 1e6; /* elements that are packed, or written, for little work each */
-  if (m > GEMM_LOW || work < 3e6 || MIN(MIN(m, n), k) < 16) return false;
-  return !(m < 32 && (double)n * (double)k > large) && !(n < 32 && (double)m * (double)k > large) &&
-      !(k < 32 && (double)m * (double)n > large);
-}
-
-bool blas_profitable(int dtype, int64_t m, int64_t n, int64_t k)
+bool blas_profitable(int64_t m, int64_t n, int64_t k)
 {
   double work = (double)m * (double)n * (double)k;
-  if (!enabled || MAX(MAX(m, n), k) >= INT32_MAX) return false;
-  if (cpu_level() == CPU_BASELINE) return work > 100000;
-  return onednn && dtype == TY_F32 && onednn_profitable(m, n, k, work);
+  return enabled && cpu_level() == CPU_BASELINE && MAX(MAX(m, n), k) < INT32_MAX && work > 100000;
 }
 
 struct slices {
@@ -56,11 +41,6 @@ static void multiply_slice(
     const struct slices *s, int64_t m, int64_t n, const void *a, const void *b, void *c)
 {
   int ta = s->ta ? CblasTrans : CblasNoTrans, tb = s->tb ? CblasTrans : CblasNoTrans;
-  parallel_library_of(1);
-  if (onednn && s->dtype == TY_F32 &&
-      onednn_product(s->ta, s->tb, m, n, s->k, (float)s->alpha, a, s->lda, b, s->ldb,
-          (float)s->beta, c, s->ldc))
-    return;
   if (s->dtype == TY_F64)
     cblas_dgemm(CblasRowMajor, ta, tb, (int)m, (int)n, (int)s->k, s->alpha, a, (int)s->lda, b,
         (int)s->ldb, s->beta, c, (int)s->ldc);

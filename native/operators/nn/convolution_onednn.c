@@ -70,7 +70,6 @@ static bool keeps(const struct call *c, const struct window *w)
   return !c->trains && convolve_keeps(w);
 }
 
-/* Both gradients go through the batch in the same pieces, so that they can share the blocked dy. */
 static struct onednn_shape shape_of(const struct call *c, const struct window *w, int which)
 {
   const bool forward = which == FORWARD, scaled = fused_scaling(c);
@@ -101,19 +100,13 @@ static bool bytes_of(const struct call *c, const struct window *w, int which,
   return part_bytes(s, r);
 }
 
-/* Both gradients take the whole batch at once. */
-static bool whole_batch(const struct call *c, const struct window *w)
-{
-  return shape_of(c, w, DATA).images == w->n && shape_of(c, w, WEIGHT).images == w->n;
-}
-
 /* A gradient before it is added, to what is there or to that of earlier pieces: of the weight,
 ** or of the data of some images. */
 static size_t spare_bytes(const struct call *c, const struct window *w)
 {
   struct onednn_shape data = shape_of(c, w, DATA);
   size_t image = desc_bytes(data.x) / (size_t)w->n, most = 0;
-  if (needs_weight(c, w) && (c->add & 2 || !whole_batch(c, w)))
+  if (needs_weight(c, w) && (c->add & 2 || shape_of(c, w, WEIGHT).images < w->n))
     most = align_up(desc_bytes(data.w), ALIGN);
   return c->add & 1 ? MAX(most, align_up(image * (size_t)data.images, ALIGN)) : most;
 }
@@ -122,7 +115,7 @@ static size_t spare_bytes(const struct call *c, const struct window *w)
 static size_t scaled_bytes(const struct operand *w) { return align_up(desc_bytes(&w->d), ALIGN); }
 
 /* Of one direction, or of both gradients: the packed weight has served when the weight's
-** gradient begins, if all of the batch goes at once. */
+** gradient begins. */
 static struct onednn_bytes bytes_for(const struct call *c, const struct window *w, bool back)
 {
   struct onednn_shape s;
@@ -132,7 +125,7 @@ static struct onednn_bytes bytes_for(const struct call *c, const struct window *
   if (back && needs_weight(c, w) && bytes_of(c, w, WEIGHT, &s, &r)) onednn_bytes_widen(&all, &r);
   if (!back && fused_scaling(c)) all.packed += scaled_bytes(&c->in[1]);
   if (!back && keeps(c, w)) all.packed = 0; /* in the state */
-  if (back && whole_batch(c, w)) all.w = MAX(all.w, all.packed), all.packed = 0;
+  if (back) all.w = MAX(all.w, all.packed), all.packed = 0;
   return all;
 }
 
@@ -144,13 +137,13 @@ size_t onednn_conv_scratch(const struct call *c)
   return MAX(r.x + r.y + r.pad + r.packed, own);
 }
 
-/* blocked X, blocked Y, the primitives' own, packed W, blocked dW, and a gradient before it is
-** added */
+/* blocked X, blocked Y, the primitives' own, packed W and behind it blocked dW, and a gradient
+** before it is added */
 size_t onednn_conv_back_scratch(const struct call *c)
 {
   struct window w = conv_window_back(c);
   struct onednn_bytes r = bytes_for(c, &w, true);
-  size_t most = r.x + r.y + r.pad + r.packed + r.w + spare_bytes(c, &w);
+  size_t most = r.x + r.y + r.pad + r.w + spare_bytes(c, &w);
   if (in_blocks(c)) return most;
   if (depthwise_profitable(&w)) return most;
   if (c->out[0].p) most = MAX(most, convolve_data_scratch(&w));
@@ -260,12 +253,6 @@ static bool aim(struct onednn_primitive *p, int o, void *plain, void *blocked)
 
 static bool leave(struct onednn_primitive *p, int o, void *plain, void *blocked)
 {
-  onednn_desc inner;
-  if (o == W && p->turned) {
-    if (dnnl_memory_get_memory_desc(p->inside[W], &inner)) return false;
-    weight_leave(p->turned, inner, blocked, plain);
-    return true;
-  }
   return !p->copy[o] ||
       onednn_copy(p->copy[o], p->stream, p->inside[o], blocked, p->outside[o], plain);
 }
@@ -300,15 +287,10 @@ static struct blocks blocks_of(const struct onednn_bytes *r, char *tmp)
   return b;
 }
 
-static bool take(struct onednn_primitive *p, int o, void *plain, void *blocked, bool there)
-{
-  return there ? aim(p, o, plain, blocked) : enter(p, o, plain, blocked);
-}
-
-/* One piece of the batch; there: its blocked Y is. A weight's gradient is added to what earlier
-** pieces, or the caller, left there. */
+/* One piece of the batch. A weight's gradient is added to what earlier pieces, or the caller,
+** left there. */
 static bool run_piece(struct onednn_primitive *p, const struct onednn_shape *s,
-    const struct blocks *b, const struct plain_arrays *a, bool there, bool add)
+    const struct blocks *b, const struct plain_arrays *a, bool add)
 {
   switch (s->which) {
   case FORWARD:
@@ -316,7 +298,7 @@ static bool run_piece(struct onednn_primitive *p, const struct onednn_shape *s,
         leave(p, Y, a->y, b->y);
   case DATA: {
     void *x = a->add ? b->spare : a->x;
-    if (!take(p, Y, a->y, b->y, there) || !aim(p, X, x, b->x) || !execute(p, DATA) ||
+    if (!enter(p, Y, a->y, b->y) || !aim(p, X, x, b->x) || !execute(p, DATA) ||
         !leave(p, X, x, b->x))
       return false;
     if (a->add) add_to(TY_F32, desc_count(s->x) / s->x->dim[0] * s->images, x, a->x);
@@ -325,7 +307,7 @@ static bool run_piece(struct onednn_primitive *p, const struct onednn_shape *s,
   default: break;
   }
   void *w = add ? b->spare : a->w->p;
-  if (!enter(p, X, a->x, b->x) || !take(p, Y, a->y, b->y, there) || !aim(p, W, w, b->w) ||
+  if (!enter(p, X, a->x, b->x) || !enter(p, Y, a->y, b->y) || !aim(p, W, w, b->w) ||
       !execute(p, WEIGHT) || !leave(p, W, w, b->w))
     return false;
   if (add) add_to(TY_F32, desc_count(s->w), w, a->w->p);
@@ -378,32 +360,7 @@ static bool run_part(struct onednn_state *p, struct call *c, const struct window
   struct onednn_primitive *part = &p->part[fused_scaling(c) ? SCALED : which];
   if (!ready(part, c, w, which, &b, &a, &s)) return false;
   for (int64_t i = 0; i < w->n; i += s.images, next_piece(&a, &s))
-    if (!run_piece(part, &s, &b, &a, false, which == WEIGHT && (a.add || i))) return false;
-  return true;
-}
-
-static bool same_format(const struct onednn_primitive *p, const struct onednn_primitive *q)
-{
-  onednn_desc a, b;
-  if (!p->copy[Y] || !q->copy[Y]) return false;
-  return !dnnl_memory_get_memory_desc(p->inside[Y], &a) &&
-      !dnnl_memory_get_memory_desc(q->inside[Y], &b) && dnnl_memory_desc_equal(a, b);
-}
-
-/* Both gradients, piece by piece, from one blocked dy. */
-static bool run_both(struct onednn_state *p, struct call *c, const struct window *w,
-    struct plain_arrays d, struct plain_arrays g)
-{
-  struct onednn_shape s, t;
-  struct onednn_primitive *data = &p->part[DATA], *weight = &p->part[WEIGHT];
-  struct blocks b = planned(p, c, w, true);
-  if (!ready(data, c, w, DATA, &b, &d, &s) || !ready(weight, c, w, WEIGHT, &b, &g, &t) ||
-      s.images != t.images || !same_format(data, weight))
-    return false;
-  for (int64_t i = 0; i < w->n; i += s.images, next_piece(&d, &s), next_piece(&g, &t))
-    if (!run_piece(data, &s, &b, &d, false, false) ||
-        !run_piece(weight, &t, &b, &g, true, g.add || i))
-      return false;
+    if (!run_piece(part, &s, &b, &a, which == WEIGHT && (a.add || i))) return false;
   return true;
 }
 
@@ -463,18 +420,11 @@ static int weight_gradient(struct call *c, const struct window *w, struct onednn
   return convolve_weight(w, c->in[1].p, c->in[0].p, c->out[1].p, add, c->tmp);
 }
 
-static bool both_gradients(struct call *c, const struct window *w, struct onednn_state *s)
-{
-  return s && needs_data(c) && needs_weight(c, w) &&
-      run_both(s, c, w, data_arrays(c), weight_arrays(c));
-}
-
 int onednn_conv_back(struct call *c)
 {
   struct window w = conv_window_back(c);
-  bool both = both_gradients(c, &w, c->state);
-  if (c->out[0].p && !both) TRY(data_gradient(c, &w, c->state));
-  if (c->out[1].p && !both) TRY(weight_gradient(c, &w, c->state));
+  if (c->out[0].p) TRY(data_gradient(c, &w, c->state));
+  if (c->out[1].p) TRY(weight_gradient(c, &w, c->state));
   conv_bias_gradient(c);
   return TY_OK;
 }

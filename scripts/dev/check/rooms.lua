@@ -28,7 +28,7 @@ rooms.native = { title = "native", {
   { name = "tensor", is = "dense arrays and their files", public = { "tensor.h" } },
 }, {
   { name = "kernel", is = "loops over operands, for each instruction set", at = { 0, 9 },
-    public = { "blocked.h", "conv/conv.h", "conv/onednn.h", "conv/onednn_weight.h",
+    public = { "blocked.h", "conv/conv.h", "conv/onednn.h",
       "conv/winograd.h", "element/boxes.h", "element/corners.h", "element/deform.h",
       "element/density.h", "element/hawkes.h", "element/levels.h", "element/regions.h",
       "element/resample.h", "epilogue.h", "gemm/gemm.h", "kernel.h", "lapack.h", "onednn.h", "primitives.h",
