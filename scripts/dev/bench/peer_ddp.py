@@ -8,10 +8,10 @@ from torch import nn
 from torch.nn import functional as F
 import torch.distributed as dist
 
-model, steps = sys.argv[1], int(sys.argv[2])
+model, steps, port = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+del sys.argv[1:]                                          # peer_torch runs what it finds there
 rank, size = int(os.environ["OMPI_COMM_WORLD_RANK"]), int(os.environ["OMPI_COMM_WORLD_SIZE"])
-os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=sys.argv[3])
-torch.set_num_threads(1)
+os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
 torch.manual_seed(1 + rank)
 HIDDEN, LENGTH, WORDS, BATCH = 200, 20, 2000, 8
 
@@ -32,7 +32,7 @@ else:
     (net, shape, _), (other, _, _) = peer_torch.network(model), peer_torch.network(model)
     x, y = torch.randn(BATCH, *shape), torch.randint(10, (BATCH,))
     variants = [(net, x), peer_torch.nhwc(other, x)]
-    torch.set_num_threads(1)
+torch.set_num_threads(1)
 
 dist.init_process_group("gloo", rank=rank, world_size=size)
 best = None
