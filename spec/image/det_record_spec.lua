@@ -204,6 +204,25 @@ describe("ImageDetRecordIter", function()
     assert.is_nil(it:next())
   end)
 
+  it("names options out of their range", function()
+    for name, values in pairs{ max_crop_trials = { -1, 100001 }, min_crop_scales = { -0.1, 2 },
+        max_crop_scales = { 0, 1.5 }, min_crop_aspect_ratios = { 0, 2 },
+        max_crop_aspect_ratios = { 0.5 }, inter_method = { 7, 11 }, max_pad_scale = { 0.5, 101 },
+        rand_crop_prob = { -0.1, 1.1 }, rand_mirror_prob = { 2 }, rand_pad_prob = { -1 },
+        random_hue_prob = { 2 }, random_contrast_prob = { -1 }, random_saturation_prob = { 2 },
+        random_illumination_prob = { 2 }, resize = { 0 },
+        data_shape = { { 2, 4, 4 }, { 3, 40000, 40000 }, { 3, 4 } } } do
+      for _, value in ipairs(values) do
+        local options = { path_imgrec = path("none.rec"), data_shape = { 3, 8, 8 },
+          batch_size = 1, num_crop_sampler = 1, rand_crop_prob = 1 }
+        options[name] = value
+        local ok, e = pcall(ty.io.ImageDetRecordIter, options)
+        assert.is_false(ok, name)
+        assert.is_truthy(e.code == "value" or e.code == "shape", name .. ": " .. tostring(e))
+      end
+    end
+  end)
+
   it("names what does not fit", function()
     local function failure(code, options)
       local e = assert.raises(code, function()
