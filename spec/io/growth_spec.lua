@@ -4,6 +4,7 @@
 
 local bit = require "bit"
 local ffi = require "ffi"
+local device = require "spec.support.device"
 local folder = require "spec.support.folder"
 local ty = require "tycho"
 
@@ -202,7 +203,11 @@ local function format_called(name)
   end
 end
 
+-- address space is limited here, of which a GPU reserves much
 describe("the memory of reading", function()
+  setup(device.leave)
+  teardown(device.come_back)
+
   if (os.getenv("SANITIZER") or "") ~= "" then
     it("stays below a limit", function() pending("no limit of address space under a sanitizer") end)
     return
