@@ -1,5 +1,5 @@
-/* op.h - what an operator is. An operator file includes this (and base/philox.h,
-** kernel/gemm/gemm.h, pointwise/pointwise.h, base/parallel.h), never graph/graph.h.
+/* op.h - what an operator is. An operator file includes this and what it needs of the rooms below
+** (base, kernel, pointwise; image for pictures), never graph/graph.h.
 **
 ** native/operators/TOPIC/NAME.c ends in `const struct op op_NAME[] = { {...}, {...}, { 0 } };`. The
 ** folder is the registry: the Makefile lists the files, nothing else is edited. An operator has
