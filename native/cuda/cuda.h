@@ -26,8 +26,8 @@ int  cuda_told(int result, const char *what);
 /* -- devices (device.c) ------------------------------------------------------------------------ */
 
 /* an index that is out of range, as kernels/rows.cu has it; axis -1: of no array; or, with `what`,
-** what is wrong with matrix `index`, or what parameters `index` should be: axis is a fault_kind
-** (kernels/fault.cuh) */
+** what is wrong with matrix `index`, what parameters `index` should be, or which labels are
+** allowed beside the classes: axis is a fault_kind (kernels/fault.cuh) */
 struct cuda_fault {
   int32_t taken, axis;
   int64_t index, position, low, high;

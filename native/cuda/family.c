@@ -44,6 +44,7 @@ static const struct source_file headers[] = {
 static const struct { enum cuda_family family; struct source_file file; } shared[] = {
   { FAMILY_factors, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_triangular, { "fault.cuh", cuda_text_fault_header } },
+  { FAMILY_softmax_loss, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_boxes, { "boxes.h", cuda_text_boxes_header } },
   { FAMILY_deform, { "deform.h", cuda_text_deform_header } },
   { FAMILY_hawkes, { "hawkes.h", cuda_text_hawkes_header } },

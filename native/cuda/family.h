@@ -150,6 +150,7 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
   _(hawkes) \
   _(images) \
   _(levels) \
+  _(linear_cross_entropy) \
   _(losses) \
   _(matrices) \
   _(norms) \

@@ -2,6 +2,8 @@
 ** a device lies in pinned memory, and becomes an error when the task ends. */
 #include "cuda/cuda.h"
 
+enum { BAD_MATRIX, BAD_PARAMETERS, BAD_LABEL };       /* as kernels/fault.cuh has them */
+
 int cuda_fault_new(struct cuda_fault **out)
 {
   TRY(cuda_told(cu_api.MemHostAlloc((void **)out, sizeof **out, CU_HOST_PORTABLE),
@@ -16,11 +18,14 @@ int cuda_fault_told(struct cuda_fault *f)
   if (!f->taken) return TY_OK;
   if (f->axis >= 0) snprintf(axis, sizeof axis, " on axis %d", f->axis);
   int code;
-  long long index = f->index, low = f->low, high = f->high;
+  long long index = f->index, low = f->low, high = f->high - 1;
   if (!f->what)
     code = fail(TY_ERUN, "%s: index %lld at position %lld is out of range%s; expected %lld to %lld",
-        f->op, index, (long long)f->position, axis, low, high - 1);
-  else if (f->axis)
+        f->op, index, (long long)f->position, axis, low, high);
+  else if (f->axis == BAD_LABEL)
+    code = fail(TY_ERUN, "%s: label %lld at position %lld is not a class; expected 0 to %lld%s",
+        f->op, index, (long long)f->position, high, f->what);
+  else if (f->axis == BAD_PARAMETERS)
     code = fail(TY_ERUN, "%s: bad parameters at %lld; expected %s", f->op, index, f->what);
   else
     code = fail(TY_ERUN, "%s: matrix %lld %s", f->op, index, f->what);

@@ -5,7 +5,6 @@ return {
   _contrib_Proposal = "forward",
   _contrib_boolean_mask = "forward, gradient",
   _contrib_calibrate_entropy = "forward",
-  _contrib_linear_cross_entropy = "forward, gradient",
   _contrib_quantized_batch_norm = "forward",
   _contrib_quantized_concat = "forward",
   _contrib_quantized_conv = "forward",

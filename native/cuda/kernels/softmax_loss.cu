@@ -1,4 +1,5 @@
-// softmax_loss.cu - the gradient of SoftmaxOutput, and softmax_cross_entropy with its gradient.
+// softmax_loss.cu - the gradient of SoftmaxOutput, softmax_cross_entropy with its gradient, and the
+// rows of _contrib_linear_cross_entropy.
 // Method: a team a row. Bound: bytes, one read and one write.
 #ifndef T
 #include "prelude.cuh"
@@ -7,6 +8,7 @@
 #define LABEL i32
 #define TEAM 32
 #include "team.cuh"
+#include "fault.cuh"
 #endif
 
 typedef computes<TO>::type C;
@@ -80,6 +82,35 @@ extern "C" __global__ void cross_entropy_back(
     {
       C p = exp_of(get<C>(x[row * k + j]) - s.greatest) / s.total;
       set(dx[row * k + j], (p - (C)(j == hit)) * get<C>(head[0]));
+    }
+  }
+}
+
+// Cross entropy of the softmax of each row z, whose place its gradient takes (gradient). The label
+// of row 0 is label[first].
+struct entropy_args {
+  i64 rows, k, first, ignored;
+  double scale;
+  i32 ignores, gradient;
+};
+
+extern "C" __global__ void linear_entropy(TO *z, TO *loss, const LABEL *label, const i64 *valid,
+    device_fault *fault, i64 op, i64 what, const struct entropy_args __grid_constant__ x)
+{
+  C scale = (C)(valid ? x.scale / (double)(*valid > 1 ? *valid : 1) : x.scale);
+  EACH_ROW(row, x.rows)
+  {
+    i64 at = row * x.k, of = x.first + row, l = get<i64>(label[of]);
+    bool ignored = x.ignores && l == x.ignored, bad = !ignored && (l < 0 || l >= x.k);
+    if (bad && LEADS) tell_label(fault, op, what, l, of, x.k);
+    if ((ignored || bad) && loss && LEADS) set(loss[of], ignored ? (C)0 : (C)NAN);
+    soft_row<C> s = soft_sums<A>(z + at, x.k, 1, (C)1);
+    EACH_OF_TEAM(j, 0, x.k)
+    {
+      C v = get<C>(z[at + j]) - s.greatest;
+      if (j == l && !ignored && loss) set(loss[of], log_of(s.total) - v);
+      C g = ignored ? 0 : (exp_of(v) / s.total - (j == l)) * scale;
+      if (x.gradient) set(z[at + j], g);
     }
   }
 }
