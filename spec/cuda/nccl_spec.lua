@@ -359,7 +359,9 @@ describe_processes("processes with GPUs", function()
       ty.nd.waitall()
       print("never")]])
     assert.are_not.equal(0, status)
-    assert.matches("rank 1 of 2: the script failed", text, 1, true)
+    assert.matches(":7: enough", text, 1, true)
+    -- NCCL may tell rank 0 of the end before rank 1 has said so
+    assert.matches("rank [01] of 2: the script failed", text)
     assert.is_nil(text:find("never", 1, true))
   end)
 
