@@ -25,9 +25,9 @@ int  cuda_told(int result, const char *what);
 
 /* -- devices (device.c) ------------------------------------------------------------------------ */
 
-/* an index that is out of range, as kernels/rows.cu has it; axis -1: of no array; or, with `what`,
+/* an index that is out of range (kernels/fault.cuh); axis -1: of no array; or, with `what`,
 ** what is wrong with matrix `index`, what parameters `index` should be, or which labels are
-** allowed beside the classes: axis is a fault_kind (kernels/fault.cuh) */
+** allowed beside the classes: axis is a fault_kind */
 struct cuda_fault {
   int32_t taken, axis;
   int64_t index, position, low, high;

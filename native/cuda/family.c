@@ -42,12 +42,14 @@ static const struct source_file headers[] = {
 };
 /* What C and CUDA share, in front of the families that stand on it. */
 static const struct { enum cuda_family family; struct source_file file; } shared[] = {
+  { FAMILY_rows, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_factors, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_triangular, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_softmax_loss, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_boxes, { "boxes.h", cuda_text_boxes_header } },
   { FAMILY_deform, { "deform.h", cuda_text_deform_header } },
   { FAMILY_hawkes, { "hawkes.h", cuda_text_hawkes_header } },
+  { FAMILY_hawkes, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_levels, { "levels.h", cuda_text_levels_header } },
   { FAMILY_regions, { "regions.h", cuda_text_regions_header } },
   { FAMILY_density, { "density.h", cuda_text_density_header } },

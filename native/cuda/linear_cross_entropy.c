@@ -3,6 +3,7 @@
 ** gradients and backward hands them on. */
 #include "cuda/product.h"
 #include "cuda/reduce.h"
+#include "cuda/softmax.h"
 #include "kernel/strided_copy.h"
 
 enum { SLAB = 16 << 20, LEAST = 64 };                 /* bytes; rows, at least */
@@ -53,7 +54,7 @@ static struct product product_for(const struct slabs *s, int which, int64_t rows
 static const char *refuse(const struct call *c)
 {
   struct slabs s = slabs_of(c);
-  const char *no = NULL;
+  const char *no = dtype_float(s.dtype) ? NULL : "data is not of a float dtype";
   for (int i = 0; i < 2 * PRODUCTS && !no; i++) {
     struct product p = product_for(&s, i / 2, i % 2 ? s.last : s.rows, i / 2 == WEIGHT);
     no = product_refuse(c->device, &p);
@@ -86,33 +87,12 @@ static size_t scratch(const struct call *c)
 
 enum { PER_NOTHING, PER_BATCH, PER_VALID };
 
-static int entropy_family(
-    const struct call *c, const char *name, int dtype, int team, cu_function *f)
-{
-  const char *type = cuda_type(dtype);
-  return cuda_family(c->device, FAMILY_softmax_loss, name, f, "T=%s TO=%s LABEL=%s TEAM=%d", type,
-      type, cuda_type(c->in[c->nin - 1].d.dtype), team);
-}
-
-static int64_t ignored_label(const struct call *c)
-{
-  return (int64_t)fmax(fmin(cuda_number(c, "ignore_label", -1), 1e15), -1e15);
-}
-
-static int count_valid(const struct call *c, const struct slabs *s, void *valid)
-{
-  int64_t ignored = ignored_label(c);
-  cu_function f;
-  TRY(entropy_family(c, "count_valid", TY_F32, CUDA_BLOCK, &f));
-  void *params[] = { &valid, &c->in[c->nin - 1].p, (void *)&s->m, &ignored };
-  return cuda_launch(c->device, f, 1, CUDA_BLOCK, 0, params);
-}
-
 /* Scores become gradients; the loss is written. valid: NULL, or how many labels count */
 static int entropy_rows(
     const struct call *c, const struct slabs *s, int64_t first, int64_t rows, void *z, void *valid)
 {
   struct { int64_t rows, k, first, ignored; double scale; int32_t ignores, gradient; } args;
+  const struct operand *label = &c->in[c->nin - 1];
   const char *op = c->op->name, *what = cuda_flag(c, "use_ignore") ? ", or ignore_label" : "";
   struct cuda_fault *fault = cuda_device(c->device)->fault;
   int team = cuda_team(rows, s->n, 1), per = (int)cuda_number(c, "normalization", PER_NOTHING);
@@ -121,13 +101,12 @@ static int entropy_rows(
   args.rows = rows;
   args.k = s->n;
   args.first = first;
-  args.ignored = ignored_label(c);
+  args.ignored = softmax_ignored_label(c);
   args.scale = cuda_number(c, "grad_scale", 1) / (per == PER_BATCH ? (double)s->m : 1);
   args.ignores = cuda_flag(c, "use_ignore");
   args.gradient = s->gradient;
-  TRY(entropy_family(c, "linear_entropy", s->dtype, team, &f));
-  void *params[] = { &z, &c->out[0].p, &c->in[c->nin - 1].p, &valid, &fault, &op, &what,
-    &args };
+  TRY(softmax_loss_family(c, "linear_entropy", s->dtype, s->dtype, label->d.dtype, team, &f));
+  void *params[] = { &z, &c->out[0].p, (void *)&label->p, &valid, &fault, &op, &what, &args };
   return cuda_run(c, f, rows * team, params);
 }
 
@@ -158,7 +137,7 @@ static int forward(struct call *c)
   if (cuda_number(c, "normalization", PER_NOTHING) != PER_VALID)
     valid = NULL;
   else
-    TRY(count_valid(c, &s, valid));
+    TRY(softmax_count_valid(c, &c->in[c->nin - 1], valid));
   for (int i = 1; i < c->nout && !s.gradient; i++) TRY(cuda_zero(c, &c->out[i]));
   for (int64_t first = 0; first < s.m; first += s.rows) {
     bool last = first + s.rows >= s.m;
@@ -182,13 +161,8 @@ static int backward(struct call *c)
   return cuda_zero(c, &c->out[c->nin]);
 }
 
-static const char *float_refuse(const struct call *c)
-{
-  return dtype_float(c->in[0].d.dtype) ? refuse(c) : "data is not of a float dtype";
-}
-
 static const struct kernel slabs[] = {
-  { "slabs", forward, T_ANY, float_refuse, scratch, plans_size, plans_done }, { 0 }
+  { "slabs", forward, T_ANY, refuse, scratch, plans_size, plans_done }, { 0 }
 };
 static const struct kernel copies[] = { { "copy", backward, T_ANY, .add = 7 }, { 0 } };
 

@@ -75,7 +75,7 @@ static int soft_backward(struct call *c)
 
 enum { PER_BATCH, PER_NOTHING, PER_VALID };
 
-static int loss_family(const struct call *c, const char *name, int data, int soft, int label,
+int softmax_loss_family(const struct call *c, const char *name, int data, int soft, int label,
     int team, cu_function *out)
 {
   return cuda_family(c->device, FAMILY_softmax_loss, name, out, "T=%s TO=%s LABEL=%s TEAM=%d",
@@ -100,13 +100,17 @@ static double divisor(const struct call *c, struct split s, int64_t labels)
   return multi ? (double)(s.outer * s.inner) : (double)labels;
 }
 
-static int count_valid(const struct call *c, const struct operand *label, int64_t ignored)
+int64_t softmax_ignored_label(const struct call *c)
 {
-  int64_t n = desc_count(&label->d);
+  return (int64_t)fmax(fmin(cuda_number(c, "ignore_label", -1), 1e15), -1e15);
+}
+
+int softmax_count_valid(const struct call *c, const struct operand *label, void *count)
+{
+  int64_t n = desc_count(&label->d), ignored = softmax_ignored_label(c);
   cu_function f;
-  TRY(loss_family(c, "count_valid", TY_F32, TY_F32, label->d.dtype, CUDA_BLOCK, &f));
-  void *tmp = c->tmp;
-  void *params[] = { &tmp, (void *)&label->p, &n, &ignored };
+  TRY(softmax_loss_family(c, "count_valid", TY_F32, TY_F32, label->d.dtype, CUDA_BLOCK, &f));
+  void *params[] = { &count, (void *)&label->p, &n, &ignored };
   return cuda_launch(c->device, f, 1, CUDA_BLOCK, 0, params);
 }
 
@@ -124,13 +128,13 @@ static int class_loss(struct call *c, const struct operand *out, void *head)
   args.rows = s.outer * s.inner;
   args.k = s.k;
   args.inner = s.inner;
-  args.ignored = (int64_t)fmax(fmin(cuda_number(c, "ignore_label", -1), 1e15), -1e15);
+  args.ignored = softmax_ignored_label(c);
   args.scale = cuda_number(c, "grad_scale", 1) / divisor(c, s, desc_count(&label->d));
   args.hit = 1 - smooth;
   args.other = s.k > 1 ? smooth / (double)(s.k - 1) : 0;
   args.ignores = cuda_flag(c, "use_ignore");
-  if (per_valid) TRY(count_valid(c, label, args.ignored));
-  TRY(loss_family(c, "softmax_loss", dtype, dtype, label->d.dtype, team, &f));
+  if (per_valid) TRY(softmax_count_valid(c, label, valid));
+  TRY(softmax_loss_family(c, "softmax_loss", dtype, dtype, label->d.dtype, team, &f));
   void *params[] = { &c->out[0].p, (void *)&out->p, (void *)&label->p, &head, &valid, &args };
   return cuda_run(c, f, args.rows * team, params);
 }
@@ -140,7 +144,8 @@ static int probability_loss(struct call *c, const struct operand *out, void *hea
   int64_t n = desc_count(&out->d);
   union cuda_scalar scale = cuda_scalar_of(out->d.dtype, cuda_number(c, "grad_scale", 1));
   cu_function f;
-  TRY(loss_family(c, "probability_loss", out->d.dtype, out->d.dtype, out[1].d.dtype, 1, &f));
+  const int dtype = out->d.dtype;
+  TRY(softmax_loss_family(c, "probability_loss", dtype, dtype, out[1].d.dtype, 1, &f));
   void *params[] = { &c->out[0].p, (void *)&out->p, (void *)&out[1].p, &head, &n, &scale };
   return cuda_run(c, f, n, params);
 }
@@ -175,7 +180,7 @@ static int cross_forward(struct call *c)
   struct cuda_reduce sum = { R_SUM, F_NONE, c->out[0].d.dtype, c->tmp, .y = c->out[0].p };
   void *losses = c->tmp;
   cu_function f;
-  TRY(loss_family(c, "cross_entropy", d->dtype, d->dtype, c->in[1].d.dtype, team, &f));
+  TRY(softmax_loss_family(c, "cross_entropy", d->dtype, d->dtype, c->in[1].d.dtype, team, &f));
   void *params[] = { &losses, &c->in[0].p, &c->in[1].p, &rows, &k };
   TRY(cuda_run(c, f, rows * team, params));
   return cuda_reduce(c->device, &r, &sum, (char *)c->tmp + rows_bytes(rows));
@@ -190,7 +195,7 @@ static int cross_backward(struct call *c)
   cu_function f;
   TRY(cuda_zero(c, &c->out[1]));
   if (!c->out[0].p) return TY_OK;
-  TRY(loss_family(c, "cross_entropy_back", d->dtype, d->dtype, c->in[2].d.dtype, team, &f));
+  TRY(softmax_loss_family(c, "cross_entropy_back", d->dtype, d->dtype, c->in[2].d.dtype, team, &f));
   void *params[] = { &c->out[0].p, &c->in[1].p, &c->in[2].p, &c->in[0].p, &rows, &k };
   return cuda_run(c, f, rows * team, params);
 }

@@ -16,17 +16,7 @@ local function missing()
 end
 
 describe("ranks on two hosts, two on each,", function()
-  local why = mpi.missing() or missing()
-
-  local function on_hosts(name, f)
-    it(name, function()
-      if why then
-        pending(why)
-        return
-      end
-      f()
-    end)
-  end
+  local on_hosts = mpi.it(it, pending, missing)
 
   local function run(settings, rate, words)
     local output, status = shell.run(("TYCHO_THREADS=1 %s timeout 120 scripts/dev/two_hosts.sh \z

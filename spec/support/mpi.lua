@@ -16,8 +16,9 @@ function mpi.missing()
 end
 
 --- `it` for such a spec; both are the spec file's own.
-function mpi.it(it, pending)
-  local why = mpi.missing()
+-- @tparam[opt] function more asked where MPI is there: why there are no processes nevertheless
+function mpi.it(it, pending, more)
+  local why = mpi.missing() or more and more()
   return function(name, f)
     it(name, function()
       if why then

@@ -2,6 +2,8 @@
 
 local cjson = require "cjson"
 local assert = require "luassert"
+local folder = require "spec.support.folder"
+local lfs = require "lfs"
 local ty = require "tycho"
 
 local profiler = ty.profiler
@@ -10,20 +12,9 @@ local trace = {}
 
 trace.path = os.tmpname() .. ".json"
 
-function trace.exists(name)
-  local file = io.open(name, "rb")
-  if file then
-    file:close()
-  end
-  return file ~= nil
-end
+function trace.exists(name) return lfs.attributes(name) ~= nil end
 
-function trace.read(name)
-  local file = assert(io.open(name, "rb"))
-  local text = file:read("*a")
-  file:close()
-  return cjson.decode(text)
-end
+function trace.read(name) return cjson.decode(folder.read(name)) end
 
 -- Runs f with the profiler on, from fresh sums; returns the trace that it left.
 function trace.traced(options, f)

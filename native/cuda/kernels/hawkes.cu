@@ -8,6 +8,7 @@
 #define T float
 #define TEAM 32
 #include "team.cuh"
+#include "fault.cuh"
 #endif
 
 struct hawkes_args { i64 sequences, kinds, events; };
@@ -38,21 +39,14 @@ extern "C" __global__ void sequences(T *ll, T *memory, struct hawkes_kind *kinds
 }
 
 // Marks of events that count have to be kinds.
-struct range_fault { i32 taken, axis; i64 index, position, low, high, op; };
-extern "C" __global__ void check_marks(range_fault *fault, i64 op, const i32 *marks,
+extern "C" __global__ void check_marks(device_fault *fault, i64 op, const i32 *marks,
     const T *length, const struct hawkes_args __grid_constant__ s)
 {
   EACH(i, s.sequences * s.events)
   {
     i64 k = marks[i];
     if (i % s.events >= get<i64>(length[i / s.events]) || (k >= 0 && k < s.kinds)) continue;
-    if (atomicCAS(&fault->taken, 0, 1)) continue;
-    fault->op = op;
-    fault->axis = -1;
-    fault->index = k;
-    fault->position = i;
-    fault->low = 0;
-    fault->high = s.kinds;
+    tell_index(fault, op, k, i, 0, s.kinds, -1);
   }
 }
 

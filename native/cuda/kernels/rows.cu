@@ -11,6 +11,7 @@
 #define COORDINATES 2
 #define TEAM 32
 #include "team.cuh"
+#include "fault.cuh"
 #endif
 #ifndef T
 #define T float       // numbers that are added
@@ -45,21 +46,13 @@ FN i64 index_within(I x, i64 n)
   return j < 0 ? j + n : j;
 }
 
-// the first index that is found to lie outside low .. high - 1
-struct range_fault { i32 taken, axis; i64 index, position, low, high, op; };
 extern "C" __global__ void check_range(
-    range_fault *fault, i64 op, const I *index, i64 n, i64 low, i64 high, i32 axis)
+    device_fault *fault, i64 op, const I *index, i64 n, i64 low, i64 high, i32 axis)
 {
   EACH(i, n)
   {
     i64 j = whole(index[i]);
-    if ((j >= low && j < high) || atomicCAS(&fault->taken, 0, 1)) continue;
-    fault->op = op;
-    fault->axis = axis;
-    fault->index = j;
-    fault->position = i;
-    fault->low = low;
-    fault->high = high;
+    if (j < low || j >= high) tell_index(fault, op, j, i, low, high, axis);
   }
 }
 

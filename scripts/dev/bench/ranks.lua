@@ -14,6 +14,7 @@ package.path = folder .. "?.lua;" .. folder .. "../../lib/?.lua;" .. package.pat
 
 local argparse = require "argparse"
 local json = require "tycho.core.json"
+local median = require("measure").median
 local nets = require "nets"
 
 local parser = argparse("ranks.lua", "Measures and predicts ranks of one machine.")
@@ -39,11 +40,6 @@ end
 
 local MPIRUN = "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TYCHO_THREADS=1 \z
   OMP_NUM_THREADS=1 mpirun --bind-to core -n 2 "
-
-local function median(list)
-  table.sort(list)
-  return list[math.ceil(#list / 2)]
-end
 
 local function number(output, pattern)
   return tonumber(output:match(pattern)) or error(output)
