@@ -87,7 +87,8 @@ static size_t scratch(const struct call *c)
 
 enum { PER_NOTHING, PER_BATCH, PER_VALID };
 
-/* Scores become gradients; the loss is written. valid: NULL, or how many labels count */
+/* Scores become gradients; the loss is written. valid: NULL, or how many labels count where some
+** are ignored */
 static int entropy_rows(
     const struct call *c, const struct slabs *s, int64_t first, int64_t rows, void *z, void *valid)
 {
@@ -102,7 +103,7 @@ static int entropy_rows(
   args.k = s->n;
   args.first = first;
   args.ignored = softmax_ignored_label(c);
-  args.scale = cuda_number(c, "grad_scale", 1) / (per == PER_BATCH ? (double)s->m : 1);
+  args.scale = cuda_number(c, "grad_scale", 1) / (per == PER_NOTHING || valid ? 1 : (double)s->m);
   args.ignores = cuda_flag(c, "use_ignore");
   args.gradient = s->gradient;
   TRY(softmax_loss_family(c, "linear_entropy", s->dtype, s->dtype, label->d.dtype, team, &f));
@@ -134,7 +135,7 @@ static int forward(struct call *c)
   struct slabs s = slabs_of(c);
   struct slab_plans *plans = c->state;
   char *z = c->tmp, *work = z + scores_bytes(&s), *valid = work + work_bytes(c, &s);
-  if (cuda_number(c, "normalization", PER_NOTHING) != PER_VALID)
+  if (cuda_number(c, "normalization", PER_NOTHING) != PER_VALID || !cuda_flag(c, "use_ignore"))
     valid = NULL;
   else
     TRY(softmax_count_valid(c, &c->in[c->nin - 1], valid));
