@@ -497,7 +497,7 @@ int ty_comm_open_devices(const int *device, int n, ty_comm *ranks, ty_comm **out
 
 void ty_comm_free(ty_comm *c)
 {
-  if (!c || __atomic_sub_fetch(&c->refs, 1, __ATOMIC_ACQ_REL) || c->for_ever) return;
+  if (!c || mem_kept() || __atomic_sub_fetch(&c->refs, 1, __ATOMIC_ACQ_REL) || c->for_ever) return;
   if (c->queue != COLLECTIVE_QUEUE)
     __atomic_store_n(&taken[c->queue - COMM_QUEUE], NULL, __ATOMIC_RELEASE);
   c->ops->close(c->world);
