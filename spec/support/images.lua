@@ -52,4 +52,23 @@ function images.same(x, y)
   assert(images.largest(x, y) == 0)
 end
 
+--- An iterator refuses each value of an option, beside those that are always given, before it looks
+-- for a file.
+-- @tparam function iterator
+-- @tparam table given options of each call
+-- @tparam table values lists by option
+function images.check_ranges(iterator, given, values)
+  for name, list in pairs(values) do
+    for _, value in ipairs(list) do
+      local options = { data_shape = { 3, 8, 8 }, batch_size = 1 }
+      for k, v in pairs(given) do
+        options[k] = v
+      end
+      options[name] = value
+      local ok, e = pcall(iterator, options)
+      assert(not ok and (e.code == "value" or e.code == "shape"), name .. ": " .. tostring(e))
+    end
+  end
+end
+
 return images
