@@ -208,7 +208,8 @@ describe("ImageDetRecordIter", function()
   it("names options out of their range", function()
     local given = { path_imgrec = path("none.rec"), num_crop_sampler = 1, rand_crop_prob = 1 }
     images.check_ranges(ty.io.ImageDetRecordIter, given, {
-      max_crop_trials = { -1, 100001 }, min_crop_scales = { -0.1, 2 }, max_crop_scales = { 0, 1.5 }, min_crop_aspect_ratios = { 0, 2 },
+      max_crop_trials = { -1, 100001 }, min_crop_scales = { -0.1, 2 },
+      max_crop_scales = { 0, 1.5 }, min_crop_aspect_ratios = { 0, 2 },
       max_crop_aspect_ratios = { 0.5 }, inter_method = { 7, 11 }, max_pad_scale = { 0.5, 101 },
       rand_crop_prob = { -0.1, 1.1 }, rand_mirror_prob = { 2 }, rand_pad_prob = { -1 },
       random_hue_prob = { 2 }, random_contrast_prob = { -1 }, random_saturation_prob = { 2 },

@@ -324,7 +324,8 @@ describe("iterators of images", function()
 
     it("names options out of their range", function()
       images.check_ranges(ty.io.ImageRecordIter, { path_imgrec = path("none.rec") }, {
-        inter_method = { 7, 11 }, resize = { 0 }, min_crop_size = { 3 }, max_crop_size = { 5 }, min_img_size = { 2 ^ 21 }, min_random_scale = { 0, 2 },
+        inter_method = { 7, 11 }, resize = { 0 }, min_crop_size = { 3 },
+        max_crop_size = { 5 }, min_img_size = { 2 ^ 21 }, min_random_scale = { 0, 2 },
         max_random_scale = { 2000 }, min_random_area = { 0, 2 }, max_random_area = { 2000 },
         max_aspect_ratio = { -0.1, 1, 2000 }, min_aspect_ratio = { 0, 2 }, std_r = { 0 },
         data_shape = { { 2, 4, 4 }, { 3, 40000, 40000 }, { 3, 4 } } })
