@@ -4,34 +4,14 @@
 ** up to the present form, ordered depth-first from the heads, and built through graph.c's
 ** ordinary calls, so a file can say nothing that a program could not. Indices, input counts and
 ** cycles are checked. The text that the file stands for is kept with the graph (symbol_write.c
-** says why). Order: read_drafts, read_heads, upgrade, order_drafts, build. Source: the
+** says why). Order: read_drafts, read_heads, draft_upgrade, order_drafts, build. Source: the
 ** reference's reader.
 */
 #include "graph/graph.h"
 #include "op/registry.h"
 #include "base/json.h"
+#include "graph/symbol_draft.h"
 #include "graph/symbol_file.h"
-
-struct input { int node, out, version; };
-struct draft {
-  const char *op, *name;                              /* op NULL: a variable */
-  ty_attr *attr;
-  int nattr, cap;
-  struct input *in;
-  int nin;
-  const struct json *bodies;
-  /* 0 new, 1 open, 2 done; its number in the graph */
-  int mark, index;
-};
-struct file {
-  struct arena *arena;
-  struct draft *node;
-  int n, cap;
-  struct input *head;
-  int nhead;
-  int *order, norder;
-  int version;
-};
 
 static int corrupt(const struct json *at, const char *what, const char *got)
 {
@@ -102,42 +82,13 @@ static int read_entries(struct file *f, const struct json *list, struct input **
 
 /* -- drafts ------------------------------------------------------------------------------------ */
 
-static ty_attr *find_attr(struct draft *d, const char *key)
-{
-  for (int i = 0; i < d->nattr; i++)
-    if (!strcmp(d->attr[i].key, key)) return &d->attr[i];
-  return NULL;
-}
-
-static int add_attr(struct file *f, struct draft *d, const char *key, const char *value)
-{
-  if (d->nattr == d->cap) {
-    int cap = 2 * d->cap + 8;
-    ty_attr *more = arena_new(f->arena, sizeof *more * (size_t)cap);
-    NEED(more, TY_EMEMORY, "out of memory: attributes");
-    if (d->nattr) memcpy(more, d->attr, sizeof *more * (size_t)d->nattr);
-    d->attr = more;
-    d->cap = cap;
-  }
-  d->attr[d->nattr++] = (ty_attr){ key, value };
-  return TY_OK;
-}
-
-static void drop_attr(struct draft *d, const char *key)
-{
-  int n = 0;
-  for (int i = 0; i < d->nattr; i++)
-    if (strcmp(d->attr[i].key, key)) d->attr[n++] = d->attr[i];
-  d->nattr = n;
-}
-
 static int read_attrs(struct file *f, struct draft *d, const struct json *dict)
 {
   if (!dict) return TY_OK;
   if (dict->type != J_OBJECT) return corrupt(dict, "an object of texts", kind(dict));
   for (const struct json *v = dict->first; v; v = v->next) {
     if (v->type != J_TEXT) return corrupt(v, "a text", kind(v));
-    if (!find_attr(d, v->key)) TRY(add_attr(f, d, v->key, v->text)); /* what came first stays */
+    if (!draft_attr(d, v->key)) TRY(draft_add_attr(f, d, v->key, v->text)); /* what came first stays */
   }
   return TY_OK;
 }
@@ -165,22 +116,10 @@ static int read_node(struct file *f, const struct json *v, struct draft *d)
   return TY_OK;
 }
 
-static int more_drafts(struct file *f, int n)
-{
-  if (n <= f->cap) return TY_OK;
-  int cap = MAX(n, 2 * f->cap);
-  struct draft *more = arena_new(f->arena, sizeof *more * (size_t)cap);
-  NEED(more, TY_EMEMORY, "out of memory: symbol file of %d nodes", n);
-  if (f->n) memcpy(more, f->node, sizeof *more * (size_t)f->n);
-  f->node = more;
-  f->cap = cap;
-  return TY_OK;
-}
-
 static int read_drafts(struct file *f, const struct json *list)
 {
   if (list->type != J_LIST) return corrupt(list, "a list of nodes", kind(list));
-  TRY(more_drafts(f, list->n + 1));
+  TRY(draft_room(f, list->n + 1));
   for (const struct json *v = list->first; v; v = v->next) TRY(read_node(f, v, &f->node[f->n++]));
   return TY_OK;
 }
@@ -203,164 +142,6 @@ static int check_references(const struct file *f, const struct json *arguments)
     }
   for (int i = 0; i < f->nhead; i++)
     NEED(f->head[i].node < f->n, TY_EFORMAT, "head %d is node %d of %d", i, f->head[i].node, f->n);
-  return TY_OK;
-}
-
-/* -- upgrades ---------------------------------------------------------------------------------- */
-
-static const char *const hidden[] = { "ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage" };
-
-static const struct op *op_of(const struct draft *d)
-{
-  const struct op *op = op_find(d->op);
-  if (!op) op_unknown(d->op), fail_node(d->op, d->name, NULL);
-  return op;
-}
-
-/* Names of the inputs; only attributes that are parameters count, so that it works before the
-** keys are repaired. */
-static int ports_of(struct file *f, const struct draft *d, struct ports *out)
-{
-  const struct op *op = op_of(d);
-  if (!op) return TY_ENAME;
-  ty_attr *known = arena_new(f->arena, sizeof *known * (size_t)(d->nattr + 2));
-  void *param = arena_new(f->arena, op->param_size + 16);
-  char number[16];
-  int n = 0;
-  NEED(known && param, TY_EMEMORY, "out of memory: node %s", d->name);
-  for (int i = 0; i < d->nattr; i++)
-    if (op->flags & OP_CALLBACK || op_has_param(op, d->attr[i].key)) known[n++] = d->attr[i];
-  const ty_attr *counted = op_counted(op, known, &n, d->nin, known, number);
-  int code = op_parse(op, counted, n, param);
-  if (!code)
-    code = op_ports(op, param, op_variadic(op) ? d->nin : -1, f->arena, out);
-  if (code) fail_node(op->name, d->name, NULL);
-  return code;
-}
-
-static char *wrapped(struct file *f, const char *key)
-{
-  char *name = arena_new(f->arena, strlen(key) + 5);
-  if (name) sprintf(name, "__%s__", key);
-  return name;
-}
-
-static int set_hidden(struct file *f, struct draft *d, const char *key, const char *value)
-{
-  char *name = wrapped(f, key);
-  NEED(name, TY_EMEMORY, "out of memory: attributes");
-  drop_attr(d, name);
-  return add_attr(f, d, name, value);
-}
-
-/* The variable that input `prefix` of an operator reads, NULL if there is none. */
-static struct draft *input_variable(
-    struct file *f, const struct draft *d, const char *prefix, size_t n)
-{
-  struct ports p;
-  if (!d->op || ports_of(f, d, &p)) return NULL;
-  for (int k = 0; k < d->nin && k < p.nin; k++) {
-    struct draft *v = &f->node[d->in[k].node];
-    if (strlen(p.in[k].name) == n && !strncmp(p.in[k].name, prefix, n)) return v->op ? NULL : v;
-  }
-  return NULL;
-}
-
-/* "lr_mult" is spelled "__lr_mult__" now; "weight_lr_mult" of an operator belongs to its weight. */
-static int repair_key(struct file *f, struct draft *d, const ty_attr *given, bool *gone)
-{
-  size_t n = strlen(given->key);
-  *gone = false;
-  for (int h = 0; h < COUNT(hidden); h++) {
-    size_t m = strlen(hidden[h]);
-    if (n < m || strcmp(given->key + n - m, hidden[h])) continue;
-    struct draft *to = n == m          ? d
-        : given->key[n - m - 1] == '_' ? input_variable(f, d, given->key, n - m - 1)
-                                       : NULL;
-    if (!to) continue;
-    *gone = true;
-    return set_hidden(f, to, hidden[h], given->value);
-  }
-  return TY_OK;
-}
-
-static int repair_keys(struct file *f, struct draft *d)
-{
-  for (int i = 0; i < d->nattr; i++) {
-    ty_attr given = d->attr[i];
-    bool gone;
-    TRY(repair_key(f, d, &given, &gone));
-    if (!gone) continue;
-    drop_attr(d, given.key);
-    i = -1; /* the list has changed; each pass removes one bare key */
-  }
-  return TY_OK;
-}
-
-/* Auxiliary states were not stored once: missing last inputs become variables with the
-** operator's attributes. */
-static int add_missing_inputs(struct file *f, int index)
-{
-  struct ports p;
-  TRY(ports_of(f, &f->node[index], &p));
-  int have = f->node[index].nin;
-  if (p.nin <= have) return TY_OK;
-  struct input *in = arena_new(f->arena, sizeof *in * (size_t)p.nin);
-  NEED(in, TY_EMEMORY, "out of memory: inputs");
-  if (have) memcpy(in, f->node[index].in, sizeof *in * (size_t)have);
-  for (int k = have; k < p.nin; k++) {
-    TRY(more_drafts(f, f->n + 2));
-    struct draft *d = &f->node[index], *v = &f->node[f->n];
-    size_t size = strlen(d->name) + strlen(p.in[k].name) + 2;
-    char *name = arena_new(f->arena, size);
-    NEED(name, TY_EMEMORY, "out of memory: names");
-    snprintf(name, size, "%s_%s", d->name, p.in[k].name);
-    *v = (struct draft){ .name = name };
-    for (int i = 0; i < d->nattr; i++) TRY(add_attr(f, v, d->attr[i].key, d->attr[i].value));
-    in[k] = (struct input){ f->n++, 0, 0 };
-  }
-  f->node[index].in = in;
-  f->node[index].nin = p.nin;
-  return TY_OK;
-}
-
-/* Initialisers that operators give to the variables of their inputs. */
-static const struct { const char *op; int input; const char *init; } initialisers[] = {
-  { "BatchNorm",                 3, "[\"zero\", {}]" },
-  { "BatchNorm",                 4, "[\"one\", {}]" },
-  { "BatchNorm_v1",              3, "[\"zero\", {}]" },
-  { "BatchNorm_v1",              4, "[\"one\", {}]" },
-  { "LeakyReLU",                 1, "[\"Constant\", {\"value\": 0.25}]" },
-  { "IdentityAttachKLSparseReg", 1, "[\"zero\", {}]" },
-};
-
-static int annotate(struct file *f, const struct draft *d)
-{
-  for (int i = 0; i < COUNT(initialisers); i++) {
-    if (strcmp(d->op, initialisers[i].op) || initialisers[i].input >= d->nin) continue;
-    struct draft *v = &f->node[d->in[initialisers[i].input].node];
-    if (!v->op && !find_attr(v, "__init__")) TRY(add_attr(f, v, "__init__", initialisers[i].init));
-  }
-  return TY_OK;
-}
-
-static void drop_flat_axis(struct draft *d)
-{
-  const ty_attr *axis = find_attr(d, "axis");
-  bool concerned = !strcmp(d->op, "argmax") || !strcmp(d->op, "argmin");
-  if (concerned && axis && !strcmp(axis->value, "-1")) drop_attr(d, "axis");
-}
-
-static int upgrade(struct file *f)
-{
-  int n = f->n; /* variables that are added need none of this */
-  for (int i = 0; i < n && f->version < FILE_VERSION; i++) TRY(repair_keys(f, &f->node[i]));
-  for (int i = 0; i < n && f->version < 900; i++)
-    if (f->node[i].op) TRY(add_missing_inputs(f, i));
-  for (int i = 0; i < n && f->version < 904; i++)
-    if (f->node[i].op) TRY(annotate(f, &f->node[i]));
-  for (int i = 0; i < n && f->version < 905; i++)
-    if (f->node[i].op) drop_flat_axis(&f->node[i]);
   return TY_OK;
 }
 
@@ -434,7 +215,7 @@ static int check_input(
 static int check_inputs(struct file *f, const ty_graph *g, const struct draft *d)
 {
   struct ports p;
-  TRY(ports_of(f, d, &p));
+  TRY(draft_ports(f, d, &p));
   int code = TY_OK;
   if (p.nin != d->nin)
     code = fail(TY_EFORMAT, "%s %s: expected %d inputs, got %d", d->op, d->name, p.nin, d->nin);
@@ -501,7 +282,7 @@ static int count_host_outputs(struct file *f, int node)
   for (int k = 0; k < n && n <= 1000; k++) text_add(&t, "%soutput%d", k ? " " : "", k);
   char *names = t.s ? arena_text(f->arena, t.s) : NULL;
   text_done(&t);
-  return names ? add_attr(f, d, "__custom_out__", names) : TY_OK;
+  return names ? draft_add_attr(f, d, "__custom_out__", names) : TY_OK;
 }
 
 static int build(struct file *f, ty_graph *g)
@@ -550,7 +331,7 @@ static int read_file(struct file *f, const struct json *object, bool top)
   TRY(read_drafts(f, json_get(object, "nodes")));
   TRY(read_entries(f, json_get(object, "heads"), &f->head, &f->nhead));
   TRY(check_references(f, json_get(object, "arg_nodes")));
-  TRY(upgrade(f));
+  TRY(draft_upgrade(f));
   return order_drafts(f);
 }
 
