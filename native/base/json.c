@@ -3,7 +3,8 @@
 ** The files hold objects, lists, texts and numbers, nothing else; texts know the escapes \" \\
 ** \n \r \t and no raw line breaks. The reader refuses everything else with line and byte, nests
 ** at most DEPTH levels, and copies each text once, so damaged or hostile files cost no more than
-** their length. Source: behaviour of the reference's reader.
+** their length. A tree is some seven times its text, so the long lists, those of the outermost
+** object, never become one. Source: behaviour of the reference's reader.
 */
 #include "base/json.h"
 
@@ -69,25 +70,48 @@ static int read_number(struct json_reader *r, double *out)
 
 static int read_value(struct json_reader *r, const char *key, struct json **out);
 
-/* The entries of a list or an object, after its opening bracket. */
-static int read_entries(struct json_reader *r, struct json *v, char close)
+/* The next entry of a list or an object, NULL behind the last. */
+static int next_entry(struct json_reader *r, struct json *v, struct json **out)
 {
-  struct json **tail = &v->first;
+  const char close = v->type == J_LIST ? ']' : '}', *key = NULL;
+  *out = NULL;
   skip_space(r);
   if (*r->s == close) return r->s++, TY_OK;
-  for (;;) {
-    const char *key = NULL;
-    if (v->type == J_OBJECT) {
-      TRY(read_text(r, &key));
-      TRY(expect(r, ':', "':'"));
-    }
-    TRY(read_value(r, key, tail));
-    tail = &(*tail)->next;
-    v->n++;
-    skip_space(r);
-    if (*r->s == close) return r->s++, TY_OK;
-    TRY(expect(r, ',', close == ']' ? "',' or ']'" : "',' or '}'"));
+  if (v->n) TRY(expect(r, ',', v->type == J_LIST ? "',' or ']'" : "',' or '}'"));
+  if (v->type == J_OBJECT) {
+    TRY(read_text(r, &key));
+    TRY(expect(r, ':', "':'"));
   }
+  v->n++;
+  return read_value(r, key, out);
+}
+
+static int keep_entries(struct json_reader *r, struct json *v)
+{
+  struct json **tail = &v->first;
+  for (;;) {
+    TRY(next_entry(r, v, tail));
+    if (!*tail) return TY_OK;
+    tail = &(*tail)->next;
+  }
+}
+
+/* Takes one entry after the other, each a tree that is gone when the next one is read. */
+static int pass_entries(struct json_reader *r, struct json *v,
+    int (*take)(const struct json *entry, void *to), void *to)
+{
+  struct arena *whole = r->arena;
+  struct json *entry;
+  int code;
+  do {
+    struct arena one = { 0 };
+    r->arena = &one;
+    code = next_entry(r, v, &entry);
+    if (!code && entry && take) code = take(entry, to);
+    arena_done(&one);
+  } while (!code && entry);
+  r->arena = whole;
+  return code;
 }
 
 static int read_value(struct json_reader *r, const char *key, struct json **out)
@@ -104,20 +128,38 @@ static int read_value(struct json_reader *r, const char *key, struct json **out)
   if (r->depth == DEPTH) return refuse(r, "no more than 64 nested brackets");
   v->type = c == '[' ? J_LIST : J_OBJECT;
   r->s++;
-  r->depth++;
-  TRY(read_entries(r, v, c == '[' ? ']' : '}'));
+  bool outermost = r->depth++ == 1;
+  TRY(outermost && c == '[' ? pass_entries(r, v, NULL, NULL) : keep_entries(r, v));
   r->depth--;
   return TY_OK;
+}
+
+static int read_object(struct json_reader *r, struct json **out)
+{
+  skip_space(r);
+  return *r->s == '{' ? read_value(r, NULL, out) : refuse(r, "'{'");
 }
 
 int json_read(const char *s, struct arena *a, struct json **out)
 {
   struct json_reader r = { s, s, a, 0 };
-  skip_space(&r);
-  if (*r.s != '{') return refuse(&r, "'{'");
-  TRY(read_value(&r, NULL, out));
+  TRY(read_object(&r, out));
   skip_space(&r);
   return *r.s ? refuse(&r, "nothing more") : TY_OK;
+}
+
+int json_object(const char *s, size_t at, struct arena *a, struct json **out)
+{
+  struct json_reader r = { s, s + at, a, 0 };
+  return read_object(&r, out);
+}
+
+int json_each(const char *s, const struct json *list,
+    int (*take)(const struct json *entry, void *to), void *to)
+{
+  struct json_reader r = { s, s + list->at + 1, NULL, 2 };
+  struct json again = { .type = J_LIST };
+  return pass_entries(&r, &again, take, to);
 }
 
 const struct json *json_get(const struct json *object, const char *key)

@@ -40,9 +40,11 @@ static int compare_attr(const void *a, const void *b)
   return strcmp(((const ty_attr *)a)->key, ((const ty_attr *)b)->key);
 }
 
-static ty_attr *copy_attrs(struct arena *a, const ty_attr *attr, int n)
+static const ty_attr *copy_attrs(struct arena *a, const ty_attr *attr, int n)
 {
-  ty_attr *out = arena_new(a, sizeof *out * (size_t)(n + 1));
+  static const ty_attr none = { 0 };
+  if (!n) return &none;
+  ty_attr *out = arena_new(a, sizeof *out * (size_t)n);
   for (int i = 0; out && i < n; i++) {
     out[i].key = arena_text(a, attr[i].key);
     out[i].value = arena_text(a, attr[i].value);

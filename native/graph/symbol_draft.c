@@ -15,7 +15,7 @@ ty_attr *draft_attr(struct draft *d, const char *key)
 int draft_add_attr(struct file *f, struct draft *d, const char *key, const char *value)
 {
   if (d->nattr == d->cap) {
-    int cap = 2 * d->cap + 8;
+    int cap = 2 * d->cap + 2;
     ty_attr *more = arena_new(f->arena, sizeof *more * (size_t)cap);
     NEED(more, TY_EMEMORY, "out of memory: attributes");
     if (d->nattr) memcpy(more, d->attr, sizeof *more * (size_t)d->nattr);
@@ -34,7 +34,7 @@ static void drop_attr(struct draft *d, const char *key)
   d->nattr = n;
 }
 
-int draft_room(struct file *f, int n)
+int draft_reserve(struct file *f, int n)
 {
   if (n <= f->cap) return TY_OK;
   int cap = MAX(n, 2 * f->cap);
@@ -53,12 +53,12 @@ static const struct op *op_of(const struct draft *d)
   return op;
 }
 
-int draft_ports(struct file *f, const struct draft *d, struct ports *out)
+int draft_ports(const struct draft *d, struct arena *a, struct ports *out)
 {
   const struct op *op = op_of(d);
   if (!op) return TY_ENAME;
-  ty_attr *known = arena_new(f->arena, sizeof *known * (size_t)(d->nattr + 2));
-  void *param = arena_new(f->arena, op->param_size + 16);
+  ty_attr *known = arena_new(a, sizeof *known * (size_t)(d->nattr + 2));
+  void *param = arena_new(a, op->param_size + 16);
   char number[16];
   int n = 0;
   NEED(known && param, TY_EMEMORY, "out of memory: node %s", d->name);
@@ -66,7 +66,7 @@ int draft_ports(struct file *f, const struct draft *d, struct ports *out)
     if (op->flags & OP_CALLBACK || op_has_param(op, d->attr[i].key)) known[n++] = d->attr[i];
   const ty_attr *counted = op_counted(op, known, &n, d->nin, known, number);
   int code = op_parse(op, counted, n, param);
-  if (!code) code = op_ports(op, param, op_variadic(op) ? d->nin : -1, f->arena, out);
+  if (!code) code = op_ports(op, param, op_variadic(op) ? d->nin : -1, a, out);
   if (code) fail_node(op->name, d->name, NULL);
   return code;
 }
@@ -95,7 +95,7 @@ static struct draft *input_variable(
     struct file *f, const struct draft *d, const char *prefix, size_t n)
 {
   struct ports p;
-  if (!d->op || draft_ports(f, d, &p)) return NULL;
+  if (!d->op || draft_ports(d, f->arena, &p)) return NULL;
   for (int k = 0; k < d->nin && k < p.nin; k++) {
     struct draft *v = &f->node[d->in[k].node];
     if (strlen(p.in[k].name) == n && !strncmp(p.in[k].name, prefix, n)) return v->op ? NULL : v;
@@ -139,14 +139,14 @@ static int repair_keys(struct file *f, struct draft *d)
 static int add_missing_inputs(struct file *f, int index)
 {
   struct ports p;
-  TRY(draft_ports(f, &f->node[index], &p));
+  TRY(draft_ports(&f->node[index], f->arena, &p));
   int have = f->node[index].nin;
   if (p.nin <= have) return TY_OK;
   struct input *in = arena_new(f->arena, sizeof *in * (size_t)p.nin);
   NEED(in, TY_EMEMORY, "out of memory: inputs");
   if (have) memcpy(in, f->node[index].in, sizeof *in * (size_t)have);
   for (int k = have; k < p.nin; k++) {
-    TRY(draft_room(f, f->n + 2));
+    TRY(draft_reserve(f, f->n + 2));
     struct draft *d = &f->node[index], *v = &f->node[f->n];
     size_t size = strlen(d->name) + strlen(p.in[k].name) + 2;
     char *name = arena_new(f->arena, size);
@@ -176,7 +176,8 @@ static int annotate(struct file *f, const struct draft *d)
   for (int i = 0; i < COUNT(initialisers); i++) {
     if (strcmp(d->op, initialisers[i].op) || initialisers[i].input >= d->nin) continue;
     struct draft *v = &f->node[d->in[initialisers[i].input].node];
-    if (!v->op && !draft_attr(v, "__init__")) TRY(draft_add_attr(f, v, "__init__", initialisers[i].init));
+    if (v->op || draft_attr(v, "__init__")) continue;
+    TRY(draft_add_attr(f, v, "__init__", initialisers[i].init));
   }
   return TY_OK;
 }

@@ -10,11 +10,13 @@ struct draft {
   int nattr, cap;
   struct input *in;
   int nin;
-  const struct json *bodies;
+  size_t *body;                                       /* where its subgraphs begin in the text */
+  int nbody;
   /* 0 new, 1 open, 2 done; its number in the graph */
   int mark, index;
 };
 struct file {
+  const char *text;
   struct arena *arena;
   struct draft *node;
   int n, cap;
@@ -26,8 +28,8 @@ struct file {
 
 ty_attr *draft_attr(struct draft *d, const char *key);                       /* NULL */
 int draft_add_attr(struct file *f, struct draft *d, const char *key, const char *value);
-int draft_room(struct file *f, int n);                /* for n drafts */
+int draft_reserve(struct file *f, int n);                /* for n drafts */
 /* Names of the inputs; only attributes that are parameters count, so that it works before the
 ** keys are repaired. */
-int draft_ports(struct file *f, const struct draft *d, struct ports *out);
+int draft_ports(const struct draft *d, struct arena *a, struct ports *out);
 int draft_upgrade(struct file *f);                    /* from f->version to the present */

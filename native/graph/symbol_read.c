@@ -1,11 +1,11 @@
 /* symbol_read.c - symbol files of all versions become graphs.
 **
-** The text is read into a tree (base/json.c), the tree into draft nodes, the drafts are brought
-** up to the present form, ordered depth-first from the heads, and built through graph.c's
-** ordinary calls, so a file can say nothing that a program could not. Indices, input counts and
-** cycles are checked. The text that the file stands for is kept with the graph (symbol_write.c
-** says why). Order: read_drafts, read_heads, draft_upgrade, order_drafts, build. Source: the
-** reference's reader.
+** The text is read node by node (base/json.c) into drafts; these are brought up to the present
+** form, ordered depth-first from the heads, and built through graph.c's ordinary calls, so a file
+** can say nothing that a program could not. Indices, input counts and cycles are checked. The text
+** that the file stands for is kept with the graph where it is not the one that would be written
+** (symbol_write.c says why). Order: read_drafts, read_heads, draft_upgrade, order_drafts, build.
+** Source: the reference's reader.
 */
 #include "graph/graph.h"
 #include "op/registry.h"
@@ -70,25 +70,62 @@ static int read_entry(const struct json *v, struct input *out)
   return v->n == 3 ? read_whole(v->first->next->next, "a version", &out->version) : TY_OK;
 }
 
-static int read_entries(struct file *f, const struct json *list, struct input **out, int *n)
+static int read_inputs(struct file *f, struct draft *d, const struct json *list)
 {
   if (list->type != J_LIST) return corrupt(list, "a list", kind(list));
-  *out = arena_new(f->arena, sizeof **out * (size_t)(list->n + 1));
-  NEED(*out, TY_EMEMORY, "out of memory: symbol file");
-  *n = 0;
-  for (const struct json *v = list->first; v; v = v->next) TRY(read_entry(v, &(*out)[(*n)++]));
+  d->in = arena_new(f->arena, sizeof *d->in * (size_t)list->n);
+  NEED(d->in, TY_EMEMORY, "out of memory: symbol file");
+  for (const struct json *v = list->first; v; v = v->next) TRY(read_entry(v, &d->in[d->nin++]));
   return TY_OK;
+}
+
+static int add_head(const struct json *v, void *file)
+{
+  struct file *f = file;
+  return read_entry(v, &f->head[f->nhead++]);
+}
+
+static int read_heads(struct file *f, const struct json *list)
+{
+  if (list->type != J_LIST) return corrupt(list, "a list", kind(list));
+  f->head = arena_new(f->arena, sizeof *f->head * (size_t)list->n);
+  NEED(f->head, TY_EMEMORY, "out of memory: symbol file");
+  return json_each(f->text, list, add_head, f);
 }
 
 /* -- drafts ------------------------------------------------------------------------------------ */
 
+/* The tree of a node goes when the next one is read. */
+static int keep(struct file *f, const char *text, const char **out)
+{
+  *out = arena_text(f->arena, text);
+  return *out ? TY_OK : fail(TY_EMEMORY, "out of memory: symbol file");
+}
+
 static int read_attrs(struct file *f, struct draft *d, const struct json *dict)
 {
+  const char *key, *value;
   if (!dict) return TY_OK;
   if (dict->type != J_OBJECT) return corrupt(dict, "an object of texts", kind(dict));
   for (const struct json *v = dict->first; v; v = v->next) {
     if (v->type != J_TEXT) return corrupt(v, "a text", kind(v));
-    if (!draft_attr(d, v->key)) TRY(draft_add_attr(f, d, v->key, v->text)); /* what came first stays */
+    if (draft_attr(d, v->key)) continue; /* what came first stays */
+    TRY(keep(f, v->key, &key));
+    TRY(keep(f, v->text, &value));
+    TRY(draft_add_attr(f, d, key, value));
+  }
+  return TY_OK;
+}
+
+static int read_bodies(struct file *f, struct draft *d, const struct json *list)
+{
+  if (!list) return TY_OK;
+  if (list->type != J_LIST) return corrupt(list, "a list of graphs", kind(list));
+  d->body = arena_new(f->arena, sizeof *d->body * (size_t)list->n);
+  NEED(d->body, TY_EMEMORY, "out of memory: symbol file");
+  for (const struct json *v = list->first; v; v = v->next) {
+    if (v->type != J_OBJECT) return corrupt(v, "an object", kind(v));
+    d->body[d->nbody++] = v->at;
   }
   return TY_OK;
 }
@@ -102,38 +139,45 @@ static int read_node(struct file *f, const struct json *v, struct draft *d)
     const struct json *s = json_get(v, what[i]);
     if (s->type != J_TEXT) return corrupt(s, "a text", kind(s));
   }
-  d->op = json_get(v, "op")->text;
-  d->name = json_get(v, "name")->text;
-  if (!strcmp(d->op, "null")) d->op = NULL;
+  const char *op = json_get(v, "op")->text;
+  if (strcmp(op, "null")) TRY(keep(f, op, &d->op));
+  TRY(keep(f, json_get(v, "name")->text, &d->name));
   TRY(read_attrs(f, d, json_get(v, "attrs")));
   TRY(read_attrs(f, d, json_get(v, "attr")));
   TRY(read_attrs(f, d, json_get(v, "param")));
-  d->bodies = json_get(v, "subgraphs");
-  if (d->bodies && d->bodies->type != J_LIST)
-    return corrupt(d->bodies, "a list of graphs", kind(d->bodies));
-  TRY(read_entries(f, json_get(v, "inputs"), &d->in, &d->nin));
+  TRY(read_bodies(f, d, json_get(v, "subgraphs")));
+  TRY(read_inputs(f, d, json_get(v, "inputs")));
   if (!d->op && d->nin) return corrupt(v, "no inputs of a variable", "some");
   return TY_OK;
+}
+
+static int add_draft(const struct json *v, void *file)
+{
+  struct file *f = file;
+  return read_node(f, v, &f->node[f->n++]);
 }
 
 static int read_drafts(struct file *f, const struct json *list)
 {
   if (list->type != J_LIST) return corrupt(list, "a list of nodes", kind(list));
-  TRY(draft_room(f, list->n + 1));
-  for (const struct json *v = list->first; v; v = v->next) TRY(read_node(f, v, &f->node[f->n++]));
-  return TY_OK;
+  TRY(draft_reserve(f, list->n + 1));
+  return json_each(f->text, list, add_draft, f);
+}
+
+static int check_argument(const struct json *v, void *file)
+{
+  const struct file *f = file;
+  int id = 0;
+  TRY(read_whole(v, "the number of a node", &id));
+  const char *got = id >= f->n ? "no node" : f->node[id].op ? "an operator" : NULL;
+  return got ? corrupt(v, "the number of a variable", got) : TY_OK;
 }
 
 /* Every reference must name a node of the file; arguments must be variables. */
-static int check_references(const struct file *f, const struct json *arguments)
+static int check_references(struct file *f, const struct json *arguments)
 {
   if (arguments->type != J_LIST) return corrupt(arguments, "a list of numbers", kind(arguments));
-  for (const struct json *v = arguments->first; v; v = v->next) {
-    int id;
-    TRY(read_whole(v, "the number of a node", &id));
-    const char *got = id >= f->n ? "no node" : f->node[id].op ? "an operator" : NULL;
-    if (got) return corrupt(v, "the number of a variable", got);
-  }
+  TRY(json_each(f->text, arguments, check_argument, f));
   for (int i = 0; i < f->n; i++)
     for (int k = 0; k < f->node[i].nin; k++) {
       int id = f->node[i].in[k].node;
@@ -187,13 +231,13 @@ static int order_drafts(struct file *f)
 
 /* -- building ---------------------------------------------------------------------------------- */
 
-static int parse_object(const struct json *object, struct arena *a, bool top, ty_graph **out);
+static int parse_body(const char *text, size_t at, ty_graph **out);
 
 static int add_bodies(struct file *f, ty_graph *g, const struct draft *d)
 {
-  for (const struct json *v = d->bodies ? d->bodies->first : NULL; v; v = v->next) {
+  for (int k = 0; k < d->nbody; k++) {
     ty_graph *body;
-    TRY(parse_object(v, f->arena, false, &body));
+    TRY(parse_body(f->text, d->body[k], &body));
     int code = ty_graph_subgraph(g, body);
     ty_graph_free(body);
     TRY(code);
@@ -212,10 +256,11 @@ static int check_input(
   return TY_OK;
 }
 
-static int check_inputs(struct file *f, const ty_graph *g, const struct draft *d)
+static int check_inputs(
+    struct file *f, const ty_graph *g, const struct draft *d, struct arena *a)
 {
   struct ports p;
-  TRY(draft_ports(f, d, &p));
+  TRY(draft_ports(d, a, &p));
   int code = TY_OK;
   if (p.nin != d->nin)
     code = fail(TY_EFORMAT, "%s %s: expected %d inputs, got %d", d->op, d->name, p.nin, d->nin);
@@ -225,16 +270,25 @@ static int check_inputs(struct file *f, const ty_graph *g, const struct draft *d
   return code;
 }
 
-static int build_node(struct file *f, ty_graph *g, const struct draft *d)
+static int build_op(struct file *f, ty_graph *g, const struct draft *d, struct arena *a)
 {
   ty_entry out;
-  if (!d->op) return ty_graph_var(g, d->name, d->attr, d->nattr, &out);
-  TRY(check_inputs(f, g, d));
-  ty_entry *in = arena_new(f->arena, sizeof *in * (size_t)(d->nin + 1));
+  TRY(check_inputs(f, g, d, a));
+  ty_entry *in = arena_new(a, sizeof *in * (size_t)d->nin);
   NEED(in, TY_EMEMORY, "out of memory: inputs");
   for (int k = 0; k < d->nin; k++) in[k] = (ty_entry){ f->node[d->in[k].node].index, d->in[k].out };
   TRY(add_bodies(f, g, d));
   return ty_graph_op(g, d->op, d->name, d->attr, d->nattr, in, d->nin, &out);
+}
+
+static int build_node(struct file *f, ty_graph *g, const struct draft *d)
+{
+  ty_entry out;
+  if (!d->op) return ty_graph_var(g, d->name, d->attr, d->nattr, &out);
+  struct arena a = { 0 };
+  int code = build_op(f, g, d, &a);
+  arena_done(&a);
+  return code;
 }
 
 static int build_heads(const struct file *f, ty_graph *g)
@@ -252,19 +306,22 @@ static int build_heads(const struct file *f, ty_graph *g)
   return TY_OK;
 }
 
-/* The text the file stands for, with the versions that the file gives. */
+/* The text that the file stands for, where its versions are not those that would be counted. */
 static int keep_text(struct file *f, ty_graph *g)
 {
-  const int **version = arena_new(f->arena, sizeof *version * (size_t)(g->n + 1));
-  NEED(version, TY_EMEMORY, "out of memory: versions");
+  struct listing l;
+  TRY(listing_make(g, g->head, g->nhead, f->arena, &l));
+  TRY(listing_versions(g, &l, f->arena));
+  bool counted = true;
   for (int i = 0; i < f->norder; i++) {
     const struct draft *d = &f->node[f->order[i]];
-    int *v = arena_new(f->arena, sizeof *v * (size_t)(d->nin + 1));
-    NEED(v, TY_EMEMORY, "out of memory: versions");
-    for (int k = 0; k < d->nin; k++) v[k] = d->in[k].version;
-    version[i] = v;
+    for (int k = 0; k < d->nin; k++) {
+      counted &= l.version[i][k] == d->in[k].version;
+      l.version[i][k] = d->in[k].version;
+    }
   }
-  return graph_print(g, g->head, g->nhead, version, &g->printed);
+  if (counted) return TY_OK;
+  return graph_print(g, g->head, g->nhead, (const int *const *)l.version, &g->printed);
 }
 
 /* How many outputs an operator of the front end has is not in the file: as many as somebody
@@ -291,6 +348,9 @@ static int build(struct file *f, ty_graph *g)
     const struct op *op = f->node[i].op ? op_find(f->node[i].op) : NULL;
     if (op && op->flags & OP_CALLBACK) TRY(count_host_outputs(f, i));
   }
+  g->node = NEWS(struct node, f->norder);
+  NEED(g->node, TY_EMEMORY, "out of memory: graph of %d nodes", f->norder);
+  g->cap = f->norder;
   for (int i = 0; i < f->norder; i++) TRY(build_node(f, g, &f->node[f->order[i]]));
   TRY(build_heads(f, g));
   return keep_text(f, g);
@@ -329,19 +389,18 @@ static int read_file(struct file *f, const struct json *object, bool top)
     TRY(add_rows(attrs));
   }
   TRY(read_drafts(f, json_get(object, "nodes")));
-  TRY(read_entries(f, json_get(object, "heads"), &f->head, &f->nhead));
+  TRY(read_heads(f, json_get(object, "heads")));
   TRY(check_references(f, json_get(object, "arg_nodes")));
   TRY(draft_upgrade(f));
   return order_drafts(f);
 }
 
-static int parse_object(const struct json *object, struct arena *a, bool top, ty_graph **out)
+static int parse_object(struct file *f, const struct json *object, bool top, ty_graph **out)
 {
-  struct file f = { .arena = a };
   ty_graph *g;
-  TRY(read_file(&f, object, top));
+  TRY(read_file(f, object, top));
   TRY(ty_graph_new(&g));
-  int code = build(&f, g);
+  int code = build(f, g);
   if (code)
     ty_graph_free(g);
   else
@@ -349,13 +408,25 @@ static int parse_object(const struct json *object, struct arena *a, bool top, ty
   return code;
 }
 
+static int parse_body(const char *text, size_t at, ty_graph **out)
+{
+  struct arena a = { 0 };
+  struct file f = { .text = text, .arena = &a };
+  struct json *object;
+  int code = json_object(text, at, &a, &object);
+  if (!code) code = parse_object(&f, object, false, out);
+  arena_done(&a);
+  return code;
+}
+
 int ty_graph_parse(const char *text, ty_graph **out)
 {
   NEED(text && out, TY_ETYPE, "graph_parse: null argument");
   struct arena a = { 0 };
+  struct file f = { .text = text, .arena = &a };
   struct json *object;
   int code = json_read(text, &a, &object);
-  if (!code) code = parse_object(object, &a, true, out);
+  if (!code) code = parse_object(&f, object, true, out);
   arena_done(&a);
   return code;
 }

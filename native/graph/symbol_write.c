@@ -3,8 +3,8 @@
 **
 ** Only what the heads reach is written, numbered depth-first from the heads. Versions of
 ** variables are counted up by each operator that changes one. A parsed graph keeps the text that
-** its file stands for (symbol_read.c), because the versions in an old file cannot be derived; it
-** is handed out for the file's own heads.
+** its file stands for (symbol_read.c) where the file has other versions, as old ones do; it is
+** handed out for the file's own heads.
 */
 #include "graph/graph.h"
 #include "op/registry.h"
@@ -310,10 +310,12 @@ int graph_print(
   l.given = version;
   if (!code && !version) code = listing_versions(g, &l, &a);
   out->n = 0;
+  out->lost = false;
   if (!code) {
     write_graph(&p, g, head, nhead, &l, true);
     if (out->lost) code = fail(TY_EMEMORY, "out of memory: text of a graph");
   }
+  if (code) out->n = 0;
   arena_done(&a);
   return code;
 }
@@ -328,12 +330,10 @@ static bool own_heads(const ty_graph *g, const ty_entry *head, int nhead)
 int ty_graph_text(ty_graph *g, const ty_entry *head, int nhead, const char **out)
 {
   NEED(g && out && (head || !nhead), TY_ETYPE, "graph_text: null argument");
-  if (!g->nhead) {
-    TRY(graph_print(g, head, nhead, NULL, &g->printed));
-    *out = g->printed.s;
-    return TY_OK;
+  if (!g->nhead || own_heads(g, head, nhead)) {
+    if (!g->nhead || !g->printed.n) TRY(graph_print(g, head, nhead, NULL, &g->printed));
+    return *out = g->printed.s, TY_OK;
   }
-  if (own_heads(g, head, nhead) && g->printed.n) return *out = g->printed.s, TY_OK;
   struct text t = { 0 };
   int code = graph_print(g, head, nhead, NULL, &t);
   if (!code) *out = arena_text(&g->arena, t.s);

@@ -79,14 +79,14 @@ local function updater_with(n)
   return updater
 end
 
--- `size`: of the smaller file, in what it consists of. `times` the file instead of four: nodes of a
--- graph are tables of Lua beside those of C. `large`: bytes, where a file takes long to make.
+-- `size`: of the smaller file, in what it consists of. `large`: bytes, where a file takes long to
+-- make.
 local FORMATS = {
   arrays "params", arrays "npz", arrays "safetensors",
   { name = "npy", size = 500000,
     write = function(path, n) ty.nd.save(path, ty.nd.ones{ n }) end,
     read = function(path) ty.nd.load(path) end },
-  { name = "json", size = 1500, times = 24,
+  { name = "json", size = 1500,
     write = function(path, n) folder.write(path, network(n)) end,
     read = function(path) ty.sym.load(path) end },
   { name = "csv", size = 20000,
@@ -181,7 +181,7 @@ local function holds(format, least)
     format.write(small, format.size)
     format.read(small)                                   -- threads and modules are there then
     format.write(file, format.size * math.ceil(least / #folder.read(small)))
-    local bytes = BASE + (format.times or TIMES) * #folder.read(file)
+    local bytes = BASE + TIMES * #folder.read(file)
     local ok, e = within(bytes, function() format.read(file) end)
     assert.is_true(ok, tostring(e))
   end)

@@ -45,7 +45,12 @@ local function read_bodies(g, i, Symbol, where)
 end
 
 
+local NONE = {}                                          -- nodes share tables of attributes
+
 local function read_attrs(raw)
+  if raw.nattr == 0 then
+    return NONE
+  end
   local dict = {}
   for k = 0, raw.nattr - 1 do
     dict[text(raw.attr[k].key)] = text(raw.attr[k].value)
@@ -54,8 +59,7 @@ local function read_attrs(raw)
 end
 
 
-local function read_node(g, i, nodes, Symbol, where)
-  local raw = ffi.new("ty_node")
+local function read_node(g, i, raw, nodes, Symbol, where)
   check(C.ty_graph_node(g, i, raw), "sym.load")
   local name, dict, op = text(raw.name), read_attrs(raw), text(raw.op)
   where = text(raw.where) or where
@@ -65,8 +69,9 @@ local function read_node(g, i, nodes, Symbol, where)
   local schema = registry.find(op)
   dict = op == "Custom" and custom._own(dict) or dict
   local n = node.operator(schema, name, dict, schema.variadic and raw.nin or -1, "sym.load", where)
+  local from = raw["in"]
   for k = 0, raw.nin - 1 do
-    n.inputs[k + 1] = { nodes[raw["in"][k].node + 1], raw["in"][k].out }
+    n.inputs[k + 1] = { nodes[from[k].node + 1], from[k].out }
   end
   local list = CONTROL[op] and read_bodies(g, i, Symbol, where)
   if list then
@@ -78,10 +83,10 @@ end
 
 -- Entries of the heads of a native graph, and its nodes.
 read_entries = function(g, Symbol, where)
-  local count, nodes = ffi.new("int[1]"), {}
+  local count, raw, nodes = ffi.new("int[1]"), ffi.new("ty_node"), {}
   check(C.ty_graph_size(g, count), "sym.load")
   for i = 0, count[0] - 1 do
-    nodes[i + 1] = read_node(g, i, nodes, Symbol, where)
+    nodes[i + 1] = read_node(g, i, raw, nodes, Symbol, where)
   end
   local heads, entries = ffi.new("const ty_entry *[1]"), {}
   check(C.ty_graph_heads(g, heads, count), "sym.load")
@@ -127,14 +132,8 @@ local function tell_version(content, func)
 end
 
 
---- A symbol from the text of a symbol file.
--- @param Symbol the class
--- @string content
--- @string func for errors
--- @string[opt] file its name, for errors
-function symbol_json.parse(Symbol, content, func, file)
+local function parse_text(content, func, file)
   local out = ffi.new("ty_graph *[1]")
-  local where = Error.caller(2)
   local broken = content:find("%z")                      -- a C text would end there unnoticed
   local code = broken and C.TY_EFORMAT or C.ty_graph_parse(content, out)
   if code ~= 0 then
@@ -147,11 +146,26 @@ function symbol_json.parse(Symbol, content, func, file)
     error(e, 0)
   end
   tell_version(content, func)
-  local g = native.own(out[0], C.ty_graph_free)
+  return native.own(out[0], C.ty_graph_free)
+end
+
+
+local function symbol_of(g, Symbol, where)
   local entries, nodes = read_entries(g, Symbol, where)
   local symbol = Symbol.of(entries)
   attach(symbol, g, nodes)
   return symbol
+end
+
+
+--- A symbol from the text of a symbol file.
+-- @param Symbol the class
+-- @string content
+-- @string func for errors
+-- @string[opt] file its name, for errors
+function symbol_json.parse(Symbol, content, func, file)
+  local where = Error.caller(2)
+  return symbol_of(parse_text(content, func, file), Symbol, where)   -- nobody holds the text then
 end
 
 
