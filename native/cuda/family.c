@@ -23,6 +23,7 @@ TEXT(corners, "kernel/element/corners.h")
 TEXT(resample_header, "kernel/element/resample.h")
 TEXT(team, "cuda/kernels/team.cuh")
 TEXT(fault_header, "cuda/kernels/fault.cuh")
+TEXT(window_header, "cuda/kernels/window.cuh")
 #define FAMILY(name) TEXT(name, "cuda/kernels/" #name ".cu")
 CUDA_FAMILIES(FAMILY)
 #undef FAMILY
@@ -51,6 +52,10 @@ static const struct { enum cuda_family family; struct source_file file; } shared
   { FAMILY_hawkes, { "hawkes.h", cuda_text_hawkes_header } },
   { FAMILY_hawkes, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_levels, { "levels.h", cuda_text_levels_header } },
+  { FAMILY_pool, { "levels.h", cuda_text_levels_header } },
+  { FAMILY_quantized, { "levels.h", cuda_text_levels_header } },
+  { FAMILY_quantized, { "window.cuh", cuda_text_window_header } },
+  { FAMILY_unfold, { "window.cuh", cuda_text_window_header } },
   { FAMILY_regions, { "regions.h", cuda_text_regions_header } },
   { FAMILY_density, { "density.h", cuda_text_density_header } },
   { FAMILY_random, { "laws.h", cuda_text_laws } },

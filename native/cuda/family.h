@@ -28,6 +28,7 @@
   _(move) \
   _(norm_rows) \
   _(pool) \
+  _(quantized) \
   _(random) \
   _(ranges) \
   _(reduce) \
@@ -155,6 +156,7 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
   _(matrices) \
   _(norms) \
   _(pooling) \
+  _(quantized) \
   _(random) \
   _(recurrent) \
   _(reductions) \

@@ -1,7 +1,7 @@
 /* levels.c - numbers as 8-bit integers and back (kernels/levels.cu): _contrib_quantize,
 ** _contrib_quantize_v2, _contrib_requantize, _contrib_dequantize, _contrib_quantized_act and
 ** _contrib_quantized_flatten. */
-#include "cuda/family.h"
+#include "cuda/levels.h"
 
 enum { T_ALL = T_FLOAT | T_INT };
 
@@ -66,7 +66,7 @@ static int quantize_v2_run(struct call *c)
   int from = c->in[0].d.dtype;
   struct level_range s = calibrated(c);
   cu_function f;
-  if (from != TY_I8 && from != TY_U8) return quantize(c, s, 0);
+  if (!cuda_level(from)) return quantize(c, s, 0);
   NEED(from == c->out[0].d.dtype, TY_ERUN, "data is %s already", dtype_name(from));
   if (c->out[0].p)
     TRY(device_copy(c->device, c->out[0].p, c->device, c->in[0].p, desc_bytes(&c->in[0].d)));
@@ -87,19 +87,24 @@ static int dequantize_run(struct call *c)
   return cuda_run(c, f, n, params);
 }
 
-static int keep_range(const struct call *c)
+int cuda_keep_range(const struct call *c, int k)
 {
-  for (int i = 1; i < 3; i++)
-    if (c->out[i].p)
-      TRY(device_copy(c->device, c->out[i].p, c->device, c->in[i].p, sizeof(float)));
+  for (int i = 0; i < 2; i++)
+    if (c->out[i + 1].p)
+      TRY(device_copy(c->device, c->out[i + 1].p, c->device, c->in[k + i].p, sizeof(float)));
   return TY_OK;
+}
+
+const char *cuda_refuse_numbers(const struct call *c)
+{
+  return cuda_level(c->in[0].d.dtype) ? NULL : "data is no 8-bit integer";
 }
 
 static int flat_run(struct call *c)
 {
   if (c->out[0].p)
     TRY(device_copy(c->device, c->out[0].p, c->device, c->in[0].p, desc_bytes(&c->in[0].d)));
-  return keep_range(c);
+  return cuda_keep_range(c, 1);
 }
 
 static int act_run(struct call *c)
@@ -111,7 +116,7 @@ static int act_run(struct call *c)
     void *params[] = { &c->out[0].p, &c->in[0].p, &n };
     TRY(cuda_run(c, f, n, params));
   }
-  return keep_range(c);
+  return cuda_keep_range(c, 1);
 }
 
 #define KERNELS(name, run, types, scratch) \

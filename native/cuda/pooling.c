@@ -1,5 +1,5 @@
-/* pooling.c - Pooling and Pooling_v1 (kernels/pool.cu). */
-#include "cuda/family.h"
+/* pooling.c - Pooling, Pooling_v1 and _contrib_quantized_pooling (kernels/pool.cu). */
+#include "cuda/levels.h"
 
 /* as kernels/pool.cu has them; the first four are values of pool_type */
 enum { POOL_AVG, POOL_LP, POOL_MAX, POOL_SUM };
@@ -55,16 +55,23 @@ static struct pool_sizes sizes_of(
   return s;
 }
 
-static int forward(struct call *c)
+static int pool(const struct call *c, void *argmax)
 {
   const ty_desc *data = &c->in[0].d, *result = &c->out[0].d;
   struct pool_sizes s = sizes_of(c, data, result, desc_count(result));
-  void *argmax = c->nout > 1 ? c->out[1].p : NULL;
   cu_function f;
   if (!c->out[0].p && !argmax) return TY_OK;
   TRY(pool_family(c, data, "pool", false, &f));
   void *params[] = { &c->out[0].p, &argmax, &c->in[0].p, &s };
   return cuda_run(c, f, s.n, params);
+}
+
+static int forward(struct call *c) { return pool(c, c->nout > 1 ? c->out[1].p : NULL); }
+
+static int forward_levels(struct call *c)
+{
+  TRY(cuda_keep_range(c, 1));
+  return pool(c, NULL);
 }
 
 /* in: head gradient; then the argmax of maxima (behind them the output, where it masks), or data
@@ -99,8 +106,13 @@ static const struct kernel windows_back[] = {
   { 0 }
 };
 
+static const struct kernel levels[] = {
+  { "windows", forward_levels, T_FLOAT | T_INT, cuda_refuse_numbers }, { 0 }
+};
+
 const struct op_kernels cuda_pooling[] = {
   { "Pooling", windows, windows_back },
   { "Pooling_v1", windows, windows_back, V1 },
+  { "_contrib_quantized_pooling", levels, NULL },
   { 0 }
 };

@@ -1,17 +1,14 @@
 /* unfolding.c - im2col, col2im, LRN (kernels/unfold.cu). */
-#include "cuda/family.h"
+#include "cuda/window.h"
 #include "kernel/vec/vec.h"
 
-/* as kernels/unfold.cu has it */
-struct unfold_args { int64_t n, in[3], out[3], kernel[3], stride[3], dilate[3], pad[3]; };
-
-static struct unfold_args args_of(const struct call *c, const ty_desc *image, int64_t n)
+struct cuda_window cuda_window_of(const struct call *c, const ty_desc *image, int64_t n)
 {
   const struct dims *kernel = op_dims(c->op, c->param, "kernel"),
                     *stride = op_dims(c->op, c->param, "stride"),
                     *dilate = op_dims(c->op, c->param, "dilate"),
                     *pad = op_dims(c->op, c->param, "pad");
-  struct unfold_args s = { n, { 1, 1, 1 }, { 1, 1, 1 }, { 1, 1, 1 }, { 1, 1, 1 }, { 1, 1, 1 },
+  struct cuda_window s = { n, { 1, 1, 1 }, { 1, 1, 1 }, { 1, 1, 1 }, { 1, 1, 1 }, { 1, 1, 1 },
     { 0 } };
   for (int i = 0; i < kernel->n; i++) {
     int a = 3 - (int)kernel->n + i;
@@ -27,7 +24,7 @@ static struct unfold_args args_of(const struct call *c, const ty_desc *image, in
 
 static int run(const struct call *c, const struct operand *image, bool fold)
 {
-  struct unfold_args s = args_of(c, &image->d, desc_count(&c->out[0].d));
+  struct cuda_window s = cuda_window_of(c, &image->d, desc_count(&c->out[0].d));
   int32_t add = c->add & 1;
   cu_function f;
   if (!c->out[0].p) return TY_OK;

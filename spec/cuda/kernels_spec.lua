@@ -2,37 +2,9 @@
 -- bits where both compute the same in the same order. All operators' values and gradients are
 -- compared where the other specs run on a GPU (TYCHO_TEST_DEVICE).
 
-local stand_in = require "spec.support.stand_in"
+local devices = require "spec.support.devices_agree"
 
-local COMPARE = [[
-local ty = require "tycho"
-local here, there = ty.cpu(0), ty.gpu(0)
-
-local function numbers(f, ctx)
-  ty.random.seed(7)
-  return f(ctx):as_in_context(here):astype("float64"):reshape{-1}:totable()
-end
-
-local function compare(name, f)
-  local a, b = numbers(f, here), numbers(f, there)
-  local different = #a
-  for i = 1, #a do
-    different = different - (a[i] == b[i] and 1 or 0)
-  end
-  print(name, different == 0 and #a == #b and "equal" or "different: " .. different)
-end
-
-local function pattern(shape, ctx, dtype)
-  local n, values = 1, {}
-  for _, d in ipairs(shape) do
-    n = n * d
-  end
-  for i = 1, n do
-    values[i] = (i * 7919 % 101) / 37 - 1
-  end
-  return ty.nd.array{values, ctx = here}:reshape(shape):astype(dtype):as_in_context(ctx)
-end
-]]
+local COMPARE, agree = devices.SCRIPT, devices.agree
 
 local RANDOM = COMPARE .. [[
 for _, dtype in ipairs{"float32", "float64", "float16"} do
@@ -431,19 +403,6 @@ close("trsm", op("_linalg_trsm", {rightside = true, lower = false}, {"A", "B"}),
   {A = {2, 3, 3}, B = {2, 4, 3}}, {A = of{2, .3, .1, 9, 1, .4, 9, 9, 3, 1, .2, .5, 9, 2, .1, 9, 9,
   1}}, dtype)
 ]]
-
--- how many lines say "equal"; none says "different"
-local function agree(script, n)
-  if not stand_in.exists() then
-    pending("no build/cudasim: make cudasim")
-    return
-  end
-  local text = stand_in.run(script, { CUDASIM_CHECK = "1" })
-  local _, equal = text:gsub("\tequal", "")
-  assert.equal(n, equal, text)
-  assert.is_nil(text:match("different"), text)
-  return text
-end
 
 describe("a kernel for GPUs gives the CPU's bits", function()
   it("of random numbers and Dropout", function()

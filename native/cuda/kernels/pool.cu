@@ -4,6 +4,7 @@
 // bytes, where the caches keep what windows share. Comparisons are false for NaN: it never wins.
 #ifndef T
 #include "prelude.cuh"
+#include "kernel/element/levels.h"
 #define T float
 #define KIND POOL_MAX
 #define POWER 2      // of POOL_LP
@@ -17,7 +18,24 @@
 #include "team.cuh"
 #endif
 
-typedef computes<T>::type C;
+// 8-bit integers are computed in double and rounded to the nearest of their levels.
+template <typename N> struct pooled : computes<N> { static constexpr double least = 0, most = 0; };
+template <> struct pooled<i8> {
+  typedef double type;
+  static constexpr double least = -127, most = 127;
+};
+template <> struct pooled<u8> {
+  typedef double type;
+  static constexpr double least = 0, most = 255;
+};
+typedef pooled<T>::type C;
+
+template <typename N> FN void put(N &to, C v)
+{
+  typedef pooled<N> P;
+  set(to, P::most > 0 ? (C)nearest_level((double)v, P::least, P::most) : v);
+}
+
 enum { POOL_AVG, POOL_LP, POOL_MAX, POOL_SUM };
 enum { NO_TAP = 255 };
 
@@ -121,7 +139,7 @@ extern "C" __global__ void pool(
     if (KIND == POOL_AVG) v *= inverse_size(s, w);
     if (KIND == POOL_LP) v = root_of(v);
     if (KIND == POOL_MAX && ZEROS && v < 0 && covers_pad(s, w)) v = 0;
-    if (y) set(y[i], v);
+    if (y) put(y[i], v);
     if (argmax) argmax[i] = (u8)best;
   }
 }

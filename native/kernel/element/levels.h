@@ -18,3 +18,16 @@ TY_DEVICE_FN double nearest_level(double v, double least, double most)
   double q = round(v);
   return q > most ? most : q >= least ? q : q < least ? least : 0;
 }
+
+/* A bias of unit `own` as a level of the products that it is added to. */
+TY_DEVICE_FN double bias_level(double bias, double own, double unit)
+{
+  return round(bias * (unit > 0 ? own / unit : 0));
+}
+
+/* A number less the mean of its channel, over its deviation, times gamma, plus beta. */
+TY_DEVICE_FN double normalized(
+    double x, double gamma, double beta, double mean, double variance, double eps)
+{
+  return (x - mean) * (gamma / sqrt(variance + eps)) + beta;
+}

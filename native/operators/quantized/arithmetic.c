@@ -108,9 +108,8 @@ static int layer_run(struct call *c)
     if (i < n) dtype_convert(a->p, TY_F64, c->in[i].p, c->in[i].d.dtype, desc_count(&a->d));
   }
   if (n > 2) {
-    double scale = unit > 0 ? unit_of(TY_I8, magnitude(&c->in[7], &c->in[8])) / unit : 0;
-    for (int64_t i = 0; i < desc_count(&l.in[2].d); i++)
-      ((double *)l.in[2].p)[i] = round(((double *)l.in[2].p)[i] * scale);
+    double own = unit_of(TY_I8, magnitude(&c->in[7], &c->in[8])), *bias = l.in[2].p;
+    for (int64_t i = 0; i < desc_count(&l.in[2].d); i++) bias[i] = bias_level(bias[i], own, unit);
   }
   l.call.tmp = at;
   TRY(l.kernel->run(&l.call));
@@ -414,10 +413,8 @@ static int norm_run(struct call *c)
          r = fmax(fabs(p->least), fabs(p->most));
   for (int64_t i = 0; c->out[0].p && i < desc_count(&c->in[0].d); i++) {
     int64_t k = i / s.inner % s.k;
-    double factor = (p->fix_gamma ? 1 : real_of(&c->in[1], k)) /
-        sqrt(real_of(&c->in[4], k) + p->eps);
-    double v = (real_of(&c->in[0], i) * unit - real_of(&c->in[3], k)) * factor +
-        real_of(&c->in[2], k);
+    double v = normalized(real_of(&c->in[0], i) * unit, p->fix_gamma ? 1 : real_of(&c->in[1], k),
+        real_of(&c->in[2], k), real_of(&c->in[3], k), real_of(&c->in[4], k), p->eps);
     put_level(&c->out[0], i, r > 0 ? v * 127 / r : 0);
   }
   put_range(c, 1, p->least, p->most);

@@ -1,0 +1,9 @@
+/* levels.h - what operators on 8-bit integers of a range share. */
+#pragma once
+#include "cuda/family.h"
+
+static inline bool cuda_level(int dtype) { return dtype == TY_I8 || dtype == TY_U8; }
+/* Outputs 1 and 2, a range, become inputs k and k + 1. */
+int cuda_keep_range(const struct call *c, int k);
+/* refuses data that are no 8-bit integers */
+const char *cuda_refuse_numbers(const struct call *c);

@@ -1,0 +1,191 @@
+/* quantized.c - arithmetic on 8-bit integers and their ranges (kernels/quantized.cu):
+** _contrib_quantized_*; pooling is in pooling.c, what only changes levels in levels.c. */
+#include "cuda/levels.h"
+#include "cuda/window.h"
+#include "kernel/vec/vec.h"
+
+/* terms: of a sum of products */
+static int family(const struct call *c, const char *name, const struct operand *second,
+    int64_t terms, cu_function *f)
+{
+  enum { MOST_PRODUCT = 255 * 127 };
+  return cuda_family(c->device, FAMILY_quantized, name, f, "T=%s B=%s Y=%s SUM=%s TEAM=32",
+      cuda_type(c->in[0].d.dtype), cuda_type(second->d.dtype), cuda_type(c->out[0].d.dtype),
+      terms <= INT32_MAX / MOST_PRODUCT ? "i32" : "i64");
+}
+
+/* elements of the result, none where nobody reads it */
+static int64_t written(const struct call *c)
+{
+  return c->out[0].p ? desc_count(&c->out[0].d) : 0;
+}
+
+/* -- layers ------------------------------------------------------------------------------------ */
+
+/* as kernels/quantized.cu has it */
+struct layer8_args { const void *x, *weight, *bias, *low[3], *high[3]; };
+
+static struct layer8_args layer_of(const struct call *c)
+{
+  const struct operand *in = c->in;
+  int n = c->nin / 3;
+  struct layer8_args a = { in[0].p, in[1].p, n > 2 ? in[2].p : NULL };
+  for (int i = 0; i < n; i++) {
+    a.low[i] = in[n + 2 * i].p;
+    a.high[i] = in[n + 2 * i + 1].p;
+  }
+  return a;
+}
+
+static int fully_connect(struct call *c)
+{
+  struct layer8_args a = layer_of(c);
+  int64_t n = c->in[1].d.dim[0], k = c->in[1].d.dim[1], m = written(c) / n;
+  cu_function f;
+  TRY(family(c, "fully_connect", &c->in[1], k, &f));
+  void *params[] = { &c->out[0].p, &c->out[1].p, &c->out[2].p, &a, &m, &n, &k };
+  return cuda_run(c, f, m * n * 32, params);
+}
+
+static int convolve(struct call *c)
+{
+  struct layer8_args a = layer_of(c);
+  const ty_desc *weight = &c->in[1].d;
+  struct cuda_window s = cuda_window_of(c, &c->in[0].d, written(c));
+  int64_t groups = (int64_t)cuda_number(c, "num_group", 1), channels = weight->dim[1];
+  int64_t filters = weight->dim[0] / groups;
+  cu_function f;
+  TRY(family(c, "convolve", &c->in[1], desc_count(weight) / weight->dim[0], &f));
+  void *params[] = { &c->out[0].p, &c->out[1].p, &c->out[2].p, &a, &s, &groups, &filters,
+    &channels };
+  return cuda_run(c, f, s.n, params);
+}
+
+static const char *refuse_last(const struct call *c)
+{
+  if (cuda_word(c, "layout", "NHWC") || cuda_word(c, "layout", "NDHWC")) return "channels last";
+  return cuda_refuse_numbers(c);
+}
+
+/* -- elements ---------------------------------------------------------------------------------- */
+
+enum { SUM, PRODUCT };
+
+/* as kernels/quantized.cu has it */
+struct pair8_args {
+  const void *a, *b, *low[2], *high[2];
+  double least, most;
+  int64_t n, product;
+};
+
+static int combine(struct call *c)
+{
+  const struct operand *in = c->in;
+  struct pair8_args s = { in[0].p, in[1].p, { in[2].p, in[4].p }, { in[3].p, in[5].p },
+    cuda_number(c, "min_calib_range", NAN), cuda_number(c, "max_calib_range", NAN), written(c),
+    cuda_what(c) == PRODUCT };
+  cu_function f;
+  TRY(family(c, "combine", &in[1], 1, &f));
+  void *params[] = { &c->out[0].p, &c->out[1].p, &c->out[2].p, &s };
+  return cuda_run(c, f, s.n, params);
+}
+
+static const char *refuse_pair(const struct call *c)
+{
+  return cuda_level(c->in[0].d.dtype) && cuda_level(c->in[1].d.dtype)
+      ? NULL
+      : "the inputs are no 8-bit integers";
+}
+
+/* as kernels/quantized.cu has it */
+struct norm8_args {
+  const void *x, *gamma, *beta, *mean, *variance, *low, *high;
+  double eps, least, most;
+  int64_t n, channels, inner;
+};
+
+static int normalize(struct call *c)
+{
+  const struct operand *in = c->in;
+  const ty_desc *d = &in[0].d;
+  struct split at = split_at(d, axis_in((int64_t)cuda_number(c, "axis", 1), d->ndim));
+  struct norm8_args s = { in[0].p, cuda_flag(c, "fix_gamma") ? NULL : in[1].p, in[2].p, in[3].p,
+    in[4].p, in[5].p, in[6].p, cuda_number(c, "eps", 0), cuda_number(c, "min_calib_range", NAN),
+    cuda_number(c, "max_calib_range", NAN), written(c), at.k, at.inner };
+  cu_function f;
+  TRY(family(c, "normalize", &in[0], 1, &f));
+  void *params[] = { &c->out[0].p, &c->out[1].p, &c->out[2].p, &s };
+  return cuda_run(c, f, s.n, params);
+}
+
+/* -- concatenation ----------------------------------------------------------------------------- */
+
+/* in: arrays, then the two ends of each one's range */
+static int join(struct call *c)
+{
+  const struct operand *in = c->in, *y = &c->out[0];
+  int arrays = c->nin / 3;
+  struct split s =
+      split_at(&y->d, axis_in((int64_t)cuda_number(c, "dim", 1), y->d.ndim));
+  int64_t whole = s.k * s.inner, at = 0;
+  void *range = c->tmp;
+  cu_function widen, give, f;
+  TRY(family(c, "widen", y, 1, &widen));
+  TRY(family(c, "give_range", y, 1, &give));
+  TRY(family(c, "join", y, 1, &f));
+  for (int i = 0; i < arrays; i++) {
+    const struct operand *ends = &in[arrays + 2 * i];
+    int32_t first = !i;
+    void *params[] = { &range, (void *)&ends[0].p, (void *)&ends[1].p, &first };
+    TRY(cuda_run(c, widen, 1, params));
+  }
+  void *of_give[] = { &c->out[1].p, &c->out[2].p, &range };
+  TRY(cuda_run(c, give, 1, of_give));
+  for (int i = 0; y->p && i < arrays; i++) {
+    const struct operand *ends = &in[arrays + 2 * i];
+    int64_t n = desc_count(&in[i].d), run = n / s.outer;
+    void *params[] = { (void *)&y->p, (void *)&in[i].p, (void *)&ends[0].p, (void *)&ends[1].p,
+      &range, &n, &run, &whole, &at };
+    TRY(cuda_run(c, f, n, params));
+    at += run;
+  }
+  return TY_OK;
+}
+
+static size_t range_scratch(const struct call *c) { return 2 * sizeof(double); }
+
+/* -- rows of a table --------------------------------------------------------------------------- */
+
+static int rows(struct call *c)
+{
+  const ty_desc *table = &c->in[1].d;
+  int64_t count = desc_count(&c->in[0].d), k = table->dim[0], row = table->dim[1], n = count * row;
+  cu_function f;
+  TRY(cuda_keep_range(c, 2));
+  if (!c->out[0].p) return TY_OK;
+  TRY(cuda_family(c->device, FAMILY_rows, "take_rows", &f, "UNIT=u8 I=%s INDEX=%s",
+      cuda_type(c->in[0].d.dtype), cuda_index(n)));
+  void *params[] = { &c->out[0].p, &c->in[1].p, &c->in[0].p, &n, &count, &k, &row };
+  return cuda_run(c, f, n, params);
+}
+
+#define KERNELS(name, run, refuse, scratch) \
+  static const struct kernel name[] = { \
+    { "levels", run, T_FLOAT | T_INT, refuse, scratch }, { 0 } };
+KERNELS(connects, fully_connect, cuda_refuse_numbers, NULL)
+KERNELS(convolves, convolve, refuse_last, NULL)
+KERNELS(combines, combine, refuse_pair, NULL)
+KERNELS(normalizes, normalize, cuda_refuse_numbers, NULL)
+KERNELS(joins, join, cuda_refuse_numbers, range_scratch)
+KERNELS(takes, rows, NULL, NULL)
+
+const struct op_kernels cuda_quantized[] = {
+  { "_contrib_quantized_fully_connected", connects, NULL },
+  { "_contrib_quantized_conv", convolves, NULL },
+  { "_contrib_quantized_elemwise_add", combines, NULL, SUM },
+  { "_contrib_quantized_elemwise_mul", combines, NULL, PRODUCT },
+  { "_contrib_quantized_batch_norm", normalizes, NULL },
+  { "_contrib_quantized_concat", joins, NULL },
+  { "_contrib_quantized_embedding", takes, NULL },
+  { 0 }
+};

@@ -1,0 +1,64 @@
+-- Scripts that compute the same on the CPU and on the stand-in for a GPU, whose checker watches
+-- every access.
+
+local assert = require "luassert"
+local stand_in = require "spec.support.stand_in"
+
+local devices = {}
+
+--- What a script begins with: `compare(name, f)` prints "equal" where f(context) returns arrays of
+--- the same numbers for both devices; `all(arrays)` is one array of what several hold; `pattern`
+--- an array of numbers from -1 to 1.7 in no order.
+devices.SCRIPT = [[
+local ty = require "tycho"
+local here, there = ty.cpu(0), ty.gpu(0)
+
+local function numbers(f, ctx)
+  ty.random.seed(7)
+  return f(ctx):as_in_context(here):astype("float64"):reshape{-1}:totable()
+end
+
+local function compare(name, f)
+  local a, b = numbers(f, here), numbers(f, there)
+  local different = #a
+  for i = 1, #a do
+    different = different - (a[i] == b[i] and 1 or 0)
+  end
+  print(name, different == 0 and #a == #b and "equal" or "different: " .. different)
+end
+
+local function pattern(shape, ctx, dtype)
+  local n, values = 1, {}
+  for _, d in ipairs(shape) do
+    n = n * d
+  end
+  for i = 1, n do
+    values[i] = (i * 7919 % 101) / 37 - 1
+  end
+  return ty.nd.array{values, ctx = here}:reshape(shape):astype(dtype):as_in_context(ctx)
+end
+
+local function all(arrays)
+  local parts = {dim = 0}
+  for i, y in ipairs(arrays) do
+    parts[i] = y:as_in_context(here):astype("float64"):reshape{-1}
+  end
+  return ty.nd.concat(parts)
+end
+]]
+
+--- Runs a script; n lines have to say "equal", none "different". Returns what it printed; nil
+--- where there is no stand-in.
+function devices.agree(script, n)
+  if not stand_in.exists() then
+    pending("no build/cudasim: make cudasim")
+    return
+  end
+  local text = stand_in.run(script, { CUDASIM_CHECK = "1" })
+  local _, equal = text:gsub("\tequal", "")
+  assert.equal(n, equal, text)
+  assert.is_nil(text:match("different"), text)
+  return text
+end
+
+return devices
