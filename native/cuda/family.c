@@ -14,6 +14,7 @@ TEXT(prelude, "cuda/kernels/prelude.cuh")
 TEXT(philox, "base/philox.h")
 TEXT(laws, "base/laws.h")
 TEXT(boxes_header, "kernel/element/boxes.h")
+TEXT(choice_header, "kernel/element/choice.h")
 TEXT(deform_header, "kernel/element/deform.h")
 TEXT(hawkes_header, "kernel/element/hawkes.h")
 TEXT(levels_header, "kernel/element/levels.h")
@@ -22,6 +23,7 @@ TEXT(density_header, "kernel/element/density.h")
 TEXT(corners, "kernel/element/corners.h")
 TEXT(resample_header, "kernel/element/resample.h")
 TEXT(team, "cuda/kernels/team.cuh")
+TEXT(draw_header, "cuda/kernels/draw.cuh")
 TEXT(fault_header, "cuda/kernels/fault.cuh")
 TEXT(window_header, "cuda/kernels/window.cuh")
 #define FAMILY(name) TEXT(name, "cuda/kernels/" #name ".cu")
@@ -48,6 +50,10 @@ static const struct { enum cuda_family family; struct source_file file; } shared
   { FAMILY_triangular, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_softmax_loss, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_boxes, { "boxes.h", cuda_text_boxes_header } },
+  { FAMILY_choice, { "choice.h", cuda_text_choice_header } },
+  { FAMILY_choice, { "draw.cuh", cuda_text_draw_header } },
+  { FAMILY_choice, { "fault.cuh", cuda_text_fault_header } },
+  { FAMILY_dropout, { "draw.cuh", cuda_text_draw_header } },
   { FAMILY_deform, { "deform.h", cuda_text_deform_header } },
   { FAMILY_hawkes, { "hawkes.h", cuda_text_hawkes_header } },
   { FAMILY_hawkes, { "fault.cuh", cuda_text_fault_header } },

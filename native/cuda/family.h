@@ -10,6 +10,7 @@
   _(branches) \
   _(cells) \
   _(channels) \
+  _(choice) \
   _(convert) \
   _(correlation) \
   _(counts) \
@@ -98,7 +99,7 @@ static inline union cuda_scalar cuda_scalar_of(int dtype, double v)
   return s;
 }
 
-/* The key of a call's random numbers, as kernels/dropout.cu takes it. */
+/* The key of a call's random numbers, as kernels/draw.cuh takes it. */
 struct cuda_draw_key { uint64_t seed, counter; uint32_t node; const struct rng_state *there; };
 static inline struct cuda_draw_key cuda_draw_key(const struct call *c)
 {
@@ -140,6 +141,7 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
   _(attention) \
   _(boxes) \
   _(branches) \
+  _(choice) \
   _(convolve) \
   _(correlation) \
   _(counting) \

@@ -2,7 +2,8 @@
 ** a device lies in pinned memory, and becomes an error when the task ends. */
 #include "cuda/cuda.h"
 
-enum { BAD_MATRIX, BAD_PARAMETERS, BAD_LABEL };       /* as kernels/fault.cuh has them */
+/* as kernels/fault.cuh has them */
+enum { BAD_MATRIX, BAD_PARAMETERS, BAD_LABEL, BAD_ROW };
 
 int cuda_fault_new(struct cuda_fault **out)
 {
@@ -27,6 +28,8 @@ int cuda_fault_told(struct cuda_fault *f)
         f->op, index, (long long)f->position, high, f->what);
   else if (f->axis == BAD_PARAMETERS)
     code = fail(TY_ERUN, "%s: bad parameters at %lld; expected %s", f->op, index, f->what);
+  else if (f->axis == BAD_ROW)
+    code = fail(TY_ERUN, "%s: bad parameters: row %lld of data is %s", f->op, index, f->what);
   else
     code = fail(TY_ERUN, "%s: matrix %lld %s", f->op, index, f->what);
   fail_node(f->op, NULL, NULL);

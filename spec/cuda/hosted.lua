@@ -19,7 +19,4 @@ return {
   _image_random_lighting = "forward",
   _image_random_saturation = "forward",
   _image_resize = "forward",
-  _sample_multinomial = "forward, gradient",
-  _sample_unique_zipfian = "forward",
-  _shuffle = "forward",
 }

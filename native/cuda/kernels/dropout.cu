@@ -4,6 +4,7 @@
 #ifndef T
 #include "prelude.cuh"
 #include "base/philox.h"
+#include "draw.cuh"
 #define T float
 #define FACTOR float
 #define AXES 2
@@ -11,14 +12,6 @@
 #endif
 
 typedef computes<T>::type C;
-// there: seed and counter in this device's memory, which change from run to run; or null
-struct draw_key { u64 seed, counter; u32 node; const u64 *there; };
-
-FN struct philox draw(const struct draw_key &key, u64 block)
-{
-  const u64 *at = key.there;
-  return philox(at ? at[0] : key.seed, at ? at[1] : key.counter, key.node, block);
-}
 
 // y = x times a factor, which is `scale` where the element's word is below limit, else 0 times it;
 // x NULL: ones; mask: the factors, may be NULL

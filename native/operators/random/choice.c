@@ -4,6 +4,7 @@
 ** words as in kernel/variates.h. A row of unique numbers is one element, and so is a step of a
 ** permutation.
 */
+#include "kernel/element/choice.h"
 #include "kernel/variates.h"
 #include "kernel/strided_copy.h"
 #include "op/op.h"
@@ -84,21 +85,6 @@ static void multinomial_sums(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* The first class whose sum is above u; the last possible one, should all of them fall short of
-** 1. */
-static int64_t choose(const double *sums, int64_t classes, double u)
-{
-  int64_t low = 0, high = classes - 1;
-  while (low < high) {
-    int64_t k = (low + high) / 2;
-    if (sums[k] > u || sums[k] >= sums[classes - 1])
-      high = k;
-    else
-      low = k + 1;
-  }
-  return low;
-}
-
 static void put(const struct operand *y, int64_t i, double v)
 {
   set_number(elements_at(y->p, i, dtype_size(y->d.dtype)), y->d.dtype, v);
@@ -112,7 +98,8 @@ static void multinomial_draws(int64_t begin, int64_t end, void *context)
           block = desc_count(&out->d) / (desc_count(&data->d) / classes);
   for (int64_t i = begin; i < end; i++) {
     int64_t row = i / block * classes;
-    int64_t chosen = choose((const double *)c->tmp + row, classes, unit_at(c, (uint64_t)i, 0));
+    double u = unit_at(c, (uint64_t)i, 0);
+    int64_t chosen = choose_class((const double *)c->tmp + row, classes, u);
     if (out->p) put(out, i, (double)chosen);
     if (c->nout > 1 && c->out[1].p) put(&c->out[1], i, log(real_of(data, row + chosen)));
   }
@@ -193,16 +180,6 @@ static int64_t slots_for(
   return n;
 }
 
-/* Slots hold v + 1. false: v is there already. */
-static bool insert(int64_t *slot, int64_t slots, int64_t v)
-{
-  int64_t i = (int64_t)(((uint64_t)v * 0x9E3779B97F4A7C15u) >> 20) & (slots - 1);
-  for (; slot[i]; i = (i + 1) & (slots - 1))
-    if (slot[i] == v + 1) return false;
-  slot[i] = v + 1;
-  return true;
-}
-
 static size_t zipfian_scratch(const struct call *c)
 {
   return sizeof(int64_t) * (size_t)slots_for(&c->out[0].d);
@@ -218,9 +195,8 @@ static int zipfian_run(struct call *c)
     int64_t found = 0, round = 0;
     memset(c->tmp, 0, sizeof(int64_t) * (size_t)slots);
     while (found < d->dim[1]) {
-      int64_t v = (int64_t)exp(unit_at(c, (uint64_t)row, (uint64_t)round++) * turns) - 1;
-      v = MIN(v, max - 1);
-      if (!insert(c->tmp, slots, v)) continue;
+      int64_t v = zipfian_number(unit_at(c, (uint64_t)row, (uint64_t)round++), turns, max);
+      if (!insert_number(c->tmp, slots, v)) continue;
       if (y) y[row * d->dim[1] + found] = v;
       found++;
     }
@@ -246,8 +222,8 @@ static int shuffle_run(struct call *c)
   char *y = c->out[0].p;
   int64_t n = d->dim[0], row = product_of(d, 1, d->ndim) * (int64_t)dtype_size(d->dtype),
           *order = c->tmp;
-  for (int64_t i = 0; i < n; i++) { /* inside-out Fisher and Yates */
-    int64_t j = (int64_t)(unit_at(c, (uint64_t)i, 0) * (double)(i + 1));
+  for (int64_t i = 0; i < n; i++) {
+    int64_t j = position_of_step(i, unit_at(c, (uint64_t)i, 0));
     order[i] = order[j];
     order[j] = i;
   }

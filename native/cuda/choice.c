@@ -1,0 +1,144 @@
+/* choice.c - _sample_multinomial, _sample_unique_zipfian, _shuffle (kernels/choice.cu). */
+#include "cuda/family.h"
+
+static int family(const struct call *c, const char *name, int data, int drawn, cu_function *f)
+{
+  return cuda_family(c->device, FAMILY_choice, name, f, "T=%s Y=%s", cuda_type(data),
+      cuda_type(drawn));
+}
+
+/* -- classes ----------------------------------------------------------------------------------- */
+
+static int draw_classes(struct call *c)
+{
+  static const char *const want = "no distribution; expected numbers of 0 or more, not all 0";
+  const ty_desc *x = &c->in[0].d, *y = &c->out[0].d;
+  struct cuda_draw_key key = cuda_draw_key(c);
+  struct cuda_fault *fault = cuda_device(c->device)->fault;
+  int64_t classes = x->dim[x->ndim - 1], rows = desc_count(x) / classes, n = desc_count(y);
+  int64_t each = n / rows;
+  void *sums = c->tmp, *none = NULL, **ln_p = c->nout > 1 ? &c->out[1].p : &none;
+  const char *op = c->op->name;
+  cu_function add_up, f;
+  TRY(family(c, "add_up", x->dtype, y->dtype, &add_up));
+  TRY(family(c, "draw_classes", x->dtype, y->dtype, &f));
+  void *of_sums[] = { &sums, &c->in[0].p, &rows, &classes, &fault, &op, (void *)&want };
+  TRY(cuda_run(c, add_up, rows, of_sums));
+  void *params[] = { &c->out[0].p, ln_p, &sums, &c->in[0].p, &n, &each, &classes, &key };
+  return cuda_run(c, f, n, params);
+}
+
+static size_t sums_scratch(const struct call *c)
+{
+  return sizeof(double) * (size_t)desc_count(&c->in[0].d);
+}
+
+/* in, where probabilities were asked for: their head gradient, data, drawn classes */
+static int draw_classes_back(struct call *c)
+{
+  const struct operand *dx = &c->out[0];
+  cu_function f;
+  if (c->nin < 3) return cuda_zero(c, dx);
+  if (!dx->p) return TY_OK;
+  int64_t n = desc_count(&dx->d), classes = dx->d.dim[dx->d.ndim - 1];
+  int64_t each = desc_count(&c->in[2].d) / (n / classes);
+  TRY(family(c, "draw_classes_back", dx->d.dtype, c->in[2].d.dtype, &f));
+  void *params[] = { (void *)&dx->p, &c->in[0].p, &c->in[1].p, &c->in[2].p, &n, &each, &classes };
+  return cuda_run(c, f, n, params);
+}
+
+/* -- numbers without repetition ---------------------------------------------------------------- */
+
+/* as kernels/choice.cu has it */
+struct zipfian_args { int64_t rows, each, max, slots; double turns; };
+
+/* slots of a row: a power of two, at most half of which is filled */
+static struct zipfian_args zipfian_of(const struct call *c)
+{
+  const int64_t *dim = c->out[0].d.dim;
+  double max = cuda_number(c, "range_max", 1);
+  struct zipfian_args s = { dim[0], dim[1], (int64_t)max, 4, log(max + 1) };
+  while (s.slots < 2 * s.each) s.slots *= 2;
+  return s;
+}
+
+static size_t zipfian_scratch(const struct call *c)
+{
+  struct zipfian_args s = zipfian_of(c);
+  return sizeof(int64_t) * (size_t)(s.rows * s.slots);
+}
+
+/* the host counts in 64 bits */
+static const char *refuse_large(const struct call *c)
+{
+  return cuda_number(c, "range_max", 1) < 0x1p53 ? NULL : "range_max is no exact double";
+}
+
+static int zipfian(struct call *c)
+{
+  struct zipfian_args s = zipfian_of(c);
+  struct cuda_draw_key key = cuda_draw_key(c);
+  cu_function f;
+  TRY(family(c, "unique_zipfian", TY_F32, TY_I64, &f));
+  TRY(device_fill(c->device, c->tmp, 0, zipfian_scratch(c)));
+  void *params[] = { &c->out[0].p, &c->out[1].p, &c->tmp, &s, &key };
+  return cuda_run(c, f, s.rows, params);
+}
+
+/* -- permutations ------------------------------------------------------------------------------ */
+
+static int64_t entries_of(const struct call *c) { return c->in[0].d.dim[0]; }
+
+static size_t shuffle_scratch(const struct call *c)
+{
+  int64_t n = entries_of(c);
+  return 2 * cuda_keys_bytes(n) + 2 * align_up((size_t)n * sizeof(int64_t), ALIGN);
+}
+
+static int shuffle(struct call *c)
+{
+  int64_t n = entries_of(c), count = desc_count(&c->in[0].d), row = count / n;
+  size_t list = (size_t)n * sizeof(int64_t);
+  struct cuda_draw_key key = cuda_draw_key(c);
+  char *at = c->tmp;
+  void *steps = cuda_piece(&at, cuda_keys_bytes(n)), *space = cuda_piece(&at, cuda_keys_bytes(n));
+  void *leaves = cuda_piece(&at, list), *order = at;
+  cu_function make, first, follow, take;
+  if (!c->out[0].p) return TY_OK;
+  TRY(family(c, "list_steps", TY_F32, TY_I64, &make));
+  TRY(family(c, "first_steps", TY_F32, TY_I64, &first));
+  TRY(family(c, "order_entries", TY_F32, TY_I64, &follow));
+  TRY(cuda_family(c->device, FAMILY_rows, "take_rows", &take, "UNIT=%s I=i64 INDEX=%s",
+      cuda_unit(dtype_size(c->in[0].d.dtype)), cuda_index(count)));
+  void *of_steps[] = { &steps, &n, &key };
+  TRY(cuda_run(c, make, n, of_steps));
+  TRY(cuda_sort_keys(c, &steps, space, n, n));
+  TRY(device_fill(c->device, leaves, 0, list));
+  void *of_first[] = { &leaves, &steps, &n };
+  TRY(cuda_run(c, first, n, of_first));
+  void *of_order[] = { &order, &leaves, &steps, &n };
+  TRY(cuda_run(c, follow, n, of_order));
+  void *params[] = { &c->out[0].p, &c->in[0].p, &order, &count, &n, &n, &row };
+  return cuda_run(c, take, count, params);
+}
+
+static const struct kernel classes[] = {
+  { "philox", draw_classes, T_FLOAT | T_INT, .scratch = sums_scratch, .flags = K_DRAWS_THERE },
+  { 0 }
+};
+static const struct kernel classes_back[] = {
+  { "add", draw_classes_back, T_FLOAT | T_INT }, { 0 }
+};
+static const struct kernel numbers[] = {
+  { "philox", zipfian, T(TY_I64), refuse_large, zipfian_scratch, .flags = K_DRAWS_THERE }, { 0 }
+};
+static const struct kernel permutes[] = {
+  { "permute", shuffle, T_ANY, .scratch = shuffle_scratch, .flags = K_DRAWS_THERE }, { 0 }
+};
+
+const struct op_kernels cuda_choice[] = {
+  { "_sample_multinomial", classes, classes_back },
+  { "_sample_unique_zipfian", numbers, NULL },
+  { "_shuffle", permutes, NULL },
+  { 0 }
+};

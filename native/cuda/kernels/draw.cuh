@@ -1,0 +1,18 @@
+// draw.cuh - random words by a key that may lie in this device's memory, where it changes from run
+// to run.
+#pragma once
+// there: seed and counter in this device's memory; or null
+struct draw_key { u64 seed, counter; u32 node; const u64 *there; };
+
+FN struct philox draw(const struct draw_key &key, u64 element)
+{
+  const u64 *at = key.there;
+  return philox(at ? at[0] : key.seed, at ? at[1] : key.counter, key.node, element);
+}
+
+// [0, 1), of an element whose words lie 2^40 apart
+FN double draw_unit(const struct draw_key &key, u64 element, u64 round)
+{
+  struct philox p = draw(key, element + (round << 40));
+  return unit_f64(p.w[0], p.w[1]);
+}
