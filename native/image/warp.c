@@ -10,19 +10,6 @@ bool border_fits(int kind, int64_t n, int64_t before, int64_t after)
       most <= (kind == BORDER_REFLECT_101 ? n - 1 : n);
 }
 
-/* Which of n pixels stands at place i, which may lie outside; -1: none. */
-static int64_t border_source(int kind, int64_t i, int64_t n)
-{
-  if (i >= 0 && i < n) return i;
-  switch (kind) {
-  case BORDER_EDGE: return i < 0 ? 0 : n - 1;
-  case BORDER_REFLECT: return i < 0 ? -1 - i : 2 * n - 1 - i;
-  case BORDER_REFLECT_101: return i < 0 ? -i : 2 * n - 2 - i;
-  case BORDER_WRAP: return i < 0 ? i + n : i - n;
-  default: return -1;
-  }
-}
-
 void border_pixels(const struct pixels *to, const struct pixels *from, int64_t top, int64_t left,
     int kind, const double *value)
 {

@@ -10,19 +10,9 @@
 #include "base/philox.h"
 #include "op/op.h"
 
-static float uniform(const struct call *c, uint64_t i) /* [0, 1) */
+static struct philox words(const struct call *c, uint64_t i)
 {
-  return unit_f32(philox(c->run->rng.seed, c->run->rng.counter, c->node, i).w[0]);
-}
-static float between(const struct call *c, uint64_t i, double low, double high)
-{
-  return (float)(low + (high - low) * uniform(c, i));
-}
-static float normal(const struct call *c, uint64_t i) /* Box and Muller */
-{
-  struct philox p = philox(c->run->rng.seed, c->run->rng.counter, c->node, i);
-  double radius = sqrt(-2 * log1p(-(double)unit_f32(p.w[0])));
-  return (float)(radius * cos(6.283185307179586 * unit_f32(p.w[1])));
+  return philox(c->run->rng.seed, c->run->rng.counter, c->node, i);
 }
 
 static int color_shape(struct infer *s)
@@ -69,7 +59,8 @@ static int factor_check(void *param)
 static int tune_randomly(struct call *c, int kind)
 {
   const struct factor *p = c->param;
-  return tune(c, (struct tuning){ .kind = kind, .alpha = between(c, 0, p->min, p->max) });
+  float factor = random_between(words(c, 0).w[0], p->min, p->max);
+  return tune(c, (struct tuning){ .kind = kind, .alpha = factor });
 }
 static int brightness(struct call *c) { return tune_randomly(c, BRIGHTNESS); }
 static int contrast(struct call *c)   { return tune_randomly(c, CONTRAST); }
@@ -89,23 +80,14 @@ static const struct param jitter_params[] = {
 
 static int jitter(struct call *c)
 {
-  static const int kind[4] = { BRIGHTNESS, CONTRAST, SATURATION_BLUE, HUE };
-  const struct jitter *p = c->param;
   struct pixels to = pixels_of(&c->out[0]), from = pixels_of(&c->in[0]);
-  int order[4] = { 0, 1, 2, 3 };
-  for (int i = 3; i > 0; i--) {
-    int k = MIN((int)(uniform(c, (uint64_t)i) * (float)(i + 1)), i), held = order[i];
-    order[i] = order[k];
-    order[k] = held;
-  }
+  struct tuning plan[4] = { 0 };
+  uint32_t word[8];
+  for (int i = 0; i < 8; i++) word[i] = words(c, (uint64_t)i).w[0];
+  jitter_of(((const struct jitter *)c->param)->part, word, plan);
   memmove(to.p, from.p, desc_bytes(&c->in[0].d));
-  for (int i = 0; i < 4; i++) {
-    int k = order[i];
-    float alpha = between(c, 4 + (uint64_t)k, -p->part[k], p->part[k]);
-    if (p->part[k] > 0)
-      tune_pixels(&to, &to,
-          (struct tuning){ .kind = kind[k], .alpha = kind[k] == HUE ? alpha : 1 + alpha });
-  }
+  for (int i = 0; i < 4; i++)
+    if (plan[i].kind != TUNINGS) tune_pixels(&to, &to, plan[i]);
   return TY_OK;
 }
 
@@ -146,7 +128,7 @@ static int light(struct call *c)
 static int random_light(struct call *c)
 {
   float alpha[3], deviation = (float)((const struct random_light *)c->param)->alpha_std;
-  for (int i = 0; i < 3; i++) alpha[i] = deviation * normal(c, (uint64_t)i);
+  for (int i = 0; i < 3; i++) alpha[i] = deviation * random_normal(words(c, (uint64_t)i));
   return lighten(c, alpha);
 }
 
@@ -166,7 +148,7 @@ static int flip(struct call *c, int axis)
   const int64_t *n = c->in[0].d.dim;
   int64_t stride[3] = { n[1] * n[2], n[2], 1 };
   size_t size = dtype_size(c->in[0].d.dtype);
-  bool flipped = uniform(c, 0) < 0.5f;
+  bool flipped = random_flip(words(c, 0).w[0]);
   struct move m = { 0 };
   for (int i = 0; i < 3; i++)
     move_axis(&m, n[i], stride[i], flipped && i == axis ? -stride[i] : stride[i]);

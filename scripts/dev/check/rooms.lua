@@ -41,7 +41,7 @@ rooms.native = { title = "native", {
     public = { "dispatch.h", "formula.h", "infer.h", "op.h", "param.h", "registry.h",
       "signature.h" } },
   { name = "image", is = "pixels, codecs", at = { 9, 3 },
-    only = { base = true, device = true, tensor = true }, public = { "codec.h", "image.h" } },
+    only = { base = true, device = true, tensor = true }, public = { "codec.h", "image.h", "pixel.h" } },
 }, {
   { name = "imperative", is = "calls at once", at = { 0, 2.6 }, public = {} },
   { name = "graph", is = "networks, files", at = { 2.6, 2.6 }, public = { "graph.h" } },
