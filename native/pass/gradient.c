@@ -116,6 +116,15 @@ static bool sum_inside(const ty_graph *g, const struct node *of, const ty_entry 
   return true;
 }
 
+/* Where and to whom a sum of contributions to a forward value is there. It runs where all that it
+** adds was computed: under the innermost of their guards, which is the last of them. */
+static void mark_sum(struct walk *w, ty_entry sum, ty_entry of, const ty_entry *part, int n)
+{
+  struct node *s = &w->g->node[sum.node];
+  s->inside = sum_inside(w->g, &w->g->node[of.node], part, n);
+  for (int i = 0; i < n; i++) s->guard = MAX(s->guard, w->g->node[part[i].node].guard);
+}
+
 /* One more link of a chain of additions: the sum so far, and what has just been computed. */
 static int add_link(struct walk *w, struct list *l, ty_entry to, ty_entry part)
 {
@@ -131,8 +140,7 @@ static int add_link(struct walk *w, struct list *l, ty_entry to, ty_entry part)
     snprintf(name, sizeof name, "sum_grad_%d", l->links - 1);
   TRY(append_op(w, "_grad_add", name, NULL, 0, pair, 2, w->d->d[v], &l->e[0]));
   w->g->node[l->e[0].node].partial_sum = !last;
-  w->g->node[l->e[0].node].inside =
-      sum_inside(w->g, &w->g->node[to.node], pair, 2);
+  mark_sum(w, l->e[0], to, pair, 2);
   return TY_OK;
 }
 
@@ -162,8 +170,7 @@ static int total(struct walk *w, ty_entry value, bool *found, ty_entry *out)
       w->sum[v] = l->e[0];
     else {
       TRY(append_op(w, "add_n", "sum_grad", NULL, 0, l->e, l->n, w->d->d[v], &w->sum[v]));
-      w->g->node[w->sum[v].node].inside =
-          sum_inside(w->g, &w->g->node[value.node], l->e, l->n);
+      mark_sum(w, w->sum[v], value, l->e, l->n);
     }
   }
   *out = w->sum[v];

@@ -21,14 +21,14 @@ extern "C" __global__ void choose(
 }
 
 // x goes to `first` where the guard holds, else to `second`, zeros to the other; one of them may be
-// NULL, and one lie in the place of x.
+// NULL, and one lie in the place of x. Without `second` x may be what was skipped.
 extern "C" __global__ void part_ways(
     UNIT *first, UNIT *second, const u8 *guard, const UNIT *x, i64 n)
 {
   bool holds = *guard;
   EACH(i, n)
   {
-    UNIT v = x[i];
+    UNIT v = holds || second ? x[i] : (UNIT)0;
     if (first) first[i] = holds ? v : (UNIT)0;
     if (second) second[i] = holds ? (UNIT)0 : v;
   }
