@@ -21,8 +21,9 @@ int cuda_fault_told(struct cuda_fault *f)
   int code;
   long long index = f->index, low = f->low, high = f->high - 1;
   if (!f->what)
-    code = fail(TY_ERUN, "%s: index %lld at position %lld is out of range%s; expected %lld to %lld",
-        f->op, index, (long long)f->position, axis, low, high);
+    code = fail(TY_EINDEX,
+        "%s: index %lld at position %lld is out of range%s; expected %lld to %lld", f->op, index,
+        (long long)f->position, axis, low, high);
   else if (f->axis == BAD_LABEL)
     code = fail(TY_ERUN, "%s: label %lld at position %lld is not a class; expected 0 to %lld%s",
         f->op, index, (long long)f->position, high, f->what);

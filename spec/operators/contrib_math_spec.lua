@@ -218,7 +218,7 @@ describe("hawkesll", function()
 
   it("refuses kinds that are not there, and takes no more events than there are", function()
     local bad = setmetatable({marks = {{0, 2, 1}}}, {__index = given})
-    refused("index", "mark 2 of event 1 of sequence 0; marks are 0 to 1", function()
+    refused("index", "expected 0 to 1", function()
       run(bad)[1]:wait_to_read()
     end)
     -- beyond its length: not read

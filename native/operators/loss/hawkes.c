@@ -101,7 +101,7 @@ static int start(struct call *c, const struct operand *in, struct hawkes_run *j)
     int32_t mark = ((const int32_t *)in[MARKS].p)[i];
     if (i % j->t < whole_at(&in[LENGTH], i / j->t))
       NEED(mark >= 0 && mark < j->k, TY_EINDEX,
-          "mark %d of event %lld of sequence %lld; marks are 0 to %lld", mark,
+          "mark %d of event %lld of sequence %lld; expected 0 to %lld", mark,
           (long long)(i % j->t), (long long)(i / j->t), (long long)j->k - 1);
   }
   return TY_OK;
