@@ -4,6 +4,9 @@ local Session = require "tycho.prompt"
 local complete = require "tycho.prompt.complete"
 local shell = require "spec.support.shell"
 local terminal = require "spec.support.terminal"
+local ty = require "tycho"
+
+local HERE = tostring(ty.current_context())
 
 local written
 
@@ -75,8 +78,8 @@ describe("prompt", function()
   it("shows the engine's objects", function()
     local output = feed("x = ty.nd.ones({2, 2}, {dtype = 'int32'})", "x", "{x}",
       "ty.sym.relu{ty.sym.Variable('v'), name = 'r'}")
-    assert.equal("[[1 1]\n [1 1]]\n<NDArray 2x2 int32 @cpu(0)>\n{<NDArray int32 2x2 @cpu(0)>}\n\z
-      <Symbol r>\n  r  relu  <- v\n", output)
+    assert.equal(("[[1 1]\n [1 1]]\n<NDArray 2x2 int32 @%s>\n{<NDArray int32 2x2 @%s>}\n\z
+      <Symbol r>\n  r  relu  <- v\n"):format(HERE, HERE), output)
   end)
 
   it("writes a summary once", function()
@@ -93,7 +96,7 @@ END]])
     local output = feed("ty.nd.zeros{20, 30, 40, 50}")
     local _, lines = output:gsub("\n", "\n")
     assert.is_true(lines < 40)
-    assert.is_truthy(output:find("<NDArray 20x30x40x50 @cpu(0)>", 1, true))
+    assert.is_truthy(output:find("<NDArray 20x30x40x50 @" .. HERE .. ">", 1, true))
   end)
 
   it("shows modules and iterators as cards", function()
@@ -141,7 +144,6 @@ END]])
   end)
 
   it("describes every operator, with an example that calls it", function()
-    local ty = require "tycho"
     local manual = require "tycho.prompt.manual"
     for _, name in ipairs(ty.op.list()) do
       local info = ty.op.info(name)
@@ -157,8 +159,8 @@ END]])
   it("measures and counts", function()
     assert.is_truthy((feed("x = ty.nd.array{1, 0/0, -3, 8}", ":stat x"))
       :find("min %-3  mean 2  max 8  NaN 1 of 4"))
-    assert.is_truthy(
-      (feed("x = ty.nd.ones{2, 3}", ":who")):find("x%s+NDArray  2x3  float32  cpu%(0%)  24 B"))
+    assert.is_truthy((feed("x = ty.nd.ones{2, 3}", ":who"))
+      :find("NDArray  2x3  float32  " .. HERE .. "  24 B", 1, true))
     assert.is_truthy((feed(":mem")):find("tensors%s+%d+, "))
   end)
 
@@ -191,7 +193,7 @@ END]])
   end)
 
   it("completes operators and their options", function()
-    local ty, s = require "tycho", session()
+    local s = session()
     local _ = ty.sym
     assert.is_truthy(table.concat(select(2, complete(s.env, "ty.sym.FullyC")), " ")
       :find("FullyConnected", 1, true))
