@@ -201,7 +201,7 @@ static void mark(Mark *m, const Access &a, unsigned bytes)
 {
   Mark me = { now.launch, now.block, now.epoch, (uint16_t)now.warp_epoch, 0, 0, 0, 0,
     (uint8_t)bytes };
-  bool fresh = m->launch != now.launch;
+  bool fresh = m->launch != now.launch || !(m->bytes & bytes);  /* of two bytes, the last */
   bool other_block = !fresh && m->block != now.block;
   me.thread = (unsigned)now.thread & 1023;
   me.atomic = a.atomic && (fresh || m->atomic || a.write);

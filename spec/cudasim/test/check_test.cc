@@ -55,6 +55,7 @@ extern "C" __global__ void good_readers(float *y)
   if (threadIdx.x == 31) y[0] = v + 1;
 }
 extern "C" __global__ void good_bytes(unsigned char *y) { y[threadIdx.x] = threadIdx.x; }
+extern "C" __global__ void good_own_bytes(unsigned char *y) { y[threadIdx.x] += 1; }
 extern "C" __global__ void race_words(unsigned short *y)
 {
   if (threadIdx.x == 0) ((unsigned *)y)[0] = 1; else y[1] = 1;
@@ -101,7 +102,8 @@ static const Case cases[] = {
   { "race_reuse", 1, 64, "a race" },
   { "race_blocks", 4, 1, "a race of two writes" }, { "good_atomic", 4, 64, nullptr },
   { "race_atomic", 1, 2, "a race" }, { "race_readers", 1, 32, "a race" }, { "good_readers", 1, 32, nullptr },
-  { "good_bytes", 1, 256, nullptr }, { "race_words", 1, 64, "a race" },
+  { "good_bytes", 1, 256, nullptr }, { "good_own_bytes", 1, 256, nullptr },
+  { "race_words", 1, 64, "a race" },
   { "unwritten_shared", 1, 32, "nobody has written" }, { "dynamic_bounds", 1, 1, "outside" },
   { "two_barriers", 1, 32, "two barriers" }, { "missing_barrier", 1, 32, "deadlock" },
   { "misaligned", 1, 1, "misaligned" }, { "constants", 1, 64, nullptr },
