@@ -7,14 +7,17 @@
 */
 #pragma once
 #include "image/pixel.h"
+#include "image/taps.h"
 #include "tensor/tensor.h"
 
 struct pixels { void *p; int dtype; int64_t h, w, c; };
 
-enum { NEAREST, LINEAR, CUBIC, AREA, LANCZOS, RESAMPLINGS };
 /* bytes; 0 is possible */
 size_t resize_scratch(const struct pixels *to, const struct pixels *from, int how);
 void   resize_pixels(const struct pixels *to, const struct pixels *from, int how, void *scratch);
+/* what a rule comes to for these sizes: AREA or WIDE, too */
+int    resize_rule(const struct pixels *to, const struct pixels *from, int how);
+bool   resize_halves(const struct pixels *to, const struct pixels *from);
 /* cubic to enlarge, area to shrink, else linear */
 int    resampling_for(int64_t h, int64_t w, int64_t to_h, int64_t to_w);
 
