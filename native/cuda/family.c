@@ -24,6 +24,8 @@ TEXT(corners, "kernel/element/corners.h")
 TEXT(resample_header, "kernel/element/resample.h")
 TEXT(team, "cuda/kernels/team.cuh")
 TEXT(draw_header, "cuda/kernels/draw.cuh")
+TEXT(pixel_header, "image/pixel.h")
+TEXT(taps_header, "image/taps.h")
 TEXT(fault_header, "cuda/kernels/fault.cuh")
 TEXT(window_header, "cuda/kernels/window.cuh")
 #define FAMILY(name) TEXT(name, "cuda/kernels/" #name ".cu")
@@ -57,6 +59,8 @@ static const struct { enum cuda_family family; struct source_file file; } shared
   { FAMILY_deform, { "deform.h", cuda_text_deform_header } },
   { FAMILY_hawkes, { "hawkes.h", cuda_text_hawkes_header } },
   { FAMILY_hawkes, { "fault.cuh", cuda_text_fault_header } },
+  { FAMILY_images, { "pixel.h", cuda_text_pixel_header } },
+  { FAMILY_images, { "draw.cuh", cuda_text_draw_header } },
   { FAMILY_levels, { "levels.h", cuda_text_levels_header } },
   { FAMILY_pool, { "levels.h", cuda_text_levels_header } },
   { FAMILY_quantized, { "levels.h", cuda_text_levels_header } },
@@ -67,7 +71,10 @@ static const struct { enum cuda_family family; struct source_file file; } shared
   { FAMILY_random, { "laws.h", cuda_text_laws } },
   { FAMILY_random, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_resample, { "resample.h", cuda_text_resample_header } },
+  { FAMILY_resize, { "taps.h", cuda_text_taps_header } },
   { FAMILY_sampler, { "corners.h", cuda_text_corners } },
+  { FAMILY_tune, { "pixel.h", cuda_text_pixel_header } },
+  { FAMILY_tune, { "draw.cuh", cuda_text_draw_header } },
 };
 static const struct source_file team = { "team.cuh", cuda_text_team };
 

@@ -35,6 +35,7 @@
   _(reduce) \
   _(regions) \
   _(resample) \
+  _(resize) \
   _(rows) \
   _(sampler) \
   _(scan) \
@@ -46,6 +47,7 @@
   _(reduce_back) \
   _(taps) \
   _(triangular) \
+  _(tune) \
   _(unfold) \
   _(updates)
 
@@ -164,6 +166,7 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
   _(reductions) \
   _(regions) \
   _(resampling) \
+  _(resizing) \
   _(rows) \
   _(sampling) \
   _(sequences) \
@@ -171,5 +174,6 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
   _(solve) \
   _(sorting) \
   _(triangular) \
+  _(tuning) \
   _(unfolding) \
   _(updates)

@@ -1,10 +1,14 @@
 // images.cu - images as arrays: pixels in 0 .. 255 with channels last become planes in 0 .. 1, and
-// planes are normalised by mean and deviation of their channel; with their gradients. Method: a
-// thread an element. Bound: bytes.
+// planes are normalised by mean and deviation of their channel; with their gradients. Borders by
+// the rules of image/pixel.h, and mirror images at random. Method: a thread an element. Bound:
+// bytes.
 #ifndef T
 #include "prelude.cuh"
+#include "base/philox.h"
+#include "image/pixel.h"
 #define T float      // pixels
 #include "team.cuh"
+#include "draw.cuh"
 #endif
 
 extern "C" __global__ void to_planes(float *y, const T *x, i64 n, i64 pixels, i64 channels)
@@ -39,5 +43,38 @@ extern "C" __global__ void normalize(
     i64 c = i / s.pixels % s.channels;
     T mean = back ? (T)0 : (T)s.mean[s.one_mean ? 0 : c];
     y[i] = (x[i] - mean) / (T)s.deviation[s.one_deviation ? 0 : c];
+  }
+}
+
+// -- one image (height, width, channels) ----------------------------------------------------------
+
+// value: of a constant border, by channel
+struct border_args { i64 n, h, w, channels, width, top, left; double value[4]; i32 kind; };
+
+extern "C" __global__ void add_border(
+    T *y, const T *x, const struct border_args __grid_constant__ s)
+{
+  EACH(i, s.n)
+  {
+    i64 k = i % s.channels, column = i / s.channels % s.width, row = i / s.channels / s.width;
+    i64 from = border_source(s.kind, column - s.left, s.w);
+    i64 line = border_source(s.kind, row - s.top, s.h);
+    double value = s.value[k < 3 ? k : 3];
+    if (from >= 0 && line >= 0)
+      y[i] = x[(line * s.w + from) * s.channels + k];
+    else
+      set(y[i], sizeof(T) == 1 ? (float)byte_of((float)rint(value)) : (float)value);
+  }
+}
+
+// Every second time in reverse order along the axis (outer, size, inner).
+extern "C" __global__ void flip_at_random(T *y, const T *x, i64 n, i64 size, i64 inner,
+    const struct draw_key __grid_constant__ key)
+{
+  bool flips = random_flip(draw(key, 0).w[0]);
+  EACH(i, n)
+  {
+    i64 at = i / inner % size;
+    y[i] = x[flips ? i + (size - 1 - 2 * at) * inner : i];
   }
 }

@@ -1,0 +1,99 @@
+/* tuning.c - _image_random_brightness and its like, _image_adjust_lighting (kernels/tune.cu). */
+#include "cuda/family.h"
+#include "image/pixel.h"
+#include "op/registry.h"
+
+enum { MOST_STEPS = 4 };
+/* what is drawn, and the mean grey that a step of contrast needs */
+struct tuning_scratch { struct tuning plan[MOST_STEPS]; float mean; };
+
+static size_t tuning_bytes(const struct call *c) { return sizeof(struct tuning_scratch); }
+
+static int family(const struct call *c, const char *name, cu_function *f)
+{
+  return cuda_family(c->device, FAMILY_tune, name, f, "T=%s TEAM=%d",
+      cuda_type(c->in[0].d.dtype), CUDA_BLOCK);
+}
+
+/* The steps of the plan, one after the other; contrast: there may be one. */
+static int run_plan(const struct call *c, int steps, bool contrast)
+{
+  const int64_t *dim = c->in[0].d.dim;
+  struct tuning_scratch *s = c->tmp;
+  int64_t pixels = dim[0] * dim[1], channels = dim[2];
+  void *mean = &s->mean;
+  cu_function find, f;
+  if (!c->out[0].p) return TY_OK;
+  TRY(family(c, "find_mean", &find));
+  TRY(family(c, "tune", &f));
+  for (int i = 0; i < steps; i++) {
+    void *step = &s->plan[i], **from = i ? &c->out[0].p : &c->in[0].p;
+    void *of_find[] = { &mean, &step, from, &pixels, &channels };
+    if (contrast) TRY(cuda_launch(c->device, find, 1, CUDA_BLOCK, 0, of_find));
+    void *params[] = { &c->out[0].p, from, &step, &mean, &pixels, &channels };
+    TRY(cuda_run(c, f, pixels, params));
+  }
+  return TY_OK;
+}
+
+/* what: the kind of tuning */
+static int random_factor(struct call *c)
+{
+  struct cuda_draw_key key = cuda_draw_key(c);
+  double low = cuda_number(c, "min_factor", 1), high = cuda_number(c, "max_factor", 1);
+  int32_t kind = cuda_what(c);
+  cu_function f;
+  TRY(family(c, "plan_factor", &f));
+  void *params[] = { &c->tmp, &kind, &low, &high, &key };
+  TRY(cuda_run(c, f, 1, params));
+  return run_plan(c, 1, kind == CONTRAST);
+}
+
+/* as kernels/tune.cu has them */
+struct jitter_args { double part[4]; };
+struct light_args { float alpha[3], deviation; int32_t given; };
+
+static int random_jitter(struct call *c)
+{
+  struct cuda_draw_key key = cuda_draw_key(c);
+  struct jitter_args s = { { cuda_number(c, "brightness", 0), cuda_number(c, "contrast", 0),
+    cuda_number(c, "saturation", 0), cuda_number(c, "hue", 0) } };
+  cu_function f;
+  TRY(family(c, "plan_jitter", &f));
+  void *params[] = { &c->tmp, &s, &key };
+  TRY(cuda_run(c, f, 1, params));
+  return run_plan(c, MOST_STEPS, true);
+}
+
+static int light(struct call *c)
+{
+  struct cuda_draw_key key = cuda_draw_key(c);
+  const struct reals *alpha = op_reals(c->op, c->param, "alpha");
+  struct light_args s = { { 0 }, (float)cuda_number(c, "alpha_std", 0), alpha != NULL };
+  cu_function f;
+  for (int i = 0; alpha && i < 3; i++) s.alpha[i] = (float)alpha->d[i];
+  TRY(family(c, "plan_light", &f));
+  void *params[] = { &c->tmp, &s, &key };
+  TRY(cuda_run(c, f, 1, params));
+  return run_plan(c, 1, false);
+}
+
+#define PIXELS(table, run) \
+  static const struct kernel table[] = { \
+    { "pixels", run, T(TY_U8) | T(TY_F32), .scratch = tuning_bytes, .flags = K_DRAWS_THERE }, \
+    { 0 } \
+  };
+PIXELS(factors, random_factor)
+PIXELS(jitters, random_jitter)
+PIXELS(lights, light)
+
+const struct op_kernels cuda_tuning[] = {
+  { "_image_random_brightness", factors, NULL, BRIGHTNESS },
+  { "_image_random_contrast", factors, NULL, CONTRAST },
+  { "_image_random_saturation", factors, NULL, SATURATION_BLUE },
+  { "_image_random_hue", factors, NULL, HUE },
+  { "_image_random_color_jitter", jitters, NULL },
+  { "_image_random_lighting", lights, NULL },
+  { "_image_adjust_lighting", lights, NULL },
+  { 0 }
+};
