@@ -4,9 +4,10 @@
 --   mpirun -n 2 --host one,two tycho scripts/comm_bench.lua --write link.json
 --
 -- The all-reduce is the one that gradients go by; ping-pong is a broadcast there and one back, of
--- which the half is shown. Sizes are bytes of an array, times the median of several. The fitted
--- line (latency + bytes / bandwidth) has the least relative errors. scale_model.lua reads what
--- --write leaves.
+-- which the half is shown. Sizes are bytes of an array, times the median of several. A message is
+-- sent several times in a row, so that buffers on the way, which take some bytes at once, do not
+-- pass for the wire. The fitted line (latency + bytes / bandwidth) has the least relative errors.
+-- scale_model.lua reads what --write leaves.
 
 package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
@@ -30,18 +31,22 @@ local function median(list)
   return list[math.ceil(#list / 2)]
 end
 
--- Seconds of one call of f, which all ranks begin together.
-local function time_of(f)
+-- Seconds of one of n calls of f in a row, which all ranks begin together.
+local function time_of(n, f)
   local times = {}
   for i = 0, options.repeats do
     group:barrier()
     local from = ty.callback.clock()
-    f()
-    ty.waitall()
-    times[i] = ty.callback.clock() - from                 -- the first one warms up
+    for _ = 1, n do
+      f()
+      ty.waitall()
+    end
+    times[i] = (ty.callback.clock() - from) / n           -- the first one warms up
   end
   return median(times)
 end
+
+local SUSTAINED, MOST_IN_A_ROW = 2 ^ 20, 64               -- bytes that are sent in a row
 
 local function array(bytes)
   local dtype = bytes % 4 == 0 and "float32" or "uint8"
@@ -65,12 +70,13 @@ end
 local rows, bytes = {}, 1
 while bytes <= options.most do
   local x = array(bytes)
+  local in_a_row = math.min(math.ceil(SUSTAINED / bytes), MOST_IN_A_ROW)
   rows[#rows + 1] = {bytes = bytes,
-    ping = group.size > 1 and time_of(function()
+    ping = group.size > 1 and time_of(in_a_row, function()
       group:broadcast({x}, 0)
       group:broadcast({x}, 1)
     end) / 2 or 0,
-    sum = time_of(function() group:sum{x} end)}
+    sum = time_of(in_a_row, function() group:sum{x} end)}
   bytes = bytes * 4
 end
 

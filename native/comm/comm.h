@@ -23,7 +23,7 @@ struct comm_ops {
   const char *name;
   size_t size;                                        /* of this struct: both were built together */
   /* `send` holds part[0] bytes for rank 0, then part[1] for rank 1, ...; `recv` gets part[rank]
-  ** bytes from rank 0, as many from rank 1, ... */
+  ** bytes from rank 0, as many from rank 1, ...; nothing is written where a rank's own would be */
   bool (*exchange)(struct comm_world *w, const char *send, char *recv, const size_t *part);
   /* `data` holds a part of each rank; each rank has its own and gets the others */
   bool (*gather)(struct comm_world *w, char *data, const size_t *part);

@@ -12,8 +12,10 @@
 #include <time.h>
 #include "comm/comm.h"
 
-enum { LOOKS = 400, NAP_NS = 20000, LONG_NAP_NS = 2000000, ALIVE = 1, LEAVING = 2 };
-static const double PATIENCE = 15; /* seconds for one that has left, and for MPI's own end */
+enum { LOOKS = 400, ALIVE = 1, LEAVING = 2 };
+/* s */
+static const double PATIENCE = 15; /* for one that has left, and for MPI's own end */
+static const double LEAST_NAP = 20e-6, MOST_NAP = 500e-6, LEAVING_NAP = 2e-3;
 
 struct mpi_world {
   struct comm_world world;
@@ -63,6 +65,14 @@ static bool is_left_alone(double since)
   return true;
 }
 
+/* An eighth of the wait so far: whoever waits for a rank that is late leaves the core to its
+** kernels, and goes on soon after. */
+static void nap(double waited)
+{
+  double s = MIN(MAX(waited / 8, LEAST_NAP), all.leaving ? LEAVING_NAP : MOST_NAP);
+  nanosleep(&(struct timespec){ 0, (long)(1e9 * s) }, NULL);
+}
+
 static bool wait_for(int code, MPI_Request *request)
 {
   int done = 0;
@@ -78,7 +88,7 @@ static bool wait_for(int code, MPI_Request *request)
     if (i < LOOKS)
       sched_yield();
     else
-      nanosleep(&(struct timespec){ 0, all.leaving ? LONG_NAP_NS : NAP_NS }, NULL);
+      nap(now() - since);
   }
 }
 
@@ -108,6 +118,7 @@ static bool exchange(struct comm_world *w, const char *send, char *recv, const s
     m->recv_count[i] = (int)part[w->rank];
     m->recv_offset[i] = i * (int)part[w->rank];
   }
+  m->count[w->rank] = m->recv_count[w->rank] = 0;
   return CALL(&request,
       MPI_Ialltoallv(send, m->count, m->offset, MPI_BYTE, recv, m->recv_count, m->recv_offset,
           MPI_BYTE, m->data, &request));

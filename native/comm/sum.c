@@ -34,12 +34,12 @@ int comm_failed(const struct comm_world *w, const char *what)
 
 /* -- elements ---------------------------------------------------------------------------------- */
 
-#define ADD(T, name)                                              \
-  static void name(void *y, const void *x, int64_t n)             \
-  {                                                               \
-    T *to = y;                                                    \
-    const T *from = x;                                            \
-    for (int64_t i = 0; i < n; i++) to[i] = (T)(to[i] + from[i]); \
+#define ADD(T, name)                                                      \
+  static void name(void *to, const void *a, const void *b, int64_t n)     \
+  {                                                                       \
+    T *y = to;                                                            \
+    const T *x = a, *z = b;                                               \
+    for (int64_t i = 0; i < n; i++) y[i] = (T)(x[i] + z[i]);              \
   }
 ADD(float, add_f32)
 ADD(double, add_f64)
@@ -47,14 +47,15 @@ ADD(uint8_t, add_u8)
 ADD(uint32_t, add_i32) /* unsigned: overflow wraps */
 ADD(uint64_t, add_i64)
 
-static void either(void *y, const void *x, int64_t n)
+static void either(void *to, const void *a, const void *b, int64_t n)
 {
-  uint8_t *to = y;
-  const uint8_t *from = x;
-  for (int64_t i = 0; i < n; i++) to[i] |= from[i];
+  uint8_t *y = to;
+  const uint8_t *x = a, *z = b;
+  for (int64_t i = 0; i < n; i++) y[i] = x[i] | z[i];
 }
 
-typedef void (*add_fn)(void *y, const void *x, int64_t n);
+/* to = a + b; `to` may be one of both */
+typedef void (*add_fn)(void *to, const void *a, const void *b, int64_t n);
 static add_fn adder_of(int dtype)
 {
   switch (dtype) {
@@ -108,28 +109,41 @@ static size_t bytes_there(const struct travel *t, int64_t n)
   return t->packed ? (size_t)(n + 3) / 4 : (size_t)n * dtype_size(t->there);
 }
 
-/* Adds what came from each rank, in their order, into `to`. */
-static void add_parts(const struct travel *t, float threshold, const char *recv, int ranks,
-    char *to, char *work, int64_t n)
+/* what a rank adds: its own part, and in `recv` those of the others, each in its place */
+struct parts {
+  const char *own;
+  char *recv;
+  size_t each; /* bytes */
+  int rank, ranks;
+};
+
+static const char *part_of(const struct parts *p, int rank)
 {
-  size_t each = bytes_there(t, n);
+  return rank == p->rank ? p->own : p->recv + p->each * (size_t)rank;
+}
+
+/* Adds the parts in the order of ranks into `to`, which may be this rank's own. */
+static void add_parts(const struct travel *t, float threshold, const struct parts *p, char *to,
+    char *work, int64_t n)
+{
   add_fn add = adder_of(t->at);
   if (t->packed) {
     memset(to, 0, sizeof(float) * (size_t)n);
-    for (int r = 0; r < ranks; r++)
-      add_2bit((float *)to, (const uint8_t *)recv + each * (size_t)r, threshold, n);
+    for (int r = 0; r < p->ranks; r++)
+      add_2bit((float *)to, (const uint8_t *)part_of(p, r), threshold, n);
     return;
   }
   if (t->at == t->there) {
-    memcpy(to, recv, each);
-    for (int r = 1; r < ranks; r++) add(to, recv + each * (size_t)r, n);
+    char *so_far = p->recv + (p->rank ? 0 : p->each); /* a part that the first addition has read */
+    for (int r = 1; r < p->ranks; r++)
+      add(r == p->ranks - 1 ? to : so_far, r == 1 ? part_of(p, 0) : so_far, part_of(p, r), n);
     return;
   }
   char *sum = work, *next = work + sizeof(float) * (size_t)n;
-  dtype_convert(sum, t->at, recv, t->there, n);
-  for (int r = 1; r < ranks; r++) {
-    dtype_convert(next, t->at, recv + each * (size_t)r, t->there, n);
-    add(sum, next, n);
+  dtype_convert(sum, t->at, part_of(p, 0), t->there, n);
+  for (int r = 1; r < p->ranks; r++) {
+    dtype_convert(next, t->at, part_of(p, r), t->there, n);
+    add(sum, sum, next, n);
   }
   dtype_convert(to, t->back, sum, t->at, n);
 }
@@ -155,7 +169,8 @@ static int sum_block(const struct comm_ops *ops, struct comm_world *whole, struc
       "out of memory: the sum of %lld elements over %d ranks", (long long)n, ranks);
   if (!ops->exchange(w, send, recv->data, part[0])) return comm_failed(w, "a sum");
   char *work = recv->data + align_up(all, sizeof(float)), *sum = x + (size_t)first * back;
-  add_parts(t, threshold, recv->data, ranks, sum, work, own);
+  struct parts parts = { send + bytes_there(t, first), recv->data, part[0][w->rank], w->rank, ranks };
+  add_parts(t, threshold, &parts, sum, work, own);
   if (by_host && own) TRY(sum_block(ops, whole->across, recv, t, threshold, sum, sum, own));
   return ops->gather(w, x, part[1]) ? TY_OK : comm_failed(w, "a sum");
 }

@@ -56,7 +56,8 @@ static bool exchange(struct comm_world *w, const char *send, char *recv, const s
   size_t own = part[w->rank], first = total(part, w->rank);
   if (!post(r, send)) return false;
   for (int i = 0; i < w->size; i++)
-    memcpy(recv + own * (size_t)i, (const char *)r->shared->posted[i] + first, own);
+    if (i != w->rank)
+      memcpy(recv + own * (size_t)i, (const char *)r->shared->posted[i] + first, own);
   return meet(r);
 }
 

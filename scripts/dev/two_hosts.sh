@@ -23,7 +23,7 @@ trap cleanup EXIT
 host() {
   ip -n "$1" link set lo up && ip -n "$1" addr add "$3/24" dev "$2" &&
     ip -n "$1" link set "$2" up &&
-    tc -n "$1" qdisc add dev "$2" root tbf rate "$rate" burst 256kb latency 100ms
+    tc -n "$1" qdisc add dev "$2" root tbf rate "$rate" burst 64kb latency 100ms
 }
 
 set -e
