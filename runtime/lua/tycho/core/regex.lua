@@ -25,11 +25,14 @@ local function set_of(lua_class)
   return set
 end
 
--- byte -> true
-local SETS = {
-  d = set_of "%d", D = set_of "%D", s = set_of "%s", S = set_of "%S", w = set_of "[%w_]",
-  W = set_of "[^%w_]",
-}
+local CLASSES = { d = "%d", D = "%D", s = "%s", S = "%S", w = "[%w_]", W = "[^%w_]" }
+
+-- class -> byte -> true, made when a pattern first has the class
+local SETS = setmetatable({}, { __index = function(sets, name)
+  local class = CLASSES[name]
+  sets[name] = class and set_of(class)
+  return rawget(sets, name)
+end })
 local ANY = set_of "[^\n]"
 local CONTROL = { n = "\n", t = "\t", r = "\r", f = "\f", v = "\v" }
 

@@ -17,8 +17,6 @@ local counted_from_1 = require "tycho.core.list"
 local named_table = require "tycho.core.dict"
 local Error = require "tycho.core.error"
 local files = require "tycho.core.files"
-local npy = require "tycho.ndarray.npy"
-local safetensors = require "tycho.ndarray.safetensors"
 local values = require "tycho.core.values"
 
 local C, check, text = native.C, native.check, native.text
@@ -83,7 +81,16 @@ function io_of.named_arrays(list, func)
 end
 
 
-local WRITERS = { npy = npy.save, npz = npy.save_npz, safetensors = safetensors.save }
+-- Other formats are loaded with the first file of theirs: few programs have one, and the collector
+-- visits all code that is loaded.
+local function npy() return require "tycho.ndarray.npy" end
+local function safetensors() return require "tycho.ndarray.safetensors" end
+
+local WRITERS = {
+  npy = function(...) return npy().save(...) end,
+  npz = function(...) return npy().save_npz(...) end,
+  safetensors = function(...) return safetensors().save(...) end,
+}
 
 -- Members as the other formats take them: on the host, each with a name.
 local function write_other(writer, path, list, named)
@@ -160,9 +167,14 @@ local function loaded(code, out, named, func, argument)
 end
 
 
+local OWN = "\x12\x01\0\0\0\0\0\0"                   -- how a file in the reference's format begins
+
 -- What the other formats hold; nothing where the first bytes are of none of them.
 local function read_other(head, bytes_of, func, source)
-  for _, format in ipairs{ npy, safetensors } do
+  if head:sub(1, #OWN) == OWN then
+    return nil
+  end
+  for _, format in ipairs{ npy(), safetensors() } do
     if format.is_mine(head) then
       local list, named = format.load(bytes_of(), func, source)
       local dict, names = {}, {}
