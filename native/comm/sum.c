@@ -34,12 +34,12 @@ int comm_failed(const struct comm_world *w, const char *what)
 
 /* -- elements ---------------------------------------------------------------------------------- */
 
-#define ADD(T, name)                                                      \
-  static void name(void *to, const void *a, const void *b, int64_t n)     \
-  {                                                                       \
-    T *y = to;                                                            \
-    const T *x = a, *z = b;                                               \
-    for (int64_t i = 0; i < n; i++) y[i] = (T)(x[i] + z[i]);              \
+#define ADD(T, name)                                                  \
+  static void name(void *to, const void *a, const void *b, int64_t n) \
+  {                                                                   \
+    T *y = to;                                                        \
+    const T *x = a, *z = b;                                           \
+    for (int64_t i = 0; i < n; i++) y[i] = (T)(x[i] + z[i]);          \
   }
 ADD(float, add_f32)
 ADD(double, add_f64)
@@ -110,20 +110,20 @@ static size_t bytes_there(const struct travel *t, int64_t n)
 }
 
 /* what a rank adds: its own part, and in `recv` those of the others, each in its place */
-struct parts {
+struct rank_parts {
   const char *own;
   char *recv;
   size_t each; /* bytes */
   int rank, ranks;
 };
 
-static const char *part_of(const struct parts *p, int rank)
+static const char *part_of(const struct rank_parts *p, int rank)
 {
   return rank == p->rank ? p->own : p->recv + p->each * (size_t)rank;
 }
 
 /* Adds the parts in the order of ranks into `to`, which may be this rank's own. */
-static void add_parts(const struct travel *t, float threshold, const struct parts *p, char *to,
+static void add_parts(const struct travel *t, float threshold, const struct rank_parts *p, char *to,
     char *work, int64_t n)
 {
   add_fn add = adder_of(t->at);
@@ -134,9 +134,9 @@ static void add_parts(const struct travel *t, float threshold, const struct part
     return;
   }
   if (t->at == t->there) {
-    char *so_far = p->recv + (p->rank ? 0 : p->each); /* a part that the first addition has read */
+    char *partial = p->recv + (p->rank ? 0 : p->each); /* a part that the first addition has read */
     for (int r = 1; r < p->ranks; r++)
-      add(r == p->ranks - 1 ? to : so_far, r == 1 ? part_of(p, 0) : so_far, part_of(p, r), n);
+      add(r == p->ranks - 1 ? to : partial, r == 1 ? part_of(p, 0) : partial, part_of(p, r), n);
     return;
   }
   char *sum = work, *next = work + sizeof(float) * (size_t)n;
@@ -169,7 +169,11 @@ static int sum_block(const struct comm_ops *ops, struct comm_world *whole, struc
       "out of memory: the sum of %lld elements over %d ranks", (long long)n, ranks);
   if (!ops->exchange(w, send, recv->data, part[0])) return comm_failed(w, "a sum");
   char *work = recv->data + align_up(all, sizeof(float)), *sum = x + (size_t)first * back;
-  struct parts parts = { send + bytes_there(t, first), recv->data, part[0][w->rank], w->rank, ranks };
+  struct rank_parts parts = { .own = send + bytes_there(t, first),
+    .recv = recv->data,
+    .each = part[0][w->rank],
+    .rank = w->rank,
+    .ranks = ranks };
   add_parts(t, threshold, &parts, sum, work, own);
   if (by_host && own) TRY(sum_block(ops, whole->across, recv, t, threshold, sum, sum, own));
   return ops->gather(w, x, part[1]) ? TY_OK : comm_failed(w, "a sum");
