@@ -17,6 +17,8 @@ TEXT(boxes_header, "kernel/element/boxes.h")
 TEXT(choice_header, "kernel/element/choice.h")
 TEXT(deform_header, "kernel/element/deform.h")
 TEXT(hawkes_header, "kernel/element/hawkes.h")
+TEXT(entropy_header, "kernel/element/entropy.h")
+TEXT(proposal_header, "kernel/element/proposal.h")
 TEXT(levels_header, "kernel/element/levels.h")
 TEXT(regions_header, "kernel/element/regions.h")
 TEXT(density_header, "kernel/element/density.h")
@@ -27,6 +29,7 @@ TEXT(draw_header, "cuda/kernels/draw.cuh")
 TEXT(pixel_header, "image/pixel.h")
 TEXT(taps_header, "image/taps.h")
 TEXT(fault_header, "cuda/kernels/fault.cuh")
+TEXT(keys_header, "cuda/kernels/keys.cuh")
 TEXT(window_header, "cuda/kernels/window.cuh")
 #define FAMILY(name) TEXT(name, "cuda/kernels/" #name ".cu")
 CUDA_FAMILIES(FAMILY)
@@ -57,6 +60,17 @@ static const struct { enum cuda_family family; struct source_file file; } shared
   { FAMILY_choice, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_dropout, { "draw.cuh", cuda_text_draw_header } },
   { FAMILY_deform, { "deform.h", cuda_text_deform_header } },
+  { FAMILY_entropy, { "entropy.h", cuda_text_entropy_header } },
+  { FAMILY_proposal, { "boxes.h", cuda_text_boxes_header } },
+  { FAMILY_proposal, { "proposal.h", cuda_text_proposal_header } },
+  { FAMILY_boxes, { "keys.cuh", cuda_text_keys_header } },
+  { FAMILY_choice, { "keys.cuh", cuda_text_keys_header } },
+  { FAMILY_deform, { "keys.cuh", cuda_text_keys_header } },
+  { FAMILY_proposal, { "keys.cuh", cuda_text_keys_header } },
+  { FAMILY_rows, { "keys.cuh", cuda_text_keys_header } },
+  { FAMILY_sampler, { "keys.cuh", cuda_text_keys_header } },
+  { FAMILY_sort, { "keys.cuh", cuda_text_keys_header } },
+  { FAMILY_taps, { "keys.cuh", cuda_text_keys_header } },
   { FAMILY_hawkes, { "hawkes.h", cuda_text_hawkes_header } },
   { FAMILY_hawkes, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_images, { "pixel.h", cuda_text_pixel_header } },

@@ -19,6 +19,7 @@
   _(density) \
   _(diagonal) \
   _(dropout) \
+  _(entropy) \
   _(factors) \
   _(finite) \
   _(fourier) \
@@ -29,6 +30,7 @@
   _(move) \
   _(norm_rows) \
   _(pool) \
+  _(proposal) \
   _(quantized) \
   _(random) \
   _(ranges) \
@@ -160,6 +162,7 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
   _(matrices) \
   _(norms) \
   _(pooling) \
+  _(proposal) \
   _(quantized) \
   _(random) \
   _(recurrent) \

@@ -1,6 +1,6 @@
 /* levels.c - numbers as 8-bit integers and back (kernels/levels.cu): _contrib_quantize,
 ** _contrib_quantize_v2, _contrib_requantize, _contrib_dequantize, _contrib_quantized_act and
-** _contrib_quantized_flatten. */
+** _contrib_quantized_flatten; _contrib_calibrate_entropy (kernels/entropy.cu). */
 #include "cuda/levels.h"
 
 enum { T_ALL = T_FLOAT | T_INT };
@@ -119,12 +119,41 @@ static int act_run(struct call *c)
   return cuda_keep_range(c, 1);
 }
 
+/* -- where to cut off a histogram -------------------------------------------------------------- */
+
+static int64_t cuts_of(int64_t bins, int64_t levels) { return bins / 2 - levels / 2 + 1; }
+
+static int calibrate(struct call *c)
+{
+  const struct operand *hist = &c->in[0], *edge = &c->in[1];
+  int64_t n = desc_count(&hist->d), levels = (int64_t)cuda_number(c, "num_quantized_bins", 1);
+  int64_t cuts = cuts_of(n, levels);
+  char *at = c->tmp;
+  void *bin = cuda_piece(&at, (size_t)n * sizeof(double)), *loss = at;
+  const char *type = cuda_type(edge->d.dtype);
+  cu_function walk, choose;
+  TRY(cuda_family(c->device, FAMILY_entropy, "cut_losses", &walk, "T=%s TEAM=256", type));
+  TRY(cuda_family(c->device, FAMILY_entropy, "choose_cut", &choose, "T=%s TEAM=256", type));
+  TRY(cuda_convert(c->device, bin, TY_F64, hist->p, hist->d.dtype, n));
+  void *of_walk[] = { &loss, &bin, &n, &levels, &cuts };
+  TRY(cuda_run(c, walk, cuts, of_walk));
+  void *params[] = { &c->out[0].p, &c->out[1].p, &loss, (void *)&edge->p, &n, &levels, &cuts };
+  return cuda_launch(c->device, choose, 1, CUDA_BLOCK, 0, params);
+}
+
+static size_t calibrate_scratch(const struct call *c)
+{
+  int64_t n = desc_count(&c->in[0].d), levels = (int64_t)cuda_number(c, "num_quantized_bins", 1);
+  return align_up((size_t)n * sizeof(double), ALIGN) + (size_t)cuts_of(n, levels) * sizeof(double);
+}
+
 #define KERNELS(name, run, types, scratch) \
   static const struct kernel name[] = { { "levels", run, types, NULL, scratch }, { 0 } };
 KERNELS(quantizes, quantize_run, T_ALL, NULL)
 KERNELS(quantizes_v2, quantize_v2_run, T_ALL, range_scratch)
 KERNELS(requantizes, requantize_run, T_ALL, range_scratch)
 KERNELS(dequantizes, dequantize_run, T_ALL, NULL)
+KERNELS(calibrates, calibrate, T_ALL, calibrate_scratch)
 KERNELS(flattens, flat_run, T(TY_I8) | T(TY_U8), NULL)
 KERNELS(acts, act_run, T(TY_I8) | T(TY_U8), NULL)
 
@@ -133,6 +162,7 @@ const struct op_kernels cuda_levels[] = {
   { "_contrib_quantize_v2", quantizes_v2, NULL },
   { "_contrib_requantize", requantizes, NULL },
   { "_contrib_dequantize", dequantizes, NULL },
+  { "_contrib_calibrate_entropy", calibrates, NULL },
   { "_contrib_quantized_flatten", flattens, NULL },
   { "_contrib_quantized_act", acts, NULL },
   { 0 }

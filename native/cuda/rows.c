@@ -1,6 +1,7 @@
 /* rows.c - elements and rows that indices name (kernels/rows.cu): take, Embedding, batch_take,
-** pick, one_hot, gather_nd, scatter_nd and their like; where. Indices that have to be in range are
-** looked at by a kernel in front, whose finding is told when the task ends (fault.c). */
+** pick, one_hot, gather_nd, scatter_nd and their like; where; gradients of boolean_mask. Indices
+** that have to be in range are looked at by a kernel in front, whose finding is told when the task
+** ends (fault.c). */
 #include "cuda/family.h"
 #include "kernel/strided_copy.h"
 #include "kernel/vec/vec.h"
@@ -437,6 +438,31 @@ static int where_backward(struct call *c)
   return choose(c, &c->in[1], &c->in[0].d, NULL, c->in[0].p, c->out[2].p);
 }
 
+/* -- rows where a mask is not 0 ---------------------------------------------------------------- */
+
+/* in: head gradient, mask */
+static int mask_backward(struct call *c)
+{
+  const struct operand *dx = &c->out[0], *mask = &c->in[1];
+  int64_t rows = desc_count(&mask->d), n = desc_count(&dx->d), row = n / rows;
+  void *order = c->tmp;
+  cu_function number, put;
+  TRY(cuda_zero(c, &c->out[1]));
+  if (!dx->p) return TY_OK;
+  const char *unit = cuda_unit(dtype_size(dx->d.dtype)), *type = cuda_type(mask->d.dtype);
+  TRY(cuda_family(c->device, FAMILY_rows, "number_chosen", &number, "UNIT=%s I=%s", unit, type));
+  TRY(cuda_family(c->device, FAMILY_rows, "put_chosen", &put, "UNIT=%s I=%s", unit, type));
+  void *of_number[] = { &order, (void *)&mask->p, &rows };
+  TRY(cuda_launch(c->device, number, 1, CUDA_BLOCK, 0, of_number));
+  void *params[] = { (void *)&dx->p, &c->in[0].p, &order, &n, &row };
+  return cuda_run(c, put, n, params);
+}
+
+static size_t order_scratch(const struct call *c)
+{
+  return sizeof(int64_t) * (size_t)desc_count(&c->in[1].d);
+}
+
 /* -- the table --------------------------------------------------------------------------------- */
 
 #define KERNEL(table, what, run) \
@@ -464,6 +490,7 @@ SORTS(scatters, "rows", scatter_forward, scatter_scratch, 0)
 SORTS(sets, "rows", set_forward, set_scratch, 0)
 SORTS(takes_back, "rows", take_backward, indices_scratch, 1)
 SORTS(tables_back, "rows", table_backward, indices_scratch, 2)
+SORTS(masks_back, "rows", mask_backward, order_scratch, 0)
 SORTS(gathers_back, "rows", gather_backward, scatter_scratch, 1)
 
 static const struct kernel sketches[] = {
@@ -489,5 +516,6 @@ const struct op_kernels cuda_rows[] = {
   { "_unravel_index", unravels, NULL },
   { "_contrib_count_sketch", sketches, sketches_back },
   { "where", wheres, wheres_back },
+  { "_contrib_boolean_mask", NULL, masks_back },
   { 0 }
 };

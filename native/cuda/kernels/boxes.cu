@@ -9,18 +9,9 @@
 #define T float
 #define TEAM 256
 #include "team.cuh"
+#include "keys.cuh"
 #endif
 
-// as in sort.cu; key ~0: takes no part
-struct sort_key { u64 key; i64 index; };
-
-// The key that puts the highest score first; NaN like the lowest.
-FN u64 best_first(double v)
-{
-  const u64 sign = 0x8000000000000000ULL;
-  u64 bits = (u64)__double_as_longlong((v == v ? v : -INFINITY) + 0.0);
-  return ~(bits & sign ? ~bits : bits | sign);
-}
 FN struct metric metric_of() { return { sizeof(T) == 4, 0 }; }
 FN void read4(const T *x, double (&v)[4])
 {
@@ -103,6 +94,7 @@ struct nms_args {
   double valid, limit;
 };
 
+// key ~0: takes no part
 extern "C" __global__ void nms_keys(
     sort_key *keys, const T *x, const struct nms_args __grid_constant__ s)
 {

@@ -9,6 +9,7 @@
 #define T float       // probabilities
 #define Y i32         // what is drawn
 #include "team.cuh"
+#include "keys.cuh"
 #include "draw.cuh"
 #include "fault.cuh"
 #endif
@@ -86,9 +87,7 @@ extern "C" __global__ void unique_zipfian(i64 *y, i64 *tries, i64 *slot,
 // moves it to position k; there it stays until the first step behind k with j = k. So a sort of
 // steps by their positions tells all; on average an entry moves less than ln n times.
 
-// as in sort.cu: the position of a step, and which step it is
-struct sort_key { u64 key; i64 index; };
-
+// step: keyed by its position
 extern "C" __global__ void list_steps(
     sort_key *step, i64 n, const struct draw_key __grid_constant__ key)
 {

@@ -9,6 +9,7 @@
 #define T float
 #define MODULATED 0
 #include "team.cuh"
+#include "keys.cuh"
 #endif
 
 // channels: of a group; area: places of the output
@@ -71,8 +72,7 @@ extern "C" __global__ void sampling_gradients(T *doffset, T *dmask, const T *col
   }
 }
 
-// as in taps.cu
-struct sort_key { u64 key; i64 index; };
+// keys as taps.cu takes them
 extern "C" __global__ void list_taps(sort_key *keys, T *weight, const T *offset, const T *mask,
     const struct deform_args __grid_constant__ s)
 {

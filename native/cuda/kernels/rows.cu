@@ -11,6 +11,7 @@
 #define COORDINATES 2
 #define TEAM 32
 #include "team.cuh"
+#include "keys.cuh"
 #include "fault.cuh"
 #endif
 #ifndef T
@@ -69,10 +70,7 @@ extern "C" __global__ void take_rows(
   }
 }
 
-// as in sort.cu: where a row goes, and which row it is
-struct sort_key { u64 key; i64 index; };
-
-// Places of n rows, not yet in order.
+// Places of n rows, not yet in order: a key says where a row goes, and which row it is.
 template <typename P> FN void list_targets(sort_key *keys, i64 n, const P &at)
 {
   EACH(i, n) keys[i] = { (u64)at(i), i };
@@ -276,5 +274,31 @@ extern "C" __global__ void choose(
   {
     const UNIT *from = get<double>(when[i / row]) != 0 ? a : b;
     z[i] = from ? from[i] : (UNIT)0;
+  }
+}
+
+// -- rows where a mask is not 0 -------------------------------------------------------------------
+
+// order[i]: how many rows before i are chosen; -1: this one is not. One block.
+extern "C" __global__ void number_chosen(i64 *order, const I *mask, i64 n)
+{
+  __shared__ i64 count[256];
+  const i64 each = (n + 255) / 256, begin = threadIdx.x * each;
+  const i64 end = begin + each < n ? begin + each : n;
+  i64 own = 0, before = 0;
+  for (i64 i = begin; i < end; i++) own += get<double>(mask[i]) != 0;
+  count[threadIdx.x] = own;
+  __syncthreads();
+  for (u32 t = 0; t < threadIdx.x; t++) before += count[t];
+  for (i64 i = begin; i < end; i++) order[i] = get<double>(mask[i]) != 0 ? before++ : -1;
+}
+
+// Rows that are not chosen get zeros.
+extern "C" __global__ void put_chosen(UNIT *dx, const UNIT *g, const i64 *order, i64 n, i64 row)
+{
+  EACH(i, n)
+  {
+    i64 from = order[i / row];
+    dx[i] = from < 0 ? 0 : g[from * row + i % row];
   }
 }

@@ -10,6 +10,7 @@
 #include "kernel/element/corners.h"
 #define TEAM 256
 #include "team.cuh"
+#include "keys.cuh"
 #endif
 
 // images of c channels of h x w pixels, n places in each
@@ -52,8 +53,7 @@ extern "C" __global__ void sample_back_grid(T *dgrid, const T *dy, const T *x, c
   }
 }
 
-// as in taps.cu
-struct sort_key { u64 key; i64 index; };
+// keys as taps.cu takes them
 extern "C" __global__ void list_corners(sort_key *keys, T *weight, const T *grid,
     const struct sampler_args __grid_constant__ s)
 {

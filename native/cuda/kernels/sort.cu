@@ -9,6 +9,7 @@
 #define POSITION i32    // indices
 #define DOWN 1
 #include "team.cuh"
+#include "keys.cuh"
 #endif
 #ifndef POSITION
 #define POSITION i32
@@ -18,7 +19,6 @@
 #endif
 
 enum { RUN = 32 };
-struct sort_key { u64 key; i64 index; };
 
 template <typename S> FN u64 key_of(S v)
 {

@@ -6,11 +6,10 @@
 #include "prelude.cuh"
 #define T float
 #include "team.cuh"
+#include "keys.cuh"
 #endif
 
-// as in sort.cu; key: the pixel among those of all images, ~0: of none; index: which tap
-struct sort_key { u64 key; i64 index; };
-
+// key: the pixel among those of all images, ~0: of none; index: which tap.
 // Gradients of samples lie as (images, channels, samples); a sample has `fan` taps.
 struct tap_args { i64 taps, channels, samples, fan, plane; };
 

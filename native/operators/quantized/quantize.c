@@ -4,6 +4,7 @@
 ** Ranges and levels: quantize.h. Rounding and the treatment of ranges around zero are the
 ** reference's: a uint8 stands for what is not negative, and an int8 is read back as q R / 127.5.
 */
+#include "kernel/element/entropy.h"
 #include "op/op.h"
 #include "operators/quantized/quantize.h"
 
@@ -176,58 +177,18 @@ static int calibrate_type(struct infer *s)
 }
 static size_t calibrate_scratch(const struct call *c)
 {
-  return 2 * sizeof(double) * (size_t)desc_count(&c->in[0].d);
-}
-
-/* Moves a little from what is not zero to what is; false: nothing is left. */
-static bool smooth(double *p, int64_t n)
-{
-  int64_t zeros = 0;
-  for (int64_t i = 0; i < n; i++) zeros += p[i] == 0;
-  if (zeros == n) return false;
-  double eps = 1e-4, less = eps * (double)zeros / (double)(n - zeros);
-  if (less >= 1) return false;
-  for (int64_t i = 0; i < n; i++) p[i] += p[i] == 0 ? eps : -less;
-  return true;
-}
-
-static double divergence(const double *p, const double *q, int64_t n)
-{
-  double sum_p = 0, sum_q = 0, d = 0;
-  for (int64_t i = 0; i < n; i++) sum_p += p[i], sum_q += q[i];
-  for (int64_t i = 0; i < n; i++) d += p[i] / sum_p * log(p[i] / sum_p / (q[i] / sum_q));
-  return d;
-}
-
-/* q: the n bins from `start` in `levels` levels, spread evenly over the bins that are not empty;
-** p: the bins, with all that lies outside added at both ends. */
-static void quantized_bins(
-    const struct operand *hist, int64_t start, int64_t n, int64_t levels, double *p, double *q)
-{
-  int64_t all = desc_count(&hist->d), each = n / levels;
-  for (int64_t i = 0; i < n; i++) p[i] = real_of(hist, start + i);
-  for (int64_t i = 0; i < start; i++) p[0] += real_of(hist, i);
-  for (int64_t i = start + n; i < all; i++) p[n - 1] += real_of(hist, i);
-  for (int64_t l = 0; l < levels; l++) {
-    int64_t from = l * each, to = l == levels - 1 ? n : from + each, filled = 0;
-    double sum = 0;
-    for (int64_t i = from; i < to; i++) sum += real_of(hist, start + i), filled += p[i] != 0;
-    for (int64_t i = from; i < to; i++) q[i] = p[i] != 0 ? sum / (double)filled : 0;
-  }
+  return sizeof(double) * (size_t)desc_count(&c->in[0].d);
 }
 
 static int calibrate_run(struct call *c)
 {
-  int64_t n = desc_count(&c->in[0].d), levels = ((const struct calibrate *)c->param)->bins,
-          middle = n / 2;
-  double *p = c->tmp, *q = p + n, best = INFINITY, threshold = real_of(&c->in[1], n);
-  for (int64_t i = levels / 2; i <= middle; i++) {
-    int64_t start = MAX(middle - i, 0), stop = MIN(middle + i + 1, n);
-    if (stop - start < levels) continue;
-    quantized_bins(&c->in[0], start, stop - start, levels, p, q);
-    double d = smooth(p, stop - start) && smooth(q, stop - start) ? divergence(p, q, stop - start)
-                                                                  : INFINITY;
-    if (d < best) best = d, threshold = real_of(&c->in[1], stop);
+  int64_t n = desc_count(&c->in[0].d), levels = ((const struct calibrate *)c->param)->bins;
+  double *bin = c->tmp, best = INFINITY, threshold = real_of(&c->in[1], n);
+  for (int64_t i = 0; i < n; i++) bin[i] = real_of(&c->in[0], i);
+  for (int64_t i = levels / 2; i <= n / 2; i++) {
+    struct histogram_cut h = cut_at(bin, n, levels, i);
+    double d = cut_divergence(&h);
+    if (d < best) best = d, threshold = real_of(&c->in[1], h.start + h.n);
   }
   put_range(c, 0, threshold, best);
   return TY_OK;

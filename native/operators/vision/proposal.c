@@ -11,6 +11,7 @@
 ** NaN. The best pre_nms stand for suppression, the first post_nms that stay are the result;
 ** where fewer do, they repeat. Source: Ren et al., "Faster R-CNN", NIPS 2015.
 */
+#include "kernel/element/proposal.h"
 #include "op/op.h"
 #include "operators/vision/boxes.h"
 
@@ -79,36 +80,12 @@ static int one_shape(struct infer *s)
   return many_shape(s);
 }
 
-/* -- anchors ----------------------------------------------------------------------------------- */
-
-/* Corners of an anchor of the first cell: ratio by ratio, scale by scale. */
-static void anchor_of(const struct proposal_param *p, int64_t a, double v[4])
-{
-  double ratio = p->ratios.d[a / p->scales.n], scale = p->scales.d[a % p->scales.n],
-         side = (double)p->feature_stride;
-  double width = floor(sqrt(floor(side * side / ratio)) + 0.5), height = floor(width * ratio + 0.5);
-  double size[2] = { width * scale, height * scale }, middle = (side - 1) / 2;
-  for (int i = 0; i < 2; i++)
-    v[i] = middle - (size[i] - 1) / 2, v[i + 2] = middle + (size[i] - 1) / 2;
-}
-
-static void stretch(const double by[4], double v[4])
-{
-  for (int i = 0; i < 2; i++) {
-    double size = v[i + 2] - v[i] + 1, middle = v[i] + (size - 1) / 2 + by[i] * size,
-           half = (exp(by[i + 2]) * size - 1) / 2;
-    v[i] = middle - half;
-    v[i + 2] = middle + half;
-  }
-}
-
 /* -- one image --------------------------------------------------------------------------------- */
 
-struct proposal { double v[4], score; };
 struct image_of {
   const struct proposal_param *p;
   const struct vec_ops *r;
-  struct metric m;
+  struct proposal_rules rules;
   int64_t anchors, h, w, count, pre;                  /* count: anchors of all cells */
   const void *scores, *moves;                         /* scores: of objects */
   double  info[3];
@@ -118,48 +95,28 @@ struct image_of {
   uint8_t *gone;
 };
 
-static struct proposal propose(const struct image_of *k, int64_t index)
+static struct proposal propose_at(const struct image_of *k, int64_t index)
 {
-  const struct proposal_param *p = k->p;
+  const struct reals *scales = &k->p->scales, *ratios = &k->p->ratios;
   int64_t a = index % k->anchors, cell = index / k->anchors, area = k->h * k->w,
           position[2] = { cell % k->w, cell / k->w };
-  struct proposal q;
-  double by[4], least = box_held(&k->m, (double)p->min_size * k->info[2]);
-  anchor_of(p, a, q.v);
-  for (int i = 0; i < 4; i++) {
-    q.v[i] += (double)(position[i % 2] * p->feature_stride);
-    by[i] = k->r->get(k->moves, (4 * a + i) * area + cell);
-  }
-  if (p->iou_loss)
-    for (int i = 0; i < 4; i++) q.v[i] += by[i];
-  else
-    stretch(by, q.v);
-  q.score = k->r->get(k->scores, a * area + cell);
-  bool small = false, wrong = q.score != q.score;
-  for (int i = 0; i < 4; i++) {
-    double end = k->info[1 - i % 2] - 1;
-    wrong |= q.v[i] != q.v[i];
-    q.v[i] = box_held(&k->m, MAX(MIN(q.v[i], end), 0));
-  }
-  for (int i = 0; i < 2; i++) small |= q.v[i + 2] - q.v[i] + 1 < least;
-  for (int i = 0; i < 4 && small; i++) q.v[i] += i < 2 ? -least / 2 : least / 2;
-  bool beyond = (double)position[0] >= trunc(k->info[1] / (double)p->feature_stride) ||
-      (double)position[1] >= trunc(k->info[0] / (double)p->feature_stride);
-  if (small || wrong || beyond) q.score = -1;
-  return q;
+  double v[4], by[4];
+  anchor_of((double)k->rules.stride, ratios->d[a / scales->n], scales->d[a % scales->n], v);
+  for (int i = 0; i < 4; i++) by[i] = k->r->get(k->moves, (4 * a + i) * area + cell);
+  return propose(&k->rules, v, position, by, k->info, k->r->get(k->scores, a * area + cell));
 }
 
 /* Fills order with the proposals that stay, best first; returns their number. */
 static int64_t select_best(const struct image_of *k)
 {
   for (int64_t i = 0; i < k->count; i++) {
-    k->all[i] = propose(k, i);
+    k->all[i] = propose_at(k, i);
     k->order[i] = (struct sort_key){ best_first(k->all[i].score), i };
   }
   const struct sort_key *sorted = merge_sort(k->order, k->order + k->count, k->count);
   for (int64_t i = 0; i < k->pre; i++)
-    k->box[i] = box_of(&k->m, k->all[sorted[i].index].v, CORNER), k->gone[i] = 0;
-  struct nms s = { k->m, k->box, NULL, k->p->threshold, false };
+    k->box[i] = box_of(&k->rules.m, k->all[sorted[i].index].v, CORNER), k->gone[i] = 0;
+  struct nms s = { k->rules.m, k->box, NULL, k->p->threshold, false };
   int64_t stay = nms_run(&s, k->gone, k->pre, k->p->post_nms), n = 0;
   for (int64_t i = 0; n < stay; i++)
     if (!k->gone[i]) k->order[n++] = sorted[i];
@@ -203,10 +160,13 @@ static void proposal_body(int64_t begin, int64_t end, void *context)
   char *scratch = (char *)c->tmp + (size_t)parallel_index() * proposal_bytes(c);
   struct image_of k = { .p = c->param,
     .r = vec_ops_of(d->dtype),
-    .m = { d->dtype == TY_F32, 1 },
+    .rules = { { d->dtype == TY_F32, 1 } },
     .anchors = d->dim[1] / 2,
     .h = d->dim[2],
     .w = d->dim[3] };
+  k.rules.stride = k.p->feature_stride;
+  k.rules.least = k.p->min_size;
+  k.rules.corners = k.p->iou_loss;
   k.count = k.anchors * k.h * k.w;
   k.pre = candidates(k.p, k.count);
   k.all = CUT(scratch, k.count, struct proposal);

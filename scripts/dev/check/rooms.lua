@@ -29,9 +29,10 @@ rooms.native = { title = "native", {
 }, {
   { name = "kernel", is = "loops over operands, for each instruction set", at = { 0, 9 },
     public = { "blocked.h", "conv/conv.h", "conv/onednn.h",
-      "conv/winograd.h", "element/boxes.h", "element/choice.h", "element/corners.h", "element/deform.h",
-      "element/density.h", "element/hawkes.h", "element/levels.h", "element/regions.h",
-      "element/resample.h", "epilogue.h", "gemm/gemm.h", "kernel.h", "lapack.h", "onednn.h", "primitives.h",
+      "conv/winograd.h", "element/boxes.h", "element/choice.h", "element/corners.h",
+      "element/deform.h", "element/density.h", "element/entropy.h", "element/hawkes.h",
+      "element/levels.h", "element/proposal.h", "element/regions.h", "element/resample.h",
+      "epilogue.h", "gemm/gemm.h", "kernel.h", "lapack.h", "onednn.h", "primitives.h",
       "reduce/reduce.h", "strided_copy.h", "variates.h", "vec/vec.h" } },
 }, {
   { name = "pointwise", is = "formulas, fused into one loop", at = { 0, 9 },

@@ -1,0 +1,60 @@
+/* proposal.h - the region that a region proposal network makes of an anchor, shared by C and
+** CUDA. */
+#pragma once
+#ifndef __CUDACC_RTC__
+#include "kernel/element/boxes.h"
+#endif
+
+/* Corners of an anchor of the first cell: a square of `side` is given the ratio (height by width,
+** its area kept, sides rounded), then the scale. */
+TY_DEVICE_FN void anchor_of(double side, double ratio, double scale, double v[4])
+{
+  double width = floor(sqrt(floor(side * side / ratio)) + 0.5), height = floor(width * ratio + 0.5);
+  double size[2] = { width * scale, height * scale }, middle = (side - 1) / 2;
+  for (int i = 0; i < 2; i++) {
+    v[i] = middle - (size[i] - 1) / 2;
+    v[i + 2] = middle + (size[i] - 1) / 2;
+  }
+}
+
+TY_DEVICE_FN void stretch_anchor(const double by[4], double v[4])
+{
+  for (int i = 0; i < 2; i++) {
+    double size = v[i + 2] - v[i] + 1, middle = v[i] + (size - 1) / 2 + by[i] * size;
+    double half = (exp(by[i + 2]) * size - 1) / 2;
+    v[i] = middle - half;
+    v[i + 2] = middle + half;
+  }
+}
+
+/* corners: the network moves corners, in pixels; least: height and width, before the image was
+** scaled */
+struct proposal_rules { struct metric m; int64_t stride, least, corners; };
+struct proposal { double v[4], score; };
+
+/* v: an anchor of the first cell; by: what the network says of it at the cell (column, row); info:
+** height, width and scale of the image. A score becomes -1 in cells beyond the image, of a box that
+** is too small (which grows by half of the least at each end), and where box or score is NaN. */
+TY_DEVICE_FN struct proposal propose(const struct proposal_rules *r, const double v[4],
+    const int64_t cell[2], const double by[4], const double info[3], double score)
+{
+  struct proposal q = { { v[0], v[1], v[2], v[3] }, score };
+  double least = box_held(&r->m, (double)r->least * info[2]);
+  bool small = false, wrong = score != score;
+  for (int i = 0; i < 4; i++) q.v[i] += (double)(cell[i % 2] * r->stride);
+  if (r->corners)
+    for (int i = 0; i < 4; i++) q.v[i] += by[i];
+  else
+    stretch_anchor(by, q.v);
+  for (int i = 0; i < 4; i++) {
+    double end = info[1 - i % 2] - 1, at = q.v[i] < end ? q.v[i] : end;
+    wrong |= q.v[i] != q.v[i];
+    q.v[i] = box_held(&r->m, at > 0 ? at : 0);
+  }
+  for (int i = 0; i < 2; i++) small |= q.v[i + 2] - q.v[i] + 1 < least;
+  for (int i = 0; i < 4 && small; i++) q.v[i] += i < 2 ? -least / 2 : least / 2;
+  bool beyond = (double)cell[0] >= trunc(info[1] / (double)r->stride) ||
+      (double)cell[1] >= trunc(info[0] / (double)r->stride);
+  if (small || wrong || beyond) q.score = -1;
+  return q;
+}
