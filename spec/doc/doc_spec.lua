@@ -1,6 +1,7 @@
 -- README and the pages of doc/: every block of Lua runs and prints what the page says.
 
 local Session = require "tycho.prompt"
+local device = require "spec.support.device"
 local pages = require "spec.support.pages"
 local shell = require "spec.support.shell"
 
@@ -44,6 +45,9 @@ for path in io.popen("ls doc/*.md"):lines() do
 end
 
 describe("page", function()
+  setup(device.leave)                                    -- sessions are shown on a CPU
+  teardown(device.come_back)
+
   for _, path in ipairs(list) do
     it(path .. " runs and prints what it says", function()
       local blocks = pages.blocks(path)
