@@ -203,11 +203,12 @@ check-cuda:
 	  echo "NVCC $$f (sm_$$a)"; $(NVCC) -std=c++17 --fmad=false -Inative -Werror all-warnings -arch=sm_$$a \
 	  -cubin -o $(BUILD)/check.cubin $$f; done; done)
 
-# the sources that the specs NVRTC_SPECS make (spec: all, for hours), through the real NVRTC, which needs no GPU
+# the sources that the specs NVRTC_SPECS make (spec: all, for hours), through the real NVRTC, which needs no GPU;
+# no cubins, which would keep sources away that earlier runs had
 NVRTC_SPECS ?= spec/cuda/stand_in_spec.lua spec/cuda/buckets_spec.lua
 check-nvrtc: all cudasim
 	@rm -rf $(BUILD)/sources && mkdir -p $(BUILD)/sources
-	@CUDASIM_SOURCES='$(abspath $(BUILD))/sources' $(MAKE) --no-print-directory test-gpu GPU_SPECS='$(NVRTC_SPECS)' \
+	@CUDASIM_SOURCES='$(abspath $(BUILD))/sources' $(MAKE) --no-print-directory test-gpu GPU_SPECS='$(NVRTC_SPECS)' CUBINS= \
 	  && luajit scripts/dev/nvrtc_check.lua $(BUILD)/sources
 
 # the graphs that these specs make, through the real cuDNN, which needs no GPU either
@@ -231,8 +232,9 @@ cudasim-%:
 GPU_SPECS ?= $(addprefix spec/,executor initializer io kvstore metric module ndarray optimizer rnn symbol \
   $(patsubst %,operators/%_spec.lua,edges indices reduce rows))
 TYCHO_CUDA_PATH ?= $(abspath $(BUILD))/cudasim
+CUBINS          ?= $(abspath $(BUILD))/cubins
 test-gpu: all cudasim
-	@$(TEST_ENV) TYCHO_TEST_DEVICE='gpu(0)' TYCHO_CUDA_PATH='$(TYCHO_CUDA_PATH)' TYCHO_CACHE='$(abspath $(BUILD))/cubins' \
+	@$(TEST_ENV) TYCHO_TEST_DEVICE='gpu(0)' TYCHO_CUDA_PATH='$(TYCHO_CUDA_PATH)' TYCHO_CACHE='$(CUBINS)' \
 	  CUDASIM_GUARD=0 CUDASIM_STREAMS=eager CUDASIM_SPOIL=4096 sh scripts/dev/test.sh -- $(GPU_SPECS)
 
 # every allocation and every call of the system fails once: native/base/gate.h
