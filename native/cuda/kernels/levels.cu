@@ -68,5 +68,9 @@ extern "C" __global__ void put_range(float *from, float *to, double least, doubl
 
 extern "C" __global__ void rectify(Q *y, const T *x, i64 n)
 {
-  EACH(i, n) y[i] = (Q)(x[i] > 0 ? x[i] : 0);
+  EACH(i, n)
+  {
+    i32 v = get<i32>(x[i]);
+    y[i] = (Q)(v > 0 ? v : 0);
+  }
 }
