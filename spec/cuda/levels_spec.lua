@@ -25,6 +25,16 @@ local function layer(name, list, options)
   return all(contrib[name](call))
 end
 
+local WINDOWS = {
+  {pool_type = "max", kernel = {3, 2}, stride = {2, 2}, pad = {1, 1}},
+  {pool_type = "avg", kernel = {3, 2}, pad = {1, 1}, pooling_convention = "full"},
+  {pool_type = "avg", kernel = {2, 2}, pad = {1, 1}, count_include_pad = false},
+  {pool_type = "sum", kernel = {1, 2}},
+  {pool_type = "lp", kernel = {2, 2}, p_value = 2},
+  {pool_type = "lp", kernel = {2, 2}, p_value = 3},
+  {pool_type = "avg", global_pool = true},
+}
+
 for _, dtype in ipairs{"int8", "uint8"} do
   for _, bias in ipairs{0.03, 1e9, 0, false} do
     compare(("connected %s %s"):format(dtype, bias), function(ctx)
@@ -61,17 +71,9 @@ for _, dtype in ipairs{"int8", "uint8"} do
       levels({3, 2, 2, 2, 3}, ctx, "int8", 0), levels({3}, ctx, "int8", 1)},
       {kernel = {2, 2, 3}, num_filter = 3})
   end)
-  for i, window in ipairs{
-    {pool_type = "max", kernel = {3, 2}, stride = {2, 2}, pad = {1, 1}},
-    {pool_type = "avg", kernel = {3, 2}, pad = {1, 1}, pooling_convention = "full"},
-    {pool_type = "avg", kernel = {2, 2}, pad = {1, 1}, count_include_pad = false},
-    {pool_type = "sum", kernel = {1, 2}},
-    {pool_type = "lp", kernel = {2, 2}, p_value = 2},
-    {pool_type = "lp", kernel = {2, 2}, p_value = 3},
-    {pool_type = "avg", global_pool = true},
-  } do
+  for i = 1, dtype == "int8" and #WINDOWS or 2 do
     compare(("pooled %d %s"):format(i, dtype), function(ctx)
-      return layer("quantized_pooling", {levels({2, 3, 5, 7}, ctx, dtype, 2)}, window)
+      return layer("quantized_pooling", {levels({2, 3, 5, 7}, ctx, dtype, 2)}, WINDOWS[i])
     end)
   end
   for _, dim in ipairs{0, 1, -1} do
@@ -143,7 +145,7 @@ end)))
 
 describe("8-bit integers on a GPU", function()
   it("are the CPU's", function()
-    local text = devices.agree(LEVELS, 65)
+    local text = devices.agree(LEVELS, 60)
     if text then
       assert.matches("data is no 8-bit integer", text, 1, true)
     end
