@@ -52,6 +52,8 @@ for _, dtype in ipairs{"uint8", "float32"} do
         ty.nd.image.random_lighting{x, alpha_std = 0.5}}
     end)
   end
+end
+for _, dtype in ipairs{"uint8", "float32", "float16", "bfloat16", "bool", "int64"} do
   for _, name in ipairs{"left_right", "top_bottom"} do
     compare(("flip %s %s"):format(name, dtype), function(ctx)
       local runs = {}
@@ -61,11 +63,14 @@ for _, dtype in ipairs{"uint8", "float32"} do
       return all(runs)
     end)
   end
+  compare("planes " .. dtype, function(ctx)
+    return ty.nd.image.to_tensor{image({3, 4, 2}, ctx, dtype)}
+  end)
 end
 ]]
 
 describe("images on a GPU", function()
   it("are the CPU's", function()
-    devices.agree(PIXELS, 2 * (25 + 1 + 5 + 1 + 2 * 6 + 2))
+    devices.agree(PIXELS, 2 * (25 + 1 + 5 + 1 + 2 * 6) + 6 * 3)
   end)
 end)

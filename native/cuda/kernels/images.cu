@@ -11,6 +11,8 @@
 #include "draw.cuh"
 #endif
 
+typedef computes<T>::type C;
+
 extern "C" __global__ void to_planes(float *y, const T *x, i64 n, i64 pixels, i64 channels)
 {
   EACH(i, n)
@@ -41,8 +43,8 @@ extern "C" __global__ void normalize(
   EACH(i, s.n)
   {
     i64 c = i / s.pixels % s.channels;
-    T mean = back ? (T)0 : (T)s.mean[s.one_mean ? 0 : c];
-    y[i] = (x[i] - mean) / (T)s.deviation[s.one_deviation ? 0 : c];
+    C mean = back ? (C)0 : (C)s.mean[s.one_mean ? 0 : c];
+    set(y[i], (get<C>(x[i]) - mean) / (C)s.deviation[s.one_deviation ? 0 : c]);
   }
 }
 
