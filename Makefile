@@ -235,7 +235,7 @@ TYCHO_CUDA_PATH ?= $(abspath $(BUILD))/cudasim
 CUBINS          ?= $(abspath $(BUILD))/cubins
 test-gpu: all cudasim
 	@$(TEST_ENV) TYCHO_TEST_DEVICE='gpu(0)' TYCHO_CUDA_PATH='$(TYCHO_CUDA_PATH)' TYCHO_CACHE='$(CUBINS)' \
-	  CUDASIM_GUARD=0 CUDASIM_STREAMS=eager CUDASIM_SPOIL=4096 sh scripts/dev/test.sh -- $(GPU_SPECS)
+	  CUDASIM_GUARD=0 CUDASIM_STREAMS=eager CUDASIM_SPOIL=4096 sh scripts/dev/test.sh --files $(GPU_SPECS)
 
 # every allocation and every call of the system fails once: native/base/gate.h
 MOST ?= all

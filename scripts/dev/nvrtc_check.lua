@@ -1,11 +1,12 @@
---- Compiles sources of kernels with the real NVRTC, which needs no GPU, for sm_80, sm_90, sm_100.
---   luajit scripts/dev/nvrtc_check.lua FOLDER
+--- Compiles sources of kernels with the real NVRTC, which needs no GPU.
+--   luajit scripts/dev/nvrtc_check.lua FOLDER [ARCHITECTURE...]
+-- Architectures are by default 80, 90 and 100.
 -- FOLDER holds what CUDASIM_SOURCES=FOLDER has kept of a run on the stand-in (spec/cudasim).
 -- Prints the logs of those that do not compile; ends with 1 then, and with 2 without NVRTC.
 local cuda_library = require "scripts.dev.cuda_library"
 local ffi = require "ffi"
 
-local ARCHITECTURES = { 80, 90, 100 }
+local ARCHITECTURES = arg[2] and { unpack(arg, 2) } or { 80, 90, 100 }
 
 ffi.cdef [[
 typedef struct nvrtc_program *nvrtcProgram;
