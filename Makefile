@@ -267,7 +267,7 @@ COVERAGE_SPECS ?= $(filter-out spec/scripts/% spec/doc/% %/kills_spec.lua %/grow
   $(sort $(wildcard spec/*/*_spec.lua)))
 COVERAGE_LEAST ?= 92 85
 COVERAGE_FAULTS ?= 300
-COVERAGE_CALLS ?= 100000
+COVERAGE_CALLS ?= 160000
 COVERAGE_GPU   ?= spec/executor $(patsubst %,spec/operators/%_spec.lua,edges indices reduce rows contrib_math detection sampler updates linalg)
 
 $(BUILD)/replay/%: spec/fuzz/%.c spec/fuzz/replay/replay.c $(BUILD)/libtycho.a
@@ -283,7 +283,8 @@ coverage-runs: all
 	-@$(MAKE) -k --no-print-directory $(TEST_BIN) replay
 	-@$(TEST_ENV) TYCHO_FUZZ=$(COVERAGE_CALLS) sh scripts/dev/test.sh $(TEST_BIN) --files $(COVERAGE_SPECS)
 	-@$(MAKE) --no-print-directory test-gpu GPU_SPECS='$(COVERAGE_GPU)'
-	-$(BUILD)/tycho spec/torture/faults.lua $(abspath $(BUILD))/libtycho.so $(COVERAGE_FAULTS)
+	-@$(TEST_ENV) sh scripts/dev/test.sh -- -r slow spec/cuda/every_operator_spec.lua
+	-TORTURE_SHARE=20 $(BUILD)/tycho spec/torture/faults.lua $(abspath $(BUILD))/libtycho.so $(COVERAGE_FAULTS)
 
 # specs look for the stand-in in build/cudasim
 coverage: cudasim

@@ -43,7 +43,8 @@ local FAULTS = {
 
 local MOST = tonumber(arg[2]) or math.huge
 local MOST_OF_LUA = 400                                  -- it allocates everywhere
-local SHARE = 100                                        -- an operator is a small scenario
+-- an operator is a small scenario: so many times fewer of its calls
+local SHARE = tonumber(os.getenv("TORTURE_SHARE")) or 100
 
 -- An error of a thread or a device may have a text around it.
 local function code_of(e)
