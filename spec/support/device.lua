@@ -28,7 +28,7 @@ local function mirror(x)
     __newindex = function(_, i, v)
       ffi.copy(bytes, x:tostring_raw(), #raw) -- another mirror may have written since
       p[i] = v
-      assert(native.C.ty_tensor_write(x._h, bytes, #raw) == 0, "a write to the device failed")
+      native.check(native.C.ty_tensor_write(x._h, bytes, #raw), "NDArray:data")
     end,
   })
 end

@@ -311,7 +311,7 @@ static int lrn_run(const struct call *c, struct local *l, const ty_desc *d)
   l->r = vec_ops_of(d->dtype);
   l->s = split_at(d, 1);
   l->p = (struct lrn){ p->alpha / (double)p->nsize, p->beta, p->knorm, p->nsize / 2 };
-  if (l->y)
+  if (l->y || l->out_norm)
     parallel_for(l->s.outer * ((l->s.inner + ROW_COLS - 1) / ROW_COLS),
         grain_of(8 * l->s.k * MIN(l->s.inner, ROW_COLS)), lrn_body, l);
   return TY_OK;
