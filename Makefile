@@ -283,6 +283,7 @@ coverage-runs: all
 	-@$(MAKE) -k --no-print-directory $(TEST_BIN) replay
 	-@$(TEST_ENV) TYCHO_FUZZ=$(COVERAGE_CALLS) sh scripts/dev/test.sh $(TEST_BIN) --files $(COVERAGE_SPECS)
 	-@$(MAKE) --no-print-directory test-gpu GPU_SPECS='$(COVERAGE_GPU)'
+	-TYCHO_CPU=baseline $(BUILD)/spec/native/gemm_test
 	-@$(TEST_ENV) sh scripts/dev/test.sh -- -r slow spec/cuda/every_operator_spec.lua
 	-TORTURE_SHARE=20 $(BUILD)/tycho spec/torture/faults.lua $(abspath $(BUILD))/libtycho.so $(COVERAGE_FAULTS)
 
