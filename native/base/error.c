@@ -5,6 +5,7 @@
 ** waits. Every TY_EMEMORY text ends in the memory report of the allocation that failed.
 */
 #include "base/base.h"
+#include "base/failure.h"
 
 struct parts {
   int  code;
@@ -13,7 +14,9 @@ struct parts {
 static __thread struct parts now;
 static __thread char memory_report[256]; /* of this thread's last refused allocation */
 
-struct failure { struct parts parts; int refs, told; uint64_t epoch; };
+/* told: 0, or the how many-th of all that were */
+struct failure { struct parts parts; int refs; uint64_t told, epoch; };
+static uint64_t ntold;
 /* taken when there is no memory for a failure of its own */
 static struct failure spare = { .refs = 1 << 30 };
 
@@ -112,7 +115,19 @@ bool failure_told(const struct failure *f)
   return f->parts.code == TY_EINTERRUPTED && f->epoch != interrupt_epoch();
 }
 
-void failure_void(struct failure *f) { __atomic_store_n(&f->told, 1, __ATOMIC_RELEASE); }
+uint64_t failures_told(void) { return __atomic_load_n(&ntold, __ATOMIC_SEQ_CST); }
+
+bool failure_told_by(const struct failure *f, uint64_t moment)
+{
+  uint64_t told = __atomic_load_n(&f->told, __ATOMIC_ACQUIRE);
+  return told ? told <= moment : failure_told(f);
+}
+
+void failure_void(struct failure *f)
+{
+  if (__atomic_load_n(&f->told, __ATOMIC_ACQUIRE)) return;
+  __atomic_store_n(&f->told, __atomic_add_fetch(&ntold, 1, __ATOMIC_SEQ_CST), __ATOMIC_RELEASE);
+}
 
 int failure_tell(struct failure *f)
 {

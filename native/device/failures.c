@@ -1,6 +1,7 @@
 /* failures.c - what failed in tasks and was not told yet: the list of it, for device_wait, and the
 ** marks that failed tasks leave on what they should have written. */
 #include <pthread.h>
+#include "base/failure.h"
 #include "device/queue.h"
 
 /* of the list, and of all marks */
@@ -64,13 +65,19 @@ void storage_mark(struct storage *s, struct failure *f) /* NULL: unmark */
   failure_drop(old);
 }
 
-struct failure *storage_marked(const struct storage *s)
+struct failure *storage_marked_for(const struct storage *s, uint64_t told)
 {
   if (!__atomic_load_n(&s->failed, __ATOMIC_ACQUIRE)) return NULL;
   pthread_mutex_lock(&marks);
-  struct failure *f = s->failed && !failure_told(s->failed) ? failure_keep(s->failed) : NULL;
+  bool counts = s->failed && !failure_told_by(s->failed, told);
+  struct failure *f = counts ? failure_keep(s->failed) : NULL;
   pthread_mutex_unlock(&marks);
   return f;
+}
+
+struct failure *storage_marked(const struct storage *s)
+{
+  return storage_marked_for(s, UINT64_MAX);
 }
 
 bool storage_failed(const struct storage *s)

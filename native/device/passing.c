@@ -52,7 +52,8 @@ static void pass(struct queue *q, struct slot *s)
 static void settle(struct slot *s)
 {
   for (int i = 0; i < s->nwait; i++) ticket_wait(s->wait[i * RING]);
-  for (int i = 0; i < s->task.nread && !s->failed; i++) s->failed = storage_marked(s->list[i]);
+  for (int i = 0; i < s->task.nread && !s->failed; i++)
+    s->failed = storage_marked_for(s->list[i], s->told);
   if (s->failed) queue_mark_writes(s);
 }
 

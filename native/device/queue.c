@@ -20,6 +20,7 @@
 #include <signal.h>
 #include "base/parallel.h"
 #include "base/system.h"
+#include "base/failure.h"
 #include "device/queue_state.h"
 
 enum { DEEP = 1000, HELD = 64 << 20 };
@@ -80,7 +81,8 @@ void ticket_wait(struct ticket t)
 static void start(struct queue *q, struct slot *s)
 {
   s->failed = NULL;
-  for (int i = 0; i < s->task.nread && !s->failed; i++) s->failed = storage_marked(s->list[i]);
+  for (int i = 0; i < s->task.nread && !s->failed; i++)
+    s->failed = storage_marked_for(s->list[i], s->told);
   if (!s->failed && q->lost) {
     s->failed = failure_again(q->lost);
     pending_add(q->device, s->failed);
@@ -294,6 +296,7 @@ static bool fill(struct slot *s, const struct task *t)
   for (int i = 0; i < t->nread; i++) s->list[i] = storage_keep(t->read[i]);
   for (int i = 0; i < t->nwrite; i++) s->list[t->nread + i] = storage_keep(t->write[i]);
   s->task = *t;
+  s->told = failures_told();
   s->nwait = 0;
   return true;
 }
@@ -457,7 +460,6 @@ int storage_wait(struct storage *s, int for_write)
   struct failure *f = storage_marked(s);
   if (!f) return TY_OK;
   int code = failure_tell(f);
-  storage_mark(s, NULL);
   failure_drop(f);
   return code;
 }

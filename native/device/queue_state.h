@@ -18,6 +18,7 @@ struct slot {
   struct ticket *wait;
   int nwait;
   bool awaits;                                        /* the device waits for some of them */
+  uint64_t told;                                      /* failures, when it was submitted */
   struct failure *failed;                             /* what became of it */
 };
 

@@ -1,5 +1,5 @@
-/* threads_test.c - many threads of a host: executors that read the same parameters, and random
-** programs in which tasks fail. It must pass under ThreadSanitizer.
+/* threads_test.c - many threads of a host: executors that read the same parameters, random programs
+** in which tasks fail, and tasks that read what failed. It must pass under ThreadSanitizer.
 */
 #include <pthread.h>
 #include <unistd.h>
@@ -237,11 +237,54 @@ static void test_failures_from_four_hosts(void)
   ty_tensor_free(t);
 }
 
+/* -- what failed and has been told ------------------------------------------------------------- */
+
+static int gate, ran;
+
+static int break_down(void *context) { return fail(TY_ERUN, "it broke"); }
+
+static int wait_for_gate(void *context)
+{
+  while (!__atomic_load_n(&gate, __ATOMIC_ACQUIRE)) usleep(100);
+  return TY_OK;
+}
+
+static int count(void *context) { return ran++, TY_OK; }
+
+static void put(int device, int (*run)(void *), ty_tensor *read, ty_tensor *write)
+{
+  struct task t = { .run = run, .write = &write->storage, .nwrite = 1 };
+  if (read) t.read = &read->storage, t.nread = 1;
+  RUN(device_submit(device, &t, NULL));
+}
+
+/* A task that was submitted before would read what nobody has written. */
+static void test_told_failure_holds_for_older_tasks(void)
+{
+  ty_tensor *a = new_floats(TY_CPU, 1, 0), *b = new_floats(TY_CPU + 1, 1, 0);
+  float x;
+  put(TY_CPU, break_down, NULL, a);
+  put(TY_CPU + 1, wait_for_gate, NULL, b);
+  put(TY_CPU + 1, count, a, b);
+  SURE(ty_tensor_read(a, &x, sizeof x) == TY_ERUN);
+  __atomic_store_n(&gate, 1, __ATOMIC_RELEASE);
+  RUN(ty_tensor_read(b, &x, sizeof x));
+  SURE(ran == 0);
+  put(TY_CPU + 1, count, a, b);
+  RUN(ty_wait(-1));
+  SURE(ran == 1);
+  ty_tensor_free(a);
+  ty_tensor_free(b);
+}
+
 int main(void)
 {
   alarm(PATIENCE);
   test_executors_share_parameters();
   test_program_made_during_a_run();
-  if (!device_sync()) test_failures_from_four_hosts();
+  if (!device_sync()) {
+    test_failures_from_four_hosts();
+    test_told_failure_holds_for_older_tasks();
+  }
   return check_end();
 }
