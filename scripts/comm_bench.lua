@@ -46,7 +46,7 @@ local function time_of(n, f)
   return median(times)
 end
 
-local SUSTAINED, MOST_IN_A_ROW = 2 ^ 20, 64               -- bytes that are sent in a row
+local SUSTAINED, MOST_IN_A_ROW = 2 ^ 21, 64               -- bytes that are sent in a row
 
 local function array(bytes)
   local dtype = bytes % 4 == 0 and "float32" or "uint8"

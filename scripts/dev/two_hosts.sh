@@ -9,6 +9,10 @@ if [ $# -lt 3 ]; then
 fi
 rate=$1 each=$2
 shift 2
+case $rate in
+  *gbit) burst=256kb ;; # less than some milliseconds' worth would slow the wire down
+  *) burst=64kb ;;
+esac
 one=tycho_one_$$ two=tycho_two_$$
 agent=$(mktemp)
 
@@ -23,7 +27,7 @@ trap cleanup EXIT
 host() {
   ip -n "$1" link set lo up && ip -n "$1" addr add "$3/24" dev "$2" &&
     ip -n "$1" link set "$2" up &&
-    tc -n "$1" qdisc add dev "$2" root tbf rate "$rate" burst 64kb latency 100ms
+    tc -n "$1" qdisc add dev "$2" root tbf rate "$rate" burst $burst latency 100ms
 }
 
 set -e
