@@ -21,7 +21,7 @@ int cuda_fault_told(struct cuda_fault *f)
   int code;
   long long index = f->index, low = f->low, high = f->high - 1;
   if (!f->what)
-    code = fail(TY_EINDEX,
+    code = fail(TY_ERUN,
         "%s: index %lld at position %lld is out of range%s; expected %lld to %lld", f->op, index,
         (long long)f->position, axis, low, high);
   else if (f->axis == BAD_LABEL)

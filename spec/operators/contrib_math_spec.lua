@@ -133,7 +133,7 @@ describe("count_sketch", function()
 
   it("refuses places that are not there", function()
     for _, place in ipairs{-1, 4, 1e30, 0 / 0} do
-      refused("index", "expected 0 to 3", function()
+      refused("run", "expected 0 to 3", function()
         contrib.count_sketch(nd.array{{1, 2}}, nd.array{{0, place}}, nd.array{{1, 1}},
           {out_dim = 4}):wait_to_read()
       end)
@@ -218,7 +218,7 @@ describe("hawkesll", function()
 
   it("refuses kinds that are not there, and takes no more events than there are", function()
     local bad = setmetatable({marks = {{0, 2, 1}}}, {__index = given})
-    refused("index", "expected 0 to 1", function()
+    refused("run", "expected 0 to 1", function()
       run(bad)[1]:wait_to_read()
     end)
     -- beyond its length: not read

@@ -130,7 +130,7 @@ local function check(line, k)
     return nd.Cast{line.f(nd.array{INDEX[k]}), dtype = "float64"}:reshape{-1}:totable()
   end)
   if want == REFUSED then
-    assert(not ok and ty.is_error(got) and got.code == "index",
+    assert(not ok and ty.is_error(got) and got.code == "run",
       ("index %g must be refused, got %s"):format(INDEX[k],
         ok and table.concat(got, " ") or tostring(got)))
   else

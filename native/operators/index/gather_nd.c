@@ -42,7 +42,7 @@ static int check_coordinates(const struct indexed_rows *p, bool negative)
     for (int64_t i = 0; i < p->n; i++) {
       int64_t j = index_of(p->index, k * p->n + i), low = negative ? -p->dim[k] : 0;
       if (j < low || j >= p->dim[k])
-        return fail(TY_EINDEX,
+        return fail(TY_ERUN,
             "index %lld at position %lld is out of range on axis %lld; expected %lld to %lld",
             (long long)j, (long long)i, (long long)k, (long long)low, (long long)p->dim[k] - 1);
     }
@@ -236,7 +236,7 @@ static int check_rows(const struct operand *index, const ty_desc *d)
   for (int64_t i = 0; i < index->d.dim[0]; i++) {
     int64_t j = index_of(index, i);
     if (j < 0 || j >= d->dim[0])
-      return fail(TY_EINDEX, "index %lld at position %lld is out of range; expected 0 to %lld",
+      return fail(TY_ERUN, "index %lld at position %lld is out of range; expected 0 to %lld",
           (long long)j, (long long)i, (long long)d->dim[0] - 1);
   }
   return TY_OK;

@@ -26,7 +26,7 @@ static int check_all(const struct operand *index, int64_t low, int64_t n)
   for (int64_t i = 0; i < count; i++) {
     int64_t j = index_of(index, i);
     if (j < low || j >= n)
-      return fail(TY_EINDEX, "index %lld at position %lld is out of range; expected %lld to %lld",
+      return fail(TY_ERUN, "index %lld at position %lld is out of range; expected %lld to %lld",
           (long long)j, (long long)i, (long long)low, (long long)n - 1);
   }
   return TY_OK;

@@ -59,7 +59,7 @@ static int run(const struct call *c, const struct operand *h, const struct opera
   struct sketching j = { vec_ops_of(wide->dtype), h, s, c->in[0].p, c->out[0].p, n, out, back };
   for (int64_t k = 0; k < n; k++) {
     int64_t bucket = whole_at(h, k);
-    NEED(bucket >= 0 && bucket < out, TY_EINDEX,
+    NEED(bucket >= 0 && bucket < out, TY_ERUN,
         "index %g at position %lld is out of range; expected 0 to %lld", number_at(h, k),
         (long long)k, (long long)out - 1);
   }

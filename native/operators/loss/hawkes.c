@@ -100,7 +100,7 @@ static int start(struct call *c, const struct operand *in, struct hawkes_run *j)
   for (int64_t i = 0; i < j->n * j->t; i++) {
     int32_t mark = ((const int32_t *)in[MARKS].p)[i];
     if (i % j->t < whole_at(&in[LENGTH], i / j->t))
-      NEED(mark >= 0 && mark < j->k, TY_EINDEX,
+      NEED(mark >= 0 && mark < j->k, TY_ERUN,
           "mark %d of event %lld of sequence %lld; expected 0 to %lld", mark,
           (long long)(i % j->t), (long long)(i / j->t), (long long)j->k - 1);
   }

@@ -62,7 +62,7 @@ static int check_indices(const struct lookup *l)
 {
   for (int64_t i = 0; i < l->n; i++) {
     int64_t k = whole_at(l->index, i);
-    NEED(k >= 0 && k < l->rows, TY_EINDEX,
+    NEED(k >= 0 && k < l->rows, TY_ERUN,
         "index %g at position %lld is out of range; expected 0 to %lld", number_at(l->index, i),
         (long long)i, (long long)l->rows - 1);
   }

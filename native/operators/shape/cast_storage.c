@@ -44,7 +44,7 @@ static int keep(const struct operand *to, const struct operand *from, const stru
   size_t row = desc_bytes(&from->d) / (size_t)rows;
   for (int64_t i = 0; i < index->d.dim[0]; i++) {
     int64_t j = index_of(index, i);
-    NEED(j >= 0 && j < rows, TY_EINDEX,
+    NEED(j >= 0 && j < rows, TY_ERUN,
         "index %lld at line %lld is out of range; expected 0 to %lld", (long long)j, (long long)i,
         (long long)rows - 1);
   }
