@@ -306,6 +306,7 @@ static void say(const char *what)
 static void on_term(int number)
 {
   say("asked to end (SIGTERM)");
+  if (mpi->world->size > 1) comm_guard_end();
   signal(SIGTERM, SIG_DFL);
   raise(SIGTERM);
 }

@@ -1,8 +1,11 @@
-/* siblings.c - which rank of this host is stopped. Ranks cannot hear each other while MPI begins or
-** ends; then the system is asked of the processes that this one's launcher has started, whose
-** environments say which ranks they are.
+/* siblings.c - which rank of this host is stopped, and a guard over the end. Ranks cannot hear each
+** other while MPI begins or ends; then the system is asked of the processes that this one's launcher
+** has started, whose environments say which ranks they are. The guard is left behind by a signal's
+** handler, too: nothing here takes memory.
 */
+#include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 #include "base/system.h"
@@ -13,26 +16,54 @@ static size_t read_proc(char *text, size_t size, int pid, const char *name)
 {
   char path[64];
   snprintf(path, sizeof path, "/proc/%d/%s", pid, name);
-  FILE *f = sys_fopen(path, "r");
-  size_t n = f ? fread(text, 1, size - 1, f) : 0;
-  if (f) fclose(f);
+  int file = sys_open(path, O_RDONLY, 0);
+  size_t n = 0;
+  for (ssize_t got = 1; file >= 0 && got > 0 && n<size - 1; n += got> 0 ? (size_t)got : 0)
+    got = sys_pread(file, text + n, size - 1 - n, (off_t)n);
+  if (file >= 0) sys_close(file);
   text[n] = 0;
   return n;
 }
 
+enum { FIELD_STATE = 3, FIELD_START = 22, STAT = 512 };
+
+/* A field of /proc/PID/stat from the third one on, with a space before it; NULL: no process. */
+static const char *stat_field(char text[STAT], int pid, int field)
+{
+  read_proc(text, STAT, pid, "stat");
+  const char *at = strrchr(text, ')');
+  for (int i = 2; at && i < field; i++) at = strchr(at + 1, ' ');
+  return at;
+}
+
+/* 'R', 'S', 'T' ...; 0: no process, or one that has ended */
+static char state_of(int pid)
+{
+  char text[STAT];
+  const char *at = stat_field(text, pid, FIELD_STATE);
+  return at && !strchr("ZX", at[1]) ? at[1] : 0;
+}
+
 static bool is_stopped(int pid)
 {
-  char text[512];
-  read_proc(text, sizeof text, pid, "stat");
-  const char *name_end = strrchr(text, ')');
-  return name_end && (!strncmp(name_end, ") T", 3) || !strncmp(name_end, ") t", 3));
+  char state = state_of(pid);
+  return state == 'T' || state == 't';
+}
+
+/* When a process began, in ticks, 0 where it has ended: its number may be another one's by now. */
+static unsigned long long began(int pid)
+{
+  char text[STAT];
+  const char *at = state_of(pid) ? stat_field(text, pid, FIELD_START) : NULL;
+  return at ? strtoull(at, NULL, 10) : 0;
 }
 
 /* As the launchers say it: OpenMPI, MPICH and Intel, PMIx, Slurm. */
 static int rank_of(int pid)
 {
-  static const char *const told[] = { "OMPI_COMM_WORLD_RANK=", "PMI_RANK=", "PMIX_RANK=",
-    "SLURM_PROCID=" };
+  static const char *const told[] = {
+    "OMPI_COMM_WORLD_RANK=", "PMI_RANK=", "PMIX_RANK=", "SLURM_PROCID="
+  };
   static char text[1 << 17];
   size_t n = read_proc(text, sizeof text, pid, "environ");
   for (int i = 0; i < COUNT(told); i++)
@@ -41,7 +72,7 @@ static int rank_of(int pid)
   return -1;
 }
 
-/* What a launcher has started here. */
+/* What a launcher has started here and has not ended. */
 static int list_ranks(int launcher, int *pid, int most)
 {
   char text[1 << 14], name[64], *at = text, *end;
@@ -49,13 +80,13 @@ static int list_ranks(int launcher, int *pid, int most)
   snprintf(name, sizeof name, "task/%d/children", launcher);
   read_proc(text, sizeof text, launcher, name);
   for (long p = strtol(at, &end, 10); end != at && n < most; p = strtol(at, &end, 10)) {
-    pid[n++] = (int)p;
+    if (state_of((int)p)) pid[n++] = (int)p;
     at = end;
   }
   return n;
 }
 
-enum { MOST = 1024, NAP_MS = 100, PATIENCE_MS = 12000 };
+enum { MOST = 1024, NAP_MS = 100 };
 
 int comm_stopped_rank(void)
 {
@@ -65,15 +96,17 @@ int comm_stopped_rank(void)
   return -1;
 }
 
+static void nap(void) { nanosleep(&(struct timespec){ 0, NAP_MS * 1000000 }, NULL); }
+
 /* Until all have ended, or none of those that are left goes on. */
-static void guard(int launcher)
+static void guard_ranks(int launcher, int patience_ms)
 {
   int pid[MOST], n;
   for (int stopped_ms = 0; (n = list_ranks(launcher, pid, MOST)) > 0;) {
     bool all = true;
     for (int i = 0; all && i < n; i++) all = is_stopped(pid[i]);
     stopped_ms = all ? stopped_ms + NAP_MS : 0;
-    if (stopped_ms > PATIENCE_MS) {
+    if (stopped_ms > patience_ms) {
       char text[100];
       int size = snprintf(text, sizeof text,
           "tycho: the ranks are done, but rank %d does not end: it is stopped\n", rank_of(pid[0]));
@@ -81,18 +114,51 @@ static void guard(int launcher)
       for (int i = 0; i < n; i++) kill(pid[i], SIGKILL);
       return;
     }
-    nanosleep(&(struct timespec){ 0, NAP_MS * 1000000 }, NULL);
+    nap();
   }
+}
+
+/* A process that starts ranks and does nothing else: no daemon, no shell. */
+static bool is_launcher(int pid)
+{
+  static const char *const names[] = { "mpirun\n", "mpiexec\n", "orterun\n", "prterun\n" };
+  char text[64];
+  read_proc(text, sizeof text, pid, "comm");
+  for (int i = 0; i < COUNT(names); i++)
+    if (!strcmp(text, names[i])) return true;
+  return false;
+}
+
+/* A launcher that has lost a rank may wait for itself (OpenMPI 4.1.4 with PMIx 4.2.2). It waits for
+** the end of the ranks' streams as well, so that its own has to do for the text. */
+static void guard_launcher(int launcher, unsigned long long since, int patience_ms)
+{
+  static const char text[] =
+      "tycho: all ranks have ended, but the launcher does not: it is ended too\n";
+  char path[64];
+  sys_close(STDERR_FILENO);
+  for (int ms = 0; ms <= patience_ms; ms += NAP_MS) {
+    if (!since || began(launcher) != since) return;
+    nap();
+  }
+  snprintf(path, sizeof path, "/proc/%d/fd/%d", launcher, STDERR_FILENO);
+  dup2(sys_open(path, O_WRONLY | O_APPEND, 0), STDERR_FILENO);
+  sys_tell(text, sizeof text - 1);
+  kill(launcher, SIGKILL);
 }
 
 void comm_guard_end(void)
 {
   int launcher = (int)getppid(), first;
   if (list_ranks(launcher, &first, 1) < 1 || first != (int)getpid() || sys_fork()) return;
+  int patience_ms = 1000 * (int)env_number("TYCHO_COMM_PATIENCE", 15);
+  unsigned long long since = began(launcher);
+  setsid(); /* signals to the ranks are not for the guard */
   signal(SIGTERM, SIG_DFL);
   sys_close(STDIN_FILENO);
   sys_close(STDOUT_FILENO);
   close_range(STDERR_FILENO + 1, ~0u, 0);
-  guard(launcher);
+  guard_ranks(launcher, patience_ms);
+  if (is_launcher(launcher)) guard_launcher(launcher, since, patience_ms);
   _exit(0);
 }

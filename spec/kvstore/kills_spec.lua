@@ -72,8 +72,30 @@ local function check(signal, times)
   end)
 end
 
+-- The launcher is stopped, and the ranks are ended as it does it.
+local STOP_LAUNCHER = [[
+{ exec %s; } > %s 2>&1 &
+launcher=$!
+until grep -q 'Epoch.1.' %s || ! kill -0 $launcher; do sleep 0.05; done
+kill -STOP $launcher
+kill -TERM $(cat /proc/$launcher/task/$launcher/children)
+wait $launcher
+]]
+
 describe("ranks", function()
   local with_mpi = mpi.it(it, pending)
+
+  with_mpi("end a launcher that does not end when they have", function()
+    folder.with(function(path)
+      local output = path .. "/out"
+      local words = command(RANKS, path .. "/x"):gsub("PATIENCE=8", "PATIENCE=2")
+      shell.run(STOP_LAUNCHER:format(words:gsub(" 40$", " 4000"), output, output))
+      local file = assert(io.open(output))
+      local text = file:read("*a")
+      file:close()
+      assert.truthy(text:find("the launcher does not: it is ended too", 1, true), text)
+    end)
+  end)
 
   with_mpi("that lose one end and can go on: once", function() check("KILL", 1) end)
   with_mpi("that lose one end and can go on: 200 times #slow", function()
