@@ -18,7 +18,8 @@ local function result_of(output)
 end
 
 -- Runs the training and sends a signal to one of its ranks after a while, unless it has ended;
--- what was written, whether the rank was there to get it, and seconds from there to the end.
+-- what was written, whether the rank was there to get it, and seconds from there to the end. A
+-- process that is not the program yet is no rank: killed then, OpenMPI may end without its number.
 local DISTURB = [[
 { exec %s; } > %s 2>&1 &
 launcher=$!
@@ -26,7 +27,8 @@ sleep %.3f
 victim=$(cut -d' ' -f%d /proc/$launcher/task/$launcher/children 2> /dev/null)
 from=$(date +%%s)
 hit=no
-[ -n "$victim" ] && kill -%s $victim 2> /dev/null && hit=yes
+program=$(readlink /proc/${victim:-none}/exe)
+[ "${program##*/}" = tycho ] && kill -%s $victim 2> /dev/null && hit=yes
 wait $launcher
 echo "$hit $? $(($(date +%%s) - from))"
 ]]
