@@ -1,6 +1,6 @@
 /* siblings.c - which rank of this host is stopped, and a guard over the end. Ranks cannot hear each
-** other while MPI begins or ends; then the system is asked of the processes that this one's launcher
-** has started, whose environments say which ranks they are. The guard is left behind by a signal's
+** other while MPI begins or ends; then the system is asked of the processes that their launcher has
+** started, whose environments say which ranks they are. The guard is left behind by a signal's
 ** handler, too: nothing here takes memory.
 */
 #include <fcntl.h>
