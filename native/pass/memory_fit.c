@@ -248,6 +248,11 @@ static void disturb(struct fit *f, int i, uint32_t *seed)
   f->order[to] = i;
 }
 
+/* of the search; a build whose code is slow asks for fewer */
+#ifndef PLAN_STEPS
+#define PLAN_STEPS 24000000
+#endif
+
 /* Climbs from a good order: an item at the top goes earlier, or two change places; equal totals
 ** are taken too. */
 static void improve(struct fit *f, int64_t budget, uint32_t *seed)
@@ -276,7 +281,7 @@ static void search(struct fit *f)
   if (!any_kept) keep_if_better(f, assign_in_time(f, f->first, f->last));
   if (!any_kept && f->total > f->bound) keep_if_better(f, assign_backwards(f));
   int64_t budget = any_kept ? INT64_MAX
-      : small               ? INT64_C(24000000)
+      : small               ? PLAN_STEPS
                             : INT64_C(6000000),
           one = (int64_t)f->n * f->n / 4 + 1;
   for (int k = 0; k < 2 * KINDS && f->total > f->bound && (budget >= one || k == 0);
@@ -292,13 +297,13 @@ static void search(struct fit *f)
   if (f->n > MOST_SEARCHED) return;
   f->lowest = true;
   uint32_t seed = 2463534242u;
-  improve(f, MIN(budget, small ? INT64_C(24000000) : INT64_C(3000000)), &seed);
+  improve(f, MIN(budget, small ? PLAN_STEPS : INT64_C(3000000)), &seed);
   for (int k = 0; small && k < KINDS && f->total > f->bound + f->bound / 25;
        k++) { /* rare: from other orders */
     make_key(f, k);
     sort_order(f);
     memcpy(f->good, f->order, sizeof(int) * (size_t)f->n);
-    improve(f, INT64_C(24000000), &seed);
+    improve(f, PLAN_STEPS, &seed);
   }
 }
 
