@@ -141,7 +141,7 @@ __attribute__((constructor, noinline)) static void reserve_stack(void)
 static int forked;
 static void note_fork(void) { __atomic_store_n(&forked, 1, __ATOMIC_RELAXED); }
 static void watch_forks(void) { pthread_atfork(NULL, NULL, note_fork); }
-pid_t sys_fork(void) { return refused() ? -1 : _Fork(); }
+pid_t sys_fork(void) { return refused() ? -1 : fork(); }
 
 bool sys_forked(void) { return __atomic_load_n(&forked, __ATOMIC_RELAXED); }
 

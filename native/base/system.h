@@ -37,7 +37,7 @@ int     sys_protect(void *pages, size_t bytes, int access);
 /* -- threads and libraries --------------------------------------------------------------------- */
 
 int     sys_thread(pthread_t *thread, void *(*run)(void *), void *context);
-pid_t   sys_fork(void);                                   /* from a handler too; sys_forked stays */
+pid_t   sys_fork(void);
 /* The process is a fork of one in which threads were started: it lacks them. */
 bool    sys_forked(void);
 int     sys_have_threads(void);                           /* TY_ESTATE in such a process */

@@ -306,7 +306,6 @@ static void say(const char *what)
 static void on_term(int number)
 {
   say("asked to end (SIGTERM)");
-  if (mpi->world->size > 1) comm_guard_end();
   signal(SIGTERM, SIG_DFL);
   raise(SIGTERM);
 }
@@ -382,8 +381,6 @@ static void leave(int status, void *context)
     comm_devices_abort();
     c->ops->abort(c->world, status);
   }
-  else if (c->world->size > 1)
-    comm_guard_end();
   device_wait(c->queue);
   c->ops->close(c->world);
 }
@@ -466,6 +463,7 @@ static int open_mpi(ty_comm **out)
 static int open_watched(ty_comm **out)
 {
   __atomic_store_n(&opening, 1, __ATOMIC_RELEASE);
+  if (!mpi) comm_guard();
   int code = mpi ? TY_OK : begin_watch();
   if (!code) code = open_mpi(out);
   __atomic_store_n(&opening, 0, __ATOMIC_RELEASE);

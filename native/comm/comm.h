@@ -50,10 +50,10 @@ int comm_mpi_open(const struct comm_ops **ops, struct comm_world **out);
 typedef struct comm_world *(*comm_mpi_fn)(int per_host, char *why, size_t size);
 /* A rank of this host whose process is stopped; -1: none is seen. For one thread. */
 int comm_stopped_rank(void);
-/* Leaves a process behind, one on each host, that looks after the end of the ranks and of their
-** launcher: one rank that is stopped when the others have ended would have the launcher wait for
-** ever, and a launcher may wait for itself. It ends that one, and says so. From a handler too. */
-void comm_guard_end(void);
+/* Starts a process, one on each host, that looks after the end of the ranks and of their launcher:
+** one rank that is stopped when the others have ended would have the launcher wait for ever, and a
+** launcher may wait for itself. It ends that one, and says so. */
+void comm_guard(void);
 /* The ranks are devices: these of this process, and those of the others in `ranks` (NULL: there are
 ** no others), who call this too. */
 int comm_devices_open(const int *device, int n, ty_comm *ranks, struct comm_world **out);

@@ -1,7 +1,6 @@
-/* siblings.c - which rank of this host is stopped, and a guard over the end. Ranks cannot hear each
-** other while MPI begins or ends; then the system is asked of the processes that their launcher has
-** started, whose environments say which ranks they are. The guard is left behind by a signal's
-** handler, too: nothing here takes memory.
+/* siblings.c - which rank of this host is stopped, and a guard over the ranks' end. Ranks cannot hear
+** each other while MPI begins or ends; then the system is asked of the processes that their launcher
+** has started, whose environments say which ranks they are.
 */
 #include <fcntl.h>
 #include <signal.h>
@@ -88,6 +87,8 @@ static int list_ranks(int launcher, int *pid, int most)
 
 enum { MOST = 1024, NAP_MS = 100 };
 
+static void nap(int ms) { nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * 1000000 }, NULL); }
+
 int comm_stopped_rank(void)
 {
   int pid[MOST], n = list_ranks((int)getppid(), pid, MOST);
@@ -96,14 +97,13 @@ int comm_stopped_rank(void)
   return -1;
 }
 
-static void nap(void) { nanosleep(&(struct timespec){ 0, NAP_MS * 1000000 }, NULL); }
-
-/* Until all have ended, or none of those that are left goes on. */
+/* Until all have ended, or some have and none of those that are left goes on. */
 static void guard_ranks(int launcher, int patience_ms)
 {
-  int pid[MOST], n;
+  int pid[MOST], n, most = 0;
   for (int stopped_ms = 0; (n = list_ranks(launcher, pid, MOST)) > 0;) {
-    bool all = true;
+    most = MAX(most, n);
+    bool all = n < most;
     for (int i = 0; all && i < n; i++) all = is_stopped(pid[i]);
     stopped_ms = all ? stopped_ms + NAP_MS : 0;
     if (stopped_ms > patience_ms) {
@@ -114,7 +114,7 @@ static void guard_ranks(int launcher, int patience_ms)
       for (int i = 0; i < n; i++) kill(pid[i], SIGKILL);
       return;
     }
-    nap();
+    nap(NAP_MS + n); /* a host may have many */
   }
 }
 
@@ -139,7 +139,7 @@ static void guard_launcher(int launcher, unsigned long long since, int patience_
   sys_close(STDERR_FILENO);
   for (int ms = 0; ms <= patience_ms; ms += NAP_MS) {
     if (!since || began(launcher) != since) return;
-    nap();
+    nap(NAP_MS);
   }
   snprintf(path, sizeof path, "/proc/%d/fd/%d", launcher, STDERR_FILENO);
   dup2(sys_open(path, O_WRONLY | O_APPEND, 0), STDERR_FILENO);
@@ -147,10 +147,11 @@ static void guard_launcher(int launcher, unsigned long long since, int patience_
   kill(launcher, SIGKILL);
 }
 
-void comm_guard_end(void)
+void comm_guard(void)
 {
-  int launcher = (int)getppid(), first;
-  if (list_ranks(launcher, &first, 1) < 1 || first != (int)getpid() || sys_fork()) return;
+  int self = (int)getpid(), launcher = (int)getppid(), first;
+  bool speaks = rank_of(self) >= 0 && list_ranks(launcher, &first, 1) > 0 && first == self;
+  if (!speaks || sys_fork()) return;
   int patience_ms = 1000 * (int)env_number("TYCHO_COMM_PATIENCE", 15);
   unsigned long long since = began(launcher);
   setsid(); /* signals to the ranks are not for the guard */
