@@ -1,6 +1,6 @@
-/* siblings.c - which rank of this host is stopped, and a guard over the ranks' end. Ranks cannot hear
-** each other while MPI begins or ends; then the system is asked of the processes that their launcher
-** has started, whose environments say which ranks they are.
+/* siblings.c - which rank of this host is stopped, and a guard over the end of all. Ranks cannot
+** hear each other while MPI begins or ends; then the system is asked of the processes that their
+** launcher has started, whose environments say which ranks they are.
 */
 #include <fcntl.h>
 #include <signal.h>
