@@ -37,10 +37,12 @@ sanitizer() {
     build/tycho scripts/train_mnist.lua --network mlp --quick --gpus 0
 }
 
+# beside PyTorch's figures where TYCHO_BENCH_TORCH names a Python that has it
 bench() {
-  for work in W2 W5; do
+  for work in W1 W2 W5; do
     echo "== $work"
-    DEVICE=gpu QUICK=1 build/tycho scripts/dev/bench/bench.lua "$work" || return 1
+    DEVICE=gpu QUICK=1 PEERS="${TYCHO_BENCH_TORCH:+1}" \
+      build/tycho scripts/dev/bench/bench.lua --rounds 1 "$work" || return 1
   done
 }
 

@@ -9,7 +9,8 @@
 -- compared first: a figure whose numbers differ is marked and has no ratio. TYCHO_THREADS (2):
 -- threads of every system; W7 has one. QUICK=1: shorter samples, fewer variants. BENCH_CLOCK=cpu
 -- counts the process's CPU time instead of the time that passes: with TYCHO_THREADS=1, for a
--- busy machine. DEVICE=gpu: ours run on gpu(0). PEERS_COMPILE=0 leaves torch.compile out.
+-- busy machine. DEVICE=gpu: ours run on gpu(0), W1 to W7 of PyTorch on its own, in the precision of
+-- TYCHO_PRECISION; other peers stay away. PEERS_COMPILE=0 leaves torch.compile out.
 -- PROFILE=1: after a training step or an inference, the time by operator.
 local here = arg[0]:match("^(.*)/") or "."
 package.path = here .. "/?.lua;" .. package.path
@@ -66,14 +67,17 @@ local function peer(name, python, file)
   end}
 end
 
+local on_gpu = (os.getenv("DEVICE") or ""):match("^gpu")
 local systems, absent = {{name = "tycho", command = ours}}, {}
 if os.getenv("PEERS") == "1" then
   for _, p in ipairs{{"torch", "TYCHO_BENCH_TORCH", "peer_torch.py"},
       {"mxnet", "TYCHO_BENCH_MXNET", "peer_mxnet.py"},
       {"mxnet", "TYCHO_BENCH_MXNET", "peer_mxnet.py --plain"},
       {"onnx", "TYCHO_BENCH_ONNX", "peer_onnx.py"}} do
-    systems[#systems + 1] = peer(p[1], os.getenv(p[2]), p[3])
-    if not os.getenv(p[2]) then absent[p[1]] = p[2] end
+    if p[1] == "torch" or not on_gpu then
+      systems[#systems + 1] = peer(p[1], os.getenv(p[2]), p[3])
+      absent[p[1]] = not os.getenv(p[2]) and p[2] or nil
+    end
   end
 end
 

@@ -10,6 +10,24 @@ from torch.nn import functional as F
 logging.getLogger("torch").setLevel(logging.ERROR)
 torch.set_num_threads(THREADS)
 
+GPU = os.environ.get("DEVICE", "").startswith("gpu")
+DEVICE = torch.device("cuda" if GPU else "cpu")
+if GPU:                                               # the precision of ours (TYCHO_PRECISION)
+    tf32 = os.environ.get("TYCHO_PRECISION", "highest") != "highest"
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = tf32
+    torch.backends.cudnn.benchmark = True
+
+
+def array(x): return torch.from_numpy(x).to(DEVICE)
+
+
+def wait():
+    if GPU:
+        torch.cuda.synchronize()
+
+
+def timed(step): return measure(step, wait)
+
 
 class Steps(peer_nets.Steps):
     def __init__(self):
@@ -48,7 +66,7 @@ def network(name):
             put(m.weight, key + "_weight")
             if m.bias is not None:
                 m.bias.zero_()
-    return net, shape, classes
+    return net.to(DEVICE), shape, classes
 
 
 class Language(nn.Module):
@@ -89,14 +107,14 @@ def training(figure, name, batch, unit, variants):
     for variant in variants:
         def run():
             net, shape, classes = network(name)
-            x, y = torch.from_numpy(images((batch,) + shape)), torch.from_numpy(labels("label", batch, classes))
+            x, y = array(images((batch,) + shape)), array(labels("label", batch, classes))
             net.train()
             if "nhwc" in variant:
                 net, x = nhwc(net, x)
             f = torch.compile(net) if "compile" in variant else net
             step = trainer(net, lambda: F.cross_entropy(f(x), y), RATES[name])
             check = [step().item() for _ in range(3)]
-            rate(figure, variant, unit, batch, measure(step), check)
+            rate(figure, variant, unit, batch, timed(step), check)
             torch._dynamo.reset()
         attempt(figure + " " + variant, run)
 
@@ -117,7 +135,7 @@ def w4():
 def inference(variant, batch):
     net, shape, _ = network("resnet50")
     net.eval()
-    x = torch.from_numpy(images((batch,) + shape))
+    x = array(images((batch,) + shape))
     if variant != "jit":
         net, x = nhwc(net, x)
     f = net
@@ -129,7 +147,7 @@ def inference(variant, batch):
         inductor.freezing = True
         f = torch.compile(net)
     check = [f(x).double().abs().mean().item()]
-    rate("W4 infer b%d" % batch, variant, "images/s", batch, measure(lambda: f(x)), check)
+    rate("W4 infer b%d" % batch, variant, "images/s", batch, timed(lambda: f(x)), check)
     torch._dynamo.reset()
 
 
@@ -137,12 +155,12 @@ def w5():
     for layers, units, steps, batch in LM:
         for variant in ["eager"] + ["compile"] * (COMPILE and not QUICK):
             def run():
-                net = Language(layers, units)
-                x, y = map(torch.from_numpy, tokens(steps, batch))
+                net = Language(layers, units).to(DEVICE)
+                x, y = map(array, tokens(steps, batch))
                 f = torch.compile(net) if variant == "compile" else net
                 step = trainer(net, lambda: f(x, y), LM_RATE)
                 check = [step().item() for _ in range(3)]
-                rate(lm_figure(layers, units, steps, batch), variant, "tokens/s", steps * batch, measure(step), check)
+                rate(lm_figure(layers, units, steps, batch), variant, "tokens/s", steps * batch, timed(step), check)
                 torch._dynamo.reset()
             attempt("W5 " + variant, run)
 
@@ -162,12 +180,12 @@ def w6():
 
 def buckets(kind):
     figure = "W6" if kind == "eager" else "chunked LM"
-    data = {T: tuple(map(torch.from_numpy, tokens(T, 32))) for T in BUCKETS}
+    data = {T: tuple(map(array, tokens(T, 32))) for T in BUCKETS}
     settle()
     rest()
     forget_peak()
     base, start = resident(), clock()
-    net = Language(2, 200)
+    net = Language(2, 200).to(DEVICE)
     if kind == "chunked":
         net.chunked = nn.LinearCrossEntropyOptions()
     now = [None]
@@ -177,20 +195,23 @@ def buckets(kind):
         return one()
     for T in BUCKETS:
         last = step(T)
+    wait()
     first = clock() - start
     def round_of(order):
         start = clock()
         for T in order:
             step(T)
+        wait()
         return clock() - start
     rate(figure, kind, "tokens/s", sum(BUCKETS) * 32, [in_turn(round_of, o) for o in ORDER], [last.item()])
     record(figure + " first pass", kind, "s", [first])
-    record(figure + " memory", kind, "MiB", [peak() - base])
+    if not GPU:
+        record(figure + " memory", kind, "MiB", [peak() - base])
 
 
 def w7():
-    x = torch.from_numpy(images((8, 32)))
-    head = torch.ones(8, 32)
+    x = array(images((8, 32)))
+    head = torch.ones(8, 32, device=DEVICE)
     for variant in ["eager", "jit"] + ["compile"] * COMPILE:
         def forward():
             net = network("deep")[0].eval()
@@ -201,7 +222,7 @@ def w7():
                     f(x), f(x)
                 if variant == "compile":
                     f = torch.compile(net)
-                record("W7 forward", variant, "ns/operator", [t / 200 * 1e9 for t in measure(lambda: f(x))], [f(x).double().abs().sum().item()])
+                record("W7 forward", variant, "ns/operator", [t / 200 * 1e9 for t in timed(lambda: f(x))], [f(x).double().abs().sum().item()])
         def both():
             net = network("deep")[0].train()
             f = torch.compile(net) if variant == "compile" else net
@@ -212,7 +233,7 @@ def w7():
                 f(x).backward(head)
             step()
             check = sum(p.grad.double().abs().sum().item() for p in parameters)
-            record("W7 both", variant, "ns/operator", [t / 200 * 1e9 for t in measure(step)], [check])
+            record("W7 both", variant, "ns/operator", [t / 200 * 1e9 for t in timed(step)], [check])
         attempt("W7 forward " + variant, forward)
         torch._dynamo.reset()
         if variant != "jit":
@@ -326,7 +347,9 @@ def w10():
                      lambda: torch.autograd.grad(bn(a), wanted, dy)[1].double().abs().mean())
 
 
-RUN = dict(W1=w1, W2=w2, W3=w3, W4=w4, W5=w5, W6=w6, W7=w7, W8=w8, W9=w9, W10=w10)
+RUN = dict(W1=w1, W2=w2, W3=w3, W4=w4, W5=w5, W6=w6, W7=w7)
+if not GPU:
+    RUN.update(W8=w8, W9=w9, W10=w10)
 for word in sys.argv[1:]:
     part = word.split(":")
     if part[0] == "memory":
@@ -335,5 +358,5 @@ for word in sys.argv[1:]:
         attempt(word, lambda: buckets(part[1]))
     elif part[0] == "compile":
         attempt(word, lambda: compiling(part[1]))
-    else:
+    elif word in RUN:
         RUN[word]()
