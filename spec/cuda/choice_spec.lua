@@ -55,7 +55,7 @@ end
 
 describe("random choices on a GPU", function()
   it("are the CPU's", function()
-    local text = devices.agree(CHOICES, 13)
+    local text = devices.agree(pending, CHOICES, 13)
     if text then
       local _, told = text:gsub("_sample_multinomial: bad parameters: row 1 of data is no "
         .. "distribution; expected numbers of 0 or more, not all 0", "")

@@ -406,7 +406,7 @@ close("trsm", op("_linalg_trsm", {rightside = true, lower = false}, {"A", "B"}),
 
 describe("a kernel for GPUs gives the CPU's bits", function()
   it("of random numbers and Dropout", function()
-    local text = agree(RANDOM, 32)
+    local text = agree(pending, RANDOM, 32)
     if text then
       local told = "_sample_gamma: bad parameters at 1; expected finite numbers above 0"
       assert.matches(told, text, 1, true)
@@ -415,22 +415,22 @@ describe("a kernel for GPUs gives the CPU's bits", function()
   end)
 
   it("of rows that indices name; what is out of range is told", function()
-    local text = agree(ROWS, 12)
+    local text = agree(pending, ROWS, 12)
     if text then
       assert.matches("take: index 7 at position 1 is out of range; expected 0 to 5", text, 1, true)
     end
   end)
 
   it("of pooling", function()
-    agree(WINDOWS, 4)
+    agree(pending, WINDOWS, 4)
   end)
 
   it("of sorted lines, and sequences of unequal length", function()
-    agree(ORDER, 21)
+    agree(pending, ORDER, 21)
   end)
 
   it("of steps of many weights, in one launch", function()
-    local text = agree(UPDATES, 3)
+    local text = agree(pending, UPDATES, 3)
     if text then
       local _, single = text:gsub("launches\t1\n", "")
       assert.equal(3, single, text)
@@ -438,18 +438,18 @@ describe("a kernel for GPUs gives the CPU's bits", function()
   end)
 
   it("of recurrent layers, nearly", function()
-    agree(LAYERS, 24)
+    agree(pending, LAYERS, 24)
   end)
 
   it("of regions, boxes, windows, triangles and lists of rows", function()
-    local text = agree(VISION, 24)
+    local text = agree(pending, VISION, 24)
     if text then
       assert.matches("index 5 at position 1 is out of range; expected 0 to 4", text, 1, true)
     end
   end)
 
   it("of samples, losses, columns and equations, nearly", function()
-    local text = agree(NEARLY, 34)
+    local text = agree(pending, NEARLY, 34)
     if text then
       assert.matches("_linalg_potrf: matrix 0 is not positive definite", text, 1, true)
     end

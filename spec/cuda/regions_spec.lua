@@ -49,6 +49,6 @@ end
 
 describe("on a GPU", function()
   it("the CPU's regions are proposed, and rows of a mask get their gradients", function()
-    devices.agree(REGIONS, 12)
+    devices.agree(pending, REGIONS, 12)
   end)
 end)

@@ -47,9 +47,9 @@ local function all(arrays)
 end
 ]]
 
---- Runs a script; n lines have to say "equal", none "different". Returns what it printed; nil
---- where there is no stand-in.
-function devices.agree(script, n)
+--- Runs a script; n lines have to say "equal", none "different". Returns what it printed; nil,
+--- and busted's `pending` is called, where there is no stand-in.
+function devices.agree(pending, script, n)
   if not stand_in.exists() then
     pending("no build/cudasim: make cudasim")
     return
