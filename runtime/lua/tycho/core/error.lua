@@ -13,7 +13,6 @@
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local pairs = require("tycho.core.iterate").pairs
-local foreign = require "tycho.core.foreign"
 local Error = {}
 Error.__index = Error
 
@@ -184,6 +183,7 @@ end
 function Error.nearest(word, names, limit)
   local edits, list = {}, {}
   word = tostring(word)
+  local foreign = require "tycho.core.foreign"           -- a table that few programs need
   local ours = foreign.counterpart(word, names)
   for _, name in ipairs(names) do
     if not edits[name] and (name:sub(1, 1) ~= "_" or word:sub(1, 1) == "_") then
