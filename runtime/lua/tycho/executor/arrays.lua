@@ -24,10 +24,12 @@ local int_out, tensor_out, rows_out =
 
 -- Bound -------------------------------------------------------------------------------------------
 
+local NONE = {}
+
 -- The wrapper of an array of the new executor: one that exists (in the shared
 -- executor or buffer), or a new one.
 local function wrapper(tensor, candidates)
-  for _, x in ipairs(candidates) do
+  for _, x in ipairs(candidates or NONE) do
     if class.is_array(x) and C.ty_tensor_same(x._h, tensor) ~= 0 then
       return x
     end
@@ -40,7 +42,7 @@ end
 --- The bound arrays, as the core has them.
 -- @param handle `ty_exec *`
 -- @tparam table names {arguments, auxiliary}
--- @tparam function before (kind, name) -> list of arrays that may be the same
+-- @tparam ?function before (kind, name) -> list of arrays that may be the same
 -- @treturn table args, grads, auxs
 function arrays.bound(handle, names, before)
   local out, lists = tensor_out, {}
@@ -48,7 +50,7 @@ function arrays.bound(handle, names, before)
     local list = {}
     for i, name in ipairs(kind == "auxs" and names.auxiliary or names.arguments) do
       check(get(handle, name, out), "Executor")
-      list[i] = out[0] ~= nil and wrapper(out[0], before(kind, name)) or null
+      list[i] = out[0] ~= nil and wrapper(out[0], before and before(kind, name)) or null
     end
     lists[kind] = list
   end

@@ -19,7 +19,6 @@ local Error = require "tycho.core.error"
 local graph = require "tycho.symbol.graph"
 local handles = require "tycho.executor.handle"
 local null = require("tycho.core.values").null
-require "tycho.ndarray"                                  -- puts the class of arrays together
 
 local C, check = native.C, native.check
 

@@ -22,7 +22,6 @@ local native = require "tycho.core.ffi"
 local args = require "tycho.core.args"
 local arrays = require "tycho.executor.arrays"
 local attrs = require "tycho.core.attrs"
-local bind = require "tycho.executor.bind"
 local bind_args = require "tycho.executor.bind_args"
 local Class = require "tycho.core.class"
 local context = require "tycho.core.context"
@@ -35,6 +34,7 @@ local counted_from_1 = require "tycho.core.list"
 local simple_bind = require "tycho.executor.simple_bind"
 local symbol = require "tycho.symbol.symbol"
 local values = require "tycho.core.values"
+require "tycho.ndarray"                                  -- puts the class of arrays together
 
 local C, handle_of, null = native.C, handles.of, values.null
 
@@ -80,7 +80,7 @@ end
 -- @param sym the symbol
 -- @treturn Executor
 function executor.bind(sym, ...)
-  return create(bind(sym, ...))
+  return create(require("tycho.executor.bind")(sym, ...))
 end
 
 
@@ -101,10 +101,6 @@ local EXECUTOR = args.form("Executor", {
   { "group2ctx", "dict?" },
 })
 
-local function nothing()
-  return {}
-end
-
 -- Executor{handle, symbol, ctx, grad_req, group2ctx}: an object for a handle of
 -- the core, which it takes over.
 local function construct(_, ...)
@@ -119,7 +115,7 @@ local function construct(_, ...)
     outputs = sym:list_outputs() }
   local made = { handle = a.handle, symbol = sym, ctx = a.ctx, grad_req = a.grad_req,
     group2ctx = a.group2ctx, names = names }
-  made.args, made.grads, made.auxs = arrays.bound(a.handle, names, nothing)
+  made.args, made.grads, made.auxs = arrays.bound(a.handle, names)
   return create(made)
 end
 

@@ -15,7 +15,6 @@ local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
 local handles = require "tycho.executor.handle"
 local inputs = require "tycho.executor.inputs"
-local run_custom = require "tycho.executor.custom"
 local values = require "tycho.core.values"
 
 local C, check, handle_of, idle = native.C, handles.check, handles.of, handles.idle
@@ -42,7 +41,7 @@ end
 local function act(self, handle, code, silent)
   check(C.ty_exec_event(handle, event), "Executor")
   if code == C.TY_EV_HOST then
-    local ok, e = handles.wait_for(self, run_custom, self, event)
+    local ok, e = handles.wait_for(self, require "tycho.executor.custom", self, event)
     if not ok then
       error(e, 0)
     end

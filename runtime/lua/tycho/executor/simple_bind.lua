@@ -10,7 +10,6 @@ local ffi = require "ffi"
 local args = require "tycho.core.args"
 local arrays = require "tycho.executor.arrays"
 local attrs = require "tycho.core.attrs"
-local bind = require "tycho.executor.bind"
 local bind_args = require "tycho.executor.bind_args"
 local call = require "tycho.ndarray.call"
 local context = require "tycho.core.context"
@@ -161,7 +160,7 @@ local KEYS = { args = "", grads = "grad of " }
 
 -- Arrays that the core may have taken over: those of the shared executor and buffer.
 local function candidates_of(a)
-  return function(kind, name)
+  return (a.shared_exec or a.shared_buffer) and function(kind, name)
     local shared = a.shared_exec and a.shared_exec[DICTS[kind]]
     local list = { shared and shared[name] }
     list[#list + 1] = KEYS[kind] and a.shared_buffer and a.shared_buffer[KEYS[kind] .. name] or nil
@@ -229,7 +228,7 @@ local function bind_in_order(a, sym, names, shapes, name, func)
   for i, grad in ipairs(zeros(arg_shapes, arg_types, a.ctx._device, func)) do
     grads[i] = reqs[i] ~= C.TY_NULL and grad or null
   end
-  return bind(sym, {
+  return require("tycho.executor.bind")(sym, {
     ctx = a.ctx, args = zeros(arg_shapes, arg_types, a.ctx._device, func), args_grad = grads,
     grad_req = a.grad_req, aux_states = zeros(aux_shapes, aux_types, a.ctx._device, func),
     group2ctx = a.group2ctx, force_mirroring = a.force_mirroring,

@@ -12,7 +12,6 @@ local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local layout = require "tycho.initializer.rnn_layout"
 local log = require "tycho.core.log"
-local regex = require "tycho.core.regex"
 local values = require "tycho.core.values"
 
 local groups = {}
@@ -83,6 +82,7 @@ function Mixed:init(...)
       expected = #a.patterns,
       got = #a.initializers, message = "as many initializers as patterns are needed" }
   end
+  local regex = require "tycho.core.regex"               -- few programs have patterns
   self.initializers, self.matches = a.initializers, {}
   for i, pattern in ipairs(a.patterns) do
     self.matches[i] = regex.matcher(pattern, "init.Mixed", "patterns")

@@ -21,7 +21,6 @@ local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
-local control = require "tycho.ndarray.control"
 local Error = require "tycho.core.error"
 local files = require "tycho.ndarray.files"
 local namespace = require "tycho.core.namespace"
@@ -31,11 +30,8 @@ local create = require "tycho.ndarray.create"
 local math_of = require "tycho.ndarray.math"
 local native = require "tycho.core.ffi"
 local operators = require "tycho.ndarray.operators"
-local random = require "tycho.ndarray.random"
 local registry = require "tycho.op.registry"
-local zipfian = require "tycho.op.zipfian"
 require "tycho.ndarray.shape"
-local print_of = require "tycho.ndarray.print"
 
 local nd = { NDArray = class.NDArray, scope = class.scope, save = files.save, load = files.load,
   load_frombuffer = files.load_frombuffer }
@@ -116,7 +112,7 @@ end
 
 -- The namespace -----------------------------------------------------------------------------------
 
-for _, part in ipairs{ create, math_of, print_of } do
+for _, part in ipairs{ create, math_of } do
   for name, f in pairs(part) do
     nd[name] = f
   end
@@ -144,22 +140,58 @@ end
 
 nd.linalg = operators.namespace("nd.linalg", { "_linalg_" })
 nd.image = operators.namespace("nd.image", { "_image_" })
-nd.contrib = operators.namespace("nd.contrib", { "_contrib_" },
-  zipfian(control, "array", "nd.contrib.", random.uniform))
 nd.sparse = namespace.refused("nd.sparse", "sparse storage is not part of Tycho")
-nd.random = random
-nd.imdecode = require "tycho.ndarray.imdecode"
-nd._imdecode = nd.imdecode
 
 
-local missing = namespace.missing("nd", "operator", nd, function()
-  return registry.names(true)
-end)
+-- Parts that are loaded when they are first named: the collector visits all code that is there.
+local PARTS = {}
+
+function PARTS.random()
+  return require "tycho.ndarray.random"
+end
+
+function PARTS.contrib()
+  local control, zipfian = require "tycho.ndarray.control", require "tycho.op.zipfian"
+  return operators.namespace("nd.contrib", { "_contrib_" },
+    zipfian(control, "array", "nd.contrib.", nd.random.uniform))
+end
+
+function PARTS.imdecode()
+  return require "tycho.ndarray.imdecode"
+end
+
+PARTS._imdecode = PARTS.imdecode
+
+for _, name in ipairs{ "set_printoptions", "get_printoptions" } do
+  PARTS[name] = function()
+    return require("tycho.ndarray.print")[name]
+  end
+end
+
+-- It puts its own functions in their places.
+for _, name in ipairs{ "__tostring", "text", "summary" } do
+  NDArray[name] = function(...)
+    require "tycho.ndarray.print"
+    return NDArray[name](...)
+  end
+end
+
+
+local function accepted()
+  local names = registry.names(true)
+  for name in pairs(PARTS) do
+    names[#names + 1] = name:sub(1, 1) ~= "_" and name or nil
+  end
+  return names
+end
+
+local missing = namespace.missing("nd", "operator", nd, accepted)
 
 local function find(_, key)
-  local f = type(key) == "string" and operators.named(key) or missing(key)
-  rawset(nd, key, f)
-  return f
+  local part = PARTS[key]
+  local value = part and part() or type(key) == "string" and operators.named(key) or missing(key)
+  rawset(nd, key, value)
+  return value
 end
 
 

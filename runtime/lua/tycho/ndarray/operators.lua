@@ -12,11 +12,9 @@ local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.core.args"
 local call = require "tycho.ndarray.call"
 local call_cache = require "tycho.ndarray.call_cache"
-local call_custom = require "tycho.ndarray.custom"
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local context = require "tycho.core.context"
-local custom = require "tycho.op.custom"
 local Error = require "tycho.core.error"
 local namespace = require "tycho.core.namespace"
 local registry = require "tycho.op.registry"
@@ -104,7 +102,10 @@ local function put_named(c)
     Error.raise{ code = "type", func = func, op = schema.name, argument = (next(c.named)),
       message = "takes any number of inputs, so they are given by position only" }
   end
-  local params = schema.name == "Custom" and custom._with_ports(c.params, func) or c.params
+  local params = c.params
+  if schema.name == "Custom" then
+    params = require("tycho.op.custom")._with_ports(params, func)
+  end
   local names = registry.ports(schema.name, params, -1, func).inputs
   for key, x in pairs(c.named) do
     local position = position_of(names, key)
@@ -171,7 +172,7 @@ local function run(c)
     put_named(c)
   end
   if c.schema.name == "Custom" then
-    return call_custom(c.inputs, c.params, c.func)
+    return require("tycho.ndarray.custom")(c.inputs, c.params, c.func)
   end
   check_inputs(c)
   check_ctx(c)

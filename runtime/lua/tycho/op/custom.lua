@@ -17,8 +17,7 @@
 --
 -- @module tycho.operator
 
-local iterate = require "tycho.core.iterate"
-local next, pairs = iterate.next, iterate.pairs
+local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local attrs = require "tycho.core.attrs"
 local Class = require "tycho.core.class"
@@ -231,12 +230,6 @@ function custom._describe(dict, func, name)
     end
   end
   return custom._guarded("the constructor", name, nil, class, options)
-end
-
-
---- Whether there are operators written in Lua at all (not for users).
-function custom._is_used()
-  return next(registered) ~= nil
 end
 
 

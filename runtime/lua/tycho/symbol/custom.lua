@@ -83,9 +83,6 @@ end
 
 --- Whether a list of nodes has operators written in Lua.
 function inference.has(order)
-  if not custom._is_used() then
-    return false
-  end
   for _, n in ipairs(order) do
     if n.op == "Custom" then
       return true

@@ -10,7 +10,6 @@ jit.off(true, true)                                      -- not worth JIT-compil
 
 local ffi = require "ffi"
 local native = require "tycho.core.ffi"
-local custom = require "tycho.symbol.custom"
 local Error = require "tycho.core.error"
 local node = require "tycho.symbol.node"
 
@@ -197,7 +196,7 @@ end
 --- Whether operators written in Lua are in a graph, which must be asked for their shapes.
 -- @tparam table built as `graph.of`
 function graph.is_custom(built)
-  return custom.has(built.order)
+  return node.has_custom() and require("tycho.symbol.custom").has(built.order)
 end
 
 
@@ -217,7 +216,7 @@ function graph.resolved(symbol, wants, count, func, default)
   local function rebuild(hints)
     return build(symbol, func, hints)
   end
-  return custom.resolve(built, wants, count, rebuild, func, default)
+  return require("tycho.symbol.custom").resolve(built, wants, count, rebuild, func, default)
 end
 
 

@@ -10,7 +10,6 @@ local ffi = require "ffi"
 local native = require "tycho.core.ffi"
 local args = require "tycho.core.args"
 local bodies = require "tycho.symbol.bodies"
-local custom = require "tycho.op.custom"
 local Error = require "tycho.core.error"
 local files = require "tycho.core.files"
 local graph = require "tycho.symbol.graph"
@@ -67,7 +66,7 @@ local function read_node(g, i, raw, nodes, Symbol, where)
     return node.variable(name, dict, where)
   end
   local schema = registry.find(op)
-  dict = op == "Custom" and custom._own(dict) or dict
+  dict = op == "Custom" and require("tycho.op.custom")._own(dict) or dict
   local n = node.operator(schema, name, dict, schema.variadic and raw.nin or -1, "sym.load", where)
   local from = raw["in"]
   for k = 0, raw.nin - 1 do

@@ -13,7 +13,6 @@ jit.off(true, true)                                      -- not worth JIT-compil
 
 local pairs = require("tycho.core.iterate").pairs
 local attrs = require "tycho.core.attrs"
-local custom = require "tycho.op.custom"
 local named = require "tycho.core.dict"
 local Error = require "tycho.core.error"
 local registry = require "tycho.op.registry"
@@ -47,6 +46,14 @@ function node.variable(name, dict, where)
 end
 
 
+local custom_used = false
+
+--- Whether an operator written in Lua has ever stood in a symbol.
+function node.has_custom()
+  return custom_used
+end
+
+
 --- An operator's node without inputs yet.
 -- @tparam table schema of the registry
 -- @string name
@@ -55,7 +62,10 @@ end
 -- @string func for errors
 -- @string where
 function node.operator(schema, name, dict, nin, func, where)
-  local hidden = schema.name == "Custom" and custom._ports(dict, func, name) or nil
+  local hidden
+  if schema.name == "Custom" then
+    custom_used, hidden = true, require("tycho.op.custom")._ports(dict, func, name)
+  end
   local ports = registry.ports(schema.name, hidden and node.merged(dict, hidden) or dict,
     nin, func, name)
   return { op = schema.name, name = name, attrs = dict, inputs = {}, ports = ports,
