@@ -43,6 +43,7 @@ build = {
       ["tycho.core.name_values"] = "runtime/lua/tycho/core/name_values.lua",
       ["tycho.core.namespace"] = "runtime/lua/tycho/core/namespace.lua",
       ["tycho.core.nans"] = "runtime/lua/tycho/core/nans.lua",
+      ["tycho.core.nearest"] = "runtime/lua/tycho/core/nearest.lua",
       ["tycho.core.nojit"] = "runtime/lua/tycho/core/nojit.lua",
       ["tycho.core.numbers"] = "runtime/lua/tycho/core/numbers.lua",
       ["tycho.core.origin"] = "runtime/lua/tycho/core/origin.lua",

@@ -4,9 +4,7 @@
 -- @module tycho
 
 local pairs = require("tycho.core.iterate").pairs
-local namespace = require "tycho.core.namespace"
 local native = require "tycho.core.ffi"
-local attempt = require "tycho.core.attempt"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local values = require "tycho.core.values"
@@ -84,6 +82,7 @@ local HOMES = { "nd", "sym", "mod", "io", "init", "metric", "optimizer", "random
   "image", "callback", "lr_scheduler", "viz", "test_utils" }
 
 local function accepted(name)
+  local attempt = require "tycho.core.attempt"
   local list = { "nd.array", "random.seed" }
   for _, t in ipairs{ MODULES, FIELDS } do
     for key in pairs(t) do
@@ -100,7 +99,11 @@ local function accepted(name)
 end
 
 
-local missing = namespace.missing("ty", "module or function", ty, accepted)
+local function missing(name)
+  local namespace = require "tycho.core.namespace"
+  return namespace.missing("ty", "module or function", ty, accepted)(name)
+end
+
 
 local function find(_, name)
   local value
