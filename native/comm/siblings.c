@@ -17,9 +17,10 @@ static size_t read_proc(char *text, size_t size, int pid, const char *name)
   snprintf(path, sizeof path, "/proc/%d/%s", pid, name);
   int file = sys_open(path, O_RDONLY, 0);
   size_t n = 0;
-  for (ssize_t got = 1; file >= 0 && got > 0 && n<size - 1; n += got> 0 ? (size_t)got : 0)
-    got = sys_pread(file, text + n, size - 1 - n, (off_t)n);
-  if (file >= 0) sys_close(file);
+  ssize_t got;
+  if (file < 0) return text[0] = 0, 0;
+  while ((got = sys_pread(file, text + n, size - 1 - n, (off_t)n)) > 0) n += (size_t)got;
+  sys_close(file);
   text[n] = 0;
   return n;
 }

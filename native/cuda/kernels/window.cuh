@@ -22,25 +22,22 @@ FN i64 seen_from(const window &s, int d, i64 i, i64 t)
 }
 
 // The same along all axes, as an element of a plane.
-FN i64 element_seen(const window &s, const triple &o, const triple &t)
+template <bool BACK> FN i64 element_at(const window &s, const triple &i, const triple &t)
 {
   i64 at = 0;
   bool inside = true;
   for (int d = 0; d < 3; d++) {
-    i64 p = seen(s, d, o.at[d], t.at[d]);
+    i64 p = BACK ? seen_from(s, d, i.at[d], t.at[d]) : seen(s, d, i.at[d], t.at[d]);
     inside &= p >= 0;
-    at = at * s.in[d] + p;
+    at = at * (BACK ? s.out[d] : s.in[d]) + p;
   }
   return inside ? at : -1;
 }
+FN i64 element_seen(const window &s, const triple &o, const triple &t)
+{
+  return element_at<false>(s, o, t);
+}
 FN i64 element_seen_from(const window &s, const triple &i, const triple &t)
 {
-  i64 at = 0;
-  bool inside = true;
-  for (int d = 0; d < 3; d++) {
-    i64 p = seen_from(s, d, i.at[d], t.at[d]);
-    inside &= p >= 0;
-    at = at * s.out[d] + p;
-  }
-  return inside ? at : -1;
+  return element_at<true>(s, i, t);
 }
