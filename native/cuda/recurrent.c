@@ -14,6 +14,9 @@ struct recurrent recurrent_of(const struct call *c, const ty_desc *data)
   r.layers = (int64_t)cuda_number(c, "num_layers", 1);
   r.directions = 1 + cuda_flag(c, "bidirectional");
   r.rows = gates[r.mode] * r.units;
+  int64_t projection = (int64_t)cuda_number(c, "projection_size", 0);
+  r.projects = projection > 0;
+  r.outputs = r.projects ? projection : r.units;
   r.drops = cuda_number(c, "p", 0) > 0 && c->run && c->run->is_train;
   return r;
 }
@@ -25,7 +28,8 @@ static int64_t input_size(const struct recurrent *r, int64_t layer)
 
 static int64_t weight_count(const struct recurrent *r, int64_t layer)
 {
-  return r->rows * (input_size(r, layer) + r->units);
+  int64_t projection = r->projects ? r->outputs * r->units : 0;
+  return r->rows * (input_size(r, layer) + r->outputs) + projection;
 }
 
 struct recurrent_pass recurrent_pass_of(
@@ -34,9 +38,10 @@ struct recurrent_pass recurrent_pass_of(
   int64_t first = weight_count(r, 0), other = weight_count(r, 1);
   int64_t begin = layer ? r->directions * (first + (layer - 1) * other) : 0;
   struct recurrent_pass l = { .layer = layer, .d = d, .in = input_size(r, layer), .x = x,
-    .y = y ? element(r, y, d * r->units) : NULL };
+    .y = y ? element(r, y, d * r->outputs) : NULL };
   l.wx = begin + d * weight_count(r, layer);
   l.wh = l.wx + r->rows * l.in;
+  l.wr = l.wh + r->rows * r->outputs;
   l.bx = r->directions * (first + (r->layers - 1) * other) +
       (layer * r->directions + d) * 2 * r->rows;
   l.bh = l.bx + r->rows;
@@ -131,11 +136,16 @@ int recurrent_dropout(const struct recurrent *r, void *y, const void *x, int64_t
 static const char *refuse(const struct call *c)
 {
   struct recurrent r = recurrent_of(c, &c->in[0].d);
-  struct recurrent_product step = { r.batch, r.rows, r.units, r.units, r.units, r.rows,
+  struct recurrent_product step = { r.batch, r.rows, r.outputs, r.outputs, r.outputs, r.rows,
     .tb = true };
   struct product p = product_of(&r, &step);
-  if (cuda_number(c, "projection_size", -1) > 0) return "a projection";
   return product_refuse(c->device, &p);
+}
+
+/* The host says why. */
+static const char *back_refuse(const struct call *c)
+{
+  return cuda_number(c, "projection_size", -1) > 0 ? "a projection" : refuse(c);
 }
 
 static size_t plans_size(const struct call *c) { return sizeof(struct recurrent_plans); }
@@ -152,7 +162,7 @@ static const struct kernel steps[] = {
   { 0 }
 };
 static const struct kernel steps_back[] = {
-  { "steps", recurrent_backward, T_FLOAT, refuse, recurrent_backward_scratch, plans_size,
+  { "steps", recurrent_backward, T_FLOAT, back_refuse, recurrent_backward_scratch, plans_size,
     plans_done, .flags = K_DRAWS_THERE },
   { 0 }
 };

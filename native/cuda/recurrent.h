@@ -16,7 +16,8 @@ struct recurrent {
   int dtype, mode;
   size_t size;                                        /* of an element */
   int64_t time, batch, inputs, units, layers, directions, rows; /* rows: gates times units */
-  bool drops;
+  int64_t outputs;                                    /* units, or the size of their projection */
+  bool projects, drops;
   const void *weights, *state, *cell, *reserve;
   void *inner[2];                                     /* outputs of inner layers in inference */
   void *work;                                         /* of products */
@@ -24,7 +25,7 @@ struct recurrent {
 struct recurrent recurrent_of(const struct call *c, const ty_desc *data);
 
 /* one layer in one direction; y: this direction's part of the output */
-struct recurrent_pass { int64_t layer, d, in, wx, wh, bx, bh; const void *x; void *y; };
+struct recurrent_pass { int64_t layer, d, in, wx, wh, wr, bx, bh; const void *x; void *y; };
 struct recurrent_pass recurrent_pass_of(
     const struct recurrent *r, int64_t layer, int64_t d, const void *x, void *y);
 
@@ -36,7 +37,7 @@ static inline int64_t time_of_step(const struct recurrent *r, int64_t d, int64_t
 {
   return d ? r->time - 1 - step : step;
 }
-static inline int64_t output_row(const struct recurrent *r) { return r->directions * r->units; }
+static inline int64_t output_row(const struct recurrent *r) { return r->directions * r->outputs; }
 static inline int64_t layer_size(const struct recurrent *r)
 {
   return r->time * r->batch * output_row(r);
@@ -56,8 +57,13 @@ static inline void *output_of(const struct recurrent *r, const void *y, int64_t 
 {
   return element(r, y, t * r->batch * output_row(r));
 }
-/* element (pass, 0, 0) of (layers directions, batch, units) */
+/* element (pass, 0, 0) of (layers directions, batch, outputs), and of (..., units) */
 static inline void *state_of(
+    const struct recurrent *r, const struct recurrent_pass *l, const void *all)
+{
+  return element(r, all, (l->layer * r->directions + l->d) * r->batch * r->outputs);
+}
+static inline void *cell_state_of(
     const struct recurrent *r, const struct recurrent_pass *l, const void *all)
 {
   return element(r, all, (l->layer * r->directions + l->d) * r->batch * r->units);

@@ -4,8 +4,9 @@
 #include "kernel/strided_copy.h"
 
 /* places of plans */
-enum { INPUT_FIRST, INPUT_INNER, STEP_FIRST, STEP_OTHER };
-struct forward_scratch { void *pre, *hx, *hn, *c, *dropped; };
+enum { INPUT_FIRST, INPUT_INNER, STEP_FIRST, STEP_OTHER, PROJECTION };
+/* hidden: the states of a step before they are projected */
+struct forward_scratch { void *pre, *hx, *hn, *c, *hidden, *dropped; };
 
 static struct recurrent_product input_product(const struct recurrent *r, int64_t in)
 {
@@ -15,15 +16,21 @@ static struct recurrent_product input_product(const struct recurrent *r, int64_t
 /* h0_row: from row to row of the states before */
 static struct recurrent_product step_product(const struct recurrent *r, int64_t h0_row)
 {
-  return (struct recurrent_product){ r->batch, r->rows, r->units, h0_row, r->units, r->rows,
+  return (struct recurrent_product){ r->batch, r->rows, r->outputs, h0_row, r->outputs, r->rows,
     .tb = true };
+}
+
+static struct recurrent_product projection_product(const struct recurrent *r)
+{
+  return (struct recurrent_product){ r->batch, r->outputs, r->units, r->units, r->units,
+    output_row(r), .tb = true };
 }
 
 static size_t work_bytes(const struct recurrent *r)
 {
   struct recurrent_product p[] = { input_product(r, r->inputs), input_product(r, output_row(r)),
-    step_product(r, r->units), step_product(r, output_row(r)) };
-  return recurrent_work(r, p, COUNT(p));
+    step_product(r, r->outputs), step_product(r, output_row(r)), projection_product(r) };
+  return recurrent_work(r, p, r->projects ? COUNT(p) : COUNT(p) - 1);
 }
 
 static size_t take_scratch(struct recurrent *r, struct forward_scratch *s, char *base)
@@ -35,6 +42,7 @@ static size_t take_scratch(struct recurrent *r, struct forward_scratch *s, char 
   s->hx = recurrent_take(&at, r->mode == GRU ? gates : 0);
   s->hn = recurrent_take(&at, r->mode == GRU ? states : 0);
   s->c = recurrent_take(&at, r->mode == LSTM ? states : 0);
+  s->hidden = recurrent_take(&at, r->projects ? states : 0);
   s->dropped = recurrent_take(&at, cuda_number(r->c, "p", 0) > 0 ? layer : 0);
   for (int i = 0; i < 2; i++) r->inner[i] = recurrent_take(&at, layer);
   r->work = recurrent_take(&at, base ? 0 : work_bytes(r));
@@ -54,7 +62,8 @@ static int run_cells(const struct recurrent *r, const struct recurrent_pass *l,
     c = hn = element(r, gate, r->batch * r->rows);
     if (index) c0 = element(r, recurrent_kept(r, l, before), r->batch * r->rows);
   }
-  if (!index && r->mode == LSTM) c0 = state_of(r, l, r->cell);
+  if (!index && r->mode == LSTM) c0 = cell_state_of(r, l, r->cell);
+  if (r->projects) h = f->hidden, s.h_row = r->units;
   void *simple[] = { &h, &pre, &bx, &bh, &s };
   void *lstm[] = { &h, &c, &gate, &pre, &bx, &bh, &c0, &s };
   void *gru[] = { &h, &gate, &hn, &pre, &hx, &bx, &bh, &h0, &s };
@@ -69,10 +78,14 @@ static int forward_step(const struct recurrent *r, const struct recurrent_pass *
   int64_t t = time_of_step(r, l->d, index), before = time_of_step(r, l->d, index - 1);
   void *pre = element(r, f->pre, t * r->batch * r->rows), *to = r->mode == GRU ? f->hx : pre;
   const void *h0 = index ? output_of(r, l->y, before) : state_of(r, l, r->state);
-  struct recurrent_product p = step_product(r, index ? output_row(r) : r->units);
+  struct recurrent_product p = step_product(r, index ? output_row(r) : r->outputs);
   TRY(recurrent_multiply(r, index ? STEP_OTHER : STEP_FIRST, &p, h0,
       element(r, r->weights, l->wh), to, r->mode != GRU));
-  return run_cells(r, l, f, index, pre);
+  TRY(run_cells(r, l, f, index, pre));
+  if (!r->projects) return TY_OK;
+  p = projection_product(r);
+  return recurrent_multiply(r, PROJECTION, &p, f->hidden, element(r, r->weights, l->wr),
+      output_of(r, l->y, t), false);
 }
 
 static int final_states(const struct recurrent *r, const struct recurrent_pass *l,
@@ -81,11 +94,11 @@ static int final_states(const struct recurrent *r, const struct recurrent_pass *
   int64_t t = time_of_step(r, l->d, r->time - 1), n = r->batch * r->units;
   const void *c = r->reserve ? element(r, recurrent_kept(r, l, t), r->batch * r->rows) : f->c;
   struct move m = { 0 };
-  move_axis(&m, r->batch, r->units, output_row(r));
-  move_axis(&m, r->units, 1, 1);
+  move_axis(&m, r->batch, r->outputs, output_row(r));
+  move_axis(&m, r->outputs, 1, 1);
   if (hy)
     TRY(move_run(r->c->device, &m, state_of(r, l, hy), output_of(r, l->y, t), r->size));
-  return cy ? move_bytes(r->c->device, state_of(r, l, cy), c, (size_t)n * r->size) : TY_OK;
+  return cy ? move_bytes(r->c->device, cell_state_of(r, l, cy), c, (size_t)n * r->size) : TY_OK;
 }
 
 static int forward_pass(const struct recurrent *r, const struct recurrent_pass *l,
@@ -108,7 +121,7 @@ int recurrent_forward(struct call *c)
   r.weights = c->in[1].p;
   r.state = c->in[2].p;
   r.cell = c->nin > 3 ? c->in[3].p : NULL;
-  r.reserve = c->out[c->nout - 1].p;
+  r.reserve = r.projects ? NULL : c->out[c->nout - 1].p;
   void *hy = states ? c->out[1].p : NULL, *cy = states && r.cell ? c->out[2].p : NULL;
   const void *x = c->in[0].p;
   for (int64_t i = 0; i < r.layers; i++) {

@@ -54,8 +54,9 @@ function devices.agree(pending, script, n)
     pending("no build/cudasim: make cudasim")
     return
   end
-  local text = stand_in.run(script, { CUDASIM_CHECK = "1" })
+  local text, status = stand_in.run(script, { CUDASIM_CHECK = "1" })
   local _, equal = text:gsub("\tequal", "")
+  assert.equal(0, status, text)
   assert.equal(n, equal, text)
   assert.is_nil(text:match("different"), text)
   return text
