@@ -1,9 +1,14 @@
 -- training/kvstore.json: sums, updaters, optimizers and compression of the stores of one process.
 
 local device = require "spec.support.device"
+local faults = require "spec.support.faults"
 local steps = require "spec.support.steps"
 local ty = require "tycho"
 local vectors = require "spec.support.vectors"
+
+if ty.num_gpus() > 0 and pcall(ty.kv.create, "nccl") then
+  faults.kvstore = { errors = { [12] = "the reference had no NCCL; here it is found" } }
+end
 
 local value = vectors.value
 local actions = {}
