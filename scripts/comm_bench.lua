@@ -6,8 +6,9 @@
 -- The all-reduce is the one that gradients go by; ping-pong is a broadcast there and one back, of
 -- which the half is shown. Sizes are bytes of an array, times the median of several. A message is
 -- sent several times in a row, so that buffers on the way, which take some bytes at once, do not
--- pass for the wire. The fitted line (latency + bytes / bandwidth) has the least relative errors.
--- scale_model.lua reads what --write leaves.
+-- pass for the wire. Two lines (latency + bytes / bandwidth) are fitted, since MPI sends large
+-- messages in another way than small ones: those with the least relative errors, and the size that
+-- parts them. scale_model.lua reads what --write leaves.
 
 package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
@@ -53,18 +54,45 @@ local function array(bytes)
   return ty.nd.zeros({dtype == "uint8" and bytes or bytes / 4}, {dtype = dtype, ctx = ctx})
 end
 
--- Latency (s) and bytes per second of the line with the least relative errors.
-local function fit(rows, key)
-  local s0, s1, s2, t0, t1 = 0, 0, 0, 0, 0
-  for _, row in ipairs(rows) do
-    local n, t = row.bytes, row[key]
+-- Latency (s) and bytes per second of the line through rows first to last with the least relative
+-- errors, and the sum of their squares.
+local function line(rows, key, first, last)
+  local s0, s1, s2, t0, t1, errors = 0, 0, 0, 0, 0, 0
+  for i = first, last do
+    local n, t = rows[i].bytes, rows[i][key]
     local w = 1 / (t * t)
     s0, s1, s2 = s0 + w, s1 + w * n, s2 + w * n * n
     t0, t1 = t0 + w * t, t1 + w * n * t
   end
   local det = s0 * s2 - s1 * s1
-  local latency, slope = (t0 * s2 - t1 * s1) / det, (t1 * s0 - t0 * s1) / det
-  return {latency = math.max(latency, 0), bandwidth = 1 / math.max(slope, 1e-15)}
+  local latency = det > 0 and math.max((t0 * s2 - t1 * s1) / det, 0) or 0
+  local slope = math.max((t1 - s1 * latency) / s2, 1e-15)
+  for i = first, last do
+    errors = errors + ((latency + rows[i].bytes * slope) / rows[i][key] - 1) ^ 2
+  end
+  return {latency = latency, bandwidth = 1 / slope}, errors
+end
+
+-- The lines of small and of large messages; `upto`: bytes of the largest small one.
+local function fit(rows, key)
+  local all = line(rows, key, 1, #rows)
+  local best, least = {upto = 0, small = all, large = all}, math.huge
+  for last = 3, #rows - 3 do
+    local small, a = line(rows, key, 1, last)
+    local large, b = line(rows, key, last + 1, #rows)
+    if a + b < least then
+      best, least = {upto = rows[last].bytes, small = small, large = large}, a + b
+    end
+  end
+  return best
+end
+
+local function tell(name, found)
+  local function text(l)
+    return ("%.1f us + bytes / (%.1f MB/s)"):format(l.latency * 1e6, l.bandwidth / 1e6)
+  end
+  print(("%s: %s up to %d bytes, above %s"):format(name, text(found.small), found.upto,
+    text(found.large)))
 end
 
 local rows, bytes = {}, 1
@@ -90,11 +118,9 @@ if group.rank == 0 then
   local found = {ranks = group.size, sum = fit(rows, "sum")}
   if group.size > 1 then
     found.ping = fit(rows, "ping")
-    print(("ping-pong: %.1f us + bytes / (%.1f MB/s)"):format(found.ping.latency * 1e6,
-      found.ping.bandwidth / 1e6))
+    tell("ping-pong", found.ping)
   end
-  print(("all-reduce: %.1f us + bytes / (%.1f MB/s)"):format(found.sum.latency * 1e6,
-    found.sum.bandwidth / 1e6))
+  tell("all-reduce", found.sum)
   if options.write then
     local file = assert(io.open(options.write, "w"))
     assert(file:write(json.text(found), "\n"))

@@ -6,9 +6,10 @@
 --   tycho scripts/multi_host.lua --model lenet             one process, without a store
 --   mpirun -n 2 tycho scripts/multi_host.lua --model net-symbol.json --shape 3,224,224 --turns 10
 --
--- Each rank draws its own rows. `comm` is how long a rank's messages take in all, `exposed` the
--- part of it that its computing waits for. scale_model.lua reads what --write leaves. With --turns
--- the same processes also train without a store, in turns: how much of that rate is left?
+-- Each rank draws its own rows; a step takes what it takes on the slowest rank. `comm` is how long
+-- a rank's messages take in all, `exposed` the part of it that its computing waits for.
+-- scale_model.lua reads what --write leaves. With --turns the same processes also train without a
+-- store, in turns: how much of that rate is left?
 
 package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
@@ -39,8 +40,9 @@ parser:option("--write", "file for the figures, as JSON")
 parser:flag("--quick", "a few steps, to see that everything works")
 local options = common.parse(parser, {depth = 8, hidden = 32, steps = 6})
 
-local kv = comm.is_launched() and not options.alone and ty.kv.create("dist_sync") or ty.null
-local rank = kv ~= ty.null and kv.rank or 0
+local group = comm.is_launched() and comm.world()
+local kv = group and not options.alone and ty.kv.create("dist_sync") or ty.null
+local rank = group and group.rank or 0
 local seed = options.seed + rank
 
 local function sentences(n)
@@ -129,7 +131,8 @@ local function trace(path)
 end
 
 -- The messages of a step: bytes, and the seconds of the step after which it begins (its gradients
--- are there, and the ones before it are done), the mean over steps of a trace.
+-- are there, and the ones before it are done), the mean over steps of a trace; and how long its
+-- steps are.
 local function messages(path, steps)
   local sums, begins, first = {}, {}, nil
   for _, e in ipairs(trace(path)) do
@@ -147,7 +150,7 @@ local function messages(path, steps)
       list[b].ready = list[b].ready + (sums[s * each + b].at - begins[s + 1]) / steps
     end
   end
-  return list
+  return list, (begins[steps] - begins[1]) / (steps - 1)
 end
 
 local function median(list)
@@ -158,7 +161,7 @@ end
 -- Steps with the store and without, as often as --turns says: what is left of the rate of all ranks
 -- without, per turn.
 local function take_turns()
-  local alone, left, group = training(ty.null), {}, comm.world()
+  local alone, left = training(ty.null), {}
   run(2, alone)
   for turn = 1, options.turns do
     local own = {}
@@ -177,8 +180,16 @@ local function take_turns()
   return left
 end
 
+-- The greatest of a number of each rank.
+local function slowest(seconds)
+  for _, text in ipairs(group and group:gather(("%.9f"):format(seconds)) or {}) do
+    seconds = math.max(seconds, tonumber(text))
+  end
+  return seconds
+end
+
 run(math.max(2, math.floor(options.steps / 5)))
-local seconds = run(options.steps)
+local seconds = slowest(run(options.steps))
 local left = kv ~= ty.null and options.turns > 0 and take_turns()
 local path = os.tmpname()
 local profiled = math.max(3, math.floor(options.steps / 5))
@@ -205,7 +216,12 @@ if rank == 0 then
   if options.write then
     local file = assert(io.open(options.write, "w"))
     local found = {model = options.model, ranks = ranks, batch = options.batch, seconds = seconds,
-      exposed = exposed, messages = count > 0 and messages(path, profiled) or {}}
+      exposed = exposed, messages = {}}
+    if count > 0 then
+      local each
+      found.messages, each = messages(path, profiled)
+      found.computing = each - exposed
+    end
     assert(file:write(json.text(found), "\n"))
     file:close()
   end

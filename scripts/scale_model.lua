@@ -6,14 +6,16 @@
 --   tycho scripts/scale_model.lua --alone alone.json --step step.json --link link.json
 --   tycho scripts/scale_model.lua ... --ranks 8,64,256,1024 --gigabits 10,25,100 --per-host 1
 --
--- Computing takes what it takes alone. A message of n bytes between P ranks takes
+-- Computing takes what it takes alone, and gradients are there after the same share of it. A
+-- message of n bytes between P ranks takes
 --
 --     t(n) = 3 latency + 2 (H - 1) overhead + n / memory + 2 (H - 1) / H n / wire
 --
 -- on H hosts, since all say what they are about to do, then exchange parts, then gather sums; a
 -- rank sends each of the others a part of its own twice. With L ranks on a host, these add first:
 -- 2 (L - 1) overhead, once more n / memory, and on the wire what one rank of a host would send.
--- `memory` is what adding and copying takes, measured where no network lies between the ranks. A
+-- `memory` is what adding and copying takes, measured where no network lies between the ranks. On
+-- the wire that was measured, it is the measured line of messages of that size, and latency too. A
 -- message begins when its gradients are there and the one before it has ended; what lies behind the
 -- end of computing is exposed, and makes the step longer.
 
@@ -51,20 +53,26 @@ local function numbers(text)
   return list
 end
 
--- The measured line of P ranks as that of the model: what is left of it beside latency.
-local function measured()
+-- A measured line of P ranks as that of the model: what is left of it beside latency.
+local function measured(line)
   local p = link.ranks
-  local latency = math.max(link.sum.latency - 2 * (p - 1) * options.overhead * 1e-6, 0) / 3
-  return {latency = latency, memory = link.sum.bandwidth, wire = math.huge, per_host = 1}
+  local latency = math.max(line.latency - 2 * (p - 1) * options.overhead * 1e-6, 0) / 3
+  return {latency = latency, memory = line.bandwidth, wire = math.huge, per_host = 1}
+end
+
+-- Ways of small and of large messages.
+local function as_measured()
+  return {upto = link.sum.upto, small = measured(link.sum.small), large = measured(link.sum.large)}
 end
 
 local function network(gigabits)
-  local found = measured()
-  return {latency = options.latency * 1e-6, memory = found.memory,
+  local way = {latency = options.latency * 1e-6, memory = link.sum.large.bandwidth,
     wire = gigabits * 1e9 / 8, per_host = options.per_host}
+  return {upto = 0, small = way, large = way}
 end
 
-local function time_of(way, ranks, bytes)
+local function time_of(ways, ranks, bytes)
+  local way = bytes <= ways.upto and ways.small or ways.large
   local near = math.min(way.per_host, ranks)
   local hosts = math.ceil(ranks / near)
   return 3 * way.latency + 2 * (hosts - 1 + near - 1) * options.overhead * 1e-6
@@ -72,18 +80,18 @@ local function time_of(way, ranks, bytes)
 end
 
 -- Seconds of a step, and how many of them computing waits.
-local function predict(way, ranks)
-  local done, ready = 0, 0
+local function predict(ways, ranks)
+  local done, ready, scale = 0, 0, alone.seconds / step.computing
   for _, message in ipairs(step.messages) do
-    ready = math.min(message.ready, alone.seconds)
-    done = math.max(done, ready) + time_of(way, ranks, message.bytes)
+    ready = math.min(message.ready * scale, alone.seconds)
+    done = math.max(done, ready) + time_of(ways, ranks, message.bytes)
   end
   local total = done + alone.seconds - ready              -- updates follow the last message
   return total, total - alone.seconds
 end
 
-local function line(way, name, ranks)
-  local seconds, exposed = predict(way, ranks)
+local function line(ways, name, ranks)
+  local seconds, exposed = predict(ways, ranks)
   print(("%6d  %-12s %10.3f %10.3f %9.1f %%"):format(ranks, name, seconds * 1e3, exposed * 1e3,
     100 * alone.seconds / seconds))
 end
@@ -93,7 +101,7 @@ print(("%s, batches of %d: alone %.3f ms; %d messages"):format(alone.model, alon
 print(("%6s  %-12s %10s %10s %11s"):format("ranks", "wire", "step, ms", "exposed", "efficiency"))
 for _, ranks in ipairs(numbers(options.ranks)) do
   if not options.gigabits then
-    line(measured(), "as measured", ranks)
+    line(as_measured(), "as measured", ranks)
   end
   for _, gigabits in ipairs(options.gigabits and numbers(options.gigabits) or {}) do
     line(network(gigabits), gigabits .. " Gbit/s", ranks)

@@ -54,11 +54,13 @@ describe("scripts for several ranks:", function()
   it("scale_model adds what computing does not hide", function()
     folder.with(function(path)
       write(path .. "/alone", { model = "net", batch = 8, seconds = 0.1 })
-      write(path .. "/step", { ranks = 2, seconds = 0.12, exposed = 0.02,
+      write(path .. "/step", { ranks = 2, seconds = 0.12, exposed = 0.02, computing = 0.1,
         messages = { { bytes = 1e6, ready = 0.05 }, { bytes = 25e6, ready = 0.09 } } })
-      write(path .. "/link", { ranks = 2, sum = { latency = 1e-4, bandwidth = 1e9 } })
-      local output = model(path, "--ranks 2")            -- 90 + 0.1 + 25 + 10 of updates
-      assert.truthy(output:match("\n +2  as measured +125%.100 +25%.100 +79%.9 %%"), output)
+      write(path .. "/link", { ranks = 2, sum = { upto = 1e6,
+        small = { latency = 1e-4, bandwidth = 1e8 },
+        large = { latency = 1e-3, bandwidth = 1e9 } } })
+      local output = model(path, "--ranks 2")            -- 90 + 1 + 25 + 10 of updates
+      assert.truthy(output:match("\n +2  as measured +126%.000 +26%.000 +79%.4 %%"), output)
       -- 90 + 3 * 0.03 + 14 * 0.002 + 25 + 2 * 7 / 8 * 25e6 / 1.25e9 * 1000 + 10
       output = model(path, "--ranks 8 --gigabits 10")
       assert.truthy(output:match("\n +8  10 Gbit/s +160%.118 +60%.118 +62%.5 %%"), output)
