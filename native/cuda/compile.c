@@ -3,8 +3,8 @@
 **
 ** An image is known by all it follows from: options, architecture, compiler, source. A file of
 ** the cache repeats that text, so that neither two sources of one hash nor a damaged file can
-** give a wrong kernel. Where an architecture is newer than the compiler, PTX for the newest it
-** knows is compiled, which the driver translates.
+** give a wrong kernel. Where the compiler does not know an architecture, PTX for the newest below
+** it is compiled, which the driver translates.
 */
 #include <fcntl.h>
 #include <pthread.h>
@@ -118,15 +118,26 @@ static void write_image(const struct kernel_image *m)
 
 /* -- NVRTC ------------------------------------------------------------------------------------- */
 
-static int newest_arch(void)
+/* Architectures that NVRTC compiles for, in rising order; 0 ends them. */
+static const int *known_archs(void)
 {
-  static int newest;
-  int n = 0, list[64] = { 0 };
-  if (newest) return newest;
-  if (nvrtc_api.GetNumSupportedArchs(&n) || n > COUNT(list)) n = 0;
-  if (n && nvrtc_api.GetSupportedArchs(list)) n = 0;
-  for (int i = 0; i < n; i++) newest = MAX(newest, list[i]);
-  return newest = newest ? newest : 90;
+  static int list[64];
+  int n = 0;
+  if (*list) return list;
+  if (nvrtc_api.GetNumSupportedArchs(&n) || n >= COUNT(list) || nvrtc_api.GetSupportedArchs(list))
+    *list = 0;
+  return list;
+}
+
+int cuda_least_arch(void) { return *known_archs(); }
+
+/* The newest that NVRTC knows up to this one: itself, or one whose PTX runs on it, too. */
+static int compiled_arch(int arch)
+{
+  int known = 0;
+  for (const int *a = known_archs(); *a; a++)
+    if (*a <= arch) known = *a;
+  return known ? known : arch;
 }
 
 static int log_of(nvrtc_program p, const char *name)
@@ -159,10 +170,9 @@ static int run_compiler(struct kernel_image *m, const char *source, const char *
   nvrtc_program p;
   const char *list[OPTIONS + 2];
   char target[64];
-  bool ptx = arch > newest_arch();
-  int n = 0;
-  snprintf(target, sizeof target, "--gpu-architecture=%s_%d", ptx ? "compute" : "sm",
-      ptx ? newest_arch() : arch);
+  int known = compiled_arch(arch), n = 0;
+  bool ptx = known != arch;
+  snprintf(target, sizeof target, "--gpu-architecture=%s_%d", ptx ? "compute" : "sm", known);
   list[n++] = target;
   for (int i = 0; options && options[i] && n < OPTIONS; i++) list[n++] = options[i];
   NEED(!nvrtc_api.CreateProgram(&p, source, name, 0, NULL, NULL), TY_EMEMORY,

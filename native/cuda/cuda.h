@@ -20,6 +20,8 @@ int  cuda_nvrtc_version(void);
 /* The first of the sonames that is found: in TYCHO_CUDA_PATH, else where the system looks, else
 ** in CUDA_HOME. NULL; adds what was tried to `tried`. */
 void *cuda_open(const char *const *sonames, struct text *tried);
+/* The same of a library of the toolkit: the first name is toolkit 13's, the second toolkit 12's. */
+void *cuda_open_toolkit(const char *const *sonames, struct text *tried);
 /* code of a driver's call: TY_OK, or a failure that says what was done and the driver's words */
 int  cuda_told(int result, const char *what);
 
@@ -61,6 +63,8 @@ int cuda_fault_told(struct cuda_fault *f);
 ** compiler's log. */
 int cuda_compile(int device, const char *source, const char *const *options, const char *name,
     cu_function *out);
+/* The least compute capability that NVRTC compiles for, 75: 7.5; 0: it does not say. */
+int cuda_least_arch(void);
 /* counts since the start: sources compiled, images taken from the disk, kernels launched */
 struct cuda_counts { int64_t compiled, loaded, launched, copied, replayed; };
 extern struct cuda_counts cuda_counts;

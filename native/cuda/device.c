@@ -127,6 +127,10 @@ static int start(struct gpu *g, int id)
   NEED(d->arch >= LEAST_ARCH, TY_EDEVICE,
       "gpu(%d), %s, has compute capability %d.%d; at least %d.%d is needed", id, d->name, major,
       minor, LEAST_ARCH / 10, LEAST_ARCH % 10);
+  NEED(d->arch >= cuda_least_arch(), TY_EDEVICE,
+      "gpu(%d), %s, has compute capability %d.%d; NVRTC %d.%d compiles for %d.%d or more", id,
+      d->name, major, minor, cuda_nvrtc_version() / 1000, cuda_nvrtc_version() % 1000 / 10,
+      cuda_least_arch() / 10, cuda_least_arch() % 10);
   TRY(cuda_told(cu_api.DeviceTotalMem(&d->total, id), "asking for a device's memory"));
   TRY(cuda_told(cu_api.DevicePrimaryCtxRetain(&d->context, id), "opening a CUDA device"));
   int code = make_streams(g);

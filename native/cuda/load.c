@@ -2,15 +2,16 @@
 ** machine's GPU, and NVRTC, which comes with the toolkit.
 **
 ** Where TYCHO_CUDA_PATH names a folder, libraries in it go before all others; then the system's
-** search by soname; then CUDA_HOME. Nothing is linked: a machine without a GPU runs the same
-** library, and is told what is missing only when it asks for gpu(i).
+** search by soname; then CUDA_HOME. A driver serves toolkits up to its own: libraries of toolkit 13
+** are not looked for where it serves CUDA 12. Nothing is linked: a machine without a GPU runs the
+** same library, and is told what is missing only when it asks for gpu(i).
 */
 #include <dlfcn.h>
 #include <pthread.h>
 #include "base/system.h"
 #include "cuda/cuda.h"
 
-enum { LEAST_DRIVER = 12000 };
+enum { LEAST_DRIVER = 12000, NEW_TOOLKIT = 13000 };
 
 struct cu_functions cu_api;
 struct nvrtc_functions nvrtc_api;
@@ -24,30 +25,38 @@ static int driver_version, nvrtc_version;
 int cuda_driver_version(void) { return driver_version; }
 int cuda_nvrtc_version(void) { return nvrtc_version; }
 
-static void *open_in(const char *folder, const char *inner, const char *name)
+static void *open_in(const char *folder, const char *const *sonames)
 {
-  char path[4096];
-  snprintf(path, sizeof path, "%s%s/%s", folder, inner, name);
-  return sys_dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  void *lib = NULL;
+  for (int i = 0; sonames[i] && !lib; i++) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s%s%s", folder, *folder ? "/" : "", sonames[i]);
+    lib = sys_dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  }
+  return lib;
 }
 
 void *cuda_open(const char *const *sonames, struct text *tried)
 {
   const char *own = env_text("TYCHO_CUDA_PATH", ""), *home = env_text("CUDA_HOME", "");
-  void *lib = NULL;
-  for (int i = 0; sonames[i] && !lib; i++) {
-    if (*own) lib = open_in(own, "", sonames[i]);
-    if (!lib) lib = sys_dlopen(sonames[i], RTLD_NOW | RTLD_LOCAL);
-    if (!lib && *home) lib = open_in(home, "/lib64", sonames[i]);
-    if (!lib && tried) text_add(tried, "%s%s", tried->n ? ", " : "", sonames[i]);
-  }
+  char libraries[4096];
+  snprintf(libraries, sizeof libraries, "%s/lib64", home);
+  void *lib = *own ? open_in(own, sonames) : NULL;
+  if (!lib) lib = open_in("", sonames);
+  if (!lib && *home) lib = open_in(libraries, sonames);
   if (!lib && tried) {
+    for (int i = 0; sonames[i]; i++) text_add(tried, "%s%s", i ? ", " : "", sonames[i]);
     text_add(tried, " in");
     if (*own) text_add(tried, " %s (TYCHO_CUDA_PATH),", own);
     text_add(tried, " the system's folders%s%s%s", *home ? ", " : "", home,
         *home ? "/lib64 (CUDA_HOME)" : "");
   }
   return lib;
+}
+
+void *cuda_open_toolkit(const char *const *sonames, struct text *tried)
+{
+  return cuda_open(sonames + (driver_version < NEW_TOOLKIT), tried);
 }
 
 static int missing(const char *what, const struct text *tried)
@@ -81,8 +90,11 @@ static int load_nvrtc(void)
   static const char *const names[] = { "libnvrtc.so.13", "libnvrtc.so.12", NULL };
   struct text tried = { 0 };
   int major = 0, minor = 0;
-  void *lib = cuda_open(names, &tried);
-  int code = lib ? TY_OK : missing("NVRTC, the compiler of CUDA's toolkit 12 or 13,", &tried);
+  void *lib = cuda_open_toolkit(names, &tried);
+  const char *which = driver_version < NEW_TOOLKIT ? "12, which the driver serves," : "12 or 13,";
+  char what[96];
+  snprintf(what, sizeof what, "NVRTC, the compiler of CUDA's toolkit %s", which);
+  int code = lib ? TY_OK : missing(what, &tried);
   text_done(&tried);
   TRY(code);
 #define FIND(name, symbol, arguments) \

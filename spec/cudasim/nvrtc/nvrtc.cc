@@ -35,7 +35,12 @@ API nvrtcVersion(int *major, int *minor)
   return NVRTC_SUCCESS;
 }
 
-static const int architectures[] = { 75, 80, 86, 89, 90, 100, 120 };
+#if CUDASIM_TOOLKIT == 12
+static const int architectures[] = { 50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100,
+  101, 103, 120, 121 };
+#else
+static const int architectures[] = { 75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121 };
+#endif
 
 API nvrtcGetNumSupportedArchs(int *n)
 {
@@ -110,11 +115,20 @@ API nvrtcGetLoweredName(nvrtcProgram p, const char *expression, const char **out
 
 static bool starts(const std::string &s, const char *with) { return !s.compare(0, strlen(with), with); }
 
+/* sm_90, or compute_90 for PTX; perhaps with a letter behind it */
+static bool is_architecture(const std::string &value)
+{
+  size_t digits = value.find('_');
+  if (digits == std::string::npos) return false;
+  for (int a : architectures)
+    if (a == atoi(value.c_str() + digits + 1)) return true;
+  return false;
+}
+
 /* What a C++ compiler understands is handed on; what only NVRTC knows must at least be known. */
 static bool translate(const std::string &o, std::vector<std::string> *out)
 {
-  static const char *const known[] = { "--gpu-architecture", "-arch", "--fmad", "-fmad",
-    "--use_fast_math", "-use_fast_math", "--device-debug", "-G", "--generate-line-info", "-lineinfo",
+  static const char *const known[] = { "--fmad", "-fmad", "--use_fast_math", "-use_fast_math", "--device-debug", "-G", "--generate-line-info", "-lineinfo",
     "--maxrregcount", "-maxrregcount", "--ftz", "-ftz", "--prec-div", "--prec-sqrt", "-prec",
     "--extra-device-vectorization", "--restrict", "-restrict", "--device-int128", "-w",
     "--disable-warnings", "--relocatable-device-code", "-rdc", "-default-device",
@@ -131,6 +145,8 @@ static bool translate(const std::string &o, std::vector<std::string> *out)
       out->push_back(w.second + o.substr(strlen(w.first)));
       return true;
     }
+  if (starts(o, "--gpu-architecture=") || starts(o, "-arch="))
+    return is_architecture(o.substr(o.find('=') + 1));
   for (const char *k : known)
     if (starts(o, k)) return true;
   return false;
