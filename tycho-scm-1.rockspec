@@ -90,6 +90,7 @@ build = {
       ["tycho.io.recordio"] = "runtime/lua/tycho/io/recordio.lua",
       ["tycho.io.text"] = "runtime/lua/tycho/io/text.lua",
       ["tycho.io.wrappers"] = "runtime/lua/tycho/io/wrappers.lua",
+      ["tycho.kvstore.buckets"] = "runtime/lua/tycho/kvstore/buckets.lua",
       ["tycho.kvstore.comm"] = "runtime/lua/tycho/kvstore/comm.lua",
       ["tycho.kvstore.dist"] = "runtime/lua/tycho/kvstore/dist.lua",
       ["tycho.kvstore.init"] = "runtime/lua/tycho/kvstore/init.lua",

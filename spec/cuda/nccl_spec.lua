@@ -133,6 +133,38 @@ kv.is_capable = function() return false end                -- each device update
 print("no optimizer", distance(train(two, kv), train(two, "device")) < 1e-6)
 ]]
 
+-- Sums of three buckets, in the parts of backward that make them.
+local OVERLAPS = [[
+local ty = require "tycho"
+local sym, net = ty.sym, ty.sym.Variable("data")
+for i = 1, 3 do
+  net = sym.FullyConnected{data = net, num_hidden = 520, no_bias = true,
+    name = "fc" .. i}
+end
+net = sym.LinearRegressionOutput{data = net, label = sym.Variable("label")}
+local x = ty.nd.ones{2, 520, ctx = ty.cpu(0)}
+local function train(ctx, store)
+  local m = ty.mod.Module{symbol = net, context = ctx, label_names = {"label"}}
+  m:bind{data_shapes = {{"data", {2, 520}}}, label_shapes = {{"label", {2, 520}}}}
+  ty.random.seed(1)
+  m:init_params{initializer = ty.init.Uniform(0.01)}
+  m:init_optimizer{kvstore = store, optimizer_params = {learning_rate = 0.01}}
+  for _ = 1, 4 do
+    m:forward_backward(ty.io.DataBatch{data = {x}, label = {x}})
+    m:update()
+  end
+  for _, exe in ipairs(m._exec_group.execs) do
+    print(exe:program():match("in (%d+) segments"))
+  end
+  return (m:get_params())
+end
+local two = {ty.gpu(0), ty.gpu(1)}
+local got, want = train(two, STORE), train(two, "device")
+for name, p in pairs(want) do
+  print(name, (got[name] - p):abs():max():asscalar())
+end
+]]
+
 -- Each call fails once: an error that names it, and then a new store works.
 local FAILS = STORE .. [[
 local ffi = require "ffi"
@@ -230,6 +262,15 @@ describe_there("the store nccl", function()
     it("trains as device does, to the bit, work of streams in order " .. seed, function()
       local text, status = run(FIT, { CUDASIM_SEED = seed })
       assert.equal("sgd\t0\ttrue\nadam\t0\ttrue\nno optimizer\ttrue\n", text)
+      assert.equal(0, status)
+    end)
+  end
+
+  for seed = 1, 2 do
+    it("adds while backward makes the rest, work of streams in order " .. seed, function()
+      local text, status = run("local STORE = 'nccl'\n" .. OVERLAPS, { CUDASIM_SEED = seed })
+      assert.equal("4\n4\n2\n2\n", text:match("^[%d\n]*"))  -- forward, a bucket each
+      assert.equal(3, select(2, text:gsub("fc%d_weight\t0\n", "")), text)
       assert.equal(0, status)
     end)
   end

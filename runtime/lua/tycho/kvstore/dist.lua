@@ -2,13 +2,13 @@
 --
 -- Every rank keeps the stored arrays and makes the same updates; what is added over the ranks, in
 -- their order, are the gradients, so the numbers are those of one process that has as many
--- contexts. Sums of many keys go as one message, a bucket: the last keys first, as backward makes
--- their gradients first; a megabyte in the first and the last bucket and 25 MB in those between,
--- each of which travels while backward makes the gradients of the next. A single device's gradients
--- are read where they lie, so that nothing has to be queued between backward and the message.
+-- contexts. Sums of many keys go as one message (buckets.lua), which travels while backward makes
+-- the gradients of the next. A single device's gradients are read where they lie, so that nothing
+-- has to be queued between backward and the message.
 --
 -- @module tycho.kvstore.dist
 
+local buckets = require "tycho.kvstore.buckets"
 local Class = require "tycho.core.class"
 local comm = require "tycho.kvstore.comm"
 local Error = require "tycho.core.error"
@@ -18,8 +18,6 @@ local optimizer = require "tycho.optimizer"
 local store = require "tycho.kvstore.local"
 
 local dist = {}
-
-local FIRST, BUCKET = 2 ^ 18, 25 * 2 ^ 18                -- elements of a message
 
 --- The store. Fields: type, rank, num_workers.
 -- @type DistStore
@@ -137,80 +135,28 @@ local function take(self, bucket, sums)
 end
 
 
-local function fits(bucket, group)
-  local a, b = bucket[1], group
-  return a[2][1]._dtype == b[2][1]._dtype and a.entry.compression == b.entry.compression
-    and nccl.name_of(a[2]) == nccl.name_of(b[2])
-end
-
-
--- The last bucket's last keys are those of the front layers: backward makes their gradients last,
--- often after a good part of its time, and forward reads their weights first. They go by
--- themselves, a megabyte or one key, so that the rest does not wait for them, and they for little.
-local function part_front(buckets)
-  local bucket = table.remove(buckets)
-  local at, elements = #bucket, bucket[#bucket][2][1].size
-  while at > 1 and elements + bucket[at - 1][2][1].size <= FIRST do
-    at = at - 1
-    elements = elements + bucket[at][2][1].size
-  end
-  buckets[#buckets + 1] = at > 1 and { unpack(bucket, 1, at - 1) } or nil
-  buckets[#buckets + 1] = { unpack(bucket, at) }
-end
-
-
--- Buckets of what is pushed at once, the last keys first.
-local function buckets_of(groups)
-  local buckets, bucket, elements = {}, {}, 0
-  for i = #groups, 1, -1 do
-    local group = groups[i]
-    local limit = #buckets <= 1 and FIRST or BUCKET
-    if not bucket[1] or elements >= limit or not fits(bucket, group) then
-      bucket, elements = {}, 0
-      buckets[#buckets + 1] = bucket
-    end
-    bucket[#bucket + 1], elements = group, elements + group[2][1].size
-  end
-  if bucket[1] then
-    part_front(buckets)
-  end
-  return buckets
-end
-
-
 --- All messages are queued before the first update: the next one travels while it is made.
 function DistStore:_push_all(groups)
-  local buckets, sums = buckets_of(groups), {}
-  for i, bucket in ipairs(buckets) do
+  local list, sums = buckets.of(groups), {}
+  for i, bucket in ipairs(list) do
     sums[i] = send(self, bucket)
   end
-  for i, bucket in ipairs(buckets) do
+  for i, bucket in ipairs(list) do
     take(self, bucket, sums[i])
   end
 end
 
 
 --- Which bucket each key goes in when these are pushed together; nil: the messages wait for all of
--- backward anyway (for modules).
+-- backward anyway, since devices' gradients are added, or compressed, behind it (for modules).
 -- @tparam {string,...} keys
 -- @tparam table values per key a list over devices
 -- @treturn ?table from 0, by key
 function DistStore:_buckets(keys, values)
-  local groups, bucket_of = {}, {}
-  for i, key in ipairs(keys) do
-    local group = { key, values[i], entry = self._entries[key] }
-    if #group[2] > 1 or group[2][1].context ~= self._home or is_2bit(group.entry) then
-      return nil
-    end
-    groups[i] = group
-  end
-  store.sort(groups)
-  for b, bucket in ipairs(buckets_of(groups)) do
-    for _, group in ipairs(bucket) do
-      bucket_of[group[1]] = b - 1
-    end
-  end
-  return bucket_of
+  return buckets.by_key(self, keys, values, function(group)
+    return goes_by_nccl(self, group)
+      or #group[2] == 1 and group[2][1].context == self._home and not is_2bit(group.entry)
+  end)
 end
 
 

@@ -1,12 +1,13 @@
 --- The store "nccl": `device`, whose sums over GPUs and copies to them NCCL makes.
 --
--- Each array that is pushed for a key lies on a GPU of its own. All of a push goes as one message,
--- after which every GPU has the sums. An optimizer's update is made on one of them, the one with
--- the least to do, and a pull broadcasts what it made. Sums are added in NCCL's order: those of two
--- GPUs have the bits of `device`, those of more GPUs its values.
+-- Each array that is pushed for a key lies on a GPU of its own. What is pushed at once goes as few
+-- messages (buckets.lua), after which every GPU has the sums. An optimizer's update is made on one
+-- of them, the one with the least to do, and a pull broadcasts what it made. Sums are added in
+-- NCCL's order: those of two GPUs have the bits of `device`, those of more GPUs its values.
 --
 -- @module tycho.kvstore.nccl
 
+local buckets = require "tycho.kvstore.buckets"
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local comm = require "tycho.kvstore.comm"
@@ -18,16 +19,6 @@ local nccl = {}
 
 
 -- Groups of GPUs ----------------------------------------------------------------------------------
-
---- Where a list's arrays lie, in words.
-function nccl.name_of(list)
-  local names = {}
-  for i, x in ipairs(list) do
-    names[i] = tostring(x.context)
-  end
-  return table.concat(names, ", ")
-end
-
 
 --- Whether all arrays of a list are on GPUs.
 function nccl.is_on_gpus(list)
@@ -45,7 +36,7 @@ end
 -- @tparam {NDArray,...} list
 -- @tparam[opt] Group ranks the processes whose GPUs belong to it
 function nccl.group_of(groups, list, ranks)
-  local name = nccl.name_of(list)
+  local name = buckets.devices_of(list)
   if not groups[name] then
     local contexts = {}
     for i, x in ipairs(list) do
@@ -60,8 +51,8 @@ end
 --- An array like each of a list, on its GPU: where sums of a key go.
 function nccl.buffers(entry, list)
   local kept = entry.sums
-  if not kept or kept.name ~= nccl.name_of(list) or kept[1]._dtype ~= list[1]._dtype then
-    kept = { name = nccl.name_of(list) }
+  if not kept or kept.name ~= buckets.devices_of(list) or kept[1]._dtype ~= list[1]._dtype then
+    kept = { name = buckets.devices_of(list) }
     for i, x in ipairs(list) do
       kept[i] = class.new(x._shape, x._dtype, x._device, "KVStore:push")
     end
@@ -138,20 +129,8 @@ local function check_contexts(groups)
 end
 
 
--- Pushed keys that go as one message: of the same GPUs and dtype.
-local function messages_of(groups)
-  local list, by_name = {}, {}
-  for _, group in ipairs(groups) do
-    local name = #group[2] > 1 and group[2][1].dtype .. " " .. nccl.name_of(group[2])
-    if name and not by_name[name] then
-      by_name[name] = {}
-      list[#list + 1] = by_name[name]
-    end
-    if name then
-      table.insert(by_name[name], group)
-    end
-  end
-  return list
+local function has_several(group)
+  return #group[2] > 1
 end
 
 
@@ -164,7 +143,11 @@ end
 --- All sums are queued before the first update.
 function NcclStore:_push_all(groups)
   check_contexts(groups)
-  for _, bucket in ipairs(messages_of(groups)) do
+  local added = {}
+  for _, group in ipairs(groups) do
+    added[#added + 1] = has_several(group) and group or nil
+  end
+  for _, bucket in ipairs(buckets.of(added)) do
     nccl.sum(nccl.group_of(self._groups, bucket[1][2]), bucket)
   end
   store.KVStore._push_all(self, groups)
@@ -218,8 +201,10 @@ function NcclStore:_give(group, func)
 end
 
 
---- All keys of a step are pushed at once (for modules); backward is not cut.
-function NcclStore._buckets() end
+--- Which bucket each key goes in when these are pushed together; nil: none is added (for modules).
+function NcclStore:_buckets(keys, values)
+  return buckets.by_key(self, keys, values, has_several)
+end
 
 
 return nccl

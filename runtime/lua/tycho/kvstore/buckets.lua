@@ -1,0 +1,92 @@
+--- Keys whose sums travel together: buckets, each of which is one message.
+--
+-- The last keys go first, as backward makes their gradients first; a megabyte in the first and the
+-- last bucket and 25 MB in those between. Backward is cut where a bucket's gradients are there, so
+-- that its message travels while the next ones are made.
+--
+-- @module tycho.kvstore.buckets
+
+local store = require "tycho.kvstore.local"
+
+local buckets = {}
+
+local FIRST, BUCKET = 2 ^ 18, 25 * 2 ^ 18                -- elements of a message
+
+
+--- Where a list's arrays lie, in words.
+function buckets.devices_of(list)
+  local names = {}
+  for i, x in ipairs(list) do
+    names[i] = tostring(x.context)
+  end
+  return table.concat(names, ", ")
+end
+
+
+local function fits(bucket, group)
+  local a, b = bucket[1], group
+  return a[2][1]._dtype == b[2][1]._dtype and a.entry.compression == b.entry.compression
+    and buckets.devices_of(a[2]) == buckets.devices_of(b[2])
+end
+
+
+-- The last bucket's last keys are those of the front layers: backward makes their gradients last,
+-- often after a good part of its time, and forward reads their weights first. They go by
+-- themselves, a megabyte or one key, so that the rest does not wait for them, and they for little.
+local function part_front(list)
+  local bucket = table.remove(list)
+  local at, elements = #bucket, bucket[#bucket][2][1].size
+  while at > 1 and elements + bucket[at - 1][2][1].size <= FIRST do
+    at = at - 1
+    elements = elements + bucket[at][2][1].size
+  end
+  list[#list + 1] = at > 1 and { unpack(bucket, 1, at - 1) } or nil
+  list[#list + 1] = { unpack(bucket, at) }
+end
+
+
+--- Buckets of what is pushed at once.
+-- @tparam table groups a list of {key, list of arrays, entry = its entry}, in the order of keys
+-- @treturn table a list of lists of groups, of one dtype and the same devices each
+function buckets.of(groups)
+  local list, bucket, elements = {}, {}, 0
+  for i = #groups, 1, -1 do
+    local group = groups[i]
+    local limit = #list <= 1 and FIRST or BUCKET
+    if not bucket[1] or elements >= limit or not fits(bucket, group) then
+      bucket, elements = {}, 0
+      list[#list + 1] = bucket
+    end
+    bucket[#bucket + 1], elements = group, elements + group[2][1].size
+  end
+  if bucket[1] then
+    part_front(list)
+  end
+  return list
+end
+
+
+--- Which bucket each key goes in when these are pushed together.
+-- @param kv the store
+-- @tparam {string,...} keys
+-- @tparam table values per key a list over devices
+-- @tparam function travels(group) whether its arrays are sent as backward made them
+-- @treturn ?table from 0, by key; nil where those of some key are not
+function buckets.by_key(kv, keys, values, travels)
+  local groups, bucket_of = {}, {}
+  for i, key in ipairs(keys) do
+    groups[i] = { key, values[i], entry = kv._entries[key] }
+    if not travels(groups[i]) then
+      return nil
+    end
+  end
+  for b, bucket in ipairs(buckets.of(store.sort(groups))) do
+    for _, group in ipairs(bucket) do
+      bucket_of[group[1]] = b - 1
+    end
+  end
+  return bucket_of
+end
+
+
+return buckets
