@@ -171,10 +171,11 @@ static int read_index(struct image_record *r, const char *path, int64_t parts, i
   }
   lines_close(&l);
   TRY(code);
+  if (!r->count) return TY_OK;
   qsort(r->offset, (size_t)r->count, sizeof *r->offset, by_offset);
   int64_t share = (r->count + parts - 1) / parts, from = MIN(share * index, r->count),
           to = MIN(from + share, r->count);
-  if (r->offset) memmove(r->offset, r->offset + from, sizeof *r->offset * (size_t)(to - from));
+  memmove(r->offset, r->offset + from, sizeof *r->offset * (size_t)(to - from));
   r->count = to - from;
   return TY_OK;
 }
@@ -207,11 +208,13 @@ static int widest_label(struct image_record *r)
   for (int64_t i = 0; i < r->labels.n; i++) r->capacity = MAX(r->capacity, r->labels.row[i].n);
   if (!r->listed && !r->offset) TRY(list_records(r));
   for (int64_t i = 0; !r->listed && i < r->count; i++) {
-    uint32_t flag, labels;
-    int64_t bytes;
-    TRY(read_head(r, r->offset[i], &flag, &bytes));
+    uint32_t labels;
+    int64_t bytes, next;
+    TRY(read_record(r, r->offset[i], NULL, &bytes, &next));
     if (bytes < HEADER) return broken(r, r->offset[i], "shorter than the header of an image");
     TRY(read_at(r, r->offset[i] + HEAD, &labels, 4));
+    if ((bytes - HEADER) / 4 < labels)
+      return broken(r, r->offset[i], "the record ends within its labels");
     r->capacity = MAX(r->capacity, MAX(labels, 1));
   }
   return TY_OK;

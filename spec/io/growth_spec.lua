@@ -128,6 +128,18 @@ local FORMATS = {
       read_all(ty.io.ImageRecordIter{ path_imgrec = path, data_shape = { 3, 16, 16 },
         batch_size = 10, preprocess_threads = 1 })
     end },
+  { name = "boxes", size = 50,
+    write = function(path, n)
+      write_records(path, n, function(i)
+        return ty.recordio.pack_img(
+          ty.recordio.IRHeader{ 0, { 2, 5, i % 3, 0.1, 0.1, 0.6, 0.7 }, i, 0 }, noise(16, 16),
+          { img_fmt = ".png", quality = 3 })
+      end)
+    end,
+    read = function(path)
+      read_all(ty.io.ImageDetRecordIter{ path_imgrec = path, data_shape = { 3, 16, 16 },
+        batch_size = 10, preprocess_threads = 1 })
+    end },
   { name = "png", size = 10,
     write = function(path, n) ty.image.imwrite(path, noise(n, 1000)) end,
     read = function(path) ty.image.imread(path) end },
@@ -193,6 +205,7 @@ local CLAIMS = {
     .. (" "):rep(5) .. "\n" },
   { "safetensors", "\70\0\0\0\0\0\0\0"
     .. '{"x":{"dtype":"F32","shape":[4000000000],"data_offsets":[0,16000000000]}}' },
+  { "boxes", "\10\35\215\206" .. "\24\0\0\0" .. "\0\0\16\0" .. ("\0"):rep(20) },
   { "idx", "\0\0\8\3" .. word(2 ^ 24) .. word(28) .. word(28) },
   { "png", "\137PNG\r\n\26\n" .. word(13) .. "IHDR" .. word(30000) .. word(30000) .. "\8\2\0\0\0" },
 }
