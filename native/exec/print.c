@@ -160,6 +160,7 @@ static void step_text(const ty_exec *e, const struct program *p, int i, struct t
     text_add(t, "  channels last");
   else if (v >= 0 && p->value[v].block)
     text_add(t, "  channels in %ds", p->value[v].block);
+  if (st->kind == STEP_NODE && st->v.hosted) text_add(t, "  on the host, over copies");
   if (st->guard >= 0) text_add(t, "  if %d", p->step_of[node_of(e, st->guard)]);
   if (st->why) text_add(t, "  not %s", st->why);
   text_add(t, "\n");
