@@ -233,7 +233,7 @@ GPU_SPECS ?= $(addprefix spec/,executor initializer io kvstore metric module nda
   $(patsubst %,operators/%_spec.lua,edges indices reduce rows))
 TYCHO_CUDA_PATH ?= $(abspath $(BUILD))/cudasim
 CUBINS          ?= $(abspath $(BUILD))/cubins
-test-gpu: all cudasim
+test-gpu: all $(if $(filter $(abspath $(BUILD))/cudasim,$(TYCHO_CUDA_PATH)),cudasim)
 	@$(TEST_ENV) TYCHO_TEST_DEVICE='gpu(0)' TYCHO_CUDA_PATH='$(TYCHO_CUDA_PATH)' TYCHO_CACHE='$(CUBINS)' \
 	  CUDASIM_GUARD=0 CUDASIM_STREAMS=eager CUDASIM_SPOIL=4096 sh scripts/dev/test.sh --files $(GPU_SPECS)
 

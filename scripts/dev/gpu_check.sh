@@ -2,11 +2,11 @@
 # What can only be seen with a GPU, in one go of at most eight minutes; the machine needs the driver
 # and a toolkit.
 #   sh scripts/dev/gpu_check.sh FOLDER [PART...]
-# Parts, by default all: platform train specs sanitizer vectors bench.
-# Each part writes FOLDER/PART.log; FOLDER/summary says how it ended. At the end stands what
-# doc/gpu.md has to say. `make` builds before, on this machine or one like it. TYCHO_CUDA_PATH says
-# where the libraries are; with build/cudasim in it the parts run on the stand-in, which shows that
-# this file works and nothing else.
+# Parts, by default all: platform train specs sanitizer vectors host bench.
+# Each part writes FOLDER/PART.log; FOLDER/summary says how it ended, FOLDER/changes which sentences
+# become what. `make` builds before, on this machine or one like it. TYCHO_CUDA_PATH says where the
+# libraries are; with build/cudasim in it the parts run on the stand-in, which shows that this file
+# works and nothing else.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 : "${TYCHO_CUDA_PATH:=}"
@@ -30,23 +30,32 @@ train() {
   done
 }
 
-specs() { make test-gpu TYCHO_CUDA_PATH="$TYCHO_CUDA_PATH"; }
+specs() { TYCHO_PRECISION=highest make test-gpu TYCHO_CUDA_PATH="$TYCHO_CUDA_PATH"; }
 
 sanitizer() {
   compute-sanitizer --error-exitcode=1 \
     build/tycho scripts/train_mnist.lua --network mlp --quick --gpus 0
 }
 
+# the median of no step may be above 50 microseconds
+host() {
+  DEVICE=gpu build/tycho scripts/dev/bench/bench.lua --one host |
+    awk '{ print } /"value":/ { n++; sub(/.*"value":/, ""); bad += $0 + 0 > 50 }
+      END { exit !n || bad }'
+}
+
 # beside PyTorch's figures where TYCHO_BENCH_TORCH names a Python that has it
 bench() {
-  for work in W1 W2 W5; do
+  for work in W1 W2 W4 W5; do
     echo "== $work"
     DEVICE=gpu QUICK=1 PEERS="${TYCHO_BENCH_TORCH:+1}" \
       build/tycho scripts/dev/bench/bench.lua --rounds 1 "$work" || return 1
   done
 }
 
-vectors() { make test-gpu TYCHO_CUDA_PATH="$TYCHO_CUDA_PATH" GPU_SPECS=spec/vectors; }
+vectors() {
+  TYCHO_PRECISION=highest make test-gpu TYCHO_CUDA_PATH="$TYCHO_CUDA_PATH" GPU_SPECS=spec/vectors
+}
 
 if [ "${1:-}" = --part ]; then
   "$2"
@@ -56,16 +65,17 @@ fi
 mkdir -p "$1" || exit 1
 folder=$(cd "$1" && pwd)
 shift
-[ $# -gt 0 ] || set -- platform train specs sanitizer vectors bench
+[ $# -gt 0 ] || set -- platform train specs sanitizer vectors host bench
 : > "$folder/summary"
 
 # seconds that a part may take; eight minutes in all
 limit() {
   case $1 in
-    platform) echo 20 ;;
-    train | sanitizer | vectors) echo 75 ;;
-    bench) echo 60 ;;
-    specs) echo 175 ;;
+    platform) echo 10 ;;
+    host) echo 20 ;;
+    train | sanitizer | vectors) echo 60 ;;
+    specs) echo 120 ;;
+    bench) echo 150 ;;
   esac
 }
 
@@ -94,10 +104,38 @@ if [ -n "$reason" ]; then
 fi
 for name; do part "$name"; done
 
+# -- what changes ----------------------------------------------------------------------------------
+
 device=$(sed -n '/nvidia-smi: /d; p; q' "$folder/platform.log" 2> /dev/null)
 passed=$(sed -n 's/: passed.*//p' "$folder/summary" | tr '\n' ' ')
 failed=$(sed -n 's/: failed.*//p' "$folder/summary" | tr '\n' ' ')
-echo "doc/gpu.md, first sentence: on $(date +%F) on ${device:-a device that part platform tells}:"
-echo "  ran ${passed:-nothing}"
-[ -z "$failed" ] || echo "  failed $failed- a case for the stand-in each"
+
+# change PART FILE OLD NEW: where the part passed, what stands in the file becomes NEW
+change() {
+  case " $passed" in
+    *" $1 "*) printf '%s\n  - %s\n  + %s\n' "$2" "$3" "$4" ;;
+  esac
+}
+
+# counts PART: the last line of counts in its log
+counts() { grep -E '^[0-9]+ passed, ' "$folder/$1.log" 2> /dev/null | tail -n 1; }
+
+{
+  where="on $(date +%F) on ${device:-a device that part platform tells}"
+  change platform doc/gpu.md "**What ran on a GPU so far: nothing.**" \
+    "**What ran on a GPU so far**, $where: ${passed% }; failed: ${failed:-none}"
+  change platform native/device/platform.c \
+    "nothing ran on a GPU so far, all on a stand-in (doc/gpu.md)" \
+    "what ran on a GPU so far: doc/gpu.md"
+  change specs doc/gpu.md "What ran so far, on the stand-in and without a GPU:" \
+    "a row more, \`make test-gpu\` $where: $(counts specs)"
+  change vectors doc/gpu.md "What ran so far, on the stand-in and without a GPU:" \
+    "a row more, recorded cases $where: $(counts vectors)"
+  change sanitizer doc/gpu.md "What ran so far, on the stand-in and without a GPU:" \
+    "a row more, compute-sanitizer $where: clean"
+  change host doc/gpu.md "what a step costs the host" "its figures, in $folder/host.log"
+  change bench doc/gpu.md "a figure of \`make bench DEVICE=gpu\`" \
+    "it goes; the figures of $folder/bench.log stand in doc/performance.md"
+  for part in $failed; do echo "$part failed, see $folder/$part.log: a case for the stand-in"; done
+} | tee "$folder/changes"
 [ -z "$failed" ]

@@ -89,6 +89,21 @@ class Language(nn.Module):
         return F.cross_entropy(self.pred(out), y.flatten())
 
 
+class Unrolled(Language):
+    """The same model, step by step of time."""
+
+    def forward(self, x, y):
+        weights, hidden = self.rnn.all_weights, self.rnn.hidden_size
+        zeros = torch.zeros(x.shape[1], hidden, device=x.device)
+        states, rows = [(zeros, zeros)] * len(weights), []
+        for row in self.embed(x):
+            for l, w in enumerate(weights):
+                states[l] = torch._VF.lstm_cell(row, states[l], *w)
+                row = states[l][0]
+            rows.append(row)
+        return F.cross_entropy(self.pred(torch.cat(rows)), y.flatten())
+
+
 def trainer(net, loss, lr):
     sgd = torch.optim.SGD(net.parameters(), lr=lr, momentum=0.9, fused=True)
     def step():
@@ -153,14 +168,15 @@ def inference(variant, batch):
 
 def w5():
     for layers, units, steps, batch in LM:
-        for variant in ["eager"] + ["compile"] * (COMPILE and not QUICK):
+        for variant in ["eager"] + ["eager unrolled"] * GPU + ["compile"] * (COMPILE and not QUICK):
             def run():
-                net = Language(layers, units).to(DEVICE)
+                unrolled = " unrolled" if "unrolled" in variant else ""
+                net = (Unrolled if unrolled else Language)(layers, units).to(DEVICE)
                 x, y = map(array, tokens(steps, batch))
                 f = torch.compile(net) if variant == "compile" else net
                 step = trainer(net, lambda: f(x, y), LM_RATE)
                 check = [step().item() for _ in range(3)]
-                rate(lm_figure(layers, units, steps, batch), variant, "tokens/s", steps * batch, timed(step), check)
+                rate(lm_figure(layers, units, steps, batch) + unrolled, variant, "tokens/s", steps * batch, timed(step), check)
                 torch._dynamo.reset()
             attempt("W5 " + variant, run)
 

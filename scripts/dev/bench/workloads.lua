@@ -122,12 +122,16 @@ local function profile(run, exe)
   end
 end
 
-local function training(figure, name, batch, unit)
+local function classifier(name, batch)
   local symbol, shape, classes = nets.network(name)
   local inputs = {data = values.images(shape_of(batch, shape)),
     label = values.labels("label", {batch}, classes)}
   local exe = bound(symbol, inputs, true)
-  local step = trainer(symbol, exe, RATES[name], 1 / batch)
+  return exe, inputs, trainer(symbol, exe, RATES[name], 1 / batch)
+end
+
+local function training(figure, name, batch, unit)
+  local exe, inputs, step = classifier(name, batch)
   local check = losses(exe, inputs.label, step)
   measure.rate(figure, "", unit, batch, measure.samples(step, ty.waitall), check)
   profile(step, exe)
@@ -191,6 +195,13 @@ function workloads.W5()
       profile(steps[k], exes[k])
     end
   end
+end
+
+function workloads.host(only)
+  require("host_time")(function(name)
+    if name ~= "fused" and name ~= "unrolled" then return select(3, classifier(name, 64)) end
+    return select(3, language(name, LM[1], true))
+  end, only)
 end
 
 local function bucketing(kind, top)

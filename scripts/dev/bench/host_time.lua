@@ -1,0 +1,23 @@
+--- What a step costs the thread that asks for it: the device is idle when it begins, and is waited
+-- for outside.
+local measure = require "measure"
+local ty = require "tycho"
+
+local NAMES = {mlp = "mlp", lenet = "lenet", fused = "LSTM 2x200 fused",
+  unrolled = "LSTM 2x200 unrolled"}
+
+--- Prints the records of `only`, by default of all; step_of gives what is called, by name.
+return function(step_of, only)
+  for _, name in ipairs{"mlp", "lenet", "fused", "unrolled"} do
+    if not only or only == name then
+      local step, list = step_of(name), {}
+      for i = -99, 200 do                       -- the first hundred compile, record, warm up
+        local from = measure.now()
+        step()
+        list[i] = (measure.now() - from) * 1e6
+        ty.waitall()
+      end
+      measure.record("host " .. NAMES[name], "", "us/step", list)
+    end
+  end
+end
