@@ -224,8 +224,13 @@ static int storage_make(int device, size_t bytes, struct storage **out, bool *bl
 {
   void *p = NULL;
   TRY(device_open(device));
-  TRY(block_new(device, bytes, &p, blank));
-  int code = storage_wrap(device, p, bytes, give_back, NULL, out);
+  int code = block_new(device, bytes, &p, blank);
+  if (code == TY_EMEMORY) { /* what pools hold beyond their needs may do */
+    ty_pool_trim(NULL);
+    code = block_new(device, bytes, &p, blank);
+  }
+  TRY(code);
+  code = storage_wrap(device, p, bytes, give_back, NULL, out);
   if (code) block_free(device, p, bytes);
   return code;
 }

@@ -105,6 +105,8 @@ local function value(dtype)
   local x = ty.nd.array{{{1 + 2 ^ -12}}, dtype = dtype}
   local y = ty.nd.Convolution{data = x, weight = ty.nd.ones{1, 1, 1, dtype = dtype}, kernel = {1},
     num_filter = 1, no_bias = true}
+  local product = ty.nd.dot(x:reshape{1, 1}, ty.nd.ones{1, 1, dtype = dtype})
+  assert(y:asscalar() == product:asscalar())
   return y:asscalar() == 1 and "narrow" or "whole"
 end
 print(value("float32"), value("float64"))
@@ -162,8 +164,11 @@ describe_there("a convolution on a GPU", function()
   end)
 
   it("is as precise as was asked for", function()
+    for precision, values in pairs{ highest = "whole\twhole\n", high = "narrow\twhole\n",
+      medium = "narrow\twhole\n" } do
+      assert.equal(values, (stand_in.run(NARROW, { TYCHO_PRECISION = precision })))
+    end
     assert.equal("whole\twhole\n", (stand_in.run(NARROW)))
-    assert.equal("narrow\twhole\n", (stand_in.run(NARROW, { TYCHO_PRECISION = "high" })))
   end)
 
   it("runs on the host without cuDNN", function()

@@ -50,9 +50,12 @@ local small = step(1000)
 step(90000, small)
 collectgarbage()
 collectgarbage()
-print("large", (pcall(step, 90000)))
+print("large", (pcall(WANT)))
 print("small", (pcall(step, 1000, small)))
 ]]
+-- for another executor, or an array of 72 MB
+local EXECUTOR = "function() step(90000) end"
+local ARRAY = "function() ty.nd.zeros({90000 * 200}, {ctx = ty.gpu(0)}):wait_to_read() end"
 
 local TWO_DEVICES = [[
 local ty = require "tycho"
@@ -115,9 +118,11 @@ describe_there("a step on a GPU", function()
     assert.matches("rows\t1000\ttrue\n$", text)
   end)
 
-  it("takes what other pools hold beyond their needs", function()
-    local text = stand_in.run(TWO_POOLS, { CUDASIM_MEMORY = 100663296 })
-    assert.equal("large\ttrue\nsmall\ttrue\n", text)
+  it("takes what other pools hold beyond their needs, as an array does", function()
+    for _, want in ipairs{ EXECUTOR, ARRAY } do
+      local text = stand_in.run(TWO_POOLS:gsub("WANT", want), { CUDASIM_MEMORY = 100663296 })
+      assert.equal("large\ttrue\nsmall\ttrue\n", text)
+    end
   end)
 
   it("leaves nothing undone without a failure", function()

@@ -9,6 +9,7 @@ extern "C" __global__ void far(float *y) { y[threadIdx.x * 100000] = 1; }
 extern "C" __global__ void fine(float *y) { y[threadIdx.x] = 1; }
 extern "C" __global__ void nothing(float *y) { float *p = 0; *p = 1; }
 extern "C" __global__ void order(int *y) { y[0] = threadIdx.x; }
+extern "C" __global__ void order_of_blocks(int *y) { y[0] = blockIdx.x; }
 extern "C" __global__ void unwritten(const float *x, float *y) { y[0] = x[0]; }
 extern "C" __global__ void stop(float *y) { assert(y == 0); }
 )";
@@ -64,19 +65,26 @@ static void test_host()
   CHECK(status_of([] {}) == 0);
 }
 
-/* Threads and blocks come in any order; fresh memory is NaNs. */
-static void test_chance()
+/* How often another one of the grid's threads came last than the time before. */
+static int changes_of_last(const char *name, unsigned blocks, unsigned threads)
 {
-  CUfunction f = kernel(SOURCE, "order");
+  CUfunction f = kernel(SOURCE, name);
   int last = -1, changes = 0;
   for (int i = 0; i < 20; i++) {
     CUdeviceptr y = room(4);
-    OK(launch(f, 1, 64, 0, { &y }));
+    OK(launch(f, blocks, threads, 0, { &y }));
     int v = down<int>(y, 1)[0];
     changes += v != last;
     last = v;
   }
-  CHECK(changes > 5);
+  return changes;
+}
+
+/* Threads and blocks come in any order; fresh memory is NaNs. */
+static void test_chance()
+{
+  CHECK(changes_of_last("order", 1, 64) > 5);
+  CHECK(changes_of_last("order_of_blocks", 64, 1) > 5);
   CUdeviceptr x = room(4), y = room(4);
   OK(launch(kernel(SOURCE, "unwritten"), 1, 1, 0, { &x, &y }));
   float v = down<float>(y, 1)[0];
