@@ -134,6 +134,43 @@ for step = 1, 5 do
 end
 ]]
 
+-- the optimizer's step inside backward, at a rate that changes at every second step
+local RATES = [[
+ty.log.level = "error"
+local sym, cpu = ty.sym, ty.cpu(0)
+local net = sym.FullyConnected{data = sym.Variable("data"), num_hidden = 8, name = "a"}
+net = sym.FullyConnected{data = sym.tanh(net), num_hidden = 3, name = "b"}
+net = sym.SoftmaxOutput{data = net, name = "softmax"}
+local function pattern(shape)
+  local n = shape[1] * (shape[2] or 1)
+  return (ty.nd.arange{0, n, ctx = cpu} * 5 % 11 / 11 - 0.4):reshape(shape)
+end
+local function train(ctx, optimizer)
+  local m, graphs = ty.mod.Module{symbol = net, context = ctx}, {}
+  m:bind{data_shapes = {{"data", {8, 6}}}, label_shapes = {{"softmax_label", {8}}}}
+  m:set_params({a_weight = pattern{8, 6}, a_bias = pattern{8}, b_weight = pattern{3, 8},
+    b_bias = pattern{3}}, {})
+  m:init_optimizer{optimizer = optimizer, in_backward = true, optimizer_params = {
+    learning_rate = 0.5, lr_scheduler = ty.lr_scheduler.FactorScheduler{step = 2, factor = 0.7}}}
+  for step = 1, 8 do
+    graphs[step] = counts(function()
+      m:forward_backward(ty.io.DataBatch{data = {pattern{8, 6}},
+        label = {ty.nd.arange{0, 8, ctx = cpu} % 3}})
+      m:update()
+    end).graphs
+  end
+  return (m:get_params()), table.concat(graphs, " ")
+end
+for _, optimizer in ipairs{"sgd", "adam"} do
+  local got, graphs = train(ty.gpu(0), optimizer)
+  local want, worst = train(cpu, optimizer), 0
+  for name, p in pairs(want) do
+    worst = math.max(worst, (got[name]:as_in_context(cpu) - p):abs():max():asscalar())
+  end
+  print(optimizer, graphs, worst < 1e-5 and "equal" or worst)
+end
+]]
+
 local describe_there = stand_in.exists() and describe or function(name)
   describe(name, function()
     it("runs", function()
@@ -169,6 +206,13 @@ describe_there("a step on a GPU", function()
       local graphs = step == 1 and 0 or 2
       assert.matches(("%d\t%d\tequal\tnew numbers\n"):format(step, graphs), text, 1, true)
     end
+  end)
+
+  it("is not recorded anew for another learning rate", function()
+    local text, status = stand_in.run(COUNTS .. RATES, { CUDASIM_STRICT = 1 })
+    assert.equal(0, status, text)
+    local graphs = "0 2 2 2 2 2 2 2"
+    assert.equal(("sgd\t%s\tequal\nadam\t%s\tequal\n"):format(graphs, graphs), text)
   end)
 
   it("is recorded anew for another mode and when its memory moves", function()
