@@ -20,8 +20,9 @@ int  cuda_nvrtc_version(void);
 /* The first of the sonames that is found: in TYCHO_CUDA_PATH, else where the system looks, else
 ** in CUDA_HOME. NULL; adds what was tried to `tried`. */
 void *cuda_open(const char *const *sonames, struct text *tried);
-/* The same of a library of the toolkit: the first name is toolkit 13's, the second toolkit 12's. */
-void *cuda_open_toolkit(const char *const *sonames, struct text *tried);
+/* Libraries that some kernels stand on; NULL: not found, or TYCHO_DISABLE switches it off. */
+enum cuda_library { CUDA_CUBLASLT, CUDA_CUDNN, CUDA_CUSOLVER };
+void *cuda_library(enum cuda_library which);
 /* code of a driver's call: TY_OK, or a failure that says what was done and the driver's words */
 int  cuda_told(int result, const char *what);
 

@@ -34,8 +34,7 @@ static int loaded;                                    /* 1: yes, -1: no */
 
 static bool load(void)
 {
-  static const char *const names[] = { "libcudnn.so.9", NULL };
-  void *lib = env_disabled("cudnn") ? NULL : cuda_open(names, NULL);
+  void *lib = cuda_library(CUDA_CUDNN);
   bool good = lib != NULL;
 #define FIND(name, symbol, arguments) \
   if (good) *(void **)&dnn.name = dlsym(lib, symbol), good = dnn.name != NULL;

@@ -1,5 +1,5 @@
 /* load.c - finds CUDA's libraries when they are first asked for: the driver, which comes with the
-** machine's GPU, and NVRTC, which comes with the toolkit.
+** machine's GPU, NVRTC, which comes with the toolkit, and those that some kernels stand on.
 **
 ** Where TYCHO_CUDA_PATH names a folder, libraries in it go before all others; then the system's
 ** search by soname; then CUDA_HOME. A driver serves toolkits up to its own: libraries of toolkit 13
@@ -7,9 +7,11 @@
 ** same library, and is told what is missing only when it asks for gpu(i).
 */
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include "base/system.h"
 #include "cuda/cuda.h"
+#include "device/platform.h"
 
 enum { LEAST_DRIVER = 12000, NEW_TOOLKIT = 13000 };
 
@@ -54,10 +56,28 @@ void *cuda_open(const char *const *sonames, struct text *tried)
   return lib;
 }
 
-void *cuda_open_toolkit(const char *const *sonames, struct text *tried)
+/* libraries of the toolkit, whose names differ: toolkit 13's first, then toolkit 12's */
+static void *open_toolkit(const char *const *sonames, struct text *tried)
 {
   return cuda_open(sonames + (driver_version < NEW_TOOLKIT), tried);
 }
+
+struct library { const char *name, *disable, *soname[3]; bool of_toolkit; };
+static const struct library libraries[] = {
+  [CUDA_CUBLASLT] = { "cublasLt", "cublaslt", { "libcublasLt.so.13", "libcublasLt.so.12" }, true },
+  [CUDA_CUDNN]    = { "cuDNN", "cudnn", { "libcudnn.so.9" }, false },
+  [CUDA_CUSOLVER] = { "cuSOLVER", "cusolver", { "libcusolver.so.12", "libcusolver.so.11" }, true },
+};
+
+static void *open_library(const struct library *l, struct text *tried)
+{
+  if (!env_disabled(l->disable))
+    return l->of_toolkit ? open_toolkit(l->soname, tried) : cuda_open(l->soname, tried);
+  if (tried) text_add(tried, "TYCHO_DISABLE switches it off");
+  return NULL;
+}
+
+void *cuda_library(enum cuda_library which) { return open_library(&libraries[which], NULL); }
 
 static int missing(const char *what, const struct text *tried)
 {
@@ -90,7 +110,7 @@ static int load_nvrtc(void)
   static const char *const names[] = { "libnvrtc.so.13", "libnvrtc.so.12", NULL };
   struct text tried = { 0 };
   int major = 0, minor = 0;
-  void *lib = cuda_open_toolkit(names, &tried);
+  void *lib = open_toolkit(names, &tried);
   const char *which = driver_version < NEW_TOOLKIT ? "12, which the driver serves," : "12 or 13,";
   char what[96];
   snprintf(what, sizeof what, "NVRTC, the compiler of CUDA's toolkit %s", which);
@@ -105,6 +125,28 @@ static int load_nvrtc(void)
   NEED(!nvrtc_api.Version(&major, &minor), TY_EDEVICE, "NVRTC does not answer");
   nvrtc_version = major * 1000 + minor * 10;
   return TY_OK;
+}
+
+/* What is used where there are devices: versions, then where each library lies. */
+static void tell_libraries(struct text *t)
+{
+  text_add(t, "            driver of CUDA %d.%d, NVRTC %d.%d\n", driver_version / 1000,
+      driver_version % 1000 / 10, nvrtc_version / 1000, nvrtc_version % 1000 / 10);
+  for (int i = 0; i < COUNT(libraries); i++) {
+    struct text tried = { 0 };
+    struct link_map *found = NULL;
+    void *lib = open_library(&libraries[i], &tried);
+    bool there = lib && !dlinfo(lib, RTLD_DI_LINKMAP, &found);
+    text_add(t, "%-11s %s%s\n", libraries[i].name, there ? "" : "no: ",
+        there ? found->l_name : tried.s ? tried.s : "out of memory");
+    if (lib) dlclose(lib);
+    text_done(&tried);
+  }
+}
+
+__attribute__((constructor)) static void register_platform(void)
+{
+  platform_register(tell_libraries);
 }
 
 static void load(void)

@@ -26,8 +26,7 @@ struct product_plan {
 
 static bool load(void)
 {
-  static const char *const names[] = { "libcublasLt.so.13", "libcublasLt.so.12", NULL };
-  void *lib = cuda_open_toolkit(names, NULL);
+  void *lib = cuda_library(CUDA_CUBLASLT);
   bool good = lib != NULL;
 #define FIND(name, symbol, arguments) \
   if (good) *(void **)&lt.name = dlsym(lib, symbol), good = lt.name != NULL;

@@ -35,8 +35,7 @@ static bool find(void *lib, const char *prefix, const char *symbol, void *to)
 
 static bool load(void)
 {
-  static const char *const names[] = { "libcusolver.so.12", "libcusolver.so.11", NULL };
-  void *lib = env_disabled("cusolver") ? NULL : cuda_open_toolkit(names, NULL);
+  void *lib = cuda_library(CUDA_CUSOLVER);
   bool good = lib != NULL;
 #define FIND(name, symbol, arguments) good = good && find(lib, "", symbol, &solver.name);
   SOLVER_FUNCTIONS(FIND)

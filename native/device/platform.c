@@ -129,6 +129,9 @@ void gpu_absence(struct text *t)
   text_add(t, " in the system's folders%s%s", *path ? " and in " : "", path);
 }
 
+static void (*tell_back_end)(struct text *t);
+void platform_register(void (*tell)(struct text *t)) { tell_back_end = tell; }
+
 /* What the back end says of itself; nothing is started on a device that is there. */
 static void add_cuda(struct text *t)
 {
@@ -139,6 +142,7 @@ static void add_cuda(struct text *t)
     text_add(t, "CUDA        no: %s\n", ty_error());
   if (code) failure_drop(failure_take(code));
   text_add(t, "            nothing ran on a GPU so far, all on a stand-in (doc/gpu.md)\n");
+  if (n && tell_back_end) tell_back_end(t);
 }
 
 static void add_collectives(struct text *t)
@@ -159,7 +163,6 @@ static void add_libraries(struct text *t)
   static const char *const lapack[] = { "libopenblas.so.0", "liblapack.so.3", NULL };
   static const char *const jpeg[] = { "libjpeg.so.62", "libjpeg.so.8", NULL };
   static const char *const png[] = { "libpng16.so.16", NULL };
-  static const char *const cudnn[] = { "libcudnn.so.9", NULL };
   static const char *const mpi[] = { "libmpi.so.40", NULL };
   add_library(t, "BLAS", "blas", blas, "openblas_get_config");
   add_library(t, "LAPACK", NULL, lapack, NULL);
@@ -167,7 +170,6 @@ static void add_libraries(struct text *t)
   add_library(t, "JPEG", NULL, jpeg, NULL);
   add_library(t, "PNG", NULL, png, NULL);
   add_cuda(t);
-  add_library(t, "cuDNN", "cudnn", cudnn, NULL);
   add_collectives(t);
   add_library(t, "MPI", "mpi", mpi, NULL);
 }

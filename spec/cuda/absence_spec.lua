@@ -91,7 +91,13 @@ describe_there("what is missing of CUDA", function()
 
   it("stands in tycho --platform", function()
     local line = "%s TYCHO_CUDA_PATH=%s build/tycho --platform"
-    assert.matches("CUDA        1 device\n", (shell.run(line:format("", "build/cudasim"))))
+    local there = shell.run(line:format("TYCHO_DISABLE=cudnn CUDASIM_DRIVER=12040",
+      "build/cudasim"))
+    assert.matches("CUDA        1 device\n", there)
+    assert.matches("            driver of CUDA 12.4, NVRTC 12.0\n", there)
+    assert.matches("cublasLt    build/cudasim/libcublasLt.so.12\n", there)
+    assert.matches("cuDNN       no: TYCHO_DISABLE switches it off\n", there)
+    assert.matches("cuSOLVER    build/cudasim/libcusolver.so.11\n", there)
     assert.matches("CUDA        no: gpu%(0%) does not exist: the CUDA driver serves CUDA 11.8",
       (shell.run(line:format("CUDASIM_DRIVER=11080", "build/cudasim"))))
   end)

@@ -88,6 +88,17 @@ describe("libraries of CUDA", function()
     end)
   end
 
+  it("are done without where they are missing", function()
+    local text = stand_in.run(USE, { TYCHO_DISABLE = "cublaslt,cusolver" })
+    assert.equal("52.75\nnvrtc.so.13 ", text)
+    text = stand_in.run([[
+      local ty = require "tycho"
+      print(ty.sym.FullyConnected{data = ty.sym.Variable("x"), num_hidden = 4, name = "fc"}
+        :simple_bind{ctx = ty.gpu(0), x = {2, 3}}:program())
+    ]], { TYCHO_DISABLE = "cublaslt" })
+    assert.matches("%[fc%]  on the host, over copies  not cublaslt: cublasLt was not found", text)
+  end)
+
   it("say which architectures NVRTC no longer knows", function()
     assert.matches("gpu%(0%), .*, has compute capability 7.0; NVRTC 13.0 compiles for 7.5 or more",
       (stand_in.run(TEXT, { CUDASIM_ARCH = 70 })))

@@ -23,7 +23,7 @@ rooms.native = { title = "native", {
       "parallel.h", "philox.h", "stream_copy.h", "system.h", "text.h", "vmath.h" } },
 }, {
   { name = "device", is = "processors, queues, storage",
-    public = { "collective.h", "device.h", "order.h", "pool.h", "profile.h", "queue.h" } },
+    public = { "collective.h", "device.h", "order.h", "platform.h", "pool.h", "profile.h", "queue.h" } },
 }, {
   { name = "tensor", is = "dense arrays and their files", public = { "tensor.h" } },
 }, {
