@@ -23,8 +23,11 @@ void *cuda_open(const char *const *sonames, struct text *tried);
 /* Libraries that some kernels stand on; NULL: not found, or TYCHO_DISABLE switches it off. */
 enum cuda_library { CUDA_CUBLASLT, CUDA_CUDNN, CUDA_CUSOLVER };
 void *cuda_library(enum cuda_library which);
-/* code of a driver's call: TY_OK, or a failure that says what was done and the driver's words */
+/* code of a driver's call: TY_OK, or a failure that says on which device what was done, and the
+** driver's words */
 int  cuda_told(int result, const char *what);
+/* gpu(id) is what this thread's calls are for from here on */
+void cuda_speaks_of(int id);
 
 /* -- devices (device.c) ------------------------------------------------------------------------ */
 

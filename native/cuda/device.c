@@ -49,14 +49,21 @@ cu_stream cuda_stream(int device)
   return serves == device ? g->d.stream : g->d.copies;
 }
 
-int cuda_enter(int device)
+/* this thread's */
+static __thread cu_context entered;
+
+static int take_context(cu_context context)
 {
-  static __thread cu_context entered;
-  cu_context context = gpu_of(device)->d.context;
-  if (entered == context) return TY_OK;
   TRY(cuda_told(cu_api.CtxSetCurrent(context), "taking a CUDA device"));
   entered = context;
   return TY_OK;
+}
+
+int cuda_enter(int device)
+{
+  cu_context context = gpu_of(device)->d.context;
+  cuda_speaks_of(device_id(device));
+  return entered == context ? TY_OK : take_context(context);
 }
 
 /* -- finding and opening ----------------------------------------------------------------------- */
@@ -82,7 +89,7 @@ static int make_streams(struct gpu *g)
   struct cuda_device *d = &g->d;
   struct cu_allocation how = { .type = CU_ALLOCATION_PINNED,
     .location = { CU_LOCATION_DEVICE, d->id } };
-  TRY(cuda_told(cu_api.CtxSetCurrent(d->context), "taking a CUDA device"));
+  TRY(take_context(d->context));
   TRY(cuda_told(cu_api.StreamCreate(&d->stream, CU_STREAM_NON_BLOCKING), "making a stream"));
   TRY(cuda_told(cu_api.StreamCreate(&d->copies, CU_STREAM_NON_BLOCKING), "making a stream"));
   TRY(cuda_told(cu_api.MemGetAllocationGranularity(&d->granularity, &how, 1),
@@ -99,7 +106,7 @@ static int make_streams(struct gpu *g)
 static void drop_streams(struct gpu *g)
 {
   struct cuda_device *d = &g->d;
-  if (!cu_api.CtxSetCurrent(d->context)) {
+  if (!take_context(d->context)) {
     staging_done(&g->queue);
     staging_done(&g->other);
     if (d->fault) cu_api.MemFreeHost(d->fault);
@@ -108,7 +115,7 @@ static void drop_streams(struct gpu *g)
       if (g->mark[i]) cu_api.EventDestroy(g->mark[i]);
     if (d->copies) cu_api.StreamDestroy(d->copies);
     if (d->stream) cu_api.StreamDestroy(d->stream);
-    cu_api.CtxSetCurrent(NULL);
+    take_context(NULL);
   }
   cu_api.DevicePrimaryCtxRelease(d->id);
   *g = (struct gpu){ 0 };
@@ -119,6 +126,7 @@ static int start(struct gpu *g, int id)
   struct cuda_device *d = &g->d;
   int major, minor;
   d->id = id;
+  cuda_speaks_of(id);
   TRY(attribute(id, CU_MAJOR, &major));
   TRY(attribute(id, CU_MINOR, &minor));
   TRY(attribute(id, CU_PROCESSORS, &d->processors));
@@ -172,7 +180,7 @@ static int finish(int device)
 {
   TRY(cuda_enter(device));
   TRY(cuda_told(cu_api.StreamSynchronize(cuda_stream(device)),
-      "a task of the GPU (TYCHO_SYNC=1 tells which)"));
+      "a task, TYCHO_SYNC=1 tells which"));
   return cuda_fault_told(cuda_device(device)->fault);
 }
 
@@ -203,7 +211,7 @@ static int reach(int device, uint64_t seq)
   if (device == COLLECTIVE_QUEUE)
     return fail(TY_ESTATE, "sums over GPUs are waited for by looking");
   TRY(cuda_enter(device));
-  TRY(cuda_told(cu_api.EventSynchronize(g->mark[seq % MARKS]), "a task of the GPU"));
+  TRY(cuda_told(cu_api.EventSynchronize(g->mark[seq % MARKS]), "a task"));
   NEED(!g->d.fault->taken, TY_ESTATE, "a kernel has found something");
   return TY_OK;
 }

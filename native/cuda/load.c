@@ -163,12 +163,18 @@ int cuda_load(void)
   return state ? fail(state, "%s", reason) : TY_OK;
 }
 
+/* the device that this thread's calls are for, -1: none yet */
+static __thread int subject = -1;
+void cuda_speaks_of(int id) { subject = id; }
+
 int cuda_told(int result, const char *what)
 {
   const char *name = NULL, *text = NULL;
+  char device[32] = "";
   if (!result) return TY_OK;
   if (cu_api.GetErrorName) cu_api.GetErrorName(result, &name);
   if (cu_api.GetErrorString) cu_api.GetErrorString(result, &text);
-  return fail(result == CU_OUT_OF_MEMORY ? TY_EMEMORY : TY_EDEVICE, "%s: %s (%s, %d)", what,
-      text ? text : "an error", name ? name : "unknown", result);
+  if (subject >= 0) snprintf(device, sizeof device, "gpu(%d): ", subject);
+  return fail(result == CU_OUT_OF_MEMORY ? TY_EMEMORY : TY_EDEVICE, "%s%s: %s (%s, %d)", device,
+      what, text ? text : "an error", name ? name : "unknown", result);
 }

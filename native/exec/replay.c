@@ -97,6 +97,20 @@ static uint64_t packed_versions(const struct program *p, const struct replay *r)
   return sum;
 }
 
+static const char *name_of(const struct program *p, int t)
+{
+  int node = p->step[t].node;
+  return node < 0 ? "a copy" : p->s.g->node[node].name;
+}
+
+static int start(const struct program *p, const struct replay *r, void *made)
+{
+  int code = device_ops(r->device)->replay(r->device, made);
+  if (!code) return TY_OK;
+  return fail(code, "%s; it has the steps from %s to %s", ty_error(), name_of(p, r->first),
+      name_of(p, r->last - 1));
+}
+
 int exec_replay(struct program *p, const struct segment *g, int mode, uint64_t generation,
     int last, int *t)
 {
@@ -114,5 +128,5 @@ int exec_replay(struct program *p, const struct segment *g, int mode, uint64_t g
   if (!r->mode[mode].made && r->mode[mode].runs++) make(p, r, mode);
   if (!r->mode[mode].made) return TY_OK;
   *t = r->last;
-  return device_ops(r->device)->replay(r->device, r->mode[mode].made);
+  return start(p, r, r->mode[mode].made);
 }

@@ -20,6 +20,22 @@ for i = 1, 3 do
 end
 ]]
 
+-- what the device says only when it is waited for
+local LATE = [[
+local ffi = require "ffi"
+ffi.cdef "void cudasim_fail(const char *);"
+local driver = ffi.load(os.getenv("TYCHO_CUDA_PATH") .. "/libcuda.so.1")
+local ty = require "tycho"
+local net = ty.sym.FullyConnected{data = ty.sym.Variable("x"), num_hidden = 4, name = "fc"}
+local exe = ty.sym.tanh{data = net, name = "squash"}:simple_bind{ctx = ty.gpu(1), x = {2, 8}}
+ty.nd.waitall()
+driver.cudasim_fail("cuStreamSynchronize:1:719,cuEventSynchronize:1:719")
+print(pcall(function()
+  exe:forward{is_train = false}
+  exe.outputs[1]:wait_to_read()
+end))
+]]
+
 -- the second is too large for the device
 local THREE_SIZES = [[
 local ty = require "tycho"
@@ -65,6 +81,20 @@ local product = ty.nd.dot(second, second):as_in_context(ty.gpu(0)) + first
 print(ty.num_gpus(), product.context, product:totable()[1][1])
 ]]
 
+local OPENING = [[
+local ty = require "tycho"
+local ffi = require "ffi"
+ffi.cdef "void cudasim_fail(const char *);"
+local driver = ffi.load(os.getenv("TYCHO_CUDA_PATH") .. "/libcuda.so.1")
+local function sum(id)
+  return ty.nd.ones({5000000}, {ctx = ty.gpu(id)}):sum():asscalar()
+end
+ty.nd.ones{2, ctx = ty.gpu(0)}:wait_to_read()
+driver.cudasim_fail("cuStreamCreate:1:999")
+print(pcall(sum, 1))
+print(sum(0), sum(1))
+]]
+
 local VIEWS = [[
 local ty = require "tycho"
 ty.Context("gpu(0)"):enter()
@@ -99,6 +129,18 @@ describe_there("a step on a GPU", function()
     local text = steps("nvrtcCompileProgram:1")
     assert.matches("step\t1\t[^\n]*does not compile[^\n]*operator tanh, node squash", text)
     assert.matches("step\t2\ttrue\nstep\t3\ttrue", text)
+  end)
+
+  it("says which nodes a graph has that does not start", function()
+    assert.matches("step\t2\t[^\n]*gpu%(0%): starting a CUDA graph: unspecified launch failure "
+      .. "[^\n]*719%); it has the steps from fc to squash", (steps("cuGraphLaunch:1:719")))
+  end)
+
+  it("says which device failed late, and which node where TYCHO_SYNC asks for it", function()
+    local text = stand_in.run(LATE, { CUDASIM_DEVICES = 2 })
+    assert.matches("^false\t[^\n]*gpu%(1%): a task, TYCHO_SYNC=1 tells which: unspecified", text)
+    text = stand_in.run(LATE, { CUDASIM_DEVICES = 2, TYCHO_SYNC = 1 })
+    assert.matches("^false\t[^\n]*gpu%(1%): a task[^\n]*operator FullyConnected, node fc", text)
   end)
 
   it("fails for good on a device that is lost", function()
@@ -141,6 +183,14 @@ describe_there("two GPUs", function()
       assert.equal(0, status)
     end)
   end
+end)
+
+describe_there("a second GPU that does not open", function()
+  it("leaves the first as it was, and opens later", function()
+    local text, status = stand_in.run(OPENING, { CUDASIM_DEVICES = 2, CUDASIM_STRICT = 1 })
+    assert.matches("^false\t[^\n]*gpu%(1%): making a stream: [^\n]*\n.*\n5000000\t5000000\n$", text)
+    assert.equal(0, status)
+  end)
 end)
 
 describe_there("a product on a GPU", function()
