@@ -2,10 +2,10 @@
 -- time (the least of three tries), and 64 MiB and four times the file's size of memory. Memory is
 -- address space, which is limited to that while the file is read: what a header claims counts.
 
-local bit = require "bit"
 local ffi = require "ffi"
 local device = require "spec.support.device"
 local folder = require "spec.support.folder"
+local formats = require "spec.support.formats"
 local ty = require "tycho"
 
 local TRIES, MOST = 3, 10
@@ -17,139 +17,6 @@ int getrlimit(int what, struct growth_rlimit *limit);
 int setrlimit(int what, const struct growth_rlimit *limit);
 int malloc_trim(size_t pad);
 ]]
-
-local function rows(n, line)
-  local text = {}
-  for i = 1, n do
-    text[i] = line:format(i % 10, i % 7, i)
-  end
-  return table.concat(text)
-end
-
-local function read_all(it)
-  for _ in it do end                                     -- luacheck: ignore 542
-  it:free()
-end
-
-local function network(n)
-  local x = ty.sym.Variable("data")
-  for i = 1, n do
-    x = ty.sym.relu{ x, name = "r" .. i }
-  end
-  return x:tojson()
-end
-
-local function many(n)
-  local dict = {}
-  for i = 1, n do
-    dict["x" .. i] = ty.nd.ones{ 3 }
-  end
-  return dict
-end
-
-local function arrays(ending)
-  return { name = ending, size = 2000,
-    write = function(path, n) ty.nd.save(path, many(n)) end,
-    read = function(path) ty.nd.load(path) end }
-end
-
--- Big-endian, as idx files have it.
-local function word(n)
-  return string.char(bit.rshift(n, 24), bit.band(bit.rshift(n, 16), 255),
-    bit.band(bit.rshift(n, 8), 255), bit.band(n, 255))
-end
-
-local function noise(height, width)
-  return ty.nd.random.uniform{ low = 0, high = 255, shape = { height, width, 3 } }:astype("uint8")
-end
-
-local function write_records(path, n, record)
-  local w = ty.recordio.MXRecordIO(path, "w")
-  for i = 1, n do
-    w:write(record(i))
-  end
-  w:close()
-end
-
-local function updater_with(n)
-  local updater = ty.optimizer.get_updater(ty.optimizer.create("sgd", { momentum = 0.9 }))
-  for i = 1, n do
-    updater(i, ty.nd.ones{ 3 }, ty.nd.ones{ 3 })
-  end
-  return updater
-end
-
--- `size`: of the smaller file, in what it consists of. `large`: bytes, where a file takes long to
--- make.
-local FORMATS = {
-  arrays "params", arrays "npz", arrays "safetensors",
-  { name = "npy", size = 500000,
-    write = function(path, n) ty.nd.save(path, ty.nd.ones{ n }) end,
-    read = function(path) ty.nd.load(path) end },
-  { name = "json", size = 1500,
-    write = function(path, n) folder.write(path, network(n)) end,
-    read = function(path) ty.sym.load(path) end },
-  { name = "csv", size = 20000,
-    write = function(path, n) folder.write(path, rows(n, "%d,%d,%d\n")) end,
-    read = function(path)
-      read_all(ty.io.CSVIter{ data_csv = path, data_shape = { 3 }, batch_size = 100 })
-    end },
-  { name = "libsvm", size = 20000,
-    write = function(path, n) folder.write(path, rows(n, "%d %d:1 9:%d\n")) end,
-    read = function(path)
-      read_all(ty.io.LibSVMIter{ data_libsvm = path, data_shape = { 10 }, batch_size = 100 })
-    end },
-  { name = "idx", size = 10000,
-    write = function(path, n)
-      folder.write(path, "\0\0\8\3" .. word(n) .. word(4) .. word(4) .. ("abcdefghijklmnop"):rep(n))
-      folder.write(path .. ".labels", "\0\0\8\1" .. word(n) .. ("\1"):rep(n))
-    end,
-    read = function(path)
-      read_all(ty.io.MNISTIter{ image = path, label = path .. ".labels", batch_size = 100,
-        input_shape = { 1, 4, 4 }, silent = true })
-    end },
-  { name = "rec", size = 20000,
-    write = function(path, n)
-      write_records(path, n, function(i) return "record " .. i end)
-    end,
-    read = function(path)
-      local r = ty.recordio.MXRecordIO(path, "r")
-      while r:read() do end                              -- luacheck: ignore 542
-      r:close()
-    end },
-  { name = "images", size = 50,
-    write = function(path, n)
-      write_records(path, n, function(i)
-        return ty.recordio.pack_img(ty.recordio.IRHeader{ 0, 1, i, 0 }, noise(16, 16),
-          { img_fmt = i % 2 == 0 and ".png" or ".jpg", quality = i % 2 == 0 and 3 or 90 })
-      end)
-    end,
-    read = function(path)
-      read_all(ty.io.ImageRecordIter{ path_imgrec = path, data_shape = { 3, 16, 16 },
-        batch_size = 10, preprocess_threads = 1 })
-    end },
-  { name = "boxes", size = 50,
-    write = function(path, n)
-      write_records(path, n, function(i)
-        return ty.recordio.pack_img(
-          ty.recordio.IRHeader{ 0, { 2, 5, i % 3, 0.1, 0.1, 0.6, 0.7 }, i, 0 }, noise(16, 16),
-          { img_fmt = ".png", quality = 3 })
-      end)
-    end,
-    read = function(path)
-      read_all(ty.io.ImageDetRecordIter{ path_imgrec = path, data_shape = { 3, 16, 16 },
-        batch_size = 10, preprocess_threads = 1 })
-    end },
-  { name = "png", size = 10,
-    write = function(path, n) ty.image.imwrite(path, noise(n, 1000)) end,
-    read = function(path) ty.image.imread(path) end },
-  { name = "jpg", size = 10,
-    write = function(path, n) ty.image.imwrite(path, noise(n, 1000)) end,
-    read = function(path) ty.image.imread(path) end },
-  { name = "states", size = 500, large = 2 ^ 20,
-    write = function(path, n) folder.write(path, updater_with(n):get_states()) end,
-    read = function(path) updater_with(0):set_states(folder.read(path)) end },
-}
 
 local function seconds(format, path)
   local least = math.huge
@@ -206,15 +73,9 @@ local CLAIMS = {
   { "safetensors", "\70\0\0\0\0\0\0\0"
     .. '{"x":{"dtype":"F32","shape":[4000000000],"data_offsets":[0,16000000000]}}' },
   { "boxes", "\10\35\215\206" .. "\24\0\0\0" .. "\0\0\16\0" .. ("\0"):rep(20) },
-  { "idx", "\0\0\8\3" .. word(2 ^ 24) .. word(28) .. word(28) },
-  { "png", "\137PNG\r\n\26\n" .. word(13) .. "IHDR" .. word(30000) .. word(30000) .. "\8\2\0\0\0" },
+  { "idx", "\0\0\8\3" .. formats.word(2 ^ 24) .. formats.word(28) .. formats.word(28) },
+  { "png", "\137PNG\r\n\26\n" .. formats.word(13) .. "IHDR" .. formats.word(30000) .. formats.word(30000) .. "\8\2\0\0\0" },
 }
-
-local function format_called(name)
-  for _, format in ipairs(FORMATS) do
-    if format.name == name then return format end
-  end
-end
 
 -- address space is limited here, of which a GPU reserves much
 describe("the memory of reading", function()
@@ -237,15 +98,15 @@ describe("the memory of reading", function()
       folder.with(function(path)
         local file = path .. "/a." .. claim[1]
         folder.write(file, claim[2])
-        folder.write(file .. ".labels", "\0\0\8\1" .. word(2 ^ 24))
-        local ok, e = within(BASE, function() format_called(claim[1]).read(file) end)
+        folder.write(file .. ".labels", "\0\0\8\1" .. formats.word(2 ^ 24))
+        local ok, e = within(BASE, function() formats.called(claim[1]).read(file) end)
         assert.is_false(ok)
         assert.equal("format", e.code, tostring(e))
       end)
     end)
   end
 
-  for _, format in ipairs(FORMATS) do
+  for _, format in ipairs(formats) do
     it("is 64 MiB and four times the file at most: " .. format.name, function()
       holds(format, 2 ^ 17)
     end)
@@ -256,7 +117,7 @@ describe("the memory of reading", function()
 end)
 
 describe("the time of reading", function()
-  for _, format in ipairs(FORMATS) do
+  for _, format in ipairs(formats) do
     it("grows with the file: " .. format.name .. " #slow", function()
       folder.with(function(path)
         local small, large = path .. "/small." .. format.name, path .. "/large." .. format.name

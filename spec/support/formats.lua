@@ -1,0 +1,150 @@
+-- A file of each format that the library reads: { name =, size =, write = function(path, n), read =
+-- function(path) }; `n`: of what the file consists of, `size`: so many for a file of some hundred
+-- kilobytes. `small`: those of a file of some hundred bytes. `large`: bytes of a large file, where
+-- one takes long to make. What a format's file needs beside it is called as it with an ending.
+
+local bit = require "bit"
+local folder = require "spec.support.folder"
+local ty = require "tycho"
+
+local function rows(n, line)
+  local text = {}
+  for i = 1, n do
+    text[i] = line:format(i % 10, i % 7, i)
+  end
+  return table.concat(text)
+end
+
+local function read_all(it)
+  for _ in it do end                                     -- luacheck: ignore 542
+  it:free()
+end
+
+local function network(n)
+  local x = ty.sym.Variable("data")
+  for i = 1, n do
+    x = ty.sym.relu{ x, name = "r" .. i }
+  end
+  return x:tojson()
+end
+
+local function many(n)
+  local dict = {}
+  for i = 1, n do
+    dict["x" .. i] = ty.nd.ones{ 3 }
+  end
+  return dict
+end
+
+local function arrays(ending)
+  return { name = ending, size = 2000,
+    write = function(path, n) ty.nd.save(path, many(n)) end,
+    read = function(path) ty.nd.load(path) end }
+end
+
+-- Big-endian, as idx files have it.
+local function word(n)
+  return string.char(bit.rshift(n, 24), bit.band(bit.rshift(n, 16), 255),
+    bit.band(bit.rshift(n, 8), 255), bit.band(n, 255))
+end
+
+local function noise(height, width)
+  return ty.nd.random.uniform{ low = 0, high = 255, shape = { height, width, 3 } }:astype("uint8")
+end
+
+local function write_records(path, n, record)
+  local w = ty.recordio.MXRecordIO(path, "w")
+  for i = 1, n do
+    w:write(record(i))
+  end
+  w:close()
+end
+
+local function updater_with(n)
+  local updater = ty.optimizer.get_updater(ty.optimizer.create("sgd", { momentum = 0.9 }))
+  for i = 1, n do
+    updater(i, ty.nd.ones{ 3 }, ty.nd.ones{ 3 })
+  end
+  return updater
+end
+
+local formats = {
+  arrays "params", arrays "npz", arrays "safetensors",
+  { name = "npy", size = 500000,
+    write = function(path, n) ty.nd.save(path, ty.nd.ones{ n }) end,
+    read = function(path) ty.nd.load(path) end },
+  { name = "json", size = 1500,
+    write = function(path, n) folder.write(path, network(n)) end,
+    read = function(path) ty.sym.load(path) end },
+  { name = "csv", size = 20000,
+    write = function(path, n) folder.write(path, rows(n, "%d,%d,%d\n")) end,
+    read = function(path)
+      read_all(ty.io.CSVIter{ data_csv = path, data_shape = { 3 }, batch_size = 100 })
+    end },
+  { name = "libsvm", size = 20000,
+    write = function(path, n) folder.write(path, rows(n, "%d %d:1 9:%d\n")) end,
+    read = function(path)
+      read_all(ty.io.LibSVMIter{ data_libsvm = path, data_shape = { 10 }, batch_size = 100 })
+    end },
+  { name = "idx", size = 10000,
+    write = function(path, n)
+      folder.write(path, "\0\0\8\3" .. word(n) .. word(4) .. word(4) .. ("abcdefghijklmnop"):rep(n))
+      folder.write(path .. ".labels", "\0\0\8\1" .. word(n) .. ("\1"):rep(n))
+    end,
+    read = function(path)
+      read_all(ty.io.MNISTIter{ image = path, label = path .. ".labels", batch_size = 100,
+        input_shape = { 1, 4, 4 }, silent = true })
+    end },
+  { name = "rec", size = 20000,
+    write = function(path, n)
+      write_records(path, n, function(i) return "record " .. i end)
+    end,
+    read = function(path)
+      local r = ty.recordio.MXRecordIO(path, "r")
+      while r:read() do end                              -- luacheck: ignore 542
+      r:close()
+    end },
+  { name = "images", size = 50,
+    write = function(path, n)
+      write_records(path, n, function(i)
+        return ty.recordio.pack_img(ty.recordio.IRHeader{ 0, 1, i, 0 }, noise(16, 16),
+          { img_fmt = i % 2 == 0 and ".png" or ".jpg", quality = i % 2 == 0 and 3 or 90 })
+      end)
+    end,
+    read = function(path)
+      read_all(ty.io.ImageRecordIter{ path_imgrec = path, data_shape = { 3, 16, 16 },
+        batch_size = 10, preprocess_threads = 1 })
+    end },
+  { name = "boxes", size = 50,
+    write = function(path, n)
+      write_records(path, n, function(i)
+        return ty.recordio.pack_img(
+          ty.recordio.IRHeader{ 0, { 2, 5, i % 3, 0.1, 0.1, 0.6, 0.7 }, i, 0 }, noise(16, 16),
+          { img_fmt = ".png", quality = 3 })
+      end)
+    end,
+    read = function(path)
+      read_all(ty.io.ImageDetRecordIter{ path_imgrec = path, data_shape = { 3, 16, 16 },
+        batch_size = 10, preprocess_threads = 1 })
+    end },
+  { name = "png", size = 10,
+    write = function(path, n) ty.image.imwrite(path, noise(n, 1000)) end,
+    read = function(path) ty.image.imread(path) end },
+  { name = "jpg", size = 10,
+    write = function(path, n) ty.image.imwrite(path, noise(n, 1000)) end,
+    read = function(path) ty.image.imread(path) end },
+  { name = "states", size = 500, large = 2 ^ 20,
+    write = function(path, n) folder.write(path, updater_with(n):get_states()) end,
+    read = function(path) updater_with(0):set_states(folder.read(path)) end },
+}
+
+--- The format of this name.
+function formats.called(name)
+  for _, format in ipairs(formats) do
+    if format.name == name then return format end
+  end
+end
+
+formats.word = word
+
+return formats
