@@ -34,8 +34,10 @@ CFLAGS_tsan    = -O1 -g -DPLAN_STEPS=1000000 -fsanitize=thread
 CFLAGS_fuzz    = -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 # calls behind a door fail where a test wants it (native/base/gate.h)
 CFLAGS_torture = -O1 -g -DTY_TORTURE
+WRAP_torture   = -Wl,--wrap=fopen,--wrap=fopen64
 # counts what runs, with the doors of torture in it; not in the loops of an instruction set
 CFLAGS_coverage = -O0 -g -DTY_TORTURE --coverage -fprofile-abs-path
+WRAP_coverage   = $(WRAP_torture)
 ALL    = -std=c11 -D_GNU_SOURCE -Inative -I$(BUILD) -fPIC -fvisibility=hidden -fno-math-errno -fno-trapping-math -ffp-contract=off \
          $(WARN) $(if $(WERROR),-Werror) $(CFLAGS_$(MODE)) $(CFLAGS)
 
@@ -143,7 +145,8 @@ $(BUILD)/tycho: $(PROGRAM:%.c=$(BUILD)/%.o) $(BUILD)/libtycho.so
 	@ln -sfn "$$(realpath --relative-to='$(BUILD)' runtime/lua)" $(BUILD)/lua
 	$(call say,LD ,$@)
 	$(Q)$(CC) $(ALL) -Wl,-E,--allow-shlib-undefined $(LDFLAGS) -o $@.tmp $(PROGRAM:%.c=$(BUILD)/%.o) $(LUAJIT_DIR)/libluajit-5.1.a \
-	  -L$(BUILD) -ltycho '-Wl,-rpath,$$ORIGIN:$$ORIGIN/../lib/lua/5.1/tycho' -ledit -lm -ldl && mv $@.tmp $@
+	  $(WRAP_$(MODE)) -L$(BUILD) -ltycho \
+	  '-Wl,-rpath,$$ORIGIN:$$ORIGIN/../lib/lua/5.1/tycho' -ledit -lm -ldl && mv $@.tmp $@
 
 -include $(OBJ:.o=.d) $(PROGRAM:%.c=$(BUILD)/%.d) $(TEST_BIN:=.d)
 

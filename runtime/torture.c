@@ -1,8 +1,18 @@
-/* torture.c - Lua's own memory in a build with MODE=torture: the door of native/base/gate.h. */
+/* torture.c - Lua's own memory and files in a build with MODE=torture: the doors of
+** native/base/gate.h.
+*/
+#include <stdio.h>
 #include "runtime.h"
 
 #ifdef TY_TORTURE
 bool ty_torture_lua(void);
+FILE *ty_torture_open(const char *path, const char *mode);
+
+/* What the linker calls for fopen (--wrap), of either name. */
+FILE *__wrap_fopen(const char *path, const char *mode);
+FILE *__wrap_fopen64(const char *path, const char *mode);
+FILE *__wrap_fopen(const char *path, const char *mode) { return ty_torture_open(path, mode); }
+FILE *__wrap_fopen64(const char *path, const char *mode) { return ty_torture_open(path, mode); }
 
 static struct {
   lua_Alloc take;

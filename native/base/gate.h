@@ -1,6 +1,6 @@
 /* gate.h - faults on request. In a build with MODE=torture the two doors of this room ask here
 ** whether to fail: every allocation (memory.c, and pages in system.c), and every call of the
-** system that can fail (system.c). Lua's allocator asks too (runtime/torture.c). Other builds have
+** system that can fail (system.c). Lua's allocator and files ask too (runtime/torture.c). Other builds have
 ** no code for it.
 */
 #pragma once
@@ -18,6 +18,8 @@ int   gate_fault(int gate);
 __attribute__((visibility("default"))) bool ty_torture_lua(void);
 /* a stream over fd whose reads, writes and closing pass the gate; NULL: out of memory */
 FILE *gate_stream(int fd, const char *mode);
+/* the door to files for Lua, which has fopen (runtime/torture.c) */
+__attribute__((visibility("default"))) FILE *ty_torture_open(const char *path, const char *mode);
 /* Calls of a gate so far since the last one of this. The at-th from now on (from 1) is to fail
 ** with `fault`, and those behind it too if they are to; 0: none. */
 __attribute__((visibility("default"))) int64_t ty_torture(

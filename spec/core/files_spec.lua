@@ -82,6 +82,29 @@ describe("the error names the file that should be", function()
   end
 end)
 
+-- A folder can be opened and not be read.
+describe("a file that fails while it is read", function()
+  local READERS = {
+    arrays = ty.nd.load, symbols = ty.sym.load, texts = ty.io.text, images = ty.image.imread,
+    states = function(path) trained():load_state(path) end,
+    tables = function(path)
+      ty.io.CSVIter{ data_csv = path, data_shape = { 2 }, batch_size = 1 }
+    end,
+    indices = function(path)
+      ty.recordio.MXRecordIO(path .. "/a.rec", "w"):close()
+      ty.recordio.MXIndexedRecordIO(path, path .. "/a.rec", "r")
+    end,
+  }
+  for name, read_it in pairs(READERS) do
+    it("says so: " .. name, function()
+      folder.with(function(path)
+        local e = assert.raises("io", read_it, path)
+        assert.truthy(tostring(e):find(path, 1, true), tostring(e))
+      end)
+    end)
+  end
+end)
+
 describe("a file that cannot be written", function()
   it("leaves the old one as it was, and nothing beside it", function()
     folder.with(function(path)

@@ -1,7 +1,8 @@
 -- A file of each format that the library reads: { name =, size =, write = function(path, n), read =
--- function(path) }; `n`: of what the file consists of, `size`: so many for a file of some hundred
--- kilobytes. `small`: those of a file of some hundred bytes. `large`: bytes of a large file, where
--- one takes long to make. What a format's file needs beside it is called as it with an ending.
+-- function(path) }. `n`: of what the file consists of, `size`: so many for a file of some hundred
+-- kilobytes. `small`: those of a file of some hundred bytes. `large`: bytes of a large file, where one
+-- takes long to make. `read` returns the shapes of what it read as text. What a file needs beside it
+-- is called as it with an ending.
 
 local bit = require "bit"
 local folder = require "spec.support.folder"
@@ -16,8 +17,21 @@ local function rows(n, line)
 end
 
 local function read_all(it)
-  for _ in it do end                                     -- luacheck: ignore 542
+  local text
+  for batch in it do
+    text = table.concat(batch.data[1].shape, "x")
+  end
   it:free()
+  return text
+end
+
+local function shapes_of(arrays)
+  local texts = {}
+  for _, x in pairs(arrays) do
+    texts[#texts + 1] = x == ty.null and "null" or table.concat(x.shape, "x")
+  end
+  table.sort(texts)
+  return table.concat(texts, " ")
 end
 
 local function network(n)
@@ -37,9 +51,9 @@ local function many(n)
 end
 
 local function arrays(ending)
-  return { name = ending, size = 2000,
+  return { name = ending, size = 2000, small = 2,
     write = function(path, n) ty.nd.save(path, many(n)) end,
-    read = function(path) ty.nd.load(path) end }
+    read = function(path) return shapes_of(ty.nd.load(path)) end }
 end
 
 -- Big-endian, as idx files have it.
@@ -50,6 +64,10 @@ end
 
 local function noise(height, width)
   return ty.nd.random.uniform{ low = 0, high = 255, shape = { height, width, 3 } }:astype("uint8")
+end
+
+local function picture(pixels)
+  return pixels < 1000 and noise(1, pixels) or noise(pixels / 1000, 1000)
 end
 
 local function write_records(path, n, record)
@@ -70,32 +88,32 @@ end
 
 local formats = {
   arrays "params", arrays "npz", arrays "safetensors",
-  { name = "npy", size = 500000,
+  { name = "npy", size = 500000, small = 6,
     write = function(path, n) ty.nd.save(path, ty.nd.ones{ n }) end,
-    read = function(path) ty.nd.load(path) end },
-  { name = "json", size = 1500,
+    read = function(path) return shapes_of(ty.nd.load(path)) end },
+  { name = "json", size = 1500, small = 2,
     write = function(path, n) folder.write(path, network(n)) end,
     read = function(path) ty.sym.load(path) end },
-  { name = "csv", size = 20000,
+  { name = "csv", size = 20000, small = 4,
     write = function(path, n) folder.write(path, rows(n, "%d,%d,%d\n")) end,
     read = function(path)
-      read_all(ty.io.CSVIter{ data_csv = path, data_shape = { 3 }, batch_size = 100 })
+      return read_all(ty.io.CSVIter{ data_csv = path, data_shape = { 3 }, batch_size = 100 })
     end },
-  { name = "libsvm", size = 20000,
+  { name = "libsvm", size = 20000, small = 4,
     write = function(path, n) folder.write(path, rows(n, "%d %d:1 9:%d\n")) end,
     read = function(path)
-      read_all(ty.io.LibSVMIter{ data_libsvm = path, data_shape = { 10 }, batch_size = 100 })
+      return read_all(ty.io.LibSVMIter{ data_libsvm = path, data_shape = { 10 }, batch_size = 100 })
     end },
-  { name = "idx", size = 10000,
+  { name = "idx", size = 10000, small = 5,
     write = function(path, n)
       folder.write(path, "\0\0\8\3" .. word(n) .. word(4) .. word(4) .. ("abcdefghijklmnop"):rep(n))
       folder.write(path .. ".labels", "\0\0\8\1" .. word(n) .. ("\1"):rep(n))
     end,
     read = function(path)
-      read_all(ty.io.MNISTIter{ image = path, label = path .. ".labels", batch_size = 100,
+      return read_all(ty.io.MNISTIter{ image = path, label = path .. ".labels", batch_size = 5,
         input_shape = { 1, 4, 4 }, silent = true })
     end },
-  { name = "rec", size = 20000,
+  { name = "rec", size = 20000, small = 3,
     write = function(path, n)
       write_records(path, n, function(i) return "record " .. i end)
     end,
@@ -104,7 +122,7 @@ local formats = {
       while r:read() do end                              -- luacheck: ignore 542
       r:close()
     end },
-  { name = "images", size = 50,
+  { name = "images", size = 50, small = 1,
     write = function(path, n)
       write_records(path, n, function(i)
         return ty.recordio.pack_img(ty.recordio.IRHeader{ 0, 1, i, 0 }, noise(16, 16),
@@ -112,10 +130,10 @@ local formats = {
       end)
     end,
     read = function(path)
-      read_all(ty.io.ImageRecordIter{ path_imgrec = path, data_shape = { 3, 16, 16 },
+      return read_all(ty.io.ImageRecordIter{ path_imgrec = path, data_shape = { 3, 16, 16 },
         batch_size = 10, preprocess_threads = 1 })
     end },
-  { name = "boxes", size = 50,
+  { name = "boxes", size = 50, small = 1,
     write = function(path, n)
       write_records(path, n, function(i)
         return ty.recordio.pack_img(
@@ -124,16 +142,16 @@ local formats = {
       end)
     end,
     read = function(path)
-      read_all(ty.io.ImageDetRecordIter{ path_imgrec = path, data_shape = { 3, 16, 16 },
+      return read_all(ty.io.ImageDetRecordIter{ path_imgrec = path, data_shape = { 3, 16, 16 },
         batch_size = 10, preprocess_threads = 1 })
     end },
-  { name = "png", size = 10,
-    write = function(path, n) ty.image.imwrite(path, noise(n, 1000)) end,
-    read = function(path) ty.image.imread(path) end },
-  { name = "jpg", size = 10,
-    write = function(path, n) ty.image.imwrite(path, noise(n, 1000)) end,
-    read = function(path) ty.image.imread(path) end },
-  { name = "states", size = 500, large = 2 ^ 20,
+  { name = "png", size = 10000, small = 42,
+    write = function(path, n) ty.image.imwrite(path, picture(n)) end,
+    read = function(path) return shapes_of{ ty.image.imread(path) } end },
+  { name = "jpg", size = 10000, small = 42,
+    write = function(path, n) ty.image.imwrite(path, picture(n)) end,
+    read = function(path) return shapes_of{ ty.image.imread(path) } end },
+  { name = "states", size = 500, small = 1, large = 2 ^ 20,
     write = function(path, n) folder.write(path, updater_with(n):get_states()) end,
     read = function(path) updater_with(0):set_states(folder.read(path)) end },
 }

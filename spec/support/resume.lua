@@ -1,7 +1,8 @@
 -- Trains for some epochs, from the start or from a file, and prints its parameters'
 -- bytes; run by resume_spec.lua.
 --   tycho spec/support/resume.lua KIND OPTIMIZER EPOCHS PREFIX [resume]
--- KIND: module, bucketing, devices (two), compressed (the same with 2-bit gradients).
+-- KIND: module, bucketing, devices (two), compressed (the same with 2-bit gradients), steps (an epoch
+-- is one step, so that each is followed by a checkpoint, and tells its loss).
 -- The data is shuffled and outputs are dropped at random, so that all random state counts.
 
 local ty = require "tycho"
@@ -26,7 +27,7 @@ local function plain()
   local x = ty.nd.random.normal{ shape = { 50, 4 } }
   local data = ty.io.NDArrayIter{ data = x,
     label = x:slice_axis{ axis = 1, begin = 0, end_ = 3 }:argmax{ axis = 1 },
-    batch_size = 8, shuffle = true }
+    batch_size = kind == "steps" and 50 or 8, shuffle = true }
   local net = head(ty.sym.BatchNorm{ data = ty.sym.FullyConnected{ data = ty.sym.Variable("data"),
     num_hidden = 6, name = "fc1" } })
   return ty.mod.Module{ symbol = net,
@@ -62,12 +63,18 @@ local function buckets()
     default_bucket_key = data.default_bucket_key }, data
 end
 
+local function tell_loss(at)
+  print(("loss %d %a"):format(at.epoch, select(2, at.eval_metric:get())))
+  io.stdout:flush()
+end
+
 ty.log.level = os.getenv("TYCHO_LOG") or "error"
 local module, data = (kind == "bucketing" and buckets or plain)()
 ty.random.seed(resume and 99 or 5)                       -- what is resumed brings its own state
 module:fit{ train_data = data, num_epoch = epochs, kvstore = "device", optimizer = optimizer,
   optimizer_params = OPTIMIZERS[optimizer], eval_metric = ty.metric.Perplexity(ty.null),
-  initializer = ty.init.Xavier(), checkpoint = { prefix = prefix, resume = resume } }
+  initializer = ty.init.Xavier(), checkpoint = { prefix = prefix, resume = resume },
+  batch_end_callback = kind == "steps" and tell_loss or nil }
 
 local function hex(text)
   return (text:gsub(".", function(c) return ("%02x"):format(c:byte()) end))

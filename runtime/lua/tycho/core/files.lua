@@ -3,6 +3,7 @@
 --     files.write("run/m.state", bytes, "Module:save_state")
 --     files.write_parts("x.npy", { header, { pointer, size } }, "nd.save")
 --     local bytes = files.read("run/m.state", "Module:load_state")
+--     for line in files.lines("text.txt", "io.text") do ... end
 --     local state = files.parse("run/m.state", "Module:load_state", function(bytes) return ... end)
 --
 -- @module tycho.core.files
@@ -12,6 +13,7 @@ local native = require "tycho.core.ffi"
 local Error = require "tycho.core.error"
 
 local C = native.C
+local ENOENT = 2
 
 local files = {}
 
@@ -41,23 +43,73 @@ function files.write(path, bytes, func)
 end
 
 
+local function cannot_read(path, why, func)
+  -- the system puts a path before it
+  local reason = (why or "unknown reason"):gsub("^.*: ", "")
+  Error.raise{ code = "io", func = func, argument = path,
+    message = ("cannot read the file: %s: %s"):format(path, reason) }
+end
+
+
+--- Whether there is a file of this path; one that cannot be opened is there.
+-- @string path
+-- @treturn bool
+function files.exists(path)
+  local file, _, code = io.open(path, "rb")
+  if file then
+    file:close()
+  end
+  return file ~= nil or code ~= ENOENT
+end
+
+
+--- Iterates over the lines of a file, without their ends.
+-- @string path
+-- @string func for errors; E(io)
+function files.lines(path, func)
+  local file, why = io.open(path, "rb")
+  if not file then
+    cannot_read(path, why, func)
+  end
+  return function()
+    local line, reason = file:read("*l")
+    if not line then
+      file:close()
+    end
+    if reason then
+      cannot_read(path, reason, func)
+    end
+    return line
+  end
+end
+
+
+-- What reading `amount` gives; nil at the end.
+local function read_some(path, amount, func)
+  local file, why = io.open(path, "rb")
+  if not file then
+    cannot_read(path, why, func)
+  end
+  local bytes, reason = file:read(amount)
+  file:close()
+  return bytes or reason and cannot_read(path, reason, func)
+end
+
+
 --- The bytes of a file.
 -- @string path
 -- @string func for errors; E(io)
 function files.read(path, func)
-  local file, why = io.open(path, "rb")
-  local bytes, reason
-  if file then
-    bytes, reason = file:read("*a")
-    file:close()
-  end
-  if bytes then
-    return bytes
-  end
-  -- the system puts a path before it
-  reason = (reason or why or "unknown reason"):gsub("^.*: ", "")
-  Error.raise{ code = "io", func = func, argument = path,
-    message = ("cannot read the file: %s: %s"):format(path, reason) }
+  return read_some(path, "*a", func)
+end
+
+
+--- The first bytes of a file, fewer where it ends before.
+-- @string path
+-- @int most
+-- @string func for errors; E(io)
+function files.head(path, most, func)
+  return read_some(path, most, func) or ""
 end
 
 

@@ -13,6 +13,7 @@ local attrs = require "tycho.core.attrs"
 local base = require "tycho.io.data"
 local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
+local files = require "tycho.core.files"
 local gc = require "tycho.core.gc"
 local native = require "tycho.core.ffi"
 local nd = require "tycho.ndarray"
@@ -367,10 +368,7 @@ local function check_levels(class_name)
           message = ("'%s' is for floats"):format(name) }
       end
     end
-    local file = a.mean_img and io.open(a.mean_img, "rb")
-    if file then
-      file:close()
-    elseif a.mean_img then
+    if a.mean_img and not files.exists(a.mean_img) then
       make_mean(a, class_name)
     end
   end

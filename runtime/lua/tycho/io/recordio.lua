@@ -14,6 +14,7 @@ local args = require "tycho.core.args"
 local Class = require "tycho.core.class"
 local codec = require "tycho.ndarray.image_codec"
 local Error = require "tycho.core.error"
+local files = require "tycho.core.files"
 local namespace = require "tycho.core.namespace"
 local nans = require "tycho.core.nans"
 local native = require "tycho.core.ffi"
@@ -167,21 +168,15 @@ end
 
 
 local function read_index(self)
-  local file, why = io.open(self.idx_path, "r")
-  if not file then
-    raise_index(self, "open", why)
-  end
-  for line in file:lines() do
+  for line in files.lines(self.idx_path, "MXIndexedRecordIO:open") do
     local text, at = line:match("^(.-)\t(%d+)%s*$")
     local key = text and key_of(self, text)
     if key == nil then
-      file:close()
       Error.raise{ code = "format", func = "MXIndexedRecordIO:open", argument = self.idx_path,
         message = ("line %d is no key and offset"):format(#self.keys + 1) }
     end
     self.keys[#self.keys + 1], self.idx[key] = key, tonumber(at)
   end
-  file:close()
 end
 
 

@@ -13,6 +13,7 @@
 local args = require "tycho.core.args"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
+local files = require "tycho.core.files"
 local Numbers = require "tycho.core.numbers"
 
 
@@ -93,11 +94,5 @@ local TEXT = args.form("io.text", { { "path", "text" } })
 -- @treturn Corpus
 return function(...)
   local path = TEXT(...).path
-  local file, why = io.open(path, "r")
-  if not file then
-    Error.raise{ code = "io", func = "io.text", argument = path, message = why }
-  end
-  local corpus = Corpus(file:lines())
-  file:close()
-  return corpus
+  return Corpus(files.lines(path, "io.text"))
 end

@@ -12,6 +12,7 @@ local callback = require "tycho.module.callback"
 local EarlyStopping = require "tycho.module.early_stopping"
 local Error = require "tycho.core.error"
 local evaluation = require "tycho.module.evaluation"
+local exists = require("tycho.core.files").exists
 local files = require "tycho.model.checkpoint"
 local gradients = require "tycho.module.gradients"
 local LossScale = require "tycho.module.loss_scale"
@@ -141,12 +142,6 @@ local function get_ready(self, a)
   if a.accumulate > 1 then
     gradients.clear(self:_gradients())                   -- what an interrupted fit may have left
   end
-end
-
-
-local function exists(path)
-  local file = io.open(path, "rb")
-  return file ~= nil and file:close()
 end
 
 

@@ -189,16 +189,6 @@ end
 
 local HEAD = 24                          -- bytes that tell formats apart
 
-local function head_of(path)
-  local file = io.open(path, "rb")
-  local head = file and file:read(HEAD) or ""
-  if file then
-    file:close()
-  end
-  return head
-end
-
-
 local LOAD = args.form("nd.load", { { "fname", "text" } })
 
 --- Reads a file of arrays.
@@ -207,7 +197,7 @@ local LOAD = args.form("nd.load", { { "fname", "text" } })
 -- @treturn {string,...} names in file order, of a dictionary
 function io_of.load(...)
   local a = LOAD(...)
-  local dict, names = read_other(head_of(a.fname), function()
+  local dict, names = read_other(files.head(a.fname, HEAD, "nd.load"), function()
     return files.read(a.fname, "nd.load")
   end, "nd.load", a.fname)
   if dict then

@@ -276,8 +276,11 @@ end
 
 local function load_npz(bytes, func, source)
   local stop = end_of(bytes, func, source)
-  local at, list = u32(bytes, stop + 16) + 1, {}
-  for i = 1, u16(bytes, stop + 10) do
+  local at, list, count = u32(bytes, stop + 16) + 1, {}, u16(bytes, stop + 10)
+  if u16(bytes, stop + 8) ~= count then
+    fail(func, source, "the archive's index is damaged")
+  end
+  for i = 1, count do
     local member
     member, at = member_at(bytes, at, func, source)
     list[i] = { (member.name:gsub("%.npy$", "")),
