@@ -25,6 +25,6 @@ bool interrupt_take(lua_State *L);
 int  interrupt_status(void);
 const char *interrupt_word(void);
 
-/* Where MODE=torture, Lua's allocations fail on request (native/base/gate.h), as do its files; nothing
-** elsewhere. */
+/* Where MODE=torture, Lua's allocations fail on request (native/base/gate.h), as do calls for its
+** files; nothing elsewhere. */
 void torture_memory(lua_State *L);

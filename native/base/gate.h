@@ -1,7 +1,7 @@
 /* gate.h - faults on request. In a build with MODE=torture the two doors of this room ask here
 ** whether to fail: every allocation (memory.c, and pages in system.c), and every call of the
-** system that can fail (system.c). Lua's allocator and files ask too (runtime/torture.c). Other builds have
-** no code for it.
+** system that can fail (system.c). Lua's allocator and files ask too (runtime/torture.c). Other
+** builds have no code for it.
 */
 #pragma once
 #include <stdbool.h>

@@ -1,9 +1,11 @@
 -- A training whose disk is full, becomes read-only or goes away after its second checkpoint: it
--- stops, or goes on where the user said so, and the old checkpoint stays. The disk is a small one in
--- memory, which only the training sees.
+-- stops, or goes on where the user said so, and the old checkpoint stays. The disk is a small one
+-- in memory, which only the training sees.
 
 local folder = require "spec.support.folder"
+local lfs = require "lfs"
 local shell = require "spec.support.shell"
+local ty = require "tycho"
 
 local SCRIPT = [[
   local ty = require "tycho"
@@ -32,7 +34,8 @@ local SCRIPT = [[
   os.execute("ls -A " .. disk .. " 2> /dev/null")
 ]]
 
-local MOUNTED = "unshare --user --map-root-user --mount sh -c 'mount -t tmpfs -o size=64k none %s && %s'"
+local MOUNTED = "unshare --user --map-root-user --mount \z
+  sh -c 'mount -t tmpfs -o size=64k none %s && %s'"
 
 describe("a training", function()
   for _, what in ipairs{ "full", "read-only", "gone" } do
@@ -56,4 +59,18 @@ describe("a training", function()
       end)
     end
   end
+end)
+
+describe("a training that is to be resumed", function()
+  it("does not begin afresh over a state that cannot be opened", function()
+    folder.with(function(path)
+      lfs.link("net.state", path .. "/net.state", true)    -- leads to itself
+      local x = ty.sym.FullyConnected{ ty.sym.Variable("data"), num_hidden = 2, name = "fc" }
+      local mod = ty.mod.Module{ symbol = ty.sym.SoftmaxOutput{ x, name = "softmax" } }
+      assert.raises("io", mod.fit, mod, { num_epoch = 1,
+        train_data = ty.io.NDArrayIter{ data = ty.nd.ones{ 4, 3 }, label = ty.nd.zeros(4),
+          batch_size = 4 },
+        checkpoint = { prefix = path .. "/net", resume = true } })
+    end)
+  end)
 end)

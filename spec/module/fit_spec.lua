@@ -1,7 +1,5 @@
 -- What fit can do besides: gradients limited or gathered, early stopping, a budget of memory.
 
-local folder = require "spec.support.folder"
-local lfs = require "lfs"
 local ty = require "tycho"
 
 local ROWS = 24
@@ -377,15 +375,6 @@ describe("fit", function()
       assert.is_false((fit(nil, ty.callback.do_checkpoint(NOWHERE))))
       assert.is_true((fit(nil, ty.callback.do_checkpoint(NOWHERE, { on_error = "warn" }))))
       ty.log.level = level
-    end)
-
-    it("does not begin afresh over a state that cannot be opened", function()
-      folder.with(function(path)
-        lfs.link("net.state", path .. "/net.state", true)  -- leads to itself
-        local mod = ty.mod.Module{ symbol = network(), logger = quiet() }
-        assert.raises("io", mod.fit, mod, { train_data = iterator(8), num_epoch = 1,
-          checkpoint = { prefix = path .. "/net", resume = true } })
-      end)
     end)
 
     it("goes on over no other error", function()

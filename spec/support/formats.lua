@@ -1,8 +1,8 @@
 -- A file of each format that the library reads: { name =, size =, write = function(path, n), read =
 -- function(path) }. `n`: of what the file consists of, `size`: so many for a file of some hundred
--- kilobytes. `small`: those of a file of some hundred bytes. `large`: bytes of a large file, where one
--- takes long to make. `read` returns the shapes of what it read as text. What a file needs beside it
--- is called as it with an ending.
+-- kilobytes. `small`: those of a file of some hundred bytes. `large`: bytes of a large file, where
+-- one takes long to make. `read` returns the shapes of what it read as text. What a file needs
+-- beside it is called as it with an ending.
 
 local bit = require "bit"
 local folder = require "spec.support.folder"

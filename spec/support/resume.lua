@@ -1,8 +1,8 @@
 -- Trains for some epochs, from the start or from a file, and prints its parameters'
 -- bytes; run by resume_spec.lua.
 --   tycho spec/support/resume.lua KIND OPTIMIZER EPOCHS PREFIX [resume]
--- KIND: module, bucketing, devices (two), compressed (the same with 2-bit gradients), steps (an epoch
--- is one step, so that each is followed by a checkpoint, and tells its loss).
+-- KIND: module, bucketing, devices (two), compressed (the same with 2-bit gradients), steps (an
+-- epoch is one step, so that each is followed by a checkpoint, and tells its loss).
 -- The data is shuffled and outputs are dropped at random, so that all random state counts.
 
 local ty = require "tycho"
