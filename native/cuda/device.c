@@ -124,12 +124,13 @@ static void drop_streams(struct gpu *g)
 static int start(struct gpu *g, int id)
 {
   struct cuda_device *d = &g->d;
-  int major, minor;
+  int major, minor, maps;
   d->id = id;
   cuda_speaks_of(id);
   TRY(attribute(id, CU_MAJOR, &major));
   TRY(attribute(id, CU_MINOR, &minor));
   TRY(attribute(id, CU_PROCESSORS, &d->processors));
+  TRY(attribute(id, CU_VIRTUAL_MEMORY, &maps));
   d->arch = 10 * major + minor;
   cu_api.DeviceGetName(d->name, sizeof d->name, id);
   NEED(d->arch >= LEAST_ARCH, TY_EDEVICE,
@@ -139,6 +140,8 @@ static int start(struct gpu *g, int id)
       "gpu(%d), %s, has compute capability %d.%d; NVRTC %d.%d compiles for %d.%d or more", id,
       d->name, major, minor, cuda_nvrtc_version() / 1000, cuda_nvrtc_version() % 1000 / 10,
       cuda_least_arch() / 10, cuda_least_arch() % 10);
+  NEED(maps, TY_EDEVICE,
+      "gpu(%d), %s, has no virtual memory management, which growing pools need", id, d->name);
   TRY(cuda_told(cu_api.DeviceTotalMem(&d->total, id), "asking for a device's memory"));
   TRY(cuda_told(cu_api.DevicePrimaryCtxRetain(&d->context, id), "opening a CUDA device"));
   int code = make_streams(g);

@@ -16,15 +16,11 @@ typedef struct cu_graph_exec *cu_graph_exec;
 typedef unsigned long long cu_memory;                 /* CUmemGenericAllocationHandle */
 typedef struct nvrtc_program *nvrtc_program;
 
-enum { CU_OUT_OF_MEMORY = 2, CU_NO_DEVICE = 100, CU_INVALID_CONTEXT = 201,
-       CU_NOT_READY = 600 };
+enum { CU_OUT_OF_MEMORY = 2, CU_NOT_READY = 600 };
 enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DISABLE_TIMING = 2, CU_HOST_PORTABLE = 1,
        CU_CAPTURE_THREAD_LOCAL = 1 };
 /* CUdevice_attribute */
-enum { CU_THREADS_PER_BLOCK = 1, CU_SHARED_PER_BLOCK = 8, CU_CLOCK_RATE = 13, CU_PROCESSORS = 16,
-       CU_MAJOR = 75, CU_MINOR = 76, CU_SHARED_OPT_IN = 97, CU_VIRTUAL_MEMORY = 102 };
-/* CUfunction_attribute */
-enum { CU_MAX_DYNAMIC_SHARED = 8 };
+enum { CU_PROCESSORS = 16, CU_MAJOR = 75, CU_MINOR = 76, CU_VIRTUAL_MEMORY = 102 };
 
 /* CUmemAllocationProp, CUmemAccessDesc */
 struct cu_location { int type, id; };
@@ -54,7 +50,6 @@ enum { CU_LOCATION_DEVICE = 1, CU_ALLOCATION_PINNED = 1, CU_ACCESS_READ_WRITE = 
   _(CtxSetCurrent,         "cuCtxSetCurrent", (cu_context)) \
   _(DeviceCanAccessPeer,   "cuDeviceCanAccessPeer", (int *, int, int)) \
   _(CtxEnablePeerAccess,   "cuCtxEnablePeerAccess", (cu_context, unsigned)) \
-  _(MemGetInfo,            "cuMemGetInfo_v2", (size_t *, size_t *)) \
   _(MemAlloc,              "cuMemAlloc_v2", (cu_pointer *, size_t)) \
   _(MemFree,               "cuMemFree_v2", (cu_pointer)) \
   _(MemHostAlloc,          "cuMemHostAlloc", (void **, size_t, unsigned)) \
@@ -96,7 +91,6 @@ enum { CU_LOCATION_DEVICE = 1, CU_ALLOCATION_PINNED = 1, CU_ACCESS_READ_WRITE = 
   _(ModuleLoadData,        "cuModuleLoadData", (cu_module *, const void *)) \
   _(ModuleGetFunction,     "cuModuleGetFunction", (cu_function *, cu_module, const char *)) \
   _(ModuleUnload,          "cuModuleUnload", (cu_module)) \
-  _(FuncSetAttribute,      "cuFuncSetAttribute", (cu_function, int, int)) \
   _(LaunchKernel,          "cuLaunchKernel", \
     (cu_function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
      cu_stream, void **, void **)) \

@@ -62,6 +62,8 @@ describe_there("what is missing of CUDA", function()
       "^0\n.*gpu%(0%) does not exist: .*no CUDA%-capable device" },
     { "the index is too large", { CUDASIM_DEVICES = 2 }, 2,
       "^2\n.*gpu%(2%) does not exist: there are 2 here; use gpu%(i%) with a smaller i, or cpu" },
+    { "the device lacks what pools need", { CUDASIM_VIRTUAL_MEMORY = 0 }, 0,
+      "^1\n.*gpu%(0%), .*, has no virtual memory management, which growing pools need" },
     { "the device is too old", { CUDASIM_ARCH = 35 }, 0,
       "^1\n.*gpu%(0%), .*, has compute capability 3.5; at least 5.0 is needed" },
   } do

@@ -23,7 +23,7 @@ end
 
 -- calls of an opening and how often each is made
 local OPENING = [[
-local calls = {{"cuDeviceGetAttribute", 3}, {"cuDeviceTotalMem", 1}, {"cuDevicePrimaryCtxRetain", 1},
+local calls = {{"cuDeviceGetAttribute", 4}, {"cuDeviceTotalMem", 1}, {"cuDevicePrimaryCtxRetain", 1},
   {"cuCtxSetCurrent", 1}, {"cuStreamCreate", 2}, {"cuMemGetAllocationGranularity", 1},
   {"cuMemHostAlloc", 5}, {"cuEventCreate", 4}}
 local nothing

@@ -1,5 +1,6 @@
 /* device.cc - the devices that are not there, and their primary contexts. CUDASIM_DEVICES (1),
-** CUDASIM_MEMORY (bytes of each, 4 GiB) and CUDASIM_ARCH (90) say what they are like. */
+** CUDASIM_MEMORY (bytes of each, 4 GiB) and CUDASIM_ARCH (90) say what they are like,
+** CUDASIM_VIRTUAL_MEMORY=0 that pieces of memory cannot be mapped. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,7 +117,8 @@ static int attribute(int which)
   case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING: return 1;
   case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: return arch / 10;
   case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: return arch % 10;
-  case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED: return 1;
+  case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+    return atoi(setting("CUDASIM_VIRTUAL_MEMORY", "1"));
   default: return 0;
   }
 }
