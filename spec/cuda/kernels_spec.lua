@@ -470,3 +470,18 @@ describe("a kernel for GPUs gives the CPU's bits", function()
     end
   end)
 end)
+
+describe("a source of kernels", function()
+  it("opens with what it does, its method and its bound", function()
+    local n = 0
+    for name in require("lfs").dir("native/cuda/kernels") do
+      if name:find("%.cu$") then
+        local head = ("\n" .. require("spec.support.folder").read("native/cuda/kernels/" .. name))
+          :match("^(\n// .-)\n[^/]")
+        assert.matches("^\n// " .. name:gsub("%p", "%%%0") .. " %- .+Method:.+Bound:", head)
+        n = n + 1
+      end
+    end
+    assert.is_true(n > 40)
+  end)
+end)

@@ -1,7 +1,7 @@
-// tune.cu - colours of one image (height, width, channels) by the rules of image/pixel.h. What is
-// drawn at random goes to a plan of one or four steps in scratch, from the first thread; each step
-// is a thread a pixel, and in front of one of contrast a block adds up the image's grey. Bound:
-// bytes; for contrast that block.
+// tune.cu - colours of one image (height, width, channels) by the rules of image/pixel.h. Method:
+// what is drawn at random goes to a plan of one or four steps in scratch, from the first thread;
+// each step is a thread a pixel, and in front of one of contrast a block adds up the image's grey.
+// Bound: bytes; for contrast that block.
 #ifndef T
 #include "prelude.cuh"
 #include "base/philox.h"
