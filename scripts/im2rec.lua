@@ -206,10 +206,15 @@ local function each_file(name, f)
   end
 end
 
+local function remove_parts(name)
+  each_file(name, function(_, part) os.remove(part) end)
+end
+
 -- Packs a list; returns how many images could not be read. The files are written beside their
 -- places and moved there when they are complete, so that a mistake leaves the old ones.
 local function pack_list(path)
   local name = path:gsub("%.lst$", "")
+  remove_parts(name)                                      -- a link among them leads elsewhere
   local record = ty.recordio.MXIndexedRecordIO(name .. ".idx.part", name .. ".rec.part", "w")
   local ok, written, failed = pcall(write_images, record, path)
   record:close()
@@ -218,7 +223,7 @@ local function pack_list(path)
     print(("%s.rec: %d images"):format(name, written))
     return failed
   end
-  each_file(name, function(_, part) os.remove(part) end)
+  remove_parts(name)
   error(ok and ("%s: none of its images is in %s; %s.rec is left as it was")
     :format(path, options.root, name) or written, 0)
 end

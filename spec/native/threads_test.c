@@ -2,6 +2,7 @@
 ** in which tasks fail, and tasks that read what failed. It must pass under ThreadSanitizer.
 */
 #include <pthread.h>
+#include <time.h>
 #include <unistd.h>
 #include "floats.h"
 
@@ -136,7 +137,13 @@ static void test_program_made_during_a_run(void)
 ** the node that broke first on its way. A failure is told once; the next round goes on behind. */
 enum { HOSTS = 4, ROUNDS = 50, TASKS = 50, NUMBERS = 6, DEVICES = 3, RARE = 16 };
 struct task_of { int a, b, to, breaks; ty_tensor **all; };
-struct host { ty_tensor *number[NUMBERS]; struct task_of task[TASKS]; unsigned seed; int wrong; };
+struct host {
+  ty_tensor *number[NUMBERS];
+  struct task_of task[TASKS];
+  unsigned seed;
+  int wrong;
+  double longest;                                     /* s from the last submission to all values */
+};
 
 static int mix(void *context)
 {
@@ -201,6 +208,13 @@ static void read_round(struct host *h, const uint32_t *want, const int *broken)
   }
 }
 
+static double now(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 static void *break_often(void *context)
 {
   struct host *h = context;
@@ -210,7 +224,9 @@ static void *break_often(void *context)
     for (int i = 0; i < NUMBERS; i++)
       h->wrong += ty_tensor_write(h->number[i], &want[i], sizeof want[i]) != TY_OK;
     submit_round(h, round, want, broken);
+    const double from = now();
     read_round(h, want, broken);
+    h->longest = fmax(h->longest, now() - from);
   }
   return NULL;
 }
@@ -227,6 +243,7 @@ static void test_failures_from_four_hosts(void)
   for (int i = 0; i < HOSTS; i++) {
     pthread_join(thread[i], NULL);
     CHECK(!host[i].wrong, "host %d", i);
+    if (getenv("TELL")) printf("host %d: told after at most %.3f s\n", i, host[i].longest);
   }
   while (ty_wait(-1)) {
   }

@@ -228,8 +228,10 @@ describe("scripts:", function()
       assert.are.same(before, { read(folder .. "/d.rec"), read(folder .. "/d.idx") })
       assert.is_nil(io.open(folder .. "/d.rec.part"))
       os.remove(images .. "/2.png")
+      os.execute(("echo mine > %s/other; ln -s other %s/d.rec.part"):format(folder, folder))
       output, status = im2rec(("%s/d %s"):format(folder, images))
       assert.truthy(status ~= 0 and output:find("d.rec: 2 images", 1, true), output)
+      assert.equal("mine\n", read(folder .. "/other"))     -- nothing is written through a link
     end)
   end)
 

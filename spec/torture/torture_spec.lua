@@ -4,6 +4,19 @@ local shell = require "spec.support.shell"
 
 local FOLDER = "build/torture"
 
+describe("the doors of a release build", function()
+  it("have no code that lets calls fail", function()
+    local names, status = shell.run("nm build/libtycho.so build/tycho")
+    if status ~= 0 then
+      pending("there is no release build, or no nm")
+      return
+    end
+    for _, name in ipairs{ "gate_fault", "gate_stream", "ty_torture", "__wrap_fopen" } do
+      assert.is_nil(names:find(name, 1, true), name)
+    end
+  end)
+end)
+
 describe("what fails behind a door", function()
   local built = io.open(FOLDER .. "/tycho")
   if not built then
