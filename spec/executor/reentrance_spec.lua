@@ -217,6 +217,51 @@ describe("finalizers", function()
   end)
 end)
 
+describe("objects that belong together", function()
+  local function live()
+    for _ = 1, 3 do collectgarbage() end
+    ty.nd.waitall()
+    local texts = {}
+    for kind, count in pairs(ty.live()) do texts[#texts + 1] = kind .. " " .. tostring(count) end
+    table.sort(texts)
+    return table.concat(texts, ", ")
+  end
+
+  -- All of them work, and some read what others make.
+  local function company()
+    local exe = bound()
+    local wider = exe:reshape{ x = { 3, 4 }, allow_up_sizing = true }
+    local store, out = ty.kv.create("local"), ty.nd.zeros{ 2, 4 }
+    store:init("x", exe.arg_dict.x)
+    local it = ty.io.PrefetchingIter(ty.io.NDArrayIter{ data = ty.nd.ones{ 8, 4 },
+      batch_size = 2 })
+    local batch = it:next()
+    for _ = 1, 20 do
+      exe:forward{ is_train = true }
+      wider:forward{}
+      exe:backward(ty.nd.ones{ 2, 4 })
+      store:push("x", exe.grad_dict.x)
+      store:pull("x", { out = out })
+    end
+    return { exe, wider, store, out, it, batch, exe.outputs[1], exe.grad_dict.x, out[0],
+      batch.data[1] + 1, exe.outputs[1]:reshape{ 8 } }
+  end
+
+  it("are collected in any order while they work", function()
+    company()
+    local before = live()
+    for seed = 1, 8 do
+      math.randomseed(seed)
+      local list = company()
+      while #list > 0 do
+        table.remove(list, math.random(#list))
+        collectgarbage()
+      end
+      assert.equal(before, live())
+    end
+  end)
+end)
+
 describe("the end of a program", function()
   local START = [[
     local ty = require "tycho"
