@@ -21,7 +21,9 @@ function stand_in.run(script, settings)
   end
   local output, status
   shell.with_file(script, function(path)
-    local command = "own=$(mktemp -d); export %s; %s %s; s=$?; rm -rf \"$own\"; (exit $s)"
+    -- what `make test-gpu` sets is for its own process
+    local command = "unset CUDASIM_STREAMS CUDASIM_GUARD CUDASIM_SPOIL; own=$(mktemp -d); \z
+      export %s; %s %s; s=$?; rm -rf \"$own\"; (exit $s)"
     output, status = shell.run(command:format(table.concat(words, " "), shell.program, path))
   end)
   return output, status
