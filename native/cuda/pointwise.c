@@ -1,15 +1,16 @@
 /* pointwise.c - pointwise programs on a GPU: each is printed in the form that its operands allow,
 ** compiled once, and launched with a thread per element or pack. What was made of a program hangs
-** on it. Bound by bytes. */
+** on it. Runs that belong together (pw_together) go as many to a launch as its arguments hold.
+** Bound by bytes. */
 #include <pthread.h>
 #include "cuda/cuda.h"
 #include "cuda/reduce.h"
 
-enum { BLOCK = 256, WAVES = 16 };
+enum { BLOCK = 256, WAVES = 16, ARGUMENTS = 4096 };
 
 struct variant {
   struct variant *next;
-  int device, form, ndim, n;
+  int device, form, ndim, n, together;
   uint32_t numbers, single;
   int dtype[PW_ARGS];
   cu_function f;
@@ -25,8 +26,9 @@ static bool aligned(const void *p, int dtype)
   return (uintptr_t)p % (PW_PACK * dtype_size(dtype)) == 0;
 }
 
-/* One dim in which each operand is dense or a single element. Packs: their alignment, too. */
-static int dense_form(const struct pw_loop *l, void *const *operand)
+/* One dim in which each operand is dense or a single element. Packs: their alignment, too; of few
+** elements only where others go with them. */
+static int dense_form(const struct pw_loop *l, void *const *operand, bool together)
 {
   int form = PW_PACKED;
   for (int k = 0; k < l->n; k++) {
@@ -34,7 +36,7 @@ static int dense_form(const struct pw_loop *l, void *const *operand)
     if (l->stride[k][0] != 1) return PW_NARROW;
     if (!aligned(operand[k], l->dtype[k])) form = PW_DENSE;
   }
-  return l->count < 4 * BLOCK ? PW_DENSE : form;
+  return l->count < 4 * BLOCK && !together ? PW_DENSE : form;
 }
 
 static int64_t reach(const struct pw_loop *l, int k)
@@ -44,9 +46,9 @@ static int64_t reach(const struct pw_loop *l, int k)
   return last;
 }
 
-static int form_of(const struct pw_loop *l, void *const *operand)
+static int form_of(const struct pw_loop *l, void *const *operand, bool together)
 {
-  int form = l->ndim == 1 ? dense_form(l, operand) : PW_NARROW;
+  int form = l->ndim == 1 ? dense_form(l, operand, together) : PW_NARROW;
   if (form >= PW_DENSE) return form;
   if (l->count > INT32_MAX / 2) return PW_GENERAL;
   for (int k = 0; k < l->n; k++)
@@ -64,12 +66,19 @@ static uint32_t singles(const struct pw_loop *l)
 
 /* -- variants ---------------------------------------------------------------------------------- */
 
-static struct variant variant_for(int device, const struct pw_loop *l, void *const *operand)
+/* Loops of a launch: each has a count and operands, and says which are its blocks. */
+static size_t loop_bytes(int n) { return 8 * (size_t)(3 + n); }
+static int loops_of(int n) { return (int)((ARGUMENTS - 8) / loop_bytes(n)); }
+
+static struct variant variant_for(
+    int device, const struct pw_loop *l, void *const *operand, bool together)
 {
-  struct variant v = { .device = device, .form = form_of(l, operand), .n = l->n,
+  struct variant v = { .device = device, .form = form_of(l, operand, together), .n = l->n,
     .numbers = l->numbers };
-  if (v.form >= PW_DENSE)
+  if (v.form >= PW_DENSE) {
     v.single = singles(l);
+    v.together = together ? loops_of(l->n) : 0;
+  }
   else
     v.ndim = l->ndim;
   for (int k = 0; k < l->n; k++) v.dtype[k] = l->dtype[k];
@@ -79,7 +88,7 @@ static struct variant variant_for(int device, const struct pw_loop *l, void *con
 static bool same(const struct variant *a, const struct variant *b)
 {
   return a->device == b->device && a->form == b->form && a->ndim == b->ndim && a->n == b->n &&
-      a->numbers == b->numbers && a->single == b->single &&
+      a->numbers == b->numbers && a->single == b->single && a->together == b->together &&
       !memcmp(a->dtype, b->dtype, sizeof *a->dtype * (size_t)a->n);
 }
 
@@ -92,7 +101,7 @@ static const struct variant *find(struct variant *list, const struct variant *v)
 static int compile(const struct pw_program *t, const struct variant *v, struct variant **out)
 {
   static const char *const options[] = { "--std=c++17", "--fmad=false", NULL };
-  struct pw_cuda how = { v->form, v->n, v->ndim, v->dtype, v->single, v->numbers };
+  struct pw_cuda how = { v->form, v->n, v->ndim, v->dtype, v->single, v->numbers, v->together };
   struct text source = { 0 };
   struct variant *made = NEW(struct variant);
   NEED(made, TY_EMEMORY, "out of memory");
@@ -168,22 +177,70 @@ static void put_arguments(
   }
 }
 
+static int64_t blocks_of(const struct variant *v, const struct pw_loop *l)
+{
+  int64_t threads = v->form == PW_PACKED ? l->count / PW_PACK : l->count;
+  int64_t most = (int64_t)cuda_device(v->device)->processors * WAVES;
+  return MAX(MIN((threads + BLOCK - 1) / BLOCK, most), 1);
+}
+
+/* this thread's loops that go together: as many of one variant as there have been since the last
+** launch */
+static __thread struct {
+  bool open;
+  const struct variant *v;
+  int64_t n, blocks;
+  struct writer w;
+  _Alignas(8) char arguments[ARGUMENTS];
+} batch;
+
+static int launch_batch(void)
+{
+  const struct variant *v = batch.v;
+  batch.v = NULL;
+  if (!v) return TY_OK;
+  void *params[] = { batch.arguments };
+  memcpy(batch.arguments, &batch.n, sizeof batch.n);
+  return cuda_launch(v->device, v->f, batch.blocks, BLOCK, 0, params);
+}
+
+static int add_loop(const struct variant *v, const struct pw_loop *l, void *const *operand)
+{
+  if (batch.v && (batch.v != v || batch.n == v->together)) TRY(launch_batch());
+  if (!batch.v) {
+    batch.v = v;
+    batch.n = batch.blocks = 0;
+    batch.w.at = batch.arguments + 8;
+  }
+  int64_t blocks = blocks_of(v, l);
+  put_arguments(&batch.w, v, l, operand);
+  put(&batch.w, &batch.blocks, sizeof batch.blocks);
+  put(&batch.w, &blocks, sizeof blocks);
+  batch.blocks += blocks;
+  batch.n++;
+  return TY_OK;
+}
+
+static int together(int device, bool begin)
+{
+  batch.open = begin;
+  return launch_batch();
+}
+
 static int run(
     int device, const struct pw_program *t, const struct pw_loop *l, void *const *operand)
 {
   _Alignas(8) char arguments[8 + (TY_MAXDIM + PW_ARGS * TY_MAXDIM + PW_ARGS + 1) * 8];
   struct writer w = { arguments };
   void *params[] = { arguments };
-  struct variant v = variant_for(device, l, operand);
+  struct variant v = variant_for(device, l, operand, batch.open);
   const struct variant *made;
   TRY(variant_of(t, &v, &made));
+  if (made->together) return add_loop(made, l, operand);
   put_arguments(&w, &v, l, operand);
-  int64_t threads = v.form == PW_PACKED ? l->count / PW_PACK : l->count;
-  int64_t most = (int64_t)cuda_device(device)->processors * WAVES;
-  int64_t blocks = MIN((threads + BLOCK - 1) / BLOCK, most);
-  return cuda_launch(device, made->f, MAX(blocks, 1), BLOCK, 0, params);
+  return cuda_launch(device, made->f, blocks_of(made, l), BLOCK, 0, params);
 }
 
-static const struct pw_device gpu = { run, cuda_sum_to, forget };
+static const struct pw_device gpu = { run, together, cuda_sum_to, forget };
 
 void cuda_pointwise_register(void) { pw_register(TY_GPU, &gpu); }

@@ -276,6 +276,24 @@ static void print_arguments(const struct pw_cuda *how, const char *name, struct 
     text_add(out, "%s dim[%d]; %s stride[%d][%d]; ", how->form == PW_GENERAL ? "i64" : "int",
         how->ndim, how->form == PW_GENERAL ? "i64" : "int", how->n, how->ndim);
   text_add(out, "void *p[%d]; };\n", how->n);
+  if (how->together)
+    text_add(out, "struct %s_all { i64 n; struct { %s_args x; i64 first, blocks; } loop[%d]; };\n",
+        name, name, how->together);
+}
+
+/* The head of the kernel: x is the loop of this block, whose elements begin at `first`. */
+static void print_head(const struct pw_cuda *how, const char *name, struct text *out)
+{
+  const char *index = how->form == PW_NARROW ? "int" : "i64";
+  text_add(out, "extern \"C\" __global__ void %s(const struct %s_%s __grid_constant__ %s)\n{\n",
+      name, name, how->together ? "all" : "args", how->together ? "all" : "x");
+  text_add(out, "  typedef %s idx;\n  i64 block = blockIdx.x, blocks = gridDim.x;\n", index);
+  if (how->together) {
+    text_add(out, "  i64 k = all.n - 1;\n  while (all.loop[k].first > block) k--;\n");
+    text_add(out, "  const %s_args &x = all.loop[k].x;\n", name);
+    text_add(out, "  block -= all.loop[k].first;\n  blocks = all.loop[k].blocks;\n");
+  }
+  text_add(out, "  i64 step = blocks * blockDim.x, first = block * blockDim.x + threadIdx.x;\n");
 }
 
 /* The loads of a pack, its elements one by one, its stores. */
@@ -330,15 +348,11 @@ static void print_rest(const struct pw_program *t, const struct pw_cuda *how, st
 void pw_cuda_kernel(
     const struct pw_program *t, const struct pw_cuda *how, const char *name, struct text *out)
 {
-  const char *index = how->form == PW_NARROW ? "int" : "i64";
   print_arguments(how, name, out);
   if (how->form == PW_PACKED)
     text_add(out, "template <typename S> struct alignas(%d * sizeof(S)) pack { S at[%d]; };\n",
         PW_PACK, PW_PACK);
-  text_add(out, "extern \"C\" __global__ void %s(const struct %s_args __grid_constant__ x)\n{\n",
-      name, name);
-  text_add(out, "  typedef %s idx;\n  i64 step = (i64)gridDim.x * blockDim.x;\n", index);
-  text_add(out, "  i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x;\n");
+  print_head(how, name, out);
   if (how->form == PW_PACKED) {
     text_add(out, "  for (i64 q = first; q < x.count / %d; q += step) {\n", PW_PACK);
     print_packs(t, how, out);

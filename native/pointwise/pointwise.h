@@ -49,6 +49,7 @@ struct pw_cuda {
   const int *dtypes;
   uint32_t single;                                    /* dense forms: operands of one element */
   uint32_t numbers;                                   /* as in struct pw_loop */
+  int together;                                       /* dense forms: loops of a launch; 0: one */
 };
 static inline bool pw_cuda_number(const struct pw_cuda *how, int k)
 {
@@ -79,14 +80,18 @@ int  pw_loop_make(struct pw_loop *l, const ty_desc *space, const ty_desc *operan
 /* on the device's queue; parallel inside */
 int pw_run(
     int device, const struct pw_program *t, const struct pw_loop *l, void *const *operand);
+/* From `begin` on, runs by this thread on the device do not depend on each other and may be started
+** together; without it they are all started. */
+int pw_together(int device, bool begin);
 /* over axes that dst has as 1 or lacks */
 int sum_to(int device, void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d);
 
-/* The same two on a kind of device that is no CPU. `forget`: the program is freed; what was made
+/* The same on a kind of device that is no CPU. `forget`: the program is freed; what was made
 ** of it (pw_made) goes. */
 struct pw_device {
   int (*run)(
       int device, const struct pw_program *t, const struct pw_loop *l, void *const *operand);
+  int (*together)(int device, bool begin);
   int (*sum_to)(
       int device, void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d);
   void (*forget)(void *made);

@@ -394,3 +394,8 @@ int pw_run(int device, const struct pw_program *t, const struct pw_loop *l, void
     parallel_for(s.blocks, grain, run_blocks, &s);
   return TY_OK;
 }
+
+int pw_together(int device, bool begin)
+{
+  return device_kind(device) == TY_GPU ? gpu->together(device, begin) : TY_OK;
+}

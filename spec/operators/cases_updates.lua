@@ -147,6 +147,7 @@ add("preloaded_multi_mp_sgd_mom_update", sgd_mom, "mom",                 "preloa
 add("nag_mom_update",                   nag,      "mom",                 "plain",        MOMENTUM)
 add("mp_nag_mom_update",                nag,      "mom",                 "mp",           MOMENTUM)
 add("adam_update",                      adam,     "mean var",            "plain",        ADAM)
+add("_multi_adam_update",               adam,     "mean var",            "multi",        ADAM)
 add("rmsprop_update",                   rmsprop,  "n",                   "plain",        RMS)
 add("rmspropalex_update",               rmspropalex, "n g delta",        "plain",        RMS)
 add("ftrl_update",                      ftrl,     "z n",                 "plain",        with(RATE, {lamda1 = 0.25, beta = 0.5}))

@@ -1,9 +1,9 @@
 /* multi_update.c - optimizer updates of many weights at once.
 **
-** Each is the update of one weight from update.c, run on every group of inputs in turn with that
-** weight's rates, which come from lists or (preloaded) from two arrays behind the groups. Output
-** i is the new weight i. LAMB takes the norms between its two phases here. Norms are sums of
-** squares in float64, over parts that depend on the size alone.
+** Each is the update of one weight from update.c, run on every group of inputs with that weight's
+** rates (on a GPU many in a launch), which come from lists or (preloaded) from two arrays behind
+** the groups. Output i is the new weight i. LAMB takes the norms between its two phases here. Norms
+** are sums of squares in float64, over parts that depend on the size alone.
 */
 #include "kernel/primitives.h"
 #include "kernel/strided_copy.h"
@@ -27,7 +27,7 @@ struct form {
   bool master, preloaded, scale;
 };
 enum { SGD, SGD_MOM, MP_SGD, MP_SGD_MOM, PRE_SGD, PRE_SGD_MOM, PRE_MP_SGD, PRE_MP_SGD_MOM, ADAMW,
-       MP_ADAMW, LAMB, MP_LAMB };
+       MP_ADAMW, ADAM, LAMB, MP_LAMB };
 static const struct form form[] = {
   /*                   one weight             inputs of a group                   stride master preloaded scale */
   [SGD]            = { "sgd_update",          "weight grad",                           2, false, false, false },
@@ -40,6 +40,7 @@ static const struct form form[] = {
   [PRE_MP_SGD_MOM] = { "mp_sgd_mom_update",   "weight grad mom! weight32!",            4, true,  true,  false },
   [ADAMW]          = { "_adamw_update",       "weight grad mean! var!",                4, false, false, true  },
   [MP_ADAMW]       = { "_mp_adamw_update",    "weight grad mean! var! weight32!",      5, true,  false, true  },
+  [ADAM]           = { "adam_update",         "weight grad mean! var!",                4, false, false, false },
   [LAMB]           = { "lamb_update_phase1",  "weight grad mean! var!",                4, false, false, false },
   [MP_LAMB]        = { "mp_lamb_update_phase1", "weight grad mean! var! weight32!",    5, true,  false, false },
 };
@@ -161,6 +162,9 @@ static const struct param preloaded_mom[] = { MOMENTUM, RESCALE, CLIP, COUNTED("
 static const struct param adamw[] = {
   LIST("lrs", lrs, "learning rates"), BETAS, NUMBER(epsilon, "1e-08", "keeps the divisor from 0"), LIST("wds", wds, "weight decays"),
   LIST("etas", etas, "multipliers of the whole step"), CLIP, COUNTED("num_weights"), { 0 } };
+static const struct param adam[] = {
+  LIST("lrs", lrs, "learning rates"), BETAS, NUMBER(epsilon, "1e-08", "keeps the divisor from 0"), LIST("wds", wds, "weight decays"),
+  RESCALE, CLIP, COUNTED("num_weights"), { 0 } };
 static const struct param lamb[] = {
   LIST("learning_rates", lrs, "learning rates"), BETAS, NUMBER(epsilon, "1e-06", "keeps the divisor from 0"),
   LIST("wds", wds, "weight decays"), RESCALE, BOUNDS, CLIP, UNBIASED,
@@ -186,20 +190,26 @@ static struct update rates_of(
   return u;
 }
 
+static int run_group(struct call *c, const struct form *f, const struct op *one, int64_t i)
+{
+  struct live_number live[2];
+  struct update u = rates_of(c, f, i, live);
+  struct operand in[6];
+  memcpy(in, &c->in[i * f->stride], sizeof *in * (size_t)f->stride);
+  if (f->scale) in[f->stride] = c->in[c->nin - 1];
+  return formula_apply(c->device, one, &u, in, f->stride + f->scale, &c->out[i], live,
+      f->preloaded ? 2 : 0);
+}
+
 static int run_groups(struct call *c, const struct form *f)
 {
-  const struct multi *p = c->param;
   const struct op *one = op_find(f->one);
-  for (int64_t i = 0; i < p->count; i++) {
-    struct live_number live[2];
-    struct update u = rates_of(c, f, i, live);
-    struct operand in[6];
-    memcpy(in, &c->in[i * f->stride], sizeof *in * (size_t)f->stride);
-    if (f->scale) in[f->stride] = c->in[c->nin - 1];
-    TRY(formula_apply(c->device, one, &u, in, f->stride + f->scale, &c->out[i], live,
-        f->preloaded ? 2 : 0));
-  }
-  return TY_OK;
+  TRY(pw_together(c->device, true));
+  int code = TY_OK;
+  for (int64_t i = 0; i < ((const struct multi *)c->param)->count && !code; i++)
+    code = run_group(c, f, one, i);
+  int started = pw_together(c->device, false);
+  return code ? code : started;
 }
 
 enum { NORM_PARTS = 64 };
@@ -303,7 +313,8 @@ GLUE(SGD, run_groups) GLUE(SGD_MOM, run_groups) GLUE(MP_SGD, run_groups)
 GLUE(MP_SGD_MOM, run_groups)
 GLUE(PRE_SGD, run_groups) GLUE(PRE_SGD_MOM, run_groups) GLUE(PRE_MP_SGD, run_groups)
 GLUE(PRE_MP_SGD_MOM, run_groups)
-GLUE(ADAMW, run_groups) GLUE(MP_ADAMW, run_groups) GLUE(LAMB, run_lamb) GLUE(MP_LAMB, run_lamb)
+GLUE(ADAMW, run_groups) GLUE(MP_ADAMW, run_groups) GLUE(ADAM, run_groups)
+GLUE(LAMB, run_lamb) GLUE(MP_LAMB, run_lamb)
 
 /* A new weight may take the place of the old one. */
 #define MULTI(name_, id, stride_, params_, check_, doc_) \
@@ -335,6 +346,8 @@ const struct op op_multi_update[] = {
         "_adamw_update for many weights; the last input is the scale of all gradients."),
   MULTI("_multi_mp_adamw_update", MP_ADAMW, 5, adamw, check_adamw,
         "_mp_adamw_update for many weights; the last input is the scale of all gradients."),
+  MULTI("_multi_adam_update", ADAM, 4, adam, check_lists,
+        "adam_update for many weights with gradient and moments; the engine's own."),
   MULTI("_multi_lamb_update", LAMB, 4, lamb, check_lamb,
         "Whole LAMB steps for many weights: direction, norms, scaled step."),
   MULTI("_multi_mp_lamb_update", MP_LAMB, 5, lamb, check_lamb,

@@ -66,7 +66,43 @@ function kinds.Adam:_rule(index)
       wd = self:_get_wd(index), beta1 = self.beta1, beta2 = self.beta2, epsilon = self.epsilon }
 end
 
-kinds.Adam.update = run_rule
+-- Of a list of weights by one operator.
+local function adam_many(self, indices, weights, grads, moments)
+  local inputs, lrs, wds = {}, {}, {}
+  for i, index in ipairs(indices) do
+    self:_update_count(index)
+    local _, options = self:_rule(index)
+    lrs[i], wds[i] = options.lr, options.wd
+    for _, x in ipairs{ weights[i], grads[i], unpack(moments[i]) } do
+      inputs[#inputs + 1] = x
+    end
+  end
+  call.many("_multi_adam_update", "Optimizer:update", inputs, #inputs, base.params(self,
+    { lrs = base.list_text(lrs), wds = base.list_text(wds), num_weights = #indices,
+      beta1 = self.beta1, beta2 = self.beta2, epsilon = self.epsilon }), weights, #weights)
+end
+
+function kinds.Adam:update(index, weight, grad, state)
+  local update = type(index) == "table" and adam_many or run_rule
+  update(self, index, weight, grad, state)
+end
+
+-- A class with an update of its own gets weights one by one.
+function kinds.Adam:_together(weight)
+  local many = self.update == kinds.Adam.update and base.is_on_gpu(weight)
+    and not base.is_half(weight)
+  return many and base.MANY or 0
+end
+
+-- Lists hold weights of one type.
+function kinds.Adam:update_multi_precision(index, weight, grad, state)
+  if type(index) ~= "table" or not base.is_half(weight[1]) then
+    return base.Optimizer.update_multi_precision(self, index, weight, grad, state)
+  end
+  for i, k in ipairs(index) do
+    base.Optimizer.update_multi_precision(self, k, weight[i], grad[i], state[i])
+  end
+end
 
 
 --- d decayed; m running mean of d; u = max(beta2 u, |d|); w -= lr / (1 - beta1^t) m / u. Options

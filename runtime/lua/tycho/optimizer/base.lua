@@ -287,14 +287,32 @@ function Optimizer:update()
 end
 
 
-local function is_half(weight)
+--- Updates that go together: as many as `aggregate_num` says; on a GPU, where each launch costs, a
+-- rule may take more.
+-- @tparam NDArray weight the first one
+-- @treturn int 0: one by one
+function Optimizer:_together(_)
+  return self.aggregate_num
+end
+
+
+--- Weights that go together on a GPU; a launch takes some dozens.
+base.MANY = 256
+
+function base.is_on_gpu(weight)
+  return weight.context.device_type == "gpu"
+end
+
+
+--- Whether a weight is float16 or bfloat16.
+function base.is_half(weight)
   return weight._dtype == args.DTYPES.float16 or weight._dtype == args.DTYPES.bfloat16
 end
 
 
 --- Whether a weight has a float32 master copy.
 function Optimizer:_keeps_master(weight)
-  if not is_half(weight) then
+  if not base.is_half(weight) then
     return false
   elseif not self.multi_precision then
     log:warning(("updating %s weights loses accuracy; use multi_precision = true")
@@ -317,7 +335,7 @@ end
 
 --- As `update`, on the master copy where there is one.
 function Optimizer:update_multi_precision(index, weight, grad, state)
-  if type(index) ~= "table" and self.multi_precision and is_half(weight) then
+  if type(index) ~= "table" and self.multi_precision and base.is_half(weight) then
     self:update(index, state[1], grad:astype("float32"), values.value(state[2]))
     call.copy(weight, state[1], "Optimizer:update")
     return

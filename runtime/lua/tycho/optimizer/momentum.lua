@@ -38,6 +38,11 @@ local SGD = kinds.SGD
 SGD.aggregate_num = tonumber(os.getenv("TYCHO_OPTIMIZER_AGGREGATION_SIZE")) or 4
 SGD.create_state, SGD.create_state_multi_precision = momentum_state, state_with_master
 
+function SGD:_together(weight)
+  local n = self.aggregate_num
+  return n > 0 and base.is_on_gpu(weight) and math.max(n, base.MANY) or n
+end
+
 
 -- Puts the arrays of many updates one after the other, as the operators take them,
 -- into a list; gives their number.

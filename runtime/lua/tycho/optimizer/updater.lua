@@ -62,13 +62,13 @@ function Updater:_state(index, weight)
 end
 
 
--- Lists of positions of weights of one type on one device, each of at most n, in order.
-local function groups(weights, n)
+-- Lists of positions of weights of one type on one device, each of as many as go together.
+local function groups(weights, optimizer)
   local list, open = {}, {}
   for i, weight in ipairs(weights) do
     local key = ("%d %d"):format(weight._dtype, weight._device)
     local group = open[key]
-    if not group or #group == n then
+    if not group or #group == optimizer:_together(weight) then
       group = {}
       open[key] = group
       list[#list + 1] = group
@@ -88,7 +88,7 @@ local function plan_of(self, weights)
     return plan
   end
   plan = { weights = { unpack(weights) } }
-  for g, members in ipairs(groups(weights, self.optimizer.aggregate_num)) do
+  for g, members in ipairs(groups(weights, self.optimizer)) do
     plan[g] = { members = members, indices = {}, weights = {}, grads = {}, states = {}, kept = {} }
   end
   self._plans[weights] = plan
@@ -134,7 +134,7 @@ function Updater:__call(index, grad, weight)
     return
   end
   self.optimizer:_set_current_context(weights[1].context.device_id)
-  if self.optimizer.aggregate_num > 0 then
+  if self.optimizer:_together(weights[1]) > 0 then
     return update_groups(self, indices, grads, weights)
   end
   for i, k in ipairs(indices) do
