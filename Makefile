@@ -14,7 +14,7 @@
 #   make dist                a release in build/dist: an archive, and a rock that LuaRocks installs without a network
 #
 # MODE=release|debug|asan|tsan picks the flags and its own folder; BUILD=folder builds elsewhere; CC=gcc|clang.
-# V=1 shows whole commands. WERROR=1 makes warnings errors. CFLAGS, LDFLAGS are the user's and come last. Objects depend on their headers and on the flags they were made with.
+# V=1 shows whole commands. WERROR=1 makes warnings errors. CFLAGS, LDFLAGS are the user's and come last. Objects depend on their headers and on the other flags they were made with.
 
 MODE   ?= release
 BUILD  ?= build$(if $(filter-out release,$(MODE)),/$(MODE))
@@ -112,9 +112,11 @@ $(BUILD)/ops.inc: FORCE
 	@mkdir -p $(dir $@)
 	@for f in $(notdir $(OPS:.c=)); do echo "OP($$f)"; done > $@.tmp && (cmp -s $@.tmp $@ || mv $@.tmp $@)
 
+# whether warnings stop the compiler makes no other objects
+FLAGS = $(CC) $(filter-out -Werror,$(ALL)) $(OPENMP) $(LIBS)
 $(BUILD)/flags: FORCE
 	@mkdir -p $(dir $@)
-	@echo '$(CC) $(ALL) $(OPENMP) $(LIBS)' | cmp -s - $@ || echo '$(CC) $(ALL) $(OPENMP) $(LIBS)' > $@
+	@echo '$(FLAGS)' | cmp -s - $@ || echo '$(FLAGS)' > $@
 
 $(BUILD)/%.o: %.c $(BUILD)/flags | $(BUILD)/ops.inc
 	@mkdir -p $(dir $@)
