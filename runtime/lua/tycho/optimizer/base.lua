@@ -287,9 +287,8 @@ function Optimizer:update()
 end
 
 
---- Updates that go together: as many as `aggregate_num` says; on a GPU, where each launch costs, a
--- rule may take more.
--- @tparam NDArray weight the first one
+--- Updates that go together with one of this weight: as many as `aggregate_num` says; on a GPU,
+-- where each launch costs, a rule may take more.
 -- @treturn int 0: one by one
 function Optimizer:_together(_)
   return self.aggregate_num
