@@ -25,6 +25,13 @@ local function read_all(it)
   return text
 end
 
+local function images_by(iterator)
+  return function(path)
+    return read_all(ty.io[iterator]{ path_imgrec = path, data_shape = { 3, 16, 16 },
+      batch_size = 10, preprocess_threads = 1 })
+  end
+end
+
 local function shapes_of(arrays)
   local texts = {}
   for _, x in pairs(arrays) do
@@ -129,10 +136,7 @@ local formats = {
           { img_fmt = i % 2 == 0 and ".png" or ".jpg", quality = i % 2 == 0 and 3 or 90 })
       end)
     end,
-    read = function(path)
-      return read_all(ty.io.ImageRecordIter{ path_imgrec = path, data_shape = { 3, 16, 16 },
-        batch_size = 10, preprocess_threads = 1 })
-    end },
+    read = images_by "ImageRecordIter" },
   { name = "boxes", size = 50, small = 1,
     write = function(path, n)
       write_records(path, n, function(i)
@@ -141,10 +145,7 @@ local formats = {
           { img_fmt = ".png", quality = 3 })
       end)
     end,
-    read = function(path)
-      return read_all(ty.io.ImageDetRecordIter{ path_imgrec = path, data_shape = { 3, 16, 16 },
-        batch_size = 10, preprocess_threads = 1 })
-    end },
+    read = images_by "ImageDetRecordIter" },
   { name = "png", size = 10000, small = 42,
     write = function(path, n) ty.image.imwrite(path, picture(n)) end,
     read = function(path) return shapes_of{ ty.image.imread(path) } end },

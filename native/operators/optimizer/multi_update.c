@@ -203,11 +203,11 @@ static int run_group(struct call *c, const struct form *f, const struct op *one,
 
 static int run_groups(struct call *c, const struct form *f)
 {
+  const struct multi *p = c->param;
   const struct op *one = op_find(f->one);
   TRY(pw_together(c->device, true));
   int code = TY_OK;
-  for (int64_t i = 0; i < ((const struct multi *)c->param)->count && !code; i++)
-    code = run_group(c, f, one, i);
+  for (int64_t i = 0; i < p->count && !code; i++) code = run_group(c, f, one, i);
   int started = pw_together(c->device, false);
   return code ? code : started;
 }
