@@ -110,12 +110,13 @@ static void add_file(struct text *t, const struct source_file *f)
   text_add(t, "#line 1 \"%s\"\n%s\n", f->name, f->text);
 }
 
-static int compile(int device, enum cuda_family family, const char *defines, const char *name,
-    cu_function *out)
+int cuda_family_compile(int device, enum cuda_family family, const char *before,
+    const char *defines, const char *name, cu_function *out)
 {
   static const char *const options[] = { "--std=c++17", "--fmad=false", NULL };
   struct text t = { 0 };
   for (int i = 0; i < COUNT(headers); i++) add_file(&t, &headers[i]);
+  text_add(&t, "%s", before);
   for (const char *s = defines + strspn(defines, " "); *s; s += strspn(s, " ")) {
     size_t n = strcspn(s, " "), key = strcspn(s, "= ");
     text_add(&t, "#define %.*s %.*s\n", (int)key, s, (int)(n > key ? n - key - 1 : 0), s + key + 1);
@@ -165,7 +166,7 @@ static const struct family_function *find(
 /* Under the lock. */
 static int add_function(struct family_function **head, struct family_function *k)
 {
-  TRY(compile(k->device, k->family, k->defines, k->name, &k->f));
+  TRY(cuda_family_compile(k->device, k->family, "", k->defines, k->name, &k->f));
   struct family_function *made = NEW(struct family_function);
   NEED(made, TY_EMEMORY, "out of memory");
   *made = *k;

@@ -66,6 +66,9 @@ enum { CUDA_BLOCK = 256 };
 ** was asked for before is found again by these words. */
 int cuda_family(int device, enum cuda_family family, const char *name, cu_function *out,
     const char *defines, ...) __attribute__((format(printf, 5, 6)));
+/* The same with a text before what is defined; nothing is remembered. */
+int cuda_family_compile(int device, enum cuda_family family, const char *before,
+    const char *defines, const char *name, cu_function *out);
 /* name of a dtype in kernels/prelude.cuh: "float", "f16", "i32" ... */
 const char *cuda_type(int dtype);
 /* bits of an element of 1, 2, 4 or 8 bytes */

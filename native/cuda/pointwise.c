@@ -1,18 +1,23 @@
 /* pointwise.c - pointwise programs on a GPU: each is printed in the form that its operands allow,
 ** compiled once, and launched with a thread per element or pack. What was made of a program hangs
-** on it. Runs that belong together (pw_together) go as many to a launch as its arguments hold.
-** Bound by bytes. */
+** on it. Runs that belong together (pw_together) go as many to a launch as its arguments hold. One
+** that ends in a reduction is the function that makes the elements of kernels/reduce.cu. Bound by
+** bytes. */
 #include <pthread.h>
 #include "cuda/cuda.h"
 #include "cuda/reduce.h"
 
-enum { BLOCK = 256, WAVES = 16, ARGUMENTS = 4096 };
+/* bytes: arguments of a launch, those of one loop */
+enum { BLOCK = 256, WAVES = 16, ARGUMENTS = 4096,
+       ONE_LOOP = 8 + (TY_MAXDIM + PW_ARGS * TY_MAXDIM + PW_ARGS + 1) * 8 };
 
 struct variant {
   struct variant *next;
   int device, form, ndim, n, together;
   uint32_t numbers, single;
   int dtype[PW_ARGS];
+  int end;                                            /* operand that is reduced, -1 */
+  struct reduce_words reduces;                        /* how */
   cu_function f;
 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -74,7 +79,7 @@ static struct variant variant_for(
     int device, const struct pw_loop *l, void *const *operand, bool together)
 {
   struct variant v = { .device = device, .form = form_of(l, operand, together), .n = l->n,
-    .numbers = l->numbers };
+    .numbers = l->numbers, .end = -1 };
   if (v.form >= PW_DENSE) {
     v.single = singles(l);
     v.together = together ? loops_of(l->n) : 0;
@@ -89,7 +94,8 @@ static bool same(const struct variant *a, const struct variant *b)
 {
   return a->device == b->device && a->form == b->form && a->ndim == b->ndim && a->n == b->n &&
       a->numbers == b->numbers && a->single == b->single && a->together == b->together &&
-      !memcmp(a->dtype, b->dtype, sizeof *a->dtype * (size_t)a->n);
+      !memcmp(a->dtype, b->dtype, sizeof *a->dtype * (size_t)a->n) && a->end == b->end &&
+      (a->end < 0 || !strcmp(a->reduces.s, b->reduces.s));
 }
 
 static const struct variant *find(struct variant *list, const struct variant *v)
@@ -98,17 +104,38 @@ static const struct variant *find(struct variant *list, const struct variant *v)
   return list;
 }
 
-static int compile(const struct pw_program *t, const struct variant *v, struct variant **out)
+static int compile_kernel(
+    const struct pw_program *t, const struct variant *v, const struct pw_cuda *how, cu_function *f)
 {
   static const char *const options[] = { "--std=c++17", "--fmad=false", NULL };
-  struct pw_cuda how = { v->form, v->n, v->ndim, v->dtype, v->single, v->numbers, v->together };
   struct text source = { 0 };
+  int code = pw_cuda(t, how, "pointwise", &source);
+  if (!code) code = cuda_compile(v->device, source.s, options, "pointwise", f);
+  text_done(&source);
+  return code;
+}
+
+static int compile_end(
+    const struct pw_program *t, const struct variant *v, const struct pw_cuda *how, cu_function *f)
+{
+  struct text element = { 0 };
+  text_add(&element, "#define POINTWISE\nnamespace pw {\n");
+  pw_cuda_begin(t, &element);
+  pw_cuda_element(t, how, "pointwise", v->end, &element);
+  text_add(&element, "}\n");
+  int code = element.lost ? fail(TY_EMEMORY, "out of memory: CUDA source")
+      : cuda_family_compile(v->device, FAMILY_reduce, element.s, v->reduces.s, "reduce", f);
+  text_done(&element);
+  return code;
+}
+
+static int compile(const struct pw_program *t, const struct variant *v, struct variant **out)
+{
+  struct pw_cuda how = { v->form, v->n, v->ndim, v->dtype, v->single, v->numbers, v->together };
   struct variant *made = NEW(struct variant);
   NEED(made, TY_EMEMORY, "out of memory");
   *made = *v;
-  int code = pw_cuda(t, &how, "pointwise", &source);
-  if (!code) code = cuda_compile(v->device, source.s, options, "pointwise", &made->f);
-  text_done(&source);
+  int code = v->end < 0 ? compile_kernel(t, v, &how, &made->f) : compile_end(t, v, &how, &made->f);
   if (code) return mem_free(made), code;
   *out = made;
   return TY_OK;
@@ -230,7 +257,7 @@ static int together(int device, bool begin)
 static int run(
     int device, const struct pw_program *t, const struct pw_loop *l, void *const *operand)
 {
-  _Alignas(8) char arguments[8 + (TY_MAXDIM + PW_ARGS * TY_MAXDIM + PW_ARGS + 1) * 8];
+  _Alignas(8) char arguments[ONE_LOOP];
   struct writer w = { arguments };
   void *params[] = { arguments };
   struct variant v = variant_for(device, l, operand, batch.open);
@@ -241,6 +268,27 @@ static int run(
   return cuda_launch(device, made->f, blocks_of(made, l), BLOCK, 0, params);
 }
 
-static const struct pw_device gpu = { run, together, cuda_sum_to, forget };
+/* -- reductions at the end --------------------------------------------------------------------- */
+
+static size_t end_scratch(const struct pw_end *end) { return cuda_reduce_scratch(&end->over); }
+
+static int run_end(int device, const struct pw_program *t, const struct pw_loop *l,
+    void *const *operand, const struct pw_end *end, void *tmp)
+{
+  _Alignas(8) char arguments[ONE_LOOP];
+  struct writer w = { arguments };
+  struct variant v = variant_for(device, l, operand, false);
+  const struct cuda_reduce f = { end->kind, end->finish, end->dtype, .y = operand[end->operand],
+    .add = end->add };
+  const struct variant *made;
+  v.form = MIN(v.form, PW_DENSE);
+  v.end = end->operand;
+  v.reduces = cuda_reduce_words(&end->over, &f);
+  TRY(variant_of(t, &v, &made));
+  put_arguments(&w, &v, l, operand);
+  return cuda_reduce_launch(device, made->f, &end->over, &f, arguments, tmp);
+}
+
+static const struct pw_device gpu = { run, together, end_scratch, run_end, cuda_sum_to, forget };
 
 void cuda_pointwise_register(void) { pw_register(TY_GPU, &gpu); }

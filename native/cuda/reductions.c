@@ -45,29 +45,62 @@ static const char *const names[] = { [R_SUM] = "reduce_sum", [R_NANSUM] = "reduc
   [R_NANPROD] = "reduce_nanprod", [R_MAX] = "reduce_max", [R_MIN] = "reduce_min",
   [R_DEVIATION] = "reduce_deviation", [R_DOT] = "reduce_dot" };
 
-int cuda_reduce(int device, const struct reduce *r, const struct cuda_reduce *f, void *tmp)
+/* What both kernels are compiled for. */
+static void type_words(
+    const struct reduce *r, const struct cuda_reduce *f, char *words, size_t size)
+{
+  snprintf(words, size, "T=%s TO=%s REDUCTION=%s FINISH=%d ADD=%d",
+      cuda_type(number_type(r->dtype)), cuda_type(number_type(f->to)), names[f->kind], f->finish,
+      f->add);
+}
+
+struct reduce_words cuda_reduce_words(const struct reduce *r, const struct cuda_reduce *f)
+{
+  struct reduce_words w;
+  int64_t groups[2 * R_AXES];
+  type_words(r, f, w.s, sizeof w.s);
+  const size_t n = strlen(w.s);
+  snprintf(w.s + n, sizeof w.s - n, " KEPT=%d REDUCED=%d TEAM=%d INDEX=%s",
+      groups_of(r, true, groups), groups_of(r, false, groups), plan_of(r).team, cuda_index(r->in));
+  return w;
+}
+
+static int merge_parts(int device, const struct reduce *r, const struct cuda_reduce *f,
+    const int64_t *args, void *part)
+{
+  char words[sizeof(struct reduce_words)];
+  const int team = r->out < 4096 ? 32 : 1;
+  cu_function merge;
+  type_words(r, f, words, sizeof words);
+  TRY(cuda_family(device, FAMILY_reduce, "merge_parts", &merge, "%s KEPT=1 REDUCED=1 TEAM=%d",
+      words, team));
+  void *y = f->y;
+  void *params[] = { &y, &part, (void *)&args[0], (void *)&args[2], (void *)&args[1] };
+  return cuda_launch(device, merge, cuda_blocks(device, r->out * team), CUDA_BLOCK, 0, params);
+}
+
+int cuda_reduce_launch(int device, cu_function run, const struct reduce *r,
+    const struct cuda_reduce *f, void *elements, void *tmp)
 {
   struct launch_plan p = plan_of(r);
   int64_t args[3 + 2 * R_AXES] = { r->out, r->count, tmp ? p.parts : 1 };
-  int kept = groups_of(r, true, args + 3), reduced = groups_of(r, false, args + 3 + 2 * kept);
-  const char *from = cuda_type(number_type(r->dtype)), *to = cuda_type(number_type(f->to));
-  void *part = args[2] > 1 ? tmp : NULL;
-  cu_function run, merge;
-  TRY(cuda_family(device, FAMILY_reduce, "reduce", &run, "T=%s TO=%s REDUCTION=%s FINISH=%d "
-      "ADD=%d KEPT=%d REDUCED=%d TEAM=%d INDEX=%s", from, to, names[f->kind], f->finish, f->add,
-      kept, reduced, p.team, cuda_index(r->in)));
-  void *y = f->y;
-  const void *x = f->x, *other = f->other, *centre = f->centre;
-  void *params[] = { &y, &part, &x, &other, &centre, args };
+  int kept = groups_of(r, true, args + 3);
+  groups_of(r, false, args + 3 + 2 * kept);
+  void *part = args[2] > 1 ? tmp : NULL, *y = f->y;
+  const void *other = f->other, *centre = f->centre;
+  void *params[] = { &y, &part, elements, &other, &centre, args };
   TRY(cuda_launch(device, run, cuda_blocks(device, args[0] * args[2] * p.team), CUDA_BLOCK, 0,
       params));
-  if (!part) return TY_OK;
-  int team = r->out < 4096 ? 32 : 1;
-  TRY(cuda_family(device, FAMILY_reduce, "merge_parts", &merge, "T=%s TO=%s REDUCTION=%s "
-      "FINISH=%d ADD=%d KEPT=1 REDUCED=1 TEAM=%d", from, to, names[f->kind], f->finish, f->add,
-      team));
-  void *more[] = { &y, &part, &args[0], &args[2], &args[1] };
-  return cuda_launch(device, merge, cuda_blocks(device, r->out * team), CUDA_BLOCK, 0, more);
+  return part ? merge_parts(device, r, f, args, part) : TY_OK;
+}
+
+int cuda_reduce(int device, const struct reduce *r, const struct cuda_reduce *f, void *tmp)
+{
+  struct reduce_words w = cuda_reduce_words(r, f);
+  const void *x = f->x;
+  cu_function run;
+  TRY(cuda_family(device, FAMILY_reduce, "reduce", &run, "%s", w.s));
+  return cuda_reduce_launch(device, run, r, f, &x, tmp);
 }
 
 struct reduce cuda_reduce_all_but(int dtype, int64_t outer, int64_t k, int64_t inner)
@@ -105,21 +138,10 @@ int cuda_sum_to(int device, void *dst, const ty_desc *dst_d, const void *src, co
 
 /* -- operators --------------------------------------------------------------------------------- */
 
-static uint32_t axes_of(const struct call *c, int ndim)
-{
-  const struct dims *axis = op_dims(c->op, c->param, "axis");
-  if (!axis) axis = op_dims(c->op, c->param, "axes");
-  uint32_t mask = 0, all = (1u << ndim) - 1;
-  if (!axis || axis->n <= 0) return all;
-  for (int i = 0; i < axis->n; i++)
-    mask |= 1u << (axis->d[i] < 0 ? axis->d[i] + ndim : axis->d[i]);
-  return cuda_flag(c, "exclude") ? all & ~mask : mask;
-}
-
 static struct reduce reduce_of(const struct call *c, const ty_desc *data)
 {
   struct reduce r;
-  reduce_plan(data, axes_of(c, data->ndim), &r);
+  reduce_plan(data, c->op->reduction(c->param, data->ndim).axes, &r);
   return r;
 }
 
@@ -127,27 +149,6 @@ static size_t forward_scratch(const struct call *c)
 {
   struct reduce r = reduce_of(c, &c->in[0].d);
   return cuda_reduce_scratch(&r);
-}
-
-struct axes_op { int kind, finish, back; };
-enum { SUM, MEAN, NANSUM, PROD, NANPROD, MAXIMUM, MINIMUM, SQUARES, NORM };
-static const struct axes_op table[] = {
-  [SUM]     = { R_SUM,     F_NONE, B_SUM },
-  [MEAN]    = { R_SUM,     F_MEAN, B_SUM },
-  [NANSUM]  = { R_NANSUM,  F_NONE, B_NANSUM },
-  [PROD]    = { R_PROD,    F_NONE, B_PROD },
-  [NANPROD] = { R_NANPROD, F_NONE, B_NANPROD },
-  [MAXIMUM] = { R_MAX,     F_NONE, B_EQUAL },
-  [MINIMUM] = { R_MIN,     F_NONE, B_EQUAL },
-  [SQUARES] = { R_SQUARE,  F_NONE, B_SQUARE },
-  [NORM]    = { R_SQUARE,  F_ROOT, B_ROOT },
-};
-
-static struct axes_op kind_of(const struct call *c)
-{
-  int what = cuda_what(c);
-  bool absolute = what == NORM && cuda_number(c, "ord", 2) == 1;
-  return absolute ? (struct axes_op){ R_ABS, F_NONE, B_SIGN } : table[what];
 }
 
 static const char *axes_refuse(const struct call *c) /* forward and backward */
@@ -158,7 +159,7 @@ static const char *axes_refuse(const struct call *c) /* forward and backward */
 static int axes_forward(struct call *c)
 {
   struct reduce r = reduce_of(c, &c->in[0].d);
-  struct axes_op k = kind_of(c);
+  struct axis_reduction k = c->op->reduction(c->param, c->in[0].d.ndim);
   struct cuda_reduce f = { k.kind, k.finish, c->out[0].d.dtype, c->in[0].p, NULL, NULL, c->out[0].p,
     c->add & 1 };
   return cuda_reduce(c->device, &r, &f, c->tmp);
@@ -184,10 +185,14 @@ static int reduce_gradient(const struct call *c, int back, const struct reduce *
 /* in: head gradient, then data and result as the kind needs */
 static int axes_backward(struct call *c)
 {
+  static const int gradient[] = { [R_SUM] = B_SUM, [R_NANSUM] = B_NANSUM, [R_ABS] = B_SIGN,
+    [R_SQUARE] = B_SQUARE, [R_PROD] = B_PROD, [R_NANPROD] = B_NANPROD, [R_MAX] = B_EQUAL,
+    [R_MIN] = B_EQUAL };
   struct reduce r = reduce_of(c, &c->out[0].d);
-  struct axes_op k = kind_of(c);
+  struct axis_reduction k = c->op->reduction(c->param, c->out[0].d.ndim);
+  const int back = k.finish == F_ROOT ? B_ROOT : gradient[k.kind];
   const void *x = c->nin > 1 ? c->in[1].p : NULL, *y = c->nin > 2 ? c->in[2].p : NULL;
-  return reduce_gradient(c, k.back, &r, x, y, NULL,
+  return reduce_gradient(c, back, &r, x, y, NULL,
       k.finish == F_MEAN ? 1 / (double)r.count : 1);
 }
 
@@ -333,15 +338,15 @@ static const struct kernel squares[] = {
 };
 
 const struct op_kernels cuda_reductions[] = {
-  { "sum", reductions, reductions_back, SUM },
-  { "mean", reductions, reductions_back, MEAN },
-  { "nansum", reductions, reductions_back, NANSUM },
-  { "prod", reductions, reductions_back, PROD },
-  { "nanprod", reductions, reductions_back, NANPROD },
-  { "max", reductions, reductions_back, MAXIMUM },
-  { "min", reductions, reductions_back, MINIMUM },
-  { "_square_sum", reductions, reductions_back, SQUARES },
-  { "norm", reductions, reductions_back, NORM },
+  { "sum", reductions, reductions_back },
+  { "mean", reductions, reductions_back },
+  { "nansum", reductions, reductions_back },
+  { "prod", reductions, reductions_back },
+  { "nanprod", reductions, reductions_back },
+  { "max", reductions, reductions_back },
+  { "min", reductions, reductions_back },
+  { "_square_sum", reductions, reductions_back },
+  { "norm", reductions, reductions_back },
   { "moments", moments, moments_back },
   { "argmax", extremes, NULL },
   { "argmin", extremes, NULL, LEAST },

@@ -149,6 +149,8 @@ static void step_text(const ty_exec *e, const struct program *p, int i, struct t
   if (st->kind == STEP_POINTWISE) {
     text_add(t, "  ");
     pw_print(st->pw, t);
+    if (st->end)
+      text_add(t, "; %%%d by %s", st->end->operand, e->g->node[st->node].op->name);
     member_text(e, p, st, t);
   }
   if (st->kind == STEP_NODE) node_text(e, p, st, t);

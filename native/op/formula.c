@@ -310,6 +310,9 @@ struct ready {
   ty_desc space;
   struct sum_out sum[MOST];
   int nsum;
+  /* the sum that the program ends in, operand -1: none; where its scratch lies */
+  struct pw_end end;
+  int64_t end_at;
   /* numbers that lie on the device */
   const struct live_number *live;
   int nlive;
@@ -466,14 +469,41 @@ static size_t summed_bytes(const ty_desc *space, int dtype)
   return align_up((size_t)desc_count(space) * dtype_size(dtype), ALIGN);
 }
 
+/* The output whose sum ends the program, where the device can; -1. Others are summed behind it. */
+static int end_output(const struct call *c, const ty_desc *space)
+{
+  int last = -1;
+  for (int k = 0; k < c->nout && k < MOST; k++)
+    if (is_summed(c, space, k) && !is_head(c, k)) last = k;
+  return pw_can_end(c->device) && desc_count(space) > 0 ? last : -1;
+}
+
+/* The sum of output k over the axes of the space that it lacks or has as 1. */
+static struct pw_end end_of(const struct call *c, const ty_desc *space, int k)
+{
+  const ty_desc *d = &c->out[k].d;
+  struct pw_end end = { .operand = c->nin + k, .kind = R_SUM, .finish = F_NONE, .dtype = d->dtype };
+  uint32_t axes = 0;
+  for (int i = 0; i < space->ndim; i++) {
+    const int own = i - space->ndim + d->ndim;
+    if (own < 0 || d->dim[own] == 1) axes |= 1u << i;
+  }
+  reduce_plan(space, axes, &end.over);
+  return end;
+}
+
 static size_t back_scratch(const struct call *c)
 {
   ty_desc space = common_space(c);
   size_t bytes = 0;
-  int dtype = dtype_of(c->in, c->nin, c->out, c->nout);
+  space.dtype = dtype_of(c->in, c->nin, c->out, c->nout);
+  const int last = end_output(c, &space);
   for (int k = 0; k < c->nout && k < MOST; k++)
-    if (is_summed(c, &space, k) && !is_head(c, k)) bytes += summed_bytes(&space, dtype);
-  return bytes;
+    if (is_summed(c, &space, k) && !is_head(c, k) && k != last)
+      bytes += summed_bytes(&space, space.dtype);
+  if (last < 0) return bytes;
+  const struct pw_end end = end_of(c, &space, last);
+  return bytes + pw_end_scratch(c->device, &end);
 }
 
 static int head_operand(const struct reads *reads)
@@ -498,6 +528,8 @@ static int ready_backward(struct call *c, struct ready *r)
   r->space.dtype = p.dtype;
   r->n = c->nin + c->nout;
   r->nsum = r->nnumber = 0;
+  r->end.operand = -1;
+  const int last = end_output(c, &r->space);
   for (int k = 0; k < c->nin; k++) d[k] = c->in[k].d;
   for (int k = 0; k < c->nout; k++) {
     d[c->nin + k] = c->out[k].d;
@@ -509,13 +541,19 @@ static int ready_backward(struct call *c, struct ready *r)
       p.want |= 1u << k;
       continue;
     }
+    d[c->nin + k] = r->space;
+    if (k == last) {
+      r->end = end_of(c, &r->space, k);
+      p.want |= 1u << k;
+      continue;
+    }
     r->sum[r->nsum++] = (struct sum_out){ k,
       is_head(c, k) ? -1 - head_operand(p.reads) : (int64_t)used };
-    d[c->nin + k] = r->space;
     if (is_head(c, k)) continue;
     p.want |= 1u << k;
     used += summed_bytes(&r->space, p.dtype);
   }
+  r->end_at = (int64_t)used;
   TRY(add_numbers(c->op, d, r->n, r));
   if (p.want) {
     TRY(remember(&p, 1, &e));
@@ -541,7 +579,11 @@ static int row_backward(struct call *c)
   for (int i = 0; i < r->nsum; i++)
     operand[c->nin + r->sum[i].output] = r->sum[i].at < 0 ? NULL : (char *)c->tmp + r->sum[i].at;
   put_numbers(r, c->param, operand);
-  if (r->pw) TRY(pw_run(c->device, r->pw, &r->loop, operand));
+  if (r->end.operand >= 0)
+    TRY(pw_run_end(c->device, r->pw, &r->loop, operand, &r->end,
+        pw_end_scratch(c->device, &r->end) ? (char *)c->tmp + r->end_at : NULL));
+  else if (r->pw)
+    TRY(pw_run(c->device, r->pw, &r->loop, operand));
   for (int i = 0; i < r->nsum; i++) {
     const struct operand *out = &c->out[r->sum[i].output];
     int64_t at = r->sum[i].at;

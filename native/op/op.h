@@ -21,6 +21,7 @@
 */
 #pragma once
 #include "kernel/kernel.h"
+#include "kernel/reduce/reduce.h"
 #include "op/formula.h"
 #include "op/infer.h"
 #include "op/param.h"
@@ -91,6 +92,8 @@ struct op {
   /* of a loss: its gradient can be made for any part of its output, from that part and the label
   ** alone (operators/loss/softmax_loss.h); NULL: never */
   bool      (*loss_in_parts)(const void *param, const ty_desc *out, const ty_desc *label);
+  /* of a reduction of input 0 over axes: what output 0 is; NULL: it is none */
+  struct axis_reduction (*reduction)(const void *param, int ndim);
   /* of an operator with bodies: the input that variable k of a body stands for, -1: none */
   int64_t   (*body_input)(const void *param, int body, int64_t k);
   enum op_control control;

@@ -6,6 +6,9 @@
 ** than the node. The group runs at its last member. That one condition also excludes cycles: a
 ** path out of the group and back would pass an outside reader with a lower index. Inner values
 ** of a group get no memory at all.
+**
+** Where the device can, a reduction of what a group makes joins it in the same way and ends it:
+** nobody joins a group whose last node is a reduction.
 */
 #include "pass/passes.h"
 
@@ -82,9 +85,29 @@ bool element_wise(const struct source *s, int i)
   return space && desc_known(space);
 }
 
-static const ty_desc *space_of(const struct source *s, int i)
+/* A node that may end a pointwise program: a reduction of more than one element to one, of one
+** dtype, which adds to no sum of the program. */
+static bool may_end(const struct source *s, int i)
 {
-  return &s->desc[s->g->node[i].first];
+  const struct node *n = &s->g->node[i];
+  if (!n->op || !n->op->reduction || n->backward || n->nout != 1 || !pw_can_end(s->device[i]))
+    return false;
+  const ty_desc *in = &s->desc[value_of(s->g, n->in[0])], *out = &s->desc[n->first];
+  return in->dtype == out->dtype && !(s->into && s->into[n->first] >= 0) &&
+      desc_count(out) > 0 && desc_count(in) > desc_count(out);
+}
+
+static bool ends(const struct source *s, int i) { return s->g->node[i].op->reduction != NULL; }
+
+bool ends_in_reduction(const struct program *p, const struct step *st)
+{
+  return st->kind == STEP_POINTWISE && ends(&p->s, st->node);
+}
+
+const ty_desc *space_of(const struct source *s, int i)
+{
+  const struct node *n = &s->g->node[i];
+  return &s->desc[ends(s, i) ? value_of(s->g, n->in[0]) : n->first];
 }
 
 bool source_ends_at(const struct source *s, int i)
@@ -147,7 +170,7 @@ static int compute_dtype(const struct source *s, int i)
 static bool may_merge(const struct groups *q, int a, int b, int n)
 {
   const struct source *s = &q->p->s;
-  if (a == b || q->size[a] + q->size[b] > GROUP_NODES) return false;
+  if (a == b || ends(s, a) || q->size[a] + q->size[b] > GROUP_NODES) return false;
   if (s->device[a] != s->device[n] || (a < s->forward) != (n < s->forward) ||
       s->g->node[a].guard != s->g->node[n].guard)
     return false;
@@ -185,6 +208,13 @@ static void join(struct groups *q, int n)
   }
 }
 
+/* Alone it is no pointwise program. */
+static void end_group(struct groups *q, int n)
+{
+  join(q, n);
+  if (q->size[n] == 1) q->p->group[n] = -1;
+}
+
 int pass_fuse(struct program *p)
 {
   const struct source *s = &p->s;
@@ -197,11 +227,13 @@ int pass_fuse(struct program *p)
   for (int i = 0; i < n; i++) p->group[i] = -1;
   TRY(find_readers(p));
   for (int i = 0; i < n; i++) {
-    if (!element_wise(s, i)) continue;
-    if (s->flags & TY_NOFUSE)
-      begin_group(&q, i);
-    else
+    const bool fuses = !(s->flags & TY_NOFUSE);
+    if (element_wise(s, i) && fuses)
       join(&q, i);
+    else if (element_wise(s, i))
+      begin_group(&q, i);
+    else if (fuses && may_end(s, i))
+      end_group(&q, i);
   }
   return TY_OK;
 }

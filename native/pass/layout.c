@@ -71,11 +71,11 @@ static int operand_value(const struct step *st, int k)
 }
 
 /* Operands of the group's own shape agree; one of another shape that is no single number wants
-** all plain. */
+** all plain, and so does a reduction. */
 static bool agree_program(struct program *p, const struct step *st)
 {
-  const ty_desc *space = &p->s.desc[p->s.g->node[st->node].first];
-  bool plain = false, changes = false;
+  const ty_desc *space = space_of(&p->s, st->node);
+  bool plain = ends_in_reduction(p, st), changes = false;
   for (int k = 0; k < st->nin + st->nout; k++) {
     int v = operand_value(st, k);
     bool own = desc_same_shape(&p->s.desc[v], space);

@@ -57,6 +57,7 @@ static bool may_take(const struct program *p, const struct step *st, int t, int 
       y->bytes != x->bytes)
     return false;
   if (desc_bytes(&s->desc[u]) != desc_bytes(&s->desc[v])) return false;
+  if (st->end && v == s->g->node[st->node].first) return false;
   if (st->kind == STEP_POINTWISE)
     return s->desc[u].dtype == s->desc[v].dtype && desc_same_shape(&s->desc[u], &s->desc[v]);
   const struct fusion *f = step_fusion(p, st);

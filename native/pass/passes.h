@@ -20,6 +20,10 @@ int pass_segments(struct program *p);
 
 /* fuse.c: of a formula's output or gradient, of a small sum; NULL: none */
 const char *formula_of(const struct node *n, int out);
+/* of a node of a pointwise program: the shape that it runs over */
+const ty_desc *space_of(const struct source *s, int node);
+/* the last node of its pointwise program is a reduction (fuse.c) */
+bool ends_in_reduction(const struct program *p, const struct step *st);
 /* batch_weight_gradients.c: every gradient kernel takes operands of further nodes (K_BATCHES) */
 bool batches_sums(const struct op *op, int device);
 /* select.c: v.call without pointers, from what is known */

@@ -93,6 +93,19 @@ static int add_member(struct builder *b, int node, int dtype)
   return TY_OK;
 }
 
+/* The reduction that ends the program: its operand in the loop is what it reduces. */
+static int add_end(struct builder *b, int node)
+{
+  const struct source *s = &b->p->s;
+  const struct node *n = &s->g->node[node];
+  const int reg = register_of(b, value_of(s->g, n->in[0])), operand = operand_of(b, n->first);
+  NEED(operand >= 0, TY_EUNSUPPORTED, "pointwise program: too many operands");
+  b->operand[operand] = *space_of(s, node);
+  b->st->end->operand = operand;
+  pw_store(b->t, operand, reg);
+  return TY_OK;
+}
+
 static int step_dtype(struct program *p, const struct step *st)
 {
   const struct node *n = &p->s.g->node[st->node];
@@ -127,9 +140,11 @@ static int build_program(struct program *p, struct step *st, int *reg)
   NEED(b.t, TY_EMEMORY, "out of memory: pointwise programs");
   int code = TY_OK;
   for (int k = 0; k < st->nin; k++) operand_of(&b, st->in[k]);
-  for (int k = 0; !code && k < st->nmember; k++)
-    code = add_member(&b, p->member[st->member + k], dtype);
-  if (!code) code = finish_program(&b, &p->s.desc[p->s.g->node[st->node].first]);
+  for (int k = 0; !code && k < st->nmember; k++) {
+    const int node = p->member[st->member + k];
+    code = st->end && node == st->node ? add_end(&b, node) : add_member(&b, node, dtype);
+  }
+  if (!code) code = finish_program(&b, space_of(&p->s, st->node));
   for (int k = 0; k < st->nin; k++) reg[st->in[k]] = -1;
   for (int k = 0; k < st->nmember; k++) {
     const struct node *n = &p->s.g->node[p->member[st->member + k]];

@@ -38,6 +38,8 @@ void program_resolve(struct program *p, const struct bases *b)
     struct step *st = &p->step[t];
     st->guard_at = st->guard >= 0 ? pointer(p, b, st->guard) : NULL;
     if (st->kind == STEP_NODE) resolve_node(p, st, b);
+    if (st->end && st->scratch)
+      st->end_tmp = b->pool[program_slot(p, st->device)] + st->scratch_at;
     for (int k = 0; k < st->npw; k++)
       st->operand[k] = st->pw_value[k] < 0 ? b->bound[st->bound] : pointer(p, b, st->pw_value[k]);
     if (st->kind == STEP_COPY)
@@ -68,6 +70,9 @@ int program_run_step(struct program *p, struct step *st)
   if (done) return TY_OK;
   switch (st->kind) {
   case STEP_POINTWISE:
+    if (st->end)
+      return pw_run_end(st->device, st->pw, st->loop, st->operand, st->end, st->end_tmp);
+    /* fall through */
   case STEP_ADD: return pw_run(st->device, st->pw, st->loop, st->operand);
   case STEP_COPY:
     return device_copy(st->device, st->copy_to, st->device, st->copy_from,

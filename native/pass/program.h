@@ -62,6 +62,8 @@ struct step {
   struct pw_loop *loop;
   void **operand;
   int *pw_value, npw;
+  struct pw_end *end;                                 /* the reduction it ends in, NULL */
+  void *end_tmp;
   void *copy_from, *copy_to;                          /* STEP_COPY */
   size_t scratch;
   int64_t scratch_at;                                 /* offset in the pool */

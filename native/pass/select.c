@@ -1,6 +1,7 @@
 /* select.c - the kernel of every step that is not a pointwise program: the first candidate that
-** accepts. Before memory is planned, because a kernel's scratch is planned memory. Half types are
-** converted around a kernel that lacks them (op/dispatch.c).
+** accepts; of one that is, the reduction that it ends in. Before memory is planned, because a
+** kernel's scratch is planned memory. Half types are converted around a kernel that lacks them
+** (op/dispatch.c).
 */
 #include "pass/passes.h"
 
@@ -87,9 +88,25 @@ static int select_step(struct program *p, struct step *st)
   return TY_OK;
 }
 
+static int select_end(struct program *p, struct step *st)
+{
+  const struct node *n = &p->s.g->node[st->node];
+  const ty_desc *space = space_of(&p->s, st->node);
+  const struct axis_reduction r = n->op->reduction(n->param, space->ndim);
+  st->end = arena_new(&p->arena, sizeof *st->end);
+  NEED(st->end, TY_EMEMORY, "out of memory: kernels");
+  *st->end = (struct pw_end){ .kind = r.kind, .finish = r.finish, .dtype = space->dtype,
+    .add = p->value[n->first].add };
+  reduce_plan(space, r.axes, &st->end->over);
+  st->scratch = align_up(pw_end_scratch(st->device, st->end), ALIGN);
+  return TY_OK;
+}
+
 int pass_select(struct program *p)
 {
-  for (int t = 0; t < p->n; t++)
+  for (int t = 0; t < p->n; t++) {
     if (p->step[t].kind == STEP_NODE) TRY(select_step(p, &p->step[t]));
+    if (ends_in_reduction(p, &p->step[t])) TRY(select_end(p, &p->step[t]));
+  }
   return TY_OK;
 }

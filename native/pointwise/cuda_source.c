@@ -296,8 +296,10 @@ static void print_head(const struct pw_cuda *how, const char *name, struct text 
   text_add(out, "  i64 step = blocks * blockDim.x, first = block * blockDim.x + threadIdx.x;\n");
 }
 
-/* The loads of a pack, its elements one by one, its stores. */
-static void print_element(const struct pw_program *t, const struct pw_cuda *how, struct text *out)
+/* Terms and stores of an element; operand `but` is not stored, but returned. */
+enum { ALL = -1 };
+static void print_element(
+    const struct pw_program *t, const struct pw_cuda *how, int but, struct text *out)
 {
   char value[32];
   for (int i = 0; i < t->n; i++)
@@ -305,7 +307,9 @@ static void print_element(const struct pw_program *t, const struct pw_cuda *how,
   for (int i = 0; i < t->nput; i++) {
     int k = t->put[i].operand;
     const char *type = file_type(how->dtypes[k]);
-    if (packed(how, k))
+    if (k == but)
+      text_add(out, "    const %s result = ", type);
+    else if (packed(how, k))
       text_add(out, "    v%d.at[j] = ", k);
     else if (how->form >= PW_DENSE)
       text_add(out, "    ((%s *)x.p[%d])[%s] = ", type, k, how->single >> k & 1 ? "0" : "i");
@@ -327,7 +331,7 @@ static void print_packs(const struct pw_program *t, const struct pw_cuda *how, s
     text_add(out, ";\n");
   }
   text_add(out, "    #pragma unroll\n    for (int j = 0; j < %d; j++) {\n", PW_PACK);
-  print_element(t, how, out);
+  print_element(t, how, ALL, out);
   text_add(out, "    }\n");
   for (int k = 0; k < how->n; k++)
     if (packed(how, k) && stored(t, k))
@@ -341,7 +345,7 @@ static void print_rest(const struct pw_program *t, const struct pw_cuda *how, st
   dense.form = PW_DENSE;
   text_add(out, "  for (i64 i = x.count / %d * %d + first; i < x.count; i += step) {\n", PW_PACK,
       PW_PACK);
-  print_element(t, &dense, out);
+  print_element(t, &dense, ALL, out);
   text_add(out, "  }\n");
 }
 
@@ -362,10 +366,22 @@ void pw_cuda_kernel(
   else {
     text_add(out, "  for (i64 n = first; n < x.count; n += step) {\n    idx i = (idx)n;\n");
     if (how->form < PW_DENSE) print_offsets(t, how, out);
-    print_element(t, how, out);
+    print_element(t, how, ALL, out);
     text_add(out, "  }\n");
   }
   text_add(out, "}\n");
+}
+
+void pw_cuda_element(const struct pw_program *t, const struct pw_cuda *how, const char *name,
+    int but, struct text *out)
+{
+  print_arguments(how, name, out);
+  text_add(out, FN "%s element(const %s_args &x, i64 n)\n{\n", file_type(how->dtypes[but]), name);
+  text_add(out, "    typedef %s idx;\n    idx i = (idx)n;\n",
+      how->form == PW_NARROW ? "int" : "i64");
+  if (how->form < PW_DENSE) print_offsets(t, how, out);
+  print_element(t, how, but, out);
+  text_add(out, "    return result;\n}\n");
 }
 
 int pw_cuda(

@@ -8,6 +8,7 @@
 */
 #pragma once
 #include "kernel/kernel.h"
+#include "kernel/reduce/reduce.h"
 
 struct pw_program;
 /* operands of one pointwise program: loads + stores */
@@ -59,7 +60,11 @@ static inline bool pw_cuda_number(const struct pw_cuda *how, int k)
 void pw_cuda_begin(const struct pw_program *t, struct text *out);
 void pw_cuda_kernel(
     const struct pw_program *t, const struct pw_cuda *how, const char *name, struct text *out);
-/* both */
+/* instead of the kernel: `element(args, i)`, which stores all results of element i but that for
+** operand `but`, and returns that, of the operand's file type (half types as their bits) */
+void pw_cuda_element(const struct pw_program *t, const struct pw_cuda *how, const char *name,
+    int but, struct text *out);
+/* pw_cuda_begin and the kernel */
 int pw_cuda(
     const struct pw_program *t, const struct pw_cuda *how, const char *name, struct text *out);
 /* compute dtype for operands: float64 if any is; else float32 if any is a float; else int64 if
@@ -83,6 +88,16 @@ int pw_run(
 /* From `begin` on, runs by this thread on the device do not depend on each other and may be started
 ** together; without it they are all started. */
 int pw_together(int device, bool begin);
+/* A reduction at the end of a program: instead of being stored in `operand`, whose descriptor in
+** the loop is that of the space, elements are reduced over axes of the space into the operand's
+** bytes, which hold elements of `dtype`; add: onto what is there. */
+struct pw_end { int operand, kind, finish, dtype; bool add; struct reduce over; };
+/* whether programs on the device may end so */
+bool pw_can_end(int device);
+/* bytes; 0 where there is nothing to keep */
+size_t pw_end_scratch(int device, const struct pw_end *end);
+int pw_run_end(int device, const struct pw_program *t, const struct pw_loop *l,
+    void *const *operand, const struct pw_end *end, void *tmp);
 /* over axes that dst has as 1 or lacks */
 int sum_to(int device, void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d);
 
@@ -92,6 +107,9 @@ struct pw_device {
   int (*run)(
       int device, const struct pw_program *t, const struct pw_loop *l, void *const *operand);
   int (*together)(int device, bool begin);
+  size_t (*end_scratch)(const struct pw_end *end);
+  int (*run_end)(int device, const struct pw_program *t, const struct pw_loop *l,
+      void *const *operand, const struct pw_end *end, void *tmp);
   int (*sum_to)(
       int device, void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d);
   void (*forget)(void *made);

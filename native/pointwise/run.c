@@ -395,6 +395,20 @@ int pw_run(int device, const struct pw_program *t, const struct pw_loop *l, void
   return TY_OK;
 }
 
+bool pw_can_end(int device) { return device_kind(device) == TY_GPU; }
+
+size_t pw_end_scratch(int device, const struct pw_end *end)
+{
+  return pw_can_end(device) ? gpu->end_scratch(end) : 0;
+}
+
+int pw_run_end(int device, const struct pw_program *t, const struct pw_loop *l,
+    void *const *operand, const struct pw_end *end, void *tmp)
+{
+  NEED(pw_can_end(device), TY_EINTERNAL, "a pointwise program on a CPU ends in a reduction");
+  return gpu->run_end(device, t, l, operand, end, tmp);
+}
+
 int pw_together(int device, bool begin)
 {
   return device_kind(device) == TY_GPU ? gpu->together(device, begin) : TY_OK;

@@ -61,7 +61,8 @@ local SAME = "{a = {7, 33, 5}, b = {7, 33, 5}}"
 
 local CASES = {
   { "all",       "sym.sum{a * b + 1}",                        SAME, "float32" },
-  { "rows",      "sym.sum{a * b, axis = 2}",                  SAME, "float32 float64 float16 int32" },
+  { "rows",      "sym.sum{a * b, axis = 2}",                  SAME,
+    "float32 float64 float16 int32" },
   { "columns",   "sym.sum{a * b, axis = 0, keepdims = true}", SAME, "float16" },
   { "middle",    "sym.max{sym.broadcast_add{a, b}, axis = 1}", "{a = {7, 33, 5}, b = {33, 1}}",
     "int32" },

@@ -2,7 +2,9 @@
 // Method: a team a result, whose threads walk the reduced groups in strides and join in a fixed
 // tree; a thread a result where neighbours in memory are neighbouring results. Where results are
 // few, the reduced elements are cut into parts, by the shape alone, which a second kernel joins.
-// Floats are reduced in double, half types in float, integers in 64 bits. Bound: bytes, one read.
+// Floats are reduced in double, half types in float, integers in 64 bits. Elements lie in an array,
+// or a pointwise program (cuda/pointwise.c), whose text then stands in front, makes them. Bound:
+// bytes, one read.
 #ifndef T
 #include "prelude.cuh"
 #define T float
@@ -55,6 +57,21 @@ REDUCES(reduce_dot,     reduce_adds,       times(v, w - c))
 
 // -- the kernels ----------------------------------------------------------------------------------
 
+#ifdef POINTWISE
+typedef pw::pointwise_args elements;
+#define ELEMENTS const elements __grid_constant__
+FN T element_of(const elements &x, i64 i)
+{
+  auto bits = pw::element(x, i);
+  T y;
+  memcpy(&y, &bits, sizeof y);
+  return y;
+}
+#else
+#define ELEMENTS const T *
+FN T element_of(const T *x, i64 i) { return x[i]; }
+#endif
+
 struct reduce_args {
   i64 results, count, parts;
   i64 kept[KEPT][2];     // size, stride; outermost first
@@ -83,7 +100,7 @@ FN void store(TO &y, A a, i64 count)
 }
 
 // part: of parts results; NULL: there is one part
-extern "C" __global__ void reduce(TO *y, A *part, const T *x, const T *w, const TO *centre,
+extern "C" __global__ void reduce(TO *y, A *part, ELEMENTS x, const T *w, const TO *centre,
     const struct reduce_args __grid_constant__ s)
 {
   EACH_ROW(u, s.results * s.parts)
@@ -95,7 +112,7 @@ extern "C" __global__ void reduce(TO *y, A *part, const T *x, const T *w, const 
     EACH_OF_TEAM(i, begin, end)
     {
       INDEX at = from + offset_in<REDUCED>((INDEX)i, s.reduced);
-      a = REDUCTION::step(a, get<A>(x[at]), c, w ? get<A>(w[at]) : 0);
+      a = REDUCTION::step(a, get<A>(element_of(x, at)), c, w ? get<A>(w[at]) : 0);
     }
     a = team_reduce(a, REDUCTION());
     if (!LEADS) continue;

@@ -19,6 +19,8 @@ enum { F_NONE, F_MEAN, F_ROOT };
 ** head gradient | 2 g x. */
 enum { B_SUM, B_NANSUM, B_SIGN, B_ROOT, B_PROD, B_NANPROD, B_EQUAL, B_DEVIATION, B_SQUARE,
        B_KINDS };
+/* bit i of axes: axis i goes */
+struct axis_reduction { uint32_t axes; int kind, finish; };
 typedef union { double f; int64_t i; } accumulator;
 
 /* One dtype. x has `count` rows of n elements, `stride` apart: with rows acc[i] takes row i,

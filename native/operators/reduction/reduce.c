@@ -72,10 +72,15 @@ static int axes_shape(struct infer *s)
 
 /* -- sum, mean, prod, nansum, nanprod, max, min ------------------------------------------------ */
 
+static uint32_t axes_gone(const void *param, int ndim)
+{
+  const struct reduce_param *p = param;
+  return axes_mask(&p->axis, p->exclude, ndim);
+}
+
 static void axes_plan(const struct call *c, const ty_desc *data, struct reduce *r)
 {
-  const struct reduce_param *p = c->param;
-  reduce_plan(data, axes_mask(&p->axis, p->exclude, data->ndim), r);
+  reduce_plan(data, axes_gone(c->param, data->ndim), r);
 }
 
 static size_t axes_scratch(const struct call *c)
@@ -105,6 +110,10 @@ static int axes_back(
 }
 
 #define REDUCTION(op, kind, finish, back) \
+static struct axis_reduction op##_reduction(const void *param, int ndim) \
+{ \
+  return (struct axis_reduction){ axes_gone(param, ndim), kind, finish }; \
+} \
 static int op##_run(struct call *c) { return axes_run(c, kind, finish); } \
 static int op##_back(struct call *c) { return axes_back(c, back, finish == F_MEAN); } \
 static const struct kernel op##_kernels[] = { \
@@ -205,6 +214,14 @@ static void put_back(const struct operand *x, const void *copy, int dtype)
   if (copy != x->p) dtype_convert(x->p, x->d.dtype, copy, dtype, desc_count(&x->d));
 }
 
+static struct axis_reduction norm_reduction(const void *param, int ndim)
+{
+  const struct norm_reduce_param *p = param;
+  const bool two = p->ord == 2;
+  return (struct axis_reduction){ axes_mask(&p->axis, false, ndim), two ? R_SQUARE : R_ABS,
+    two ? F_ROOT : F_NONE };
+}
+
 static size_t norm_scratch(const struct call *c)
 {
   struct reduce r;
@@ -214,14 +231,15 @@ static size_t norm_scratch(const struct call *c)
 
 static int norm_run(struct call *c)
 {
-  bool two = ((const struct norm_reduce_param *)c->param)->ord == 2, add = c->add & 1;
+  const struct axis_reduction k = norm_reduction(c->param, c->in[0].d.ndim);
+  const bool add = c->add & 1;
   const struct operand *out = &c->out[0];
   struct reduce r;
   int dtype = norm_plan(c, &c->in[0].d, out->d.dtype, &r);
   char *tmp = c->tmp;
   const void *x = in_dtype(dtype, &c->in[0], true, &tmp);
   void *y = in_dtype(dtype, out, add, &tmp);
-  reduce_run(&r, two ? R_SQUARE : R_ABS, two ? F_ROOT : F_NONE, x, NULL, y, add, tmp);
+  reduce_run(&r, k.kind, k.finish, x, NULL, y, add, tmp);
   put_back(out, y, dtype);
   return TY_OK;
 }
@@ -282,6 +300,12 @@ static int moments_shape(struct infer *s)
 }
 
 static size_t mean_bytes(const struct call *c) { return align_up(desc_bytes(&c->out[0].d), ALIGN); }
+
+static struct axis_reduction moments_reduction(const void *param, int ndim)
+{
+  const struct moments *p = param;
+  return (struct axis_reduction){ axes_mask(&p->axes, false, ndim), R_SUM, F_MEAN };
+}
 
 /* a mean of our own, in case nobody wants output 0; then the result's */
 static size_t moments_scratch(const struct call *c)
@@ -432,7 +456,7 @@ static const struct kernel channel_kernels[] = {
 
 #define REDUCES(op) \
   .in = "data", .param = axes_params, .param_size = sizeof(struct reduce_param), \
-  .shape = axes_shape, \
+  .shape = axes_shape, .reduction = op##_reduction, \
   .cpu = op##_kernels, .back_cpu = op##_back_kernels
 #define ARG_EXTREME .in = "data", .flags = OP_ZERO_GRAD
 
@@ -458,12 +482,12 @@ const struct op op_reduce[] = {
     .doc = "Sum of absolute values, or root of the sum of squares, over axes. The gradient is the sign of the "
            "element, or the element over the norm (NaN at 0).",
     .in = "data", .param = norm_params, .param_size = sizeof(struct norm_reduce_param), .check = norm_check, .shape = norm_shape,
-    .type = norm_type,
+    .type = norm_type, .reduction = norm_reduction,
     .grad = "g0 i0 o0", .cpu = norm_kernels, .back_cpu = norm_back_kernels },
   { .name = "moments",
     .doc = "Mean and variance (divided by the number of elements) over axes. Both have gradients.",
     .in = "data", .out = "output0 output1", .param = moments_params, .param_size = sizeof(struct moments),
-    .shape = moments_shape,
+    .shape = moments_shape, .reduction = moments_reduction,
     .grad = "g0 g1 i0 o0", .cpu = moments_kernels, .back_cpu = moments_back_kernels },
   { .name = "argmax", ARG_EXTREME,
     .doc = "Place of the first largest element, counted from 0, in data's dtype. No gradient flows.",
