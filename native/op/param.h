@@ -8,7 +8,8 @@ struct dims  { int64_t n; int64_t d[16]; };
 struct ints  { int64_t n; int64_t d[128]; };          /* P_INTS: long lists */
 struct reals { int64_t n; double  d[128]; };          /* P_FLOATS */
 #define NONE INT64_MIN                                /* None, in P_INT and entries of lists */
-#define PORTS_RANGE "[1,65536]"                       /* of counts of inputs or outputs */
+#define INPUTS_RANGE "[1,1000000]"                    /* of counts of inputs, all of them given */
+#define PORTS_RANGE "[1,65536]"                       /* of counts that make ports by themselves */
 #define SIZES_RANGE "[-2147483648,2147483647]"        /* of sizes that are multiplied with others */
 
 /* Types of fields: int64_t in P_INT, P_BOOL, P_ENUM (an index of `choice`) and P_DTYPE; double in

@@ -263,7 +263,7 @@ static int count_of(const struct op *op, const void *param, const char *key)
 {
   bool found;
   double v = op_number(op, param, key, &found);
-  return found && v >= 0 && v < 1e6 ? (int)v : 0;
+  return found && v >= 0 && v <= 1e6 ? (int)v : 0;
 }
 
 /* How many ports one text stands for. n: inputs that are given, -1: as the parameters say */

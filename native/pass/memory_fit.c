@@ -154,6 +154,24 @@ static bool give_hole(struct holes *q, int64_t at, int64_t size)
   return true;
 }
 
+/* What is kept holds its place for good; the gaps between are the first holes. */
+static bool hold_kept(struct fit *f, struct holes *q)
+{
+  int n = 0;
+  for (int i = 0; i < f->n; i++)
+    if (f->kept[i] >= 0) f->order[n++] = i, f->offset[i] = f->kept[i];
+  sort_key = f->kept;
+  qsort(f->order, (size_t)n, sizeof(int), by_key);
+  for (int k = n - 1; k >= 0; k--) { /* from the lowest on */
+    const int i = f->order[k];
+    const int64_t gap = f->kept[i] - q->top;
+    if (gap > 0 && !GROW(q->h, q->n, q->cap)) return false;
+    if (gap > 0) q->h[q->n++] = (struct hole){ q->top, gap };
+    q->top = MAX(q->top, f->kept[i] + f->bytes[i]);
+  }
+  return true;
+}
+
 static _Thread_local const int *sort_time;
 static int by_time(const void *a, const void *b)
 {
@@ -163,16 +181,17 @@ static int by_time(const void *a, const void *b)
 
 static int64_t assign_in_time(struct fit *f, const int *first, const int *last)
 {
-  int *birth = f->order, *death = f->assigned;
+  int *birth = f->order, *death = f->assigned, n = 0;
   struct holes q = { 0 };
-  bool ok = true;
-  for (int i = 0; i < f->n; i++) birth[i] = death[i] = i;
+  bool ok = hold_kept(f, &q);
+  for (int i = 0; i < f->n; i++)
+    if (f->kept[i] < 0) birth[n] = death[n] = i, n++;
   sort_time = first;
-  qsort(birth, (size_t)f->n, sizeof(int), by_time);
+  qsort(birth, (size_t)n, sizeof(int), by_time);
   sort_time = last;
-  qsort(death, (size_t)f->n, sizeof(int), by_time);
-  for (int b = 0, d = 0; ok && b < f->n; b++) {
-    for (; d < f->n && last[death[d]] < first[birth[b]]; d++)
+  qsort(death, (size_t)n, sizeof(int), by_time);
+  for (int b = 0, d = 0; ok && b < n; b++) {
+    for (; d < n && last[death[d]] < first[birth[b]]; d++)
       ok = ok && give_hole(&q, f->offset[death[d]], f->bytes[death[d]]);
     f->offset[birth[b]] = take_hole(&q, f->bytes[birth[b]]);
   }
@@ -278,8 +297,8 @@ static void search(struct fit *f)
 {
   bool any_kept = false, small = f->n < 500;
   for (int i = 0; i < f->n; i++) any_kept |= f->kept[i] >= 0;
-  if (!any_kept) keep_if_better(f, assign_in_time(f, f->first, f->last));
-  if (!any_kept && f->total > f->bound) keep_if_better(f, assign_backwards(f));
+  keep_if_better(f, assign_in_time(f, f->first, f->last));
+  if (f->total > f->bound) keep_if_better(f, assign_backwards(f));
   int64_t budget = any_kept ? INT64_MAX
       : small               ? PLAN_STEPS
                             : INT64_C(6000000),
@@ -294,7 +313,7 @@ static void search(struct fit *f)
     if (k == 0 || total < f->total) memcpy(f->good, f->order, sizeof(int) * (size_t)f->n);
     keep_if_better(f, total);
   }
-  if (f->n > MOST_SEARCHED) return;
+  if (f->n > MOST_SEARCHED || f->total <= f->bound) return;
   f->lowest = true;
   uint32_t seed = 2463534242u;
   improve(f, MIN(budget, small ? PLAN_STEPS : INT64_C(3000000)), &seed);

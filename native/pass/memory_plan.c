@@ -10,7 +10,6 @@ struct plan_items {
   int n, *first, *last, *value;
   int64_t *bytes, *offset;
 };
-struct fixed { int value; int64_t offset; };          /* a place to be kept */
 
 static void add_item(
     struct plan_items *q, int value, int64_t bytes, int first, int last, int64_t kept)
@@ -23,22 +22,14 @@ static void add_item(
   q->n++;
 }
 
-static int64_t kept_offset(int v, const struct fixed *fixed, int n)
-{
-  for (int i = 0; i < n; i++)
-    if (fixed[i].value == v) return fixed[i].offset;
-  return -1;
-}
-
-static void gather(
-    const struct program *p, int slot, struct plan_items *q, const struct fixed *fixed, int nfixed)
+/* kept: of each value, the place that it has to have, -1: any */
+static void gather(const struct program *p, int slot, struct plan_items *q, const int64_t *kept)
 {
   bool apart = p->s.flags & TY_NOSHARE; /* everything lives all the time */
   for (int v = 0; v < p->s.g->nvalue; v++) {
     const struct value *x = &p->value[v];
     if (x->kind != V_POOL || x->root != v || x->device != p->device[slot] || !x->bytes) continue;
-    add_item(q, v, x->bytes, apart ? 0 : x->first, apart ? p->n : x->last,
-        kept_offset(v, fixed, nfixed));
+    add_item(q, v, x->bytes, apart ? 0 : x->first, apart ? p->n : x->last, kept[v]);
   }
   for (int t = 0; t < p->n; t++)
     if (p->step[t].scratch && p->step[t].device == p->device[slot])
@@ -68,14 +59,14 @@ static int64_t unshared_bytes(const struct program *p, int device)
   return sum;
 }
 
-static int fit_device(struct program *p, int slot, const struct fixed *fixed, int nfixed)
+static int fit_device(struct program *p, int slot, const int64_t *kept)
 {
   size_t cap = (size_t)(p->s.g->nvalue + p->n + 1);
   struct plan_items q = { 0, NEWS(int, cap), NEWS(int, cap), NEWS(int, cap), NEWS(int64_t, cap),
     NEWS(int64_t, cap) };
   bool complete = q.first && q.last && q.value && q.bytes && q.offset;
   int code = complete ? TY_OK : fail(TY_EMEMORY, "out of memory: plan");
-  if (complete) gather(p, slot, &q, fixed, nfixed);
+  if (complete) gather(p, slot, &q, kept);
   if (!code)
     code = plan_offsets(q.n, q.bytes, q.first, q.last, q.offset, &p->pool[slot], &p->bound[slot]);
   if (!code) note_offsets(p, &q);
@@ -89,30 +80,29 @@ static int fit_device(struct program *p, int slot, const struct fixed *fixed, in
 }
 
 /* Outputs stay where `like` has them, if they fit there. */
-static int kept_offsets(const struct program *p, struct fixed *fixed)
+static void keep_outputs(const struct program *p, int64_t *kept)
 {
   const struct outputs_of *of = &p->like;
-  int n = 0;
   for (int h = 0; of->program && h < MIN(p->s.nhead, of->nhead); h++) {
     const struct program *from = of->program;
     const int r = p->value[value_of(p->s.g, p->s.head[h])].root;
     const struct value *to = &p->value[r],
                        *x = &from->value[from->value[value_of(from->s.g, of->head[h])].root];
-    if (x->kind == V_POOL && to->kind == V_POOL && to->bytes <= x->bytes &&
+    if (kept[r] < 0 && x->kind == V_POOL && to->kind == V_POOL && to->bytes <= x->bytes &&
         to->device == x->device)
-      fixed[n++] = (struct fixed){ r, x->offset };
+      kept[r] = x->offset;
   }
-  return n;
 }
 
 int pass_plan(struct program *p)
 {
-  struct fixed *fixed = NEWS(struct fixed, p->s.nhead);
-  NEED(fixed, TY_EMEMORY, "out of memory: plan");
-  const int n = kept_offsets(p, fixed);
+  int64_t *kept = NEWS(int64_t, p->s.g->nvalue);
+  NEED(kept, TY_EMEMORY, "out of memory: plan");
+  for (int v = 0; v < p->s.g->nvalue; v++) kept[v] = -1;
+  keep_outputs(p, kept);
   int code = TY_OK;
-  for (int i = 0; i < p->ndevice && !code; i++) code = fit_device(p, i, fixed, n);
-  mem_free(fixed);
+  for (int i = 0; i < p->ndevice && !code; i++) code = fit_device(p, i, kept);
+  mem_free(kept);
   for (int v = 0; v < p->s.g->nvalue; v++) p->value[v].offset = p->value[p->value[v].root].offset;
   return code;
 }

@@ -134,13 +134,27 @@ static int add_node(struct build *b, int i)
   return TY_OK;
 }
 
-static int add_copies(struct build *b, int node)
+/* By the node that makes the gradient, then in the order of arguments. */
+static int compare_copies(const void *a, const void *b)
+{
+  const struct grad_copy *x = *(const struct grad_copy *const *)a;
+  const struct grad_copy *y = *(const struct grad_copy *const *)b;
+  if (x->from.node != y->from.node) return x->from.node < y->from.node ? -1 : 1;
+  return x < y ? -1 : 1;
+}
+
+static int add_copies(struct build *b)
 {
   struct program *p = b->p;
-  for (int c = 0; c < p->s.ncopy; c++) {
-    const struct grad_copy *g = &p->s.copy[c];
-    if (g->from.node != node) continue;
-    struct step *st = add_step(b, g->req == TY_ADD ? STEP_ADD : STEP_COPY, -1, p->s.device[node]);
+  const int n = p->s.ncopy;
+  const struct grad_copy **order = arena_new(&p->arena, sizeof *order * (size_t)(n + 1));
+  NEED(order, TY_EMEMORY, "out of memory: schedule");
+  for (int c = 0; c < n; c++) order[c] = &p->s.copy[c];
+  qsort(order, (size_t)n, sizeof *order, compare_copies);
+  for (int c = 0; c < n; c++) {
+    const struct grad_copy *g = order[c];
+    int device = p->s.device[g->from.node];
+    struct step *st = add_step(b, g->req == TY_ADD ? STEP_ADD : STEP_COPY, -1, device);
     NEED(st, TY_EINTERNAL, "schedule: too few steps counted");
     st->from = g->from;
     st->bound = g->bound;
@@ -167,9 +181,7 @@ static int build(struct build *b)
     else if (b->last[p->group[i]] == i)
       TRY(add_group(b, i));
   }
-  for (int i = 0; s->ncopy && i < s->g->n; i++)
-    TRY(add_copies(b, i)); /* at the end: bound arrays may overlap */
-  return TY_OK;
+  return add_copies(b); /* at the end: bound arrays may overlap */
 }
 
 int pass_schedule(struct program *p)

@@ -8,7 +8,7 @@
 enum { PASS = 8 };
 struct add_n_param { int64_t num_args; };
 static const struct param params[] = {
-  { "num_args", P_INT, offsetof(struct add_n_param, num_args), "1", "number of inputs", NULL, PORTS_RANGE }, { 0 } };
+  { "num_args", P_INT, offsetof(struct add_n_param, num_args), "1", "number of inputs", NULL, INPUTS_RANGE }, { 0 } };
 
 /* Pointwise program for n operands in a compute dtype; made once. */
 static int pw_of(int dtype, int n, const struct pw_program **out)

@@ -26,7 +26,7 @@ static int amp_type(struct infer *s)
 
 struct multicast { int64_t num_outputs, cast_narrow; };
 static const struct param multi_params[] = {
-  { "num_outputs", P_INT,  offsetof(struct multicast, num_outputs), NULL,    "number of arrays", NULL, PORTS_RANGE },
+  { "num_outputs", P_INT,  offsetof(struct multicast, num_outputs), NULL,    "number of arrays", NULL, INPUTS_RANGE },
   { "cast_narrow", P_BOOL, offsetof(struct multicast, cast_narrow), "False", "to the narrowest dtype, not the widest" }, { 0 } };
 
 static const char *multi_out(const void *param)

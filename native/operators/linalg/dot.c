@@ -233,7 +233,7 @@ static int gemm_back(struct call *c)
 
 struct khatri { int64_t num_args; };
 static const struct param khatri_params[] = {
-  { "num_args", P_INT, offsetof(struct khatri, num_args), NULL, "number of inputs", NULL, PORTS_RANGE },
+  { "num_args", P_INT, offsetof(struct khatri, num_args), NULL, "number of inputs", NULL, INPUTS_RANGE },
   { 0 }
 };
 

@@ -9,7 +9,7 @@
 struct arrays_param { int64_t num_arrays, init_output; };
 #define COUNTED(init) \
   { "num_arrays", P_INT, offsetof(struct arrays_param, num_arrays), init, "number of inputs", \
-    NULL, PORTS_RANGE }
+    NULL, INPUTS_RANGE }
 #define FRESH \
   { "init_output", P_BOOL, offsetof(struct arrays_param, init_output), "True", \
     "False: a 0 that is already in the output stays" }

@@ -53,7 +53,7 @@ static int move_all(const struct axis_view *w, struct operand *piece, int n, boo
 
 struct concat { int64_t num_args, dim; };
 static const struct param concat_params[] = {
-  { "num_args", P_INT, offsetof(struct concat, num_args), NULL, "number of inputs", NULL, PORTS_RANGE },
+  { "num_args", P_INT, offsetof(struct concat, num_args), NULL, "number of inputs", NULL, INPUTS_RANGE },
   { "dim",      P_INT, offsetof(struct concat, dim),      "1",
     "axis along which the inputs follow each other; negative counts from the end" },
   { 0 }
@@ -155,7 +155,7 @@ struct stack_param { int64_t axis, num_args; };
 static const struct param stack_params[] = {
   { "axis",     P_INT, offsetof(struct stack_param, axis),     "0",
     "where the new axis stands; negative counts from the end of the result" },
-  { "num_args", P_INT, offsetof(struct stack_param, num_args), NULL, "number of inputs", NULL, PORTS_RANGE },
+  { "num_args", P_INT, offsetof(struct stack_param, num_args), NULL, "number of inputs", NULL, INPUTS_RANGE },
   { 0 }
 };
 

@@ -18,7 +18,7 @@ static const struct param up_params[] = {
   { "sample_type",      P_ENUM, FIELD(sample_type),      NULL,     "how values between are found", "bilinear|nearest" },
   { "multi_input_mode", P_ENUM, FIELD(multi_input_mode), "concat",
     "several inputs of nearest: joined along channels, or added", "concat|sum" },
-  { "num_args",         P_INT,  FIELD(num_args),         NULL,     "inputs", NULL, PORTS_RANGE },
+  { "num_args",         P_INT,  FIELD(num_args),         NULL,     "inputs", NULL, INPUTS_RANGE },
   { "workspace",        P_INT,  FIELD(workspace),        "512",    "without effect on results", NULL, "[0,]" },
   { 0 }
 };

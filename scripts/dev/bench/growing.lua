@@ -27,11 +27,10 @@ function nets.tree(n)
   return level[1]
 end
 
--- hands its list to a function: Lua's stack holds no more than 7,000
 function nets.inputs(n)
   local data, list = V "data", {}
   for i = 1, n do list[i] = data * i end
-  return ty.sym.add_n(unpack(list, 1, n))
+  return ty.sym.add_n(list)
 end
 
 function nets.parameters(n)

@@ -18,13 +18,20 @@ function tables.copy(t)
 end
 
 
+--- Entries `first` to `last` of a list in a new one. (`unpack` fills Lua's stack, which holds fewer
+-- than 8,000.)
+function tables.part(list, first, last)
+  local part = {}
+  for i = first, last do
+    part[i - first + 1] = list[i]
+  end
+  return part
+end
+
+
 --- The entries of a list, which has no names, in a new one.
 function tables.copied(list)
-  local copy = {}
-  for i = 1, #list do
-    copy[i] = list[i]
-  end
-  return copy
+  return tables.part(list, 1, #list)
 end
 
 

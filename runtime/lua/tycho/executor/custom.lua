@@ -9,6 +9,7 @@ local custom = require "tycho.op.custom"
 local create = require "tycho.ndarray.create"
 local native = require "tycho.core.ffi"
 local node = require "tycho.symbol.node"
+local tables = require "tycho.core.tables"
 
 local C = native.C
 
@@ -71,7 +72,7 @@ local function run_forward(object, name, where, is_train, ins, outs)
   local nargs = #object.prop:list_arguments()
   local out, req = fill(outs, 0, outs.n, function() return zeros_like(ins[1]) end)
   custom._guarded("forward", name, where, object.op.forward, object.op, is_train, req,
-    { unpack(ins, 1, nargs) }, out, { unpack(ins, nargs + 1, ins.n) })
+    tables.part(ins, 1, nargs), out, tables.part(ins, nargs + 1, ins.n))
 end
 
 

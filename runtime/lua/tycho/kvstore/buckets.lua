@@ -7,6 +7,7 @@
 -- @module tycho.kvstore.buckets
 
 local store = require "tycho.kvstore.local"
+local tables = require "tycho.core.tables"
 
 local buckets = {}
 
@@ -40,8 +41,8 @@ local function part_front(list)
     at = at - 1
     elements = elements + bucket[at][2][1].size
   end
-  list[#list + 1] = at > 1 and { unpack(bucket, 1, at - 1) } or nil
-  list[#list + 1] = { unpack(bucket, at) }
+  list[#list + 1] = at > 1 and tables.part(bucket, 1, at - 1) or nil
+  list[#list + 1] = tables.part(bucket, at, #bucket)
 end
 
 

@@ -143,8 +143,7 @@ local function all_finite(parts)
     end
   end
   for _, list in pairs(groups) do
-    local arguments = { num_arrays = #list, unpack(list) }
-    flags[#flags + 1] = nd.multi_all_finite(arguments)
+    flags[#flags + 1] = nd.multi_all_finite(list, { num_arrays = #list })
   end
   for _, flag in ipairs(flags) do
     if flag:asscalar() == 0 then

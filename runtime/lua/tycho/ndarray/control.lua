@@ -78,6 +78,8 @@ function control.foreach(...)
 end
 
 
+local MOST_ARGUMENTS = 7000              -- which Lua's stack holds, and some more
+
 local WHILE = args.form("nd.contrib.while_loop", {
   { "cond", "function" }, { "func", "function" }, { "loop_vars", "any" },
   { "max_iterations", "integer" },
@@ -99,6 +101,10 @@ end
 function control.while_loop(...)
   local a, func = WHILE(...), "nd.contrib.while_loop"
   local vars, vars_list = flatten(a.loop_vars, "loop_vars", func)
+  if #vars > MOST_ARGUMENTS then
+    Error.raise{ code = "value", func = func, argument = "loop_vars", got = #vars,
+      expected = "at most " .. MOST_ARGUMENTS, message = "too many arguments of a Lua function" }
+  end
   local all, outs_list, steps = {}, true, 0
   while steps < a.max_iterations and a.cond(unpack(vars)):asscalar() ~= 0 do
     local outs, next_vars = a.func(unpack(vars))

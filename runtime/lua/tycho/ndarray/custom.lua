@@ -6,6 +6,7 @@ local context = require "tycho.core.context"
 local custom = require "tycho.op.custom"
 local Error = require "tycho.core.error"
 local create = require "tycho.ndarray.create"
+local tables = require "tycho.core.tables"
 
 
 local function infer_all(prop, dict, method, ins, func)
@@ -38,7 +39,7 @@ return function(inputs, dict, func)
   end
   local op = custom._guarded("create_operator", "", nil, prop.create_operator,
     prop, ctx, shapes, types)
-  custom._guarded("forward", "", nil, op.forward, op, false, req, { unpack(inputs, 1, nargs) },
-    outs, { unpack(inputs, nargs + 1, nargs + nauxs) })
+  custom._guarded("forward", "", nil, op.forward, op, false, req, tables.part(inputs, 1, nargs),
+    outs, tables.part(inputs, nargs + 1, nargs + nauxs))
   return #outs == 1 and outs[1] or outs
 end

@@ -24,6 +24,7 @@ local Class = require "tycho.core.class"
 local counted_from_1 = require "tycho.core.list"
 local Error = require "tycho.core.error"
 local namespace = require "tycho.core.namespace"
+local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
 
 local custom = {}
@@ -280,7 +281,7 @@ end
 function custom._ports(dict, func, name)
   local prop = custom._describe(dict, func, name)
   local ins, outs, auxs = prop:list_arguments(), prop:list_outputs(), prop:list_auxiliary_states()
-  local inputs = { unpack(ins) }
+  local inputs = tables.copied(ins)
   for _, aux in ipairs(auxs) do
     inputs[#inputs + 1] = aux .. "!"
   end

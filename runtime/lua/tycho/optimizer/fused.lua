@@ -156,8 +156,8 @@ end
 local function count(self, i)
   local together = math.max(self.optimizer.aggregate_num, 1)
   if (i - 1) % together == 0 then
-    self.optimizer:_update_count{ unpack(self._indices, i,
-      math.min(i + together - 1, #self._indices)) }
+    self.optimizer:_update_count(tables.part(self._indices, i,
+      math.min(i + together - 1, #self._indices)))
   end
 end
 

@@ -74,16 +74,11 @@ local function on_device(list, weight)
 end
 
 
-local function first(list, n)
-  return { unpack(list, 1, n) }
-end
-
-
 -- Rates of the first n arrays, from the norms; nothing is read back.
 local function scale_rates(self, lrs, wds, weights, grads, n)
   local count = { "num_arrays", call.number(n) }
-  local w = call.params("multi_sum_sq", "LARS:update", first(weights, n), count)
-  local g = call.params("multi_sum_sq", "LARS:update", first(grads, n), count)
+  local w = call.params("multi_sum_sq", "LARS:update", tables.part(weights, 1, n), count)
+  local g = call.params("multi_sum_sq", "LARS:update", tables.part(grads, 1, n), count)
   local head = lrs[("0:%d"):format(n)]
   call.params("multi_lars", "LARS:update", { head, w, g, wds[("0:%d"):format(n)] },
     { "eta", call.number(self.eta), "eps", call.number(self.eps), "rescale_grad",

@@ -87,7 +87,7 @@ local function plan_of(self, weights)
   if plan and tables.same(plan.weights, weights) then
     return plan
   end
-  plan = { weights = { unpack(weights) } }
+  plan = { weights = tables.copied(weights) }
   for g, members in ipairs(groups(weights, self.optimizer)) do
     plan[g] = { members = members, indices = {}, weights = {}, grads = {}, states = {}, kept = {} }
   end

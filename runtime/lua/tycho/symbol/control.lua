@@ -19,14 +19,26 @@ local Error = require "tycho.core.error"
 local name = require "tycho.symbol.name"
 local node = require "tycho.symbol.node"
 local operators = require "tycho.symbol.operators"
+local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
 
 local control = {}
 
 local MARK = "__subgraph_name__"
+local MOST = 128                         -- entries of an attribute that lists numbers (op/param.h)
+local OUTER = "variables of a body"
 
 
-local function locations(list)
+local function check_count(n, what, func)
+  if n > MOST then
+    Error.raise{ code = "value", func = func, argument = what, expected = "at most " .. MOST,
+      got = n, message = ("too many of '%s'"):format(what) }
+  end
+end
+
+
+local function locations(list, what, func)
+  check_count(#list, what, func)
   return "[" .. table.concat(list, ", ") .. "]"
 end
 
@@ -219,7 +231,7 @@ local function read_results(func, inner, all_used, o, s, Symbol)
   if all_used then
     use_all(inner, result.outs, finals, func)
   end
-  local all = { unpack(result.outs) }
+  local all = tables.copied(result.outs)
   for _, f in ipairs(finals) do
     all[#all + 1] = f
   end
@@ -252,7 +264,7 @@ end
 
 
 local function joined(a, b)
-  local list = { unpack(a) }
+  local list = tables.copied(a)
   for _, x in ipairs(b) do
     list[#list + 1] = x
   end
@@ -265,7 +277,7 @@ local FOREACH = args.form("sym.contrib.foreach", { { "body", "function" }, { "da
 
 -- Positions of the body's variables: of the data, of the states, of the rest; the rest's
 -- outer symbols join the inputs.
-local function foreach_params(ndata, order, outer, nodes, inputs, Symbol)
+local function foreach_params(ndata, order, outer, nodes, inputs, func, Symbol)
   local position, data, states, remain, own = positions_of(order), {}, {}, {}, {}
   for i, n in ipairs(nodes) do
     local list = i <= ndata and data or states
@@ -278,8 +290,9 @@ local function foreach_params(ndata, order, outer, nodes, inputs, Symbol)
       inputs[#inputs + 1] = Symbol.of{ outer[v] }
     end
   end
-  return { in_data_locs = locations(data), in_state_locs = locations(states),
-    remain_locs = locations(remain), num_args = #inputs + 1 }
+  return { in_data_locs = locations(data, "data", func),
+    in_state_locs = locations(states, "init_states", func),
+    remain_locs = locations(remain, OUTER, func), num_args = #inputs + 1 }
 end
 
 
@@ -291,13 +304,13 @@ local function foreach(symbol, ...)
   local inputs = joined(data, states)
   local result
   local entries, order, outer, nodes = make_body(symbol, a.name, inputs, function(inner)
-    local slices, carried = { unpack(inner, 1, #data) }, { unpack(inner, #data + 1) }
+    local slices, carried = tables.part(inner, 1, #data), tables.part(inner, #data + 1, #inner)
     local o, s = a.body(like(slices, data_list), like(carried, states_list))
     local heads
     result, heads = read_results(func, carried, false, o, s, Symbol)
     return heads
   end)
-  local params = foreach_params(#data, order, outer, nodes, inputs, Symbol)
+  local params = foreach_params(#data, order, outer, nodes, inputs, func, Symbol)
   params.num_outputs, params.num_out_data = #entries, #result.outs
   local s = operators.compose("_foreach", inputs, params, func)
   bodies.attach(s._entries[1][1], { Symbol.of(entries) })
@@ -309,23 +322,23 @@ local WHILE = args.form("sym.contrib.while_loop", { { "cond", "function" }, { "f
   { "loop_vars", "any" }, { "max_iterations", "integer" }, { "name", "text", "while_loop" } })
 
 
-local function input_locations(order, outer, add, Symbol)
+local function input_locations(order, outer, add, func, Symbol)
   local list = {}
   for i, v in ipairs(order) do
     list[i] = add(outer[v], Symbol)
   end
-  return locations(list)
+  return locations(list, OUTER, func)
 end
 
 
 -- The body's variable of each loop variable. Those that no output needs are used by their new value
 -- (use_all).
-local function node_locations(nodes, order)
+local function node_locations(nodes, order, func)
   local position, list = positions_of(order), {}
   for i, n in ipairs(nodes) do
     list[i] = position[n]
   end
-  return locations(list)
+  return locations(list, "loop_vars", func)
 end
 
 
@@ -333,6 +346,7 @@ end
 local function while_loop(symbol, ...)
   local a, func, Symbol = WHILE(...), "sym.contrib.while_loop", symbol.Symbol
   local vars, vars_list = flatten(a.loop_vars, "loop_vars", func, Symbol)
+  check_count(#vars, "loop_vars", func)
   local inputs, add = gather()
   local cond_entries, cond_order, cond_outer =
     make_body(symbol, a.name .. "_cond", vars, function(inner)
@@ -347,9 +361,9 @@ local function while_loop(symbol, ...)
   end)
   local params = { num_outputs = #entries, num_out_data = #result.outs,
     max_iterations = a.max_iterations }
-  params.cond_input_locs = input_locations(cond_order, cond_outer, add, Symbol)
-  params.func_input_locs = input_locations(order, outer, add, Symbol)
-  params.func_var_locs, params.num_args = node_locations(nodes, order), #inputs + 2
+  params.cond_input_locs = input_locations(cond_order, cond_outer, add, func, Symbol)
+  params.func_input_locs = input_locations(order, outer, add, func, Symbol)
+  params.func_var_locs, params.num_args = node_locations(nodes, order, func), #inputs + 2
   local s = operators.compose("_while_loop", inputs, params, func)
   bodies.attach(s._entries[1][1], { Symbol.of(cond_entries), Symbol.of(entries) })
   return hand_out(s, result, vars_list)
@@ -369,7 +383,7 @@ local function cond(symbol, ...)
       outs, is_list = flatten(f(), label, func, Symbol)
       return head_entries(outs)
     end)
-    return Symbol.of(entries), input_locations(order, outer, add, Symbol), #outs, is_list
+    return Symbol.of(entries), input_locations(order, outer, add, func, Symbol), #outs, is_list
   end
   local pred, pred_locations = branch("pred", function()
     return operators.compose("identity", { a.pred }, {}, func)
