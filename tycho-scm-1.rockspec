@@ -186,6 +186,7 @@ build = {
       ["tycho.optimizer.lr_scheduler"] = "runtime/lua/tycho/optimizer/lr_scheduler.lua",
       ["tycho.optimizer.momentum"] = "runtime/lua/tycho/optimizer/momentum.lua",
       ["tycho.optimizer.other"] = "runtime/lua/tycho/optimizer/other.lua",
+      ["tycho.optimizer.rule"] = "runtime/lua/tycho/optimizer/rule.lua",
       ["tycho.optimizer.settings"] = "runtime/lua/tycho/optimizer/settings.lua",
       ["tycho.optimizer.updater"] = "runtime/lua/tycho/optimizer/updater.lua",
       ["tycho.profiler"] = "runtime/lua/tycho/profiler.lua",

@@ -113,11 +113,18 @@ static void set_none(const struct param *p, void *field)
   }
 }
 
+/* Numbers that a list may have; 0: it is none. */
+static int longest(const struct param *p)
+{
+  return p->type == P_FLOATS || p->type == P_INTS ? 128 : p->type == P_SHAPE ? 16 : 0;
+}
+
 static bool read_list_field(const struct param *p, const char *s, void *field)
 {
-  int n = p->type == P_FLOATS ? read_list(s, 128, entry_real, ((struct reals *)field)->d)
-      : p->type == P_INTS     ? read_list(s, 128, entry_int, ((struct ints *)field)->d)
-                              : read_list(s, 16, entry_int, ((struct dims *)field)->d);
+  const int most = longest(p);
+  int n = p->type == P_FLOATS ? read_list(s, most, entry_real, ((struct reals *)field)->d)
+      : p->type == P_INTS     ? read_list(s, most, entry_int, ((struct ints *)field)->d)
+                              : read_list(s, most, entry_int, ((struct dims *)field)->d);
   if (n < 0) return false;
   *(int64_t *)field = n; /* all three begin with n */
   return true;
@@ -173,10 +180,24 @@ const char *param_type(const struct param *p, char *buffer, size_t size)
   return buffer;
 }
 
+/* Of a list that has more numbers than its field holds, that. */
+static const char *too_long(const struct param *p, const char *s, char *want, size_t size)
+{
+  static __thread char got[32];
+  const int most = longest(p);
+  int n = 1;
+  for (const char *at = s; (at = strchr(at, ',')); at++) n += !strchr(")]", *skip(at + 1));
+  if (!most || n <= most) return s;
+  snprintf(want, size, "at most %d numbers", most);
+  snprintf(got, sizeof got, "%d", n);
+  return got;
+}
+
 static int bad_value(const struct op *op, const struct param *p, const char *s)
 {
   char want[512];
   param_type(p, want, sizeof want);
+  s = too_long(p, s, want, sizeof want);
   int code = fail(TY_EVALUE, "%s: parameter %s: expected %s, got '%s'", op->name, p->name, want, s);
   fail_node(op->name, NULL, NULL);
   fail_argument(p->name, want, s);

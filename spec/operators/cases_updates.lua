@@ -147,7 +147,6 @@ add("preloaded_multi_mp_sgd_mom_update", sgd_mom, "mom",                 "preloa
 add("nag_mom_update",                   nag,      "mom",                 "plain",        MOMENTUM)
 add("mp_nag_mom_update",                nag,      "mom",                 "mp",           MOMENTUM)
 add("adam_update",                      adam,     "mean var",            "plain",        ADAM)
-add("_multi_adam_update",               adam,     "mean var",            "multi",        ADAM)
 add("rmsprop_update",                   rmsprop,  "n",                   "plain",        RMS)
 add("rmspropalex_update",               rmspropalex, "n g delta",        "plain",        RMS)
 add("ftrl_update",                      ftrl,     "z n",                 "plain",        with(RATE, {lamda1 = 0.25, beta = 0.5}))
@@ -166,5 +165,16 @@ add("lamb_update_phase2",               phase2,   "r1 r2",               "plain 
 add("mp_lamb_update_phase2",            phase2,   "r1 r2",               "mp ratio",     LAMB)
 add("_multi_lamb_update",               lamb,     "mean var",            "multi",        LAMB)
 add("_multi_mp_lamb_update",            lamb,     "mean var",            "multi mp",     LAMB)
+
+local function ruled(rule, make, states, params)
+  add("_multi_update", make, states, "multi by_kind", with(params, {rule = rule}))
+end
+ruled("adam_update",        adam,        "mean var",  ADAM)
+ruled("nag_mom_update",     nag,         "mom",       MOMENTUM)
+ruled("signsgd_update",     signsgd,     "",          RATE)
+ruled("signum_update",      signum,      "mom",       with(MOMENTUM, {wd_lh = 0.0625}))
+ruled("rmsprop_update",     rmsprop,     "n",         RMS)
+ruled("rmspropalex_update", rmspropalex, "n g delta", RMS)
+ruled("ftrl_update",        ftrl,        "z n",       with(RATE, {lamda1 = 0.25, beta = 0.5}))
 
 return cases

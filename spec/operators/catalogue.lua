@@ -90,7 +90,7 @@ return {
   ]],
   words[[
     _contrib_hawkesll _contrib_linear_cross_entropy _cvcopyMakeBorder _cvimdecode _cvimread
-    _cvimresize _gate _guard _learn _multi_adam_update _onehot_encode _scale_gradient _select
+    _cvimresize _gate _guard _learn _multi_update _onehot_encode _scale_gradient _select
     _set_value
     fill_element_0index
   ]],

@@ -67,7 +67,7 @@ local function kinds(text)
 end
 
 local COPIED = {beta1 = 1, beta2 = 1, epsilon = 1, momentum = 1, gamma1 = 1, gamma2 = 1,
-  clip_weights = 1, lamda1 = 1, beta = 1, wd_lh = 1,
+  clip_weights = 1, lamda1 = 1, beta = 1, wd_lh = 1, rule = 1,
   bias_correction = 1, lower_bound = 1, upper_bound = 1}
 
 local function has(info, name)
@@ -109,7 +109,9 @@ local function trial(line, random, dtype, clip, sick)
   for k = 1, n do
     local a, order = one_weight(line, kind, random, dtype, sick)
     weights[k], wants[k] = a, expected(line, kind, a, p)
-    for _, name in ipairs(order) do options[#options + 1] = a[name] end
+    for i, name in ipairs(order) do
+      options[kind.by_kind and (i - 1) * n + k or #options + 1] = a[name]
+    end
     out[k] = kind.out
       and ty.nd.zeros(a.weight.shape, {dtype = kind.mp and "float32" or dtype}) or a.weight
   end
@@ -196,5 +198,24 @@ describe("an update of many weights", function()
         shell.run(("TYCHO_MEM_LIMIT=%d %s %s"):format((90 * 4 + 3) * 1048576, shell.program, path))
       assert.equal("done\n", output)
     end)
+  end)
+end)
+
+describe("an update of many weights", function()
+  it("refuses what is no rule, and longer lists than it takes", function()
+    local x = ty.nd.ones{2}
+    local function refused(options)
+      options[1], options[2], options.wds = x, x, options.wds or {0}
+      local ok, e = pcall(ty.nd._multi_update, options)
+      assert.is_false(ok)
+      return tostring(e)
+    end
+    for _, rule in ipairs{"nothing", "relu", "ftml_update", "_adamw_update"} do
+      local text = refused{rule = rule, lrs = {1}}
+      assert.truthy(text:find("parameter rule: expected an update of one weight", 1, true), text)
+      assert.truthy(text:find("got " .. rule, 1, true), text)
+    end
+    assert.truthy(refused{rule = "adam_update", lrs = repeated(1, 129), wds = repeated(0, 129)}
+      :find("parameter lrs: expected at most 128 numbers, got '129'", 1, true))
   end)
 end)

@@ -4,6 +4,9 @@
 ** rates (on a GPU many in a launch), which come from lists or (preloaded) from two arrays behind
 ** the groups. Output i is the new weight i. LAMB takes the norms between its two phases here. Norms
 ** are sums of squares in float64, over parts that depend on the size alone.
+**
+** _multi_update is that of any rule: its inputs are all weights, then all gradients, then the first
+** state of each weight and so on, so that one text says where results may lie (`inplace`).
 */
 #include "kernel/primitives.h"
 #include "kernel/strided_copy.h"
@@ -15,6 +18,7 @@ struct multi {
   struct reals  lrs, wds, etas;
   struct ints   step_count;
   int64_t       count;                                /* num_weights or num_tensors */
+  const char   *rule;                                 /* of _multi_update */
 };
 
 /* -- how the groups look ----------------------------------------------------------------------- */
@@ -25,9 +29,10 @@ struct form {
   int  stride;                                        /* inputs of a group */
   /* float32 states of their own; lrs and wds arrays follow; rescale_grad follows */
   bool master, preloaded, scale;
+  bool by_kind;                                       /* inputs of one kind stand together */
 };
 enum { SGD, SGD_MOM, MP_SGD, MP_SGD_MOM, PRE_SGD, PRE_SGD_MOM, PRE_MP_SGD, PRE_MP_SGD_MOM, ADAMW,
-       MP_ADAMW, ADAM, LAMB, MP_LAMB };
+       MP_ADAMW, LAMB, MP_LAMB };
 static const struct form form[] = {
   /*                   one weight             inputs of a group                   stride master preloaded scale */
   [SGD]            = { "sgd_update",          "weight grad",                           2, false, false, false },
@@ -40,23 +45,45 @@ static const struct form form[] = {
   [PRE_MP_SGD_MOM] = { "mp_sgd_mom_update",   "weight grad mom! weight32!",            4, true,  true,  false },
   [ADAMW]          = { "_adamw_update",       "weight grad mean! var!",                4, false, false, true  },
   [MP_ADAMW]       = { "_mp_adamw_update",    "weight grad mean! var! weight32!",      5, true,  false, true  },
-  [ADAM]           = { "adam_update",         "weight grad mean! var!",                4, false, false, false },
   [LAMB]           = { "lamb_update_phase1",  "weight grad mean! var!",                4, false, false, false },
   [MP_LAMB]        = { "mp_lamb_update_phase1", "weight grad mean! var! weight32!",    5, true,  false, false },
 };
+
+/* Where input k of weight i stands. */
+static int64_t input_of(const struct multi *p, const struct form *f, int64_t i, int k)
+{
+  return f->by_kind ? k * p->count + i : i * f->stride + k;
+}
+
+/* The form of _multi_update; one NULL: there is no such rule. All operands of a rule have the
+** weight's dtype and shape. */
+static struct form form_of_rule(const struct multi *p)
+{
+  const struct op *one = p->rule ? op_find(p->rule) : NULL;
+  const bool good = one && one->check == update_check && !one->type && !one->shape;
+  if (!good) return (struct form){ .by_kind = true };
+  struct form f = { .one = one->name, .group = one->in, .stride = 1, .by_kind = true };
+  for (const char *s = one->in; *s; s++) f.stride += *s == ' ';
+  return f;
+}
+
+/* "grad_3" for name k of a group and weight 3 */
+static void add_name(struct text *t, const struct form *f, int k, int64_t i)
+{
+  const char *s = f->group;
+  for (; k; k--) s += strcspn(s, " ") + 1;
+  size_t n = strcspn(s, " "), name = n - (s[n - 1] == '!');
+  text_add(t, "%s%.*s_%d%s", t->n ? " " : "", (int)name, s, (int)i, name < n ? "!" : "");
+}
 
 /* "weight_0 grad_0 weight_1 grad_1 lrs wds": valid until this thread's next one. */
 static const char *input_names(const struct multi *p, const struct form *f)
 {
   static __thread struct text t;
+  const int64_t n = p->count;
   t.n = 0;
-  for (int64_t i = 0; i < p->count; i++)
-    for (const char *s = f->group; *s;) {
-      size_t n = strcspn(s, " "), name = n - (s[n - 1] == '!');
-      text_add(&t, "%s%.*s_%d%s", t.n ? " " : "", (int)name, s, (int)i, name < n ? "!" : "");
-      s += n;
-      s += strspn(s, " ");
-    }
+  for (int64_t j = 0; j < n * f->stride; j++)
+    add_name(&t, f, (int)(f->by_kind ? j / n : j % f->stride), f->by_kind ? j % n : j / f->stride);
   if (f->preloaded) text_add(&t, " lrs wds");
   if (f->scale) text_add(&t, " rescale_grad");
   return t.s ? t.s : "";
@@ -76,9 +103,10 @@ static int shape(struct infer *s, const struct form *f)
 {
   int64_t n = ((const struct multi *)s->param)->count, one = 1;
   for (int64_t i = 0; i < n; i++) {
-    ty_desc *weight = &s->in[i * f->stride];
+    ty_desc *weight = &s->in[input_of(s->param, f, i, 0)];
     for (int round = 0; round < 2; round++) {
-      for (int k = 1; k < f->stride; k++) TRY(shape_both(s, weight, weight + k));
+      for (int k = 1; k < f->stride; k++)
+        TRY(shape_both(s, weight, &s->in[input_of(s->param, f, i, k)]));
       TRY(shape_both(s, weight, &s->out[i]));
     }
   }
@@ -90,9 +118,11 @@ static int type(struct infer *s, const struct form *f)
 {
   int64_t n = ((const struct multi *)s->param)->count;
   for (int64_t i = 0; i < n; i++) {
-    ty_desc *weight = &s->in[i * f->stride];
-    for (int k = 1; k < f->stride; k++)
-      TRY(f->master && k > 1 ? type_is(s, weight + k, TY_F32) : type_both(s, weight, weight + k));
+    ty_desc *weight = &s->in[input_of(s->param, f, i, 0)];
+    for (int k = 1; k < f->stride; k++) {
+      ty_desc *other = &s->in[input_of(s->param, f, i, k)];
+      TRY(f->master && k > 1 ? type_is(s, other, TY_F32) : type_both(s, weight, other));
+    }
     TRY(type_both(s, weight, &s->out[i]));
   }
   return TY_OK;
@@ -136,6 +166,17 @@ static int check_lists(void *param)
   TRY(list_length("lrs", p->lrs.n, p->count));
   return list_length("wds", p->wds.n, p->count);
 }
+static int check_rule(void *param)
+{
+  static const char expected[] =
+    "an update of one weight, such as adam_update, whose arrays are all of its dtype";
+  const struct multi *p = param;
+  if (form_of_rule(p).one) return check_lists(param);
+  const char *got = p->rule ? p->rule : "None";
+  fail(TY_EVALUE, "parameter rule: expected %s, got %s", expected, got);
+  fail_argument("rule", expected, got);
+  return TY_EVALUE;
+}
 static int check_adamw(void *param)
 {
   TRY(check_lists(param));
@@ -162,9 +203,13 @@ static const struct param preloaded_mom[] = { MOMENTUM, RESCALE, CLIP, COUNTED("
 static const struct param adamw[] = {
   LIST("lrs", lrs, "learning rates"), BETAS, NUMBER(epsilon, "1e-08", "keeps the divisor from 0"), LIST("wds", wds, "weight decays"),
   LIST("etas", etas, "multipliers of the whole step"), CLIP, COUNTED("num_weights"), { 0 } };
-static const struct param adam[] = {
-  LIST("lrs", lrs, "learning rates"), BETAS, NUMBER(epsilon, "1e-08", "keeps the divisor from 0"), LIST("wds", wds, "weight decays"),
-  RESCALE, CLIP, COUNTED("num_weights"), { 0 } };
+static const struct param rule[] = {
+  { "rule", P_TEXT, offsetof(struct multi, rule), NULL, "name of the update of one weight" },
+  LIST("lrs", lrs, "learning rates"), LIST("wds", wds, "weight decays"), MOMENTUM, BETAS,
+  NUMBER(epsilon, "1e-08", "keeps the divisor from 0"), NUMBER(gamma1, "0.95", "decay of mean and mean square"),
+  NUMBER(gamma2, "0.9", "part of the last step that is kept"), NUMBER(lamda1, "0.01", "below it a weight is 0"),
+  NUMBER(beta, "1.0", "added to the root of n"), NUMBER(wd_lh, "0.0", "weight decay outside of the momentum"),
+  NUMBER(clip_weights, "-1.0", "weights are cut off at +- this; negative: not at all"), RESCALE, CLIP, COUNTED("num_weights"), { 0 } };
 static const struct param lamb[] = {
   LIST("learning_rates", lrs, "learning rates"), BETAS, NUMBER(epsilon, "1e-06", "keeps the divisor from 0"),
   LIST("wds", wds, "weight decays"), RESCALE, BOUNDS, CLIP, UNBIASED,
@@ -195,7 +240,7 @@ static int run_group(struct call *c, const struct form *f, const struct op *one,
   struct live_number live[2];
   struct update u = rates_of(c, f, i, live);
   struct operand in[6];
-  memcpy(in, &c->in[i * f->stride], sizeof *in * (size_t)f->stride);
+  for (int k = 0; k < f->stride; k++) in[k] = c->in[input_of(c->param, f, i, k)];
   if (f->scale) in[f->stride] = c->in[c->nin - 1];
   return formula_apply(c->device, one, &u, in, f->stride + f->scale, &c->out[i], live,
       f->preloaded ? 2 : 0);
@@ -313,8 +358,29 @@ GLUE(SGD, run_groups) GLUE(SGD_MOM, run_groups) GLUE(MP_SGD, run_groups)
 GLUE(MP_SGD_MOM, run_groups)
 GLUE(PRE_SGD, run_groups) GLUE(PRE_SGD_MOM, run_groups) GLUE(PRE_MP_SGD, run_groups)
 GLUE(PRE_MP_SGD_MOM, run_groups)
-GLUE(ADAMW, run_groups) GLUE(MP_ADAMW, run_groups) GLUE(ADAM, run_groups)
+GLUE(ADAMW, run_groups) GLUE(MP_ADAMW, run_groups)
 GLUE(LAMB, run_lamb) GLUE(MP_LAMB, run_lamb)
+
+static const char *in_rule(const void *p)
+{
+  const struct form f = form_of_rule(p);
+  return f.one ? input_names(p, &f) : "";
+}
+static int shape_rule(struct infer *s)
+{
+  const struct form f = form_of_rule(s->param);
+  return shape(s, &f);
+}
+static int type_rule(struct infer *s)
+{
+  const struct form f = form_of_rule(s->param);
+  return type(s, &f);
+}
+static int run_rule(struct call *c)
+{
+  const struct form f = form_of_rule(c->param);
+  return run_groups(c, &f);
+}
 
 /* A new weight may take the place of the old one. */
 #define MULTI(name_, id, stride_, params_, check_, doc_) \
@@ -346,11 +412,14 @@ const struct op op_multi_update[] = {
         "_adamw_update for many weights; the last input is the scale of all gradients."),
   MULTI("_multi_mp_adamw_update", MP_ADAMW, 5, adamw, check_adamw,
         "_mp_adamw_update for many weights; the last input is the scale of all gradients."),
-  MULTI("_multi_adam_update", ADAM, 4, adam, check_lists,
-        "adam_update for many weights with gradient and moments; the engine's own."),
   MULTI("_multi_lamb_update", LAMB, 4, lamb, check_lamb,
         "Whole LAMB steps for many weights: direction, norms, scaled step."),
   MULTI("_multi_mp_lamb_update", MP_LAMB, 5, lamb, check_lamb,
         "Whole LAMB steps on float32 master copies; the norm is that of the rounded weight."),
+  { .name = "_multi_update", .in = "data", .in_of = in_rule, .out_of = output_names,
+    .doc = "The update that `rule` names for many weights: all weights, all gradients, each state of all; the engine's own.",
+    .param = rule, .param_size = sizeof(struct multi), .check = check_rule,
+    .shape = shape_rule, .type = type_rule, .inplace = "*=1",
+    .cpu = (const struct kernel[]){ { "multi", run_rule, T_ANY, .flags = K_ANYWHERE }, { 0 } } },
   { 0 }
 };

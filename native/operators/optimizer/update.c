@@ -10,6 +10,13 @@
 #include "operators/optimizer/update.h"
 #include "kernel/vec/vec.h"
 
+int update_check(void *param)
+{
+  double *v = param;
+  for (int i = 0; i < UPDATE_NUMBERS; i++) v[i] = to_single(v[i]);
+  return TY_OK;
+}
+
 static int ftml_check(void *param) /* its epsilon is float64 */
 {
   double epsilon = ((struct update *)param)->epsilon;

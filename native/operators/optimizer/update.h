@@ -12,13 +12,8 @@ struct update {                                       /* numbers first: update_c
 };
 enum { UPDATE_NUMBERS = offsetof(struct update, t) / sizeof(double) };
 
-/* Of parameters that begin with a struct update. */
-static inline int update_check(void *param)
-{
-  double *v = param;
-  for (int i = 0; i < UPDATE_NUMBERS; i++) v[i] = to_single(v[i]);
-  return TY_OK;
-}
+/* Rounds the numbers of parameters that begin with a struct update. */
+int update_check(void *param);
 
 #define NUMBER(name, init, doc) { #name, P_FLOAT, offsetof(struct update, name), init, doc }
 #define RATE     NUMBER(lr, NULL, "learning rate")

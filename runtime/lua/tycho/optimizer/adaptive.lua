@@ -9,6 +9,7 @@ local base = require "tycho.optimizer.base"
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
+local rule = require "tycho.optimizer.rule"
 
 local kinds = {}
 
@@ -31,14 +32,6 @@ end
 local function begin(self, index)
   self:_update_count(index)
   return self:_get_lr(index), self:_get_wd(index), self:_count_of(index)
-end
-
-
--- An update by the one operator that `_rule` names.
-local function run_rule(self, index, weight, grad, state)
-  self:_update_count(index)
-  local op, options = self:_rule(index)
-  base.run(op, { weight, grad, unpack(state) }, base.params(self, options))
 end
 
 
@@ -66,43 +59,7 @@ function kinds.Adam:_rule(index)
       wd = self:_get_wd(index), beta1 = self.beta1, beta2 = self.beta2, epsilon = self.epsilon }
 end
 
--- Of a list of weights by one operator.
-local function adam_many(self, indices, weights, grads, moments)
-  local inputs, lrs, wds = {}, {}, {}
-  for i, index in ipairs(indices) do
-    self:_update_count(index)
-    local _, options = self:_rule(index)
-    lrs[i], wds[i] = options.lr, options.wd
-    for _, x in ipairs{ weights[i], grads[i], unpack(moments[i]) } do
-      inputs[#inputs + 1] = x
-    end
-  end
-  call.many("_multi_adam_update", "Optimizer:update", inputs, #inputs, base.params(self,
-    { lrs = base.list_text(lrs), wds = base.list_text(wds), num_weights = #indices,
-      beta1 = self.beta1, beta2 = self.beta2, epsilon = self.epsilon }), weights, #weights)
-end
-
-function kinds.Adam:update(index, weight, grad, state)
-  local update = type(index) == "table" and adam_many or run_rule
-  update(self, index, weight, grad, state)
-end
-
--- A class with an update of its own gets weights one by one.
-function kinds.Adam:_together(weight)
-  local many = self.update == kinds.Adam.update and base.is_on_gpu(weight)
-    and not base.is_half(weight)
-  return many and base.MANY or 0
-end
-
--- Lists hold weights of one type.
-function kinds.Adam:update_multi_precision(index, weight, grad, state)
-  if type(index) ~= "table" or not base.is_half(weight[1]) then
-    return base.Optimizer.update_multi_precision(self, index, weight, grad, state)
-  end
-  for i, k in ipairs(index) do
-    base.Optimizer.update_multi_precision(self, k, weight[i], grad[i], state[i])
-  end
-end
+rule.follow(kinds.Adam)
 
 
 --- d decayed; m running mean of d; u = max(beta2 u, |d|); w -= lr / (1 - beta1^t) m / u. Options
@@ -221,7 +178,7 @@ function kinds.RMSProp:_rule(index)
       and self.gamma2 or nil, clip_weights = self.clip_weights ~= 0 and self.clip_weights or nil }
 end
 
-kinds.RMSProp.update = run_rule
+rule.follow(kinds.RMSProp)
 
 
 --- A, D running means of d^2 and of the squared steps; step = sqrt(D + epsilon) / sqrt(A + epsilon)
@@ -270,7 +227,7 @@ function kinds.Ftrl:_rule(index)
     { lr = self:_get_lr(index), wd = self:_get_wd(index), lamda1 = self.lamda1, beta = self.beta }
 end
 
-kinds.Ftrl.update = run_rule
+rule.follow(kinds.Ftrl)
 
 
 return kinds

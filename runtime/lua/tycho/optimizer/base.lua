@@ -287,16 +287,8 @@ function Optimizer:update()
 end
 
 
---- Updates that go together with one of this weight: as many as `aggregate_num` says; on a GPU,
--- where each launch costs, a rule may take more.
--- @treturn int 0: one by one
-function Optimizer:_together(_)
-  return self.aggregate_num
-end
-
-
---- Weights that go together on a GPU; a launch takes some dozens.
-base.MANY = 256
+--- The longest list of weights that an operator takes; on a GPU a launch is for some dozens.
+base.MANY = 128
 
 function base.is_on_gpu(weight)
   return weight.context.device_type == "gpu"
@@ -306,6 +298,14 @@ end
 --- Whether a weight is float16 or bfloat16.
 function base.is_half(weight)
   return weight._dtype == args.DTYPES.float16 or weight._dtype == args.DTYPES.bfloat16
+end
+
+
+--- Updates that go together with one of this weight, of one type on one device: as many as
+-- `aggregate_num` says; on a GPU, where each launch costs, a rule may take more.
+-- @treturn int at most `base.MANY`; 0: one by one
+function Optimizer:_together(_)
+  return math.min(self.aggregate_num, base.MANY)
 end
 
 

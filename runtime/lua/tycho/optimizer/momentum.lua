@@ -6,6 +6,7 @@
 
 local base = require "tycho.optimizer.base"
 local call = require "tycho.ndarray.call"
+local rule = require "tycho.optimizer.rule"
 local values = require "tycho.core.values"
 
 local kinds = {}
@@ -39,8 +40,8 @@ SGD.aggregate_num = tonumber(os.getenv("TYCHO_OPTIMIZER_AGGREGATION_SIZE")) or 4
 SGD.create_state, SGD.create_state_multi_precision = momentum_state, state_with_master
 
 function SGD:_together(weight)
-  local n = self.aggregate_num
-  return n > 0 and base.is_on_gpu(weight) and math.max(n, base.MANY) or n
+  local n = math.min(self.aggregate_num, base.MANY)
+  return n > 0 and base.is_on_gpu(weight) and base.MANY or n
 end
 
 
@@ -148,21 +149,20 @@ NAG.create_state, NAG.create_state_multi_precision = momentum_state, state_with_
 NAG._rule = momentum_rule("nag_mom_update")
 
 
-function NAG:update(index, weight, grad, state)
-  self:_update_count(index)
-  local masters = is_plain(state)
-  local inputs = { weight, grad }
-  if self.momentum ~= 0 then
-    inputs[3] = masters and state[1] or state
-  end
-  if masters then
-    inputs[#inputs + 1] = state[2]
-  end
-  local op, options = self:_rule(index)
-  base.run((masters and "mp_" or "") .. op, inputs, base.params(self, options))
-end
+rule.follow(NAG)
 
-NAG.update_multi_precision = NAG.update
+
+-- A state with a master copy is {momentum, master copy}.
+function NAG:update_multi_precision(index, weight, grad, state)
+  if type(index) == "table" or not is_plain(state) then
+    return self:update(index, weight, grad, state)
+  end
+  self:_update_count(index)
+  local op, options = self:_rule(index)
+  local inputs = { weight, grad, values.value(state[1]) }
+  inputs[#inputs + 1] = state[2]
+  base.run("mp_" .. op, inputs, base.params(self, options))
+end
 
 
 -- Signum ------------------------------------------------------------------------------------------
@@ -186,11 +186,7 @@ function kinds.Signum:_rule(index)
 end
 
 
-function kinds.Signum:update(index, weight, grad, state)
-  self:_update_count(index)
-  local op, options = self:_rule(index)
-  base.run(op, { weight, grad, state }, base.params(self, options))
-end
+rule.follow(kinds.Signum)
 
 
 return kinds

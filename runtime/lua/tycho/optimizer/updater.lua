@@ -62,14 +62,15 @@ function Updater:_state(index, weight)
 end
 
 
--- Lists of positions of weights of one type on one device, each of as many as go together.
+-- Lists of positions of weights of one type on one device, each of as many as go together; `alone`:
+-- of a weight by itself.
 local function groups(weights, optimizer)
   local list, open = {}, {}
   for i, weight in ipairs(weights) do
-    local key = ("%d %d"):format(weight._dtype, weight._device)
+    local key, most = ("%d %d"):format(weight._dtype, weight._device), optimizer:_together(weight)
     local group = open[key]
-    if not group or #group == optimizer:_together(weight) then
-      group = {}
+    if not group or #group >= most then
+      group = { alone = most == 0 }
       open[key] = group
       list[#list + 1] = group
     end
@@ -89,7 +90,8 @@ local function plan_of(self, weights)
   end
   plan = { weights = tables.copied(weights) }
   for g, members in ipairs(groups(weights, self.optimizer)) do
-    plan[g] = { members = members, indices = {}, weights = {}, grads = {}, states = {}, kept = {} }
+    plan[g] = { members = members, alone = members.alone, indices = {}, weights = {}, grads = {},
+      states = {}, kept = {} }
   end
   self._plans[weights] = plan
   return plan
@@ -103,8 +105,13 @@ local function update_groups(self, indices, grads, weights)
       group.indices[i], group.weights[i], group.grads[i] = index, weight, grads[member]
       group.states[i] = self:_state(index, weight) or values.null
     end
-    self.optimizer:update_multi_precision(group.indices, group.weights, group.grads,
-      group.states, group.kept)
+    if group.alone then
+      self.optimizer:update_multi_precision(group.indices[1], group.weights[1], group.grads[1],
+        values.value(group.states[1]))
+    else
+      self.optimizer:update_multi_precision(group.indices, group.weights, group.grads,
+        group.states, group.kept)
+    end
   end
 end
 
