@@ -178,7 +178,8 @@ int         ty_exec_forward(ty_exec *e, int is_train);
 int         ty_exec_partial_forward(ty_exec *e, int is_train, int step, int *step_left);
 int         ty_exec_backward(ty_exec *e, ty_tensor *const *head, int n, int is_train);
 /* bucket[i]: with which others the gradient of argument i goes to other ranks, from 0, -1: none.
-** Backward is cut where a bucket is complete, which may then be sent while the rest is made. */
+** Backward is cut where a bucket is complete, which may then be sent while the rest is made, and on
+** a CPU forward where it first reads one's arguments, for which the layers before need not wait. */
 int         ty_exec_buckets(ty_exec *e, const int *bucket);
 int         ty_exec_resume(ty_exec *e);                    /* after TY_EV_*: goes on */
 int         ty_exec_event(ty_exec *e, ty_event *out);
@@ -309,9 +310,10 @@ void        ty_comm_free(ty_comm *c);
 int         ty_comm_rank(const ty_comm *c);
 int         ty_comm_size(const ty_comm *c);
 /* from[i], added over the ranks, in to[i], which may be the same array; as one message, added in
-** the order of ranks: equal bits on all; two bits stand for +threshold, -threshold or 0 */
+** the order of ranks: equal bits on all; two bits stand for +threshold, -threshold or 0. Of sums
+** that wait for another one, that of the highest priority goes first, of several the first */
 int         ty_comm_sum(ty_comm *c, ty_tensor *const *from, ty_tensor *const *to, int n, int wire,
-                        double threshold);
+                        double threshold, int priority);
 int         ty_comm_broadcast(ty_comm *c, ty_tensor *const *x, int n, int root);
 /* so many bytes of each rank, at most 1 MB; waits; 0 bytes: a barrier */
 int         ty_comm_gather(ty_comm *c, const void *own, size_t bytes, void *all);

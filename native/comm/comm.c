@@ -1,7 +1,8 @@
 /* comm.c - groups of ranks (ty_comm_*): sums and broadcasts of arrays as tasks.
 **
 ** A group has a queue of its own, so that messages travel while kernels run; the tickets of arrays
-** keep the order, and all ranks, which run one script, submit the same tasks in the same order.
+** keep the order, and all ranks, which run one script, submit the same tasks in the same order. Of
+** the sums that could start now on all of them, the one of the highest priority does.
 ** A process is a rank of one group over MPI (opened once, left when the process ends), has several
 ** ranks of a group of threads, or one for each of its devices in a group of devices. The last have
 ** one queue for all groups (device/collective.h).
@@ -25,9 +26,9 @@ struct ty_comm {
   int queue, refs;
   int local;                     /* ranks of this process */
   bool for_ever;                 /* the group over MPI */
-  struct comm_buffer scratch[3]; /* of the queue's thread, as are `number` and `notice` */
-  int64_t number;                /* of the next message */
+  struct comm_buffer scratch[3]; /* of the queue's thread, as is `notice` */
   struct comm_buffer notice;
+  int64_t number; /* of the next message; of the thread that submits */
   int64_t bytes, ns, messages; /* atomic */
 };
 
@@ -41,9 +42,12 @@ struct message {
   ty_comm *comm;
   const char *name;
   int (*act)(struct message *m);
+  int64_t number;
   struct comm_part *part;
-  int n, dtype, wire, root;
+  int n, dtype, wire, root, priority;
   float threshold;
+  bool agreed; /* the ranks have met for it, with this outcome */
+  int code;
   size_t bytes;
   char *data; /* of a gather */
 };
@@ -81,12 +85,14 @@ static int act_gather(struct message *m)
   return m->comm->ops->gather(w, m->data, part) ? TY_OK : comm_failed(w, "a gathering");
 }
 
-/* What a rank is about to do. */
+/* What a rank is about to do. ready: bit i: message `number` + i could start, too */
 struct notice {
   int64_t number, bytes;
   int32_t dtype, wire, root;
   char name[12];
+  uint64_t ready;
 };
+enum { SEEN = 64 };
 
 static int ranks_parted(const struct notice *a, const struct notice *b, int other)
 {
@@ -97,9 +103,12 @@ static int ranks_parted(const struct notice *a, const struct notice *b, int othe
       (long long)b->bytes, dtype_name(b->dtype), other);
 }
 
+static bool asks(const ty_comm *c) { return c->world->size > 1 && c->ops->gather; }
+
 /* Ranks that are not at the same message would wait for ever, or add what does not belong
-** together. All see what all are about to do, and so all fail. */
-static int agree(struct message *m)
+** together. All see what all are about to do, and so all fail. Leaves in `ready` what is ready
+** everywhere. */
+static int agree(struct message *m, uint64_t *ready)
 {
   ty_comm *c = m->comm;
   struct comm_world *w = c->world;
@@ -107,21 +116,48 @@ static int agree(struct message *m)
   NEED(comm_reserve(&c->notice, sizeof(struct notice) * (size_t)w->size), TY_EMEMORY,
       "out of memory: what %d ranks do", w->size);
   struct notice *all = (struct notice *)c->notice.data, *own = &all[w->rank];
-  *own = (struct notice){ c->number++, (int64_t)m->bytes, m->dtype, m->wire, m->root, "" };
+  *own = (struct notice){ m->number, (int64_t)m->bytes, m->dtype, m->wire, m->root, "", *ready };
   snprintf(own->name, sizeof own->name, "%s", m->name);
   for (int i = 0; i < w->size; i++) part[i] = sizeof *own;
   if (!c->ops->gather(w, c->notice.data, part)) return comm_failed(w, m->name);
   for (int i = 1; i < w->size; i++)
-    if (memcmp(&all[0], &all[i], sizeof *own)) return ranks_parted(&all[0], &all[i], i);
+    if (memcmp(&all[0], &all[i], offsetof(struct notice, ready)))
+      return ranks_parted(&all[0], &all[i], i);
+  for (int i = 0; i < w->size; i++) *ready &= all[i].ready;
   return TY_OK;
+}
+
+/* Of the sums that are ready on all ranks, the one of the highest priority, of several the first:
+** the same one everywhere. The first of all is ready everywhere sooner or later, so ranks wait for
+** each other here as they do for a message. */
+static int choose_sum(void *const *context, int n)
+{
+  struct message *first = context[0], *best = first;
+  int chosen = 0;
+  uint64_t ready = 0;
+  for (int i = 0; i < n; i++) {
+    int64_t at = ((struct message *)context[i])->number - first->number;
+    if (at < SEEN) ready |= (uint64_t)1 << at;
+  }
+  first->code = asks(first->comm) ? agree(first, &ready) : TY_OK;
+  first->agreed = true;
+  for (int i = 1; i < n && !first->code; i++) {
+    struct message *m = context[i];
+    int64_t at = m->number - first->number;
+    if (at >= SEEN || !(ready >> at & 1) || m->priority <= best->priority) continue;
+    best = m;
+    chosen = i;
+  }
+  if (best != first) first->agreed = false;
+  return chosen;
 }
 
 static int run_message(void *context)
 {
   struct message *m = context;
   int64_t from = ty_profile_now();
-  bool asks = m->comm->world->size > 1 && m->comm->ops->gather;
-  int code = asks ? agree(m) : TY_OK;
+  uint64_t ready = 0;
+  int code = m->agreed ? m->code : asks(m->comm) ? agree(m, &ready) : TY_OK;
   if (!code) code = m->act(m);
   int64_t to = ty_profile_now();
   __atomic_add_fetch(&m->comm->bytes, (int64_t)m->bytes, __ATOMIC_RELAXED);
@@ -200,6 +236,7 @@ static int submit(struct message like, ty_tensor *const *from, ty_tensor *const 
   }
   *m = like;
   m->n = n;
+  m->number = m->comm->number++;
   keep(m->comm);
   struct task t = { .run = run_message,
     .done = drop_message,
@@ -207,14 +244,15 @@ static int submit(struct message like, ty_tensor *const *from, ty_tensor *const 
     .read = list,
     .write = list + n,
     .nread = n,
-    .nwrite = n };
+    .nwrite = n,
+    .choose = like.act == act_sum ? choose_sum : NULL };
   int code = device_submit(m->comm->queue, &t, NULL);
   mem_free(list);
   return code;
 }
 
-int ty_comm_sum(
-    ty_comm *c, ty_tensor *const *from, ty_tensor *const *to, int n, int wire, double threshold)
+int ty_comm_sum(ty_comm *c, ty_tensor *const *from, ty_tensor *const *to, int n, int wire,
+    double threshold, int priority)
 {
   TRY(check_arrays(c, from, n, "ty_comm_sum"));
   TRY(check_arrays(c, to, n, "ty_comm_sum"));
@@ -235,6 +273,7 @@ int ty_comm_sum(
     .act = act_sum,
     .dtype = to[0]->d.dtype,
     .wire = wire,
+    .priority = priority,
     .threshold = (float)threshold };
   return submit(m, from, to, n);
 }
@@ -261,6 +300,7 @@ int ty_comm_gather(ty_comm *c, const void *own, size_t bytes, void *all)
   *m = (struct message){
     .comm = keep(c), .name = "gather", .act = act_gather, .bytes = bytes, .data = all
   };
+  m->number = c->number++;
   struct task t = { .run = run_message, .done = drop_message, .context = m };
   struct storage *mark;
   int code = storage_new(TY_CPU, 1, &mark); /* carries the failure, if there is one */

@@ -7,11 +7,16 @@
 ** writes; a task that reads a marked storage is skipped and marks its own. Order of calls:
 ** device_submit any number of times; device_wait or storage_wait where a value is needed on the
 ** host. Nothing here knows a CPU: what a kind of device does stands behind struct device_ops.
+**
+** Two queues of the host run a task before others that stand in front of it, where it needs nothing
+** of theirs and they nothing of it, so that results are those of the order of submission
+** (overtaking.c): one whose head waits for a message, and that of messages.
 */
 #pragma once
 #include "base/base.h"
 
-struct ticket { int32_t device; uint64_t seq; };      /* seq 0: none */
+/* seq 0: none; whole: that task and all before it in its queue */
+struct ticket { int32_t device; uint64_t seq; bool whole; };
 
 /* Bytes on a device. Reference counted. `version` counts writes in the order of submission: it
 ** grows when a task that writes is submitted, and with each write by the host. Who caches by
@@ -69,6 +74,11 @@ struct task {
   size_t held;
   /* some microseconds of work: done at once, by the caller, where nothing stands before it */
   bool   small;
+  /* goes before none of its queue that say so too, whatever they touch */
+  bool   in_order;
+  /* On the queue's thread: which of n tasks that say `choose` and could run now goes first. Their
+  ** contexts, in the order of submission; the first one is the head's. NULL: the head goes */
+  int  (*choose)(void *const *context, int n);
 };
 int  device_submit(int device, const struct task *t, struct ticket *out);  /* out may be NULL */
 /* TY_EDEVICE with the reason; opens on first use */

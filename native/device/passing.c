@@ -37,14 +37,40 @@ static void wake_waiters(struct queue *q)
   pthread_mutex_unlock(&q->lock);
 }
 
-static void pass(struct queue *q, struct slot *s)
+static void let_go(struct queue *q, struct slot *s)
 {
   if (s->task.done) s->task.done(s->task.context);
   for (int i = 0; i < s->task.nread + s->task.nwrite; i++) storage_free(s->list[i]);
   failure_drop(s->failed);
   __atomic_sub_fetch(&q->held, (int64_t)s->task.held, __ATOMIC_RELAXED);
+}
+
+static void count_pass(struct queue *q)
+{
   STORE(q->done, q->done + 1);
   if (LOAD(q->waiting) && q->done >= LOAD(q->awaited)) wake_waiters(q);
+  if (LOAD(queue_listening)) queue_spread_news();
+}
+
+static void pass(struct queue *q, struct slot *s)
+{
+  let_go(q, s);
+  count_pass(q);
+}
+
+void queue_pass_early(struct queue *q, struct slot *s)
+{
+  uint64_t seq = q->ran + 1 + ((uint64_t)(s - q->slot) + RING - q->ran % RING) % RING;
+  let_go(q, s);
+  STORE(s->early, seq);
+  if (LOAD(q->waiting)) wake_waiters(q);
+  if (LOAD(queue_listening)) queue_spread_news();
+}
+
+void queue_pass_again(struct queue *q)
+{
+  STORE(q->ran, q->ran + 1);
+  count_pass(q);
 }
 
 /* Behind its device's work: tasks for which the device waited have to pass as well. What became of

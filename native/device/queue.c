@@ -4,7 +4,8 @@
 ** Submission happens under one lock for all devices: it notes the task's tickets in its
 ** storages, and so all queues agree on one order, in which every task waits only for earlier
 ** ones. That lock is never held while anything waits. A task has passed (`done` >= its number)
-** when it has run, its callback has returned and its storages are dropped. Devices with a
+** when it has run, its callback has returned and its storages are dropped; on the host it may pass
+** before those in front of it (overtaking.c). Devices with a
 ** `finish` (streams) may have started more tasks than have passed: `ran` runs ahead of `done`
 ** (passing.c). Two of one kind wait for each other themselves, by marks that tasks leave behind
 ** what they have started: a thread waits only until the other has started its task.
@@ -50,15 +51,16 @@ bool ticket_past(struct ticket t)
 {
   if (!t.seq) return true;
   struct queue *q = queue_at(t.device);
-  return !q || __atomic_load_n(&q->done, __ATOMIC_ACQUIRE) >= t.seq;
+  return !q || __atomic_load_n(&q->done, __ATOMIC_ACQUIRE) >= t.seq ||
+      (!t.whole && queue_went_early(q, t.seq));
 }
 
 /* Under the lock: has a waiter still to wait? Says so before it looks, as `pass` counts before
 ** it looks. */
-static bool not_done(struct queue *q, uint64_t seq)
+static bool not_done(struct queue *q, struct ticket t)
 {
-  STORE(q->awaited, MIN(q->awaited, seq));
-  return LOAD(q->done) < seq;
+  STORE(q->awaited, MIN(q->awaited, t.seq));
+  return !ticket_past(t);
 }
 
 void ticket_wait(struct ticket t)
@@ -71,7 +73,7 @@ void ticket_wait(struct ticket t)
   STORE(q->awaited, MIN(q->awaited, t.seq)); /* before its thread sees that somebody waits */
   __atomic_add_fetch(&q->waiting, 1, __ATOMIC_SEQ_CST);
   if (LOAD(q->sleeping)) pthread_cond_signal(&q->wake);
-  while (not_done(q, t.seq) && !LOAD(queue_closing)) pthread_cond_wait(&q->past, &q->lock);
+  while (not_done(q, t) && !LOAD(queue_closing)) pthread_cond_wait(&q->past, &q->lock);
   __atomic_sub_fetch(&q->waiting, 1, __ATOMIC_SEQ_CST);
   pthread_mutex_unlock(&q->lock);
 }
@@ -165,10 +167,19 @@ static void *serve(void *context)
       queue_sleep(q);
     }
     if (LOAD(queue_closing)) return NULL;
-    struct slot *s = &q->slot[q->ran % RING];
+    if (queue_went_early(q, q->ran + 1)) {
+      queue_pass_again(q);
+      continue;
+    }
+    struct slot *head = &q->slot[q->ran % RING], *s = queue_next(q);
     wait_others(q, s);
     if (LOAD(queue_closing)) return NULL;
+    if (s == head) s = queue_choose(q, head);
     start(q, s);
+    if (s != head) {
+      queue_pass_early(q, s);
+      continue;
+    }
     count_start(q);
     if (!q->ops->finish || q->ran - q->done >= AHEAD)
       queue_finish(q);
@@ -225,6 +236,18 @@ static int queue_of(int device, struct queue **out)
   return code;
 }
 
+void queue_spread_news(void)
+{
+  for (int i = 0; i < SLOTS; i++) {
+    struct queue *q = __atomic_load_n(&queues[i], __ATOMIC_ACQUIRE);
+    if (!q || !LOAD(q->listens)) continue;
+    pthread_mutex_lock(&q->lock);
+    STORE(q->news, q->news + 1);
+    pthread_cond_signal(&q->wake);
+    pthread_mutex_unlock(&q->lock);
+  }
+}
+
 static void stop_threads(void)
 {
   if (device_closing) device_closing();
@@ -252,12 +275,19 @@ __attribute__((destructor)) static void close_queues(void)
 
 /* -- submission -------------------------------------------------------------------------------- */
 
+/* Of one queue: the later one has passed first, perhaps. */
+static struct ticket both_of(struct ticket a, struct ticket b)
+{
+  return (struct ticket){ a.device, MAX(a.seq, b.seq), a.whole || b.whole || a.seq != b.seq };
+}
+
 static void add_wait(struct slot *s, int own, struct ticket t)
 {
   if (!t.seq || t.device == own || ticket_past(t)) return;
   for (int i = 0; i < s->nwait; i++) {
-    if (s->wait[i * RING].device != t.device) continue;
-    s->wait[i * RING].seq = MAX(s->wait[i * RING].seq, t.seq);
+    struct ticket *w = &s->wait[i * RING];
+    if (w->device != t.device) continue;
+    *w = both_of(*w, t);
     return;
   }
   s->wait[s->nwait++ * RING] = t;
@@ -274,7 +304,8 @@ static void note_read(struct slot *s, struct storage *x, struct ticket own)
   for (int i = 0; at < 0 && i < COUNT(x->read); i++)
     if (ticket_past(x->read[i])) at = i;
   if (at < 0) add_wait(s, own.device, x->read[at = 0]);
-  x->read[at] = own;
+  bool another = x->read[at].device == own.device && !ticket_past(x->read[at]);
+  x->read[at] = another ? both_of(x->read[at], own) : own;
 }
 
 static void note_write(struct slot *s, struct storage *x, struct ticket own)
@@ -360,7 +391,7 @@ static int run_inline(struct queue *q, const struct task *t, struct ticket *out)
   for (int i = 0; i < t->nwrite; i++) storage_written(t->write[i], true);
   STORE(q->submitted, q->submitted + 1);
   STORE(q->done, q->submitted);
-  if (out) *out = (struct ticket){ q->device, q->submitted };
+  if (out) *out = (struct ticket){ q->device, q->submitted, false };
   if (code)
     refuse(t, code);
   else if (t->done)
@@ -421,7 +452,7 @@ int device_submit(int device, const struct task *t, struct ticket *out)
   if (t->small && ran_here(q, t, out)) return TY_OK;
   for (uint64_t until; (until = too_much(q, t->held));) {
     pthread_mutex_unlock(&order);
-    ticket_wait((struct ticket){ q->device, until });
+    ticket_wait((struct ticket){ q->device, until, true });
     pthread_mutex_lock(&order);
   }
   struct slot *s = &q->slot[q->submitted % RING];
@@ -429,7 +460,7 @@ int device_submit(int device, const struct task *t, struct ticket *out)
     pthread_mutex_unlock(&order);
     return refuse(t, LOAD(queue_closing) ? fail(TY_ESTATE, "the process is ending") : TY_EMEMORY);
   }
-  struct ticket own = { q->device, q->submitted + 1 };
+  struct ticket own = { q->device, q->submitted + 1, false };
   note(s, t, own);
   __atomic_add_fetch(&q->held, (int64_t)t->held, __ATOMIC_RELAXED);
   STORE(q->submitted, own.seq);
@@ -472,7 +503,7 @@ void storage_written(struct storage *s, bool all)
 
 static int drain(struct queue *q)
 {
-  const struct ticket last = { q->device, LOAD(q->submitted) };
+  const struct ticket last = { q->device, LOAD(q->submitted), true };
   ticket_wait(last);
   return ticket_past(last) ? TY_OK : sys_have_threads();
 }

@@ -1,5 +1,5 @@
-/* queue_state.h - a queue from inside, for what its thread starts (queue.c) and lets pass
-** (passing.c). */
+/* queue_state.h - a queue from inside, for what its thread starts (queue.c), in which order
+** (overtaking.c), and lets pass (passing.c). */
 #pragma once
 #include <pthread.h>
 #include <sched.h>
@@ -18,9 +18,13 @@ struct slot {
   struct ticket *wait;
   int nwait;
   bool awaits;                                        /* the device waits for some of them */
+  uint64_t early;                                     /* atomic: its number, if it passed early */
   uint64_t told;                                      /* failures, when it was submitted */
   struct failure *failed;                             /* what became of it */
 };
+
+/* what a look at the tasks behind the head has met so far: storages, by their addresses */
+struct touched { const struct storage *storage; uint32_t look; bool written; };
 
 struct queue {
   int device;
@@ -39,6 +43,11 @@ struct queue {
   /* atomic: to get here; written under the lock */
   uint64_t awaited;
   int64_t held;                                       /* atomic: bytes that only tasks keep alive */
+  uint64_t news;                                      /* atomic: what it waits for may have passed */
+  int listens;                                        /* atomic: it waits for news */
+  /* of all looks; the thread's own; NULL: there was none so far */
+  struct touched *touched;
+  uint32_t look;
   struct failure *lost;                               /* after it all fail; the thread's own */
   struct slot slot[RING];
   struct ticket wait[SLOTS][RING];                    /* of all slots: memory that few ever touch */
@@ -51,8 +60,27 @@ struct queue {
 extern int queue_closing;
 
 /* All of these on the queue's own thread. */
+/* queue.c: tells queues that listen that something has passed */
+void queue_spread_news(void);
+/* How many queues listen; atomic. */
+extern int queue_listening;
+
+/* overtaking.c. May this queue's tasks run out of order at all? */
+static inline bool queue_is_free(const struct queue *q) { return !q->ops->finish && !q->order; }
+static inline bool queue_went_early(struct queue *q, uint64_t seq)
+{
+  return LOAD(q->slot[(seq - 1) % RING].early) == seq;
+}
+/* The task to run next: the head, which may have to wait, or one behind it that need not. */
+struct slot *queue_next(struct queue *q);
+/* Of messages that could run now, the one that is chosen. */
+struct slot *queue_choose(struct queue *q, struct slot *head);
+
 void queue_mark_writes(struct slot *s);
 struct failure *queue_note_failure(struct queue *q, int code);
+/* one behind the head passes; the head does, which has passed early */
+void queue_pass_early(struct queue *q, struct slot *s);
+void queue_pass_again(struct queue *q);
 /* all that was started passes; as much as somebody waits for */
 void queue_finish(struct queue *q);
 void queue_finish_awaited(struct queue *q);

@@ -315,6 +315,7 @@ int exec_submit(ty_exec *e, struct program *p, const struct segment *g, int firs
   ty_exec_keep(e);
   struct task t = { run_steps, let_go, c, g->read, g->write, g->nread, g->nwrite, after, nafter,
     0 };
+  t.in_order = true; /* executors may share a pool */
   struct ticket ticket = { 0 };
   int code = device_submit(g->device, &t, &ticket);
   c->ticket = ticket;
@@ -379,7 +380,8 @@ int ty_exec_buckets(ty_exec *e, const int *bucket)
   NEED(list, TY_EMEMORY, "out of memory: executor");
   for (int i = 0; i < e->nbound; i++) list[i] = -1;
   for (int i = 0; i < e->narg; i++) {
-    if (e->arg[i].grad_bound >= 0) list[e->arg[i].grad_bound] = bucket[i];
+    const struct bound *a = &e->arg[i];
+    if (a->grad_bound >= 0) list[a->grad_bound] = list[a->value_bound] = bucket[i];
     most = MAX(most, bucket[i]);
   }
   exec_wait_runs(e);

@@ -1,7 +1,8 @@
 /* segments.c - runs of steps on one device: what is handed to its queue at once. A segment ends
 ** where the device changes, where backward begins, before and behind a step of the front end, and
-** where a bucket of gradients is complete, which can then be sent while the next ones are made. It
-** waits for the segments of other devices that it reads from.
+** where a bucket of gradients is complete, which can then be sent while the next ones are made. On
+** a CPU forward is cut where it first reads weights of a bucket, which may still be on their way. A
+** segment waits for the segments of other devices that it reads from.
 */
 #include "pass/passes.h"
 
@@ -26,7 +27,7 @@ static void note_write(const struct program *p, int bound, int t, int *last)
 }
 
 /* The last step that writes into a bucket ends a segment. */
-static int find_complete(struct program *p, bool *complete)
+static int find_complete(struct program *p, bool *ends)
 {
   int *last = p->s.nbucket ? NEWS(int, p->s.nbucket) : NULL;
   if (!p->s.nbucket) return TY_OK;
@@ -39,21 +40,40 @@ static int find_complete(struct program *p, bool *complete)
         note_write(p, p->value[st->out[k]].bound, t, last);
   }
   for (int b = 0; b < p->s.nbucket; b++)
-    if (last[b]) complete[last[b]] = true;
+    if (last[b]) ends[last[b]] = true;
   mem_free(last);
+  return TY_OK;
+}
+
+/* The first step of forward that reads weights of a bucket begins a segment. */
+static int find_needed(struct program *p, bool *ends)
+{
+  bool *met = p->s.nbucket ? NEWS(bool, p->s.nbucket) : NULL;
+  if (!p->s.nbucket) return TY_OK;
+  NEED(met, TY_EMEMORY, "out of memory: segments");
+  for (int t = 0; t < p->nforward; t++)
+    for (int k = 0; k < p->step[t].nin && device_kind(p->step[t].device) == TY_CPU; k++) {
+      const struct value *x = &p->value[p->value[p->step[t].in[k]].root];
+      int b = x->kind == V_BOUND ? p->s.bucket[x->bound] : -1;
+      if (b < 0 || met[b]) continue;
+      met[b] = true;
+      if (t > 0) ends[t - 1] = true;
+    }
+  mem_free(met);
   return TY_OK;
 }
 
 int pass_segments(struct program *p)
 {
   p->segment = arena_new(&p->arena, sizeof *p->segment * (size_t)(p->n + 2));
-  bool *complete = arena_new(&p->arena, sizeof *complete * (size_t)(p->n + 1));
-  NEED(p->segment && complete, TY_EMEMORY, "out of memory: segments");
-  TRY(find_complete(p, complete));
+  bool *ends = arena_new(&p->arena, sizeof *ends * (size_t)(p->n + 1));
+  NEED(p->segment && ends, TY_EMEMORY, "out of memory: segments");
+  TRY(find_needed(p, ends));
+  TRY(find_complete(p, ends));
   p->nsegment = p->nsegment_forward = 0;
   for (int t = 0; t < p->n; t++) {
     bool fresh = t == 0 || t == p->nforward || p->step[t].device != p->step[t - 1].device ||
-        complete[t - 1];
+        ends[t - 1];
     if (fresh || step_of_host(p, &p->step[t]) || step_of_host(p, &p->step[t - 1])) {
       struct segment *g = &p->segment[p->nsegment++];
       *g = (struct segment){ .device = p->step[t].device,

@@ -61,7 +61,7 @@ static void sums(ty_comm **group)
       ty_tensor *x[RANKS][2];
       for (int r = 0; r < RANKS; r++) {
         for (int k = 0; k < 2; k++) x[r][k] = filled(types[t], sizes[s] + k, r);
-        RUN(ty_comm_sum(group[r], x[r], x[r], 2, TY_WIRE_FULL, 0));
+        RUN(ty_comm_sum(group[r], x[r], x[r], 2, TY_WIRE_FULL, 0, 0));
       }
       for (int r = 0; r < RANKS; r++)
         for (int k = 0; k < 2; k++) {
@@ -99,7 +99,7 @@ static void keeps_the_order(ty_comm **group)
     float y[200];
     for (int i = 0; i < COUNT(y); i++) y[i] = value[r];
     RUN(ty_tensor_write(x[r], y, sizeof y));
-    RUN(ty_comm_sum(group[r], &x[r], &x[r], 1, TY_WIRE_FULL, 0));
+    RUN(ty_comm_sum(group[r], &x[r], &x[r], 1, TY_WIRE_FULL, 0, 0));
   }
   for (int r = 0; r < RANKS; r++) {
     float y[200];
@@ -118,7 +118,7 @@ static void wires(ty_comm **group)
     ty_tensor *x[RANKS];
     for (int r = 0; r < RANKS; r++) {
       x[r] = filled(TY_F32, 3001, r);
-      RUN(ty_comm_sum(group[r], &x[r], &x[r], 1, wire, 0));
+      RUN(ty_comm_sum(group[r], &x[r], &x[r], 1, wire, 0, 0));
     }
     for (int r = 0; r < RANKS; r++) {
       CHECK(!wrong(x[r], sum_of_ranks), "wire %d, rank %d", wire, r);
@@ -131,7 +131,7 @@ static void wires(ty_comm **group)
     for (int i = 0; i < COUNT(y); i++) y[i] = (float)((i + r) % 3 - 1) * 0.5f;
     x[r] = filled(TY_F32, COUNT(y), 0);
     RUN(ty_tensor_write(x[r], y, sizeof y));
-    RUN(ty_comm_sum(group[r], &x[r], &x[r], 1, TY_WIRE_2BIT, 0.5));
+    RUN(ty_comm_sum(group[r], &x[r], &x[r], 1, TY_WIRE_2BIT, 0.5, 0));
   }
   for (int r = 0; r < RANKS; r++) {
     float y[130];
@@ -181,7 +181,7 @@ static void leaves(ty_comm **group)
   ty_tensor *x[RANKS];
   for (int r = 1; r < RANKS; r++) {
     x[r] = filled(TY_F32, 10, r);
-    RUN(ty_comm_sum(group[r], &x[r], &x[r], 1, TY_WIRE_FULL, 0));
+    RUN(ty_comm_sum(group[r], &x[r], &x[r], 1, TY_WIRE_FULL, 0, 0));
   }
   ty_comm_free(group[0]);
   for (int r = 1; r < RANKS; r++) {
@@ -197,9 +197,9 @@ static void refusals(ty_comm **group)
 {
   ty_comm *none[1];
   ty_tensor *x[2] = { filled(TY_F32, 3, 0), filled(TY_F64, 3, 0) };
-  CHECK(ty_comm_sum(group[0], x, x, 2, TY_WIRE_FULL, 0) == TY_EDTYPE, "%s", ty_error());
-  CHECK(ty_comm_sum(group[0], x + 1, x + 1, 1, TY_WIRE_F16, 0) == TY_EDTYPE, "%s", ty_error());
-  CHECK(ty_comm_sum(group[0], x, x, 0, TY_WIRE_FULL, 0) == TY_ETYPE, "%s", ty_error());
+  CHECK(ty_comm_sum(group[0], x, x, 2, TY_WIRE_FULL, 0, 0) == TY_EDTYPE, "%s", ty_error());
+  CHECK(ty_comm_sum(group[0], x + 1, x + 1, 1, TY_WIRE_F16, 0, 0) == TY_EDTYPE, "%s", ty_error());
+  CHECK(ty_comm_sum(group[0], x, x, 0, TY_WIRE_FULL, 0, 0) == TY_ETYPE, "%s", ty_error());
   CHECK(ty_comm_broadcast(group[0], x, 1, RANKS) == TY_EVALUE, "%s", ty_error());
   CHECK(ty_comm_open("pigeons", 1, none) == TY_EVALUE, "%s", ty_error());
   CHECK(ty_comm_open("threads", 0, none) == TY_EVALUE, "%s", ty_error());

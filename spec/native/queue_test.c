@@ -19,6 +19,14 @@
 enum { LARGE, SMALL, MIXED };
 static int kind;                                      /* of the tasks that submit() makes */
 
+/* A choice of messages that is another one every time. */
+static int choose(void *const *context, int n)
+{
+  static unsigned count;
+  (void)context;
+  return (int)(__atomic_add_fetch(&count, 1, __ATOMIC_RELAXED) * 7 % (unsigned)n);
+}
+
 static int submit(int device, int (*run)(void *), void *context, ty_tensor *const *read, int nread,
     ty_tensor *const *write, int nwrite)
 {
@@ -31,6 +39,8 @@ static int submit(int device, int (*run)(void *), void *context, ty_tensor *cons
   static int count;
   t.small = kind == SMALL ||
       (kind == MIXED && __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED) * 7 % 3 == 0);
+  if (device_kind(device) == COMM_QUEUE) t.choose = choose;
+  t.in_order = nread == 1;
   return device_submit(device, &t, NULL);
 }
 
@@ -52,14 +62,15 @@ static void test_one_tensor_on_three_devices(void)
   ty_tensor_free(t);
 }
 
-/* Random programs over a few numbers: whatever the queues do, the result is that of the program
-** run in order. */
-enum { NUMBERS = 6, DEVICES = 4 };
-struct step { int a, b, to; ty_tensor **all; };
+/* Random programs over a few numbers: whatever the queues do, those of messages too, which take
+** some time and let others overtake, the result is that of the program run in order. */
+enum { NUMBERS = 16, DEVICES = 4, MESSAGES = 2 };
+struct step { int device, a, b, to; ty_tensor **all; };
 static int mix(void *context)
 {
   struct step *s = context;
   uint32_t a, b, c;
+  if (s->device >= COMM_QUEUE) usleep(50);
   memcpy(&a, tensor_at(s->all[s->a]), 4);
   memcpy(&b, tensor_at(s->all[s->b]), 4);
   c = a * 31u + b + 7u;
@@ -77,10 +88,12 @@ static void random_program(unsigned seed)
   for (int i = 0; i < STEPS; i++) {
     seed = seed * 1664525u + 1013904223u;
     struct step *s = &step[i];
-    *s = (struct step){ (int)(seed >> 8) % NUMBERS, (int)(seed >> 12) % NUMBERS,
+    int device = (int)(seed >> 20) % (DEVICES + MESSAGES);
+    device = device < DEVICES ? TY_CPU + device : COMM_QUEUE + device - DEVICES;
+    *s = (struct step){ device, (int)(seed >> 8) % NUMBERS, (int)(seed >> 12) % NUMBERS,
       (int)(seed >> 16) % NUMBERS, t };
     ty_tensor *read[] = { t[s->a], t[s->b] };
-    RUN(submit(TY_CPU + (int)(seed >> 20) % DEVICES, mix, s, read, 2, &t[s->to], 1));
+    RUN(submit(device, mix, s, read, s->a == s->b ? 1 : 2, &t[s->to], 1));
     want[s->to] = want[s->a] * 31u + want[s->b] + 7u;
   }
   for (int i = 0; i < NUMBERS; i++) {

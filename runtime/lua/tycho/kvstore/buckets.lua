@@ -48,7 +48,8 @@ end
 
 --- Buckets of what is pushed at once.
 -- @tparam table groups a list of {key, list of arrays, entry = its entry}, in the order of keys
--- @treturn table a list of lists of groups, of one dtype and the same devices each
+-- @treturn table a list of lists of groups, of one dtype and the same devices each, and with the
+--   `place` of the front one, from 0
 function buckets.of(groups)
   local list, bucket, elements = {}, {}, 0
   for i = #groups, 1, -1 do
@@ -62,6 +63,11 @@ function buckets.of(groups)
   end
   if bucket[1] then
     part_front(list)
+  end
+  local place = #groups
+  for _, message in ipairs(list) do
+    place = place - #message
+    message.place = place
   end
   return list
 end

@@ -46,11 +46,11 @@ end
 -- @tparam {NDArray,...} arrays of one dtype, on a CPU
 -- @tparam[opt] table options out = arrays: where the sums go, arrays like these; wire = "float16",
 --   "bfloat16" or "2bit": what float32 is sent as; threshold: what two bits stand for, with
---   either sign
+--   either sign; priority = 0: of sums that wait for another one, the highest goes first
 function Group:sum(arrays, options)
   local o = options or {}
   check(C.ty_comm_sum(self._h, list_of(arrays), list_of(o.out or arrays), #arrays,
-    WIRES[o.wire] or C.TY_WIRE_FULL, o.threshold or 0), "Group:sum")
+    WIRES[o.wire] or C.TY_WIRE_FULL, o.threshold or 0, o.priority or 0), "Group:sum")
 end
 
 

@@ -98,7 +98,7 @@ local function goes_by_nccl(self, group)
 end
 
 
-local function send(self, bucket)
+local function send(self, bucket, priority)
   if goes_by_nccl(self, bucket[1]) then
     local sums = {}
     nccl.sum(nccl.group_of(self._groups, bucket[1][2], self._group), bucket)
@@ -112,7 +112,8 @@ local function send(self, bucket)
     own[i], sums[i] = merge(self, group.entry, group[2])
   end
   local compression = bucket[1].entry.compression or {}
-  self._group:sum(own, { out = sums, wire = compression.type, threshold = compression.threshold })
+  self._group:sum(own, { out = sums, wire = compression.type, threshold = compression.threshold,
+    priority = priority })
   return sums
 end
 
@@ -135,11 +136,12 @@ local function take(self, bucket, sums)
 end
 
 
---- All messages are queued before the first update: the next one travels while it is made.
-function DistStore:_push_all(groups)
+--- All messages are queued before the first update: the next one travels while it is made. Of those
+-- that wait, the one with the front keys goes first, since forward reads their weights first.
+function DistStore:_push_all(groups, priority)
   local list, sums = buckets.of(groups), {}
   for i, bucket in ipairs(list) do
-    sums[i] = send(self, bucket)
+    sums[i] = send(self, bucket, priority - bucket.place)
   end
   for i, bucket in ipairs(list) do
     take(self, bucket, sums[i])

@@ -276,7 +276,8 @@ function KVStore:_take(key, entry, merged)
 end
 
 
---- Works on the pushed values of many keys: a list of {key, list of arrays, entry = its entry}.
+--- Works on the pushed values of many keys: a list of {key, list of arrays, entry = its entry}. One
+-- process has no use for a priority.
 function KVStore:_push_all(groups)
   for _, group in ipairs(groups) do
     self:_take(group[1], group.entry, self:_merge(group.entry, group[2]))
@@ -284,12 +285,12 @@ function KVStore:_push_all(groups)
 end
 
 
-local function push(self, keys, given, func)
+local function push(self, keys, given, priority, func)
   local groups = sort_groups(self, pair_up(self, keys, given, func, "value"), func)
   for _, group in ipairs(groups) do
     check_shapes(group[1], group[2], group.entry.stored)
   end
-  self:_push_all(groups)
+  self:_push_all(groups, priority)
 end
 
 
@@ -320,10 +321,11 @@ local PUSH = args.form("KVStore:push", { { "key", "any" }, { "value", "any" }, "
 --- Sums the values of each key and stores the sum, or hands it to the updater.
 -- @param key number or text, or a list; all keys of a store are of one kind
 -- @param value an array, a list (one per device, or one per key), or a list of lists
--- @tparam[opt] table options priority (work is queued in the order of calls)
+-- @tparam[opt] table options priority = 0: of pushes whose sums over ranks wait for another one, the
+--   highest goes first, of the keys of a call the front one
 function KVStore:push(...)
   local a = PUSH(...)
-  push(self, a.key, a.value, "KVStore:push")
+  push(self, a.key, a.value, a.priority, "KVStore:push")
 end
 
 
@@ -332,7 +334,8 @@ local PULL = args.form("KVStore:pull",
 
 --- Copies stored values.
 -- @param key as for `push`
--- @tparam table options out: arrays to write, shaped as the values of `push`
+-- @tparam table options out: arrays to write, shaped as the values of `push`; priority: that of
+--   `push` counts, a copy waits for nothing but its key
 function KVStore:pull(...)
   local a = PULL(...)
   pull(self, a.key, a.out, "KVStore:pull")
@@ -346,7 +349,7 @@ local PUSHPULL = args.form("KVStore:pushpull", {
 --- `push`, then `pull` into `out`, or into the values themselves.
 function KVStore:pushpull(...)
   local a = PUSHPULL(...)
-  push(self, a.key, a.value, "KVStore:pushpull")
+  push(self, a.key, a.value, a.priority, "KVStore:pushpull")
   pull(self, a.key, a.out == nil and a.value or a.out, "KVStore:pushpull")
 end
 
