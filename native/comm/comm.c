@@ -2,7 +2,8 @@
 **
 ** A group has a queue of its own, so that messages travel while kernels run; the tickets of arrays
 ** keep the order, and all ranks, which run one script, submit the same tasks in the same order. Of
-** the sums that could start now on all of them, the one of the highest priority does.
+** the sums that could go on now on all of them, the one of the highest priority does, block by
+** block, so that one that is urgent waits for a block at most.
 ** A process is a rank of one group over MPI (opened once, left when the process ends), has several
 ** ranks of a group of threads, or one for each of its devices in a group of devices. The last have
 ** one queue for all groups (device/collective.h).
@@ -48,6 +49,8 @@ struct message {
   float threshold;
   bool agreed; /* the ranks have met for it, with this outcome */
   int code;
+  struct line_position at; /* how far a sum has come; since when, and what it took */
+  int64_t from, ns;
   size_t bytes;
   char *data; /* of a gather */
 };
@@ -57,7 +60,8 @@ static int act_sum(struct message *m)
   if (m->comm->ops->sum_arrays)
     return m->comm->ops->sum_arrays(m->comm->world, m->part, m->n, m->dtype);
   struct comm_sum s = { m->part, m->n, m->dtype, m->wire, m->threshold };
-  return comm_sum(m->comm->ops, m->comm->world, m->comm->scratch, &s);
+  TRY(comm_sum(m->comm->ops, m->comm->world, m->comm->scratch, &s, &m->at));
+  return m->at.part < m->n ? TASK_GOES_ON : TY_OK;
 }
 
 static int act_broadcast(struct message *m)
@@ -157,15 +161,20 @@ static int run_message(void *context)
   struct message *m = context;
   int64_t from = ty_profile_now();
   uint64_t ready = 0;
-  int code = m->agreed ? m->code : asks(m->comm) ? agree(m, &ready) : TY_OK;
+  bool met = m->agreed || m->from || !asks(m->comm);
+  int code = m->agreed ? m->code : met ? TY_OK : agree(m, &ready);
   if (!code) code = m->act(m);
   int64_t to = ty_profile_now();
+  m->agreed = false;
+  m->ns += to - from;
+  if (!m->from) m->from = from;
+  if (code == TASK_GOES_ON) return code;
   __atomic_add_fetch(&m->comm->bytes, (int64_t)m->bytes, __ATOMIC_RELAXED);
-  __atomic_add_fetch(&m->comm->ns, to - from, __ATOMIC_RELAXED);
+  __atomic_add_fetch(&m->comm->ns, m->ns, __ATOMIC_RELAXED);
   __atomic_add_fetch(&m->comm->messages, 1, __ATOMIC_RELAXED);
   if (profiling(TY_PROFILE_SYMBOLIC)) {
     struct profile_label label = { .category = "comm", .name = m->name };
-    profile_span(&label, m->comm->queue, (int64_t)m->bytes, from, to);
+    profile_span(&label, m->comm->queue, (int64_t)m->bytes, m->from, to);
   }
   return code;
 }

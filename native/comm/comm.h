@@ -65,7 +65,10 @@ struct comm_buffer { char *data; size_t cap; };
 /* Each part's elements `from`, added over the ranks, in `to`. All parts are of one dtype; wire:
 ** TY_WIRE_*; `threshold`: what two bits stand for. */
 struct comm_sum { const struct comm_part *part; int n, dtype, wire; float threshold; };
+/* where in all parts' elements, taken as one line */
+struct line_position { int part; int64_t at; };
+/* Adds one block, of some megabytes, and moves on, to part n at the end. */
 int comm_sum(const struct comm_ops *ops, struct comm_world *w, struct comm_buffer scratch[3],
-    const struct comm_sum *s);
+    const struct comm_sum *s, struct line_position *at);
 bool comm_reserve(struct comm_buffer *b, size_t bytes);
 int comm_failed(const struct comm_world *w, const char *what);

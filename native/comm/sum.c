@@ -181,12 +181,6 @@ static int sum_block(const struct comm_ops *ops, struct comm_world *whole, struc
 
 /* -- arrays as one line ------------------------------------------------------------------------ */
 
-/* where in the line */
-struct line_position {
-  int part;
-  int64_t at;
-};
-
 /* Copies n elements of the line into `block`, in the type they travel in, or back from there. */
 static void copy_line(const struct comm_sum *s, struct line_position from, char *block, int type,
     bool back, int64_t n)
@@ -245,7 +239,7 @@ static int sum_line(const struct comm_ops *ops, struct comm_world *w, struct com
 }
 
 int comm_sum(const struct comm_ops *ops, struct comm_world *w, struct comm_buffer scratch[3],
-    const struct comm_sum *s)
+    const struct comm_sum *s, struct line_position *at)
 {
   struct travel t = travel_of(s);
   NEED(adder_of(t.at), TY_EDTYPE, "a sum over ranks of %s", dtype_name(s->dtype));
@@ -254,15 +248,16 @@ int comm_sum(const struct comm_ops *ops, struct comm_world *w, struct comm_buffe
   if (w->size == 1 && s->wire == TY_WIRE_FULL) {
     for (int i = 0; i < s->n; i++)
       memmove(s->part[i].to, s->part[i].from, dtype_size(s->dtype) * (size_t)s->part[i].n);
+    *at = (struct line_position){ s->n, 0 };
     return TY_OK;
   }
   size_t bytes = dtype_size(t.at) * (size_t)MIN(all, most);
   NEED(comm_reserve(&scratch[1], bytes) && comm_reserve(&scratch[2], bytes), TY_EMEMORY,
       "out of memory: the sum of %lld elements over %d ranks", (long long)all, w->size);
-  struct line_position at = behind(s, (struct line_position){ 0, 0 }, 0);
-  for (int64_t n; at.part < s->n; at = behind(s, at, n)) {
-    n = block_at(s, at, most);
-    TRY(sum_line(ops, w, scratch, s, &t, at, n));
-  }
+  *at = behind(s, *at, 0);
+  if (at->part == s->n) return TY_OK;
+  int64_t n = block_at(s, *at, most);
+  TRY(sum_line(ops, w, scratch, s, &t, *at, n));
+  *at = behind(s, *at, n);
   return TY_OK;
 }

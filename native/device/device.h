@@ -59,7 +59,9 @@ bool storage_failed(const struct storage *s);         /* marked, and nobody was 
 ** A small one may run on the caller's, before device_submit returns; it fails as others do, when
 ** somebody waits for what it wrote. run returns TY_OK or an error code with this thread's
 ** failure set. The queue holds a reference to each storage. A task never submits, and never
-** waits for its own device. When device_submit itself fails, `done` has run as well. */
+** waits for its own device. When device_submit itself fails, `done` has run as well. On a queue of
+** messages `run` may return TASK_GOES_ON: it runs again, perhaps behind others. */
+enum { TASK_GOES_ON = -1 };
 /* bytes that a small one reads and writes, at most */
 enum { SMALL_TASK = 32 << 10 };
 struct task {

@@ -12,8 +12,8 @@
 */
 #include "device/queue_state.h"
 
-/* places of the table, a power of two; tasks that a look takes in; candidates among them */
-enum { PLACES = 8192, FULL = PLACES / 2, FAR = 512, CANDIDATES = 64 };
+/* entries of the table, a power of two; tasks that a look takes in; candidates among them */
+enum { ENTRIES = 8192, FULL = ENTRIES / 2, REACH = 512, CANDIDATES = 64 };
 
 int queue_listening;
 
@@ -25,24 +25,24 @@ struct look {
   bool in_order; /* of those that were met, one is */
 };
 
-static struct touched *place_of(const struct look *l, const struct storage *s)
+static struct touched *touched_at(const struct look *l, const struct storage *s)
 {
   size_t at = (size_t)(((uintptr_t)s >> 4) * 0x9E3779B97F4A7C15u >> 40);
   for (;; at++) {
-    struct touched *t = &l->q->touched[at & (PLACES - 1)];
+    struct touched *t = &l->q->touched[at & (ENTRIES - 1)];
     if (t->look != l->q->look || t->storage == s) return t;
   }
 }
 
 static const struct touched *met(const struct look *l, const struct storage *s)
 {
-  const struct touched *t = place_of(l, s);
+  const struct touched *t = touched_at(l, s);
   return t->look == l->q->look ? t : NULL;
 }
 
 static void meet(struct look *l, const struct storage *s, bool written)
 {
-  struct touched *t = place_of(l, s);
+  struct touched *t = touched_at(l, s);
   if (t->look != l->q->look) {
     *t = (struct touched){ s, l->q->look, false };
     l->used++;
@@ -63,9 +63,9 @@ static bool take_in(struct look *l, const struct slot *s)
 static bool begin(struct look *l, struct queue *q)
 {
   *l = (struct look){ .q = q };
-  if (!q->touched) q->touched = NEWS(struct touched, PLACES);
+  if (!q->touched) q->touched = NEWS(struct touched, ENTRIES);
   if (!q->touched) return false;
-  if (!++q->look) q->look = 1, memset(q->touched, 0, sizeof *q->touched * PLACES);
+  if (!++q->look) q->look = 1, memset(q->touched, 0, sizeof *q->touched * ENTRIES);
   return true;
 }
 
@@ -100,7 +100,7 @@ static bool may_go(const struct look *l, const struct slot *s)
 static int find(struct queue *q, struct slot **found, int most)
 {
   struct look l;
-  uint64_t end = MIN(LOAD(q->submitted), q->ran + FAR);
+  uint64_t end = MIN(LOAD(q->submitted), q->ran + REACH);
   bool choose = q->slot[q->ran % RING].task.choose;
   int n = 0;
   if (!begin(&l, q)) return 0;

@@ -49,7 +49,7 @@ static void count_pass(struct queue *q)
 {
   STORE(q->done, q->done + 1);
   if (LOAD(q->waiting) && q->done >= LOAD(q->awaited)) wake_waiters(q);
-  if (LOAD(queue_listening)) queue_spread_news();
+  if (LOAD(queue_listening)) queue_tell_news();
 }
 
 static void pass(struct queue *q, struct slot *s)
@@ -64,7 +64,7 @@ void queue_pass_early(struct queue *q, struct slot *s)
   let_go(q, s);
   STORE(s->early, seq);
   if (LOAD(q->waiting)) wake_waiters(q);
-  if (LOAD(queue_listening)) queue_spread_news();
+  if (LOAD(queue_listening)) queue_tell_news();
 }
 
 void queue_pass_again(struct queue *q)

@@ -80,7 +80,8 @@ void ticket_wait(struct ticket t)
 
 /* -- a queue's thread -------------------------------------------------------------------------- */
 
-static void start(struct queue *q, struct slot *s)
+/* Whether that is all of it. */
+static bool start(struct queue *q, struct slot *s)
 {
   s->failed = NULL;
   for (int i = 0; i < s->task.nread && !s->failed; i++)
@@ -90,8 +91,10 @@ static void start(struct queue *q, struct slot *s)
     pending_add(q->device, s->failed);
   }
   int code = s->failed ? TY_OK : s->task.run(s->task.context);
+  if (code == TASK_GOES_ON) return false;
   if (code) s->failed = queue_note_failure(q, code);
   queue_mark_writes(s);
+  return true;
 }
 
 /* Until the other queue has started its task. */
@@ -175,7 +178,7 @@ static void *serve(void *context)
     wait_others(q, s);
     if (LOAD(queue_closing)) return NULL;
     if (s == head) s = queue_choose(q, head);
-    start(q, s);
+    if (!start(q, s)) continue;
     if (s != head) {
       queue_pass_early(q, s);
       continue;
@@ -236,7 +239,7 @@ static int queue_of(int device, struct queue **out)
   return code;
 }
 
-void queue_spread_news(void)
+void queue_tell_news(void)
 {
   for (int i = 0; i < SLOTS; i++) {
     struct queue *q = __atomic_load_n(&queues[i], __ATOMIC_ACQUIRE);
@@ -385,7 +388,9 @@ static int run_inline(struct queue *q, const struct task *t, struct ticket *out)
   pthread_mutex_lock(&inline_lock);
   if (device_kind(q->device) == TY_CPU) parallel_queue(true);
   int code = q->ops->enter ? q->ops->enter(q->device) : TY_OK;
-  if (!code) code = t->run(t->context);
+  if (!code)
+    do code = t->run(t->context);
+    while (code == TASK_GOES_ON);
   if (!code && q->ops->finish) code = q->ops->finish(q->device);
   parallel_queue(false);
   for (int i = 0; i < t->nwrite; i++) storage_written(t->write[i], true);

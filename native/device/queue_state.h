@@ -43,8 +43,9 @@ struct queue {
   /* atomic: to get here; written under the lock */
   uint64_t awaited;
   int64_t held;                                       /* atomic: bytes that only tasks keep alive */
-  uint64_t news;                                      /* atomic: what it waits for may have passed */
-  int listens;                                        /* atomic: it waits for news */
+  /* atomic: it waits for news, that something has passed; how often there were any */
+  int listens;
+  uint64_t news;
   /* of all looks; the thread's own; NULL: there was none so far */
   struct touched *touched;
   uint32_t look;
@@ -61,7 +62,7 @@ extern int queue_closing;
 
 /* All of these on the queue's own thread. */
 /* queue.c: tells queues that listen that something has passed */
-void queue_spread_news(void);
+void queue_tell_news(void);
 /* How many queues listen; atomic. */
 extern int queue_listening;
 

@@ -120,7 +120,8 @@ describe("of sums over ranks that wait for another one", function()
 
   it("barriers keep their place", function()
     local first, second = unpack(comm.group(2))
-    local x, y = ty.nd.ones({ 3 }, { ctx = first.context }), ty.nd.ones({ 3 }, { ctx = second.context })
+    local x = ty.nd.ones({ 3 }, { ctx = first.context })
+    local y = ty.nd.ones({ 3 }, { ctx = second.context })
     first:sum{ x }
     first:broadcast({ x }, 1)
     first:sum({ x }, { priority = 9 })
@@ -131,7 +132,6 @@ describe("of sums over ranks that wait for another one", function()
   end)
 
   it("a store's pushes go by their priority", function()
-    local stores = {}
     local orders = order_of(2, function(r, group, gated)
       local kv = dist.DistStore("dist_sync", group)
       local values = values_of(r, group.context)
@@ -142,7 +142,6 @@ describe("of sums over ranks that wait for another one", function()
       for i, x in ipairs(values) do
         kv:pushpull(i, x, { priority = -i % 4 })
       end
-      stores[r] = kv
     end)
     for _, order in ipairs(orders) do                    -- behind what begins with rank 0's values
       assert.equal("1000 2000 300000 500 1000 2000 300000 500", order)

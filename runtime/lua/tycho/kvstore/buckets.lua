@@ -49,7 +49,7 @@ end
 --- Buckets of what is pushed at once.
 -- @tparam table groups a list of {key, list of arrays, entry = its entry}, in the order of keys
 -- @treturn table a list of lists of groups, of one dtype and the same devices each, and with the
---   `place` of the front one, from 0
+--   number of the front one, `first`, from 0
 function buckets.of(groups)
   local list, bucket, elements = {}, {}, 0
   for i = #groups, 1, -1 do
@@ -64,10 +64,10 @@ function buckets.of(groups)
   if bucket[1] then
     part_front(list)
   end
-  local place = #groups
+  local first = #groups
   for _, message in ipairs(list) do
-    place = place - #message
-    message.place = place
+    first = first - #message
+    message.first = first
   end
   return list
 end

@@ -141,7 +141,7 @@ end
 function DistStore:_push_all(groups, priority)
   local list, sums = buckets.of(groups), {}
   for i, bucket in ipairs(list) do
-    sums[i] = send(self, bucket, priority - bucket.place)
+    sums[i] = send(self, bucket, priority - bucket.first)
   end
   for i, bucket in ipairs(list) do
     take(self, bucket, sums[i])

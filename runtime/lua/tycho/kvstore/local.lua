@@ -276,8 +276,7 @@ function KVStore:_take(key, entry, merged)
 end
 
 
---- Works on the pushed values of many keys: a list of {key, list of arrays, entry = its entry}. One
--- process has no use for a priority.
+--- Works on the pushed values of many keys: a list of {key, list of arrays, entry = its entry}.
 function KVStore:_push_all(groups)
   for _, group in ipairs(groups) do
     self:_take(group[1], group.entry, self:_merge(group.entry, group[2]))
@@ -321,8 +320,7 @@ local PUSH = args.form("KVStore:push", { { "key", "any" }, { "value", "any" }, "
 --- Sums the values of each key and stores the sum, or hands it to the updater.
 -- @param key number or text, or a list; all keys of a store are of one kind
 -- @param value an array, a list (one per device, or one per key), or a list of lists
--- @tparam[opt] table options priority = 0: of pushes whose sums over ranks wait for another one, the
---   highest goes first, of the keys of a call the front one
+-- @tparam[opt] table options priority = 0: of sums over ranks that wait, the highest goes first
 function KVStore:push(...)
   local a = PUSH(...)
   push(self, a.key, a.value, a.priority, "KVStore:push")
@@ -334,8 +332,7 @@ local PULL = args.form("KVStore:pull",
 
 --- Copies stored values.
 -- @param key as for `push`
--- @tparam table options out: arrays to write, shaped as the values of `push`; priority: that of
---   `push` counts, a copy waits for nothing but its key
+-- @tparam table options out: arrays to write, shaped as the values of `push`
 function KVStore:pull(...)
   local a = PULL(...)
   pull(self, a.key, a.out, "KVStore:pull")

@@ -1,0 +1,110 @@
+/* overtaking_test.c - tasks that go before others: a message that goes on behind one that is chosen
+** in the middle of it, and tasks of a CPU that pass one that waits for a message. What random
+** programs come to is queue_test.c's. */
+#include <pthread.h>
+#include <unistd.h>
+#include "floats.h"
+#include "device/device.h"
+#include "tensor/tensor.h"
+
+/* Names of tasks in the order in which they ran. */
+static char ran[16];
+static int nran, begun, may_end; /* atomic */
+
+static int note(char name)
+{
+  ran[__atomic_fetch_add(&nran, 1, __ATOMIC_SEQ_CST)] = name;
+  return TY_OK;
+}
+static int write_name(void *context) { return note(*(char *)context); }
+static int wait_and_write(void *context)
+{
+  __atomic_store_n(&begun, 1, __ATOMIC_SEQ_CST);
+  while (!__atomic_load_n(&may_end, __ATOMIC_SEQ_CST)) usleep(100);
+  return note(*(char *)context);
+}
+/* In three parts, the first of which takes until it may end. */
+static int go_on(void *context)
+{
+  static int parts;
+  wait_and_write(context);
+  return ++parts < 3 ? TASK_GOES_ON : TY_OK;
+}
+/* the one with the last letter */
+static int choose_last(void *const *context, int n)
+{
+  int best = 0;
+  for (int i = 1; i < n; i++)
+    if (*(char *)context[i] > *(char *)context[best]) best = i;
+  return best;
+}
+
+static void submit(int device, int (*run)(void *), char *name, ty_tensor *read, ty_tensor *write)
+{
+  struct storage *r = read ? read->storage : NULL, *w = write ? write->storage : NULL;
+  struct task t = { .run = run,
+    .context = name,
+    .read = &r,
+    .write = &w,
+    .nread = read != NULL,
+    .nwrite = write != NULL,
+    .choose = device == COMM_QUEUE ? choose_last : NULL };
+  RUN(device_submit(device, &t, NULL));
+}
+
+static void check_order(const char *want)
+{
+  RUN(ty_wait(-1));
+  ran[nran] = 0;
+  CHECK(!strcmp(ran, want), "%s, not %s", ran, want);
+  nran = begun = may_end = 0;
+}
+
+static void wait_until(int *count, int least)
+{
+  while (__atomic_load_n(count, __ATOMIC_SEQ_CST) < least) usleep(100);
+}
+
+static void let_end(void) { __atomic_store_n(&may_end, 1, __ATOMIC_SEQ_CST); }
+
+/* z is chosen, then c, and d, which reads what c writes; then a goes on. */
+static void test_messages(void)
+{
+  ty_tensor *x = new_floats(TY_CPU, 1, 0);
+  submit(COMM_QUEUE, go_on, "a", NULL, NULL);
+  wait_until(&begun, 1);
+  submit(COMM_QUEUE, write_name, "c", NULL, x);
+  submit(COMM_QUEUE, write_name, "z", NULL, NULL);
+  submit(COMM_QUEUE, write_name, "d", x, NULL);
+  let_end();
+  check_order("azcdaa");
+  ty_tensor_free(x);
+}
+
+static void test_passing_a_message(void)
+{
+  ty_tensor *sum = new_floats(TY_CPU, 1, 0), *weight = new_floats(TY_CPU, 1, 0),
+            *other = new_floats(TY_CPU, 1, 0);
+  submit(COMM_QUEUE, wait_and_write, "m", NULL, sum);
+  submit(TY_CPU, write_name, "u", sum, weight);
+  submit(TY_CPU, write_name, "f", weight, NULL);
+  submit(TY_CPU, write_name, "o", NULL, other);
+  submit(TY_CPU, write_name, "s", NULL, sum); /* over what u reads */
+  wait_until(&nran, 1);
+  RUN(ty_tensor_wait(other, 1)); /* though u has not passed */
+  submit(TY_CPU, write_name, "p", other, NULL);
+  wait_until(&nran, 2);
+  let_end();
+  check_order("opmufs");
+  ty_tensor_free(sum);
+  ty_tensor_free(weight);
+  ty_tensor_free(other);
+}
+
+int main(void)
+{
+  if (device_sync()) return check_end();
+  test_messages();
+  test_passing_a_message();
+  return check_end();
+}
