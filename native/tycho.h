@@ -162,6 +162,9 @@ int         ty_graph_infer(ty_graph *g, const ty_want *given, int n, int partial
 /* JSON */
 int         ty_graph_text(ty_graph *g, const ty_entry *head, int nhead, const char **out);
 int         ty_graph_parse(const char *text, ty_graph **out);
+int         ty_graph_load(const char *path, ty_graph **out);
+/* of the engine that wrote what was read, as 10901 for 1.9.1; 0: the graph was not read */
+int         ty_graph_version(ty_graph *g, int *out);
 int         ty_graph_heads(ty_graph *g, const ty_entry **head, int *nhead);
 
 int         ty_pool_new(ty_pool **out);

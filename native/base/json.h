@@ -7,9 +7,13 @@
 enum { J_TEXT, J_NUMBER, J_LIST, J_OBJECT };
 struct json {
   int type, n;                                        /* n: entries of a list or object */
-  const char *key, *text;                             /* key: inside an object; text: J_TEXT */
-  double number;
-  struct json *first, *next;                          /* entries, in the order of the file */
+  const char *key;                                    /* inside an object */
+  union {
+    const char *text;
+    double number;
+    struct json *first;                               /* of the entries, in the order of the file */
+  };
+  struct json *next;
   size_t at;                                          /* byte where the value begins */
 };
 /* a whole text; TY_EFORMAT names line and byte */

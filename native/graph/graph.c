@@ -40,13 +40,16 @@ static int compare_attr(const void *a, const void *b)
   return strcmp(((const ty_attr *)a)->key, ((const ty_attr *)b)->key);
 }
 
-static const ty_attr *copy_attrs(struct arena *a, const ty_attr *attr, int n)
+/* op NULL: a variable's. Names of parameters are the operator's own. */
+static const ty_attr *copy_attrs(
+    struct arena *a, const struct op *op, const ty_attr *attr, int n)
 {
   static const ty_attr none = { 0 };
   if (!n) return &none;
   ty_attr *out = arena_new(a, sizeof *out * (size_t)n);
   for (int i = 0; out && i < n; i++) {
-    out[i].key = arena_text(a, attr[i].key);
+    const char *name = op ? op_param_name(op, attr[i].key) : NULL;
+    out[i].key = name ? name : arena_text(a, attr[i].key);
     out[i].value = arena_text(a, attr[i].value);
     if (!out[i].key || !out[i].value) return NULL;
   }
@@ -54,19 +57,30 @@ static const ty_attr *copy_attrs(struct arena *a, const ty_attr *attr, int n)
   return out;
 }
 
-/* Room for one more node with name, origin and attributes; the caller fills the rest and then
-** counts it in with `added`. */
-static int begin_node(
-    ty_graph *g, const char *name, const ty_attr *attr, int nattr, struct node **out)
+static bool same_attrs(const struct node *n, const ty_attr *attr, int nattr)
+{
+  bool same = n->nattr == nattr;
+  for (int i = 0; i < nattr && same; i++)
+    same = !strcmp(n->attr[i].key, attr[i].key) && !strcmp(n->attr[i].value, attr[i].value);
+  return same;
+}
+
+/* Room for one more node with operator (NULL: a variable), name, origin and attributes; the caller
+** fills the rest and then counts it in with `added`. */
+static int begin_node(ty_graph *g, const struct op *op, const char *name, const ty_attr *attr,
+    int nattr, struct node **out)
 {
   NEED(GROW(g->node, g->n, g->cap), TY_EMEMORY, "out of memory: graph of %d nodes", g->n);
   struct node *n = &g->node[g->n];
-  *n = (struct node){ .name = arena_text(&g->arena, name ? name : ""),
+  *n = (struct node){ .op = op,
+    .name = arena_text(&g->arena, name ? name : ""),
     .where = g->where,
     .nattr = nattr,
     .first = g->nvalue,
     .forward = -1 };
-  n->attr = copy_attrs(&g->arena, attr, nattr);
+  /* variables of a node stand before it and say what it says: they share the list */
+  n->attr = g->n && same_attrs(n - 1, attr, nattr) ? n[-1].attr
+                                                   : copy_attrs(&g->arena, op, attr, nattr);
   NEED(n->name && n->attr, TY_EMEMORY, "out of memory: node %s", name ? name : "");
   *out = n;
   return TY_OK;
@@ -84,7 +98,7 @@ static const struct port variable_port = { "", false, false, false };
 int graph_var(ty_graph *g, const char *name, const ty_attr *attr, int nattr, ty_entry *out)
 {
   struct node *n;
-  TRY(begin_node(g, name, attr, nattr, &n));
+  TRY(begin_node(g, NULL, name, attr, nattr, &n));
   n->nout = n->nreal = n->nvisible = 1;
   n->outport = &variable_port;
   added(g, out);
@@ -132,7 +146,8 @@ static int set_ports(ty_graph *g, struct node *n, int nin)
 
 static int set_param(ty_graph *g, struct node *n)
 {
-  void *param = arena_new(&g->arena, n->op->param_size + 16);
+  static int64_t none; /* of what has no parameters; nobody writes there */
+  void *param = n->op->param_size ? arena_new(&g->arena, n->op->param_size) : &none;
   NEED(param, TY_EMEMORY, "out of memory: node %s", n->name);
   int code = op_parse(n->op, n->attr, n->nattr, param);
   if (code) fail_node(n->op->name, n->name, n->where);
@@ -145,8 +160,7 @@ int graph_node(ty_graph *g, const struct op *op, const char *name, const ty_attr
 {
   struct node *n;
   TRY(check_inputs(g, op, name ? name : "", in, nin));
-  TRY(begin_node(g, name, attr, nattr, &n));
-  n->op = op;
+  TRY(begin_node(g, op, name, attr, nattr, &n));
   TRY(set_param(g, n));
   TRY(set_ports(g, n, nin));
   TRY(op_reads(op, n->param, &n->reads));
@@ -163,9 +177,9 @@ int graph_clone(ty_graph *g, int of, const char *name, bool backward, const ty_e
 {
   struct node *n;
   g->where = g->node[of].where;
-  TRY(begin_node(g, name, g->node[of].attr, backward ? 0 : g->node[of].nattr, &n));
+  TRY(begin_node(
+      g, g->node[of].op, name, g->node[of].attr, backward ? 0 : g->node[of].nattr, &n));
   const struct node *f = &g->node[of];
-  n->op = f->op;
   n->param = f->param;
   n->inport = f->inport;
   n->outport = f->outport;

@@ -55,7 +55,7 @@ struct ty_graph {
   int n, cap;
   int nvalue;                                         /* outputs of all nodes */
   ty_entry *head;                                     /* of a parsed graph */
-  int nhead;
+  int nhead, version;
   const char *where;                                  /* origin of the nodes that follow */
   ty_graph **body;                                    /* waiting for the next ty_graph_op */
   int nbody;

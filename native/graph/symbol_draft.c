@@ -12,16 +12,21 @@ ty_attr *draft_attr(struct draft *d, const char *key)
   return NULL;
 }
 
+int draft_reserve_attrs(struct file *f, struct draft *d, int more)
+{
+  const int cap = d->nattr + more;
+  if (cap <= d->cap) return TY_OK;
+  ty_attr *attr = arena_new(f->arena, sizeof *attr * (size_t)cap);
+  NEED(attr, TY_EMEMORY, "out of memory: attributes");
+  if (d->nattr) memcpy(attr, d->attr, sizeof *attr * (size_t)d->nattr);
+  d->attr = attr;
+  d->cap = cap;
+  return TY_OK;
+}
+
 int draft_add_attr(struct file *f, struct draft *d, const char *key, const char *value)
 {
-  if (d->nattr == d->cap) {
-    int cap = 2 * d->cap + 2;
-    ty_attr *more = arena_new(f->arena, sizeof *more * (size_t)cap);
-    NEED(more, TY_EMEMORY, "out of memory: attributes");
-    if (d->nattr) memcpy(more, d->attr, sizeof *more * (size_t)d->nattr);
-    d->attr = more;
-    d->cap = cap;
-  }
+  if (d->nattr == d->cap) TRY(draft_reserve_attrs(f, d, d->cap + 2));
   d->attr[d->nattr++] = (ty_attr){ key, value };
   return TY_OK;
 }

@@ -7,11 +7,9 @@ struct input { int node, out, version; };
 struct draft {
   const char *op, *name;                              /* op NULL: a variable */
   ty_attr *attr;
-  int nattr, cap;
   struct input *in;
-  int nin;
   size_t *body;                                       /* where its subgraphs begin in the text */
-  int nbody;
+  int nattr, cap, nin, nbody;
   /* 0 new, 1 open, 2 done; its number in the graph */
   int mark, index;
 };
@@ -27,6 +25,7 @@ struct file {
 };
 
 ty_attr *draft_attr(struct draft *d, const char *key);                       /* NULL */
+int draft_reserve_attrs(struct file *f, struct draft *d, int more);
 int draft_add_attr(struct file *f, struct draft *d, const char *key, const char *value);
 int draft_reserve(struct file *f, int n);                /* for n drafts */
 /* Names of the inputs; only attributes that are parameters count, so that it works before the

@@ -10,6 +10,7 @@
 #include "graph/graph.h"
 #include "op/registry.h"
 #include "base/json.h"
+#include "base/whole_file.h"
 #include "graph/symbol_draft.h"
 #include "graph/symbol_file.h"
 
@@ -73,6 +74,7 @@ static int read_entry(const struct json *v, struct input *out)
 static int read_inputs(struct file *f, struct draft *d, const struct json *list)
 {
   if (list->type != J_LIST) return corrupt(list, "a list", kind(list));
+  if (!list->n) return TY_OK;
   d->in = arena_new(f->arena, sizeof *d->in * (size_t)list->n);
   NEED(d->in, TY_EMEMORY, "out of memory: symbol file");
   for (const struct json *v = list->first; v; v = v->next) TRY(read_entry(v, &d->in[d->nin++]));
@@ -102,15 +104,24 @@ static int keep(struct file *f, const char *text, const char **out)
   return *out ? TY_OK : fail(TY_EMEMORY, "out of memory: symbol file");
 }
 
-static int read_attrs(struct file *f, struct draft *d, const struct json *dict)
+/* The operator's own text of a parameter's name, else a copy. */
+static int keep_key(struct file *f, const struct op *op, const char *key, const char **out)
+{
+  *out = op ? op_param_name(op, key) : NULL;
+  return *out ? TY_OK : keep(f, key, out);
+}
+
+static int read_attrs(
+    struct file *f, struct draft *d, const struct op *op, const struct json *dict)
 {
   const char *key, *value;
   if (!dict) return TY_OK;
   if (dict->type != J_OBJECT) return corrupt(dict, "an object of texts", kind(dict));
+  TRY(draft_reserve_attrs(f, d, dict->n));
   for (const struct json *v = dict->first; v; v = v->next) {
     if (v->type != J_TEXT) return corrupt(v, "a text", kind(v));
     if (draft_attr(d, v->key)) continue; /* what came first stays */
-    TRY(keep(f, v->key, &key));
+    TRY(keep_key(f, op, v->key, &key));
     TRY(keep(f, v->text, &value));
     TRY(draft_add_attr(f, d, key, value));
   }
@@ -139,12 +150,14 @@ static int read_node(struct file *f, const struct json *v, struct draft *d)
     const struct json *s = json_get(v, what[i]);
     if (s->type != J_TEXT) return corrupt(s, "a text", kind(s));
   }
-  const char *op = json_get(v, "op")->text;
-  if (strcmp(op, "null")) TRY(keep(f, op, &d->op));
+  const char *name = json_get(v, "op")->text, *attrs[] = { "attrs", "attr", "param" };
+  const struct op *op = op_find(name);
+  if (op && !strcmp(op->name, name))
+    d->op = op->name;
+  else if (strcmp(name, "null"))
+    TRY(keep(f, name, &d->op));
   TRY(keep(f, json_get(v, "name")->text, &d->name));
-  TRY(read_attrs(f, d, json_get(v, "attrs")));
-  TRY(read_attrs(f, d, json_get(v, "attr")));
-  TRY(read_attrs(f, d, json_get(v, "param")));
+  for (int i = 0; i < COUNT(attrs); i++) TRY(read_attrs(f, d, op, json_get(v, attrs[i])));
   TRY(read_bodies(f, d, json_get(v, "subgraphs")));
   TRY(read_inputs(f, d, json_get(v, "inputs")));
   if (!d->op && d->nin) return corrupt(v, "no inputs of a variable", "some");
@@ -221,12 +234,14 @@ static int order_from(struct file *f, int root, struct frame *stack, bool keep)
 
 static int order_drafts(struct file *f)
 {
-  struct frame *stack = arena_new(f->arena, sizeof *stack * (size_t)(f->n + 1));
+  struct frame *stack = NEWS(struct frame, f->n);
   f->order = arena_new(f->arena, sizeof *f->order * (size_t)(f->n + 1));
-  NEED(stack && f->order, TY_EMEMORY, "out of memory: order of %d nodes", f->n);
-  for (int i = 0; i < f->nhead; i++) TRY(order_from(f, f->head[i].node, stack, true));
-  for (int i = 0; i < f->n; i++) TRY(order_from(f, i, stack, false)); /* the rest: cycles only */
-  return TY_OK;
+  int code = stack && f->order ? TY_OK : fail(TY_EMEMORY, "out of memory: order of %d nodes", f->n);
+  for (int i = 0; i < f->nhead && !code; i++) code = order_from(f, f->head[i].node, stack, true);
+  for (int i = 0; i < f->n && !code; i++) /* the rest: cycles only */
+    code = order_from(f, i, stack, false);
+  mem_free(stack);
+  return code;
 }
 
 /* -- building ---------------------------------------------------------------------------------- */
@@ -306,21 +321,36 @@ static int build_heads(const struct file *f, ty_graph *g)
   return TY_OK;
 }
 
+/* Whether the file's versions are those that would be counted. counter: a 0 for each node */
+static bool versions_are_counted(const struct file *f, const ty_graph *g, int *counter)
+{
+  for (int i = 0; i < f->norder; i++) {
+    const struct draft *d = &f->node[f->order[i]];
+    const struct node *n = &g->node[i];
+    for (int k = 0; k < d->nin; k++) {
+      const int from = n->in[k].node;
+      counter[from] += n->inport[k].mutated;
+      if (counter[from] != d->in[k].version) return false;
+    }
+  }
+  return true;
+}
+
 /* The text that the file stands for, where its versions are not those that would be counted. */
 static int keep_text(struct file *f, ty_graph *g)
 {
   struct listing l;
+  int *counter = NEWS(int, g->n);
+  NEED(counter, TY_EMEMORY, "out of memory: versions of %d nodes", g->n);
+  const bool counted = versions_are_counted(f, g, counter);
+  mem_free(counter);
+  if (counted) return TY_OK;
   TRY(listing_make(g, g->head, g->nhead, f->arena, &l));
   TRY(listing_versions(g, &l, f->arena));
-  bool counted = true;
   for (int i = 0; i < f->norder; i++) {
     const struct draft *d = &f->node[f->order[i]];
-    for (int k = 0; k < d->nin; k++) {
-      counted &= l.version[i][k] == d->in[k].version;
-      l.version[i][k] = d->in[k].version;
-    }
+    for (int k = 0; k < d->nin; k++) l.version[i][k] = d->in[k].version;
   }
-  if (counted) return TY_OK;
   return graph_print(g, g->head, g->nhead, (const int *const *)l.version, &g->printed);
 }
 
@@ -400,6 +430,7 @@ static int parse_object(struct file *f, const struct json *object, bool top, ty_
   ty_graph *g;
   TRY(read_file(f, object, top));
   TRY(ty_graph_new(&g));
+  g->version = f->version;
   int code = build(f, g);
   if (code)
     ty_graph_free(g);
@@ -429,4 +460,24 @@ int ty_graph_parse(const char *text, ty_graph **out)
   if (!code) code = parse_object(&f, object, true, out);
   arena_done(&a);
   return code;
+}
+
+int ty_graph_load(const char *path, ty_graph **out)
+{
+  NEED(path && out, TY_ETYPE, "graph_load: null argument");
+  char *text;
+  size_t n;
+  TRY(file_read(path, &text, &n));
+  size_t broken = strlen(text); /* a text would end there unnoticed */
+  int code = broken < n ? fail(TY_EFORMAT, "byte %zu: this is not text", broken)
+                        : ty_graph_parse(text, out);
+  mem_free(text);
+  return code;
+}
+
+int ty_graph_version(ty_graph *g, int *out)
+{
+  NEED(g && out, TY_ETYPE, "graph_version: null argument");
+  *out = g->version;
+  return TY_OK;
 }

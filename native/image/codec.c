@@ -1,6 +1,4 @@
 /* codec.c - images in files <-> tensors (ty_image_*): which codec, sizes, order of channels. */
-#include <errno.h>
-#include "base/system.h"
 #include "image/codec.h"
 
 enum { MOST_PIXELS = 1 << 30 };
@@ -36,35 +34,6 @@ void swap_red_blue(const struct pixels *a)
     p[0] = p[2];
     p[2] = red;
   }
-}
-
-/* -- files ------------------------------------------------------------------------------------- */
-
-static int read_file(FILE *f, const char *path, char **data, size_t *n)
-{
-  size_t capacity = 0;
-  for (*n = 0;;) {
-    if (*n == capacity) {
-      char *grown = mem_grow(*data, capacity = capacity * 2 + (1 << 16));
-      if (!grown) return TY_EMEMORY;
-      *data = grown;
-    }
-    size_t got = fread(*data + *n, 1, capacity - *n, f);
-    *n += got;
-    if (!got)
-      return ferror(f) ? fail(TY_EIO, "cannot read '%s': %s", path, strerror(errno)) : TY_OK;
-  }
-}
-
-int image_load(const char *path, char **data, size_t *n)
-{
-  FILE *f = sys_fopen(path, "rb");
-  NEED(f, TY_EIO, "cannot open '%s': %s", path, strerror(errno));
-  *data = NULL;
-  int code = read_file(f, path, data, n);
-  fclose(f);
-  if (code != TY_OK) mem_free(*data);
-  return code;
 }
 
 /* -- the public functions ---------------------------------------------------------------------- */

@@ -16,8 +16,6 @@ struct file_bytes { const uint8_t *data; size_t n; };
 int image_measure(struct file_bytes file, int flag, struct pixels *out);
 /* into to->p, to->c channels */
 int image_decode(struct file_bytes file, const struct pixels *to);
-/* a whole file; mem_free it */
-int image_load(const char *path, char **data, size_t *n);
 void swap_red_blue(const struct pixels *a);
 
 /* The codecs, one file each. measure gives the stored channels; encode adds the file to a text. */

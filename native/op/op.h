@@ -122,5 +122,5 @@ int   op_parse(const struct op *op, const ty_attr *attr, int nattr, void *param)
 ** operator, -1: as parameters say. */
 struct port { const char *name; bool mutated, overwritten, hidden, secret; };
 /* nreal: without private ones */
-struct ports { struct port *in, *out; int nin, nout, nvisible, nreal; };
+struct ports { const struct port *in, *out; int nin, nout, nvisible, nreal; };
 int   op_ports(const struct op *op, const void *param, int n, struct arena *a, struct ports *out);

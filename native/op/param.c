@@ -279,6 +279,12 @@ int op_parse(const struct op *op, const ty_attr *attr, int nattr, void *param)
 
 bool op_has_param(const struct op *op, const char *key) { return find_param(op, key) != NULL; }
 
+const char *op_param_name(const struct op *op, const char *key)
+{
+  const struct param *p = find_param(op, key);
+  return p ? p->name : NULL;
+}
+
 double op_number(const struct op *op, const void *param, const char *key, bool *found)
 {
   const struct param *p = find_param(op, key);

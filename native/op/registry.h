@@ -9,6 +9,8 @@ const char *attr_given(const ty_attr *attr, int n, const char *key);
 /* "int in [1,] or None" */
 const char *param_type(const struct param *p, char *buffer, size_t size);
 bool   op_has_param(const struct op *op, const char *key);
+/* the operator's own text of a parameter's name; NULL: it has none of that name */
+const char *op_param_name(const struct op *op, const char *key);
 /* value of a numeric parameter */
 double op_number(const struct op *op, const void *param, const char *key, bool *found);
 /* a parameter that is a list of axes or sizes; NULL: there is none of that name */

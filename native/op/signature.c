@@ -83,6 +83,19 @@ static int parse_port(const char *s, size_t n, struct port_text *p)
   return TY_OK;
 }
 
+/* Nodes share the ports of a text that counts none. */
+static int fix_ports(struct port_list *list)
+{
+  struct port *p = arena_new(&all.arena, sizeof *p * (size_t)list->n);
+  NEED(p, TY_EMEMORY, "out of memory: operators");
+  for (int i = 0; i < list->n; i++) {
+    const struct port_text *t = &list->port[i];
+    p[i] = (struct port){ t->name, t->mutated, t->overwritten, t->hidden, t->secret };
+  }
+  list->fixed = p;
+  return TY_OK;
+}
+
 static int parse_ports(const char *text, struct port_list *out)
 {
   struct port_text *list = arena_new(&all.arena, sizeof *list * (size_t)count_words(text));
@@ -96,7 +109,7 @@ static int parse_ports(const char *text, struct port_list *out)
     out->changes |= p->mutated;
   }
   out->port = list;
-  return TY_OK;
+  return out->counted < 0 ? fix_ports(out) : TY_OK;
 }
 
 /* "0=0 0=1", "*=3" */
@@ -275,12 +288,15 @@ static int times_of(
 }
 
 static int list_ports(const struct op *op, const void *param, const struct port_list *list, int n,
-    struct arena *a, struct port **out, int *count)
+    struct arena *a, const struct port **out, int *count)
 {
   int cap = 0;
+  *count = list->n;
+  if (list->counted < 0) return *out = list->fixed, TY_OK;
   for (int i = 0; i < list->n; i++) cap += times_of(op, param, list, i, n);
-  struct port *p = *out = arena_new(a, sizeof *p * (size_t)cap);
+  struct port *p = arena_new(a, sizeof *p * (size_t)cap);
   NEED(p, TY_EMEMORY, "out of memory");
+  *out = p;
   for (int i = 0; i < list->n; i++) {
     const struct port_text *t = &list->port[i];
     for (int k = 0, times = times_of(op, param, list, i, n); k < times; k++) {

@@ -14,8 +14,14 @@ struct reads { int n; bool heads, changes; const struct read *read; };
 /* a port as written; count: "name*count", the parameter that says how many there are; "": as many
 ** as are given */
 struct port_text { const char *name, *count; bool mutated, overwritten, hidden, secret; };
-/* counted: the last one with a count; -1: none. changes: one of them is mutated */
-struct port_list { int n, counted; bool changes; const struct port_text *port; };
+/* counted: the last one with a count; -1: none, and the ports are always `fixed`. changes: one of
+** them is mutated */
+struct port_list {
+  int n, counted;
+  bool changes;
+  const struct port_text *port;
+  const struct port *fixed;
+};
 
 /* Output `out` may take the memory of input `in`; every > 0: output k that of input k every. */
 struct shared_pair { int out, in; };

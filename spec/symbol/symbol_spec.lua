@@ -160,6 +160,52 @@ describe("a file", function()
     end
   end)
 
+  it("that is a folder or no text is refused by name", function()
+    local path = os.tmpname()
+    local file = assert(io.open(path, "wb"))
+    file:write(mlp():tojson(), "\0 ")
+    file:close()
+    local ok, e = pcall(ty.sym.load, path)
+    os.remove(path)
+    assert.is_false(ok)
+    assert.same({ "format", path }, { e.code, e.argument })
+    ok, e = pcall(ty.sym.load, "/")
+    assert.is_false(ok)
+    assert.same({ "io", "/" }, { e.code, e.argument })
+  end)
+
+  it("gives nodes that its outputs share, whoever asks first", function()
+    local x = V("x")
+    local text = ty.sym.Group{ x + 1, ty.sym.split{ x, num_outputs = 2, axis = 0 } }:tojson()
+    for first = 1, 3 do
+      local s = ty.sym.load_json(text)
+      assert.equal(3, #s)
+      assert.same({ "x" }, s[first]:list_arguments())
+      assert.same({ "x" }, ty.sym.Group{ s[2], s[1], s[3] }:list_arguments())
+      local y = s[1] * s[3]
+      assert.same({ "x" }, y:list_arguments())
+      local before = s[2]
+      s:_compose{ x = V("z") }
+      assert.same({ "z" }, s:list_arguments())
+      assert.same({ "x" }, before:list_arguments())
+      assert.same({ "x" }, y:list_arguments())
+    end
+  end)
+
+  it("may be the first thing that is bound, composed, copied or asked", function()
+    local text = mlp():tojson()
+    local function read() return ty.sym.load_json(text) end
+    local bound = read():simple_bind{ ctx = ty.cpu(), data = { 2, 3 } }
+    assert.same(mlp():list_arguments(), bound._symbol:list_arguments())
+    assert.equal(mlp().name, read().name)
+    assert.equal(tostring(mlp()), tostring(read()))
+    assert.equal(text, read():copy():tojson())
+    assert.same(mlp():list_arguments(), read():list_arguments())
+    assert.equal(#mlp():get_internals(), #read():get_internals())
+    assert.equal("z", read(){ data = V("z") }:list_arguments()[1])
+    assert.equal(1, #(read() + 1))
+  end)
+
   it("carries the user's rows", function()
     ty.op.pointwise{ name = "spec_cube", args = { "a" }, formula = "a * a * a",
       grad = { "3 * g * a * a" } }

@@ -4,6 +4,7 @@
 ** place in a symbol. _cvimread is the one kernel that takes memory of its own, for the bytes of
 ** the file.
 */
+#include "base/whole_file.h"
 #include "image/codec.h"
 #include "kernel/strided_copy.h"
 #include "op/op.h"
@@ -68,7 +69,7 @@ static int with_file(const struct call *c, int (*act)(const struct call *, struc
 {
   char *data;
   size_t n;
-  TRY(image_load(((const struct decode *)c->param)->filename, &data, &n));
+  TRY(file_read(((const struct decode *)c->param)->filename, &data, &n));
   int code = act(c, (struct file_bytes){ (const uint8_t *)data, n });
   mem_free(data);
   return code;

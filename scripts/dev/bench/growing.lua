@@ -45,7 +45,7 @@ function growing.live(kind, n, stage)
   local net, text, exe
   stage("compose", function() net = nets[kind](n) end)
   stage("json", function() text = net:tojson() end)
-  stage("parse", function() ty.sym.load_json(text) end)
+  stage("parse", function() ty.sym.load_json(text):list_arguments() end)
   stage("infer", function() net:infer_shape{data = {2}} end)
   stage("bind", function() exe = net:simple_bind{ctx = ty.cpu(), data = {2}} end)
   stage("first step", function()

@@ -20,7 +20,8 @@ rooms.native = { title = "native", {
   { name = "base", is = "memory, errors, text, threads, files",
     public = { "atomic_file.h", "base.h", "cast.h", "convert.h", "cpu.h", "dtype.h", "env.h",
       "error.h", "failure.h", "interrupt.h", "json.h", "laws.h", "memory.h", "names.h", "number.h",
-      "parallel.h", "philox.h", "stream_copy.h", "system.h", "text.h", "vmath.h" } },
+      "parallel.h", "philox.h", "stream_copy.h", "system.h", "text.h", "vmath.h",
+      "whole_file.h" } },
 }, {
   { name = "device", is = "processors, queues, storage",
     public = { "collective.h", "device.h", "order.h", "platform.h", "pool.h", "profile.h", "queue.h" } },

@@ -24,12 +24,25 @@ local entry_array = ffi.typeof("ty_entry[?]")
 local graph_out = ffi.typeof("ty_graph *[1]")
 
 
+--- Entries of a symbol whose `_make` gives them when they are first asked for; nil of others.
+-- @param symbol the symbol
+-- @treturn ?{entry,...}
+function graph.made_entries(symbol)
+  local make = rawget(symbol, "_make")
+  if make then
+    rawset(symbol, "_entries", make())
+    rawset(symbol, "_make", nil)
+  end
+  return rawget(symbol, "_entries")
+end
+
+
 --- The nodes that a symbol reaches, found at most once: heads and inputs stay as they are.
 -- @param symbol the symbol
 -- @treturn {node,...} inputs before readers; not to be changed
 -- @treturn table node -> position in the list, from 1
 function graph.walk(symbol)
-  if type(symbol) ~= "table" or not rawget(symbol, "_entries") then
+  if type(symbol) ~= "table" or not (rawget(symbol, "_entries") or rawget(symbol, "_make")) then
     Error.raise{ code = "type", func = "Symbol", argument = "self", expected = "a Symbol",
       got = Error.kind(symbol), message = "methods take a colon, net:list_arguments(), not a dot" }
   end
@@ -143,6 +156,7 @@ end
 -- @treturn table handle (`ty_graph *`), heads (`ty_entry[]`), count, order (nodes),
 --   position (node -> from 1)
 function graph.of(symbol, func)
+  local _ = symbol._entries              -- a symbol that was read has its graph with them
   local built = rawget(symbol, "_built")
   if not built or built.edits ~= node.edits then
     built = build(symbol, func)

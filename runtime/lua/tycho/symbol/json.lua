@@ -1,8 +1,8 @@
 --- Symbol files: writing, and reading of all versions.
 --
 -- The text is the core's (`ty_graph_text`, `ty_graph_parse`). A symbol that was read keeps the
--- parsed graph, which knows the text its file stands for; its nodes are read back as Lua nodes,
--- so it composes like any other.
+-- parsed graph, which knows the text its file stands for; its nodes are read back as Lua nodes when
+-- somebody asks for them, so it composes like any other.
 --
 -- @module tycho.symbol.json
 
@@ -97,7 +97,7 @@ end
 
 
 -- Keeps the parsed graph as the symbol's own.
-local function attach(symbol, g, nodes)
+local function attach(symbol, g, entries, nodes)
   local position = {}
   for i, n in ipairs(nodes) do
     position[n] = i
@@ -105,9 +105,9 @@ local function attach(symbol, g, nodes)
       return                             -- the file does not say what the operator's class does
     end
   end
-  local count = #symbol._entries
+  local count = #entries
   local heads = ffi.new("ty_entry[?]", count)
-  for i, entry in ipairs(symbol._entries) do
+  for i, entry in ipairs(entries) do
     heads[i - 1].node, heads[i - 1].out = position[entry[1]] - 1, entry[2]
   end
   rawset(symbol, "_built",
@@ -116,9 +116,57 @@ local function attach(symbol, g, nodes)
 end
 
 
+-- Whether an operator written in Lua is among the nodes: its class says what it is.
+local function has_custom(g)
+  local count, raw = ffi.new("int[1]"), ffi.new("ty_node")
+  check(C.ty_graph_size(g, count), "sym.load")
+  for i = 0, count[0] - 1 do
+    check(C.ty_graph_node(g, i, raw), "sym.load")
+    if text(raw.op) == "Custom" then
+      return true
+    end
+  end
+  return false
+end
+
+
+-- A symbol of so many outputs, whose entries `make` gives when they are first asked for.
+local function later(Symbol, count, make)
+  local entries
+  local function all()
+    entries = entries or make()
+    return entries
+  end
+  local self = setmetatable({ _make = all }, Symbol)
+  if count == 1 then
+    self[1] = self
+    return self
+  end
+  for i = 1, count do
+    self[i] = later(Symbol, 1, function() return { all()[i] } end)
+  end
+  return self
+end
+
+
+local function symbol_of(g, Symbol, where)
+  local heads, count, symbol = ffi.new("const ty_entry *[1]"), ffi.new("int[1]"), nil
+  check(C.ty_graph_heads(g, heads, count), "sym.load")
+  symbol = later(Symbol, count[0], function()
+    local entries, nodes = read_entries(g, Symbol, where)
+    attach(symbol, g, entries, nodes)
+    return entries
+  end)
+  local _ = has_custom(g) and symbol._entries            -- fails here where the class is not there
+  return symbol
+end
+
+
 -- Says which version a file has when it is not ours.
-local function tell_version(content, func)
-  local version = tonumber(content:match('"mxnet_version"%s*:%s*%[%s*"int"%s*,%s*(%d+)')) or 800
+local function tell_version(g, func)
+  local out = ffi.new("int[1]")
+  check(C.ty_graph_version(g, out), func)
+  local version = out[0]
   local said = ("%d.%d.%d"):format(math.floor(version / 10000),
     math.floor(version / 100) % 100, version % 100)
   if version > CURRENT then
@@ -131,40 +179,19 @@ local function tell_version(content, func)
 end
 
 
-local function parse_text(content, func, file)
-  local out = ffi.new("ty_graph *[1]")
-  local broken = content:find("%z")                      -- a C text would end there unnoticed
-  local code = broken and C.TY_EFORMAT or C.ty_graph_parse(content, out)
+-- The symbol of a graph that was read, or the error of `code`.
+local function read(Symbol, code, out, func, file)
   if code ~= 0 then
-    local e = not broken and native.failure(code, func) or Error.new{ code = "format", func = func,
-      message = ("byte %d: this is not text"):format(broken - 1) }
-    if file then
+    local e = native.failure(code, func)
+    if file and e.code ~= "io" then
       e.message = file .. ": " .. e.message
       e.argument = e.argument or file
     end
     error(e, 0)
   end
-  tell_version(content, func)
-  return native.own(out[0], C.ty_graph_free)
-end
-
-
-local function symbol_of(g, Symbol, where)
-  local entries, nodes = read_entries(g, Symbol, where)
-  local symbol = Symbol.of(entries)
-  attach(symbol, g, nodes)
-  return symbol
-end
-
-
---- A symbol from the text of a symbol file.
--- @param Symbol the class
--- @string content
--- @string func for errors
--- @string[opt] file its name, for errors
-function symbol_json.parse(Symbol, content, func, file)
-  local where = Error.caller(2)
-  return symbol_of(parse_text(content, func, file), Symbol, where)   -- nobody holds the text then
+  local g = native.own(out[0], C.ty_graph_free)
+  tell_version(g, func)
+  return symbol_of(g, Symbol, Error.caller(2))
 end
 
 
@@ -201,14 +228,20 @@ function symbol_json.add(namespace, Symbol)
   --- A symbol from a symbol file of any version.
   -- @string fname
   function namespace.load(...)
-    local path = LOAD(...).fname
-    return symbol_json.parse(Symbol, files.read(path, "sym.load"), "sym.load", path)
+    local path, out = LOAD(...).fname, ffi.new("ty_graph *[1]")
+    return read(Symbol, C.ty_graph_load(path, out), out, "sym.load", path)
   end
 
   --- A symbol from the text of a symbol file.
   -- @string json_str
   function namespace.load_json(...)
-    return symbol_json.parse(Symbol, LOAD_JSON(...).json_str, "sym.load_json")
+    local content, out = LOAD_JSON(...).json_str, ffi.new("ty_graph *[1]")
+    local broken = content:find("%z")                    -- a C text would end there unnoticed
+    if broken then
+      Error.raise{ code = "format", func = "sym.load_json",
+        message = ("byte %d: this is not text"):format(broken - 1) }
+    end
+    return read(Symbol, C.ty_graph_parse(content, out), out, "sym.load_json")
   end
 
   --- The text of a symbol file, byte for byte as the reference writes it.

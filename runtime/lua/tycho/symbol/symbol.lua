@@ -63,6 +63,7 @@ local function become(self, entries)
     self[i] = nil
   end
   self._entries = entries
+  rawset(self, "_make", nil)
   rawset(self, "_built", nil)
   rawset(self, "_walked", nil)
   if #entries == 1 then
@@ -432,6 +433,8 @@ function Symbol.__index(self, key)
     return output_at(self, key, "Symbol")
   elseif type(key) ~= "string" then
     return Symbol.output(self, key)
+  elseif key == "_entries" then
+    return graph.made_entries(self)
   end
   local value = rawget(Symbol, key)
   if value ~= nil then
