@@ -44,14 +44,14 @@ end
 -- The text of a chain, as symbols write it (but for the breaks in long lists of numbers).
 local function network(n)
   local node = '    {\n      "op": "%s", \n      "name": "%s", \n      "inputs": [%s]\n    }'
-  local nodes, rows = { node:format("null", "data", "") }, { 0, 1 }
+  local nodes, starts = { node:format("null", "data", "") }, { 0, 1 }
   for i = 1, n do
     nodes[i + 1] = node:format("relu", "r" .. i, ("[%d, 0, 0]"):format(i - 1))
-    rows[i + 2] = i + 1
+    starts[i + 2] = i + 1
   end
   return ('{\n  "nodes": [\n%s\n  ], \n  "arg_nodes": [0], \n  "node_row_ptr": [%s], \n'
     .. '  "heads": [[%d, 0, 0]], \n  "attrs": {"mxnet_version": ["int", 10901]}\n}')
-    :format(table.concat(nodes, ", \n"), table.concat(rows, ", "), n)
+    :format(table.concat(nodes, ", \n"), table.concat(starts, ", "), n)
 end
 
 local function many(n)
