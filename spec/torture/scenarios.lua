@@ -36,9 +36,10 @@ local function step()
   return text_of(exe.outputs[1])
 end
 
-local function infer()
+local function infer(path)
   local net = network()
-  local again = ty.sym.load_json(net:tojson())
+  net:save(path .. "/net.json")
+  local again = ty.sym.load(path .. "/net.json")
   local args, outs, aux = again:infer_shape{ data = { 2, 1, 5, 5 } }
   local texts = {}
   for _, shapes in ipairs{ args, outs, aux } do
