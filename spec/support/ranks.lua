@@ -234,19 +234,27 @@ end
 
 local TYPES = { "float32", "float64", "float16", "bfloat16", "uint8", "int8", "int32", "int64" }
 
--- Messages of all types and sizes; what rank r sends at place i is (r + i) mod 7.
+local function check_message(kv, i, sum)
+  local n = sum.size
+  local want = (ty.nd.arange(n) % 7) * kv.num_workers + kv.num_workers * (kv.num_workers - 1) / 2
+  local wrong = (sum:astype("float32"):ne(want)):sum():asscalar()
+  assert(wrong == 0, ("message %d, %d of %s: %d wrong"):format(i, n, sum.dtype, wrong))
+end
+
+-- Messages of all types, sizes and priorities, ten at once; what rank r sends at place i is
+-- (r + i) mod 7.
 local function messages(kv, count)
-  local group = kv._group
+  local sums = {}
   for i = 1, count do
     math.randomseed(i)
     local dtype = TYPES[i % #TYPES + 1]
     local n = math.floor(2 ^ (math.random() * (i % 50 == 0 and 24 or 16)))
-    local x = ty.nd.arange(n) % 7 + kv.rank
-    local sum = x:astype(dtype)
-    group:sum{ sum }
-    local want = (ty.nd.arange(n) % 7) * kv.num_workers + kv.num_workers * (kv.num_workers - 1) / 2
-    local wrong = (sum:astype("float32"):ne(want)):sum():asscalar()
-    assert(wrong == 0, ("message %d, %d of %s: %d wrong"):format(i, n, dtype, wrong))
+    sums[i] = (ty.nd.arange(n) % 7 + kv.rank):astype(dtype)
+    kv._group:sum({ sums[i] }, { priority = math.random(-3, 3) })
+    for k = i % 10 == 0 and i - 9 or count + 1, i do
+      check_message(kv, k, sums[k])
+      sums[k] = nil
+    end
   end
   return ("%d messages"):format(count)
 end
