@@ -13,6 +13,11 @@ case $rate in
   *gbit) burst=256kb ;; # less than some milliseconds' worth would slow the wire down
   *) burst=64kb ;;
 esac
+# hosts have cores of their own: each gets half of this machine's, where there are two and all are ours
+half=$(($(nproc) / 2)) on_one='' on_two=''
+if [ $half -gt 0 ] && [ "$(nproc)" = "$(getconf _NPROCESSORS_ONLN)" ]; then
+  on_one="taskset -c 0-$((half - 1))" on_two="taskset -c $half-$(($(nproc) - 1))"
+fi
 one=tycho_one_$$ two=tycho_two_$$
 agent=$(mktemp)
 
@@ -41,11 +46,11 @@ host $two ty2_$$ 10.77.0.2
 cat > "$agent" <<END
 #!/bin/sh
 shift
-exec ip netns exec $two unshare --uts sh -c 'hostname two; exec sh -c "\$*"' sh "\$@"
+exec $on_two ip netns exec $two unshare --uts sh -c 'hostname two; exec sh -c "\$*"' sh "\$@"
 END
 chmod +x "$agent"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-ip netns exec $one unshare --uts sh -c 'hostname one; exec "$@"' sh mpirun --oversubscribe \
+$on_one ip netns exec $one unshare --uts sh -c 'hostname one; exec "$@"' sh mpirun --oversubscribe \
   --bind-to none --host "10.77.0.1:$each,10.77.0.2:$each" -n $((2 * each)) \
   --mca plm_rsh_agent "$agent" \
   --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 --mca pml ob1 \
