@@ -278,8 +278,7 @@ static int run_end(int device, const struct pw_program *t, const struct pw_loop 
   _Alignas(8) char arguments[ONE_LOOP];
   struct writer w = { arguments };
   struct variant v = variant_for(device, l, operand, false);
-  const struct cuda_reduce f = { end->kind, end->finish, end->dtype, .y = operand[end->operand],
-    .add = end->add };
+  const struct cuda_reduce f = { end->kind, end->finish, end->dtype, .y = operand[end->operand] };
   const struct variant *made;
   v.form = MIN(v.form, PW_DENSE);
   v.end = end->operand;

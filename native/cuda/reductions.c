@@ -115,16 +115,14 @@ struct reduce cuda_reduce_all_but(int dtype, int64_t outer, int64_t k, int64_t i
 static int sum_plan(const ty_desc *dst, const ty_desc *src, struct reduce *r)
 {
   char x[160], y[160];
-  uint32_t axes = 0;
   for (int i = 0; i < src->ndim; i++) {
     int k = i - src->ndim + dst->ndim;
     int64_t size = k >= 0 ? dst->dim[k] : 1;
     if (size != 1 && size != src->dim[i])
       return fail(TY_ESHAPE, "a sum of shape %s from %s is not possible",
           text_shape(dst, x, sizeof x), text_shape(src, y, sizeof y));
-    if (size == 1) axes |= 1u << i;
   }
-  reduce_plan(src, axes, r);
+  reduce_plan_to(src, dst, r);
   return TY_OK;
 }
 

@@ -483,12 +483,7 @@ static struct pw_end end_of(const struct call *c, const ty_desc *space, int k)
 {
   const ty_desc *d = &c->out[k].d;
   struct pw_end end = { .operand = c->nin + k, .kind = R_SUM, .finish = F_NONE, .dtype = d->dtype };
-  uint32_t axes = 0;
-  for (int i = 0; i < space->ndim; i++) {
-    const int own = i - space->ndim + d->ndim;
-    if (own < 0 || d->dim[own] == 1) axes |= 1u << i;
-  }
-  reduce_plan(space, axes, &end.over);
+  reduce_plan_to(space, d, &end.over);
   return end;
 }
 

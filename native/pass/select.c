@@ -95,8 +95,7 @@ static int select_end(struct program *p, struct step *st)
   const struct axis_reduction r = n->op->reduction(n->param, space->ndim);
   st->end = arena_new(&p->arena, sizeof *st->end);
   NEED(st->end, TY_EMEMORY, "out of memory: kernels");
-  *st->end = (struct pw_end){ .kind = r.kind, .finish = r.finish, .dtype = space->dtype,
-    .add = p->value[n->first].add };
+  *st->end = (struct pw_end){ .kind = r.kind, .finish = r.finish, .dtype = space->dtype };
   reduce_plan(space, r.axes, &st->end->over);
   st->scratch = align_up(pw_end_scratch(st->device, st->end), ALIGN);
   return TY_OK;

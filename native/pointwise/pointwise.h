@@ -90,8 +90,8 @@ int pw_run(
 int pw_together(int device, bool begin);
 /* A reduction at the end of a program: instead of being stored in `operand`, whose descriptor in
 ** the loop is that of the space, elements are reduced over axes of the space into the operand's
-** bytes, which hold elements of `dtype`; add: onto what is there. */
-struct pw_end { int operand, kind, finish, dtype; bool add; struct reduce over; };
+** bytes, which hold elements of `dtype`. */
+struct pw_end { int operand, kind, finish, dtype; struct reduce over; };
 /* whether programs on the device may end so */
 bool pw_can_end(int device);
 /* bytes; 0 where there is nothing to keep */

@@ -97,6 +97,16 @@ void reduce_plan(const ty_desc *d, uint32_t axes, struct reduce *r)
   reduce_plan_axes(d->dtype, d->ndim, d->dim, axes, r);
 }
 
+void reduce_plan_to(const ty_desc *d, const ty_desc *to, struct reduce *r)
+{
+  uint32_t axes = 0;
+  for (int i = 0; i < d->ndim; i++) {
+    const int k = i - d->ndim + to->ndim;
+    if (k < 0 || to->dim[k] == 1) axes |= 1u << i;
+  }
+  reduce_plan(d, axes, r);
+}
+
 size_t reduce_scratch(const struct reduce *r)
 {
   return r->parts > 1 ? sizeof(accumulator) * (size_t)(r->parts * r->out) : 0;

@@ -56,6 +56,8 @@ struct reduce {
 };
 /* bit i of axes: axis i goes */
 void   reduce_plan(const ty_desc *d, uint32_t axes, struct reduce *r);
+/* over the axes that `to` lacks or has as 1: it broadcasts to d */
+void   reduce_plan_to(const ty_desc *d, const ty_desc *to, struct reduce *r);
 /* n <= R_AXES */
 void   reduce_plan_axes(int dtype, int n, const int64_t *dim, uint32_t axes, struct reduce *r);
 size_t reduce_scratch(const struct reduce *r);
