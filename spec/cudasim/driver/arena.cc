@@ -12,7 +12,7 @@
 #include "../run/run.h"
 #include "state.h"
 
-enum { PAGE = 4096, GAP = 64 << 10 };
+enum { PAGE = 4096, GAP = 64 << 10, APART = 8192 };
 static char *arena, *fresh;
 static size_t arena_bytes;
 static std::deque<std::pair<char *, size_t>> &given_back = *new std::deque<std::pair<char *, size_t>>;
@@ -30,9 +30,11 @@ static size_t pages(const char *p, size_t bytes)
 
 static bool arena_has(const void *p) { return (size_t)((const char *)p - arena) < arena_bytes; }
 
+/* Each range with a gap is two mappings, and a process has some 65,000: many lie close together. */
 char *arena_take(size_t bytes)
 {
-  size_t whole = (bytes + GAP - 1) / GAP * GAP + GAP;
+  bool apart = ranges.size() < APART;
+  size_t whole = apart ? (bytes + GAP - 1) / GAP * GAP + GAP : (bytes + PAGE - 1) / PAGE * PAGE;
   if (whole <= arena_bytes - (size_t)(fresh - arena)) {
     char *p = fresh;
     fresh += whole;
