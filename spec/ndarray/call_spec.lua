@@ -64,6 +64,22 @@ describe("a call made again", function()
     assert.equal("type", (code_of(nd.relu, small, 1, nil)))
   end)
 
+  it("takes an empty table at the end for no options, where no parameter takes a table", function()
+    assert.same({1, 0, 3, 0}, stays(function() return nd.relu(small, {}) end))
+    assert.same({2, -4, 6, -8}, stays(function() return nd.add_n(small, small, {}) end))
+    assert.same({2, -4, 6, -8}, stays(function() return nd.ElementWiseSum({small, small}, {}) end))
+    assert.same({1, -2, 1, -2, 3, -4, 3, -4}, stays(function()
+      return nd.Concat({small, small}, {})
+    end))
+    assert.same({2, 2, 2}, nd.stack({small, small}, {}).shape)
+    assert.same({1, 0, 1, 0}, stays(function() return nd.clip(small, 0, 1, {}) end))
+    assert.same({1, -2, 3, -4}, stays(function() return small:clip(-9, 9, {}) end))
+    assert.equal("value", (code_of(nd.add_n, {}, {})))
+    assert.equal("value", (code_of(nd.add_n, {small, small, {}})))
+    assert.same({1, -2, 3, -4}, stays(function() return nd.reverse(small, {}) end))   -- its axes
+    assert.equal("value", (code_of(nd.reverse, small)))
+  end)
+
   it("sees other values, shapes, dtypes and numbers of inputs", function()
     for _ = 1, 3 do
       for axis = 0, 2 do

@@ -111,6 +111,18 @@ describe("composition", function()
     assert.same({ { 2 } }, select(2, ty.sym.relu(a):infer_shape({ a = { 2 } }, nil)))
   end)
 
+  it("takes an empty table at the end of an operator's arguments for no options", function()
+    local list = {ty.sym.Variable "a", ty.sym.Variable "b"}
+    for _, op in ipairs{"add_n", "ElementWiseSum", "Concat", "stack", "amp_multicast"} do
+      local options = op == "amp_multicast" and {num_outputs = 2} or {}
+      assert.same({"a", "b"}, ty.sym[op](list, options):list_arguments())
+      assert.same({"a", "b"}, ty.sym[op](list[1], list[2], options):list_arguments())
+    end
+    assert.same({"a", "b"}, ty.sym.Group(list, {}):list_outputs())
+    assert.same({"a"}, ty.sym.clip(list[1], 0, 1, {}):list_arguments())
+    assert.equal("()", ty.sym.sum(list[1], {}):attr("axis"))   -- its first parameter takes a table
+  end)
+
   it("leaves other symbols alone when done in place", function()
     local s = V("a") + 1
     local t = s * 2

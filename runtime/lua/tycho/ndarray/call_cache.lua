@@ -99,10 +99,15 @@ local function child(cache, node, name, value, grow)
 end
 
 
+local NOTHING = {}
+
 -- Puts the inputs into place and follows the parameters: node, number of inputs, out. nil:
 -- not found. Never compiled, so that it may use the standard `next` (see `core/iterate.lua`).
 local function walk(cache, grow, first, list, n, options)
   local node, roles, count, used = cache.root, cache.roles, 0, 0
+  if options ~= list and options ~= NOTHING and next(options) == nil then
+    return nil                                           -- {}: a parameter, or no keywords
+  end
   if first then
     put_input(0, first)
     count = 1
@@ -148,8 +153,6 @@ local function walk(cache, grow, first, list, n, options)
 end
 jit.off(walk)
 
-
-local NOTHING = {}
 
 local function follow(cache, grow, first, whole, ...)
   local n, list = select("#", ...), ...

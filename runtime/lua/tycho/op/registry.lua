@@ -397,6 +397,21 @@ local function read_options(call, first, t, whole)
 end
 
 
+-- Whether the last of a call's arguments are its keywords: a table with names, or an empty one where
+-- no parameter takes a table.
+local function are_options(call, list, n, is_method)
+  local last = list[n]
+  if not is_plain(last) then
+    return false
+  elseif has_names(last) or #last > 0 then
+    return has_names(last)
+  end
+  local used = not is_method and is_input_list(call, list[1]) and 1 or last_input(call, list, n)
+  local p = call.schema.params[n - used]
+  return not (p and (p.type:find "^Shape" or p.type:find "^tuple"))
+end
+
+
 --- Reads the arguments of an operator's function.
 -- @tparam table schema the operator
 -- @string func the public name, for errors
@@ -418,8 +433,7 @@ function registry.read_call(schema, func, kind, ...)
     return call
   end
   local list = { ... }
-  local last = list[n]
-  local options = is_plain(last) and has_names(last) and last
+  local options = are_options(call, list, n, call.of_method) and list[n]
   if options then
     if #options > 0 then
       Error.raise{ code = "type", func = func, op = schema.name, got = "a table with a list in it",
