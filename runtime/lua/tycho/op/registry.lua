@@ -397,8 +397,8 @@ local function read_options(call, first, t, whole)
 end
 
 
--- Whether the last of a call's arguments are its keywords: a table with names, or an empty one where
--- no parameter takes a table.
+-- Whether the last of a call's arguments are its keywords: a table with names, or an empty one
+-- where no parameter takes a table.
 local function are_options(call, list, n, is_method)
   local last = list[n]
   if not is_plain(last) then
