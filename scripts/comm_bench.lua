@@ -8,10 +8,13 @@
 -- sent several times in a row, so that buffers on the way, which take some bytes at once, do not
 -- pass for the wire. Two lines (latency + bytes / bandwidth) are fitted, since MPI sends large
 -- messages in another way than small ones: those with the least relative errors, and the size that
--- parts them. scale_model.lua reads what --write leaves.
+-- parts them. Beside the time of an all-reduce stands what it costs this rank's cores: processor
+-- time, the system's included, of all threads but the script's own, which waits. scale_model.lua
+-- reads what --write leaves.
 
 package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
+local ffi = require "ffi"
 local ty = require "tycho"
 local common = require "common"
 local comm = require "tycho.kvstore.comm"
@@ -32,19 +35,29 @@ local function median(list)
   return list[math.ceil(#list / 2)]
 end
 
--- Seconds of one of n calls of f in a row, which all ranks begin together.
+ffi.cdef "struct tycho_time { long s, ns; }; int clock_gettime(int, struct tycho_time *);"
+local PROCESS, THREAD = 2, 3                              -- clocks of processor time
+local now = ffi.new("struct tycho_time")
+
+local function clock(which)
+  ffi.C.clock_gettime(which, now)
+  return tonumber(now.s) + tonumber(now.ns) * 1e-9
+end
+
+-- Seconds of one of n calls of f in a row, which all ranks begin together, and of processor time.
 local function time_of(n, f)
-  local times = {}
+  local times, processor = {}, {}
   for i = 0, options.repeats do
     group:barrier()
-    local from = ty.callback.clock()
+    local from, spent = ty.callback.clock(), clock(PROCESS) - clock(THREAD)
     for _ = 1, n do
       f()
       ty.waitall()
     end
     times[i] = (ty.callback.clock() - from) / n           -- the first one warms up
+    processor[i] = (clock(PROCESS) - clock(THREAD) - spent) / n
   end
-  return median(times)
+  return median(times), math.max(median(processor), 1e-9)
 end
 
 local SUSTAINED, MOST_IN_A_ROW = 2 ^ 21, 64               -- bytes that are sent in a row
@@ -73,54 +86,63 @@ local function line(rows, key, first, last)
   return {latency = latency, bandwidth = 1 / slope}, errors
 end
 
--- The lines of small and of large messages; `upto`: bytes of the largest small one.
-local function fit(rows, key)
-  local all = line(rows, key, 1, #rows)
-  local best, least = {upto = 0, small = all, large = all}, math.huge
+-- The lines of small and of large messages; `upto`: bytes of the largest small one. Where rows tell
+-- it, `processor` of a line is that of the processor time of the same messages.
+local function fit(rows, key, processor)
+  local split, least = 0, math.huge
   for last = 3, #rows - 3 do
-    local small, a = line(rows, key, 1, last)
-    local large, b = line(rows, key, last + 1, #rows)
+    local _, a = line(rows, key, 1, last)
+    local _, b = line(rows, key, last + 1, #rows)
     if a + b < least then
-      best, least = {upto = rows[last].bytes, small = small, large = large}, a + b
+      split, least = last, a + b
     end
   end
-  return best
+  local function lines(first, last)
+    local found = line(rows, key, first, last)
+    found.processor = processor and line(rows, processor, first, last)
+    return found
+  end
+  local large = lines(split + 1, #rows)
+  return {upto = split > 0 and rows[split].bytes or 0, large = large,
+    small = split > 0 and lines(1, split) or large}
 end
 
-local function tell(name, found)
+local function tell(name, upto, small, large)
   local function text(l)
     return ("%.1f us + bytes / (%.1f MB/s)"):format(l.latency * 1e6, l.bandwidth / 1e6)
   end
-  print(("%s: %s up to %d bytes, above %s"):format(name, text(found.small), found.upto,
-    text(found.large)))
+  print(("%s: %s up to %d bytes, above %s"):format(name, text(small), upto, text(large)))
 end
 
 local rows, bytes = {}, 1
 while bytes <= options.most do
   local x = array(bytes)
   local in_a_row = math.min(math.ceil(SUSTAINED / bytes), MOST_IN_A_ROW)
-  rows[#rows + 1] = {bytes = bytes,
-    ping = group.size > 1 and time_of(in_a_row, function()
-      group:broadcast({x}, 0)
-      group:broadcast({x}, 1)
-    end) / 2 or 0,
-    sum = time_of(in_a_row, function() group:sum{x} end)}
+  local row = {bytes = bytes, ping = group.size > 1 and time_of(in_a_row, function()
+    group:broadcast({x}, 0)
+    group:broadcast({x}, 1)
+  end) / 2 or 0}
+  row.sum, row.processor = time_of(in_a_row, function() group:sum{x} end)
+  rows[#rows + 1] = row
   bytes = bytes * 4
 end
 
 if group.rank == 0 then
   print(("%d ranks"):format(group.size))
-  print(("%12s %14s %14s %12s"):format("bytes", "ping-pong, us", "all-reduce, us", "MB/s"))
+  print(("%12s %14s %14s %12s %14s"):format("bytes", "ping-pong, us", "all-reduce, us", "MB/s",
+    "processor, us"))
   for _, row in ipairs(rows) do
-    print(("%12d %14.1f %14.1f %12.1f"):format(row.bytes, row.ping * 1e6, row.sum * 1e6,
-      row.bytes / row.sum / 1e6))
+    print(("%12d %14.1f %14.1f %12.1f %14.1f"):format(row.bytes, row.ping * 1e6, row.sum * 1e6,
+      row.bytes / row.sum / 1e6, row.processor * 1e6))
   end
-  local found = {ranks = group.size, sum = fit(rows, "sum")}
+  local sum = fit(rows, "sum", "processor")
+  local found = {ranks = group.size, sum = sum}
   if group.size > 1 then
     found.ping = fit(rows, "ping")
-    tell("ping-pong", found.ping)
+    tell("ping-pong", found.ping.upto, found.ping.small, found.ping.large)
   end
-  tell("all-reduce", found.sum)
+  tell("all-reduce", sum.upto, sum.small, sum.large)
+  tell("processor time of an all-reduce", sum.upto, sum.small.processor, sum.large.processor)
   if options.write then
     local file = assert(io.open(options.write, "w"))
     assert(file:write(json.text(found), "\n"))

@@ -18,6 +18,11 @@
 -- the wire that was measured, it is the measured line of messages of that size, and latency too. A
 -- message begins when its gradients are there and the one before it has ended; what lies behind the
 -- end of computing is exposed, and makes the step longer.
+--
+-- A message takes processor time as well, p(n), which comm_bench.lua measures: copies, additions,
+-- the system's work for the network. Where a rank computes on all its cores (--spare 0) computing
+-- and the message share one: of each second that both are under way the message has the share
+-- s = min(p(n) / t(n), 1 / 2), as the scheduler gives it no more, and computing 1 - s.
 
 package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
@@ -33,6 +38,7 @@ parser:option("--gigabits", "of each host's wire; default: that of --link")
 common.count(parser, "--per-host", "ranks of a host", 1)
 common.number(parser, "--latency", "of a network, microseconds", 30, 0)
 common.number(parser, "--overhead", "of sending one part, microseconds", 2, 0)
+common.count(parser, "--spare", "cores of a rank on which nothing computes", 0, 0)
 local options = parser:parse()
 
 local function read(name)
@@ -53,11 +59,13 @@ local function numbers(text)
   return list
 end
 
--- A measured line of P ranks as that of the model: what is left of it beside latency.
+-- A measured line of P ranks as that of the model: what is left of it beside sending.
 local function measured(line)
-  local p = link.ranks
-  local latency = math.max(line.latency - 2 * (p - 1) * options.overhead * 1e-6, 0) / 3
-  return {latency = latency, memory = line.bandwidth, wire = math.huge, per_host = 1}
+  local sending = 2 * (link.ranks - 1) * options.overhead * 1e-6
+  local processor = line.processor                        -- older files have none
+  return {latency = math.max(line.latency - sending, 0) / 3, memory = line.bandwidth,
+    wire = math.huge, per_host = 1, processor = processor and {bandwidth = processor.bandwidth,
+      latency = math.max(processor.latency - sending, 0)}}
 end
 
 -- Ways of small and of large messages.
@@ -66,27 +74,43 @@ local function as_measured()
 end
 
 local function network(gigabits)
-  local way = {latency = options.latency * 1e-6, memory = link.sum.large.bandwidth,
-    wire = gigabits * 1e9 / 8, per_host = options.per_host}
+  local way = measured(link.sum.large)
+  way.latency, way.wire, way.per_host = options.latency * 1e-6, gigabits * 1e9 / 8, options.per_host
   return {upto = 0, small = way, large = way}
 end
 
+-- Seconds that a message takes where nothing computes, and the share of them on a core of the rank.
 local function time_of(ways, ranks, bytes)
   local way = bytes <= ways.upto and ways.small or ways.large
   local near = math.min(way.per_host, ranks)
   local hosts = math.ceil(ranks / near)
-  return 3 * way.latency + 2 * (hosts - 1 + near - 1) * options.overhead * 1e-6
-    + (near > 1 and 2 or 1) * bytes / way.memory + 2 * (hosts - 1) / hosts * bytes / way.wire
+  local sending = 2 * (hosts - 1 + near - 1) * options.overhead * 1e-6
+  local added = (near > 1 and 2 or 1) * bytes
+  local seconds = 3 * way.latency + sending + added / way.memory
+    + 2 * (hosts - 1) / hosts * bytes / way.wire
+  local own = way.processor
+  if not own or options.spare > 0 then
+    return seconds, 0
+  end
+  return seconds, math.min((own.latency + sending + added / own.bandwidth) / seconds, 1)
 end
 
--- Seconds of a step, and how many of them computing waits.
+-- Seconds of a step, and how many of them computing waits or gives to messages.
 local function predict(ways, ranks)
-  local done, ready, scale = 0, 0, alone.seconds / step.computing
+  local scale = alone.seconds / step.computing
+  local function ready(message) return math.min(message.ready * scale, alone.seconds) end
+  local last = ready(step.messages[#step.messages])      -- updates follow the last message
+  local clock, computed = 0, 0
   for _, message in ipairs(step.messages) do
-    ready = math.min(message.ready * scale, alone.seconds)
-    done = math.max(done, ready) + time_of(ways, ranks, message.bytes)
+    local wait = math.max(ready(message) - computed, 0)
+    clock, computed = clock + wait, computed + wait
+    local seconds, share = time_of(ways, ranks, message.bytes)
+    local given = math.min(share, 1 / 2)
+    local speed = share > 0 and given / share or 1       -- of the message, beside computing
+    local both = math.min((last - computed) / (1 - given), seconds / speed)
+    clock, computed = clock + both + seconds - both * speed, computed + both * (1 - given)
   end
-  local total = done + alone.seconds - ready              -- updates follow the last message
+  local total = clock + alone.seconds - computed
   return total, total - alone.seconds
 end
 

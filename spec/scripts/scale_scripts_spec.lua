@@ -69,4 +69,30 @@ describe("scripts for several ranks:", function()
       assert.truthy(output:match("\n +8  10 Gbit/s +170%.106 +70%.106 +58%.8 %%"), output)
     end)
   end)
+
+  it("scale_model takes the messages' processor time from computing", function()
+    folder.with(function(path)
+      write(path .. "/alone", { model = "net", batch = 8, seconds = 0.1 })
+      write(path .. "/step", { ranks = 2, seconds = 0.12, exposed = 0.02, computing = 0.1,
+        messages = { { bytes = 1e6, ready = 0.05 }, { bytes = 1e7, ready = 0.06 },
+          { bytes = 1e6, ready = 0.09 } } })
+      local function link(bandwidth)
+        local function line(b) return { latency = 1e-3, bandwidth = b } end
+        local sum = line(1e9)
+        sum.processor = line(bandwidth)
+        write(path .. "/link", { ranks = 2, sum = { upto = 0, small = sum, large = sum } })
+      end
+      -- 2 and 11 ms, of a core 1.25 and 3.5 of them: the sums are there before the last gradients,
+      -- and then there are 90 + 4.75 ms, 2 of the last message, 10 of updates
+      link(4e9)
+      local output = model(path, "--ranks 2")
+      assert.truthy(output:match("\n +2  as measured +106%.750 +6%.750 +93%.7 %%"), output)
+      output = model(path, "--ranks 2 --spare 1")
+      assert.truthy(output:match("\n +2  as measured +102%.000 +2%.000 +98%.0 %%"), output)
+      -- all of them on a core, half of it beside computing
+      link(1e9)
+      output = model(path, "--ranks 2")
+      assert.truthy(output:match("\n +2  as measured +115%.000 +15%.000 +87%.0 %%"), output)
+    end)
+  end)
 end)
