@@ -549,8 +549,8 @@ void ty_comm_free(ty_comm *c)
   if (c->queue != COLLECTIVE_QUEUE)
     __atomic_store_n(&taken[c->queue - COMM_QUEUE], NULL, __ATOMIC_RELEASE);
   c->ops->close(c->world);
-  for (int i = 0; i < COUNT(c->scratch); i++) mem_free(c->scratch[i].data);
-  mem_free(c->notice.data);
+  for (int i = 0; i < COUNT(c->scratch); i++) mem_free(c->scratch[i].block);
+  mem_free(c->notice.block);
   mem_free(c);
 }
 

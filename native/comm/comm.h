@@ -61,7 +61,8 @@ extern const struct comm_ops comm_devices;
 int comm_devices_at(const struct comm_world *w, int i);          /* the device of local rank i */
 void comm_devices_abort(void);                        /* what they have under way, in all groups */
 
-struct comm_buffer { char *data; size_t cap; };
+/* `data` begins as a page does, within `block`: the system copies to there in half the time */
+struct comm_buffer { char *data; size_t cap; void *block; };
 /* Each part's elements `from`, added over the ranks, in `to`. All parts are of one dtype; wire:
 ** TY_WIRE_*; `threshold`: what two bits stand for. */
 struct comm_sum { const struct comm_part *part; int n, dtype, wire; float threshold; };
@@ -70,5 +71,5 @@ struct line_position { int part; int64_t at; };
 /* Adds one block, of some megabytes, and moves on, to part n at the end. */
 int comm_sum(const struct comm_ops *ops, struct comm_world *w, struct comm_buffer scratch[3],
     const struct comm_sum *s, struct line_position *at);
-bool comm_reserve(struct comm_buffer *b, size_t bytes);
+bool comm_reserve(struct comm_buffer *b, size_t bytes);   /* what it held is lost when it grows */
 int comm_failed(const struct comm_world *w, const char *what);

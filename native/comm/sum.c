@@ -19,9 +19,10 @@ enum { BLOCK = 8 << 20, LARGE = 1 << 18, UNIT = 64 };
 bool comm_reserve(struct comm_buffer *b, size_t bytes)
 {
   if (bytes <= b->cap) return true;
-  void *p = mem_grow(b->data, bytes);
+  void *p = mem_grow(b->block, bytes + PAGE);
   if (!p) return false;
-  b->data = p;
+  b->block = p;
+  b->data = (char *)align_up((uintptr_t)p, PAGE);
   b->cap = bytes;
   return true;
 }
@@ -34,12 +35,20 @@ int comm_failed(const struct comm_world *w, const char *what)
 
 /* -- elements ---------------------------------------------------------------------------------- */
 
-#define ADD(T, name)                                                  \
-  static void name(void *to, const void *a, const void *b, int64_t n) \
-  {                                                                   \
-    T *y = to;                                                        \
-    const T *x = a, *z = b;                                           \
-    for (int64_t i = 0; i < n; i++) y[i] = (T)(x[i] + z[i]);          \
+/* so many in a row that the compiler makes vectors of them, which y might overlap */
+enum { ROW = 16 };
+
+#define ADD(T, name)                                                   \
+  static void name(void *to, const void *a, const void *b, int64_t n)  \
+  {                                                                    \
+    T *y = to, sum[ROW];                                               \
+    const T *x = a, *z = b;                                            \
+    int64_t i = 0;                                                     \
+    for (; i + ROW <= n; i += ROW) {                                   \
+      for (int k = 0; k < ROW; k++) sum[k] = (T)(x[i + k] + z[i + k]); \
+      memcpy(y + i, sum, sizeof sum);                                  \
+    }                                                                  \
+    for (; i < n; i++) y[i] = (T)(x[i] + z[i]);                        \
   }
 ADD(float, add_f32)
 ADD(double, add_f64)
