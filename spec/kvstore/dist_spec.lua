@@ -311,6 +311,16 @@ describe("processes over MPI", function()
     end
   end
 
+  for case, what in pairs{ scaled = "with a scaled loss, a step left out", watched =
+    "with a monitor" } do
+    with_mpi(("train as contexts do while sums are held up, %s"):format(what), function()
+      local words = "spec/support/ranks.lua " .. case
+      local one = shell.run(("TYCHO_THREADS=1 %s %s one 2"):format(shell.program, words))
+      assert.truthy(one:find(case == "scaled" and "skipped 2, scale 8192" or "seen %d"), one)
+      assert.equal(one, run(2, words))
+    end)
+  end
+
   for _, n in ipairs{ 2, 4 } do
     with_mpi(("train as %d contexts do, with updates inside backward"):format(n), function()
       local words = "spec/support/ranks.lua resnet"

@@ -1,23 +1,10 @@
--- The order of sums over ranks, and what need not wait for them. A gate is a sum of a group of its
--- own that one of its two ranks has asked for, and the other one has not yet.
+-- The order of sums over ranks, and what need not wait for them.
 
 local comm = require "tycho.kvstore.comm"
 local dist = require "tycho.kvstore.dist"
-local ffi = require "ffi"
+local gate = require "spec.support.gate"
 local trace = require "spec.support.trace"
 local ty = require "tycho"
-
-ffi.cdef "unsigned alarm(unsigned seconds);"
-
--- x has its value once the function that this gives is called.
-local function close_gate(x)
-  local near, far = unpack(comm.group(2))
-  local y = ty.nd.zeros(x.shape, { ctx = far.context })
-  near:sum{ x }
-  return function()
-    far:sum{ y }
-  end
-end
 
 -- Calls `run(rank, group, gated)` per rank, who hands `gated` the array that its first message
 -- sends; opens the gates behind that. The elements of each rank's messages in the order in which
@@ -28,7 +15,7 @@ local function order_of(size, run)
     local gates = {}
     for r, group in ipairs(comm.group(size)) do
       run(r, group, function(x)
-        gates[r] = close_gate(x)
+        gates[r] = gate.close(x)
       end)
     end
     for _, open in ipairs(gates) do
@@ -48,14 +35,8 @@ local function order_of(size, run)
   return list
 end
 
--- A hang is a failure: nobody else would open a gate.
-before_each(function()
-  ffi.C.alarm(60)
-end)
-
-after_each(function()
-  ffi.C.alarm(0)
-end)
+before_each(gate.watch)
+after_each(gate.leave)
 
 describe("of sums over ranks that wait for another one", function()
   local SIZES = { 1000, 2000, 300000, 500 }
@@ -172,7 +153,7 @@ describe("behind a sum over ranks", function()
     local late, w = ty.nd.ones({ 4 }, { ctx = ctx }), ty.nd.full({ 4 }, 2, { ctx = ctx })
     local v = ty.nd.full({ 4 }, 5, { ctx = ctx })
     ty.nd.waitall()
-    local open = close_gate(late)
+    local open = gate.close(late)
     local read = late + w                                -- waits, and so does all that needs it
     w:add_(100)
     v:add_(late)
@@ -218,7 +199,7 @@ describe("behind a sum over ranks", function()
     local m, batch = stepped(false, function(m)          -- of four sums, one stays
       ty.nd.waitall()
       local grads = m._exec_group.execs[1].grad_dict
-      open_first, open = close_gate(grads.fc3_weight), close_gate(grads.fc2_weight)
+      open_first, open = gate.close(grads.fc3_weight), gate.close(grads.fc2_weight)
     end)
     m:forward(batch, { is_train = true })
     open_first()

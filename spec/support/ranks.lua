@@ -144,10 +144,14 @@ end
 --- `fit` over shuffled rows, two epochs and a bit more than a batch of each rank.
 -- @tparam[opt] table options further ones of `fit`
 -- @int[opt] rows of all data together
-function ranks.fit(n, kv, options, rows)
+-- @bool[opt] spoilt whether a row has no numbers
+function ranks.fit(n, kv, options, rows, spoilt)
   ty.random.seed(11)
   rows = rows or 7 * ROWS * n + 3
   local data = ty.nd.random.uniform{ 0, 1, shape = { rows, 3, 12, 12 } }
+  if spoilt then
+    data[5][":"] = math.huge
+  end
   local label = ty.nd.floor(ty.nd.random.uniform{ 0, 10, shape = { rows } })
   local contexts = { kv and kv._home }
   for i = 1, kv and 0 or n do
@@ -259,6 +263,40 @@ local function messages(kv, count)
   return ("%d messages"):format(count)
 end
 
+-- Sums are held up: another rank is late at each batch.
+local function late(kv)
+  return function(param)
+    if kv and param.nbatch % kv.num_workers == kv.rank then
+      os.execute("sleep 0.01")
+    end
+  end
+end
+
+--- `fit` with a loss scale, and a row whose gradients are no numbers.
+function ranks.scaled(n, kv)
+  local m = ranks.fit(n, kv, { loss_scale = "dynamic", batch_end_callback = late(kv) }, nil, true)
+  local scale = m._loss_scale
+  return ("%s\nskipped %d, scale %g"):format(ranks.lines(m), scale.skipped, scale.scale)
+end
+
+--- `fit` with a monitor of weights, and what it saw.
+function ranks.watched(n, kv)
+  local norms, seen, texts = {}, {}, {}
+  local monitor = ty.mon.Monitor{ 2, pattern = "(fc|last)_weight", stat_func = function(x)
+    norms[#norms + 1] = x:norm()
+    return norms[#norms]
+  end }
+  local m = ranks.fit(n, kv, { monitor = monitor, batch_end_callback = late(kv) })
+  for _, norm in ipairs(norms) do
+    seen[("%.8g"):format(norm:asscalar())] = true        -- contexts have the same weights
+  end
+  for text in pairs(seen) do
+    texts[#texts + 1] = text
+  end
+  table.sort(texts)
+  return ("%s\nseen %s"):format(ranks.lines(m), table.concat(texts, " "))
+end
+
 local function finish(m, path)
   print(ranks.lines(m))
   if path then
@@ -280,6 +318,16 @@ if arg and arg[0] and arg[0]:find("ranks.lua", 1, true) then
       print(ranks.lines(m))
     end
     assert(epochs == (kv and kv.rank > 0 and 0 or 2))
+  elseif case == "scaled" or case == "watched" then
+    local kv = not one and ty.kv.create("dist_sync") or nil
+    ty.log.sink = function() end
+    local text = ranks[case](kv and kv.num_workers or n, kv)
+    if kv then
+      kv:check_same("results", text)
+    end
+    if not kv or kv.rank == 0 then
+      print(text)
+    end
   elseif case == "resumed" then                          -- PREFIX EPOCHS
     local kv = ty.kv.create("dist_sync")
     local m = ranks.fit(kv.num_workers, kv, { num_epoch = tonumber(arg[3]),
