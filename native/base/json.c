@@ -1,15 +1,15 @@
 /* json.c - reads the JSON of symbol files.
 **
 ** The files hold objects, lists, texts and numbers, nothing else; texts know the escapes \" \\
-** \n \r \t and no raw line breaks. The reader refuses everything else with line and byte, nests
-** at most DEPTH levels, and copies each text once, so damaged or hostile files cost no more than
-** their length. A tree is some seven times its text, so the long lists, those of the outermost
-** object, never become one. Source: behaviour of the reference's reader.
+** \n \r \t and no raw line breaks. The check refuses everything else with line and byte, and nests
+** at most DEPTH levels; it and the walk allocate nothing, so damaged or hostile files cost no
+** more than their length. Source: behaviour of the reference's reader.
 */
 #include "base/json.h"
 
 enum { DEPTH = 64 };
-struct json_reader { const char *begin, *s; struct arena *arena; int depth; };
+struct json_reader { const char *begin, *s; int depth; };
+#define NUMBER "+-.0123456789eE"
 
 static int refuse(const struct json_reader *r, const char *what)
 {
@@ -24,11 +24,15 @@ static int refuse(const struct json_reader *r, const char *what)
   return code;
 }
 
-static void skip_space(struct json_reader *r) { r->s += strspn(r->s, " \t\r\n"); }
+static const char *behind_space(const char *s)
+{
+  while (*s == ' ' || *s == '\n' || *s == '\t' || *s == '\r') s++;
+  return s;
+}
 
 static int expect(struct json_reader *r, char c, const char *what)
 {
-  skip_space(r);
+  r->s = behind_space(r->s);
   if (*r->s != c) return refuse(r, what);
   r->s++;
   return TY_OK;
@@ -40,133 +44,133 @@ static char escape_of(char c)
   return at ? to[at - from] : 0;
 }
 
-static int read_text(struct json_reader *r, const char **out)
+/* -- the check --------------------------------------------------------------------------------- */
+
+static int check_text(struct json_reader *r)
 {
   TRY(expect(r, '"', "a text"));
-  const char *end = r->s;
-  while (*end && *end != '"' && *end != '\n' && *end != '\r') end += *end == '\\' && end[1] ? 2 : 1;
-  char *copy = arena_new(r->arena, (size_t)(end - r->s) + 1), *put = copy;
-  NEED(copy, TY_EMEMORY, "out of memory: text of %zu bytes", (size_t)(end - r->s));
-  while (r->s < end) {
-    char c = *r->s++;
-    if (c == '\\' && !(c = escape_of(*r->s++)))
-      return r->s--, refuse(r, "one of the escapes \\\" \\\\ \\n \\r \\t");
-    *put++ = c;
-  }
-  *out = copy;
+  for (char c; (c = *r->s) && c != '"' && c != '\n' && c != '\r'; r->s++)
+    if (c == '\\' && !escape_of(*++r->s))
+      return refuse(r, "one of the escapes \\\" \\\\ \\n \\r \\t");
   return expect(r, '"', "the text's closing quote on the same line");
 }
 
-static int read_number(struct json_reader *r, double *out)
+static int check_number(struct json_reader *r)
 {
-  size_t digits = strspn(r->s, "+-.0123456789eE");
+  size_t digits = strspn(r->s, NUMBER);
   char *end;
   if (!digits) return refuse(r, "a text, number, list or object");
-  *out = number_read(r->s, &end);
+  number_read(r->s, &end);
   if (end != r->s + digits) return refuse(r, "a number");
   r->s = end;
   return TY_OK;
 }
 
-static int read_value(struct json_reader *r, const char *key, struct json **out);
+static int check_value(struct json_reader *r);
 
-/* The next entry of a list or an object, NULL behind the last. */
-static int next_entry(struct json_reader *r, struct json *v, struct json **out)
+static int check_entries(struct json_reader *r, bool object)
 {
-  const char close = v->type == J_LIST ? ']' : '}', *key = NULL;
-  *out = NULL;
-  skip_space(r);
-  if (*r->s == close) return r->s++, TY_OK;
-  if (v->n) TRY(expect(r, ',', v->type == J_LIST ? "',' or ']'" : "',' or '}'"));
-  if (v->type == J_OBJECT) {
-    TRY(read_text(r, &key));
-    TRY(expect(r, ':', "':'"));
-  }
-  v->n++;
-  return read_value(r, key, out);
-}
-
-static int keep_entries(struct json_reader *r, struct json *v)
-{
-  struct json **tail = &v->first;
-  for (;;) {
-    TRY(next_entry(r, v, tail));
-    if (!*tail) return TY_OK;
-    tail = &(*tail)->next;
+  const char close = object ? '}' : ']';
+  for (int n = 0;; n++) {
+    r->s = behind_space(r->s);
+    if (*r->s == close) return r->s++, TY_OK;
+    if (n) TRY(expect(r, ',', object ? "',' or '}'" : "',' or ']'"));
+    if (object) {
+      TRY(check_text(r));
+      TRY(expect(r, ':', "':'"));
+    }
+    TRY(check_value(r));
   }
 }
 
-/* Takes one entry after the other, each a tree that is gone when the next one is read. */
-static int pass_entries(struct json_reader *r, struct json *v,
-    int (*take)(const struct json *entry, void *to), void *to)
+static int check_value(struct json_reader *r)
 {
-  struct arena *whole = r->arena;
-  struct json *entry;
-  int code;
-  do {
-    struct arena one = { 0 };
-    r->arena = &one;
-    code = next_entry(r, v, &entry);
-    if (!code && entry && take) code = take(entry, to);
-    arena_done(&one);
-  } while (!code && entry);
-  r->arena = whole;
-  return code;
-}
-
-static int read_value(struct json_reader *r, const char *key, struct json **out)
-{
-  skip_space(r);
-  struct json *v = arena_new(r->arena, sizeof *v);
-  NEED(v, TY_EMEMORY, "out of memory: JSON value");
-  v->key = key;
-  v->at = (size_t)(r->s - r->begin);
-  *out = v;
+  r->s = behind_space(r->s);
   char c = *r->s;
-  if (c == '"') return v->type = J_TEXT, read_text(r, &v->text);
-  if (c != '[' && c != '{') return v->type = J_NUMBER, read_number(r, &v->number);
+  if (c == '"') return check_text(r);
+  if (c != '[' && c != '{') return check_number(r);
   if (r->depth == DEPTH) return refuse(r, "no more than 64 nested brackets");
-  v->type = c == '[' ? J_LIST : J_OBJECT;
   r->s++;
-  bool outermost = r->depth++ == 1;
-  TRY(outermost && c == '[' ? pass_entries(r, v, NULL, NULL) : keep_entries(r, v));
+  r->depth++;
+  TRY(check_entries(r, c == '{'));
   r->depth--;
   return TY_OK;
 }
 
-static int read_object(struct json_reader *r, struct json **out)
+int json_check(const char *s)
 {
-  skip_space(r);
-  return *r->s == '{' ? read_value(r, NULL, out) : refuse(r, "'{'");
-}
-
-int json_read(const char *s, struct arena *a, struct json **out)
-{
-  struct json_reader r = { s, s, a, 0 };
-  TRY(read_object(&r, out));
-  skip_space(&r);
+  struct json_reader r = { s, behind_space(s), 0 };
+  if (*r.s != '{') return refuse(&r, "'{'");
+  TRY(check_value(&r));
+  r.s = behind_space(r.s);
   return *r.s ? refuse(&r, "nothing more") : TY_OK;
 }
 
-int json_object(const char *s, size_t at, struct arena *a, struct json **out)
+/* -- the walk ---------------------------------------------------------------------------------- */
+
+int json_type(const char *v)
 {
-  struct json_reader r = { s, s + at, a, 0 };
-  return read_object(&r, out);
+  return *v == '"' ? J_TEXT : *v == '[' ? J_LIST : *v == '{' ? J_OBJECT : J_NUMBER;
 }
 
-int json_each(const char *s, const struct json *list,
-    int (*take)(const struct json *entry, void *to), void *to)
+static const char *end_of_text(const char *v)
 {
-  struct json_reader r = { s, s + list->at + 1, NULL, 2 };
-  struct json again = { .type = J_LIST };
-  return pass_entries(&r, &again, take, to);
+  for (v++; *v != '"'; v++) v += *v == '\\';
+  return v + 1;
 }
 
-const struct json *json_get(const struct json *object, const char *key)
+static const char *end_of(const char *v)
 {
-  const struct json *v = object && object->type == J_OBJECT ? object->first : NULL;
-  while (v && strcmp(v->key, key)) v = v->next;
+  int depth = 0;
+  if (json_type(v) == J_NUMBER) return v + strspn(v, NUMBER);
+  do {
+    if (*v == '"')
+      v = end_of_text(v);
+    else {
+      depth += (*v == '[' || *v == '{') - (*v == ']' || *v == '}');
+      v++;
+    }
+  } while (depth);
   return v;
+}
+
+const char *json_first(const char *v)
+{
+  v = behind_space(v + 1);
+  return *v == ']' || *v == '}' ? NULL : v;
+}
+
+const char *json_next(const char *v)
+{
+  v = behind_space(end_of(v));
+  return *v == ',' ? behind_space(v + 1) : NULL;
+}
+
+const char *json_value(const char *key) { return behind_space(behind_space(end_of_text(key)) + 1); }
+
+bool json_is(const char *text, const char *s)
+{
+  for (text++; *text != '"'; text++, s++) {
+    char c = *text == '\\' ? escape_of(*++text) : *text;
+    if (c != *s) return false;
+  }
+  return !*s;
+}
+
+char *json_text(const char *text, struct arena *a)
+{
+  const char *end = end_of_text(text) - 1;
+  char *copy = arena_chars(a, (size_t)(end - text)), *put = copy;
+  if (!copy) return NULL;
+  for (text++; text < end; text++) *put++ = *text == '\\' ? escape_of(*++text) : *text;
+  *put = 0;
+  return copy;
+}
+
+double json_number(const char *v)
+{
+  char *end;
+  return number_read(v, &end);
 }
 
 void json_quote(struct text *t, const char *s)

@@ -94,31 +94,48 @@ bool grow_array(void **p, int n, int *cap, size_t size)
 
 /* Blocks double in size up to 64 KB, so that a small graph costs one kilobyte and a large one
 ** few blocks. What is larger than the next one has a block of its own, behind the one that is
-** being filled. */
-struct arena_block { struct arena_block *next; size_t used, size; _Alignas(16) char bytes[]; };
+** being filled. Texts may lie anywhere: they fill a block from its end, and none is padded. */
+struct arena_block {
+  struct arena_block *next;
+  size_t used, end, size;
+  _Alignas(16) char bytes[];
+};
+
+static struct arena_block *block_with(struct arena *a, size_t bytes)
+{
+  struct arena_block *b = a->head;
+  if (b && b->end - b->used >= bytes) return b;
+  size_t size = b ? MIN(b->size * 2, SMALL - sizeof *b) : 1024 - sizeof *b;
+  struct arena_block *more = mem_new(sizeof *more + MAX(size, bytes)),
+                     **at = b && bytes > size ? &b->next : &a->head;
+  if (!more) return NULL;
+  more->size = more->end = MAX(size, bytes);
+  more->next = *at;
+  return *at = more;
+}
 
 void *arena_new(struct arena *a, size_t bytes)
 {
   if (bytes > SIZE_MAX / 4) return fail_memory("host", bytes, mem_bytes(), 0), NULL;
-  bytes = align_up(bytes ? bytes : 1, 16);
-  struct arena_block *b = a->head;
-  if (!b || b->size - b->used < bytes) {
-    size_t size = b ? MIN(b->size * 2, SMALL - sizeof *b) : 1024 - sizeof *b;
-    struct arena_block *more = mem_new(sizeof *more + MAX(size, bytes)),
-                       **at = b && bytes > size ? &b->next : &a->head;
-    if (!more) return NULL;
-    more->size = MAX(size, bytes);
-    more->next = *at;
-    *at = b = more;
-  }
-  b->used += bytes;
-  return b->bytes + b->used - bytes;
+  const size_t align = bytes > 8 ? 16 : 8;
+  bytes = align_up(bytes ? bytes : 1, align);
+  struct arena_block *b = block_with(a, bytes + align - 8); /* `used` is a multiple of 8 */
+  if (!b) return NULL;
+  char *p = b->bytes + align_up(b->used, align);
+  b->used = (size_t)(p - b->bytes) + bytes;
+  return p;
+}
+
+char *arena_chars(struct arena *a, size_t n)
+{
+  struct arena_block *b = block_with(a, n);
+  return b ? b->bytes + (b->end -= n) : NULL;
 }
 
 char *arena_text(struct arena *a, const char *s)
 {
   size_t n = strlen(s) + 1;
-  char *copy = arena_new(a, n);
+  char *copy = arena_chars(a, n);
   return copy ? memcpy(copy, s, n) : NULL;
 }
 

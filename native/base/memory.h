@@ -27,7 +27,8 @@ static inline size_t align_up(size_t n, size_t to) { return (n + to - 1) / to * 
 
 /* An arena gives many small blocks that are freed together. Zero-initialised = empty. */
 struct arena { struct arena_block *head; };
-void *arena_new(struct arena *a, size_t bytes);       /* zeroed, aligned to 16 */
+void *arena_new(struct arena *a, size_t bytes);       /* zeroed, aligned to 16 (8 bytes: to 8) */
+char *arena_chars(struct arena *a, size_t n);           /* for a text; not padded */
 char *arena_text(struct arena *a, const char *s);
 void  arena_done(struct arena *a);
 

@@ -23,7 +23,7 @@ int exec_variables(const ty_graph *g, int *arg, int *narg, int *aux, int *naux)
   NEED(mutated, TY_EMEMORY, "out of memory");
   for (int i = 0; i < g->n; i++)
     for (int k = 0; g->node[i].op && !g->node[i].backward && k < g->node[i].nin; k++)
-      if (g->node[i].inport[k].mutated) mutated[g->node[i].in[k].node] = 1;
+      if (g->node[i].kind->inport[k].mutated) mutated[g->node[i].in[k].node] = 1;
   *narg = *naux = 0;
   for (int i = 0; i < g->n; i++) {
     if (g->node[i].op || g->node[i].head_gradient) continue;
@@ -268,7 +268,7 @@ static int insert_copies(ty_exec *e, struct gradient *grad)
   for (int i = 0; i < to->n; i++) from[i] = -1;
   for (int i = 0; i < e->g->n; i++) from[map[i]] = i;
   for (int i = 0; i < to->n; i++)
-    for (int k = 0; k < to->node[i].nout; k++)
+    for (int k = 0; k < to->node[i].kind->nout; k++)
       desc[to->node[i].first + k] = from[i] >= 0 ? e->desc[e->g->node[from[i]].first + k]
                                                  : desc[value_of(to, to->node[i].in[0])];
   int forward = 0;
@@ -489,9 +489,10 @@ static int check_rows(const ty_exec *e)
       int code = fail(TY_ESHAPE,
           "%s %s: input %s is %s, whose number of rows is known only when it has run; it can be an "
           "output only",
-          n->op->name, n->name, n->inport[k].name, from->name);
+          n->op->name, n->name, n->kind->inport[k].name, from->name);
       fail_node(n->op->name, n->name, n->where);
-      fail_argument(n->inport[k].name, "a shape that follows from other shapes", from->op->name);
+      fail_argument(
+          n->kind->inport[k].name, "a shape that follows from other shapes", from->op->name);
       return code;
     }
   return TY_OK;

@@ -40,7 +40,7 @@ static void describe_inputs(struct program *p, const struct step *st, struct tex
   char name[32];
   for (int k = 0; k < n->nin && st->kind == STEP_NODE; k++) {
     const struct operand *a = &st->v.call.in[k];
-    const char *port = n->inport && !n->backward ? n->inport[k].name : "input";
+    const char *port = n->kind->inport && !n->backward ? n->kind->inport[k].name : "input";
     describe(st->device, a->p, &a->d, port, t);
   }
   for (int k = 0; k < st->nin && st->kind == STEP_POINTWISE; k++) {

@@ -31,8 +31,9 @@ static void print_node(struct printer *q, int i)
     const struct node *from = &q->e->g->node[in.node];
     text_add(q->t, "\targ[%d]=%s(%d)%s\n", k, from->name, in.out, from->op ? "" : " version=0");
   }
-  if (n->nattr) text_add(q->t, "Attrs:\n");
-  for (int k = 0; k < n->nattr; k++) text_add(q->t, "\t%s=%s\n", n->attr[k].key, n->attr[k].value);
+  if (n->kind->nattr) text_add(q->t, "Attrs:\n");
+  for (int k = 0; k < n->kind->nattr; k++)
+    text_add(q->t, "\t%s=%s\n", n->kind->attr[k].key, n->kind->attr[k].value);
 }
 
 /* Depth-first over logical inputs; a mirror is reached through the gradients of mirrored nodes

@@ -185,7 +185,7 @@ int ty_exec_value(ty_exec *e, int i, ty_value *out)
   int k = 0;
   for (int node = 0; node < e->g->n; node++) {
     const struct node *n = &e->g->node[node];
-    for (int j = 0; j < n->nout; j++) {
+    for (int j = 0; j < n->kind->nout; j++) {
       const struct value *x = &p->value[n->first + j], *r = &p->value[x->root];
       if (x->kind != V_POOL && r->kind != V_POOL) continue;
       if (k++ != i) continue;

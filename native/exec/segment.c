@@ -82,11 +82,12 @@ static bool changes_input(const struct program *p, const struct step *st, int k)
 {
   const struct node *n = st->node >= 0 ? &p->s.g->node[st->node] : NULL;
   if (!n || st->kind != STEP_NODE || n->mirror) return false;
-  if (st->v.call.with_grad && k < n->nin && n->inport[k].overwritten) return true;
-  if (!n->reads || !n->reads->changes) return !n->backward && n->inport[k].mutated;
+  if (st->v.call.with_grad && k < n->nin && n->kind->inport[k].overwritten) return true;
+  if (!n->kind->reads || !n->kind->reads->changes)
+    return !n->backward && n->kind->inport[k].mutated;
   if (!n->backward) return false; /* its gradient operator does */
   const struct node *f = &p->s.g->node[n->forward];
-  struct read_walk w = reads_walk(n->reads, f->nin, f->nout);
+  struct read_walk w = reads_walk(n->kind->reads, f->nin, f->kind->nout);
   while (reads_next(&w))
     if (w.operand == k) return w.changed;
   return false;
@@ -340,7 +341,7 @@ void exec_note_host_event(ty_exec *e, const struct program *p, int t)
   const struct node *n = &p->s.g->node[p->step[t].node];
   e->walk.node = p->step[t].node;
   e->event = (ty_event){ n->name, op_label(n), n->name, NULL, n->backward | e->last.is_train << 1,
-    false, n->nin, n->nout };
+    false, n->nin, n->kind->nout };
 }
 
 /* Segments from .. to - 1 of a program; stops where the front end has to run a step. */

@@ -75,7 +75,7 @@ static int report(
   va_end(args);
   const struct node *n = &e->g->node[node];
   e->event = (ty_event){ n->name, op_label(n), e->event_name, e->event_tensor, 0, is_input, n->nin,
-    n->nout };
+    n->kind->nout };
   return TY_EV_MONITOR;
 }
 
@@ -90,7 +90,7 @@ static int shown_inputs(const ty_exec *e, const struct node *n, ty_entry *out)
     return count;
   }
   const struct node *f = &e->g->node[n->forward];
-  struct read_walk w = reads_walk(shown, f->nin, f->nout);
+  struct read_walk w = reads_walk(shown, f->nin, f->kind->nout);
   while (count < SHOWN && reads_next(&w))
     out[count++] = w.kind == READ_HEAD ? n->in[0]
         : w.kind == READ_IN            ? f->in[w.k]
@@ -105,7 +105,7 @@ static int walk_node(ty_exec *e, struct program *p)
   const struct node *n = &e->g->node[e->walk.node];
   ty_entry in[SHOWN];
   int inputs = e->monitor == TY_MON_ALL && !n->inside ? 2 * shown_inputs(e, n, in) : 0;
-  int outputs = n->inside && !n->shown ? 0 : n->nreal;
+  int outputs = n->inside && !n->shown ? 0 : n->kind->nreal;
   char name[600];
   while (e->walk.item < inputs) {
     int k = e->walk.item / 2, first = !(e->walk.item++ & 1), v = value_of(e->g, in[k]),
@@ -114,7 +114,7 @@ static int walk_node(ty_exec *e, struct program *p)
     if (first && !from->op)
       code = report(e, p, e->walk.node, v, true, "%s", from->name);
     else if (!first && !n->backward && monitor_input_named(n->op))
-      code = report(e, p, e->walk.node, v, true, "%s_%s", n->name, n->inport[k].name);
+      code = report(e, p, e->walk.node, v, true, "%s_%s", n->name, n->kind->inport[k].name);
     else if (!first)
       code = report(e, p, e->walk.node, v, true, "%s_input%d", n->name, k);
     if (code) return code;
@@ -139,7 +139,7 @@ static bool runs_in(const ty_exec *e, const struct program *p, int node)
   const struct node *n = &e->g->node[node];
   if (!n->op) return false;
   if (p->step_of[node] >= 0) return true;
-  for (int k = 0; k < n->nout; k++)
+  for (int k = 0; k < n->kind->nout; k++)
     if (p->value[n->first + k].kind != V_NONE) return true; /* a view */
   return false;
 }
@@ -197,7 +197,7 @@ int ty_exec_event_tensor(ty_exec *e, int part, int i, ty_tensor **out)
   NEED((e->walk.active || e->host.p) && out && e->walk.node < e->g->n, TY_ESTATE,
       "event_tensor: no event is waiting");
   const struct node *n = &e->g->node[e->walk.node];
-  int count = part == TY_OUT ? n->nout : n->nin;
+  int count = part == TY_OUT ? n->kind->nout : n->nin;
   NEED(i >= 0 && i < count, TY_EINDEX, "event_tensor: %d of %d", i, count);
   struct program *p = e->host.p ? e->host.p : e->variant[UNFUSED];
   *out = exec_value_view(e, p, part == TY_OUT ? n->first + i : value_of(e->g, n->in[i]));

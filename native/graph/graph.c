@@ -1,15 +1,15 @@
 /* graph.c - building graphs: variables, operators, names of outputs.
 **
-** Everything a node holds (names, attributes, parameters, inputs, ports) lies in the graph's
-** arena and goes with it. Order of calls: ty_graph_new, then ty_graph_var / ty_graph_op, inputs
-** before their readers.
+** Everything a node holds (names, inputs) and its kind (attributes, parameters, ports) lies in the
+** graph's arena and goes with it. Order of calls: ty_graph_new, then ty_graph_var / ty_graph_op,
+** inputs before their readers.
 */
 #include "graph/graph.h"
 #include "op/registry.h"
 
 const char *node_attr(const struct node *n, const char *key)
 {
-  return attr_given(n->attr, n->nattr, key);
+  return attr_given(n->kind->attr, n->kind->nattr, key);
 }
 
 const char *op_label(const struct node *n)
@@ -28,12 +28,12 @@ void output_name(const struct node *n, int out, char *buffer, size_t size)
   if (!n->op)
     snprintf(buffer, size, "%s", n->name);
   else if (n->backward)
-    snprintf(buffer, size, n->nout == 1 ? "%s%soutput" : "%s%soutput%d", n->name, sep, out);
+    snprintf(buffer, size, n->kind->nout == 1 ? "%s%soutput" : "%s%soutput%d", n->name, sep, out);
   else
-    snprintf(buffer, size, "%s%s%s", n->name, sep, n->outport[out].name);
+    snprintf(buffer, size, "%s%s%s", n->name, sep, n->kind->outport[out].name);
 }
 
-/* -- nodes ------------------------------------------------------------------------------------- */
+/* -- kinds ------------------------------------------------------------------------------------- */
 
 static int compare_attr(const void *a, const void *b)
 {
@@ -41,8 +41,7 @@ static int compare_attr(const void *a, const void *b)
 }
 
 /* op NULL: a variable's. Names of parameters are the operator's own. */
-static const ty_attr *copy_attrs(
-    struct arena *a, const struct op *op, const ty_attr *attr, int n)
+static const ty_attr *copy_attrs(struct arena *a, const struct op *op, const ty_attr *attr, int n)
 {
   static const ty_attr none = { 0 };
   if (!n) return &none;
@@ -57,31 +56,103 @@ static const ty_attr *copy_attrs(
   return out;
 }
 
-static bool same_attrs(const struct node *n, const ty_attr *attr, int nattr)
+/* Whether the kind says these, whose order is the writer's. */
+static bool same_attrs(const struct kind *k, const ty_attr *attr, int nattr)
 {
-  bool same = n->nattr == nattr;
-  for (int i = 0; i < nattr && same; i++)
-    same = !strcmp(n->attr[i].key, attr[i].key) && !strcmp(n->attr[i].value, attr[i].value);
+  bool same = k && k->nattr == nattr;
+  for (int i = 0; i < nattr && same; i++) {
+    bool alike = !strcmp(k->attr[i].key, attr[i].key);
+    const char *value = alike ? attr[i].value : attr_given(attr, nattr, k->attr[i].key);
+    same = value && !strcmp(k->attr[i].value, value);
+  }
   return same;
 }
 
-/* Room for one more node with operator (NULL: a variable), name, origin and attributes; the caller
-** fills the rest and then counts it in with `added`. */
-static int begin_node(ty_graph *g, const struct op *op, const char *name, const ty_attr *attr,
-    int nattr, struct node **out)
+/* The same in any order of the attributes. */
+static int recent_slot(const struct op *op, const ty_attr *attr, int nattr, int nin)
+{
+  uint32_t h = name_hash(op ? op->name : "") + 31u * (uint32_t)nin;
+  for (int i = 0; i < nattr; i++) h += name_hash(attr[i].value) * (name_hash(attr[i].key) | 1);
+  return (int)((h ^ h >> 16) % RECENT_KINDS);
+}
+
+static int set_ports(ty_graph *g, struct kind *k, int nin)
+{
+  struct ports p;
+  TRY(op_ports(k->op, k->param, nin, &g->arena, &p));
+  k->inport = p.in;
+  k->outport = p.out;
+  k->nin = p.nin;
+  k->nout = p.nout;
+  k->nreal = p.nreal;
+  k->nvisible = p.nvisible;
+  return TY_OK;
+}
+
+static int set_param(ty_graph *g, struct kind *k, const char *name)
+{
+  static int64_t none; /* of what has no parameters; nobody writes there */
+  void *param = k->op->param_size ? arena_new(&g->arena, k->op->param_size) : &none;
+  NEED(param, TY_EMEMORY, "out of memory: node %s", name);
+  int code = op_parse(k->op, k->attr, k->nattr, param);
+  if (code) fail_node(k->op->name, name, g->where);
+  k->param = param;
+  return code;
+}
+
+static const struct port variable_port = { "", false, false, false };
+
+static int make_kind(ty_graph *g, const struct op *op, const char *name, const ty_attr *attr,
+    int nattr, int nin, const struct kind **out)
+{
+  const struct kind *last = g->n ? g->node[g->n - 1].kind : NULL;
+  struct kind *k = arena_new(&g->arena, sizeof *k);
+  NEED(k, TY_EMEMORY, "out of memory: node %s", name);
+  *k = (struct kind){ .op = op, .nattr = nattr, .given = nin };
+  /* variables of a node stand before it and say what it says: they share the list */
+  k->attr = same_attrs(last, attr, nattr) ? last->attr : copy_attrs(&g->arena, op, attr, nattr);
+  NEED(k->attr, TY_EMEMORY, "out of memory: node %s", name);
+  if (op) {
+    TRY(set_param(g, k, name));
+    TRY(set_ports(g, k, nin));
+    TRY(op_reads(op, k->param, &k->reads));
+    TRY(op_in_place(op, false, &k->in_place));
+  }
+  else {
+    k->nout = k->nreal = k->nvisible = 1;
+    k->outport = &variable_port;
+  }
+  return *out = k, TY_OK;
+}
+
+int graph_kind(ty_graph *g, const struct op *op, const char *name, const ty_attr *attr, int nattr,
+    int nin, const struct kind **out)
+{
+  const struct kind **recent = &g->recent[recent_slot(op, attr, nattr, nin)], *k = *recent;
+  if (k && k->op == op && k->given == nin && same_attrs(k, attr, nattr)) return *out = k, TY_OK;
+  TRY(make_kind(g, op, name, attr, nattr, nin, out));
+  return *recent = *out, TY_OK;
+}
+
+/* -- nodes ------------------------------------------------------------------------------------- */
+
+/* Room for one more node; the caller fills the rest and then counts it in with `added`. */
+static int begin_node(ty_graph *g, const struct kind *kind, const char *name, const ty_entry *in,
+    int nin, struct node **out)
 {
   NEED(GROW(g->node, g->n, g->cap), TY_EMEMORY, "out of memory: graph of %d nodes", g->n);
+  ty_entry *copy = nin ? arena_new(&g->arena, sizeof *copy * (size_t)nin) : NULL;
   struct node *n = &g->node[g->n];
-  *n = (struct node){ .op = op,
-    .name = arena_text(&g->arena, name ? name : ""),
+  *n = (struct node){ .op = kind->op,
+    .kind = kind,
+    .name = arena_text(&g->arena, name),
     .where = g->where,
-    .nattr = nattr,
+    .in = copy,
+    .nin = nin,
     .first = g->nvalue,
     .forward = -1 };
-  /* variables of a node stand before it and say what it says: they share the list */
-  n->attr = g->n && same_attrs(n - 1, attr, nattr) ? n[-1].attr
-                                                   : copy_attrs(&g->arena, op, attr, nattr);
-  NEED(n->name && n->attr, TY_EMEMORY, "out of memory: node %s", name ? name : "");
+  NEED(n->name && (copy || !nin), TY_EMEMORY, "out of memory: node %s", name);
+  if (nin) memcpy(copy, in, sizeof *in * (size_t)nin);
   *out = n;
   return TY_OK;
 }
@@ -89,20 +160,62 @@ static int begin_node(ty_graph *g, const struct op *op, const char *name, const 
 static void added(ty_graph *g, ty_entry *out)
 {
   if (out) *out = (ty_entry){ g->n, 0 };
-  g->nvalue += g->node[g->n].nout;
+  g->nvalue += g->node[g->n].kind->nout;
   g->n++;
 }
 
-static const struct port variable_port = { "", false, false, false };
+/* An input of the node that a body changes in place is an auxiliary state, as the body's is. */
+static int mark_states(ty_graph *g, struct node *n, const ty_graph *body, int which)
+{
+  int *variable = NEWS(int, body->n), count = 0;
+  struct port *port = arena_new(&g->arena, sizeof *port * (size_t)(n->nin + 1));
+  struct kind *kind = arena_new(&g->arena, sizeof *kind);
+  int code = variable && port && kind ? TY_OK : fail(TY_EMEMORY, "out of memory: node %s", n->name);
+  if (!code && n->nin) memcpy(port, n->kind->inport, sizeof *port * (size_t)n->nin);
+  for (int i = 0; i < body->n && !code; i++) {
+    const struct node *m = &body->node[i];
+    if (!m->op) variable[i] = count++;
+    for (int k = 0; m->op && k < m->nin; k++) {
+      if (!m->kind->inport[k].mutated || body->node[m->in[k].node].op) continue;
+      int64_t input = n->op->body_input(n->kind->param, which, variable[m->in[k].node]);
+      if (input >= 0 && input < n->nin) port[input].mutated = true;
+    }
+  }
+  mem_free(variable);
+  if (code) return code;
+  *kind = *n->kind;
+  kind->inport = port;
+  n->kind = kind;
+  return TY_OK;
+}
+
+static int take_bodies(ty_graph *g)
+{
+  struct node *n = &g->node[g->n - 1];
+  ty_graph **copy = arena_new(&g->arena, sizeof *copy * (size_t)g->nbody);
+  NEED(copy, TY_EMEMORY, "out of memory");
+  memcpy(copy, g->body, sizeof *copy * (size_t)g->nbody);
+  n->body = copy;
+  n->nbody = g->nbody;
+  g->nbody = 0;
+  for (int k = 0; k < n->nbody && n->op->body_input; k++) TRY(mark_states(g, n, n->body[k], k));
+  return TY_OK;
+}
+
+int graph_add(
+    ty_graph *g, const struct kind *kind, const char *name, const ty_entry *in, ty_entry *out)
+{
+  struct node *n;
+  TRY(begin_node(g, kind, name, in, kind->nin, &n));
+  added(g, out);
+  return kind->op && g->nbody ? take_bodies(g) : TY_OK;
+}
 
 int graph_var(ty_graph *g, const char *name, const ty_attr *attr, int nattr, ty_entry *out)
 {
-  struct node *n;
-  TRY(begin_node(g, NULL, name, attr, nattr, &n));
-  n->nout = n->nreal = n->nvisible = 1;
-  n->outport = &variable_port;
-  added(g, out);
-  return TY_OK;
+  const struct kind *kind;
+  TRY(graph_kind(g, NULL, name, attr, nattr, 0, &kind));
+  return graph_add(g, kind, name, NULL, out);
 }
 
 static int check_inputs(
@@ -110,7 +223,7 @@ static int check_inputs(
 {
   for (int i = 0; i < nin; i++)
     if (in[i].node < 0 || in[i].node >= g->n || in[i].out < 0 ||
-        in[i].out >= g->node[in[i].node].nout) {
+        in[i].out >= g->node[in[i].node].kind->nout) {
       int code = fail(TY_EINDEX, "%s %s: input %d is output %d of node %d, which does not exist",
           op->name, name, i, in[i].out, in[i].node);
       fail_node(op->name, name, g->where);
@@ -119,55 +232,40 @@ static int check_inputs(
   return TY_OK;
 }
 
-static int copy_inputs(ty_graph *g, struct node *n, const ty_entry *in, int nin)
+static int add_op(ty_graph *g, const struct kind *kind, const char *name, const ty_entry *in,
+    int nin, ty_entry *out)
 {
-  ty_entry *copy = arena_new(&g->arena, sizeof *copy * (size_t)(nin + 1));
-  NEED(copy, TY_EMEMORY, "out of memory: node %s", n->name);
-  if (nin) memcpy(copy, in, sizeof *in * (size_t)nin);
-  n->in = copy;
-  n->nin = nin;
-  return TY_OK;
-}
-
-static int set_ports(ty_graph *g, struct node *n, int nin)
-{
-  struct ports p;
-  TRY(op_ports(n->op, n->param, nin, &g->arena, &p));
-  n->inport = p.in;
-  n->outport = p.out;
-  n->nout = p.nout;
-  n->nreal = p.nreal;
-  n->nvisible = p.nvisible;
-  if (p.nin == nin) return TY_OK;
-  int code = fail(TY_EVALUE, "%s %s: expected %d inputs, got %d", n->op->name, n->name, p.nin, nin);
-  fail_node(n->op->name, n->name, n->where);
-  return code;
-}
-
-static int set_param(ty_graph *g, struct node *n)
-{
-  static int64_t none; /* of what has no parameters; nobody writes there */
-  void *param = n->op->param_size ? arena_new(&g->arena, n->op->param_size) : &none;
-  NEED(param, TY_EMEMORY, "out of memory: node %s", n->name);
-  int code = op_parse(n->op, n->attr, n->nattr, param);
-  if (code) fail_node(n->op->name, n->name, n->where);
-  n->param = param;
+  const char *op = kind->op->name;
+  TRY(check_inputs(g, kind->op, name, in, nin));
+  if (kind->nin == nin) return graph_add(g, kind, name, in, out);
+  int code = fail(TY_EVALUE, "%s %s: expected %d inputs, got %d", op, name, kind->nin, nin);
+  fail_node(op, name, g->where);
   return code;
 }
 
 int graph_node(ty_graph *g, const struct op *op, const char *name, const ty_attr *attr, int nattr,
     const ty_entry *in, int nin, ty_entry *out)
 {
-  struct node *n;
-  TRY(check_inputs(g, op, name ? name : "", in, nin));
-  TRY(begin_node(g, op, name, attr, nattr, &n));
-  TRY(set_param(g, n));
-  TRY(set_ports(g, n, nin));
-  TRY(op_reads(op, n->param, &n->reads));
-  TRY(op_in_place(op, false, &n->in_place));
-  TRY(copy_inputs(g, n, in, nin));
-  added(g, out);
-  return TY_OK;
+  const struct kind *kind;
+  TRY(graph_kind(g, op, name ? name : "", attr, nattr, nin, &kind));
+  return add_op(g, kind, name ? name : "", in, nin, out);
+}
+
+/* What the gradient operator of a kind is: as it, with so many inputs and outputs. */
+static const struct kind *gradient_kind(ty_graph *g, const struct kind *of, int nin, int nout)
+{
+  const struct kind **recent = &g->gradient[(uintptr_t)of / sizeof *of % RECENT_KINDS],
+                    *r = *recent;
+  if (r && r->op == of->op && r->param == of->param && r->inport == of->inport && r->nin == nin &&
+      r->nout == nout)
+    return r;
+  struct kind *k = arena_new(&g->arena, sizeof *k);
+  if (!k) return NULL;
+  *k = *of;
+  k->nattr = 0;
+  k->nin = nin;
+  k->nout = k->nreal = k->nvisible = nout;
+  return op_in_place(of->op, true, &k->in_place) ? NULL : (*recent = k);
 }
 
 /* A clone of node `of` (a mirror, or the gradient operator): same operator and parameters, other
@@ -176,16 +274,12 @@ int graph_clone(ty_graph *g, int of, const char *name, bool backward, const ty_e
     int nout, ty_entry *out)
 {
   struct node *n;
+  const struct kind *kind = g->node[of].kind;
+  if (backward) kind = gradient_kind(g, kind, nin, nout);
+  NEED(kind, TY_EMEMORY, "out of memory: node %s", name);
   g->where = g->node[of].where;
-  TRY(begin_node(
-      g, g->node[of].op, name, g->node[of].attr, backward ? 0 : g->node[of].nattr, &n));
+  TRY(begin_node(g, kind, name, in, nin, &n));
   const struct node *f = &g->node[of];
-  n->param = f->param;
-  n->inport = f->inport;
-  n->outport = f->outport;
-  n->reads = f->reads;
-  n->nout = n->nreal = n->nvisible = nout;
-  if (!backward) n->nreal = f->nreal, n->nvisible = f->nvisible;
   n->forward = of;
   n->backward = backward;
   n->mirror = !backward;
@@ -193,8 +287,6 @@ int graph_clone(ty_graph *g, int of, const char *name, bool backward, const ty_e
   n->nbody = f->nbody;
   n->guard = f->guard;
   n->inside = f->inside;
-  TRY(op_in_place(n->op, backward, &n->in_place));
-  TRY(copy_inputs(g, n, in, nin));
   added(g, out);
   return TY_OK;
 }
@@ -262,66 +354,24 @@ int ty_graph_subgraph(ty_graph *g, ty_graph *body)
 }
 
 /* Inputs that are not given become variables `<node>_<input>` with the node's attributes. */
-static int complete_inputs(ty_graph *g, const struct op *op, const char *name, const ty_attr *attr,
-    int nattr, const ty_entry *in, int nin, struct arena *a, const ty_entry **all, int *nall)
+static int complete_inputs(ty_graph *g, const struct kind *kind, const char *name,
+    const ty_attr *attr, int nattr, const ty_entry *in, int nin, struct arena *a,
+    const ty_entry **all)
 {
-  void *param = arena_new(a, op->param_size + 16);
-  struct ports p;
-  NEED(param, TY_EMEMORY, "out of memory");
-  int code = op_parse(op, attr, nattr, param);
-  if (code) return fail_node(op->name, name, g->where), code;
-  TRY(op_ports(op, param, nin, a, &p));
   *all = in;
-  *nall = nin;
-  if (p.nin <= nin) return TY_OK;
-  ty_entry *more = arena_new(a, sizeof *more * (size_t)p.nin);
+  if (kind->nin <= nin) return TY_OK;
+  ty_entry *more = arena_new(a, sizeof *more * (size_t)kind->nin);
   NEED(more, TY_EMEMORY, "out of memory");
-  for (int i = 0; i < p.nin; i++) {
+  for (int i = 0; i < kind->nin; i++) {
     char var[512];
     if (i < nin) {
       more[i] = in[i];
       continue;
     }
-    snprintf(var, sizeof var, "%s%s%s", name, *name ? "_" : "", p.in[i].name);
+    snprintf(var, sizeof var, "%s%s%s", name, *name ? "_" : "", kind->inport[i].name);
     TRY(graph_var(g, var, attr, nattr, &more[i]));
   }
   *all = more;
-  *nall = p.nin;
-  return TY_OK;
-}
-
-/* An input of the node that a body changes in place is an auxiliary state, as the body's is. */
-static int mark_states(ty_graph *g, struct node *n, const ty_graph *body, int which)
-{
-  int *variable = NEWS(int, body->n), count = 0;
-  struct port *port = arena_new(&g->arena, sizeof *port * (size_t)(n->nin + 1));
-  int code = variable && port ? TY_OK : fail(TY_EMEMORY, "out of memory: node %s", n->name);
-  if (!code && n->nin) memcpy(port, n->inport, sizeof *port * (size_t)n->nin);
-  for (int i = 0; i < body->n && !code; i++) {
-    const struct node *m = &body->node[i];
-    if (!m->op) variable[i] = count++;
-    for (int k = 0; m->op && k < m->nin; k++) {
-      if (!m->inport[k].mutated || body->node[m->in[k].node].op) continue;
-      int64_t input = n->op->body_input(n->param, which, variable[m->in[k].node]);
-      if (input >= 0 && input < n->nin) port[input].mutated = true;
-    }
-  }
-  mem_free(variable);
-  if (!code) n->inport = port;
-  return code;
-}
-
-static int take_bodies(ty_graph *g)
-{
-  struct node *n = &g->node[g->n - 1];
-  if (!g->nbody) return TY_OK;
-  ty_graph **copy = arena_new(&g->arena, sizeof *copy * (size_t)g->nbody);
-  NEED(copy, TY_EMEMORY, "out of memory");
-  memcpy(copy, g->body, sizeof *copy * (size_t)g->nbody);
-  n->body = copy;
-  n->nbody = g->nbody;
-  g->nbody = 0;
-  for (int k = 0; k < n->nbody && n->op->body_input; k++) TRY(mark_states(g, n, n->body[k], k));
   return TY_OK;
 }
 
@@ -339,11 +389,13 @@ int ty_graph_op(ty_graph *g, const char *name_of_op, const char *name, const ty_
   char number[16];
   ty_attr *more = arena_new(&a, sizeof *more * (size_t)(nattr + 1));
   const ty_entry *all;
-  int nall, code = more ? TY_OK : fail(TY_EMEMORY, "out of memory");
+  const struct kind *kind;
+  int code = more ? TY_OK : fail(TY_EMEMORY, "out of memory");
+  name = name ? name : "";
   if (!code) attr = op_counted(op, attr, &nattr, nin, more, number);
-  if (!code) code = complete_inputs(g, op, name ? name : "", attr, nattr, in, nin, &a, &all, &nall);
-  if (!code) code = graph_node(g, op, name, attr, nattr, all, nall, out);
-  if (!code) code = take_bodies(g);
+  if (!code) code = graph_kind(g, op, name, attr, nattr, nin, &kind);
+  if (!code) code = complete_inputs(g, kind, name, attr, nattr, in, nin, &a, &all);
+  if (!code) code = add_op(g, kind, name, all, MAX(nin, kind->nin), out);
   arena_done(&a);
   return code;
 }

@@ -10,52 +10,63 @@
 #pragma once
 #include "op/registry.h"
 
-struct node {
+/* What an operator with these attributes is; nodes that say the same share it. */
+struct kind {
   const struct op *op;                                /* NULL: a variable */
-  const char *name, *where;                           /* where: "file.lua:12" or NULL */
   /* sorted by key: parameters as given, and __annotations__ */
   const ty_attr *attr;
-  int nattr;
   const void *param;
-  const ty_entry *in;
-  int nin;
-  /* all; without private ones; seen by composition */
-  int nout, nreal, nvisible;
   const struct port *inport, *outport;
   /* what its gradient operator reads, or this one does; NULL: no gradient */
   const struct reads *reads;
   /* which of its outputs may lie on which inputs; NULL: none */
   const struct in_place *in_place;
-  /* its outputs are values first .. first + nout - 1 */
+  /* given: inputs of the call that made it */
+  int nattr, nin, given;
+  /* all; without private ones; seen by composition */
+  int nout, nreal, nvisible;
+};
+struct node {
+  const struct op *op;                                /* of its kind */
+  const struct kind *kind;
+  const char *name, *where;                           /* where: "file.lua:12" or NULL */
+  const ty_entry *in;
+  int nin;
+  /* its outputs are values first .. first + kind->nout - 1 */
   int first;
   /* >= 0: this is the gradient (or a mirror) of that node */
   int forward;
-  /* runs op->back_cpu; reads `reads`, output k is the gradient of input k */
-  bool backward;
-  bool mirror;
-  /* a link of a chain that adds up a gradient, but the last: nobody's gradient yet */
-  bool partial_sum;
-  /* a variable that stands for the gradient of an output: no argument of the user's */
-  bool head_gradient;
-  /* texts and bodies belong to the graph `base` */
-  bool borrowed;
-  /* stands for a part of a node of control flow: monitors do not see it, but for its only output
-  ** where that is one of the node's, under the name `shown` */
-  bool inside;
-  const char *shown;
+  int nbody;
+  ty_graph *const *body;                              /* subgraphs of control flow */
+  const char *shown;                                  /* see `inside` */
   /* the node (counted from 1) of a byte that says whether this one runs; 0: always */
   int guard;
-  ty_graph *const *body;                              /* subgraphs of control flow */
-  int nbody;
+  /* runs op->back_cpu; reads `reads`, output k is the gradient of input k */
+  bool backward : 1;
+  bool mirror : 1;
+  /* a link of a chain that adds up a gradient, but the last: nobody's gradient yet */
+  bool partial_sum : 1;
+  /* a variable that stands for the gradient of an output: no argument of the user's */
+  bool head_gradient : 1;
+  /* texts and bodies belong to the graph `base` */
+  bool borrowed : 1;
+  /* stands for a part of a node of control flow: monitors do not see it, but for its only output
+  ** where that is one of the node's, under the name `shown` */
+  bool inside : 1;
 };
+enum { RECENT_KINDS = 64 };
 struct ty_graph {
   int32_t refs;
   struct arena arena;
   struct node *node;
   int n, cap;
+  /* by a hash of what they say; kinds of gradient operators by that of their forward kind */
+  const struct kind *recent[RECENT_KINDS], *gradient[RECENT_KINDS];
   int nvalue;                                         /* outputs of all nodes */
   ty_entry *head;                                     /* of a parsed graph */
   int nhead, version;
+  /* versions of its nodes' inputs, where the file's are not those that are counted; NULL */
+  const int *const *versions;
   const char *where;                                  /* origin of the nodes that follow */
   ty_graph **body;                                    /* waiting for the next ty_graph_op */
   int nbody;
@@ -64,6 +75,12 @@ struct ty_graph {
 };
 static inline int value_of(const ty_graph *g, ty_entry e) { return g->node[e.node].first + e.out; }
 const char *node_attr(const struct node *n, const char *key);
+/* the kind of an operator (NULL: a variable) with nin inputs given; name: for errors */
+int graph_kind(ty_graph *g, const struct op *op, const char *name, const ty_attr *attr, int nattr,
+    int nin, const struct kind **out);
+/* a node of a kind, with as many inputs as it has and the bodies that wait */
+int graph_add(ty_graph *g, const struct kind *kind, const char *name, const ty_entry *in,
+    ty_entry *out);
 int  graph_var(ty_graph *g, const char *name, const ty_attr *attr, int nattr, ty_entry *out);
 int  graph_node(ty_graph *g, const struct op *op, const char *name, const ty_attr *attr, int nattr,
                 /* out: its first output */

@@ -2,9 +2,9 @@
 ** it out, and listing of nodes.
 **
 ** Only what the heads reach is written, numbered depth-first from the heads. Versions of
-** variables are counted up by each operator that changes one. A parsed graph keeps the text that
-** its file stands for (symbol_read.c) where the file has other versions, as old ones do; it is
-** handed out for the file's own heads.
+** variables are counted up by each operator that changes one. A parsed graph keeps its file's
+** versions (symbol_read.c) where they are others, as in old ones; they are written for the file's
+** own heads.
 */
 #include "graph/graph.h"
 #include "op/registry.h"
@@ -174,9 +174,9 @@ static void write_node(
   json_quote(p->t, op_label(n));
   key(p, 1, "name");
   json_quote(p->t, n->name);
-  if (written(n->attr, n->nattr)) {
+  if (written(n->kind->attr, n->kind->nattr)) {
     key(p, 1, "attrs");
-    write_attrs(p, n->attr, n->nattr);
+    write_attrs(p, n->kind->attr, n->kind->nattr);
   }
   key(p, 1, "inputs");
   write_inputs(p, l, index, n);
@@ -188,7 +188,7 @@ static void write_node(
 static int counted_outputs(const struct node *n)
 {
   bool more = n->op && n->op->further_outputs;
-  return n->nreal + (more ? n->op->further_outputs(n->param) : 0);
+  return n->kind->nreal + (more ? n->op->further_outputs(n->kind->param) : 0);
 }
 
 static void write_numbers(struct page *p, const ty_graph *g, const struct listing *l)
@@ -293,7 +293,7 @@ int listing_versions(const ty_graph *g, struct listing *l, struct arena *a)
     int *v = l->version[l->order[i]] = arena_new(a, sizeof *v * (size_t)(n->nin + 1));
     NEED(v, TY_EMEMORY, "out of memory: versions");
     for (int k = 0; k < n->nin; k++) {
-      if (!n->backward && n->inport[k].mutated) counter[n->in[k].node]++;
+      if (!n->backward && n->kind->inport[k].mutated) counter[n->in[k].node]++;
       v[k] = counter[n->in[k].node];
     }
   }
@@ -331,7 +331,7 @@ int ty_graph_text(ty_graph *g, const ty_entry *head, int nhead, const char **out
 {
   NEED(g && out && (head || !nhead), TY_ETYPE, "graph_text: null argument");
   if (!g->nhead || own_heads(g, head, nhead)) {
-    if (!g->nhead || !g->printed.n) TRY(graph_print(g, head, nhead, NULL, &g->printed));
+    if (!g->nhead || !g->printed.n) TRY(graph_print(g, head, nhead, g->versions, &g->printed));
     return *out = g->printed.s, TY_OK;
   }
   struct text t = { 0 };
@@ -365,12 +365,12 @@ int ty_graph_node(ty_graph *g, int i, ty_node *out)
   *out = (ty_node){ .op = n->op ? op_label(n) : NULL,
     .name = n->name,
     .where = n->where,
-    .attr = n->attr,
+    .attr = n->kind->attr,
     .in = n->in,
-    .nattr = n->nattr,
+    .nattr = n->kind->nattr,
     .nin = n->nin,
-    .nout = n->nreal,
-    .nvisible = n->nvisible };
+    .nout = n->kind->nreal,
+    .nvisible = n->kind->nvisible };
   return TY_OK;
 }
 

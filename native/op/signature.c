@@ -16,7 +16,7 @@ struct interned {
   enum text_kind kind;
   union text_list list;
 };
-enum { CHAINS = 1024 };
+enum { CHAINS = 1024, LEVELS = 32 };
 static struct {
   pthread_mutex_t lock;
   struct arena arena;
@@ -109,7 +109,11 @@ static int parse_ports(const char *text, struct port_list *out)
     out->changes |= p->mutated;
   }
   out->port = list;
-  return out->counted < 0 ? fix_ports(out) : TY_OK;
+  if (out->counted < 0) return fix_ports(out);
+  if (out->n > 1) return TY_OK;
+  out->level = arena_new(&all.arena, sizeof *out->level * LEVELS);
+  NEED(out->level, TY_EMEMORY, "out of memory: operators");
+  return TY_OK;
 }
 
 /* "0=0 0=1", "*=3" */
@@ -266,10 +270,40 @@ bool reads_next(struct read_walk *w)
 
 static const char *numbered(struct arena *a, const char *name, int k)
 {
-  size_t n = strlen(name) + 12;
-  char *text = arena_new(a, n);
+  size_t n = (size_t)snprintf(NULL, 0, "%s%d", name, k) + 1;
+  char *text = arena_chars(a, n);
   if (text) snprintf(text, n, "%s%d", name, k);
   return text;
+}
+
+/* Under the lock. */
+static int fill_level(const struct port_list *list, int level)
+{
+  const struct port_text *t = list->port;
+  if (list->level[level]) return TY_OK;
+  struct port *p = arena_new(&all.arena, sizeof *p << level);
+  NEED(p, TY_EMEMORY, "out of memory: operators");
+  for (size_t k = 0; k < (size_t)1 << level; k++) {
+    p[k] = (struct port){ numbered(&all.arena, t->name, (int)k), t->mutated, t->overwritten,
+      t->hidden, t->secret };
+    NEED(p[k].name, TY_EMEMORY, "out of memory: operators");
+  }
+  __atomic_store_n(&list->level[level], p, __ATOMIC_RELEASE);
+  return TY_OK;
+}
+
+/* Nodes share numbered ports, whatever their number: data0 data1 ... */
+static int numbered_ports(const struct port_list *list, int n, const struct port **out)
+{
+  int level = 0;
+  while ((size_t)1 << level < (size_t)n) level++;
+  *out = __atomic_load_n(&list->level[level], __ATOMIC_ACQUIRE);
+  if (*out) return TY_OK;
+  pthread_mutex_lock(&all.lock);
+  int code = fill_level(list, level);
+  pthread_mutex_unlock(&all.lock);
+  *out = list->level[level];
+  return code;
 }
 
 static int count_of(const struct op *op, const void *param, const char *key)
@@ -294,6 +328,7 @@ static int list_ports(const struct op *op, const void *param, const struct port_
   *count = list->n;
   if (list->counted < 0) return *out = list->fixed, TY_OK;
   for (int i = 0; i < list->n; i++) cap += times_of(op, param, list, i, n);
+  if (list->level) return *count = cap, numbered_ports(list, cap, out);
   struct port *p = arena_new(a, sizeof *p * (size_t)cap);
   NEED(p, TY_EMEMORY, "out of memory");
   *out = p;

@@ -15,12 +15,12 @@ struct reads { int n; bool heads, changes; const struct read *read; };
 ** as are given */
 struct port_text { const char *name, *count; bool mutated, overwritten, hidden, secret; };
 /* counted: the last one with a count; -1: none, and the ports are always `fixed`. changes: one of
-** them is mutated */
+** them is mutated. level: where it is one port alone, counted, 2^k ports once they are needed */
 struct port_list {
   int n, counted;
   bool changes;
   const struct port_text *port;
-  const struct port *fixed;
+  const struct port *fixed, **level;
 };
 
 /* Output `out` may take the memory of input `in`; every > 0: output k that of input k every. */

@@ -117,7 +117,7 @@ static int batch_all(struct batching *j)
   for (int i = 0; i < p->s.g->n; i++) {
     const struct node *n = &p->s.g->node[i];
     for (int k = 0; n->op && !n->backward && k < n->nin; k++)
-      if (n->inport[k].mutated) j->changes[value_of(p->s.g, n->in[k])] = 1;
+      if (n->kind->inport[k].mutated) j->changes[value_of(p->s.g, n->in[k])] = 1;
   }
   for (int t = p->nforward; t < p->n; t++) {
     struct step *st = &p->step[t];

@@ -100,9 +100,9 @@ static int check_cond(const struct node *n, const struct cond_param *p)
 static int check_node(const struct node *n)
 {
   switch (n->op->control) {
-  case CONTROL_FOREACH: return check_foreach(n, n->param);
-  case CONTROL_WHILE: return check_while(n, n->param);
-  default: return check_cond(n, n->param);
+  case CONTROL_FOREACH: return check_foreach(n, n->kind->param);
+  case CONTROL_WHILE: return check_while(n, n->kind->param);
+  default: return check_cond(n, n->kind->param);
   }
 }
 
@@ -236,9 +236,9 @@ static int match_cond(struct view *w, const struct cond_param *p, int body)
 static int match_body(struct view *w, const struct node *n, int body)
 {
   switch (n->op->control) {
-  case CONTROL_FOREACH: return match_foreach(w, n->param);
-  case CONTROL_WHILE: return match_while(w, n->param, body == 0);
-  default: return match_cond(w, n->param, body);
+  case CONTROL_FOREACH: return match_foreach(w, n->kind->param);
+  case CONTROL_WHILE: return match_while(w, n->kind->param, body == 0);
+  default: return match_cond(w, n->kind->param, body);
   }
 }
 

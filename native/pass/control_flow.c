@@ -115,8 +115,8 @@ static int check_states(
     const struct expansion *x, const struct node *n, int which, const ty_entry *var)
 {
   for (int k = 0; k < body_variables(n->body[which]); k++) {
-    int64_t input = n->op->body_input(n->param, which, k);
-    if (input < 0 || !n->inport[input].mutated || !x->to->node[var[k].node].op) continue;
+    int64_t input = n->op->body_input(n->kind->param, which, k);
+    if (input < 0 || !n->kind->inport[input].mutated || !x->to->node[var[k].node].op) continue;
     int code = fail(TY_EVALUE, "%s %s: its body changes input %d in place; expected a variable, "
         "which is neither a row nor a state", n->op->name, n->name, (int)input);
     fail_node(n->op->name, n->name, n->where);
@@ -149,11 +149,12 @@ static int instantiate(struct expansion *x, const struct copy *around, const str
 /* Descriptors of a body's values, which expanding the bodies inside it needs. */
 static int describe_body(const struct copy *c, const struct node *n, int body, ty_desc **out)
 {
-  struct infer s = { n->op, n->param, n->nin, n->nout, NEWS(ty_desc, n->nin + n->nout + 1), NULL };
+  struct infer s = { n->op, n->kind->param, n->nin, n->kind->nout,
+    NEWS(ty_desc, n->nin + n->kind->nout + 1), NULL };
   NEED(s.in, TY_EMEMORY, "out of memory: control flow");
   s.out = s.in + n->nin;
   for (int k = 0; k < n->nin; k++) s.in[k] = c->desc[value_of(c->g, n->in[k])];
-  for (int k = 0; k < n->nout; k++) s.out[k] = c->desc[n->first + k];
+  for (int k = 0; k < n->kind->nout; k++) s.out[k] = c->desc[n->first + k];
   int code = body_describe(n, body, &s, out);
   mem_free(s.in);
   return code;
@@ -168,8 +169,9 @@ static int open_work(struct work *w, struct copy *c, const struct node *n, int64
   int vars = 1, heads = 1;
   for (int k = 0; k < n->nbody; k++)
     vars = MAX(vars, body_variables(n->body[k])), heads = MAX(heads, n->body[k]->nhead);
-  *w = (struct work){ NEWS(ty_entry, vars), NEWS(ty_entry, heads), NEWS(ty_entry, n->nout + 1),
-    NEWS(ty_entry, (size_t)heads * (size_t)rows + 1), NEWS(ty_entry, n->nin + 1), { NULL } };
+  *w = (struct work){ NEWS(ty_entry, vars), NEWS(ty_entry, heads),
+    NEWS(ty_entry, n->kind->nout + 1), NEWS(ty_entry, (size_t)heads * (size_t)rows + 1),
+    NEWS(ty_entry, n->nin + 1), { NULL } };
   NEED(w->var && w->head && w->state && w->part && w->row, TY_EMEMORY,
       "out of memory: control flow");
   for (int k = 0; k < n->nbody; k++) TRY(describe_body(c, n, k, &w->desc[k]));
@@ -205,7 +207,7 @@ static int stack_outputs(
 static int foreach_rows(
     struct expansion *x, struct copy *c, const struct node *n, struct work *w, int rows)
 {
-  const struct foreach_param *p = n->param;
+  const struct foreach_param *p = n->kind->param;
   int nd = (int)p->data_locs.n, ns = (int)p->state_locs.n;
   for (int t = 0; t < rows; t++) {
     char prefix[600];
@@ -227,7 +229,7 @@ static int foreach_rows(
 static int expand_foreach(
     struct expansion *x, struct copy *c, const struct node *n, struct work *w, int rows)
 {
-  const struct foreach_param *p = n->param;
+  const struct foreach_param *p = n->kind->param;
   int nd = (int)p->data_locs.n;
   for (int k = 0; k < nd; k++) {
     char name[600];
@@ -247,14 +249,14 @@ static int expand_foreach(
 static int while_variables(struct expansion *x, struct copy *c, const struct node *n,
     struct work *w, const struct ints *locs, int guard, const char *prefix)
 {
-  const struct while_param *p = n->param;
+  const struct while_param *p = n->kind->param;
   for (int k = 0; k < locs->n; k++) {
     w->var[k] = input_of(c, n, locs->d[k]);
     for (int j = 0; j < p->var_locs.n; j++)
       if (p->func_locs.d[p->var_locs.d[j]] == locs->d[k]) w->var[k] = w->state[j];
     char name[700];
     snprintf(name, sizeof name, "%sgate%d", prefix, k);
-    if (guard && !n->inport[locs->d[k]].mutated)
+    if (guard && !n->kind->inport[locs->d[k]].mutated)
       TRY(make_gate(x, c, name, w->var[k], guard, &w->var[k]));
   }
   return TY_OK;
@@ -263,7 +265,7 @@ static int while_variables(struct expansion *x, struct copy *c, const struct nod
 static int while_step(struct expansion *x, struct copy *c, const struct node *n, struct work *w,
     int t, const ty_entry *zero, int *guard)
 {
-  const struct while_param *p = n->param;
+  const struct while_param *p = n->kind->param;
   int rows = (int)p->max_iterations, nd = (int)p->num_out_data;
   char own[600], prefix[700], name[700];
   snprintf(own, sizeof own, "%s_%d_", n->name, t);
@@ -285,7 +287,7 @@ static int while_step(struct expansion *x, struct copy *c, const struct node *n,
 
 static int expand_while(struct expansion *x, struct copy *c, const struct node *n, struct work *w)
 {
-  const struct while_param *p = n->param;
+  const struct while_param *p = n->kind->param;
   int rows = (int)p->max_iterations, nd = (int)p->num_out_data, guard = 0;
   for (int k = 0; k < nd; k++) {
     char name[600];
@@ -308,7 +310,7 @@ static int branch(struct expansion *x, struct copy *c, const struct node *n, str
     int body, int guard, ty_entry *head)
 {
   static const char *const label[] = { "if", "then", "else" };
-  const struct cond_param *p = n->param;
+  const struct cond_param *p = n->kind->param;
   const struct ints *locs = body == 0 ? &p->cond_locs : body == 1 ? &p->then_locs : &p->else_locs;
   char prefix[700];
   snprintf(prefix, sizeof prefix, "%s%s_%s_", c->prefix, n->name, label[body]);
@@ -316,7 +318,7 @@ static int branch(struct expansion *x, struct copy *c, const struct node *n, str
     char name[700];
     w->var[k] = input_of(c, n, locs->d[k]);
     snprintf(name, sizeof name, "%s_%s_gate%d", n->name, label[body], k);
-    if (body && !n->inport[locs->d[k]].mutated)
+    if (body && !n->kind->inport[locs->d[k]].mutated)
       TRY(make_gate(x, c, name, w->var[k], guard, &w->var[k]));
   }
   return instantiate(x, c, n, body, w->desc[body], prefix, guard, w->var, head);
@@ -324,7 +326,7 @@ static int branch(struct expansion *x, struct copy *c, const struct node *n, str
 
 static int expand_cond(struct expansion *x, struct copy *c, const struct node *n, struct work *w)
 {
-  const struct cond_param *p = n->param;
+  const struct cond_param *p = n->kind->param;
   char name[700];
   int yes, no;
   TRY(branch(x, c, n, w, 0, c->guard, w->head));
@@ -347,11 +349,11 @@ static int expand_cond(struct expansion *x, struct copy *c, const struct node *n
 static int hide(struct expansion *x, struct copy *c, const struct node *n, int from)
 {
   int last = from - 1;
-  for (int k = 0; k < n->nout; k++) {
+  for (int k = 0; k < n->kind->nout; k++) {
     ty_entry *e = &c->of[n->first + k];
     char name[600];
     output_name(n, k, name, sizeof name);
-    if (e->node <= last || x->to->node[e->node].nout > 1)
+    if (e->node <= last || x->to->node[e->node].kind->nout > 1)
       TRY(add_op(x, c, "_copy", name, NULL, 0, e, 1, e));
     last = e->node;
     struct node *out = &x->to->node[e->node];
@@ -367,9 +369,9 @@ static int64_t iterations(const struct copy *c, const struct node *n)
 {
   switch (n->op->control) {
   case CONTROL_FOREACH:
-    if (!((const struct foreach_param *)n->param)->data_locs.n) return 0;
+    if (!((const struct foreach_param *)n->kind->param)->data_locs.n) return 0;
     return c->desc[value_of(c->g, n->in[0])].dim[0];
-  case CONTROL_WHILE: return ((const struct while_param *)n->param)->max_iterations;
+  case CONTROL_WHILE: return ((const struct while_param *)n->kind->param)->max_iterations;
   default: return 1;
   }
 }
@@ -414,7 +416,7 @@ static int borrow_node(struct expansion *x, struct copy *c, const struct node *n
   struct node *copy = &x->to->node[made.node];
   copy->guard = c->guard;
   if (!copy->where) copy->where = c->where;
-  for (int k = 0; k < n->nout; k++) c->of[n->first + k] = (ty_entry){ made.node, k };
+  for (int k = 0; k < n->kind->nout; k++) c->of[n->first + k] = (ty_entry){ made.node, k };
   if (!*c->prefix) return TY_OK;
   char name[1200];
   snprintf(name, sizeof name, "%s%s", c->prefix, n->name);

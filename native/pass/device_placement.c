@@ -95,7 +95,7 @@ static int copy_node(
   int code = in ? TY_OK : fail(TY_EMEMORY, "out of memory: placing");
   for (int k = 0; k < n->nin && !code; k++) {
     in[k] = (ty_entry){ map[n->in[k].node], n->in[k].out };
-    bool changed = n->inport && !n->backward && n->inport[k].mutated;
+    bool changed = n->kind->inport && !n->backward && n->kind->inport[k].mutated;
     if (device[n->in[k].node] == device[i]) continue;
     if (changed) {
       code = fail(TY_EDEVICE,

@@ -62,7 +62,7 @@ static bool in_group_of(const struct finder *f, int a, int size)
 static bool is_relu(const struct finder *f, int a)
 {
   const struct node *m = &f->p->s.g->node[a];
-  return !m->backward && op_act(m->op, m->param) == ACT_RELU;
+  return !m->backward && op_act(m->op, m->kind->param) == ACT_RELU;
 }
 
 /* -- taking over ------------------------------------------------------------------------------- */
@@ -120,7 +120,7 @@ static int take_before(struct finder *f, int i)
   const ty_entry label = m->in[m->nin - 1];
   const ty_desc *out = &s->desc[m->first], *classes = &s->desc[value_of(s->g, label)];
   if ((dtype != TY_F32 && dtype != TY_F64) || out->dtype != dtype || classes->dtype != dtype ||
-      desc_bytes(out) < LARGE_LOSS || !m->op->loss_in_parts(m->param, out, classes))
+      desc_bytes(out) < LARGE_LOSS || !m->op->loss_in_parts(m->kind->param, out, classes))
     return TY_OK;
   return take(f, i, (struct fused_node){ PRE_LOSS_GRAD, a, label });
 }

@@ -44,7 +44,7 @@ int graph_borrow(ty_graph *to, const struct node *from, const ty_entry *in, ty_e
     n->in = copy;
   }
   if (out) *out = (ty_entry){ to->n, 0 };
-  to->nvalue += n->nout;
+  to->nvalue += n->kind->nout;
   to->n++;
   return TY_OK;
 }
@@ -68,10 +68,10 @@ static bool matters(const char *key)
 static uint32_t node_hash(const struct node *n, const ty_entry *in)
 {
   uint32_t h = mix(2166136261u, &n->op, sizeof n->op);
-  for (int i = 0; i < n->nattr; i++)
-    if (matters(n->attr[i].key))
-      h = mix(mix(h, n->attr[i].key, strlen(n->attr[i].key)), n->attr[i].value,
-          strlen(n->attr[i].value));
+  for (int i = 0; i < n->kind->nattr; i++)
+    if (matters(n->kind->attr[i].key))
+      h = mix(mix(h, n->kind->attr[i].key, strlen(n->kind->attr[i].key)), n->kind->attr[i].value,
+          strlen(n->kind->attr[i].value));
   return mix(h, in, sizeof *in * (size_t)n->nin);
 }
 
@@ -79,10 +79,12 @@ static bool same_attrs(const struct node *a, const struct node *b)
 {
   int i = 0, j = 0;
   for (;;) {
-    while (i < a->nattr && !matters(a->attr[i].key)) i++;
-    while (j < b->nattr && !matters(b->attr[j].key)) j++;
-    if (i == a->nattr || j == b->nattr) return i == a->nattr && j == b->nattr;
-    if (strcmp(a->attr[i].key, b->attr[j].key) || strcmp(a->attr[i].value, b->attr[j].value))
+    while (i < a->kind->nattr && !matters(a->kind->attr[i].key)) i++;
+    while (j < b->kind->nattr && !matters(b->kind->attr[j].key)) j++;
+    if (i == a->kind->nattr || j == b->kind->nattr)
+      return i == a->kind->nattr && j == b->kind->nattr;
+    if (strcmp(a->kind->attr[i].key, b->kind->attr[j].key) ||
+        strcmp(a->kind->attr[i].value, b->kind->attr[j].value))
       return false;
     i++, j++;
   }
@@ -92,7 +94,7 @@ static bool mergeable(const struct node *n)
 {
   if (!n->op || n->op->flags & (OP_RANDOM | OP_CALLBACK) || n->nbody || !n->nin) return false;
   for (int k = 0; k < n->nin; k++)
-    if (n->inport[k].mutated) return false;
+    if (n->kind->inport[k].mutated) return false;
   return true;
 }
 
@@ -161,7 +163,7 @@ int graph_extract(
 {
   for (int h = 0; h < nhead; h++)
     NEED(head[h].node >= 0 && head[h].node < g->n && head[h].out >= 0 &&
-            head[h].out < g->node[head[h].node].nout,
+            head[h].out < g->node[head[h].node].kind->nout,
         TY_EINDEX, "head %d is output %d of node %d, which does not exist", h, head[h].out,
         head[h].node);
   ty_graph *to;

@@ -65,7 +65,7 @@ static bool adds(const struct program *p, const struct step *st, int v, int t, b
   *relu = st->nmember == 2;
   if (!*relu) return true;
   const struct node *last = &s->g->node[p->member[st->member + 1]];
-  return !last->backward && op_act(last->op, last->param) == ACT_RELU &&
+  return !last->backward && op_act(last->op, last->kind->param) == ACT_RELU &&
       s->desc[last->first].dtype == s->desc[v].dtype;
 }
 

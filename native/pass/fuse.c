@@ -52,7 +52,7 @@ static bool assigns(const struct op *op)
 static bool only_views(const struct source *s, int i)
 {
   const struct node *n = &s->g->node[i];
-  for (int k = 0; k < n->nout; k++)
+  for (int k = 0; k < n->kind->nout; k++)
     if (!(n->backward && !n->op->formula->grad[MIN(k, 5)]) && view_of(s, i, k) < 0) return false;
   return true;
 }
@@ -75,7 +75,7 @@ bool element_wise(const struct source *s, int i)
   if (!formula_of(n, 0) || assigns(n->op) || (s->summed && s->summed[i]) || only_views(s, i))
     return false;
   const ty_desc *space = n->backward ? NULL : &s->desc[n->first];
-  for (int k = 0; n->backward && k < n->nout; k++) {
+  for (int k = 0; n->backward && k < n->kind->nout; k++) {
     const ty_desc *d = &s->desc[n->first + k];
     if (space && !desc_same_shape(space, d)) return false;
     space = d;
@@ -90,7 +90,7 @@ bool element_wise(const struct source *s, int i)
 static bool may_end(const struct source *s, int i)
 {
   const struct node *n = &s->g->node[i];
-  if (!n->op || !n->op->reduction || n->backward || n->nout != 1 || !pw_can_end(s->device[i]))
+  if (!n->op || !n->op->reduction || n->backward || n->kind->nout != 1 || !pw_can_end(s->device[i]))
     return false;
   const ty_desc *in = &s->desc[value_of(s->g, n->in[0])], *out = &s->desc[n->first];
   return in->dtype == out->dtype && !(s->into && s->into[n->first] >= 0) &&
@@ -113,7 +113,7 @@ const ty_desc *space_of(const struct source *s, int i)
 bool source_ends_at(const struct source *s, int i)
 {
   const struct node *n = &s->g->node[i];
-  for (int v = n->first; v < n->first + n->nout; v++)
+  for (int v = n->first; v < n->first + n->kind->nout; v++)
     if (s->grad_of[v] >= 0 || s->is_head[v]) return true;
   return false;
 }
@@ -151,7 +151,7 @@ static int operands(const struct groups *q, int a, int b)
         int its = q->p->group[q->p->readers.list[k]];
         outside = its < 0 || (its != a && its != b);
       }
-      n += outside ? node->nout : 0;
+      n += outside ? node->kind->nout : 0;
     }
   return n;
 }
@@ -163,7 +163,7 @@ static int compute_dtype(const struct source *s, int i)
   ty_desc d[16];
   int k = 0;
   for (int j = 0; j < n->nin && k < 8; j++) d[k++] = s->desc[value_of(s->g, n->in[j])];
-  for (int j = 0; j < n->nout && k < 16; j++) d[k++] = s->desc[n->first + j];
+  for (int j = 0; j < n->kind->nout && k < 16; j++) d[k++] = s->desc[n->first + j];
   return pw_dtype(d, k);
 }
 

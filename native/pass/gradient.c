@@ -199,7 +199,7 @@ static int recomputed(struct walk *w, ty_entry e, ty_entry *out)
     ty_entry made;
     ty_entry *in = NEWS(ty_entry, n->nin);
     NEED(in, TY_EMEMORY, "out of memory: gradient");
-    int nin = n->nin, nout = n->nout, code = TY_OK;
+    int nin = n->nin, nout = n->kind->nout, code = TY_OK;
     for (int i = 0; i < nin && !code; i++) code = recomputed(w, w->g->node[e.node].in[i], &in[i]);
     snprintf(name, sizeof name, "%s_mirror", w->g->node[e.node].name);
     if (!code) code = graph_clone(w->g, e.node, name, false, in, nin, nout, &made);
@@ -244,8 +244,9 @@ static int not_differentiable(const struct node *n)
 static bool reached(const struct walk *w, int node)
 {
   const struct node *n = &w->g->node[node];
-  if (n->reads && !n->reads->heads) return true; /* a loss: needs no gradient from behind */
-  for (int k = 0; k < n->nout; k++)
+  if (n->kind->reads && !n->kind->reads->heads)
+    return true; /* a loss: needs no gradient from behind */
+  for (int k = 0; k < n->kind->nout; k++)
     if (w->part[n->first + k].n) return true;
   return false;
 }
@@ -254,8 +255,8 @@ static int append_backward(struct walk *w, int node)
 {
   char name[512];
   const struct node *n = &w->g->node[node];
-  ty_entry out, *in = NEWS(ty_entry, n->nin + 2 * n->nout + 64);
-  struct read_walk r = reads_walk(n->reads, n->nin, n->nout);
+  ty_entry out, *in = NEWS(ty_entry, n->nin + 2 * n->kind->nout + 64);
+  struct read_walk r = reads_walk(n->kind->reads, n->nin, n->kind->nout);
   int nin = 0, code = TY_OK;
   const bool cut = !reached(w, node); /* zeros come out as well */
   NEED(in, TY_EMEMORY, "out of memory: gradient");
@@ -271,7 +272,7 @@ static int append_backward(struct walk *w, int node)
     TRY(note_desc(w, out.node, k, &d));
     const struct formula *row = w->g->node[node].op->formula;
     if (row && (k >= COUNT(row->grad) || !row->grad[k])) continue; /* a gradient of zero */
-    if (!cut && !w->g->node[node].inport[k].mutated)
+    if (!cut && !w->g->node[node].kind->inport[k].mutated)
       TRY(contribute(w, to, (ty_entry){ out.node, k }));
   }
   return TY_OK;
@@ -304,9 +305,9 @@ static int visit(struct walk *w, int node)
   const struct node *n = &w->g->node[node];
   if (!n->op || !w->need[node] || zero_gradient(n->op)) return TY_OK;
   if (passes(n->op)) return pass_on(w, node);
-  const bool moves = n->reads && n->reads->changes;
+  const bool moves = n->kind->reads && n->kind->reads->changes;
   if (!moves && !reached(w, node)) return TY_OK;
-  return n->reads ? append_backward(w, node) : not_differentiable(n);
+  return n->kind->reads ? append_backward(w, node) : not_differentiable(n);
 }
 
 /* -- the pass ---------------------------------------------------------------------------------- */
@@ -314,10 +315,10 @@ static int visit(struct walk *w, int node)
 /* Marks the outputs of a node whose gradient its own gradient operator reads. */
 static void ask(struct walk *w, const struct node *n)
 {
-  struct read_walk r = reads_walk(n->reads, n->nin, n->nout);
-  const bool all = n->op && !n->reads && !passes(n->op); /* an error, where one comes */
+  struct read_walk r = reads_walk(n->kind->reads, n->nin, n->kind->nout);
+  const bool all = n->op && !n->kind->reads && !passes(n->op); /* an error, where one comes */
   if (!n->op || passes(n->op)) w->asked[n->first] = true;
-  for (int k = 0; all && k < n->nout; k++) w->asked[n->first + k] = true;
+  for (int k = 0; all && k < n->kind->nout; k++) w->asked[n->first + k] = true;
   while (reads_next(&r))
     if (r.kind == READ_HEAD) w->asked[n->first + r.k] = true;
 }
@@ -329,7 +330,7 @@ static void find_needed(struct walk *w)
     w->need[i] = w->request->requested[i] || (n->op && n->op->flags & OP_FUSED_UPDATE);
     for (int k = 0; n->op && !zero_gradient(n->op) && k < n->nin; k++) {
       const int v = value_of(w->g, n->in[k]);
-      w->need[i] |= w->asked[v] && !n->inport[k].mutated;
+      w->need[i] |= w->asked[v] && !n->kind->inport[k].mutated;
       w->readers[v] += w->asked[v];
     }
     if (w->need[i]) ask(w, n);

@@ -111,7 +111,7 @@ static int explain(struct sweep *s, const struct node *n, int code)
   text_add(&t, "%s %s: %s", n->op->name, n->name, bare_message(f.message, n->op->name));
   for (int i = 0; i < n->nin; i++) {
     const ty_desc *d = &s->desc[value_of(s->g, n->in[i])];
-    text_add(&t, "%s%s %s", i ? ", " : " (inputs: ", n->inport[i].name,
+    text_add(&t, "%s%s %s", i ? ", " : " (inputs: ", n->kind->inport[i].name,
         s->what == INFER_TYPES ? dtype_name(d->dtype) : text_shape(d, shape, sizeof shape));
   }
   if (n->nin) text_add(&t, ")");
@@ -131,16 +131,16 @@ static int visit(struct sweep *s, int i)
 {
   const struct node *n = &s->g->node[i];
   if (!n->op || n->backward || s->done[i]) return TY_OK;
-  struct infer f = { n->op, n->param, n->nin, n->nout, s->work, s->work + n->nin };
+  struct infer f = { n->op, n->kind->param, n->nin, n->kind->nout, s->work, s->work + n->nin };
   for (int k = 0; k < n->nin; k++) f.in[k] = s->desc[value_of(s->g, n->in[k])];
-  for (int k = 0; k < n->nout; k++) f.out[k] = s->desc[n->first + k];
+  for (int k = 0; k < n->kind->nout; k++) f.out[k] = s->desc[n->first + k];
   int code = n->nbody ? control_infer(n, &f, s->what) : op_infer(&f, s->what);
   if (code) return explain(s, n, code);
   int64_t unknown = 0;
   for (int k = 0; k < n->nin; k++)
     take_back(s->what, &s->desc[value_of(s->g, n->in[k])], &f.in[k]),
         unknown += count_unknown(s->what, &f.in[k]);
-  for (int k = 0; k < n->nout; k++)
+  for (int k = 0; k < n->kind->nout; k++)
     take_back(s->what, &s->desc[n->first + k], &f.out[k]),
         unknown += count_unknown(s->what, &f.out[k]);
   s->done[i] = unknown == 0; /* everything known and consistent: need not be seen again */
@@ -165,7 +165,7 @@ static int sweep_all(struct sweep *s)
 int infer_run(const ty_graph *g, int what, ty_desc *desc)
 {
   int ports = 1;
-  for (int i = 0; i < g->n; i++) ports = MAX(ports, g->node[i].nin + g->node[i].nout);
+  for (int i = 0; i < g->n; i++) ports = MAX(ports, g->node[i].nin + g->node[i].kind->nout);
   struct sweep s = { g, what, desc, NEWS(ty_desc, ports), NEWS(uint8_t, g->n), 0 };
   int code = s.work && s.done ? sweep_all(&s) : fail(TY_EMEMORY, "out of memory: inference");
   mem_free(s.work);
@@ -182,7 +182,7 @@ int infer_undecided(const ty_graph *g, const ty_desc *desc, int what)
   int n = 0, code = what == INFER_TYPES ? TY_EDTYPE : TY_ESHAPE;
   for (int pass = 0; pass < 2 && !n; pass++) /* variables first; if all are known, operators */
     for (int i = 0; i < g->n; i++)
-      for (int k = 0; k < g->node[i].nout; k++) {
+      for (int k = 0; k < g->node[i].kind->nout; k++) {
         if (!g->node[i].op != !pass || !count_unknown(what, &desc[g->node[i].first + k])) continue;
         if (!first) first = g->node[i].name;
         if (n++ < 10) text_add(&t, "%s%s", t.n ? ", " : "", g->node[i].name);
@@ -210,7 +210,7 @@ int ty_graph_infer(ty_graph *g, const ty_want *given, int n, int partial, ty_des
   if (!code && !partial) code = infer_undecided(g, desc, INFER_SHAPES);
   if (!code && !partial) code = infer_undecided(g, desc, INFER_TYPES);
   for (int i = 0; !code && i < g->n; i++)
-    for (int k = 0; k < g->node[i].nreal; k++) *out++ = desc[g->node[i].first + k];
+    for (int k = 0; k < g->node[i].kind->nreal; k++) *out++ = desc[g->node[i].first + k];
   mem_free(desc);
   return code;
 }

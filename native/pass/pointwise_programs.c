@@ -47,8 +47,8 @@ static void bind_letters(struct builder *b, const struct node *n, struct pw_env 
     for (int k = 0; k < n->nin && k < 6; k++) env->var[k] = register_of(b, value_of(g, n->in[k]));
     return;
   }
-  for (int k = 0; n->reads && k < MIN(n->reads->n, n->nin); k++) {
-    const struct read *r = &n->reads->read[k];
+  for (int k = 0; n->kind->reads && k < MIN(n->kind->reads->n, n->nin); k++) {
+    const struct read *r = &n->kind->reads->read[k];
     env->var[formula_letter(r->kind, r->k) - 'a'] = register_of(b, value_of(g, n->in[k]));
   }
 }
@@ -79,9 +79,9 @@ static int add_member(struct builder *b, int node, int dtype)
 {
   const struct source *s = &b->p->s;
   const struct node *n = &s->g->node[node];
-  struct pw_env env = formula_env(n->op, n->param, 0);
+  struct pw_env env = formula_env(n->op, n->kind->param, 0);
   bind_letters(b, n, &env);
-  for (int k = 0; k < n->nout; k++) {
+  for (int k = 0; k < n->kind->nout; k++) {
     int v = n->first + k, reg;
     struct pw_env e = env;
     TRY(pw_formula(b->t, formula_of(n, k), &e, &reg));
@@ -112,7 +112,7 @@ static int step_dtype(struct program *p, const struct step *st)
   ty_desc d[16];
   int k = 0;
   for (int j = 0; j < n->nin && k < 8; j++) d[k++] = p->s.desc[value_of(p->s.g, n->in[j])];
-  for (int j = 0; j < n->nout && k < 16; j++) d[k++] = p->s.desc[n->first + j];
+  for (int j = 0; j < n->kind->nout && k < 16; j++) d[k++] = p->s.desc[n->first + j];
   return pw_dtype(d, k);
 }
 
@@ -148,7 +148,7 @@ static int build_program(struct program *p, struct step *st, int *reg)
   for (int k = 0; k < st->nin; k++) reg[st->in[k]] = -1;
   for (int k = 0; k < st->nmember; k++) {
     const struct node *n = &p->s.g->node[p->member[st->member + k]];
-    for (int j = 0; j < n->nout; j++) reg[n->first + j] = -1;
+    for (int j = 0; j < n->kind->nout; j++) reg[n->first + j] = -1;
     for (int j = 0; j < n->nin; j++) reg[value_of(p->s.g, n->in[j])] = -1;
   }
   if (code)

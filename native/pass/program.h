@@ -198,7 +198,7 @@ void program_free(struct program *p);
 static inline bool step_in_place(const struct program *p, const struct step *s, int out, int in)
 {
   const struct node *n = &p->s.g->node[s->node];
-  return in_place_allowed(n->in_place, out, in);
+  return in_place_allowed(n->kind->in_place, out, in);
 }
 bool is_label_end(const struct source *s, ty_entry e);
 int  program_slot(const struct program *p, int device);

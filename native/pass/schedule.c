@@ -20,7 +20,7 @@ static uint8_t *find_alive(struct program *p)
     if (s->end[k].node >= 0 && !is_label_end(s, s->end[k])) alive[s->end[k].node] = 1;
   for (int i = s->g->n - 1; i >= 0; i--) {
     const struct node *n = &s->g->node[i];
-    for (int k = 0; k < n->nout; k++) alive[i] |= s->grad_of[n->first + k] >= 0;
+    for (int k = 0; k < n->kind->nout; k++) alive[i] |= s->grad_of[n->first + k] >= 0;
     alive[i] |= n->op && changes_state(n);
     for (int k = 0; alive[i] && k < n->nin; k++) alive[n->in[k].node] = 1;
     if (alive[i] && n->guard) alive[n->guard - 1] = 1;
@@ -53,7 +53,7 @@ static struct step *add_step(struct build *b, int kind, int node, int device)
 static bool is_view_node(const struct source *s, int i, const uint8_t *used)
 {
   const struct node *n = &s->g->node[i];
-  for (int k = 0; k < n->nout; k++)
+  for (int k = 0; k < n->kind->nout; k++)
     if (used[n->first + k] && view_of(s, i, k) < 0) return false;
   return true;
 }

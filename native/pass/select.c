@@ -18,9 +18,9 @@ static int call_epilogue(struct program *p, struct step *st)
     struct fused_op *to = &e->op[e->n++];
     *to = (struct fused_op){ .kind = x->kind, .operand = x->operand.node < 0 ? -1 : operand++ };
     if (x->kind == PRE_LOSS_GRAD)
-      to->loss = n->param;
+      to->loss = n->kind->param;
     else
-      to->act = op_act(n->op, n->param);
+      to->act = op_act(n->op, n->kind->param);
   }
   st->v.call.epilogue = e;
   return TY_OK;
@@ -29,7 +29,7 @@ static int call_epilogue(struct program *p, struct step *st)
 static bool overwrites(const struct node *n)
 {
   for (int k = 0; !n->backward && !n->mirror && k < n->nin; k++)
-    if (n->inport[k].overwritten) return true;
+    if (n->kind->inport[k].overwritten) return true;
   return false;
 }
 
@@ -45,8 +45,9 @@ int step_call(struct program *p, struct step *st)
   const struct source *s = &p->s;
   const struct node *n = &s->g->node[st->node];
   struct call *c = &st->v.call;
-  *c = (struct call){ .op = n->op, .device = st->device, .param = n->param, .nin = st->nin,
-    .nout = st->nout };
+  *c = (struct call){
+    .op = n->op, .device = st->device, .param = n->kind->param, .nin = st->nin, .nout = st->nout
+  };
   c->in = arena_new(&p->arena, sizeof(struct operand) * (size_t)(st->nin + 1));
   c->out = arena_new(&p->arena, sizeof(struct operand) * (size_t)(st->nout + 1));
   NEED(c->in && c->out, TY_EMEMORY, "out of memory: kernels");
@@ -92,7 +93,7 @@ static int select_end(struct program *p, struct step *st)
 {
   const struct node *n = &p->s.g->node[st->node];
   const ty_desc *space = space_of(&p->s, st->node);
-  const struct axis_reduction r = n->op->reduction(n->param, space->ndim);
+  const struct axis_reduction r = n->op->reduction(n->kind->param, space->ndim);
   st->end = arena_new(&p->arena, sizeof *st->end);
   NEED(st->end, TY_EMEMORY, "out of memory: kernels");
   *st->end = (struct pw_end){ .kind = r.kind, .finish = r.finish, .dtype = space->dtype };

@@ -16,7 +16,7 @@ static int check_sizes(const struct source *s)
 {
   for (int i = 0; i < s->g->n; i++) {
     const struct node *n = &s->g->node[i];
-    for (int k = 0; n->op && k < n->nout; k++) {
+    for (int k = 0; n->op && k < n->kind->nout; k++) {
       int code = desc_check_size(&s->desc[n->first + k]);
       if (!code) continue;
       fail_node(n->op->name, n->name, n->where);
@@ -35,7 +35,7 @@ struct marks { uint8_t *used, *outside; };
 ** nobody reads it. */
 static void keep_output(struct marks *m, const struct node *n, int k)
 {
-  if (!n->op || (n->backward && n->inport[k].mutated)) return;
+  if (!n->op || (n->backward && n->kind->inport[k].mutated)) return;
   m->used[n->first + k] = m->outside[n->first + k] = 1;
 }
 
@@ -61,10 +61,10 @@ static int mark_values(struct program *p, struct marks *m)
   for (int i = g->n - 1; i >= 0; i--) {
     const struct node *n = &g->node[i];
     bool runs = p->step_of[i] >= 0;
-    for (int k = 0; k < n->nout && !runs; k++)
+    for (int k = 0; k < n->kind->nout && !runs; k++)
       runs = m->used[n->first + k]; /* a view that somebody reads */
     if (p->s.flags & TY_KEEP && runs)
-      for (int k = 0; k < n->nreal; k++) keep_output(m, n, k);
+      for (int k = 0; k < n->kind->nreal; k++) keep_output(m, n, k);
     for (int k = 0; runs && p->fusion[i] && k < p->fusion[i]->n; k++)
       use_operand(m, g, p->fusion[i]->node[k].operand);
     if (runs && n->guard)
@@ -83,7 +83,7 @@ static void find_roots(struct program *p, const struct marks *m)
   const struct source *s = &p->s;
   for (int i = 0; i < s->g->n; i++) {
     const struct node *n = &s->g->node[i];
-    for (int k = 0; k < n->nout; k++) {
+    for (int k = 0; k < n->kind->nout; k++) {
       int v = n->first + k, in;
       struct value *x = &p->value[v];
       *x = (struct value){ .kind = V_NONE,
@@ -143,7 +143,8 @@ static int list_program(struct program *p, struct step *st, int index)
   const ty_graph *g = p->s.g;
   int nin = 0, nout = 0;
   for (int k = 0; k < st->nmember; k++)
-    nin += g->node[p->member[st->member + k]].nin, nout += g->node[p->member[st->member + k]].nout;
+    nin += g->node[p->member[st->member + k]].nin,
+        nout += g->node[p->member[st->member + k]].kind->nout;
   st->in = arena_new(&p->arena, sizeof(int) * (size_t)(nin + 1));
   st->out = arena_new(&p->arena, sizeof(int) * (size_t)(nout + 1));
   NEED(st->in && st->out, TY_EMEMORY, "out of memory: plan");
@@ -151,7 +152,7 @@ static int list_program(struct program *p, struct step *st, int index)
     const struct node *n = &g->node[p->member[st->member + k]];
     for (int j = 0; j < n->nin; j++)
       if (p->step_of[n->in[j].node] != index) add_once(st->in, &st->nin, value_of(g, n->in[j]));
-    for (int j = 0; j < n->nout; j++)
+    for (int j = 0; j < n->kind->nout; j++)
       if (p->value[n->first + j].kind != V_NONE && p->value[n->first + j].root == n->first + j)
         st->out[st->nout++] = n->first + j;
   }
@@ -163,12 +164,12 @@ static int list_node(struct program *p, struct step *st)
   const ty_graph *g = p->s.g;
   const struct node *n = &g->node[st->node];
   st->in = arena_new(&p->arena, sizeof(int) * (size_t)(n->nin + MOST_FUSED));
-  st->out = arena_new(&p->arena, sizeof(int) * (size_t)(n->nout + 1));
+  st->out = arena_new(&p->arena, sizeof(int) * (size_t)(n->kind->nout + 1));
   NEED(st->in && st->out, TY_EMEMORY, "out of memory: plan");
   st->nin = n->nin;
-  st->nout = n->nout;
+  st->nout = n->kind->nout;
   for (int k = 0; k < n->nin; k++) st->in[k] = value_of(g, n->in[k]);
-  for (int k = 0; k < n->nout; k++) {
+  for (int k = 0; k < n->kind->nout; k++) {
     int v = n->first + k;
     bool own = p->value[v].root == v || (p->s.into && p->s.into[v] >= 0);
     st->out[k] = p->value[v].kind != V_NONE && own ? v : -1;

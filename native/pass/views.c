@@ -4,7 +4,7 @@
 /* Where head gradient 0 stands among what the gradient operator of node n reads; -1: nowhere */
 static int head_gradient_at(const struct node *n)
 {
-  struct read_walk w = reads_walk(n->reads, n->nin, n->nout);
+  struct read_walk w = reads_walk(n->kind->reads, n->nin, n->kind->nout);
   while (reads_next(&w))
     if (w.kind == READ_HEAD && w.k == 0) return w.operand;
   return -1;
@@ -71,10 +71,10 @@ bool changes_state(const struct node *n)
 {
   if (n->mirror) return false; /* recomputation never repeats a change */
   /* where backward makes the change, forward does not */
-  const bool later = n->reads && n->reads->changes;
+  const bool later = n->kind->reads && n->kind->reads->changes;
   if (n->backward) return later;
   for (int k = 0; n->op && k < n->nin; k++)
-    if (n->inport[k].mutated) return !later;
+    if (n->kind->inport[k].mutated) return !later;
   return false;
 }
 

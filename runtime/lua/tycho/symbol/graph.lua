@@ -24,13 +24,13 @@ local entry_array = ffi.typeof("ty_entry[?]")
 local graph_out = ffi.typeof("ty_graph *[1]")
 
 
---- Entries of a symbol whose `_make` gives them when they are first asked for; nil of others.
+--- Entries of a symbol whose `_make(symbol)` gives them when they are first asked for, else nil.
 -- @param symbol the symbol
 -- @treturn ?{entry,...}
 function graph.made_entries(symbol)
   local make = rawget(symbol, "_make")
   if make then
-    rawset(symbol, "_entries", make())
+    rawset(symbol, "_entries", make(symbol))
     rawset(symbol, "_make", nil)
   end
   return rawget(symbol, "_entries")

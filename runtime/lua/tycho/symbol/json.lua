@@ -15,6 +15,7 @@ local files = require "tycho.core.files"
 local graph = require "tycho.symbol.graph"
 local log = require "tycho.core.log"
 local node = require "tycho.symbol.node"
+local new_table = require "table.new"
 local registry = require "tycho.op.registry"
 
 local C, check, text = native.C, native.check, native.text
@@ -130,20 +131,26 @@ local function has_custom(g)
 end
 
 
--- A symbol of so many outputs, whose entries `make` gives when they are first asked for.
+-- A symbol of so many outputs, whose entries `make` gives when they are first asked for. An output
+-- is no more than it must be: its place, and a function that all share.
 local function later(Symbol, count, make)
   local entries
-  local function all()
+  local function entries_of(symbol)
     entries = entries or make()
-    return entries
+    local at = rawget(symbol, "_at")
+    return at and { entries[at] } or entries
   end
-  local self = setmetatable({ _make = all }, Symbol)
+  local self = new_table(count, 2)
+  self._make = entries_of
+  setmetatable(self, Symbol)
   if count == 1 then
     self[1] = self
     return self
   end
   for i = 1, count do
-    self[i] = later(Symbol, 1, function() return { all()[i] } end)
+    local output = new_table(1, 2)
+    output[1], output._make, output._at = output, entries_of, i
+    self[i] = setmetatable(output, Symbol)
   end
   return self
 end

@@ -1,0 +1,57 @@
+/* symbol_reader.h - a symbol file that is being read (symbol_read.c), and what brings old ones up
+** to the present form (symbol_upgrade.c). The text, which was checked, serves as the list of
+** nodes: each is read where it stands. */
+#pragma once
+#include "graph/graph.h"
+#include "base/json.h"
+
+struct input { int node, out, version; };
+/* A node as the file has it, in the caller's arena. */
+struct draft {
+  const struct op *op;                                /* NULL: there is none of its name */
+  const char *op_name, *name;                         /* op_name NULL: a variable */
+  ty_attr *attr;                                      /* with room for `cap` */
+  struct input *in;
+  const char *bodies;                                 /* its subgraphs in the text; NULL: none */
+  int nattr, cap, nin;
+  bool has_ports;
+  struct ports ports;                                 /* symbol_upgrade.c */
+};
+/* Where a node stands. */
+struct filed {
+  const char *at;
+  union {
+    const char *next;                                 /* open: its input that is read next */
+    int64_t changes;                                  /* built: how often operators changed it */
+  };
+  int index;                                          /* built: its number in the graph */
+  int outputs;                                        /* how many are read, once they are counted */
+};
+/* An attribute that an operator of an old file gives to a variable, which may stand before it. */
+struct gift {
+  const char *key, *value;
+  int to, from, order;
+  bool if_absent;
+};
+struct file {
+  const char *text, *heads;
+  ty_graph *g;
+  struct filed *node;
+  int n, version;
+  bool counted;                                       /* outputs are */
+  bool own_versions;                                  /* they are not those that are counted */
+  struct arena arena;                                 /* of gifts */
+  struct gift *gift;
+  int ngift, gift_cap;
+};
+
+bool file_is_variable(const struct file *f, int node);
+int  file_draft(const struct file *f, int node, struct arena *a, struct draft *out);
+
+const char *draft_attr(const struct draft *d, const char *key);              /* NULL */
+int draft_add_attr(struct draft *d, struct arena *a, const char *key, const char *value);
+
+int upgrade_begin(struct file *f);                    /* finds the gifts */
+int upgrade_attrs(const struct file *f, int node, struct draft *d, struct arena *a);
+/* the initialiser that an operator gives to the variable of an input; NULL */
+const char *upgrade_initialiser(const struct draft *d, int input);

@@ -1,0 +1,248 @@
+/* symbol_upgrade.c - what brings nodes of old symbol files up to the present form.
+**
+** What concerns a node alone is done when it is read. Attributes that an operator's node gives to
+** variables are found first, since variables are built before their readers. Source: the
+** reference's reader.
+*/
+#include "op/registry.h"
+#include "graph/symbol_file.h"
+#include "graph/symbol_reader.h"
+
+static ty_attr *find_attr(const struct draft *d, const char *key)
+{
+  for (int i = 0; i < d->nattr; i++)
+    if (!strcmp(d->attr[i].key, key)) return &d->attr[i];
+  return NULL;
+}
+
+const char *draft_attr(const struct draft *d, const char *key)
+{
+  const ty_attr *a = find_attr(d, key);
+  return a ? a->value : NULL;
+}
+
+int draft_add_attr(struct draft *d, struct arena *a, const char *key, const char *value)
+{
+  if (d->nattr == d->cap) {
+    ty_attr *more = arena_new(a, sizeof *more * (size_t)(2 * d->cap + 4));
+    NEED(more, TY_EMEMORY, "out of memory: attributes");
+    if (d->nattr) memcpy(more, d->attr, sizeof *more * (size_t)d->nattr);
+    d->attr = more;
+    d->cap = 2 * d->cap + 4;
+  }
+  d->attr[d->nattr++] = (ty_attr){ key, value };
+  return TY_OK;
+}
+
+static void drop_attr(struct draft *d, const char *key)
+{
+  int n = 0;
+  for (int i = 0; i < d->nattr; i++)
+    if (strcmp(d->attr[i].key, key)) d->attr[n++] = d->attr[i];
+  d->nattr = n;
+}
+
+static int set_attr(struct draft *d, struct arena *a, const char *key, const char *value)
+{
+  drop_attr(d, key);
+  return draft_add_attr(d, a, key, value);
+}
+
+/* -- keys: "lr_mult" is spelled "__lr_mult__" now ---------------------------------------------- */
+
+static const struct { const char *bare, *key; } hidden[] = {
+  { "ctx_group",       "__ctx_group__"       },
+  { "lr_mult",         "__lr_mult__"         },
+  { "wd_mult",         "__wd_mult__"         },
+  { "force_mirroring", "__force_mirroring__" },
+  { "mirror_stage",    "__mirror_stage__"    },
+};
+
+/* The operator's inputs. Only attributes that are parameters count, since keys are not repaired
+** yet; none where they cannot be told. */
+static const struct ports *ports_of(struct draft *d, struct arena *a)
+{
+  ty_attr *known = arena_new(a, sizeof *known * (size_t)(d->nattr + 2));
+  void *param = d->op ? arena_new(a, d->op->param_size + 16) : NULL;
+  char number[16];
+  int n = 0;
+  if (d->has_ports) return &d->ports;
+  d->has_ports = true;
+  if (!known || !param) return &d->ports;
+  for (int i = 0; i < d->nattr; i++)
+    if (d->op->flags & OP_CALLBACK || op_has_param(d->op, d->attr[i].key)) known[n++] = d->attr[i];
+  const ty_attr *counted = op_counted(d->op, known, &n, d->nin, known, number);
+  if (op_parse(d->op, counted, n, param) ||
+      op_ports(d->op, param, op_variadic(d->op) ? d->nin : -1, a, &d->ports))
+    d->ports = (struct ports){ 0 };
+  return &d->ports;
+}
+
+/* The input whose name is the n bytes in front of a key's "_lr_mult", if a variable stands there;
+** -1: none. */
+static int input_called(
+    const struct file *f, struct draft *d, struct arena *a, const char *prefix, size_t n)
+{
+  const struct ports *p = ports_of(d, a);
+  for (int k = 0; k < d->nin && k < p->nin; k++)
+    if (strlen(p->in[k].name) == n && !strncmp(p->in[k].name, prefix, n))
+      return file_is_variable(f, d->in[k].node) ? k : -1;
+  return -1;
+}
+
+enum { STAYS = -2, OWN = -1 };
+
+/* Where a key belongs: to the node, to the variable of an input (its number), or it stays as it
+** is; "weight_lr_mult" of an operator belongs to its weight. */
+static int owner_of(
+    const struct file *f, struct draft *d, struct arena *a, const char *key, const char **now)
+{
+  size_t n = strlen(key);
+  for (int h = 0; h < COUNT(hidden); h++) {
+    size_t m = strlen(hidden[h].bare);
+    if (n < m || strcmp(key + n - m, hidden[h].bare)) continue;
+    *now = hidden[h].key;
+    if (n == m) return OWN;
+    int k = d->op_name && key[n - m - 1] == '_' ? input_called(f, d, a, key, n - m - 1) : -1;
+    if (k >= 0) return k;
+  }
+  return STAYS;
+}
+
+/* What a node says of itself; what it says of others goes. */
+static int repair_keys(const struct file *f, struct draft *d, struct arena *a)
+{
+  ty_attr *given = arena_new(a, sizeof *given * (size_t)(d->nattr + 1));
+  int own = 0, stay = 0;
+  NEED(given, TY_EMEMORY, "out of memory: attributes");
+  for (int i = 0; i < d->nattr; i++) {
+    const char *now = NULL;
+    int owner = owner_of(f, d, a, d->attr[i].key, &now);
+    if (owner == OWN) given[own++] = (ty_attr){ now, d->attr[i].value };
+    if (owner == STAYS) d->attr[stay++] = d->attr[i];
+  }
+  d->nattr = stay;
+  for (int i = 0; i < own; i++) TRY(set_attr(d, a, given[i].key, given[i].value));
+  return TY_OK;
+}
+
+/* -- gifts ------------------------------------------------------------------------------------- */
+
+static int add_gift(struct file *f, struct gift gift)
+{
+  NEED(GROW(f->gift, f->ngift, f->gift_cap), TY_EMEMORY, "out of memory: attributes");
+  gift.order = f->ngift;
+  gift.value = arena_text(&f->arena, gift.value);
+  NEED(gift.value, TY_EMEMORY, "out of memory: attributes");
+  f->gift[f->ngift++] = gift;
+  return TY_OK;
+}
+
+/* "weight_lr_mult" */
+static int give_keys(struct file *f, int node, struct draft *d, struct arena *a)
+{
+  for (int i = 0; i < d->nattr; i++) {
+    const char *now = NULL;
+    int k = owner_of(f, d, a, d->attr[i].key, &now);
+    if (k < 0) continue;
+    TRY(add_gift(f,
+        (struct gift){ .key = now, .value = d->attr[i].value, .to = d->in[k].node, .from = node }));
+  }
+  return TY_OK;
+}
+
+static const struct { const char *op; int input; const char *init; } initialisers[] = {
+  { "BatchNorm",                 3, "[\"zero\", {}]" },
+  { "BatchNorm",                 4, "[\"one\", {}]" },
+  { "BatchNorm_v1",              3, "[\"zero\", {}]" },
+  { "BatchNorm_v1",              4, "[\"one\", {}]" },
+  { "LeakyReLU",                 1, "[\"Constant\", {\"value\": 0.25}]" },
+  { "IdentityAttachKLSparseReg", 1, "[\"zero\", {}]" },
+};
+
+const char *upgrade_initialiser(const struct draft *d, int input)
+{
+  for (int i = 0; i < COUNT(initialisers); i++)
+    if (!strcmp(d->op_name, initialisers[i].op) && initialisers[i].input == input)
+      return initialisers[i].init;
+  return NULL;
+}
+
+static int give_initialisers(struct file *f, int node, const struct draft *d)
+{
+  for (int k = 0; k < d->nin; k++) {
+    const char *init = upgrade_initialiser(d, k);
+    if (!init || !file_is_variable(f, d->in[k].node)) continue;
+    TRY(add_gift(f, (struct gift){ "__init__", init, d->in[k].node, node, 0, true }));
+  }
+  return TY_OK;
+}
+
+static int find_gifts(struct file *f, int node)
+{
+  struct arena a = { 0 };
+  struct draft d;
+  int code = file_is_variable(f, node) ? TY_OK : file_draft(f, node, &a, &d);
+  if (!code && !file_is_variable(f, node)) {
+    code = give_keys(f, node, &d, &a);
+    if (!code && f->version < 904) code = give_initialisers(f, node, &d);
+  }
+  arena_done(&a);
+  return code;
+}
+
+/* By variable; those that are only for who has none come last, others in the order of the file. */
+static int compare_gifts(const void *a, const void *b)
+{
+  const struct gift *g = a, *h = b;
+  if (g->to != h->to) return g->to < h->to ? -1 : 1;
+  if (g->if_absent != h->if_absent) return g->if_absent ? 1 : -1;
+  return g->order < h->order ? -1 : 1;
+}
+
+int upgrade_begin(struct file *f)
+{
+  for (int i = 0; i < f->n; i++) TRY(find_gifts(f, i));
+  if (f->ngift) qsort(f->gift, (size_t)f->ngift, sizeof *f->gift, compare_gifts);
+  return TY_OK;
+}
+
+/* The first gift to this node or a later one. */
+static int first_gift(const struct file *f, int node)
+{
+  int low = 0, high = f->ngift;
+  while (low < high) {
+    int middle = low + (high - low) / 2;
+    if (f->gift[middle].to < node)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/* -- a node ------------------------------------------------------------------------------------ */
+
+static void drop_flat_axis(struct draft *d)
+{
+  const char *axis = draft_attr(d, "axis");
+  bool concerned = !strcmp(d->op_name, "argmax") || !strcmp(d->op_name, "argmin");
+  if (concerned && axis && !strcmp(axis, "-1")) drop_attr(d, "axis");
+}
+
+/* What others and the node itself say is taken in the order of the file, the last word counts. */
+int upgrade_attrs(const struct file *f, int node, struct draft *d, struct arena *a)
+{
+  bool repaired = false;
+  for (int i = first_gift(f, node); i < f->ngift && f->gift[i].to == node; i++) {
+    const struct gift *g = &f->gift[i];
+    if (!repaired && (g->if_absent || g->from > node)) {
+      TRY(repair_keys(f, d, a));
+      repaired = true;
+    }
+    if (!g->if_absent || !draft_attr(d, g->key)) TRY(set_attr(d, a, g->key, g->value));
+  }
+  if (!repaired) TRY(repair_keys(f, d, a));
+  if (d->op_name && f->version < 905) drop_flat_axis(d);
+  return TY_OK;
+}
