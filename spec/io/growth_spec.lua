@@ -66,6 +66,69 @@ local function holds(format, least)
   end)
 end
 
+-- Graphs that cost more by the byte than those that engines write, and one of these: { what, bytes
+-- beside four times the text, function(n) } -> text. 64 MiB would hide what small ones take.
+local function joined(n, entry)
+  local before, behind = entry:match "^(.-)#(.*)$"
+  if not before then
+    return (entry .. ","):rep(n - 1) .. entry
+  end
+  local list = {}
+  for i = 0, n - 1 do
+    list[i + 1] = i
+  end
+  return before .. table.concat(list, behind .. "," .. before) .. behind
+end
+
+local function graph_text(nodes, heads)
+  return ('{"nodes":[%s],"arg_nodes":[],"heads":[%s],"attrs":{"mxnet_version":["",10901]}}')
+    :format(nodes, heads)
+end
+
+local VARIABLE = '{"op":"null","name":"","inputs":[]}'
+local MINIMAL = '{"op":"abs","name":"","inputs":[[#,%s]]}'
+local GRAPHS = {
+  { "a group as it is written", 2 ^ 21, function(n)
+    local variable = '\n    {\n      "op": "null", \n      "name": "w#", \n      "inputs": []\n    }'
+    return graph_text(joined(n, variable), joined(n, "\n    [#, 0, 0]"))
+  end },
+  { "a chain of the shortest nodes", 2 ^ 21, function(n)
+    return graph_text(VARIABLE .. "," .. joined(n, MINIMAL:format "0"), ("[%d,0]"):format(n))
+  end },
+  { "one with versions of its own", 2 ^ 21, function(n)
+    return graph_text(VARIABLE .. "," .. joined(n, MINIMAL:format "0,5"), ("[%d,0]"):format(n))
+  end },
+  { "an old one", 2 ^ 21, function(n)
+    return (graph_text(VARIABLE .. "," .. joined(n, MINIMAL:format "0"), ("[%d,0]"):format(n))
+      :gsub(',"attrs".*', "}"))
+  end },
+  { "one operator of the shortest inputs", 2 ^ 23, function(n)
+    return graph_text(joined(n, VARIABLE) .. ',{"op":"add_n","name":"","inputs":['
+      .. joined(n, "[#,0]") .. "]}", ("[%d,0]"):format(n))
+  end },
+  { "one input over and over", 2 ^ 23, function(n)
+    return graph_text(VARIABLE .. ',{"op":"add_n","name":"","inputs":[' .. joined(n, "[0,0]") .. "]}",
+      "[1,0]")
+  end },
+  { "a group of the shortest variables", 2 ^ 24, function(n)
+    return graph_text(joined(n, VARIABLE), joined(n, "[#,0]"))
+  end },
+  { "heads alone", BASE, function(n)
+    return graph_text(VARIABLE, joined(math.min(n, 400000), "[0,0]"))
+  end },
+}
+
+local function holds_graph(graph, n, base)
+  folder.with(function(path)
+    local small, file = path .. "/small.json", path .. "/a.json"
+    folder.write(small, graph[3](20))
+    ty.sym.load(small)
+    folder.write(file, graph[3](n))
+    local ok, e = within(base + TIMES * #folder.read(file), function() ty.sym.load(file) end)
+    assert.is_true(ok, tostring(e))
+  end)
+end
+
 -- Heads that promise more than follows.
 local CLAIMS = {
   { "npy", "\147NUMPY\1\0\70\0{'descr': '<f4', 'fortran_order': False, 'shape': (4000000000,), }"
@@ -114,6 +177,36 @@ describe("the memory of reading", function()
       holds(format, format.large or 2 ^ 23)
     end)
   end
+end)
+
+describe("the memory of reading a graph", function()
+  setup(device.leave)
+  teardown(device.come_back)
+
+  if (os.getenv("SANITIZER") or "") ~= "" then
+    return
+  end
+
+  for _, graph in ipairs(GRAPHS) do
+    it("is four times its text and little more: " .. graph[1], function()
+      holds_graph(graph, 80000, graph[2])
+    end)
+    it("is 64 MiB and four times its text at most: " .. graph[1] .. " #slow", function()
+      holds_graph(graph, 1000000, BASE)
+    end)
+  end
+
+  it("is not what a number of outputs claims", function()
+    local nodes, heads = { VARIABLE }, {}
+    for i = 1, 100 do
+      nodes[i + 1] = ('{"op":"SliceChannel","name":"","attrs":{"num_outputs":"%d"},\z
+        "inputs":[[0,0]]}'):format(65537 - i)
+      heads[i] = ("[%d,0]"):format(i)
+    end
+    local text = graph_text(table.concat(nodes, ","), table.concat(heads, ","))
+    local ok, e = within(BASE + TIMES * #text, function() ty.sym.load_json(text) end)
+    assert.is_true(ok, tostring(e))
+  end)
 end)
 
 describe("the time of reading", function()
