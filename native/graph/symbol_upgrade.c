@@ -58,55 +58,54 @@ static const struct { const char *bare, *key; } hidden[] = {
   { "mirror_stage",    "__mirror_stage__"    },
 };
 
-/* The operator's inputs. Only attributes that are parameters count, since keys are not repaired
-** yet; none where they cannot be told. */
-static const struct ports *ports_of(struct draft *d, struct arena *a)
+/* Finds the operator's inputs. Only attributes that are parameters count, since keys are not
+** repaired yet; it has none where they cannot be told. */
+static int find_ports(struct draft *d, struct arena *a)
 {
   ty_attr *known = arena_new(a, sizeof *known * (size_t)(d->nattr + 2));
-  void *param = d->op ? arena_new(a, d->op->param_size + 16) : NULL;
+  void *param = arena_new(a, d->op->param_size + 16);
   char number[16];
   int n = 0;
-  if (d->has_ports) return &d->ports;
+  NEED(known && param, TY_EMEMORY, "out of memory: attributes");
   d->has_ports = true;
-  if (!known || !param) return &d->ports;
   for (int i = 0; i < d->nattr; i++)
     if (d->op->flags & OP_CALLBACK || op_has_param(d->op, d->attr[i].key)) known[n++] = d->attr[i];
   const ty_attr *counted = op_counted(d->op, known, &n, d->nin, known, number);
-  if (op_parse(d->op, counted, n, param) ||
-      op_ports(d->op, param, op_variadic(d->op) ? d->nin : -1, a, &d->ports))
-    d->ports = (struct ports){ 0 };
-  return &d->ports;
-}
-
-/* The input whose name is the n bytes in front of a key's "_lr_mult", if a variable stands there;
-** -1: none. */
-static int input_called(
-    const struct file *f, struct draft *d, struct arena *a, const char *prefix, size_t n)
-{
-  const struct ports *p = ports_of(d, a);
-  for (int k = 0; k < d->nin && k < p->nin; k++)
-    if (strlen(p->in[k].name) == n && !strncmp(p->in[k].name, prefix, n))
-      return file_is_variable(f, d->in[k].node) ? k : -1;
-  return -1;
+  int code = op_parse(d->op, counted, n, param);
+  if (!code) code = op_ports(d->op, param, op_variadic(d->op) ? d->nin : -1, a, &d->ports);
+  if (code) d->ports = (struct ports){ 0 };
+  return code == TY_EMEMORY ? code : TY_OK;
 }
 
 enum { STAYS = -2, OWN = -1 };
 
+/* The input whose name is the n bytes in front of a key's "_lr_mult", if a variable stands there,
+** else STAYS. */
+static int input_called(const struct file *f, const struct draft *d, const char *prefix, size_t n)
+{
+  for (int k = 0; k < d->nin && k < d->ports.nin; k++)
+    if (strlen(d->ports.in[k].name) == n && !strncmp(d->ports.in[k].name, prefix, n))
+      return file_is_variable(f, d->in[k].node) ? k : STAYS;
+  return STAYS;
+}
+
 /* Where a key belongs: to the node, to the variable of an input (its number), or it stays as it
 ** is; "weight_lr_mult" of an operator belongs to its weight. */
-static int owner_of(
-    const struct file *f, struct draft *d, struct arena *a, const char *key, const char **now)
+static int find_owner(const struct file *f, struct draft *d, struct arena *a, const char *key,
+    int *owner, const char **now)
 {
   size_t n = strlen(key);
-  for (int h = 0; h < COUNT(hidden); h++) {
+  *owner = STAYS;
+  for (int h = 0; h < COUNT(hidden) && *owner == STAYS; h++) {
     size_t m = strlen(hidden[h].bare);
     if (n < m || strcmp(key + n - m, hidden[h].bare)) continue;
     *now = hidden[h].key;
-    if (n == m) return OWN;
-    int k = d->op_name && key[n - m - 1] == '_' ? input_called(f, d, a, key, n - m - 1) : -1;
-    if (k >= 0) return k;
+    if (n == m) *owner = OWN;
+    if (n == m || !d->op || key[n - m - 1] != '_') continue;
+    if (!d->has_ports) TRY(find_ports(d, a));
+    *owner = input_called(f, d, key, n - m - 1);
   }
-  return STAYS;
+  return TY_OK;
 }
 
 /* What a node says of itself; what it says of others goes. */
@@ -117,7 +116,8 @@ static int repair_keys(const struct file *f, struct draft *d, struct arena *a)
   NEED(given, TY_EMEMORY, "out of memory: attributes");
   for (int i = 0; i < d->nattr; i++) {
     const char *now = NULL;
-    int owner = owner_of(f, d, a, d->attr[i].key, &now);
+    int owner;
+    TRY(find_owner(f, d, a, d->attr[i].key, &owner, &now));
     if (owner == OWN) given[own++] = (ty_attr){ now, d->attr[i].value };
     if (owner == STAYS) d->attr[stay++] = d->attr[i];
   }
@@ -143,7 +143,8 @@ static int give_keys(struct file *f, int node, struct draft *d, struct arena *a)
 {
   for (int i = 0; i < d->nattr; i++) {
     const char *now = NULL;
-    int k = owner_of(f, d, a, d->attr[i].key, &now);
+    int k;
+    TRY(find_owner(f, d, a, d->attr[i].key, &k, &now));
     if (k < 0) continue;
     TRY(add_gift(f,
         (struct gift){ .key = now, .value = d->attr[i].value, .to = d->in[k].node, .from = node }));
