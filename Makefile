@@ -127,14 +127,15 @@ $(BUILD)/%.o: %.c $(BUILD)/flags | $(BUILD)/ops.inc
 $(BUILD)/native/cuda/family.o: $(wildcard native/cuda/kernels/* native/kernel/element/*) \
   native/base/philox.h native/base/laws.h
 
+# instrumented products take compilers minutes as soon as they optimize; readers, which fuzz feeds, need none
 ISA_OPT_release  = -O3
-ISA_OPT_asan     = -O2
+ISA_OPT_fuzz     = -O0
 ISA_OPT_coverage = -O2 -fno-profile-arcs -fno-test-coverage
 define isa_rule
 $(BUILD)/%.$(1).o: %.c $(BUILD)/flags
 	@mkdir -p $$(dir $$@)
 	$$(call say,CC ,$$< ($(1)))
-	$(Q)$(CC) $(ALL) $(ISA_OPT_$(MODE)) $(ISA_$(1)) -MMD -MP -c $$< -o $$@
+	$(Q)$(CC) $(ALL) $(ISA_OPT_$(MODE)) $(ISA_$(1)) $(CFLAGS) -MMD -MP -c $$< -o $$@
 endef
 $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
 
@@ -192,7 +193,12 @@ check-comments:
 
 check-compilers:
 	$(if $(WERROR),,$(MAKE) CC=gcc BUILD=$(BUILD)/gcc WERROR=1 objects)
-	$(MAKE) CC=clang BUILD=$(BUILD)/clang WERROR=1 objects
+	$(MAKE) CC=clang BUILD=$(BUILD)/clang WERROR=1 syntax
+
+# what a compiler says of the sources without making objects of them
+syntax: $(BUILD)/ops.inc
+	@printf '%s\n' $(SRC) $(PROGRAM) $(TESTS) | xargs -P 2 -n 16 $(CC) $(ALL) $(OPENMP) $(shell pkg-config --cflags luajit) -fsyntax-only
+	@$(foreach i,$(ISAS),$(CC) $(ALL) $(ISA_OPT_$(MODE)) $(ISA_$(i)) -fsyntax-only $(ISA) &&) true
 
 # both interfaces of oneDNN, whichever is installed
 check-onednn:
@@ -352,5 +358,5 @@ clean:
 	rm -rf build
 
 FORCE:
-.PHONY: all test test-native check check-source check-lua check-comments check-compilers check-onednn check-cuda check-nvrtc check-cudnn objects cudasim test-gpu torture fuzz replay coverage coverage-runs bench doc install uninstall dist clean FORCE
+.PHONY: all test test-native check check-source check-lua check-comments check-compilers check-onednn check-cuda check-nvrtc check-cudnn objects syntax cudasim test-gpu torture fuzz replay coverage coverage-runs bench doc install uninstall dist clean FORCE
 .DELETE_ON_ERROR:
