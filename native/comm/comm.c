@@ -349,6 +349,7 @@ static void say(const char *what)
   char text[1200];
   size_t n = last_words(text, sizeof text, what);
   sys_tell(text, n);
+  comm_leaves();
 }
 
 /* The launcher ends the ranks of a broken group: there is nobody left to stop in order with. */
@@ -402,6 +403,7 @@ static void not_started(double seconds)
   int n = snprintf(text, sizeof text, "tycho: not all ranks have started within %.0f s: %s\n",
       seconds, why);
   sys_tell(text, (size_t)n);
+  comm_leaves();
   _exit(1);
 }
 

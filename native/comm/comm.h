@@ -52,8 +52,11 @@ typedef struct comm_world *(*comm_mpi_fn)(int per_host, char *why, size_t size);
 int comm_stopped_rank(void);
 /* Starts a process, one on each host, that looks after the end of the ranks and of their launcher:
 ** one rank that is stopped when the others have ended would have the launcher wait for ever, and a
-** launcher may wait for itself. It ends that one, and says so. */
+** launcher may wait for itself. It ends that one, and says so. It names a rank that ends without a
+** word. */
 void comm_guard(void);
+/* tells it that this rank ends; from the handler of a signal, too */
+void comm_leaves(void);
 /* The ranks are devices: these of this process, and those of the others in `ranks` (NULL: there are
 ** no others), who call this too. */
 int comm_devices_open(const int *device, int n, ty_comm *ranks, struct comm_world **out);

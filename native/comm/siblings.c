@@ -1,10 +1,16 @@
 /* siblings.c - which rank of this host is stopped, and a guard over the end of all. Ranks cannot
 ** hear each other while MPI begins or ends; then the system is asked of the processes that their
-** launcher has started, whose environments say which ranks they are.
+** launcher has started, whose environments say which ranks they are. Who ends as it should tells
+** the guard, which names the one that does not: launchers know no rank that MPI has let go.
 */
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 #include "base/system.h"
@@ -98,15 +104,104 @@ int comm_stopped_rank(void)
   return -1;
 }
 
-/* Until all have ended, or some have and none of those that are left goes on. */
-static void guard_ranks(int launcher, int patience_ms)
+/* -- the guard --------------------------------------------------------------------------------- */
+
+/* A socket without a file, named after the launcher. */
+static socklen_t guard_address(struct sockaddr_un *a, int launcher)
 {
-  int pid[MOST], n, most = 0;
-  for (int stopped_ms = 0; (n = list_ranks(launcher, pid, MOST)) > 0;) {
-    most = MAX(most, n);
-    bool all = n < most;
-    for (int i = 0; all && i < n; i++) all = is_stopped(pid[i]);
-    stopped_ms = all ? stopped_ms + NAP_MS : 0;
+  *a = (struct sockaddr_un){ .sun_family = AF_UNIX };
+  int n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "tycho-guard-%d", launcher);
+  return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+void comm_leaves(void)
+{
+  struct sockaddr_un a;
+  struct timeval most = { 1, 0 };
+  int pid = (int)getpid(), s = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (s < 0) return;
+  setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
+  socklen_t n = guard_address(&a, (int)getppid());
+  sendto(s, &pid, sizeof pid, MSG_NOSIGNAL, (struct sockaddr *)&a, n);
+  sys_close(s);
+}
+
+/* -1: none */
+static int open_ear(int launcher)
+{
+  struct sockaddr_un a;
+  socklen_t n = guard_address(&a, launcher);
+  int ear = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (ear >= 0 && bind(ear, (struct sockaddr *)&a, n)) return sys_close(ear), -1;
+  return ear;
+}
+
+/* A rank that the guard has seen. `ours`: it runs the guard's program, which tells when it ends. */
+struct sibling { int pid, rank; bool ours, left; };
+struct siblings { int n; bool told; struct sibling rank[MOST]; };
+
+static bool runs_this(int pid)
+{
+  char path[64];
+  struct stat other, own;
+  snprintf(path, sizeof path, "/proc/%d/exe", pid);
+  return !stat(path, &other) && !stat("/proc/self/exe", &own) && other.st_ino == own.st_ino &&
+      other.st_dev == own.st_dev;
+}
+
+static struct sibling *find(struct siblings *s, int pid)
+{
+  for (int i = 0; i < s->n; i++)
+    if (s->rank[i].pid == pid) return &s->rank[i];
+  return NULL;
+}
+
+static void meet(struct siblings *s, const int *pid, int n)
+{
+  for (int i = 0; i < n; i++) {
+    struct sibling *r = find(s, pid[i]);
+    if (!r && s->n < MOST) *(r = &s->rank[s->n++]) = (struct sibling){ pid[i], -1, false, false };
+    if (r && !r->ours && runs_this(r->pid)) r->ours = true, r->rank = rank_of(r->pid);
+  }
+}
+
+/* Names those that have ended without a word; the others, who are ended then, are no news. */
+static void tell_ended(struct siblings *s, int ear)
+{
+  bool ended[MOST] = { false };
+  int pid;
+  if (ear < 0) return;
+  for (int i = 0; i < s->n; i++) ended[i] = !state_of(s->rank[i].pid);
+  while (recv(ear, &pid, sizeof pid, 0) == sizeof pid) {
+    struct sibling *r = find(s, pid);
+    if (r) r->left = true;
+  }
+  bool before = s->told;
+  for (int i = 0; i < s->n && !before; i++) {
+    struct sibling *r = &s->rank[i];
+    if (!ended[i] || !r->ours || r->left) continue;
+    char text[100];
+    int size = snprintf(text, sizeof text,
+        "tycho: rank %d (process %d) has ended without a word: it was killed, or it crashed\n",
+        r->rank, r->pid);
+    sys_tell(text, (size_t)size);
+    s->told = true;
+  }
+}
+
+/* Until all have ended, or some have and none of those that are left goes on. */
+static void guard_ranks(int launcher, int ear, int patience_ms)
+{
+  static struct siblings all;
+  int pid[MOST], n;
+  for (int stopped_ms = 0;;) {
+    n = list_ranks(launcher, pid, MOST);
+    meet(&all, pid, n);
+    tell_ended(&all, ear);
+    if (!n) return;
+    bool stopped = n < all.n;
+    for (int i = 0; stopped && i < n; i++) stopped = is_stopped(pid[i]);
+    stopped_ms = stopped ? stopped_ms + NAP_MS : 0;
     if (stopped_ms > patience_ms) {
       char text[100];
       int size = snprintf(text, sizeof text,
@@ -115,7 +210,7 @@ static void guard_ranks(int launcher, int patience_ms)
       for (int i = 0; i < n; i++) kill(pid[i], SIGKILL);
       return;
     }
-    nap(NAP_MS + n); /* a host may have many */
+    poll(&(struct pollfd){ ear, POLLIN, 0 }, 1, NAP_MS + n); /* a host may have many */
   }
 }
 
@@ -150,17 +245,26 @@ static void guard_launcher(int launcher, unsigned long long since, int patience_
 
 void comm_guard(void)
 {
+  static bool done;
+  if (done) return;
+  done = true;
   int self = (int)getpid(), launcher = (int)getppid(), first;
   bool speaks = rank_of(self) >= 0 && list_ranks(launcher, &first, 1) > 0 && first == self;
-  if (!speaks || sys_fork()) return;
+  int ear = speaks ? open_ear(launcher) : -1;
+  if (!speaks || sys_fork()) {
+    if (ear >= 0) sys_close(ear);
+    atexit(comm_leaves);
+    return;
+  }
   int patience_ms = 1000 * (int)env_number("TYCHO_COMM_PATIENCE", 15);
   unsigned long long since = began(launcher);
   setsid(); /* signals to the ranks are not for the guard */
   signal(SIGTERM, SIG_DFL);
   sys_close(STDIN_FILENO);
   sys_close(STDOUT_FILENO);
-  close_range(STDERR_FILENO + 1, ~0u, 0);
-  guard_ranks(launcher, patience_ms);
+  ear = dup2(ear, STDERR_FILENO + 1);
+  close_range(STDERR_FILENO + 2, ~0u, 0);
+  guard_ranks(launcher, ear, patience_ms);
   if (is_launcher(launcher)) guard_launcher(launcher, since, patience_ms);
   _exit(0);
 }

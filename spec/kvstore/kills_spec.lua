@@ -84,8 +84,39 @@ kill -TERM $(cat /proc/$launcher/task/$launcher/children)
 wait $launcher
 ]]
 
+-- Three ranks of a script in which one may end before the others.
+local function output_of(ending)
+  local text
+  folder.with(function(path)
+    folder.write(path .. "/script.lua", ([[
+      local ffi = require "ffi"
+      ffi.cdef "int kill(int, int); int getpid(void);"
+      local kv = require("tycho").kv.create("dist_sync")
+      if kv.rank == 1 then
+        %s
+      end
+      kv:barrier()
+    ]]):format(ending))
+    text = shell.run(("env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun \z
+      --oversubscribe -n 3 %s %s/script.lua 2>&1"):format(shell.program, path))
+  end)
+  return text
+end
+
 describe("ranks", function()
   local with_mpi = mpi.it(it, pending)
+
+  with_mpi("that end without a word are named by a process that looks on, no others", function()
+    local silent = "tycho: rank 1 %(process %d+%) has ended without a word"
+    local text = output_of("ffi.C.kill(ffi.C.getpid(), 9)")
+    assert.truthy(text:find(silent), text)
+    assert.is_nil(text:find("rank [02] %(process %d+%) has ended without a word"), text)
+    text = output_of("error('no more')")
+    assert.truthy(text:find("rank 1 of 3: the script failed", 1, true), text)
+    assert.is_nil(text:find("without a word", 1, true), text)
+    text = output_of("kv:barrier() os.exit(0)")
+    assert.is_nil(text:find("without a word", 1, true), text)
+  end)
 
   with_mpi("end a launcher that does not end when they have", function()
     folder.with(function(path)
