@@ -109,6 +109,7 @@ static struct arena_block *block_with(struct arena *a, size_t bytes)
   struct arena_block *more = mem_new(sizeof *more + MAX(size, bytes)),
                      **at = b && bytes > size ? &b->next : &a->head;
   if (!more) return NULL;
+  a->bytes += sizeof *more + MAX(size, bytes);
   more->size = more->end = MAX(size, bytes);
   more->next = *at;
   return *at = more;
@@ -145,7 +146,7 @@ void arena_done(struct arena *a)
     next = b->next;
     mem_free(b);
   }
-  a->head = NULL;
+  *a = (struct arena){ 0 };
 }
 
 /* -- live objects ------------------------------------------------------------------------------ */

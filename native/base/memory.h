@@ -26,7 +26,7 @@ static inline int64_t size_times(int64_t a, int64_t b)
 static inline size_t align_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 /* An arena gives many small blocks that are freed together. Zero-initialised = empty. */
-struct arena { struct arena_block *head; };
+struct arena { struct arena_block *head; size_t bytes; };   /* bytes: of its blocks */
 void *arena_new(struct arena *a, size_t bytes);       /* zeroed, aligned to 16 (8 bytes: to 8) */
 char *arena_chars(struct arena *a, size_t n);           /* for a text; not padded */
 char *arena_text(struct arena *a, const char *s);

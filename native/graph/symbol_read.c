@@ -15,6 +15,9 @@
 #include "graph/symbol_file.h"
 #include "graph/symbol_reader.h"
 
+/* LUA_HEAD: bytes that Lua has for one */
+enum { LIMIT_MIB = 64, LIMIT_TIMES = 4, LUA_HEAD = 160 };
+
 static int corrupt(const struct file *f, const char *at, const char *what, const char *got)
 {
   int code = fail(TY_EFORMAT, "byte %zu: expected %s, got %s", (size_t)(at - f->text), what, got);
@@ -26,6 +29,20 @@ static const char *kind(const char *v)
 {
   static const char *const names[] = { "a text", "a number", "a list", "an object" };
   return names[json_type(v)];
+}
+
+/* What a text of few bytes says may take many: a reader's memory ends here. */
+static int fail_limit(void)
+{
+  return fail(TY_EFORMAT, "the graph would take more memory than %d MiB and %d times its text",
+      LIMIT_MIB, LIMIT_TIMES);
+}
+
+static int take_bytes(struct file *f, size_t bytes)
+{
+  if (bytes > *f->left) return fail_limit();
+  *f->left -= bytes;
+  return TY_OK;
 }
 
 /* -- fields ------------------------------------------------------------------------------------ */
@@ -191,13 +208,14 @@ int file_draft(const struct file *f, int node, struct arena *a, struct draft *ou
 
 /* -- building ---------------------------------------------------------------------------------- */
 
-static int parse_object(const char *text, const char *object, bool top, ty_graph **out);
+static int parse_object(
+    const char *text, const char *object, bool top, size_t *left, ty_graph **out);
 
 static int add_bodies(const struct file *f, const struct draft *d)
 {
   for (const char *v = d->bodies ? json_first(d->bodies) : NULL; v; v = json_next(v)) {
     ty_graph *body;
-    TRY(parse_object(f->text, v, false, &body));
+    TRY(parse_object(f->text, v, false, f->left, &body));
     int code = ty_graph_subgraph(f->g, body);
     ty_graph_free(body);
     TRY(code);
@@ -321,6 +339,8 @@ static int close_node(struct file *f, int node, bool keep)
                      : graph_var(f->g, d.name, d.attr, d.nattr, NULL);
     if (code && d.op_name) fail_node(d.op_name, d.name, NULL);
     f->node[node].index = f->g->n - 1;
+    if (!code) code = take_bytes(f, f->g->arena.bytes - f->taken);
+    f->taken = f->g->arena.bytes;
   }
   arena_done(&a);
   return code;
@@ -381,6 +401,7 @@ static int read_heads(struct file *f)
   ty_graph *g = f->g;
   const int n = count(f->heads);
   NEED(n, TY_EFORMAT, "the graph has no heads");
+  TRY(take_bytes(f, sizeof *g->head * (size_t)n));
   g->head = NEWS(ty_entry, n);
   NEED(g->head, TY_EMEMORY, "out of memory: heads");
   for (const char *v = json_first(f->heads); v; v = json_next(v)) {
@@ -493,6 +514,7 @@ static int read_graph(struct file *f, const char *object, bool top)
     if (json_type(v[i]) != J_LIST) return corrupt(f, v[i], what[i], kind(v[i]));
   f->heads = v[HEADS];
   f->g->cap = count(v[NODES]);
+  TRY(take_bytes(f, (sizeof *f->node + sizeof *f->g->node) * (size_t)f->g->cap));
   f->node = NEWS(struct filed, f->g->cap);
   f->g->node = NEWS(struct node, f->g->cap);
   NEED(f->node && f->g->node, TY_EMEMORY, "out of memory: symbol file of %d nodes", f->g->cap);
@@ -507,9 +529,10 @@ static int read_graph(struct file *f, const char *object, bool top)
   return f->own_versions ? keep_versions(f) : TY_OK;
 }
 
-static int parse_object(const char *text, const char *object, bool top, ty_graph **out)
+static int parse_object(
+    const char *text, const char *object, bool top, size_t *left, ty_graph **out)
 {
-  struct file f = { .text = text };
+  struct file f = { .text = text, .left = left };
   TRY(ty_graph_new(&f.g));
   int code = read_graph(&f, object, top);
   arena_done(&f.arena);
@@ -526,7 +549,15 @@ int ty_graph_parse(const char *text, ty_graph **out)
 {
   NEED(text && out, TY_ETYPE, "graph_parse: null argument");
   TRY(json_check(text));
-  return parse_object(text, text + strspn(text, " \t\r\n"), true, out);
+  const size_t most = ((size_t)LIMIT_MIB << 20) + LIMIT_TIMES * strlen(text);
+  size_t left = most - strlen(text);
+  TRY(parse_object(text, text + strspn(text, " \t\r\n"), true, &left, out));
+  const ty_graph *g = *out;                           /* what is left when the text has gone */
+  size_t bytes = g->arena.bytes + sizeof *g->node * (size_t)g->n + LUA_HEAD * (size_t)g->nhead;
+  if (bytes <= most) return TY_OK;
+  ty_graph_free(*out);
+  *out = NULL;
+  return fail_limit();
 }
 
 int ty_graph_load(const char *path, ty_graph **out)

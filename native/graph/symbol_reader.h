@@ -43,6 +43,7 @@ struct file {
   struct arena arena;                                 /* of gifts */
   struct gift *gift;
   int ngift, gift_cap;
+  size_t taken, *left;                                /* of the graph; what is left for all */
 };
 
 bool file_is_variable(const struct file *f, int node);

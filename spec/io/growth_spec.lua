@@ -207,6 +207,22 @@ describe("the memory of reading a graph", function()
     local ok, e = within(BASE + TIMES * #text, function() ty.sym.load_json(text) end)
     assert.is_true(ok, tostring(e))
   end)
+
+  -- outputs, of which each is a table of Lua's; operators with room for many numbers, none alike
+  local prior = '{"op":"_contrib_MultiBoxPrior","name":"","attrs":{"sizes":"(0.#,)"},\z
+    "inputs":[[0,0]]}'
+  local large = { ["lists of numbers"] = { VARIABLE .. "," .. joined(150000, prior),
+    joined(150000, "[#,0]") }, heads = { VARIABLE, joined(700000, "[0,0]") } }
+  for what, text in pairs(large) do
+    it("is refused where it would be more: " .. what, function()
+      text = graph_text(unpack(text))
+      local ok, e = within(BASE + TIMES * #text, function() ty.sym.load_json(text) end)
+      assert.is_false(ok)
+      assert.equal("format", e.code)
+      local words = "the graph would take more memory than 64 MiB and 4 times its text"
+      assert.truthy(e.message:find(words, 1, true), e.message)
+    end)
+  end
 end)
 
 describe("the time of reading", function()
