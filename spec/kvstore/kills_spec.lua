@@ -13,8 +13,9 @@ local function command(ranks, prefix)
     resumed %s %d"):format(ranks, shell.program, prefix, EPOCHS)
 end
 
+-- Without the log, whose lines a launcher may bring in between.
 local function result_of(output)
-  return output:match("conv1_bias.-last_weight [^\n]*")
+  return output:gsub("INFO: [^\n]*\n", ""):match("conv1_bias.-last_weight [^\n]*")
 end
 
 -- Runs the training and sends a signal to one of its ranks after a while, unless it has ended;
