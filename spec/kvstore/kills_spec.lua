@@ -13,9 +13,12 @@ local function command(ranks, prefix)
     resumed %s %d"):format(ranks, shell.program, prefix, EPOCHS)
 end
 
--- Without the log, whose lines a launcher may bring in between.
-local function result_of(output)
-  return output:gsub("INFO: [^\n]*\n", ""):match("conv1_bias.-last_weight [^\n]*")
+-- Runs the training to its end: the parameters, and all that was written. A launcher may bring the
+-- log between them, in the middle of a line, so that it goes to a file.
+local function result_of(words, prefix)
+  local output = shell.run(("%s 2> %s.log"):format(words, prefix))
+  local result = output:match("conv1_bias.-last_weight [^\n]*")
+  return result, output .. folder.read(prefix .. ".log")
 end
 
 -- Runs the training and sends a signal to one of its ranks after a while, unless it has ended;
@@ -56,8 +59,8 @@ end
 local function check(signal, times)
   folder.with(function(path)
     local from = os.time()
-    local want = result_of(shell.run(command(RANKS, path .. "/whole")))
-    assert.truthy(want)
+    local want, said = result_of(command(RANKS, path .. "/whole"), path .. "/whole")
+    assert.truthy(want, said)
     local whole, hits, i = os.time() - from + 0.5, 0, 0
     while hits < times do
       i = i + 1
@@ -69,8 +72,8 @@ local function check(signal, times)
       elseif not run.hit then
         whole = math.max(whole * 0.8, 0.5)               -- the machine had less to do meanwhile
       end
-      local output = shell.run(command(RANKS, prefix))
-      assert.equal(want, result_of(output), output)
+      local result, output = result_of(command(RANKS, prefix), prefix)
+      assert.equal(want, result, output)
     end
   end)
 end
@@ -141,10 +144,11 @@ describe("ranks", function()
 
   with_mpi("go on from a checkpoint of another number of ranks", function()
     folder.with(function(path)
-      local two = result_of(shell.run((command(2, path .. "/x"):gsub(" 40$", " 3"))))
-      assert.truthy(two)
-      local output = shell.run((command(4, path .. "/x"):gsub(" 40$", " 5")))
-      assert.truthy(result_of(output), output)
+      local prefix = path .. "/x"
+      for _, run in ipairs{ { 2, " 3" }, { 4, " 5" } } do
+        local result, output = result_of(command(run[1], prefix):gsub(" 40$", run[2]), prefix)
+        assert.truthy(result, output)
+      end
     end)
   end)
 end)
