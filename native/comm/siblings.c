@@ -140,13 +140,19 @@ static int open_ear(int launcher)
 struct sibling { int pid, rank; bool ours, left; };
 struct siblings { int n; bool told; struct sibling rank[MOST]; };
 
+/* In a network of its own a rank's words would not arrive. */
 static bool runs_this(int pid)
 {
-  char path[64];
-  struct stat other, own;
-  snprintf(path, sizeof path, "/proc/%d/exe", pid);
-  return !stat(path, &other) && !stat("/proc/self/exe", &own) && other.st_ino == own.st_ino &&
-      other.st_dev == own.st_dev;
+  static const char *const same[] = { "exe", "ns/net" };
+  for (int i = 0; i < COUNT(same); i++) {
+    char path[64], self[64];
+    struct stat other, own;
+    snprintf(path, sizeof path, "/proc/%d/%s", pid, same[i]);
+    snprintf(self, sizeof self, "/proc/self/%s", same[i]);
+    if (stat(path, &other) || stat(self, &own)) return false;
+    if (other.st_ino != own.st_ino || other.st_dev != own.st_dev) return false;
+  }
+  return true;
 }
 
 static struct sibling *find(struct siblings *s, int pid)
@@ -165,22 +171,29 @@ static void meet(struct siblings *s, const int *pid, int n)
   }
 }
 
-/* Names those that have ended without a word; the others, who are ended then, are no news. */
-static void tell_ended(struct siblings *s, int ear)
+static void hear(struct siblings *s, int ear)
 {
-  bool ended[MOST] = { false };
   int pid;
-  if (ear < 0) return;
-  for (int i = 0; i < s->n; i++) ended[i] = !state_of(s->rank[i].pid);
   while (recv(ear, &pid, sizeof pid, 0) == sizeof pid) {
     struct sibling *r = find(s, pid);
     if (r) r->left = true;
   }
-  bool before = s->told;
-  for (int i = 0; i < s->n && !before; i++) {
-    struct sibling *r = &s->rank[i];
-    if (!ended[i] || !r->ours || r->left) continue;
-    char text[100];
+}
+
+/* Names those that have ended without a word; the others, who are ended then, are no news. */
+static void tell_ended(struct siblings *s, int ear)
+{
+  bool ended[MOST];
+  if (ear < 0 || s->told) return;
+  for (int i = 0; i < s->n; i++) {
+    const struct sibling *r = &s->rank[i];
+    ended[i] = r->ours && !r->left && !state_of(r->pid);
+  }
+  hear(s, ear); /* what they said comes before their end */
+  for (int i = 0; i < s->n; i++) {
+    const struct sibling *r = &s->rank[i];
+    if (!ended[i] || r->left) continue;
+    char text[128];
     int size = snprintf(text, sizeof text,
         "tycho: rank %d (process %d) has ended without a word: it was killed, or it crashed\n",
         r->rank, r->pid);
@@ -210,7 +223,8 @@ static void guard_ranks(int launcher, int ear, int patience_ms)
       for (int i = 0; i < n; i++) kill(pid[i], SIGKILL);
       return;
     }
-    poll(&(struct pollfd){ ear, POLLIN, 0 }, 1, NAP_MS + n); /* a host may have many */
+    /* a host may have many; few words wait at a time, so that they are taken at once */
+    while (poll(&(struct pollfd){ ear, POLLIN, 0 }, 1, NAP_MS + n) > 0) hear(&all, ear);
   }
 }
 

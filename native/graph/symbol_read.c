@@ -25,7 +25,7 @@ static int corrupt(const struct file *f, const char *at, const char *what, const
   return code;
 }
 
-static const char *kind(const char *v)
+static const char *type_name(const char *v)
 {
   static const char *const names[] = { "a text", "a number", "a list", "an object" };
   return names[json_type(v)];
@@ -63,7 +63,7 @@ static int unknown_field(const struct file *f, const char *key)
 static int read_fields(const struct file *f, const char *object, const char *const *names, int n,
     int required, const char **out)
 {
-  if (json_type(object) != J_OBJECT) return corrupt(f, object, "an object", kind(object));
+  if (json_type(object) != J_OBJECT) return corrupt(f, object, "an object", type_name(object));
   for (int i = 0; i < n; i++) out[i] = NULL;
   for (const char *v, *key = json_first(object); key; key = json_next(v)) {
     int i = 0;
@@ -84,7 +84,7 @@ static int read_fields(const struct file *f, const char *object, const char *con
 
 static int read_whole(const struct file *f, const char *v, const char *what, int *out)
 {
-  if (json_type(v) != J_NUMBER) return corrupt(f, v, what, kind(v));
+  if (json_type(v) != J_NUMBER) return corrupt(f, v, what, type_name(v));
   double number = json_number(v);
   bool fits = number >= 0 && number < 2147483647;
   if (!fits || number != (double)(int)number) return corrupt(f, v, what, "another number");
@@ -102,7 +102,7 @@ static int read_entry(const struct file *f, const char *v, struct input *out)
   const char *entry = json_type(v) == J_LIST ? json_first(v) : NULL;
   for (; entry && n < 3; entry = json_next(entry), n++)
     TRY(read_whole(f, entry, what[n], field[n]));
-  return n < 2 || entry ? corrupt(f, v, "[node, output, version]", kind(v)) : TY_OK;
+  return n < 2 || entry ? corrupt(f, v, "[node, output, version]", type_name(v)) : TY_OK;
 }
 
 static int count(const char *list)
@@ -122,8 +122,8 @@ static int node_fields(const struct file *f, int node, const char **v)
 {
   TRY(read_fields(f, f->node[node].at, fields, FIELDS, INPUTS + 1, v));
   for (int i = OP; i <= NAME; i++)
-    if (json_type(v[i]) != J_TEXT) return corrupt(f, v[i], "a text", kind(v[i]));
-  if (json_type(v[INPUTS]) != J_LIST) return corrupt(f, v[INPUTS], "a list", kind(v[INPUTS]));
+    if (json_type(v[i]) != J_TEXT) return corrupt(f, v[i], "a text", type_name(v[i]));
+  if (json_type(v[INPUTS]) != J_LIST) return corrupt(f, v[INPUTS], "a list", type_name(v[INPUTS]));
   if (json_is(v[OP], "null") && json_first(v[INPUTS]))
     return corrupt(f, f->node[node].at, "no inputs of a variable", "some");
   return TY_OK;
@@ -158,10 +158,10 @@ static int read_attrs(
   for (int i = ATTRS; i <= PARAM; i++) {
     if (!dict[i]) continue;
     if (json_type(dict[i]) != J_OBJECT)
-      return corrupt(f, dict[i], "an object of texts", kind(dict[i]));
+      return corrupt(f, dict[i], "an object of texts", type_name(dict[i]));
     for (const char *v, *key = json_first(dict[i]); key; key = json_next(v)) {
       v = json_value(key);
-      if (json_type(v) != J_TEXT) return corrupt(f, v, "a text", kind(v));
+      if (json_type(v) != J_TEXT) return corrupt(f, v, "a text", type_name(v));
       const char *name = json_text(key, a), *value = json_text(v, a);
       if (!name || !value) return fail_draft();
       TRY(draft_add_attr(d, a, name, value));
@@ -182,9 +182,9 @@ static int read_inputs(const struct file *f, const char *list, struct arena *a, 
 
 static int check_bodies(const struct file *f, const char *list)
 {
-  if (json_type(list) != J_LIST) return corrupt(f, list, "a list of graphs", kind(list));
+  if (json_type(list) != J_LIST) return corrupt(f, list, "a list of graphs", type_name(list));
   for (const char *v = json_first(list); v; v = json_next(v))
-    if (json_type(v) != J_OBJECT) return corrupt(f, v, "an object", kind(v));
+    if (json_type(v) != J_OBJECT) return corrupt(f, v, "an object", type_name(v));
   return TY_OK;
 }
 
@@ -468,9 +468,9 @@ static int graph_attr(const struct file *f, const char *attrs, const char *name,
   for (const char *v, *key = json_first(attrs); key && !*out; key = json_next(v)) {
     v = json_value(key);
     if (!json_is(key, name)) continue;
-    if (json_type(v) != J_LIST || count(v) != 2) return corrupt(f, v, form, kind(v));
+    if (json_type(v) != J_LIST || count(v) != 2) return corrupt(f, v, form, type_name(v));
     *out = json_next(json_first(v));
-    if (json_type(*out) != type) return corrupt(f, v, form, kind(v));
+    if (json_type(*out) != type) return corrupt(f, v, form, type_name(v));
   }
   return TY_OK;
 }
@@ -506,12 +506,12 @@ static int read_graph(struct file *f, const char *object, bool top)
   const char *v[GRAPH_FIELDS];
   TRY(read_fields(f, object, graph_fields, GRAPH_FIELDS, HEADS + 1, v));
   if (v[GRAPH_ATTRS] && json_type(v[GRAPH_ATTRS]) != J_OBJECT)
-    return corrupt(f, v[GRAPH_ATTRS], "an object", kind(v[GRAPH_ATTRS]));
+    return corrupt(f, v[GRAPH_ATTRS], "an object", type_name(v[GRAPH_ATTRS]));
   f->version = FILE_VERSION;
   if (top) TRY(read_graph_attrs(f, v[GRAPH_ATTRS]));
   static const char *const what[] = { "a list of nodes", "a list of numbers", "a list" };
   for (int i = NODES; i <= HEADS; i++)
-    if (json_type(v[i]) != J_LIST) return corrupt(f, v[i], what[i], kind(v[i]));
+    if (json_type(v[i]) != J_LIST) return corrupt(f, v[i], what[i], type_name(v[i]));
   f->heads = v[HEADS];
   f->g->cap = count(v[NODES]);
   TRY(take_bytes(f, (sizeof *f->node + sizeof *f->g->node) * (size_t)f->g->cap));

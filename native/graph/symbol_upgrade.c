@@ -192,11 +192,17 @@ static int find_gifts(struct file *f, int node)
   return code;
 }
 
+static int compare_receivers(const void *a, const void *b)
+{
+  const struct gift *g = a, *h = b;
+  return g->to < h->to ? -1 : g->to > h->to;
+}
+
 /* By variable; those that are only for who has none come last, others in the order of the file. */
 static int compare_gifts(const void *a, const void *b)
 {
   const struct gift *g = a, *h = b;
-  if (g->to != h->to) return g->to < h->to ? -1 : 1;
+  if (g->to != h->to) return compare_receivers(g, h);
   if (g->if_absent != h->if_absent) return g->if_absent ? 1 : -1;
   return g->order < h->order ? -1 : 1;
 }
@@ -208,18 +214,19 @@ int upgrade_begin(struct file *f)
   return TY_OK;
 }
 
-/* The first gift to this node or a later one. */
-static int first_gift(const struct file *f, int node)
+/* The first gift to this node, NULL: there is none. */
+static const struct gift *first_gift(const struct file *f, int node)
 {
-  int low = 0, high = f->ngift;
-  while (low < high) {
-    int middle = low + (high - low) / 2;
-    if (f->gift[middle].to < node)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
+  const struct gift key = { .to = node }, *g;
+  if (!f->ngift) return NULL;
+  g = bsearch(&key, f->gift, (size_t)f->ngift, sizeof key, compare_receivers);
+  while (g && g > f->gift && g[-1].to == node) g--;
+  return g;
+}
+
+static const struct gift *next_gift(const struct file *f, const struct gift *g)
+{
+  return g + 1 - f->gift < f->ngift && g[1].to == g->to ? g + 1 : NULL;
 }
 
 /* -- a node ------------------------------------------------------------------------------------ */
@@ -235,8 +242,7 @@ static void drop_flat_axis(struct draft *d)
 int upgrade_attrs(const struct file *f, int node, struct draft *d, struct arena *a)
 {
   bool repaired = false;
-  for (int i = first_gift(f, node); i < f->ngift && f->gift[i].to == node; i++) {
-    const struct gift *g = &f->gift[i];
+  for (const struct gift *g = first_gift(f, node); g; g = next_gift(f, g)) {
     if (!repaired && (g->if_absent || g->from > node)) {
       TRY(repair_keys(f, d, a));
       repaired = true;
