@@ -155,6 +155,21 @@ describe("a scaled loss", function()
     end
   end)
 
+  -- 1 on each of two contexts, times the first scale of 2^15: float16 holds either, not the sum
+  it("leaves the step out where only the sum over contexts overflows", function()
+    local x = sym.Cast{data = sym.Variable("data"), dtype = "float16"}
+    local out = sym.MakeLoss{data = sym.FullyConnected{data = x, num_hidden = 1, no_bias = true,
+      name = "fc"}}
+    for _, store in ipairs{"local", "device"} do
+      local m = ty.mod.Module{symbol = out, label_names = {}, context = {ty.cpu(0), ty.cpu(1)}}
+      m:fit{train_data = ty.io.NDArrayIter{data = ty.nd.ones{6, 1}, batch_size = 2},
+        kvstore = store, loss_scale = "dynamic", num_epoch = 1, eval_metric = "loss",
+        optimizer_params = {learning_rate = 1, rescale_grad = 0.25, multi_precision = true},
+        arg_params = {fc_weight = ty.nd.ones{1, 1}}}
+      assert.equal(0, m:get_params().fc_weight:asscalar())
+    end
+  end)
+
   it("doubles after two thousand good steps", function()
     local scale = LossScale("dynamic")
     for _ = 1, 2000 do

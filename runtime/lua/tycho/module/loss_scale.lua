@@ -130,15 +130,18 @@ local function set(self, scale)
 end
 
 
--- Whether all gradients are numbers: one operator for each device and element type.
-local function all_finite(parts)
+-- Whether all gradients are numbers: one operator for each device and element type. Their sums over
+-- devices and ranks, of their own type, are formed later: none overflows where no gradient does
+-- times the number of those.
+local function all_finite(parts, ranks)
   local groups, flags = {}, {}
   for _, part in ipairs(parts) do
     for _, copies in ipairs(part[1]) do
+      local terms = #copies * ranks
       for _, g in ipairs(copies) do
         local key = g._device .. " " .. g._dtype
         groups[key] = groups[key] or {}
-        table.insert(groups[key], g)
+        table.insert(groups[key], terms > 1 and g * terms or g)
       end
     end
   end
@@ -158,7 +161,7 @@ end
 -- @tparam table parts as module/gradients.lua has them
 -- @tparam[opt] table ranks module/ranks.lua: a step is taken by all or by none
 function LossScale:can_step(parts, ranks)
-  local good = all_finite(parts)
+  local good = all_finite(parts, ranks and ranks:count() or 1)
   if ranks then
     good = ranks:all(good)
   end

@@ -82,6 +82,12 @@ function Ranks:init(kv)
 end
 
 
+--- How many there are.
+function Ranks:count()
+  return self._group.size
+end
+
+
 --- Rank 0, and who trains alone, speaks and writes.
 function Ranks:speaks()
   return self._group.rank == 0
