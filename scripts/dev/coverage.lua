@@ -14,9 +14,16 @@
 -- instruction set, and a machine has only some.
 
 local folder, least_lines, least_branches = arg[1], tonumber(arg[2]), tonumber(arg[3])
+local here = io.popen("pwd -P"):read("*l") .. "/"
 
 -- {[name of a file] = {[line number] = {ran =, [number of branches] = list of booleans: taken}}}
 local files = {}
+
+-- gcov's name of a file, from here on: some compilers leave whole paths in their notes.
+local function name_of(file)
+  local name = file:match('"file": "([^"]*)"')
+  return name:sub(1, #here) == here and name:sub(#here + 1) or name
+end
 
 local function counts(name)
   return (name:find("^native/") or name:find("^runtime/")) and not name:find("/isa/", 1, true)
@@ -46,7 +53,7 @@ local pipe = assert(io.popen(("find %s/native %s/runtime -name '*.gcno' | sort |
   xargs gcov -b -r -s $PWD --json-format --stdout 2>/dev/null"):format(folder, folder)))
 for object in pipe:lines() do
   for file in object:match('"files": (%b[])'):gmatch("%b{}") do
-    local name = file:match('"file": "([^"]*)"')
+    local name = name_of(file)
     if counts(name) then
       for line in file:match('"lines": (%b[])'):gmatch("%b{}") do
         add_line(entry(files, name), line)
