@@ -42,6 +42,17 @@ void text_done(struct text *t)
   *t = (struct text){ 0 };
 }
 
+void text_clear(struct text *t)
+{
+  t->n = 0;
+  t->lost = false;
+}
+
+const char *text_whole(const struct text *t)
+{
+  return t->lost ? NULL : t->n ? t->s : "";
+}
+
 const char *text_shape(const ty_desc *d, char *buffer, size_t size)
 {
   if (d->ndim <= 0) return snprintf(buffer, size, "(?)"), buffer;

@@ -264,7 +264,12 @@ static int insert_copies(ty_exec *e, struct gradient *grad)
   if (code) return mem_free(map), code;
   ty_desc *desc = NEWS(ty_desc, to->nvalue + 1);
   int *from = NEWS(int, to->n + 1);
-  NEED(desc && from, TY_EMEMORY, "out of memory: executor");
+  if (!desc || !from) {
+    void *const made[] = { map, device, desc, from };
+    for (int i = 0; i < COUNT(made); i++) mem_free(made[i]);
+    ty_graph_free(to);
+    return fail(TY_EMEMORY, "out of memory: executor");
+  }
   for (int i = 0; i < to->n; i++) from[i] = -1;
   for (int i = 0; i < e->g->n; i++) from[map[i]] = i;
   for (int i = 0; i < to->n; i++)
@@ -292,9 +297,10 @@ static int insert_copies(ty_exec *e, struct gradient *grad)
 
 static int assign_all_devices(ty_exec *e, struct gradient *grad)
 {
-  int *var = NEWS(int, e->g->n), first = -1;
+  int first = -1;
   e->device = NEWS(int, e->g->n);
-  NEED(var && e->device, TY_EMEMORY, "out of memory: executor");
+  int *var = e->device ? NEWS(int, e->g->n) : NULL;
+  NEED(var, TY_EMEMORY, "out of memory: executor");
   for (int i = 0; i < e->g->n; i++) var[i] = -1;
   for (int i = 0; i < e->narg; i++)
     if (e->arg[i].value && e->nplace) var[e->arg[i].node] = e->arg[i].value->d.device;

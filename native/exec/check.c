@@ -7,25 +7,28 @@ static double number_at(const void *p, int dtype, int64_t i)
   return dtype == TY_F64 ? ((const double *)p)[i] : (double)((const float *)p)[i];
 }
 
-/* Elements of a value on the host: where they are, or a copy in *copy; NULL: no floats, or they
-** cannot be read. */
-static const void *floats_of(int device, const void *p, const ty_desc *d, void **copy)
+/* Elements of a value on the host: where they are, or a copy, which is then in *copy as well; NULL:
+** there are no floats. */
+static int floats_of(int device, const void *p, const ty_desc *d, void **copy, const void **out)
 {
   *copy = NULL;
-  if (!p || (d->dtype != TY_F32 && d->dtype != TY_F64)) return NULL;
-  if (device_kind(device) != TY_GPU) return p;
-  *copy = mem_new(desc_bytes(d));
-  if (!*copy || device_copy(TY_CPU, *copy, device, p, desc_bytes(d)) || device_finish(device))
-    return NULL;
-  return *copy;
+  *out = NULL;
+  if (!p || (d->dtype != TY_F32 && d->dtype != TY_F64)) return TY_OK;
+  *out = p;
+  if (device_kind(device) != TY_GPU) return TY_OK;
+  *out = *copy = mem_new(desc_bytes(d));
+  NEED(*copy, TY_EMEMORY, "out of memory: the search for bad numbers");
+  TRY(device_copy(TY_CPU, *copy, device, p, desc_bytes(d)));
+  return device_finish(device);
 }
 
-/* "data in [-1, 3]" */
+/* "data in [-1, 3]"; nothing where its numbers cannot be read */
 static void describe(int device, const void *p, const ty_desc *d, const char *name, struct text *t)
 {
   double lo = INFINITY, hi = -INFINITY;
   void *copy;
-  const void *x = floats_of(device, p, d, &copy);
+  const void *x;
+  if (floats_of(device, p, d, &copy, &x)) x = NULL;
   for (int64_t i = 0; x && i < desc_count(d); i++) {
     lo = fmin(lo, number_at(x, d->dtype, i));
     hi = fmax(hi, number_at(x, d->dtype, i));
@@ -63,10 +66,11 @@ static int fail_value(struct program *p, const struct step *st, int64_t i, doubl
 static int check_value(struct program *p, const struct step *st, const void *data, const ty_desc *d)
 {
   void *copy;
-  const void *x = floats_of(st->device, data, d, &copy);
-  int64_t i = 0, n = x ? desc_count(d) : 0;
+  const void *x;
+  int code = floats_of(st->device, data, d, &copy, &x);
+  int64_t i = 0, n = x && !code ? desc_count(d) : 0;
   while (i < n && isfinite(number_at(x, d->dtype, i))) i++;
-  int code = i < n ? fail_value(p, st, i, number_at(x, d->dtype, i)) : TY_OK;
+  if (i < n) code = fail_value(p, st, i, number_at(x, d->dtype, i));
   mem_free(copy);
   return code;
 }

@@ -126,5 +126,3 @@ void exec_wait_runs(const ty_exec *e);
 int  exec_state(const ty_exec *e, const char *what);  /* TY_ESTATE where there is no storage */
 /* tells the profiler */
 void exec_profile_step(const struct program *p, const struct step *s, int64_t from, int64_t to);
-/* read-only view; NULL */
-ty_tensor *exec_value_view(ty_exec *e, struct program *p, int value);

@@ -43,24 +43,24 @@ static int run_copies(ty_exec *e, struct program *p)
   return TY_OK;
 }
 
-ty_tensor *exec_value_view(ty_exec *e, struct program *p, int v)
+/* A value's array, read-only; *out NULL: the plan gives it no memory. */
+static int value_view(ty_exec *e, struct program *p, int v, ty_tensor **out)
 {
   const struct value *x = &p->value[v], *r = &p->value[x->root];
-  ty_tensor *t = NULL;
   struct storage *s = NULL;
   ty_desc d = e->desc[v];
-  d.device = r->device;
-  if (r->kind == V_BOUND) {
-    d.device = e->bound[r->bound]->d.device;
-    if (ty_tensor_view(e->bound[r->bound], &d, 0, &t)) return NULL;
-  }
+  int code = TY_OK;
+  *out = NULL;
+  d.device = r->kind == V_BOUND ? e->bound[r->bound]->d.device : r->device;
+  if (r->kind == V_BOUND)
+    code = ty_tensor_view(e->bound[r->bound], &d, 0, out);
   else if (r->kind == V_POOL) {
-    if (pool_storage(e->pool, r->device, (size_t)r->offset, desc_bytes(&d), &s)) return NULL;
-    if (tensor_on(&d, s, 0, &t)) t = NULL;
+    TRY(pool_storage(e->pool, r->device, (size_t)r->offset, desc_bytes(&d), &s));
+    code = tensor_on(&d, s, 0, out);
     storage_free(s);
   }
-  if (t) t->readonly = 1;
-  return t;
+  if (!code && *out) (*out)->readonly = 1;
+  return code;
 }
 
 static int report(
@@ -68,7 +68,8 @@ static int report(
 {
   va_list args;
   ty_tensor_free(e->event_tensor);
-  e->event_tensor = exec_value_view(e, p, value);
+  e->event_tensor = NULL;
+  TRY(value_view(e, p, value, &e->event_tensor));
   if (!e->event_tensor) return TY_OK;
   va_start(args, format);
   number_format(e->event_name, sizeof e->event_name, format, args);
@@ -200,7 +201,7 @@ int ty_exec_event_tensor(ty_exec *e, int part, int i, ty_tensor **out)
   int count = part == TY_OUT ? n->kind->nout : n->nin;
   NEED(i >= 0 && i < count, TY_EINDEX, "event_tensor: %d of %d", i, count);
   struct program *p = e->host.p ? e->host.p : e->variant[UNFUSED];
-  *out = exec_value_view(e, p, part == TY_OUT ? n->first + i : value_of(e->g, n->in[i]));
+  TRY(value_view(e, p, part == TY_OUT ? n->first + i : value_of(e->g, n->in[i]), out));
   if (!*out) return fail(TY_ESTATE, "event_tensor: this value has no memory");
   bool state = false; /* an auxiliary state is the operator's to change */
   for (int k = 0; part != TY_OUT && k < e->naux; k++) state |= e->aux[k].node == n->in[i].node;

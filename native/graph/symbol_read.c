@@ -247,9 +247,10 @@ static int add_host_outputs(struct file *f, int node, struct draft *d, struct ar
   if (!f->counted) TRY(count_outputs(f, f->heads));
   const int n = MAX(1, f->node[node].outputs);
   for (int k = 0; k < n && n <= 1000; k++) text_add(&t, "%soutput%d", k ? " " : "", k);
-  char *names = t.s ? arena_text(a, t.s) : NULL;
+  char *names = t.lost ? NULL : arena_text(a, t.s);
   text_done(&t);
-  return names ? draft_add_attr(d, a, "__custom_out__", names) : TY_OK;
+  NEED(names, TY_EMEMORY, "out of memory: outputs of %s", d->name);
+  return draft_add_attr(d, a, "__custom_out__", names);
 }
 
 /* Auxiliary states were not stored once: missing last inputs become variables with the operator's

@@ -244,6 +244,7 @@ static void write_graph_attrs(struct page *p, const ty_graph *g, const struct li
 {
   struct text t = { 0 };
   const char *rows = rows_used(g, l, &t);
+  p->t->lost |= t.lost;
   key(p, 1, "attrs");
   if (!rows)
     text_add(p->t, "{\"mxnet_version\": [\"int\", %d]}", FILE_VERSION);
@@ -309,8 +310,7 @@ int graph_print(
   int code = listing_make(g, head, nhead, &a, &l);
   l.given = version;
   if (!code && !version) code = listing_versions(g, &l, &a);
-  out->n = 0;
-  out->lost = false;
+  text_clear(out);
   if (!code) {
     write_graph(&p, g, head, nhead, &l, true);
     if (out->lost) code = fail(TY_EMEMORY, "out of memory: text of a graph");

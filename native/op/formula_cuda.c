@@ -58,10 +58,11 @@ int ty_op_cuda(const char *name, const char **source)
   NEED(source, TY_ETYPE, "op_cuda: null argument");
   NEED(op->formula, TY_EUNSUPPORTED, "%s is not made of formulas: it has no CUDA source of its own",
       op->name);
-  out.n = 0;
+  text_clear(&out);
   int code = some_params(op, &param);
   if (!code) code = print_both(op, param, &out);
   mem_free(param);
-  if (!code) *source = out.s;
-  return code;
+  if (code) return code;
+  *source = text_whole(&out);
+  return *source ? TY_OK : fail(TY_EMEMORY, "out of memory: CUDA source");
 }

@@ -64,7 +64,7 @@ struct op {
   const char *in, *out;
   const struct param *param;                          /* ends with { 0 } */
   size_t      param_size;
-  /* ports that depend on parameters; NULL: in / out */
+  /* ports that depend on parameters; NULL: in / out. They give NULL where memory is short */
   const char *(*in_of)(const void *param);
   const char *(*out_of)(const void *param);
   int       (*check)(void *param);                    /* after parsing: rules between parameters */

@@ -186,7 +186,7 @@ int ty_op_gradient(const char *name, const char **out)
   static __thread struct text t;
   const struct op *op = op_find(name);
   if (!op) return op_unknown(name);
-  t.n = 0;
+  text_clear(&t);
   if (op->flags & OP_ZERO_GRAD)
     text_add(&t, "zero");
   else if (op->flags & OP_IDENTITY_GRAD)
@@ -197,8 +197,8 @@ int ty_op_gradient(const char *name, const char **out)
     text_add(&t, "none");
   else
     text_add(&t, op->flags & OP_LOSS ? "its own, head gradients are not read" : "of its inputs");
-  *out = t.s;
-  return TY_OK;
+  *out = text_whole(&t);
+  return *out ? TY_OK : fail(TY_EMEMORY, "out of memory");
 }
 
 int ty_op_find(const char *name, int *i)
@@ -236,13 +236,13 @@ int ty_op_ports(
   if (!code) code = op_parse(op, attr, nattr, param);
   if (!code) code = op_ports(op, param, nin, &a, &ports);
   if (!code) {
-    ti.n = to.n = 0;
-    text_put(&ti, "", 0);
-    text_put(&to, "", 0);
+    text_clear(&ti);
+    text_clear(&to);
     print_ports(&ti, ports.in, ports.nin);
     print_ports(&to, ports.out, ports.nout);
-    *in = ti.n ? ti.s : "";
-    *out = to.n ? to.s : "";
+    *in = text_whole(&ti);
+    *out = text_whole(&to);
+    if (!*in || !*out) code = fail(TY_EMEMORY, "out of memory: ports of %s", name);
   }
   arena_done(&a);
   return code;

@@ -211,14 +211,18 @@ int op_reads(const struct op *op, const void *param, const struct reads **out)
 
 int op_inputs(const struct op *op, const void *param, const struct port_list **out)
 {
-  const char *text = op->in_of && param ? op->in_of(param) : op->in;
-  return ports_of(text ? text : "", out);
+  if (!op->in_of || !param) return ports_of(op->in ? op->in : "", out);
+  const char *text = op->in_of(param);
+  NEED(text, TY_EMEMORY, "out of memory: inputs of %s", op->name);
+  return ports_of(text, out);
 }
 
 static int op_outputs(const struct op *op, const void *param, const struct port_list **out)
 {
-  const char *text = op->out_of && param ? op->out_of(param) : op->out;
-  return ports_of(text ? text : "output", out);
+  if (!op->out_of || !param) return ports_of(op->out ? op->out : "output", out);
+  const char *text = op->out_of(param);
+  NEED(text, TY_EMEMORY, "out of memory: outputs of %s", op->name);
+  return ports_of(text, out);
 }
 
 int op_parse_texts(const struct op *op)
@@ -363,7 +367,7 @@ static int check_count(
 
 int op_ports(const struct op *op, const void *param, int n, struct arena *a, struct ports *out)
 {
-  const struct port_list *in, *outs;
+  const struct port_list *in = NULL, *outs = NULL;
   TRY(op_inputs(op, param, &in));
   TRY(check_count(op, param, in, n));
   TRY(list_ports(op, param, in, n, a, &out->in, &out->nin));

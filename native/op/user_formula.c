@@ -90,7 +90,7 @@ static int read_args(struct user_row *r, const char *s, int *count)
     if (++*count > INPUTS) return text_done(&in), bad("args", "more than 6 inputs (%s)", w);
     text_add(&in, "%s%s", in.n ? " " : "", w);
   }
-  r->op.in = arena_text(&r->arena, in.s ? in.s : "");
+  r->op.in = in.lost ? NULL : arena_text(&r->arena, text_whole(&in));
   text_done(&in);
   if (!*count) return bad("args", "an operator needs at least one input%s", "");
   NEED(r->op.in, TY_EMEMORY, "out of memory");

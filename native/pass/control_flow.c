@@ -84,8 +84,9 @@ static int make_zeros(
   struct text t = { 0 };
   for (int i = 0; i < d->ndim; i++) text_add(&t, "%s%lld", i ? ", " : "(", (long long)d->dim[i]);
   text_add(&t, d->ndim == 1 ? ",)" : ")");
-  ty_attr attr[] = { { "dtype", dtype_name(d->dtype) }, { "shape", t.s ? t.s : "()" } };
-  int code = add_op(x, c, "_zeros", name, attr, 2, NULL, 0, out);
+  ty_attr attr[] = { { "dtype", dtype_name(d->dtype) }, { "shape", t.s } };
+  int code = t.lost ? fail(TY_EMEMORY, "out of memory: control flow")
+                    : add_op(x, c, "_zeros", name, attr, 2, NULL, 0, out);
   text_done(&t);
   return code;
 }

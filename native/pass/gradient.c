@@ -81,8 +81,9 @@ static int zeros(struct walk *w, ty_desc d, ty_entry *out)
   struct text t = { 0 };
   for (int i = 0; i < d.ndim; i++) text_add(&t, "%s%lld", i ? ", " : "(", (long long)d.dim[i]);
   text_add(&t, d.ndim == 1 ? ",)" : ")");
-  ty_attr attr[] = { { "dtype", dtype_name(d.dtype) }, { "shape", t.s ? t.s : "()" } };
-  int code = append_op(w, "_zeros", "_zeros", attr, 2, NULL, 0, d, out);
+  ty_attr attr[] = { { "dtype", dtype_name(d.dtype) }, { "shape", t.s } };
+  int code = t.lost ? fail(TY_EMEMORY, "out of memory: gradient")
+                    : append_op(w, "_zeros", "_zeros", attr, 2, NULL, 0, d, out);
   text_done(&t);
   return code;
 }

@@ -229,7 +229,8 @@ static void print_term(
     struct text inner = { 0 };
     snprintf(value, sizeof value, "r%d", x->arg[0]);
     print_to(x->dtype, value, &inner);
-    print_from(t, x->dtype, inner.s ? inner.s : "0", out);
+    print_from(t, x->dtype, inner.s ? inner.s : "", out);
+    out->lost |= inner.lost;
     text_done(&inner);
   }
   text_add(out, ";\n");

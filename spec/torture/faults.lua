@@ -1,7 +1,7 @@
--- Runs in a build with MODE=torture: each scenario (scenarios.lua) once for each call that passes a
--- door of native/base and is made to fail, once alone and once with all calls behind it. Each time
--- the error, if there is one, is of a kind that the fault may have; the next try gives the same
--- bits and leaves no file half written; and nothing stays open or alive.
+-- Runs in a build with MODE=torture: each scenario (scenarios.lua, scenarios_graphs.lua) once for
+-- each call that passes a door of native/base and is made to fail, once alone and once with all
+-- calls behind it. Each time the error, if there is one, is of a kind that the fault may have; the
+-- next try gives the same bits and leaves no file half written; and nothing stays open or alive.
 --
 --   build/torture/tycho spec/torture/faults.lua LIBRARY MOST [SCENARIO...]
 --
@@ -12,7 +12,7 @@ local ffi = require "ffi"
 local folder = require "spec.support.folder"
 local lfs = require "lfs"
 local operators = require "spec.torture.operators"
-local scenarios = require "spec.torture.scenarios"
+local scenarios = { require "spec.torture.scenarios", require "spec.torture.scenarios_graphs" }
 local ty = require "tycho"
 
 ffi.cdef "int64_t ty_torture(int gate, int64_t at, int lasting, int fault);"
@@ -191,8 +191,10 @@ local function run(scenario, path)
   for _, fault in ipairs(FAULTS) do
     local of_lua = fault.gate == LUA
     if of_lua then interpret() end
-    tried = tried + fail_and_count(scenario, path, fault,
-      of_lua and math.min(MOST / 2, MOST_OF_LUA) or MOST, expected)
+    if fault.gate == MEMORY or not scenario.only_memory then
+      tried = tried + fail_and_count(scenario, path, fault,
+        of_lua and math.min(MOST / 2, MOST_OF_LUA) or MOST, expected)
+    end
     jit.on()
   end
   return tried
@@ -226,8 +228,10 @@ local function run_wanted(name, f)
   end
 end
 
-for _, scenario in ipairs(scenarios) do
-  run_wanted(scenario.name, function(path) return run(scenario, path) end)
+for _, list in ipairs(scenarios) do
+  for _, scenario in ipairs(list) do
+    run_wanted(scenario.name, function(path) return run(scenario, path) end)
+  end
 end
 run_wanted("operators", run_operators)
 print(("%d errors, %d wrong, %d objects lost by Lua"):format(failed, wrong, lost))

@@ -32,11 +32,11 @@ static const struct param multi_params[] = {
 static const char *multi_out(const void *param)
 {
   static __thread struct text t;
-  t.n = 0;
+  text_clear(&t);
   int64_t n = ((const struct multicast *)param)->num_outputs;
   if (n < 2) return "output";
   for (int64_t i = 0; i < n; i++) text_add(&t, "%soutput%d", i ? " " : "", (int)i);
-  return t.s ? t.s : "";
+  return text_whole(&t);
 }
 
 static int multi_shape(struct infer *s)

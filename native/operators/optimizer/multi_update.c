@@ -81,12 +81,12 @@ static const char *input_names(const struct multi *p, const struct form *f)
 {
   static __thread struct text t;
   const int64_t n = p->count;
-  t.n = 0;
+  text_clear(&t);
   for (int64_t j = 0; j < n * f->stride; j++)
     add_name(&t, f, (int)(f->by_kind ? j / n : j % f->stride), f->by_kind ? j % n : j / f->stride);
   if (f->preloaded) text_add(&t, " lrs wds");
   if (f->scale) text_add(&t, " rescale_grad");
-  return t.s ? t.s : "";
+  return text_whole(&t);
 }
 
 static const char *output_names(const void *param)
@@ -94,9 +94,9 @@ static const char *output_names(const void *param)
   static __thread struct text t;
   const struct multi *p = param;
   if (p->count < 2) return "output";
-  t.n = 0;
+  text_clear(&t);
   for (int64_t i = 0; i < p->count; i++) text_add(&t, "%soutput%d", i ? " " : "", (int)i);
-  return t.s ? t.s : "";
+  return text_whole(&t);
 }
 
 static int shape(struct infer *s, const struct form *f)

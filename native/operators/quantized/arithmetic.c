@@ -238,11 +238,11 @@ static const char *join_in(const void *param) /* valid until this thread's next 
 {
   static __thread struct text t;
   int64_t n = ((const struct join_param *)param)->num_args;
-  t.n = 0;
+  text_clear(&t);
   for (int64_t i = 0; i < n; i++) text_add(&t, "%sarg%lld", i ? " " : "", (long long)i);
   for (int64_t i = 0; i < n; i++)
     text_add(&t, " arg%lld_min arg%lld_max", (long long)i, (long long)i);
-  return t.s ? t.s : "";
+  return text_whole(&t);
 }
 
 static int join_shape(struct infer *s)
