@@ -6,6 +6,7 @@
 */
 #include <ctype.h>
 #include <pthread.h>
+#include "base/number.h"
 #include "op/registry.h"
 #include "pointwise/pointwise.h"
 
@@ -28,15 +29,14 @@ static struct user_row *find(const char *name)
   return r;
 }
 
+/* The next word; of one that is too long its begin and "...", which is no name. */
 static bool word(const char **s, char *out, size_t size)
 {
   *s += strspn(*s, " ,");
   size_t n = strcspn(*s, " ,");
-  if (!n || n >= size) return false;
-  memcpy(out, *s, n);
-  out[n] = 0;
+  snprintf(out, size, "%.*s%s", n < size ? (int)n : 40, *s, n < size ? "" : "...");
   *s += n;
-  return true;
+  return n > 0;
 }
 
 static bool identifier(const char *s)
@@ -56,6 +56,13 @@ static int bad(const char *argument, const char *format, const char *what)
   return TY_EVALUE;
 }
 
+static bool number(const char *s)
+{
+  char *end;
+  number_read(s, &end);
+  return end != s && !*end;
+}
+
 /* "slope beta=1": parameters that are numbers, required or with a default. */
 static int read_params(struct user_row *r, const char *s)
 {
@@ -66,6 +73,9 @@ static int read_params(struct user_row *r, const char *s)
     if (equal) *equal = 0;
     if (!identifier(w)) return bad("params", "'%s' is no name for a parameter", w);
     if (n == PARAMS) return bad("params", "more than 16 parameters (%s)", w);
+    for (int i = 0; i < n; i++)
+      if (!strcmp(r->param[i].name, w)) return bad("params", "two parameters are called '%s'", w);
+    if (equal && !number(equal + 1)) return bad("params", "the default of '%s' is no number", w);
     char *name = arena_text(&r->arena, w), *init = equal ? arena_text(&r->arena, equal + 1) : NULL;
     NEED(name && (init || !equal), TY_EMEMORY, "out of memory");
     r->param[n] = (struct param){ .name = name,
@@ -80,21 +90,43 @@ static int read_params(struct user_row *r, const char *s)
   return TY_OK;
 }
 
+static bool lists(const char *words, const char *w)
+{
+  char other[128];
+  while (word(&words, other, sizeof other))
+    if (!strcmp(other, w)) return true;
+  return false;
+}
+
 static int read_args(struct user_row *r, const char *s, int *count)
 {
   char w[128];
   struct text in = { 0 };
-  *count = 0;
-  while (word(&s, w, sizeof w)) {
-    if (!identifier(w)) return text_done(&in), bad("args", "'%s' is no name for an input", w);
-    if (++*count > INPUTS) return text_done(&in), bad("args", "more than 6 inputs (%s)", w);
-    text_add(&in, "%s%s", in.n ? " " : "", w);
+  int n = 0, code = TY_OK;
+  while (!code && word(&s, w, sizeof w)) {
+    if (!identifier(w))
+      code = bad("args", "'%s' is no name for an input", w);
+    else if (in.n && lists(in.s, w))
+      code = bad("args", "two inputs are called '%s'", w);
+    else if (++n > INPUTS)
+      code = bad("args", "more than 6 inputs (%s)", w);
+    else
+      text_add(&in, "%s%s", n > 1 ? " " : "", w);
   }
-  r->op.in = in.lost ? NULL : arena_text(&r->arena, text_whole(&in));
+  if (!code && !n) code = bad("args", "an operator needs at least one input%s", "");
+  if (!code) r->op.in = in.lost ? NULL : arena_text(&r->arena, in.s);
+  if (!code && !r->op.in) code = fail(TY_EMEMORY, "out of memory");
   text_done(&in);
-  if (!*count) return bad("args", "an operator needs at least one input%s", "");
-  NEED(r->op.in, TY_EMEMORY, "out of memory");
-  return TY_OK;
+  *count = n;
+  return code;
+}
+
+/* What ends fields and lines of a definition is white space in formulas and sentences. */
+static char *one_line(struct arena *a, const char *s)
+{
+  char *copy = arena_text(a, s);
+  for (char *c = copy; c && *(c += strcspn(c, "\t\n\r"));) *c = ' ';
+  return copy;
 }
 
 /* A formula is tried on a pointwise program of its own: what it may name are the inputs, and in
@@ -142,18 +174,18 @@ static int fill(struct user_row *r, const char *name, const char *args, const ch
 {
   int inputs;
   r->op.name = arena_text(&r->arena, name);
-  r->op.doc = arena_text(&r->arena, doc ? doc : "");
+  r->op.doc = one_line(&r->arena, doc ? doc : "");
   r->op.formula = &r->formula;
   r->op.flags = OP_BROADCAST;
   TRY(read_args(r, args, &inputs));
   TRY(read_params(r, params ? params : ""));
   TRY(try_formula(r, formula, inputs, false, "formula"));
-  r->formula.y = arena_text(&r->arena, formula);
+  r->formula.y = one_line(&r->arena, formula);
   NEED(r->op.name && r->op.doc && r->formula.y, TY_EMEMORY, "out of memory");
   for (int k = 0; grad && k < inputs; k++) {
     if (!grad[k]) continue;
     TRY(try_formula(r, grad[k], inputs, true, "grad"));
-    r->formula.grad[k] = arena_text(&r->arena, grad[k]);
+    r->formula.grad[k] = one_line(&r->arena, grad[k]);
     NEED(r->formula.grad[k], TY_EMEMORY, "out of memory");
   }
   if (inputs > 1) r->op.shape = shape_broadcast;
