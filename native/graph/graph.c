@@ -198,17 +198,28 @@ static int take_bodies(ty_graph *g)
   n->body = copy;
   n->nbody = g->nbody;
   g->nbody = 0;
-  for (int k = 0; k < n->nbody && n->op->body_input; k++) TRY(mark_states(g, n, n->body[k], k));
+  for (int k = 0; k < n->nbody; k++) TRY(mark_states(g, n, n->body[k], k));
   return TY_OK;
+}
+
+/* Bodies are for control flow; those of a node that is refused go. */
+static int refuse_bodies(ty_graph *g, const struct op *op, const char *name)
+{
+  int code = fail(TY_EVALUE, "%s %s: it has no bodies, but was given %d", op->name, name, g->nbody);
+  fail_node(op->name, name, g->where);
+  while (g->nbody) ty_graph_free(g->body[--g->nbody]);
+  return code;
 }
 
 int graph_add(
     ty_graph *g, const struct kind *kind, const char *name, const ty_entry *in, ty_entry *out)
 {
   struct node *n;
+  bool bodies = kind->op && g->nbody;
+  if (bodies && !kind->op->control) return refuse_bodies(g, kind->op, name);
   TRY(begin_node(g, kind, name, in, kind->nin, &n));
   added(g, out);
-  return kind->op && g->nbody ? take_bodies(g) : TY_OK;
+  return bodies ? take_bodies(g) : TY_OK;
 }
 
 int graph_var(ty_graph *g, const char *name, const ty_attr *attr, int nattr, ty_entry *out)

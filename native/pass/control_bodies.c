@@ -55,6 +55,15 @@ static int check_bodies(const struct node *n, int bodies)
   return TY_OK;
 }
 
+/* Something around stands for each variable of a _foreach's body. */
+static int check_variables(const struct node *n, int vars)
+{
+  for (int k = 0; k < vars; k++)
+    if (n->op->body_input(n->kind->param, 0, k) < 0)
+      return bad_locations(n, "the places of their variables");
+  return TY_OK;
+}
+
 static int check_foreach(const struct node *n, const struct foreach_param *p)
 {
   TRY(check_bodies(n, 1));
@@ -64,6 +73,7 @@ static int check_foreach(const struct node *n, const struct foreach_param *p)
   TRY(check_list(n, &p->remain_locs, 0, vars, "remain_locs"));
   if (p->data_locs.n + p->state_locs.n + p->remain_locs.n != n->nin)
     return bad_locations(n, "num_args");
+  TRY(check_variables(n, vars));
   if (p->num_out_data < 0 || p->num_out_data + p->state_locs.n != p->num_outputs)
     return bad_locations(n, "num_out_data");
   return n->body[0]->nhead == p->num_outputs ? TY_OK : bad_locations(n, "num_outputs");

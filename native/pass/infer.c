@@ -134,7 +134,7 @@ static int visit(struct sweep *s, int i)
   struct infer f = { n->op, n->kind->param, n->nin, n->kind->nout, s->work, s->work + n->nin };
   for (int k = 0; k < n->nin; k++) f.in[k] = s->desc[value_of(s->g, n->in[k])];
   for (int k = 0; k < n->kind->nout; k++) f.out[k] = s->desc[n->first + k];
-  int code = n->nbody ? control_infer(n, &f, s->what) : op_infer(&f, s->what);
+  int code = n->op->control ? control_infer(n, &f, s->what) : op_infer(&f, s->what);
   if (code) return explain(s, n, code);
   int64_t unknown = 0;
   for (int k = 0; k < n->nin; k++)
