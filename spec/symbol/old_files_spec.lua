@@ -3,6 +3,8 @@
 -- but readers must take or refuse.
 
 local ty = require "tycho"
+local ffi = require "ffi"
+local interface = require "spec.support.interface"
 require "spec.helper"
 
 -- version: 10901 for the present one, nil for a file that does not say
@@ -82,6 +84,48 @@ describe("an old file of a graph", function()
     assert.is_nil(init(nil, 904))
   end)
 
+  it("hands out what several say of one variable, in their order, initialisers last", function()
+    local function attrs(own, version, more)
+      local nodes = { node("null", "x", ""), node("null", "s", "", own),
+        node("LeakyReLU", "l", "[0, 0], [1, 0]", '"act_type": "prelu", "gamma_lr_mult": "2", \z
+          "gamma_wd_mult": "3", "data_lr_mult": "4"'),
+        node("LeakyReLU", "m", "[2, 0], [1, 0]", '"act_type": "prelu", "gamma_lr_mult": "5"') }
+      local net = ty.sym.load_json(file(nodes, "[3, 0]" .. (more or ""), version))
+      return net:attr_dict()
+    end
+    for _, own in ipairs{ '"__k__": "1"', '"lr_mult": "9"', '"__wd_mult__": "9", "__lr_mult__": "8"' } do
+      local all = attrs(own, 903)
+      assert.equal("5", all.s.__lr_mult__)
+      assert.equal("3", all.s.__wd_mult__)
+      assert.equal('["Constant", {"value": 0.25}]', all.s.__init__)
+      assert.equal("4", all.x.__lr_mult__)
+      assert.is_nil(all.l.__lr_mult__)
+      assert.is_nil(all.m.gamma_lr_mult)
+      all = attrs(own, 904)
+      assert.equal("5", all.s.__lr_mult__)
+      assert.is_nil(all.s.__init__)
+    end
+    assert.equal("own", attrs('"__init__": "own"', 903).s.__init__)
+  end)
+
+  it("keeps with an operator what it says of an input that is no variable", function()
+    local nodes = { node("null", "x", ""), node("null", "w", ""), node("relu", "r", "[1, 0]"),
+      node("FullyConnected", "fc", "[0, 0], [2, 0]", '"num_hidden": "2", "no_bias": "True", \z
+        "lr_mult": "7"'),
+      node("LeakyReLU", "l", "[3, 0], [2, 0]", '"act_type": "prelu"') }
+    local all = ty.sym.load_json(file(nodes, "[4, 0]", 800)):attr_dict()
+    assert.equal("7", all.fc.__lr_mult__)
+    assert.is_nil((all.w or {}).__lr_mult__)
+    assert.is_nil((all.w or {}).__init__)
+    nodes[4] = nodes[4]:gsub('"lr_mult"', '"weight_lr_mult"')
+    assert.equal("name", (code_of(file(nodes, "[4, 0]", 800))))       -- no parameter of the operator
+    nodes[4] = node("FullyConnected", "fc", "[0, 0], [1, 0]", '"num_hidden": "two", \z
+      "weight_lr_mult": "7"')                             -- its inputs cannot be told
+    assert.equal("name", (code_of(file(nodes, "[4, 0]", 800))))
+    nodes[4] = node("FullyConnectod", "fc", "[0, 0], [1, 0]", '"weight_lr_mult": "7", "lr_mult": "1"')
+    assert.equal("name", (code_of(file(nodes, "[4, 0]", 800))))
+  end)
+
   it("reduces over everything where the axis is -1", function()
     local function axis(op, value, version)
       return ty.sym.load_json(file({ node("null", "x", ""),
@@ -138,6 +182,18 @@ describe("the reader of graphs", function()
       { { x }, "[0, 0, 0, 0]", "expected [node, output, version], got a list" },
       { { x }, "0", "expected [node, output, version], got a number" },
       { { x }, "[0, -1]", "expected the number of an output, got another number" },
+      { { x }, "[0.5, 0]", "expected the number of a node, got another number" },
+      { { x }, "[2147483647, 0]", "expected the number of a node, got another number" },
+      { { x }, "[-1, 0]", "expected the number of a node, got another number" },
+      { { x }, '["0", 0]', "expected the number of a node, got a text" },
+      { { x }, "[0, []]", "expected the number of an output, got a list" },
+      { { x }, "[0, 0, {}]", "expected a version, got an object" },
+      { { x, node("relu", "r", '["x", 0]') }, "[1, 0]", "expected the number of a node, got a text" },
+      { { x, node("relu", "s", "[0, 0]"), node("BatchNorm", "b", "[0, 0], [0, 0], [0, 0], [0, 0], \z
+        [1, 0]") }, "[2, 0]", "BatchNorm b: the operator changes input moving_var: a variable is \z
+        needed, got s" },
+      { { x, node("relu", "r", "[0, 0]"), '{"op": "relu", "name": 7, "inputs": [[1, 0]]}' },
+        "[1, 0]", "expected a text, got a number" },
       { { node("null", "x", "[0, 0]") }, "[0, 0]", "expected no inputs of a variable, got some" },
       { { '{"op": 1, "name": "x", "inputs": []}' }, "[0, 0]", "expected a text, got a number" },
       { { '{"op": "null", "name": "x", "inputs": {}}' }, "[0, 0]", "expected a list" },
@@ -168,6 +224,9 @@ describe("the reader of graphs", function()
       ['nodes": %[%]'] = 'nodes": [2]',
       ['%["int", 10901%]'] = '["int"]',
       ["10901"] = '"10901"',
+      ['%["int", 1'] = '["int", -1',
+      ['"int", 10901'] = '"int", 0.5',
+      ['"arg_nodes": %[()'] = '"arg_nodes": ["x"',
       ['"heads": %['] = '"heads": 1, "x": [',
       ['"attrs": {"mx'] = '"attrs": [], "attrs": {"mx',
       ['{"mxnet_version.*'] = '{"tycho_rows": ["str", 1]}}',
@@ -177,6 +236,29 @@ describe("the reader of graphs", function()
       assert.equal("format", (code_of(changed)), from)
     end
     assert.equal("name", (code_of(file({ x, node("relo", "r", "[0, 0]") }, "[1, 0]", 10901))))
+  end)
+
+  it("refuses what would take more memory than its text allows", function()
+    local code, message = code_of(file({ x }, ("[0, 0], "):rep(700000) .. "[0, 0]", 10901))
+    assert.equal("format", code)
+    assert.truthy(message:find("the graph would take more memory than 64 MiB and 4 times its text",
+      1, true), message)
+  end)
+
+  it("counts the outputs of an operator written in Lua, which its file leaves out", function()
+    local read, n = ffi.new("ty_node"), ffi.new("int[1]")
+    for heads, want in pairs{ ["[1, 0]"] = 2, ["[1, 2]"] = 3, ["[2, 0]"] = 2, ["[1, 999]"] = 1000 } do
+      local g = interface.make("ty_graph", "ty_graph_parse", file({ x, node("Custom", "c", "[0, 0]",
+        '"op_type": "spec_unknown"'), node("relu", "r", "[1, 1]") }, heads, 10901))
+      interface.takes("ty_graph_version", g, n)
+      assert.equal(10901, n[0])
+      interface.takes("ty_graph_node", g, 1, read)
+      assert.equal(want, read.nout)
+    end
+    local text = file({ x, node("Custom", "c", "[0, 0]", '"op_type": "spec_unknown"') },
+      "[1, 1000]", 10901)
+    interface.fails("format", "head 0 is output 1000 of c, which has 1", "ty_graph_parse", text,
+      ffi.new("ty_graph *[1]"))
   end)
 
   it("leaves out what no head reaches", function()
