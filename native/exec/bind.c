@@ -295,6 +295,29 @@ static int insert_copies(ty_exec *e, struct gradient *grad)
   return TY_OK;
 }
 
+/* A gradient that is made elsewhere than its array lies is copied there. */
+static int bring_gradients(ty_exec *e)
+{
+  ty_desc *desc = mem_grow(e->desc, sizeof *desc * (size_t)(e->g->nvalue + e->narg));
+  NEED(desc, TY_EMEMORY, "out of memory: executor");
+  e->desc = desc;
+  int *device = mem_grow(e->device, sizeof *device * (size_t)(e->g->n + e->narg));
+  NEED(device, TY_EMEMORY, "out of memory: executor");
+  e->device = device;
+  for (int i = 0; i < e->narg; i++) {
+    const struct bound *b = &e->arg[i];
+    ty_entry made, *of = &e->grad_entry[i];
+    if (!b->req || !b->grad || device[of->node] == b->grad->d.device) continue;
+    char name[600];
+    snprintf(name, sizeof name, "%s_grad_copy", b->name);
+    TRY(graph_node(e->g, op_find("_copy"), name, NULL, 0, of, 1, &made));
+    desc[value_of(e->g, made)] = desc[value_of(e->g, *of)];
+    device[made.node] = b->grad->d.device;
+    *of = made;
+  }
+  return TY_OK;
+}
+
 static int assign_all_devices(ty_exec *e, struct gradient *grad)
 {
   int first = -1;
@@ -313,6 +336,7 @@ static int assign_all_devices(ty_exec *e, struct gradient *grad)
   TRY(code);
   for (int h = 0; h < e->nhead; h++) /* a head gradient arrives where its head is */
     if (grad->head[h].node >= 0) e->device[grad->head[h].node] = e->device[e->head[h].node];
+  if (e->nplace) TRY(bring_gradients(e));
   bool several = false;
   for (int i = 0; i < e->g->n; i++) {
     if (first < 0) first = e->device[i];
@@ -461,7 +485,7 @@ static int take_graph(ty_exec *e, const struct exec_source *s)
   e->head = NEWS(ty_entry, s->nhead);
   e->user_head = NEWS(ty_entry, s->nhead);
   NEED(e->head && e->user_head, TY_EMEMORY, "out of memory: executor");
-  if (s->nhead) memcpy(e->user_head, s->head, sizeof *s->head * (size_t)s->nhead);
+  memcpy(e->user_head, s->head, sizeof *s->head * (size_t)s->nhead);
   e->user = s->g;
   ty_graph_keep(s->g);
   TRY(graph_extract(s->g, s->head, s->nhead, env_number("TYCHO_CSE", 1), &e->g, e->head));

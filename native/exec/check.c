@@ -37,6 +37,32 @@ static void describe(int device, const void *p, const ty_desc *d, const char *na
   mem_free(copy);
 }
 
+static bool within(const void *p, const void *x, const ty_desc *d)
+{
+  return x && (const char *)p >= (const char *)x &&
+      (const char *)p < (const char *)x + desc_bytes(d);
+}
+
+/* Whether an output of the step lies where this input lay. */
+static bool overwritten(const struct program *p, const struct step *st, const void *in)
+{
+  bool over = false;
+  for (int k = 0; k < st->nout && st->kind == STEP_NODE; k++)
+    over |= within(in, st->v.call.out[k].p, &st->v.call.out[k].d);
+  for (int k = st->nin; k < st->npw && st->kind == STEP_POINTWISE; k++)
+    over |= within(in, st->operand[k], &p->s.desc[st->pw_value[k]]);
+  return over;
+}
+
+static void describe_input(struct program *p, const struct step *st, const void *in,
+    const ty_desc *d, const char *name, struct text *t)
+{
+  if (in && overwritten(p, st, in))
+    text_add(t, "%s%s overwritten by the output", t->n ? ", " : "", name);
+  else
+    describe(st->device, in, d, name, t);
+}
+
 static void describe_inputs(struct program *p, const struct step *st, struct text *t)
 {
   const struct node *n = &p->s.g->node[st->node];
@@ -44,11 +70,11 @@ static void describe_inputs(struct program *p, const struct step *st, struct tex
   for (int k = 0; k < n->nin && st->kind == STEP_NODE; k++) {
     const struct operand *a = &st->v.call.in[k];
     const char *port = n->kind->inport && !n->backward ? n->kind->inport[k].name : "input";
-    describe(st->device, a->p, &a->d, port, t);
+    describe_input(p, st, a->p, &a->d, port, t);
   }
   for (int k = 0; k < st->nin && st->kind == STEP_POINTWISE; k++) {
     snprintf(name, sizeof name, "input %d", k);
-    describe(st->device, st->operand[k], &p->s.desc[st->in[k]], name, t);
+    describe_input(p, st, st->operand[k], &p->s.desc[st->in[k]], name, t);
   }
 }
 

@@ -130,7 +130,7 @@ int ty_exec_optimized(ty_exec *e, ty_graph **out)
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
-static int64_t bytes_of(const ty_tensor *t) { return t ? (int64_t)desc_bytes(&t->d) : 0; }
+static int64_t bytes_of(const ty_tensor *t) { return (int64_t)desc_bytes(&t->d); }
 
 int ty_exec_memory(ty_exec *e, ty_memory *out)
 {
