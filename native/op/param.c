@@ -44,12 +44,8 @@ static int read_list(
     if (n == cap || !entry(&s, n, out)) return -1;
     n++;
     s = skip(s);
-    if (*s == ',' && close)
-      s = skip(s + 1);
-    else if (*s == ',')
-      s = skip(s + 1);
-    else
-      break;
+    if (*s != ',') break;
+    s = skip(s + 1);
   }
   if (close && *s++ != close) return -1;
   return *skip(s) ? -1 : n;

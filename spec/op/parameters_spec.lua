@@ -1,0 +1,109 @@
+-- Attributes as texts: what is read as a number, list, choice or type, what is refused and how it
+-- is said (native/op/param.c).
+
+local ffi = require "ffi"
+local interface = require "spec.support.interface"
+
+local REQUIRED = { Convolution = { num_filter = "1", kernel = "(1, 1)" }, slice = { ["end"] = "(3, 3)" } }
+
+-- The arguments of ty_op_ports with one attribute; what else an operator needs is given.
+local function asked(op, key, value)
+  local list = { key, value }
+  for name, text in pairs(REQUIRED[op] or {}) do
+    if name ~= key then
+      list[#list + 1], list[#list + 2] = name, text
+    end
+  end
+  local attrs, n = interface.attrs(list)
+  return { op, attrs, n, -1, ffi.new("const char *[1]"), ffi.new("const char *[1]"), list }
+end
+
+local function takes(op, key, values)
+  for _, value in ipairs(values) do
+    interface.takes("ty_op_ports", unpack(asked(op, key, value), 1, 6))
+  end
+end
+
+local function refuses(op, key, expected, values)
+  for _, value in ipairs(values) do
+    interface.fails("value", ("%s: parameter %s: expected %s, got '%s'"):format(op, key, expected,
+      value), "ty_op_ports", unpack(asked(op, key, value), 1, 6))
+  end
+end
+
+describe("the text of a parameter", function()
+  it("is a number in its range", function()
+    takes("Dropout", "p", { "0", "1", "0.5", " .5", "1e-3", "0.5 ", "0.25\n" })
+    refuses("Dropout", "p", "float in [0,1]", { "1.5", "-0.1", "0.5x", "x", "", " ", "nan", "inf",
+      "None", "0.5 0.5", "(0.5)" })
+  end)
+
+  it("is a whole number, as Python prints them", function()
+    takes("FullyConnected", "num_hidden", { "1", "2L", "2.0", "1e2", " 3", "3 ", "9223372036854775807" })
+    refuses("FullyConnected", "num_hidden", "int in [1,]", { "0", "-1", "2.5", "1e30", "-1e30", "inf",
+      "-inf", "nan", "two", "2LL", "2L2", "", "None", "(2)" })
+  end)
+
+  it("is one word of several", function()
+    takes("Activation", "act_type", { "relu", "softsign" })
+    refuses("Activation", "act_type", "one of relu|sigmoid|tanh|softrelu|softsign", { "Relu", "rel",
+      "relu|sigmoid", "", "|", "reluu", " relu" })
+    takes("sum", "keepdims", { "True", "true", "1", "False", "false", "0" })
+    refuses("sum", "keepdims", "boolean", { "yes", "TRUE", "2", "", "None", "1 " })
+    takes("Cast", "dtype", { "float16", "int64", "bool" })
+    refuses("Cast", "dtype", "dtype", { "float33", "", "float" })
+  end)
+
+  it("is a list, in brackets of one kind or none", function()
+    takes("sum", "axis", { "()", "[]", "1", "(1,)", "(1)", "[0, 1]", "1,2", "1, 2,", " ( 1 , 2 ) ",
+      "(1L, 2L)", "None" })
+    refuses("sum", "axis", "Shape(tuple) or None", { "(1", "1)", "[1)", "(1]", "(1 2)", "(1,,2)",
+      "(a)", "(1) 2", "(1.5,)", "((1))", "1 2" })
+    takes("slice", "begin", { "(None, 2)", "(0, None)", "None" })
+    refuses("slice", "begin", "Shape(tuple)", { "(Nine, 2)", "(None 2)", "(Non)" })
+    takes("_contrib_MultiBoxPrior", "sizes", { "(0.5, 1e-1)", "0.5,", "(.5)" })
+    refuses("_contrib_MultiBoxPrior", "sizes", "tuple of floats", { "(0.5, x)", "(0.5", "0.5]" })
+  end)
+
+  it("is a list no longer than there is room", function()
+    for op, case in pairs{ transpose = { "axes", 16 }, _contrib_MultiBoxPrior = { "sizes", 128 } } do
+      local key, most = case[1], case[2]
+      for _, form in ipairs{ "(%s)", "[%s,]", "%s", "%s, " } do
+        local text = form:format(("1, "):rep(most) .. "1")
+        interface.fails("value", ("%s: parameter %s: expected at most %d numbers, got '%d'"):format(op,
+          key, most, most + 1), "ty_op_ports", unpack(asked(op, key, text), 1, 6))
+      end
+      takes(op, key, { ("1, "):rep(most - 1) .. "1", "(" .. ("1, "):rep(most) .. ")" })
+    end
+  end)
+
+  it("is checked entry by entry where an operator says so", function()
+    for key, value in pairs{ kernel = "(3, 0)", stride = "(0, 1)", dilate = "(1, -1)" } do
+      interface.fails("value", ("parameter %s: expected entries from 1 on, got %s"):format(key,
+        value:match("[-0]+1?") == "-1" and "-1" or "0"), "ty_op_ports",
+        unpack(asked("Convolution", key, value), 1, 6))
+    end
+  end)
+
+  it("must be there if the parameter has no default", function()
+    local text = ffi.new("const char *[1]")
+    interface.fails("value", "Activation: required parameter act_type is missing (one of \z
+      relu|sigmoid|tanh|softrelu|softsign)", "ty_op_ports", "Activation", nil, 0, -1, text, text)
+    interface.fails("value", "FullyConnected: required parameter num_hidden is missing (int in [1,])",
+      "ty_op_ports", "FullyConnected", nil, 0, -1, text, text)
+  end)
+end)
+
+describe("the name of a parameter", function()
+  it("is one that the operator has, or an annotation", function()
+    takes("relu", "__x__", { "1", "" })
+    takes("relu", "_____", { "1" })
+    for _, key in ipairs{ "x", "___", "____", "_x__", "__x_", "__xx", "x_x__", "__", "" } do
+      interface.fails("name", ("relu has no parameter '%s'; it takes: none"):format(key),
+        "ty_op_ports", unpack(asked("relu", key, "1"), 1, 6))
+    end
+    interface.fails("name", "FullyConnected has no parameter 'num_hiden'; did you mean 'num_hidden'?; \z
+      it takes: num_hidden, no_bias, flatten", "ty_op_ports",
+      unpack(asked("FullyConnected", "num_hiden", "2"), 1, 6))
+  end)
+end)
