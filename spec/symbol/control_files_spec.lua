@@ -98,6 +98,7 @@ local CASES = {
     { { func_var_locs = "[-1, 0]" }, "func_var_locs" },
     { { func_var_locs = "[1]" }, "num_out_data" }, { { num_out_data = "0" }, "num_out_data" },
     { { num_outputs = "4", num_out_data = "2" }, "num_outputs" },
+    { { ['"heads": %[%[(%d+), 0, 0%]%]'] = '"heads": [[3, 0, 0], [3, 0, 0]]' }, "num_outputs" },
   },
   cond = {
     { { cond_input_locs = "[4]" }, "cond_input_locs" }, { { cond_input_locs = "[]" }, "cond_input_locs" },
@@ -105,6 +106,8 @@ local CASES = {
     { { then_input_locs = "[1, 2]" }, "then_input_locs" },
     { { else_input_locs = "[2]" }, "else_input_locs" },
     { { else_input_locs = "[2, 9]" }, "else_input_locs" },
+    { { ['"heads": %[%[(%d+), 0, 0%]%]'] = '"heads": [[0, 0, 0], [0, 0, 0]]' }, "cond_input_locs" },
+    { { num_outputs = "2" }, "then_input_locs" },
   },
 }
 local BODIES = { foreach = 1, while_loop = 2, cond = 3 }
@@ -185,6 +188,12 @@ describe("a loop", function()
     interface.fails("value", "relu c: it has no bodies, but was given 1", "ty_graph_op", g, "relu",
       "c", nil, 0, interface.entries{ x }, 1, ffi.new("ty_entry[1]"))
     interface.op(g, "relu", "c", { x })                   -- they were for the one that was refused
+    -- what C makes has no heads, so it is no body yet
+    interface.takes("ty_graph_subgraph", g, body)
+    interface.op(g, "_foreach", "f", { x }, { "num_args", "2", "num_outputs", "1", "num_out_data",
+      "1", "in_data_locs", "(0,)", "in_state_locs", "()", "remain_locs", "()" })
+    interface.fails("format", "_foreach f: _foreach f: its bodies and their outputs do not fit \z
+      together (inputs: data0 (?))", "ty_graph_infer", g, nil, 0, 1, ffi.new("ty_desc[9]"))
     interface.fails("type", "graph_subgraph: a graph and another graph are needed",
       "ty_graph_subgraph", g, g)
   end)
