@@ -124,6 +124,59 @@ describe("a convolution does", function()
       :simple_bind{ctx = ty.cpu(), data = {2, 16, 12, 12}, grad_req = "null"}
     assert.equal(0, taken(exe))
   end)
+  -- one of two convolutions, and what becomes of it; data has 16 channels in 12 x 12
+  local function folded(make, expected)
+    local x = conv(sym.Variable("data"), "first", 16, {})
+    local net = make(conv(x, "conv", 16, {}), x)
+    ty.random.seed(7)
+    local values = values_for(net, 2, 12)
+    local exe, apart = bound(net, 2, 12, values), bound(net, 2, 12, values, true)
+    if exe:program():find("channels in") then assert.equal(expected, taken(exe)) end
+    for _ = 1, 2 do
+      local got, want = exe:forward(), apart:forward()
+      for i, y in ipairs(want) do
+        assert.near(y, got[i], 2e-5 * ty.nd.max(ty.nd.abs(y)):asscalar(), 0)
+      end
+    end
+  end
+
+  it("nothing where somebody else reads what it makes", function()
+    folded(function(y) return sym.Group{conv(norm(y, "norm", {}), "last", 16, {}), y} end, 0)
+    folded(function(y) return conv(norm(y, "norm", {}) * sym.tanh(y), "last", 16, {}) end, 0)
+  end)
+
+  it("nothing where the statistics themselves are read, or of other axes", function()
+    folded(function(y)
+      local n = sym.BatchNorm{data = y, name = "norm", output_mean_var = true, fix_gamma = false}
+      return sym.Group{conv(n[1], "last", 16, {}), n[2], n[3]}
+    end, 0)
+    folded(function(y)
+      return conv(sym.BatchNorm{data = y, name = "norm", axis = 3, fix_gamma = false}, "last", 16, {})
+    end, 0)
+  end)
+
+  it("the normalisation, and no sum that broadcasts, is of three, or of itself", function()
+    folded(function(y)
+      return conv(sym.broadcast_add{norm(y, "norm", {}),
+        sym.mean{sym.relu(y), axis = {2, 3}, keepdims = true}}, "last", 16, {})
+    end, 0)
+    folded(function(y, x)
+      return conv(sym.broadcast_add{norm(y, "norm", {}), sym.mean{sym.tanh(x), axis = {2, 3},
+        keepdims = true}}, "last", 16, {})
+    end, 1)
+    folded(function(y, x)
+      return conv(sym.add_n{norm(y, "norm", {}), sym.tanh(x), sym.sigmoid(x)}, "last", 16, {})
+    end, 1)
+    folded(function(y)
+      local n = norm(y, "norm", {})
+      return conv(n + n, "last", 16, {})
+    end, 1)
+    folded(function(y, x)
+      return conv(sym.tanh(norm(y, "norm", {}) + sym.cos(x)), "last", 16, {})
+    end, 1)
+    folded(function(y, x) return conv(norm(y, "norm", {}) * sym.cos(x), "last", 16, {}) end, 1)
+  end)
+
   it("what it takes over again after a reshape", function()
     local net = residual{filters = 16, sum = "left"}
     ty.random.seed(7)
