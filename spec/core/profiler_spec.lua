@@ -52,6 +52,34 @@ describe("profiler", function()
     assert.equal((8 * 12 + 16 * 12 + 16 + 8 * 16) * 4, by_node.fc1.args.bytes)
   end)
 
+  it("names long programs in short, copies, sums, and what a kernel does besides", function()
+    local function operators(net, args, grads, req)
+      local exe = net:bind{ ctx = ty.cpu(), args = args, args_grad = grads, grad_req = req }
+      local found = {}
+      for _, s in ipairs(of_category(spans(traced({}, function()
+        exe:forward(true)
+        exe:backward(ty.nd.ones(exe.outputs[1].shape))
+      end)), "operator")) do
+        found[#found + 1] = ("%s (%s) %s"):format(s.name, s.args.node, s.args.kernel or "")
+      end
+      return table.concat(found, "\n") .. "\n"
+    end
+    local x = V("x")
+    local net = x
+    for i = 1, 9 do net = ty.sym.sin{ net, name = "s" .. i } end
+    local text = operators(net, { x = ty.nd.ones(2) }, {})
+    assert.truthy(text:find("sin+sin+sin+sin+sin+sin+3 more (s1 s2 s3 s4 s5 s6 and 3 more) pointwise\n",
+      1, true), text)
+    net = ty.sym.sin{ x + V("w"), name = "s" }
+    text = operators(net, { x = ty.nd.ones(2), w = ty.nd.ones(2) },
+      { x = ty.nd.ones(2), w = ty.nd.ones(2) }, { x = "write", w = "add" })
+    assert.truthy(text:find("\ncopy (", 1, true) or text:find("\nadd (", 1, true), text)
+    net = ty.sym.relu{ ty.sym.FullyConnected{ x, V("w"), no_bias = true, num_hidden = 3, name = "fc" },
+      name = "r" }
+    text = operators(net, { x = ty.nd.ones{ 2, 2 }, w = ty.nd.ones{ 3, 2 } }, {})
+    assert.truthy(text:find("FullyConnected (fc r) ", 1, true), text)
+  end)
+
   it("sums what the trace tells", function()
     local exe = bound()
     local trace = traced({}, function()
