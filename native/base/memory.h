@@ -16,7 +16,10 @@ int64_t  mem_limit(void);                             /* TYCHO_MEM_LIMIT; 0: non
 int   fail_memory(const char *request, size_t bytes, int64_t used, int64_t cached);
 char *mem_text(const char *s);                        /* a copy */
 #define NEW(T) ((T *)mem_new(sizeof(T)))
-static inline void *mem_news(size_t size, int64_t n) { return mem_new(size * (size_t)(n > 0 ? n : 1)); }
+static inline void *mem_news(size_t size, int64_t n)
+{
+  return mem_new(size * (size_t)(n > 0 ? n : 1));
+}
 /* n of them, at least one */
 #define NEWS(T, n) ((T *)mem_news(sizeof(T), (int64_t)(n)))
 /* of sizes; INT64_MAX, which no shape takes, when it overflows */

@@ -100,7 +100,8 @@ end)
 
 describe("an index", function()
   local g, e = example()
-  local node, graph, tensor = ffi.new("ty_node"), ffi.new("ty_graph *[1]"), ffi.new("ty_tensor *[1]")
+  local node, graph, tensor = ffi.new("ty_node"), ffi.new("ty_graph *[1]"),
+    ffi.new("ty_tensor *[1]")
   local names, number = ffi.new("const char *const *[1]"), ffi.new("int[1]")
 
   it("of a graph's node, input, head or body is one that is there", function()

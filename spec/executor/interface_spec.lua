@@ -106,7 +106,8 @@ describe("binding from C", function()
         (3)"):format(req), "ty_exec_simple_bind", g, spec, out)
     end
     for _, case in ipairs{
-      { "shape", { 3 }, C.TY_F32, "float32 (3,)" }, { "shape", { 2, 1 }, C.TY_F32, "float32 (2, 1)" },
+      { "shape", { 3 }, C.TY_F32, "float32 (3,)" },
+      { "shape", { 2, 1 }, C.TY_F32, "float32 (2, 1)" },
       { "shape", { 3 }, C.TY_F64, "float64 (3,)" }, { "dtype", { 2 }, C.TY_F64, "float64 (2,)" },
     } do
       refused(case[1], ("bind: the gradient array of 'x' is %s, but the argument is float32 (2,)")
@@ -349,7 +350,8 @@ describe("simple_bind from C", function()
     local first = made({ { "x", shape = SHAPE, req = 1 }, { "norm_gamma", req = 1 } },
       { buffer = buffer })
     -- asked to share, with nobody to share with: arrays of its own, and not the buffer's
-    local alone = made({ { "x", shape = SHAPE }, { "norm_gamma", shared = 1 } }, { buffer = buffer })
+    local alone = made({ { "x", shape = SHAPE }, { "norm_gamma", shared = 1 } },
+      { buffer = buffer })
     assert.is_true(same(array("ty_exec_arg", first, "x"), array("ty_exec_arg", alone, "x")))
     assert.is_false(same(array("ty_exec_arg", first, "norm_gamma"),
       array("ty_exec_arg", alone, "norm_gamma")))
@@ -392,11 +394,11 @@ describe("simple_bind from C", function()
     end
     refused("dtype", "simple_bind: shared_buffer holds 'x' as float32, but float64 is needed",
       { { "x", shape = SHAPE, dtype = C.TY_F64 } }, { buffer = buffer })
-    refused("dtype", "simple_bind: 'norm_gamma' cannot be shared with shared_exec: the dtypes differ",
-      { { "x", shape = { 9, 3, 2, 2 }, dtype = C.TY_F64 }, { "norm_gamma", shared = 1 } },
+    refused("dtype", "simple_bind: 'norm_gamma' cannot be shared with shared_exec: the dtypes \z
+      differ", { { "x", shape = { 9, 3, 2, 2 }, dtype = C.TY_F64 }, { "norm_gamma", shared = 1 } },
       { buffer = make("ty_bag", "ty_bag_new"), shared = first })
-    refused("shape", "simple_bind: 'norm_gamma' cannot be shared with shared_exec: the shapes differ",
-      { { "x", shape = { 2, 4, 2, 2 } }, { "norm_gamma", shared = 1 } },
+    refused("shape", "simple_bind: 'norm_gamma' cannot be shared with shared_exec: the shapes \z
+      differ", { { "x", shape = { 2, 4, 2, 2 } }, { "norm_gamma", shared = 1 } },
       { buffer = buffer, shared = first })
     refused("name", "simple_bind: 'grad of norm_gamma' cannot be shared with shared_exec: it has \z
       no such array", { { "x", shape = SHAPE }, { "norm_gamma", shared = 1, req = 1 } },

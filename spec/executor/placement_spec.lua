@@ -49,7 +49,8 @@ describe("a network with groups", function()
   it("computes what it computes on one device", function()
     local x = in_group("low", function() return ty.sym.tanh{ V("x") * V("a"), name = "t" } end)
     local y = in_group("high", function() return ty.sym.sigmoid(x * V("b")) end)
-    alike(Group{ y, x, ty.sym.exp(y) + x }, { x = normal(3, 4), a = normal(3, 4), b = normal(3, 4) })
+    alike(Group{ y, x, ty.sym.exp(y) + x },
+      { x = normal(3, 4), a = normal(3, 4), b = normal(3, 4) })
   end)
 
   it("copies a value once for each device that reads it", function()
@@ -84,7 +85,9 @@ describe("a network with groups", function()
   end)
 
   it("brings gradients to their arrays, wherever they are made", function()
-    local sum = in_group("low", function() return ty.sym.exp(ty.sym.BlockGrad{ V("x") }) + V("w") end)
+    local sum = in_group("low", function()
+      return ty.sym.exp(ty.sym.BlockGrad{ V("x") }) + V("w")
+    end)
     local net = in_group("high", function() return sum * V("v") end)
     local values = { x = normal(3), w = normal(3), v = normal(3), free = normal(3) }
     -- of x it is zero, of w what comes from v's device, free has no group
@@ -109,8 +112,8 @@ describe("a network with groups", function()
     local e = assert.raises("device", function()
       x:simple_bind{ ctx = ty.cpu(0), group2ctx = PLACES, x = { 3 } }
     end)
-    assert.truthy(e.message:find("belongs to ctx group 'other', but group2ctx names no device for it",
-      1, true), e.message)
+    assert.truthy(e.message:find("belongs to ctx group 'other', but group2ctx names no device \z
+      for it", 1, true), e.message)
     -- without group2ctx a group says nothing
     assert.equal(1, #x:simple_bind{ ctx = ty.cpu(0), x = { 3 } }.outputs)
   end)

@@ -31,7 +31,8 @@ describe("a run", function()
     local g = interface.graph()
     local x = var(g, "x")
     local grad = tensor({ 2 }, { 7, 7 })
-    local e, held = bound(g, { op(g, "square", "y", { x }) }, { { "x", tensor({ 2 }, { 3, 4 }), grad, 1 } })
+    local e, held = bound(g, { op(g, "square", "y", { x }) },
+      { { "x", tensor({ 2 }, { 3, 4 }), grad, 1 } })
     held.grad = grad
     return e, held
   end
@@ -93,7 +94,8 @@ describe("a run", function()
     local x, w = var(g, "x"), var(g, "w")
     local dx, dw = tensor({ 2 }, { 1, 1 }), tensor({ 2 }, { 1, 1 })
     local e, held = bound(g, { op(g, "square", "y", { op(g, "elemwise_add", "sum", { x, w }) }) }, {
-      { "x", tensor({ 2 }, { 1, 2 }), dx, C.TY_WRITE }, { "w", tensor({ 2 }, { 3, 4 }), dw, C.TY_ADD } })
+      { "x", tensor({ 2 }, { 1, 2 }), dx, C.TY_WRITE },
+      { "w", tensor({ 2 }, { 3, 4 }), dw, C.TY_ADD } })
     local heads, given = ffi.new("ty_tensor *[1]"), tensor({ 2 }, { 1, 10 })
     heads[0] = given
     local n = ffi.new("int[1]")
@@ -157,7 +159,8 @@ describe("a program", function()
       local g = interface.graph()
       local x = var(g, "x")
       local a = op(g, "exp", "a", { x }, { "__force_mirroring__", case[1] })
-      local y = op(g, "FullyConnected", "y", { a, var(g, "w") }, { "num_hidden", "1", "no_bias", "1" })
+      local y = op(g, "FullyConnected", "y", { a, var(g, "w") },
+        { "num_hidden", "1", "no_bias", "1" })
       local dw = tensor({ 1, 2 })
       local e = bound(g, { y }, { { "x", tensor({ 1, 2 }, { 0, 1 }), tensor{ 1, 2 }, 1 },
         { "w", tensor({ 1, 2 }, { 2, 3 }), dw, 1 } })

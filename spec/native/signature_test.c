@@ -29,8 +29,8 @@ static const char *print(const struct port *p, int n)
 
 static void test_ports(void)
 {
-  static const struct { const char *in, *out; int64_t n, m; int given; const char *ins, *outs; int real,
-      visible; } cases[] = {
+  static const struct { const char *in, *out; int64_t n, m; int given; const char *ins, *outs;
+    int real, visible; } cases[] = {
     { "", NULL, 1, 1, -1, "", "output", 1, 1 },
     { "data", "output [mean] {state}", 1, 1, -1, "data", "output [mean] {state}", 2, 1 },
     { "  data   label~ sum! ", "", 1, 1, 3, "data label~ sum!", "", 0, 0 },
@@ -88,7 +88,8 @@ static void test_counts(void)
   ty_attr given[] = { { "m", "7" }, { "n", "5" } }, more[3];
   int n = 1;
   const ty_attr *all = op_counted(&op, given, &n, 3, more, number);
-  CHECK(n == 2 && !strcmp(all[1].key, "n") && !strcmp(all[1].value, "3") && !strcmp(all[0].key, "m"),
+  CHECK(n == 2 && !strcmp(all[1].key, "n") && !strcmp(all[1].value, "3") &&
+          !strcmp(all[0].key, "m"),
       "%d", n);
   CHECK(op_counted(&op, given, (n = 2, &n), 3, more, number) == given && n == 2, "%d", n);
   CHECK(op_counted(&op, given, (n = 1, &n), -1, more, number) == given && n == 1, "%d", n);

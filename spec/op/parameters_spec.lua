@@ -39,9 +39,10 @@ describe("the text of a parameter", function()
   end)
 
   it("is a whole number, as Python prints them", function()
-    takes("FullyConnected", "num_hidden", { "1", "2L", "2.0", "1e2", " 3", "3 ", "9223372036854775807" })
-    refuses("FullyConnected", "num_hidden", "int in [1,]", { "0", "-1", "2.5", "1e30", "-1e30", "inf",
-      "-inf", "nan", "two", "2LL", "2L2", "", "None", "(2)" })
+    takes("FullyConnected", "num_hidden", { "1", "2L", "2.0", "1e2", " 3", "3 ",
+      "9223372036854775807" })
+    refuses("FullyConnected", "num_hidden", "int in [1,]", { "0", "-1", "2.5", "1e30", "-1e30",
+      "inf", "-inf", "nan", "two", "2LL", "2L2", "", "None", "(2)" })
   end)
 
   it("is one word of several", function()
@@ -66,12 +67,12 @@ describe("the text of a parameter", function()
   end)
 
   it("is a list no longer than there is room", function()
-    for op, case in pairs{ transpose = { "axes", 16 }, _contrib_MultiBoxPrior = { "sizes", 128 } } do
-      local key, most = case[1], case[2]
+    for op, key in pairs{ transpose = "axes", _contrib_MultiBoxPrior = "sizes" } do
+      local most = key == "axes" and 16 or 128
       for _, form in ipairs{ "(%s)", "[%s,]", "%s", "%s, " } do
         local text = form:format(("1, "):rep(most) .. "1")
-        interface.fails("value", ("%s: parameter %s: expected at most %d numbers, got '%d'"):format(op,
-          key, most, most + 1), "ty_op_ports", unpack(asked(op, key, text), 1, 6))
+        interface.fails("value", ("%s: parameter %s: expected at most %d numbers, got '%d'")
+          :format(op, key, most, most + 1), "ty_op_ports", unpack(asked(op, key, text), 1, 6))
       end
       takes(op, key, { ("1, "):rep(most - 1) .. "1", "(" .. ("1, "):rep(most) .. ")" })
     end

@@ -75,7 +75,8 @@ describe("a row of text", function()
       { { args = "a 1" }, "'1' is no name for an input", "args" },
       { { args = "a,b c,d e f,g" }, "more than 6 inputs (g)", "args" },
       { { args = "a b a" }, "two inputs are called 'a'", "args" },
-      { { args = "a x" .. long }, "'" .. long:sub(1, 40) .. "...' is no name for an input", "args" },
+      { { args = "a x" .. long }, "'" .. long:sub(1, 40) .. "...' is no name for an input",
+        "args" },
       { { params = "$p" }, "'$p' is no name for a parameter", "params" },
       { { params = "p =1" }, "'' is no name for a parameter", "params" },
       { { params = "p q=1 p=2" }, "two parameters are called 'p'", "params" },
@@ -125,7 +126,8 @@ describe("a row of text", function()
   end)
 
   it("takes as many inputs and parameters as there may be", function()
-    assert.equal(0, (row{ name = "spec_six", args = "a,b,c d e f", formula = "a+b+c+d+e+f + $p1 + $p16",
+    assert.equal(0, (row{ name = "spec_six", args = "a,b,c d e f",
+      formula = "a+b+c+d+e+f + $p1 + $p16",
       params = "p1=1 p2=2 p3=3 p4=4 p5=5 p6=6 p7=7 p8=8 p9 p10 p11 p12 p13 p14 p15 p16=1e1" }))
     local x, given = ty.nd.ones(3), {}
     for i = 1, 6 do given[i] = x end

@@ -151,7 +151,8 @@ describe("a convolution does", function()
       return sym.Group{conv(n[1], "last", 16, {}), n[2], n[3]}
     end, 0)
     folded(function(y)
-      return conv(sym.BatchNorm{data = y, name = "norm", axis = 3, fix_gamma = false}, "last", 16, {})
+      local n = sym.BatchNorm{data = y, name = "norm", axis = 3, fix_gamma = false}
+      return conv(n, "last", 16, {})
     end, 0)
   end)
 

@@ -139,6 +139,77 @@ for kind, cases in pairs(CASES) do
   end)
 end
 
+-- A file in which a body's variable says what its shape is.
+local function with_shape(text, name, shape, which)
+  local to = 0
+  for _ = 1, which or 1 do
+    local at
+    at, to = text:find('"name": "' .. name .. '[^"]*", *\n *"attrs": {"__subgraph_name__"', to + 1)
+    assert.truthy(at, name)
+  end
+  return text:sub(1, to):gsub('"__subgraph_name__"$', ('"__shape__": "%s", "__subgraph_name__"')
+    :format(shape)) .. text:sub(to + 1)
+end
+
+describe("what a body says of shapes", function()
+  local function disagrees(net, shapes, op)
+    local ok, e = pcall(net.infer_shape, net, shapes)
+    assert.is_false(ok, net:tojson())
+    assert.equal("shape", e.code)
+    if op then assert.equal(op, e.op, e.message) end
+    local given = { ctx = ty.cpu() }
+    for name, shape in pairs(shapes) do given[name] = shape end
+    assert.raises("shape", net.simple_bind, net, given)
+  end
+
+  it("agrees with what is around a loop over rows", function()
+    local text = foreach_loop():tojson()
+    for name, shape in pairs{ ["x%-"] = "(7,)", ["s%-"] = "(2, 1)", w = "(3,)" } do
+      -- the variable in the body, of w behind the one around
+      local inside = with_shape(text, name, shape, name == "w" and 2 or 1)
+      disagrees(ty.sym.load_json(inside), SHAPES.foreach, "_foreach")
+      local right = with_shape(text, name, "(2,)", name == "w" and 2 or 1)
+      assert.same({ SHAPES.foreach.x, SHAPES.foreach.s, SHAPES.foreach.w },
+        (ty.sym.load_json(right):infer_shape(SHAPES.foreach)))
+    end
+    local outs, state = contrib.foreach(function(x, s) return x * 2, s + x end, V("x"), V("s"))
+    disagrees(outs + V("y"), { x = { 3, 2 }, s = { 2 }, y = { 3, 5 } })
+    disagrees(state + V("y"), { x = { 3, 2 }, s = { 2 }, y = { 5 } })
+    outs, state = contrib.foreach(function(x, s)
+      return x, ty.sym.concat{ s, s, dim = 0 }
+    end, V("x"), V("s"))
+    disagrees(Group{ outs, state }, { x = { 3, 2 }, s = { 2 } }, "_foreach")
+  end)
+
+  it("agrees with what is around a loop with a condition", function()
+    local text = while_loop():tojson()
+    for _, name in ipairs{ "most", "w" } do
+      disagrees(ty.sym.load_json(with_shape(text, name, "(3,)", 2)), SHAPES.while_loop,
+        "_while_loop")
+    end
+    local shapes = { i = { 1 }, s = { 1 }, w = { 1 }, most = { 1 }, y = { 5, 2 } }
+    disagrees(while_loop()[1] + V("y"), shapes)
+    shapes.y = { 2 }
+    disagrees(while_loop()[2] + V("y"), shapes)
+    local outs, vars = contrib.while_loop{ cond = function(i) return ty.sym.sum(i):lt(3) end,
+      func = function(i) return i, ty.sym.concat{ i, i, dim = 0 } end, loop_vars = V("i"),
+      max_iterations = 2 }
+    disagrees(Group{ outs, vars }, { i = { 1 } }, "_while_loop")
+  end)
+
+  it("agrees with what is around a choice, and the other branch", function()
+    local text = choice():tojson()
+    disagrees(ty.sym.load_json(with_shape(text, "a", "(3,)", 2)), SHAPES.cond, "_cond")
+    disagrees(choice(), { p = { 1 }, a = { 2 }, b = { 3 }, c = { 3 } })
+    disagrees(choice() + V("y"), { p = { 1 }, a = { 2 }, b = { 2 }, c = { 2 }, y = { 4 } })
+    local e = assert.raises("dtype", function()
+      contrib.cond(ty.sym.sum(V("p")), function() return V("a") end, function() return V("b") end)
+        :infer_type{ a = "float32", b = "int32" }
+    end)
+    assert.equal("_cond", e.op)
+  end)
+end)
+
 describe("a loop", function()
   it("runs at least once and at most 100000 times", function()
     local text = while_loop():tojson()

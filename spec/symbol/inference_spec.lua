@@ -69,7 +69,7 @@ describe("inference", function()
       "ty_graph_infer", chain(90), want("z", { 1 }), 1, 0, out)
   end)
 
-  it("takes what a variable says of itself, if it can be read and nothing else was given", function()
+  it("takes what a variable says of itself, if it can be read and nothing else is given", function()
     local function inferred(attrs, given)
       local out = ffi.new("ty_desc[3]")
       takes("ty_graph_infer", chain(1, attrs), given, given and 1 or 0, 1, out)
@@ -89,10 +89,11 @@ describe("inference", function()
     for _, dtype in ipairs{ "99", "-1", "9" } do
       assert.same(none, inferred{ "__dtype__", dtype })
     end
+    local says = { "__shape__", "(2, 3)", "__dtype__", "1" }
     assert.same({ shape = { 5 }, dtype = C.TY_I32 },
-      inferred({ "__shape__", "(2, 3)", "__dtype__", "1" }, want("variable_number_1", { 5 }, C.TY_I32)))
+      inferred(says, want("variable_number_1", { 5 }, C.TY_I32)))
     assert.same({ shape = { 2, 3 }, dtype = C.TY_I32 },
-      inferred({ "__shape__", "(2, 3)", "__dtype__", "1" }, want("variable_number_1", {}, C.TY_I32)))
+      inferred(says, want("variable_number_1", {}, C.TY_I32)))
   end)
 
   it("is told of two variables with one name once", function()
@@ -110,8 +111,10 @@ describe("inference", function()
     local net = ty.sym.elemwise_add{ x, y, name = "sum" }
     local e = assert.raises("shape", net.infer_shape, net, { x = { 2, 3 }, y = { 3, 2 } })
     assert.equal("sum", e.node)
-    assert.truthy(e.message:find("shape of rhs is (3, 2), but (2, 3) is needed here", 1, true), e.message)
+    assert.truthy(e.message:find("shape of rhs is (3, 2), but (2, 3) is needed here", 1, true),
+      e.message)
     e = assert.raises("dtype", net.infer_type, net, { x = "float32", y = "int32" })
-    assert.truthy(e.message:find("dtype of rhs is int32, but float32 is needed here", 1, true), e.message)
+    assert.truthy(e.message:find("dtype of rhs is int32, but float32 is needed here", 1, true),
+      e.message)
   end)
 end)

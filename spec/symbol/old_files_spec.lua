@@ -93,7 +93,8 @@ describe("an old file of a graph", function()
       local net = ty.sym.load_json(file(nodes, "[3, 0]" .. (more or ""), version))
       return net:attr_dict()
     end
-    for _, own in ipairs{ '"__k__": "1"', '"lr_mult": "9"', '"__wd_mult__": "9", "__lr_mult__": "8"' } do
+    for _, own in ipairs{ '"__k__": "1"', '"lr_mult": "9"',
+      '"__wd_mult__": "9", "__lr_mult__": "8"' } do
       local all = attrs(own, 903)
       assert.equal("5", all.s.__lr_mult__)
       assert.equal("3", all.s.__wd_mult__)
@@ -118,11 +119,12 @@ describe("an old file of a graph", function()
     assert.is_nil((all.w or {}).__lr_mult__)
     assert.is_nil((all.w or {}).__init__)
     nodes[4] = nodes[4]:gsub('"lr_mult"', '"weight_lr_mult"')
-    assert.equal("name", (code_of(file(nodes, "[4, 0]", 800))))       -- no parameter of the operator
+    assert.equal("name", (code_of(file(nodes, "[4, 0]", 800))))  -- no parameter of the operator
     nodes[4] = node("FullyConnected", "fc", "[0, 0], [1, 0]", '"num_hidden": "two", \z
       "weight_lr_mult": "7"')                             -- its inputs cannot be told
     assert.equal("name", (code_of(file(nodes, "[4, 0]", 800))))
-    nodes[4] = node("FullyConnectod", "fc", "[0, 0], [1, 0]", '"weight_lr_mult": "7", "lr_mult": "1"')
+    nodes[4] = node("FullyConnectod", "fc", "[0, 0], [1, 0]", '"weight_lr_mult": "7", \z
+      "lr_mult": "1"')
     assert.equal("name", (code_of(file(nodes, "[4, 0]", 800))))
   end)
 
@@ -188,7 +190,8 @@ describe("the reader of graphs", function()
       { { x }, '["0", 0]', "expected the number of a node, got a text" },
       { { x }, "[0, []]", "expected the number of an output, got a list" },
       { { x }, "[0, 0, {}]", "expected a version, got an object" },
-      { { x, node("relu", "r", '["x", 0]') }, "[1, 0]", "expected the number of a node, got a text" },
+      { { x, node("relu", "r", '["x", 0]') }, "[1, 0]",
+        "expected the number of a node, got a text" },
       { { x, node("relu", "s", "[0, 0]"), node("BatchNorm", "b", "[0, 0], [0, 0], [0, 0], [0, 0], \z
         [1, 0]") }, "[2, 0]", "BatchNorm b: the operator changes input moving_var: a variable is \z
         needed, got s" },
@@ -247,7 +250,8 @@ describe("the reader of graphs", function()
 
   it("counts the outputs of an operator written in Lua, which its file leaves out", function()
     local read, n = ffi.new("ty_node"), ffi.new("int[1]")
-    for heads, want in pairs{ ["[1, 0]"] = 2, ["[1, 2]"] = 3, ["[2, 0]"] = 2, ["[1, 999]"] = 1000 } do
+    for heads, want in pairs{ ["[1, 0]"] = 2, ["[1, 2]"] = 3, ["[2, 0]"] = 2,
+      ["[1, 999]"] = 1000 } do
       local g = interface.make("ty_graph", "ty_graph_parse", file({ x, node("Custom", "c", "[0, 0]",
         '"op_type": "spec_unknown"'), node("relu", "r", "[1, 1]") }, heads, 10901))
       interface.takes("ty_graph_version", g, n)
