@@ -118,6 +118,79 @@ describe("a run", function()
   end)
 end)
 
+describe("a monitored run", function()
+  local function events(e, train)
+    local seen, event, code = {}, ffi.new("ty_event"), C.ty_exec_forward(e, train or 0)
+    while code == C.TY_EV_MONITOR do
+      takes("ty_exec_event", e, event)
+      seen[#seen + 1] = ffi.string(event.name)
+      code = C.ty_exec_resume(e)
+    end
+    return seen, code, code ~= 0 and ffi.string(C.ty_error()) or nil
+  end
+
+  it("ends where a node fails", function()
+    local g = interface.graph()
+    local x, i = var(g, "x"), var(g, "i")
+    local taken = op(g, "take", "rows", { op(g, "square", "s", { x }), i }, { "mode", "raise" })
+    local index = tensor({ 1 }, { 1 })
+    local e = bound(g, { op(g, "exp", "y", { taken }) }, { { "x", tensor({ 2, 1 }, { 0, 2 }) },
+      { "i", index } })
+    takes("ty_exec_monitor", e, C.TY_MON_OUT)
+    local seen, code = events(e)
+    assert.same({ "s_output", "rows_output", "y_output" }, seen)
+    assert.equal(0, code)
+    takes("ty_tensor_write", index, ffi.new("float[1]", { 7 }), 4)
+    local message
+    seen, code, message = events(e)
+    assert.same({ "s_output" }, seen)
+    assert.is_true(code > 0)
+    assert.equal("index 7 at position 0 is out of range; expected 0 to 1", message)
+    fails("state", "event: none is waiting", "ty_exec_event", e, ffi.new("ty_event"))
+    takes("ty_tensor_write", index, ffi.new("float[1]", { 0 }), 4)
+    assert.equal(3, #events(e))
+    assert.same({ 1 }, numbers(output(e, 0)))
+  end)
+
+  it("tells the first 64 inputs of a node", function()
+    local g = interface.graph()
+    local inputs, args = {}, {}
+    for k = 1, 70 do
+      inputs[k] = var(g, "x" .. k)
+      args[k] = { "x" .. k, tensor({ 1 }, { k }) }
+    end
+    local e = bound(g, { op(g, "add_n", "y", inputs) }, args)
+    takes("ty_exec_monitor", e, C.TY_MON_ALL)
+    local seen = events(e)
+    assert.equal(2 * 64 + 1, #seen)
+    assert.equal("x1", seen[1])
+    assert.equal("x64", seen[127])
+    assert.equal("y_output", seen[129])
+    assert.same({ 70 * 71 / 2 }, numbers(output(e, 0)))
+  end)
+
+  it("passes over what does not run, node by node too", function()
+    local x, p = ty.sym.Variable("x"), ty.sym.Variable("p")
+    local net = ty.sym.contrib.cond(ty.sym.sum(p):gt(0), function() return ty.sym.exp(x) end,
+      function() return ty.sym.sin(x) end)
+    for _, case in ipairs{ { 1, math.exp(0.5) }, { -1, math.sin(0.5) } } do
+      local e = net:simple_bind{ ctx = ty.cpu(0), x = { 1 }, p = { 1 } }
+      e.arg_dict.x[":"], e.arg_dict.p[":"] = 0.5, case[1]
+      local step, left = 0, ffi.new("int[1]", 1)
+      while left[0] > 0 do
+        takes("ty_exec_partial_forward", e._handle, 0, step, left)
+        step = step + 1
+      end
+      assert.is_true(step > 2)
+      assert.is_true(math.abs(e.outputs[1]:asscalar() - case[2]) < 1e-6)
+      local seen = {}
+      e:set_monitor_callback(function(name) seen[#seen + 1] = name end)
+      assert.is_true(math.abs(e:forward()[1]:asscalar() - case[2]) < 1e-6)
+      assert.truthy(table.concat(seen, " "):find("_cond%d+_output"))
+    end
+  end)
+end)
+
 describe("a program", function()
   it("makes one of nodes that differ in annotations only", function()
     local function instructions(first, second)
