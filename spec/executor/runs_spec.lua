@@ -118,6 +118,36 @@ describe("a run", function()
   end)
 end)
 
+describe("a shared buffer", function()
+  it("gives arrays that are large enough, on the device, and gets the others", function()
+    local g = interface.graph()
+    local head = interface.entries{ op(g, "relu", "y", { var(g, "x") }) }
+    local buffer, want = make("ty_bag", "ty_bag_new"), ffi.new("ty_want[1]")
+    want[0].name, want[0].device, want[0].grad_device = "x", -1, -1
+    want[0].desc.dtype, want[0].desc.ndim = C.TY_F32, 1
+    local function argument(n, device)
+      want[0].desc.dim[0] = n
+      local e = make("ty_exec", "ty_exec_simple_bind", g, ffi.new("ty_simple_spec", { head = head,
+        nhead = 1, want = want, nwant = 1, device = device, buffer = buffer }))
+      local found, held = ffi.new("ty_tensor *[1]"), ffi.new("ty_tensor *[1]")
+      takes("ty_exec_arg", e, "x", found)
+      takes("ty_bag_get", buffer, "x", held)
+      local d = ffi.new("ty_desc")
+      takes("ty_tensor_desc", held[0], d)
+      return found[0], C.ty_tensor_same(found[0], held[0]) == 1, tonumber(d.dim[0]), d.device, e
+    end
+    local function gives(want_same, want_size, want_device, n, device)
+      local _, same, size, at = argument(n, device)
+      assert.same({ want_same, want_size, want_device }, { same, size, at })
+    end
+    gives(true, 4, 0, 4, 0)                               -- made, and put there
+    gives(true, 4, 0, 4, 0)
+    gives(false, 4, 0, 3, 0)                              -- a view of the first elements
+    gives(true, 6, 0, 6, 0)                               -- larger: in its place
+    gives(true, 2, 1, 2, 1)                               -- elsewhere: in its place
+  end)
+end)
+
 describe("a monitored run", function()
   local function events(e, train)
     local seen, event, code = {}, ffi.new("ty_event"), C.ty_exec_forward(e, train or 0)

@@ -149,6 +149,36 @@ describe("a row of text", function()
   end)
 end)
 
+describe("a graph with rows", function()
+  it("carries each once, those of bodies too", function()
+    for k = 1, 3 do
+      assert.equal(0, (row{ name = "spec_carried" .. k, formula = "a + " .. k }))
+    end
+    local x = ty.sym.spec_carried1{ ty.sym.spec_carried2{ ty.sym.spec_carried1{ V("x") } } }
+    local outs = ty.sym.contrib.foreach(function(y, s)
+      return ty.sym.spec_carried3{ ty.sym.spec_carried2{ y } }, s
+    end, x, V("s"))
+    local text = outs:tojson()
+    local rows = text:match('"tycho_rows": %["str", "(.-)"%]')
+    local names = {}
+    for name in rows:gsub("\\n", "\n"):gmatch("([%w_]+)\\t[^\n]*") do
+      if name:find("^spec_carried") then names[#names + 1] = name end
+    end
+    table.sort(names)
+    assert.same({ "spec_carried1", "spec_carried2", "spec_carried3" }, names)
+    assert.equal(text, ty.sym.load_json(text):tojson())
+  end)
+
+  it("may be empty", function()
+    local text = ffi.new("const char *[1]")
+    interface.takes("ty_graph_text", interface.graph(), nil, 0, text)
+    assert.equal('{"nodes":[],"arg_nodes":[],"node_row_ptr":[0],"heads":[],"attrs":\z
+      {"mxnet_version":["int",10901]}}', (ffi.string(text[0]):gsub("%s", "")))
+    interface.fails("format", "the graph has no heads", "ty_graph_parse", ffi.string(text[0]),
+      ffi.new("ty_graph *[1]"))
+  end)
+end)
+
 describe("rows in a file", function()
   local function file(rows)
     return ('{"nodes": [{"op": "null", "name": "x", "inputs": []}], "arg_nodes": [0], \z
