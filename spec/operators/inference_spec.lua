@@ -1,0 +1,216 @@
+-- Shapes and types of every line of the tables of cases, in all directions: whatever is left out,
+-- nothing contradicts what is inferred from everything, and where others say what a shape or a
+-- type is, another one is refused. All that is given is told after the operator was first asked,
+-- so that it hears of its inputs and outputs at once.
+local ty = require "tycho"
+local attrs = require "tycho.core.attrs"
+local trials = require "spec.support.trials"
+require "spec.helper"
+
+local TRIALS = 3
+
+-- slots whose shape or type follows from others only where nothing is said of them: also right is
+local ALSO = {
+  shape = {
+    LeakyReLU = {in_gamma = "(1, 1) for (1): of one element"},
+    FullyConnected = {in_bias = "(n, 1) for (n)"},
+    pick = {in_index = "with the axis that goes"},
+    LinearRegressionOutput = {in_label = "(n) for (n, 1)"},
+    LogisticRegressionOutput = {in_label = "(n) for (n, 1)"},
+    MAERegressionOutput = {in_label = "(n) for (n, 1)"},
+  },
+  dtype = {
+    SequenceMask = {in_sequence_length = "any type"},
+    SequenceLast = {in_sequence_length = "any type"},
+    broadcast_like = {in_rhs = "any type: only its shape is read"},
+    reshape_like = {in_rhs = "any type: only its shape is read"},
+    slice_like = {in_shape_like = "any type: only its shape is read"},
+    softmax_cross_entropy = {in_label = "any type"},
+    CTCLoss = {in_label = "any type"},
+    SoftmaxOutput = {in_label = "any type"},
+    SVMOutput = {in_label = "any type"},
+    LinearRegressionOutput = {in_label = "any type"},
+    LogisticRegressionOutput = {in_label = "any type"},
+    MAERegressionOutput = {in_label = "any type"},
+  },
+}
+
+-- a parameter says the type that an input has until somebody says another one, which is too late
+-- here
+local FIRST_TYPE = {Embedding = true, _contrib_SparseEmbedding = true, batch_take = true}
+
+-- shapes and dtypes: how they are asked for, and what others than the right ones are
+local SHAPES = {name = "shape", method = "infer_shape_partial", codes = {shape = true, value = true}}
+local TYPES = {name = "dtype", method = "infer_type_partial", codes = {dtype = true}}
+
+-- slots: the names of inputs and outputs, each with its expression
+local function slots_of(line, case)
+  local function also(kind, slot) return ALSO[kind][line[1]] and ALSO[kind][line[1]][slot] end
+  local slots, y = {}, case.symbol
+  for _, variable in ipairs(attrs.keys(case.arrays)) do
+    slots[#slots + 1] = {name = variable, expression = ty.sym.Variable(variable)}
+  end
+  local inputs = {}
+  for _, slot in ipairs(slots) do inputs[slot.name] = slot.expression end
+  y = y(inputs)
+  local n = #y:list_outputs()
+  for k = 1, n do
+    slots[#slots + 1] = {name = "output " .. k, expression = n > 1 and y[k] or y, output = true}
+  end
+  for _, slot in ipairs(slots) do
+    slot.also = {shape = also("shape", slot.name), dtype = also("dtype", slot.name)}
+  end
+  return slots
+end
+
+-- The operator, then a sum of each slot and a variable that tells it what it is.
+local function network(slots)
+  local sums = {}
+  for k = #slots, 1, -1 do
+    local slot = slots[k]
+    slot.teller, slot.at = "tell " .. k, #sums + 1
+    sums[slot.at] = ty.sym.elemwise_add{slot.expression, ty.sym.Variable(slot.teller)}
+  end
+  return ty.sym.Group(sums)
+end
+
+-- what is found of each slot where some are told, {[k] = shape or type}
+local function ask(kind, net, slots, told)
+  local given = {}
+  for k, v in pairs(told) do given[slots[k].teller] = v end
+  local _, out = net[kind.method](net, given)
+  local found = {}
+  for k, slot in ipairs(slots) do found[k] = out[slot.at] end
+  return found
+end
+
+local function text(v)
+  return type(v) == "table" and "(" .. table.concat(v, ", ") .. ")" or tostring(v)
+end
+
+-- dims that are known are those of `full`
+function SHAPES.agrees(full, v)
+  if #v == 0 then return true end
+  for i, d in ipairs(v) do
+    if d ~= 0 and d ~= full[i] then return false end
+  end
+  return #v == #full
+end
+
+-- whether what is known of v says that it cannot be `other`
+function SHAPES.excludes(v, other)
+  return #v > 0 and (#v ~= #other or not SHAPES.agrees(other, v))
+end
+
+function SHAPES.others(full)
+  local list = {{unpack(full)}}
+  list[1][#full + 1] = 1
+  for i, d in ipairs(full) do
+    local one = {unpack(full)}
+    one[i] = d + 1
+    list[#list + 1] = one
+  end
+  return list
+end
+
+-- what is less than `full`: no size along one axis
+function SHAPES.less(full)
+  local list = {}
+  for i in ipairs(full) do
+    local one = {unpack(full)}
+    one[i] = 0
+    list[i] = one
+  end
+  return list
+end
+
+function TYPES.agrees(full, v) return v == ty.null or v == full end
+function TYPES.excludes(v, other) return v ~= ty.null and v ~= other end
+function TYPES.others(full)
+  return {full == "int32" and "float64" or "int32", full == "float16" and "bool" or "float16"}
+end
+function TYPES.less() return {} end
+
+local function check_agrees(kind, what, slots, full, found)
+  for k, slot in ipairs(slots) do
+    if not slot.also[kind.name] and not kind.agrees(full[k], found[k]) then
+      error(("%s: %s is %s, but %s"):format(what, slot.name, text(full[k]), text(found[k])), 0)
+    end
+  end
+end
+
+local function without(full, k)
+  local told = {}
+  for i, v in pairs(full) do if i ~= k then told[i] = v end end
+  return told
+end
+
+local function check_less(kind, net, slots, full)
+  check_agrees(kind, "nothing told", slots, full, ask(kind, net, slots, {}))
+  for k, slot in ipairs(slots) do
+    check_agrees(kind, slot.name .. " alone", slots, full, ask(kind, net, slots, {[k] = full[k]}))
+    for _, less in ipairs(kind.less(full[k])) do
+      local told = without(full, k)
+      local what = slot.name .. " " .. text(less)
+      check_agrees(kind, what .. " alone", slots, full, ask(kind, net, slots, {[k] = less}))
+      told[k] = less
+      check_agrees(kind, what, slots, full, ask(kind, net, slots, told))
+    end
+  end
+end
+
+-- what is said against a wrong one names the operator, and how it is called there
+local function check_error(kind, line, what, e)
+  local good = ty.is_error(e) and kind.codes[e.code]
+      and (line.build or e.node == "op" or tostring(e):find("elemwise_add", 1, true))
+  if not good then error(what .. ": " .. tostring(e), 0) end
+end
+
+local function check_others(kind, line, net, slots, full)
+  for k, slot in ipairs(slots) do
+    local told = without(full, k)
+    local found = ask(kind, net, slots, told)
+    check_agrees(kind, "without " .. slot.name, slots, full, found)
+    for _, other in ipairs(kind.others(full[k])) do
+      told[k] = other
+      local what = ("%s is %s, not %s"):format(slot.name, text(full[k]), text(other))
+      local ok, e = pcall(ask, kind, net, slots, told)
+      if not ok then
+        check_error(kind, line, what, e)
+      elseif not slot.also[kind.name] and kind.excludes(found[k], other) then
+        error(what .. ": not refused", 0)
+      end
+    end
+  end
+end
+
+local function check(kind, line, net, slots, full)
+  check_less(kind, net, slots, full)
+  check_others(kind, line, net, slots, full)
+end
+
+local function trial(line, random, sizes)
+  local case = trials.make(line, random, sizes)
+  local slots, shapes, types = slots_of(line, case), {}, {}
+  local net = network(slots)
+  for k, slot in ipairs(slots) do
+    if not slot.output then
+      shapes[k] = case.arrays[slot.name].shape
+      types[k] = line.options and line.options.dtype or "float64"
+    end
+  end
+  check(SHAPES, line, net, slots, ask(SHAPES, net, slots, shapes))
+  if not FIRST_TYPE[line[1]] then check(TYPES, line, net, slots, ask(TYPES, net, slots, types)) end
+end
+
+for _, name in ipairs{"cases", "cases_values"} do
+  describe("shapes and types in all directions, " .. name .. ":", function()
+    for line, key in trials.lines(require("spec.operators." .. name)) do
+      if not (line.options and line.options.imperative) then
+        it(key, function()
+          trials.several(line, trials.seed("inference", key), TRIALS, trial)
+        end)
+      end
+    end
+  end)
+end

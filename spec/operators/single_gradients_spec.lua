@@ -1,0 +1,117 @@
+-- Every line of the tables of cases that has gradients, for each input alone: its gradient is the
+-- one that it has beside all others, written and added, and nobody touches the arrays of those
+-- that were not asked for. One output alone is what it is beside all others too, and gives the
+-- gradients that heads of zeros for the others give.
+local ty = require "tycho"
+local attrs = require "tycho.core.attrs"
+local arrays = require "spec.support.arrays"
+local trials = require "spec.support.trials"
+require "spec.helper"
+
+local TRIALS = 3
+
+local function bind(case, dtype, req, start)
+  local args, grads, states = {}, {}, {}
+  for variable, x in pairs(case.arrays) do
+    args[variable] = x:astype(dtype)
+    grads[variable] = ty.nd.full(x.shape, start, {dtype = dtype})
+  end
+  for name, s in pairs(case.aux) do states[name] = ty.nd.ones(s, {dtype = dtype}) end
+  return case.symbol:bind{ctx = ty.cpu(), args = args, args_grad = grads, grad_req = req,
+    aux_states = states}, grads
+end
+
+local function run(case, dtype, req, start, heads)
+  ty.random.seed(7)                              -- what is drawn must be alike in all runs
+  local exe, grads = bind(case, dtype, req, start)
+  exe:forward{is_train = true}
+  exe:backward(heads)
+  return grads
+end
+
+local function same(what, want, got, plus)
+  local w, g = arrays.list(want), arrays.list(got)
+  for i, v in ipairs(w) do
+    local expected = v + plus
+    local off = math.abs(g[i] - expected)
+    local bound = (want.dtype == "float64" and 1e-9 or 1e-6) * math.max(1, math.abs(expected))
+    if g[i] ~= expected and not (off <= bound) and (v == v or g[i] == g[i]) then
+      error(("%s, element %d: %.12g, expected %.12g"):format(what, i - 1, g[i], expected), 0)
+    end
+  end
+end
+
+local function all_of(variables, req)
+  local t = {}
+  for _, variable in ipairs(variables) do t[variable] = req end
+  return t
+end
+
+local function check_alone(case, dtype, variables, heads, want)
+  for _, variable in ipairs(variables) do
+    if not case.fixed[variable] then
+      for req, start in pairs{write = 0, add = 3} do
+        local reqs = all_of(variables, "null")
+        reqs[variable] = req
+        local got = run(case, dtype, reqs, start, heads)
+        for _, other in ipairs(variables) do
+          local what = ("%s alone, %s: %s"):format(variable, req, other)
+          if other == variable then
+            same(what, want[other], got[other], start)
+          else
+            same(what, ty.nd.full(got[other].shape, start, {dtype = dtype}), got[other], 0)
+          end
+        end
+      end
+    end
+  end
+end
+
+local function check_outputs(case, dtype, every, heads)
+  local all, n = case.symbol, #heads
+  local exe = bind(case, dtype, every, 0)
+  ty.random.seed(7)
+  local outputs = exe:forward{is_train = true}
+  for k = 1, n do
+    local zeros = {}
+    for i, h in ipairs(heads) do zeros[i] = i == k and h or ty.nd.zeros(h.shape, {dtype = h.dtype}) end
+    case.symbol = all
+    local want = run(case, dtype, every, 0, zeros)
+    case.symbol = all[k]
+    local got = run(case, dtype, every, 0, {heads[k]})
+    for variable, g in pairs(want) do
+      same(("output %d alone, gradient of %s"):format(k, variable), g, got[variable], 0)
+    end
+    ty.random.seed(7)
+    local one = bind(case, dtype, every, 0):forward{is_train = true}
+    same(("output %d alone"):format(k), outputs[k], one[1], 0)
+  end
+  case.symbol = all
+end
+
+local function trial(line, random, sizes)
+  local case = trials.make(line, random, sizes)
+  local variables = attrs.keys(case.arrays)
+  local dtype = line.options and line.options.dtype or "float64"
+  local every = all_of(variables, "write")
+  for variable in pairs(case.fixed) do every[variable] = "null" end
+  local exe = bind(case, dtype, every, 0)
+  exe:forward{is_train = true}
+  local heads = trials.heads(exe, random)
+  for k, h in ipairs(heads) do heads[k] = h:astype(exe.outputs[k].dtype) end
+  check_alone(case, dtype, variables, heads, run(case, dtype, every, 0, heads))
+  if #heads > 1  then check_outputs(case, dtype, every, heads) end
+end
+
+for _, name in ipairs{"cases", "cases_values"} do
+  describe("gradients of single inputs, " .. name .. ":", function()
+    for line, key in trials.lines(require("spec.operators." .. name)) do
+      local imperative = line.options and line.options.imperative
+      if ty.op.info(line[1]).gradient ~= "none" and not imperative then
+        it(key, function()
+          trials.several(line, trials.seed("single", key), TRIALS, trial)
+        end)
+      end
+    end
+  end)
+end
