@@ -40,7 +40,9 @@ local ALSO = {
 local FIRST_TYPE = {Embedding = true, _contrib_SparseEmbedding = true, batch_take = true}
 
 -- shapes and dtypes: how they are asked for, and what others than the right ones are
-local SHAPES = {name = "shape", method = "infer_shape_partial", codes = {shape = true, value = true}}
+local SHAPES = {
+  name = "shape", method = "infer_shape_partial", codes = {shape = true, value = true},
+}
 local TYPES = {name = "dtype", method = "infer_type_partial", codes = {dtype = true}}
 
 -- slots: the names of inputs and outputs, each with its expression
