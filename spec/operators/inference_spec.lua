@@ -1,7 +1,7 @@
 -- Shapes and types of every line of the tables of cases, in all directions: whatever is left out,
 -- nothing contradicts what is inferred from everything, and where others say what a shape or a
 -- type is, another one is refused. All that is given is told after the operator was first asked,
--- so that it hears of its inputs and outputs at once.
+-- so that it hears of its inputs and outputs at once; in a loop its outputs are told first.
 local ty = require "tycho"
 local attrs = require "tycho.core.attrs"
 local trials = require "spec.support.trials"
@@ -14,6 +14,7 @@ local ALSO = {
   shape = {
     LeakyReLU = {in_gamma = "(1, 1) for (1): of one element"},
     FullyConnected = {in_bias = "(n, 1) for (n)"},
+    _contrib_quantized_fully_connected = {in_bias = "(n, 1) for (n)"},
     pick = {in_index = "with the axis that goes"},
     LinearRegressionOutput = {in_label = "(n) for (n, 1)"},
     LogisticRegressionOutput = {in_label = "(n) for (n, 1)"},
@@ -21,12 +22,14 @@ local ALSO = {
   },
   dtype = {
     SequenceMask = {in_sequence_length = "any type"},
+    SequenceReverse = {in_sequence_length = "any type"},
     SequenceLast = {in_sequence_length = "any type"},
     broadcast_like = {in_rhs = "any type: only its shape is read"},
     reshape_like = {in_rhs = "any type: only its shape is read"},
     slice_like = {in_shape_like = "any type: only its shape is read"},
     softmax_cross_entropy = {in_label = "any type"},
     CTCLoss = {in_label = "any type"},
+    _contrib_linear_cross_entropy = {in_label = "any type"},
     SoftmaxOutput = {in_label = "any type"},
     SVMOutput = {in_label = "any type"},
     LinearRegressionOutput = {in_label = "any type"},
@@ -45,23 +48,30 @@ local SHAPES = {
 }
 local TYPES = {name = "dtype", method = "infer_type_partial", codes = {dtype = true}}
 
+-- the operator's outputs; inputs: by the names of make
+local function outputs_of(line, params, inputs)
+  local options = {name = "op"}
+  for k, v in pairs(params) do options[k] = v end
+  for k, v in pairs(inputs) do options[k] = v end
+  local y, list = line.build and line.build(inputs, params) or ty.sym[line[1]](options), {}
+  local n = #y:list_outputs()
+  for k = 1, n do list[k] = n > 1 and y[k] or y end
+  return list
+end
+
 -- slots: the names of inputs and outputs, each with its expression
 local function slots_of(line, case)
-  local function also(kind, slot) return ALSO[kind][line[1]] and ALSO[kind][line[1]][slot] end
-  local slots, y = {}, case.symbol
-  for _, variable in ipairs(attrs.keys(case.arrays)) do
-    slots[#slots + 1] = {name = variable, expression = ty.sym.Variable(variable)}
+  local slots, inputs = {}, {}
+  local function add(name, expression, key)
+    local slot = {name = name, expression = expression, key = key, also = {}}
+    for kind, list in pairs(ALSO) do slot.also[kind] = list[line[1]] and list[line[1]][name] end
+    slots[#slots + 1] = slot
+    return expression
   end
-  local inputs = {}
-  for _, slot in ipairs(slots) do inputs[slot.name] = slot.expression end
-  y = y(inputs)
-  local n = #y:list_outputs()
-  for k = 1, n do
-    slots[#slots + 1] = {name = "output " .. k, expression = n > 1 and y[k] or y, output = true}
+  for _, key in ipairs(attrs.keys(case.inputs)) do
+    inputs[key] = add("in_" .. key, ty.sym.Variable("in_" .. key), key)
   end
-  for _, slot in ipairs(slots) do
-    slot.also = {shape = also("shape", slot.name), dtype = also("dtype", slot.name)}
-  end
+  for k, y in ipairs(outputs_of(line, case.params, inputs)) do add("output " .. k, y) end
   return slots
 end
 
@@ -164,7 +174,7 @@ end
 -- what is said against a wrong one names the operator, and how it is called there
 local function check_error(kind, line, what, e)
   local good = ty.is_error(e) and kind.codes[e.code]
-      and (line.build or e.node == "op" or tostring(e):find("elemwise_add", 1, true))
+      and (line.build or tostring(e):find(" op: ", 1, true) or e.node:find("^elemwise_add"))
   if not good then error(what .. ": " .. tostring(e), 0) end
 end
 
@@ -186,24 +196,94 @@ local function check_others(kind, line, net, slots, full)
   end
 end
 
-local function check(kind, line, net, slots, full)
+-- -- outputs that are told first --------------------------------------------------------------------
+
+-- The operator in a loop: its inputs and one of its outputs are the loop's states, so that what
+-- this output is is known before the operator is asked.
+local function loop(line, case, slots, at)
+  local states, first = {}, 0
+  for k, slot in ipairs(slots) do
+    if slot.key then first, states[k] = k, ty.sym.Variable("state " .. k) end
+  end
+  states[first + 1] = ty.sym.Variable("state " .. at)
+  local _, last = ty.sym.contrib.foreach(function(d, now)
+    local inputs, after = {}, {}
+    for k = 1, first do inputs[slots[k].key], after[k] = now[k], now[k] end
+    after[first + 1] = outputs_of(line, case.params, inputs)[at - first]
+    return d, after
+  end, ty.sym.Variable("rows"), states)
+  return last[first + 1]
+end
+
+local function ask_loop(kind, net, told)
+  local given = {}
+  for k, v in pairs(told) do given["state " .. k] = v end
+  local _, out = net[kind.method](net, given)
+  return out[1]
+end
+
+local function check_output(kind, line, case, slots, full, k)
+  local net, told, name = loop(line, case, slots, k), {}, slots[k].name
+  for i, slot in ipairs(slots) do told[i] = slot.key and full[i] or nil end
+  local found = ask_loop(kind, net, told)
+  for what, v in pairs{without = found, alone = ask_loop(kind, net, {[k] = full[k]})} do
+    if not kind.agrees(full[k], v) then
+      error(("in a loop, %s, %s: %s, but %s"):format(name, what, text(full[k]), text(v)), 0)
+    end
+  end
+  for _, other in ipairs(kind.others(full[k])) do
+    told[k] = other
+    local what = ("in a loop, %s is %s, not %s"):format(name, text(full[k]), text(other))
+    local ok, e = pcall(ask_loop, kind, net, told)
+    if not ok then
+      check_error(kind, line, what, e)
+    elseif kind.excludes(found, other) then
+      error(what .. ": not refused", 0)
+    end
+  end
+end
+
+local function check(kind, line, case, net, slots, full)
   check_less(kind, net, slots, full)
   check_others(kind, line, net, slots, full)
+  for k, slot in ipairs(slots) do
+    if not slot.key then check_output(kind, line, case, slots, full, k) end
+  end
+end
+
+local function check_case(line, case)
+  local slots, shapes, types = slots_of(line, case), {}, {}
+  local net = network(slots)
+  for k, slot in ipairs(slots) do
+    if slot.key then
+      local x = case.inputs[slot.key]
+      shapes[k], types[k] = x.shape, x.dtype
+    end
+  end
+  check(SHAPES, line, case, net, slots, ask(SHAPES, net, slots, shapes))
+  if FIRST_TYPE[line[1]] then return end
+  check(TYPES, line, case, net, slots, ask(TYPES, net, slots, types))
 end
 
 local function trial(line, random, sizes)
   local case = trials.make(line, random, sizes)
-  local slots, shapes, types = slots_of(line, case), {}, {}
-  local net = network(slots)
-  for k, slot in ipairs(slots) do
-    if not slot.output then
-      shapes[k] = case.arrays[slot.name].shape
-      types[k] = line.options and line.options.dtype or "float64"
-    end
-  end
-  check(SHAPES, line, net, slots, ask(SHAPES, net, slots, shapes))
-  if not FIRST_TYPE[line[1]] then check(TYPES, line, net, slots, ask(TYPES, net, slots, types)) end
+  local dtype = line.options and line.options.dtype
+  for key, x in pairs(case.inputs) do case.inputs[key] = dtype and x:astype(dtype) or x end
+  check_case(line, case)
 end
+
+-- a line of spec/operators/cases_shapes.lua
+local function check_line(line)
+  local inputs = {}
+  for key, shape in pairs(line[2]) do inputs[key] = ty.nd.zeros(shape, {dtype = line.types[key]}) end
+  check_case(line, {params = line[3], inputs = inputs})
+end
+
+describe("shapes and types in all directions:", function()
+  for line, key in trials.lines(require "spec.operators.cases_shapes") do
+    it(key, function() check_line(line) end)
+  end
+end)
 
 for _, name in ipairs{"cases", "cases_values"} do
   describe("shapes and types in all directions, " .. name .. ":", function()

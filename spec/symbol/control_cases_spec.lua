@@ -136,6 +136,21 @@ describe("foreach", function()
     end
   end)
 
+  it("tells the shapes of its own inputs where an operator in its body fails", function()
+    local _, last = contrib.foreach(function(d, s)
+      return d, { ty.sym.FullyConnected{ data = s[2], weight = V("w"), num_hidden = 3,
+        no_bias = true, name = "fc" }, s[2] }
+    end, V("x"), { V("a"), V("b") })
+    local e = assert.raises("shape", function()
+      last[1]:infer_shape{ x = { 7, 9 }, a = { 2, 4 }, b = { 2, 5 } }
+    end)
+    local told = {}
+    for i, s in ipairs(e.shapes) do told[i] = s.name .. " " .. table.concat(s.shape, " ") end
+    assert.same({ "x 7 9", "a 2 4", "b 2 5", "w " }, told)
+    assert.equal("_foreach " .. e.node .. ": FullyConnected fc: shape of output is (2, 4), but (2, 3) \z
+      is needed here (inputs: data (2, 5), weight (?))", e.message)
+  end)
+
   it("draws anew for each row", function()
     local outs = contrib.foreach(function(x)
       return ty.sym.Dropout{ x, p = 0.5 }, {}

@@ -241,7 +241,10 @@ static int split_shape(struct infer *s)
   bool squeeze = p->squeeze_axis;
   int axis;
   int64_t unknown[TY_MAXDIM] = { 0 };
-  if (!in->ndim && out->ndim) TRY(shape_is(s, in, out->ndim + squeeze, unknown));
+  /* (1) without the axis: data may have had no other one */
+  bool ambiguous = squeeze && out->ndim == 1 && out->dim[0] <= 1;
+  if (!in->ndim && out->ndim && !ambiguous)
+    TRY(shape_is(s, in, out->ndim + squeeze, unknown));
   if (!in->ndim) return TY_OK;
   TRY(axis_of(s, p->axis, in->ndim, &axis));
   if (squeeze) TRY(shape_dim(s, in, axis, p->num_outputs));

@@ -236,9 +236,9 @@ end
 
 
 -- The inputs of a failed node, which the core's message lists at its end: "
--- (inputs: data (2, 3), weight (?))".
+-- (inputs: data (2, 3), weight (?))". A node in a body has told its own before.
 local function take_inputs(e)
-  local message, list = e.message:match("^(.-) %(inputs: (.*)%)$")
+  local message, list = e.message:match("^(.*) %(inputs: (.*)%)$")
   if not message then
     return
   end
