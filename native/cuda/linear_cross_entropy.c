@@ -159,7 +159,7 @@ static int backward(struct call *c)
   for (int k = 0; k < c->nin; k++)
     if (c->out[k].p != c->in[k].p || c->add >> k & 1)
       TRY(cuda_times(c, &c->out[k], &c->in[k], 1, c->add >> k & 1));
-  return cuda_zero(c, &c->out[c->nin]);
+  return c->add >> c->nin & 1 ? TY_OK : cuda_zero(c, &c->out[c->nin]);
 }
 
 static const struct kernel slabs[] = {

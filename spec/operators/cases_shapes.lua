@@ -1,13 +1,13 @@
 --- Lines for spec/operators/inference_spec.lua beside those of the other tables: operators that stand
 -- in none of them, and parameters that change what ports there are, or what is known of them.
 --
--- A line is {operator, shapes, parameters, types}: types of inputs by name or number; the others are
--- float32.
+-- A line is {operator, shapes, parameters, types, fixed}: types of inputs by name or number, the
+-- others are float32; which are indices, as in spec/operators/cases.lua.
 
 local lines = {}
 
-local function add(name, shapes, params, types)
-  lines[#lines + 1] = {name, shapes, params or {}, types = types or {}}
+local function add(name, shapes, params, types, fixed)
+  lines[#lines + 1] = {name, shapes, params or {}, types = types or {}, fixed = fixed or {}}
 end
 
 local function all(dtype, ...)

@@ -104,6 +104,17 @@ describe("linear_cross_entropy", function()
     end
   end)
 
+  it("has nothing to add to the gradient of a label", function()
+    for _, no_bias in ipairs{true, false} do
+      local exe = network{classes = 5, no_bias = no_bias}:simple_bind{ctx = ty.cpu(),
+        data = {3, 6}, label = {3}, grad_req = {data = "null", fc_weight = "null",
+          fc_bias = not no_bias and "null" or nil, label = "add"}}
+      exe.grad_dict.label[":"] = 0.5
+      step(exe)
+      assert.near({0.5, 0.5, 0.5}, exe.grad_dict.label)
+    end
+  end)
+
   it("has the derivative of its loss as gradient", function()
     local exe = bound(network{classes = 5, grad_scale = 2},
       {rows = 4, classes = 5, dtype = "float64", label_dtype = "float64"})

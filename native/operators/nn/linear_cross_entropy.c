@@ -222,7 +222,7 @@ static int backward(struct call *c)
       memcpy(out->p, c->in[k].p, desc_bytes(&out->d));
   }
   struct operand *label = &c->out[c->nin];
-  if (label->p) memset(label->p, 0, desc_bytes(&label->d));
+  if (label->p && !(c->add >> c->nin & 1)) memset(label->p, 0, desc_bytes(&label->d));
   return TY_OK;
 }
 
