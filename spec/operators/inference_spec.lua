@@ -196,7 +196,7 @@ local function check_others(kind, line, net, slots, full)
   end
 end
 
--- -- outputs that are told first --------------------------------------------------------------------
+-- -- outputs that are told first  ---------------------------------------------------------------
 
 -- The operator in a loop: its inputs and one of its outputs are the loop's states, so that what
 -- this output is is known before the operator is asked.
