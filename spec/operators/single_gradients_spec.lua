@@ -30,11 +30,12 @@ local function run(case, dtype, req, start, heads)
 end
 
 local function same(what, want, got, plus)
-  local w, g = arrays.list(want), arrays.list(got)
+  local w, g, scale = arrays.list(want), arrays.list(got), 1
+  for _, v in ipairs(w) do scale = v - v == 0 and math.max(scale, math.abs(v)) or scale end
+  local bound = (want.dtype == "float64" and 1e-9 or 1e-5) * scale
   for i, v in ipairs(w) do
     local expected = v + plus
     local off = math.abs(g[i] - expected)
-    local bound = (want.dtype == "float64" and 1e-9 or 1e-6) * math.max(1, math.abs(expected))
     local alike = g[i] == expected or v ~= v and g[i] ~= g[i]
     if not alike and (off > bound or off ~= off) then
       error(("%s, element %d: %.12g, expected %.12g"):format(what, i - 1, g[i], expected), 0)
@@ -90,10 +91,8 @@ local function check_outputs(case, dtype, every, heads)
   case.symbol = all
 end
 
-local function trial(line, random, sizes)
-  local case = trials.make(line, random, sizes)
+local function check(case, dtype, random)
   local variables = attrs.keys(case.arrays)
-  local dtype = line.options and line.options.dtype or "float64"
   local every = all_of(variables, "write")
   for variable in pairs(case.fixed) do every[variable] = "null" end
   local exe = bind(case, dtype, every, 0)
@@ -102,6 +101,12 @@ local function trial(line, random, sizes)
   for k, h in ipairs(heads) do heads[k] = h:astype(exe.outputs[k].dtype) end
   check_alone(case, dtype, variables, heads, run(case, dtype, every, 0, heads))
   if #heads > 1  then check_outputs(case, dtype, every, heads) end
+end
+
+local function trial(line, random, sizes)
+  local case = trials.make(line, random, sizes)
+  local only = line.options and line.options.dtype
+  check(case, only or sizes == trials.most and "float32" or "float64", random)
 end
 
 for _, name in ipairs{"cases", "cases_values"} do
@@ -130,6 +135,52 @@ describe("gradients of single inputs, cases_shapes:", function()
         local function make() return line[2], line[3], 0.5, 1, line.fixed end
         trial({line[1], make}, trials.random(trials.seed("single", key)))
       end)
+    end
+  end
+end)
+
+-- -- layers so large that other kernels run ---------------------------------------------------------
+
+-- data, parameters
+local LAYERS = {
+  {{2, 64, 14, 14}, {kernel = {3, 3}, num_filter = 64, pad = {1, 1}}},
+  {{2, 64, 14, 14}, {kernel = {3, 3}, num_filter = 64, pad = {1, 1}, no_bias = true}},
+  {{2, 48, 15, 13}, {kernel = {3, 3}, num_filter = 32, stride = {2, 2}, pad = {1, 1}}},
+  {{2, 16, 9, 9}, {kernel = {1, 1}, num_filter = 24}},
+  {{3, 16, 9, 9}, {kernel = {1, 1}, num_filter = 24, stride = {2, 2}, no_bias = true}},
+  {{4, 8, 5, 5}, {kernel = {5, 5}, num_filter = 12}},
+  {{2, 16, 12, 12}, {kernel = {3, 3}, num_filter = 16, num_group = 16, pad = {1, 1}}},
+  {{2, 16, 12, 12}, {kernel = {3, 3}, num_filter = 16, num_group = 16, stride = {2, 2}}},
+  {{2, 16, 12, 12}, {kernel = {3, 3}, num_filter = 32, num_group = 16, dilate = {2, 1}}},
+  {{2, 16, 12, 12}, {kernel = {3, 3}, num_filter = 16, num_group = 4, pad = {2, 0}}},
+  {{2, 16, 40}, {kernel = {5}, num_filter = 16, pad = {2}, stride = {3}}},
+  {{1, 8, 6, 7, 8}, {kernel = {3, 3, 3}, num_filter = 8, pad = {1, 0, 1}}},
+  {{1, 8, 6, 7, 8}, {kernel = {2, 3, 1}, num_filter = 8, num_group = 8, stride = {2, 1, 1}}},
+}
+
+local function layer(name, shape, params)
+  local options = {name = "op", no_bias = params.no_bias or false}
+  for k, v in pairs(params) do options[k] = v end
+  for _, key in ipairs{"data", "weight", not params.no_bias and "bias" or nil} do
+    options[key] = ty.sym.Variable("in_" .. key)
+  end
+  local symbol, random = ty.sym[name](options), trials.random(trials.seed(name, unpack(shape)))
+  local shapes, listed = symbol:infer_shape{in_data = shape}, {}
+  for i, variable in ipairs(symbol:list_arguments()) do
+    listed[variable] = trials.fill(ty.nd.zeros(shapes[i], {dtype = "float64"}), random, -1, 1)
+  end
+  return {symbol = symbol, arrays = listed, fixed = {}, aux = {}}, random
+end
+
+describe("gradients of single inputs, large layers:", function()
+  for _, name in ipairs{"Convolution", "Deconvolution"} do
+    for i, line in ipairs(LAYERS) do
+      for _, dtype in ipairs{"float32", "float64"} do
+        it(("%s %d, %s"):format(name, i, dtype), function()
+          local case, random = layer(name, line[1], line[2])
+          check(case, dtype, random)
+        end)
+      end
     end
   end
 end)
