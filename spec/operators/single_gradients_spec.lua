@@ -139,12 +139,59 @@ describe("gradients of single inputs, cases_shapes:", function()
   end
 end)
 
+-- -- outputs ----------------------------------------------------------------------------------------
+
+local function forward(symbol, args, aux)
+  local states = {}
+  for name, shape in pairs(aux) do states[name] = ty.nd.ones(shape) end
+  ty.random.seed(7)
+  return symbol:bind{ctx = ty.cpu(), args = args, grad_req = "null", aux_states = states}
+    :forward{is_train = false}
+end
+
+-- Each output of an operator alone is what it is beside the others.
+local function check_alone_outputs(line, case, types)
+  local args, n = {}, #case.symbol:list_outputs()
+  for key, x in pairs(case.inputs) do
+    args["in_" .. key] = x:astype(types[key] or line.options and line.options.dtype or "float32")
+  end
+  local all = {}
+  for k, y in ipairs(forward(case.symbol, args, case.aux)) do all[k] = y:copy() end
+  for k = 1, n do
+    local one = forward(case.symbol[k], args, case.aux)[1]
+    same(("output %d alone"):format(k), all[k], one, 0)
+  end
+end
+
+describe("single outputs:", function()
+  local function usual(line)
+    return not SPECIAL[line[1]] and not line[3].layout and line[1] ~= "_contrib_linear_cross_entropy"
+  end
+  for line, key in trials.lines(require "spec.operators.cases_shapes") do
+    if usual(line) then
+      it(key, function()
+        local function make() return line[2], line[3], 0.5, 1, line.fixed end
+        local random = trials.random(trials.seed("outputs", key))
+        check_alone_outputs(line, trials.make({line[1], make}, random), line.types)
+      end)
+    end
+  end
+  for line, key in trials.lines(require "spec.operators.cases_values") do
+    if not line.options.imperative and not line.build then
+      it(key .. ", values", function()
+        local random = trials.random(trials.seed("outputs", key))
+        check_alone_outputs(line, trials.make(line, random), {})
+      end)
+    end
+  end
+end)
+
 -- -- layers so large that other kernels run ---------------------------------------------------------
 
 -- data, parameters
 local LAYERS = {
   {{2, 64, 14, 14}, {kernel = {3, 3}, num_filter = 64, pad = {1, 1}}},
-  {{2, 64, 14, 14}, {kernel = {3, 3}, num_filter = 64, pad = {1, 1}, no_bias = true}},
+  {{4, 64, 24, 24}, {kernel = {3, 3}, num_filter = 64, pad = {1, 1}, no_bias = true}},
   {{2, 48, 15, 13}, {kernel = {3, 3}, num_filter = 32, stride = {2, 2}, pad = {1, 1}}},
   {{2, 16, 9, 9}, {kernel = {1, 1}, num_filter = 24}},
   {{3, 16, 9, 9}, {kernel = {1, 1}, num_filter = 24, stride = {2, 2}, no_bias = true}},
