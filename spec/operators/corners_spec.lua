@@ -125,7 +125,7 @@ describe("whole numbers", function()
   end)
 end)
 
--- -- gradients of rows that were taken ----------------------------------------------------------------
+-- -- gradients of rows that were taken -----------------------------------------------------------
 
 -- head gradient h, indices and sizes: what each row of `a` gets
 local function scattered(h, indices, k, inner)
@@ -168,7 +168,7 @@ describe("rows that were taken", function()
   end)
 end)
 
--- -- others -------------------------------------------------------------------------------------------
+-- -- others --------------------------------------------------------------------------------------
 
 describe("rrelu", function()
   it("has slopes of each element, which its gradient knows", function()
@@ -211,7 +211,8 @@ end)
 describe("an image's short side", function()
   it("gets the size that is given, the long one follows", function()
     local function shape(h, w)
-      return nd.image.resize(nd.zeros({h, w, 3}, {dtype = "uint8"}), {size = {3}, keep_ratio = true})
+      local pixels = nd.zeros({h, w, 3}, {dtype = "uint8"})
+      return nd.image.resize(pixels, {size = {3}, keep_ratio = true})
     end
     assert.shape({6, 3, 3}, shape(4, 2))
     assert.shape({3, 6, 3}, shape(2, 4))

@@ -196,3 +196,48 @@ describe("numbers that nothing can hold are refused:", function()
     end)
   end
 end)
+
+describe("indices that are no longer there when gradients are made are refused:", function()
+  local V = ty.sym.Variable
+
+  -- arguments: shapes; the index is good in forward
+  local function refused_late(net, arguments, index, good, bad, text)
+    local req, types = {}, {}
+    for name in pairs(arguments) do
+      req[name], types[name] = name == index and "null" or "write", "float32"
+    end
+    types[index] = "int32"
+    local exe = net:simple_bind{ctx = ty.cpu(), shapes = arguments, type_dict = types,
+      grad_req = req}
+    for _, x in ipairs(exe.arg_arrays) do x[":"] = 1 end
+    exe.arg_dict[index][":"] = nd.array(good)
+    exe:forward(true)[1]:wait_to_read()
+    exe.arg_dict[index][":"] = nd.array(bad)
+    local e = assert.raises("run", function()
+      exe:backward(nd.ones(exe.outputs[1].shape))
+      for _, g in pairs(exe.grad_dict) do g:wait_to_read() end
+    end)
+    assert.equal(text, e.message)
+  end
+
+  it("gather_nd", function()
+    refused_late(ty.sym.gather_nd{V("a"), V("i")}, {a = {3}, i = {1, 2}}, "i", {{0, 2}}, {{0, 7}},
+      "index 7 at position 1 is out of range on axis 0; expected -3 to 2")
+  end)
+  it("scatter_nd", function()
+    refused_late(ty.sym.scatter_nd{V("a"), V("i"), shape = {3}}, {a = {2}, i = {1, 2}}, "i",
+      {{0, 2}}, {{0, 7}},
+      "index 7 at position 1 is out of range on axis 0; expected 0 to 2")
+  end)
+  it("_contrib_index_copy", function()
+    refused_late(ty.sym.contrib.index_copy{V("a"), V("i"), V("b")},
+      {a = {3, 1}, i = {2}, b = {2, 1}}, "i", {0, 2}, {0, 7},
+      "index 7 at position 1 is out of range; expected 0 to 2")
+  end)
+  it("_contrib_hawkesll", function()
+    refused_late(ty.sym.contrib.hawkesll{V("mu"), V("alpha"), V("beta"), V("state"), V("lags"),
+      V("marks"), V("valid"), V("max")}[1], {mu = {1, 2}, alpha = {2}, beta = {2}, state = {1, 2}, lags = {1, 2},
+      marks = {1, 2}, valid = {1}, max = {1}}, "marks", {{0, 1}}, {{2, 1}},
+      "mark 2 of event 0 of sequence 0; expected 0 to 1")
+  end)
+end)

@@ -194,3 +194,35 @@ describe("the gradient of max pooling", function()
     assert.is_nil(trained:program():find("taps[^\n]*tanh[^\n]*pooling%d+_backward"))
   end)
 end)
+
+-- a window that lies outside the image: full convention, stride 3 over 2 elements, 1 around them
+describe("a window without elements", function()
+  local function pool(axes, options)
+    local shape = {1, 1}
+    options.kernel, options.stride, options.pad = {}, {}, {}
+    for i = 1, axes do
+      shape[i + 2], options.kernel[i], options.stride[i], options.pad[i] = 2, 2, 3, 1
+    end
+    options.pooling_convention = "full"
+    return ty.nd.Pooling(ty.nd.ones(shape), options):reshape{-1}:totable()
+  end
+
+  it("is 0, the least number as a maximum, and NaN as an average over three axes", function()
+    for axes = 1, 3 do
+      local LEAST = -3.4028234663852886e38
+      for kind, want in pairs{sum = {1, 0}, lp = {1, 0}, max = {1, LEAST}} do
+        local y = pool(axes, {pool_type = kind, p_value = 2})
+        assert.equal(2 ^ axes, #y)
+        for i, v in ipairs(y) do assert.equal(want[math.min(i, 2)], v) end
+      end
+      local padded = pool(axes, {pool_type = "avg", count_include_pad = true})
+      local bare = pool(axes, {pool_type = "avg", count_include_pad = false})
+      assert.equal(0.5 ^ axes, padded[1])
+      assert.equal(1, bare[1])
+      for i = 2, 2 ^ axes do
+        assert.equal(0, padded[i])
+        assert.is_true(axes == 3 and bare[i] ~= bare[i] or axes < 3 and bare[i] == 0)
+      end
+    end
+  end)
+end)

@@ -139,7 +139,7 @@ describe("gradients of single inputs, cases_shapes:", function()
   end
 end)
 
--- -- outputs ----------------------------------------------------------------------------------------
+-- -- outputs -------------------------------------------------------------------------------------
 
 local function forward(symbol, args, aux)
   local states = {}
@@ -165,7 +165,8 @@ end
 
 describe("single outputs:", function()
   local function usual(line)
-    return not SPECIAL[line[1]] and not line[3].layout and line[1] ~= "_contrib_linear_cross_entropy"
+    return not SPECIAL[line[1]] and not line[3].layout
+      and line[1] ~= "_contrib_linear_cross_entropy"  -- zeros of ones are no labels
   end
   for line, key in trials.lines(require "spec.operators.cases_shapes") do
     if usual(line) then
@@ -186,7 +187,7 @@ describe("single outputs:", function()
   end
 end)
 
--- -- layers so large that other kernels run ---------------------------------------------------------
+-- -- layers so large that other kernels run ------------------------------------------------------
 
 -- data, parameters
 local LAYERS = {
@@ -203,6 +204,10 @@ local LAYERS = {
   {{2, 16, 40}, {kernel = {5}, num_filter = 16, pad = {2}, stride = {3}}},
   {{1, 8, 6, 7, 8}, {kernel = {3, 3, 3}, num_filter = 8, pad = {1, 0, 1}}},
   {{1, 8, 6, 7, 8}, {kernel = {2, 3, 1}, num_filter = 8, num_group = 8, stride = {2, 1, 1}}},
+  {{1, 8, 6, 7, 8}, {kernel = {3, 3, 3}, num_filter = 8, num_group = 8, pad = {1, 1, 1}}},
+  {{40, 30}, {num_hidden = 1}, name = "FullyConnected"},
+  {{3, 700}, {num_hidden = 1, no_bias = true}, name = "FullyConnected"},
+  {{1, 60}, {num_hidden = 70}, name = "FullyConnected"},
 }
 
 local function layer(name, shape, params)
@@ -220,8 +225,8 @@ local function layer(name, shape, params)
 end
 
 describe("gradients of single inputs, large layers:", function()
-  for _, name in ipairs{"Convolution", "Deconvolution"} do
-    for i, line in ipairs(LAYERS) do
+  for i, line in ipairs(LAYERS) do
+    for _, name in ipairs(line.name and {line.name} or {"Convolution", "Deconvolution"}) do
       for _, dtype in ipairs{"float32", "float64"} do
         it(("%s %d, %s"):format(name, i, dtype), function()
           local case, random = layer(name, line[1], line[2])
