@@ -116,6 +116,16 @@ add("softmax", {data = {2, 3}}, {dtype = "float64"})
 add("_ravel_multi_index", {data = {2, 5}}, {shape = {3, 4}})
 add("_unravel_index", {data = {5}}, {shape = {3, 4}})
 
+add("_contrib_boolean_mask", {data = {3, 2}, index = {3}})
+
+-- -- what loops and choices are made of --------------------------------------------------------------
+
+local GUARD = {guard = "bool"}
+add("_guard", {condition = {1}})
+add("_guard", {condition = {2}, outer = {1}}, {nested = true}, {outer = "bool"})
+add("_gate", {data = {2, 3}, guard = {1}}, {}, GUARD)
+add("_select", {guard = {1}, first = {2, 3}, second = {2, 3}}, {}, GUARD)
+
 -- -- steps of weights -------------------------------------------------------------------------------
 
 local W = {2, 3}
