@@ -224,8 +224,7 @@ static size_t sort_scratch(const struct call *c)
 
 static int sort_back(struct call *c) /* reads the head gradient, the hidden indices */
 {
-  if (c->out[0].p)
-    put_back(&c->out[0], &c->in[0], &c->in[1], ((const struct sort *)c->param)->axis, 0);
+  put_back(&c->out[0], &c->in[0], &c->in[1], ((const struct sort *)c->param)->axis, 0);
   return TY_OK;
 }
 
@@ -331,7 +330,6 @@ static size_t topk_scratch(const struct call *c)
 static int topk_back(struct call *c)
 {
   const struct topk *p = c->param;
-  if (!c->out[0].p) return TY_OK;
   if (c->nin > 1)
     put_back(&c->out[0], &c->in[0], &c->in[1], p->axis, p->k);
   else

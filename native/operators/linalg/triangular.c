@@ -131,7 +131,6 @@ static int potrf_back_one(struct call *c, int64_t i, void *work)
 static int potrf_back(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;
-  if (!c->out[0].p) return TY_OK;
   return products_told(stack_run(c, stack_count(d), cube(d), 0, potrf_back_one));
 }
 
@@ -171,7 +170,6 @@ static int potri_back_one(struct call *c, int64_t i, void *work)
 static int potri_back(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;
-  if (!c->out[0].p) return TY_OK;
   return products_told(stack_run(c, stack_count(d), cube(d), matrix_bytes(d), potri_back_one));
 }
 
@@ -361,7 +359,6 @@ static int syrk_back_one(struct call *c, int64_t i, void *work)
 static int syrk_back(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;
-  if (!c->out[0].p) return TY_OK;
   return products_told(stack_run(
       c, stack_count(d), triangle_cost(&c->in[0].d, d), matrix_bytes(&c->in[0].d), syrk_back_one));
 }

@@ -20,7 +20,7 @@ static int label_type(struct infer *s)
 
 static int copy_forward(struct call *c)
 {
-  if (c->out[0].p && c->out[0].p != c->in[0].p)
+  if (c->out[0].p != c->in[0].p)
     memcpy(c->out[0].p, c->in[0].p, desc_bytes(&c->in[0].d));
   return TY_OK;
 }
@@ -89,7 +89,7 @@ static void elements_body(int64_t begin, int64_t end, void *context)
 static int logistic_forward(struct call *c)
 {
   struct elements e = { vec_ops_of(c->in[0].d.dtype), LOGISTIC, c->out[0].p, c->in[0].p, NULL, 0 };
-  if (e.y) parallel_for(desc_count(&c->in[0].d), 16384, elements_body, &e);
+  parallel_for(desc_count(&c->in[0].d), 16384, elements_body, &e);
   return TY_OK;
 }
 
@@ -135,7 +135,7 @@ static void svm_row(const struct vec_ops *r, void *dx, const void *y, const stru
     int64_t k, int64_t target)
 {
   r->svm(dx, y, v, k);
-  if (target < 0 || target >= k) return;
+  if (target < 0) return;
   double gap = v->margin - r->get(y, target);
   r->set(dx, target, gap <= 0 ? 0 : v->linear ? -v->scale : -2 * v->scale * gap);
 }
@@ -183,7 +183,6 @@ static int loss_backward(struct call *c)
   const ty_desc *d = &c->out[0].d;
   const struct vec_ops *r = vec_ops_of(d->dtype);
   int64_t n = desc_count(d), by = 1;
-  if (!c->out[0].p) return TY_OK;
   if (p->normalization == PER_BATCH) by = n / d->dim[d->ndim - 1];
   if (p->normalization == PER_VALID) by = MAX(r->count_above(c->in[0].p, p->valid_thresh, n), 1);
   r->fill(c->out[0].p, p->grad_scale / (double)by, n);
@@ -192,7 +191,7 @@ static int loss_backward(struct call *c)
 
 static int ones_backward(struct call *c)
 {
-  if (c->out[0].p) vec_ops_of(c->out[0].d.dtype)->fill(c->out[0].p, 1, desc_count(&c->out[0].d));
+  vec_ops_of(c->out[0].d.dtype)->fill(c->out[0].p, 1, desc_count(&c->out[0].d));
   return TY_OK;
 }
 

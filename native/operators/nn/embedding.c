@@ -75,7 +75,7 @@ static int table_forward(struct call *c)
   struct lookup l = { &c->in[0], p->input_dim, desc_count(&c->in[0].d),
     dtype_size(c->in[1].d.dtype) * (size_t)p->output_dim, c->in[1].p, c->out[0].p };
   if (p->sparse_grad) TRY(check_indices(&l));
-  if (l.to) parallel_for(l.n, grain_of((int64_t)l.width / 4), gather, &l);
+  parallel_for(l.n, grain_of((int64_t)l.width / 4), gather, &l);
   return TY_OK;
 }
 

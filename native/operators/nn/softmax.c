@@ -170,7 +170,6 @@ static int soft_forward(struct call *c)
   o.x = c->in[0].p;
   o.y = c->out[0].p;
   o.length = c->nin > 1 ? &c->in[1] : NULL;
-  if (!o.y) return TY_OK;
   if (c->in[0].d.dtype != c->out[0].d.dtype) {
     dtype_convert(c->tmp, c->out[0].d.dtype, c->in[0].p, c->in[0].d.dtype, desc_count(&c->in[0].d));
     o.x = c->tmp;
@@ -238,7 +237,7 @@ static int activation_backward(struct call *c)
   o.dy = c->in[0].p;
   o.x = c->in[1].p;
   o.back = true;
-  if (o.y) soft_run(&o);
+  soft_run(&o);
   return TY_OK;
 }
 

@@ -128,7 +128,6 @@ static int multinomial_back(
     struct call *c) /* in, with get_prob: head gradient 1, data, drawn indices */
 {
   struct operand *dx = &c->out[0];
-  if (!dx->p) return TY_OK;
   TRY(move_zero(c->device, dx->p, desc_bytes(&dx->d)));
   if (c->nin < 3) return TY_OK;
   int64_t classes = dx->d.dim[dx->d.ndim - 1], n = desc_count(&c->in[2].d);

@@ -93,9 +93,6 @@ static int to_shape(struct infer *s)
   const struct to *p = s->param;
   const ty_desc *in = &s->in[0];
   int64_t want[TY_MAXDIM] = { 0 };
-  if (p->shape.n > TY_MAXDIM)
-    return infer_fail(s, TY_ESHAPE, NULL, "shape has %lld dims; at most %d are possible",
-        (long long)p->shape.n, TY_MAXDIM);
   for (int i = 0; i < p->shape.n; i++) want[i] = MAX(p->shape.d[i], 0);
   if (!in->ndim) return shape_is(s, &s->out[0], (int)MAX(p->shape.n, 0), want);
   if (p->shape.n != in->ndim)

@@ -20,9 +20,6 @@ struct constant { struct dims shape; const char *ctx; int64_t dtype; double valu
 static int constant_shape(struct infer *s)
 {
   const struct constant *p = s->param;
-  if (p->shape.n > TY_MAXDIM)
-    return infer_fail(s, TY_ESHAPE, NULL, "shape has %lld dimensions; at most %d are possible",
-        (long long)p->shape.n, TY_MAXDIM);
   for (int i = 0; i < p->shape.n; i++)
     if (p->shape.d[i] < 0)
       return infer_fail(

@@ -179,14 +179,11 @@ static int coded(struct infer *s, const struct reshape *p, ty_desc *to)
   return TY_OK;
 }
 
-static int old_form(struct infer *s, const struct reshape *p, ty_desc *to)
+static void old_form(const struct infer *s, const struct reshape *p, ty_desc *to)
 {
-  if (p->target_shape.n > TY_MAXDIM)
-    return infer_fail(s, TY_ESHAPE, NULL, "target_shape: more than %d dims", TY_MAXDIM);
   to->ndim = (int)p->target_shape.n;
   for (int i = 0; i < to->ndim; i++) to->dim[i] = MAX(p->target_shape.d[i], 0);
   if (p->keep_highest) to->dim[0] = s->in[0].ndim ? s->in[0].dim[0] : 0;
-  return TY_OK;
 }
 
 static int reshape_shape(struct infer *s)
@@ -196,7 +193,7 @@ static int reshape_shape(struct infer *s)
   if (p->shape.n > 0)
     TRY(coded(s, p, &to));
   else if (p->target_shape.n > 0)
-    TRY(old_form(s, p, &to));
+    old_form(s, p, &to);
   TRY(complete(s, &s->in[0], &to));
   TRY(shape_as(s, &s->out[0], &to));
   return complete_both(s);
