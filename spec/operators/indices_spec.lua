@@ -235,9 +235,9 @@ describe("indices that are no longer there when gradients are made are refused:"
       "index 7 at position 1 is out of range; expected 0 to 2")
   end)
   it("_contrib_hawkesll", function()
-    refused_late(ty.sym.contrib.hawkesll{V("mu"), V("alpha"), V("beta"), V("state"), V("lags"),
-      V("marks"),
-      V("valid"), V("max")}[1], {mu = {1, 2}, alpha = {2}, beta = {2}, state = {1, 2}, lags = {1, 2},
+    local net = ty.sym.contrib.hawkesll{V("mu"), V("alpha"), V("beta"), V("state"), V("lags"),
+      V("marks"), V("valid"), V("max")}
+    refused_late(net[1], {mu = {1, 2}, alpha = {2}, beta = {2}, state = {1, 2}, lags = {1, 2},
       marks = {1, 2}, valid = {1}, max = {1}}, "marks", {{0, 1}}, {{2, 1}},
       "mark 2 of event 0 of sequence 0; expected 0 to 1")
   end)
