@@ -241,3 +241,28 @@ describe("anchors", function()
       assert.raises("value", middle, {0.5, -1}).message)
   end)
 end)
+
+describe("products of a batch", function()
+  it("are those of its matrices where each is large", function()
+    local function wave(k)
+      return nd.sin{nd.arange(0, 2 * 340 * 340, {dtype = "float64"}) * k}:reshape{2, 340, 340}
+    end
+    local a, b = wave(0.7), wave(1.3)
+    local y = nd.batch_dot(a, b)
+    for i = 0, 1 do assert.near(nd.dot(a[i], b[i]), y[i], 1e-9) end
+  end)
+end)
+
+describe("gradients of what was broadcast", function()
+  it("are sums in the type of the array, which wrap where it is short", function()
+    for dtype, want in pairs{int32 = 400000, int64 = 400000, float64 = 400000, uint8 = 128} do
+      local net = sym.broadcast_mul{sym.Variable("a"), sym.Variable("b")}
+      local exe = net:simple_bind{ctx = ty.cpu(), a = {1}, b = {200000},
+        type_dict = {a = dtype, b = dtype}, grad_req = {a = "write", b = "null"}}
+      exe.arg_dict.a[":"], exe.arg_dict.b[":"] = 3, 2
+      exe:forward(true)
+      exe:backward(nd.ones({200000}, {dtype = dtype}))
+      assert.near({want}, exe.grad_dict.a:astype("float64"), 0)
+    end
+  end)
+end)
