@@ -44,7 +44,29 @@ describe("image", function()
       assert.shape({ 4, 6, 3 }, image.imdecode(grey))
       assert.shape({ 4, 6, 1 }, image.imdecode(grey, { flag = -1 }))
       same(x, image.imdecode(nd.from_string(bytes, { shape = { #bytes }, dtype = "uint8" })))
-      same(x, nd._cvimdecode(nd.from_string(bytes, { shape = { #bytes }, dtype = "uint8" })))
+      local array = nd.from_string(bytes, { shape = { #bytes }, dtype = "uint8" })
+      same(x, nd._cvimdecode(array))
+      same(x:flip{ axis = 2 }, nd._cvimdecode(array, { to_rgb = false }))
+      assert.shape({ 4, 6, 1 }, nd._cvimdecode(array, { flag = 0 }))
+    end)
+
+    it("are refused by the operator where they are none, or cut off", function()
+      local function refused(code, text, options)
+        assert.equal(text, assert.raises(code, nd._cvimdecode, options).message)
+      end
+      local bytes = image.imencode(picture(20, 30, 3), { img_fmt = ".png" })
+      local function part(n)
+        return nd.from_string(bytes:sub(1, n), { shape = { n }, dtype = "uint8" })
+      end
+      refused("format", "the bytes are neither a JPEG nor a PNG file",
+        { nd.array({ 1, 2, 3 }, { dtype = "uint8" }) })
+      refused("dtype", "_cvimdecode: dtype of buf is float32, but uint8 is needed here",
+        { nd.array{ 1, 2, 3 } })
+      assert.raises("format", nd._cvimdecode, { part(20) })
+      local e = assert.raises("format", function()
+        nd._cvimdecode{ part(#bytes - 60) }:wait_to_read()
+      end)
+      assert.equal("PNG: the file ends early", e.message)
     end)
 
     it("are decoded into a batch", function()
