@@ -8,7 +8,7 @@ local arrays = require "spec.support.arrays"
 local trials = require "spec.support.trials"
 require "spec.helper"
 
-local TRIALS = 3
+local TRIALS = (os.getenv("SANITIZER") or "") ~= "" and 1 or 3
 
 local function bind(case, dtype, req, start)
   local args, grads, states = {}, {}, {}
