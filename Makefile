@@ -279,7 +279,7 @@ COVERAGE_SPECS ?= $(filter-out spec/scripts/% spec/doc/% %/kills_spec.lua %/grow
 COVERAGE_LEAST ?= 92 85
 COVERAGE_FAULTS ?= 300
 COVERAGE_CALLS ?= 160000
-COVERAGE_GPU   ?= spec/executor $(patsubst %,spec/operators/%_spec.lua,edges indices reduce rows contrib_math detection sampler updates linalg)
+COVERAGE_GPU   ?= spec/executor $(patsubst %,spec/operators/%_spec.lua,alone edges indices reduce rows contrib_math detection sampler updates linalg)
 
 $(BUILD)/replay/%: spec/fuzz/%.c spec/fuzz/replay/replay.c $(BUILD)/libtycho.a
 	@mkdir -p $(dir $@)
@@ -295,7 +295,7 @@ coverage-runs: all
 	-@$(TEST_ENV) TYCHO_FUZZ=$(COVERAGE_CALLS) sh scripts/dev/test.sh $(TEST_BIN) --files $(COVERAGE_SPECS)
 	-@$(MAKE) --no-print-directory test-gpu GPU_SPECS='$(COVERAGE_GPU)'
 	-TYCHO_CPU=baseline $(BUILD)/spec/native/gemm_test
-	-@$(TEST_ENV) sh scripts/dev/test.sh -- -r slow spec/cuda/every_operator_spec.lua
+	-@$(TEST_ENV) sh scripts/dev/test.sh -- -r slow spec/cuda/every_operator_spec.lua spec/cuda/older_libraries_spec.lua
 	-TORTURE_SHARE=20 $(BUILD)/tycho spec/torture/faults.lua $(abspath $(BUILD))/libtycho.so $(COVERAGE_FAULTS)
 
 # specs look for the stand-in in build/cudasim

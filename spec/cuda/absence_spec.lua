@@ -92,7 +92,7 @@ describe_there("what is missing of CUDA", function()
   end)
 
   it("stands in tycho --platform", function()
-    local line = "%s TYCHO_CUDA_PATH=%s build/tycho --platform"
+    local line = "%s TYCHO_CUDA_PATH=%s " .. shell.program .. " --platform"
     local there = shell.run(line:format("TYCHO_DISABLE=cudnn CUDASIM_DRIVER=12040",
       "build/cudasim"))
     assert.matches("CUDA        1 device\n", there)

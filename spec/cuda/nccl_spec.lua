@@ -325,7 +325,7 @@ describe_there("without NCCL", function()
   end)
 
   it("tycho --platform says which there is, or why there is none", function()
-    local line = "%s TYCHO_CUDA_PATH=build/cudasim build/tycho --platform"
+    local line = "%s TYCHO_CUDA_PATH=build/cudasim " .. shell.program .. " --platform"
     assert.matches("\nNCCL        2%.28%.3\n", (shell.run(line:format(""))))
     assert.matches("\nNCCL        no: TYCHO_DISABLE switches NCCL off\n",
       (shell.run(line:format("TYCHO_DISABLE=nccl"))))

@@ -123,9 +123,13 @@ static cublasStatus_t get(const char *name, const void *handle, Kind kind, int i
 
 /* -- the interface ----------------------------------------------------------------------------- */
 
+#define ENTER \
+  if (int r = cudasim::enter_anywhere(__func__, CUBLAS_STATUS_ALLOC_FAILED)) return (cublasStatus_t)r
+
 API cublasLtMatrixLayoutCreate(
     cublasLtMatrixLayout_t *out, cudaDataType type, uint64_t rows, uint64_t cols, int64_t ld)
 {
+  ENTER;
   return make(out, LAYOUT,
       { { CUBLASLT_MATRIX_LAYOUT_TYPE, type }, { CUBLASLT_MATRIX_LAYOUT_ROWS, (int64_t)rows },
           { CUBLASLT_MATRIX_LAYOUT_COLS, (int64_t)cols }, { CUBLASLT_MATRIX_LAYOUT_LD, ld } });
@@ -134,12 +138,14 @@ API cublasLtMatrixLayoutCreate(
 API cublasLtMatmulDescCreate(
     cublasLtMatmulDesc_t *out, cublasComputeType_t compute, cudaDataType_t scale)
 {
+  ENTER;
   return make(out, PRODUCT, { { CUBLASLT_MATMUL_DESC_COMPUTE_TYPE, compute },
       { CUBLASLT_MATMUL_DESC_SCALE_TYPE, scale } });
 }
 
 API cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
 {
+  ENTER;
   return make(out, PREFERENCE, {});
 }
 
@@ -147,6 +153,7 @@ API cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
   API name##Destroy(type x) { return drop(__func__, x, kind); } \
   API name##SetAttribute(type x, attribute id, const void *from, size_t n) \
   { \
+    ENTER; \
     return set(__func__, x, kind, id, from, n); \
   } \
   API name##GetAttribute(type x, attribute id, void *to, size_t n, size_t *written) \

@@ -123,8 +123,13 @@ extern "C" __attribute__((visibility("default"))) void cudnnGetLastErrorString(c
 
 /* -- the interface ----------------------------------------------------------------------------- */
 
+#define ENTER \
+  if (int r = enter_anywhere(__func__, CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED)) \
+    return (cudnnStatus_t)r
+
 API cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t kind, cudnnBackendDescriptor_t *out)
 {
+  ENTER;
   bool known = false;
   for (const Rule &r : rules) known |= r.kind == kind;
   if (!out) return wrong(__func__, "a null argument");
@@ -156,6 +161,7 @@ API cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t d)
 API cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
     cudnnBackendAttributeType_t type, int64_t n, const void *from)
 {
+  ENTER;
   Bag *b = (Bag *)d;
   if (!lives(b) || !from) return wrong(__func__, "not a descriptor, or nothing to set");
   if (b->done) return wrong(__func__, "the descriptor is finalized");
@@ -235,6 +241,7 @@ static cudnnStatus_t notes(const Bag *e, int64_t n, int64_t *got, void *to)
 API cudnnBackendGetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
     cudnnBackendAttributeType_t type, int64_t n, int64_t *got, void *to)
 {
+  ENTER;
   Bag *b = (Bag *)d;
   int64_t count = 0;
   if (!lives(b)) return wrong(__func__, "not a descriptor, or destroyed before");
@@ -344,6 +351,7 @@ static const char *check(Bag *b)
 
 API cudnnBackendFinalize(cudnnBackendDescriptor_t d)
 {
+  ENTER;
   Bag *b = (Bag *)d;
   if (!lives(b)) return wrong(__func__, "not a descriptor, or destroyed before");
   if (b->done) return wrong(__func__, "finalized before");

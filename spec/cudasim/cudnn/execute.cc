@@ -27,6 +27,8 @@ API cudnnDestroy(cudnnHandle_t h)
 
 API cudnnSetStream(cudnnHandle_t h, cudaStream_t s)
 {
+  if (int r = enter_anywhere(__func__, CUDNN_STATUS_EXECUTION_FAILED))
+    return (cudnnStatus_t)r;
   RULED(device_of((CUstream)s) == h->device, CUDNN_STATUS_BAD_PARAM_STREAM_MISMATCH,
       "a handle and a stream of two devices");
   h->stream = (CUstream)s;

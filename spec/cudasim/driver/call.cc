@@ -72,6 +72,18 @@ extern "C" __attribute__((visibility("default"))) void cudasim_fail(const char *
   plan(text);
 }
 
+/* how often functions of each name were called, those of libraries, too */
+static std::map<std::string, long> &called = *new std::map<std::string, long>;
+
+/* For tests in the same process. */
+extern "C" __attribute__((visibility("default"))) long cudasim_calls(const char *name)
+{
+  Lock lock(state.lock);
+  long n = 0;
+  for (auto &c : called) n += is_named(name, c.first.c_str()) ? c.second : 0;
+  return n;
+}
+
 void start_planning() { plan(getenv("CUDASIM_FAIL")); }
 
 /* -- entering ---------------------------------------------------------------------------------- */
@@ -81,6 +93,7 @@ static CUresult allowed(const char *name, int needs)
   if (!state.started) return CUDA_ERROR_NOT_INITIALIZED;
   if (in_host_function)
     return misuse(CUDA_ERROR_NOT_PERMITTED, name, "called from a host function of a stream");
+  called[name]++;
   if (CUresult r = planned_failure(name)) return r;
   CUctx_st *c = current_context();
   if (needs & CONTEXT && !c)

@@ -1,10 +1,11 @@
 /* nvrtc.cc - NVRTC's interface over the host's compiler. The "cubin" of a program is a shared
 ** library, which the driver's stand-in loads. CUDASIM_FAIL=nvrtcCompileProgram:n fails the n-th
-** compilation. */
+** compilation, other functions' names their n-th call. */
 #include "abi.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
@@ -26,8 +27,21 @@ static std::mutex lock;
   std::unique_lock<std::mutex> own(lock); \
   if (!live.count(p)) return NVRTC_ERROR_INVALID_PROGRAM
 
+/* Whether this call is the one that CUDASIM_FAIL wants to fail. */
+static bool planned_to_fail(const std::string &function)
+{
+  static std::mutex counting;
+  static std::map<std::string, int> &calls = *new std::map<std::string, int>;
+  const char *e = getenv("CUDASIM_FAIL"), *at = e ? strstr(e, (function + ":").c_str()) : nullptr;
+  std::unique_lock<std::mutex> own(counting);
+  return ++calls[function] == (at ? atoi(at + function.size() + 1) : 0);
+}
+#define ENTER \
+  if (planned_to_fail(__func__)) return NVRTC_ERROR_OUT_OF_MEMORY
+
 API nvrtcVersion(int *major, int *minor)
 {
+  ENTER;
   const char *e = getenv("CUDASIM_NVRTC");            /* 13000 */
   int version = e ? atoi(e) : CUDASIM_TOOLKIT * 1000;
   *major = version / 1000;
@@ -44,12 +58,14 @@ static const int architectures[] = { 75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 
 
 API nvrtcGetNumSupportedArchs(int *n)
 {
+  ENTER;
   *n = sizeof architectures / sizeof *architectures;
   return NVRTC_SUCCESS;
 }
 
 API nvrtcGetSupportedArchs(int *out)
 {
+  ENTER;
   memcpy(out, architectures, sizeof architectures);
   return NVRTC_SUCCESS;
 }
@@ -66,6 +82,7 @@ extern "C" __attribute__((visibility("default"))) const char *nvrtcGetErrorStrin
 API nvrtcCreateProgram(nvrtcProgram *out, const char *source, const char *name, int n,
     const char *const *headers, const char *const *header_names)
 {
+  ENTER;
   if (!out || !source || n < 0) return NVRTC_ERROR_INVALID_INPUT;
   nvrtcProgram p = new _nvrtcProgram;
   p->source = source;
@@ -174,16 +191,6 @@ static std::string with_kernels(const nvrtcProgram p)
   return s + "\n" + lines + "CUDASIM_MODULE\n";
 }
 
-/* whether this is the compilation that tests want to fail */
-static bool planned_to_fail()
-{
-  static int left = -1;
-  const char *e = getenv("CUDASIM_FAIL"), *word = "nvrtcCompileProgram";
-  const char *at = e ? strstr(e, word) : nullptr;
-  if (left < 0) left = at ? at[strlen(word)] == ':' ? atoi(at + strlen(word) + 1) : 1 : 0;
-  return left > 0 && !--left;
-}
-
 /* CUDASIM_SOURCES: the source as it came, with its options in a first line, for a real compiler. */
 static void keep_source(nvrtcProgram p, int n, const char *const *options)
 {
@@ -212,7 +219,7 @@ API nvrtcCompileProgram(nvrtcProgram p, int n, const char *const *options)
     p->log = "cudasim: unrecognized option " + o;
     return NVRTC_ERROR_INVALID_OPTION;
   }
-  if (planned_to_fail()) {
+  if (planned_to_fail(__func__)) {
     p->log = "cudasim: this compilation was asked to fail";
     return NVRTC_ERROR_COMPILATION;
   }
@@ -230,6 +237,7 @@ API nvrtcCompileProgram(nvrtcProgram p, int n, const char *const *options)
 
 API nvrtcGetProgramLogSize(nvrtcProgram p, size_t *n)
 {
+  ENTER;
   PROGRAM(p);
   *n = p->log.size() + 1;
   return NVRTC_SUCCESS;
@@ -257,7 +265,23 @@ static nvrtcResult image(nvrtcProgram p, char *out)
   return NVRTC_SUCCESS;
 }
 
-API nvrtcGetCUBINSize(nvrtcProgram p, size_t *n) { return image_size(p, n); }
-API nvrtcGetCUBIN(nvrtcProgram p, char *out) { return image(p, out); }
-API nvrtcGetPTXSize(nvrtcProgram p, size_t *n) { return image_size(p, n); }
-API nvrtcGetPTX(nvrtcProgram p, char *out) { return image(p, out); }
+API nvrtcGetCUBINSize(nvrtcProgram p, size_t *n)
+{
+  ENTER;
+  return image_size(p, n);
+}
+API nvrtcGetCUBIN(nvrtcProgram p, char *out)
+{
+  ENTER;
+  return image(p, out);
+}
+API nvrtcGetPTXSize(nvrtcProgram p, size_t *n)
+{
+  ENTER;
+  return image_size(p, n);
+}
+API nvrtcGetPTX(nvrtcProgram p, char *out)
+{
+  ENTER;
+  return image(p, out);
+}
