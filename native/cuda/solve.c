@@ -67,6 +67,13 @@ static int told(int status, const char *what)
   return status ? fail(TY_ERUN, "cuSOLVER: %s fails with status %d", what, status) : TY_OK;
 }
 
+/* elements of a workspace; 0: cuSOLVER did not say how many */
+static int sized(int elements, const char *what)
+{
+  NEED(elements > 0, TY_ERUN, "cuSOLVER: it does not say what workspace %s needs", what);
+  return TY_OK;
+}
+
 static const char *refuse(const struct call *c)
 {
   return handle_of(c->device) ? NULL : "cuSOLVER was not found";
@@ -295,6 +302,7 @@ static int gelqf(struct call *c)
   lq_layout(&s, c->tmp, &t);
   char *q = c->out[0].p ? c->out[0].p : t.q, *l = c->out[1].p;
   TRY(begin(c, &h));
+  TRY(sized(t.size, "gelqf"));
   TRY(move_matrices(c, q, c->in[0].p, stack_bytes(&s)));
   for (int64_t i = 0; i < s.count; i++) {
     struct stack one = s;
@@ -348,6 +356,7 @@ static int syevd(struct call *c)
   eigen_layout(&s, c->tmp, &t);
   void *u = c->out[0].p ? c->out[0].p : t.u, *l = c->out[1].p ? c->out[1].p : t.l;
   TRY(begin(c, &h));
+  TRY(sized(t.size, "syevd"));
   TRY(move_matrices(c, u, c->in[0].p, stack_bytes(&s)));
   RUN(c, &s, "finite_only", s.count * CUDA_BLOCK, &u, &t.bad, &s.count, &size);
   TRY(tell_marked(c, &s, t.bad, what));

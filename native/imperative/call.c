@@ -114,8 +114,9 @@ static int take(struct imperative *m, const struct call_key *q)
     if (given) NEED(!given->readonly, TY_ESTATE, "%s: out is read-only", q->op->name);
     TRY(set_output(m, i, given));
   }
-  if (q->op->flags & OP_RANDOM) m->rng = device_next_rng(r->device);
-  return r->v.scratch ? storage_new(r->device, r->v.scratch, &m->tmp) : TY_OK;
+  if (r->v.scratch) TRY(storage_new(r->device, r->v.scratch, &m->tmp));
+  if (q->op->flags & OP_RANDOM) m->rng = device_next_rng(r->device); /* nothing fails any more */
+  return TY_OK;
 }
 
 static struct imperative *imperative_new(struct cached_call *r)

@@ -105,6 +105,30 @@ for i = 0, 2 do
 end
 ]]
 
+-- lack of memory collects what nobody has any more, and tries again
+local AGAIN = [[
+local ffi = require "ffi"
+ffi.cdef "void cudasim_fail(const char *);"
+local driver = ffi.load(os.getenv("TYCHO_CUDA_PATH") .. "/libcuda.so.1")
+local ty = require "tycho"
+local function array(v)
+  return ty.nd.array({v, v}, {ctx = ty.gpu(0)})
+end
+local function choose()
+  return ty.nd.where(array(1), array(2), array(3))
+end
+choose()
+for _ = 1, 20 do
+  driver.cudasim_fail("cuLaunchKernel:1")
+  local x = choose()
+  driver.cudasim_fail("")
+  if x:totable()[2] ~= 2 then
+    print(x)
+  end
+end
+print("end")
+]]
+
 local describe_there = stand_in.exists() and describe or function(name)
   describe(name, function()
     it("runs", function()
@@ -165,6 +189,10 @@ describe_there("a step on a GPU", function()
       local text = stand_in.run(TWO_POOLS:gsub("WANT", want), { CUDASIM_MEMORY = 100663296 })
       assert.equal("large\ttrue\nsmall\ttrue\n", text)
     end
+  end)
+
+  it("has its inputs still where it is tried again for lack of memory", function()
+    assert.equal("end\n", (stand_in.run(AGAIN, { TYCHO_SYNC = 1 })))
   end)
 
   it("leaves nothing undone without a failure", function()

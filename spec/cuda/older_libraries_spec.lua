@@ -12,7 +12,8 @@ local LIBRARIES = { "libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13", "libc
 
 -- The functions that a header of native/cuda lists in a macro.
 local function functions_of(header, macro)
-  local rows = folder.read("native/cuda/" .. header):match("#define " .. macro .. "%(_%)(.-[^\\])\n")
+  local text = folder.read("native/cuda/" .. header)
+  local rows = text:match("#define " .. macro .. "%(_%)(.-[^\\])\n")
   local names = {}
   for name in rows:gmatch('"([%w_]+)"') do
     names[#names + 1] = name
@@ -106,7 +107,8 @@ describe("a library of CUDA without one of its functions", function()
   end)
 
   for _, case in ipairs{
-    { "libcublasLt.so.13", "cublasLt", functions_of("cublaslt.h", "LT_FUNCTIONS"), "host gpu host " },
+    { "libcublasLt.so.13", "cublasLt", functions_of("cublaslt.h", "LT_FUNCTIONS"),
+      "host gpu host " },
     { "libcudnn.so.9", "cuDNN", functions_of("cudnn.h", "DNN_FUNCTIONS"), "gpu host gpu " },
     { "libcusolver.so.12", "cuSOLVER", solver_functions(), "gpu gpu host " },
   } do

@@ -1,64 +1,10 @@
 -- What spec/torture/faults.lua lets fail beside its scenarios: every line of two tables of
--- operators, run forward and, where there is a gradient, backward, or called on arrays. As
--- scenarios.lua.
+-- operators, run forward and, of the first, backward, or called on arrays. As scenarios.lua.
 
-local is_array = require("tycho.ndarray.class").is_array
-local trials = require "spec.support.trials"
-local ty = require "tycho"
-
-local CHANGES_AN_INPUT = { _onehot_encode = true, _scatter_set_nd = true, _set_value = true,
-  reset_arrays = true }
-
-local function text_of(array)
-  return table.concat(array:reshape{ -1 }:totable(), " ")
-end
-
-local function call(line, case)
-  local options = {}
-  for k, v in pairs(case.params) do options[k] = v end
-  for k, x in pairs(case.inputs) do options[k] = x end
-  local outputs = ty.nd[line[1]](options)
-  return is_array(outputs) and { outputs } or outputs
-end
-
-local function bind(case, random, gradients, dtype)
-  local exe, grads = trials.bind(case, gradients and "write" or "null", 0, { dtype = dtype })
-  exe:forward{ is_train = true }
-  if gradients then exe:backward(trials.heads(exe, random)) end
-  local names, arrays = {}, { unpack(exe.outputs) }
-  for name in pairs(grads) do
-    names[#names + 1] = name
-  end
-  table.sort(names)
-  for _, name in ipairs(names) do
-    arrays[#arrays + 1] = grads[name]
-  end
-  return arrays
-end
-
-local function run(line, key, gradients)
-  ty.random.seed(3)
-  local random = trials.random(trials.seed("torture", key))
-  local case = trials.make(line, random)
-  local texts, dtype = {}, line.options and line.options.dtype
-  for i, array in ipairs(case.symbol and bind(case, random, gradients, dtype)
-      or call(line, case)) do
-    texts[i] = text_of(array)
-  end
-  return table.concat(texts, "\n")
-end
+local runs = require "spec.support.operator_runs"
 
 local list = {}
-
-local function add_all(cases, gradients)
-  for line, key in trials.lines(cases) do
-    if not CHANGES_AN_INPUT[line[1]] then
-      list[#list + 1] = { name = key, run = function() return run(line, key, gradients) end }
-    end
-  end
-end
-
-add_all(require "spec.operators.cases", true)
-add_all(require "spec.operators.cases_values", false)
+runs.add(list, require "spec.operators.cases", true)
+runs.add(list, require "spec.operators.cases_values", false)
 
 return list
