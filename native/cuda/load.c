@@ -172,8 +172,8 @@ int cuda_told(int result, const char *what)
   const char *name = NULL, *text = NULL;
   char device[32] = "";
   if (!result) return TY_OK;
-  if (cu_api.GetErrorName) cu_api.GetErrorName(result, &name);
-  if (cu_api.GetErrorString) cu_api.GetErrorString(result, &text);
+  cu_api.GetErrorName(result, &name); /* there: nothing is called before all were found */
+  cu_api.GetErrorString(result, &text);
   if (subject >= 0) snprintf(device, sizeof device, "gpu(%d): ", subject);
   return fail(result == CU_OUT_OF_MEMORY ? TY_EMEMORY : TY_EDEVICE, "%s%s: %s (%s, %d)", device,
       what, text ? text : "an error", name ? name : "unknown", result);

@@ -64,4 +64,58 @@ describe("the cache of kernels", function()
       assert.not_equal(before.ino, after.ino)
     end)
   end)
+
+  -- 32 bytes: "TYCHOCU1", lengths of key and image, hash of the image; then both
+  it("is not believed where a file is damaged, and is made whole", function()
+    folder.with(function(path)
+      run(path)
+      local file = path .. "/deep/cache/" .. cubins(path .. "/deep/cache")[1]
+      local whole = folder.read(file)
+      local nkey = whole:byte(9) + 256 * whole:byte(10) + 65536 * whole:byte(11)
+      local function with(at, bytes)
+        return whole:sub(1, at - 1) .. bytes .. whole:sub(at + #bytes)
+      end
+      for what, bytes in pairs{
+        ["another kind"] = with(1, "TYCHOCU0"), ["another length of the key"] = with(9, "\1"),
+        ["a huge image"] = with(24, "\1"), ["another key"] = with(40, "\1"),
+        ["another hash"] = with(25, "\1\1"),
+        ["another image"] = with(#whole, "\1\1"):sub(1, #whole),
+        ["no header"] = whole:sub(1, 20), ["half a key"] = whole:sub(1, 60),
+        ["half an image"] = whole:sub(1, 32 + nkey + 100), ["nothing"] = "",
+      } do
+        folder.write(file, bytes)
+        shell.run("chmod 0600 " .. file)
+        assert.equal(what .. " 20\n", what .. " " .. run(path))
+        assert.is_true(folder.read(file) == whole, what)
+      end
+      -- a folder in its place cannot be replaced: the kernel is compiled each time
+      os.remove(file)
+      assert(lfs.mkdir(file))
+      assert.equal("20\n", run(path))
+      assert.equal("directory", lfs.attributes(file, "mode"))
+    end)
+  end)
+
+  it("is where the settings say, or nowhere", function()
+    folder.with(function(path)
+      local function cached(settings, at)
+        shell.with_file(SCRIPT, function(script)
+          assert.equal("20\n", (shell.run(("unset TYCHO_CACHE XDG_CACHE_HOME HOME; \z
+            TYCHO_CUDA_PATH=build/cudasim CUDASIM_CACHE=build/cudasim/cache %s %s %s")
+            :format(settings, shell.program, script))))
+        end)
+        return lfs.attributes(path .. at, "mode") == "directory" and #cubins(path .. at) > 0
+      end
+      local xdg, home = "XDG_CACHE_HOME=" .. path .. "/xdg ", "HOME=" .. path .. "/home "
+      assert.is_true(cached("TYCHO_CACHE=" .. path .. "/own " .. xdg .. home, "/own"))
+      assert.is_true(cached(xdg .. home, "/xdg/tycho"))
+      assert.is_true(cached(home, "/home/.cache/tycho"))
+      assert.is_false(cached("TYCHO_CACHE= " .. xdg .. home, "/nowhere"))
+      assert.is_false(cached("", "/nowhere"))
+      folder.write(path .. "/file", "untouched")
+      assert.is_false(cached("TYCHO_CACHE=" .. path .. "/file", "/file"))
+      assert.equal("untouched", folder.read(path .. "/file"))
+      assert.is_false(cached("TYCHO_CACHE=" .. path .. "/" .. ("long/"):rep(900), "/long"))
+    end)
+  end)
 end)

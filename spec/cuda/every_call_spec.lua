@@ -24,8 +24,8 @@ end
 -- calls of an opening and how often each is made
 local OPENING = [[
 local calls = {{"cuDeviceGetAttribute", 4}, {"cuDeviceTotalMem", 1}, {"cuDevicePrimaryCtxRetain", 1},
-  {"cuCtxSetCurrent", 1}, {"cuStreamCreate", 2}, {"cuMemGetAllocationGranularity", 1},
-  {"cuMemHostAlloc", 5}, {"cuEventCreate", 4}}
+  {"cuCtxSetCurrent", 1}, {"cuStreamCreate", 3}, {"cuMemGetAllocationGranularity", 1},
+  {"cuMemHostAlloc", 5}, {"cuEventCreate", 84}}
 local nothing
 ty.num_gpus()                                            -- starts the driver
 for _, call in ipairs(calls) do
@@ -135,6 +135,37 @@ end
 print(errors > 0 and "errors" or "none", #bad == 0 and "clean" or table.concat(bad, "\n"))
 ]]
 
+-- Copies to a device and back, of three pieces each. What the host had no memory for is sent
+-- another way.
+local COPIES = [[
+ffi.cdef "long cudasim_calls(const char *);"
+local n, calls, bad = 3000000, {}, {}
+local x = ty.nd.arange{0, n, ctx = ty.cpu(0)}
+local function life()
+  local y = x:as_in_context(ty.gpu(0)):as_in_context(ty.cpu(0))
+  return (y - x):abs():max():asscalar() == 0
+end
+local function count(call) return tonumber(driver.cudasim_calls(call)) end
+for call in CALLS:gmatch("%S+") do calls[call] = count(call) end
+for _ = 1, 2 do life() end
+for call in CALLS:gmatch("%S+") do calls[call] = count(call) - calls[call] end
+for call in CALLS:gmatch("%S+") do
+  for n = 1, calls[call] do
+    fails(("%s:%d:999"):format(call, n))
+    local good, e = pcall(life)
+    fails("")
+    pcall(ty.nd.waitall)
+    if good and not e or not good and not tostring(e):find("gpu(0): ", 1, true) then
+      bad[#bad + 1] = ("%s %d: %s"):format(call, n, tostring(e))
+    end
+    if not life() then
+      bad[#bad + 1] = ("%s %d: others afterwards"):format(call, n)
+    end
+  end
+end
+print(#bad == 0 and "clean" or table.concat(bad, "\n"))
+]]
+
 local describe_there = stand_in.exists() and describe or function(name)
   describe(name, function()
     it("is told and done again", function()
@@ -168,14 +199,31 @@ describe_there("each call that fails", function()
     end)
   end
 
+  it("of a copy in pieces is told, and the next copy is whole", function()
+    local calls = "cuMemcpyHtoDAsync cuMemcpyDtoHAsync cuMemcpyDtoDAsync cuEventRecord "
+      .. "cuEventSynchronize cuStreamWaitEvent cuStreamSynchronize cuMemAlloc"
+    local script = ("local CALLS = %q\n"):format(calls) .. DRIVER .. COPIES
+    assert.equal("clean\n", (stand_in.run(script)))
+  end)
+
   for _, part in ipairs{
     { "nvrtcCompileProgram:1", "does not compile: .* %[operator" },
     { "nvrtcCompileProgram:3", "does not compile: .* %[operator" },
+    { "nvrtcCompileProgram:1,nvrtcGetProgramLogSize:1",
+      "does not compile: there is no log %[operator" },
+    { "nvrtcCreateProgram:2", "NVRTC takes no source %[operator" },
+    { "nvrtcGetCUBINSize:2", "NVRTC gives no image of a kernel %[operator" },
+    { "nvrtcGetCUBIN:2", "NVRTC gives no image of a kernel %[operator" },
+    { "nvrtcGetNumSupportedArchs:1", "same" }, { "nvrtcGetSupportedArchs:1", "same" },
+    { "nvrtcVersion:1", "gpu%(0%) does not exist: NVRTC does not answer", true },
+    { "cuDriverGetVersion:1:999",
+      "asking for the CUDA driver's version: an error %(unknown, 999%)", true },
+    { "cuDeviceGetCount:1:999", "gpu%(0%) does not exist: there are 0 here", true },
     { "cublasLtCreate:1", "same" }, { "cudnnCreate:1", "same" },
   } do
     it("is told or done another way, and then done: " .. part[1], function()
       local text, status = stand_in.run(DRIVER .. FIRST, { CUDASIM_FAIL = part[1] })
-      assert.equal(0, status, text)
+      assert.equal(part[3] and 1 or 0, status, text)
       assert.matches(part[2], text)
     end)
   end

@@ -37,6 +37,9 @@ API cuInit(unsigned flags)
 
 API cuDriverGetVersion(int *version)
 {
+  if (state.started) {
+    ENTER(NOTHING);
+  }
   NEED(version, CUDA_ERROR_INVALID_VALUE);
   *version = atoi(setting("CUDASIM_DRIVER", "13000"));
   return CUDA_SUCCESS;
