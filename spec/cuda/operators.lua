@@ -197,6 +197,113 @@ for line in require("spec.support.trials").lines(require "spec.operators.cases_s
   add(line[1], function() return { nd.array(line[2](20)) } end)
 end
 
+-- -- parameters that no line has ------------------------------------------------------------------
+
+for _, kind in ipairs{ "value", "indices", "mask", "both" } do
+  add("topk " .. kind, function()
+    return step(sym.topk{ V("x"), k = 2, ret_typ = kind }, { x = { 3, 4 } })
+  end)
+end
+add("topk of all", function()
+  return { nd.topk{ numbers{ 3, 4 }, axis = ty.null, k = 5, ret_typ = "value" },
+    nd.argsort{ numbers{ 3, 4 }, axis = ty.null }, nd.argmax{ numbers{ 3, 4 } } }
+end)
+for _, lengths in ipairs{ "first", "last" } do
+  add("CTCLoss, blank " .. lengths, function()
+    return step(sym.CTCLoss{ data = V("x"), label = V("label"), data_lengths = V("n"),
+      label_lengths = V("m"), use_data_lengths = true, use_label_lengths = true,
+      blank_label = lengths }, { x = { 4, 2, 3 }, label = nd.array{ { 1, 1 }, { 1, 0 } },
+      n = nd.array{ 4, 3 }, m = nd.array{ 2, 1 } })
+  end)
+end
+add("histogram of bins", function()
+  return nd._histogram{ numbers{ 9 }, nd.array({ -1, 0, 1, 2 }, { dtype = "float64" }) }
+end)
+add("ranges", function()
+  return { nd._arange{ start = 4 }, nd._arange{ start = 0.5, stop = 4.2, dtype = "int32" },
+    nd._linspace{ start = 1, stop = 2, num = 1 }, nd._linspace{ start = 1, stop = 2, num = 5 },
+    nd._eye{ N = 3, M = 4, k = 1 } }
+end)
+add("group_adagrad_update", function()
+  local weight = numbers{ 3, 2 }
+  return { nd.contrib.group_adagrad_update{ weight, numbers{ 3, 2 }, nd.ones({ 3, 1 },
+    { dtype = "float64" }), lr = 0.1, out = weight } }
+end)
+add("sample_multinomial, its probability", function()
+  return step(sym._sample_multinomial{ V("p"), shape = { 4 }, get_prob = true },
+    { p = nd.softmax(numbers{ 2, 3 }) })
+end)
+add("boolean_mask, backward", function()
+  return step(sym.contrib.boolean_mask{ V("x"), V("mask") },
+    { x = { 3, 2 }, mask = nd.array{ 1, 0, 1 } })
+end)
+for _, mode in ipairs{ "raise", "clip", "wrap" } do
+  add("take " .. mode, function()
+    return { nd.take{ numbers{ 3, 200 }, nd.array{ 2, 0, 2 }, mode = mode } }
+  end)
+end
+add("index_copy", function()
+  return step(sym.contrib.index_copy{ V("x"), V("i"), V("y") },
+    { x = { 4, 2 }, i = nd.array({ 3, 1 }, { dtype = "int32" }), y = { 2, 2 } })
+end)
+add("scatter_nd of long rows", function()
+  return { nd.scatter_nd{ numbers{ 3, 200 }, nd.array{ { 2, 0, 1 } }, shape = { 3, 200 } } }
+end)
+add("sum of truths", function() return { nd.sum{ numbers{ 3, 4 }:astype("bool"), axis = 1 } } end)
+for _, dtype in ipairs{ "float16", "bfloat16", "float32" } do
+  add("products, " .. dtype, function()
+    return { nd.dot(numbers({ 3, 4 }, dtype), numbers({ 4, 2 }, dtype)),
+      nd.FullyConnected{ numbers({ 2, 3 }, dtype), numbers({ 4, 3 }, dtype), numbers({ 4 }, dtype),
+        num_hidden = 4 } }
+  end)
+  add("convolution, " .. dtype, function()
+    local net = sym.Convolution{ data = V("x"), weight = V("w"), bias = V("b"), kernel = { 3, 3 },
+      num_filter = 2, pad = { 1, 1 }, stride = { 2, 2 } }
+    return step(net, { x = numbers({ 1, 2, 5, 5 }, dtype), w = numbers({ 2, 2, 3, 3 }, dtype),
+      b = numbers({ 2 }, dtype) })
+  end)
+end
+add("FullyConnected and relu", function()
+  return step(sym.relu(sym.FullyConnected{ data = V("x"), weight = V("w"), no_bias = true,
+    num_hidden = 4 }), { x = { 2, 3 }, w = { 4, 3 } })
+end)
+add("Convolution, channels last", function()
+  return step(sym.Convolution{ data = V("x"), weight = V("w"), no_bias = true, kernel = { 3, 3 },
+    num_filter = 2, layout = "NHWC" }, { x = { 1, 4, 4, 2 }, w = { 2, 3, 3, 2 } })
+end)
+for _, layout in ipairs{ "NWC", "NHWC", "NDHWC" } do
+  local axes, shape = #layout - 2, { 1, 4, 4, 4 }
+  shape[axes + 2] = 2
+  add("Pooling " .. layout, function()
+    return step(sym.Pooling{ data = V("x"), kernel = { unpack({ 2, 2, 2 }, 1, axes) },
+      pool_type = "max", layout = layout }, { x = { unpack(shape, 1, axes + 2) } })
+  end)
+end
+add("convolutions in a row", function()
+  local net = V("x")
+  for i = 1, 2 do
+    net = sym.relu(sym.Convolution{ data = net, kernel = { 3, 3 }, num_filter = 2, no_bias = true,
+      pad = { 1, 1 }, weight = V("w" .. i) })
+  end
+  return step(sym.Pooling{ data = net, kernel = { 2, 2 }, pool_type = "max" },
+    { x = { 1, 2, 4, 4 }, w1 = { 2, 2, 3, 3 }, w2 = { 2, 2, 3, 3 } })
+end)
+add("MultiBoxTarget, mined", function()
+  return nd.contrib.MultiBoxTarget{ nd.array{ { { 0, 0, 0.5, 0.5 }, { 0.5, 0.5, 1, 1 },
+    { 0, 0.5, 0.5, 1 } } }, nd.array{ { { 1, 0.1, 0.1, 0.5, 0.5 } } },
+    nd.array{ { { 0.1, 0.2, 0.3 }, { 0.4, 0.5, 0.6 } } }, negative_mining_ratio = 1,
+    negative_mining_thresh = 0.6 }
+end)
+add("MultiBoxPrior, steps", function()
+  return { nd.contrib.MultiBoxPrior{ nd.zeros{ 1, 3, 2, 2 }, sizes = { 0.5, 0.25 },
+    steps = { 0.5, 0.5 } } }
+end)
+add("Dropout, its factors where it does not drop", function()
+  local exe = sym.Dropout{ data = V("x"), p = 0.5, axes = { 0 } }:bind{ ctx = ty.current_context(),
+    args = { x = numbers{ 3, 4 } } }
+  return exe:forward{ is_train = false }
+end)
+
 runs.add(list, require "spec.operators.cases", "all")
 runs.add(list, require "spec.operators.cases_values", "all")
 
