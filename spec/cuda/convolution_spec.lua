@@ -123,6 +123,46 @@ for i = 1, 2 do
 end
 ]]
 
+-- Each call of cuDNN that makes a plan fails, each time for a convolution that is new.
+local PLANS = [[
+local ffi = require "ffi"
+local ty = require "tycho"
+ffi.cdef "void cudasim_fail(const char *); long cudasim_calls(const char *);"
+local driver = ffi.load(os.getenv("TYCHO_CUDA_PATH") .. "/libcuda.so.1")
+local filters = 0
+-- whether it ran on the GPU; nil and an error where it did not run
+local function convolve()
+  filters = filters + 1
+  local net = ty.sym.Convolution{data = ty.sym.Variable("x"), kernel = {3, 3}, num_filter = filters,
+    name = "c"}
+  local exe = net:simple_bind{ctx = ty.gpu(0), x = {1, 1, 3, 3}, grad_req = "null"}
+  exe.arg_dict.x[":"], exe.arg_dict.c_weight[":"], exe.arg_dict.c_bias[":"] = 1, 2, 0.5
+  local good, e = pcall(function() return exe:forward(false)[1]:sum():asscalar() end)
+  if not good then return nil, e end
+  assert(e == 18.5 * filters, e)
+  return not exe:program():find("on the host", 1, true)
+end
+local calls, made, bad, ways = {"cudnnBackendCreateDescriptor", "cudnnBackendSetAttribute",
+  "cudnnBackendFinalize", "cudnnBackendGetAttribute", "cudnnSetStream"}, {}, {}, {}
+convolve()
+for _, call in ipairs(calls) do made[call] = tonumber(driver.cudasim_calls(call)) end
+convolve()
+for _, call in ipairs(calls) do made[call] = tonumber(driver.cudasim_calls(call)) - made[call] end
+for _, call in ipairs(calls) do
+  for n = 1, made[call] do
+    driver.cudasim_fail(("%s:%d"):format(call, n))
+    local good, here, e = pcall(convolve)
+    driver.cudasim_fail("")
+    ways[here == nil and "refused" or here and "gpu" or "host"] = true
+    if not good or e and not tostring(e):find("cuDNN: a convolution of 1 x 1 channels", 1, true) then
+      bad[#bad + 1] = ("%s %d: %s"):format(call, n, tostring(e or here))
+    end
+  end
+  if not convolve() then bad[#bad + 1] = call .. ": the next one, too" end
+end
+print(ways.gpu, ways.refused, #bad == 0 and "clean" or table.concat(bad, "\n"))
+]]
+
 local describe_there = stand_in.exists() and describe or function(name)
   describe(name, function()
     it("runs", function()
@@ -181,5 +221,11 @@ describe_there("a convolution on a GPU", function()
     assert.matches("1\tfalse\t[^\n]*a convolution of 1 x 1 channels to 2 filters fails", text)
     assert.matches("operator Convolution, node conv1", text, 1, true)
     assert.matches("2\ttrue", text)
+  end)
+
+  it("is done by another plan where cuDNN fails to make one, or refused by name", function()
+    local text, status = stand_in.run(PLANS, { CUDASIM_STRICT = 1 })
+    assert.equal("true\ttrue\tclean\n", text)
+    assert.equal(0, status)
   end)
 end)
