@@ -5,7 +5,7 @@
 --     call.binary("broadcast_add", "nd.add", x, y, out)
 --     call.params("slice", "NDArray:slice", { x }, { "begin", "(0,)", "end", "(2,)" }, out)
 --     call.many("split", "nd.split", inputs, n, params, outputs, nout)
---     call.put_input(0, x); call.cached(entry, "nd.exp", out, ...)  -- ndarray/call_cache.lua
+--     call.put_input(0, x); call.cached(entry, "nd.exp", out, holder)  -- ndarray/call_cache.lua
 --
 -- Each raises the core's error; out of memory, it collects and tries once more. The work is queued:
 -- results are read by `totable` and its kind.
@@ -39,15 +39,22 @@ local function grow(n)
 end
 
 
--- Not in the hot path: out of memory is tried again, everything else is raised. `...` is all
--- that the scratch arrays point into; handing it on keeps it alive until the call is over.
-local function recover(code, op, func, attrs, nattr, nin, nout, ...)
+-- Not in the hot path: out of memory is tried again, everything else is raised. `a` and `b` are
+-- what the scratch arrays point into; handing them on keeps them alive until the call is over.
+-- Inputs that nobody else has must outlive what is collected.
+local function recover(code, op, func, attrs, nattr, nin, nout, a, b)
   if code == C.TY_EMEMORY then
+    for i = 0, nin - 1 do
+      C.ty_tensor_keep(ins[i])
+    end
     gc.release()
     code = C.ty_call(op, attrs, nattr, ins, nin, outs, nout)
+    for i = 0, nin - 1 do
+      C.ty_tensor_free(ins[i])
+    end
   end
   native.check(code, func)
-  return ...
+  return a, b
 end
 
 
@@ -81,13 +88,13 @@ end
 -- @tparam table entry `op`, `attr` and `nattr`, `nin`
 -- @string func public name, for errors
 -- @tparam[opt] NDArray out written instead of a new array
--- @param ... what keeps the inputs alive
+-- @param holder what keeps the first input alive
 -- @treturn NDArray
-function call.cached(entry, func, out, ...)
+function call.cached(entry, func, out, holder)
   put_out(out, func)
   local code = C.ty_call(entry.op, entry.attr, entry.nattr, ins, entry.nin, outs, 1)
   if code ~= 0 then
-    recover(code, entry.op, func, entry.attr, entry.nattr, entry.nin, 1, entry, ...)
+    recover(code, entry.op, func, entry.attr, entry.nattr, entry.nin, 1, holder, entry)
   end
   return out or own(outs[0])
 end
