@@ -154,8 +154,15 @@ KERNELS(quantizes_v2, quantize_v2_run, T_ALL, range_scratch)
 KERNELS(requantizes, requantize_run, T_ALL, range_scratch)
 KERNELS(dequantizes, dequantize_run, T_ALL, NULL)
 KERNELS(calibrates, calibrate, T_ALL, calibrate_scratch)
-KERNELS(flattens, flat_run, T(TY_I8) | T(TY_U8), NULL)
-KERNELS(acts, act_run, T(TY_I8) | T(TY_U8), NULL)
+
+/* the ends of the range are float32 */
+enum { T_LEVELS = T(TY_I8) | T(TY_U8) | T(TY_F32) };
+static const struct kernel flattens[] = {
+  { "levels", flat_run, T_LEVELS, cuda_refuse_numbers }, { 0 }
+};
+static const struct kernel acts[] = {
+  { "levels", act_run, T_LEVELS, cuda_refuse_numbers }, { 0 }
+};
 
 const struct op_kernels cuda_levels[] = {
   { "_contrib_quantize", quantizes, NULL },

@@ -150,4 +150,23 @@ describe("8-bit integers on a GPU", function()
       assert.matches("data is no 8-bit integer", text, 1, true)
     end
   end)
+
+  it("stay there, all operators of them", function()
+    local stand_in = require "spec.support.stand_in"
+    if not stand_in.exists() then
+      pending("no build/cudasim: make cudasim")
+      return
+    end
+    assert.equal("quantized_flatten gpu\nquantized_act gpu\n", (stand_in.run([[
+      local ty = require "tycho"
+      local V = ty.sym.Variable
+      for name, options in ("quantized_flatten ,quantized_act relu,"):gmatch("(%S+) (%a*),") do
+        local exe = ty.sym.contrib[name]{V("q"), V("low"), V("high"),
+          act_type = options ~= "" and options or nil}:simple_bind{ctx = ty.gpu(0),
+          shapes = {q = {2, 3}, low = {1}, high = {1}}, type_dict = {q = "int8"}, grad_req = "null"}
+        exe:forward(false)
+        print(name .. (exe:program():find("on the host", 1, true) and " host" or " gpu"))
+      end
+    ]])))
+  end)
 end)
