@@ -36,7 +36,7 @@ CFLAGS_fuzz    = -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitiz
 CFLAGS_torture = -O1 -g -DTY_TORTURE
 WRAP_torture   = -Wl,--wrap=fopen,--wrap=fopen64
 # counts what runs, with the doors of torture in it; not in the loops of an instruction set
-CFLAGS_coverage = -O0 -g -DTY_TORTURE --coverage -fprofile-abs-path
+CFLAGS_coverage = -O0 -g -DTY_TORTURE -DTY_COUNTS --coverage -fprofile-abs-path
 WRAP_coverage   = $(WRAP_torture)
 ALL    = -std=c11 -D_GNU_SOURCE -Inative -I$(BUILD) -fPIC -fvisibility=hidden -fno-math-errno -fno-trapping-math -ffp-contract=off \
          $(WARN) $(if $(WERROR),-Werror) $(CFLAGS_$(MODE)) $(CFLAGS)

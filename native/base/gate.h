@@ -1,7 +1,7 @@
 /* gate.h - faults on request. In a build with MODE=torture the two doors of this room ask here
 ** whether to fail: every allocation (memory.c, and pages in system.c), and every call of the
 ** system that can fail (system.c). Lua's allocator and files ask too (runtime/torture.c). Other
-** builds have no code for it.
+** builds have no code for it. A build with MODE=coverage has these gates as well, and counts.
 */
 #pragma once
 #include <stdbool.h>
@@ -26,4 +26,11 @@ __attribute__((visibility("default"))) int64_t ty_torture(
     int gate, int64_t at, int lasting, int fault);
 #else
 static inline int gate_fault(int gate) { return 0; }
+#endif
+
+/* writes the counts of what ran, before an end that writes none */
+#ifdef TY_COUNTS
+void gate_counts(void);
+#else
+static inline void gate_counts(void) {}
 #endif

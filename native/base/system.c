@@ -145,6 +145,15 @@ static void note_fork(void) { __atomic_store_n(&forked, 1, __ATOMIC_RELAXED); }
 static void watch_forks(void) { pthread_atfork(NULL, NULL, note_fork); }
 pid_t sys_fork(void) { return refused() ? -1 : fork(); }
 
+
+void sys_before_end(void) { gate_counts(); }
+
+void sys_exit(int status)
+{
+  sys_before_end();
+  _exit(status);
+}
+
 bool sys_forked(void) { return __atomic_load_n(&forked, __ATOMIC_RELAXED); }
 
 int sys_have_threads(void)

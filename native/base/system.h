@@ -42,4 +42,8 @@ pid_t   sys_fork(void);
 bool    sys_forked(void);
 int     sys_have_threads(void);                           /* TY_ESTATE in such a process */
 void    sys_join(pthread_t thread);                       /* nothing in such a process */
+/* at once: nothing that waits for the end of a process is called */
+_Noreturn void sys_exit(int status);
+/* Behind this the process may end so by other hands. */
+void    sys_before_end(void);
 void   *sys_dlopen(const char *name, int flags);

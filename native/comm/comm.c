@@ -363,7 +363,15 @@ static void on_term(int number)
 static void *end_late(void *context)
 {
   nanosleep(&(struct timespec){ ABORT_S, 0 }, NULL);
-  _exit(1);
+  sys_exit(1);
+}
+
+/* Ends the others too. */
+static void end_all(const ty_comm *c, int status)
+{
+  comm_devices_abort();
+  sys_before_end();
+  c->ops->abort(c->world, status);
 }
 
 /* Ends all ranks; this one also where the others cannot be told. */
@@ -371,9 +379,8 @@ static void give_up(const ty_comm *c, const char *what)
 {
   pthread_t thread;
   say(what);
-  if (sys_thread(&thread, end_late, NULL)) _exit(1);
-  comm_devices_abort();
-  c->ops->abort(c->world, 1);
+  if (sys_thread(&thread, end_late, NULL)) sys_exit(1);
+  end_all(c, 1);
 }
 
 static void look_after(const ty_comm *c, double patience)
@@ -386,7 +393,7 @@ static void look_after(const ty_comm *c, double patience)
     snprintf(what, sizeof what, "the ranks are done, but rank %d does not end: it is stopped",
         stopped);
     say(stopped < 0 ? "the ranks are done, but one of them does not end" : what);
-    _exit(1);
+    sys_exit(1);
   }
   snprintf(what, sizeof what, "rank %d has been silent for %.0f s, so all ranks end", silent,
       patience);
@@ -404,7 +411,7 @@ static void not_started(double seconds)
       seconds, why);
   sys_tell(text, (size_t)n);
   comm_leaves();
-  _exit(1);
+  sys_exit(1);
 }
 
 static void *watch(void *context)
@@ -429,8 +436,7 @@ static void leave(int status, void *context)
   ty_comm *c = context;
   if (status && c->world->size > 1) {
     say("the script failed");
-    comm_devices_abort();
-    c->ops->abort(c->world, status);
+    end_all(c, status);
   }
   device_wait(c->queue);
   c->ops->close(c->world);
@@ -562,9 +568,9 @@ int ty_comm_size(const ty_comm *c) { return c->world->size; }
 int ty_comm_abort(ty_comm *c, const char *text)
 {
   NEED(c, TY_ETYPE, "ty_comm_abort: the group is missing");
-  if (c == mpi) say(text ? text : "ended by the script");
-  if (c == mpi) comm_devices_abort();
-  c->ops->abort(c->world, 1);
+  if (c != mpi) return c->ops->abort(c->world, 1), TY_OK;
+  say(text ? text : "ended by the script");
+  end_all(c, 1);
   return TY_OK;
 }
 

@@ -280,5 +280,5 @@ void comm_guard(void)
   close_range(STDERR_FILENO + 2, ~0u, 0);
   guard_ranks(launcher, ear, patience_ms);
   if (is_launcher(launcher)) guard_launcher(launcher, since, patience_ms);
-  _exit(0);
+  sys_exit(0);
 }
