@@ -145,7 +145,6 @@ static void note_fork(void) { __atomic_store_n(&forked, 1, __ATOMIC_RELAXED); }
 static void watch_forks(void) { pthread_atfork(NULL, NULL, note_fork); }
 pid_t sys_fork(void) { return refused() ? -1 : fork(); }
 
-
 void sys_before_end(void) { gate_counts(); }
 
 void sys_exit(int status)

@@ -189,6 +189,8 @@ static int set_up(struct ty_iter *it, const char *kind, const struct options *o)
   TRY(open_reader(kind, o, &it->reader));
   it->data_bytes = desc_bytes(&it->reader->data);
   it->label_bytes = desc_bytes(&it->reader->label);
+  NEED(MAX(it->data_bytes, it->label_bytes) <= (size_t)(TENSOR_BYTES_MAX / batch), TY_EVALUE,
+      "a batch of %lld samples is too large", (long long)batch);
   if (it->reader->kind->drops) it->round = false;
   TRY(new_slots(it));
   TRY(skip_samples(it, skip));
