@@ -120,24 +120,14 @@ static int check(int device)
   return TY_OK;
 }
 
-static int no_device(int device)
-{
-  char name[32];
-  device_name(device, name, sizeof name);
-  struct text why = { 0 };
-  gpu_absence(&why);
-  int code = fail(TY_EDEVICE, "%s does not exist: %s; use cpu(i), or ask ty.num_gpus() first", name,
-      why.s ? why.s : "out of memory");
-  fail_argument(name, NULL, NULL);
-  text_done(&why);
-  return code;
-}
-
 int device_open(int device)
 {
   TRY(check(device));
   const struct device_ops *ops = device_ops(device);
-  return ops ? ops->open(device) : no_device(device);
+  char name[32];
+  NEED(ops, TY_EDEVICE, "%s does not exist: this build has no code for it",
+      device_name(device, name, sizeof name));
+  return ops->open(device);
 }
 
 /* -- random states ----------------------------------------------------------------------------- */
@@ -233,6 +223,7 @@ int ty_device_memory(int device, int64_t *total, int64_t *used, int64_t *pool)
 
 int ty_wait(int device)
 {
+  if (device != -1) TRY(check(device));
   int64_t from = profile_begin();
   int code = device_wait(device);
   profile_call("waitall", from);

@@ -162,4 +162,3 @@ static inline int device_id(int device) { return device & 255; }
 /* called when the process ends, before queues do: ends what a task may be waiting for */
 extern void (*device_closing)(void);
 extern const struct device_ops cpu_ops;
-void gpu_absence(struct text *t);                     /* why there is no GPU here, in words */

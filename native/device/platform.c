@@ -108,27 +108,6 @@ static void add_dnnl(struct text *t)
 #endif
 }
 
-static const char *const cuda_driver[] = { "libcuda.so.1", "libcuda.so", NULL };
-
-/* Why there is no gpu(i) here: what was switched off, looked for, or left out. */
-void gpu_absence(struct text *t)
-{
-  if (env_disabled("cuda")) {
-    text_add(t, "TYCHO_DISABLE switches CUDA off");
-    return;
-  }
-  void *lib = open_first(cuda_driver);
-  if (lib) {
-    dlclose(lib);
-    text_add(t, "there is a CUDA driver, but this build of Tycho has no code for it");
-    return;
-  }
-  text_add(t, "no CUDA driver was found; tried");
-  for (int i = 0; cuda_driver[i]; i++) text_add(t, "%s %s", i ? "," : "", cuda_driver[i]);
-  const char *path = env_text("LD_LIBRARY_PATH", "");
-  text_add(t, " in the system's folders%s%s", *path ? " and in " : "", path);
-}
-
 static void (*tell_back_end)(struct text *t);
 void platform_register(void (*tell)(struct text *t)) { tell_back_end = tell; }
 
