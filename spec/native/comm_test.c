@@ -193,18 +193,105 @@ static void leaves(ty_comm **group)
   }
 }
 
-static void refusals(ty_comm **group)
+/* What fails says so: its code and its text, whole. */
+static void refused(int code, int want, const char *text)
 {
-  ty_comm *none[1];
-  ty_tensor *x[2] = { filled(TY_F32, 3, 0), filled(TY_F64, 3, 0) };
-  CHECK(ty_comm_sum(group[0], x, x, 2, TY_WIRE_FULL, 0, 0) == TY_EDTYPE, "%s", ty_error());
-  CHECK(ty_comm_sum(group[0], x + 1, x + 1, 1, TY_WIRE_F16, 0, 0) == TY_EDTYPE, "%s", ty_error());
-  CHECK(ty_comm_sum(group[0], x, x, 0, TY_WIRE_FULL, 0, 0) == TY_ETYPE, "%s", ty_error());
-  CHECK(ty_comm_broadcast(group[0], x, 1, RANKS) == TY_EVALUE, "%s", ty_error());
-  CHECK(ty_comm_open("pigeons", 1, none) == TY_EVALUE, "%s", ty_error());
-  CHECK(ty_comm_open("threads", 0, none) == TY_EVALUE, "%s", ty_error());
-  ty_tensor_free(x[0]);
-  ty_tensor_free(x[1]);
+  CHECK(code == want && !strcmp(ty_error(), text), "status %d, %s; expected %d, %s", code,
+      ty_error(), want, text);
+}
+
+static void refuses_arrays(ty_comm *c)
+{
+  static const char gone[] = "ty_comm_sum: the group or the arrays are missing";
+  ty_tensor *x = filled(TY_F32, 3, 0), *y = filled(TY_F64, 3, 0), *z = filled(TY_F32, 4, 0);
+  ty_tensor *both[2] = { x, y }, *none[1] = { NULL };
+  refused(ty_comm_sum(NULL, &x, &x, 1, TY_WIRE_FULL, 0, 0), TY_ETYPE, gone);
+  refused(ty_comm_sum(c, NULL, &x, 1, TY_WIRE_FULL, 0, 0), TY_ETYPE, gone);
+  refused(ty_comm_sum(c, &x, NULL, 1, TY_WIRE_FULL, 0, 0), TY_ETYPE, gone);
+  refused(ty_comm_sum(c, &x, &x, 0, TY_WIRE_FULL, 0, 0), TY_ETYPE, gone);
+  refused(ty_comm_sum(c, none, &x, 1, TY_WIRE_FULL, 0, 0), TY_ETYPE,
+      "ty_comm_sum: array 0 is missing");
+  refused(ty_comm_sum(c, both, both, 2, TY_WIRE_FULL, 0, 0), TY_EDTYPE,
+      "ty_comm_sum: array 1 is float64, the first one float32");
+  refused(ty_comm_sum(c, &x, &z, 1, TY_WIRE_FULL, 0, 0), TY_ESHAPE,
+      "ty_comm_sum: array 0 has 3 elements, its sum 4");
+  refused(ty_comm_sum(c, &x, &y, 1, TY_WIRE_FULL, 0, 0), TY_EDTYPE,
+      "ty_comm_sum: arrays of float32, sums of float64");
+  refused(ty_comm_sum(c, &x, &x, 1, TY_WIRE_FULL - 1, 0, 0), TY_EVALUE,
+      "ty_comm_sum: no way of sending -1");
+  refused(ty_comm_sum(c, &x, &x, 1, TY_WIRE_2BIT + 1, 0, 0), TY_EVALUE,
+      "ty_comm_sum: no way of sending 4");
+  refused(ty_comm_sum(c, &y, &y, 1, TY_WIRE_F16, 0, 0), TY_EDTYPE,
+      "ty_comm_sum: only float32 is sent as a shorter type, not float64");
+  refused(ty_comm_broadcast(c, none, 1, 0), TY_ETYPE, "ty_comm_broadcast: array 0 is missing");
+  refused(ty_comm_broadcast(c, &x, 1, -1), TY_EVALUE,
+      "ty_comm_broadcast: there is no rank -1 of 5");
+  refused(ty_comm_broadcast(c, &x, 1, RANKS), TY_EVALUE,
+      "ty_comm_broadcast: there is no rank 5 of 5");
+  ty_tensor_free(x);
+  ty_tensor_free(y);
+  ty_tensor_free(z);
+}
+
+static void refuses_calls(ty_comm *c)
+{
+  static const char gather[] = "ty_comm_gather: an argument is missing";
+  static const char stats[] = "ty_comm_stats: an argument is missing";
+  ty_comm *none[16];
+  int64_t n;
+  char byte = 0;
+  refused(ty_comm_gather(NULL, &byte, 1, &byte), TY_ETYPE, gather);
+  refused(ty_comm_gather(c, NULL, 1, &byte), TY_ETYPE, gather);
+  refused(ty_comm_gather(c, &byte, 1, NULL), TY_ETYPE, gather);
+  refused(ty_comm_gather(c, &byte, (1 << 20) + 1, &byte), TY_EVALUE,
+      "ty_comm_gather: 1048577 bytes; at most a megabyte");
+  refused(ty_comm_stats(NULL, &n, &n, &n), TY_ETYPE, stats);
+  refused(ty_comm_stats(c, NULL, &n, &n), TY_ETYPE, stats);
+  refused(ty_comm_stats(c, &n, NULL, &n), TY_ETYPE, stats);
+  refused(ty_comm_stats(c, &n, &n, NULL), TY_ETYPE, stats);
+  refused(ty_comm_abort(NULL, NULL), TY_ETYPE, "ty_comm_abort: the group is missing");
+  refused(ty_comm_open("pigeons", 1, none), TY_EVALUE, "no group of ranks is of kind 'pigeons'");
+  refused(ty_comm_open("threads", 0, none), TY_EVALUE,
+      "a group of 0 ranks in one process: 1 to 16");
+  refused(ty_comm_open("threads", 17, none), TY_EVALUE,
+      "a group of 17 ranks in one process: 1 to 16");
+  refused(ty_comm_open("threads", 16, none), TY_EDEVICE, "a process has at most 16 ranks");
+  RUN(ty_comm_open("threads", 16 - RANKS, none)); /* those of the refused group are free again */
+  for (int i = 0; i < 16 - RANKS; i++) ty_comm_free(none[i]);
+}
+
+/* Messages and bytes of a rank, and time that passed. */
+static void counts(ty_comm *c)
+{
+  int64_t before[3], after[3];
+  ty_comm *alone;
+  ty_tensor *x = filled(TY_F32, 10, 0);
+  RUN(ty_comm_stats(c, &before[0], &before[1], &before[2]));
+  CHECK(before[0] > 0 && before[1] > before[0] && before[2] > 0, "%lld messages, %lld bytes",
+      (long long)before[0], (long long)before[1]);
+  RUN(ty_comm_open("threads", 1, &alone));
+  RUN(ty_comm_sum(alone, &x, &x, 1, TY_WIRE_FULL, 0, 0));
+  RUN(ty_tensor_wait(x, 0));
+  RUN(ty_comm_stats(alone, &after[0], &after[1], &after[2]));
+  CHECK(after[0] == 1 && after[1] == 40, "%lld messages, %lld bytes", (long long)after[0],
+      (long long)after[1]);
+  ty_tensor_free(x);
+  ty_comm_free(alone);
+}
+
+/* A group that one rank ends is ended for the others, who wait. */
+static void ended(void)
+{
+  ty_comm *pair[2];
+  ty_tensor *x = filled(TY_F32, 10, 0);
+  RUN(ty_comm_open("threads", 2, pair));
+  RUN(ty_comm_sum(pair[0], &x, &x, 1, TY_WIRE_FULL, 0, 0));
+  RUN(ty_comm_abort(pair[1], "no more"));
+  int code = ty_tensor_wait(x, 0);
+  CHECK(code == TY_ERUN && strstr(ty_error(), "the group was ended"), "status %d, %s", code,
+      ty_error());
+  ty_tensor_free(x);
+  for (int r = 0; r < 2; r++) ty_comm_free(pair[r]);
 }
 
 int main(void)
@@ -219,7 +306,10 @@ int main(void)
   keeps_the_order(group);
   wires(group);
   gatherings(group);
-  refusals(group);
+  refuses_arrays(group[0]);
+  refuses_calls(group[0]);
+  counts(group[0]);
+  ended();
   leaves(group);
   RUN(ty_wait(-1));
   CHECK(ty_live("tensor") == 0, "%lld tensors live", (long long)ty_live("tensor"));
