@@ -313,7 +313,7 @@ static void run_options(lua_State *L)
 {
   for (int i = 1; i < program.argc && i != program.options.script; i++) {
     const char *option = program.argv[i];
-    if (option[0] != '-' || !option[1] || !strchr("el", option[1])) continue;
+    if (!strchr("el", option[1])) continue; /* all before a script are options, as was seen */
     const char *value = option[2] ? option + 2 : program.argv[++i];
     call_session(L, option[1] == 'e' ? "text" : "use", value);
   }
@@ -324,7 +324,7 @@ static int run(lua_State *L)
   const struct options *o = &program.options;
   set_arg(L);
   if (o->strict) {
-    require(L, "tycho.strict");
+    require(L, "tycho.core.strict");
     lua_call(L, 0, 0);
   }
   run_options(L);

@@ -1,5 +1,6 @@
 -- The program `tycho`: command line, exit status, texts of errors, Ctrl-C.
 
+local folder = require "spec.support.folder"
 local shell = require "spec.support.shell"
 
 local tycho, with_file = shell.tycho, shell.with_file
@@ -72,10 +73,10 @@ describe("tycho", function()
   end)
 
   -- a script's output, the script's name replaced
-  local function tells(code)
+  local function tells(code, options)
     local text
     with_file(code, function(path)
-      text = tycho(path):gsub(path:gsub("%p", "%%%0"), "script.lua")
+      text = tycho((options or "") .. " " .. path):gsub(path:gsub("%p", "%%%0"), "script.lua")
     end)
     return text
   end
@@ -106,19 +107,64 @@ describe("tycho", function()
         eval_metric = "loss"}]]))
   end)
 
-  it("exits with 2 after wrong usage", function()
-    assert.equal(2, select(2, tycho("--no-such-option")))
-    assert.equal(2, select(2, tycho("-e")))
+  it("says what an error is that is no text", function()
+    for raised, want in pairs{ ["{}"] = "error object is a table",
+      ["nil"] = "error object is a nil",
+      ["print"] = "error object is a function", ["12"] = "12",
+      ["setmetatable({}, {__tostring = function() return 'mine' end})"] = "mine",
+      ["setmetatable({}, {__tostring = function() return {} end})"] =
+        "error object is a table",
+      ["{code = 'interrupted'}"] = "interrupted" } do
+      assert.equal("tycho: " .. want .. "\n", tells(("error(%s, 0)"):format(raised)))
+    end
   end)
 
-  it("refuses undeclared globals when strict", function()
-    with_file("local x = undeclared", function(path)
-      assert.equal(1, select(2, tycho("--strict " .. path)))
-      assert.equal(0, select(2, tycho(path)))
+  it("names functions of a traceback, and not more than 24", function()
+    assert.equal("tycho: script.lua:1: deep\nstack traceback:\n\z
+      \tscript.lua:1: in function 'fail'\n\z
+      \tscript.lua:3: in function <script.lua:2>\n\z
+      \tscript.lua:2: in main chunk\n",
+      tells("function fail() local x = error('deep') end\n\z
+        local x = ('x'):gsub('x', function()\nlocal x = fail() end)"))
+    local text = tells("local function f(n) if n == 0 then error('deep') end local x = f(n - 1) end \z
+      f(30)")
+    assert.equal(24, select(2, text:gsub("\n\tscript%.lua:1: in function 'f'", "")))
+    assert.equal("\n\t...\n", text:sub(-6))
+  end)
+
+  it("exits with 2 after wrong usage, which it names", function()
+    for arguments, want in pairs{ ["--no-such-option"] = "unknown option '--no-such-option'",
+      ["-e"] = "a value is missing after '-e'", ["-e 1 -l"] = "a value is missing after '-l'",
+      ["-x"] = "unknown option '-x'", ["-ii"] = "unknown option '-ii'" } do
+      local output, status = tycho(arguments)
+      assert.equal(2, status)
+      assert.equal("tycho: " .. want, output:match("^[^\n]*"))
+      assert.is_truthy(output:find((tycho("--help")), 1, true))
+    end
+  end)
+
+  it("takes the value of an option in the same word too", function()
+    prints("12\ntable\n", "--plain -e'3 * 4' -ltycho.core.json -e 'type(json)'")
+  end)
+
+  it("takes modules on Lua's own path where it lies beside none", function()
+    folder.with(function(path)
+      local output, status = shell.run(("cp %s %s/tycho && cd %s && env -u TYCHO_LIB \z
+        LD_LIBRARY_PATH=%s ./tycho --platform"):format(shell.program, path, path,
+        (shell.run("readlink -f " .. shell.program):gsub("/[^/]*$", ""))))
+      assert.equal(0, status)
+      assert.is_truthy(output:find("\nmodules: on Lua's own path\n", 1, true), output)
     end)
-    with_file("undeclared = 1", function(path)
-      assert.equal(1, select(2, tycho("--strict " .. path)))
-    end)
+  end)
+
+  it("refuses undeclared globals when strict, and runs what declares them", function()
+    local strict = "tycho: script.lua:1: %s an undeclared global 'oops'\n"
+    for code, want in pairs{ ["local x = oops"] = strict:format("reading"), ["oops = 1"] =
+      strict:format("writing"), ["rawset(_G, 'oops', 3) oops = oops + 1 print(oops)"] = "4\n" } do
+      assert.equal(want, tells(code, "--strict"))
+      assert.is_falsy(tells(code):find("undeclared", 1, true))
+    end
+    prints("7\n", "--strict -e 'x = 7' -e x")
   end)
 
   local function interrupted(code)
