@@ -92,10 +92,6 @@ int device_parse(const char *text, int *device)
     { "cpu", TY_CPU },
     { "gpu", TY_GPU },
   };
-  if (!text || !*text) {
-    *device = TY_CPU;
-    return TY_OK;
-  }
   for (int i = 0; i < COUNT(names); i++) {
     size_t n = strlen(names[i].name);
     if (strncmp(text, names[i].name, n)) continue;

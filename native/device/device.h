@@ -91,7 +91,7 @@ bool ticket_past(struct ticket t);
 void ticket_wait(struct ticket t);
 bool device_sync(void);                               /* TYCHO_SYNC=1: device_submit runs inline */
 const char *device_name(int device, char *buffer, size_t size);            /* "cpu(0)" */
-int  device_parse(const char *text, int *device);     /* "gpu(1)" -> TY_GPU + 1; "" -> TY_CPU */
+int  device_parse(const char *text, int *device);     /* "gpu(1)" -> TY_GPU + 1 */
 
 /* The random state of a device: every draw (imperative call or executor run) takes the next
 ** counter. */

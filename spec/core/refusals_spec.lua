@@ -82,6 +82,28 @@ describe("the C interface refuses", function()
     assert.equal(0, C.ty_devices(C.TY_PINNED + 256))
   end)
 
+  it("texts that name no device", function()
+    local form = "bad device '%s': expected for instance cpu(0)"
+    for name, want in pairs{ ["xpu(0)"] = "bad device 'xpu(0)': expected cpu(i), gpu(i) or \z
+      cpu_pinned(i)", ["cpu("] = form, ["cpu()"] = form, ["cpu(0"] = form, ["cpu(x)"] = form,
+      ["cpu0"] = form, ["gpu(0))"] = form, ["cpu_pinned(0) "] = form, ["cpu(-1)"] =
+      "bad device 'cpu(-1)': ids are 0 to 63", ["cpu(64)"] =
+      "bad device 'cpu(64)': ids are 0 to 63" } do
+      local attrs = native.attrs({ "ctx", "shape" }, { ctx = name, shape = "(2,)" })
+      check{ { "call", "_zeros", attrs, 2, none, 0, tensor, 1, want:format(name) } }
+    end
+    for name, number in pairs{ cpu = 0, ["cpu(3)"] = 3, ["cpu_pinned(1)"] = C.TY_PINNED + 1 } do
+      local attrs = native.attrs({ "ctx", "shape" }, { ctx = name, shape = "(2,)" })
+      tensor[0] = nil
+      assert.equal(0, C.ty_call("_zeros", attrs, 2, nil, 0, tensor, 1))
+      local d = ffi.new("ty_desc")
+      assert.equal(0, C.ty_tensor_desc(tensor[0], d))
+      assert.equal(number, d.device)
+      C.ty_tensor_free(tensor[0])
+      tensor[0] = nil
+    end
+  end)
+
   it("a missing argument beside others", function()
     local u64 = ffi.cast("uint64_t *", long)
     check{
