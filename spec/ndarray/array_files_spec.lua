@@ -1,0 +1,161 @@
+-- Files of arrays made by hand: each version of a record, sparse ones, and what is said of records
+-- that cannot be.
+
+local ffi = require "ffi"
+local native = require "tycho.core.ffi"
+local ty = require "tycho"
+
+local C = native.C
+
+-- Little-endian words.
+local function u32(...)
+  local words = {}
+  for i = 1, select("#", ...) do
+    words[i] = ffi.string(ffi.new("int32_t[1]", ffi.cast("int32_t", ffi.cast("int64_t",
+      (select(i, ...))))), 4)
+  end
+  return table.concat(words)
+end
+
+local function u64(...)
+  local words = {}
+  for i = 1, select("#", ...) do
+    words[i] = ffi.string(ffi.new("int64_t[1]", (select(i, ...))), 8)
+  end
+  return table.concat(words)
+end
+
+local function floats(...)
+  return ffi.string(ffi.new("float[?]", select("#", ...), ...), 4 * select("#", ...))
+end
+
+local V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
+local CPU, F32, I64 = u32(1, 0), u32(0), u32(6)
+
+local function shape(...)
+  return u32(select("#", ...)) .. u64(...)
+end
+
+local function list(records, names)
+  local text = {}
+  for i, name in ipairs(names or {}) do
+    text[i] = u64(#name) .. name
+  end
+  return u64(0x112, 0, #records) .. table.concat(records) .. u64(#text) .. table.concat(text)
+end
+
+-- A row_sparse array of 3 x 2 of which some rows are stored.
+local function rows(numbers, stored, index_shape)
+  return u32(V2, 1) .. shape(#numbers, 2) .. shape(3, 2) .. CPU .. F32 .. I64
+    .. (index_shape or shape(#numbers)) .. floats(unpack(stored)) .. u64(unpack(numbers))
+end
+
+-- A csr array of 2 x 3: values, starts of rows, columns.
+local function csr(values, starts, columns, whole)
+  return u32(V2, 2) .. shape(#values) .. (whole or shape(2, 3)) .. CPU .. F32
+    .. I64 .. shape(#starts) .. I64 .. shape(#columns)
+    .. floats(unpack(values)) .. u64(unpack(starts)) .. u64(unpack(columns))
+end
+
+-- The text of the failure behind the place.
+local function refusal(bytes)
+  local bag, named = ffi.new("ty_bag *[1]"), ffi.new("int[1]")
+  assert.is_true(C.ty_params_parse(bytes, #bytes, bag, named) > 0)
+  return (ffi.string(C.ty_error()):gsub("^buffer: ", ""):gsub("^byte %d+ of %d+: ", ""))
+end
+
+describe("a file of arrays", function()
+  it("holds records of all versions", function()
+    local old = u32(2, 1, 2) .. CPU .. F32 .. floats(1, 2)
+    local first = u32(V1) .. shape(2) .. CPU .. F32 .. floats(3, 4)
+    local second = u32(V2, 0) .. shape(2) .. CPU .. F32 .. floats(5, 6)
+    local scalar = u32(V3, 0) .. shape() .. CPU .. F32 .. floats(7)
+    local arrays = ty.nd.load_frombuffer(list{ old, first, second, scalar })
+    assert.same({ { 1, 2 } }, arrays[1]:totable())
+    assert.same({ 3, 4 }, arrays[2]:totable())
+    assert.same({ 5, 6 }, arrays[3]:totable())
+    assert.same({ 7 }, arrays[4]:totable())
+  end)
+
+  it("leaves out null and empty arrays that have names, and refuses others", function()
+    local null, none = u32(V2, 0) .. shape(), u32(V3, 0) .. u32(-1)
+    local empty = u32(V2, 0) .. shape(2, 0) .. CPU .. F32
+    local sparse = u32(V2, 1) .. shape(0, 2) .. shape(0, 2) .. CPU .. F32 .. I64 .. shape(0)
+    local one = u32(V2, 0) .. shape(1) .. CPU .. F32 .. floats(1)
+    local arrays = ty.nd.load_frombuffer(list({ null, none, empty, sparse, one },
+      { "a", "b", "c", "d", "e" }))
+    assert.same({ 1 }, arrays.e:totable())
+    assert.is_nil(arrays.a or arrays.b or arrays.c or arrays.d)
+    for _, record in ipairs{ null, none, empty, sparse } do
+      assert.equal("array 0 of the list has no elements", refusal(list{ record }))
+    end
+  end)
+
+  it("holds sparse arrays, which are made dense", function()
+    local arrays = ty.nd.load_frombuffer(list{ rows({ 2, 0 }, { 1, 2, 3, 4 }),
+      csr({ 5, 6, 7 }, { 0, 1, 3 }, { 2, 0, 1 }) })
+    assert.same({ { 3, 4 }, { 0, 0 }, { 1, 2 } }, arrays[1]:totable())
+    assert.same({ { 0, 0, 5 }, { 6, 7, 0 } }, arrays[2]:totable())
+  end)
+
+  it("is refused where a sparse array does not fit itself", function()
+    for want, record in pairs{
+      ["a row_sparse array lists row 3"] = rows({ 0, 3 }, { 1, 2, 3, 4 }),
+      ["a row_sparse array lists row -1"] = rows({ 0, -1 }, { 1, 2, 3, 4 }),
+      ["a row_sparse array stores too few rows"] = u32(V2, 1) .. shape(1, 2) .. shape(3, 2) .. CPU
+        .. F32 .. I64 .. shape(2) .. floats(1, 2) .. u64(0, 1),
+      ["a sparse array without a shape of what is stored"] = rows({ 0 }, { 1, 2 }, shape()),
+      ["a csr array lists column 3"] = csr({ 5 }, { 0, 1, 1 }, { 3 }),
+      ["a csr array lists column -1"] = csr({ 5 }, { 0, 1, 1 }, { -1 }),
+      ["a csr array lacks starts of rows"] = csr({ 5 }, { 0, 1 }, { 0 }),
+      ["row 0 of a csr array has no valid extent"] = csr({ 5 }, { 0, 2, 2 }, { 0 }),
+      ["row 1 of a csr array has no valid extent"] = csr({ 5 }, { 0, 1, 0 }, { 0 }),
+      ["a csr array is too large to be made dense"] = csr({ 5 }, { 0, 1, 1 }, { 0 },
+        shape(2, 2 ^ 30)),
+      ["a row_sparse array is too large to be made dense"] = u32(V2, 1) .. shape(1, 2)
+        .. shape(2 ^ 40, 2 ^ 40) .. CPU .. F32 .. I64 .. shape(1) .. floats(1, 2) .. u64(0),
+    } do
+      assert.equal(want, refusal(list{ record }))
+    end
+    assert.equal("a csr array lacks starts of rows", refusal(list{ csr({ 5 }, { 0, 1, 1 }, { 0 },
+      shape(2)) }))
+    assert.equal("row 0 of a csr array has no valid extent", refusal(list{ csr({ 5 }, { -1, 1, 1 },
+      { 0 }) }))
+    assert.equal("a sparse array without a shape of what is stored", refusal(list{ u32(V2, 1)
+      .. shape() .. shape(3, 2) .. CPU .. F32 .. I64 .. shape(1) .. floats(1, 2) .. u64(0) }))
+  end)
+
+  it("is refused where a record cannot be", function()
+    local record = u32(V2, 0) .. shape(2) .. CPU .. F32 .. floats(5, 6)
+    for want, bytes in pairs{
+      ["an array begins with 0x00000011: neither a known version nor a number of dimensions"] =
+        list{ u32(17) },
+      ["unknown storage type 3"] = list{ u32(V2, 3) },
+      ["unknown storage type -1"] = list{ u32(V2, -1) },
+      ["an array of 17 dimensions; there are at most 16"] = list{ u32(V2, 0, 17) },
+      ["an array of -2 dimensions"] = list{ u32(V3, 0, -2) },
+      ["an array of -1 dimensions"] = list{ u32(V2, 0, -1) },
+      ["dimension 1 of an array is negative"] = list{ u32(V2, 0, 2) .. u64(1, -1) },
+      ["unknown type code 99"] = list{ u32(V2, 0) .. shape(1) .. CPU .. u32(99) },
+      ["arrays of uint16 cannot be loaded"] = list{ u32(V2, 0) .. shape(1) .. CPU .. u32(9) },
+      ["the file ends within the elements of an array"] = list{ u32(V2, 0)
+        .. shape(2 ^ 40, 2 ^ 40) .. CPU .. F32 },
+      ["2 names for 1 arrays"] = list({ record }, { "a", "b" }),
+      ["a name contains a zero byte"] = list({ record }, { "a\0b" }),
+      ["1000 arrays cannot be in this file"] = u64(0x112, 0, 1000) .. record,
+      ["a name of 1000 bytes"] = u64(0x112, 0, 1) .. record .. u64(1, 1000),
+      ["this is not a file of arrays: it has not even a header"] = "\18\1",
+      ["this is not a file of arrays: it does not begin with 0x112"] = "\18\1\1\0\0\0\0\0",
+      ["the file ends within the header: 4 bytes are missing"] = u64(0x112, 0),
+    } do
+      assert.equal(want, refusal(bytes))
+    end
+    local pickle = "this is a Python pickle, not a file of arrays; pickles can run code and are not \z
+      read"
+    local other = "this is not a file of arrays: it has not even a header"
+    for bytes, want in pairs{ ["\128\2}"] = pickle, ["\128\5}"] = pickle, ["\128\1}"] = other,
+      ["\128\6}"] = other, ["\128\2"] = other, ["\127\2}"] = other, [""] = other } do
+      assert.equal(want, refusal(bytes))
+    end
+  end)
+end)
