@@ -39,6 +39,21 @@ describe("a file that is written", function()
     end)
   end)
 
+  it("leaves alone files whose names only begin as its own", function()
+    folder.with(function(path)
+      local others = { ".tycho", ".tycho-", ".tycho-1", ".tycho-1-", ".tycho-1-2.bak", ".tycho-a-2",
+        "tycho-1-2" }
+      for _, name in ipairs(others) do
+        folder.write(path .. "/" .. name, "mine")
+      end
+      folder.write(path .. "/.tycho-1-2", "half")
+      folder.with(function(other) save(other, 1) end)
+      save(path, 1)
+      table.insert(others, #others, "a.params")
+      assert.same(others, names_in(path))
+    end)
+  end)
+
   it("leaves alone what somebody still writes", function()
     folder.with(function(path)
       local name = path .. "/.tycho-1-1"

@@ -41,6 +41,16 @@ describe("tycho --platform", function()
     assert.matches("^1024 of", line(platform("TYCHO_THREADS=100000"), "threads"))
   end)
 
+  it("lets a program have fewer threads, or all again, and no others", function()
+    local all = tonumber(platform("TYCHO_THREADS=4"):match("threads +(%d+)"))
+    local output = shell.run(("TYCHO_THREADS=4 %s -e 'local C = require(\"tycho.core.ffi\").C \z
+      for _, n in ipairs{ 0, 2, -7, 1000000, 1, 4 } do io.write(C.ty_threads(n), \" \") end'")
+      :format(shell.program))
+    local most = tonumber((shell.run("nproc")))
+    assert.equal(4, all)
+    assert.equal(("4 2 2 %d 1 4 "):format(math.max(4, most)), output)
+  end)
+
   it("reads numbers with units, and leaves out what is none", function()
     for text, bytes in pairs{ ["4096"] = "4096", ["64k"] = "65536", ["3M"] = "3145728",
       ["2g"] = "2147483648", ["1T"] = "1099511627776", [" 5k"] = "5120", ["4kb"] = false,
