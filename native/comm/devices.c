@@ -29,7 +29,8 @@ struct greeting {
 int ty_comm_devices(char *text, size_t size)
 {
   const struct collective_ops *ops = collective_ops();
-  NEED(ops && text && size, TY_EDEVICE, "this build has no code for sums over devices");
+  NEED(text && size, TY_ETYPE, "ty_comm_devices: no place for the text");
+  NEED(ops, TY_EDEVICE, "this build has no code for sums over devices");
   return ops->find(text, size);
 }
 

@@ -12,7 +12,7 @@ describe("processes over MPI", function()
   with_mpi("end together when one asks for it, which says why", function()
     for text, said in pairs{ ["\"had enough\""] = "had enough; the last checkpoint: epoch 7",
       [""] = "ended by the script; the last checkpoint: none was written" } do
-      local output, status = shell.run((RUN):format(2, shell.program, ("-e \z
+      local output, status = shell.run(RUN:format(2, shell.program, ("-e \z
         'local kv = require(\"tycho\").kv.create(\"dist_sync\") \z
          local C = require(\"tycho.core.ffi\").C C.ty_comm_note(\"epoch 7\") \z
          if not (%s) then C.ty_comm_note(nil) end kv:barrier() \z
