@@ -295,19 +295,28 @@ static int insert_copies(ty_exec *e, struct gradient *grad)
   return TY_OK;
 }
 
-/* A gradient that is made elsewhere than its array lies is copied there. */
+/* Whether an argument's arrays lie together, where its group says; others are refused below. */
+static bool well_placed(const ty_exec *e, const struct bound *b)
+{
+  const struct placing w = { .place = e->place, .nplace = e->nplace };
+  int group, at = b->grad->d.device;
+  group_device(&w, &e->g->node[b->node], &group); /* -1: none has a device */
+  return (group < 0 || group == at) && (!b->value || b->value->d.device == at);
+}
+
+/* A gradient that is made elsewhere than its argument lies is copied there. */
 static int bring_gradients(ty_exec *e)
 {
   ty_desc *desc = mem_grow(e->desc, sizeof *desc * (size_t)(e->g->nvalue + e->narg));
-  NEED(desc, TY_EMEMORY, "out of memory: executor");
-  e->desc = desc;
-  int *device = mem_grow(e->device, sizeof *device * (size_t)(e->g->n + e->narg));
+  if (desc) e->desc = desc;
+  int *device = desc ? mem_grow(e->device, sizeof *device * (size_t)(e->g->n + e->narg)) : NULL;
   NEED(device, TY_EMEMORY, "out of memory: executor");
   e->device = device;
   for (int i = 0; i < e->narg; i++) {
     const struct bound *b = &e->arg[i];
     ty_entry made, *of = &e->grad_entry[i];
-    if (!b->req || !b->grad || device[of->node] == b->grad->d.device) continue;
+    if (!b->req || !b->grad || !well_placed(e, b)) continue;
+    if (device[of->node] == b->grad->d.device) continue;
     char name[600];
     snprintf(name, sizeof name, "%s_grad_copy", b->name);
     TRY(graph_node(e->g, op_find("_copy"), name, NULL, 0, of, 1, &made));

@@ -97,14 +97,19 @@ describe("a network with groups", function()
     assert.equal("cpu(1)", tostring(e.grad_dict.w.context))
     assert.equal("cpu(0)", tostring(e.grad_dict.free.context))
     -- added to what is there
-    local g = ty.nd.ones(3, { ctx = ty.cpu(3) })
-    e = sum:bind{ ctx = ty.cpu(0), group2ctx = PLACES, args = { x = values.x:copyto(ty.cpu(1)),
-      w = values.w:copyto(ty.cpu(1)) }, args_grad = { w = g }, grad_req = { w = "add" } }
+    local function bound(g)
+      return net:bind{ ctx = ty.cpu(0), group2ctx = PLACES, args = { x = values.x:copyto(ty.cpu(1)),
+        w = values.w:copyto(ty.cpu(1)), v = ty.nd.ones(3, { ctx = ty.cpu(2) }) },
+        args_grad = { w = g }, grad_req = { w = "add" } }
+    end
+    local g = ty.nd.ones(3, { ctx = ty.cpu(1) })
+    e = bound(g)
     for _ = 1, 2 do
       e:forward{ is_train = true }
-      e:backward(ty.nd.full({ 3 }, 5, { ctx = ty.cpu(1) }))
+      e:backward(ty.nd.full({ 3 }, 5, { ctx = ty.cpu(2) }))
     end
     assert.same({ 11, 11, 11 }, g:totable())
+    assert.raises("device", function() bound(ty.nd.ones(3, { ctx = ty.cpu(3) })) end)
   end)
 
   it("needs a device for each group", function()

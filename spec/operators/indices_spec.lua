@@ -1,6 +1,7 @@
 -- What operators that take indices, classes, lengths or places make of those that are not there:
 -- clipped, wrapped around, left out, or refused; fractions are cut off. One line per operator;
 -- three of everything, so that 0, 1 and 2 are there.
+local device = require "spec.support.device"
 local ty = require "tycho"
 require "spec.helper"
 
@@ -200,8 +201,8 @@ end)
 describe("indices that are no longer there when gradients are made are refused:", function()
   local V = ty.sym.Variable
 
-  -- arguments: shapes; the index is good in forward
-  local function refused_late(net, arguments, index, good, bad, text)
+  -- arguments: shapes; the index is good in forward. GPUs tell late failures in words of their own
+  local function refused_late(net, arguments, index, good, bad, text, gpu_text)
     local req, types = {}, {}
     for name in pairs(arguments) do
       req[name], types[name] = name == index and "null" or "write", "float32"
@@ -217,7 +218,11 @@ describe("indices that are no longer there when gradients are made are refused:"
       exe:backward(nd.ones(exe.outputs[1].shape))
       for _, g in pairs(exe.grad_dict) do g:wait_to_read() end
     end)
-    assert.equal(text, e.message)
+    if device.is_gpu then
+      assert.truthy(e.message:find(gpu_text or text, 1, true), e.message)
+    else
+      assert.equal(text, e.message)
+    end
   end
 
   it("gather_nd", function()
@@ -239,6 +244,6 @@ describe("indices that are no longer there when gradients are made are refused:"
       V("marks"), V("valid"), V("max")}
     refused_late(net[1], {mu = {1, 2}, alpha = {2}, beta = {2}, state = {1, 2}, lags = {1, 2},
       marks = {1, 2}, valid = {1}, max = {1}}, "marks", {{0, 1}}, {{2, 1}},
-      "mark 2 of event 0 of sequence 0; expected 0 to 1")
+      "mark 2 of event 0 of sequence 0; expected 0 to 1", "index 2 at position 0 is out of range")
   end)
 end)
