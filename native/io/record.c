@@ -141,7 +141,7 @@ int ty_record_read(ty_record *r, const char **data, size_t *bytes)
 
 static int put(ty_record *r, const void *bytes, size_t n)
 {
-  return fwrite(bytes, 1, n, r->file) == n ? TY_OK : no_file(r);
+  return !n || fwrite(bytes, 1, n, r->file) == n ? TY_OK : no_file(r); /* nothing may be NULL */
 }
 
 static int put_chunk(ty_record *r, uint32_t flag, const char *bytes, size_t n)
