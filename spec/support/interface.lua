@@ -48,7 +48,7 @@ end
 function interface.var(graph, name)
   local out = ffi.new("ty_entry[1]")
   interface.takes("ty_graph_var", graph, name, nil, 0, out)
-  return out[0]
+  return ffi.new("ty_entry", out[0])                     -- out[0] alone would not outlive out
 end
 
 --- attrs as {"key", "value", ...}: kept by the caller only for the call.
@@ -69,7 +69,7 @@ function interface.op(graph, op, name, inputs, attrs)
   local list, n = interface.attrs(attrs or {})
   local entries, count = interface.entries(inputs)
   interface.takes("ty_graph_op", graph, op, name, list, n, entries, count, out)
-  return out[0]
+  return ffi.new("ty_entry", out[0])
 end
 
 --- A float32 array on the CPU with these numbers; dtype: another one.

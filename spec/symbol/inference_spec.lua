@@ -26,7 +26,7 @@ local function chain(n, attrs)
     local e = ffi.new("ty_entry[1]")
     takes("ty_graph_var", g, ("variable_number_%d"):format(i), i == 1 and list or nil,
       i == 1 and count or 0, e)
-    entries[i] = e[0]
+    entries[i] = ffi.new("ty_entry", e[0])
   end
   if n > 0 then
     interface.op(g, "add_n", "sum", entries)
