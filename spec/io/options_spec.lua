@@ -1,8 +1,8 @@
 -- What the readers of files say of options that they cannot take, one at a time: straight to the
 -- core, since the front end refuses most of them before.
 
-local ffi = require "ffi"
 local folder = require "spec.support.folder"
+local interface = require "spec.support.interface"
 local native = require "tycho.core.ffi"
 
 local C = native.C
@@ -11,16 +11,11 @@ local UNREADABLE = "/proc/self/mem"                      -- opens, and cannot be
 
 -- The text of the failure, nil where the iterator was made.
 local function refusal(kind, options)
-  local keys, handle = {}, ffi.new("ty_iter *[1]")
-  for key in pairs(options) do
-    keys[#keys + 1] = key
+  local it, text = interface.iterator(kind, options)
+  if it then
+    C.ty_iter_free(it)
   end
-  table.sort(keys)
-  if C.ty_iter_new(kind, native.attrs(keys, options), #keys, handle) == 0 then
-    C.ty_iter_free(handle[0])
-    return nil
-  end
-  return ffi.string(C.ty_error())
+  return text
 end
 
 local function merged(options, more)

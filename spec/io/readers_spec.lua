@@ -3,6 +3,7 @@
 
 local ffi = require "ffi"
 local folder = require "spec.support.folder"
+local interface = require "spec.support.interface"
 local native = require "tycho.core.ffi"
 local shell = require "spec.support.shell"
 local ty = require "tycho"
@@ -177,13 +178,7 @@ describe("an iterator", function()
   local int = ffi.new("int[1]")
 
   local function open(kind, options)
-    local keys, handle = {}, ffi.new("ty_iter *[1]")
-    for key in pairs(options) do
-      keys[#keys + 1] = key
-    end
-    table.sort(keys)
-    native.check(C.ty_iter_new(kind, native.attrs(keys, options), #keys, handle), "open")
-    return ffi.gc(handle[0], C.ty_iter_free)
+    return ffi.gc(assert(interface.iterator(kind, options)), C.ty_iter_free)
   end
 
   local function row(it)

@@ -20,10 +20,7 @@ describe("the prompt's terminal", function()
     t:expect("> ")
   end)
 
-  local function line(text, want)
-    t:send(text .. "\n")
-    t:expect("\r\n" .. (want and want .. "\r\n" or "") .. "> ")
-  end
+  local function line(text, want) t:line(text, want) end
 
   local function keys(text, want)
     t:send(text)

@@ -222,11 +222,7 @@ describe("prompt on a terminal", function()
 
   teardown(function() os.remove(history) end)
 
-  -- Types a line and waits for what it prints and the next prompt.
-  local function line(text, want)
-    t:send(text .. "\n")
-    t:expect("\r\n" .. (want and want .. "\r\n" or "") .. "> ")
-  end
+  local function line(text, want) t:line(text, want) end
 
   -- Types without Enter and waits until the line ends in a text.
   local function keys(text, want)

@@ -8,6 +8,11 @@ local ty = require "tycho"
 local C, check = native.C, native.check
 local arrays = {}
 
+--- All elements as they are printed, with blanks between.
+function arrays.text(x)
+  return table.concat(x:reshape{ -1 }:totable(), " ")
+end
+
 local CTYPES = {
   float32 = "float", float64 = "double", float16 = "uint16_t", bfloat16 = "uint16_t",
   uint8 = "uint8_t", int8 = "int8_t", int32 = "int32_t", int64 = "int64_t", bool = "uint8_t",

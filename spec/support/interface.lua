@@ -41,6 +41,19 @@ function interface.make(kind, name, ...)
   return native.own(out[0], C[kind .. "_free"])
 end
 
+--- An iterator's handle, the caller's to free; nil and the text where it is refused.
+function interface.iterator(kind, options)
+  local keys, handle = {}, ffi.new("ty_iter *[1]")
+  for key in pairs(options) do
+    keys[#keys + 1] = key
+  end
+  table.sort(keys)
+  if C.ty_iter_new(kind, native.attrs(keys, options), #keys, handle) ~= 0 then
+    return nil, ffi.string(C.ty_error())
+  end
+  return handle[0]
+end
+
 function interface.graph()
   return interface.make("ty_graph", "ty_graph_new")
 end

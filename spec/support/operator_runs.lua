@@ -2,6 +2,7 @@
 -- lines of tables of cases, forward and, where there is a gradient, backward, or called on arrays.
 
 local is_array = require("tycho.ndarray.class").is_array
+local text_of = require("spec.support.arrays").text
 local trials = require "spec.support.trials"
 local ty = require "tycho"
 
@@ -9,10 +10,6 @@ local runs = {}
 
 local CHANGES_AN_INPUT = { _onehot_encode = true, _scatter_set_nd = true, _set_value = true,
   reset_arrays = true }
-
-local function text_of(array)
-  return table.concat(array:reshape{ -1 }:totable(), " ")
-end
 
 local function call(line, case)
   local options = {}

@@ -59,6 +59,12 @@ function terminal:expect(text)
     :format(text, self:screen():sub(self.place)), 2)
 end
 
+--- Types a line at the prompt and waits for what it prints and the next prompt.
+function terminal:line(text, want)
+  self:send(text .. "\n")
+  self:expect("\r\n" .. (want and want .. "\r\n" or "") .. "> ")
+end
+
 --- Ends the program with Ctrl-D; returns its exit status.
 function terminal:close()
   self:send("\4")

@@ -6,11 +6,9 @@ local lfs = require "lfs"
 local Session = require "tycho.prompt"
 local ty = require "tycho"
 
-local QUIET = { info = function() end, warning = function() end }
+local text_of = require("spec.support.arrays").text
 
-local function text_of(array)
-  return table.concat(array:reshape{ -1 }:totable(), " ")
-end
+local QUIET = { info = function() end, warning = function() end }
 
 local function network()
   local x = ty.sym.Convolution{ ty.sym.Variable "data", num_filter = 2, kernel = { 3, 3 },

@@ -3,12 +3,9 @@
 
 local ty = require "tycho"
 
+local text_of = require("spec.support.arrays").text
 local V, contrib = ty.sym.Variable, ty.sym.contrib
 local QUIET = { info = function() end, warning = function() end }
-
-local function text_of(array)
-  return table.concat(array:reshape{ -1 }:totable(), " ")
-end
 
 -- Small numbers that differ, for each argument.
 local function fill(exe)

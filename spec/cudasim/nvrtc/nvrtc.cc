@@ -265,23 +265,16 @@ static nvrtcResult image(nvrtcProgram p, char *out)
   return NVRTC_SUCCESS;
 }
 
-API nvrtcGetCUBINSize(nvrtcProgram p, size_t *n)
-{
-  ENTER;
-  return image_size(p, n);
-}
-API nvrtcGetCUBIN(nvrtcProgram p, char *out)
-{
-  ENTER;
-  return image(p, out);
-}
-API nvrtcGetPTXSize(nvrtcProgram p, size_t *n)
-{
-  ENTER;
-  return image_size(p, n);
-}
-API nvrtcGetPTX(nvrtcProgram p, char *out)
-{
-  ENTER;
-  return image(p, out);
-}
+#define IMAGE(kind) \
+  API nvrtcGet##kind##Size(nvrtcProgram p, size_t *n) \
+  { \
+    ENTER; \
+    return image_size(p, n); \
+  } \
+  API nvrtcGet##kind(nvrtcProgram p, char *out) \
+  { \
+    ENTER; \
+    return image(p, out); \
+  }
+IMAGE(CUBIN)
+IMAGE(PTX)
