@@ -51,6 +51,8 @@ enum {
   OP_WEIGHTED_LOSS = 8192,                            /* OP_LOSS, but with gradients of weights too */
   /* monitors call its input `data` by that name, as the reference does where it declares one */
   OP_NAMED_INPUT = 16384,
+  /* its gradient has a part of its own: backward runs, on zeros, where no head gradient comes */
+  OP_OWN_GRADIENT = 32768,
 };
 
 /* what passes expand: operators whose inputs are bodies too (pass/control_flow.c) */

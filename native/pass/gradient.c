@@ -3,9 +3,9 @@
 ** One reverse walk over the forward nodes. Each forward node that lies between a requested variable
 ** and a head gets one gradient operator, `<node>_backward`: it reads what the operator's `grad`
 ** lists, and its output k is the gradient of input k. Only gradients that something reads are
-** computed: none of what is made from a loss, which takes nothing from behind. An operator whose
-** gradient moves states has it run where the gradient of an input is read, on zeros if its own
-** was cut. Contributions to one value are summed: one alone is used as it
+** computed: none of what is made from a loss, which reads no head gradient. An operator whose
+** gradient moves states, or has a part of its own, has it run where the gradient of an input is
+** read, on zeros if no head gradient comes. Contributions to one value are summed: one alone is used as it
 ** is, fewer than a cap become one add_n called sum_grad, more a chain of additions. Head
 ** gradients are variables `_head_grad_<i>`, made only where read.
 ** Recomputation: a node marked __force_mirroring__ (or all that qualify, under an option) gets a
@@ -242,11 +242,12 @@ static int not_differentiable(const struct node *n)
   return code;
 }
 
-static bool reached(const struct walk *w, int node)
+/* Returns whether the gradients of a node's inputs may differ from zero. */
+static bool has_gradient(const struct walk *w, int node)
 {
   const struct node *n = &w->g->node[node];
-  if (n->kind->reads && !n->kind->reads->heads)
-    return true; /* a loss: needs no gradient from behind */
+  const bool loss = n->kind->reads && !n->kind->reads->heads;
+  if (loss || n->op->flags & OP_OWN_GRADIENT) return true;
   for (int k = 0; k < n->kind->nout; k++)
     if (w->part[n->first + k].n) return true;
   return false;
@@ -259,7 +260,7 @@ static int append_backward(struct walk *w, int node)
   ty_entry out, *in = NEWS(ty_entry, n->nin + 2 * n->kind->nout + 64);
   struct read_walk r = reads_walk(n->kind->reads, n->nin, n->kind->nout);
   int nin = 0, code = TY_OK;
-  const bool cut = !reached(w, node); /* zeros come out as well */
+  const bool cut = !has_gradient(w, node); /* zeros come out as well */
   NEED(in, TY_EMEMORY, "out of memory: gradient");
   while (!code && reads_next(&r)) code = read_operand(w, node, r.kind, r.k, in, &nin);
   snprintf(name, sizeof name, "%s%s_backward", w->g->node[node].name,
@@ -307,7 +308,7 @@ static int visit(struct walk *w, int node)
   if (!n->op || !w->need[node] || zero_gradient(n->op)) return TY_OK;
   if (passes(n->op)) return pass_on(w, node);
   const bool moves = n->kind->reads && n->kind->reads->changes;
-  if (!moves && !reached(w, node)) return TY_OK;
+  if (!moves && !has_gradient(w, node)) return TY_OK;
   return n->kind->reads ? append_backward(w, node) : not_differentiable(n);
 }
 
