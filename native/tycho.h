@@ -185,6 +185,9 @@ int         ty_exec_backward(ty_exec *e, ty_tensor *const *head, int n, int is_t
 ** a CPU forward where it first reads one's arguments, for which the layers before need not wait. */
 int         ty_exec_buckets(ty_exec *e, const int *bucket);
 int         ty_exec_resume(ty_exec *e);                    /* after TY_EV_*: goes on */
+/* Instead of resume: the step of the event has failed, for this reason. What the run would have
+** written from there on fails when it is read. */
+int         ty_exec_abandon(ty_exec *e, const char *why);
 int         ty_exec_event(ty_exec *e, ty_event *out);
 /* inputs, outputs of a Lua-defined operator */
 int         ty_exec_event_tensor(ty_exec *e, int part, int i, ty_tensor **out);
@@ -257,8 +260,11 @@ int         ty_rng(int device, int set, uint64_t *seed, uint64_t *counter);
 /* a number of [0, 1) from that state, at once: it waits for nothing */
 int         ty_rng_unit(int device, double *out);
 int         ty_device_memory(int device, int64_t *total, int64_t *used, int64_t *pool);
-/* 1: its last write failed and nobody was told yet */
+/* waits for its last write; 1: what computed it failed, and nothing has written it since */
 int         ty_tensor_failed(ty_tensor *t);
+/* A state of a training: where a change in place fails, the old value counts again as soon as the
+** failure has been reported. What executors are bound to is so already. */
+int         ty_tensor_lasting(ty_tensor *t);
 /* rows of output i that its last run filled (waits); -1: all of them, always */
 int         ty_exec_rows(ty_exec *e, int i, int64_t *rows);
 /* the same graph with other annotations: what reshape starts from */

@@ -228,7 +228,7 @@ static int check_arrays(const ty_comm *c, ty_tensor *const *x, int n, const char
 static int submit(struct message like, ty_tensor *const *from, ty_tensor *const *to, int n)
 {
   struct message *m = NEW(struct message);
-  struct storage **list = NEWS(struct storage *, 2 * (size_t)n);
+  struct access *list = NEWS(struct access, 2 * (size_t)n);
   like.part = NEWS(struct comm_part, n);
   if (!m || !list || !like.part) {
     mem_free(m);
@@ -240,8 +240,9 @@ static int submit(struct message like, ty_tensor *const *from, ty_tensor *const 
     like.part[i] = (struct comm_part){ tensor_at(from[i]), tensor_at(to[i]),
       desc_count(&to[i]->d) };
     like.bytes += desc_bytes(&to[i]->d);
-    list[i] = from[i]->storage;
-    list[n + i] = to[i]->storage;
+    list[i] = tensor_access(from[i]);
+    list[n + i] = tensor_access(to[i]);
+    list[n + i].in_place = from[i]->storage == to[i]->storage;
   }
   *m = like;
   m->n = n;
@@ -314,10 +315,11 @@ int ty_comm_gather(ty_comm *c, const void *own, size_t bytes, void *all)
   struct storage *mark;
   int code = storage_new(TY_CPU, 1, &mark); /* carries the failure, if there is one */
   if (code) return drop_message(m), code;
-  t.write = &mark;
+  const struct access write = access_all(mark);
+  t.write = &write;
   t.nwrite = 1;
   code = device_submit(c->queue, &t, NULL);
-  if (!code) code = storage_wait(mark, 0);
+  if (!code) code = storage_wait(&write, 0);
   storage_free(mark);
   return code;
 }

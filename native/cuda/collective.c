@@ -127,7 +127,7 @@ static int die(struct collective *c, int code)
   c->dead = true;
   struct failure *f = failure_take(code);
   abort_group(c);
-  code = failure_tell(f);
+  code = failure_report(f);
   failure_drop(f);
   return code;
 }
@@ -259,7 +259,7 @@ static int start(
   struct failure *f = code ? failure_take(code) : NULL;
   int ended = nccl.GroupEnd();
   if (f) {
-    code = failure_tell(f);
+    code = failure_report(f);
     failure_drop(f);
   }
   else {

@@ -148,7 +148,7 @@ static int start(struct gpu *g, int id)
   if (code) {
     struct failure *f = failure_take(code); /* what comes now may fail on its own */
     drop_streams(g);
-    code = failure_tell(f);
+    code = failure_report(f);
     failure_drop(f);
     return code;
   }

@@ -3,8 +3,8 @@
 ** A device runs its tasks in the order of submission. `device_submit` looks at the tickets of
 ** the storages a task reads and writes: where another device's task is still under way (read
 ** after write, write after read, write after write), the new task waits for it before it runs.
-** Then the task's own ticket is noted in the storages. A task that fails marks the storages it
-** writes; a task that reads a marked storage is skipped and marks its own. Order of calls:
+** Then the task's own ticket is noted in the storages. A task that fails marks the bytes it
+** writes; a task that reads marked bytes is skipped and marks its own. Order of calls:
 ** device_submit any number of times; device_wait or storage_wait where a value is needed on the
 ** host. Nothing here knows a CPU: what a kind of device does stands behind struct device_ops.
 **
@@ -30,7 +30,15 @@ struct storage {
   uint64_t version;                                   /* +1 for each write; atomic */
   struct ticket write;                                /* the last task that writes it */
   struct ticket read[4];                              /* the last reads, one per device */
-  struct failure *failed;                             /* set by the failed task; void once told */
+  /* What broke the bytes failed_begin .. failed_end - 1; NULL: nothing. Reads of them fail until
+  ** they are written. */
+  struct failure *failed;
+  size_t failed_begin, failed_end;
+  /* The bytes are good again once the failure is reported: what failed was a change in place. */
+  bool failed_once;
+  /* Atomic. Weights, optimizer states and their like: a change in place that fails leaves the old
+  ** value, which is good again once the failure is reported. */
+  bool lasting;
   void   (*release)(void *owner, void *data);         /* gives the bytes back; NULL: not ours */
   void    *owner;
 };
@@ -42,18 +50,39 @@ int storage_wrap(int device, void *data, size_t bytes, void (*release)(void *, v
 struct storage *storage_keep(struct storage *s);
 /* drops one reference; queued tasks hold theirs */
 void storage_free(struct storage *s);
-/* until the host may read (write) it; tells a failure once */
-int  storage_wait(struct storage *s, int for_write);
+/* Bytes begin .. end - 1 of a storage that a task reads or writes. */
+struct access {
+  struct storage *storage;
+  size_t begin, end;
+  /* of a write: it changes the old bytes, which stay as they are where the task does not run */
+  bool in_place;
+};
+static inline struct access access_all(struct storage *s)
+{
+  return (struct access){ s, 0, SIZE_MAX, false };
+}
+
+/* Waits until the host may read (write) the storage. Fails with what broke the bytes, each time,
+** until something writes them. */
+int  storage_wait(const struct access *a, int for_write);
 
 static inline uint64_t storage_version(const struct storage *s)
 {
   return __atomic_load_n(&s->version, __ATOMIC_RELAXED);
 }
-/* the same, but tells nothing */
+/* Waits likewise, but reports no failure. */
 void storage_wait_quiet(struct storage *s, int for_write);
-/* the host has written it; all of it: a failure mark is void */
-void storage_written(struct storage *s, bool all);
-bool storage_failed(const struct storage *s);         /* marked, and nobody was told */
+static inline void storage_set_lasting(struct storage *s)
+{
+  __atomic_store_n(&s->lasting, true, __ATOMIC_RELAXED);
+}
+/* Counts a write by the host. */
+void storage_written(struct storage *s);
+/* Marks the bytes as broken by f, which it keeps, or with f NULL as written. */
+void storage_mark(const struct access *a, struct failure *f);
+/* Returns what broke some of the bytes, with a reference; NULL: nothing. */
+struct failure *storage_failure(const struct access *a);
+bool storage_failed(const struct access *a);
 
 /* A task: run on the queue's thread; `done` always runs after it (also when skipped), there too.
 ** A small one may run on the caller's, before device_submit returns; it fails as others do, when
@@ -68,7 +97,7 @@ struct task {
   int  (*run)(void *context);
   void (*done)(void *context);                        /* may be NULL */
   void  *context;
-  struct storage *const *read, *const *write;         /* copied by device_submit */
+  const struct access *read, *write;                  /* copied by device_submit */
   int    nread, nwrite;
   const struct ticket *after;                         /* further tickets to wait for */
   int nafter;

@@ -14,7 +14,7 @@ enum { NAP_NS = 100000 };
 void queue_mark_writes(struct slot *s)
 {
   for (int i = s->task.nread; i < s->task.nread + s->task.nwrite; i++)
-    storage_mark(s->list[i], s->failed);
+    storage_mark(&s->list[i], s->failed);
 }
 
 /* A device that is lost fails whatever comes as it failed first: that names the culprit. */
@@ -40,7 +40,7 @@ static void wake_waiters(struct queue *q)
 static void let_go(struct queue *q, struct slot *s)
 {
   if (s->task.done) s->task.done(s->task.context);
-  for (int i = 0; i < s->task.nread + s->task.nwrite; i++) storage_free(s->list[i]);
+  for (int i = 0; i < s->task.nread + s->task.nwrite; i++) storage_free(s->list[i].storage);
   failure_drop(s->failed);
   __atomic_sub_fetch(&q->held, (int64_t)s->task.held, __ATOMIC_RELAXED);
 }
@@ -79,7 +79,7 @@ static void settle(struct slot *s)
 {
   for (int i = 0; i < s->nwait; i++) ticket_wait(s->wait[i * RING]);
   for (int i = 0; i < s->task.nread && !s->failed; i++)
-    s->failed = storage_marked_for(s->list[i], s->told);
+    s->failed = storage_failure_for(&s->list[i], s->reported);
   if (s->failed) queue_mark_writes(s);
 }
 

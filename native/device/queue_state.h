@@ -12,15 +12,15 @@ enum { RING = 1024, SPIN_NS = 50000, AHEAD = 64 };
 /* a submitted task; its lists stay allocated */
 struct slot {
   struct task task;
-  struct storage **list;                              /* reads, then writes */
+  struct access *list;                                /* reads, then writes */
   int cap;
   /* number k at wait[k * RING]: most tasks wait for one queue or none */
   struct ticket *wait;
   int nwait;
   bool awaits;                                        /* the device waits for some of them */
   uint64_t early;                                     /* atomic: its number, if it passed early */
-  uint64_t told;                                      /* failures, when it was submitted */
-  struct failure *failed;                             /* what became of it */
+  uint64_t reported;                                  /* failures, when it was submitted */
+  struct failure *failed;                             /* NULL: none so far */
 };
 
 /* what a look at the tasks behind the head has met so far: storages, by their addresses */

@@ -29,8 +29,6 @@ int exec_start(ty_exec *e, const char *what, int which, int is_train, struct pro
   return TY_OK;
 }
 
-int exec_walk(ty_exec *e);
-
 static int forward(ty_exec *e, int is_train)
 {
   struct program *p;
@@ -139,8 +137,9 @@ static int backward(ty_exec *e, ty_tensor *const *head, int n, int is_train)
   e->host.rerun = e->spent; /* the last backward has used up what forward left: run that again */
   if (!e->spent) return exec_begin_backward(e, p);
   e->last.is_train = e->forward_train;
-  TRY(exec_submit_all(e, p, 0, p->nsegment_forward));
-  return exec_begin_backward(e, p);
+  int code = exec_submit_all(e, p, 0, p->nsegment_forward);
+  if (code > 0) return exec_abandon(p, p->nsegment_forward, p->nsegment, code);
+  return code ? code : exec_begin_backward(e, p);
 }
 
 int ty_exec_backward(ty_exec *e, ty_tensor *const *head, int n, int is_train)

@@ -132,20 +132,28 @@ static struct imperative *imperative_new(struct cached_call *r)
 
 /* -- submission -------------------------------------------------------------------------------- */
 
-/* storages of a task that are listed on the stack */
+/* Lists an array that the call writes; in place where it is an input as well. */
+static struct access written_access(const struct imperative *m, const ty_tensor *t)
+{
+  struct access a = tensor_access(t);
+  for (int k = 0; k < m->nin; k++) a.in_place |= overlap(t, m->in[k]);
+  return a;
+}
+
+/* accesses of a task that are listed on the stack */
 enum { FEW = 32 };
 
-static int submit_lists(struct imperative *m, struct storage **read, struct storage **write)
+static int submit_lists(struct imperative *m, struct access *read, struct access *write)
 {
   const struct cached_call *r = m->r;
   int nw = 0;
   for (int i = 0; i < m->nin; i++) {
-    read[i] = m->in[i]->storage;
-    if (r->ports.in[i].mutated) write[nw++] = m->in[i]->storage;
+    read[i] = tensor_access(m->in[i]);
+    if (r->ports.in[i].mutated) write[nw++] = written_access(m, m->in[i]);
   }
-  for (int i = 0; i < m->nout; i++) write[nw++] = m->out[i]->storage;
+  for (int i = 0; i < m->nout; i++) write[nw++] = written_access(m, m->out[i]);
   for (int i = 0; i < m->nout; i++)
-    if (m->target[i]) write[nw++] = m->target[i]->storage;
+    if (m->target[i]) write[nw++] = written_access(m, m->target[i]);
   struct task t = { run, drop, m, read, write, m->nin, nw, NULL, 0, m->tmp ? m->tmp->bytes : 0,
     r->small };
   return device_submit(r->device, &t, NULL);
@@ -154,9 +162,9 @@ static int submit_lists(struct imperative *m, struct storage **read, struct stor
 /* From here on m belongs to the task. */
 static int submit(struct imperative *m)
 {
-  struct storage *few[FEW], **list = few;
+  struct access few[FEW], *list = few;
   int nin = m->nin, n = 2 * nin + 2 * m->nout;
-  if (n > FEW && !(list = NEWS(struct storage *, n))) return drop(m), TY_EMEMORY;
+  if (n > FEW && !(list = NEWS(struct access, n))) return drop(m), TY_EMEMORY;
   int code = submit_lists(m, list, list + nin);
   if (list != few) mem_free(list);
   return code;

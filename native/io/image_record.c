@@ -371,7 +371,7 @@ static int next_image(struct reader *reader, void *data, float *label, bool *mor
   while (!j->done) pthread_cond_wait(&r->done, &r->lock);
   pthread_mutex_unlock(&r->lock);
   if (j->code != TY_OK) {
-    failure_tell(j->failure);
+    failure_report(j->failure);
     failure_drop(j->failure);
     j->failure = NULL;
     return j->code;

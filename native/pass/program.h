@@ -114,7 +114,7 @@ struct segment {
   /* per device slot: the latest earlier segment there that it reads from, -1 */
   int wait[MAX_DEVICES];
   /* set by the executor: what the queue must know, what its device records (exec/replay.c) */
-  struct storage **read, **write;
+  struct access *read, *write;
   int nread, nwrite;
   int *seen, nseen;                                   /* bound arrays whose versions it is told */
   struct replay *record;

@@ -154,6 +154,12 @@ void ty_tensor_free(ty_tensor *t)
   live_add(LIVE_TENSOR, -1);
 }
 
+struct access tensor_access(const ty_tensor *t)
+{
+  const size_t begin = (size_t)t->offset;
+  return (struct access){ t->storage, begin, begin + desc_bytes(&t->d), false };
+}
+
 /* -- asking ------------------------------------------------------------------------------------ */
 
 int ty_tensor_desc(const ty_tensor *t, ty_desc *out)
@@ -172,22 +178,26 @@ int ty_tensor_same(const ty_tensor *a, const ty_tensor *b)
 int ty_tensor_wait(ty_tensor *t, int for_write)
 {
   NEED(t, TY_ETYPE, "ty_tensor_wait: the tensor is missing");
-  return storage_wait(t->storage, for_write);
+  const struct access a = tensor_access(t);
+  return storage_wait(&a, for_write);
 }
 
 int ty_tensor_failed(ty_tensor *t)
 {
   if (!t) return 0;
   storage_wait_quiet(t->storage, 0);
-  return storage_failed(t->storage);
+  const struct access a = tensor_access(t);
+  return storage_failed(&a);
+}
+
+int ty_tensor_lasting(ty_tensor *t)
+{
+  NEED(t, TY_ETYPE, "ty_tensor_lasting: the tensor is missing");
+  storage_set_lasting(t->storage);
+  return TY_OK;
 }
 
 /* -- bytes in and out -------------------------------------------------------------------------- */
-
-static bool whole(const ty_tensor *t)
-{
-  return t->offset == 0 && desc_bytes(&t->d) == t->storage->bytes;
-}
 
 static int check_bytes(const ty_tensor *t, const char *what, size_t bytes)
 {
@@ -207,8 +217,9 @@ int ty_tensor_data(ty_tensor *t, void **out)
   NEED(device_kind(t->d.device) != TY_GPU, TY_EDEVICE,
       "the memory of %s has no address on the host; read it or copy it to a CPU",
       device_name(t->d.device, name, sizeof name));
-  TRY(storage_wait(t->storage, 1));
-  if (!t->readonly) storage_written(t->storage, false);
+  const struct access a = tensor_access(t);
+  TRY(storage_wait(&a, 1));
+  if (!t->readonly) storage_written(t->storage);
   *out = tensor_at(t);
   return TY_OK;
 }
@@ -220,7 +231,9 @@ int ty_tensor_write(ty_tensor *t, const void *src, size_t bytes)
   TRY(check_bytes(t, "write", bytes));
   storage_wait_quiet(t->storage, 1);
   TRY(device_ops(t->d.device)->copy(t->d.device, tensor_at(t), TY_CPU, src, bytes));
-  storage_written(t->storage, whole(t));
+  const struct access a = tensor_access(t);
+  storage_mark(&a, NULL);
+  storage_written(t->storage);
   return TY_OK;
 }
 
@@ -228,7 +241,8 @@ int ty_tensor_read(ty_tensor *t, void *dst, size_t bytes)
 {
   NEED(t && dst, TY_ETYPE, "ty_tensor_read: the tensor or the destination is missing");
   TRY(check_bytes(t, "read", bytes));
-  TRY(storage_wait(t->storage, 0));
+  const struct access a = tensor_access(t);
+  TRY(storage_wait(&a, 0));
   return device_ops(t->d.device)->copy(TY_CPU, dst, t->d.device, tensor_at(t), bytes);
 }
 
@@ -263,8 +277,8 @@ static int submit_copy(ty_tensor *dst, ty_tensor *src)
   *c = (struct copying){ dst, src };
   ty_tensor_keep(dst);
   ty_tensor_keep(src);
-  struct storage *read[] = { src->storage, dst->storage };
-  struct task t = { run_copy, drop_copy, c, read, read + 1, whole(dst) ? 1 : 2, 1, NULL, 0, 0,
+  const struct access read = tensor_access(src), write = tensor_access(dst);
+  struct task t = { run_copy, drop_copy, c, &read, &write, 1, 1, NULL, 0, 0,
     desc_bytes(&dst->d) + desc_bytes(&src->d) <= SMALL_TASK };
   return device_submit(
       device_kind(dst->d.device) == TY_GPU ? dst->d.device : src->d.device, &t, NULL);

@@ -13,6 +13,8 @@ struct ty_tensor {
   int32_t  readonly;
 };
 static inline void *tensor_at(const ty_tensor *t) { return (char *)t->storage->data + t->offset; }
+/* the bytes of t, for a task's lists */
+struct access tensor_access(const ty_tensor *t);
 /* keeps s */
 int     tensor_on(const ty_desc *d, struct storage *s, int64_t offset, ty_tensor **out);
 /* on a CPU; large ones are touched at first use */

@@ -154,6 +154,7 @@ function KVStore:_add_key(key, x)
   end
   self._count = self._count + 1
   local stored = class.new(x._shape, x._dtype, self._home._device, "KVStore:init")
+  class.make_lasting(stored)
   call.copy(stored, x, "KVStore:init")
   local entry = { stored = stored, order = type(key) == "number" and key or self._count,
     compression = self._compression, residuals = {} }

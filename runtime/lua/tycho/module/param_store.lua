@@ -103,8 +103,21 @@ function ParamStore:values()
 end
 
 
---- The copies by name, up to date: always the same table and arrays.
+-- Waits for updates. One that failed raises here, before a copy is made of what it left.
+local function wait_for_updates(self)
+  for _, arrays in pairs(self._arrays) do
+    for _, x in ipairs(arrays) do
+      x:wait_to_read()
+    end
+  end
+end
+
+
+--- The copies by name, up to date: always the same table and arrays. Waits for updates.
 function ParamStore:copies()
+  if self.stale then
+    wait_for_updates(self)
+  end
   for name, arrays in pairs(self._arrays) do
     if not self._copies[name] then
       self._copies[name] = copy_of(arrays, self.stale, name)

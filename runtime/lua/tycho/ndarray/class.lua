@@ -107,6 +107,13 @@ function class.share(pointer)
 end
 
 
+--- Declares an array to be a state of a training: where a change in place fails, its old value
+-- counts again as soon as the failure has been reported. Elsewhere each read fails.
+function class.make_lasting(x)
+  C.ty_tensor_lasting(x._h)
+end
+
+
 --- An array on a borrowed tensor.
 function class.borrow(pointer)
   C.ty_tensor_keep(pointer)

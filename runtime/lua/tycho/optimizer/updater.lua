@@ -49,6 +49,18 @@ local function move(state, ctx)
 end
 
 
+-- Declares the arrays of a state to be lasting.
+local function make_lasting(state)
+  if class.is_array(state) then
+    class.make_lasting(state)
+  elseif values.is_plain(state) then
+    for _, part in ipairs(state) do
+      make_lasting(part)
+    end
+  end
+end
+
+
 --- The state of a parameter: made when it is first met, moved to the weight's device when
 -- it was loaded or the weight has moved (not for users). `states_synced`: by index, that device.
 function Updater:_state(index, weight)
@@ -56,6 +68,9 @@ function Updater:_state(index, weight)
     self.states[index] = self.optimizer:create_state_multi_precision(index, weight)
   elseif self.states_synced[index] ~= weight.context then
     self.states[index] = move(self.states[index], weight.context)
+  end
+  if self.states_synced[index] ~= weight.context then
+    make_lasting(self.states[index])
   end
   self.states_synced[index] = weight.context
   return self.states[index]
