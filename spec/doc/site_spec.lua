@@ -1,5 +1,7 @@
 -- The pages as HTML: every link leads somewhere, everything public is described, the script works.
 
+package.path = "scripts/dev/?.lua;" .. package.path
+
 local shell = require "spec.support.shell"
 
 local folder
@@ -110,6 +112,59 @@ describe("scripts/dev/doc.lua", function()
     end
     assert.is_falsy(all:find("not for users", 1, true))
     assert.is_falsy(all:find('id="[%w_.]*[.:]_'))
+  end)
+
+  -- the call above each entry of the reference
+  local function calls()
+    local list = {}
+    for page, text in pairs(texts) do
+      for call in text:gmatch(page:find("^reference_") and '<pre class="call">([^<]*)</pre>'
+          or "^$^") do
+        call = call:gsub("&quot;", '"')
+        list[call:match("^[^%({]*")] = call
+      end
+    end
+    return list
+  end
+
+  it("shows the arguments of methods without an option table", function()
+    local all = calls()
+    for _, call in ipairs{ "Module:forward_backward(data_batch)", "NDArray:copyto(other)",
+        "Optimizer:update(index, weight, grad, state)", "Optimizer:create_state(index, weight)",
+        "CustomOp:assign(dst, req, src)", "Module:update_metric(eval_metric, labels, [pre_sliced])",
+        "EvalMetric:update(labels, preds)", "Augmenter:apply(x)", "NDArray:get(...)",
+        "DataIter:set_state(state)", "DataDesc.get_batch_axis([layout])", "Module:update()" } do
+      assert.equal(call, all[call:match("^[^%(]*")])
+    end
+  end)
+
+  -- each function of the library, asked for itself
+  it("shows no call without arguments of a function that has some", function()
+    local entries = require "doc.entries"
+    local count = 0
+    for _, page in ipairs(entries.pages()) do
+      for _, item in ipairs(page.entries) do
+        local f = item.kind ~= "class" and item.f
+        local info = f and debug.getinfo(f, "u")
+        local method = item.title:find(":", 1, true) and 1 or 0
+        if f and info.nparams > method and debug.getlocal(f, method + 1):find("%w") then
+          assert.is_falsy(item.call:find("%(%)$"), item.call)
+          count = count + 1
+        end
+      end
+    end
+    assert.is_true(count > 100, count)
+  end)
+
+  it("shows no address of a function and no bounds of a C integer", function()
+    for page, text in pairs(texts) do
+      if page:find("%.html$") then
+        assert.is_falsy(text:match("[%w ]+: 0x%x%x+"), page)
+        assert.is_falsy(text:find("-2147483648", 1, true), page)
+        assert.is_falsy(text:find("%[%-?%d*,2147483647%]"), page)
+      end
+    end
+    assert.is_truthy(calls()["ty.rnn.ConvGRUCell"]:find("[activation]", 1, true))
   end)
 
   it("says something of the options, of all of those that are used most", function()
@@ -276,7 +331,6 @@ describe("the pages' script", function()
 end)
 
 describe("colours of code", function()
-  package.path = "scripts/dev/?.lua;" .. package.path
   local colours = require "doc.colours"
 
   local function plain(html)
@@ -323,7 +377,6 @@ describe("colours of code", function()
 end)
 
 describe("Markdown", function()
-  package.path = "scripts/dev/?.lua;" .. package.path
   local markdown = require "doc.markdown"
 
   local function html(text, links)

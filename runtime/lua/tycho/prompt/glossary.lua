@@ -233,7 +233,8 @@ local BY_HOME = {
     default_init = "for names that are not given", global_init = "that of the module",
     attrs = "the variable's attributes", init = "the initializer of the weights' blocks" },
   rnn = { prefix = "how names of its parameters begin", params = "`RNNParams` that are shared",
-    activation = "a word of Activation or LeakyReLU", num_layers = "how many layers",
+    activation = "a word of Activation or LeakyReLU, or a function of a symbol; of convolutional \z
+      cells leaky ReLU of slope 0.2", num_layers = "how many layers",
     bidirectional = "whether it runs both ways",
     input_shape = "the shape of an input, with channels",
     h2h_kernel = "the kernel over the state", h2h_dilate = "its dilation",

@@ -121,13 +121,21 @@ function manual.literal(value)
 end
 
 
+--- The default of a form's parameter as Lua writes it; nil where there is none, or where it is a
+-- function, which has no text.
+function manual.default(p)
+  return p.default ~= nil and type(p.default) ~= "function" and manual.literal(p.default) or nil
+end
+
+
 --- The call of a form: "Module:fit{train_data, [eval_data], eval_metric = \"acc\"}".
 -- @param form
 -- @string[opt] title what stands before the brace; the form's own name otherwise
 function manual.signature(form, title)
   local words = {}
   for i, p in ipairs(form.params) do
-    words[i] = p.default ~= nil and p.name .. " = " .. manual.literal(p.default)
+    local default = manual.default(p)
+    words[i] = default and p.name .. " = " .. default
       or p.required and p.name or "[" .. p.name .. "]"
   end
   if form.rest then
@@ -137,12 +145,48 @@ function manual.signature(form, title)
 end
 
 
+--- The name of the parameter that a method's object is; nil of other functions.
+-- @func f
+-- @string title what is called: "NDArray:get"
+function manual.object(f, title)
+  return title:find(":", 1, true) and debug.getlocal(manual.unwrapped(f), 1) or nil
+end
+
+
+--- The call of a function without a form: "Module:update_metric(eval_metric, labels)". The names
+-- are those of its parameters; brackets go around what the comment calls optional.
+-- @func f
+-- @string title what comes before the bracket; a colon in it leaves out the object
+-- @tparam[opt] table entry the function's comment
+function manual.plain_signature(f, title, entry)
+  f = manual.unwrapped(f)
+  local info, object = debug.getinfo(f, "u"), manual.object(f, title)
+  local said, optional, names = {}, {}, {}
+  for _, p in ipairs(comments.parts(entry).params) do
+    said[#said + 1] = p.name ~= object and p or nil
+    optional[p.name] = p.type:find("optional", 1, true) ~= nil
+  end
+  for i = object and 2 or 1, info.nparams do
+    names[#names + 1] = debug.getlocal(f, i):match("^_?(%w.*)$")
+  end
+  if info.isvararg then
+    for i = #names + 1, #said do
+      names[i] = said[i].name
+    end
+    names[1] = names[1] or "..."
+  end
+  for i, name in ipairs(names) do
+    names[i] = optional[name] and "[" .. name .. "]" or name
+  end
+  return title .. "(" .. table.concat(names, ", ") .. ")"
+end
+
+
 -- One row per parameter of the form, with what the comment says of it.
 local function add_form(lines, form, said)
   for i, p in ipairs(form.params) do
     local text = p.type.text
-      .. (p.required and ", required"
-        or p.default ~= nil and " = " .. manual.literal(p.default) or "")
+      .. (p.required and ", required" or manual.default(p) and " = " .. manual.default(p) or "")
     local by_name = form.order[i] == p and "" or ", by name"
     local meaning = said[p.name] or glossary.text(form.func, p.name)
     add_row(lines, p.name, text .. by_name .. (meaning ~= "" and "; " .. meaning or ""))
@@ -186,7 +230,8 @@ local function function_text(name, f)
     return nil
   end
   local lines = {}
-  add_text(lines, form and manual.signature(form) or entry.title, "")
+  add_text(lines, form and manual.signature(form)
+    or manual.plain_signature(f, entry.title, entry), "")
   add_comment(lines, entry, form)
   lines[#lines + 1] = ("  source: %s:%d; ??%s shows it")
     :format(short_path(info.source), info.linedefined, name)

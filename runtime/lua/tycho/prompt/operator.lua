@@ -70,6 +70,13 @@ function operator.choices(p)
 end
 
 
+-- A range without the limits of a C int, which say nothing: "[1,]" for "[1,2147483647]".
+local function plain_range(low, high)
+  low, high = low:gsub("^%-2147483648$", ""), high:gsub("^2147483647$", "")
+  return low .. high == "" and "" or (" in [%s,%s]"):format(low, high)
+end
+
+
 --- The type of a parameter in words: "integer in [1,]", "relu, sigmoid or tanh".
 function operator.type_text(p)
   local words = operator.choices(p)
@@ -80,7 +87,8 @@ function operator.type_text(p)
   end
   return (p.type:gsub("^int%f[ %z]", "integer"):gsub("^Shape%(tuple%)", "shape")
     :gsub("^tuple of ints", "list of integers"):gsub("^tuple of floats", "list of numbers")
-    :gsub("^float%f[ %z]", "number"):gsub("^string", "text"):gsub(" or None", " or ty.null"))
+    :gsub("^float%f[ %z]", "number"):gsub("^string", "text"):gsub(" or None", " or ty.null")
+    :gsub(" in %[([^,]*),([^%]]*)%]", plain_range))
 end
 
 
