@@ -200,6 +200,7 @@ build = {
       ["tycho.prompt.objects"] = "runtime/lua/tycho/prompt/objects.lua",
       ["tycho.prompt.operator"] = "runtime/lua/tycho/prompt/operator.lua",
       ["tycho.prompt.show"] = "runtime/lua/tycho/prompt/show.lua",
+      ["tycho.prompt.translation"] = "runtime/lua/tycho/prompt/translation.lua",
       ["tycho.random"] = "runtime/lua/tycho/random.lua",
       ["tycho.recordio"] = "runtime/lua/tycho/recordio.lua",
       ["tycho.rnn.base"] = "runtime/lua/tycho/rnn/base.lua",

@@ -83,11 +83,6 @@ local function note_last(name, where)
 end
 
 
-local function hidden(entry)
-  return entry and table.concat(entry.text, " "):find("not for users", 1, true)
-end
-
-
 -- What the first parameter of a method is called that is defined with a point.
 local OBJECT = { self = true, _ = true, x = true }
 
@@ -206,7 +201,7 @@ local function add_function(page, owner, name, f, class)
   local entry = manual.comment(f)
   local title = owner .. separator(class, name, f, form, entry) .. name
   entry = entry or comment_elsewhere(title, name)
-  if hidden(entry) or not (entry or form) then
+  if entry and comments.is_hidden(entry) or not (entry or form) then
     return nil
   end
   local item = described(page, class and "method" or "function", title, f, form, { entry })

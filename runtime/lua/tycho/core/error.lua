@@ -167,7 +167,8 @@ function Error.raise(fields)
 end
 
 
---- Raises E(`name`) for an unknown word, with the accepted ones nearest first.
+--- Raises E(`name`) for an unknown word, with the accepted ones nearest first, or with what
+-- `foreign.INSTEAD` says of a word of another library that is no argument.
 -- @tparam table t func, argument (the word), what ("argument", "operator" …), names (the accepted
 --   ones), or among (a table whose keys are the accepted ones)
 -- The error holds the ten nearest as `candidates` and all as `names`, from which the prompt
@@ -178,7 +179,10 @@ function Error.unknown(t)
     names[#names + 1] = name
   end
   local near, alike = Error.nearest(t.argument, names, 10)
-  local hint = alike and ("; did you mean '%s'?"):format(near[1]) or ""
+  local instead = t.what ~= "argument"
+    and require("tycho.core.foreign").instead(tostring(t.argument))
+  local hint = instead and "; " .. instead
+    or alike and ("; did you mean '%s'?"):format(near[1]) or ""
   Error.raise{
     code = "name", func = t.func, argument = tostring(t.argument), candidates = near, names = names,
     op = t.op, node = t.node, message = t.message

@@ -298,6 +298,7 @@ local BY_HOME = {
     always_output_list = "a list even of one output", early = "the state of early stopping",
     checkpoint = "{prefix, period = 1, resume = false, on_error = 'stop'}: saves the whole state",
     clip_global_norm = "the length that all gradients together may have",
+    loss_scale = "what gradients of half precision are multiplied by; \"dynamic\": found out",
     accumulate = "batches that make one update",
     early_stopping = "{patience = 3, metric, larger, min_delta = 0, path}: ends when the \z
       validation gets no better" },

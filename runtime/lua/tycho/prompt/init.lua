@@ -11,6 +11,7 @@ local commands = require "tycho.prompt.commands"
 local complete = require "tycho.prompt.complete"
 local manual = require "tycho.prompt.manual"
 local show = require "tycho.prompt.show"
+local translation = require "tycho.prompt.translation"
 
 local Session = {}
 Session.__index = Session
@@ -43,6 +44,9 @@ local function environment(session)
     end
     if name == "ty" and rawget(_G, "ty") == nil then
       return require "tycho"
+    elseif translation.CONSTANTS[name] and rawget(_G, name) == nil then
+      Error.raise{ code = "name", argument = name,
+        message = ("%s is Lua's %s"):format(name, translation.CONSTANTS[name]) }
     end
     return _G[name]
   end })
@@ -202,14 +206,27 @@ local function frames()
 end
 
 
+-- An error of Lua's own with what may help; text: what was typed.
+local function with_hint(message, text)
+  local hint = translation.hint(message, message:find("^prompt:") and text or nil)
+  return hint and message .. "\n  (" .. hint .. ")" or message
+end
+
+
+-- The first line in colour.
+local function write_error(session, text)
+  local first, rest = text:match("^([^\n]*)(.*)$")
+  session.write(session:paint("error", first), rest, "\n")
+end
+
+
 local function report(session, e)
   if Error.is_error(e) and e.code == "interrupted" then
     local position = e.epoch and (" in epoch %d, batch %d"):format(e.epoch, e.nbatch or 0) or ""
     session.write(session:paint("error", "interrupted" .. position), "\n")
     return
   end
-  local first, rest = (type(e) == "string" and e or show(e)):match("^([^\n]*)(.*)$")
-  session.write(session:paint("error", first), rest, "\n")
+  write_error(session, type(e) == "string" and e or show(e))
   for i, frame in ipairs(session.frames or {}) do
     if i < #session.frames then
       session.write("  ", frame.text, "\n")
@@ -271,7 +288,10 @@ function Session:run(chunk, mute, ...)
   forget_summary()
   return finish(self, mute, xpcall(chunk, function(e)
     self.frames = frames()
-    return type(e) == "string" and stopped_inside() and e .. INSIDE or e
+    if type(e) == "string" then
+      return stopped_inside() and e .. INSIDE or with_hint(e, self.typed)
+    end
+    return e
   end, ...))
 end
 
@@ -389,8 +409,9 @@ function Session:feed(line)
     return true
   end
   remember(self, text)
+  self.typed = text
   if not chunk then
-    self.write(self:paint("error", message), "\n")
+    write_error(self, with_hint(message, text))
     return false
   end
   self:run(chunk, text:match(";%s*$") ~= nil, pass)

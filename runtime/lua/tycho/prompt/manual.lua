@@ -12,11 +12,13 @@
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local comments = require "tycho.prompt.comments"
+local foreign = require "tycho.core.foreign"
 local glossary = require "tycho.prompt.glossary"
 local members = require "tycho.prompt.members"
 local operator = require "tycho.prompt.operator"
 local Error = require "tycho.core.error"
 local registry = require "tycho.op.registry"
+local translation = require "tycho.prompt.translation"
 local values = require "tycho.core.values"
 
 local manual = {}
@@ -331,6 +333,82 @@ local function module_text(module)
 end
 
 
+-- Names of other libraries ------------------------------------------------------------------------
+
+-- The comment of a name of the table of foreign names; nil where there is none.
+local function foreign_entry(name)
+  local value = name:find("^%l") and translation.value(name)
+  local entry = type(value) == "function" and manual.comment(value) or nil
+  for _, other in ipairs(comments.named(foreign.last(name))) do
+    entry = entry or (other.title == name or other.title == name:gsub(":", ".")
+      or other.title == foreign.last(name)) and other or nil
+  end
+  return entry
+end
+
+
+-- What an option means: of an operator, or of the function or class whose form has the name.
+local function option_text(owner, option)
+  local info = registry.find(owner) and require("tycho.op").info(owner)
+  for _, p in ipairs(info and info.params or {}) do
+    if p.name == option then
+      return operator.type_text(p) .. "; " .. p.doc
+    end
+  end
+  for _, p in ipairs(comments.parts(foreign_entry(owner)).params) do
+    if p.name == option and p.text ~= "" then
+      return p.text
+    end
+  end
+  return glossary.text(owner, option)
+end
+
+
+local function foreign_summary(name)
+  local owner, option = name:match("^(.-){([%w_]+)}$")
+  if owner then
+    return option_text(owner, option)
+  end
+  local last, entry = foreign.last(name), foreign_entry(name)
+  local inner = ("_%s_%s"):format(name:match("%.(%l+)%.") or "contrib", last)
+  local schema = not entry and (registry.find(last) or registry.find(inner)
+    or registry.find("broadcast_" .. last))
+  return schema and (schema.doc:match("^(.-%.)%s") or schema.doc)
+    or entry and comments.summary(entry) or ""
+end
+
+
+-- Titles of methods of which a name is the last part, each once.
+local function method_titles(name)
+  local list, seen = {}, {}
+  for _, entry in ipairs(comments.named(name)) do
+    if entry.title:find("^%u.*:") and not comments.is_hidden(entry) and not seen[entry.title] then
+      list[#list + 1] = entry.title
+      seen[entry.title] = true
+    end
+  end
+  return list
+end
+
+
+-- What a name of another library is called here; nil for other words.
+local function foreign_text(name)
+  local word = name:match("[%w_]+$") or ""
+  local names, instead = foreign.names(word), foreign.instead(word)
+  if not names[1] and not instead then
+    return nil
+  end
+  local lines, also = { name .. (instead and ": " .. instead or " is here:") }, method_titles(word)
+  for _, here in ipairs(names) do
+    add_row(lines, translation.written(here), foreign_summary(here))
+  end
+  if also[1] then
+    add_row(lines, "also:", table.concat(also, " "))
+  end
+  return (table.concat(lines, "\n"):gsub("[ ]+\n", "\n"):gsub("%s+$", ""))
+end
+
+
 -- By name -----------------------------------------------------------------------------------------
 
 local function entry_text(entry)
@@ -401,14 +479,19 @@ function manual.source(name, value)
 end
 
 
+-- What a name means that stands for no value.
+local function name_text(name)
+  return operator_text(name) or foreign_text(name) or entries_text(name)
+end
+
+
 --- Help as text.
 -- @string name what was asked for: a path of names
 -- @param[opt] value what the name stands for
 -- @treturn string
 -- @treturn boolean whether anything is known
 function manual.text(name, value)
-  local text = value ~= nil and value_text(name, value)
-    or value == nil and (operator_text(name) or entries_text(name))
+  local text = value ~= nil and value_text(name, value) or value == nil and name_text(name)
   if text then
     return text, true
   end
