@@ -95,6 +95,13 @@ describe("a name of another library", function()
     end)
   end
 
+  it("gives no advice on functions where an argument or a metric is meant", function()
+    local e = assert.raises("name", function() return ty.sym.relu{ data, train = true } end)
+    assert.falsy(e.message:find("is_train", 1, true), e.message)
+    e = assert.raises("name", function() return ty.metric.create("all") end)
+    assert.falsy(e.message:find("comparison", 1, true), e.message)
+  end)
+
   it("teaches element types", function()
     assert.equal("float32", assert.raises("dtype", x.astype, x, "float").candidates[1])
     assert.equal("int64",

@@ -168,7 +168,7 @@ end
 
 
 --- Raises E(`name`) for an unknown word, with the accepted ones nearest first, or with what
--- `foreign.INSTEAD` says of a word of another library that is no argument.
+-- `foreign.INSTEAD` says of a function or method of another library.
 -- @tparam table t func, argument (the word), what ("argument", "operator" …), names (the accepted
 --   ones), or among (a table whose keys are the accepted ones)
 -- The error holds the ten nearest as `candidates` and all as `names`, from which the prompt
@@ -179,7 +179,8 @@ function Error.unknown(t)
     names[#names + 1] = name
   end
   local near, alike = Error.nearest(t.argument, names, 10)
-  local instead = t.what ~= "argument"
+  local what = t.what or ""
+  local instead = (what == "operator" or what:find("function") or what:find("method"))
     and require("tycho.core.foreign").instead(tostring(t.argument))
   local hint = instead and "; " .. instead
     or alike and ("; did you mean '%s'?"):format(near[1]) or ""

@@ -273,6 +273,11 @@ foreign.TOPICS = {
   } },
 }
 
+-- Words that mean the same in a question, for the search of the pages.
+foreign.SYNONYMS = {
+  "picture image photo",
+}
+
 -- Word -> what to do instead, where no name says it. A word may have names, too.
 foreign.INSTEAD = {
   autograd = "there is no tape: bind a symbol and call executor:backward(), or train a Module",
