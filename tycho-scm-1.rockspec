@@ -193,6 +193,7 @@ build = {
       ["tycho.prompt.commands"] = "runtime/lua/tycho/prompt/commands.lua",
       ["tycho.prompt.comments"] = "runtime/lua/tycho/prompt/comments.lua",
       ["tycho.prompt.complete"] = "runtime/lua/tycho/prompt/complete.lua",
+      ["tycho.prompt.examples"] = "runtime/lua/tycho/prompt/examples.lua",
       ["tycho.prompt.glossary"] = "runtime/lua/tycho/prompt/glossary.lua",
       ["tycho.prompt.init"] = "runtime/lua/tycho/prompt/init.lua",
       ["tycho.prompt.manual"] = "runtime/lua/tycho/prompt/manual.lua",

@@ -228,6 +228,14 @@ describe("scripts/dev/doc.lua", function()
     end
   end)
 
+  it("writes the same pages again", function()
+    local other = os.tmpname()
+    local output, status = shell.run(("rm -f %s && %s scripts/dev/doc.lua %s && diff -rq %s %s; \z
+      s=$?; rm -r %s; (exit $s)"):format(other, shell.program, other, folder, other, other))
+    assert.equal("", output)
+    assert.equal(0, status)
+  end)
+
   it("shows its help without making a folder", function()
     local output, status = shell.run(([[d=$(mktemp -d); printf '#!/bin/sh\necho called\n' > $d/mkdir
       chmod +x $d/mkdir; PATH=$d:$PATH %s scripts/dev/doc.lua --help; s=$?; rm -r $d; (exit $s)]])

@@ -258,15 +258,25 @@ function manual.operator(info)
   if info.aliases[1] then
     add_row(lines, "other names:", table.concat(info.aliases, ", "))
   end
-  add_row(lines, "example:", operator.example(info))
+  local label = "  example:            "
+  for _, example in ipairs(operator.examples(info)) do
+    for line in example.text:gmatch("[^\n]+") do
+      lines[#lines + 1], label = label .. line, (" "):rep(#label)
+    end
+  end
   return table.concat(lines, "\n")
 end
 
 
+-- The inner namespaces of operators: "box_nms" is "_contrib_box_nms" in the registry.
+local INNER = { "", "_contrib_", "_linalg_", "_image_" }
+
 local function operator_text(name)
   local last = name:match("[%w_]+$")
-  if last and registry.find(last) then
-    return manual.operator(require("tycho.op").info(last))
+  for _, inner in ipairs(last and INNER or {}) do
+    if registry.find(inner .. last) then
+      return manual.operator(require("tycho.op").info(inner .. last))
+    end
   end
 end
 
