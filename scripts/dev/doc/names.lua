@@ -42,8 +42,10 @@ function names.page()
   for _, topic in ipairs(foreign.TOPICS) do
     out[#out + 1] = ("## %s\n\n| There | Here | |\n|---|---|---|"):format(topic[1])
     for _, word in ipairs(sorted(topic[2])) do
-      out[#out + 1] = row(word, topic[2][word])
-      shown[foreign.plain(word)] = true
+      local text, plain = topic[2][word], foreign.plain(word)
+      local same = foreign.plain(foreign.last(text:match("^%S+"))) == plain
+      out[#out + 1] = not same and row(word, text) or nil
+      shown[plain] = true
     end
     out[#out + 1] = ""
   end
