@@ -61,6 +61,8 @@ local CASES = {
   { "MSRAPrelu", function() return ty.init.kaiming_normal_ end },
   { "as_in_context", function() return x:to("cuda") end },
   { "num_gpus", function() return ty.device_count end },
+  { "simple_bind", function() return data:forward(x) end },
+  { "as_in_context", function() return data:cuda() end },
 }
 
 -- a word that has no counterpart, and a part of the sentence that says what to do
@@ -74,6 +76,10 @@ local ADVICE = {
   { "is_train", function() return ty.no_grad end },
   { "grad_req", function() return x.requires_grad end },
   { "grad_req", function() return x:zero_grad() end },
+  { "here it is Module:get_params", function() return data:parameters() end },
+  { "here it is ty.random.randn", function() return ty.nd.randn(2, 3) end },
+  { "here it is ty.io.NDArrayIter", function() return ty.sym.DataLoader end },
+  { "here it is Module:get_params", function() return ty.nd.state_dict end },
 }
 
 describe("a name of another library", function()
