@@ -34,6 +34,8 @@ describe("help on a foreign name", function()
     ["out_channels"] = { "ty.sym.Convolution{num_filter = ...}", "channels of the output" },
     ["forward"] = { "Symbol:simple_bind", "Module:forward", "Executor:forward" },
     ["tensorboard"] = { "ty.viz.plot" },
+    ["weight decay"] = { "ty.optimizer.SGD{wd = ...}" },
+    ["  early   stopping "] = { "Module:fit{early_stopping = ...}" },
   }
   for name, parts in pairs(CASES) do
     it("says what " .. name .. " is here", function()
@@ -95,6 +97,11 @@ describe("an error of Lua's own at the prompt", function()
     ["x != 1"] = "x ~= y",
     ["x @ x"] = "ty.nd.dot(x, y)",
     ["x ** 2"] = "x ^ y",
+    ["x[0, 1]"] = 'x["0, 1"] or x[{0, 1}]',
+    ["x[:, 1]"] = "a slice is a text",
+    ["del x"] = "x = nil",
+    ["with torch.no_grad():"] = "keeps nothing for backward",
+    ["plt.plot(losses)"] = "plt.plot is ty.viz.plot here",
     ["import numpy as np"] = "require",
     ["from torch import nn"] = "require",
     ["def f(x): return x"] = "function f(x)",
@@ -110,7 +117,8 @@ describe("an error of Lua's own at the prompt", function()
   end
 
   it("gets no advice where there is none to give", function()
-    for _, line in ipairs{ "error('oh')", "local t = nil; t.x = 1", "undefined_function()",
+    for _, line in ipairs{ "t[a:len()] = = 1", "y = x[f(1, 2)] = 3", "error('oh')",
+        "local t = nil; t.x = 1", "undefined_function()",
         "x = 1 y", "(nil)()" } do
       local text = feed(line)
       assert.falsy(text:find("\n  (", 1, true), text)
@@ -119,6 +127,11 @@ describe("an error of Lua's own at the prompt", function()
 
   it("leaves a variable of the session that is called so alone", function()
     assert.equal("3\n5\n", feed("len = function() return 3 end", "len(1)", "None = 5", "None"))
+  end)
+
+  it("is looked up in the lines before, where Lua notices it late", function()
+    local text = feed("for epoch in range(10):", "print(epoch)", "ty.nd.ones(1)")
+    assert.truthy(text:find("for i = 0, n - 1 do", 1, true), text)
   end)
 
   it("is looked up in the line that the message names", function()

@@ -9,6 +9,7 @@
 local Error = require "tycho.core.error"
 local commands = require "tycho.prompt.commands"
 local complete = require "tycho.prompt.complete"
+local foreign = require "tycho.core.foreign"
 local manual = require "tycho.prompt.manual"
 local show = require "tycho.prompt.show"
 local translation = require "tycho.prompt.translation"
@@ -341,6 +342,14 @@ local function named_value(session, name)
 end
 
 
+-- The name that a line asks about: its first word, or all of them where they are a foreign name,
+-- as in "?weight decay".
+local function asked_name(text)
+  local joined = text:match("^%s*(.-)%s*$"):gsub("%s+", "_")
+  return foreign.names(joined)[1] and joined or text:match("%S+") or ""
+end
+
+
 -- `?name`: what is known of the name; the value itself where nothing is.
 local function explain(session, name)
   local value = named_value(session, name)
@@ -360,13 +369,13 @@ local function special(session, line)
     local name = line:sub(3):match("%S+") or ""
     session:page(manual.source(name, named_value(session, name)))
   elseif line:sub(1, 1) == "?" then
-    explain(session, line:sub(2):match("%S+") or "")
+    explain(session, asked_name(line:sub(2)))
   elseif line:sub(1, 1) == "!" then
     os.execute(line:sub(2))
   else
     local name, rest = line:match("^:(%w+)%s*(.*)$")
     if name == "help" and rest ~= "" then
-      explain(session, rest:match("%S+"))
+      explain(session, asked_name(rest))
       return
     elseif not commands[name] then
       session.write("unknown command; :help lists them\n")

@@ -70,7 +70,9 @@ local SYNTAX = {
   { "^%s*from%s+%S+%s+import", "require \"name\"; ty is there already at the prompt" },
   { "^%s*def%s", "function f(x) ... end" },
   { "^%s*class%s", "Class:extend(\"Name\"), as in ty.operator.CustomOp:extend()" },
+  { "no_grad", "exe:forward(), whose is_train is false, keeps nothing for backward" },
   { "^%s*with%s", "scope:with(function() ... end)" },
+  { "^%s*del%s", "x = nil" },
   { "^%s*print%s+[^%(]", "print(x)" },
   { "^%s*for%s.*:%s*$", "for i = 0, n - 1 do ... end" },
   { "^%s*if%s.*:%s*$", "if x then ... end" },
@@ -80,7 +82,8 @@ local SYNTAX = {
   { "[%+%-%*/%%]=", "x = x + y, or x:add_(y) in place; also sub_ mul_ div_ mod_" },
   { "!=", "x ~= y; element by element x:ne(y)" },
   { "%s@%s", "ty.nd.dot(x, y)" },
-  { "%[[^%]]*:[^%]]*%]", "x[\"0:2, :\"]: a slice is a text" },
+  { "%[[^%]%(]*:[^%]%(]*%]", "x[\"0:2, :\"]: a slice is a text" },
+  { "[%w_%)%]]%[[^%[%]{}%(]*,[^%[%]%(]*%]", "x[\"0, 1\"] or x[{0, 1}]: an element, rows and columns" },
   { "%([^%(%)]*[%w_]%s*=[^=]", "f(x, {option = 1}): options go in a table" },
   { "//", "math.floor(x / y)" },
   { "%f[%w]lambda%f[%W]", "function(x) return ... end" },
@@ -123,25 +126,26 @@ local function of_global(name, line, called)
 end
 
 
-local function of_syntax(line)
+-- A line before the one that a message names counts only as a statement that is none in Lua.
+local function of_syntax(line, before)
   local code = line:gsub("\\.", ""):gsub("\"[^\"]*\"", "\"\""):gsub("'[^']*'", "\"\"")
   for _, row in ipairs(SYNTAX) do
-    if code:find(row[1]) then
+    if code:find(row[1]) and (not before or row[1]:sub(1, 1) == "^") then
       return "in Lua: " .. row[2]
     end
   end
 end
 
 
--- The line of a text that a message names.
-local function line_of(message, text)
-  local number, n = tonumber(message:match(":(%d+): ")), 0
+local NEAR = 3                           -- lines before an error of syntax that may be its reason
+
+-- The lines of a text up to the one that a message names.
+local function lines_to(message, text)
+  local number, list = tonumber(message:match(":(%d+): ")) or 0, {}
   for line in ((text or "") .. "\n"):gmatch("(.-)\n") do
-    n = n + 1
-    if n == number then
-      return line
-    end
+    list[#list + 1] = #list < number and line or nil
   end
+  return list
 end
 
 
@@ -161,7 +165,8 @@ end
 -- @string[opt] text what was run; the file that the message names otherwise
 -- @treturn string a line, or nil
 function translation.hint(message, text)
-  local line = line_of(message, text or file_text(message))
+  local lines = lines_to(message, text or file_text(message))
+  local line = lines[#lines]
   local verb, global = message:match("attempt to (%l+) global '([%w_]+)' %(a nil value%)")
   local field = message:match("attempt to call %l+ '([%w_]+)' %(a %l+ value%)")
   if global then
@@ -170,8 +175,12 @@ function translation.hint(message, text)
     return ("'%s' is a field: write x.%s, without brackets"):format(field, field)
   elseif message:find("attempt to compare", 1, true) and message:find("table", 1, true) then
     return "arrays compare by methods: x:gt(y), x:ge(y), x:lt(y), x:le(y), x:eq(y), x:ne(y)"
-  elseif line and (message:find(" near '", 1, true) or message:find("unexpected symbol")) then
-    return of_syntax(line)
+  elseif message:find(" near '", 1, true) then
+    local hint
+    for i = #lines, math.max(1, #lines - NEAR), -1 do    -- Lua notices it some lines later
+      hint = hint or of_syntax(lines[i], i < #lines)
+    end
+    return hint
   end
 end
 
