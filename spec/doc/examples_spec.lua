@@ -44,8 +44,9 @@ describe("examples of operators", function()
         symbols, arrays = symbols + (is_symbol and 1 or 0), arrays + (is_symbol and 0 or 1)
       end
       local none = info.name:find("update", 1, true) or not info.inputs[1] or NO_SYMBOLS[name]
-      assert.equal(NO_ARRAYS[name] and 0 or 1, arrays, name)
-      assert.equal(none and name ~= "_NoGradient" and 0 or 1, symbols, name)
+      local needs = name .. " needs a row in runtime/lua/tycho/prompt/examples.lua"
+      assert.equal(NO_ARRAYS[name] and 0 or 1, arrays, needs)
+      assert.equal(none and name ~= "_NoGradient" and 0 or 1, symbols, needs)
     end
   end)
 
