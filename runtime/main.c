@@ -150,11 +150,26 @@ static void add_inside(luaL_Buffer *text, lua_State *L, const char *message)
   luaL_addstring(text, "\n  (inside the library; methods take a colon: x:copy(), not x.copy())");
 }
 
+/* Returns what the prompt's table of other languages' habits says of an error of Lua's own, NULL
+** where it says nothing. The text stays on the stack. */
+static const char *find_hint(lua_State *L, int error)
+{
+  const char *message = lua_type(L, error) == LUA_TSTRING ? lua_tostring(L, error) : "";
+  if (!strstr(message, ": attempt to ") && !strstr(message, " near '")) return NULL;
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "tycho.prompt.translation");
+  if (lua_pcall(L, 1, 1, 0) != 0) return NULL;
+  lua_getfield(L, -1, "hint");
+  lua_pushvalue(L, error);
+  return lua_pcall(L, 1, 1, 0) == 0 ? lua_tostring(L, -1) : NULL;
+}
+
 /* message handler: the error's text and the caller's frames */
 static int explain(lua_State *L)
 {
   luaL_Buffer text;
   const char *inside = stopped_inside(L, 1);
+  const char *hint = inside ? NULL : find_hint(L, 1);
   if (is_interrupt(L, 1)) program.status = INTERRUPTED;
   push_text(L, 1);
   const char *message = lua_tostring(L, -1);
@@ -163,6 +178,11 @@ static int explain(lua_State *L)
     add_inside(&text, L, inside);
   else
     luaL_addstring(&text, message);
+  if (hint) {
+    luaL_addstring(&text, "\n  (");
+    luaL_addstring(&text, hint);
+    luaL_addstring(&text, ")");
+  }
   if (program.status != INTERRUPTED) add_traceback(&text, L);
   luaL_pushresult(&text);
   return 1;

@@ -83,7 +83,10 @@ local HOMES = { "nd", "sym", "mod", "io", "init", "metric", "optimizer", "random
 
 local function accepted(name)
   local attempt = require "tycho.core.attempt"
-  local list = { "nd.array", "random.seed" }
+  local list = {}
+  for _, path in ipairs(require("tycho.core.foreign").names(name)) do
+    list[#list + 1] = path:match("^%l[%w_]*%.[%w_.]+$")
+  end
   for _, t in ipairs{ MODULES, FIELDS } do
     for key in pairs(t) do
       list[#list + 1] = key

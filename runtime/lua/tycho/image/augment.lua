@@ -38,7 +38,8 @@ end
 
 
 --- The changed image.
-function Augmenter:apply(_)
+-- @tparam NDArray x height, width, channels
+function Augmenter:apply(x)
   Error.raise{ code = "unsupported", func = self.class_name,
     message = "the augmenter does not define apply(x)" }
 end

@@ -87,16 +87,16 @@ end
 
 --- A description from a description, `{name, shape}`, `{name, shape, dtype}` or
 -- `{name, shape, dtype, layout}`.
--- @param x
+-- @param given
 -- @string func for errors
-function DataDesc.of(x, func)
-  if Class.is_a(x, DataDesc) then
-    return x
-  elseif type(x) ~= "table" or x[1] == nil or x[2] == nil then
+function DataDesc.of(given, func)
+  if Class.is_a(given, DataDesc) then
+    return given
+  elseif type(given) ~= "table" or given[1] == nil or given[2] == nil then
     Error.raise{ code = "type", func = func, expected = "a DataDesc or {name, shape}",
-      got = Error.kind(x), message = "bad description of an input" }
+      got = Error.kind(given), message = "bad description of an input" }
   end
-  return DataDesc(x[1], x[2], values.value(x[3]), x[4])
+  return DataDesc(given[1], given[2], values.value(given[3]), given[4])
 end
 
 
@@ -230,7 +230,8 @@ end
 
 
 --- Continues from where `state` was asked.
-function DataIter:set_state(_)
+-- @tparam table state what `state` returned
+function DataIter:set_state(state)
   no_state(self, "set_state")
 end
 

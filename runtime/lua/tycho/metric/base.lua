@@ -163,7 +163,9 @@ end
 
 
 --- Adds what lists of labels and predictions say.
-function EvalMetric:update()
+-- @tparam {NDArray,...} labels
+-- @tparam {NDArray,...} preds the outputs, in the order of the labels
+function EvalMetric:update(labels, preds)
   Error.raise{ code = "unsupported", func = self.class_name .. ":update",
     message = "the class has no update" }
 end

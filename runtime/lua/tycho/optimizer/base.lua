@@ -277,11 +277,17 @@ end
 -- States and updates ------------------------------------------------------------------------------
 
 --- A new state for a parameter: nothing, an array, or a list of these with `ty.null` for nothing.
-function Optimizer.create_state() end
+-- @tparam int|string index of the parameter, or its name
+-- @tparam NDArray weight
+function Optimizer:create_state(index, weight) end
 
 
 --- Changes a weight in place.
-function Optimizer:update()
+-- @tparam int|string index of the parameter, or its name
+-- @tparam NDArray weight
+-- @tparam NDArray grad
+-- @param state what `create_state` returned
+function Optimizer:update(index, weight, grad, state)
   Error.raise{ code = "unsupported", func = self.class_name .. ":update",
     message = "the class has no update" }
 end

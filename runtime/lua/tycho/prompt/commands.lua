@@ -47,7 +47,8 @@ command("help", ":help name", "as ?name; without a name this list", function(ses
   session:page([[
   expression         is evaluated and printed; `;` behind it prints nothing; _ is the last result,
                      _2 the one before
-  ?name  ??name      help on an operator, function, class or value; its source
+  ?name  ??name      help on an operator, function, class or value, on a name of PyTorch or NumPy;
+                     its source
   local x = ...      makes a variable of the session, as without `local`
   !command           a shell command
   Tab                completes names, options, keys and files; Up, Down, Ctrl-R walk through the

@@ -9,8 +9,10 @@
 local Error = require "tycho.core.error"
 local commands = require "tycho.prompt.commands"
 local complete = require "tycho.prompt.complete"
+local foreign = require "tycho.core.foreign"
 local manual = require "tycho.prompt.manual"
 local show = require "tycho.prompt.show"
+local translation = require "tycho.prompt.translation"
 
 local Session = {}
 Session.__index = Session
@@ -43,6 +45,9 @@ local function environment(session)
     end
     if name == "ty" and rawget(_G, "ty") == nil then
       return require "tycho"
+    elseif translation.CONSTANTS[name] and rawget(_G, name) == nil then
+      Error.raise{ code = "name", argument = name,
+        message = ("%s is Lua's %s"):format(name, translation.CONSTANTS[name]) }
     end
     return _G[name]
   end })
@@ -202,14 +207,27 @@ local function frames()
 end
 
 
+-- An error of Lua's own with what may help; text: what was typed.
+local function with_hint(message, text)
+  local hint = translation.hint(message, message:find("^prompt:") and text or nil)
+  return hint and message .. "\n  (" .. hint .. ")" or message
+end
+
+
+-- The first line in colour.
+local function write_error(session, text)
+  local first, rest = text:match("^([^\n]*)(.*)$")
+  session.write(session:paint("error", first), rest, "\n")
+end
+
+
 local function report(session, e)
   if Error.is_error(e) and e.code == "interrupted" then
     local position = e.epoch and (" in epoch %d, batch %d"):format(e.epoch, e.nbatch or 0) or ""
     session.write(session:paint("error", "interrupted" .. position), "\n")
     return
   end
-  local first, rest = (type(e) == "string" and e or show(e)):match("^([^\n]*)(.*)$")
-  session.write(session:paint("error", first), rest, "\n")
+  write_error(session, type(e) == "string" and e or show(e))
   for i, frame in ipairs(session.frames or {}) do
     if i < #session.frames then
       session.write("  ", frame.text, "\n")
@@ -271,7 +289,10 @@ function Session:run(chunk, mute, ...)
   forget_summary()
   return finish(self, mute, xpcall(chunk, function(e)
     self.frames = frames()
-    return type(e) == "string" and stopped_inside() and e .. INSIDE or e
+    if type(e) == "string" then
+      return stopped_inside() and e .. INSIDE or with_hint(e, self.typed)
+    end
+    return e
   end, ...))
 end
 
@@ -321,6 +342,14 @@ local function named_value(session, name)
 end
 
 
+-- The name that a line asks about: its first word, or all of them where they are a foreign name,
+-- as in "?weight decay".
+local function asked_name(text)
+  local joined = text:match("^%s*(.-)%s*$"):gsub("%s+", "_")
+  return foreign.names(joined)[1] and joined or text:match("%S+") or ""
+end
+
+
 -- `?name`: what is known of the name; the value itself where nothing is.
 local function explain(session, name)
   local value = named_value(session, name)
@@ -340,13 +369,13 @@ local function special(session, line)
     local name = line:sub(3):match("%S+") or ""
     session:page(manual.source(name, named_value(session, name)))
   elseif line:sub(1, 1) == "?" then
-    explain(session, line:sub(2):match("%S+") or "")
+    explain(session, asked_name(line:sub(2)))
   elseif line:sub(1, 1) == "!" then
     os.execute(line:sub(2))
   else
     local name, rest = line:match("^:(%w+)%s*(.*)$")
     if name == "help" and rest ~= "" then
-      explain(session, rest:match("%S+"))
+      explain(session, asked_name(rest))
       return
     elseif not commands[name] then
       session.write("unknown command; :help lists them\n")
@@ -389,8 +418,9 @@ function Session:feed(line)
     return true
   end
   remember(self, text)
+  self.typed = text
   if not chunk then
-    self.write(self:paint("error", message), "\n")
+    write_error(self, with_hint(message, text))
     return false
   end
   self:run(chunk, text:match(";%s*$") ~= nil, pass)
