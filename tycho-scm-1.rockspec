@@ -152,6 +152,7 @@ build = {
       ["tycho.ndarray.control"] = "runtime/lua/tycho/ndarray/control.lua",
       ["tycho.ndarray.create"] = "runtime/lua/tycho/ndarray/create.lua",
       ["tycho.ndarray.custom"] = "runtime/lua/tycho/ndarray/custom.lua",
+      ["tycho.ndarray.file_arrays"] = "runtime/lua/tycho/ndarray/file_arrays.lua",
       ["tycho.ndarray.files"] = "runtime/lua/tycho/ndarray/files.lua",
       ["tycho.ndarray.gather"] = "runtime/lua/tycho/ndarray/gather.lua",
       ["tycho.ndarray.image_codec"] = "runtime/lua/tycho/ndarray/image_codec.lua",

@@ -33,6 +33,7 @@ typedef struct ty_exec ty_exec;
 typedef struct ty_bag ty_bag;         /* name -> tensor */
 typedef struct ty_iter ty_iter;       /* data pipeline */
 typedef struct ty_record ty_record;   /* RecordIO file */
+typedef struct ty_file ty_file;       /* a file that arrays are read from when they are needed */
 
 typedef struct { int32_t dtype, device, ndim, pad_; int64_t dim[TY_MAXDIM]; } ty_desc;
 typedef struct { int32_t node, out; } ty_entry;
@@ -140,6 +141,8 @@ int         ty_bag_put(ty_bag *b, const char *name, ty_tensor *t);
 int         ty_bag_get(ty_bag *b, const char *name, ty_tensor **out);
 int         ty_bag_at(ty_bag *b, int i, const char **name, ty_tensor **out);
 /* checked: with a checksum in a word that is 0 otherwise; who reads such a file finds damage */
+/* PLAIN: as in memory, little-endian; SWAPPED: big-endian */
+enum { TY_FILE_PLAIN, TY_FILE_SWAPPED };
 enum { TY_PARAMS_NAMED = 1, TY_PARAMS_CHECKED = 2 };
 int         ty_params_save(const char *path, const ty_bag *b, int flags);
 int         ty_params_load(const char *path, ty_bag **out, int *named);
@@ -214,6 +217,18 @@ int         ty_iter_reset(ty_iter *it);
 int         ty_iter_next(ty_iter *it, int wait_ms, int *more);
 int         ty_iter_data(ty_iter *it, int i, ty_tensor **out);
 int         ty_iter_pad(ty_iter *it, int *pad);
+/* A file of arrays. What is not there when it is read, since the file has become shorter, is an
+** error. Tensors keep the file open. */
+int         ty_file_open(const char *path, ty_file **out);
+void        ty_file_free(ty_file *f);
+int         ty_file_size(ty_file *f, int64_t *bytes);
+/* bytes at .. at + n - 1, at once */
+int         ty_file_read(ty_file *f, int64_t at, void *to, size_t n);
+/* A tensor of the host whose elements begin at byte `at` of the file. They are read when they are
+** first needed, and until then take no memory. encoding: how the file has them; stride: elements
+** between neighbours along each axis, NULL: dense. */
+int         ty_file_tensor(ty_file *f, int64_t at, const ty_desc *d, const int64_t *stride,
+                           int encoding, ty_tensor **out);
 int         ty_record_open(const char *path, const char *mode, ty_record **out);
 /* an error if what was written could not all be stored */
 int         ty_record_close(ty_record *r);

@@ -1,5 +1,5 @@
-/* failure.h - when failures were reported. A change in place that failed is void for tasks submitted
-** after the report, not for those before it, whenever they run.
+/* failure.h - when failures were reported. A change in place that failed is void for tasks that are
+** submitted after the report, not for those before it, whenever they run.
 */
 #pragma once
 #include <stdbool.h>

@@ -214,6 +214,7 @@ static int check_arrays(const ty_comm *c, ty_tensor *const *x, int n, const char
   NEED(n % c->local == 0, TY_EVALUE, "%s: %d arrays for %d devices", func, n, c->local);
   for (int i = 0; i < n; i++) {
     NEED(x[i], TY_ETYPE, "%s: array %d is missing", func, i);
+    TRY(storage_load(x[i]->storage));
     TRY(check_device(c, x[i], i, func));
     NEED(desc_count(&x[i]->d) == desc_count(&x[i - i % c->local]->d), TY_ESHAPE,
         "%s: array %d has %lld elements, that of the first device %lld", func, i,

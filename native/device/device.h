@@ -41,10 +41,29 @@ struct storage {
   bool lasting;
   void   (*release)(void *owner, void *data);         /* gives the bytes back; NULL: not ours */
   void    *owner;
+  struct storage_source *source;                      /* atomic; NULL: the bytes are there */
+};
+
+/* Where the bytes of a storage come from when they are first needed. Each use tries again where it
+** fails. `drop` is called once: after the bytes are there, or with the storage. */
+struct storage_source {
+  int (*load)(void *context, void *to, size_t bytes);
+  void (*drop)(void *context);
+  void *context;
 };
 /* uninitialised, 64-byte aligned */
 int  storage_new(int device, size_t bytes, struct storage **out);
 int  storage_zeros(int device, size_t bytes, struct storage **out);        /* on a CPU */
+/* Makes a storage of a CPU that takes no memory before its bytes are needed. Where it fails,
+** `source` is still the caller's. */
+int  storage_lazy(int device, size_t bytes, struct storage_source source, struct storage **out);
+int  storage_load_now(struct storage *s);
+/* Has the bytes there: tasks and the host's reads and writes do so; who takes the address of bytes
+** before either does it first. */
+static inline int storage_load(struct storage *s)
+{
+  return __atomic_load_n(&s->source, __ATOMIC_ACQUIRE) ? storage_load_now(s) : TY_OK;
+}
 int storage_wrap(int device, void *data, size_t bytes, void (*release)(void *, void *), void *owner,
     struct storage **out);
 struct storage *storage_keep(struct storage *s);

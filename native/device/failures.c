@@ -1,5 +1,5 @@
-/* failures.c - failures of tasks: the list of those that were not reported yet, for device_wait, and
-** the marks that failed tasks leave on the bytes that they should have written.
+/* failures.c - failures of tasks: the list of those that were not reported yet, for device_wait,
+** and the marks that failed tasks leave on the bytes that they should have written.
 **
 ** A storage has one mark: the newest failure, and the range of all bytes that are broken. A write
 ** takes its bytes out of the range where they are one end of it, so that arrays that lie in one

@@ -470,10 +470,18 @@ static bool ran_here(struct queue *q, const struct task *t, struct ticket *out)
   return true;
 }
 
+static int load_storages(const struct task *t)
+{
+  for (int i = 0; i < t->nread; i++) TRY(storage_load(t->read[i].storage));
+  for (int i = 0; i < t->nwrite; i++) TRY(storage_load(t->write[i].storage));
+  return TY_OK;
+}
+
 int device_submit(int device, const struct task *t, struct ticket *out)
 {
   struct queue *q;
   int code = sys_have_threads();
+  if (!code) code = load_storages(t);
   if (!code) code = queue_of(device, &q);
   if (code) return refuse(t, code);
   if (device_sync()) return run_inline(q, t, out);
@@ -514,6 +522,7 @@ void storage_wait_quiet(struct storage *s, int for_write)
 int storage_wait(const struct access *a, int for_write)
 {
   struct storage *s = a->storage;
+  TRY(storage_load(s));
   int64_t from = profile_begin();
   storage_wait_quiet(s, for_write);
   profile_call(for_write ? "wait_to_write" : "wait_to_read", from);

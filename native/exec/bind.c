@@ -85,6 +85,7 @@ static int match_one(ty_exec *e, const ty_bind *a, bool dry, const char *what, s
   b->req = a->grad || dry ? a->req : TY_NULL;
   b->grad = b->req ? a->grad : NULL;
   if (b->value) storage_set_lasting(b->value->storage);
+  if (b->value) TRY(storage_load(b->value->storage));
   TRY(exec_add_bound(e, b->value, &b->value_bound));
   if (b->req) TRY(exec_add_bound(e, b->grad, &b->grad_bound));
   return check_gradient(b);

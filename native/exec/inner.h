@@ -19,8 +19,8 @@ int exec_submit_all(ty_exec *e, struct program *p, int from, int to);
 /* Marks what segments from .. to - 1, which were not submitted, would have written as broken by
 ** this thread's failure. Waits for what still reads or writes it. Returns code. */
 int exec_abandon(struct program *p, int from, int to, int code);
-/* Forgets failures of earlier runs where a run begins on a device with a segment of the front end's;
-** elsewhere the task of the first segment does. */
+/* Forgets failures of earlier runs where a run begins on a device with a segment of the front
+** end's; elsewhere the task of the first segment does. */
 void exec_begin_host_segment(const ty_exec *e, const struct program *p, int segment);
 /* Raises what failed in the segments of a device so far. */
 int exec_check_token(const ty_exec *e, int slot);

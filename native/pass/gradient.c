@@ -5,8 +5,8 @@
 ** lists, and its output k is the gradient of input k. Only gradients that something reads are
 ** computed: none of what is made from a loss, which reads no head gradient. An operator whose
 ** gradient moves states, or has a part of its own, has it run where the gradient of an input is
-** read, on zeros if no head gradient comes. Contributions to one value are summed: one alone is used as it
-** is, fewer than a cap become one add_n called sum_grad, more a chain of additions. Head
+** read, on zeros if no head gradient comes. Contributions to one value are summed: one alone is
+** used as it is, fewer than a cap become one add_n called sum_grad, more a chain of additions. Head
 ** gradients are variables `_head_grad_<i>`, made only where read.
 ** Recomputation: a node marked __force_mirroring__ (or all that qualify, under an option) gets a
 ** clone `<node>_mirror` right before its first reader in the backward part; backward nodes read

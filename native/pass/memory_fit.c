@@ -4,10 +4,10 @@
 ** The lower bound is the largest sum of bytes alive at one step; where places are kept, also what
 ** these leave no room for below them. Several orders of placing are tried, each at the tightest gap
 ** that is free for the whole life of the value (Pisarchyk & Lee, arXiv 2001.03288, for order by
-** size), or the lowest; the smallest total wins, and the search ends as soon as one meets the bound.
-** When none does, the best order is changed a little, again and again, and kept when it is no worse,
-** until 0.2 % above the bound or a budget is met; rarely (still 4 % above), the other orders are
-** climbed from as well. Where places are kept and items are few, a look at all plans may end the
+** size), or the lowest; the smallest total wins, and the search ends as soon as one meets the
+** bound. When none does, the best order is changed a little, again and again, and kept when it is
+** no worse, until 0.2 % above the bound or a budget is met; rarely (still 4 % above), the other
+** orders are climbed from as well. Where places are kept and items are few, a look at all plans may end the
 ** search early. Cost: O(n^2) an order; for large n one pass in order of time with a free list,
 ** O(n log n), comes first, and the others only within a budget.
 */
@@ -21,7 +21,7 @@ struct fit {
   int nkept;                                          /* items with such a place */
   int64_t *offset, *best, total;
   int64_t live;                                       /* the most bytes alive at one step */
-  int64_t bound;                                      /* no plan with the places kept needs less */
+  int64_t bound;                                      /* no plan that keeps places needs less */
   int peak;                                           /* the step that needs it */
   /* which gap: the lowest (every plan is some order's so), else the tightest */
   bool lowest;
@@ -54,18 +54,18 @@ static int by_key(const void *a, const void *b)
 }
 static int by_key_up(const void *a, const void *b) { return by_key(b, a); }
 
-/* -- the bound that places kept impose ---------------------------------------------------------- */
+/* -- the bound that places kept impose --------------------------------------------------------- */
 
 /* thresholds that are looked at */
 enum { THRESHOLDS = 32 };
 
 /* Returns where an item begins at the earliest if it fits below no place kept during its life: at
-** their end; 0 where it fits. `by_place`: the n kept items in order of their places. */
-static int64_t forced_above(const struct fit *f, int i, const int *by_place, int n)
+** their end; 0 where it fits. `by_offset`: the n kept items in order of their places. */
+static int64_t forced_above(const struct fit *f, int i, const int *by_offset, int n)
 {
   int64_t at = 0;
   for (int k = 0; k < n; k++) {
-    const int j = by_place[k];
+    const int j = by_offset[k];
     if (f->last[j] < f->first[i] || f->first[j] > f->last[i]) continue;
     if (f->kept[j] - at >= f->bytes[i]) return 0;
     at = MAX(at, f->kept[j] + f->bytes[j]);
@@ -118,8 +118,8 @@ static void add_sums(uint64_t *sums, int words, int64_t units)
   }
 }
 
-/* Returns how much of a hole from `at` to `end` items fill at most at step t; the work left is taken
-** from *words. */
+/* Returns how much of a hole from `at` to `end` items fill at most at step t; takes the work that
+** it needs from *words. */
 static int64_t fill_at_most(const struct fit *f, int t, int64_t at, int64_t end, int64_t *words)
 {
   const int64_t units = (end - at) / ALIGN;
@@ -143,14 +143,14 @@ static int64_t fill_at_most(const struct fit *f, int t, int64_t at, int64_t end,
   return MIN(all, most);
 }
 
-/* What does not fit between places kept at step t lies above them. by_place: see forced_above. */
-static int64_t bound_at(const struct fit *f, int t, const int *by_place, int n, int64_t *words)
+/* What does not fit between places kept at step t lies above them. by_offset: see forced_above. */
+static int64_t bound_at(const struct fit *f, int t, const int *by_offset, int n, int64_t *words)
 {
   int64_t at = 0, free = 0, filled = 0;
   for (int i = 0; i < f->n; i++)
     if (f->kept[i] < 0 && f->first[i] <= t && t <= f->last[i]) free += f->bytes[i];
   for (int k = 0; k < n; k++) {
-    const int j = by_place[k];
+    const int j = by_offset[k];
     if (f->last[j] < t || f->first[j] > t) continue;
     if (f->kept[j] > at) filled += fill_at_most(f, t, at, f->kept[j], words);
     at = MAX(at, f->kept[j] + f->bytes[j]);
@@ -161,19 +161,21 @@ static int64_t bound_at(const struct fit *f, int t, const int *by_place, int n, 
 /* Raises the bound to what the places kept make necessary. */
 static void raise_bound(struct fit *f)
 {
-  int n = 0, *by_place = f->order;
+  int n = 0, *by_offset = f->order;
   int64_t words = SUM_WORDS;
   for (int i = 0; i < f->n; i++)
-    if (f->kept[i] >= 0) by_place[n++] = i;
+    if (f->kept[i] >= 0) by_offset[n++] = i;
   sort_key = f->kept;
-  qsort(by_place, (size_t)n, sizeof(int), by_key_up);
+  qsort(by_offset, (size_t)n, sizeof(int), by_key_up);
   for (int i = 0; i < f->n; i++) {
-    f->key[i] = f->kept[i] < 0 ? forced_above(f, i, by_place, n) : 0;
+    f->key[i] = f->kept[i] < 0 ? forced_above(f, i, by_offset, n) : 0;
     if (f->kept[i] >= 0) f->bound = MAX(f->bound, f->kept[i] + f->bytes[i]);
   }
   raise_by_thresholds(f);
-  for (int i = 0; i < f->n && words > 0; i++) /* items alive at once meet where one begins */
-    f->bound = MAX(f->bound, bound_at(f, f->first[i], by_place, n, &words)), words -= n + f->n / 64;
+  for (int i = 0; i < f->n && words > 0; i++) { /* items alive at once meet where one begins */
+    f->bound = MAX(f->bound, bound_at(f, f->first[i], by_offset, n, &words));
+    words -= n + f->n / 64;
+  }
 }
 
 /* -- one order --------------------------------------------------------------------------------- */
@@ -408,8 +410,8 @@ static _Thread_local int64_t nchanges;
 
 int64_t plan_changes(void) { return nchanges; }
 
-/* Returns whether the best plan may be improved, and is more than one part above the most bytes that
-** are alive. */
+/* Returns whether the best plan may be improved, and is more than one part above the most bytes
+** that are alive. */
 static bool above_bound(const struct fit *f, int part)
 {
   return f->total > f->bound && f->total > f->live + f->live / part;
@@ -444,7 +446,8 @@ enum { MOST_NODES = 5000 };
 
 struct exact {
   struct fit *f;
-  uint32_t alive[FEW];                                /* per item: all that live at its first step */
+  /* per item: all that live at its first step */
+  uint32_t alive[FEW];
   uint32_t placed;                                    /* set of items, the kept ones among them */
   uint32_t all;
   int nodes;                                          /* left */
@@ -452,7 +455,7 @@ struct exact {
 };
 
 /* Returns the lowest place of item i that no placed one takes. f->assigned: these, by place. */
-static int64_t lowest_place(const struct exact *x, int i, int n)
+static int64_t lowest_offset(const struct exact *x, int i, int n)
 {
   const struct fit *f = x->f;
   int64_t at = 0;
@@ -466,7 +469,7 @@ static int64_t lowest_place(const struct exact *x, int i, int n)
 }
 
 /* Returns whether what is not placed fits between `least` and the best total at each step. */
-static bool has_room(const struct exact *x, int64_t least)
+static bool fits_above(const struct exact *x, int64_t least)
 {
   const struct fit *f = x->f;
   for (int t = 0; t < f->n; t++) {
@@ -489,7 +492,7 @@ static bool are_alike(const struct fit *f, int i, int j)
 
 /* Places one more item after the other, each at its lowest place and none below the one before:
 ** the best plan is among these. n: items placed; top: where they end. */
-static void place_next(struct exact *x, int n, int64_t least, int64_t top)
+static void assign_next(struct exact *x, int n, int64_t least, int64_t top)
 {
   struct fit *f = x->f;
   if (x->nodes-- <= 0) return;
@@ -498,20 +501,20 @@ static void place_next(struct exact *x, int n, int64_t least, int64_t top)
     x->limit = f->total;
     return;
   }
-  if (!has_room(x, least)) return;
-  int64_t place[FEW];
+  if (!fits_above(x, least)) return;
+  int64_t lowest[FEW];
   for (int i = 0; i < f->n; i++) {
-    place[i] = x->placed >> i & 1 ? -1 : lowest_place(x, i, n);
-    if (place[i] >= 0 && place[i] + f->bytes[i] >= x->limit) return;
+    lowest[i] = x->placed >> i & 1 ? -1 : lowest_offset(x, i, n);
+    if (lowest[i] >= 0 && lowest[i] + f->bytes[i] >= x->limit) return;
   }
   for (int i = 0; i < f->n && f->total > f->bound; i++) {
-    bool again = place[i] < least;
+    bool again = lowest[i] < least;
     for (int j = 0; j < i && !again; j++) again = !(x->placed >> j & 1) && are_alike(f, i, j);
-    if (again || place[i] + f->bytes[i] >= x->limit) continue;
-    f->offset[i] = place[i];
+    if (again || lowest[i] + f->bytes[i] >= x->limit) continue;
+    f->offset[i] = lowest[i];
     insert(f, i, n);
     x->placed |= 1u << i;
-    place_next(x, n + 1, place[i], MAX(top, place[i] + f->bytes[i]));
+    assign_next(x, n + 1, lowest[i], MAX(top, lowest[i] + f->bytes[i]));
     x->placed &= ~(1u << i);
     int k = 0;
     while (f->assigned[k] != i) k++;
@@ -536,7 +539,7 @@ static bool search_all(struct fit *f)
     x.placed |= 1u << t;
     top = MAX(top, f->kept[t] + f->bytes[t]);
   }
-  place_next(&x, n, 0, top);
+  assign_next(&x, n, 0, top);
   return x.nodes > 0;
 }
 
@@ -587,8 +590,23 @@ int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last,
   *total = *bound = lower_bound(n, bytes, first, last, &worst);
   if (!n) return TY_OK;
   int64_t *kept = NEWS(int64_t, n);
-  struct fit f = { n, bytes, first, last, kept, 0, offset, NEWS(int64_t, n), INT64_MAX, *bound, *bound, worst,
-    false, NEWS(int, n), NEWS(int, n), NEWS(int, n), NEWS(int64_t, n) };
+  struct fit f = {
+    .n = n,
+    .bytes = bytes,
+    .first = first,
+    .last = last,
+    .kept = kept,
+    .offset = offset,
+    .best = NEWS(int64_t, n),
+    .total = INT64_MAX,
+    .live = *bound,
+    .bound = *bound,
+    .peak = worst,
+    .order = NEWS(int, n),
+    .assigned = NEWS(int, n),
+    .good = NEWS(int, n),
+    .key = NEWS(int64_t, n),
+  };
   bool complete = kept && f.best && f.order && f.assigned && f.good && f.key;
   if (complete) {
     memcpy(kept, offset, sizeof(int64_t) * (size_t)n);

@@ -47,8 +47,7 @@ bool desc_same_shape(const ty_desc *a, const ty_desc *b)
       (a->ndim <= 0 || !memcmp(a->dim, b->dim, sizeof *a->dim * (size_t)a->ndim));
 }
 
-/* Complete, of a known dtype, and countable. */
-static int check_desc(const ty_desc *d)
+int tensor_check_desc(const ty_desc *d)
 {
   char shape[200];
   NEED(dtype_size(d->dtype), TY_EDTYPE, "a tensor cannot have dtype %d", d->dtype);
@@ -77,7 +76,7 @@ int tensor_on(const ty_desc *d, struct storage *s, int64_t offset, ty_tensor **o
 
 static int tensor_in(const ty_desc *d, int (*make)(int, size_t, struct storage **), ty_tensor **out)
 {
-  TRY(check_desc(d));
+  TRY(tensor_check_desc(d));
   struct storage *s;
   TRY(make(d->device, desc_bytes(d), &s));
   int code = tensor_on(d, s, 0, out);
@@ -97,7 +96,7 @@ int ty_tensor_blank(const ty_desc *d, ty_tensor **out, int *zeros)
 {
   NEED(d && out && zeros, TY_ETYPE,
       "ty_tensor_blank: the descriptor or a result's place is missing");
-  TRY(check_desc(d));
+  TRY(tensor_check_desc(d));
   const struct device_ops *ops = device_ops(
       d->device); /* NULL: there is no such device, as making the array says */
   *zeros = ops && ops->blank && desc_bytes(d) >= ops->blank;
@@ -108,7 +107,7 @@ int ty_tensor_wrap(const ty_desc *d, void *data, ty_tensor **out)
 {
   NEED(d && data && out, TY_ETYPE,
       "ty_tensor_wrap: the descriptor, the data or the result's place is missing");
-  TRY(check_desc(d));
+  TRY(tensor_check_desc(d));
   char name[32];
   NEED(device_kind(d->device) != TY_GPU, TY_EDEVICE,
       "memory can be wrapped on a CPU only, not on %s", device_name(d->device, name, sizeof name));
@@ -126,7 +125,7 @@ int ty_tensor_view(ty_tensor *t, const ty_desc *d, int64_t offset, ty_tensor **o
 {
   NEED(t && d && out, TY_ETYPE,
       "ty_tensor_view: the tensor, the descriptor or the result's place is missing");
-  TRY(check_desc(d));
+  TRY(tensor_check_desc(d));
   size_t have = desc_bytes(&t->d), want = desc_bytes(d);
   NEED(offset >= 0 && (size_t)offset <= have && want <= have - (size_t)offset, TY_EINDEX,
       "a view of %zu bytes at byte %lld does not fit into a tensor of %zu bytes", want,
@@ -229,6 +228,7 @@ int ty_tensor_write(ty_tensor *t, const void *src, size_t bytes)
   NEED(t && src, TY_ETYPE, "ty_tensor_write: the tensor or the source is missing");
   NEED(!t->readonly, TY_ESTATE, "the tensor is read-only");
   TRY(check_bytes(t, "write", bytes));
+  TRY(storage_load(t->storage));
   storage_wait_quiet(t->storage, 1);
   TRY(device_ops(t->d.device)->copy(t->d.device, tensor_at(t), TY_CPU, src, bytes));
   const struct access a = tensor_access(t);

@@ -25,6 +25,8 @@ int64_t desc_count(const ty_desc *d);                 /* elements; 0 while anyth
 size_t  desc_bytes(const ty_desc *d);
 /* TY_ESHAPE: more bytes than a machine has addresses */
 int     desc_check_size(const ty_desc *d);
+/* complete, of a known dtype, and countable */
+int     tensor_check_desc(const ty_desc *d);
 bool    desc_known(const ty_desc *d);                 /* every dim known */
 bool    desc_same_shape(const ty_desc *a, const ty_desc *b);
 /* the axis from 0; a negative one counts from the end */

@@ -1,5 +1,5 @@
--- Failures of queued work: each read of what could not be computed raises, until something writes it
--- (native/device/failures.c). TYCHO_SYNC=1 raises at the call; the arrays are broken all the same.
+-- Failures of queued work: each read of what could not be computed raises, until something writes
+-- it (native/device/failures.c). TYCHO_SYNC=1 raises at the call, and breaks the arrays as well.
 
 local ty = require "tycho"
 local folder = require "spec.support.folder"
@@ -38,7 +38,9 @@ describe("an array that could not be computed", function()
     tostring = function(x) return (ty.nd.concat{ x, x, dim = 0 }):totable() end,
     ["another type"] = function(x) return x:astype("float64"):totable() end,
     ["another device"] = function(x) return x:as_in_context(ty.cpu(1)):totable() end,
-    ["a file"] = function(x) folder.with(function(dir) ty.nd.save(dir .. "/x.params", { x }) end) end,
+    ["a file"] = function(x)
+      folder.with(function(dir) ty.nd.save(dir .. "/x.params", { x }) end)
+    end,
   }
   for name, read in pairs(reads) do
     it("raises at each read: " .. name, function()
@@ -186,7 +188,7 @@ describe("an executor whose run fails", function()
 
   it("raises what an operator written in Lua has broken", function()
     local fail = false
-    local Op, Prop = ty.operator.CustomOp:extend("Failing"), ty.operator.CustomOpProp:extend("FailingProp")
+    local Op, Prop = ty.operator.CustomOp:extend(), ty.operator.CustomOpProp:extend()
     function Op:forward(_, req, ins, outs)
       if fail then error("lost") end
       self:assign(outs[1], req[1], ins[1])
@@ -229,7 +231,7 @@ describe("a training step that fails", function()
     end)
   end
 
-  it("says so wherever a result is read first, and training goes on from the step before", function()
+  it("says so where a result is read, and training goes on from the step before", function()
     local m = module()
     step(m, 1)
     local before = m:get_params().e_weight:totable()

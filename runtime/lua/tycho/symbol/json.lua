@@ -204,7 +204,7 @@ end
 
 -- Writing -----------------------------------------------------------------------------------------
 
--- Returns the symbol without casts of mixed precision. Those that are outputs stay: the outputs keep
+-- Returns the symbol without casts of mixed precision, but for those that are outputs: these keep
 -- their types.
 local function without_casts(symbol, Symbol)
   local entries, order = symbol._entries, node.walk(symbol._entries)
