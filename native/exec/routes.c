@@ -34,22 +34,19 @@ static int find_shared(const ty_exec *e, uint8_t *shared)
 }
 
 /* Per value. */
-struct uses {
+struct readers_of {
   uint8_t *in_head;                                   /* a head is a view of it, or it itself */
-  uint8_t *read;                                      /* by a node that is no summed one */
+  int *reads;                                         /* count_reads */
 };
 
-static void find_uses(const struct source *s, struct uses *u)
+static void find_heads(const struct source *s, struct readers_of *u)
 {
   for (int h = 0; h < s->nhead; h++) u->in_head[value_of(s->g, view_root(s, s->head[h]))] = 1;
-  for (int i = 0; i < s->g->n; i++)
-    for (int k = 0; !s->summed[i] && k < s->g->node[i].nin; k++)
-      u->read[value_of(s->g, s->g->node[i].in[k])] = 1;
 }
 
 /* May the producer of value v = r write (or add to) the bound array itself? */
 static bool is_direct(const ty_exec *e, const struct source *s, const struct route *w,
-    const struct uses *u, const struct bound *b, ty_entry r, int v)
+    const struct readers_of *u, const struct bound *b, ty_entry r, int v)
 {
   const struct node *n = &e->g->node[r.node];
   if (!n->op || r.node < e->forward || w->grad_of[v] >= 0 || u->in_head[v] ||
@@ -57,13 +54,13 @@ static bool is_direct(const ty_exec *e, const struct source *s, const struct rou
     return false;
   if (e->desc[v].dtype != e->desc[e->g->node[b->node].first].dtype || w->into[v] >= 0) return false;
   if (b->req != TY_ADD) return true;
-  if (u->read[v]) return false;
+  if (u->reads[v]) return false;
   if (n->op->formula) return n->backward && element_wise(s, r.node);
   return can_add_to(n, s->device[r.node], r.out);
 }
 
 static int route_gradient(
-    ty_exec *e, const struct source *s, struct route *w, const struct uses *u, int i)
+    ty_exec *e, const struct source *s, struct route *w, const struct readers_of *u, int i)
 {
   struct bound *b = &e->arg[i];
   if (is_label_end(s, e->grad_entry[i])) return TY_OK;
@@ -117,13 +114,13 @@ static int route_variant(ty_exec *e, int which)
   TRY(find_shared(e, w->shared));
   struct source s = exec_source_of(e, which, 0);
   if (which == FUSED && !(e->flags & TY_NOSHARE)) TRY(accumulate_sums(&s, w->into, w->summed));
-  struct uses u = { NEWS(uint8_t, e->g->nvalue), NEWS(uint8_t, e->g->nvalue) };
-  int code = u.in_head && u.read ? TY_OK : fail(TY_EMEMORY, "out of memory: executor");
-  if (!code) find_uses(&s, &u);
+  struct readers_of u = { NEWS(uint8_t, e->g->nvalue), count_reads(&s) };
+  int code = u.in_head && u.reads ? TY_OK : fail(TY_EMEMORY, "out of memory: executor");
+  if (!code) find_heads(&s, &u);
   for (int i = 0; !code && i < e->narg; i++)
     if (e->arg[i].req) code = route_gradient(e, &s, w, &u, i);
   mem_free(u.in_head);
-  mem_free(u.read);
+  mem_free(u.reads);
   return code;
 }
 
