@@ -27,8 +27,8 @@ TEST   ?=
 
 WARN   = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wno-unused-parameter -Wno-missing-field-initializers -Wno-pass-failed
 CFLAGS_release = -O2 -g1
-CFLAGS_debug   = -O0 -g
-CFLAGS_asan    = -O1 -g -DPLAN_STEPS=1000000 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+CFLAGS_debug   = -O0 -g -DTY_CHECK_PASSES
+CFLAGS_asan    = -O1 -g -DTY_CHECK_PASSES -DPLAN_STEPS=1000000 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 CFLAGS_tsan    = -O1 -g -DPLAN_STEPS=1000000 -fsanitize=thread
 # readers are fed by libFuzzer (spec/fuzz)
 CFLAGS_fuzz    = -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer

@@ -3,8 +3,8 @@
 ** answers questions. */
 #pragma once
 #include <pthread.h>
-#include "pass/gradient.h"
 #include "pass/program.h"
+#include "pass/rewrite.h"
 #include "device/pool.h"
 
 /* an argument or auxiliary state, in list order */
@@ -30,6 +30,8 @@ struct ty_exec {
   int nhead;
   /* per argument: entry of its gradient in g, node -1 */
   ty_entry *grad_entry;
+  /* per head: the variable of its gradient in g, node -1: not needed */
+  ty_entry *head_grad_entry;
   /* per head: place in bound of its head gradient, -1: not needed */
   int *head_grad;
   uint8_t *is_head;                                   /* per value of g */
@@ -112,7 +114,7 @@ int  exec_make(const struct exec_source *s, ty_exec **out);
 /* recomputes as much as the budget needs */
 int  exec_within(const struct exec_source *s, ty_exec **out);
 /* per node: backward computes it again */
-void exec_mark_mirrors(const ty_exec *e, bool all, uint8_t *mark);
+void exec_mark_mirrors(const ty_exec *e, const struct typed_graph *x, bool all, uint8_t *mark);
 /* compiled on first use */
 int  exec_variant(ty_exec *e, int which, struct program **out);
 /* pointers, after binding or when the pool moved */

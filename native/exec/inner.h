@@ -42,7 +42,7 @@ int exec_walk(ty_exec *e);
 /* bind.c: element-wise nodes become pointwise programs */
 bool exec_fuses(const ty_exec *e);
 /* routes.c: per variant, where gradients go; and the graph with what the passes ask about it */
-int exec_route_gradients(ty_exec *e, const struct gradient *d);
+int exec_route_gradients(ty_exec *e);
 struct source exec_source_of(const ty_exec *e, int which, int flags);
 /* bind.c: lists t among the bound tensors, once; *index: where */
 int exec_add_bound(ty_exec *e, ty_tensor *t, int *index);

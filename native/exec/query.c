@@ -314,6 +314,7 @@ void ty_exec_free(ty_exec *e)
   mem_free(e->device);
   mem_free(e->head);
   mem_free(e->grad_entry);
+  mem_free(e->head_grad_entry);
   mem_free(e->head_grad);
   mem_free(e->is_head);
   names_done(&e->arg_names);

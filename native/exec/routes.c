@@ -139,7 +139,7 @@ void exec_free_routes(ty_exec *e)
   for (int w = 0; w < VARIANTS; w++) drop_route(&e->route[w]);
 }
 
-int exec_route_gradients(ty_exec *e, const struct gradient *grad)
+int exec_route_gradients(ty_exec *e)
 {
   e->bound_of = NEWS(int, e->g->n);
   e->head_grad = NEWS(int, e->nhead);
@@ -150,15 +150,15 @@ int exec_route_gradients(ty_exec *e, const struct gradient *grad)
   for (int i = 0; i < e->naux; i++) e->bound_of[e->aux[i].node] = e->aux[i].value_bound;
   for (int h = 0; h < e->nhead; h++) {
     e->head_grad[h] = -1;
-    if (grad->head[h].node < 0) continue;
-    ty_desc d = e->desc[value_of(e->g, grad->head[h])];
+    if (e->head_grad_entry[h].node < 0) continue;
+    ty_desc d = e->desc[value_of(e->g, e->head_grad_entry[h])];
     ty_tensor *t = NULL;
-    d.device = e->device[grad->head[h].node];
+    d.device = e->device[e->head_grad_entry[h].node];
     if (!(e->flags & TY_DRY_RUN)) TRY(ty_tensor_new(&d, &t));
     int code = exec_add_bound(e, t, &e->head_grad[h]);
     ty_tensor_free(t);
     TRY(code);
-    e->bound_of[grad->head[h].node] = e->head_grad[h];
+    e->bound_of[e->head_grad_entry[h].node] = e->head_grad[h];
   }
   for (int w = 0; w < VARIANTS; w++) TRY(route_variant(e, w));
   return TY_OK;

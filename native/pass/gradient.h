@@ -1,6 +1,6 @@
 /* gradient.h - what the gradient pass is asked for and what it answers. */
 #pragma once
-#include "graph/graph.h"
+#include "pass/rewrite.h"
 
 /* one per value; grows with the graph */
 struct descs { ty_desc *d; int cap; };
@@ -20,7 +20,5 @@ struct gradient {                                     /* arrays of the caller */
   /* per head: the variable of its gradient; node -1: nobody reads it */
   ty_entry *head;
 };
-int gradient_append(
-    ty_graph *g, struct descs *d, const struct gradient_request *request, struct gradient *out);
 /* is this node to be recomputed? all: whatever qualifies */
 bool node_is_mirrored(const struct node *n, bool all);

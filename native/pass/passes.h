@@ -21,9 +21,10 @@ int pass_segments(struct program *p);
 /* uses.c. Arrays are in the program's arena. Before program.step_of is there, the graph alone
 ** decides, and `outside` equals `used`. */
 struct uses {
-  uint8_t *alive;                                     /* per node: it counts */
-  uint8_t *used;                                      /* per value: an alive node or an end reads it */
-  uint8_t *outside;                                   /* per value: something beyond its step does */
+  /* per node: it counts */
+  uint8_t *alive;
+  /* per value: an alive node or an end reads it; something beyond its step does */
+  uint8_t *used, *outside;
 };
 int uses_find(struct program *p, struct uses *u);
 

@@ -156,8 +156,8 @@ struct program {
   struct run run[MAX_DEVICES];                        /* what the kernels of each device look at */
 };
 
-/* Returns how many nodes and heads read each value, nodes that are `summed` left out. The caller frees
-** it; NULL: out of memory. */
+/* Returns how many nodes and heads read each value, nodes that are `summed` left out. The caller
+** frees it; NULL: out of memory. */
 int *count_reads(const struct source *s);
 /* arrays per value and per node */
 int  accumulate_sums(const struct source *s, int *into, uint8_t *summed);

@@ -56,7 +56,7 @@ rooms.native = { title = "native", {
     only = { base = true, device = true, tensor = true, image = true }, public = {} },
 }, {
   { name = "pass", is = "from a graph to a program", at = { 2.6, 7.2 },
-    public = { "control_flow.h", "device_placement.h", "extract.h", "gradient.h", "program.h" } },
+    public = { "control_flow.h", "extract.h", "gradient.h", "program.h", "rewrite.h" } },
 }, {
   { name = "exec", is = "programs, bound to arrays and run", at = { 2.6, 5.4 }, public = {} },
   { name = "comm", is = "sums over hosts", at = { 8.2, 1.6 },
