@@ -182,13 +182,20 @@ end
 function DataIter.reset(_) end
 
 
+-- Descriptions for a batch: shapes by name have no order of arrays.
+local function listed(descs)
+  return type(descs) == "table" and #descs > 0 and descs or nil
+end
+
+
 --- The next batch, nil at the end of the epoch.
 function DataIter:next()
   if not self:iter_next() then
     return nil
   end
   return DataBatch{ data = self:getdata(), label = self:getlabel(), pad = self:getpad(),
-    index = self:getindex() }
+    index = self:getindex(), provide_data = listed(self.provide_data),
+    provide_label = listed(self.provide_label) }
 end
 
 

@@ -285,8 +285,8 @@ function NDArrayIter:next()
     self._held = held .. list_rows(self, from, count)
     return nil
   end
-  local batch = base.DataBatch{ data = self:getdata(),
-    label = self:getlabel(), pad = self:getpad() }
+  local batch = base.DataBatch{ data = self:getdata(), label = self:getlabel(),
+    pad = self:getpad(), provide_data = self.provide_data, provide_label = self.provide_label }
   if held ~= "" then
     self._held = nil
   end

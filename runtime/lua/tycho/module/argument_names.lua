@@ -47,6 +47,18 @@ function argument_names.check(symbol, given, what, logger)
 end
 
 
+--- Those of the names that are arguments.
+-- @tparam Symbol symbol
+-- @tparam {string,...} given
+function argument_names.known(symbol, given)
+  local is_argument, list = tables.positions(symbol:list_arguments()), {}
+  for _, name in ipairs(given) do
+    list[#list + 1] = is_argument[name] and name or nil
+  end
+  return list
+end
+
+
 --- The arguments that are none of the inputs, in their order.
 -- @tparam Symbol symbol
 -- @tparam {string,...} ... lists of inputs

@@ -243,6 +243,18 @@ function BaseModule:set_states()
 end
 
 
+--- `{name, label}` of each label, in the order of the outputs that metrics compare them with (not
+-- for users).
+-- @tparam {NDArray,...} labels in the order of `label_shapes`
+function BaseModule:_name_labels(labels)
+  local list = {}
+  for k, x in ipairs(labels) do
+    list[k] = { self.label_names[k] or ("label%d"):format(k - 1), x }
+  end
+  return list
+end
+
+
 -- Parameters --------------------------------------------------------------------------------------
 
 --- Options of bind, for subclasses.

@@ -26,7 +26,9 @@ local args = require "tycho.core.args"
 local BaseModule = require "tycho.module.base"
 local bucket_keys = require "tycho.module.bucket_keys"
 local checkpoint = require "tycho.model.checkpoint"
+local descriptions = require "tycho.module.descriptions"
 local Error = require "tycho.core.error"
+local io_data = require "tycho.io.data"
 local nojit = require "tycho.core.nojit"
 local Module = require "tycho.module.module"
 local name_of = require "tycho.symbol.name"
@@ -277,18 +279,28 @@ end
 
 -- Running -----------------------------------------------------------------------------------------
 
--- Descriptions of arrays under a new bucket's names, for a batch that does not describe itself.
-local function described(names, list)
+-- Descriptions of a batch's arrays, or of those of all batches of a list: as the batch says, else
+-- under a new bucket's names.
+local function described(names, given, list, parts)
+  given = descriptions.list(given, "BucketingModule:forward", "provide_data") or {}
   local descs = {}
   for i, x in ipairs(list or {}) do
-    descs[i] = { names[i], x.shape }
+    local d, shape = given[i] or io_data.DataDesc(names[i] or "", {}), x.shape
+    local axis = descriptions.batch_axis(d)
+    if axis >= 0 and shape[axis + 1] then
+      shape[axis + 1] = shape[axis + 1] * parts
+    end
+    descs[i] = d.name ~= "" and io_data.DataDesc(d.name, shape, d.dtype, d.layout or null) or nil
   end
   return #descs > 0 and descs or nil
 end
 
 
 local function switch_to(self, batch)
-  local first = is_plain(batch) and batch[1] or batch
+  local first, parts = batch, 1
+  if is_plain(batch) then
+    first, parts = batch[1], #batch
+  end
   if first.bucket_key == nil then
     return
   end
@@ -297,8 +309,8 @@ local function switch_to(self, batch)
   if known and known.binded then
     return switch(self, key)
   end
-  switch(self, key, first.provide_data or described(self.data_names, first.data),
-    first.provide_label or described(self.label_names, first.label))
+  switch(self, key, described(self.data_names, first.provide_data, first.data, parts),
+    described(self.label_names, first.provide_label, first.label, parts))
 end
 
 
@@ -344,6 +356,11 @@ for method, flags in pairs(DELEGATED) do
     local m = self._curr_module
     return m[method](m, ...)
   end
+end
+
+
+function BucketingModule:_name_labels(labels)
+  return self._curr_module:_name_labels(labels)
 end
 
 

@@ -23,6 +23,7 @@ local log = require "tycho.core.log"
 local Module = require "tycho.module.module"
 local nd = require "tycho.ndarray"
 local slices = require "tycho.module.batch_slices"
+local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
 
 local is_plain, value = values.is_plain, values.value
@@ -94,16 +95,19 @@ end
 
 
 -- A module for the symbol and what an iterator provides.
-local function make_module(self, it, options)
-  local data_names, label_names = names_of(it.provide_data), names_of(it.provide_label)
+-- @param label_names function of a symbol -> names
+local function make_module(self, it, options, label_names)
+  local data_names = names_of(it.provide_data)
   options.context, options.logger = options.context or self.ctx, options.logger
   if args.types.symbol.check(self.symbol) then
-    options.symbol, options.data_names, options.label_names = self.symbol, data_names, label_names
+    options.symbol, options.data_names, options.label_names =
+      self.symbol, data_names, label_names(self.symbol)
     return Module(options)
   end
   options.default_bucket_key = it.default_bucket_key
   options.sym_gen = function(key)
-    return self.symbol(key), data_names, label_names
+    local net = self.symbol(key)
+    return net, data_names, label_names(net)
   end
   return BucketingModule(options)
 end
@@ -120,7 +124,9 @@ local FIT = args.form("FeedForward:fit", {
 
 
 local function get_ready(self, a, train)
-  local m = make_module(self, train, { logger = a.logger, work_load_list = a.work_load_list })
+  local label_names = names_of(train.provide_label)
+  local m = make_module(self, train, { logger = a.logger, work_load_list = a.work_load_list },
+    function() return label_names end)
   m:bind{ data_shapes = train.provide_data, label_shapes = train.provide_label }
   if a.monitor then
     m:install_monitor(a.monitor)
@@ -155,10 +161,10 @@ local function run_epoch(self, m, a, metric, train, at)
   metric:reset()
   at.nbatch = 0
   repeat
-    local batch = train:next()
+    local batch = evaluation.next_batch(m, train)
     while batch ~= nil do
       run_batch(self, m, a, metric, batch, at)
-      batch = (not size or at.nbatch < size) and train:next() or nil
+      batch = (not size or at.nbatch < size) and evaluation.next_batch(m, train) or nil
     end
     if not size or at.nbatch < size then
       train:reset()
@@ -171,7 +177,7 @@ local function evaluate(self, m, a, metric, data, epoch)
   metric:reset()
   data:reset()
   local n = 0
-  for batch in function() return data:next() end do
+  for batch in function() return evaluation.next_batch(m, data) end do
     m:prepare(batch)
     m:forward(batch, false)
     evaluation.update(m, metric, batch)
@@ -214,11 +220,42 @@ end
 
 -- Using -------------------------------------------------------------------------------------------
 
+-- Arguments that are labels: those that the iterator describes, and those that are called so.
+local function labels_of(net, it)
+  local labels, data, list = tables.positions(names_of(it.provide_label)),
+    tables.positions(names_of(it.provide_data)), {}
+  for _, name in ipairs(net:list_arguments()) do
+    local is_label = labels[name] or name:find("label$")
+    list[#list + 1] = is_label and not data[name] and name or nil
+  end
+  return list
+end
+
+
+-- Descriptions of the labels whose shapes do not follow from the data: prediction needs no others,
+-- and the iterator may lack them.
+local function needed_labels(net, it)
+  local shapes, list = {}, {}
+  for _, d in ipairs(descriptions.list(it.provide_data, "FeedForward", "provide_data")) do
+    shapes[d.name] = d.shape
+  end
+  local found, at = net:infer_shape_partial(shapes), tables.positions(net:list_arguments())
+  for _, d in ipairs(descriptions.list(it.provide_label, "FeedForward", "provide_label") or {}) do
+    local shape = found and found[at[d.name]]
+    list[#list + 1] = shape and not tables.is_known(shape) and d or nil
+  end
+  return #list > 0 and list or nil
+end
+
+
 -- A bound module for prediction on the first device.
 local function predictor(self, it)
   local ctx = is_plain(self.ctx) and self.ctx[1] or self.ctx
-  local m = make_module(self, it, { context = ctx })
-  m:bind{ data_shapes = it.provide_data, label_shapes = it.provide_label, for_training = false }
+  local m = make_module(self, it, { context = ctx }, function(net) return labels_of(net, it) end)
+  local net = args.types.symbol.check(self.symbol) and self.symbol
+    or self.symbol(it.default_bucket_key)
+  m:bind{ data_shapes = it.provide_data, label_shapes = needed_labels(net, it),
+    for_training = false }
   m:set_params(self.arg_params or {}, self.aux_params or {},
     { allow_extra = self.allow_extra_params })
   return m
@@ -231,10 +268,11 @@ local PREDICT = args.form("FeedForward:predict", {
 })
 
 
-local function append(lists, arrays, pad)
+local function append(lists, what, arrays, pad)
   for k, x in ipairs(arrays or {}) do
     lists[k] = lists[k] or {}
-    lists[k][#lists[k] + 1] = slices.view(x, 0, x._shape[1] - pad):copy()
+    local own = evaluation.without_pad(x, pad, ("%s %d"):format(what, k), "FeedForward:predict")
+    lists[k][#lists[k] + 1] = own:copy()
   end
 end
 
@@ -260,9 +298,9 @@ function FeedForward:predict(...)
   end
   local m, outputs, data, labels = predictor(self, it), {}, {}, {}
   for list, _, batch in m:iter_predict(it, { num_batch = a.num_batch, reset = false }) do
-    append(outputs, list, 0)
-    append(data, batch.data, batch.pad or 0)
-    append(labels, batch.label, batch.pad or 0)
+    append(outputs, "output", list, 0)
+    append(data, "data", batch.data, batch.pad or 0)
+    append(labels, "label", batch.label, batch.pad or 0)
   end
   if a.return_data then
     return joined(outputs), joined(data), joined(labels)

@@ -179,7 +179,7 @@ end
 -- One epoch ---------------------------------------------------------------------------------------
 
 local function first_batch(self, a)
-  local batch = a.train_data:next()
+  local batch = evaluation.next_batch(self, a.train_data)
   if batch == nil then
     Error.raise{ code = "state", func = self:_func("fit"), argument = "train_data",
       message = "the iterator has no batch; was it reset?" }
@@ -239,7 +239,7 @@ local function run_batch(self, a, metric, batch, gathered, at)
   if gathered == a.accumulate then
     update(self, a, gathered)
   end
-  local coming = a.train_data:next()
+  local coming = evaluation.next_batch(self, a.train_data)
   if coming ~= nil then
     self:prepare(coming, a.sparse_row_id_fn)
   end

@@ -14,7 +14,9 @@ local counted_from_1 = require "tycho.core.list"
 local name_values = require "tycho.core.name_values"
 local executor = require "tycho.executor.executor"
 local nd = require "tycho.ndarray"
+local output_labels = require "tycho.module.output_labels"
 local slices = require "tycho.module.batch_slices"
+local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
 
 local null, value, is_plain = values.null, values.value, values.is_plain
@@ -26,9 +28,21 @@ local FUNC = "Module"                                   -- who mostly has groups
 
 -- Running -----------------------------------------------------------------------------------------
 
-local function load_one(slot, x, axis, name, whole)
-  local part = whole and x or slices.cut(x, axis, slot[1])
-  call.copy(slot[2], part, FUNC .. ":forward", name)
+-- An array of a batch, which must have the shape that is bound.
+local function array_of(x, d, shape, dtype)
+  if is_plain(x) then
+    x = nd._as_array(x, dtype, FUNC .. ":forward")
+  elseif not class.is_array(x) then
+    Error.raise{ code = "value", func = FUNC .. ":forward", argument = d.name,
+      expected = "an NDArray",
+      got = Error.kind(x), message = ("the batch has no array for '%s'"):format(d.name) }
+  end
+  if not tables.same(x._shape, shape) then
+    Error.raise{ code = "shape", func = FUNC .. ":forward", argument = d.name, expected = shape,
+      got = x.shape, message = ("the batch's '%s' has another shape than is bound for its data")
+        :format(d.name) }
+  end
+  return x
 end
 
 
@@ -37,17 +51,14 @@ local function load(slots, descs, list, sources)
   for k, slots_of in ipairs(slots) do
     local d = descs[k]
     for i, slot in ipairs(slots_of) do
-      local x = (sources and sources[i] or list)[k]
-      if class.is_array(x) then
-        load_one(slot, x, descriptions.batch_axis(d), d.name, sources ~= nil)
-      elseif is_plain(x) then
-        load_one(slot, nd._as_array(x, slot[2].dtype, FUNC .. ":forward"),
-          descriptions.batch_axis(d), d.name, sources ~= nil)
+      local part
+      if sources then
+        part = array_of(sources[i][k], d, slot[2]._shape, slot[2].dtype)
       else
-        Error.raise{ code = "value", func = FUNC .. ":forward", argument = d.name,
-          expected = "an NDArray",
-          got = Error.kind(x), message = ("the batch has no array for '%s'"):format(d.name) }
+        part = slices.cut(array_of(list[k], d, d.shape, slot[2].dtype),
+          descriptions.batch_axis(d), slot[1])
       end
+      call.copy(slot[2], part, FUNC .. ":forward", d.name)
     end
   end
 end
@@ -69,13 +80,15 @@ function Group:forward(batch, is_train)
   local parts = is_plain(batch) and #batch > 0 and batch
   local first = parts and parts[1] or batch
   load(self.data_arrays, self.data_shapes, batch.data, parts and parts_of(parts, "data") or nil)
-  if self.label_shapes and first.label and #first.label > 0 then
+  local labelled = self.label_shapes and first.label and #first.label > 0
+  if labelled then
     load(self.label_arrays, self.label_shapes, batch.label,
       parts and parts_of(parts, "label") or nil)
   end
   if is_train == nil then
     is_train = self.for_training
   end
+  self._missing_label = is_train and not labelled and self._label_arguments[1] or nil
   for _, exe in ipairs(self.execs) do
     exe:forward(is_train)
   end
@@ -137,6 +150,11 @@ function Group:backward(out_grads)
   if not self.for_training then
     Error.raise{ code = "state", func = FUNC .. ":backward",
       message = "the executors were bound without training" }
+  elseif self._missing_label then
+    Error.raise{ code = "state", func = FUNC .. ":backward", argument = self._missing_label,
+      expected = "a batch with labels", got = "a batch without labels",
+      message = ("the gradient needs '%s', which the last batch did not give")
+        :format(self._missing_label) }
   end
   local list = value(out_grads)
   list = class.is_array(list) and { list } or list
@@ -263,15 +281,57 @@ local function named(names, list)
 end
 
 
+-- Names of the labels in the order in which batches have them.
+local function label_names(self, count)
+  local descs = self.label_shapes or self.label_descs
+  local names = descs and descriptions.names(descs) or self._label_arguments
+  if #names > 0 then
+    return names
+  end
+  names = {}
+  for k = 1, count do
+    names[k] = ("label%d"):format(k - 1)                 -- of a symbol that reads none
+  end
+  return names
+end
+
+
+--- `{name, label}` of each label, in the order of the outputs that they belong to (not for users).
+-- @tparam {NDArray,...} labels as batches have them
+function Group:named_labels(labels)
+  local list = named(label_names(self, #labels), labels)
+  local names = {}
+  for k, pair in ipairs(list) do
+    names[k] = pair[1]
+  end
+  local key = table.concat(names, "\n")
+  if key ~= self._ordered_labels then
+    self._ordered_labels, self._label_order = key, output_labels.order(self.symbol, names)
+  end
+  return self._label_order and tables.pick(list, self._label_order) or list
+end
+
+
+-- The rows of a label that belong to device i.
+local function label_part(self, x, k, i)
+  local descs = self.label_shapes or self.label_descs
+  local axis = descs and descs[k] and descriptions.batch_axis(descs[k]) or 0
+  if #self.execs > 1 and axis >= 0 and x._shape[axis + 1] ~= self.batch_size then
+    Error.raise{ code = "shape", func = FUNC .. ":update_metric", argument = "labels",
+      expected = ("%d along axis %d, the rows of the batch"):format(self.batch_size, axis),
+      got = x.shape, message = ("label %d cannot be divided among the devices"):format(k) }
+  end
+  return #self.execs > 1 and slices.cut(x, axis, self.slices[i]) or x
+end
+
+
 local function labels_for(self, labels, i, pre_sliced)
   if pre_sliced then
     return labels[i]
   end
   local list = {}
   for k, x in ipairs(labels or {}) do
-    local d = self.label_shapes and self.label_shapes[k]
-    local axis = d and descriptions.batch_axis(d) or 0
-    list[k] = class.is_array(x) and slices.cut(x, axis, self.slices[i]) or x
+    list[k] = class.is_array(x) and label_part(self, x, k, i) or x
   end
   return list
 end
@@ -284,7 +344,7 @@ end
 function Group:update_metric(metric, labels, pre_sliced)
   for i, exe in ipairs(self.execs) do
     local own = labels_for(self, labels, i, pre_sliced)
-    metric:update_dict(named(self.label_names, own), named(self.output_names, exe.outputs))
+    metric:update_dict(self:named_labels(own), named(self.output_names, exe.outputs))
   end
 end
 

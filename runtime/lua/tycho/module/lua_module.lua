@@ -206,6 +206,11 @@ function LuaLossModule:backward(out_grads)
   elseif not self._grad_func then
     Error.raise{ code = "unsupported", func = self:_func("backward"), argument = "grad_func",
       message = "the module was made without 'grad_func'" }
+  elseif self._label_shapes and self._labels == nil then
+    Error.raise{ code = "state", func = self:_func("backward"), argument = self._label_names[1],
+      expected = "a batch with labels", got = "a batch without labels",
+      message = ("the gradient needs '%s', which the last batch did not give")
+        :format(self._label_names[1]) }
   end
   local grad = self._grad_func(self._scores, self._labels)
   self._grad = class.is_array(grad) and grad

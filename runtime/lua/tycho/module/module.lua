@@ -113,6 +113,7 @@ function Module:init(...)
   argument_names.check(a.symbol, self._fixed_param_names, "fixed_param_names")
   shared_arrays.group_contexts(a.group2ctxs, #self._context)
   self._group2ctxs, self._compression_params = a.group2ctxs, a.compression_params
+  self._label_arguments = argument_names.known(a.symbol, self._label_names)
   self._param_names = argument_names.parameters(a.symbol, self._data_names, self._label_names,
     self._state_names)
   self._aux_names, self._output_names = a.symbol:list_auxiliary_states(), a.symbol:list_outputs()
@@ -386,13 +387,19 @@ function Module:set_states(...)
 end
 
 
---- Updates a metric with labels and the last outputs.
+--- Updates a metric with labels and the last outputs. The metric gets the labels in the order of
+-- the outputs that they belong to.
 -- @param eval_metric
--- @tparam {NDArray,...} labels
+-- @tparam {NDArray,...} labels in the order of `label_shapes`
 -- @bool[opt=false] pre_sliced `labels[i]` are those of device i
 function Module:update_metric(eval_metric, labels, pre_sliced)
   self:_need("update_metric", "binded", "params_initialized")
   self._exec_group:update_metric(eval_metric, labels, pre_sliced)
+end
+
+
+function Module:_name_labels(labels)
+  return self._exec_group:named_labels(labels)
 end
 
 

@@ -16,6 +16,7 @@ local BaseModule = require "tycho.module.base"
 local descriptions = require "tycho.module.descriptions"
 local Error = require "tycho.core.error"
 local io_data = require "tycho.io.data"
+local null = require("tycho.core.values").null
 
 --- A chain of modules.
 -- @type SequentialModule
@@ -259,9 +260,11 @@ end
 
 -- Descriptions of a module's outputs as data of the next one.
 local function provided(m, outputs)
-  local names, list = m.data_names, {}
+  local bound, list = m.data_shapes or {}, {}
   for i, x in ipairs(outputs) do
-    list[i] = io_data.DataDesc(names[i] or ("data" .. i), x.shape)
+    local d = bound[i] or {}
+    local name = d[1] or m.data_names[i] or ("data%d"):format(i)
+    list[i] = io_data.DataDesc(name, x.shape, d.dtype, d.dtype and (d.layout or null) or nil)
   end
   return list
 end
@@ -325,6 +328,17 @@ function SequentialModule:update_metric(eval_metric, labels, pre_sliced)
       m:update_metric(eval_metric, labels, pre_sliced)
     end
   end
+end
+
+
+-- Those of the last module that takes labels.
+function SequentialModule:_name_labels(labels)
+  for i = #self._modules, 1, -1 do
+    if self._metas[i].take_labels then
+      return self._modules[i]:_name_labels(labels)
+    end
+  end
+  return {}
 end
 
 
