@@ -127,6 +127,7 @@ build = {
       ["tycho.module.gradient_requests"] = "runtime/lua/tycho/module/gradient_requests.lua",
       ["tycho.module.gradients"] = "runtime/lua/tycho/module/gradients.lua",
       ["tycho.module.group_running"] = "runtime/lua/tycho/module/group_running.lua",
+      ["tycho.module.group_states"] = "runtime/lua/tycho/module/group_states.lua",
       ["tycho.module.init"] = "runtime/lua/tycho/module/init.lua",
       ["tycho.module.loss_scale"] = "runtime/lua/tycho/module/loss_scale.lua",
       ["tycho.module.lua_module"] = "runtime/lua/tycho/module/lua_module.lua",

@@ -18,7 +18,7 @@
 -- input_grad_arrays (per input a list over devices). param_arrays, grad_arrays (nil without
 -- training), aux_arrays: per name a list over devices; `ty.null` where there is no gradient.
 --
--- Running is in module/group_running.lua.
+-- Running is in module/group_running.lua, states in module/group_states.lua.
 --
 -- @module tycho.module.executor_group
 
@@ -46,8 +46,11 @@ local PAGE = 4096                                        -- bytes by which a poo
 -- @type DataParallelExecutorGroup
 local Group = Class:extend("DataParallelExecutorGroup")
 
-for name, method in pairs(require "tycho.module.group_running") do
-  Group[name] = method
+for _, part in ipairs{ require "tycho.module.group_running",
+    require "tycho.module.group_states" } do
+  for name, method in pairs(part) do
+    Group[name] = method
+  end
 end
 
 local FUNC = "Module:bind"                               -- who mostly makes groups, for errors

@@ -1,4 +1,4 @@
---- Running a group of executors: batches in, outputs, gradients and states out. Adds methods to
+--- Running a group of executors: batches in, outputs and gradients out. Adds methods to
 -- DataParallelExecutorGroup.
 --
 -- @module tycho.module.group_running
@@ -10,7 +10,6 @@ local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local descriptions = require "tycho.module.descriptions"
 local Error = require "tycho.core.error"
-local counted_from_1 = require "tycho.core.list"
 local name_values = require "tycho.core.name_values"
 local executor = require "tycho.executor.executor"
 local nd = require "tycho.ndarray"
@@ -89,6 +88,7 @@ function Group:forward(batch, is_train)
     is_train = self.for_training
   end
   self._missing_label = is_train and not labelled and self._label_arguments[1] or nil
+  self:bring_states()
   for _, exe in ipairs(self.execs) do
     exe:forward(is_train)
   end
@@ -170,18 +170,6 @@ function Group:backward(out_grads)
 end
 
 
-local function merged(lists, merge, axis_of)
-  if not merge then
-    return lists
-  end
-  local result = {}
-  for k, parts in ipairs(lists) do
-    result[k] = slices.join(parts, axis_of(k))
-  end
-  return counted_from_1(result)
-end
-
-
 --- Outputs: joined over devices, or a list over devices for each. A single
 -- device's are the executor's own.
 -- @bool[opt=true] merge
@@ -196,7 +184,7 @@ function Group:get_outputs(merge, begin, stop)
       lists[k - begin][i] = exe.outputs[k]
     end
   end
-  return merged(lists, merge ~= false, function(k) return self._output_axes[k + begin] end)
+  return slices.merged(lists, merge ~= false, function(k) return self._output_axes[k + begin] end)
 end
 
 
@@ -221,52 +209,9 @@ function Group:get_input_grads(merge)
     Error.raise{ code = "state", func = FUNC .. ":get_input_grads",
       message = "bind with inputs_need_grad = true" }
   end
-  return merged(self.input_grad_arrays, merge ~= false, function(k)
+  return slices.merged(self.input_grad_arrays, merge ~= false, function(k)
     return descriptions.batch_axis(self.data_shapes[k])
   end)
-end
-
-
--- States ------------------------------------------------------------------------------------------
-
---- States: joined over devices, or a list over devices for each.
--- @bool[opt=true] merge
-function Group:get_states(merge)
-  return merged(self.state_arrays, merge ~= false, function() return 0 end)
-end
-
-
--- The part of a given state that belongs on device i: entry i of a list, or its rows.
-local function state_part(self, state, i)
-  if is_plain(state) then
-    return state[i]
-  end
-  return slices.cut(state, 0, self.slices[i])
-end
-
-
---- Sets states from arrays (a list over devices, or one array, for each), or all to a number.
--- @tparam ?table states
--- @tparam ?number number
-function Group:set_states(states, number)
-  if (value(states) == nil) == (value(number) == nil) then
-    Error.raise{ code = "value", func = FUNC .. ":set_states", expected = "either states or value",
-      got = states and "both" or "neither", message = "give either 'states' or 'value'" }
-  end
-  if states and #states ~= #self.state_names then
-    Error.raise{ code = "value", func = FUNC .. ":set_states", argument = "states",
-      expected = #self.state_names,
-      got = #states, message = "'states' has not one entry for each state" }
-  end
-  for k, slots in ipairs(self.state_arrays) do
-    for i, x in ipairs(slots) do
-      if states then
-        call.copy(x, state_part(self, states[k], i), FUNC .. ":set_states", self.state_names[k])
-      else
-        call.fill(x, number, FUNC .. ":set_states")
-      end
-    end
-  end
 end
 
 

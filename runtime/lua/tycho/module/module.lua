@@ -377,7 +377,8 @@ end
 local SET_STATES = args.form("Module:set_states",
   { list = true, { "states", "list?" }, { "value", "number?" } })
 
---- Sets states from arrays, or all to a number.
+--- Sets states from arrays, or all to a number. They stay for batches of other sizes: of arrays the
+-- first rows; a batch of more rows is E(state), until `reshape` and `set_states` are called for it.
 -- @tparam[opt] table states for each state an array or a list over devices
 -- @number[opt] value
 function Module:set_states(...)

@@ -79,9 +79,10 @@ end
 
 -- Arrays ------------------------------------------------------------------------------------------
 
---- No arrays yet, for one device. `wanting`: for each gradient the groups that have it, as a set.
+--- No arrays yet, for one device. `wanting`: for each gradient the groups that have it, as a set;
+-- `states`: module/group_states.lua.
 function shared_arrays.new()
-  return { args = {}, grads = {}, auxs = {}, buffers = {}, wanting = {} }
+  return { args = {}, grads = {}, auxs = {}, buffers = {}, wanting = {}, states = {} }
 end
 
 
