@@ -189,6 +189,7 @@ build = {
       ["tycho.optimizer.momentum"] = "runtime/lua/tycho/optimizer/momentum.lua",
       ["tycho.optimizer.other"] = "runtime/lua/tycho/optimizer/other.lua",
       ["tycho.optimizer.rule"] = "runtime/lua/tycho/optimizer/rule.lua",
+      ["tycho.optimizer.saved_states"] = "runtime/lua/tycho/optimizer/saved_states.lua",
       ["tycho.optimizer.settings"] = "runtime/lua/tycho/optimizer/settings.lua",
       ["tycho.optimizer.updater"] = "runtime/lua/tycho/optimizer/updater.lua",
       ["tycho.profiler"] = "runtime/lua/tycho/profiler.lua",

@@ -435,12 +435,27 @@ end
 
 local LOAD = args.form("KVStore:load_optimizer_states", { { "fname", "text" } })
 
---- Reads them back.
+-- What the store has states for.
+local function targets_of(self, o)
+  local targets = {}
+  for key, entry in pairs(self._entries) do
+    local x = entry.stored
+    targets[#targets + 1] = { key = key, weight = x, device = x.context.device_id,
+      name = type(key) == "string" and key or o.idx2name[key], required = false }
+  end
+  return targets
+end
+
+
+--- Reads them back. Those of another optimizer or of other keys are E(state).
 function KVStore:load_optimizer_states(...)
-  local updater = updater_of(self, "KVStore:load_optimizer_states")
-  files.parse(LOAD(...).fname, "KVStore:load_optimizer_states", function(bytes)
-    updater:set_states(bytes)
-  end)
+  local func = "KVStore:load_optimizer_states"
+  local updater = updater_of(self, func)
+  local targets = targets_of(self, updater.optimizer)
+  files.parse(LOAD(...).fname, func, function(bytes)
+    return updater:_prepare_states(bytes,
+      { func = func, targets = targets, keep_unknown = #targets == 0 })
+  end)()
 end
 
 

@@ -346,8 +346,7 @@ local DELEGATED = {
   get_states      = { "binded", "params_initialized" },
   set_states      = { "binded", "params_initialized" },
   update_metric   = { "binded", "params_initialized" },
-  save_optimizer_states = { "optimizer_initialized" },
-  load_optimizer_states = { "optimizer_initialized" },
+  save_optimizer_states = { "binded", "optimizer_initialized" },
 }
 
 for method, flags in pairs(DELEGATED) do

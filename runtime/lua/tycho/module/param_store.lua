@@ -80,6 +80,12 @@ function ParamStore:arrays()
 end
 
 
+--- The arrays of a name on all devices; nil: it has none yet.
+function ParamStore:on_devices(name)
+  return self._arrays[name]
+end
+
+
 --- The shape of a name that has arrays.
 function ParamStore:shape(name)
   return self._arrays[name][1].shape

@@ -62,6 +62,13 @@ base.Optimizer = Optimizer
 --- Names of a class's own options, for messages.
 Optimizer.option_names = {}
 
+--- Names of the options that decide which arrays a state has. Of a number counts whether it is 0.
+Optimizer.state_options = {}
+
+--- Names of fields that change from update to update, and of such tables by index: they belong to
+-- the saved states.
+Optimizer.progress, Optimizer.keyed_progress = {}, {}
+
 --- How many parameters an update takes at once; 0: one by one.
 Optimizer.aggregate_num = 0
 
@@ -216,6 +223,12 @@ function Optimizer:_update_count(indices)
     counts[index] = (counts[index] or self.begin_num_update) + 1
     self.num_update = math.max(self.num_update, counts[index])
   end
+end
+
+
+--- Sets how often an index was updated on the current device (not for users).
+function Optimizer:_set_count(index, count)
+  counts_of(self)[index] = count
 end
 
 

@@ -27,6 +27,8 @@ kinds.LARS = base.kind("LARS", {
 })
 local LARS = kinds.LARS
 
+LARS.state_options, LARS.progress = { "momentum" }, { "_cur_lr", "_last_lr" }
+
 for _, name in ipairs{ "aggregate_num", "create_state",
     "create_state_multi_precision", "_update_many" } do
   LARS[name] = SGD[name]
@@ -177,6 +179,8 @@ kinds.LBSGD = base.kind("LBSGD", {
   { "begin_epoch", "number", 0 }, { "num_epochs", "number", 60 },
 })
 local LBSGD = kinds.LBSGD
+
+LBSGD.state_options, LBSGD.keyed_progress = { "momentum" }, { "_sums", "_calls" }
 
 LBSGD.create_state, LBSGD.create_state_multi_precision =
   SGD.create_state, SGD.create_state_multi_precision
