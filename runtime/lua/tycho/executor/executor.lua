@@ -261,7 +261,7 @@ local COPY = args.form("Executor:copy_params_from", {
 -- @tparam table arg_params name -> array
 -- @tparam[opt] table aux_params name -> array
 -- @bool[opt=false] allow_extra_params names that the executor does not have
---   are ignored instead of E(name)
+--   are ignored instead of E(name), which lists all in `extra`, and other shapes in `mismatch`
 function Executor:copy_params_from(...)
   local func = "Executor:copy_params_from"
   handle_of(self, func)

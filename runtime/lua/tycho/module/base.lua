@@ -319,6 +319,16 @@ function BaseModule:set_params(...)
 end
 
 
+--- Arrays that have the shapes of the parameters and of the auxiliary states, by name (not for
+-- users).
+-- @tparam table given parameters that are about to be set, by name
+-- @treturn ?table nil: a class does not say
+-- @treturn ?table
+function BaseModule._own_params(_, _given)
+  return nil
+end
+
+
 --- As get_params, for values that are read at once: a module that can makes no
 -- copies for it (not for users).
 function BaseModule:_read_params()

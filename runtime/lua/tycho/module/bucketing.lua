@@ -33,6 +33,7 @@ local nojit = require "tycho.core.nojit"
 local Module = require "tycho.module.module"
 local name_of = require "tycho.symbol.name"
 local nd = require "tycho.ndarray"
+local param_check = require "tycho.model.param_check"
 local ParameterModule = require "tycho.module.parameter_module"
 local symbols = require "tycho.symbol.symbol"
 local values = require "tycho.core.values"
@@ -173,8 +174,8 @@ end
 
 -- Makes and binds the module of a key.
 local function bind_bucket(self, key, data_shapes, label_shapes)
-  local m, options, base = self._buckets[key] or new_module(self, key),
-    self._bind_options, self._met[1]
+  local known = self._buckets[key]
+  local m, options, base = known or new_module(self, key), self._bind_options, self._met[1]
   local names = self:_new_names(m)
   m._arg_store, m._aux_store, m._param_index =
     self._arg_store, self._aux_store, self._param_index
@@ -183,10 +184,17 @@ local function bind_bucket(self, key, data_shapes, label_shapes)
     for_training = options.for_training, inputs_need_grad = options.inputs_need_grad,
     grad_req = options.grad_req, shared_module = base,
     memory_budget = options.memory_budget, force_mirroring = options.force_mirroring }
-  self._arg_store, self._aux_store = m._arg_store, m._aux_store
   if self._params_initialized then
-    self:_fill_new(m, names)
+    local ok, e = pcall(self._fill_new, self, m, names)
+    if not ok then                                       -- the next try begins with a new module
+      m._arg_store:forget(names)
+      m._aux_store:forget(names)
+      self._buckets[key] = known and new_module(self, key, known.symbol)
+      m:free()
+      error(e, 0)
+    end
   end
+  self._arg_store, self._aux_store = m._arg_store, m._aux_store
   for _, mon in ipairs(self._monitors) do
     m:install_monitor(mon)
   end
@@ -457,11 +465,29 @@ end
 local DICT = args.form("BucketingModule.load_dict", {
   rest = "options", { "sym_dict", "table" }, { "sym_gen", "function" },
   { "default_bucket_key", "any" }, { "arg_params", "dict" }, { "aux_params", "dict?" },
+  { "allow_missing", "boolean", false },
 })
 
---- A module from symbols by key and parameters; unbound.
+
+-- Compares parameters with those of the symbols that are known: what belongs to none of them may
+-- belong to a bucket that comes later.
+local function check_loaded(self, arg_params, aux_params, a)
+  local modules = {}
+  for _, m in pairs(self._buckets) do
+    modules[#modules + 1] = m
+  end
+  modules[1] = modules[1] or self._default
+  for _, m in ipairs(modules) do
+    m:_check_loaded(arg_params, aux_params,
+      { allow_missing = a.allow_missing, allow_extra = true }, "BucketingModule.load_dict")
+  end
+end
+
+
+--- A module from symbols by key and parameters; unbound. What the parameters lack is E(name), here
+-- or when a bucket is bound that needs it; names of no symbol are kept for later buckets.
 -- @tparam table options sym_dict, sym_gen, default_bucket_key, arg_params, aux_params,
---   and those of the constructor
+--   allow_missing = false (true: an initializer makes what they lack), and those of the constructor
 function BucketingModule.load_dict(...)
   local a = DICT(...)
   a.options.sym_gen, a.options.default_bucket_key = a.sym_gen, a.default_bucket_key
@@ -470,18 +496,22 @@ function BucketingModule.load_dict(...)
     key = bucket_keys.unique(m._keys, key, "BucketingModule.load_dict")
     add_bucket(m, key, new_module(m, key, symbol))
   end
+  param_check.check_names(a.arg_params, "BucketingModule.load_dict")
+  check_loaded(m, a.arg_params, a.aux_params or {}, a)
   m._kept_args, m._kept_auxs, m._params_initialized = a.arg_params, a.aux_params or {}, true
+  m._loaded = { allow_missing = a.allow_missing }
   return m
 end
 
 
 local LOAD = args.form("BucketingModule.load", {
   rest = "options", { "prefix", "text" }, { "epoch", "integer" }, { "sym_gen", "function" },
-  { "default_bucket_key", "any" },
+  { "default_bucket_key", "any" }, { "allow_missing", "boolean", false },
 })
 
---- A module from a checkpoint; unbound.
--- @tparam table options prefix, epoch, sym_gen, default_bucket_key, and those of the constructor
+--- A module from a checkpoint; unbound. What the file lacks is E(name) as in `load_dict`.
+-- @tparam table options prefix, epoch, sym_gen, default_bucket_key, allow_missing = false, and
+--   those of the constructor
 function BucketingModule.load(...)
   local a = LOAD(...)
   local keys = nd.load(a.prefix .. ".buckets")
@@ -491,6 +521,7 @@ function BucketingModule.load(...)
     options.sym_dict[key] = symbols.load(symbol_file(a.prefix, key))
   end
   options.sym_gen, options.default_bucket_key = a.sym_gen, a.default_bucket_key
+  options.allow_missing = a.allow_missing
   options.arg_params, options.aux_params = checkpoint.load_params(a.prefix, a.epoch)
   return BucketingModule.load_dict(options)
 end

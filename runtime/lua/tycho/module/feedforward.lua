@@ -349,18 +349,37 @@ function FeedForward:save(...)
 end
 
 
-local LOAD = args.form("FeedForward.load",
-  { rest = "options", { "prefix", "text" }, { "epoch", "integer" } })
+local LOAD = args.form("FeedForward.load", {
+  rest = "options", { "prefix", "text" }, { "epoch", "integer" }, "*",
+  { "allow_missing", "boolean", false },
+})
 
---- A network from a checkpoint.
+
+-- Arguments that are called data or labels, as the reference tells inputs from parameters.
+local function called(net, what)
+  local list = {}
+  for _, name in ipairs(net:list_arguments()) do
+    list[#list + 1] = name:find(what .. "$") and name or nil
+  end
+  return list
+end
+
+
+--- A network from a checkpoint. What the file lacks, and what belongs to another network, is
+-- E(name) as in `Module.load`.
 -- @string prefix
 -- @int epoch
--- @tparam[opt] table options of the constructor
+-- @tparam[opt] table options allow_missing = false (true: fit initialises what the file lacks), and
+--   those of the constructor
 function FeedForward.load(...)
   local a = LOAD(...)
   local options = a.options
   options.symbol, options.arg_params, options.aux_params =
     checkpoint.load_checkpoint(a.prefix, a.epoch)
+  local net = options.symbol
+  Module{ symbol = net, data_names = called(net, "data"), label_names = called(net, "label") }
+    :_check_loaded(options.arg_params, options.aux_params, { allow_missing = a.allow_missing,
+      allow_extra = options.allow_extra_params }, "FeedForward.load")
   options.begin_epoch = options.begin_epoch or a.epoch
   return FeedForward(options)
 end

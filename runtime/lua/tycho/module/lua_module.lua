@@ -63,6 +63,11 @@ function LuaModule.get_params()
 end
 
 
+function LuaModule._own_params()
+  return {}, {}
+end
+
+
 function LuaModule:init_params()
   self._params_initialized = true
 end

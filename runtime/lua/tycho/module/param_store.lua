@@ -80,6 +80,16 @@ function ParamStore:arrays()
 end
 
 
+--- As `arrays`, of the names that were given values.
+function ParamStore:given()
+  local list = self:arrays()
+  for name in pairs(self.blank) do
+    list[name] = nil
+  end
+  return list
+end
+
+
 --- The arrays of a name on all devices; nil: it has none yet.
 function ParamStore:on_devices(name)
   return self._arrays[name]
