@@ -275,7 +275,7 @@ function base.kind(name, spec)
   function Kind:init(...)
     local a = form(...)
     for _, key in ipairs(order) do
-      self[key] = a[key]
+      self[key] = class.keep(a[key])
     end
     self:_remember(a, order)
   end

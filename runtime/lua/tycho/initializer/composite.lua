@@ -40,7 +40,7 @@ function Load:init(...)
   end
   self.param, self.default_init, self.verbose = {}, values.value(a.default_init), a.verbose
   for name, x in pairs(arrays) do
-    self.param[type(name) == "string" and name:gsub("^a[ru][gx]:", "") or name] = x
+    self.param[type(name) == "string" and name:gsub("^a[ru][gx]:", "") or name] = class.keep(x)
   end
 end
 

@@ -153,7 +153,7 @@ function KVStore:_add_key(key, x)
         or "; it was asked for before it was initialised") }
   end
   self._count = self._count + 1
-  local stored = class.new(x._shape, x._dtype, self._home._device, "KVStore:init")
+  local stored = class.keep(class.new(x._shape, x._dtype, self._home._device, "KVStore:init"))
   call.copy(stored, x, "KVStore:init")
   local entry = { stored = stored, order = type(key) == "number" and key or self._count,
     compression = self._compression, residuals = {} }
@@ -200,7 +200,7 @@ function store.compress(entry, i, x)
       message = "gradient compression is for float32" }
   end
   local rest = entry.residuals[i]
-  rest = rest and rest:add_(x) or x:copy()
+  rest = rest and rest:add_(x) or class.keep(x:copy())
   local sent = (rest:ge(threshold) - rest:le(-threshold)):mul_(threshold)
   entry.residuals[i] = rest:sub_(sent)
   return sent
@@ -221,7 +221,7 @@ end
 --- The store's own array for sums of a key.
 function KVStore._buffer(_, entry, like)
   if not (entry.buffer and entry.buffer._dtype == like._dtype) then
-    entry.buffer = class.new(like._shape, like._dtype, like._device, "KVStore:push")
+    entry.buffer = class.keep(class.new(like._shape, like._dtype, like._device, "KVStore:push"))
   end
   return entry.buffer
 end
@@ -260,7 +260,7 @@ end
 --- The stored array moves to a GPU that has the sum.
 function store.follow(entry, sum)
   if sum.context.device_type == "gpu" and entry.stored.context.device_type ~= "gpu" then
-    entry.stored = entry.stored:as_in_context(sum.context)
+    entry.stored = class.keep(entry.stored:as_in_context(sum.context))
   end
 end
 
@@ -268,7 +268,7 @@ end
 --- Hands a sum to the updater, or stores it.
 function KVStore:_take(key, entry, merged)
   if not self._updater then
-    entry.stored = merged
+    entry.stored = class.keep(merged)
     return
   end
   store.follow(entry, merged)
@@ -483,7 +483,7 @@ end
 --- Puts back what `_residuals` gave.
 function KVStore:_set_residuals(kept)
   for key, entry in pairs(self._entries) do
-    entry.residuals = kept[key] or {}
+    entry.residuals = class.keep(kept[key] or {})
   end
 end
 

@@ -222,8 +222,13 @@ end
 -- output_names and label_names choose.
 function EvalMetric:update_dict(labels, preds)
   local func = self.class_name .. ":update_dict"
-  self:update(select_arrays(labels, label_names(self, labels, preds), func),
-    select_arrays(preds, self.output_names, func))
+  local chosen = select_arrays(labels, label_names(self, labels, preds), func)
+  preds = select_arrays(preds, self.output_names, func)
+  if rawget(getmetatable(self), "is_built_in") then
+    self:update(chosen, preds)
+  else
+    class.outside(self.update, self, chosen, preds)      -- a class of one's own may keep arrays
+  end
 end
 
 
@@ -339,6 +344,7 @@ end
 -- @param[opt] ... further registered names
 function base.kind(class_name, name, own, ...)
   local Kind = EvalMetric:extend(class_name)
+  Kind.is_built_in = true
   local spec = {}
   for _, list in ipairs{ own or {}, NAMES } do
     for _, entry in ipairs(list) do

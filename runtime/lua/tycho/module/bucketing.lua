@@ -26,6 +26,7 @@ local args = require "tycho.core.args"
 local BaseModule = require "tycho.module.base"
 local bucket_keys = require "tycho.module.bucket_keys"
 local checkpoint = require "tycho.model.checkpoint"
+local class = require "tycho.ndarray.class"
 local descriptions = require "tycho.module.descriptions"
 local Error = require "tycho.core.error"
 local io_data = require "tycho.io.data"
@@ -498,7 +499,8 @@ function BucketingModule.load_dict(...)
   end
   param_check.check_names(a.arg_params, "BucketingModule.load_dict")
   check_loaded(m, a.arg_params, a.aux_params or {}, a)
-  m._kept_args, m._kept_auxs, m._params_initialized = a.arg_params, a.aux_params or {}, true
+  m._kept_args, m._kept_auxs = class.keep(a.arg_params), class.keep(a.aux_params or {})
+  m._params_initialized = true
   m._loaded = { allow_missing = a.allow_missing }
   return m
 end

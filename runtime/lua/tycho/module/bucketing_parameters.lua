@@ -52,7 +52,7 @@ end
 local function keep_others(kept, given, known)
   for name, x in pairs(given or {}) do
     if not known[name] then
-      kept[name] = class.is_array(x) and x:copy() or x
+      kept[name] = class.is_array(x) and class.keep(x:copy()) or x
     end
   end
 end

@@ -50,6 +50,8 @@ function FeedForward:init(...)
   for key, v in pairs(NEW(...)) do
     self[key] = v
   end
+  class.keep(self.arg_params)
+  class.keep(self.aux_params)
 end
 
 
@@ -167,7 +169,7 @@ local function run_epoch(self, m, a, metric, train, at)
       batch = (not size or at.nbatch < size) and evaluation.next_batch(m, train) or nil
     end
     if not size or at.nbatch < size then
-      train:reset()
+      class.outside(train.reset, train)
     end
   until not size or at.nbatch >= size or at.nbatch == 0
 end
@@ -175,7 +177,7 @@ end
 
 local function evaluate(self, m, a, metric, data, epoch)
   metric:reset()
-  data:reset()
+  class.outside(data.reset, data)
   local n = 0
   for batch in function() return evaluation.next_batch(m, data) end do
     m:prepare(batch)
@@ -185,7 +187,7 @@ local function evaluate(self, m, a, metric, data, epoch)
     n = n + 1
   end
   evaluation.report(a.eval_end_callback, self, a, epoch, n, metric)
-  data:reset()
+  class.outside(data.reset, data)
 end
 
 
@@ -203,7 +205,7 @@ function FeedForward:fit(...)
   end
   a.train_data = train
   local m = get_ready(self, a, train)
-  train:reset()
+  class.outside(train.reset, train)
   for epoch = self.begin_epoch, self.num_epoch - 1 do
     at.epoch = epoch
     local started = callback.clock()
@@ -294,7 +296,7 @@ function FeedForward:predict(...)
   local a = PREDICT(...)
   local it = iterator(self, a.X, nil, false)
   if a.reset then
-    it:reset()
+    class.outside(it.reset, it)
   end
   local m, outputs, data, labels = predictor(self, it), {}, {}, {}
   for list, _, batch in m:iter_predict(it, { num_batch = a.num_batch, reset = false }) do
@@ -322,7 +324,7 @@ function FeedForward:score(...)
   local a = SCORE(...)
   local it, metric = iterator(self, a.X, a.y, false), evaluation.metric(a.eval_metric)
   if a.reset then
-    it:reset()
+    class.outside(it.reset, it)
   end
   predictor(self, it):score(it, metric, { num_batch = a.num_batch, reset = false,
     batch_end_callback = a.batch_end_callback })

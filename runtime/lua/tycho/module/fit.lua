@@ -9,6 +9,7 @@
 
 local args = require "tycho.core.args"
 local callback = require "tycho.module.callback"
+local class = require "tycho.ndarray.class"
 local EarlyStopping = require "tycho.module.early_stopping"
 local Error = require "tycho.core.error"
 local evaluation = require "tycho.module.evaluation"
@@ -313,7 +314,7 @@ local function end_epoch(self, a, validation_metric, epoch, stopping)
       stopping:look(self, list, epoch)
     end
   end
-  a.train_data:reset()
+  class.outside(a.train_data.reset, a.train_data)
 end
 
 

@@ -73,7 +73,7 @@ local function bring(self, k, known)
     fail_rows(name, before, now)
   elseif #slots > 1 or not slots[1]:same_memory(known.given[1]) then
     -- of several devices a copy, since the parts for fewer rows lie in the memory of the given ones
-    known.whole = known.whole or slices.join(known.given, 0)
+    known.whole = known.whole or class.keep(slices.join(known.given, 0))
     divide(slots, known.whole, name)
   end
 end

@@ -189,9 +189,9 @@ end
 function LuaLossModule:forward(data_batch, is_train)
   self:_need("forward", "binded")
   local batch = BaseModule._batch(data_batch, self:_func("forward"))
-  self._scores = batch.data[1]
+  self._scores = class.keep(batch.data[1])
   if is_train == nil and self._for_training or is_train then
-    self._labels = batch.label and batch.label[1]
+    self._labels = class.keep(batch.label and batch.label[1])
   end
 end
 
@@ -218,8 +218,8 @@ function LuaLossModule:backward(out_grads)
         :format(self._label_names[1]) }
   end
   local grad = self._grad_func(self._scores, self._labels)
-  self._grad = class.is_array(grad) and grad
-    or nd._as_array(grad, "float32", self:_func("backward"))
+  self._grad = class.keep(class.is_array(grad) and grad
+    or nd._as_array(grad, "float32", self:_func("backward")))
 end
 
 

@@ -68,7 +68,7 @@ local function fill_one(x, name, given, initializer, attrs)
       call.copy(x, source, "Module:init_params", name)
     end
   elseif initializer then
-    initializer(init.InitDesc(name, attrs[name], initializer), x)
+    class.outside(initializer, init.InitDesc(name, attrs[name], initializer), x)
   end
   return source ~= nil or initializer ~= nil
 end

@@ -37,7 +37,7 @@ function BaseModule:score(...)
   local metric, n = evaluation.metric(a.eval_metric), 0
   evaluation.check_iterator(a.eval_data, self:_func("score"), "eval_data")
   if a.reset then
-    a.eval_data:reset()
+    class.outside(a.eval_data.reset, a.eval_data)
   end
   metric:reset()
   while n ~= a.num_batch do
@@ -84,7 +84,7 @@ function BaseModule:iter_predict(...)
   local a, n = ITERATE(...), -1
   evaluation.check_iterator(a.eval_data, self:_func("iter_predict"), "eval_data")
   if a.reset then
-    a.eval_data:reset()
+    class.outside(a.eval_data.reset, a.eval_data)
   end
   return function()
     n = n + 1

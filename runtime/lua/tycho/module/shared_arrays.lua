@@ -87,9 +87,7 @@ end
 
 
 local function zeros(want)
-  local x = call.zeros(want.shape, args.DTYPES[want.dtype], want.device, FUNC)
-  rawset(x, "_kept", true)                               -- ty.scope leaves it
-  return x
+  return class.keep((call.zeros(want.shape, args.DTYPES[want.dtype], want.device, FUNC)))
 end
 
 

@@ -454,7 +454,7 @@ end
 function base.kind(name, own)
   local Kind = Optimizer:extend(name)
   local form = base.form(name, own)
-  Kind.option_names = {}
+  Kind.option_names, Kind.is_built_in = {}, true
   for i, entry in ipairs(own) do
     Kind.option_names[i] = entry[1]
   end

@@ -218,7 +218,7 @@ local function collect(self, index, grad)
   if self._sums[index] then
     self._sums[index]:add_(grad)
   else
-    self._sums[index] = grad:copy()
+    self._sums[index] = grad:copy():keep()
   end
   return self._sums[index], self._calls[index]
 end

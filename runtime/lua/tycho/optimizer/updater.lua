@@ -83,7 +83,8 @@ function Updater:_settle(targets)
       self.optimizer:_set_count(target.key, waiting.count)
       if waiting.state ~= nil then
         saved_states.check_state(self.optimizer, target, values.value(waiting.state), "Updater")
-        self.states[target.key] = saved_states.copy_of(values.value(waiting.state))
+        self.states[target.key] =
+          class.outside(saved_states.copy_of, values.value(waiting.state))
         self.states_synced[target.key] = false
       end
     end
@@ -104,17 +105,23 @@ local function check_loaded(self, index, weight)
 end
 
 
---- The state of a parameter: made when it is first met, moved to the weight's device when
--- it was loaded or the weight has moved (not for users).
-function Updater:_state(index, weight)
-  local synced = self.states_synced[index]
-  if synced == nil then
+local function bring_state(self, index, weight)
+  if self.states_synced[index] == nil then
     self.states[index] = first_state(self, index, weight)
-  elseif synced ~= weight.context then
+  else
     check_loaded(self, index, weight)
     self.states[index] = move(self.states[index], weight.context)
   end
   self.states_synced[index] = weight.context
+end
+
+
+--- The state of a parameter: made when it is first met, moved to the weight's device when
+-- it was loaded or the weight has moved (not for users).
+function Updater:_state(index, weight)
+  if self.states_synced[index] ~= weight.context then
+    class.outside(bring_state, self, index, weight)
+  end
   return self.states[index]
 end
 
@@ -182,11 +189,7 @@ local function check_lists(indices, grads, weights)
 end
 
 
---- Updates a weight, or each of a list.
--- @param index from 0, or a name; or a list
--- @param grad
--- @param weight changed in place
-function Updater:__call(index, grad, weight)
+local function update(self, index, grad, weight)
   local listed = values.is_plain(index)
   local indices, grads, weights = index, grad, weight
   if listed then
@@ -204,6 +207,19 @@ function Updater:__call(index, grad, weight)
   for i, k in ipairs(indices) do
     self.optimizer:update_multi_precision(k, weights[i], grads[i], self:_state(k, weights[i]))
   end
+end
+
+
+--- Updates a weight, or each of a list. Arrays that a rule of one's own makes are the optimizer's;
+-- `ty.scope` frees those that the engine's rules make on the way.
+-- @param index from 0, or a name; or a list
+-- @param grad
+-- @param weight changed in place
+function Updater:__call(index, grad, weight)
+  if rawget(getmetatable(self.optimizer), "is_built_in") then
+    return update(self, index, grad, weight)
+  end
+  return class.outside(update, self, index, grad, weight)
 end
 
 
@@ -278,7 +294,7 @@ end
 --   indices; same_optimizer: an optimizer among the bytes must be like the present one, too
 -- @treturn function call it to put them back
 function Updater:_prepare_states(bytes, options)
-  local new = prepare(self, bytes, options)
+  local new = class.outside(prepare, self, bytes, options)
   return function() commit(self, new) end
 end
 
