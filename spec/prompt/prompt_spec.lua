@@ -84,7 +84,7 @@ describe("prompt", function()
 
   it("writes a summary once", function()
     local shown = shell.tycho([[-i <<'END'
-ty.viz.print_summary(ty.sym.relu{ty.sym.Variable("data"), name = "only"})
+ty.viz.print_summary(ty.sym.relu{ty.sym.Variable("data"), name = "only"}, {shape = {data = {1, 2}}})
 _ ~= nil
 END]])
     assert.equal(1, select(2, shown:gsub("only%(relu%)", "")), shown)
@@ -355,7 +355,7 @@ describe("prompt on a terminal", function()
   it("writes a summary no wider than the terminal", function()
     open()
     line("!stty cols 70")
-    t:send("ty.viz.print_summary(ty.sym.relu(ty.sym.Variable 'data'))\n")
+    t:send("ty.viz.print_summary(ty.sym.relu(ty.sym.Variable 'data'), {shape = {data = {1, 2}}})\n")
     local rule = t:expect("Total params"):match("__+")
     assert.equal(70, #rule)
   end)
