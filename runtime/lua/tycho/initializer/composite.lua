@@ -116,6 +116,7 @@ local FUSED = args.form("init.FusedRNN", {
 -- @type FusedRNN
 local FusedRNN = base.Initializer:extend("FusedRNN")
 groups.FusedRNN = base.register(FusedRNN)
+FusedRNN.reals = { forget_bias = true }
 
 --- Options init (an initializer, its text, or nothing: the one asked first), num_hidden,
 -- num_layers, mode, bidirectional, forget_bias.
