@@ -147,6 +147,20 @@ local function label_arguments(self)
 end
 
 
+-- Arrays are found by name.
+local function check_names(names)
+  local seen = {}
+  for _, name in ipairs(names) do
+    if seen[name] then
+      Error.raise{ code = "name", func = FUNC, argument = name,
+        message = ("two variables are called '%s', and arrays are found by name: read one \z
+          variable twice"):format(name) }
+    end
+    seen[name] = true
+  end
+end
+
+
 function Group:init(...)
   local a = FORM(...)
   self.symbol, self.logger = a.symbol, a.logger or log
@@ -154,6 +168,8 @@ function Group:init(...)
   self.workload = a.workload and tables.copy(a.workload) or tables.ones(#self.contexts)
   check_workload(self)
   self.arg_names, self.aux_names = a.symbol:list_arguments(), a.symbol:list_auxiliary_states()
+  check_names(self.arg_names)
+  check_names(self.aux_names)
   self.output_names, self._attrs = a.symbol:list_outputs(), a.symbol:attr_dict()
   self._is_arg, self._is_param = tables.positions(self.arg_names), tables.positions(a.param_names)
   self._is_aux = tables.positions(self.aux_names)
