@@ -135,6 +135,7 @@ build = {
       ["tycho.module.module"] = "runtime/lua/tycho/module/module.lua",
       ["tycho.module.monitor"] = "runtime/lua/tycho/module/monitor.lua",
       ["tycho.module.optimizer"] = "runtime/lua/tycho/module/optimizer.lua",
+      ["tycho.module.optimizer_names"] = "runtime/lua/tycho/module/optimizer_names.lua",
       ["tycho.module.output_labels"] = "runtime/lua/tycho/module/output_labels.lua",
       ["tycho.module.param_store"] = "runtime/lua/tycho/module/param_store.lua",
       ["tycho.module.parameter_module"] = "runtime/lua/tycho/module/parameter_module.lua",

@@ -24,6 +24,7 @@ local gradients = require "tycho.module.gradients"
 local init = require "tycho.initializer"
 local io_data = require "tycho.io.data"
 local log = require "tycho.core.log"
+local optimizer_names = require "tycho.module.optimizer_names"
 local param_check = require "tycho.model.param_check"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
@@ -267,6 +268,7 @@ BaseModule.BIND = {
 
 --- Options of init_optimizer, for subclasses.
 BaseModule.INIT_OPTIMIZER = {
+  advice = optimizer_names.advice,
   { "kvstore", "any|null?" }, { "optimizer", "any", "sgd" }, { "optimizer_params", "table?" },
   { "force_init", "boolean", false },
 }

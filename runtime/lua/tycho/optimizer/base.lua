@@ -50,6 +50,22 @@ function base.form(name, own)
 end
 
 
+--- Names of the options of all registered optimizers (not for users).
+-- @treturn table set
+function base.all_options()
+  local names = {}
+  for _, entry in ipairs(COMMON) do
+    names[entry[1]] = true
+  end
+  for _, kind in pairs(base.registry) do
+    for _, name in ipairs(kind.option_names) do
+      names[name] = true
+    end
+  end
+  return names
+end
+
+
 -- The class ---------------------------------------------------------------------------------------
 
 --- Base of optimizers. Fields: lr, learning_rate (read-only: the current rate), wd, rescale_grad,
