@@ -82,6 +82,15 @@ describe("prompt", function()
       <Symbol r>\n  r  relu  <- v\n"):format(HERE, HERE), output)
   end)
 
+  it("shows automatic names of parameters whole", function()
+    local shown = shell.tycho([[-i <<'END'
+ty.sym.FullyConnected{ty.sym.Variable("data"), num_hidden = 3}
+:help
+END]])
+    assert.is_truthy(shown:find("<- data, fullyconnected0_{weight, bias}", 1, true), shown)
+    assert.is_truthy(shown:find("x:len()", 1, true), shown)
+  end)
+
   it("writes a summary once", function()
     local shown = shell.tycho([[-i <<'END'
 ty.viz.print_summary(ty.sym.relu{ty.sym.Variable("data"), name = "only"}, {shape = {data = {1, 2}}})
