@@ -454,6 +454,22 @@ describe("what does not fit a batch", function()
     assert.truthy(tostring(e):find("12", 1, true) and tostring(e):find("4", 1, true), tostring(e))
   end)
 
+  it("is named: gradients of outputs with other rows", function()
+    for _, contexts in pairs(CONTEXTS) do
+      local m = ty.mod.Module{ symbol = ty.sym.Variable("data") * 2, label_names = {},
+        context = contexts }
+      m:bind{ data_shapes = { { "data", { 4, 3 } } }, inputs_need_grad = true }
+      m:init_params()
+      m:forward({ data = { ty.nd.ones{ 4, 3 } } }, true)
+      for _, rows in ipairs{ 3, 6 } do
+        local e = assert.raises("shape", m.backward, m, ty.nd.ones{ rows, 3 })
+        assert.is_nil(e.message:find("view", 1, true), e.message)
+      end
+      m:backward(ty.nd.ones{ 4, 3 })
+      assert.near(ty.nd.full({ 4, 3 }, 2), m:get_input_grads()[1])
+    end
+  end)
+
   it("is no matter: a flat label that a metric can compare", function()
     local net = ty.sym.SoftmaxOutput{ ty.sym.Reshape{ ty.sym.Variable("data"), shape = { -1, 3 } },
       label = ty.sym.Reshape{ ty.sym.Variable("softmax_label"), shape = { -1 } },

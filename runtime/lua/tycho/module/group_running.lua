@@ -128,14 +128,45 @@ function Group:first_bad_number()
 end
 
 
+-- The rows of an output that device i has, and the rows of all devices.
+local function output_range(self, k, axis, i)
+  local range, total = { 0, 0 }, 0
+  for j, exe in ipairs(self.execs) do
+    local rows = exe.outputs[k] and exe.outputs[k]._shape[axis + 1] or 0
+    if j == i then
+      range = { total, total + rows }
+    end
+    total = total + rows
+  end
+  return range, total
+end
+
+
+-- The part of an output's gradient that belongs to device i. A single device's is compared with the
+-- output by the executor.
+local function head_part(self, x, k, i)
+  local axis = self._output_axes[k] or 0
+  if #self.execs == 1 or axis < 0 then
+    return x
+  end
+  local range, total = output_range(self, k, axis, i)
+  if x._shape[axis + 1] ~= total then
+    Error.raise{ code = "shape", func = FUNC .. ":backward", argument = "out_grads",
+      expected = ("%d along axis %d, as the output has"):format(total, axis), got = x.shape,
+      message = ("the gradient of output %d ('%s') has another number of rows"):format(k,
+        self.output_names[k] or "?") }
+  end
+  return slices.cut(x, axis, range)
+end
+
+
 local function heads_for(self, out_grads, i)
   local heads = {}
   for k, g in ipairs(out_grads) do
     local x = value(g)
     if x then
       x = class.is_array(x) and x or nd._as_array(x, "float32", FUNC .. ":backward")
-      heads[k] = slices.cut(x, self._output_axes[k] or 0, self.slices[i])
-        :as_in_context(self.contexts[i])
+      heads[k] = head_part(self, x, k, i):as_in_context(self.contexts[i])
     else
       heads[k] = null
     end

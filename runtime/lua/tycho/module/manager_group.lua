@@ -309,6 +309,17 @@ function Group:backward()
 end
 
 
+local function label_part(self, x, k, i)
+  local rows = self.slices[#self.slices][2]
+  if x._shape[1] ~= rows then
+    Error.raise{ code = "shape", func = FUNC .. ":update_metric", argument = "labels",
+      expected = rows .. " rows", got = x.shape,
+      message = ("label %d cannot be divided among the devices"):format(k) }
+  end
+  return slices.cut(x, 0, self.slices[i])
+end
+
+
 --- Shows labels and outputs to a metric, once for each device.
 -- @param metric
 -- @tparam {NDArray,...} labels of the whole batch, cut by rows
@@ -320,7 +331,7 @@ function Group:update_metric(metric, labels, pre_sliced)
   for i, exe in ipairs(self.train_execs) do
     local own = pre_sliced and labels[i] or {}
     for k, x in ipairs(pre_sliced and {} or labels) do
-      own[k] = #self.train_execs > 1 and slices.cut(x, 0, self.slices[i]) or x
+      own[k] = #self.train_execs > 1 and label_part(self, x, k, i) or x
     end
     metric:update(self._label_order and tables.pick(own, self._label_order) or own, exe.outputs)
   end
