@@ -326,7 +326,7 @@ end
 -- @tparam table given parameters that are about to be set, by name
 -- @treturn ?table nil: a class does not say
 -- @treturn ?table
-function BaseModule._own_params(_, _given)
+function BaseModule:_own_params(given)                    -- luacheck: ignore self given
   return nil
 end
 

@@ -81,9 +81,11 @@ Optimizer.option_names = {}
 --- Names of the options that decide which arrays a state has. Of a number counts whether it is 0.
 Optimizer.state_options = {}
 
---- Names of fields that change from update to update, and of such tables by index: they belong to
--- the saved states.
-Optimizer.progress, Optimizer.keyed_progress = {}, {}
+--- Names of fields that change from update to update: they belong to the saved states.
+Optimizer.progress = {}
+
+--- Names of tables by index whose entries do.
+Optimizer.keyed_progress = {}
 
 --- How many parameters an update takes at once; 0: one by one.
 Optimizer.aggregate_num = 0

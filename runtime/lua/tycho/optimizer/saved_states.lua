@@ -480,35 +480,35 @@ end
 
 --- Puts the counts of updates into an optimizer.
 -- @tparam Optimizer optimizer
--- @tparam ?table about of the saved bytes
+-- @tparam ?table record `about` of the saved bytes
 -- @tparam ?table targets as for `match`; nil: the keys are the saved ones
 -- @tparam table from key -> saved key
 -- @string func for the log
-function saved_states.restore_progress(optimizer, about_saved, targets, from, func)
-  if not about_saved then
+function saved_states.restore_progress(optimizer, record, targets, from, func)
+  if not record then
     log:warning(("%s: the states have no counts of updates: bias corrections and schedules begin \z
       with the first update again"):format(func))
     return
   end
-  if optimizer.num_update > about_saved.num_update then
-    rewind(optimizer.lr_scheduler, about_saved.schedule)
+  if optimizer.num_update > record.num_update then
+    rewind(optimizer.lr_scheduler, record.schedule)
   end
-  optimizer.num_update = about_saved.num_update
-  optimizer._counts = targets and moved_counts(about_saved.counts, targets, from)
-    or about_saved.counts
+  optimizer.num_update = record.num_update
+  optimizer._counts = targets and moved_counts(record.counts, targets, from)
+    or record.counts
   for _, name in ipairs(optimizer.progress) do
-    optimizer[name] = values.value(about_saved.own[name])
+    optimizer[name] = values.value(record.own[name])
   end
   for _, name in ipairs(optimizer.keyed_progress) do
-    local own = values.value(about_saved.own[name])
+    local own = values.value(record.own[name])
     optimizer[name] = type(own) == "table" and (targets and moved_by_key(own, from) or own) or nil
   end
 end
 
 
 --- The count of a saved key, for a parameter that comes later.
-function saved_states.count(about_saved, key)
-  return about_saved and count_of(about_saved.counts, key)
+function saved_states.count(record, key)
+  return record and count_of(record.counts, key)
 end
 
 
