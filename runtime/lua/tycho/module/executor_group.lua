@@ -133,8 +133,7 @@ local function share_arrays(self, group)
 end
 
 
--- Arguments that are neither parameters nor data nor states: the labels, also where nobody has
--- described them.
+-- Arguments that are neither parameters nor data nor states: the labels, described or not.
 local function label_arguments(self)
   local known, list = tables.positions(self.data_names), {}
   for _, name in ipairs(self.state_names) do
@@ -309,7 +308,7 @@ function Group:guess_labels()
 end
 
 
---- Whether nobody has given the shapes of the current labels (not for users).
+--- Whether the shapes of the current labels were derived, not given (not for users).
 function Group:has_guessed_labels()
   return self._set.guessed == true
 end

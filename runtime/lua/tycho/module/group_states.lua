@@ -72,7 +72,7 @@ local function bring(self, k, known)
   if not rest or now[1] > before[1] then
     fail_rows(name, before, now)
   elseif #slots > 1 or not slots[1]:same_memory(known.given[1]) then
-    -- of several devices a copy, since the parts for fewer rows lie in the memory of the given ones
+    -- of several devices a copy, since the parts for fewer rows share the memory of the given ones
     known.whole = known.whole or class.keep(slices.join(known.given, 0))
     divide(slots, known.whole, name)
   end

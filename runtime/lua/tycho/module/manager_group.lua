@@ -210,7 +210,7 @@ local function order_params(self, a)
 end
 
 
--- Labels that nobody has described: arguments that are neither parameters nor described. Without
+-- Undescribed labels: arguments that are neither parameters nor described. Without
 -- names of parameters an undescribed label is one of them.
 local function unbound_inputs(self)
   local described, is_param, list = {}, tables.positions(self.param_names), {}

@@ -163,7 +163,7 @@ local INIT = args.form("Module:init_params", BaseModule.INIT_PARAMS)
 -- @tparam[opt] table options initializer = Uniform(0.01), arg_params, aux_params,
 --   allow_missing = false (a name that is not among given parameters is initialised instead of
 --   E(name)), force_init = false, allow_extra = false (names of other networks are ignored
---   beside own ones; true: even alone)
+--   if own ones are given, too; true: in any case)
 function Module:init_params(...)
   local a = INIT(...)
   if self:_is_done("init_params", "params_initialized", a.force_init) then

@@ -104,7 +104,7 @@ end
 
 
 -- Whether the current executors can take the labels of a batch: those of a training batch count,
--- even if earlier batches had none. Shapes matter where nobody has given any.
+-- even if earlier batches had none. Shapes are compared where they were derived, not given.
 local function labels_fit(self, first, is_train)
   local group = self._exec_group
   local bound = group.label_shapes
@@ -123,7 +123,7 @@ local function labels_fit(self, first, is_train)
 end
 
 
--- Element types of labels that nobody has described: what follows from the data, else float32.
+-- Element types of undescribed labels: what follows from the data, else float32.
 local function label_types(self, data)
   local types, found = {}, {}
   for _, d in ipairs(data) do
