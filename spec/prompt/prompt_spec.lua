@@ -82,9 +82,18 @@ describe("prompt", function()
       <Symbol r>\n  r  relu  <- v\n"):format(HERE, HERE), output)
   end)
 
+  it("shows automatic names of parameters whole", function()
+    local shown = shell.tycho([[-i <<'END'
+ty.sym.FullyConnected{ty.sym.Variable("data"), num_hidden = 3}
+:help
+END]])
+    assert.is_truthy(shown:find("<- data, fullyconnected0_{weight, bias}", 1, true), shown)
+    assert.is_truthy(shown:find("x:len()", 1, true), shown)
+  end)
+
   it("writes a summary once", function()
     local shown = shell.tycho([[-i <<'END'
-ty.viz.print_summary(ty.sym.relu{ty.sym.Variable("data"), name = "only"})
+ty.viz.print_summary(ty.sym.relu{ty.sym.Variable("data"), name = "only"}, {shape = {data = {1, 2}}})
 _ ~= nil
 END]])
     assert.equal(1, select(2, shown:gsub("only%(relu%)", "")), shown)
@@ -356,7 +365,7 @@ describe("prompt on a terminal", function()
   it("writes a summary no wider than the terminal", function()
     open()
     line("!stty cols 70")
-    t:send("ty.viz.print_summary(ty.sym.relu(ty.sym.Variable 'data'))\n")
+    t:send("ty.viz.print_summary(ty.sym.relu(ty.sym.Variable 'data'), {shape = {data = {1, 2}}})\n")
     local rule = t:expect("Total params"):match("__+")
     assert.equal(70, #rule)
   end)

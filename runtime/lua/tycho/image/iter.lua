@@ -318,7 +318,7 @@ local function collect(self)
   end
   self._ended = true
   if #list == 0 or self._handle ~= "pad" then
-    self._held = self._handle == "roll_over" and list or {}
+    self._held = self._handle == "roll_over" and class.keep(list) or {}
     return nil
   end
   rewind(self)
@@ -345,13 +345,13 @@ function ImageIter:iter_next()
     list, pad = collect(self)
   end
   self.current_batch = list and class.scope(function() return assemble(self, list, pad) end) or nil
-  return self.current_batch ~= nil
+  return self:_has_current()
 end
 
 
 --- The next batch, nil at the end. `pad` counts samples that were borrowed from the beginning.
 function ImageIter:next()
-  return self:iter_next() and self.current_batch or nil
+  return self:_hand_out()
 end
 
 

@@ -95,7 +95,7 @@ function MXDataIter:_open(kind, options, a)
   self._handle = open(kind, options, "io." .. self.class_name)
   -- samples before this epoch's first; batches handed out; resets
   self._skip, self._batches, self._epoch = 0, 0, 0
-  self._first = fetch(self)
+  self._first = class.outside(fetch, self)
   if not self._first then
     Error.raise{ code = "value", func = "io." .. self.class_name, argument = "batch_size",
       got = a.batch_size, message = "the files do not hold one batch" }
@@ -121,13 +121,13 @@ function MXDataIter:iter_next()
   self.current_batch = held or fetch(self)
   self._last = self.current_batch or self._last
   self._batches = self._batches + (self.current_batch and 1 or 0)
-  return self.current_batch ~= nil
+  return self:_has_current()
 end
 
 
 --- The next batch, nil at the end.
 function MXDataIter:next()
-  return self:iter_next() and self.current_batch or nil
+  return self:_hand_out()
 end
 
 
@@ -145,7 +145,7 @@ end
 --- From now on every batch is the first one: for timing all but the reading.
 function MXDataIter:debug_skip_load()
   self._again = true
-  self._first = self._first or fetch(self)
+  self._first = self._first or class.outside(fetch, self)
 end
 
 

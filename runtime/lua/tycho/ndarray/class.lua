@@ -3,7 +3,8 @@
 --
 -- An array is `{_h, _shape, _size, _dtype, _device}`: the owned handle, and what the tensor is,
 -- read once because a tensor never changes these. `_readonly` (what monitors hand out), `_owner`
--- (foreign memory) and `_kept` (bound by an executor: scopes leave it) are set where they apply.
+-- (foreign memory) and `_kept` (an object of the engine has it: scopes leave it) are set where they
+-- apply.
 -- `_shape` never leaves the library; the field `shape` is a copy. After `free` the first five are
 -- gone, and asking for one of them is E(state).
 --
@@ -22,6 +23,7 @@ local Error = require "tycho.core.error"
 local gc = require "tycho.core.gc"
 local list = require "tycho.core.list"
 local tables = require "tycho.core.tables"
+local values = require "tycho.core.values"
 
 local C, check = native.C, native.check
 local ffi_gc, setmetatable, tonumber = ffi.gc, setmetatable, tonumber
@@ -325,6 +327,52 @@ local function spare(set, outer, value, depth)
 end
 
 
+--- Has scopes leave arrays that an object keeps.
+-- @param x an array, or a plain table of arrays and such tables; anything else is left as it is
+-- @return x
+function class.keep(x)
+  if type(x) == "table" and getmetatable(x) == NDArray then
+    rawset(x, "_kept", true)
+  elseif values.is_plain(x) then
+    for _, inner in pairs(x) do
+      class.keep(inner)
+    end
+  end
+  return x
+end
+
+
+--- Has `ty.scope` leave the array: for classes of one's own that keep arrays from call to call.
+-- @treturn NDArray itself
+function NDArray.keep(x)
+  return class.keep(x)
+end
+
+
+local function return_to(count, set, ok, ...)
+  open_scopes, scope_arrays = count, set
+  if not ok then
+    error((...), 0)
+  end
+  return ...
+end
+
+
+--- Calls f outside of all scopes: what it makes belongs to the object that has it called, as the
+-- states of an optimizer, and goes when nothing has it any more.
+-- @tparam function f
+-- @param ... its arguments
+-- @return the results of f
+function class.outside(f, ...)
+  if open_scopes == 0 then
+    return f(...)
+  end
+  local count, set = open_scopes, scope_arrays
+  open_scopes, scope_arrays = 0, nil
+  return return_to(count, set, pcall(f, ...))
+end
+
+
 local function leave(outer, ok, ...)
   local set = scope_arrays
   open_scopes, scope_arrays = open_scopes - 1, outer
@@ -343,8 +391,9 @@ local function leave(outer, ok, ...)
 end
 
 
---- Runs f and frees the arrays that were made inside, except those it returns (also in tables) and
--- those that an executor holds. The results are f's.
+--- Runs f and frees the arrays that were made inside, except those that it returns (also in
+-- tables), those that objects of the engine keep (executors, modules, optimizers, stores,
+-- iterators), and those on which `keep` was called. The results are f's.
 -- @tparam function f
 function class.scope(f)
   if type(f) ~= "function" then
