@@ -125,14 +125,22 @@ static int match_all(ty_exec *e, const struct exec_source *s, const ty_graph *g)
 
 static int take_graph(ty_exec *e, const struct exec_source *s, struct typed_graph *x)
 {
+  const int nextra = s->nend + s->nknown, n = s->nhead + nextra;
   x->nhead = e->nhead = s->nhead;
-  x->head = NEWS(ty_entry, s->nhead);
-  e->user_head = NEWS(ty_entry, s->nhead);
-  NEED(x->head && e->user_head, TY_EMEMORY, "out of memory: executor");
-  memcpy(e->user_head, s->head, sizeof *s->head * (size_t)s->nhead);
+  x->nextra = nextra;
+  x->head = NEWS(ty_entry, n + 1);
+  x->extra = NEWS(ty_entry, nextra + 1);
+  e->user_head = NEWS(ty_entry, n + 1);
+  NEED(x->head && x->extra && e->user_head, TY_EMEMORY, "out of memory: executor");
+  for (int i = 0; i < s->nhead; i++) e->user_head[i] = s->head[i];
+  for (int i = 0; i < s->nend; i++) e->user_head[s->nhead + i] = s->end[i];
+  for (int i = 0; i < s->nknown; i++) e->user_head[s->nhead + s->nend + i] = s->known[i];
   e->user = s->g;
   ty_graph_keep(s->g);
-  return graph_extract(s->g, s->head, s->nhead, env_number("TYCHO_CSE", 1), &x->g, x->head);
+  const bool merge = !nextra && env_number("TYCHO_CSE", 1);
+  TRY(graph_extract(s->g, e->user_head, n, merge, &x->g, x->head));
+  for (int i = 0; i < nextra; i++) x->extra[i] = x->head[s->nhead + i];
+  return TY_OK;
 }
 
 static struct bound *bound_at(ty_exec *e, int i)
@@ -176,6 +184,7 @@ static int run_rewrites(
   TRY(describe_variables(e, s->aux, s->naux, s->aux_desc, e->narg, e->naux, k));
   const struct rewrite_request r = { .variable = k->desc,
     .with_grad = k->with_grad,
+    .head_has_grad = s->head_has_grad,
     .mark_mirrors = mark_mirrors,
     .context = e,
     .sum_cap = (int)env_number("TYCHO_GRAD_SUM_CAP", 8),
@@ -185,6 +194,27 @@ static int run_rewrites(
     .array_device = k->device,
     .grad_device = k->grad_device };
   return rewrite_all(x, &r);
+}
+
+/* Lists the arrays of values that are there already, and those that values are written into. */
+static int add_ends(ty_exec *e, const struct exec_source *s, const struct typed_graph *x)
+{
+  e->known_of = NEWS(int, x->g->nvalue + 1);
+  e->end = NEWS(ty_entry, s->nend + 1);
+  e->end_bound = NEWS(int, s->nend + 1);
+  NEED(e->known_of && e->end && e->end_bound, TY_EMEMORY, "out of memory: executor");
+  for (int v = 0; v < x->g->nvalue; v++) e->known_of[v] = -1;
+  for (int i = 0; i < s->nknown; i++) {
+    const int v = value_of(x->g, x->extra[s->nend + i]);
+    if (x->g->node[x->extra[s->nend + i].node].op)
+      TRY(exec_add_bound(e, s->known_array[i], &e->known_of[v]));
+  }
+  e->nend = s->nend;
+  for (int i = 0; i < s->nend; i++) {
+    e->end[i] = x->extra[i];
+    TRY(exec_add_bound(e, s->end_array[i], &e->end_bound[i]));
+  }
+  return TY_OK;
 }
 
 /* Gives the executor the graph after the rewrites. */
@@ -202,6 +232,7 @@ static void adopt_graph(ty_exec *e, struct typed_graph *x)
   e->grad_entry = x->grad;
   e->head_grad_entry = x->head_grad;
   mem_free(x->variable);
+  mem_free(x->extra);
   *x = (struct typed_graph){ 0 };
 }
 
@@ -219,6 +250,7 @@ static int rewrite_graph(ty_exec *e, const struct exec_source *s, struct typed_g
   mem_free(k.with_grad);
   mem_free(k.device);
   mem_free(k.grad_device);
+  if (!code) code = add_ends(e, s, x);
   if (!code) adopt_graph(e, x);
   return code;
 }

@@ -47,7 +47,10 @@ struct ty_exec {
   struct storage *token[MAX_DEVICES];
   /* per device slot: the random state of a run in its memory; NULL: nobody reads it there */
   struct storage *draws[MAX_DEVICES];
-  int *bound_of;                                      /* see struct source */
+  int *bound_of, *known_of;                           /* see struct source */
+  /* entries of g that are written into bound tensors, in order: ends that were asked for */
+  ty_entry *end;
+  int *end_bound, nend;
   /* per bound tensor, or NULL: see struct source */
   int *bucket;
   int nbucket;
@@ -109,6 +112,16 @@ struct exec_source {                                  /* what exec_make starts f
   ty_pool *pool;
   /* reshape: outputs keep its places where they fit */
   struct ty_exec *before;
+  /* per head: a gradient comes for it; NULL: for all */
+  const bool *head_has_grad;
+  /* Values that are there already: entries of g, and their arrays. What makes them does not run. */
+  const ty_entry *known;
+  ty_tensor *const *known_array;
+  int nknown;
+  /* Values that are written into arrays, which may be others in each run (exec_set_array). */
+  const ty_entry *end;
+  ty_tensor *const *end_array;
+  int nend;
 };
 int  exec_make(const struct exec_source *s, ty_exec **out);
 /* recomputes as much as the budget needs */

@@ -322,6 +322,9 @@ void ty_exec_free(ty_exec *e)
   mem_free(e->arg);
   mem_free(e->aux);
   mem_free(e->bound_of);
+  mem_free(e->known_of);
+  mem_free(e->end);
+  mem_free(e->end_bound);
   mem_free(e->bucket);
   exec_free_routes(e);
   text_done(&e->printed);

@@ -360,6 +360,7 @@ static int contribute_heads(struct walk *w)
   NEED(last, TY_EMEMORY, "out of memory: gradient");
   for (int h = 0; h < n; h++) {
     int v = value_of(w->g, head[h]);
+    if (w->request->head_has_grad && !w->request->head_has_grad[h]) continue;
     w->readers[v] += !last[v];
     last[v] = h + 1;
   }
@@ -422,7 +423,8 @@ static int run_rewrite(struct typed_graph *x, const struct rewrite_request *r, u
   for (int h = 0; h < x->nhead; h++) out->head[h].node = -1;
   if (mark_requested(x, r, requested)) {
     if (r->mark_mirrors) r->mark_mirrors(x, r->context, mirror);
-    struct gradient_request request = { x->head, x->nhead, requested, mirror, r->sum_cap };
+    struct gradient_request request = { x->head, x->nhead, r->head_has_grad, requested, mirror,
+      r->sum_cap };
     struct descs d = { x->desc, x->desc_cap };
     int code = append_gradients(x->g, &d, &request, out);
     x->desc = d.d;

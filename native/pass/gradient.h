@@ -7,6 +7,8 @@ struct descs { ty_desc *d; int cap; };
 struct gradient_request {
   const ty_entry *head;
   int nhead;
+  /* per head: a gradient comes for it; NULL: for all */
+  const bool *head_has_grad;
   /* per node: a variable whose gradient is asked for */
   const uint8_t  *requested;
   /* per node: recompute it in the backward part; NULL: none */

@@ -25,6 +25,8 @@ struct source {
   const int *grad_of;
   /* per value: TY_WRITE or TY_ADD, where grad_of >= 0 */
   const int *grad_req;
+  /* per value: bound tensor that has it already, so that its producer need not run; -1 */
+  const int *known;
   /* per value: >= 0: its producer adds it to that value's bytes (accumulate.c) */
   const int *into;
   /* per node: an addition that its inputs have already done; needs no step */
@@ -176,6 +178,11 @@ int  fusion_result(const struct fusion *f);
 /* output 0 of the node is seen by nobody but the kernel that makes it */
 bool value_lies_inside(const struct program *p, int node);
 bool changes_state(const struct node *n);              /* it writes to an input */
+/* Returns whether the outputs of a node are there already, so that it does not run. */
+static inline bool is_known(const struct source *s, int node)
+{
+  return s->known[s->g->node[node].first] >= 0;
+}
 /* TY_EINTERNAL where values that live at once overlap */
 int  plan_verify(const struct program *p);
 /* segments afresh, for other buckets of gradients */

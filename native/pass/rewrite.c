@@ -11,6 +11,7 @@ void typed_graph_done(struct typed_graph *x)
   mem_free(x->variable);
   mem_free(x->grad);
   mem_free(x->head_grad);
+  mem_free(x->extra);
   *x = (struct typed_graph){ 0 };
 }
 
@@ -170,6 +171,7 @@ static int replace_graph(struct mapper *m)
   map_entries(m, x->head, x->nhead);
   map_entries(m, x->grad, x->nvariable);
   map_entries(m, x->head_grad, x->nhead);
+  map_entries(m, x->extra, x->nextra);
   for (int i = 0; i < x->nvariable; i++) x->variable[i] = m->node[x->variable[i]];
   x->forward = m->forward < 0 ? m->to->n : m->forward;
   mem_free(x->desc);

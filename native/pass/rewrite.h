@@ -23,6 +23,9 @@ struct typed_graph {
   ty_entry *grad;
   /* Per head: the variable that stands for its gradient; node -1: nothing reads it. */
   ty_entry *head_grad;
+  /* Further entries that follow what nodes become. */
+  ty_entry *extra;
+  int nextra;
 };
 
 /* What the executor wants. Arrays are the caller's. */
@@ -31,6 +34,8 @@ struct rewrite_request {
   const ty_desc *variable;
   /* Per variable: its gradient is asked for. */
   const bool *with_grad;
+  /* Per head: a gradient comes for it; NULL: for all. */
+  const bool *head_has_grad;
   /* Marks the forward nodes that backward computes again; NULL: none. */
   void (*mark_mirrors)(const struct typed_graph *x, void *context, uint8_t *mark);
   void *context;

@@ -27,6 +27,7 @@ static void use_ends(const struct source *s, struct uses *u)
 static bool is_alive(const struct program *p, const struct uses *u, int i)
 {
   const struct node *n = &p->s.g->node[i];
+  if (is_known(&p->s, i)) return false;
   if (p->step_of ? p->step_of[i] >= 0 : n->op && changes_state(n)) return true;
   for (int k = 0; k < n->kind->nout; k++)
     if (u->used[n->first + k]) return true;

@@ -45,9 +45,9 @@ static void find_roots(struct program *p, const struct uses *u)
         .bytes = value_bytes(s, v),
         .offset = -1,
         .reader = -1 };
-      if (!n->op) {
-        x->kind = V_BOUND;
-        x->bound = s->bound[i];
+      if (!n->op || is_known(s, i)) {
+        x->bound = n->op ? s->known[v] : s->bound[i];
+        x->kind = x->bound < 0 ? V_NONE : V_BOUND;
         continue;
       }
       if (s->grad_of[v] >= 0) {
