@@ -238,6 +238,30 @@ int         ty_record_write(ty_record *r, const void *data, size_t bytes);
 int         ty_record_seek(ty_record *r, int64_t offset);
 int         ty_record_tell(ty_record *r, int64_t *offset);
 
+/* -- recording --------------------------------------------------------------------------------- */
+/* Of this thread; set: 1 or 0, -1 asks. They return what is the case afterwards. While recording is
+** on, calls on variables and on what came of them get a history; while training is, Dropout and
+** its like are on. */
+int         ty_recording(int set);
+int         ty_training(int set);
+/* the line of the script that the next calls belong to; NULL: none */
+int         ty_line(const char *line);
+/* Makes x a variable, cut from what made it, whose gradient goes to grad (of its shape, type and
+** device). req: TY_NULL (grad NULL), TY_WRITE or TY_ADD. */
+int         ty_variable(ty_tensor *x, ty_tensor *grad, int req);
+/* Cuts x from what made it; a variable becomes a plain array. */
+int         ty_detach(ty_tensor *x);
+enum { TY_PLAIN, TY_VARIABLE, TY_RECORDED, TY_FREED };
+/* *kind: what x is; *fresh: of a variable, backward has written its gradient since that was asked
+** with clear */
+int         ty_history(ty_tensor *x, int clear, int *kind, int *fresh);
+/* Gradients of heads. head_grad[i]: NULL for ones. Without variables (nvariable 0) they go to the
+** arrays of all variables that the heads reach, by their requests; else to grad[i]. retain: the
+** graph stays for another backward. train: as in the recording. */
+int         ty_backward(ty_tensor *const *head, ty_tensor *const *head_grad, int nhead,
+                        ty_tensor *const *variable, ty_tensor *const *grad, int nvariable,
+                        int retain, int train);
+
 /* -- beyond the first edition ------------------------------------------------------------------ */
 /* op NULL: a variable */
 typedef struct {

@@ -151,7 +151,8 @@ void arena_done(struct arena *a)
 
 /* -- live objects ------------------------------------------------------------------------------ */
 
-static const char *const kinds[LIVE_KINDS] = { "tensor", "graph", "exec", "pool", "iter", "bag", "storage" };
+static const char *const kinds[LIVE_KINDS] = { "tensor", "graph", "exec", "pool", "iter", "bag",
+  "storage", "history" };
 static int64_t counts[LIVE_KINDS], native_bytes;
 
 static int left;

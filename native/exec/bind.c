@@ -442,6 +442,9 @@ int exec_make(const struct exec_source *s, ty_exec **out)
   e->flags = s->flags;
   e->default_device = s->device;
   e->level = s->level;
+  e->nown = s->nown;
+  e->own_run = NEWS(struct run, s->nown + 1);
+  if (!e->own_run) return mem_free(e), fail(TY_EMEMORY, "out of memory: executor");
   e->check = s->flags & TY_CHECK || env_number("TYCHO_CHECK_NUMERICS", 0);
   live_add(LIVE_EXEC, 1);
   int code = build(e, s);

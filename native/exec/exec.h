@@ -35,6 +35,8 @@ struct ty_exec {
   /* per head: place in bound of its head gradient, -1: not needed */
   int *head_grad;
   uint8_t *is_head;                                   /* per value of g */
+  struct run *own_run;                                /* see struct source */
+  int nown;
   struct bound *arg, *aux;
   int narg, naux;
   struct names arg_names, aux_names;
@@ -122,7 +124,14 @@ struct exec_source {                                  /* what exec_make starts f
   const ty_entry *end;
   ty_tensor *const *end_array;
   int nend;
+  /* random states of nodes that have their own */
+  int nown;
 };
+/* Runs forward and backward of an executor with given head gradients (per head; NULL where it
+** needs none), without a draw from the device's random state. own: of nodes that have their own. */
+int  exec_run_whole(ty_exec *e, ty_tensor *const *head_grad, const struct run *own, bool is_train);
+/* Marks the bound arrays that a program reads. read: per bound array. */
+void exec_mark_read(const ty_exec *e, uint8_t *read);
 int  exec_make(const struct exec_source *s, ty_exec **out);
 /* recomputes as much as the budget needs */
 int  exec_within(const struct exec_source *s, ty_exec **out);

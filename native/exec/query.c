@@ -323,6 +323,7 @@ void ty_exec_free(ty_exec *e)
   mem_free(e->aux);
   mem_free(e->bound_of);
   mem_free(e->known_of);
+  mem_free(e->own_run);
   mem_free(e->end);
   mem_free(e->end_bound);
   mem_free(e->bucket);

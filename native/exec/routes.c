@@ -45,11 +45,11 @@ static void find_heads(const struct source *s, struct readers_of *u)
 }
 
 /* Where a value goes: bound tensor, and TY_WRITE or TY_ADD; early: in forward, too. */
-struct target { int bound, req, dtype; bool early; };
+struct value_target { int bound, req, dtype; bool early; };
 
 /* May the producer of value v = r write (or add to) the bound array itself? */
 static bool is_direct(const ty_exec *e, const struct source *s, const struct route *w,
-    const struct readers_of *u, const struct target *to, ty_entry r, int v)
+    const struct readers_of *u, const struct value_target *to, ty_entry r, int v)
 {
   const struct node *n = &e->g->node[r.node];
   if (!n->op || is_known(s, r.node) || w->grad_of[v] >= 0 || u->in_head[v] || w->shared[to->bound])
@@ -63,7 +63,7 @@ static bool is_direct(const ty_exec *e, const struct source *s, const struct rou
 }
 
 static void route_value(const ty_exec *e, const struct source *s, struct route *w,
-    const struct readers_of *u, ty_entry from, const struct target *to)
+    const struct readers_of *u, ty_entry from, const struct value_target *to)
 {
   const ty_entry r = view_root(s, from);
   const int v = value_of(e->g, r);
@@ -78,14 +78,14 @@ static void route_all(
 {
   for (int i = 0; i < e->narg; i++) {
     const struct bound *b = &e->arg[i];
-    const struct target to = { .bound = b->grad_bound,
+    const struct value_target to = { .bound = b->grad_bound,
       .req = b->req,
       .dtype = e->desc[e->g->node[b->node].first].dtype };
     if (!b->req || is_label_end(s, e->grad_entry[i])) continue;
     route_value(e, s, w, u, e->grad_entry[i], &to);
   }
   for (int i = 0; i < e->nend; i++) {
-    const struct target to = { .bound = e->end_bound[i],
+    const struct value_target to = { .bound = e->end_bound[i],
       .req = TY_WRITE,
       .dtype = e->desc[value_of(e->g, e->end[i])].dtype,
       .early = true };
@@ -117,6 +117,7 @@ struct source exec_source_of(const ty_exec *e, int which, int flags)
     .bucket = e->bucket,
     .nbucket = e->nbucket,
     .flags = flags,
+    .own_run = e->own_run,
   };
 }
 

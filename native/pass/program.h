@@ -41,6 +41,8 @@ struct source {
   const int *bucket;
   int nbucket;
   int flags;
+  /* random states of nodes that have their own (struct node) */
+  const struct run *own_run;
 };
 
 /* STEP_COPY, STEP_ADD: a value into (onto) bound tensor `bound` */

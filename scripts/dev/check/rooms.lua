@@ -45,7 +45,8 @@ rooms.native = { title = "native", {
   { name = "image", is = "pixels, codecs", at = { 9, 3 },
     only = { base = true, device = true, tensor = true }, public = { "codec.h", "image.h", "pixel.h", "taps.h" } },
 }, {
-  { name = "imperative", is = "calls at once", at = { 0, 2.6 }, public = {} },
+  { name = "imperative", is = "calls at once", at = { 0, 2.6 },
+    public = { "call_cache.h", "imperative.h" } },
   { name = "graph", is = "networks, files", at = { 2.6, 2.6 }, public = { "graph.h" } },
   { name = "cuda", is = "GPUs", at = { 8.6, 1.2 },
     only = { base = true, device = true, tensor = true, kernel = true, image = true,
@@ -58,9 +59,11 @@ rooms.native = { title = "native", {
   { name = "pass", is = "from a graph to a program", at = { 2.6, 7.2 },
     public = { "control_flow.h", "extract.h", "gradient.h", "program.h", "rewrite.h" } },
 }, {
-  { name = "exec", is = "programs, bound to arrays and run", at = { 2.6, 5.4 }, public = {} },
+  { name = "exec", is = "programs, bound to arrays and run", at = { 2.6, 5.4 }, public = { "exec.h" } },
   { name = "comm", is = "sums over hosts", at = { 8.2, 1.6 },
     only = { base = true, device = true, tensor = true }, public = {} },
+}, {
+  { name = "lazy", is = "recorded calls, their gradients", at = { 0, 8 }, public = {} },
 }, {
   { name = "program", path = "runtime/[^/]*$", is = "host of Lua", at = { 0, 2.6 },
     only = {}, public = {} },
