@@ -15,6 +15,7 @@
 #include "base/system.h"
 #include "cuda/collective.h"
 #include "cuda/nccl.h"
+#include "cuda/stamps.h"
 
 enum { LEAST_NCCL = 21300, MARKS = 64, NAP_NS = 20000 };
 
@@ -34,6 +35,7 @@ static struct lane {
   bool opened;
   cu_stream stream;
   cu_event mark[MARKS];
+  struct stamp_clock clock;
 } lanes[CUDA_DEVICES];
 
 static struct nccl_functions nccl;
@@ -315,6 +317,20 @@ int collective_awaited(cu_stream stream, uint64_t seq)
   return TY_OK;
 }
 
+/* On the stream of the GPU of this number. */
+static int stamp(int device, void **made)
+{
+  struct lane *l = &lanes[device_id(device)];
+  TRY(cuda_enter(TY_GPU + device_id(device)));
+  return stamp_leave(&l->clock, l->stream, made);
+}
+
+static bool stamped(int device, void *first, void *last, int64_t *from, int64_t *to)
+{
+  int id = device_id(device);
+  return !cuda_enter(TY_GPU + id) && stamp_read(&lanes[id].clock, first, last, from, to);
+}
+
 /* A failure that NCCL has told of one of the groups ends that one. */
 static int check_groups(void)
 {
@@ -381,7 +397,8 @@ static int finish(int device)
 
 void cuda_collective_register(const struct order_ops *order)
 {
-  static const struct device_ops queue = { .name = "collective", .finish = finish };
+  static const struct device_ops queue = { .name = "collective", .finish = finish,
+    .stamp = stamp, .stamped = stamped };
   static struct collective_ops ops = {
     .name = "nccl",
     .queue = &queue,

@@ -14,6 +14,7 @@
 #include "cuda/collective.h"
 #include "cuda/family.h"
 #include "cuda/send.h"
+#include "cuda/stamps.h"
 #include "device/order.h"
 #include "kernel/primitives.h"
 
@@ -32,6 +33,7 @@ struct gpu {
   char *stage;                                        /* for kernels that run on the host */
   size_t staged;
   cu_event mark[MARKS];                               /* of task number k at k % MARKS */
+  struct stamp_clock clock;                           /* of the queue's stream */
 };
 static struct gpu gpus[CUDA_DEVICES];
 static int count_found = -1;
@@ -223,6 +225,17 @@ static bool busy(int device)
 {
   if (device == COLLECTIVE_QUEUE) return collective_busy();
   return !cuda_enter(device) && cu_api.StreamQuery(cuda_stream(device)) == CU_NOT_READY;
+}
+
+static int stamp(int device, void **made)
+{
+  TRY(cuda_enter(device));
+  return stamp_leave(&gpu_of(device)->clock, cuda_stream(device), made);
+}
+
+static bool stamped(int device, void *first, void *last, int64_t *from, int64_t *to)
+{
+  return !cuda_enter(device) && stamp_read(&gpu_of(device)->clock, first, last, from, to);
 }
 
 /* An error of a kernel or a copy sticks to the context. */
@@ -494,6 +507,8 @@ static const struct device_ops gpu_ops = {
   .recorded   = cuda_recorded,
   .replay     = cuda_replay,
   .forget     = cuda_forget,
+  .stamp      = stamp,
+  .stamped    = stamped,
 };
 
 __attribute__((constructor)) static void register_gpu(void)

@@ -88,6 +88,7 @@ enum { CU_LOCATION_DEVICE = 1, CU_ALLOCATION_PINNED = 1, CU_ACCESS_READ_WRITE = 
   _(EventDestroy,          "cuEventDestroy_v2", (cu_event)) \
   _(EventRecord,           "cuEventRecord", (cu_event, cu_stream)) \
   _(EventSynchronize,      "cuEventSynchronize", (cu_event)) \
+  _(EventElapsedTime,      "cuEventElapsedTime", (float *, cu_event, cu_event)) \
   _(ModuleLoadData,        "cuModuleLoadData", (cu_module *, const void *)) \
   _(ModuleGetFunction,     "cuModuleGetFunction", (cu_function *, cu_module, const char *)) \
   _(ModuleUnload,          "cuModuleUnload", (cu_module)) \

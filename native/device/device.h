@@ -145,6 +145,11 @@ struct device_ops {
   int   (*recorded)(int device, void **made);
   int   (*replay)(int device, void *made);
   void  (*forget)(int device, void *made);
+  /* On the queue's thread. stamp: the time when all that was started so far has ended, in *made;
+  ** stamped: both stamps go back (they may be NULL); false: one of them was not reached, else *from
+  ** and *to are their times, in ns of profile_now. NULL: calls return when their work has ended */
+  int   (*stamp)(int device, void **made);
+  bool  (*stamped)(int device, void *first, void *last, int64_t *from, int64_t *to);
 };
 void device_register(int kind, const struct device_ops *ops);              /* TY_CPU, TY_GPU */
 const struct device_ops *device_ops(int device);      /* NULL: no such kind */
