@@ -175,6 +175,8 @@ static int open_group(
     code = make_stream(device[i]);
   }
   pthread_mutex_unlock(&lock);
+  for (int i = 0; i < n && !code; i++)
+    for (int k = 0; k < i; k++) cuda_connect(device[i], device[k]); /* NCCL may read arrays there */
   if (!code) code = make_comms(c, id);
   if (code) {
     code = die(c, code);

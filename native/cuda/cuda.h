@@ -54,6 +54,15 @@ int  cuda_enter(int device);
 /* stream for work of this thread: the queue's on the queue's thread */
 cu_stream cuda_stream(int device);
 
+/* -- growing ranges, peers (range.c): see struct device_ops ------------------------------------ */
+
+bool cuda_range_grow(struct range *r, size_t bytes, bool *moved);
+void cuda_range_trim(struct range *r, size_t bytes);
+void cuda_range_free(struct range *r);
+/* Copies between two open GPUs pass the host by from now on, where the hardware can. Any thread,
+** whose context may be another one afterwards. */
+void cuda_connect(int a, int b);
+
 /* -- findings of kernels (fault.c) ------------------------------------------------------------- */
 
 int cuda_fault_new(struct cuda_fault **out);

@@ -1,9 +1,9 @@
-/* stamps.c - events with times. CUDA tells only how far two events are apart, so each pair is placed
-** by its distance from an earlier one, the first by the host's clock when it was left.
+/* stamps.c - events with times. CUDA reports only how far apart two events are, so each pair is
+** placed by its distance from an earlier one, the first by the host's clock when it was left.
 **
 ** The two clocks drift apart. The host's bounds the device's: nothing was reached before it was
-** left, or after it is seen to have been reached; what would lie outside is moved to the bound, and
-** all that comes later with it.
+** left, or after it is seen to have been reached. What would lie outside is moved to the bound,
+** and all that comes later with it.
 */
 #include "cuda/stamps.h"
 #include "device/profile.h"

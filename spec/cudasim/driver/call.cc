@@ -52,7 +52,11 @@ static bool is_named(const std::string &name, const char *function)
   return !strncmp(function, name.c_str(), n) && (!function[n] || !strncmp(function + n, "_v", 2));
 }
 
-static bool is_sticky(CUresult code) { return code >= 700 && code < 720; }
+/* faults of kernels and what follows from them; others of this hundred refuse one call */
+static bool is_sticky(CUresult code)
+{
+  return code == 700 || code == 702 || code == 709 || code == 710 || (code >= 714 && code < 720);
+}
 
 static CUresult planned_failure(const char *function)
 {
@@ -204,6 +208,12 @@ ASK(uint64_t) cudasim_waits()
 {
   Lock lock(state.lock);
   return counts.waits;
+}
+/* copies between devices that went over the host */
+ASK(uint64_t) cudasim_staged()
+{
+  Lock lock(state.lock);
+  return counts.staged;
 }
 /* copies that came before kernels of their device that were given earlier */
 ASK(uint64_t) cudasim_overtakes()

@@ -229,11 +229,13 @@ API cuCtxSynchronize()
 
 /* -- neighbours -------------------------------------------------------------------------------- */
 
+bool devices_are_peers() { return atoi(setting("CUDASIM_PEERS", "1")); }
+
 API cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 {
   ENTER(NOTHING);
   NEED(is_device(device) && is_device(peer), CUDA_ERROR_INVALID_DEVICE);
-  *can = device != peer && atoi(setting("CUDASIM_PEERS", "1"));
+  *can = device != peer && devices_are_peers();
   return CUDA_SUCCESS;
 }
 
@@ -243,7 +245,7 @@ API cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
   CUctx_st *c = current_context();
   NEED(!flags, CUDA_ERROR_INVALID_VALUE);
   RULE(is_context(peer) && peer != c, CUDA_ERROR_INVALID_CONTEXT, "not a context of another device");
-  NEED(atoi(setting("CUDASIM_PEERS", "1")), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+  NEED(devices_are_peers(), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
   NEED(c->peers.insert(peer->device).second, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
   return CUDA_SUCCESS;
 }

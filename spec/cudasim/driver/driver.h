@@ -68,6 +68,7 @@ struct CUctx_st {
 CUctx_st &context_of(int device);
 CUctx_st *current_context();                          /* of this thread; or NULL */
 int device_count();
+bool devices_are_peers();                             /* CUDASIM_PEERS */
 
 /* -- memory (arena.cc, memory.cc, physical.cc) ------------------------------------------------- */
 
@@ -84,6 +85,8 @@ void range_remove(char *p);
 bool ranges_hold(const void *p, size_t bytes);
 /* the device that owns the byte; -1: none */
 int range_device(const void *p);
+/* Does the device have access to the byte, which may lie on another? */
+bool device_reaches(int device, const void *p);
 /* Device memory can be touched from now on, or by nobody. */
 void gate(bool open);
 /* the numbers of fresh memory are NaNs */
@@ -180,7 +183,7 @@ bool function_lives(const CUfunc_st *f);
 /* -- what tests ask ---------------------------------------------------------------------------- */
 
 struct Counts {
-  uint64_t launches, copies, fills, graphs, allocations, findings, waits, overtakes;
+  uint64_t launches, copies, fills, graphs, allocations, findings, waits, overtakes, staged;
 };
 extern Counts counts;
 

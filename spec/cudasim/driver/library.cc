@@ -63,10 +63,9 @@ static std::string fault_of(const Region &r, int device)
 {
   for (size_t i = 0; i < r.rows; i++) {
     const char *p = (const char *)r.p + i * r.step;
-    int owner = range_device(p);
     if (!ranges_hold(p, r.bytes))
       return std::string(r.name) + " leaves device memory: " + describe_address(p);
-    if (owner != device && !context_of(device).peers.count(owner))
+    if (!device_reaches(device, p))
       return std::string(r.name) + " is memory of another device: " + describe_address(p);
     if (r.use & READS && !check_read(p, r.bytes))
       return std::string(r.name) + " is read, and nobody has written it: " + describe_address(p);
