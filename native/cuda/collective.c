@@ -47,21 +47,13 @@ static int aborting;                /* atomic: how often somebody asked for it *
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int state, version;
-static char reason[1024];
+static char reason[2048];
 
 static int load_nccl(void)
 {
-  static const char *const names[] = { "libnccl.so.2", NULL };
+  void *lib;
   NEED(!env_disabled("nccl"), TY_EDEVICE, "TYCHO_DISABLE switches NCCL off");
-  struct text tried = { 0 };
-  void *lib = cuda_open(names, &tried);
-  int code = lib ? TY_OK
-                 : fail(TY_EDEVICE,
-                       "NCCL, which adds over several GPUs, was not found; tried %s. On Debian it "
-                       "comes with libnccl2, or unpacked where TYCHO_CUDA_PATH says",
-                       tried.s ? tried.s : "nothing");
-  text_done(&tried);
-  TRY(code);
+  TRY(cuda_library_needed(CUDA_NCCL, &lib));
 #define FIND(name, symbol, arguments) \
   *(void **)&nccl.name = dlsym(lib, symbol); \
   NEED(nccl.name, TY_EDEVICE, "NCCL is too old: it has no %s", symbol);

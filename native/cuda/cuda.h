@@ -17,12 +17,16 @@ int  cuda_load(void);
 /* "13.0" of the driver and of NVRTC; 0: not loaded */
 int  cuda_driver_version(void);
 int  cuda_nvrtc_version(void);
-/* The first of the sonames that is found: in TYCHO_CUDA_PATH, else where the system looks, else
-** in CUDA_HOME. NULL; adds what was tried to `tried`. */
-void *cuda_open(const char *const *sonames, struct text *tried);
-/* Libraries that some kernels stand on; NULL: not found, or TYCHO_DISABLE switches it off. */
-enum cuda_library { CUDA_CUBLASLT, CUDA_CUDNN, CUDA_CUSOLVER };
-void *cuda_library(enum cuda_library which);
+enum cuda_library {
+  CUDA_DRIVER, CUDA_NVRTC, CUDA_CUBLASLT, CUDA_CUDNN, CUDA_CUSOLVER, CUDA_NCCL
+};
+/* NULL: not found, or TYCHO_DISABLE switches it off; adds where it was looked for, what is there
+** instead, and which packages have it to `missing`, which may be NULL. */
+void *cuda_library(enum cuda_library which, struct text *missing);
+/* what a kernel says whose library is missing */
+#define CUDA_MISSING(name) name " was not found; tycho --platform says what is missing"
+/* TY_EDEVICE with all of that */
+int  cuda_library_needed(enum cuda_library which, void **lib);
 /* code of a driver's call: TY_OK, or a failure that says on which device what was done, and the
 ** driver's words */
 int  cuda_told(int result, const char *what);

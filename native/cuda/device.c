@@ -119,6 +119,21 @@ static void drop_streams(struct gpu *g)
   *g = (struct gpu){ 0 };
 }
 
+/* Others may have it alone, or all of its memory. */
+static int take_device(struct cuda_device *d)
+{
+  int mode = 0, result = cu_api.DevicePrimaryCtxRetain(&d->context, d->id);
+  if (result == CU_UNAVAILABLE) cu_api.DeviceGetAttribute(&mode, CU_MODE, d->id);
+  NEED(result != CU_UNAVAILABLE, TY_EDEVICE, "gpu(%d), %s, cannot be opened: %s (nvidia-smi -i %d "
+      "-c DEFAULT, as root, shares it)", d->id, d->name,
+      mode == CU_EXCLUSIVE      ? "it is in exclusive mode, and another process has it"
+          : mode == CU_PROHIBITED ? "its compute mode prohibits it"
+                                  : "another process has it", d->id);
+  NEED(result != CU_OUT_OF_MEMORY, TY_EMEMORY, "gpu(%d), %s, has no memory left for one more "
+      "process; nvidia-smi lists those that have it", d->id, d->name);
+  return cuda_told(result, "opening a CUDA device");
+}
+
 static int start(struct gpu *g, int id)
 {
   struct cuda_device *d = &g->d;
@@ -141,7 +156,7 @@ static int start(struct gpu *g, int id)
   NEED(maps, TY_EDEVICE,
       "gpu(%d), %s, has no virtual memory management, which growing pools need", id, d->name);
   TRY(cuda_told(cu_api.DeviceTotalMem(&d->total, id), "asking for a device's memory"));
-  TRY(cuda_told(cu_api.DevicePrimaryCtxRetain(&d->context, id), "opening a CUDA device"));
+  TRY(take_device(d));
   int code = make_streams(g);
   if (code) {
     struct failure *f = failure_take(code); /* what comes now may fail on its own */
@@ -258,6 +273,19 @@ static void release(int device, void *data, size_t bytes)
 
 static int64_t memory(int device) { return (int64_t)gpu_of(device)->d.total; }
 
+static int64_t available(int device)
+{
+  size_t left, all;
+  return cuda_enter(device) || cu_api.MemGetInfo(&left, &all) ? -1 : (int64_t)left;
+}
+
+static void describe(int device, struct text *t)
+{
+  const struct cuda_device *d = cuda_device(device);
+  text_add(t, "%s, compute capability %d.%d, %d processors, ", d->name, d->arch / 10, d->arch % 10,
+      d->processors);
+}
+
 static int stage(int device, size_t bytes, void **out)
 {
   struct gpu *g = gpu_of(device);
@@ -357,6 +385,8 @@ static const struct device_ops gpu_ops = {
   .range_trim = cuda_range_trim,
   .range_free = cuda_range_free,
   .memory     = memory,
+  .available  = available,
+  .describe   = describe,
   .record     = cuda_record,
   .recorded   = cuda_recorded,
   .replay     = cuda_replay,

@@ -35,7 +35,7 @@ static bool find(void *lib, const char *prefix, const char *symbol, void *to)
 
 static bool load(void)
 {
-  void *lib = cuda_library(CUDA_CUSOLVER);
+  void *lib = cuda_library(CUDA_CUSOLVER, NULL);
   bool good = lib != NULL;
 #define FIND(name, symbol, arguments) good = good && find(lib, "", symbol, &solver.name);
   SOLVER_FUNCTIONS(FIND)
@@ -76,7 +76,7 @@ static int sized(int elements, const char *what)
 
 static const char *refuse(const struct call *c)
 {
-  return handle_of(c->device) ? NULL : "cuSOLVER was not found";
+  return handle_of(c->device) ? NULL : CUDA_MISSING("cuSOLVER");
 }
 
 /* -- stacks of matrices ------------------------------------------------------------------------ */
@@ -137,7 +137,7 @@ static int tell_marked(
 static int begin(const struct call *c, solver_handle *h)
 {
   *h = handle_of(c->device);
-  NEED(*h, TY_EDEVICE, "cuSOLVER was not found");
+  NEED(*h, TY_EDEVICE, CUDA_MISSING("cuSOLVER"));
   return told(solver.SetStream(*h, cuda_stream(c->device)), "cusolverDnSetStream");
 }
 

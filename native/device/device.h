@@ -138,6 +138,9 @@ struct device_ops {
   void  (*range_trim)(struct range *r, size_t bytes);
   void  (*range_free)(struct range *r);
   int64_t (*memory)(int device);                      /* bytes in all */
+  int64_t (*available)(int device);                   /* of these now; -1: unknown; may be NULL */
+  /* "its model, what it can, " of an open one; may be NULL */
+  void  (*describe)(int device, struct text *t);
   /* On the queue's thread: what is started from here on is recorded, not done; that ends, with all
   ** of it in *made (NULL: it is dropped); all of it is started. forget: any thread. NULL: the
   ** device cannot */

@@ -124,9 +124,6 @@ counts() { grep -E '^[0-9]+ passed, ' "$folder/$1.log" 2> /dev/null | tail -n 1;
   where="on $(date +%F) on ${device:-a device that part platform tells}"
   change platform doc/gpu.md "**What ran on a GPU so far: nothing.**" \
     "**What ran on a GPU so far**, $where: ${passed% }; failed: ${failed:-none}"
-  change platform native/device/platform.c \
-    "nothing ran on a GPU so far, all on a stand-in (doc/gpu.md)" \
-    "what ran on a GPU so far: doc/gpu.md"
   change specs doc/gpu.md "What ran so far, on the stand-in and without a GPU:" \
     "a row more, \`make test-gpu\` $where: $(counts specs)"
   change vectors doc/gpu.md "What ran so far, on the stand-in and without a GPU:" \

@@ -141,6 +141,7 @@ static const struct { CUresult code; const char *name, *text; } errors[] = {
 #define E(name, text) { CUDA_##name, "CUDA_" #name, text }
   E(SUCCESS, "no error"), E(ERROR_INVALID_VALUE, "invalid argument"),
   E(ERROR_OUT_OF_MEMORY, "out of memory"), E(ERROR_NOT_INITIALIZED, "initialization error"),
+  E(ERROR_DEVICE_UNAVAILABLE, "CUDA-capable device(s) is/are busy or unavailable"),
   E(ERROR_NO_DEVICE, "no CUDA-capable device is detected"),
   E(ERROR_INVALID_DEVICE, "invalid device ordinal"),
   E(ERROR_INVALID_IMAGE, "device kernel image is invalid"),
