@@ -261,7 +261,7 @@ static int start(
   else {
     code = told(ended, root < 0 ? "a sum over GPUs" : "a broadcast to GPUs");
   }
-  __atomic_add_fetch(&cuda_counts.launched, 1, __ATOMIC_RELAXED);
+  for (int i = 0; i < n; i++) cuda_count(c->member[part[i].member].device, 1, 0);
   return code ? die(c, code) : TY_OK;
 }
 

@@ -43,6 +43,8 @@ struct cuda_fault {
   int64_t index, position, low, high;
   const char *op, *what;
 };
+/* kernels and calls of libraries; copies and fills */
+struct cuda_work { int64_t launches, copies; };
 struct cuda_device {
   int id;
   cu_context context;
@@ -50,6 +52,7 @@ struct cuda_device {
   int arch, processors;                               /* 90: compute capability 9.0 */
   size_t total, granularity;
   struct cuda_fault *fault;                           /* pinned */
+  struct cuda_work work;                              /* atomic: since it was opened */
   char name[96];
 };
 struct cuda_device *cuda_device(int device);          /* opened before */
@@ -82,15 +85,14 @@ int cuda_compile(int device, const char *source, const char *const *options, con
     cu_function *out);
 /* The least compute capability that NVRTC compiles for, 75: 7.5; 0: it does not say. */
 int cuda_least_arch(void);
-/* counts since the start: sources compiled, images taken from the disk, kernels launched */
-struct cuda_counts { int64_t compiled, loaded, launched, copied, replayed; };
-extern struct cuda_counts cuda_counts;
 
 /* Blocks of `block` threads, with this many bytes of shared memory, on this thread's stream. */
 int cuda_launch(int device, cu_function f, int64_t blocks, int block, size_t shared, void **params);
 
 /* -- graphs (graph.c): see struct device_ops --------------------------------------------------- */
 
+/* Counts what the device is given, or what is being recorded. */
+void cuda_count(int device, int64_t launches, int64_t copies);
 int  cuda_record(int device);
 int  cuda_recorded(int device, void **made);
 int  cuda_replay(int device, void *made);

@@ -279,6 +279,12 @@ static int64_t available(int device)
   return cuda_enter(device) || cu_api.MemGetInfo(&left, &all) ? -1 : (int64_t)left;
 }
 
+static void work(int device, int64_t *launches, int64_t *copies)
+{
+  *launches = __atomic_load_n(&cuda_device(device)->work.launches, __ATOMIC_RELAXED);
+  *copies = __atomic_load_n(&cuda_device(device)->work.copies, __ATOMIC_RELAXED);
+}
+
 static void describe(int device, struct text *t)
 {
   const struct cuda_device *d = cuda_device(device);
@@ -348,7 +354,7 @@ static int copy(int dst_device, void *dst, int src_device, const void *src, size
   if (!bytes) return TY_OK;
   if (is_gpu(dst_device) && is_gpu(src_device)) cuda_connect(dst_device, src_device);
   TRY(cuda_enter(device));
-  __atomic_add_fetch(&cuda_counts.copied, 1, __ATOMIC_RELAXED);
+  cuda_count(device, 0, 1);
   if (serves == device)
     return move(g, &g->queue, g->d.stream, dst_device, dst, src_device, src, bytes);
   pthread_mutex_lock(&g->copying);
@@ -362,6 +368,7 @@ static int fill(int device, void *data, int value, size_t bytes)
 {
   TRY(cuda_enter(device));
   cu_pointer p = (cu_pointer)(uintptr_t)data;
+  cuda_count(device, 0, 1);
   return cuda_told(
       cu_api.MemsetD8Async(p, (unsigned char)value, bytes, cuda_stream(device)), "filling memory");
 }
@@ -386,6 +393,7 @@ static const struct device_ops gpu_ops = {
   .range_free = cuda_range_free,
   .memory     = memory,
   .available  = available,
+  .work       = work,
   .describe   = describe,
   .record     = cuda_record,
   .recorded   = cuda_recorded,

@@ -344,7 +344,7 @@ int dnn_run(int device, const struct dnn_convolution *c, struct dnn_arrays a, vo
   int status = p && p->plan ? execute(p, a, workspace) : 0;
   pthread_mutex_unlock(&lock);
   NEED(p && p->plan, TY_ERUN, "cuDNN has no way to make a convolution of these arrays");
-  __atomic_add_fetch(&cuda_counts.launched, 1, __ATOMIC_RELAXED);
+  cuda_count(device, 1, 0);
   NEED(!status, TY_ERUN,
       "cuDNN: a convolution of %lld x %lld channels to %lld filters fails with status %d",
       (long long)c->n, (long long)c->channels, (long long)c->filters, status);

@@ -190,7 +190,7 @@ int product_run(int device, const struct product *p, struct product_plan **plan,
     TRY(told(lt.MatmulDescSet(t->product, LT_BIAS, &at, sizeof at), p));
     t->bias = at;
   }
-  __atomic_add_fetch(&cuda_counts.launched, 1, __ATOMIC_RELAXED);
+  cuda_count(device, 1, 0);
   return told(lt.Matmul(handle_of(device), t->product, by[0], b, t->a, a, t->b, by[1], c, t->c, c,
       t->c, &t->choice.algorithm, workspace, t->choice.workspace, cuda_stream(device)), p);
 }

@@ -138,6 +138,9 @@ struct device_ops {
   void  (*range_trim)(struct range *r, size_t bytes);
   void  (*range_free)(struct range *r);
   int64_t (*memory)(int device);                      /* bytes in all */
+  /* what it was given so far: kernels and calls of libraries, those of what is replayed each time;
+  ** copies and fills; NULL: it counts nothing */
+  void  (*work)(int device, int64_t *launches, int64_t *copies);
   int64_t (*available)(int device);                   /* of these now; -1: unknown; may be NULL */
   /* "its model, what it can, " of an open one; may be NULL */
   void  (*describe)(int device, struct text *t);
