@@ -20,6 +20,12 @@ const char *setting(const char *name, const char *otherwise)
   return e && *e ? e : otherwise;
 }
 
+bool runs_dry()
+{
+  static const bool dry = atoi(setting("CUDASIM_DRY", "0"));
+  return dry;
+}
+
 size_t choose(size_t n)
 {
   static uint64_t x = strtoull(setting("CUDASIM_SEED", "1"), nullptr, 0) * 2 + 1;

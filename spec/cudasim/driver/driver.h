@@ -56,6 +56,8 @@ CUresult fault(CUresult code, const std::string &why);
 /* chance, by CUDASIM_SEED: 0 .. n - 1 */
 size_t choose(size_t n);
 const char *setting(const char *name, const char *otherwise);
+/* CUDASIM_DRY: kernels and calls of libraries are taken and counted, and not done */
+bool runs_dry();
 
 /* -- devices and contexts (device.cc) ---------------------------------------------------------- */
 
@@ -172,7 +174,7 @@ struct CUfunc_st {
   int max_dynamic;
 };
 struct CUmod_st {
-  void *so;
+  void *so;                                           /* NULL: nothing of it runs */
   int device;
   char *base, *variables;                             /* where it lies; its writable part */
   char *shared; size_t shared_bytes;
