@@ -137,8 +137,8 @@ describe_there("what is missing of CUDA", function()
       ["libcublasLt.so.11"] = "libcublasLt.so.13" }, "")
     if not text then return end
     assert.matches("\ncuDNN       no: libcudnn.so.9 in [^\n]*; there is libcudnn.so.8, another "
-      .. "major version; it comes with nvidia%-cudnn%-cu13 %(pip; TYCHO_CUDA_PATH names the folder%) "
-      .. "or libcudnn9%-cuda%-13 %(apt, from NVIDIA's repository%)\n", text)
+      .. "major version; it comes with nvidia%-cudnn%-cu13 %(pip; TYCHO_CUDA_PATH names the "
+      .. "folder%) or libcudnn9%-cuda%-13 %(apt, from NVIDIA's repository%)\n", text)
     assert.matches("\ncublasLt    no: libcublasLt.so.13, libcublasLt.so.12 in [^\n]*; there is "
       .. "libcublasLt.so.11, another major version; it comes with nvidia%-cublas %(pip", text)
     assert.matches("\nNCCL        no: NCCL, which adds over several GPUs, was not found; tried "
