@@ -299,6 +299,8 @@ int         ty_rng(int device, int set, uint64_t *seed, uint64_t *counter);
 /* a number of [0, 1) from that state, at once: it waits for nothing */
 int         ty_rng_unit(int device, double *out);
 int         ty_device_memory(int device, int64_t *total, int64_t *used, int64_t *pool);
+/* what a GPU was given so far: kernels and calls of libraries; copies and fills. 0 of a CPU */
+int         ty_device_work(int device, int64_t *launches, int64_t *copies);
 /* waits for its last write; 1: what computed it failed, and nothing has written it since */
 int         ty_tensor_failed(ty_tensor *t);
 /* A state of a training: where a change in place fails, the old value counts again as soon as the

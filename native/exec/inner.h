@@ -1,6 +1,7 @@
 /* inner.h - what the files that run an executor share. */
 #pragma once
 #include "device/profile.h"
+#include "device/timing.h"
 #include "exec/exec.h"
 
 /* what a walk from node to node covers; ONE: a partial forward */

@@ -229,6 +229,7 @@ int ty_exec_profile(ty_exec *e, ty_sample *out, int *n)
   NEED(e && n, TY_ETYPE, "profile: null argument");
   struct program *p = e->variant[e->ran >= 0 ? e->ran : FUSED];
   TRY(ty_wait(e->default_device));
+  exec_wait_runs(e);
   int capacity = *n;
   e->profile = true;
   *n = p->n;

@@ -5,6 +5,7 @@
 ** not work in place, the result goes to a temporary tensor first.
 */
 #include "device/profile.h"
+#include "device/timing.h"
 #include "imperative/imperative.h"
 
 struct imperative {                                   /* freed by the task */
@@ -12,15 +13,30 @@ struct imperative {                                   /* freed by the task */
   struct rng_state rng;
   bool is_train;
   struct storage *tmp;
+  bool timed;
+  struct timing time;
   /* out: what the kernel writes; target[i]: where it goes afterwards, or NULL */
   ty_tensor **in, **out, **target;
   int nin, nout;
   void *list[];                                       /* in, out, target */
 };
 
+/* Tells the profiler how long the call took, which has ended on the device. */
+static void note_time(struct imperative *m)
+{
+  const struct call *c = &m->r->v.call;
+  int64_t bytes = 0;
+  if (!timing_read(&m->time)) return;
+  for (int i = 0; i < m->nin; i++) bytes += (int64_t)desc_bytes(&m->in[i]->d);
+  for (int i = 0; i < m->nout; i++) bytes += (int64_t)desc_bytes(&m->out[i]->d);
+  struct profile_label l = { "imperative", c->op->name, "", m->r->v.kernel->name, 0 };
+  profile_span(&l, m->r->device, bytes, m->time.from, m->time.to);
+}
+
 static void drop(void *context)
 {
   struct imperative *m = context;
+  if (m->timed) note_time(m);
   for (int i = 0; i < m->nin; i++) ty_tensor_free(m->in[i]);
   for (int i = 0; i < m->nout; i++) ty_tensor_free(m->out[i]);
   for (int i = 0; i < m->nout; i++) ty_tensor_free(m->target[i]);
@@ -31,17 +47,12 @@ static void drop(void *context)
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-/* One look at the clock on either side. */
-static int run_timed(struct cached_call *r)
+static int run_timed(struct imperative *m)
 {
-  const struct call *c = &r->v.call;
-  int64_t from = profile_now(), bytes = 0;
-  int code = invoke_run(&r->v);
-  int64_t to = profile_now();
-  for (int i = 0; i < c->nin; i++) bytes += (int64_t)desc_bytes(&c->in[i].d);
-  for (int i = 0; i < c->nout; i++) bytes += (int64_t)desc_bytes(&c->out[i].d);
-  struct profile_label l = { "imperative", c->op->name, "", r->v.kernel->name, 0 };
-  profile_span(&l, r->device, bytes, from, to);
+  timing_begin(m->r->device, &m->time);
+  int code = invoke_run(&m->r->v);
+  timing_end(&m->time);
+  m->timed = true;
   return code;
 }
 
@@ -54,7 +65,7 @@ static int run(void *context)
   for (int i = 0; i < m->nout; i++) c->out[i].p = tensor_at(m->out[i]);
   c->tmp = m->tmp ? m->tmp->data : NULL;
   r->run = (struct run){ .is_train = m->is_train, .rng = m->rng };
-  int code = profiling(TY_PROFILE_IMPERATIVE) ? run_timed(r) : invoke_run(&r->v);
+  int code = profiling(TY_PROFILE_IMPERATIVE) ? run_timed(m) : invoke_run(&r->v);
   if (code) fail_node(c->op->name, NULL, NULL);
   for (int i = 0; !code && i < m->nout; i++)
     if (m->target[i])

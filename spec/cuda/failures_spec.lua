@@ -180,7 +180,8 @@ describe_there("a step on a GPU", function()
   it("says what memory was wanted, and gives it back", function()
     local text = stand_in.run(THREE_SIZES, { CUDASIM_MEMORY = 67108864 })
     assert.matches("rows\t1000\ttrue\nrows\t4000000\t", text)
-    assert.matches("out of memory; gpu%(0%) with 67108864 bytes: %d+ bytes wanted, 0 in use", text)
+    assert.matches("out of memory; gpu%(0%) with 67108864 bytes, 67108864 free: %d+ bytes wanted, "
+      .. "0 in use", text)
     assert.matches("rows\t1000\ttrue\n$", text)
   end)
 

@@ -24,7 +24,8 @@ rooms.native = { title = "native", {
       "whole_file.h" } },
 }, {
   { name = "device", is = "processors, queues, storage",
-    public = { "collective.h", "device.h", "order.h", "platform.h", "pool.h", "profile.h", "queue.h" } },
+    public = { "collective.h", "device.h", "order.h", "platform.h", "pool.h", "profile.h", "queue.h",
+      "timing.h" } },
 }, {
   { name = "tensor", is = "dense arrays and their files", public = { "tensor.h" } },
 }, {
