@@ -428,6 +428,14 @@ static int read_command_line(void)
   return -1;
 }
 
+/* Sets the characters of the line editor; numbers stay as Lua writes them. The C locale, or one
+** that is not installed, has no letters beyond ASCII, while terminals send UTF-8. */
+static void set_locale(void)
+{
+  const char *name = setlocale(LC_CTYPE, "");
+  if (!name || strcmp(name, "C") == 0) setlocale(LC_CTYPE, "C.UTF-8");
+}
+
 /* The OpenMP runtime reads this when it is loaded, before main (see
 ** runtime/lua/tycho/core/ffi.lua): set it and start again. */
 static void calm_threads(char **argv)
@@ -462,7 +470,7 @@ int main(int argc, char **argv)
   program.argc = argc;
   program.argv = argv;
   setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* lines appear at once also behind a pipe */
-  setlocale(LC_CTYPE, ""); /* for the line editor; numbers stay as Lua writes them */
+  set_locale();
   find_tree();
   int status = read_command_line();
   if (status >= 0) return status;

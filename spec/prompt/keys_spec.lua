@@ -48,6 +48,18 @@ describe("the prompt's terminal", function()
     line("x == '\\195\\164'", "true")
   end)
 
+  it("takes UTF-8 in the C locale, and where the locale is not installed", function()
+    for _, locale in ipairs{ "C", "no_SUCH.UTF-8" } do
+      local other = terminal.open(shell.program, "LC_ALL=" .. locale
+        .. " TERM=xterm NO_COLOR=1 HOME=/nonexistent TYCHO_HISTORY=")
+      other:expect("leaves.")
+      other:expect("> ")
+      other:line("x = '\195\164'")
+      other:line("#x", "2")
+      assert.equal(0, other:close())
+    end
+  end)
+
   it("completes nothing where nothing fits", function()
     keys("no_such_na", "no_such_na")
     tab()
