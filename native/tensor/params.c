@@ -9,7 +9,8 @@
 ** ndim is 0 (a null array). Version 1 lacks the storage type; version 0 lacks the magic too and
 ** has 32-bit dims; version 3 is 2 with NumPy's shapes (ndim 0 is a scalar, -1 a null array). A
 ** sparse record (storage type 1 or 2) adds a shape of what is stored and index arrays; it is
-** read as a dense array.
+** read as a dense array. The reference writes the shape of what is stored before it waits for the
+** array and the shapes of the index arrays after it, so only these say how much is stored.
 **
 ** Nothing is believed before it is checked against the bytes that are left: a damaged count
 ** cannot make us allocate. All dense arrays that are made of sparse ones together may be 64 MiB
@@ -266,21 +267,27 @@ static int64_t row_elements(const struct shape *s)
   return count_of(&row);
 }
 
+/* Returns the shape of the stored elements, as the index arrays have it. */
+static struct shape stored_shape(const struct record *x)
+{
+  if (x->storage == CSR) return x->index[1].shape;
+  struct shape rows = x->shape;
+  rows.dim[0] = count_of(&x->index[0].shape);
+  return rows;
+}
+
 /* What a sparse record stores: elements, and its one or two index arrays as 64-bit integers. */
 struct stored {
   char *value;
-  int64_t nvalue;
   int64_t *index[2];
   int64_t n[2];
 };
 
 static int fill_rows(struct cursor *r, const struct record *x, const struct stored *s, char *dst)
 {
-  int64_t each = row_elements(&x->shape), rows = x->shape.dim[0], n = s->n[0];
-  size_t size = (size_t)each * dtype_size(x->dtype);
-  if (each < 0 || (each && s->nvalue / each < n))
-    return corrupt(r, "a row_sparse array stores too few rows");
-  for (int64_t i = 0; i < n; i++) {
+  int64_t rows = x->shape.dim[0];
+  size_t size = (size_t)row_elements(&x->shape) * dtype_size(x->dtype);
+  for (int64_t i = 0; i < s->n[0]; i++) {
     int64_t row = s->index[0][i];
     if (row < 0 || row >= rows)
       return corrupt(r, "a row_sparse array lists row %lld", (long long)row);
@@ -292,8 +299,9 @@ static int fill_rows(struct cursor *r, const struct record *x, const struct stor
 static int fill_csr(struct cursor *r, const struct record *x, const struct stored *s, char *dst)
 {
   size_t size = dtype_size(x->dtype);
-  int64_t rows = x->shape.dim[0], width = x->shape.dim[1], most = MIN(s->nvalue, s->n[1]);
+  int64_t rows = x->shape.dim[0], width = x->shape.dim[1], most = s->n[1];
   const int64_t *start = s->index[0], *column = s->index[1];
+  if (x->shape.ndim == 2 && s->n[0] == 0 && most == 0) return TY_OK; /* zeros */
   if (x->shape.ndim != 2 || s->n[0] != rows + 1)
     return corrupt(r, "a csr array lacks starts of rows");
   for (int64_t i = 0; i < rows; i++) {
@@ -326,7 +334,9 @@ static int sparse_tensor(struct cursor *r, const struct record *x, ty_tensor **o
 static int take_sparse(struct cursor *r, struct record *x, ty_tensor **out)
 {
   struct stored s = { 0 };
-  int code = take_part(r, &x->stored, x->dtype, &s.value, &s.nvalue);
+  const struct shape stored = stored_shape(x);
+  int64_t values;
+  int code = take_part(r, &stored, x->dtype, &s.value, &values);
   for (int i = 0; i < x->storage && !code; i++) code = take_index(r, x, i, &s.index[i], &s.n[i]);
   if (!code && count_of(&x->shape) == 0)
     x->absent = true;
