@@ -74,7 +74,11 @@ describe("iterators of images", function()
       local it = open{ last_batch_handle = "roll_over" }
       assert.same({ 0, 1, 2, 3 }, (labels_of(it)))
       it:reset()
-      assert.same({ 4, 0, 1, 2, 3, 4 }, (labels_of(it)))
+      local list, pads = labels_of(it)
+      assert.same({ 4, 0, 1, 2, 3, 4 }, list)
+      assert.same({ 1, 0, 0 }, pads)
+      it:reset()
+      assert.same({ 0, 0 }, select(2, labels_of(it)))
       assert.same({ 0, 1, 2, 3, 4, 0 }, (labels_of(open{})))
       assert.same({ 2, 3 }, (labels_of(open{ path_imgidx = idx, num_parts = 2, part_index = 1 })))
       local mixed = open{ path_imgidx = idx, shuffle = true, last_batch_handle = "discard" }
@@ -86,6 +90,58 @@ describe("iterators of images", function()
       assert.is_true(#first == 4 and #sorted(first) == 4)
       assert.raises("value", open, { shuffle = true })
       assert.raises("value", open, { last_batch_handle = "throw" })
+    end)
+
+    it("counts what fills up a batch that begins with kept samples", function()
+      local rec = pack("rolled", 16)
+      for _, class in ipairs{ image.ImageIter, image.ImageDetIter } do
+        local options = { batch_size = 3, data_shape = { 3, 6, 6 }, path_imgrec = rec,
+          last_batch_handle = "roll_over" }
+        if class == image.ImageDetIter then
+          image.imwrite(path("box.png"), constant(6, 6, 3, 1))
+          options.path_imgrec, options.imglist = nil, {}
+          for i = 1, 16 do
+            options.imglist[i] = { { 2, 5, i, 0, 0, 1, 1 }, path("box.png") }
+          end
+        end
+        local it = class(options)
+        for _, first in ipairs{ 0, 2, 1, 0 } do            -- 16, 1 + 16, 2 + 16, 16 samples
+          local list, pads = labels_of(it)
+          assert.equal(first, pads[1])
+          assert.equal(first == 1 and 6 or 5, #pads)
+          assert.is_true(#list > 0)
+          for i = 2, #pads do
+            assert.equal(0, pads[i])
+          end
+          it:reset()
+        end
+        it:next()
+        it:hard_reset()
+        assert.equal(0, it:next().pad)
+      end
+    end)
+
+    it("needs an image", function()
+      write("empty.lst", "")
+      local rec, idx = pack("no_images", 0)
+      for argument, options in pairs{ imglist = { imglist = {} },
+          path_imglist = { path_imglist = path("empty.lst") },
+          path_imgrec = { path_imgrec = rec } } do
+        for _, class in ipairs{ image.ImageIter, image.ImageDetIter } do
+          for _, shuffle in ipairs{ false, true } do
+            options.batch_size, options.data_shape = 2, { 3, 6, 6 }
+            options.shuffle = shuffle
+            options.path_imgidx = argument == "path_imgrec" and shuffle and idx or nil
+            local e = assert.raises("value", class, options)
+            assert.equal(argument, e.argument)
+            assert.is_truthy(tostring(e):find("there are no images", 1, true))
+          end
+        end
+      end
+      local few, index = pack("few", 2)
+      local e = assert.raises("value", image.ImageIter, { batch_size = 1, data_shape = { 3, 6, 6 },
+        path_imgrec = few, path_imgidx = index, num_parts = 3, part_index = 1 })
+      assert.is_truthy(tostring(e):find("part 1 of 3 has none", 1, true))
     end)
 
     it("goes on from a state", function()
