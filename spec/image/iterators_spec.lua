@@ -286,6 +286,36 @@ describe("iterators of images", function()
       assert.raises("value", open, "parts", 3, { num_parts = 2, part_index = 2 })
     end)
 
+    it("gives signed bytes less a mean", function()
+      local options = { dtype = "uint8", data_shape = { 3, 12, 10 } }
+      local bytes = open("signed", 4, options):next().data[1]:astype("float32")
+      local function expected(mean) return (bytes - mean):clip{ a_min = -128, a_max = 127 } end
+      local function record(more)
+        more.path_imgrec, more.data_shape, more.batch_size = path("signed.rec"), { 3, 12, 10 }, 4
+        return ty.io.ImageRecordInt8Iter(more):next().data[1]
+      end
+      local plain = record{}
+      assert.equal("int8", plain.dtype)
+      same(expected(0), plain)
+      same(plain, open("signed", 4, { dtype = "int8", data_shape = { 3, 12, 10 } }):next().data[1])
+      local mean = nd.array{ 130, 2, 201 }:reshape{ 1, 3, 1, 1 }
+      local levels = { mean_r = 129.5, mean_g = 2.4, mean_b = 200.6 }
+      same(expected(nd.broadcast_to{ mean, shape = { 4, 3, 12, 10 } }), record(levels))
+      levels.mirror = true
+      local mirrored = nd.reverse{ bytes, axis = { 3 } }
+      same((mirrored - nd.broadcast_to{ mean, shape = { 4, 3, 12, 10 } }):clip{ a_min = -128,
+        a_max = 127 }, record(levels))
+      nd.save(path("half.nd"), { mean_img = bytes:at(0) * 0.5 })
+      local half = (bytes:at(0) * 0.5 + 0.25):round():reshape{ 1, 3, 12, 10 }
+      same(expected(nd.broadcast_to{ half, shape = { 4, 3, 12, 10 } }),
+        record{ mean_img = path("half.nd") })
+      for _, name in ipairs{ "std_r", "scale", "max_random_contrast" } do
+        assert.equal(name, assert.raises("value", record, { [name] = 1 }).argument)
+      end
+      assert.raises("value", ty.io.ImageDetRecordIter, { path_imgrec = path("signed.rec"),
+        data_shape = { 3, 12, 10 }, batch_size = 4, dtype = "int8" })
+    end)
+
     it("knows bytes, mean images and labels", function()
       local bytes = open("bytes", 4, { dtype = "uint8", data_shape = { 3, 12, 10 } }):next().data[1]
       assert.equal("uint8", bytes.dtype)
