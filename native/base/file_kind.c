@@ -12,7 +12,8 @@ struct kind { size_t at; const char *bytes; size_t n; const char *is; };
 
 static const struct kind kinds[] = {
   /* the magic number of torch.save before version 1.6, as a pickled integer */
-  { 0, BYTES("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9\x20j\xa8P\x19"), "a PyTorch file (.pt, .pth); " PICKLES },
+  { 0, BYTES("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9\x20j\xa8P\x19"),
+    "a PyTorch file (.pt, .pth); " PICKLES },
   { 0, BYTES("(dp"), "a Python pickle; " PICKLES },
   { 0, BYTES("(lp"), "a Python pickle; " PICKLES },
   { 0, BYTES("ccopy_reg\n"), "a Python pickle; " PICKLES },

@@ -14,8 +14,8 @@
 **
 ** Nothing is believed before it is checked against the bytes that are left: a damaged count
 ** cannot make us allocate. All dense arrays that are made of sparse ones together may be 64 MiB
-** and four times the file. Integers of types that Tycho has not are read as wider ones. Null and empty arrays, which Tycho has not, are left out of a file
-** with names and refused in one without.
+** and four times the file. Integers of types that Tycho has not are read as wider ones. Null and
+** empty arrays, which Tycho has not, are left out of a file with names and refused in one without.
 */
 #include <errno.h>
 #include <fcntl.h>
@@ -161,8 +161,11 @@ static const struct { uint8_t size, dtype; } foreign[] = {
 };
 
 static bool is_foreign(int code) { return code >= INT16 && code <= UINT64; }
-static size_t stored_size(int code) { return is_foreign(code) ? foreign[code].size : dtype_size(code); }
 static int loaded_dtype(int code) { return is_foreign(code) ? foreign[code].dtype : code; }
+static size_t stored_size(int code)
+{
+  return is_foreign(code) ? foreign[code].size : dtype_size(code);
+}
 
 static int take_dtype(struct cursor *r, int32_t *code)
 {

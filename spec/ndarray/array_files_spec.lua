@@ -118,8 +118,8 @@ describe("a file of arrays", function()
   end)
 
   it("gives bools of 0 and 1, whatever bytes it has", function()
-    local x = ty.nd.load_frombuffer(list{ u32(V2, 0) .. shape(4) .. CPU .. u32(7) .. "\0\1\2\255" })
-    assert.equal("\0\1\1\1", x[1]:tostring_raw())
+    local record = u32(V2, 0) .. shape(4) .. CPU .. u32(7) .. "\0\1\2\255"
+    assert.equal("\0\1\1\1", ty.nd.load_frombuffer(list{ record })[1]:tostring_raw())
   end)
 
   it("takes the extent of a sparse array from its indices", function()

@@ -174,7 +174,8 @@ describe("of another program", function()
         assert.are.same(want, x:totable())
       end
     end
-    assert.are.same({ 258 }, ty.nd.load_frombuffer(npy("'>u2'", "False", "(1,)", "\1\2"))[1]:totable())
+    local turned = ty.nd.load_frombuffer(npy("'>u2'", "False", "(1,)", "\1\2"))[1]
+    assert.are.same({ 258 }, turned:totable())
     for _, bytes in ipairs{ npy("'<u8'", "False", "(1,)", ("\255"):rep(8)),
         safetensors("U64", 1, ("\255"):rep(8)) } do
       local e = assert.raises("value", ty.nd.load_frombuffer, bytes)

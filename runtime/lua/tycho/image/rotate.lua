@@ -49,8 +49,8 @@ local function angles_of(x, degrees, func)
 end
 
 
--- How much the sampled window grows so that the turned image fills it (zoom_in: less than 1) or lies
--- in it (zoom_out).
+-- How much the sampled window grows so that the turned image fills it (zoom_in: less than 1) or
+-- lies in it (zoom_out).
 local function zoom_of(h, w, angle, zoom_in, zoom_out)
   if not zoom_in and not zoom_out then
     return 1

@@ -1,4 +1,4 @@
---- Types of elements in files of other programs. For `ndarray/npy.lua` and `ndarray/safetensors.lua`.
+--- Types of elements in files of other programs. For `ndarray/npy.lua`, `ndarray/safetensors.lua`.
 --
 -- Integers of types that arrays do not have become wider ones: int16 and uint16 int32, uint32 and
 -- uint64 int64, where a number of 2^63 or more is refused. Bytes of bools become 0 and 1.
