@@ -162,7 +162,6 @@ static int read_index(struct image_record *r, const char *path, int64_t parts, i
   while (code == TY_OK && (code = lines_next(&l, &line)) == TY_OK && line) {
     char *tab = strchr(line, '\t'), *end = NULL;
     int64_t at = tab ? strtoll(tab + 1, &end, 10) : 0;
-    if (!*line) continue;
     if (tab && end != tab + 1 && at >= 0)
       code = add_offset(r, &cap, at);
     else

@@ -48,9 +48,10 @@ end
 
 -- "key TAB label ... TAB path" -> keys in order and rows {label, path} by key
 local function read_list(self, path)
-  local keys, rows = {}, {}
-  for line in files.read(path, "image." .. self.class_name):gmatch("[^\r\n]+") do
+  local keys, rows, number = {}, {}, 0
+  for line in files.lines(path, "image." .. self.class_name) do
     local fields = {}
+    number = number + 1
     for field in line:gmatch("[^\t]+") do
       fields[#fields + 1] = field
     end
@@ -58,11 +59,13 @@ local function read_list(self, path)
     for i = 2, #fields - 1 do
       label[i - 1] = tonumber(fields[i])
     end
-    if not key or #fields < 3 or #label ~= #fields - 2 then
+    local blank = not line:find("%S")
+    if not blank and (not key or #fields < 3 or #label ~= #fields - 2) then
       Error.raise{ code = "format", func = "image." .. self.class_name, argument = path,
-        message = ("line %d is no number, labels and path between tabs"):format(#keys + 1) }
+        message = ("line %d is no number, labels and path between tabs"):format(number) }
+    elseif not blank then
+      keys[#keys + 1], rows[key] = key, { label, fields[#fields] }
     end
-    keys[#keys + 1], rows[key] = key, { label, fields[#fields] }
   end
   return keys, rows
 end

@@ -267,16 +267,19 @@ kind("MNISTIter", "mnist", {
 end
 
 
---- Rows of numbers. Options data_csv, data_shape, label_csv = "NULL" (labels 0), label_shape = {1},
--- batch_size, round_batch = true, prefetch_buffer = 4, dtype, data_name, label_name.
+--- Rows of numbers between commas, and perhaps a comma at the end. Options data_csv, data_shape,
+-- label_csv = "NULL" (labels 0), label_shape = {1}, batch_size, round_batch = true,
+-- prefetch_buffer = 4, dtype, data_name, label_name; header: whether the first line of each file is
+-- one of names, which is skipped (nil: it is where none of its fields is a number).
 -- @function CSVIter
 kind("CSVIter", "csv", {
   { "data_csv", "text" }, { "data_shape", "shape" }, { "label_csv", "text", "NULL" },
-  { "label_shape", "shape", { 1 } }, BATCH, ROUND, DTYPE,
+  { "label_shape", "shape", { 1 } }, BATCH, ROUND, DTYPE, { "header", "boolean?" },
 })
 
 
---- Rows of index:value pairs, as dense arrays. Options data_libsvm, data_shape,
+--- Rows of a label and index:value pairs, as dense arrays; what follows #, a weight of the label
+-- and the number of a query (qid:) are passed over. Options data_libsvm, data_shape,
 -- label_libsvm = "NULL" (the labels of the data), label_shape = {1}, num_parts = 1,
 -- part_index = 0, batch_size, round_batch = true (nothing else is possible), prefetch_buffer = 4,
 -- dtype, data_name, label_name.
