@@ -180,15 +180,19 @@ local function stopped_inside()
 end
 
 
--- The frames of the caller's code at an error, with their locals.
+local FRAMES = 24                                        -- of a traceback, as runtime/main.c has
+
+-- The frames of the caller's code at an error, with their locals; `cut` where there are more.
 local function frames()
   local list, level = {}, 3
   while true do
     local info = debug.getinfo(level, "Snl")
-    if not info then
+    local theirs = info and info.what ~= "C" and info.source:sub(2, #LIBRARY + 1) ~= LIBRARY
+    list.cut = theirs and #list == FRAMES
+    if not info or list.cut then
       return list
     end
-    if info.what ~= "C" and info.source:sub(2, #LIBRARY + 1) ~= LIBRARY then
+    if theirs then
       local frame = { text = ("%s:%d: in %s"):format(info.short_src, info.currentline,
         info.name or "the chunk"), locals = {} }
       for i = 1, 60 do
@@ -228,10 +232,14 @@ local function report(session, e)
     return
   end
   write_error(session, type(e) == "string" and e or show(e))
-  for i, frame in ipairs(session.frames or {}) do
-    if i < #session.frames then
+  local list = session.frames or {}
+  for i, frame in ipairs(list) do
+    if i < #list or list.cut then
       session.write("  ", frame.text, "\n")
     end
+  end
+  if list.cut then
+    session.write("  ...\n")
   end
 end
 
@@ -289,7 +297,7 @@ function Session:run(chunk, mute, ...)
   forget_summary()
   return finish(self, mute, xpcall(chunk, function(e)
     self.frames = frames()
-    if type(e) == "string" then
+    if type(e) == "string" and not e:find("stack overflow$") then
       return stopped_inside() and e .. INSIDE or with_hint(e, self.typed)
     end
     return e
