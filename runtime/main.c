@@ -28,7 +28,8 @@ static const char help[] =
   "  -i          prompt after the script\n"
   "  -l module   require the module first; at the prompt its name holds it\n"
   "  -           script from standard input\n"
-  "  --strict    reading or writing an undeclared global is an error\n"
+  "  --strict    reading or writing an undeclared global is an error; at the\n"
+  "              prompt, writing declares it\n"
   "  --plain     prompt without line editing and colours\n"
   "  --version   version of program and interface\n"
   "  --platform  what was found: processor, libraries, devices\n"
@@ -269,9 +270,11 @@ static void push_session(lua_State *L)
   lua_pop(L, 1);
   require(L, "tycho.prompt");
   lua_getfield(L, -1, "new");
-  lua_createtable(L, 0, 3);
+  lua_createtable(L, 0, 4);
   lua_pushboolean(L, program.options.plain);
   lua_setfield(L, -2, "plain");
+  lua_pushboolean(L, program.options.strict);
+  lua_setfield(L, -2, "strict");
   lua_pushboolean(L, isatty(STDIN_FILENO) && isatty(STDOUT_FILENO));
   lua_setfield(L, -2, "terminal");
   repl_module(L);

@@ -55,11 +55,12 @@ end
 
 
 --- A new session.
--- @tparam table options `plain`: no line editing; `terminal`: somebody types; `editor`: functions
--- of repl.c; `write`: where results go
+-- @tparam table options `plain`: no line editing; `terminal`: somebody types; `strict`: texts of
+-- `-e` declare no variables; `editor`: functions of repl.c; `write`: where results go
 function Session.new(options)
   local session = setmetatable({
-    plain = options.plain, terminal = options.terminal, editor = options.editor,
+    plain = options.plain, terminal = options.terminal, strict = options.strict,
+    editor = options.editor,
     write = options.write or function(...) io.stdout:write(...) end,
   }, Session)
   local term, no_colour = os.getenv("TERM"), os.getenv("NO_COLOR")
@@ -315,6 +316,19 @@ function Session:value(text)
 end
 
 
+-- The session's variables without new ones, as `--strict` has it.
+local function declared(session)
+  local env = session.env
+  return setmetatable({}, { __index = env, __newindex = function(_, name, value)
+    if rawget(env, name) == nil and rawget(_G, name) == nil then
+      Error.raise{ code = "name", argument = tostring(name),
+        message = ("writing an undeclared global '%s'"):format(tostring(name)) }
+    end
+    env[name] = value
+  end })
+end
+
+
 --- Runs the text of `tycho -e`: an expression is printed, strings as they are. Errors are raised.
 function Session:text(text)
   local chunk, message = expression(text, "=(command line)")
@@ -330,7 +344,7 @@ function Session:text(text)
       self.write(type(value) == "string" and value or show(value), "\n")
     end
   end
-  print_all(setfenv(chunk, self.env)(pass))
+  print_all(setfenv(chunk, self.strict and declared(self) or self.env)(pass))
 end
 
 
