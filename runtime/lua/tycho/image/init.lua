@@ -13,6 +13,7 @@
 --
 -- @module tycho.image
 
+require "tycho.core.luajit"
 local pairs = require("tycho.core.iterate").pairs
 local namespace = require "tycho.core.namespace"
 

@@ -6,6 +6,7 @@
 --
 -- @classmod tycho.prompt
 
+require "tycho.core.luajit"
 local Error = require "tycho.core.error"
 local commands = require "tycho.prompt.commands"
 local complete = require "tycho.prompt.complete"
