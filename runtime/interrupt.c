@@ -1,7 +1,7 @@
 /* interrupt.c - Ctrl-C in the program, and SIGTERM in a script, which stops it in the same way.
 **
 ** The handler asks the library to stop (its calls return TY_EINTERRUPTED between two
-** instructions) and sets a hook, which the interpreter reaches at its next instruction: also at
+** instructions, or two pieces of a long one) and sets a hook, which the interpreter reaches at its next instruction: also at
 ** the one that follows a stopped call, so one error is raised and the request is withdrawn with
 ** it. Compiled Lua meets no hook: a script that is still inside a compiled loop after GRACE
 ** seconds is ended by the alarm, without closing anything. At the prompt chunks are not
