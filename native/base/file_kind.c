@@ -6,11 +6,11 @@
 
 #define PICKLES "pickles can run code and are not read"
 
-/* A kind: the bytes at an offset. The first row that fits counts. */
-struct kind { size_t at; const char *bytes; size_t n; const char *is; };
+/* The bytes that a kind has at an offset. The first row that fits counts. */
+struct file_mark { size_t at; const char *bytes; size_t n; const char *is; };
 #define BYTES(text) text, sizeof text - 1
 
-static const struct kind kinds[] = {
+static const struct file_mark marks[] = {
   /* the magic number of torch.save before version 1.6, as a pickled integer */
   { 0, BYTES("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9\x20j\xa8P\x19"),
     "a PyTorch file (.pt, .pth); " PICKLES },
@@ -78,9 +78,9 @@ static bool is_safetensors(const uint8_t *head, size_t n)
 const char *file_kind(const void *first, size_t n)
 {
   const uint8_t *head = first;
-  for (int i = 0; i < COUNT(kinds); i++) {
-    const struct kind *k = &kinds[i];
-    if (n >= k->at + k->n && !memcmp(head + k->at, k->bytes, k->n)) return k->is;
+  for (int i = 0; i < COUNT(marks); i++) {
+    const struct file_mark *m = &marks[i];
+    if (n >= m->at + m->n && !memcmp(head + m->at, m->bytes, m->n)) return m->is;
   }
   if (is_safetensors(head, n)) return "a safetensors file; ty.nd.load reads it";
   if (is_pickle(head, n)) return "a Python pickle; " PICKLES;

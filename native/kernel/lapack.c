@@ -55,8 +55,8 @@ static int factor_block(int dtype, bool lower, int64_t block, int64_t n, void *a
   R *f = at, *side = f + (lower ? block * n : block), *corner = f + block * n + block; \
   int m = lower ? rest : (int)block, k = lower ? (int)block : rest, part = \
       lower ? CblasLower : CblasUpper; \
-  cblas_##s##trsm(CblasRowMajor, lower ? CblasRight : CblasLeft, part, CblasTrans, CblasNonUnit, m, \
-      k, 1, f, (int)n, side, (int)n); \
+  cblas_##s##trsm(CblasRowMajor, lower ? CblasRight : CblasLeft, part, CblasTrans, CblasNonUnit, \
+      m, k, 1, f, (int)n, side, (int)n); \
   cblas_##s##syrk(CblasRowMajor, part, lower ? CblasNoTrans : CblasTrans, rest, (int)block, -1, \
       side, (int)n, 1, corner, (int)n); \
 } while (0)

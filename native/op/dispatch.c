@@ -338,13 +338,13 @@ static int run_hosted(struct invoke *v)
   return bring_back(v, v->host_out, v->call.out, c.nout);
 }
 
-struct running { const struct invoke *v; const struct call *c; };
+struct running_call { const struct invoke *v; const struct call *c; };
 
 /* Whether a call may be stopped: it changes nothing in place, so that what it leaves undone is only
 ** in results, which are marked as failed. */
 static bool may_stop(const void *context)
 {
-  const struct running *r = context;
+  const struct running_call *r = context;
   const struct call *c = r->c;
   bool changes = false;
   if (c->add || changes_inputs(r->v, &changes) || changes) return false;
@@ -356,7 +356,7 @@ static bool may_stop(const void *context)
 
 int invoke_run_as(struct invoke *v, struct call *c)
 {
-  struct running r = { v, c };
+  struct running_call r = { v, c };
   struct stop stop = { may_stop, &r, 0 }, *before = stop_set(&stop);
   int code = c != &v->call ? v->kernel->run(c) : v->hosted ? run_hosted(v) : run_there(v, *c);
   stop_set(before);

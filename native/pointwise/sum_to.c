@@ -214,7 +214,8 @@ int sum_to_cpu(void *dst, const ty_desc *dst_d, const void *src, const ty_desc *
   TRY(make(&s, dst_d, src_d));
   split(&s);
   if (s.parts == 1) {
-    parallel_for_stoppable(s.outputs, MAX(1, FEW / (s.terms * MIN(s.width, BLOCK))), run_outputs, &s);
+    parallel_for_stoppable(
+        s.outputs, MAX(1, FEW / (s.terms * MIN(s.width, BLOCK))), run_outputs, &s);
     return TY_OK;
   }
   union total partial[PARTIAL];

@@ -35,7 +35,10 @@ end
 
 -- Calls that are cut up: a function that makes the arguments and returns the call.
 local CALLS = {
-  dot = function() local x = ones(400, 400) return function() return nd.dot{ x, x } end end,
+  dot = function()
+    local x = ones(400, 400)
+    return function() return nd.dot{ x, x } end
+  end,
   ["dot, transposed"] = function()
     local x = ones(400, 400)
     return function() return nd.dot{ x, x, transpose_b = true } end
@@ -100,7 +103,10 @@ local CALLS = {
     local x = ones(16, 16, 60, 60)
     return function() return nd.Pooling{ x, kernel = { 3, 3 }, pool_type = "avg" } end
   end,
-  sum = function() local x = ones(1000, 1000) return function() return x:sum() end end,
+  sum = function()
+    local x = ones(1000, 1000)
+    return function() return x:sum() end
+  end,
   ["sum of columns"] = function()
     local x = ones(1000, 1000)
     return function() return x:sum{ axis = 0 } end
@@ -146,7 +152,10 @@ local CALLS = {
       return nd.RNN{ x, w, h, state_size = 64, num_layers = 1, mode = "rnn_tanh" }
     end
   end,
-  exp = function() local x = ones(1000, 1000) return function() return x:exp() end end,
+  exp = function()
+    local x = ones(1000, 1000)
+    return function() return x:exp() end
+  end,
   im2col = function()
     local x = ones(4, 16, 60, 60)
     return function() return nd.im2col{ x, kernel = { 3, 3 } } end

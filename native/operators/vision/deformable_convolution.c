@@ -243,7 +243,8 @@ static struct sizes sizes_of(const struct deform_job *j)
 static void each_tap(struct deform_job *j, parallel_fn body)
 {
   int64_t groups = j->p->num_deformable_group;
-  parallel_for_stoppable(groups * j->taps, grain_of(8 * j->channels / groups * j->H * j->W), body, j);
+  parallel_for_stoppable(
+      groups * j->taps, grain_of(8 * j->channels / groups * j->H * j->W), body, j);
 }
 
 static int forward(struct call *c)

@@ -189,12 +189,12 @@ local function frames()
   local list, level = {}, 3
   while true do
     local info = debug.getinfo(level, "Snl")
-    local theirs = info and info.what ~= "C" and info.source:sub(2, #LIBRARY + 1) ~= LIBRARY
-    list.cut = theirs and #list == FRAMES
+    local shown = info and info.what ~= "C" and info.source:sub(2, #LIBRARY + 1) ~= LIBRARY
+    list.cut = shown and #list == FRAMES
     if not info or list.cut then
       return list
     end
-    if theirs then
+    if shown then
       local frame = { text = ("%s:%d: in %s"):format(info.short_src, info.currentline,
         info.name or "the chunk"), locals = {} }
       for i = 1, 60 do
