@@ -227,6 +227,26 @@ local function write_error(session, text)
 end
 
 
+local function is_overflow(e)
+  return type(e) == "string" and e:sub(-14) == "stack overflow"
+end
+
+
+-- Frames, without locals, from the text of `debug.traceback`: the first and the last ones.
+local function frames_of(traceback)
+  local list = {}
+  for line in traceback:gmatch("\t([^\n]+)") do
+    local where, name = line:match("^(.-:%d+: in )function '(.-)'$")
+    if line == "..." then
+      list[#list + 1] = { text = line, locals = {} }
+    elseif not line:find("^%[C%]") and not line:find("tycho/[%w_]+/[%w_]+%.lua:%d") then
+      list[#list + 1] = { text = where and where .. name or line, locals = {} }
+    end
+  end
+  return list
+end
+
+
 local function report(session, e)
   if Error.is_error(e) and e.code == "interrupted" then
     local position = e.epoch and (" in epoch %d, batch %d"):format(e.epoch, e.nbatch or 0) or ""
@@ -297,13 +317,21 @@ function Session:run(chunk, mute, ...)
   jit.off(chunk, true)
   self.frames = nil
   forget_summary()
-  return finish(self, mute, xpcall(chunk, function(e)
+  local traceback
+  return finish(self, mute, (function(ok, ...)
+    self.frames = traceback and frames_of(traceback) or self.frames
+    return ok, ...
+  end)(xpcall(chunk, function(e)
+    if is_overflow(e) then                                 -- there is stack left for one call
+      traceback = debug.traceback("", 2)
+      return e
+    end
     self.frames = frames()
-    if type(e) == "string" and not e:find("stack overflow$") then
+    if type(e) == "string" then
       return stopped_inside() and e .. INSIDE or with_hint(e, self.typed)
     end
     return e
-  end, ...))
+  end, ...)))
 end
 
 
