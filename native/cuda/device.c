@@ -196,7 +196,7 @@ static int finish(int device)
 {
   TRY(cuda_enter(device));
   TRY(cuda_told(cu_api.StreamSynchronize(cuda_stream(device)),
-      "a task, TYCHO_SYNC=1 tells which"));
+      device_sync() ? "this step" : "a task, TYCHO_SYNC=1 tells which"));
   return cuda_fault_told(cuda_device(device)->fault);
 }
 

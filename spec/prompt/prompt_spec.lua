@@ -64,6 +64,25 @@ describe("prompt", function()
     assert.equal("5\nnil\n", output)
   end)
 
+  it("ends the frames of an error after 24, those of a stack overflow too", function()
+    local function count(output) return select(2, output:gsub("prompt:1: in f", "")) end
+    local endless = feed("function f(x) return 1 + f(x) end", "f(1)")
+    assert.is_true(count(endless) >= 10 and count(endless) <= 24, endless)
+    assert.is_truthy(endless:find("^stack overflow\n") and endless:find("\n  %.%.%.\n"))
+    local twice = feed("function f(x) return 1 + f(x) end", "f(1)", ":where")
+    assert.equal(2 * count(endless), count(twice))
+    for depth, shown in pairs{ [23] = 23, [24] = 24, [25] = 24 } do    -- and the chunk
+      local output = shell.run(("echo 'function f(n) if n == 1 then error(1) end \z
+        return 1 + f(n - 1) end; f(%d)' | %s -i --plain"):format(depth, shell.program))
+      assert.equal(shown, count(output))
+      assert.equal(depth > 23, output:find("\n  %.%.%.\n$") ~= nil)
+    end
+    local inside = shell.run(("echo 'function g() ty.scope(function() g() end) end g()' | \z
+      %s -i --plain"):format(shell.program))
+    assert.is_truthy(inside:find("stack overflow", 1, true), inside)
+    assert.is_falsy(inside:find("methods take a colon", 1, true))
+  end)
+
   it("reports errors where they are and goes on", function()
     local output = feed("local function f() error('deep') end f()", "1")
     assert.is_truthy(output:match("^prompt:1: deep\n"))

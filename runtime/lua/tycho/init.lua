@@ -3,6 +3,7 @@
 --
 -- @module tycho
 
+require "tycho.core.luajit"
 local pairs = require("tycho.core.iterate").pairs
 local native = require "tycho.core.ffi"
 local Class = require "tycho.core.class"

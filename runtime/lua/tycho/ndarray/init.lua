@@ -17,6 +17,7 @@
 --
 -- @module tycho.ndarray
 
+require "tycho.core.luajit"
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local class = require "tycho.ndarray.class"

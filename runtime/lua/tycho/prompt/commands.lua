@@ -225,6 +225,9 @@ command("where", ":where", "the frames of the last error", function(session)
   for i, frame in ipairs(session.frames or {}) do
     session.write(("  %d  %s\n"):format(i, frame.text))
   end
+  if session.frames and session.frames.cut then
+    session.write("  ...\n")
+  end
 end)
 
 

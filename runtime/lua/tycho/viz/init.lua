@@ -6,6 +6,7 @@
 --
 -- @module tycho.viz
 
+require "tycho.core.luajit"
 local pairs = require("tycho.core.iterate").pairs
 local namespace = require "tycho.core.namespace"
 local native = require "tycho.core.ffi"
