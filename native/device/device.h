@@ -28,6 +28,10 @@ struct storage {
   int32_t  device;
   int32_t  refs;
   uint64_t version;                                   /* +1 for each write; atomic */
+  /* Recorded calls that need this version, and the line of the script that wrote the bytes last
+  ** while there were some (interned; NULL: not known). Atomic. */
+  int32_t  watchers;
+  const char *written_at;
   struct ticket write;                                /* the last task that writes it */
   struct ticket read[4];                              /* the last reads, one per device */
   /* What broke the bytes failed_begin .. failed_end - 1; NULL: nothing. Reads of them fail until
@@ -85,6 +89,14 @@ static inline struct access access_all(struct storage *s)
 ** until something writes them. */
 int  storage_wait(const struct access *a, int for_write);
 
+static inline void storage_watch(struct storage *s)
+{
+  __atomic_add_fetch(&s->watchers, 1, __ATOMIC_RELAXED);
+}
+static inline void storage_unwatch(struct storage *s)
+{
+  __atomic_sub_fetch(&s->watchers, 1, __ATOMIC_RELAXED);
+}
 static inline uint64_t storage_version(const struct storage *s)
 {
   return __atomic_load_n(&s->version, __ATOMIC_RELAXED);

@@ -14,6 +14,7 @@ struct ty_tensor {
   /* Where it comes from (lazy/history.h): a node, and which output of it; NULL: a plain array. */
   struct history *history;
   int32_t  history_out;
+  int32_t  made;                                      /* without a history: why */
 };
 /* Drops the history of a tensor that is freed. */
 extern void (*tensor_drop_history)(struct history *h);

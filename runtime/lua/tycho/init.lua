@@ -20,6 +20,7 @@ local ty = {
 local MODULES = {
   sym              = "tycho.symbol",
   symbol           = "tycho.symbol",
+  autograd         = "tycho.autograd",
   nd               = "tycho.ndarray",
   ndarray          = "tycho.ndarray",
   mod              = "tycho.module",

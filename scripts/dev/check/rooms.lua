@@ -81,6 +81,7 @@ rooms.lua = { title = "runtime/lua/tycho", {
   { name = "symbol", is = "networks as graphs", at = { 0, 6.2 } },
 }, {
   { name = "executor", is = "bound networks", at = { 0, 6.2 } },
+  { name = "autograd", is = "recorded calls, their gradients", at = { 6.2, 5.8 } },
 }, {
   { name = "viz", is = "drawings", at = { 0, 1.8 } },
   { name = "optimizer", is = "update rules", at = { 1.8, 2.2 } },

@@ -177,6 +177,13 @@ for _, name in ipairs{ "__tostring", "text", "summary" } do
   end
 end
 
+for _, name in ipairs{ "attach_grad", "backward" } do
+  NDArray[name] = function(...)
+    require "tycho.ndarray.gradients"
+    return NDArray[name](...)
+  end
+end
+
 
 local function accepted()
   local names = registry.names(true)
