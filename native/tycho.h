@@ -248,6 +248,24 @@ int         ty_recording(int set);
 int         ty_training(int set);
 /* the line of the script that the next calls belong to; NULL: none */
 int         ty_line(const char *line);
+/* Two numbers of this thread, as long as it lives: whether a line must be noted for the next
+** recorded call (0: it repeats one whose line is known), and whether the last call has none. Then
+** ty_line_late gives it. */
+const int32_t *ty_line_request(void);
+void        ty_line_late(const char *line);
+/* Recorded calls wait for others until somebody needs their values (TYCHO_LAZY). What was done so
+** far: programs that are kept, runs of kept ones and of new ones, calls in all runs, calls that
+** wait, whether they do. clear: the counts begin anew. */
+typedef struct {
+  int64_t programs, hits, misses, flushes, ops, pending, enabled;
+} ty_lazy_stats;
+int         ty_lazy(ty_lazy_stats *out, int clear);
+/* Submits the calls that wait. */
+int         ty_lazy_run(void);
+/* Frees the programs that are kept. */
+void        ty_lazy_trim(void);
+/* Bytes that this thread's calls that wait will make. */
+int64_t     ty_lazy_bytes(void);
 /* whether a recorded call may need what is in t */
 int         ty_watched(const ty_tensor *t);
 /* notes the line of a write, for the error of a backward that needs the old value; NULL: none */

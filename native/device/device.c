@@ -230,7 +230,8 @@ int ty_wait(int device)
 {
   if (device != -1) TRY(check(device));
   int64_t from = profile_begin();
-  int code = device_wait(device);
+  int code = storage_settle ? storage_settle(NULL) : TY_OK;
+  if (!code) code = device_wait(device);
   profile_call("waitall", from);
   return code;
 }

@@ -46,6 +46,13 @@ struct storage {
   void   (*release)(void *owner, void *data);         /* gives the bytes back; NULL: not ours */
   void    *owner;
   struct storage_source *source;                      /* atomic; NULL: the bytes are there */
+  /* Calls that read these bytes and are not submitted yet (lazy/backlog.c). Atomic. */
+  int32_t  awaited;
+  /* The bytes may change without a task or a call: their address is known outside. Atomic. */
+  bool     exposed;
+  /* The walk over many storages that has met this one last, and its index there. */
+  uint64_t seen;
+  int32_t  index;
 };
 
 /* Where the bytes of a storage come from when they are first needed. Each use tries again where it
@@ -55,6 +62,21 @@ struct storage_source {
   void (*drop)(void *context);
   void *context;
 };
+/* Source of a storage that work not submitted yet will fill. Its bytes may be missing. */
+extern struct storage_source storage_promise;
+/* Submits work that is not submitted yet: what fills s, or with s NULL all of it. */
+extern int (*storage_settle)(struct storage *s);
+/* Makes a storage without bytes, on any device, whose source is storage_promise. */
+int  storage_promised(int device, size_t bytes, struct storage **out);
+/* Gives a promised storage its bytes, undefined; it is as any other from then on. */
+int  storage_fulfil(struct storage *s);
+/* Takes them away: it is promised again. */
+void storage_unfulfil(struct storage *s);
+/* Has the work done that reads the bytes before somebody else writes them. */
+static inline int storage_before_write(struct storage *s)
+{
+  return __atomic_load_n(&s->awaited, __ATOMIC_RELAXED) ? storage_settle(NULL) : TY_OK;
+}
 /* uninitialised, 64-byte aligned */
 int  storage_new(int device, size_t bytes, struct storage **out);
 int  storage_zeros(int device, size_t bytes, struct storage **out);        /* on a CPU */

@@ -474,7 +474,10 @@ static bool ran_here(struct queue *q, const struct task *t, struct ticket *out)
 static int load_storages(const struct task *t)
 {
   for (int i = 0; i < t->nread; i++) TRY(storage_load(t->read[i].storage));
-  for (int i = 0; i < t->nwrite; i++) TRY(storage_load(t->write[i].storage));
+  for (int i = 0; i < t->nwrite; i++) {
+    TRY(storage_load(t->write[i].storage));
+    TRY(storage_before_write(t->write[i].storage));
+  }
   return TY_OK;
 }
 
@@ -524,6 +527,7 @@ int storage_wait(const struct access *a, int for_write)
 {
   struct storage *s = a->storage;
   TRY(storage_load(s));
+  if (for_write) TRY(storage_before_write(s));
   int64_t from = profile_begin();
   storage_wait_quiet(s, for_write);
   profile_call(for_write ? "wait_to_write" : "wait_to_read", from);

@@ -268,10 +268,43 @@ int storage_lazy(int device, size_t bytes, struct storage_source source, struct 
   return TY_OK;
 }
 
+struct storage_source storage_promise;
+int (*storage_settle)(struct storage *s);
+
+int storage_promised(int device, size_t bytes, struct storage **out)
+{
+  TRY(storage_wrap(device, NULL, bytes, NULL, NULL, out));
+  (*out)->source = &storage_promise;
+  return TY_OK;
+}
+
+int storage_fulfil(struct storage *s)
+{
+  void *p = NULL;
+  bool blank;
+  if (!s->data) {
+    TRY(device_open(s->device));
+    TRY(block_new_trimmed(s->device, s->bytes, &p, &blank));
+    s->data = p;
+    s->release = give_back;
+  }
+  __atomic_store_n(&s->source, NULL, __ATOMIC_RELEASE);
+  return TY_OK;
+}
+
+void storage_unfulfil(struct storage *s)
+{
+  if (s->release == give_back) block_free(s->device, s->data, s->bytes);
+  s->data = NULL;
+  s->release = NULL;
+  __atomic_store_n(&s->source, &storage_promise, __ATOMIC_RELEASE);
+}
+
 static void drop_source(struct storage *s)
 {
   struct storage_source *source = s->source;
   __atomic_store_n(&s->source, NULL, __ATOMIC_RELEASE);
+  if (source == &storage_promise) return;
   if (source && source->drop) source->drop(source->context);
   mem_free(source);
 }
@@ -293,6 +326,7 @@ static int load_bytes(struct storage *s)
 int storage_load_now(struct storage *s)
 {
   static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+  if (__atomic_load_n(&s->source, __ATOMIC_ACQUIRE) == &storage_promise) return storage_settle(s);
   pthread_mutex_lock(&loading);
   int code = s->source ? load_bytes(s) : TY_OK;
   pthread_mutex_unlock(&loading);
@@ -310,7 +344,7 @@ void storage_free(struct storage *s)
   if (!s || __atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL)) return;
   failure_drop(s->failed);
   if (s->source) drop_source(s);
-  if (s->release == give_back)
+  if (s->release == give_back && s->data)
     block_free(s->device, s->data, s->bytes);
   else if (s->release)
     s->release(s->owner, s->data);

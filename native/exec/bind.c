@@ -202,13 +202,17 @@ static int add_ends(ty_exec *e, const struct exec_source *s, const struct typed_
   e->known_of = NEWS(int, x->g->nvalue + 1);
   e->end = NEWS(ty_entry, s->nend + 1);
   e->end_bound = NEWS(int, s->nend + 1);
-  NEED(e->known_of && e->end && e->end_bound, TY_EMEMORY, "out of memory: executor");
+  e->known_bound = NEWS(int, s->nknown + 1);
+  NEED(e->known_of && e->end && e->end_bound && e->known_bound, TY_EMEMORY,
+      "out of memory: executor");
   for (int v = 0; v < x->g->nvalue; v++) e->known_of[v] = -1;
   for (int i = 0; i < s->nknown; i++) {
     const int v = value_of(x->g, x->extra[s->nend + i]);
     if (x->g->node[x->extra[s->nend + i].node].op)
       TRY(exec_add_bound(e, s->known_array[i], &e->known_of[v]));
+    e->known_bound[i] = e->known_of[v];
   }
+  e->nknown = s->nknown;
   e->nend = s->nend;
   for (int i = 0; i < s->nend; i++) {
     e->end[i] = x->extra[i];
@@ -367,7 +371,7 @@ int exec_resolve(ty_exec *e)
   exec_wait_runs(e);                                    /* they read the pointers */
   for (int w = 0; w < VARIANTS; w++)
     if (e->variant[w]) TRY(reserve(e, e->variant[w]));
-  for (int i = 0; i < e->nbound; i++) e->bound_at[i] = tensor_at(e->bound[i]);
+  for (int i = 0; i < e->nbound; i++) e->bound_at[i] = e->bound[i] ? tensor_at(e->bound[i]) : NULL;
   for (int w = 0; w < VARIANTS; w++) {
     struct program *p = e->variant[w];
     if (!p) continue;
@@ -443,6 +447,7 @@ int exec_make(const struct exec_source *s, ty_exec **out)
   e->default_device = s->device;
   e->level = s->level;
   e->nown = s->nown;
+  e->movable = s->movable;
   e->own_run = NEWS(struct run, s->nown + 1);
   if (!e->own_run) return mem_free(e), fail(TY_EMEMORY, "out of memory: executor");
   e->check = s->flags & TY_CHECK || env_number("TYCHO_CHECK_NUMERICS", 0);

@@ -50,9 +50,13 @@ struct ty_exec {
   /* per device slot: the random state of a run in its memory; NULL: nobody reads it there */
   struct storage *draws[MAX_DEVICES];
   int *bound_of, *known_of;                           /* see struct source */
+  /* bound tensors may be exchanged between runs (exec_set_array) */
+  bool movable;
   /* entries of g that are written into bound tensors, in order: ends that were asked for */
   ty_entry *end;
   int *end_bound, nend;
+  /* per value that was given as known: its array's place in bound */
+  int *known_bound, nknown;
   /* per bound tensor, or NULL: see struct source */
   int *bucket;
   int nbucket;
@@ -126,10 +130,21 @@ struct exec_source {                                  /* what exec_make starts f
   int nend;
   /* random states of nodes that have their own */
   int nown;
+  bool movable;                                       /* see struct ty_exec */
 };
-/* Runs forward and backward of an executor with given head gradients (per head; NULL where it
-** needs none), without a draw from the device's random state. own: of nodes that have their own. */
-int  exec_run_whole(ty_exec *e, ty_tensor *const *head_grad, const struct run *own, bool is_train);
+/* Gives the gradients of heads; NULL where one needs none, or has the one of the last run. */
+int  exec_give_heads(ty_exec *e, ty_tensor *const *head_grad, int n);
+/* Runs forward and backward of an executor whose heads have their gradients, without a draw from
+** the device's random state. own: of nodes that have their own. */
+int  exec_run_whole(ty_exec *e, const struct run *own, bool is_train);
+/* Finds the places of a variable's array and of its gradient among the bound arrays; -1: none. */
+void exec_find_bound(const ty_exec *e, const char *name, int *value, int *grad);
+/* Exchanges a bound array of a movable executor for one of the same shape, type and device that
+** overlaps the others as the old one did; NULL: none for now. Returns whether it is another one.
+** The next run needs all, and exec_rebind before it. */
+bool exec_set_array(ty_exec *e, int at, ty_tensor *t);
+/* Waits for the runs so far, then takes the addresses of the arrays that are bound now. */
+int  exec_rebind(ty_exec *e);
 /* Marks the bound arrays that a program reads. read: per bound array. */
 void exec_mark_read(const ty_exec *e, uint8_t *read);
 int  exec_make(const struct exec_source *s, ty_exec **out);

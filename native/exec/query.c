@@ -295,6 +295,7 @@ static void free_arrays(ty_exec *e)
   mem_free(e->output_storage);
   mem_free(e->bound);
   mem_free(e->bound_at);
+  mem_free(e->known_bound);
 }
 
 void ty_exec_free(ty_exec *e)

@@ -53,6 +53,7 @@ static void forget(struct replay *r, int mode)
 {
   if (r->mode[mode].made) device_ops(r->device)->forget(r->device, r->mode[mode].made);
   r->mode[mode].made = NULL;
+  r->mode[mode].runs = 0;
 }
 
 void exec_forget_records(struct program *p)
@@ -119,7 +120,6 @@ int exec_replay(struct program *p, const struct segment *g, int mode, uint64_t g
   if (r->mode[mode].generation != generation) {
     forget(r, mode);
     r->mode[mode].generation = generation;
-    r->mode[mode].runs = 0;
   }
   uint64_t packed = packed_versions(p, r);
   bool fresh = r->mode[mode].packed == packed;

@@ -74,7 +74,7 @@ static void route_value(const ty_exec *e, const struct source *s, struct route *
 }
 
 static void route_all(
-    const ty_exec *e, const struct source *s, struct route *w, const struct readers_of *u)
+    ty_exec *e, const struct source *s, struct route *w, const struct readers_of *u)
 {
   for (int i = 0; i < e->narg; i++) {
     const struct bound *b = &e->arg[i];
@@ -89,7 +89,9 @@ static void route_all(
       .req = TY_WRITE,
       .dtype = e->desc[value_of(e->g, e->end[i])].dtype,
       .early = true };
+    const int before = w->ncopy;
     route_value(e, s, w, u, e->end[i], &to);
+    if (w->ncopy > before) e->is_head[value_of(e->g, e->end[i])] = 1; /* it has bytes to copy */
   }
 }
 

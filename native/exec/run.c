@@ -98,15 +98,26 @@ static int give_head(ty_exec *e, int h, ty_tensor *from)
   return code;
 }
 
-static int give_heads(ty_exec *e, ty_tensor *const *head, int n)
+static int check_heads(const ty_exec *e, ty_tensor *const *head, int n)
 {
   NEED(n <= e->nhead, TY_ESHAPE, "backward: %d head gradients for %d outputs", n, e->nhead);
   for (int h = 0; h < n; h++)
     if (head[h] && !head_fits(e, h, &head[h]->d)) return wrong_head(e, h, head[h]);
-  for (int h = 0; h < e->nhead; h++)
-    if (e->head_grad[h] >= 0 && (h >= n || !head[h])) return missing_head(e, h);
+  return TY_OK;
+}
+
+int exec_give_heads(ty_exec *e, ty_tensor *const *head, int n)
+{
+  TRY(check_heads(e, head, n));
   for (int h = 0; h < n; h++)
     if (e->head_grad[h] >= 0 && head[h]) TRY(give_head(e, h, head[h]));
+  return TY_OK;
+}
+
+static int need_heads(const ty_exec *e, ty_tensor *const *head, int n)
+{
+  for (int h = 0; h < e->nhead; h++)
+    if (e->head_grad[h] >= 0 && (h >= n || !head[h])) return missing_head(e, h);
   return TY_OK;
 }
 
@@ -131,7 +142,9 @@ static int backward(ty_exec *e, ty_tensor *const *head, int n, int is_train)
   NEED(!interrupt_pending(), TY_EINTERRUPTED, "interrupted");
   if (!e->with_grad) return TY_OK;
   NEED(e->ran >= 0, TY_ESTATE, "backward: call forward first");
-  TRY(give_heads(e, head, n));
+  TRY(check_heads(e, head, n));
+  TRY(need_heads(e, head, n));
+  TRY(exec_give_heads(e, head, n));
   TRY(exec_choose_variant(e, e->ran, &p));
   e->host.train = is_train != 0;
   e->host.rerun = e->spent; /* the last backward has used up what forward left: run that again */
@@ -152,17 +165,18 @@ int ty_exec_backward(ty_exec *e, ty_tensor *const *head, int n, int is_train)
 
 /* -- programs of calls that were recorded ------------------------------------------------------ */
 
-int exec_run_whole(ty_exec *e, ty_tensor *const *head_grad, const struct run *own, bool is_train)
+int exec_run_whole(ty_exec *e, const struct run *own, bool is_train)
 {
   struct program *p;
   const int which = exec_fuses(e) ? FUSED : UNFUSED;
   NEED(!interrupt_pending(), TY_EINTERRUPTED, "interrupted");
-  TRY(give_heads(e, head_grad, e->nhead));
   TRY(exec_choose_variant(e, which, &p));
   e->last = (struct run){ .is_train = is_train };
   e->ran = which;
-  exec_wait_runs(e);
-  if (e->nown) memcpy(e->own_run, own, sizeof *own * (size_t)e->nown);
+  if (e->nown) {
+    exec_wait_runs(e); /* their kernels read the random states */
+    memcpy(e->own_run, own, sizeof *own * (size_t)e->nown);
+  }
   return exec_submit_all(e, p, 0, p->nsegment);
 }
 

@@ -163,6 +163,22 @@ static void add_access(struct access *list, int *n, struct access a)
 static void add_read(struct segment *g, struct access a) { add_access(g->read, &g->nread, a); }
 static void add_write(struct segment *g, struct access a) { add_access(g->write, &g->nwrite, a); }
 
+/* Adds an access to a bound array. Where arrays are exchanged each has an entry of its own. */
+static void add_bound(const ty_exec *e, struct access *list, int *n, int *bound_of, int bound,
+    bool in_place)
+{
+  struct access a = tensor_access(e->bound[bound]);
+  a.in_place = in_place;
+  if (!e->movable) {
+    add_access(list, n, a);
+    return;
+  }
+  for (int i = 0; i < *n; i++)
+    if (bound_of[i] == bound && list[i].in_place == in_place) return;
+  bound_of[*n] = bound;
+  list[(*n)++] = a;
+}
+
 /* Room for the lists of a segment, `heads` places for heads. */
 static int make_lists(struct program *p, struct segment *g, int heads)
 {
@@ -171,16 +187,18 @@ static int make_lists(struct program *p, struct segment *g, int heads)
   g->nread = g->nwrite = 0;
   g->read = arena_new(&p->arena, sizeof *g->read * (size_t)cap);
   g->write = arena_new(&p->arena, sizeof *g->write * (size_t)cap);
-  NEED(g->read && g->write, TY_EMEMORY, "out of memory: executor");
+  g->read_of = arena_new(&p->arena, sizeof *g->read_of * (size_t)cap);
+  g->write_of = arena_new(&p->arena, sizeof *g->write_of * (size_t)cap);
+  NEED(g->read && g->write && g->read_of && g->write_of, TY_EMEMORY, "out of memory: executor");
+  for (int i = 0; i < cap; i++) g->read_of[i] = g->write_of[i] = -1;
   return TY_OK;
 }
 
 /* A sum that is added to is read, too. */
 static void list_bound_output(const ty_exec *e, struct segment *g, int bound, bool add)
 {
-  const struct access a = tensor_access(e->bound[bound]);
-  if (add) add_read(g, a);
-  add_write(g, a);
+  if (add) add_bound(e, g->read, &g->nread, g->read_of, bound, false);
+  add_bound(e, g->write, &g->nwrite, g->write_of, bound, false);
 }
 
 static void list_operands(const ty_exec *e, const struct program *p, struct segment *g, int t)
@@ -189,10 +207,9 @@ static void list_operands(const ty_exec *e, const struct program *p, struct segm
   for (int k = 0; k < st->nin; k++) {
     const struct value *r = &p->value[p->value[st->in[k]].root];
     if (r->kind != V_BOUND) continue;
-    struct access a = tensor_access(e->bound[r->bound]);
-    add_read(g, a);
-    a.in_place = true;
-    if (changes_input(p, st, k)) add_write(g, a);
+    add_bound(e, g->read, &g->nread, g->read_of, r->bound, false);
+    if (changes_input(p, st, k))
+      add_bound(e, g->write, &g->nwrite, g->write_of, r->bound, true);
   }
   for (int k = 0; k < st->nout; k++) {
     const struct value *x = st->out[k] >= 0 ? &p->value[st->out[k]] : NULL;
@@ -249,6 +266,65 @@ static int prepare_storages(ty_exec *e, struct program *p)
     list_tokens(e, p, i, g);
   }
   p->ready = true;
+  return TY_OK;
+}
+
+/* -- exchanging arrays ------------------------------------------------------------------------- */
+
+void exec_find_bound(const ty_exec *e, const char *name, int *value, int *grad)
+{
+  const int arg = names_first(&e->arg_names, name);
+  const int aux = arg < 0 ? names_first(&e->aux_names, name) : -1;
+  const struct bound *b = arg >= 0 ? &e->arg[arg] : aux >= 0 ? &e->aux[aux] : NULL;
+  *value = b ? b->value_bound : -1;
+  *grad = b ? b->grad_bound : -1;
+}
+
+bool exec_set_array(ty_exec *e, int at, ty_tensor *t)
+{
+  ty_tensor *old = e->bound[at];
+  if (t == old) return false;
+  if (t) ty_tensor_keep(t);
+  e->bound[at] = t;
+  ty_tensor_free(old);
+  return true;
+}
+
+static void refresh_list(const ty_exec *e, struct access *list, const int *bound_of, int n)
+{
+  for (int i = 0; i < n; i++) {
+    if (bound_of[i] < 0) continue;
+    const bool in_place = list[i].in_place;
+    list[i] = tensor_access(e->bound[bound_of[i]]);
+    list[i].in_place = in_place;
+  }
+}
+
+/* Whether steps have other addresses than those of the arrays that are bound. */
+static bool has_moved(const ty_exec *e)
+{
+  if (pool_generation(e->pool) != e->generation) return true;
+  for (int i = 0; i < e->nbound; i++)
+    if (e->bound[i] && e->bound_at[i] != tensor_at(e->bound[i])) return true;
+  return false;
+}
+
+int exec_rebind(ty_exec *e)
+{
+  for (int i = 0; i < e->nbound; i++)
+    if (e->bound[i]) TRY(storage_load(e->bound[i]->storage));
+  const bool moved = has_moved(e);
+  if (moved) TRY(exec_resolve(e));
+  for (int w = 0; w < VARIANTS; w++) {
+    struct program *p = e->variant[w];
+    if (!p || !p->ready) continue;
+    if (moved) exec_forget_records(p);
+    for (int i = 0; i < p->nsegment; i++) {
+      struct segment *g = &p->segment[i];
+      refresh_list(e, g->read, g->read_of, g->nread);
+      refresh_list(e, g->write, g->write_of, g->nwrite);
+    }
+  }
   return TY_OK;
 }
 

@@ -2,10 +2,11 @@
 ** of recorded arrays gets a history (history.h).
 */
 #include <pthread.h>
-#include "lazy/history.h"
+#include "lazy/backlog.h"
 #include "lazy/recording.h"
+#include "lazy/trace.h"
 
-static _Thread_local struct recording recording;
+static _Thread_local struct recording recording = { .line = { .wanted = 1 } };
 
 struct recording *thread_recording(void) { return &recording; }
 
@@ -44,6 +45,16 @@ int ty_line(const char *line)
 {
   recording.where = line ? intern_line(line) : NULL;
   return TY_OK;
+}
+
+const int32_t *ty_line_request(void) { return &recording.line.wanted; }
+
+void ty_line_late(const char *line)
+{
+  struct backlog *backlog = backlog_own();
+  recording.line.missed = 0;
+  recording.where = line ? intern_line(line) : NULL;
+  if (backlog && backlog->last) backlog->last->where = recording.where;
 }
 
 int ty_note_write(ty_tensor *t, const char *line)
@@ -120,7 +131,7 @@ static int note_call(void *context, const struct made_call *made)
   return history_call(made->call, &made->run, n->q->in, n->q->nin, made->out, made->nout, &n->made);
 }
 
-static int call_recorded(const struct call_key *q, ty_tensor **out)
+static int call_now(const struct call_key *q, ty_tensor **out)
 {
   struct noting n = { q, NULL };
   int code = imperative_call(q, recording.training, out, note_call, &n);
@@ -132,6 +143,102 @@ static int call_recorded(const struct call_key *q, ty_tensor **out)
   }
   history_drop(h);
   return code;
+}
+
+/* Whether a call may wait: its results are its own, it needs nothing of the front end, it cannot
+** fail for what is in its inputs, and nobody changes them unseen. */
+static bool may_wait(const struct call_key *q)
+{
+  const struct op *op = q->op;
+  if (!backlog_enabled() || op->measure) return false;
+  if (op->flags & (OP_CALLBACK | OP_DYNAMIC_ROWS | OP_MAY_FAIL)) return false;
+  for (int i = 0; i < q->nout; i++)
+    if (q->out[i]) return false;
+  for (int i = 0; i < q->nin; i++)
+    if (!q->in[i] || __atomic_load_n(&q->in[i]->storage->exposed, __ATOMIC_RELAXED)) return false;
+  return true;
+}
+
+/* An input that a pending call changes has its new value only after that call. */
+static bool is_changing(const struct ty_tensor *x)
+{
+  return !history_is_recorded(x) && x->storage->source == &storage_promise;
+}
+
+/* Fails where a call may not be made, as one that runs does. */
+static int check_call(const struct call_key *q, const struct cached_call *c)
+{
+  for (int i = 0; i < q->nin; i++) {
+    const bool refused = c->ports.in[i].mutated && q->in[i]->readonly;
+    NEED(!refused, TY_ESTATE, "%s: %s is read-only and would be changed", q->op->name,
+        c->ports.in[i].name);
+  }
+  return TY_OK;
+}
+
+static int make_outputs(struct history *h, ty_tensor **out, int nout)
+{
+  const int n = MIN(h->nout, nout);
+  for (int i = 0; i < n; i++) {
+    int code = history_output_tensor(h, i, &out[i]);
+    if (!code) {
+      history_attach(out[i], h, i);
+      continue;
+    }
+    while (i-- > 0) {
+      ty_tensor_free(out[i]);
+      out[i] = NULL;
+    }
+    return code;
+  }
+  return TY_OK;
+}
+
+/* Readies the backlog for a call: one mode for all, not too many, nothing that changes before. */
+static int ready_backlog(
+    const struct call_key *q, const struct cached_call *c, struct backlog *backlog)
+{
+  bool full = backlog->n && (backlog->training != recording.training || backlog_full(backlog));
+  for (int i = 0; i < q->nin; i++) full |= !c->ports.in[i].mutated && is_changing(q->in[i]);
+  if (full) TRY(backlog_run());
+  backlog->training = recording.training;
+  return TY_OK;
+}
+
+static int add_pending(const struct call_key *q, struct cached_call *c, ty_tensor **out)
+{
+  struct backlog *backlog = backlog_own();
+  struct history *h;
+  NEED(backlog, TY_EMEMORY, "out of memory: recording");
+  TRY(check_call(q, c));
+  TRY(ready_backlog(q, c, backlog));
+  struct run run = { .is_train = recording.training };
+  TRY(history_promise(c, &run, q->in, q->nin, &h));
+  h->where = backlog_line(backlog, c);
+  for (int i = 0; i < q->nin; i++) h->changes |= c->ports.in[i].mutated;
+  int code = make_outputs(h, out, q->nout);
+  if (!code) {
+    if (q->op->flags & OP_RANDOM) h->run.rng = device_next_rng(c->device);
+    backlog_add(backlog, h);
+  }
+  history_drop(h);
+  return code;
+}
+
+static int call_later(const struct call_key *q, ty_tensor **out)
+{
+  struct cached_call *c;
+  TRY(cached_call_find(q, &c));
+  backlog_lock();
+  int code = add_pending(q, c, out);
+  backlog_unlock();
+  cached_call_release(c);
+  return code;
+}
+
+static int call_recorded(const struct call_key *q, ty_tensor **out)
+{
+  return may_wait(q) ? call_later(q, out) : call_now(q, out);
 }
 
 /* Notes why results have no history. */
@@ -188,11 +295,18 @@ static int note_step(const char *op, const ty_attr *attr, int nattr, ty_tensor *
   TRY(cached_call_find(&q, &call));
   const struct run none = { .is_train = recording.training };
   int code = history_call(call, &none, &from, 1, &to, 1, &h);
-  cached_call_release(call);
+  cached_call_release(call);                          /* the node has it */
   if (code) return code;
   h->where = recording.where;
   history_note_versions(h);
   history_attach(to, h, 0);
+  backlog_lock();
+  if (h->view && from->history && from->history->backlog) {
+    backlog_line(from->history->backlog, call); /* its line is noted in any case */
+    recording.line.missed = 0;
+    backlog_add(from->history->backlog, h);
+  }
+  backlog_unlock();
   history_drop(h);
   return TY_OK;
 }

@@ -1,5 +1,6 @@
 /* history.c - see history.h. */
 #include "lazy/history.h"
+#include "lazy/backlog.h"
 
 static uint64_t serials;                              /* atomic */
 
@@ -9,10 +10,14 @@ uint64_t history_new_walk(void)
   return __atomic_add_fetch(&walks, 1, __ATOMIC_RELAXED);
 }
 
-static struct history *new_history(enum history_kind kind)
+/* A node with room for its inputs and outputs in the same block. */
+static struct history *new_history(enum history_kind kind, int nin, int nout)
 {
-  struct history *h = NEW(struct history);
+  const size_t in = sizeof(struct history_input) * (size_t)nin;
+  struct history *h = mem_new(sizeof *h + in + sizeof(struct history_output) * (size_t)nout);
   if (!h) return NULL;
+  h->in = (struct history_input *)(h + 1);
+  h->out = (struct history_output *)(h->in + nin);
   h->refs = 1;
   h->kind = kind;
   h->serial = __atomic_add_fetch(&serials, 1, __ATOMIC_RELAXED);
@@ -30,6 +35,7 @@ struct history *history_keep(struct history *h)
 static void release(struct history *h, struct history **list)
 {
   if (!h || __atomic_sub_fetch(&h->refs, 1, __ATOMIC_ACQ_REL)) return;
+  if (h->backlog && !backlog_drop(h)) return;
   h->next = *list;
   *list = h;
 }
@@ -46,17 +52,15 @@ static void release_contents(struct history *h, struct history **list)
     release(h->in[i].from, list);
     ty_tensor_free(h->in[i].array);
   }
-  for (int i = 0; i < h->nout; i++) {
-    storage_unwatch(h->out[i].storage);
-    storage_free(h->out[i].storage);
+  for (int i = 0; i < h->nout && !h->view; i++) {
+    struct storage *s = h->out[i].storage;
+    storage_unwatch(s);
+    if (s->owner == h) s->owner = NULL;
+    storage_free(s);
   }
-  mem_free(h->in);
-  mem_free(h->out);
   mem_free(h->desc);
   if (h->call) cached_call_release(h->call);
   if (h->desc) history_function_gone(h->serial);
-  h->in = NULL;
-  h->out = NULL;
   h->desc = NULL;
   h->call = NULL;
   h->nin = h->nout = 0;
@@ -93,7 +97,7 @@ void history_free(struct history *h, const char *where)
 
 int history_variable(ty_tensor *grad, int req, struct history **out)
 {
-  struct history *h = new_history(HISTORY_VARIABLE);
+  struct history *h = new_history(HISTORY_VARIABLE, 0, 0);
   NEED(h, TY_EMEMORY, "out of memory: a variable");
   if (grad) ty_tensor_keep(grad);
   h->grad = grad;
@@ -102,31 +106,40 @@ int history_variable(ty_tensor *grad, int req, struct history **out)
   return TY_OK;
 }
 
-/* Makes a node of either kind that runs. */
-static struct history *new_step(enum history_kind kind, ty_tensor *const *in, int nin,
-    ty_tensor *const *out, int nout)
+static void hold_inputs(struct history *h, ty_tensor *const *in, int nin)
 {
-  struct history *h = new_history(kind);
-  if (!h) return NULL;
-  h->in = NEWS(struct history_input, nin + 1);
-  h->out = NEWS(struct history_output, nout + 1);
-  if (!h->in || !h->out) return history_drop(h), NULL;
   h->nin = nin;
-  h->nout = nout;
   for (int i = 0; i < nin; i++) {
     struct history_input *to = &h->in[i];
     to->from = history_keep(in[i]->history);
     to->out = in[i]->history_out;
-    to->version = storage_version(in[i]->storage);
-    if (history_is_recorded(in[i])) continue;
+    if (history_is_recorded(in[i]) && !to->from->freed) continue;
     ty_tensor_keep(in[i]);
     to->array = in[i];
     storage_watch(in[i]->storage);
   }
+}
+
+/* A view borrows the storage of its first input, which that input's node or array holds. */
+static void hold_outputs(struct history *h, ty_tensor *const *in, ty_tensor *const *out, int nout)
+{
+  h->nout = nout;
+  h->view = nout == 1 && h->nin && in[0]->storage == out[0]->storage;
   for (int i = 0; i < nout; i++) {
-    h->out[i] = (struct history_output){ storage_keep(out[i]->storage), out[i]->offset, 0 };
+    h->out[i] = (struct history_output){ out[i]->storage, out[i]->offset, 0 };
+    if (h->view) continue;
+    storage_keep(out[i]->storage);
     storage_watch(out[i]->storage);
   }
+}
+
+static struct history *new_step(enum history_kind kind, ty_tensor *const *in, int nin,
+    ty_tensor *const *out, int nout)
+{
+  struct history *h = new_history(kind, nin, nout);
+  if (!h) return NULL;
+  hold_inputs(h, in, nin);
+  hold_outputs(h, in, out, nout);
   return h;
 }
 
@@ -137,6 +150,26 @@ int history_call(struct cached_call *call, const struct run *run, ty_tensor *con
   NEED(h, TY_EMEMORY, "out of memory: recording");
   h->call = cached_call_keep(call);
   h->run = *run;
+  *made = h;
+  return TY_OK;
+}
+
+int history_promise(struct cached_call *call, const struct run *run, ty_tensor *const *in, int nin,
+    struct history **made)
+{
+  const struct call *c = &call->v.call;
+  struct history *h = new_history(HISTORY_CALL, nin, c->nout);
+  NEED(h, TY_EMEMORY, "out of memory: recording");
+  hold_inputs(h, in, nin);
+  h->call = cached_call_keep(call);
+  h->run = *run;
+  for (; h->nout < c->nout; h->nout++) {
+    struct history_output *o = &h->out[h->nout];
+    int code = storage_promised(call->device, desc_bytes(&c->out[h->nout].d), &o->storage);
+    if (code) return history_drop(h), code;
+    o->storage->owner = h;
+    storage_watch(o->storage);
+  }
   *made = h;
   return TY_OK;
 }
@@ -165,6 +198,11 @@ const char *history_name(const struct history *h)
 
 void history_note_versions(struct history *h)
 {
+  for (int i = 0; i < h->nin; i++) {
+    const struct history_input *in = &h->in[i];
+    const struct storage *s = in->array ? in->array->storage : in->from->out[in->out].storage;
+    h->in[i].version = storage_version(s);
+  }
   for (int i = 0; i < h->nout; i++) h->out[i].version = storage_version(h->out[i].storage);
 }
 

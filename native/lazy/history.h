@@ -5,13 +5,17 @@
 ** holds the nodes of its inputs, so a graph lives as long as an array that came out of it.
 ** Variables hold no graph. Nodes belong to the thread that made them, but the last reference may be
 ** dropped by a device's thread.
+**
+** A call may be pending: it is not submitted yet, and the storages of its outputs are promised
+** (device.h). Once it was part of a program it is done, and those of its outputs that nobody
+** could see or need have never got bytes.
 */
 #pragma once
 #include "imperative/imperative.h"
 
 enum history_kind {
-  HISTORY_CALL,                                       /* an operator that has run */
-  HISTORY_FUNCTION,                                   /* a function of the front end, likewise */
+  HISTORY_CALL,                                       /* an operator */
+  HISTORY_FUNCTION,                                   /* a function of the front end */
   HISTORY_VARIABLE,                                   /* an array with a gradient */
 };
 
@@ -24,7 +28,11 @@ struct history_input {
 };
 
 /* What a call gave; its descriptor is the cached call's or history.desc. */
-struct history_output { struct storage *storage; int64_t offset; uint64_t version; };
+struct history_output {
+  struct storage *storage;                            /* borrowed from the input by views */
+  int64_t offset;
+  uint64_t version;
+};
 
 struct history {
   int32_t refs;                                       /* atomic */
@@ -33,7 +41,7 @@ struct history {
   const char *where;                                  /* line of the script, interned; NULL */
   struct history *next;                               /* while a chain is dropped */
   uint64_t seen;                                      /* the walk that has met it last */
-  int index;                                          /* its node in the graph of that walk */
+  int index;                                          /* its place in that walk */
   /* HISTORY_VARIABLE; the gradient is NULL where req is TY_NULL */
   ty_tensor *grad;
   int req;
@@ -45,12 +53,17 @@ struct history {
   struct history_input *in;
   struct history_output *out;
   ty_desc *desc;                                      /* of a function's outputs */
+  bool view;                                          /* its output lies in its input's storage */
+  bool changes;                                       /* it writes to an input */
   /* A backward has freed what the call held: there is no gradient any more. */
   bool freed;
   const char *freed_at;                               /* the line of that backward; NULL */
+  /* Of a pending call: its thread's list, and its neighbours there; else NULL. */
+  struct backlog *backlog;
+  struct history *before, *after;
 };
 
-/* Returns a number for history.seen that no walk has had. */
+/* Returns a number for history.seen and storage.seen that no walk has had. */
 uint64_t history_new_walk(void);
 
 /* How a tensor without a history came about (ty_tensor.made). */
@@ -67,10 +80,13 @@ int  history_variable(ty_tensor *grad, int req, struct history **out);
 /* Makes the node of a call, with one reference. in: what it was called with; out: all outputs. */
 int  history_call(struct cached_call *call, const struct run *run, ty_tensor *const *in, int nin,
     ty_tensor *const *out, int nout, struct history **made);
+/* Makes the node of a call whose outputs are promised. */
+int  history_promise(struct cached_call *call, const struct run *run, ty_tensor *const *in, int nin,
+    struct history **made);
 /* Makes the node of a function of the front end, likewise. */
 int  history_function(ty_tensor *const *in, int nin, ty_tensor *const *out, int nout,
     struct history **made);
-/* Notes the versions of what a call has given, once it is submitted. */
+/* Notes the versions of what a call has read and given, once it is submitted. */
 void history_note_versions(struct history *h);
 struct history *history_keep(struct history *h);
 void history_drop(struct history *h);
@@ -87,6 +103,11 @@ const char *history_name(const struct history *h);
 ** history, but for an input that is an array of its own. */
 int  history_output_tensor(const struct history *h, int out, ty_tensor **tensor);
 int  history_input_tensor(const struct history *h, int in, ty_tensor **tensor);
+/* Whether an output has bytes, or will have: those of a pending call have none. */
+static inline bool history_has_value(const struct history *h, int out)
+{
+  return __atomic_load_n(&h->out[out].storage->source, __ATOMIC_ACQUIRE) != &storage_promise;
+}
 /* Whether t has values that a variable takes part in. */
 static inline bool history_is_recorded(const ty_tensor *t)
 {

@@ -53,6 +53,9 @@ enum {
   OP_NAMED_INPUT = 16384,
   /* its gradient has a part of its own: backward runs, on zeros, where no head gradient comes */
   OP_OWN_GRADIENT = 32768,
+  /* a run fails for some contents of its inputs: recorded calls do not wait with others, so that
+  ** nothing fails beside their own results */
+  OP_MAY_FAIL = 65536,
 };
 
 /* what passes expand: operators whose inputs are bodies too (pass/control_flow.c) */

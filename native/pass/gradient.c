@@ -34,6 +34,8 @@ struct walk {
   int *clone;
   /* per forward value: how many contributions may come */
   int *readers;
+  /* per forward node: heads are made of it */
+  uint8_t *below;
 };
 
 static bool zero_gradient(const struct op *op)
@@ -325,10 +327,22 @@ static void ask(struct walk *w, const struct node *n)
     if (r.kind == READ_HEAD) w->asked[n->first + r.k] = true;
 }
 
+/* Marks the nodes that heads are made of: others, which the graph has for their values, have no
+** part in the gradient. */
+static void find_below(struct walk *w)
+{
+  for (int h = 0; h < w->request->nhead; h++) w->below[w->request->head[h].node] = 1;
+  for (int i = w->forward - 1; i >= 0; i--)
+    for (int k = 0; w->below[i] && k < w->g->node[i].nin; k++)
+      w->below[w->g->node[i].in[k].node] = 1;
+}
+
 static void find_needed(struct walk *w)
 {
+  find_below(w);
   for (int i = 0; i < w->forward; i++) {
     const struct node *n = &w->g->node[i];
+    if (!w->below[i]) continue;
     w->need[i] = w->request->requested[i] || (n->op && n->op->flags & OP_FUSED_UPDATE);
     for (int k = 0; n->op && !zero_gradient(n->op) && k < n->nin; k++) {
       const int v = value_of(w->g, n->in[k]);
@@ -388,8 +402,8 @@ static int append_gradients(
   int nodes = g->n, values = g->nvalue;
   struct walk w = { g, d, request, out, nodes, NEWS(uint8_t, nodes),
     NEWS(uint8_t, values), NEWS(struct list, values),
-    NEWS(ty_entry, values), NEWS(int, nodes), NEWS(int, values) };
-  bool enough = w.need && w.asked && w.part && w.sum && w.clone && w.readers;
+    NEWS(ty_entry, values), NEWS(int, nodes), NEWS(int, values), NEWS(uint8_t, nodes) };
+  bool enough = w.need && w.asked && w.part && w.sum && w.clone && w.readers && w.below;
   int code = enough ? run(&w) : fail(TY_EMEMORY, "out of memory: gradient");
   for (int v = 0; w.part && v < values; v++) mem_free(w.part[v].e);
   mem_free(w.need);
@@ -398,6 +412,7 @@ static int append_gradients(
   mem_free(w.sum);
   mem_free(w.clone);
   mem_free(w.readers);
+  mem_free(w.below);
   return code;
 }
 

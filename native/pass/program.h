@@ -119,6 +119,8 @@ struct segment {
   int wait[MAX_DEVICES];
   /* set by the executor: what the queue must know, what its device records (exec/replay.c) */
   struct access *read, *write;
+  /* per access: the bound array that it is to, -1: none, or several */
+  int *read_of, *write_of;
   int nread, nwrite;
   int *seen, nseen;                                   /* bound arrays whose versions it is told */
   struct replay *record;

@@ -22,6 +22,7 @@ static void use_ends(const struct source *s, struct uses *u)
       use_value(u, value_of(s->g, s->end[k]));
   for (int v = 0; v < s->g->nvalue; v++)
     if (s->grad_of[v] >= 0) use_value(u, v);
+  for (int c = 0; c < s->ncopy; c++) use_value(u, value_of(s->g, s->copy[c].from));
 }
 
 static bool is_alive(const struct program *p, const struct uses *u, int i)

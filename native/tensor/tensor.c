@@ -118,6 +118,7 @@ int ty_tensor_wrap(const ty_desc *d, void *data, ty_tensor **out)
   TRY(device_open(d->device));
   struct storage *s;
   TRY(storage_wrap(d->device, data, desc_bytes(d), NULL, NULL, &s));
+  s->exposed = true;
   int code = tensor_on(d, s, 0, out);
   storage_free(s);
   return code;
@@ -222,6 +223,7 @@ int ty_tensor_data(ty_tensor *t, void **out)
   const struct access a = tensor_access(t);
   TRY(storage_wait(&a, 1));
   if (!t->readonly) storage_written(t->storage);
+  __atomic_store_n(&t->storage->exposed, true, __ATOMIC_RELAXED);
   *out = tensor_at(t);
   return TY_OK;
 }
@@ -232,6 +234,7 @@ int ty_tensor_write(ty_tensor *t, const void *src, size_t bytes)
   NEED(!t->readonly, TY_ESTATE, "the tensor is read-only");
   TRY(check_bytes(t, "write", bytes));
   TRY(storage_load(t->storage));
+  TRY(storage_before_write(t->storage));
   storage_wait_quiet(t->storage, 1);
   TRY(device_ops(t->d.device)->copy(t->d.device, tensor_at(t), TY_CPU, src, bytes));
   const struct access a = tensor_access(t);

@@ -63,7 +63,7 @@ function functions.record(inputs, outputs, object)
     results[i] = class.detached(y)
   end
   sweep()
-  recording.note_line()
+  recording.note_line_always()
   check(C.ty_function(gradients.handles(inputs), #inputs, gradients.handles(results), #results,
     serial))
   if serial[0] ~= 0 then

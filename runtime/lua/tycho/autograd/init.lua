@@ -14,7 +14,9 @@
 
 require "tycho.core.luajit"
 local pairs = require("tycho.core.iterate").pairs
+local ffi = require "ffi"
 local namespace = require "tycho.core.namespace"
+local native = require "tycho.core.ffi"
 require "tycho.ndarray"                                  -- before methods of its class are added
 local gradients = require "tycho.autograd.backward"
 local functions = require "tycho.autograd.function"
@@ -34,11 +36,16 @@ for part, names in pairs(NAMES) do
 end
 
 
+local counts = ffi.new("ty_lazy_stats")
+
 --- What the recording of calls has come to since the start: programs, hits, misses, flushes,
 -- pending, ops, and whether calls wait to be run together (lazy).
 -- @tparam[opt] bool reset sets the counts to 0
-function autograd.stats()
-  return { programs = 0, hits = 0, misses = 0, flushes = 0, pending = 0, ops = 0, lazy = false }
+function autograd.stats(reset)
+  native.check(native.C.ty_lazy(counts, reset and 1 or 0), "autograd.stats")
+  return { programs = tonumber(counts.programs), hits = tonumber(counts.hits),
+    misses = tonumber(counts.misses), flushes = tonumber(counts.flushes),
+    pending = tonumber(counts.pending), ops = tonumber(counts.ops), lazy = counts.enabled ~= 0 }
 end
 
 

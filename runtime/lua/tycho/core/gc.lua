@@ -95,6 +95,13 @@ function gc.count(bytes, device)
 end
 
 
+--- Finds what is unreachable, once.
+function gc.sweep()
+  collectgarbage()
+  debt = 0
+end
+
+
 --- Frees what can be freed: unreachable handles and what queues still hold for them.
 function gc.release()
   collectgarbage()                               -- finds what is unreachable and runs finalisers

@@ -67,6 +67,9 @@ local function submit(op, func, nattr, nin, nout, a, b)
   if code ~= 0 then
     recover(code, op, func, attr, nattr, nin, nout, a, b)
   end
+  if recording.on then
+    recording.note_missed()
+  end
 end
 
 
@@ -102,6 +105,9 @@ function call.cached(entry, func, out, holder)
   local code = C.ty_call(entry.op, entry.attr, entry.nattr, ins, entry.nin, outs, 1)
   if code ~= 0 then
     recover(code, entry.op, func, entry.attr, entry.nattr, entry.nin, 1, holder, entry)
+  end
+  if recording.on then
+    recording.note_missed()
   end
   return out or own(outs[0])
 end
@@ -264,7 +270,7 @@ function call.copy(to, from, func, argument)
     native.check(C.ty_tensor_copy(to._h, from._h), func)
     return to
   end
-  recording.note_line()
+  recording.note_line_always()
   if to._dtype ~= from._dtype and to._device ~= from._device then
     from = from:astype(to.dtype)                         -- two steps, each with its gradient
   end

@@ -214,7 +214,7 @@ end
 -- @string func for errors
 function class.view(x, shape, offset, func)
   if recording.on then
-    recording.note_line()
+    recording.note_line_always()
   end
   check(C.ty_view(x._h, describe(shape, x._dtype, x._device, func), offset, made), func)
   local v = class.share(made[0])

@@ -105,6 +105,11 @@ function gradients.run_core(func, ...)
 end
 
 
+-- Bytes that calls that wait are to make. Above it, results that the script has let go are found
+-- before the program is made: a collection of 1 MB of heap takes 0.5 ms, arrays that nobody sees
+-- take their memory and their writes.
+local WORTH_COLLECTING = 4 * 2 ^ 20
+
 --- Computes gradients.
 -- @string func public name, for errors
 -- @tparam {NDArray,...} heads
@@ -113,7 +118,10 @@ end
 -- @param targets list of arrays
 -- @int flags TY_RETAIN, TY_TRAIN
 function gradients.run(func, heads, grads, variables, targets, flags)
-  recording.note_line()
+  recording.note_line_always()
+  if C.ty_lazy_bytes() > WORTH_COLLECTING then
+    gc.sweep()
+  end
   if gradients.pass_functions then
     heads, grads = gradients.pass_functions(func, heads, grads, flags)
   end

@@ -17,7 +17,6 @@ local recording = {
 
 local steps = C.ty_live_at("history")                    -- recorded calls that are alive
 
-
 local OFF, ON, PAUSED = 0, 1, 2
 
 --- Sets both flags.
@@ -38,10 +37,30 @@ local function script_line()
 end
 
 
---- Notes the line of the script for the calls that follow. Call it while recording is on.
+local request = C.ty_line_request()
+local WANTED, MISSED = 0, 1
+
+--- Notes the line of the script for the next call, where the core does not know it already. Call it
+-- while recording is on.
 function recording.note_line()
+  if request[WANTED] ~= 0 and recording.lines and not recording.held then
+    C.ty_line((script_line()))
+  end
+end
+
+
+--- Notes the line in any case, for what is not a call of an operator.
+function recording.note_line_always()
   if recording.lines and not recording.held then
     C.ty_line((script_line()))
+  end
+end
+
+
+--- Notes the line of the call that was just made, if the core thought it knew it and did not.
+function recording.note_missed()
+  if request[MISSED] ~= 0 then
+    C.ty_line_late(recording.lines and not recording.held and script_line() or nil)
   end
 end
 

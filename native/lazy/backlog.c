@@ -1,0 +1,214 @@
+/* backlog.c - see backlog.h. */
+#include <pthread.h>
+#include "lazy/kept.h"
+#include "lazy/recording.h"
+
+enum { MOST_CALLS = 10000 };                          /* TYCHO_LAZY_OPS */
+/* Arrays that a backlog keeps alive: bytes, and the share of all bytes in use. */
+enum { LEAST_HELD = 64 << 20, SHARE_HELD = 4 };
+
+static struct backlog *backlogs;
+static _Thread_local struct backlog *own;
+static pthread_mutex_t lock;
+static pthread_key_t thread_end;
+
+void backlog_lock(void) { pthread_mutex_lock(&lock); }
+void backlog_unlock(void) { pthread_mutex_unlock(&lock); }
+
+bool backlog_enabled(void)
+{
+  static int enabled = -1;
+  if (enabled < 0) enabled = env_number("TYCHO_LAZY", 1) != 0;
+  return enabled;
+}
+
+struct backlog *backlog_own(void)
+{
+  if (own || !(own = NEW(struct backlog))) return own;
+  pthread_setspecific(thread_end, own);
+  backlog_lock();
+  own->next = backlogs;
+  backlogs = own;
+  backlog_unlock();
+  return own;
+}
+
+/* -- what a backlog reads and makes ------------------------------------------------------------ */
+
+static bool changes_input(const struct history *h, int i)
+{
+  return h->call->ports.in[i].mutated;
+}
+
+/* Counts the arrays that a call reads and that are not made by a call of a backlog. */
+static void await(struct history *h, int by)
+{
+  for (int i = 0; i < h->nin; i++) {
+    struct storage *s = h->in[i].array ? h->in[i].array->storage : NULL;
+    if (s) __atomic_add_fetch(&s->awaited, by, __ATOMIC_RELAXED);
+    if (!s || !changes_input(h, i)) continue;
+    if (by > 0) __atomic_store_n(&s->source, &storage_promise, __ATOMIC_RELEASE);
+    else if (!s->awaited) __atomic_store_n(&s->source, NULL, __ATOMIC_RELEASE);
+  }
+}
+
+const char *backlog_line(struct backlog *backlog, const struct cached_call *call)
+{
+  struct recording *r = thread_recording();
+  const struct kept *k = backlog->n ? backlog->guess : backlog->ran ? backlog->ran->next : NULL;
+  const int at = k ? k->ndone + backlog->n : 0;
+  const bool same = k && at < k->ncall && k->call[at] == call &&
+      (backlog->n || k->where[at] == r->where);
+  backlog->guess = same ? (struct kept *)k : NULL;
+  r->line.missed = !same && !r->line.wanted;
+  r->line.wanted = !same;
+  return same ? k->where[at] : r->where;
+}
+
+void backlog_forget(const struct kept *k)
+{
+  for (struct backlog *t = backlogs; t; t = t->next) {
+    if (t->ran == k) t->ran = NULL;
+    if (t->guess == k) t->guess = NULL;
+  }
+}
+
+static int64_t held_bytes(const struct history *h)
+{
+  int64_t bytes = 0;
+  for (int i = 0; i < h->nin; i++)
+    if (h->in[i].array && !h->in[i].from) bytes += (int64_t)desc_bytes(&h->in[i].array->d);
+  return bytes;
+}
+
+static int64_t made_bytes(const struct history *h)
+{
+  int64_t bytes = 0;
+  for (int i = 0; i < h->nout && !h->view; i++) bytes += (int64_t)h->out[i].storage->bytes;
+  return bytes;
+}
+
+void backlog_add(struct backlog *backlog, struct history *h)
+{
+  h->backlog = backlog;
+  h->before = backlog->last;
+  if (backlog->last) backlog->last->after = h;
+  else backlog->first = h;
+  backlog->last = h;
+  backlog->n++;
+  backlog->held += held_bytes(h);
+  backlog->promised += made_bytes(h);
+  await(h, 1);
+  if (h->changes) history_keep(h); /* what it writes is seen whatever becomes of its results */
+}
+
+void backlog_remove(struct history *h)
+{
+  struct backlog *backlog = h->backlog;
+  await(h, -1);
+  backlog->n--;
+  backlog->held -= held_bytes(h);
+  backlog->promised -= made_bytes(h);
+  if (h->before) h->before->after = h->after;
+  else backlog->first = h->after;
+  if (h->after) h->after->before = h->before;
+  else backlog->last = h->before;
+  h->backlog = NULL;
+  h->before = h->after = NULL;
+  if (h->changes) history_drop(h);
+}
+
+bool backlog_full(const struct backlog *backlog)
+{
+  static int64_t most = -1;
+  if (most < 0) most = MAX(1, env_number("TYCHO_LAZY_OPS", MOST_CALLS));
+  return backlog->n >= most ||
+      (backlog->held > LEAST_HELD && backlog->held > *ty_live_at("bytes") / SHARE_HELD);
+}
+
+static bool is_seen(const struct history *h)
+{
+  for (int i = 0; i < h->nout && !h->view; i++)
+    if (__atomic_load_n(&h->out[i].storage->refs, __ATOMIC_ACQUIRE) > 1) return true;
+  return false;
+}
+
+bool backlog_drop(struct history *h)
+{
+  backlog_lock();
+  const bool seen = is_seen(h);
+  if (!seen) {
+    backlog_remove(h);
+    backlog_unlock();
+    return true;
+  }
+  h->refs = 1;
+  const int code = backlog_run();
+  if (code) failure_drop(failure_take(code)); /* who reads the value finds it promised */
+  if (h->backlog) backlog_remove(h);
+  backlog_unlock();
+  history_drop(h);
+  return false;
+}
+
+/* -- submitting -------------------------------------------------------------------------------- */
+
+int backlog_run(void)
+{
+  int code = TY_OK;
+  backlog_lock();
+  for (struct backlog *t = backlogs; t && !code; t = t->next)
+    if (t->n) code = trace_run_backlog(t);
+  backlog_unlock();
+  return code;
+}
+
+bool backlog_elsewhere(const struct backlog *backlog)
+{
+  for (const struct backlog *t = backlogs; t; t = t->next)
+    if (t != backlog && t->n) return true;
+  return false;
+}
+
+/* Submits what fills a storage, or all. */
+static int settle(struct storage *s)
+{
+  backlog_lock();
+  int code = backlog_run();
+  if (!code && s && s->source == &storage_promise) code = trace_run_again(s);
+  backlog_unlock();
+  return code;
+}
+
+/* A thread ends: its calls may still be needed by others. */
+static void end_thread(void *backlog)
+{
+  struct backlog *t = backlog, **at = &backlogs;
+  backlog_lock();
+  int code = t->n ? trace_run_backlog(t) : TY_OK;
+  if (code) failure_drop(failure_take(code));
+  while (t->first) backlog_remove(t->first);
+  while (*at != t) at = &(*at)->next;
+  *at = t->next;
+  backlog_unlock();
+  mem_free(t);
+}
+
+int ty_lazy_run(void) { return backlog_run(); }
+
+int64_t ty_lazy_bytes(void)
+{
+  const struct backlog *t = backlog_own();
+  return t ? t->promised : 0;
+}
+
+__attribute__((constructor)) static void register_backlogs(void)
+{
+  pthread_mutexattr_t recursive;
+  pthread_mutexattr_init(&recursive);
+  pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+  pthread_mutex_init(&lock, &recursive);
+  pthread_mutexattr_destroy(&recursive);
+  pthread_key_create(&thread_end, end_thread);
+  storage_settle = settle;
+}

@@ -1,0 +1,44 @@
+/* backlog.h - recorded calls that are not submitted yet.
+**
+** A thread's calls form a backlog, in their order. They are submitted as one program when somebody
+** needs a value that they make, before somebody writes a value that they read, when there are too
+** many of them, or by a backward. One lock serves all backlogs; it is recursive, and is taken
+** before any lock of a device.
+*/
+#pragma once
+#include "lazy/history.h"
+
+struct backlog {
+  struct history *first, *last;
+  int n;
+  int64_t held;                                       /* bytes of plain arrays that it reads */
+  int64_t promised;                                   /* bytes that it is to make */
+  bool training;                                      /* the mode of all its calls */
+  /* The program that the thread ran last; the one whose calls this repeats so far. NULL: none. */
+  struct kept *ran, *guess;
+  struct backlog *next;
+};
+
+void backlog_lock(void);
+void backlog_unlock(void);
+/* Returns this thread's backlog; NULL: no room. */
+struct backlog *backlog_own(void);
+/* Puts a call at the end of a backlog: what it reads is awaited, what it changes is promised. */
+void backlog_add(struct backlog *backlog, struct history *h);
+/* Says at which line of the script a call was made that comes next in this thread's backlog. */
+const char *backlog_line(struct backlog *backlog, const struct cached_call *call);
+/* A program is freed. */
+void backlog_forget(const struct kept *k);
+/* Takes a call out of its backlog: it is submitted, or will never be. */
+void backlog_remove(struct history *h);
+/* Called when the last reference to a pending call is dropped. Returns whether it may go: what it
+** makes can be seen nowhere. Else it is done first and dropped again. */
+bool backlog_drop(struct history *h);
+/* Submits the calls of all backlogs. */
+int  backlog_run(void);
+/* Whether another thread's backlog has calls. */
+bool backlog_elsewhere(const struct backlog *backlog);
+/* Whether a backlog has as much as may wait. */
+bool backlog_full(const struct backlog *backlog);
+/* Whether calls are recorded without being run. */
+bool backlog_enabled(void);

@@ -1,0 +1,366 @@
+/* build.c - see build.h. A trace becomes a graph, its ends are chosen, an executor is made. */
+#include "lazy/build.h"
+#include "lazy/recording.h"
+
+struct building {
+  const struct trace *t;
+  ty_graph *g;
+  ty_entry *leaf;                                     /* per leaf */
+  struct leaf_name { char text[24]; } *leaf_name;
+  ty_entry *head;
+  int *node;                                          /* per call */
+  ty_entry *known;
+  ty_tensor **known_array;
+  int nknown;
+  ty_entry *end;
+  ty_tensor **end_array;
+  int nend, nown;
+  struct { int device; char name[16]; } group[MAX_DEVICES]; /* a ctx group per device */
+  int ngroup;
+};
+
+static int out_of_memory(void) { return fail(TY_EMEMORY, "out of memory: recorded calls"); }
+
+int tensor_fill_ones(ty_tensor *x)
+{
+  const ty_attr one = { "src", "1" };
+  const struct recording before = *thread_recording();
+  ty_recording(0);
+  int code = ty_call("_set_value", &one, 1, NULL, 0, &x, 1);
+  *thread_recording() = before;
+  return code;
+}
+
+/* -- devices ----------------------------------------------------------------------------------- */
+
+/* Returns the ctx group of a device; groups are used where there are several devices. */
+static const char *find_group(struct building *b, int device)
+{
+  int i = 0;
+  while (i < b->ngroup && b->group[i].device != device) i++;
+  if (i == MAX_DEVICES) return b->group[0].name; /* no more devices than that exist */
+  if (i == b->ngroup) {
+    b->group[i].device = device;
+    snprintf(b->group[i].name, sizeof b->group[i].name, "%d", device);
+    b->ngroup++;
+  }
+  return b->group[i].name;
+}
+
+static void find_groups(struct building *b)
+{
+  for (int i = 0; i < b->t->n; i++) find_group(b, b->t->call[i]->call->device);
+  for (int i = 0; i < b->t->nleaf; i++) find_group(b, b->t->leaf[i].value->d.device);
+}
+
+/* -- the graph --------------------------------------------------------------------------------- */
+
+static int add_leaves(struct building *b)
+{
+  for (int i = 0; i < b->t->nleaf; i++) {
+    snprintf(b->leaf_name[i].text, sizeof b->leaf_name[i].text, "var%d", i);
+    TRY(graph_var(b->g, b->leaf_name[i].text, NULL, 0, &b->leaf[i]));
+  }
+  return TY_OK;
+}
+
+static ty_entry entry_of(const struct building *b, int code)
+{
+  const struct trace_input x = input_of(code);
+  return x.is_leaf ? b->leaf[x.at] : (ty_entry){ b->node[x.at], x.out };
+}
+
+static int add_node(struct building *b, const struct history *h, int i, const int *input)
+{
+  const struct cached_call *c = h->call;
+  const struct op *op = c->v.call.op;
+  char name[64];
+  ty_attr *attr = NEWS(ty_attr, c->nattr + 1);
+  ty_entry made, *in = NEWS(ty_entry, h->nin + 1);
+  int nattr = 0, code = attr && in ? TY_OK : out_of_memory();
+  for (; !code && nattr < c->nattr; nattr++) attr[nattr] = c->attr[nattr];
+  if (!code && b->ngroup > 1)
+    attr[nattr++] = (ty_attr){ "__ctx_group__", find_group(b, c->device) };
+  for (int k = 0; !code && k < h->nin; k++) in[k] = entry_of(b, input[k]);
+  snprintf(name, sizeof name, "%.40s%d", op->name, i);
+  if (!code) code = ty_graph_origin(b->g, h->where);
+  if (!code) code = graph_node(b->g, op, name, attr, nattr, in, h->nin, &made);
+  mem_free(attr);
+  mem_free(in);
+  TRY(code);
+  b->node[i] = made.node;
+  if (op->flags & OP_RANDOM) b->g->node[made.node].draw = ++b->nown;
+  return TY_OK;
+}
+
+static int add_known(struct building *b, const struct history *h, int i)
+{
+  for (int k = 0; k < h->nout; k++) {
+    if (!history_has_value(h, k)) continue;
+    TRY(history_output_tensor(h, k, &b->known_array[b->nknown]));
+    b->known[b->nknown++] = (ty_entry){ b->node[i], k };
+  }
+  return TY_OK;
+}
+
+static int add_graph(struct building *b)
+{
+  const struct trace *t = b->t;
+  const int *input = t->input;
+  TRY(ty_graph_new(&b->g));
+  find_groups(b);
+  TRY(add_leaves(b));
+  for (int i = 0; i < t->n; i++) {
+    TRY(add_node(b, t->call[i], i, input));
+    input += t->call[i]->nin;
+    if (i < t->ndone) TRY(add_known(b, t->call[i], i));
+  }
+  for (int i = 0; i < t->nhead; i++) b->head[i] = entry_of(b, *input++);
+  return TY_OK;
+}
+
+/* -- ends -------------------------------------------------------------------------------------- */
+
+/* A later backward will ask for the gradient of call i. */
+static bool gradient_may_follow(const struct trace *t, int i)
+{
+  return t->retain || !t->nhead || !t->reached[i];
+}
+
+/* The output whose storage a call's output lies in: views have none of their own. first: per call,
+** its first output among those of the calls that run. Returns -1: of an array that is there. */
+static int output_slot(
+    const struct trace *t, const int *first, const int *input_at, int call, int out)
+{
+  while (call >= t->ndone && t->call[call]->view) {
+    const struct trace_input x = input_of(t->input[input_at[call]]);
+    if (x.is_leaf) return -1;
+    call = x.at;
+    out = x.out;
+  }
+  return call >= t->ndone ? first[call] + out : -1;
+}
+
+/* Marks what gradient operators of call i would read of calls that run. */
+static int mark_reads(const struct trace *t, const int *first, const int *input_at, int i,
+    uint8_t *wanted)
+{
+  const struct history *h = t->call[i];
+  const struct call *c = &h->call->v.call;
+  const struct reads *reads;
+  TRY(op_reads(c->op, c->param, &reads));
+  if (!reads) return TY_OK;
+  struct read_walk w = reads_walk(reads, h->nin, h->nout);
+  while (reads_next(&w)) {
+    int at = -1;
+    if (w.kind == READ_OUT) at = output_slot(t, first, input_at, i, w.k);
+    if (w.kind == READ_IN) {
+      const struct trace_input x = input_of(t->input[input_at[i] + w.k]);
+      if (!x.is_leaf) at = output_slot(t, first, input_at, x.at, x.out);
+    }
+    if (at >= 0) wanted[at] = 1;
+  }
+  return TY_OK;
+}
+
+/* Adds to the outputs that are kept what later gradients need. Of a call all outputs are kept, or
+** none: whether it is done is one question. */
+static int mark_wanted(const struct trace *t, uint8_t *wanted)
+{
+  int *first = NEWS(int, t->n + 1), *input_at = NEWS(int, t->n + 1);
+  int code = first && input_at ? TY_OK : out_of_memory();
+  for (int i = 0, o = 0, in = 0; !code && i < t->n; i++) {
+    first[i] = o;
+    input_at[i] = in;
+    o += i >= t->ndone ? t->call[i]->nout : 0;
+    in += t->call[i]->nin;
+  }
+  for (int i = t->ndone; !code && i < t->n; i++) {
+    if (gradient_may_follow(t, i)) code = mark_reads(t, first, input_at, i, wanted);
+  }
+  for (int i = t->ndone; !code && i < t->n; i++) {
+    const struct history *h = t->call[i];
+    bool any = h->changes || h->call->v.call.op->flags & OP_RANDOM;
+    for (int k = 0; k < h->nout; k++) any |= wanted[first[i] + k];
+    for (int k = 0; k < h->nout; k++) wanted[first[i] + k] = any && !h->view;
+  }
+  mem_free(first);
+  mem_free(input_at);
+  return code;
+}
+
+static int add_ends(struct building *b, struct kept *k, const uint8_t *wanted)
+{
+  for (int i = b->t->ndone, o = 0; i < b->t->n; i++)
+    for (int out = 0; out < b->t->call[i]->nout; out++, o++) {
+      k->end_of[o] = -1;
+      if (!wanted[o]) continue;
+      TRY(history_output_tensor(b->t->call[i], out, &b->end_array[b->nend]));
+      b->end[b->nend] = (ty_entry){ b->node[i], out };
+      k->end_of[o] = b->nend++;
+    }
+  return TY_OK;
+}
+
+/* -- the executor ------------------------------------------------------------------------------ */
+
+static int make_executor(struct building *b, ty_exec **out)
+{
+  const struct trace *t = b->t;
+  ty_place group[MAX_DEVICES];
+  ty_pool *pool;
+  TRY(kept_pool(&pool));
+  ty_bind *bind = NEWS(ty_bind, t->nleaf + 1);
+  if (!bind) return out_of_memory();
+  for (int i = 0; i < t->nleaf; i++) {
+    const struct leaf *l = &t->leaf[i];
+    bind[i] = (ty_bind){
+      .name = b->leaf_name[i].text, .value = l->value, .grad = l->grad, .req = l->req
+    };
+  }
+  for (int i = 0; i < b->ngroup; i++)
+    group[i] = (ty_place){ .group = b->group[i].name, .device = b->group[i].device };
+  const struct exec_source s = { .g = b->g,
+    .head = b->head,
+    .nhead = t->nhead,
+    .arg = bind,
+    .narg = t->nleaf,
+    .aux = bind,
+    .naux = t->nleaf,
+    .place = group,
+    .nplace = b->ngroup > 1 ? b->ngroup : 0,
+    .device = b->group[0].device,
+    .pool = pool,
+    .known = b->known,
+    .known_array = b->known_array,
+    .nknown = b->nknown,
+    .end = b->end,
+    .end_array = b->end_array,
+    .nend = b->nend,
+    .nown = b->nown,
+    .movable = true };
+  int code = exec_make(&s, out);
+  mem_free(bind);
+  return code;
+}
+
+/* Marks the calls whose gradient operators run. The executor's graph keeps names and order. */
+static int mark_checked(const struct building *b, const ty_exec *e, uint8_t *checked)
+{
+  const struct program *p = e->variant[FUSED];
+  const struct trace *t = b->t;
+  int *call = NEWS(int, e->g->n + 1); /* per node of e->g: its call, counted from 1 */
+  if (!call) return out_of_memory();
+  for (int i = 0, k = 0; i < e->g->n && k < t->n; i++)
+    for (int j = k; j < t->n; j++)
+      if (e->g->node[i].op && !strcmp(b->g->node[b->node[j]].name, e->g->node[i].name)) {
+        call[i] = j + 1;
+        k = j + 1;
+        break;
+      }
+  for (int i = e->forward; i < e->g->n; i++) {
+    const struct node *n = &e->g->node[i];
+    if (n->backward && call[n->forward] && p->step_of[i] >= 0) checked[call[n->forward] - 1] = 1;
+  }
+  mem_free(call);
+  return TY_OK;
+}
+
+static void note_indices(const struct building *b, struct kept *k)
+{
+  for (int i = 0; i < k->nleaf; i++)
+    exec_find_bound(k->e, b->leaf_name[i].text, &k->leaf[i], &k->leaf_grad[i]);
+  for (int i = 0; i < k->nknown; i++) k->known[i] = k->e->known_bound[i];
+  for (int i = 0; i < k->nend; i++) k->end[i] = k->e->end_bound[i];
+  for (int h = 0; h < k->e->nhead; h++) { /* bound ones would hold the arrays of this run */
+    ty_tensor_free(k->e->output[h]);
+    k->e->output[h] = NULL;
+  }
+}
+
+static int copy_key(const struct trace *t, struct kept *k)
+{
+  k->nkey = t->nkey;
+  memcpy(k->key, t->key, sizeof *k->key * (size_t)t->nkey);
+  k->ndone = t->ndone;
+  for (int i = 0; i < t->n; i++) k->call[k->ncall++] = cached_call_keep(t->call[i]->call);
+  return TY_OK;
+}
+
+static int allocate(struct building *b, struct kept *k, int noutput)
+{
+  const struct trace *t = b->t;
+  int nknown = 0;
+  for (int i = 0; i < t->ndone; i++) nknown += t->call[i]->nout;
+  b->leaf = NEWS(ty_entry, t->nleaf + 1);
+  b->leaf_name = NEWS(struct leaf_name, t->nleaf + 1);
+  b->head = NEWS(ty_entry, t->nhead + 1);
+  b->node = NEWS(int, t->n + 1);
+  b->known = NEWS(ty_entry, nknown + 1);
+  b->known_array = NEWS(ty_tensor *, nknown + 1);
+  b->end = NEWS(ty_entry, noutput + 1);
+  b->end_array = NEWS(ty_tensor *, noutput + 1);
+  k->key = NEWS(uint64_t, t->nkey + 1);
+  k->call = NEWS(struct cached_call *, t->n + 1);
+  k->where = NEWS(const char *, t->n + 1);
+  k->leaf = NEWS(int, t->nleaf + 1);
+  k->leaf_grad = NEWS(int, t->nleaf + 1);
+  k->known = NEWS(int, nknown + 1);
+  k->end_of = NEWS(int, noutput + 1);
+  k->end = NEWS(int, noutput + 1);
+  k->checked = NEWS(uint8_t, t->n + 1);
+  k->ones = NEWS(ty_tensor *, t->nhead + 1);
+  k->nleaf = t->nleaf;
+  k->noutput = noutput;
+  const bool enough = b->leaf && b->leaf_name && b->head && b->node && b->known && b->known_array &&
+      b->end && b->end_array && k->key && k->call && k->where &&
+      k->leaf && k->leaf_grad && k->known &&
+      k->end_of && k->end && k->checked && k->ones;
+  return enough ? TY_OK : out_of_memory();
+}
+
+static void building_done(struct building *b)
+{
+  for (int i = 0; b->known_array && i < b->nknown; i++) ty_tensor_free(b->known_array[i]);
+  for (int i = 0; b->end_array && i < b->nend; i++) ty_tensor_free(b->end_array[i]);
+  mem_free(b->leaf);
+  mem_free(b->leaf_name);
+  mem_free(b->head);
+  mem_free(b->node);
+  mem_free(b->known);
+  mem_free(b->known_array);
+  mem_free(b->end);
+  mem_free(b->end_array);
+  ty_graph_free(b->g);
+}
+
+static int build(struct building *b, struct kept *k, const uint8_t *alive, int noutput)
+{
+  TRY(allocate(b, k, noutput));
+  TRY(add_graph(b));
+  uint8_t *wanted = NEWS(uint8_t, noutput + 1);
+  if (!wanted) return out_of_memory();
+  memcpy(wanted, alive, (size_t)noutput);
+  int code = mark_wanted(b->t, wanted);
+  if (!code) code = add_ends(b, k, wanted);
+  mem_free(wanted);
+  TRY(code);
+  TRY(make_executor(b, &k->e));
+  k->nknown = b->nknown;
+  k->nend = b->nend;
+  note_indices(b, k);
+  TRY(mark_checked(b, k->e, k->checked));
+  return copy_key(b->t, k);
+}
+
+int trace_build(const struct trace *t, const uint8_t *alive, int noutput, struct kept **out)
+{
+  struct building b = { .t = t };
+  struct kept *k = NEW(struct kept);
+  if (!k) return out_of_memory();
+  int code = build(&b, k, alive, noutput);
+  building_done(&b);
+  if (code) return kept_free(k), code;
+  *out = k;
+  return TY_OK;
+}

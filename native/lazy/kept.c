@@ -1,0 +1,113 @@
+/* kept.c - see kept.h. */
+#include "lazy/kept.h"
+
+/* programs; a structure with several sets of ends counts for each */
+enum { MOST_KEPT = 256 };
+
+static struct kept *kept[MOST_KEPT];
+static int nkept;
+static ty_pool *pool;
+static uint64_t runs;
+struct kept_stats kept_stats;
+
+int kept_pool(ty_pool **out)
+{
+  if (!pool) TRY(ty_pool_new(&pool));
+  *out = pool;
+  return TY_OK;
+}
+
+static bool is_of(const struct kept *k, const struct trace *t, uint64_t hash)
+{
+  return k->hash == hash && k->nkey == t->nkey &&
+      !memcmp(k->key, t->key, sizeof *t->key * (size_t)t->nkey);
+}
+
+static bool keeps(const struct kept *k, const uint8_t *alive, int noutput)
+{
+  for (int i = 0; i < noutput; i++)
+    if (alive[i] && k->end_of[i] < 0) return false;
+  return true;
+}
+
+struct kept *kept_find(const struct trace *t, uint64_t hash, const uint8_t *alive, int noutput)
+{
+  struct kept *best = NULL;
+  for (int i = 0; i < nkept; i++) {
+    struct kept *k = kept[i];
+    if (!is_of(k, t, hash) || !keeps(k, alive, noutput)) continue;
+    if (!best || k->nend < best->nend) best = k;
+  }
+  if (best) best->used = ++runs;
+  return best;
+}
+
+void kept_mark(const struct trace *t, uint64_t hash, uint8_t *alive, int noutput)
+{
+  for (int i = 0; i < nkept; i++)
+    for (int o = 0; is_of(kept[i], t, hash) && o < noutput; o++)
+      alive[o] |= kept[i]->end_of[o] >= 0;
+}
+
+void kept_free(struct kept *k)
+{
+  if (!k) return;
+  backlog_forget(k);
+  for (int i = 0; i < nkept; i++)
+    if (kept[i]->next == k) kept[i]->next = NULL;
+  for (int i = 0; i < k->ncall; i++) cached_call_release(k->call[i]);
+  for (int h = 0; k->e && k->ones && h < k->e->nhead; h++) ty_tensor_free(k->ones[h]);
+  ty_exec_free(k->e);
+  mem_free(k->key);
+  mem_free(k->call);
+  mem_free(k->where);
+  mem_free(k->leaf);
+  mem_free(k->leaf_grad);
+  mem_free(k->known);
+  mem_free(k->end_of);
+  mem_free(k->end);
+  mem_free(k->checked);
+  mem_free(k->ones);
+  mem_free(k);
+}
+
+static int oldest(void)
+{
+  int at = 0;
+  for (int i = 1; i < nkept; i++)
+    if (kept[i]->used < kept[at]->used) at = i;
+  return at;
+}
+
+void kept_add(struct kept *k, uint64_t hash)
+{
+  if (nkept == MOST_KEPT) {
+    const int at = oldest();
+    kept_free(kept[at]);
+    kept[at] = kept[--nkept];
+  }
+  k->hash = hash;
+  k->used = ++runs;
+  kept[nkept++] = k;
+}
+
+int ty_lazy(ty_lazy_stats *out, int clear)
+{
+  NEED(out, TY_ETYPE, "lazy: the result's place is missing");
+  backlog_lock();
+  const struct backlog *t = backlog_own();
+  *out = (ty_lazy_stats){ nkept, kept_stats.hits, kept_stats.misses, kept_stats.flushes,
+    kept_stats.ops, t ? t->n : 0, backlog_enabled() };
+  if (clear) kept_stats = (struct kept_stats){ 0 };
+  backlog_unlock();
+  return TY_OK;
+}
+
+void ty_lazy_trim(void)
+{
+  backlog_lock();
+  while (nkept) kept_free(kept[--nkept]);
+  if (pool) ty_pool_free(pool);
+  pool = NULL;
+  backlog_unlock();
+}

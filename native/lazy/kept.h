@@ -1,0 +1,38 @@
+/* kept.h - programs of traces, kept by their structure. All under the lock of backlog.h. */
+#pragma once
+#include "exec/exec.h"
+#include "lazy/trace.h"
+
+struct kept {
+  uint64_t hash;
+  uint64_t *key;
+  int nkey;
+  struct cached_call **call;                          /* one reference each: the key names them */
+  int ncall, ndone;                                   /* the first ones have run before */
+  const char **where;                                 /* per call: its line in the last run */
+  struct kept *next;                                  /* what its thread ran after it; NULL */
+  ty_exec *e;
+  /* Places among the bound arrays: of leaves and their gradients, of values that are there, of
+  ** those that are written into arrays of their own (ends); -1: the program does not read it. */
+  int *leaf, *leaf_grad, nleaf;
+  int *known, nknown;
+  /* Per output of the calls that run, in their order: its place among the ends, -1: it is none. */
+  int *end_of, noutput;
+  int *end, nend;
+  uint8_t *checked;                                   /* per call: its gradient operator runs */
+  ty_tensor **ones;                                   /* per head: what its gradient is, or NULL */
+  uint64_t used;                                      /* serial number of its last run */
+};
+
+/* Returns the program of a structure that keeps at least the outputs that are `alive`; NULL. */
+struct kept *kept_find(const struct trace *t, uint64_t hash, const uint8_t *alive, int noutput);
+/* Takes over a program; may free the one that was used least lately. */
+void kept_add(struct kept *k, uint64_t hash);
+void kept_free(struct kept *k);
+/* The pool that all programs share; they run one after another. */
+int  kept_pool(ty_pool **out);
+/* Marks the outputs that programs of this structure keep. */
+void kept_mark(const struct trace *t, uint64_t hash, uint8_t *alive, int noutput);
+
+struct kept_stats { int64_t hits, misses, flushes, ops; };
+extern struct kept_stats kept_stats;

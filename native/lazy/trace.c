@@ -1,0 +1,544 @@
+/* trace.c - see trace.h. Collects calls, describes their structure, and runs it.
+**
+** Order: trace_collect, trace_number, (gradients are assigned), trace_run. That looks the
+** structure up; where it is new it becomes a graph and an executor (build.c).
+*/
+#include "lazy/build.h"
+#include "lazy/recording.h"
+
+static int out_of_memory(void) { return fail(TY_EMEMORY, "out of memory: recording"); }
+
+/* -- which calls ------------------------------------------------------------------------------- */
+
+static int graph_was_freed(const struct history *h)
+{
+  int code = fail(TY_ESTATE,
+      "the graph of this array was freed by the backward%s%s; retain_graph = true there keeps it",
+      h->freed_at ? " at " : "", h->freed_at ? h->freed_at : " before");
+  fail_node(NULL, NULL, h->where);
+  return code;
+}
+
+static int add_call(struct trace *t, struct history *h)
+{
+  if (!GROW(t->call, t->n, t->cap)) return out_of_memory();
+  t->call[t->n++] = history_keep(h);
+  return TY_OK;
+}
+
+/* Meets a node on the way from the heads. Pending ones are listed with their backlog. */
+static int visit(struct trace *t, struct history *h, struct history ***list, int *n, int *cap)
+{
+  if (!h || h->kind == HISTORY_VARIABLE || h->seen == t->walk) return TY_OK;
+  if (h->freed) return graph_was_freed(h);
+  h->seen = t->walk;
+  if (h->kind == HISTORY_FUNCTION) {
+    if (!GROW(t->function, t->nfunction, t->function_cap)) return out_of_memory();
+    t->function[t->nfunction++] = history_keep(h);
+    return TY_OK;
+  }
+  if (!GROW(*list, *n, *cap)) return out_of_memory();
+  (*list)[(*n)++] = h;
+  return TY_OK;
+}
+
+static int by_serial(const void *a_, const void *b_)
+{
+  const struct history *a = *(struct history *const *)a_, *b = *(struct history *const *)b_;
+  return a->serial < b->serial ? -1 : a->serial > b->serial;
+}
+
+/* Marks all nodes that heads were made of, and lists those that are done. */
+static int walk_from(struct trace *t, ty_tensor *const *head, int nhead)
+{
+  struct history **list = NULL;
+  int n = 0, cap = 0, code = TY_OK;
+  for (int i = 0; i < nhead && !code; i++) code = visit(t, head[i]->history, &list, &n, &cap);
+  for (int i = 0; i < n && !code; i++)
+    for (int k = 0; k < list[i]->nin && !code; k++)
+      code = visit(t, list[i]->in[k].from, &list, &n, &cap);
+  for (int i = 0; i < n && !code; i++)
+    if (!list[i]->backlog) code = add_call(t, list[i]);
+  mem_free(list);
+  if (!code && t->n) qsort(t->call, (size_t)t->n, sizeof *t->call, by_serial);
+  return code;
+}
+
+static int add_backlog(struct trace *t, const struct backlog *backlog)
+{
+  t->ndone = t->n;
+  for (struct history *h = backlog->first; h; h = h->after) TRY(add_call(t, h));
+  return TY_OK;
+}
+
+int trace_collect(struct trace *t, ty_tensor *const *head, int nhead)
+{
+  struct backlog *backlog = backlog_own();
+  if (!backlog) return out_of_memory();
+  t->walk = history_new_walk();
+  t->head = head;
+  t->nhead = nhead;
+  TRY(walk_from(t, head, nhead));
+  return add_backlog(t, backlog);
+}
+
+void trace_done(struct trace *t)
+{
+  for (int i = 0; i < t->n; i++) history_drop(t->call[i]);
+  for (int i = 0; i < t->nfunction; i++) history_drop(t->function[i]);
+  for (int i = 0; i < t->nleaf; i++) ty_tensor_free(t->leaf[i].value);
+  mem_free(t->call);
+  mem_free(t->function);
+  mem_free(t->leaf);
+  mem_free(t->key);
+  mem_free(t->input);
+  mem_free(t->reached);
+}
+
+/* -- structure --------------------------------------------------------------------------------- */
+
+static int put_key(struct trace *t, uint64_t word)
+{
+  if (!GROW(t->key, t->nkey, t->key_cap)) return out_of_memory();
+  t->key[t->nkey++] = word;
+  return TY_OK;
+}
+
+/* Which storage an array shares with an earlier one, and where; storage.index counts from 1. */
+static int put_storage(struct trace *t, const ty_tensor *x, int index, int *same)
+{
+  struct storage *s = x->storage;
+  *same = s->seen == t->walk ? s->index - 1 : -1;
+  s->seen = t->walk;
+  s->index = index + 1;
+  TRY(put_key(t, (uint64_t)(uint32_t)(*same + 1) << 32 | (uint32_t)x->d.device));
+  return *same >= 0 ? put_key(t, (uint64_t)x->offset) : TY_OK;
+}
+
+static bool is_leaf_of(
+    const struct leaf *l, const struct history *from, int out, const ty_tensor *x)
+{
+  if (from || l->from) return l->from == from && l->out == out;
+  return l->value == x ||
+      (l->value->offset == x->offset && l->value->d.dtype == x->d.dtype &&
+          desc_same_shape(&l->value->d, &x->d));
+}
+
+/* Finds the leaf of an array, or makes it. from: NULL for a plain one. Takes over x. */
+static int find_leaf(struct trace *t, struct history *from, int out, ty_tensor *x, int *at)
+{
+  const struct storage *s = x->storage;
+  for (int i = s->seen == t->walk ? s->index - 1 : -1; i >= 0; i = t->leaf[i].same_storage) {
+    if (!is_leaf_of(&t->leaf[i], from, out, x)) continue;
+    ty_tensor_free(x);
+    *at = i;
+    return TY_OK;
+  }
+  if (!GROW(t->leaf, t->nleaf, t->leaf_cap)) return ty_tensor_free(x), out_of_memory();
+  struct leaf *l = &t->leaf[t->nleaf];
+  *l = (struct leaf){ .from = from, .out = out, .value = x };
+  *at = t->nleaf++;
+  TRY(put_storage(t, x, *at, &l->same_storage));
+  return put_key(t, from ? from->kind : 0);
+}
+
+/* Finds where the value of an array comes from. */
+static int find_input(struct trace *t, struct history *from, int out, ty_tensor *array,
+    struct trace_input *x)
+{
+  const bool call = from && from->kind == HISTORY_CALL;
+  if (call && from->index < t->n && t->call[from->index] == from) {
+    *x = (struct trace_input){ from->index, out, false };
+    return TY_OK;
+  }
+  ty_tensor *value = array;
+  if (value) ty_tensor_keep(value);
+  else TRY(history_output_tensor(from, out, &value));
+  *x = (struct trace_input){ .is_leaf = true };
+  return find_leaf(t, call ? NULL : from, call ? 0 : out, value, &x->at);
+}
+
+static int put_input(struct trace *t, struct trace_input x)
+{
+  if (!GROW(t->input, t->ninput, t->input_cap)) return out_of_memory();
+  t->input[t->ninput++] = input_code(x);
+  return put_key(t, (uint64_t)input_code(x));
+}
+
+/* The bits of a call's part of the key that its cached call does not say. */
+static uint64_t call_state(const struct trace *t, const struct history *h, int i)
+{
+  uint64_t bits = i < t->ndone;
+  bits |= (uint64_t)t->reached[i] << 1;
+  bits |= (uint64_t)h->view << 2;
+  for (int k = 0; k < h->nout && i < t->ndone; k++)
+    bits |= (uint64_t)history_has_value(h, k) << (3 + k % 56);
+  return bits;
+}
+
+/* Computes what calls read that was not kept. Other walks meet the same nodes meanwhile. */
+static int complete_inputs(const struct trace *t)
+{
+  for (int i = t->ndone; i < t->n; i++)
+    for (int k = 0; k < t->call[i]->nin; k++) {
+      const struct history_input *in = &t->call[i]->in[k];
+      if (in->array || in->from->kind != HISTORY_CALL || in->from->backlog) continue;
+      if (history_has_value(in->from, in->out)) continue;
+      TRY(trace_run_again(in->from->out[in->out].storage));
+    }
+  return TY_OK;
+}
+
+int trace_number(struct trace *t)
+{
+  t->reached = NEWS(uint8_t, t->n + 1);
+  if (!t->reached) return out_of_memory();
+  for (int i = 0; i < t->n; i++) t->reached[i] = t->call[i]->seen == t->walk;
+  TRY(complete_inputs(t));
+  for (int i = 0; i < t->n; i++) t->call[i]->index = i;
+  for (int i = 0; i < t->n; i++) {
+    struct history *h = t->call[i];
+    struct trace_input x;
+    TRY(put_key(t, (uint64_t)(uintptr_t)h->call));
+    TRY(put_key(t, call_state(t, h, i)));
+    for (int k = 0; k < h->nin; k++) {
+      TRY(find_input(t, h->in[k].from, h->in[k].out, h->in[k].array, &x));
+      TRY(put_input(t, x));
+    }
+  }
+  for (int i = 0; i < t->nhead; i++) {
+    ty_tensor *head = t->head[i];
+    struct trace_input x;
+    TRY(find_input(t, head->history, head->history_out, head, &x));
+    TRY(put_input(t, x));
+    TRY(put_key(t, (uint64_t)head->d.dtype << 32 | (uint32_t)head->d.ndim));
+    for (int k = 0; k < head->d.ndim; k++) TRY(put_key(t, (uint64_t)head->d.dim[k]));
+  }
+  return TY_OK;
+}
+
+struct leaf *trace_leaf(struct trace *t, const ty_tensor *x)
+{
+  const int out = history_is_recorded(x) ? x->history_out : 0;
+  for (int i = 0; x->history && i < t->nleaf; i++)
+    if (t->leaf[i].from == x->history && t->leaf[i].out == out) return &t->leaf[i];
+  return NULL;
+}
+
+static int put_gradients(struct trace *t)
+{
+  for (int i = 0; i < t->nleaf; i++) {
+    const struct leaf *l = &t->leaf[i];
+    int same;
+    if (!l->grad) continue;
+    TRY(put_key(t, (uint64_t)i << 8 | (uint64_t)l->req));
+    TRY(put_storage(t, l->grad, t->nleaf + i, &same));
+  }
+  return put_key(t, (uint64_t)t->train | (uint64_t)t->retain << 1 | (uint64_t)t->nhead << 2);
+}
+
+static uint64_t hash_key(const struct trace *t)
+{
+  uint64_t h = (uint64_t)t->nkey;
+  for (int i = 0; i < t->nkey; i++) {
+    h = (h ^ t->key[i]) * 0x9E3779B97F4A7C15u;
+    h ^= h >> 29;
+  }
+  return h;
+}
+
+/* -- values that have changed since ------------------------------------------------------------ */
+
+static int value_changed(const struct history *h, const char *what, const struct storage *s)
+{
+  const char *at = __atomic_load_n(&s->written_at, __ATOMIC_RELAXED);
+  int code = fail(TY_ESTATE,
+      "backward of %s needs its %s, which was written after it was recorded%s%s", history_name(h),
+      what, at ? ": at " : "", at ? at : "");
+  fail_node(history_name(h), NULL, h->where);
+  return code;
+}
+
+static bool is_changed(const struct storage *s, uint64_t version)
+{
+  return storage_version(s) != version;
+}
+
+/* Fails where the gradient of a call reads a value that is not what it was. */
+static int check_versions(const struct history *h)
+{
+  const struct call *c = &h->call->v.call;
+  const struct reads *reads;
+  TRY(op_reads(c->op, c->param, &reads));
+  if (!reads) return TY_OK;
+  struct read_walk w = reads_walk(reads, h->nin, h->nout);
+  while (reads_next(&w)) {
+    if (w.changed) continue; /* its own state */
+    if (w.kind == READ_OUT && is_changed(h->out[w.k].storage, h->out[w.k].version))
+      return value_changed(h, "result", h->out[w.k].storage);
+    if (w.kind != READ_IN) continue;
+    const struct history_input *in = &h->in[w.k];
+    const struct storage *s = in->array ? in->array->storage : in->from->out[in->out].storage;
+    if (is_changed(s, in->version)) return value_changed(h, h->call->ports.in[w.k].name, s);
+  }
+  return TY_OK;
+}
+
+/* Fails where a call has to run again and one of its arrays is not what it was. */
+static int check_inputs(const struct history *h)
+{
+  for (int k = 0; k < h->nin; k++) {
+    const struct history_input *in = &h->in[k];
+    if (in->array && is_changed(in->array->storage, in->version))
+      return value_changed(h, h->call->ports.in[k].name, in->array->storage);
+  }
+  return TY_OK;
+}
+
+static int check_all_versions(const struct trace *t, const struct kept *k)
+{
+  for (int i = 0; i < t->ndone; i++) {
+    if (k->checked[i]) TRY(check_versions(t->call[i]));
+    if (!history_has_value(t->call[i], 0)) TRY(check_inputs(t->call[i]));
+  }
+  return TY_OK;
+}
+
+/* -- running ----------------------------------------------------------------------------------- */
+
+static int count_outputs(const struct trace *t)
+{
+  int n = 0;
+  for (int i = t->ndone; i < t->n; i++) n += t->call[i]->nout;
+  return n;
+}
+
+/* Marks the outputs that somebody can see beside the calls of this trace. */
+static void mark_alive(const struct trace *t, uint8_t *alive)
+{
+  for (int i = t->ndone, o = 0; i < t->n; i++)
+    for (int k = 0; k < t->call[i]->nout; k++, o++)
+      alive[o] = !t->call[i]->view && t->call[i]->out[k].storage->refs > 1;
+}
+
+static int set_leaves(const struct trace *t, struct kept *k)
+{
+  for (int i = 0; i < t->nleaf; i++) {
+    if (k->leaf[i] >= 0) exec_set_array(k->e, k->leaf[i], t->leaf[i].value);
+    if (k->leaf_grad[i] >= 0) exec_set_array(k->e, k->leaf_grad[i], t->leaf[i].grad);
+  }
+  return TY_OK;
+}
+
+static int set_output(struct kept *k, int at, const struct history *h, int out)
+{
+  ty_tensor *x;
+  TRY(history_output_tensor(h, out, &x));
+  exec_set_array(k->e, at, x);
+  ty_tensor_free(x);
+  return TY_OK;
+}
+
+static int set_known(const struct trace *t, struct kept *k)
+{
+  int at = 0;
+  for (int i = 0; i < t->ndone; i++) {
+    const struct history *h = t->call[i];
+    for (int o = 0; o < h->nout; o++)
+      if (history_has_value(h, o) && k->known[at++] >= 0)
+        TRY(set_output(k, k->known[at - 1], h, o));
+  }
+  return TY_OK;
+}
+
+/* Gives the ends their memory. Where it fails none has any. */
+static int set_ends(const struct trace *t, struct kept *k)
+{
+  int code = TY_OK, o = 0, i = t->ndone, out = 0;
+  for (; i < t->n && !code; i++)
+    for (out = 0; out < t->call[i]->nout && !code; out++, o++) {
+      if (k->end_of[o] < 0) continue;
+      code = storage_fulfil(t->call[i]->out[out].storage);
+      if (!code) code = set_output(k, k->end[k->end_of[o]], t->call[i], out);
+    }
+  if (!code) return TY_OK;
+  for (int j = t->ndone, p = 0; j < t->n; j++)
+    for (out = 0; out < t->call[j]->nout; out++, p++)
+      if (k->end_of[p] >= 0) storage_unfulfil(t->call[j]->out[out].storage);
+  return code;
+}
+
+static int set_arrays(const struct trace *t, struct kept *k)
+{
+  TRY(set_leaves(t, k));
+  TRY(set_known(t, k));
+  return set_ends(t, k);
+}
+
+/* Lets the arrays of this run go, so that they live no longer than their users. */
+static void release_arrays(const struct trace *t, struct kept *k)
+{
+  for (int i = 0; i < t->nleaf; i++)
+    if (k->leaf[i] >= 0 && !t->leaf[i].from) exec_set_array(k->e, k->leaf[i], NULL);
+  for (int i = 0; i < k->nknown; i++)
+    if (k->known[i] >= 0) exec_set_array(k->e, k->known[i], NULL);
+  for (int i = 0; i < k->nend; i++) exec_set_array(k->e, k->end[i], NULL);
+}
+
+static int give_heads(const struct trace *t, struct kept *k, ty_tensor *const *given)
+{
+  for (int i = 0; i < t->nhead; i++) {
+    if (k->e->head_grad[i] < 0) continue;
+    ty_tensor *to = k->e->bound[k->e->head_grad[i]];
+    const bool same = !given || !given[i];
+    if (same && k->ones[i]) continue; /* they are those of the last run */
+    if (same && !k->ones[i]) TRY(tensor_fill_ones(to));
+    if (!same) TRY(ty_tensor_copy(to, given[i]));
+    ty_tensor_free(k->ones[i]);
+    k->ones[i] = NULL;
+    if (same) ty_tensor_keep(k->ones[i] = to);
+  }
+  return TY_OK;
+}
+
+static struct run *own_runs(const struct trace *t)
+{
+  struct run *own = NEWS(struct run, t->n + 1);
+  int n = 0;
+  for (int i = 0; own && i < t->n; i++)
+    if (t->call[i]->call->v.call.op->flags & OP_RANDOM) own[n++] = t->call[i]->run;
+  return own;
+}
+
+/* From here on nothing fails but the run itself. */
+static int submit(struct trace *t, struct kept *k)
+{
+  struct run *own = k->e->nown ? own_runs(t) : NULL;
+  if (k->e->nown && !own) return out_of_memory();
+  int code = exec_rebind(k->e);
+  if (!code) code = exec_run_whole(k->e, own, t->train);
+  for (int i = t->ndone; i < t->n; i++) history_note_versions(t->call[i]);
+  mem_free(own);
+  return code;
+}
+
+static int prepare(struct trace *t, struct kept *k, ty_tensor *const *given)
+{
+  TRY(check_all_versions(t, k));
+  TRY(give_heads(t, k, given));
+  return set_arrays(t, k);
+}
+
+static int find_program(struct trace *t, struct kept **k)
+{
+  const int noutput = count_outputs(t);
+  TRY(put_gradients(t));
+  const uint64_t hash = hash_key(t);
+  uint8_t *alive = NEWS(uint8_t, noutput + 1);
+  if (!alive) return out_of_memory();
+  mark_alive(t, alive);
+  int code = TY_OK;
+  *k = kept_find(t, hash, alive, noutput);
+  if (*k)
+    kept_stats.hits++;
+  else {
+    kept_stats.misses++;
+    kept_mark(t, hash, alive, noutput);
+    code = trace_build(t, alive, noutput, k);
+    if (!code) kept_add(*k, hash);
+  }
+  mem_free(alive);
+  return code;
+}
+
+/* Takes the calls that run out of their backlog, so that what they read and write is free. */
+static struct backlog *take_calls(struct trace *t)
+{
+  struct backlog *backlog = NULL;
+  for (int i = t->ndone; i < t->n; i++) {
+    if (!t->call[i]->backlog) continue;
+    backlog = t->call[i]->backlog;
+    backlog_remove(t->call[i]);
+  }
+  return backlog;
+}
+
+/* Notes for the next backlogs what this one was (backlog_line). */
+static void note_lines(const struct trace *t, struct kept *k, struct backlog *backlog)
+{
+  if (!backlog) return;
+  for (int i = t->ndone; i < t->n; i++) k->where[i] = t->call[i]->where;
+  if (backlog->ran) backlog->ran->next = k;
+  backlog->ran = k;
+  backlog->guess = NULL;
+  thread_recording()->line.wanted = 1;
+}
+
+int trace_run(struct trace *t, ty_tensor *const *given)
+{
+  struct kept *k = NULL;
+  if (!t->nhead && t->ndone == t->n) return TY_OK;
+  struct backlog *backlog = take_calls(t);
+  int code = find_program(t, &k);
+  if (!code) code = prepare(t, k, given);
+  if (code) {
+    for (int i = t->ndone; backlog && i < t->n; i++) backlog_add(backlog, t->call[i]);
+    if (k) release_arrays(t, k);
+    return code;
+  }
+  note_lines(t, k, backlog);
+  kept_stats.flushes++;
+  kept_stats.ops += t->n - t->ndone;
+  code = submit(t, k);
+  release_arrays(t, k);
+  return code;
+}
+
+/* Runs a list of calls that is complete in t. */
+static int run_forward(struct trace *t)
+{
+  int code = trace_number(t);
+  t->train = t->n && t->call[0]->run.is_train;
+  t->retain = true;
+  if (!code) code = trace_run(t, NULL);
+  return code;
+}
+
+int trace_run_backlog(struct backlog *backlog)
+{
+  struct trace t = { .walk = history_new_walk() };
+  int code = add_backlog(&t, backlog);
+  if (!code) code = run_forward(&t);
+  trace_done(&t);
+  return code;
+}
+
+/* Lists a call, and before it those without a value that it reads. */
+static int add_again(struct trace *t, struct history *h)
+{
+  TRY(add_call(t, h));
+  h->seen = t->walk;
+  for (int i = 0; i < t->n; i++)
+    for (int k = 0; k < t->call[i]->nin; k++) {
+      const struct history_input *in = &t->call[i]->in[k];
+      if (in->array || in->from->seen == t->walk) continue;
+      if (in->from->freed) return graph_was_freed(in->from);
+      if (history_has_value(in->from, in->out)) continue;
+      in->from->seen = t->walk;
+      TRY(add_call(t, in->from));
+    }
+  qsort(t->call, (size_t)t->n, sizeof *t->call, by_serial);
+  return TY_OK;
+}
+
+int trace_run_again(struct storage *s)
+{
+  struct history *h = s->owner;
+  NEED(h && !h->freed, TY_ESTATE, "the value of this array was not kept");
+  struct trace t = { .walk = history_new_walk() };
+  int code = add_again(&t, h);
+  if (!code) code = run_forward(&t);
+  trace_done(&t);
+  NEED(code || s->source != &storage_promise, TY_EINTERNAL, "a value could not be computed again");
+  return code;
+}

@@ -1,0 +1,64 @@
+/* trace.h - recorded calls as one program: what they compute, and gradients of it.
+**
+** A trace lists calls in their order: those that are done and take part in a gradient, whose
+** values are there, and those that are pending. What it computes depends on its structure alone:
+** which cached calls read which others, which arrays lie in the same storage, what is a variable.
+** Programs are kept by that structure (kept.h); the arrays and random states are those of each run.
+*/
+#pragma once
+#include "lazy/backlog.h"
+
+/* An array that a trace begins with: a plain one, a variable, or what an earlier call has made. */
+struct leaf {
+  struct history *from;                               /* a variable or function; NULL: neither */
+  int out;                                            /* of a function */
+  ty_tensor *value;                                   /* one reference */
+  ty_tensor *grad;                                    /* NULL: no gradient is asked for */
+  int req;
+  int same_storage;                                   /* an earlier leaf, -1 */
+};
+
+struct trace {
+  uint64_t walk;                                      /* its mark in nodes and storages */
+  struct history **call;                              /* each one reference */
+  int n, cap;
+  int ndone;                                          /* the first ones have run before */
+  uint8_t *reached;                                   /* per call: heads were made of it */
+  struct history **function;                          /* where the walk from the heads ends */
+  int nfunction, function_cap;
+  struct leaf *leaf;
+  int nleaf, leaf_cap;
+  ty_tensor *const *head;                             /* nhead 0: no gradient is computed */
+  int nhead;
+  bool train;
+  bool retain;                                        /* another backward may follow */
+  int nvariable;                                      /* leaves with a gradient */
+  uint64_t *key;                                      /* its structure */
+  int nkey, key_cap;
+  int *input;                                         /* per input of each call: see input_code */
+  int ninput, input_cap;
+};
+
+/* Where an input comes from: output `out` of call `at` of the trace, or leaf `at`. */
+struct trace_input { int at, out; bool is_leaf; };
+static inline int input_code(struct trace_input x) { return x.at << 9 | x.out << 1 | x.is_leaf; }
+static inline struct trace_input input_of(int code)
+{
+  return (struct trace_input){ code >> 9, code >> 1 & 255, code & 1 };
+}
+
+/* Lists the calls that heads were made of, and all of this thread's backlog. */
+int  trace_collect(struct trace *t, ty_tensor *const *head, int nhead);
+/* Numbers the inputs of all calls and begins the key. Before gradients are asked for. */
+int  trace_number(struct trace *t);
+/* Returns the leaf of a variable or of a function's output; NULL: the calls do not read it. */
+struct leaf *trace_leaf(struct trace *t, const ty_tensor *x);
+/* Submits the calls that have not run, and where there are heads their gradients. given: per head,
+** NULL for ones. */
+int  trace_run(struct trace *t, ty_tensor *const *given);
+void trace_done(struct trace *t);
+
+/* Submits the calls of a backlog. */
+int  trace_run_backlog(struct backlog *backlog);
+/* Computes a value again that was not kept. */
+int  trace_run_again(struct storage *s);
