@@ -52,7 +52,10 @@ int shape_is(struct infer *s, ty_desc *slot, int ndim, const int64_t *dim)
         s, TY_ESHAPE, slot, "%d dimensions; at most %d are possible", ndim, TY_MAXDIM);
   memcpy(want.dim, dim, sizeof *dim * (size_t)ndim);
   for (int i = 0; i < ndim; i++)
-    if (dim[i] > TENSOR_BYTES_MAX)
+    if (dim[i] < 0)
+      return infer_fail(
+          s, TY_ESHAPE, slot, "axis %d would have %lld elements", i, (long long)dim[i]);
+    else if (dim[i] > TENSOR_BYTES_MAX)
       return infer_fail(s, TY_ESHAPE, slot, "%lld elements along axis %d; no machine holds them",
           (long long)dim[i], i);
   if (slot->ndim && slot->ndim != ndim) return conflict(s, slot, &want);

@@ -299,3 +299,18 @@ for _, name in ipairs{"cases", "cases_values"} do
     end
   end)
 end
+
+describe("an output that is smaller than its padding", function()
+  it("gives data no negative size", function()
+    for name, case in pairs{
+      Convolution = {{kernel = {1, 1}, pad = {3, 3}}, "axis 2 would have -4 elements"},
+      Deconvolution = {{kernel = {5, 5}}, "axis 2 would have -2 elements"},
+    } do
+      local options = case[1]
+      options.data, options.num_filter, options.no_bias = ty.sym.Variable("x"), 2, true
+      local net = ty.sym[name](options) + ty.sym.Variable("y", {shape = {1, 2, 2, 2}})
+      local e = assert.raises("shape", net.infer_shape_partial, net, {x = {0, 3, 0, 0}})
+      assert.is_truthy(tostring(e):find(case[2], 1, true), tostring(e))
+    end
+  end)
+end)
