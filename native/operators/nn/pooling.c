@@ -128,6 +128,7 @@ static int pool_shape(struct infer *s)
 static int pool_forward(struct call *c)
 {
   struct pool p = pool_of(c, &c->in[0]);
+  p.lowest = dtype_lowest(stored_dtype(c, 0));
   p.x = c->in[0].p;
   p.out = c->out[0].p ? c->out[0].p : c->tmp;
   p.argmax = c->nout > 1 && has_argmax(c->param) ? c->out[1].p : NULL;
