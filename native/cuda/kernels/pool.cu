@@ -113,7 +113,8 @@ FN C root_of(C x)
 {
   return POWER == 1 ? x : POWER == 2 ? sqrt_of(x) : (C)cbrt((double)x);
 }
-// What a maximum is at least: the lowest finite number of T; of levels, which put() clips, any below.
+// What a maximum is at least: the lowest finite number of T; of levels, any number below them,
+// since put() clips.
 template <typename N> FN C least() { return (C)-3.4028234663852886e38; }
 template <> __device__ __forceinline__ C least<double>() { return (C)-1.7976931348623157e308; }
 template <> __device__ __forceinline__ C least<f16>() { return -65504; }

@@ -129,17 +129,23 @@ static int output_examine(const struct call *c)
   return TY_OK;
 }
 
+/* Whether label i of sample o is ignored; the gradient of its classes is 0 then. */
+static bool clear_ignored(
+    const struct softmax_loss *l, int64_t o, int64_t i, int64_t from, int64_t n, void *dx)
+{
+  if (!l->ignore || whole_at(l->label, o * l->s.inner + i) != l->ignored) return false;
+  for (int64_t j = from + (i - from % l->s.inner + l->s.inner) % l->s.inner; j < from + n;
+       j += l->s.inner)
+    l->r->set(dx, j - from, 0);
+  return true;
+}
+
 static void one_label(
     const struct softmax_loss *l, int64_t o, int64_t i, int64_t from, int64_t n, void *dx)
 {
   const struct vec_ops *r = l->r;
   int64_t k = whole_at(l->label, o * l->s.inner + i);
-  if (l->ignore && k == l->ignored) {
-    for (int64_t j = from + (i - from % l->s.inner + l->s.inner) % l->s.inner; j < from + n;
-         j += l->s.inner)
-      r->set(dx, j - from, 0);
-    return;
-  }
+  if (clear_ignored(l, o, i, from, n, dx)) return;
   int64_t hit = k * l->s.inner + i;
   if (k < 0 || k >= l->s.k || hit < from || hit >= from + n) return;
   r->set(dx, hit - from, (r->get(l->p, o * l->s.k * l->s.inner + hit) - 1 + l->smooth) * l->scale);
@@ -188,8 +194,11 @@ static void backward_body(int64_t begin, int64_t end, void *context)
   const struct vec_ops *r = b->l.r;
   int64_t n = b->l.s.k * b->l.s.inner;
   for (int64_t o = begin; o < end; o++) {
-    softmax_loss_part(&b->l, o, 0, n, at(r, b->dx, o * n));
-    if (b->head) r->multiply(at(r, b->dx, o * n), at(r, b->head, o * n), n);
+    void *dx = at(r, b->dx, o * n);
+    softmax_loss_part(&b->l, o, 0, n, dx);
+    if (!b->head) continue;
+    r->multiply(dx, at(r, b->head, o * n), n);
+    for (int64_t i = 0; i < b->l.s.inner; i++) clear_ignored(&b->l, o, i, 0, n, dx);
   }
 }
 

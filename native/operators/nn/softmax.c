@@ -3,7 +3,8 @@
 ** Data is seen as (outer, k, inner) around the axis. With inner = 1 a unit of work is a row,
 ** else a strip of up to ROW_COLS neighbouring columns. Where the output has another dtype, data
 ** is converted first (scratch), so that the arithmetic is the output's. Rows with lengths are
-** taken one by one: elements from the length on are 0.
+** taken one by one: elements from the length on are 0, and so are their gradients, whatever head
+** gradients lie there.
 */
 #include "kernel/vec/vec.h"
 #include "op/op.h"
@@ -27,6 +28,11 @@ static const struct param other_params[] = { SOFT_PARAMS("accepted and without e
 static const char *softmax_in(const void *p)
 {
   return ((const struct soft_param *)p)->use_length == 1 ? "data length" : "data";
+}
+
+static const char *softmax_grad(const void *p)
+{
+  return ((const struct soft_param *)p)->use_length == 1 ? "g0 o0 i1" : "g0 o0";
 }
 
 static int soft_check(void *param)
@@ -91,10 +97,12 @@ static void with_length(struct soft *o, int64_t row)
 {
   int64_t start = row / o->s.inner * o->s.k * o->s.inner + row % o->s.inner;
   int64_t n = index_at(o->length, row, o->s.k + 1);
-  if (n)
-    o->r->soft_cols(
-        at(o->r, o->y, start), at(o->r, o->x, start), o->scale, o->log, n, o->s.inner, 1);
-  clear_rest(o, at(o->r, o->y, start), n);
+  void *y = at(o->r, o->y, start), *x = at(o->r, o->x, start), *dy = at(o->r, o->dy, start);
+  if (n && o->back)
+    o->r->soft_cols_back(y, x, dy, o->scale, o->log, n, o->s.inner, 1);
+  else if (n)
+    o->r->soft_cols(y, x, o->scale, o->log, n, o->s.inner, 1);
+  clear_rest(o, y, n);
 }
 
 static void strip(struct soft *o, int64_t start, int64_t n)
@@ -178,7 +186,8 @@ static int soft_forward(struct call *c)
   return TY_OK;
 }
 
-/* in: gradient of the output, output. The gradient of data is computed in the output's dtype. */
+/* in: gradient of the output, output, length. The gradient of data is computed in the output's
+** dtype. */
 static size_t soft_back_scratch(const struct call *c)
 {
   return c->in[1].d.dtype == c->out[0].d.dtype ? 0 : desc_bytes(&c->in[1].d);
@@ -193,6 +202,7 @@ static int soft_backward(struct call *c)
   o.dy = c->in[0].p;
   o.x = c->in[1].p;
   o.y = same ? c->out[0].p : c->tmp;
+  o.length = c->nin > 2 ? &c->in[2] : NULL;
   if (c->nout > 1 && c->out[1].p) memset(c->out[1].p, 0, desc_bytes(&c->out[1].d));
   if (!c->out[0].p) return TY_OK;
   soft_run(&o);
@@ -315,7 +325,7 @@ const struct op op_softmax[] = {
            "the rest is 0; length has data's shape without axis.",
     .in = "data length", .in_of = softmax_in, .param = softmax_params, .param_size = sizeof(struct soft_param),
     .check = soft_check,
-    .shape = soft_shape, .type = soft_type, .grad = "g0 o0", .inplace = "0=0", .back_inplace = "0=0 0=1",
+    .shape = soft_shape, .type = soft_type, .grad_of = softmax_grad, .inplace = "0=0", .back_inplace = "0=0 0=1",
     .cpu = soft_cpu, .back_cpu = soft_back_cpu, .flags = OP_NAMED_INPUT },
   { .name = "log_softmax", .alias = "_npx_log_softmax",
     .doc = "Logarithm of the softmax of x / temperature along axis, computed without leaving the logarithmic scale.",
