@@ -351,7 +351,8 @@ static int take_record(struct cursor *r, struct loaded *l)
   l->tensor[l->n] = NULL;
   TRY(take_head(r, &x));
   if (!x.absent) TRY((x.storage == DENSE ? take_dense : take_sparse)(r, &x, &l->tensor[l->n]));
-  l->n++;
+  ty_tensor *t = l->tensor[l->n++];
+  if (t && t->d.dtype == TY_BOOL) mend_bools(tensor_at(t), desc_bytes(&t->d));
   return TY_OK;
 }
 

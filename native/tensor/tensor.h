@@ -13,6 +13,8 @@ struct ty_tensor {
   int32_t  readonly;
 };
 static inline void *tensor_at(const ty_tensor *t) { return (char *)t->storage->data + t->offset; }
+/* makes 1 of each byte other than 0: bools from files and callers, which kernels take for 0 or 1 */
+void mend_bools(uint8_t *p, size_t n);
 /* keeps s */
 int     tensor_on(const ty_desc *d, struct storage *s, int64_t offset, ty_tensor **out);
 /* on a CPU; large ones are touched at first use */

@@ -106,6 +106,7 @@ ADD(double)
 ADD(uint8_t)
 ADD(uint32_t)
 ADD(uint64_t)
+ADD(bool)
 
 static int gather_back(struct call *c) /* reads the head gradient, indices */
 {
@@ -120,6 +121,7 @@ static int gather_back(struct call *c) /* reads the head gradient, indices */
   case TY_F64: add_double(&p, dx->p, c->in[0].p); break;
   case TY_I32: add_uint32_t(&p, dx->p, c->in[0].p); break;
   case TY_I64: add_uint64_t(&p, dx->p, c->in[0].p); break;
+  case TY_BOOL: add_bool(&p, dx->p, c->in[0].p); break;
   default: add_uint8_t(&p, dx->p, c->in[0].p);
   }
   return TY_OK;

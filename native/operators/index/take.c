@@ -128,6 +128,7 @@ ADD_ROWS(double)
 ADD_ROWS(uint8_t)
 ADD_ROWS(uint32_t)
 ADD_ROWS(uint64_t)
+ADD_ROWS(bool)
 
 static void add_body(int64_t begin, int64_t end, void *context)
 {
@@ -142,6 +143,7 @@ static void add_body(int64_t begin, int64_t end, void *context)
     case TY_F64: add_double(t, outer, column, width, low, high); break;
     case TY_I32: add_uint32_t(t, outer, column, width, low, high); break;
     case TY_I64: add_uint64_t(t, outer, column, width, low, high); break;
+    case TY_BOOL: add_bool(t, outer, column, width, low, high); break;
     default: add_uint8_t(t, outer, column, width, low, high);
     }
   }

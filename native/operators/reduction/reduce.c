@@ -3,7 +3,8 @@
 **
 ** No axis given, or an empty list, means all of them. Dropping every axis leaves one of size 1.
 ** The walk over the shape and the inner loops are kernel/reduce/reduce.h's. Integers wrap,
-** integer means truncate. NaN is the extreme of what it occurs in.
+** integer means truncate. Sums of bools count, in int64; their means, norms and moments are
+** float32. NaN is the extreme of what it occurs in.
 */
 #include "kernel/strided_copy.h"
 #include "kernel/reduce/reduce.h"
@@ -70,6 +71,70 @@ static int axes_shape(struct infer *s)
   return reduced_shape(s, &s->out[0], axes_mask(&p->axis, p->exclude, ndim), p->keepdims);
 }
 
+/* -- two dtypes -------------------------------------------------------------------------------- */
+
+/* Data and result of two dtypes are reduced in the one that holds both. */
+static int common_dtype(int a, int b)
+{
+  if (dtype_float(a) != dtype_float(b)) return dtype_float(a) ? a : b;
+  return dtype_size(a) > dtype_size(b) ? a : b;
+}
+
+static int common_plan(const ty_desc *data, int other, uint32_t axes, struct reduce *r)
+{
+  ty_desc d = *data;
+  d.dtype = common_dtype(d.dtype, other);
+  reduce_plan(&d, axes, r);
+  return d.dtype;
+}
+
+static size_t copy_bytes(int dtype, const struct operand *x)
+{
+  ty_desc d = x->d;
+  d.dtype = dtype;
+  return x->d.dtype == dtype ? 0 : align_up(desc_bytes(&d), ALIGN);
+}
+
+/* The operand in the given dtype: its own bytes, or a copy at *tmp, which is filled on request. */
+static void *in_dtype(int dtype, const struct operand *x, bool filled, char **tmp)
+{
+  void *copy = *tmp;
+  if (x->d.dtype == dtype) return x->p;
+  if (filled) dtype_convert(copy, dtype, x->p, x->d.dtype, desc_count(&x->d));
+  *tmp += copy_bytes(dtype, x);
+  return copy;
+}
+
+static void put_back(const struct operand *x, const void *copy, int dtype)
+{
+  if (copy != x->p) dtype_convert(x->p, x->d.dtype, copy, dtype, desc_count(&x->d));
+}
+
+/* in: head gradient, then data and result as the kind needs */
+static size_t back_scratch(const struct call *c)
+{
+  int dtype = common_dtype(c->out[0].d.dtype, c->in[0].d.dtype);
+  size_t bytes = copy_bytes(dtype, &c->out[0]);
+  for (int i = 0; i < c->nin; i++) bytes += copy_bytes(dtype, &c->in[i]);
+  return bytes;
+}
+
+static int back_run(struct call *c, int kind, bool mean)
+{
+  const struct operand *dx = &c->out[0];
+  const uint32_t axes = c->op->reduction(c->param, dx->d.ndim).axes;
+  const void *v[3] = { NULL };
+  struct reduce r;
+  int dtype = common_plan(&dx->d, c->in[0].d.dtype, axes, &r);
+  char *tmp = c->tmp;
+  if (!dx->p) return TY_OK;
+  for (int i = 0; i < c->nin; i++) v[i] = in_dtype(dtype, &c->in[i], true, &tmp);
+  void *to = in_dtype(dtype, dx, false, &tmp);
+  reduce_back(&r, kind, to, v[1], v[2], v[0], NULL, mean ? 1 / (double)r.count : 1);
+  put_back(dx, to, dtype);
+  return TY_OK;
+}
+
 /* -- sum, mean, prod, nansum, nanprod, max, min ------------------------------------------------ */
 
 static uint32_t axes_gone(const void *param, int ndim)
@@ -90,22 +155,21 @@ static size_t axes_scratch(const struct call *c)
   return reduce_scratch(&r);
 }
 
+/* The result of bools is of another type. */
+static int bools_type(struct infer *s, int dtype)
+{
+  if (s->in[0].dtype == TY_BOOL) return type_is(s, &s->out[0], dtype);
+  return type_both(s, &s->in[0], &s->out[0]);
+}
+static int count_type(struct infer *s) { return bools_type(s, TY_I64); }
+static int mean_type(struct infer *s)  { return bools_type(s, TY_F32); }
+
 static int axes_run(struct call *c, int kind, int finish)
 {
   struct reduce r;
   axes_plan(c, &c->in[0].d, &r);
+  r.result = c->out[0].d.dtype;
   reduce_run(&r, kind, finish, c->in[0].p, NULL, c->out[0].p, c->add & 1, c->tmp);
-  return TY_OK;
-}
-
-static int axes_back(
-    struct call *c, int kind, bool mean) /* reads g0, then i0 and o0 as the kind needs */
-{
-  struct reduce r;
-  axes_plan(c, &c->out[0].d, &r);
-  const void *x = c->nin > 1 ? c->in[1].p : NULL, *y = c->nin > 2 ? c->in[2].p : NULL;
-  if (c->out[0].p)
-    reduce_back(&r, kind, c->out[0].p, x, y, c->in[0].p, NULL, mean ? 1 / (double)r.count : 1);
   return TY_OK;
 }
 
@@ -115,12 +179,12 @@ static struct axis_reduction op##_reduction(const void *param, int ndim) \
   return (struct axis_reduction){ axes_gone(param, ndim), kind, finish }; \
 } \
 static int op##_run(struct call *c) { return axes_run(c, kind, finish); } \
-static int op##_back(struct call *c) { return axes_back(c, back, finish == F_MEAN); } \
+static int op##_back(struct call *c) { return back_run(c, back, finish == F_MEAN); } \
 static const struct kernel op##_kernels[] = { \
   { .name = "reduce", .run = op##_run, .types = T_FLOAT | T_INT, .scratch = axes_scratch, .add = 1 }, { 0 } \
 }; \
 static const struct kernel op##_back_kernels[] = { \
-  { .name = "spread", .run = op##_back, .types = T_FLOAT | T_INT }, { 0 } \
+  { .name = "spread", .run = op##_back, .types = T_FLOAT | T_INT, .scratch = back_scratch }, { 0 } \
 };
 REDUCTION(sum,     R_SUM,     F_NONE, B_SUM)
 REDUCTION(mean,    R_SUM,     F_MEAN,  B_SUM)
@@ -139,7 +203,7 @@ static const struct param norm_params[] = {
     "1: sum of absolute values, 2: square root of the sum of squares" },
   AXIS(struct norm_reduce_param, "None"),
   { "out_dtype", P_DTYPE, offsetof(struct norm_reduce_param, out_dtype), "None",
-    "dtype of the result; None: as data", NULL, NULL, 1 },
+    "dtype of the result; None: as data, float32 for bool", NULL, NULL, 1 },
   { 0 }
 };
 
@@ -172,46 +236,7 @@ static int norm_shape(struct infer *s)
 static int norm_type(struct infer *s)
 {
   const struct norm_reduce_param *p = s->param;
-  if (p->out_dtype >= 0) return type_is(s, &s->out[0], (int)p->out_dtype);
-  return type_both(s, &s->in[0], &s->out[0]);
-}
-
-/* Data and result of two dtypes are reduced in the one that holds both. */
-static int common_dtype(int a, int b)
-{
-  if (dtype_float(a) != dtype_float(b)) return dtype_float(a) ? a : b;
-  return dtype_size(a) > dtype_size(b) ? a : b;
-}
-
-static int norm_plan(const struct call *c, const ty_desc *data, int other, struct reduce *r)
-{
-  const struct norm_reduce_param *p = c->param;
-  ty_desc d = *data;
-  d.dtype = common_dtype(d.dtype, other);
-  reduce_plan(&d, axes_mask(&p->axis, false, d.ndim), r);
-  return d.dtype;
-}
-
-static size_t copy_bytes(int dtype, const struct operand *x)
-{
-  ty_desc d = x->d;
-  d.dtype = dtype;
-  return x->d.dtype == dtype ? 0 : align_up(desc_bytes(&d), ALIGN);
-}
-
-/* The operand in the given dtype: its own bytes, or a copy at *tmp, which is filled on request. */
-static void *in_dtype(int dtype, const struct operand *x, bool filled, char **tmp)
-{
-  void *copy = *tmp;
-  if (x->d.dtype == dtype) return x->p;
-  if (filled) dtype_convert(copy, dtype, x->p, x->d.dtype, desc_count(&x->d));
-  *tmp += copy_bytes(dtype, x);
-  return copy;
-}
-
-static void put_back(const struct operand *x, const void *copy, int dtype)
-{
-  if (copy != x->p) dtype_convert(x->p, x->d.dtype, copy, dtype, desc_count(&x->d));
+  return p->out_dtype >= 0 ? type_is(s, &s->out[0], (int)p->out_dtype) : mean_type(s);
 }
 
 static struct axis_reduction norm_reduction(const void *param, int ndim)
@@ -225,7 +250,8 @@ static struct axis_reduction norm_reduction(const void *param, int ndim)
 static size_t norm_scratch(const struct call *c)
 {
   struct reduce r;
-  int dtype = norm_plan(c, &c->in[0].d, c->out[0].d.dtype, &r);
+  const uint32_t axes = norm_reduction(c->param, c->in[0].d.ndim).axes;
+  int dtype = common_plan(&c->in[0].d, c->out[0].d.dtype, axes, &r);
   return copy_bytes(dtype, &c->in[0]) + copy_bytes(dtype, &c->out[0]) + reduce_scratch(&r);
 }
 
@@ -235,7 +261,7 @@ static int norm_run(struct call *c)
   const bool add = c->add & 1;
   const struct operand *out = &c->out[0];
   struct reduce r;
-  int dtype = norm_plan(c, &c->in[0].d, out->d.dtype, &r);
+  int dtype = common_plan(&c->in[0].d, out->d.dtype, k.axes, &r);
   char *tmp = c->tmp;
   const void *x = in_dtype(dtype, &c->in[0], true, &tmp);
   void *y = in_dtype(dtype, out, add, &tmp);
@@ -244,36 +270,17 @@ static int norm_run(struct call *c)
   return TY_OK;
 }
 
-/* in: head gradient, data, norm */
-static size_t norm_back_scratch(const struct call *c)
-{
-  int dtype = common_dtype(c->out[0].d.dtype, c->in[0].d.dtype);
-  size_t bytes = copy_bytes(dtype, &c->out[0]);
-  for (int i = 0; i < c->nin; i++) bytes += copy_bytes(dtype, &c->in[i]);
-  return bytes;
-}
-
-static int norm_back(struct call *c)
+static int norm_back(struct call *c) /* in: head gradient, data, norm */
 {
   bool two = ((const struct norm_reduce_param *)c->param)->ord == 2;
-  struct reduce r;
-  int dtype = norm_plan(c, &c->out[0].d, c->in[0].d.dtype, &r);
-  char *tmp = c->tmp;
-  if (!c->out[0].p) return TY_OK;
-  const void *g = in_dtype(dtype, &c->in[0], true, &tmp),
-             *x = in_dtype(dtype, &c->in[1], true, &tmp),
-             *y = in_dtype(dtype, &c->in[2], true, &tmp);
-  void *dx = in_dtype(dtype, &c->out[0], false, &tmp);
-  reduce_back(&r, two ? B_ROOT : B_SIGN, dx, x, y, g, NULL, 1);
-  put_back(&c->out[0], dx, dtype);
-  return TY_OK;
+  return back_run(c, two ? B_ROOT : B_SIGN, false);
 }
 
 static const struct kernel norm_kernels[] = {
   { .name = "reduce", .run = norm_run, .types = T_FLOAT | T_INT, .scratch = norm_scratch, .add = 1 }, { 0 }
 };
 static const struct kernel norm_back_kernels[] = {
-  { .name = "spread", .run = norm_back, .types = T_FLOAT | T_INT, .scratch = norm_back_scratch }, { 0 }
+  { .name = "spread", .run = norm_back, .types = T_FLOAT | T_INT, .scratch = back_scratch }, { 0 }
 };
 
 /* -- moments ----------------------------------------------------------------------------------- */
@@ -299,6 +306,12 @@ static int moments_shape(struct infer *s)
   return TY_OK;
 }
 
+static int moments_type(struct infer *s)
+{
+  TRY(mean_type(s));
+  return type_both(s, &s->out[0], &s->out[1]);
+}
+
 static size_t mean_bytes(const struct call *c) { return align_up(desc_bytes(&c->out[0].d), ALIGN); }
 
 static struct axis_reduction moments_reduction(const void *param, int ndim)
@@ -307,42 +320,57 @@ static struct axis_reduction moments_reduction(const void *param, int ndim)
   return (struct axis_reduction){ axes_mask(&p->axes, false, ndim), R_SUM, F_MEAN };
 }
 
-/* a mean of our own, in case nobody wants output 0; then the result's */
+/* Data in the type of the moments; a mean of our own, in case nobody wants output 0; what the
+** reductions need. */
 static size_t moments_scratch(const struct call *c)
 {
-  const struct moments *p = c->param;
   struct reduce r;
-  reduce_plan(&c->in[0].d, axes_mask(&p->axes, false, c->in[0].d.ndim), &r);
-  return mean_bytes(c) + reduce_scratch(&r);
+  const uint32_t axes = moments_reduction(c->param, c->in[0].d.ndim).axes;
+  int dtype = common_plan(&c->in[0].d, c->out[0].d.dtype, axes, &r);
+  return copy_bytes(dtype, &c->in[0]) + mean_bytes(c) + reduce_scratch(&r);
 }
 
 static int moments_run(struct call *c)
 {
-  const struct moments *p = c->param;
   struct reduce r;
-  void *mean = c->out[0].p ? c->out[0].p : c->tmp, *tmp = (char *)c->tmp + mean_bytes(c);
-  reduce_plan(&c->in[0].d, axes_mask(&p->axes, false, c->in[0].d.ndim), &r);
-  reduce_run(&r, R_SUM, F_MEAN, c->in[0].p, NULL, mean, false, tmp);
-  if (c->out[1].p) reduce_run(&r, R_DEVIATION, F_MEAN, c->in[0].p, mean, c->out[1].p, false, tmp);
+  const uint32_t axes = moments_reduction(c->param, c->in[0].d.ndim).axes;
+  int dtype = common_plan(&c->in[0].d, c->out[0].d.dtype, axes, &r);
+  char *tmp = c->tmp;
+  const void *x = in_dtype(dtype, &c->in[0], true, &tmp);
+  void *mean = c->out[0].p ? c->out[0].p : tmp;
+  tmp += mean_bytes(c);
+  reduce_run(&r, R_SUM, F_MEAN, x, NULL, mean, false, tmp);
+  if (c->out[1].p) reduce_run(&r, R_DEVIATION, F_MEAN, x, mean, c->out[1].p, false, tmp);
   return TY_OK;
 }
 
-static int moments_back(struct call *c) /* reads the two head gradients, data, mean */
+/* in: the two head gradients, data, mean */
+static size_t moments_back_scratch(const struct call *c)
 {
-  const struct moments *p = c->param;
+  int dtype = c->in[0].d.dtype;
+  return copy_bytes(dtype, &c->in[2]) + copy_bytes(dtype, &c->out[0]);
+}
+
+static int moments_back(struct call *c)
+{
   struct reduce r;
-  reduce_plan(&c->out[0].d, axes_mask(&p->axes, false, c->out[0].d.ndim), &r);
-  if (c->out[0].p)
-    reduce_back(&r, B_DEVIATION, c->out[0].p, c->in[2].p, c->in[3].p, c->in[0].p, c->in[1].p,
-        1 / (double)r.count);
+  const struct operand *dx = &c->out[0];
+  const uint32_t axes = moments_reduction(c->param, dx->d.ndim).axes;
+  int dtype = common_plan(&dx->d, c->in[0].d.dtype, axes, &r);
+  char *tmp = c->tmp;
+  if (!dx->p) return TY_OK;
+  const void *x = in_dtype(dtype, &c->in[2], true, &tmp);
+  void *to = in_dtype(dtype, dx, false, &tmp);
+  reduce_back(&r, B_DEVIATION, to, x, c->in[3].p, c->in[0].p, c->in[1].p, 1 / (double)r.count);
+  put_back(dx, to, dtype);
   return TY_OK;
 }
 
 static const struct kernel moments_kernels[] = {
-  { .name = "reduce", .run = moments_run, .types = T_FLOAT, .scratch = moments_scratch }, { 0 }
+  { .name = "reduce", .run = moments_run, .types = T_FLOAT | T_INT, .scratch = moments_scratch }, { 0 }
 };
 static const struct kernel moments_back_kernels[] = {
-  { .name = "spread", .run = moments_back, .types = T_FLOAT }, { 0 }
+  { .name = "spread", .run = moments_back, .types = T_FLOAT | T_INT, .scratch = moments_back_scratch }, { 0 }
 };
 
 /* -- argmax, argmin ---------------------------------------------------------------------------- */
@@ -462,14 +490,18 @@ static const struct kernel channel_kernels[] = {
 
 const struct op op_reduce[] = {
   { .name = "sum", .alias = "sum_axis _sparse_sum", .grad = "g0", REDUCES(sum),
-    .doc = "Sum over axes. Every summed element gets the head gradient." },
+    .type = count_type,
+    .doc = "Sum over axes; of bools their count, in int64. Every summed element gets the head gradient." },
   { .name = "mean", .alias = "_sparse_mean", .grad = "g0", REDUCES(mean),
-    .doc = "Mean over axes. Every element gets the head gradient divided by their number." },
+    .type = mean_type,
+    .doc = "Mean over axes; of bools in float32, of other integers truncated. Every element gets the head gradient "
+           "divided by their number." },
   { .name = "prod", .grad = "g0 i0 o0", REDUCES(prod),
     .doc = "Product over axes. The gradient is the head gradient times the product over the element; where an element "
            "is 0 it is NaN or infinite." },
   { .name = "nansum", .grad = "g0 i0", REDUCES(nansum),
-    .doc = "Sum over axes that passes over NaN. The gradient is that of sum, 0 at NaN." },
+    .type = count_type,
+    .doc = "Sum over axes that passes over NaN; of bools in int64. The gradient is that of sum, 0 at NaN." },
   { .name = "nanprod", .grad = "g0 i0 o0", REDUCES(nanprod),
     .doc = "Product over axes that passes over NaN. The gradient is that of prod, 0 at NaN." },
   { .name = "max", .alias = "max_axis", .grad = "g0 i0 o0", REDUCES(max),
@@ -477,17 +509,19 @@ const struct op op_reduce[] = {
   { .name = "min", .alias = "min_axis", .grad = "g0 i0 o0", REDUCES(min),
     .doc = "Smallest element over axes. Every element equal to it gets the head gradient." },
   { .name = "_square_sum", .grad = "g0 i0", .back = "_backward_square_sum", REDUCES(square),
-    .doc = "Sum of squares over axes. The gradient is twice the element times the head gradient." },
+    .type = count_type,
+    .doc = "Sum of squares over axes; of bools in int64. The gradient is twice the element times the head gradient." },
   { .name = "norm", .alias = "_sparse_norm",
-    .doc = "Sum of absolute values, or root of the sum of squares, over axes. The gradient is the sign of the "
-           "element, or the element over the norm (NaN at 0).",
+    .doc = "Sum of absolute values, or root of the sum of squares, over axes; of bools in float32. The gradient is "
+           "the sign of the element, or the element over the norm (NaN at 0).",
     .in = "data", .param = norm_params, .param_size = sizeof(struct norm_reduce_param), .check = norm_check, .shape = norm_shape,
     .type = norm_type, .reduction = norm_reduction,
     .grad = "g0 i0 o0", .cpu = norm_kernels, .back_cpu = norm_back_kernels },
   { .name = "moments",
-    .doc = "Mean and variance (divided by the number of elements) over axes. Both have gradients.",
+    .doc = "Mean and variance (divided by the number of elements) over axes; of bools in float32, of other integers "
+           "truncated. Both have gradients.",
     .in = "data", .out = "output0 output1", .param = moments_params, .param_size = sizeof(struct moments),
-    .shape = moments_shape, .reduction = moments_reduction,
+    .shape = moments_shape, .type = moments_type, .reduction = moments_reduction,
     .grad = "g0 g1 i0 o0", .cpu = moments_kernels, .back_cpu = moments_back_kernels },
   { .name = "argmax", ARG_EXTREME,
     .doc = "Place of the first largest element, counted from 0, in data's dtype. No gradient flows.",
