@@ -283,8 +283,9 @@ static int argmax_forward(struct call *c)
   int team = cuda_team(rows, s.k, s.inner);
   cu_function run;
   bool least = cuda_what(c) == LEAST;
-  TRY(cuda_family(c->device, FAMILY_search, "index_of_extreme", &run, "T=%s LEAST=%d TEAM=%d",
-      cuda_type(d->dtype), least, team));
+  TRY(cuda_family(c->device, FAMILY_search, "index_of_extreme", &run,
+      "T=%s TO=%s LEAST=%d TEAM=%d", cuda_type(d->dtype), cuda_type(c->out[0].d.dtype), least,
+      team));
   void *params[] = { &c->out[0].p, &c->in[0].p, &rows, &s.k, &s.inner };
   return cuda_run(c, run, rows * team, params);
 }

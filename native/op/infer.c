@@ -107,6 +107,41 @@ int type_both(struct infer *s, ty_desc *a, ty_desc *b)
   return type_is(s, b, a->dtype);
 }
 
+static bool is_half(int dtype) { return dtype == TY_F16 || dtype == TY_BF16; }
+
+int index_fits(struct infer *s, const ty_desc *slot, int64_t n)
+{
+  if (!is_half(slot->dtype)) return TY_OK;
+  return positions_fit(s, slot, slot->dtype, n, "give them in float32 or as integers");
+}
+
+int type_index(struct infer *s, ty_desc *slot, const ty_desc *data, int64_t n)
+{
+  bool rounds = is_half(data->dtype) && n > dtype_counts(data->dtype);
+  if (slot->dtype == TY_NODTYPE) TRY(type_is(s, slot, rounds ? TY_F32 : data->dtype));
+  return index_fits(s, slot, n);
+}
+
+int positions_fit(struct infer *s, const ty_desc *slot, int dtype, int64_t n, const char *instead)
+{
+  if (dtype == TY_NODTYPE || n <= dtype_counts(dtype)) return TY_OK;
+  return infer_fail(s, TY_EVALUE, slot, "%s%s cannot count %lld elements%s%s",
+      slot ? "" : "parameter dtype: ", dtype_name(dtype), (long long)n, slot ? "; " : "",
+      slot ? instead : "");
+}
+
+int check_position_dtype(int64_t dtype)
+{
+  static const char want[] = "uint8, int32, int64, float16, float32 or float64";
+  if (dtype == TY_U8 || dtype == TY_I32 || dtype == TY_I64 || dtype == TY_F16 || dtype == TY_F32 ||
+      dtype == TY_F64)
+    return TY_OK;
+  int code = fail(
+      TY_EVALUE, "parameter dtype: expected %s, got %s", want, dtype_name((int)dtype));
+  fail_argument("dtype", want, dtype_name((int)dtype));
+  return code;
+}
+
 int type_all(struct infer *s)
 {
   int dtype = TY_NODTYPE;
@@ -142,6 +177,11 @@ int axis_of(struct infer *s, int64_t axis, int ndim, int *out)
 
 int op_infer(struct infer *s, int what)
 {
-  if (what == INFER_SHAPES) return s->op->shape ? s->op->shape(s) : shape_all(s);
-  return s->op->type ? s->op->type(s) : type_all(s);
+  int input = 1;
+  if (what == INFER_SHAPES)
+    TRY(s->op->shape ? s->op->shape(s) : shape_all(s));
+  else
+    TRY(s->op->type ? s->op->type(s) : type_all(s));
+  int64_t n = s->op->indices ? s->op->indices(s, &input) : 0;
+  return n > 0 && input < s->nin ? index_fits(s, &s->in[input], n) : TY_OK;
 }

@@ -70,6 +70,10 @@ struct op {
   int       (*check)(void *param);                    /* after parsing: rules between parameters */
   int       (*shape)(struct infer *s);                /* NULL: all alike */
   int       (*type)(struct infer *s);                 /* NULL: all alike */
+  /* of an operator with an input of indices, labels or lengths: these are below the result, 0 while
+  ** that is not known. *input, which is 1, may be set. A half type that does not hold them is
+  ** refused. */
+  int64_t   (*indices)(const struct infer *s, int *input);
   /* asked by the search for bad numbers, where training runs the operator: fails where an input
   ** makes no sense (operands lie on the host) */
   int       (*examine)(const struct call *c);

@@ -39,7 +39,7 @@ FN struct pool_region pool_region_at(const T *rois, i64 r, const roi_args &s)
 
 // argmax: of each maximum in its plane, -1: there is none; either of y and argmax may be NULL
 extern "C" __global__ void roi_pool(
-    T *y, T *argmax, const T *x, const T *rois, const struct roi_args __grid_constant__ s)
+    T *y, i32 *argmax, const T *x, const T *rois, const struct roi_args __grid_constant__ s)
 {
   EACH(i, s.n)
   {
@@ -59,12 +59,12 @@ extern "C" __global__ void roi_pool(
         }
       }
     if (y) y[i] = best < 0 ? 0 : most;
-    if (argmax) argmax[i] = (T)best;
+    if (argmax) argmax[i] = (i32)best;
   }
 }
 
 // n: elements of dx
-extern "C" __global__ void roi_pool_back(T *dx, const T *dy, const T *argmax, const T *rois,
+extern "C" __global__ void roi_pool_back(T *dx, const T *dy, const i32 *argmax, const T *rois,
     const struct roi_args __grid_constant__ s)
 {
   EACH(i, s.n)
@@ -79,7 +79,7 @@ extern "C" __global__ void roi_pool_back(T *dx, const T *dy, const T *argmax, co
         if (!holds(pool_bin(&g, 0, by, s.bins[0], s.size[0]), p.at[0])) continue;
         for (i64 bx = 0; bx < s.bins[1]; bx++) {
           i64 from = ((r * s.channels + p.channel) * s.bins[0] + by) * s.bins[1] + bx;
-          if (holds(pool_bin(&g, 1, bx, s.bins[1], s.size[1]), p.at[1]) && (i64)argmax[from] == at)
+          if (holds(pool_bin(&g, 1, bx, s.bins[1], s.size[1]), p.at[1]) && argmax[from] == at)
             sum += dy[from];
         }
       }

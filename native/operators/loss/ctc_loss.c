@@ -52,11 +52,21 @@ static int ctc_shape(struct infer *s)
   return shape_as(s, &s->out[1], &d);
 }
 
+static int64_t ctc_classes(const struct infer *s, int *input)
+{
+  return s->in[0].ndim == 3 ? s->in[0].dim[2] : 0;
+}
+
 static int ctc_type(struct infer *s)
 {
   for (int i = 0; i < 2; i++) TRY(type_both(s, &s->in[0], &s->out[i]));
-  for (int i = 1; i < s->nin; i++)
-    if (s->in[i].dtype == TY_NODTYPE) TRY(type_is(s, &s->in[i], s->in[0].dtype));
+  const struct ctc_param *p = s->param;
+  const ty_desc *d = &s->in[0], *label = &s->in[1];
+  int64_t steps = d->ndim == 3 && d->dim[0] ? d->dim[0] + 1 : 0,
+          labels = label->ndim == 2 && label->dim[1] ? label->dim[1] + 1 : 0;
+  TRY(type_index(s, &s->in[1], d, ctc_classes(s, NULL)));
+  for (int i = 2; i < s->nin; i++)
+    TRY(type_index(s, &s->in[i], d, p->use_data_lengths && i == 2 ? steps : labels));
   return TY_OK;
 }
 
@@ -288,7 +298,7 @@ const struct op op_ctc_loss[] = {
     .doc = "-log of the probability of each label row (batch, labels) under activations data (time, batch, classes), "
            "softmax included: (batch,). A row that needs more steps than there are has loss and gradient 0; a label that "
            "is no class is an error.",
-    .param = ctc_params, .param_size = sizeof(struct ctc_param), .shape = ctc_shape, .type = ctc_type, .grad = "g0 o1",
-    .cpu = ctc_cpu, .back_cpu = ctc_back_cpu },
+    .param = ctc_params, .param_size = sizeof(struct ctc_param), .shape = ctc_shape, .type = ctc_type,
+    .indices = ctc_classes, .grad = "g0 o1", .cpu = ctc_cpu, .back_cpu = ctc_back_cpu },
   { 0 }
 };

@@ -18,6 +18,18 @@ static int label_type(struct infer *s)
   return s->in[1].dtype == TY_NODTYPE ? type_is(s, &s->in[1], s->in[0].dtype) : TY_OK;
 }
 
+static int64_t classes_of(const struct infer *s, int *input)
+{
+  const ty_desc *d = &s->in[0];
+  return d->ndim ? d->dim[d->ndim - 1] : 0;
+}
+
+static int class_type(struct infer *s)
+{
+  TRY(type_both(s, &s->in[0], &s->out[0]));
+  return type_index(s, &s->in[1], &s->in[0], classes_of(s, NULL));
+}
+
 static int copy_forward(struct call *c)
 {
   if (c->out[0].p != c->in[0].p)
@@ -262,7 +274,7 @@ const struct op op_regression_output[] = {
     .doc = "Data as it is; the gradient is grad_scale / m where data is above its label and -grad_scale / m "
            "elsewhere, m outputs per sample." },
   { .name = "SVMOutput", .in = "data label", .param = svm_params, .param_size = sizeof(struct svm_param),
-    .shape = svm_shape, .type = label_type,
+    .shape = svm_shape, .type = class_type, .indices = classes_of,
     .doc = "Scores (rows, classes) as they are, one dimension is one row; the gradient is that of the one-against-all "
            "hinge loss, squared unless use_linear.",
     .grad = "o0 i1", .inplace = "0=0", .cpu = identity_cpu, .back_cpu = svm_back_cpu, .flags = OP_LOSS },

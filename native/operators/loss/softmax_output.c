@@ -72,10 +72,18 @@ static int output_shape(struct infer *s)
   return shape_is(s, label, MAX(d.ndim - 1, 1), d.dim);
 }
 
+/* classes; 0: labels are probabilities, or not known yet */
+static int64_t classes_of(const struct infer *s, int *input)
+{
+  const ty_desc *d = &s->in[0], *label = &s->in[1];
+  if (!desc_known(d) || !desc_known(label) || desc_same_shape(d, label)) return 0;
+  return view_of(d, s->param).k;
+}
+
 static int output_type(struct infer *s)
 {
   TRY(type_both(s, &s->in[0], &s->out[0]));
-  return s->in[1].dtype == TY_NODTYPE ? type_is(s, &s->in[1], s->in[0].dtype) : TY_OK;
+  return type_index(s, &s->in[1], &s->in[0], classes_of(s, NULL));
 }
 
 /* -- kernels ----------------------------------------------------------------------------------- */
@@ -258,7 +266,7 @@ const struct op op_softmax_output[] = {
            "stands behind. "
            "A label of data's shape is taken as probabilities.",
     .in = "data label", .param = output_params, .param_size = sizeof(struct output_param), .shape = output_shape,
-    .type = output_type,
+    .type = output_type, .indices = classes_of,
     .grad_of = output_grad, .inplace = "0=0", .cpu = output_cpu, .back_cpu = output_back_cpu,
     .loss_in_parts = in_parts },
   { 0 }

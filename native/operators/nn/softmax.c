@@ -268,10 +268,15 @@ static int cross_shape(struct infer *s)
   return s->in[1].ndim ? shape_dim(s, &s->in[0], 0, s->in[1].dim[0]) : TY_OK;
 }
 
+static int64_t cross_classes(const struct infer *s, int *input)
+{
+  return s->in[0].ndim == 2 ? s->in[0].dim[1] : 0;
+}
+
 static int cross_type(struct infer *s)
 {
   TRY(type_both(s, &s->in[0], &s->out[0]));
-  return s->in[1].dtype == TY_NODTYPE ? type_is(s, &s->in[1], s->in[0].dtype) : TY_OK;
+  return type_index(s, &s->in[1], &s->in[0], cross_classes(s, NULL));
 }
 
 static size_t cross_scratch(const struct call *c) { return desc_bytes(&c->in[0].d); }
@@ -344,7 +349,7 @@ const struct op op_softmax[] = {
   { .name = "softmax_cross_entropy",
     .doc = "Sum over the rows of data (rows, classes) of -log of the softmax at the row's label, (1,); the label gets "
            "a zero gradient.",
-    .in = "data label", .shape = cross_shape, .type = cross_type, .grad = "g0 i0 i1", .cpu = cross_cpu,
+    .in = "data label", .shape = cross_shape, .type = cross_type, .indices = cross_classes, .grad = "g0 i0 i1", .cpu = cross_cpu,
     .back_cpu = cross_back_cpu },
   { 0 }
 };

@@ -375,42 +375,84 @@ static const struct kernel moments_back_kernels[] = {
 
 /* -- argmax, argmin ---------------------------------------------------------------------------- */
 
-struct arg_param { int64_t axis, keepdims; };
+struct arg_param { int64_t axis, keepdims, dtype; };
+#define ARG_DTYPE \
+  { "dtype", P_DTYPE, offsetof(struct arg_param, dtype), "None", \
+    "dtype of the positions; None: as data, which must hold them", NULL, NULL, 1 }
 static const struct param arg_params[] = {
   { "axis",     P_INT,  offsetof(struct arg_param, axis),     "None",
     "axis to search; negative counts from the end; None: the flattened array", NULL, NULL, 1 },
   { "keepdims", P_BOOL, offsetof(struct arg_param, keepdims), "False", "leave the axis with size 1" },
+  ARG_DTYPE,
   { 0 }
 };
+static const struct param channel_params[] = { ARG_DTYPE, { 0 } };
+
+static int arg_check(void *param)
+{
+  const struct arg_param *p = param;
+  return p->dtype < 0 ? TY_OK : check_position_dtype(p->dtype);
+}
+
+static int channel_check(void *param)
+{
+  ((struct arg_param *)param)->axis = 1;
+  return arg_check(param);
+}
+
+/* Whether the result's type holds all positions along the axis. */
+static int positions_along_fit(struct infer *s)
+{
+  const struct arg_param *p = s->param;
+  const ty_desc *in = &s->in[0];
+  bool inside = p->axis >= -in->ndim && p->axis < in->ndim;
+  int64_t n = p->axis == NONE ? product_of(in, 0, in->ndim)
+      : inside                ? in->dim[axis_in(p->axis, in->ndim)]
+                              : 0;
+  if (!in->ndim) return TY_OK;
+  if (p->dtype >= 0) return positions_fit(s, NULL, (int)p->dtype, n, NULL);
+  return positions_fit(s, in, in->dtype, n, "parameter dtype gives positions a type of their own");
+}
 
 static int arg_shape(struct infer *s)
 {
   const struct arg_param *p = s->param;
   int ndim = s->in[0].ndim, axis;
   if (!ndim) return TY_OK;
-  if (p->axis == NONE) return reduced_shape(s, &s->out[0], (1u << ndim) - 1, p->keepdims);
+  if (p->axis == NONE) {
+    TRY(reduced_shape(s, &s->out[0], (1u << ndim) - 1, p->keepdims));
+    return positions_along_fit(s);
+  }
   TRY(axis_of(s, p->axis, ndim, &axis));
-  return reduced_shape(s, &s->out[0], 1u << axis, p->keepdims);
+  TRY(reduced_shape(s, &s->out[0], 1u << axis, p->keepdims));
+  return positions_along_fit(s);
 }
 
-static int channel_shape(struct infer *s)
+static int arg_type(struct infer *s)
 {
-  int ndim = s->in[0].ndim, axis;
-  if (!ndim) return TY_OK;
-  TRY(axis_of(s, 1, ndim, &axis));
-  return reduced_shape(s, &s->out[0], 1u << axis, false);
+  const struct arg_param *p = s->param;
+  if (p->dtype >= 0)
+    TRY(type_is(s, &s->out[0], (int)p->dtype));
+  else
+    TRY(type_both(s, &s->in[0], &s->out[0]));
+  return positions_along_fit(s);
 }
 
 enum { COLUMNS = 256 };
 struct search {
   const struct reducer *table;
   const char *x;
-  char *y;
-  size_t size;
-  int dtype;
+  size_t size;                                        /* of an element of x */
+  const struct operand *to;
   bool least;
   int64_t k, inner, blocks;
 };
+
+static void set_position(const struct search *s, int64_t i, int64_t position)
+{
+  const int dtype = s->to->d.dtype;
+  set_number(elements_at(s->to->p, i, dtype_size(dtype)), dtype, (double)position);
+}
 
 static void search_rows(int64_t begin, int64_t end, void *context)
 {
@@ -421,7 +463,7 @@ static void search_rows(int64_t begin, int64_t end, void *context)
     accumulator best;
     s->table->start(&best, kind, 1);
     s->table->rows[kind](&best, row, NULL, 1, 0, s->k);
-    set_number(elements_at(s->y, i, s->size), s->dtype, (double)s->table->find(row, best, s->k));
+    set_position(s, i, s->table->find(row, best, s->k));
   }
 }
 
@@ -435,16 +477,16 @@ static void search_columns(int64_t begin, int64_t end, void *context)
     for (int64_t i = 0; i < s->k; i++)
       s->table->best_cols(best, index,
           elements_at(s->x, (outer * s->k + i) * s->inner + j, s->size), s->least, i, n);
-    for (int64_t i = 0; i < n; i++)
-      set_number(elements_at(s->y, outer * s->inner + j + i, s->size), s->dtype, (double)index[i]);
+    for (int64_t i = 0; i < n; i++) set_position(s, outer * s->inner + j + i, index[i]);
   }
 }
 
-static int search(struct call *c, int64_t axis, bool least)
+static int search(struct call *c, bool least)
 {
   const ty_desc *d = &c->in[0].d;
-  struct search s = { reducer_of(d->dtype), c->in[0].p, c->out[0].p, dtype_size(d->dtype), d->dtype,
-    least, desc_count(d), 1, 1 };
+  const int64_t axis = ((const struct arg_param *)c->param)->axis;
+  struct search s = { reducer_of(d->dtype), c->in[0].p, dtype_size(d->dtype), &c->out[0], least,
+    desc_count(d), 1, 1 };
   int64_t outer = 1;
   if (axis != NONE) {
     int a = axis_in(axis, d->ndim);
@@ -461,23 +503,13 @@ static int search(struct call *c, int64_t axis, bool least)
   return TY_OK;
 }
 
-static int argmax_run(struct call *c)
-{
-  return search(c, ((const struct arg_param *)c->param)->axis, false);
-}
-static int argmin_run(struct call *c)
-{
-  return search(c, ((const struct arg_param *)c->param)->axis, true);
-}
-static int channel_run(struct call *c) { return search(c, 1, false); }
+static int argmax_run(struct call *c) { return search(c, false); }
+static int argmin_run(struct call *c) { return search(c, true); }
 static const struct kernel argmax_kernels[] = {
   { .name = "search", .run = argmax_run, .types = T_FLOAT | T_INT }, { 0 }
 };
 static const struct kernel argmin_kernels[] = {
   { .name = "search", .run = argmin_run, .types = T_FLOAT | T_INT }, { 0 }
-};
-static const struct kernel channel_kernels[] = {
-  { .name = "search", .run = channel_run, .types = T_FLOAT | T_INT }, { 0 }
 };
 
 /* -- rows -------------------------------------------------------------------------------------- */
@@ -486,7 +518,8 @@ static const struct kernel channel_kernels[] = {
   .in = "data", .param = axes_params, .param_size = sizeof(struct reduce_param), \
   .shape = axes_shape, .reduction = op##_reduction, \
   .cpu = op##_kernels, .back_cpu = op##_back_kernels
-#define ARG_EXTREME .in = "data", .flags = OP_ZERO_GRAD
+#define ARG_EXTREME .in = "data", .flags = OP_ZERO_GRAD, .param_size = sizeof(struct arg_param), \
+  .shape = arg_shape, .type = arg_type
 
 const struct op op_reduce[] = {
   { .name = "sum", .alias = "sum_axis _sparse_sum", .grad = "g0", REDUCES(sum),
@@ -524,13 +557,13 @@ const struct op op_reduce[] = {
     .shape = moments_shape, .type = moments_type, .reduction = moments_reduction,
     .grad = "g0 g1 i0 o0", .cpu = moments_kernels, .back_cpu = moments_back_kernels },
   { .name = "argmax", ARG_EXTREME,
-    .doc = "Place of the first largest element, counted from 0, in data's dtype. No gradient flows.",
-    .param = arg_params, .param_size = sizeof(struct arg_param), .shape = arg_shape, .cpu = argmax_kernels },
+    .doc = "Place of the first largest element, counted from 0, in data's dtype or `dtype`. No gradient flows.",
+    .param = arg_params, .check = arg_check, .cpu = argmax_kernels },
   { .name = "argmin", ARG_EXTREME,
-    .doc = "Place of the first smallest element, counted from 0, in data's dtype. No gradient flows.",
-    .param = arg_params, .param_size = sizeof(struct arg_param), .shape = arg_shape, .cpu = argmin_kernels },
+    .doc = "Place of the first smallest element, counted from 0, in data's dtype or `dtype`. No gradient flows.",
+    .param = arg_params, .check = arg_check, .cpu = argmin_kernels },
   { .name = "argmax_channel", ARG_EXTREME,
-    .doc = "Place of the first largest element along axis 1. No gradient flows.",
-    .shape = channel_shape, .cpu = channel_kernels },
+    .doc = "Place of the first largest element along axis 1, in data's dtype or `dtype`. No gradient flows.",
+    .param = channel_params, .check = channel_check, .cpu = argmax_kernels },
   { 0 }
 };
