@@ -51,7 +51,7 @@ static const struct { const char *name, *library; int args; } direct[] = {
   { "log1p", NULL, 1 },    { "log2", NULL, 1 },  { "log10", NULL, 1 }, { "sin", NULL, 1 },   { "cos", NULL, 1 },   { "erf", NULL, 1 },
   { "cbrt", NULL, 1 },     { "tan", NULL, 1 },   { "asin", NULL, 1 },  { "acos", NULL, 1 },  { "atan", NULL, 1 },  { "sinh", NULL, 1 },
   { "cosh", NULL, 1 },     { "asinh", NULL, 1 }, { "acosh", NULL, 1 }, { "atanh", NULL, 1 }, { "erfinv", NULL, 1 },
-  { "gamma", "tgamma", 1 }, { "gammaln", "lgamma", 1 },
+  { "gamma", "tgamma", 1 }, { "gammaln", "lgamma", 1 }, { "normcdf", NULL, 1 },
 };
 
 /* The rest, for T = float and double. */

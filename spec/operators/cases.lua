@@ -66,10 +66,11 @@ for name in ("_rdiv_scalar _power_scalar _rpower_scalar _hypot_scalar"):gmatch("
   add(name, function(r) return {data = shape(r)}, {scalar = 0.5 + r(1, 3)}, 0.5, 2 end)
 end
 for kind in ("sigmoid tanh softrelu softsign"):gmatch("%S+") do add("Activation", function(r) return {data = shape(r)},
-    {act_type = kind} end) end
+    {act_type = kind}, -8, 8 end) end
 for kind in ("elu selu gelu leaky"):gmatch("%S+") do add("LeakyReLU", function(r) return {data = shape(r, 2)}, {act_type = kind,
-    slope = 0.3}, 0.1, 1 end) end
-add("LeakyReLU", function(r) local s = shape(r, 2); return {data = s, gamma = {s[2]}}, {act_type = "prelu"}, 0.1, 1 end)
+    slope = 0.3}, -8, 8 end) end
+add("LeakyReLU", function(r) local s = shape(r, 2); return {data = s, gamma = {s[2]}}, {act_type = "prelu"}, -8, 8 end)
+for name in ("sigmoid tanh softsign erf"):gmatch("%S+") do same(name, -8, 8) end
 add("smooth_l1", function(r) return {data = shape(r)}, {scalar = 1}, 0.1, 0.9 end)
 
 add("FullyConnected", function(r) local n, k, m = r(1, 5), r(1, 6), r(1, 5); return {data = {n, k}, weight = {m, k}, bias = {m}},

@@ -27,8 +27,8 @@ static const struct op inner[] = {
   [ELU]   = INNER("elu", "data", "a > 0 ? a : $slope * expm1(a)", "y > 0 ? g : g * ($slope + y)", NULL),
   [SELU]  = INNER("selu", "data", "a > 0 ? " LAMBDA " * a : " LAMBDA_ALPHA " * expm1(a)",
                   "y > 0 ? " LAMBDA " * g : g * (" LAMBDA_ALPHA " + y)", NULL),
-  [GELU]  = INNER("gelu", "data", "0.5 * a * (1 + erf(a * 0.70710678118654752))",
-                  "g * (0.5 * (1 + erf(a * 0.70710678118654752)) + a * 0.39894228040143268 * exp(-0.5 * a * a))", NULL),
+  [GELU]  = INNER("gelu", "data", "a * normcdf(a)",
+                  "g * (normcdf(a) + a * 0.39894228040143268 * exp(-0.5 * a * a))", NULL),
 };
 
 static const struct leaky *of(const void *param) { return param; }

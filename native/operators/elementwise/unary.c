@@ -75,9 +75,9 @@ const struct op op_unary[] = {
      "Cosine of radians, element by element; gradient -sin(data).")
   OF("tan",            "_sparse_tan",                     "tan(a)",     "g * (y * y + 1)",
      "Tangent of radians, element by element; gradient y^2 + 1.")
-  OF("arcsin",         "_sparse_arcsin",                  "asin(a)",    "g * (1 / sqrt(1 - a * a))",
+  OF("arcsin",         "_sparse_arcsin",                  "asin(a)",    "g * (1 / sqrt((1 - a) * (1 + a)))",
      "Inverse sine, in radians; gradient 1 / sqrt(1 - data^2).")
-  OF("arccos",         "_sparse_arccos",                  "acos(a)",    "g * (-1 / sqrt(1 - a * a))",
+  OF("arccos",         "_sparse_arccos",                  "acos(a)",    "g * (-1 / sqrt((1 - a) * (1 + a)))",
      "Inverse cosine, in radians; gradient -1 / sqrt(1 - data^2).")
   OF("arctan",         "_sparse_arctan",                  "atan(a)",    "g / (1 + a * a)",
      "Inverse tangent, in radians; gradient 1 / (1 + data^2).")
@@ -93,9 +93,9 @@ const struct op op_unary[] = {
      "Hyperbolic tangent; gradient 1 - y^2.")
   OF("arcsinh",        "_sparse_arcsinh",                 "asinh(a)",   "g / sqrt(a * a + 1)",
      "Inverse hyperbolic sine; gradient 1 / sqrt(data^2 + 1).")
-  OF("arccosh",        "_sparse_arccosh",                 "acosh(a)",   "g * (1 / sqrt(a * a - 1))",
+  OF("arccosh",        "_sparse_arccosh",                 "acosh(a)",   "g * (1 / sqrt((a - 1) * (a + 1)))",
      "Inverse hyperbolic cosine; gradient 1 / sqrt(data^2 - 1).")
-  OF("arctanh",        "_sparse_arctanh",                 "atanh(a)",   "g * (1 / (1 - a * a))",
+  OF("arctanh",        "_sparse_arctanh",                 "atanh(a)",   "g * (1 / ((1 - a) * (1 + a)))",
      "Inverse hyperbolic tangent; gradient 1 / (1 - data^2).")
   OF("gamma",          "_npx_gamma _sparse_gamma",        "gamma(a)",   "g * (y * digamma(a))",
      "The gamma function; gradient y psi(data).")
