@@ -51,6 +51,8 @@ enum {
   OP_WEIGHTED_LOSS = 8192,                            /* OP_LOSS, but with gradients of weights too */
   /* monitors call its input `data` by that name, as the reference does where it declares one */
   OP_NAMED_INPUT = 16384,
+  /* monitors number its inputs, as the reference does where it declares no names */
+  OP_NUMBERED_INPUTS = 32768,
 };
 
 /* what passes expand: operators whose inputs are bodies too (pass/control_flow.c) */

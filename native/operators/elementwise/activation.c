@@ -65,6 +65,6 @@ const struct op op_activation[] = {
   { .name = "_contrib_quadratic", ALIKE,
     .doc = "a data^2 + b data + c, element by element; gradient 2 a data + b.",
     .param = quadratic_params, .param_size = sizeof(struct quadratic), .check = three_singles,
-    .formula = &(const struct formula){ "$a * a * a + $b * a + $c", { "g * (2 * $a * a + $b)" } } },
+    .formula = &(const struct formula){ "$a * a * a + $b * a + $c", { "g * (2 * $a * a + $b)" } }, .flags = OP_NAMED_INPUT },
   { 0 }
 };

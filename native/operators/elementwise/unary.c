@@ -13,11 +13,10 @@
   { .name = name_, .alias = alias_, .doc = doc_, .in = "data", .inplace = "0=0", \
     .back_inplace = "0=0 0=1", .formula = &(const struct formula){ y_, { grad_ } }, \
     .activation = act_ },
-#define FLAT(name_, alias_, y_, doc_)  FLAT_WITH(0, name_, alias_, y_, doc_)
-#define FLAT_WITH(flags_, name_, alias_, y_, doc_) \
+#define FLAT(name_, alias_, y_, doc_) \
   { .name = name_, .alias = alias_, .doc = doc_ " The gradient is zero.", .in = "data", \
     .inplace = "0=0", .formula = &(const struct formula){ y_, { NULL } }, \
-    .flags = OP_ZERO_GRAD | (flags_) },
+    .flags = OP_ZERO_GRAD },
 
 const struct op op_unary[] = {
   /* name              aliases                            y             gradient; doc */
@@ -110,8 +109,8 @@ const struct op op_unary[] = {
 
   OF("_copy",          "identity",                        "a",          "g",
      "data itself; the gradient passes through.")
-  FLAT_WITH(OP_NAMED_INPUT, "BlockGrad", "_sparse_stop_gradient stop_gradient", "a",
-            "data itself; nothing flows back.")
+  FLAT("BlockGrad",    "_sparse_stop_gradient stop_gradient", "a",
+       "data itself; nothing flows back.")
   FLAT("zeros_like",   "_sparse_zeros_like",              "0",
        "Zeros of data's shape and dtype.")
   FLAT("ones_like",    NULL,                              "1",

@@ -438,10 +438,10 @@ const struct op op_gather_nd[] = {
   { .name = "_ravel_multi_index", .alias = "ravel_multi_index",
     .doc = "Positions in the flattened array from one row of coordinates per axis. No gradient flows.",
     .in = "data", .param = ravel_params, .param_size = sizeof(struct ravel), .shape = ravel_shape,
-    .type = ravel_type, .flags = OP_ZERO_GRAD, .cpu = ravel_kernels },
+    .type = ravel_type, .flags = OP_ZERO_GRAD | OP_NAMED_INPUT, .cpu = ravel_kernels },
   { .name = "_unravel_index", .alias = "unravel_index",
     .doc = "One row of coordinates per axis from positions in the flattened array. No gradient flows.",
     .in = "data", .param = ravel_params, .param_size = sizeof(struct ravel), .shape = unravel_shape,
-    .type = ravel_type, .flags = OP_ZERO_GRAD, .cpu = unravel_kernels },
+    .type = ravel_type, .flags = OP_ZERO_GRAD | OP_NAMED_INPUT, .cpu = unravel_kernels },
   { 0 }
 };

@@ -341,7 +341,7 @@ const struct op op_softmax[] = {
     .doc = "Softmax of -x / temperature along axis.",
     .in = "data", .param = other_params, .param_size = sizeof(struct soft_param), .check = soft_check,
     .shape = soft_shape, .type = soft_type, .grad = "g0 o0", .inplace = "0=0", .back_inplace = "0=0 0=1",
-    .cpu = soft_cpu, .back_cpu = soft_back_cpu, .flags = OP_NAMED_INPUT },
+    .cpu = soft_cpu, .back_cpu = soft_back_cpu },
   { .name = "SoftmaxActivation",
     .doc = "Softmax over the last axis (mode instance) or over axis 1 (mode channel); older form of softmax.",
     .in = "data", .param = activation_params, .param_size = sizeof(struct activation_param), .grad = "g0 o0",

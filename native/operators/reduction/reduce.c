@@ -555,7 +555,7 @@ const struct op op_reduce[] = {
            "truncated. Both have gradients.",
     .in = "data", .out = "output0 output1", .param = moments_params, .param_size = sizeof(struct moments),
     .shape = moments_shape, .type = moments_type, .reduction = moments_reduction,
-    .grad = "g0 g1 i0 o0", .cpu = moments_kernels, .back_cpu = moments_back_kernels },
+    .grad = "g0 g1 i0 o0", .cpu = moments_kernels, .back_cpu = moments_back_kernels, .flags = OP_NAMED_INPUT },
   { .name = "argmax", ARG_EXTREME,
     .doc = "Place of the first largest element, counted from 0, in data's dtype or `dtype`. No gradient flows.",
     .param = arg_params, .check = arg_check, .cpu = argmax_kernels },

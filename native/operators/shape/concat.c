@@ -405,12 +405,12 @@ const struct op op_concat[] = {
     .doc = "Cuts an axis into equal pieces, one output each. The gradient is the head gradients one behind the other.",
     .in = "data", .out = "output*num_outputs", .param = split_params, .param_size = sizeof(struct split_param),
     .shape = split_shape,
-    .grad = "g*", .cpu = split_kernels, .back_cpu = split_back_kernels },
+    .grad = "g*", .cpu = split_kernels, .back_cpu = split_back_kernels, .flags = OP_NAMED_INPUT },
   { .name = "_split_v2", .alias = "_npi_split",
     .doc = "Cuts an axis at given places, or into `sections` pieces as equal as possible. The gradient is the head "
            "gradients one behind the other.",
     .in = "data", .out_of = cuts_out, .param = cuts_params, .param_size = sizeof(struct cuts), .check = cuts_check,
     .shape = cuts_shape,
-    .grad = "g*", .cpu = cuts_kernels, .back_cpu = cuts_back_kernels },
+    .grad = "g*", .cpu = cuts_kernels, .back_cpu = cuts_back_kernels, .flags = OP_NAMED_INPUT },
   { 0 }
 };

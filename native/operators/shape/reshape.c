@@ -336,7 +336,9 @@ static int like_shape(struct infer *s)
 
 /* -- rows -------------------------------------------------------------------------------------- */
 
-#define VIEW .cpu = copies, .back_cpu = copies, .grad = "g0", .type = pair_type, .flags = OP_VIEW
+#define VIEW_AND(flags_) \
+  .cpu = copies, .back_cpu = copies, .grad = "g0", .type = pair_type, .flags = OP_VIEW | (flags_)
+#define VIEW VIEW_AND(0)
 
 const struct op op_reshape[] = {
   { .name = "Reshape", .alias = "reshape",
@@ -355,7 +357,7 @@ const struct op op_reshape[] = {
     .back = "_backward_reshape", VIEW },
   { .name = "squeeze",
     .doc = "Drops axes of size 1, the listed ones or all; one axis always stays. The gradient gets them back.",
-    .in = "data", .param = squeeze_params, .param_size = sizeof(struct squeeze), .shape = squeeze_shape, VIEW },
+    .in = "data", .param = squeeze_params, .param_size = sizeof(struct squeeze), .shape = squeeze_shape, VIEW_AND(OP_NAMED_INPUT) },
   { .name = "reshape_like", .alias = "_npx_reshape_like",
     .doc = "lhs under the dims of rhs, or with the dims lhs_begin to lhs_end replaced by dims rhs_begin to rhs_end of "
            "rhs. rhs gets no gradient.",

@@ -426,11 +426,11 @@ static const struct kernel border_cpu[]    = { { "pixels", border_run,  T_PIXEL 
 const struct op op_image[] = {
   { .name = "_image_to_tensor", .alias = "_npx__image_to_tensor", .in = "data",
     .doc = "Images with channels last, 0 to 255, as float32 with channels first, 0 to 1.",
-    .shape = tensor_shape, .type = tensor_type, .grad = "g0", .cpu = tensor_cpu, .back_cpu = tensor_back_cpu },
+    .shape = tensor_shape, .type = tensor_type, .grad = "g0", .cpu = tensor_cpu, .back_cpu = tensor_back_cpu, .flags = OP_NAMED_INPUT },
   { .name = "_image_normalize", .alias = "_npx__image_normalize", .in = "data",
     .doc = "(x - mean) / std by channel; channels come first, 1 or 3 of them.",
     PARAMS(normalize), .check = normalize_check, .shape = normalize_shape, .grad = "g0", .cpu = normalize_cpu,
-    .back_cpu = normalize_back_cpu },
+    .back_cpu = normalize_back_cpu, .flags = OP_NAMED_INPUT },
   { .name = "_image_crop", .alias = "_npx__image_crop", .in = "data",
     .doc = "A window of images with channels last. Pixels outside get no gradient.",
     .param = crop_params, .param_size = sizeof(struct crop_window), .shape = crop_shape, .grad = "g0",
