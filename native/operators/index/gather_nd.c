@@ -367,6 +367,7 @@ static int unravel_shape(struct infer *s)
 {
   if (s->in[0].ndim > 1)
     return infer_fail(s, TY_ESHAPE, &s->in[0], "expected 1 dimension, got %d", s->in[0].ndim);
+  TRY(shape_is(s, &s->in[0], 1, (int64_t[]){ 0 }));
   TRY(ravel_pair(s, &s->out[0], &s->in[0]));
   return elements_fit(s);
 }

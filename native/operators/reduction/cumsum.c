@@ -24,8 +24,8 @@ static int running_shape(struct infer *s)
           in->ndim - 1);
     return TY_OK;
   }
-  int64_t n = product_of(in, 0, in->ndim);
-  return in->ndim ? shape_is(s, &s->out[0], 1, &n) : TY_OK;
+  int64_t n = in->ndim ? product_of(in, 0, in->ndim) : 0;
+  return shape_is(s, &s->out[0], 1, &n);
 }
 
 static int running_type(struct infer *s)

@@ -62,11 +62,14 @@ static int reduced_shape(struct infer *s, ty_desc *out, uint32_t mask, bool keep
   return TY_OK;
 }
 
+/* All axes of an unknown shape go. */
+static int one_element(struct infer *s) { return shape_is(s, &s->out[0], 1, (int64_t[]){ 1 }); }
+
 static int axes_shape(struct infer *s)
 {
   const struct reduce_param *p = s->param;
   int ndim = s->in[0].ndim;
-  if (!ndim) return TY_OK;
+  if (!ndim) return p->axis.n <= 0 && !p->keepdims ? one_element(s) : TY_OK;
   TRY(check_axes(s, &p->axis, ndim));
   return reduced_shape(s, &s->out[0], axes_mask(&p->axis, p->exclude, ndim), p->keepdims);
 }
@@ -228,7 +231,7 @@ static int norm_shape(struct infer *s)
 {
   const struct norm_reduce_param *p = s->param;
   int ndim = s->in[0].ndim;
-  if (!ndim) return TY_OK;
+  if (!ndim) return p->axis.n <= 0 && !p->keepdims ? one_element(s) : TY_OK;
   TRY(check_axes(s, &p->axis, ndim));
   return reduced_shape(s, &s->out[0], axes_mask(&p->axis, false, ndim), p->keepdims);
 }
@@ -418,7 +421,7 @@ static int arg_shape(struct infer *s)
 {
   const struct arg_param *p = s->param;
   int ndim = s->in[0].ndim, axis;
-  if (!ndim) return TY_OK;
+  if (!ndim) return p->axis == NONE && !p->keepdims ? one_element(s) : TY_OK;
   if (p->axis == NONE) {
     TRY(reduced_shape(s, &s->out[0], (1u << ndim) - 1, p->keepdims));
     return positions_along_fit(s);

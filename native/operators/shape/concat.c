@@ -332,6 +332,12 @@ static int64_t cut_piece(const struct cuts *p, int k, int64_t size, int64_t *beg
   return k + 1 < p->indices.n ? p->indices.d[k + 1] : size;
 }
 
+/* Whether piece k ends where another begins, whatever the size. */
+static bool inner_piece(const struct cuts *p, int k)
+{
+  return !p->sections && k + 1 < p->indices.n;
+}
+
 static int cuts_shape(struct infer *s)
 {
   const struct cuts *p = s->param;
@@ -341,12 +347,12 @@ static int cuts_shape(struct infer *s)
   TRY(axis_of(s, p->axis, in->ndim, &axis));
   int64_t size = in->dim[axis];
   for (int k = 0; k < s->nout; k++) {
-    int64_t begin = 0, end = size ? cut_piece(p, k, size, &begin) : 0;
+    int64_t begin = 0, end = size || inner_piece(p, k) ? cut_piece(p, k, size, &begin) : 0;
     if (size && (begin < 0 || end <= begin || end > size))
       return infer_fail(s, TY_ESHAPE, in,
           "axis %d has size %lld: piece %d would be empty or lie outside", axis, (long long)size,
           k);
-    int64_t n = end - begin;
+    int64_t n = MAX(end - begin, 0);
     if (size && p->squeeze_axis && n != 1)
       return infer_fail(s, TY_ESHAPE, in, "squeeze_axis needs pieces of size 1, piece %d has %lld",
           k, (long long)n);

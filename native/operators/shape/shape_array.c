@@ -7,8 +7,8 @@
 
 static int shape_shape(struct infer *s)
 {
-  int64_t n = s->in[0].ndim;
-  return n ? shape_is(s, &s->out[0], 1, &n) : TY_OK;
+  int64_t n = s->in[0].ndim; /* 0 while it is unknown */
+  return shape_is(s, &s->out[0], 1, &n);
 }
 
 static int size_shape(struct infer *s) { return shape_is(s, &s->out[0], 1, (int64_t[]){ 1 }); }

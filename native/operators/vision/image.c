@@ -386,13 +386,15 @@ static int border_shape(struct infer *s)
         s, TY_EVALUE, NULL, "values: expected at most 4 numbers, got %lld", (long long)p->values.n);
   if (MAX(MAX(p->top, p->bot), MAX(p->left, p->right)) > MOST_SIDE)
     return infer_fail(s, TY_EVALUE, NULL, "a border has at most %d pixels", (int)MOST_SIDE);
-  if (!desc_known(&d)) return TY_OK;
-  if (!border_fits((int)p->type, d.dim[0], p->top, p->bot) ||
-      !border_fits((int)p->type, d.dim[1], p->left, p->right))
-    return infer_fail(s, TY_ESHAPE, &s->in[0], "it is too small to be continued by type %lld",
-        (long long)p->type);
-  d.dim[0] += p->top + p->bot;
-  d.dim[1] += p->left + p->right;
+  if (!d.ndim) return TY_OK;
+  const int64_t ends[2][2] = { { p->top, p->bot }, { p->left, p->right } };
+  for (int i = 0; i < 2; i++) {
+    if (!d.dim[i]) continue;
+    if (!border_fits((int)p->type, d.dim[i], ends[i][0], ends[i][1]))
+      return infer_fail(s, TY_ESHAPE, &s->in[0], "it is too small to be continued by type %lld",
+          (long long)p->type);
+    d.dim[i] += ends[i][0] + ends[i][1];
+  }
   return shape_as(s, &s->out[0], &d);
 }
 
