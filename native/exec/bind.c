@@ -504,8 +504,7 @@ static int take_graph(ty_exec *e, const struct exec_source *s)
 
 static int differentiate(ty_exec *e, const uint8_t *mirror)
 {
-  int nodes = e->g->n;
-  struct gradient grad = { NEWS(ty_entry, nodes), NEWS(ty_entry, e->nhead) };
+  struct gradient grad = { NEWS(ty_entry, e->g->n), NEWS(ty_entry, e->nhead) };
   e->grad_entry = NEWS(ty_entry, e->narg);
   int code = grad.of && grad.head && e->grad_entry ? append_gradients(e, mirror, &grad)
                                                    : fail(TY_EMEMORY, "out of memory: executor");
@@ -546,6 +545,7 @@ static int build(ty_exec *e, const struct exec_source *s)
   TRY(infer_all(e, s));
   TRY(expand_bodies(e));
   TRY(check_rows(e));
+  exec_note_draws(e);
   TRY(mark_mirrors(e, &mirror));
   int code = differentiate(e, mirror);
   mem_free(mirror);

@@ -79,6 +79,8 @@ struct op {
   /* asked by the search for bad numbers, where training runs the operator: fails where an input
   ** makes no sense (operands lie on the host) */
   int       (*examine)(const struct call *c);
+  /* of OP_RANDOM: does a run take random numbers? NULL: always */
+  bool      (*draws)(const void *param, bool is_train);
   /* where contents decide shapes: sets c->out[i].d; imperative calls only */
   int       (*measure)(struct call *c);
   const char *grad;
@@ -112,6 +114,11 @@ struct op {
 static inline int op_act(const struct op *op, const void *param)
 {
   return op->activation_of ? op->activation_of(param) : op->activation;
+}
+
+static inline bool op_draws(const struct op *op, const void *param, bool is_train)
+{
+  return op->flags & OP_RANDOM && (!op->draws || op->draws(param, is_train));
 }
 
 /* registry (registry.c) */

@@ -129,6 +129,11 @@ static size_t back_scratch(const struct call *c)
 
 /* -- rrelu ------------------------------------------------------------------------------------- */
 
+static bool draws_slopes(const void *param, bool is_train)
+{
+  return of(param)->act_type == RRELU && is_train;
+}
+
 static const char *no_random(const struct call *c)
 {
   return is_random(c) ? NULL : "no random slopes";
@@ -188,6 +193,6 @@ const struct op op_leaky_relu[] = {
     .doc = "data above 0; below: slope data (leaky), slope (e^data - 1) (elu), its scaled form (selu), gamma data along axis 1 (prelu), "
            "random slopes in training and their mean otherwise (rrelu); gelu is data times the normal distribution function. Same shape; "
            "prelu's gamma has one element per channel, or one.",
-    .grad_of = grad_of, .inplace = "0=0", .cpu = cpu, .back_cpu = back_cpu, .flags = OP_RANDOM },
+    .grad_of = grad_of, .inplace = "0=0", .cpu = cpu, .back_cpu = back_cpu, .flags = OP_RANDOM, .draws = draws_slopes },
   { 0 }
 };

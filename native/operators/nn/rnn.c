@@ -220,6 +220,11 @@ struct rnn_pass rnn_pass_of(
     at(w->n.r, y, d * w->n.outputs) };
 }
 
+static bool rnn_draws(const void *param, bool is_train)
+{
+  return ((const struct rnn_param *)param)->p > 0 && is_train;
+}
+
 static const char *backward_refuse(const struct call *c)
 {
   return ((const struct rnn_param *)c->param)->projection_size == NONE
@@ -236,6 +241,6 @@ const struct op op_rnn[] = {
            "state_outputs, the final states (layers * directions, batch, state_size). Weights and biases of all "
            "layers are one vector.",
     .param = rnn_params, .param_size = sizeof(struct rnn_param), .check = rnn_check, .shape = rnn_shape, .grad_of = rnn_grad,
-    .flags = OP_RANDOM, .cpu = rnn_cpu, .back_cpu = rnn_back_cpu },
+    .flags = OP_RANDOM, .draws = rnn_draws, .cpu = rnn_cpu, .back_cpu = rnn_back_cpu },
   { 0 }
 };
