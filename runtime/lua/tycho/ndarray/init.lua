@@ -25,6 +25,7 @@ local Error = require "tycho.core.error"
 local files = require "tycho.ndarray.files"
 local namespace = require "tycho.core.namespace"
 local transfer = require "tycho.ndarray.transfer"
+local variance = require "tycho.op.variance"
 local index = require "tycho.ndarray.index"
 local create = require "tycho.ndarray.create"
 local math_of = require "tycho.ndarray.math"
@@ -141,6 +142,18 @@ end
 nd.linalg = operators.namespace("nd.linalg", { "_linalg_" })
 nd.image = operators.namespace("nd.image", { "_image_" })
 nd.sparse = namespace.refused("nd.sparse", "sparse storage is not part of Tycho")
+
+
+-- float32 holds all integers of the narrow types; those of others have more digits
+local THROUGH = { uint8 = "float32", int8 = "float32", int32 = "float64", int64 = "float64" }
+
+-- Integers give float32.
+variance(nd, NDArray, "array", "nd.", function(x, axes, keepdims)
+  local through = THROUGH[x.dtype]
+  local result = nd.moments{ through and x:astype(through) or x, axes = axes,
+    keepdims = keepdims }[2]
+  return through and result:astype("float32") or result
+end)
 
 
 -- Parts that are loaded when they are first named: the collector visits all code that is there.

@@ -14,6 +14,7 @@ local origin = require "tycho.core.origin"
 local registry = require "tycho.op.registry"
 local operators = require "tycho.symbol.operators"
 local values = require "tycho.core.values"
+local variance = require "tycho.op.variance"
 local zipfian = require "tycho.op.zipfian"
 
 local create = {}
@@ -277,6 +278,10 @@ function create.add(symbol)
   symbol.contrib = prefixed("contrib", "_contrib_",
     zipfian(finite(control.functions(symbol), "symbol", "sym.contrib."), "symbol", "sym.contrib.",
       symbol.random.uniform))
+  -- Integers stay in their type, as with moments: a symbol does not know its type.
+  variance(symbol, symbol.Symbol, "symbol", "sym.", function(x, axes, keepdims)
+    return compose("moments", { x }, { axes = axes, keepdims = keepdims }, "sym.moments")[2]
+  end)
   function symbol.Symbol.split_v2(self, ...)
     return split_v2(self, ...)
   end
