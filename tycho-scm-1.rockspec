@@ -175,6 +175,7 @@ build = {
       ["tycho.op.finite"] = "runtime/lua/tycho/op/finite.lua",
       ["tycho.op.init"] = "runtime/lua/tycho/op/init.lua",
       ["tycho.op.registry"] = "runtime/lua/tycho/op/registry.lua",
+      ["tycho.op.updates"] = "runtime/lua/tycho/op/updates.lua",
       ["tycho.op.variance"] = "runtime/lua/tycho/op/variance.lua",
       ["tycho.op.zipfian"] = "runtime/lua/tycho/op/zipfian.lua",
       ["tycho.operator"] = "runtime/lua/tycho/operator.lua",

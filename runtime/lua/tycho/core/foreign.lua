@@ -51,7 +51,7 @@ local NAMES = {
   state_dict = "get_params", parameters = "get_params", load_state_dict = "set_params",
   step = "update step", validation_data = "eval_data", evaluate = "score",
   dataloader = "NDArrayIter", steplr = "FactorScheduler", multisteplr = "MultiFactorScheduler",
-  cosineannealinglr = "CosineScheduler", polynomiallr = "PolyScheduler", adamw = "adam",
+  cosineannealinglr = "CosineScheduler", polynomiallr = "PolyScheduler",
   he = "msraprelu", kaiming = "msraprelu", kaiming_normal = "msraprelu", glorot = "xavier",
   modelcheckpoint = "do_checkpoint", imshow = "show", summary = "print_summary", tensordataset = "NDArrayIter",
 }

@@ -163,8 +163,20 @@ function PARTS.random()
   return require "tycho.ndarray.random"
 end
 
+-- A number as an array of one element where the weight is; an array there.
+local function scale_of(v, weight)
+  if type(v) == "number" then
+    return nd.full{ { 1 }, v, ctx = weight.context }
+  end
+  return v:as_in_context(weight.context)
+end
+
 function PARTS.contrib()
   local control, zipfian = require "tycho.ndarray.control", require "tycho.op.zipfian"
+  local updates = require "tycho.op.updates"
+  updates(control, "array", "nd.contrib.", { scale = scale_of, operator = function(name, func)
+    return operators.maker(registry.find(name), func)
+  end })
   return operators.namespace("nd.contrib", { "_contrib_" },
     zipfian(control, "array", "nd.contrib.", nd.random.uniform))
 end

@@ -13,6 +13,7 @@ local namespace = require "tycho.core.namespace"
 local origin = require "tycho.core.origin"
 local registry = require "tycho.op.registry"
 local operators = require "tycho.symbol.operators"
+local updates = require "tycho.op.updates"
 local values = require "tycho.core.values"
 local variance = require "tycho.op.variance"
 local zipfian = require "tycho.op.zipfian"
@@ -266,6 +267,12 @@ local function random_functions()
 end
 
 
+-- A number as a symbol of one element.
+local function scale_of(v)
+  return type(v) == "number" and full{ { 1 }, v } or v
+end
+
+
 --- Adds the creation functions and namespaces to `ty.sym`.
 function create.add(symbol)
   symbol.zeros, symbol.ones, symbol.full, symbol.eye = zeros, ones, full, eye
@@ -275,8 +282,10 @@ function create.add(symbol)
   symbol.linalg = prefixed("linalg", "_linalg_", {})
   symbol.sparse = namespace.refused("sym.sparse", "sparse storage is not part of Tycho")
   symbol.image = prefixed("image", "_image_", {})
+  local controls = control.functions(symbol)
+  updates(controls, "symbol", "sym.contrib.", { scale = scale_of, operator = operators.maker })
   symbol.contrib = prefixed("contrib", "_contrib_",
-    zipfian(finite(control.functions(symbol), "symbol", "sym.contrib."), "symbol", "sym.contrib.",
+    zipfian(finite(controls, "symbol", "sym.contrib."), "symbol", "sym.contrib.",
       symbol.random.uniform))
   -- Integers stay in their type, as with moments: a symbol does not know its type.
   variance(symbol, symbol.Symbol, "symbol", "sym.", function(x, axes, keepdims)
