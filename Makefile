@@ -241,7 +241,7 @@ cudasim-%:
 
 # The specs as gpu(0): those of GPU_SPECS, or GPU_SPECS=spec; on the stand-in, unless TYCHO_CUDA_PATH says where CUDA is.
 GPU_SPECS ?= $(addprefix spec/,executor initializer io kvstore metric module ndarray optimizer rnn symbol \
-  $(patsubst %,operators/%_spec.lua,edges indices reduce rows small_sizes lengths ctc_loss bools positions far_out integers quantized_rnn))
+  $(patsubst %,operators/%_spec.lua,edges indices reduce rows small_sizes lengths ctc_loss bools positions far_out integers nans quantized_rnn))
 TYCHO_CUDA_PATH ?= $(abspath $(BUILD))/cudasim
 CUBINS          ?= $(abspath $(BUILD))/cubins
 test-gpu: all $(if $(filter $(abspath $(BUILD))/cudasim,$(TYCHO_CUDA_PATH)),cudasim)

@@ -118,7 +118,7 @@ FN void paths_backward(const ctc_sample &c, const double *a, double *b, double l
   for (i64 t = c.s->steps - 1; t >= 0; t--) {
     T *to = grad + (t * c.s->samples + c.n) * A;
     bool live = t < c.steps;
-    EACH_OF_TEAM(k, 0, A) to[k] = live ? (T)exp(log_at(c, t, k)) : 0;
+    EACH_OF_TEAM(k, 0, A) set(to[k], live ? (T)exp(log_at(c, t, k)) : 0);
     if (!live) continue;
     EACH_OF_TEAM(i, 0, S) b[i] = ways_to_end(c, next, t, i);
     __syncthreads();
@@ -157,7 +157,7 @@ extern "C" __global__ void paths(T *loss, T *grad, const double *log_y, double *
     bool path = fits(c);
     if (!path) c.steps = 0;
     double log_p = path ? paths_forward(c, a) : 0;
-    if (LEADS && loss) loss[n] = (T)(0 - log_p);
+    if (LEADS && loss) set(loss[n], 0 - log_p);
     if (grad) paths_backward(c, a, b, log_p, grad);
     __syncthreads();
   }
@@ -166,5 +166,5 @@ extern "C" __global__ void paths(T *loss, T *grad, const double *log_y, double *
 // rows (steps, samples) times the head gradient of their sample
 extern "C" __global__ void scale_rows(T *dx, const T *grad, const T *g, i64 n, i64 samples, i64 k)
 {
-  EACH(i, n) dx[i] = grad[i] * g[i / k % samples];
+  EACH(i, n) set(dx[i], grad[i] * g[i / k % samples]);
 }

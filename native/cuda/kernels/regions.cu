@@ -84,7 +84,7 @@ extern "C" __global__ void roi_pool_back(T *dx, const T *dy, const i32 *argmax, 
         }
       }
     }
-    dx[i] = sum;
+    set(dx[i], sum);
   }
 }
 
@@ -136,7 +136,7 @@ extern "C" __global__ void align(
         }
       sum *= 1 / (g.grid[0] * g.grid[1]);
     }
-    y[i] = (T)sum;
+    set(y[i], sum);
   }
 }
 
@@ -183,7 +183,7 @@ extern "C" __global__ void align_back(
           sum += part * (dy[(r * s.channels + c) * bins + bin] * (1 / (g.grid[0] * g.grid[1])));
       }
     }
-    dx[i] = (T)sum;
+    set(dx[i], sum);
   }
 }
 
@@ -226,7 +226,7 @@ extern "C" __global__ void ps_mean(
     const T *plane = x + (g.image * s.channels + ps_channel(k, b)) * k.size[0] * k.size[1];
     for (i64 a = v.from; area > 0 && a < v.to; a++)
       for (i64 c = u.from; c < u.to; c++) sum += plane[a * k.size[1] + c];
-    y[i] = area > 0 ? (T)(sum / area) : 0;
+    set(y[i], area > 0 ? (T)(sum / area) : 0);
   }
 }
 
@@ -263,7 +263,7 @@ extern "C" __global__ void ps_mean_back(
         }
       }
     }
-    dx[i] = (T)sum;
+    set(dx[i], sum);
   }
 }
 
@@ -306,7 +306,7 @@ extern "C" __global__ void ps_sample(T *y, T *count, const T *x, const T *rois, 
         counted++;
       }
     }
-    if (y) y[i] = counted ? (T)(sum / (double)counted) : 0;
+    if (y) set(y[i], counted ? (T)(sum / (double)counted) : 0);
     if (count) count[i] = (T)counted;
   }
 }
@@ -339,7 +339,7 @@ extern "C" __global__ void ps_sample_back(T *dx, const T *dy, const T *count, co
           }
         }
     }
-    dx[i] = (T)sum;
+    set(dx[i], sum);
   }
 }
 
@@ -383,6 +383,6 @@ extern "C" __global__ void ps_trans_back(T *dtrans, const T *dy, const T *count,
       }
     }
     sum = team_sum(sum);
-    if (LEADS) dtrans[e] = (T)sum;
+    if (LEADS) dtrans[e] = plain((T)sum);
   }
 }
