@@ -177,6 +177,7 @@ build = {
       ["tycho.op.registry"] = "runtime/lua/tycho/op/registry.lua",
       ["tycho.op.updates"] = "runtime/lua/tycho/op/updates.lua",
       ["tycho.op.variance"] = "runtime/lua/tycho/op/variance.lua",
+      ["tycho.op.where"] = "runtime/lua/tycho/op/where.lua",
       ["tycho.op.zipfian"] = "runtime/lua/tycho/op/zipfian.lua",
       ["tycho.operator"] = "runtime/lua/tycho/operator.lua",
       ["tycho.optimizer.adaptive"] = "runtime/lua/tycho/optimizer/adaptive.lua",

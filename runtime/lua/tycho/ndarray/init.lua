@@ -25,6 +25,7 @@ local Error = require "tycho.core.error"
 local files = require "tycho.ndarray.files"
 local namespace = require "tycho.core.namespace"
 local transfer = require "tycho.ndarray.transfer"
+local values = require "tycho.core.values"
 local variance = require "tycho.op.variance"
 local index = require "tycho.ndarray.index"
 local create = require "tycho.ndarray.create"
@@ -156,6 +157,29 @@ variance(nd, NDArray, "array", "nd.", function(x, axes, keepdims)
 end)
 
 
+-- The choice of a number is an array of it.
+local function where_function()
+  local operator = operators.named("where")
+  return require("tycho.op.where")(operator, "array", "nd.where", function(like, v, dtype)
+    return nd.full{ like.shape, v, dtype = dtype or like.dtype, ctx = like.context }
+  end)
+end
+
+--- Elements of x where the array, the condition, is not 0, of y elsewhere; both may be numbers.
+function NDArray.where(condition, x, ...)
+  if not values.is_plain(x) then
+    return nd.where(condition, x, ...)
+  end
+  local call = { condition, unpack(x) }
+  for key, value in pairs(x) do
+    if type(key) == "string" then
+      call[key] = value
+    end
+  end
+  return nd.where(call)
+end
+
+
 -- Parts that are loaded when they are first named: the collector visits all code that is there.
 local PARTS = {}
 
@@ -186,6 +210,7 @@ function PARTS.imdecode()
 end
 
 PARTS._imdecode = PARTS.imdecode
+PARTS.where = where_function
 
 for _, name in ipairs{ "set_printoptions", "get_printoptions" } do
   PARTS[name] = function()

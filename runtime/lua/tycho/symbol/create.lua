@@ -16,6 +16,7 @@ local operators = require "tycho.symbol.operators"
 local updates = require "tycho.op.updates"
 local values = require "tycho.core.values"
 local variance = require "tycho.op.variance"
+local where = require "tycho.op.where"
 local zipfian = require "tycho.op.zipfian"
 
 local create = {}
@@ -290,6 +291,11 @@ function create.add(symbol)
   -- Integers stay in their type, as with moments: a symbol does not know its type.
   variance(symbol, symbol.Symbol, "symbol", "sym.", function(x, axes, keepdims)
     return compose("moments", { x }, { axes = axes, keepdims = keepdims }, "sym.moments")[2]
+  end)
+  symbol.where = where(operators.maker("where"), "symbol", "sym.where", function(like, v, dtype)
+    local zero = compose("zeros_like", { like }, {}, "sym.where")
+    zero = dtype and compose("Cast", { zero }, { dtype = dtype }, "sym.where") or zero
+    return v == 0 and zero or zero + v
   end)
   function symbol.Symbol.split_v2(self, ...)
     return split_v2(self, ...)
