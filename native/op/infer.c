@@ -31,14 +31,40 @@ int infer_fail(struct infer *s, int code, const ty_desc *slot, const char *forma
   return code;
 }
 
+static bool desc_broadcast(const ty_desc *a, const ty_desc *b)
+{
+  for (int i = 1; i <= MIN(a->ndim, b->ndim); i++) {
+    int64_t m = a->dim[a->ndim - i], n = b->dim[b->ndim - i];
+    if (m != n && m != 1 && n != 1) return false;
+  }
+  return desc_known(a) && desc_known(b) && !desc_same_shape(a, b);
+}
+
+/* Writes what to do where an operator of two equal shapes is given shapes that broadcast. */
+static void broadcast_hint(const struct infer *s, char *hint, size_t size)
+{
+  char name[64];
+  const char *own = s->op->name;
+  *hint = 0;
+  if (s->nin != 2 || !s->op->formula || !desc_broadcast(&s->in[0], &s->in[1])) return;
+  if (!strncmp(own, "elemwise_", 9))
+    own += 9;
+  else if (*own == '_')
+    own++;
+  snprintf(name, sizeof name, "broadcast_%s", own);
+  const struct op *other = op_find(name);
+  if (other && other != s->op) snprintf(hint, size, "; %s takes these shapes", name);
+}
+
 static int conflict(struct infer *s, ty_desc *slot, const ty_desc *want)
 {
-  char a[160], b[160], name[128];
+  char a[160], b[160], name[128], hint[128];
+  broadcast_hint(s, hint, sizeof hint);
   slot_name(s, slot, name, sizeof name);
   text_shape(slot, a, sizeof a);
   text_shape(want, b, sizeof b);
   int code = fail(
-      TY_ESHAPE, "%s: shape of %s is %s, but %s is needed here", s->op->name, name, a, b);
+      TY_ESHAPE, "%s: shape of %s is %s, but %s is needed here%s", s->op->name, name, a, b, hint);
   fail_argument(name, b, a);
   return code;
 }

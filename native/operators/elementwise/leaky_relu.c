@@ -11,7 +11,8 @@
 enum { RRELU, LEAKY, PRELU, ELU, SELU, GELU };
 struct leaky { int64_t act_type; double slope, lower_bound, upper_bound; };
 static const struct param params[] = {
-  { "act_type",    P_ENUM,  offsetof(struct leaky, act_type),    "leaky", "which function", "rrelu|leaky|prelu|elu|selu|gelu" },
+  { "act_type",    P_ENUM,  offsetof(struct leaky, act_type),    "leaky", "which function", "rrelu|leaky|prelu|elu|selu|gelu",
+    .elsewhere = "relu sigmoid tanh softrelu softsign: use Activation, which has this act_type; silu swish: use data * sigmoid(data)" },
   { "slope",       P_FLOAT, offsetof(struct leaky, slope),       "0.25",  "leaky, elu: slope or scale below 0" },
   { "lower_bound", P_FLOAT, offsetof(struct leaky, lower_bound), "0.125", "rrelu: least slope" },
   { "upper_bound", P_FLOAT, offsetof(struct leaky, upper_bound), "0.334", "rrelu: slopes stay below it" }, { 0 } };
