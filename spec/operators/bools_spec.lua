@@ -120,6 +120,16 @@ describe("a bool array", function()
     end
   end)
 
+  it("holds them after sums of a store", function()
+    for _, kind in ipairs{"local", "device"} do
+      local kv, out = ty.kv.create(kind), nd.zeros({3}, {dtype = "bool"})
+      kv:init(0, nd.zeros({3}, {dtype = "bool"}))
+      kv:push(0, {nd.array({1, 0, 1}, {dtype = "bool"}), nd.array({1, 0, 0}, {dtype = "bool"})})
+      kv:pull(0, {out = out})
+      assert.equal("\1\0\1", out:tostring_raw())
+    end
+  end)
+
   it("gets them from bytes of callers and files", function()
     local want = "\0\1\1\1\1"
     local bytes = "\0\1\2\128\255"
