@@ -14,9 +14,15 @@ struct parts {
 static __thread struct parts now;
 static __thread char memory_report[256]; /* of this thread's last refused allocation */
 
-/* told: 0, or the how many-th of all that were */
-struct failure { struct parts parts; int refs; uint64_t told, epoch; };
-static uint64_t ntold;
+struct failure {
+  struct parts parts;
+  int refs;
+  /* Serial number of the report; 0 if not reported yet. */
+  uint64_t reported;
+  /* Interruptions that were over when it happened. */
+  uint64_t epoch;
+};
+static uint64_t nreported;
 /* taken when there is no memory for a failure of its own */
 static struct failure spare = { .refs = 1 << 30 };
 
@@ -82,13 +88,23 @@ struct failure *failure_take(int code)
   struct failure *f = NEW(struct failure);
   if (!f) {
     f = &spare;
-    __atomic_store_n(&f->told, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&f->reported, 0, __ATOMIC_RELEASE);
     f->parts.code = code;
     return f;
   }
   *f = (struct failure){ .parts = taken, .refs = 1, .epoch = interrupt_epoch() };
   f->parts.code = code;
   return f;
+}
+
+void failure_add(struct failure *f, const char *format, ...)
+{
+  va_list a;
+  size_t n = strlen(f->parts.message);
+  if (f == &spare) return; /* many threads have it */
+  va_start(a, format);
+  number_format(f->parts.message + n, sizeof f->parts.message - n, format, a);
+  va_end(a);
 }
 
 struct failure *failure_keep(struct failure *f)
@@ -108,31 +124,43 @@ void failure_drop(struct failure *f)
   if (f && f != &spare && __atomic_sub_fetch(&f->refs, 1, __ATOMIC_ACQ_REL) == 0) mem_free(f);
 }
 
-/* An interruption that has been dealt with (the flag is clear again) is nobody's news any more. */
-bool failure_told(const struct failure *f)
+bool failure_is_interruption(const struct failure *f) { return f->parts.code == TY_EINTERRUPTED; }
+
+/* Returns whether Ctrl-C was dealt with since f: the flag has been cleared. */
+static bool interruption_is_over(const struct failure *f)
 {
-  if (__atomic_load_n(&f->told, __ATOMIC_ACQUIRE)) return true;
-  return f->parts.code == TY_EINTERRUPTED && f->epoch != interrupt_epoch();
+  return failure_is_interruption(f) && f->epoch != interrupt_epoch();
 }
 
-uint64_t failures_told(void) { return __atomic_load_n(&ntold, __ATOMIC_SEQ_CST); }
-
-bool failure_told_by(const struct failure *f, uint64_t moment)
+bool failure_reported(const struct failure *f)
 {
-  uint64_t told = __atomic_load_n(&f->told, __ATOMIC_ACQUIRE);
-  return told ? told <= moment : failure_told(f);
+  return __atomic_load_n(&f->reported, __ATOMIC_ACQUIRE) || interruption_is_over(f);
 }
 
-void failure_void(struct failure *f)
+uint64_t failures_reported(void) { return __atomic_load_n(&nreported, __ATOMIC_SEQ_CST); }
+
+bool failure_reported_by(const struct failure *f, uint64_t moment)
 {
-  if (__atomic_load_n(&f->told, __ATOMIC_ACQUIRE)) return;
-  __atomic_store_n(&f->told, __atomic_add_fetch(&ntold, 1, __ATOMIC_SEQ_CST), __ATOMIC_RELEASE);
+  uint64_t reported = __atomic_load_n(&f->reported, __ATOMIC_ACQUIRE);
+  return reported ? reported <= moment : interruption_is_over(f);
 }
 
-int failure_tell(struct failure *f)
+void failure_mark_reported(struct failure *f)
+{
+  if (__atomic_load_n(&f->reported, __ATOMIC_ACQUIRE)) return;
+  uint64_t number = __atomic_add_fetch(&nreported, 1, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&f->reported, number, __ATOMIC_RELEASE);
+}
+
+int failure_report(struct failure *f)
 {
   now = f->parts;
   if (!*now.message) snprintf(now.message, sizeof now.message, "out of memory while a task failed");
-  failure_void(f);
+  if (interruption_is_over(f)) {
+    now.code = TY_ESTATE;
+    snprintf(now.message, sizeof now.message,
+        "the call that computes this array was interrupted, so it has no value; compute it again");
+  }
+  failure_mark_reported(f);
   return now.code;
 }

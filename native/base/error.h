@@ -23,14 +23,18 @@ void fail_argument(const char *argument, const char *expected, const char *got);
 struct failure;
 /* copies this thread's failure; one reference */
 struct failure *failure_take(int code);
+/* Adds to the text of f, which no other thread has yet. */
+void failure_add(struct failure *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
 struct failure *failure_keep(struct failure *f);
-/* the same parts, told to nobody yet */
+/* Returns a failure of the same parts that has not been reported. */
 struct failure *failure_again(const struct failure *f);
 void failure_drop(struct failure *f);                 /* NULL allowed */
-/* somebody has been told: marks that point to it are void */
-bool failure_told(const struct failure *f);
-void failure_void(struct failure *f);                 /* marks it told without telling */
-/* makes it this thread's, marks it told, returns its code */
-int  failure_tell(struct failure *f);
+/* Returns whether f has been reported, or is an interruption that is over. */
+bool failure_reported(const struct failure *f);
+/* Counts f as reported without making it this thread's. */
+void failure_mark_reported(struct failure *f);
+/* Makes f this thread's failure, counts it as reported, and returns its code. An interruption that
+** is over becomes TY_ESTATE: what it stopped has no value. */
+int  failure_report(struct failure *f);
 /* what the next TY_EMEMORY of this thread ends in */
 void error_memory_report(const char *text);

@@ -1,10 +1,14 @@
-/* failure.h - when failures were told: what was asked for before somebody was told of a failure is
-** still void, what was asked for afterwards is a new attempt. */
+/* failure.h - when failures were reported. A change in place that failed is void for tasks that are
+** submitted after the report, not for those before it, whenever they run.
+*/
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
 struct failure;
-uint64_t failures_told(void);                         /* how many, so far */
-/* was it told among the first so many? */
-bool failure_told_by(const struct failure *f, uint64_t moment);
+/* Returns how many failures have been reported so far. */
+uint64_t failures_reported(void);
+/* Returns whether f was among the first `moment` reported ones. */
+bool failure_reported_by(const struct failure *f, uint64_t moment);
+/* Returns whether f is an interruption of the past or the present. */
+bool failure_is_interruption(const struct failure *f);

@@ -16,6 +16,7 @@
 #include "comm/comm.h"
 #include "device/device.h"
 #include "device/profile.h"
+#include "device/timing.h"
 #include "tensor/tensor.h"
 
 /* s: between two beats; for all ranks to be started; for the others to end when one says so */
@@ -51,6 +52,8 @@ struct message {
   int code;
   struct line_position at; /* how far a sum has come; since when, and what it took */
   int64_t from, ns;
+  struct timing time; /* of its first turn to the end of the last, for the profiler */
+  bool timed;
   size_t bytes;
   char *data; /* of a gather */
 };
@@ -156,12 +159,22 @@ static int choose_sum(void *const *context, int n)
   return chosen;
 }
 
+/* The queue, and of a group of devices the first: all of them meet in each sum. */
+static int timed_device(const ty_comm *c)
+{
+  return c->queue + (c->ops == &comm_devices ? device_id(comm_devices_at(c->world, 0)) : 0);
+}
+
 static int run_message(void *context)
 {
   struct message *m = context;
   int64_t from = ty_profile_now();
   uint64_t ready = 0;
   bool met = m->agreed || m->from || !asks(m->comm);
+  if (!m->from && profiling(TY_PROFILE_SYMBOLIC)) {
+    timing_begin(timed_device(m->comm), &m->time);
+    m->timed = true;
+  }
   int code = m->agreed ? m->code : met ? TY_OK : agree(m, &ready);
   if (!code) code = m->act(m);
   int64_t to = ty_profile_now();
@@ -172,16 +185,16 @@ static int run_message(void *context)
   __atomic_add_fetch(&m->comm->bytes, (int64_t)m->bytes, __ATOMIC_RELAXED);
   __atomic_add_fetch(&m->comm->ns, m->ns, __ATOMIC_RELAXED);
   __atomic_add_fetch(&m->comm->messages, 1, __ATOMIC_RELAXED);
-  if (profiling(TY_PROFILE_SYMBOLIC)) {
-    struct profile_label label = { .category = "comm", .name = m->name };
-    profile_span(&label, m->comm->queue, (int64_t)m->bytes, m->from, to);
-  }
+  if (m->timed) timing_end(&m->time);
   return code;
 }
 
 static void drop_message(void *context)
 {
   struct message *m = context;
+  struct profile_label label = { .category = "comm", .name = m->name };
+  if (m->timed && timing_read(&m->time))
+    profile_span(&label, m->comm->queue, (int64_t)m->bytes, m->time.from, m->time.to);
   ty_comm_free(m->comm);
   mem_free(m->part);
   mem_free(m);
@@ -214,6 +227,7 @@ static int check_arrays(const ty_comm *c, ty_tensor *const *x, int n, const char
   NEED(n % c->local == 0, TY_EVALUE, "%s: %d arrays for %d devices", func, n, c->local);
   for (int i = 0; i < n; i++) {
     NEED(x[i], TY_ETYPE, "%s: array %d is missing", func, i);
+    TRY(storage_load(x[i]->storage));
     TRY(check_device(c, x[i], i, func));
     NEED(desc_count(&x[i]->d) == desc_count(&x[i - i % c->local]->d), TY_ESHAPE,
         "%s: array %d has %lld elements, that of the first device %lld", func, i,
@@ -228,7 +242,7 @@ static int check_arrays(const ty_comm *c, ty_tensor *const *x, int n, const char
 static int submit(struct message like, ty_tensor *const *from, ty_tensor *const *to, int n)
 {
   struct message *m = NEW(struct message);
-  struct storage **list = NEWS(struct storage *, 2 * (size_t)n);
+  struct access *list = NEWS(struct access, 2 * (size_t)n);
   like.part = NEWS(struct comm_part, n);
   if (!m || !list || !like.part) {
     mem_free(m);
@@ -240,8 +254,9 @@ static int submit(struct message like, ty_tensor *const *from, ty_tensor *const 
     like.part[i] = (struct comm_part){ tensor_at(from[i]), tensor_at(to[i]),
       desc_count(&to[i]->d) };
     like.bytes += desc_bytes(&to[i]->d);
-    list[i] = from[i]->storage;
-    list[n + i] = to[i]->storage;
+    list[i] = tensor_access(from[i]);
+    list[n + i] = tensor_access(to[i]);
+    list[n + i].in_place = from[i]->storage == to[i]->storage;
   }
   *m = like;
   m->n = n;
@@ -314,10 +329,11 @@ int ty_comm_gather(ty_comm *c, const void *own, size_t bytes, void *all)
   struct storage *mark;
   int code = storage_new(TY_CPU, 1, &mark); /* carries the failure, if there is one */
   if (code) return drop_message(m), code;
-  t.write = &mark;
+  const struct access write = access_all(mark);
+  t.write = &write;
   t.nwrite = 1;
   code = device_submit(c->queue, &t, NULL);
-  if (!code) code = storage_wait(mark, 0);
+  if (!code) code = storage_wait(&write, 0);
   storage_free(mark);
   return code;
 }

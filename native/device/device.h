@@ -3,8 +3,8 @@
 ** A device runs its tasks in the order of submission. `device_submit` looks at the tickets of
 ** the storages a task reads and writes: where another device's task is still under way (read
 ** after write, write after read, write after write), the new task waits for it before it runs.
-** Then the task's own ticket is noted in the storages. A task that fails marks the storages it
-** writes; a task that reads a marked storage is skipped and marks its own. Order of calls:
+** Then the task's own ticket is noted in the storages. A task that fails marks the bytes it
+** writes; a task that reads marked bytes is skipped and marks its own. Order of calls:
 ** device_submit any number of times; device_wait or storage_wait where a value is needed on the
 ** host. Nothing here knows a CPU: what a kind of device does stands behind struct device_ops.
 **
@@ -28,32 +28,92 @@ struct storage {
   int32_t  device;
   int32_t  refs;
   uint64_t version;                                   /* +1 for each write; atomic */
+  /* Recorded calls that need this version, and the line of the script that wrote the bytes last
+  ** while there were some (interned; NULL: not known). Atomic. */
+  int32_t  watchers;
+  const char *written_at;
   struct ticket write;                                /* the last task that writes it */
   struct ticket read[4];                              /* the last reads, one per device */
-  struct failure *failed;                             /* set by the failed task; void once told */
+  /* What broke the bytes failed_begin .. failed_end - 1; NULL: nothing. Reads of them fail until
+  ** they are written. */
+  struct failure *failed;
+  size_t failed_begin, failed_end;
+  /* The bytes are good again once the failure is reported: what failed was a change in place. */
+  bool failed_once;
+  /* Atomic. Weights, optimizer states and their like: a change in place that fails leaves the old
+  ** value, which is good again once the failure is reported. */
+  bool lasting;
   void   (*release)(void *owner, void *data);         /* gives the bytes back; NULL: not ours */
   void    *owner;
+  struct storage_source *source;                      /* atomic; NULL: the bytes are there */
+};
+
+/* Where the bytes of a storage come from when they are first needed. Each use tries again where it
+** fails. `drop` is called once: after the bytes are there, or with the storage. */
+struct storage_source {
+  int (*load)(void *context, void *to, size_t bytes);
+  void (*drop)(void *context);
+  void *context;
 };
 /* uninitialised, 64-byte aligned */
 int  storage_new(int device, size_t bytes, struct storage **out);
 int  storage_zeros(int device, size_t bytes, struct storage **out);        /* on a CPU */
+/* Makes a storage of a CPU that takes no memory before its bytes are needed. Where it fails,
+** `source` is still the caller's. */
+int  storage_lazy(int device, size_t bytes, struct storage_source source, struct storage **out);
+int  storage_load_now(struct storage *s);
+/* Has the bytes there: tasks and the host's reads and writes do so; who takes the address of bytes
+** before either does it first. */
+static inline int storage_load(struct storage *s)
+{
+  return __atomic_load_n(&s->source, __ATOMIC_ACQUIRE) ? storage_load_now(s) : TY_OK;
+}
 int storage_wrap(int device, void *data, size_t bytes, void (*release)(void *, void *), void *owner,
     struct storage **out);
 struct storage *storage_keep(struct storage *s);
 /* drops one reference; queued tasks hold theirs */
 void storage_free(struct storage *s);
-/* until the host may read (write) it; tells a failure once */
-int  storage_wait(struct storage *s, int for_write);
+/* Bytes begin .. end - 1 of a storage that a task reads or writes. */
+struct access {
+  struct storage *storage;
+  size_t begin, end;
+  /* of a write: it changes the old bytes, which stay as they are where the task does not run */
+  bool in_place;
+};
+static inline struct access access_all(struct storage *s)
+{
+  return (struct access){ s, 0, SIZE_MAX, false };
+}
 
+/* Waits until the host may read (write) the storage. Fails with what broke the bytes, each time,
+** until something writes them. */
+int  storage_wait(const struct access *a, int for_write);
+
+static inline void storage_watch(struct storage *s)
+{
+  __atomic_add_fetch(&s->watchers, 1, __ATOMIC_RELAXED);
+}
+static inline void storage_unwatch(struct storage *s)
+{
+  __atomic_sub_fetch(&s->watchers, 1, __ATOMIC_RELAXED);
+}
 static inline uint64_t storage_version(const struct storage *s)
 {
   return __atomic_load_n(&s->version, __ATOMIC_RELAXED);
 }
-/* the same, but tells nothing */
+/* Waits likewise, but reports no failure. */
 void storage_wait_quiet(struct storage *s, int for_write);
-/* the host has written it; all of it: a failure mark is void */
-void storage_written(struct storage *s, bool all);
-bool storage_failed(const struct storage *s);         /* marked, and nobody was told */
+static inline void storage_set_lasting(struct storage *s)
+{
+  __atomic_store_n(&s->lasting, true, __ATOMIC_RELAXED);
+}
+/* Counts a write by the host. */
+void storage_written(struct storage *s);
+/* Marks the bytes as broken by f, which it keeps, or with f NULL as written. */
+void storage_mark(const struct access *a, struct failure *f);
+/* Returns what broke some of the bytes, with a reference; NULL: nothing. */
+struct failure *storage_failure(const struct access *a);
+bool storage_failed(const struct access *a);
 
 /* A task: run on the queue's thread; `done` always runs after it (also when skipped), there too.
 ** A small one may run on the caller's, before device_submit returns; it fails as others do, when
@@ -68,7 +128,7 @@ struct task {
   int  (*run)(void *context);
   void (*done)(void *context);                        /* may be NULL */
   void  *context;
-  struct storage *const *read, *const *write;         /* copied by device_submit */
+  const struct access *read, *write;                  /* copied by device_submit */
   int    nread, nwrite;
   const struct ticket *after;                         /* further tickets to wait for */
   int nafter;
@@ -138,6 +198,12 @@ struct device_ops {
   void  (*range_trim)(struct range *r, size_t bytes);
   void  (*range_free)(struct range *r);
   int64_t (*memory)(int device);                      /* bytes in all */
+  /* what it was given so far: kernels and calls of libraries, those of what is replayed each time;
+  ** copies and fills; NULL: it counts nothing */
+  void  (*work)(int device, int64_t *launches, int64_t *copies);
+  int64_t (*available)(int device);                   /* of these now; -1: unknown; may be NULL */
+  /* "its model, what it can, " of an open one; may be NULL */
+  void  (*describe)(int device, struct text *t);
   /* On the queue's thread: what is started from here on is recorded, not done; that ends, with all
   ** of it in *made (NULL: it is dropped); all of it is started. forget: any thread. NULL: the
   ** device cannot */
@@ -145,6 +211,11 @@ struct device_ops {
   int   (*recorded)(int device, void **made);
   int   (*replay)(int device, void *made);
   void  (*forget)(int device, void *made);
+  /* On the queue's thread. stamp: the time when all that was started so far has ended, in *made;
+  ** stamped: both stamps go back (they may be NULL); false: one of them was not reached, else *from
+  ** and *to are their times, in ns of profile_now. NULL: calls return when their work has ended */
+  int   (*stamp)(int device, void **made);
+  bool  (*stamped)(int device, void *first, void *last, int64_t *from, int64_t *to);
 };
 void device_register(int kind, const struct device_ops *ops);              /* TY_CPU, TY_GPU */
 const struct device_ops *device_ops(int device);      /* NULL: no such kind */

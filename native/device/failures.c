@@ -1,10 +1,15 @@
-/* failures.c - what failed in tasks and was not told yet: the list of it, for device_wait, and the
-** marks that failed tasks leave on what they should have written. */
+/* failures.c - failures of tasks: the list of those that were not reported yet, for device_wait,
+** and the marks that failed tasks leave on the bytes that they should have written.
+**
+** A storage has one mark: the newest failure, and the range of all bytes that are broken. A write
+** takes its bytes out of the range where they are one end of it, so that arrays that lie in one
+** storage, side by side, are good or bad each by itself.
+*/
 #include <pthread.h>
 #include "base/failure.h"
 #include "device/queue.h"
 
-/* of the list, and of all marks */
+/* guards the list and all marks */
 static pthread_mutex_t marks = PTHREAD_MUTEX_INITIALIZER;
 
 enum { PENDING = 64 };
@@ -18,12 +23,12 @@ static void forget(int i)
   memmove(&pending[i], &pending[i + 1], sizeof pending[0] * (size_t)(--npending - i));
 }
 
-/* beyond 64 that nobody asks for, the first ones say enough */
+/* Beyond 64 that nobody asks for, the first ones say enough. */
 void pending_add(int device, struct failure *f)
 {
   pthread_mutex_lock(&marks);
   for (int i = npending - 1; i >= 0; i--)
-    if (failure_told(pending[i].failure)) forget(i);
+    if (failure_reported(pending[i].failure)) forget(i);
   if (npending < PENDING) {
     pending[npending].device = device;
     pending[npending++].failure = failure_keep(f);
@@ -31,9 +36,7 @@ void pending_add(int device, struct failure *f)
   pthread_mutex_unlock(&marks);
 }
 
-/* Tells the first failure of the device (-1: any) and forgets its later ones: one wait, one
-** error. */
-int pending_tell(int device)
+int pending_report(int device)
 {
   int code = TY_OK;
   pthread_mutex_lock(&marks);
@@ -43,11 +46,11 @@ int pending_tell(int device)
       i++;
       continue;
     }
-    if (!failure_told(f)) {
+    if (!failure_reported(f)) {
       if (code)
-        failure_void(f);
+        failure_mark_reported(f);
       else
-        code = failure_tell(f);
+        code = failure_report(f);
     }
     forget(i);
   }
@@ -55,34 +58,72 @@ int pending_tell(int device)
   return code;
 }
 
-void storage_mark(struct storage *s, struct failure *f) /* NULL: unmark */
+/* -- marks ------------------------------------------------------------------------------------- */
+
+static size_t access_end(const struct access *a) { return MAX(a->end, a->begin + 1); }
+
+/* Takes written bytes out of the broken range. Returns the failure whose mark is gone, or NULL. */
+static struct failure *clear_range(struct storage *s, const struct access *a)
 {
+  struct failure *f = s->failed;
+  const bool front = a->begin <= s->failed_begin, back = access_end(a) >= s->failed_end;
+  if (front && back) {
+    __atomic_store_n(&s->failed, NULL, __ATOMIC_RELEASE);
+    return f;
+  }
+  if (front) s->failed_begin = MAX(s->failed_begin, access_end(a));
+  if (back) s->failed_end = MIN(s->failed_end, a->begin);
+  return NULL;
+}
+
+/* A mark that counts for good stays one. */
+static void widen_range(struct storage *s, const struct access *a, const struct failure *f)
+{
+  const bool lasting = __atomic_load_n(&s->lasting, __ATOMIC_RELAXED);
+  const bool once = a->in_place && (lasting || failure_is_interruption(f));
+  const bool counts = s->failed && !(s->failed_once && failure_reported(s->failed));
+  s->failed_once = once && (!counts || s->failed_once);
+  s->failed_begin = counts ? MIN(s->failed_begin, a->begin) : a->begin;
+  s->failed_end = counts ? MAX(s->failed_end, access_end(a)) : access_end(a);
+}
+
+void storage_mark(const struct access *a, struct failure *f)
+{
+  struct storage *s = a->storage;
   if (!f && !__atomic_load_n(&s->failed, __ATOMIC_ACQUIRE)) return;
   pthread_mutex_lock(&marks);
   struct failure *old = s->failed;
-  __atomic_store_n(&s->failed, failure_keep(f), __ATOMIC_RELEASE);
+  if (f) {
+    widen_range(s, a, f);
+    __atomic_store_n(&s->failed, failure_keep(f), __ATOMIC_RELEASE);
+  }
+  else if (old)
+    old = clear_range(s, a);
   pthread_mutex_unlock(&marks);
   failure_drop(old);
 }
 
-struct failure *storage_marked_for(const struct storage *s, uint64_t told)
+struct failure *storage_failure_for(const struct access *a, uint64_t reported)
 {
+  const struct storage *s = a->storage;
   if (!__atomic_load_n(&s->failed, __ATOMIC_ACQUIRE)) return NULL;
   pthread_mutex_lock(&marks);
-  bool counts = s->failed && !failure_told_by(s->failed, told);
-  struct failure *f = counts ? failure_keep(s->failed) : NULL;
+  struct failure *f = s->failed;
+  if (f && (a->begin >= s->failed_end || access_end(a) <= s->failed_begin)) f = NULL;
+  if (f && s->failed_once && failure_reported_by(f, reported)) f = NULL;
+  failure_keep(f);
   pthread_mutex_unlock(&marks);
   return f;
 }
 
-struct failure *storage_marked(const struct storage *s)
+struct failure *storage_failure(const struct access *a)
 {
-  return storage_marked_for(s, UINT64_MAX);
+  return storage_failure_for(a, UINT64_MAX);
 }
 
-bool storage_failed(const struct storage *s)
+bool storage_failed(const struct access *a)
 {
-  struct failure *f = storage_marked(s);
+  struct failure *f = storage_failure(a);
   failure_drop(f);
   return f != NULL;
 }

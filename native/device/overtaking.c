@@ -55,7 +55,7 @@ static bool take_in(struct look *l, const struct slot *s)
 {
   if (l->used + s->task.nread + s->task.nwrite > FULL) return false;
   for (int i = 0; i < s->task.nread + s->task.nwrite; i++)
-    meet(l, s->list[i], i >= s->task.nread);
+    meet(l, s->list[i].storage, i >= s->task.nread);
   l->in_order |= s->task.in_order;
   return true;
 }
@@ -81,7 +81,7 @@ static bool waits(const struct slot *s)
 static bool reads_failure(const struct slot *s)
 {
   for (int i = 0; i < s->task.nread; i++)
-    if (storage_failed(s->list[i])) return true;
+    if (storage_failed(&s->list[i])) return true;
   return false;
 }
 
@@ -89,7 +89,7 @@ static bool may_go(const struct look *l, const struct slot *s)
 {
   if (waits(s) || reads_failure(s) || (l->in_order && s->task.in_order)) return false;
   for (int i = 0; i < s->task.nread + s->task.nwrite; i++) {
-    const struct touched *t = met(l, s->list[i]);
+    const struct touched *t = met(l, s->list[i].storage);
     if (t && (i >= s->task.nread || t->written)) return false;
   }
   return true;

@@ -85,14 +85,14 @@ static bool start(struct queue *q, struct slot *s)
 {
   s->failed = NULL;
   for (int i = 0; i < s->task.nread && !s->failed; i++)
-    s->failed = storage_marked_for(s->list[i], s->told);
+    s->failed = storage_failure_for(&s->list[i], s->reported);
   if (!s->failed && q->lost) {
     s->failed = failure_again(q->lost);
     pending_add(q->device, s->failed);
   }
   int code = s->failed ? TY_OK : s->task.run(s->task.context);
   if (code == TASK_GOES_ON) return false;
-  if (code) s->failed = queue_note_failure(q, code);
+  if (code) s->failed = queue_note_failure(q, code, true);
   queue_mark_writes(s);
   return true;
 }
@@ -327,18 +327,19 @@ static bool fill(struct slot *s, const struct task *t)
   int n = t->nread + t->nwrite;
   while (s->cap < n)
     if (!GROW(s->list, s->cap, s->cap)) return false;
-  for (int i = 0; i < t->nread; i++) s->list[i] = storage_keep(t->read[i]);
-  for (int i = 0; i < t->nwrite; i++) s->list[t->nread + i] = storage_keep(t->write[i]);
+  for (int i = 0; i < t->nread; i++) s->list[i] = t->read[i];
+  for (int i = 0; i < t->nwrite; i++) s->list[t->nread + i] = t->write[i];
+  for (int i = 0; i < n; i++) storage_keep(s->list[i].storage);
   s->task = *t;
-  s->told = failures_told();
+  s->reported = failures_reported();
   s->nwait = 0;
   return true;
 }
 
 static void note(struct slot *s, const struct task *t, struct ticket own)
 {
-  for (int i = 0; i < t->nread; i++) note_read(s, t->read[i], own);
-  for (int i = 0; i < t->nwrite; i++) note_write(s, t->write[i], own);
+  for (int i = 0; i < t->nread; i++) note_read(s, t->read[i].storage, own);
+  for (int i = 0; i < t->nwrite; i++) note_write(s, t->write[i].storage, own);
   for (int i = 0; i < t->nafter; i++) add_wait(s, own.device, t->after[i]);
 }
 
@@ -356,7 +357,7 @@ static int refuse(const struct task *t, int code)
 {
   struct failure *f = failure_take(code); /* the callback may fail on its own */
   if (t->done) t->done(t->context);
-  failure_tell(f);
+  failure_report(f);
   failure_drop(f);
   return code;
 }
@@ -369,8 +370,7 @@ static void wake_up(struct queue *q)
   pthread_mutex_unlock(&q->lock);
 }
 
-/* TYCHO_SYNC=1: at once, in the caller's thread; the failure is the caller's, so nothing is
-** marked. */
+/* held while a task of TYCHO_SYNC=1 runs in its caller's thread */
 static pthread_mutex_t inline_lock;
 static void make_inline_lock(void)
 {
@@ -381,11 +381,19 @@ static void make_inline_lock(void)
   pthread_mutexattr_destroy(&a);
 }
 
-static int run_inline(struct queue *q, const struct task *t, struct ticket *out)
+/* Fails with what broke the bytes that a task reads. */
+static int check_reads(const struct task *t)
 {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, make_inline_lock);
-  pthread_mutex_lock(&inline_lock);
+  struct failure *f = NULL;
+  for (int i = 0; i < t->nread && !f; i++) f = storage_failure(&t->read[i]);
+  int code = f ? failure_report(f) : TY_OK;
+  failure_drop(f);
+  return code;
+}
+
+static int run_to_end(struct queue *q, const struct task *t)
+{
+  TRY(check_reads(t));
   if (device_kind(q->device) == TY_CPU) parallel_queue(true);
   int code = q->ops->enter ? q->ops->enter(q->device) : TY_OK;
   if (!code)
@@ -393,14 +401,34 @@ static int run_inline(struct queue *q, const struct task *t, struct ticket *out)
     while (code == TASK_GOES_ON);
   if (!code && q->ops->finish) code = q->ops->finish(q->device);
   parallel_queue(false);
-  for (int i = 0; i < t->nwrite; i++) storage_written(t->write[i], true);
+  return code;
+}
+
+/* Marks what a task has written, or not, and counts the writes. */
+static void mark_written(const struct task *t, struct failure *f)
+{
+  for (int i = 0; i < t->nwrite; i++) {
+    storage_mark(&t->write[i], f);
+    storage_written(t->write[i].storage);
+  }
+}
+
+/* Runs a task at once, in the caller's thread, which gets its failure. */
+static int run_inline(struct queue *q, const struct task *t, struct ticket *out)
+{
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, make_inline_lock);
+  pthread_mutex_lock(&inline_lock);
+  int code = run_to_end(q, t);
+  struct failure *f = code ? failure_take(code) : NULL;
+  if (f) queue_say_lost(q, f, false);
+  mark_written(t, f);
   STORE(q->submitted, q->submitted + 1);
   STORE(q->done, q->submitted);
   if (out) *out = (struct ticket){ q->device, q->submitted, false };
-  if (code)
-    refuse(t, code);
-  else if (t->done)
-    t->done(t->context);
+  if (t->done) t->done(t->context); /* may fail on its own */
+  if (f) code = failure_report(f);
+  failure_drop(f);
   pthread_mutex_unlock(&inline_lock);
   return code;
 }
@@ -412,9 +440,9 @@ static bool nothing_before(struct queue *q, const struct task *t)
   for (int i = 0; i < t->nafter; i++)
     if (!ticket_past(t->after[i])) return false;
   for (int i = 0; i < t->nread; i++)
-    if (!ticket_past(t->read[i]->write) || storage_failed(t->read[i])) return false;
+    if (!ticket_past(t->read[i].storage->write) || storage_failed(&t->read[i])) return false;
   for (int i = 0; i < t->nwrite; i++) {
-    const struct storage *x = t->write[i];
+    const struct storage *x = t->write[i].storage;
     if (!ticket_past(x->write)) return false;
     for (int k = 0; k < COUNT(x->read); k++)
       if (!ticket_past(x->read[k])) return false;
@@ -429,10 +457,7 @@ static void run_here(struct queue *q, const struct task *t)
   int code = parallel_alone(t->run, t->context);
   struct failure *f = code ? failure_take(code) : NULL;
   if (f) pending_add(q->device, f);
-  for (int i = 0; i < t->nwrite; i++) {
-    storage_mark(t->write[i], f);
-    __atomic_add_fetch(&t->write[i]->version, 1, __ATOMIC_RELAXED);
-  }
+  mark_written(t, f);
   failure_drop(f);
 }
 
@@ -446,10 +471,18 @@ static bool ran_here(struct queue *q, const struct task *t, struct ticket *out)
   return true;
 }
 
+static int load_storages(const struct task *t)
+{
+  for (int i = 0; i < t->nread; i++) TRY(storage_load(t->read[i].storage));
+  for (int i = 0; i < t->nwrite; i++) TRY(storage_load(t->write[i].storage));
+  return TY_OK;
+}
+
 int device_submit(int device, const struct task *t, struct ticket *out)
 {
   struct queue *q;
   int code = sys_have_threads();
+  if (!code) code = load_storages(t);
   if (!code) code = queue_of(device, &q);
   if (code) return refuse(t, code);
   if (device_sync()) return run_inline(q, t, out);
@@ -487,22 +520,23 @@ void storage_wait_quiet(struct storage *s, int for_write)
   for (int i = 0; i < (for_write ? COUNT(t) : 1); i++) ticket_wait(t[i]);
 }
 
-int storage_wait(struct storage *s, int for_write)
+int storage_wait(const struct access *a, int for_write)
 {
+  struct storage *s = a->storage;
+  TRY(storage_load(s));
   int64_t from = profile_begin();
   storage_wait_quiet(s, for_write);
   profile_call(for_write ? "wait_to_write" : "wait_to_read", from);
   if (!ticket_past(s->write)) TRY(sys_have_threads());
-  struct failure *f = storage_marked(s);
+  struct failure *f = storage_failure(a);
   if (!f) return TY_OK;
-  int code = failure_tell(f);
+  int code = failure_report(f);
   failure_drop(f);
   return code;
 }
 
-void storage_written(struct storage *s, bool all)
+void storage_written(struct storage *s)
 {
-  if (all) storage_mark(s, NULL);
   __atomic_add_fetch(&s->version, 1, __ATOMIC_RELAXED);
 }
 
@@ -518,9 +552,9 @@ int device_wait(int device)
   if (device >= 0) {
     if (has_memory(device)) TRY(device_open(device));
     if (queue_at(device)) TRY(drain(queue_at(device)));
-    return pending_tell(slot_device(device_slot(device)));
+    return pending_report(slot_device(device_slot(device)));
   }
   for (int i = 0; i < SLOTS; i++)
     if (queue_at(slot_device(i))) TRY(drain(queue_at(slot_device(i))));
-  return pending_tell(-1);
+  return pending_report(-1);
 }

@@ -19,12 +19,13 @@ static inline int slot_device(int slot)
 static inline bool has_memory(int device) { return device_kind(device) < COMM_QUEUE; }
 const struct device_ops *queue_ops(int device);       /* of those that have none, too */
 
-/* failures.c: f is remembered for device_wait; the first of a device (-1: any) is told, and its
-** later ones are forgotten; NULL: no mark any more; the mark that still counts, with a reference:
-** now, or for what was asked for when so many failures had been told */
+/* failures.c */
+/* Keeps f for device_wait. */
 void pending_add(int device, struct failure *f);
-int  pending_tell(int device);
-void storage_mark(struct storage *s, struct failure *f);
-struct failure *storage_marked(const struct storage *s);
-struct failure *storage_marked_for(const struct storage *s, uint64_t told);
+/* Reports the oldest failure of a device (-1: any) that nobody was told of, and drops its later
+** ones. */
+int  pending_report(int device);
+/* Returns what broke some of the bytes for a task that was submitted after `reported` failures had
+** been reported, with a reference; NULL: nothing. */
+struct failure *storage_failure_for(const struct access *a, uint64_t reported);
 void memory_in_use(int device, int64_t *tensors, int64_t *pools);

@@ -12,15 +12,15 @@ enum { RING = 1024, SPIN_NS = 50000, AHEAD = 64 };
 /* a submitted task; its lists stay allocated */
 struct slot {
   struct task task;
-  struct storage **list;                              /* reads, then writes */
+  struct access *list;                                /* reads, then writes */
   int cap;
   /* number k at wait[k * RING]: most tasks wait for one queue or none */
   struct ticket *wait;
   int nwait;
   bool awaits;                                        /* the device waits for some of them */
   uint64_t early;                                     /* atomic: its number, if it passed early */
-  uint64_t told;                                      /* failures, when it was submitted */
-  struct failure *failed;                             /* what became of it */
+  uint64_t reported;                                  /* failures, when it was submitted */
+  struct failure *failed;                             /* NULL: none so far */
 };
 
 /* what a look at the tasks behind the head has met so far: storages, by their addresses */
@@ -78,7 +78,11 @@ struct slot *queue_next(struct queue *q);
 struct slot *queue_choose(struct queue *q, struct slot *head);
 
 void queue_mark_writes(struct slot *s);
-struct failure *queue_note_failure(struct queue *q, int code);
+/* starting: the task that failed was being started, else the device was waited for */
+struct failure *queue_note_failure(struct queue *q, int code, bool starting);
+/* Adds to f, where it has lost the queue's device, that nothing runs there any more; returns
+** whether it has. late: f may be that of an earlier task. */
+bool queue_say_lost(const struct queue *q, struct failure *f, bool late);
 /* one behind the head passes; the head does, which has passed early */
 void queue_pass_early(struct queue *q, struct slot *s);
 void queue_pass_again(struct queue *q);

@@ -101,9 +101,13 @@ static void give_all_back(struct account *a, int device)
 
 static int refused(struct account *a, int device, size_t bytes)
 {
-  char name[32], request[64];
-  snprintf(request, sizeof request, "%s with %lld bytes", device_name(device, name, sizeof name),
-      (long long)device_ops(device)->memory(device));
+  const struct device_ops *ops = device_ops(device);
+  char name[32], request[96];
+  int64_t left = ops->available ? ops->available(device) : -1;
+  int n = snprintf(request, sizeof request, "%s with %lld bytes",
+      device_name(device, name, sizeof name), (long long)ops->memory(device));
+  if (left >= 0) /* other processes have some, too */
+    snprintf(request + n, sizeof request - (size_t)n, ", %lld free", (long long)left);
   return fail_memory(request, bytes, a->used + a->pool, a->cached);
 }
 
@@ -220,17 +224,21 @@ int storage_wrap(int device, void *data, size_t bytes, void (*release)(void *, v
   return TY_OK;
 }
 
+/* Where memory is short, what pools hold beyond their needs may do. */
+static int block_new_trimmed(int device, size_t bytes, void **out, bool *blank)
+{
+  int code = block_new(device, bytes, out, blank);
+  if (code != TY_EMEMORY) return code;
+  ty_pool_trim(NULL);
+  return block_new(device, bytes, out, blank);
+}
+
 static int storage_make(int device, size_t bytes, struct storage **out, bool *blank)
 {
   void *p = NULL;
   TRY(device_open(device));
-  int code = block_new(device, bytes, &p, blank);
-  if (code == TY_EMEMORY) { /* what pools hold beyond their needs may do */
-    ty_pool_trim(NULL);
-    code = block_new(device, bytes, &p, blank);
-  }
-  TRY(code);
-  code = storage_wrap(device, p, bytes, give_back, NULL, out);
+  TRY(block_new_trimmed(device, bytes, &p, blank));
+  int code = storage_wrap(device, p, bytes, give_back, NULL, out);
   if (code) block_free(device, p, bytes);
   return code;
 }
@@ -249,6 +257,48 @@ int storage_zeros(int device, size_t bytes, struct storage **out)
   return TY_OK;
 }
 
+int storage_lazy(int device, size_t bytes, struct storage_source source, struct storage **out)
+{
+  struct storage_source *own = NEW(struct storage_source);
+  NEED(own, TY_EMEMORY, "out of memory");
+  *own = source;
+  int code = storage_wrap(device, NULL, bytes, NULL, NULL, out);
+  if (code) return mem_free(own), code;
+  (*out)->source = own;
+  return TY_OK;
+}
+
+static void drop_source(struct storage *s)
+{
+  struct storage_source *source = s->source;
+  __atomic_store_n(&s->source, NULL, __ATOMIC_RELEASE);
+  if (source && source->drop) source->drop(source->context);
+  mem_free(source);
+}
+
+/* Under the lock. */
+static int load_bytes(struct storage *s)
+{
+  void *p = NULL;
+  bool blank;
+  TRY(block_new_trimmed(s->device, s->bytes, &p, &blank));
+  int code = s->source->load(s->source->context, p, s->bytes);
+  if (code) return block_free(s->device, p, s->bytes), code;
+  s->data = p;
+  s->release = give_back;
+  drop_source(s);
+  return TY_OK;
+}
+
+int storage_load_now(struct storage *s)
+{
+  static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+  pthread_mutex_lock(&loading);
+  int code = s->source ? load_bytes(s) : TY_OK;
+  pthread_mutex_unlock(&loading);
+  return code;
+}
+
 struct storage *storage_keep(struct storage *s)
 {
   __atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
@@ -259,6 +309,7 @@ void storage_free(struct storage *s)
 {
   if (!s || __atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL)) return;
   failure_drop(s->failed);
+  if (s->source) drop_source(s);
   if (s->release == give_back)
     block_free(s->device, s->data, s->bytes);
   else if (s->release)

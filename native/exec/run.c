@@ -48,8 +48,6 @@ int exec_start(ty_exec *e, const char *what, int which, int is_train, struct pro
   return TY_OK;
 }
 
-int exec_walk(ty_exec *e);
-
 static int forward(ty_exec *e, int is_train)
 {
   struct program *p;
@@ -158,8 +156,9 @@ static int backward(ty_exec *e, ty_tensor *const *head, int n, int is_train)
   e->host.rerun = e->spent; /* the last backward has used up what forward left: run that again */
   if (!e->spent) return exec_begin_backward(e, p);
   e->last.is_train = e->forward_train;
-  TRY(exec_submit_all(e, p, 0, p->nsegment_forward));
-  return exec_begin_backward(e, p);
+  int code = exec_submit_all(e, p, 0, p->nsegment_forward);
+  if (code > 0) return exec_abandon(p, p->nsegment_forward, p->nsegment, code);
+  return code ? code : exec_begin_backward(e, p);
 }
 
 int ty_exec_backward(ty_exec *e, ty_tensor *const *head, int n, int is_train)
@@ -168,4 +167,29 @@ int ty_exec_backward(ty_exec *e, ty_tensor *const *head, int n, int is_train)
   int code = backward(e, head, n, is_train);
   profile_call("Executor:backward", from);
   return code;
+}
+
+/* -- programs of calls that were recorded ------------------------------------------------------ */
+
+int exec_run_whole(ty_exec *e, ty_tensor *const *head_grad, const struct run *own, bool is_train)
+{
+  struct program *p;
+  const int which = exec_fuses(e) ? FUSED : UNFUSED;
+  NEED(!interrupt_pending(), TY_EINTERRUPTED, "interrupted");
+  TRY(give_heads(e, head_grad, e->nhead));
+  TRY(exec_choose_variant(e, which, &p));
+  e->last = (struct run){ .is_train = is_train };
+  e->ran = which;
+  exec_wait_runs(e);
+  if (e->nown) memcpy(e->own_run, own, sizeof *own * (size_t)e->nown);
+  return exec_submit_all(e, p, 0, p->nsegment);
+}
+
+void exec_mark_read(const ty_exec *e, uint8_t *read)
+{
+  const struct program *p = e->variant[FUSED];
+  for (int v = 0; v < e->g->nvalue; v++) {
+    const struct value *r = &p->value[p->value[v].root];
+    if (p->value[v].nread && r->kind == V_BOUND) read[r->bound] = 1;
+  }
 }

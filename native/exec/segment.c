@@ -14,7 +14,11 @@ struct ctx {
   struct run run;
   uint64_t *version;
   struct ticket ticket;
+  struct timed_step *timed;                           /* of a watched run; kept for the next one */
+  int ntimed, timed_cap;
 };
+/* told: the profiler is told, too */
+struct timed_step { struct timing time; int step; bool told; };
 
 /* -- one segment ------------------------------------------------------------------------------- */
 
@@ -26,19 +30,57 @@ int exec_fail_step(struct program *p, const struct step *st, int code)
   return code;
 }
 
+/* Notes how long the steps took, which have ended on the device. */
+static void note_times(struct ctx *c)
+{
+  for (int i = 0; i < c->ntimed; i++) {
+    struct timed_step *s = &c->timed[i];
+    struct step *st = &c->p->step[s->step];
+    bool known = timing_read(&s->time);
+    st->ns = known ? s->time.to - s->time.from : 0;
+    if (known && s->told) exec_profile_step(c->p, st, s->time.from, s->time.to);
+  }
+  c->ntimed = 0;
+}
+
+/* The next step's place among those that are timed. So many steps are timed in one go; then the
+** device is waited for, which would hold a mark for each of thousands otherwise. */
+static int next_timed(struct ctx *c, struct timed_step **out)
+{
+  enum { MOST = 512 };
+  if (c->ntimed == MOST) {
+    TRY(device_finish(c->segment->device));
+    note_times(c);
+  }
+  if (c->ntimed == c->timed_cap)
+    NEED(GROW(c->timed, c->ntimed, c->timed_cap), TY_EMEMORY, "out of memory: profile");
+  *out = &c->timed[c->ntimed];
+  return TY_OK;
+}
+
+static int run_timed(struct ctx *c, int t, bool *skipped)
+{
+  struct step *st = &c->p->step[t];
+  struct timed_step *s = NULL;
+  TRY(next_timed(c, &s));
+  timing_begin(st->device, &s->time);
+  int code = program_run_step(c->p, st);
+  if (!code) code = step_skipped(st, skipped);
+  timing_end(&s->time);
+  s->step = t;
+  s->told = profiling(TY_PROFILE_SYMBOLIC) && !*skipped && !code;
+  c->ntimed++;
+  return code;
+}
+
 /* The same as run_steps with a look at each instruction: its time, its results. */
 static int run_watched(struct ctx *c)
 {
   for (int t = c->first; t < c->last; t++) {
     struct step *st = &c->p->step[t];
-    int64_t from = profile_now();
     bool skipped = false;
-    int code = program_run_step(c->p, st);
-    if (!code) code = step_skipped(st, &skipped);
-    int64_t to = profile_now();
-    st->ns = to - from;
+    int code = run_timed(c, t, &skipped);
     if (code) return exec_fail_step(c->p, st, code);
-    if (profiling(TY_PROFILE_SYMBOLIC) && !skipped) exec_profile_step(c->p, st, from, to);
     if (c->e->check && !skipped) TRY(exec_check_step(c->p, st));
     if (interrupt_pending()) return fail(TY_EINTERRUPTED, "interrupted");
   }
@@ -73,7 +115,13 @@ static int run_steps(void *context)
   return TY_OK;
 }
 
-static void let_go(void *context) { ty_exec_free(((struct ctx *)context)->e); }
+/* The task has passed. */
+static void let_go(void *context)
+{
+  struct ctx *c = context;
+  note_times(c);
+  ty_exec_free(c->e);
+}
 
 /* -- what a segment touches -------------------------------------------------------------------- */
 
@@ -93,13 +141,27 @@ static bool changes_input(const struct program *p, const struct step *st, int k)
   return false;
 }
 
-static void put(struct storage **list, int *n, struct storage *s)
+/* accesses that a new one is compared with */
+enum { RECENT = 64 };
+
+/* Adds an access to a list, or to one of its latest ones where the bytes of both lie together, the
+** gap that aligns arrays aside. */
+static void add_access(struct access *list, int *n, struct access a)
 {
-  if (!s) return;
-  for (int i = MAX(0, *n - 64); i < *n; i++)
-    if (list[i] == s) return;
-  list[(*n)++] = s;
+  for (int i = MAX(0, *n - RECENT); i < *n; i++) {
+    struct access *b = &list[i];
+    if (b->storage != a.storage || b->in_place != a.in_place) continue;
+    if (a.begin > b->end && a.begin - b->end >= ALIGN) continue;
+    if (b->begin > a.end && b->begin - a.end >= ALIGN) continue;
+    b->begin = MIN(b->begin, a.begin);
+    b->end = MAX(b->end, a.end);
+    return;
+  }
+  list[(*n)++] = a;
 }
+
+static void add_read(struct segment *g, struct access a) { add_access(g->read, &g->nread, a); }
+static void add_write(struct segment *g, struct access a) { add_access(g->write, &g->nwrite, a); }
 
 /* Room for the lists of a segment, `heads` places for heads. */
 static int make_lists(struct program *p, struct segment *g, int heads)
@@ -107,10 +169,18 @@ static int make_lists(struct program *p, struct segment *g, int heads)
   int cap = 2 * MAX_DEVICES + heads + 4;
   for (int t = g->first; t < g->last; t++) cap += p->step[t].nin + p->step[t].nout + 1;
   g->nread = g->nwrite = 0;
-  g->read = arena_new(&p->arena, sizeof(void *) * (size_t)cap);
-  g->write = arena_new(&p->arena, sizeof(void *) * (size_t)cap);
+  g->read = arena_new(&p->arena, sizeof *g->read * (size_t)cap);
+  g->write = arena_new(&p->arena, sizeof *g->write * (size_t)cap);
   NEED(g->read && g->write, TY_EMEMORY, "out of memory: executor");
   return TY_OK;
+}
+
+/* A sum that is added to is read, too. */
+static void list_bound_output(const ty_exec *e, struct segment *g, int bound, bool add)
+{
+  const struct access a = tensor_access(e->bound[bound]);
+  if (add) add_read(g, a);
+  add_write(g, a);
 }
 
 static void list_operands(const ty_exec *e, const struct program *p, struct segment *g, int t)
@@ -119,14 +189,16 @@ static void list_operands(const ty_exec *e, const struct program *p, struct segm
   for (int k = 0; k < st->nin; k++) {
     const struct value *r = &p->value[p->value[st->in[k]].root];
     if (r->kind != V_BOUND) continue;
-    struct storage *s = e->bound[r->bound]->storage;
-    if (changes_input(p, st, k)) put(g->write, &g->nwrite, s);
-    put(g->read, &g->nread, s);
+    struct access a = tensor_access(e->bound[r->bound]);
+    add_read(g, a);
+    a.in_place = true;
+    if (changes_input(p, st, k)) add_write(g, a);
   }
-  for (int k = 0; k < st->nout; k++)
-    if (st->out[k] >= 0 && p->value[st->out[k]].kind == V_BOUND)
-      put(g->write, &g->nwrite, e->bound[p->value[st->out[k]].bound]->storage);
-  if (st->bound >= 0) put(g->write, &g->nwrite, e->bound[st->bound]->storage);
+  for (int k = 0; k < st->nout; k++) {
+    const struct value *x = st->out[k] >= 0 ? &p->value[st->out[k]] : NULL;
+    if (x && x->kind == V_BOUND) list_bound_output(e, g, x->bound, x->add);
+  }
+  if (st->bound >= 0) list_bound_output(e, g, st->bound, st->kind == STEP_ADD);
 }
 
 static int head_root(const ty_exec *e, const struct program *p, int h)
@@ -138,10 +210,11 @@ static void list_head(const ty_exec *e, const struct program *p, struct segment 
 {
   const struct value *r = &p->value[head_root(e, p, h)];
   if (!e->output_storage[h]) return;
+  const struct access a = access_all(e->output_storage[h]);
   if (r->last_write >= g->first && r->last_write < g->last)
-    put(g->write, &g->nwrite, e->output_storage[h]);
+    add_write(g, a);
   else if (g->first >= p->nforward && r->device == g->device)
-    put(g->read, &g->nread, e->output_storage[h]);
+    add_read(g, a);
 }
 
 /* The first forward segment of a device does, whatever failed before. */
@@ -154,10 +227,10 @@ static bool starts_afresh(const struct program *p, int segment)
 
 static void list_tokens(const ty_exec *e, const struct program *p, int segment, struct segment *g)
 {
-  if (!starts_afresh(p, segment)) put(g->read, &g->nread, e->token[g->slot]);
+  if (!starts_afresh(p, segment)) add_read(g, access_all(e->token[g->slot]));
   for (int k = 0; k < p->ndevice; k++)
-    if (g->wait[k] >= 0) put(g->read, &g->nread, e->token[k]);
-  put(g->write, &g->nwrite, e->token[g->slot]);
+    if (g->wait[k] >= 0) add_read(g, access_all(e->token[k]));
+  add_write(g, access_all(e->token[g->slot]));
 }
 
 static int prepare_storages(ty_exec *e, struct program *p)
@@ -259,6 +332,14 @@ void exec_wait_runs(const ty_exec *e)
   for (int i = 0; i < e->nring; i++) ticket_wait(e->ring[i].ticket);
 }
 
+void exec_free_ring(ty_exec *e)
+{
+  if (e->ring) mem_free(e->ring[0].version);
+  for (int i = 0; i < e->nring; i++) mem_free(e->ring[i].timed);
+  mem_free(e->ring);
+  mem_free(e->seg_ticket);
+}
+
 static int make_ring(ty_exec *e, const struct program *p)
 {
   int n = 4 * p->nsegment + 28;
@@ -270,9 +351,7 @@ static int make_ring(ty_exec *e, const struct program *p)
   if (!ring || !version || !tickets)
     return mem_free(ring), mem_free(version), mem_free(tickets),
            fail(TY_EMEMORY, "out of memory: executor");
-  if (e->ring) mem_free(e->ring[0].version);
-  mem_free(e->ring);
-  mem_free(e->seg_ticket);
+  exec_free_ring(e);
   e->ring = ring;
   e->nring = n;
   e->at_ring = 0;
@@ -280,13 +359,6 @@ static int make_ring(ty_exec *e, const struct program *p)
   for (int i = 0; i < n; i++) ring[i].version = version + (size_t)i * (size_t)e->nbound;
   e->stats.allocations += e->stats.runs ? 3 : 0;
   return TY_OK;
-}
-
-void exec_free_ring(ty_exec *e)
-{
-  if (e->ring) mem_free(e->ring[0].version);
-  mem_free(e->ring);
-  mem_free(e->seg_ticket);
 }
 
 /* The next context. When all are taken, half of them are let pass: who waits then sleeps once
@@ -325,15 +397,43 @@ int exec_submit(ty_exec *e, struct program *p, const struct segment *g, int firs
   return code;
 }
 
+void exec_begin_host_segment(const ty_exec *e, const struct program *p, int segment)
+{
+  if (!starts_afresh(p, segment)) return;
+  const struct access token = access_all(e->token[p->segment[segment].slot]);
+  storage_wait_quiet(token.storage, 1);
+  storage_mark(&token, NULL);
+}
+
+int exec_check_token(const ty_exec *e, int slot)
+{
+  const struct access token = access_all(e->token[slot]);
+  struct failure *f = storage_failure(&token);
+  int code = f ? failure_report(f) : TY_OK;
+  failure_drop(f);
+  return code;
+}
+
 /* Waits for the segments before `at` and raises what failed in them. */
 static int finish_before(ty_exec *e, struct program *p, int from, int at)
 {
   for (int i = from; i < at; i++) ticket_wait(e->seg_ticket[i]);
-  for (int k = 0; k < p->ndevice; k++) {
-    struct failure *f = e->token[k]->failed;
-    if (f && !failure_told(f)) return failure_tell(f);
-  }
+  for (int k = 0; k < p->ndevice; k++) TRY(exec_check_token(e, k));
   return TY_OK;
+}
+
+int exec_abandon(struct program *p, int from, int to, int code)
+{
+  struct failure *f = failure_take(code);
+  for (int i = from; i < to; i++)
+    for (int k = 0; k < p->segment[i].nwrite; k++) {
+      const struct access *a = &p->segment[i].write[k];
+      storage_wait_quiet(a->storage, 1);
+      storage_mark(a, f);
+    }
+  code = failure_report(f);
+  failure_drop(f);
+  return code;
 }
 
 void exec_note_host_event(ty_exec *e, const struct program *p, int t)
@@ -344,16 +444,19 @@ void exec_note_host_event(ty_exec *e, const struct program *p, int t)
     false, n->nin, n->kind->nout };
 }
 
-/* Segments from .. to - 1 of a program; stops where the front end has to run a step. */
-int exec_submit_all(ty_exec *e, struct program *p, int from, int to)
+/* Submits segments *at .. to - 1; *at: the one that failed, or that the front end has to run. */
+static int submit_segments(ty_exec *e, struct program *p, int *at, int to)
 {
   struct ticket before[MAX_DEVICES * 2], after[MAX_DEVICES * 3];
   int nbefore = pool_last(e->pool, before, COUNT(before));
+  const int from = *at;
   e->host.p = NULL;
-  for (int i = from; i < to; i++) {
+  for (; *at < to; ++*at) {
+    const int i = *at;
     const struct segment *g = &p->segment[i];
     int n = 0;
     if (step_of_host(p, &p->step[g->first])) {
+      exec_begin_host_segment(e, p, i);
       TRY(finish_before(e, p, from, i));
       e->seg_ticket[i] = (struct ticket){ 0 };
       bool skipped;
@@ -372,6 +475,12 @@ int exec_submit_all(ty_exec *e, struct program *p, int from, int to)
     TRY(exec_submit(e, p, g, g->first, g->last, after, n, &e->seg_ticket[i]));
   }
   return TY_OK;
+}
+
+int exec_submit_all(ty_exec *e, struct program *p, int from, int to)
+{
+  int at = from, code = submit_segments(e, p, &at, to);
+  return code > 0 ? exec_abandon(p, at, to, code) : code;
 }
 
 int ty_exec_buckets(ty_exec *e, const int *bucket)

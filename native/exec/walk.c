@@ -13,8 +13,7 @@ static int run_alone(ty_exec *e, struct program *p, int t)
   const struct segment *g = &p->alone[t];
   TRY(exec_submit(e, p, g, t, t + 1, NULL, 0, &ticket));
   ticket_wait(ticket);
-  struct failure *failure = e->token[g->slot]->failed;
-  return failure && !failure_told(failure) ? failure_tell(failure) : TY_OK;
+  return exec_check_token(e, g->slot);
 }
 
 /* A step of the front end's, between events of a walk: the next ty_exec_resume goes on behind
@@ -22,6 +21,7 @@ static int run_alone(ty_exec *e, struct program *p, int t)
 static int host_alone(ty_exec *e, struct program *p, int t)
 {
   bool skipped;
+  exec_begin_host_segment(e, p, segment_of(p, t));
   TRY(step_skipped(&p->step[t], &skipped));
   if (skipped) return TY_OK;
   exec_note_host_event(e, p, t);
@@ -154,6 +154,16 @@ static int node_skipped(const struct program *p, int node, bool *out)
   return t >= 0 && p->step[t].node == node ? step_skipped(&p->step[t], out) : TY_OK;
 }
 
+/* What is left of a walk does not run. */
+static int abandon_walk(ty_exec *e, int code)
+{
+  struct program *p = e->variant[UNFUSED];
+  const bool back = e->walk.phase == BACKWARD;
+  e->walk.active = false;
+  return exec_abandon(
+      p, back ? p->nsegment_forward : 0, back ? p->nsegment : p->nsegment_forward, code);
+}
+
 int exec_walk(ty_exec *e)
 {
   struct program *p = e->variant[UNFUSED];
@@ -165,21 +175,51 @@ int exec_walk(ty_exec *e)
     int code = skipped ? TY_OK : node_skipped(p, e->walk.node, &skipped);
     if (!code && skipped) continue;
     if (!code) code = walk_node(e, p);
-    if (code > 0) e->walk.active = false;
+    if (code > 0) return abandon_walk(e, code);
     if (code) return code;
   }
   e->walk.active = false;
   ty_tensor_free(e->event_tensor);
   e->event_tensor = NULL;
-  return e->walk.phase == BACKWARD ? run_copies(e, p) : TY_OK;
+  int code = e->walk.phase == BACKWARD ? run_copies(e, p) : TY_OK;
+  return code > 0 ? abandon_walk(e, code) : code;
+}
+
+int ty_exec_abandon(ty_exec *e, const char *why)
+{
+  TRY(exec_state(e, "abandon"));
+  NEED(why, TY_ETYPE, "abandon: null argument");
+  if (!e->walk.active && !e->host.p) return TY_OK;
+  struct program *p = e->host.p;
+  int code = fail(TY_ERUN, "%s", why);
+  fail_node(e->event.op, e->event.node, e->g->node[e->walk.node].where);
+  if (!p)
+    abandon_walk(e, code);
+  else
+    exec_abandon(p, e->host.at, e->host.rerun ? p->nsegment : e->host.to, code);
+  e->host.p = NULL;
+  e->host.rerun = false;
+  return TY_OK;
+}
+
+/* Marks what the front end has written in a segment of its own. */
+static void mark_written(const struct segment *g)
+{
+  for (int k = 0; k < g->nwrite; k++) storage_mark(&g->write[k], NULL);
 }
 
 int ty_exec_resume(ty_exec *e)
 {
   TRY(exec_state(e, "resume"));
   NEED(e->walk.active || e->host.p, TY_ESTATE, "resume: there is no run to go on with");
-  if (!e->host.p) return exec_walk(e);
   struct program *p = e->host.p;
+  if (!p) {
+    p = e->variant[UNFUSED];
+    int t = p->step_of[e->walk.node];
+    if (t >= 0 && step_of_host(p, &p->step[t])) mark_written(&p->segment[segment_of(p, t)]);
+    return exec_walk(e);
+  }
+  mark_written(&p->segment[e->host.at]);
   int code = exec_submit_all(e, p, e->host.at + 1, e->host.to);
   return code || !e->host.rerun ? code : exec_begin_backward(e, p);
 }
@@ -227,5 +267,5 @@ int ty_exec_partial_forward(ty_exec *e, int is_train, int step, int *step_left)
   e->walk.node = step;
   int code = run_node(e, p, step);
   if (code != TY_EV_HOST) e->walk.active = false;
-  return code;
+  return code > 0 ? exec_abandon(p, 0, p->nsegment_forward, code) : code;
 }

@@ -308,7 +308,7 @@ int ty_iter_next(ty_iter *it, int wait_ms, int *more)
   pthread_mutex_unlock(&it->lock);
   *more = !ready ? -1 : any;
   if (failure) {
-    int code = failure_tell(failure);
+    int code = failure_report(failure);
     failure_drop(failure);
     return code;
   }

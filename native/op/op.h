@@ -53,6 +53,8 @@ enum {
   OP_NAMED_INPUT = 16384,
   /* monitors number its inputs, as the reference does where it declares no names */
   OP_NUMBERED_INPUTS = 32768,
+  /* its gradient has a part of its own: backward runs, on zeros, where no head gradient comes */
+  OP_OWN_GRADIENT = 65536,
 };
 
 /* what passes expand: operators whose inputs are bodies too (pass/control_flow.c) */

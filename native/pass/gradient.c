@@ -3,10 +3,10 @@
 ** One reverse walk over the forward nodes. Each forward node that lies between a requested variable
 ** and a head gets one gradient operator, `<node>_backward`: it reads what the operator's `grad`
 ** lists, and its output k is the gradient of input k. Only gradients that something reads are
-** computed: none of what is made from a loss, which takes nothing from behind. An operator whose
-** gradient moves states has it run where the gradient of an input is read, on zeros if its own
-** was cut. Contributions to one value are summed: one alone is used as it
-** is, fewer than a cap become one add_n called sum_grad, more a chain of additions. Head
+** computed: none of what is made from a loss, which reads no head gradient. An operator whose
+** gradient moves states, or has a part of its own, has it run where the gradient of an input is
+** read, on zeros if no head gradient comes. Contributions to one value are summed: one alone is
+** used as it is, fewer than a cap become one add_n called sum_grad, more a chain of additions. Head
 ** gradients are variables `_head_grad_<i>`, made only where read.
 ** Recomputation: a node marked __force_mirroring__ (or all that qualify, under an option) gets a
 ** clone `<node>_mirror` right before its first reader in the backward part; backward nodes read
@@ -242,11 +242,12 @@ static int not_differentiable(const struct node *n)
   return code;
 }
 
-static bool reached(const struct walk *w, int node)
+/* Returns whether the gradients of a node's inputs may differ from zero. */
+static bool has_gradient(const struct walk *w, int node)
 {
   const struct node *n = &w->g->node[node];
-  if (n->kind->reads && !n->kind->reads->heads)
-    return true; /* a loss: needs no gradient from behind */
+  const bool loss = n->kind->reads && !n->kind->reads->heads;
+  if (loss || n->op->flags & OP_OWN_GRADIENT) return true;
   for (int k = 0; k < n->kind->nout; k++)
     if (w->part[n->first + k].n) return true;
   return false;
@@ -259,7 +260,7 @@ static int append_backward(struct walk *w, int node)
   ty_entry out, *in = NEWS(ty_entry, n->nin + 2 * n->kind->nout + 64);
   struct read_walk r = reads_walk(n->kind->reads, n->nin, n->kind->nout);
   int nin = 0, code = TY_OK;
-  const bool cut = !reached(w, node); /* zeros come out as well */
+  const bool cut = !has_gradient(w, node); /* zeros come out as well */
   NEED(in, TY_EMEMORY, "out of memory: gradient");
   while (!code && reads_next(&r)) code = read_operand(w, node, r.kind, r.k, in, &nin);
   snprintf(name, sizeof name, "%s%s_backward", w->g->node[node].name,
@@ -307,7 +308,7 @@ static int visit(struct walk *w, int node)
   if (!n->op || !w->need[node] || zero_gradient(n->op)) return TY_OK;
   if (passes(n->op)) return pass_on(w, node);
   const bool moves = n->kind->reads && n->kind->reads->changes;
-  if (!moves && !reached(w, node)) return TY_OK;
+  if (!moves && !has_gradient(w, node)) return TY_OK;
   return n->kind->reads ? append_backward(w, node) : not_differentiable(n);
 }
 
@@ -359,6 +360,7 @@ static int contribute_heads(struct walk *w)
   NEED(last, TY_EMEMORY, "out of memory: gradient");
   for (int h = 0; h < n; h++) {
     int v = value_of(w->g, head[h]);
+    if (w->request->head_has_grad && !w->request->head_has_grad[h]) continue;
     w->readers[v] += !last[v];
     last[v] = h + 1;
   }
@@ -380,7 +382,7 @@ static int run(struct walk *w)
   return collect(w);
 }
 
-int gradient_append(
+static int append_gradients(
     ty_graph *g, struct descs *d, const struct gradient_request *request, struct gradient *out)
 {
   int nodes = g->n, values = g->nvalue;
@@ -396,5 +398,57 @@ int gradient_append(
   mem_free(w.sum);
   mem_free(w.clone);
   mem_free(w.readers);
+  return code;
+}
+
+/* -- as a rewrite ------------------------------------------------------------------------------ */
+
+/* Marks the variables whose gradients are asked for. Returns whether there is anything to do. */
+static bool mark_requested(
+    const struct typed_graph *x, const struct rewrite_request *r, uint8_t *requested)
+{
+  bool any = false;
+  for (int i = 0; i < x->nvariable; i++)
+    if (r->with_grad[i]) requested[x->variable[i]] = any = true;
+  for (int i = 0; i < x->g->n; i++)
+    any |= x->g->node[i].op && x->g->node[i].op->flags & OP_FUSED_UPDATE;
+  return any;
+}
+
+static int run_rewrite(struct typed_graph *x, const struct rewrite_request *r, uint8_t *requested,
+    uint8_t *mirror, struct gradient *out)
+{
+  const int nodes = x->g->n;
+  for (int i = 0; i < nodes; i++) out->of[i].node = -1;
+  for (int h = 0; h < x->nhead; h++) out->head[h].node = -1;
+  if (mark_requested(x, r, requested)) {
+    if (r->mark_mirrors) r->mark_mirrors(x, r->context, mirror);
+    struct gradient_request request = { x->head, x->nhead, r->head_has_grad, requested, mirror,
+      r->sum_cap };
+    struct descs d = { x->desc, x->desc_cap };
+    int code = append_gradients(x->g, &d, &request, out);
+    x->desc = d.d;
+    x->desc_cap = d.cap;
+    TRY(code);
+  }
+  for (int i = 0; i < x->nvariable; i++)
+    x->grad[i] = r->with_grad[i] ? out->of[x->variable[i]] : (ty_entry){ -1, 0 };
+  return TY_OK;
+}
+
+int rewrite_gradient(struct typed_graph *x, const struct rewrite_request *r)
+{
+  const int nodes = x->g->n;
+  x->forward = nodes;
+  x->grad = NEWS(ty_entry, x->nvariable + 1);
+  x->head_grad = NEWS(ty_entry, x->nhead + 1);
+  uint8_t *requested = NEWS(uint8_t, nodes + 1), *mirror = NEWS(uint8_t, nodes + 1);
+  struct gradient out = { NEWS(ty_entry, nodes + 1), x->head_grad };
+  int code = x->grad && x->head_grad && requested && mirror && out.of
+      ? run_rewrite(x, r, requested, mirror, &out)
+      : fail(TY_EMEMORY, "out of memory: gradient");
+  mem_free(requested);
+  mem_free(mirror);
+  mem_free(out.of);
   return code;
 }

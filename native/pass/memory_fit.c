@@ -1,14 +1,15 @@
 /* memory_fit.c - offsets for values with known sizes and lifetimes, in as little memory as
 ** possible.
 **
-** The lower bound is the largest sum of bytes alive at one step. Several orders of placing are
-** tried, each at the tightest gap that is free for the whole life of the value (Pisarchyk & Lee,
-** arXiv 2001.03288, for order by size), or the lowest; the smallest total wins, and the search
-** ends as soon as one meets the bound. When none does, the best order is changed a little, again
-** and again, and kept when it is no worse, until 0.2 % above the bound or a budget is met;
-** rarely (still 4 % above), the other orders are climbed from as well. Cost: O(n^2) an order;
-** for large n one pass in order of time with a free list, O(n log n), comes first, and the
-** others only within a budget.
+** The lower bound is the largest sum of bytes alive at one step; where places are kept, also what
+** these leave no room for below them. Several orders of placing are tried, each at the tightest gap
+** that is free for the whole life of the value (Pisarchyk & Lee, arXiv 2001.03288, for order by
+** size), or the lowest; the smallest total wins, and the search ends as soon as one meets the
+** bound. When none does, the best order is changed a little, again and again, and kept when it is
+** no worse, until 0.2 % above the bound or a budget is met; rarely (still 4 % above), the other
+** orders are climbed from as well. Where places are kept and items are few, a look at all plans may
+** end the search early. Cost: O(n^2) an order; for large n one pass in order of time with a free
+** list, O(n log n), comes first, and the others only within a budget.
 */
 #include "pass/passes.h"
 
@@ -17,8 +18,10 @@ struct fit {
   const int64_t *bytes;
   const int *first, *last;
   const int64_t *kept;                                /* >= 0: a place that may not change */
+  int nkept;                                          /* items with such a place */
   int64_t *offset, *best, total;
-  int64_t bound;
+  int64_t live;                                       /* the most bytes alive at one step */
+  int64_t bound;                                      /* no plan that keeps places needs less */
   int peak;                                           /* the step that needs it */
   /* which gap: the lowest (every plan is some order's so), else the tightest */
   bool lowest;
@@ -40,6 +43,139 @@ static int64_t lower_bound(
   }
   mem_free(delta);
   return peak;
+}
+
+/* the largest key first */
+static _Thread_local const int64_t *sort_key;
+static int by_key(const void *a, const void *b)
+{
+  int i = *(const int *)a, j = *(const int *)b;
+  return sort_key[i] != sort_key[j] ? (sort_key[i] > sort_key[j] ? -1 : 1) : i - j;
+}
+static int by_key_up(const void *a, const void *b) { return by_key(b, a); }
+
+/* -- the bound that places kept impose --------------------------------------------------------- */
+
+/* thresholds that are looked at */
+enum { THRESHOLDS = 32 };
+
+/* Returns where an item begins at the earliest if it fits below no place kept during its life: at
+** their end; 0 where it fits. `by_offset`: the n kept items in order of their places. */
+static int64_t forced_above(const struct fit *f, int i, const int *by_offset, int n)
+{
+  int64_t at = 0;
+  for (int k = 0; k < n; k++) {
+    const int j = by_offset[k];
+    if (f->last[j] < f->first[i] || f->first[j] > f->last[i]) continue;
+    if (f->kept[j] - at >= f->bytes[i]) return 0;
+    at = MAX(at, f->kept[j] + f->bytes[j]);
+  }
+  return at;
+}
+
+/* Returns the largest sum at one step of the bytes of items that begin at `least` or above. */
+static int64_t peak_above(const struct fit *f, const int64_t *above, int64_t least)
+{
+  int end = 0;
+  for (int i = 0; i < f->n; i++) end = MAX(end, f->last[i] + 2);
+  int64_t *delta = NEWS(int64_t, end + 1), live = 0, peak = 0;
+  if (!delta) return 0;
+  for (int i = 0; i < f->n; i++)
+    if (above[i] >= least) delta[f->first[i]] += f->bytes[i], delta[f->last[i] + 1] -= f->bytes[i];
+  for (int t = 0; t < end; t++) {
+    live += delta[t];
+    peak = MAX(peak, live);
+  }
+  mem_free(delta);
+  return peak;
+}
+
+/* Items that begin above a place kept lie above each other where they live at once. */
+static void raise_by_thresholds(struct fit *f)
+{
+  int64_t least = INT64_MAX;
+  for (int tried = 0; tried < THRESHOLDS; tried++) {
+    int64_t next = 0;
+    for (int i = 0; i < f->n; i++)
+      if (f->key[i] < least) next = MAX(next, f->key[i]);
+    if (!next) return;
+    f->bound = MAX(f->bound, next + peak_above(f, f->key, next));
+    least = next;
+  }
+}
+
+/* words of 64 units of ALIGN bytes that the sums of a hole take, and of all holes */
+enum { HOLE_WORDS = 1 << 14, SUM_WORDS = 1 << 19 };
+
+/* sums: bit k: some items have k units together */
+static void add_sums(uint64_t *sums, int words, int64_t units)
+{
+  const int shift = (int)(units / 64), bits = (int)(units % 64);
+  for (int w = words - 1; w >= shift; w--) {
+    uint64_t x = sums[w - shift] << bits;
+    if (bits && w > shift) x |= sums[w - shift - 1] >> (64 - bits);
+    sums[w] |= x;
+  }
+}
+
+/* Returns how much of a hole from `at` to `end` items fill at most at step t; takes the work that
+** it needs from *words. */
+static int64_t fill_at_most(const struct fit *f, int t, int64_t at, int64_t end, int64_t *words)
+{
+  const int64_t units = (end - at) / ALIGN;
+  const int n = (int)MIN(units / 64 + 1, HOLE_WORDS);
+  uint64_t *sums = units / 64 < HOLE_WORDS && *words > 0 ? NEWS(uint64_t, n) : NULL;
+  int64_t all = 0, most = 0;
+  if (sums) sums[0] = 1;
+  for (int i = 0; i < f->n; i++) {
+    if (f->kept[i] >= 0 || f->first[i] > t || f->last[i] < t) continue;
+    if (MAX(f->key[i], at) + f->bytes[i] > end) continue;
+    all += f->bytes[i];
+    if (sums) add_sums(sums, n, f->bytes[i] / ALIGN), *words -= n;
+  }
+  for (int64_t k = sums ? units : -1; k >= 0; k--)
+    if (sums[k / 64] >> (k % 64) & 1) {
+      most = k;
+      break;
+    }
+  most = sums ? most * ALIGN : end - at;
+  mem_free(sums);
+  return MIN(all, most);
+}
+
+/* What does not fit between places kept at step t lies above them. by_offset: see forced_above. */
+static int64_t bound_at(const struct fit *f, int t, const int *by_offset, int n, int64_t *words)
+{
+  int64_t at = 0, free = 0, filled = 0;
+  for (int i = 0; i < f->n; i++)
+    if (f->kept[i] < 0 && f->first[i] <= t && t <= f->last[i]) free += f->bytes[i];
+  for (int k = 0; k < n; k++) {
+    const int j = by_offset[k];
+    if (f->last[j] < t || f->first[j] > t) continue;
+    if (f->kept[j] > at) filled += fill_at_most(f, t, at, f->kept[j], words);
+    at = MAX(at, f->kept[j] + f->bytes[j]);
+  }
+  return at + MAX(free - filled, 0);
+}
+
+/* Raises the bound to what the places kept make necessary. */
+static void raise_bound(struct fit *f)
+{
+  int n = 0, *by_offset = f->order;
+  int64_t words = SUM_WORDS;
+  for (int i = 0; i < f->n; i++)
+    if (f->kept[i] >= 0) by_offset[n++] = i;
+  sort_key = f->kept;
+  qsort(by_offset, (size_t)n, sizeof(int), by_key_up);
+  for (int i = 0; i < f->n; i++) {
+    f->key[i] = f->kept[i] < 0 ? forced_above(f, i, by_offset, n) : 0;
+    if (f->kept[i] >= 0) f->bound = MAX(f->bound, f->kept[i] + f->bytes[i]);
+  }
+  raise_by_thresholds(f);
+  for (int i = 0; i < f->n && words > 0; i++) { /* items alive at once meet where one begins */
+    f->bound = MAX(f->bound, bound_at(f, f->first[i], by_offset, n, &words));
+    words -= n + f->n / 64;
+  }
 }
 
 /* -- one order --------------------------------------------------------------------------------- */
@@ -92,13 +228,6 @@ static void keep_if_better(struct fit *f, int64_t total)
   if (total >= f->total) return;
   f->total = total;
   memcpy(f->best, f->offset, sizeof(int64_t) * (size_t)f->n);
-}
-
-static _Thread_local const int64_t *sort_key;
-static int by_key(const void *a, const void *b)
-{
-  int i = *(const int *)a, j = *(const int *)b;
-  return sort_key[i] != sort_key[j] ? (sort_key[i] > sort_key[j] ? -1 : 1) : i - j;
 }
 
 static void sort_order(struct fit *f)
@@ -271,15 +400,33 @@ static void disturb(struct fit *f, int i, uint32_t *seed)
 #ifndef PLAN_STEPS
 #define PLAN_STEPS 24000000
 #endif
+/* What a change costs beside the pairs of items it compares, in their unit of 4 ns (Zen 5, November
+** 2026). It counts where places are kept, as at each step of a chain of reshapes. */
+enum { CHANGE_COST = 170 };
+/* before all plans of few items are looked at: about 1 ms */
+enum { PLAN_STEPS_QUICK = 250000 };
+
+static _Thread_local int64_t nchanges;
+
+int64_t plan_changes(void) { return nchanges; }
+
+/* Returns whether the best plan may be improved, and is more than one part above the most bytes
+** that are alive. */
+static bool above_bound(const struct fit *f, int part)
+{
+  return f->total > f->bound && f->total > f->live + f->live / part;
+}
 
 /* Climbs from a good order: an item at the top goes earlier, or two change places; equal totals
 ** are taken too. */
 static void improve(struct fit *f, int64_t budget, uint32_t *seed)
 {
   memcpy(f->order, f->good, sizeof(int) * (size_t)f->n);
-  int64_t current = assign_in_order(f, INT64_MAX), one = (int64_t)f->n * f->n / 4 + f->n;
+  int64_t current = assign_in_order(f, INT64_MAX),
+          one = (int64_t)f->n * f->n / 4 + f->n + (f->nkept ? CHANGE_COST : 0);
   int top = top_item(f, current, *seed);
-  for (; f->total > f->bound + f->bound / 500 && budget > 0; budget -= one) {
+  for (; above_bound(f, 500) && budget > 0; budget -= one) {
+    nchanges++;
     disturb(f, top, seed);
     int64_t total = assign_in_order(f, current + 1);
     if (total > current) continue;
@@ -290,16 +437,123 @@ static void improve(struct fit *f, int64_t budget, uint32_t *seed)
   }
 }
 
+/* -- all plans of few items -------------------------------------------------------------------- */
+
+/* items that the search takes */
+enum { FEW = 16 };
+/* nodes of its tree that it looks at: about 1 ms */
+enum { MOST_NODES = 5000 };
+
+struct exact {
+  struct fit *f;
+  /* per item: all that live at its first step */
+  uint32_t alive[FEW];
+  uint32_t placed;                                    /* set of items, the kept ones among them */
+  uint32_t all;
+  int nodes;                                          /* left */
+  int64_t limit;                                      /* of totals that are looked for */
+};
+
+/* Returns the lowest place of item i that no placed one takes. f->assigned: these, by place. */
+static int64_t lowest_offset(const struct exact *x, int i, int n)
+{
+  const struct fit *f = x->f;
+  int64_t at = 0;
+  for (int k = 0; k < n; k++) {
+    const int j = f->assigned[k];
+    if (f->last[j] < f->first[i] || f->first[j] > f->last[i]) continue;
+    if (f->offset[j] - at >= f->bytes[i]) break;
+    at = MAX(at, f->offset[j] + f->bytes[j]);
+  }
+  return at;
+}
+
+/* Returns whether what is not placed fits between `least` and the best total at each step. */
+static bool fits_above(const struct exact *x, int64_t least)
+{
+  const struct fit *f = x->f;
+  for (int t = 0; t < f->n; t++) {
+    int64_t need = 0;
+    for (uint32_t set = x->alive[t]; set; set &= set - 1) {
+      const int i = __builtin_ctz(set);
+      const bool placed = x->placed >> i & 1;
+      const int64_t from = placed ? MAX(f->offset[i], least) : 0;
+      need += placed ? MAX(f->offset[i] + f->bytes[i] - from, 0) : f->bytes[i];
+    }
+    if (need && least + need >= x->limit) return false;
+  }
+  return true;
+}
+
+static bool are_alike(const struct fit *f, int i, int j)
+{
+  return f->bytes[i] == f->bytes[j] && f->first[i] == f->first[j] && f->last[i] == f->last[j];
+}
+
+/* Places one more item after the other, each at its lowest place and none below the one before:
+** the best plan is among these. n: items placed; top: where they end. */
+static void assign_next(struct exact *x, int n, int64_t least, int64_t top)
+{
+  struct fit *f = x->f;
+  if (x->nodes-- <= 0) return;
+  if (x->placed == x->all) {
+    keep_if_better(f, top);
+    x->limit = f->total;
+    return;
+  }
+  if (!fits_above(x, least)) return;
+  int64_t lowest[FEW];
+  for (int i = 0; i < f->n; i++) {
+    lowest[i] = x->placed >> i & 1 ? -1 : lowest_offset(x, i, n);
+    if (lowest[i] >= 0 && lowest[i] + f->bytes[i] >= x->limit) return;
+  }
+  for (int i = 0; i < f->n && f->total > f->bound; i++) {
+    bool again = lowest[i] < least;
+    for (int j = 0; j < i && !again; j++) again = !(x->placed >> j & 1) && are_alike(f, i, j);
+    if (again || lowest[i] + f->bytes[i] >= x->limit) continue;
+    f->offset[i] = lowest[i];
+    insert(f, i, n);
+    x->placed |= 1u << i;
+    assign_next(x, n + 1, lowest[i], MAX(top, lowest[i] + f->bytes[i]));
+    x->placed &= ~(1u << i);
+    int k = 0;
+    while (f->assigned[k] != i) k++;
+    memmove(&f->assigned[k], &f->assigned[k + 1], sizeof(int) * (size_t)(n - k));
+  }
+}
+
+/* Returns whether no plan is smaller by more than a part of 500, which may have been found. */
+static bool search_all(struct fit *f)
+{
+  if (f->n > FEW) return false;
+  struct exact x = { .f = f, .nodes = MOST_NODES, .limit = f->total - f->live / 500 };
+  int n = 0;
+  int64_t top = 0;
+  for (int t = 0; t < f->n; t++) {
+    x.all |= 1u << t;
+    for (int i = 0; i < f->n; i++)
+      if (f->first[i] <= f->first[t] && f->first[t] <= f->last[i]) x.alive[t] |= 1u << i;
+    if (f->kept[t] < 0) continue;
+    f->offset[t] = f->kept[t];
+    insert(f, t, n++);
+    x.placed |= 1u << t;
+    top = MAX(top, f->kept[t] + f->bytes[t]);
+  }
+  assign_next(&x, n, 0, top);
+  return x.nodes > 0;
+}
+
 /* values; an order takes the square of their number, so beyond this the order of time does */
 enum { MOST_SEARCHED = 10000 };
 
 static void search(struct fit *f)
 {
-  bool any_kept = false, small = f->n < 500;
-  for (int i = 0; i < f->n; i++) any_kept |= f->kept[i] >= 0;
+  const bool small = f->n < 500;
+  for (int i = 0; i < f->n; i++) f->nkept += f->kept[i] >= 0;
+  if (f->nkept) raise_bound(f);
   keep_if_better(f, assign_in_time(f, f->first, f->last));
   if (f->total > f->bound) keep_if_better(f, assign_backwards(f));
-  int64_t budget = any_kept ? INT64_MAX
+  int64_t budget = f->nkept ? INT64_MAX
       : small               ? PLAN_STEPS
                             : INT64_C(6000000),
           one = (int64_t)f->n * f->n / 4 + 1;
@@ -316,9 +570,12 @@ static void search(struct fit *f)
   if (f->n > MOST_SEARCHED || f->total <= f->bound) return;
   f->lowest = true;
   uint32_t seed = 2463534242u;
+  if (f->nkept) {
+    improve(f, PLAN_STEPS_QUICK, &seed);
+    if (search_all(f)) return;
+  }
   improve(f, MIN(budget, small ? PLAN_STEPS : INT64_C(3000000)), &seed);
-  for (int k = 0; small && k < KINDS && f->total > f->bound + f->bound / 25;
-       k++) { /* rare: from other orders */
+  for (int k = 0; small && k < KINDS && above_bound(f, 25); k++) { /* rare: from other orders */
     make_key(f, k);
     sort_order(f);
     memcpy(f->good, f->order, sizeof(int) * (size_t)f->n);
@@ -333,8 +590,23 @@ int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last,
   *total = *bound = lower_bound(n, bytes, first, last, &worst);
   if (!n) return TY_OK;
   int64_t *kept = NEWS(int64_t, n);
-  struct fit f = { n, bytes, first, last, kept, offset, NEWS(int64_t, n), INT64_MAX, *bound, worst,
-    false, NEWS(int, n), NEWS(int, n), NEWS(int, n), NEWS(int64_t, n) };
+  struct fit f = {
+    .n = n,
+    .bytes = bytes,
+    .first = first,
+    .last = last,
+    .kept = kept,
+    .offset = offset,
+    .best = NEWS(int64_t, n),
+    .total = INT64_MAX,
+    .live = *bound,
+    .bound = *bound,
+    .peak = worst,
+    .order = NEWS(int, n),
+    .assigned = NEWS(int, n),
+    .good = NEWS(int, n),
+    .key = NEWS(int64_t, n),
+  };
   bool complete = kept && f.best && f.order && f.assigned && f.good && f.key;
   if (complete) {
     memcpy(kept, offset, sizeof(int64_t) * (size_t)n);

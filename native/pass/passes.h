@@ -18,6 +18,16 @@ int pass_states(struct program *p);
 int pass_pointwise(struct program *p);
 int pass_segments(struct program *p);
 
+/* uses.c. Arrays are in the program's arena. Before program.step_of is there, the graph alone
+** decides, and `outside` equals `used`. */
+struct uses {
+  /* per node: it counts */
+  uint8_t *alive;
+  /* per value: an alive node or an end reads it; something beyond its step does */
+  uint8_t *used, *outside;
+};
+int uses_find(struct program *p, struct uses *u);
+
 /* fuse.c: of a formula's output or gradient, of a small sum; NULL: none */
 const char *formula_of(const struct node *n, int out);
 /* of a node of a pointwise program: the shape that it runs over */
@@ -30,6 +40,10 @@ bool batches_sums(const struct op *op, int device);
 int  step_call(struct program *p, struct step *st);
 /* fold_batchnorm.c; done: the step has been run with what follows */
 int  fold_run(struct program *p, struct step *st, bool *done);
-/* memory_fit.c: offset >= 0 on entry is kept */
+/* memory_fit.c. Finds places for n items, of bytes[i] (multiples of ALIGN), which live at steps
+** first[i] to last[i]: offset[i], where one >= 0 on entry is kept. *total: where the last one ends.
+** *bound: the most bytes that live at one step. */
 int  plan_offsets(int n, const int64_t *bytes, const int *first, const int *last, int64_t *offset,
     int64_t *total, int64_t *bound);
+/* Returns how many changes of orders this thread's searches have tried so far. */
+int64_t plan_changes(void);

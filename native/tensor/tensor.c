@@ -47,8 +47,7 @@ bool desc_same_shape(const ty_desc *a, const ty_desc *b)
       (a->ndim <= 0 || !memcmp(a->dim, b->dim, sizeof *a->dim * (size_t)a->ndim));
 }
 
-/* Complete, of a known dtype, and countable. */
-static int check_desc(const ty_desc *d)
+int tensor_check_desc(const ty_desc *d)
 {
   char shape[200];
   NEED(dtype_size(d->dtype), TY_EDTYPE, "a tensor cannot have dtype %d", d->dtype);
@@ -61,6 +60,8 @@ static int check_desc(const ty_desc *d)
 }
 
 /* -- making and freeing ------------------------------------------------------------------------ */
+
+void (*tensor_drop_history)(struct history *h);
 
 int tensor_on(const ty_desc *d, struct storage *s, int64_t offset, ty_tensor **out)
 {
@@ -77,7 +78,7 @@ int tensor_on(const ty_desc *d, struct storage *s, int64_t offset, ty_tensor **o
 
 static int tensor_in(const ty_desc *d, int (*make)(int, size_t, struct storage **), ty_tensor **out)
 {
-  TRY(check_desc(d));
+  TRY(tensor_check_desc(d));
   struct storage *s;
   TRY(make(d->device, desc_bytes(d), &s));
   int code = tensor_on(d, s, 0, out);
@@ -97,7 +98,7 @@ int ty_tensor_blank(const ty_desc *d, ty_tensor **out, int *zeros)
 {
   NEED(d && out && zeros, TY_ETYPE,
       "ty_tensor_blank: the descriptor or a result's place is missing");
-  TRY(check_desc(d));
+  TRY(tensor_check_desc(d));
   const struct device_ops *ops = device_ops(
       d->device); /* NULL: there is no such device, as making the array says */
   *zeros = ops && ops->blank && desc_bytes(d) >= ops->blank;
@@ -108,7 +109,7 @@ int ty_tensor_wrap(const ty_desc *d, void *data, ty_tensor **out)
 {
   NEED(d && data && out, TY_ETYPE,
       "ty_tensor_wrap: the descriptor, the data or the result's place is missing");
-  TRY(check_desc(d));
+  TRY(tensor_check_desc(d));
   char name[32];
   NEED(device_kind(d->device) != TY_GPU, TY_EDEVICE,
       "memory can be wrapped on a CPU only, not on %s", device_name(d->device, name, sizeof name));
@@ -126,7 +127,7 @@ int ty_tensor_view(ty_tensor *t, const ty_desc *d, int64_t offset, ty_tensor **o
 {
   NEED(t && d && out, TY_ETYPE,
       "ty_tensor_view: the tensor, the descriptor or the result's place is missing");
-  TRY(check_desc(d));
+  TRY(tensor_check_desc(d));
   size_t have = desc_bytes(&t->d), want = desc_bytes(d);
   NEED(offset >= 0 && (size_t)offset <= have && want <= have - (size_t)offset, TY_EINDEX,
       "a view of %zu bytes at byte %lld does not fit into a tensor of %zu bytes", want,
@@ -149,9 +150,16 @@ int ty_tensor_keep(ty_tensor *t)
 void ty_tensor_free(ty_tensor *t)
 {
   if (!t || mem_kept() || __atomic_sub_fetch(&t->refs, 1, __ATOMIC_ACQ_REL)) return;
+  if (t->history) tensor_drop_history(t->history);
   storage_free(t->storage);
   mem_free(t);
   live_add(LIVE_TENSOR, -1);
+}
+
+struct access tensor_access(const ty_tensor *t)
+{
+  const size_t begin = (size_t)t->offset;
+  return (struct access){ t->storage, begin, begin + desc_bytes(&t->d), false };
 }
 
 /* -- asking ------------------------------------------------------------------------------------ */
@@ -172,22 +180,26 @@ int ty_tensor_same(const ty_tensor *a, const ty_tensor *b)
 int ty_tensor_wait(ty_tensor *t, int for_write)
 {
   NEED(t, TY_ETYPE, "ty_tensor_wait: the tensor is missing");
-  return storage_wait(t->storage, for_write);
+  const struct access a = tensor_access(t);
+  return storage_wait(&a, for_write);
 }
 
 int ty_tensor_failed(ty_tensor *t)
 {
   if (!t) return 0;
   storage_wait_quiet(t->storage, 0);
-  return storage_failed(t->storage);
+  const struct access a = tensor_access(t);
+  return storage_failed(&a);
+}
+
+int ty_tensor_lasting(ty_tensor *t)
+{
+  NEED(t, TY_ETYPE, "ty_tensor_lasting: the tensor is missing");
+  storage_set_lasting(t->storage);
+  return TY_OK;
 }
 
 /* -- bytes in and out -------------------------------------------------------------------------- */
-
-static bool whole(const ty_tensor *t)
-{
-  return t->offset == 0 && desc_bytes(&t->d) == t->storage->bytes;
-}
 
 static int check_bytes(const ty_tensor *t, const char *what, size_t bytes)
 {
@@ -207,8 +219,9 @@ int ty_tensor_data(ty_tensor *t, void **out)
   NEED(device_kind(t->d.device) != TY_GPU, TY_EDEVICE,
       "the memory of %s has no address on the host; read it or copy it to a CPU",
       device_name(t->d.device, name, sizeof name));
-  TRY(storage_wait(t->storage, 1));
-  if (!t->readonly) storage_written(t->storage, false);
+  const struct access a = tensor_access(t);
+  TRY(storage_wait(&a, 1));
+  if (!t->readonly) storage_written(t->storage);
   *out = tensor_at(t);
   return TY_OK;
 }
@@ -237,12 +250,15 @@ int ty_tensor_write(ty_tensor *t, const void *src, size_t bytes)
   NEED(t && src, TY_ETYPE, "ty_tensor_write: the tensor or the source is missing");
   NEED(!t->readonly, TY_ESTATE, "the tensor is read-only");
   TRY(check_bytes(t, "write", bytes));
+  TRY(storage_load(t->storage));
   storage_wait_quiet(t->storage, 1);
   if (t->d.dtype == TY_BOOL)
     TRY(write_bools(t, src, bytes));
   else
     TRY(device_ops(t->d.device)->copy(t->d.device, tensor_at(t), TY_CPU, src, bytes));
-  storage_written(t->storage, whole(t));
+  const struct access a = tensor_access(t);
+  storage_mark(&a, NULL);
+  storage_written(t->storage);
   return TY_OK;
 }
 
@@ -250,7 +266,8 @@ int ty_tensor_read(ty_tensor *t, void *dst, size_t bytes)
 {
   NEED(t && dst, TY_ETYPE, "ty_tensor_read: the tensor or the destination is missing");
   TRY(check_bytes(t, "read", bytes));
-  TRY(storage_wait(t->storage, 0));
+  const struct access a = tensor_access(t);
+  TRY(storage_wait(&a, 0));
   return device_ops(t->d.device)->copy(TY_CPU, dst, t->d.device, tensor_at(t), bytes);
 }
 
@@ -285,8 +302,8 @@ static int submit_copy(ty_tensor *dst, ty_tensor *src)
   *c = (struct copying){ dst, src };
   ty_tensor_keep(dst);
   ty_tensor_keep(src);
-  struct storage *read[] = { src->storage, dst->storage };
-  struct task t = { run_copy, drop_copy, c, read, read + 1, whole(dst) ? 1 : 2, 1, NULL, 0, 0,
+  const struct access read = tensor_access(src), write = tensor_access(dst);
+  struct task t = { run_copy, drop_copy, c, &read, &write, 1, 1, NULL, 0, 0,
     desc_bytes(&dst->d) + desc_bytes(&src->d) <= SMALL_TASK };
   return device_submit(
       device_kind(dst->d.device) == TY_GPU ? dst->d.device : src->d.device, &t, NULL);

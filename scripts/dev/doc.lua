@@ -6,13 +6,18 @@
 --   build/tycho scripts/dev/doc.lua --pictures  draws the pictures of the pages anew, by what they
 --                                               show: minutes
 --   build/tycho scripts/dev/doc.lua --silent    lists the options of which nothing is said
+--   build/tycho scripts/dev/doc.lua --find query ...
+--                                               what the search of the pages finds: a line for each
+--                                               section with query, rank, address, title
 
 package.path = "scripts/dev/?.lua;" .. package.path
 
 local entries = require "doc.entries"
 local markdown = require "doc.markdown"
+local names = require "doc.names"
 local operators = require "doc.operators"
 local reference = require "doc.reference"
+local search = require "doc.search"
 local site = require "doc.site"
 
 -- Files -------------------------------------------------------------------------------------------
@@ -43,10 +48,11 @@ end
 
 -- Pages -------------------------------------------------------------------------------------------
 
--- Guides in the order in which they are read; what is not named comes behind them.
-local GUIDES = { "first_hour", "from_python", "indices", "data", "images", "initializers",
-  "optimizers", "metrics", "watching", "saving", "cells", "bucketing", "devices", "scale_out",
-  "gpu", "executors", "writing_an_operator", "deployment", "gallery" }
+-- Guides in the order in which they are read; those that are not named come last.
+local GUIDES = { "first_hour", "from_python", "notebook", "indices", "data", "images",
+  "initializers", "optimizers", "metrics", "watching", "debugging", "saving", "fine_tuning", "cells",
+  "attention", "bucketing", "reinforcement", "devices", "scale_out", "gpu", "executors",
+  "writing_an_operator", "deployment", "gallery" }
 
 local DEVELOPERS = { "ARCHITECTURE.md", "doc/source_tour.md", "doc/decisions.md",
   "doc/performance.md", "doc/reliability.md" }
@@ -115,18 +121,31 @@ local function links_from(page, named)
 end
 
 
--- All pages in groups, in the order of the sidebar, as HTML.
+-- Pages of the reference that most queries mean, and what the search gives them.
+local MAIN = { reference_module = 1.2, reference_ndarray = 1.2, reference_symbol = 1.2 }
+
+-- The reference, and the table of foreign names, which matches too many queries to come first.
+local function reference_pages()
+  local list = { unpack(entries.pages()) }
+  list[#list + 1] = names.page()
+  list[#list].weight = 0.5
+  return list
+end
+
+
+-- All pages in groups, in the order of the sidebar, as HTML; weight: what the search gives them.
 local function groups()
   local list = {
-    { title = "Start", pages = { page_of "README.md" } },
-    { title = "Guides", pages = map(guide_paths(), page_of) },
-    { title = "Reference", pages = entries.pages() },
-    { title = "Operators", pages = operators.pages() },
-    { title = "For developers", pages = map(DEVELOPERS, page_of) },
+    { title = "Start", weight = 2, pages = { page_of "README.md" } },
+    { title = "Guides", weight = 4, pages = map(guide_paths(), page_of) },
+    { title = "Reference", weight = 1, pages = reference_pages() },
+    { title = "Operators", weight = 1, pages = operators.pages() },
+    { title = "For developers", weight = 0.4, pages = map(DEVELOPERS, page_of) },
   }
   local named = {}
   for _, group in ipairs(list) do
     for _, page in ipairs(group.pages) do
+      page.weight = page.weight or MAIN[page.file] or group.weight
       local guides = group.title == "Guides" and named or nil
       page.body = page.entries and reference.html(page, links_from(page), named[page.file] or {})
         or markdown.html(page.text, links_from(page, guides))
@@ -145,7 +164,7 @@ local function build(folder)
       all[#all + 1] = page
     end
   end
-  write(folder .. "/search.js", site.index(all))
+  write(folder .. "/search.js", search.script(search.index(all)) .. read("scripts/dev/doc/find.js"))
   for _, path in ipairs(files("doc/*.svg doc/gallery/*")) do
     write(folder .. "/" .. path:match("^doc/(.*)$"), read(path))
   end
@@ -156,16 +175,34 @@ local function build(folder)
 end
 
 
+local function all_pages()
+  local list = {}
+  for _, group in ipairs(groups()) do
+    for _, page in ipairs(group.pages) do
+      list[#list + 1] = page
+    end
+  end
+  return list
+end
+
+
 local what = ... or "build/doc"
 
 if what == "--pictures" then
   require("doc.pictures").draw()
 elseif what == "--silent" then
   print(table.concat(entries.silent(entries.pages()), "\n"))
+elseif what == "--find" then
+  local index = search.index(all_pages())
+  for _, query in ipairs{ select(2, ...) } do
+    for i, section in ipairs(search.find(index, query)) do
+      print(("%s%d\t%s\t%s"):format(query .. "\t", i, section.address, section.title))
+    end
+  end
 elseif what:sub(1, 1) == "-" then
-  print("usage: build/tycho scripts/dev/doc.lua [folder] | --pictures | --silent\n\n\z
-    Writes the documentation into a folder, build/doc by default, draws its pictures anew, or \z
-    lists\nthe options of which nothing is said.")
+  print("usage: build/tycho scripts/dev/doc.lua [folder] | --pictures | --silent | --find query...\n\n\z
+    Writes the documentation into a folder, build/doc by default, draws its pictures anew, \z
+    lists\nthe options of which nothing is said, or shows what the search of the pages finds.")
   os.exit(what == "--help" and 0 or 2)
 else
   build(what)

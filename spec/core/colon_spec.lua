@@ -16,6 +16,8 @@ describe("a dot where a colon belongs", function()
     ["names of a symbol"] = function() net.list_arguments() end,
     ["forward"]           = function() exe.forward(true) end,
     ["backward"]          = function() exe.backward() end,
+    ["an operator"]       = function() ty.nd.ones(2).sum() end,
+    ["a binary operator"] = function() ty.nd.ones(2).dot() end,
     ["astype"]            = function() ty.nd.ones(2).astype("int32") end,
   }
   for what, call in pairs(CALLS) do

@@ -40,7 +40,7 @@ local GRAPHS = {
   { "a sampler in a loop",
     rows(function(r) return r + ty.sym.random.uniform{ shape = { 2, 3 } } end),     true,  true },
   { "a sampler",             x + ty.sym.random.normal{ shape = { 2, 2, 3 } },       true,  true },
-  { "a permutation",         ty.sym.shuffle(ty.sym.BlockGrad(x)),                                     true,  true },
+  { "a permutation",         ty.sym.shuffle(ty.sym.BlockGrad(x)), true,  true },
 }
 
 local function drawn(f)
@@ -85,6 +85,9 @@ describe("random numbers are taken", function()
   it("by operators that are called, where they draw", function()
     local nd = ty.nd
     local a = nd.ones{ 2, 3 }
+    local function trained(f)
+      return function() ty.autograd.train_mode(f) end
+    end
     local calls = {
       { 0, function() nd.Dropout{ a, p = 0.5 } end },
       { 1, function() nd.Dropout{ a, p = 0.5, mode = "always" } end },
@@ -92,6 +95,10 @@ describe("random numbers are taken", function()
       { 0, function() nd.LeakyReLU{ a, act_type = "rrelu" } end },
       { 1, function() nd.random.uniform{ shape = { 2 } } end },
       { 1, function() nd.shuffle(a) end },
+      { 1, trained(function() nd.Dropout{ a, p = 0.5 } end) },
+      { 0, trained(function() nd.Dropout{ a, p = 0 } end) },
+      { 1, trained(function() nd.LeakyReLU{ a, act_type = "rrelu" } end) },
+      { 0, trained(function() nd.LeakyReLU{ a } end) },
     }
     for i, row in ipairs(calls) do
       assert.equal(row[1], drawn(row[2]), i)

@@ -41,7 +41,9 @@ static int choose_last(void *const *context, int n)
 
 static void submit(int device, int (*run)(void *), char *name, ty_tensor *read, ty_tensor *write)
 {
-  struct storage *r = read ? read->storage : NULL, *w = write ? write->storage : NULL;
+  struct access r = { 0 }, w = { 0 };
+  if (read) r = tensor_access(read);
+  if (write) w = tensor_access(write);
   struct task t = { .run = run,
     .context = name,
     .read = &r,

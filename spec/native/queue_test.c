@@ -30,9 +30,12 @@ static int choose(void *const *context, int n)
 static int submit(int device, int (*run)(void *), void *context, ty_tensor *const *read, int nread,
     ty_tensor *const *write, int nwrite)
 {
-  struct storage *r[8], *w[8];
-  for (int i = 0; i < nread; i++) r[i] = read[i]->storage;
-  for (int i = 0; i < nwrite; i++) w[i] = write[i]->storage;
+  struct access r[8], w[8];
+  for (int i = 0; i < nread; i++) r[i] = tensor_access(read[i]);
+  for (int i = 0; i < nwrite; i++) {
+    w[i] = tensor_access(write[i]);
+    for (int k = 0; k < nread; k++) w[i].in_place |= read[k]->storage == write[i]->storage;
+  }
   struct task t = {
     .run = run, .context = context, .read = r, .write = w, .nread = nread, .nwrite = nwrite
   };
@@ -215,7 +218,7 @@ static int break_down(void *context)
   return code;
 }
 
-static void test_failure_travels_and_is_told_once(void)
+static void test_failure_travels_and_stays(void)
 {
   ty_tensor *t[5];
   float x;
@@ -231,9 +234,14 @@ static void test_failure_travels_and_is_told_once(void)
   RUN(ty_error_detail(&f));
   SURE(f.node && !strcmp(f.node, "node1") && f.op && !strcmp(f.op, "Broken") && !f.argument);
   SURE(!strcmp(f.message, "it broke") && f.code == TY_ERUN);
-  RUN(ty_tensor_read(t[1], &x, sizeof x));
-  RUN(ty_tensor_read(t[0], &x, sizeof x));
-  RUN(ty_wait(-1));
+  for (int i = 0; i < 3; i++)
+    for (int times = 0; times < 2; times++)
+      SURE(ty_tensor_read(t[i], &x, sizeof x) == TY_ERUN && !strcmp(ty_error(), "it broke"));
+  SURE(ty_tensor_wait(t[2], 0) == TY_ERUN);
+  RUN(ty_wait(-1)); /* a read has reported it */
+  RUN(ty_tensor_copy(t[1], t[4]));
+  RUN(ty_tensor_copy(t[2], t[1]));
+  SURE(first_of(t[2]) == 4);
   for (int i = 0; i < 5; i++) ty_tensor_free(t[i]);
 }
 
@@ -241,7 +249,7 @@ static void test_failure_comes_out_at_a_wait(void)
 {
   ty_tensor *t = new_floats(TY_CPU, 1, 0), *u = new_floats(TY_CPU + 1, 1, 0);
   callbacks = 0;
-  struct storage *w = t->storage;
+  const struct access w = tensor_access(t);
   struct task broken = { .run = break_down, .done = called, .write = &w, .nwrite = 1 };
   struct task reader = { .run = nothing, .done = called, .read = &w, .nread = 1 };
   RUN(device_submit(TY_CPU, &broken, NULL));
@@ -250,7 +258,7 @@ static void test_failure_comes_out_at_a_wait(void)
   SURE(ty_wait(-1) == TY_ERUN);
   RUN(ty_wait(-1));
   SURE(callbacks == 2);
-  SURE(!ty_tensor_failed(t) && !ty_tensor_failed(u));
+  SURE(ty_tensor_failed(t) && ty_tensor_failed(u));
   ty_tensor_free(t);
   ty_tensor_free(u);
 }
@@ -266,16 +274,73 @@ static void test_overwriting_clears(void)
   RUN(submit(TY_CPU, break_down, NULL, NULL, 0, &t, 1));
   RUN(ty_tensor_write(t, x, sizeof x));
   SURE(first_of(t) == 8);
-  SURE(ty_wait(TY_CPU) == TY_ERUN); /* still worth telling: nobody has heard of them */
+  SURE(ty_wait(TY_CPU) == TY_ERUN); /* no read has reported it */
   RUN(submit(TY_CPU, break_down, NULL, NULL, 0, &t, 1));
   RUN(ty_tensor_view(t, &small->d, 4, &part));
   RUN(ty_tensor_copy(part, small)); /* a part does not make the rest good */
   SURE(ty_tensor_read(t, x, sizeof x) == TY_ERUN);
   RUN(ty_wait(-1));
+  SURE(first_of(part) == 6);
   ty_tensor_free(part);
   ty_tensor_free(small);
   ty_tensor_free(one);
   ty_tensor_free(t);
+}
+
+static bool is_broken(ty_tensor *t, int64_t first, int64_t n)
+{
+  const ty_desc d = { .dtype = TY_F32, .device = TY_CPU, .ndim = 1, .dim = { n } };
+  ty_tensor *part;
+  RUN(ty_tensor_view(t, &d, 4 * first, &part));
+  bool broken = ty_tensor_failed(part);
+  ty_tensor_free(part);
+  return broken;
+}
+
+/* Arrays side by side in one storage. */
+static void test_parts(void)
+{
+  ty_tensor *t = new_floats(TY_CPU, 8, 0), *two = new_floats(TY_CPU, 2, 5), *part[4];
+  for (int i = 0; i < 4; i++) RUN(ty_tensor_view(t, &two->d, 8 * i, &part[i]));
+  RUN(submit(TY_CPU, break_down, NULL, NULL, 0, &part[1], 1));
+  SURE(!is_broken(t, 0, 2) && is_broken(t, 2, 2) && is_broken(t, 3, 1) && !is_broken(t, 4, 4));
+  RUN(submit(TY_CPU, break_down, NULL, NULL, 0, &part[2], 1));
+  SURE(!is_broken(t, 0, 2) && is_broken(t, 2, 1) && is_broken(t, 5, 1) && !is_broken(t, 6, 2));
+  RUN(ty_tensor_copy(part[0], two));
+  SURE(is_broken(t, 2, 2) && is_broken(t, 4, 2));
+  RUN(ty_tensor_copy(part[2], two));
+  SURE(is_broken(t, 2, 2) && !is_broken(t, 4, 2));
+  RUN(ty_tensor_copy(part[1], two));
+  SURE(!is_broken(t, 0, 8));
+  while (ty_wait(-1)) {
+  }
+  for (int i = 0; i < 4; i++) ty_tensor_free(part[i]);
+  ty_tensor_free(two);
+  ty_tensor_free(t);
+}
+
+/* A weight keeps its old value, which is good once the failure of its step is reported; what a
+** script changes in place does not. */
+static void test_changes_in_place(void)
+{
+  ty_tensor *weight = new_floats(TY_CPU, 1, 3), *x = new_floats(TY_CPU, 1, 4),
+            *bad = new_floats(TY_CPU, 1, 0);
+  ty_tensor *to_weight[] = { weight, bad }, *to_x[] = { x, bad };
+  float got;
+  storage_set_lasting(weight->storage);
+  RUN(submit(TY_CPU, break_down, NULL, NULL, 0, &bad, 1));
+  RUN(submit(TY_CPU, add_one, weight, to_weight, 2, &weight, 1));
+  RUN(submit(TY_CPU, add_one, x, to_x, 2, &x, 1));
+  SURE(ty_tensor_read(weight, &got, sizeof got) == TY_ERUN);
+  SURE(first_of(weight) == 3);
+  RUN(submit(TY_CPU, add_one, weight, &weight, 1, &weight, 1));
+  SURE(first_of(weight) == 4);
+  SURE(ty_tensor_read(x, &got, sizeof got) == TY_ERUN);
+  SURE(ty_tensor_read(x, &got, sizeof got) == TY_ERUN);
+  RUN(ty_wait(-1));
+  ty_tensor_free(weight);
+  ty_tensor_free(x);
+  ty_tensor_free(bad);
 }
 
 static int stop_when_asked(void *context)
@@ -296,7 +361,15 @@ static void test_interruption(void)
   SURE(ty_tensor_wait(t, 0) == TY_EINTERRUPTED);
   RUN(submit(TY_CPU, stop_when_asked, NULL, NULL, 0, &t, 1));
   storage_wait_quiet(t->storage, 0);
-  RUN(ty_interrupt(0)); /* dealt with: what it broke is no news */
+  RUN(ty_interrupt(0)); /* dealt with: what it broke has no value */
+  SURE(ty_tensor_wait(t, 0) == TY_ESTATE && strstr(ty_error(), "interrupted"));
+  RUN(ty_wait(-1));
+  ty_tensor_free(t);
+  t = new_floats(TY_CPU, 1, 3); /* a change in place that was interrupted is none */
+  RUN(submit(TY_CPU, stop_when_asked, NULL, &t, 1, &t, 1));
+  raise(SIGINT);
+  storage_wait_quiet(t->storage, 0);
+  RUN(ty_interrupt(0));
   SURE(first_of(t) == 3);
   RUN(ty_wait(-1));
   RUN(ty_interrupt_watch(0));
@@ -386,7 +459,6 @@ static void test_small_tasks(void)
   SURE(ty_tensor_failed(t) == 1);
   RUN(submit(TY_CPU + 1, add_one, u, &t, 1, &u, 1)); /* skipped: what it reads is broken */
   SURE(ty_tensor_wait(u, 0) == TY_ERUN && !strcmp(ty_error(), "it broke"));
-  SURE(first_of(u) == 1);
   RUN(ty_wait(-1));
   kind = LARGE;
   ty_tensor_free(t);
@@ -531,7 +603,8 @@ static void test_inline(void)
   ty_tensor *t = new_floats(TY_CPU, 1, 0);
   SURE(submit(TY_CPU, break_down, NULL, NULL, 0, &t, 1) == TY_ERUN);
   SURE(!strcmp(ty_error(), "it broke"));
-  SURE(!ty_tensor_failed(t));
+  SURE(ty_tensor_failed(t));
+  SURE(submit(TY_CPU, add_one, t, &t, 1, &t, 1) == TY_ERUN && !strcmp(ty_error(), "it broke"));
   RUN(submit(TY_CPU, add_one, t, NULL, 0, &t, 1));
   SURE(first_of(t) == 1);
   RUN(ty_wait(-1));
@@ -567,8 +640,10 @@ int main(void)
     test_many_readers();
     test_two_hosts();
     if (sync) continue;
-    test_failure_travels_and_is_told_once();
+    test_failure_travels_and_stays();
     test_failure_comes_out_at_a_wait();
+    test_parts();
+    test_changes_in_place();
     test_overwriting_clears();
   }
   kind = LARGE;

@@ -242,10 +242,10 @@ describe("The check of lines", function()
   end)
 
   it("counts lines of files and functions", function()
-    local body = ("  x = x + 1\n"):rep(59)
-    assert.same({ "1: a function of 61 lines, at most 60" },
+    local body = ("  x = x + 1\n"):rep(99)
+    assert.same({ "1: a function of 101 lines, at most 100" },
       findings("a.lua", "local function f()\n" .. body .. "end\n"))
-    assert.same({ "501: 501 lines, at most 500" }, findings("a.lua", ("\n"):rep(501)))
-    assert.same({ "601: 601 lines, at most 600" }, findings("a.c", ("\n"):rep(601)))
+    assert.same({ "1001: 1001 lines, at most 1000" }, findings("a.lua", ("\n"):rep(1001)))
+    assert.same({ "1001: 1001 lines, at most 1000" }, findings("a.c", ("\n"):rep(1001)))
   end)
 end)

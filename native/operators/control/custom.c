@@ -76,6 +76,7 @@ const struct op op_custom[] = {
   { .name = "Custom", .alias = "_npi_Custom _CustomFunction", .in = "data*", .in_of = custom_in, .out_of = custom_out,
     .grad_of = custom_reads,
     .doc = "An operator written in Lua (ty.operator): its class gives names, shapes, dtypes, forward and backward.",
-    .param = custom_params, .param_size = sizeof(struct custom), .shape = custom_shape, .type = custom_type, .flags = OP_CALLBACK },
+    .param = custom_params, .param_size = sizeof(struct custom), .shape = custom_shape, .type = custom_type,
+    .flags = OP_CALLBACK | OP_OWN_GRADIENT },
   { 0 }
 };

@@ -296,6 +296,7 @@ const struct op op_regression_output[] = {
     .param_size = sizeof(struct sparse_param),
     .doc = "Data as it is; backward moves the average activation of each unit and adds the slope of its divergence "
            "from sparseness_target.",
-    .shape = sparse_shape, .grad = "g0 i0 i1!", .inplace = "0=0", .cpu = identity_cpu, .back_cpu = sparse_back_cpu },
+    .shape = sparse_shape, .grad = "g0 i0 i1!", .inplace = "0=0", .cpu = identity_cpu, .back_cpu = sparse_back_cpu,
+    .flags = OP_OWN_GRADIENT },
   { 0 }
 };

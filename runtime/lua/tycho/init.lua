@@ -3,6 +3,7 @@
 --
 -- @module tycho
 
+require "tycho.core.luajit"
 local pairs = require("tycho.core.iterate").pairs
 local native = require "tycho.core.ffi"
 local Class = require "tycho.core.class"
@@ -19,6 +20,7 @@ local ty = {
 local MODULES = {
   sym              = "tycho.symbol",
   symbol           = "tycho.symbol",
+  autograd         = "tycho.autograd",
   nd               = "tycho.ndarray",
   ndarray          = "tycho.ndarray",
   mod              = "tycho.module",
@@ -83,7 +85,10 @@ local HOMES = { "nd", "sym", "mod", "io", "init", "metric", "optimizer", "random
 
 local function accepted(name)
   local attempt = require "tycho.core.attempt"
-  local list = { "nd.array", "random.seed" }
+  local list = {}
+  for _, path in ipairs(require("tycho.core.foreign").names(name)) do
+    list[#list + 1] = path:match("^%l[%w_]*%.[%w_.]+$")
+  end
   for _, t in ipairs{ MODULES, FIELDS } do
     for key in pairs(t) do
       list[#list + 1] = key

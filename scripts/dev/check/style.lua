@@ -4,8 +4,8 @@
 local source = require "check.source"
 
 local COLUMNS, TABLE_COLUMNS = 100, 140
-local FILE_LINES = { c = 600, h = 600, inc = 600, cu = 600, lua = 500, sh = 500 }
-local FUNCTION_LINES = 60
+local FILE_LINES = { c = 1000, h = 1000, inc = 1000, cu = 1000, lua = 1000, sh = 1000 }
+local FUNCTION_LINES = 100
 
 local style = {}
 

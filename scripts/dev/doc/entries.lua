@@ -5,8 +5,9 @@
 --     entries.address("mod:fit")          "reference_module.html#Module.fit", or nil
 --     entries.silent(pages)               options without a word: list of "Module:fit: monitor"
 --
--- An entry: title, id, kind ("class", "function", "method"), lines, options, results, inherited.
--- What has neither form nor comment, or is "not for users", is not shown.
+-- An entry: title, id, kind ("class", "function", "method"), f (the function), call, lines,
+-- options, results, inherited. What has neither form nor comment, or is "not
+-- for users", is not shown.
 
 local ty = require "tycho"
 local comments = require "tycho.prompt.comments"
@@ -82,38 +83,37 @@ local function note_last(name, where)
 end
 
 
-local function hidden(entry)
-  return entry and table.concat(entry.text, " "):find("not for users", 1, true)
-end
+-- What the first parameter of a method is called that is defined with a point.
+local OBJECT = { self = true, _ = true, x = true }
 
-
--- Which words stand between a class and its function.
-local function separator(class, name, f, form)
+-- The sign between a class, or a namespace, and its function.
+local function separator(class, name, f, form, entry)
   local sign = form and form.func:match("([:.])" .. name .. "$")
-  if sign then
-    return sign
+  if sign or not class then
+    return sign or "."
   end
   local first = debug.getlocal(manual.unwrapped(f), 1)
-  local static = first == "shapes" or first == "path" or first == "prefix"
-  return class and (static and "." or ":") or "."
+  local static = entry and entry.title:find(".", 1, true) and first and not OBJECT[first]
+  return static and "." or ":"
 end
 
 
 -- Options, with what the comments say, the nearest comment first.
-local function options_of(title, form, texts, common)
+local function options_of(title, f, form, texts, common)
   local said, list, extra = {}, {}, {}
+  local object = f and manual.object(f, title)
   for _, entry in ipairs(texts) do
     for _, p in ipairs(comments.parts(entry).params) do
       said[p.name] = said[p.name] or p
       local other = not form or p.name ~= "options" and not form.by_name[p.name]
-      extra[#extra + 1] = other and p or nil
+      extra[#extra + 1] = other and p.name ~= object and p or nil
     end
   end
   for i, p in ipairs(form and form.params or {}) do
     local of_base = common and common.by_name[p.name]
     if not (of_base and of_base.default == p.default and of_base.type.text == p.type.text) then
       list[#list + 1] = { name = p.name, type = p.type.text, required = p.required,
-        default = p.default ~= nil and manual.literal(p.default) or nil,
+        default = manual.default(p),
         by_name = form.order[i] ~= p,
         text = said[p.name] and said[p.name].text ~= "" and said[p.name].text
           or glossary.text(form.func, p.name) }
@@ -147,7 +147,7 @@ local function lines_of(texts, form)
 end
 
 
-local function described(page, kind, title, form, texts, common)
+local function described(page, kind, title, f, form, texts, common)
   local results = {}
   for _, entry in ipairs(texts) do
     for _, r in ipairs(comments.parts(entry).results) do
@@ -155,15 +155,10 @@ local function described(page, kind, title, form, texts, common)
     end
   end
   local item = { kind = kind, title = title, id = title:gsub("[^%w_]", "."),
-    call = form and manual.signature(form, title), lines = lines_of(texts, form), results = results,
-    options = options_of(title, form, texts, common) }
-  if not form and kind ~= "class" then
-    local names = {}
-    for i, p in ipairs(item.options) do
-      names[i] = p.required and p.name or "[" .. p.name .. "]"
-    end
-    item.call = title .. "(" .. table.concat(names, ", ") .. ")"
-  end
+    f = f and manual.unwrapped(f), call = form and manual.signature(form, title)
+      or f and manual.plain_signature(f, title, texts[#texts]),
+    lines = lines_of(texts, form), results = results,
+    options = options_of(title, f, form, texts, common) }
   item.address = page.file .. ".html#" .. item.id
   note(title, item.address)
   page.entries[#page.entries + 1] = item
@@ -203,12 +198,13 @@ end
 -- A function of a namespace, or of a class.
 local function add_function(page, owner, name, f, class)
   local form = manual.form(f, name)
-  local title = owner .. separator(class, name, f, form) .. name
-  local entry = manual.comment(f) or comment_elsewhere(title, name)
-  if hidden(entry) or not (entry or form) then
+  local entry = manual.comment(f)
+  local title = owner .. separator(class, name, f, form, entry) .. name
+  entry = entry or comment_elsewhere(title, name)
+  if entry and comments.is_hidden(entry) or not (entry or form) then
     return nil
   end
-  local item = described(page, class and "method" or "function", title, form, { entry })
+  local item = described(page, class and "method" or "function", title, f, form, { entry })
   if not entry and not class then
     item.lines = { operator_doc(name) }
   end
@@ -280,7 +276,7 @@ local function add_class(page, path, class, whole)
   if not texts[1] then
     texts = { texts[2] }
   end
-  local item = described(page, "class", path, form, texts, common or nil)
+  local item = described(page, "class", path, nil, form, texts, common or nil)
   item.class, item.base = class, common and common ~= form
     and { name = base.class_name, address = address_of(base) }
   addresses[key(class)] = item.address

@@ -48,6 +48,28 @@ local function cell(text)
 end
 
 
+-- "--> 2x3" for the results of a call on arrays; "" where they are not known.
+local function result_text(shapes)
+  local list = {}
+  for i, shape in ipairs(shapes or {}) do
+    list[i] = table.concat(shape, "x")
+  end
+  local text = table.concat(list, ", ")
+  return text:find("%d") and not text:find("%f[%d]0%f[%D]") and "   --> " .. text or ""
+end
+
+
+local function add_examples(out, info)
+  local lines = {}
+  for i, example in ipairs(operator.examples(info)) do
+    lines[i] = example.text .. result_text(example.shapes)
+  end
+  if lines[1] then
+    out[#out + 1] = "```lua\n" .. table.concat(lines, "\n") .. "\n```\n"
+  end
+end
+
+
 local function add_operator(out, info)
   out[#out + 1] = "## " .. info.name .. "\n"
   out[#out + 1] = "```call\n" .. operator.signature(info) .. "\n```\n"
@@ -64,7 +86,7 @@ local function add_operator(out, info)
   local gradient = info.gradient:find(": ", 1, true) and "`" .. info.gradient .. "`"
     or info.gradient
   out[#out + 1] = ("Gradient: %s.\n"):format(gradient)
-  out[#out + 1] = "```lua\n" .. operator.example(info) .. "\n```\n"
+  add_examples(out, info)
   if info.aliases[1] then
     out[#out + 1] = "Other names: `" .. table.concat(info.aliases, "`, `") .. "`\n"
   end
@@ -108,7 +130,8 @@ function operators.pages()
     known[family[1]] = family
   end
   local out = { "# Operators\n", ("%d operators. Each is a function of `ty.sym` and `ty.nd`, and \z
-    a method of symbols and arrays where it has an input. `?name` at the prompt says the same.\n")
+    a method of symbols and arrays where it has an input. Examples run as they are; after an arrow \z
+    are the shapes of the results. `?name` at the prompt says the same.\n")
     :format(#ty.op.list()) }
   for i, id in ipairs(ORDER) do
     out[#out + 1] = ("## %s\n\n%s\n"):format(known[id][2], links_of(names[id]))

@@ -1,4 +1,4 @@
-/* The theme is the system's until the switch is used; headings come before texts in the search. */
+/* The theme is the system's until the switch is used; the search reads the index of search.js. */
 (function () {
   "use strict";
   var root = document.documentElement;
@@ -16,35 +16,6 @@
   function paint() { root.dataset.theme = kept() || (dark.matches ? "dark" : "light"); }
   paint();
   if (dark.addEventListener) { dark.addEventListener("change", paint); }
-
-  /* how well an entry fits: 0 not at all, the heading itself best */
-  function score(entry, words) {
-    var heading = entry[0].toLowerCase();
-    var text = (entry[1] + " " + entry[3]).toLowerCase();
-    var sum = 0;
-    for (var i = 0; i < words.length; i++) {
-      var at = heading.indexOf(words[i]);
-      if (at >= 0) {
-        var whole = heading.split(/[^a-z0-9_]+/).indexOf(words[i]) >= 0;
-        sum += heading === words[i] ? 100 : whole ? 50 : at === 0 ? 30 : 20;
-      } else if (text.indexOf(words[i]) >= 0) {
-        sum += 3;
-      } else {
-        return 0;
-      }
-    }
-    return sum - Math.min(heading.length, 40) / 20;
-  }
-
-  function search(text) {
-    var words = text.toLowerCase().split(/\s+/).filter(Boolean);
-    if (!words.length || typeof SEARCH === "undefined") { return []; }
-    return SEARCH.map(function (entry, i) { return [score(entry, words), i]; })
-      .filter(function (pair) { return pair[0] > 0; })
-      .sort(function (a, b) { return b[0] - a[0] || a[1] - b[1]; })
-      .slice(0, 20)
-      .map(function (pair) { return SEARCH[pair[1]]; });
-  }
 
   document.addEventListener("DOMContentLoaded", function () {
     var input = document.getElementById("search");
@@ -75,17 +46,17 @@
     input.oninput = function () {
       found.textContent = "";
       chosen = -1;
-      var list = search(input.value);
-      list.forEach(function (entry) {
+      var list = typeof SEARCH === "undefined" ? [] : SEARCH.find(input.value);
+      list.forEach(function (section) {
         var link = document.createElement("a");
         var page = document.createElement("small");
-        link.href = entry[2];
-        link.textContent = entry[0];
-        page.textContent = entry[1];
+        link.href = section[2];
+        link.textContent = section[0];
+        page.textContent = section[1];
         link.appendChild(page);
         found.appendChild(link);
       });
-      if (!list.length && input.value.trim()) { found.textContent = "Nothing is called so."; }
+      if (!list.length && input.value.trim()) { found.textContent = "No section has these words."; }
     };
     input.onkeydown = function (event) {
       if (event.key === "ArrowDown") { choose(chosen + 1); event.preventDefault(); }

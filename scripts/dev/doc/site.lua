@@ -1,8 +1,7 @@
--- What surrounds a page of the documentation: the sidebar with its search, the neighbours, the
--- index of the search. The style and the script beside this file go with the pages.
+-- What surrounds a page of the documentation: the sidebar with its search, the neighbours. The
+-- style and the script beside this file go with the pages.
 --
 --     site.page(groups, page)     all of a page; groups: { title, pages = {page, ...} }
---     site.index(pages)           the search's index as JavaScript
 --
 -- A page: file, title, body.
 
@@ -68,50 +67,6 @@ function site.page(groups, page)
     "<main>", page.body, '<div class="next">' .. neighbour(before, "back", "← %s")
       .. neighbour(after, "on", "%s →") .. "</div></main></body></html>\n",
   }, "\n")
-end
-
-
-local ENTITIES = { lt = "<", gt = ">", quot = '"', amp = "&" }
-
-local function plain(html)
-  return (html:gsub('<a class="self".-</a>', ""):gsub("<[^>]*>", " ")
-    :gsub("&(%l+);", ENTITIES):gsub("%s+", " "):match("^%s*(.-)%s*$"))
-end
-
-
--- A text in JavaScript: that of Lua's %q with lines in one.
-local function quoted(text)
-  return '"' .. text:gsub('[\\"]', "\\%0"):gsub("%c", " "):gsub("</", "<\\/") .. '"'
-end
-
-
--- The headings of a page with the text behind each: id, heading, text.
-local function sections(body)
-  local list, at = {}, 1
-  while true do
-    local _, last, id, heading = body:find('<h%d id="([^"]*)">(.-)</h%d>', at)
-    if not last then
-      return list
-    end
-    at = body:find("<h%d id=", last) or #body + 1
-    list[#list + 1] = { id = id, heading = plain(heading),
-      text = plain(body:sub(last + 1, at - 1)) }
-  end
-end
-
-local LONGEST = 400                                      -- characters of a text that are searched
-
-
---- The index: heading, page, address, text.
-function site.index(pages)
-  local rows = {}
-  for _, page in ipairs(pages) do
-    for _, section in ipairs(sections(page.body)) do
-      rows[#rows + 1] = ("[%s,%s,%s,%s]"):format(quoted(section.heading), quoted(page.title),
-        quoted(page.file .. ".html#" .. section.id), quoted(section.text:sub(1, LONGEST)))
-    end
-  end
-  return "var SEARCH = [\n" .. table.concat(rows, ",\n") .. "\n];\n"
 end
 
 

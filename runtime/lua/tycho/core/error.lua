@@ -167,21 +167,39 @@ function Error.raise(fields)
 end
 
 
---- Raises E(`name`) for an unknown word, with the accepted ones nearest first.
+-- What a function or method of another library is here, where the place asked does not have it: a
+-- sentence, or nil.
+local function elsewhere(word, what, near)
+  if not (what == "operator" or what:find("function") or what:find("method")) then
+    return nil
+  end
+  local foreign = require "tycho.core.foreign"
+  local name = foreign.names(word)[1]
+  local here = name and near[1] and foreign.counterpart(word, near)
+  return foreign.instead(word) or name and not here and name:find("^[%a]")
+    and ("here it is %s%s"):format(name:find("^%l") and "ty." or "", name) or nil
+end
+
+
+--- Raises E(`name`) for an unknown word, with the accepted ones nearest first; of a function of
+-- another library, with what it is here.
 -- @tparam table t func, argument (the word), what ("argument", "operator" …), names (the accepted
 --   ones), or among (a table whose keys are the accepted ones)
 -- The error holds the ten nearest as `candidates` and all as `names`, from which the prompt
--- completes.
+-- completes; and the lists `missing`, `extra` and `mismatch` of t.
 function Error.unknown(t)
   local names = t.names or {}
   for name in pairs(t.among or {}) do
     names[#names + 1] = name
   end
   local near, alike = Error.nearest(t.argument, names, 10)
-  local hint = alike and ("; did you mean '%s'?"):format(near[1]) or ""
+  local instead = elsewhere(tostring(t.argument), t.what or "", near)
+  local hint = instead and "; " .. instead
+    or alike and ("; did you mean '%s'?"):format(near[1]) or ""
   Error.raise{
     code = "name", func = t.func, argument = tostring(t.argument), candidates = near, names = names,
-    op = t.op, node = t.node, message = t.message
+    op = t.op, node = t.node, missing = t.missing, extra = t.extra, mismatch = t.mismatch,
+    message = t.message
       or ("unknown %s '%s'%s"):format(t.what or "name", tostring(t.argument), hint),
   }
 end

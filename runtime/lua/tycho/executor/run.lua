@@ -43,6 +43,7 @@ local function act(self, handle, code, silent)
   if code == C.TY_EV_HOST then
     local ok, e = handles.wait_for(self, require "tycho.executor.custom", self, event)
     if not ok then
+      C.ty_exec_abandon(handle, type(e) == "table" and e.message or tostring(e))
       error(e, 0)
     end
   elseif self._monitor_callback and not silent then

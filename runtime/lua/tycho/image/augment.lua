@@ -14,6 +14,7 @@ local iterate = require "tycho.core.iterate"
 local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.core.args"
 local random = require "tycho.image.random"
+local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local json = require "tycho.core.json"
@@ -38,7 +39,8 @@ end
 
 
 --- The changed image.
-function Augmenter:apply(_)
+-- @tparam NDArray x height, width, channels
+function Augmenter:apply(x)
   Error.raise{ code = "unsupported", func = self.class_name,
     message = "the augmenter does not define apply(x)" }
 end
@@ -88,7 +90,7 @@ local function define(name, spec, apply)
     local a = form(lone_size(spec, ...))
     Kind.super.init(self, a)
     for key, value in pairs(a) do
-      self[key] = value
+      self[key] = class.keep(value)
     end
     if self.prepare then
       self:prepare()

@@ -33,7 +33,8 @@ local ParamStore = Class:extend("ParamStore")
 --- @bool[opt=false] copied whether there are copies from the beginning
 -- @tparam[opt] table kept arrays by name: the values until there are arrays
 function ParamStore:init(copied, kept)
-  self._copied, self._kept, self._arrays, self._copies = copied or false, kept or {}, {}, named{}
+  self._copied, self._kept, self._arrays, self._copies =
+    copied or false, class.keep(kept or {}), {}, named{}
   self.stale, self.blank = false, {}
 end
 
@@ -42,8 +43,7 @@ end
 
 -- A new host array with the values that the devices' arrays have in common, or with their mean.
 local function copy_of(arrays, mean, name)
-  local x = class.new(arrays[1]._shape, arrays[1]._dtype, HOST, FUNC)
-  rawset(x, "_kept", true)                               -- ty.scope leaves it
+  local x = class.keep(class.new(arrays[1]._shape, arrays[1]._dtype, HOST, FUNC))
   return slices.mean(x, mean and arrays or { arrays[1] }, FUNC, name)
 end
 
@@ -80,6 +80,22 @@ function ParamStore:arrays()
 end
 
 
+--- As `arrays`, of the names that were given values.
+function ParamStore:given()
+  local list = self:arrays()
+  for name in pairs(self.blank) do
+    list[name] = nil
+  end
+  return list
+end
+
+
+--- The arrays of a name on all devices; nil: it has none yet.
+function ParamStore:on_devices(name)
+  return self._arrays[name]
+end
+
+
 --- The shape of a name that has arrays.
 function ParamStore:shape(name)
   return self._arrays[name][1].shape
@@ -103,8 +119,21 @@ function ParamStore:values()
 end
 
 
---- The copies by name, up to date: always the same table and arrays.
+-- Waits for updates. One that failed raises here, before a copy is made of what it left.
+local function wait_for_updates(self)
+  for _, arrays in pairs(self._arrays) do
+    for _, x in ipairs(arrays) do
+      x:wait_to_read()
+    end
+  end
+end
+
+
+--- The copies by name, up to date: always the same table and arrays. Waits for updates.
 function ParamStore:copies()
+  if self.stale then
+    wait_for_updates(self)
+  end
   for name, arrays in pairs(self._arrays) do
     if not self._copies[name] then
       self._copies[name] = copy_of(arrays, self.stale, name)

@@ -121,6 +121,16 @@ local function put_named(c)
 end
 
 
+-- A method that is called with a point gets no object.
+local function fail_missing(c, name, argument)
+  local method = c.count == 0 and c.func:match("^NDArray:(.*)$")
+  Error.raise{ code = "value", func = c.func, op = c.schema.name, argument = argument,
+    expected = "an NDArray", got = "nothing", message = ("input '%s' is missing%s"):format(name,
+      method and ("; methods take a colon: x:%s(...), not x.%s(...)"):format(method, method)
+      or "") }
+end
+
+
 -- All inputs up to the last one must be given.
 local function check_inputs(c)
   local names
@@ -128,9 +138,7 @@ local function check_inputs(c)
     if not c.inputs[i] then
       names = names or registry.ports(c.schema.name, c.params, c.schema.variadic and c.count or -1,
         c.func).inputs
-      Error.raise{ code = "value", func = c.func, op = c.schema.name,
-        argument = names[i] or "input " .. i, expected = "an NDArray", got = "nothing",
-        message = ("input '%s' is missing"):format(names[i] or i) }
+      fail_missing(c, names[i] or i, names[i] or "input " .. i)
     end
   end
 end
@@ -145,9 +153,7 @@ local function explain(c, e)
   if not ok or #ports.inputs == c.count then
     error(e, 0)
   elseif #ports.inputs > c.count then
-    Error.raise{ code = "value", func = c.func, op = c.schema.name,
-      argument = ports.inputs[c.count + 1], expected = "an NDArray", got = "nothing",
-      message = ("input '%s' is missing"):format(ports.inputs[c.count + 1]) }
+    fail_missing(c, ports.inputs[c.count + 1], ports.inputs[c.count + 1])
   end
   Error.raise{ code = "type", func = c.func, op = c.schema.name, expected = #ports.inputs,
     got = c.count,

@@ -50,6 +50,22 @@ function base.form(name, own)
 end
 
 
+--- Names of the options of all registered optimizers (not for users).
+-- @treturn table set
+function base.all_options()
+  local names = {}
+  for _, entry in ipairs(COMMON) do
+    names[entry[1]] = true
+  end
+  for _, kind in pairs(base.registry) do
+    for _, name in ipairs(kind.option_names) do
+      names[name] = true
+    end
+  end
+  return names
+end
+
+
 -- The class ---------------------------------------------------------------------------------------
 
 --- Base of optimizers. Fields: lr, learning_rate (read-only: the current rate), wd, rescale_grad,
@@ -61,6 +77,15 @@ base.Optimizer = Optimizer
 
 --- Names of a class's own options, for messages.
 Optimizer.option_names = {}
+
+--- Names of the options that decide which arrays a state has. Of a number counts whether it is 0.
+Optimizer.state_options = {}
+
+--- Names of fields that change from update to update: they belong to the saved states.
+Optimizer.progress = {}
+
+--- Names of tables by index whose entries do.
+Optimizer.keyed_progress = {}
 
 --- How many parameters an update takes at once; 0: one by one.
 Optimizer.aggregate_num = 0
@@ -219,6 +244,12 @@ function Optimizer:_update_count(indices)
 end
 
 
+--- Sets how often an index was updated on the current device (not for users).
+function Optimizer:_set_count(index, count)
+  counts_of(self)[index] = count
+end
+
+
 --- How often an index was updated on the current device.
 function Optimizer:_count_of(index)
   return counts_of(self)[index] or self.begin_num_update
@@ -277,11 +308,17 @@ end
 -- States and updates ------------------------------------------------------------------------------
 
 --- A new state for a parameter: nothing, an array, or a list of these with `ty.null` for nothing.
-function Optimizer.create_state() end
+-- @tparam int|string index of the parameter, or its name
+-- @tparam NDArray weight
+function Optimizer:create_state(index, weight) end
 
 
 --- Changes a weight in place.
-function Optimizer:update()
+-- @tparam int|string index of the parameter, or its name
+-- @tparam NDArray weight
+-- @tparam NDArray grad
+-- @param state what `create_state` returned
+function Optimizer:update(index, weight, grad, state)
   Error.raise{ code = "unsupported", func = self.class_name .. ":update",
     message = "the class has no update" }
 end
@@ -441,7 +478,7 @@ end
 function base.kind(name, own)
   local Kind = Optimizer:extend(name)
   local form = base.form(name, own)
-  Kind.option_names = {}
+  Kind.option_names, Kind.is_built_in = {}, true
   for i, entry in ipairs(own) do
     Kind.option_names[i] = entry[1]
   end

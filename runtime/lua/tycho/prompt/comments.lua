@@ -206,6 +206,12 @@ function comments.parts(entry)
 end
 
 
+--- Whether a comment says that its function is not for users.
+function comments.is_hidden(entry)
+  return table.concat(entry.text, " "):find("not for users", 1, true) ~= nil
+end
+
+
 --- The first sentence of an entry's comment.
 function comments.summary(entry)
   local text = {}

@@ -234,7 +234,8 @@ local BY_HOME = {
     default_init = "for names that are not given", global_init = "that of the module",
     attrs = "the variable's attributes", init = "the initializer of the weights' blocks" },
   rnn = { prefix = "how names of its parameters begin", params = "`RNNParams` that are shared",
-    activation = "a word of Activation or LeakyReLU", num_layers = "how many layers",
+    activation = "a word of Activation or LeakyReLU, or a function of a symbol; of convolutional \z
+      cells leaky ReLU of slope 0.2", num_layers = "how many layers",
     bidirectional = "whether it runs both ways",
     input_shape = "the shape of an input, with channels",
     h2h_kernel = "the kernel over the state", h2h_dilate = "its dilation",
@@ -298,6 +299,7 @@ local BY_HOME = {
     always_output_list = "a list even of one output", early = "the state of early stopping",
     checkpoint = "{prefix, period = 1, resume = false, on_error = 'stop'}: saves the whole state",
     clip_global_norm = "the length that all gradients together may have",
+    loss_scale = "what gradients of half precision are multiplied by; \"dynamic\": found out",
     accumulate = "batches that make one update",
     early_stopping = "{patience = 3, metric, larger, min_delta = 0, path}: ends when the \z
       validation gets no better" },

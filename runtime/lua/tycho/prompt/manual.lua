@@ -12,11 +12,13 @@
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local comments = require "tycho.prompt.comments"
+local foreign = require "tycho.core.foreign"
 local glossary = require "tycho.prompt.glossary"
 local members = require "tycho.prompt.members"
 local operator = require "tycho.prompt.operator"
 local Error = require "tycho.core.error"
 local registry = require "tycho.op.registry"
+local translation = require "tycho.prompt.translation"
 local values = require "tycho.core.values"
 
 local manual = {}
@@ -121,13 +123,21 @@ function manual.literal(value)
 end
 
 
+--- The default of a form's parameter as Lua writes it; nil where there is none, or where it is a
+-- function, which has no text.
+function manual.default(p)
+  return p.default ~= nil and type(p.default) ~= "function" and manual.literal(p.default) or nil
+end
+
+
 --- The call of a form: "Module:fit{train_data, [eval_data], eval_metric = \"acc\"}".
 -- @param form
 -- @string[opt] title what stands before the brace; the form's own name otherwise
 function manual.signature(form, title)
   local words = {}
   for i, p in ipairs(form.params) do
-    words[i] = p.default ~= nil and p.name .. " = " .. manual.literal(p.default)
+    local default = manual.default(p)
+    words[i] = default and p.name .. " = " .. default
       or p.required and p.name or "[" .. p.name .. "]"
   end
   if form.rest then
@@ -137,12 +147,48 @@ function manual.signature(form, title)
 end
 
 
+--- The name of the parameter that a method's object is; nil of other functions.
+-- @func f
+-- @string title what is called: "NDArray:get"
+function manual.object(f, title)
+  return title:find(":", 1, true) and debug.getlocal(manual.unwrapped(f), 1) or nil
+end
+
+
+--- The call of a function without a form: "Module:update_metric(eval_metric, labels)". The names
+-- are those of its parameters; brackets go around what the comment calls optional.
+-- @func f
+-- @string title what comes before the bracket; a colon in it leaves out the object
+-- @tparam[opt] table entry the function's comment
+function manual.plain_signature(f, title, entry)
+  f = manual.unwrapped(f)
+  local info, object = debug.getinfo(f, "u"), manual.object(f, title)
+  local said, optional, names = {}, {}, {}
+  for _, p in ipairs(comments.parts(entry).params) do
+    said[#said + 1] = p.name ~= object and p or nil
+    optional[p.name] = p.type:find("optional", 1, true) ~= nil
+  end
+  for i = object and 2 or 1, info.nparams do
+    names[#names + 1] = debug.getlocal(f, i):match("^_?(%w.*)$")
+  end
+  if info.isvararg then
+    for i = #names + 1, #said do
+      names[i] = said[i].name
+    end
+    names[1] = names[1] or "..."
+  end
+  for i, name in ipairs(names) do
+    names[i] = optional[name] and "[" .. name .. "]" or name
+  end
+  return title .. "(" .. table.concat(names, ", ") .. ")"
+end
+
+
 -- One row per parameter of the form, with what the comment says of it.
 local function add_form(lines, form, said)
   for i, p in ipairs(form.params) do
     local text = p.type.text
-      .. (p.required and ", required"
-        or p.default ~= nil and " = " .. manual.literal(p.default) or "")
+      .. (p.required and ", required" or manual.default(p) and " = " .. manual.default(p) or "")
     local by_name = form.order[i] == p and "" or ", by name"
     local meaning = said[p.name] or glossary.text(form.func, p.name)
     add_row(lines, p.name, text .. by_name .. (meaning ~= "" and "; " .. meaning or ""))
@@ -186,7 +232,8 @@ local function function_text(name, f)
     return nil
   end
   local lines = {}
-  add_text(lines, form and manual.signature(form) or entry.title, "")
+  add_text(lines, form and manual.signature(form)
+    or manual.plain_signature(f, entry.title, entry), "")
   add_comment(lines, entry, form)
   lines[#lines + 1] = ("  source: %s:%d; ??%s shows it")
     :format(short_path(info.source), info.linedefined, name)
@@ -211,15 +258,25 @@ function manual.operator(info)
   if info.aliases[1] then
     add_row(lines, "other names:", table.concat(info.aliases, ", "))
   end
-  add_row(lines, "example:", operator.example(info))
+  local label = "  example:            "
+  for _, example in ipairs(operator.examples(info)) do
+    for line in example.text:gmatch("[^\n]+") do
+      lines[#lines + 1], label = label .. line, (" "):rep(#label)
+    end
+  end
   return table.concat(lines, "\n")
 end
 
 
+-- The inner namespaces of operators: "box_nms" is "_contrib_box_nms" in the registry.
+local INNER = { "", "_contrib_", "_linalg_", "_image_" }
+
 local function operator_text(name)
   local last = name:match("[%w_]+$")
-  if last and registry.find(last) then
-    return manual.operator(require("tycho.op").info(last))
+  for _, inner in ipairs(last and INNER or {}) do
+    if registry.find(inner .. last) then
+      return manual.operator(require("tycho.op").info(inner .. last))
+    end
   end
 end
 
@@ -283,6 +340,82 @@ local function module_text(module)
     end
   end
   return table.concat(lines, "\n")
+end
+
+
+-- Names of other libraries ------------------------------------------------------------------------
+
+-- The comment of a name of the table of foreign names; nil where there is none.
+local function foreign_entry(name)
+  local value = name:find("^%l") and translation.value(name)
+  local entry = type(value) == "function" and manual.comment(value) or nil
+  for _, other in ipairs(comments.named(foreign.last(name))) do
+    entry = entry or (other.title == name or other.title == name:gsub(":", ".")
+      or other.title == foreign.last(name)) and other or nil
+  end
+  return entry
+end
+
+
+-- What an option means: of an operator, or of the function or class whose form has the name.
+local function option_text(owner, option)
+  local info = registry.find(owner) and require("tycho.op").info(owner)
+  for _, p in ipairs(info and info.params or {}) do
+    if p.name == option then
+      return operator.type_text(p) .. "; " .. p.doc
+    end
+  end
+  for _, p in ipairs(comments.parts(foreign_entry(owner)).params) do
+    if p.name == option and p.text ~= "" then
+      return p.text
+    end
+  end
+  return glossary.text(owner, option)
+end
+
+
+local function foreign_summary(name)
+  local owner, option = name:match("^(.-){([%w_]+)}$")
+  if owner then
+    return option_text(owner, option)
+  end
+  local last, entry = foreign.last(name), foreign_entry(name)
+  local inner = ("_%s_%s"):format(name:match("%.(%l+)%.") or "contrib", last)
+  local schema = not entry and (registry.find(last) or registry.find(inner)
+    or registry.find("broadcast_" .. last))
+  return schema and (schema.doc:match("^(.-%.)%s") or schema.doc)
+    or entry and comments.summary(entry) or ""
+end
+
+
+-- Titles of methods of which a name is the last part, each once.
+local function method_titles(name)
+  local list, seen = {}, {}
+  for _, entry in ipairs(comments.named(name)) do
+    if entry.title:find("^%u.*:") and not comments.is_hidden(entry) and not seen[entry.title] then
+      list[#list + 1] = entry.title
+      seen[entry.title] = true
+    end
+  end
+  return list
+end
+
+
+-- What a name of another library is called here; nil for other words.
+local function foreign_text(name)
+  local word = name:match("[%w_]+$") or ""
+  local names, instead = foreign.names(word), foreign.instead(word)
+  if not names[1] and not instead then
+    return nil
+  end
+  local lines, also = { name .. (instead and ": " .. instead or " is here:") }, method_titles(word)
+  for _, here in ipairs(names) do
+    add_row(lines, translation.written(here), foreign_summary(here))
+  end
+  if also[1] then
+    add_row(lines, "also:", table.concat(also, " "))
+  end
+  return (table.concat(lines, "\n"):gsub("[ ]+\n", "\n"):gsub("%s+$", ""))
 end
 
 
@@ -356,14 +489,19 @@ function manual.source(name, value)
 end
 
 
+-- What a name means that stands for no value.
+local function name_text(name)
+  return operator_text(name) or foreign_text(name) or entries_text(name)
+end
+
+
 --- Help as text.
 -- @string name what was asked for: a path of names
 -- @param[opt] value what the name stands for
 -- @treturn string
 -- @treturn boolean whether anything is known
 function manual.text(name, value)
-  local text = value ~= nil and value_text(name, value)
-    or value == nil and (operator_text(name) or entries_text(name))
+  local text = value ~= nil and value_text(name, value) or value == nil and name_text(name)
   if text then
     return text, true
   end

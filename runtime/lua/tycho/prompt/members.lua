@@ -68,13 +68,13 @@ function members.list(value)
 end
 
 
---- "tycho.module" for a loaded module of the library, the shortest of its
--- names; nil for other values.
+--- "tycho.module" for a loaded module of the library, the shortest of its names, of several the
+-- last by alphabet ("tycho.test_utils", not "tycho.test.utils"); nil for other values.
 function members.module_of(value)
   local found
   for name, module in pairs(package.loaded) do
     if module == value and type(name) == "string" and name:find("^tycho")
-        and (not found or #name < #found) then
+        and (not found or #name < #found or #name == #found and name > found) then
       found = name
     end
   end

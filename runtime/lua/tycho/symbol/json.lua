@@ -204,22 +204,37 @@ end
 
 -- Writing -----------------------------------------------------------------------------------------
 
+-- Returns the symbol without casts of mixed precision, but for those that are outputs: these keep
+-- their types.
 local function without_casts(symbol, Symbol)
-  for _, n in ipairs(node.walk(symbol._entries)) do
-    if CASTS[n.op] then
-      return Symbol.of(node.copy(symbol._entries, function(m, moved)
-        if not CASTS[m.op] then
-          return nil
-        end
-        local outputs = {}
-        for i, input in ipairs(m.inputs) do
-          outputs[i] = moved(input)
-        end
-        return outputs
-      end))
+  local entries, order = symbol._entries, node.walk(symbol._entries)
+  local any, is_output, kept = false, {}, {}
+  for _, n in ipairs(order) do
+    any = any or CASTS[n.op]
+  end
+  if not any then
+    return symbol
+  end
+  for _, entry in ipairs(entries) do
+    is_output[entry[1]] = true
+  end
+  local list = node.copy(entries, function(n, moved)
+    if not CASTS[n.op] then
+      return nil
+    end
+    local inputs = {}
+    for i, input in ipairs(n.inputs) do
+      inputs[i] = moved(input)
+    end
+    kept[n] = is_output[n] and node.with_inputs(n, inputs)
+    return inputs
+  end, order)
+  for i, entry in ipairs(entries) do
+    if kept[entry[1]] then
+      list[i] = { kept[entry[1]], entry[2] }
     end
   end
-  return symbol
+  return Symbol.of(list)
 end
 
 
@@ -252,7 +267,8 @@ function symbol_json.add(namespace, Symbol)
   end
 
   --- The text of a symbol file, byte for byte as the reference writes it.
-  -- @tparam[opt] table options remove_amp_cast = true: without mixed-precision casts
+  -- @tparam[opt] table options remove_amp_cast = true: without mixed-precision casts, but
+  --   those that are outputs
   function Symbol:tojson(...)
     local symbol = TOJSON(...).remove_amp_cast and without_casts(self, Symbol) or self
     return graph.text(symbol, "Symbol:tojson")

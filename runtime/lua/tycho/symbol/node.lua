@@ -127,6 +127,16 @@ function node.walk(entries)
 end
 
 
+--- Copies a node with other inputs.
+-- @tparam node n
+-- @tparam {entry,...} inputs
+-- @treturn node
+function node.with_inputs(n, inputs)
+  return { op = n.op, name = n.name, attrs = n.attrs, inputs = inputs, ports = n.ports,
+    where = n.where, bodies = n.bodies, custom = n.custom }
+end
+
+
 --- Entries of a copy of the graph. Where `replace(node, moved)` gives a list of entries, they stand
 -- for the node's outputs; `moved(entry)` is the copy's entry for one of an input.
 -- @tparam {entry,...} entries
@@ -147,8 +157,7 @@ function node.copy(entries, replace, order)
       for i, input in ipairs(n.inputs) do
         inputs[i] = moved(input)
       end
-      clone[n] = { op = n.op, name = n.name, attrs = n.attrs, inputs = inputs, ports = n.ports,
-        where = n.where, bodies = n.bodies, custom = n.custom }
+      clone[n] = node.with_inputs(n, inputs)
     end
   end
   local list = {}

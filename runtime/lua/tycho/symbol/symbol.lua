@@ -184,9 +184,9 @@ local function output_named(self, key, func, others)
   for _, name in ipairs(#found == 0 and others or {}) do
     names[#names + 1] = name
   end
-  Error.unknown{ func = func, argument = key, names = names, message = #found > 1
-    and ("%d outputs are called '%s'; choose one by number"):format(#found, key)
-    or ("no output%s is called '%s'"):format(others and " or method" or "", key) }
+  Error.unknown{ func = func, argument = key, names = names,
+    what = others and "output or method" or "output", message = #found > 1
+    and ("%d outputs are called '%s'; choose one by number"):format(#found, key) or nil }
 end
 
 

@@ -1,0 +1,206 @@
+/* file_arrays.c - arrays in files of other engines, which are read when they are first needed.
+**
+** A tensor on a file has a storage without bytes (storage_lazy); what first uses it, a task or the
+** host, has them read by `load`. So a large file opens at once, and only what is used takes memory.
+** Reading is by pread, not by a mapping: a file that has become shorter meanwhile is an error of
+** that use, not a signal.
+*/
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include "base/system.h"
+#include "tensor/tensor.h"
+
+struct ty_file {
+  int32_t refs;
+  int fd;
+  int64_t size;                                       /* bytes when it was opened */
+  char *path;
+};
+
+/* One tensor's part of a file. */
+struct file_part {
+  ty_file *file;
+  int64_t at;                                         /* byte of element 0 */
+  int encoding;
+  ty_desc d;
+  bool strided;
+  int64_t stride[TY_MAXDIM];                          /* elements */
+};
+
+/* bytes that are read at once of a strided array, whose elements are picked from them */
+enum { SPAN_BYTES = 1 << 20 };
+
+/* -- files ------------------------------------------------------------------------------------- */
+
+int ty_file_open(const char *path, ty_file **out)
+{
+  NEED(path && out, TY_ETYPE, "ty_file_open: the path or the result's place is missing");
+  struct stat s;
+  ty_file *f = NEW(ty_file);
+  NEED(f, TY_EMEMORY, "out of memory");
+  *f = (ty_file){ .refs = 1, .fd = -1, .path = mem_text(path) };
+  int code = f->path ? TY_OK : fail(TY_EMEMORY, "out of memory");
+  if (!code && (f->fd = sys_open(path, O_RDONLY | O_CLOEXEC, 0)) < 0)
+    code = fail(TY_EIO, "cannot open '%s': %s", path, strerror(errno));
+  if (!code && fstat(f->fd, &s)) code = fail(TY_EIO, "'%s': %s", path, strerror(errno));
+  if (!code && !S_ISREG(s.st_mode)) code = fail(TY_EIO, "'%s' is no file", path);
+  if (code) return ty_file_free(f), code;
+  f->size = (int64_t)s.st_size;
+  *out = f;
+  return TY_OK;
+}
+
+static ty_file *file_keep(ty_file *f)
+{
+  __atomic_add_fetch(&f->refs, 1, __ATOMIC_RELAXED);
+  return f;
+}
+
+void ty_file_free(ty_file *f)
+{
+  if (!f || __atomic_sub_fetch(&f->refs, 1, __ATOMIC_ACQ_REL)) return;
+  if (f->fd >= 0) sys_close(f->fd);
+  mem_free(f->path);
+  mem_free(f);
+}
+
+int ty_file_size(ty_file *f, int64_t *bytes)
+{
+  NEED(f && bytes, TY_ETYPE, "ty_file_size: the file or the result's place is missing");
+  *bytes = f->size;
+  return TY_OK;
+}
+
+static int check_range(const ty_file *f, int64_t at, uint64_t n)
+{
+  NEED(at >= 0 && at <= f->size && n <= (uint64_t)(f->size - at), TY_EFORMAT,
+      "'%s': %llu bytes at byte %lld are asked for, but the file has %lld", f->path,
+      (unsigned long long)n, (long long)at, (long long)f->size);
+  return TY_OK;
+}
+
+int ty_file_read(ty_file *f, int64_t at, void *to, size_t n)
+{
+  NEED(f && (to || !n), TY_ETYPE, "ty_file_read: the file or the destination is missing");
+  TRY(check_range(f, at, n));
+  for (size_t done = 0; done < n;) {
+    ssize_t got = sys_pread(f->fd, (char *)to + done, n - done, (off_t)(at + (int64_t)done));
+    NEED(got >= 0, TY_EIO, "'%s': %s", f->path, strerror(errno));
+    NEED(got, TY_EIO, "'%s' ends at byte %lld: it has become shorter since it was opened", f->path,
+        (long long)at + (long long)done);
+    done += (size_t)got;
+  }
+  return TY_OK;
+}
+
+/* -- elements ---------------------------------------------------------------------------------- */
+
+static void swap_bytes(void *data, size_t each, size_t n)
+{
+  uint8_t *p = data;
+  for (size_t i = 0; i < n; i++, p += each)
+    for (size_t a = 0, b = each - 1; a < b; a++, b--) {
+      uint8_t byte = p[a];
+      p[a] = p[b];
+      p[b] = byte;
+    }
+}
+
+/* Elements of a strided array, read through a window of the file. */
+struct file_window { uint8_t *bytes; int64_t begin, end; };
+
+static int read_element(const struct file_part *p, struct file_window *w, int64_t at, size_t each,
+    void *to)
+{
+  if (at < w->begin || at + (int64_t)each > w->end) {
+    int64_t n = MIN((int64_t)SPAN_BYTES, p->file->size - at);
+    TRY(ty_file_read(p->file, at, w->bytes, (size_t)n));
+    w->begin = at;
+    w->end = at + n;
+  }
+  memcpy(to, w->bytes + (at - w->begin), each);
+  return TY_OK;
+}
+
+static int read_strided(const struct file_part *p, uint8_t *to)
+{
+  const size_t each = dtype_size(p->d.dtype);
+  int64_t index[TY_MAXDIM] = { 0 }, at = p->at;
+  struct file_window w = { mem_new(SPAN_BYTES), 0, 0 };
+  NEED(w.bytes, TY_EMEMORY, "out of memory");
+  int code = TY_OK;
+  for (int64_t n = desc_count(&p->d); n > 0 && !code; n--, to += each) {
+    code = read_element(p, &w, at, each, to);
+    for (int k = p->d.ndim - 1; k >= 0; k--) {
+      at += p->stride[k] * (int64_t)each;
+      if (++index[k] < p->d.dim[k]) break;
+      at -= index[k] * p->stride[k] * (int64_t)each;
+      index[k] = 0;
+    }
+  }
+  mem_free(w.bytes);
+  return code;
+}
+
+static int load(void *context, void *to, size_t bytes)
+{
+  const struct file_part *p = context;
+  TRY(p->strided ? read_strided(p, to) : ty_file_read(p->file, p->at, to, bytes));
+  const size_t each = dtype_size(p->d.dtype);
+  if (p->encoding == TY_FILE_SWAPPED) swap_bytes(to, each, bytes / each);
+  if (p->d.dtype == TY_BOOL) mend_bools(to, bytes);
+  return TY_OK;
+}
+
+static void drop(void *context)
+{
+  struct file_part *p = context;
+  ty_file_free(p->file);
+  mem_free(p);
+}
+
+/* -- tensors ----------------------------------------------------------------------------------- */
+
+/* Checks that all elements lie in the file. */
+static int check_part(const struct file_part *p)
+{
+  const int64_t each = (int64_t)dtype_size(p->d.dtype);
+  if (!p->strided) return check_range(p->file, p->at, desc_bytes(&p->d));
+  int64_t first = p->at, end = p->at + each;
+  for (int k = 0; k < p->d.ndim; k++) {
+    int64_t span;
+    bool wide = __builtin_mul_overflow(p->stride[k], (p->d.dim[k] - 1) * each, &span) ||
+        __builtin_add_overflow(span < 0 ? first : end, span, span < 0 ? &first : &end);
+    NEED(!wide, TY_EFORMAT, "'%s': a stride of %lld elements", p->file->path,
+        (long long)p->stride[k]);
+  }
+  TRY(check_range(p->file, first, 0));
+  return check_range(p->file, first, (uint64_t)(end - first));
+}
+
+int ty_file_tensor(ty_file *f, int64_t at, const ty_desc *d, const int64_t *stride, int encoding,
+    ty_tensor **out)
+{
+  NEED(f && d && out, TY_ETYPE,
+      "ty_file_tensor: the file, the descriptor or the result's place is missing");
+  NEED(encoding >= TY_FILE_PLAIN && encoding <= TY_FILE_SWAPPED, TY_EVALUE,
+      "ty_file_tensor: there is no encoding %d", encoding);
+  NEED(device_kind(d->device) != TY_GPU, TY_EDEVICE,
+      "ty_file_tensor: arrays of files are on the host");
+  TRY(tensor_check_desc(d));
+  struct file_part *p = NEW(struct file_part);
+  NEED(p, TY_EMEMORY, "out of memory");
+  *p = (struct file_part){ .file = file_keep(f), .at = at, .encoding = encoding, .d = *d };
+  p->strided = stride != NULL;
+  for (int k = 0; stride && k < d->ndim; k++) p->stride[k] = stride[k];
+  struct storage *s;
+  int code = check_part(p);
+  if (!code)
+    code = storage_lazy(
+        d->device, desc_bytes(d), (struct storage_source){ load, drop, p }, &s);
+  if (code) return drop(p), code;
+  code = tensor_on(d, s, 0, out);
+  storage_free(s);
+  return code;
+}

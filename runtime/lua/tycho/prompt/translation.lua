@@ -1,0 +1,188 @@
+--- What somebody who types PyTorch's or NumPy's names, or Python, is told below an error of Lua's
+-- own.
+--
+--     translation.hint("prompt:1: attempt to index global 'np' (a nil value)", "np.ones(2)")
+--                                        --> "np.ones is ty.nd.ones here"
+--
+-- The names are those of core/foreign.lua.
+--
+-- @module tycho.prompt.translation
+
+local foreign = require "tycho.core.foreign"
+local registry = require "tycho.op.registry"
+
+local translation = {}
+
+
+-- Names here --------------------------------------------------------------------------------------
+
+--- The value of a path in `ty`, as "nd.concat"; nil where it leads nowhere.
+function translation.value(path)
+  local ok, value = pcall(function()
+    local value = require "tycho"
+    for part in path:gmatch("[%w_]+") do
+      value = value[part]
+    end
+    return value
+  end)
+  return ok and value or nil
+end
+
+
+--- How a name of the table is written: "ty.nd.concat", "Module:fit{num_epoch = ...}".
+-- @string name as in `foreign.TOPICS`
+function translation.written(name)
+  local owner, option = name:match("^(.-){([%w_]+)}$")
+  local path = owner or name
+  path = registry.find(path) and "ty.sym." .. path or path:find("^%l") and "ty." .. path or path
+  return name:find("^'") and "\"" .. name:sub(2, -2) .. "\""
+    or owner and path .. "{" .. option .. " = ...}" or path
+end
+
+
+-- Below Lua's errors ------------------------------------------------------------------------------
+
+-- What these are usually called in Python.
+local LIBRARIES = {}
+for name in ("torch np numpy nn F tf keras mx jnp jax optim plt transforms"):gmatch("%S+") do
+  LIBRARIES[name] = true
+end
+
+-- Functions and words of Python.
+local PYTHON = {
+  len = "x:len() of an array, #t of a table", range = "for i = 0, n - 1 do ... end",
+  str = "tostring(x)", int = "math.floor(x); x:astype(\"int32\") of an array",
+  float = "tonumber(x); x:astype(\"float32\") of an array", isinstance = "ty.is_a(x, class)",
+  enumerate = "for i, x in ipairs(t) do ... end", zip = "for i = 1, #t do ... end",
+  abs = "math.abs(x); x:abs() of an array", min = "math.min(x, y); x:min() of an array",
+  max = "math.max(x, y); x:max() of an array", round = "math.floor(x + 0.5); x:round() of an array",
+  sum = "x:sum() of an array", open = "io.open(path)", super = "Class.super.init(self, ...)",
+  dict = "{a = 1, b = 2}", list = "{1, 2, 3}", tuple = "{1, 2, 3}",
+}
+
+--- Python's constants, which Lua reads as globals that are nil.
+translation.CONSTANTS = { True = "true", False = "false", None = "nil, or ty.null inside lists" }
+
+-- Syntax of Python in a line that Lua does not compile, and how Lua writes it. The first that fits
+-- is shown.
+local SYNTAX = {
+  { "^%s*import%s", "require \"name\"; ty is there already at the prompt" },
+  { "^%s*from%s+%S+%s+import", "require \"name\"; ty is there already at the prompt" },
+  { "^%s*def%s", "function f(x) ... end" },
+  { "^%s*class%s", "Class:extend(\"Name\"), as in ty.operator.CustomOp:extend()" },
+  { "no_grad", "exe:forward(), whose is_train is false, keeps nothing for backward" },
+  { "^%s*with%s", "scope:with(function() ... end)" },
+  { "^%s*del%s", "x = nil" },
+  { "^%s*print%s+[^%(]", "print(x)" },
+  { "^%s*for%s.*:%s*$", "for i = 0, n - 1 do ... end" },
+  { "^%s*if%s.*:%s*$", "if x then ... end" },
+  { "^%s*while%s.*:%s*$", "while x do ... end" },
+  { "^%s*try%s*:", "pcall(f, ...)" },
+  { "%*%*", "x ^ y" },
+  { "[%+%-%*/%%]=", "x = x + y, or x:add_(y) in place; also sub_ mul_ div_ mod_" },
+  { "!=", "x ~= y; element by element x:ne(y)" },
+  { "%s@%s", "ty.nd.dot(x, y)" },
+  { "%[[^%]%(]*:[^%]%(]*%]", "x[\"0:2, :\"]: a slice is a text" },
+  { "[%w_%)%]]%[[^%[%]{}%(]*,[^%[%]%(]*%]", "x[\"0, 1\"] or x[{0, 1}]: an element, rows and columns" },
+  { "%([^%(%)]*[%w_]%s*=[^=]", "f(x, {option = 1}): options go in a table" },
+  { "//", "math.floor(x / y)" },
+  { "%f[%w]lambda%f[%W]", "function(x) return ... end" },
+  { "%f[%w]is%s+None", "x == nil" },
+  { "&&", "x and y" }, { "||", "x or y" },
+}
+
+
+-- What a word is called here, in a sentence; nil where it is not known.
+local function answer(called, word)
+  local names, instead = foreign.names(word), foreign.instead(word)
+  if word ~= "" and translation.value("nd." .. word) and not names[1] then
+    names = { "nd." .. word }
+  end
+  if instead then
+    return called .. ": " .. instead
+  elseif names[1] then
+    return ("%s is %s here"):format(called, translation.written(names[1]))
+  end
+end
+
+
+local function of_library(name, line)
+  for called in (line or ""):gmatch("%f[%w_]" .. name .. "%.[%w_%.]+") do
+    local text = answer(called, called:match("[%w_]+$"))
+    if text then
+      return text
+    end
+  end
+  return name .. ": arrays are ty.nd, networks ty.sym; ?name says what a name is called here"
+end
+
+
+-- called: whether the message is about a call, not about a field of a variable that is nil.
+local function of_global(name, line, called)
+  if LIBRARIES[name] then
+    return of_library(name, line)
+  end
+  return called and (PYTHON[name] and "in Lua: " .. PYTHON[name] or answer(name, name)) or nil
+end
+
+
+-- A line before the one that a message names counts only as a statement that is none in Lua.
+local function of_syntax(line, before)
+  local code = line:gsub("\\.", ""):gsub("\"[^\"]*\"", "\"\""):gsub("'[^']*'", "\"\"")
+  for _, row in ipairs(SYNTAX) do
+    if code:find(row[1]) and (not before or row[1]:sub(1, 1) == "^") then
+      return "in Lua: " .. row[2]
+    end
+  end
+end
+
+
+local NEAR = 3                           -- lines before an error of syntax that may be its reason
+
+-- The lines of a text up to the one that a message names.
+local function lines_to(message, text)
+  local number, list = tonumber(message:match(":(%d+): ")) or 0, {}
+  for line in ((text or "") .. "\n"):gmatch("(.-)\n") do
+    list[#list + 1] = #list < number and line or nil
+  end
+  return list
+end
+
+
+-- The text of the file that a message names.
+local function file_text(message)
+  local file = io.open(message:match("^(.-):%d+: ") or "")
+  local text = file and file:read("*a")
+  if file then
+    file:close()
+  end
+  return text
+end
+
+
+--- What may help with an error of Lua's own.
+-- @string message Lua's text
+-- @string[opt] text what was run; the file that the message names otherwise
+-- @treturn string a line, or nil
+function translation.hint(message, text)
+  local lines = lines_to(message, text or file_text(message))
+  local line = lines[#lines]
+  local verb, global = message:match("attempt to (%l+) global '([%w_]+)' %(a nil value%)")
+  local field = message:match("attempt to call %l+ '([%w_]+)' %(a %l+ value%)")
+  if global then
+    return of_global(global, line, verb == "call")
+  elseif field and not message:find("a nil value", 1, true) then
+    return ("'%s' is a field: write x.%s, without brackets"):format(field, field)
+  elseif message:find("attempt to compare", 1, true) and message:find("table", 1, true) then
+    return "arrays compare by methods: x:gt(y), x:ge(y), x:lt(y), x:le(y), x:eq(y), x:ne(y)"
+  elseif message:find(" near '", 1, true) then
+    local hint
+    for i = #lines, math.max(1, #lines - NEAR), -1 do    -- Lua notices it some lines later
+      hint = hint or of_syntax(lines[i], i < #lines)
+    end
+    return hint
+  end
+end
+
+
+return translation

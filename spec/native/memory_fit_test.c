@@ -1,0 +1,142 @@
+/* memory_fit_test.c - places of values beside all the plans that there are, with and without places
+** that are kept, and what a search for them costs.
+*/
+#include <stdlib.h>
+#include <string.h>
+#include "check.h"
+#include "pass/passes.h"
+
+enum { MOST = 7, STEPS = 5, INSTANCES = 3000 };
+
+struct items {
+  int n, first[MOST], last[MOST];
+  int64_t bytes[MOST], kept[MOST];
+  int64_t place[MOST], best;
+};
+
+static uint32_t seed = 12345;
+static int below(int n)
+{
+  seed = seed * 1664525u + 1013904223u;
+  return (int)((seed >> 8) % (uint32_t)n);
+}
+
+static bool at_once(const struct items *x, int i, int j)
+{
+  return x->first[i] <= x->last[j] && x->first[j] <= x->last[i];
+}
+
+static bool overlaps(const struct items *x, int i, int j)
+{
+  return at_once(x, i, j) && x->place[i] < x->place[j] + x->bytes[j] &&
+      x->place[j] < x->place[i] + x->bytes[i];
+}
+
+static bool is_free(const struct items *x, int i, const bool *placed)
+{
+  for (int j = 0; j < x->n; j++)
+    if (placed[j] && overlaps(x, i, j)) return false;
+  return true;
+}
+
+/* The lowest plan has each item at 0 or where another one ends: tries all orders of the rest. */
+static void try_all(struct items *x, bool *placed, int64_t top)
+{
+  bool any = false;
+  if (top >= x->best) return;
+  for (int i = 0; i < x->n; i++) {
+    if (placed[i]) continue;
+    any = true;
+    int64_t lowest = -1;
+    for (int j = -1; j < x->n; j++) {
+      if (j >= 0 && !placed[j]) continue;
+      x->place[i] = j < 0 ? 0 : x->place[j] + x->bytes[j];
+      if (is_free(x, i, placed) && (lowest < 0 || x->place[i] < lowest)) lowest = x->place[i];
+    }
+    x->place[i] = lowest;
+    placed[i] = true;
+    int64_t end = lowest + x->bytes[i];
+    try_all(x, placed, end > top ? end : top);
+    placed[i] = false;
+  }
+  if (!any) x->best = top;
+}
+
+/* Draws items, of which the first nkept live to the end and have places, as outputs do. */
+static void draw_items(struct items *x, int nkept)
+{
+  bool placed[MOST] = { false };
+  int64_t top = 0;
+  x->n = 2 + below(MOST - 1);
+  x->best = INT64_MAX;
+  for (int i = 0; i < x->n; i++) {
+    x->first[i] = below(STEPS);
+    x->last[i] = i < nkept ? STEPS : x->first[i] + below(STEPS - x->first[i]);
+    x->bytes[i] = ALIGN * (1 + below(below(2) ? 4 : 200));
+    x->kept[i] = -1;
+    if (i >= nkept) continue;
+    do
+      x->place[i] = ALIGN * below(500);
+    while (!is_free(x, i, placed));
+    x->kept[i] = x->place[i];
+    placed[i] = true;
+    if (x->kept[i] + x->bytes[i] > top) top = x->kept[i] + x->bytes[i];
+  }
+  try_all(x, placed, top);
+}
+
+static void test_against_all_plans(void)
+{
+  for (int k = 0; k < INSTANCES; k++) {
+    struct items x;
+    int64_t total, bound;
+    draw_items(&x, k % 3);
+    memcpy(x.place, x.kept, sizeof x.place);
+    RUN(plan_offsets(x.n, x.bytes, x.first, x.last, x.place, &total, &bound));
+    CHECK(total <= x.best + bound / 500, "instance %d: %lld bytes, but %lld would do", k,
+        (long long)total, (long long)x.best);
+    for (int i = 0; i < x.n; i++) {
+      CHECK(x.kept[i] < 0 || x.place[i] == x.kept[i], "instance %d: item %d was moved", k, i);
+      CHECK(x.place[i] + x.bytes[i] <= total, "instance %d: item %d ends late", k, i);
+      for (int j = 0; j < i; j++) CHECK(!overlaps(&x, i, j), "instance %d: %d and %d", k, i, j);
+    }
+  }
+}
+
+/* A convolution and its scratch, and an output in the place that a smaller network gave it, which
+** divides what is free: no plan meets the most bytes that live at once. */
+static void test_kept_output_costs_no_search(void)
+{
+  const int first[] = { 0, 1, 0 }, last[] = { 1, 2, 0 };
+  const int64_t bytes[] = { 73728, 64, 27776 };
+  int64_t place[] = { -1, 32768, -1 }, total, bound, before = plan_changes();
+  RUN(plan_offsets(3, bytes, first, last, place, &total, &bound));
+  CHECK(total == 73728 + 32832 && bound == 73728 + 27776, "%lld of %lld", (long long)total,
+      (long long)bound);
+  CHECK(plan_changes() == before, "%lld changes", (long long)(plan_changes() - before));
+}
+
+/* What is above a place kept does not fit below it, though the sum of it would. */
+static void test_holes_that_no_sum_fills(void)
+{
+  enum { N = 8 };
+  int first[N], last[N];
+  int64_t bytes[N], place[N], total, bound, before = plan_changes();
+  for (int i = 0; i < N; i++) {
+    first[i] = 0;
+    last[i] = 1;
+    bytes[i] = i ? 1152 * ALIGN : ALIGN;
+    place[i] = i ? -1 : 3078 * ALIGN; /* two of 1,152 units fit below, not two and a half */
+  }
+  RUN(plan_offsets(N, bytes, first, last, place, &total, &bound));
+  CHECK(total == (3079 + 5 * 1152) * ALIGN, "%lld", (long long)total);
+  CHECK(plan_changes() == before, "%lld changes", (long long)(plan_changes() - before));
+}
+
+int main(void)
+{
+  test_against_all_plans();
+  test_kept_output_costs_no_search();
+  test_holes_that_no_sum_fills();
+  return check_end();
+}

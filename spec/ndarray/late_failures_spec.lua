@@ -1,0 +1,250 @@
+-- Failures of queued work: each read of what could not be computed raises, until something writes
+-- it (native/device/failures.c). TYCHO_SYNC=1 raises at the call, and breaks the arrays as well.
+
+local ty = require "tycho"
+local folder = require "spec.support.folder"
+
+local V = ty.sym.Variable
+local SYNC = os.getenv("TYCHO_SYNC") == "1"
+
+-- An array whose task fails: index 9 of 3 rows.
+local function broken(into)
+  local ok, y = pcall(ty.nd.take, { ty.nd.arange(3), ty.nd.array{ 0, 9 }, mode = "raise",
+    out = into })
+  return ok and y or into
+end
+
+local function raises(f, ...)
+  local e = assert.raises("run", f, ...)
+  assert.truthy(tostring(e):find("index 9 at position", 1, true), tostring(e))
+  return e
+end
+
+describe("an array that could not be computed", function()
+  local y
+
+  before_each(function() y = broken(ty.nd.zeros(2)) end)
+  after_each(function() pcall(ty.nd.waitall) end)
+
+  local reads = {
+    totable = function(x) return x:totable() end,
+    asscalar = function(x) return x["0:1"]:asscalar() end,
+    element = function(x) return x[0]:asscalar() end,
+    wait_to_read = function(x) return x:wait_to_read() end,
+    ["a view"] = function(x) return x:reshape{ 2, 1 }:totable() end,
+    ["a copy"] = function(x) return x:copy():totable() end,
+    ["what is made of it"] = function(x) return (x + 1):totable() end,
+    ["a sum"] = function(x) return x:sum():asscalar() end,
+    tostring = function(x) return (ty.nd.concat{ x, x, dim = 0 }):totable() end,
+    ["another type"] = function(x) return x:astype("float64"):totable() end,
+    ["another device"] = function(x) return x:as_in_context(ty.cpu(1)):totable() end,
+    ["a file"] = function(x)
+      folder.with(function(dir) ty.nd.save(dir .. "/x.params", { x }) end)
+    end,
+  }
+  for name, read in pairs(reads) do
+    it("raises at each read: " .. name, function()
+      for _ = 1, 3 do
+        raises(read, y)
+      end
+    end)
+  end
+
+  it("raises after waitall has reported it, which does so once", function()
+    if not SYNC then
+      raises(ty.nd.waitall)
+    end
+    ty.nd.waitall()
+    raises(y.totable, y)
+    raises(y.totable, y)
+  end)
+
+  it("is no news for waitall where a read has raised", function()
+    raises(y.totable, y)
+    ty.nd.waitall()
+    raises(y.totable, y)
+  end)
+
+  local writes = {
+    number = function(x) x[":"] = 4 end,
+    list = function(x) x[":"] = { 4, 4 } end,
+    array = function(x) x[":"] = ty.nd.array{ 4, 4 } end,
+    copyto = function(x) ty.nd.array{ 4, 4 }:copyto(x) end,
+    out = function(x) ty.nd.broadcast_add(ty.nd.array{ 1, 1 }, ty.nd.array{ 3 }, { out = x }) end,
+    ["element by element"] = function(x) x[0] = 4 x[1] = 4 end,
+    ["from the end"] = function(x) x[1] = ty.nd.array{ 4 } x["0:1"] = 4 end,
+  }
+  for name, write in pairs(writes) do
+    it("is good when all of it is written: " .. name, function()
+      write(y)
+      assert.same({ 4, 4 }, y:totable())
+      assert.same({ 5, 5 }, (y + 1):totable())
+    end)
+  end
+
+  it("stays broken where it is not written", function()
+    y[0] = 4
+    raises(y.totable, y)
+    raises(y.totable, y[1])
+    assert.same({ 4 }, y["0:1"]:totable())
+  end)
+
+  it("breaks what is changed in place", function()
+    local x = ty.nd.ones(2)
+    pcall(x.add_, x, y)
+    raises(x.totable, x)
+    raises(x.totable, x)
+    pcall(x.add_, x, 1)
+    raises(x.totable, x)
+    x[":"] = 1
+    assert.same({ 1, 1 }, x:totable())
+  end)
+
+  it("breaks its own rows in an array, not the other ones", function()
+    local x = ty.nd.ones{ 3, 2 }
+    broken(x[1])
+    assert.same({ 1, 1 }, x[0]:totable())
+    assert.same({ 1, 1 }, x[2]:totable())
+    for _ = 1, 2 do
+      raises(x.totable, x)
+      raises(x.totable, x[1])
+    end
+    x[1] = ty.nd.ones(2)
+    assert.same({ { 1, 1 }, { 1, 1 }, { 1, 1 } }, x:totable())
+  end)
+
+  it("in a store raises when it is pulled", function()
+    local store, got = ty.kv.create("local"), ty.nd.zeros(2)
+    store:init(1, ty.nd.ones(2))
+    pcall(store.push, store, 1, y)
+    for _ = 1, 2 do
+      pcall(store.pull, store, 1, { out = got })
+      raises(got.totable, got)
+    end
+  end)
+end)
+
+describe("an executor whose run fails", function()
+  local function bound()
+    local net = ty.sym.take{ V("a") * 2, V("i"), mode = "raise" }
+    local exe = net:simple_bind{ ctx = ty.cpu(), a = { 3 }, i = { 2 },
+      grad_req = { a = "write", i = "null" } }
+    exe.arg_dict.a[":"] = 5
+    return exe
+  end
+
+  local function run(exe, index)
+    exe.arg_dict.i[":"] = index
+    pcall(exe.forward, exe, true)
+    pcall(exe.backward, exe, { ty.nd.ones(2) })
+  end
+
+  it("has outputs and gradients that raise until a run gives them", function()
+    local exe = bound()
+    run(exe, 0)
+    assert.same({ 10, 10 }, exe.outputs[1]:totable())
+    run(exe, 9)
+    for _ = 1, 3 do
+      raises(exe.outputs[1].totable, exe.outputs[1])
+      raises(exe.grad_dict.a.totable, exe.grad_dict.a)
+    end
+    run(exe, 1)
+    assert.same({ 10, 10 }, exe.outputs[1]:totable())
+    assert.same({ 0, 4, 0 }, exe.grad_dict.a:totable())
+  end)
+
+  it("keeps its arguments", function()
+    local exe = bound()
+    run(exe, 9)
+    assert.same({ 5, 5, 5 }, exe.arg_dict.a:totable())
+    pcall(ty.nd.waitall)
+  end)
+
+  it("raises likewise where a monitor looks on", function()
+    local exe = bound()
+    run(exe, 0)
+    exe:set_monitor_callback(function() end)
+    run(exe, 9)
+    for _ = 1, 2 do
+      raises(exe.outputs[1].totable, exe.outputs[1])
+    end
+    run(exe, 1)
+    assert.same({ 10, 10 }, exe.outputs[1]:totable())
+  end)
+
+  it("adds to no gradient that is broken", function()
+    local net = ty.sym.take{ V("a"), V("i"), mode = "raise" }
+    local exe = net:simple_bind{ ctx = ty.cpu(), a = { 3 }, i = { 2 },
+      grad_req = { a = "add", i = "null" } }
+    run(exe, 9)
+    run(exe, 1)
+    for _ = 1, 2 do
+      raises(exe.grad_dict.a.totable, exe.grad_dict.a)
+    end
+    exe.grad_dict.a[":"] = 0
+    run(exe, 1)
+    assert.same({ 0, 2, 0 }, exe.grad_dict.a:totable())
+  end)
+
+  it("raises what an operator written in Lua has broken", function()
+    local fail = false
+    local Op, Prop = ty.operator.CustomOp:extend(), ty.operator.CustomOpProp:extend()
+    function Op:forward(_, req, ins, outs)
+      if fail then error("lost") end
+      self:assign(outs[1], req[1], ins[1])
+    end
+    function Prop.create_operator() return Op() end
+    ty.operator.register("spec_failing", Prop)
+    local exe = (ty.sym.Custom{ V("x") + 1, op_type = "spec_failing" } * 2)
+      :simple_bind{ ctx = ty.cpu(), x = { 1 } }
+    assert.same({ 2 }, exe:forward()[1]:totable())
+    fail = true
+    assert.is_false(pcall(exe.forward, exe))
+    for _ = 1, 2 do
+      local e = assert.raises("run", exe.outputs[1].totable, exe.outputs[1])
+      assert.truthy(e.message:find("lost", 1, true))
+    end
+    ty.nd.waitall()
+    fail = false
+    assert.same({ 2 }, exe:forward()[1]:totable())
+  end)
+end)
+
+describe("a training step that fails", function()
+  local function module()
+    local data = V("data")
+    local net = ty.sym.Embedding{ data, input_dim = 4, output_dim = 2, name = "e" }
+    net = ty.sym.take{ ty.sym.BatchNorm{ net, name = "bn" }, data, mode = "raise" }
+    net = ty.sym.LinearRegressionOutput{ net, V("lin_label"), name = "lin" }
+    local m = ty.mod.Module{ symbol = net, label_names = { "lin_label" } }
+    m:bind{ data_shapes = { { "data", { 4 } } }, label_shapes = { { "lin_label", { 4, 2 } } } }
+    m:init_params{ initializer = ty.init.One() }
+    m:init_optimizer{ optimizer = "adam" }
+    return m
+  end
+
+  local function step(m, index)
+    pcall(function()
+      m:forward_backward(ty.io.DataBatch{ data = { ty.nd.full({ 4 }, index) },
+        label = { ty.nd.ones{ 4, 2 } } })
+      m:update()
+    end)
+  end
+
+  it("says so where a result is read, and training goes on from the step before", function()
+    local m = module()
+    step(m, 1)
+    local before = m:get_params().e_weight:totable()
+    step(m, 9)
+    if not SYNC then
+      raises(function() return m:get_params().e_weight:totable() end)
+    end
+    assert.same(before, m:get_params().e_weight:totable())
+    for _ = 1, 2 do
+      raises(function() return m:get_outputs()[1]:totable() end)
+    end
+    step(m, 1)
+    assert.equal(4, #m:get_outputs()[1]:totable())
+    assert.are_not.same(before, m:get_params().e_weight:totable())
+  end)
+end)
