@@ -160,6 +160,11 @@ local TYPED = {
     return sym.contrib.index_copy{x, i, sym.zeros{shape = {1, 2}, dtype = "float16"}}
   end, {3000, 2}, {1}},
   ["sparse.retain"] = {function(x, i) return sym._sparse_retain{x, i} end, {3000, 2}, {1}},
+  _onehot_encode = {function(x, i) return sym._onehot_encode{i, x} end, {2, 3000}, {2}},
+  fill_element_0index = {function(x, i)
+    return sym.fill_element_0index{x, sym.zeros{shape = {2}, dtype = "float16"}, i}
+  end, {2, 3000}, {2}},
+  softmax = {function(x, i) return sym.softmax{x, i, use_length = true} end, {2, 3000}, {2}},
 }
 
 describe("labels, lengths and indices", function()

@@ -378,6 +378,12 @@ static int encode_shape(struct infer *s)
 
 static int encode_type(struct infer *s) { return type_both(s, &s->in[1], &s->out[0]); }
 
+static int64_t encode_depth(const struct infer *s, int *input)
+{
+  *input = 0;
+  return s->out[0].ndim == 2 ? s->out[0].dim[1] : 0;
+}
+
 static int encode_run(struct call *c)
 {
   const struct operand *y = &c->out[0];
@@ -403,6 +409,12 @@ static int fill_type(struct infer *s)
 {
   TRY(type_both(s, &s->in[0], &s->out[0]));
   return type_both(s, &s->in[0], &s->in[1]);
+}
+
+static int64_t fill_columns(const struct infer *s, int *input)
+{
+  *input = 2;
+  return s->out[0].ndim == 2 ? s->out[0].dim[1] : 0;
 }
 
 static int fill_run(struct call *c)
@@ -576,10 +588,12 @@ const struct op op_take[] = {
     .indices = hot_depth, .flags = OP_ZERO_GRAD, .cpu = hot_kernels },
   { .name = "_onehot_encode",
     .doc = "Rows of zeros with a 1 at the index lhs[i]; rhs only gives the shape.",
-    .in = "lhs rhs", .shape = encode_shape, .type = encode_type, .cpu = encode_kernels },
+    .in = "lhs rhs", .shape = encode_shape, .type = encode_type, .indices = encode_depth,
+    .cpu = encode_kernels },
   { .name = "fill_element_0index",
     .doc = "lhs with element rhs[i] of each row i replaced by mhs[i].",
-    .in = "lhs mhs rhs", .shape = fill_shape, .type = fill_type, .inplace = "0=0", .cpu = fill_kernels },
+    .in = "lhs mhs rhs", .shape = fill_shape, .type = fill_type, .indices = fill_columns,
+    .inplace = "0=0", .cpu = fill_kernels },
   { .name = "where", .alias = "_sparse_where",
     .doc = "x where condition is not 0, else y; a vector as condition selects whole rows. Gradients go to the chosen "
            "side; condition gets none.",

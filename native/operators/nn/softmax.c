@@ -62,6 +62,15 @@ static int soft_shape(struct infer *s)
   return shape_is(s, &s->in[1], MAX(n, 1), rest);
 }
 
+/* lengths: up to all elements along axis */
+static int64_t row_counts(const struct infer *s, int *input)
+{
+  const ty_desc *d = &s->in[0];
+  const int64_t axis = ((const struct soft_param *)s->param)->axis;
+  const int64_t n = axis >= -d->ndim && axis < d->ndim ? d->dim[axis_in(axis, d->ndim)] : 0;
+  return n ? n + 1 : 0;
+}
+
 static int soft_type(struct infer *s)
 {
   const struct soft_param *p = s->param;
@@ -330,7 +339,8 @@ const struct op op_softmax[] = {
            "the rest is 0; length has data's shape without axis.",
     .in = "data length", .in_of = softmax_in, .param = softmax_params, .param_size = sizeof(struct soft_param),
     .check = soft_check,
-    .shape = soft_shape, .type = soft_type, .grad_of = softmax_grad, .inplace = "0=0", .back_inplace = "0=0 0=1",
+    .shape = soft_shape, .type = soft_type, .indices = row_counts, .grad_of = softmax_grad,
+    .inplace = "0=0", .back_inplace = "0=0 0=1",
     .cpu = soft_cpu, .back_cpu = soft_back_cpu, .flags = OP_NAMED_INPUT },
   { .name = "log_softmax", .alias = "_npx_log_softmax",
     .doc = "Logarithm of the softmax of x / temperature along axis, computed without leaving the logarithmic scale.",
