@@ -1,4 +1,5 @@
-/* dtype.c - names and sizes of element types. */
+/* dtype.c - names, sizes and ranges of element types. */
+#include <float.h>
 #include "base/dtype.h"
 
 static const struct { const char *name; size_t size; } dtypes[] = {
@@ -23,6 +24,31 @@ const char *dtype_name(int dtype) { return known_dtype(dtype) ? dtypes[dtype].na
 bool dtype_float(int dtype)
 {
   return dtype == TY_F32 || dtype == TY_F64 || dtype == TY_F16 || dtype == TY_BF16;
+}
+
+int64_t dtype_counts(int dtype)
+{
+  switch (dtype) {
+  case TY_BOOL: return 2;
+  case TY_I8: return 1 << 7;
+  case TY_U8: return 1 << 8;
+  case TY_BF16: return (1 << 8) + 1;
+  case TY_F16: return (1 << 11) + 1;
+  case TY_F32: return (1 << 24) + 1;
+  case TY_I32: return 1LL << 31;
+  case TY_F64: return (1LL << 53) + 1;
+  default: return INT64_MAX;
+  }
+}
+
+double dtype_lowest(int dtype)
+{
+  switch (dtype) {
+  case TY_F64: return -DBL_MAX;
+  case TY_F16: return -65504;
+  case TY_BF16: return -0x1.fep127;
+  default: return -(double)FLT_MAX;
+  }
 }
 
 int dtype_parse(const char *name, int *dtype)

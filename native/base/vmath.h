@@ -3,8 +3,8 @@
 **
 ** Those that training spends its time in are branch-free polynomials, which the compiler turns
 ** into vector code inside a loop: exp, log, sigmoid, tanh in both types; softrelu, expm1, log1p,
-** log2, log10, sin, cos and erf of float32 compute in float64. All stay within two units in the
-** last place, sigmoid of float32 within 2.4; zeros, infinities and NaN come out as in C.
+** log2, log10, sin, cos, erf and normcdf of float32 compute in float64. All stay within two units
+** in the last place, sigmoid of float32 within 2.4; zeros, infinities and NaN come out as in C.
 ** Multiplications and additions are never contracted: every instruction set gives the same bits.
 ** Coefficients: interpolation at Chebyshev nodes, computed with 50 digits. r, k: x = k ln 2 + r
 ** with |r| <= ln 2 / 2.
@@ -353,6 +353,23 @@ static inline float erf_f32(float x)
   return keep_nan(x, (float)(x < 0 ? -y : y));
 }
 
+/* The distribution function of the normal law. Its tail at a = |x| is e^(-a^2 / 2) times a
+** polynomial in (a - 3.5) / (a + 3.5), to 6e-9 of itself; beyond 14.5 it is 0 in float32. */
+static inline float normcdf_f32(float x)
+{
+  double a = clamp(x < 0 ? -(double)x : (double)x, 0.0, 14.5), t = (a - 3.5) / (a + 3.5);
+  double p = 3.898568717836729868e-4 +
+      t *
+          (1.3402132127236175008e-4 +
+              t * (-5.1644324825562422487e-5 + t * -2.0696888273270289035e-5));
+  p = 1.906564816937163274e-2 +
+      t * (-1.5613664847513481677e-3 + t * (-1.381660491829940229e-3 + t * p));
+  p = 0.12585525168220449371 + t * (-6.1639429810591306711e-2 + t * p);
+  p = 0.10634515363168914082 + t * (-0.1871396985974768087 + t * p);
+  double tail = p * exp_half(-0.5 * a * a);
+  return keep_nan(x, (float)(x < 0 ? tail : 1.0 - tail));
+}
+
 /* -- element by element, through the C library
 ** ---------------------------------------------------------------- float32 in float64; where the
 ** library's float64 is off by more than two units, float64 in long double. */
@@ -376,6 +393,13 @@ static inline double log10_f64(double x) { return log10(x); }
 static inline double sin_f64(double x) { return sin(x); }
 static inline double cos_f64(double x) { return cos(x); }
 static inline double erf_f64(double x) { return erf(x); }
+/* Half of erfc(-x / sqrt 2). What rounding drops of its argument s changes it by 2 s of itself. */
+static inline double normcdf_f64(double x)
+{
+  const double high = -0.70710678118654757, low = 4.8336466567264565e-17;
+  double s = x * high, lost = fma(x, high, -s) + x * low, y = 0.5 * erfc(s);
+  return s > 1 && s < 27 ? y - y * ((2 * s + 1 / s) * lost) : y;
+}
 static inline float  sin_f32(float x) { return sinf(x); }
 static inline float  cos_f32(float x) { return cosf(x); }
 static inline float gammaln_f32(float x)
@@ -508,6 +532,7 @@ static inline double mod_f64(double a, double b)
 #define t_sin(x) EITHER(sin, x)
 #define t_cos(x) EITHER(cos, x)
 #define t_erf(x) EITHER(erf, x)
+#define t_normcdf(x) EITHER(normcdf, x)
 #define t_cbrt(x) EITHER(cbrt, x)
 #define t_tan(x) EITHER(tan, x)
 #define t_asin(x) EITHER(asin, x)

@@ -178,7 +178,20 @@ static int over_root(struct call *c)
   const ty_desc *d = &c->out[0].d;
   return cuda_times(c, &c->out[0], &c->in[0], 1 / sqrt((double)d->dim[d->ndim - 1]), false);
 }
-static const struct kernel roots[] = { { "elements", over_root, T_FLOATS }, { 0 } };
+static int over_whole_root(struct call *c)
+{
+  const ty_desc *d = &c->out[0].d;
+  int64_t n = desc_count(d), by = (int64_t)sqrt((double)d->dim[d->ndim - 1]);
+  const char *type = cuda_type(d->dtype);
+  cu_function f;
+  if (!c->out[0].p) return TY_OK;
+  TRY(cuda_family(c->device, FAMILY_convert, "divide", &f, "FROM=%s TO=%s BY=i64", type, type));
+  void *params[] = { &c->out[0].p, &c->in[0].p, &n, &by };
+  return cuda_run(c, f, n, params);
+}
+static const struct kernel roots[] = {
+  { "elements", over_root, T_FLOATS }, { "integers", over_whole_root, T_INT & ~T(TY_BOOL) }, { 0 }
+};
 
 const struct op_kernels cuda_attention[] = {
   { "_contrib_div_sqrt_dim", roots, roots },

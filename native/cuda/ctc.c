@@ -39,8 +39,12 @@ static int forward(struct call *c)
   TRY(cuda_family(c->device, FAMILY_ctc, "paths", &paths,
       "T=%s LABEL=%s STEPS=%s COUNT=%s TEAM=256", type, cuda_type(c->in[1].d.dtype),
       cuda_type(length ? length->d.dtype : TY_F32), cuda_type(count ? count->d.dtype : TY_F32)));
+  struct cuda_fault *fault = cuda_device(c->device)->fault;
+  const char *op = c->op->name, *what = counts ? ""
+      : s.first                               ? ", of which 0 ends a label"
+                                              : ", or -1, which ends a label";
   void *params[] = { &c->out[0].p, &c->out[1].p, &logs, &work, &c->in[1].p, &length_p, &count_p,
-    &s };
+    &fault, &op, &what, &s };
   return cuda_run(c, paths, s.samples * CUDA_BLOCK, params);
 }
 

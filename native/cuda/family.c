@@ -58,6 +58,8 @@ static const struct { enum cuda_family family; struct source_file file; } shared
   { FAMILY_choice, { "choice.h", cuda_text_choice_header } },
   { FAMILY_choice, { "draw.cuh", cuda_text_draw_header } },
   { FAMILY_choice, { "fault.cuh", cuda_text_fault_header } },
+  { FAMILY_levels, { "fault.cuh", cuda_text_fault_header } },
+  { FAMILY_ctc, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_dropout, { "draw.cuh", cuda_text_draw_header } },
   { FAMILY_deform, { "deform.h", cuda_text_deform_header } },
   { FAMILY_entropy, { "entropy.h", cuda_text_entropy_header } },

@@ -1,6 +1,7 @@
 /* levels.c - numbers as 8-bit integers and back (kernels/levels.cu): _contrib_quantize,
-** _contrib_quantize_v2, _contrib_requantize, _contrib_dequantize, _contrib_quantized_act and
-** _contrib_quantized_flatten; _contrib_calibrate_entropy (kernels/entropy.cu). */
+** _contrib_quantize_v2, _contrib_quantize_asym, _contrib_requantize, _contrib_dequantize,
+** _contrib_quantized_act and _contrib_quantized_flatten; _contrib_calibrate_entropy
+** (kernels/entropy.cu). */
 #include "cuda/levels.h"
 
 enum { T_ALL = T_FLOAT | T_INT };
@@ -18,6 +19,12 @@ static int family(const struct call *c, const char *name, int data, int result, 
   return cuda_family(c->device, FAMILY_levels, name, f,
       "T=%s Q=%s LEAST=%.1f MOST=%.1f LEVELS=%.1f TEAM=%d", cuda_type(data), cuda_type(result),
       result == TY_U8 ? 0.0 : -most, most, levels, CUDA_BLOCK);
+}
+
+int cuda_levels_family(
+    const struct call *c, const char *name, int data, int result, cu_function *f)
+{
+  return family(c, name, data, result, 0, f);
 }
 
 struct level_range { double least, most; bool given; void *found; };
@@ -55,6 +62,23 @@ static struct level_range calibrated(const struct call *c)
 }
 
 static size_t range_scratch(const struct call *c) { return 2 * sizeof(double); }
+
+static int quantize_asym_run(struct call *c)
+{
+  int64_t n = desc_count(&c->in[0].d);
+  struct level_range s = calibrated(c);
+  void *none = NULL;
+  cu_function f;
+  if (s.found) {
+    TRY(family(c, "find_range", TY_F32, TY_U8, 0, &f));
+    void *params[] = { &s.found, &c->in[0].p, &none, &none, &n };
+    TRY(cuda_launch(c->device, f, 1, CUDA_BLOCK, 0, params));
+  }
+  TRY(family(c, "quantize_shifted", TY_F32, TY_U8, 0, &f));
+  void *params[] = { &c->out[0].p, &c->out[1].p, &c->out[2].p, &c->in[0].p, &s.found, &s.least,
+    &s.most, &n };
+  return cuda_run(c, f, n, params);
+}
 
 static int requantize_run(struct call *c)
 {
@@ -151,6 +175,7 @@ static size_t calibrate_scratch(const struct call *c)
   static const struct kernel name[] = { { "levels", run, types, NULL, scratch }, { 0 } };
 KERNELS(quantizes, quantize_run, T_ALL, NULL)
 KERNELS(quantizes_v2, quantize_v2_run, T_ALL, range_scratch)
+KERNELS(quantizes_asym, quantize_asym_run, T_ALL, range_scratch)
 KERNELS(requantizes, requantize_run, T_ALL, range_scratch)
 KERNELS(dequantizes, dequantize_run, T_ALL, NULL)
 KERNELS(calibrates, calibrate, T_ALL, calibrate_scratch)
@@ -167,6 +192,7 @@ static const struct kernel acts[] = {
 const struct op_kernels cuda_levels[] = {
   { "_contrib_quantize", quantizes, NULL },
   { "_contrib_quantize_v2", quantizes_v2, NULL },
+  { "_contrib_quantize_asym", quantizes_asym, NULL },
   { "_contrib_requantize", requantizes, NULL },
   { "_contrib_dequantize", dequantizes, NULL },
   { "_contrib_calibrate_entropy", calibrates, NULL },

@@ -115,6 +115,5 @@ const struct op_kernels cuda_losses[] = {
   { "MAERegressionOutput", cuda_copies, regression_back, ABSOLUTE },
   { "SVMOutput", cuda_copies, svm_back },
   { "MakeLoss", cuda_copies, make_back },
-  { "make_loss", cuda_copies, make_back },
   { 0 }
 };

@@ -133,7 +133,7 @@ int recurrent_dropout(const struct recurrent *r, void *y, const void *x, int64_t
 
 /* -- the table --------------------------------------------------------------------------------- */
 
-static const char *refuse(const struct call *c)
+const char *recurrent_refuse(const struct call *c)
 {
   struct recurrent r = recurrent_of(c, &c->in[0].d);
   struct recurrent_product step = { r.batch, r.rows, r.outputs, r.outputs, r.outputs, r.rows,
@@ -145,29 +145,30 @@ static const char *refuse(const struct call *c)
 /* The host says why. */
 static const char *back_refuse(const struct call *c)
 {
-  return cuda_number(c, "projection_size", -1) > 0 ? "a projection" : refuse(c);
+  return cuda_number(c, "projection_size", -1) > 0 ? "a projection" : recurrent_refuse(c);
 }
 
-static size_t plans_size(const struct call *c) { return sizeof(struct recurrent_plans); }
+size_t recurrent_plans_size(const struct call *c) { return sizeof(struct recurrent_plans); }
 
-static void plans_done(void *state)
+void recurrent_plans_done(void *state)
 {
   struct recurrent_plans *s = state;
   for (int i = 0; i < MOST_PLANS; i++) product_done(s->of[i]);
 }
 
 static const struct kernel steps[] = {
-  { "steps", recurrent_forward, T_FLOAT, refuse, recurrent_forward_scratch, plans_size,
-    plans_done, .flags = K_DRAWS_THERE },
+  { "steps", recurrent_forward, T_FLOAT, recurrent_refuse, recurrent_forward_scratch,
+    recurrent_plans_size, recurrent_plans_done, .flags = K_DRAWS_THERE },
   { 0 }
 };
 static const struct kernel steps_back[] = {
-  { "steps", recurrent_backward, T_FLOAT, back_refuse, recurrent_backward_scratch, plans_size,
-    plans_done, .flags = K_DRAWS_THERE },
+  { "steps", recurrent_backward, T_FLOAT, back_refuse, recurrent_backward_scratch,
+    recurrent_plans_size, recurrent_plans_done, .flags = K_DRAWS_THERE },
   { 0 }
 };
 
 const struct op_kernels cuda_recurrent[] = {
   { "RNN", steps, steps_back },
+  { "_contrib_quantized_rnn", cuda_lstm8 },
   { 0 }
 };

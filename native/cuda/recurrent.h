@@ -69,6 +69,14 @@ static inline void *cell_state_of(
   return element(r, all, (l->layer * r->directions + l->d) * r->batch * r->units);
 }
 
+/* kernels of _contrib_quantized_rnn (lstm8.c) */
+extern const struct kernel cuda_lstm8[];
+/* why a device cannot run RNN; NULL: it can */
+const char *recurrent_refuse(const struct call *c);
+/* bytes of a call's state, and what frees what it holds */
+size_t recurrent_plans_size(const struct call *c);
+void   recurrent_plans_done(void *state);
+
 /* C (m x n) = op(A) op(B), onto what is there with `add` */
 struct recurrent_product { int64_t m, n, k, lda, ldb, ldc; bool ta, tb; };
 int recurrent_multiply(const struct recurrent *r, int plan, const struct recurrent_product *p,

@@ -6,9 +6,6 @@
 
 /* -- reductions -------------------------------------------------------------------------------- */
 
-/* A byte is a number here, as on the CPU. */
-static int number_type(int dtype) { return dtype == TY_BOOL ? TY_U8 : dtype; }
-
 struct launch_plan { int team; int64_t parts; };
 
 /* Enough threads for a large device, each with elements enough; from the shape alone. */
@@ -50,8 +47,7 @@ static void type_words(
     const struct reduce *r, const struct cuda_reduce *f, char *words, size_t size)
 {
   snprintf(words, size, "T=%s TO=%s REDUCTION=%s FINISH=%d ADD=%d",
-      cuda_type(number_type(r->dtype)), cuda_type(number_type(f->to)), names[f->kind], f->finish,
-      f->add);
+      cuda_type(r->dtype), cuda_type(f->to), names[f->kind], f->finish, f->add);
 }
 
 struct reduce_words cuda_reduce_words(const struct reduce *r, const struct cuda_reduce *f)
@@ -154,6 +150,12 @@ static const char *axes_refuse(const struct call *c) /* forward and backward */
   return c->in[0].d.dtype == c->out[0].d.dtype ? NULL : "the result has another dtype";
 }
 
+/* what is counted of bools has another dtype */
+static const char *forward_refuse(const struct call *c)
+{
+  return c->in[0].d.dtype == TY_BOOL ? NULL : axes_refuse(c);
+}
+
 static int axes_forward(struct call *c)
 {
   struct reduce r = reduce_of(c, &c->in[0].d);
@@ -174,7 +176,7 @@ static int reduce_gradient(const struct call *c, int back, const struct reduce *
   memcpy(&args[1], &scale, sizeof scale);
   for (int i = 0; i < r->n; i++) args[2 + 2 * i] = r->dim[i], args[3 + 2 * i] = r->to[i];
   TRY(cuda_family(c->device, FAMILY_reduce_back, "reduce_back", &run,
-      "T=%s BACK=%d GROUPS=%d INDEX=%s", cuda_type(number_type(r->dtype)), back, r->n,
+      "T=%s BACK=%d GROUPS=%d INDEX=%s", cuda_type(r->dtype), back, r->n,
       cuda_index(r->in)));
   void *params[] = { &dx, &x, &y, &g, &h, args };
   return cuda_run(c, run, r->in, params);
@@ -230,7 +232,7 @@ static int finite_forward(struct call *c)
     int64_t n = desc_count(&c->in[k].d);
     cu_function run;
     TRY(cuda_family(c->device, FAMILY_finite, "look_for_infinite", &run, "T=%s",
-        cuda_type(number_type(c->in[k].d.dtype))));
+        cuda_type(c->in[k].d.dtype)));
     void *params[] = { &flag, &c->in[k].p, &n };
     TRY(cuda_run(c, run, n, params));
   }
@@ -239,7 +241,7 @@ static int finite_forward(struct call *c)
 
 static struct reduce whole_array(const struct operand *x)
 {
-  return cuda_reduce_all_but(number_type(x->d.dtype), desc_count(&x->d), 1, 1);
+  return cuda_reduce_all_but(x->d.dtype, desc_count(&x->d), 1, 1);
 }
 
 static size_t squares_scratch(const struct call *c)
@@ -281,8 +283,9 @@ static int argmax_forward(struct call *c)
   int team = cuda_team(rows, s.k, s.inner);
   cu_function run;
   bool least = cuda_what(c) == LEAST;
-  TRY(cuda_family(c->device, FAMILY_search, "index_of_extreme", &run, "T=%s LEAST=%d TEAM=%d",
-      cuda_type(number_type(d->dtype)), least, team));
+  TRY(cuda_family(c->device, FAMILY_search, "index_of_extreme", &run,
+      "T=%s TO=%s LEAST=%d TEAM=%d", cuda_type(d->dtype), cuda_type(c->out[0].d.dtype), least,
+      team));
   void *params[] = { &c->out[0].p, &c->in[0].p, &rows, &s.k, &s.inner };
   return cuda_run(c, run, rows * team, params);
 }
@@ -295,7 +298,7 @@ static int running_sums(struct call *c, int32_t back)
   cu_function run;
   if (!c->out[0].p) return TY_OK;
   TRY(cuda_family(c->device, FAMILY_scan, "running_sums", &run, "T=%s TO=%s",
-      cuda_type(number_type(d->dtype)), cuda_type(number_type(c->out[0].d.dtype))));
+      cuda_type(d->dtype), cuda_type(c->out[0].d.dtype)));
   void *params[] = { &c->out[0].p, &c->in[0].p, &rows, &s.k, &s.inner, &back };
   return cuda_run(c, run, rows, params);
 }
@@ -306,17 +309,18 @@ static int running_backward(struct call *c) { return running_sums(c, true); }
 /* -- the table --------------------------------------------------------------------------------- */
 
 static const struct kernel reductions[] = {
-  { .name = "reduce", .run = axes_forward, .types = T_ANY, .refuse = axes_refuse,
+  { .name = "reduce", .run = axes_forward, .types = T_ANY, .refuse = forward_refuse,
     .scratch = forward_scratch, .add = 1 }, { 0 }
 };
 static const struct kernel reductions_back[] = {
   { .name = "reduce", .run = axes_backward, .types = T_ANY, .refuse = axes_refuse }, { 0 }
 };
 static const struct kernel moments[] = {
-  { .name = "reduce", .run = moments_forward, .types = T_ANY, .scratch = moments_scratch }, { 0 }
+  { .name = "reduce", .run = moments_forward, .types = T_ANY, .refuse = axes_refuse,
+    .scratch = moments_scratch }, { 0 }
 };
 static const struct kernel moments_back[] = {
-  { .name = "reduce", .run = moments_backward, .types = T_ANY }, { 0 }
+  { .name = "reduce", .run = moments_backward, .types = T_ANY, .refuse = axes_refuse }, { 0 }
 };
 static const struct kernel extremes[] = {
   { .name = "search", .run = argmax_forward, .types = T_ANY }, { 0 }

@@ -159,7 +159,9 @@ static int moved_backward(struct call *c)
   return cuda_run(c, back, s.n * 32, more);
 }
 
-#define KERNEL(table, run) static const struct kernel table[] = { { "bins", run, T_FLOAT }, { 0 } };
+/* int32: places of maxima */
+#define KERNEL(table, run) \
+  static const struct kernel table[] = { { "bins", run, T_FLOAT | T(TY_I32) }, { 0 } };
 KERNEL(pools, pool_forward)
 KERNEL(pools_back, pool_backward)
 KERNEL(aligns, align_forward)

@@ -56,18 +56,22 @@ static int soft_forward(struct call *c)
   return cuda_run(c, f, rows * team, params);
 }
 
-/* in: gradient of the output, output */
+/* in: gradient of the output, output, length */
 static int soft_backward(struct call *c)
 {
   struct split s = split_of(c, &c->in[1].d);
   int64_t rows = s.outer * s.inner;
   int team = cuda_team(rows, s.k, s.inner), soft = c->in[1].d.dtype;
   union cuda_scalar scale = cuda_scalar_of(soft, scale_of(c));
+  bool lengths = c->nin > 2;
+  void *length = lengths ? c->in[2].p : NULL;
   cu_function f;
   if (c->nout > 1) TRY(cuda_zero(c, &c->out[1]));
   if (!c->out[0].p) return TY_OK;
-  TRY(soft_family(c, "softmax_back", c->out[0].d.dtype, soft, TY_I32, team, &f));
-  void *params[] = { &c->out[0].p, &c->in[1].p, &c->in[0].p, &rows, &s.k, &s.inner, &scale };
+  int counts = lengths ? c->in[2].d.dtype : TY_I32;
+  TRY(soft_family(c, "softmax_back", c->out[0].d.dtype, soft, counts, team, &f));
+  void *params[] = { &c->out[0].p, &c->in[1].p, &c->in[0].p, &length, &rows, &s.k, &s.inner,
+    &scale };
   return cuda_run(c, f, rows * team, params);
 }
 

@@ -175,8 +175,8 @@ bool device_sync(void);                               /* TYCHO_SYNC=1: device_su
 const char *device_name(int device, char *buffer, size_t size);            /* "cpu(0)" */
 int  device_parse(const char *text, int *device);     /* "gpu(1)" -> TY_GPU + 1 */
 
-/* The random state of a device: every draw (imperative call or executor run) takes the next
-** counter. */
+/* The random state of a device: every draw (a call of an operator or a run of an executor that
+** needs random numbers) takes the next counter. */
 struct rng_state { uint64_t seed, counter; };
 struct rng_state device_next_rng(int device);
 

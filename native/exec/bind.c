@@ -425,6 +425,7 @@ static int build(ty_exec *e, const struct exec_source *s)
   if (!code) code = rewrite_graph(e, s, &x);
   typed_graph_done(&x);
   TRY(code);
+  exec_note_draws(e);
   TRY(check_devices(e));
   TRY(exec_route_gradients(e));
   if (s->pool) {

@@ -82,6 +82,9 @@ struct ty_exec {
   int forward_train;                                  /* mode of the last forward */
   bool spent;                                         /* a backward has run since */
   struct run last;                                    /* its is_train and draw */
+  /* per mode (inference, training): does a node of the forward part draw random numbers? */
+  bool random[2];
+  bool drawn;                                         /* the last run has taken its draw */
   struct ctx *ring;                                   /* contexts of submitted segments */
   int nring, at_ring;
   struct ticket *seg_ticket;

@@ -10,6 +10,10 @@ enum { FORWARD, BACKWARD, ONE };
 /* run.c: the variant that a run takes, made if need be; and a run's first steps */
 int exec_choose_variant(ty_exec *e, int which, struct program **p);
 int exec_start(ty_exec *e, const char *what, int which, int is_train, struct program **p);
+/* fills in e->random: in which modes a run of the forward part draws random numbers */
+void exec_note_draws(ty_exec *e);
+/* the mode of what the run does next; takes the run's draw with the first mode that needs one */
+void exec_set_mode(ty_exec *e, bool is_train);
 int exec_begin_backward(ty_exec *e, struct program *p);
 /* segment.c: steps first .. last - 1 of a segment as a task behind the tickets in `after` */
 int exec_submit(ty_exec *e, struct program *p, const struct segment *g, int first, int last,

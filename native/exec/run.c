@@ -14,12 +14,31 @@ int exec_state(const ty_exec *e, const char *what)
   return TY_OK;
 }
 
+void exec_note_draws(ty_exec *e)
+{
+  for (int i = 0; i < e->forward; i++) {
+    const struct node *n = &e->g->node[i];
+    for (int mode = 0; n->op && mode < 2; mode++)
+      e->random[mode] |= op_draws(n->op, n->kind->param, mode);
+  }
+}
+
+void exec_set_mode(ty_exec *e, bool is_train)
+{
+  e->last.is_train = is_train;
+  if (e->drawn || !e->random[is_train]) return;
+  e->last.rng = device_next_rng(e->default_device);
+  e->drawn = true;
+}
+
 int exec_start(ty_exec *e, const char *what, int which, int is_train, struct program **p)
 {
   TRY(exec_state(e, what));
   NEED(!interrupt_pending(), TY_EINTERRUPTED, "interrupted");
   TRY(exec_choose_variant(e, which, p));
-  e->last = (struct run){ is_train != 0, device_next_rng(e->default_device) };
+  e->last = (struct run){ 0 };
+  e->drawn = false;
+  exec_set_mode(e, is_train != 0);
   e->ran = which;
   e->forward_train = is_train;
   e->spent = false;
@@ -124,7 +143,7 @@ static int need_heads(const ty_exec *e, ty_tensor *const *head, int n)
 int exec_begin_backward(ty_exec *e, struct program *p)
 {
   e->host.rerun = false;
-  e->last.is_train = e->host.train;
+  exec_set_mode(e, e->host.train);
   e->spent = true;
   if (!e->monitor || e->ran == FUSED)
     return exec_submit_all(e, p, p->nsegment_forward, p->nsegment);

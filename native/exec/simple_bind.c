@@ -62,8 +62,8 @@ static int infer_simple(struct simple *s, const ty_want *want, int n, bool all_f
     ty_desc *d = &s->desc[s->g->node[s->arg[i]].first];
     if (d->dtype == TY_NODTYPE) d->dtype = TY_F32;
   }
-  TRY(infer_run(s->g, INFER_TYPES, s->desc));
   TRY(infer_run(s->g, INFER_SHAPES, s->desc));
+  TRY(infer_run(s->g, INFER_TYPES, s->desc));
   TRY(infer_undecided(s->g, s->desc, INFER_SHAPES));
   TRY(infer_undecided(s->g, s->desc, INFER_TYPES));
   for (int i = 0; i < s->narg + s->naux; i++) s->want[i] = s->desc[s->g->node[node_at(s, i)].first];

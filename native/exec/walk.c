@@ -261,7 +261,7 @@ int ty_exec_partial_forward(ty_exec *e, int is_train, int step, int *step_left)
     TRY(exec_start(e, "partial_forward", UNFUSED, is_train, &p));
   else
     TRY(exec_choose_variant(e, UNFUSED, &p));
-  e->last.is_train = is_train != 0;
+  exec_set_mode(e, is_train != 0);
   e->walk.active = true;
   e->walk.phase = ONE;
   e->walk.node = step;

@@ -127,7 +127,8 @@ static int take(struct imperative *m, const struct call_key *q)
     TRY(set_output(m, i, given));
   }
   if (r->v.scratch) TRY(storage_new(r->device, r->v.scratch, &m->tmp));
-  if (q->op->flags & OP_RANDOM) m->rng = device_next_rng(r->device); /* nothing fails any more */
+  /* nothing fails any more */
+  if (op_draws(q->op, r->v.call.param, m->is_train)) m->rng = device_next_rng(r->device);
   return TY_OK;
 }
 

@@ -56,7 +56,14 @@ struct call {
   /* of a node with inputs that it overwrites ("name~"): its gradient operator runs too */
   bool with_grad;
   const struct epilogue *epilogue;                    /* NULL: nothing */
+  /* outputs as they are stored, where half types are converted around the kernel; NULL: as out */
+  const struct operand *stored;
 };
+/* the type in which output i is stored, which may be narrower than the one it is computed in */
+static inline int stored_dtype(const struct call *c, int i)
+{
+  return c->stored ? c->stored[i].d.dtype : c->out[i].d.dtype;
+}
 static inline bool in_blocks(const struct call *c) /* any operand */
 {
   for (int i = 0; i < c->nin; i++)

@@ -218,7 +218,7 @@ static int add_pending(const struct call_key *q, struct cached_call *c, ty_tenso
   for (int i = 0; i < q->nin; i++) h->changes |= c->ports.in[i].mutated;
   int code = make_outputs(h, out, q->nout);
   if (!code) {
-    if (q->op->flags & OP_RANDOM) h->run.rng = device_next_rng(c->device);
+    if (op_draws(q->op, c->v.call.param, run.is_train)) h->run.rng = device_next_rng(c->device);
     backlog_add(backlog, h);
   }
   history_drop(h);

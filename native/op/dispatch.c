@@ -265,6 +265,7 @@ static int run_there(struct invoke *v, struct call c)
   TRY(enter(c.device, out, v->half_out, c.nout, &at, c.add));
   c.in = v->half_in;
   c.out = v->half_out;
+  c.stored = out;
   TRY(v->kernel->run(&c));
   if (stop_wanted()) return TY_OK;
   if (v->changes) TRY(leave(c.device, in, v->half_in, c.nin));

@@ -31,14 +31,40 @@ int infer_fail(struct infer *s, int code, const ty_desc *slot, const char *forma
   return code;
 }
 
+static bool desc_broadcast(const ty_desc *a, const ty_desc *b)
+{
+  for (int i = 1; i <= MIN(a->ndim, b->ndim); i++) {
+    int64_t m = a->dim[a->ndim - i], n = b->dim[b->ndim - i];
+    if (m != n && m != 1 && n != 1) return false;
+  }
+  return desc_known(a) && desc_known(b) && !desc_same_shape(a, b);
+}
+
+/* Writes what to do where an operator of two equal shapes is given shapes that broadcast. */
+static void broadcast_hint(const struct infer *s, char *hint, size_t size)
+{
+  char name[64];
+  const char *own = s->op->name;
+  *hint = 0;
+  if (s->nin != 2 || !s->op->formula || !desc_broadcast(&s->in[0], &s->in[1])) return;
+  if (!strncmp(own, "elemwise_", 9))
+    own += 9;
+  else if (*own == '_')
+    own++;
+  snprintf(name, sizeof name, "broadcast_%s", own);
+  const struct op *other = op_find(name);
+  if (other && other != s->op) snprintf(hint, size, "; %s takes these shapes", name);
+}
+
 static int conflict(struct infer *s, ty_desc *slot, const ty_desc *want)
 {
-  char a[160], b[160], name[128];
+  char a[160], b[160], name[128], hint[128];
+  broadcast_hint(s, hint, sizeof hint);
   slot_name(s, slot, name, sizeof name);
   text_shape(slot, a, sizeof a);
   text_shape(want, b, sizeof b);
   int code = fail(
-      TY_ESHAPE, "%s: shape of %s is %s, but %s is needed here", s->op->name, name, a, b);
+      TY_ESHAPE, "%s: shape of %s is %s, but %s is needed here%s", s->op->name, name, a, b, hint);
   fail_argument(name, b, a);
   return code;
 }
@@ -52,7 +78,10 @@ int shape_is(struct infer *s, ty_desc *slot, int ndim, const int64_t *dim)
         s, TY_ESHAPE, slot, "%d dimensions; at most %d are possible", ndim, TY_MAXDIM);
   memcpy(want.dim, dim, sizeof *dim * (size_t)ndim);
   for (int i = 0; i < ndim; i++)
-    if (dim[i] > TENSOR_BYTES_MAX)
+    if (dim[i] < 0)
+      return infer_fail(
+          s, TY_ESHAPE, slot, "axis %d would have %lld elements", i, (long long)dim[i]);
+    else if (dim[i] > TENSOR_BYTES_MAX)
       return infer_fail(s, TY_ESHAPE, slot, "%lld elements along axis %d; no machine holds them",
           (long long)dim[i], i);
   if (slot->ndim && slot->ndim != ndim) return conflict(s, slot, &want);
@@ -104,6 +133,41 @@ int type_both(struct infer *s, ty_desc *a, ty_desc *b)
   return type_is(s, b, a->dtype);
 }
 
+static bool is_half(int dtype) { return dtype == TY_F16 || dtype == TY_BF16; }
+
+int index_fits(struct infer *s, const ty_desc *slot, int64_t n)
+{
+  if (!is_half(slot->dtype)) return TY_OK;
+  return positions_fit(s, slot, slot->dtype, n, "give them in float32 or as integers");
+}
+
+int type_index(struct infer *s, ty_desc *slot, const ty_desc *data, int64_t n)
+{
+  bool rounds = is_half(data->dtype) && n > dtype_counts(data->dtype);
+  if (slot->dtype == TY_NODTYPE) TRY(type_is(s, slot, rounds ? TY_F32 : data->dtype));
+  return index_fits(s, slot, n);
+}
+
+int positions_fit(struct infer *s, const ty_desc *slot, int dtype, int64_t n, const char *instead)
+{
+  if (dtype == TY_NODTYPE || n <= dtype_counts(dtype)) return TY_OK;
+  return infer_fail(s, TY_EVALUE, slot, "%s%s cannot count %lld elements%s%s",
+      slot ? "" : "parameter dtype: ", dtype_name(dtype), (long long)n, slot ? "; " : "",
+      slot ? instead : "");
+}
+
+int check_position_dtype(int64_t dtype)
+{
+  static const char want[] = "uint8, int32, int64, float16, float32 or float64";
+  if (dtype == TY_U8 || dtype == TY_I32 || dtype == TY_I64 || dtype == TY_F16 || dtype == TY_F32 ||
+      dtype == TY_F64)
+    return TY_OK;
+  int code = fail(
+      TY_EVALUE, "parameter dtype: expected %s, got %s", want, dtype_name((int)dtype));
+  fail_argument("dtype", want, dtype_name((int)dtype));
+  return code;
+}
+
 int type_all(struct infer *s)
 {
   int dtype = TY_NODTYPE;
@@ -139,6 +203,11 @@ int axis_of(struct infer *s, int64_t axis, int ndim, int *out)
 
 int op_infer(struct infer *s, int what)
 {
-  if (what == INFER_SHAPES) return s->op->shape ? s->op->shape(s) : shape_all(s);
-  return s->op->type ? s->op->type(s) : type_all(s);
+  int input = 1;
+  if (what == INFER_SHAPES)
+    TRY(s->op->shape ? s->op->shape(s) : shape_all(s));
+  else
+    TRY(s->op->type ? s->op->type(s) : type_all(s));
+  int64_t n = s->op->indices ? s->op->indices(s, &input) : 0;
+  return n > 0 && input < s->nin ? index_fits(s, &s->in[input], n) : TY_OK;
 }

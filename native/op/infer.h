@@ -24,6 +24,17 @@ int  shape_dim(struct infer *s, ty_desc *slot, int axis, int64_t size);
 /* TY_NODTYPE: nothing to say */
 int  type_is(struct infer *s, ty_desc *slot, int dtype);
 int  type_both(struct infer *s, ty_desc *a, ty_desc *b);
+/* Of labels, lengths and indices, whole numbers below n: a type that nothing says is that of data,
+** float32 where that is a half type that does not hold them; given, it must hold them. n < 1: not
+** known yet. */
+int  type_index(struct infer *s, ty_desc *slot, const ty_desc *data, int64_t n);
+/* the last of this alone, which op_infer does with what `indices` says */
+int  index_fits(struct infer *s, const ty_desc *slot, int64_t n);
+/* Fails where not all of n positions are numbers of the type, which is that of `slot` (NULL: of
+** parameter dtype); TY_OK while either is unknown. instead: what to do about a slot. */
+int  positions_fit(struct infer *s, const ty_desc *slot, int dtype, int64_t n, const char *instead);
+/* the types that a parameter dtype of positions may have; TY_EVALUE */
+int  check_position_dtype(int64_t dtype);
 /* every input and output the same: what type = NULL does */
 int  type_all(struct infer *s);
 int  shape_all(struct infer *s);                      /* likewise: what shape = NULL does */

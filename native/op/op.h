@@ -51,11 +51,14 @@ enum {
   OP_WEIGHTED_LOSS = 8192,                            /* OP_LOSS, but with gradients of weights too */
   /* monitors call its input `data` by that name, as the reference does where it declares one */
   OP_NAMED_INPUT = 16384,
+  /* monitors number its inputs, as the reference does where it declares no names */
+  OP_NUMBERED_INPUTS = 32768,
   /* its gradient has a part of its own: backward runs, on zeros, where no head gradient comes */
-  OP_OWN_GRADIENT = 32768,
+  OP_OWN_GRADIENT = 65536,
   /* a run fails for some contents of its inputs: recorded calls do not wait with others, so that
   ** nothing fails beside their own results */
-  OP_MAY_FAIL = 65536,
+  OP_MAY_FAIL = 131072,
+  OP_MAY_RAISE = 262144,                              /* likewise, where its mode is "raise" */
 };
 
 /* what passes expand: operators whose inputs are bodies too (pass/control_flow.c) */
@@ -75,9 +78,15 @@ struct op {
   int       (*check)(void *param);                    /* after parsing: rules between parameters */
   int       (*shape)(struct infer *s);                /* NULL: all alike */
   int       (*type)(struct infer *s);                 /* NULL: all alike */
+  /* of an operator with an input of indices, labels or lengths: these are below the result, 0 while
+  ** that is not known. *input, which is 1, may be set. A half type that does not hold them is
+  ** refused. */
+  int64_t   (*indices)(const struct infer *s, int *input);
   /* asked by the search for bad numbers, where training runs the operator: fails where an input
   ** makes no sense (operands lie on the host) */
   int       (*examine)(const struct call *c);
+  /* of OP_RANDOM: does a run take random numbers? NULL: always */
+  bool      (*draws)(const void *param, bool is_train);
   /* where contents decide shapes: sets c->out[i].d; imperative calls only */
   int       (*measure)(struct call *c);
   const char *grad;
@@ -111,6 +120,11 @@ struct op {
 static inline int op_act(const struct op *op, const void *param)
 {
   return op->activation_of ? op->activation_of(param) : op->activation;
+}
+
+static inline bool op_draws(const struct op *op, const void *param, bool is_train)
+{
+  return op->flags & OP_RANDOM && (!op->draws || op->draws(param, is_train));
 }
 
 /* registry (registry.c) */

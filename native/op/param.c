@@ -189,12 +189,29 @@ static const char *too_long(const struct param *p, const char *s, char *want, si
   return got;
 }
 
+/* Writes what to do instead of a word, as `elsewhere` says. */
+static void find_elsewhere(const struct param *p, const char *word, char *hint, size_t size)
+{
+  size_t n = strlen(word);
+  *hint = 0;
+  for (const char *at = p->elsewhere, *next; at && n; at = next) {
+    const char *text = strchr(at, ':'), *end = strchr(at, ';');
+    next = end ? end + 2 : NULL;
+    for (const char *own = at; own < text; own += strcspn(own, " :") + 1)
+      if (strcspn(own, " :") == n && !strncmp(own, word, n))
+        snprintf(hint, size, "; %.*s", (int)(end ? end - text - 2 : (long)strlen(text + 2)),
+            text + 2);
+  }
+}
+
 static int bad_value(const struct op *op, const struct param *p, const char *s)
 {
-  char want[512];
+  char want[512], hint[128];
   param_type(p, want, sizeof want);
   s = too_long(p, s, want, sizeof want);
-  int code = fail(TY_EVALUE, "%s: parameter %s: expected %s, got '%s'", op->name, p->name, want, s);
+  find_elsewhere(p, s, hint, sizeof hint);
+  int code = fail(TY_EVALUE, "%s: parameter %s: expected %s, got '%s'%s", op->name, p->name, want,
+      s, hint);
   fail_node(op->name, NULL, NULL);
   fail_argument(p->name, want, s);
   return code;

@@ -28,4 +28,6 @@ struct param {
   /* "[1,]", "[0,1]": checked, of P_SHAPE each entry; NULL: any */
   const char *range;
   int         none;                                   /* None is accepted */
+  /* P_ENUM: what to do instead of words that others have: "gelu selu: do this; swish: do that" */
+  const char *elsewhere;
 };

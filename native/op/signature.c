@@ -384,7 +384,8 @@ int op_ports(const struct op *op, const void *param, int n, struct arena *a, str
 /* The reference declares no input name for most operators of one input: monitors number it. */
 bool monitor_input_named(const struct op *op)
 {
-  return op->flags & OP_NAMED_INPUT || (op->in && strcmp(op->in, "data"));
+  if (op->flags & (OP_NAMED_INPUT | OP_NUMBERED_INPUTS)) return op->flags & OP_NAMED_INPUT;
+  return op->in && strcmp(op->in, "data");
 }
 
 const char *op_variadic(const struct op *op)

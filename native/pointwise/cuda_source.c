@@ -27,11 +27,15 @@ static const char conversions[] =
   FN "float from_half(u16 h) {"
   " float f; asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(f) : \"h\"(h)); return f; }\n"
   FN "u16 to_half(float f) {"
-  " u16 h; asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(f)); return h; }\n"
+  " u16 h; asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(f));"
+  " return f != f ? (u16)0x7e00 : h; }\n"
   "#endif\n"
   FN "float from_bf16(u16 h) { return __uint_as_float((unsigned)h << 16); }\n"
   FN "u16 to_bf16(float f) { unsigned u = __float_as_uint(f);"
-  " return f != f ? (u16)(u >> 16 | 0x40) : (u16)((u + 0x7fff + (u >> 16 & 1)) >> 16); }\n"
+  " return f != f ? (u16)0x7fc0 : (u16)((u + 0x7fff + (u >> 16 & 1)) >> 16); }\n"
+  /* a NaN as the quiet one without payload: the hardware's has one, and may change its sign */
+  FN "float plain(float v) { return v != v ? __int_as_float(0x7fc00000) : v; }\n"
+  FN "double plain(double v) { return v != v ? (double)__int_as_float(0x7fc00000) : v; }\n"
   FN "int to_i32(double v) {"
   " return v > -2147483649.0 && v < 2147483648.0 ? (int)v : (int)0x80000000; }\n"
   FN "int to_i32(float v) { return to_i32((double)v); }\n"
@@ -51,7 +55,7 @@ static const struct { const char *name, *library; int args; } direct[] = {
   { "log1p", NULL, 1 },    { "log2", NULL, 1 },  { "log10", NULL, 1 }, { "sin", NULL, 1 },   { "cos", NULL, 1 },   { "erf", NULL, 1 },
   { "cbrt", NULL, 1 },     { "tan", NULL, 1 },   { "asin", NULL, 1 },  { "acos", NULL, 1 },  { "atan", NULL, 1 },  { "sinh", NULL, 1 },
   { "cosh", NULL, 1 },     { "asinh", NULL, 1 }, { "acosh", NULL, 1 }, { "atanh", NULL, 1 }, { "erfinv", NULL, 1 },
-  { "gamma", "tgamma", 1 }, { "gammaln", "lgamma", 1 },
+  { "gamma", "tgamma", 1 }, { "gammaln", "lgamma", 1 }, { "normcdf", NULL, 1 },
 };
 
 /* The rest, for T = float and double. */
@@ -149,6 +153,8 @@ static void print_to(int dtype, const char *value, struct text *out)
 {
   switch (dtype) {
   case TY_F16: text_add(out, "to_half((float)%s)", value); break;
+  case TY_F32: text_add(out, "plain((float)%s)", value); break;
+  case TY_F64: text_add(out, "plain((double)%s)", value); break;
   case TY_BF16: text_add(out, "to_bf16((float)%s)", value); break;
   case TY_U8: text_add(out, "(u8)to_i32(%s)", value); break;
   case TY_I8: text_add(out, "(i8)to_i32(%s)", value); break;

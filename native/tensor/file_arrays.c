@@ -149,8 +149,7 @@ static int load(void *context, void *to, size_t bytes)
   TRY(p->strided ? read_strided(p, to) : ty_file_read(p->file, p->at, to, bytes));
   const size_t each = dtype_size(p->d.dtype);
   if (p->encoding == TY_FILE_SWAPPED) swap_bytes(to, each, bytes / each);
-  if (p->d.dtype == TY_BOOL) /* kernels rely on 0 and 1 */
-    for (size_t i = 0; i < bytes; i++) ((uint8_t *)to)[i] = ((uint8_t *)to)[i] != 0;
+  if (p->d.dtype == TY_BOOL) mend_bools(to, bytes);
   return TY_OK;
 }
 

@@ -216,7 +216,7 @@ static int take_elements(struct cursor *r, void *p, int64_t n, int code, const c
   const size_t size = stored_size(code), wide = dtype_size(loaded_dtype(code));
   TRY(take(r, (char *)p + (size_t)n * (wide - size), (uint64_t)n * size, what));
   if (is_foreign(code)) return widen(r, p, n, code);
-  for (int64_t i = 0; code == TY_BOOL && i < n; i++) ((uint8_t *)p)[i] = ((uint8_t *)p)[i] != 0;
+  if (code == TY_BOOL) mend_bools(p, (size_t)n);
   return TY_OK;
 }
 

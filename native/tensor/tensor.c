@@ -228,6 +228,25 @@ int ty_tensor_data(ty_tensor *t, void **out)
   return TY_OK;
 }
 
+void mend_bools(uint8_t *p, size_t n)
+{
+  for (size_t i = 0; i < n; i++) p[i] = p[i] != 0;
+}
+
+/* In pieces, since `src` is the caller's. */
+static int write_bools(ty_tensor *t, const char *src, size_t bytes)
+{
+  uint8_t piece[4096];
+  const struct device_ops *ops = device_ops(t->d.device);
+  for (size_t i = 0, n; i < bytes; i += n) {
+    n = MIN(sizeof piece, bytes - i);
+    memcpy(piece, src + i, n);
+    mend_bools(piece, n);
+    TRY(ops->copy(t->d.device, (char *)tensor_at(t) + i, TY_CPU, piece, n));
+  }
+  return TY_OK;
+}
+
 int ty_tensor_write(ty_tensor *t, const void *src, size_t bytes)
 {
   NEED(t && src, TY_ETYPE, "ty_tensor_write: the tensor or the source is missing");
@@ -236,7 +255,10 @@ int ty_tensor_write(ty_tensor *t, const void *src, size_t bytes)
   TRY(storage_load(t->storage));
   TRY(storage_before_write(t->storage));
   storage_wait_quiet(t->storage, 1);
-  TRY(device_ops(t->d.device)->copy(t->d.device, tensor_at(t), TY_CPU, src, bytes));
+  if (t->d.dtype == TY_BOOL)
+    TRY(write_bools(t, src, bytes));
+  else
+    TRY(device_ops(t->d.device)->copy(t->d.device, tensor_at(t), TY_CPU, src, bytes));
   const struct access a = tensor_access(t);
   storage_mark(&a, NULL);
   storage_written(t->storage);

@@ -19,6 +19,8 @@ struct ty_tensor {
 /* Drops the history of a tensor that is freed. */
 extern void (*tensor_drop_history)(struct history *h);
 static inline void *tensor_at(const ty_tensor *t) { return (char *)t->storage->data + t->offset; }
+/* makes 1 of each byte other than 0: bools from files and callers, which kernels take for 0 or 1 */
+void mend_bools(uint8_t *p, size_t n);
 /* the bytes of t, for a task's lists */
 struct access tensor_access(const ty_tensor *t);
 /* keeps s */

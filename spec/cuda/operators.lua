@@ -52,6 +52,13 @@ local function levels(shape) return (numbers(shape) * 60):astype("int8") end
 
 add("quantize", function() return contrib.quantize(numbers{ 5 }, low(), high()) end)
 add("quantize_v2", function() return contrib.quantize_v2(numbers{ 5 }) end)
+add("quantize_asym", function() return contrib.quantize_asym(numbers({ 5 }, "float32")) end)
+add("quantized_rnn", function()
+  local q, scale, shift = unpack(contrib.quantize_asym(numbers({ 3, 2, 2 }, "float32")))
+  return contrib.quantized_rnn{ q, numbers({ 48 }, "float32"), numbers({ 1, 2, 2 }, "float32"),
+    numbers({ 1, 2, 2 }, "float32"), scale, shift, state_size = 2, num_layers = 1, mode = "lstm",
+    state_outputs = true }
+end)
 add("quantize_v2, integers", function() return contrib.quantize_v2(levels{ 5 }) end)
 add("requantize", function()
   return contrib.requantize((numbers{ 5 } * 1e8):astype("int32"), low(), high())

@@ -219,9 +219,14 @@ static long double softrelu_long(long double x)
 {
   return (x > 0 ? x : 0) + log1pl(expl(x > 0 ? -x : x));
 }
+static long double normcdf_long(long double x)
+{
+  return 0.5L * erfcl(x * -0.70710678118654752440L);
+}
 static const struct { int op; long double (*exact)(long double); } functions[] = {
   { PW_EXP, expl },     { PW_LOG, logl },   { PW_TANH, tanhl }, { PW_SIGMOID, sigmoid_long }, { PW_SOFTRELU, softrelu_long },
   { PW_EXPM1, expm1l }, { PW_LOG1P, log1pl }, { PW_LOG2, log2l }, { PW_SIN, sinl }, { PW_COS, cosl }, { PW_ERF, erfl },
+  { PW_NORMCDF, normcdf_long },
 };
 
 /* Distance in units of the last place of float32 (24) or float64 (53 bits). */

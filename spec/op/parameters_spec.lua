@@ -1,6 +1,7 @@
 -- Attributes as texts: what is read as a number, list, choice or type, what is refused and how it
 -- is said (native/op/param.c).
 
+local ty = require "tycho"
 local ffi = require "ffi"
 local interface = require "spec.support.interface"
 
@@ -49,10 +50,34 @@ describe("the text of a parameter", function()
     takes("Activation", "act_type", { "relu", "softsign" })
     refuses("Activation", "act_type", "one of relu|sigmoid|tanh|softrelu|softsign", { "Relu", "rel",
       "relu|sigmoid", "", "|", "reluu", " relu" })
+    takes("LeakyReLU", "act_type", { "gelu" })
     takes("sum", "keepdims", { "True", "true", "1", "False", "false", "0" })
     refuses("sum", "keepdims", "boolean", { "yes", "TRUE", "2", "", "None", "1 " })
     takes("Cast", "dtype", { "float16", "int64", "bool" })
     refuses("Cast", "dtype", "dtype", { "float33", "", "float" })
+  end)
+
+  it("says which operator has a word that another one takes", function()
+    local function hint(op, word, words)
+      local e = assert.raises("value", ty.sym[op], { ty.sym.Variable "x", act_type = word })
+      local text = ("got '%s'; %s"):format(word, words)
+      assert.truthy(e.message:find(text, 1, true), e.message)
+    end
+    for _, word in ipairs{ "gelu", "leaky", "elu", "selu", "prelu", "rrelu" } do
+      hint("Activation", word, "use LeakyReLU, which has this act_type")
+    end
+    for _, word in ipairs{ "silu", "swish" } do
+      hint("Activation", word, "use data * sigmoid(data)")
+      hint("LeakyReLU", word, "use data * sigmoid(data)")
+    end
+    for _, word in ipairs{ "softmax", "log_softmax", "hard_sigmoid" } do
+      hint("Activation", word, "use the operator of that name")
+    end
+    hint("Activation", "softplus", "use softrelu")
+    hint("Activation", "leaky_relu", "use LeakyReLU")
+    for _, word in ipairs{ "relu", "sigmoid", "tanh", "softrelu", "softsign" } do
+      hint("LeakyReLU", word, "use Activation, which has this act_type")
+    end
   end)
 
   it("is a list, in brackets of one kind or none", function()

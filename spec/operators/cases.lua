@@ -3,6 +3,7 @@
 -- number), the parameters, and the interval of the values (default -1 .. 1). r(a, b) is a random integer.
 -- Inputs named in `fixed` get whole numbers from 0 to fixed[name] - 1 and no gradient. A function in the interval's place
 -- fills the inputs: f(x, random, name). case.build(variables, parameters) makes another symbol than the operator alone.
+-- Images begin at one pixel a side, or at what a window needs.
 -- case.want(x, parameters) gives the outputs as in spec/operators/cases_values.lua; spec/operators/table_spec.lua says of which
 -- operators the values are checked elsewhere.
 
@@ -39,6 +40,9 @@ local function broadcast(name, low, high)
   end}
 end
 
+-- the fewest pixels on which a window of n fits, with so many zeros on both sides
+local function side(n, pad) return math.max(1, n - 2 * pad) end
+
 local function add(name, make, build, want) cases[#cases + 1] = {name, make, build = build, want = want} end
 
 local SMOOTH = "negative sigmoid tanh sin cos exp expm1 square softsign erf arctan arcsinh sinh cosh degrees radians softmin " ..
@@ -62,10 +66,11 @@ for name in ("_rdiv_scalar _power_scalar _rpower_scalar _hypot_scalar"):gmatch("
   add(name, function(r) return {data = shape(r)}, {scalar = 0.5 + r(1, 3)}, 0.5, 2 end)
 end
 for kind in ("sigmoid tanh softrelu softsign"):gmatch("%S+") do add("Activation", function(r) return {data = shape(r)},
-    {act_type = kind} end) end
+    {act_type = kind}, -8, 8 end) end
 for kind in ("elu selu gelu leaky"):gmatch("%S+") do add("LeakyReLU", function(r) return {data = shape(r, 2)}, {act_type = kind,
-    slope = 0.3}, 0.1, 1 end) end
-add("LeakyReLU", function(r) local s = shape(r, 2); return {data = s, gamma = {s[2]}}, {act_type = "prelu"}, 0.1, 1 end)
+    slope = 0.3}, -8, 8 end) end
+add("LeakyReLU", function(r) local s = shape(r, 2); return {data = s, gamma = {s[2]}}, {act_type = "prelu"}, -8, 8 end)
+for name in ("sigmoid tanh softsign erf"):gmatch("%S+") do same(name, -8, 8) end
 add("smooth_l1", function(r) return {data = shape(r)}, {scalar = 1}, 0.1, 0.9 end)
 
 add("FullyConnected", function(r) local n, k, m = r(1, 5), r(1, 6), r(1, 5); return {data = {n, k}, weight = {m, k}, bias = {m}},
@@ -73,19 +78,20 @@ add("FullyConnected", function(r) local n, k, m = r(1, 5), r(1, 6), r(1, 5); ret
 add("FullyConnected", function(r) local k, m = r(1, 5), r(1, 5); return {data = {2, 3, k}, weight = {m, k}}, {num_hidden = m,
     flatten = false, no_bias = true} end)
 add("Convolution", function(r)
-  local g, c, f, k = r(1, 2), r(1, 3), r(1, 3), r(1, 3)
-  local h, w = r(k + 2, 7), r(k + 2, 7)
+  local g, c, f, k, apart = r(1, 2), r(1, 3), r(1, 3), r(1, 3), r(1, 2)
+  local pad = {r(0, 1), r(0, 1)}
+  local h, w = r(side(k, pad[1]), 7), r(side((k - 1) * apart + 1, pad[2]), 7)
   return {data = {r(1, 3), c * g, h, w}, weight = {f * g, c, k, k}, bias = {f * g}},
-         {kernel = {k, k}, num_filter = f * g, num_group = g, stride = {r(1, 2), r(1, 2)}, pad = {r(0, 1), r(0, 1)}, dilate = {1,
-             r(1, 2)}}
+         {kernel = {k, k}, num_filter = f * g, num_group = g, stride = {r(1, 2), r(1, 2)}, pad = pad, dilate = {1, apart}}
 end)
-add("Convolution", function(r) local k = r(1, 3); return {data = {2, 2, r(4, 8)}, weight = {3, 2, k}}, {kernel = {k}, num_filter = 3,
-    no_bias = true, pad = {1}} end)
-add("Convolution", function(r) return {data = {1, 2, r(2, 4), r(2, 4), r(2, 4)}, weight = {2, 2, 2, 2, 2}, bias = {2}}, {kernel = {2,
+add("Convolution", function(r) local k = r(1, 3); return {data = {2, 2, r(side(k, 1), 8)}, weight = {3, 2, k}}, {kernel = {k},
+    num_filter = 3, no_bias = true, pad = {1}} end)
+add("Convolution", function(r) return {data = {1, 2, r(1, 4), r(2, 4), r(1, 4)}, weight = {2, 2, 2, 2, 2}, bias = {2}}, {kernel = {2,
     2, 2}, num_filter = 2, pad = {1, 0, 1}} end)
 add("Deconvolution", function(r)
   local k, s = r(2, 3), r(1, 2)
-  return {data = {r(1, 2), 2, r(2, 4), r(2, 4)}, weight = {2, 3, k, k}, bias = {3}}, {kernel = {k, k}, num_filter = 3, stride = {s,
+  local least = k > 2 and 1 or 2                          -- 2 x 2 of one pixel is all padding
+  return {data = {r(1, 2), 2, r(least, 4), r(least, 4)}, weight = {2, 3, k, k}, bias = {3}}, {kernel = {k, k}, num_filter = 3, stride = {s,
       s}, pad = {1, 1}, no_bias = false}
 end)
 add("dot", function(r) local m, k, n = r(1, 4), r(1, 4), r(1, 4); return {lhs = {m, k}, rhs = {k, n}}, {} end)
@@ -99,8 +105,9 @@ add("_linalg_gemm2", function(r) local m, k, n = r(1, 4), r(1, 4), r(1, 4); retu
 for kind in ("avg sum lp"):gmatch("%S+") do
   add("Pooling", function(r)
     local k = r(1, 3)
-    return {data = {r(1, 2), 2, r(3, 6), r(3, 6)}}, {kernel = {k, k}, pool_type = kind, stride = {r(1, 2), r(1, 2)}, pad = {r(0,
-        k - 1 > 0 and 1 or 0), 0}, p_value = 2,
+    local pad = r(0, k > 1 and 1 or 0)
+    return {data = {r(1, 2), 2, r(side(k, pad), 6), r(k, 6)}}, {kernel = {k, k}, pool_type = kind, stride = {r(1, 2), r(1, 2)},
+           pad = {pad, 0}, p_value = 2,
            pooling_convention = ({"valid", "full"})[r(1, 2)], count_include_pad = r(1, 2) == 1}, 0.5, 2
   end)
 end
@@ -147,8 +154,10 @@ add("broadcast_to", function(r) local n = r(1, 3); return {data = {n, 1}}, {shap
 add("slice", function(r) return {data = {5, 6}}, {begin = {r(0, 2), r(0, 2)}, ["end"] = {r(3, 5), r(3, 6)}, step = {1, r(1, 2)}} end)
 add("slice_axis", function(r) return {data = {r(1, 3), 6}}, {axis = 1, begin = r(0, 2), ["end"] = r(3, 6)} end)
 add("clip", function(r) return {data = shape(r)}, {a_min = -2, a_max = 2} end)
-add("Pad", function(r) return {data = {1, 2, r(2, 4), r(2, 4)}}, {mode = ({"constant", "edge", "reflect"})[r(1, 3)], pad_width = {0,
-    0, 0, 0, 1, 1, r(0, 1), 1}} end)
+for _, mode in ipairs{"constant", "edge", "reflect"} do
+  local least = mode == "reflect" and 2 or 1
+  add("Pad", function(r) return {data = {1, 2, r(least, 4), r(least, 4)}}, {mode = mode, pad_width = {0, 0, 0, 0, 1, 1, r(0, 1), 1}} end)
+end
 add("depth_to_space", function(r) return {data = {r(1, 2), 4, r(1, 3), r(1, 3)}}, {block_size = 2} end)
 add("space_to_depth", function(r) return {data = {r(1, 2), r(1, 3), 2 * r(1, 2), 2 * r(1, 2)}}, {block_size = 2} end)
 add("squeeze", function(r) return {data = {r(1, 3), 1, r(2, 3)}}, {axis = 1} end)
@@ -164,7 +173,12 @@ add("Embedding", function(r) local n, m = r(2, 6), r(1, 4); return {data = {r(1,
 add("SequenceMask", function(r) local n = r(1, 3); return {data = {4, n, 2}, sequence_length = {n}}, {use_sequence_length = true},
     nil, nil, {sequence_length = 4} end)
 add("SequenceReverse", function(r) local n = r(1, 3); return {data = {4, n, 2}}, {} end)
-add("UpSampling", function(r) return {{1, 2, r(1, 3), r(1, 3)}}, {scale = 2, sample_type = "nearest"} end)
+add("UpSampling", function(r) return {{1, 2, r(1, 3), r(1, 3)}}, {scale = r(1, 3), sample_type = "nearest"} end)
+add("UpSampling", function(r)
+  local scale = r(1, 4)
+  local k = 2 * scale - scale % 2
+  return {{1, 2, r(1, 3), r(1, 3)}, {2, 1, k, k}}, {scale = scale, sample_type = "bilinear", num_filter = 2}
+end)
 local GATES = {lstm = 4, gru = 3, rnn_tanh = 1}
 for mode in ("lstm gru rnn_tanh"):gmatch("%S+") do
   local gates = GATES[mode]
@@ -222,7 +236,7 @@ add("_contrib_count_sketch", function(r) local n, m = r(1, 5), r(1, 4); return {
 for _, name in ipairs{"_contrib_DeformableConvolution", "_contrib_ModulatedDeformableConvolution"} do
   add(name, function(r)
     local k, g, set, n, pad = r(1, 3), r(1, 2), r(1, 2), r(1, 2), r(0, 1)
-    local h, w = r(3, 5), r(3, 5)
+    local h, w = r(side(k, pad), 5), r(side(k, pad), 5)
     local out_h, out_w = h + 2 * pad - k + 1, w + 2 * pad - k + 1
     local mask = name:find("Mod") and {n, set * k * k, out_h, out_w} or nil
     return {data = {n, 2, h, w}, offset = {n, 2 * set * k * k, out_h, out_w}, mask = mask, weight = {4, 2 / g, k, k}, bias = {4}},
@@ -239,7 +253,7 @@ pair("_scatter_elemwise_div", 0.5, 2)
 local function regions(name, planes, options)
   add(name, function(r)
     local o = options(r)
-    return {data = {4, planes(o), r(4, 6), r(4, 6)}, rois = {r(1, 3), 5}}, o, nil, nil, {rois = 4}
+    return {data = {4, planes(o), r(1, 6), r(1, 6)}, rois = {r(1, 3), 5}}, o, nil, nil, {rois = 4}
   end)
 end
 local function grid_planes(o) return o.output_dim * o.group_size ^ 2 end
@@ -289,7 +303,8 @@ add("broadcast_like", function(r) local a, b = shape(r, 2), {}; for i, d in ipai
     rhs = b}, {} end)
 add("reshape_like", function(r) local n, m = r(1, 4), r(1, 4); return {lhs = {n, m}, rhs = {m, n}}, {} end)
 add("slice_like", function(r) local n, m = r(1, 3), r(1, 3); return {data = {n + r(0, 2), m + r(0, 2)}, shape_like = {n, m}}, {} end)
-add("Crop", function(r) return {{1, 2, r(3, 5), r(3, 5)}}, {num_args = 1, h_w = {r(1, 3), 2}, offset = {0, 1}} end)
+add("Crop", function(r) local h, w, x = r(1, 3), r(1, 3), r(0, 1); return {{1, 2, h + r(0, 2), w + x + r(0, 2)}}, {num_args = 1,
+    h_w = {h, w}, offset = {0, x}} end)
 add("gather_nd", function(r) return {data = {3, 3, r(1, 3)}, indices = {r(1, 2), r(1, 4)}}, {}, nil, nil, {indices = 3} end)
 add("_contrib_SparseEmbedding", function(r)
   local n, m = r(2, 6), r(1, 4)
@@ -329,22 +344,25 @@ end, nil, function(x, p)
 end)
 
 -- images
-add("Convolution_v1", function(r) local k = r(1, 3); return {data = {2, 2, r(3, 5), r(3, 5)}, weight = {3, 2, k, k}, bias = {3}},
+add("Convolution_v1", function(r) local k = r(1, 3); return {data = {2, 2, r(side(k, 1), 5), r(k, 5)}, weight = {3, 2, k, k}, bias = {3}},
     {kernel = {k, k}, num_filter = 3, pad = {1, 0}} end)
 for kind in ("max avg sum"):gmatch("%S+") do
-  add("Pooling_v1", function(r) return {data = {1, 2, r(3, 6), r(3, 6)}}, {kernel = {2, 2}, pool_type = kind, stride = {r(1, 2), 1}} end)
+  add("Pooling_v1", function(r) return {data = {1, 2, r(2, 6), r(2, 6)}}, {kernel = {2, 2}, pool_type = kind, stride = {r(1, 2), 1}} end)
 end
-add("Pooling", function(r) return {data = {1, 2, r(3, 6), r(3, 6)}}, {kernel = {2, r(1, 3)}, pool_type = "max", stride = {r(1, 2), 1}} end)
+add("Pooling", function(r) local k = r(1, 3); return {data = {1, 2, r(2, 6), r(k, 6)}}, {kernel = {2, k}, pool_type = "max",
+    stride = {r(1, 2), 1}} end)
 add("_contrib_AdaptiveAvgPooling2D", function(r) return {data = {1, 2, r(1, 6), r(1, 6)}}, {output_size = {r(1, 4), r(1, 4)}} end)
-add("Correlation", function(r) local s = {r(1, 2), 2, r(3, 5), r(3, 5)}; return {data1 = s, data2 = s}, {kernel_size = 1,
+add("Correlation", function(r) local s = {r(1, 2), 2, r(1, 5), r(1, 5)}; return {data1 = s, data2 = s}, {kernel_size = 1,
     max_displacement = r(1, 2), stride1 = 1, stride2 = 1, pad_size = 2, is_multiply = r(1, 2) == 1} end)
-add("im2col", function(r) return {data = {r(1, 2), 2, r(3, 5), r(3, 5)}}, {kernel = {2, r(1, 3)}, pad = {1, 0}, stride = {1, r(1, 2)}} end)
-add("col2im", function(r) return {data = {r(1, 2), 2 * 4, 9}}, {output_size = {4, 4}, kernel = {2, 2}} end)
-add("BilinearSampler", function(r) return {data = {2, 2, r(2, 5), r(2, 5)}, grid = {2, 2, r(1, 3), r(1, 3)}}, {}, -0.9, 0.9 end)
-add("GridGenerator", function(r) return {data = {r(1, 3), 6}}, {transform_type = "affine", target_shape = {r(2, 4), r(2, 4)}} end)
+add("im2col", function(r) local k = r(1, 3); return {data = {r(1, 2), 2, r(1, 5), r(k, 5)}}, {kernel = {2, k}, pad = {1, 0},
+    stride = {1, r(1, 2)}} end)
+add("col2im", function(r) local h, w = r(1, 4), r(2, 4); return {data = {r(1, 2), 2 * 4, (h + 1) * (w - 1)}}, {output_size = {h, w},
+    kernel = {2, 2}, pad = {1, 0}} end)
+add("BilinearSampler", function(r) return {data = {2, 2, r(1, 5), r(1, 5)}, grid = {2, 2, r(1, 3), r(1, 3)}}, {}, -0.9, 0.9 end)
+add("GridGenerator", function(r) return {data = {r(1, 3), 6}}, {transform_type = "affine", target_shape = {r(1, 4), r(1, 4)}} end)
 add("GridGenerator", function(r) return {data = {r(1, 3), 2, r(2, 4), r(2, 4)}}, {transform_type = "warp"} end)
-add("SpatialTransformer", function(r) return {data = {2, 2, r(2, 5), r(2, 5)}, loc = {2, 6}}, {transform_type = "affine",
-    sampler_type = "bilinear", target_shape = {r(2, 3), r(2, 3)}}, -0.45, 0.45 end)
+add("SpatialTransformer", function(r) return {data = {2, 2, r(1, 5), r(1, 5)}, loc = {2, 6}}, {transform_type = "affine",
+    sampler_type = "bilinear", target_shape = {r(1, 3), r(1, 3)}}, -0.45, 0.45 end)
 regions("ROIPooling", function() return 2 end, function(r) return {pooled_size = {2, r(1, 2)}, spatial_scale = 0.8} end)
 
 -- losses that read head gradients, densities

@@ -150,6 +150,13 @@ local BYTES = {data = "int8"}
 add("_contrib_quantize", {data = W, min_range = ONE, max_range = ONE})
 add("_contrib_quantize", {data = W, min_range = ONE, max_range = ONE}, {out_type = "int8"})
 add("_contrib_quantize_v2", {data = W}, {out_type = "uint8"})
+add("_contrib_quantize_asym", {data = W})
+add("_contrib_quantized_rnn", {data = {4, 2, 3}, parameters = {144}, state = {1, 2, 4},
+  state_cell = {1, 2, 4}, min_data = ONE, max_data = ONE}, {state_size = 4, num_layers = 1,
+  mode = "lstm"}, {data = "uint8"})
+add("_contrib_quantized_rnn", {data = {4, 2, 3}, parameters = {240}, state = {4, 2, 2},
+  state_cell = {4, 2, 2}, min_data = ONE, max_data = ONE}, {state_size = 2, num_layers = 2,
+  mode = "lstm", bidirectional = true, state_outputs = true}, {data = "uint8"})
 add("_contrib_dequantize", {data = W, min_range = ONE, max_range = ONE}, {}, BYTES)
 add("_contrib_requantize", {data = W, min_range = ONE, max_range = ONE}, {}, {data = "int32"})
 add("_contrib_quantized_act", ranged{data = W}, {act_type = "relu"}, BYTES)

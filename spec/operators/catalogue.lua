@@ -58,10 +58,11 @@ return {
     _contrib_ifft _contrib_index_array _contrib_index_copy _contrib_interleaved_matmul_encdec_qk
     _contrib_interleaved_matmul_encdec_valatt _contrib_interleaved_matmul_selfatt_qk
     _contrib_interleaved_matmul_selfatt_valatt _contrib_quadratic _contrib_quantize
-    _contrib_quantize_v2 _contrib_quantized_act _contrib_quantized_batch_norm
+    _contrib_quantize_asym _contrib_quantize_v2 _contrib_quantized_act _contrib_quantized_batch_norm
     _contrib_quantized_concat _contrib_quantized_conv _contrib_quantized_elemwise_add
     _contrib_quantized_elemwise_mul _contrib_quantized_embedding _contrib_quantized_flatten
-    _contrib_quantized_fully_connected _contrib_quantized_pooling _contrib_requantize
+    _contrib_quantized_fully_connected _contrib_quantized_pooling _contrib_quantized_rnn
+    _contrib_requantize
     _contrib_round_ste _contrib_sign_ste _eye _foreach _histogram _image_adjust_lighting
     _image_crop _image_flip_left_right _image_flip_top_bottom _image_normalize
     _image_random_brightness _image_random_color_jitter _image_random_contrast

@@ -299,3 +299,68 @@ for _, name in ipairs{"cases", "cases_values"} do
     end
   end)
 end
+
+describe("an output that is smaller than its padding", function()
+  it("gives data no negative size", function()
+    for name, case in pairs{
+      Convolution = {{kernel = {1, 1}, pad = {3, 3}}, "axis 2 would have -4 elements"},
+      Deconvolution = {{kernel = {5, 5}}, "axis 2 would have -2 elements"},
+    } do
+      local options = case[1]
+      options.data, options.num_filter, options.no_bias = ty.sym.Variable("x"), 2, true
+      local net = ty.sym[name](options) + ty.sym.Variable("y", {shape = {1, 2, 2, 2}})
+      local e = assert.raises("shape", net.infer_shape_partial, net, {x = {0, 3, 0, 0}})
+      assert.is_truthy(tostring(e):find(case[2], 1, true), tostring(e))
+    end
+  end)
+end)
+
+describe("what does not depend on an unknown size", function()
+  local sym, V = ty.sym, ty.sym.Variable
+  local x = V("x")
+
+  -- the first output's shape
+  local function known(net, shapes)
+    local _, out = net:infer_shape_partial(shapes)
+    return out[1]
+  end
+
+  it("is known: pieces of axes", function()
+    local long = sym.Concat{V"a", V"b", dim = 0}
+    local half = {a = {0, 3}, b = {0, 3}}
+    local function cut(first, last)
+      return known(sym.slice_axis{long, axis = 0, begin = first, end_ = last or "None"}, half)
+    end
+    assert.same({1, 3}, cut(0, 1))
+    assert.same({4, 3}, cut(2, 6))
+    assert.same({2, 3}, cut(-3, -1))
+    assert.same({3, 3}, cut(-3))
+    assert.same({0, 3}, cut(2))
+    assert.same({0, 3}, cut(2, -1))
+    local cuts = sym._split_v2{x, indices = {0, 2, 5}, axis = 1}
+    local _, pieces = cuts:infer_shape_partial{x = {4, 0}}
+    assert.same({{4, 2}, {4, 3}, {4, 0}}, {pieces[1], pieces[2], pieces[3]})
+    cuts = sym._split_v2{x, indices = {0}, sections = 2, axis = 1}
+    pieces = select(2, cuts:infer_shape_partial{x = {4, 0}})
+    assert.same({4, 0}, pieces[1])
+  end)
+
+  it("is known: dims of Reshape that are made of others", function()
+    assert.same({0, 12}, known(sym.Reshape{x, shape = {0, -1}}, {x = {0, 3, 4}}))
+    assert.same({0, 2, 6}, known(sym.Reshape{x, shape = {0, 2, -1}}, {x = {0, 3, 4}}))
+    assert.same({6, 0}, known(sym.Reshape{x, shape = {-1, 0}, reverse = true}, {x = {2, 3, 0}}))
+    assert.same({2, 0}, known(sym.Reshape{x, shape = {0, -1}}, {x = {2, 3, 0}}))
+  end)
+
+  it("is known: dims of nothing at all", function()
+    for _, case in ipairs{
+      {sym.shape_array{x}, {0}}, {sym.size_array{x}, {1}}, {sym.sum{x}, {1}}, {sym.norm{x}, {1}},
+      {sym.max{x}, {1}}, {sym.argmax{x}, {1}}, {sym.cumsum{x}, {0}},
+      {sym.topk{x, axis = "None", k = 3}, {3}}, {sym.argsort{x, axis = "None"}, {0}},
+      {sym.unravel_index{x, shape = {3, 4}}, {2, 0}},
+    } do
+      assert.same(case[2], known(case[1], {}), case[1].name)
+    end
+    assert.is_nil((known(sym.sum{x, keepdims = true}, {}) or {})[1])
+  end)
+end)

@@ -1,6 +1,7 @@
 -- The gradient of max pooling goes by a byte per window: the first maximum
 -- in row-major order takes all.
 local ty = require "tycho"
+local arrays = require "spec.support.arrays"
 local sym = ty.sym
 
 local function numbers(x) return x:reshape{-1}:astype("float64"):totable() end
@@ -196,24 +197,28 @@ describe("the gradient of max pooling", function()
 end)
 
 -- a window that lies outside the image: full convention, stride 3 over 2 elements, 1 around them
+local LOWEST = {float32 = -3.4028234663852886e38, float64 = -1.7976931348623157e308,
+  float16 = -65504, bfloat16 = -3.3895313892515355e38}
+
 describe("a window without elements", function()
-  local function pool(axes, options)
+  local function pool(axes, options, dtype)
     local shape = {1, 1}
     options.kernel, options.stride, options.pad = {}, {}, {}
     for i = 1, axes do
       shape[i + 2], options.kernel[i], options.stride[i], options.pad[i] = 2, 2, 3, 1
     end
     options.pooling_convention = "full"
-    return ty.nd.Pooling(ty.nd.ones(shape), options):reshape{-1}:totable()
+    return arrays.list(ty.nd.Pooling(ty.nd.ones(shape, {dtype = dtype}), options):reshape{-1})
   end
 
-  it("is 0, the least number as a maximum, and NaN as an average over three axes", function()
+  it("is 0, the lowest finite number as a maximum, and NaN as a mean over three axes", function()
     for axes = 1, 3 do
-      local LEAST = -3.4028234663852886e38
-      for kind, want in pairs{sum = {1, 0}, lp = {1, 0}, max = {1, LEAST}} do
-        local y = pool(axes, {pool_type = kind, p_value = 2})
-        assert.equal(2 ^ axes, #y)
-        for i, v in ipairs(y) do assert.equal(want[math.min(i, 2)], v) end
+      for dtype, lowest in pairs(LOWEST) do
+        for kind, want in pairs{sum = {1, 0}, lp = {1, 0}, max = {1, lowest}} do
+          local y = pool(axes, {pool_type = kind, p_value = 2}, dtype)
+          assert.equal(2 ^ axes, #y)
+          for i, v in ipairs(y) do assert.equal(want[math.min(i, 2)], v) end
+        end
       end
       local padded = pool(axes, {pool_type = "avg", count_include_pad = true})
       local bare = pool(axes, {pool_type = "avg", count_include_pad = false})
@@ -222,6 +227,19 @@ describe("a window without elements", function()
       for i = 2, 2 ^ axes do
         assert.equal(0, padded[i])
         assert.is_true(axes == 3 and bare[i] ~= bare[i] or axes < 3 and bare[i] == 0)
+      end
+    end
+  end)
+
+  it("is one of NaN and -infinity alone, too", function()
+    for dtype, lowest in pairs(LOWEST) do
+      for _, v in ipairs{0 / 0, -math.huge} do
+        local x = ty.nd.full({1, 4, 4, 4}, v, {dtype = dtype})
+        for _, options in ipairs{{kernel = {2, 2}, stride = {2, 2}}, {kernel = {3, 3}},
+          {kernel = {4, 4}}, {global_pool = true}, {kernel = {2, 2}, layout = "NHWC"}} do
+          options.pool_type = "max"
+          for _, y in ipairs(arrays.list(ty.nd.Pooling(x, options))) do assert.equal(lowest, y) end
+        end
       end
     end
   end)

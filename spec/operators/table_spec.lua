@@ -45,6 +45,9 @@ local QUANTIZED = [[
 for name in QUANTIZED:gmatch("%S+") do
   ELSEWHERE["_contrib_" .. name] = {"operators/quantize_spec", "its arrays are integers and ranges"}
 end
+for _, name in ipairs{"quantize_asym", "quantized_rnn"} do
+  ELSEWHERE["_contrib_" .. name] = {"operators/quantized_rnn_spec", "it has 8-bit integers"}
+end
 
 -- A gradient that agrees with differences may be that of another function: where the values of
 -- operators are compared with numbers found otherwise, if their lines do not give them.

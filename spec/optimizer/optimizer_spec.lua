@@ -23,7 +23,8 @@ describe("optimizer", function()
   end)
 
   it("goes on from saved states as if nothing had happened", function()
-    for _, name in ipairs{ "sgd", "adam", "nadam", "lamb", "lars", "rmsprop", "ftml", "lbsgd" } do
+    for _, name in ipairs{ "sgd", "adam", "adamw", "nadam", "lamb", "lars", "rmsprop", "ftml",
+        "lbsgd" } do
       local function make()
         return ty.optimizer.get_updater(ty.optimizer.create(name, { learning_rate = 0.1,
           lr_scheduler = ty.lr_scheduler.FactorScheduler{ 2, factor = 0.5 } }))
@@ -50,8 +51,8 @@ describe("optimizer", function()
       function() return ty.lr_scheduler.PolyScheduler{ 5 } end,
       function() return ty.lr_scheduler.CosineScheduler{ 5, warmup_steps = 2 } end,
     }
-    for _, name in ipairs{ "sgd", "nag", "signum", "adam", "adamax", "nadam", "ftml", "adagrad",
-        "rmsprop", "adadelta", "ftrl", "lars", "lamb", "lbsgd", "sgld", "dcasgd" } do
+    for _, name in ipairs{ "sgd", "nag", "signum", "adam", "adamw", "adamax", "nadam", "ftml",
+        "adagrad", "rmsprop", "adadelta", "ftrl", "lars", "lamb", "lbsgd", "sgld", "dcasgd" } do
       for _, schedule in ipairs(schedules) do
         local a, b = ty.optimizer.create(name, { lr_scheduler = schedule() }),
           ty.optimizer.create(name, { lr_scheduler = schedule() })
@@ -75,6 +76,28 @@ describe("optimizer", function()
     end
     assert.raises("format", update.set_states, update, bytes:sub(1, -2))
     assert.raises("format", update.set_states, update, bytes .. "x")
+  end)
+
+  it("decays weights beside the gradient, in AdamW", function()
+    for _, case in ipairs{ { "float32", 1e-6 }, { "float16", 1e-3 } } do
+      local dtype, within = unpack(case)
+      for _, correct in ipairs{ true, false } do
+        local update = ty.optimizer.get_updater(ty.optimizer.create("adamw", { learning_rate = 0.1,
+          wd = 0.2, beta1 = 0.8, beta2 = 0.9, epsilon = 1e-3, rescale_grad = 0.5,
+          clip_gradient = 0.6, correct_bias = correct, multi_precision = true }))
+        local x, w = ty.nd.full({ 2 }, 1, { dtype = dtype }), 1
+        local m, v = 0, 0
+        for t, g in ipairs{ 1, -4, 0.5 } do
+          update(0, ty.nd.full({ 2 }, g, { dtype = dtype }), x)
+          local d = math.max(-0.6, math.min(0.6, g * 0.5))
+          m, v = 0.8 * m + 0.2 * d, 0.9 * v + 0.1 * d * d
+          local c = correct and math.sqrt(1 - 0.9 ^ t) / (1 - 0.8 ^ t) or 1
+          w = w - 0.1 * (c * m / (math.sqrt(v) + 1e-3) + 0.2 * w)
+        end
+        assert.near({ w, w }, x:astype("float32"), within)
+        assert.is_true(x.dtype == dtype)
+      end
+    end
   end)
 
   it("has the older name of SGD", function()

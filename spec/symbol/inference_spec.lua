@@ -113,8 +113,33 @@ describe("inference", function()
     assert.equal("sum", e.node)
     assert.truthy(e.message:find("shape of rhs is (3, 2), but (2, 3) is needed here", 1, true),
       e.message)
+    assert.falsy(e.message:find("broadcast", 1, true), e.message)
     e = assert.raises("dtype", net.infer_type, net, { x = "float32", y = "int32" })
     assert.truthy(e.message:find("dtype of rhs is int32, but float32 is needed here", 1, true),
       e.message)
+  end)
+
+  it("names the operator that takes shapes which broadcast", function()
+    local a, b, shapes = ty.sym.Variable("a"), ty.sym.Variable("b"), {
+      { { 2, 3 }, { 1, 3 } }, { { 2, 1 }, { 2, 3 } }, { { 2, 3 }, { 3 } }, { { 1 }, { 4, 5, 6 } },
+    }
+    local nets = { add = a + b, sub = a - b, mul = a * b, div = a / b, mod = a % b, power = a ^ b,
+      equal = a:eq(b), not_equal = a:ne(b), greater = a:gt(b), greater_equal = a:ge(b),
+      lesser = a:lt(b), lesser_equal = a:le(b), maximum = ty.sym.maximum(a, b),
+      minimum = ty.sym.minimum(a, b), hypot = ty.sym.hypot(a, b),
+      logical_and = ty.sym._logical_and(a, b) }
+    for name, net in pairs(nets) do
+      for _, pair in ipairs(shapes) do
+        local e = assert.raises("shape", net.infer_shape, net, { a = pair[1], b = pair[2] })
+        local text = ("; broadcast_%s takes these shapes"):format(name)
+        assert.truthy(e.message:find(text, 1, true), e.message)
+        local other = ty.sym["broadcast_" .. name](a, b)
+        assert.truthy((other:infer_shape{ a = pair[1], b = pair[2] }))
+      end
+    end
+    local e = assert.raises("shape", ty.nd.elemwise_add, ty.nd.ones{ 2, 3 }, ty.nd.ones{ 1, 3 })
+    assert.truthy(e.message:find("broadcast_add takes these shapes", 1, true), e.message)
+    e = assert.raises("shape", ty.nd.add_n, ty.nd.ones{ 2, 3 }, ty.nd.ones{ 1, 3 })
+    assert.falsy(e.message:find("broadcast", 1, true), e.message)
   end)
 end)

@@ -40,7 +40,7 @@ FN double held_here(double v)
 extern "C" __global__ void overlaps(T *y, const T *a, const T *b, i64 count, i64 n, i32 form)
 {
   EACH(i, count)
-    y[i] = (T)overlap_of(box_at(a + i / n * 4, form), box_at(b + i % n * 4, form));
+    set(y[i], (T)overlap_of(box_at(a + i / n * 4, form), box_at(b + i % n * 4, form)));
 }
 
 extern "C" __global__ void encode(T *to, T *mask, const T *sample, const T *match,
@@ -60,7 +60,7 @@ extern "C" __global__ void encode(T *to, T *mask, const T *sample, const T *matc
       box_encode(v, of, means, stds, offset);
     }
     for (int j = 0; j < 4; j++) {
-      if (to) to[4 * i + j] = (T)offset[j];
+      if (to) set(to[4 * i + j], offset[j]);
       if (mask) mask[4 * i + j] = valid;
     }
   }
@@ -245,7 +245,7 @@ extern "C" __global__ void priors(T *y, const struct prior_args __grid_constant_
     for (int j = 0; j < 4; j++) {
       double v = j < 2 ? middle[j] - half[j] : middle[j - 2] + half[j - 2];
       if (s.clip) v = v < 0 ? 0 : v > 1 ? 1 : v;
-      y[4 * i + j] = (T)v;
+      set(y[4 * i + j], v);
     }
   }
 }
@@ -379,7 +379,7 @@ extern "C" __global__ void write_targets(T *offsets, T *mask, T *kind, const anc
     else if (any && match[i].state == NEGATIVE)
       id = 0;
     for (int k = 0; k < 4; k++) {
-      if (offsets) offsets[4 * i + k] = (T)to[k];
+      if (offsets) set(offsets[4 * i + k], to[k]);
       if (mask) mask[4 * i + k] = positive;
     }
     if (kind) kind[i] = (T)id;
@@ -429,7 +429,7 @@ extern "C" __global__ void find_objects(detection *all, sort_key *best, sort_key
 FN void write_detection(T *y, const detection &d, bool stands)
 {
   y[0] = stands ? (T)d.id : -1;
-  y[1] = (T)d.score;
+  set(y[1], d.score);
   for (int k = 0; k < 4; k++) y[2 + k] = (T)d.corner[k];
 }
 

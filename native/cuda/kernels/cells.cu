@@ -33,7 +33,7 @@ extern "C" __global__ void simple_cell(
   {
     cell_at at = cell_of(i, s.units, 1);
     T v = pre[at.gate] + (bx[at.j] + bh[at.j]);
-    h[at.b * s.h_row + at.j] = RELU ? (v > 0 ? v : 0) : tanh_of(v);
+    set(h[at.b * s.h_row + at.j], RELU ? (v > 0 ? v : 0) : tanh_of(v));
   }
 }
 
@@ -45,7 +45,7 @@ extern "C" __global__ void simple_cell_back(
   {
     cell_at at = cell_of(i, s.units, 1);
     T d = dh[i] + (dy ? dy[at.b * s.dy_row + at.j] : 0), v = h[at.b * s.h_row + at.j];
-    dpre[i] = RELU ? (v > 0 ? d : 0) : d * (1 - v * v);
+    set(dpre[i], RELU ? (v > 0 ? d : 0) : d * (1 - v * v));
   }
 }
 
@@ -63,12 +63,12 @@ extern "C" __global__ void lstm_cell(T *h, T *c, T *gate, const T *pre, const T 
     }
     T i = sigmoid_of(v[0]), f = sigmoid_of(v[1]), g = tanh_of(v[2]), o = sigmoid_of(v[3]);
     T next = f * c0[e] + i * g;
-    gate[at.gate] = i;
-    gate[at.gate + s.units] = f;
-    gate[at.gate + 2 * s.units] = g;
-    gate[at.gate + 3 * s.units] = o;
-    c[e] = next;
-    h[at.b * s.h_row + at.j] = o * tanh_of(next);
+    set(gate[at.gate], i);
+    set(gate[at.gate + s.units], f);
+    set(gate[at.gate + 2 * s.units], g);
+    set(gate[at.gate + 3 * s.units], o);
+    set(c[e], next);
+    set(h[at.b * s.h_row + at.j], o * tanh_of(next));
   }
 }
 
@@ -82,11 +82,11 @@ extern "C" __global__ void lstm_cell_back(T *dpre, T *dc, const T *dh, const T *
     T i = v[0], f = v[s.units], g = v[2 * s.units], o = v[3 * s.units], t = tanh_of(c[e]);
     T out = dh[e] + (dy ? dy[at.b * s.dy_row + at.j] : 0), d = dc[e] + out * o * (1 - t * t);
     T *to = dpre + at.gate;
-    to[0] = d * g * i * (1 - i);
-    to[s.units] = d * c0[e] * f * (1 - f);
-    to[2 * s.units] = d * i * (1 - g * g);
-    to[3 * s.units] = out * t * o * (1 - o);
-    dc[e] = d * f;
+    set(to[0], d * g * i * (1 - i));
+    set(to[s.units], d * c0[e] * f * (1 - f));
+    set(to[2 * s.units], d * i * (1 - g * g));
+    set(to[3 * s.units], out * t * o * (1 - o));
+    set(dc[e], d * f);
   }
 }
 
@@ -98,7 +98,7 @@ extern "C" __global__ void lstm_states(
   {
     i64 t = i / s.n;
     cell_at at = cell_of(i % s.n, s.units, 4);
-    h[i] = gate[t * step + at.gate + 3 * s.units] * tanh_of(c[t * step + at.unit]);
+    set(h[i], gate[t * step + at.gate + 3 * s.units] * tanh_of(c[t * step + at.unit]));
   }
 }
 
@@ -113,11 +113,11 @@ extern "C" __global__ void gru_cell(T *h, T *gate, T *inner, const T *x, const T
     T r = sigmoid_of(x[k0] + bx[j0] + hx[k0] + bh[j0]);
     T z = sigmoid_of(x[k1] + bx[j1] + hx[k1] + bh[j1]);
     T hn = hx[k2] + bh[j2], next = tanh_of(x[k2] + bx[j2] + r * hn);
-    gate[k0] = r;
-    gate[k1] = z;
-    gate[k2] = next;
-    inner[e] = hn;
-    h[at.b * s.h_row + at.j] = (1 - z) * next + z * h0[at.b * s.h0_row + at.j];
+    set(gate[k0], r);
+    set(gate[k1], z);
+    set(gate[k2], next);
+    set(inner[e], hn);
+    set(h[at.b * s.h_row + at.j], (1 - z) * next + z * h0[at.b * s.h0_row + at.j]);
   }
 }
 
@@ -134,8 +134,8 @@ extern "C" __global__ void gru_cell_back(T *dx, T *dhx, T *dh, const T *dy, cons
     T dz = d * (h0[at.b * s.h0_row + at.j] - next) * z * (1 - z);
     dx[k0] = dhx[k0] = dr;
     dx[k1] = dhx[k1] = dz;
-    dx[k2] = dn;
-    dhx[k2] = dn * r;
-    dh[e] = d * z;
+    set(dx[k2], dn);
+    set(dhx[k2], dn * r);
+    set(dh[e], d * z);
   }
 }

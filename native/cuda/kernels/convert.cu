@@ -1,5 +1,5 @@
-// convert.cu - an array of FROM as one of TO, or times a factor. Method: a thread an element.
-// Bound: bytes.
+// convert.cu - an array of FROM as one of TO, times a factor, or over an integer. Method: a thread
+// an element. Bound: bytes.
 #ifndef FROM
 #include "prelude.cuh"
 #define FROM float
@@ -20,4 +20,9 @@ extern "C" __global__ void times_factor(TO *to, const FROM *from, i64 n, double 
     BY v = (BY)factor * get<BY>(from[i]);
     set(to[i], add ? get<BY>(to[i]) + v : v);
   }
+}
+
+extern "C" __global__ void divide(TO *to, const FROM *from, i64 n, i64 by)
+{
+  EACH(i, n) set(to[i], (BY)(get<BY>(from[i]) / (BY)by));
 }

@@ -63,7 +63,7 @@ extern "C" __global__ void correlate(
         sum += s.multiply ? u * v : u < v ? v - u : u - v;
       }
     }
-    out[i] = (T)(sum * (1 / (double)(s.kernel * s.kernel * s.channels)));
+    set(out[i], sum * (1 / (double)(s.kernel * s.kernel * s.channels)));
   }
 }
 
@@ -93,6 +93,6 @@ extern "C" __global__ void correlate_back(T *dx, const T *g, const T *a, const T
         sum += slope * (double)g[((n * outputs + k) * s.out_h + oy) * s.out_w + ox];
       }
     }
-    dx[i] = (T)(sum * (1 / (double)(s.kernel * s.kernel * s.channels)));
+    set(dx[i], sum * (1 / (double)(s.kernel * s.kernel * s.channels)));
   }
 }

@@ -10,6 +10,7 @@
 #define COUNT float
 #define TEAM 256
 #include "team.cuh"
+#include "fault.cuh"
 #endif
 
 struct ctc_args { i64 steps, samples, classes, labels, first; };
@@ -55,9 +56,17 @@ FN i64 label_count(const ctc_args &s, const LABEL *label, const COUNT *count, i6
   if (count) return index_at(count[n], s.labels + 1);
   for (i64 i = 0; i < s.labels; i++) {
     i64 k = get<i64>(label[n * s.labels + i]);
-    if (s.first ? k == 0 : k < 0) return i;
+    if (k == (s.first ? 0 : -1)) return i;
   }
   return s.labels;
+}
+
+// Whether there is a path: a step for each label, and one for the blank between two equal ones.
+FN bool fits(const ctc_sample &c)
+{
+  i64 need = c.states > 1 ? c.states / 2 : 1;
+  for (i64 i = 3; i < c.states; i += 2) need += c.symbol[i] == c.symbol[i - 2];
+  return need <= c.steps;
 }
 
 // a: (steps, states) of paths that are there; b, next: of ways to end from there
@@ -109,7 +118,7 @@ FN void paths_backward(const ctc_sample &c, const double *a, double *b, double l
   for (i64 t = c.s->steps - 1; t >= 0; t--) {
     T *to = grad + (t * c.s->samples + c.n) * A;
     bool live = t < c.steps;
-    EACH_OF_TEAM(k, 0, A) to[k] = live ? (T)exp(log_at(c, t, k)) : 0;
+    EACH_OF_TEAM(k, 0, A) set(to[k], live ? (T)exp(log_at(c, t, k)) : 0);
     if (!live) continue;
     EACH_OF_TEAM(i, 0, S) b[i] = ways_to_end(c, next, t, i);
     __syncthreads();
@@ -127,8 +136,8 @@ FN void paths_backward(const ctc_sample &c, const double *a, double *b, double l
 
 // work: of each sample a (steps, states), b, next and the symbols of the most states
 extern "C" __global__ void paths(T *loss, T *grad, const double *log_y, double *work,
-    const LABEL *label, const STEPS *length, const COUNT *count,
-    const struct ctc_args __grid_constant__ s)
+    const LABEL *label, const STEPS *length, const COUNT *count, device_fault *fault, i64 op,
+    i64 what, const struct ctc_args __grid_constant__ s)
 {
   const i64 most = 2 * s.labels + 1;
   EACH_ROW(n, s.samples)
@@ -136,13 +145,19 @@ extern "C" __global__ void paths(T *loss, T *grad, const double *log_y, double *
     double *a = work + n * (s.steps + 3) * most, *b = a + s.steps * most;
     i64 *symbol = (i64 *)(b + 2 * most), steps = s.steps;
     if (length) steps = index_at(length[n], s.steps + 1);
-    if (steps < 1) steps = 1;
     ctc_sample c = { steps, 2 * label_count(s, label, count, n) + 1, n, log_y, symbol, &s };
     EACH_OF_TEAM(i, 0, c.states)
-      symbol[i] = i % 2 ? index_at(label[n * s.labels + i / 2], s.classes) : blank_of(s);
+    {
+      i64 at = n * s.labels + i / 2, k = i % 2 ? get<i64>(label[at]) : blank_of(s);
+      bool bad = k < 0 || k >= s.classes;
+      if (bad) tell_index(fault, op, k, at, 0, s.classes, BAD_LABEL, what);
+      symbol[i] = bad ? 0 : k;
+    }
     __syncthreads();
-    double log_p = paths_forward(c, a);
-    if (LEADS && loss) loss[n] = (T)-log_p;
+    bool path = fits(c);
+    if (!path) c.steps = 0;
+    double log_p = path ? paths_forward(c, a) : 0;
+    if (LEADS && loss) set(loss[n], 0 - log_p);
     if (grad) paths_backward(c, a, b, log_p, grad);
     __syncthreads();
   }
@@ -151,5 +166,5 @@ extern "C" __global__ void paths(T *loss, T *grad, const double *log_y, double *
 // rows (steps, samples) times the head gradient of their sample
 extern "C" __global__ void scale_rows(T *dx, const T *grad, const T *g, i64 n, i64 samples, i64 k)
 {
-  EACH(i, n) dx[i] = grad[i] * g[i / k % samples];
+  EACH(i, n) set(dx[i], grad[i] * g[i / k % samples]);
 }

@@ -44,7 +44,7 @@ extern "C" __global__ void fill_columns(T *columns, const T *x, const T *offset,
   {
     i64 o = i % s.area, t = i / s.area % s.taps, c = i / s.area / s.taps;
     mix m = mix_at(s, offset, mask, c / s.channels * s.taps + t, o);
-    columns[i] = (T)(m.mask * mixed(x + c * s.h * s.w, m.m, m.m.weight));
+    set(columns[i], m.mask * mixed(x + c * s.h * s.w, m.m, m.m.weight));
   }
 }
 
@@ -65,10 +65,10 @@ extern "C" __global__ void sampling_gradients(T *doffset, T *dmask, const T *col
       through += d * mixed(plane, m.m, m.m.weight);
     }
     if (doffset) {
-      doffset[2 * u * s.area + o] = (T)(m.mask * down);
-      doffset[(2 * u + 1) * s.area + o] = (T)(m.mask * across);
+      set(doffset[2 * u * s.area + o], m.mask * down);
+      set(doffset[(2 * u + 1) * s.area + o], m.mask * across);
     }
-    if (dmask) dmask[i] = (T)through;
+    if (dmask) set(dmask[i], through);
   }
 }
 

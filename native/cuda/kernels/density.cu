@@ -31,7 +31,7 @@ extern "C" __global__ void density(T *y, const T *x, const T *a, const T *b,
   EACH(i, s.n)
   {
     double l = OF_LAW(LAW, _log)(x[i], a[i / s.block], at_or(b, i / s.block, 0));
-    y[i] = (T)(s.is_log ? l : exp(l));
+    set(y[i], s.is_log ? l : exp(l));
   }
 }
 
@@ -42,7 +42,7 @@ extern "C" __global__ void slope_of_sample(T *dx, const T *g, const T *y, const 
   {
     double d[3] = { 0, 0, 0 };
     OF_LAW(LAW, _slope)(x[i], a[i / s.block], at_or(b, i / s.block, 0), d);
-    dx[i] = (T)(with_density(s, g, y, i) * d[0]);
+    set(dx[i], with_density(s, g, y, i) * d[0]);
   }
 }
 
@@ -62,8 +62,8 @@ extern "C" __global__ void slope_of_parameters(T *da, T *db, const T *g, const T
     }
     sum[0] = team_sum(sum[0]);
     sum[1] = team_sum(sum[1]);
-    if (LEADS && da) da[k] = (T)sum[0];
-    if (LEADS && db) db[k] = (T)sum[1];
+    if (LEADS && da) set(da[k], sum[0]);
+    if (LEADS && db) set(db[k], sum[1]);
   }
 }
 
@@ -81,7 +81,7 @@ extern "C" __global__ void dirichlet(
       sum += alpha;
     }
     l += ln_gamma(sum);
-    y[i] = (T)(s.is_log ? l : exp(l));
+    set(y[i], s.is_log ? l : exp(l));
   }
 }
 
@@ -92,7 +92,7 @@ extern "C" __global__ void dirichlet_sample(T *dx, const T *g, const T *y, const
   {
     i64 i = e / s.width, j = e % s.width;
     double alpha = a[i / s.block * s.width + j];
-    dx[e] = (T)(with_density(s, g, y, i) * (alpha - 1) / (double)x[e]);
+    set(dx[e], with_density(s, g, y, i) * (alpha - 1) / (double)x[e]);
   }
 }
 
@@ -108,6 +108,6 @@ extern "C" __global__ void dirichlet_parameter(T *da, const T *g, const T *y, co
     EACH_OF_TEAM(i, k * s.block, (k + 1) * s.block)
       sum += with_density(s, g, y, i) * (log((double)x[i * s.width + j]) + level);
     sum = team_sum(sum);
-    if (LEADS) da[e] = (T)sum;
+    if (LEADS) set(da[e], sum);
   }
 }

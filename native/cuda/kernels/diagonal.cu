@@ -66,14 +66,14 @@ extern "C" __global__ void sum_log(T *y, const T *matrix, i64 matrices, i64 n)
     double sum = 0;
     EACH_OF_TEAM(k, 0, n) sum += log((double)matrix[(i * n + k) * n + k]);
     sum = team_sum(sum);
-    if (LEADS) y[i] = (T)sum;
+    if (LEADS) set(y[i], sum);
   }
 }
 
 extern "C" __global__ void sum_log_back(T *dx, const T *g, const T *matrix, i64 count, i64 n)
 {
   EACH(i, count)
-    dx[i] = i % n == i / n % n ? (T)((double)g[i / (n * n)] / (double)matrix[i]) : 0;
+    set(dx[i], i % n == i / n % n ? (T)((double)g[i / (n * n)] / (double)matrix[i]) : 0);
 }
 
 enum { MOST_FACTORS = 16 };

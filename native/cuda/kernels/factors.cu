@@ -81,8 +81,8 @@ extern "C" __global__ void determinants(
       sign *= v == 0 ? 0 : v < 0 ? -1 : 1;
       sum += log(fabs(v));
     }
-    if (first) first[matrix] = (T)(logs ? sign : det);
-    if (second) second[matrix] = (T)sum;
+    if (first) set(first[matrix], logs ? sign : det);
+    if (second) set(second[matrix], sum);
   }
 }
 
@@ -95,7 +95,7 @@ extern "C" __global__ void determinant_gradient(
     i64 matrix = e / (n * n), i = e / n % n, j = e % n;
     double d = of[matrix];
     double v = x[(matrix * n + j) * n + i];
-    da[e] = d == 0 ? (T)0 : (T)((double)g[matrix] * (logs ? 1 : d) * v);
+    set(da[e], d == 0 ? (T)0 : (T)((double)g[matrix] * (logs ? 1 : d) * v));
   }
 }
 

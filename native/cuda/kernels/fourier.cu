@@ -36,11 +36,11 @@ extern "C" __global__ void write_rows(T *y, const pair *from, i64 count, i32 pai
   EACH(i, count)
   {
     if (!pairs) {
-      y[i] = (T)from[i].re;
+      set(y[i], from[i].re);
       continue;
     }
-    y[2 * i] = (T)from[i].re;
-    y[2 * i + 1] = (T)from[i].im;
+    set(y[2 * i], from[i].re);
+    set(y[2 * i + 1], from[i].im);
   }
 }
 

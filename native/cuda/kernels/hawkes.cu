@@ -32,9 +32,9 @@ extern "C" __global__ void sequences(T *ll, T *memory, struct hawkes_kind *kinds
     }
     for (i64 k = 0; k < s.kinds; k++) {
       sum += hawkes_pass(&own[k], lda[i * s.kinds + k], alpha[k], beta[k], time[i], false);
-      if (memory) memory[i * s.kinds + k] = (T)own[k].s;
+      if (memory) set(memory[i * s.kinds + k], own[k].s);
     }
-    if (ll) ll[i] = (T)sum;
+    if (ll) set(ll[i], sum);
   }
 }
 
@@ -61,11 +61,11 @@ extern "C" __global__ void gradients(T *dlda, T *dalpha, T *dbeta, const T *g,
       const struct hawkes_kind &x = kinds[i * s.kinds + k];
       alpha += (double)g[i] * x.alpha;
       beta += (double)g[i] * x.beta;
-      if (dlda) dlda[i * s.kinds + k] = (T)((double)g[i] * x.lda);
+      if (dlda) set(dlda[i * s.kinds + k], (double)g[i] * x.lda);
     }
     alpha = team_sum(alpha);
     beta = team_sum(beta);
-    if (LEADS && dalpha) dalpha[k] = (T)alpha;
-    if (LEADS && dbeta) dbeta[k] = (T)beta;
+    if (LEADS && dalpha) set(dalpha[k], alpha);
+    if (LEADS && dbeta) set(dbeta[k], beta);
   }
 }

@@ -1,7 +1,8 @@
 // levels.cu - numbers as 8-bit integers of a range, and back (kernel/element/levels.h): quantize,
-// quantize_v2, requantize, dequantize and the rectifier of such integers. Ranges are float32 arrays
-// of one element, read here, so that the host need not wait. Method: a thread an element; where the
-// range is the data's own, one block looks for it before. Bound: bytes, but for that block.
+// quantize_v2, quantize_asym, requantize, dequantize, data and weights of quantized_rnn, and the
+// rectifier of such integers. Ranges are float32 arrays of one element, read here, so that the host
+// need not wait. Method: a thread an element; where the range is the data's own, one block looks
+// for it before. Bound: bytes, but for that block.
 #ifndef T
 #include "prelude.cuh"
 #include "kernel/element/levels.h"
@@ -12,6 +13,7 @@
 #define LEVELS 127.0  // what the data's range counts up to; 0: data are numbers
 #define TEAM 256
 #include "team.cuh"
+#include "fault.cuh"
 #endif
 
 // What an element of the data is worth, of the range (low, high).
@@ -52,6 +54,21 @@ extern "C" __global__ void quantize(Q *y, float *from, float *to, const T *x, co
   if (to) *to = (float)(LEAST < 0 ? r : most);
 }
 
+// found: the range; NULL: it is `least`, `most`
+extern "C" __global__ void quantize_shifted(Q *y, float *scale_out, float *shift_out, const T *x,
+    const double *found, double least, double most, i64 n)
+{
+  if (found) {
+    least = found[0];
+    most = found[1];
+  }
+  float scale = scale_of_range(least, most), shift = shift_of_range(most, scale);
+  if (y) EACH(i, n) y[i] = (Q)shifted_level(get<double>(x[i]), scale, shift);
+  if (blockIdx.x || threadIdx.x) return;
+  if (scale_out) *scale_out = scale;
+  if (shift_out) *shift_out = shift;
+}
+
 extern "C" __global__ void dequantize(
     float *y, const T *x, const float *low, const float *high, i64 n)
 {
@@ -72,5 +89,48 @@ extern "C" __global__ void rectify(Q *y, const T *x, i64 n)
   {
     i32 v = get<i32>(x[i]);
     y[i] = (Q)(v > 0 ? v : 0);
+  }
+}
+
+// -- lstm over 8-bit data ------------------------------------------------------------------------
+
+extern "C" __global__ void read_shifted(
+    float *y, const T *x, const float *scale, const float *shift, i64 n, device_fault *fault,
+    i64 op, i64 want)
+{
+  if (!(*scale > 0)) {
+    if (!blockIdx.x && !threadIdx.x) tell(fault, op, want, 0, BAD_PARAMETERS);
+    return;
+  }
+  EACH(i, n) y[i] = shifted_number(get<double>(x[i]), *scale, *shift);
+}
+
+// Weights of an lstm: per pass (layer, direction) matrices (rows, inputs) and (rows, outputs);
+// inputs are `inner` in all layers but the first.
+struct weight_rows { i64 rows, inputs, inner, outputs, passes, directions; };
+
+// A team a row: it and the same row of all other matrices share their largest magnitude.
+extern "C" __global__ void round_weights(
+    float *to, const float *w, const struct weight_rows __grid_constant__ s)
+{
+  EACH_ROW(row, s.rows)
+  {
+    float most = 0;
+    for (i32 rounds = 0; rounds < 2; rounds++) {
+      i64 at = 0;
+      for (i64 p = 0; p < 2 * s.passes; p++) {
+        i64 n = p & 1 ? s.outputs : p < 2 * s.directions ? s.inputs : s.inner;
+        const i64 from = at + row * n;
+        EACH_OF_TEAM(j, from, from + n)
+        {
+          if (rounds)
+            to[j] = rounded_weight(w[j], most);
+          else
+            most = fmaxf(most, fabsf(w[j]));
+        }
+        at += s.rows * n;
+      }
+      if (!rounds) most = team_max(most);
+    }
   }
 }

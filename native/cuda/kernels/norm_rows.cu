@@ -73,8 +73,8 @@ extern "C" __global__ void norm_rows_back(T *dx, double *dgamma, double *dbeta, 
     sum = team_sum(sum);
     dot = team_sum(dot);
     if (SHARED && LEADS && dgamma) {
-      dgamma[row] = dot;
-      dbeta[row] = sum;
+      set(dgamma[row], dot);
+      set(dbeta[row], sum);
     }
     if (!dx) continue;
     C all = SHARED ? get<C>(gamma[row % s.groups]) : 1;
@@ -102,8 +102,8 @@ extern "C" __global__ void gain_parts(double *dgamma, double *dbeta, const T *dy
       sum += g;
       dot += g * ((get<C>(x[e]) - get<C>(mean[row])) * inverse_of(third[row], s.eps));
     }
-    dgamma[u] = dot;
-    dbeta[u] = sum;
+    set(dgamma[u], dot);
+    set(dbeta[u], sum);
   }
 }
 

@@ -40,14 +40,22 @@ FN u16 float_to_half_bits(float f)
 {
   u16 h;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
-  return h;
+  return f != f ? (u16)0x7e00 : h;
 }
 #endif
+// A NaN as the quiet one without payload: the hardware's has one, and may change its sign.
+template <typename N> FN N plain(N v) { return v; }
+template <> __device__ __forceinline__ float plain<float>(float v) { return v != v ? NAN : v; }
+template <> __device__ __forceinline__ double plain<double>(double v)
+{
+  return v != v ? (double)NAN : v;
+}
+
 FN float bf16_bits_to_float(u16 h) { return __uint_as_float((unsigned)h << 16); }
 FN u16 float_to_bf16_bits(float f)
 {
   unsigned u = __float_as_uint(f);
-  return f != f ? (u16)(u >> 16 | 0x40) : (u16)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+  return f != f ? (u16)0x7fc0 : (u16)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 FN i32 to_i32(double v) { return v > -2147483649.0 && v < 2147483648.0 ? (i32)v : (i32)0x80000000; }
 FN i64 to_i64(double v)
@@ -95,8 +103,8 @@ template <typename A> FN A get(i32 x) { return (A)x; }
 template <typename A> FN A get(i64 x) { return (A)x; }
 
 // set(to, v): the number v as the engine stores it.
-template <typename A> FN void set(float &to, A v) { to = (float)v; }
-template <typename A> FN void set(double &to, A v) { to = (double)v; }
+template <typename A> FN void set(float &to, A v) { to = plain((float)v); }
+template <typename A> FN void set(double &to, A v) { to = plain((double)v); }
 template <typename A> FN void set(f16 &to, A v) { to.bits = float_to_half_bits((float)v); }
 template <typename A> FN void set(bf16 &to, A v) { to.bits = float_to_bf16_bits((float)v); }
 template <typename A> FN void set(bool8 &to, A v) { to.byte = v != 0; }

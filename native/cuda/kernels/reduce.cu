@@ -2,9 +2,9 @@
 // Method: a team a result, whose threads walk the reduced groups in strides and join in a fixed
 // tree; a thread a result where neighbours in memory are neighbouring results. Where results are
 // few, the reduced elements are cut into parts, by the shape alone, which a second kernel joins.
-// Floats are reduced in double, half types in float, integers in 64 bits. Elements lie in an array,
-// or a pointwise program (cuda/pointwise.c), whose text then stands in front, makes them. Bound:
-// bytes, one read.
+// Floats are reduced in double, half types in float, integers and bools in 64 bits. Elements lie in
+// an array, or a pointwise program (cuda/pointwise.c), whose text then stands in front, makes them.
+// Bound: bytes, one read.
 #ifndef T
 #include "prelude.cuh"
 #define T float
@@ -78,25 +78,30 @@ struct reduce_args {
   i64 reduced[REDUCED][2];
 };
 
+// The type in which results are finished: double where whole numbers become floats.
+template <bool WIDER> struct finishes { typedef A type; };
+template <> struct finishes<true> { typedef double type; };
+typedef finishes<(A)0.5 == 0 && (accumulates<TO>::type)0.5 != 0>::type F;
+
 // a mean of integers is that of a sum in their own type
-FN A narrowed(A a)
+FN F narrowed(A a)
 {
-  bool whole = (A)0.5 == 0;
+  bool whole = (F)0.5 == 0;
   TO y;
   set(y, a);
-  return whole ? get<A>(y) : a;
+  return whole ? get<F>(y) : (F)a;
 }
 
-FN A finished(A a, i64 count)
+FN F finished(A a, i64 count)
 {
-  if (FINISH == 1) return over(narrowed(a), (A)count);
-  return FINISH == 2 ? (A)sqrt_of((double)a) : a;
+  if (FINISH == 1) return over(narrowed(a), (F)count);
+  return FINISH == 2 ? (F)sqrt_of((double)a) : (F)a;
 }
 
 FN void store(TO &y, A a, i64 count)
 {
-  A v = finished(a, count);
-  set(y, ADD ? plus(v, get<A>(y)) : v);
+  F v = finished(a, count);
+  set(y, ADD ? plus(v, get<F>(y)) : v);
 }
 
 // part: of parts results; NULL: there is one part

@@ -39,7 +39,7 @@ FN struct pool_region pool_region_at(const T *rois, i64 r, const roi_args &s)
 
 // argmax: of each maximum in its plane, -1: there is none; either of y and argmax may be NULL
 extern "C" __global__ void roi_pool(
-    T *y, T *argmax, const T *x, const T *rois, const struct roi_args __grid_constant__ s)
+    T *y, i32 *argmax, const T *x, const T *rois, const struct roi_args __grid_constant__ s)
 {
   EACH(i, s.n)
   {
@@ -59,12 +59,12 @@ extern "C" __global__ void roi_pool(
         }
       }
     if (y) y[i] = best < 0 ? 0 : most;
-    if (argmax) argmax[i] = (T)best;
+    if (argmax) argmax[i] = (i32)best;
   }
 }
 
 // n: elements of dx
-extern "C" __global__ void roi_pool_back(T *dx, const T *dy, const T *argmax, const T *rois,
+extern "C" __global__ void roi_pool_back(T *dx, const T *dy, const i32 *argmax, const T *rois,
     const struct roi_args __grid_constant__ s)
 {
   EACH(i, s.n)
@@ -79,12 +79,12 @@ extern "C" __global__ void roi_pool_back(T *dx, const T *dy, const T *argmax, co
         if (!holds(pool_bin(&g, 0, by, s.bins[0], s.size[0]), p.at[0])) continue;
         for (i64 bx = 0; bx < s.bins[1]; bx++) {
           i64 from = ((r * s.channels + p.channel) * s.bins[0] + by) * s.bins[1] + bx;
-          if (holds(pool_bin(&g, 1, bx, s.bins[1], s.size[1]), p.at[1]) && (i64)argmax[from] == at)
+          if (holds(pool_bin(&g, 1, bx, s.bins[1], s.size[1]), p.at[1]) && argmax[from] == at)
             sum += dy[from];
         }
       }
     }
-    dx[i] = sum;
+    set(dx[i], sum);
   }
 }
 
@@ -136,7 +136,7 @@ extern "C" __global__ void align(
         }
       sum *= 1 / (g.grid[0] * g.grid[1]);
     }
-    y[i] = (T)sum;
+    set(y[i], sum);
   }
 }
 
@@ -183,7 +183,7 @@ extern "C" __global__ void align_back(
           sum += part * (dy[(r * s.channels + c) * bins + bin] * (1 / (g.grid[0] * g.grid[1])));
       }
     }
-    dx[i] = (T)sum;
+    set(dx[i], sum);
   }
 }
 
@@ -226,7 +226,7 @@ extern "C" __global__ void ps_mean(
     const T *plane = x + (g.image * s.channels + ps_channel(k, b)) * k.size[0] * k.size[1];
     for (i64 a = v.from; area > 0 && a < v.to; a++)
       for (i64 c = u.from; c < u.to; c++) sum += plane[a * k.size[1] + c];
-    y[i] = area > 0 ? (T)(sum / area) : 0;
+    set(y[i], area > 0 ? (T)(sum / area) : 0);
   }
 }
 
@@ -263,7 +263,7 @@ extern "C" __global__ void ps_mean_back(
         }
       }
     }
-    dx[i] = (T)sum;
+    set(dx[i], sum);
   }
 }
 
@@ -306,7 +306,7 @@ extern "C" __global__ void ps_sample(T *y, T *count, const T *x, const T *rois, 
         counted++;
       }
     }
-    if (y) y[i] = counted ? (T)(sum / (double)counted) : 0;
+    if (y) set(y[i], counted ? (T)(sum / (double)counted) : 0);
     if (count) count[i] = (T)counted;
   }
 }
@@ -339,7 +339,7 @@ extern "C" __global__ void ps_sample_back(T *dx, const T *dy, const T *count, co
           }
         }
     }
-    dx[i] = (T)sum;
+    set(dx[i], sum);
   }
 }
 
@@ -383,6 +383,6 @@ extern "C" __global__ void ps_trans_back(T *dtrans, const T *dy, const T *count,
       }
     }
     sum = team_sum(sum);
-    if (LEADS) dtrans[e] = (T)sum;
+    if (LEADS) dtrans[e] = plain((T)sum);
   }
 }

@@ -46,7 +46,7 @@ extern "C" __global__ void repeat_pixels_back(
     for (i64 a = 0; a < down; a++)
       for (i64 b = 0; b < across; b++)
         sum += large[(plane * s.H + y * down + a) * s.W + x * across + b];
-    small[i] = sum;
+    set(small[i], sum);
   }
 }
 
@@ -69,7 +69,7 @@ extern "C" __global__ void repeat_kernels(
         if (y < ky || x < kx || iy >= s.h || ix >= s.w) continue;
         sum += of[ky * s.k + kx] * small[(plane * s.h + iy) * s.w + ix];
       }
-    large[i] = sum;
+    set(large[i], sum);
   }
 }
 
@@ -93,7 +93,7 @@ extern "C" __global__ void repeat_kernels_back(
       i64 from = under_kernel(s, plane, y, x, tap / s.k, tap % s.k);
       if (from >= 0) sum += of[tap] * large[from];
     }
-    small[i] = sum;
+    set(small[i], sum);
   }
 }
 

@@ -28,7 +28,7 @@ extern "C" __global__ void sample(
     if (corners_at(&k, at[0], at[s.n], s.h, s.w))
       for (int j = 0; j < 4; j++)
         if (k.in[j]) v += corner_weight(&k, j) * x[plane * s.h * s.w + k.at[j]];
-    y[i] = v;
+    set(y[i], v);
   }
 }
 
@@ -48,8 +48,8 @@ extern "C" __global__ void sample_back_grid(T *dgrid, const T *dy, const T *x, c
         gx += slope_across(&k, v, g);
         gy += slope_down(&k, v, g);
       }
-    dgrid[at] = (T)(gx * (double)(s.w - 1) / 2);
-    dgrid[at + s.n] = (T)(gy * (double)(s.h - 1) / 2);
+    set(dgrid[at], gx * (double)(s.w - 1) / 2);
+    set(dgrid[at + s.n], gy * (double)(s.h - 1) / 2);
   }
 }
 
@@ -78,8 +78,8 @@ extern "C" __global__ void regular(T *grid, i64 h, i64 w, i32 pixels)
   EACH(i, h * w)
   {
     i64 x = i % w, y = i / w;
-    grid[i] = pixels ? (T)x : grid_coordinate(x, w);
-    grid[h * w + i] = pixels ? (T)y : grid_coordinate(y, h);
+    set(grid[i], pixels ? (T)x : grid_coordinate(x, w));
+    set(grid[h * w + i], pixels ? (T)y : grid_coordinate(y, h));
     if (!pixels) grid[2 * h * w + i] = 1;
   }
 }
@@ -91,7 +91,7 @@ extern "C" __global__ void affine(T *grid, const T *theta, i64 images, i64 h, i6
   {
     const T *t = theta + i / (h * w) * 3;
     i64 at = i % (h * w);
-    grid[i] = t[0] * grid_coordinate(at % w, w) + t[1] * grid_coordinate(at / w, h) + t[2];
+    set(grid[i], t[0] * grid_coordinate(at % w, w) + t[1] * grid_coordinate(at / w, h) + t[2]);
   }
 }
 
@@ -110,7 +110,7 @@ extern "C" __global__ void affine_back(T *theta, const T *grid, i64 images, i64 
       sum += (double)g[i] * by;
     }
     sum = team_sum(sum);
-    if (LEADS) theta[e] = (T)sum;
+    if (LEADS) set(theta[e], sum);
   }
 }
 
@@ -123,8 +123,8 @@ extern "C" __global__ void warp(T *y, const T *x, i64 images, i64 h, i64 w, i32 
     double half = (double)((down ? h : w) - 1) / 2;
     i64 at = i % (h * w);
     if (back)
-      y[i] = x[i] * (T)(1 / half);
+      set(y[i], x[i] * (T)(1 / half));
     else
-      y[i] = (T)(((double)x[i] + (double)(down ? at / w : at % w)) / half - 1);
+      set(y[i], ((double)x[i] + (double)(down ? at / w : at % w)) / half - 1);
   }
 }

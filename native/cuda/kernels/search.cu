@@ -3,7 +3,8 @@
 // and then looks for it. Bound: bytes, one read; the second comes from the cache.
 #ifndef T
 #include "prelude.cuh"
-#define T float      // data and places
+#define T float
+#define TO float     // places
 #define LEAST 0
 #define TEAM 32
 #include "team.cuh"
@@ -18,7 +19,7 @@ struct join_extreme {
   }
 };
 
-extern "C" __global__ void index_of_extreme(T *y, const T *x, i64 rows, i64 k, i64 inner)
+extern "C" __global__ void index_of_extreme(TO *y, const T *x, i64 rows, i64 k, i64 inner)
 {
   EACH_ROW(row, rows)
   {

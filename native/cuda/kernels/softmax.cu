@@ -14,7 +14,7 @@
 typedef computes<TO>::type C;
 typedef accumulates<TO>::type A;
 
-// length: how many elements of each row count, or NULL; what is behind them is 0
+// length: how many elements of each row count, or NULL; those after them are 0, their gradients too
 extern "C" __global__ void softmax(
     TO *y, const T *x, const LENGTH *length, i64 rows, i64 k, i64 inner, C scale)
 {
@@ -32,13 +32,13 @@ extern "C" __global__ void softmax(
 }
 
 extern "C" __global__ void softmax_back(
-    T *dx, const TO *y, const TO *dy, i64 rows, i64 k, i64 inner, C scale)
+    T *dx, const TO *y, const TO *dy, const LENGTH *length, i64 rows, i64 k, i64 inner, C scale)
 {
   EACH_ROW(row, rows)
   {
-    i64 at = row_start(row, k, inner);
+    i64 at = row_start(row, k, inner), n = length ? index_at(length[row], k + 1) : k;
     A sum = 0;
-    EACH_OF_TEAM(j, 0, k)
+    EACH_OF_TEAM(j, 0, n)
     {
       C g = get<C>(dy[at + j * inner]);
       sum += LOG ? g : g * get<C>(y[at + j * inner]);
@@ -47,7 +47,8 @@ extern "C" __global__ void softmax_back(
     EACH_OF_TEAM(j, 0, k)
     {
       C p = get<C>(y[at + j * inner]), g = get<C>(dy[at + j * inner]);
-      set(dx[at + j * inner], (LOG ? g - exp_of(p) * total : (g - total) * p) * scale);
+      set(dx[at + j * inner],
+          j >= n ? 0 : (LOG ? g - exp_of(p) * total : (g - total) * p) * scale);
     }
   }
 }

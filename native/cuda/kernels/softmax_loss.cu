@@ -33,8 +33,8 @@ extern "C" __global__ void softmax_loss(TO *dx, const TO *p, const LABEL *label,
     {
       i64 e = at + j * x.inner;
       C d = (get<C>(p[e]) - (C)(j == l ? x.hit : x.other)) * scale;
-      if (x.ignores && l == x.ignored) d = 0;
-      set(dx[e], head ? d * get<C>(head[e]) : d);
+      if (head) d *= get<C>(head[e]);
+      set(dx[e], x.ignores && l == x.ignored ? 0 : d);
     }
   }
 }

@@ -27,6 +27,6 @@ extern "C" __global__ void add_taps(T *dx, const T *dy, const sort_key *keys, co
       i64 tap = keys[q].index, sample = tap / s.fan % s.samples;
       sum += weight[tap] * dy[(image * s.channels + c) * s.samples + sample];
     }
-    dx[(image * s.channels + c) * s.plane + (i64)key % s.plane] = sum;
+    set(dx[(image * s.channels + c) * s.plane + (i64)key % s.plane], sum);
   }
 }

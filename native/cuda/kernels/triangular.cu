@@ -33,7 +33,7 @@ extern "C" __global__ void triangle_multiply(
     for (i64 k = before ? 0 : at; k < (before ? at + 1 : s.side); k++)
       sum += s.right ? (double)from[i * s.n + k] * element_of(own, s, k, j)
                      : element_of(own, s, i, k) * (double)from[k * s.n + j];
-    y[e] = (T)(s.factor * sum);
+    set(y[e], s.factor * sum);
   }
 }
 
@@ -53,7 +53,7 @@ extern "C" __global__ void triangle_solve(
       for (i64 k = up ? 0 : i + 1; k < (up ? i : s.side); k++)
         left -= (s.right ? element_of(own, s, k, i) : element_of(own, s, i, k)) *
             (double)x[first + k * step];
-      x[first + i * step] = (T)(left / element_of(own, s, i, i));
+      set(x[first + i * step], left / element_of(own, s, i, i));
     }
   }
 }
@@ -71,7 +71,7 @@ extern "C" __global__ void triangle_gradient(
     EACH_OF_TEAM(k, 0, kept ? s.right ? s.m : s.n : 0)
       sum += (double)u[at + i * row + k * step] * (double)v[at + j * row + k * step];
     sum = team_sum(sum);
-    if (LEADS) da[e] = kept ? (T)(s.factor * sum) : 0;
+    if (LEADS) set(da[e], kept ? (T)(s.factor * sum) : 0);
   }
 }
 
@@ -126,7 +126,7 @@ extern "C" __global__ void half_mirrored(T *y, const T *x, i64 count, i64 n, i32
   {
     i64 row = i / n % n, column = i % n;
     bool own = lower ? column <= row : column >= row;
-    y[i] = (T)(0.5 * (double)(own ? x[i] : x[i - row * n - column + column * n + row]));
+    set(y[i], 0.5 * (double)(own ? x[i] : x[i - row * n - column + column * n + row]));
   }
 }
 

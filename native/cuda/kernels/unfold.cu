@@ -19,7 +19,7 @@ extern "C" __global__ void unfold(
     i64 plane = i / outs / taps;
     i64 at = element_seen(s, apart(i % outs, s.out), apart(i / outs % taps, s.kernel));
     T v = at >= 0 ? image[plane * count_of(s.in) + at] : 0;
-    columns[i] = add ? columns[i] + v : v;
+    set(columns[i], add ? columns[i] + v : v);
   }
 }
 
@@ -36,7 +36,7 @@ extern "C" __global__ void fold(
       i64 o = element_seen_from(s, at, apart(t, s.kernel));
       if (o >= 0) sum += columns[(plane * taps + t) * outs + o];
     }
-    image[i] = sum;
+    set(image[i], sum);
   }
 }
 
@@ -54,8 +54,8 @@ extern "C" __global__ void lrn(
     for (i64 w = c > s.half ? -s.half : -c; w <= s.half && c + w < s.k; w++)
       sum += x[i + w * s.inner] * x[i + w * s.inner];
     sum = (T)s.knorm + (T)s.alpha * sum;
-    if (norm) norm[i] = sum;
-    if (y) y[i] = x[i] * (T)pow((double)sum, -s.beta);
+    if (norm) set(norm[i], sum);
+    if (y) set(y[i], x[i] * (T)pow((double)sum, -s.beta));
   }
 }
 
@@ -70,6 +70,6 @@ extern "C" __global__ void lrn_back(T *dx, const T *dy, const T *x, const T *nor
       i64 at = i + w * s.inner;
       sum += dy[at] * (T)pow((double)norm[at], -s.beta) * x[at] / norm[at];
     }
-    dx[i] = dy[i] * (T)pow((double)norm[i], -s.beta) - (T)(2 * s.alpha * s.beta) * x[i] * sum;
+    set(dx[i], dy[i] * (T)pow((double)norm[i], -s.beta) - (T)(2 * s.alpha * s.beta) * x[i] * sum);
   }
 }

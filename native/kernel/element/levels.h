@@ -19,6 +19,35 @@ TY_DEVICE_FN double nearest_level(double v, double least, double most)
   return q > most ? most : q >= least ? q : q < least ? least : 0;
 }
 
+/* Levels of the number 1 where least .. most become 0 .. 255; 1 where that is no range. */
+TY_DEVICE_FN float scale_of_range(double least, double most)
+{
+  double scale = 255 / (most - least);
+  return scale > 0 && scale < 3.4e38 ? (float)scale : 1;
+}
+
+/* The level of 0 there. */
+TY_DEVICE_FN float shift_of_range(double most, float scale) { return (float)(255 - most * scale); }
+
+/* The level 0 .. 255 of a number; NaN is 0. */
+TY_DEVICE_FN double shifted_level(double v, float scale, float shift)
+{
+  double q = floor(v * scale + shift + 0.5);
+  return q > 255 ? 255 : q >= 0 ? q : 0;
+}
+
+/* What a level stands for. */
+TY_DEVICE_FN float shifted_number(double level, float scale, float shift)
+{
+  return (float)((level - shift) / scale);
+}
+
+/* A weight as the nearest of 127 levels either way of the largest magnitude of its unit. */
+TY_DEVICE_FN float rounded_weight(float w, float most)
+{
+  return most > 0 ? (float)(nearest_level((double)w * 127 / most, -127, 127) * most / 127) : 0;
+}
+
 /* A bias of unit `own` as a level of the products that it is added to. */
 TY_DEVICE_FN double bias_level(double bias, double own, double unit)
 {

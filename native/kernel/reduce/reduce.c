@@ -13,18 +13,17 @@
 
 #define TABLES(isa) \
   extern const struct reducer reducer_f32_##isa, reducer_f64_##isa, reducer_u8_##isa, \
-      reducer_i8_##isa, \
-  reducer_i32_##isa, reducer_i64_##isa;
+      reducer_i8_##isa, reducer_i32_##isa, reducer_i64_##isa, reducer_b8_##isa;
 #define TABLE(isa) \
   { &reducer_f32_##isa, &reducer_f64_##isa, &reducer_u8_##isa, &reducer_i8_##isa, \
-    &reducer_i32_##isa, &reducer_i64_##isa }
+    &reducer_i32_##isa, &reducer_i64_##isa, &reducer_b8_##isa }
 TABLES(baseline)
 #ifdef __x86_64__
 TABLES(avx2)
 TABLES(avx512)
-static const struct reducer *const table[][6] = { TABLE(baseline), TABLE(avx2), TABLE(avx512) };
+static const struct reducer *const table[][7] = { TABLE(baseline), TABLE(avx2), TABLE(avx512) };
 #else
-static const struct reducer *const table[][6] = { TABLE(baseline) };
+static const struct reducer *const table[][7] = { TABLE(baseline) };
 #endif
 
 const struct reducer *reducer_of(int dtype)
@@ -36,6 +35,7 @@ const struct reducer *reducer_of(int dtype)
   case TY_I8: return table[level][3];
   case TY_I32: return table[level][4];
   case TY_I64: return table[level][5];
+  case TY_BOOL: return table[level][6];
   default: return table[level][2];
   }
 }
@@ -80,7 +80,7 @@ static void cut_parts(struct reduce *r)
 
 void reduce_plan_axes(int dtype, int n, const int64_t *dim, uint32_t axes, struct reduce *r)
 {
-  *r = (struct reduce){ .dtype = dtype, .in = 1, .out = 1 };
+  *r = (struct reduce){ .dtype = dtype, .result = dtype, .in = 1, .out = 1 };
   join_groups(n, dim, axes, r);
   int64_t from = 1;
   for (int i = r->n - 1; i >= 0; i--) {
@@ -120,7 +120,7 @@ struct reduction {
   int kind, finish;
   const char *x, *centre;
   char *y;
-  size_t size;
+  size_t size;                                        /* of an element of x */
   bool add;
   accumulator *part;                                  /* parts x results; NULL: results go to y */
   int block;  /* the group that a unit's block lies in: the last kept one, -1: none */
@@ -170,6 +170,16 @@ static int64_t locate(const struct reduction *j, int64_t u, int64_t *from, int64
   return n;
 }
 
+/* Results `to` .. to + n - 1 from their accumulators, which integers that become floats change. */
+static void store_results(const struct reduction *j, accumulator *acc, int64_t to, int64_t n)
+{
+  const int dtype = j->r->result;
+  if (dtype_float(dtype) && !dtype_float(j->r->dtype))
+    for (int64_t i = 0; i < n; i++) acc[i].f = (double)acc[i].i;
+  reducer_of(dtype)->store(
+      j->y + to * (int64_t)dtype_size(dtype), acc, j->finish, j->r->count, j->add, n);
+}
+
 /* Where a part begins, in elements of the group that is split: eights are reduced at once. */
 static int64_t part_at(const struct reduce *r, int64_t part)
 {
@@ -195,8 +205,7 @@ static void body(int64_t begin, int64_t end, void *context)
     j->table->start(acc, j->kind, n);
     reduce_block(j, dim, j->x + from * (int64_t)j->size,
         j->centre ? j->centre + to * (int64_t)j->size : NULL, acc, n);
-    if (!j->part)
-      j->table->store(j->y + to * (int64_t)j->size, acc, j->finish, r->count, j->add, n);
+    if (!j->part) store_results(j, acc, to, n);
   }
 }
 
@@ -206,8 +215,7 @@ static void merge_body(int64_t begin, int64_t end, void *context)
   const struct reduce *r = j->r;
   for (int64_t p = 1; p < r->parts; p++)
     j->table->merge[j->kind](j->part + begin, j->part + p * r->out + begin, end - begin);
-  j->table->store(
-      j->y + begin * (int64_t)j->size, j->part + begin, j->finish, r->count, j->add, end - begin);
+  store_results(j, j->part + begin, begin, end - begin);
 }
 
 /* Blocks of equal length, of work that is worth a thread; of columns, whole vectors and wide,

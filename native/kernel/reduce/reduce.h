@@ -41,13 +41,15 @@ struct reducer {
   int64_t (*find)(const void *x, accumulator value, int64_t n);
   back_fn back_rows[B_KINDS], back_cols[B_KINDS];
 };
-/* float32 float64 uint8 int8 int32 int64; bool as uint8 */
+/* float32 float64 uint8 int8 int32 int64 bool, whose results are 0 or 1 */
 const struct reducer *reducer_of(int dtype);
 
 /* The shape as alternating groups of kept and reduced axes. */
 enum { R_AXES = 2 * TY_MAXDIM };
 struct reduce {
   int     dtype, n, inner;                            /* inner: the last group is reduced */
+  /* dtype of y, which plans set to that of x; another one is float32 or int64 for integers */
+  int     result;
   int64_t dim[R_AXES], from[R_AXES], to[R_AXES];      /* strides in x; in y, 0 for reduced groups */
   int64_t in, out, count;                             /* elements of x, of y, reduced to one */
   /* few results: group `split` is reduced in so many parts */

@@ -8,7 +8,10 @@
 
 struct activation { int64_t act_type; };
 static const struct param activation_params[] = {
-  { "act_type", P_ENUM, offsetof(struct activation, act_type), NULL, "which function", "relu|sigmoid|tanh|softrelu|softsign" },
+  { "act_type", P_ENUM, offsetof(struct activation, act_type), NULL, "which function", "relu|sigmoid|tanh|softrelu|softsign",
+    .elsewhere = "gelu leaky elu selu prelu rrelu: use LeakyReLU, which has this act_type; leaky_relu: use LeakyReLU; "
+                 "silu swish: use data * sigmoid(data); mish: use data * tanh(softrelu(data)); softplus: use softrelu; "
+                 "softmax log_softmax softmin hard_sigmoid: use the operator of that name" },
   { 0 } };
 static const struct formula activation_row = {
   "$act_type == 0 ? relu(a) : $act_type == 1 ? sigmoid(a) : $act_type == 2 ? tanh(a) : $act_type == 3 ? softrelu(a) "
@@ -65,6 +68,6 @@ const struct op op_activation[] = {
   { .name = "_contrib_quadratic", ALIKE,
     .doc = "a data^2 + b data + c, element by element; gradient 2 a data + b.",
     .param = quadratic_params, .param_size = sizeof(struct quadratic), .check = three_singles,
-    .formula = &(const struct formula){ "$a * a * a + $b * a + $c", { "g * (2 * $a * a + $b)" } } },
+    .formula = &(const struct formula){ "$a * a * a + $b * a + $c", { "g * (2 * $a * a + $b)" } }, .flags = OP_NAMED_INPUT },
   { 0 }
 };

@@ -11,7 +11,8 @@
 enum { RRELU, LEAKY, PRELU, ELU, SELU, GELU };
 struct leaky { int64_t act_type; double slope, lower_bound, upper_bound; };
 static const struct param params[] = {
-  { "act_type",    P_ENUM,  offsetof(struct leaky, act_type),    "leaky", "which function", "rrelu|leaky|prelu|elu|selu|gelu" },
+  { "act_type",    P_ENUM,  offsetof(struct leaky, act_type),    "leaky", "which function", "rrelu|leaky|prelu|elu|selu|gelu",
+    .elsewhere = "relu sigmoid tanh softrelu softsign: use Activation, which has this act_type; silu swish: use data * sigmoid(data)" },
   { "slope",       P_FLOAT, offsetof(struct leaky, slope),       "0.25",  "leaky, elu: slope or scale below 0" },
   { "lower_bound", P_FLOAT, offsetof(struct leaky, lower_bound), "0.125", "rrelu: least slope" },
   { "upper_bound", P_FLOAT, offsetof(struct leaky, upper_bound), "0.334", "rrelu: slopes stay below it" }, { 0 } };
@@ -27,8 +28,8 @@ static const struct op inner[] = {
   [ELU]   = INNER("elu", "data", "a > 0 ? a : $slope * expm1(a)", "y > 0 ? g : g * ($slope + y)", NULL),
   [SELU]  = INNER("selu", "data", "a > 0 ? " LAMBDA " * a : " LAMBDA_ALPHA " * expm1(a)",
                   "y > 0 ? " LAMBDA " * g : g * (" LAMBDA_ALPHA " + y)", NULL),
-  [GELU]  = INNER("gelu", "data", "0.5 * a * (1 + erf(a * 0.70710678118654752))",
-                  "g * (0.5 * (1 + erf(a * 0.70710678118654752)) + a * 0.39894228040143268 * exp(-0.5 * a * a))", NULL),
+  [GELU]  = INNER("gelu", "data", "a * normcdf(a)",
+                  "g * (normcdf(a) + a * 0.39894228040143268 * exp(-0.5 * a * a))", NULL),
 };
 
 static const struct leaky *of(const void *param) { return param; }
@@ -129,6 +130,11 @@ static size_t back_scratch(const struct call *c)
 
 /* -- rrelu ------------------------------------------------------------------------------------- */
 
+static bool draws_slopes(const void *param, bool is_train)
+{
+  return of(param)->act_type == RRELU && is_train;
+}
+
 static const char *no_random(const struct call *c)
 {
   return is_random(c) ? NULL : "no random slopes";
@@ -188,6 +194,6 @@ const struct op op_leaky_relu[] = {
     .doc = "data above 0; below: slope data (leaky), slope (e^data - 1) (elu), its scaled form (selu), gamma data along axis 1 (prelu), "
            "random slopes in training and their mean otherwise (rrelu); gelu is data times the normal distribution function. Same shape; "
            "prelu's gamma has one element per channel, or one.",
-    .grad_of = grad_of, .inplace = "0=0", .cpu = cpu, .back_cpu = back_cpu, .flags = OP_RANDOM },
+    .grad_of = grad_of, .inplace = "0=0", .cpu = cpu, .back_cpu = back_cpu, .flags = OP_RANDOM, .draws = draws_slopes },
   { 0 }
 };

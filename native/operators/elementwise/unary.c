@@ -13,11 +13,10 @@
   { .name = name_, .alias = alias_, .doc = doc_, .in = "data", .inplace = "0=0", \
     .back_inplace = "0=0 0=1", .formula = &(const struct formula){ y_, { grad_ } }, \
     .activation = act_ },
-#define FLAT(name_, alias_, y_, doc_)  FLAT_WITH(0, name_, alias_, y_, doc_)
-#define FLAT_WITH(flags_, name_, alias_, y_, doc_) \
+#define FLAT(name_, alias_, y_, doc_) \
   { .name = name_, .alias = alias_, .doc = doc_ " The gradient is zero.", .in = "data", \
     .inplace = "0=0", .formula = &(const struct formula){ y_, { NULL } }, \
-    .flags = OP_ZERO_GRAD | (flags_) },
+    .flags = OP_ZERO_GRAD },
 
 const struct op op_unary[] = {
   /* name              aliases                            y             gradient; doc */
@@ -75,9 +74,9 @@ const struct op op_unary[] = {
      "Cosine of radians, element by element; gradient -sin(data).")
   OF("tan",            "_sparse_tan",                     "tan(a)",     "g * (y * y + 1)",
      "Tangent of radians, element by element; gradient y^2 + 1.")
-  OF("arcsin",         "_sparse_arcsin",                  "asin(a)",    "g * (1 / sqrt(1 - a * a))",
+  OF("arcsin",         "_sparse_arcsin",                  "asin(a)",    "g * (1 / sqrt((1 - a) * (1 + a)))",
      "Inverse sine, in radians; gradient 1 / sqrt(1 - data^2).")
-  OF("arccos",         "_sparse_arccos",                  "acos(a)",    "g * (-1 / sqrt(1 - a * a))",
+  OF("arccos",         "_sparse_arccos",                  "acos(a)",    "g * (-1 / sqrt((1 - a) * (1 + a)))",
      "Inverse cosine, in radians; gradient -1 / sqrt(1 - data^2).")
   OF("arctan",         "_sparse_arctan",                  "atan(a)",    "g / (1 + a * a)",
      "Inverse tangent, in radians; gradient 1 / (1 + data^2).")
@@ -93,9 +92,9 @@ const struct op op_unary[] = {
      "Hyperbolic tangent; gradient 1 - y^2.")
   OF("arcsinh",        "_sparse_arcsinh",                 "asinh(a)",   "g / sqrt(a * a + 1)",
      "Inverse hyperbolic sine; gradient 1 / sqrt(data^2 + 1).")
-  OF("arccosh",        "_sparse_arccosh",                 "acosh(a)",   "g * (1 / sqrt(a * a - 1))",
+  OF("arccosh",        "_sparse_arccosh",                 "acosh(a)",   "g * (1 / sqrt((a - 1) * (a + 1)))",
      "Inverse hyperbolic cosine; gradient 1 / sqrt(data^2 - 1).")
-  OF("arctanh",        "_sparse_arctanh",                 "atanh(a)",   "g * (1 / (1 - a * a))",
+  OF("arctanh",        "_sparse_arctanh",                 "atanh(a)",   "g * (1 / ((1 - a) * (1 + a)))",
      "Inverse hyperbolic tangent; gradient 1 / (1 - data^2).")
   OF("gamma",          "_npx_gamma _sparse_gamma",        "gamma(a)",   "g * (y * digamma(a))",
      "The gamma function; gradient y psi(data).")
@@ -110,8 +109,8 @@ const struct op op_unary[] = {
 
   OF("_copy",          "identity",                        "a",          "g",
      "data itself; the gradient passes through.")
-  FLAT_WITH(OP_NAMED_INPUT, "BlockGrad", "_sparse_stop_gradient stop_gradient", "a",
-            "data itself; nothing flows back.")
+  FLAT("BlockGrad",    "_sparse_stop_gradient stop_gradient", "a",
+       "data itself; nothing flows back.")
   FLAT("zeros_like",   "_sparse_zeros_like",              "0",
        "Zeros of data's shape and dtype.")
   FLAT("ones_like",    NULL,                              "1",

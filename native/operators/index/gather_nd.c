@@ -66,6 +66,20 @@ static int rows_shape(struct infer *s, const ty_desc *array, const ty_desc *inde
   return shape_is(s, rows, n, dim);
 }
 
+/* The longest of the axes that coordinates name. */
+static int64_t longest_axis(const ty_desc *array, const ty_desc *index)
+{
+  int64_t n = 0;
+  for (int i = 0; index->ndim && i < array->ndim && i < index->dim[0]; i++)
+    n = MAX(n, array->dim[i]);
+  return n;
+}
+
+static int64_t gather_coordinates(const struct infer *s, int *input)
+{
+  return longest_axis(&s->in[0], &s->in[1]);
+}
+
 static int gather_shape(struct infer *s) { return rows_shape(s, &s->in[0], &s->in[1], &s->out[0]); }
 static int first_type(struct infer *s) { return type_both(s, &s->in[0], &s->out[0]); }
 
@@ -106,6 +120,7 @@ ADD(double)
 ADD(uint8_t)
 ADD(uint32_t)
 ADD(uint64_t)
+ADD(bool)
 
 static int gather_back(struct call *c) /* reads the head gradient, indices */
 {
@@ -120,6 +135,7 @@ static int gather_back(struct call *c) /* reads the head gradient, indices */
   case TY_F64: add_double(&p, dx->p, c->in[0].p); break;
   case TY_I32: add_uint32_t(&p, dx->p, c->in[0].p); break;
   case TY_I64: add_uint64_t(&p, dx->p, c->in[0].p); break;
+  case TY_BOOL: add_bool(&p, dx->p, c->in[0].p); break;
   default: add_uint8_t(&p, dx->p, c->in[0].p);
   }
   return TY_OK;
@@ -152,6 +168,17 @@ static int scatter_shape(struct infer *s)
 {
   TRY(given_shape(s, &s->out[0]));
   return rows_shape(s, &s->out[0], &s->in[1], &s->in[0]);
+}
+
+static int64_t scatter_coordinates(const struct infer *s, int *input)
+{
+  return longest_axis(&s->out[0], &s->in[1]);
+}
+
+static int64_t set_coordinates(const struct infer *s, int *input)
+{
+  *input = 2;
+  return longest_axis(&s->out[0], &s->in[2]);
 }
 
 static int set_shape(struct infer *s) /* lhs rhs indices */
@@ -217,6 +244,11 @@ static int copy_shape(struct infer *s) /* old_tensor index_vector new_tensor */
   memcpy(dim, old->dim, sizeof dim);
   dim[0] = index->ndim ? index->dim[0] : 0;
   return shape_is(s, rows, old->ndim, dim);
+}
+
+static int64_t copy_rows(const struct infer *s, int *input)
+{
+  return s->in[0].ndim ? s->in[0].dim[0] : 0;
 }
 
 static int copy_type(struct infer *s)
@@ -308,18 +340,36 @@ static int ravel_pair(struct infer *s, ty_desc *columns, ty_desc *flat)
   return shape_is(s, flat, ndim, columns->dim + 1);
 }
 
+/* Whether the type, which data and result share, holds the position of the last element. */
+static int elements_fit(struct infer *s)
+{
+  const struct ravel *p = s->param;
+  int64_t n = 1;
+  for (int i = 0; i < p->shape.n; i++) n = size_times(n, MAX(p->shape.d[i], 0));
+  return positions_fit(s, &s->in[0], s->in[0].dtype, n, "Cast data to a type that does");
+}
+
+static int ravel_type(struct infer *s)
+{
+  TRY(type_all(s));
+  return elements_fit(s);
+}
+
 static int ravel_shape(struct infer *s)
 {
   if (s->in[0].ndim == 1)
     return infer_fail(s, TY_ESHAPE, &s->in[0], "expected 2 dimensions, one row per axis, got 1");
-  return ravel_pair(s, &s->in[0], &s->out[0]);
+  TRY(ravel_pair(s, &s->in[0], &s->out[0]));
+  return elements_fit(s);
 }
 
 static int unravel_shape(struct infer *s)
 {
   if (s->in[0].ndim > 1)
     return infer_fail(s, TY_ESHAPE, &s->in[0], "expected 1 dimension, got %d", s->in[0].ndim);
-  return ravel_pair(s, &s->out[0], &s->in[0]);
+  TRY(shape_is(s, &s->in[0], 1, (int64_t[]){ 0 }));
+  TRY(ravel_pair(s, &s->out[0], &s->in[0]));
+  return elements_fit(s);
 }
 
 static void store(const struct operand *a, int64_t i, int64_t v)
@@ -368,31 +418,31 @@ const struct op op_gather_nd[] = {
   { .name = "gather_nd", .alias = "_npi_gather_nd _npx_gather_nd",
     .doc = "The rows of data at the places named by indices (M, ...): result (..., rest of data). Gradients of one "
            "place add up; indices get none.",
-    .in = "data indices", .shape = gather_shape, .type = first_type, .grad = "g0 i1", .cpu = gather_kernels,
+    .in = "data indices", .shape = gather_shape, .type = first_type, .indices = gather_coordinates, .grad = "g0 i1", .cpu = gather_kernels,
     .back_cpu = gather_back_kernels },
   { .name = "scatter_nd",
     .doc = "Zeros of the given shape with the rows of data written to the places named by indices. data's gradient is "
            "gathered there; indices get none.",
     .in = "data indices", .param = scatter_params, .param_size = sizeof(struct scatter_param), .shape = scatter_shape,
-    .type = first_type,
+    .type = first_type, .indices = scatter_coordinates,
     .grad = "g0 i1", .cpu = scatter_kernels, .back_cpu = scatter_back_kernels },
   { .name = "_scatter_set_nd", .alias = "_npi_scatter_set_nd",
     .doc = "lhs with the rows of rhs written to the places named by indices. No gradient.",
     .in = "lhs rhs indices", .param = scatter_params, .param_size = sizeof(struct scatter_param), .shape = set_shape,
-    .type = set_type,
+    .type = set_type, .indices = set_coordinates,
     .inplace = "0=0", .cpu = set_kernels },
   { .name = "_contrib_index_copy",
     .doc = "old_tensor with row index_vector[i] replaced by row i of new_tensor. The replaced rows' gradient goes to "
            "new_tensor, the rest to old_tensor.",
-    .in = "old_tensor index_vector new_tensor", .shape = copy_shape, .type = copy_type, .grad = "g0 i1",
+    .in = "old_tensor index_vector new_tensor", .shape = copy_shape, .type = copy_type, .indices = copy_rows, .grad = "g0 i1",
     .cpu = copy_kernels, .back_cpu = copy_back_kernels },
   { .name = "_ravel_multi_index", .alias = "ravel_multi_index",
     .doc = "Positions in the flattened array from one row of coordinates per axis. No gradient flows.",
     .in = "data", .param = ravel_params, .param_size = sizeof(struct ravel), .shape = ravel_shape,
-    .flags = OP_ZERO_GRAD, .cpu = ravel_kernels },
+    .type = ravel_type, .flags = OP_ZERO_GRAD | OP_NAMED_INPUT, .cpu = ravel_kernels },
   { .name = "_unravel_index", .alias = "unravel_index",
     .doc = "One row of coordinates per axis from positions in the flattened array. No gradient flows.",
     .in = "data", .param = ravel_params, .param_size = sizeof(struct ravel), .shape = unravel_shape,
-    .flags = OP_ZERO_GRAD, .cpu = unravel_kernels },
+    .type = ravel_type, .flags = OP_ZERO_GRAD | OP_NAMED_INPUT, .cpu = unravel_kernels },
   { 0 }
 };

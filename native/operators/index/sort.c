@@ -141,7 +141,7 @@ static int line_shape(struct infer *s, ty_desc *out, int64_t axis, int64_t k) /*
   const ty_desc *in = &s->in[0];
   int64_t dim[TY_MAXDIM], n;
   int a = 0;
-  if (!in->ndim) return TY_OK;
+  if (!in->ndim) return axis == NONE ? shape_is(s, out, 1, (int64_t[]){ MAX(k, 0) }) : TY_OK;
   if (axis != NONE) TRY(axis_of(s, axis, in->ndim, &a));
   n = axis == NONE ? product_of(in, 0, in->ndim) : in->dim[a];
   if (n && k > n)
@@ -154,7 +154,7 @@ static int line_shape(struct infer *s, ty_desc *out, int64_t axis, int64_t k) /*
 }
 
 /* May an index dtype hold all places of the axis? */
-static int index_fits(struct infer *s, int64_t axis, int dtype)
+static int order_fits(struct infer *s, int64_t axis, int dtype)
 {
   const ty_desc *in = &s->in[0];
   if (!in->ndim) return TY_OK;
@@ -162,26 +162,7 @@ static int index_fits(struct infer *s, int64_t axis, int dtype)
   int64_t n = axis == NONE ? product_of(in, 0, in->ndim)
       : inside             ? in->dim[axis_in(axis, in->ndim)]
                            : 0;
-  int64_t most = dtype == TY_U8 ? 256
-      : dtype == TY_F16         ? 2049
-      : dtype == TY_F32         ? (1 << 24) + 1
-                                : INT32_MAX;
-  if (n <= most || dtype == TY_I64 || dtype == TY_F64) return TY_OK;
-  return infer_fail(s, TY_EVALUE, NULL, "parameter dtype: %s cannot count %lld elements",
-      dtype_name(dtype), (long long)n);
-}
-
-static int check_index_dtype(const char *op, int64_t dtype)
-{
-  if (dtype == TY_U8 || dtype == TY_I32 || dtype == TY_I64 || dtype == TY_F16 || dtype == TY_F32 ||
-      dtype == TY_F64)
-    return TY_OK;
-  int code = fail(TY_EVALUE,
-      "%s: parameter dtype: expected uint8, int32, int64, float16, float32 or float64, got %s", op,
-      dtype_name((int)dtype));
-  fail_argument(
-      "dtype", "uint8, int32, int64, float16, float32 or float64", dtype_name((int)dtype));
-  return code;
+  return positions_fit(s, NULL, dtype, n, NULL);
 }
 
 #define INDEX_DTYPE(type) \
@@ -231,14 +212,14 @@ static int sort_back(struct call *c) /* reads the head gradient, the hidden indi
 
 static int argsort_check(void *param)
 {
-  return check_index_dtype("argsort", ((const struct sort *)param)->dtype);
+  return check_position_dtype(((const struct sort *)param)->dtype);
 }
 
 static int argsort_shape(struct infer *s)
 {
   const struct sort *p = s->param;
   TRY(line_shape(s, &s->out[0], p->axis, 0));
-  return index_fits(s, p->axis, (int)p->dtype);
+  return order_fits(s, p->axis, (int)p->dtype);
 }
 
 static int argsort_type(struct infer *s)
@@ -278,7 +259,7 @@ static const struct param topk_params[] = {
 
 static int topk_check(void *param)
 {
-  return check_index_dtype("topk", ((const struct topk *)param)->dtype);
+  return check_position_dtype(((const struct topk *)param)->dtype);
 }
 
 static const char *topk_out(const void *param)
@@ -302,7 +283,7 @@ static int topk_shape(struct infer *s)
     return shape_both(s, &s->in[0], &s->out[0]);
   }
   for (int k = 0; k < s->nout; k++) TRY(line_shape(s, &s->out[k], p->axis, p->k));
-  return p->ret_typ == VALUE ? TY_OK : index_fits(s, p->axis, (int)p->dtype);
+  return p->ret_typ == VALUE ? TY_OK : order_fits(s, p->axis, (int)p->dtype);
 }
 
 static int topk_type(struct infer *s)

@@ -69,6 +69,13 @@ static int take_shape(struct infer *s)
   return shape_is(s, &s->out[0], n, dim);
 }
 
+static int64_t take_entries(const struct infer *s, int *input)
+{
+  const ty_desc *a = &s->in[0];
+  int64_t axis = ((const struct take *)s->param)->axis;
+  return axis >= -a->ndim && axis < a->ndim ? a->dim[axis_in(axis, a->ndim)] : 0;
+}
+
 struct taking {
   char *a, *y;  /* a: the array or its gradient; y: what was taken or its gradient */
   const struct operand *index;
@@ -128,6 +135,7 @@ ADD_ROWS(double)
 ADD_ROWS(uint8_t)
 ADD_ROWS(uint32_t)
 ADD_ROWS(uint64_t)
+ADD_ROWS(bool)
 
 static void add_body(int64_t begin, int64_t end, void *context)
 {
@@ -142,6 +150,7 @@ static void add_body(int64_t begin, int64_t end, void *context)
     case TY_F64: add_double(t, outer, column, width, low, high); break;
     case TY_I32: add_uint32_t(t, outer, column, width, low, high); break;
     case TY_I64: add_uint64_t(t, outer, column, width, low, high); break;
+    case TY_BOOL: add_bool(t, outer, column, width, low, high); break;
     default: add_uint8_t(t, outer, column, width, low, high);
     }
   }
@@ -200,6 +209,19 @@ static int pick_shape(struct infer *s)
   TRY(axis_of(s, p->axis, data->ndim, &axis));
   TRY(without(s, &s->out[0], data, axis, p->keepdims));
   return without(s, &s->in[1], data, axis, s->in[1].ndim == data->ndim);
+}
+
+static int64_t pick_elements(const struct infer *s, int *input)
+{
+  const ty_desc *d = &s->in[0];
+  int64_t axis = ((const struct pick *)s->param)->axis;
+  return axis >= -d->ndim && axis < d->ndim ? d->dim[axis_in(axis, d->ndim)] : 0;
+}
+
+static int64_t batch_elements(const struct infer *s, int *input)
+{
+  const ty_desc *a = &s->in[0];
+  return a->ndim ? a->dim[a->ndim - 1] : 0;
 }
 
 static int batch_shape(struct infer *s)
@@ -308,6 +330,12 @@ static int hot_shape(struct infer *s)
   return shape_is(s, &s->out[0], ndim + 1, dim);
 }
 
+static int64_t hot_depth(const struct infer *s, int *input)
+{
+  *input = 0;
+  return ((const struct hot *)s->param)->depth;
+}
+
 static int hot_type(struct infer *s)
 {
   return type_is(s, &s->out[0], (int)((const struct hot *)s->param)->dtype);
@@ -350,6 +378,12 @@ static int encode_shape(struct infer *s)
 
 static int encode_type(struct infer *s) { return type_both(s, &s->in[1], &s->out[0]); }
 
+static int64_t encode_depth(const struct infer *s, int *input)
+{
+  *input = 0;
+  return s->out[0].ndim == 2 ? s->out[0].dim[1] : 0;
+}
+
 static int encode_run(struct call *c)
 {
   const struct operand *y = &c->out[0];
@@ -375,6 +409,12 @@ static int fill_type(struct infer *s)
 {
   TRY(type_both(s, &s->in[0], &s->out[0]));
   return type_both(s, &s->in[0], &s->in[1]);
+}
+
+static int64_t fill_columns(const struct infer *s, int *input)
+{
+  *input = 2;
+  return s->out[0].ndim == 2 ? s->out[0].dim[1] : 0;
 }
 
 static int fill_run(struct call *c)
@@ -530,28 +570,30 @@ const struct op op_take[] = {
     .doc = "Entries of a along an axis, chosen by indices; the shape of indices stands in place of the axis. "
            "Gradients of entries add up; indices get none.",
     .in = "a indices", .param = take_params, .param_size = sizeof(struct take), .shape = take_shape, .type = first_type,
-    .grad = "g0 i1", .cpu = take_kernels, .back_cpu = take_back_kernels },
+    .indices = take_entries, .grad = "g0 i1", .cpu = take_kernels, .back_cpu = take_back_kernels },
   { .name = "batch_take",
     .doc = "One element of each row of a, chosen by indices, which are moved into the row's range. No gradient; use "
            "pick.",
-    .in = "a indices", .shape = batch_shape, .type = batch_type, .cpu = batch_kernels },
+    .in = "a indices", .shape = batch_shape, .type = batch_type, .indices = batch_elements, .cpu = batch_kernels },
   { .name = "pick", .alias = "choose_element_0index _npx_pick",
     .doc = "One element of each line along an axis, chosen by index. The gradient goes to the picked elements; the "
            "index gets none.",
     .in = "data index", .param = pick_params, .param_size = sizeof(struct pick), .shape = pick_shape,
-    .type = first_type,
+    .type = first_type, .indices = pick_elements,
     .grad = "g0 i1", .cpu = pick_kernels, .back_cpu = pick_back_kernels },
   { .name = "one_hot", .alias = "_npx_one_hot",
     .doc = "A row of `depth` numbers for each index: on_value at the index, off_value elsewhere and everywhere if it "
            "is out of range. No gradient flows.",
     .in = "indices", .param = hot_params, .param_size = sizeof(struct hot), .shape = hot_shape, .type = hot_type,
-    .flags = OP_ZERO_GRAD, .cpu = hot_kernels },
+    .indices = hot_depth, .flags = OP_ZERO_GRAD, .cpu = hot_kernels },
   { .name = "_onehot_encode",
     .doc = "Rows of zeros with a 1 at the index lhs[i]; rhs only gives the shape.",
-    .in = "lhs rhs", .shape = encode_shape, .type = encode_type, .cpu = encode_kernels },
+    .in = "lhs rhs", .shape = encode_shape, .type = encode_type, .indices = encode_depth,
+    .cpu = encode_kernels },
   { .name = "fill_element_0index",
     .doc = "lhs with element rhs[i] of each row i replaced by mhs[i].",
-    .in = "lhs mhs rhs", .shape = fill_shape, .type = fill_type, .inplace = "0=0", .cpu = fill_kernels },
+    .in = "lhs mhs rhs", .shape = fill_shape, .type = fill_type, .indices = fill_columns,
+    .inplace = "0=0", .cpu = fill_kernels },
   { .name = "where", .alias = "_sparse_where",
     .doc = "x where condition is not 0, else y; a vector as condition selects whole rows. Gradients go to the chosen "
            "side; condition gets none.",

@@ -149,11 +149,11 @@ const struct op op_fft[] = { {
   .name = "_contrib_fft",
   .doc = "Fourier transform of the last axis: real (..., n) to pairs (real, imaginary) (..., 2 n). Gradient: _contrib_ifft.",
   .in = "data", .out = "output", .param = params, .param_size = sizeof(struct fourier), .shape = fft_shape,
-  .grad = "g0", .cpu = fft_cpu, .back_cpu = ifft_cpu,
+  .grad = "g0", .cpu = fft_cpu, .back_cpu = ifft_cpu, .flags = OP_NAMED_INPUT,
 }, {
   .name = "_contrib_ifft",
   .doc = "Real parts of the inverse Fourier transform of the last axis, not divided by n: pairs (..., 2 n) to (..., n). "
          "Gradient: _contrib_fft.",
   .in = "data", .out = "output", .param = params, .param_size = sizeof(struct fourier), .shape = ifft_shape,
-  .grad = "g0", .cpu = ifft_cpu, .back_cpu = fft_cpu,
+  .grad = "g0", .cpu = ifft_cpu, .back_cpu = fft_cpu, .flags = OP_NAMED_INPUT,
 }, { 0 } };

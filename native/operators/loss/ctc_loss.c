@@ -6,7 +6,9 @@
 ** and after the labels: S = 2 L + 1 states. a(t, s): log probability of all paths that are in s
 ** at t, with t's symbol; b(t, s): of all ways to end from there, without t's symbol. The
 ** gradient of the loss by the activations, softmax - posterior, is the second output; backward
-** multiplies it by the head gradients.
+** multiplies it by the head gradients. A label that needs more steps than there are, one for each
+** class and one between two equal ones, has no path: its loss and gradient are 0, as in the
+** reference.
 */
 #include "kernel/vec/vec.h"
 #include "op/op.h"
@@ -50,11 +52,21 @@ static int ctc_shape(struct infer *s)
   return shape_as(s, &s->out[1], &d);
 }
 
+static int64_t ctc_classes(const struct infer *s, int *input)
+{
+  return s->in[0].ndim == 3 ? s->in[0].dim[2] : 0;
+}
+
 static int ctc_type(struct infer *s)
 {
   for (int i = 0; i < 2; i++) TRY(type_both(s, &s->in[0], &s->out[i]));
-  for (int i = 1; i < s->nin; i++)
-    if (s->in[i].dtype == TY_NODTYPE) TRY(type_is(s, &s->in[i], s->in[0].dtype));
+  const struct ctc_param *p = s->param;
+  const ty_desc *d = &s->in[0], *label = &s->in[1];
+  int64_t steps = d->ndim == 3 && d->dim[0] ? d->dim[0] + 1 : 0,
+          labels = label->ndim == 2 && label->dim[1] ? label->dim[1] + 1 : 0;
+  TRY(type_index(s, &s->in[1], d, ctc_classes(s, NULL)));
+  for (int i = 2; i < s->nin; i++)
+    TRY(type_index(s, &s->in[i], d, p->use_data_lengths && i == 2 ? steps : labels));
   return TY_OK;
 }
 
@@ -96,16 +108,31 @@ static int64_t label_count(const struct ctc *c, int64_t n)
   if (c->label_length) return index_at(c->label_length, n, c->L + 1);
   for (int64_t i = 0; i < c->L; i++) {
     int64_t k = whole_at(c->label, n * c->L + i);
-    if (c->first ? k == 0 : k < 0) return i;
+    if (k == (c->first ? 0 : -1)) return i;
   }
   return c->L;
+}
+
+static int check_labels(const struct ctc *c)
+{
+  for (int64_t n = 0; n < c->N; n++)
+    for (int64_t i = 0, count = label_count(c, n); i < count; i++) {
+      int64_t k = whole_at(c->label, n * c->L + i);
+      NEED(k >= 0 && k < c->A, TY_ERUN,
+          "label %g at position %lld is not a class; expected 0 to %lld%s",
+          number_at(c->label, n * c->L + i), (long long)(n * c->L + i), (long long)c->A - 1,
+          c->label_length ? ""
+              : c->first  ? ", of which 0 ends a label"
+                          : ", or -1, which ends a label");
+    }
+  return TY_OK;
 }
 
 static struct sample open_sample(const struct ctc *c, int64_t n)
 {
   int64_t most = states(c), count = label_count(c, n);
   double *work = c->work + n * work_size(c);
-  struct sample s = { c, n, c->data_length ? MAX(index_at(c->data_length, n, c->T + 1), 1) : c->T,
+  struct sample s = { c, n, c->data_length ? index_at(c->data_length, n, c->T + 1) : c->T,
     2 * count + 1, work, work + c->T * most, work + (c->T + 1) * most, work + (c->T + 3) * most,
     NULL };
   s.symbol = (int64_t *)(void *)(work + (c->T + 2) * most);
@@ -118,6 +145,14 @@ static struct sample open_sample(const struct ctc *c, int64_t n)
 static bool jumps(const struct sample *s, int64_t i)
 {
   return i >= 2 && s->symbol[i] != s->c->blank && s->symbol[i] != s->symbol[i - 2];
+}
+
+/* Whether there is a path. */
+static bool fits(const struct sample *s)
+{
+  int64_t need = MAX(s->S / 2, 1);
+  for (int64_t i = 3; i < s->S; i += 2) need += s->symbol[i] == s->symbol[i - 2];
+  return need <= s->steps;
 }
 
 static double forward(struct sample *s)
@@ -181,8 +216,10 @@ static void ctc_body(int64_t begin, int64_t end, void *context)
   const struct ctc *c = context;
   for (int64_t n = begin; n < end; n++) {
     struct sample s = open_sample(c, n);
-    double log_p = forward(&s);
-    if (c->loss) c->r->set(c->loss, n, -log_p);
+    bool path = fits(&s);
+    double log_p = path ? forward(&s) : 0;
+    if (!path) s.steps = 0;
+    if (c->loss) c->r->set(c->loss, n, 0 - log_p);
     if (c->grad) gradient(&s, log_p);
   }
 }
@@ -223,6 +260,7 @@ static int ctc_forward(struct call *c)
 {
   struct ctc k = ctc_of(c);
   struct logs l = { c->tmp, k.A };
+  TRY(check_labels(&k));
   dtype_convert(c->tmp, TY_F64, c->in[0].p, c->in[0].d.dtype, desc_count(&c->in[0].d));
   parallel_for(k.T * k.N, grain_of(8 * k.A), log_body, &l);
   k.log_y = c->tmp;
@@ -258,8 +296,9 @@ const struct op op_ctc_loss[] = {
     .in = "data label data_lengths label_lengths", .in_of = ctc_in,
     .out = "output0 [output1]",
     .doc = "-log of the probability of each label row (batch, labels) under activations data (time, batch, classes), "
-           "softmax included: (batch,).",
-    .param = ctc_params, .param_size = sizeof(struct ctc_param), .shape = ctc_shape, .type = ctc_type, .grad = "g0 o1",
-    .cpu = ctc_cpu, .back_cpu = ctc_back_cpu },
+           "softmax included: (batch,). A row that needs more steps than there are has loss and gradient 0; a label that "
+           "is no class is an error.",
+    .param = ctc_params, .param_size = sizeof(struct ctc_param), .shape = ctc_shape, .type = ctc_type,
+    .indices = ctc_classes, .grad = "g0 o1", .cpu = ctc_cpu, .back_cpu = ctc_back_cpu },
   { 0 }
 };

@@ -4,6 +4,7 @@
 ** All but the last ignore head gradients: their gradient is that of a loss whose value is never
 ** computed. Labels may be of another dtype than data; they are converted in scratch.
 */
+#include "kernel/strided_copy.h"
 #include "kernel/vec/vec.h"
 #include "op/op.h"
 
@@ -16,6 +17,18 @@ static int label_type(struct infer *s)
 {
   TRY(type_both(s, &s->in[0], &s->out[0]));
   return s->in[1].dtype == TY_NODTYPE ? type_is(s, &s->in[1], s->in[0].dtype) : TY_OK;
+}
+
+static int64_t classes_of(const struct infer *s, int *input)
+{
+  const ty_desc *d = &s->in[0];
+  return d->ndim ? d->dim[d->ndim - 1] : 0;
+}
+
+static int class_type(struct infer *s)
+{
+  TRY(type_both(s, &s->in[0], &s->out[0]));
+  return type_index(s, &s->in[1], &s->in[0], classes_of(s, NULL));
 }
 
 static int copy_forward(struct call *c)
@@ -189,14 +202,21 @@ static int loss_backward(struct call *c)
   return TY_OK;
 }
 
+static const struct kernel loss_back_cpu[] = { { "rows", loss_backward, T_FLOAT }, { 0 } };
+
+/* -- make_loss --------------------------------------------------------------------------------- */
+
 static int ones_backward(struct call *c)
 {
-  vec_ops_of(c->out[0].d.dtype)->fill(c->out[0].p, 1, desc_count(&c->out[0].d));
-  return TY_OK;
+  const ty_desc *d = &c->out[0].d;
+  uint64_t one = 0;
+  if (!c->out[0].p) return TY_OK;
+  set_number(&one, d->dtype, 1);
+  return move_fill(c->device, c->out[0].p, &one, dtype_size(d->dtype), desc_count(d));
 }
 
-static const struct kernel loss_back_cpu[] = { { "rows", loss_backward, T_FLOAT }, { 0 } };
-static const struct kernel ones_back_cpu[] = { { "rows", ones_backward, T_FLOAT }, { 0 } };
+MOVE_ANYWHERE(copy_kernels, copy_kernel)
+MOVE_ANYWHERE(ones_back_kernels, ones_backward)
 
 /* -- IdentityAttachKLSparseReg ----------------------------------------------------------------- */
 
@@ -262,7 +282,7 @@ const struct op op_regression_output[] = {
     .doc = "Data as it is; the gradient is grad_scale / m where data is above its label and -grad_scale / m "
            "elsewhere, m outputs per sample." },
   { .name = "SVMOutput", .in = "data label", .param = svm_params, .param_size = sizeof(struct svm_param),
-    .shape = svm_shape, .type = label_type,
+    .shape = svm_shape, .type = class_type, .indices = classes_of,
     .doc = "Scores (rows, classes) as they are, one dimension is one row; the gradient is that of the one-against-all "
            "hinge loss, squared unless use_linear.",
     .grad = "o0 i1", .inplace = "0=0", .cpu = identity_cpu, .back_cpu = svm_back_cpu, .flags = OP_LOSS },
@@ -271,7 +291,7 @@ const struct op op_regression_output[] = {
     .inplace = "0=0", .cpu = identity_cpu, .back_cpu = loss_back_cpu, .flags = OP_LOSS | OP_NAMED_INPUT },
   { .name = "make_loss", .alias = "_sparse_make_loss", .in = "data", .out = "loss", .grad = "",
     .doc = "Data as it is, taken as a loss: its gradient is 1, whatever stands behind.",
-    .inplace = "0=0", .cpu = identity_cpu, .back_cpu = ones_back_cpu, .flags = OP_LOSS },
+    .inplace = "0=0", .cpu = copy_kernels, .back_cpu = ones_back_kernels, .flags = OP_LOSS },
   { .name = "IdentityAttachKLSparseReg", .in = "data moving_avg!", .param = sparse_params,
     .param_size = sizeof(struct sparse_param),
     .doc = "Data as it is; backward moves the average activation of each unit and adds the slope of its divergence "

@@ -72,10 +72,18 @@ static int output_shape(struct infer *s)
   return shape_is(s, label, MAX(d.ndim - 1, 1), d.dim);
 }
 
+/* classes; 0: labels are probabilities, or not known yet */
+static int64_t classes_of(const struct infer *s, int *input)
+{
+  const ty_desc *d = &s->in[0], *label = &s->in[1];
+  if (!desc_known(d) || !desc_known(label) || desc_same_shape(d, label)) return 0;
+  return view_of(d, s->param).k;
+}
+
 static int output_type(struct infer *s)
 {
   TRY(type_both(s, &s->in[0], &s->out[0]));
-  return s->in[1].dtype == TY_NODTYPE ? type_is(s, &s->in[1], s->in[0].dtype) : TY_OK;
+  return type_index(s, &s->in[1], &s->in[0], classes_of(s, NULL));
 }
 
 /* -- kernels ----------------------------------------------------------------------------------- */
@@ -129,17 +137,23 @@ static int output_examine(const struct call *c)
   return TY_OK;
 }
 
+/* Whether label i of sample o is ignored; the gradient of its classes is 0 then. */
+static bool clear_ignored(
+    const struct softmax_loss *l, int64_t o, int64_t i, int64_t from, int64_t n, void *dx)
+{
+  if (!l->ignore || whole_at(l->label, o * l->s.inner + i) != l->ignored) return false;
+  for (int64_t j = from + (i - from % l->s.inner + l->s.inner) % l->s.inner; j < from + n;
+       j += l->s.inner)
+    l->r->set(dx, j - from, 0);
+  return true;
+}
+
 static void one_label(
     const struct softmax_loss *l, int64_t o, int64_t i, int64_t from, int64_t n, void *dx)
 {
   const struct vec_ops *r = l->r;
   int64_t k = whole_at(l->label, o * l->s.inner + i);
-  if (l->ignore && k == l->ignored) {
-    for (int64_t j = from + (i - from % l->s.inner + l->s.inner) % l->s.inner; j < from + n;
-         j += l->s.inner)
-      r->set(dx, j - from, 0);
-    return;
-  }
+  if (clear_ignored(l, o, i, from, n, dx)) return;
   int64_t hit = k * l->s.inner + i;
   if (k < 0 || k >= l->s.k || hit < from || hit >= from + n) return;
   r->set(dx, hit - from, (r->get(l->p, o * l->s.k * l->s.inner + hit) - 1 + l->smooth) * l->scale);
@@ -188,8 +202,11 @@ static void backward_body(int64_t begin, int64_t end, void *context)
   const struct vec_ops *r = b->l.r;
   int64_t n = b->l.s.k * b->l.s.inner;
   for (int64_t o = begin; o < end; o++) {
-    softmax_loss_part(&b->l, o, 0, n, at(r, b->dx, o * n));
-    if (b->head) r->multiply(at(r, b->dx, o * n), at(r, b->head, o * n), n);
+    void *dx = at(r, b->dx, o * n);
+    softmax_loss_part(&b->l, o, 0, n, dx);
+    if (!b->head) continue;
+    r->multiply(dx, at(r, b->head, o * n), n);
+    for (int64_t i = 0; i < b->l.s.inner; i++) clear_ignored(&b->l, o, i, 0, n, dx);
   }
 }
 
@@ -249,7 +266,7 @@ const struct op op_softmax_output[] = {
            "stands behind. "
            "A label of data's shape is taken as probabilities.",
     .in = "data label", .param = output_params, .param_size = sizeof(struct output_param), .shape = output_shape,
-    .type = output_type,
+    .type = output_type, .indices = classes_of,
     .grad_of = output_grad, .inplace = "0=0", .cpu = output_cpu, .back_cpu = output_back_cpu,
     .loss_in_parts = in_parts },
   { 0 }

@@ -254,6 +254,31 @@ static int div_sqrt_dim(struct call *c)
   return TY_OK;
 }
 
+/* Integers: the root is one, too. */
+#define DIVIDE_INTEGERS(T, TYPE) \
+  case TYPE: \
+    for (int64_t i = begin; i < end; i++) ((T *)c->out[0].p)[i] = (T)(((T *)c->in[0].p)[i] / by); \
+    break;
+
+static void divide_integers(int64_t begin, int64_t end, void *context)
+{
+  const struct call *c = context;
+  const ty_desc *d = &c->in[0].d;
+  const int64_t by = (int64_t)sqrt((double)d->dim[d->ndim - 1]);
+  switch (d->dtype) {
+    DIVIDE_INTEGERS(uint8_t, TY_U8)
+    DIVIDE_INTEGERS(int8_t, TY_I8)
+    DIVIDE_INTEGERS(int32_t, TY_I32)
+    DIVIDE_INTEGERS(int64_t, TY_I64)
+  }
+}
+
+static int div_integers(struct call *c)
+{
+  parallel_for(desc_count(&c->in[0].d), 4096, divide_integers, c);
+  return TY_OK;
+}
+
 /*                                                    name      run                 types */
 static const struct kernel self_qk_cpu[]          = { { "gemm", self_qk,            T_FLOAT }, { 0 } };
 static const struct kernel self_qk_back_k[]       = { { "gemm", self_qk_back,       T_FLOAT }, { 0 } };
@@ -263,7 +288,8 @@ static const struct kernel encdec_qk_cpu[]        = { { "gemm", encdec_qk,      
 static const struct kernel encdec_qk_back_k[]     = { { "gemm", encdec_qk_back,     T_FLOAT }, { 0 } };
 static const struct kernel encdec_valatt_cpu[]    = { { "gemm", encdec_valatt,      T_FLOAT }, { 0 } };
 static const struct kernel encdec_valatt_back_k[] = { { "gemm", encdec_valatt_back, T_FLOAT }, { 0 } };
-static const struct kernel div_cpu[]              = { { "rows", div_sqrt_dim,       T_FLOAT }, { 0 } };
+static const struct kernel div_cpu[]              = { { "rows", div_sqrt_dim,       T_FLOAT },
+                                                      { "integers", div_integers,   T_INT & ~T(TY_BOOL) }, { 0 } };
 
 #define HEADS .out = "output", .param = params, .param_size = sizeof(struct attention)
 
@@ -290,6 +316,6 @@ const struct op op_attention[] = { {
   .back_cpu = encdec_valatt_back_k,
 }, {
   .name = "_contrib_div_sqrt_dim",
-  .doc = "data divided by the root of the size of its last axis. Gradient: the same.",
+  .doc = "data divided by the root of the size of its last axis; of integers, by the root's whole part, towards zero. Gradient: the same.",
   .in = "data", .out = "output", .grad = "g0", .cpu = div_cpu, .back_cpu = div_cpu, .inplace = "0=0", .back_inplace = "0=0",
 }, { 0 } };

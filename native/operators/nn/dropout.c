@@ -18,6 +18,12 @@ static const struct param drop_params[] = {
   { 0 }
 };
 
+static bool drop_acts(const void *param, bool is_train)
+{
+  const struct drop_param *p = param;
+  return p->p > 0 && (is_train || p->mode == ALWAYS);
+}
+
 static int drop_shape(struct infer *s)
 {
   const struct drop_param *p = s->param;
@@ -100,7 +106,7 @@ static struct fall fall_of(const struct call *c, const ty_desc *shape)
     .d = { c->run->rng, c->node, 1 - p->p },
     .shape = *shape,
     .mask_shape = *shape,
-    .acts = p->p > 0 && (c->run->is_train || p->mode == ALWAYS) };
+    .acts = drop_acts(p, c->run->is_train) };
   for (int64_t i = 0; i < p->axes.n; i++)
     f.mask_shape.dim[p->axes.d[i] < 0 ? p->axes.d[i] + shape->ndim : p->axes.d[i]] = 1;
   return f;
@@ -138,7 +144,7 @@ const struct op op_dropout[] = {
   { .name = "Dropout", .alias = "_npx_dropout", .in = "data", .out = "output [mask]", .flags = OP_RANDOM | OP_NEVER_AGAIN | OP_NAMED_INPUT,
     .doc = "In training sets each element to 0 with probability p and multiplies the others by 1 / (1 - p); else the identity.",
     .param = drop_params, .param_size = sizeof(struct drop_param), .shape = drop_shape, .grad = "g0", .inplace = "0=0",
-    .back_inplace = "0=0",
+    .back_inplace = "0=0", .draws = drop_acts,
     .cpu = drop_cpu, .back_cpu = drop_back_cpu },
   { 0 }
 };

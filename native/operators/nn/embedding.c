@@ -34,6 +34,12 @@ static int table_shape(struct infer *s)
   return shape_is(s, &s->in[0], out->ndim - 1, out->dim);
 }
 
+static int64_t table_rows(const struct infer *s, int *input)
+{
+  *input = 0;
+  return ((const struct table_param *)s->param)->input_dim;
+}
+
 static int table_type(struct infer *s)
 {
   const struct table_param *p = s->param;
@@ -125,8 +131,8 @@ static const struct kernel table_back_cpu[] = { { "rows", table_backward, T_FLOA
 
 #define TABLE \
   .in = "data weight", .param = table_params, .param_size = sizeof(struct table_param), \
-  .shape = table_shape, .type = table_type, .grad = "g0 i0", .cpu = table_cpu, \
-  .back_cpu = table_back_cpu
+  .shape = table_shape, .type = table_type, .indices = table_rows, .grad = "g0 i0", \
+  .cpu = table_cpu, .back_cpu = table_back_cpu
 
 const struct op op_embedding[] = {
   { .name = "Embedding", .alias = "_npx_embedding _sparse_Embedding", TABLE,

@@ -166,11 +166,11 @@ const struct op op_im2col[] = { {
          "positions). Gradient: folds back.",
   .in = "data", .out = "output", .param = im2col_params, .param_size = sizeof(struct unfold), .check = check,
   .shape = im2col_shape,
-  .grad = "g0", .cpu = im2col_cpu, .back_cpu = im2col_back,
+  .grad = "g0", .cpu = im2col_cpu, .back_cpu = im2col_back, .flags = OP_NAMED_INPUT,
 }, {
   .name = "col2im",
   .doc = "Adds columns (N, C * elements of the window, positions) to an image (N, C, output_size). Gradient: unfolds.",
   .in = "data", .out = "output", .param = col2im_params, .param_size = sizeof(struct unfold), .check = check_fold,
   .shape = col2im_shape,
-  .grad = "g0", .cpu = col2im_cpu, .back_cpu = col2im_back,
+  .grad = "g0", .cpu = col2im_cpu, .back_cpu = col2im_back, .flags = OP_NAMED_INPUT,
 }, { 0 } };

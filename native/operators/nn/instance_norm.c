@@ -350,7 +350,7 @@ const struct op op_instance_norm[] = {
     .doc = "x / sqrt(sum of squares + eps) over each sample (instance), over its channels (channel), or over the "
            "space of each channel (spatial).",
     .param = l2_params, .param_size = sizeof(struct l2_param), .shape = l2_shape, .grad = "g0 o0 o1", .cpu = l2_cpu,
-    .back_cpu = l2_back_cpu },
+    .back_cpu = l2_back_cpu, .flags = OP_NAMED_INPUT },
   { .name = "LRN", .in = "data", .out = "output [tmp_norm]",
     .doc = "x (knorm + alpha / nsize * sum of squares over nsize neighbouring channels)^-beta for data (batch, "
            "channels, height, width).",

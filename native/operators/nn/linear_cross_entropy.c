@@ -66,8 +66,7 @@ static int type(struct infer *s)
     for (int k = 1; k < s->nin - 1; k++) TRY(type_both(s, &s->in[0], &s->in[k]));
     for (int k = 0; k < s->nout; k++) TRY(type_both(s, &s->in[0], &s->out[k]));
   }
-  return s->in[s->nin - 1].dtype == TY_NODTYPE ? type_is(s, &s->in[s->nin - 1], s->in[0].dtype)
-                                               : TY_OK;
+  return type_index(s, &s->in[s->nin - 1], &s->in[0], ((const struct cross *)s->param)->num_hidden);
 }
 
 /* -- forward ----------------------------------------------------------------------------------- */

@@ -128,6 +128,7 @@ static int pool_shape(struct infer *s)
 static int pool_forward(struct call *c)
 {
   struct pool p = pool_of(c, &c->in[0]);
+  p.lowest = dtype_lowest(stored_dtype(c, 0));
   p.x = c->in[0].p;
   p.out = c->out[0].p ? c->out[0].p : c->tmp;
   p.argmax = c->nout > 1 && has_argmax(c->param) ? c->out[1].p : NULL;
@@ -195,13 +196,13 @@ const struct op op_pooling[] = {
     .doc = "Maximum, mean, sum or power mean over windows of 1 to 3 axes. The gradient of max goes to the first "
            "maximum of a window.",
     .param = pool_params, .param_size = sizeof(struct pool_param), .check = pool_check, .shape = pool_shape, .type = pool_type,
-    .grad_of = pool_grad, .further_outputs = further_outputs, .cpu = pool_cpu, .back_cpu = pool_back_cpu },
+    .grad_of = pool_grad, .further_outputs = further_outputs, .cpu = pool_cpu, .back_cpu = pool_back_cpu, .flags = OP_NAMED_INPUT },
   { .name = "Pooling_v1", .in = "data",
     .doc = "Older pooling over windows of 2 or 3 axes: padding counts as zeros, avg divides by the whole window, and "
            "every maximum of a window gets its gradient.",
     .param = pool1_params, .param_size = sizeof(struct pool_param), .check = pool1_check, .shape = pool_shape,
     .grad_of = pool1_grad,
-    .cpu = pool_cpu, .back_cpu = pool_back_cpu },
+    .cpu = pool_cpu, .back_cpu = pool_back_cpu, .flags = OP_NAMED_INPUT },
   { .name = "_contrib_quantized_pooling", .in = "data min_data max_data", .out = "output min_output max_output",
     .doc = "Pooling of 8-bit data, means rounded to the nearest level; the range stays.",
     .param = pool_params, .param_size = sizeof(struct pool_param), .check = pool_check, .shape = layer8_shape, .type = layer8_type,

@@ -37,6 +37,7 @@ struct pool {
   bool    pairs;                                      /* 2 x 2 windows with stride 2 */
   bool    whole;                                      /* one window per plane */
   bool    masked;                                     /* backward: 0 where y is not above 0 */
+  double  lowest;                                     /* forward: what a maximum is at least */
   const void *x, *y, *dy;
   uint8_t *argmax;                                    /* NULL: not requested, or not there */
   void   *out;                                        /* y forward, dx backward */

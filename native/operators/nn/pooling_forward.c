@@ -9,9 +9,7 @@
 /* What a window without elements becomes. */
 static double empty_window(const struct pool *p)
 {
-  return p->type != POOL_MAX  ? 0
-      : p->r->dtype == TY_F64 ? -1.7976931348623157e308
-                              : -3.4028234663852886e38;
+  return p->type == POOL_MAX ? p->lowest : 0;
 }
 
 static void tap_forward(const struct pool *p, void *row, int64_t in_at, int64_t out_at,
@@ -131,10 +129,13 @@ void pool_pairs_forward(const struct pool *p, int64_t plane)
 {
   const struct vec_ops *r = p->r;
   const struct pool_axis *h = &p->g.a[1], *w = &p->g.a[2];
+  const bool half = p->lowest > dtype_lowest(TY_F32);
+  const float lowest = (float)p->lowest;
   for (int64_t y = 0; y < h->out; y++) {
     int64_t in = (plane * h->in + 2 * y) * w->in, out = (plane * h->out + y) * w->out;
     void *x0 = at(r, p->x, in), *x1 = at(r, p->x, in + w->in);
     r->max2(at(r, p->out, out), x0, x1, w->out);
+    if (half) r->tap_max(at(r, p->out, out), &lowest, 0, w->out);
     if (p->argmax) r->max2_argmax(p->argmax + out, x0, x1, at(r, p->out, out), w->out);
   }
 }

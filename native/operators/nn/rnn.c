@@ -12,25 +12,30 @@
 #include "operators/nn/rnn.h"
 
 #define FIELD(f) offsetof(struct rnn_param, f)
-static const struct param rnn_params[] = {
-  { "state_size",          P_INT,   FIELD(state_size),          NULL,   "units H of a layer and direction", NULL, "[1,]" },
-  { "num_layers",          P_INT,   FIELD(num_layers),          NULL,   "layers L", NULL, "[1,]" },
-  { "bidirectional",       P_BOOL,  FIELD(bidirectional),       "0",    "each layer reads the sequence in both directions" },
-  { "mode",                P_ENUM,  FIELD(mode),                NULL,   "kind of cell", "gru|lstm|rnn_relu|rnn_tanh" },
-  { "p",                   P_FLOAT, FIELD(p),                   "0",
-    "dropout on the output of each layer but the last", NULL, "[0,1]" },
-  { "state_outputs",       P_BOOL,  FIELD(state_outputs),       "0",    "final states are outputs" },
-  { "projection_size",     P_INT,   FIELD(projection_size),     "None",
-    "lstm: size to which the state is projected; inference only", NULL, "[1,]", 1 },
-  { "lstm_state_clip_min", P_FLOAT, FIELD(lstm_state_clip_min), "None", "must be None: clipping is not supported",
-    NULL, NULL, 1 },
-  { "lstm_state_clip_max", P_FLOAT, FIELD(lstm_state_clip_max), "None", "must be None: clipping is not supported",
-    NULL, NULL, 1 },
-  { "lstm_state_clip_nan", P_BOOL,  FIELD(lstm_state_clip_nan), "0",    "without effect" },
-  { "use_sequence_length", P_BOOL,  FIELD(use_sequence_length), "0",
-    "must be false: sequences of different lengths are not supported" },
-  { 0 }
-};
+/* after these `quantized` may follow */
+#define RNN_PARAMS \
+  { "state_size", P_INT, FIELD(state_size), NULL, "units H of a layer and direction", NULL, \
+    "[1,]" }, \
+  { "num_layers", P_INT, FIELD(num_layers), NULL, "layers L", NULL, "[1,]" }, \
+  { "bidirectional", P_BOOL, FIELD(bidirectional), "0", \
+    "each layer reads the sequence in both directions" }, \
+  { "mode", P_ENUM, FIELD(mode), NULL, "kind of cell", "gru|lstm|rnn_relu|rnn_tanh" }, \
+  { "p", P_FLOAT, FIELD(p), "0", "dropout on the output of each layer but the last", NULL, \
+    "[0,1]" }, \
+  { "state_outputs", P_BOOL, FIELD(state_outputs), "0", "final states are outputs" }, \
+  { "projection_size", P_INT, FIELD(projection_size), "None", \
+    "lstm: size to which the state is projected; inference only", NULL, "[1,]", 1 }, \
+  { "lstm_state_clip_min", P_FLOAT, FIELD(lstm_state_clip_min), "None", \
+    "must be None: clipping is not supported", NULL, NULL, 1 }, \
+  { "lstm_state_clip_max", P_FLOAT, FIELD(lstm_state_clip_max), "None", \
+    "must be None: clipping is not supported", NULL, NULL, 1 }, \
+  { "lstm_state_clip_nan", P_BOOL, FIELD(lstm_state_clip_nan), "0", "without effect" }, \
+  { "use_sequence_length", P_BOOL, FIELD(use_sequence_length), "0", \
+    "must be false: sequences of different lengths are not supported" }
+
+static const struct param rnn_params[] = { RNN_PARAMS, { 0 } };
+static const struct param lstm8_params[] = { RNN_PARAMS,
+  { "quantized", P_BOOL, FIELD(quantized), "1", "without effect" }, { 0 } };
 
 static int rnn_check(void *param)
 {
@@ -42,6 +47,15 @@ static int rnn_check(void *param)
   NEED(p->projection_size == NONE || p->mode == LSTM, TY_EVALUE,
       "RNN: projection_size: only lstm has a projection");
   return TY_OK;
+}
+
+static int lstm8_check(void *param)
+{
+  const struct rnn_param *p = param;
+  NEED(p->mode == LSTM, TY_EUNSUPPORTED, "mode: only lstm runs on 8-bit integers");
+  NEED(p->projection_size == NONE, TY_EUNSUPPORTED,
+      "projection_size: no projection runs on 8-bit integers");
+  return rnn_check(param);
 }
 
 static const char *rnn_in(const void *p)
@@ -56,6 +70,13 @@ static const char *rnn_out(const void *param)
   if (!p->state_outputs) return "output {reserve}";
   return p->mode == LSTM ? "output state_output statecell_output {reserve}"
                          : "output state_output {reserve}";
+}
+
+/* The last name is spelled as the reference does. */
+static const char *lstm8_out(const void *param)
+{
+  return ((const struct rnn_param *)param)->state_outputs ? "output state_output statecell_ouput"
+                                                          : "output";
 }
 
 static const char *rnn_grad(const void *param)
@@ -144,7 +165,8 @@ static bool countable(const struct rnn *n)
   return each * (weights + step) < 0x1p53;
 }
 
-static int rnn_shape(struct infer *s)
+/* All but the private output. */
+static int layers_shape(struct infer *s)
 {
   const struct rnn_param *p = s->param;
   ty_desc d = s->in[0];
@@ -156,8 +178,7 @@ static int rnn_shape(struct infer *s)
   if (!countable(&n))
     return infer_fail(
         s, TY_ESHAPE, NULL, "state_size, num_layers and data make arrays too large to count");
-  int64_t length = d.dim[2] ? parameter_count(&n) : 0,
-          reserve = desc_known(&d) ? reserve_size(&n) : 0;
+  int64_t length = d.dim[2] ? parameter_count(&n) : 0;
   int64_t passes = n.layers * n.directions;
   int64_t state[3] = { passes, n.batch, n.outputs }, cell[3] = { passes, n.batch, n.units },
           out[3] = { n.time, n.batch, n.directions * n.outputs };
@@ -166,8 +187,33 @@ static int rnn_shape(struct infer *s)
   if (s->nin > 3) TRY(shape_is(s, &s->in[3], 3, cell));
   TRY(shape_is(s, &s->out[0], 3, out));
   if (p->state_outputs) TRY(shape_is(s, &s->out[1], 3, state));
-  if (p->state_outputs && p->mode == LSTM) TRY(shape_is(s, &s->out[2], 3, cell));
+  return p->state_outputs && p->mode == LSTM ? shape_is(s, &s->out[2], 3, cell) : TY_OK;
+}
+
+static int rnn_shape(struct infer *s)
+{
+  const ty_desc *d = &s->in[0];
+  TRY(layers_shape(s));
+  if (!d->ndim) return TY_OK;
+  struct rnn n = rnn_sizes_of(s->param, d);
+  int64_t reserve = desc_known(d) ? reserve_size(&n) : 0;
   return shape_is(s, &s->out[s->nout - 1], 1, &reserve);
+}
+
+static int lstm8_shape(struct infer *s)
+{
+  int64_t one = 1;
+  TRY(shape_is(s, &s->in[4], 1, &one));
+  TRY(shape_is(s, &s->in[5], 1, &one));
+  return layers_shape(s);
+}
+
+static int lstm8_type(struct infer *s)
+{
+  TRY(type_is(s, &s->in[0], TY_U8));
+  for (int i = 1; i < s->nin; i++) TRY(type_is(s, &s->in[i], TY_F32));
+  for (int i = 0; i < s->nout; i++) TRY(type_is(s, &s->out[i], TY_F32));
+  return TY_OK;
 }
 
 /* -- a run and a pass -------------------------------------------------------------------------- */
@@ -220,6 +266,11 @@ struct rnn_pass rnn_pass_of(
     at(w->n.r, y, d * w->n.outputs) };
 }
 
+static bool rnn_draws(const void *param, bool is_train)
+{
+  return ((const struct rnn_param *)param)->p > 0 && is_train;
+}
+
 static const char *backward_refuse(const struct call *c)
 {
   return ((const struct rnn_param *)c->param)->projection_size == NONE
@@ -236,6 +287,11 @@ const struct op op_rnn[] = {
            "state_outputs, the final states (layers * directions, batch, state_size). Weights and biases of all "
            "layers are one vector.",
     .param = rnn_params, .param_size = sizeof(struct rnn_param), .check = rnn_check, .shape = rnn_shape, .grad_of = rnn_grad,
-    .flags = OP_RANDOM, .cpu = rnn_cpu, .back_cpu = rnn_back_cpu },
+    .flags = OP_RANDOM, .draws = rnn_draws, .cpu = rnn_cpu, .back_cpu = rnn_back_cpu },
+  { .name = "_contrib_quantized_rnn", .in = "data parameters state state_cell min_data max_data", .out_of = lstm8_out,
+    .doc = "An lstm over uint8 data, which stand for (data - shift) / scale; min_data is the scale, max_data the shift. A weight "
+           "counts as the nearest of 127 levels of its unit; states, biases and outputs are float32.",
+    .param = lstm8_params, .param_size = sizeof(struct rnn_param), .check = lstm8_check, .shape = lstm8_shape,
+    .type = lstm8_type, .cpu = lstm8_cpu },
   { 0 }
 };

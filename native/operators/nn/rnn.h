@@ -6,7 +6,7 @@
 
 struct rnn_param {
   int64_t state_size, num_layers, bidirectional, mode, state_outputs, projection_size;
-  int64_t lstm_state_clip_nan, use_sequence_length;
+  int64_t lstm_state_clip_nan, use_sequence_length, quantized;
   double  p, lstm_state_clip_min, lstm_state_clip_max;
 };
 enum { GRU, LSTM, RNN_RELU, RNN_TANH };               /* mode */
@@ -95,6 +95,9 @@ static inline void *rnn_reserve_at(
   const struct rnn *n = &w->n;
   return at(n->r, reserve, ((l->layer * n->directions + l->d) * n->time + t) * rnn_step_reserve(n));
 }
+
+/* lstm over 8-bit data, for its row (operators/quantized/lstm8.c) */
+extern const struct kernel lstm8_cpu[];
 
 int    rnn_forward(struct call *c);
 size_t rnn_forward_scratch(const struct call *c);

@@ -3,7 +3,8 @@
 ** Data is seen as (outer, k, inner) around the axis. With inner = 1 a unit of work is a row,
 ** else a strip of up to ROW_COLS neighbouring columns. Where the output has another dtype, data
 ** is converted first (scratch), so that the arithmetic is the output's. Rows with lengths are
-** taken one by one: elements from the length on are 0.
+** taken one by one: elements from the length on are 0, and so are their gradients, whatever head
+** gradients lie there.
 */
 #include "kernel/vec/vec.h"
 #include "op/op.h"
@@ -27,6 +28,11 @@ static const struct param other_params[] = { SOFT_PARAMS("accepted and without e
 static const char *softmax_in(const void *p)
 {
   return ((const struct soft_param *)p)->use_length == 1 ? "data length" : "data";
+}
+
+static const char *softmax_grad(const void *p)
+{
+  return ((const struct soft_param *)p)->use_length == 1 ? "g0 o0 i1" : "g0 o0";
 }
 
 static int soft_check(void *param)
@@ -54,6 +60,15 @@ static int soft_shape(struct infer *s)
   for (int i = 0; i < d.ndim; i++)
     if (i != axis) rest[n++] = d.dim[i];
   return shape_is(s, &s->in[1], MAX(n, 1), rest);
+}
+
+/* lengths: up to all elements along axis */
+static int64_t row_counts(const struct infer *s, int *input)
+{
+  const ty_desc *d = &s->in[0];
+  const int64_t axis = ((const struct soft_param *)s->param)->axis;
+  const int64_t n = axis >= -d->ndim && axis < d->ndim ? d->dim[axis_in(axis, d->ndim)] : 0;
+  return n ? n + 1 : 0;
 }
 
 static int soft_type(struct infer *s)
@@ -91,10 +106,12 @@ static void with_length(struct soft *o, int64_t row)
 {
   int64_t start = row / o->s.inner * o->s.k * o->s.inner + row % o->s.inner;
   int64_t n = index_at(o->length, row, o->s.k + 1);
-  if (n)
-    o->r->soft_cols(
-        at(o->r, o->y, start), at(o->r, o->x, start), o->scale, o->log, n, o->s.inner, 1);
-  clear_rest(o, at(o->r, o->y, start), n);
+  void *y = at(o->r, o->y, start), *x = at(o->r, o->x, start), *dy = at(o->r, o->dy, start);
+  if (n && o->back)
+    o->r->soft_cols_back(y, x, dy, o->scale, o->log, n, o->s.inner, 1);
+  else if (n)
+    o->r->soft_cols(y, x, o->scale, o->log, n, o->s.inner, 1);
+  clear_rest(o, y, n);
 }
 
 static void strip(struct soft *o, int64_t start, int64_t n)
@@ -178,7 +195,8 @@ static int soft_forward(struct call *c)
   return TY_OK;
 }
 
-/* in: gradient of the output, output. The gradient of data is computed in the output's dtype. */
+/* in: gradient of the output, output, length. The gradient of data is computed in the output's
+** dtype. */
 static size_t soft_back_scratch(const struct call *c)
 {
   return c->in[1].d.dtype == c->out[0].d.dtype ? 0 : desc_bytes(&c->in[1].d);
@@ -193,6 +211,7 @@ static int soft_backward(struct call *c)
   o.dy = c->in[0].p;
   o.x = c->in[1].p;
   o.y = same ? c->out[0].p : c->tmp;
+  o.length = c->nin > 2 ? &c->in[2] : NULL;
   if (c->nout > 1 && c->out[1].p) memset(c->out[1].p, 0, desc_bytes(&c->out[1].d));
   if (!c->out[0].p) return TY_OK;
   soft_run(&o);
@@ -258,10 +277,15 @@ static int cross_shape(struct infer *s)
   return s->in[1].ndim ? shape_dim(s, &s->in[0], 0, s->in[1].dim[0]) : TY_OK;
 }
 
+static int64_t cross_classes(const struct infer *s, int *input)
+{
+  return s->in[0].ndim == 2 ? s->in[0].dim[1] : 0;
+}
+
 static int cross_type(struct infer *s)
 {
   TRY(type_both(s, &s->in[0], &s->out[0]));
-  return s->in[1].dtype == TY_NODTYPE ? type_is(s, &s->in[1], s->in[0].dtype) : TY_OK;
+  return type_index(s, &s->in[1], &s->in[0], cross_classes(s, NULL));
 }
 
 static size_t cross_scratch(const struct call *c) { return desc_bytes(&c->in[0].d); }
@@ -315,7 +339,8 @@ const struct op op_softmax[] = {
            "the rest is 0; length has data's shape without axis.",
     .in = "data length", .in_of = softmax_in, .param = softmax_params, .param_size = sizeof(struct soft_param),
     .check = soft_check,
-    .shape = soft_shape, .type = soft_type, .grad = "g0 o0", .inplace = "0=0", .back_inplace = "0=0 0=1",
+    .shape = soft_shape, .type = soft_type, .indices = row_counts, .grad_of = softmax_grad,
+    .inplace = "0=0", .back_inplace = "0=0 0=1",
     .cpu = soft_cpu, .back_cpu = soft_back_cpu, .flags = OP_NAMED_INPUT },
   { .name = "log_softmax", .alias = "_npx_log_softmax",
     .doc = "Logarithm of the softmax of x / temperature along axis, computed without leaving the logarithmic scale.",
@@ -326,7 +351,7 @@ const struct op op_softmax[] = {
     .doc = "Softmax of -x / temperature along axis.",
     .in = "data", .param = other_params, .param_size = sizeof(struct soft_param), .check = soft_check,
     .shape = soft_shape, .type = soft_type, .grad = "g0 o0", .inplace = "0=0", .back_inplace = "0=0 0=1",
-    .cpu = soft_cpu, .back_cpu = soft_back_cpu, .flags = OP_NAMED_INPUT },
+    .cpu = soft_cpu, .back_cpu = soft_back_cpu },
   { .name = "SoftmaxActivation",
     .doc = "Softmax over the last axis (mode instance) or over axis 1 (mode channel); older form of softmax.",
     .in = "data", .param = activation_params, .param_size = sizeof(struct activation_param), .grad = "g0 o0",
@@ -334,7 +359,7 @@ const struct op op_softmax[] = {
   { .name = "softmax_cross_entropy",
     .doc = "Sum over the rows of data (rows, classes) of -log of the softmax at the row's label, (1,); the label gets "
            "a zero gradient.",
-    .in = "data label", .shape = cross_shape, .type = cross_type, .grad = "g0 i0 i1", .cpu = cross_cpu,
+    .in = "data label", .shape = cross_shape, .type = cross_type, .indices = cross_classes, .grad = "g0 i0 i1", .cpu = cross_cpu,
     .back_cpu = cross_back_cpu },
   { 0 }
 };

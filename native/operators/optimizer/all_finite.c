@@ -210,7 +210,7 @@ MOVE_ANYWHERE(reset_kernels, reset)
 
 const struct op op_all_finite[] = {
   { .name = "all_finite", .in = "data", .doc = "1 if no element of data is infinite or NaN, else 0; shape (1,), float32.",
-    LOOK(one_params, flag_shape, single_type), CPU("all_finite", all_finite, T_ANY) },
+    LOOK(one_params, flag_shape, single_type), CPU("all_finite", all_finite, T_ANY), .flags = OP_NAMED_INPUT },
   { .name = "multi_all_finite", .in = "array_*num_arrays",
     .doc = "1 if no element of any input is infinite or NaN, else 0; shape (1,), float32.",
     LOOK(many_params, flag_shape, single_type), CPU("all_finite", all_finite, T_ANY) },
@@ -223,7 +223,7 @@ const struct op op_all_finite[] = {
     .doc = "1 if |a - b| <= atol + rtol |b| everywhere, else 0; shape (1,), uint8. The gradient is zero.",
     .param = close_params, .param_size = sizeof(struct close), .shape = close_shape, .type = close_type,
     CPU("allclose", allclose, T_ANY) },
-  { .name = "_contrib_group_adagrad_update", .in = "weight grad history!",
+  { .name = "_contrib_group_adagrad_update", .flags = OP_NUMBERED_INPUTS, .in = "weight grad history!",
     .doc = "AdaGrad with one history per row: the mean square of the row's rescaled, clipped gradient is added to it.",
     .param = group_params, .param_size = sizeof(struct update), .check = update_check, .shape = group_shape, .inplace = "0=0",
     CPU("group_adagrad", group_adagrad, T(TY_F32) | T(TY_F64)) },

@@ -385,6 +385,7 @@ static int run_rule(struct call *c)
 /* A new weight may take the place of the old one. */
 #define MULTI(name_, id, stride_, params_, check_, doc_) \
   { .name = name_, .in = "data", .in_of = in_##id, .out_of = output_names, .doc = doc_, \
+    .flags = OP_NAMED_INPUT, \
     .param = params_, .param_size = sizeof(struct multi), .check = check_, \
     .shape = shape_##id, .type = type_##id, .inplace = "*=" #stride_, \
     .cpu = (const struct kernel[]){ \

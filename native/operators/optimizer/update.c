@@ -161,8 +161,12 @@ static bool adam_sweep(const void *param, const struct operand *in, const struct
 
 #define UPDATE(name_, in_, params_, y_, ...) SWEPT(name_, in_, params_, y_, NULL, __VA_ARGS__)
 #define SWEPT(name_, in_, params_, y_, sweep_, ...) \
+  RULE(name_, in_, params_, y_, sweep_, OP_NUMBERED_INPUTS, __VA_ARGS__)
+#define BROADCASTS(name_, in_, params_, y_, ...) \
+  RULE(name_, in_, params_, y_, NULL, OP_NUMBERED_INPUTS | OP_BROADCAST, __VA_ARGS__)
+#define RULE(name_, in_, params_, y_, sweep_, flags_, ...) \
   { .name = name_, .in = in_, .param = params_, .param_size = sizeof(struct update), \
-    .check = update_check, .inplace = "0=0", \
+    .check = update_check, .inplace = "0=0", .flags = flags_, \
     .formula = &(const struct formula){ y_, { NULL }, sweep_ }, __VA_ARGS__ }
 
 const struct op op_update[] = {
@@ -198,6 +202,7 @@ const struct op op_update[] = {
     "abs(c) <= $lamda1 ? 0 : (sign(c) * $lamda1 - c) / (($beta + sqrt(d)) / $lr + $wd)", .alias = "_sparse_ftrl_update",
     .doc = "Follows the regularised leader, coordinate by coordinate; weights whose z stays within lamda1 are 0."),
   { .name = "ftml_update", .in = "weight grad d! v! z!", .param = ftml, .param_size = sizeof(struct update), .check = ftml_check,
+    .flags = OP_NUMBERED_INPUTS,
     .doc = "Follows the moving leader: weight = -z / d with exponentially weighted sums d, v, z.", .inplace = "0=0",
     .formula = &(const struct formula){
       "b = $rescale_grad * b + $wd * a; b = " CUT("b", "$clip_grad") "; d = $beta2 * d + (1 - $beta2) * b * b; "
@@ -210,25 +215,25 @@ const struct op op_update[] = {
     .doc = "A step of lr along the sign of a running mean of the negative gradient, mom."),
   UPDATE("lamb_update_phase1", "weight grad mean! var!", phase1, LAMB("a"),
     .doc = "The direction of a LAMB step: Adam's, with decay, before it is scaled by norms."),
-  UPDATE("lamb_update_phase2", "weight g r1 r2", phase2, LAMB2("a"), .shape = phase2_shape, .flags = OP_BROADCAST,
+  BROADCASTS("lamb_update_phase2", "weight g r1 r2", phase2, LAMB2("a"), .shape = phase2_shape,
     .doc = "The LAMB step along g, scaled by the norm of the weight r1 (within its bounds) over that of g, r2."),
   UPDATE("mp_lamb_update_phase1", "weight grad mean! var! weight32", phase1, LAMB("e"), .type = phase1_type,
     .doc = "lamb_update_phase1 with a float32 master copy, weight32; gives float32."),
-  UPDATE("mp_lamb_update_phase2", "weight g r1 r2 weight32", phase2, LAMB2("e"), .shape = phase2_shape, .type = phase2_type,
-    .flags = OP_BROADCAST,
+  BROADCASTS("mp_lamb_update_phase2", "weight g r1 r2 weight32", phase2, LAMB2("e"), .shape = phase2_shape,
+    .type = phase2_type,
     .doc = "lamb_update_phase2 from a float32 master copy, weight32, which is read only; gives the weight."),
-  UPDATE("_adamw_update", "weight grad mean! var! rescale_grad", adamw, "s = e; " ADAMW("a") USABLE " ? x : a", .shape = scale_shape,
-    .type = scale_type, .flags = OP_BROADCAST,
+  BROADCASTS("_adamw_update", "weight grad mean! var! rescale_grad", adamw, "s = e; " ADAMW("a") USABLE " ? x : a",
+    .shape = scale_shape, .type = scale_type,
     .doc = "Adam with decoupled weight decay, all times eta; skipped where the scale of the gradient is 0, infinite or NaN."),
-  UPDATE("_mp_adamw_update", "weight grad mean! var! weight32! rescale_grad", adamw,
+  BROADCASTS("_mp_adamw_update", "weight grad mean! var! weight32! rescale_grad", adamw,
     "s = f; " ADAMW("e") "e = " USABLE " ? x : e; " USABLE " ? e : a",
-    .shape = scale_shape, .type = master_scale_type, .flags = OP_BROADCAST,
+    .shape = scale_shape, .type = master_scale_type,
     .doc = "_adamw_update on a float32 master copy, weight32; the weight is its rounded image."),
   UPDATE("_sparse_adagrad_update", "weight grad history!", adagrad,
     GRADIENT "c = c + b * b; a - $lr * b / sqrt(c + $epsilon)",
     .doc = "A step by the gradient over the root of the sum of its squares so far, history."),
-  UPDATE("multi_lars", "lrs weights_sum_sq grads_sum_sq wds", lars,
-    "b > 0 && c > 0 ? a * $eta * sqrt(b) / (sqrt(c) * $rescale_grad + d * sqrt(b) + $eps) : a",
+  RULE("multi_lars", "lrs weights_sum_sq grads_sum_sq wds", lars,
+    "b > 0 && c > 0 ? a * $eta * sqrt(b) / (sqrt(c) * $rescale_grad + d * sqrt(b) + $eps) : a", NULL, 0,
     .doc = "Learning rates scaled per layer by the norm of weights over that of gradients and decay; kept where a norm is 0."),
   { 0 }
 };

@@ -251,6 +251,7 @@ static int join_shape(struct infer *s)
   int n = s->nin / 3, axis;
   ty_desc d = s->in[0];
   int64_t sum = 0;
+  bool known = true;
   TRY(ranges(s, n));
   if (!d.ndim) return TY_OK;
   TRY(axis_of(s, p->dim, d.ndim, &axis));
@@ -258,10 +259,10 @@ static int join_shape(struct infer *s)
   for (int i = 0; i < n; i++) {
     ty_desc one = d;
     TRY(shape_as(s, &s->in[i], &one));
-    if (!s->in[i].dim[axis]) return TY_OK;
+    known = known && s->in[i].dim[axis];
     sum += s->in[i].dim[axis];
   }
-  d.dim[axis] = sum;
+  d.dim[axis] = known ? sum : 0;
   return shape_as(s, &s->out[0], &d);
 }
 static int join_type(struct infer *s)

@@ -1,5 +1,5 @@
 /* quantize.c - numbers to 8-bit integers and back: _contrib_quantize, _contrib_quantize_v2,
-** _contrib_dequantize, _contrib_requantize, _contrib_calibrate_entropy.
+** _contrib_quantize_asym, _contrib_dequantize, _contrib_requantize, _contrib_calibrate_entropy.
 **
 ** Ranges and levels: quantize.h. Rounding and the treatment of ranges around zero are the
 ** reference's: a uint8 stands for what is not negative, and an int8 is read back as q R / 127.5.
@@ -20,6 +20,7 @@ static const struct param quantize_params[] = {
 static const struct param calibrated_params[] = {
   { "out_type", P_ENUM, offsetof(struct quantize, out_type), "int8",
     "integers of the result; auto: uint8 where the range has nothing below 0", "auto|int8|uint8" }, CALIBRATED(quantize), { 0 } };
+static const struct param shifted_params[] = { CALIBRATED(quantize), { 0 } };
 static const struct param dequantize_params[] = {
   { "out_type", P_ENUM, offsetof(struct quantize, out_type), "float32", "numbers of the result", "float32" }, { 0 } };
 
@@ -54,6 +55,12 @@ static int chosen(struct infer *s)
 {
   TRY(range_types(s));
   return type_is(s, &s->out[0], chosen_type(s->param));
+}
+static int shifted_type(struct infer *s)
+{
+  TRY(range_types(s));
+  TRY(type_is(s, &s->in[0], TY_F32));
+  return type_is(s, &s->out[0], TY_U8);
 }
 static int from_int32(struct infer *s)
 {
@@ -135,6 +142,26 @@ static int quantize_v2_run(struct call *c)
   return TY_OK;
 }
 
+struct shifting { const float *from; uint8_t *to; float scale, shift; };
+static void shift_elements(int64_t begin, int64_t end, void *context)
+{
+  const struct shifting *s = context;
+  for (int64_t i = begin; i < end; i++)
+    s->to[i] = (uint8_t)shifted_level(s->from[i], s->scale, s->shift);
+}
+
+static int quantize_asym_run(struct call *c)
+{
+  const struct quantize *p = c->param;
+  double least = p->least, most = p->most;
+  if (isnan(least)) ends(&c->in[0], 1, &least, &most);
+  struct shifting s = { c->in[0].p, c->out[0].p, scale_of_range(least, most) };
+  s.shift = shift_of_range(most, s.scale);
+  if (s.to) parallel_for(desc_count(&c->in[0].d), 4096, shift_elements, &s);
+  put_range(c, 1, s.scale, s.shift);
+  return TY_OK;
+}
+
 static int requantize_run(struct call *c)
 {
   return calibrated(c, unit_of(TY_I32, magnitude(&c->in[1], &c->in[2])));
@@ -206,7 +233,12 @@ const struct op op_quantize[] = {
     PARAMS(quantize_params, quantize), .shape = range_shape, .type = quantize_type, CPU(quantize_run, T_ALL) },
   { .name = "_contrib_quantize_v2", .in = "data", .out = "output0 output1 output2",
     .doc = "data as 8-bit integers of a given range or its own, and the range that they stand for; integers stay as they are.",
-    PARAMS(calibrated_params, quantize), .check = calibrated_check, .shape = range_shape, .type = chosen, CPU(quantize_v2_run, T_ALL) },
+    PARAMS(calibrated_params, quantize), .check = calibrated_check, .shape = range_shape, .type = chosen,
+    CPU(quantize_v2_run, T_ALL), .flags = OP_NAMED_INPUT },
+  { .name = "_contrib_quantize_asym", .in = "data", .out = "output scale shift",
+    .doc = "data as uint8, floor(data scale + shift + 0.5), where a given range or its own becomes 0 to 255; scale and shift.",
+    PARAMS(shifted_params, quantize), .check = calibrated_check, .shape = range_shape, .type = shifted_type,
+    CPU(quantize_asym_run, T_ALL), .flags = OP_NAMED_INPUT },
   { .name = "_contrib_dequantize", .in = "data min_range max_range",
     .doc = "8-bit integers as the numbers that they stand for.",
     PARAMS(dequantize_params, quantize), .shape = range_shape, .type = to_float, CPU(dequantize_run, T_ALL) },

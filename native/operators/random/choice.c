@@ -57,7 +57,7 @@ static int multinomial_shape(struct infer *s)
   }
   if (!n) dim[n++] = 1;
   for (int k = 0; k < s->nout; k++) TRY(shape_is(s, &s->out[k], n, dim));
-  return TY_OK;
+  return positions_fit(s, NULL, (int)p->dtype, s->in[0].dim[s->in[0].ndim - 1], NULL);
 }
 
 static int multinomial_type(struct infer *s)

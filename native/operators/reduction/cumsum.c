@@ -8,7 +8,8 @@ struct running { int64_t axis, dtype; };
 static const struct param running_params[] = {
   { "axis",  P_INT,   offsetof(struct running, axis),  "None",
     "axis along which sums run, not negative; None: the flattened array", NULL, NULL, 1 },
-  { "dtype", P_DTYPE, offsetof(struct running, dtype), "None", "dtype of the result; None: as data", NULL, NULL, 1 },
+  { "dtype", P_DTYPE, offsetof(struct running, dtype), "None",
+    "dtype of the result; None: as data, int64 for bool", NULL, NULL, 1 },
   { 0 }
 };
 
@@ -24,21 +25,22 @@ static int running_shape(struct infer *s)
           in->ndim - 1);
     return TY_OK;
   }
-  int64_t n = product_of(in, 0, in->ndim);
-  return in->ndim ? shape_is(s, &s->out[0], 1, &n) : TY_OK;
+  int64_t n = in->ndim ? product_of(in, 0, in->ndim) : 0;
+  return shape_is(s, &s->out[0], 1, &n);
 }
 
 static int running_type(struct infer *s)
 {
   const struct running *p = s->param;
   if (p->dtype >= 0) return type_is(s, &s->out[0], (int)p->dtype);
+  if (s->in[0].dtype == TY_BOOL) return type_is(s, &s->out[0], TY_I64);
   return type_both(s, &s->in[0], &s->out[0]);
 }
 
 struct running_sums { void *y; const void *x; int64_t k, inner, blocks; bool back; };
 
 /* Running sums over k rows of up to COLUMNS columns; rows are `inner` apart; y may be x. A sum
-** has its array's own precision; integers wrap. */
+** has its array's own precision; integers wrap, a bool is whether a sum is not 0. */
 #define RUNNING(T, ACC) \
 static void running_##T(int64_t begin, int64_t end, void *context) \
 { \
@@ -62,6 +64,7 @@ RUNNING(uint8_t, uint64_t)
 RUNNING(int8_t, uint64_t)
 RUNNING(int32_t, uint64_t)
 RUNNING(int64_t, uint64_t)
+RUNNING(bool, uint64_t)
 
 static void run_sums(const struct call *c, int dtype, void *y, const void *x, bool back)
 {
@@ -75,6 +78,7 @@ static void run_sums(const struct call *c, int dtype, void *y, const void *x, bo
       : dtype == TY_I8               ? running_int8_t
       : dtype == TY_I32              ? running_int32_t
       : dtype == TY_I64              ? running_int64_t
+      : dtype == TY_BOOL             ? running_bool
                                      : running_uint8_t;
   parallel_for_stoppable(
       n / (s.k * s.inner) * s.blocks, MAX(1, 16384 / (s.k * MIN(s.inner, COLUMNS))), body, &s);
@@ -109,7 +113,7 @@ static const struct kernel running_back_kernels[] = {
 
 const struct op op_cumsum[] = {
   { .name = "_np_cumsum", .alias = "cumsum",
-    .doc = "Running sums along an axis. The gradient is the running sum of the head gradient from the other end.",
+    .doc = "Running sums along an axis; of bools in int64. The gradient is the running sum of the head gradient from the other end.",
     .in = "a", .param = running_params, .param_size = sizeof(struct running), .shape = running_shape,
     .type = running_type,
     .grad = "g0", .cpu = running_kernels, .back_cpu = running_back_kernels },

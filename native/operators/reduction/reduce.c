@@ -3,7 +3,8 @@
 **
 ** No axis given, or an empty list, means all of them. Dropping every axis leaves one of size 1.
 ** The walk over the shape and the inner loops are kernel/reduce/reduce.h's. Integers wrap,
-** integer means truncate. NaN is the extreme of what it occurs in.
+** integer means truncate. Sums of bools count, in int64; their means, norms and moments are
+** float32. NaN is the extreme of what it occurs in.
 */
 #include "kernel/strided_copy.h"
 #include "kernel/reduce/reduce.h"
@@ -61,120 +62,19 @@ static int reduced_shape(struct infer *s, ty_desc *out, uint32_t mask, bool keep
   return TY_OK;
 }
 
+/* All axes of an unknown shape go. */
+static int one_element(struct infer *s) { return shape_is(s, &s->out[0], 1, (int64_t[]){ 1 }); }
+
 static int axes_shape(struct infer *s)
 {
   const struct reduce_param *p = s->param;
   int ndim = s->in[0].ndim;
-  if (!ndim) return TY_OK;
+  if (!ndim) return p->axis.n <= 0 && !p->keepdims ? one_element(s) : TY_OK;
   TRY(check_axes(s, &p->axis, ndim));
   return reduced_shape(s, &s->out[0], axes_mask(&p->axis, p->exclude, ndim), p->keepdims);
 }
 
-/* -- sum, mean, prod, nansum, nanprod, max, min ------------------------------------------------ */
-
-static uint32_t axes_gone(const void *param, int ndim)
-{
-  const struct reduce_param *p = param;
-  return axes_mask(&p->axis, p->exclude, ndim);
-}
-
-static void axes_plan(const struct call *c, const ty_desc *data, struct reduce *r)
-{
-  reduce_plan(data, axes_gone(c->param, data->ndim), r);
-}
-
-static size_t axes_scratch(const struct call *c)
-{
-  struct reduce r;
-  axes_plan(c, &c->in[0].d, &r);
-  return reduce_scratch(&r);
-}
-
-static int axes_run(struct call *c, int kind, int finish)
-{
-  struct reduce r;
-  axes_plan(c, &c->in[0].d, &r);
-  reduce_run(&r, kind, finish, c->in[0].p, NULL, c->out[0].p, c->add & 1, c->tmp);
-  return TY_OK;
-}
-
-static int axes_back(
-    struct call *c, int kind, bool mean) /* reads g0, then i0 and o0 as the kind needs */
-{
-  struct reduce r;
-  axes_plan(c, &c->out[0].d, &r);
-  const void *x = c->nin > 1 ? c->in[1].p : NULL, *y = c->nin > 2 ? c->in[2].p : NULL;
-  if (c->out[0].p)
-    reduce_back(&r, kind, c->out[0].p, x, y, c->in[0].p, NULL, mean ? 1 / (double)r.count : 1);
-  return TY_OK;
-}
-
-#define REDUCTION(op, kind, finish, back) \
-static struct axis_reduction op##_reduction(const void *param, int ndim) \
-{ \
-  return (struct axis_reduction){ axes_gone(param, ndim), kind, finish }; \
-} \
-static int op##_run(struct call *c) { return axes_run(c, kind, finish); } \
-static int op##_back(struct call *c) { return axes_back(c, back, finish == F_MEAN); } \
-static const struct kernel op##_kernels[] = { \
-  { .name = "reduce", .run = op##_run, .types = T_FLOAT | T_INT, .scratch = axes_scratch, .add = 1 }, { 0 } \
-}; \
-static const struct kernel op##_back_kernels[] = { \
-  { .name = "spread", .run = op##_back, .types = T_FLOAT | T_INT }, { 0 } \
-};
-REDUCTION(sum,     R_SUM,     F_NONE, B_SUM)
-REDUCTION(mean,    R_SUM,     F_MEAN,  B_SUM)
-REDUCTION(nansum,  R_NANSUM,  F_NONE, B_NANSUM)
-REDUCTION(prod,    R_PROD,    F_NONE, B_PROD)
-REDUCTION(nanprod, R_NANPROD, F_NONE, B_NANPROD)
-REDUCTION(square,  R_SQUARE,  F_NONE, B_SQUARE)
-REDUCTION(max,     R_MAX,     F_NONE, B_EQUAL)
-REDUCTION(min,     R_MIN,     F_NONE, B_EQUAL)
-
-/* -- norm -------------------------------------------------------------------------------------- */
-
-struct norm_reduce_param { int64_t ord; struct dims axis; int64_t out_dtype, keepdims; };
-static const struct param norm_params[] = {
-  { "ord",       P_INT,   offsetof(struct norm_reduce_param, ord),       "2",
-    "1: sum of absolute values, 2: square root of the sum of squares" },
-  AXIS(struct norm_reduce_param, "None"),
-  { "out_dtype", P_DTYPE, offsetof(struct norm_reduce_param, out_dtype), "None",
-    "dtype of the result; None: as data", NULL, NULL, 1 },
-  { 0 }
-};
-
-static int norm_check(void *param)
-{
-  static const char dtypes[] = "float16, float32, float64, bfloat16, int8, int32 or int64";
-  const struct norm_reduce_param *p = param;
-  int code = TY_OK;
-  if (p->ord != 1 && p->ord != 2) {
-    code = fail(TY_EVALUE, "norm: parameter ord: expected 1 or 2, got %lld", (long long)p->ord);
-    fail_argument("ord", "1 or 2", NULL);
-  }
-  else if (p->out_dtype == TY_U8 || p->out_dtype == TY_BOOL) {
-    const char *got = dtype_name((int)p->out_dtype);
-    code = fail(TY_EVALUE, "norm: parameter out_dtype: expected %s, got %s", dtypes, got);
-    fail_argument("out_dtype", dtypes, got);
-  }
-  return code;
-}
-
-static int norm_shape(struct infer *s)
-{
-  const struct norm_reduce_param *p = s->param;
-  int ndim = s->in[0].ndim;
-  if (!ndim) return TY_OK;
-  TRY(check_axes(s, &p->axis, ndim));
-  return reduced_shape(s, &s->out[0], axes_mask(&p->axis, false, ndim), p->keepdims);
-}
-
-static int norm_type(struct infer *s)
-{
-  const struct norm_reduce_param *p = s->param;
-  if (p->out_dtype >= 0) return type_is(s, &s->out[0], (int)p->out_dtype);
-  return type_both(s, &s->in[0], &s->out[0]);
-}
+/* -- two dtypes -------------------------------------------------------------------------------- */
 
 /* Data and result of two dtypes are reduced in the one that holds both. */
 static int common_dtype(int a, int b)
@@ -183,12 +83,11 @@ static int common_dtype(int a, int b)
   return dtype_size(a) > dtype_size(b) ? a : b;
 }
 
-static int norm_plan(const struct call *c, const ty_desc *data, int other, struct reduce *r)
+static int common_plan(const ty_desc *data, int other, uint32_t axes, struct reduce *r)
 {
-  const struct norm_reduce_param *p = c->param;
   ty_desc d = *data;
   d.dtype = common_dtype(d.dtype, other);
-  reduce_plan(&d, axes_mask(&p->axis, false, d.ndim), r);
+  reduce_plan(&d, axes, r);
   return d.dtype;
 }
 
@@ -214,6 +113,135 @@ static void put_back(const struct operand *x, const void *copy, int dtype)
   if (copy != x->p) dtype_convert(x->p, x->d.dtype, copy, dtype, desc_count(&x->d));
 }
 
+/* in: head gradient, then data and result as the kind needs */
+static size_t back_scratch(const struct call *c)
+{
+  int dtype = common_dtype(c->out[0].d.dtype, c->in[0].d.dtype);
+  size_t bytes = copy_bytes(dtype, &c->out[0]);
+  for (int i = 0; i < c->nin; i++) bytes += copy_bytes(dtype, &c->in[i]);
+  return bytes;
+}
+
+static int back_run(struct call *c, int kind, bool mean)
+{
+  const struct operand *dx = &c->out[0];
+  const uint32_t axes = c->op->reduction(c->param, dx->d.ndim).axes;
+  const void *v[3] = { NULL };
+  struct reduce r;
+  int dtype = common_plan(&dx->d, c->in[0].d.dtype, axes, &r);
+  char *tmp = c->tmp;
+  if (!dx->p) return TY_OK;
+  for (int i = 0; i < c->nin; i++) v[i] = in_dtype(dtype, &c->in[i], true, &tmp);
+  void *to = in_dtype(dtype, dx, false, &tmp);
+  reduce_back(&r, kind, to, v[1], v[2], v[0], NULL, mean ? 1 / (double)r.count : 1);
+  put_back(dx, to, dtype);
+  return TY_OK;
+}
+
+/* -- sum, mean, prod, nansum, nanprod, max, min ------------------------------------------------ */
+
+static uint32_t axes_gone(const void *param, int ndim)
+{
+  const struct reduce_param *p = param;
+  return axes_mask(&p->axis, p->exclude, ndim);
+}
+
+static void axes_plan(const struct call *c, const ty_desc *data, struct reduce *r)
+{
+  reduce_plan(data, axes_gone(c->param, data->ndim), r);
+}
+
+static size_t axes_scratch(const struct call *c)
+{
+  struct reduce r;
+  axes_plan(c, &c->in[0].d, &r);
+  return reduce_scratch(&r);
+}
+
+/* The result of bools is of another type. */
+static int bools_type(struct infer *s, int dtype)
+{
+  if (s->in[0].dtype == TY_BOOL) return type_is(s, &s->out[0], dtype);
+  return type_both(s, &s->in[0], &s->out[0]);
+}
+static int count_type(struct infer *s) { return bools_type(s, TY_I64); }
+static int mean_type(struct infer *s)  { return bools_type(s, TY_F32); }
+
+static int axes_run(struct call *c, int kind, int finish)
+{
+  struct reduce r;
+  axes_plan(c, &c->in[0].d, &r);
+  r.result = c->out[0].d.dtype;
+  reduce_run(&r, kind, finish, c->in[0].p, NULL, c->out[0].p, c->add & 1, c->tmp);
+  return TY_OK;
+}
+
+#define REDUCTION(op, kind, finish, back) \
+static struct axis_reduction op##_reduction(const void *param, int ndim) \
+{ \
+  return (struct axis_reduction){ axes_gone(param, ndim), kind, finish }; \
+} \
+static int op##_run(struct call *c) { return axes_run(c, kind, finish); } \
+static int op##_back(struct call *c) { return back_run(c, back, finish == F_MEAN); } \
+static const struct kernel op##_kernels[] = { \
+  { .name = "reduce", .run = op##_run, .types = T_FLOAT | T_INT, .scratch = axes_scratch, .add = 1 }, { 0 } \
+}; \
+static const struct kernel op##_back_kernels[] = { \
+  { .name = "spread", .run = op##_back, .types = T_FLOAT | T_INT, .scratch = back_scratch }, { 0 } \
+};
+REDUCTION(sum,     R_SUM,     F_NONE, B_SUM)
+REDUCTION(mean,    R_SUM,     F_MEAN,  B_SUM)
+REDUCTION(nansum,  R_NANSUM,  F_NONE, B_NANSUM)
+REDUCTION(prod,    R_PROD,    F_NONE, B_PROD)
+REDUCTION(nanprod, R_NANPROD, F_NONE, B_NANPROD)
+REDUCTION(square,  R_SQUARE,  F_NONE, B_SQUARE)
+REDUCTION(max,     R_MAX,     F_NONE, B_EQUAL)
+REDUCTION(min,     R_MIN,     F_NONE, B_EQUAL)
+
+/* -- norm -------------------------------------------------------------------------------------- */
+
+struct norm_reduce_param { int64_t ord; struct dims axis; int64_t out_dtype, keepdims; };
+static const struct param norm_params[] = {
+  { "ord",       P_INT,   offsetof(struct norm_reduce_param, ord),       "2",
+    "1: sum of absolute values, 2: square root of the sum of squares" },
+  AXIS(struct norm_reduce_param, "None"),
+  { "out_dtype", P_DTYPE, offsetof(struct norm_reduce_param, out_dtype), "None",
+    "dtype of the result; None: as data, float32 for bool", NULL, NULL, 1 },
+  { 0 }
+};
+
+static int norm_check(void *param)
+{
+  static const char dtypes[] = "float16, float32, float64, bfloat16, int8, int32 or int64";
+  const struct norm_reduce_param *p = param;
+  int code = TY_OK;
+  if (p->ord != 1 && p->ord != 2) {
+    code = fail(TY_EVALUE, "norm: parameter ord: expected 1 or 2, got %lld", (long long)p->ord);
+    fail_argument("ord", "1 or 2", NULL);
+  }
+  else if (p->out_dtype == TY_U8 || p->out_dtype == TY_BOOL) {
+    const char *got = dtype_name((int)p->out_dtype);
+    code = fail(TY_EVALUE, "norm: parameter out_dtype: expected %s, got %s", dtypes, got);
+    fail_argument("out_dtype", dtypes, got);
+  }
+  return code;
+}
+
+static int norm_shape(struct infer *s)
+{
+  const struct norm_reduce_param *p = s->param;
+  int ndim = s->in[0].ndim;
+  if (!ndim) return p->axis.n <= 0 && !p->keepdims ? one_element(s) : TY_OK;
+  TRY(check_axes(s, &p->axis, ndim));
+  return reduced_shape(s, &s->out[0], axes_mask(&p->axis, false, ndim), p->keepdims);
+}
+
+static int norm_type(struct infer *s)
+{
+  const struct norm_reduce_param *p = s->param;
+  return p->out_dtype >= 0 ? type_is(s, &s->out[0], (int)p->out_dtype) : mean_type(s);
+}
+
 static struct axis_reduction norm_reduction(const void *param, int ndim)
 {
   const struct norm_reduce_param *p = param;
@@ -225,7 +253,8 @@ static struct axis_reduction norm_reduction(const void *param, int ndim)
 static size_t norm_scratch(const struct call *c)
 {
   struct reduce r;
-  int dtype = norm_plan(c, &c->in[0].d, c->out[0].d.dtype, &r);
+  const uint32_t axes = norm_reduction(c->param, c->in[0].d.ndim).axes;
+  int dtype = common_plan(&c->in[0].d, c->out[0].d.dtype, axes, &r);
   return copy_bytes(dtype, &c->in[0]) + copy_bytes(dtype, &c->out[0]) + reduce_scratch(&r);
 }
 
@@ -235,7 +264,7 @@ static int norm_run(struct call *c)
   const bool add = c->add & 1;
   const struct operand *out = &c->out[0];
   struct reduce r;
-  int dtype = norm_plan(c, &c->in[0].d, out->d.dtype, &r);
+  int dtype = common_plan(&c->in[0].d, out->d.dtype, k.axes, &r);
   char *tmp = c->tmp;
   const void *x = in_dtype(dtype, &c->in[0], true, &tmp);
   void *y = in_dtype(dtype, out, add, &tmp);
@@ -244,36 +273,17 @@ static int norm_run(struct call *c)
   return TY_OK;
 }
 
-/* in: head gradient, data, norm */
-static size_t norm_back_scratch(const struct call *c)
-{
-  int dtype = common_dtype(c->out[0].d.dtype, c->in[0].d.dtype);
-  size_t bytes = copy_bytes(dtype, &c->out[0]);
-  for (int i = 0; i < c->nin; i++) bytes += copy_bytes(dtype, &c->in[i]);
-  return bytes;
-}
-
-static int norm_back(struct call *c)
+static int norm_back(struct call *c) /* in: head gradient, data, norm */
 {
   bool two = ((const struct norm_reduce_param *)c->param)->ord == 2;
-  struct reduce r;
-  int dtype = norm_plan(c, &c->out[0].d, c->in[0].d.dtype, &r);
-  char *tmp = c->tmp;
-  if (!c->out[0].p) return TY_OK;
-  const void *g = in_dtype(dtype, &c->in[0], true, &tmp),
-             *x = in_dtype(dtype, &c->in[1], true, &tmp),
-             *y = in_dtype(dtype, &c->in[2], true, &tmp);
-  void *dx = in_dtype(dtype, &c->out[0], false, &tmp);
-  reduce_back(&r, two ? B_ROOT : B_SIGN, dx, x, y, g, NULL, 1);
-  put_back(&c->out[0], dx, dtype);
-  return TY_OK;
+  return back_run(c, two ? B_ROOT : B_SIGN, false);
 }
 
 static const struct kernel norm_kernels[] = {
   { .name = "reduce", .run = norm_run, .types = T_FLOAT | T_INT, .scratch = norm_scratch, .add = 1 }, { 0 }
 };
 static const struct kernel norm_back_kernels[] = {
-  { .name = "spread", .run = norm_back, .types = T_FLOAT | T_INT, .scratch = norm_back_scratch }, { 0 }
+  { .name = "spread", .run = norm_back, .types = T_FLOAT | T_INT, .scratch = back_scratch }, { 0 }
 };
 
 /* -- moments ----------------------------------------------------------------------------------- */
@@ -299,6 +309,12 @@ static int moments_shape(struct infer *s)
   return TY_OK;
 }
 
+static int moments_type(struct infer *s)
+{
+  TRY(mean_type(s));
+  return type_both(s, &s->out[0], &s->out[1]);
+}
+
 static size_t mean_bytes(const struct call *c) { return align_up(desc_bytes(&c->out[0].d), ALIGN); }
 
 static struct axis_reduction moments_reduction(const void *param, int ndim)
@@ -307,82 +323,139 @@ static struct axis_reduction moments_reduction(const void *param, int ndim)
   return (struct axis_reduction){ axes_mask(&p->axes, false, ndim), R_SUM, F_MEAN };
 }
 
-/* a mean of our own, in case nobody wants output 0; then the result's */
+/* Data in the type of the moments; a mean of our own, in case nobody wants output 0; what the
+** reductions need. */
 static size_t moments_scratch(const struct call *c)
 {
-  const struct moments *p = c->param;
   struct reduce r;
-  reduce_plan(&c->in[0].d, axes_mask(&p->axes, false, c->in[0].d.ndim), &r);
-  return mean_bytes(c) + reduce_scratch(&r);
+  const uint32_t axes = moments_reduction(c->param, c->in[0].d.ndim).axes;
+  int dtype = common_plan(&c->in[0].d, c->out[0].d.dtype, axes, &r);
+  return copy_bytes(dtype, &c->in[0]) + mean_bytes(c) + reduce_scratch(&r);
 }
 
 static int moments_run(struct call *c)
 {
-  const struct moments *p = c->param;
   struct reduce r;
-  void *mean = c->out[0].p ? c->out[0].p : c->tmp, *tmp = (char *)c->tmp + mean_bytes(c);
-  reduce_plan(&c->in[0].d, axes_mask(&p->axes, false, c->in[0].d.ndim), &r);
-  reduce_run(&r, R_SUM, F_MEAN, c->in[0].p, NULL, mean, false, tmp);
-  if (c->out[1].p) reduce_run(&r, R_DEVIATION, F_MEAN, c->in[0].p, mean, c->out[1].p, false, tmp);
+  const uint32_t axes = moments_reduction(c->param, c->in[0].d.ndim).axes;
+  int dtype = common_plan(&c->in[0].d, c->out[0].d.dtype, axes, &r);
+  char *tmp = c->tmp;
+  const void *x = in_dtype(dtype, &c->in[0], true, &tmp);
+  void *mean = c->out[0].p ? c->out[0].p : tmp;
+  tmp += mean_bytes(c);
+  reduce_run(&r, R_SUM, F_MEAN, x, NULL, mean, false, tmp);
+  if (c->out[1].p) reduce_run(&r, R_DEVIATION, F_MEAN, x, mean, c->out[1].p, false, tmp);
   return TY_OK;
 }
 
-static int moments_back(struct call *c) /* reads the two head gradients, data, mean */
+/* in: the two head gradients, data, mean */
+static size_t moments_back_scratch(const struct call *c)
 {
-  const struct moments *p = c->param;
+  int dtype = c->in[0].d.dtype;
+  return copy_bytes(dtype, &c->in[2]) + copy_bytes(dtype, &c->out[0]);
+}
+
+static int moments_back(struct call *c)
+{
   struct reduce r;
-  reduce_plan(&c->out[0].d, axes_mask(&p->axes, false, c->out[0].d.ndim), &r);
-  if (c->out[0].p)
-    reduce_back(&r, B_DEVIATION, c->out[0].p, c->in[2].p, c->in[3].p, c->in[0].p, c->in[1].p,
-        1 / (double)r.count);
+  const struct operand *dx = &c->out[0];
+  const uint32_t axes = moments_reduction(c->param, dx->d.ndim).axes;
+  int dtype = common_plan(&dx->d, c->in[0].d.dtype, axes, &r);
+  char *tmp = c->tmp;
+  if (!dx->p) return TY_OK;
+  const void *x = in_dtype(dtype, &c->in[2], true, &tmp);
+  void *to = in_dtype(dtype, dx, false, &tmp);
+  reduce_back(&r, B_DEVIATION, to, x, c->in[3].p, c->in[0].p, c->in[1].p, 1 / (double)r.count);
+  put_back(dx, to, dtype);
   return TY_OK;
 }
 
 static const struct kernel moments_kernels[] = {
-  { .name = "reduce", .run = moments_run, .types = T_FLOAT, .scratch = moments_scratch }, { 0 }
+  { .name = "reduce", .run = moments_run, .types = T_FLOAT | T_INT, .scratch = moments_scratch }, { 0 }
 };
 static const struct kernel moments_back_kernels[] = {
-  { .name = "spread", .run = moments_back, .types = T_FLOAT }, { 0 }
+  { .name = "spread", .run = moments_back, .types = T_FLOAT | T_INT, .scratch = moments_back_scratch }, { 0 }
 };
 
 /* -- argmax, argmin ---------------------------------------------------------------------------- */
 
-struct arg_param { int64_t axis, keepdims; };
+struct arg_param { int64_t axis, keepdims, dtype; };
+#define ARG_DTYPE \
+  { "dtype", P_DTYPE, offsetof(struct arg_param, dtype), "None", \
+    "dtype of the positions; None: as data, which must hold them", NULL, NULL, 1 }
 static const struct param arg_params[] = {
   { "axis",     P_INT,  offsetof(struct arg_param, axis),     "None",
     "axis to search; negative counts from the end; None: the flattened array", NULL, NULL, 1 },
   { "keepdims", P_BOOL, offsetof(struct arg_param, keepdims), "False", "leave the axis with size 1" },
+  ARG_DTYPE,
   { 0 }
 };
+static const struct param channel_params[] = { ARG_DTYPE, { 0 } };
+
+static int arg_check(void *param)
+{
+  const struct arg_param *p = param;
+  return p->dtype < 0 ? TY_OK : check_position_dtype(p->dtype);
+}
+
+static int channel_check(void *param)
+{
+  ((struct arg_param *)param)->axis = 1;
+  return arg_check(param);
+}
+
+/* Whether the result's type holds all positions along the axis. */
+static int positions_along_fit(struct infer *s)
+{
+  const struct arg_param *p = s->param;
+  const ty_desc *in = &s->in[0];
+  bool inside = p->axis >= -in->ndim && p->axis < in->ndim;
+  int64_t n = p->axis == NONE ? product_of(in, 0, in->ndim)
+      : inside                ? in->dim[axis_in(p->axis, in->ndim)]
+                              : 0;
+  if (!in->ndim) return TY_OK;
+  if (p->dtype >= 0) return positions_fit(s, NULL, (int)p->dtype, n, NULL);
+  return positions_fit(s, in, in->dtype, n, "parameter dtype gives positions a type of their own");
+}
 
 static int arg_shape(struct infer *s)
 {
   const struct arg_param *p = s->param;
   int ndim = s->in[0].ndim, axis;
-  if (!ndim) return TY_OK;
-  if (p->axis == NONE) return reduced_shape(s, &s->out[0], (1u << ndim) - 1, p->keepdims);
+  if (!ndim) return p->axis == NONE && !p->keepdims ? one_element(s) : TY_OK;
+  if (p->axis == NONE) {
+    TRY(reduced_shape(s, &s->out[0], (1u << ndim) - 1, p->keepdims));
+    return positions_along_fit(s);
+  }
   TRY(axis_of(s, p->axis, ndim, &axis));
-  return reduced_shape(s, &s->out[0], 1u << axis, p->keepdims);
+  TRY(reduced_shape(s, &s->out[0], 1u << axis, p->keepdims));
+  return positions_along_fit(s);
 }
 
-static int channel_shape(struct infer *s)
+static int arg_type(struct infer *s)
 {
-  int ndim = s->in[0].ndim, axis;
-  if (!ndim) return TY_OK;
-  TRY(axis_of(s, 1, ndim, &axis));
-  return reduced_shape(s, &s->out[0], 1u << axis, false);
+  const struct arg_param *p = s->param;
+  if (p->dtype >= 0)
+    TRY(type_is(s, &s->out[0], (int)p->dtype));
+  else
+    TRY(type_both(s, &s->in[0], &s->out[0]));
+  return positions_along_fit(s);
 }
 
 enum { COLUMNS = 256 };
 struct search {
   const struct reducer *table;
   const char *x;
-  char *y;
-  size_t size;
-  int dtype;
+  size_t size;                                        /* of an element of x */
+  const struct operand *to;
   bool least;
   int64_t k, inner, blocks;
 };
+
+static void set_position(const struct search *s, int64_t i, int64_t position)
+{
+  const int dtype = s->to->d.dtype;
+  set_number(elements_at(s->to->p, i, dtype_size(dtype)), dtype, (double)position);
+}
 
 static void search_rows(int64_t begin, int64_t end, void *context)
 {
@@ -393,7 +466,7 @@ static void search_rows(int64_t begin, int64_t end, void *context)
     accumulator best;
     s->table->start(&best, kind, 1);
     s->table->rows[kind](&best, row, NULL, 1, 0, s->k);
-    set_number(elements_at(s->y, i, s->size), s->dtype, (double)s->table->find(row, best, s->k));
+    set_position(s, i, s->table->find(row, best, s->k));
   }
 }
 
@@ -407,16 +480,16 @@ static void search_columns(int64_t begin, int64_t end, void *context)
     for (int64_t i = 0; i < s->k; i++)
       s->table->best_cols(best, index,
           elements_at(s->x, (outer * s->k + i) * s->inner + j, s->size), s->least, i, n);
-    for (int64_t i = 0; i < n; i++)
-      set_number(elements_at(s->y, outer * s->inner + j + i, s->size), s->dtype, (double)index[i]);
+    for (int64_t i = 0; i < n; i++) set_position(s, outer * s->inner + j + i, index[i]);
   }
 }
 
-static int search(struct call *c, int64_t axis, bool least)
+static int search(struct call *c, bool least)
 {
   const ty_desc *d = &c->in[0].d;
-  struct search s = { reducer_of(d->dtype), c->in[0].p, c->out[0].p, dtype_size(d->dtype), d->dtype,
-    least, desc_count(d), 1, 1 };
+  const int64_t axis = ((const struct arg_param *)c->param)->axis;
+  struct search s = { reducer_of(d->dtype), c->in[0].p, dtype_size(d->dtype), &c->out[0], least,
+    desc_count(d), 1, 1 };
   int64_t outer = 1;
   if (axis != NONE) {
     int a = axis_in(axis, d->ndim);
@@ -433,23 +506,13 @@ static int search(struct call *c, int64_t axis, bool least)
   return TY_OK;
 }
 
-static int argmax_run(struct call *c)
-{
-  return search(c, ((const struct arg_param *)c->param)->axis, false);
-}
-static int argmin_run(struct call *c)
-{
-  return search(c, ((const struct arg_param *)c->param)->axis, true);
-}
-static int channel_run(struct call *c) { return search(c, 1, false); }
+static int argmax_run(struct call *c) { return search(c, false); }
+static int argmin_run(struct call *c) { return search(c, true); }
 static const struct kernel argmax_kernels[] = {
   { .name = "search", .run = argmax_run, .types = T_FLOAT | T_INT }, { 0 }
 };
 static const struct kernel argmin_kernels[] = {
   { .name = "search", .run = argmin_run, .types = T_FLOAT | T_INT }, { 0 }
-};
-static const struct kernel channel_kernels[] = {
-  { .name = "search", .run = channel_run, .types = T_FLOAT | T_INT }, { 0 }
 };
 
 /* -- rows -------------------------------------------------------------------------------------- */
@@ -458,18 +521,23 @@ static const struct kernel channel_kernels[] = {
   .in = "data", .param = axes_params, .param_size = sizeof(struct reduce_param), \
   .shape = axes_shape, .reduction = op##_reduction, \
   .cpu = op##_kernels, .back_cpu = op##_back_kernels
-#define ARG_EXTREME .in = "data", .flags = OP_ZERO_GRAD
+#define ARG_EXTREME .in = "data", .flags = OP_ZERO_GRAD, .param_size = sizeof(struct arg_param), \
+  .shape = arg_shape, .type = arg_type
 
 const struct op op_reduce[] = {
   { .name = "sum", .alias = "sum_axis _sparse_sum", .grad = "g0", REDUCES(sum),
-    .doc = "Sum over axes. Every summed element gets the head gradient." },
+    .type = count_type,
+    .doc = "Sum over axes; of bools their count, in int64. Every summed element gets the head gradient." },
   { .name = "mean", .alias = "_sparse_mean", .grad = "g0", REDUCES(mean),
-    .doc = "Mean over axes. Every element gets the head gradient divided by their number." },
+    .type = mean_type,
+    .doc = "Mean over axes; of bools in float32, of other integers truncated. Every element gets the head gradient "
+           "divided by their number." },
   { .name = "prod", .grad = "g0 i0 o0", REDUCES(prod),
     .doc = "Product over axes. The gradient is the head gradient times the product over the element; where an element "
            "is 0 it is NaN or infinite." },
   { .name = "nansum", .grad = "g0 i0", REDUCES(nansum),
-    .doc = "Sum over axes that passes over NaN. The gradient is that of sum, 0 at NaN." },
+    .type = count_type,
+    .doc = "Sum over axes that passes over NaN; of bools in int64. The gradient is that of sum, 0 at NaN." },
   { .name = "nanprod", .grad = "g0 i0 o0", REDUCES(nanprod),
     .doc = "Product over axes that passes over NaN. The gradient is that of prod, 0 at NaN." },
   { .name = "max", .alias = "max_axis", .grad = "g0 i0 o0", REDUCES(max),
@@ -477,26 +545,28 @@ const struct op op_reduce[] = {
   { .name = "min", .alias = "min_axis", .grad = "g0 i0 o0", REDUCES(min),
     .doc = "Smallest element over axes. Every element equal to it gets the head gradient." },
   { .name = "_square_sum", .grad = "g0 i0", .back = "_backward_square_sum", REDUCES(square),
-    .doc = "Sum of squares over axes. The gradient is twice the element times the head gradient." },
+    .type = count_type,
+    .doc = "Sum of squares over axes; of bools in int64. The gradient is twice the element times the head gradient." },
   { .name = "norm", .alias = "_sparse_norm",
-    .doc = "Sum of absolute values, or root of the sum of squares, over axes. The gradient is the sign of the "
-           "element, or the element over the norm (NaN at 0).",
+    .doc = "Sum of absolute values, or root of the sum of squares, over axes; of bools in float32. The gradient is "
+           "the sign of the element, or the element over the norm (NaN at 0).",
     .in = "data", .param = norm_params, .param_size = sizeof(struct norm_reduce_param), .check = norm_check, .shape = norm_shape,
     .type = norm_type, .reduction = norm_reduction,
     .grad = "g0 i0 o0", .cpu = norm_kernels, .back_cpu = norm_back_kernels },
   { .name = "moments",
-    .doc = "Mean and variance (divided by the number of elements) over axes. Both have gradients.",
+    .doc = "Mean and variance (divided by the number of elements) over axes; of bools in float32, of other integers "
+           "truncated. Both have gradients.",
     .in = "data", .out = "output0 output1", .param = moments_params, .param_size = sizeof(struct moments),
-    .shape = moments_shape, .reduction = moments_reduction,
-    .grad = "g0 g1 i0 o0", .cpu = moments_kernels, .back_cpu = moments_back_kernels },
+    .shape = moments_shape, .type = moments_type, .reduction = moments_reduction,
+    .grad = "g0 g1 i0 o0", .cpu = moments_kernels, .back_cpu = moments_back_kernels, .flags = OP_NAMED_INPUT },
   { .name = "argmax", ARG_EXTREME,
-    .doc = "Place of the first largest element, counted from 0, in data's dtype. No gradient flows.",
-    .param = arg_params, .param_size = sizeof(struct arg_param), .shape = arg_shape, .cpu = argmax_kernels },
+    .doc = "Place of the first largest element, counted from 0, in data's dtype or `dtype`. No gradient flows.",
+    .param = arg_params, .check = arg_check, .cpu = argmax_kernels },
   { .name = "argmin", ARG_EXTREME,
-    .doc = "Place of the first smallest element, counted from 0, in data's dtype. No gradient flows.",
-    .param = arg_params, .param_size = sizeof(struct arg_param), .shape = arg_shape, .cpu = argmin_kernels },
+    .doc = "Place of the first smallest element, counted from 0, in data's dtype or `dtype`. No gradient flows.",
+    .param = arg_params, .check = arg_check, .cpu = argmin_kernels },
   { .name = "argmax_channel", ARG_EXTREME,
-    .doc = "Place of the first largest element along axis 1. No gradient flows.",
-    .shape = channel_shape, .cpu = channel_kernels },
+    .doc = "Place of the first largest element along axis 1, in data's dtype or `dtype`. No gradient flows.",
+    .param = channel_params, .check = channel_check, .cpu = argmax_kernels },
   { 0 }
 };

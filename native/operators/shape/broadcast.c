@@ -285,9 +285,9 @@ const struct op op_broadcast[] = {
     .in = "lhs rhs", .param = like_params, .param_size = sizeof(struct broadcast_like), .shape = like_shape, .type = like_type },
   { .name = "tile", .alias = "_npi_tile", KERNELS(tiled),
     .doc = "Copies of the whole array side by side along each axis. The gradient is the sum over the copies.",
-    .in = "data", .param = tile_params, .param_size = sizeof(struct tile), .shape = tile_shape },
+    .in = "data", .param = tile_params, .param_size = sizeof(struct tile), .shape = tile_shape, .flags = OP_NAMED_INPUT },
   { .name = "repeat", .alias = "_np_repeat", KERNELS(repeated),
     .doc = "Each element several times in a row, along an axis or flattened. The gradient is the sum over the repeats.",
-    .in = "data", .param = repeat_params, .param_size = sizeof(struct repeat), .shape = repeat_shape },
+    .in = "data", .param = repeat_params, .param_size = sizeof(struct repeat), .shape = repeat_shape, .flags = OP_NAMED_INPUT },
   { 0 }
 };

@@ -34,6 +34,10 @@ static int retain_shape(struct infer *s)
     return infer_fail(s, TY_ESHAPE, &s->in[1], "expected one dimension, got %d", s->in[1].ndim);
   return shape_both(s, &s->in[0], &s->out[0]);
 }
+static int64_t retain_rows(const struct infer *s, int *input)
+{
+  return s->in[0].ndim ? s->in[0].dim[0] : 0;
+}
 static int retain_type(struct infer *s) { return type_both(s, &s->in[0], &s->out[0]); }
 
 /* Rows of `from` that `index` names to `to`; all others of `to` are zeros. */
@@ -108,7 +112,7 @@ const struct op op_cast_storage[] = {
     .formula = &(const struct formula){ "a", { "g" } } },
   { .name = "_sparse_retain", .in = "data indices",
     .doc = "data with zeros in all rows but those that indices (k,) name; their gradients pass through, the others' are zero.",
-    .shape = retain_shape, .type = retain_type, .grad = "g0 i1", .cpu = retain_cpu, .back_cpu = retain_back_cpu },
+    .shape = retain_shape, .type = retain_type, .indices = retain_rows, .grad = "g0 i1", .cpu = retain_cpu, .back_cpu = retain_back_cpu },
   { .name = "_contrib_getnnz", .in = "data", .flags = OP_ZERO_GRAD,
     .doc = "How many elements of a matrix are not zero: (1,), or one number per column or row; int64. The gradient is zero.",
     .param = count_params, .param_size = sizeof(struct count_param), .shape = count_shape, .type = count_type,

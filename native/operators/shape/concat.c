@@ -332,6 +332,12 @@ static int64_t cut_piece(const struct cuts *p, int k, int64_t size, int64_t *beg
   return k + 1 < p->indices.n ? p->indices.d[k + 1] : size;
 }
 
+/* Whether piece k ends where another begins, whatever the size. */
+static bool inner_piece(const struct cuts *p, int k)
+{
+  return !p->sections && k + 1 < p->indices.n;
+}
+
 static int cuts_shape(struct infer *s)
 {
   const struct cuts *p = s->param;
@@ -341,12 +347,12 @@ static int cuts_shape(struct infer *s)
   TRY(axis_of(s, p->axis, in->ndim, &axis));
   int64_t size = in->dim[axis];
   for (int k = 0; k < s->nout; k++) {
-    int64_t begin = 0, end = size ? cut_piece(p, k, size, &begin) : 0;
+    int64_t begin = 0, end = size || inner_piece(p, k) ? cut_piece(p, k, size, &begin) : 0;
     if (size && (begin < 0 || end <= begin || end > size))
       return infer_fail(s, TY_ESHAPE, in,
           "axis %d has size %lld: piece %d would be empty or lie outside", axis, (long long)size,
           k);
-    int64_t n = end - begin;
+    int64_t n = MAX(end - begin, 0);
     if (size && p->squeeze_axis && n != 1)
       return infer_fail(s, TY_ESHAPE, in, "squeeze_axis needs pieces of size 1, piece %d has %lld",
           k, (long long)n);
@@ -405,12 +411,12 @@ const struct op op_concat[] = {
     .doc = "Cuts an axis into equal pieces, one output each. The gradient is the head gradients one behind the other.",
     .in = "data", .out = "output*num_outputs", .param = split_params, .param_size = sizeof(struct split_param),
     .shape = split_shape,
-    .grad = "g*", .cpu = split_kernels, .back_cpu = split_back_kernels },
+    .grad = "g*", .cpu = split_kernels, .back_cpu = split_back_kernels, .flags = OP_NAMED_INPUT },
   { .name = "_split_v2", .alias = "_npi_split",
     .doc = "Cuts an axis at given places, or into `sections` pieces as equal as possible. The gradient is the head "
            "gradients one behind the other.",
     .in = "data", .out_of = cuts_out, .param = cuts_params, .param_size = sizeof(struct cuts), .check = cuts_check,
     .shape = cuts_shape,
-    .grad = "g*", .cpu = cuts_kernels, .back_cpu = cuts_back_kernels },
+    .grad = "g*", .cpu = cuts_kernels, .back_cpu = cuts_back_kernels, .flags = OP_NAMED_INPUT },
   { 0 }
 };

@@ -21,7 +21,7 @@ static const struct kernel copies[] = {
 
 const struct op op_copy[] = {
   { .name = "_CrossDeviceCopy", .doc = "The data on another device; same shape. The gradient is copied back.", .in = "data", .grad = "g0",
-    .back = "_CrossDeviceCopy", .cpu = crossings, .back_cpu = crossings },
+    .back = "_CrossDeviceCopy", .cpu = crossings, .back_cpu = crossings, .flags = OP_NAMED_INPUT },
   { .name = "_copyto", .alias = "_npi_copyto", .doc = "A copy of data; same shape. The gradient is copied back.", .in = "data",
       .grad = "g0",
     .back = "_copyto", .cpu = copies, .back_cpu = copies, .inplace = "0=0", .back_inplace = "0=0" },

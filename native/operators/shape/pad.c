@@ -201,6 +201,6 @@ const struct op op_pad[] = {
     .doc = "Adds a border around the pixels of 4-D or 5-D data: a constant, the nearest pixel, or a mirror image. "
            "Pixels gather the gradients of their copies.",
     .in = "data", .param = pad_params, .param_size = sizeof(struct pad), .shape = pad_shape,
-    .grad = "g0", .cpu = pad_kernels, .back_cpu = pad_back_kernels },
+    .grad = "g0", .cpu = pad_kernels, .back_cpu = pad_back_kernels, .flags = OP_NAMED_INPUT },
   { 0 }
 };

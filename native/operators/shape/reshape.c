@@ -72,6 +72,7 @@ struct codes {                                        /* reading the codes from 
   int ncode;
   /* dims of data, the next one */
   int64_t src[TY_MAXDIM];
+  bool copied[TY_MAXDIM];                             /* it is part of a new dim */
   int nsrc, at;
   /* new dims, the one that takes what remains or -1 */
   int64_t dst[TY_MAXDIM];
@@ -101,6 +102,7 @@ static int next(struct infer *s, struct codes *c, int64_t code, int64_t *dim)
   if (c->at >= c->nsrc)
     return infer_fail(s, TY_ESHAPE, &s->in[0], "shape: code %lld needs a dim, but all %d are used",
         (long long)code, c->nsrc);
+  c->copied[c->at] = true;
   *dim = c->src[c->at++];
   return TY_OK;
 }
@@ -138,7 +140,10 @@ static int read_code(struct infer *s, struct codes *c, int *i)
     c->at++;
     return put(s, c, c->split ? 1 : 0); /* behind a -4 it stands for 1, as in the reference */
   case -2:
-    while (c->at < c->nsrc) TRY(put(s, c, c->src[c->at++]));
+    while (c->at < c->nsrc) {
+      TRY(next(s, c, code, &d));
+      TRY(put(s, c, d));
+    }
     return TY_OK;
   case -3:
     TRY(next(s, c, code, &d));
@@ -165,6 +170,19 @@ static bool literal(const struct ints *shape)
   return true;
 }
 
+/* The dim of code -1, where the dims of data that no code copies are known; 0: they are not. */
+static int64_t remaining(const struct codes *c)
+{
+  int64_t n = 1, given = 1;
+  for (int i = 0; i < c->nsrc; i++)
+    if (!c->copied[i]) n = size_times(n, c->src[i]);
+  for (int i = 0; i < c->ncode; i++) {
+    if (c->code[i] > 0) given = size_times(given, c->code[i]);
+    if (c->code[i] == -4) i += 2; /* its dims are not given for others */
+  }
+  return n % given ? 0 : n / given;
+}
+
 static int coded(struct infer *s, const struct reshape *p, ty_desc *to)
 {
   struct codes c = { .rest = -1, .ncode = (int)p->shape.n, .nsrc = s->in[0].ndim };
@@ -173,6 +191,7 @@ static int coded(struct infer *s, const struct reshape *p, ty_desc *to)
   if (!c.nsrc && !literal(&p->shape)) return TY_OK;
   if (p->reverse) turn(c.code, c.ncode), turn(c.src, c.nsrc);
   for (int i = 0; i < c.ncode; i++) TRY(read_code(s, &c, &i));
+  if (c.rest >= 0 && !c.dst[c.rest]) c.dst[c.rest] = remaining(&c);
   if (p->reverse) turn(c.dst, c.ndst);
   to->ndim = c.ndst;
   memcpy(to->dim, c.dst, sizeof c.dst);
@@ -336,7 +355,9 @@ static int like_shape(struct infer *s)
 
 /* -- rows -------------------------------------------------------------------------------------- */
 
-#define VIEW .cpu = copies, .back_cpu = copies, .grad = "g0", .type = pair_type, .flags = OP_VIEW
+#define VIEW_AND(flags_) \
+  .cpu = copies, .back_cpu = copies, .grad = "g0", .type = pair_type, .flags = OP_VIEW | (flags_)
+#define VIEW VIEW_AND(0)
 
 const struct op op_reshape[] = {
   { .name = "Reshape", .alias = "reshape",
@@ -355,7 +376,7 @@ const struct op op_reshape[] = {
     .back = "_backward_reshape", VIEW },
   { .name = "squeeze",
     .doc = "Drops axes of size 1, the listed ones or all; one axis always stays. The gradient gets them back.",
-    .in = "data", .param = squeeze_params, .param_size = sizeof(struct squeeze), .shape = squeeze_shape, VIEW },
+    .in = "data", .param = squeeze_params, .param_size = sizeof(struct squeeze), .shape = squeeze_shape, VIEW_AND(OP_NAMED_INPUT) },
   { .name = "reshape_like", .alias = "_npx_reshape_like",
     .doc = "lhs under the dims of rhs, or with the dims lhs_begin to lhs_end replaced by dims rhs_begin to rhs_end of "
            "rhs. rhs gets no gradient.",

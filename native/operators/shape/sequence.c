@@ -69,11 +69,18 @@ static int last_shape(struct infer *s)
   return TY_OK;
 }
 
+/* lengths: up to all steps */
+static int64_t step_counts(const struct infer *s, int *input)
+{
+  const struct sequence *p = s->param;
+  int64_t steps = s->in[0].ndim > 1 ? s->in[0].dim[p->axis] : 0;
+  return steps ? steps + 1 : 0;
+}
+
 static int sequence_type(struct infer *s)
 {
   TRY(type_both(s, &s->in[0], &s->out[0]));
-  if (s->nin > 1 && s->in[1].dtype == TY_NODTYPE) s->in[1].dtype = s->in[0].dtype;
-  return TY_OK;
+  return s->nin > 1 ? type_index(s, &s->in[1], &s->in[0], step_counts(s, NULL)) : TY_OK;
 }
 
 /* -- kernels ----------------------------------------------------------------------------------- */
@@ -215,7 +222,8 @@ MOVE_KERNEL(reverse_back_kernels, reverse_back)
 
 #define SEQUENCE(op) .in = "data sequence_length", .in_of = sequence_in, .param = op##_params, \
 .param_size = sizeof(struct sequence), \
-  .type = sequence_type, .grad = "g0", .grad_of = sequence_grad, .cpu = op##_kernels, \
+  .type = sequence_type, .indices = step_counts, .grad = "g0", .grad_of = sequence_grad, \
+  .cpu = op##_kernels, \
   .back_cpu = op##_back_kernels
 
 const struct op op_sequence[] = {

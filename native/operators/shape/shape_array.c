@@ -7,8 +7,8 @@
 
 static int shape_shape(struct infer *s)
 {
-  int64_t n = s->in[0].ndim;
-  return n ? shape_is(s, &s->out[0], 1, &n) : TY_OK;
+  int64_t n = s->in[0].ndim; /* 0 while it is unknown */
+  return shape_is(s, &s->out[0], 1, &n);
 }
 
 static int size_shape(struct infer *s) { return shape_is(s, &s->out[0], 1, (int64_t[]){ 1 }); }
@@ -313,7 +313,7 @@ const struct op op_shape_array[] = {
     .doc = "For each element of data its coordinates, as int64 along a new last axis. No gradient flows.",
     .in = "data", .param = index_array_params, .param_size = sizeof(struct index_array), .shape = index_array_shape,
     .type = whole_type,
-    .flags = OP_ZERO_GRAD, .cpu = index_array_kernels },
+    .flags = OP_ZERO_GRAD | OP_NAMED_INPUT, .cpu = index_array_kernels },
   { .name = "_contrib_arange_like", .alias = "_npx_arange_like",
     .doc = "start, start + step, ... in the shape of data, or as many as one of its axes has. No gradient flows.",
     .in = "data", .param = range_params, .param_size = sizeof(struct count_up), .shape = range_shape,
@@ -322,7 +322,7 @@ const struct op op_shape_array[] = {
     .doc = "The k-th diagonal along two axes as the last axis; of a vector, the matrix that has it as its k-th "
            "diagonal. The gradient goes back to the same places.",
     .in = "data", .param = diag_params, .param_size = sizeof(struct diag), .shape = diag_shape, .grad = "g0",
-    .cpu = diag_kernels, .back_cpu = diag_back_kernels },
+    .cpu = diag_kernels, .back_cpu = diag_back_kernels, .flags = OP_NAMED_INPUT },
   { .name = "_histogram", .alias = "_npi_histogram",
     .doc = "How many elements lie in each bin, as int64, and the edges of the bins. What lies outside is not counted. "
            "No gradient.",

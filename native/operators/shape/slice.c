@@ -196,6 +196,13 @@ static void along_part(const struct along *p, const ty_desc *d, struct slice_par
   out->n[axis] = end - begin;
 }
 
+/* What is cut of an axis of unknown size, which has to hold it; 0: the bounds do not say. */
+static int64_t between_ends(const struct along *p)
+{
+  if (p->end == NONE) return p->begin < 0 ? -p->begin : 0;
+  return (p->begin < 0) == (p->end < 0) ? MAX(p->end - p->begin, 0) : 0;
+}
+
 static int along_shape(struct infer *s)
 {
   const struct along *p = s->param;
@@ -210,7 +217,7 @@ static int along_shape(struct infer *s)
     return infer_fail(s, TY_EVALUE, in, "begin %lld and end %lld do not fit axis %d with size %lld",
         (long long)p->begin, p->end == NONE ? (long long)size : (long long)p->end, axis,
         (long long)size);
-  if (!size) part.n[axis] = 0;
+  if (!size) part.n[axis] = between_ends(p);
   TRY(shape_is(s, &s->out[0], in->ndim, part.n));
   for (int i = 0; i < in->ndim; i++)
     if (i != axis) TRY(shape_dim(s, in, i, s->out[0].dim[i]));

@@ -281,6 +281,15 @@ static const struct param match_params[] = {
   { 0 }
 };
 
+/* Whether the type of the scores holds the places of rows and columns. */
+static int partners_fit(struct infer *s)
+{
+  const ty_desc *d = &s->in[0];
+  if (d->ndim < 2) return TY_OK;
+  return positions_fit(s, d, d->dtype, MAX(d->dim[d->ndim - 2], d->dim[d->ndim - 1]),
+      "Cast data to a type that does");
+}
+
 static int match_shape(struct infer *s)
 {
   ty_desc *d = &s->in[0];
@@ -290,7 +299,14 @@ static int match_shape(struct infer *s)
   for (int i = 0; i < d->ndim - 1; i++) dim[i] = d->dim[i];
   TRY(shape_is(s, &s->out[0], d->ndim - 1, dim));
   dim[d->ndim - 2] = d->dim[d->ndim - 1];
-  return shape_is(s, &s->out[1], d->ndim - 1, dim);
+  TRY(shape_is(s, &s->out[1], d->ndim - 1, dim));
+  return partners_fit(s);
+}
+
+static int match_type(struct infer *s)
+{
+  TRY(type_all(s));
+  return partners_fit(s);
 }
 
 /* Best score first; who is taken is taken. Rows and columns without a partner get -1. */
@@ -469,7 +485,8 @@ const struct op op_box[] = {
     .grad = "g0 o1", .cpu = nms_cpu, .back_cpu = nms_back_cpu },
   { .name = "_contrib_bipartite_matching", .in = "data", .out = "output0 output1",
     .doc = "Greedy pairs of rows and columns by score: the column of each row (..., rows), the row of each column (..., columns).",
-    .param = match_params, .param_size = sizeof(struct match_param), .shape = match_shape, .flags = OP_ZERO_GRAD, .cpu = match_cpu },
+    .param = match_params, .param_size = sizeof(struct match_param), .shape = match_shape, .type = match_type,
+    .flags = OP_ZERO_GRAD, .cpu = match_cpu },
   { .name = "_contrib_box_encode", .in = "samples matches anchors refs means stds", .out = "output0 output1",
     .doc = "Offsets (batch, anchors, 4) from anchors to the objects they match, for samples above 0.5, and 1 where they count.",
     .shape = encode_shape, .flags = OP_ZERO_GRAD, .cpu = encode_cpu },

@@ -386,13 +386,15 @@ static int border_shape(struct infer *s)
         s, TY_EVALUE, NULL, "values: expected at most 4 numbers, got %lld", (long long)p->values.n);
   if (MAX(MAX(p->top, p->bot), MAX(p->left, p->right)) > MOST_SIDE)
     return infer_fail(s, TY_EVALUE, NULL, "a border has at most %d pixels", (int)MOST_SIDE);
-  if (!desc_known(&d)) return TY_OK;
-  if (!border_fits((int)p->type, d.dim[0], p->top, p->bot) ||
-      !border_fits((int)p->type, d.dim[1], p->left, p->right))
-    return infer_fail(s, TY_ESHAPE, &s->in[0], "it is too small to be continued by type %lld",
-        (long long)p->type);
-  d.dim[0] += p->top + p->bot;
-  d.dim[1] += p->left + p->right;
+  if (!d.ndim) return TY_OK;
+  const int64_t ends[2][2] = { { p->top, p->bot }, { p->left, p->right } };
+  for (int i = 0; i < 2; i++) {
+    if (!d.dim[i]) continue;
+    if (!border_fits((int)p->type, d.dim[i], ends[i][0], ends[i][1]))
+      return infer_fail(s, TY_ESHAPE, &s->in[0], "it is too small to be continued by type %lld",
+          (long long)p->type);
+    d.dim[i] += ends[i][0] + ends[i][1];
+  }
   return shape_as(s, &s->out[0], &d);
 }
 
@@ -426,11 +428,11 @@ static const struct kernel border_cpu[]    = { { "pixels", border_run,  T_PIXEL 
 const struct op op_image[] = {
   { .name = "_image_to_tensor", .alias = "_npx__image_to_tensor", .in = "data",
     .doc = "Images with channels last, 0 to 255, as float32 with channels first, 0 to 1.",
-    .shape = tensor_shape, .type = tensor_type, .grad = "g0", .cpu = tensor_cpu, .back_cpu = tensor_back_cpu },
+    .shape = tensor_shape, .type = tensor_type, .grad = "g0", .cpu = tensor_cpu, .back_cpu = tensor_back_cpu, .flags = OP_NAMED_INPUT },
   { .name = "_image_normalize", .alias = "_npx__image_normalize", .in = "data",
     .doc = "(x - mean) / std by channel; channels come first, 1 or 3 of them.",
     PARAMS(normalize), .check = normalize_check, .shape = normalize_shape, .grad = "g0", .cpu = normalize_cpu,
-    .back_cpu = normalize_back_cpu },
+    .back_cpu = normalize_back_cpu, .flags = OP_NAMED_INPUT },
   { .name = "_image_crop", .alias = "_npx__image_crop", .in = "data",
     .doc = "A window of images with channels last. Pixels outside get no gradient.",
     .param = crop_params, .param_size = sizeof(struct crop_window), .shape = crop_shape, .grad = "g0",

@@ -496,7 +496,7 @@ const struct op op_multibox[] = {
   { .name = "_contrib_MultiBoxPrior", .alias = "_npx_multibox_prior", .in = "data", .out = "output",
     .doc = "Anchors of every cell of data (batch, channels, height, width): (1, height width (sizes + ratios - 1), 4).",
     .param = prior_params, .param_size = sizeof(struct prior_param), .check = prior_check, .shape = prior_shape,
-    .flags = OP_ZERO_GRAD, .cpu = prior_cpu },
+    .flags = OP_ZERO_GRAD | OP_NAMED_INPUT, .cpu = prior_cpu },
   { .name = "_contrib_MultiBoxTarget", .alias = "_npx_multibox_target", .in = "anchor label cls_pred",
     .out = "loc_target loc_mask cls_target",
     .doc = "What a network should answer for each anchor: offsets (batch, 4 anchors), 1 where they count, and classes "

@@ -43,12 +43,22 @@ static int roi_shape(struct infer *s)
   return shape_is(s, &s->out[0], 4, out);
 }
 
+/* Places of maxima are not of data's type: a half type would round them. */
+static int roi_type(struct infer *s)
+{
+  TRY(type_both(s, &s->in[0], &s->out[0]));
+  TRY(type_both(s, &s->in[0], &s->in[1]));
+  TRY(type_both(s, &s->in[0], &s->out[0]));
+  return type_is(s, &s->out[1], TY_I32);
+}
+
 struct roi {
   const struct vec_ops *r;
   const struct roi_param *p;
   const ty_desc *d;
   const void *x, *rois;
-  void *y, *argmax;
+  void *y;
+  int32_t *argmax;
 };
 
 static int64_t greatest(const struct roi *k, int64_t plane, struct bin_ends y, struct bin_ends x)
@@ -78,7 +88,7 @@ static void region(const struct roi *k, int64_t n)
       struct bin_ends x = pool_bin(&g, 1, b % bins[1], bins[1], d[3]);
       int64_t best = g.image >= 0 ? greatest(k, plane, y, x) : -1;
       if (k->y) r->set(k->y, out, best < 0 ? 0 : r->get(k->x, plane + best));
-      if (k->argmax) r->set(k->argmax, out, (double)best);
+      if (k->argmax) k->argmax[out] = (int32_t)best;
     }
 }
 
@@ -106,7 +116,7 @@ static int roi_backward(struct call *c)
   if (!c->out[0].p) return TY_OK;
   memset(c->out[0].p, 0, desc_bytes(d));
   for (int64_t i = 0; i < desc_count(out); i++) {
-    int64_t best = (int64_t)r->get(c->in[2].p, i);
+    int64_t best = ((const int32_t *)c->in[2].p)[i];
     if (best < 0) continue;
     int64_t sample = (int64_t)r->get(c->in[1].p, i / (bins * d->dim[1]) * 5);
     int64_t at_ = (sample * d->dim[1] + i / bins % d->dim[1]) * pixels + best;
@@ -115,13 +125,15 @@ static int roi_backward(struct call *c)
   return TY_OK;
 }
 
-static const struct kernel roi_cpu[] = { { "bins", roi_forward, T_FLOAT }, { 0 } };
-static const struct kernel roi_back_cpu[] = { { "bins", roi_backward, T_FLOAT }, { 0 } };
+enum { T_INDICES = T_FLOAT | 1 << TY_I32 };
+static const struct kernel roi_cpu[] = { { "bins", roi_forward, T_INDICES }, { 0 } };
+static const struct kernel roi_back_cpu[] = { { "bins", roi_backward, T_INDICES }, { 0 } };
 
 const struct op op_roi_pooling[] = {
   { .name = "ROIPooling", .alias = "_npx_roi_pooling", .in = "data rois", .out = "output [maxidx]",
     .doc = "Maxima over pooled_size bins of each region (sample, x1, y1, x2, y2) of images: (regions, channels, bins, bins).",
-    .param = roi_params, .param_size = sizeof(struct roi_param), .check = roi_check, .shape = roi_shape, .grad = "g0 i1 o1",
+    .param = roi_params, .param_size = sizeof(struct roi_param), .check = roi_check, .shape = roi_shape,
+    .type = roi_type, .grad = "g0 i1 o1",
     .cpu = roi_cpu, .back_cpu = roi_back_cpu },
   { 0 }
 };

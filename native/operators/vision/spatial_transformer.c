@@ -286,7 +286,7 @@ const struct op op_spatial_transformer[] = {
     .doc = "Grids (batch, 2, height, width) for BilinearSampler from affine maps (batch, 6) or from shifts in pixels "
            "(batch, 2, height, width).",
     .param = grid_params, .param_size = sizeof(struct grid_param), .check = grid_check, .shape = grid_shape,
-    .grad = "g0", .cpu = grid_cpu, .back_cpu = grid_back_cpu },
+    .grad = "g0", .cpu = grid_cpu, .back_cpu = grid_back_cpu, .flags = OP_NAMED_INPUT },
   { .name = "BilinearSampler", .in = "data grid", .out = "output [tmp]",
     .doc = "Images sampled bilinearly at the positions of grid (batch, 2, height, width), -1 to 1; pixels outside count as 0.",
     .param = sampler_params, .param_size = sizeof(struct sampler_param), .shape = sampler_shape,

@@ -115,6 +115,11 @@ static inline int64_t min_whole(int64_t a, int64_t v) { return v < a ? v : a; }
 #include "kernel/reduce/isa/reduce.inc"
 #undef TYPE
 #undef SUFFIX
+#define TYPE bool
+#define SUFFIX b8
+#include "kernel/reduce/isa/reduce.inc"
+#undef TYPE
+#undef SUFFIX
 #define TYPE int8_t
 #define SUFFIX i8
 #include "kernel/reduce/isa/reduce.inc"

@@ -196,7 +196,7 @@ foreign.TOPICS = {
   } },
   { "Training", {
     accumulate_grad_batches = "Module:fit{accumulate}", accuracy_score = "metric.Accuracy",
-    adamw = "optimizer.Adam", all_reduce = "kv.KVStore", alpha = "optimizer.RMSProp{gamma1}",
+    all_reduce = "kv.KVStore", alpha = "optimizer.RMSProp{gamma1}",
     amp = "Module:fit{loss_scale}", autocast = "Module:fit{loss_scale} sym.Cast",
     betas = "optimizer.Adam{beta1}", bf16 = "'bfloat16'",
     callbacks = "Module:fit{epoch_end_callback} callback",

@@ -26,6 +26,8 @@ local Error = require "tycho.core.error"
 local files = require "tycho.ndarray.files"
 local namespace = require "tycho.core.namespace"
 local transfer = require "tycho.ndarray.transfer"
+local values = require "tycho.core.values"
+local variance = require "tycho.op.variance"
 local index = require "tycho.ndarray.index"
 local create = require "tycho.ndarray.create"
 local math_of = require "tycho.ndarray.math"
@@ -144,6 +146,41 @@ nd.image = operators.namespace("nd.image", { "_image_" })
 nd.sparse = namespace.refused("nd.sparse", "sparse storage is not part of Tycho")
 
 
+-- float32 holds all integers of the narrow types; those of others have more digits
+local THROUGH = { uint8 = "float32", int8 = "float32", int32 = "float64", int64 = "float64" }
+
+-- Integers give float32.
+variance(nd, NDArray, "array", "nd.", function(x, axes, keepdims)
+  local through = THROUGH[x.dtype]
+  local result = nd.moments{ through and x:astype(through) or x, axes = axes,
+    keepdims = keepdims }[2]
+  return through and result:astype("float32") or result
+end)
+
+
+-- The choice of a number is an array of it.
+local function where_function()
+  local operator = operators.named("where")
+  return require("tycho.op.where")(operator, "array", "nd.where", function(like, v, dtype)
+    return nd.full{ like.shape, v, dtype = dtype or like.dtype, ctx = like.context }
+  end)
+end
+
+--- Elements of x where the array, the condition, is not 0, of y elsewhere; both may be numbers.
+function NDArray.where(condition, x, ...)
+  if not values.is_plain(x) then
+    return nd.where(condition, x, ...)
+  end
+  local call = { condition, unpack(x) }
+  for key, value in pairs(x) do
+    if type(key) == "string" then
+      call[key] = value
+    end
+  end
+  return nd.where(call)
+end
+
+
 -- Parts that are loaded when they are first named: the collector visits all code that is there.
 local PARTS = {}
 
@@ -151,8 +188,20 @@ function PARTS.random()
   return require "tycho.ndarray.random"
 end
 
+-- A number as an array of one element where the weight is; an array there.
+local function scale_of(v, weight)
+  if type(v) == "number" then
+    return nd.full{ { 1 }, v, ctx = weight.context }
+  end
+  return v:as_in_context(weight.context)
+end
+
 function PARTS.contrib()
   local control, zipfian = require "tycho.ndarray.control", require "tycho.op.zipfian"
+  local updates = require "tycho.op.updates"
+  updates(control, "array", "nd.contrib.", { scale = scale_of, operator = function(name, func)
+    return operators.maker(registry.find(name), func)
+  end })
   return operators.namespace("nd.contrib", { "_contrib_" },
     zipfian(control, "array", "nd.contrib.", nd.random.uniform))
 end
@@ -162,6 +211,7 @@ function PARTS.imdecode()
 end
 
 PARTS._imdecode = PARTS.imdecode
+PARTS.where = where_function
 
 for _, name in ipairs{ "set_printoptions", "get_printoptions" } do
   PARTS[name] = function()

@@ -1,7 +1,9 @@
 --- Seeds and states of random streams, and the functions that sample from them: `ty.random`.
 --
 -- Every device has a stream; its state is a seed and a counter. Equal seeds give equal numbers, on
--- CPU and GPU.
+-- CPU and GPU. A call of an operator or a run of an executor advances the counter where it draws
+-- numbers. Dropout, RReLU and zoneout draw in training only, so an evaluation leaves the training
+-- around it as it is.
 --
 --     ty.random.seed(7)                              -- all devices, each with numbers of its own
 --     ty.random.seed(7, {ctx = ty.gpu(0)})           -- one device, as any other seeded so

@@ -205,9 +205,10 @@ end
 local out_pointer = ffi.new("void *[1]")
 
 --- A typed FFI pointer to the elements, on the CPU only (else E(device)). Waits; good while the
--- array lives. 16-bit floats appear as `uint16_t`. NaNs of a stranger's file are whatever bits it
--- holds, some of which LuaJIT takes for pointers: read such elements by `totable` and its kind. Ask
--- again before each round of writing: that is how the engine learns of it.
+-- array lives. 16-bit floats appear as `uint16_t`. A NaN that an operator makes is a plain number.
+-- NaNs of a stranger's file are whatever bits it holds, which operators pass on, and some of which
+-- LuaJIT takes for pointers: read such elements by `totable` and its kind. Ask again before each
+-- round of writing: that is how the engine learns of it.
 function NDArray.data(x)
   check(C.ty_tensor_data(x._h, out_pointer), "NDArray:data")
   return ffi.cast(POINTERS[x._dtype], out_pointer[0])

@@ -354,16 +354,49 @@ local function read_inputs(call, list, n)
 end
 
 
+-- How an element-wise operator of two inputs takes a number: %s is the namespace.
+local WITH_NUMBER = { add = "x + 1", plus = "x + 1", sub = "x - 1", minus = "x - 1",
+  mul = "x * 1", div = "x / 1", mod = "x % 1", power = "x ^ 1" }
+for name in ([[maximum minimum hypot equal not_equal greater greater_equal lesser
+    lesser_equal]]):gmatch("%S+") do
+  WITH_NUMBER[name] = "ty.%s." .. name .. "(x, 1)"
+end
+
+
+local function number_hint(call, value)
+  local name = call.schema.name
+  local bare = name:match("^broadcast_(.*)") or name:match("^elemwise_(.*)") or name:match("^_(.*)")
+  local form = type(value) == "number" and WITH_NUMBER[bare or false]
+  return form and "; with a number: " .. form:gsub("%%s", call.func:match("^%a+")) or ""
+end
+
+
+-- An argument that is neither an input nor a parameter.
+local function fail_beyond(call, list, i, used)
+  local schema, message = call.schema
+  local params, inputs = #schema.params, schema.input_names
+  local input = params == 0 and not schema.variadic and inputs[i] or nil
+  if input then
+    message = ("bad input '%s'"):format(input) .. number_hint(call, list[i])
+  elseif params > 0 then
+    message = ("too many arguments: the operator has %d parameter%s"):format(params,
+      params == 1 and "" or "s")
+  else
+    message = ("too many arguments: the operator takes %s and has no parameters"):format(
+      table.concat(inputs, ", "))
+  end
+  Error.raise{ code = "type", func = call.func, op = schema.name, argument = input,
+    got = Error.kind(list[i]), expected = (input or used == 0) and call.input_text or nil,
+    message = message }
+end
+
+
 local function read_positional(call, list, n)
   local used = read_inputs(call, list, n)
   for i = used + 1, n do
     local p = call.schema.params[i - used]
     if not p then
-      Error.raise{ code = "type", func = call.func, op = call.schema.name,
-        got = Error.kind(list[i]), expected = used == 0 and call.input_text or nil,
-        message = used == 0 and #call.schema.params == 0 and ("bad argument %d"):format(i)
-          or ("too many arguments: the operator has %d parameter%s"):format(#call.schema.params,
-            #call.schema.params == 1 and "" or "s") }
+      fail_beyond(call, list, i, used)
     elseif list[i] ~= nil then
       set_param(call, p, list[i])
     end

@@ -1,10 +1,11 @@
---- Rates that adapt to each element's gradients: Adam, Adamax, Nadam, AdaGrad, GroupAdaGrad,
+--- Rates that adapt to each element's gradients: Adam, AdamW, Adamax, Nadam, AdaGrad, GroupAdaGrad,
 -- RMSProp, AdaDelta, Ftrl, FTML; see `optimizer.lua`. d is the rescaled gradient, clipped; where it
 -- says "decayed", wd w is added before clipping.
 --
 -- @module tycho.optimizer.adaptive
 
 local pairs = require("tycho.core.iterate").pairs
+local args = require "tycho.core.args"
 local base = require "tycho.optimizer.base"
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
@@ -60,6 +61,28 @@ function kinds.Adam:_rule(index)
 end
 
 rule.follow(kinds.Adam)
+
+
+--- Adam whose decay is no part of the gradient (Loshchilov, Hutter 2019): m, v running means of d
+-- and d^2; w -= lr (c m / (sqrt(v) + epsilon) + wd w), c = sqrt(1 - beta2^t) / (1 - beta1^t), or 1
+-- without correct_bias. Options learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8,
+-- correct_bias = true.
+kinds.AdamW = base.kind("AdamW",
+  { rate(0.001), BETAS[1], BETAS[2], EPSILON, { "correct_bias", "boolean", true } })
+kinds.AdamW.create_state = states(2)
+
+function kinds.AdamW:update(index, weight, grad, state)
+  local lr, wd, t = begin(self, index)
+  local scale = class.new({ 1 }, args.DTYPES.float32, weight._device, "Optimizer:update")
+  call.fill(scale, self.rescale_grad, "Optimizer:update")
+  local correction = self.correct_bias
+    and math.sqrt(1 - self.beta2 ^ t) / (1 - self.beta1 ^ t) or 1
+  local params = base.params(self, { lr = correction, eta = lr, wd = wd, beta1 = self.beta1,
+    beta2 = self.beta2, epsilon = self.epsilon })
+  table.remove(params, 1)                                -- the scale is an input here
+  table.remove(params, 1)
+  base.run("_adamw_update", { weight, grad, state[1], state[2], scale }, params)
+end
 
 
 --- d decayed; m running mean of d; u = max(beta2 u, |d|); w -= lr / (1 - beta1^t) m / u. Options

@@ -95,6 +95,8 @@ ty.sym.contrib.quantized_concat{x, y, low, low, high, high, num_args = 2}]] },
   _contrib_quantized_fully_connected = { data = BYTES },
   _contrib_quantized_pooling = { data = IMAGE .. " int8", min_data = LOW, max_data = HIGH,
     kernel = "{2, 2}", stride = "{2, 2}" },
+  _contrib_quantized_rnn = { data = "5 2 3 uint8", state_size = "4", num_layers = "1",
+    mode = "\"lstm\"", min_data = "ty.nd.array{64}", max_data = "ty.nd.array{128}" },
   _contrib_requantize = { data = "2 3 int32", min_range = LOW, max_range = HIGH },
   _contrib_SyncBatchNorm = { key = "\"bn1\"" },
 

@@ -22,6 +22,7 @@ local EVERYWHERE = {
   val = "what every element is", bins = "how many, or their edges",
   range = "the least and the largest value that count",
   squeeze_axis = "drops the axis that was split",
+  keepdims = "keeps reduced axes with the size 1",
   indices_or_sections = "where to cut, or into how many parts", fname = "the file's name",
   always_copy = "a copy even of a single array", arrays = "a list of arrays",
   tensor = "an array", x = "an array",

@@ -13,7 +13,10 @@ local namespace = require "tycho.core.namespace"
 local origin = require "tycho.core.origin"
 local registry = require "tycho.op.registry"
 local operators = require "tycho.symbol.operators"
+local updates = require "tycho.op.updates"
 local values = require "tycho.core.values"
+local variance = require "tycho.op.variance"
+local where = require "tycho.op.where"
 local zipfian = require "tycho.op.zipfian"
 
 local create = {}
@@ -265,6 +268,12 @@ local function random_functions()
 end
 
 
+-- A number as a symbol of one element.
+local function scale_of(v)
+  return type(v) == "number" and full{ { 1 }, v } or v
+end
+
+
 --- Adds the creation functions and namespaces to `ty.sym`.
 function create.add(symbol)
   symbol.zeros, symbol.ones, symbol.full, symbol.eye = zeros, ones, full, eye
@@ -274,9 +283,20 @@ function create.add(symbol)
   symbol.linalg = prefixed("linalg", "_linalg_", {})
   symbol.sparse = namespace.refused("sym.sparse", "sparse storage is not part of Tycho")
   symbol.image = prefixed("image", "_image_", {})
+  local controls = control.functions(symbol)
+  updates(controls, "symbol", "sym.contrib.", { scale = scale_of, operator = operators.maker })
   symbol.contrib = prefixed("contrib", "_contrib_",
-    zipfian(finite(control.functions(symbol), "symbol", "sym.contrib."), "symbol", "sym.contrib.",
+    zipfian(finite(controls, "symbol", "sym.contrib."), "symbol", "sym.contrib.",
       symbol.random.uniform))
+  -- Integers stay in their type, as with moments: a symbol does not know its type.
+  variance(symbol, symbol.Symbol, "symbol", "sym.", function(x, axes, keepdims)
+    return compose("moments", { x }, { axes = axes, keepdims = keepdims }, "sym.moments")[2]
+  end)
+  symbol.where = where(operators.maker("where"), "symbol", "sym.where", function(like, v, dtype)
+    local zero = compose("zeros_like", { like }, {}, "sym.where")
+    zero = dtype and compose("Cast", { zero }, { dtype = dtype }, "sym.where") or zero
+    return v == 0 and zero or zero + v
+  end)
   function symbol.Symbol.split_v2(self, ...)
     return split_v2(self, ...)
   end

@@ -1,0 +1,44 @@
+--- var and std of arrays and symbols: the mean square of the distances from the mean, and its root.
+-- The sum of squares is divided by the number of elements. A gradient of std is not finite where
+-- all elements are equal.
+--
+-- @module tycho.op.variance
+
+local pairs = require("tycho.core.iterate").pairs
+local args = require "tycho.core.args"
+
+local FINISH = {
+  var = function(x)
+    return x
+  end,
+  std = function(x)
+    return x:sqrt()
+  end,
+}
+
+
+--- Adds the methods to a class, and functions to its namespace, but for names that it has: `var` of
+-- `ty.sym` makes a variable. All take axis (a number or a list; all axes where it is absent) and
+-- keepdims (false).
+-- @tparam table functions the namespace
+-- @tparam table class NDArray or Symbol
+-- @string kind what functions read: "array" or "symbol"
+-- @string space "nd.", for errors
+-- @tparam function compute the variance of x over a list of axes (empty: all): f(x, axes, keepdims)
+return function(functions, class, kind, space, compute)
+  for name, finish in pairs(FINISH) do
+    local axis, keepdims = { "axis", "integer|dims?" }, { "keepdims", "boolean", false }
+    local method = args.form(class.class_name .. ":" .. name, { axis, keepdims })
+    class[name] = function(x, ...)
+      local a = method(...)
+      return finish(compute(x, a.axis or {}, a.keepdims))
+    end
+    if not functions[name] then
+      local form = args.form(space .. name, { { "data", kind }, axis, keepdims })
+      functions[name] = function(...)
+        local a = form(...)
+        return finish(compute(a.data, a.axis or {}, a.keepdims))
+      end
+    end
+  end
+end

@@ -1,0 +1,100 @@
+-- Activations from -8 to 8: float32 against float64, each element by its own size, since what
+-- cancels is small. Gradients that are made from the output, as the reference's are, are exact to
+-- a rounding of that, and that of gelu is where it crosses zero.
+local ty = require "tycho"
+local arrays = require "spec.support.arrays"
+require "spec.helper"
+
+local sym, V = ty.sym, ty.sym.Variable
+local STEPS = 16                                          -- of 1: exact in both types
+local RELATIVE, ABSOLUTE = 4e-6, 2.5e-7
+
+-- from_output: of the gradient; a function: whether at x
+local function op(name, params, from_output)
+  return {name = name .. (params and params.act_type and " " .. params.act_type or ""),
+    from_output = from_output, make = function(x)
+      local options = {x}
+      for key, v in pairs(params or {}) do options[key] = v end
+      return sym[name](options)
+    end}
+end
+
+local ACTIVATIONS = {
+  op("LeakyReLU", {act_type = "gelu"}, function(x) return x > -1 and x < -0.5 end),
+  op("LeakyReLU", {act_type = "leaky"}),
+  op("LeakyReLU", {act_type = "elu", slope = 0.5}, true),
+  op("LeakyReLU", {act_type = "selu"}, true),
+  op("Activation", {act_type = "relu"}),
+  op("Activation", {act_type = "softsign"}),
+  op("Activation", {act_type = "softrelu"}, true),
+  op("Activation", {act_type = "sigmoid"}, true),
+  op("Activation", {act_type = "tanh"}, true),
+  op("relu"), op("softsign"), op("sigmoid", nil, true), op("tanh", nil, true), op("hard_sigmoid"),
+  op("erf"), op("expm1"), op("exp"), op("arctan"), op("arcsinh"), op("sinh"), op("cosh"),
+}
+
+-- values and gradients of an activation from low to high
+local function results(activation, dtype, low, high)
+  local n = (high - low) * STEPS + 1
+  local x = ty.nd.arange(0, n, {dtype = "float64"}) / STEPS + low
+  x = x:astype(dtype)
+  local grad = ty.nd.zeros({n}, {dtype = dtype})
+  local exe = activation.make(V"x"):bind{ctx = ty.current_context(), args = {x = x},
+    args_grad = {x = grad}}
+  exe:forward{is_train = true}
+  exe:backward(ty.nd.ones({n}, {dtype = dtype}))
+  return arrays.list(exe.outputs[1]), arrays.list(grad), arrays.list(x)
+end
+
+local function agree(what, want, got, x, absolute)
+  for i, v in ipairs(want) do
+    local off = math.abs(got[i] - v)
+    local least = type(absolute) == "function" and absolute(x[i]) or absolute == true
+    assert(off <= math.max(RELATIVE * math.abs(v), least and ABSOLUTE or 0),
+      ("%s at %g: %.9g, expected %.9g"):format(what, x[i], got[i], v))
+  end
+end
+
+describe("from -8 to 8,", function()
+  for _, activation in ipairs(ACTIVATIONS) do
+    it(activation.name .. " keeps its digits", function()
+      local y, g, x = results(activation, "float64", -8, 8)
+      local values, grads = results(activation, "float32", -8, 8)
+      agree(activation.name, y, values, x, false)
+      agree("gradient of " .. activation.name, g, grads, x, activation.from_output)
+    end)
+  end
+
+  it("gelu is data times the normal distribution function", function()
+    for dtype, bound in pairs{float64 = 1e-14, float32 = 1e-6} do
+      local exe = ACTIVATIONS[1].make(V"x"):bind{ctx = ty.current_context(),
+        args = {x = ty.nd.array({-8, -5, -4, -1, 0, 1, 8}, {dtype = dtype})}}
+      local y = arrays.list(exe:forward()[1])
+      for i, want in ipairs{-4.9767684594174273e-15, -1.4332578593959696e-6,
+        -1.2668496733247969e-4, -0.15865525393145705, 0, 0.84134474606854295, 8} do
+        assert(math.abs(y[i] - want) <= bound * math.abs(want),
+          ("%.17g, expected %.17g"):format(y[i], want))
+      end
+    end
+  end)
+end)
+
+describe("near the ends of their range,", function()
+  it("gradients of inverse functions keep their digits", function()
+    for name, sign in pairs{arcsin = 1, arccos = 1, arctanh = 1, arccosh = -1} do
+      for _, e in ipairs{2 ^ -10, 2 ^ -16, 2 ^ -22} do
+        local got = {}
+        for _, dtype in ipairs{"float64", "float32"} do
+          local grad = ty.nd.zeros({1}, {dtype = dtype})
+          local exe = sym[name](V"x"):bind{ctx = ty.current_context(),
+            args = {x = ty.nd.array({1 - sign * e}, {dtype = dtype})}, args_grad = {x = grad}}
+          exe:forward{is_train = true}
+          exe:backward(ty.nd.ones({1}, {dtype = dtype}))
+          got[dtype] = arrays.list(grad)[1]
+        end
+        local off = math.abs(got.float32 / got.float64 - 1)
+        assert(off <= 1e-6, ("%s, %g from 1: off by %g"):format(name, e, off))
+      end
+    end
+  end)
+end)
