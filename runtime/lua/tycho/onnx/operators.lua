@@ -15,6 +15,7 @@ local TABLES = {
   { "", require("tycho.onnx.ops_quantized").ops },
   { "", require("tycho.onnx.ops_attention").ops },
   { "", require "tycho.onnx.ops_control" },
+  { "com.microsoft", require "tycho.onnx.ops_microsoft" },
 }
 
 for _, row in ipairs(TABLES) do
@@ -22,5 +23,9 @@ for _, row in ipairs(TABLES) do
     operators[row[1]][name] = convert
   end
 end
+
+-- Optimizers write it without a domain.
+operators[""].SimplifiedLayerNormalization =
+  operators["com.microsoft"].SimplifiedLayerNormalization
 
 return operators

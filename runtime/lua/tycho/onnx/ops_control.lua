@@ -234,16 +234,13 @@ function ops.guarded(n, count, condition, carried, scans, step)
 end
 
 
--- Scan, from opset 9: states, then arrays that are taken apart.
-function ops.Scan(n, ...)
-  if n.opset < 9 then
-    n:refuse("Scan with a batch axis, before opset 9")
-  end
-  local graph, given = n:graph("body"), { ... }
+-- States, then arrays that are taken apart.
+local function scan(n, given, in_back)
+  local graph = n:graph("body")
   local arrays = n:int("num_scan_inputs", 1)
   local states = #given - arrays
   local in_axes, out_axes = n:list("scan_input_axes", {}), n:list("scan_output_axes", {})
-  local in_back, out_back = n:list("scan_input_directions", {}), n:list("scan_output_directions", {})
+  local out_back = n:list("scan_output_directions", {})
   local count
   for k = 1, arrays do
     local x = given[states + k]
@@ -265,9 +262,39 @@ function ops.Scan(n, ...)
     local list = out_back[k] == 1 and tables.reversed(rows[k]) or rows[k]
     final[#final + 1] = stacked(list, n:axis_of(out_axes[k] or 0, #list[1].shape + 1))
   end
-  return unpack(final)
+  return final
 end
 
 
-ops.helpers = nil
+-- Before opset 9 the first input has lengths and all others a batch axis: each sample by itself.
+local function scan_batch(n, lengths, ...)
+  local given, rows = { ... }, {}
+  if lengths then
+    n:refuse("sequences of different lengths")
+  end
+  for b = 0, n:sizes(given[1], "its input")[1] - 1 do
+    local sample = {}
+    for i, v in ipairs(given) do
+      sample[i] = v:part(0, b, b + 1):squeeze(0)
+    end
+    for k, v in ipairs(scan(n, sample, n:list("directions", {}))) do
+      rows[k] = rows[k] or {}
+      rows[k][b + 1] = v
+    end
+  end
+  for k, list in ipairs(rows) do
+    rows[k] = stacked(list)
+  end
+  return unpack(rows)
+end
+
+
+function ops.Scan(n, ...)
+  if n.opset < 9 then
+    return scan_batch(n, ...)
+  end
+  return unpack(scan(n, { ... }, n:list("scan_input_directions", {})))
+end
+
+
 return { If = ops.If, Loop = ops.Loop, Scan = ops.Scan }

@@ -122,13 +122,20 @@ function ops.Pow(_, a, b)
   return a ^ b:cast(a.dtype)
 end
 
+-- The sign is that of b, or with fmod that of a; floats modulo 0 are NaN.
 function ops.Mod(n, a, b)
-  if not n:flag("fmod") then
+  local real = REAL[a.dtype]
+  if not real and not n:flag("fmod") then
     return a % b
   end
   local y = op("_npi_fmod", { a, b })
   y.shape = value.broadcast(a.shape, b.shape)
-  return y
+  if n:flag("fmod") then
+    return y
+  end
+  local other = y:lesser(0):logical_xor(b:lesser(0)):logical_and(value.binary("equal", y, y * 0)
+    :map("logical_not"))
+  return value.where(other, y + b, y)
 end
 
 local function folded(name)
