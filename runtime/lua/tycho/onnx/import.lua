@@ -65,6 +65,20 @@ function Import:miss(e)
 end
 
 
+-- What a converter stumbles over in a node that breaks its operator's rules (inputs that are absent,
+-- dimensions that are not there) is the file's mistake; other errors stay.
+function Import:explained(e)
+  if type(e) ~= "string" or not (e:find("attempt to ", 1, true) or e:find("bad argument", 1, true))
+  then
+    return e
+  end
+  local ok, explained = pcall(self.fail, self, "format", "the node does not fit its operator")
+  assert(not ok)
+  explained.cause = e
+  return explained
+end
+
+
 -- Names -------------------------------------------------------------------------------------------
 
 -- Values by name, inside the scope around it.
@@ -156,9 +170,8 @@ function Import:add_input(scope, info)
       kind and kind.name or tostring(info.type.type)))
   end
   local shape = self:input_shape(info)
-  local variable = symbol.Variable(info.name, { dtype = kind.dtype })
-  variable._entries[1][1].where = self.path
-  local v = value.output(variable._entries[1], shape, kind.dtype)
+  local variable = node.variable(info.name, value.described(shape, kind.dtype), self.path)
+  local v = value.output({ variable, 0 }, shape, kind.dtype)
   v.onnx_type = kind.name
   self.names[info.name] = true
   self.inputs[#self.inputs + 1] = { name = info.name, shape = shape, dtype = kind.dtype }
@@ -240,7 +253,7 @@ function Import:step(n, scope)
   self.hint = n.name ~= "" and n.name or n.outputs[1] or n.op
   local ok, results = pcall(self.convert, self, n, scope)
   if not ok then
-    self:miss(results)
+    self:miss(self:explained(results))
     results = nil
   end
   for i, name in ipairs(n.outputs) do

@@ -245,6 +245,7 @@ local function diagonal(x, letters)
     if first then
       local size = x.shape[first]
       local list, shape = {}, {}
+      value.spend(size, "an axis")
       for a = 0, size - 1 do
         list[#list + 1] = a
       end

@@ -89,6 +89,7 @@ local MOST_TAPS = 8                      -- beyond, a product with a matrix
 -- Lists over the output axis: indices[k], weights[k] of tap k; outside[i]: beyond the input.
 local function plan_axis(axis, o)
   local plan = { indices = {}, weights = {}, outside = {}, any_outside = false }
+  value.spend(axis.out * (o.mode == "nearest" and 1 or 4 * math.max(1, 1 / axis.scale)), "an axis")
   for i = 0, axis.out - 1 do
     local place, first, weights = o.place(i, axis), nil, nil
     local beyond = o.crop and (place < 0 or place > axis.size - 1)
@@ -130,6 +131,7 @@ end
 -- The axis multiplied by a matrix (out, size).
 local function matrix_axis(x, axis, plan)
   local list, size = {}, axis.size
+  value.spend(axis.out * size, "a matrix")
   for i = 1, axis.out * size do
     list[i] = 0
   end
@@ -320,6 +322,7 @@ function ops.AffineGrid(n, theta, size)
   for k = 1, count do                    -- x first: the last axis
     local axis = count - k + 1
     local list, shape = {}, {}
+    value.spend(space[axis], "an axis")
     for i = 0, space[axis] - 1 do
       list[i + 1] = aligned and (space[axis] == 1 and 0 or -1 + 2 * i / (space[axis] - 1))
         or (2 * i + 1) / space[axis] - 1
@@ -458,6 +461,7 @@ local function roi_max(n, x, rois, batch, height, width, scale, aligned)
     local length = corner:part(1, to, to + 1) - start
     length = aligned and length or length:maximum(1)
     local list = {}
+    value.spend(bins * samples, "an axis")
     for i = 0, bins * samples - 1 do
       list[i + 1] = (floor(i / samples) + (i % samples + 0.5) / samples) / bins
     end

@@ -332,15 +332,11 @@ ops.Softmax, ops.LogSoftmax = soft("softmax"), soft("log_softmax")
 function ops.Hardmax(n, x)
   return along(n, x, 1, function(y, axis)
     local top = op("argmax", { y }, { axis = axis, keepdims = true })
-    local counted = value.list({}, "float32")
-    local list, shape = {}, {}
-    for i = 1, n:sizes(y, "the input")[axis + 1] do
-      list[i] = i - 1
-    end
+    local shape = {}
     for i = 1, #y.shape do
-      shape[i] = i == axis + 1 and #list or 1
+      shape[i] = i == axis + 1 and n:sizes(y, "the input")[i] or 1
     end
-    counted = value.list(list, "float32", shape)
+    local counted = value.counted_along(shape, axis, "float32")
     return value.binary("equal", top, counted):cast(x.dtype)
   end)
 end

@@ -193,6 +193,7 @@ local function each_tap(n, x, w, number, f)
       visit(i + 1)
     end
   end
+  value.spend(100 * product(w.kernel), "a window")
   visit(1)
 end
 
@@ -267,6 +268,7 @@ local function largest_places(n, x, w)
   local shape = n:sizes(x, "its input")
   local list, rows = {}, n:flag("storage_order")
   local space = tables.part(shape, 3, #shape)
+  value.spend(product(shape), "the places of an input")
   for i = 0, product(shape) - 1 do
     local inner = i % product(space)
     if rows and #space == 2 then

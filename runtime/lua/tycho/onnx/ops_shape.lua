@@ -185,15 +185,11 @@ function ops.ConstantOfShape(n, shape)
   return full(shape:numbers("shape"), v:number("value"), v.dtype)
 end
 
-local MOST_RANGE = 2 ^ 26
-
 function ops.Range(n, start, limit, delta)
   local a, b, step = start:number("start"), limit:number("limit"), delta:number("delta")
   local count = math.max(math.ceil((b - a) / step), 0)
-  if not (count <= MOST_RANGE) then
-    n:refuse("a range of %g numbers", count)
-  end
   local list = {}
+  value.spend(count, "a range")
   for i = 1, count do
     list[i] = a + (i - 1) * step
   end
@@ -210,6 +206,7 @@ end
 -- 1 where the condition on row and column holds: for triangles.
 local function triangle(rows, columns, holds)
   local list = {}
+  value.spend(rows * columns, "a triangle")
   for i = 0, rows - 1 do
     for j = 0, columns - 1 do
       list[#list + 1] = holds(i, j) and 1 or 0
@@ -393,6 +390,7 @@ end
 -- The index along axis k of each element of a shape.
 function value.counted_along(shape, k, dtype)
   local line, list = {}, {}
+  value.spend(shape[k + 1], "an axis")
   for i = 1, #shape do
     line[i] = i == k + 1 and shape[i] or 1
   end
@@ -427,18 +425,12 @@ function ops.OneHot(n, indices, depth, values)
   local count, rank = depth:number("depth"), #indices.shape
   local axis = n:axis(-1, rank + 1)
   local at = indices:unsqueeze(axis)
-  local shape, line = tables.copied(at.shape), {}
+  local shape = {}
   for i = 1, rank + 1 do
-    line[i] = i == axis + 1 and count or 1
+    shape[i] = i == axis + 1 and count or 1
   end
-  local places = value.list({}, "int64")
-  local list = {}
-  for i = 1, count do
-    list[i] = i - 1
-  end
-  places = value.list(list, at.dtype, line)
+  local places = value.counted_along(shape, axis, at.dtype)
   at = value.where(at:lesser(0), at + count, at)
-  shape[axis + 1] = count
   local on, off = values:part(0, 1, 2):reshape{}, values:part(0, 0, 1):reshape{}
   return value.where(value.binary("equal", at, places), on, off)
 end

@@ -56,7 +56,7 @@ local state                              -- of the import under way
 -- @treturn table the state before, for `finish`
 function value.begin(s)
   local before = state
-  s.bytes, s.steps, s.counter = 0, 0, 0
+  s.bytes, s.steps, s.counter, s.numbers = 0, 0, 0, 0
   state = s
   return before
 end
@@ -77,6 +77,20 @@ end
 --- Refuses a file that breaks ONNX's rules.
 function value.damaged(text, ...)
   state.raise("format", text:format(...))
+end
+
+
+local MOST_NUMBERS = 2 ^ 22
+
+--- Counts numbers that Lua is about to make, so that no file takes the import longer than a model
+-- needs.
+-- @number count
+-- @string what for errors
+function value.spend(count, what)
+  state.numbers = state.numbers + count
+  if not (state.numbers <= MOST_NUMBERS) then
+    value.refuse("%s would take the import more than %d numbers", what, MOST_NUMBERS)
+  end
 end
 
 
@@ -211,8 +225,6 @@ function Value:is_empty()
 end
 
 
-local MOST_NUMBERS = 2 ^ 22
-
 --- The elements of a constant, row-major.
 -- @string what for errors: what they are
 -- @treturn {number,...} not to be changed
@@ -224,9 +236,7 @@ function Value:numbers(what)
     return self.list
   end
   local n, list = product(self.shape), {}
-  if n > MOST_NUMBERS then
-    value.refuse("%s has %d numbers", what, n)
-  end
+  value.spend(n, what)
   if self.array then
     local p = transfer.read(self.array, state.func)
     for i = 1, n do
@@ -263,6 +273,20 @@ end
 value.free_name = free_name
 
 
+--- Attributes of a variable that say its shape, where it is known, and type, so that it can be bound
+-- without being told.
+function value.described(shape, dtype)
+  local dict = { __dtype__ = tostring(DTYPES[dtype]) }
+  for _, size in ipairs(shape) do
+    if size < 0 then
+      return dict
+    end
+  end
+  dict.__shape__ = attrs.text(inner_shape(shape))
+  return dict
+end
+
+
 --- The entry of a value; a constant becomes a parameter of the network.
 -- @tparam Value v
 function value.entry_of(v)
@@ -275,7 +299,7 @@ function value.entry_of(v)
     end
     local name = v.name and not state.params[v.name] and v.name or free_name(state.hint .. "_const")
     state.params[name] = v.array
-    v.variable = { node.variable(name, {}, state.where), 0 }
+    v.variable = { node.variable(name, value.described(v.shape, v.dtype), state.where), 0 }
   end
   return v.variable
 end
