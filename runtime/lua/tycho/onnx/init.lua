@@ -29,4 +29,21 @@ function onnx.import_model(...)
 end
 
 
+local EXPORT = args.form("onnx.export_model", { { "symbol", "symbol|text" }, { "params", "any?" },
+  { "input_shapes", "any?" }, { "file", "text", "model.onnx" }, "*", { "opset", "integer", 17 },
+  { "dynamic", "dict?" }, { "input_types", "dict?" } })
+
+--- Writes a network for inference. Losses become their predictions, labels are left out.
+-- @param symbol a Symbol, or the path of its file, or the prefix of a checkpoint
+-- @tparam table params arrays by name, with or without "arg:" and "aux:", or a path; of a checkpoint
+--   its epoch
+-- @tparam table input_shapes input to sizes, or a list of sizes in the order of the inputs
+-- @string file path
+-- @tparam[opt] table options opset = 17: 13 to 21; dynamic: input to axes whose size stays open;
+--   input_types: input to dtype, float32 where it is not said
+function onnx.export_model(...)
+  require("tycho.onnx.export_arguments")(EXPORT(...), "onnx.export_model")
+end
+
+
 return namespace.close(onnx, "onnx", "function")
