@@ -12,6 +12,7 @@ local pairs = require("tycho.core.iterate").pairs
 local ffi = require "ffi"
 local args = require "tycho.core.args"
 local call = require "tycho.ndarray.call"
+local class = require "tycho.ndarray.class"
 local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local graph = require "tycho.symbol.graph"
@@ -51,9 +52,9 @@ function export.float(v)
 end
 
 
-local function write_tensor(name, x)
+local function write_tensor(name, x, scalar)
   local m = writer.message()
-  m:integers(1, x.shape)
+  m:integers(1, scalar and {} or x.shape)
   m:integer(2, CODES[x.dtype])
   m:text(8, name)
   m:array(9, x:as_in_context(context.cpu()))
@@ -153,7 +154,7 @@ function export.graph_message(g)
   end
   m:text(2, g.name)
   for _, init in ipairs(g.initializers) do
-    m:message(5, write_tensor(init.name, init.array))
+    m:message(5, write_tensor(init.name, init.array, init.scalar))
   end
   for _, info in ipairs(g.inputs) do
     m:message(11, value_message(info))
@@ -229,6 +230,15 @@ function Export:ints(list) return self:list(list, "int64") end
 function Export:number(v, dtype) return self:list({ v }, dtype) end
 
 
+--- One number, as an array without dimensions.
+function Export:scalar(v, dtype)
+  local name = self:number(v, dtype)
+  local list = self.graph.initializers
+  list[#list].scalar = true
+  return name
+end
+
+
 --- Refuses the node under way.
 function Export:refuse(text, ...)
   local n = self.node
@@ -244,6 +254,12 @@ end
 function Export:reshape(x, from, to)
   if tables.same(from, to) then
     return x
+  elseif #to == 0 then
+    local axes = {}
+    for i = 1, #from do
+      axes[i] = i - 1
+    end
+    return self:emit("Squeeze", { x, self:ints(axes) })
   end
   local open, list = 0, {}
   for i, size in ipairs(to) do
@@ -460,7 +476,12 @@ local function fold(self, n)
       flat[#flat + 1], flat[#flat + 2] = key, text
     end
   end
-  self.constants[n] = call.many(n.op, self.func, arrays, #arrays, flat, {}, n.ports.nvisible)
+  local given = {}
+  for k = 1, #n.inputs == 0 and n.ports.nvisible or 0 do
+    local d = self.described[n][k]       -- what decides them may be their readers
+    given[k] = class.new(d.shape, DTYPES[d.dtype], C.TY_CPU, self.func)
+  end
+  self.constants[n] = call.many(n.op, self.func, arrays, #arrays, flat, given, n.ports.nvisible)
 end
 
 
@@ -470,12 +491,19 @@ local function all_constant(self, n)
       return false
     end
   end
+  for k = 1, #n.inputs == 0 and n.ports.nvisible or 0 do
+    for _, size in ipairs(self.described[n][k].shape) do
+      if type(size) ~= "number" or size == 0 then
+        return false
+      end
+    end
+  end
   return not n.bodies and not n.op:find "random" and not n.op:find "sample" and n.op ~= "Dropout"
 end
 
 
 local function step(self, n)
-  if all_constant(self, n) and (#n.inputs > 0 or n.op:find "^_") then
+  if all_constant(self, n) then
     fold(self, n)
     return
   end

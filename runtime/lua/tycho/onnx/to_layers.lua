@@ -233,7 +233,7 @@ function to._while_loop(e, c)
   body.outputs = results
   table.insert(body.inputs, 1, { name = body.alive, shape = {}, dtype = "bool" })
   table.insert(body.inputs, 1, { name = body.counter, shape = {}, dtype = "int64" })
-  local names = { e:emit("Loop", { e:reshape(e:ints{ p.max_iterations }, { 1 }, {}), first,
+  local names = { e:emit("Loop", { e:scalar(p.max_iterations, "int64"), first,
     unpack(inputs) }, { body = body }, #outputs) }
   local list, states = {}, #outputs - scans
   for k = 1, scans do
@@ -249,7 +249,7 @@ end
 
 -- What depends on the shape of its input alone is a constant.
 local function by_shape(e, c)
-  local x, flat = create.zeros(e:known(c.shapes[1]), c.dtypes[1]), {}
+  local x, flat = create.zeros{ shape = e:known(c.shapes[1]), dtype = c.dtypes[1] }, {}
   for key, text in pairs(c.node.attrs) do
     if not key:find "^__" then
       flat[#flat + 1], flat[#flat + 2] = key, text
@@ -284,7 +284,7 @@ local function corners(e, offsets, anchors, variances, clip)
   local y1, y2 = side(1)
   local boxes = e:emit("Concat", { x1, y1, x2, y2 }, { axis = -1 })
   if clip then
-    boxes = e:emit("Clip", { boxes, e:reshape(number(e, 0), { 1 }, {}), e:reshape(number(e, 1), { 1 }, {}) })
+    boxes = e:emit("Clip", { boxes, e:scalar(0, "float32"), e:scalar(1, "float32") })
   end
   return boxes
 end
@@ -296,8 +296,8 @@ local function kept(e, boxes, scores, classes, shape, threshold, least, together
     boxes = sum(e, boxes, times(e, classes, number(e, 4)))
   end
   local chosen = e:emit("NonMaxSuppression", { boxes, scores,
-    e:reshape(e:ints{ shape[2] }, { 1 }, {}), e:reshape(number(e, threshold), { 1 }, {}),
-    e:reshape(number(e, least), { 1 }, {}) })
+    e:scalar(shape[2], "int64"), e:scalar(threshold, "float32"),
+    e:scalar(least, "float32") })
   local at = e:emit("Gather", { chosen, e:ints{ 0, 2 } }, { axis = 1 })
   local count = e:emit("Slice", { e:emit("Shape", { chosen }), e:ints{ 0 }, e:ints{ 1 } })
   local marks = e:emit("Expand", { number(e, 1), count })

@@ -69,8 +69,8 @@ end
 
 function to.clip(e, c)
   local t = c.dtypes[1]
-  local low, high = e:number(c.p.a_min, t), e:number(c.p.a_max, t)
-  return e:emit("Clip", { c.inputs[1], e:reshape(low, { 1 }, {}), e:reshape(high, { 1 }, {}) })
+  local low, high = e:scalar(c.p.a_min, t), e:scalar(c.p.a_max, t)
+  return e:emit("Clip", { c.inputs[1], low, high })
 end
 
 function to.smooth_l1(e, c)
@@ -302,7 +302,7 @@ function to._np_cumsum(e, c)
     x, axis = e:emit("Reshape", { x, e:ints{ -1 } }), 0
   end
   x = e:cast(x, c.dtypes[1], c.out[1].dtype)
-  return e:emit("CumSum", { x, e:reshape(e:ints{ axis }, { 1 }, {}) })
+  return e:emit("CumSum", { x, e:scalar(axis, "int64") })
 end
 
 

@@ -257,8 +257,8 @@ function to.Dropout(e, c)
     return c.inputs[1]
   end
   local t = c.dtypes[1]
-  return e:emit("Dropout", { c.inputs[1], e:reshape(e:number(c.p.p, t), { 1 }, {}),
-    e:reshape(e:cast(e:ints{ 1 }, "int64", "bool"), { 1 }, {}) })
+  return e:emit("Dropout", { c.inputs[1], e:scalar(c.p.p, t),
+    e:scalar(1, "bool") })
 end
 
 -- The loss of each row, from its label.
@@ -395,7 +395,7 @@ function to.Pad(e, c)
     pads[i], pads[count + i] = width[2 * i - 1], width[2 * i]
   end
   local number = c.p.mode == "constant"
-    and e:reshape(e:number(c.p.constant_value, c.dtypes[1]), { 1 }, {}) or nil
+    and e:scalar(c.p.constant_value, c.dtypes[1]) or nil
   return e:emit("Pad", { c.inputs[1], e:ints(pads), number }, { mode = c.p.mode })
 end
 
@@ -455,7 +455,7 @@ local function head_part(e, c, i, parts, k)
   local s, heads = e:known(c.shapes[i]), c.p.heads
   local size = s[3] / heads / parts
   local x = e:emit("Reshape", { c.inputs[i], e:ints{ s[1], s[2], heads, parts, size } })
-  x = e:emit("Gather", { x, e:reshape(e:ints{ k }, { 1 }, {}) }, { axis = 3 })
+  x = e:emit("Gather", { x, e:scalar(k, "int64") }, { axis = 3 })
   x = e:emit("Transpose", { x }, { perm = { 1, 2, 0, 3 } })
   return e:emit("Reshape", { x, e:ints{ s[2] * heads, s[1], size } }), size
 end

@@ -249,8 +249,8 @@ local function bounded(e, x, size, mode)
   if mode == "wrap" then
     return e:emit("Mod", { x, e:ints{ size } })
   end
-  return e:emit("Clip", { x, e:reshape(e:ints{ 0 }, { 1 }, {}),
-    e:reshape(e:ints{ size - 1 }, { 1 }, {}) })
+  return e:emit("Clip", { x, e:scalar(0, "int64"),
+    e:scalar(size - 1, "int64") })
 end
 
 function to.take(e, c)
@@ -326,7 +326,7 @@ function to.one_hot(e, c)
   local values = e:list({ c.p.off_value, c.p.on_value }, dtype)
   local at, zero = indices(e, c, 1), e:ints{ 0 }
   local safe = e:emit("Where", { e:emit("Less", { at, zero }), e:ints{ c.p.depth }, at })
-  return e:emit("OneHot", { safe, e:reshape(e:ints{ c.p.depth }, { 1 }, {}), values })
+  return e:emit("OneHot", { safe, e:scalar(c.p.depth, "int64"), values })
 end
 
 function to.topk(e, c)
