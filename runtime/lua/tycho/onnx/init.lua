@@ -6,6 +6,7 @@
 -- @module tycho.onnx
 
 local args = require "tycho.core.args"
+local Error = require "tycho.core.error"
 local namespace = require "tycho.core.namespace"
 
 local onnx = {}
@@ -26,6 +27,33 @@ function onnx.import_model(...)
   local r = require("tycho.onnx.import").run({ path = a.file, shapes = a.shapes,
     partial = a.partial }, "onnx.import_model")
   return r.symbol, r.arguments, r.auxiliary
+end
+
+
+--- What a file says of a network.
+-- @string file path
+-- @treturn table input_tensor_data and output_tensor_data: lists of `{name, shape, dtype}`, open
+--   sizes by name or "?"; ir_version, opsets, producer_name, producer_version, metadata
+function onnx.get_model_metadata(file)
+  local ok = type(file) == "string"
+  if not ok then
+    Error.raise{ code = "type", func = "onnx.get_model_metadata", argument = "file",
+      expected = "a path", got = Error.kind(file), message = "bad 'file'" }
+  end
+  return require("tycho.onnx.metadata")(file, "onnx.get_model_metadata")
+end
+
+
+local LOAD = args.form("onnx.load", { { "file", "text" }, "*", { "shapes", "dict?" },
+  { "ctx", "context?" } })
+
+--- Reads a network as a Module that is bound for inference.
+-- @string file path
+-- @tparam[opt] table options shapes as of `import_model`; ctx
+-- @treturn Module
+function onnx.load(...)
+  local a = LOAD(...)
+  return require("tycho.onnx.load")(a, "onnx.load")
 end
 
 
