@@ -1,5 +1,5 @@
--- Whole networks as ONNX files: recorded ones, those of the scripts, control flow, recurrent layers,
--- attention, detection; read back, and run by ONNX Runtime, where Python has it.
+-- Whole networks as ONNX files: recorded ones, those of the scripts, control flow, recurrent
+-- layers, attention, detection; read back, and run by ONNX Runtime, where Python has it.
 package.path = package.path .. ";scripts/lib/?.lua"
 local lfs = require "lfs"
 local files = require "spec.support.onnx_files"
@@ -177,7 +177,8 @@ describe("recorded networks as ONNX", function()
         for _, state in ipairs(record.auxiliary_states) do
           filler.fill(exe.aux_dict[state.name], state.name, state.fill)
         end
-        local off = files.round_trip(symbol, exe.arg_dict, exe.aux_dict, inputs, { keep = keep(name) })
+        local off = files.round_trip(symbol, exe.arg_dict, exe.aux_dict, inputs,
+          { keep = keep(name) })
         assert.is_true(off < BOUND, ("off by %g"):format(off))
       end)
     end
@@ -189,7 +190,8 @@ describe("the same files", function()
     if not python then
       return pending("no Python with onnx, onnxruntime and numpy")
     end
-    local output = shell.run(("%s spec/support/onnx_check.py %s %g"):format(python, kept, 10 * BOUND))
+    local output = shell.run(("%s spec/support/onnx_check.py %s %g"):format(python, kept, 10
+      * BOUND))
     os.execute("rm -r " .. kept)
     assert.matches("^%d+ checked\n$", output)
   end)

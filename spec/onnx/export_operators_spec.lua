@@ -1,5 +1,5 @@
--- Each operator that the exporter knows, in the cases of spec/operators: written as ONNX, read back,
--- and run; and by ONNX Runtime, where Python has it.
+-- Each operator that the exporter knows, in the cases of spec/operators: written as ONNX, read
+-- back, and run; and by ONNX Runtime, where Python has it.
 local lfs = require "lfs"
 local files = require "spec.support.onnx_files"
 local folder = require "spec.support.folder"

@@ -313,7 +313,7 @@ end
 add("_npi_where", function(r) local s, t = shape(r), {}; for i, d in ipairs(s) do t[i] = r(1, 2) == 1 and 1 or d end
   return {condition = t, x = s, y = t}, {}, nil, nil, {condition = 2} end, nil,
   function(x)
-    local out, n, one = {}, #x.x, {}
+    local out, n = {}, #x.x
     for i = 0, n - 1 do
       local rest, at, step = i, 1, 1
       for k = #x.x.shape, 1, -1 do
@@ -321,7 +321,6 @@ add("_npi_where", function(r) local s, t = shape(r), {}; for i, d in ipairs(s) d
         rest = math.floor(rest / x.x.shape[k])
         at, step = at + (x.condition.shape[k] == 1 and 0 or j) * step, step * x.condition.shape[k]
       end
-      one[i + 1] = at
       out[i + 1] = x.condition[at] ~= 0 and x.x[i + 1] or x.y[at]
     end
     return {out}

@@ -126,7 +126,8 @@ local ARITHMETIC = {
 
 cases.binary, cases.scalar = {
   _mod = mod, _power = power, _hypot = hypot, _maximum = greater, _minimum = lesser,
-  broadcast_mod = mod, _npi_fmod = fmod, broadcast_power = power, broadcast_hypot = hypot, broadcast_maximum = greater, broadcast_minimum = lesser,
+  broadcast_mod = mod, _npi_fmod = fmod, broadcast_power = power, broadcast_hypot = hypot,
+    broadcast_maximum = greater, broadcast_minimum = lesser,
   _grad_add = ARITHMETIC.add, add_n = ARITHMETIC.add, _scatter_elemwise_div = ARITHMETIC.div,
   _identity_with_attr_like_rhs = function(a) return a end,
 }, {

@@ -57,8 +57,8 @@ function files.difference(a, b)
 end
 
 --- Writes a network, reads it and compares the outputs: the relative difference. inputs: names of
--- the arrays that are inputs, the others are parameters. options: opset; keep(path, outputs, arrays,
--- inputs), called before the file is read.
+-- the arrays that are inputs, the others are parameters. options: opset; keep(path, outputs,
+-- arrays, inputs), called before the file is read.
 function files.round_trip(symbol, arrays, states, inputs, options)
   local shapes, types, params, worst = {}, {}, {}, nil
   for name, x in pairs(arrays) do

@@ -9,7 +9,7 @@
 #include "kernel/strided_copy.h"
 #include "op/op.h"
 
-enum reduction { REPLACE, ADD, MULTIPLY, LARGEST, LEAST };
+enum scatter_reduction { REPLACE, ADD, MULTIPLY, LARGEST, LEAST };
 
 struct scatter { int64_t axis, reduction; };
 #define REDUCTION \
@@ -24,11 +24,16 @@ static const struct param along_params[] = {
 };
 static const struct param nd_params[] = { REDUCTION, { 0 } };
 
+static enum scatter_reduction reduction_in(const void *param)
+{
+  return (enum scatter_reduction)((const struct scatter *)param)->reduction;
+}
+
 /* -- one update -------------------------------------------------------------------------------- */
 
 /* to[x] = reduction of to[x] and from[x], for n elements. */
 #define REDUCE(T, SUM, PRODUCT) \
-static void reduce_##T(enum reduction how, T *to, const T *from, int64_t n) \
+static void reduce_##T(enum scatter_reduction how, T *to, const T *from, int64_t n) \
 { \
   for (int64_t i = 0; i < n; i++) { \
     const T a = to[i], b = from[i]; \
@@ -48,7 +53,8 @@ REDUCE(int8_t, uint32_t, uint32_t)
 REDUCE(int32_t, uint32_t, uint32_t)
 REDUCE(int64_t, uint64_t, uint64_t)
 
-static void reduce_rows(enum reduction how, int dtype, void *to, const void *from, int64_t n)
+static void reduce_rows(enum scatter_reduction how, int dtype, void *to, const void *from,
+  int64_t n)
 {
   uint8_t *bits = to;
   switch (dtype) {
@@ -65,23 +71,24 @@ static void reduce_rows(enum reduction how, int dtype, void *to, const void *fro
 
 /* -- places along an axis ---------------------------------------------------------------------- */
 
-struct along {
+struct indexed_axis {
   const struct operand *index;
   int axis, ndim;
   int64_t stride[TY_MAXDIM];                          /* of data, in elements */
   int64_t size;                                       /* of data along the axis */
 };
 
-static struct along along_of(const struct call *c, const struct operand *index, const ty_desc *data)
+static struct indexed_axis along_of(const struct call *c, const struct operand *index,
+  const ty_desc *data)
 {
-  struct along a = { index, axis_in(((const struct scatter *)c->param)->axis, data->ndim),
+  struct indexed_axis a = { index, axis_in(((const struct scatter *)c->param)->axis, data->ndim),
     data->ndim, { 0 }, 0 };
   strides_of(data, a.stride);
   a.size = data->dim[a.axis];
   return a;
 }
 
-static int check_along(const struct along *a)
+static int check_along(const struct indexed_axis *a)
 {
   const int64_t n = desc_count(&a->index->d);
   for (int64_t i = 0; i < n; i++) {
@@ -94,7 +101,7 @@ static int check_along(const struct along *a)
 }
 
 /* The element of data that element i of the indices names. */
-static int64_t along_place(const struct along *a, int64_t i)
+static int64_t along_offset(const struct indexed_axis *a, int64_t i)
 {
   int64_t at = 0, rest = i;
   for (int k = a->ndim - 1; k >= 0; k--) {
@@ -109,17 +116,17 @@ static int64_t along_place(const struct along *a, int64_t i)
   return at;
 }
 
-struct take_work { const struct along *a; const char *from; char *to; size_t size; };
+struct take_work { const struct indexed_axis *a; const char *from; char *to; size_t size; };
 
 static void take_body(int64_t begin, int64_t end, void *context)
 {
   const struct take_work *w = context;
   for (int64_t i = begin; i < end; i++)
     memcpy(elements_at(w->to, i, w->size),
-        elements_at(w->from, along_place(w->a, i), w->size), w->size);
+        elements_at(w->from, along_offset(w->a, i), w->size), w->size);
 }
 
-static void take_along(const struct along *a, const void *from, void *to, size_t size)
+static void take_along(const struct indexed_axis *a, const void *from, void *to, size_t size)
 {
   enum { GRAIN = 4096 };                              /* elements, some 20 us */
   struct take_work w = { a, from, to, size };
@@ -154,7 +161,7 @@ static int take_type(struct infer *s) { return type_both(s, &s->in[0], &s->out[0
 
 static int take_run(struct call *c)
 {
-  struct along a = along_of(c, &c->in[1], &c->in[0].d);
+  struct indexed_axis a = along_of(c, &c->in[1], &c->in[0].d);
   TRY(check_along(&a));
   take_along(&a, c->in[0].p, c->out[0].p, dtype_size(c->in[0].d.dtype));
   return TY_OK;
@@ -165,12 +172,12 @@ static int take_back(struct call *c) /* reads the head gradient, indices */
   struct operand *dx = &c->out[0];
   TRY(move_zeros(c, 1));
   if (!dx->p) return TY_OK;
-  struct along a = along_of(c, &c->in[1], &dx->d);
+  struct indexed_axis a = along_of(c, &c->in[1], &dx->d);
   const size_t size = dtype_size(dx->d.dtype);
   TRY(check_along(&a));
   if (!(c->add & 1)) TRY(move_zeros(c, 0));
   for (int64_t i = 0, n = desc_count(&a.index->d); i < n; i++)
-    reduce_rows(ADD, dx->d.dtype, elements_at(dx->p, along_place(&a, i), size),
+    reduce_rows(ADD, dx->d.dtype, elements_at(dx->p, along_offset(&a, i), size),
         elements_at(c->in[0].p, i, size), 1);
   return TY_OK;
 }
@@ -199,20 +206,20 @@ static int scatter_type(struct infer *s)
 /* The gradient is that of what an update leaves: max, min and products have none. */
 static const char *scatter_grad(const void *param)
 {
-  const enum reduction how = (enum reduction)((const struct scatter *)param)->reduction;
+  const enum scatter_reduction how = reduction_in(param);
   return how == REPLACE || how == ADD ? "g0 i1" : NULL;
 }
 
 static int along_run(struct call *c)
 {
   struct operand *y = &c->out[0];
-  struct along a = along_of(c, &c->in[1], &y->d);
+  struct indexed_axis a = along_of(c, &c->in[1], &y->d);
   const size_t size = dtype_size(y->d.dtype);
-  const enum reduction how = (enum reduction)((const struct scatter *)c->param)->reduction;
+  const enum scatter_reduction how = reduction_in(c->param);
   TRY(check_along(&a));
   TRY(move_bytes(c->device, y->p, c->in[0].p, desc_bytes(&y->d)));
   for (int64_t i = 0, n = desc_count(&a.index->d); i < n; i++)
-    reduce_rows(how, y->d.dtype, elements_at(y->p, along_place(&a, i), size),
+    reduce_rows(how, y->d.dtype, elements_at(y->p, along_offset(&a, i), size),
         elements_at(c->in[2].p, i, size), 1);
   return TY_OK;
 }
@@ -222,10 +229,10 @@ static int along_back(struct call *c) /* reads the head gradient, indices */
 {
   const struct operand *g = &c->in[0];
   char *data = c->out[0].p, *updates = c->out[2].p;
-  struct along a = along_of(c, &c->in[1], &g->d);
+  struct indexed_axis a = along_of(c, &c->in[1], &g->d);
   const size_t size = dtype_size(g->d.dtype);
   const int64_t n = desc_count(&a.index->d);
-  const bool replaces = ((const struct scatter *)c->param)->reduction == REPLACE;
+  const bool replaces = reduction_in(c->param) == REPLACE;
   TRY(check_along(&a));
   TRY(move_zeros(c, 1));
   if (updates && !replaces) take_along(&a, g->p, updates, size);
@@ -234,7 +241,7 @@ static int along_back(struct call *c) /* reads the head gradient, indices */
   char *left = data ? data : c->tmp;                  /* the gradient that no update has taken */
   if (!data) memcpy(left, g->p, desc_bytes(&g->d));
   for (int64_t i = n - 1; i >= 0; i--) {
-    char *from = elements_at(left, along_place(&a, i), size);
+    char *from = elements_at(left, along_offset(&a, i), size);
     if (updates) memcpy(elements_at(updates, i, size), from, size);
     memset(from, 0, size);
   }
@@ -270,7 +277,7 @@ static struct rows_at rows_at_of(const struct operand *index, const ty_desc *arr
 }
 
 /* Element 0 of the row that place i names, -1: there is none. */
-static int64_t row_place(const struct rows_at *r, int64_t i)
+static int64_t row_offset_of(const struct rows_at *r, int64_t i)
 {
   int64_t at = 0;
   for (int64_t k = 0; k < r->m; k++) {
@@ -284,7 +291,7 @@ static int64_t row_place(const struct rows_at *r, int64_t i)
 static int check_rows(const struct rows_at *r)
 {
   for (int64_t i = 0; i < r->n; i++)
-    if (row_place(r, i) < 0)
+    if (row_offset_of(r, i) < 0)
       return fail(TY_ERUN, "the index at position %lld is out of range", (long long)i);
   return TY_OK;
 }
@@ -294,11 +301,11 @@ static int nd_run(struct call *c)
   struct operand *y = &c->out[0];
   struct rows_at r = rows_at_of(&c->in[1], &y->d);
   const size_t size = dtype_size(y->d.dtype);
-  const enum reduction how = (enum reduction)((const struct scatter *)c->param)->reduction;
+  const enum scatter_reduction how = reduction_in(c->param);
   TRY(check_rows(&r));
   TRY(move_bytes(c->device, y->p, c->in[0].p, desc_bytes(&y->d)));
   for (int64_t i = 0; i < r.n; i++)
-    reduce_rows(how, y->d.dtype, elements_at(y->p, row_place(&r, i), size),
+    reduce_rows(how, y->d.dtype, elements_at(y->p, row_offset_of(&r, i), size),
         elements_at(c->in[2].p, i * r.row, size), r.row);
   return TY_OK;
 }
@@ -309,14 +316,14 @@ static int nd_back(struct call *c) /* reads the head gradient, indices */
   char *data = c->out[0].p, *updates = c->out[2].p;
   struct rows_at r = rows_at_of(&c->in[1], &g->d);
   const size_t size = dtype_size(g->d.dtype), bytes = (size_t)r.row * size;
-  const bool replaces = ((const struct scatter *)c->param)->reduction == REPLACE;
+  const bool replaces = reduction_in(c->param) == REPLACE;
   TRY(check_rows(&r));
   TRY(move_zeros(c, 1));
   if (data) TRY(move_bytes(c->device, data, g->p, desc_bytes(&g->d)));
   char *left = !replaces ? g->p : data ? data : c->tmp;
   if (left == c->tmp) memcpy(left, g->p, desc_bytes(&g->d));
   for (int64_t i = r.n - 1; i >= 0; i--) {
-    char *from = elements_at(left, row_place(&r, i), size);
+    char *from = elements_at(left, row_offset_of(&r, i), size);
     if (updates) memcpy(updates + i * (int64_t)bytes, from, bytes);
     if (replaces) memset(from, 0, bytes);
   }

@@ -346,17 +346,18 @@ local ALTERNATIVE = 7919                 -- a size that no other axis is likely 
 -- All values' descriptions for given shapes and types.
 local function infer(self, shapes)
   local built = self.built
-  local count, wants, kept = 0, nil, {}
+  local count, kept = 0, {}
   for _ in pairs(shapes) do
     count = count + 1
   end
-  wants = ffi.new("ty_want[?]", count + 1)
+  local wants = ffi.new("ty_want[?]", count + 1)
   local i = 0
   for name, shape in pairs(shapes) do
     local w = wants[i]
     kept[#kept + 1] = name
     w.name = kept[#kept]
-    w.desc.dtype, w.desc.ndim = self.dtypes[name] and DTYPES[self.dtypes[name]] or C.TY_NODTYPE, #shape
+    w.desc.dtype, w.desc.ndim = self.dtypes[name] and DTYPES[self.dtypes[name]] or C.TY_NODTYPE,
+      #shape
     for k, size in ipairs(shape) do
       w.desc.dim[k - 1] = size
     end
@@ -445,8 +446,8 @@ local function name_of(self, entry)
 end
 
 
--- What a converter is given: p (parameters), inputs (names), shapes, dtypes, out (shape and dtype of
--- each output), constant(i): the array of an input that is a parameter.
+-- What a converter is given: p (parameters), inputs (names), shapes, dtypes, out (shape and dtype
+-- of each output), constant(i): the array of an input that is a parameter.
 local function node_context(self, n)
   local c = { node = n, p = export.params(n), shapes = {}, dtypes = {}, out = self.described[n],
     count = #n.inputs }
@@ -667,7 +668,7 @@ end
 local function model_message(self)
   local m, opset = writer.message(), writer.message()
   m:integer(1, IR_VERSION)
-  m:text(2, "tycho")
+  m:text(2, "Tycho")
   m:text(3, native.text(C.ty_version()))
   opset:text(1, "")
   opset:integer(2, self.opset)
@@ -689,7 +690,8 @@ local function missing_shapes(self, inputs)
     end
     if #d.shape == 0 then
       Error.raise{ code = "shape", func = self.func, argument = n.name, expected = "a shape",
-        got = "nothing", message = ("'%s' is neither a parameter nor has it a shape in input_shapes")
+        got = "nothing",
+          message = ("'%s' is neither a parameter nor has it a shape in input_shapes")
         :format(n.name) }
     end
   end

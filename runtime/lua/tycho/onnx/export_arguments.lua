@@ -81,5 +81,5 @@ return function(a, func)
     end
   end
   export.run({ symbol = net, params = params, shapes = shapes, dtypes = a.input_types or {},
-    file = a.file, opset = a.opset, dynamic = a.dynamic or {}, name = "tycho" }, func)
+    file = a.file, opset = a.opset, dynamic = a.dynamic or {}, name = "network" }, func)
 end

@@ -65,8 +65,8 @@ function Import:miss(e)
 end
 
 
--- What a converter stumbles over in a node that breaks its operator's rules (inputs that are absent,
--- dimensions that are not there) is the file's mistake; other errors stay.
+-- What a converter stumbles over in a node that breaks its operator's rules (inputs that are
+-- absent, dimensions that are not there) is the file's mistake; other errors stay.
 function Import:explained(e)
   if type(e) ~= "string" or not (e:find("attempt to ", 1, true) or e:find("bad argument", 1, true))
   then

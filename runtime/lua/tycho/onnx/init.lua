@@ -63,8 +63,8 @@ local EXPORT = args.form("onnx.export_model", { { "symbol", "symbol|text" }, { "
 
 --- Writes a network for inference. Losses become their predictions, labels are left out.
 -- @param symbol a Symbol, or the path of its file, or the prefix of a checkpoint
--- @tparam table params arrays by name, with or without "arg:" and "aux:", or a path; of a checkpoint
---   its epoch
+-- @tparam table params arrays by name, with or without "arg:" and "aux:", or a path; of a
+-- checkpoint   its epoch
 -- @tparam table input_shapes input to sizes, or a list of sizes in the order of the inputs
 -- @string file path
 -- @tparam[opt] table options opset = 17: 13 to 21; dynamic: input to axes whose size stays open;

@@ -15,7 +15,8 @@ return function(a, func)
     for axis, size in ipairs(input.shape) do
       if size < 0 then
         Error.raise{ code = "shape", func = func, argument = input.name, expected = "a size",
-          got = "nothing", message = ("axis %d of input '%s' is open; give shapes = {['%s'] = {...}}")
+          got = "nothing",
+            message = ("axis %d of input '%s' is open; give shapes = {['%s'] = {...}}")
           :format(axis - 1, input.name, input.name) }
       end
     end

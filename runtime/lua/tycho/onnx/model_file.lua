@@ -36,7 +36,7 @@ end
 local function read_data(r, t, kind)
   t.kind = kind
   if r:is_packed() then
-    local at, bytes = r:place()
+    local at, bytes = r:position()
     t.parts = t.parts or {}
     t.parts[#t.parts + 1] = { at = at, bytes = bytes }
     return
@@ -65,7 +65,7 @@ local function read_tensor(r)
       t.name = r:name("a tensor's name")
     elseif field == 9 then
       t.raw = {}
-      t.raw.at, t.raw.bytes = r:place()
+      t.raw.at, t.raw.bytes = r:position()
     elseif field == 13 then
       local entry = r:message(read_entry)
       t.external = t.external or {}

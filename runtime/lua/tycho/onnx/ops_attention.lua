@@ -10,8 +10,8 @@ local tables = require "tycho.core.tables"
 local tensor = require "tycho.onnx.tensor"
 local value = require "tycho.onnx.value"
 
-local ops, attention = {}, { ops = {} }
-ops = attention.ops
+local attention = { ops = {} }
+local ops = attention.ops
 
 local op, product = value.op, value.product
 
@@ -59,7 +59,8 @@ local function seen_keys(rows, columns, offset, causal, left, right)
   if type(offset) == "number" then
     return value.triangle(rows, columns, function(i, j)
       local at = i + offset
-      return (not causal or j <= at) and (left < 0 or at - j <= left) and (right < 0 or j - at <= right)
+      return (not causal or j <= at) and (left < 0 or at - j <= left) and (right < 0
+        or j - at <= right)
     end)
   end
   local i = value.counted_along({ rows, 1 }, 0, "int64")
@@ -137,14 +138,11 @@ function ops.Attention(n, q, k, v, mask, past_key, past_value, lengths)
   v = past_value and value.concat({ past_value, v }, 2) or v
   local heads, root = q.shape[2], math.sqrt(n:float("scale", 1 / math.sqrt(q.shape[4])))
   local scores = value.batch_dot(q * root, attention.repeated(k, heads) * root, false, true)
-  local mode, softcap, shown = n:int("qk_matmul_output_mode", 0), n:float("softcap", 0), nil
-  shown = scores
+  local mode, softcap = n:int("qk_matmul_output_mode", 0), n:float("softcap", 0)
   if softcap > 0 then
     scores = (scores / softcap):map("tanh") * softcap
   end
-  if mode == 1 or mode == 0 then
-    shown = scores
-  end
+  local shown = scores
   local bias = bias_for(n, q, k, mask, past, lengths)
   scores = bias and scores + bias or scores
   shown = mode == 2 and scores or shown
@@ -177,18 +175,18 @@ end
 
 
 --- The angles' cosines or sines at places: (batch or 1, time, 1, size / 2).
-function attention.angles(cache, places)
-  if not places then
+function attention.angles(cache, positions)
+  if not positions then
     local s = cache.shape
     return #s == 3 and cache:unsqueeze(2) or cache:reshape{ 1, s[1], 1, s[2] }
   end
-  return op("take", { cache, places }, { axis = 0, mode = "clip" }):unsqueeze(2)
+  return op("take", { cache, positions }, { axis = 0, mode = "clip" }):unsqueeze(2)
 end
 
 
-function ops.RotaryEmbedding(n, x, cos, sin, places)
+function ops.RotaryEmbedding(n, x, cos, sin, positions)
   local shape, flat = n:sizes(x, "its input"), #x.shape == 3
-  local y = x
+  local y
   if flat then
     local heads = n:int("num_heads", 0)
     if heads < 1 then
@@ -202,8 +200,8 @@ function ops.RotaryEmbedding(n, x, cos, sin, places)
   local turned = n:int("rotary_embedding_dim", 0)
   turned = turned == 0 and size or turned
   local rest = turned < size and y:part(3, turned, size)
-  y = attention.rotated(y:part(3, 0, turned), attention.angles(cos, places),
-    attention.angles(sin, places), n:flag("interleaved"))
+  y = attention.rotated(y:part(3, 0, turned), attention.angles(cos, positions),
+    attention.angles(sin, positions), n:flag("interleaved"))
   y = rest and value.concat({ y, rest }, 3) or y
   return flat and y:reshape(shape) or y:transpose{ 0, 2, 1, 3 }
 end
@@ -382,11 +380,11 @@ function ops.Einsum(n, ...)
   end
   local wanted = {}
   if out then
-    local spread = 0
+    local open_axes = 0
     for letter in pairs(counts) do
-      spread = math.max(spread, tonumber(letter:match("^%.%.%.(%d+)$")) or 0)
+      open_axes = math.max(open_axes, tonumber(letter:match("^%.%.%.(%d+)$")) or 0)
     end
-    wanted = letters_of(out, spread + #out:gsub("%.", ""))
+    wanted = letters_of(out, open_axes + #out:gsub("%.", ""))
   else
     for letter, count in pairs(counts) do
       wanted[#wanted + 1] = (count == 1 or #letter > 1) and letter or nil

@@ -19,7 +19,7 @@ local floor, ceil, abs = math.floor, math.ceil, math.abs
 -- `out` of the output, roi = { begin, end }.
 local function half_pixel(i, a) return (i + 0.5) / a.scale - 0.5 end
 
-local PLACES = {
+local POSITIONS = {
   half_pixel = half_pixel,
   asymmetric = function(i, a) return i / a.scale end,
   pytorch_half_pixel = function(i, a) return a.out == 1 and -0.5 or half_pixel(i, a) end,
@@ -61,17 +61,17 @@ end
 local function linear(x) return math.max(1 - abs(x), 0) end
 
 -- Half the width of a kernel that is stretched where the output is smaller.
-local function taps_of(place, axis, mode, a, antialias)
+local function taps_of(position, axis, mode, a, antialias)
   local scale = antialias and math.min(axis.scale, 1) or 1
   local reach = (mode == "cubic" and 2 or 1) / scale
-  local first, last = floor(place - reach) + 1, ceil(place + reach) - 1
+  local first, last = floor(position - reach) + 1, ceil(position + reach) - 1
   if not antialias then
-    first = floor(place) - (mode == "cubic" and 1 or 0)
+    first = floor(position) - (mode == "cubic" and 1 or 0)
     last = first + (mode == "cubic" and 3 or 1)
   end
   local weights, sum = {}, 0
   for i = first, last do
-    local x = (i - place) * scale
+    local x = (i - position) * scale
     local w = mode == "cubic" and cubic(x, a) or linear(x)
     weights[#weights + 1], sum = w, sum + w
   end
@@ -91,12 +91,13 @@ local function plan_axis(axis, o)
   local plan = { indices = {}, weights = {}, outside = {}, any_outside = false }
   value.spend(axis.out * (o.mode == "nearest" and 1 or 4 * math.max(1, 1 / axis.scale)), "an axis")
   for i = 0, axis.out - 1 do
-    local place, first, weights = o.place(i, axis), nil, nil
-    local beyond = o.crop and (place < 0 or place > axis.size - 1)
+    local position = o.position(i, axis)
+    local first, weights
+    local beyond = o.crop and (position < 0 or position > axis.size - 1)
     if o.mode == "nearest" then
-      first, weights = o.round(place), { 1 }
+      first, weights = o.round(position), { 1 }
     else
-      first, weights = taps_of(place, axis, o.mode, o.a, o.antialias)
+      first, weights = taps_of(position, axis, o.mode, o.a, o.antialias)
     end
     if o.exclude then
       local sum = 0
@@ -137,8 +138,8 @@ local function matrix_axis(x, axis, plan)
   end
   for k, indices in ipairs(plan.indices) do
     for i, at in ipairs(indices) do
-      local place = (i - 1) * size + at + 1
-      list[place] = list[place] + plan.weights[k][i]
+      local position = (i - 1) * size + at + 1
+      list[position] = list[position] + plan.weights[k][i]
     end
   end
   local matrix = value.list(list, x.dtype, { axis.out, size })
@@ -239,8 +240,10 @@ local function resized_axes(n, x, roi, scales, sizes)
   for i, at in ipairs(which) do
     local a = { at = at, size = shape[at + 1] }
     a.scale = factor and factor[i] or common or wanted[i] / a.size
-    a.out = factor and floor(a.size * a.scale) or common and floor(a.size * common + 0.5) or wanted[i]
-    if not (a.out >= 1 and a.out < 2 ^ 31) or not (a.scale > 0) then
+    a.out = factor and floor(a.size * a.scale) or common and floor(a.size * common + 0.5)
+      or wanted[i]
+    local fits = a.out >= 1 and a.out < 2 ^ 31 and a.scale > 0 -- NaN does not
+    if not fits then
       value.damaged("axis %d would have %g elements", at, a.out)
     end
     a.roi = corners and { corners[i], corners[#which + i] } or { 0, 1 }
@@ -294,13 +297,15 @@ end
 function ops.Resize(n, x, roi, scales, sizes)
   local mode = n:choice("mode", "nearest", MODES)
   if n.opset < 11 then
-    return resize(n, x, resized_axes(n, x, nil, roi), { mode = mode, place = PLACES.asymmetric,
+    return resize(n, x, resized_axes(n, x, nil, roi), { mode = mode,
+      position = POSITIONS.asymmetric,
       round = floor, transform = "asymmetric" })
   end
   local transform = n:text("coordinate_transformation_mode", "half_pixel")
   return resize(n, x, resized_axes(n, x, roi, scales, sizes), { mode = mode, transform = transform,
-    place = PLACES[transform] or n:refuse("coordinate_transformation_mode = '%s'", transform),
-    round = n:choice("nearest_mode", "round_prefer_floor", ROUNDS), a = n:float("cubic_coeff_a", -0.75),
+    position = POSITIONS[transform] or n:refuse("coordinate_transformation_mode = '%s'", transform),
+    round = n:choice("nearest_mode", "round_prefer_floor", ROUNDS), a = n:float("cubic_coeff_a",
+      -0.75),
     exclude = n:flag("exclude_outside"), antialias = n:flag("antialias") and mode ~= "nearest",
     crop = transform == "tf_crop_and_resize" })
 end
@@ -308,7 +313,8 @@ end
 function ops.Upsample(n, x, scales)
   local mode = n:choice("mode", "nearest", MODES)
   scales = scales or value.list(n:list("scales") or value.damaged("scales are missing"), "float32")
-  return resize(n, x, resized_axes(n, x, nil, scales), { mode = mode, place = PLACES.asymmetric,
+  return resize(n, x, resized_axes(n, x, nil, scales), { mode = mode,
+    position = POSITIONS.asymmetric,
     round = floor, transform = "asymmetric" })
 end
 
@@ -345,9 +351,9 @@ end
 
 
 -- Pixels (batch, channels, places) of x (batch, channels, pixels) at (batch, places).
-local function pixels_at(x, places)
+local function pixels_at(x, positions)
   local s = x.shape
-  local index = places:unsqueeze(1):expand{ s[1], s[2], places.shape[2] }
+  local index = positions:unsqueeze(1):expand{ s[1], s[2], positions.shape[2] }
   return (op("_contrib_take_along_axis", { x, index }, { axis = 2 }))
 end
 
@@ -416,8 +422,8 @@ function ops.GridSample(n, x, grid)
   local mode = n:choice("mode", "bilinear", GRID_MODES)
   local border = n:choice("padding_mode", "zeros", BORDERS)
   local count, out = #shape - 2, tables.part(grid.shape, 2, #grid.shape - 1)
-  local places = product(out)
-  local flat = grid:reshape{ shape[1], places, count }:cast("float32")
+  local positions = product(out)
+  local flat = grid:reshape{ shape[1], positions, count }:cast("float32")
   local axes = {}
   for k = 1, count do
     local size = shape[k + 2]

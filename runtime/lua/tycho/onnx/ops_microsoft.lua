@@ -43,7 +43,8 @@ local ACTIVATIONS = {
   Relu = function(x) return x:map("relu") end,
   Tanh = function(x) return x:map("tanh") end,
   Sigmoid = function(x) return x:map("sigmoid") end,
-  LeakyRelu = function(x, p) return x:map("LeakyReLU", {}, { act_type = "leaky", slope = p[1] or 0.01 }) end,
+  LeakyRelu = function(x, p) return x:map("LeakyReLU", {}, { act_type = "leaky", slope = p[1]
+    or 0.01 }) end,
   Clip = function(x, p) return x:maximum(p[1] or 0):minimum(p[2] or 6) end,
   HardSigmoid = function(x, p)
     return x:map("hard_sigmoid", {}, { alpha = p[1] or 0.2, beta = p[2] or 0.5 })
@@ -52,7 +53,8 @@ local ACTIVATIONS = {
 
 local function activated(n, y)
   local f = n:choice("activation", "", ACTIVATIONS)
-  local list = n:list("activation_params") or { n:float("activation_alpha"), n:float("activation_beta") }
+  local list = n:list("activation_params") or { n:float("activation_alpha"),
+    n:float("activation_beta") }
   return f(y, list)
 end
 
@@ -110,13 +112,15 @@ function ops.SkipSimplifiedLayerNormalization(n, x, skip, scale, bias)
   return rms_norm(n, sum, scale, 1e-12), nil, nil, sum
 end
 
-function ops.EmbedLayerNormalization(n, ids, segments, words, places, parts, scale, shift, mask,
-    positions)
-  local function rows(table_of, index) return op("take", { table_of, index }, { axis = 0, mode = "clip" }) end
+function ops.EmbedLayerNormalization(n, ids, segments, words, position_rows, parts, scale, shift,
+    mask, positions)
+  local function rows(source, index)
+    return (op("take", { source, index }, { axis = 0, mode = "clip" }))
+  end
   local shape = n:sizes(ids, "its input")
   local sum = rows(words, ids)
-  sum = sum + (positions and rows(places, positions)
-    or places:part(0, 0, shape[2]):reshape{ 1, shape[2], places.shape[2] })
+  sum = sum + (positions and rows(position_rows, positions)
+    or position_rows:part(0, 0, shape[2]):reshape{ 1, shape[2], position_rows.shape[2] })
   sum = segments and sum + rows(parts, segments) or sum
   local lengths = mask and mask:cast("int32"):reduce("sum", { 1 }, false)
     or value.full({ shape[1] }, 0, "int32")
@@ -149,8 +153,8 @@ local function mask_bias(n, mask, columns, dtype, never)
 end
 
 local function causal_bias(rows, columns, dtype)
-  return value.where(value.triangle(rows, columns, function(i, j) return j <= i + columns - rows end),
-    value.scalar(0, dtype), value.scalar(-math.huge, dtype))
+  local seen = value.triangle(rows, columns, function(i, j) return j <= i + columns - rows end)
+  return value.where(seen, value.scalar(0, dtype), value.scalar(-math.huge, dtype))
 end
 
 -- Heads (batch, heads, time, size) of queries, keys and values.
@@ -218,23 +222,25 @@ function ops.MultiHeadAttention(n, q, k, v, bias, padding, more, past_k, past_v)
   return attend(n, q, k, v, extra, scale_of(n)), k, v
 end
 
-function ops.RotaryEmbedding(n, x, places, cos, sin)
+function ops.RotaryEmbedding(n, x, positions, cos, sin)
   local shape, heads = n:sizes(x, "its input"), n:int("num_heads", 0)
-  local flat, y = #x.shape == 3, x
+  local flat = #x.shape == 3
+  local y
   if flat then
     heads = heads > 0 and heads or shape[3] / (2 * cos.shape[2])
     y = x:reshape{ shape[1], shape[2], heads, shape[3] / heads }
   else
     y = x:transpose{ 0, 2, 1, 3 }
   end
-  if product(places.shape) == 1 then
-    places = value.counted_along({ 1, shape[flat and 2 or 3] }, 1, "int64") + places:cast("int64"):reshape{}
+  if product(positions.shape) == 1 then
+    positions = value.counted_along({ 1, shape[flat and 2 or 3] }, 1, "int64")
+      + positions:cast("int64"):reshape{}
   end
   local turned = n:int("rotary_embedding_dim", 0)
   turned = turned == 0 and y.shape[4] or turned
   local rest = turned < y.shape[4] and y:part(3, turned, y.shape[4])
-  y = attention.rotated(y:part(3, 0, turned), attention.angles(cos, places),
-    attention.angles(sin, places), n:flag("interleaved"))
+  y = attention.rotated(y:part(3, 0, turned), attention.angles(cos, positions),
+    attention.angles(sin, positions), n:flag("interleaved"))
   y = rest and value.concat({ y, rest }, 3) or y
   return flat and y:reshape(shape) or y:transpose{ 0, 2, 1, 3 }
 end
@@ -284,11 +290,13 @@ ops.QLinearAveragePool, ops.QLinearGlobalAveragePool = pooled(nn.AveragePool),
 
 function ops.QLinearSoftmax(n, x, x_scale, x_zero, y_scale, y_zero)
   n.opset = n:int("opset", 13)
-  return encode(math_ops.Softmax(n, decode(x, flat(x_scale), flat(x_zero))), flat(y_scale), flat(y_zero))
+  return encode(math_ops.Softmax(n, decode(x, flat(x_scale), flat(x_zero))), flat(y_scale),
+    flat(y_zero))
 end
 
 function ops.QLinearReduceMean(n, x, x_scale, x_zero, y_scale, y_zero)
-  return encode(math_ops.ReduceMean(n, decode(x, flat(x_scale), flat(x_zero))), flat(y_scale), flat(y_zero))
+  return encode(math_ops.ReduceMean(n, decode(x, flat(x_scale), flat(x_zero))), flat(y_scale),
+    flat(y_zero))
 end
 
 function ops.QLinearConcat(n, y_scale, y_zero, ...)
@@ -308,7 +316,8 @@ function ops.QGemm(n, a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero
 end
 
 function ops.MatMulIntegerToFloat(n, a, b, a_scale, b_scale, a_zero, b_zero, bias)
-  local y = quantized.product(n, a, b, a_zero, b_zero):cast("float32") * (flat(a_scale) * flat(b_scale))
+  local y = quantized.product(n, a, b, a_zero, b_zero):cast("float32") * (flat(a_scale)
+    * flat(b_scale))
   return bias and y + bias or y
 end
 
@@ -322,7 +331,7 @@ end
 function ops.DynamicQuantizeLSTM(n, x, weight, recurrent, bias, lengths, hidden, cell, peephole,
     w_scale, w_zero, r_scale, r_zero)
   local function whole(w, scale, zero)
-    local function spread(v)
+    local function per_gate(v)
       if not v or product(v.shape) == 1 then
         return flat(v)
       elseif product(v.shape) == w.shape[1] then
@@ -330,7 +339,7 @@ function ops.DynamicQuantizeLSTM(n, x, weight, recurrent, bias, lengths, hidden,
       end
       return v:reshape{ w.shape[1], 1, w.shape[3] }
     end
-    return decode(w, spread(scale), spread(zero)):transpose{ 0, 2, 1 }
+    return decode(w, per_gate(scale), per_gate(zero)):transpose{ 0, 2, 1 }
   end
   return rnn.LSTM(n, x, whole(weight, w_scale, w_zero), whole(recurrent, r_scale, r_zero), bias,
     lengths, hidden, cell, peephole)

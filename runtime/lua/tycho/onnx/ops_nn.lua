@@ -125,7 +125,8 @@ function ops.ConvTranspose(n, x, weight, bias)
   local pads = checked(n:list("pads", ones(2 * count, 0)), 2 * count, 0, "pads")
   local wanted, auto = n:list("output_shape"), n:choice("auto_pad", "NOTSET", AUTO)
   local before, after, even = {}, {}, true
-  wanted = wanted and #wanted > count and tables.part(wanted, #wanted - count + 1, #wanted) or wanted
+  wanted = wanted and #wanted > count and tables.part(wanted, #wanted - count + 1, #wanted)
+    or wanted
   for i = 1, count do
     local full = ((x.shape[i + 2] - 1) * stride[i]) + (kernel[i] - 1) * dilate[i] + 1 + more[i]
     before[i], after[i] = pads[i], pads[count + i]
@@ -264,7 +265,7 @@ end
 local LOWEST = { uint8 = 0, int8 = -128, int32 = -2 ^ 31 }
 
 -- Places of the largest elements, counted in the whole input.
-local function largest_places(n, x, w)
+local function largest_positions(n, x, w)
   local shape = n:sizes(x, "its input")
   local list, rows = {}, n:flag("storage_order")
   local space = tables.part(shape, 3, #shape)
@@ -276,9 +277,9 @@ local function largest_places(n, x, w)
     end
     list[i + 1] = math.floor(i / product(space)) * product(space) + inner
   end
-  local places, best, at = value.list(list, "int64", shape), nil, nil
+  local positions, best, at = value.list(list, "int64", shape), nil, nil
   local taps = {}
-  each_tap(n, places, w, 0, function(tap) taps[#taps + 1] = tap end)
+  each_tap(n, positions, w, 0, function(tap) taps[#taps + 1] = tap end)
   local k = 0
   each_tap(n, x, w, -math.huge, function(tap)
     k = k + 1
@@ -296,7 +297,7 @@ end
 function ops.MaxPool(n, x)
   local w = window_of(n, x, n:list("kernel_shape", {}))
   if n:wants(2) then
-    return largest_places(n, x:cast("float32"), w)
+    return largest_positions(n, x:cast("float32"), w)
   end
   if not value.REAL[x.dtype] then
     local y = ops.MaxPool(n, x:cast("float32"))

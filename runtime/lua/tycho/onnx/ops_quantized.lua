@@ -27,7 +27,7 @@ local RANGE = {
 
 -- A scale or zero point over the shape of x: one number, one per element of an axis, or one per
 -- block of an axis.
-local function spread(n, v, x, axis, block)
+local function repeated_over(n, v, x, axis, block)
   if product(v.shape) == 1 then
     return v:reshape{}
   elseif #v.shape == 1 then
@@ -48,7 +48,8 @@ end
 -- x in numbers of real type, minus the zero point.
 local function centred(x, zero, dtype)
   local y = x:cast(dtype)
-  if zero and not (zero:is_constant() and product(zero.shape) == 1 and zero:number("zero") == 0) then
+  if zero and not (zero:is_constant() and product(zero.shape) == 1
+      and zero:number("zero") == 0) then
     y = y - zero:cast(dtype)
   end
   return y
@@ -88,8 +89,8 @@ function ops.QuantizeLinear(n, x, scale, zero)
   end
   local dtype = zero and zero.dtype or kind and kind.dtype or "uint8"
   local precise = scale.dtype == "float64" and "float64" or "float32"
-  local y = x:cast(precise) / spread(n, scale, x, axis, block):cast(precise)
-  return rounded(y, zero and spread(n, zero, x, axis, block), RANGE[name], dtype)
+  local y = x:cast(precise) / repeated_over(n, scale, x, axis, block):cast(precise)
+  return rounded(y, zero and repeated_over(n, zero, x, axis, block), RANGE[name], dtype)
 end
 
 function ops.DequantizeLinear(n, x, scale, zero)
@@ -97,8 +98,8 @@ function ops.DequantizeLinear(n, x, scale, zero)
   local block = n:int("block_size", 0)
   local kind = tensor.type_of(n:int("output_dtype", 0))
   local dtype = scale.dtype == "float64" and "float64" or "float32"
-  local y = centred(x, zero and spread(n, zero, x, axis, block), dtype)
-    * spread(n, scale, x, axis, block):cast(dtype)
+  local y = centred(x, zero and repeated_over(n, zero, x, axis, block), dtype)
+    * repeated_over(n, scale, x, axis, block):cast(dtype)
   return y:cast(kind and kind.dtype or scale.dtype)
 end
 

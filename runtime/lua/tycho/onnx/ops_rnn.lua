@@ -251,7 +251,8 @@ function ops.GRU(n, x, weight, recurrent, bias, lengths, hidden)
     if before then
       inner = recurrent_product(l, part, h)
     else
-      inner = op("FullyConnected", { h, part.recurrent:part(0, 0, half), part.bias:part(0, 0, half) },
+      inner = op("FullyConnected", { h, part.recurrent:part(0, 0, half), part.bias:part(0, 0,
+        half) },
         { num_hidden = half, flatten = false })
     end
     local z = f(limited(l, gate(l, product, 0) + gate(l, inner, 0)))

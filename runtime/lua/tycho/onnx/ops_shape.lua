@@ -16,8 +16,8 @@ local op, product = value.op, value.product
 
 function ops.Shape(n, x)
   local rank = #x.shape
-  local function place(i) return math.max(0, math.min(i < 0 and i + rank or i, rank)) end
-  local first, last = place(n:int("start", 0)), place(n:int("end", rank))
+  local function position(i) return math.max(0, math.min(i < 0 and i + rank or i, rank)) end
+  local first, last = position(n:int("start", 0)), position(n:int("end", rank))
   return value.list(tables.part(n:sizes(x, "its input"), first + 1, last), "int64")
 end
 
@@ -429,10 +429,10 @@ function ops.OneHot(n, indices, depth, values)
   for i = 1, rank + 1 do
     shape[i] = i == axis + 1 and count or 1
   end
-  local places = value.counted_along(shape, axis, at.dtype)
+  local positions = value.counted_along(shape, axis, at.dtype)
   at = value.where(at:lesser(0), at + count, at)
   local on, off = values:part(0, 1, 2):reshape{}, values:part(0, 0, 1):reshape{}
-  return value.where(value.binary("equal", at, places), on, off)
+  return value.where(value.binary("equal", at, positions), on, off)
 end
 
 -- Only where the condition is a constant is the result's size known.
@@ -440,18 +440,18 @@ function ops.Compress(n, x, condition)
   local axis = n:int("axis")
   local from = axis and x or x:reshape{ product(n:sizes(x, "its input")) }
   axis = axis and n:axis_of(axis, #x.shape) or 0
-  local places = {}
+  local positions = {}
   for i, on in ipairs(condition:numbers("condition")) do
     if on ~= 0 then
-      places[#places + 1] = i - 1
+      positions[#positions + 1] = i - 1
     end
   end
   local shape = tables.copied(from.shape)
-  shape[axis + 1] = #places
-  if #places == 0 then
+  shape[axis + 1] = #positions
+  if #positions == 0 then
     return value.empty(shape, x.dtype)
   end
-  return (op("take", { from, value.list(places, "int64") }, { axis = axis, mode = "clip" }))
+  return (op("take", { from, value.list(positions, "int64") }, { axis = axis, mode = "clip" }))
 end
 
 function ops.NonZero(_, x)

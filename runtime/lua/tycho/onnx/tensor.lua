@@ -1,8 +1,8 @@
 --- Tensors of ONNX files as constants (onnx/value.lua): types, where the elements are, arrays.
 --
 -- What the file has as the engine has it becomes an array that is read when it is first needed;
--- other types are converted: uint16, int16 to int32, uint32, uint64 to int64, floats of 8 and 4 bits
--- to float32, integers of 4 and 2 bits to 8 bits. Text and complex numbers are refused.
+-- other types are converted: uint16, int16 to int32, uint32, uint64 to int64, floats of 8 and 4
+-- bits to float32, integers of 4 and 2 bits to 8 bits. Text and complex numbers are refused.
 --
 -- @module tycho.onnx.tensor
 
@@ -95,7 +95,7 @@ end
 
 
 -- The file with the elements, and their place in it: {at, bytes}.
-local function external_place(t, model)
+local function external_position(t, model)
   local name = t.external and t.external.location
   if not name then
     fail(t, "format", "its data are in another file, which has no name")
@@ -113,9 +113,9 @@ end
 
 
 -- File and place of elements that are all in one piece, as the type has them; nil: they are not.
-local function dense_place(t, kind, model)
+local function dense_position(t, kind, model)
   if t.is_external then
-    return external_place(t, model)
+    return external_position(t, model)
   elseif t.raw then
     return model.file, t.raw
   end
@@ -240,16 +240,16 @@ end
 
 
 -- Elements that lie in one piece: read when they are needed where the engine has the type.
-local function dense_array(t, n, kind, shape, file, place)
+local function dense_array(t, n, kind, shape, file, position)
   local want = bytes_of(n, kind)
-  if place.bytes ~= want then
-    fail(t, "format", "%d bytes of elements instead of %d", place.bytes, want)
+  if position.bytes ~= want then
+    fail(t, "format", "%d bytes of elements instead of %d", position.bytes, want)
   end
   if kind.same then
-    return file:array{ at = place.at, shape = shape, dtype = kind.dtype }
+    return file:array{ at = position.at, shape = shape, dtype = kind.dtype }
   end
   local source = ffi.new(kind.c .. "[?]", kind.bits and want or n)
-  ffi.copy(source, file:read(place.at, want), want)
+  ffi.copy(source, file:read(position.at, want), want)
   return array_of(convert(n, kind, source), n, shape, kind.dtype, t.func)
 end
 
@@ -283,8 +283,8 @@ function tensor.read(t, model)
   local shape = #t.dims > 0 and t.dims or { 1 }
   local value = { shape = t.dims, dtype = kind.dtype, onnx_type = kind.name }
   if n > 0 then
-    local file, place = dense_place(t, kind, model)
-    local x = place and dense_array(t, n, kind, shape, file, place)
+    local file, position = dense_position(t, kind, model)
+    local x = position and dense_array(t, n, kind, shape, file, position)
       or scattered_array(t, n, kind, shape, model)
     value.array = x
   end

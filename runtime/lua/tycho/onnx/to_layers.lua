@@ -36,7 +36,8 @@ end
 local function joined(list, shape)
   local x = list[1]
   if #list > 1 then
-    x = call.params("Concat", "onnx.export_model", list, { "dim", "0", "num_args", tostring(#list) })
+    x = call.params("Concat", "onnx.export_model", list, { "dim", "0", "num_args",
+      tostring(#list) })
   end
   return x:reshape(shape)
 end
@@ -89,10 +90,12 @@ function to.RNN(e, c)
     y, hidden[i], cells[i] = e:emit(cell[1], inputs, { hidden_size = units,
       direction = p.bidirectional and "bidirectional" or "forward",
       linear_before_reset = p.mode == "gru" and 1 or nil,
-      activations = cell[4] and { words = directions == 2 and { cell[4], cell[4] } or { cell[4] } } },
+      activations = cell[4] and { words = directions == 2 and { cell[4], cell[4] }
+        or { cell[4] } } },
       p.mode == "lstm" and 3 or 2)
     y = e:emit("Transpose", { y }, { perm = { 0, 2, 1, 3 } })
-    x = e:reshape(y, { shape[1], shape[2], directions, units }, { shape[1], shape[2], directions * units })
+    x = e:reshape(y, { shape[1], shape[2], directions, units }, { shape[1], shape[2], directions
+      * units })
   end
   if not p.state_outputs then
     return x
@@ -105,7 +108,7 @@ end
 -- Control flow ------------------------------------------------------------------------------------
 
 -- The descriptions of the node's inputs at the places that an attribute lists.
-local function places(c, key)
+local function positions(c, key)
   local list = {}
   for _, at in ipairs(c.p[key] or {}) do
     list[#list + 1] = at
@@ -120,8 +123,8 @@ end
 
 function to._foreach(e, c)
   local n, p = c.node, c.p
-  local data, states, rest = places(c, "in_data_locs"), places(c, "in_state_locs"),
-    places(c, "remain_locs")
+  local data, states, rest = positions(c, "in_data_locs"), positions(c, "in_state_locs"),
+    positions(c, "remain_locs")
   local bound, inputs, given = {}, {}, {}
   for k, at in ipairs(states) do
     local i = #data + k - 1
@@ -159,7 +162,7 @@ end
 -- A branch: its variables are values around it.
 local function branch(e, c, body, key)
   local bound = {}
-  for k, i in ipairs(places(c, key)) do
+  for k, i in ipairs(positions(c, key)) do
     bound[k - 1] = { described(c, i), c.inputs[i + 1] }
   end
   local g, outputs = e:body(body, bound, {})
@@ -175,7 +178,7 @@ end
 
 function to._cond(e, c)
   local bodies, bound = c.node.bodies, {}
-  for k, i in ipairs(places(c, "cond_input_locs")) do
+  for k, i in ipairs(positions(c, "cond_input_locs")) do
     bound[k - 1] = { described(c, i), c.inputs[i + 1] }
   end
   local test = condition(e, c, bodies[1], bound)
@@ -186,9 +189,9 @@ end
 -- Rows of zeros behind those of the steps that ran.
 local function filled_up(e, x, out, most)
   local count = e:emit("Slice", { e:emit("Shape", { x }), e:ints{ 0 }, e:ints{ 1 } })
-  local after, zeros = {}, {}
+  local zeros = {}
   for i = 1, #out.shape do
-    zeros[i], after[i] = 0, 0
+    zeros[i] = 0
   end
   local list = { e:ints(zeros), e:emit("Sub", { e:ints{ most }, count }) }
   if #out.shape > 1 then
@@ -200,8 +203,9 @@ end
 
 function to._while_loop(e, c)
   local p, bodies = c.p, c.node.bodies
-  local outer, in_cond, in_func, vars = {}, places(c, "cond_input_locs"), places(c, "func_input_locs"),
-    places(c, "func_var_locs")
+  local outer, in_cond, in_func, vars = {}, positions(c, "cond_input_locs"), positions(c,
+    "func_input_locs"),
+    positions(c, "func_var_locs")
   for k, i in ipairs(in_cond) do
     outer[k - 1] = { described(c, i), c.inputs[i + 1] }
   end
@@ -219,7 +223,8 @@ function to._while_loop(e, c)
     local after = {}
     for k, i in ipairs(in_cond) do
       local var = is_var[i]
-      after[k - 1] = { described(c, i), var and results[p.num_out_data + var].name or c.inputs[i + 1] }
+      after[k - 1] = { described(c, i), var and results[p.num_out_data + var].name or c.inputs[i
+        + 1] }
     end
     return condition(e, c, bodies[1], after)
   end)
@@ -276,7 +281,8 @@ local function corners(e, offsets, anchors, variances, clip)
     local centre = times(e, sum(e, low, high), number(e, 0.5))
     local shift = times(e, column(e, offsets, k), number(e, variances[k + 1]))
     centre = sum(e, times(e, shift, size), centre)
-    local factor = e:emit("Exp", { times(e, column(e, offsets, k + 2), number(e, variances[k + 3])) })
+    local factor = e:emit("Exp", { times(e, column(e, offsets, k + 2), number(e, variances[k
+      + 3])) })
     local half = times(e, times(e, factor, size), number(e, 0.5))
     return e:emit("Sub", { centre, half }), sum(e, centre, half)
   end
@@ -307,7 +313,8 @@ end
 
 -- Rows (batch, rows, n) in the order of keys (batch, rows), best first.
 local function by_key(e, data, keys, shape, width)
-  local _, order = e:emit("TopK", { keys, e:ints{ shape[2] } }, { axis = 1, largest = 1, sorted = 1 }, 2)
+  local _, order = e:emit("TopK", { keys, e:ints{ shape[2] } }, { axis = 1, largest = 1,
+    sorted = 1 }, 2)
   local at = e:emit("Expand", { e:emit("Unsqueeze", { order, e:ints{ 2 } }),
     e:ints{ shape[1], shape[2], width } })
   return e:emit("GatherElements", { data, at }, { axis = 1 })
@@ -326,7 +333,8 @@ function to._contrib_MultiBoxDetection(e, c)
   local objects = e:emit("Slice", { c.inputs[1], e:ints{ 1 }, e:ints{ classes }, e:ints{ 1 } })
   local scores = e.opset >= 18 and e:emit("ReduceMax", { objects, e:ints{ 1 } }, { keepdims = 0 })
     or e:emit("ReduceMax", { objects }, { axes = { 1 }, keepdims = 0 })
-  local class = e:cast(e:emit("ArgMax", { objects }, { axis = 1, keepdims = 0 }), "int64", "float32")
+  local class = e:cast(e:emit("ArgMax", { objects }, { axis = 1, keepdims = 0 }), "int64",
+    "float32")
   local valid = e:emit("GreaterOrEqual", { scores, number(e, p.threshold) })
   local keys = e:emit("Where", { valid, scores, number(e, LOWEST) })
   local function last(x) return e:emit("Unsqueeze", { x, e:ints{ 2 } }) end
@@ -342,7 +350,8 @@ function to._contrib_MultiBoxDetection(e, c)
   local mask = kept(e, own, key, column(e, data, 0), { batch, count }, p.nms_threshold, p.threshold,
     p.force_suppress)
   class = e:emit("Where", { last(mask), column(e, data, 0), number(e, -1) })
-  return e:emit("Concat", { class, e:emit("Slice", { data, e:ints{ 1 }, e:ints{ 6 }, e:ints{ 2 } }) },
+  return e:emit("Concat", { class, e:emit("Slice", { data, e:ints{ 1 }, e:ints{ 6 },
+    e:ints{ 2 } }) },
     { axis = 2 })
 end
 
@@ -359,13 +368,15 @@ function to._contrib_box_nms(e, c)
   end
   local data = e:emit("Reshape", { c.inputs[1], e:ints{ batch, count, width } })
   local scores = column(e, data, p.score_index)
-  local boxes = e:emit("Slice", { data, e:ints{ p.coord_start }, e:ints{ p.coord_start + 4 }, e:ints{ 2 } })
+  local boxes = e:emit("Slice", { data, e:ints{ p.coord_start }, e:ints{ p.coord_start + 4 },
+    e:ints{ 2 } })
   local together = p.force_suppress or p.id_index < 0
   local classes = not together and column(e, data, p.id_index) or nil
   local mask = kept(e, boxes, e:emit("Transpose", { scores }, { perm = { 0, 2, 1 } }), classes,
     { batch, count }, p.overlap_thresh, p.valid_thresh, together)
   mask = e:emit("Unsqueeze", { mask, e:ints{ 2 } })
-  local keys = e:emit("Squeeze", { e:emit("Where", { mask, scores, number(e, LOWEST) }), e:ints{ 2 } })
+  local keys = e:emit("Squeeze", { e:emit("Where", { mask, scores, number(e, LOWEST) }),
+    e:ints{ 2 } })
   data = by_key(e, e:emit("Where", { mask, data, number(e, -1) }), keys, { batch, count }, width)
   return e:emit("Reshape", { data, e:ints(s) })
 end

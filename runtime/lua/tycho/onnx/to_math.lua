@@ -40,7 +40,8 @@ end
 
 to.square = composed(function(e, x) return e:emit("Mul", { x, x }) end)
 to.rsqrt = composed(function(e, x) return e:emit("Reciprocal", { e:emit("Sqrt", { x }) }) end)
-to.log10 = composed(function(e, x, t) return scaled(e, e:emit("Log", { x }), 1 / math.log(10), t) end)
+to.log10 = composed(function(e, x, t) return scaled(e, e:emit("Log", { x }), 1 / math.log(10),
+  t) end)
 to.log2 = composed(function(e, x, t) return scaled(e, e:emit("Log", { x }), 1 / math.log(2), t) end)
 to.log1p = composed(function(e, x, t) return e:emit("Log", { plus(e, x, 1, t) }) end)
 to.expm1 = composed(function(e, x, t) return plus(e, e:emit("Exp", { x }), -1, t) end)
@@ -64,7 +65,8 @@ to.rcbrt = odd(function(e, x, t) return e:emit("Reciprocal", { cube_root(e, x, t
 to.rint = composed(function(e, x, t) return e:emit("Ceil", { plus(e, x, -0.5, t) }) end)
 
 function to.hard_sigmoid(e, c)
-  return e:emit("HardSigmoid", { c.inputs[1] }, { alpha = e.float(c.p.alpha), beta = e.float(c.p.beta) })
+  return e:emit("HardSigmoid", { c.inputs[1] }, { alpha = e.float(c.p.alpha),
+    beta = e.float(c.p.beta) })
 end
 
 function to.clip(e, c)
@@ -267,7 +269,8 @@ local function squared(e, x) return e:emit("Mul", { x, x }) end
 
 to.sum, to.mean, to.prod = reduction "ReduceSum", reduction "ReduceMean", reduction "ReduceProd"
 to.max, to.min = reduction "ReduceMax", reduction "ReduceMin"
-to.nansum, to.nanprod = reduction("ReduceSum", without_nan(0)), reduction("ReduceProd", without_nan(1))
+to.nansum, to.nanprod = reduction("ReduceSum", without_nan(0)), reduction("ReduceProd",
+  without_nan(1))
 to._square_sum = reduction("ReduceSum", squared)
 
 function to.norm(e, c)

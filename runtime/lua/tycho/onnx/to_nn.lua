@@ -130,7 +130,8 @@ function to.Pooling(e, c)
     begins[count + i] = after[i]
   end
   if uneven and p.pool_type ~= "max" then
-    e:refuse("pooling_convention = '%s' where a window reaches beyond the border", p.pooling_convention)
+    e:refuse("pooling_convention = '%s' where a window reaches beyond the border",
+      p.pooling_convention)
   end
   local attrs = { kernel_shape = p.kernel, strides = stride, pads = begins }
   if p.pool_type == "avg" or p.pool_type == "sum" then
@@ -299,7 +300,8 @@ end
 local function normalised(e, x, axes, eps, dtype)
   local centred = e:emit("Sub", { x, mean(e, x, axes) })
   local variance = mean(e, e:emit("Mul", { centred, centred }), axes)
-  return e:emit("Div", { centred, e:emit("Sqrt", { e:emit("Add", { variance, e:number(eps, dtype) }) }) })
+  return e:emit("Div", { centred, e:emit("Sqrt", { e:emit("Add", { variance, e:number(eps,
+    dtype) }) }) })
 end
 
 -- A vector along one axis of an array.
@@ -323,7 +325,8 @@ function to.BatchNorm(e, c)
     scale = e:list(ones(e:known(c.shapes[2])[1]), c.dtypes[2])
   end
   if axis == 1 then
-    return e:emit("BatchNormalization", { c.inputs[1], scale, c.inputs[3], c.inputs[4], c.inputs[5] },
+    return e:emit("BatchNormalization", { c.inputs[1], scale, c.inputs[3], c.inputs[4],
+      c.inputs[5] },
       { epsilon = e.float(p.eps) })
   end
   local deviation = e:emit("Sqrt", { e:emit("Add", { c.inputs[5], e:number(p.eps, c.dtypes[5]) }) })
@@ -400,9 +403,9 @@ function to.Pad(e, c)
 end
 
 local function resized(e, c, attrs)
-  local out, list = e:known{ c.out[1].shape[3], c.out[1].shape[4] }, {}
+  local out = e:known{ c.out[1].shape[3], c.out[1].shape[4] }
   local input = e:known{ c.shapes[1][3], c.shapes[1][4] }
-  list = { 1, 1, out[1] / input[1], out[2] / input[2] }
+  local list = { 1, 1, out[1] / input[1], out[2] / input[2] }
   return e:emit("Resize", { c.inputs[1], "", e:list(list, "float32") }, attrs)
 end
 
@@ -418,7 +421,8 @@ function to.UpSampling(e, c)
   local size = 2 * p.scale - p.scale % 2
   local pad = math.ceil((p.scale - 1) / 2)
   return e:emit("ConvTranspose", { c.inputs[1], c.inputs[2] }, { kernel_shape = { size, size },
-    strides = { p.scale, p.scale }, pads = { pad, pad, pad, pad }, group = e:known(c.shapes[1])[2] })
+    strides = { p.scale, p.scale }, pads = { pad, pad, pad, pad },
+      group = e:known(c.shapes[1])[2] })
 end
 
 to["_contrib_BilinearResize2D"] = function(e, c)
@@ -441,7 +445,8 @@ to["_contrib_ROIAlign"] = function(e, c)
     e:refuse("position_sensitive, or an opset before 16")
   end
   local batch = e:emit("Squeeze", { columns(e, rois, 0, 1), e:ints{ 1 } })
-  return e:emit("RoiAlign", { c.inputs[1], columns(e, rois, 1, 5), e:cast(batch, c.dtypes[2], "int64") },
+  return e:emit("RoiAlign", { c.inputs[1], columns(e, rois, 1, 5), e:cast(batch, c.dtypes[2],
+    "int64") },
     { output_height = p.pooled_size[1], output_width = p.pooled_size[2],
       spatial_scale = e.float(p.spatial_scale), sampling_ratio = math.max(p.sample_ratio, 0),
       coordinate_transformation_mode = p.aligned and "half_pixel" or "output_half_pixel" })

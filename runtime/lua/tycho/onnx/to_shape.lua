@@ -225,7 +225,8 @@ local function filled(number)
   end
 end
 
-to._zeros, to._ones, to._full, to._zeros_without_dtype = filled(0), filled(1), filled(nil), filled(0)
+to._zeros, to._ones, to._full, to._zeros_without_dtype = filled(0), filled(1), filled(nil),
+  filled(0)
 
 function to._contrib_arange_like(e, c)
   local out, list = e:known(c.out[1].shape), {}
@@ -256,7 +257,8 @@ end
 function to.take(e, c)
   local axis = c.p.axis % #c.shapes[1]
   local size = e:known{ c.shapes[1][axis + 1] }[1]
-  return e:emit("Gather", { c.inputs[1], bounded(e, indices(e, c, 2), size, c.p.mode) }, { axis = axis })
+  return e:emit("Gather", { c.inputs[1], bounded(e, indices(e, c, 2), size, c.p.mode) },
+    { axis = axis })
 end
 
 function to.Embedding(e, c)
@@ -272,12 +274,15 @@ function to.pick(e, c)
   local kept = tables.copied(c.shapes[1])
   kept[axis + 1] = 1
   at = e:reshape(at, c.shapes[2], kept)
-  return e:reshape(e:emit("GatherElements", { c.inputs[1], at }, { axis = axis }), kept, c.out[1].shape)
+  return e:reshape(e:emit("GatherElements", { c.inputs[1], at }, { axis = axis }), kept,
+    c.out[1].shape)
 end
 
 function to.batch_take(e, c)
-  local at = e:emit("Unsqueeze", { bounded(e, indices(e, c, 2), e:known(c.shapes[1])[2]), e:ints{ 1 } })
-  return e:emit("Squeeze", { e:emit("GatherElements", { c.inputs[1], at }, { axis = 1 }), e:ints{ 1 } })
+  local at = e:emit("Unsqueeze", { bounded(e, indices(e, c, 2), e:known(c.shapes[1])[2]),
+    e:ints{ 1 } })
+  return e:emit("Squeeze", { e:emit("GatherElements", { c.inputs[1], at }, { axis = 1 }),
+    e:ints{ 1 } })
 end
 
 -- Coordinates in the last axis.
@@ -297,11 +302,13 @@ end
 
 function to.scatter_nd(e, c)
   local zeros = e:emit("Expand", { e:number(0, c.dtypes[1]), e:ints(e:known(c.out[1].shape)) })
-  return e:emit("ScatterND", { zeros, coordinates_last(e, indices(e, c, 2), #c.shapes[2]), c.inputs[1] })
+  return e:emit("ScatterND", { zeros, coordinates_last(e, indices(e, c, 2), #c.shapes[2]),
+    c.inputs[1] })
 end
 
 local function reduction_of(e, p)
-  if p.reduction ~= "none" and e.opset < (p.reduction == "add" and 16 or p.reduction == "mul" and 16 or 18) then
+  if p.reduction ~= "none" and e.opset < (p.reduction == "add" and 16 or p.reduction == "mul"
+      and 16 or 18) then
     e:refuse("reduction = '%s' before opset 18", p.reduction)
   end
   return p.reduction ~= "none" and p.reduction or nil
@@ -381,7 +388,8 @@ function to.SequenceMask(e, c)
   for i = 1, shape[axis + 1] do
     steps[i] = i - 1
   end
-  local inside = e:emit("Less", { e:list(steps, "int64", time), e:reshape(lengths, c.shapes[2], other) })
+  local inside = e:emit("Less", { e:list(steps, "int64", time), e:reshape(lengths, c.shapes[2],
+    other) })
   return e:emit("Where", { inside, c.inputs[1], e:number(c.p.value, c.dtypes[1]) })
 end
 
@@ -408,7 +416,8 @@ function to.SequenceLast(e, c)
   end
   batch[1] = 1
   at = e:emit("Expand", { e:reshape(at, c.shapes[2], line), e:ints(e:known(batch)) })
-  return e:emit("Squeeze", { e:emit("GatherElements", { c.inputs[1], at }, { axis = 0 }), e:ints{ 0 } })
+  return e:emit("Squeeze", { e:emit("GatherElements", { c.inputs[1], at }, { axis = 0 }),
+    e:ints{ 0 } })
 end
 
 return to

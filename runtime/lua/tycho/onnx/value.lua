@@ -23,7 +23,6 @@ local args = require "tycho.core.args"
 local attribute = require "tycho.symbol.attribute"
 local attrs = require "tycho.core.attrs"
 local call = require "tycho.ndarray.call"
-local Error = require "tycho.core.error"
 local native = require "tycho.core.ffi"
 local node = require "tycho.symbol.node"
 local registry = require "tycho.op.registry"
@@ -88,7 +87,7 @@ local MOST_NUMBERS = 2 ^ 22
 -- @string what for errors
 function value.spend(count, what)
   state.numbers = state.numbers + count
-  if not (state.numbers <= MOST_NUMBERS) then
+  if state.numbers > MOST_NUMBERS or count ~= count then
     value.refuse("%s would take the import more than %d numbers", what, MOST_NUMBERS)
   end
 end
@@ -273,8 +272,8 @@ end
 value.free_name = free_name
 
 
---- Attributes of a variable that say its shape, where it is known, and type, so that it can be bound
--- without being told.
+--- Attributes of a variable that say its shape, where it is known, and type, so that it can be
+-- bound without being told.
 function value.described(shape, dtype)
   local dict = { __dtype__ = tostring(DTYPES[dtype]) }
   for _, size in ipairs(shape) do
@@ -427,7 +426,8 @@ local op = value.op
 
 -- Element by element ------------------------------------------------------------------------------
 
--- For two values of equal shapes, of shapes that broadcast, with a number on the right, on the left.
+-- For two values of equal shapes, of shapes that broadcast, with a number on the right, on the
+-- left.
 local BINARY = {
   add = { "elemwise_add", "broadcast_add", "_plus_scalar", "_plus_scalar" },
   sub = { "elemwise_sub", "broadcast_sub", "_minus_scalar", "_rminus_scalar" },
@@ -736,7 +736,6 @@ function value.batch_dot(a, b, ta, tb)
   if rank == 2 then
     return (op("dot", { a, b }, { transpose_a = ta, transpose_b = tb }))
   end
-  local lead = {}
   local function lead_of(v)
     local shape = {}
     for i = 1, #v.shape - 2 do
@@ -744,7 +743,7 @@ function value.batch_dot(a, b, ta, tb)
     end
     return shape
   end
-  lead = value.broadcast(lead_of(a), lead_of(b))
+  local lead = value.broadcast(lead_of(a), lead_of(b))
   local function three(v)
     local shape = tables.copied(lead)
     shape[#shape + 1], shape[#shape + 2] = v.shape[#v.shape - 1], v.shape[#v.shape]

@@ -164,7 +164,7 @@ end
 --- Where the last field's bytes are.
 -- @treturn int the first one's place in the file
 -- @treturn int how many
-function Reader:place()
+function Reader:position()
   expect(self, BYTES)
   return tonumber(self.field.at), tonumber(self.field.bytes)
 end
