@@ -329,7 +329,11 @@ local function infer(op, texts, inputs)
   local list, n = native.put_attrs(texts)
   local code = C.ty_op_infer(op, list, n, descs, #inputs, out_descs, MOST_OUTPUTS, out_count)
   if code ~= 0 then
-    state.raise("shape", native.failure(code, state.func).message)
+    local e = native.failure(code, state.func)
+    if e.code == "memory" or e.code == "interrupted" then
+      error(e, 0)
+    end
+    state.raise("shape", e.message)
   end
   local outputs = {}
   for i = 1, out_count[0] do
