@@ -11,6 +11,7 @@ jit.off(true, true)                                      -- not worth JIT-compil
 local pairs = require("tycho.core.iterate").pairs
 local ffi = require "ffi"
 local args = require "tycho.core.args"
+local attrs = require "tycho.core.attrs"
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local context = require "tycho.core.context"
@@ -341,7 +342,7 @@ end
 
 -- Shapes ------------------------------------------------------------------------------------------
 
-local ALTERNATIVE = 7919                 -- a size that no other axis is likely to have
+local ALTERNATIVE, NEXT = 7919, 16       -- sizes that no other axes are likely to have
 
 -- All values' descriptions for given shapes and types.
 local function infer(self, shapes)
@@ -370,23 +371,38 @@ local function infer(self, shapes)
 end
 
 
--- Shapes of all values, open sizes by name, and types.
-local function infer_all(self)
-  local first_shapes, second_shapes = {}, {}
-  for name, shape in pairs(self.shapes) do
-    first_shapes[name], second_shapes[name] = shape, tables.copied(shape)
+-- Other sizes for the dynamic axes, and their names by both sizes. shared: axes of one size are one,
+-- as the batch of several inputs is.
+local function other_sizes(self, shared)
+  local shapes, open_names, by_size, alternative = {}, {}, {}, ALTERNATIVE
+  for _, name in ipairs(attrs.keys(self.shapes)) do
+    local shape = self.shapes[name]
+    shapes[name] = tables.copied(shape)
     for _, axis in ipairs(self.dynamic[name] or {}) do
-      second_shapes[name][axis + 1] = ALTERNATIVE
-    end
-  end
-  local a, first = infer(self, first_shapes)
-  local b = infer(self, second_shapes)
-  local open_names = {}
-  for name, axes in pairs(self.dynamic) do
-    for _, axis in ipairs(axes) do
-      local key = self.shapes[name][axis + 1] .. "_" .. ALTERNATIVE
+      local size = shape[axis + 1]
+      if size == nil then
+        Error.raise{ code = "value", func = self.func, argument = "dynamic", got = axis,
+          expected = ("an axis of %d"):format(#shape), message = ("bad axis of '%s'"):format(name) }
+      end
+      local other = shared and by_size[size] or alternative
+      by_size[size], alternative = other, math.max(alternative, other + NEXT)
+      shapes[name][axis + 1] = other
+      local key = size .. "_" .. other
       open_names[key] = open_names[key] or name .. "_" .. axis
     end
+  end
+  return shapes, open_names
+end
+
+
+-- Shapes of all values, open sizes by name, and types.
+local function infer_all(self)
+  local a, first = infer(self, self.shapes)
+  local shapes, open_names = other_sizes(self, false)
+  local ok, b = pcall(infer, self, shapes)
+  if not ok then
+    shapes, open_names = other_sizes(self, true)
+    b = infer(self, shapes)
   end
   self.described = {}
   for n, at in pairs(first) do
