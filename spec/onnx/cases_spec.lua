@@ -1,6 +1,6 @@
--- Recorded ONNX models: the onnx package's own tests of operators, exported networks, real ones. The
--- folder is TYCHO_ONNX_CASES, else ../shared/onnx; models that its models.sh fetches are run where
--- they are there.
+-- Recorded ONNX models: the onnx package's own tests of operators, exported networks, real ones.
+-- The folder is TYCHO_ONNX_CASES, else ../shared/onnx; models that its models.sh fetches are run
+-- where they are there.
 local files = require "spec.support.onnx_files"
 local json = require "spec.support.json"
 local ty = require "tycho"

@@ -6,7 +6,7 @@ local folder = require "spec.support.folder"
 local shell = require "spec.support.shell"
 local trials = require "spec.support.trials"
 local ty = require "tycho"
-local export = require "tycho.onnx.export"
+local export = require "tycho.onnx.exporter"
 require "spec.helper"
 
 local BOUND = 1e-4                       -- float32

@@ -76,7 +76,8 @@ end
 local function chain_of_graphs(depth)
   local g = { nodes = { { "Identity", { "c" }, { "y" } } }, outputs = { "y" } }
   for _ = 1, depth do
-    g = { nodes = { { "If", { "t" }, { "y" }, { then_branch = { graph = g }, else_branch = { graph = g } } } },
+    g = { nodes = { { "If", { "t" }, { "y" }, { then_branch = { graph = g },
+      else_branch = { graph = g } } } },
       outputs = { "y" } }
   end
   return g
@@ -104,29 +105,40 @@ describe("a hostile ONNX file", function()
     local big = array({ 2 ^ 31, 2 ^ 31 }, "int64")
     refused(model({ { "ConstantOfShape", { "s" }, { "y" } } }, { s = big }))
     refused(model({ { "Expand", { "c", "s" }, { "y" } } }, { s = big, c = array{ 1 } }))
-    refused(model({ { "Tile", { "c", "s" }, { "y" } } }, { s = array({ 2 ^ 40 }, "int64"), c = array{ 1 } }))
-    refused(model({ { "Range", { "a", "s", "b" }, { "y" } } }, { a = number(0), s = number(2 ^ 50), b = number(1) }))
-    refused(model({ { "Range", { "a", "s", "b" }, { "y" } } }, { a = number(0), s = number(5), b = number(0) }))
-    refused(model({ { "Pad", { "c", "s" }, { "y" } } }, { s = array({ 2 ^ 40, 2 ^ 40 }, "int64"), c = array{ 1 } }))
-    refused(model({ { "OneHot", { "c", "s", "v" }, { "y" } } }, { s = number(2 ^ 45), c = array({ 1 }, "int64"),
+    refused(model({ { "Tile", { "c", "s" }, { "y" } } }, { s = array({ 2 ^ 40 }, "int64"),
+      c = array{ 1 } }))
+    refused(model({ { "Range", { "a", "s", "b" }, { "y" } } }, { a = number(0), s = number(2 ^ 50),
+      b = number(1) }))
+    refused(model({ { "Range", { "a", "s", "b" }, { "y" } } }, { a = number(0), s = number(5),
+      b = number(0) }))
+    refused(model({ { "Pad", { "c", "s" }, { "y" } } }, { s = array({ 2 ^ 40, 2 ^ 40 }, "int64"),
+      c = array{ 1 } }))
+    refused(model({ { "OneHot", { "c", "s", "v" }, { "y" } } }, { s = number(2 ^ 45),
+      c = array({ 1 }, "int64"),
       v = array{ 0, 1 } }))
-    refused(model({ { "Resize", { "c", "", "s" }, { "y" } } }, { s = array{ 1e15 }, c = array{ 1 } }))
+    refused(model({ { "Resize", { "c", "", "s" }, { "y" } } }, { s = array{ 1e15 },
+      c = array{ 1 } }))
     refused(model({ { "EyeLike", { "c" }, { "n" } }, { "Trilu", { "big" }, { "y" } },
-      { "Expand", { "c", "s" }, { "big" } } }, { c = array{ { 1 } }, s = array({ 2 ^ 20, 2 ^ 20 }, "int64") }))
+      { "Expand", { "c", "s" }, { "big" } } }, { c = array{ { 1 } }, s = array({ 2 ^ 20, 2 ^ 20 },
+        "int64") }))
   end)
 
   it("with loops that do not end", function()
-    local body = { graph = { nodes = { { "Identity", { "k" }, { "k2" } }, { "Identity", { "v" }, { "v2" } } },
-      inputs = { i = { type = 7 }, k = { type = 9 }, v = { 1 } }, in_order = { "i", "k", "v" }, outputs = { "k2", "v2" } } }
+    local body = { graph = { nodes = { { "Identity", { "k" }, { "k2" } }, { "Identity", { "v" },
+      { "v2" } } },
+      inputs = { i = { type = 7 }, k = { type = 9 }, v = { 1 } }, in_order = { "i", "k", "v" },
+        outputs = { "k2", "v2" } } }
     refused(model({ { "Loop", { "n", "t", "c" }, { "y" }, { body = body } } }, { n = number(2 ^ 60),
       t = { type = 9, dims = {}, raw = "\1" }, c = array{ 1 } }))
     refused(model({ { "Loop", { "", "", "c" }, { "y" }, { body = body } } }, { c = array{ 1 } }))
   end)
 
   it("with values that wait for themselves, or are given twice", function()
-    refused(model({ { "Relu", { "b" }, { "a" } }, { "Relu", { "a" }, { "b" } }, { "Relu", { "b" }, { "y" } } }))
+    refused(model({ { "Relu", { "b" }, { "a" } }, { "Relu", { "a" }, { "b" } }, { "Relu", { "b" },
+      { "y" } } }))
     refused(model({ { "Relu", { "y" }, { "y" } } }))
-    refused(model({ { "Relu", { "c" }, { "y" } }, { "Relu", { "c" }, { "y" } } }, { c = array{ 1 } }), "twice")
+    refused(model({ { "Relu", { "c" }, { "y" } }, { "Relu", { "c" }, { "y" } } },
+      { c = array{ 1 } }), "twice")
     refused(model({ { "Relu", { "c" }, { "a" } } }, { c = array{ 1 } }))
   end)
 
@@ -162,7 +174,8 @@ describe("a hostile ONNX file", function()
   end)
 
   it("with bits that were turned", function()
-    local whole = model({ { "Conv", { "c", "w" }, { "a" }, { kernel_shape = { 1, 1 }, pads = { 0, 0, 0, 0 } } },
+    local whole = model({ { "Conv", { "c", "w" }, { "a" }, { kernel_shape = { 1, 1 }, pads = { 0,
+      0, 0, 0 } } },
       { "Reshape", { "a", "s" }, { "b" } }, { "Softmax", { "b" }, { "y" }, { axis = -1 } } },
       { c = ty.nd.ones{ 1, 1, 2, 2 }, w = ty.nd.ones{ 1, 1, 1, 1 }, s = array({ 2, 2 }, "int64") })
     local random = trials.random(7)

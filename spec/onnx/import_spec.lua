@@ -1,5 +1,5 @@
--- Networks of ONNX files: what becomes of nodes, constants, shapes, graphs in nodes, functions, types
--- of elements; what errors say. The files of others: spec/onnx/cases_spec.lua.
+-- Networks of ONNX files: what becomes of nodes, constants, shapes, graphs in nodes, functions,
+-- types of elements; what errors say. The files of others: spec/onnx/cases_spec.lua.
 local ffi = require "ffi"
 local files = require "spec.support.onnx_files"
 local folder = require "spec.support.folder"
@@ -167,7 +167,8 @@ describe("graphs in nodes of ONNX files", function()
   end)
 
   it("become a choice that an input makes", function()
-    local model = choice("p", { inputs = { x = { 2, 2 }, p = { type = 9 } }, constants = CONSTANTS })
+    local model = choice("p", { inputs = { x = { 2, 2 }, p = { type = 9 } },
+      constants = CONSTANTS })
     assert.same({ { 2, -4 }, { 6, 8 } }, run(model, { x = X, p = array({ 1 }, "bool") }))
     assert.same({ { 10, -20 }, { 30, 40 } }, run(model, { x = X, p = array({ 0 }, "bool") }))
   end)
@@ -175,7 +176,8 @@ describe("graphs in nodes of ONNX files", function()
   local function loop(count, condition)
     return { "Loop", { count, condition, "x" }, { "y", "all" }, { body = { graph = {
       nodes = { { "Add", { "v", "v" }, { "v2" } }, { "Identity", { "c" }, { "c2" } },
-        { "ReduceSum", { "v2" }, { "s" }, { keepdims = 0 } }, { "Less", { "s", "limit" }, { "c3" } } },
+        { "ReduceSum", { "v2" }, { "s" }, { keepdims = 0 } }, { "Less", { "s", "limit" },
+          { "c3" } } },
       inputs = { i = { type = 7 }, c = { type = 9 }, v = { 2, 2 } }, in_order = { "i", "c", "v" },
       outputs = { "c2", "v2", "s" } } } } }
   end
@@ -191,8 +193,10 @@ describe("graphs in nodes of ONNX files", function()
   it("become a loop that ends when the body says so", function()
     local node = loop("n", "yes")
     node[4].body.graph.outputs[1] = "c3"
-    local model = small({ node }, { outputs = { "y" }, inputs = { x = { 2, 2 }, yes = { type = 9 } },
-      constants = { n = { type = 7, dims = {}, raw = "\7" .. ("\0"):rep(7) }, limit = array{ 20 } } })
+    local model = small({ node }, { outputs = { "y" }, inputs = { x = { 2, 2 },
+      yes = { type = 9 } },
+      constants = { n = { type = 7, dims = {}, raw = "\7" .. ("\0"):rep(7) },
+        limit = array{ 20 } } })
     assert.same({ { 4, -8 }, { 12, 16 } }, (run(model, { x = X, yes = array({ 1 }, "bool") })))
   end)
 
@@ -204,7 +208,8 @@ describe("graphs in nodes of ONNX files", function()
 
   it("take the steps of a scan", function()
     local model = small({ { "Scan", { "x" }, { "y" }, { num_scan_inputs = 1, body = { graph = {
-      nodes = { { "Neg", { "row" }, { "out" } } }, inputs = { row = { 2 } }, outputs = { "out" } } } } } })
+      nodes = { { "Neg", { "row" }, { "out" } } }, inputs = { row = { 2 } },
+        outputs = { "out" } } } } } })
     assert.same({ { -1, 2 }, { -3, -4 } }, run(model, { x = X }))
   end)
 end)
@@ -261,7 +266,8 @@ describe("tensors of ONNX files", function()
   end)
 
   it("are refused where they do not fit their shape", function()
-    local e = error_of{ nodes = { { "Identity", { "t" }, { "y" } } }, inputs = {}, outputs = { "y" },
+    local e = error_of{ nodes = { { "Identity", { "t" }, { "y" } } }, inputs = {},
+      outputs = { "y" },
       constants = { t = { type = 1, dims = { 3 }, raw = ("\0"):rep(8) } } }
     assert.equal("format", e.code)
     assert.matches("'t': 8 bytes of elements instead of 12", e.message)
@@ -326,7 +332,8 @@ describe("an ONNX file that cannot be imported", function()
       { "OtherOp", { "b" }, { "y" } } }
     local e = error_of(model, { partial = true })
     assert.equal(2, #e.missing)
-    assert.same({ "FancyOp (opset 17)", "OtherOp (opset 17)" }, { e.missing[1].op, e.missing[2].op })
+    assert.same({ "FancyOp (opset 17)", "OtherOp (opset 17)" }, { e.missing[1].op,
+      e.missing[2].op })
   end)
 
   it("is told the shape of an input that does not fit", function()

@@ -4,12 +4,12 @@
 --       outputs = { "y" }, constants = { w = ty.nd.ones{ 2 } } })
 --
 -- A node: operator, inputs, outputs, attributes by name; fields name and domain. An attribute: an
--- integer, a list of them, a text, { float = v }, { floats = list }, { graph = model }, { tensor = t
--- }. A tensor: an array, or { type = code, dims = list, raw = bytes } and other fields of
+-- integer, a list of them, a text, { float = v }, { floats = list }, { graph = model }, { tensor =
+-- t }. A tensor: an array, or { type = code, dims = list, raw = bytes } and other fields of
 -- TensorProto.
 
 local writer = require "tycho.onnx.writer"
-local export = require "tycho.onnx.export"
+local export = require "tycho.onnx.exporter"
 
 local models = {}
 
@@ -78,7 +78,8 @@ function models.node(n)
 end
 
 local function value(name, shape, code)
-  local m, kind, tensor, dims = writer.message(), writer.message(), writer.message(), writer.message()
+  local m, kind, tensor, dims = writer.message(), writer.message(), writer.message(),
+    writer.message()
   for _, size in ipairs(shape) do
     local dim = writer.message()
     if type(size) == "string" then dim:text(2, size) else dim:integer(1, size) end

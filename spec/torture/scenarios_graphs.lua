@@ -204,7 +204,8 @@ end
 -- A network written as ONNX, read back and run.
 local function onnx(path)
   local x = ty.sym.Convolution{ V("data"), num_filter = 2, kernel = { 3, 3 }, name = "conv" }
-  local net = ty.sym.softmax{ ty.sym.Flatten{ ty.sym.relu{ x, name = "r" }, name = "f" }, name = "s" }
+  local net = ty.sym.softmax{ ty.sym.Flatten{ ty.sym.relu{ x, name = "r" }, name = "f" },
+    name = "s" }
   local params = { conv_weight = ty.nd.arange(18):reshape{ 2, 1, 3, 3 } * 0.1,
     conv_bias = ty.nd.ones{ 2 } }
   ty.onnx.export_model{ net, params, { data = { 1, 1, 4, 4 } }, path .. "/net.onnx" }

@@ -5,7 +5,7 @@
 local pairs = require("tycho.core.iterate").pairs
 local checkpoint = require "tycho.model.checkpoint"
 local Error = require "tycho.core.error"
-local export = require "tycho.onnx.export"
+local export = require "tycho.onnx.exporter"
 local files = require "tycho.core.files"
 local array_files = require "tycho.ndarray.files"
 local graph = require "tycho.symbol.graph"

@@ -24,7 +24,7 @@ local IMPORT = args.form("onnx.import_model", { { "file", "text" }, "*", { "shap
 -- @treturn table auxiliary states by name
 function onnx.import_model(...)
   local a = IMPORT(...)
-  local r = require("tycho.onnx.import").run({ path = a.file, shapes = a.shapes,
+  local r = require("tycho.onnx.importer").run({ path = a.file, shapes = a.shapes,
     partial = a.partial }, "onnx.import_model")
   return r.symbol, r.arguments, r.auxiliary
 end
@@ -53,7 +53,7 @@ local LOAD = args.form("onnx.load", { { "file", "text" }, "*", { "shapes", "dict
 -- @treturn Module
 function onnx.load(...)
   local a = LOAD(...)
-  return require("tycho.onnx.load")(a, "onnx.load")
+  return require("tycho.onnx.load_module")(a, "onnx.load")
 end
 
 

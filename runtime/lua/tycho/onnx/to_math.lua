@@ -1,6 +1,6 @@
 --- Operators as ONNX has them: arithmetic, comparisons, reductions, products (not for users).
 --
--- A function is given the exporter (onnx/export.lua) and the node: `p` (parameters), `inputs`
+-- A function is given the exporter (onnx/exporter.lua) and the node: `p` (parameters), `inputs`
 -- (names), `shapes` and `dtypes` of the inputs, `out` (shape and dtype of each output). It returns
 -- the names of the outputs.
 --

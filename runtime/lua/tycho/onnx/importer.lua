@@ -3,7 +3,7 @@
 -- Nodes are converted in the file's order by functions of the operator tables. What depends on
 -- constants only is computed on the way (onnx/value.lua), so that shape arithmetic leaves no trace.
 --
--- @module tycho.onnx.import
+-- @module tycho.onnx.importer
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 

@@ -1,10 +1,10 @@
 --- An ONNX file as a Module (not for users; `ty.onnx.load`).
 --
--- @module tycho.onnx.load
+-- @module tycho.onnx.load_module
 
 local data = require "tycho.io.data"
 local Error = require "tycho.core.error"
-local import = require "tycho.onnx.import"
+local import = require "tycho.onnx.importer"
 local module = require "tycho.module"
 
 

@@ -4,7 +4,7 @@
 -- like); what depends on parameters alone is computed first. Shapes are inferred twice, with
 -- different sizes of the dynamic axes, so that it is known which sizes must stay open.
 --
--- @module tycho.onnx.export
+-- @module tycho.onnx.exporter
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
@@ -371,8 +371,8 @@ local function infer(self, shapes)
 end
 
 
--- Other sizes for the dynamic axes, and their names by both sizes. shared: axes of one size are one,
--- as the batch of several inputs is.
+-- Other sizes for the dynamic axes, and their names by both sizes. shared: axes of one size are
+-- one, as the batch of several inputs is.
 local function other_sizes(self, shared)
   local shapes, open_names, by_size, alternative = {}, {}, {}, ALTERNATIVE
   for _, name in ipairs(attrs.keys(self.shapes)) do
