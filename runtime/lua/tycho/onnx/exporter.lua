@@ -11,7 +11,7 @@ jit.off(true, true)                                      -- not worth JIT-compil
 local pairs = require("tycho.core.iterate").pairs
 local ffi = require "ffi"
 local args = require "tycho.core.args"
-local attrs = require "tycho.core.attrs"
+local sorted_keys = require("tycho.core.attrs").keys
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local context = require "tycho.core.context"
@@ -375,7 +375,7 @@ end
 -- one, as the batch of several inputs is.
 local function other_sizes(self, shared)
   local shapes, open_names, by_size, alternative = {}, {}, {}, ALTERNATIVE
-  for _, name in ipairs(attrs.keys(self.shapes)) do
+  for _, name in ipairs(sorted_keys(self.shapes)) do
     local shape = self.shapes[name]
     shapes[name] = tables.copied(shape)
     for _, axis in ipairs(self.dynamic[name] or {}) do
