@@ -3,8 +3,10 @@
 -- They are in the reference's format, unless the name ends in `.npy`, `.npz` (NumPy's) or
 -- `.safetensors`; a file is read as what its first bytes say. A dictionary is written sorted
 -- by name, a list of `{name, array}` in its order, a list or one array without names (`arr_0`,
--- `arr_1` ... in the other formats). Writing is atomic and waits for the arrays. Sparse
--- records load as dense arrays.
+-- `arr_1` ... in `.npz` and `.safetensors`). Writing is atomic and waits for the arrays. Sparse
+-- records load as dense arrays, integers of types that arrays do not have as wider ones: int16 and
+-- uint16 as int32, uint32 and uint64 as int64. Arrays without elements are left out of files with
+-- names and refused in others.
 --
 -- @module tycho.ndarray.files
 
@@ -175,25 +177,28 @@ local function read_other(head, bytes_of, func, source)
     return nil
   end
   for _, format in ipairs{ npy(), safetensors() } do
-    if format.is_mine(head) then
+    if format.is_mine(head, func, source) then
       local list, named = format.load(bytes_of(), func, source)
       local dict, names = {}, {}
       for i, pair in ipairs(list) do
         names[i], dict[named and pair[1] or i] = pair[1], pair[2]
       end
-      return named and named_table(dict) or dict, named and names or nil
+      if named then
+        return named_table(dict), counted_from_1(names)
+      end
+      return counted_from_1(dict)
     end
   end
 end
 
 
-local HEAD = 24                          -- bytes that tell formats apart
+local HEAD = 256                         -- bytes that tell formats apart: with a member's name
 
 local LOAD = args.form("nd.load", { { "fname", "text" } })
 
 --- Reads a file of arrays.
--- @string fname path; missing E(io), damaged E(format)
--- @treturn table dictionary, or list where the file has no names
+-- @string fname path; missing E(io), damaged E(format), which says what another program's file is
+-- @treturn table dictionary, or list where the file has no names: `ty.nd.load("x.npy")[1]`
 -- @treturn {string,...} names in file order, of a dictionary
 function io_of.load(...)
   local a = LOAD(...)

@@ -2,9 +2,9 @@
 -- deflated. For `ndarray/files.lua`.
 --
 -- The header of an array is the text of a Python dictionary; its three entries are found by
--- their names, nothing is evaluated. Arrays without dimensions are read as one element.
--- Numbers of either byte order and both orders of dimensions are read; little-endian, last
--- dimension fastest is written.
+-- their names, nothing is evaluated. Arrays without dimensions are read as one element, those
+-- without elements are left out of an archive. Numbers of either byte order and both orders of
+-- dimensions are read; little-endian, last dimension fastest is written.
 --
 -- @module tycho.ndarray.npy
 
@@ -16,6 +16,7 @@ local args = require "tycho.core.args"
 local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local files = require "tycho.core.files"
+local stored_types = require "tycho.ndarray.stored_types"
 local transfer = require "tycho.ndarray.transfer"
 local tables = require "tycho.core.tables"
 
@@ -29,10 +30,14 @@ local DESCR = {
   float32 = "<f4", float64 = "<f8", float16 = "<f2", uint8 = "|u1", int8 = "|i1", int32 = "<i4",
   int64 = "<i8", bool = "|b1",
 }
-local DTYPE = {}
+local STORED = { i2 = "int16", u2 = "uint16", u4 = "uint32", u8 = "uint64" }  -- what is read too
 for name, descr in pairs(DESCR) do
-  DTYPE[descr:sub(2)] = name
+  STORED[descr:sub(2)] = name
 end
+
+-- kinds of elements that no array has
+local FOREIGN = { c = "complex numbers", f = "floats of 80 or 128 bits", M = "dates", m = "times",
+  O = "pickled objects", S = "byte strings", U = "texts", V = "structures" }
 
 
 local function fail(func, source, text)
@@ -81,31 +86,33 @@ local function parts_of(x, func, name)
 end
 
 
--- dtype, size of an element, whether its bytes are turned round
+-- The type's name, and whether the bytes of an element are turned round.
 local function type_of(descr, func, source)
-  local order, kind, size = descr:match("^([<>|=]?)(%a)(%d+)$")
-  local dtype = kind and DTYPE[kind .. size]
-  if not dtype then
+  local order, kind, size = descr:match("^([<>|=]?)(%a)(%d*)")
+  local name = STORED[(kind or "V") .. (size or "")]
+  if not name or #descr ~= #(order .. kind .. size) then
     Error.raise{ code = "dtype", func = func, argument = source, got = descr,
-      expected = "float, int32, int64, int8, uint8, bool",
-      message = ("'%s' has elements of a type that arrays cannot have"):format(source) }
+      expected = "float16, float32, float64, integers or bool",
+      message = ("'%s' has elements of a type that arrays cannot have: %s"):format(source,
+        FOREIGN[kind or "V"] or "an unknown type") }
   end
-  return dtype, tonumber(size), order == ">" and tonumber(size) > 1
+  return name, order == ">" and stored_types.size(name) > 1
 end
 
 
 local function shape_of(text, func, source)
   local shape = {}
   for size in text:gmatch("[^,%s]+") do
-    shape[#shape + 1] = size:match("^%d+$") and tonumber(size)
+    size = size:match("^%d+L?$")                         -- Python 2 writes 3L
+    shape[#shape + 1] = size and tonumber((size:gsub("L", "")))
       or fail(func, source, "bad shape in the header")
   end
   return shape
 end
 
 
--- dtype, size, whether turned round, shape, whether the first dimension is the
--- fastest, offset of the elements
+-- type, whether turned round, shape, whether the first dimension is the fastest, offset of the
+-- elements
 local function header_of(bytes, func, source)
   local major = bytes:byte(7)
   local long = major and major > 1 and 4 or 2
@@ -120,8 +127,8 @@ local function header_of(bytes, func, source)
   if #text < length or not shape or order ~= "True" and order ~= "False" then
     fail(func, source, "the header is damaged")
   end
-  local dtype, size, turned = type_of(descr or "a structure", func, source)
-  return { dtype = dtype, size = size, turned = turned, shape = shape_of(shape, func, source),
+  local name, turned = type_of(descr or "V", func, source)
+  return { type = name, turned = turned, shape = shape_of(shape, func, source),
     first_fastest = order == "True", at = 8 + long + length }
 end
 
@@ -137,20 +144,26 @@ local function turned_round(bytes, size)
 end
 
 
+-- The array; nil and its shape where it has no elements.
 local function array_of(bytes, func, source)
   local h = header_of(bytes, func, source)
-  local wanted = tables.product(h.shape) * h.size
+  local size = stored_types.size(h.type)
+  local wanted = tables.product(h.shape) * size
   if #bytes - h.at ~= wanted then
     fail(func, source, ("%d bytes of elements instead of %d"):format(#bytes - h.at, wanted))
   end
+  if wanted == 0 then
+    return nil, h.shape
+  end
   local elements = bytes:sub(h.at + 1)
-  elements = h.turned and turned_round(elements, h.size) or elements
+  elements = stored_types.elements(h.turned and turned_round(elements, size) or elements, h.type,
+    func, source)
+  local dtype = args.DTYPES[stored_types.dtype(h.type)]
   local shape = #h.shape > 0 and h.shape or { 1 }
   if not h.first_fastest or #shape == 1 then
-    return transfer.from_string(elements, shape, args.DTYPES[h.dtype], func)
+    return transfer.from_string(elements, shape, dtype, func)
   end
-  return transfer.from_string(elements, tables.reversed(shape), args.DTYPES[h.dtype], func)
-    :transpose()
+  return transfer.from_string(elements, tables.reversed(shape), dtype, func):transpose()
 end
 
 
@@ -274,6 +287,27 @@ local function end_of(bytes, func, source)
 end
 
 
+-- Archives of other programs, by a file that they have.
+local ARCHIVES = {
+  { "data%.pkl$",   "a PyTorch file (.pt, .pth); pickles can run code and are not read" },
+  { "%.h5$",        "a Keras model (.keras)" },
+  { "config%.json$", "a Keras model (.keras)" },
+}
+
+-- Raises where a member is none of NumPy's.
+local function refuse_archive(name, func, source)
+  for _, archive in ipairs(ARCHIVES) do
+    if name:find(archive[1]) then
+      fail(func, source, "this is not a file of arrays but " .. archive[2])
+    end
+  end
+  if not name:find("%.npy$") then
+    fail(func, source, ("this is not a file of arrays but an archive of other files: '%s'")
+      :format(name))
+  end
+end
+
+
 local function load_npz(bytes, func, source)
   local stop = end_of(bytes, func, source)
   local at, list, count = u32(bytes, stop + 16) + 1, {}, u16(bytes, stop + 10)
@@ -283,8 +317,10 @@ local function load_npz(bytes, func, source)
   for i = 1, count do
     local member
     member, at = member_at(bytes, at, func, source)
-    list[i] = { (member.name:gsub("%.npy$", "")),
-      array_of(contents_of(bytes, member, func, source), func, source) }
+    refuse_archive(member.name, func, source)
+    local x = array_of(contents_of(bytes, member, func, source), func,
+      source .. ": " .. member.name)
+    list[#list + 1] = x and { (member.name:gsub("%.npy$", "")), x }
   end
   return list
 end
@@ -321,14 +357,23 @@ npy.save_npz = save_npz
 -- @treturn bool whether the names count
 function npy.load(bytes, func, source)
   if bytes:sub(1, #MAGIC) == MAGIC then
-    return { { "0", array_of(bytes, func, source) } }, false
+    local x, shape = array_of(bytes, func, source)
+    if not x then
+      fail(func, source, ("the array has no elements: its shape is (%s)")
+        :format(table.concat(shape, ", ")))
+    end
+    return { { "0", x } }, false
   end
   return load_npz(bytes, func, source), true
 end
 
 
---- Whether a file that begins so is one of these.
-function npy.is_mine(head)
+--- Whether a file that begins so is one of these. Raises where the first member of an archive is
+-- another program's, whose archives may be too large to be read.
+function npy.is_mine(head, func, source)
+  if head:sub(1, 4) == LOCAL and #head >= 30 then
+    refuse_archive(head:sub(31, 30 + u16(head, 27)), func, source)
+  end
   return head:sub(1, #MAGIC) == MAGIC or head:sub(1, 4) == LOCAL or head:sub(1, 4) == END
 end
 

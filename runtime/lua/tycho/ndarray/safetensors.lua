@@ -3,7 +3,7 @@
 -- Layout, little-endian: uint64 length of the header; the header, `{"NAME": {"dtype": "F32",
 -- "shape": [2, 3], "data_offsets": [begin, end]}, ...}`, filled up with spaces; the elements.
 -- Offsets count from the end of the header. The entry `__metadata__` is passed over. Arrays without
--- dimensions are read as one element.
+-- dimensions are read as one element, those without elements are left out.
 --
 -- @module tycho.ndarray.safetensors
 
@@ -12,6 +12,7 @@ local args = require "tycho.core.args"
 local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local files = require "tycho.core.files"
+local stored_types = require "tycho.ndarray.stored_types"
 local transfer = require "tycho.ndarray.transfer"
 local json = require "tycho.core.json"
 local tables = require "tycho.core.tables"
@@ -28,9 +29,9 @@ local CODE = {
   float32 = "F32", float64 = "F64", float16 = "F16", bfloat16 = "BF16", uint8 = "U8", int8 = "I8",
   int32 = "I32", int64 = "I64", bool = "BOOL",
 }
-local DTYPE = {}
+local STORED = { I16 = "int16", U16 = "uint16", U32 = "uint32", U64 = "uint64" } -- what is read too
 for name, code in pairs(CODE) do
-  DTYPE[code] = name
+  STORED[code] = name
 end
 
 
@@ -106,24 +107,24 @@ local function is_list(t)
 end
 
 
--- An entry checked against the bytes that there are: {name, dtype, shape, begin, end}.
+-- An entry checked against the bytes that there are: {name, type, shape, begin, end}.
 local function entry_of(name, entry, size, func, source)
   if not (values.is_plain(entry) and is_list(entry.shape) and is_list(entry.data_offsets)
       and #entry.data_offsets == 2) then
     fail(func, source, ("the header's entry '%s' is damaged"):format(name))
   end
-  local dtype, from, to = DTYPE[entry.dtype], entry.data_offsets[1], entry.data_offsets[2]
-  if not dtype then
+  local stored, from, to = STORED[entry.dtype], entry.data_offsets[1], entry.data_offsets[2]
+  if not stored then
     Error.raise{ code = "dtype", func = func, argument = name, got = tostring(entry.dtype),
-      expected = table.concat({ "F64", "F32", "F16", "BF16", "I64", "I32", "I8", "U8", "BOOL" },
-        " "), message = ("'%s' has elements of a type that arrays cannot have"):format(name) }
+      expected = "F64 F32 F16 BF16 I64 I32 I16 I8 U64 U32 U16 U8 BOOL",
+      message = ("'%s' has elements of a type that arrays cannot have"):format(name) }
   end
-  local expected = tables.product(entry.shape) * class.BYTES[args.DTYPES[dtype]]
+  local expected = tables.product(entry.shape) * stored_types.size(stored)
   if to > size or to - from ~= expected then
     fail(func, source, ("'%s' has %d bytes of elements instead of %d")
       :format(name, math.max(math.min(to, size) - from, 0), expected))
   end
-  return { name = name, dtype = dtype, shape = #entry.shape > 0 and entry.shape or { 1 },
+  return { name = name, type = stored, shape = #entry.shape > 0 and entry.shape or { 1 },
     from = from, to = to }
 end
 
@@ -143,15 +144,20 @@ function safetensors.load(bytes, func, source)
     end
   end
   table.sort(entries, function(a, b)
-    return a.from < b.from or a.from == b.from and a.name < b.name
+    if a.from ~= b.from then
+      return a.from < b.from
+    end
+    return a.to < b.to or a.to == b.to and a.name < b.name
   end)
-  for i, e in ipairs(entries) do
+  for _, e in ipairs(entries) do
     if e.from ~= at then
       fail(func, source, ("the elements of '%s' do not follow those before"):format(e.name))
     end
     at = e.to
-    list[i] = { e.name, transfer.from_string(bytes:sub(start + e.from + 1, start + e.to), e.shape,
-      args.DTYPES[e.dtype], func) }
+    local elements = stored_types.elements(bytes:sub(start + e.from + 1, start + e.to), e.type,
+      func, e.name)
+    list[#list + 1] = #elements > 0 and { e.name, transfer.from_string(elements, e.shape,
+      args.DTYPES[stored_types.dtype(e.type)], func) } or nil
   end
   if at ~= #bytes - start then
     fail(func, source, "there are bytes behind the last element")
@@ -163,7 +169,9 @@ end
 --- Whether a file that begins so is one of these. Parameter files may have a brace there, too, but
 -- have zeros behind it.
 function safetensors.is_mine(head)
-  return #head >= 9 and head:sub(9, 9) == "{" and not head:find("%z", 9) and length_of(head) <= MOST
+  local begin = head:sub(1, 24)
+  return #head >= 9 and head:sub(9, 9) == "{" and not begin:find("%z", 9)
+    and length_of(head) <= MOST
 end
 
 
