@@ -13,6 +13,7 @@ local model_file = require "tycho.onnx.model_file"
 local node = require "tycho.symbol.node"
 local Node = require "tycho.onnx.node"
 local operators = require "tycho.onnx.operators"
+local simplify = require "tycho.symbol.simplify"
 local symbol = require "tycho.symbol.symbol"
 require "tycho.executor.executor"                          -- symbols can be bound
 local tables = require "tycho.core.tables"
@@ -449,7 +450,7 @@ function import.run(a, func)
   local model = model_file.read(a.path, func)
   local self = setmetatable({ path = a.path, func = func, model = model, opsets = model.opsets,
     shapes = a.shapes or {}, partial = a.partial, missing = {}, inputs = {}, params = {},
-    names = {}, named = {}, depth = 0, hint = "onnx", where = a.path }, Import)
+    shapes_of = {}, names = {}, named = {}, depth = 0, hint = "onnx", where = a.path }, Import)
   self.raise = function(code, message) self:fail(code, message) end
   local before = value.begin(self)
   local ok, entries, outputs = pcall(convert_model, self)
@@ -457,7 +458,7 @@ function import.run(a, func)
   if not ok then
     error(entries, 0)
   end
-  local net = symbol.Symbol.of(entries)
+  local net = simplify(symbol.Symbol.of(entries), self.params, self.shapes_of, symbol.Symbol)
   local arguments, auxiliary = split_params(self.params, net)
   local infos = {}
   for i, v in ipairs(outputs) do

@@ -51,7 +51,8 @@ local state                              -- of the import under way
 
 --- Begins an import.
 -- @tparam table s func (for errors), raise (raises an error that names the node), params (name ->
---   array, filled in), names (set of names in use)
+--   array, filled in), shapes_of (node -> shapes of its outputs, filled in), names (set of names
+--   in use)
 -- @treturn table the state before, for `finish`
 function value.begin(s)
   local before = state
@@ -397,9 +398,11 @@ local function make_node(op, inputs, texts, outputs)
     entries[i] = value.entry_of(v)
   end
   node.connect(n, entries, state.func)
+  local shapes = {}
   for i, v in ipairs(outputs) do
-    v.entry = { n, i - 1 }
+    v.entry, shapes[i] = { n, i - 1 }, v.shape
   end
+  state.shapes_of[n] = shapes
   return outputs
 end
 
