@@ -118,7 +118,7 @@ int ty_file_read(ty_file *f, int64_t at, void *to, size_t n)
   for (size_t done = 0; done < n;) {
     ssize_t got = sys_pread(f->fd, (char *)to + done, n - done, (off_t)(at + (int64_t)done));
     NEED(got >= 0, TY_EIO, "'%s': %s", f->path, strerror(errno));
-    NEED(got, TY_EIO, "'%s' ends at byte %lld: it has become shorter since it was opened", f->path,
+    NEED(got, TY_EIO, "'%s' has no byte %lld: it has become shorter since it was opened", f->path,
         (long long)at + (long long)done);
     done += (size_t)got;
   }
