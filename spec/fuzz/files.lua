@@ -90,7 +90,7 @@ local READERS = {
   { name = "npz", seeds = { written("a.npz", { x = x, y = ty.nd.ones(4) }) } },
   { name = "safetensors", seeds = { written("a.safetensors", { x = x, y = ty.nd.ones(4) }),
     written("b.safetensors", { z = x:astype("float16") }) } },
-  { name = "states", seeds = { state }, mended = with_checksum,
+  { name = "states", seeds = { state }, mended = with_checksum, also = "state", -- of others
     load = function(bytes) updater:set_states(bytes) end },
   { name = "graphs", seeds = { graph() }, also = "name",   -- unknown operators
     load = function(bytes) ty.sym.load_json(bytes):list_outputs() end },
