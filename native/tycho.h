@@ -222,6 +222,8 @@ int         ty_iter_pad(ty_iter *it, int *pad);
 /* A file of arrays. What is not there when it is read, since the file has become shorter, is an
 ** error. Tensors keep the file open. */
 int         ty_file_open(const char *path, ty_file **out);
+/* a file of a folder, or of a folder in it; names and links that lead out of it are refused */
+int         ty_file_open_in(const char *folder, const char *name, ty_file **out);
 void        ty_file_free(ty_file *f);
 int         ty_file_size(ty_file *f, int64_t *bytes);
 /* bytes at .. at + n - 1, at once */
@@ -231,6 +233,24 @@ int         ty_file_read(ty_file *f, int64_t at, void *to, size_t n);
 ** between neighbours along each axis, NULL: dense. */
 int         ty_file_tensor(ty_file *f, int64_t at, const ty_desc *d, const int64_t *stride,
                            int encoding, ty_tensor **out);
+/* Fields of Protocol Buffers' wire format, read from a file. What number and bytes mean the caller
+** knows. type: TY_FIELD_*; of bytes `at` is where they begin in the file and value their number, of
+** others value has the bits. */
+enum { TY_FIELD_VARINT = 0, TY_FIELD_64 = 1, TY_FIELD_BYTES = 2, TY_FIELD_32 = 5 };
+typedef struct ty_wire ty_wire;
+typedef struct { int32_t number, type; int64_t at, bytes; uint64_t value; } ty_field;
+int         ty_wire_open(ty_file *f, ty_wire **out);
+void        ty_wire_free(ty_wire *w);
+/* the next field of the message that is open, at first the file; more: 0 at its end */
+int         ty_wire_next(ty_wire *w, ty_field *out, int *more);
+/* opens the message that the last field holds; at most 64 in each other */
+int         ty_wire_enter(ty_wire *w);
+/* closes it: the field after it is next */
+int         ty_wire_leave(ty_wire *w);
+/* the last field's bytes, at most 64 KiB, until the next call on the same reader */
+int         ty_wire_bytes(ty_wire *w, const char **out);
+/* the varints that the last field holds; n: how many there are */
+int         ty_wire_numbers(ty_wire *w, int64_t *to, int64_t capacity, int64_t *n);
 int         ty_record_open(const char *path, const char *mode, ty_record **out);
 /* an error if what was written could not all be stored */
 int         ty_record_close(ty_record *r);
@@ -343,6 +363,10 @@ typedef struct {
 ** checks the attributes. nin counts the inputs of a variadic operator, -1: as the attributes say */
 int         ty_op_ports(const char *op, const ty_attr *attr, int nattr, int nin, const char **in,
     const char **out);
+/* shapes and dtypes of an operator's visible outputs, of which `out` has room for nout, n: how many
+** there are. A dim of 0 and TY_NODTYPE are unknown; `in` takes what follows for the inputs */
+int         ty_op_infer(const char *op, const ty_attr *attr, int nattr, ty_desc *in, int nin,
+    ty_desc *out, int nout, int *n);
 /* other names of operator i, separated by spaces */
 int         ty_op_alias(int i, const char **out);
 /* in words: "none", "zero"; of a row its formulas, "a: g * b; b: g * a" */

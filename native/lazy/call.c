@@ -152,6 +152,8 @@ static bool may_wait(const struct call_key *q)
   const struct op *op = q->op;
   if (!backlog_enabled() || op->measure) return false;
   if (op->flags & (OP_CALLBACK | OP_DYNAMIC_ROWS | OP_MAY_FAIL)) return false;
+  for (int i = 0; op->flags & OP_MAY_RAISE && i < q->nattr; i++)
+    if (!strcmp(q->attr[i].key, "mode") && !strcmp(q->attr[i].value, "raise")) return false;
   for (int i = 0; i < q->nout; i++)
     if (q->out[i]) return false;
   for (int i = 0; i < q->nin; i++)

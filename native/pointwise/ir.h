@@ -64,7 +64,7 @@
   _(LOG1P,    "log1p",    1,  20, t_log1p(a)) \
   _(LOG2,     "log2",     1,  20, t_log2(a)) \
   _(LOG10,    "log10",    1,  20, t_log10(a)) \
-  _(ERF,      "erf",      1,  20, t_erf(a)) \
+  _(ERF,      "erf",      1,  10, t_erf(a)) \
   _(NORMCDF,  "normcdf",  1,  20, t_normcdf(a)) \
   _(CBRT,     "cbrt",     1, 200, t_cbrt(a)) \
   _(TAN,      "tan",      1, 200, t_tan(a)) \

@@ -51,7 +51,38 @@ int ty_file_open(const char *path, ty_file **out)
   return TY_OK;
 }
 
-static ty_file *file_keep(ty_file *f)
+/* Opens `path`, a name that led to it, if it is in the folder `root`; both are without links. */
+static int open_inside(const char *root, const char *path, const char *name, ty_file **out)
+{
+  const size_t n = strlen(root);
+  bool inside = !strncmp(path, root, n) && (path[n] == '/' || (n && root[n - 1] == '/'));
+  NEED(inside, TY_EFORMAT, "'%s' leads out of the folder '%s'", name, root);
+  return ty_file_open(path, out);
+}
+
+int ty_file_open_in(const char *folder, const char *name, ty_file **out)
+{
+  NEED(folder && name && out, TY_ETYPE,
+      "ty_file_open_in: the folder, the name or the result's place is missing");
+  struct text t = { 0 };
+  text_add(&t, "%s/%s", folder, name);
+  const char *joined = text_whole(&t);
+  char *root = NULL, *path = NULL;
+  int code = joined && *name != '/' ? TY_OK
+      : joined ? fail(TY_EFORMAT, "'%s' leads out of the folder '%s'", name, folder)
+               : fail(TY_EMEMORY, "out of memory");
+  if (!code && !(root = sys_realpath(folder)))
+    code = fail(TY_EIO, "'%s': %s", folder, strerror(errno));
+  if (!code && !(path = sys_realpath(joined)))
+    code = fail(TY_EIO, "cannot open '%s': %s", joined, strerror(errno));
+  if (!code) code = open_inside(root, path, name, out);
+  free(root);
+  free(path);
+  text_done(&t);
+  return code;
+}
+
+ty_file *file_keep(ty_file *f)
 {
   __atomic_add_fetch(&f->refs, 1, __ATOMIC_RELAXED);
   return f;
@@ -87,7 +118,7 @@ int ty_file_read(ty_file *f, int64_t at, void *to, size_t n)
   for (size_t done = 0; done < n;) {
     ssize_t got = sys_pread(f->fd, (char *)to + done, n - done, (off_t)(at + (int64_t)done));
     NEED(got >= 0, TY_EIO, "'%s': %s", f->path, strerror(errno));
-    NEED(got, TY_EIO, "'%s' ends at byte %lld: it has become shorter since it was opened", f->path,
+    NEED(got, TY_EIO, "'%s' has no byte %lld: it has become shorter since it was opened", f->path,
         (long long)at + (long long)done);
     done += (size_t)got;
   }

@@ -39,3 +39,5 @@ bool    desc_known(const ty_desc *d);                 /* every dim known */
 bool    desc_same_shape(const ty_desc *a, const ty_desc *b);
 /* the axis from 0; a negative one counts from the end */
 static inline int axis_in(int64_t axis, int ndim) { return (int)(axis < 0 ? axis + ndim : axis); }
+/* a reference to a file of arrays (file_arrays.c); ty_file_free takes it back */
+ty_file *file_keep(ty_file *f);

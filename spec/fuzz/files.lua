@@ -8,6 +8,7 @@
 local bit = require "bit"
 local ffi = require "ffi"
 local folder = require "spec.support.folder"
+local models = require "spec.support.onnx_models"
 local ty = require "tycho"
 
 local MOST_MEMORY, TIMES = 64 * 2 ^ 20, 4                -- see fuzz.h
@@ -57,6 +58,29 @@ local function record(label)
   return ty.recordio.pack(ty.recordio.IRHeader{ 0, label, 7, 0 }, "bytes of an image")
 end
 
+local function onnx(nodes, constants)
+  return models.bytes{ nodes = nodes, inputs = { x = { 1, 1, 3, 3 } }, outputs = { "y" },
+    constants = constants }
+end
+
+local ONNX = {
+  onnx({ { "Conv", { "x", "w" }, { "a" }, { pads = { 1, 1, 1, 1 }, kernel_shape = { 3, 3 } } },
+    { "Shape", { "a" }, { "s" } }, { "Reshape", { "a", "s" }, { "b" } },
+    { "Softmax", { "b" }, { "y" }, { axis = -1 } } }, { w = ty.nd.ones{ 1, 1, 3, 3 } }),
+  onnx({ { "Scan", { "x" }, { "y" }, { num_scan_inputs = 1, body = { graph = { nodes = {
+    { "Clip", { "row" }, { "out" } } }, inputs = { row = { 1, 3, 3 } }, outputs = { "out" } } } } } }),
+  onnx({ { "Resize", { "x", "", "r" }, { "y" }, { mode = "cubic" } } },
+    { r = ty.nd.array{ 1, 1, 2, 1.5 } }),
+}
+
+local scratch = os.tmpname()             -- a file for what is read from files alone
+
+local function import(bytes)
+  folder.write(scratch, bytes)
+  local _, arguments = ty.onnx.import_model(scratch)
+  return arguments
+end
+
 local x = ty.nd.arange(6):reshape{ 2, 3 }
 local updater, state = states()
 
@@ -66,10 +90,11 @@ local READERS = {
   { name = "npz", seeds = { written("a.npz", { x = x, y = ty.nd.ones(4) }) } },
   { name = "safetensors", seeds = { written("a.safetensors", { x = x, y = ty.nd.ones(4) }),
     written("b.safetensors", { z = x:astype("float16") }) } },
-  { name = "states", seeds = { state }, mended = with_checksum,
+  { name = "states", seeds = { state }, mended = with_checksum, also = "state", -- of others
     load = function(bytes) updater:set_states(bytes) end },
   { name = "graphs", seeds = { graph() }, also = "name",   -- unknown operators
     load = function(bytes) ty.sym.load_json(bytes):list_outputs() end },
+  { name = "onnx", seeds = ONNX, also = "io", load = import },
   { name = "headers", seeds = { record(3), record{ 1, 2, 3 } }, load = ty.recordio.unpack },
 }
 
@@ -155,5 +180,6 @@ for _, reader in ipairs(READERS) do
     print(("%s: %d inputs in %d s, no finding"):format(reader.name, runs, seconds))
   end
 end
+os.remove(scratch)
 print(("%d passed, %d failed, 0 skipped"):format(#READERS - failed, failed))
 os.exit(failed == 0 and 0 or 1)

@@ -284,6 +284,7 @@ for name in ("_maximum_scalar _minimum_scalar"):gmatch("%S+") do
 end
 pair("_mod", 0.5, 2)
 broadcast("broadcast_mod", 0.5, 2)
+broadcast("_npi_fmod", 0.5, 2)
 for name in ("_mod_scalar _rmod_scalar"):gmatch("%S+") do
   add(name, function(r) return {data = shape(r)}, {scalar = 0.7 + r(1, 2)}, 0.3, 2 end)
 end
@@ -306,6 +307,59 @@ add("slice_like", function(r) local n, m = r(1, 3), r(1, 3); return {data = {n +
 add("Crop", function(r) local h, w, x = r(1, 3), r(1, 3), r(0, 1); return {{1, 2, h + r(0, 2), w + x + r(0, 2)}}, {num_args = 1,
     h_w = {h, w}, offset = {0, x}} end)
 add("gather_nd", function(r) return {data = {3, 3, r(1, 3)}, indices = {r(1, 2), r(1, 4)}}, {}, nil, nil, {indices = 3} end)
+
+-- places of axis 1 of data (2, 3, n) that indices (2, k, n) name, as positions in data
+local function along_places(x)
+  local places, n, k = {}, x.data.shape[3], x.indices.shape[2]
+  for i = 0, #x.indices - 1 do
+    places[i + 1] = (math.floor(i / (k * n)) * 3 + x.indices[i + 1]) * n + i % n + 1
+  end
+  return places
+end
+
+-- data after updates, in order
+local function updated(data, places, updates, reduction)
+  local out = {}
+  for i, v in ipairs(data) do out[i] = v end
+  for i, at in ipairs(places) do out[at] = (reduction == "add" and out[at] or 0) + updates[i] end
+  return {out}
+end
+
+add("_npi_where", function(r) local s, t = shape(r), {}; for i, d in ipairs(s) do t[i] = r(1, 2) == 1 and 1 or d end
+  return {condition = t, x = s, y = t}, {}, nil, nil, {condition = 2} end, nil,
+  function(x)
+    local out, n = {}, #x.x
+    for i = 0, n - 1 do
+      local rest, at, step = i, 1, 1
+      for k = #x.x.shape, 1, -1 do
+        local j = rest % x.x.shape[k]
+        rest = math.floor(rest / x.x.shape[k])
+        at, step = at + (x.condition.shape[k] == 1 and 0 or j) * step, step * x.condition.shape[k]
+      end
+      out[i + 1] = x.condition[at] ~= 0 and x.x[i + 1] or x.y[at]
+    end
+    return {out}
+  end)
+add("_contrib_take_along_axis", function(r) local n = r(1, 3); return {data = {2, 3, n}, indices = {2, r(1, 4), n}}, {axis = 1}, nil, nil,
+    {indices = 3} end, nil, function(x)
+  local out = {}
+  for i, at in ipairs(along_places(x)) do out[i] = x.data[at] end
+  return {out}
+end)
+for reduction in ("none add"):gmatch("%S+") do
+  add("_contrib_scatter_along_axis", function(r)
+    local n, k = r(1, 3), r(1, 4)
+    return {data = {2, 3, n}, indices = {2, k, n}, updates = {2, k, n}}, {axis = 1, reduction = reduction}, nil, nil, {indices = 3}
+  end, nil, function(x, p) return updated(x.data, along_places(x), x.updates, p.reduction) end)
+  add("_contrib_scatter_nd", function(r)
+    local k, n = r(1, 4), r(1, 3)
+    return {data = {3, n}, indices = {1, k}, updates = {k, n}}, {reduction = reduction}, nil, nil, {indices = 3}
+  end, nil, function(x, p)
+    local places, n = {}, x.data.shape[2]
+    for i = 0, #x.updates - 1 do places[i + 1] = x.indices[math.floor(i / n) + 1] * n + i % n + 1 end
+    return updated(x.data, places, x.updates, p.reduction)
+  end)
+end
 add("_contrib_SparseEmbedding", function(r)
   local n, m = r(2, 6), r(1, 4)
   return {data = {r(1, 4)}, weight = {n, m}}, {input_dim = n, output_dim = m}, nil, nil, {data = n}

@@ -47,6 +47,10 @@ cases.unary = {
   sign = sign,
   round = away,
   rint = function(a) return a - math.floor(a) <= 0.5 and math.floor(a) or math.ceil(a) end,   -- halves down
+  _contrib_round_half_even = function(a)
+    local r = away(a)
+    return math.abs(a) < INF and math.abs(r - a) == 0.5 and r % 2 ~= 0 and r - sign(a) or r
+  end,
   ceil = math.ceil, floor = math.floor, trunc = trunc, fix = trunc,
   square = function(a) return a * a end,
   sqrt = math.sqrt,
@@ -96,6 +100,9 @@ local function mod(a, b)                                                -- the d
   if math.abs(b) ~= INF then return a - b * math.floor(a / b) end
   return (is_nan(a) or math.abs(a) == INF) and NAN or a * b < 0 and b or a
 end
+local function fmod(a, b)                                               -- the dividend's sign; by 0: NaN
+  return (math.abs(a) == INF or b == 0 or is_nan(a) or is_nan(b)) and NAN or math.fmod(a, b)
+end
 local function hypot(a, b) return (math.abs(a) == INF or math.abs(b) == INF) and INF or math.sqrt(a * a + b * b) end
 
 local COMPARISONS = {
@@ -119,7 +126,8 @@ local ARITHMETIC = {
 
 cases.binary, cases.scalar = {
   _mod = mod, _power = power, _hypot = hypot, _maximum = greater, _minimum = lesser,
-  broadcast_mod = mod, broadcast_power = power, broadcast_hypot = hypot, broadcast_maximum = greater, broadcast_minimum = lesser,
+  broadcast_mod = mod, _npi_fmod = fmod, broadcast_power = power, broadcast_hypot = hypot,
+    broadcast_maximum = greater, broadcast_minimum = lesser,
   _grad_add = ARITHMETIC.add, add_n = ARITHMETIC.add, _scatter_elemwise_div = ARITHMETIC.div,
   _identity_with_attr_like_rhs = function(a) return a end,
 }, {

@@ -87,6 +87,50 @@ describe("convolution", function()
     end
   end)
 
+  it("is that of one axis where the others have one element", function()
+    local function run(space, c)
+      local ones = space - 1
+      local function spread(n, other)
+        local list = {n}
+        for _ = 1, ones do list[#list + 1] = other end
+        return list
+      end
+      local x = ty.sym.Convolution{data = ty.sym.Variable("x"), weight = ty.sym.Variable("w"),
+        num_filter = c.filters, num_group = c.groups, kernel = spread(c.k, 1),
+        stride = spread(c.stride, c.stride), pad = spread(c.pad, 0), no_bias = true}
+      local exe = x:simple_bind{ctx = ty.cpu(),
+        shapes = {x = {2, c.channels, unpack(spread(c.length, 1))}}, grad_req = "write"}
+      ty.random.seed(4)
+      local function fill(a)
+        a[":"] = ty.nd.random.uniform{-1, 1, shape = {a.size}}:reshape(a.shape)
+      end
+      fill(exe.arg_dict.x)
+      fill(exe.arg_dict.w)
+      local inference = exe:forward(false)[1]:copy()
+      local y = exe:forward(true)[1]
+      local g = ty.nd.empty(y.shape)
+      fill(g)
+      exe:backward(g)
+      return {inference:reshape{-1}, y:reshape{-1}, exe.grad_dict.x:reshape{-1},
+        exe.grad_dict.w:reshape{-1}}
+    end
+    for _, c in ipairs{{channels = 3, filters = 4, groups = 1}, {channels = 64, filters = 64,
+      groups = 1}, {channels = 32, filters = 32, groups = 32}} do
+      for _, window in ipairs{{5, 1, 0}, {3, 2, 1}, {1, 2, 0}} do
+        c.length, c.k, c.stride, c.pad = 301, unpack(window)
+        local want = run(1, c)
+        for space = 2, 3 do
+          for i, got in ipairs(run(space, c)) do
+            local off = (got - want[i]):abs():max():asscalar()
+            local most = want[i]:abs():max():asscalar()
+            assert(off <= 2e-6 * most, ("%d axes, %d channels, k %d, stride %d, result %d: off %g")
+              :format(space, c.channels, c.k, c.stride, i, off / most))
+          end
+        end
+      end
+    end
+  end)
+
   it("says which way it goes", function()
     local size = {n = 32, channels = 32, filters = 32, h = 16, w = 16, k = 3, stride = 1, pad = 1,
       req = "write", seed = 1}

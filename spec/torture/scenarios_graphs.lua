@@ -201,6 +201,21 @@ local function formula()
   return trained(exe)
 end
 
+-- A network written as ONNX, read back and run.
+local function onnx(path)
+  local x = ty.sym.Convolution{ V("data"), num_filter = 2, kernel = { 3, 3 }, name = "conv" }
+  local net = ty.sym.softmax{ ty.sym.Flatten{ ty.sym.relu{ x, name = "r" }, name = "f" },
+    name = "s" }
+  local params = { conv_weight = ty.nd.arange(18):reshape{ 2, 1, 3, 3 } * 0.1,
+    conv_bias = ty.nd.ones{ 2 } }
+  ty.onnx.export_model{ net, params, { data = { 1, 1, 4, 4 } }, path .. "/net.onnx" }
+  local again, arguments, states = ty.onnx.import_model(path .. "/net.onnx")
+  arguments.data = ty.nd.arange(16):reshape{ 1, 1, 4, 4 } * 0.1
+  local exe = again:bind{ ctx = ty.cpu(), args = arguments, aux_states = states, grad_req = "null" }
+  exe:forward{ is_train = false }
+  return text_of(exe.outputs[1])
+end
+
 -- Nodes have the same names in each run.
 local function named(scenario)
   local run = scenario.run
@@ -221,5 +236,6 @@ return {
   named{ name = "watched", run = watched },
   named{ name = "called", run = called },
   named{ name = "devices", run = devices },
+  named{ name = "onnx", run = onnx },
   named{ name = "formula", run = formula, only_memory = true },
 }

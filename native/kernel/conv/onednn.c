@@ -33,11 +33,15 @@ static bool describe_all(struct onednn_conv *o, const struct onednn_shape *s, bo
   const struct window *v = &s->window;
   const int grouped = v->groups > 1, n = s->x->ndim, first = 5 - n; /* spatial axis of three */
   const int64_t filters = v->groups * v->filters;
-  dnnl_dims_t dx, dy, dw;
-  for (int i = 0; i < n; i++)
-    dx[i] = i ? s->x->dim[i] : s->images, dy[i] = i ? s->y->dim[i] : s->images;
+  dnnl_dims_t dx = { s->images, v->groups * v->channels }, dy = { s->images, filters }, dw;
   if (grouped) dw[0] = v->groups;
-  for (int i = 0; i < n; i++) dw[i + grouped] = i ? s->w->dim[i] : s->w->dim[0] / v->groups;
+  dw[grouped] = v->filters;
+  dw[grouped + 1] = v->channels;
+  for (int i = 2; i < n; i++) {       /* of the window, whose axes may have moved */
+    dx[i] = v->in[first + i - 2];
+    dy[i] = v->out[first + i - 2];
+    dw[grouped + i] = v->kernel[first + i - 2];
+  }
   for (int i = 0; i < n - 2; i++) {
     o->stride[i] = v->stride[first + i];
     o->dilate[i] = v->dilate[first + i] - 1;

@@ -27,6 +27,35 @@ static int broadcast_shape(struct infer *s)
   return shape_is(s, &s->out[0], n, dim);
 }
 
+/* condition x y: the result has the shape that all three broadcast to. */
+static int where_shape(struct infer *s)
+{
+  int64_t dim[TY_MAXDIM];
+  int n = 0;
+  for (int k = 0; k < 3; k++) n = MAX(n, s->in[k].ndim);
+  for (int i = 0; i < n; i++) dim[i] = 1;
+  for (int k = 0; k < 3; k++) {
+    const ty_desc *d = &s->in[k];
+    if (!d->ndim) return TY_OK;
+    for (int i = 0; i < d->ndim; i++) {
+      int64_t *to = &dim[n - d->ndim + i], size = d->dim[i];
+      char shape[160];
+      if (size > 1 && *to > 1 && size != *to)
+        return infer_fail(s, TY_ESHAPE, d, "shape %s does not broadcast with the others",
+            text_shape(d, shape, sizeof shape));
+      if (size > 1 || (!size && *to == 1)) *to = size;
+    }
+  }
+  return shape_is(s, &s->out[0], n, dim);
+}
+
+static int where_type(struct infer *s) /* any condition */
+{
+  TRY(type_both(s, &s->in[1], &s->in[2]));
+  TRY(type_both(s, &s->in[1], &s->out[0]));
+  return type_both(s, &s->in[1], &s->in[2]);
+}
+
 #define SAME(name_, alias_, doc_) \
   .name = name_, .alias = alias_, .doc = doc_, .in = "lhs rhs", .inplace = "0=0 0=1"
 #define WIDE(name_, alias_, doc_) SAME(name_, alias_, doc_), .shape = broadcast_shape
@@ -65,6 +94,10 @@ const struct op op_binary[] = {
        "isreal(g) ? g : 0",       "isreal(g) ? g * -floor(a / b) : 0",
        "Remainder of lhs / rhs with the sign of rhs, 0 where rhs is 0; gradients 1 and -floor(lhs / rhs), 0 for "
        "integers.")
+  { WIDE("_npi_fmod", NULL, "Remainder of lhs / rhs with the sign of lhs; gradients 1 and -trunc(lhs / rhs), 0 for "
+         "integers. Shapes broadcast."),
+    .formula = &(const struct formula){ "fmod(a, b)", { "isreal(g) ? g : 0", "isreal(g) ? g * -trunc(a / b) : 0" } },
+    .flags = OP_BROADCAST },
   PAIR("_power",       "_Power",                                  "broadcast_power",   NULL, "pow(a, b)",
        "g * (b * pow(a, b - 1))", "g * (y * log(a))",
        "lhs^rhs; gradients rhs lhs^(rhs - 1) and y ln(lhs).")
@@ -97,6 +130,9 @@ const struct op op_binary[] = {
   TEST("_logical_xor",   "_Logical_Xor",   "broadcast_logical_xor",   NULL, "xor(a, b)",
        "1 where exactly one input is 0, else 0, in their dtype.")
 
+  { .name = "_npi_where", .in = "condition x y", .shape = where_shape, .type = where_type, .flags = OP_BROADCAST,
+    .formula = &(const struct formula){ "a != 0 ? b : c", { NULL, "a != 0 ? g : 0", "a != 0 ? 0 : g" } },
+    .doc = "x where condition is not 0, else y. Shapes broadcast; gradients go to the chosen side and are summed back." },
   { .name = "_scatter_elemwise_div", .in = "lhs rhs", .inplace = "0=0 0=1",
     .formula = &(const struct formula){ "a / b", { "g / b", "g * (-a / (b * b))" } },
     .doc = "lhs / rhs at the rows of lhs that are stored: all of them, as arrays are dense. Gradients as of elemwise_div." },

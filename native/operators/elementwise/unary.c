@@ -36,6 +36,9 @@ const struct op op_unary[] = {
        "The nearest integer, halves away from zero.")
   FLAT("rint",         "_sparse_rint",                    "rint(a)",
        "The nearest integer, halves down.")
+  FLAT("_contrib_round_half_even", NULL,
+       "r = round(a); abs(r - a) == 0.5 && mod(r, 2) != 0 ? r - sign(a) : r",
+       "The nearest integer, halves to the even one.")
   FLAT("ceil",         "_sparse_ceil",                    "ceil(a)",
        "The least integer not below data.")
   FLAT("floor",        "_sparse_floor",                   "floor(a)",

@@ -416,22 +416,26 @@ MOVE_KERNEL(unravel_kernels, unravel_run)
 
 const struct op op_gather_nd[] = {
   { .name = "gather_nd", .alias = "_npi_gather_nd _npx_gather_nd",
+    .flags = OP_MAY_FAIL,
     .doc = "The rows of data at the places named by indices (M, ...): result (..., rest of data). Gradients of one "
            "place add up; indices get none.",
     .in = "data indices", .shape = gather_shape, .type = first_type, .indices = gather_coordinates, .grad = "g0 i1", .cpu = gather_kernels,
     .back_cpu = gather_back_kernels },
   { .name = "scatter_nd",
+    .flags = OP_MAY_FAIL,
     .doc = "Zeros of the given shape with the rows of data written to the places named by indices. data's gradient is "
            "gathered there; indices get none.",
     .in = "data indices", .param = scatter_params, .param_size = sizeof(struct scatter_param), .shape = scatter_shape,
     .type = first_type, .indices = scatter_coordinates,
     .grad = "g0 i1", .cpu = scatter_kernels, .back_cpu = scatter_back_kernels },
   { .name = "_scatter_set_nd", .alias = "_npi_scatter_set_nd",
+    .flags = OP_MAY_FAIL,
     .doc = "lhs with the rows of rhs written to the places named by indices. No gradient.",
     .in = "lhs rhs indices", .param = scatter_params, .param_size = sizeof(struct scatter_param), .shape = set_shape,
     .type = set_type, .indices = set_coordinates,
     .inplace = "0=0", .cpu = set_kernels },
   { .name = "_contrib_index_copy",
+    .flags = OP_MAY_FAIL,
     .doc = "old_tensor with row index_vector[i] replaced by row i of new_tensor. The replaced rows' gradient goes to "
            "new_tensor, the rest to old_tensor.",
     .in = "old_tensor index_vector new_tensor", .shape = copy_shape, .type = copy_type, .indices = copy_rows, .grad = "g0 i1",

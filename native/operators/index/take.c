@@ -567,6 +567,7 @@ MOVE_KERNEL(where_back_kernels, where_back)
 
 const struct op op_take[] = {
   { .name = "take", .alias = "_npi_take",
+    .flags = OP_MAY_RAISE,
     .doc = "Entries of a along an axis, chosen by indices; the shape of indices stands in place of the axis. "
            "Gradients of entries add up; indices get none.",
     .in = "a indices", .param = take_params, .param_size = sizeof(struct take), .shape = take_shape, .type = first_type,

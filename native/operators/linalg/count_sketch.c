@@ -82,6 +82,7 @@ static const struct kernel back[] = { { "rows", backward, T_FLOAT }, { 0 } };
 
 const struct op op_count_sketch[] = { {
   .name = "_contrib_count_sketch",
+  .flags = OP_MAY_FAIL,
   .doc = "Count sketch of the last axis: out[h[i]] += s[i] data[i], data (..., n), places h (1, n) from 0 to out_dim - 1, signs s (1, n); "
          "(..., out_dim). Gradient of data.",
   .in = "data h s", .out = "output", .param = params, .param_size = sizeof(struct sketch), .shape = shape,

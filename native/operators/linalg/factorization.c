@@ -377,28 +377,33 @@ static const struct kernel det_back_k[]      = { { "lapack", det_back,     T_PIV
 
 const struct op op_factorization[] = { {
   .name = "_linalg_gelqf", .alias = "linalg_gelqf",
+  .flags = OP_MAY_FAIL,
   .doc = "A = L Q of matrices A (..., m, n) of rank m <= n: Q (..., m, n) with orthonormal rows, lower triangle L (..., m, m). "
          "Gradient of A.",
   .in = "A", .out = "output0 output1", .shape = gelqf_shape, .grad = "g0 g1 o0 o1", .back = "_backward_linalg_gelqf",
   .cpu = gelqf_cpu, .back_cpu = gelqf_back_k, .inplace = "0=0",
 }, {
   .name = "_linalg_syevd",
+  .flags = OP_MAY_FAIL,
   .doc = "Eigenvectors U (..., n, n), one a row, whose largest entry is positive, and ascending eigenvalues (..., n) of symmetric "
          "matrices A, of which the lower triangle is read. The gradient needs distinct eigenvalues.",
   .in = "A", .out = "output0 output1", .shape = syevd_shape, .grad = "g0 g1 o0 o1", .back = "_backward_linalg_syevd",
   .cpu = syevd_cpu, .back_cpu = syevd_back_k, .inplace = "0=0",
 }, {
   .name = "_linalg_inverse", .alias = "linalg_inverse _npi_inv",
+  .flags = OP_MAY_FAIL,
   .doc = "Inverses of matrices A (..., n, n); a singular one is an error. Gradient of A.",
   .in = "A", .out = "output", .shape = inverse_shape, .grad = "g0 o0", .back = "_backward_linalg_inverse",
   .cpu = inverse_cpu, .back_cpu = inverse_back_k, .inplace = "0=0",
 }, {
   .name = "_linalg_det", .alias = "linalg_det _npi_det",
+  .flags = OP_MAY_FAIL,
   .doc = "Determinants of matrices A (..., n, n): (...), (1,) for one matrix. The gradient of a singular matrix is 0.",
   .in = "A", .out = "output0 [output1] [output2]", .shape = det_shape, .type = det_type, .grad = "g0 o0 o1 o2",
   .back = "_backward_linalg_det", .cpu = det_cpu, .back_cpu = det_back_k, .inplace = "1=0",
 }, {
   .name = "_linalg_slogdet", .alias = "linalg_slogdet _npi_slogdet",
+  .flags = OP_MAY_FAIL,
   .doc = "Signs and logarithms of the absolute values of the determinants of matrices A (..., n, n): 0 and -inf of a singular one, "
          "whose gradient is 0. The sign has none.",
   .in = "A", .out = "output0 output1 [output2] [output3]", .shape = det_shape, .type = det_type, .grad = "g1 o0 o2 o3",

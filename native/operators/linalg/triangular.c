@@ -384,11 +384,13 @@ static const struct kernel syrk_back_k[]   = { { "gemm",   syrk_back,  T_FLOAT, 
 
 const struct op op_triangular[] = { {
   .name = "_linalg_potrf", .alias = "linalg_potrf",
+  .flags = OP_MAY_FAIL,
   .doc = "Cholesky factors of symmetric positive definite matrices A (..., n, n), of which one triangle is read: L with A = L L^T, "
          "or U with A = U^T U; the other triangle is 0. The gradient is symmetric.",
   FACTOR, .grad = "g0 o0", .back = "_backward_linalg_potrf", .cpu = potrf_cpu, .back_cpu = potrf_back_k, .inplace = "0=0",
 }, {
   .name = "_linalg_potri", .alias = "linalg_potri",
+  .flags = OP_MAY_FAIL,
   .doc = "Inverses of the matrices whose Cholesky factors A (..., n, n) are: (A A^T)^-1, or (A^T A)^-1 of upper triangles. "
          "The gradient is a triangle.",
   FACTOR, .grad = "g0 i0 o0", .back = "_backward_linalg_potri", .cpu = potri_cpu, .back_cpu = potri_back_k, .inplace = "0=0",
@@ -398,6 +400,7 @@ const struct op op_triangular[] = { {
   TRIANGLES, .grad = "g0 i0 i1", .back = "_backward_linalg_trmm", .cpu = trmm_cpu, .back_cpu = trmm_back_k, .inplace = "0=1",
 }, {
   .name = "_linalg_trsm", .alias = "linalg_trsm",
+  .flags = OP_MAY_FAIL,
   .doc = "X with op(A) X = alpha B, or X op(A) = alpha B, for triangular A (..., k, k) and B (..., m, n). Gradients of both.",
   TRIANGLES, .grad = "g0 i0 o0", .shown = "g0 i0 i1 o0", .back = "_backward_linalg_trsm", .cpu = trsm_cpu, .back_cpu = trsm_back_k,
   .inplace = "0=1",

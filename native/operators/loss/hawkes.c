@@ -170,6 +170,7 @@ static const struct kernel back[] = { { "events", backward, T_MARKS, .scratch = 
 
 const struct op op_hawkes[] = { {
   .name = "_contrib_hawkesll",
+  .flags = OP_MAY_FAIL,
   .doc = "Log likelihoods (N,) of N sequences of events of a Hawkes process with K kinds, and their memories at the end (N, K): base "
          "intensities lda (N, K), alpha and beta (K,), memories state (N, K), times between events lags (N, T), kinds marks (N, T) "
          "int32, from 0, valid_length (N,), max_time (N,). Gradients of lda, alpha, beta through the likelihood.",

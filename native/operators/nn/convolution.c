@@ -128,6 +128,23 @@ static int shape(struct infer *s)
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
+/* Moves innermost axes of one element to the front: kernels run along the innermost axis, and
+** (h, 1) lies in memory as (1, h) does. */
+static void drop_last_axes(struct window *w)
+{
+  int64_t *field[] = { w->in, w->out, w->kernel, w->stride, w->dilate, w->pad };
+  for (int turn = 0; turn < 2; turn++) {
+    if (w->in[2] != 1 || w->out[2] != 1 || w->kernel[2] != 1 || w->pad[2]) return;
+    w->stride[2] = w->dilate[2] = 1;
+    for (size_t f = 0; f < sizeof field / sizeof *field; f++) {
+      int64_t last = field[f][2];
+      field[f][2] = field[f][1];
+      field[f][1] = field[f][0];
+      field[f][0] = last;
+    }
+  }
+}
+
 struct window conv_window(
     const struct conv *p, const ty_desc *x, const ty_desc *weight, const ty_desc *y)
 {
@@ -147,7 +164,10 @@ struct window conv_window(
     w.dilate[a] = has ? p->dilate.d[i] : 1;
     w.pad[a] = has ? p->pad.d[i] : 0;
   }
-  if (!window_1x1(&w)) return w;
+  if (!window_1x1(&w)) {
+    drop_last_axes(&w);
+    return w;
+  }
   w.in[2] = w.out[2] = window_in(&w); /* 1 x 1: an image is one long row */
   w.in[0] = w.in[1] = w.out[0] = w.out[1] = 1;
   return w;

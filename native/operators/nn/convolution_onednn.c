@@ -36,7 +36,7 @@ static const char *refuse(const struct call *c, const struct window *w)
   double work = window_products(w);
   if (in_blocks(c)) return work > 1e5 ? NULL : "small";
   if (w->channels == 1 && w->filters == 1 && w->groups % 16 == 0)
-    return work > 1e6 ? NULL : "small";
+    return work > 5e3 ? NULL : "small";
   if (w->channels % 16 || w->filters % 16) return "channels or filters are not in sixteens";
   if (window_taps(w) == 1) return "one tap";
   return work > 4e6 ? NULL : "small";

@@ -361,7 +361,8 @@ PHILOX(randint_kernels, randint_run, T(TY_I32) | T(TY_I64), K_ANYWHERE)
     PARAM(law##_like_params), .cpu = law##_random_kernels }
 #define SAMPLE(law, in_, doc_) \
   { .name = "_sample_" #law, .alias = "sample_" #law, .doc = "A block of `shape` " doc_, \
-    .in = in_, PARAM(sample_params), .check = check_dtype, .shape = sample_shape, \
+    .in = in_, .flags = OP_RANDOM | OP_ZERO_GRAD | OP_MAY_FAIL, .param = sample_params, \
+    .param_size = sizeof(struct random), .check = check_dtype, .shape = sample_shape, \
     .type = sample_type, .cpu = law##_sample_kernels }
 
 const struct op op_sample[] = {

@@ -58,6 +58,7 @@ local MODULES = {
   op               = "tycho.op",
   runtime          = "tycho.runtime",
   log              = "tycho.log",
+  onnx             = "tycho.onnx",
 }
 
 -- what lives in a module but is used everywhere: name -> module, field

@@ -25,16 +25,35 @@ File.__index = File
 local ENCODINGS = { plain = C.TY_FILE_PLAIN, swapped = C.TY_FILE_SWAPPED }
 
 
+local function opened(pointer, path, func)
+  local size = ffi.new("int64_t[1]")
+  local handle = native.own(pointer, C.ty_file_free)
+  check(C.ty_file_size(handle, size), func)
+  return setmetatable({ _h = handle, path = path, size = tonumber(size[0]), func = func }, File)
+end
+
+
 --- Opens a file.
 -- @string path
 -- @string func the public function that was asked, for errors
 -- @treturn table with the methods below, and `path`, `size` in bytes
 function file_arrays.open(path, func)
-  local out, size = ffi.new("ty_file *[1]"), ffi.new("int64_t[1]")
+  local out = ffi.new("ty_file *[1]")
   check(C.ty_file_open(path, out), func, { argument = path })
-  local handle = native.own(out[0], C.ty_file_free)
-  check(C.ty_file_size(handle, size), func)
-  return setmetatable({ _h = handle, path = path, size = tonumber(size[0]), func = func }, File)
+  return opened(out[0], path, func)
+end
+
+
+--- Opens a file that another one names, such as one with a model's weights. Names and links that
+-- lead out of the folder are E(`format`).
+-- @string folder
+-- @string name relative to it
+-- @string func the public function that was asked, for errors
+-- @treturn table as `open`
+function file_arrays.open_in(folder, name, func)
+  local out = ffi.new("ty_file *[1]")
+  check(C.ty_file_open_in(folder, name, out), func, { argument = name })
+  return opened(out[0], folder .. "/" .. name, func)
 end
 
 

@@ -45,6 +45,9 @@ ty.operator.register("double", Prop)
 ty.nd.Custom{ty.nd.ones{2, 3}, op_type = "double"}]] },
 
   -- contributed
+  _contrib_take_along_axis = { indices = "ty.nd.array{{0, 1, 1}}" },
+  _contrib_scatter_along_axis = { indices = "ty.nd.array{{0, 1, 1}}", updates = "1 3" },
+  _contrib_scatter_nd = { indices = "ty.nd.array{{1, 0}}", updates = "2 3" },
   _contrib_AdaptiveAvgPooling2D = { data = IMAGE, output_size = "{2, 2}" },
   _contrib_BilinearResize2D = { data = IMAGE, height = "4", width = "4" },
   _contrib_DeformableConvolution = { data = IMAGE, offset = "1 18 6 6" },

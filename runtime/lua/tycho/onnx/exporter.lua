@@ -1,0 +1,766 @@
+--- From a symbol and its parameters to an ONNX file (not for users; `ty.onnx.export_model`).
+--
+-- Nodes are written in the symbol's order by functions of the tables (onnx/to_math.lua and its
+-- like); what depends on parameters alone is computed first. Shapes are inferred twice, with
+-- different sizes of the dynamic axes, so that it is known which sizes must stay open.
+--
+-- @module tycho.onnx.exporter
+
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
+
+local pairs = require("tycho.core.iterate").pairs
+local ffi = require "ffi"
+local args = require "tycho.core.args"
+local sorted_keys = require("tycho.core.attrs").keys
+local call = require "tycho.ndarray.call"
+local class = require "tycho.ndarray.class"
+local context = require "tycho.core.context"
+local Error = require "tycho.core.error"
+local graph = require "tycho.symbol.graph"
+local native = require "tycho.core.ffi"
+local node = require "tycho.symbol.node"
+local registry = require "tycho.op.registry"
+local symbol = require "tycho.symbol.symbol"
+local tables = require "tycho.core.tables"
+local transfer = require "tycho.ndarray.transfer"
+local writer = require "tycho.onnx.writer"
+
+local C, DTYPES, DTYPE_NAMES = native.C, args.DTYPES, args.DTYPE_NAMES
+
+local export = {}
+
+local Export = {}
+Export.__index = Export
+
+local IR_VERSION = 8
+local LEAST_OPSET, MOST_OPSET = 13, 21
+-- TensorProto.DataType
+local CODES = { float32 = 1, uint8 = 2, int8 = 3, int32 = 6, int64 = 7, bool = 9, float16 = 10,
+  float64 = 11, bfloat16 = 16 }
+export.CODES = CODES
+
+-- AttributeProto.type
+local FLOAT, INT, STRING, TENSOR, GRAPH, FLOATS, INTS, STRINGS = 1, 2, 3, 4, 5, 6, 7, 8
+
+
+-- Attributes --------------------------------------------------------------------------------------
+
+local Float = {}
+
+--- A number, or a list of them, that an attribute has as a float.
+function export.float(v)
+  return setmetatable({ v = v }, Float)
+end
+
+
+local function write_tensor(name, x, scalar)
+  local m = writer.message()
+  m:integers(1, scalar and {} or x.shape)
+  m:integer(2, CODES[x.dtype])
+  m:text(8, name)
+  m:array(9, x:as_in_context(context.cpu()))
+  return m
+end
+
+
+local function write_attribute(name, v)
+  local m = writer.message()
+  local kind
+  m:text(1, name)
+  if getmetatable(v) == Float then
+    kind = type(v.v) == "table" and FLOATS or FLOAT
+    if kind == FLOATS then
+      m:floats(7, v.v)
+    else
+      m:float(2, v.v)
+    end
+  elseif type(v) == "string" then
+    kind = STRING
+    m:text(4, v)
+  elseif type(v) == "boolean" or type(v) == "number" then
+    kind = INT
+    m:integer(3, type(v) == "number" and v or v and 1 or 0)
+  elseif v.nodes then
+    kind = GRAPH
+    m:message(6, export.graph_message(v))
+  elseif v.array then
+    kind = TENSOR
+    m:message(5, write_tensor("", v.array))
+  elseif v.words then
+    kind = STRINGS
+    for _, word in ipairs(v.words) do
+      m:text(9, word)
+    end
+  else
+    kind = INTS
+    m:integers(8, v)
+  end
+  m:integer(20, kind)
+  return m
+end
+
+
+-- Graphs ------------------------------------------------------------------------------------------
+
+local function new_graph(name)
+  return { name = name, nodes = {}, initializers = {}, inputs = {}, outputs = {} }
+end
+
+
+local function value_message(info)
+  local m, type_message, tensor, shape = writer.message(), writer.message(), writer.message(),
+    writer.message()
+  for _, size in ipairs(info.shape or {}) do
+    local dim = writer.message()
+    if type(size) == "string" then
+      dim:text(2, size)
+    else
+      dim:integer(1, size)
+    end
+    shape:message(1, dim)
+  end
+  tensor:integer(1, CODES[info.dtype])
+  if info.shape then
+    tensor:message(2, shape)
+  end
+  type_message:message(1, tensor)
+  m:text(1, info.name)
+  m:message(2, type_message)
+  return m
+end
+
+
+local function node_message(n)
+  local m = writer.message()
+  for _, name in ipairs(n.inputs) do
+    m:text(1, name)
+  end
+  for _, name in ipairs(n.outputs) do
+    m:text(2, name)
+  end
+  m:text(3, n.name)
+  m:text(4, n.op)
+  for _, key in ipairs(n.order) do
+    m:message(5, write_attribute(key, n.attrs[key]))
+  end
+  return m
+end
+
+
+--- A graph as a message.
+function export.graph_message(g)
+  local m = writer.message()
+  for _, n in ipairs(g.nodes) do
+    m:message(1, node_message(n))
+  end
+  m:text(2, g.name)
+  for _, init in ipairs(g.initializers) do
+    m:message(5, write_tensor(init.name, init.array, init.scalar))
+  end
+  for _, info in ipairs(g.inputs) do
+    m:message(11, value_message(info))
+  end
+  for _, info in ipairs(g.outputs) do
+    m:message(12, value_message(info))
+  end
+  return m
+end
+
+
+Export.float = export.float
+
+
+-- Writing nodes -----------------------------------------------------------------------------------
+
+function Export:free_name(hint)
+  local name = hint
+  while self.names[name] do
+    self.counter = self.counter + 1
+    name = hint .. "_" .. self.counter
+  end
+  self.names[name] = true
+  return name
+end
+
+
+--- Writes a node.
+-- @string op ONNX's operator
+-- @tparam {string,...} inputs names, "" for an absent one
+-- @tparam[opt] table attrs numbers are integers, others `export.float`
+-- @int[opt=1] count of outputs
+-- @treturn string,... their names
+function Export:emit(op, inputs, attrs, count)
+  local n = { op = op, inputs = inputs, attrs = attrs or {}, outputs = {}, order = {} }
+  n.name = self:free_name(self.hint .. "_" .. op)
+  for i = 1, count or 1 do
+    n.outputs[i] = self:free_name(n.name .. "_out" .. (i > 1 and i or ""))
+  end
+  for key in pairs(n.attrs) do
+    n.order[#n.order + 1] = key
+  end
+  table.sort(n.order)
+  table.insert(self.graph.nodes, n)
+  return unpack(n.outputs)
+end
+
+
+--- A constant array.
+-- @treturn string its name
+function Export:array(x, hint)
+  local name = self:free_name(hint or self.hint .. "_const")
+  table.insert(self.graph.initializers, { name = name, array = x })
+  return name
+end
+
+
+--- A constant of numbers.
+-- @tparam {number,...} list
+-- @string dtype
+-- @tparam[opt] {int,...} shape
+function Export:list(list, dtype, shape)
+  local x = transfer.from_table(list, DTYPES[dtype], self.func)
+  return self:array(shape and x:reshape(shape) or x)
+end
+
+
+--- A list of sizes, axes or indices.
+function Export:ints(list) return self:list(list, "int64") end
+
+
+--- One number, as an array of one element.
+function Export:number(v, dtype) return self:list({ v }, dtype) end
+
+
+--- One number, as an array without dimensions.
+function Export:scalar(v, dtype)
+  local name = self:number(v, dtype)
+  local list = self.graph.initializers
+  list[#list].scalar = true
+  return name
+end
+
+
+--- Refuses the node under way.
+function Export:refuse(text, ...)
+  local n = self.node
+  Error.raise{ code = "unsupported", func = self.func, op = n.op, node = n.name, where = n.where,
+    message = text:format(...) }
+end
+
+
+--- Another shape, whose open sizes are -1 or copied.
+-- @string x
+-- @tparam table from shape of x, with names of open sizes
+-- @tparam table to
+function Export:reshape(x, from, to)
+  if tables.same(from, to) then
+    return x
+  elseif #to == 0 then
+    local axes = {}
+    for i = 1, #from do
+      axes[i] = i - 1
+    end
+    return self:emit("Squeeze", { x, self:ints(axes) })
+  end
+  local open, list = 0, {}
+  for i, size in ipairs(to) do
+    if type(size) == "number" then
+      list[i] = size
+    elseif from[i] == size then
+      list[i] = 0
+    else
+      open, list[i] = open + 1, -1
+    end
+  end
+  if open > 1 then
+    self:refuse("a shape with several dynamic axes")
+  end
+  return self:emit("Reshape", { x, self:ints(list) })
+end
+
+
+--- A shape whose sizes are all known.
+function Export:known(shape)
+  for axis, size in ipairs(shape) do
+    if type(size) ~= "number" then
+      self:refuse("axis %d is dynamic, but its size is needed", axis - 1)
+    end
+  end
+  return shape
+end
+
+
+function Export:cast(x, from, to)
+  if from == to then
+    return x
+  end
+  return self:emit("Cast", { x }, { to = CODES[to] })
+end
+
+
+-- Parameters of operators -------------------------------------------------------------------------
+
+local function parse_list(text)
+  local list = {}
+  for word in text:gmatch("[^%s,()%[%]]+") do
+    list[#list + 1] = tonumber(word) or word == "None" and "None" or word
+  end
+  return list
+end
+
+
+local function parse(text, kind)
+  if text == nil or text == "None" then
+    return nil
+  elseif kind:find "tuple" then
+    return parse_list(text)
+  elseif kind:find "^boolean" then
+    return text == "True" or text == "true" or tonumber(text) ~= nil and tonumber(text) ~= 0
+  elseif kind:find "^int" or kind:find "^float" then
+    return tonumber(text)
+  end
+  return text
+end
+
+
+--- The parameters of a node, with the operator's defaults, as Lua values.
+function export.params(n)
+  local schema, p = registry.find(n.op), {}
+  for _, param in ipairs(schema.params) do
+    local text = n.attrs[param.name]
+    if text == nil then
+      text = param.default
+    end
+    p[param.name] = parse(text, param.type)
+    if param.type:find "^dtype" and p[param.name] and tonumber(p[param.name]) then
+      p[param.name] = DTYPE_NAMES[tonumber(p[param.name])]
+    end
+  end
+  return p
+end
+
+
+-- Shapes ------------------------------------------------------------------------------------------
+
+local ALTERNATIVE, NEXT = 7919, 16       -- sizes that no other axes are likely to have
+
+-- All values' descriptions for given shapes and types.
+local function infer(self, shapes)
+  local built = self.built
+  local count, kept = 0, {}
+  for _ in pairs(shapes) do
+    count = count + 1
+  end
+  local wants = ffi.new("ty_want[?]", count + 1)
+  local i = 0
+  for name, shape in pairs(shapes) do
+    local w = wants[i]
+    kept[#kept + 1] = name
+    w.name = kept[#kept]
+    w.desc.dtype, w.desc.ndim = self.dtypes[name] and DTYPES[self.dtypes[name]] or C.TY_NODTYPE,
+      #shape
+    for k, size in ipairs(shape) do
+      w.desc.dim[k - 1] = size
+    end
+    i = i + 1
+  end
+  local first, total = node.firsts(built.order)
+  local descs = ffi.new("ty_desc[?]", total + 1)
+  native.check(C.ty_graph_infer(built.handle, wants, count, 1, descs), self.func)
+  return descs, first
+end
+
+
+-- Other sizes for the dynamic axes, and their names by both sizes. shared: axes of one size are
+-- one, as the batch of several inputs is.
+local function other_sizes(self, shared)
+  local shapes, open_names, by_size, alternative = {}, {}, {}, ALTERNATIVE
+  for _, name in ipairs(sorted_keys(self.shapes)) do
+    local shape = self.shapes[name]
+    shapes[name] = tables.copied(shape)
+    for _, axis in ipairs(self.dynamic[name] or {}) do
+      local size = shape[axis + 1]
+      if size == nil then
+        Error.raise{ code = "value", func = self.func, argument = "dynamic", got = axis,
+          expected = ("an axis of %d"):format(#shape), message = ("bad axis of '%s'"):format(name) }
+      end
+      local other = shared and by_size[size] or alternative
+      by_size[size], alternative = other, math.max(alternative, other + NEXT)
+      shapes[name][axis + 1] = other
+      local key = size .. "_" .. other
+      open_names[key] = open_names[key] or name .. "_" .. axis
+    end
+  end
+  return shapes, open_names
+end
+
+
+-- Shapes of all values, open sizes by name, and types.
+local function infer_all(self)
+  local a, first = infer(self, self.shapes)
+  local shapes, open_names = other_sizes(self, false)
+  local ok, b = pcall(infer, self, shapes)
+  if not ok then
+    shapes, open_names = other_sizes(self, true)
+    b = infer(self, shapes)
+  end
+  self.described = {}
+  for n, at in pairs(first) do
+    local list = {}
+    for k = 1, #n.ports.outputs do
+      local d, other, shape = a[at + k - 1], b[at + k - 1], {}
+      for i = 1, d.ndim do
+        local size, size2 = tonumber(d.dim[i - 1]), tonumber(other.dim[i - 1])
+        if size ~= size2 then
+          local key = size .. "_" .. size2
+          open_names[key] = open_names[key] or "dynamic_" .. key
+          size = open_names[key]
+        end
+        shape[i] = size
+      end
+      list[k] = { shape = shape, dtype = DTYPE_NAMES[d.dtype] or "float32" }
+    end
+    self.described[n] = list
+  end
+end
+
+
+-- Walking -----------------------------------------------------------------------------------------
+
+local converters = {}
+for _, list in ipairs{ require "tycho.onnx.to_math", require "tycho.onnx.to_shape",
+    require "tycho.onnx.to_nn", require "tycho.onnx.to_layers" } do
+  for name, f in pairs(list) do
+    converters[name] = f
+  end
+end
+
+--- Names of the operators that can be written, sorted.
+function export.operators()
+  local list = {}
+  for name in pairs(converters) do
+    list[#list + 1] = name
+  end
+  table.sort(list)
+  return list
+end
+
+
+-- The name of a node's output; constants become initializers when something reads them.
+local function name_of(self, entry)
+  local n, k = entry[1], entry[2]
+  self.value_names[n] = self.value_names[n] or {}
+  local names = self.value_names[n]
+  if not names[k + 1] then
+    local x = self.constants[n] and self.constants[n][k + 1]
+    if not x then
+      return nil
+    end
+    names[k + 1] = self:array(x, node.output_name(n, k))
+  end
+  return names[k + 1]
+end
+
+
+-- What a converter is given: p (parameters), inputs (names), shapes, dtypes, out (shape and dtype
+-- of each output), constant(i): the array of an input that is a parameter.
+local function node_context(self, n)
+  local c = { node = n, p = export.params(n), shapes = {}, dtypes = {}, out = self.described[n],
+    count = #n.inputs }
+  for i, entry in ipairs(n.inputs) do
+    local d = self.described[entry[1]][entry[2] + 1]
+    c.shapes[i], c.dtypes[i] = d.shape, d.dtype
+  end
+  c.inputs = setmetatable({}, { __index = function(_, i)
+    return n.inputs[i] and name_of(self, n.inputs[i])
+  end })
+  function c.constant(i)
+    local entry = n.inputs[i]
+    return entry and self.constants[entry[1]] and self.constants[entry[1]][entry[2] + 1]
+  end
+  return c
+end
+
+
+-- Runs a node whose inputs are all constants; its outputs are constants then.
+local function fold(self, n)
+  local arrays, flat = {}, {}
+  for i, entry in ipairs(n.inputs) do
+    arrays[i] = self.constants[entry[1]][entry[2] + 1]
+  end
+  for key, text in pairs(n.attrs) do
+    if not key:find "^__" then
+      flat[#flat + 1], flat[#flat + 2] = key, text
+    end
+  end
+  local given = {}
+  for k = 1, #n.inputs == 0 and n.ports.nvisible or 0 do
+    local d = self.described[n][k]       -- what decides them may be their readers
+    given[k] = class.new(d.shape, DTYPES[d.dtype], C.TY_CPU, self.func)
+  end
+  self.constants[n] = call.many(n.op, self.func, arrays, #arrays, flat, given, n.ports.nvisible)
+end
+
+
+local function all_constant(self, n)
+  for _, entry in ipairs(n.inputs) do
+    if not self.constants[entry[1]] then
+      return false
+    end
+  end
+  for k = 1, #n.inputs == 0 and n.ports.nvisible or 0 do
+    for _, size in ipairs(self.described[n][k].shape) do
+      if type(size) ~= "number" or size == 0 then
+        return false
+      end
+    end
+  end
+  return not n.bodies and not n.op:find "random" and not n.op:find "sample" and n.op ~= "Dropout"
+end
+
+
+local function step(self, n)
+  if all_constant(self, n) then
+    fold(self, n)
+    return
+  end
+  local convert = converters[n.op]
+  self.node, self.hint = n, n.name
+  if not convert then
+    self:refuse("ONNX files of this exporter have no such operator")
+  end
+  self.value_names[n] = { convert(self, node_context(self, n)) }
+end
+
+
+-- Converts nodes in order.
+function Export:run(order)
+  for _, n in ipairs(order) do
+    if n.op then
+      step(self, n)
+    end
+  end
+end
+
+-- Bodies ------------------------------------------------------------------------------------------
+
+-- Converts a body into the graph under way. bound: by the number of its variable, from 0,
+-- { description, name }.
+local function convert_body(self, body, bound)
+  local before = { built = self.built, shapes = self.shapes, dtypes = self.dtypes,
+    described = self.described, dynamic = self.dynamic, node = self.node }
+  self.built, self.shapes, self.dtypes, self.dynamic = graph.of(body, self.func), {}, {}, {}
+  local at = 0
+  for _, n in ipairs(self.built.order) do
+    if not n.op then
+      local own = bound[at]
+      self.shapes[n.name], self.dtypes[n.name] = self:known(own[1].shape), own[1].dtype
+      self.value_names[n] = { own[2] }
+      at = at + 1
+    end
+  end
+  infer_all(self)
+  self:run(self.built.order)
+  local outputs = {}
+  for i, entry in ipairs(body._entries) do
+    local d = self.described[entry[1]][entry[2] + 1]
+    outputs[i] = { name = self:emit("Identity", { name_of(self, entry) }), shape = d.shape,
+      dtype = d.dtype }
+  end
+  for key, v in pairs(before) do
+    self[key] = v
+  end
+  return outputs
+end
+
+
+--- A body as a graph.
+-- @tparam Symbol body
+-- @tparam table bound by the number of its variable: { description, name, input = true: an input }
+-- @tparam {int,...} given numbers of the variables that are inputs, in order
+-- @tparam[opt] function f called with the outputs while the graph is under way; its result is the
+--   graph's `condition`
+-- @treturn table the graph, without outputs
+-- @treturn table its outputs: name, shape, dtype
+function Export:body(body, bound, given, f)
+  local outer, g = self.graph, new_graph(self:free_name(self.hint .. "_body"))
+  self.graph = g
+  g.counter, g.alive = self:free_name(g.name .. "_step"), self:free_name(g.name .. "_alive")
+  for _, at in ipairs(given) do
+    local own = bound[at]
+    own[2] = self:free_name(g.name .. "_" .. own[2])
+    table.insert(g.inputs, { name = own[2], shape = own[1].shape, dtype = own[1].dtype })
+  end
+  local outputs = convert_body(self, body, bound)
+  if f then
+    g.condition = { name = f(outputs), shape = {}, dtype = "bool" }
+  end
+  self.graph = outer
+  return g, outputs
+end
+
+
+--- A body whose nodes are written among those around it; the name of its output.
+function Export:inline(body, bound)
+  local outputs = convert_body(self, body, bound)
+  return outputs[1].name, outputs[1]
+end
+
+
+-- Renames the last node's output where nothing else has asked for the name.
+local function head_name(self, entry, wanted)
+  local name = name_of(self, entry)
+  self.hint = wanted
+  local out = self:emit("Identity", { name })
+  local n = self.graph.nodes[#self.graph.nodes]
+  if not self.names[wanted] then
+    n.outputs[1] = wanted
+    self.names[wanted] = true
+    return wanted
+  end
+  return out
+end
+
+
+local function sorted_inputs(self)
+  local list = {}
+  for _, n in ipairs(self.built.order) do
+    if not n.op and not self.params[n.name] then
+      list[#list + 1] = n
+    end
+  end
+  return list
+end
+
+
+-- Inputs that no output needs, as labels of losses, are left out.
+local function used_names(g)
+  local used = {}
+  for _, n in ipairs(g.nodes) do
+    for _, name in ipairs(n.inputs) do
+      used[name] = true
+    end
+    for _, v in pairs(n.attrs) do
+      if type(v) == "table" and v.nodes then
+        for name in pairs(used_names(v)) do
+          used[name] = true
+        end
+      end
+    end
+  end
+  return used
+end
+
+
+-- Nodes and constants that the outputs need.
+local function prune(g)
+  local wanted = {}
+  for _, info in ipairs(g.outputs) do
+    wanted[info.name] = true
+  end
+  local kept = {}
+  for i = #g.nodes, 1, -1 do
+    local n, needed = g.nodes[i], false
+    for _, name in ipairs(n.outputs) do
+      needed = needed or wanted[name]
+    end
+    if needed then
+      table.insert(kept, 1, n)
+      for name in pairs(used_names{ nodes = { n } }) do
+        wanted[name] = true
+      end
+    end
+  end
+  g.nodes = kept
+  local constants = {}
+  for _, init in ipairs(g.initializers) do
+    constants[#constants + 1] = wanted[init.name] and init or nil
+  end
+  g.initializers = constants
+  return wanted
+end
+
+
+local function model_message(self)
+  local m, opset = writer.message(), writer.message()
+  m:integer(1, IR_VERSION)
+  m:text(2, "Tycho")
+  m:text(3, native.text(C.ty_version()))
+  opset:text(1, "")
+  opset:integer(2, self.opset)
+  m:message(8, opset)
+  m:message(7, export.graph_message(self.graph))
+  return m
+end
+
+
+local function missing_shapes(self, inputs)
+  for _, n in ipairs(inputs) do
+    local d = self.described[n][1]
+    for _, size in ipairs(d.shape) do
+      if size == 0 then
+        Error.raise{ code = "shape", func = self.func, argument = n.name, expected = "a shape",
+          got = "nothing", message = ("the shape of '%s' is not known; give it in input_shapes")
+          :format(n.name) }
+      end
+    end
+    if #d.shape == 0 then
+      Error.raise{ code = "shape", func = self.func, argument = n.name, expected = "a shape",
+        got = "nothing",
+          message = ("'%s' is neither a parameter nor has it a shape in input_shapes")
+        :format(n.name) }
+    end
+  end
+end
+
+
+--- Writes a file.
+-- @tparam table a symbol, params (name -> NDArray), shapes (input -> sizes), dtypes, file, opset,
+--   dynamic (input -> axes)
+-- @string func public name, for errors
+function export.run(a, func)
+  if a.opset < LEAST_OPSET or a.opset > MOST_OPSET then
+    Error.raise{ code = "value", func = func, argument = "opset", got = a.opset,
+      expected = ("%d to %d"):format(LEAST_OPSET, MOST_OPSET), message = "bad opset" }
+  end
+  local self = setmetatable({ func = func, symbol = a.symbol, params = a.params, shapes = {},
+    dtypes = {}, opset = a.opset, dynamic = a.dynamic, graph = new_graph(a.name), names = {},
+    counter = 0, value_names = {}, constants = {} }, Export)
+  self.built = graph.of(a.symbol, func)
+  for name, shape in pairs(a.shapes) do
+    self.shapes[name], self.dtypes[name] = shape, a.dtypes[name]
+  end
+  for _, n in ipairs(self.built.order) do
+    local x = not n.op and a.params[n.name]
+    if x then
+      self.shapes[n.name], self.dtypes[n.name], self.constants[n] = x.shape, x.dtype, { x }
+    end
+  end
+  infer_all(self)
+  local inputs = sorted_inputs(self)
+  for _, n in ipairs(inputs) do
+    self.names[n.name] = true
+    self.value_names[n] = { n.name }
+  end
+  self:run(self.built.order)
+  for _, entry in ipairs(a.symbol._entries) do
+    local d = self.described[entry[1]][entry[2] + 1]
+    local name = head_name(self, entry, node.output_name(entry[1], entry[2]))
+    table.insert(self.graph.outputs, { name = name, shape = d.shape, dtype = d.dtype })
+  end
+  local used = prune(self.graph)
+  local kept = {}
+  for _, n in ipairs(inputs) do
+    if used[n.name] then
+      kept[#kept + 1] = n
+      local d = self.described[n][1]
+      table.insert(self.graph.inputs, { name = n.name, dtype = d.dtype, shape = d.shape })
+    end
+  end
+  missing_shapes(self, kept)
+  writer.save(a.file, model_message(self), func)
+end
+
+
+export.symbol = symbol
+return export

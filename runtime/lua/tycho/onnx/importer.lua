@@ -1,0 +1,472 @@
+--- From an ONNX file to a symbol and its parameters (not for users; `ty.onnx.import_model`).
+--
+-- Nodes are converted in the file's order by functions of the operator tables. What depends on
+-- constants only is computed on the way (onnx/value.lua), so that shape arithmetic leaves no trace.
+--
+-- @module tycho.onnx.importer
+
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
+
+local pairs = require("tycho.core.iterate").pairs
+local Error = require "tycho.core.error"
+local model_file = require "tycho.onnx.model_file"
+local node = require "tycho.symbol.node"
+local Node = require "tycho.onnx.node"
+local operators = require "tycho.onnx.operators"
+local simplify = require "tycho.symbol.simplify"
+local symbol = require "tycho.symbol.symbol"
+require "tycho.executor.executor"                          -- symbols can be bound
+local tables = require "tycho.core.tables"
+local tensor = require "tycho.onnx.tensor"
+local value = require "tycho.onnx.value"
+
+local import = {}
+
+local Import = {}
+Import.__index = Import
+
+local LEAST_OPSET, MOST_OPSET = 1, 28
+local MOST_DEPTH = 64                                    -- graphs and functions in each other
+
+
+-- Errors ------------------------------------------------------------------------------------------
+
+-- What a node is called in errors.
+local function label(n)
+  if n.name ~= "" then
+    return n.name
+  end
+  return n.outputs[1] or ""
+end
+
+
+local function full_name(n)
+  return n.domain == "" and n.op or n.domain .. "." .. n.op
+end
+
+
+function Import:fail(code, message)
+  local n, version = self.node, ""
+  if n then
+    local opset = self.opsets[n.domain]
+    version = opset and (" (opset %d)"):format(opset) or ""
+  end
+  Error.raise{ code = code, func = self.func, op = n and full_name(n) .. version,
+    node = n and label(n), argument = self.path, where = self.path,
+    message = message }
+end
+
+
+-- Notes what is missing, with `partial`; otherwise raises it.
+function Import:miss(e)
+  if not (self.partial and Error.is_error(e) and e.code == "unsupported") then
+    error(e, 0)
+  end
+  self.missing[#self.missing + 1] = { node = e.node, op = e.op, message = e.message }
+end
+
+
+-- What a converter stumbles over in a node that breaks its operator's rules (inputs that are
+-- absent, dimensions that are not there) is the file's mistake; other errors stay.
+function Import:explained(e)
+  if type(e) ~= "string" or not (e:find("attempt to ", 1, true) or e:find("bad argument", 1, true))
+  then
+    return e
+  end
+  local ok, explained = pcall(self.fail, self, "format", "the node does not fit its operator")
+  assert(not ok)
+  explained.cause = e
+  return explained
+end
+
+
+-- Names -------------------------------------------------------------------------------------------
+
+-- Values by name, inside the scope around it.
+local function new_scope(outer)
+  return { values = {}, outer = outer }
+end
+
+
+local function find(scope, name)
+  while scope do
+    local v = scope.values[name]
+    if v ~= nil then
+      return v
+    end
+    scope = scope.outer
+  end
+end
+
+
+function Import:put(scope, name, v)
+  if scope.values[name] ~= nil then
+    self:fail("format", ("the name '%s' is given twice"):format(name))
+  end
+  scope.values[name] = v
+end
+
+
+--- The value of a name that a node reads; false: what makes it is missing.
+function Import:get(scope, name)
+  local v = find(scope, name)
+  if v == nil then
+    self:fail("format", ("'%s' is read, but no node before gives it"):format(name))
+  end
+  return v
+end
+
+
+-- Constants and inputs ----------------------------------------------------------------------------
+
+--- A tensor of the file as a constant.
+function Import:constant_of(t)
+  local read = tensor.read(t, self.model)
+  local v = value.constant(read.array, read.shape, read.dtype, t.name ~= "" and t.name or nil)
+  v.onnx_type = read.onnx_type
+  return v
+end
+
+
+-- A shape as the file has it, with what the caller gives for it.
+function Import:input_shape(info)
+  local given, dims = self.shapes[info.name], info.type.dims
+  if not given and not dims then
+    self:fail("shape", ("the file has no shape of input '%s'; give it: shapes = {['%s'] = {...}}")
+      :format(info.name, info.name))
+  end
+  dims = dims or given
+  if #dims == 0 and given and (#given == 0 or #given == 1 and given[1] == 1) then
+    return {}
+  elseif given and #given ~= #dims then
+    Error.raise{ code = "shape", func = self.func, argument = info.name, expected = dims,
+      got = given, message = ("input '%s' has %d dimensions"):format(info.name, #dims) }
+  end
+  local shape = {}
+  for i, size in ipairs(dims) do
+    local wanted = given and given[i]
+    if type(size) == "number" and wanted and wanted ~= size and wanted > 0 and size > 0 then
+      Error.raise{ code = "shape", func = self.func, argument = info.name, expected = dims,
+        got = given, message = ("axis %d of input '%s'"):format(i - 1, info.name) }
+    end
+    local fixed = type(size) == "number" and size > 0 and size or wanted
+    shape[i] = fixed and fixed > 0 and fixed or -1
+    if size == 0 or shape[i] > 2 ^ 47 then
+      self:fail("unsupported", ("axis %d of input '%s' has %s elements")
+        :format(i - 1, info.name, tostring(size)))
+    end
+  end
+  return shape
+end
+
+
+function Import:add_input(scope, info)
+  if info.type.kind ~= "tensor" then
+    self:fail("unsupported", ("input '%s' is %s, no tensor"):format(info.name,
+      info.type.kind or "of no type"))
+  end
+  local kind = tensor.type_of(info.type.type)
+  if not kind or not kind.dtype then
+    self:fail("unsupported", ("input '%s' has elements of type %s"):format(info.name,
+      kind and kind.name or tostring(info.type.type)))
+  end
+  local shape = self:input_shape(info)
+  local variable = node.variable(info.name, value.described(shape, kind.dtype), self.path)
+  local v = value.output({ variable, 0 }, shape, kind.dtype)
+  v.onnx_type = kind.name
+  self.names[info.name] = true
+  self.inputs[#self.inputs + 1] = { name = info.name, shape = shape, dtype = kind.dtype }
+  self:put(scope, info.name, v)
+end
+
+
+-- Nodes -------------------------------------------------------------------------------------------
+
+-- The function of the tables, or of the file, that converts a node; nil: there is none.
+function Import:converter(n)
+  local own = self.model.functions[model_file.function_key(n.domain, n.op)]
+  if own then
+    return function(context, ...)
+      return self:call_function(own, context, { n = #n.inputs, ... })
+    end
+  end
+  return (operators[n.domain] or {})[n.op]
+end
+
+
+function Import:opset_of(n)
+  local version = self.opsets[n.domain]
+  if not version then
+    self:fail("format", ("the file does not say which opset of domain '%s' it uses")
+      :format(n.domain))
+  elseif n.domain == "" and (version < LEAST_OPSET or version > MOST_OPSET) then
+    self:fail("unsupported", ("opset %d; known are %d to %d")
+      :format(version, LEAST_OPSET, MOST_OPSET))
+  end
+  return version
+end
+
+
+-- A name for the node that makes a value, if this import made it and nobody has named it.
+local function rename(self, v, name)
+  local n = v.entry and v.entry[1]
+  if n and n.op and n.where == self.path and not self.named[n] and not self.names[name] then
+    n.name = name
+    self.named[n], self.names[name] = true, true
+  end
+end
+
+
+-- Values of the inputs; absent ones are nil. known: false: one is missing.
+function Import:inputs_of(n, scope)
+  local inputs = {}
+  for i, name in ipairs(n.inputs) do
+    if name ~= "" then
+      local v = self:get(scope, name)
+      if v == false then
+        return nil
+      end
+      inputs[i] = v
+    end
+  end
+  return inputs
+end
+
+
+function Import:convert(n, scope)
+  local convert = self:converter(n)
+  if not convert then
+    value.refuse("there is no such operator here")
+  end
+  local context = setmetatable({ node = n, attrs = n.attrs, opset = self:opset_of(n),
+    import = self, scope = scope, count = #n.outputs }, Node)
+  local inputs = self:inputs_of(n, scope)
+  if not inputs then
+    return nil
+  end
+  return { convert(context, unpack(inputs, 1, #n.inputs)) }
+end
+
+
+function Import:step(n, scope)
+  local before, hint = self.node, self.hint
+  self.node = n
+  self.hint = n.name ~= "" and n.name or n.outputs[1] or n.op
+  local ok, results = pcall(self.convert, self, n, scope)
+  if not ok then
+    self:miss(self:explained(results))
+    results = nil
+  end
+  for i, name in ipairs(n.outputs) do
+    if name ~= "" then
+      local v = results and results[i] or false
+      if results and not v then
+        self:fail("unsupported", ("its output %d is not made"):format(i))
+      end
+      self:put(scope, name, v)
+      if v then
+        rename(self, v, name)
+      end
+    end
+  end
+  self.node, self.hint = before, hint
+end
+
+
+--- Converts the nodes of a graph and gives its outputs.
+-- @tparam table graph
+-- @tparam table scope with its inputs
+-- @treturn {Value,...} false: what makes it is missing
+function Import:run_graph(graph, scope)
+  self.depth = self.depth + 1
+  if self.depth > MOST_DEPTH then
+    self:fail("format", ("more than %d graphs in each other"):format(MOST_DEPTH))
+  elseif graph.has_sparse then
+    self:fail("unsupported", "sparse initializers")
+  end
+  for _, t in ipairs(graph.initializers) do
+    if scope.values[t.name] == nil then
+      self:put(scope, t.name, self:constant_of(t))
+    end
+  end
+  for _, n in ipairs(graph.nodes) do
+    self:step(n, scope)
+  end
+  local outputs = {}
+  for i, info in ipairs(graph.outputs) do
+    outputs[i] = self:get(scope, info.name)
+  end
+  self.depth = self.depth - 1
+  return outputs
+end
+
+
+--- Converts a graph of a node: its inputs are given, other names are those around it.
+-- @tparam table graph
+-- @tparam {Value,...} inputs
+-- @tparam table outer scope
+-- @treturn {Value,...} outputs
+function Import:run_body(graph, inputs, outer)
+  local scope = new_scope(outer)
+  for i, info in ipairs(graph.inputs) do
+    if not inputs[i] then
+      self:fail("format", ("its graph has %d inputs, %d are given"):format(#graph.inputs, #inputs))
+    end
+    scope.values[info.name] = inputs[i]
+  end
+  local outputs = self:run_graph(graph, scope)
+  for i = 1, #outputs do
+    if not outputs[i] then
+      self:fail("unsupported", "its graph holds what is missing")
+    end
+  end
+  return outputs
+end
+
+
+-- Nodes of a function with the attributes of the node that calls it.
+local function with_attributes(nodes, given, defaults)
+  local list = {}
+  for i, n in ipairs(nodes) do
+    local copy = n
+    if n.refs then
+      copy = tables.copy(n)
+      copy.attrs = tables.copy(n.attrs)
+      for name, ref in pairs(n.refs) do
+        copy.attrs[name] = given[ref]
+        if copy.attrs[name] == nil then
+          copy.attrs[name] = defaults[ref]
+        end
+      end
+    end
+    list[i] = copy
+  end
+  return list
+end
+
+
+--- Converts the nodes of a function of the file in place of a node.
+function Import:call_function(f, context, inputs)
+  local scope, outputs = new_scope(nil), {}
+  for i, name in ipairs(f.inputs) do
+    scope.values[name] = inputs[i]
+  end
+  for i, name in ipairs(f.outputs) do
+    outputs[i] = { name = name }
+  end
+  local opsets, before = node.merged(self.opsets, f.opsets), self.opsets
+  self.opsets = opsets
+  local results = self:run_graph({ nodes = with_attributes(f.nodes, context.attrs, f.defaults),
+    initializers = {}, outputs = outputs }, scope)
+  self.opsets = before
+  return unpack(results)
+end
+
+
+-- All -----------------------------------------------------------------------------------------
+
+-- The outputs of the network: nodes, each once.
+local function heads_of(self, outputs, graph)
+  local entries, seen = {}, {}
+  for i, v in ipairs(outputs) do
+    local name = graph.outputs[i].name
+    local entry = value.entry_of(v)
+    local key = seen[entry[1]]
+    if not entry[1].op or key and key[entry[2]] then
+      self.hint = name
+      local copy = value.output(entry, v.shape, v.dtype)
+      entry = value.op("identity", { copy }).entry
+    end
+    seen[entry[1]] = seen[entry[1]] or {}
+    seen[entry[1]][entry[2]] = true
+    entries[i] = entry
+  end
+  return entries
+end
+
+
+local function fail_missing(self)
+  local lines = {}
+  for i, m in ipairs(self.missing) do
+    lines[i] = ("%s, node %s: %s"):format(m.op or "?", m.node or "?", m.message)
+  end
+  Error.raise{ code = "unsupported", func = self.func, argument = self.path,
+    missing = self.missing, message = ("'%s' needs what is missing here: %s")
+      :format(self.path, table.concat(lines, "; ")) }
+end
+
+
+local function convert_model(self)
+  local graph, scope = self.model.graph, new_scope(nil)
+  local given = {}
+  for _, t in ipairs(graph.initializers) do
+    given[t.name] = true
+  end
+  for _, info in ipairs(graph.inputs) do
+    if not given[info.name] then
+      self:add_input(scope, info)
+    end
+  end
+  for name in pairs(self.shapes) do
+    if not scope.values[name] then
+      local names = {}
+      for i, input in ipairs(self.inputs) do
+        names[i] = input.name
+      end
+      Error.unknown{ func = self.func, argument = name, what = "input", names = names }
+    end
+  end
+  for _, t in ipairs(graph.initializers) do
+    self.names[t.name] = true
+  end
+  local outputs = self:run_graph(graph, scope)
+  if #self.missing > 0 then
+    fail_missing(self)
+  elseif #outputs == 0 then
+    self:fail("format", "the graph has no outputs")
+  end
+  return heads_of(self, outputs, graph), outputs
+end
+
+
+-- The parameters that the symbol's arguments and auxiliary states name.
+local function split_params(params, net)
+  local arguments, auxiliary = {}, {}
+  for _, name in ipairs(net:list_arguments()) do
+    arguments[name] = params[name]
+  end
+  for _, name in ipairs(net:list_auxiliary_states()) do
+    auxiliary[name] = params[name]
+  end
+  return arguments, auxiliary
+end
+
+
+--- Converts a file.
+-- @tparam table a path, shapes, partial
+-- @string func the public function that was asked
+-- @treturn table symbol, arguments, auxiliary, inputs and outputs (name, shape, dtype), model
+function import.run(a, func)
+  local model = model_file.read(a.path, func)
+  local self = setmetatable({ path = a.path, func = func, model = model, opsets = model.opsets,
+    shapes = a.shapes or {}, partial = a.partial, missing = {}, inputs = {}, params = {},
+    shapes_of = {}, names = {}, named = {}, depth = 0, hint = "onnx", where = a.path }, Import)
+  self.raise = function(code, message) self:fail(code, message) end
+  local before = value.begin(self)
+  local ok, entries, outputs = pcall(convert_model, self)
+  value.finish(before)
+  if not ok then
+    error(entries, 0)
+  end
+  local net = simplify(symbol.Symbol.of(entries), self.params, self.shapes_of, symbol.Symbol)
+  local arguments, auxiliary = split_params(self.params, net)
+  local infos = {}
+  for i, v in ipairs(outputs) do
+    infos[i] = { name = model.graph.outputs[i].name, shape = v.shape, dtype = v.dtype }
+  end
+  return { symbol = net, arguments = arguments, auxiliary = auxiliary, inputs = self.inputs,
+    outputs = infos, model = model }
+end
+
+
+return import

@@ -1,0 +1,31 @@
+--- The operators of ONNX that are known here: domain to name to function (not for users).
+--
+-- @module tycho.onnx.operators
+
+local pairs = require("tycho.core.iterate").pairs
+
+local operators = { [""] = {}, ["com.microsoft"] = {} }
+
+local TABLES = {
+  { "", require "tycho.onnx.ops_math" },
+  { "", require "tycho.onnx.ops_shape" },
+  { "", require "tycho.onnx.ops_nn" },
+  { "", require "tycho.onnx.ops_image" },
+  { "", require "tycho.onnx.ops_rnn" },
+  { "", require("tycho.onnx.ops_quantized").ops },
+  { "", require("tycho.onnx.ops_attention").ops },
+  { "", require "tycho.onnx.ops_control" },
+  { "com.microsoft", require "tycho.onnx.ops_microsoft" },
+}
+
+for _, row in ipairs(TABLES) do
+  for name, convert in pairs(row[2]) do
+    operators[row[1]][name] = convert
+  end
+end
+
+-- Optimizers write it without a domain.
+operators[""].SimplifiedLayerNormalization =
+  operators["com.microsoft"].SimplifiedLayerNormalization
+
+return operators

@@ -1,0 +1,421 @@
+--- Operators of ONNX: attention, rotary embeddings, sums over named axes (not for users); see
+-- onnx/ops_math.lua.
+--
+-- @module tycho.onnx.ops_attention
+
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
+
+local pairs = require("tycho.core.iterate").pairs
+local tables = require "tycho.core.tables"
+local tensor = require "tycho.onnx.tensor"
+local value = require "tycho.onnx.value"
+
+local attention = { ops = {} }
+local ops = attention.ops
+
+local op, product = value.op, value.product
+
+
+-- Attention ---------------------------------------------------------------------------------------
+
+--- (batch, time, heads * size) as (batch, heads, time, size).
+function attention.split_heads(n, x, heads)
+  local s = n:sizes(x, "its input")
+  if not heads or heads < 1 or s[3] % heads ~= 0 then
+    value.damaged("%d numbers for %s heads", s[3], tostring(heads))
+  end
+  return x:reshape{ s[1], s[2], heads, s[3] / heads }:transpose{ 0, 2, 1, 3 }
+end
+
+
+--- (batch, heads, time, size) as (batch, time, heads * size).
+function attention.join_heads(x)
+  local s = x.shape
+  return x:transpose{ 0, 2, 1, 3 }:reshape{ s[1], s[3], s[2] * s[4] }
+end
+
+
+--- Keys or values of fewer heads, each for several of the queries.
+function attention.repeated(x, heads)
+  local s = x.shape
+  if s[2] == heads then
+    return x
+  end
+  return x:unsqueeze(2):expand{ s[1], s[2], heads / s[2], s[3], s[4] }
+    :reshape{ s[1], heads, s[3], s[4] }
+end
+
+
+local NEVER = -math.huge
+
+-- 0 where a condition over (rows, columns) or (batch, 1, rows, columns) holds, else -infinity.
+local function bias_of(allowed, dtype)
+  return value.where(allowed, value.scalar(0, dtype), value.scalar(NEVER, dtype))
+end
+
+
+-- Which keys a query may see: row i those up to i + offset, or inside a window around that place.
+local function seen_keys(rows, columns, offset, causal, left, right)
+  if type(offset) == "number" then
+    return value.triangle(rows, columns, function(i, j)
+      local at = i + offset
+      return (not causal or j <= at) and (left < 0 or at - j <= left) and (right < 0
+        or j - at <= right)
+    end)
+  end
+  local i = value.counted_along({ rows, 1 }, 0, "int64")
+  local j = value.counted_along({ 1, columns }, 1, "int64")
+  local at = i + offset:reshape{ offset.shape[1], 1, 1, 1 }
+  local allowed
+  local function also(test) allowed = allowed and allowed:logical_and(test) or test end
+  if causal then
+    also(j:lesser_equal(at):truth())
+  end
+  if left >= 0 then
+    also((at - j):lesser_equal(left):truth())
+  end
+  if right >= 0 then
+    also((j - at):lesser_equal(right):truth())
+  end
+  return allowed
+end
+
+
+-- What is added to the scores: masks as numbers; nil: nothing.
+local function bias_for(n, q, k, mask, past, lengths)
+  local rows, columns, bias = q.shape[3], k.shape[3], nil
+  local function add(more) bias = bias and bias + more or more end
+  if mask then
+    local more = columns - mask.shape[#mask.shape]
+    local as_bias = mask.dtype == "bool" and bias_of(mask, q.dtype) or mask
+    if more > 0 then
+      local before, after = {}, {}
+      for i = 1, #mask.shape do
+        before[i], after[i] = 0, i == #mask.shape and more or 0
+      end
+      as_bias = value.pad(n, as_bias, before, after, "constant", NEVER)
+    end
+    add(as_bias)
+  end
+  local causal, left, right = n:flag("is_causal"), n:int("left_window_size", -1),
+    n:int("right_window_size", -1)
+  if causal or left >= 0 or right >= 0 then
+    local offset = past or 0
+    if lengths and not past then
+      offset = lengths:cast("int64") - rows
+    end
+    add(bias_of(seen_keys(rows, columns, offset, causal, left, right), q.dtype))
+  end
+  if lengths then
+    local j = value.counted_along({ 1, columns }, 1, "int64")
+    local inside = value.binary("lesser", j, lengths:cast("int64"):reshape{ lengths.shape[1], 1 })
+    add(bias_of(inside:truth():reshape{ lengths.shape[1], 1, 1, columns }, q.dtype))
+  end
+  return bias
+end
+
+
+--- Softmax over the last axis, 0 in rows without anything to see.
+function attention.weights(scores, bias, dtype, guarded)
+  local y = scores:cast(dtype or scores.dtype):map("softmax", {}, { axis = -1 })
+  if not guarded then
+    return y
+  end
+  local top = bias:reduce("max", { #bias.shape - 1 }, true)
+  return value.where(top:equal(NEVER), value.scalar(0, y.dtype), y)
+end
+
+
+function ops.Attention(n, q, k, v, mask, past_key, past_value, lengths)
+  local flat, q_heads, kv_heads = #q.shape == 3, n:int("q_num_heads"), n:int("kv_num_heads")
+  local dtype = q.dtype
+  if flat then
+    q = attention.split_heads(n, q, q_heads)
+    k, v = attention.split_heads(n, k, kv_heads), attention.split_heads(n, v, kv_heads)
+  end
+  local past = past_key and past_key.shape[3]
+  k = past_key and value.concat({ past_key, k }, 2) or k
+  v = past_value and value.concat({ past_value, v }, 2) or v
+  local heads, root = q.shape[2], math.sqrt(n:float("scale", 1 / math.sqrt(q.shape[4])))
+  local scores = value.batch_dot(q * root, attention.repeated(k, heads) * root, false, true)
+  local mode, softcap = n:int("qk_matmul_output_mode", 0), n:float("softcap", 0)
+  if softcap > 0 then
+    scores = (scores / softcap):map("tanh") * softcap
+  end
+  local shown = scores
+  local bias = bias_for(n, q, k, mask, past, lengths)
+  scores = bias and scores + bias or scores
+  shown = mode == 2 and scores or shown
+  local kind = n.attrs.softmax_precision and tensor.type_of(n:int("softmax_precision"))
+  local weights = attention.weights(scores, bias, kind and kind.dtype, bias ~= nil):cast(dtype)
+  shown = mode == 3 and weights or shown
+  local y = value.batch_dot(weights, attention.repeated(v, heads))
+  return flat and attention.join_heads(y) or y, k, v, shown
+end
+
+
+-- Rotary embeddings -------------------------------------------------------------------------------
+
+--- Pairs of numbers of (batch, time, heads, size) turned by angles (batch or 1, time, 1, size / 2).
+function attention.rotated(x, cos, sin, interleaved)
+  local s = x.shape
+  local first, second
+  if interleaved then
+    local pairs_of = x:reshape{ s[1], s[2], s[3], s[4] / 2, 2 }
+    first, second = pairs_of:part(4, 0, 1):squeeze(4), pairs_of:part(4, 1, 2):squeeze(4)
+  else
+    first, second = x:part(3, 0, s[4] / 2), x:part(3, s[4] / 2, s[4])
+  end
+  local real, imaginary = cos * first - sin * second, sin * first + cos * second
+  if interleaved then
+    return value.concat({ real:unsqueeze(4), imaginary:unsqueeze(4) }, 4):reshape(s)
+  end
+  return value.concat({ real, imaginary }, 3)
+end
+
+
+--- The angles' cosines or sines at places: (batch or 1, time, 1, size / 2).
+function attention.angles(cache, positions)
+  if not positions then
+    local s = cache.shape
+    return #s == 3 and cache:unsqueeze(2) or cache:reshape{ 1, s[1], 1, s[2] }
+  end
+  return op("take", { cache, positions }, { axis = 0, mode = "clip" }):unsqueeze(2)
+end
+
+
+function ops.RotaryEmbedding(n, x, cos, sin, positions)
+  local shape, flat = n:sizes(x, "its input"), #x.shape == 3
+  local y
+  if flat then
+    local heads = n:int("num_heads", 0)
+    if heads < 1 then
+      value.damaged("num_heads is missing")
+    end
+    y = x:reshape{ shape[1], shape[2], heads, shape[3] / heads }
+  else
+    y = x:transpose{ 0, 2, 1, 3 }
+  end
+  local size = y.shape[4]
+  local turned = n:int("rotary_embedding_dim", 0)
+  turned = turned == 0 and size or turned
+  local rest = turned < size and y:part(3, turned, size)
+  y = attention.rotated(y:part(3, 0, turned), attention.angles(cos, positions),
+    attention.angles(sin, positions), n:flag("interleaved"))
+  y = rest and value.concat({ y, rest }, 3) or y
+  return flat and y:reshape(shape) or y:transpose{ 0, 2, 1, 3 }
+end
+
+
+function ops.SwiGLU(n, a, b) return a * (a * n:float("alpha", 1)):map("sigmoid") * b end
+
+
+-- Sums over named axes ----------------------------------------------------------------------------
+
+-- The letters of a term, with an ellipsis as capitals from the right.
+local function letters_of(term, rank)
+  local list = {}
+  local before, after = term:match("^(%a*)%.%.%.(%a*)$")
+  if not before then
+    for letter in term:gmatch("%a") do
+      list[#list + 1] = letter
+    end
+    return list
+  end
+  for letter in before:gmatch(".") do
+    list[#list + 1] = letter
+  end
+  for i = rank - #before - #after, 1, -1 do
+    list[#list + 1] = "..." .. i
+  end
+  for letter in after:gmatch(".") do
+    list[#list + 1] = letter
+  end
+  return list
+end
+
+
+-- Takes the diagonal where a letter stands twice.
+local function diagonal(x, letters)
+  local seen = {}
+  for i, letter in ipairs(letters) do
+    local first = seen[letter]
+    if first then
+      local size = x.shape[first]
+      local list, shape = {}, {}
+      value.spend(size, "an axis")
+      for a = 0, size - 1 do
+        list[#list + 1] = a
+      end
+      for k = 1, #letters do
+        shape[k] = k == i and size or 1
+      end
+      local own, other = tables.copied(shape), tables.copied(shape)
+      own[i], own[first], other[i], other[first] = size, 1, 1, size
+      local on = value.binary("equal", value.list(list, x.dtype, own),
+        value.list(list, x.dtype, other))
+      local y = (x * on):reduce("sum", { i - 1 }, false)
+      local rest = tables.copied(letters)
+      table.remove(rest, i)
+      return diagonal(y, rest)
+    end
+    seen[letter] = i
+  end
+  return x, letters
+end
+
+
+local function set_of(list)
+  local set = {}
+  for _, x in ipairs(list) do
+    set[x] = true
+  end
+  return set
+end
+
+
+-- The value with its axes in the given order of letters, which are all it has.
+local function ordered(x, letters, order)
+  local at, axes = {}, {}
+  for i, letter in ipairs(letters) do
+    at[letter] = i - 1
+  end
+  for i, letter in ipairs(order) do
+    axes[i] = at[letter]
+  end
+  return x:transpose(axes)
+end
+
+
+-- Sums away what neither the result nor another term names.
+local function drop_unused(x, letters, used)
+  local axes, rest = {}, {}
+  for i, letter in ipairs(letters) do
+    if used[letter] then
+      rest[#rest + 1] = letter
+    else
+      axes[#axes + 1] = i - 1
+    end
+  end
+  return #axes > 0 and x:reduce("sum", axes, false) or x, rest
+end
+
+
+local function joined(...)
+  local list = {}
+  for _, part in ipairs{ ... } do
+    for _, letter in ipairs(part) do
+      list[#list + 1] = letter
+    end
+  end
+  return list
+end
+
+
+-- The product of two terms, summed over what only they have: a batch of matrix products.
+local function pair_product(a, la, b, lb, kept)
+  local in_a, in_b = set_of(la), set_of(lb)
+  local batch, left, inner, right = {}, {}, {}, {}
+  for _, letter in ipairs(la) do
+    if in_b[letter] then
+      table.insert(kept[letter] and batch or inner, letter)
+    else
+      left[#left + 1] = letter
+    end
+  end
+  for _, letter in ipairs(lb) do
+    if not in_a[letter] then
+      right[#right + 1] = letter
+    end
+  end
+  a, b = ordered(a, la, joined(batch, left, inner)), ordered(b, lb, joined(batch, inner, right))
+  local size = {}
+  for i, letter in ipairs(joined(batch, left, inner)) do
+    size[letter] = a.shape[i]
+  end
+  for i, letter in ipairs(joined(batch, inner, right)) do
+    local other = b.shape[i]
+    if size[letter] and size[letter] ~= other and size[letter] ~= 1 and other ~= 1 then
+      value.damaged("axis '%s' has %d and %d elements", letter, size[letter], other)
+    end
+    size[letter] = math.max(size[letter] or 0, other)
+  end
+  local function sizes(list)
+    local shape = {}
+    for i, letter in ipairs(list) do
+      shape[i] = size[letter]
+    end
+    return shape
+  end
+  local function count(list) return product(sizes(list)) end
+  a, b = a:expand(sizes(joined(batch, left, inner))), b:expand(sizes(joined(batch, inner, right)))
+  local y = value.batch_dot(a:reshape{ count(batch), count(left), count(inner) },
+    b:reshape{ count(batch), count(inner), count(right) })
+  local letters = joined(batch, left, right)
+  return y:reshape(sizes(letters)), letters
+end
+
+
+function ops.Einsum(n, ...)
+  local equation, terms, given = n:text("equation", ""):gsub("%s", ""), {}, { ... }
+  local left, out = equation:match("^([^-]*)%->(.*)$")
+  left = left or equation
+  for term in (left .. ","):gmatch("([^,]*),") do
+    local x = given[#terms + 1] or value.damaged("equation '%s' for %d inputs", equation, #given)
+    local letters = letters_of(term, #x.shape)
+    if #letters ~= #x.shape then
+      value.damaged("term '%s' for %d dimensions", term, #x.shape)
+    end
+    local y, own = diagonal(x, letters)
+    terms[#terms + 1] = { y, own }
+  end
+  if #terms ~= #given then
+    value.damaged("equation '%s' for %d inputs", equation, #given)
+  end
+  local counts = {}
+  for _, t in ipairs(terms) do
+    for _, letter in ipairs(t[2]) do
+      counts[letter] = (counts[letter] or 0) + 1
+    end
+  end
+  local wanted = {}
+  if out then
+    local open_axes = 0
+    for letter in pairs(counts) do
+      open_axes = math.max(open_axes, tonumber(letter:match("^%.%.%.(%d+)$")) or 0)
+    end
+    wanted = letters_of(out, open_axes + #out:gsub("%.", ""))
+  else
+    for letter, count in pairs(counts) do
+      wanted[#wanted + 1] = (count == 1 or #letter > 1) and letter or nil
+    end
+    table.sort(wanted, function(a, b)
+      return (#a > 1 and 1000 - tonumber(a:sub(4)) or 2000 + a:byte())
+        < (#b > 1 and 1000 - tonumber(b:sub(4)) or 2000 + b:byte())
+    end)
+  end
+  local function used_by_others(first)
+    local used = set_of(wanted)
+    for i = first, #terms do
+      for _, letter in ipairs(terms[i][2]) do
+        used[letter] = true
+      end
+    end
+    return used
+  end
+  local real = value.REAL[given[1].dtype]
+  local y, letters = terms[1][1], terms[1][2]
+  y = real and y or y:cast("float64")
+  y, letters = drop_unused(y, letters, used_by_others(2))
+  for i = 2, #terms do
+    local b, lb = terms[i][1], terms[i][2]
+    b = real and b or b:cast("float64")
+    local kept = used_by_others(i + 1)
+    b, lb = drop_unused(b, lb, set_of(joined(letters, wanted, lb)))
+    y, letters = pair_product(y, letters, b, lb, kept)
+    y, letters = drop_unused(y, letters, kept)
+  end
+  return ordered(y, letters, wanted):cast(given[1].dtype)
+end
+
+return attention

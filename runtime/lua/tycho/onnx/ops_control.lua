@@ -1,0 +1,300 @@
+--- Operators of ONNX with graphs in them: If, Loop, Scan (not for users); see onnx/ops_math.lua.
+--
+-- A choice whose condition is known is the branch itself, a loop whose steps are known its steps in
+-- a row: what changes from step to step may then fold. Others become control flow of the engine.
+--
+-- @module tycho.onnx.ops_control
+
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
+
+local contrib = require("tycho.symbol.symbol").contrib
+local symbol = require "tycho.symbol.symbol"
+local tables = require "tycho.core.tables"
+local value = require "tycho.onnx.value"
+
+local ops = {}
+
+local op = value.op
+
+local MOST_STEPS = 4096                  -- of a loop that is laid out in a row
+
+
+-- A symbol of a value, of its own node where it is used as an output of a body.
+local function symbol_of(v, is_output)
+  local entry = value.entry_of(v)
+  if is_output then
+    entry = op("identity", { value.output(entry, v.shape, v.dtype) }).entry
+  end
+  return symbol.Symbol.of{ entry }
+end
+
+
+local function symbols_of(list, is_output)
+  local symbols = {}
+  for i, v in ipairs(list) do
+    symbols[i] = symbol_of(v, is_output)
+  end
+  return symbols
+end
+
+
+-- A value of a symbol that the engine made, described as another one is.
+local function value_of(s, like, shape)
+  return value.output(s._entries[1], shape or like.shape, like.dtype)
+end
+
+
+function ops.If(n, condition)
+  local yes, no = n:graph("then_branch"), n:graph("else_branch")
+  if condition:is_constant() then
+    local chosen = condition:number("the condition") ~= 0 and yes or no
+    return unpack(n.import:run_body(chosen, {}, n.scope))
+  end
+  local results, others
+  local outputs = contrib.cond{ symbol_of(condition:cast("float32")), function()
+    results = n.import:run_body(yes, {}, n.scope)
+    return symbols_of(results, true)
+  end, function()
+    others = n.import:run_body(no, {}, n.scope)
+    return symbols_of(others, true)
+  end }
+  local list = {}
+  for i, v in ipairs(results) do
+    if not value.same_shape(v.shape, others[i].shape) or v.dtype ~= others[i].dtype then
+      n:refuse("branches whose output %d is %s here and %s there", i, value.shape_text(v.shape),
+        value.shape_text(others[i].shape))
+    end
+    list[i] = value_of(outputs[i], v)
+  end
+  return unpack(list)
+end
+
+
+-- Outputs of all steps in a row along a new first axis.
+local function stacked(rows, axis)
+  local list = {}
+  for i, v in ipairs(rows) do
+    list[i] = v:unsqueeze(axis or 0)
+  end
+  return value.concat(list, axis or 0)
+end
+
+
+-- Lays a loop out: body(step, carried) gives the condition, the carried values and the outputs of
+-- the step.
+local function unrolled(n, count, carried, scans, body)
+  local rows = {}
+  for k = 1, scans do
+    rows[k] = {}
+  end
+  if count > MOST_STEPS then
+    n:refuse("%d steps, at most %d", count, MOST_STEPS)
+  end
+  for step = 0, count - 1 do
+    local alive, now, outputs = body(step, carried)
+    carried = now
+    for k, v in ipairs(outputs) do
+      rows[k][step + 1] = v
+    end
+    if alive and alive:is_constant() and alive:number("the condition") == 0 then
+      break
+    elseif alive and not alive:is_constant() then
+      n:refuse("a condition that changes in the middle of a loop whose steps were known")
+    end
+  end
+  return carried, rows
+end
+
+
+-- A loop whose condition is computed.
+local function while_loop(n, count, condition, carried, graph)
+  local inputs = { condition:cast("float32"):reshape{ 1 } }
+  for i, v in ipairs(carried) do
+    inputs[i + 1] = v
+  end
+  local step = value.full({ 1 }, 0, "float32")
+  inputs[#inputs + 1] = step
+  local results, scans
+  local function body(...)
+    local symbols, values = { ... }, {}
+    for i, s in ipairs(symbols) do
+      values[i] = value_of(s, inputs[i])
+    end
+    local counter = values[#values]
+    local given = { counter:cast("int64"):reshape{}, values[1]:cast("bool"):reshape{} }
+    for i = 1, #carried do
+      given[i + 2] = values[i + 1]
+    end
+    results = n.import:run_body(graph, given, n.scope)
+    local outs, states = {}, { symbol_of(results[1]:cast("float32"):reshape{ 1 }, true) }
+    for i = 1, #carried do
+      if not value.same_shape(results[i + 1].shape, carried[i].shape) then
+        n:refuse("a carried value whose shape changes while the number of steps is not known")
+      end
+      states[i + 1] = symbol_of(results[i + 1], true)
+    end
+    states[#states + 1] = symbol_of(counter + 1, true)
+    scans = tables.part(results, #carried + 2, #results)
+    for i, v in ipairs(scans) do
+      outs[i] = symbol_of(v, true)
+    end
+    return outs, states
+  end
+  local outs, states = contrib.while_loop{ function(alive) return alive end, body,
+    symbols_of(inputs), max_iterations = count }
+  local list = {}
+  for i = 1, #carried do
+    list[i] = value_of(states[i + 1], carried[i])
+  end
+  for i, v in ipairs(scans) do
+    list[#list + 1] = value_of(outs[i], v, { count, unpack(v.shape) })
+  end
+  return unpack(list)
+end
+
+
+function ops.Loop(n, count, condition, ...)
+  local graph, carried = n:graph("body"), { ... }
+  local most = count and count:numbers("the number of steps")[1] or math.huge
+  local alive = condition and condition:is_constant() and condition:number("the condition")
+  if alive == 0 then
+    most = 0
+  end
+  local forever = not condition or alive
+  local scans = #graph.outputs - 1 - #carried
+  local function step(i, now)
+    local given = { value.scalar(i, "int64"), condition or value.scalar(1, "bool") }
+    for k, v in ipairs(now) do
+      given[k + 2] = v
+    end
+    local results = n.import:run_body(graph, given, n.scope)
+    return results[1], tables.part(results, 2, 1 + #carried),
+      tables.part(results, 2 + #carried, #results)
+  end
+  if not forever then
+    -- the condition of the first step is an input; those after it are what the body says
+    local first = graph.inputs[2] and graph.inputs[2].name
+    if ops.passes_condition(graph, first) and most < math.huge and most > 0 then
+      return ops.guarded(n, most, condition, carried, scans, step)
+    elseif most == math.huge then
+      n:refuse("a loop without a limit, whose condition is computed")
+    end
+    return while_loop(n, most, condition, carried, graph)
+  end
+  if most == math.huge then
+    n:refuse("a loop without a limit")
+  end
+  local final, rows = unrolled(n, most, carried, scans, step)
+  for k = 1, scans do
+    final[#final + 1] = #rows[k] > 0 and stacked(rows[k])
+      or n:refuse("outputs of a loop without steps")
+  end
+  return unpack(final)
+end
+
+
+--- Whether a body hands its condition on as it is.
+function ops.passes_condition(graph, name)
+  local source = graph.outputs[1].name
+  for _ = 1, #graph.nodes + 1 do
+    if source == name then
+      return true
+    end
+    local made
+    for _, m in ipairs(graph.nodes) do
+      if m.outputs[1] == source and m.op == "Identity" and m.domain == "" then
+        made = m.inputs[1]
+      end
+    end
+    if not made then
+      return false
+    end
+    source = made
+  end
+  return false
+end
+
+
+--- A loop that runs all of its steps or none, as an input says. Its outputs are those of all steps:
+-- a network has one shape.
+function ops.guarded(n, count, condition, carried, scans, step)
+  local final, rows = unrolled(n, count, carried, scans, function(i, now)
+    local _, after, outputs = step(i, now)
+    return nil, after, outputs
+  end)
+  for i, v in ipairs(final) do
+    if value.same_shape(v.shape, carried[i].shape) then
+      final[i] = value.where(condition:reshape{}, v, carried[i])
+    end
+  end
+  for k = 1, scans do
+    final[#final + 1] = stacked(rows[k])
+  end
+  return unpack(final)
+end
+
+
+-- States, then arrays that are taken apart.
+local function scan(n, given, in_back)
+  local graph = n:graph("body")
+  local arrays = n:int("num_scan_inputs", 1)
+  local states = #given - arrays
+  local in_axes, out_axes = n:list("scan_input_axes", {}), n:list("scan_output_axes", {})
+  local out_back = n:list("scan_output_directions", {})
+  local count
+  for k = 1, arrays do
+    local x = given[states + k]
+    local axis = n:axis_of(in_axes[k] or 0, #x.shape)
+    in_axes[k] = axis
+    count = count or n:sizes(x, "its input")[axis + 1]
+  end
+  local scans = #graph.outputs - states
+  local final, rows = unrolled(n, count, tables.part(given, 1, states), scans, function(i, now)
+    local inputs = tables.copied(now)
+    for k = 1, arrays do
+      local at = in_back[k] == 1 and count - 1 - i or i
+      inputs[#inputs + 1] = given[states + k]:part(in_axes[k], at, at + 1):squeeze(in_axes[k])
+    end
+    local results = n.import:run_body(graph, inputs, n.scope)
+    return nil, tables.part(results, 1, states), tables.part(results, states + 1, #results)
+  end)
+  for k = 1, scans do
+    local list = out_back[k] == 1 and tables.reversed(rows[k]) or rows[k]
+    final[#final + 1] = stacked(list, n:axis_of(out_axes[k] or 0, #list[1].shape + 1))
+  end
+  return final
+end
+
+
+-- Before opset 9 the first input has lengths and all others a batch axis: each sample by itself.
+local function scan_batch(n, lengths, ...)
+  local given, rows = { ... }, {}
+  if lengths then
+    n:refuse("sequences of different lengths")
+  end
+  for b = 0, n:sizes(given[1], "its input")[1] - 1 do
+    local sample = {}
+    for i, v in ipairs(given) do
+      sample[i] = v:part(0, b, b + 1):squeeze(0)
+    end
+    for k, v in ipairs(scan(n, sample, n:list("directions", {}))) do
+      rows[k] = rows[k] or {}
+      rows[k][b + 1] = v
+    end
+  end
+  for k, list in ipairs(rows) do
+    rows[k] = stacked(list)
+  end
+  return unpack(rows)
+end
+
+
+function ops.Scan(n, ...)
+  if n.opset < 9 then
+    return scan_batch(n, ...)
+  end
+  return unpack(scan(n, { ... }, n:list("scan_input_directions", {})))
+end
+
+
+return { If = ops.If, Loop = ops.Loop, Scan = ops.Scan }

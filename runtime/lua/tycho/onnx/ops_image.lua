@@ -1,0 +1,522 @@
+--- Operators of ONNX: resampling of images (not for users); see onnx/ops_math.lua.
+--
+-- @module tycho.onnx.ops_image
+
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
+
+local tables = require "tycho.core.tables"
+local value = require "tycho.onnx.value"
+
+local ops = {}
+
+local op, product = value.op, value.product
+local floor, ceil, abs = math.floor, math.ceil, math.abs
+
+
+-- Resize ------------------------------------------------------------------------------------------
+
+-- Where element i of an output axis is in the input: scale = output / input, `size` of the input,
+-- `out` of the output, roi = { begin, end }.
+local function half_pixel(i, a) return (i + 0.5) / a.scale - 0.5 end
+
+local POSITIONS = {
+  half_pixel = half_pixel,
+  asymmetric = function(i, a) return i / a.scale end,
+  pytorch_half_pixel = function(i, a) return a.out == 1 and -0.5 or half_pixel(i, a) end,
+  align_corners = function(i, a)
+    local out = a.scale * a.size
+    return out == 1 and 0 or i * (a.size - 1) / (out - 1)
+  end,
+  half_pixel_symmetric = function(i, a)
+    local adjustment = a.out / (a.scale * a.size)
+    return a.size / 2 * (1 - adjustment) + half_pixel(i, a)
+  end,
+  tf_half_pixel_for_nn = function(i, a) return (i + 0.5) / a.scale end,
+  tf_crop_and_resize = function(i, a)
+    local first, last = a.roi[1], a.roi[2]
+    if a.out == 1 then
+      return (first + last) * (a.size - 1) / 2
+    end
+    return first * (a.size - 1) + i * (last - first) * (a.size - 1) / (a.out - 1)
+  end,
+}
+
+local ROUNDS = {
+  round_prefer_floor = function(x) return ceil(x - 0.5) end,
+  round_prefer_ceil = function(x) return floor(x + 0.5) end,
+  floor = floor, ceil = ceil,
+}
+
+-- Weights of the elements around a place: for element `first + k`, k = 0 .. count - 1.
+local function cubic(x, a)
+  x = abs(x)
+  if x <= 1 then
+    return ((a + 2) * x - (a + 3)) * x * x + 1
+  elseif x < 2 then
+    return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+  end
+  return 0
+end
+
+local function linear(x) return math.max(1 - abs(x), 0) end
+
+-- Half the width of a kernel that is stretched where the output is smaller.
+local function taps_of(position, axis, mode, a, antialias)
+  local scale = antialias and math.min(axis.scale, 1) or 1
+  local reach = (mode == "cubic" and 2 or 1) / scale
+  local first, last = floor(position - reach) + 1, ceil(position + reach) - 1
+  if not antialias then
+    first = floor(position) - (mode == "cubic" and 1 or 0)
+    last = first + (mode == "cubic" and 3 or 1)
+  end
+  local weights, sum = {}, 0
+  for i = first, last do
+    local x = (i - position) * scale
+    local w = mode == "cubic" and cubic(x, a) or linear(x)
+    weights[#weights + 1], sum = w, sum + w
+  end
+  if antialias then
+    for k = 1, #weights do
+      weights[k] = weights[k] / sum
+    end
+  end
+  return first, weights
+end
+
+
+local MOST_TAPS = 8                      -- beyond, a product with a matrix
+
+-- Lists over the output axis: indices[k], weights[k] of tap k; outside[i]: beyond the input.
+local function plan_axis(axis, o)
+  local plan = { indices = {}, weights = {}, outside = {}, any_outside = false }
+  value.spend(axis.out * (o.mode == "nearest" and 1 or 4 * math.max(1, 1 / axis.scale)), "an axis")
+  for i = 0, axis.out - 1 do
+    local position = o.position(i, axis)
+    local first, weights
+    local beyond = o.crop and (position < 0 or position > axis.size - 1)
+    if o.mode == "nearest" then
+      first, weights = o.round(position), { 1 }
+    else
+      first, weights = taps_of(position, axis, o.mode, o.a, o.antialias)
+    end
+    if o.exclude then
+      local sum = 0
+      for k, w in ipairs(weights) do
+        local at = first + k - 1
+        weights[k] = at >= 0 and at < axis.size and w or 0
+        sum = sum + weights[k]
+      end
+      for k, w in ipairs(weights) do
+        weights[k] = w / sum
+      end
+    end
+    plan.outside[i + 1] = beyond and 1 or 0
+    plan.any_outside = plan.any_outside or beyond
+    for k, w in ipairs(weights) do
+      local at = math.max(0, math.min(first + k - 1, axis.size - 1))
+      plan.indices[k] = plan.indices[k] or {}
+      plan.weights[k] = plan.weights[k] or {}
+      plan.indices[k][i + 1], plan.weights[k][i + 1] = at, w
+    end
+  end
+  for k = 1, #plan.indices do            -- places have different numbers of taps near the ends
+    for i = 1, axis.out do
+      plan.indices[k][i] = plan.indices[k][i] or 0
+      plan.weights[k][i] = plan.weights[k][i] or 0
+    end
+  end
+  return plan
+end
+
+
+-- The axis multiplied by a matrix (out, size).
+local function matrix_axis(x, axis, plan)
+  local list, size = {}, axis.size
+  value.spend(axis.out * size, "a matrix")
+  for i = 1, axis.out * size do
+    list[i] = 0
+  end
+  for k, indices in ipairs(plan.indices) do
+    for i, at in ipairs(indices) do
+      local position = (i - 1) * size + at + 1
+      list[position] = list[position] + plan.weights[k][i]
+    end
+  end
+  local matrix = value.list(list, x.dtype, { axis.out, size })
+  local axes, back = {}, {}
+  for i = 0, #x.shape - 1 do
+    axes[#axes + 1] = i ~= axis.at and i or nil
+  end
+  axes[#axes + 1] = axis.at
+  for i, a in ipairs(axes) do
+    back[a + 1] = i - 1
+  end
+  local y = op("FullyConnected", { x:transpose(axes), matrix },
+    { num_hidden = axis.out, no_bias = true, flatten = false })
+  return y:transpose(back)
+end
+
+
+local function resample_axis(x, axis, plan)
+  if #plan.indices > MOST_TAPS then
+    return matrix_axis(x, axis, plan)
+  end
+  local line, y = {}, nil
+  for i = 1, #x.shape do
+    line[i] = i == axis.at + 1 and axis.out or 1
+  end
+  for k, indices in ipairs(plan.indices) do
+    local tap = op("take", { x, value.list(indices, "int64") }, { axis = axis.at, mode = "clip" })
+    local ones, none = true, true
+    for _, w in ipairs(plan.weights[k]) do
+      ones, none = ones and w == 1, none and w == 0
+    end
+    if not none then
+      tap = ones and tap or tap * value.list(plan.weights[k], x.dtype, line)
+      y = y and y + tap or tap
+    end
+  end
+  return y
+end
+
+
+-- Whole-number enlargement of images by repetition: the engine's own.
+local function repeated(x, axes, plans)
+  if #x.shape ~= 4 or #axes ~= 2 or axes[1].at ~= 2 or axes[2].at ~= 3 or not value.REAL[x.dtype]
+  then
+    return nil
+  end
+  local scale = axes[1].out / axes[1].size
+  for i, axis in ipairs(axes) do
+    if axis.out / axis.size ~= scale or scale ~= floor(scale) then
+      return nil
+    end
+    for k, at in ipairs(plans[i].indices[1]) do
+      if at ~= floor((k - 1) / scale) then
+        return nil
+      end
+    end
+  end
+  return (op("UpSampling", { x }, { scale = scale, sample_type = "nearest" }))
+end
+
+
+local LINEAR = { half_pixel = true, pytorch_half_pixel = true, align_corners = true }
+
+-- Linear enlargement of images: the engine's own.
+local function bilinear(x, axes, o)
+  local whole = #x.shape == 4 and #axes == 2 and axes[1].at == 2 and axes[2].at == 3
+    and o.mode == "linear" and LINEAR[o.transform] and not o.antialias and not o.exclude
+    and (x.dtype == "float32" or x.dtype == "float64")
+  for _, axis in ipairs(axes) do
+    whole = whole and axis.scale * axis.size == axis.out and axis.out > 1
+  end
+  return whole and op("_contrib_BilinearResize2D", { x }, { height = axes[1].out,
+    width = axes[2].out, align_corners = o.transform == "align_corners" }) or nil
+end
+
+
+local POLICIES = { stretch = "stretch", not_larger = "not_larger", not_smaller = "not_smaller" }
+
+-- The axes that change: at, size, out, scale, roi.
+local function resized_axes(n, x, roi, scales, sizes)
+  local rank, list = #x.shape, n:list("axes")
+  local which = list and n:axes_of(list, rank) or value.axes_from(0, rank)
+  local factor = scales and not scales:is_empty() and scales:numbers("scales")
+  local wanted = not factor and sizes and sizes:numbers("sizes")
+  if not (factor or wanted) or #(factor or wanted) ~= #which then
+    value.damaged("%d scales or sizes for %d axes", #(factor or wanted or {}), #which)
+  end
+  local policy = n:choice("keep_aspect_ratio_policy", "stretch", POLICIES)
+  local shape, common = n:sizes(x, "its input"), nil
+  if wanted and policy ~= "stretch" then
+    for i, axis in ipairs(which) do
+      local f = wanted[i] / shape[axis + 1]
+      common = common and (policy == "not_larger" and math.min(common, f) or policy == "not_smaller"
+        and math.max(common, f)) or f
+    end
+  end
+  local corners, axes = roi and not roi:is_empty() and roi:numbers("roi"), {}
+  for i, at in ipairs(which) do
+    local a = { at = at, size = shape[at + 1] }
+    a.scale = factor and factor[i] or common or wanted[i] / a.size
+    a.out = factor and floor(a.size * a.scale) or common and floor(a.size * common + 0.5)
+      or wanted[i]
+    local fits = a.out >= 1 and a.out < 2 ^ 31 and a.scale > 0 -- NaN does not
+    if not fits then
+      value.damaged("axis %d would have %g elements", at, a.out)
+    end
+    a.roi = corners and { corners[i], corners[#which + i] } or { 0, 1 }
+    axes[#axes + 1] = a
+  end
+  return axes
+end
+
+
+local MODES = { nearest = "nearest", linear = "linear", cubic = "cubic", bilinear = "linear" }
+
+local function resize(n, x, axes, o)
+  local changed, plans = {}, {}
+  for _, axis in ipairs(axes) do
+    if axis.out ~= axis.size or axis.scale ~= 1 or o.crop then
+      changed[#changed + 1] = axis
+    end
+  end
+  local fast = bilinear(x, changed, o)
+  if fast then
+    return fast
+  end
+  for i, axis in ipairs(changed) do
+    plans[i] = plan_axis(axis, o)
+  end
+  fast = o.mode == "nearest" and repeated(x, changed, plans)
+  if fast then
+    return fast
+  end
+  local dtype, y = x.dtype, x
+  if not value.REAL[dtype] and o.mode ~= "nearest" then
+    y = x:cast("float32")
+  end
+  for i, axis in ipairs(changed) do
+    y = resample_axis(y, axis, plans[i])
+  end
+  for i, axis in ipairs(changed) do
+    if plans[i].any_outside then
+      local line = {}
+      for k = 1, #x.shape do
+        line[k] = k == axis.at + 1 and axis.out or 1
+      end
+      y = value.where(value.list(plans[i].outside, "bool", line),
+        value.scalar(n:float("extrapolation_value", 0), y.dtype), y)
+    end
+  end
+  return y:cast(dtype)
+end
+
+
+function ops.Resize(n, x, roi, scales, sizes)
+  local mode = n:choice("mode", "nearest", MODES)
+  if n.opset < 11 then
+    return resize(n, x, resized_axes(n, x, nil, roi), { mode = mode,
+      position = POSITIONS.asymmetric,
+      round = floor, transform = "asymmetric" })
+  end
+  local transform = n:text("coordinate_transformation_mode", "half_pixel")
+  return resize(n, x, resized_axes(n, x, roi, scales, sizes), { mode = mode, transform = transform,
+    position = POSITIONS[transform] or n:refuse("coordinate_transformation_mode = '%s'", transform),
+    round = n:choice("nearest_mode", "round_prefer_floor", ROUNDS), a = n:float("cubic_coeff_a",
+      -0.75),
+    exclude = n:flag("exclude_outside"), antialias = n:flag("antialias") and mode ~= "nearest",
+    crop = transform == "tf_crop_and_resize" })
+end
+
+function ops.Upsample(n, x, scales)
+  local mode = n:choice("mode", "nearest", MODES)
+  scales = scales or value.list(n:list("scales") or value.damaged("scales are missing"), "float32")
+  return resize(n, x, resized_axes(n, x, nil, scales), { mode = mode,
+    position = POSITIONS.asymmetric,
+    round = floor, transform = "asymmetric" })
+end
+
+
+-- Grids -------------------------------------------------------------------------------------------
+
+function ops.AffineGrid(n, theta, size)
+  local sizes, aligned = size:numbers("size"), n:flag("align_corners")
+  local count = #sizes - 2
+  local space, parts = tables.part(sizes, 3, #sizes), {}
+  for k = 1, count do                    -- x first: the last axis
+    local axis = count - k + 1
+    local list, shape = {}, {}
+    value.spend(space[axis], "an axis")
+    for i = 0, space[axis] - 1 do
+      list[i + 1] = aligned and (space[axis] == 1 and 0 or -1 + 2 * i / (space[axis] - 1))
+        or (2 * i + 1) / space[axis] - 1
+    end
+    for i = 1, count do
+      shape[i] = i == axis and space[axis] or 1
+    end
+    parts[k] = value.list(list, theta.dtype, shape):expand(space):reshape{ product(space), 1 }
+  end
+  parts[count + 1] = value.full({ product(space), 1 }, 1, theta.dtype)
+  local base = value.concat(parts, 1)
+  local y = value.batch_dot(base:unsqueeze(0), theta, false, true)
+  local shape = { sizes[1] }
+  for k = 1, count do
+    shape[k + 1] = space[k]
+  end
+  shape[count + 2] = count
+  return y:reshape(shape)
+end
+
+
+-- Pixels (batch, channels, places) of x (batch, channels, pixels) at (batch, places).
+local function pixels_at(x, positions)
+  local s = x.shape
+  local index = positions:unsqueeze(1):expand{ s[1], s[2], positions.shape[2] }
+  return (op("_contrib_take_along_axis", { x, index }, { axis = 2 }))
+end
+
+
+-- A coordinate thrown back at both borders until it lies between them.
+local function reflected(p, low, high)
+  local range = high - low
+  if range <= 0 then
+    return p * 0
+  end
+  local folded = (p - low) % (2 * range)
+  return (folded - range):map("abs") * -1 + range + low
+end
+
+
+local CUBIC = -0.75
+local GRID_MODES = { bilinear = "linear", linear = "linear", nearest = "nearest", bicubic = "cubic",
+  cubic = "cubic" }
+local BORDERS = { zeros = "zeros", border = "border", reflection = "reflection" }
+
+-- Taps along one axis: { place in range, weight, whether inside } each.
+local function grid_taps(p, size, mode, border, aligned)
+  local low, high = aligned and 0 or -0.5, aligned and size - 1 or size - 0.5
+  if mode == "nearest" then
+    p = p:map("_contrib_round_half_even")
+  end
+  if border == "border" then
+    p = p:map("clip", {}, { a_min = 0, a_max = size - 1 })
+  elseif border == "reflection" then
+    p = reflected(p, low, high)
+  end
+  local base = p:map("floor")
+  local part = p - base
+  local taps, first = {}, mode == "cubic" and -1 or 0
+  local last = mode == "cubic" and 2 or mode == "linear" and 1 or 0
+  local function curve(x, near)
+    if near then
+      return (x * (CUBIC + 2) - (CUBIC + 3)) * x * x + 1
+    end
+    return ((x * CUBIC - 5 * CUBIC) * x + 8 * CUBIC) * x - 4 * CUBIC
+  end
+  for k = first, last do
+    local at, weight = base + k, nil
+    if mode == "linear" then
+      weight = k == 0 and -part + 1 or part
+    elseif mode == "cubic" then
+      local distance = k <= 0 and part - k or -part + k
+      weight = curve(distance, k == 0 or k == 1)
+    end
+    if border == "reflection" then
+      at = reflected(at, low, high):map("floor")
+    end
+    local safe = at:map("clip", {}, { a_min = 0, a_max = size - 1 })
+    if border == "zeros" then
+      local inside = value.binary("equal", safe, at)
+      weight = weight and weight * inside or inside
+    end
+    taps[#taps + 1] = { safe, weight }
+  end
+  return taps
+end
+
+
+function ops.GridSample(n, x, grid)
+  local shape, aligned = n:sizes(x, "its input"), n:flag("align_corners")
+  local mode = n:choice("mode", "bilinear", GRID_MODES)
+  local border = n:choice("padding_mode", "zeros", BORDERS)
+  local count, out = #shape - 2, tables.part(grid.shape, 2, #grid.shape - 1)
+  local positions = product(out)
+  local flat = grid:reshape{ shape[1], positions, count }:cast("float32")
+  local axes = {}
+  for k = 1, count do
+    local size = shape[k + 2]
+    local g = flat:part(2, count - k, count - k + 1):squeeze(2)
+    local p = aligned and (g + 1) * ((size - 1) / 2) or ((g + 1) * size - 1) * 0.5
+    axes[k] = grid_taps(p, size, mode, border, aligned)
+  end
+  local pixels = x:reshape{ shape[1], shape[2], product(tables.part(shape, 3, #shape)) }
+  local y
+  local function visit(k, at, weight)
+    if k > count then
+      local tap = pixels_at(pixels, at:cast("int64"))
+      tap = weight and tap * weight:cast(x.dtype):unsqueeze(1) or tap
+      y = y and y + tap or tap
+      return
+    end
+    for _, tap in ipairs(axes[k]) do
+      visit(k + 1, at and at * shape[k + 2] + tap[1] or tap[1],
+        weight and tap[2] and weight * tap[2] or weight or tap[2])
+    end
+  end
+  visit(1)
+  return y:reshape{ shape[1], shape[2], unpack(out) }
+end
+
+
+-- Regions -----------------------------------------------------------------------------------------
+
+local ROI_MODES = { avg = "avg", max = "max" }
+
+-- The largest of the weighted corners of all samples, as ONNX defines it.
+local function roi_max(n, x, rois, batch, height, width, scale, aligned)
+  local samples = n:int("sampling_ratio", 0)
+  if samples < 1 then
+    n:refuse("mode = 'max' with a number of samples that depends on the regions")
+  end
+  local shape, count = n:sizes(x, "its input"), rois.shape[1]
+  local corner = rois * scale - (aligned and 0.5 or 0)
+  local function side(from, to, bins, size)
+    local start = corner:part(1, from, from + 1)
+    local length = corner:part(1, to, to + 1) - start
+    length = aligned and length or length:maximum(1)
+    local list = {}
+    value.spend(bins * samples, "an axis")
+    for i = 0, bins * samples - 1 do
+      list[i + 1] = (floor(i / samples) + (i % samples + 0.5) / samples) / bins
+    end
+    local p = start + length * value.list(list, x.dtype, { 1, #list })
+    local inside = p:greater_equal(-1):logical_and(p:lesser_equal(size))
+    p = p:maximum(0):minimum(size - 1)
+    local low = p:map("floor")
+    local high = (low + 1):minimum(size - 1)
+    local part = p - low
+    return { { low, -part + 1 }, { high, part } }, inside
+  end
+  local rows, rows_inside = side(1, 3, height, shape[3])
+  local columns, columns_inside = side(0, 2, width, shape[4])
+  local h, w = height * samples, width * samples
+  local maps = op("take", { x:reshape{ shape[1], shape[2], shape[3] * shape[4] }, batch },
+    { axis = 0, mode = "clip" })
+  local inside = rows_inside:reshape{ count, h, 1 } * columns_inside:reshape{ count, 1, w }
+  local best
+  for _, row in ipairs(rows) do
+    for _, column in ipairs(columns) do
+      local at = row[1]:reshape{ count, h, 1 } * shape[4] + column[1]:reshape{ count, 1, w }
+      local weight = row[2]:reshape{ count, h, 1 } * column[2]:reshape{ count, 1, w } * inside
+      local tap = pixels_at(maps, at:reshape{ count, h * w }:cast("int64"))
+        * weight:reshape{ count, 1, h * w }
+      best = best and best:maximum(tap) or tap
+    end
+  end
+  return best:reshape{ count, shape[2], height, samples, width, samples }
+    :reduce("max", { 3, 5 }, false)
+end
+
+
+function ops.RoiAlign(n, x, rois, batch)
+  local height, width = n:int("output_height", 1), n:int("output_width", 1)
+  local scale = n:float("spatial_scale", 1)
+  local default = n.opset >= 16 and "half_pixel" or "output_half_pixel"
+  local aligned = n:text("coordinate_transformation_mode", default) == "half_pixel"
+  if n:choice("mode", "avg", ROI_MODES) == "max" then
+    return roi_max(n, x, rois, batch, height, width, scale, aligned)
+  end
+  local boxes = value.concat({ batch:cast(rois.dtype):reshape{ batch.shape[1], 1 }, rois }, 1)
+  local samples = n:int("sampling_ratio", 0)
+  return (op("_contrib_ROIAlign", { x, boxes }, { pooled_size = { height, width },
+    spatial_scale = scale, sample_ratio = samples > 0 and samples or -1, aligned = aligned }))
+end
+
+function ops.MaxRoiPool(n, x, rois)
+  return (op("ROIPooling", { x, rois }, { pooled_size = n:list("pooled_shape"),
+    spatial_scale = n:float("spatial_scale", 1) }))
+end
+
+return ops

@@ -1,0 +1,425 @@
+--- Operators of ONNX: arithmetic, comparison, reductions, products (not for users).
+--
+-- A function is given the node (onnx/node.lua) and its inputs, nil where one is absent, and returns
+-- the outputs. One to five lines each; what takes more has a function of its own above.
+--
+-- @module tycho.onnx.ops_math
+
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
+
+local pairs = require("tycho.core.iterate").pairs
+local tables = require "tycho.core.tables"
+local value = require "tycho.onnx.value"
+
+local ops = {}
+
+local op, REAL = value.op, value.REAL
+local HUGE = math.huge
+
+
+-- Functions of one value --------------------------------------------------------------------------
+
+local UNARY = {
+  Abs = "abs", Acos = "arccos", Acosh = "arccosh", Asin = "arcsin", Asinh = "arcsinh",
+  Atan = "arctan", Atanh = "arctanh", Ceil = "ceil", Cos = "cos", Cosh = "cosh", Erf = "erf",
+  Exp = "exp", Floor = "floor", Log = "log", Neg = "negative", Not = "logical_not",
+  Reciprocal = "reciprocal", Relu = "relu", Round = "_contrib_round_half_even",
+  Sigmoid = "sigmoid", Sign = "sign", Sin = "sin", Sinh = "sinh", Softsign = "softsign",
+  Sqrt = "sqrt", Tan = "tan", Tanh = "tanh",
+}
+for name, target in pairs(UNARY) do
+  ops[name] = function(_, x) return x:map(target) end
+end
+
+local function softplus(x) return x:map("Activation", {}, { act_type = "softrelu" }) end
+
+local function elu(x, slope) return x:map("LeakyReLU", {}, { act_type = "elu", slope = slope }) end
+
+function ops.Identity(_, x) return x end
+
+function ops.Softplus(_, x) return softplus(x) end
+
+function ops.Elu(n, x) return elu(x, n:float("alpha", 1)) end
+
+function ops.Selu(n, x)
+  return elu(x, n:float("alpha", 1.67326319217681884765625))
+    * n:float("gamma", 1.05070102214813232421875)
+end
+
+function ops.Celu(n, x)
+  local alpha = n:float("alpha", 1)
+  return elu(x / alpha, 1) * alpha
+end
+
+function ops.LeakyRelu(n, x)
+  return x:map("LeakyReLU", {}, { act_type = "leaky", slope = n:float("alpha", 0.01) })
+end
+
+function ops.PRelu(_, x, slope) return x:maximum(0) + slope * x:minimum(0) end
+
+function ops.ThresholdedRelu(n, x)
+  return value.where(x:greater(n:float("alpha", 1)), x, value.scalar(0, x.dtype))
+end
+
+function ops.HardSigmoid(n, x)
+  return x:map("hard_sigmoid", {}, { alpha = n:float("alpha", 0.2), beta = n:float("beta", 0.5) })
+end
+
+function ops.HardSwish(_, x) return x * x:map("hard_sigmoid", {}, { alpha = 1 / 6, beta = 0.5 }) end
+
+function ops.Mish(_, x) return x * softplus(x):map("tanh") end
+
+function ops.Swish(n, x) return x * (x * n:float("alpha", 1)):map("sigmoid") end
+
+function ops.Gelu(n, x)
+  if n:choice("approximate", "none", { none = 1, tanh = 2 }) == 1 then
+    return x:map("LeakyReLU", {}, { act_type = "gelu" })
+  end
+  local inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
+  return x * (inner:map("tanh") + 1) * 0.5
+end
+
+function ops.Shrink(n, x)
+  local lambda, bias = n:float("lambd", 0.5), n:float("bias", 0)
+  local zero = value.scalar(0, x.dtype)
+  return value.where(x:lesser(-lambda), x + bias, value.where(x:greater(lambda), x - bias, zero))
+end
+
+function ops.IsNaN(_, x) return value.binary("equal", x, x):truth():map("logical_not") end
+
+function ops.IsInf(n, x)
+  local up, down = n:flag("detect_positive", true), n:flag("detect_negative", true)
+  local y = up and down and x:map("abs") or up and x or down and -x
+  return y and y:equal(HUGE):truth() or (x:equal(0):logical_and(x:equal(1))):truth()
+end
+
+
+-- Functions of two values -------------------------------------------------------------------------
+
+local BINARY = { Add = "add", Sub = "sub", Mul = "mul", Div = "div" }
+for name, target in pairs(BINARY) do
+  ops[name] = function(n, a, b)
+    if n.opset < 7 and n.attrs.broadcast then
+      n:refuse("broadcasting by attributes, before opset 7")
+    end
+    return value.binary(target, a, b)
+  end
+end
+
+local TESTS = { And = "logical_and", Or = "logical_or", Xor = "logical_xor", Equal = "equal",
+  Greater = "greater", GreaterOrEqual = "greater_equal", Less = "lesser",
+  LessOrEqual = "lesser_equal" }
+for name, target in pairs(TESTS) do
+  ops[name] = function(_, a, b) return value.binary(target, a, b):truth() end
+end
+
+function ops.Pow(_, a, b)
+  if REAL[a.dtype] then
+    return a ^ b:cast(a.dtype)
+  elseif REAL[b.dtype] then
+    return (a:cast("float64") ^ b:cast("float64")):cast(a.dtype)
+  end
+  return a ^ b:cast(a.dtype)
+end
+
+-- The sign is that of b, or with fmod that of a; floats modulo 0 are NaN.
+function ops.Mod(n, a, b)
+  local real = REAL[a.dtype]
+  if not real and not n:flag("fmod") then
+    return a % b
+  end
+  local y = op("_npi_fmod", { a, b })
+  y.shape = value.broadcast(a.shape, b.shape)
+  if n:flag("fmod") then
+    return y
+  end
+  local other = y:lesser(0):logical_xor(b:lesser(0)):logical_and(value.binary("equal", y, y * 0)
+    :map("logical_not"))
+  return value.where(other, y + b, y)
+end
+
+local function folded(name)
+  return function(_, first, ...)
+    for _, other in ipairs{ ... } do
+      first = value.binary(name, first, other)
+    end
+    return first
+  end
+end
+
+ops.Max, ops.Min, ops.Sum = folded("maximum"), folded("minimum"), folded("add")
+
+function ops.Mean(n, ...) return ops.Sum(n, ...) / select("#", ...) end
+
+function ops.Where(_, condition, a, b) return value.where(condition, a, b) end
+
+function ops.Clip(n, x, least, most)
+  least = least or n:float("min")
+  most = most or n:float("max")
+  x = least and x:maximum(least) or x
+  return most and x:minimum(most) or x
+end
+
+function ops.CumSum(n, x, axis)
+  axis = n:axis_of(axis:number("axis"), #x.shape)
+  local reverse = n:flag("reverse")
+  local y = reverse and op("reverse", { x }, { axis = { axis } }) or x
+  if n:flag("exclusive") then
+    local size = n:sizes(x, "the input")[axis + 1]
+    local first = y:part(axis, 0, 1) * 0
+    y = value.concat({ first, y:part(axis, 0, size - 1) }, axis)
+  end
+  y = op("_np_cumsum", { y }, { axis = axis })
+  return reverse and op("reverse", { y }, { axis = { axis } }) or y
+end
+
+
+-- Types -------------------------------------------------------------------------------------------
+
+local tensor = require "tycho.onnx.tensor"
+
+function ops.Cast(n, x)
+  local kind = tensor.type_of(n:int("to", 0))
+  if not kind or not kind.dtype or kind.float or kind.bits then
+    n:refuse("a cast to %s", kind and kind.name or "an unknown type")
+  end
+  local y = x:cast(kind.dtype)
+  return y
+end
+
+function ops.CastLike(_, x, like) return x:cast(like.dtype) end
+
+
+-- Reductions --------------------------------------------------------------------------------------
+
+-- Axes of a reduction: an input since the given opset, an attribute before.
+local function reduced_axes(n, x, axes)
+  local list = n:list_of(axes, "axes")
+  if list and #list > 0 then
+    return n:axes_of(list, #x.shape)
+  elseif n:flag("noop_with_empty_axes") then
+    return {}
+  end
+  local all = {}
+  for axis = 0, #x.shape - 1 do
+    all[#all + 1] = axis
+  end
+  return all
+end
+
+
+-- The value of a reduction over nothing, by name.
+local OF_NOTHING = { sum = 0, prod = 1, max = -HUGE, min = HUGE }
+
+-- A reduction, also of scalars and of arrays without elements.
+local function reduce(name, x, axes, keep)
+  if not x:is_empty() then
+    if #axes == 0 and #x.shape > 0 then
+      return x
+    end
+    return x:reduce(name, axes, keep)
+  end
+  local shape, drop = {}, {}
+  for _, axis in ipairs(axes) do
+    drop[axis] = true
+  end
+  for i, size in ipairs(x.shape) do
+    if not drop[i - 1] or keep then
+      shape[#shape + 1] = drop[i - 1] and 1 or size
+    end
+  end
+  if OF_NOTHING[name] == nil then
+    value.refuse("the %s of no elements", name)
+  end
+  return value.scalar(OF_NOTHING[name], x.dtype):expand(shape)
+end
+
+
+-- before, after: what is done to the elements and to the result.
+local function reduction(name, before, after)
+  return function(n, x, axes)
+    local keep = n:flag("keepdims", true)
+    local list = reduced_axes(n, x, axes)
+    local y = reduce(name, before and before(x) or x, list, keep)
+    return after and after(y) or y
+  end
+end
+
+
+local function sqrt(x) return x:map("sqrt") end
+local function log(x) return x:map("log") end
+local function abs(x) return x:map("abs") end
+local function square(x) return x * x end
+
+ops.ReduceSum, ops.ReduceProd = reduction("sum"), reduction("prod")
+ops.ReduceMean = reduction("mean")
+ops.ReduceL1, ops.ReduceL2 = reduction("sum", abs), reduction("sum", square, sqrt)
+ops.ReduceSumSquare, ops.ReduceLogSum = reduction("sum", square), reduction("sum", nil, log)
+
+local function of_truth(f)
+  return function(n, x, axes)
+    if x.dtype ~= "bool" then
+      return f(n, x, axes)
+    end
+    return f(n, x:cast("int32"), axes):cast("bool")
+  end
+end
+
+ops.ReduceMax, ops.ReduceMin = of_truth(reduction("max")), of_truth(reduction("min"))
+
+-- The largest element is taken out first, so that no power overflows.
+function ops.ReduceLogSumExp(n, x, axes)
+  local list, keep = reduced_axes(n, x, axes), n:flag("keepdims", true)
+  if x:is_empty() then
+    return log(reduce("sum", x, list, keep))
+  end
+  local top = reduce("max", x, list, true)
+  top = value.where(top:map("abs"):equal(HUGE), value.scalar(0, top.dtype), top)
+  local y = log(reduce("sum", (x - top):map("exp"), list, true)) + top
+  if keep then
+    return y
+  end
+  return reduce("sum", y, list, false)
+end
+
+
+local function arg(name)
+  return function(n, x)
+    local axis = n:axis(0, #x.shape)
+    local last = n:flag("select_last_index")
+    local y = last and op("reverse", { x }, { axis = { axis } }) or x
+    y = op(name, { y }, { axis = axis, keepdims = true }):cast("int64")
+    if last then
+      y = -y + (n:sizes(x, "the input")[axis + 1] - 1)
+    end
+    return n:flag("keepdims", true) and y or y:squeeze(axis)
+  end
+end
+
+ops.ArgMax, ops.ArgMin = arg("argmax"), arg("argmin")
+
+
+-- Runs f over the value with the axes from `axis` on joined, as before opset 13, else along it.
+local function along(n, x, default, f)
+  if n.opset >= 13 then
+    return f(x, n:axis(-1, math.max(#x.shape, 1)))
+  end
+  local axis = n:int("axis", default)
+  if axis < -#x.shape or axis > #x.shape then
+    value.damaged("axis %d of %d", axis, #x.shape)
+  end
+  axis = axis < 0 and axis + #x.shape or axis
+  if axis == #x.shape - 1 then
+    return f(x, axis)
+  end
+  local shape = n:sizes(x, "the input")
+  local rows = value.product(tables.part(shape, 1, axis))
+  local y = f(x:reshape{ rows, value.product(shape) / rows }, 1)
+  return y:reshape(shape)
+end
+
+value.along = along
+
+
+local function soft(name)
+  return function(n, x)
+    return along(n, x, 1, function(y, axis) return y:map(name, {}, { axis = axis }) end)
+  end
+end
+
+ops.Softmax, ops.LogSoftmax = soft("softmax"), soft("log_softmax")
+
+function ops.Hardmax(n, x)
+  return along(n, x, 1, function(y, axis)
+    local top = op("argmax", { y }, { axis = axis, keepdims = true })
+    local shape = {}
+    for i = 1, #y.shape do
+      shape[i] = i == axis + 1 and n:sizes(y, "the input")[i] or 1
+    end
+    local counted = value.counted_along(shape, axis, "float32")
+    return value.binary("equal", top, counted):cast(x.dtype)
+  end)
+end
+
+function ops.LpNormalization(n, x)
+  local axes, p = { n:axis(-1, #x.shape) }, n:int("p", 2)
+  local size = p == 1 and x:map("abs"):reduce("sum", axes, true)
+    or sqrt((x * x):reduce("sum", axes, true))
+  local zero = value.scalar(0, x.dtype)
+  return value.where(size:equal(0), zero, x / size)
+end
+
+function ops.MeanVarianceNormalization(n, x)
+  local axes = n:axes_of(n:list("axes", { 0, 2, 3 }), #x.shape)
+  local centred = x - x:reduce("mean", axes, true)
+  return centred / (sqrt((centred * centred):reduce("mean", axes, true)) + 1e-9)
+end
+
+
+-- Products ----------------------------------------------------------------------------------------
+
+-- The product of ONNX and NumPy: vectors are rows on the left and columns on the right.
+local function matmul(a, b)
+  if #a.shape == 0 or #b.shape == 0 then
+    value.damaged("a product of scalars")
+  end
+  local left, right = #a.shape == 1, #b.shape == 1
+  a = left and a:unsqueeze(0) or a
+  b = right and b:unsqueeze(1) or b
+  local y
+  if #b.shape == 2 and #a.shape > 2 then
+    y = op("dot", { a, b })
+  else
+    y = value.batch_dot(a, b)
+  end
+  y = left and y:squeeze(#y.shape - 2) or y
+  return right and y:squeeze(#y.shape - 1) or y
+end
+
+value.matmul = matmul
+
+-- Products of integers: in floats that hold them.
+local function integer_matmul(a, b)
+  return matmul(a:cast("float64"), b:cast("float64")):cast(a.dtype)
+end
+
+function ops.MatMul(_, a, b)
+  if REAL[a.dtype] then
+    return matmul(a, b)
+  end
+  return integer_matmul(a, b)
+end
+
+function ops.Gemm(n, a, b, c)
+  local alpha, beta = n:float("alpha", 1), n:float("beta", 1)
+  local ta, tb = n:flag("transA"), n:flag("transB")
+  if #a.shape ~= 2 or #b.shape ~= 2 then
+    value.damaged("matrices of %d and %d dimensions", #a.shape, #b.shape)
+  end
+  local dtype = a.dtype
+  if not REAL[dtype] then
+    a, b, c = a:cast("float64"), b:cast("float64"), c and c:cast("float64")
+  end
+  local hidden = b.shape[tb and 1 or 2]
+  local plain = c and alpha == 1 and beta == 1 and #c.shape == 1 and c.shape[1] == hidden
+  local y
+  if b:is_constant() and alpha == 1 and hidden > 0 then
+    a = ta and a:transpose{ 1, 0 } or a
+    y = op("FullyConnected", { a, tb and b or b:transpose{ 1, 0 }, plain and c or nil },
+      { num_hidden = hidden, no_bias = not plain, flatten = false })
+  else
+    y = op("dot", { a, b }, { transpose_a = ta, transpose_b = tb })
+    y = alpha ~= 1 and y * alpha or y
+  end
+  if c and not (plain and b:is_constant() and alpha == 1) and beta ~= 0 then
+    y = y + (beta ~= 1 and c * beta or c)
+  end
+  return y:cast(dtype)
+end
+
+function ops.Det(_, x)
+  local lead = tables.part(x.shape, 1, #x.shape - 2)
+  return op("_linalg_det", { x }):reshape(lead)
+end
+
+return ops

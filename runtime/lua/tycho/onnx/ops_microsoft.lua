@@ -1,0 +1,383 @@
+--- Operators of the domain com.microsoft that optimizers, quantizers and exporters write (not for
+-- users); see onnx/ops_math.lua.
+--
+-- @module tycho.onnx.ops_microsoft
+
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
+
+local attention = require "tycho.onnx.ops_attention"
+local math_ops = require "tycho.onnx.ops_math"
+local nn = require "tycho.onnx.ops_nn"
+local quantized = require "tycho.onnx.ops_quantized"
+local rnn = require "tycho.onnx.ops_rnn"
+local shape_ops = require "tycho.onnx.ops_shape"
+local value = require "tycho.onnx.value"
+
+local ops = {}
+
+local op, product = value.op, value.product
+
+
+-- Joined operators --------------------------------------------------------------------------------
+
+local function swapped(x)
+  local axes = value.axes_from(0, #x.shape)
+  axes[#axes], axes[#axes - 1] = axes[#axes - 1], axes[#axes]
+  return x:transpose(axes)
+end
+
+function ops.FusedMatMul(n, a, b)
+  if n:flag("transBatchA") or n:flag("transBatchB") then
+    n:refuse("transBatchA and transBatchB")
+  end
+  a = n:flag("transA") and #a.shape > 1 and swapped(a) or a
+  b = n:flag("transB") and #b.shape > 1 and swapped(b) or b
+  local y, alpha = value.matmul(a, b), n:float("alpha", 1)
+  return alpha == 1 and y or y * alpha
+end
+
+ops.TransposeMatMul = ops.FusedMatMul
+
+local ACTIVATIONS = {
+  [""] = function(x) return x end,
+  Relu = function(x) return x:map("relu") end,
+  Tanh = function(x) return x:map("tanh") end,
+  Sigmoid = function(x) return x:map("sigmoid") end,
+  LeakyRelu = function(x, p) return x:map("LeakyReLU", {}, { act_type = "leaky", slope = p[1]
+    or 0.01 }) end,
+  Clip = function(x, p) return x:maximum(p[1] or 0):minimum(p[2] or 6) end,
+  HardSigmoid = function(x, p)
+    return x:map("hard_sigmoid", {}, { alpha = p[1] or 0.2, beta = p[2] or 0.5 })
+  end,
+}
+
+local function activated(n, y)
+  local f = n:choice("activation", "", ACTIVATIONS)
+  local list = n:list("activation_params") or { n:float("activation_alpha"),
+    n:float("activation_beta") }
+  return f(y, list)
+end
+
+function ops.FusedConv(n, x, weight, bias, sum)
+  local y = nn.Conv(n, x, weight, bias)
+  return activated(n, sum and y + sum or y)
+end
+
+function ops.FusedGemm(n, ...) return activated(n, math_ops.Gemm(n, ...)) end
+
+
+-- Activations and normalisation -------------------------------------------------------------------
+
+local function gelu(x) return x:map("LeakyReLU", {}, { act_type = "gelu" }) end
+
+function ops.Gelu(_, x) return gelu(x) end
+
+function ops.BiasGelu(_, x, bias) return gelu(x + bias) end
+
+function ops.FastGelu(_, x, bias)
+  x = bias and x + bias or x
+  return x * (((x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)):map("tanh") + 1) * 0.5
+end
+
+function ops.QuickGelu(n, x) return x * (x * n:float("alpha", 1.702)):map("sigmoid") end
+
+local function layer_norm(x, scale, bias, eps)
+  if bias then
+    return (op("LayerNorm", { x, scale, bias }, { eps = eps, axis = -1 }))
+  end
+  return value.normalised(x, { #x.shape - 1 }, eps) * scale
+end
+
+function ops.SkipLayerNormalization(n, x, skip, scale, shift, bias)
+  local sum = x + skip
+  sum = bias and sum + bias or sum
+  local y = layer_norm(sum, scale, shift, n:float("epsilon", 1e-12))
+  if n:wants(2) or n:wants(3) then
+    n:refuse("the outputs mean and inv_std_var")
+  end
+  return y, nil, nil, sum
+end
+
+local function rms_norm(n, x, scale, eps)
+  local wide = x:cast(x.dtype == "float64" and x.dtype or "float32")
+  local square = (wide * wide):reduce("mean", { #x.shape - 1 }, true)
+  return (wide * (square + n:float("epsilon", eps)):map("rsqrt")):cast(x.dtype) * scale
+end
+
+function ops.SimplifiedLayerNormalization(n, x, scale) return rms_norm(n, x, scale, 1e-5) end
+
+function ops.SkipSimplifiedLayerNormalization(n, x, skip, scale, bias)
+  local sum = x + skip
+  sum = bias and sum + bias or sum
+  return rms_norm(n, sum, scale, 1e-12), nil, nil, sum
+end
+
+function ops.EmbedLayerNormalization(n, ids, segments, words, position_rows, parts, scale, shift,
+    mask, positions)
+  local function rows(source, index)
+    return (op("take", { source, index }, { axis = 0, mode = "clip" }))
+  end
+  local shape = n:sizes(ids, "its input")
+  local sum = rows(words, ids)
+  sum = sum + (positions and rows(position_rows, positions)
+    or position_rows:part(0, 0, shape[2]):reshape{ 1, shape[2], position_rows.shape[2] })
+  sum = segments and sum + rows(parts, segments) or sum
+  local lengths = mask and mask:cast("int32"):reduce("sum", { 1 }, false)
+    or value.full({ shape[1] }, 0, "int32")
+  return layer_norm(sum, scale, shift, n:float("epsilon", 1e-12)), lengths, sum
+end
+
+
+-- Attention ---------------------------------------------------------------------------------------
+
+-- What a mask of the older kinds adds to scores of (rows, columns): lengths (batch), keys (batch,
+-- columns), or all of them; 1: seen.
+local function mask_bias(n, mask, columns, dtype, never)
+  if not mask then
+    return nil
+  end
+  local s, rank = mask.shape, #mask.shape
+  if rank == 1 then
+    local j = value.counted_along({ 1, columns }, 1, mask.dtype)
+    mask = value.binary("lesser", j, mask:reshape{ s[1], 1 })
+    s, rank = mask.shape, 2
+  end
+  if rank == 2 then
+    mask = mask:reshape{ s[1], 1, 1, s[2] }
+  elseif rank == 3 then
+    mask = mask:unsqueeze(1)
+  elseif rank ~= 4 then
+    n:refuse("a mask of %d dimensions", rank)
+  end
+  return (mask:cast(dtype) * -1 + 1) * never
+end
+
+local function causal_bias(rows, columns, dtype)
+  local seen = value.triangle(rows, columns, function(i, j) return j <= i + columns - rows end)
+  return value.where(seen, value.scalar(0, dtype), value.scalar(-math.huge, dtype))
+end
+
+-- Heads (batch, heads, time, size) of queries, keys and values.
+local function attend(n, q, k, v, bias, scale)
+  local scores = value.batch_dot(q, k, false, true) * (scale or 1 / math.sqrt(q.shape[4]))
+  scores = bias and scores + bias or scores
+  if n:flag("unidirectional") then
+    scores = scores + causal_bias(q.shape[3], k.shape[3], q.dtype)
+  end
+  return attention.join_heads(value.batch_dot(attention.weights(scores, nil, nil, false), v))
+end
+
+local function scale_of(n)
+  local scale = n:float("scale", 0)
+  return scale ~= 0 and scale or nil
+end
+
+local function joined_attention(n, x, weight, bias, mask, past, more)
+  local heads, sizes = n:int("num_heads", 0), n:list("qkv_hidden_sizes")
+  local width = weight.shape[2]
+  local cuts = sizes or { width / 3, width / 3, width / 3 }
+  local y, parts, at = value.matmul(x, weight) + bias, {}, 0
+  for i, size in ipairs(cuts) do
+    parts[i], at = attention.split_heads(n, y:part(2, at, at + size), heads), at + size
+  end
+  local q, k, v = unpack(parts)
+  if past then
+    k = value.concat({ past:part(0, 0, 1):squeeze(0), k }, 2)
+    v = value.concat({ past:part(0, 1, 2):squeeze(0), v }, 2)
+  end
+  local never = n:float("mask_filter_value", -10000)
+  local extra = mask_bias(n, mask, k.shape[3], q.dtype, never)
+  extra = more and (extra and extra + more or more) or extra
+  local present = n:wants(2) and value.concat({ k:unsqueeze(0), v:unsqueeze(0) }, 0) or nil
+  return attend(n, q, k, v, extra, scale_of(n)), present
+end
+
+function ops.Attention(n, x, weight, bias, mask, past, more)
+  return joined_attention(n, x, weight, bias or value.scalar(0, x.dtype), mask, past, more)
+end
+
+function ops.QAttention(n, x, weight, bias, x_scale, w_scale, mask, x_zero, w_zero, past)
+  return joined_attention(n, quantized.decode(x, x_scale:reshape{}, x_zero and x_zero:reshape{}),
+    quantized.decode(weight, w_scale, w_zero), bias, mask, past)
+end
+
+function ops.MultiHeadAttention(n, q, k, v, bias, padding, more, past_k, past_v)
+  local heads = n:int("num_heads", 0)
+  if not k or not v or #q.shape ~= 3 then
+    n:refuse("packed queries, keys and values")
+  end
+  local width = q.shape[3]
+  if bias then
+    local own = v.shape[#v.shape]
+    q = q + bias:part(0, 0, width)
+    k = #k.shape == 3 and k + bias:part(0, width, 2 * width) or k
+    v = #v.shape == 3 and v + bias:part(0, 2 * width, 2 * width + own) or v
+  end
+  local function split(x) return #x.shape == 4 and x or attention.split_heads(n, x, heads) end
+  q, k, v = split(q), split(k), split(v)
+  k = past_k and value.concat({ past_k, k }, 2) or k
+  v = past_v and value.concat({ past_v, v }, 2) or v
+  local extra = mask_bias(n, padding, k.shape[3], q.dtype, n:float("mask_filter_value", -10000))
+  extra = more and (extra and extra + more or more) or extra
+  return attend(n, q, k, v, extra, scale_of(n)), k, v
+end
+
+function ops.RotaryEmbedding(n, x, positions, cos, sin)
+  local shape, heads = n:sizes(x, "its input"), n:int("num_heads", 0)
+  local flat = #x.shape == 3
+  local y
+  if flat then
+    heads = heads > 0 and heads or shape[3] / (2 * cos.shape[2])
+    y = x:reshape{ shape[1], shape[2], heads, shape[3] / heads }
+  else
+    y = x:transpose{ 0, 2, 1, 3 }
+  end
+  if product(positions.shape) == 1 then
+    positions = value.counted_along({ 1, shape[flat and 2 or 3] }, 1, "int64")
+      + positions:cast("int64"):reshape{}
+  end
+  local turned = n:int("rotary_embedding_dim", 0)
+  turned = turned == 0 and y.shape[4] or turned
+  local rest = turned < y.shape[4] and y:part(3, turned, y.shape[4])
+  y = attention.rotated(y:part(3, 0, turned), attention.angles(cos, positions),
+    attention.angles(sin, positions), n:flag("interleaved"))
+  y = rest and value.concat({ y, rest }, 3) or y
+  return flat and y:reshape(shape) or y:transpose{ 0, 2, 1, 3 }
+end
+
+
+-- Quantized numbers -------------------------------------------------------------------------------
+
+local decode, encode = quantized.decode, quantized.encode
+
+local function flat(v) return v and product(v.shape) == 1 and v:reshape{} or v end
+
+local function of_two(name)
+  return function(_, a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero)
+    local y = value.binary(name, decode(a, flat(a_scale), flat(a_zero)),
+      decode(b, flat(b_scale), flat(b_zero)))
+    return encode(y, flat(y_scale), flat(y_zero))
+  end
+end
+
+ops.QLinearAdd, ops.QLinearMul = of_two("add"), of_two("mul")
+
+local function of_one(f)
+  return function(n, x, x_scale, x_zero, y_scale, y_zero)
+    return encode(f(n, decode(x, flat(x_scale), flat(x_zero))), flat(y_scale), flat(y_zero))
+  end
+end
+
+ops.QLinearSigmoid = of_one(math_ops.Sigmoid)
+ops.QLinearLeakyRelu = of_one(math_ops.LeakyRelu)
+
+-- Pooling of arrays whose channels are the last axis, too.
+local function pooled(f)
+  return of_one(function(n, x)
+    if not n:flag("channels_last") then
+      return f(n, x)
+    end
+    local rank = #x.shape
+    local y = f(n, x:transpose{ 0, rank - 1, unpack(value.axes_from(1, rank - 1)) })
+    local back = { 0, unpack(value.axes_from(2, rank)) }
+    back[rank] = 1
+    return y:transpose(back)
+  end)
+end
+
+ops.QLinearAveragePool, ops.QLinearGlobalAveragePool = pooled(nn.AveragePool),
+  pooled(nn.GlobalAveragePool)
+
+function ops.QLinearSoftmax(n, x, x_scale, x_zero, y_scale, y_zero)
+  n.opset = n:int("opset", 13)
+  return encode(math_ops.Softmax(n, decode(x, flat(x_scale), flat(x_zero))), flat(y_scale),
+    flat(y_zero))
+end
+
+function ops.QLinearReduceMean(n, x, x_scale, x_zero, y_scale, y_zero)
+  return encode(math_ops.ReduceMean(n, decode(x, flat(x_scale), flat(x_zero))), flat(y_scale),
+    flat(y_zero))
+end
+
+function ops.QLinearConcat(n, y_scale, y_zero, ...)
+  local given, list = { ... }, {}
+  for i = 1, #given, 3 do
+    list[#list + 1] = decode(given[i], flat(given[i + 1]), flat(given[i + 2]))
+  end
+  return encode(value.concat(list, n:axis(1, #list[1].shape)), flat(y_scale), flat(y_zero))
+end
+
+function ops.QGemm(n, a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero)
+  a, b = decode(a, flat(a_scale), flat(a_zero)), decode(b, flat(b_scale), flat(b_zero))
+  a, b = n:flag("transA") and swapped(a) or a, n:flag("transB") and swapped(b) or b
+  local y = value.matmul(a, b) * n:float("alpha", 1)
+  y = c and y + c:cast(y.dtype) * (flat(a_scale) * flat(b_scale)) or y
+  return y_scale and encode(y, flat(y_scale), flat(y_zero)) or y
+end
+
+function ops.MatMulIntegerToFloat(n, a, b, a_scale, b_scale, a_zero, b_zero, bias)
+  local y = quantized.product(n, a, b, a_zero, b_zero):cast("float32") * (flat(a_scale)
+    * flat(b_scale))
+  return bias and y + bias or y
+end
+
+function ops.DynamicQuantizeMatMul(n, a, b, b_scale, b_zero, bias)
+  local q, scale, zero = quantized.ops.DynamicQuantizeLinear(n, a)
+  local y = quantized.product(n, q, b, zero, b_zero):cast("float32") * (scale * flat(b_scale))
+  return bias and y + bias or y
+end
+
+-- Weights are (directions, input, gates * units), and quantized; the input is taken as it is.
+function ops.DynamicQuantizeLSTM(n, x, weight, recurrent, bias, lengths, hidden, cell, peephole,
+    w_scale, w_zero, r_scale, r_zero)
+  local function whole(w, scale, zero)
+    local function per_gate(v)
+      if not v or product(v.shape) == 1 then
+        return flat(v)
+      elseif product(v.shape) == w.shape[1] then
+        return v:reshape{ w.shape[1], 1, 1 }
+      end
+      return v:reshape{ w.shape[1], 1, w.shape[3] }
+    end
+    return decode(w, per_gate(scale), per_gate(zero)):transpose{ 0, 2, 1 }
+  end
+  return rnn.LSTM(n, x, whole(weight, w_scale, w_zero), whole(recurrent, r_scale, r_zero), bias,
+    lengths, hidden, cell, peephole)
+end
+
+-- Weights of few bits in blocks along the input: (outputs, blocks, bytes).
+function ops.MatMulNBits(n, a, b, scales, zeros, order, bias)
+  local inputs, outputs, bits = n:int("K", 0), n:int("N", 0), n:int("bits", 4)
+  local block, blocks = n:int("block_size", 32), b.shape[2]
+  if order or bits ~= 4 or not b:is_constant() or inputs > blocks * block then
+    n:refuse("bits = %d%s", bits, order and ", g_idx" or "")
+  end
+  local function halves(v, count)        -- two numbers a byte, the low one first
+    local wide = v:cast("int32")
+    local high = ((wide - wide % 16) / 16):unsqueeze(2)
+    return value.concat({ (wide % 16):unsqueeze(2), high }, 2):reshape{ outputs, count }
+  end
+  local q = halves(b:reshape{ outputs, blocks * block / 2 }, blocks * block)
+    :reshape{ outputs, blocks, block }:cast(a.dtype)
+  local zero = 8
+  if zeros and zeros.dtype == "uint8" then
+    local columns = zeros:reshape{ outputs, product(zeros.shape) / outputs }
+    zero = halves(columns, 2 * columns.shape[2]):part(1, 0, blocks)
+      :reshape{ outputs, blocks, 1 }:cast(a.dtype)
+  elseif zeros then
+    zero = zeros:reshape{ outputs, blocks, 1 }
+  end
+  local weight = ((q - zero) * scales:reshape{ outputs, blocks, 1 })
+    :reshape{ outputs, blocks * block }:part(1, 0, inputs)
+  local y = op("FullyConnected", { a, weight, bias }, { num_hidden = outputs, flatten = false,
+    no_bias = bias == nil })
+  return y
+end
+
+ops.QuantizeLinear, ops.DequantizeLinear = quantized.ops.QuantizeLinear,
+  quantized.ops.DequantizeLinear
+ops.Trilu, ops.GatherND = shape_ops.Trilu, shape_ops.GatherND
+
+function ops.Inverse(_, x) return (op("_linalg_inverse", { x })) end
+
+return ops

@@ -1,0 +1,494 @@
+--- Operators of ONNX: windows, normalisation, losses (not for users); see onnx/ops_math.lua.
+--
+-- @module tycho.onnx.ops_nn
+
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
+
+local tables = require "tycho.core.tables"
+local value = require "tycho.onnx.value"
+
+local ops = {}
+
+local op, product = value.op, value.product
+
+
+-- Windows -----------------------------------------------------------------------------------------
+
+local function ones(count, number)
+  local list = {}
+  for i = 1, count do
+    list[i] = number or 1
+  end
+  return list
+end
+
+local AUTO = { NOTSET = "no", VALID = "valid", SAME_UPPER = "upper", SAME_LOWER = "lower" }
+
+local function checked(list, count, least, name)
+  if #list ~= count then
+    value.damaged("%s has %d entries instead of %d", name, #list, count)
+  end
+  for _, v in ipairs(list) do
+    if v < least or v > 2 ^ 31 or v ~= math.floor(v) then
+      value.damaged("%s has an entry of %g", name, v)
+    end
+  end
+  return list
+end
+
+
+-- The window of a node over an input with `count` axes of space: kernel, stride, dilate, before,
+-- after, out (sizes of the output).
+local function window_of(n, x, kernel)
+  local count = #x.shape - 2
+  if count < 1 then
+    value.damaged("an input of %d dimensions", #x.shape)
+  end
+  local w = { count = count, kernel = checked(kernel, count, 1, "kernel_shape") }
+  w.stride = checked(n:list("strides", ones(count)), count, 1, "strides")
+  w.dilate = checked(n:list("dilations", ones(count)), count, 1, "dilations")
+  local pads = checked(n:list("pads", ones(2 * count, 0)), 2 * count, 0, "pads")
+  w.before, w.after, w.out = {}, {}, {}
+  local auto, ceil = n:choice("auto_pad", "NOTSET", AUTO), n:flag("ceil_mode")
+  for i = 1, count do
+    local size, stride = x.shape[i + 2], w.stride[i]
+    local extent = (w.kernel[i] - 1) * w.dilate[i] + 1
+    local before, after = pads[i], pads[count + i]
+    if auto ~= "no" then
+      before, after = 0, 0
+    end
+    if size < 0 then
+      if auto == "upper" or auto == "lower" or ceil then
+        n:sizes(x, "its input")
+      end
+      w.out[i] = -1
+    elseif auto == "upper" or auto == "lower" then
+      local out = math.ceil(size / stride)
+      local pad = math.max((out - 1) * stride + extent - size, 0)
+      before = auto == "upper" and math.floor(pad / 2) or math.ceil(pad / 2)
+      after, w.out[i] = pad - before, out
+    else
+      local steps = (size + before + after - extent) / stride
+      local out = (ceil and math.ceil(steps) or math.floor(steps)) + 1
+      if ceil and (out - 1) * stride >= size + before then
+        out = out - 1                    -- the last window would begin in the border
+      end
+      w.out[i] = out
+    end
+    if w.out[i] == 0 or size >= 0 and w.out[i] < 0 then
+      value.damaged("a window of %d over %d elements", extent, size + before + after)
+    end
+    w.before[i], w.after[i] = before, after
+  end
+  return w
+end
+
+
+local function symmetric(w)
+  return tables.same(w.before, w.after)
+end
+
+-- Borders of the axes of space.
+local function pad_space(n, x, before, after, number)
+  local lead = { 0, 0 }
+  local first, last = tables.copied(lead), tables.copied(lead)
+  for i = 1, #before do
+    first[i + 2], last[i + 2] = before[i], after[i]
+  end
+  return value.pad(n, x, first, last, "constant", number)
+end
+
+
+function ops.Conv(n, x, weight, bias)
+  local shape = weight.shape
+  local w = window_of(n, x, n:list("kernel_shape") or tables.part(shape, 3, #shape))
+  if #shape ~= #x.shape or w.count > 3 then
+    n:refuse("an input of %d dimensions with weights of %d", #x.shape, #shape)
+  end
+  local pad = w.before
+  if not symmetric(w) then
+    x, pad = pad_space(n, x, w.before, w.after, 0), ones(w.count, 0)
+  end
+  return (op("Convolution", { x, weight, bias }, { kernel = w.kernel, stride = w.stride,
+    dilate = w.dilate, pad = pad, num_filter = shape[1], num_group = n:int("group", 1),
+    no_bias = bias == nil }))
+end
+
+function ops.ConvTranspose(n, x, weight, bias)
+  local shape, group = weight.shape, n:int("group", 1)
+  local kernel = n:list("kernel_shape") or tables.part(shape, 3, #shape)
+  local w = { count = #x.shape - 2 }
+  local count = w.count
+  local stride = checked(n:list("strides", ones(count)), count, 1, "strides")
+  local dilate = checked(n:list("dilations", ones(count)), count, 1, "dilations")
+  local more = checked(n:list("output_padding", ones(count, 0)), count, 0, "output_padding")
+  local pads = checked(n:list("pads", ones(2 * count, 0)), 2 * count, 0, "pads")
+  local wanted, auto = n:list("output_shape"), n:choice("auto_pad", "NOTSET", AUTO)
+  local before, after, even = {}, {}, true
+  wanted = wanted and #wanted > count and tables.part(wanted, #wanted - count + 1, #wanted)
+    or wanted
+  for i = 1, count do
+    local full = ((x.shape[i + 2] - 1) * stride[i]) + (kernel[i] - 1) * dilate[i] + 1 + more[i]
+    before[i], after[i] = pads[i], pads[count + i]
+    local out = wanted and wanted[i]
+      or (auto == "upper" or auto == "lower") and x.shape[i + 2] * stride[i]
+    if out then
+      n:sizes(x, "its input")
+      local total = full - out
+      local half = math.floor(total / 2)
+      before[i] = auto == "upper" and half or total - half
+      after[i] = total - before[i]
+    end
+    even = even and before[i] == after[i] and before[i] >= 0
+  end
+  local function make(pad, adj)
+    return (op("Deconvolution", { x, weight, bias }, { kernel = kernel, stride = stride,
+      dilate = dilate, pad = pad, adj = adj, num_filter = shape[2] * group, num_group = group,
+      no_bias = bias == nil }))
+  end
+  local fits = true
+  for i = 1, count do
+    fits = fits and more[i] < stride[i]
+  end
+  if even and fits then
+    return make(before, more)
+  end
+  local last, full = {}, make(ones(count, 0), ones(count, 0))
+  for i = 1, count do
+    before[i], last[i] = -before[i], more[i] - after[i]
+    if bias and (before[i] > 0 or last[i] > 0) then
+      n:refuse("an output that is larger than the windows reach, with a bias")
+    end
+  end
+  return pad_space(n, full, before, last, 0)
+end
+
+
+-- Windows whose positions are taken apart: element k of every window as an array, for what the
+-- engine's pooling lacks (dilation, places of the largest).
+local function each_tap(n, x, w, number, f)
+  local last = {}
+  for i = 1, w.count do
+    local extent = (w.kernel[i] - 1) * w.dilate[i] + 1
+    last[i] = math.max((w.out[i] - 1) * w.stride[i] + extent - n:sizes(x, "its input")[i + 2]
+      - w.before[i], 0)
+  end
+  local padded = pad_space(n, x, w.before, last, number)
+  local begins, ends, steps = {}, {}, {}
+  local at = {}
+  local function visit(i)
+    if i > w.count then
+      for k = 1, w.count do
+        begins[k + 2], steps[k + 2] = at[k] * w.dilate[k], w.stride[k]
+        ends[k + 2] = begins[k + 2] + (w.out[k] - 1) * w.stride[k] + 1
+      end
+      for k = 1, 2 do
+        begins[k], ends[k], steps[k] = value.null, value.null, 1
+      end
+      f((op("slice", { padded }, { begin = tables.copied(begins), ["end"] = tables.copied(ends),
+        step = tables.copied(steps) })))
+      return
+    end
+    for k = 0, w.kernel[i] - 1 do
+      at[i] = k
+      visit(i + 1)
+    end
+  end
+  value.spend(100 * product(w.kernel), "a window")
+  visit(1)
+end
+
+
+local MOST_TAPS = 1024
+
+local function is_dilated(w)
+  for i = 1, w.count do
+    if w.dilate[i] > 1 then
+      if product(w.kernel) > MOST_TAPS then
+        value.refuse("a dilated window of %d elements", product(w.kernel))
+      end
+      return true
+    end
+  end
+end
+
+
+-- The engine's pooling, where its sizes are those of the window; nil otherwise.
+local function pooling(x, w, params)
+  if w.count > 3 or not symmetric(w) or is_dilated(w) then
+    return nil
+  end
+  local valid, full = true, true
+  for i = 1, w.count do
+    local steps = x.shape[i + 2] + 2 * w.before[i] - w.kernel[i]
+    valid = valid and (x.shape[i + 2] < 0 or math.floor(steps / w.stride[i]) + 1 == w.out[i])
+    full = full and x.shape[i + 2] >= 0 and math.ceil(steps / w.stride[i]) + 1 == w.out[i]
+    if w.before[i] >= w.kernel[i] then
+      return nil
+    end
+  end
+  if not valid and not full then
+    return nil
+  end
+  params.kernel, params.stride, params.pad = w.kernel, w.stride, w.before
+  params.pooling_convention = valid and "valid" or "full"
+  return (op("Pooling", { x }, params))
+end
+
+
+-- Borders so wide that windows without a border of their own give the output.
+local function explicit(n, x, w, number)
+  local after = {}
+  for i = 1, w.count do
+    after[i] = (w.out[i] - 1) * w.stride[i] + (w.kernel[i] - 1) * w.dilate[i] + 1
+      - n:sizes(x, "its input")[i + 2] - w.before[i]
+  end
+  local y = pad_space(n, x, w.before, after, number)
+  return y, { count = w.count, kernel = w.kernel, stride = w.stride, dilate = w.dilate,
+    before = ones(w.count, 0), after = ones(w.count, 0), out = w.out }
+end
+
+
+local function sum_of_taps(n, x, w)
+  local y
+  each_tap(n, x, w, 0, function(tap) y = y and y + tap or tap end)
+  return y
+end
+
+
+local function sum_pool(n, x, w)
+  local padded, inner = explicit(n, x, w, 0)
+  return pooling(padded, inner, { pool_type = "sum" }) or sum_of_taps(n, x, w)
+end
+
+
+local LOWEST = { uint8 = 0, int8 = -128, int32 = -2 ^ 31 }
+
+-- Places of the largest elements, counted in the whole input.
+local function largest_positions(n, x, w)
+  local shape = n:sizes(x, "its input")
+  local list, rows = {}, n:flag("storage_order")
+  local space = tables.part(shape, 3, #shape)
+  value.spend(product(shape), "the places of an input")
+  for i = 0, product(shape) - 1 do
+    local inner = i % product(space)
+    if rows and #space == 2 then
+      inner = inner % space[2] * space[1] + math.floor(inner / space[2])
+    end
+    list[i + 1] = math.floor(i / product(space)) * product(space) + inner
+  end
+  local positions, best, at = value.list(list, "int64", shape), nil, nil
+  local taps = {}
+  each_tap(n, positions, w, 0, function(tap) taps[#taps + 1] = tap end)
+  local k = 0
+  each_tap(n, x, w, -math.huge, function(tap)
+    k = k + 1
+    if best then
+      local larger = tap:greater(best)
+      best, at = value.where(larger, tap, best), value.where(larger, taps[k], at)
+    else
+      best, at = tap, taps[k]
+    end
+  end)
+  return best, at
+end
+
+
+function ops.MaxPool(n, x)
+  local w = window_of(n, x, n:list("kernel_shape", {}))
+  if n:wants(2) then
+    return largest_positions(n, x:cast("float32"), w)
+  end
+  if not value.REAL[x.dtype] then
+    local y = ops.MaxPool(n, x:cast("float32"))
+    return y:cast(x.dtype)
+  end
+  local y = pooling(x, w, { pool_type = "max" })
+  if y then
+    return y
+  end
+  local padded, inner = explicit(n, x, w, LOWEST[x.dtype] or -math.huge)
+  y = pooling(padded, inner, { pool_type = "max" })
+  if not y then
+    each_tap(n, x, w, -math.huge, function(tap) y = y and y:maximum(tap) or tap end)
+  end
+  return y
+end
+
+function ops.AveragePool(n, x)
+  local w, with_pad = window_of(n, x, n:list("kernel_shape", {})), n:flag("count_include_pad")
+  local y = pooling(x, w, { pool_type = "avg", count_include_pad = with_pad })
+  if y then
+    return y
+  end
+  local shape = tables.copied(n:sizes(x, "its input"))
+  shape[1], shape[2] = 1, 1
+  local counted = value.full(shape, 1, x.dtype)
+  if with_pad then
+    local before, after = w.before, w.after
+    counted = pad_space(n, counted, before, after, 1)
+    local wide = tables.copied(w.before)
+    for i = 1, w.count do
+      wide[i] = 0
+    end
+    local inner = { count = w.count, kernel = w.kernel, stride = w.stride, dilate = w.dilate,
+      before = wide, after = wide, out = w.out }
+    return sum_pool(n, x, w) / sum_pool(n, counted, inner)
+  end
+  return sum_pool(n, x, w) / sum_pool(n, counted, w)
+end
+
+function ops.LpPool(n, x)
+  local w, p = window_of(n, x, n:list("kernel_shape", {})), n:int("p", 2)
+  return sum_pool(n, x:map("abs") ^ p, w) ^ (1 / p)
+end
+
+
+local function pool_all(kind)
+  return function(_, x)
+    if #x.shape >= 3 and #x.shape <= 5 and value.REAL[x.dtype] then
+      return (op("Pooling", { x }, { pool_type = kind, global_pool = true,
+        kernel = ones(#x.shape - 2) }))
+    end
+    return x:reduce(kind == "avg" and "mean" or "max", value.axes_from(2, #x.shape), true)
+  end
+end
+
+ops.GlobalAveragePool, ops.GlobalMaxPool = pool_all("avg"), pool_all("max")
+
+function ops.GlobalLpPool(n, x)
+  local p = n:int("p", 2)
+  return (x:map("abs") ^ p):reduce("sum", value.axes_from(2, #x.shape), true) ^ (1 / p)
+end
+
+
+-- Normalisation -----------------------------------------------------------------------------------
+
+-- A vector along axis 1 of an array of so many dimensions.
+local function along_channels(v, rank)
+  local shape = { 1, v.shape[1] }
+  for i = 3, rank do
+    shape[i] = 1
+  end
+  return v:reshape(shape)
+end
+
+function ops.BatchNormalization(n, x, scale, bias, mean, variance)
+  if n:flag("training_mode") then
+    local axes = { 0, unpack(value.axes_from(2, #x.shape)) }
+    local momentum = n:float("momentum", 0.9)
+    local m = x:reduce("mean", axes, true)
+    local v = (x - m) * (x - m)
+    v = v:reduce("mean", axes, true)
+    local y = (x - m) / (v + n:float("epsilon", 1e-5)):map("sqrt")
+      * along_channels(scale, #x.shape) + along_channels(bias, #x.shape)
+    return y, mean * momentum + m:reshape(mean.shape) * (1 - momentum),
+      variance * momentum + v:reshape(mean.shape) * (1 - momentum)
+  end
+  local constant = mean:is_constant() and variance:is_constant()
+  if constant and #x.shape > 1 and scale.dtype == mean.dtype and scale.dtype == x.dtype then
+    return (op("BatchNorm", { x, scale, bias, mean, variance }, { eps = n:float("epsilon", 1e-5),
+      fix_gamma = false, use_global_stats = true }))
+  end
+  local factor = scale / (variance + n:float("epsilon", 1e-5)):map("sqrt")
+  local rank = #x.shape
+  return (x - along_channels(mean, rank)) * along_channels(factor, rank)
+    + along_channels(bias, rank)
+end
+
+function ops.InstanceNormalization(n, x, scale, bias)
+  return (op("InstanceNorm", { x, scale, bias }, { eps = n:float("epsilon", 1e-5) }))
+end
+
+-- Mean 0 and variance 1 over axes; the mean and the inverse deviation besides.
+local function normalised(x, axes, eps)
+  local mean = x:reduce("mean", axes, true)
+  local centred = x - mean
+  local inverse = ((centred * centred):reduce("mean", axes, true) + eps):map("rsqrt")
+  return centred * inverse, mean, inverse
+end
+
+value.normalised = normalised
+
+function ops.LayerNormalization(n, x, scale, bias)
+  local axis, eps = n:axis(-1, #x.shape), n:float("epsilon", 1e-5)
+  local dtype = x.dtype
+  if axis == #x.shape - 1 and not n:wants(2) and not n:wants(3) and bias and #scale.shape == 1 then
+    return (op("LayerNorm", { x, scale, bias }, { eps = eps, axis = axis }))
+  end
+  if dtype == "float16" or dtype == "bfloat16" then
+    x = x:cast("float32")
+  end
+  local y, mean, inverse = normalised(x, value.axes_from(axis, #x.shape), eps)
+  y = y:cast(dtype) * scale
+  return bias and y + bias or y, mean, inverse
+end
+
+function ops.GroupNormalization(n, x, scale, bias)
+  local groups, shape = n:int("num_groups", 1), n:sizes(x, "its input")
+  local y = normalised(x:reshape{ shape[1], groups, product(shape) / shape[1] / groups }, { 2 },
+    n:float("epsilon", 1e-5))
+  if scale.shape[1] == shape[2] then
+    y = y:reshape(shape)
+    return y * along_channels(scale, #shape) + along_channels(bias, #shape)
+  end
+  y = y * along_channels(scale, 3) + along_channels(bias, 3)
+  return y:reshape(shape)
+end
+
+function ops.RMSNormalization(n, x, scale)
+  local axes, dtype = value.axes_from(n:axis(-1, #x.shape), #x.shape), x.dtype
+  local wide = x:cast(dtype == "float64" and dtype or "float32")
+  local square = (wide * wide):reduce("mean", axes, true)
+  return (wide * (square + n:float("epsilon", 1e-5)):map("rsqrt")):cast(dtype) * scale
+end
+
+function ops.LRN(n, x)
+  return x:map("LRN", {}, { nsize = n:int("size"), alpha = n:float("alpha", 1e-4),
+    beta = n:float("beta", 0.75), knorm = n:float("bias", 1) })
+end
+
+function ops.Dropout(n, x, ratio, training)
+  local part = ratio and ratio:number("ratio") or n:float("ratio", 0.5)
+  local trains = training and training:number("training_mode") ~= 0
+  if trains and part > 0 then
+    n:refuse("dropout in training; import the network without it")
+  end
+  return x, n:wants(2) and value.full(n:sizes(x, "its input"), 1, "bool") or nil
+end
+
+
+-- Losses ------------------------------------------------------------------------------------------
+
+local REDUCTIONS = { none = "none", mean = "mean", sum = "sum" }
+
+-- The loss of log-probabilities x (N, C, ...) for labels (N, ...).
+local function likelihood(n, x, labels, weight)
+  local reduction, ignored = n:choice("reduction", "mean", REDUCTIONS), n:int("ignore_index")
+  local zero = value.scalar(0, labels.dtype)
+  local counts = ignored and value.binary("equal", labels, ignored):map("logical_not")
+  local safe = counts and value.where(counts, labels, zero) or labels
+  local picked = op("_contrib_take_along_axis", { x, safe:unsqueeze(1) }, { axis = 1 }):squeeze(1)
+  local factor = weight and op("take", { weight, safe }, { axis = 0 })
+  if counts then
+    factor = value.where(counts, factor or value.scalar(1, x.dtype), value.scalar(0, x.dtype))
+  end
+  local loss = factor and -picked * factor or -picked
+  local axes = value.axes_from(0, #loss.shape)
+  if reduction == "none" then
+    return loss
+  elseif reduction == "sum" or factor then
+    local sum = loss:reduce("sum", axes, false)
+    return reduction == "sum" and sum or sum / factor:expand(loss.shape):reduce("sum", axes, false)
+  end
+  return loss:reduce("mean", axes, false)
+end
+
+ops.NegativeLogLikelihoodLoss = likelihood
+
+function ops.SoftmaxCrossEntropyLoss(n, x, labels, weight)
+  local log = x:map("log_softmax", {}, { axis = 1 })
+  return likelihood(n, log, labels, weight), log
+end
+
+return ops

@@ -1,0 +1,217 @@
+--- Operators of ONNX on quantized numbers (not for users); see onnx/ops_math.lua.
+--
+-- A quantized number q stands for (q - zero point) * scale. Products are taken in floats that hold
+-- their sums exactly: values are those of integers.
+--
+-- @module tycho.onnx.ops_quantized
+
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
+
+local tables = require "tycho.core.tables"
+local tensor = require "tycho.onnx.tensor"
+local value = require "tycho.onnx.value"
+
+local ops, quantized = {}, {}
+
+local op, product = value.op, value.product
+
+-- Lowest and highest number by ONNX's type.
+local RANGE = {
+  uint8 = { 0, 255 }, int8 = { -128, 127 }, uint16 = { 0, 65535 }, int16 = { -32768, 32767 },
+  int32 = { -2 ^ 31, 2 ^ 31 - 1 }, uint4 = { 0, 15 }, int4 = { -8, 7 }, uint2 = { 0, 3 },
+  int2 = { -2, 1 },
+}
+
+
+-- Scales and zero points --------------------------------------------------------------------------
+
+-- A scale or zero point over the shape of x: one number, one per element of an axis, or one per
+-- block of an axis.
+local function repeated_over(n, v, x, axis, block)
+  if product(v.shape) == 1 then
+    return v:reshape{}
+  elseif #v.shape == 1 then
+    local shape = {}
+    for i = 1, #x.shape do
+      shape[i] = i == axis + 1 and v.shape[1] or 1
+    end
+    return v:reshape(shape)
+  end
+  if block <= 0 then
+    n:refuse("a scale of %d dimensions without blocks", #v.shape)
+  end
+  local y = op("repeat", { v }, { repeats = block, axis = axis })
+  return y:part(axis, 0, n:sizes(x, "its input")[axis + 1])
+end
+
+
+-- x in numbers of real type, minus the zero point.
+local function centred(x, zero, dtype)
+  local y = x:cast(dtype)
+  if zero and not (zero:is_constant() and product(zero.shape) == 1
+      and zero:number("zero") == 0) then
+    y = y - zero:cast(dtype)
+  end
+  return y
+end
+
+
+-- Rounds to a quantized type.
+local function rounded(y, zero, range, dtype)
+  y = y:map("_contrib_round_half_even")
+  if zero then
+    y = y + zero:cast(y.dtype)
+  end
+  return y:map("clip", {}, { a_min = range[1], a_max = range[2] }):cast(dtype)
+end
+
+
+--- A value from quantized numbers.
+function quantized.decode(x, scale, zero)
+  return centred(x, zero, scale.dtype) * scale
+end
+
+
+--- A value as quantized numbers of zero's type; uint8 without one.
+function quantized.encode(y, scale, zero)
+  local name = zero and (zero.onnx_type or zero.dtype) or "uint8"
+  return rounded(y / scale:cast(y.dtype), zero, RANGE[name], zero and zero.dtype or "uint8")
+end
+
+
+function ops.QuantizeLinear(n, x, scale, zero)
+  local axis = #x.shape > 0 and #scale.shape > 0 and n:axis(1, math.max(#x.shape, 2)) or 0
+  local block = n:int("block_size", 0)
+  local kind = tensor.type_of(n:int("output_dtype", 0))
+  local name = zero and (zero.onnx_type or zero.dtype) or kind and kind.name or "uint8"
+  if not RANGE[name] then
+    n:refuse("numbers of type %s", name)
+  end
+  local dtype = zero and zero.dtype or kind and kind.dtype or "uint8"
+  local precise = scale.dtype == "float64" and "float64" or "float32"
+  local y = x:cast(precise) / repeated_over(n, scale, x, axis, block):cast(precise)
+  return rounded(y, zero and repeated_over(n, zero, x, axis, block), RANGE[name], dtype)
+end
+
+function ops.DequantizeLinear(n, x, scale, zero)
+  local axis = #x.shape > 0 and #scale.shape > 0 and n:axis(1, math.max(#x.shape, 2)) or 0
+  local block = n:int("block_size", 0)
+  local kind = tensor.type_of(n:int("output_dtype", 0))
+  local dtype = scale.dtype == "float64" and "float64" or "float32"
+  local y = centred(x, zero and repeated_over(n, zero, x, axis, block), dtype)
+    * repeated_over(n, scale, x, axis, block):cast(dtype)
+  return y:cast(kind and kind.dtype or scale.dtype)
+end
+
+function ops.DynamicQuantizeLinear(_, x)
+  local axes = value.axes_from(0, #x.shape)
+  local least = x:reduce("min", axes, false):minimum(0)
+  local most = x:reduce("max", axes, false):maximum(0)
+  local scale = (most - least) / 255
+  local zero = (-least / scale):map("clip", {}, { a_min = 0, a_max = 255 })
+  zero = value.where(scale:equal(0), value.scalar(0, x.dtype),
+    zero:map("_contrib_round_half_even")):cast("uint8")
+  local safe = value.where(scale:equal(0), value.scalar(1, x.dtype), scale)
+  return quantized.encode(x, safe, zero), scale, zero
+end
+
+
+-- Products ----------------------------------------------------------------------------------------
+
+local EXACT = 2 ^ 24                     -- integers up to it are float32
+
+-- A type that holds all sums of a product of numbers below `most` with weights, whose outputs lie
+-- along `axis`; count: of terms.
+local function sum_type(most, weight, axis, count)
+  local bound = count * most * 255
+  if weight:is_constant() and bound >= EXACT then
+    local rest = {}
+    for i = 0, #weight.shape - 1 do
+      rest[#rest + 1] = i ~= axis and i or nil
+    end
+    bound = most * weight:map("abs"):reduce("sum", rest, false)
+      :reduce("max", { 0 }, false):number("a sum of weights")
+  end
+  return bound < EXACT and "float32" or "float64"
+end
+
+-- x - zero point times weights - their zero point, as sums in floats.
+local function integer_product(n, a, b, a_zero, b_zero)
+  local axis = #b.shape - 1
+  local function columns(zero)
+    if not zero or product(zero.shape) == 1 or #zero.shape ~= 1 then
+      return zero and product(zero.shape) == 1 and zero:reshape{} or zero
+    end
+    return zero
+  end
+  local function rows(zero)
+    if not zero or product(zero.shape) == 1 then
+      return zero and zero:reshape{}
+    end
+    return #zero.shape == 1 and zero:unsqueeze(1) or zero
+  end
+  local right = centred(b, columns(b_zero), "float32")
+  local count = n:sizes(a, "its input")[#a.shape]
+  local dtype = sum_type(255, right, axis, count)
+  local left = centred(a, rows(a_zero), dtype)
+  return value.matmul(left, right:cast(dtype))
+end
+
+quantized.product = integer_product
+
+function ops.MatMulInteger(n, a, b, a_zero, b_zero)
+  return integer_product(n, a, b, a_zero, b_zero):cast("int32")
+end
+
+function ops.QLinearMatMul(n, a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero)
+  local function rows(v) return #v.shape == 1 and v.shape[1] > 1 and v:unsqueeze(1) or v end
+  local one = product(a_scale.shape) == 1
+  local sum = integer_product(n, a, b, a_zero, b_zero)
+  local left = one and a_scale:reshape{} or rows(a_scale)
+  local right = product(b_scale.shape) == 1 and b_scale:reshape{} or b_scale
+  local y = sum * (left:cast(sum.dtype) * right:cast(sum.dtype))
+  return quantized.encode(y, y_scale:reshape{}, y_zero and y_zero:reshape{})
+end
+
+local nn = require "tycho.onnx.ops_nn"
+
+-- A number per output of a window's weights.
+local function per_output(v, rank)
+  if not v or product(v.shape) == 1 then
+    return v and v:reshape{}
+  end
+  local shape = { v.shape[1] }
+  for i = 2, rank do
+    shape[i] = 1
+  end
+  return v:reshape(shape)
+end
+
+local function integer_window(n, x, weight, x_zero, w_zero)
+  local right = centred(weight, per_output(w_zero, #weight.shape), "float32")
+  local dtype = sum_type(255, right, 0, product(weight.shape) / weight.shape[1])
+  return nn.Conv(n, centred(x, x_zero and x_zero:reshape{}, dtype), right:cast(dtype))
+end
+
+function ops.ConvInteger(n, x, weight, x_zero, w_zero)
+  return integer_window(n, x, weight, x_zero, w_zero):cast("int32")
+end
+
+function ops.QLinearConv(n, x, x_scale, x_zero, weight, w_scale, w_zero, y_scale, y_zero, bias)
+  local sum = integer_window(n, x, weight, x_zero, w_zero)
+  local function channels(v)
+    local shape = { 1, v.shape[1] }
+    for i = 3, #sum.shape do
+      shape[i] = 1
+    end
+    return product(v.shape) == 1 and v:reshape{} or v:reshape(shape)
+  end
+  if bias then
+    sum = sum + channels(bias):cast(sum.dtype)
+  end
+  local factor = channels(w_scale):cast(sum.dtype) * x_scale:reshape{}:cast(sum.dtype)
+  return quantized.encode(sum * factor, y_scale:reshape{}, y_zero and y_zero:reshape{})
+end
+
+quantized.ops, quantized.tables = ops, tables
+return quantized

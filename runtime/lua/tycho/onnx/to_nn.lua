@@ -1,0 +1,504 @@
+--- Operators as ONNX has them: windows, normalisation, losses, images, attention (not for users);
+-- see onnx/to_math.lua.
+--
+-- @module tycho.onnx.to_nn
+
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
+
+local tables = require "tycho.core.tables"
+
+local to = {}
+
+
+local function ones(count, v)
+  local list = {}
+  for i = 1, count do
+    list[i] = v or 1
+  end
+  return list
+end
+
+local function or_ones(list, count, v)
+  return list and #list > 0 and list or ones(count, v)
+end
+
+local function twice(list)
+  local both = tables.copied(list)
+  for i = 1, #list do
+    both[#list + i] = list[i]
+  end
+  return both
+end
+
+local function needs_channels_first(e, p)
+  if p.layout and p.layout:find "C$" then
+    e:refuse("layout = '%s'", p.layout)
+  end
+end
+
+local function inputs_of(c, count)
+  local list = {}
+  for i = 1, count do
+    list[i] = c.inputs[i]
+  end
+  return list
+end
+
+
+-- Windows -----------------------------------------------------------------------------------------
+
+function to.Convolution(e, c)
+  local p, count = c.p, #c.p.kernel
+  needs_channels_first(e, p)
+  return e:emit("Conv", inputs_of(c, p.no_bias and 2 or 3), { kernel_shape = p.kernel,
+    strides = or_ones(p.stride, count), dilations = or_ones(p.dilate, count),
+    pads = twice(or_ones(p.pad, count, 0)), group = p.num_group })
+end
+
+to.Convolution_v1 = to.Convolution
+
+function to.Deconvolution(e, c)
+  local p, count = c.p, #c.p.kernel
+  needs_channels_first(e, p)
+  local stride, dilate = or_ones(p.stride, count), or_ones(p.dilate, count)
+  local pad, more = or_ones(p.pad, count, 0), or_ones(p.adj, count, 0)
+  if p.target_shape and #p.target_shape > 0 then
+    pad, more = {}, {}
+    for i = 1, count do
+      local full = (e:known(c.shapes[1])[i + 2] - 1) * stride[i] + (p.kernel[i] - 1) * dilate[i] + 1
+      local total = full - p.target_shape[i]
+      pad[i] = math.ceil(total / 2)
+      more[i] = 2 * pad[i] - total
+    end
+  end
+  return e:emit("ConvTranspose", inputs_of(c, p.no_bias and 2 or 3), { kernel_shape = p.kernel,
+    strides = stride, dilations = dilate, pads = twice(pad), output_padding = more,
+    group = p.num_group })
+end
+
+function to.FullyConnected(e, c)
+  local p, shape, x = c.p, c.shapes[1], c.inputs[1]
+  local flat = p.flatten or #shape == 2
+  if flat then
+    x = #shape > 2 and e:emit("Flatten", { x }, { axis = 1 }) or x
+    return e:emit("Gemm", { x, c.inputs[2], not p.no_bias and c.inputs[3] or nil }, { transB = 1 })
+  end
+  local weight = e:emit("Transpose", { c.inputs[2] }, { perm = { 1, 0 } })
+  local y = e:emit("MatMul", { x, weight })
+  return p.no_bias and y or e:emit("Add", { y, c.inputs[3] })
+end
+
+local POOLS = { max = "MaxPool", avg = "AveragePool", sum = "AveragePool", lp = "LpPool" }
+local GLOBAL = { max = "GlobalMaxPool", avg = "GlobalAveragePool", lp = "GlobalLpPool" }
+
+local function product(list)
+  local n = 1
+  for _, v in ipairs(list) do
+    n = n * v
+  end
+  return n
+end
+
+function to.Pooling(e, c)
+  local p, x, shape = c.p, c.inputs[1], c.shapes[1]
+  local count = #shape - 2
+  needs_channels_first(e, p)
+  if p.global_pool then
+    if p.pool_type == "sum" then
+      local axes = {}
+      for i = 1, count do
+        axes[i] = i + 1
+      end
+      return e:emit("ReduceSum", { x, e:ints(axes) }, { keepdims = 1 })
+    end
+    return e:emit(GLOBAL[p.pool_type], { x }, { p = p.pool_type == "lp" and p.p_value or nil })
+  end
+  local stride, pad = or_ones(p.stride, count), or_ones(p.pad, count, 0)
+  local with_pad = p.count_include_pad ~= false
+  local after, uneven = {}, false
+  for i = 1, count do
+    local size, out = shape[i + 2], c.out[1].shape[i + 2]
+    after[i] = pad[i]
+    if p.pooling_convention ~= "valid" then
+      e:known{ size, out }
+      after[i] = math.max(pad[i], (out - 1) * stride[i] + p.kernel[i] - size - pad[i])
+      uneven = uneven or after[i] ~= pad[i]
+    end
+  end
+  local begins = tables.copied(pad)
+  for i = 1, count do
+    begins[count + i] = after[i]
+  end
+  if uneven and p.pool_type ~= "max" then
+    e:refuse("pooling_convention = '%s' where a window reaches beyond the border",
+      p.pooling_convention)
+  end
+  local attrs = { kernel_shape = p.kernel, strides = stride, pads = begins }
+  if p.pool_type == "avg" or p.pool_type == "sum" then
+    attrs.count_include_pad = (with_pad or p.pool_type == "sum") and 1 or 0
+  elseif p.pool_type == "lp" then
+    attrs.p = p.p_value
+  end
+  local y = e:emit(POOLS[p.pool_type], { x }, attrs)
+  if p.pool_type == "sum" then
+    return e:emit("Mul", { y, e:number(product(p.kernel), c.dtypes[1]) })
+  end
+  return y
+end
+
+to.Pooling_v1 = to.Pooling
+
+-- An average over equal parts is a product with a matrix for each axis.
+local function average_matrix(size, out)
+  local list = {}
+  for i = 0, out - 1 do
+    local from, stop = math.floor(i * size / out), math.ceil((i + 1) * size / out)
+    for j = 0, size - 1 do
+      list[#list + 1] = j >= from and j < stop and 1 / (stop - from) or 0
+    end
+  end
+  return list
+end
+
+function to._contrib_AdaptiveAvgPooling2D(e, c)
+  local shape, out, dtype = e:known{ c.shapes[1][3], c.shapes[1][4] }, c.out[1].shape, c.dtypes[1]
+  local rows = e:list(average_matrix(shape[1], out[3]), dtype, { out[3], shape[1] })
+  local columns = e:list(average_matrix(shape[2], out[4]), dtype, { out[4], shape[2] })
+  local y = e:emit("MatMul", { rows, c.inputs[1] })
+  return e:emit("MatMul", { y, e:emit("Transpose", { columns }, { perm = { 1, 0 } }) })
+end
+
+
+-- Activations -------------------------------------------------------------------------------------
+
+local ACTIVATIONS = { relu = "Relu", sigmoid = "Sigmoid", tanh = "Tanh", softrelu = "Softplus",
+  softsign = "Softsign" }
+
+function to.Activation(e, c) return e:emit(ACTIVATIONS[c.p.act_type], { c.inputs[1] }) end
+
+-- 0.5 x (1 + erf(x / sqrt 2))
+local function gelu(e, x, dtype)
+  local half = e:emit("Erf", { e:emit("Mul", { x, e:number(math.sqrt(0.5), dtype) }) })
+  half = e:emit("Add", { half, e:number(1, dtype) })
+  return e:emit("Mul", { e:emit("Mul", { x, half }), e:number(0.5, dtype) })
+end
+
+function to.LeakyReLU(e, c)
+  local p, x = c.p, c.inputs[1]
+  if p.act_type == "leaky" then
+    return e:emit("LeakyRelu", { x }, { alpha = e.float(p.slope) })
+  elseif p.act_type == "elu" then
+    return e:emit("Elu", { x }, { alpha = e.float(p.slope) })
+  elseif p.act_type == "selu" then
+    return e:emit("Selu", { x })
+  elseif p.act_type == "gelu" then
+    return gelu(e, x, c.dtypes[1])
+  elseif p.act_type == "rrelu" then
+    return e:emit("LeakyRelu", { x }, { alpha = e.float((p.lower_bound + p.upper_bound) / 2) })
+  end
+  local slope = tables.copied(c.shapes[2])
+  for _ = 1, #c.shapes[1] - 2 do
+    slope[#slope + 1] = 1
+  end
+  return e:emit("PRelu", { x, e:reshape(c.inputs[2], c.shapes[2], slope) })
+end
+
+-- Softmax along the node's axis; f: of the scaled input.
+local function soft(op, negative)
+  return function(e, c)
+    local x, p = c.inputs[1], c.p
+    if p.use_length then
+      e:refuse("use_length")
+    end
+    x = negative and e:emit("Neg", { x }) or x
+    x = p.temperature and p.temperature ~= 1
+      and e:emit("Div", { x, e:number(p.temperature, c.dtypes[1]) }) or x
+    return e:cast(e:emit(op, { x }, { axis = p.axis }), c.dtypes[1], c.out[1].dtype)
+  end
+end
+
+to.softmax, to.log_softmax = soft "Softmax", soft "LogSoftmax"
+to.softmin = soft("Softmax", true)
+
+-- Softmax over all numbers of a sample.
+local function sample_softmax(e, c)
+  local shape = c.shapes[1]
+  if #shape == 2 then
+    return e:emit("Softmax", { c.inputs[1] }, { axis = 1 })
+  end
+  local y = e:emit("Softmax", { e:emit("Flatten", { c.inputs[1] }, { axis = 1 }) }, { axis = 1 })
+  return e:reshape(y, { shape[1], "rest" }, shape)
+end
+
+function to.SoftmaxActivation(e, c)
+  if c.p.mode == "channel" then
+    return e:emit("Softmax", { c.inputs[1] }, { axis = 1 })
+  end
+  return sample_softmax(e, c)
+end
+
+function to.SoftmaxOutput(e, c)
+  if c.p.multi_output then
+    return e:emit("Softmax", { c.inputs[1] }, { axis = 1 })
+  elseif c.p.preserve_shape then
+    return e:emit("Softmax", { c.inputs[1] }, { axis = #c.shapes[1] - 1 })
+  end
+  return sample_softmax(e, c)
+end
+
+function to.LogisticRegressionOutput(e, c) return e:emit("Sigmoid", { c.inputs[1] }) end
+
+local function same(_, c) return c.inputs[1] end
+
+to.LinearRegressionOutput, to.MAERegressionOutput, to.SVMOutput, to.IdentityAttachKLSparseReg =
+  same, same, same, same
+
+function to.Dropout(e, c)
+  if c.p.mode ~= "always" then
+    return c.inputs[1]
+  end
+  local t = c.dtypes[1]
+  return e:emit("Dropout", { c.inputs[1], e:scalar(c.p.p, t),
+    e:scalar(1, "bool") })
+end
+
+-- The loss of each row, from its label.
+local function cross_entropy(e, logits, labels, options)
+  return e:emit("SoftmaxCrossEntropyLoss", { logits, labels }, options)
+end
+
+function to._contrib_linear_cross_entropy(e, c)
+  local p, shape = c.p, c.shapes[1]
+  local weight = e:emit("Transpose", { c.inputs[2] }, { perm = { 1, 0 } })
+  local y = e:emit("MatMul", { c.inputs[1], weight })
+  y = p.no_bias and y or e:emit("Add", { y, c.inputs[3] })
+  local last = p.no_bias and 3 or 4
+  local labels = e:cast(c.inputs[last], c.dtypes[last], "int64")
+  y = e:reshape(y, { "rows", p.num_hidden, "any" }, { "all", p.num_hidden })
+  labels = #shape == 2 and labels or e:reshape(labels, c.shapes[last], { "all" })
+  y = cross_entropy(e, y, labels, { reduction = "none",
+    ignore_index = p.use_ignore and p.ignore_label or nil })
+  return #shape == 2 and y or e:reshape(y, { "rows" }, c.out[1].shape)
+end
+
+function to.softmax_cross_entropy(e, c)
+  local labels = e:cast(c.inputs[2], c.dtypes[2], "int64")
+  return e:reshape(cross_entropy(e, c.inputs[1], labels, { reduction = "sum" }), {}, { 1 })
+end
+
+
+-- Normalisation -----------------------------------------------------------------------------------
+
+local function mean(e, x, axes)
+  if e.opset >= 18 then
+    return e:emit("ReduceMean", { x, e:ints(axes) }, { keepdims = 1 })
+  end
+  return e:emit("ReduceMean", { x }, { axes = axes, keepdims = 1 })
+end
+
+-- Mean 0 and variance 1 over axes.
+local function normalised(e, x, axes, eps, dtype)
+  local centred = e:emit("Sub", { x, mean(e, x, axes) })
+  local variance = mean(e, e:emit("Mul", { centred, centred }), axes)
+  return e:emit("Div", { centred, e:emit("Sqrt", { e:emit("Add", { variance, e:number(eps,
+    dtype) }) }) })
+end
+
+-- A vector along one axis of an array.
+local function along(e, v, shape, axis, rank)
+  local line = ones(rank)
+  line[axis + 1] = shape[1]
+  return e:reshape(v, shape, line)
+end
+
+local function affine(e, c, y, axis, rank)
+  y = e:emit("Mul", { y, along(e, c.inputs[2], c.shapes[2], axis, rank) })
+  return e:emit("Add", { y, along(e, c.inputs[3], c.shapes[3], axis, rank) })
+end
+
+function to.BatchNorm(e, c)
+  local p, rank, dtype = c.p, #c.shapes[1], c.dtypes[1]
+  local axis, scale = (p.axis or 1) % rank, c.inputs[2]
+  if p.output_mean_var then
+    e:refuse("output_mean_var")
+  elseif p.fix_gamma then
+    scale = e:list(ones(e:known(c.shapes[2])[1]), c.dtypes[2])
+  end
+  if axis == 1 then
+    return e:emit("BatchNormalization", { c.inputs[1], scale, c.inputs[3], c.inputs[4],
+      c.inputs[5] },
+      { epsilon = e.float(p.eps) })
+  end
+  local deviation = e:emit("Sqrt", { e:emit("Add", { c.inputs[5], e:number(p.eps, c.dtypes[5]) }) })
+  local factor = along(e, e:emit("Div", { scale, deviation }), c.shapes[2], axis, rank)
+  local y = e:emit("Sub", { c.inputs[1], along(e, c.inputs[4], c.shapes[4], axis, rank) })
+  y = e:emit("Mul", { e:cast(y, c.dtypes[4], dtype), factor })
+  return e:emit("Add", { y, along(e, c.inputs[3], c.shapes[3], axis, rank) })
+end
+
+to.BatchNorm_v1, to._contrib_SyncBatchNorm = to.BatchNorm, to.BatchNorm
+
+function to._contrib_BatchNormWithReLU(e, c) return e:emit("Relu", { to.BatchNorm(e, c) }) end
+
+function to.LayerNorm(e, c)
+  local p, rank = c.p, #c.shapes[1]
+  local axis = p.axis % rank
+  if p.output_mean_var then
+    e:refuse("output_mean_var")
+  elseif e.opset >= 17 and axis == rank - 1 then
+    return e:emit("LayerNormalization", { c.inputs[1], c.inputs[2], c.inputs[3] },
+      { axis = -1, epsilon = e.float(p.eps) })
+  end
+  return affine(e, c, normalised(e, c.inputs[1], { axis }, p.eps, c.dtypes[1]), axis, rank)
+end
+
+function to.InstanceNorm(e, c)
+  return e:emit("InstanceNormalization", { c.inputs[1], c.inputs[2], c.inputs[3] },
+    { epsilon = e.float(c.p.eps) })
+end
+
+function to.GroupNorm(e, c)
+  local p, shape = c.p, c.shapes[1]
+  if p.output_mean_var then
+    e:refuse("output_mean_var")
+  end
+  local groups = e:reshape(c.inputs[1], shape, { shape[1], p.num_groups, "rest" })
+  local y = normalised(e, groups, { 2 }, p.eps, c.dtypes[1])
+  if c.shapes[2][1] == p.num_groups then
+    return e:reshape(affine(e, c, y, 1, 3), { shape[1], p.num_groups, "rest" }, shape)
+  end
+  return affine(e, c, e:reshape(y, { shape[1], p.num_groups, "rest" }, shape), 1, #shape)
+end
+
+function to.L2Normalization(e, c)
+  local rank, axes = #c.shapes[1], {}
+  for axis = 1, rank - 1 do
+    local inside = c.p.mode == "instance" or (c.p.mode == "channel") == (axis == 1)
+    axes[#axes + 1] = inside and axis or nil
+  end
+  local square = e:emit("Mul", { c.inputs[1], c.inputs[1] })
+  local sum = e:emit("ReduceSum", { square, e:ints(axes) }, { keepdims = 1 })
+  sum = e:emit("Add", { sum, e:number(c.p.eps, c.dtypes[1]) })
+  return e:emit("Div", { c.inputs[1], e:emit("Sqrt", { sum }) })
+end
+
+function to.LRN(e, c)
+  local p = c.p
+  return e:emit("LRN", { c.inputs[1] }, { size = p.nsize, alpha = e.float(p.alpha),
+    beta = e.float(p.beta), bias = e.float(p.knorm) })
+end
+
+
+-- Images ------------------------------------------------------------------------------------------
+
+function to.Pad(e, c)
+  local width, pads = c.p.pad_width, {}
+  local count = #width / 2
+  for i = 1, count do
+    pads[i], pads[count + i] = width[2 * i - 1], width[2 * i]
+  end
+  local number = c.p.mode == "constant"
+    and e:scalar(c.p.constant_value, c.dtypes[1]) or nil
+  return e:emit("Pad", { c.inputs[1], e:ints(pads), number }, { mode = c.p.mode })
+end
+
+local function resized(e, c, attrs)
+  local out = e:known{ c.out[1].shape[3], c.out[1].shape[4] }
+  local input = e:known{ c.shapes[1][3], c.shapes[1][4] }
+  local list = { 1, 1, out[1] / input[1], out[2] / input[2] }
+  return e:emit("Resize", { c.inputs[1], "", e:list(list, "float32") }, attrs)
+end
+
+function to.UpSampling(e, c)
+  local p = c.p
+  if p.sample_type == "nearest" then
+    if c.count > 1 then
+      e:refuse("several inputs")
+    end
+    return resized(e, c, { mode = "nearest", coordinate_transformation_mode = "asymmetric",
+      nearest_mode = "floor" })
+  end
+  local size = 2 * p.scale - p.scale % 2
+  local pad = math.ceil((p.scale - 1) / 2)
+  return e:emit("ConvTranspose", { c.inputs[1], c.inputs[2] }, { kernel_shape = { size, size },
+    strides = { p.scale, p.scale }, pads = { pad, pad, pad, pad },
+      group = e:known(c.shapes[1])[2] })
+end
+
+to["_contrib_BilinearResize2D"] = function(e, c)
+  return resized(e, c, { mode = "linear",
+    coordinate_transformation_mode = c.p.align_corners and "align_corners" or "half_pixel" })
+end
+
+function to.ROIPooling(e, c)
+  return e:emit("MaxRoiPool", { c.inputs[1], c.inputs[2] }, { pooled_shape = c.p.pooled_size,
+    spatial_scale = e.float(c.p.spatial_scale) })
+end
+
+local function columns(e, x, from, stop)
+  return e:emit("Slice", { x, e:ints{ from }, e:ints{ stop }, e:ints{ 1 } })
+end
+
+to["_contrib_ROIAlign"] = function(e, c)
+  local p, rois = c.p, c.inputs[2]
+  if p.position_sensitive or e.opset < 16 then
+    e:refuse("position_sensitive, or an opset before 16")
+  end
+  local batch = e:emit("Squeeze", { columns(e, rois, 0, 1), e:ints{ 1 } })
+  return e:emit("RoiAlign", { c.inputs[1], columns(e, rois, 1, 5), e:cast(batch, c.dtypes[2],
+    "int64") },
+    { output_height = p.pooled_size[1], output_width = p.pooled_size[2],
+      spatial_scale = e.float(p.spatial_scale), sampling_ratio = math.max(p.sample_ratio, 0),
+      coordinate_transformation_mode = p.aligned and "half_pixel" or "output_half_pixel" })
+end
+
+
+-- Attention ---------------------------------------------------------------------------------------
+
+-- Part k of a projection (time, batch, heads * parts * size) as (batch * heads, time, size).
+local function head_part(e, c, i, parts, k)
+  local s, heads = e:known(c.shapes[i]), c.p.heads
+  local size = s[3] / heads / parts
+  local x = e:emit("Reshape", { c.inputs[i], e:ints{ s[1], s[2], heads, parts, size } })
+  x = e:emit("Gather", { x, e:scalar(k, "int64") }, { axis = 3 })
+  x = e:emit("Transpose", { x }, { perm = { 1, 2, 0, 3 } })
+  return e:emit("Reshape", { x, e:ints{ s[2] * heads, s[1], size } }), size
+end
+
+-- Scores of queries and keys.
+local function scores(e, c, q, k, size)
+  k = e:emit("Transpose", { k }, { perm = { 0, 2, 1 } })
+  q = e:emit("Mul", { q, e:number(1 / math.sqrt(size), c.dtypes[1]) })
+  return e:emit("MatMul", { q, k })
+end
+
+-- Weights times values, as (time, batch, heads * size).
+local function weighed(e, c, weights, v, size)
+  local out, heads = e:known(c.out[1].shape), c.p.heads
+  local y = e:emit("MatMul", { weights, v })
+  y = e:emit("Reshape", { y, e:ints{ out[2], heads, out[1], size } })
+  y = e:emit("Transpose", { y }, { perm = { 2, 0, 1, 3 } })
+  return e:emit("Reshape", { y, e:ints(out) })
+end
+
+function to._contrib_interleaved_matmul_selfatt_qk(e, c)
+  local q, size = head_part(e, c, 1, 3, 0)
+  return scores(e, c, q, head_part(e, c, 1, 3, 1), size)
+end
+
+function to._contrib_interleaved_matmul_selfatt_valatt(e, c)
+  local v, size = head_part(e, c, 1, 3, 2)
+  return weighed(e, c, c.inputs[2], v, size)
+end
+
+function to._contrib_interleaved_matmul_encdec_qk(e, c)
+  local q, size = head_part(e, c, 1, 1, 0)
+  return scores(e, c, q, head_part(e, c, 2, 2, 0), size)
+end
+
+function to._contrib_interleaved_matmul_encdec_valatt(e, c)
+  local v, size = head_part(e, c, 1, 2, 1)
+  return weighed(e, c, c.inputs[2], v, size)
+end
+
+return to

@@ -1,0 +1,767 @@
+--- Values of an import: what a name of an ONNX file stands for, and arithmetic over them (not for
+-- users).
+--
+-- A value has ONNX's `shape` (`{}` for a scalar, which the engine has as `{1}`; -1 where a size is
+-- not known), a `dtype` of the engine, and is
+--
+-- - a constant: `array`, an NDArray that may be read when it is first needed; nil if it is empty;
+-- - or an output of a node of the symbol that is being made: `entry`.
+--
+-- Operators over constants run at once, others become nodes, so that what a file computes from
+-- shapes alone leaves no trace. Both are written the same way:
+--
+--     local y = (x - mean) / x:unary("sqrt")
+--     local z = value.op("Convolution", { x, weight }, { kernel = { 3, 3 }, num_filter = 8 })
+--
+-- @module tycho.onnx.value
+
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
+
+local pairs = require("tycho.core.iterate").pairs
+local ffi = require "ffi"
+local args = require "tycho.core.args"
+local attribute = require "tycho.symbol.attribute"
+local attrs = require "tycho.core.attrs"
+local call = require "tycho.ndarray.call"
+local native = require "tycho.core.ffi"
+local node = require "tycho.symbol.node"
+local registry = require "tycho.op.registry"
+local tables = require "tycho.core.tables"
+local transfer = require "tycho.ndarray.transfer"
+local values = require "tycho.core.values"
+
+local C = native.C
+local DTYPES, DTYPE_NAMES = args.DTYPES, args.DTYPE_NAMES
+
+local value = {}
+
+local Value = {}
+Value.__index = Value
+value.Value = Value
+
+--- "None" in lists of parameters.
+value.null = values.null
+
+-- Bytes of constants that one operator may make at import, and all together: more stays in the
+-- network. Operators that may run at import.
+local MOST_BYTES, MOST_ALL, MOST_STEPS = 2 ^ 28, 2 ^ 30, 200000
+
+local state                              -- of the import under way
+
+
+--- Begins an import.
+-- @tparam table s func (for errors), raise (raises an error that names the node), params (name ->
+--   array, filled in), shapes_of (node -> shapes of its outputs, filled in), names (set of names
+--   in use)
+-- @treturn table the state before, for `finish`
+function value.begin(s)
+  local before = state
+  s.bytes, s.steps, s.counter, s.numbers = 0, 0, 0, 0
+  state = s
+  return before
+end
+
+
+--- Ends an import.
+function value.finish(before)
+  state = before
+end
+
+
+--- Refuses what the node under way asks for: E(`unsupported`) unless said otherwise.
+function value.refuse(text, ...)
+  state.raise("unsupported", text:format(...))
+end
+
+
+--- Refuses a file that breaks ONNX's rules.
+function value.damaged(text, ...)
+  state.raise("format", text:format(...))
+end
+
+
+local MOST_NUMBERS = 2 ^ 22
+
+--- Counts numbers that Lua is about to make, so that no file takes the import longer than a model
+-- needs.
+-- @number count
+-- @string what for errors
+function value.spend(count, what)
+  state.numbers = state.numbers + count
+  if state.numbers > MOST_NUMBERS or count ~= count then
+    value.refuse("%s would take the import more than %d numbers", what, MOST_NUMBERS)
+  end
+end
+
+
+-- Shapes ------------------------------------------------------------------------------------------
+
+local function product(shape)
+  local n = 1
+  for i = 1, #shape do
+    n = n * shape[i]
+  end
+  return n
+end
+
+value.product = product
+
+
+local function same_shape(a, b)
+  if #a ~= #b then
+    return false
+  end
+  for i = 1, #a do
+    if a[i] ~= b[i] then
+      return false
+    end
+  end
+  return true
+end
+
+value.same_shape = same_shape
+
+
+local ONE = { 1 }
+
+-- The engine's shape of an ONNX shape.
+local function inner_shape(shape)
+  return #shape == 0 and ONE or shape
+end
+
+value.inner_shape = inner_shape
+
+
+--- A shape as errors write it.
+function value.shape_text(shape)
+  local parts = {}
+  for i, n in ipairs(shape) do
+    parts[i] = n < 0 and "?" or ("%d"):format(n)
+  end
+  return "(" .. table.concat(parts, ", ") .. (#parts == 1 and ",)" or ")")
+end
+
+
+--- The shape to which two shapes broadcast.
+function value.broadcast(a, b)
+  local shape, n = {}, math.max(#a, #b)
+  for i = 1, n do
+    local x, y = a[i - n + #a] or 1, b[i - n + #b] or 1
+    if x ~= y and x ~= 1 and y ~= 1 and x ~= -1 and y ~= -1 then
+      value.damaged("shapes %s and %s do not broadcast", value.shape_text(a), value.shape_text(b))
+    end
+    shape[i] = x == 1 and y or x
+  end
+  return shape
+end
+
+
+-- Making ------------------------------------------------------------------------------------------
+
+local function new(shape, dtype)
+  return setmetatable({ shape = shape, dtype = dtype }, Value)
+end
+
+
+--- A constant.
+-- @tparam ?NDArray array nil: it has no elements
+-- @tparam {int,...} shape ONNX's
+-- @string dtype
+-- @string[opt] name of the parameter that it becomes
+function value.constant(array, shape, dtype, name)
+  local v = new(shape, dtype)
+  v.array, v.name = array, name
+  return v
+end
+
+
+--- An output of a node.
+-- @tparam entry entry
+-- @tparam {int,...} shape
+-- @string dtype
+function value.output(entry, shape, dtype)
+  local v = new(shape, dtype)
+  v.entry = entry
+  return v
+end
+
+
+--- A constant of given numbers.
+-- @tparam {number,...} list row-major
+-- @string dtype
+-- @tparam[opt] {int,...} shape one dimension
+function value.list(list, dtype, shape)
+  shape = shape or { #list }
+  local array
+  if #list > 0 then
+    array = transfer.from_table(list, DTYPES[dtype], state.func):reshape(inner_shape(shape))
+  end
+  local v = value.constant(array, shape, dtype)
+  v.list = list
+  return v
+end
+
+
+--- A scalar.
+function value.scalar(number, dtype)
+  return value.list({ number }, dtype, {})
+end
+
+
+--- Whether a value's elements are known.
+function Value:is_constant()
+  return self.entry == nil
+end
+
+
+--- Whether a value has no elements.
+function Value:is_empty()
+  for i = 1, #self.shape do
+    if self.shape[i] == 0 then
+      return true
+    end
+  end
+  return false
+end
+
+
+--- The elements of a constant, row-major.
+-- @string what for errors: what they are
+-- @treturn {number,...} not to be changed
+function Value:numbers(what)
+  if self.entry then
+    value.refuse("%s must be known when the file is imported, but is computed from an input; give \z
+      the shapes of all inputs, or make it a constant", what)
+  elseif self.list then
+    return self.list
+  end
+  local n, list = product(self.shape), {}
+  value.spend(n, what)
+  if self.array then
+    local p = transfer.read(self.array, state.func)
+    for i = 1, n do
+      list[i] = tonumber(p[i - 1])
+    end
+  end
+  self.list = list
+  return list
+end
+
+
+--- The only element of a constant.
+function Value:number(what)
+  local list = self:numbers(what)
+  if #list ~= 1 then
+    value.damaged("%s has %d elements instead of one", what, #list)
+  end
+  return list[1]
+end
+
+
+-- Nodes -------------------------------------------------------------------------------------------
+
+local function free_name(hint)
+  local names, name = state.names, hint
+  while names[name] do
+    state.counter = state.counter + 1
+    name = hint .. "_" .. state.counter
+  end
+  names[name] = true
+  return name
+end
+
+value.free_name = free_name
+
+
+--- Attributes of a variable that say its shape, where it is known, and type, so that it can be
+-- bound without being told.
+function value.described(shape, dtype)
+  local dict = { __dtype__ = tostring(DTYPES[dtype]) }
+  for _, size in ipairs(shape) do
+    if size < 0 then
+      return dict
+    end
+  end
+  dict.__shape__ = attrs.text(inner_shape(shape))
+  return dict
+end
+
+
+--- The entry of a value; a constant becomes a parameter of the network.
+-- @tparam Value v
+function value.entry_of(v)
+  if v.entry then
+    return v.entry
+  elseif not v.variable then
+    if not v.array then
+      value.refuse("an array without elements (%s) would be part of the network",
+        value.shape_text(v.shape))
+    end
+    local name = v.name and not state.params[v.name] and v.name or free_name(state.hint .. "_const")
+    state.params[name] = v.array
+    v.variable = { node.variable(name, value.described(v.shape, v.dtype), state.where), 0 }
+  end
+  return v.variable
+end
+
+
+local descs, capacity = ffi.new("ty_desc[?]", 32), 32
+local MOST_OUTPUTS = 256
+local out_descs, out_count = ffi.new("ty_desc[?]", MOST_OUTPUTS), ffi.new("int[1]")
+
+local function put_desc(d, v)
+  local shape = inner_shape(v.shape)
+  d.dtype, d.device, d.ndim = DTYPES[v.dtype], C.TY_CPU, #shape
+  for k = 1, #shape do
+    d.dim[k - 1] = shape[k] < 0 and 0 or shape[k]
+  end
+end
+
+
+-- Descriptions of an operator's outputs: {shape, dtype} each.
+local function infer(op, texts, inputs)
+  if #inputs > capacity then
+    capacity = 2 * #inputs
+    descs = ffi.new("ty_desc[?]", capacity)
+  end
+  for i, v in ipairs(inputs) do
+    put_desc(descs[i - 1], v)
+  end
+  local list, n = native.put_attrs(texts)
+  local code = C.ty_op_infer(op, list, n, descs, #inputs, out_descs, MOST_OUTPUTS, out_count)
+  if code ~= 0 then
+    local e = native.failure(code, state.func)
+    if e.code == "memory" or e.code == "interrupted" then
+      error(e, 0)
+    end
+    state.raise("shape", e.message)
+  end
+  local outputs = {}
+  for i = 1, out_count[0] do
+    local d, shape = out_descs[i - 1], {}
+    for k = 1, d.ndim do
+      local size = tonumber(d.dim[k - 1])
+      shape[k] = size == 0 and -1 or size
+    end
+    outputs[i] = new(shape, DTYPE_NAMES[d.dtype] or "float32")
+  end
+  return outputs
+end
+
+
+local function all_constant(inputs)
+  for i = 1, #inputs do
+    local v = inputs[i]
+    if v.entry or not v.array then
+      return false
+    end
+  end
+  return true
+end
+
+
+-- Whether outputs are small enough to be made now, in the budget of the import.
+local function affordable(outputs)
+  local bytes = 0
+  for _, v in ipairs(outputs) do
+    bytes = bytes + product(v.shape) * 8
+  end
+  state.bytes, state.steps = state.bytes + bytes, state.steps + 1
+  return bytes <= MOST_BYTES and state.bytes <= MOST_ALL and state.steps <= MOST_STEPS
+end
+
+
+local function run(op, inputs, texts, outputs)
+  local arrays, flat = {}, {}
+  for i, v in ipairs(inputs) do
+    arrays[i] = v.array
+  end
+  for key, text in pairs(texts) do
+    flat[#flat + 1] = key
+    flat[#flat + 1] = text
+  end
+  local results = call.many(op, state.func, arrays, #arrays, flat, {}, #outputs)
+  for i, v in ipairs(outputs) do
+    v.array = results[i]
+  end
+  return outputs
+end
+
+
+local function make_node(op, inputs, texts, outputs)
+  local schema = registry.find(op)
+  local dict = attribute.any() and node.merged(attribute.current():get(), texts) or texts
+  local n = node.operator(schema, free_name(state.hint .. "_" .. op), dict,
+    schema.variadic and #inputs or -1, state.func, state.where)
+  local entries = {}
+  for i, v in ipairs(inputs) do
+    entries[i] = value.entry_of(v)
+  end
+  node.connect(n, entries, state.func)
+  local shapes = {}
+  for i, v in ipairs(outputs) do
+    v.entry, shapes[i] = { n, i - 1 }, v.shape
+  end
+  state.shapes_of[n] = shapes
+  return outputs
+end
+
+
+--- The outputs of an operator of the engine.
+-- @string op its name
+-- @tparam {Value,...} inputs
+-- @tparam[opt] table params
+-- @treturn Value,... its visible outputs
+function value.op(op, inputs, params)
+  local texts = {}
+  for key, v in pairs(params or {}) do
+    texts[key] = attrs.text(v, state.func, key)
+  end
+  local schema = registry.find(op)
+  if schema.variadic and schema.by_name[schema.variadic] then
+    texts[schema.variadic] = tostring(#inputs)
+  end
+  local outputs = infer(op, texts, inputs)
+  if all_constant(inputs) and affordable(outputs) then
+    return unpack(run(op, inputs, texts, outputs))
+  end
+  return unpack(make_node(op, inputs, texts, outputs))
+end
+
+local op = value.op
+
+
+-- Element by element ------------------------------------------------------------------------------
+
+-- For two values of equal shapes, of shapes that broadcast, with a number on the right, on the
+-- left.
+local BINARY = {
+  add = { "elemwise_add", "broadcast_add", "_plus_scalar", "_plus_scalar" },
+  sub = { "elemwise_sub", "broadcast_sub", "_minus_scalar", "_rminus_scalar" },
+  mul = { "elemwise_mul", "broadcast_mul", "_mul_scalar", "_mul_scalar" },
+  div = { "elemwise_div", "broadcast_div", "_div_scalar", "_rdiv_scalar" },
+  mod = { "_mod", "broadcast_mod", "_mod_scalar", "_rmod_scalar" },
+  pow = { "_power", "broadcast_power", "_power_scalar", "_rpower_scalar" },
+  maximum = { "_maximum", "broadcast_maximum", "_maximum_scalar", "_maximum_scalar" },
+  minimum = { "_minimum", "broadcast_minimum", "_minimum_scalar", "_minimum_scalar" },
+  equal = { "_equal", "broadcast_equal", "_equal_scalar", "_equal_scalar" },
+  greater = { "_greater", "broadcast_greater", "_greater_scalar", "_lesser_scalar" },
+  greater_equal = { "_greater_equal", "broadcast_greater_equal", "_greater_equal_scalar",
+    "_lesser_equal_scalar" },
+  lesser = { "_lesser", "broadcast_lesser", "_lesser_scalar", "_greater_scalar" },
+  lesser_equal = { "_lesser_equal", "broadcast_lesser_equal", "_lesser_equal_scalar",
+    "_greater_equal_scalar" },
+  logical_and = { "_logical_and", "broadcast_logical_and" },
+  logical_or = { "_logical_or", "broadcast_logical_or" },
+  logical_xor = { "_logical_xor", "broadcast_logical_xor" },
+}
+
+local REAL = { float32 = true, float64 = true, float16 = true, bfloat16 = true }
+value.REAL = REAL
+
+local SAFE_INTEGER = 2 ^ 53
+
+-- The number that a constant of one element is, if an operator may have it as a parameter instead.
+local function as_number(v, other)
+  if v.entry or not v.array or product(v.shape) ~= 1 or #v.shape > math.max(#other.shape, 1)
+      or v.dtype ~= other.dtype or v.dtype == "bool" or not other.entry then
+    return nil
+  end
+  local number = v:numbers("a constant")[1]
+  if number ~= number or math.abs(number) > SAFE_INTEGER then
+    return nil
+  end
+  return number
+end
+
+
+-- An empty result has the shape that it would have.
+local function empty(shape, dtype)
+  return value.constant(nil, shape, dtype)
+end
+
+value.empty = empty
+
+
+--- A function of two values, which broadcast, or of a value and a number.
+-- @string name of the table above
+function value.binary(name, a, b)
+  local row = BINARY[name]
+  if type(b) == "number" then
+    return a:map(row[3], {}, { scalar = b })
+  elseif type(a) == "number" then
+    return b:map(row[4], {}, { scalar = a })
+  end
+  if a:is_empty() or b:is_empty() then
+    return empty(value.broadcast(a.shape, b.shape), a.dtype)
+  end
+  local number = row[3] and as_number(b, a)
+  if number then
+    return a:map(row[3], {}, { scalar = number })
+  end
+  number = row[4] and as_number(a, b)
+  if number then
+    return b:map(row[4], {}, { scalar = number })
+  end
+  local y = op(same_shape(a.shape, b.shape) and row[1] or row[2], { a, b })
+  if #a.shape == 0 and #b.shape == 0 then
+    y.shape = {}
+  end
+  return y
+end
+
+for name in pairs(BINARY) do
+  Value[name] = function(a, b) return value.binary(name, a, b) end
+end
+
+for event, name in pairs{ __add = "add", __sub = "sub", __mul = "mul", __div = "div",
+    __mod = "mod", __pow = "pow" } do
+  Value[event] = function(a, b) return value.binary(name, a, b) end
+end
+
+function Value.__unm(a)
+  return a:map("negative")
+end
+
+
+--- A function element by element: an operator whose output has the shape of the value.
+-- @string name the operator
+-- @tparam[opt] {Value,...} others further inputs
+-- @tparam[opt] table params
+function Value:map(name, others, params)
+  if self:is_empty() then
+    return empty(self.shape, self.dtype)
+  end
+  local y = op(name, { self, unpack(others or {}) }, params)
+  y.shape = self.shape
+  return y
+end
+
+
+--- The value in another type.
+function Value:cast(dtype)
+  if dtype == self.dtype then
+    return self
+  elseif self:is_empty() then
+    return empty(self.shape, dtype)
+  end
+  local y = self:map("Cast", {}, { dtype = dtype })
+  return y
+end
+
+
+--- Comparisons and logic give 0 and 1 in the type of their inputs: as bool.
+function Value:truth()
+  return self:cast("bool")
+end
+
+
+--- Elements of a where the condition holds, else of b.
+function value.where(condition, a, b)
+  if condition:is_empty() or a:is_empty() or b:is_empty() then
+    return empty(value.broadcast(condition.shape, value.broadcast(a.shape, b.shape)), a.dtype)
+  end
+  local y = op("_npi_where", { condition, a, b })
+  if #condition.shape + #a.shape + #b.shape == 0 then
+    y.shape = {}
+  end
+  return y
+end
+
+
+-- Shapes of values --------------------------------------------------------------------------------
+
+-- Another shape for the same elements, under the name of the same constant where it is one.
+local function reshaped_constant(v, shape)
+  local y = value.constant(v.array and v.array:reshape(inner_shape(shape)), shape, v.dtype)
+  y.list = v.list
+  return y
+end
+
+
+--- The elements in another shape of as many.
+-- @tparam {int,...} shape -1: of an unknown size, or what is left
+function Value:reshape(shape)
+  if same_shape(shape, self.shape) then
+    return self
+  elseif self:is_constant() then
+    return reshaped_constant(self, shape)
+  end
+  local to = inner_shape(shape)
+  local y = self
+  if not same_shape(to, inner_shape(self.shape)) then
+    y = op("Reshape", { self }, { shape = to })
+  end
+  return value.output(y.entry, shape, self.dtype)
+end
+
+
+--- The axes in another order.
+-- @tparam {int,...} axes from 0
+function Value:transpose(axes)
+  local ordered = true
+  for i, axis in ipairs(axes) do
+    ordered = ordered and axis == i - 1
+  end
+  if ordered then
+    return self
+  elseif self:is_empty() then
+    local shape = {}
+    for i, axis in ipairs(axes) do
+      shape[i] = self.shape[axis + 1]
+    end
+    return empty(shape, self.dtype)
+  end
+  return (op("transpose", { self }, { axes = axes }))
+end
+
+
+--- The value repeated to a larger shape.
+-- @tparam {int,...} shape to which it broadcasts
+function Value:expand(shape)
+  if same_shape(self.shape, shape) then
+    return self
+  end
+  for i = 1, #shape do
+    if shape[i] == 0 then
+      return empty(shape, self.dtype)
+    end
+  end
+  local own, padded = self.shape, {}
+  for i = 1, #shape do
+    padded[i] = own[i - #shape + #own] or 1
+  end
+  local x = self:reshape(padded)
+  if same_shape(x.shape, shape) then
+    return x
+  end
+  local y = op("broadcast_to", { x }, { shape = inner_shape(shape) })
+  y.shape = shape
+  return y
+end
+
+
+--- One part of an axis.
+-- @int axis from 0
+-- @int from
+-- @int to behind the last element
+function Value:part(axis, from, to)
+  local size = self.shape[axis + 1]
+  if from == 0 and to == size then
+    return self
+  elseif from >= to or self:is_empty() then
+    local shape = tables.copied(self.shape)
+    shape[axis + 1] = math.max(to - from, 0)
+    return empty(shape, self.dtype)
+  end
+  return (op("slice_axis", { self }, { axis = axis, begin = from, ["end"] = to }))
+end
+
+
+--- Values in a row along an axis.
+-- @tparam {Value,...} list
+-- @int axis from 0
+function value.concat(list, axis)
+  local parts = {}
+  for _, v in ipairs(list) do
+    if not v:is_empty() then
+      parts[#parts + 1] = v
+    end
+  end
+  if #parts == 0 then
+    local shape = tables.copied(list[1].shape)
+    for i = 2, #list do
+      shape[axis + 1] = shape[axis + 1] + list[i].shape[axis + 1]
+    end
+    return empty(shape, list[1].dtype)
+  elseif #parts == 1 then
+    return parts[1]
+  end
+  return (op("Concat", parts, { dim = axis }))
+end
+
+
+--- The value without axes of one element, or with more of them: shapes only.
+-- @int axis where the new axis is
+function Value:unsqueeze(axis)
+  local shape = tables.copied(self.shape)
+  table.insert(shape, axis + 1, 1)
+  return self:reshape(shape)
+end
+
+
+--- The value without an axis of one element.
+function Value:squeeze(axis)
+  local shape = tables.copied(self.shape)
+  table.remove(shape, axis + 1)
+  return self:reshape(shape)
+end
+
+
+--- A reduction over axes.
+-- @string name the operator: "sum", "mean", "max" ...
+-- @tparam {int,...} axes from 0
+-- @bool keep axes of one element stay
+function Value:reduce(name, axes, keep)
+  local left, drop = {}, {}
+  for _, axis in ipairs(axes) do
+    drop[axis] = true
+  end
+  for i, size in ipairs(self.shape) do
+    if not drop[i - 1] then
+      left[#left + 1] = size
+    elseif keep then
+      left[#left + 1] = 1
+    end
+  end
+  if #axes == 0 then
+    return self
+  elseif #self.shape == 0 then
+    return self:reduce_one(name)
+  end
+  local y = op(name, { self }, { axis = axes, keepdims = keep })
+  y.shape = left
+  return y
+end
+
+
+-- Of a scalar, which has an axis of one element here.
+function Value:reduce_one(name)
+  local y = op(name, { self }, { axis = { 0 }, keepdims = true })
+  y.shape = {}
+  return y
+end
+
+
+--- A matrix product over the last two axes; others broadcast, or are equal.
+-- @tparam Value a
+-- @tparam Value b
+-- @bool[opt] ta a is transposed
+-- @bool[opt] tb b is transposed
+function value.batch_dot(a, b, ta, tb)
+  local rank = math.max(#a.shape, #b.shape)
+  if rank == 2 then
+    return (op("dot", { a, b }, { transpose_a = ta, transpose_b = tb }))
+  end
+  local function lead_of(v)
+    local shape = {}
+    for i = 1, #v.shape - 2 do
+      shape[i] = v.shape[i]
+    end
+    return shape
+  end
+  local lead = value.broadcast(lead_of(a), lead_of(b))
+  local function three(v)
+    local shape = tables.copied(lead)
+    shape[#shape + 1], shape[#shape + 2] = v.shape[#v.shape - 1], v.shape[#v.shape]
+    local wide = v:expand(shape)
+    return wide:reshape{ product(lead), shape[#shape - 1], shape[#shape] }
+  end
+  local y = op("batch_dot", { three(a), three(b) }, { transpose_a = ta, transpose_b = tb })
+  local shape = lead
+  shape[#shape + 1], shape[#shape + 2] = y.shape[2], y.shape[3]
+  return y:reshape(shape)
+end
+
+
+return value

@@ -1,0 +1,143 @@
+--- Protocol Buffers' wire format, written: fields and messages as parts of a file (not for users).
+--
+-- A message is a list of parts, texts and arrays; arrays are not copied: their bytes go from where
+-- they are into the file.
+--
+--     local m = writer.message()
+--     m:integer(1, 8)                                   -- field 1
+--     m:text(2, "tycho")
+--     m:message(7, graph)
+--     writer.save("net.onnx", m, "onnx.export_model")
+--
+-- @module tycho.onnx.writer
+
+local bit = require "bit"
+local ffi = require "ffi"
+local class = require "tycho.ndarray.class"
+local files = require "tycho.core.files"
+
+local writer = {}
+
+local Message = {}
+Message.__index = Message
+
+local VARINT, BYTES, BITS32 = 0, 2, 5
+
+
+--- An empty message.
+function writer.message()
+  return setmetatable({ parts = {}, bytes = 0 }, Message)
+end
+
+
+-- An integer as a varint; negative ones take ten bytes.
+local function varint(v)
+  if v >= 0 and v < 128 then
+    return string.char(v)
+  end
+  local left, chars = ffi.cast("uint64_t", ffi.cast("int64_t", v)), {}
+  repeat
+    local low = tonumber(bit.band(left, 127))
+    left = bit.rshift(left, 7)
+    chars[#chars + 1] = string.char(left == 0 and low or low + 128)
+  until left == 0
+  return table.concat(chars)
+end
+
+
+local function add(m, text)
+  m.parts[#m.parts + 1] = text
+  m.bytes = m.bytes + #text
+end
+
+
+local function add_head(m, field, kind)
+  add(m, varint(field * 8 + kind))
+end
+
+
+function Message:integer(field, v)
+  add_head(self, field, VARINT)
+  add(self, varint(v))
+end
+
+
+function Message:text(field, text)
+  add_head(self, field, BYTES)
+  add(self, varint(#text))
+  add(self, text)
+end
+
+
+local single = ffi.new("float[1]")
+
+function Message:float(field, v)
+  add_head(self, field, BITS32)
+  single[0] = v
+  add(self, ffi.string(single, 4))
+end
+
+
+--- Integers in a row.
+function Message:integers(field, list)
+  local chars = {}
+  for i, v in ipairs(list) do
+    chars[i] = varint(v)
+  end
+  self:text(field, table.concat(chars))
+end
+
+
+--- Floats in a row.
+function Message:floats(field, list)
+  self:text(field, ffi.string(ffi.new("float[?]", #list, list), 4 * #list))
+end
+
+
+--- Another message.
+function Message:message(field, m)
+  add_head(self, field, BYTES)
+  add(self, varint(m.bytes))
+  for _, part in ipairs(m.parts) do
+    self.parts[#self.parts + 1] = part
+  end
+  self.bytes = self.bytes + m.bytes
+end
+
+
+--- The elements of an array of the CPU as bytes.
+-- @int field
+-- @tparam NDArray x
+function Message:array(field, x)
+  local bytes = x.size * class.BYTES[x._dtype]
+  add_head(self, field, BYTES)
+  add(self, varint(bytes))
+  self.parts[#self.parts + 1] = { x, bytes }
+  self.bytes = self.bytes + bytes
+end
+
+
+--- The whole as one text.
+function Message:bytes_text()
+  local texts = {}
+  for i, part in ipairs(self.parts) do
+    texts[i] = type(part) == "string" and part or ffi.string(part[1]:data(), part[2])
+  end
+  return table.concat(texts)
+end
+
+
+--- Writes a message as a file, which takes its name when it is complete.
+-- @string path
+-- @tparam Message m
+-- @string func public name, for errors
+function writer.save(path, m, func)
+  local list = {}
+  for i, part in ipairs(m.parts) do
+    list[i] = type(part) == "string" and part or { part[1]:data(), part[2], part[1] }
+  end
+  files.write_parts(path, list, func)
+end
+
+
+return writer

@@ -1,0 +1,285 @@
+-- Rewrites of networks whose parameters are known and do not change: imported files (not for
+-- users).
+--
+-- A rule looks at one node of the graph and returns the entries that replace its outputs, or nil.
+-- Rules run in the order of the graph, inputs before readers, so that each sees its inputs as
+-- earlier rules left them. What a rule computes from parameters is a new parameter.
+--
+--     net = simplify(net, params, shapes, Symbol)
+--
+-- @module tycho.symbol.simplify
+
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
+
+local node = require "tycho.symbol.node"
+local registry = require "tycho.op.registry"
+
+local FUNC = "onnx.import_model"
+
+
+-- Returns how often each output is read: node -> output -> count.
+local function count_readers(entries, order)
+  local readers = {}
+  local function add(entry)
+    local of = readers[entry[1]] or {}
+    of[entry[2]] = (of[entry[2]] or 0) + 1
+    readers[entry[1]] = of
+  end
+  for _, n in ipairs(order) do
+    for _, entry in ipairs(n.inputs) do
+      add(entry)
+    end
+  end
+  for _, entry in ipairs(entries) do
+    add(entry)
+  end
+  return readers
+end
+
+
+-- Returns the output of a new node that takes the name and place of another.
+local function replacement(n, op, attrs, inputs)
+  local made = node.operator(registry.find(op), n.name, attrs, -1, FUNC, n.where)
+  node.connect(made, inputs, FUNC)
+  return { { made, 0 } }
+end
+
+
+-- Returns the entry of a new parameter.
+local function new_parameter(g, name, x)
+  while g.names[name] do
+    name = name .. "_"
+  end
+  g.names[name], g.params[name] = true, x
+  local shape = table.concat(x.shape, ", ")
+  local dict = { __dtype__ = tostring(x._dtype), __shape__ = ("(%s,)"):format(shape) }
+  return { node.variable(name, dict), 0 }
+end
+
+
+-- Returns the array of an entry that is a parameter.
+local function parameter_of(g, entry)
+  return not entry[1].op and g.params[entry[1].name] or nil
+end
+
+
+-- Returns the shape of an output of an operator; -1 where a size is open.
+local function shape_of(g, entry)
+  local shapes = g.shapes[entry[1]]
+  return shapes and shapes[entry[2] + 1]
+end
+
+
+-- Scale and shift -----------------------------------------------------------------------------
+
+local ADDS = { broadcast_add = true, elemwise_add = true }
+local MULTIPLIES = { broadcast_mul = true, elemwise_mul = true }
+
+-- Products with a weight and a bias: the parameter that counts channels, the axis of the channels
+-- in the output (0: the last), whether axis 0 of the weight is the channels.
+local PRODUCTS = {
+  Convolution = { count = "num_filter", axis = 2, by_rows = true },
+  Deconvolution = { count = "num_filter", axis = 2 },
+  FullyConnected = { count = "num_hidden", axis = 0, by_rows = true },
+}
+
+
+-- Returns x as a vector if its elements meet one channel each of an output with `rank` axes.
+local function by_channel(x, rank, axis, count)
+  local shape = x.shape
+  local at = #shape - (rank - (axis == 0 and rank or axis))
+  if #shape > rank or x.size ~= count or at < 1 or shape[at] ~= count then
+    return nil
+  end
+  return x:reshape{ count }
+end
+
+
+-- Returns the node of a product that only n reads, as earlier rules left it, the constants that n
+-- combines with its channels, and its bias.
+local function product_and_vector(g, n)
+  for i = 1, 2 do
+    local before, x = n.inputs[i], parameter_of(g, n.inputs[3 - i])
+    local product, shape = g.moved(before)[1], shape_of(g, before)
+    local kind = PRODUCTS[product.op]
+    if x and kind and shape and g.readers[before[1]][before[2]] == 1 then
+      local vector = by_channel(x, #shape, kind.axis, tonumber(product.attrs[kind.count]))
+      local bias = product.inputs[3] and parameter_of(g, product.inputs[3])
+      if vector and (bias or not product.inputs[3]) then
+        return product, vector, bias
+      end
+    end
+  end
+end
+
+
+-- A constant per channel that is added to a product becomes its bias.
+local function fold_shift(g, n)
+  local product, shift, bias = nil, nil, nil
+  if ADDS[n.op] then
+    product, shift, bias = product_and_vector(g, n)
+  end
+  if not product then
+    return nil
+  end
+  return replacement(n, product.op, node.merged(product.attrs, { no_bias = "False" }),
+    { product.inputs[1], product.inputs[2],
+      new_parameter(g, n.name .. "_bias", bias and bias + shift or shift) })
+end
+
+
+-- A constant per channel that multiplies a product multiplies its weight and its bias instead.
+local function fold_scale(g, n)
+  local product, scale, bias = nil, nil, nil
+  if MULTIPLIES[n.op] then
+    product, scale, bias = product_and_vector(g, n)
+  end
+  local weight = product and PRODUCTS[product.op].by_rows and parameter_of(g, product.inputs[2])
+  if not weight then
+    return nil
+  end
+  local shape = { scale.size }
+  for i = 2, #weight.shape do
+    shape[i] = 1
+  end
+  return replacement(n, product.op, product.attrs, { product.inputs[1],
+    new_parameter(g, n.name .. "_weight", weight * scale:reshape(shape)),
+    bias and new_parameter(g, n.name .. "_bias", bias * scale) })
+end
+
+
+-- Normalisation -------------------------------------------------------------------------------
+
+local function same_entry(a, b) return a[1] == b[1] and a[2] == b[2] end
+
+
+local function is_one_of(n, op, other) return n.op == op or n.op == other end
+
+
+-- Whether a node is the mean over the last axis, which stays with size 1.
+local function is_row_mean(g, n)
+  if n.op ~= "mean" or n.attrs.keepdims ~= "True" then
+    return false
+  end
+  local axis = tonumber((n.attrs.axis or ""):match "^%(?(%-?%d+),?%)?$")
+  local shape = shape_of(g, { n, 0 })
+  return axis and shape and (axis == -1 or axis == #shape - 1)
+end
+
+
+-- Returns the entry whose square a node is.
+local function squared(n)
+  if n.op == "square" or n.op == "_power_scalar" and tonumber(n.attrs.scalar) == 2
+    or n.op == "elemwise_mul" and same_entry(n.inputs[1], n.inputs[2]) then
+    return n.inputs[1]
+  end
+end
+
+
+-- Returns x and eps of (x - mean) / sqrt(mean((x - mean)^2) + eps).
+local function normalised(g, n)
+  if not is_one_of(n, "broadcast_div", "elemwise_div") then
+    return nil
+  end
+  local centred, root = n.inputs[1], n.inputs[2][1]
+  local sum = root.op == "sqrt" and root.inputs[1][1]
+  local variance = sum and sum.op == "_plus_scalar" and sum.inputs[1][1]
+  local square = variance and is_row_mean(g, variance) and squared(variance.inputs[1][1])
+  local difference = centred[1]
+  if not square or not same_entry(square, centred)
+    or not is_one_of(difference, "broadcast_sub", "elemwise_sub") then
+    return nil
+  end
+  local x, mean = difference.inputs[1], difference.inputs[2][1]
+  if is_row_mean(g, mean) and same_entry(mean.inputs[1], x) then
+    return x, sum.attrs.scalar
+  end
+end
+
+
+-- Returns the input of a node that is a vector of `size` parameters, and the other one.
+local function vector_and_other(g, n, size)
+  for i = 1, 2 do
+    local x = parameter_of(g, n.inputs[i])
+    if x and #x.shape == 1 and x.size == size then
+      return n.inputs[i], n.inputs[3 - i]
+    end
+  end
+end
+
+
+-- A mean, a deviation, a scale and a shift become a layer normalisation.
+local function join_layer_norm(g, n)
+  local shape = ADDS[n.op] and shape_of(g, { n, 0 })
+  if not shape then
+    return nil
+  end
+  local size = shape[#shape]
+  local beta, scaled = vector_and_other(g, n, size)
+  if not beta or not MULTIPLIES[scaled[1].op] then
+    return nil
+  end
+  local gamma, normal = vector_and_other(g, scaled[1], size)
+  local x, eps = nil, nil
+  if gamma then
+    x, eps = normalised(g, normal[1])
+  end
+  local normal_shape = x and shape_of(g, normal)
+  if not normal_shape or #normal_shape ~= #shape or normal_shape[#shape] ~= size then
+    return nil
+  end
+  return replacement(n, "LayerNorm", { axis = "-1", eps = eps },
+    { g.moved(x), g.moved(gamma), g.moved(beta) })
+end
+
+
+local RULES = { fold_shift, fold_scale, join_layer_norm }
+
+
+-- Whether a sum or product of two has a parameter as an input, as all rules ask: a short look,
+-- since most networks have none.
+local function has_candidates(params, order)
+  for _, n in ipairs(order) do
+    if ADDS[n.op] or MULTIPLIES[n.op] then
+      local a, b = n.inputs[1][1], n.inputs[2][1]
+      if not a.op and params[a.name] or not b.op and params[b.name] then
+        return true
+      end
+    end
+  end
+  return false
+end
+
+
+--- Rewrites a symbol for inference.
+-- @tparam Symbol net
+-- @tparam table params name -> array, of all variables that keep their values; rules add theirs
+-- @tparam table shapes node -> shapes of its outputs, -1 where a size is open
+-- @tparam Class Symbol
+-- @treturn Symbol with other nodes where rules apply; variables keep theirs
+return function(net, params, shapes, Symbol)
+  local order = node.walk(net._entries)
+  if not has_candidates(params, order) then
+    return net
+  end
+  local g = { params = params, shapes = shapes, readers = count_readers(net._entries, order),
+    names = {} }
+  for _, n in ipairs(order) do
+    g.names[n.name] = true
+  end
+  local changed = false
+  local entries = node.copy(net._entries, function(n, moved)
+    if not n.op then
+      return { { n, 0 } }
+    end
+    g.moved = moved
+    for _, rule in ipairs(RULES) do
+      local made = rule(g, n)
+      if made then
+        changed = true
+        return made
+      end
+    end
+  end, order)
+  return changed and Symbol.of(entries) or net
+end

@@ -1,0 +1,198 @@
+-- Whole networks as ONNX files: recorded ones, those of the scripts, control flow, recurrent
+-- layers, attention, detection; read back, and run by ONNX Runtime, where Python has it.
+package.path = package.path .. ";scripts/lib/?.lua"
+local lfs = require "lfs"
+local files = require "spec.support.onnx_files"
+local filler = require "spec.support.filler"
+local folder = require "spec.support.folder"
+local networks = require "networks"
+local shell = require "spec.support.shell"
+local ty = require "tycho"
+local vectors = require "spec.support.vectors"
+require "spec.helper"
+
+local BOUND = 1e-4
+local V, contrib = ty.sym.Variable, ty.sym.contrib
+
+local python = files.python()
+local kept = python and os.tmpname()
+if kept then
+  os.remove(kept)
+  assert(lfs.mkdir(kept))
+end
+
+local function keep(name)
+  return kept and function(path, outputs, arrays, inputs)
+    folder.write(("%s/%s.onnx"):format(kept, name), folder.read(path))
+    local list = {}
+    for k, y in ipairs(outputs) do
+      list["o" .. k - 1] = y
+    end
+    for input in pairs(inputs) do
+      list["i_" .. input] = arrays[input]
+    end
+    ty.nd.save(("%s/%s.npz"):format(kept, name), list)
+  end
+end
+
+-- A network whose arrays are random, for shapes of its inputs.
+local function check(name, symbol, shapes, options)
+  options = options or {}
+  local arrays, states, inputs = {}, {}, {}
+  local exe = symbol:simple_bind{ ctx = ty.cpu(), shapes = shapes, grad_req = "null" }
+  ty.random.seed(5)
+  for argument, x in pairs(exe.arg_dict) do
+    arrays[argument] = options.arrays and options.arrays[argument]
+      or ty.nd.random.uniform{ -0.5, 0.5, shape = x.shape }
+    inputs[argument] = shapes[argument] ~= nil
+  end
+  for state, x in pairs(exe.aux_dict) do
+    states[state] = ty.nd.random.uniform{ 0.5, 1, shape = x.shape }
+  end
+  for argument in pairs(arrays) do
+    inputs[argument] = inputs[argument] or nil
+  end
+  if options.not_read then
+    local ok, e = pcall(files.round_trip, symbol, arrays, states, inputs, { keep = keep(name) })
+    assert.is_false(ok)
+    assert.matches(options.not_read, e.message)
+    return
+  end
+  local off = files.round_trip(symbol, arrays, states, inputs, { keep = keep(name) })
+  assert.is_true(off < BOUND, ("off by %g"):format(off))
+end
+
+describe("networks as ONNX", function()
+  it("of the scripts", function()
+    check("mlp", networks.mlp{}, { data = { 2, 1, 28, 28 } })
+    check("lenet", networks.lenet{}, { data = { 2, 1, 28, 28 } })
+    check("resnet", networks.resnet{ depth = 20 }, { data = { 1, 3, 32, 32 } })
+  end)
+
+  it("with loops over rows", function()
+    local outs, states = contrib.foreach(function(d, s)
+      local h = ty.sym.FullyConnected{ d, num_hidden = 4, name = "fc" } + s
+      return h:tanh(), h
+    end, V "d", V "s")
+    check("foreach", ty.sym.Group{ outs, states }, { d = { 3, 2, 5 }, s = { 2, 4 } })
+  end)
+
+  it("with a choice", function()
+    local a, b = V "a", V "b"
+    local y = contrib.cond(V "p", function() return a * 2 end, function() return a - b end)
+    check("cond", y, { p = { 1 }, a = { 2, 3 }, b = { 2, 3 } })
+  end)
+
+  it("with a loop that has a condition", function()
+    local outs, vars = contrib.while_loop(function(i) return i:lt(3) end, function(i, s)
+      return ty.sym.broadcast_add{ s, i }, { i + 1, s * 2 }
+    end, { V "i", V "s" }, 5)
+    check("while", ty.sym.Group{ outs, vars[1], vars[2] }, { i = { 1 }, s = { 2, 2 } })
+  end)
+
+  for _, mode in ipairs{ "lstm", "gru", "rnn_tanh", "rnn_relu" } do
+    it("with recurrent layers: " .. mode, function()
+      local inputs = { V "x", V "w", V "h", mode == "lstm" and V "c" or nil }
+      inputs.state_size, inputs.num_layers, inputs.mode = 4, 2, mode
+      inputs.bidirectional, inputs.state_outputs, inputs.name = true, true, "rnn"
+      local state = { 4, 2, 4 }
+      check("rnn_" .. mode, ty.sym.RNN(inputs), { x = { 5, 2, 3 }, h = state,
+        c = mode == "lstm" and state or nil })
+    end)
+  end
+
+  it("with attention", function()
+    local x = V "x"
+    local scores = contrib.interleaved_matmul_selfatt_qk{ x, heads = 2 }
+    local y = contrib.interleaved_matmul_selfatt_valatt{ x, ty.sym.softmax{ scores }, heads = 2 }
+    check("selfatt", y, { x = { 4, 2, 18 } })
+    local kv = V "kv"
+    scores = contrib.interleaved_matmul_encdec_qk{ V "q", kv, heads = 2 }
+    y = contrib.interleaved_matmul_encdec_valatt{ kv, ty.sym.softmax{ scores }, heads = 2 }
+    check("encdec", y, { q = { 3, 2, 6 }, kv = { 5, 2, 12 } })
+  end)
+
+  it("with a loss over many classes", function()
+    local y = contrib.linear_cross_entropy{ V "x", V "w", V "b", V "label", num_hidden = 7 }
+    check("linear_cross_entropy", y, { x = { 4, 5 }, label = { 4 } },
+      { arrays = { label = ty.nd.array{ 0, 3, 6, 1 } } })
+  end)
+
+  it("with detection", function()
+    local scores = ty.nd.random.uniform{ 0, 1, shape = { 2, 3, 8 } }
+    local anchors = ty.nd.random.uniform{ 0, 0.4, shape = { 1, 8, 4 } }
+    local corners = ty.nd.concat{ anchors:slice_axis{ axis = 2, begin = 0, ["end"] = 2 },
+      anchors:slice_axis{ axis = 2, begin = 2, ["end"] = 4 } + 0.5, dim = 2 }
+    local y = contrib.MultiBoxDetection{ V "cls", V "loc", V "anchor", nms_threshold = 0.4,
+      threshold = 0.2 }
+    check("multibox", y, { cls = { 2, 3, 8 }, loc = { 2, 32 }, anchor = { 1, 8, 4 } },
+      { arrays = { cls = scores, anchor = corners }, not_read = "no such operator" })
+  end)
+
+  it("leaves axes open", function()
+    local net = networks.lenet{}
+    local exe = net:simple_bind{ ctx = ty.cpu(), data = { 2, 1, 28, 28 }, grad_req = "null" }
+    local params = {}
+    for name, x in pairs(exe.arg_dict) do
+      params[name] = name ~= "data" and name ~= "softmax_label" and x or nil
+    end
+    folder.with(function(dir)
+      ty.onnx.export_model{ net, params, { data = { 2, 1, 28, 28 } }, dir .. "/x.onnx",
+        dynamic = { data = { 0 } } }
+      local meta = ty.onnx.get_model_metadata(dir .. "/x.onnx")
+      assert.same({ "data_0", 1, 28, 28 }, meta.input_tensor_data[1][2])
+      local sym, args = ty.onnx.import_model{ dir .. "/x.onnx" }
+      args.data = ty.nd.ones{ 5, 1, 28, 28 }
+      assert.same({ 5, 10 }, files.run(sym, args)[1].shape)
+    end)
+  end)
+
+  it("refuses what ONNX lacks with the node's name", function()
+    local ok, e = pcall(ty.onnx.export_model, { ty.sym.erfinv{ V "x", name = "inverse" }, {},
+      { x = { 2 } }, "/tmp/never.onnx" })
+    assert.is_false(ok)
+    assert.equal("unsupported", e.code)
+    assert.equal("inverse", e.node)
+  end)
+end)
+
+describe("recorded networks as ONNX", function()
+  if not vectors.exists() then
+    it("all", function() pending("the folder of recorded cases is missing: " .. vectors.root) end)
+    return
+  end
+  local LARGE = { vgg11 = true, vgg11_bn = true, vgg16 = true, vgg16_bn = true, alexnet = true }
+  for entry in lfs.dir(vectors.root .. "/networks") do
+    local name = entry:match "^(.*)%-symbol%.json$"
+    if name and not name:find "^memory" and name ~= "ssd_head" and not LARGE[name] then -- a target
+      it(name, function()
+        local record = vectors.json("networks/" .. name .. ".json")
+        local symbol = vectors.symbol(vectors.json("networks/" .. name .. "-symbol.json"))
+        local exe = symbol:simple_bind{ ctx = ty.cpu(), shapes = record.inputs, grad_req = "null" }
+        local inputs = {}
+        for _, argument in ipairs(record.arguments) do
+          filler.fill(exe.arg_dict[argument.name], argument.name, argument.fill)
+          inputs[argument.name] = record.inputs[argument.name] and true or nil
+        end
+        for _, state in ipairs(record.auxiliary_states) do
+          filler.fill(exe.aux_dict[state.name], state.name, state.fill)
+        end
+        local off = files.round_trip(symbol, exe.arg_dict, exe.aux_dict, inputs,
+          { keep = keep(name) })
+        assert.is_true(off < BOUND, ("off by %g"):format(off))
+      end)
+    end
+  end
+end)
+
+describe("the same files", function()
+  it("are right for ONNX's checker and ONNX Runtime", function()
+    if not python then
+      return pending("no Python with onnx, onnxruntime and numpy")
+    end
+    local output = shell.run(("%s spec/support/onnx_check.py %s %g"):format(python, kept, 10
+      * BOUND))
+    os.execute("rm -r " .. kept)
+    assert.matches("^%d+ checked\n$", output)
+  end)
+end)

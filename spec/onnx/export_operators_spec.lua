@@ -1,0 +1,101 @@
+-- Each operator that the exporter knows, in the cases of spec/operators: written as ONNX, read
+-- back, and run; and by ONNX Runtime, where Python has it.
+local lfs = require "lfs"
+local files = require "spec.support.onnx_files"
+local folder = require "spec.support.folder"
+local shell = require "spec.support.shell"
+local trials = require "spec.support.trials"
+local ty = require "tycho"
+local export = require "tycho.onnx.exporter"
+require "spec.helper"
+
+local BOUND = 1e-4                       -- float32
+
+local known = {}
+for _, name in ipairs(export.operators()) do
+  known[name] = true
+end
+
+-- Lines that the exporter refuses, or the importer, with a part of their error.
+local REFUSED = {
+  ["Pooling 1"] = "reaches beyond the border",           -- an average, rounded up
+  ["_contrib_box_nms 1"] = "boxes that are no corners",
+  ["_contrib_MultiBoxDetection 1"] = "no such operator", -- NonMaxSuppression, which only others read
+}
+
+-- Inputs that are parameters in networks.
+local PARAMETERS = { in_weight = true, in_gamma = true, in_beta = true, in_bias = true,
+  in_parameters = true, in_moving_mean = true, in_moving_var = true }
+
+-- Regions name a sample that is not there: 0 here, and whatever lies there in ONNX Runtime.
+local NOT_COMPARED = { ["_contrib_ROIAlign 2"] = true }
+
+local python = files.python()
+local kept = python and os.tmpname()     -- a folder for the files of the second spec
+if kept then
+  os.remove(kept)
+  assert(lfs.mkdir(kept))
+end
+
+-- Copies a file, and its arrays, for onnx_check.py.
+local function keep(name)
+  return kept and function(path, outputs, arrays, inputs)
+    folder.write(("%s/%s.onnx"):format(kept, name), folder.read(path))
+    local list = {}
+    for k, y in ipairs(outputs) do
+      list["o" .. k - 1] = y
+    end
+    for input in pairs(inputs) do
+      list["i_" .. input] = arrays[input]
+    end
+    ty.nd.save(("%s/%s.npz"):format(kept, name), list)
+  end
+end
+
+local function one(line, key, opset)
+  local random = trials.random(trials.seed("onnx", key))
+  local case = trials.make(line, random)
+  if not case.symbol then
+    return pending("arrays only")
+  end
+  local arrays, states, inputs = {}, {}, {}
+  for name, x in pairs(case.arrays) do
+    arrays[name], inputs[name] = x:astype("float32"), not PARAMETERS[name]
+  end
+  for name, s in pairs(case.aux) do
+    states[name] = ty.nd.ones(s)
+  end
+  local ok, e = pcall(files.round_trip, case.symbol, arrays, states, inputs,
+    { opset = opset, keep = not NOT_COMPARED[key] and keep(key:gsub("%W", "_") .. "_" .. opset) })
+  if not ok and ty.is_error(e) and e.code == "unsupported" then
+    assert.matches(REFUSED[key] or "^$", e.message)
+    return
+  end
+  assert(ok, e)
+  assert.is_true(e < BOUND, ("%s: off by %g"):format(key, e))
+end
+
+for _, source in ipairs{ "cases", "cases_values" } do
+  describe("operators of spec/operators/" .. source .. ".lua as ONNX", function()
+    for line, key in trials.lines(require("spec.operators." .. source)) do
+      local info = known[line[1]] or known[ty.op.info(line[1]).name]
+      if info then
+        it(key, function()
+          one(line, key, 17)
+          one(line, key, 18)
+        end)
+      end
+    end
+  end)
+end
+
+describe("the same files", function()
+  it("are right for ONNX's checker and ONNX Runtime", function()
+    if not python then
+      return pending("no Python with onnx, onnxruntime and numpy")
+    end
+    local output = shell.run(("%s spec/support/onnx_check.py %s %g"):format(python, kept, BOUND))
+    assert.matches("^%d+ checked\n$", output)
+    os.execute("rm -r " .. kept)
+  end)
+end)

@@ -1,0 +1,358 @@
+-- Networks of ONNX files: what becomes of nodes, constants, shapes, graphs in nodes, functions,
+-- types of elements; what errors say. The files of others: spec/onnx/cases_spec.lua.
+local ffi = require "ffi"
+local files = require "spec.support.onnx_files"
+local folder = require "spec.support.folder"
+local models = require "spec.support.onnx_models"
+local ty = require "tycho"
+require "spec.helper"
+
+local function array(t, dtype) return ty.nd.array(t, { dtype = dtype or "float32" }) end
+
+-- Imports a model; f gets symbol, arguments, states, path.
+local function with(model, options, f)
+  folder.with(function(dir)
+    local path = dir .. "/model.onnx"
+    folder.write(path, type(model) == "string" and model or models.bytes(model))
+    options.file = path
+    f(ty.onnx.import_model(options))
+  end)
+end
+
+-- The outputs of a model for given inputs, as nested tables.
+local function run(model, inputs, options)
+  local results
+  with(model, options or {}, function(sym, args, auxs)
+    for name, x in pairs(inputs) do
+      args[name] = x
+    end
+    results = {}
+    for i, y in ipairs(files.run(sym, args, auxs)) do
+      results[i] = y:totable()
+    end
+  end)
+  return unpack(results)
+end
+
+local function error_of(model, options)
+  local result
+  folder.with(function(dir)
+    folder.write(dir .. "/model.onnx", type(model) == "string" and model or models.bytes(model))
+    options = options or {}
+    options.file = dir .. "/model.onnx"
+    local ok, e = pcall(ty.onnx.import_model, options)
+    assert.is_false(ok)
+    assert.is_true(ty.is_error(e), tostring(e))
+    result = e
+  end)
+  return result
+end
+
+local function operators(sym)
+  local list = {}
+  for _, node in ipairs(require("spec.support.json").decode(sym:tojson()).nodes) do
+    list[#list + 1] = node.op ~= "null" and node.op or nil
+  end
+  return table.concat(list, " ")
+end
+
+-- x (2, 2) -> y by nodes
+local function small(nodes, more)
+  local model = { nodes = nodes, inputs = { x = { 2, 2 } }, outputs = { "y" } }
+  for key, v in pairs(more or {}) do
+    model[key] = v
+  end
+  return model
+end
+
+local X = array{ { 1, -2 }, { 3, 4 } }
+
+describe("a network of an ONNX file", function()
+  it("computes what its nodes say", function()
+    local model = {
+      nodes = {
+        { "Conv", { "x", "w", "b" }, { "c" }, { pads = { 1, 1, 1, 1 }, kernel_shape = { 3, 3 } } },
+        { "Relu", { "c" }, { "r" } },
+        { "Flatten", { "r" }, { "f" } },
+        { "Gemm", { "f", "g", "h" }, { "y" }, { transB = 1 } },
+      },
+      inputs = { x = { 1, 1, 2, 2 } }, outputs = { "y" },
+      constants = { w = array{ { { { 0, 0, 0 }, { 0, 2, 0 }, { 0, 0, 0 } } } }, b = array{ 1 },
+        g = array{ { 1, 1, 1, 1 }, { 1, 0, 0, -1 } }, h = array{ 10, 20 } },
+    }
+    -- 2 x + 1 without what is below 0: 3 0 7 9
+    assert.same({ { 29, 14 } }, run(model, { x = array{ { { { 1, -2 }, { 3, 4 } } } } }))
+  end)
+
+  it("names its arguments and outputs as the file does", function()
+    local model = small{ { "Relu", { "x" }, { "y" }, name = "first" } }
+    with(model, {}, function(sym)
+      assert.same({ "x" }, sym:list_arguments())
+      assert.same({ "y_output" }, sym:list_outputs())
+    end)
+  end)
+
+  it("has no trace of shape arithmetic", function()
+    local model = small({
+      { "Shape", { "x" }, { "s" } },
+      { "Gather", { "s", "zero" }, { "n" } },
+      { "Unsqueeze", { "n", "zero" }, { "n1" } },
+      { "Concat", { "n1", "minus" }, { "to" }, { axis = 0 } },
+      { "Reshape", { "x", "to" }, { "r" } },
+      { "Relu", { "r" }, { "y" } },
+    }, { constants = { zero = { type = 7, dims = {}, raw = ("\0"):rep(8) },
+      minus = array({ -1 }, "int64") } })
+    model.nodes[3][2] = { "n", "axis" }
+    model.constants.axis = array({ 0 }, "int64")
+    with(model, {}, function(sym) assert.equal("relu", operators(sym)) end)
+  end)
+
+  it("leaves sizes open that nothing asks for", function()
+    local model = small({ { "Relu", { "x" }, { "r" } },
+      { "Gemm", { "r", "w" }, { "y" }, { transB = 1 } } },
+      { inputs = { x = { "batch", 2 } }, constants = { w = array{ { 1, 2 } } } })
+    with(model, {}, function(sym, args)
+      for _, n in ipairs{ 1, 3 } do
+        args.x = ty.nd.ones{ n, 2 }
+        assert.same({ n, 1 }, files.run(sym, args)[1].shape)
+      end
+    end)
+    local asked = small({ { "Size", { "x" }, { "y" } } }, { inputs = { x = { "batch", 2 } } })
+    local e = error_of(asked)
+    assert.matches("axis 0", e.message)
+    assert.equal("unsupported", e.code)
+    assert.same({ 6 }, run(asked, {}, { shapes = { x = { 3, 2 } } }))
+  end)
+
+  it("reads weights when they are first needed", function()
+    local n = 2 ^ 20
+    local model = { nodes = { { "MatMul", { "x", "w" }, { "y" } } }, inputs = { x = { 1, 1024 } },
+      outputs = { "y" }, constants = { w = ty.nd.ones{ 1024, n / 1024 } } }
+    local bytes = models.bytes(model)
+    folder.with(function(dir)
+      local path = dir .. "/model.onnx"
+      folder.write(path, bytes)
+      collectgarbage()
+      collectgarbage()
+      local before = ty.live().bytes
+      local sym, args = ty.onnx.import_model(path)
+      assert.is_true(ty.live().bytes - before < n)
+      args.x = ty.nd.ones{ 1, 1024 }
+      assert.equal(1024, files.run(sym, args)[1]:get(0, 5))
+      local sym2, args2 = ty.onnx.import_model(path)
+      folder.write(path, bytes:sub(1, #bytes / 2))       -- an error, no signal
+      args2.x = args.x
+      local ok, e = pcall(function() return files.run(sym2, args2)[1]:totable() end)
+      assert.is_false(ok)
+      assert.equal("io", e.code)
+    end)
+  end)
+end)
+
+describe("graphs in nodes of ONNX files", function()
+  local function branch(scale)
+    return { graph = { nodes = { { "Mul", { "x", scale }, { "b" } } }, outputs = { "b" } } }
+  end
+  local CONSTANTS = { two = array{ 2 }, ten = array{ 10 } }
+
+  local function choice(condition, more)
+    return small({ { "If", { condition }, { "y" }, { then_branch = branch "two",
+      else_branch = branch "ten" } } }, more)
+  end
+
+  it("become the branch that a constant chooses", function()
+    local model = choice("yes", { constants = { two = CONSTANTS.two, ten = CONSTANTS.ten,
+      yes = { type = 9, dims = {}, raw = "\1" } } })
+    with(model, {}, function(sym) assert.equal("_mul_scalar", operators(sym)) end)
+  end)
+
+  it("become a choice that an input makes", function()
+    local model = choice("p", { inputs = { x = { 2, 2 }, p = { type = 9 } },
+      constants = CONSTANTS })
+    assert.same({ { 2, -4 }, { 6, 8 } }, run(model, { x = X, p = array({ 1 }, "bool") }))
+    assert.same({ { 10, -20 }, { 30, 40 } }, run(model, { x = X, p = array({ 0 }, "bool") }))
+  end)
+
+  local function loop(count, condition)
+    return { "Loop", { count, condition, "x" }, { "y", "all" }, { body = { graph = {
+      nodes = { { "Add", { "v", "v" }, { "v2" } }, { "Identity", { "c" }, { "c2" } },
+        { "ReduceSum", { "v2" }, { "s" }, { keepdims = 0 } }, { "Less", { "s", "limit" },
+          { "c3" } } },
+      inputs = { i = { type = 7 }, c = { type = 9 }, v = { 2, 2 } }, in_order = { "i", "c", "v" },
+      outputs = { "c2", "v2", "s" } } } } }
+  end
+
+  it("become the steps of a loop whose number is known", function()
+    local model = small({ loop("n", "") }, { outputs = { "y", "all" }, constants = {
+      n = { type = 7, dims = {}, raw = "\3" .. ("\0"):rep(7) }, limit = array{ 100 } } })
+    local y, all = run(model, { x = X })
+    assert.same({ { 8, -16 }, { 24, 32 } }, y)
+    assert.same({ 12, 24, 48 }, all)
+  end)
+
+  it("become a loop that ends when the body says so", function()
+    local node = loop("n", "yes")
+    node[4].body.graph.outputs[1] = "c3"
+    local model = small({ node }, { outputs = { "y" }, inputs = { x = { 2, 2 },
+      yes = { type = 9 } },
+      constants = { n = { type = 7, dims = {}, raw = "\7" .. ("\0"):rep(7) },
+        limit = array{ 20 } } })
+    assert.same({ { 4, -8 }, { 12, 16 } }, (run(model, { x = X, yes = array({ 1 }, "bool") })))
+  end)
+
+  it("refuse loops of more steps than a network may have", function()
+    local model = small({ loop("n", "") }, { outputs = { "y" }, constants = {
+      n = { type = 7, dims = {}, raw = ("\255"):rep(7) .. "\127" }, limit = array{ 100 } } })
+    assert.matches("steps", error_of(model).message)
+  end)
+
+  it("take the steps of a scan", function()
+    local model = small({ { "Scan", { "x" }, { "y" }, { num_scan_inputs = 1, body = { graph = {
+      nodes = { { "Neg", { "row" }, { "out" } } }, inputs = { row = { 2 } },
+        outputs = { "out" } } } } } })
+    assert.same({ { -1, 2 }, { -3, -4 } }, run(model, { x = X }))
+  end)
+end)
+
+describe("functions of an ONNX file", function()
+  local function model(nodes)
+    return small({ { "Double", { "x" }, { "y" }, { by = 3 }, domain = "own" } }, {
+      domains = { own = 1 }, functions = { { name = "Double", domain = "own", inputs = { "a" },
+        outputs = { "b" }, nodes = nodes } } })
+  end
+
+  it("are written out, with the attributes of the call", function()
+    assert.same({ { 3, -6 }, { 9, 12 } }, run(model{
+      { "Constant", {}, { "k" }, { value_int = { ref = "by" } } },
+      { "CastLike", { "k", "a" }, { "f" } }, { "Mul", { "a", "f" }, { "b" } } }, { x = X }))
+  end)
+
+  it("may not call themselves", function()
+    local e = error_of(model{ { "Double", { "a" }, { "b" }, domain = "own" } })
+    assert.equal("format", e.code)
+    assert.matches("in each other", e.message)
+  end)
+end)
+
+describe("tensors of ONNX files", function()
+  local function read(t)
+    return (run({ nodes = { { "Identity", { "t" }, { "y" } } }, inputs = {}, outputs = { "y" },
+      constants = { t = t } }, {}))
+  end
+
+  it("of types that the engine lacks are converted", function()
+    assert.same({ 65535, 1 }, read{ type = 4, dims = { 2 }, raw = "\255\255\1\0" })
+    assert.same({ -2 }, read{ type = 5, dims = { 1 }, raw = "\254\255" })
+    assert.same({ 4294967295 }, read{ type = 12, dims = { 1 }, raw = "\255\255\255\255" })
+    assert.same({ 1, -1, 7 }, read{ type = 22, dims = { 3 }, raw = "\241\7" })
+    assert.same({ 1, 15 }, read{ type = 21, dims = { 2 }, raw = "\241" })
+    assert.same({ 1, -1.5, 448 }, read{ type = 17, dims = { 3 }, raw = "\56\188\126" })
+  end)
+
+  it("may have their numbers in fields, packed or one by one", function()
+    assert.same({ 1.5, -2 }, read{ type = 1, dims = { 2 }, fields = { function(m)
+      m:floats(4, { 1.5, -2 })
+    end } })
+    assert.same({ 1.5, -2 }, read{ type = 1, dims = { 2 }, fields = { function(m)
+      m:float(4, 1.5)
+      m:float(4, -2)
+    end } })
+    assert.same({ -5, 300 }, read{ type = 7, dims = { 2 }, fields = { function(m)
+      m:integers(7, { -5, 300 })
+    end } })
+    assert.same({ 1, 0 }, read{ type = 10, dims = { 2 }, fields = { function(m)
+      m:integers(5, { 0x3c00, 0 })
+    end } })
+  end)
+
+  it("are refused where they do not fit their shape", function()
+    local e = error_of{ nodes = { { "Identity", { "t" }, { "y" } } }, inputs = {},
+      outputs = { "y" },
+      constants = { t = { type = 1, dims = { 3 }, raw = ("\0"):rep(8) } } }
+    assert.equal("format", e.code)
+    assert.matches("'t': 8 bytes of elements instead of 12", e.message)
+  end)
+
+  local function external(location, more)
+    local function entry(key, v)
+      local m = require("tycho.onnx.writer").message()
+      m:text(1, key)
+      m:text(2, v)
+      return m
+    end
+    return { nodes = { { "Identity", { "t" }, { "y" } } }, inputs = {}, outputs = { "y" },
+      constants = { t = { type = 1, dims = { 2 }, fields = { function(m)
+        m:message(13, entry("location", location))
+        for key, v in pairs(more or {}) do m:message(13, entry(key, v)) end
+        m:integer(14, 1)
+      end } } } }
+  end
+
+  it("may lie in a file beside the model, and nowhere else", function()
+    folder.with(function(dir)
+      local inner = dir .. "/inner"
+      assert(require("lfs").mkdir(inner))
+      folder.write(inner .. "/data", ffi.string(ffi.new("float[3]", { 9, 1, 2 }), 12))
+      folder.write(dir .. "/secret", ("\0"):rep(8))
+      assert(os.execute(("ln -s ../secret '%s/link'"):format(inner)) == 0)
+      local function get(model)
+        folder.write(inner .. "/m.onnx", models.bytes(model))
+        local sym, args = ty.onnx.import_model(inner .. "/m.onnx")
+        return files.run(sym, args)[1]:totable()
+      end
+      assert.same({ 1, 2 }, get(external("data", { offset = "4", length = "8" })))
+      for _, bad in ipairs{ "../secret", "link", dir .. "/secret", "inner/../../secret" } do
+        local ok, e = pcall(get, external(bad))
+        assert.is_false(ok)
+        assert.is_true(e.code == "format" or e.code == "io", tostring(e))
+      end
+      local ok, e = pcall(get, external("data", { offset = "8", length = "8" }))
+      assert.is_false(ok)
+      assert.equal("format", e.code)
+    end)
+  end)
+end)
+
+describe("an ONNX file that cannot be imported", function()
+  it("is told with node, operator, opset and what is missing", function()
+    local e = error_of(small{ { "FancyOp", { "x" }, { "y" }, name = "fancy" } })
+    assert.equal("unsupported", e.code)
+    assert.equal("fancy", e.node)
+    assert.equal("FancyOp (opset 17)", e.op)
+    e = error_of(small{ { "Elu", { "x" }, { "y" }, { alpha = "a" }, name = "e" } })
+    assert.equal("format", e.code)
+    assert.equal("e", e.node)
+    e = error_of(small{ { "Add", { "x" }, { "y" }, name = "a" } })
+    assert.equal("format", e.code)
+    assert.matches("does not fit its operator", e.message)
+  end)
+
+  it("is told all that is missing with partial", function()
+    local model = small{ { "FancyOp", { "x" }, { "a" } }, { "Relu", { "a" }, { "b" } },
+      { "OtherOp", { "b" }, { "y" } } }
+    local e = error_of(model, { partial = true })
+    assert.equal(2, #e.missing)
+    assert.same({ "FancyOp (opset 17)", "OtherOp (opset 17)" }, { e.missing[1].op,
+      e.missing[2].op })
+  end)
+
+  it("is told the shape of an input that does not fit", function()
+    local model = small{ { "Relu", { "x" }, { "y" } } }
+    assert.equal("shape", error_of(model, { shapes = { x = { 3, 3 } } }).code)
+    assert.equal("name", error_of(model, { shapes = { z = { 2, 2 } } }).code)
+  end)
+end)
+
+describe("ty.onnx.load", function()
+  it("gives a module that is bound for inference", function()
+    folder.with(function(dir)
+      folder.write(dir .. "/m.onnx", models.bytes(small({ { "Gemm", { "x", "w" }, { "y" } } },
+        { constants = { w = array{ { 1, 0 }, { 0, 2 } } }, inputs = { x = { "n", 2 } } })))
+      local mod = ty.onnx.load{ dir .. "/m.onnx", shapes = { x = { 2, 2 } } }
+      mod:forward(ty.io.DataBatch{ data = { X } })
+      assert.same({ { 1, -4 }, { 3, 8 } }, mod:get_outputs()[1]:totable())
+      local meta = ty.onnx.get_model_metadata(dir .. "/m.onnx")
+      assert.same({ { "x", { "n", 2 }, "float32" } }, meta.input_tensor_data)
+    end)
+  end)
+end)

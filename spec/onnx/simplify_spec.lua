@@ -1,0 +1,159 @@
+-- What an import makes of constants after products and of layer normalisations in parts: fewer
+-- operators, the same numbers. A network whose intermediate value is an output too stays as the
+-- file has it, and is what the rewritten one is compared with.
+local files = require "spec.support.onnx_files"
+local folder = require "spec.support.folder"
+local models = require "spec.support.onnx_models"
+local json = require "spec.support.json"
+local ty = require "tycho"
+require "spec.helper"
+
+local BOUND = 2e-6                                       -- of the largest element
+
+local function random(...) return ty.nd.random.uniform{ -1, 1, shape = { ... } } end
+
+local function load(model, outputs)
+  local sym, args, auxs
+  folder.with(function(dir)
+    local copy = {}
+    for key, v in pairs(model) do
+      copy[key] = v
+    end
+    copy.outputs = outputs
+    folder.write(dir .. "/model.onnx", models.bytes(copy))
+    sym, args, auxs = ty.onnx.import_model{ dir .. "/model.onnx" }
+    for _, x in pairs(args) do
+      x:wait_to_read()
+    end
+  end)
+  return sym, args, auxs
+end
+
+local function operators(sym)
+  local list = {}
+  for _, node in ipairs(json.decode(sym:tojson()).nodes) do
+    list[#list + 1] = node.op ~= "null" and node.op or nil
+  end
+  return table.concat(list, " ")
+end
+
+-- The operators of model with output y; y as with output `kept` too.
+local function check(model, kept)
+  ty.random.seed(3)
+  local inputs = {}
+  for name, shape in pairs(model.inputs) do
+    inputs[name] = random(unpack(shape))
+  end
+  local function outputs_of(sym, args, auxs)
+    for name, x in pairs(inputs) do
+      args[name] = x
+    end
+    return files.run(sym, args, auxs)
+  end
+  local sym, args, auxs = load(model, { "y" })
+  local whole = outputs_of(load(model, { "y", kept }))
+  local off = files.difference({ whole[1] }, outputs_of(sym, args, auxs))
+  assert.is_true(off < BOUND, ("off by %g"):format(off))
+  return operators(sym), args
+end
+
+local function conv(bias)
+  return { "Conv", { "x", "w", bias }, { "c" }, { pads = { 1, 1, 1, 1 }, kernel_shape = { 3, 3 } } }
+end
+
+local function after_conv(nodes, constants)
+  constants.w = random(4, 3, 3, 3)
+  return { nodes = nodes, inputs = { x = { 2, 3, 5, 5 } }, constants = constants }
+end
+
+describe("a constant after a product", function()
+  it("is its bias", function()
+    for _, shape in ipairs{ { 4, 1, 1 }, { 1, 4, 1, 1 } } do
+      local model = after_conv({ conv(), { "Add", { "c", "s" }, { "y" } } },
+        { s = random(unpack(shape)) })
+      assert.equal("Convolution", (check(model, "c")))
+    end
+    local ops, args = check(after_conv({ conv "b", { "Add", { "s", "c" }, { "y" } } },
+      { s = random(4, 1, 1), b = random(4) }), "c")
+    assert.equal("Convolution", ops)
+    assert.is_nil(args.b)
+    assert.is_nil(args.s)
+  end)
+
+  it("multiplies its weight and bias", function()
+    local nodes = { conv "b", { "Mul", { "c", "s" }, { "m" } }, { "Add", { "m", "t" }, { "y" } } }
+    local constants = { s = random(4, 1, 1), t = random(4, 1, 1), b = random(4) }
+    assert.equal("Convolution", (check(after_conv(nodes, constants), "c")))
+    nodes = { { "Gemm", { "x", "w" }, { "c" }, { transB = 1 } }, { "Mul", { "c", "s" }, { "m" } },
+      { "Add", { "m", "t" }, { "y" } } }
+    assert.equal("FullyConnected", (check({ nodes = nodes, inputs = { x = { 3, 5 } },
+      constants = { w = random(4, 5), s = random(4), t = random(1, 4) } }, "c")))
+  end)
+
+  it("is the bias of a transposed convolution, and no factor of its weight", function()
+    local up = { "ConvTranspose", { "x", "w" }, { "c" }, { kernel_shape = { 2, 2 },
+      strides = { 2, 2 } } }
+    local model = { nodes = { up, { "Add", { "c", "s" }, { "y" } } },
+      inputs = { x = { 1, 3, 4, 4 } }, constants = { w = random(3, 4, 2, 2), s = random(4, 1, 1) } }
+    assert.equal("Deconvolution", (check(model, "c")))
+    model.nodes[2][1] = "Mul"
+    assert.equal("Deconvolution broadcast_mul", (check(model, "c")))
+  end)
+
+  it("stays where it is no vector of channels", function()
+    for _, shape in ipairs{ { 5 }, { 1, 1, 5, 5 }, { 2, 4, 1, 1 }, { 1, 1, 4, 1, 1 } } do
+      local add = { "Add", { "c", "s" }, { "y" } }
+      local ops = check(after_conv({ conv(), add }, { s = random(unpack(shape)) }), "c")
+      assert.equal("Convolution broadcast_add", ops)
+    end
+  end)
+
+  it("stays where the product or the other side has another reader", function()
+    local nodes = { conv(), { "Add", { "c", "s" }, { "a" } }, { "Mul", { "a", "c" }, { "y" } } }
+    local ops = check(after_conv(nodes, { s = random(4, 1, 1) }), "c")
+    assert.equal("Convolution broadcast_add elemwise_mul", ops)
+  end)
+
+  it("leaves the names of inputs alone", function()
+    local nodes = { conv(), { "Add", { "c", "s" }, { "a" } },
+      { "Add", { "a", "a_bias" }, { "y" } } }
+    local model = after_conv(nodes, { s = random(4, 1, 1) })
+    model.inputs.a_bias = { 2, 4, 5, 5 }
+    local ops, args = check(model, "c")
+    assert.equal("Convolution elemwise_add", ops)
+    assert.same({ 4 }, args.a_bias_.shape)
+  end)
+end)
+
+describe("a layer normalisation in parts", function()
+  local function parts(axis, power)
+    local square = power and { "Pow", { "d", "two" }, { "q" } } or { "Mul", { "d", "d" }, { "q" } }
+    return { nodes = {
+      { "ReduceMean", { "x" }, { "u" }, { axes = { axis } } },
+      { "Sub", { "x", "u" }, { "d" } },
+      square,
+      { "ReduceMean", { "q" }, { "v" }, { axes = { axis } } },
+      { "Add", { "v", "eps" }, { "e" } },
+      { "Sqrt", { "e" }, { "r" } },
+      { "Div", { "d", "r" }, { "n" } },
+      { "Mul", { "n", "gamma" }, { "g" } },
+      { "Add", { "g", "beta" }, { "y" } },
+    }, inputs = { x = { 2, 3, 6 } }, opset = 13, constants = { two = ty.nd.array{ 2 },
+      eps = ty.nd.array{ 1e-5 }, gamma = random(6), beta = random(6) } }
+  end
+
+  it("is one operator", function()
+    for _, axis in ipairs{ -1, 2 } do
+      for _, power in ipairs{ true, false } do
+        assert.equal("LayerNorm", (check(parts(axis, power), "g")))
+      end
+    end
+  end)
+
+  it("stays in parts over another axis, or with a scale of another size", function()
+    assert.matches("mean", (check(parts(1, true), "g")))
+    local model = parts(-1, true)
+    model.constants.gamma = random(1)
+    assert.matches("mean", (check(model, "g")))
+  end)
+end)

@@ -1,0 +1,91 @@
+-- ONNX files for specs: networks written and read back; ONNX's checker and ONNX Runtime, where
+-- Python has them (TYCHO_ONNX_PYTHON names an interpreter that does).
+
+local folder = require "spec.support.folder"
+local shell = require "spec.support.shell"
+local ty = require "tycho"
+
+local files = {}
+
+local python
+
+--- A Python that has onnx and onnxruntime, or nil.
+function files.python()
+  if python == nil then
+    local name = os.getenv("TYCHO_ONNX_PYTHON") or "python3"
+    local _, status = shell.run(name .. " -c 'import onnx, onnxruntime, numpy' 2>/dev/null")
+    python = status == 0 and name
+  end
+  return python or nil
+end
+
+--- Outputs of a symbol for arrays by argument and state.
+function files.run(symbol, arrays, states)
+  local given = {}
+  for _, name in ipairs(symbol:list_arguments()) do
+    given[name] = arrays[name]
+  end
+  local exe = symbol:bind{ ctx = ty.cpu(), args = given, aux_states = states, grad_req = "null" }
+  exe:forward{ is_train = false }
+  return exe.outputs
+end
+
+local function flat(x)
+  return x:reshape{ -1 }:totable()
+end
+
+--- The largest difference of two lists of arrays, over the largest number; NaN and infinities must
+-- agree.
+function files.difference(a, b)
+  assert(#a == #b, "numbers of outputs")
+  local worst = 0
+  for i, x in ipairs(a) do
+    assert(table.concat(x.shape, ",") == table.concat(b[i].shape, ","), "shapes of output " .. i
+      .. ": " .. table.concat(x.shape, ",") .. " and " .. table.concat(b[i].shape, ","))
+    local u, v, top, off = flat(x), flat(b[i]), 1e-3, 0
+    for k = 1, #u do
+      if u[k] - u[k] == 0 then
+        top = math.max(top, math.abs(u[k]))
+      end
+      local same = u[k] == v[k] or u[k] ~= u[k] and v[k] ~= v[k]
+      local d = same and 0 or math.abs(u[k] - v[k])
+      off = math.max(off, d == d and d or math.huge)
+    end
+    worst = math.max(worst, off / top)
+  end
+  return worst
+end
+
+--- Writes a network, reads it and compares the outputs: the relative difference. inputs: names of
+-- the arrays that are inputs, the others are parameters. options: opset; keep(path, outputs,
+-- arrays, inputs), called before the file is read.
+function files.round_trip(symbol, arrays, states, inputs, options)
+  local shapes, types, params, worst = {}, {}, {}, nil
+  for name, x in pairs(arrays) do
+    if inputs[name] then
+      shapes[name], types[name] = x.shape, x.dtype
+    else
+      params[name] = x
+    end
+  end
+  for name, x in pairs(states or {}) do
+    params[name] = x
+  end
+  local wanted = files.run(symbol, arrays, states)
+  folder.with(function(dir)
+    local path = dir .. "/net.onnx"
+    ty.onnx.export_model{ symbol, params, shapes, path, input_types = types,
+      opset = options.opset }
+    if options.keep then
+      options.keep(path, wanted, arrays, inputs)
+    end
+    local net, own, own_states = ty.onnx.import_model{ path }
+    for name in pairs(shapes) do
+      own[name] = arrays[name]
+    end
+    worst = files.difference(wanted, files.run(net, own, own_states))
+  end)
+  return worst
+end
+
+return files
