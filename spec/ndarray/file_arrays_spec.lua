@@ -102,7 +102,7 @@ describe("an array of a file", function()
     with_file("\0\0\1\2\63\128\0\0", function(path)
       local file = files.open(path, "spec")
       local function one(at, dtype)
-        return file:array{ at = at, shape = { 1 }, dtype = dtype, encoding = "swapped" }:asscalar()
+        return file:array{ at = at, shape = { 1 }, dtype = dtype, swapped = true }:asscalar()
       end
       assert.equal(258, one(0, "int32"))
       assert.equal(1, one(4, "float32"))
