@@ -56,6 +56,7 @@ local MODULES = {
   op               = "tycho.op",
   runtime          = "tycho.runtime",
   log              = "tycho.log",
+  torch7           = "tycho.torch7",
 }
 
 -- what lives in a module but is used everywhere: name -> module, field
