@@ -176,6 +176,22 @@ local function leaves(form)
 end
 
 
+-- { {a, b}, {c, d} } for a ZipTable in front of two modules.
+local function zipped(m, list)
+  local first, second = m.modules[1], m.modules[2]
+  local size = objects.typename(second) == "nn.ParallelTable" and type(second.modules) == "table"
+    and #second.modules or 2
+  local groups = {}
+  if objects.typename(first) ~= "nn.ZipTable" or size == 0 or #list % size ~= 0 then
+    return nil
+  end
+  for i = 1, #list, size do
+    groups[#groups + 1] = tables.part(list, i, i + size - 1)
+  end
+  return groups
+end
+
+
 local function fill(form, list, at)
   local value = {}
   for i, inner in ipairs(form) do
@@ -191,6 +207,10 @@ end
 
 -- One tensor, the form that the module takes, or else a list.
 local function arranged(m, list)
+  local groups = #list > 2 and type(m.modules) == "table" and zipped(m, list)
+  if groups then
+    return groups
+  end
   local form = #list > 1 and form_of(m)
   if form and leaves(form) == #list then
     return (fill(form, list, 1))

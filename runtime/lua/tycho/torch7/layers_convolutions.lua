@@ -172,7 +172,9 @@ layers.any("nn.VolumetricFullConvolution", full_convolution(3))
 
 -- Other convolutions ------------------------------------------------------------------------------
 
--- nOutputPlane maps of each plane: weight (multiplier, in, kH, kW), outputs plane by plane.
+-- nOutputPlane maps of each plane: weight (multiplier, in, kH, kW), outputs plane by plane. Torch
+-- takes the height of the image for its width and the other way round: it reads the same elements
+-- as an image of these sizes, and so did it when the weights were trained.
 layers.tensor("nn.SpatialDepthWiseConvolution", function(net, m, x)
   local kernel = sizes(net, m, "k", 2, nil, 1)
   local planes, times = net:integer(m, "nInputPlane", nil, 1), net:integer(m, "nOutputPlane", nil, 1)
@@ -181,6 +183,8 @@ layers.tensor("nn.SpatialDepthWiseConvolution", function(net, m, x)
   local bias = net:optional(m, "bias", { times, planes })
   bias = bias and bias:transpose{ 1, 0 }:reshape{ planes * times }
   return batched(net, x, 2, function(images)
+    local n, channels, height, width = unpack(images.shape)
+    images = images:reshape{ n, channels, width, height }
     return convolve(net, images, weight, bias, { kernel = kernel, groups = planes,
       stride = sizes(net, m, "d", 2, 1, 1), pad = paddings(net, m, 2) })
   end)

@@ -3,7 +3,8 @@
 -- A `gModule` lists its nodes in the order in which they are evaluated. A node has a module, or
 -- only passes its input on, or takes an entry of it (`selectindex`). The tables of nodes have
 -- tables as keys: `mapindex` of a node's data gives the place of each parent's data among its
--- inputs.
+-- inputs. The output node and those in the list are nodes of two graphs that share their data,
+-- which is therefore what a node is known by.
 --
 -- @module tycho.torch7.layers_graph
 
@@ -31,7 +32,7 @@ local function data_of(net, node)
 end
 
 
--- The nodes in order, and the place of each among its readers' inputs.
+-- The nodes in order.
 local function nodes_of(net, m)
   local list = m.forwardnodes
   if not is_table(list) or #list == 0 then
@@ -72,8 +73,8 @@ end
 
 
 -- The inputs that have come, in their order.
-local function gathered(net, node, given)
-  local inputs = given[node]
+local function gathered(net, data, given)
+  local inputs = given[data]
   if not inputs then
     net:fail("value", "a node of the graph is evaluated before its input")
   end
@@ -89,35 +90,32 @@ end
 
 local function give(net, from, to, given, value)
   local data = data_of(net, to)
-  local i = is_table(data.mapindex) and data.mapindex[from.data]
+  local i = is_table(data.mapindex) and data.mapindex[from]
   if type(i) ~= "number" or i < 1 or i % 1 ~= 0 or i > 1e6 then
     net:fail("value", "a node of the graph has no place for an input")
   end
-  local inputs = given[to] or { most = 0 }
-  given[to], inputs[i], inputs.most = inputs, value, math.max(inputs.most, i)
+  local inputs = given[data] or { most = 0 }
+  given[data], inputs[i], inputs.most = inputs, value, math.max(inputs.most, i)
 end
 
 
 layers.any("nn.gModule", function(net, m, x)
-  local given = {}
+  local nodes, given = nodes_of(net, m), {}
   if net:integer(m, "nInputs", 1) > 1 and Tensor.is(x) then
     net:fail("type", "the input is a tensor, not a table of %d", m.nInputs)
   end
-  given[m.innode or 0] = { x, most = 1 }
-  for _, node in ipairs(nodes_of(net, m)) do
+  given[data_of(net, m.innode)] = { x, most = 1 }
+  for _, node in ipairs(nodes) do
     local data = data_of(net, node)
-    local y = compute(net, node, data, gathered(net, node, given))
-    if node == m.outnode then
+    local y = compute(net, node, data, gathered(net, data, given))
+    for _, child in ipairs(children_of(net, node)) do
+      give(net, data, child, given, y)
+    end
+    if data == m.outnode.data then
       return y
     end
-    for _, child in ipairs(children_of(net, node)) do
-      give(net, node, child, given, y)
-    end
   end
-  if given[m.outnode] then
-    return gathered(net, m.outnode, given)
-  end
-  net:fail("value", "the output of the graph is not computed")
+  return gathered(net, data_of(net, m.outnode), given)
 end)
 
 

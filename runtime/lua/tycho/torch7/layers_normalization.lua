@@ -14,6 +14,8 @@ local Tensor = require "tycho.torch7.tensor"
 
 local FUNC = "torch7.import_model"
 
+local WEIGHT_NORM_EPS = 1e-4                             -- of nn.WeightNorm
+
 
 -- Batches -----------------------------------------------------------------------------------------
 
@@ -132,7 +134,7 @@ layers.tensor("nn.SpatialContrastiveNormalization", function(net, m, x)
 end)
 
 
--- A module whose weight is g v / |v|, row by row; the file may lack the product.
+-- A module whose weight is g v / sqrt(v v + 1e-4), row by row; the file may lack the product.
 layers.any("nn.WeightNorm", function(net, m, x)
   local inner = net:module(m, "modules", 1)
   local own = net:integers(m, "viewOut")
@@ -143,7 +145,7 @@ layers.any("nn.WeightNorm", function(net, m, x)
   local rows = shape[axis]
   local v = net:parameter(m, "v", { rows, tables.product(shape) / rows })
   local g = net:parameter(m, "g", { rows, 1 })
-  local weight = v * (g / v:square():sum(1):sqrt())
+  local weight = v * (g / (v:square():sum(1) + WEIGHT_NORM_EPS):sqrt())
   if axis > 1 then
     local first = { rows }
     for i, n in ipairs(shape) do

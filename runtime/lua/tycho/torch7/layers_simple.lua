@@ -127,7 +127,18 @@ element("nn.AddConstant", function(x, m, net) return x + net:number(m, "constant
 element("nn.MulConstant", function(x, m, net) return x * net:number(m, "constant_scalar") end)
 
 element("nn.SAdd", function(x, m, net)
-  return (m.negate and -x or x) + net:number(m, "addend")
+  local y = x + net:number(m, "addend")
+  return m.negate and -y or y
+end)
+
+-- One half times the sigmoid of the other.
+layers.tensor("nn.GatedLinearUnit", function(net, m, x)
+  local axis = net:axis(net:integer(m, "dim", #x.shape), #x.shape)
+  local half = x.shape[axis + 1] / 2
+  if half % 1 ~= 0 then
+    net:fail("shape", "axis %d of %s has no halves", axis, Error.show(x.shape))
+  end
+  return x:slice(axis, 0, half) * x:slice(axis, half, 2 * half):sigmoid()
 end)
 
 
@@ -175,12 +186,11 @@ layers.tensor("nn.Dropout", function(net, m, x)
   return placed(m, x, m.v2 == true and y or y * (1 - p))
 end)
 
--- One draw for each map.
+-- One draw for each map, of images and volumes; in evaluation Torch takes any input.
 local function map_dropout(names, spatial)
   layers.tensor(names, function(net, m, x)
-    net:need_dims(x, spatial + 1, spatial + 2)
     local p, axes = probability(net, m), {}
-    for k = 1, spatial do
+    for k = 1, #x.shape > spatial and spatial or 0 do
       axes[k] = #x.shape - spatial + k - 1
     end
     return placed(m, x, dropout(m, x, p, axes) * (1 - p))

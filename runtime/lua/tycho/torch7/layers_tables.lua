@@ -372,16 +372,15 @@ end)
 -- chosen columns of a linear layer
 layers.tensor("nn.PartialLinear", function(net, m, x)
   local partition = net:numbers(m, "partition")
-  local rows = type(partition[1]) == "table" and partition or { partition }
-  local indices = net:constant(rows, "partition")
+  local list = type(partition[1]) == "table" and partition[1] or partition
+  local indices = net:constant(list, "partition")
   local y = net:apply(net:module(m, "network"), { x, indices }, "network")
   local bias = net:optional(m, "bias")
   if not bias then
     return y
   end
   local n = bias:size()
-  local chosen = bias:reshape{ n, 1 }:rows((indices - 1):reshape{ #rows[1] })
-  return y + chosen:reshape{ 1, #rows[1] }
+  return y + bias:reshape{ n, 1 }:rows(indices - 1):reshape{ 1, #list }
 end)
 
 
