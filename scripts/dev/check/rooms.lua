@@ -86,6 +86,7 @@ rooms.lua = { title = "runtime/lua/tycho", {
   { name = "initializer", is = "first weights", at = { 7.8, 2.1 } },
   { name = "io", is = "batches", at = { 9.9, 2.1 } },
 }, {
+  { name = "torch7", is = "Torch7's networks", at = { 0, 1.8 } },
   { name = "module", is = "training", at = { 1.8, 5 } },
   { name = "rnn", is = "recurrent cells", at = { 6.8, 2.3 } },
   { name = "test", is = "for tests", at = { 9.1, 1.4 } },

@@ -18,7 +18,7 @@ local named = require "tycho.core.dict"
 local Net = require "tycho.torch7.net"
 local objects = require "tycho.torch7.objects"
 local reader = require "tycho.torch7.reader"
-local symbol = require "tycho.symbol"
+local symbol = require "tycho.symbol.symbol"
 local tables = require "tycho.core.tables"
 local Tensor = require "tycho.torch7.tensor"
 require "tycho.torch7.layers_simple"
@@ -221,7 +221,8 @@ end
 
 local function check_names(shapes)
   for name in pairs(shapes) do
-    local number = type(name) == "string" and (name:match("^data(%d*)$") or name:match("^label(%d*)$"))
+    local number = type(name) == "string"
+      and (name:match("^data(%d*)$") or name:match("^label(%d*)$"))
     local n = tonumber(number)
     if not number or number ~= "" and n < 2 then
       Error.raise{ code = "name", func = FUNC, argument = tostring(name),

@@ -47,8 +47,11 @@ end
 
 
 --- The layer of a class. Those of cudnn are like those of nn, unless they are listed themselves.
+-- @treturn table `takes` and `f`; nil for an unknown class and for one that is refused
 function layers.find(class)
-  return layers.of[class] or layers.of[class:gsub("^cudnn%.", "nn.")]
+  if not layers.refused[class] then
+    return layers.of[class] or layers.of[class:gsub("^cudnn%.", "nn.")]
+  end
 end
 
 

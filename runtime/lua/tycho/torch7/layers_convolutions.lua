@@ -55,12 +55,12 @@ function convolutions.moved(net, x, kernel, stride, pad, dilation)
   local shape = {}
   for i, k in ipairs(kernel) do
     local reach = (dilation and dilation[i] or 1) * (k - 1) + 1
-    local room = x.shape[i + 2] + 2 * pad[i] - reach
-    if room < 0 then
+    local steps = x.shape[i + 2] + 2 * pad[i] - reach
+    if steps < 0 then
       net:fail("shape", "the input of shape %s is smaller than the kernel of %s",
         Error.show(x.shape), table.concat(kernel, " x "))
     end
-    shape[i] = math.floor(room / stride[i]) + 1
+    shape[i] = math.floor(steps / stride[i]) + 1
   end
   return shape
 end
@@ -68,6 +68,12 @@ end
 
 local function with_channels(x, channels, spatial)
   return { x.shape[1], channels, unpack(spatial) }
+end
+
+
+-- How many planes a module gives and takes.
+local function planes_of(net, m)
+  return net:integer(m, "nOutputPlane", nil, 1), net:integer(m, "nInputPlane", nil, 1)
 end
 
 
@@ -94,7 +100,7 @@ end
 local function convolution(n)
   return function(net, m, x)
     local kernel, groups = sizes(net, m, "k", n, nil, 1), net:integer(m, "groups", 1, 1)
-    local out, planes = net:integer(m, "nOutputPlane", nil, 1), net:integer(m, "nInputPlane", nil, 1)
+    local out, planes = planes_of(net, m)
     if planes % groups ~= 0 or out % groups ~= 0 then
       net:fail("value", "%d and %d planes in %d groups", planes, out, groups)
     end
@@ -156,7 +162,7 @@ local function full_convolution(n)
     end
     local kernel, stride = sizes(net, m, "k", n, nil, 1), sizes(net, m, "d", n, 1, 1)
     local pad, groups = sizes(net, m, "pad", n, 0, 0), net:integer(m, "groups", 1, 1)
-    local planes, out = net:integer(m, "nInputPlane", nil, 1), net:integer(m, "nOutputPlane", nil, 1)
+    local out, planes = planes_of(net, m)
     local weight = net:parameter(m, "weight", { planes, out / groups, unpack(kernel) })
     local bias = net:optional(m, "bias", { out })
     return batched(net, x, n, function(images)
@@ -177,7 +183,7 @@ layers.any("nn.VolumetricFullConvolution", full_convolution(3))
 -- as an image of these sizes, and so did it when the weights were trained.
 layers.tensor("nn.SpatialDepthWiseConvolution", function(net, m, x)
   local kernel = sizes(net, m, "k", 2, nil, 1)
-  local planes, times = net:integer(m, "nInputPlane", nil, 1), net:integer(m, "nOutputPlane", nil, 1)
+  local times, planes = planes_of(net, m)
   local weight = net:parameter(m, "weight", { times, planes, kernel[1], kernel[2] })
     :transpose{ 1, 0, 2, 3 }:reshape{ planes * times, 1, kernel[1], kernel[2] }
   local bias = net:optional(m, "bias", { times, planes })
@@ -193,7 +199,7 @@ end)
 -- The rows of a connection table: {from, to}, from 0.
 local function connections(net, m)
   local rows = net:numbers(m, "connTable")
-  local planes, out = net:integer(m, "nInputPlane", nil, 1), net:integer(m, "nOutputPlane", nil, 1)
+  local out, planes = planes_of(net, m)
   for i, row in ipairs(rows) do
     local from, to = type(row) == "table" and row[1], type(row) == "table" and row[2]
     if not (from and to and from >= 1 and from <= planes and to >= 1 and to <= out)
@@ -247,20 +253,22 @@ layers.tensor("nn.SpatialFullConvolutionMap", function(net, m, x)
   end)
 end)
 
--- Another kernel at each place: windows as columns, a product for each place.
+-- Another kernel at each position: windows as columns, a product for each position.
 layers.tensor("nn.SpatialConvolutionLocal", function(net, m, x)
   local kernel, stride = sizes(net, m, "k", 2, nil, 1), sizes(net, m, "d", 2, 1, 1)
   local pad = sizes(net, m, "pad", 2, 0, 0)
-  local planes, out = net:integer(m, "nInputPlane", nil, 1), net:integer(m, "nOutputPlane", nil, 1)
+  local out, planes = planes_of(net, m)
   return batched(net, x, 2, function(images)
     local spatial = convolutions.moved(net, images, kernel, stride, pad)
     if images.shape[2] ~= planes then
-      net:fail("shape", "the input has %d channels, the weight is for %d", images.shape[2], planes)
+      net:fail("shape", "the input has %d channels, the weight is for %d", images.shape[2],
+        planes)
     end
-    local n, places, inner = images.shape[1], spatial[1] * spatial[2], planes * kernel[1] * kernel[2]
-    local weight = net:parameter(m, "weight", { places, out, inner })
+    local n, positions = images.shape[1], spatial[1] * spatial[2]
+    local inner = planes * kernel[1] * kernel[2]
+    local weight = net:parameter(m, "weight", { positions, out, inner })
     local columns = Tensor.call("im2col", { images }, { kernel = kernel, stride = stride,
-      pad = pad }, { n, inner, places })
+      pad = pad }, { n, inner, positions })
     local y = Tensor.batch_dot(weight, columns:transpose{ 2, 1, 0 }):transpose{ 2, 1, 0 }
       :reshape{ n, out, spatial[1], spatial[2] }
     local bias = net:optional(m, "bias", { 1, out, spatial[1], spatial[2] })
@@ -269,7 +277,7 @@ layers.tensor("nn.SpatialConvolutionLocal", function(net, m, x)
 end)
 
 
--- Sequences: (time, frame) or (batch, time, frame) -------------------------------------------------
+-- Sequences: (time, frame) or (batch, time, frame) ------------------------------------------------
 
 --- f(x, batch) of sequences with their frames as channels: (batch, frame, time).
 local function framed(net, x, f)
@@ -297,8 +305,8 @@ layers.tensor("nn.TemporalRowConvolution", function(net, m, x)
   local width, frame = net:integer(m, "kW", nil, 1), net:integer(m, "inputFrameSize", nil, 1)
   local weight = net:parameter(m, "weight", { frame, 1, width })
   local function f(sequences)
-    return convolve(net, sequences, weight, net:optional(m, "bias", { frame }), { kernel = { width },
-      groups = frame, stride = { net:integer(m, "dW", 1, 1) }, pad = { 0 } })
+    return convolve(net, sequences, weight, net:optional(m, "bias", { frame }), {
+      kernel = { width }, groups = frame, stride = { net:integer(m, "dW", 1, 1) }, pad = { 0 } })
   end
   return m.featFirst == true and batched(net, x, 1, f) or framed(net, x, f)
 end)

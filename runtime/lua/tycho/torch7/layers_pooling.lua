@@ -43,8 +43,8 @@ local function counts(net, x, p)
   end
   for i, k in ipairs(p.ceil and p.kernel or {}) do
     local size = x.shape[i + 2]
-    local room = size + 2 * p.pad[i] - p.dilation[i] * (k - 1) - 1
-    full[i] = math.ceil(room / p.stride[i]) + 1
+    local steps = size + 2 * p.pad[i] - p.dilation[i] * (k - 1) - 1
+    full[i] = math.ceil(steps / p.stride[i]) + 1
     shape[i] = full[i]
     if padded and (full[i] - 1) * p.stride[i] >= size + p.pad[i] then
       shape[i] = full[i] - 1
@@ -251,21 +251,30 @@ end)
 
 -- Unpooling ---------------------------------------------------------------------------------------
 
--- Cells of kernel x kernel values next to each other: (n, c, h, w) of each place -> (n, c, h * s, w
--- * s), zeros where the stride is larger than the kernel.
-local function spread(net, parts, window, shape)
-  local n, channels, height, width = unpack(shape)
-  local kernel, stride = window.kernel, window.stride
-  local zeros, rows = net:full({ n, channels, height, width, 1 }, 0), {}
-  for i = 1, stride[1] do
-    local row = {}
-    for k = 1, stride[2] do
-      local inside = i <= kernel[1] and k <= kernel[2]
-      row[k] = inside and parts[(i - 1) * kernel[2] + k]:unsqueeze(4) or zeros
-    end
-    rows[i] = Tensor.concat(row, 4):reshape{ n, channels, height, 1, width * stride[2] }
+-- Several tensors, each element of which is followed by those of the others along an axis.
+local function interleaved(list, axis)
+  local shape, parts = tables.copied(list[1].shape), {}
+  for i, x in ipairs(list) do
+    parts[i] = x:unsqueeze(axis + 1)
   end
-  return Tensor.concat(rows, 3):reshape{ n, channels, height * stride[1], width * stride[2] }
+  shape[axis + 1] = shape[axis + 1] * #list
+  return Tensor.concat(parts, axis + 1):reshape(shape)
+end
+
+
+-- Cells of the values at each place of a window, next to each other; zeros where the stride is
+-- larger than the kernel. `at` counts the places.
+local function interleaved_window(parts, window, axis, at)
+  local kernel, stride = window.kernel[axis], window.stride[axis]
+  if not kernel then
+    return parts[at + 1]
+  end
+  local list = {}
+  for k = 0, stride - 1 do
+    list[k + 1] = k < kernel and interleaved_window(parts, window, axis + 1, at * kernel + k)
+      or list[1]:zeros_like()
+  end
+  return interleaved(list, axis + 1)
 end
 
 
@@ -286,30 +295,39 @@ local function unpool(net, x, pooled)
     end
     parts[#parts + 1] = x * here:block()
   end)
-  local wide = spread(net, parts, window, y.shape)
-  local before, after = { 0, 0 }, { 0, 0 }
-  for k = 1, 2 do
+  local wide, before, after = interleaved_window(parts, window, 1, 0), {}, {}
+  for k = 1, #window.kernel do
     local size, pad = pooled.x.shape[k + 2], window.pad[k]
     local to = math.min(wide.shape[k + 2], pad + size)
     wide = wide:slice(k + 1, pad, to)
-    after[k] = size - (to - pad)
+    before[k], after[k] = 0, size - (to - pad)
   end
   return wide:pad(before, after, "constant", 0)
 end
 
-layers.tensor("nn.SpatialMaxUnpooling", function(net, m, x)
-  local pooled = net.pooled and net.pooled[net:module(m, "pooling")]
-  if not pooled then
-    net:fail("value", "the pooling that it refers to has not been run before")
+
+local function unpooling(n)
+  return function(net, m, x)
+    local pooled = net.pooled and net.pooled[net:module(m, "pooling")]
+    if not pooled then
+      net:fail("value", "the pooling that it refers to has not been run before")
+    end
+    local window, overlap = pooled.window, has_dilation(pooled.window)
+    for i, k in ipairs(window.kernel) do
+      overlap = overlap or k > window.stride[i]
+    end
+    if overlap then
+      net:fail("unsupported", "the windows of the pooling overlap")
+    end
+    return batched(net, x, n, function(images) return unpool(net, images, pooled) end)
   end
-  local window = pooled.window
-  if window.kernel[1] > window.stride[1] or window.kernel[2] > window.stride[2]
-      or has_dilation(window) then
-    net:fail("unsupported", "the windows of the pooling overlap")
-  end
-  return batched(net, x, 2, function(images) return unpool(net, images, pooled) end)
-end)
+end
+
+layers.tensor("nn.SpatialMaxUnpooling", unpooling(2))
+layers.tensor("nn.VolumetricMaxUnpooling", unpooling(3))
 
 layers.refuse("nn.SpatialFractionalMaxPooling nn.VolumetricFractionalMaxPooling",
   "its windows are drawn anew in each run")
-layers.refuse("nn.VolumetricMaxUnpooling", "there is no unpooling of volumes")
+layers.refuse("nn.TemporalDynamicKMaxPooling", "there is no operator that keeps the order of the \
+largest elements")
+

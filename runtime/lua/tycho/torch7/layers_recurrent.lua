@@ -68,14 +68,10 @@ end)
 
 -- The first step has a module of its own.
 layers.any("nn.Recurrent", function(net, m, x)
-  local state, y = net.states[m], nil
-  if state then
-    y = net:apply(net:module(m, "recurrentModule"), { x, state }, "recurrentModule")
-  else
-    y = net:apply(net:module(m, "initialModule"), x, "initialModule")
-  end
-  net.states[m] = y
-  return y
+  local state = net.states[m]
+  local name = state and "recurrentModule" or "initialModule"
+  net.states[m] = net:apply(net:module(m, name), state and { x, state } or x, name)
+  return net.states[m]
 end)
 
 
@@ -136,15 +132,13 @@ layers.any("nn.Repeater", function(net, m, x)
   return run_steps(net, inner_module(net, m), steps)
 end)
 
-layers.any("nn.BiSequencer nn.BiSequencerLM nn.SeqBRNN", function(net, m, x)
+layers.any("nn.BiSequencer nn.SeqBRNN", function(net, m, x)
   local outer = net.states
   net.states = {}
   local y = net:apply(inner_module(net, m), x, "module")
   net.states = outer
   return y
 end)
-
-layers.any("nn.CopyGrad", function(_, _, x) return x end)
 
 
 -- Masks -------------------------------------------------------------------------------------------
@@ -268,6 +262,7 @@ end)
 
 
 layers.refuse("nn.RecurrentAttention", "it draws places to look at, which are trained by rewards")
+layers.refuse("nn.BiSequencerLM nn.VariableLength", "how its sequences begin and end is not known")
 layers.refuse("nn.NCEModule", "its output is for a criterion that draws words")
 layers.refuse("cudnn.RNN cudnn.LSTM cudnn.GRU cudnn.BLSTM cudnn.BGRU cudnn.RNNReLU cudnn.RNNTanh",
   "its weights are in cuDNN's own order")

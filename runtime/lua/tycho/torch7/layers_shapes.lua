@@ -214,6 +214,18 @@ layers.tensor("OneHot nn.OneHot", function(net, m, x)
   return Tensor.call("one_hot", { x - 1 }, { depth = n, dtype = net.dtype }, shape)
 end)
 
+-- The place of the largest, from 1.
+layers.tensor("nn.ArgMax", function(net, m, x)
+  local axis = net:axis(net:integer(m, "dim", 1), #x.shape, m.nInputDim)
+  local shape = tables.copied(x.shape)
+  table.remove(shape, axis + 1)
+  shape = #shape > 0 and shape or { 1 }
+  return net:cast(Tensor.call("argmax", { x }, { axis = axis }, shape), net.dtype) + 1
+end)
+
+layers.refuse("nn.SpatialGlimpse nn.SpatialUniformCrop nn.SpatialRegionDropout "
+  .. "nn.SimpleColorTransform nn.PCAColorTransform", "it is meant for images before a network")
+
 
 -- Padding -----------------------------------------------------------------------------------------
 

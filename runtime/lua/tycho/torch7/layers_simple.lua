@@ -22,7 +22,7 @@ local placed = simple.placed
 
 -- Layers that only pass their input on ------------------------------------------------------------
 
-layers.any("nn.Identity nn.Contiguous nn.Copy nn.PrintSize nn.Profile nn.NaN",
+layers.any("nn.Identity nn.Contiguous nn.Copy nn.PrintSize nn.Profile nn.NaN nn.CopyGrad",
   function(_, _, x) return x end)
 
 -- fast-neural-style
@@ -200,6 +200,15 @@ end
 map_dropout("nn.SpatialDropout", 2)
 map_dropout("nn.VolumetricDropout", 3)
 
+-- All or nothing.
+layers.tensor("nn.TotalDropout", function(net, m, x)
+  local ones = {}
+  for i = 1, #x.shape do
+    ones[i] = 1
+  end
+  return x * dropout(m, net:full(ones, 1), probability(net, m)):ne(0)
+end)
+
 -- Dropout leaves ones as they are in evaluation only, which says whether there is to be noise.
 layers.tensor("nn.WhiteNoise", function(net, m, x)
   local training = x:ones_like():unary("Dropout", { p = 0.5 }):ne(1)
@@ -373,6 +382,14 @@ layers.tensor("nn.WeightedEuclidean", function(net, m, x)
   local d, single = differences(net, m, x)
   return distances(d * net:parameter(m, "diagCov", { d.shape[2], d.shape[3] }):unsqueeze(0), single)
 end)
+
+layers.refuse("nn.SparseLinear nn.IndexLinear", "its input is a list of indices and values")
+layers.refuse("nn.MaskedSelect", "the size of its output depends on the data")
+layers.refuse("nn.Kmeans", "it gives a loss and is trained by steps of its own")
+layers.refuse("nn.NormStabilizer nn.CategoricalEntropy",
+  "it adds to gradients what no operator adds; nn.Identity computes the same")
+layers.refuse("nn.ReinforceNormal nn.ReinforceUniform nn.ReinforceGamma nn.ReinforceBernoulli "
+  .. "nn.ReinforceCategorical", "it draws, and is trained by rewards")
 
 
 return simple

@@ -15,7 +15,8 @@ local containers = {}
 -- An input in a table must be a tensor.
 local function entry(net, x, i)
   if not Tensor.is(x[i]) then
-    net:fail("type", "entry %d of the input is %s, not a tensor", i, x[i] and "a table" or "missing")
+    net:fail("type", "entry %d of the input is %s, not a tensor", i,
+      x[i] and "a table" or "missing")
   end
   return x[i]
 end
@@ -40,8 +41,8 @@ end
 layers.any("nn.Sequential nn.CReLU nn.SpatialLPPooling nn.Maxout nn.LayerNormalization", sequential)
 
 -- Wrappers: what they have is the first module.
-layers.any("nn.Decorator nn.DontCast nn.GPU nn.DataParallelTable nn.Serial nn.Inception "
-  .. "nn.NormStabilizer", function(net, m, x)
+layers.any("nn.Decorator nn.DontCast nn.GPU nn.DataParallelTable nn.Serial nn.Inception",
+  function(net, m, x)
   return net:child(m, 1, x)
 end)
 
@@ -269,8 +270,18 @@ end
 pair("nn.CSubTable", function(net, _, a, b) return a - like(net, a, b) end)
 pair("nn.CDivTable", function(net, _, a, b) return a / like(net, a, b) end)
 
--- a + b, b of fewer axes, for each entry of the first
-pair("nn.CAddTensorTable", function(net, _, a, b) return a + like(net, a, b) end)
+-- { a, {b, c} } -> { a + b, a + c }
+layers.table("nn.CAddTensorTable", function(net, _, x)
+  need_entries(net, x, 2)
+  local a, list = entry(net, x, 1), {}
+  if Tensor.is(x[2]) then
+    net:fail("type", "entry 2 of the input is a tensor, not a table")
+  end
+  for i = 1, #x[2] do
+    list[i] = a + like(net, a, entry(net, x[2], i))
+  end
+  return list
+end)
 
 -- Weights of the first entry, one for each expert of the second.
 layers.table("nn.MixtureTable", function(net, m, x)

@@ -5,14 +5,13 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
-local pairs = require("tycho.core.iterate").pairs
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local layers = require "tycho.torch7.layers"
 local objects = require "tycho.torch7.objects"
 local operators = require "tycho.symbol.operators"
-local symbol = require "tycho.symbol"
+local symbol = require "tycho.symbol.symbol"
 local tables = require "tycho.core.tables"
 local Tensor = require "tycho.torch7.tensor"
 local transfer = require "tycho.ndarray.transfer"
@@ -49,7 +48,7 @@ end
 function Net:where()
   local parts = {}
   for _, step in ipairs(self.path) do
-    parts[#parts + 1] = step.at
+    parts[#parts + 1] = step.at ~= "" and step.at or nil
   end
   return table.concat(parts, ".")
 end

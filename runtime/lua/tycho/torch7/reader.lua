@@ -359,7 +359,8 @@ local function begin(r)
   r.into = nil
   local f = BEGIN[tag]
   if not f then
-    r.stream:fail("%d is no type of an object", tag)
+    r.stream:fail("%d is no type of an object%s", tag,
+      r.count == 0 and "; is this a file of torch.save?" or "")
   end
   return f(r, into)
 end
@@ -417,9 +418,6 @@ local function read_binary(file)
   local short, other, left = attempt(read_as, file, "binary", 4)
   if short and left == 0 then
     return other
-  elseif Error.is_error(value) and value.code == "format" then
-    Error.raise{ code = "format", func = file.func, argument = file.path,
-      message = value.message .. "; is this a file of torch.save?" }
   end
   error(value, 0)
 end

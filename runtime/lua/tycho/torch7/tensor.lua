@@ -12,8 +12,8 @@ jit.off(true, true)                                      -- not worth JIT-compil
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local operators = require "tycho.symbol.operators"
-local symbol = require "tycho.symbol"
 local tables = require "tycho.core.tables"
+require "tycho.symbol.symbol"                            -- the class of symbols is complete then
 
 local FUNC = "torch7.import_model"
 
