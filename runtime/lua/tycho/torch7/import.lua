@@ -21,6 +21,7 @@ local reader = require "tycho.torch7.reader"
 local symbol = require "tycho.symbol.symbol"
 local tables = require "tycho.core.tables"
 local Tensor = require "tycho.torch7.tensor"
+require "tycho.executor.executor"                          -- symbols are bound
 require "tycho.torch7.layers_simple"
 require "tycho.torch7.layers_shapes"
 require "tycho.torch7.layers_convolutions"
