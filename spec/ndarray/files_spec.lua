@@ -137,11 +137,22 @@ describe("of another program", function()
     end)
   end)
 
+  it("integers that arrays cannot have are widened", function()
+    for descr, want in pairs{ ["<u4"] = 4278255360, [">u4"] = 16711935, ["<i2"] = -256,
+        ["<u2"] = 65280, ["<u8"] = 2 ^ 40 } do
+      local bytes = descr == "<u8" and "\0\0\0\0\0\1\0\0" or "\0\255\0\255"
+      local x = ty.nd.load_frombuffer(npy("'" .. descr .. "'", "False",
+        descr:find "2" and "(2,)" or "(1,)", bytes))[1]
+      assert.are.equal(want, x[0]:asscalar())
+      assert.are.equal(descr:find "2" and "int32" or "int64", x.dtype)
+    end
+  end)
+
   it("types that arrays cannot have are refused by name", function()
-    for _, descr in ipairs{ "'<c8'", "'<U4'", "'<u4'", "'<i2'", "[('a', '<f4')]" } do
+    for _, descr in ipairs{ "'<c8'", "'<U4'", "'<f16'", "[('a', '<f4')]" } do
       assert.raises("dtype", ty.nd.load_frombuffer, npy(descr, "False", "(1,)", "\0\0\0\0"))
     end
-    local header = '{"w": {"dtype": "U32", "shape": [1], "data_offsets": [0, 4]}}'
+    local header = '{"w": {"dtype": "C64", "shape": [1], "data_offsets": [0, 4]}}'
     local e = assert.raises("dtype", ty.nd.load_frombuffer,
       string.char(#header) .. ("\0"):rep(7) .. header .. "\0\0\0\0")
     assert.are.equal("w", e.argument)

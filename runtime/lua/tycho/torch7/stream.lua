@@ -6,88 +6,36 @@
 -- each and a newline; a text and the elements of Char and Byte storages are raw bytes with a
 -- newline behind; what has no bytes has no newline either.
 --
--- The file is read through a window; elements of storages are passed over, and are read from the
--- file when an array of them is first used.
+-- Elements of storages are passed over; they are read when an array of them is first used.
 --
 -- @module tycho.torch7.stream
 
 local ffi = require "ffi"
-local Error = require "tycho.core.error"
 local file_arrays = require "tycho.ndarray.file_arrays"
+local file_cursor = require "tycho.ndarray.file_cursor"
 
 local stream = {}
 
-local WINDOW = 65536                                     -- bytes that are read at once
 local LONGEST = 64                                       -- bytes of a number as text
 local NEWLINE = 10
 local MOST_INT, MOST_LONG = 2 ^ 31 - 1, 2 ^ 53           -- longs that Lua's numbers hold
 
-local Stream = {}
-Stream.__index = Stream
-
-local Binary = setmetatable({}, { __index = Stream })
+local Binary = setmetatable({}, { __index = file_cursor.Cursor })
 Binary.__index = Binary
 
-local Ascii = setmetatable({}, { __index = Stream })
+local Ascii = setmetatable({}, { __index = file_cursor.Cursor })
 Ascii.__index = Ascii
-
-
---- Raises E(format) with the place in the file.
-function Stream:fail(text, ...)
-  Error.raise{ code = "format", func = self.file.func, argument = self.file.path,
-    message = ("'%s', byte %d: " .. text):format(self.file.path, self.at, ...) }
-end
-
-
--- Has n bytes, at most a window, in the buffer; returns where they begin.
-local function have(s, n)
-  if s.at < s.first or s.at + n > s.first + s.held then
-    if s.at + n > s.file.size then
-      s:fail("the file ends inside a value")
-    end
-    s.first, s.held = s.at, math.min(WINDOW, s.file.size - s.at)
-    s.file:read_into(s.buffer, s.first, s.held)
-  end
-  return s.buffer + (s.at - s.first)
-end
-
-
--- The next n bytes as a string.
-local function take(s, n)
-  if n < 0 or n > s.file.size - s.at then
-    s:fail("%.0f bytes are announced, %.0f are left", n, s.file.size - s.at)
-  end
-  local bytes = n > WINDOW and s.file:read(s.at, n) or n > 0 and ffi.string(have(s, n), n) or ""
-  s.at = s.at + n
-  return bytes
-end
-
-
---- How many bytes are left.
-function Stream:left()
-  return self.file.size - self.at
-end
 
 
 -- Binary ------------------------------------------------------------------------------------------
 
-local word = ffi.new("union { uint8_t bytes[8]; int32_t i; int64_t l; double d; uint32_t u[2]; }")
-
-local function fetch(s, n)
-  ffi.copy(word.bytes, have(s, n), n)
-  s.at = s.at + n
-end
-
-
 function Binary:int()
-  fetch(self, 4)
-  return word.i
+  return self:i32()
 end
 
 
 function Binary:long()
-  fetch(self, self.long_bytes)
-  local v = self.long_bytes == 4 and word.i or tonumber(word.l)
+  local v = self.long_bytes == 4 and self:i32() or self:i64()
   if v > MOST_LONG or v < -MOST_LONG then
     self:fail("the number %.0f is out of range", v)
   end
@@ -95,19 +43,13 @@ function Binary:long()
 end
 
 
--- A NaN with bits of a stranger is not to reach Lua.
 function Binary:double()
-  fetch(self, 8)
-  local high = word.u[1] % 2 ^ 31
-  if high > 0x7ff00000 or high == 0x7ff00000 and word.u[0] ~= 0 then
-    return 0 / 0
-  end
-  return word.d
+  return self:f64()
 end
 
 
 function Binary:text(n)
-  return take(self, n)
+  return self:take(n)
 end
 
 
@@ -137,11 +79,11 @@ end
 -- Passes over white space and takes the word that follows.
 local function token(s)
   local size = s.file.size
-  while s.at < size and is_space(have(s, 1)[0]) do
+  while s.at < size and is_space(s:have(1)[0]) do
     s.at = s.at + 1
   end
   local most = math.min(LONGEST, size - s.at)
-  local p, n = have(s, most), 0
+  local p, n = s:have(most), 0
   while n < most and not is_space(p[n]) do
     n = n + 1
   end
@@ -169,7 +111,7 @@ end
 
 -- Numbers before texts and arrays of bytes have one newline behind, which belongs to them.
 local function end_line(s)
-  if s.at < s.file.size and have(s, 1)[0] == NEWLINE then
+  if s.at < s.file.size and s:have(1)[0] == NEWLINE then
     s.at = s.at + 1
   end
 end
@@ -203,7 +145,7 @@ end
 
 
 function Ascii:text(n)
-  local bytes = take(self, n)
+  local bytes = self:take(n)
   if n > 0 then
     end_line(self)
   end
@@ -263,8 +205,7 @@ local FORMATS = { ascii = Ascii, binary = Binary }
 -- @int long_bytes of a long in a binary file: 8 or 4
 -- @treturn table with methods int, long, double, text(n), elements(kind, n), left and fail
 function stream.open(file, format, long_bytes)
-  return setmetatable({ file = file, at = 0, first = 0, held = 0, long_bytes = long_bytes,
-    buffer = ffi.new("uint8_t[?]", WINDOW) }, FORMATS[format])
+  return file_cursor.begin(setmetatable({ file = file, long_bytes = long_bytes }, FORMATS[format]))
 end
 
 
