@@ -57,6 +57,7 @@ local MODULES = {
   runtime          = "tycho.runtime",
   log              = "tycho.log",
   torch7           = "tycho.torch7",
+  pytorch          = "tycho.pytorch",
 }
 
 -- what lives in a module but is used everywhere: name -> module, field

@@ -152,7 +152,7 @@ function Loader:tensor(storage, offset, sizes, strides, elements)
 end
 
 
--- What is called in a pickle -----------------------------------------------------------------------
+-- What is called in a pickle ----------------------------------------------------------------------
 
 local function first(arguments)
   return arguments[1]
@@ -241,7 +241,7 @@ local function functions_of(loader)
 end
 
 
--- ("module", class, file, source) stands for a class in files of old, whose source is not looked at.
+-- ("module", class, file, source) stands for a class in old files; the source is not looked at.
 local function named_class(id)
   return pickle.is_list(id) and id[1] == "module" and pickle.path(id[2]) and id[2] or nil
 end
@@ -339,10 +339,10 @@ end
 
 
 -- Where the storages are: a list of keys, then for each its number of elements and these.
-local function storage_places(loader, cursor, seen)
+local function storage_parts(loader, cursor, seen)
   local file = loader.file
   local keys = loader:read(cursor)
-  local places = {}
+  local parts = {}
   if not pickle.is_list(keys) then
     fail(file, "the list of storages is %s", Error.kind(keys))
   end
@@ -355,10 +355,10 @@ local function storage_places(loader, cursor, seen)
     if n < 0 or n * elements[2] > cursor:left() then
       fail(file, "a storage of %.0f elements, %.0f bytes are left", n, cursor:left())
     end
-    places[key] = { file = file, at = cursor.at, bytes = n * elements[2] }
+    parts[key] = { file = file, at = cursor.at, bytes = n * elements[2] }
     cursor.at = cursor.at + n * elements[2]
   end
-  return places
+  return parts
 end
 
 
@@ -379,10 +379,10 @@ local function load_older(file)
     seen[key] = seen[key] or elements
     return new_storage(elements, 0)
   end)
-  local places = storage_places(loader, cursor, seen)
+  local parts = storage_parts(loader, cursor, seen)
   return loader:read(file_cursor.new(file, start), function(id)
     local elements, key, n = storage_id(file, id)
-    local part, from = places[key], 0
+    local part, from = parts[key], 0
     if not part then
       fail(file, "the storage '%s' is missing", key)
     end

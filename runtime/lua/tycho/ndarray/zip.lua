@@ -17,8 +17,8 @@ local C = native.C
 local zip = {}
 
 local LOCAL, CENTRAL, END = "PK\3\4", "PK\1\2", "PK\5\6"
-local WIDE_END, WIDE_PLACE = "PK\6\6", "PK\6\7"
-local END_BYTES, PLACE_BYTES, CENTRAL_BYTES = 22, 20, 46
+local WIDE_END, WIDE_LOCATOR = "PK\6\6", "PK\6\7"
+local END_BYTES, LOCATOR_BYTES, CENTRAL_BYTES = 22, 20, 46
 local LONGEST_COMMENT = 65535
 local WIDE, WIDE_COUNT = 0xFFFFFFFF, 0xFFFF              -- "it stands in the 64-bit record"
 local STORED, DEFLATED = 0, 8
@@ -48,8 +48,8 @@ end
 
 -- The number of members and the offset of the index, of archives that need 64 bits.
 local function read_wide_end(file, at)
-  local cursor = file_cursor.new(file, at - PLACE_BYTES)
-  if cursor:take(4) ~= WIDE_PLACE then
+  local cursor = file_cursor.new(file, at - LOCATOR_BYTES)
+  if cursor:take(4) ~= WIDE_LOCATOR then
     fail(file, "the archive's index is damaged")
   end
   cursor:u32()
@@ -75,7 +75,7 @@ local function read_end(file)
   local here, count = cursor:u16(), cursor:u16()
   cursor:u32()
   local offset = cursor:u32()
-  if (count == WIDE_COUNT or offset == WIDE) and at >= PLACE_BYTES then
+  if (count == WIDE_COUNT or offset == WIDE) and at >= LOCATOR_BYTES then
     here, count, offset = read_wide_end(file, at)
   end
   if here ~= count or count > file.size / CENTRAL_BYTES or offset > file.size
