@@ -45,8 +45,8 @@ describe("a GGUF file", function()
       { "name", gguf.TEXT, "tiny" }, { "tokens", gguf.LIST, { gguf.TEXT, { "a", "", "b" } } },
       { "lists", gguf.LIST, { gguf.LIST, { { gguf.I32, { 1, 2 } }, { gguf.I32, {} } } } } })
     assert.same({ 255, -1, 65535, -2, 2 ^ 32 - 1, -3, 0.5, 0.1, true, false, 2 ^ 40, -2 ^ 40,
-      "tiny" }, { meta.u8, meta.i8, meta.u16, meta.i16, meta.u32, meta.i32, meta.f32, meta.f64, meta.yes,
-        meta.no, meta.u64, meta.i64, meta.name })
+      "tiny" }, { meta.u8, meta.i8, meta.u16, meta.i16, meta.u32, meta.i32, meta.f32, meta.f64,
+        meta.yes, meta.no, meta.u64, meta.i64, meta.name })
     assert.same({ "a", "", "b" }, meta.tokens)
     assert.same({ { 1, 2 }, {} }, meta.lists)
   end)

@@ -94,7 +94,8 @@ rooms.lua = { title = "runtime/lua/tycho", {
 }, {
   { name = "tycho", path = "runtime/lua/tycho/[^/]*$", is = "what users require" },
 }, {
-  { name = "prompt", is = "the interactive prompt" },
+  { name = "prompt", is = "the interactive prompt", at = { 0, 7.5 } },
+  { name = "models", is = "files of models, converted and run", at = { 7.5, 4.5 } },
 } }
 
 rooms.houses = { rooms.lua, rooms.native }

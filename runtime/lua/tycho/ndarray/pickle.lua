@@ -11,7 +11,6 @@
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local bit = require "bit"
-local ffi = require "ffi"
 local file_cursor = require "tycho.ndarray.file_cursor"
 local values = require "tycho.core.values"
 
@@ -525,10 +524,6 @@ function pickle.read(cursor, options)
     run(m)
   end
 end
-
-
--- The cdata of a word is read here, so that a file without a processor of this order is an error.
-assert(ffi.abi("le"), "pickles are read on little-endian processors only")
 
 
 return pickle
