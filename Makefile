@@ -27,8 +27,8 @@ TEST   ?=
 
 WARN   = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wno-unused-parameter -Wno-missing-field-initializers -Wno-pass-failed
 CFLAGS_release = -O2 -g1
-CFLAGS_debug   = -O0 -g
-CFLAGS_asan    = -O1 -g -DPLAN_STEPS=1000000 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+CFLAGS_debug   = -O0 -g -DTY_CHECK_PASSES
+CFLAGS_asan    = -O1 -g -DTY_CHECK_PASSES -DPLAN_STEPS=1000000 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 CFLAGS_tsan    = -O1 -g -DPLAN_STEPS=1000000 -fsanitize=thread
 # readers are fed by libFuzzer (spec/fuzz)
 CFLAGS_fuzz    = -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
@@ -240,8 +240,7 @@ cudasim-%:
 	@$(MAKE) --no-print-directory -f spec/cudasim/Makefile OUT=$(abspath $(BUILD))/cudasim $*
 
 # The specs as gpu(0): those of GPU_SPECS, or GPU_SPECS=spec; on the stand-in, unless TYCHO_CUDA_PATH says where CUDA is.
-GPU_SPECS ?= $(addprefix spec/,executor initializer io kvstore metric module ndarray optimizer rnn symbol \
-  $(patsubst %,operators/%_spec.lua,edges indices reduce rows))
+GPU_SPECS ?= $(shell sh scripts/dev/gpu_check.sh --list specs)
 TYCHO_CUDA_PATH ?= $(abspath $(BUILD))/cudasim
 CUBINS          ?= $(abspath $(BUILD))/cubins
 test-gpu: all $(if $(filter $(abspath $(BUILD))/cudasim,$(TYCHO_CUDA_PATH)),cudasim)

@@ -108,6 +108,8 @@ int         ty_interrupt(int set);
 /* our SIGINT handler while on; then the old one again */
 int         ty_interrupt_watch(int on);
 int64_t     ty_live(const char *kind);                     /* "tensor", "exec", ...: live objects */
+/* where that count is kept, NULL: there is no such kind */
+const int64_t *ty_live_at(const char *kind);
 void        ty_leave(void);                                /* nothing is freed any more */
 
 int         ty_op_count(void);
@@ -244,6 +246,67 @@ int         ty_record_write(ty_record *r, const void *data, size_t bytes);
 int         ty_record_seek(ty_record *r, int64_t offset);
 int         ty_record_tell(ty_record *r, int64_t *offset);
 
+/* -- recording --------------------------------------------------------------------------------- */
+/* Of this thread. While recording is on, calls on variables and on what came of them get a history;
+** while training is, Dropout and its like are on. set: 0 off, 1 on, 2 off for a while (errors tell
+** the difference), -1 asks. Both return what is the case afterwards. */
+int         ty_recording(int set);
+int         ty_training(int set);
+/* the line of the script that the next calls belong to; NULL: none */
+int         ty_line(const char *line);
+/* whether a recorded call may need what is in t */
+int         ty_watched(const ty_tensor *t);
+/* notes the line of a write, for the error of a backward that needs the old value; NULL: none */
+int         ty_note_write(ty_tensor *t, const char *line);
+/* ty_tensor_view and ty_tensor_copy, recorded */
+int         ty_view(ty_tensor *x, const ty_desc *d, int64_t offset, ty_tensor **out);
+int         ty_copy(ty_tensor *to, ty_tensor *from);
+/* Makes x a variable, cut from what made it, whose gradient goes to grad (of its shape, type and
+** device). req: TY_NULL (grad NULL), TY_WRITE or TY_ADD. */
+int         ty_variable(ty_tensor *x, ty_tensor *grad, int req);
+/* Cuts x from what made it; a variable becomes a plain array. */
+int         ty_detach(ty_tensor *x);
+enum { TY_PLAIN, TY_VARIABLE, TY_RECORDED, TY_FREED };
+/* *kind: what x is; *fresh: of a variable, backward has written its gradient since that was asked
+** with clear */
+int         ty_history(ty_tensor *x, int clear, int *kind, int *fresh);
+enum { TY_RETAIN = 1, TY_TRAIN = 2, TY_UNREACHED = 4 };
+/* Gradients of heads. head_grad[i]: NULL for ones. Without variables (nvariable 0) they go to the
+** arrays of all variables that the heads reach, by their requests; else to grad[i], where
+** variable[i] is a variable or what a function gave. flags: TY_RETAIN: the graph stays for another
+** backward; TY_TRAIN: as in the recording; TY_UNREACHED: grad[i] stays as it is where the heads do
+** not reach variable[i], which is an error otherwise. Gradients end at functions (ty_function). */
+int         ty_backward(ty_tensor *const *head, ty_tensor *const *head_grad, int nhead,
+                        ty_tensor *const *variable, ty_tensor *const *grad, int nvariable,
+                        int flags);
+
+/* Nodes of what was recorded; each call that gives one gives a reference. */
+typedef struct history ty_step;
+typedef struct {
+  const char *op;                                            /* NULL: a function */
+  const char *where;                                         /* line of the script, or NULL */
+  const ty_attr *attr;
+  uint64_t serial;                                           /* above those of its inputs' steps */
+  int32_t nattr, nin, nout, train;
+} ty_step_info;
+/* the step that made t and which output of it t is; *out NULL: none */
+int         ty_step_of(ty_tensor *t, ty_step **out, int *which);
+/* The step with the largest serial number below `below` that the heads depend on, *out NULL: none.
+** functions: of those alone, and nothing beyond them is looked at. */
+int         ty_step_before(ty_tensor *const *head, int nhead, uint64_t below, int functions,
+                           ty_step **out);
+int         ty_step_info_of(const ty_step *s, ty_step_info *out);
+/* what it read or gave, with the history that it has */
+int         ty_step_input(ty_step *s, int i, ty_tensor **out);
+int         ty_step_output(ty_step *s, int i, ty_tensor **out);
+void        ty_step_free(ty_step *s);
+/* Makes out[i] the results of a function of the front end on in[i], if one of these is a variable
+** or recorded; *serial: that of its step, 0: there is none. */
+int         ty_function(ty_tensor *const *in, int nin, ty_tensor *const *out, int nout,
+                        uint64_t *serial);
+/* The serial number of a function whose step is gone, each once; 0: there is none. */
+uint64_t    ty_function_gone(void);
+
 /* -- beyond the first edition ------------------------------------------------------------------ */
 /* op NULL: a variable */
 typedef struct {
@@ -281,6 +344,8 @@ int         ty_rng(int device, int set, uint64_t *seed, uint64_t *counter);
 /* a number of [0, 1) from that state, at once: it waits for nothing */
 int         ty_rng_unit(int device, double *out);
 int         ty_device_memory(int device, int64_t *total, int64_t *used, int64_t *pool);
+/* what a GPU was given so far: kernels and calls of libraries; copies and fills. 0 of a CPU */
+int         ty_device_work(int device, int64_t *launches, int64_t *copies);
 /* waits for its last write; 1: what computed it failed, and nothing has written it since */
 int         ty_tensor_failed(ty_tensor *t);
 /* A state of a training: where a change in place fails, the old value counts again as soon as the

@@ -1,12 +1,12 @@
 /* interrupt.c - Ctrl-C in the program, and SIGTERM in a script, which stops it in the same way.
 **
-** The handler asks the library to stop (its calls return TY_EINTERRUPTED between two
-** instructions) and sets a hook, which the interpreter reaches at its next instruction: also at
-** the one that follows a stopped call, so one error is raised and the request is withdrawn with
-** it. Compiled Lua meets no hook: a script that is still inside a compiled loop after GRACE
-** seconds is ended by the alarm, without closing anything. At the prompt chunks are not
-** compiled, and the alarm is not set. All that the handler calls is safe in a signal: a clock, a
-** flag, lua_sethook, alarm, _exit.
+** The handler asks the library to stop (its calls return TY_EINTERRUPTED between two instructions,
+** or two pieces of a long one) and sets a hook, which the interpreter reaches at its next
+** instruction: also at the one that follows a stopped call, so one error is raised and the request
+** is withdrawn with it. Compiled Lua meets no hook: a script that is still inside a compiled loop
+** after GRACE seconds is ended by the alarm, without closing anything. At the prompt chunks are
+** not compiled, and the alarm is not set. All that the handler calls is safe in a signal: a clock,
+** a flag, lua_sethook, alarm, _exit.
 **
 ** One press may come twice: a terminal tells the whole group, and a parent such as `timeout` or
 ** `make` passes on what it was told. What follows a press within TWICE belongs to it, answered

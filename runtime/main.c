@@ -28,7 +28,8 @@ static const char help[] =
   "  -i          prompt after the script\n"
   "  -l module   require the module first; at the prompt its name holds it\n"
   "  -           script from standard input\n"
-  "  --strict    reading or writing an undeclared global is an error\n"
+  "  --strict    reading or writing an undeclared global is an error; at the\n"
+  "              prompt, writing declares it\n"
   "  --plain     prompt without line editing and colours\n"
   "  --version   version of program and interface\n"
   "  --platform  what was found: processor, libraries, devices\n"
@@ -272,9 +273,11 @@ static void push_session(lua_State *L)
   lua_pop(L, 1);
   require(L, "tycho.prompt");
   lua_getfield(L, -1, "new");
-  lua_createtable(L, 0, 3);
+  lua_createtable(L, 0, 4);
   lua_pushboolean(L, program.options.plain);
   lua_setfield(L, -2, "plain");
+  lua_pushboolean(L, program.options.strict);
+  lua_setfield(L, -2, "strict");
   lua_pushboolean(L, isatty(STDIN_FILENO) && isatty(STDOUT_FILENO));
   lua_setfield(L, -2, "terminal");
   repl_module(L);
@@ -458,6 +461,14 @@ static int read_command_line(void)
   return -1;
 }
 
+/* Sets the characters of the line editor; numbers stay as Lua writes them. The C locale, or one
+** that is not installed, has no letters beyond ASCII, while terminals send UTF-8. */
+static void set_locale(void)
+{
+  const char *name = setlocale(LC_CTYPE, "");
+  if (!name || strcmp(name, "C") == 0) setlocale(LC_CTYPE, "C.UTF-8");
+}
+
 /* The OpenMP runtime reads this when it is loaded, before main (see
 ** runtime/lua/tycho/core/ffi.lua): set it and start again. */
 static void calm_threads(char **argv)
@@ -492,7 +503,7 @@ int main(int argc, char **argv)
   program.argc = argc;
   program.argv = argv;
   setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* lines appear at once also behind a pipe */
-  setlocale(LC_CTYPE, ""); /* for the line editor; numbers stay as Lua writes them */
+  set_locale();
   find_tree();
   int status = read_command_line();
   if (status >= 0) return status;

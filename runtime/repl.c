@@ -56,6 +56,12 @@ static void set_prompt(const char *text)
   repl.prompt[n] = 0;
 }
 
+static int terminal_width(void)
+{
+  struct winsize size;
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
 /* whether more was typed, or pasted, than has been read */
 static bool input_waits(void)
 {
@@ -80,6 +86,68 @@ static void show_again(void)
   el_set(repl.edit, EL_REFRESH);
 }
 
+static volatile sig_atomic_t resized;
+
+static void on_resize(int unused)
+{
+  (void)unused;
+  resized = 1;
+}
+
+/* While a line is read only: elsewhere a resize would end a read or a wait. */
+static void watch_size(bool on)
+{
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_handler = on ? on_resize : SIG_DFL; /* without SA_RESTART: read_key notices */
+  sigaction(SIGWINCH, &action, NULL);
+}
+
+/* rows of earlier lines of a block, columns in the last one */
+struct extent { int rows, columns; };
+
+/* Adds what n bytes of text take on a terminal; what is between marks is not shown. */
+static void extent_add(struct extent *e, const char *text, size_t n, int width)
+{
+  enum { TAB = 8, CARET = 2 }; /* columns of ^A and its like */
+  mbstate_t shift;
+  memset(&shift, 0, sizeof shift);
+  for (bool hidden = false; n > 0;) {
+    wchar_t c;
+    size_t used = mbrtowc(&c, text, n, &shift);
+    if (used == 0 || used > n) break;
+    if (c == MARK)
+      hidden = !hidden;
+    else if (c == '\n' && !hidden)
+      *e = (struct extent){ e->rows + e->columns / width + 1, 0 };
+    else if (!hidden)
+      e->columns += c == '\t' ? TAB - e->columns % TAB : wcwidth(c) < 0 ? CARET : wcwidth(c);
+    text += used;
+    n -= used;
+  }
+}
+
+/* Shows the line in a terminal of another width, from where it begins. Terminals wrap what they
+** show again, so the rows above the cursor are those of the new width. */
+static void follow_size(void)
+{
+  const LineInfo *line = el_line(repl.edit);
+  const char *up = NULL, *clear = NULL;
+  struct extent e = { 0, 0 };
+  const int width = terminal_width();
+  extent_add(&e, repl.prompt, strlen(repl.prompt), width);
+  extent_add(&e, line->buffer, (size_t)(line->cursor - line->buffer), width);
+  resized = 0;
+  el_get(repl.edit, EL_GETTC, "up", &up);
+  el_get(repl.edit, EL_GETTC, "cd", &clear);
+  for (int row = e.rows + e.columns / width; up && row > 0; row--) fputs(up, stdout);
+  putchar('\r');
+  if (clear) fputs(clear, stdout);
+  el_resize(repl.edit);
+  el_set(repl.edit, EL_REFRESH);
+  fflush(stdout);
+}
+
 /* A terminal keeps a Ctrl-D that was pressed before the prompt was there as a zero. */
 static int read_key(EditLine *unused, wchar_t *out)
 {
@@ -96,6 +164,7 @@ static int read_key(EditLine *unused, wchar_t *out)
     if (n < 0 && (repl.cut || errno != EINTR)) return -1;
     if (n < 0) {
       if (came_back) show_again();
+      if (resized) follow_size();
       continue;
     }
     if (!byte && repl.ahead) byte = END_KEY;
@@ -128,12 +197,6 @@ static size_t common_length(lua_State *L, int list, int n)
     length = k;
   }
   return length;
-}
-
-static int terminal_width(void)
-{
-  struct winsize size;
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
 /* In columns, as wide as the longest, read downwards. */
@@ -244,8 +307,10 @@ static int read_line(lua_State *L)
   set_prompt(luaL_checkstring(L, 1));
   repl.cut = false;
   repl.ahead = true;
+  watch_size(true);
   el_resize(repl.edit);
   const char *line = el_gets(repl.edit, &n);
+  watch_size(false);
   if (repl.cut) {
     el_reset(repl.edit);
     puts("^C");

@@ -30,6 +30,12 @@ local options = common.parse(parser, {most = 2 ^ 12, repeats = 3})
 local group = comm.world()
 local ctx = group.context
 
+if group.size == 1 then
+  io.stderr:write("comm_bench.lua: one rank sends no messages: mpirun -n 2 tycho ",
+    "scripts/comm_bench.lua\n")
+  os.exit(1)
+end
+
 local function median(list)
   table.sort(list)
   return list[math.ceil(#list / 2)]
@@ -67,6 +73,8 @@ local function array(bytes)
   return ty.nd.zeros({dtype == "uint8" and bytes or bytes / 4}, {dtype = dtype, ctx = ctx})
 end
 
+local LEAST_SLOPE = 1e-15                                 -- s per byte: the time does not grow
+
 -- Latency (s) and bytes per second of the line through rows first to last with the least relative
 -- errors, and the sum of their squares.
 local function line(rows, key, first, last)
@@ -79,7 +87,7 @@ local function line(rows, key, first, last)
   end
   local det = s0 * s2 - s1 * s1
   local latency = det > 0 and math.max((t0 * s2 - t1 * s1) / det, 0) or 0
-  local slope = math.max((t1 - s1 * latency) / s2, 1e-15)
+  local slope = math.max((t1 - s1 * latency) / s2, LEAST_SLOPE)
   for i = first, last do
     errors = errors + ((latency + rows[i].bytes * slope) / rows[i][key] - 1) ^ 2
   end
@@ -109,6 +117,9 @@ end
 
 local function tell(name, upto, small, large)
   local function text(l)
+    if l.bandwidth >= 1 / LEAST_SLOPE then
+      return ("%.1f us for any size"):format(l.latency * 1e6)
+    end
     return ("%.1f us + bytes / (%.1f MB/s)"):format(l.latency * 1e6, l.bandwidth / 1e6)
   end
   print(("%s: %s up to %d bytes, above %s"):format(name, text(small), upto, text(large)))
@@ -118,10 +129,10 @@ local rows, bytes = {}, 1
 while bytes <= options.most do
   local x = array(bytes)
   local in_a_row = math.min(math.ceil(SUSTAINED / bytes), MOST_IN_A_ROW)
-  local row = {bytes = bytes, ping = group.size > 1 and time_of(in_a_row, function()
+  local row = {bytes = bytes, ping = time_of(in_a_row, function()
     group:broadcast({x}, 0)
     group:broadcast({x}, 1)
-  end) / 2 or 0}
+  end) / 2}
   row.sum, row.processor = time_of(in_a_row, function() group:sum{x} end)
   rows[#rows + 1] = row
   bytes = bytes * 4
@@ -136,11 +147,8 @@ if group.rank == 0 then
       row.bytes / row.sum / 1e6, row.processor * 1e6))
   end
   local sum = fit(rows, "sum", "processor")
-  local found = {ranks = group.size, sum = sum}
-  if group.size > 1 then
-    found.ping = fit(rows, "ping")
-    tell("ping-pong", found.ping.upto, found.ping.small, found.ping.large)
-  end
+  local found = {ranks = group.size, sum = sum, ping = fit(rows, "ping")}
+  tell("ping-pong", found.ping.upto, found.ping.small, found.ping.large)
   tell("all-reduce", sum.upto, sum.small, sum.large)
   tell("processor time of an all-reduce", sum.upto, sum.small.processor, sum.large.processor)
   if options.write then

@@ -14,6 +14,7 @@
 package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
 local argparse = require "argparse"
+local files = require "tycho.core.files"
 local ty = require "tycho"
 local common = require "common"
 
@@ -134,7 +135,7 @@ end
 -- number, labels and path of a line
 local function read_line(line, path, number)
   local fields = {}
-  for field in line:gmatch("[^\t\r]+") do
+  for field in line:gmatch("[^\t]+") do
     fields[#fields + 1] = field
   end
   local labels = {}
@@ -180,20 +181,27 @@ local function packed(header, path)
   end)
 end
 
+-- Writes the image of a line of a list; false where it cannot be read.
+local function write_image(record, line, path, number)
+  local id, labels, file = read_line(line, path, number)
+  local header = ty.recordio.IRHeader{0, options.pack_label and labels or labels[1], id, 0}
+  local ok, text = pcall(packed, header, options.root .. "/" .. file)
+  if ok then
+    record:write_idx(id, text)
+  else
+    io.stderr:write(tostring(text), "\n")
+  end
+  return ok
+end
+
 -- Writes the images of a list; how many there were, and how many could not be read.
 local function write_images(record, path)
   local number, written, failed = 0, 0, 0
-  for line in io.lines(path) do
+  for line in files.lines(path, "im2rec") do
     number = number + 1
-    local id, labels, file = read_line(line, path, number)
-    local header = ty.recordio.IRHeader{0, options.pack_label and labels or labels[1], id, 0}
-    local ok, text = pcall(packed, header, options.root .. "/" .. file)
-    if ok then
-      record:write_idx(id, text)
-      written = written + 1
-    else
-      failed = failed + 1
-      io.stderr:write(tostring(text), "\n")
+    if line:find("%S") then
+      local ok = write_image(record, line, path, number)
+      written, failed = written + (ok and 1 or 0), failed + (ok and 0 or 1)
     end
   end
   return written, failed

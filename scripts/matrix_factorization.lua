@@ -9,6 +9,7 @@
 package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
 local ffi = require "ffi"
+local files = require "tycho.core.files"
 local ty = require "tycho"
 local common = require "common"
 
@@ -61,13 +62,11 @@ end
 
 -- Lines are read in a random order, so that the last ones are no special ones.
 local function read(path)
-  local file = assert(io.open(path))
   local rows = {}
-  for line in file:lines() do
+  for line in files.lines(path, "matrix_factorization") do
     local u, i, r = line:match("^%s*([^%s,:]+)[%s,:]+([^%s,:]+)[%s,:]+(%-?[%d.]+)")
     rows[#rows + 1] = r and {u, i, tonumber(r)} or nil
   end
-  file:close()
   assert(#rows >= 2 * options.batch, path .. ": too few ratings")
   math.randomseed(options.seed)
   local users, items, n = {n = 0}, {n = 0}, #rows

@@ -97,6 +97,16 @@ struct failure *failure_take(int code)
   return f;
 }
 
+void failure_add(struct failure *f, const char *format, ...)
+{
+  va_list a;
+  size_t n = strlen(f->parts.message);
+  if (f == &spare) return; /* many threads have it */
+  va_start(a, format);
+  number_format(f->parts.message + n, sizeof f->parts.message - n, format, a);
+  va_end(a);
+}
+
 struct failure *failure_keep(struct failure *f)
 {
   if (f) __atomic_add_fetch(&f->refs, 1, __ATOMIC_RELAXED);

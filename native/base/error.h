@@ -23,6 +23,8 @@ void fail_argument(const char *argument, const char *expected, const char *got);
 struct failure;
 /* copies this thread's failure; one reference */
 struct failure *failure_take(int code);
+/* Adds to the text of f, which no other thread has yet. */
+void failure_add(struct failure *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
 struct failure *failure_keep(struct failure *f);
 /* Returns a failure of the same parts that has not been reported. */
 struct failure *failure_again(const struct failure *f);

@@ -151,7 +151,8 @@ void arena_done(struct arena *a)
 
 /* -- live objects ------------------------------------------------------------------------------ */
 
-static const char *const kinds[LIVE_KINDS] = { "tensor", "graph", "exec", "pool", "iter", "bag", "storage" };
+static const char *const kinds[LIVE_KINDS] = { "tensor", "graph", "exec", "pool", "iter", "bag",
+  "storage", "history", "recorded" };
 static int64_t counts[LIVE_KINDS], native_bytes;
 
 static int left;
@@ -161,10 +162,16 @@ void ty_leave(void) { __atomic_store_n(&left, 1, __ATOMIC_RELAXED); }
 void live_add(int kind, int by) { __atomic_add_fetch(&counts[kind], by, __ATOMIC_RELAXED); }
 void live_bytes(int64_t by) { __atomic_add_fetch(&native_bytes, by, __ATOMIC_RELAXED); }
 
+const int64_t *ty_live_at(const char *kind)
+{
+  if (kind && !strcmp(kind, "bytes")) return &native_bytes;
+  for (int i = 0; kind && i < LIVE_KINDS; i++)
+    if (!strcmp(kind, kinds[i])) return &counts[i];
+  return NULL;
+}
+
 int64_t ty_live(const char *kind)
 {
-  if (kind && !strcmp(kind, "bytes")) return __atomic_load_n(&native_bytes, __ATOMIC_RELAXED);
-  for (int i = 0; kind && i < LIVE_KINDS; i++)
-    if (!strcmp(kind, kinds[i])) return __atomic_load_n(&counts[i], __ATOMIC_RELAXED);
-  return -1;
+  const int64_t *count = ty_live_at(kind);
+  return count ? __atomic_load_n(count, __ATOMIC_RELAXED) : -1;
 }

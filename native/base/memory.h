@@ -44,7 +44,9 @@ bool grow_array(void **p, int n, int *cap, size_t size);
 /* -- live objects ------------------------------------------------------------------------------ */
 
 enum {
-  LIVE_TENSOR, LIVE_GRAPH, LIVE_EXEC, LIVE_POOL, LIVE_ITER, LIVE_BAG, LIVE_STORAGE, LIVE_KINDS
+  LIVE_TENSOR, LIVE_GRAPH, LIVE_EXEC, LIVE_POOL, LIVE_ITER, LIVE_BAG, LIVE_STORAGE, LIVE_HISTORY,
+  LIVE_RECORDED,
+  LIVE_KINDS
 };
 bool mem_kept(void);                                     /* since ty_leave nothing is freed */
 void live_add(int kind, int by);                          /* counts objects, thread safe */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "base/base.h"
 #include "base/parallel.h"
+#include "base/stop.h"
 #ifndef TY_NO_OPENMP
 #include <omp.h>
 #endif
@@ -164,12 +165,15 @@ void parallel_team(void (*body)(int, int, void *), void *context)
   alone(body, context);
 #else
   int there = 0;
+  struct stop *stop = stop_now();
 #  pragma omp parallel num_threads(n)
   {
     inside = true;
     member = omp_get_thread_num();
     members = omp_get_num_threads();
+    struct stop *before = stop_set(stop);
     body(member, members, context);
+    stop_set(before);
     inside = false;
     meet(&there, members);
   }
@@ -195,14 +199,17 @@ struct loop {
   int64_t n, grain, chunks;
   parallel_fn body;
   void *context;
+  bool stoppable;
   int count;
   struct share share[SHARES];
 };
 
 static void go(struct loop *l, struct share *s)
 {
-  for (int64_t i; (i = __atomic_fetch_add(&s->next, 1, __ATOMIC_RELAXED)) < s->end;)
+  for (int64_t i; (i = __atomic_fetch_add(&s->next, 1, __ATOMIC_RELAXED)) < s->end;) {
+    if (l->stoppable && stop_wanted()) return;
     l->body(i * l->grain, MIN(l->n, (i + 1) * l->grain), l->context);
+  }
 }
 
 static void work(int index, int count, void *context)
@@ -223,20 +230,31 @@ static void deal(struct loop *l, int team_size)
 
 static void all(const struct loop *l)
 {
-  for (int64_t i = 0; i < l->chunks; i++)
+  for (int64_t i = 0; i < l->chunks && !(l->stoppable && stop_wanted()); i++)
     l->body(i * l->grain, MIN(l->n, (i + 1) * l->grain), l->context);
 }
 
-void parallel_for(int64_t n, int64_t grain, parallel_fn body, void *context)
+static void loop_run(int64_t n, int64_t grain, parallel_fn body, void *context, bool stoppable)
 {
   if (n <= 0) return;
   grain = MAX(grain, 1);
   struct loop l;
   l.n = n, l.grain = grain, l.chunks = (n - 1) / grain + 1, l.body = body, l.context = context;
+  l.stoppable = stoppable;
   if (l.chunks == 1 || !queue_thread || inside || team() == 1) {
     all(&l);
     return;
   }
   deal(&l, team());
   parallel_team(work, &l);
+}
+
+void parallel_for(int64_t n, int64_t grain, parallel_fn body, void *context)
+{
+  loop_run(n, grain, body, context, false);
+}
+
+void parallel_for_stoppable(int64_t n, int64_t grain, parallel_fn body, void *context)
+{
+  loop_run(n, grain, body, context, true);
 }

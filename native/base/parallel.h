@@ -14,6 +14,8 @@
 typedef void (*parallel_fn)(int64_t begin, int64_t end, void *context);
 /* chunks of `grain`, then the rest */
 void parallel_for(int64_t n, int64_t grain, parallel_fn body, void *context);
+/* the same; leaves out chunks that have not begun when Ctrl-C asks (base/stop.h) */
+void parallel_for_stoppable(int64_t n, int64_t grain, parallel_fn body, void *context);
 /* once per member */
 void parallel_team(void (*body)(int member, int members, void *context), void *context);
 /* members of this thread's team; on a thread that is no queue (scratch() at bind): the most any

@@ -16,6 +16,7 @@
 #include "comm/comm.h"
 #include "device/device.h"
 #include "device/profile.h"
+#include "device/timing.h"
 #include "tensor/tensor.h"
 
 /* s: between two beats; for all ranks to be started; for the others to end when one says so */
@@ -51,6 +52,8 @@ struct message {
   int code;
   struct line_position at; /* how far a sum has come; since when, and what it took */
   int64_t from, ns;
+  struct timing time; /* of its first turn to the end of the last, for the profiler */
+  bool timed;
   size_t bytes;
   char *data; /* of a gather */
 };
@@ -156,12 +159,22 @@ static int choose_sum(void *const *context, int n)
   return chosen;
 }
 
+/* The queue, and of a group of devices the first: all of them meet in each sum. */
+static int timed_device(const ty_comm *c)
+{
+  return c->queue + (c->ops == &comm_devices ? device_id(comm_devices_at(c->world, 0)) : 0);
+}
+
 static int run_message(void *context)
 {
   struct message *m = context;
   int64_t from = ty_profile_now();
   uint64_t ready = 0;
   bool met = m->agreed || m->from || !asks(m->comm);
+  if (!m->from && profiling(TY_PROFILE_SYMBOLIC)) {
+    timing_begin(timed_device(m->comm), &m->time);
+    m->timed = true;
+  }
   int code = m->agreed ? m->code : met ? TY_OK : agree(m, &ready);
   if (!code) code = m->act(m);
   int64_t to = ty_profile_now();
@@ -172,16 +185,16 @@ static int run_message(void *context)
   __atomic_add_fetch(&m->comm->bytes, (int64_t)m->bytes, __ATOMIC_RELAXED);
   __atomic_add_fetch(&m->comm->ns, m->ns, __ATOMIC_RELAXED);
   __atomic_add_fetch(&m->comm->messages, 1, __ATOMIC_RELAXED);
-  if (profiling(TY_PROFILE_SYMBOLIC)) {
-    struct profile_label label = { .category = "comm", .name = m->name };
-    profile_span(&label, m->comm->queue, (int64_t)m->bytes, m->from, to);
-  }
+  if (m->timed) timing_end(&m->time);
   return code;
 }
 
 static void drop_message(void *context)
 {
   struct message *m = context;
+  struct profile_label label = { .category = "comm", .name = m->name };
+  if (m->timed && timing_read(&m->time))
+    profile_span(&label, m->comm->queue, (int64_t)m->bytes, m->time.from, m->time.to);
   ty_comm_free(m->comm);
   mem_free(m->part);
   mem_free(m);

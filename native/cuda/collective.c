@@ -15,6 +15,7 @@
 #include "base/system.h"
 #include "cuda/collective.h"
 #include "cuda/nccl.h"
+#include "cuda/stamps.h"
 
 enum { LEAST_NCCL = 21300, MARKS = 64, NAP_NS = 20000 };
 
@@ -34,6 +35,7 @@ static struct lane {
   bool opened;
   cu_stream stream;
   cu_event mark[MARKS];
+  struct stamp_clock clock;
 } lanes[CUDA_DEVICES];
 
 static struct nccl_functions nccl;
@@ -45,21 +47,13 @@ static int aborting;                /* atomic: how often somebody asked for it *
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int state, version;
-static char reason[1024];
+static char reason[2048];
 
 static int load_nccl(void)
 {
-  static const char *const names[] = { "libnccl.so.2", NULL };
+  void *lib;
   NEED(!env_disabled("nccl"), TY_EDEVICE, "TYCHO_DISABLE switches NCCL off");
-  struct text tried = { 0 };
-  void *lib = cuda_open(names, &tried);
-  int code = lib ? TY_OK
-                 : fail(TY_EDEVICE,
-                       "NCCL, which adds over several GPUs, was not found; tried %s. On Debian it "
-                       "comes with libnccl2, or unpacked where TYCHO_CUDA_PATH says",
-                       tried.s ? tried.s : "nothing");
-  text_done(&tried);
-  TRY(code);
+  TRY(cuda_library_needed(CUDA_NCCL, &lib));
 #define FIND(name, symbol, arguments) \
   *(void **)&nccl.name = dlsym(lib, symbol); \
   NEED(nccl.name, TY_EDEVICE, "NCCL is too old: it has no %s", symbol);
@@ -173,6 +167,8 @@ static int open_group(
     code = make_stream(device[i]);
   }
   pthread_mutex_unlock(&lock);
+  for (int i = 0; i < n && !code; i++)
+    for (int k = 0; k < i; k++) cuda_connect(device[i], device[k]); /* NCCL may read arrays there */
   if (!code) code = make_comms(c, id);
   if (code) {
     code = die(c, code);
@@ -265,7 +261,7 @@ static int start(
   else {
     code = told(ended, root < 0 ? "a sum over GPUs" : "a broadcast to GPUs");
   }
-  __atomic_add_fetch(&cuda_counts.launched, 1, __ATOMIC_RELAXED);
+  for (int i = 0; i < n; i++) cuda_count(c->member[part[i].member].device, 1, 0);
   return code ? die(c, code) : TY_OK;
 }
 
@@ -313,6 +309,20 @@ int collective_awaited(cu_stream stream, uint64_t seq)
     if (e) TRY(cuda_told(cu_api.StreamWaitEvent(stream, e, 0), "waiting for a sum over GPUs"));
   }
   return TY_OK;
+}
+
+/* On the stream of the GPU of this number. */
+static int stamp(int device, void **made)
+{
+  struct lane *l = &lanes[device_id(device)];
+  TRY(cuda_enter(TY_GPU + device_id(device)));
+  return stamp_leave(&l->clock, l->stream, made);
+}
+
+static bool stamped(int device, void *first, void *last, int64_t *from, int64_t *to)
+{
+  int id = device_id(device);
+  return !cuda_enter(TY_GPU + id) && stamp_read(&lanes[id].clock, first, last, from, to);
 }
 
 /* A failure that NCCL has told of one of the groups ends that one. */
@@ -381,7 +391,8 @@ static int finish(int device)
 
 void cuda_collective_register(const struct order_ops *order)
 {
-  static const struct device_ops queue = { .name = "collective", .finish = finish };
+  static const struct device_ops queue = { .name = "collective", .finish = finish,
+    .stamp = stamp, .stamped = stamped };
   static struct collective_ops ops = {
     .name = "nccl",
     .queue = &queue,

@@ -14,8 +14,6 @@
 #include "base/system.h"
 #include "cuda/cuda.h"
 
-struct cuda_counts cuda_counts;
-
 enum { BUCKETS = 1024, OPTIONS = 16 };
 struct kernel_image {
   struct kernel_image *next;
@@ -179,7 +177,6 @@ static int run_compiler(struct kernel_image *m, const char *source, const char *
       "NVRTC takes no source");
   int code = nvrtc_api.CompileProgram(p, n, list) ? log_of(p, name) : take_image(p, ptx, m);
   nvrtc_api.DestroyProgram(&p);
-  __atomic_add_fetch(&cuda_counts.compiled, 1, __ATOMIC_RELAXED);
   return code;
 }
 
@@ -213,10 +210,7 @@ static int make_image(char *key, uint64_t hash, const char *source, const char *
   m->key = key;
   m->hash = hash;
   int code = TY_OK;
-  if (read_image(m)) {
-    __atomic_add_fetch(&cuda_counts.loaded, 1, __ATOMIC_RELAXED);
-  }
-  else {
+  if (!read_image(m)) {
     code = run_compiler(m, source, options, name, arch);
     if (!code) write_image(m);
   }
@@ -266,7 +260,7 @@ int cuda_launch(int device, cu_function f, int64_t blocks, int block, size_t sha
 {
   NEED(blocks > 0 && blocks <= INT32_MAX, TY_EUNSUPPORTED,
       "a kernel of %lld blocks cannot be launched", (long long)blocks);
-  __atomic_add_fetch(&cuda_counts.launched, 1, __ATOMIC_RELAXED);
+  cuda_count(device, 1, 0);
   return cuda_told(cu_api.LaunchKernel(f, (unsigned)blocks, 1, 1, (unsigned)block, 1, 1,
       (unsigned)shared, cuda_stream(device), params, NULL), "launching a kernel");
 }

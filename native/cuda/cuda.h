@@ -17,12 +17,16 @@ int  cuda_load(void);
 /* "13.0" of the driver and of NVRTC; 0: not loaded */
 int  cuda_driver_version(void);
 int  cuda_nvrtc_version(void);
-/* The first of the sonames that is found: in TYCHO_CUDA_PATH, else where the system looks, else
-** in CUDA_HOME. NULL; adds what was tried to `tried`. */
-void *cuda_open(const char *const *sonames, struct text *tried);
-/* Libraries that some kernels stand on; NULL: not found, or TYCHO_DISABLE switches it off. */
-enum cuda_library { CUDA_CUBLASLT, CUDA_CUDNN, CUDA_CUSOLVER };
-void *cuda_library(enum cuda_library which);
+enum cuda_library {
+  CUDA_DRIVER, CUDA_NVRTC, CUDA_CUBLASLT, CUDA_CUDNN, CUDA_CUSOLVER, CUDA_NCCL
+};
+/* NULL: not found, or TYCHO_DISABLE switches it off; adds where it was looked for, what is there
+** instead, and which packages have it to `missing`, which may be NULL. */
+void *cuda_library(enum cuda_library which, struct text *missing);
+/* what a kernel says whose library is missing */
+#define CUDA_MISSING(name) name " was not found; tycho --platform says what is missing"
+/* TY_EDEVICE with all of that */
+int  cuda_library_needed(enum cuda_library which, void **lib);
 /* code of a driver's call: TY_OK, or a failure that says on which device what was done, and the
 ** driver's words */
 int  cuda_told(int result, const char *what);
@@ -39,6 +43,8 @@ struct cuda_fault {
   int64_t index, position, low, high;
   const char *op, *what;
 };
+/* kernels and calls of libraries; copies and fills */
+struct cuda_work { int64_t launches, copies; };
 struct cuda_device {
   int id;
   cu_context context;
@@ -46,6 +52,7 @@ struct cuda_device {
   int arch, processors;                               /* 90: compute capability 9.0 */
   size_t total, granularity;
   struct cuda_fault *fault;                           /* pinned */
+  struct cuda_work work;                              /* atomic: since it was opened */
   char name[96];
 };
 struct cuda_device *cuda_device(int device);          /* opened before */
@@ -53,6 +60,15 @@ struct cuda_device *cuda_device(int device);          /* opened before */
 int  cuda_enter(int device);
 /* stream for work of this thread: the queue's on the queue's thread */
 cu_stream cuda_stream(int device);
+
+/* -- growing ranges, peers (range.c): see struct device_ops ------------------------------------ */
+
+bool cuda_range_grow(struct range *r, size_t bytes, bool *moved);
+void cuda_range_trim(struct range *r, size_t bytes);
+void cuda_range_free(struct range *r);
+/* Copies between two open GPUs pass the host by from now on, where the hardware can. Any thread,
+** whose context may be another one afterwards. */
+void cuda_connect(int a, int b);
 
 /* -- findings of kernels (fault.c) ------------------------------------------------------------- */
 
@@ -69,15 +85,14 @@ int cuda_compile(int device, const char *source, const char *const *options, con
     cu_function *out);
 /* The least compute capability that NVRTC compiles for, 75: 7.5; 0: it does not say. */
 int cuda_least_arch(void);
-/* counts since the start: sources compiled, images taken from the disk, kernels launched */
-struct cuda_counts { int64_t compiled, loaded, launched, copied, replayed; };
-extern struct cuda_counts cuda_counts;
 
 /* Blocks of `block` threads, with this many bytes of shared memory, on this thread's stream. */
 int cuda_launch(int device, cu_function f, int64_t blocks, int block, size_t shared, void **params);
 
 /* -- graphs (graph.c): see struct device_ops --------------------------------------------------- */
 
+/* Counts what the device is given, or what is being recorded. */
+void cuda_count(int device, int64_t launches, int64_t copies);
 int  cuda_record(int device);
 int  cuda_recorded(int device, void **made);
 int  cuda_replay(int device, void *made);

@@ -1,19 +1,16 @@
-/* device.c - a GPU as a kind of device: its memory, copies, streams and growing ranges.
+/* device.c - a GPU as a kind of device: its memory, copies and streams.
 **
 ** Each device has three streams: one of its queue's thread, on which everything that tasks start
 ** runs in order, one for what the host sends meanwhile (send.c), and one for the other threads,
 ** whose reads and writes wait. A task has passed when the queue has waited for its stream
 ** (`finish`) or for the mark behind it (`reach`). Copies between pageable memory of the host and
 ** the device go in pieces through two pinned buffers, one filled while the other travels.
-**
-** A range is reserved address space; memory is mapped behind it as it grows. Where the reserved
-** space ends, more is reserved elsewhere and the same memory is mapped there: nothing is copied,
-** and buckets cost what the largest needs.
 */
 #include <pthread.h>
 #include "cuda/collective.h"
 #include "cuda/family.h"
 #include "cuda/send.h"
+#include "cuda/stamps.h"
 #include "device/order.h"
 #include "kernel/primitives.h"
 
@@ -32,6 +29,7 @@ struct gpu {
   char *stage;                                        /* for kernels that run on the host */
   size_t staged;
   cu_event mark[MARKS];                               /* of task number k at k % MARKS */
+  struct stamp_clock clock;                           /* of the queue's stream */
 };
 static struct gpu gpus[CUDA_DEVICES];
 static int count_found = -1;
@@ -121,6 +119,21 @@ static void drop_streams(struct gpu *g)
   *g = (struct gpu){ 0 };
 }
 
+/* Others may have it alone, or all of its memory. */
+static int take_device(struct cuda_device *d)
+{
+  int mode = 0, result = cu_api.DevicePrimaryCtxRetain(&d->context, d->id);
+  if (result == CU_UNAVAILABLE) cu_api.DeviceGetAttribute(&mode, CU_MODE, d->id);
+  NEED(result != CU_UNAVAILABLE, TY_EDEVICE, "gpu(%d), %s, cannot be opened: %s (nvidia-smi -i %d "
+      "-c DEFAULT, as root, shares it)", d->id, d->name,
+      mode == CU_EXCLUSIVE      ? "it is in exclusive mode, and another process has it"
+          : mode == CU_PROHIBITED ? "its compute mode prohibits it"
+                                  : "another process has it", d->id);
+  NEED(result != CU_OUT_OF_MEMORY, TY_EMEMORY, "gpu(%d), %s, has no memory left for one more "
+      "process; nvidia-smi lists those that have it", d->id, d->name);
+  return cuda_told(result, "opening a CUDA device");
+}
+
 static int start(struct gpu *g, int id)
 {
   struct cuda_device *d = &g->d;
@@ -143,7 +156,7 @@ static int start(struct gpu *g, int id)
   NEED(maps, TY_EDEVICE,
       "gpu(%d), %s, has no virtual memory management, which growing pools need", id, d->name);
   TRY(cuda_told(cu_api.DeviceTotalMem(&d->total, id), "asking for a device's memory"));
-  TRY(cuda_told(cu_api.DevicePrimaryCtxRetain(&d->context, id), "opening a CUDA device"));
+  TRY(take_device(d));
   int code = make_streams(g);
   if (code) {
     struct failure *f = failure_take(code); /* what comes now may fail on its own */
@@ -183,7 +196,7 @@ static int finish(int device)
 {
   TRY(cuda_enter(device));
   TRY(cuda_told(cu_api.StreamSynchronize(cuda_stream(device)),
-      "a task, TYCHO_SYNC=1 tells which"));
+      device_sync() ? "this step" : "a task, TYCHO_SYNC=1 tells which"));
   return cuda_fault_told(cuda_device(device)->fault);
 }
 
@@ -225,6 +238,17 @@ static bool busy(int device)
   return !cuda_enter(device) && cu_api.StreamQuery(cuda_stream(device)) == CU_NOT_READY;
 }
 
+static int stamp(int device, void **made)
+{
+  TRY(cuda_enter(device));
+  return stamp_leave(&gpu_of(device)->clock, cuda_stream(device), made);
+}
+
+static bool stamped(int device, void *first, void *last, int64_t *from, int64_t *to)
+{
+  return !cuda_enter(device) && stamp_read(&gpu_of(device)->clock, first, last, from, to);
+}
+
 /* An error of a kernel or a copy sticks to the context. */
 static bool lost(int device)
 {
@@ -248,6 +272,25 @@ static void release(int device, void *data, size_t bytes)
 }
 
 static int64_t memory(int device) { return (int64_t)gpu_of(device)->d.total; }
+
+static int64_t available(int device)
+{
+  size_t left, all;
+  return cuda_enter(device) || cu_api.MemGetInfo(&left, &all) ? -1 : (int64_t)left;
+}
+
+static void work(int device, int64_t *launches, int64_t *copies)
+{
+  *launches = __atomic_load_n(&cuda_device(device)->work.launches, __ATOMIC_RELAXED);
+  *copies = __atomic_load_n(&cuda_device(device)->work.copies, __ATOMIC_RELAXED);
+}
+
+static void describe(int device, struct text *t)
+{
+  const struct cuda_device *d = cuda_device(device);
+  text_add(t, "%s, compute capability %d.%d, %d processors, ", d->name, d->arch / 10, d->arch % 10,
+      d->processors);
+}
 
 static int stage(int device, size_t bytes, void **out)
 {
@@ -309,8 +352,9 @@ static int copy(int dst_device, void *dst, int src_device, const void *src, size
   int device = serves == src_device || !is_gpu(dst_device) ? src_device : dst_device;
   struct gpu *g = gpu_of(device);
   if (!bytes) return TY_OK;
+  if (is_gpu(dst_device) && is_gpu(src_device)) cuda_connect(dst_device, src_device);
   TRY(cuda_enter(device));
-  __atomic_add_fetch(&cuda_counts.copied, 1, __ATOMIC_RELAXED);
+  cuda_count(device, 0, 1);
   if (serves == device)
     return move(g, &g->queue, g->d.stream, dst_device, dst, src_device, src, bytes);
   pthread_mutex_lock(&g->copying);
@@ -324,151 +368,9 @@ static int fill(int device, void *data, int value, size_t bytes)
 {
   TRY(cuda_enter(device));
   cu_pointer p = (cu_pointer)(uintptr_t)data;
+  cuda_count(device, 0, 1);
   return cuda_told(
       cu_api.MemsetD8Async(p, (unsigned char)value, bytes, cuda_stream(device)), "filling memory");
-}
-
-/* -- ranges ------------------------------------------------------------------------------------ */
-
-/* what is mapped behind a range, in order; found by the range's base */
-struct mapped_part { cu_memory memory; size_t bytes; };
-struct mapping { char *base; struct mapped_part *part; int n, cap; struct mapping *next; };
-static struct mapping *mappings;
-static pthread_mutex_t mapping_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static struct mapping *mapping_of(const char *base)
-{
-  struct mapping *m = mappings;
-  while (m && m->base != base) m = m->next;
-  return m;
-}
-
-static bool map_part(int device, char *at, struct mapped_part part)
-{
-  struct cu_access access = { { CU_LOCATION_DEVICE, device_id(device) }, CU_ACCESS_READ_WRITE };
-  cu_pointer p = (cu_pointer)(uintptr_t)at;
-  if (cu_api.MemMap(p, part.bytes, 0, part.memory, 0)) return false;
-  if (!cu_api.MemSetAccess(p, part.bytes, &access, 1)) return true;
-  cu_api.MemUnmap(p, part.bytes);
-  return false;
-}
-
-static void unmap_part(char *at, struct mapped_part part)
-{
-  cu_api.MemUnmap((cu_pointer)(uintptr_t)at, part.bytes);
-}
-
-/* Address space for so many bytes and as many again, in steps that keep moves rare. */
-static size_t reservation(size_t bytes)
-{
-  size_t n = (size_t)256 << 20;
-  while (n < 2 * bytes) n *= 2;
-  return n;
-}
-
-/* The same memory under new addresses. */
-static bool remap(struct range *r, struct mapping *m, size_t bytes, bool *moved)
-{
-  cu_pointer base = 0;
-  size_t reserved = reservation(bytes), done = 0;
-  if (cu_api.MemAddressReserve(&base, reserved, 0, 0, 0)) return false;
-  char *to = (char *)(uintptr_t)base, *from = r->base;
-  size_t at = 0;
-  for (int i = 0; i < m->n; i++) {
-    unmap_part(from + at, m->part[i]);
-    done += map_part(r->device, to + at, m->part[i]);
-    at += m->part[i].bytes;
-  }
-  if (from) cu_api.MemAddressFree((cu_pointer)(uintptr_t)from, r->reserved);
-  *moved = from != NULL;
-  r->base = m->base = to;
-  r->reserved = reserved;
-  return done == (size_t)m->n;
-}
-
-static bool add_part(struct range *r, struct mapping *m, size_t bytes)
-{
-  struct cu_allocation how = { .type = CU_ALLOCATION_PINNED,
-    .location = { CU_LOCATION_DEVICE, device_id(r->device) } };
-  struct mapped_part part = { 0, bytes };
-  if (!GROW(m->part, m->n, m->cap) || cu_api.MemCreate(&part.memory, bytes, &how, 0)) return false;
-  if (!map_part(r->device, r->base + r->bytes, part)) {
-    cu_api.MemRelease(part.memory);
-    return false;
-  }
-  m->part[m->n++] = part;
-  r->bytes += bytes;
-  return true;
-}
-
-static struct mapping *new_mapping(void)
-{
-  struct mapping *m = NEW(struct mapping);
-  if (!m) return NULL;
-  m->next = mappings;
-  return mappings = m;
-}
-
-static void drop_mapping(struct mapping *m)
-{
-  struct mapping **at = &mappings;
-  while (*at && *at != m) at = &(*at)->next;
-  if (*at) *at = m->next;
-  mem_free(m->part);
-  mem_free(m);
-}
-
-static bool grow(struct range *r, size_t bytes, bool *moved)
-{
-  bytes = align_up(bytes, gpu_of(r->device)->d.granularity);
-  if (bytes <= r->bytes) return true;
-  struct mapping *m = r->base ? mapping_of(r->base) : new_mapping();
-  if (!m) return false;
-  if (bytes > r->reserved && !remap(r, m, bytes, moved)) {
-    if (!m->base) drop_mapping(m);
-    return false;
-  }
-  return add_part(r, m, bytes - r->bytes);
-}
-
-static bool range_grow_gpu(struct range *r, size_t bytes, bool *moved)
-{
-  if (cuda_enter(r->device)) return false;
-  pthread_mutex_lock(&mapping_lock);
-  bool good = grow(r, bytes, moved);
-  pthread_mutex_unlock(&mapping_lock);
-  return good;
-}
-
-/* Parts go as wholes: what lies behind `bytes`. */
-static void trim(struct range *r, size_t bytes)
-{
-  struct mapping *m = mapping_of(r->base);
-  while (m && m->n && r->bytes - m->part[m->n - 1].bytes >= bytes) {
-    struct mapped_part last = m->part[--m->n];
-    r->bytes -= last.bytes;
-    unmap_part(r->base + r->bytes, last);
-    cu_api.MemRelease(last.memory);
-  }
-}
-
-static void range_trim_gpu(struct range *r, size_t bytes)
-{
-  if (!r->base || cuda_enter(r->device)) return;
-  pthread_mutex_lock(&mapping_lock);
-  trim(r, bytes);
-  pthread_mutex_unlock(&mapping_lock);
-}
-
-static void range_free_gpu(struct range *r)
-{
-  if (!r->base || cuda_enter(r->device)) return;
-  pthread_mutex_lock(&mapping_lock);
-  trim(r, 0);
-  struct mapping *m = mapping_of(r->base);
-  if (m) drop_mapping(m);
-  pthread_mutex_unlock(&mapping_lock);
-  cu_api.MemAddressFree((cu_pointer)(uintptr_t)r->base, r->reserved);
 }
 
 /* -- the kind of device ------------------------------------------------------------------------ */
@@ -486,14 +388,19 @@ static const struct device_ops gpu_ops = {
   .fill       = fill,
   .stage      = stage,
   .convert    = cuda_convert,
-  .range_grow = range_grow_gpu,
-  .range_trim = range_trim_gpu,
-  .range_free = range_free_gpu,
+  .range_grow = cuda_range_grow,
+  .range_trim = cuda_range_trim,
+  .range_free = cuda_range_free,
   .memory     = memory,
+  .available  = available,
+  .work       = work,
+  .describe   = describe,
   .record     = cuda_record,
   .recorded   = cuda_recorded,
   .replay     = cuda_replay,
   .forget     = cuda_forget,
+  .stamp      = stamp,
+  .stamped    = stamped,
 };
 
 __attribute__((constructor)) static void register_gpu(void)

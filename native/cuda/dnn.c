@@ -34,7 +34,7 @@ static int loaded;                                    /* 1: yes, -1: no */
 
 static bool load(void)
 {
-  void *lib = cuda_library(CUDA_CUDNN);
+  void *lib = cuda_library(CUDA_CUDNN, NULL);
   bool good = lib != NULL;
 #define FIND(name, symbol, arguments) \
   if (good) *(void **)&dnn.name = dlsym(lib, symbol), good = dnn.name != NULL;
@@ -295,7 +295,7 @@ const char *dnn_refuse(int device, const struct dnn_convolution *c)
   pthread_mutex_lock(&lock);
   const struct dnn_plan *p = plan_of(device, c);
   pthread_mutex_unlock(&lock);
-  return !p ? "cuDNN was not found" : !p->plan ? "cuDNN does not do it" : NULL;
+  return !p ? CUDA_MISSING("cuDNN") : !p->plan ? "cuDNN does not do it" : NULL;
 }
 
 size_t dnn_workspace(int device, const struct dnn_convolution *c)
@@ -344,7 +344,7 @@ int dnn_run(int device, const struct dnn_convolution *c, struct dnn_arrays a, vo
   int status = p && p->plan ? execute(p, a, workspace) : 0;
   pthread_mutex_unlock(&lock);
   NEED(p && p->plan, TY_ERUN, "cuDNN has no way to make a convolution of these arrays");
-  __atomic_add_fetch(&cuda_counts.launched, 1, __ATOMIC_RELAXED);
+  cuda_count(device, 1, 0);
   NEED(!status, TY_ERUN,
       "cuDNN: a convolution of %lld x %lld channels to %lld filters fails with status %d",
       (long long)c->n, (long long)c->channels, (long long)c->filters, status);

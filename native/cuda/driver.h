@@ -16,11 +16,14 @@ typedef struct cu_graph_exec *cu_graph_exec;
 typedef unsigned long long cu_memory;                 /* CUmemGenericAllocationHandle */
 typedef struct nvrtc_program *nvrtc_program;
 
-enum { CU_OUT_OF_MEMORY = 2, CU_NOT_READY = 600 };
+enum { CU_OUT_OF_MEMORY = 2, CU_STUB_LIBRARY = 34, CU_UNAVAILABLE = 46, CU_NO_DEVICE = 100,
+       CU_NOT_READY = 600, CU_SYSTEM_NOT_READY = 802, CU_DRIVER_MISMATCH = 803 };
 enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DISABLE_TIMING = 2, CU_HOST_PORTABLE = 1,
        CU_CAPTURE_THREAD_LOCAL = 1 };
 /* CUdevice_attribute */
-enum { CU_PROCESSORS = 16, CU_MAJOR = 75, CU_MINOR = 76, CU_VIRTUAL_MEMORY = 102 };
+enum { CU_PROCESSORS = 16, CU_MODE = 20, CU_MAJOR = 75, CU_MINOR = 76, CU_VIRTUAL_MEMORY = 102 };
+/* CUcomputemode */
+enum { CU_PROHIBITED = 2, CU_EXCLUSIVE = 3 };
 
 /* CUmemAllocationProp, CUmemAccessDesc */
 struct cu_location { int type, id; };
@@ -50,6 +53,7 @@ enum { CU_LOCATION_DEVICE = 1, CU_ALLOCATION_PINNED = 1, CU_ACCESS_READ_WRITE = 
   _(CtxSetCurrent,         "cuCtxSetCurrent", (cu_context)) \
   _(DeviceCanAccessPeer,   "cuDeviceCanAccessPeer", (int *, int, int)) \
   _(CtxEnablePeerAccess,   "cuCtxEnablePeerAccess", (cu_context, unsigned)) \
+  _(MemGetInfo,            "cuMemGetInfo_v2", (size_t *, size_t *)) \
   _(MemAlloc,              "cuMemAlloc_v2", (cu_pointer *, size_t)) \
   _(MemFree,               "cuMemFree_v2", (cu_pointer)) \
   _(MemHostAlloc,          "cuMemHostAlloc", (void **, size_t, unsigned)) \
@@ -88,6 +92,7 @@ enum { CU_LOCATION_DEVICE = 1, CU_ALLOCATION_PINNED = 1, CU_ACCESS_READ_WRITE = 
   _(EventDestroy,          "cuEventDestroy_v2", (cu_event)) \
   _(EventRecord,           "cuEventRecord", (cu_event, cu_stream)) \
   _(EventSynchronize,      "cuEventSynchronize", (cu_event)) \
+  _(EventElapsedTime,      "cuEventElapsedTime", (float *, cu_event, cu_event)) \
   _(ModuleLoadData,        "cuModuleLoadData", (cu_module *, const void *)) \
   _(ModuleGetFunction,     "cuModuleGetFunction", (cu_function *, cu_module, const char *)) \
   _(ModuleUnload,          "cuModuleUnload", (cu_module)) \

@@ -2,33 +2,61 @@
 ** starts again. Only this thread's calls count: others may allocate meanwhile. */
 #include "cuda/cuda.h"
 
+struct recorded { cu_graph_exec runs; struct cuda_work work; };
+/* of this thread: what it records; NULL: nothing */
+static __thread struct cuda_work *recording, noted;
+
+void cuda_count(int device, int64_t launches, int64_t copies)
+{
+  struct cuda_work *w = recording ? recording : &cuda_device(device)->work;
+  __atomic_add_fetch(&w->launches, launches, __ATOMIC_RELAXED);
+  __atomic_add_fetch(&w->copies, copies, __ATOMIC_RELAXED);
+}
+
 int cuda_record(int device)
 {
   TRY(cuda_enter(device));
-  return cuda_told(cu_api.StreamBeginCapture(cuda_stream(device), CU_CAPTURE_THREAD_LOCAL),
-      "recording a CUDA graph");
+  TRY(cuda_told(cu_api.StreamBeginCapture(cuda_stream(device), CU_CAPTURE_THREAD_LOCAL),
+      "recording a CUDA graph"));
+  noted = (struct cuda_work){ 0 };
+  recording = &noted;
+  return TY_OK;
+}
+
+static int instantiate(cu_graph graph, void **made)
+{
+  struct recorded *r = NEW(struct recorded);
+  NEED(r, TY_EMEMORY, "out of memory: a CUDA graph");
+  r->work = noted;
+  int code = cuda_told(cu_api.GraphInstantiate(&r->runs, graph, 0), "making a CUDA graph");
+  if (code)
+    mem_free(r);
+  else
+    *made = r;
+  return code;
 }
 
 int cuda_recorded(int device, void **made)
 {
   cu_graph graph = NULL;
-  cu_graph_exec runs = NULL;
+  recording = NULL;
   int code = cuda_told(cu_api.StreamEndCapture(cuda_stream(device), &graph),
       "recording a CUDA graph");
-  if (!code && made)
-    code = cuda_told(cu_api.GraphInstantiate(&runs, graph, 0), "making a CUDA graph");
+  if (!code && made) code = instantiate(graph, made);
   if (graph) cu_api.GraphDestroy(graph);
-  if (!code && made) *made = runs;
   return code;
 }
 
 int cuda_replay(int device, void *made)
 {
-  __atomic_add_fetch(&cuda_counts.replayed, 1, __ATOMIC_RELAXED);
-  return cuda_told(cu_api.GraphLaunch(made, cuda_stream(device)), "starting a CUDA graph");
+  const struct recorded *r = made;
+  cuda_count(device, r->work.launches, r->work.copies);
+  return cuda_told(cu_api.GraphLaunch(r->runs, cuda_stream(device)), "starting a CUDA graph");
 }
 
 void cuda_forget(int device, void *made)
 {
-  if (!cuda_enter(device)) cu_api.GraphExecDestroy(made);
+  struct recorded *r = made;
+  if (!cuda_enter(device)) cu_api.GraphExecDestroy(r->runs);
+  mem_free(r);
 }

@@ -1,19 +1,23 @@
 /* load.c - finds CUDA's libraries when they are first asked for: the driver, which comes with the
 ** machine's GPU, NVRTC, which comes with the toolkit, and those that some kernels stand on.
 **
-** Where TYCHO_CUDA_PATH names a folder, libraries in it go before all others; then the system's
-** search by soname; then CUDA_HOME. A driver serves toolkits up to its own: libraries of toolkit 13
-** are not looked for where it serves CUDA 12. Nothing is linked: a machine without a GPU runs the
-** same library, and is told what is missing only when it asks for gpu(i).
+** Libraries in the folders of TYCHO_CUDA_PATH (separated by colons, as wheels of Python have one
+** for each library) go before all others; then the system's search by soname; then CUDA_HOME. A
+** driver serves toolkits up to its own: libraries of toolkit 13 are not looked for where it serves
+** CUDA 12. Nothing is linked: a machine without a GPU runs the same library, and is told what is
+** missing, and which packages have it, only when it asks for gpu(i).
 */
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
+#include <unistd.h>
 #include "base/system.h"
 #include "cuda/cuda.h"
 #include "device/platform.h"
 
+/* CUDA 12.0 comes with driver 525.60.13 (CUDA's release notes, table of minimum versions) */
 enum { LEAST_DRIVER = 12000, NEW_TOOLKIT = 13000 };
+#define LEAST_PACKAGE "525"
 
 struct cu_functions cu_api;
 struct nvrtc_functions nvrtc_api;
@@ -21,102 +25,195 @@ struct nvrtc_functions nvrtc_api;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 /* what became of it: TY_OK, or a code and its words */
 static int state;
-static char reason[1024];
+static char reason[2048];
 static int driver_version, nvrtc_version;
 
 int cuda_driver_version(void) { return driver_version; }
 int cuda_nvrtc_version(void) { return nvrtc_version; }
 
-static void *open_in(const char *folder, const char *const *sonames)
+/* toolkits that a driver serves: 13 and 12, or 12 only */
+enum { TOOLKIT_13, TOOLKIT_12, TOOLKITS };
+static int best_toolkit(void)
 {
-  void *lib = NULL;
-  for (int i = 0; sonames[i] && !lib; i++) {
-    char path[4096];
-    snprintf(path, sizeof path, "%s%s%s", folder, *folder ? "/" : "", sonames[i]);
-    lib = sys_dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  }
-  return lib;
+  return driver_version && driver_version < NEW_TOOLKIT ? TOOLKIT_12 : TOOLKIT_13;
 }
 
-void *cuda_open(const char *const *sonames, struct text *tried)
-{
-  const char *own = env_text("TYCHO_CUDA_PATH", ""), *home = env_text("CUDA_HOME", "");
-  char libraries[4096];
-  snprintf(libraries, sizeof libraries, "%s/lib64", home);
-  void *lib = *own ? open_in(own, sonames) : NULL;
-  if (!lib) lib = open_in("", sonames);
-  if (!lib && *home) lib = open_in(libraries, sonames);
-  if (!lib && tried) {
-    for (int i = 0; sonames[i]; i++) text_add(tried, "%s%s", i ? ", " : "", sonames[i]);
-    text_add(tried, " in");
-    if (*own) text_add(tried, " %s (TYCHO_CUDA_PATH),", own);
-    text_add(tried, " the system's folders%s%s%s", *home ? ", " : "", home,
-        *home ? "/lib64 (CUDA_HOME)" : "");
-  }
-  return lib;
-}
-
-/* libraries of the toolkit, whose names differ: toolkit 13's first, then toolkit 12's */
-static void *open_toolkit(const char *const *sonames, struct text *tried)
-{
-  return cuda_open(sonames + (driver_version < NEW_TOOLKIT), tried);
-}
-
-struct library { const char *name, *disable, *soname[3]; bool of_toolkit; };
+/* of_toolkit: soname[TOOLKIT_13], soname[TOOLKIT_12], else all of them will do. others: versions
+** that will not do, which are named where they are all there is. version: what the library has to
+** ask for its own, which is a size_t; by: of one step of its major version. pip and apt: packages,
+** by toolkit, in PyPI and in NVIDIA's repository for apt. */
+struct library {
+  const char *name, *what, *disable, *soname[3], *others[4], *version;
+  int by;
+  bool of_toolkit;
+  const char *pip[TOOLKITS], *apt[TOOLKITS];
+};
 static const struct library libraries[] = {
-  [CUDA_CUBLASLT] = { "cublasLt", "cublaslt", { "libcublasLt.so.13", "libcublasLt.so.12" }, true },
-  [CUDA_CUDNN]    = { "cuDNN", "cudnn", { "libcudnn.so.9" }, false },
-  [CUDA_CUSOLVER] = { "cuSOLVER", "cusolver", { "libcusolver.so.12", "libcusolver.so.11" }, true },
+  [CUDA_DRIVER] = { .name = "driver", .what = "the CUDA driver", .disable = "cuda",
+    .soname = { "libcuda.so.1", "libcuda.so" } },
+  [CUDA_NVRTC] = { .name = "NVRTC", .what = "NVRTC, the compiler of CUDA's toolkit",
+    .disable = "cuda", .soname = { "libnvrtc.so.13", "libnvrtc.so.12" },
+    .others = { "libnvrtc.so.11.2", "libnvrtc.so.11.1", "libnvrtc.so.11.0" }, .of_toolkit = true,
+    .pip = { "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12" },
+    .apt = { "cuda-nvrtc-13-0", "cuda-nvrtc-12-9" } },
+  [CUDA_CUBLASLT] = { .name = "cublasLt", .what = "cublasLt", .disable = "cublaslt",
+    .soname = { "libcublasLt.so.13", "libcublasLt.so.12" }, .others = { "libcublasLt.so.11" },
+    .version = "cublasLtGetVersion", .by = 10000, .of_toolkit = true,
+    .pip = { "nvidia-cublas", "nvidia-cublas-cu12" },
+    .apt = { "libcublas-13-0", "libcublas-12-9" } },
+  [CUDA_CUDNN] = { .name = "cuDNN", .what = "cuDNN 9", .disable = "cudnn",
+    .soname = { "libcudnn.so.9" }, .others = { "libcudnn.so.8", "libcudnn.so.7" },
+    .version = "cudnnGetVersion", .by = 10000,
+    .pip = { "nvidia-cudnn-cu13", "nvidia-cudnn-cu12" },
+    .apt = { "libcudnn9-cuda-13", "libcudnn9-cuda-12" } },
+  [CUDA_CUSOLVER] = { .name = "cuSOLVER", .what = "cuSOLVER", .disable = "cusolver",
+    .soname = { "libcusolver.so.12", "libcusolver.so.11" }, .others = { "libcusolver.so.10" },
+    .of_toolkit = true, .pip = { "nvidia-cusolver", "nvidia-cusolver-cu12" },
+    .apt = { "libcusolver-13-0", "libcusolver-12-9" } },
+  [CUDA_NCCL] = { .name = "NCCL", .what = "NCCL, which adds over several GPUs,",
+    .disable = "nccl", .soname = { "libnccl.so.2" },
+    .pip = { "nvidia-nccl-cu13", "nvidia-nccl-cu12" }, .apt = { "libnccl2", "libnccl2" } },
 };
 
-static void *open_library(const struct library *l, struct text *tried)
+/* -- looking for one --------------------------------------------------------------------------- */
+
+/* Opens folder/soname, or a soname where the system looks; what is there and does not load is told
+** (a library that it needs may be missing). */
+static void *open_at(const char *folder, size_t n, const char *soname, struct text *why)
 {
-  if (!env_disabled(l->disable))
-    return l->of_toolkit ? open_toolkit(l->soname, tried) : cuda_open(l->soname, tried);
-  if (tried) text_add(tried, "TYCHO_DISABLE switches it off");
-  return NULL;
+  char path[4096];
+  snprintf(path, sizeof path, "%.*s%s%s", (int)n, folder, n ? "/" : "", soname);
+  void *lib = sys_dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  const char *error = lib ? NULL : dlerror();
+  bool there = error && (n ? !access(path, F_OK) : strncmp(error, soname, strlen(soname)) != 0);
+  if (there && why) text_add(why, "; %s does not load: %s", path, error);
+  return lib;
 }
 
-void *cuda_library(enum cuda_library which) { return open_library(&libraries[which], NULL); }
-
-static int missing(const char *what, const struct text *tried)
+static void *open_in(
+    const char *folder, size_t n, const char *const *sonames, struct text *why)
 {
-  return fail(TY_EDEVICE, "%s was not found; tried %s", what, tried->s ? tried->s : "nothing");
+  void *lib = NULL;
+  for (int i = 0; sonames[i] && !lib; i++) lib = open_at(folder, n, sonames[i], why);
+  return lib;
 }
+
+/* The first of the sonames in TYCHO_CUDA_PATH, else where the system looks, else in CUDA_HOME. */
+static void *open_anywhere(const char *const *sonames, struct text *why)
+{
+  const char *home = env_text("CUDA_HOME", "");
+  char folder[4096];
+  void *lib = NULL;
+  for (const char *s = env_text("TYCHO_CUDA_PATH", ""); *s && !lib; s += *s == ':') {
+    size_t n = strcspn(s, ":");
+    if (n) lib = open_in(s, n, sonames, why);
+    s += n;
+  }
+  if (!lib) lib = open_in("", 0, sonames, why);
+  snprintf(folder, sizeof folder, "%s/lib64", home);
+  if (!lib && *home) lib = open_in(folder, strlen(folder), sonames, why);
+  return lib;
+}
+
+static void add_searched(struct text *t, const char *const *sonames)
+{
+  const char *own = env_text("TYCHO_CUDA_PATH", ""), *home = env_text("CUDA_HOME", "");
+  for (int i = 0; sonames[i]; i++) text_add(t, "%s%s", i ? ", " : "", sonames[i]);
+  text_add(t, " in");
+  if (*own) text_add(t, " %s (TYCHO_CUDA_PATH),", own);
+  text_add(t, " the system's folders%s%s%s", *home ? ", " : "", home,
+      *home ? "/lib64 (CUDA_HOME)" : "");
+}
+
+/* What is there of another version. */
+static void add_others(struct text *t, const struct library *l, int toolkit)
+{
+  const char *newer[2] = { toolkit == TOOLKIT_12 && l->of_toolkit ? l->soname[0] : NULL };
+  void *lib = *newer ? open_anywhere(newer, NULL) : NULL;
+  if (lib) text_add(t, "; there is %s, which needs a driver that serves CUDA 13", *newer);
+  if (lib) dlclose(lib);
+  for (int i = 0; i < COUNT(l->others) && l->others[i]; i++) {
+    const char *other[2] = { l->others[i] };
+    if (!(lib = open_anywhere(other, NULL))) continue;
+    text_add(t, "; there is %s, another major version", *other);
+    dlclose(lib);
+  }
+}
+
+static void add_packages(struct text *t, const struct library *l, int toolkit)
+{
+  if (l->pip[toolkit])
+    text_add(t, "; it comes with %s (pip; TYCHO_CUDA_PATH names the folder) or %s (apt, from "
+        "NVIDIA's repository)", l->pip[toolkit], l->apt[toolkit]);
+  else
+    text_add(t, "; it comes with nvidia-driver and libcuda1 (Debian), nvidia-driver-%s or newer "
+        "(Ubuntu) or cuda-drivers (NVIDIA's repository), in containers with "
+        "nvidia-container-toolkit", LEAST_PACKAGE);
+}
+
+void *cuda_library(enum cuda_library which, struct text *missing)
+{
+  const struct library *l = &libraries[which];
+  const int toolkit = best_toolkit();
+  const char *const *sonames = l->soname + (l->of_toolkit ? toolkit : 0);
+  struct text why = { 0 };
+  if (env_disabled(l->disable)) {
+    if (missing) text_add(missing, "TYCHO_DISABLE switches it off");
+    return NULL;
+  }
+  void *lib = open_anywhere(sonames, missing ? &why : NULL);
+  if (!lib && missing) {
+    add_searched(missing, sonames);
+    if (why.s) text_add(missing, "%s", why.s);
+    add_others(missing, l, toolkit);
+    add_packages(missing, l, toolkit);
+  }
+  text_done(&why);
+  return lib;
+}
+
+int cuda_library_needed(enum cuda_library which, void **lib)
+{
+  const struct library *l = &libraries[which];
+  struct text missing = { 0 };
+  *lib = cuda_library(which, &missing);
+  const char *toolkit = !l->of_toolkit            ? ""
+      : best_toolkit() == TOOLKIT_12 ? " 12, which the driver serves,"
+                                     : " 12 or 13,";
+  int code = *lib ? TY_OK
+                  : fail(TY_EDEVICE, "%s%s was not found; tried %s", l->what, toolkit,
+                        missing.s ? missing.s : "nothing");
+  text_done(&missing);
+  return code;
+}
+
+/* -- the driver and NVRTC ---------------------------------------------------------------------- */
 
 static int load_driver(void)
 {
-  static const char *const names[] = { "libcuda.so.1", "libcuda.so", NULL };
-  struct text tried = { 0 };
-  void *lib = cuda_open(names, &tried);
-  int code = lib ? TY_OK : missing("the CUDA driver", &tried);
-  text_done(&tried);
-  TRY(code);
+  void *lib;
+  TRY(cuda_library_needed(CUDA_DRIVER, &lib));
 #define FIND(name, symbol, arguments) \
   *(void **)&cu_api.name = dlsym(lib, symbol); \
-  NEED(cu_api.name, TY_EDEVICE, "the CUDA driver is too old: it has no %s", symbol);
+  NEED(cu_api.name, TY_EDEVICE, "the CUDA driver is too old: it has no %s; " \
+      LEAST_PACKAGE " or newer is needed", symbol);
   CU_FUNCTIONS(FIND)
 #undef FIND
   TRY(cuda_told(cu_api.Init(0), "starting the CUDA driver"));
   TRY(cuda_told(cu_api.DriverGetVersion(&driver_version), "asking for the CUDA driver's version"));
   NEED(driver_version >= LEAST_DRIVER, TY_EDEVICE,
-      "the CUDA driver serves CUDA %d.%d; at least %d.%d is needed", driver_version / 1000,
-      driver_version % 1000 / 10, LEAST_DRIVER / 1000, LEAST_DRIVER % 1000 / 10);
+      "the CUDA driver serves CUDA %d.%d; at least %d.%d is needed, driver " LEAST_PACKAGE
+      " or newer (nvidia-driver on Debian and Ubuntu, cuda-drivers in NVIDIA's repository)",
+      driver_version / 1000, driver_version % 1000 / 10, LEAST_DRIVER / 1000,
+      LEAST_DRIVER % 1000 / 10);
   return TY_OK;
 }
 
 static int load_nvrtc(void)
 {
-  static const char *const names[] = { "libnvrtc.so.13", "libnvrtc.so.12", NULL };
-  struct text tried = { 0 };
   int major = 0, minor = 0;
-  void *lib = open_toolkit(names, &tried);
-  const char *which = driver_version < NEW_TOOLKIT ? "12, which the driver serves," : "12 or 13,";
-  char what[96];
-  snprintf(what, sizeof what, "NVRTC, the compiler of CUDA's toolkit %s", which);
-  int code = lib ? TY_OK : missing(what, &tried);
-  text_done(&tried);
-  TRY(code);
+  void *lib;
+  TRY(cuda_library_needed(CUDA_NVRTC, &lib));
 #define FIND(name, symbol, arguments) \
   *(void **)&nvrtc_api.name = dlsym(lib, symbol); \
   NEED(nvrtc_api.name, TY_EDEVICE, "NVRTC is too old: it has no %s", symbol);
@@ -127,21 +224,44 @@ static int load_nvrtc(void)
   return TY_OK;
 }
 
-/* What is used where there are devices: versions, then where each library lies. */
+/* -- what tycho --platform says ---------------------------------------------------------------- */
+
+/* "13.1.0" of 130100, where `by` is 10000 */
+static void add_version(struct text *t, void *lib, const struct library *l)
+{
+  size_t (*ask)(void) = NULL;
+  if (l->version) *(void **)&ask = dlsym(lib, l->version);
+  int v = ask ? (int)ask() : 0;
+  if (v) text_add(t, "%d.%d.%d, ", v / l->by, v % l->by / 100, v % 100);
+}
+
+static void add_library(struct text *t, enum cuda_library which)
+{
+  struct text missing = { 0 };
+  struct link_map *found = NULL;
+  void *lib = cuda_library(which, &missing);
+  text_add(t, "%-11s ", libraries[which].name);
+  if (lib && !dlinfo(lib, RTLD_DI_LINKMAP, &found)) {
+    add_version(t, lib, &libraries[which]);
+    text_add(t, "%s\n", found->l_name);
+  }
+  else {
+    text_add(t, "no: %s\n", missing.s ? missing.s : "out of memory");
+  }
+  if (lib) dlclose(lib);
+  text_done(&missing);
+}
+
+/* Versions, then where each library lies or what is missing, where there is a driver. */
 static void tell_libraries(struct text *t)
 {
-  text_add(t, "            driver of CUDA %d.%d, NVRTC %d.%d\n", driver_version / 1000,
-      driver_version % 1000 / 10, nvrtc_version / 1000, nvrtc_version % 1000 / 10);
-  for (int i = 0; i < COUNT(libraries); i++) {
-    struct text tried = { 0 };
-    struct link_map *found = NULL;
-    void *lib = open_library(&libraries[i], &tried);
-    bool there = lib && !dlinfo(lib, RTLD_DI_LINKMAP, &found);
-    text_add(t, "%-11s %s%s\n", libraries[i].name, there ? "" : "no: ",
-        there ? found->l_name : tried.s ? tried.s : "out of memory");
-    if (lib) dlclose(lib);
-    text_done(&tried);
-  }
+  if (!driver_version) return;
+  text_add(t, "            driver of CUDA %d.%d", driver_version / 1000,
+      driver_version % 1000 / 10);
+  if (nvrtc_version)
+    text_add(t, ", NVRTC %d.%d", nvrtc_version / 1000, nvrtc_version % 1000 / 10);
+  text_add(t, "\n");
+  for (int i = CUDA_CUBLASLT; i <= CUDA_CUSOLVER; i++) add_library(t, i);
 }
 
 __attribute__((constructor)) static void register_platform(void)
@@ -151,7 +271,7 @@ __attribute__((constructor)) static void register_platform(void)
 
 static void load(void)
 {
-  bool off = env_disabled("cuda");
+  bool off = env_disabled(libraries[CUDA_DRIVER].disable);
   state = off ? fail(TY_EDEVICE, "TYCHO_DISABLE switches CUDA off") : load_driver();
   if (!state) state = load_nvrtc();
   if (state) snprintf(reason, sizeof reason, "%s", ty_error());
@@ -167,6 +287,23 @@ int cuda_load(void)
 static __thread int subject = -1;
 void cuda_speaks_of(int id) { subject = id; }
 
+/* What helps with errors that are the machine's; "": nothing that is known here. */
+static const char *advice(int result)
+{
+  switch (result) {
+  case CU_STUB_LIBRARY:
+    return "; libcuda is the toolkit's stub: the driver's own has to be found before it";
+  case CU_NO_DEVICE:
+    return "; nvidia-smi says what there is, CUDA_VISIBLE_DEVICES may hide it";
+  case CU_SYSTEM_NOT_READY:
+    return "; on a machine with NVSwitch nvidia-fabricmanager has to run";
+  case CU_DRIVER_MISMATCH:
+    return "; the driver's library and kernel module are of two versions, as after an update: "
+           "restart the machine";
+  default: return "";
+  }
+}
+
 int cuda_told(int result, const char *what)
 {
   const char *name = NULL, *text = NULL;
@@ -175,6 +312,6 @@ int cuda_told(int result, const char *what)
   cu_api.GetErrorName(result, &name); /* there: nothing is called before all were found */
   cu_api.GetErrorString(result, &text);
   if (subject >= 0) snprintf(device, sizeof device, "gpu(%d): ", subject);
-  return fail(result == CU_OUT_OF_MEMORY ? TY_EMEMORY : TY_EDEVICE, "%s%s: %s (%s, %d)", device,
-      what, text ? text : "an error", name ? name : "unknown", result);
+  return fail(result == CU_OUT_OF_MEMORY ? TY_EMEMORY : TY_EDEVICE, "%s%s: %s (%s, %d)%s",
+      device, what, text ? text : "an error", name ? name : "unknown", result, advice(result));
 }

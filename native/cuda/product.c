@@ -26,7 +26,7 @@ struct product_plan {
 
 static bool load(void)
 {
-  void *lib = cuda_library(CUDA_CUBLASLT);
+  void *lib = cuda_library(CUDA_CUBLASLT, NULL);
   bool good = lib != NULL;
 #define FIND(name, symbol, arguments) \
   if (good) *(void **)&lt.name = dlsym(lib, symbol), good = lt.name != NULL;
@@ -146,7 +146,7 @@ size_t product_workspace(int device, const struct product *p)
 
 const char *product_refuse(int device, const struct product *p)
 {
-  if (!handle_of(device)) return "cublasLt was not found";
+  if (!handle_of(device)) return CUDA_MISSING("cublasLt");
   struct product_plan *t = make_plan(device, p, WORKSPACE, ALIGNED);
   product_done(t);
   return t ? NULL : "cublasLt does not do it";
@@ -190,7 +190,7 @@ int product_run(int device, const struct product *p, struct product_plan **plan,
     TRY(told(lt.MatmulDescSet(t->product, LT_BIAS, &at, sizeof at), p));
     t->bias = at;
   }
-  __atomic_add_fetch(&cuda_counts.launched, 1, __ATOMIC_RELAXED);
+  cuda_count(device, 1, 0);
   return told(lt.Matmul(handle_of(device), t->product, by[0], b, t->a, a, t->b, by[1], c, t->c, c,
       t->c, &t->choice.algorithm, workspace, t->choice.workspace, cuda_stream(device)), p);
 }

@@ -35,7 +35,7 @@ static bool find(void *lib, const char *prefix, const char *symbol, void *to)
 
 static bool load(void)
 {
-  void *lib = cuda_library(CUDA_CUSOLVER);
+  void *lib = cuda_library(CUDA_CUSOLVER, NULL);
   bool good = lib != NULL;
 #define FIND(name, symbol, arguments) good = good && find(lib, "", symbol, &solver.name);
   SOLVER_FUNCTIONS(FIND)
@@ -76,7 +76,7 @@ static int sized(int elements, const char *what)
 
 static const char *refuse(const struct call *c)
 {
-  return handle_of(c->device) ? NULL : "cuSOLVER was not found";
+  return handle_of(c->device) ? NULL : CUDA_MISSING("cuSOLVER");
 }
 
 /* -- stacks of matrices ------------------------------------------------------------------------ */
@@ -137,7 +137,7 @@ static int tell_marked(
 static int begin(const struct call *c, solver_handle *h)
 {
   *h = handle_of(c->device);
-  NEED(*h, TY_EDEVICE, "cuSOLVER was not found");
+  NEED(*h, TY_EDEVICE, CUDA_MISSING("cuSOLVER"));
   return told(solver.SetStream(*h, cuda_stream(c->device)), "cusolverDnSetStream");
 }
 
@@ -174,7 +174,7 @@ static int factorize(const struct call *c, const struct stack *s, void *a, int32
   for (int64_t i = 0; i < s->count; i++)
     TRY(told(functions_of(s->dtype)->getrf(h, n, n, part(a, i, s->m * s->n, s->size), n, work,
         pivot + i * n, info + i), "getrf"));
-  __atomic_add_fetch(&cuda_counts.launched, s->count, __ATOMIC_RELAXED);
+  cuda_count(c->device, s->count, 0);
   return TY_OK;
 }
 
@@ -190,7 +190,7 @@ static int invert(const struct call *c, const struct stack *s, void *x, const vo
   for (int64_t i = 0; i < s->count; i++)
     TRY(told(functions_of(s->dtype)->getrs(h, SOLVER_PLAIN, n, n, part(lu, i, s->n * s->n, s->size),
         n, pivot + i * n, part(x, i, s->n * s->n, s->size), n, info + i), "getrs"));
-  __atomic_add_fetch(&cuda_counts.launched, s->count, __ATOMIC_RELAXED);
+  cuda_count(c->device, s->count, 0);
   return fill_nan(c, s, x, lu);
 }
 
@@ -314,7 +314,7 @@ static int gelqf(struct call *c)
     if (l) RUN(c, &one, "lower_part", all, &triangle, &own, &all, &s.m, &s.n);
     TRY(told(f->orgqr(h, n, m, m, own, n, t.tau, t.work, t.size, t.info), "orgqr"));
   }
-  __atomic_add_fetch(&cuda_counts.launched, 2 * s.count, __ATOMIC_RELAXED);
+  cuda_count(c->device, 2 * s.count, 0);
   return TY_OK;
 }
 
@@ -364,7 +364,7 @@ static int syevd(struct call *c)
     TRY(told(functions_of(s.dtype)->syevd(h, SOLVER_VECTORS, SOLVER_UPPER, n,
         part(u, i, size, s.size), n, part(l, i, s.n, s.size), t.work, t.size, t.info + i),
         "syevd"));
-  __atomic_add_fetch(&cuda_counts.launched, s.count, __ATOMIC_RELAXED);
+  cuda_count(c->device, s.count, 0);
   TRY(tell_marked(c, &s, t.info, what));
   RUN(c, &s, "positive_rows", rows, &u, &rows, &s.n);
   return TY_OK;

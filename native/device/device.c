@@ -217,6 +217,15 @@ int ty_device_memory(int device, int64_t *total, int64_t *used, int64_t *pool)
   return TY_OK;
 }
 
+int ty_device_work(int device, int64_t *launches, int64_t *copies)
+{
+  TRY(device_open(device));
+  NEED(launches && copies, TY_ETYPE, "ty_device_work: no place for the result");
+  *launches = *copies = 0;
+  if (device_ops(device)->work) device_ops(device)->work(device, launches, copies);
+  return TY_OK;
+}
+
 int ty_wait(int device)
 {
   if (device != -1) TRY(check(device));

@@ -28,6 +28,10 @@ struct storage {
   int32_t  device;
   int32_t  refs;
   uint64_t version;                                   /* +1 for each write; atomic */
+  /* Recorded calls that need this version, and the line of the script that wrote the bytes last
+  ** while there were some (interned; NULL: not known). Atomic. */
+  int32_t  watchers;
+  const char *written_at;
   struct ticket write;                                /* the last task that writes it */
   struct ticket read[4];                              /* the last reads, one per device */
   /* What broke the bytes failed_begin .. failed_end - 1; NULL: nothing. Reads of them fail until
@@ -85,6 +89,14 @@ static inline struct access access_all(struct storage *s)
 ** until something writes them. */
 int  storage_wait(const struct access *a, int for_write);
 
+static inline void storage_watch(struct storage *s)
+{
+  __atomic_add_fetch(&s->watchers, 1, __ATOMIC_RELAXED);
+}
+static inline void storage_unwatch(struct storage *s)
+{
+  __atomic_sub_fetch(&s->watchers, 1, __ATOMIC_RELAXED);
+}
 static inline uint64_t storage_version(const struct storage *s)
 {
   return __atomic_load_n(&s->version, __ATOMIC_RELAXED);
@@ -186,6 +198,12 @@ struct device_ops {
   void  (*range_trim)(struct range *r, size_t bytes);
   void  (*range_free)(struct range *r);
   int64_t (*memory)(int device);                      /* bytes in all */
+  /* what it was given so far: kernels and calls of libraries, those of what is replayed each time;
+  ** copies and fills; NULL: it counts nothing */
+  void  (*work)(int device, int64_t *launches, int64_t *copies);
+  int64_t (*available)(int device);                   /* of these now; -1: unknown; may be NULL */
+  /* "its model, what it can, " of an open one; may be NULL */
+  void  (*describe)(int device, struct text *t);
   /* On the queue's thread: what is started from here on is recorded, not done; that ends, with all
   ** of it in *made (NULL: it is dropped); all of it is started. forget: any thread. NULL: the
   ** device cannot */
@@ -193,6 +211,11 @@ struct device_ops {
   int   (*recorded)(int device, void **made);
   int   (*replay)(int device, void *made);
   void  (*forget)(int device, void *made);
+  /* On the queue's thread. stamp: the time when all that was started so far has ended, in *made;
+  ** stamped: both stamps go back (they may be NULL); false: one of them was not reached, else *from
+  ** and *to are their times, in ns of profile_now. NULL: calls return when their work has ended */
+  int   (*stamp)(int device, void **made);
+  bool  (*stamped)(int device, void *first, void *last, int64_t *from, int64_t *to);
 };
 void device_register(int kind, const struct device_ops *ops);              /* TY_CPU, TY_GPU */
 const struct device_ops *device_ops(int device);      /* NULL: no such kind */

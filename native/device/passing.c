@@ -17,11 +17,23 @@ void queue_mark_writes(struct slot *s)
     storage_mark(&s->list[i], s->failed);
 }
 
+bool queue_say_lost(const struct queue *q, struct failure *f, bool late)
+{
+  char name[32];
+  if (!q->ops->lost || !q->ops->lost(q->device)) return false;
+  device_name(q->device, name, sizeof name);
+  if (late)
+    failure_add(f, "; %s reports late: the failure is this step's or that of one before it, and "
+        "TYCHO_SYNC=1 tells whose", name);
+  failure_add(f, "; nothing runs on %s until the program is started again", name);
+  return true;
+}
+
 /* A device that is lost fails whatever comes as it failed first: that names the culprit. */
-struct failure *queue_note_failure(struct queue *q, int code)
+struct failure *queue_note_failure(struct queue *q, int code, bool starting)
 {
   struct failure *f = failure_take(code);
-  if (!q->lost && q->ops->lost && q->ops->lost(q->device)) q->lost = failure_keep(f);
+  if (!q->lost && queue_say_lost(q, f, starting)) q->lost = failure_keep(f);
   pending_add(q->device, f);
   return f;
 }
@@ -93,7 +105,7 @@ void queue_finish(struct queue *q)
   if (code && q->lost)
     late = failure_keep(q->lost);
   else if (code)
-    late = queue_note_failure(q, code);
+    late = queue_note_failure(q, code, false);
   while (q->done < q->ran) {
     struct slot *s = &q->slot[q->done % RING];
     if (late && !s->failed) {

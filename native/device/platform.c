@@ -111,7 +111,6 @@ static void add_dnnl(struct text *t)
 static void (*tell_back_end)(struct text *t);
 void platform_register(void (*tell)(struct text *t)) { tell_back_end = tell; }
 
-/* What the back end says of itself; nothing is started on a device that is there. */
 static void add_cuda(struct text *t)
 {
   int n = ty_devices(TY_GPU), code = n ? TY_OK : device_open(TY_GPU);
@@ -120,8 +119,8 @@ static void add_cuda(struct text *t)
   else
     text_add(t, "CUDA        no: %s\n", ty_error());
   if (code) failure_drop(failure_take(code));
-  text_add(t, "            nothing ran on a GPU so far, all on a stand-in (doc/gpu.md)\n");
-  if (n && tell_back_end) tell_back_end(t);
+  text_add(t, "            what has run on which GPU: doc/gpu.md\n");
+  if (tell_back_end) tell_back_end(t);
 }
 
 static void add_collectives(struct text *t)
@@ -159,15 +158,22 @@ static void add_device(struct text *t, int device)
 {
   char name[32];
   int64_t total = 0, used = 0, pool = 0;
-  if (ty_device_memory(device, &total, &used, &pool)) return;
-  text_add(t, "%-11s %.1f GiB of memory, %lld bytes in use by tensors, %lld by pools\n",
-      device_name(device, name, sizeof name), (double)total / (1 << 30), (long long)used,
-      (long long)pool);
+  text_add(t, "%-11s ", device_name(device, name, sizeof name));
+  int code = ty_device_memory(device, &total, &used, &pool);
+  if (code) {
+    text_add(t, "no: %s\n", ty_error());
+    failure_drop(failure_take(code));
+    return;
+  }
+  const struct device_ops *ops = device_ops(device);
+  if (ops->describe) ops->describe(device, t);
+  text_add(t, "%.1f GiB of memory, %lld bytes in use by tensors, %lld by pools\n",
+      (double)total / (1 << 30), (long long)used, (long long)pool);
 }
 
 const char *ty_platform(void)
 {
-  static __thread char buffer[4096]; /* borrowed until this thread's next call */
+  static __thread char buffer[16384]; /* borrowed until this thread's next call */
   struct text t = { 0 };
   text_add(&t, "tycho       %s\n", ty_version());
   add_processor(&t);

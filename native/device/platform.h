@@ -1,4 +1,4 @@
-/* platform.h - what a back end adds to ty_platform where it has devices: lines of its own. */
+/* platform.h - what a back end adds to ty_platform: lines of its own. */
 #pragma once
 #include "base/base.h"
 

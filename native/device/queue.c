@@ -92,7 +92,7 @@ static bool start(struct queue *q, struct slot *s)
   }
   int code = s->failed ? TY_OK : s->task.run(s->task.context);
   if (code == TASK_GOES_ON) return false;
-  if (code) s->failed = queue_note_failure(q, code);
+  if (code) s->failed = queue_note_failure(q, code, true);
   queue_mark_writes(s);
   return true;
 }
@@ -421,6 +421,7 @@ static int run_inline(struct queue *q, const struct task *t, struct ticket *out)
   pthread_mutex_lock(&inline_lock);
   int code = run_to_end(q, t);
   struct failure *f = code ? failure_take(code) : NULL;
+  if (f) queue_say_lost(q, f, false);
   mark_written(t, f);
   STORE(q->submitted, q->submitted + 1);
   STORE(q->done, q->submitted);

@@ -78,7 +78,11 @@ struct slot *queue_next(struct queue *q);
 struct slot *queue_choose(struct queue *q, struct slot *head);
 
 void queue_mark_writes(struct slot *s);
-struct failure *queue_note_failure(struct queue *q, int code);
+/* starting: the task that failed was being started, else the device was waited for */
+struct failure *queue_note_failure(struct queue *q, int code, bool starting);
+/* Adds to f, where it has lost the queue's device, that nothing runs there any more; returns
+** whether it has. late: f may be that of an earlier task. */
+bool queue_say_lost(const struct queue *q, struct failure *f, bool late);
 /* one behind the head passes; the head does, which has passed early */
 void queue_pass_early(struct queue *q, struct slot *s);
 void queue_pass_again(struct queue *q);

@@ -101,9 +101,13 @@ static void give_all_back(struct account *a, int device)
 
 static int refused(struct account *a, int device, size_t bytes)
 {
-  char name[32], request[64];
-  snprintf(request, sizeof request, "%s with %lld bytes", device_name(device, name, sizeof name),
-      (long long)device_ops(device)->memory(device));
+  const struct device_ops *ops = device_ops(device);
+  char name[32], request[96];
+  int64_t left = ops->available ? ops->available(device) : -1;
+  int n = snprintf(request, sizeof request, "%s with %lld bytes",
+      device_name(device, name, sizeof name), (long long)ops->memory(device));
+  if (left >= 0) /* other processes have some, too */
+    snprintf(request + n, sizeof request - (size_t)n, ", %lld free", (long long)left);
   return fail_memory(request, bytes, a->used + a->pool, a->cached);
 }
 

@@ -1,14 +1,12 @@
 /* bind.c - makes an executor: its own graph, gradients, devices, programs, bound tensors,
 ** outputs.
 **
-** Order: extract the graph (merging equal nodes), match arrays to variables, infer, append
-** gradients, place and insert copies, decide where each gradient is written, compile the first
-** program, reserve the pool, resolve pointers.
+** Order: extract the graph (merging equal nodes), match arrays to variables, rewrite the graph
+** (pass/rewrites.c), decide where each gradient is written, compile the first program, reserve the
+** pool, resolve pointers.
 */
-#include "pass/control_flow.h"
 #include "exec/inner.h"
 #include "pass/extract.h"
-#include "pass/device_placement.h"
 
 bool exec_fuses(const ty_exec *e)
 {
@@ -36,9 +34,8 @@ int exec_variables(const ty_graph *g, int *arg, int *narg, int *aux, int *naux)
   return TY_OK;
 }
 
-static int missing_array(const ty_graph *g, int node, const char *what)
+static int missing_array(const char *name, const char *what)
 {
-  const char *name = g->node[node].name;
   int code = fail(TY_ENAME, "bind: no array was given for %s '%s'", what, name);
   fail_argument(name, what, "nothing");
   return code;
@@ -76,9 +73,10 @@ static int check_gradient(const struct bound *b)
 }
 
 /* The k-th array of a name belongs to the k-th variable of that name. */
-static int match_one(ty_exec *e, const ty_bind *a, bool dry, const char *what, struct bound *b)
+static int match_one(ty_exec *e, const ty_bind *a, const char *what, struct bound *b)
 {
-  if (!a || (!a->value && !dry)) return missing_array(e->g, b->node, what);
+  const bool dry = e->flags & TY_DRY_RUN;
+  if (!a || (!a->value && !dry)) return missing_array(b->name, what);
   NEED(a->req == TY_NULL || a->req == TY_WRITE || a->req == TY_ADD, TY_EVALUE,
       "bind: grad_req of '%s' is %d; expected null (0), write (1) or add (3)", b->name, a->req);
   b->value = a->value;
@@ -91,32 +89,31 @@ static int match_one(ty_exec *e, const ty_bind *a, bool dry, const char *what, s
   return check_gradient(b);
 }
 
-static int match(ty_exec *e, const int *nodes, int n, const ty_bind *given, int ngiven, bool dry,
-    const char *what, struct bound *out)
+static int match(ty_exec *e, const ty_graph *g, const int *nodes, int n, const ty_bind *given,
+    int ngiven, const char *what, struct bound *out)
 {
   struct names names;
   int code = names_index(&names, given, sizeof *given, ngiven);
   for (int i = 0; i < n && !code; i++) {
-    const char *name = e->g->node[nodes[i]].name;
+    const char *name = g->node[nodes[i]].name;
     int at = names_take(&names, name);
     out[i] = (struct bound){ .name = name, .node = nodes[i], .value_bound = -1, .grad_bound = -1 };
-    code = match_one(e, at < 0 ? NULL : &given[at], dry, what, &out[i]);
+    code = match_one(e, at < 0 ? NULL : &given[at], what, &out[i]);
   }
   names_done(&names);
   return code;
 }
 
-static int match_all(ty_exec *e, const struct exec_source *s)
+static int match_all(ty_exec *e, const struct exec_source *s, const ty_graph *g)
 {
-  int *arg = NEWS(int, e->g->n), *aux = NEWS(int, e->g->n);
-  int code = arg && aux ? exec_variables(e->g, arg, &e->narg, aux, &e->naux)
+  int *arg = NEWS(int, g->n), *aux = NEWS(int, g->n);
+  int code = arg && aux ? exec_variables(g, arg, &e->narg, aux, &e->naux)
                         : fail(TY_EMEMORY, "out of memory: executor");
   e->arg = NEWS(struct bound, e->narg);
   e->aux = NEWS(struct bound, e->naux);
   if (!code && (!e->arg || !e->aux)) code = fail(TY_EMEMORY, "out of memory: executor");
-  bool dry = e->flags & TY_DRY_RUN;
-  if (!code) code = match(e, arg, e->narg, s->arg, s->narg, dry, "argument", e->arg);
-  if (!code) code = match(e, aux, e->naux, s->aux, s->naux, dry, "auxiliary state", e->aux);
+  if (!code) code = match(e, g, arg, e->narg, s->arg, s->narg, "argument", e->arg);
+  if (!code) code = match(e, g, aux, e->naux, s->aux, s->naux, "auxiliary state", e->aux);
   if (!code) code = names_index(&e->arg_names, e->arg, sizeof *e->arg, e->narg);
   if (!code) code = names_index(&e->aux_names, e->aux, sizeof *e->aux, e->naux);
   mem_free(arg);
@@ -124,106 +121,138 @@ static int match_all(ty_exec *e, const struct exec_source *s)
   return code;
 }
 
-/* -- shapes ------------------------------------------------------------------------------------ */
+/* -- the graph --------------------------------------------------------------------------------- */
 
-static int seed_bound(
-    ty_exec *e, const struct bound *b, int n, const ty_bind *given, int ngiven, const ty_desc *desc)
+static int take_graph(ty_exec *e, const struct exec_source *s, struct typed_graph *x)
+{
+  const int nextra = s->nend + s->nknown, n = s->nhead + nextra;
+  x->nhead = e->nhead = s->nhead;
+  x->nextra = nextra;
+  x->head = NEWS(ty_entry, n + 1);
+  x->extra = NEWS(ty_entry, nextra + 1);
+  e->user_head = NEWS(ty_entry, n + 1);
+  NEED(x->head && x->extra && e->user_head, TY_EMEMORY, "out of memory: executor");
+  for (int i = 0; i < s->nhead; i++) e->user_head[i] = s->head[i];
+  for (int i = 0; i < s->nend; i++) e->user_head[s->nhead + i] = s->end[i];
+  for (int i = 0; i < s->nknown; i++) e->user_head[s->nhead + s->nend + i] = s->known[i];
+  e->user = s->g;
+  ty_graph_keep(s->g);
+  const bool merge = !nextra && env_number("TYCHO_CSE", 1);
+  TRY(graph_extract(s->g, e->user_head, n, merge, &x->g, x->head));
+  for (int i = 0; i < nextra; i++) x->extra[i] = x->head[s->nhead + i];
+  return TY_OK;
+}
+
+static struct bound *bound_at(ty_exec *e, int i)
+{
+  return i < e->narg ? &e->arg[i] : &e->aux[i - e->narg];
+}
+
+/* What is known of the variables. */
+struct variables_known { ty_desc *desc; bool *with_grad; int *device, *grad_device; };
+
+static int describe_variables(
+    ty_exec *e, const ty_bind *given, int ngiven, const ty_desc *desc, int from, int n,
+    struct variables_known *k)
 {
   struct names names;
   TRY(names_index(&names, given, sizeof *given, ngiven));
-  for (int i = 0; i < n; i++) {
-    ty_desc *d = &e->desc[e->g->node[b[i].node].first];
-    int at = names_first(&names, b[i].name);
-    if (b[i].value)
-      *d = b[i].value->d;
-    else if (desc && at >= 0)
-      *d = desc[at];
-    d->device = 0;
+  for (int i = from; i < from + n; i++) {
+    const struct bound *b = bound_at(e, i);
+    const int at = names_first(&names, b->name);
+    const bool seeded = !b->value && desc && at >= 0;
+    k->desc[i] = b->value ? b->value->d : seeded ? desc[at] : (ty_desc){ .dtype = TY_NODTYPE };
+    k->with_grad[i] = b->req != TY_NULL;
+    k->device[i] = b->value ? b->value->d.device : -1;
+    k->grad_device[i] = b->grad ? b->grad->d.device : -1;
   }
   names_done(&names);
   return TY_OK;
 }
 
-static int infer_all(ty_exec *e, const struct exec_source *s)
+static void mark_mirrors(const struct typed_graph *x, void *context, uint8_t *mark)
 {
-  e->desc = NEWS(ty_desc, e->g->nvalue + 64);
-  NEED(e->desc, TY_EMEMORY, "out of memory: executor");
-  for (int v = 0; v < e->g->nvalue; v++) e->desc[v] = (ty_desc){ .dtype = TY_NODTYPE };
-  TRY(seed_bound(e, e->arg, e->narg, s->arg, s->narg, s->arg_desc));
-  TRY(seed_bound(e, e->aux, e->naux, s->aux, s->naux, s->aux_desc));
-  TRY(infer_run(e->g, INFER_SHAPES, e->desc));
-  TRY(infer_run(e->g, INFER_TYPES, e->desc));
-  for (int v = 0; v < e->g->nvalue; v++)
-    if (e->desc[v].dtype == TY_NODTYPE) e->desc[v].dtype = TY_F32;
-  return infer_undecided(e->g, e->desc, INFER_SHAPES);
+  ty_exec *e = context;
+  exec_mark_mirrors(e, x, e->flags & TY_MIRROR || env_number("TYCHO_MIRROR", 0), mark);
+  for (int i = 0; i < x->g->n; i++) e->mirror |= mark[i];
 }
 
-/* -- control flow ------------------------------------------------------------------------------ */
-
-/* Bodies become part of the graph; every variable keeps its shape and its place in the lists. */
-static int expand_bodies(ty_exec *e)
+static int run_rewrites(
+    ty_exec *e, const struct exec_source *s, struct typed_graph *x, struct variables_known *k)
 {
-  if (!control_used(e->g)) return TY_OK;
-  ty_graph *to = NULL;
-  int *map = NEWS(int, e->g->n);
-  NEED(map, TY_EMEMORY, "out of memory: executor");
-  int code = control_expand(e->g, e->desc, e->head, e->nhead, &to, map);
-  ty_desc *desc = code ? NULL : NEWS(ty_desc, to->nvalue + 64);
-  if (!code && !desc) code = fail(TY_EMEMORY, "out of memory: executor"), ty_graph_free(to);
-  if (code) return mem_free(map), code;
-  for (int v = 0; v < to->nvalue; v++) desc[v] = (ty_desc){ .dtype = TY_NODTYPE };
-  for (int i = 0; i < e->g->n; i++)
-    if (!e->g->node[i].op) desc[to->node[map[i]].first] = e->desc[e->g->node[i].first];
-  for (int i = 0; i < e->narg; i++) e->arg[i].node = map[e->arg[i].node];
-  for (int i = 0; i < e->naux; i++) e->aux[i].node = map[e->aux[i].node];
-  mem_free(map);
-  mem_free(e->desc);
-  ty_graph_free(e->g);
-  e->g = to;
-  e->desc = desc;
-  e->forward = to->n;
-  TRY(infer_run(e->g, INFER_SHAPES, e->desc));
-  TRY(infer_run(e->g, INFER_TYPES, e->desc));
-  return infer_undecided(e->g, e->desc, INFER_SHAPES);
+  TRY(describe_variables(e, s->arg, s->narg, s->arg_desc, 0, e->narg, k));
+  TRY(describe_variables(e, s->aux, s->naux, s->aux_desc, e->narg, e->naux, k));
+  const struct rewrite_request r = { .variable = k->desc,
+    .with_grad = k->with_grad,
+    .head_has_grad = s->head_has_grad,
+    .mark_mirrors = mark_mirrors,
+    .context = e,
+    .sum_cap = (int)env_number("TYCHO_GRAD_SUM_CAP", 8),
+    .default_device = e->default_device,
+    .group = e->place,
+    .ngroup = e->nplace,
+    .array_device = k->device,
+    .grad_device = k->grad_device };
+  return rewrite_all(x, &r);
 }
 
-/* -- gradients --------------------------------------------------------------------------------- */
-
-static int append_gradients(ty_exec *e, const uint8_t *mirror, struct gradient *out)
+/* Lists the arrays of values that are there already, and those that values are written into. */
+static int add_ends(ty_exec *e, const struct exec_source *s, const struct typed_graph *x)
 {
-  bool any = false;
-  uint8_t *requested = NEWS(uint8_t, e->g->n);
-  NEED(requested, TY_EMEMORY, "out of memory: executor");
-  for (int i = 0; i < e->narg; i++)
-    if (e->arg[i].req) requested[e->arg[i].node] = any = true;
-  for (int i = 0; i < e->g->n; i++)
-    any |= e->g->node[i].op && e->g->node[i].op->flags & OP_FUSED_UPDATE;
-  e->with_grad = any;
-  struct gradient_request request = { e->head, e->nhead, requested, mirror,
-    (int)env_number("TYCHO_GRAD_SUM_CAP", 8) };
-  struct descs d = { e->desc, e->g->nvalue + 64 };
-  for (int i = 0; i < e->forward; i++) out->of[i].node = -1;
-  for (int h = 0; h < e->nhead; h++) out->head[h].node = -1;
-  int code = any ? gradient_append(e->g, &d, &request, out) : TY_OK;
-  e->desc = d.d;
-  mem_free(requested);
-  return code;
-}
-
-static int mark_mirrors(ty_exec *e, uint8_t **out)
-{
-  *out = NULL;
-  bool any = false;
-  uint8_t *m = NEWS(uint8_t, e->g->n);
-  NEED(m, TY_EMEMORY, "out of memory: executor");
-  exec_mark_mirrors(e, e->flags & TY_MIRROR || env_number("TYCHO_MIRROR", 0), m);
-  for (int i = 0; i < e->g->n; i++) any |= m[i];
-  e->mirror = any;
-  if (any)
-    *out = m;
-  else
-    mem_free(m);
+  e->known_of = NEWS(int, x->g->nvalue + 1);
+  e->end = NEWS(ty_entry, s->nend + 1);
+  e->end_bound = NEWS(int, s->nend + 1);
+  NEED(e->known_of && e->end && e->end_bound, TY_EMEMORY, "out of memory: executor");
+  for (int v = 0; v < x->g->nvalue; v++) e->known_of[v] = -1;
+  for (int i = 0; i < s->nknown; i++) {
+    const int v = value_of(x->g, x->extra[s->nend + i]);
+    if (x->g->node[x->extra[s->nend + i].node].op)
+      TRY(exec_add_bound(e, s->known_array[i], &e->known_of[v]));
+  }
+  e->nend = s->nend;
+  for (int i = 0; i < s->nend; i++) {
+    e->end[i] = x->extra[i];
+    TRY(exec_add_bound(e, s->end_array[i], &e->end_bound[i]));
+  }
   return TY_OK;
+}
+
+/* Gives the executor the graph after the rewrites. */
+static void adopt_graph(ty_exec *e, struct typed_graph *x)
+{
+  for (int i = 0; i < x->nvariable; i++) bound_at(e, i)->node = x->variable[i];
+  for (int i = 0; i < e->narg; i++) e->with_grad |= e->arg[i].req != TY_NULL;
+  for (int i = 0; i < x->g->n; i++)
+    e->with_grad |= x->g->node[i].op && x->g->node[i].op->flags & OP_FUSED_UPDATE;
+  e->g = x->g;
+  e->desc = x->desc;
+  e->device = x->device;
+  e->forward = x->forward;
+  e->head = x->head;
+  e->grad_entry = x->grad;
+  e->head_grad_entry = x->head_grad;
+  mem_free(x->variable);
+  mem_free(x->extra);
+  *x = (struct typed_graph){ 0 };
+}
+
+static int rewrite_graph(ty_exec *e, const struct exec_source *s, struct typed_graph *x)
+{
+  const int n = e->narg + e->naux;
+  struct variables_known k = { NEWS(ty_desc, n + 1), NEWS(bool, n + 1), NEWS(int, n + 1),
+    NEWS(int, n + 1) };
+  x->nvariable = n;
+  x->variable = NEWS(int, n + 1);
+  const bool enough = k.desc && k.with_grad && k.device && k.grad_device && x->variable;
+  for (int i = 0; enough && i < n; i++) x->variable[i] = bound_at(e, i)->node;
+  int code = enough ? run_rewrites(e, s, x, &k) : fail(TY_EMEMORY, "out of memory: executor");
+  mem_free(k.desc);
+  mem_free(k.with_grad);
+  mem_free(k.device);
+  mem_free(k.grad_device);
+  if (!code) code = add_ends(e, s, x);
+  if (!code) adopt_graph(e, x);
+  return code;
 }
 
 /* -- devices ----------------------------------------------------------------------------------- */
@@ -241,7 +270,7 @@ static int wrong_device(const struct bound *b, int is, int expected, const char 
 static int check_devices(ty_exec *e)
 {
   for (int i = 0; i < e->narg + e->naux; i++) {
-    struct bound *b = i < e->narg ? &e->arg[i] : &e->aux[i - e->narg];
+    struct bound *b = bound_at(e, i);
     if (!e->nplace && b->value && b->value->d.device != e->default_device)
       return wrong_device(b, b->value->d.device, e->default_device, "array of");
     if (!b->req || !b->grad) continue;
@@ -249,113 +278,6 @@ static int check_devices(ty_exec *e)
     if (b->grad->d.device != at) return wrong_device(b, b->grad->d.device, at, "gradient array of");
   }
   return TY_OK;
-}
-
-static void remap(ty_entry *e, int n, const int *map)
-{
-  for (int i = 0; i < n; i++)
-    if (e[i].node >= 0) e[i].node = map[e[i].node];
-}
-
-static int insert_copies(ty_exec *e, struct gradient *grad)
-{
-  ty_graph *to;
-  int *map = NEWS(int, e->g->n), *device;
-  NEED(map, TY_EMEMORY, "out of memory: executor");
-  int code = insert_device_copies(e->g, e->device, &to, map, &device);
-  if (code) return mem_free(map), code;
-  ty_desc *desc = NEWS(ty_desc, to->nvalue + 1);
-  int *from = NEWS(int, to->n + 1);
-  if (!desc || !from) {
-    void *const made[] = { map, device, desc, from };
-    for (int i = 0; i < COUNT(made); i++) mem_free(made[i]);
-    ty_graph_free(to);
-    return fail(TY_EMEMORY, "out of memory: executor");
-  }
-  for (int i = 0; i < to->n; i++) from[i] = -1;
-  for (int i = 0; i < e->g->n; i++) from[map[i]] = i;
-  for (int i = 0; i < to->n; i++)
-    for (int k = 0; k < to->node[i].kind->nout; k++)
-      desc[to->node[i].first + k] = from[i] >= 0 ? e->desc[e->g->node[from[i]].first + k]
-                                                 : desc[value_of(to, to->node[i].in[0])];
-  int forward = 0;
-  for (int i = 0; i < e->forward; i++) forward = MAX(forward, map[i] + 1);
-  for (int i = 0; i < e->narg; i++) e->arg[i].node = map[e->arg[i].node];
-  for (int i = 0; i < e->naux; i++) e->aux[i].node = map[e->aux[i].node];
-  remap(e->head, e->nhead, map);
-  remap(e->grad_entry, e->narg, map);
-  remap(grad->head, e->nhead, map);
-  mem_free(map);
-  mem_free(from);
-  mem_free(e->desc);
-  mem_free(e->device);
-  ty_graph_free(e->g);
-  e->g = to;
-  e->desc = desc;
-  e->device = device;
-  e->forward = forward;
-  return TY_OK;
-}
-
-/* Whether an argument's arrays lie together, where its group says; others are refused below. */
-static bool well_placed(const ty_exec *e, const struct bound *b)
-{
-  const struct placing w = { .place = e->place, .nplace = e->nplace };
-  int group, at = b->grad->d.device;
-  group_device(&w, &e->g->node[b->node], &group); /* -1: none has a device */
-  return (group < 0 || group == at) && (!b->value || b->value->d.device == at);
-}
-
-/* A gradient that is made elsewhere than its argument lies is copied there. */
-static int bring_gradients(ty_exec *e)
-{
-  ty_desc *desc = mem_grow(e->desc, sizeof *desc * (size_t)(e->g->nvalue + e->narg));
-  if (desc) e->desc = desc;
-  int *device = desc ? mem_grow(e->device, sizeof *device * (size_t)(e->g->n + e->narg)) : NULL;
-  NEED(device, TY_EMEMORY, "out of memory: executor");
-  e->device = device;
-  for (int i = 0; i < e->narg; i++) {
-    const struct bound *b = &e->arg[i];
-    ty_entry made, *of = &e->grad_entry[i];
-    if (!b->req || !b->grad || !well_placed(e, b)) continue;
-    if (device[of->node] == b->grad->d.device) continue;
-    char name[600];
-    snprintf(name, sizeof name, "%s_grad_copy", b->name);
-    TRY(graph_node(e->g, op_find("_copy"), name, NULL, 0, of, 1, &made));
-    desc[value_of(e->g, made)] = desc[value_of(e->g, *of)];
-    device[made.node] = b->grad->d.device;
-    *of = made;
-  }
-  return TY_OK;
-}
-
-static int assign_all_devices(ty_exec *e, struct gradient *grad)
-{
-  int first = -1;
-  e->device = NEWS(int, e->g->n);
-  int *var = e->device ? NEWS(int, e->g->n) : NULL;
-  NEED(var, TY_EMEMORY, "out of memory: executor");
-  for (int i = 0; i < e->g->n; i++) var[i] = -1;
-  for (int i = 0; i < e->narg; i++)
-    if (e->arg[i].value && e->nplace) var[e->arg[i].node] = e->arg[i].value->d.device;
-  for (int i = 0; i < e->naux; i++)
-    if (e->aux[i].value && e->nplace) var[e->aux[i].node] = e->aux[i].value->d.device;
-  struct placing w = { e->default_device, e->place, e->nplace, var, true };
-  int code = e->nplace ? assign_devices(e->g, &w, e->device) : TY_OK;
-  for (int i = 0; !e->nplace && i < e->g->n; i++) e->device[i] = e->default_device;
-  mem_free(var);
-  TRY(code);
-  for (int h = 0; h < e->nhead; h++) /* a head gradient arrives where its head is */
-    if (grad->head[h].node >= 0) e->device[grad->head[h].node] = e->device[e->head[h].node];
-  if (e->nplace) TRY(bring_gradients(e));
-  bool several = false;
-  for (int i = 0; i < e->g->n; i++) {
-    if (first < 0) first = e->device[i];
-    several |= e->device[i] != first;
-  }
-  if (several) TRY(insert_copies(e, grad));
-  for (int i = 0; i < e->g->n; i++) TRY(device_open(e->device[i]));
-  return check_devices(e);
 }
 
 /* -- programs ---------------------------------------------------------------------------------- */
@@ -490,68 +412,17 @@ static int copy_placement(ty_exec *e, const struct exec_source *s)
   return TY_OK;
 }
 
-static int take_graph(ty_exec *e, const struct exec_source *s)
-{
-  e->nhead = s->nhead;
-  e->head = NEWS(ty_entry, s->nhead);
-  e->user_head = NEWS(ty_entry, s->nhead);
-  NEED(e->head && e->user_head, TY_EMEMORY, "out of memory: executor");
-  memcpy(e->user_head, s->head, sizeof *s->head * (size_t)s->nhead);
-  e->user = s->g;
-  ty_graph_keep(s->g);
-  TRY(graph_extract(s->g, s->head, s->nhead, env_number("TYCHO_CSE", 1), &e->g, e->head));
-  e->forward = e->g->n;
-  return TY_OK;
-}
-
-static int differentiate(ty_exec *e, const uint8_t *mirror)
-{
-  int nodes = e->g->n;
-  struct gradient grad = { NEWS(ty_entry, nodes), NEWS(ty_entry, e->nhead) };
-  e->grad_entry = NEWS(ty_entry, e->narg);
-  int code = grad.of && grad.head && e->grad_entry ? append_gradients(e, mirror, &grad)
-                                                   : fail(TY_EMEMORY, "out of memory: executor");
-  for (int i = 0; !code && i < e->narg; i++)
-    e->grad_entry[i] = e->arg[i].req ? grad.of[e->arg[i].node] : (ty_entry){ -1, 0 };
-  if (!code) code = assign_all_devices(e, &grad);
-  if (!code) code = exec_route_gradients(e, &grad);
-  mem_free(grad.of);
-  mem_free(grad.head);
-  return code;
-}
-
-/* Outputs whose number of rows only a run knows have no readers but their own gradients. */
-static int check_rows(const ty_exec *e)
-{
-  for (int i = 0; i < e->forward; i++)
-    for (int k = 0; k < e->g->node[i].nin; k++) {
-      const struct node *n = &e->g->node[i], *from = &e->g->node[n->in[k].node];
-      if (!from->op || !(from->op->flags & OP_DYNAMIC_ROWS)) continue;
-      int code = fail(TY_ESHAPE,
-          "%s %s: input %s is %s, whose number of rows is known only when it has run; it can be an "
-          "output only",
-          n->op->name, n->name, n->kind->inport[k].name, from->name);
-      fail_node(n->op->name, n->name, n->where);
-      fail_argument(
-          n->kind->inport[k].name, "a shape that follows from other shapes", from->op->name);
-      return code;
-    }
-  return TY_OK;
-}
-
 static int build(ty_exec *e, const struct exec_source *s)
 {
-  uint8_t *mirror;
+  struct typed_graph x = { 0 };
   TRY(copy_placement(e, s));
-  TRY(take_graph(e, s));
-  TRY(match_all(e, s));
-  TRY(infer_all(e, s));
-  TRY(expand_bodies(e));
-  TRY(check_rows(e));
-  TRY(mark_mirrors(e, &mirror));
-  int code = differentiate(e, mirror);
-  mem_free(mirror);
+  int code = take_graph(e, s, &x);
+  if (!code) code = match_all(e, s, x.g);
+  if (!code) code = rewrite_graph(e, s, &x);
+  typed_graph_done(&x);
   TRY(code);
+  TRY(check_devices(e));
+  TRY(exec_route_gradients(e));
   if (s->pool) {
     e->pool = s->pool;
     pool_keep(s->pool);
@@ -571,6 +442,9 @@ int exec_make(const struct exec_source *s, ty_exec **out)
   e->flags = s->flags;
   e->default_device = s->device;
   e->level = s->level;
+  e->nown = s->nown;
+  e->own_run = NEWS(struct run, s->nown + 1);
+  if (!e->own_run) return mem_free(e), fail(TY_EMEMORY, "out of memory: executor");
   e->check = s->flags & TY_CHECK || env_number("TYCHO_CHECK_NUMERICS", 0);
   live_add(LIVE_EXEC, 1);
   int code = build(e, s);

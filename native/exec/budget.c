@@ -7,6 +7,7 @@
 ** plan fits is taken; if none does, the failure says the least that would do.
 */
 #include "exec/exec.h"
+#include "pass/gradient.h"
 
 enum { LEVELS = 12 };
 
@@ -60,11 +61,11 @@ int exec_within(const struct exec_source *s, ty_exec **out)
 }
 
 /* Which forward nodes the backward part computes again. */
-void exec_mark_mirrors(const ty_exec *e, bool all, uint8_t *mark)
+void exec_mark_mirrors(const ty_exec *e, const struct typed_graph *x, bool all, uint8_t *mark)
 {
   int seen = 0, every = 1 << MAX(e->level - 1, 0);
-  for (int i = 0; i < e->g->n; i++) {
-    const struct node *n = &e->g->node[i];
+  for (int i = 0; i < x->g->n; i++) {
+    const struct node *n = &x->g->node[i];
     mark[i] = node_is_mirrored(n, all || e->level == 1);
     if (e->level < 2 || !n->op || n->op->flags & (OP_RANDOM | OP_CALLBACK | OP_LOSS)) continue;
     mark[i] = ++seen % every != 0;

@@ -3,8 +3,8 @@
 ** answers questions. */
 #pragma once
 #include <pthread.h>
-#include "pass/gradient.h"
 #include "pass/program.h"
+#include "pass/rewrite.h"
 #include "device/pool.h"
 
 /* an argument or auxiliary state, in list order */
@@ -30,9 +30,13 @@ struct ty_exec {
   int nhead;
   /* per argument: entry of its gradient in g, node -1 */
   ty_entry *grad_entry;
+  /* per head: the variable of its gradient in g, node -1: not needed */
+  ty_entry *head_grad_entry;
   /* per head: place in bound of its head gradient, -1: not needed */
   int *head_grad;
   uint8_t *is_head;                                   /* per value of g */
+  struct run *own_run;                                /* see struct source */
+  int nown;
   struct bound *arg, *aux;
   int narg, naux;
   struct names arg_names, aux_names;
@@ -45,7 +49,10 @@ struct ty_exec {
   struct storage *token[MAX_DEVICES];
   /* per device slot: the random state of a run in its memory; NULL: nobody reads it there */
   struct storage *draws[MAX_DEVICES];
-  int *bound_of;                                      /* see struct source */
+  int *bound_of, *known_of;                           /* see struct source */
+  /* entries of g that are written into bound tensors, in order: ends that were asked for */
+  ty_entry *end;
+  int *end_bound, nend;
   /* per bound tensor, or NULL: see struct source */
   int *bucket;
   int nbucket;
@@ -107,12 +114,29 @@ struct exec_source {                                  /* what exec_make starts f
   ty_pool *pool;
   /* reshape: outputs keep its places where they fit */
   struct ty_exec *before;
+  /* per head: a gradient comes for it; NULL: for all */
+  const bool *head_has_grad;
+  /* Values that are there already: entries of g, and their arrays. What makes them does not run. */
+  const ty_entry *known;
+  ty_tensor *const *known_array;
+  int nknown;
+  /* Values that are written into arrays, which may be others in each run (exec_set_array). */
+  const ty_entry *end;
+  ty_tensor *const *end_array;
+  int nend;
+  /* random states of nodes that have their own */
+  int nown;
 };
+/* Runs forward and backward of an executor with given head gradients (per head; NULL where it
+** needs none), without a draw from the device's random state. own: of nodes that have their own. */
+int  exec_run_whole(ty_exec *e, ty_tensor *const *head_grad, const struct run *own, bool is_train);
+/* Marks the bound arrays that a program reads. read: per bound array. */
+void exec_mark_read(const ty_exec *e, uint8_t *read);
 int  exec_make(const struct exec_source *s, ty_exec **out);
 /* recomputes as much as the budget needs */
 int  exec_within(const struct exec_source *s, ty_exec **out);
 /* per node: backward computes it again */
-void exec_mark_mirrors(const ty_exec *e, bool all, uint8_t *mark);
+void exec_mark_mirrors(const ty_exec *e, const struct typed_graph *x, bool all, uint8_t *mark);
 /* compiled on first use */
 int  exec_variant(ty_exec *e, int which, struct program **out);
 /* pointers, after binding or when the pool moved */

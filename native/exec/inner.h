@@ -1,6 +1,7 @@
 /* inner.h - what the files that run an executor share. */
 #pragma once
 #include "device/profile.h"
+#include "device/timing.h"
 #include "exec/exec.h"
 
 /* what a walk from node to node covers; ONE: a partial forward */
@@ -42,7 +43,7 @@ int exec_walk(ty_exec *e);
 /* bind.c: element-wise nodes become pointwise programs */
 bool exec_fuses(const ty_exec *e);
 /* routes.c: per variant, where gradients go; and the graph with what the passes ask about it */
-int exec_route_gradients(ty_exec *e, const struct gradient *d);
+int exec_route_gradients(ty_exec *e);
 struct source exec_source_of(const ty_exec *e, int which, int flags);
 /* bind.c: lists t among the bound tensors, once; *index: where */
 int exec_add_bound(ty_exec *e, ty_tensor *t, int *index);

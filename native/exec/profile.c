@@ -1,6 +1,6 @@
 /* profile.c - tells the profiler about the instructions of executors: a span per instruction
 ** with the operators it runs, its nodes, its kernel and the bytes of its operands. Called by
-** run.c after each timed instruction. */
+** segment.c once a timed instruction has ended on its device. */
 #include "exec/exec.h"
 #include "device/profile.h"
 

@@ -229,6 +229,7 @@ int ty_exec_profile(ty_exec *e, ty_sample *out, int *n)
   NEED(e && n, TY_ETYPE, "profile: null argument");
   struct program *p = e->variant[e->ran >= 0 ? e->ran : FUSED];
   TRY(ty_wait(e->default_device));
+  exec_wait_runs(e);
   int capacity = *n;
   e->profile = true;
   *n = p->n;
@@ -314,6 +315,7 @@ void ty_exec_free(ty_exec *e)
   mem_free(e->device);
   mem_free(e->head);
   mem_free(e->grad_entry);
+  mem_free(e->head_grad_entry);
   mem_free(e->head_grad);
   mem_free(e->is_head);
   names_done(&e->arg_names);
@@ -321,6 +323,10 @@ void ty_exec_free(ty_exec *e)
   mem_free(e->arg);
   mem_free(e->aux);
   mem_free(e->bound_of);
+  mem_free(e->known_of);
+  mem_free(e->own_run);
+  mem_free(e->end);
+  mem_free(e->end_bound);
   mem_free(e->bucket);
   exec_free_routes(e);
   text_done(&e->printed);

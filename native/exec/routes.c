@@ -34,46 +34,63 @@ static int find_shared(const ty_exec *e, uint8_t *shared)
 }
 
 /* Per value. */
-struct uses {
+struct readers_of {
   uint8_t *in_head;                                   /* a head is a view of it, or it itself */
-  uint8_t *read;                                      /* by a node that is no summed one */
+  int *reads;                                         /* count_reads */
 };
 
-static void find_uses(const struct source *s, struct uses *u)
+static void find_heads(const struct source *s, struct readers_of *u)
 {
   for (int h = 0; h < s->nhead; h++) u->in_head[value_of(s->g, view_root(s, s->head[h]))] = 1;
-  for (int i = 0; i < s->g->n; i++)
-    for (int k = 0; !s->summed[i] && k < s->g->node[i].nin; k++)
-      u->read[value_of(s->g, s->g->node[i].in[k])] = 1;
 }
+
+/* Where a value goes: bound tensor, and TY_WRITE or TY_ADD; early: in forward, too. */
+struct value_target { int bound, req, dtype; bool early; };
 
 /* May the producer of value v = r write (or add to) the bound array itself? */
 static bool is_direct(const ty_exec *e, const struct source *s, const struct route *w,
-    const struct uses *u, const struct bound *b, ty_entry r, int v)
+    const struct readers_of *u, const struct value_target *to, ty_entry r, int v)
 {
   const struct node *n = &e->g->node[r.node];
-  if (!n->op || r.node < e->forward || w->grad_of[v] >= 0 || u->in_head[v] ||
-      w->shared[b->grad_bound])
+  if (!n->op || is_known(s, r.node) || w->grad_of[v] >= 0 || u->in_head[v] || w->shared[to->bound])
     return false;
-  if (e->desc[v].dtype != e->desc[e->g->node[b->node].first].dtype || w->into[v] >= 0) return false;
-  if (b->req != TY_ADD) return true;
-  if (u->read[v]) return false;
+  if (r.node < e->forward && !to->early) return false;
+  if (e->desc[v].dtype != to->dtype || w->into[v] >= 0) return false;
+  if (to->req != TY_ADD) return true;
+  if (u->reads[v]) return false;
   if (n->op->formula) return n->backward && element_wise(s, r.node);
   return can_add_to(n, s->device[r.node], r.out);
 }
 
-static int route_gradient(
-    ty_exec *e, const struct source *s, struct route *w, const struct uses *u, int i)
+static void route_value(const ty_exec *e, const struct source *s, struct route *w,
+    const struct readers_of *u, ty_entry from, const struct value_target *to)
 {
-  struct bound *b = &e->arg[i];
-  if (is_label_end(s, e->grad_entry[i])) return TY_OK;
-  ty_entry r = view_root(s, e->grad_entry[i]);
-  int v = value_of(e->g, r);
-  if (is_direct(e, s, w, u, b, r, v))
-    w->grad_of[v] = b->grad_bound, w->grad_req[v] = b->req;
+  const ty_entry r = view_root(s, from);
+  const int v = value_of(e->g, r);
+  if (is_direct(e, s, w, u, to, r, v))
+    w->grad_of[v] = to->bound, w->grad_req[v] = to->req;
   else
-    w->copy[w->ncopy++] = (struct grad_copy){ e->grad_entry[i], b->grad_bound, b->req };
-  return TY_OK;
+    w->copy[w->ncopy++] = (struct grad_copy){ from, to->bound, to->req };
+}
+
+static void route_all(
+    const ty_exec *e, const struct source *s, struct route *w, const struct readers_of *u)
+{
+  for (int i = 0; i < e->narg; i++) {
+    const struct bound *b = &e->arg[i];
+    const struct value_target to = { .bound = b->grad_bound,
+      .req = b->req,
+      .dtype = e->desc[e->g->node[b->node].first].dtype };
+    if (!b->req || is_label_end(s, e->grad_entry[i])) continue;
+    route_value(e, s, w, u, e->grad_entry[i], &to);
+  }
+  for (int i = 0; i < e->nend; i++) {
+    const struct value_target to = { .bound = e->end_bound[i],
+      .req = TY_WRITE,
+      .dtype = e->desc[value_of(e->g, e->end[i])].dtype,
+      .early = true };
+    route_value(e, s, w, u, e->end[i], &to);
+  }
 }
 
 struct source exec_source_of(const ty_exec *e, int which, int flags)
@@ -88,6 +105,7 @@ struct source exec_source_of(const ty_exec *e, int which, int flags)
     .nhead = e->nhead,
     .is_head = e->is_head,
     .bound = e->bound_of,
+    .known = e->known_of,
     .grad_of = w->grad_of,
     .grad_req = w->grad_req,
     .into = w->into,
@@ -99,6 +117,7 @@ struct source exec_source_of(const ty_exec *e, int which, int flags)
     .bucket = e->bucket,
     .nbucket = e->nbucket,
     .flags = flags,
+    .own_run = e->own_run,
   };
 }
 
@@ -109,7 +128,7 @@ static int route_variant(ty_exec *e, int which)
   w->grad_req = NEWS(int, e->g->nvalue);
   w->into = NEWS(int, e->g->nvalue);
   w->summed = NEWS(uint8_t, e->g->n);
-  w->copy = NEWS(struct grad_copy, e->narg);
+  w->copy = NEWS(struct grad_copy, e->narg + e->nend);
   w->shared = NEWS(uint8_t, e->nbound);
   bool enough = w->grad_of && w->grad_req && w->into && w->summed && w->copy && w->shared;
   NEED(enough, TY_EMEMORY, "out of memory: executor");
@@ -117,13 +136,12 @@ static int route_variant(ty_exec *e, int which)
   TRY(find_shared(e, w->shared));
   struct source s = exec_source_of(e, which, 0);
   if (which == FUSED && !(e->flags & TY_NOSHARE)) TRY(accumulate_sums(&s, w->into, w->summed));
-  struct uses u = { NEWS(uint8_t, e->g->nvalue), NEWS(uint8_t, e->g->nvalue) };
-  int code = u.in_head && u.read ? TY_OK : fail(TY_EMEMORY, "out of memory: executor");
-  if (!code) find_uses(&s, &u);
-  for (int i = 0; !code && i < e->narg; i++)
-    if (e->arg[i].req) code = route_gradient(e, &s, w, &u, i);
+  struct readers_of u = { NEWS(uint8_t, e->g->nvalue), count_reads(&s) };
+  int code = u.in_head && u.reads ? TY_OK : fail(TY_EMEMORY, "out of memory: executor");
+  if (!code) find_heads(&s, &u);
+  if (!code) route_all(e, &s, w, &u);
   mem_free(u.in_head);
-  mem_free(u.read);
+  mem_free(u.reads);
   return code;
 }
 
@@ -142,7 +160,7 @@ void exec_free_routes(ty_exec *e)
   for (int w = 0; w < VARIANTS; w++) drop_route(&e->route[w]);
 }
 
-int exec_route_gradients(ty_exec *e, const struct gradient *grad)
+int exec_route_gradients(ty_exec *e)
 {
   e->bound_of = NEWS(int, e->g->n);
   e->head_grad = NEWS(int, e->nhead);
@@ -153,15 +171,15 @@ int exec_route_gradients(ty_exec *e, const struct gradient *grad)
   for (int i = 0; i < e->naux; i++) e->bound_of[e->aux[i].node] = e->aux[i].value_bound;
   for (int h = 0; h < e->nhead; h++) {
     e->head_grad[h] = -1;
-    if (grad->head[h].node < 0) continue;
-    ty_desc d = e->desc[value_of(e->g, grad->head[h])];
+    if (e->head_grad_entry[h].node < 0) continue;
+    ty_desc d = e->desc[value_of(e->g, e->head_grad_entry[h])];
     ty_tensor *t = NULL;
-    d.device = e->device[grad->head[h].node];
+    d.device = e->device[e->head_grad_entry[h].node];
     if (!(e->flags & TY_DRY_RUN)) TRY(ty_tensor_new(&d, &t));
     int code = exec_add_bound(e, t, &e->head_grad[h]);
     ty_tensor_free(t);
     TRY(code);
-    e->bound_of[grad->head[h].node] = e->head_grad[h];
+    e->bound_of[e->head_grad_entry[h].node] = e->head_grad[h];
   }
   for (int w = 0; w < VARIANTS; w++) TRY(route_variant(e, w));
   return TY_OK;

@@ -149,3 +149,28 @@ int ty_exec_backward(ty_exec *e, ty_tensor *const *head, int n, int is_train)
   profile_call("Executor:backward", from);
   return code;
 }
+
+/* -- programs of calls that were recorded ------------------------------------------------------ */
+
+int exec_run_whole(ty_exec *e, ty_tensor *const *head_grad, const struct run *own, bool is_train)
+{
+  struct program *p;
+  const int which = exec_fuses(e) ? FUSED : UNFUSED;
+  NEED(!interrupt_pending(), TY_EINTERRUPTED, "interrupted");
+  TRY(give_heads(e, head_grad, e->nhead));
+  TRY(exec_choose_variant(e, which, &p));
+  e->last = (struct run){ .is_train = is_train };
+  e->ran = which;
+  exec_wait_runs(e);
+  if (e->nown) memcpy(e->own_run, own, sizeof *own * (size_t)e->nown);
+  return exec_submit_all(e, p, 0, p->nsegment);
+}
+
+void exec_mark_read(const ty_exec *e, uint8_t *read)
+{
+  const struct program *p = e->variant[FUSED];
+  for (int v = 0; v < e->g->nvalue; v++) {
+    const struct value *r = &p->value[p->value[v].root];
+    if (p->value[v].nread && r->kind == V_BOUND) read[r->bound] = 1;
+  }
+}

@@ -14,7 +14,11 @@ struct ctx {
   struct run run;
   uint64_t *version;
   struct ticket ticket;
+  struct timed_step *timed;                           /* of a watched run; kept for the next one */
+  int ntimed, timed_cap;
 };
+/* told: the profiler is told, too */
+struct timed_step { struct timing time; int step; bool told; };
 
 /* -- one segment ------------------------------------------------------------------------------- */
 
@@ -26,19 +30,57 @@ int exec_fail_step(struct program *p, const struct step *st, int code)
   return code;
 }
 
+/* Notes how long the steps took, which have ended on the device. */
+static void note_times(struct ctx *c)
+{
+  for (int i = 0; i < c->ntimed; i++) {
+    struct timed_step *s = &c->timed[i];
+    struct step *st = &c->p->step[s->step];
+    bool known = timing_read(&s->time);
+    st->ns = known ? s->time.to - s->time.from : 0;
+    if (known && s->told) exec_profile_step(c->p, st, s->time.from, s->time.to);
+  }
+  c->ntimed = 0;
+}
+
+/* The next step's place among those that are timed. So many steps are timed in one go; then the
+** device is waited for, which would hold a mark for each of thousands otherwise. */
+static int next_timed(struct ctx *c, struct timed_step **out)
+{
+  enum { MOST = 512 };
+  if (c->ntimed == MOST) {
+    TRY(device_finish(c->segment->device));
+    note_times(c);
+  }
+  if (c->ntimed == c->timed_cap)
+    NEED(GROW(c->timed, c->ntimed, c->timed_cap), TY_EMEMORY, "out of memory: profile");
+  *out = &c->timed[c->ntimed];
+  return TY_OK;
+}
+
+static int run_timed(struct ctx *c, int t, bool *skipped)
+{
+  struct step *st = &c->p->step[t];
+  struct timed_step *s = NULL;
+  TRY(next_timed(c, &s));
+  timing_begin(st->device, &s->time);
+  int code = program_run_step(c->p, st);
+  if (!code) code = step_skipped(st, skipped);
+  timing_end(&s->time);
+  s->step = t;
+  s->told = profiling(TY_PROFILE_SYMBOLIC) && !*skipped && !code;
+  c->ntimed++;
+  return code;
+}
+
 /* The same as run_steps with a look at each instruction: its time, its results. */
 static int run_watched(struct ctx *c)
 {
   for (int t = c->first; t < c->last; t++) {
     struct step *st = &c->p->step[t];
-    int64_t from = profile_now();
     bool skipped = false;
-    int code = program_run_step(c->p, st);
-    if (!code) code = step_skipped(st, &skipped);
-    int64_t to = profile_now();
-    st->ns = to - from;
+    int code = run_timed(c, t, &skipped);
     if (code) return exec_fail_step(c->p, st, code);
-    if (profiling(TY_PROFILE_SYMBOLIC) && !skipped) exec_profile_step(c->p, st, from, to);
     if (c->e->check && !skipped) TRY(exec_check_step(c->p, st));
     if (interrupt_pending()) return fail(TY_EINTERRUPTED, "interrupted");
   }
@@ -73,7 +115,13 @@ static int run_steps(void *context)
   return TY_OK;
 }
 
-static void let_go(void *context) { ty_exec_free(((struct ctx *)context)->e); }
+/* The task has passed. */
+static void let_go(void *context)
+{
+  struct ctx *c = context;
+  note_times(c);
+  ty_exec_free(c->e);
+}
 
 /* -- what a segment touches -------------------------------------------------------------------- */
 
@@ -284,6 +332,14 @@ void exec_wait_runs(const ty_exec *e)
   for (int i = 0; i < e->nring; i++) ticket_wait(e->ring[i].ticket);
 }
 
+void exec_free_ring(ty_exec *e)
+{
+  if (e->ring) mem_free(e->ring[0].version);
+  for (int i = 0; i < e->nring; i++) mem_free(e->ring[i].timed);
+  mem_free(e->ring);
+  mem_free(e->seg_ticket);
+}
+
 static int make_ring(ty_exec *e, const struct program *p)
 {
   int n = 4 * p->nsegment + 28;
@@ -295,9 +351,7 @@ static int make_ring(ty_exec *e, const struct program *p)
   if (!ring || !version || !tickets)
     return mem_free(ring), mem_free(version), mem_free(tickets),
            fail(TY_EMEMORY, "out of memory: executor");
-  if (e->ring) mem_free(e->ring[0].version);
-  mem_free(e->ring);
-  mem_free(e->seg_ticket);
+  exec_free_ring(e);
   e->ring = ring;
   e->nring = n;
   e->at_ring = 0;
@@ -305,13 +359,6 @@ static int make_ring(ty_exec *e, const struct program *p)
   for (int i = 0; i < n; i++) ring[i].version = version + (size_t)i * (size_t)e->nbound;
   e->stats.allocations += e->stats.runs ? 3 : 0;
   return TY_OK;
-}
-
-void exec_free_ring(ty_exec *e)
-{
-  if (e->ring) mem_free(e->ring[0].version);
-  mem_free(e->ring);
-  mem_free(e->seg_ticket);
 }
 
 /* The next context. When all are taken, half of them are let pass: who waits then sleeps once

@@ -6,7 +6,6 @@
 */
 #include "exec/exec.h"
 #include "pass/extract.h"
-#include "pass/device_placement.h"
 
 struct simple {
   ty_graph *g;                                        /* what the heads reach */
@@ -154,15 +153,14 @@ static int state_array(
 
 static int array_device(const ty_simple_spec *spec, const struct node *n, int asked, int *out)
 {
-  struct placing p = { .place = spec->place, .nplace = spec->nplace };
   if (asked >= 0) {
     *out = asked;
     return TY_OK;
   }
   const char *group = node_attr(n, "__ctx_group__");
   *out = spec->device;
-  for (int i = 0; group && i < p.nplace; i++)
-    if (!strcmp(p.place[i].group, group)) *out = p.place[i].device;
+  for (int i = 0; group && i < spec->nplace; i++)
+    if (!strcmp(spec->place[i].group, group)) *out = spec->place[i].device;
   return TY_OK;
 }
 

@@ -297,6 +297,7 @@ int graph_clone(ty_graph *g, int of, const char *name, bool backward, const ty_e
   n->body = f->body;
   n->nbody = f->nbody;
   n->guard = f->guard;
+  n->draw = f->draw;
   n->inside = f->inside;
   added(g, out);
   return TY_OK;

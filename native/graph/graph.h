@@ -41,6 +41,9 @@ struct node {
   const char *shown;                                  /* see `inside` */
   /* the node (counted from 1) of a byte that says whether this one runs; 0: always */
   int guard;
+  /* which of the executor's own random states it takes (counted from 1); 0: that of the run, with
+  ** its index as key */
+  int draw;
   /* runs op->back_cpu; reads `reads`, output k is the gradient of input k */
   bool backward : 1;
   bool mirror : 1;

@@ -9,6 +9,7 @@
 */
 #include "graph/graph.h"
 #include "op/registry.h"
+#include "base/file_kind.h"
 #include "base/json.h"
 #include "base/names.h"
 #include "base/whole_file.h"
@@ -569,8 +570,10 @@ int ty_graph_load(const char *path, ty_graph **out)
   size_t n;
   TRY(file_read(path, &text, &n));
   size_t broken = strlen(text); /* a text would end there unnoticed */
-  int code = broken < n ? fail(TY_EFORMAT, "byte %zu: this is not text", broken)
-                        : ty_graph_parse(text, out);
+  const char *kind = text[strspn(text, " \t\r\n")] == '{' ? NULL : file_kind(text, n);
+  int code = kind  ? fail(TY_EFORMAT, "this is not a network but %s", kind)
+      : broken < n ? fail(TY_EFORMAT, "byte %zu: this is not text", broken)
+                   : ty_graph_parse(text, out);
   mem_free(text);
   return code;
 }

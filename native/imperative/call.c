@@ -5,21 +5,38 @@
 ** not work in place, the result goes to a temporary tensor first.
 */
 #include "device/profile.h"
-#include "imperative/call_cache.h"
+#include "device/timing.h"
+#include "imperative/imperative.h"
 
 struct imperative {                                   /* freed by the task */
   struct cached_call *r;
   struct rng_state rng;
+  bool is_train;
   struct storage *tmp;
+  bool timed;
+  struct timing time;
   /* out: what the kernel writes; target[i]: where it goes afterwards, or NULL */
   ty_tensor **in, **out, **target;
   int nin, nout;
   void *list[];                                       /* in, out, target */
 };
 
+/* Tells the profiler how long the call took, which has ended on the device. */
+static void note_time(struct imperative *m)
+{
+  const struct call *c = &m->r->v.call;
+  int64_t bytes = 0;
+  if (!timing_read(&m->time)) return;
+  for (int i = 0; i < m->nin; i++) bytes += (int64_t)desc_bytes(&m->in[i]->d);
+  for (int i = 0; i < m->nout; i++) bytes += (int64_t)desc_bytes(&m->out[i]->d);
+  struct profile_label l = { "imperative", c->op->name, "", m->r->v.kernel->name, 0 };
+  profile_span(&l, m->r->device, bytes, m->time.from, m->time.to);
+}
+
 static void drop(void *context)
 {
   struct imperative *m = context;
+  if (m->timed) note_time(m);
   for (int i = 0; i < m->nin; i++) ty_tensor_free(m->in[i]);
   for (int i = 0; i < m->nout; i++) ty_tensor_free(m->out[i]);
   for (int i = 0; i < m->nout; i++) ty_tensor_free(m->target[i]);
@@ -30,17 +47,12 @@ static void drop(void *context)
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-/* One look at the clock on either side. */
-static int run_timed(struct cached_call *r)
+static int run_timed(struct imperative *m)
 {
-  const struct call *c = &r->v.call;
-  int64_t from = profile_now(), bytes = 0;
-  int code = invoke_run(&r->v);
-  int64_t to = profile_now();
-  for (int i = 0; i < c->nin; i++) bytes += (int64_t)desc_bytes(&c->in[i].d);
-  for (int i = 0; i < c->nout; i++) bytes += (int64_t)desc_bytes(&c->out[i].d);
-  struct profile_label l = { "imperative", c->op->name, "", r->v.kernel->name, 0 };
-  profile_span(&l, r->device, bytes, from, to);
+  timing_begin(m->r->device, &m->time);
+  int code = invoke_run(&m->r->v);
+  timing_end(&m->time);
+  m->timed = true;
   return code;
 }
 
@@ -52,8 +64,8 @@ static int run(void *context)
   for (int i = 0; i < m->nin; i++) c->in[i].p = tensor_at(m->in[i]);
   for (int i = 0; i < m->nout; i++) c->out[i].p = tensor_at(m->out[i]);
   c->tmp = m->tmp ? m->tmp->data : NULL;
-  r->run.rng = m->rng;
-  int code = profiling(TY_PROFILE_IMPERATIVE) ? run_timed(r) : invoke_run(&r->v);
+  r->run = (struct run){ .is_train = m->is_train, .rng = m->rng };
+  int code = profiling(TY_PROFILE_IMPERATIVE) ? run_timed(m) : invoke_run(&r->v);
   if (code) fail_node(c->op->name, NULL, NULL);
   for (int i = 0; !code && i < m->nout; i++)
     if (m->target[i])
@@ -170,38 +182,35 @@ static int submit(struct imperative *m)
   return code;
 }
 
-static int call(const struct call_key *q, ty_tensor **out)
+int imperative_call(const struct call_key *q, bool is_train, ty_tensor **out,
+    int (*note)(void *context, const struct made_call *made), void *context)
 {
   struct cached_call *r;
   TRY(cached_call_find(q, &r));
   struct imperative *m = imperative_new(r);
   if (!m) return cached_call_release(r), TY_EMEMORY;
+  m->is_train = is_train;
   int code = take(m, q);
   if (code) return drop(m), code;
-  ty_tensor *made[256];
-  int n = MIN(m->nout, MIN(q->nout, COUNT(made)));
-  for (int i = 0; i < n; i++) {
+  ty_tensor *few[16], **made = m->nout > COUNT(few) ? NEWS(ty_tensor *, m->nout) : few;
+  if (!made) return drop(m), TY_EMEMORY;
+  for (int i = 0; i < m->nout; i++) {
     made[i] = m->target[i] ? m->target[i] : m->out[i];
     ty_tensor_keep(made[i]);
   }
-  code = submit(m);
-  for (int i = 0; i < n; i++) {
-    if (code || out[i])
-      ty_tensor_free(made[i]); /* the caller's own array, or nothing on failure */
+  const struct made_call seen = { r, { .is_train = is_train, .rng = m->rng }, made, m->nout };
+  const int nout = m->nout;
+  code = note ? note(context, &seen) : TY_OK;
+  if (code)
+    drop(m);
+  else
+    code = submit(m);
+  for (int i = 0; i < nout; i++) {
+    if (code || i >= q->nout || out[i])
+      ty_tensor_free(made[i]); /* the caller's own array, a private output, or nothing on failure */
     else
       out[i] = made[i];
   }
-  return code;
-}
-
-int ty_call(const char *name, const ty_attr *attr, int nattr, ty_tensor *const *in, int nin,
-    ty_tensor **out, int nout)
-{
-  const struct op *op = op_find(name);
-  if (!op) return op_unknown(name ? name : "");
-  NEED(out || !nout, TY_ETYPE, "%s: no room for outputs", op->name);
-  struct call_key q = { op, attr, nattr, in, nin, out, nout };
-  int code = call(&q, out);
-  if (code) fail_node(op->name, NULL, NULL);
+  if (made != few) mem_free(made);
   return code;
 }

@@ -24,6 +24,8 @@ static int parse(struct cached_call *r, const struct call_key *q)
     copy[i].value = arena_text(&r->arena, attr[i].value);
     NEED(copy[i].value, TY_EMEMORY, "out of memory");
   }
+  r->attr = copy;
+  r->nattr = nattr;
   TRY(op_parse(op, copy, nattr, param));
   TRY(op_ports(op, param, q->nin, &r->arena, &r->ports));
   TRY(op_in_place(op, false, &r->in_place));
@@ -178,6 +180,12 @@ static int make(const struct call_key *q, struct cached_call **out)
   if (code) return cached_call_release(r), code;
   *out = r;
   return TY_OK;
+}
+
+struct cached_call *cached_call_keep(struct cached_call *r)
+{
+  __atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED);
+  return r;
 }
 
 void cached_call_release(struct cached_call *r)

@@ -14,6 +14,9 @@ struct cached_call {
   /* in, out: descriptors; whoever runs it sets the pointers */
   struct invoke v;
   struct ports ports;
+  /* attributes as given */
+  const ty_attr *attr;
+  int nattr;
   const struct in_place *in_place;
   struct run run;
   void *state;                                        /* v.call.state */
@@ -37,4 +40,5 @@ struct call_key {
 };
 /* with a reference; remembered or made */
 int  cached_call_find(const struct call_key *q, struct cached_call **out);
+struct cached_call *cached_call_keep(struct cached_call *r);
 void cached_call_release(struct cached_call *r);

@@ -245,7 +245,8 @@ static struct levels levels_of(const struct augment *a, struct rng *c)
   double most = a->max_random_contrast, light = a->max_random_illumination;
   double contrast = a->scale * rng_between(c, 1 - most, 1 + most);
   light = a->scale * rng_between(c, -light, light);
-  for (int k = 0; k < 4; k++) {
+  for (int k = 0; k < 4 && a->dtype == TY_I8; k++) l.offset[k] = (float)-a->mean[k];
+  for (int k = 0; k < 4 && a->dtype != TY_I8; k++) {
     l.factor[k] = (float)(contrast / a->std[k]);
     l.offset[k] = (float)((light - (a->mean_img ? 0 : a->mean[k]) * contrast) / a->std[k]);
   }

@@ -162,7 +162,6 @@ static int read_index(struct image_record *r, const char *path, int64_t parts, i
   while (code == TY_OK && (code = lines_next(&l, &line)) == TY_OK && line) {
     char *tab = strchr(line, '\t'), *end = NULL;
     int64_t at = tab ? strtoll(tab + 1, &end, 10) : 0;
-    if (!*line) continue;
     if (tab && end != tab + 1 && at >= 0)
       code = add_offset(r, &cap, at);
     else
@@ -478,8 +477,8 @@ static int read_shapes(struct image_record *r, const struct options *o)
   int64_t seed;
   TRY(option_shape(o, "data_shape", NULL, &r->base.data));
   TRY(dtype_parse(option_text(o, "dtype", "float32"), &dtype));
-  NEED(dtype == TY_F32 || dtype == TY_U8, TY_EDTYPE, "dtype is %s, expected float32 or uint8",
-      dtype_name(dtype));
+  NEED(dtype == TY_F32 || dtype == TY_U8 || (dtype == TY_I8 && !r->boxes), TY_EDTYPE,
+      "dtype is %s, expected float32%s or uint8", dtype_name(dtype), r->boxes ? "" : ", int8");
   r->base.data.dtype = dtype;
   TRY(option_int(o, "label_width", r->boxes ? -1 : 1, r->boxes ? -1 : 1, &r->width));
   NEED(r->width <= 1 << 20, TY_EVALUE, "label_width is %lld, at most 1048576 are possible",

@@ -46,7 +46,7 @@ int label_list_read(const char *path, int64_t width, struct label_list *out)
   char *line = NULL;
   int code = stream_open(&l.stream, path);
   while (code == TY_OK && (code = lines_next(&l, &line)) == TY_OK && line)
-    if (*line) code = read_row(out, &l, line, width);
+    code = read_row(out, &l, line, width);
   lines_close(&l);
   if (code == TY_OK && out->n) qsort(out->row, (size_t)out->n, sizeof *out->row, by_id);
   return code;

@@ -70,10 +70,13 @@ struct line_reader {
   struct gz_stream stream;
   char *text;
   size_t begin, end, capacity;
-  int64_t number;
+  int64_t number;                                       /* of the last line; 0: none was read */
+  bool after_return;                                    /* a line feed belongs to the last line */
 };
 
-/* without its end; NULL past the last; may be written to */
+/* Reads the next line that is not blank, without its end, which is a line feed, a carriage return
+** or both; NULL past the last; it may be written to. A byte order mark of UTF-8 is skipped,
+** TY_EFORMAT: UTF-16. */
 int  lines_next(struct line_reader *l, char **line);
 int  lines_rewind(struct line_reader *l);
 void lines_close(struct line_reader *l);

@@ -220,36 +220,55 @@ static int read_more(struct line_reader *l, bool *any)
   return TY_OK;
 }
 
+/* Reads the beginning of the file and skips a byte order mark. */
+static int read_first(struct line_reader *l)
+{
+  bool any;
+  TRY(read_more(l, &any));
+  if (l->end >= 3 && !memcmp(l->text, "\xef\xbb\xbf", 3)) l->begin = 3;
+  bool wide = l->end >= 2 && (!memcmp(l->text, "\xff\xfe", 2) || !memcmp(l->text, "\xfe\xff", 2));
+  NEED(!wide, TY_EFORMAT, "'%s' is a text in UTF-16; save it as UTF-8", l->stream.path);
+  return TY_OK;
+}
+
+/* Reads a line, which may be blank. */
+static int read_line(struct line_reader *l, char **line)
+{
+  size_t n = 0;
+  bool any = true;
+  if (l->number == 0) TRY(read_first(l));
+  for (;;) {
+    if (l->after_return && l->begin < l->end) {
+      l->begin += l->text[l->begin] == '\n';
+      l->after_return = false;
+    }
+    const size_t left = l->end - l->begin;
+    while (n < left && l->text[l->begin + n] != '\n' && l->text[l->begin + n] != '\r') n++;
+    if (n < left) break;
+    TRY(read_more(l, &any));
+    if (!any) break;
+  }
+  *line = any || n ? l->text + l->begin : NULL;
+  if (!*line) return TY_OK;
+  l->after_return = any && (*line)[n] == '\r';
+  (*line)[n] = 0; /* at the end there is space for the zero */
+  l->begin += n + (any ? 1 : 0);
+  l->number++;
+  return TY_OK;
+}
+
 int lines_next(struct line_reader *l, char **line)
 {
-  size_t seen = 0;
-  for (;;) {
-    size_t n = l->end - l->begin;
-    char *end = n > seen ? memchr(l->text + l->begin + seen, '\n', n - seen) : NULL;
-    bool any = true;
-    if (!end) {
-      seen = n;
-      TRY(read_more(l, &any));
-      if (any) continue;
-      if (l->begin == l->end) {
-        *line = NULL;
-        return TY_OK;
-      }
-      end = l->text + l->end; /* there is space for the zero */
-    }
-    *line = l->text + l->begin;
-    l->begin = (size_t)(end - l->text) + (any ? 1 : 0);
-    *end = 0;
-    if (end > *line && end[-1] == '\r') end[-1] = 0;
-    l->number++;
-    return TY_OK;
-  }
+  do TRY(read_line(l, line));
+  while (*line && !(*line)[strspn(*line, " \t")]);
+  return TY_OK;
 }
 
 int lines_rewind(struct line_reader *l)
 {
   l->begin = l->end = 0;
   l->number = 0;
+  l->after_return = false;
   return stream_rewind(&l->stream);
 }
 

@@ -1,9 +1,11 @@
 /* table.c - "csv" and "libsvm": samples as lines of text.
 **
-** csv: numbers separated by commas, as many as the shape has elements; labels in a file of their
-** own, or 0. libsvm: a label, then index:value pairs, indices from 0; labels may come as such
-** pairs from a file of their own. Empty lines are skipped. Numbers become float32, or float64
-** where `dtype` says so.
+** csv: numbers separated by commas, as many as the shape has elements, and perhaps a comma at the
+** end; labels in a file of their own, or 0. A first line is a header, and skipped, where none of
+** its fields is a number, or where `header` says so. libsvm: a label, with a weight or not, then
+** index:value pairs, indices from 0; labels may come as such pairs from a file of their own; what
+** follows # and the number of a query (qid:) are passed over, as is the weight. Empty lines are
+** skipped. Numbers become float32, or float64 where `dtype` says so.
 */
 #include "io/reader.h"
 
@@ -14,6 +16,7 @@ struct table_reader {
   double *row;
   int64_t columns, labels, parts, index, from, to, at;
   bool sparse;
+  enum { DETECT, PRESENT, ABSENT } header;            /* of each file */
 };
 
 /* -- one line ---------------------------------------------------------------------------------- */
@@ -31,11 +34,37 @@ static const char *skip_blanks(const char *s)
   return s;
 }
 
-static int next_line(struct line_reader *l, char **line)
+static bool field_is_number(const char *s)
 {
-  do TRY(lines_next(l, line));
-  while (*line && !*skip_blanks(*line));
-  return TY_OK;
+  char *end;
+  s = skip_blanks(s);
+  if (*s && strchr("0123456789+-.", *s)) return true;
+  number_read(s, &end); /* nan, inf */
+  const char *rest = skip_blanks(end);
+  return end > s && (!*rest || *rest == ',');
+}
+
+static bool line_has_number(const char *s)
+{
+  for (; s; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL)
+    if (field_is_number(s)) return true;
+  return false;
+}
+
+/* Reads the next line of a sample, NULL past the last. */
+static int next_line(const struct table_reader *t, struct line_reader *l, char **line)
+{
+  bool first = l->number == 0;
+  for (;; first = false) {
+    TRY(lines_next(l, line));
+    if (!*line) return TY_OK;
+    if (t->sparse) {
+      (*line)[strcspn(*line, "#")] = 0;
+      if (*skip_blanks(*line)) return TY_OK;
+    }
+    else if (!first || t->header == ABSENT || (t->header == DETECT && line_has_number(*line)))
+      return TY_OK;
+  }
 }
 
 static int wrong_count(const struct line_reader *l, int64_t got, int64_t want)
@@ -59,16 +88,34 @@ static int parse_csv(const struct line_reader *l, const char *s, int64_t n, doub
     s = skip_blanks(end);
     if (i + 1 < n && *s != ',')
       return *s ? bad_line(l, "a comma is expected") : wrong_count(l, i + 1, n);
-    if (i + 1 < n) s++;
+    if (*s == ',') s++;
   }
-  return *s ? wrong_count(l, n, n) : TY_OK;
+  return *skip_blanks(s) ? wrong_count(l, n, n) : TY_OK;
+}
+
+/* Passes over the number of a query, which is that of a ranking. */
+static const char *skip_query(const char *s)
+{
+  s = skip_blanks(s);
+  return strncmp(s, "qid:", 4) ? s : skip_blanks(s + 4 + strcspn(s + 4, " \t"));
+}
+
+/* Reads a label and what may follow it, a colon and a weight. */
+static int parse_label(const struct line_reader *l, const char *s, double *label, char **end)
+{
+  *label = number_read(s, end);
+  if (*end == s) return bad_line(l, "a label is expected");
+  if (**end != ':') return TY_OK;
+  s = *end + 1;
+  number_read(s, end);
+  return *end == s ? bad_line(l, "a weight is expected after ':'") : TY_OK;
 }
 
 /* index:value pairs into a dense row. */
 static int parse_pairs(const struct line_reader *l, const char *s, int64_t n, double *out)
 {
   memset(out, 0, (size_t)n * sizeof *out);
-  for (s = skip_blanks(s); *s; s = skip_blanks(s)) {
+  for (s = skip_query(s); *s; s = skip_blanks(s)) {
     char *end;
     long long i = strtoll(s, &end, 10);
     if (end == s || *end != ':') return bad_line(l, "index:value is expected");
@@ -95,7 +142,7 @@ static void store(const struct table_reader *t, void *out)
 static int read_label(struct table_reader *t, float *label)
 {
   char *line;
-  TRY(next_line(&t->label, &line));
+  TRY(next_line(t, &t->label, &line));
   if (!line) return bad_line(&t->label, "there are fewer labels than samples");
   TRY(t->sparse ? parse_pairs(&t->label, line + strcspn(line, " \t"), t->labels, t->row)
                 : parse_csv(&t->label, line, t->labels, t->row));
@@ -107,8 +154,8 @@ static int parse_row(struct table_reader *t, char *line, float *label)
 {
   if (!t->sparse) return parse_csv(&t->data, line, t->columns, t->row);
   char *end;
-  double own = number_read(line, &end);
-  if (end == line) return bad_line(&t->data, "a label is expected");
+  double own;
+  TRY(parse_label(&t->data, line, &own, &end));
   if (!t->label.stream.file) label[0] = (float)own;
   return parse_pairs(&t->data, end, t->columns, t->row);
 }
@@ -119,7 +166,7 @@ static int next_row(struct reader *r, void *data, float *label, bool *more)
   char *line;
   *more = t->at < t->to;
   if (!*more) return TY_OK;
-  TRY(next_line(&t->data, &line));
+  TRY(next_line(t, &t->data, &line));
   *more = line != NULL;
   if (!line) return TY_OK;
   t->at++;
@@ -129,10 +176,10 @@ static int next_row(struct reader *r, void *data, float *label, bool *more)
   return t->label.stream.file ? read_label(t, label) : TY_OK;
 }
 
-static int skip_lines(struct line_reader *l, int64_t n)
+static int skip_lines(const struct table_reader *t, struct line_reader *l, int64_t n)
 {
   char *line;
-  for (int64_t i = 0; i < n; i++) TRY(next_line(l, &line));
+  for (int64_t i = 0; i < n; i++) TRY(next_line(t, l, &line));
   return TY_OK;
 }
 
@@ -142,8 +189,8 @@ static int rewind_table(struct reader *r)
   TRY(lines_rewind(&t->data));
   if (t->label.stream.file) TRY(lines_rewind(&t->label));
   t->at = t->from;
-  TRY(skip_lines(&t->data, t->from));
-  return t->label.stream.file ? skip_lines(&t->label, t->from) : TY_OK;
+  TRY(skip_lines(t, &t->data, t->from));
+  return t->label.stream.file ? skip_lines(t, &t->label, t->from) : TY_OK;
 }
 
 /* -- opening ----------------------------------------------------------------------------------- */
@@ -164,7 +211,7 @@ static int set_range(struct table_reader *t)
   if (t->parts == 1) return TY_OK;
   int64_t count = 0;
   for (char *line;; count++) {
-    TRY(next_line(&t->data, &line));
+    TRY(next_line(t, &t->data, &line));
     if (!line) break;
   }
   part_of(count, t->parts, t->index, &t->from, &t->to);
@@ -177,6 +224,9 @@ static int open_files(struct table_reader *t, const struct options *o)
   TRY(option_shape(o, "data_shape", NULL, &t->base.data));
   TRY(option_shape(o, "label_shape", "(1,)", &t->base.label));
   TRY(option_part(o, &t->parts, &t->index));
+  bool header;
+  TRY(option_bool(o, "header", false, &header));
+  t->header = !option_text(o, "header", NULL) ? DETECT : header ? PRESENT : ABSENT;
   if (!strcmp(option_text(o, "dtype", "float32"), "float64")) t->base.data.dtype = TY_F64;
   t->columns = desc_count(&t->base.data);
   t->labels = desc_count(&t->base.label);

@@ -1,4 +1,5 @@
 /* workspace.c - see workspace.h. */
+#include <math.h>
 #include "io/workspace.h"
 
 /* -- random numbers ---------------------------------------------------------------------------- */
@@ -203,11 +204,29 @@ static void put_bytes(const struct pixels *now, bool mirror, uint8_t *out)
             ((const uint8_t *)now->p)[(y * now->w + (mirror ? now->w - 1 - x : x)) * now->c + k];
 }
 
+static int8_t int8_of(float v) { return (int8_t)(v < -128 ? -128 : v > 127 ? 127 : v); }
+
+/* Pixels less the rounded mean, which is the negative offset or the mean image. */
+static void put_signed(const struct pixels *now, const struct levels *l, bool mirror, int8_t *out)
+{
+  for (int64_t k = 0; k < now->c; k++)
+    for (int64_t y = 0; y < now->h; y++) {
+      const uint8_t *row = (const uint8_t *)now->p + y * now->w * now->c + k;
+      const float *mean = l->mean ? l->mean + (k * now->h + y) * now->w : NULL;
+      for (int64_t x = 0; x < now->w; x++) {
+        int64_t from = mirror ? now->w - 1 - x : x;
+        *out++ = int8_of((float)row[from * now->c] - roundf(mean ? mean[from] : -l->offset[k]));
+      }
+    }
+}
+
 void workspace_put(
     const struct workspace *s, int dtype, const struct levels *l, bool mirror, void *out)
 {
   if (dtype == TY_F32)
     put_floats(&s->now, l, mirror, out);
+  else if (dtype == TY_I8)
+    put_signed(&s->now, l, mirror, out);
   else
     put_bytes(&s->now, mirror, out);
 }

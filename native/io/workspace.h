@@ -39,7 +39,7 @@ void workspace_shift_hls(struct workspace *s, float hue, float light, float satu
 /* v * factor + offset, by channel; with a mean image (channels, height, width), which is that of
 ** images before they are mirrored, its element times factor is taken away */
 struct levels { float factor[4], offset[4]; const float *mean; };
-/* The image as floats or bytes, channels first. */
+/* Writes the image as floats or bytes, channels first; as int8 with factors of 1, and rounded. */
 void workspace_put(
     const struct workspace *s, int dtype, const struct levels *l, bool mirror, void *out);
 

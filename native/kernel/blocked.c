@@ -47,7 +47,7 @@ static void move(const ty_desc *d, int64_t n, const float *from, float *to,
 {
   struct blocking k = { gemm_type(TY_F32), cpu_channel_block(), 1, from, to };
   for (int i = 2; i < d->ndim; i++) k.space *= d->dim[i];
-  parallel_for(n * d->dim[1] / k.b, MAX(1, 16384 / (k.b * k.space)), some, &k);
+  parallel_for_stoppable(n * d->dim[1] / k.b, MAX(1, 16384 / (k.b * k.space)), some, &k);
 }
 
 void block_enter(const ty_desc *d, int64_t n, const float *plain, float *blocks)

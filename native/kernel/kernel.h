@@ -3,6 +3,7 @@
 #pragma once
 #include <math.h>
 #include "base/parallel.h"
+#include "base/stop.h"
 #include "kernel/epilogue.h"
 #include "tensor/tensor.h"
 

@@ -38,13 +38,48 @@ static void fill_other(int dtype, bool lower, int64_t n, void *a, bool mirror)
     }
 }
 
+/* The factor of a block on the diagonal of an n x n matrix. */
+static int factor_block(int dtype, bool lower, int64_t block, int64_t n, void *a)
+{
+  int size = (int)block, row = (int)n, bad = 0;
+  if (dtype == TY_F64)
+    dpotrf_(lower ? "U" : "L", &size, a, &row, &bad, 1);
+  else
+    spotrf_(lower ? "U" : "L", &size, a, &row, &bad, 1);
+  return bad;
+}
+
+/* Divides what is below (lower) or beside the factor f of a block by it, and takes the product of
+** the quotient with itself from the rest of the matrix. */
+#define REDUCE_REST(s, R) do { \
+  R *f = at, *side = f + (lower ? block * n : block), *corner = f + block * n + block; \
+  int m = lower ? rest : (int)block, k = lower ? (int)block : rest, part = \
+      lower ? CblasLower : CblasUpper; \
+  cblas_##s##trsm(CblasRowMajor, lower ? CblasRight : CblasLeft, part, CblasTrans, CblasNonUnit, \
+      m, k, 1, f, (int)n, side, (int)n); \
+  cblas_##s##syrk(CblasRowMajor, part, lower ? CblasNoTrans : CblasTrans, rest, (int)block, -1, \
+      side, (int)n, 1, corner, (int)n); \
+} while (0)
+
+/* LAPACK takes a small matrix as a whole, large ones are taken in blocks, between which Ctrl-C is
+** looked for. */
 int cholesky_factor(int dtype, bool lower, int64_t n, void *a)
 {
-  int size = (int)n, bad = 0;
-  if (dtype == TY_F64)
-    dpotrf_(lower ? "U" : "L", &size, a, &size, &bad, 1);
-  else
-    spotrf_(lower ? "U" : "L", &size, a, &size, &bad, 1);
+  enum { WHOLE = 2048, BLOCK = 256 };
+  const int64_t step = n > WHOLE ? BLOCK : n;
+  int bad = 0;
+  for (int64_t i = 0; i < n && !bad && !stop_wanted(); i += step) {
+    const int64_t block = MIN(step, n - i);
+    const int rest = (int)(n - i - block);
+    void *at = (char *)a + (size_t)(i * n + i) * dtype_size(dtype);
+    bad = factor_block(dtype, lower, block, n, at);
+    if (bad) bad += (int)i;
+    if (bad || !rest) continue;
+    if (dtype == TY_F64)
+      REDUCE_REST(d, double);
+    else
+      REDUCE_REST(s, float);
+  }
   fill_other(dtype, lower, n, a, false);
   return bad;
 }
@@ -60,26 +95,43 @@ int cholesky_inverse(int dtype, bool lower, int64_t n, void *a)
   return bad;
 }
 
+/* Rows (a triangle on the right) or columns of b are independent of each other: a large b goes
+** through in parts, between which Ctrl-C is looked for. */
+enum { PART = 256 };
+
+static int64_t triangle_part(bool right, int64_t m, int64_t n)
+{
+  const int64_t free = right ? m : n;
+  return (double)m * (double)n * (double)(right ? n : m) > 4e9 ? MIN(free, PART) : free;
+}
+
 #define TRIANGLE(routine) \
   int side = right ? CblasRight : CblasLeft, part = lower ? CblasLower : CblasUpper, \
       t = transpose ? CblasTrans : CblasNoTrans; \
   int lda = (int)(right ? n : m); \
-  if (dtype == TY_F64) \
-    cblas_d##routine(CblasRowMajor, side, part, t, CblasNonUnit, (int)m, (int)n, alpha, a, lda, b, \
-        (int)n); \
-  else cblas_s##routine(CblasRowMajor, side, part, t, CblasNonUnit, (int)m, (int)n, (float)alpha, \
-      a, lda, b, (int)n)
+  const int64_t step = triangle_part(right, m, n); \
+  for (int64_t i = 0, k; i < (right ? m : n) && !stop_wanted(); i += k) { \
+    k = MIN(step, (right ? m : n) - i); \
+    void *at = (char *)b + (size_t)(right ? i * n : i) * dtype_size(dtype); \
+    const int rows = (int)(right ? k : m), columns = (int)(right ? n : k); \
+    if (dtype == TY_F64) \
+      cblas_d##routine(CblasRowMajor, side, part, t, CblasNonUnit, rows, columns, alpha, a, lda, \
+          at, (int)n); \
+    else \
+      cblas_s##routine(CblasRowMajor, side, part, t, CblasNonUnit, rows, columns, (float)alpha, a, \
+          lda, at, (int)n); \
+  }
 
 void triangle_multiply(int dtype, bool right, bool lower, bool transpose, int64_t m, int64_t n,
     double alpha, const void *a, void *b)
 {
-  TRIANGLE(trmm);
+  TRIANGLE(trmm)
 }
 
 void triangle_solve(int dtype, bool right, bool lower, bool transpose, int64_t m, int64_t n,
     double alpha, const void *a, void *b)
 {
-  TRIANGLE(trsm);
+  TRIANGLE(trsm)
 }
 
 /* -- general matrices -------------------------------------------------------------------------- */
@@ -188,7 +240,7 @@ static void matrix_range(int64_t begin, int64_t end, void *context)
 {
   struct matrix_loop *s = context;
   void *work = (char *)s->c->tmp + (size_t)parallel_index() * s->work;
-  for (int64_t i = begin; i < end; i++) {
+  for (int64_t i = begin; i < end && !stop_wanted(); i++) {
     if (!s->one(s->c, i, work)) continue;
     int64_t was = __atomic_load_n(&s->bad, __ATOMIC_RELAXED);
     while ((was < 0 || i < was) &&
@@ -208,7 +260,7 @@ int64_t stack_run(struct call *c, int64_t n, double cost, size_t work,
   if (n == 1)
     matrix_range(0, 1, &s); /* products inside have the cores */
   else
-    parallel_for(n, MAX((int64_t)grain, 1), matrix_range, &s);
+    parallel_for_stoppable(n, MAX((int64_t)grain, 1), matrix_range, &s);
   openblas_leave(threads);
   return s.bad;
 }

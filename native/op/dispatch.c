@@ -1,6 +1,7 @@
 /* dispatch.c - see dispatch.h. Candidates stand in order; the first that accepts shapes, dtypes
 ** and parameters is taken. */
 #include <pthread.h>
+#include "base/stop.h"
 #include "op/dispatch.h"
 #include "device/device.h"
 #include "pointwise/pointwise.h"
@@ -190,6 +191,14 @@ static int make_hosted(struct invoke *v, struct arena *a)
   return TY_OK;
 }
 
+static size_t operand_bytes(const struct call *c)
+{
+  size_t bytes = 0;
+  for (int i = 0; i < c->nin; i++) bytes += desc_bytes(&c->in[i].d);
+  for (int i = 0; i < c->nout; i++) bytes += desc_bytes(&c->out[i].d);
+  return bytes;
+}
+
 int invoke_choose(struct invoke *v, struct arena *a, struct text *why)
 {
   const struct op *op = v->call.op;
@@ -200,6 +209,7 @@ int invoke_choose(struct invoke *v, struct arena *a, struct text *why)
     const char *no = invoke_asks(v, k, a);
     if (!no) {
       v->kernel = k;
+      v->brief = operand_bytes(&v->call) <= SMALL_TASK;
       return hosted ? make_hosted(v, a) : TY_OK;
     }
     if (why) text_add(why, "%s%s: %s", why->n ? "; " : "", k->name, no);
@@ -256,6 +266,7 @@ static int run_there(struct invoke *v, struct call c)
   c.in = v->half_in;
   c.out = v->half_out;
   TRY(v->kernel->run(&c));
+  if (stop_wanted()) return TY_OK;
   if (v->changes) TRY(leave(c.device, in, v->half_in, c.nin));
   /* last: an output may lie on an input that did not change */
   return leave(c.device, out, v->half_out, c.nout);
@@ -327,4 +338,33 @@ static int run_hosted(struct invoke *v)
   return bring_back(v, v->host_out, v->call.out, c.nout);
 }
 
-int invoke_run(struct invoke *v) { return v->hosted ? run_hosted(v) : run_there(v, v->call); }
+struct running_call { const struct invoke *v; const struct call *c; };
+
+/* Whether a call may be stopped: it changes nothing in place, so that what it leaves undone is only
+** in results, which are marked as failed. */
+static bool may_stop(const void *context)
+{
+  const struct running_call *r = context;
+  const struct call *c = r->c;
+  bool changes = false;
+  if (c->add || changes_inputs(r->v, &changes) || changes) return false;
+  for (int i = 0; i < c->nout; i++)
+    for (int k = 0; k < c->nin; k++)
+      if (c->out[i].p && c->out[i].p == c->in[k].p) return false;
+  return true;
+}
+
+int invoke_run_as(struct invoke *v, struct call *c)
+{
+  struct running_call r = { v, c };
+  struct stop stop = { may_stop, &r, 0 }, *before = stop_set(&stop);
+  int code = c != &v->call ? v->kernel->run(c) : v->hosted ? run_hosted(v) : run_there(v, *c);
+  stop_set(before);
+  return stop.stopped ? fail(TY_EINTERRUPTED, "interrupted") : code;
+}
+
+int invoke_run(struct invoke *v)
+{
+  if (v->brief && !v->hosted) return run_there(v, v->call);
+  return invoke_run_as(v, &v->call);
+}

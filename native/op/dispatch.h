@@ -16,6 +16,8 @@ struct invoke {
   bool     half;
   /* half: it changes inputs in place, which are converted back */
   bool     changes;
+  /* so little data that it has ended before Ctrl-C could stop it */
+  bool     brief;
   /* float32 stand-ins (from the arena), in front of the kernel */
   struct operand *half_in, *half_out;
   /* a CPU's kernel on another device: it runs over copies in the host's memory */
@@ -44,4 +46,7 @@ const char *invoke_asks(struct invoke *v, const struct kernel *k, struct arena *
 bool kernel_blocks(const struct kernel *k, int i, bool out);
 /* why (may be NULL): what was refused, and why */
 int  invoke_choose(struct invoke *v, struct arena *a, struct text *why);
+/* TY_EINTERRUPTED: Ctrl-C stopped the kernel, and what it writes is not complete. */
 int  invoke_run(struct invoke *v);
+/* The same for v's kernel, on the host, with another call's operands. */
+int  invoke_run_as(struct invoke *v, struct call *c);

@@ -14,19 +14,10 @@ bool can_add_to(const struct node *n, int device, int out)
   return !n->op->formula && out < 32 && op_abilities(n->op, n->backward, device).add >> out & 1;
 }
 
-static int *count_readers(const struct source *s)
-{
-  int *readers = NEWS(int, s->g->nvalue);
-  for (int i = 0; readers && i < s->g->n; i++)
-    for (int k = 0; k < s->g->node[i].nin; k++) readers[value_of(s->g, s->g->node[i].in[k])]++;
-  for (int h = 0; readers && h < s->nhead; h++) readers[value_of(s->g, s->head[h])] += 2;
-  return readers;
-}
-
 int accumulate_sums(const struct source *s, int *into, uint8_t *summed)
 {
   const struct op *sum = op_find("_grad_add");
-  int *readers = count_readers(s);
+  int *readers = count_reads(s);
   NEED(readers, TY_EMEMORY, "out of memory: sums");
   for (int v = 0; v < s->g->nvalue; v++) into[v] = -1;
   for (int i = s->forward; i < s->g->n; i++) {

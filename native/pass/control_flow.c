@@ -13,6 +13,7 @@
 #include "pass/control_bodies.h"
 #include "pass/control_flow.h"
 #include "pass/extract.h"
+#include "pass/rewrite.h"
 #include "operators/control/subgraphs.h"
 
 bool control_used(const ty_graph *g)
@@ -432,21 +433,17 @@ static int expand_node(struct expansion *x, struct copy *c, int i)
   return n->nbody ? expand_bodies(x, c, n) : borrow_node(x, c, n);
 }
 
-int control_expand(
-    ty_graph *g, const ty_desc *desc, ty_entry *head, int nhead, ty_graph **out, int *to_node)
+int rewrite_control_flow(struct typed_graph *x, const struct rewrite_request *r)
 {
-  struct expansion x = { NULL, g, desc };
-  struct copy c = { g, desc, NEWS(ty_entry, g->nvalue), "", NULL, 0 };
-  NEED(c.of, TY_EMEMORY, "out of memory: control flow");
-  int code = ty_graph_new(&x.to);
-  if (!code) x.to->base = g, ty_graph_keep(g);
-  for (int i = 0; i < g->n && !code; i++) {
-    code = expand_node(&x, &c, i);
-    to_node[i] = code || g->node[i].nbody ? -1 : c.of[g->node[i].first].node;
+  struct mapper m;
+  if (!control_used(x->g)) return TY_OK;
+  TRY(mapper_begin(&m, x));
+  struct expansion e = { m.to, x->g, x->desc };
+  struct copy c = { x->g, x->desc, m.entry, "", NULL, 0 };
+  int code = TY_OK;
+  for (int i = 0; i < x->g->n && !code; i++) {
+    const struct node *n = &x->g->node[i];
+    code = n->nbody ? expand_bodies(&e, &c, n) : mapper_copy(&m, i, NULL);
   }
-  for (int h = 0; h < nhead && !code; h++) head[h] = c.of[value_of(g, head[h])];
-  mem_free(c.of);
-  if (code) return ty_graph_free(x.to), code;
-  *out = x.to;
-  return TY_OK;
+  return mapper_end(&m, code);
 }

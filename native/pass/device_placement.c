@@ -6,10 +6,19 @@
 ** what is still open takes the device of a reader, then the default. Without groups everything
 ** is on the default device.
 */
-#include "pass/device_placement.h"
-#include "pass/extract.h"
+#include "pass/rewrite.h"
 
-int group_device(const struct placing *w, const struct node *n, int *device)
+struct placing {
+  int device;                                         /* default */
+  /* ctx group -> device */
+  const ty_place *place;
+  int nplace;
+  /* per node: device of a variable's array, -1: by group, else default */
+  const int *variable;
+};
+
+/* Finds the device of a node's ctx group; -1: none. */
+static int group_device(const struct placing *w, const struct node *n, int *device)
 {
   const char *group = node_attr(n, "__ctx_group__");
   *device = -1;
@@ -31,8 +40,8 @@ static int own_device(
 {
   const struct node *n = &g->node[i];
   *out = -1;
-  if (!n->op && w->var[i] >= 0) {
-    *out = w->var[i];
+  if (!n->op && w->variable[i] >= 0) {
+    *out = w->variable[i];
     return TY_OK;
   }
   if (n->forward >= 0) {
@@ -44,7 +53,7 @@ static int own_device(
   return TY_OK;
 }
 
-int assign_devices(const ty_graph *g, const struct placing *w, int *device)
+static int assign_devices(const ty_graph *g, const struct placing *w, int *device)
 {
   for (int i = 0; i < g->n; i++) TRY(own_device(g, w, i, device, &device[i]));
   for (int i = g->n - 1; i >= 0; i--) /* what nothing has placed yet takes the device of a reader */
@@ -57,79 +66,132 @@ int assign_devices(const ty_graph *g, const struct placing *w, int *device)
 
 /* -- copies ------------------------------------------------------------------------------------ */
 
-struct copied { int from, out, device, node; };
-struct copier {
-  ty_graph *to;
-  int *device, cap;
-  struct copied *made;
-  int n, made_cap;
-  const struct op *op;
-};
+struct copied { ty_entry from; int device, node; };
+struct copier { struct mapper m; struct copied *made; int n, cap; };
 
-static int note_device(struct copier *c, int device)
+/* Returns the copy of a new value on a device, made if there is none yet. */
+static int copy_across(struct copier *c, ty_entry from, int device, ty_entry *out)
 {
-  if (!GROW(c->device, c->to->n - 1, c->cap)) return fail(TY_EMEMORY, "out of memory: placing");
-  c->device[c->to->n - 1] = device;
-  return TY_OK;
-}
-
-static int cross(struct copier *c, ty_entry from, int device, ty_entry *out)
-{
-  for (int i = 0; i < c->n; i++)
-    if (c->made[i].from == from.node && c->made[i].out == from.out && c->made[i].device == device)
-      return *out = (ty_entry){ c->made[i].node, 0 }, TY_OK;
+  for (int i = 0; i < c->n; i++) {
+    const struct copied *x = &c->made[i];
+    if (x->from.node != from.node || x->from.out != from.out || x->device != device) continue;
+    *out = (ty_entry){ x->node, 0 };
+    return TY_OK;
+  }
   char name[512];
-  snprintf(name, sizeof name, "%s_%d_copy", c->to->node[from.node].name, from.out);
-  TRY(graph_node(c->to, c->op, name, NULL, 0, &from, 1, out));
-  TRY(note_device(c, device));
-  NEED(GROW(c->made, c->n, c->made_cap), TY_EMEMORY, "out of memory: placing");
-  c->made[c->n++] = (struct copied){ from.node, from.out, device, out->node };
+  snprintf(name, sizeof name, "%s_%d_copy", c->m.to->node[from.node].name, from.out);
+  TRY(graph_node(c->m.to, op_find("_CrossDeviceCopy"), name, NULL, 0, &from, 1, out));
+  TRY(mapper_set_device(&c->m, out->node, device));
+  NEED(GROW(c->made, c->n, c->cap), TY_EMEMORY, "out of memory: placing");
+  c->made[c->n++] = (struct copied){ from, device, out->node };
   return TY_OK;
 }
 
-static int copy_node(
-    struct copier *c, const ty_graph *g, int i, const int *device, const int *map, ty_entry *made)
+static int state_elsewhere(const struct node *n, const char *state)
 {
-  const struct node *n = &g->node[i];
-  ty_entry *in = NEWS(ty_entry, n->nin);
-  int code = in ? TY_OK : fail(TY_EMEMORY, "out of memory: placing");
-  for (int k = 0; k < n->nin && !code; k++) {
-    in[k] = (ty_entry){ map[n->in[k].node], n->in[k].out };
-    bool changed = n->kind->inport && !n->backward && n->kind->inport[k].mutated;
-    if (device[n->in[k].node] == device[i]) continue;
-    if (changed) {
-      code = fail(TY_EDEVICE,
-          "%s: auxiliary state %s is on another device than the operator that changes it", n->name,
-          g->node[n->in[k].node].name);
-      fail_node(n->op->name, n->name, n->where);
-    }
-    else
-      code = cross(c, in[k], device[i], &in[k]);
-  }
-  if (!code) code = graph_borrow(c->to, n, in, made);
-  if (!code && n->forward >= 0) c->to->node[made->node].forward = map[n->forward];
-  if (!code && n->guard) c->to->node[made->node].guard = map[n->guard - 1] + 1;
-  mem_free(in);
-  return code ? code : note_device(c, device[i]);
+  int code = fail(TY_EDEVICE,
+      "%s: auxiliary state %s is on another device than the operator that changes it", n->name,
+      state);
+  fail_node(n->op->name, n->name, n->where);
+  return code;
 }
 
-int insert_device_copies(
-    ty_graph *g, const int *device, ty_graph **out, int *map, int **new_device)
+static int copy_inputs(struct copier *c, int i, ty_entry *in)
 {
-  struct copier c = { .op = op_find("_CrossDeviceCopy") };
-  NEED(c.op, TY_EINTERNAL, "operator _CrossDeviceCopy is missing");
-  TRY(ty_graph_new(&c.to));
-  ty_graph_keep(g);
-  c.to->base = g;
-  int code = TY_OK;
-  for (int i = 0; i < g->n && !code; i++) {
-    ty_entry made;
-    code = copy_node(&c, g, i, device, map, &made);
-    if (!code) map[i] = made.node;
+  const struct typed_graph *x = c->m.x;
+  const struct node *n = &x->g->node[i];
+  for (int k = 0; k < n->nin; k++) {
+    in[k] = mapper_input(&c->m, i, k);
+    if (x->device[n->in[k].node] == x->device[i]) continue;
+    if (n->kind->inport && !n->backward && n->kind->inport[k].mutated)
+      return state_elsewhere(n, x->g->node[n->in[k].node].name);
+    TRY(copy_across(c, in[k], x->device[i], &in[k]));
   }
+  return TY_OK;
+}
+
+static int insert_copies(struct typed_graph *x)
+{
+  struct copier c = { 0 };
+  int widest = 1;
+  for (int i = 0; i < x->g->n; i++) widest = MAX(widest, x->g->node[i].nin);
+  ty_entry *in = NEWS(ty_entry, widest);
+  NEED(in, TY_EMEMORY, "out of memory: placing");
+  int code = mapper_begin(&c.m, x);
+  if (code) return mem_free(in), code;
+  for (int i = 0; i < x->g->n && !code; i++) {
+    mapper_visit(&c.m, i);
+    code = copy_inputs(&c, i, in);
+    if (!code) code = mapper_copy(&c.m, i, in);
+  }
+  mem_free(in);
   mem_free(c.made);
-  if (code) return mem_free(c.device), ty_graph_free(c.to), code;
-  *out = c.to;
-  *new_device = c.device;
+  return mapper_end(&c.m, code);
+}
+
+/* -- gradients --------------------------------------------------------------------------------- */
+
+/* Returns whether an argument's arrays are together, where its group says; others are refused when
+** arrays are checked. */
+static bool is_well_placed(const struct typed_graph *x, const struct rewrite_request *r, int i)
+{
+  const struct placing w = { .place = r->group, .nplace = r->ngroup };
+  const int at = r->grad_device[i];
+  int group;
+  group_device(&w, &x->g->node[x->variable[i]], &group); /* -1: none has a device */
+  return (group < 0 || group == at) && (r->array_device[i] < 0 || r->array_device[i] == at);
+}
+
+/* A gradient that is made elsewhere than its array is copied there. */
+static int bring_gradients(struct typed_graph *x, const struct rewrite_request *r)
+{
+  ty_desc *desc = mem_grow(x->desc, sizeof *desc * (size_t)(x->g->nvalue + x->nvariable + 1));
+  if (desc) x->desc = desc, x->desc_cap = x->g->nvalue + x->nvariable + 1;
+  int *device = desc
+      ? mem_grow(x->device, sizeof *device * (size_t)(x->g->n + x->nvariable + 1))
+      : NULL;
+  NEED(device, TY_EMEMORY, "out of memory: placing");
+  x->device = device;
+  for (int i = 0; i < x->nvariable; i++) {
+    ty_entry made, *of = &x->grad[i];
+    const int at = r->grad_device[i];
+    if (of->node < 0 || at < 0 || device[of->node] == at || !is_well_placed(x, r, i)) continue;
+    char name[600];
+    snprintf(name, sizeof name, "%s_grad_copy", x->g->node[x->variable[i]].name);
+    TRY(graph_node(x->g, op_find("_copy"), name, NULL, 0, of, 1, &made));
+    x->desc[value_of(x->g, made)] = x->desc[value_of(x->g, *of)];
+    device[made.node] = at;
+    *of = made;
+  }
+  return TY_OK;
+}
+
+static int assign_all(struct typed_graph *x, const struct rewrite_request *r)
+{
+  int *variable = NEWS(int, x->g->n + 1);
+  NEED(variable, TY_EMEMORY, "out of memory: placing");
+  for (int i = 0; i < x->g->n; i++) variable[i] = -1;
+  for (int i = 0; i < x->nvariable; i++) variable[x->variable[i]] = r->array_device[i];
+  struct placing w = { r->default_device, r->group, r->ngroup, variable };
+  int code = assign_devices(x->g, &w, x->device);
+  mem_free(variable);
+  return code;
+}
+
+int rewrite_placement(struct typed_graph *x, const struct rewrite_request *r)
+{
+  x->device = NEWS(int, x->g->n + 1);
+  NEED(x->device, TY_EMEMORY, "out of memory: placing");
+  for (int i = 0; i < x->g->n; i++) x->device[i] = r->default_device;
+  if (!r->ngroup) return device_open(r->default_device);
+  TRY(assign_all(x, r));
+  for (int h = 0; h < x->nhead; h++) /* a head gradient arrives where its head is */
+    if (x->head_grad[h].node >= 0)
+      x->device[x->head_grad[h].node] = x->device[x->head[h].node];
+  TRY(bring_gradients(x, r));
+  bool several = false;
+  for (int i = 1; i < x->g->n; i++) several |= x->device[i] != x->device[0];
+  if (several) TRY(insert_copies(x));
+  for (int i = 0; i < x->g->n; i++) TRY(device_open(x->device[i]));
   return TY_OK;
 }

@@ -189,5 +189,5 @@ int fold_run(struct program *p, struct step *st, bool *done)
   if (!f->done) return TY_OK;
   update_scaling(f, &st->v.call, norm, f->out.d.dim[1]);
   struct call c = folded_call(st, f);
-  return st->v.kernel->run(&c);
+  return invoke_run_as(&st->v, &c);
 }

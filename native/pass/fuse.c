@@ -72,7 +72,8 @@ const char *formula_of(const struct node *n, int out)
 bool element_wise(const struct source *s, int i)
 {
   const struct node *n = &s->g->node[i];
-  if (!formula_of(n, 0) || assigns(n->op) || (s->summed && s->summed[i]) || only_views(s, i))
+  if (is_known(s, i) || !formula_of(n, 0) || assigns(n->op) || (s->summed && s->summed[i]) ||
+      only_views(s, i))
     return false;
   const ty_desc *space = n->backward ? NULL : &s->desc[n->first];
   for (int k = 0; n->backward && k < n->kind->nout; k++) {
@@ -90,7 +91,8 @@ bool element_wise(const struct source *s, int i)
 static bool may_end(const struct source *s, int i)
 {
   const struct node *n = &s->g->node[i];
-  if (!n->op || !n->op->reduction || n->backward || n->kind->nout != 1 || !pw_can_end(s->device[i]))
+  if (!n->op || is_known(s, i) || !n->op->reduction || n->backward || n->kind->nout != 1 ||
+      !pw_can_end(s->device[i]))
     return false;
   const ty_desc *in = &s->desc[value_of(s->g, n->in[0])], *out = &s->desc[n->first];
   return in->dtype == out->dtype && !(s->into && s->into[n->first] >= 0) &&
@@ -113,6 +115,7 @@ const ty_desc *space_of(const struct source *s, int i)
 bool source_ends_at(const struct source *s, int i)
 {
   const struct node *n = &s->g->node[i];
+  if (is_known(s, i)) return true;
   for (int v = n->first; v < n->first + n->kind->nout; v++)
     if (s->grad_of[v] >= 0 || s->is_head[v]) return true;
   return false;

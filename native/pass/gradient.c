@@ -360,6 +360,7 @@ static int contribute_heads(struct walk *w)
   NEED(last, TY_EMEMORY, "out of memory: gradient");
   for (int h = 0; h < n; h++) {
     int v = value_of(w->g, head[h]);
+    if (w->request->head_has_grad && !w->request->head_has_grad[h]) continue;
     w->readers[v] += !last[v];
     last[v] = h + 1;
   }
@@ -381,7 +382,7 @@ static int run(struct walk *w)
   return collect(w);
 }
 
-int gradient_append(
+static int append_gradients(
     ty_graph *g, struct descs *d, const struct gradient_request *request, struct gradient *out)
 {
   int nodes = g->n, values = g->nvalue;
@@ -397,5 +398,57 @@ int gradient_append(
   mem_free(w.sum);
   mem_free(w.clone);
   mem_free(w.readers);
+  return code;
+}
+
+/* -- as a rewrite ------------------------------------------------------------------------------ */
+
+/* Marks the variables whose gradients are asked for. Returns whether there is anything to do. */
+static bool mark_requested(
+    const struct typed_graph *x, const struct rewrite_request *r, uint8_t *requested)
+{
+  bool any = false;
+  for (int i = 0; i < x->nvariable; i++)
+    if (r->with_grad[i]) requested[x->variable[i]] = any = true;
+  for (int i = 0; i < x->g->n; i++)
+    any |= x->g->node[i].op && x->g->node[i].op->flags & OP_FUSED_UPDATE;
+  return any;
+}
+
+static int run_rewrite(struct typed_graph *x, const struct rewrite_request *r, uint8_t *requested,
+    uint8_t *mirror, struct gradient *out)
+{
+  const int nodes = x->g->n;
+  for (int i = 0; i < nodes; i++) out->of[i].node = -1;
+  for (int h = 0; h < x->nhead; h++) out->head[h].node = -1;
+  if (mark_requested(x, r, requested)) {
+    if (r->mark_mirrors) r->mark_mirrors(x, r->context, mirror);
+    struct gradient_request request = { x->head, x->nhead, r->head_has_grad, requested, mirror,
+      r->sum_cap };
+    struct descs d = { x->desc, x->desc_cap };
+    int code = append_gradients(x->g, &d, &request, out);
+    x->desc = d.d;
+    x->desc_cap = d.cap;
+    TRY(code);
+  }
+  for (int i = 0; i < x->nvariable; i++)
+    x->grad[i] = r->with_grad[i] ? out->of[x->variable[i]] : (ty_entry){ -1, 0 };
+  return TY_OK;
+}
+
+int rewrite_gradient(struct typed_graph *x, const struct rewrite_request *r)
+{
+  const int nodes = x->g->n;
+  x->forward = nodes;
+  x->grad = NEWS(ty_entry, x->nvariable + 1);
+  x->head_grad = NEWS(ty_entry, x->nhead + 1);
+  uint8_t *requested = NEWS(uint8_t, nodes + 1), *mirror = NEWS(uint8_t, nodes + 1);
+  struct gradient out = { NEWS(ty_entry, nodes + 1), x->head_grad };
+  int code = x->grad && x->head_grad && requested && mirror && out.of
+      ? run_rewrite(x, r, requested, mirror, &out)
+      : fail(TY_EMEMORY, "out of memory: gradient");
+  mem_free(requested);
+  mem_free(mirror);
+  mem_free(out.of);
   return code;
 }

@@ -1,12 +1,14 @@
 /* gradient.h - what the gradient pass is asked for and what it answers. */
 #pragma once
-#include "graph/graph.h"
+#include "pass/rewrite.h"
 
 /* one per value; grows with the graph */
 struct descs { ty_desc *d; int cap; };
 struct gradient_request {
   const ty_entry *head;
   int nhead;
+  /* per head: a gradient comes for it; NULL: for all */
+  const bool *head_has_grad;
   /* per node: a variable whose gradient is asked for */
   const uint8_t  *requested;
   /* per node: recompute it in the backward part; NULL: none */
@@ -20,7 +22,5 @@ struct gradient {                                     /* arrays of the caller */
   /* per head: the variable of its gradient; node -1: nobody reads it */
   ty_entry *head;
 };
-int gradient_append(
-    ty_graph *g, struct descs *d, const struct gradient_request *request, struct gradient *out);
 /* is this node to be recomputed? all: whatever qualifies */
 bool node_is_mirrored(const struct node *n, bool all);

@@ -7,9 +7,9 @@
 ** size), or the lowest; the smallest total wins, and the search ends as soon as one meets the
 ** bound. When none does, the best order is changed a little, again and again, and kept when it is
 ** no worse, until 0.2 % above the bound or a budget is met; rarely (still 4 % above), the other
-** orders are climbed from as well. Where places are kept and items are few, a look at all plans may end the
-** search early. Cost: O(n^2) an order; for large n one pass in order of time with a free list,
-** O(n log n), comes first, and the others only within a budget.
+** orders are climbed from as well. Where places are kept and items are few, a look at all plans may
+** end the search early. Cost: O(n^2) an order; for large n one pass in order of time with a free
+** list, O(n log n), comes first, and the others only within a budget.
 */
 #include "pass/passes.h"
 

@@ -2,24 +2,10 @@
 **
 ** Each is a file with one function. It reads what the list says, which earlier passes have written,
 ** and writes its own part of the program, or puts in another order what is there. What comes
-** before, with the graph itself, is `exec_make` (exec/bind.c).
+** before, with the graph itself, is listed in rewrites.c.
 */
+#include "pass/parts.h"
 #include "pass/passes.h"
-
-/* Parts of a program. */
-enum { GRAPH = 1 << 0,                                /* nodes, descriptors, devices */
-       GROUPS = 1 << 1,                               /* element-wise nodes that run as one */
-       EPILOGUES = 1 << 2,                            /* what kernels do of their neighbours */
-       STEPS = 1 << 3,                                /* what runs, in order */
-       ROOTS = 1 << 4,                                /* of values that share bytes; operands */
-       BLOCKS = 1 << 5,                               /* channels of values in blocks */
-       KERNELS = 1 << 6,                              /* with their scratch and state */
-       LIFETIMES = 1 << 7,                            /* of roots, which are final */
-       FOLDS = 1 << 8,                                /* normalisations that products may do */
-       OFFSETS = 1 << 9,                              /* of values and scratch */
-       STATES = 1 << 10,                              /* memory of kernels */
-       CODE = 1 << 11,                                /* pointwise programs */
-       SEGMENTS = 1 << 12 };
 
 struct pass_entry {
   const char *name;
@@ -27,20 +13,20 @@ struct pass_entry {
   int reads, writes;
 };
 static const struct pass_entry passes[] = {
-  { "fuse",                   pass_fuse,                   GRAPH,                      GROUPS },
-  { "epilogue",               pass_epilogue,               GRAPH|GROUPS,               GROUPS|EPILOGUES },
-  { "schedule",               pass_schedule,               GRAPH|GROUPS|EPILOGUES,     STEPS|GROUPS },
-  { "values",                 pass_values,                 GROUPS|EPILOGUES|STEPS,     ROOTS },
-  { "group weights",          pass_group_weights,          STEPS|ROOTS,                STEPS },
-  { "batch weight gradients", pass_batch_weight_gradients, EPILOGUES|STEPS|ROOTS,      ROOTS },
-  { "layout",                 pass_layout,                 EPILOGUES|STEPS|ROOTS,      BLOCKS },
-  { "select",                 pass_select,                 EPILOGUES|ROOTS|BLOCKS,     KERNELS },
-  { "liveness",               pass_liveness,               EPILOGUES|STEPS|ROOTS,      LIFETIMES|ROOTS },
-  { "fold batchnorm",         pass_fold_batchnorm,         KERNELS|LIFETIMES,          FOLDS|KERNELS },
-  { "plan",                   pass_plan,                   ROOTS|KERNELS|LIFETIMES,    OFFSETS },
-  { "states",                 pass_states,                 ROOTS|KERNELS,              STATES },
-  { "pointwise",              pass_pointwise,              STEPS|ROOTS,                CODE },
-  { "segments",               pass_segments,               STEPS|LIFETIMES,            SEGMENTS },
+  { "fuse",                   pass_fuse,                   GRAPH,                            GROUPS },
+  { "epilogue",               pass_epilogue,               GROUPS,                           GROUPS|EPILOGUES },
+  { "schedule",               pass_schedule,               GROUPS|EPILOGUES,                 STEPS|GROUPS },
+  { "values",                 pass_values,                 GROUPS|EPILOGUES|STEPS,           ROOTS },
+  { "group weights",          pass_group_weights,          STEPS|ROOTS,                      STEPS },
+  { "batch weight gradients", pass_batch_weight_gradients, EPILOGUES|STEPS|ROOTS,            ROOTS },
+  { "layout",                 pass_layout,                 EPILOGUES|STEPS|ROOTS,            BLOCKS },
+  { "select",                 pass_select,                 EPILOGUES|STEPS|ROOTS|BLOCKS,     KERNELS },
+  { "liveness",               pass_liveness,               EPILOGUES|STEPS|ROOTS,            LIFETIMES|ROOTS },
+  { "fold batchnorm",         pass_fold_batchnorm,         STEPS|ROOTS|KERNELS|LIFETIMES,    FOLDS|KERNELS },
+  { "plan",                   pass_plan,                   STEPS|ROOTS|KERNELS|LIFETIMES,    OFFSETS },
+  { "states",                 pass_states,                 STEPS|ROOTS|KERNELS,              STATES|KERNELS },
+  { "pointwise",              pass_pointwise,              STEPS|ROOTS,                      CODE },
+  { "segments",               pass_segments,               STEPS|ROOTS|LIFETIMES,            SEGMENTS },
 };
 
 int program_compile(struct program *p)
@@ -50,7 +36,7 @@ int program_compile(struct program *p)
     const struct pass_entry *x = &passes[i];
     NEED((there & x->reads) == x->reads, TY_EINTERNAL, "pass %s stands before what it reads",
         x->name);
-    TRY(x->run(p));
+    TRY(parts_run(p, x->name, x->run, x->reads, x->writes));
     there |= x->writes;
   }
   return env_number("TYCHO_VERIFY", 0) ? plan_verify(p) : TY_OK;

@@ -18,6 +18,16 @@ int pass_states(struct program *p);
 int pass_pointwise(struct program *p);
 int pass_segments(struct program *p);
 
+/* uses.c. Arrays are in the program's arena. Before program.step_of is there, the graph alone
+** decides, and `outside` equals `used`. */
+struct uses {
+  /* per node: it counts */
+  uint8_t *alive;
+  /* per value: an alive node or an end reads it; something beyond its step does */
+  uint8_t *used, *outside;
+};
+int uses_find(struct program *p, struct uses *u);
+
 /* fuse.c: of a formula's output or gradient, of a small sum; NULL: none */
 const char *formula_of(const struct node *n, int out);
 /* of a node of a pointwise program: the shape that it runs over */

@@ -29,7 +29,8 @@ static void resolve_node(struct program *p, struct step *st, const struct bases 
   if (st->fold) st->fold->out.p = pointer(p, b, st->fold->target);
   int slot = program_slot(p, st->device);
   c->tmp = st->scratch ? b->pool[slot] + st->scratch_at : NULL;
-  c->run = &p->run[slot];
+  const int draw = p->s.g->node[st->node].draw;
+  c->run = draw ? &p->s.own_run[draw - 1] : &p->run[slot];
 }
 
 void program_resolve(struct program *p, const struct bases *b)

@@ -25,6 +25,8 @@ struct source {
   const int *grad_of;
   /* per value: TY_WRITE or TY_ADD, where grad_of >= 0 */
   const int *grad_req;
+  /* per value: bound tensor that has it already, so that its producer need not run; -1 */
+  const int *known;
   /* per value: >= 0: its producer adds it to that value's bytes (accumulate.c) */
   const int *into;
   /* per node: an addition that its inputs have already done; needs no step */
@@ -39,6 +41,8 @@ struct source {
   const int *bucket;
   int nbucket;
   int flags;
+  /* random states of nodes that have their own (struct node) */
+  const struct run *own_run;
 };
 
 /* STEP_COPY, STEP_ADD: a value into (onto) bound tensor `bound` */
@@ -156,6 +160,9 @@ struct program {
   struct run run[MAX_DEVICES];                        /* what the kernels of each device look at */
 };
 
+/* Returns how many nodes and heads read each value, nodes that are `summed` left out. The caller
+** frees it; NULL: out of memory. */
+int *count_reads(const struct source *s);
 /* arrays per value and per node */
 int  accumulate_sums(const struct source *s, int *into, uint8_t *summed);
 /* every candidate kernel can add to this output */
@@ -173,6 +180,11 @@ int  fusion_result(const struct fusion *f);
 /* output 0 of the node is seen by nobody but the kernel that makes it */
 bool value_lies_inside(const struct program *p, int node);
 bool changes_state(const struct node *n);              /* it writes to an input */
+/* Returns whether the outputs of a node are there already, so that it does not run. */
+static inline bool is_known(const struct source *s, int node)
+{
+  return s->known[s->g->node[node].first] >= 0;
+}
 /* TY_EINTERNAL where values that live at once overlap */
 int  plan_verify(const struct program *p);
 /* segments afresh, for other buckets of gradients */

@@ -1,37 +1,16 @@
 /* schedule.c - the steps of a program in the order they run.
 **
-** Alive is what heads, requested gradients and changed auxiliary states reach. Order is index order
-** (the order of building, then of the gradient pass), a group standing at its last member; so
-** the steps of the forward part come first. Nodes that only rename bytes (views) get no step.
-** Copies and additions into bound gradient arrays stand right behind their value, or at the end
-** where bound arrays overlap.
+** Only what is alive gets a step (uses.c). Order is index order (the order of building, then of the
+** gradient pass), a group runs at its last member; so the steps of the forward part come first.
+** Nodes that only rename bytes (views) get no step. Copies and additions into bound gradient arrays
+** come last, in the order of the nodes that make them: bound arrays may overlap.
 */
 #include "pass/passes.h"
-
-/* -- alive nodes ------------------------------------------------------------------------------- */
-
-static uint8_t *find_alive(struct program *p)
-{
-  const struct source *s = &p->s;
-  uint8_t *alive = arena_new(&p->arena, (size_t)s->g->n + 1);
-  if (!alive) return NULL;
-  for (int h = 0; h < s->nhead; h++) alive[s->head[h].node] = 1;
-  for (int k = 0; k < s->nend; k++)
-    if (s->end[k].node >= 0 && !is_label_end(s, s->end[k])) alive[s->end[k].node] = 1;
-  for (int i = s->g->n - 1; i >= 0; i--) {
-    const struct node *n = &s->g->node[i];
-    for (int k = 0; k < n->kind->nout; k++) alive[i] |= s->grad_of[n->first + k] >= 0;
-    alive[i] |= n->op && changes_state(n);
-    for (int k = 0; alive[i] && k < n->nin; k++) alive[n->in[k].node] = 1;
-    if (alive[i] && n->guard) alive[n->guard - 1] = 1;
-  }
-  return alive;
-}
 
 /* -- steps ------------------------------------------------------------------------------------- */
 
 /* last, start: per group leader */
-struct build { struct program *p; uint8_t *alive; int cap, *last, *start; };
+struct build { struct program *p; struct uses u; int cap, *last, *start; };
 
 static struct step *add_step(struct build *b, int kind, int node, int device)
 {
@@ -58,32 +37,15 @@ static bool is_view_node(const struct source *s, int i, const uint8_t *used)
   return true;
 }
 
-static uint8_t *find_used(struct program *p, const uint8_t *alive)
-{
-  const struct source *s = &p->s;
-  uint8_t *used = arena_new(&p->arena, (size_t)s->g->nvalue + 1);
-  if (!used) return NULL;
-  for (int h = 0; h < s->nhead; h++) used[value_of(s->g, s->head[h])] = 1;
-  for (int k = 0; k < s->nend; k++)
-    if (s->end[k].node >= 0 && !is_label_end(s, s->end[k])) used[value_of(s->g, s->end[k])] = 1;
-  for (int v = 0; v < s->g->nvalue; v++) used[v] |= s->grad_of[v] >= 0;
-  for (int i = 0; i < s->g->n; i++)
-    for (int k = 0; alive[i] && k < s->g->node[i].nin; k++)
-      used[value_of(s->g, s->g->node[i].in[k])] = 1;
-  for (int i = 0; i < s->g->n; i++)
-    if (alive[i] && s->g->node[i].guard) used[s->g->node[s->g->node[i].guard - 1].first] = 1;
-  return used;
-}
-
 /* The last member of a group runs it; views at its end have no reader inside, and are none of
 ** its members. */
-static void drop_last_views(struct build *b, const uint8_t *used)
+static void drop_last_views(struct build *b)
 {
   struct program *p = b->p;
   for (int i = p->s.g->n - 1; i >= 0; i--) {
-    if (!b->alive[i] || p->group[i] < 0) continue;
+    if (!b->u.alive[i] || p->group[i] < 0) continue;
     int *last = &b->last[p->group[i]];
-    if (*last == 0 && !changes_state(&p->s.g->node[i]) && is_view_node(&p->s, i, used))
+    if (*last == 0 && !changes_state(&p->s.g->node[i]) && is_view_node(&p->s, i, b->u.used))
       p->group[i] = -1;
     else
       *last = MAX(*last, i);
@@ -91,14 +53,14 @@ static void drop_last_views(struct build *b, const uint8_t *used)
 }
 
 /* Members of each group stand together in program.member, in index order. */
-static int list_groups(struct build *b, const uint8_t *used)
+static int list_groups(struct build *b)
 {
   struct program *p = b->p;
   int n = p->s.g->n, *at = NEWS(int, n + 1), total = 0;
   NEED(at, TY_EMEMORY, "out of memory: schedule");
-  drop_last_views(b, used);
+  drop_last_views(b);
   for (int i = 0; i < n; i++)
-    if (b->alive[i] && p->group[i] >= 0) at[p->group[i]]++;
+    if (b->u.alive[i] && p->group[i] >= 0) at[p->group[i]]++;
   for (int i = 0; i < n; i++) {
     b->start[i] = total;
     total += at[i];
@@ -106,7 +68,7 @@ static int list_groups(struct build *b, const uint8_t *used)
   }
   b->start[n] = total;
   for (int i = 0; i < n; i++)
-    if (b->alive[i] && p->group[i] >= 0) p->member[at[p->group[i]]++] = i;
+    if (b->u.alive[i] && p->group[i] >= 0) p->member[at[p->group[i]]++] = i;
   mem_free(at);
   return TY_OK;
 }
@@ -166,15 +128,13 @@ static int build(struct build *b)
 {
   struct program *p = b->p;
   const struct source *s = &p->s;
-  uint8_t *used = find_used(p, b->alive);
-  NEED(used, TY_EMEMORY, "out of memory: schedule");
-  TRY(list_groups(b, used));
+  TRY(list_groups(b));
   for (int i = 0; i <= s->g->n; i++) {
     if (i == s->forward) p->nforward = p->n;
     if (i == s->g->n) break;
     const struct node *n = &s->g->node[i];
-    if (!b->alive[i] || !n->op || p->taken_by[i] >= 0 ||
-        (!changes_state(n) && is_view_node(s, i, used)))
+    if (!b->u.alive[i] || !n->op || p->taken_by[i] >= 0 ||
+        (!changes_state(n) && is_view_node(s, i, b->u.used)))
       continue;
     if (p->group[i] < 0)
       TRY(add_node(b, i));
@@ -188,13 +148,15 @@ int pass_schedule(struct program *p)
 {
   const struct source *s = &p->s;
   int n = s->g->n;
-  struct build b = { p, find_alive(p), n + s->ncopy + 1,
-    arena_new(&p->arena, sizeof(int) * (size_t)(n + 1)),
-    arena_new(&p->arena, sizeof(int) * (size_t)(n + 2)) };
+  struct build b = { .p = p,
+    .cap = n + s->ncopy + 1,
+    .last = arena_new(&p->arena, sizeof(int) * (size_t)(n + 1)),
+    .start = arena_new(&p->arena, sizeof(int) * (size_t)(n + 2)) };
+  TRY(uses_find(p, &b.u));
   p->step = arena_new(&p->arena, sizeof *p->step * (size_t)b.cap);
   p->member = arena_new(&p->arena, sizeof(int) * (size_t)(n + 1));
   p->step_of = arena_new(&p->arena, sizeof(int) * (size_t)(n + 1));
-  NEED(b.alive && b.last && b.start && p->step && p->member && p->step_of, TY_EMEMORY,
+  NEED(b.last && b.start && p->step && p->member && p->step_of, TY_EMEMORY,
       "out of memory: schedule");
   for (int i = 0; i < n; i++) p->step_of[i] = -1;
   return build(&b);

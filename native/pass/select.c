@@ -64,7 +64,7 @@ int step_call(struct program *p, struct step *st)
   }
   c->trains = p->nforward != p->n;
   c->with_grad = overwrites(n) && gradient_runs(s->g, st->node);
-  c->node = (uint32_t)(n->forward >= 0 ? n->forward : st->node) + 1;
+  c->node = n->draw ? 0 : (uint32_t)(n->forward >= 0 ? n->forward : st->node) + 1;
   st->v.backward = n->backward;
   return step_fusion(p, st) ? call_epilogue(p, st) : TY_OK;
 }

@@ -28,57 +28,7 @@ static int check_sizes(const struct source *s)
 
 /* -- what has bytes ---------------------------------------------------------------------------- */
 
-/* per value: somebody reads it; somebody beyond its pointwise program does */
-struct marks { uint8_t *used, *outside; };
-
-/* Monitored programs report every output that the reference has: it needs a place although
-** nobody reads it. */
-static void keep_output(struct marks *m, const struct node *n, int k)
-{
-  if (!n->op || (n->backward && n->kind->inport[k].mutated)) return;
-  m->used[n->first + k] = m->outside[n->first + k] = 1;
-}
-
-static void use_operand(struct marks *m, const ty_graph *g, ty_entry e)
-{
-  if (e.node >= 0) m->used[value_of(g, e)] = m->outside[value_of(g, e)] = 1;
-}
-
-static int mark_values(struct program *p, struct marks *m)
-{
-  const struct source *s = &p->s;
-  const ty_graph *g = s->g;
-  m->used = arena_new(&p->arena, (size_t)g->nvalue + 1);
-  m->outside = arena_new(&p->arena, (size_t)g->nvalue + 1);
-  NEED(m->used && m->outside, TY_EMEMORY, "out of memory: plan");
-  for (int h = 0; h < s->nhead; h++)
-    m->used[value_of(g, s->head[h])] = m->outside[value_of(g, s->head[h])] = 1;
-  for (int k = 0; k < s->nend; k++)
-    if (s->end[k].node >= 0 && !is_label_end(s, s->end[k]))
-      m->used[value_of(g, s->end[k])] = m->outside[value_of(g, s->end[k])] = 1;
-  for (int v = 0; v < g->nvalue; v++)
-    if (s->grad_of[v] >= 0) m->used[v] = m->outside[v] = 1;
-  for (int i = g->n - 1; i >= 0; i--) {
-    const struct node *n = &g->node[i];
-    bool runs = p->step_of[i] >= 0;
-    for (int k = 0; k < n->kind->nout && !runs; k++)
-      runs = m->used[n->first + k]; /* a view that somebody reads */
-    if (p->s.flags & TY_KEEP && runs)
-      for (int k = 0; k < n->kind->nreal; k++) keep_output(m, n, k);
-    for (int k = 0; runs && p->fusion[i] && k < p->fusion[i]->n; k++)
-      use_operand(m, g, p->fusion[i]->node[k].operand);
-    if (runs && n->guard)
-      m->used[g->node[n->guard - 1].first] = m->outside[g->node[n->guard - 1].first] = 1;
-    for (int k = 0; runs && n->op && k < n->nin; k++) {
-      int v = value_of(g, n->in[k]), from = n->in[k].node;
-      m->used[v] = 1;
-      m->outside[v] |= p->step_of[i] < 0 || p->step_of[i] != p->step_of[from];
-    }
-  }
-  return TY_OK;
-}
-
-static void find_roots(struct program *p, const struct marks *m)
+static void find_roots(struct program *p, const struct uses *u)
 {
   const struct source *s = &p->s;
   for (int i = 0; i < s->g->n; i++) {
@@ -95,9 +45,9 @@ static void find_roots(struct program *p, const struct marks *m)
         .bytes = value_bytes(s, v),
         .offset = -1,
         .reader = -1 };
-      if (!n->op) {
-        x->kind = V_BOUND;
-        x->bound = s->bound[i];
+      if (!n->op || is_known(s, i)) {
+        x->bound = n->op ? s->known[v] : s->bound[i];
+        x->kind = x->bound < 0 ? V_NONE : V_BOUND;
         continue;
       }
       if (s->grad_of[v] >= 0) {
@@ -114,7 +64,7 @@ static void find_roots(struct program *p, const struct marks *m)
         x->add = true;
         continue;
       }
-      if (!m->used[v] || (!m->outside[v] && p->group[i] >= 0)) continue;
+      if (!u->used[v] || (!u->outside[v] && p->group[i] >= 0)) continue;
       if (k == 0 && value_lies_inside(p, i)) continue;
       if ((in = view_of(s, i, k)) >= 0 &&
           (p->step_of[i] < 0 || p->step_of[n->in[in].node] != p->step_of[i])) {
@@ -217,12 +167,12 @@ static int find_devices(struct program *p)
 
 int pass_values(struct program *p)
 {
-  struct marks m;
+  struct uses u;
   p->value = arena_new(&p->arena, sizeof *p->value * (size_t)(p->s.g->nvalue + 1));
   NEED(p->value, TY_EMEMORY, "out of memory: plan");
   TRY(check_sizes(&p->s));
-  TRY(mark_values(p, &m));
-  find_roots(p, &m);
+  TRY(uses_find(p, &u));
+  find_roots(p, &u);
   TRY(list_steps(p));
   return find_devices(p);
 }

@@ -24,7 +24,7 @@ static bool is_name(const char *formula, char name)
 static int view_input(const struct source *s, int node, int out)
 {
   const struct node *n = &s->g->node[node];
-  if (!n->op) return -1;
+  if (!n->op || is_known(s, node)) return -1;
   const struct op *op = n->op;
   int in = -1;
   if (s->summed && s->summed[node]) return 0;
@@ -56,13 +56,13 @@ ty_entry view_root(const struct source *s, ty_entry e)
   return e;
 }
 
-/* A head is never a view of a bound array: it would change when the array does. */
+/* A head is never a view of an array that was there before: it would change when the array does. */
 int view_of(const struct source *s, int node, int out)
 {
   int in = view_input(s, node, out);
   if (in < 0 || !s->is_head[s->g->node[node].first + out]) return in;
   ty_entry root = view_root(s, s->g->node[node].in[in]);
-  return s->g->node[root.node].op ? in : -1;
+  return s->g->node[root.node].op && !is_known(s, root.node) ? in : -1;
 }
 
 /* -- states and labels ------------------------------------------------------------------------- */

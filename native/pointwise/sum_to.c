@@ -214,14 +214,15 @@ int sum_to_cpu(void *dst, const ty_desc *dst_d, const void *src, const ty_desc *
   TRY(make(&s, dst_d, src_d));
   split(&s);
   if (s.parts == 1) {
-    parallel_for(s.outputs, MAX(1, FEW / (s.terms * MIN(s.width, BLOCK))), run_outputs, &s);
+    parallel_for_stoppable(
+        s.outputs, MAX(1, FEW / (s.terms * MIN(s.width, BLOCK))), run_outputs, &s);
     return TY_OK;
   }
   union total partial[PARTIAL];
   int64_t n = s.outputs * s.parts * MIN(s.width, BLOCK);
   memset(partial, 0, sizeof *partial * (size_t)n);
   s.partial = partial;
-  parallel_for(s.outputs * s.parts, 1, run_parts, &s);
+  parallel_for_stoppable(s.outputs * s.parts, 1, run_parts, &s);
   add_parts(&s);
   return TY_OK;
 }

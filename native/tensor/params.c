@@ -9,18 +9,20 @@
 ** ndim is 0 (a null array). Version 1 lacks the storage type; version 0 lacks the magic too and
 ** has 32-bit dims; version 3 is 2 with NumPy's shapes (ndim 0 is a scalar, -1 a null array). A
 ** sparse record (storage type 1 or 2) adds a shape of what is stored and index arrays; it is
-** read as a dense array.
+** read as a dense array. The reference writes the shape of what is stored before it waits for the
+** array and the shapes of the index arrays after it, so only these say how much is stored.
 **
 ** Nothing is believed before it is checked against the bytes that are left: a damaged count
 ** cannot make us allocate. All dense arrays that are made of sparse ones together may be 64 MiB
-** and four times the file. Null and empty arrays, which Tycho has not, are left out of a file
-** with names and refused in one without.
+** and four times the file. Integers of types that Tycho has not are read as wider ones. Null and
+** empty arrays, which Tycho has not, are left out of a file with names and refused in one without.
 */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <zlib.h>
 #include "base/atomic_file.h"
+#include "base/file_kind.h"
 #include "base/system.h"
 #include "tensor/tensor.h"
 
@@ -108,8 +110,8 @@ struct record {
   int32_t storage;                                    /* DENSE, ROW_SPARSE, CSR */
   bool absent;                                        /* a null array, or one without elements */
   struct shape shape, stored;
-  int32_t dtype;
-  struct { int32_t dtype; struct shape shape; } index[2];
+  int32_t code;                                       /* of the type: is_foreign */
+  struct { int32_t code; struct shape shape; } index[2];
 };
 
 static int take_dims(struct cursor *r, struct shape *s, bool narrow)
@@ -149,24 +151,72 @@ static int64_t count_of(const struct shape *s)
   return n;
 }
 
-static int take_dtype(struct cursor *r, int32_t *dtype)
+/* Types of the reference that arrays here do not have, and those that hold their numbers. */
+enum { INT16 = 8, UINT16, UINT32, UINT64 };
+static const struct { uint8_t size, dtype; } foreign[] = {
+  [INT16]  = { 2, TY_I32 },
+  [UINT16] = { 2, TY_I32 },
+  [UINT32] = { 4, TY_I64 },
+  [UINT64] = { 8, TY_I64 },
+};
+
+static bool is_foreign(int code) { return code >= INT16 && code <= UINT64; }
+static int loaded_dtype(int code) { return is_foreign(code) ? foreign[code].dtype : code; }
+static size_t stored_size(int code)
 {
-  static const char *const foreign[] = { "int16", "uint16", "uint32",
-    "uint64" }; /* codes 8 to 11 */
-  TRY(take_i32(r, dtype, "a type code"));
-  if (dtype_size(*dtype)) return TY_OK;
-  if (*dtype >= 8 && *dtype <= 11)
-    return fail(TY_EUNSUPPORTED, "%s: arrays of %s cannot be loaded", r->name, foreign[*dtype - 8]);
-  return corrupt(r, "unknown type code %d", *dtype);
+  return is_foreign(code) ? foreign[code].size : dtype_size(code);
 }
 
-/* Bytes of an array, all of which the file must still hold. */
-static int stored_bytes(struct cursor *r, const struct shape *s, int dtype, uint64_t *out)
+static int take_dtype(struct cursor *r, int32_t *code)
 {
-  int64_t n = count_of(s);
-  bool there = n >= 0 && (uint64_t)n <= left(r) / dtype_size(dtype);
-  if (!there) return corrupt(r, "the file ends within the elements of an array");
-  *out = (uint64_t)n * dtype_size(dtype);
+  TRY(take_i32(r, code, "a type code"));
+  return stored_size(*code) ? TY_OK : corrupt(r, "unknown type code %d", *code);
+}
+
+/* Counts the elements of an array, all of which the file must still hold. */
+static int stored_count(struct cursor *r, const struct shape *s, int code, int64_t *out)
+{
+  *out = count_of(s);
+  bool there = *out >= 0 && (uint64_t)*out <= left(r) / stored_size(code);
+  return there ? TY_OK : corrupt(r, "the file ends within the elements of an array");
+}
+
+/* Writes n numbers of a foreign type, which end where the wide ones will end, as wide ones. An
+** element is read before its place is written. */
+static int widen(struct cursor *r, char *p, int64_t n, int code)
+{
+  const size_t size = foreign[code].size, wide = dtype_size(foreign[code].dtype);
+  const char *from = p + (size_t)n * (wide - size);
+  for (int64_t i = 0; i < n; i++, from += size, p += wide) {
+    int16_t i16;
+    uint16_t u16;
+    uint32_t u32;
+    int64_t v;
+    switch (code) {
+    case INT16:  memcpy(&i16, from, size), v = i16; break;
+    case UINT16: memcpy(&u16, from, size), v = u16; break;
+    case UINT32: memcpy(&u32, from, size), v = u32; break;
+    default:     memcpy(&v, from, size);
+    }
+    if (code == UINT64 && v < 0)
+      return fail(TY_EUNSUPPORTED, "%s: a uint64 of %llu does not fit into int64", r->name,
+          (unsigned long long)v);
+    const int32_t narrow = (int32_t)v;
+    if (wide == sizeof narrow)
+      memcpy(p, &narrow, sizeof narrow);
+    else
+      memcpy(p, &v, sizeof v);
+  }
+  return TY_OK;
+}
+
+/* Reads n elements into memory for as many of loaded_dtype(code). Bytes of bools become 0 or 1. */
+static int take_elements(struct cursor *r, void *p, int64_t n, int code, const char *what)
+{
+  const size_t size = stored_size(code), wide = dtype_size(loaded_dtype(code));
+  TRY(take(r, (char *)p + (size_t)n * (wide - size), (uint64_t)n * size, what));
+  if (is_foreign(code)) return widen(r, p, n, code);
+  for (int64_t i = 0; code == TY_BOOL && i < n; i++) ((uint8_t *)p)[i] = ((uint8_t *)p)[i] != 0;
   return TY_OK;
 }
 
@@ -205,9 +255,9 @@ static int take_head(struct cursor *r, struct record *x)
   if (x->shape.ndim == 0) x->shape = (struct shape){ 1, { 1 } }; /* a scalar */
   TRY(take_i32(r, &device, "a device"));
   TRY(take_i32(r, &device, "a device"));
-  TRY(take_dtype(r, &x->dtype));
+  TRY(take_dtype(r, &x->code));
   for (int i = 0; i < x->storage; i++) { /* row_sparse has one index array, csr two */
-    TRY(take_dtype(r, &x->index[i].dtype));
+    TRY(take_dtype(r, &x->index[i].code));
     TRY(take_shape(r, &x->index[i].shape));
     bool shaped = x->index[i].shape.ndim >= 1 && x->stored.ndim >= 1;
     if (!shaped) return corrupt(r, "a sparse array without a shape of what is stored");
@@ -217,44 +267,42 @@ static int take_head(struct cursor *r, struct record *x)
 
 static int new_tensor(const struct record *x, ty_tensor **out)
 {
-  ty_desc d = { .dtype = x->dtype, .device = TY_CPU, .ndim = x->shape.ndim };
+  ty_desc d = { .dtype = loaded_dtype(x->code), .device = TY_CPU, .ndim = x->shape.ndim };
   memcpy(d.dim, x->shape.dim, sizeof d.dim);
   return ty_tensor_new(&d, out);
 }
 
 static int take_dense(struct cursor *r, struct record *x, ty_tensor **out)
 {
-  uint64_t bytes;
-  TRY(stored_bytes(r, &x->shape, x->dtype, &bytes));
-  if (!bytes) {
+  int64_t n;
+  TRY(stored_count(r, &x->shape, x->code, &n));
+  if (!n) {
     x->absent = true;
     return TY_OK;
   }
   TRY(new_tensor(x, out));
-  int code = take(r, tensor_at(*out), bytes, "the elements of an array");
+  int code = take_elements(r, tensor_at(*out), n, x->code, "the elements of an array");
   if (code) ty_tensor_free(*out), *out = NULL;
   return code;
 }
 
 /* -- sparse records ---------------------------------------------------------------------------- */
 
-/* The bytes of one stored array, in memory of its own. */
-static int take_part(struct cursor *r, const struct shape *s, int dtype, char **out, int64_t *n)
+/* Reads one stored array into memory of its own. */
+static int take_part(struct cursor *r, const struct shape *s, int code, char **out, int64_t *n)
 {
-  uint64_t bytes;
-  TRY(stored_bytes(r, s, dtype, &bytes));
-  *n = count_of(s);
-  *out = mem_new(bytes);
+  TRY(stored_count(r, s, code, n));
+  *out = mem_new((size_t)*n * dtype_size(loaded_dtype(code)));
   NEED(*out, TY_EMEMORY, "out of memory");
-  return take(r, *out, bytes, "the elements of a sparse array");
+  return take_elements(r, *out, *n, code, "the elements of a sparse array");
 }
 
 static int take_index(struct cursor *r, const struct record *x, int i, int64_t **out, int64_t *n)
 {
   char *raw = NULL;
-  int code = take_part(r, &x->index[i].shape, x->index[i].dtype, &raw, n);
+  int code = take_part(r, &x->index[i].shape, x->index[i].code, &raw, n);
   if (!code && !(*out = NEWS(int64_t, *n))) code = fail(TY_EMEMORY, "out of memory");
-  if (!code) dtype_convert(*out, TY_I64, raw, x->index[i].dtype, *n);
+  if (!code) dtype_convert(*out, TY_I64, raw, loaded_dtype(x->index[i].code), *n);
   mem_free(raw);
   return code;
 }
@@ -266,21 +314,27 @@ static int64_t row_elements(const struct shape *s)
   return count_of(&row);
 }
 
+/* Returns the shape of the stored elements, as the index arrays have it. */
+static struct shape stored_shape(const struct record *x)
+{
+  if (x->storage == CSR) return x->index[1].shape;
+  struct shape rows = x->shape;
+  rows.dim[0] = count_of(&x->index[0].shape);
+  return rows;
+}
+
 /* What a sparse record stores: elements, and its one or two index arrays as 64-bit integers. */
 struct stored {
   char *value;
-  int64_t nvalue;
   int64_t *index[2];
   int64_t n[2];
 };
 
 static int fill_rows(struct cursor *r, const struct record *x, const struct stored *s, char *dst)
 {
-  int64_t each = row_elements(&x->shape), rows = x->shape.dim[0], n = s->n[0];
-  size_t size = (size_t)each * dtype_size(x->dtype);
-  if (each < 0 || (each && s->nvalue / each < n))
-    return corrupt(r, "a row_sparse array stores too few rows");
-  for (int64_t i = 0; i < n; i++) {
+  int64_t rows = x->shape.dim[0];
+  size_t size = (size_t)row_elements(&x->shape) * dtype_size(loaded_dtype(x->code));
+  for (int64_t i = 0; i < s->n[0]; i++) {
     int64_t row = s->index[0][i];
     if (row < 0 || row >= rows)
       return corrupt(r, "a row_sparse array lists row %lld", (long long)row);
@@ -291,9 +345,10 @@ static int fill_rows(struct cursor *r, const struct record *x, const struct stor
 
 static int fill_csr(struct cursor *r, const struct record *x, const struct stored *s, char *dst)
 {
-  size_t size = dtype_size(x->dtype);
-  int64_t rows = x->shape.dim[0], width = x->shape.dim[1], most = MIN(s->nvalue, s->n[1]);
+  size_t size = dtype_size(loaded_dtype(x->code));
+  int64_t rows = x->shape.dim[0], width = x->shape.dim[1], most = s->n[1];
   const int64_t *start = s->index[0], *column = s->index[1];
+  if (x->shape.ndim == 2 && s->n[0] == 0 && most == 0) return TY_OK; /* zeros */
   if (x->shape.ndim != 2 || s->n[0] != rows + 1)
     return corrupt(r, "a csr array lacks starts of rows");
   for (int64_t i = 0; i < rows; i++) {
@@ -313,11 +368,12 @@ static int fill_csr(struct cursor *r, const struct record *x, const struct store
 static int sparse_tensor(struct cursor *r, const struct record *x, ty_tensor **out)
 {
   int64_t n = count_of(&x->shape);
+  size_t size = dtype_size(loaded_dtype(x->code));
   uint64_t most = ((uint64_t)64 << 20) + r->size * 4 - r->dense;
-  if (n < 0 || (uint64_t)n > most / dtype_size(x->dtype))
+  if (n < 0 || (uint64_t)n > most / size)
     return fail(TY_EUNSUPPORTED, "%s: a %s array is too large to be made dense", r->name,
         x->storage == CSR ? "csr" : "row_sparse");
-  r->dense += (uint64_t)n * dtype_size(x->dtype);
+  r->dense += (uint64_t)n * size;
   TRY(new_tensor(x, out));
   memset(tensor_at(*out), 0, desc_bytes(&(*out)->d));
   return TY_OK;
@@ -326,7 +382,9 @@ static int sparse_tensor(struct cursor *r, const struct record *x, ty_tensor **o
 static int take_sparse(struct cursor *r, struct record *x, ty_tensor **out)
 {
   struct stored s = { 0 };
-  int code = take_part(r, &x->stored, x->dtype, &s.value, &s.nvalue);
+  const struct shape stored = stored_shape(x);
+  int64_t values;
+  int code = take_part(r, &stored, x->code, &s.value, &values);
   for (int i = 0; i < x->storage && !code; i++) code = take_index(r, x, i, &s.index[i], &s.n[i]);
   if (!code && count_of(&x->shape) == 0)
     x->absent = true;
@@ -386,15 +444,15 @@ static int put_numbered(struct cursor *r, struct loaded *l, ty_bag *b)
 
 static int check_magic(struct cursor *r)
 {
-  uint8_t b[8] = { 0 };
-  uint64_t n = MIN(left(r), sizeof b), magic = 0;
+  uint8_t b[FILE_KIND_HEAD] = { 0 };
+  uint64_t n = MIN(left(r), sizeof(uint64_t)), magic = 0;
   TRY(take(r, b, n, "the header"));
   for (int i = 7; i >= 0; i--) magic = magic << 8 | b[i];
   if (n == 8 && magic == LIST_MAGIC) return TY_OK;
-  if (n > 2 && b[0] == 0x80 && b[1] >= 2 && b[1] <= 5)
-    return fail(TY_EFORMAT,
-        "%s: this is a Python pickle, not a file of arrays; pickles can run code and are not read",
-        r->name);
+  const uint64_t more = MIN(left(r), sizeof b - n);
+  TRY(take(r, b + n, more, "the header"));
+  const char *kind = file_kind(b, n + more);
+  if (kind) return fail(TY_EFORMAT, "%s: this is not a file of arrays but %s", r->name, kind);
   return fail(TY_EFORMAT, "%s: this is not a file of arrays: %s", r->name,
       n < 8 ? "it has not even a header" : "it does not begin with 0x112");
 }

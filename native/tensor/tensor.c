@@ -61,6 +61,8 @@ int tensor_check_desc(const ty_desc *d)
 
 /* -- making and freeing ------------------------------------------------------------------------ */
 
+void (*tensor_drop_history)(struct history *h);
+
 int tensor_on(const ty_desc *d, struct storage *s, int64_t offset, ty_tensor **out)
 {
   ty_tensor *t = NEW(ty_tensor);
@@ -148,6 +150,7 @@ int ty_tensor_keep(ty_tensor *t)
 void ty_tensor_free(ty_tensor *t)
 {
   if (!t || mem_kept() || __atomic_sub_fetch(&t->refs, 1, __ATOMIC_ACQ_REL)) return;
+  if (t->history) tensor_drop_history(t->history);
   storage_free(t->storage);
   mem_free(t);
   live_add(LIVE_TENSOR, -1);

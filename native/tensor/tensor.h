@@ -11,7 +11,13 @@ struct ty_tensor {
   struct storage *storage;
   int32_t  refs;
   int32_t  readonly;
+  /* Where it comes from (lazy/history.h): a node, and which output of it; NULL: a plain array. */
+  struct history *history;
+  int32_t  history_out;
+  int32_t  made;                                      /* without a history: why */
 };
+/* Drops the history of a tensor that is freed. */
+extern void (*tensor_drop_history)(struct history *h);
 static inline void *tensor_at(const ty_tensor *t) { return (char *)t->storage->data + t->offset; }
 /* the bytes of t, for a task's lists */
 struct access tensor_access(const ty_tensor *t);

@@ -63,7 +63,7 @@ local function read(path)
   local file = assert(io.open(path, "rb"))
   local all = file:read("*a")
   file:close()
-  return assert(all, path .. " is a folder; name a file")
+  return (assert(all, path .. " is a folder; name a file"):gsub("^\239\187\191", ""))
 end
 
 -- the first of some names in a folder that is there; nil for a path that is no folder with them
@@ -102,7 +102,7 @@ end
 
 local function read_lines(path)
   local sentences = {}
-  for line in read(path):gmatch("[^\n]+") do
+  for line in read(path):gmatch("[^\r\n]+") do
     local words = {}
     for word in line:gmatch("%S+") do
       words[#words + 1] = word

@@ -67,10 +67,6 @@ local CASES = {
 
 -- a word that has no counterpart, and a part of the sentence that says what to do
 local ADVICE = {
-  { "executor:backward()", function() return ty.autograd end },
-  { "a Module", function() return ty.autograd end },
-  { "ty.sym", function() return ty.gluon end },
-  { "Module", function() return ty.gluon end },
   { "ty.sym.FullyConnected", function() return ty.nn end },
   { "batch_dot", function() return ty.nd.einsum end },
   { "is_train", function() return ty.no_grad end },

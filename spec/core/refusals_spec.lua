@@ -76,6 +76,7 @@ describe("the C interface refuses", function()
         { "seed", device, 1, unknown(device) },
         { "wait", device, unknown(device) },
         { "device_memory", device, long, long, long, unknown(device) },
+        { "device_work", device, long, long, unknown(device) },
       }
     end
     assert.equal(0, C.ty_devices(-1))
@@ -129,6 +130,8 @@ describe("the C interface refuses", function()
       { "rng", 0, 0, none, u64, "ty_rng: seed or counter is missing" },
       { "rng", 0, 0, u64, none, "ty_rng: seed or counter is missing" },
       { "rng_unit", 0, none, "ty_rng_unit: no place for the result" },
+      { "device_work", 0, none, long, "ty_device_work: no place for the result" },
+      { "device_work", 0, long, none, "ty_device_work: no place for the result" },
       { "device_memory", 0, none, long, long, "ty_device_memory: no place for the result" },
       { "device_memory", 0, long, none, long, "ty_device_memory: no place for the result" },
       { "device_memory", 0, long, long, none, "ty_device_memory: no place for the result" },

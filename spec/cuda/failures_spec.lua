@@ -164,7 +164,27 @@ describe_there("a step on a GPU", function()
     local text = stand_in.run(LATE, { CUDASIM_DEVICES = 2 })
     assert.matches("^false\t[^\n]*gpu%(1%): a task, TYCHO_SYNC=1 tells which: unspecified", text)
     text = stand_in.run(LATE, { CUDASIM_DEVICES = 2, TYCHO_SYNC = 1 })
-    assert.matches("^false\t[^\n]*gpu%(1%): a task[^\n]*operator FullyConnected, node fc", text)
+    assert.matches("^false\t[^\n]*gpu%(1%): this step: unsp[^\n]*operator FullyConnected, node fc",
+      text)
+  end)
+
+  it("says that the failure may be an earlier step's, and that the device is lost", function()
+    local late = "gpu%(0%) reports late: the failure is this step's or that of one before it, \z
+      and TYCHO_SYNC=1 tells whose"
+    local over = "nothing runs on gpu%(0%) until the program is started again"
+    for _, fail in ipairs{ "cublasLtMatmul:4:719", "cuLaunchKernel:5:719" } do
+      local text = steps(fail)
+      assert.is_falsy(text:find("step\t1\t[^\n]*reports late"))
+      assert.matches("step\t%d\t[^\n]*" .. late .. "; " .. over, text)
+      text = stand_in.run(STEPS, { CUDASIM_FAIL = fail, TYCHO_SYNC = 1 })
+      assert.matches("step\t%d\t[^\n]*; " .. over, text)
+      assert.is_falsy(text:find("reports late", 1, true))
+    end
+    -- what leaves the device as it was says neither
+    local text = steps("cublasLtMatmul:1")
+    assert.is_falsy(text:find("reports late", 1, true) or text:find("nothing runs on", 1, true))
+    text = stand_in.run(LATE, { CUDASIM_DEVICES = 2 })
+    assert.matches("a task, TYCHO_SYNC=1 tells which: [^\n]*; nothing runs on gpu%(1%) until", text)
   end)
 
   it("fails for good on a device that is lost", function()
@@ -180,7 +200,8 @@ describe_there("a step on a GPU", function()
   it("says what memory was wanted, and gives it back", function()
     local text = stand_in.run(THREE_SIZES, { CUDASIM_MEMORY = 67108864 })
     assert.matches("rows\t1000\ttrue\nrows\t4000000\t", text)
-    assert.matches("out of memory; gpu%(0%) with 67108864 bytes: %d+ bytes wanted, 0 in use", text)
+    assert.matches("out of memory; gpu%(0%) with 67108864 bytes, 67108864 free: %d+ bytes wanted, "
+      .. "0 in use", text)
     assert.matches("rows\t1000\ttrue\n$", text)
   end)
 

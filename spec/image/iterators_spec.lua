@@ -74,7 +74,11 @@ describe("iterators of images", function()
       local it = open{ last_batch_handle = "roll_over" }
       assert.same({ 0, 1, 2, 3 }, (labels_of(it)))
       it:reset()
-      assert.same({ 4, 0, 1, 2, 3, 4 }, (labels_of(it)))
+      local list, pads = labels_of(it)
+      assert.same({ 4, 0, 1, 2, 3, 4 }, list)
+      assert.same({ 1, 0, 0 }, pads)
+      it:reset()
+      assert.same({ 0, 0 }, select(2, labels_of(it)))
       assert.same({ 0, 1, 2, 3, 4, 0 }, (labels_of(open{})))
       assert.same({ 2, 3 }, (labels_of(open{ path_imgidx = idx, num_parts = 2, part_index = 1 })))
       local mixed = open{ path_imgidx = idx, shuffle = true, last_batch_handle = "discard" }
@@ -86,6 +90,58 @@ describe("iterators of images", function()
       assert.is_true(#first == 4 and #sorted(first) == 4)
       assert.raises("value", open, { shuffle = true })
       assert.raises("value", open, { last_batch_handle = "throw" })
+    end)
+
+    it("counts what fills up a batch that begins with kept samples", function()
+      local rec = pack("rolled", 16)
+      for _, class in ipairs{ image.ImageIter, image.ImageDetIter } do
+        local options = { batch_size = 3, data_shape = { 3, 6, 6 }, path_imgrec = rec,
+          last_batch_handle = "roll_over" }
+        if class == image.ImageDetIter then
+          image.imwrite(path("box.png"), constant(6, 6, 3, 1))
+          options.path_imgrec, options.imglist = nil, {}
+          for i = 1, 16 do
+            options.imglist[i] = { { 2, 5, i, 0, 0, 1, 1 }, path("box.png") }
+          end
+        end
+        local it = class(options)
+        for _, first in ipairs{ 0, 2, 1, 0 } do            -- 16, 1 + 16, 2 + 16, 16 samples
+          local list, pads = labels_of(it)
+          assert.equal(first, pads[1])
+          assert.equal(first == 1 and 6 or 5, #pads)
+          assert.is_true(#list > 0)
+          for i = 2, #pads do
+            assert.equal(0, pads[i])
+          end
+          it:reset()
+        end
+        it:next()
+        it:hard_reset()
+        assert.equal(0, it:next().pad)
+      end
+    end)
+
+    it("needs an image", function()
+      write("empty.lst", "")
+      local rec, idx = pack("no_images", 0)
+      for argument, options in pairs{ imglist = { imglist = {} },
+          path_imglist = { path_imglist = path("empty.lst") },
+          path_imgrec = { path_imgrec = rec } } do
+        for _, class in ipairs{ image.ImageIter, image.ImageDetIter } do
+          for _, shuffle in ipairs{ false, true } do
+            options.batch_size, options.data_shape = 2, { 3, 6, 6 }
+            options.shuffle = shuffle
+            options.path_imgidx = argument == "path_imgrec" and shuffle and idx or nil
+            local e = assert.raises("value", class, options)
+            assert.equal(argument, e.argument)
+            assert.is_truthy(tostring(e):find("there are no images", 1, true))
+          end
+        end
+      end
+      local few, index = pack("few", 2)
+      local e = assert.raises("value", image.ImageIter, { batch_size = 1, data_shape = { 3, 6, 6 },
+        path_imgrec = few, path_imgidx = index, num_parts = 3, part_index = 1 })
+      assert.is_truthy(tostring(e):find("part 1 of 3 has none", 1, true))
     end)
 
     it("goes on from a state", function()
@@ -228,6 +284,36 @@ describe("iterators of images", function()
         assert.same(sorted(all), all)
       end
       assert.raises("value", open, "parts", 3, { num_parts = 2, part_index = 2 })
+    end)
+
+    it("gives signed bytes less a mean", function()
+      local options = { dtype = "uint8", data_shape = { 3, 12, 10 } }
+      local bytes = open("signed", 4, options):next().data[1]:astype("float32")
+      local function expected(mean) return (bytes - mean):clip{ a_min = -128, a_max = 127 } end
+      local function record(more)
+        more.path_imgrec, more.data_shape, more.batch_size = path("signed.rec"), { 3, 12, 10 }, 4
+        return ty.io.ImageRecordInt8Iter(more):next().data[1]
+      end
+      local plain = record{}
+      assert.equal("int8", plain.dtype)
+      same(expected(0), plain)
+      same(plain, open("signed", 4, { dtype = "int8", data_shape = { 3, 12, 10 } }):next().data[1])
+      local mean = nd.array{ 130, 2, 201 }:reshape{ 1, 3, 1, 1 }
+      local levels = { mean_r = 129.5, mean_g = 2.4, mean_b = 200.6 }
+      same(expected(nd.broadcast_to{ mean, shape = { 4, 3, 12, 10 } }), record(levels))
+      levels.mirror = true
+      local mirrored = nd.reverse{ bytes, axis = { 3 } }
+      same((mirrored - nd.broadcast_to{ mean, shape = { 4, 3, 12, 10 } }):clip{ a_min = -128,
+        a_max = 127 }, record(levels))
+      nd.save(path("half.nd"), { mean_img = bytes:at(0) * 0.5 })
+      local half = (bytes:at(0) * 0.5 + 0.25):round():reshape{ 1, 3, 12, 10 }
+      same(expected(nd.broadcast_to{ half, shape = { 4, 3, 12, 10 } }),
+        record{ mean_img = path("half.nd") })
+      for _, name in ipairs{ "std_r", "scale", "max_random_contrast" } do
+        assert.equal(name, assert.raises("value", record, { [name] = 1 }).argument)
+      end
+      assert.raises("value", ty.io.ImageDetRecordIter, { path_imgrec = path("signed.rec"),
+        data_shape = { 3, 12, 10 }, batch_size = 4, dtype = "int8" })
     end)
 
     it("knows bytes, mean images and labels", function()

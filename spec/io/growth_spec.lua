@@ -151,7 +151,7 @@ describe("the memory of reading", function()
   end
 
   it("would be noticed", function()
-    local ok, e = within(BASE, function() return ty.nd.ones{ 2 ^ 26 } end)
+    local ok, e = within(BASE, function() return ty.nd.ones{ 2 ^ 28 } end)
     assert.is_false(ok)
     assert.equal("memory", e.code)
   end)

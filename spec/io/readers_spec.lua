@@ -119,10 +119,107 @@ describe("a table", function()
     end)
   end)
 
+  it("has lines that end in any way, and perhaps a byte order mark", function()
+    local rows = { "1,2", "3,4", "5,6", "7,8" }
+    local mark = "\239\187\191"
+    for _, bytes in ipairs{ table.concat(rows, "\n"), table.concat(rows, "\r\n") .. "\r\n",
+        table.concat(rows, "\r"), table.concat(rows, "\r") .. "\r", table.concat(rows, "\n\r"),
+        " \t\r\r\r\n\n" .. table.concat(rows, "\r\n \r\n"), "1,2\n3,4\r5,6\r\n7,8",
+        table.concat(rows, ",\n") .. ",", table.concat(rows, ", \r\n") } do
+      for _, before in ipairs{ "", mark } do
+        with_file("x", before .. bytes, function(path)
+          local it = ty.io.CSVIter{ data_csv = path, data_shape = { 2 }, batch_size = 2 }
+          for _ = 1, 2 do
+            assert.same({ 1, 2, 3, 4, 5, 6, 7, 8 }, (epoch(it)))
+          end
+        end)
+      end
+    end
+    for _, bytes in ipairs{ "", mark, "\r", mark .. "\r\n" } do
+      with_file("x", bytes, function(path)
+        refused("the files do not hold one batch", ty.io.CSVIter,
+          { data_csv = path, data_shape = { 1 }, batch_size = 1 })
+      end)
+    end
+  end)
+
+  it("has ends of lines on both sides of what is read at once", function()
+    for _, ending in ipairs{ "\r", "\r\n", "\n" } do
+      local n = 70000                                     -- some 400 KiB
+      local lines = {}
+      for i = 1, n do
+        lines[i] = ("%05d"):format(i)
+      end
+      with_file("x", table.concat(lines, ending), function(path)
+        local it = ty.io.CSVIter{ data_csv = path, data_shape = { 1 }, batch_size = 1000 }
+        local data = epoch(it)
+        assert.equal(n, #data)
+        for i = 1, n do
+          assert.equal(i, data[i])
+        end
+      end)
+    end
+  end)
+
+  it("of CSV begins behind a header", function()
+    local function read(bytes, header, labels)
+      local data, label
+      with_file("x", bytes, function(path)
+        folder.write(path .. ".label", labels or "")
+        local it = ty.io.CSVIter{ data_csv = path, data_shape = { 2 }, batch_size = 1,
+          header = header, label_csv = labels and path .. ".label" or nil }
+        data, label = epoch(it)
+        assert.equal(#data, #epoch(it))
+      end)
+      return data, label
+    end
+    for _, head in ipairs{ "width,height\n", "\239\187\191\"a b\",c\r\n", "\r\nx,\r", "info,nano\n",
+        "a;b\n" } do
+      assert.same({ 1, 2, 3, 4 }, (read(head .. "1,2\n3,4\n")))
+      assert.same({ 1, 2, 3, 4 }, (read(head .. "1,2\n3,4\n", true)))
+      refused(" is expected", read, head .. "1,2\n", false)
+    end
+    assert.same({ 3, 4 }, (read("1999,2000\n3,4\n", true)))
+    assert.same({ 1999, 2000, 3, 4 }, (read("1999,2000\n3,4\n")))
+    local values = read("inf,-inf\n3,4\n")
+    assert.equal(math.huge, values[1])
+    assert.equal(4, #values)
+    assert.equal(4, #(read("nan, nan\n3,4\n")))
+    local data, labels = read("a,b\n1,2\n3,4\n", nil, "label\n7\n8\n")
+    assert.same({ 1, 2, 3, 4 }, data)
+    assert.same({ 7, 8 }, labels)
+    data, labels = read("a,b\n1,2\n3,4\n", nil, "7\n8\n")
+    assert.same({ 1, 2, 3, 4 }, data)
+    assert.same({ 7, 8 }, labels)
+  end)
+
+  it("of LibSVM passes over comments, weights and queries", function()
+    local text = "\239\187\191# a file\r\n1 qid:3 0:1 2:2 # first\r\n \t# alone\r-1:0.5 1:3\r"
+      .. "2 qid:4\t\n3:2 qid:5 0:7#x"
+    with_file("x", text, function(path)
+      local it = ty.io.LibSVMIter{ data_libsvm = path, data_shape = { 3 }, batch_size = 1 }
+      for _ = 1, 2 do
+        local data, labels = epoch(it)
+        assert.same({ 1, 0, 2, 0, 3, 0, 0, 0, 0, 7, 0, 0 }, data)
+        assert.same({ 1, -1, 2, 3 }, labels)
+      end
+      it = ty.io.LibSVMIter{ data_libsvm = path, data_shape = { 3 }, batch_size = 1, num_parts = 2,
+        part_index = 1, label_libsvm = path, label_shape = { 3 } }
+      local data, labels = epoch(it)
+      assert.same({ 0, 0, 0, 7, 0, 0 }, data)
+      assert.same({ 0, 0, 0, 7, 0, 0 }, labels)
+    end)
+  end)
+
   it("says where a line is wrong", function()
     for text, want in pairs{ ["1,2\n3\n"] = "line 2: 1 numbers, the shape needs 2",
       ["1,2\n3,\n"] = "line 2: 1 numbers, the shape needs 2",
       ["1,2,3\n"] = "line 1: more than the 2 numbers that the shape needs",
+      ["1,2,,\n"] = "line 1: more than the 2 numbers that the shape needs",
+      ["1,,2\n"] = "line 1: a number is expected", ["a,b\nc,d\n"] = "line 2: a number is expected",
+      ["\r\r\n\n1,2\r3\r"] = "line 5: 1 numbers, the shape needs 2",
+      ["\255\254\49\0"] = "is a text in UTF-16; save it as UTF-8",
+      ["\254\255\0\49"] = "is a text in UTF-16; save it as UTF-8",
       ["1;2\n"] = "line 1: a comma is expected", ["x,2\n"] = "line 1: a number is expected" } do
       with_file("x", text, function(path)
         refused(want, function()
@@ -133,7 +230,10 @@ describe("a table", function()
     for text, want in pairs{ ["1 0:1\nx 0:1\n"] = "line 2: a label is expected",
       ["1 0=1\n"] = "line 1: index:value is expected", ["1 -1:1\n"] = "line 1: a negative index",
       ["1 2:1\n"] = "line 1: an index outside the shape",
-      ["1 1:x\n"] = "line 1: a number is expected after ':'" } do
+      ["1 1:x\n"] = "line 1: a number is expected after ':'",
+      ["1:x 1:1\n"] = "line 1: a weight is expected after ':'",
+      ["1 0:1 qid:2\n"] = "line 1: index:value is expected",
+      ["# 1 0:1\nqid:2 0:1\n"] = "line 2: a label is expected" } do
       with_file("x", text, function(path)
         refused(want, function()
           epoch(ty.io.LibSVMIter{ data_libsvm = path, data_shape = { 2 }, batch_size = 1 })

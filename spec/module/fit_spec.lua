@@ -260,6 +260,25 @@ describe("fit", function()
     assert.equal("eval_data", assert.raises("value", m.score, m, ty.nd.ones(2), "acc").argument)
   end)
 
+  it("says where options of the optimizer go", function()
+    for kind, make in pairs(KINDS) do
+      for key, name in pairs{ learning_rate = "learning_rate", lr = "learning_rate", wd = "wd",
+          momentum = "momentum", weight_decay = "wd", beta1 = "beta1", epsilon = "epsilon",
+          lr_scheduler = "lr_scheduler", clip_gradient = "clip_gradient",
+          centered = "centered" } do
+        local m = make{}
+        local e = assert.raises("name", m.fit, m,
+          { train_data = iterator(8), num_epoch = 1, [key] = 0.1 })
+        local want = ("optimizer_params = {%s = "):format(name)
+        assert.truthy(e.message:find(want, 1, true), kind .. e.message)
+        m:bind{ data_shapes = iterator(8).provide_data, label_shapes = iterator(8).provide_label }
+        m:init_params()
+        e = assert.raises("name", m.init_optimizer, m, { [key] = 0.1 })
+        assert.truthy(e.message:find(want, 1, true), e.message)
+      end
+    end
+  end)
+
   describe("a second time", function()
     for kind, make in pairs(KINDS) do
       it(("goes on and warns only of what has no effect: %s"):format(kind), function()
@@ -269,11 +288,39 @@ describe("fit", function()
         m.logger.warning = function(_, text) warnings[#warnings + 1] = text end
         m:fit{ train_data = rows, begin_epoch = 1, num_epoch = 2 }
         assert.same({}, warnings)
+        for _, optimizer in ipairs{ "sgd", "SGD" } do
+          m:fit{ train_data = rows, begin_epoch = 1, num_epoch = 2, optimizer = optimizer }
+        end
+        assert.same({}, warnings)
         m:fit{ train_data = rows, begin_epoch = 2, num_epoch = 3, initializer = ty.init.One(),
           optimizer = "adam" }
         assert.equal(2, #warnings)
         assert.truthy(warnings[1]:find("init_params", 1, true), warnings[1])
         assert.truthy(warnings[2]:find("init_optimizer", 1, true), warnings[2])
+        assert.truthy(warnings[2]:find("SGD, not Adam", 1, true), warnings[2])
+      end)
+
+      it(("says nothing where it asks for the same: %s"):format(kind), function()
+        local warnings, m, rows = {}, make{}, iterator(8)
+        m.logger.warning = function(_, text) warnings[#warnings + 1] = text end
+        local function fit(options)
+          options = options or {}
+          m:fit{ train_data = rows, num_epoch = 1, optimizer = options.optimizer or "adam",
+            optimizer_params = { learning_rate = options.learning_rate or 0.1, wd = 0.01 },
+            initializer = options.initializer or ty.init.Xavier{ magnitude = 2 },
+            kvstore = "local" }
+        end
+        for _ = 1, 3 do
+          fit()
+        end
+        assert.same({}, warnings)
+        fit{ learning_rate = 0.5 }
+        assert.equal(1, #warnings)
+        assert.truthy(warnings[1]:find("learning_rate = 0.1, not 0.5", 1, true), warnings[1])
+        fit{ initializer = ty.init.Xavier{ magnitude = 3 } }
+        assert.equal(2, #warnings)
+        fit()
+        assert.equal(2, #warnings)
       end)
     end
   end)

@@ -98,12 +98,55 @@ describe("a file of arrays", function()
     assert.same({ { 0, 0, 5 }, { 6, 7, 0 } }, arrays[2]:totable())
   end)
 
+  it("holds integers of other types, which are made wider", function()
+    local function record(code, elements)
+      return u32(V2, 0) .. shape(3) .. CPU .. u32(code) .. elements
+    end
+    local arrays = ty.nd.load_frombuffer(list{
+      record(8, "\1\0\255\255\0\128"), record(9, "\1\0\255\255\0\128"),
+      record(10, u32(1, -1, 2 ^ 31)), record(11, u64(1, 2 ^ 40, 3)) })
+    assert.same({ 1, -1, -32768 }, arrays[1]:totable())
+    assert.same({ 1, 65535, 32768 }, arrays[2]:totable())
+    assert.same({ 1, 2 ^ 32 - 1, 2 ^ 31 }, arrays[3]:totable())
+    assert.same({ 1, 2 ^ 40, 3 }, arrays[4]:totable())
+    for i, dtype in ipairs{ "int32", "int32", "int64", "int64" } do
+      assert.equal(dtype, arrays[i].dtype)
+    end
+    local sparse = u32(V2, 2) .. shape(2) .. shape(1, 3) .. CPU .. u32(9) .. u32(10) .. shape(2)
+      .. u32(9) .. shape(2) .. "\255\255\2\0" .. u32(0, 2) .. "\0\0\2\0"
+    assert.same({ { 65535, 0, 2 } }, ty.nd.load_frombuffer(list{ sparse })[1]:totable())
+  end)
+
+  it("gives bools of 0 and 1, whatever bytes it has", function()
+    local record = u32(V2, 0) .. shape(4) .. CPU .. u32(7) .. "\0\1\2\255"
+    assert.equal("\0\1\1\1", ty.nd.load_frombuffer(list{ record })[1]:tostring_raw())
+  end)
+
+  it("takes the extent of a sparse array from its indices", function()
+    local stale = u32(V2, 2) .. shape(0) .. shape(2, 3) .. CPU .. F32 .. I64 .. shape(3) .. I64
+      .. shape(5) .. floats(1, 2, 3, 4, 5) .. u64(0, 2, 5) .. u64(1, 2, 0, 1, 2)
+    local shorter = u32(V2, 2) .. shape(7) .. shape(1, 3) .. CPU .. F32 .. I64 .. shape(2) .. I64
+      .. shape(1) .. floats(9) .. u64(0, 1) .. u64(2)
+    local zeros = u32(V2, 2) .. shape(0) .. shape(2, 3) .. CPU .. F32 .. I64 .. shape(0) .. I64
+      .. shape(0)
+    for _, before in ipairs{ shape(0), shape(0, 2), shape(1, 2), shape(3, 2) } do
+      local stored = u32(V2, 1) .. before .. shape(3, 2) .. CPU .. F32 .. I64 .. shape(2)
+        .. floats(1, 2, 3, 4) .. u64(0, 2)
+      local arrays = ty.nd.load_frombuffer(list({ stale, shorter, stored, zeros },
+        { "a", "b", "c", "d" }))
+      assert.same({ { 0, 1, 2 }, { 3, 4, 5 } }, arrays.a:totable())
+      assert.same({ { 0, 0, 9 } }, arrays.b:totable())
+      assert.same({ { 1, 2 }, { 0, 0 }, { 3, 4 } }, arrays.c:totable())
+      assert.same({ { 0, 0, 0 }, { 0, 0, 0 } }, arrays.d:totable())
+    end
+  end)
+
   it("is refused where a sparse array does not fit itself", function()
     for want, record in pairs{
       ["a row_sparse array lists row 3"] = rows({ 0, 3 }, { 1, 2, 3, 4 }),
       ["a row_sparse array lists row -1"] = rows({ 0, -1 }, { 1, 2, 3, 4 }),
-      ["a row_sparse array stores too few rows"] = u32(V2, 1) .. shape(1, 2) .. shape(3, 2) .. CPU
-        .. F32 .. I64 .. shape(2) .. floats(1, 2) .. u64(0, 1),
+      ["the file ends within the number of names: 4 bytes are missing"] = u32(V2, 1) .. shape(2, 2)
+        .. shape(3, 2) .. CPU .. F32 .. I64 .. shape(2) .. floats(1, 2) .. u64(0, 1),
       ["a sparse array without a shape of what is stored"] = rows({ 0 }, { 1, 2 }, shape()),
       ["a csr array lists column 3"] = csr({ 5 }, { 0, 1, 1 }, { 3 }),
       ["a csr array lists column -1"] = csr({ 5 }, { 0, 1, 1 }, { -1 }),
@@ -113,7 +156,7 @@ describe("a file of arrays", function()
       ["a csr array is too large to be made dense"] = csr({ 5 }, { 0, 1, 1 }, { 0 },
         shape(2, 2 ^ 30)),
       ["a row_sparse array is too large to be made dense"] = u32(V2, 1) .. shape(1, 2)
-        .. shape(2 ^ 40, 2 ^ 40) .. CPU .. F32 .. I64 .. shape(1) .. floats(1, 2) .. u64(0),
+        .. shape(2 ^ 40, 2) .. CPU .. F32 .. I64 .. shape(1) .. floats(1, 2) .. u64(0),
     } do
       assert.equal(want, refusal(list{ record }))
     end
@@ -137,7 +180,8 @@ describe("a file of arrays", function()
       ["an array of -1 dimensions"] = list{ u32(V2, 0, -1) },
       ["dimension 1 of an array is negative"] = list{ u32(V2, 0, 2) .. u64(1, -1) },
       ["unknown type code 99"] = list{ u32(V2, 0) .. shape(1) .. CPU .. u32(99) },
-      ["arrays of uint16 cannot be loaded"] = list{ u32(V2, 0) .. shape(1) .. CPU .. u32(9) },
+      ["a uint64 of 18446744073709551615 does not fit into int64"] = list{ u32(V2, 0) .. shape(1)
+        .. CPU .. u32(11) .. u64(-1) },
       ["the file ends within the elements of an array"] = list{ u32(V2, 0)
         .. shape(2 ^ 40, 2 ^ 40) .. CPU .. F32 },
       ["2 names for 1 arrays"] = list({ record }, { "a", "b" }),
@@ -150,9 +194,31 @@ describe("a file of arrays", function()
     } do
       assert.equal(want, refusal(bytes))
     end
-    local pickle = "this is a Python pickle, not a file of arrays; pickles can run code and are not \z
-      read"
+    local pickle = "this is not a file of arrays but a Python pickle; pickles can run code and are \z
+      not read"
     local other = "this is not a file of arrays: it has not even a header"
+    local tar = ("x"):rep(257) .. "ustar\0"
+    for bytes, want in pairs{
+      ["\128\2\138\10l\252\156F\249 j\168P\25.\128\2"] = "a PyTorch file (.pt, .pth); pickles can \z
+        run code and are not read",
+      ["\137HDF\r\n\26\n" .. ("\0"):rep(40)] = "an HDF5 file (Keras, h5py, MATLAB 7.3)",
+      ["GGUF\3\0\0\0"] = "a GGUF file (llama.cpp)",
+      ["\8\7\18\7pytorch\26\0052.0.0"] = "an ONNX model",
+      ["\8\10:\4abcd"] = "an ONNX model",
+      ["\8\1\18\200\1"] = "a TensorFlow SavedModel",
+      ["\28\0\0\0TFL3\20\0"] = "a TensorFlow Lite model",
+      ["\4\0\0\0\1\0\0\0\3\0\0\0V 1\17\0\0\0torch.FloatTensor"] = "a Torch7 file (.t7)",
+      ["4\n1\n3\nV 1\n17\ntorch.FloatTensor\n"] = "a Torch7 file (.t7)",
+      ["\3\0\0\0\1\0\0\0\2\0\0\0"] = "a Torch7 file (.t7)",
+      ["MATLAB 5.0 MAT-file, Platform"] = "a MATLAB file (.mat)",
+      ["\31\139\8\0"] = "a gzip file; decompress it first",
+      ["\n#\215\206\10\0\0\0"] = "a file of records (.rec); ty.recordio reads it",
+      ["\255\216\255\224\0"] = "a JPEG image; ty.image.imread reads it",
+      ["{\n  \"nodes\": ["] = "JSON text; ty.sym.load reads a network",
+      [tar] = "a tar archive; unpack it first",
+    } do
+      assert.equal("this is not a file of arrays but " .. want, refusal(bytes))
+    end
     for bytes, want in pairs{ ["\128\2}"] = pickle, ["\128\5}"] = pickle, ["\128\1}"] = other,
       ["\128\6}"] = other, ["\128\2"] = other, ["\127\2}"] = other, [""] = other } do
       assert.equal(want, refusal(bytes))

@@ -146,12 +146,12 @@ describe("an array of a file", function()
     with_file(counted(2 ^ 16), function(path)
       local x = files.open(path, "spec"):array{ at = 0, shape = { 2 ^ 16 }, dtype = "float32" }
       folder.write(path, counted(4))
-      local readers = {
+      local ways = {
         function() return x:totable() end,
         function() return (x + 1):totable() end,
         function() return V("x"):bind{ ctx = ty.cpu(), args = { x } } end,
       }
-      for _, use in ipairs(readers) do
+      for _, use in ipairs(ways) do
         local e = assert.raises("io", use)
         assert.truthy(e.message:find("has become shorter", 1, true), e.message)
       end

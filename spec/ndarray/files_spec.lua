@@ -16,13 +16,20 @@ local function bytes_of(hex)
   return (hex:gsub("%x%x", function(pair) return string.char(tonumber(pair, 16)) end))
 end
 
--- a .npy file as NumPy writes it; version 2 has a long header
+-- a .npy file as NumPy writes it; versions 2 and 3 have a long header
 local function npy(descr, order, shape, elements, version)
   local text = ("{'descr': %s, 'fortran_order': %s, 'shape': %s, }"):format(descr, order, shape)
-  local head = version == 2 and 12 or 10
-  text = text .. (" "):rep(-(head + #text + 1) % 64) .. "\n"
+  local long = version and version > 1
+  text = text .. (" "):rep(-((long and 12 or 10) + #text + 1) % 64) .. "\n"
   return "\147NUMPY" .. string.char(version or 1, 0, #text % 256, math.floor(#text / 256))
-    .. (version == 2 and "\0\0" or "") .. text .. elements
+    .. (long and "\0\0" or "") .. text .. elements
+end
+
+-- a safetensors file of one array; more: further entries of its header
+local function safetensors(code, n, elements, more)
+  local header = ('{"w": {"dtype": "%s", "shape": [%d], "data_offsets": [0, %d]}%s}')
+    :format(code, n, #elements, more or "")
+  return string.char(#header) .. ("\0"):rep(7) .. header .. elements
 end
 
 -- Of another program: deflated, sizes in 64-bit fields, an array without dimensions.
@@ -137,25 +144,103 @@ describe("of another program", function()
     end)
   end)
 
-  it("integers that arrays cannot have are widened", function()
-    for descr, want in pairs{ ["<u4"] = 4278255360, [">u4"] = 16711935, ["<i2"] = -256,
-        ["<u2"] = 65280, ["<u8"] = 2 ^ 40 } do
-      local bytes = descr == "<u8" and "\0\0\0\0\0\1\0\0" or "\0\255\0\255"
-      local x = ty.nd.load_frombuffer(npy("'" .. descr .. "'", "False",
-        descr:find "2" and "(2,)" or "(1,)", bytes))[1]
-      assert.are.equal(want, x[0]:asscalar())
-      assert.are.equal(descr:find "2" and "int32" or "int64", x.dtype)
+  it("types that arrays cannot have are refused by name", function()
+    for descr, kind in pairs{ ["'<c8'"] = "complex numbers", ["'<c16'"] = "complex numbers",
+        ["'<f16'"] = "floats of 80", ["'<U4'"] = "texts", ["'|S3'"] = "byte strings",
+        ["'|O'"] = "pickled objects", ["'<M8[ns]'"] = "dates", ["'<m8[us]'"] = "times",
+        ["'|V8'"] = "structures", ["[('a', '<f4')]"] = "structures",
+        ["'<x4'"] = "an unknown type" } do
+      local e = assert.raises("dtype", ty.nd.load_frombuffer,
+        npy(descr, "False", "(1,)", "\0\0\0\0"))
+      assert.truthy(tostring(e):find(kind, 1, true), tostring(e))
+    end
+    local e = assert.raises("dtype", ty.nd.load_frombuffer, safetensors("C64", 1, "\0"))
+    assert.are.equal("w", e.argument)
+  end)
+
+  it("integers of types that arrays do not have become wider ones", function()
+    for _, case in ipairs{
+      { "<i2", "I16", "int32", "\255\255\0\128\1\0", { -1, -32768, 1 } },
+      { "<u2", "U16", "int32", "\255\255\0\128\1\0", { 65535, 32768, 1 } },
+      { "<u4", "U32", "int64", "\255\255\255\255\0\0\0\128\1\0\0\0", { 2 ^ 32 - 1, 2 ^ 31, 1 } },
+      { "<u8", "U64", "int64", ("\0"):rep(5) .. "\1\0\0\3" .. ("\0"):rep(15), { 2 ^ 40, 3, 0 } },
+    } do
+      local descr, code, dtype, elements, want = unpack(case)
+      for _, bytes in ipairs{ npy("'" .. descr .. "'", "False", "(3,)", elements),
+          safetensors(code, 3, elements) } do
+        local loaded = ty.nd.load_frombuffer(bytes)
+        local x = loaded.w or loaded[1]
+        assert.are.equal(dtype, x.dtype)
+        assert.are.same(want, x:totable())
+      end
+    end
+    local turned = ty.nd.load_frombuffer(npy("'>u2'", "False", "(1,)", "\1\2"))[1]
+    assert.are.same({ 258 }, turned:totable())
+    local large = ("\255"):rep(8)
+    for _, f in ipairs{
+      function() ty.nd.load_frombuffer(npy("'<u8'", "False", "(1,)", large)) end,
+      function() ty.nd.load_frombuffer(safetensors("U64", 1, large)).w:totable() end,
+    } do
+      local e = assert.raises("value", f)
+      assert.truthy(e.message:find("18446744073709551615", 1, true), e.message)
     end
   end)
 
-  it("types that arrays cannot have are refused by name", function()
-    for _, descr in ipairs{ "'<c8'", "'<U4'", "'<f16'", "[('a', '<f4')]" } do
-      assert.raises("dtype", ty.nd.load_frombuffer, npy(descr, "False", "(1,)", "\0\0\0\0"))
+  it("bools are 0 and 1, whatever bytes stand for them", function()
+    local elements = "\0\1\2\255"
+    for _, bytes in ipairs{ npy("'|b1'", "False", "(4,)", elements),
+        safetensors("BOOL", 4, elements) } do
+      local loaded = ty.nd.load_frombuffer(bytes)
+      assert.are.equal("\0\1\1\1", (loaded.w or loaded[1]):tostring_raw())
     end
-    local header = '{"w": {"dtype": "C64", "shape": [1], "data_offsets": [0, 4]}}'
-    local e = assert.raises("dtype", ty.nd.load_frombuffer,
-      string.char(#header) .. ("\0"):rep(7) .. header .. "\0\0\0\0")
-    assert.are.equal("w", e.argument)
+  end)
+
+  it("shapes come as Python 2 writes them, and headers of version 3", function()
+    local x = ty.nd.load_frombuffer(npy("'<f4'", "True", "(2L, 1L, 2L)",
+      "\0\0\128\63\0\0\0\64\0\0\64\64\0\0\128\64"))[1]
+    assert.are.same({ { { 1, 3 } }, { { 2, 4 } } }, x:totable())
+    x = ty.nd.load_frombuffer(npy("'<f2'", "False", "(1,)", "\0\60", 3))[1]
+    assert.are.equal("float16", x.dtype)
+    assert.are.same({ 1 }, x:totable())
+  end)
+
+  it("arrays without elements are left out of files with names, and refused in others", function()
+    local e = assert.raises("format", ty.nd.load_frombuffer, npy("'<f4'", "False", "(0, 3)", ""))
+    assert.truthy(tostring(e):find("no elements: its shape is (0, 3)", 1, true), tostring(e))
+    local dict, names = ty.nd.load_frombuffer(safetensors("F32", 0, "", ', "b": {"dtype": "U8", \z
+      "shape": [1], "data_offsets": [0, 1]}') .. "\7")
+    assert.are.same({ "b" }, names)
+    assert.are.same({ 7 }, dict.b:totable())
+  end)
+
+  it("a list counts from 1, and says so", function()
+    local list = ty.nd.load_frombuffer(npy("'|u1'", "False", "(1,)", "\7"))
+    assert.are.equal(1, #list)
+    local e = assert.raises("index", function() return list[0] end)
+    assert.truthy(tostring(e):find("count from 1", 1, true))
+  end)
+
+  it("archives that are not NumPy's are named", function()
+    local function archive(name)
+      local head = "\20\0\0\0\0\0\0\0\33\0" .. ("\0"):rep(12) .. string.char(#name) .. "\0\0\0"
+      local first = "PK\3\4" .. head .. name
+      local index = "PK\1\2\20\0" .. head .. ("\0"):rep(14) .. name
+      return first .. index .. "PK\5\6\0\0\0\0\1\0\1\0" .. string.char(#index) .. "\0\0\0"
+        .. string.char(#first) .. "\0\0\0\0\0"
+    end
+    for name, want in pairs{
+      ["model.weights.h5"] = "a Keras model (.keras)",
+      ["word/document.xml"] = "an archive of other files: 'word/document.xml'",
+    } do
+      in_file(".npz", function(path)
+        write(path, archive(name))
+        for _, f in ipairs{ function() return ty.nd.load(path) end,
+            function() return ty.nd.load_frombuffer(read(path)) end } do
+          local e = assert.raises("format", f)
+          assert.truthy(tostring(e):find("not a file of arrays but " .. want, 1, true), tostring(e))
+        end
+      end)
+    end
   end)
 end)
 

@@ -2,6 +2,7 @@
 
 local folder = require "spec.support.folder"
 local json = require "tycho.core.json"
+local pytorch = require "spec.support.pytorch"
 local ty = require "tycho"
 
 local function index_of(map)
@@ -31,6 +32,19 @@ describe("an index of several files", function()
       assert.same({ 1, 2 }, dict.a:totable())
       assert.same({ 3 }, dict.b:totable())
       assert.equal(8, metadata.total_size)
+    end)
+  end)
+
+  it("may name arrays without elements, which are not there", function()
+    folder.with(function(dir)
+      local header = '{"x":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}'
+      folder.write(dir .. "/1.safetensors", string.char(#header) .. ("\0"):rep(7) .. header)
+      folder.write(dir .. "/2.bin", pytorch.archive{ { "v", pytorch.tensor{ class = "FloatStorage",
+        n = 0, size = { 0 }, stride = { 1 } } }, storages = { ["0"] = "" } })
+      folder.write(dir .. "/m.index.json", index_of{ x = "1.safetensors", v = "2.bin" })
+      local dict, names = ty.nd.load(dir .. "/m.index.json")
+      assert.same({}, names)
+      assert.is_nil(dict.x)
     end)
   end)
 
@@ -87,7 +101,7 @@ describe("a safetensors file", function()
       .. "\0\0\128\63")
     assert.is_nil(dict.x)
     assert.equal(1, dict.y:asscalar())
-    assert.same({ "x", "y" }, names)
+    assert.same({ "y" }, names)
   end)
 
   it("says what it says of itself", function()

@@ -49,6 +49,23 @@ describe("factors of Cholesky", function()
     end)
   end)
 
+  it("of large matrices are made in blocks", function()
+    local n = 2100
+    ty.random.seed(1)
+    local r = nd.random.uniform{shape = {n, n}}
+    local a = nd.dot{r, r, transpose_b = true} + nd.eye{n} * n
+    local most = a:max():asscalar()
+    for _, lower in ipairs{true, false} do
+      local l = linalg.potrf(a, {lower = lower})
+      local again = nd.dot{l, l, transpose_a = not lower, transpose_b = lower}
+      assert.is_true((again - a):abs():max():asscalar() < 1e-5 * most)
+      assert.equal(0, lower and l:get(2, 2099) or l:get(2099, 2))
+    end
+    local bad = nd.eye{n}
+    bad["2090, 2090"] = -1
+    assert.raises("run", function() linalg.potrf(bad):wait_to_read() end)
+  end)
+
   it("are refused where there are none", function()
     local e = assert.raises("run", function()
       linalg.potrf(double{{{1, 0}, {0, 1}}, {{1, 2}, {2, 1}}}):wait_to_read()

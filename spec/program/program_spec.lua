@@ -164,7 +164,20 @@ describe("tycho", function()
       assert.equal(want, tells(code, "--strict"))
       assert.is_falsy(tells(code):find("undeclared", 1, true))
     end
-    prints("7\n", "--strict -e 'x = 7' -e x")
+    prints("7\n", "-e 'x = 7' -e x")
+    prints("7\n", "--strict -e 'rawset(_G, \"x\", 6) x = x + 1' -e x")
+    prints("8\n", "--strict -l tycho.lr_scheduler -e 'lr_scheduler = 8' -e lr_scheduler")
+    local function strictly(lines, arguments)
+      return shell.run(("printf '%s' | %s --strict %s"):format(lines, shell.program, arguments))
+    end
+    for _, case in ipairs{ { "", "-e 'x = 7'", "(command line)" },
+        { "", "-e 'function x() end'", "(command line)" }, { "x = 7\\n", "", "stdin" },
+        { "x = 7\\n", "-", "stdin" } } do
+      local output, status = strictly(case[1], case[2])
+      assert.equal(("tycho: %s:1: writing an undeclared global 'x'\n"):format(case[3]), output)
+      assert.equal(1, status)
+    end
+    assert.equal("7\n", (strictly("x = 7\\nx\\n", "-i --plain")))
   end)
 
   local function interrupted(code)

@@ -48,6 +48,18 @@ describe("the prompt's terminal", function()
     line("x == '\\195\\164'", "true")
   end)
 
+  it("takes UTF-8 in the C locale, and where the locale is not installed", function()
+    for _, locale in ipairs{ "C", "no_SUCH.UTF-8" } do
+      local other = terminal.open(shell.program, "LC_ALL=" .. locale
+        .. " TERM=xterm NO_COLOR=1 HOME=/nonexistent TYCHO_HISTORY=")
+      other:expect("leaves.")
+      other:expect("> ")
+      other:line("x = '\195\164'")
+      other:line("#x", "2")
+      assert.equal(0, other:close())
+    end
+  end)
+
   it("completes nothing where nothing fits", function()
     keys("no_such_na", "no_such_na")
     tab()
@@ -101,6 +113,24 @@ describe("the prompt's terminal", function()
     t:expect("> ")
     keys("6 *", "6 *")
     t:expect("6 *")                                      -- once more, after the signal
+    line(" 7", "42")
+  end)
+
+  it("shows its line again where the terminal has another size", function()
+    line("!stty cols 30")
+    t:send("!(sleep 0.5; stty cols 20 < /dev/tty) &\n")
+    t:expect("> ")
+    local text = "x = 1000000 + 2000000 + 3000000 + 4"
+    keys(text, "4")
+    t:expect("\27[A\r\27[J")                              -- 2 + 35 columns: a row above the cursor
+    t:expect("> ")
+    line("0", nil)
+    line("x", "6000040")
+    t:send("!(sleep 0.5; stty cols 300 < /dev/tty) &\n")
+    t:expect("> ")
+    keys("6 *", "6 *")
+    t:expect("\r\27[J")
+    t:expect("> 6 *")
     line(" 7", "42")
   end)
 

@@ -64,6 +64,25 @@ describe("prompt", function()
     assert.equal("5\nnil\n", output)
   end)
 
+  it("ends the frames of an error after 24, those of a stack overflow too", function()
+    local function count(output) return select(2, output:gsub("prompt:1: in f", "")) end
+    local endless = feed("function f(x) return 1 + f(x) end", "f(1)")
+    assert.is_true(count(endless) >= 10 and count(endless) <= 24, endless)
+    assert.is_truthy(endless:find("^stack overflow\n") and endless:find("\n  %.%.%.\n"))
+    local twice = feed("function f(x) return 1 + f(x) end", "f(1)", ":where")
+    assert.equal(2 * count(endless), count(twice))
+    for depth, shown in pairs{ [23] = 23, [24] = 24, [25] = 24 } do    -- and the chunk
+      local output = shell.run(("echo 'function f(n) if n == 1 then error(1) end \z
+        return 1 + f(n - 1) end; f(%d)' | %s -i --plain"):format(depth, shell.program))
+      assert.equal(shown, count(output))
+      assert.equal(depth > 23, output:find("\n  %.%.%.\n$") ~= nil)
+    end
+    local inside = shell.run(("echo 'function g() ty.scope(function() g() end) end g()' | \z
+      %s -i --plain"):format(shell.program))
+    assert.is_truthy(inside:find("stack overflow", 1, true), inside)
+    assert.is_falsy(inside:find("methods take a colon", 1, true))
+  end)
+
   it("reports errors where they are and goes on", function()
     local output = feed("local function f() error('deep') end f()", "1")
     assert.is_truthy(output:match("^prompt:1: deep\n"))
@@ -82,9 +101,18 @@ describe("prompt", function()
       <Symbol r>\n  r  relu  <- v\n"):format(HERE, HERE), output)
   end)
 
+  it("shows automatic names of parameters whole", function()
+    local shown = shell.tycho([[-i <<'END'
+ty.sym.FullyConnected{ty.sym.Variable("data"), num_hidden = 3}
+:help
+END]])
+    assert.is_truthy(shown:find("<- data, fullyconnected0_{weight, bias}", 1, true), shown)
+    assert.is_truthy(shown:find("x:len()", 1, true), shown)
+  end)
+
   it("writes a summary once", function()
     local shown = shell.tycho([[-i <<'END'
-ty.viz.print_summary(ty.sym.relu{ty.sym.Variable("data"), name = "only"})
+ty.viz.print_summary(ty.sym.relu{ty.sym.Variable("data"), name = "only"}, {shape = {data = {1, 2}}})
 _ ~= nil
 END]])
     assert.equal(1, select(2, shown:gsub("only%(relu%)", "")), shown)
@@ -356,7 +384,7 @@ describe("prompt on a terminal", function()
   it("writes a summary no wider than the terminal", function()
     open()
     line("!stty cols 70")
-    t:send("ty.viz.print_summary(ty.sym.relu(ty.sym.Variable 'data'))\n")
+    t:send("ty.viz.print_summary(ty.sym.relu(ty.sym.Variable 'data'), {shape = {data = {1, 2}}})\n")
     local rule = t:expect("Total params"):match("__+")
     assert.equal(70, #rule)
   end)

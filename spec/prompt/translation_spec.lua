@@ -27,8 +27,6 @@ describe("help on a foreign name", function()
     ["view"] = { "NDArray:reshape", "ty.nd.reshape" },
     ["DataLoader"] = { "ty.io.NDArrayIter" },
     ["weight_decay"] = { "ty.optimizer.SGD{wd = ...}", "the weight decay" },
-    ["autograd"] = { "executor:backward()", "a Module" },
-    ["gluon"] = { "ty.sym", "Module" },
     ["einsum"] = { "batch_dot" },
     ["freeze"] = { "ty.mod.Module{fixed_param_names = ...}" },
     ["out_channels"] = { "ty.sym.Convolution{num_filter = ...}", "channels of the output" },

@@ -51,6 +51,16 @@ describe("scripts for several ranks:", function()
     end)
   end)
 
+  it("comm_bench refuses to measure messages of one rank", function()
+    local output, status = shell.tycho("scripts/comm_bench.lua --quick")
+    if output:find("MPI", 1, true) and not output:find("one rank", 1, true) then
+      return pending("there is no MPI")
+    end
+    assert.are.equal(1, status)
+    assert.truthy(output:find("mpirun -n 2", 1, true), output)
+    assert.is_nil(output:find("MB/s", 1, true))
+  end)
+
   it("scale_model adds what computing does not hide", function()
     folder.with(function(path)
       write(path .. "/alone", { model = "net", batch = 8, seconds = 0.1 })

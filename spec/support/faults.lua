@@ -26,6 +26,20 @@ local faults = {
       [7] = "the reference counts an unknown size as 0 in the sum of a Concat",
     },
   },
+  viz = {
+    summary_mlp_plain = { text = "without shapes the reference counts wrongly; ours is an error" },
+    summary_cnn_plain = { text = "without shapes the reference counts wrongly; ours is an error" },
+    summary_emb_plain = { text = "without shapes the reference counts wrongly; ours is an error" },
+    summary_lstm_plain = { text = "without shapes the reference counts wrongly; ours is an error" },
+    summary_two_plain = { text = "without shapes the reference counts wrongly; ours is an error" },
+    summary_conv1d_plain = { text =
+      "without shapes the reference counts wrongly; ours is an error" },
+    summary_cnn_shape = { counts = "the reference counts no parameters of a Deconvolution" },
+    summary_emb_shape = { counts =
+      "the reference counts a product after a SliceChannel without its inputs" },
+    summary_lstm_shape = { counts =
+      "the reference counts shared weights at each reader, and products without their inputs" },
+  },
   networks = {
     seq2seq_attention = { training = "encoder gradients: \z
       central differences of the recorded network agree with ours, not with these" },

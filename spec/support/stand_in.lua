@@ -29,4 +29,32 @@ function stand_in.run(script, settings)
   return output, status
 end
 
+-- Folders in which the system finds libraries of CUDA.
+local function system_folders()
+  local list, text = {}, shell.run("/sbin/ldconfig -p")
+  for name, folder in text:gmatch("(%S+) %([^\n]* => ([^\n]*)/[^/\n]*\n") do
+    if name:find("^lib.*%.so") and (name:find("nvrtc") or name:find("cudnn") or name:find("nccl")
+        or name:find("libcu")) and folder:find("cuda", 1, true) and not list[folder] then
+      list[folder] = true
+      list[#list + 1] = folder
+    end
+  end
+  return list
+end
+
+--- Runs a command where the system's own libraries of CUDA are hidden, which takes root; nil where
+--- that cannot be done.
+function stand_in.run_alone(command)
+  local lines = { "export CUDA_HOME=" }
+  for _, folder in ipairs(system_folders()) do
+    lines[#lines + 1] = ("mount -t tmpfs tmpfs '%s'"):format(folder)
+  end
+  local text, status
+  shell.with_file(table.concat(lines, " && ") .. " && echo alone && " .. command, function(path)
+    text, status = shell.run((#lines > 1 and "unshare --mount sh " or "sh ") .. path)
+  end)
+  local output = text:match("^alone\n(.*)$")
+  return output, output and status
+end
+
 return stand_in

@@ -1,7 +1,8 @@
 -- Recorded cases of the reference engine: where they lie, how they are read, how results are
 -- compared with them. The folder is TYCHO_VECTORS, else ../shared/vectors;
--- TYCHO_VECTORS_ONLY="Convolution,Pooling" leaves out everything whose name is not in the list. A
--- topic is one file of spec/vectors; see spec/vectors/vectors_spec.lua.
+-- TYCHO_VECTORS_ONLY="Convolution,Pooling" leaves out everything whose name is not in the list,
+-- TYCHO_VECTORS_PART="3/24" all but every 24th topic and operator, from the third. A topic is one
+-- file of spec/vectors; see spec/vectors/vectors_spec.lua.
 
 local arrays = require "spec.support.arrays"
 local device = require "spec.support.device"
@@ -57,6 +58,13 @@ function vectors.wanted(...)
     end
   end
   return false
+end
+
+local part, parts = (os.getenv("TYCHO_VECTORS_PART") or "1/1"):match("^(%d+)/(%d+)$")
+
+--- Whether number i, of topics or operators, is in the part that is run.
+function vectors.in_part(i)
+  return i % tonumber(parts) == tonumber(part) % tonumber(parts)
 end
 
 --- Names of the files of a folder that end so, without the ending, sorted.

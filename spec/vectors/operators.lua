@@ -147,8 +147,8 @@ end
 return {
   needs = { "tycho.symbol", "tycho.executor", "tycho.ndarray" },
   define = function()
-    for _, file in ipairs(vectors.names("operators", ".json")) do
-      if vectors.wanted(file, "operators") then
+    for i, file in ipairs(vectors.names("operators", ".json")) do
+      if vectors.in_part(i) and vectors.wanted(file, "operators") then
         define_operator(file)
       end
     end

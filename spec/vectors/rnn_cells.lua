@@ -103,19 +103,6 @@ end
 
 -- What is compared --------------------------------------------------------------------------------
 
--- Graph text as a table; initializers in it too, since their numbers may be written in several
--- ways.
-local function graph_of(text)
-  local graph = json.decode(text)
-  for _, node in ipairs(graph.nodes) do
-    local init = node.attrs and node.attrs.__init__
-    if init and init:sub(1, 1) == "[" then
-      node.attrs.__init__ = json.decode(init)
-    end
-  end
-  return graph
-end
-
 local function graph_facts(result, cell, outputs, states)
   local flat = flatten(states, {})
   local group = ty.sym.Group(flatten({ outputs, states }, {}))
@@ -126,7 +113,7 @@ local function graph_facts(result, cell, outputs, states)
   for i, s in ipairs(states) do
     result.nested_states[i] = is_symbol(s) and null or #s
   end
-  result.arguments, result.symbol = group:list_arguments(), graph_of(group:tojson())
+  result.arguments, result.symbol = group:list_arguments(), json.decode(group:tojson())
   return group
 end
 
@@ -162,7 +149,6 @@ local function weights(result, cell, exe)
 end
 
 local function run_case(world, case)
-  case.expect.symbol = case.expect.symbol and graph_of(json.encode(case.expect.symbol))
   return ty.name.NameManager():with(function()
     local cell, result = build(case.spec), {}
     local begin = case.unroll.begin == "variables"

@@ -1,5 +1,6 @@
 -- training/viz.json: tables of networks, and the DOT text of their drawings.
 
+local faults = require "spec.support.faults"
 local json = require "spec.support.json"
 local tables = require "spec.support.tables"
 local ty = require "tycho"
@@ -66,6 +67,27 @@ local function attributes(text)
   return label, dict
 end
 
+-- A case whose counts, or whose text without shapes, are a fault of the reference: all else is
+-- compared.
+local function expect_ours(case)
+  local name = case.name:gsub("^text_", "summary_")
+  if faults.of("viz", name, "text") then
+    case.expect = { error = "shape" }
+  elseif faults.of("viz", name, "counts") then
+    local length = given(case.line_length) or 120
+    case.expect = case.text and read_rows(case.expect.text, length) or case.expect
+    case.text, case.without_counts = nil, true
+  end
+end
+
+local function without_counts(table_of)
+  for _, row in ipairs(table_of.rows) do
+    row[4] = 0
+  end
+  table_of.total = 0
+  return table_of
+end
+
 local function plot(case)
   local count, sink = 0, ty.log.sink
   local options = { shape = given(case.shape) }
@@ -97,7 +119,15 @@ return {
   define = function()
     for _, row in ipairs((tables.cases("viz", function(_, case)
       case.expect.format = nil                           -- "pdf" there; ours are drawn as SVG
-      return case.kind == "summary" and summary(case) or plot(case)
+      if case.kind == "summary" then
+        expect_ours(case)
+        if case.without_counts then
+          without_counts(case.expect)
+          return without_counts(summary(case))
+        end
+        return summary(case)
+      end
+      return plot(case)
     end))) do
       it(row.name, row.run)
     end

@@ -78,8 +78,8 @@ describe("print_summary", function()
   end)
 
   it("keeps to the columns asked for", function()
-    local text = quietly(ty.viz.print_summary, mlp(),
-      { line_length = 40, positions = { 10, 20, 30, 40 } })
+    local text = quietly(ty.viz.print_summary, mlp(), { shape = { data = { 2, 5 } },
+      line_length = 40, positions = { 10, 20, 30, 40 } })
     for line in text:gmatch("[^\n]+") do
       assert.truthy(#line == 40 or line:find("^Total"))
     end
@@ -87,8 +87,102 @@ describe("print_summary", function()
   end)
 
   it("closes the table when the last node is a variable", function()
-    local text = quietly(ty.viz.print_summary, ty.sym.Group{ mlp(), V("z") })
+    local text = quietly(ty.viz.print_summary, ty.sym.Group{ mlp(), V("z") },
+      { shape = { data = { 2, 5 }, z = { 3 } } })
     assert.truthy(text:find("\n" .. ("="):rep(120) .. "\nTotal", 1, true))
+  end)
+
+  local function total(net, shape)
+    return tonumber(quietly(ty.viz.print_summary, net, { shape = shape })
+      :match("\nTotal params: (%d+)\n"))
+  end
+
+  -- What an executor's arguments but for the inputs come to.
+  local function size(net, shape, inputs)
+    local exe, count = net:simple_bind{ ctx = ty.cpu(), grad_req = "null", shapes = shape }, 0
+    for name, x in pairs(exe.arg_dict) do
+      count = count + (inputs[name] and 0 or x.size)
+    end
+    return count
+  end
+
+  it("counts all parameters from their shapes", function()
+    local data = V("data")
+    local function fc(x, options)
+      options[1] = x
+      return ty.sym.FullyConnected(options)
+    end
+    for _, case in ipairs{
+      { fc(data, { num_hidden = 10, flatten = false, name = "f" }), { 2, 6, 9 }, 100 },
+      { fc(data, { num_hidden = 10, flatten = true, name = "f" }), { 2, 3, 3 }, 100 },
+      { fc(data, { num_hidden = 10, no_bias = true, name = "f" }), { 2, 10 }, 100 },
+      { ty.sym.LayerNorm{ data, name = "ln" }, { 2, 5, 7 }, 14 },
+      { ty.sym.InstanceNorm{ data, name = "in" }, { 2, 5, 7 }, 10 },
+      { ty.sym.BatchNorm{ data, name = "bn" }, { 2, 5, 7 }, 10 },
+      { ty.sym.Embedding{ data, input_dim = 11, output_dim = 3, name = "e" }, { 2, 5 }, 33 },
+      { ty.sym.Deconvolution{ data, kernel = { 3, 3 }, num_filter = 4, name = "d" }, { 1, 2, 5, 5 },
+        72 },
+      { ty.sym.Convolution{ data, kernel = { 3, 3 }, num_filter = 4, num_group = 2, name = "c" },
+        { 1, 4, 5, 5 }, 76 },
+      { ty.sym.LeakyReLU{ data, act_type = "prelu", name = "p" }, { 2, 6 }, 6 },
+      { ty.sym.broadcast_add(data, V("pos", { shape = { 1, 5, 7 } })), { 2, 5, 7 }, 35 },
+      { ty.sym.broadcast_mul(V("scale", { shape = { 1, 5 } }), data), { 2, 5 }, 5 },
+      { data + V("mask"), { 2, 5 }, 0 },
+      { ty.sym.LinearRegressionOutput{ fc(data, { num_hidden = 1, name = "f" }), V("target") },
+        { 2, 5 }, 6 },
+      { ty.sym.RNN{ data, V("parameters"), V("s"), state_size = 3, num_layers = 1,
+        mode = "rnn_tanh", name = "r" }, { 4, 2, 5 }, 30 },
+    } do
+      assert.are.equal(case[3], total(case[1], { data = case[2] }))
+    end
+  end)
+
+  it("counts shared weights once, and not what is no parameter", function()
+    local data, w = V("data"), V("w_weight")
+    local a = ty.sym.FullyConnected{ data, w, num_hidden = 4, no_bias = true, name = "a" }
+    local b = ty.sym.FullyConnected{ a, w, num_hidden = 4, no_bias = true, name = "b" }
+    assert.are.equal(16, total(b, { data = { 2, 4 } }))
+    assert.are.equal(16, total(b, { data = { 2, 4 }, w_weight = { 4, 4 } }))
+    assert.are.equal(16, total(ty.sym.FullyConnected{ data, ty.sym.abs{ w }, num_hidden = 4,
+      no_bias = true, name = "c" }, { data = { 2, 4 } }))
+    local cell = ty.rnn.LSTMCell(3, { prefix = "l_" })
+    local states = { V("h"), V("c") }
+    local out = cell:unroll(2, { inputs = data, layout = "NTC", merge_outputs = true,
+      begin_state = states })
+    assert.are.equal(12 * (4 + 3 + 2),
+      total(out, { data = { 2, 2, 4 }, h = { 2, 3 }, c = { 2, 3 } }))
+  end)
+
+  it("counts a transformer", function()
+    local T, C, W, H = 6, 8, 20, 2
+    local x = ty.sym.Embedding{ V("data"), input_dim = W, output_dim = C, name = "tok" }
+    x = ty.sym.broadcast_add(x, V("pos", { shape = { 1, T, C } }))
+    local h = ty.sym.LayerNorm{ x, name = "ln1" }
+    local q = ty.sym.FullyConnected{ h, num_hidden = 3 * C, flatten = false, name = "qkv" }
+    q = ty.sym.SliceChannel{ q, num_outputs = 3, axis = 2, name = "split" }
+    local scores = ty.sym.softmax{ ty.sym.batch_dot{ q[1], q[2], transpose_b = true } / H }
+    h = ty.sym.FullyConnected{ ty.sym.batch_dot{ scores, q[3] }, num_hidden = C, flatten = false,
+      name = "proj" }
+    x = x + h
+    h = ty.sym.FullyConnected{ ty.sym.LayerNorm{ x, name = "ln2" }, num_hidden = 4 * C,
+      flatten = false, name = "up" }
+    h = ty.sym.FullyConnected{ ty.sym.Activation{ h, act_type = "relu" }, num_hidden = C,
+      flatten = false, name = "down" }
+    h = ty.sym.FullyConnected{ x + h, num_hidden = W, flatten = false, no_bias = true,
+      name = "head" }
+    local net = ty.sym.SoftmaxOutput{ ty.sym.Reshape{ h, shape = { -1, W } },
+      ty.sym.Reshape{ V("softmax_label"), shape = { -1 } }, name = "softmax" }
+    local shape = { data = { 2, T }, softmax_label = { 2, T } }
+    local inputs = { data = true, softmax_label = true }
+    assert.are.equal(size(net, shape, inputs), total(net, shape))
+  end)
+
+  it("needs shapes unless the variables say theirs", function()
+    local e = assert.raises("shape", ty.viz.print_summary, mlp())
+    assert.truthy(tostring(e):find("shape = {data", 1, true))
+    local net = ty.sym.FullyConnected{ V("data", { shape = { 2, 5 } }), num_hidden = 3,
+      name = "f" }
+    assert.are.equal(18, total(net))
   end)
 
   it("names what does not follow from the shapes", function()

@@ -332,7 +332,7 @@ static int multiply_image(const struct window *w, const void *x, const struct op
   window_offsets(w, tmp);
   int64_t units = forward_cut(&f);
   double work = (double)MIN(f.cols, f.out) * (double)MIN(f.rows, w->filters) * (double)f.depth;
-  parallel_for(units, MAX(1, (int64_t)(GEMM_WORK / work)), forward_units, &f);
+  parallel_for_stoppable(units, MAX(1, (int64_t)(GEMM_WORK / work)), forward_units, &f);
   return TY_OK;
 }
 
@@ -527,6 +527,7 @@ int convolve_data(const struct window *w, const void *dy, const struct operand *
   }
   window_offsets(w, tmp);
   double work = (double)rows * (double)w->filters * (double)d.out;
-  parallel_for(w->n * w->groups * d.blocks, MAX(1, (int64_t)(GEMM_WORK / work)), data_units, &d);
+  parallel_for_stoppable(
+      w->n * w->groups * d.blocks, MAX(1, (int64_t)(GEMM_WORK / work)), data_units, &d);
   return TY_OK;
 }

@@ -155,7 +155,7 @@ void depth_forward(
   d.weight = weight;
   d.bias = bias;
   d.act = act;
-  parallel_for(w->n * w->groups * w->filters, grain(&d, 1), forward_planes, &d);
+  parallel_for_stoppable(w->n * w->groups * w->filters, grain(&d, 1), forward_planes, &d);
 }
 
 void depth_data(const struct window *w, const void *dy, const void *weight, void *dx, bool add)
@@ -163,7 +163,7 @@ void depth_data(const struct window *w, const void *dy, const void *weight, void
   struct depth d = depth_of(w, dx, add);
   d.dy = dy;
   d.weight = weight;
-  parallel_for(w->n * w->groups, grain(&d, w->filters), data_planes, &d);
+  parallel_for_stoppable(w->n * w->groups, grain(&d, w->filters), data_planes, &d);
 }
 
 void depth_weight(const struct window *w, const void *x, const void *dy, void *dw, bool add)
@@ -171,5 +171,5 @@ void depth_weight(const struct window *w, const void *x, const void *dy, void *d
   struct depth d = depth_of(w, dw, add);
   d.x = x;
   d.dy = dy;
-  parallel_for(w->groups * w->filters, grain(&d, w->n), weight_filters, &d);
+  parallel_for_stoppable(w->groups * w->filters, grain(&d, w->n), weight_filters, &d);
 }

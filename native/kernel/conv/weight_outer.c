@@ -139,7 +139,7 @@ void outer_weight(
   d.tmp = d.sums + sums_bytes(&d);
   window_offsets(w, tmp);
   double work = (double)d.images * (double)(d.block * d.taps) * (double)w->filters * (double)d.out;
-  parallel_for(
+  parallel_for_stoppable(
       d.shares * w->groups * d.blocks, MAX(1, (int64_t)(GEMM_WORK / work)), outer_units, &d);
-  if (d.shares > 1) parallel_for(w->groups * w->filters * d.depth, 65536, add_shares, &d);
+  if (d.shares > 1) parallel_for_stoppable(w->groups * w->filters * d.depth, 65536, add_shares, &d);
 }

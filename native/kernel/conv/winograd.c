@@ -378,8 +378,8 @@ static void late_filters(int64_t begin, int64_t end, void *context)
 
 static void run(struct convolution *c)
 {
-  if (c->late) parallel_for((c->tiles.all + CARRIED - 1) / CARRIED, 1, late_tiles, c);
-  parallel_for(units(c), 1, c->late ? late_filters : some_units, c);
+  if (c->late) parallel_for_stoppable((c->tiles.all + CARRIED - 1) / CARRIED, 1, late_tiles, c);
+  parallel_for_stoppable(units(c), 1, c->late ? late_filters : some_units, c);
 }
 
 /* -- forward ----------------------------------------------------------------------------------- */

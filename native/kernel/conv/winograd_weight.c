@@ -220,7 +220,8 @@ void winograd_weight(
   struct weight_gradient g = plan(w);
   g.x = x, g.dy = dy, g.dw = dw, g.add = add, g.sums = tmp;
   g.tmp = g.sums + sums_of(&g);
-  parallel_for(units(&g), 1, some_units, &g);
+  parallel_for_stoppable(units(&g), 1, some_units, &g);
   if (!alone(&g))
-    parallel_for((w->filters + g.t->nr - 1) / g.t->nr, MAX(1, 500 / w->channels), add_shares, &g);
+    parallel_for_stoppable(
+        (w->filters + g.t->nr - 1) / g.t->nr, MAX(1, 500 / w->channels), add_shares, &g);
 }

@@ -39,7 +39,7 @@ void gemm_sum(const struct gemm_type *t, const struct gemm_block *g)
     return;
   }
   struct gemm_block part = *g;
-  for (int64_t done = 0; done < g->k; done += part.k) {
+  for (int64_t done = 0; done < g->k && !stop_wanted(); done += part.k) {
     bool last = g->k - done <= t->kc;
     part.k = last ? g->k - done : t->kc;
     part.from = g->from + done;
@@ -185,9 +185,9 @@ static int run_packing(const struct gemm_job *j)
   const int64_t cols = equal_parts(j->g.n, BLOCK, j->t->nr),
                 deep = equal_parts(j->g.k, j->t->kc, 1);
   for (int64_t c = 0; c < j->g.n; c += cols)
-    for (int64_t k = 0; k < j->g.k; k += deep) {
+    for (int64_t k = 0; k < j->g.k && !stop_wanted(); k += deep) {
       struct gemm_job x = part_of(j, c, cols, k, deep);
-      parallel_for(choose_chunks(&x), 1, multiply_range, &x);
+      parallel_for_stoppable(choose_chunks(&x), 1, multiply_range, &x);
       if (x.failed)
         return fail_memory(
             "product", gemm_panel_bytes(j->t, x.cols, deep, j->size), mem_bytes(), 0);
@@ -211,7 +211,7 @@ static int run(struct gemm_job *j)
   if (work <= 2 * GEMM_WORK)
     gemm_sum(j->t, &j->g);
   else
-    parallel_for(choose_chunks(j), 1, multiply_range, j);
+    parallel_for_stoppable(choose_chunks(j), 1, multiply_range, j);
   return TY_OK;
 }
 
@@ -285,7 +285,7 @@ static void run_dots(const struct gemm_type *t, size_t size, const struct gemm_b
   bool wide = g->n > g->m;
   int64_t rest = (wide ? g->m : g->n) * g->k;
   int64_t grain = MAX(4, (int64_t)(GEMM_WORK / 4 / (double)rest) / 4 * 4);
-  parallel_for(wide ? g->n : g->m, grain, wide ? some_dots : some_dot_rows, &d);
+  parallel_for_stoppable(wide ? g->n : g->m, grain, wide ? some_dots : some_dot_rows, &d);
 }
 
 /* What the tiles do on the way out, for products that other code made. */
@@ -311,7 +311,7 @@ static int finish(
     int dtype, int64_t m, int64_t n, void *c, int64_t ldc, const struct gemm_epilogue *e)
 {
   struct pass x = { gemm_type(dtype), e, c, dtype_size(dtype), n, ldc };
-  if (e && (e->bias || e->act)) parallel_for(m, MAX(1, 30000 / n), finish_rows, &x);
+  if (e && (e->bias || e->act)) parallel_for_stoppable(m, MAX(1, 30000 / n), finish_rows, &x);
   return TY_OK;
 }
 
@@ -400,7 +400,7 @@ static void some_products(int64_t begin, int64_t end, void *context)
 {
   struct batch *x = context;
   const size_t size = dtype_size(x->dtype);
-  for (int64_t i = begin; i < end; i++) {
+  for (int64_t i = begin; i < end && !stop_wanted(); i++) {
     int code = gemm_one(x->dtype, x->ta, x->tb, x->m, x->n, x->k, x->alpha,
         x->a + (size_t)(i * x->sa) * size, x->ta ? x->m : x->k, x->b + (size_t)(i * x->sb) * size,
         x->tb ? x->k : x->n, x->beta, x->c + (size_t)(i * x->sc) * size, x->n);
@@ -417,6 +417,6 @@ int gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n,
   if (work > 32 * GEMM_WORK)
     some_products(0, batch, &x); /* each is large: cut inside */
   else
-    parallel_for(batch, MAX(1, (int64_t)(GEMM_WORK / MAX(work, 1))), some_products, &x);
+    parallel_for_stoppable(batch, MAX(1, (int64_t)(GEMM_WORK / MAX(work, 1))), some_products, &x);
   return x.failed ? fail_memory("product", 0, mem_bytes(), 0) : TY_OK;
 }

@@ -62,11 +62,12 @@ static void multiply_range(int64_t begin, int64_t end, void *context)
 }
 
 /* Halves the longer side until there are enough slices: two of a middle-sized product, at most
-** 16, each of some weight, since a slice packs its sides anew. */
+** 16, each of some weight, since a slice packs its sides anew; of a huge one more. */
 static void choose_slices(struct slices *s)
 {
   const double work = (double)s->m * (double)s->n * (double)s->k;
-  const int64_t slices = work < 16e6 ? 2 : (int64_t)MAX(4, MIN(16, work / 150e6));
+  /* Ctrl-C waits for a slice: not more work than a second's */
+  const int64_t slices = work < 16e6 ? 2 : (int64_t)MAX(4, MAX(MIN(16, work / 150e6), work / 4e9));
   s->rows = s->m;
   s->cols = s->n;
   while ((s->m + s->rows - 1) / s->rows * ((s->n + s->cols - 1) / s->cols) < slices) {
@@ -82,5 +83,5 @@ void blas_gemm(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, dou
 {
   struct slices s = { dtype, ta, tb, m, n, k, lda, ldb, ldc, 0, 0, 0, alpha, beta, a, b, c };
   choose_slices(&s);
-  parallel_for((m + s.rows - 1) / s.rows * s.across, 1, multiply_range, &s);
+  parallel_for_stoppable((m + s.rows - 1) / s.rows * s.across, 1, multiply_range, &s);
 }

@@ -235,9 +235,9 @@ void reduce_run(const struct reduce *r, int kind, int finish, const void *x, con
   int64_t units = r->out / (j.block < 0 ? 1 : r->dim[j.block]) * j.blocks;
   int64_t cost = r->count * j.side / r->parts;
   const bool alone = kind == R_SUM && r->in <= ALONE;
-  parallel_for(
+  parallel_for_stoppable(
       units * r->parts, alone ? units * r->parts : MAX(1, ENOUGH / MAX(cost, 1)), body, &j);
-  if (j.part) parallel_for(r->out, ENOUGH / r->parts, merge_body, &j);
+  if (j.part) parallel_for_stoppable(r->out, ENOUGH / r->parts, merge_body, &j);
 }
 
 /* -- gradients --------------------------------------------------------------------------------- */
@@ -292,8 +292,8 @@ void reduce_back(const struct reduce *r, int kind, void *dx, const void *x, cons
   s.tall = s.wide < s.width ? 1 : MIN(s.height, MAX(1, ENOUGH / s.width));
   s.pieces = (s.width + s.wide - 1) / s.wide;
   s.rows = (s.height + s.tall - 1) / s.tall;
-  parallel_for(r->in / (s.width * s.height) * s.rows * s.pieces, MAX(1, ENOUGH / (s.tall * s.wide)),
-      back_body, &s);
+  parallel_for_stoppable(r->in / (s.width * s.height) * s.rows * s.pieces,
+      MAX(1, ENOUGH / (s.tall * s.wide)), back_body, &s);
 }
 
 /* -- on any device ----------------------------------------------------------------------------- */

@@ -92,6 +92,7 @@ static void lines_body(int64_t begin, int64_t end, void *context)
       select_few(a, l->n, l->k);
     else
       sorted = merge_sort(a, a + l->n, l->n);
+    if (stop_wanted()) return;
     write_line(l, sorted, line);
   }
 }
@@ -109,7 +110,7 @@ static void order_lines(const struct call *c, int64_t axis, int64_t k, bool down
     l.outer = product_of(d, 0, a), l.n = d->dim[a], l.inner = product_of(d, a + 1, d->ndim);
   if (l.k < 1) l.k = l.n;
   if (l.mask) move_zero(TY_CPU, l.mask->p, desc_bytes(&l.mask->d));
-  parallel_for(l.outer * l.inner, MAX(1, 4096 / l.n), lines_body, &l);
+  parallel_for_stoppable(l.outer * l.inner, MAX(1, 4096 / l.n), lines_body, &l);
 }
 
 static size_t keys_scratch(const ty_desc *d, int64_t axis)

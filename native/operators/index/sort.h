@@ -6,6 +6,7 @@
 ** descending order is that of the complements.
 */
 #pragma once
+#include "base/stop.h"
 #include "op/op.h"
 
 struct sort_key { uint64_t key; int64_t index; };
@@ -52,7 +53,7 @@ static inline void merge(
 static inline struct sort_key *merge_sort(struct sort_key *a, struct sort_key *b, int64_t n)
 {
   for (int64_t i = 0; i < n; i += RUN) insert_sort(a + i, MIN(RUN, n - i));
-  for (int64_t w = RUN; w < n; w *= 2) {
+  for (int64_t w = RUN; w < n && !stop_wanted(); w *= 2) {
     for (int64_t i = 0; i < n; i += 2 * w) {
       int64_t na = MIN(w, n - i), nb = MIN(w, n - i - na);
       merge(b + i, a + i, na, a + i + na, nb);

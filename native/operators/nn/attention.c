@@ -121,7 +121,7 @@ static void attend_range(int64_t begin, int64_t end, void *context)
 {
   struct head_products *j = context;
   const size_t size = dtype_size(j->dtype);
-  for (int64_t i = begin; i < end; i++) {
+  for (int64_t i = begin; i < end && !stop_wanted(); i++) {
     int code = gemm_one(j->dtype, j->ta, j->tb, j->m, j->n, j->k, j->alpha,
         j->a.p + (size_t)(i * j->a.step) * size, j->a.row, j->b.p + (size_t)(i * j->b.step) * size,
         j->b.row, 0, j->c.p + (size_t)(i * j->c.step) * size, j->c.row);
@@ -133,7 +133,7 @@ static void attend_range(int64_t begin, int64_t end, void *context)
 static int multiply(struct head_products j, int64_t count)
 {
   const double work = (double)j.m * (double)j.n * (double)j.k;
-  parallel_for(count, MAX(1, (int64_t)(16384 / work)), attend_range, &j);
+  parallel_for_stoppable(count, MAX(1, (int64_t)(16384 / work)), attend_range, &j);
   return j.failed ? fail(j.failed, "out of memory for the product of a head") : TY_OK;
 }
 

@@ -51,8 +51,9 @@ static bool needs_weight(const struct call *c, const struct window *w)
 
 /* -- pieces and scratch ------------------------------------------------------------------------ */
 
-/* bytes of blocked images at once */
+/* bytes of blocked images at once; products between two looks for Ctrl-C */
 enum { PIECE = 24 << 20 };
+#define PIECE_PRODUCTS 4e9
 
 /* copied: the operands that are, bits of X and Y */
 static int64_t images_at_once(const struct window *w, int copied)
@@ -60,7 +61,9 @@ static int64_t images_at_once(const struct window *w, int copied)
   int64_t each = 0;
   if (copied & 1 << X) each += w->groups * w->channels * window_in(w) * 4;
   if (copied & 1 << Y) each += w->groups * w->filters * window_out(w) * 4;
+  const double products = window_products(w) / (double)w->n;
   int64_t n = MAX(1, MIN(w->n, PIECE / MAX(each, 1)));
+  n = (int64_t)MAX(1, MIN((double)n, PIECE_PRODUCTS / products));
   while (w->n % n) n--;
   return n;
 }
@@ -359,7 +362,7 @@ static bool run_part(struct onednn_state *p, struct call *c, const struct window
   struct blocks b = planned(p, c, w, which != FORWARD);
   struct onednn_primitive *part = &p->part[fused_scaling(c) ? SCALED : which];
   if (!ready(part, c, w, which, &b, &a, &s)) return false;
-  for (int64_t i = 0; i < w->n; i += s.images, next_piece(&a, &s))
+  for (int64_t i = 0; i < w->n && !stop_wanted(); i += s.images, next_piece(&a, &s))
     if (!run_piece(part, &s, &b, &a, which == WEIGHT && (a.add || i))) return false;
   return true;
 }

@@ -77,7 +77,7 @@ static float *aim(const struct operand *a, int64_t i, void *scratch)
 
 static void leave(const struct operand *a, const struct window *p, int64_t i, const float *scratch)
 {
-  if (!a->block) block_leave(&a->d, p->n, scratch, image(a, i));
+  if (!a->block && !stop_wanted()) block_leave(&a->d, p->n, scratch, image(a, i));
 }
 
 /* -- who wants it ------------------------------------------------------------------------------ */
@@ -144,7 +144,7 @@ int winograd_conv(struct call *c)
   struct convolve_end end = end_of(c);
   char *in = c->tmp, *out = in + staged_bytes(&p, copied_bytes(&c->in[0])),
        *tmp = out + staged_bytes(&p, copied_bytes(&c->out[0]));
-  for (int64_t i = 0; i < c->in[0].d.dim[0]; i += p.n) {
+  for (int64_t i = 0; i < c->in[0].d.dim[0] && !stop_wanted(); i += p.n) {
     const float *x = enter(&c->in[0], &p, i, in);
     float *y = aim(&c->out[0], i, out);
     TRY(winograd_forward(&p, x, &c->in[1], &end, y, c->state, tmp));
@@ -168,7 +168,7 @@ int winograd_conv_back(struct call *c)
   struct window p = back_piece(c);
   char *in = c->tmp, *data = in + staged_bytes(&p, copied_bytes(&c->in[0])),
        *tmp = data + staged_bytes(&p, data_bytes(c));
-  for (int64_t i = 0; i < c->in[0].d.dim[0]; i += p.n) {
+  for (int64_t i = 0; i < c->in[0].d.dim[0] && !stop_wanted(); i += p.n) {
     const bool add = c->add & 1;
     const float *dy = enter(&c->in[0], &p, i, in);
     if (c->out[0].p) {

@@ -145,7 +145,7 @@ static int run(const struct call *c, const struct operand *image, bool fold)
 {
   struct unfold_job j = { window_of(c->param, &image->d), dtype_size(image->d.dtype), c->in[0].p,
     c->out[0].p, fold, c->add & 1 };
-  parallel_for(image->d.dim[0] * image->d.dim[1],
+  parallel_for_stoppable(image->d.dim[0] * image->d.dim[1],
       MAX(1, 10000 / (window_taps(&j.w) * window_out(&j.w))), fold_range, &j);
   return TY_OK;
 }

@@ -211,7 +211,7 @@ static int backward_pass(
   gemm_pack(n->dtype, false, n->units, rnn_gate_rows(n), rnn_weight(w, l->at.wh), n->units, w->ph);
   copy_or_clear(w, w->dh, g->dhy, state);
   copy_or_clear(w, w->dc, g->dcy, state);
-  for (int64_t end = n->time, count; end > 0; end -= count) {
+  for (int64_t end = n->time, count; end > 0 && !stop_wanted(); end -= count) {
     count = MIN(many, end);
     TRY(backward_steps(w, l, g, end - count, count));
   }

@@ -170,7 +170,7 @@ static int forward_pass(const struct rnn_run *w, const struct rnn_pass *l)
   if (!packs_in_turn(n))
     gemm_pack(n->dtype, true, gates, n->outputs, rnn_weight(w, l->at.wh), n->outputs, w->ph);
   r->affine2(w->bias, rnn_weight(w, l->at.bx), rnn_weight(w, l->at.bh), 1, 1, 0, gates);
-  for (int64_t from = 0; from < n->time; from += many) {
+  for (int64_t from = 0; from < n->time && !stop_wanted(); from += many) {
     int64_t k = MIN(many, n->time - from),
             first = l->d ? n->time - from - k : from; /* times first .. first + k - 1 */
     TRY(input_product(w, l, k * n->batch, at(r, l->x, first * n->batch * l->in)));

@@ -72,7 +72,7 @@ static void density_part(int64_t begin, int64_t end, void *context)
 static int density(struct call *c, const struct density *law)
 {
   struct points p = points_of(c, law, c->in, c->nin);
-  if (p.out->p) parallel_for(desc_count(&p.x->d), 1024, density_part, &p);
+  if (p.out->p) parallel_for_stoppable(desc_count(&p.x->d), 1024, density_part, &p);
   return TY_OK;
 }
 
@@ -99,7 +99,7 @@ static int slope(struct call *c, const struct density *law) /* in: head gradient
   struct points p = points_of(c, law, c->in + 2, c->nin - 2);
   p.g = &c->in[0];
   p.y = &c->in[1];
-  parallel_for(desc_count(&p.a->d), MAX(1, 1024 / p.block), slope_part, &p);
+  parallel_for_stoppable(desc_count(&p.a->d), MAX(1, 1024 / p.block), slope_part, &p);
   return TY_OK;
 }
 
@@ -169,7 +169,9 @@ static void dirichlet_part(int64_t begin, int64_t end, void *context)
 static int dirichlet(struct call *c)
 {
   struct points p = points_of(c, NULL, c->in, 2);
-  if (p.out->p) parallel_for(desc_count(&p.out->d), MAX(1, 512 / width_of(&p)), dirichlet_part, &p);
+  if (p.out->p)
+    parallel_for_stoppable(
+        desc_count(&p.out->d), MAX(1, 512 / width_of(&p)), dirichlet_part, &p);
   return TY_OK;
 }
 
@@ -200,7 +202,8 @@ static int dirichlet_slope(struct call *c)
   int64_t n = width_of(&p);
   p.g = &c->in[0];
   p.y = &c->in[1];
-  parallel_for(desc_count(&p.a->d) / n, MAX(1, 512 / (n * p.block)), dirichlet_slope_part, &p);
+  parallel_for_stoppable(
+      desc_count(&p.a->d) / n, MAX(1, 512 / (n * p.block)), dirichlet_slope_part, &p);
   return TY_OK;
 }
 

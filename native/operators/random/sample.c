@@ -141,9 +141,9 @@ static int fill(struct filling *f)
   if (!y->p) return TY_OK;
   if (other) return fill_there(f, other);
   if (f->law->draw)
-    parallel_for(desc_count(&y->d), FEW, single_body, f);
+    parallel_for_stoppable(desc_count(&y->d), FEW, single_body, f);
   else
-    parallel_for(desc_count(&y->d), MANY, standard_body, f);
+    parallel_for_stoppable(desc_count(&y->d), MANY, standard_body, f);
   return TY_OK;
 }
 
@@ -343,7 +343,7 @@ static int randint_run(struct call *c)
     .span = (uint64_t)high - (uint64_t)low };
   if (!y->p) return TY_OK;
   if (other) return other->random(c->device, &r, y->p, y->d.dtype, desc_count(&y->d));
-  parallel_for(desc_count(&y->d), 4096, randint_body, c);
+  parallel_for_stoppable(desc_count(&y->d), 4096, randint_body, c);
   return TY_OK;
 }
 

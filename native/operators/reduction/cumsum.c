@@ -2,7 +2,8 @@
 #include "kernel/strided_copy.h"
 #include "op/op.h"
 
-enum { COLUMNS = 256 };
+/* LOOK: rows between two looks for Ctrl-C */
+enum { COLUMNS = 256, LOOK = 64 };
 struct running { int64_t axis, dtype; };
 static const struct param running_params[] = {
   { "axis",  P_INT,   offsetof(struct running, axis),  "None",
@@ -51,7 +52,7 @@ static void running_##T(int64_t begin, int64_t end, void *context) \
     T *y = (T *)s->y + at; \
     ACC sum[COLUMNS] = { 0 }, one = 0; \
     if (n == 1) for (int64_t i = 0; i < s->k; i++) one += (ACC)x[i * step], y[i * step] = (T)one; \
-    else for (int64_t i = 0; i < s->k; i++, x += step, y += step) \
+    else for (int64_t i = 0; i < s->k && (i % LOOK || !stop_wanted()); i++, x += step, y += step) \
       for (int64_t j = 0; j < n; j++) sum[j] += (ACC)x[j], y[j] = (T)sum[j]; \
   } \
 }
@@ -75,7 +76,7 @@ static void run_sums(const struct call *c, int dtype, void *y, const void *x, bo
       : dtype == TY_I32              ? running_int32_t
       : dtype == TY_I64              ? running_int64_t
                                      : running_uint8_t;
-  parallel_for(
+  parallel_for_stoppable(
       n / (s.k * s.inner) * s.blocks, MAX(1, 16384 / (s.k * MIN(s.inner, COLUMNS))), body, &s);
 }
 

@@ -426,9 +426,9 @@ static int search(struct call *c, int64_t axis, bool least)
   }
   s.blocks = (s.inner + COLUMNS - 1) / COLUMNS;
   if (s.inner == 1)
-    parallel_for(outer, MAX(1, 16384 / s.k), search_rows, &s);
+    parallel_for_stoppable(outer, MAX(1, 16384 / s.k), search_rows, &s);
   else
-    parallel_for(
+    parallel_for_stoppable(
         outer * s.blocks, MAX(1, 16384 / (s.k * MIN(s.inner, COLUMNS))), search_columns, &s);
   return TY_OK;
 }

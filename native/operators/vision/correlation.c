@@ -175,7 +175,7 @@ static int correlation_forward(struct call *c)
     .y = c->out[0].p };
   k.pad1 = c->out[1].p ? c->out[1].p : c->tmp;
   k.pad2 = c->out[2].p ? c->out[2].p : (char *)c->tmp + padded_bytes(&k.g, r);
-  parallel_for(k.g.n, 1, sample_body, &k);
+  parallel_for_stoppable(k.g.n, 1, sample_body, &k);
   return TY_OK;
 }
 
@@ -198,7 +198,7 @@ static int correlation_backward(struct call *c)
   k.grad1 = tmp + 2 * bytes;
   k.grad2 = tmp + 3 * bytes;
   k.sign = tmp + 4 * bytes;
-  parallel_for(k.g.n, 1, sample_body, &k);
+  parallel_for_stoppable(k.g.n, 1, sample_body, &k);
   return TY_OK;
 }
 

@@ -243,7 +243,8 @@ static struct sizes sizes_of(const struct deform_job *j)
 static void each_tap(struct deform_job *j, parallel_fn body)
 {
   int64_t groups = j->p->num_deformable_group;
-  parallel_for(groups * j->taps, grain_of(8 * j->channels / groups * j->H * j->W), body, j);
+  parallel_for_stoppable(
+      groups * j->taps, grain_of(8 * j->channels / groups * j->H * j->W), body, j);
 }
 
 static int forward(struct call *c)
@@ -291,7 +292,7 @@ static int back_columns(
         at(r, weight, g * z->filters * z->depth), z->depth, at(r, dy, g * z->filters * z->area),
         z->area, 0, at(r, j->columns, g * z->depth * z->area), z->area));
   if (j->doffset || j->dmask) each_tap(j, gather);
-  if (j->dx) parallel_for(j->channels, grain_of(8 * j->taps * z->area), scatter, j);
+  if (j->dx) parallel_for_stoppable(j->channels, grain_of(8 * j->taps * z->area), scatter, j);
   return TY_OK;
 }
 

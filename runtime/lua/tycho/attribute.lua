@@ -1,2 +1,3 @@
 -- The name that users require; see symbol/attribute.lua.
+require "tycho.core.luajit"
 return require "tycho.symbol.attribute"

@@ -1,5 +1,6 @@
 -- The name that users require: executor/executor.lua and some names of the layer of data
 -- parallelism.
+require "tycho.core.luajit"
 local executor = require "tycho.executor.executor"
 local namespace = require "tycho.core.namespace"
 

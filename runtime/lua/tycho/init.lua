@@ -3,6 +3,7 @@
 --
 -- @module tycho
 
+require "tycho.core.luajit"
 local pairs = require("tycho.core.iterate").pairs
 local native = require "tycho.core.ffi"
 local Class = require "tycho.core.class"
@@ -19,6 +20,7 @@ local ty = {
 local MODULES = {
   sym              = "tycho.symbol",
   symbol           = "tycho.symbol",
+  autograd         = "tycho.autograd",
   nd               = "tycho.ndarray",
   ndarray          = "tycho.ndarray",
   mod              = "tycho.module",

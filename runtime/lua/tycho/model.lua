@@ -4,6 +4,7 @@
 --
 -- @module tycho.model
 
+require "tycho.core.luajit"
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local namespace = require "tycho.core.namespace"

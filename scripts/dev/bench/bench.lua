@@ -11,7 +11,9 @@
 -- counts the process's CPU time instead of the time that passes: with TYCHO_THREADS=1, for a
 -- busy machine. DEVICE=gpu: ours run on gpu(0), W1 to W7 of PyTorch on its own, in the
 -- precision of TYCHO_PRECISION; other peers stay away, and ratios are to PyTorch's best without
--- compiling. `host` is what a step costs the thread that asks for it (host:mlp: of one network).
+-- compiling. A row is followed by the time of a step, bytes and operations per second as shares of
+-- the device's peaks (`peaks`, measured first: a copy and a product), and what a step launches.
+-- `host` is what a step costs the thread that asks for it (host:mlp: of one network).
 -- PEERS_COMPILE=0 leaves torch.compile out.
 -- PROFILE=1: after a training step or an inference, the time by operator.
 local here = arg[0]:match("^(.*)/") or "."
@@ -139,8 +141,8 @@ end
 
 -- Table -------------------------------------------------------------------------------------------
 
--- what is asked of the ratio, by the beginning of a figure's name; `of`: against our
--- own figure without this ending; `ending`: of figures that end so
+-- what is asked of the ratio, by the beginning of a figure's name; `of`: against our own figure
+-- without this ending; `ending`: of figures that end so; `absolute`: of the figure itself
 local GOALS = {{"W1", ">=", 1.6}, {"W2", ">=", 1.6}, {"W3", ">=", 1.35}, {"W4", ">=", 1.25},
   {"W4 infer b1", ">=", 1.1}, {"W4 infer b32", ">=", 1.2}, {"W5 2x200", ">=", 1.25},
   {"W5 2x650", ">=", 1.15}, {" unrolled", ">=", 0.9, ending = true, of = true}, {"W6", ">=", 1.4},
@@ -148,7 +150,7 @@ local GOALS = {{"W1", ">=", 1.6}, {"W2", ">=", 1.6}, {"W3", ">=", 1.35}, {"W4", 
   {"W7 both", "<=", 0.25}, {"W8", "<=", 0.85}, {"W9", "<=", 0.5}, {"W10", "<=", 1}}
 if on_gpu then
   GOALS = {{"W1", ">=", 3}, {"W2", ">=", 1}, {"W3", ">=", 1}, {"W4", ">=", 1}, {"W5", ">=", 1},
-    {" unrolled", ">=", 3, ending = true}}
+    {" unrolled", ">=", 3, ending = true}, {"host", "<=", 50, absolute = true}}
 end
 
 local function goal_of(figure)
@@ -170,9 +172,11 @@ local function collect(figures, order, records)
       figures[r.figure], order[#order + 1] = f, f
     end
     local key = r.system .. " " .. r.variant
-    f.variants[key] = f.variants[key]
-      or {system = r.system, variant = r.variant, values = {}, check = r.check}
+    f.variants[key] = f.variants[key] or {system = r.system, variant = r.variant, values = {},
+      ms = {}, check = r.check, launches = r.launches, copies = r.copies, bytes = r.bytes,
+      flop = r.flop}
     table.insert(f.variants[key].values, r.value)
+    table.insert(f.variants[key].ms, r.ms)
   end
 end
 
@@ -199,7 +203,8 @@ local function differs(f)
       first = first or {key, v.check}
       for i, x in ipairs(v.check) do
         local y = first[2][i]
-        if y and math.abs(x - y) > 2e-3 * math.max(math.abs(y), 1e-3) then
+        if type(x) ~= "number" then return key .. " is not finite" end
+        if type(y) == "number" and math.abs(x - y) > 2e-3 * math.max(math.abs(y), 1e-3) then
           return ("%s %.6g, %s %.6g"):format(first[1], y, key, x)
         end
       end
@@ -215,6 +220,29 @@ end
 local function met(ratio, goal)
   if goal[2] == ">=" then return ratio >= goal[3] end
   return ratio <= goal[3]
+end
+
+-- What the device does at most, ours or the peer's, whichever is more: B/s, FLOP/s.
+local peaks = {}
+
+local function note_peak(f)
+  local name = f.name:match("^peak (%l+)")
+  local best = name and best_of(f, function() return true end)
+  if best then peaks[name] = best.median end
+end
+
+-- The figures of a GPU's row, added to the line, and as text.
+local function on_device(line, mine)
+  if not (mine and mine.bytes and #mine.ms > 0) then return nil end
+  local seconds = measure.median(mine.ms) * 1e-3
+  line.ms, line.launches, line.copies = seconds * 1e3, mine.launches, mine.copies
+  line.bytes, line.flop = mine.bytes, mine.flop
+  line.of_copy = peaks.copy and mine.bytes / seconds / peaks.copy
+  line.of_product = peaks.product and mine.flop / seconds / peaks.product
+  local function share(x) return x and (" (%.0f %%)"):format(100 * x) or "" end
+  return ("  %.3f ms a step, %.0f GB/s%s, %.2f TFLOP/s%s, %d launches, %d copies"):format(line.ms,
+    mine.bytes / seconds * 1e-9, share(line.of_copy), mine.flop / seconds * 1e-12,
+    share(line.of_product), mine.launches, mine.copies)
 end
 
 local ROW = "%-30s %-12s %10s %10s %10s %10s  %-22s %7s %-8s"
@@ -238,22 +266,29 @@ local function row(figures, f)
     best = best and best.system .. " " .. best.variant,
     ratio = mine and against and not bad and mine.median / against.median or nil, differs = bad}
   local verdict = bad and "DIFFERS: " .. bad or ""
-  if line.ratio and goal then
-    verdict = ("%s %-6s %s"):format(goal[2], goal[3], met(line.ratio, goal) and "ok" or "short")
+  local judged = goal and (goal.absolute and line.ours or line.ratio)
+  if judged then
+    verdict = ("%s %-6s %s"):format(goal[2], goal[3], met(judged, goal) and "ok" or "short")
   end
   print(ROW:format(f.name, f.unit, number(line.ours), number(line.torch), number(line.mxnet),
     number(line.onnx),
     line.best or "-", line.ratio and ("%.2f"):format(line.ratio) or "-", verdict))
+  local more = on_gpu and on_device(line, mine)
+  if more then print(more) end
   return line
 end
 
 local works = #wanted > 0 and wanted
   or {"W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "chain"}
+if on_gpu and works[1] ~= "peaks" then table.insert(works, 1, "peaks") end
 local rounds = tonumber(options.rounds) or (#systems > 1 and 3 or 1)
 
 for name, variable in pairs(absent) do
   print(name .. " is left out: " .. variable .. " names no Python that has it")
 end
+local PRECISION = os.getenv("TYCHO_PRECISION") or "highest"
+local tf32 = PRECISION ~= "highest" and "on" or "off"
+if on_gpu then print(("float32, TF32 %s (TYCHO_PRECISION=%s)"):format(tf32, PRECISION)) end
 print(ROW:format("figure", "unit", "tycho", "torch", "mxnet", "onnx",
   "best peer", "ratio", "asked"))
 local out = options.json and assert(io.open(options.json, "a"))
@@ -263,7 +298,9 @@ for _, work in ipairs(works) do
     for _, records in ipairs(run(work)) do collect(figures, order, records) end
   end
   for _, f in ipairs(order) do
+    note_peak(f)
     local line = row(figures, f)
+    line.tf32 = on_gpu and tf32 or nil
     if out then
       out:write(cjson.encode(line), "\n")
       out:flush()

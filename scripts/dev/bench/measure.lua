@@ -7,6 +7,8 @@ pcall(ffi.cdef,
   "struct tycho_bench_time { long s, ns; }; int clock_gettime(int, struct tycho_bench_time *);")
 local time = ffi.new("struct tycho_bench_time")
 
+cjson.encode_invalid_numbers("null")                     -- a loss that is none is told as such
+
 local measure = {}
 
 local quick = os.getenv("QUICK") == "1"
@@ -96,18 +98,23 @@ function measure.median(list)
   return n % 2 == 1 and t[(n + 1) / 2] or (t[n / 2] + t[n / 2 + 1]) / 2
 end
 
---- Prints one record; `check`: numbers that must agree with the other systems'.
-function measure.record(figure, variant, unit, list, check)
-  print(cjson.encode{figure = figure, variant = variant, unit = unit, value = measure.median(list),
-    low = math.min(unpack(list)), high = math.max(unpack(list)), check = check})
+--- Prints one record; `check`: numbers that must agree with the other systems'; `more`: fields
+-- besides.
+function measure.record(figure, variant, unit, list, check, more)
+  local r = {figure = figure, variant = variant, unit = unit, value = measure.median(list),
+    low = math.min(unpack(list)), high = math.max(unpack(list)), check = check}
+  for key, value in pairs(more or {}) do r[key] = value end
+  print(cjson.encode(r))
   io.stdout:flush()
 end
 
 --- A record of `work` units in each of `seconds`.
-function measure.rate(figure, variant, unit, work, seconds, check)
+function measure.rate(figure, variant, unit, work, seconds, check, more)
   local list = {}
   for i, s in ipairs(seconds) do list[i] = work / s end
-  measure.record(figure, variant, unit, list, check)
+  more = more or {}
+  more.ms = measure.median(seconds) * 1e3
+  measure.record(figure, variant, unit, list, check, more)
 end
 
 local function status(key)

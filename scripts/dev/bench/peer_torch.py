@@ -363,7 +363,15 @@ def w10():
                      lambda: torch.autograd.grad(bn(a), wanted, dy)[1].double().abs().mean())
 
 
-RUN = dict(W1=w1, W2=w2, W3=w3, W4=w4, W5=w5, W6=w6, W7=w7)
+def peaks():
+    """What the device does at most; peaks.lua does the same."""
+    x, y = torch.zeros(2 ** 26, device=DEVICE), torch.zeros(2 ** 26, device=DEVICE)
+    rate("peak copy", "eager", "B/s", 2 * 4 * 2 ** 26, timed(lambda: y.copy_(x)))
+    a, out = torch.ones(8192, 8192, device=DEVICE), torch.zeros(8192, 8192, device=DEVICE)
+    rate("peak product", "eager", "FLOP/s", 2 * 8192 ** 3, timed(lambda: torch.mm(a, a, out=out)))
+
+
+RUN = dict(peaks=peaks, W1=w1, W2=w2, W3=w3, W4=w4, W5=w5, W6=w6, W7=w7)
 if not GPU:
     RUN.update(W8=w8, W9=w9, W10=w10)
 for word in sys.argv[1:]:

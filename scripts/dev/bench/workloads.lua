@@ -3,6 +3,7 @@ local measure = require "measure"
 local nets = require "nets"
 local ty = require "tycho"
 local values = require "values"
+local work = require "work"
 
 local workloads = {}
 
@@ -132,8 +133,8 @@ end
 
 local function training(figure, name, batch, unit)
   local exe, inputs, step = classifier(name, batch)
-  local check = losses(exe, inputs.label, step)
-  measure.rate(figure, "", unit, batch, measure.samples(step, ty.waitall), check)
+  local check, seconds = losses(exe, inputs.label, step), measure.samples(step, ty.waitall)
+  measure.rate(figure, "", unit, batch, seconds, check, work.of(exe, step, inputs, true))
   profile(step, exe)
 end
 
@@ -151,8 +152,8 @@ local function inference(figure, name, batch, unit)
   local exe = bound(symbol, {data = values.images(shape_of(batch, shape))}, false)
   local function step() exe:forward(false) end
   step()
-  local check = {size_of(exe.outputs[1])}
-  measure.rate(figure, "", unit, batch, measure.samples(step, ty.waitall), check)
+  local check, seconds = {size_of(exe.outputs[1])}, measure.samples(step, ty.waitall)
+  measure.rate(figure, "", unit, batch, seconds, check, work.of(exe, step, {data = true}))
   profile(step, exe)
 end
 
@@ -182,16 +183,16 @@ end
 -- turn.
 function workloads.W5()
   for _, size in ipairs(LM) do
-    local exes, steps, checks = {}, {}, {}
+    local exes, steps, checks, inputs = {}, {}, {}, nil
     for k, kind in ipairs(KINDS) do
-      local inputs
       exes[k], inputs, steps[k] = language(kind, size, true)
       checks[k] = losses(exes[k], inputs.label, steps[k])
     end
     for k, seconds in ipairs(measure.in_turn(steps, ty.waitall)) do
       local figure = ("W5 %dx%d T%d b%d"):format(unpack(size))
         .. (KINDS[k] == "unrolled" and " unrolled" or "")
-      measure.rate(figure, KINDS[k], "tokens/s", size[3] * size[4], seconds, checks[k])
+      measure.rate(figure, KINDS[k], "tokens/s", size[3] * size[4], seconds, checks[k],
+        work.of(exes[k], steps[k], inputs, true))
       profile(steps[k], exes[k])
     end
   end
@@ -491,6 +492,7 @@ function workloads.W10()
   end
 end
 
+workloads.peaks = require "peaks"
 workloads.W11 = require "growth"
 
 return workloads

@@ -19,12 +19,14 @@ rooms.interface = {
 rooms.native = { title = "native", {
   { name = "base", is = "memory, errors, text, threads, files",
     public = { "atomic_file.h", "base.h", "cast.h", "convert.h", "cpu.h", "dtype.h", "env.h",
-      "error.h", "failure.h", "interrupt.h", "json.h", "laws.h", "memory.h", "names.h", "number.h",
-      "parallel.h", "philox.h", "stream_copy.h", "system.h", "text.h", "vmath.h",
+      "error.h", "failure.h", "file_kind.h", "interrupt.h", "json.h", "laws.h", "memory.h",
+      "names.h", "number.h",
+      "parallel.h", "philox.h", "stop.h", "stream_copy.h", "system.h", "text.h", "vmath.h",
       "whole_file.h" } },
 }, {
   { name = "device", is = "processors, queues, storage",
-    public = { "collective.h", "device.h", "order.h", "platform.h", "pool.h", "profile.h", "queue.h" } },
+    public = { "collective.h", "device.h", "order.h", "platform.h", "pool.h", "profile.h", "queue.h",
+      "timing.h" } },
 }, {
   { name = "tensor", is = "dense arrays and their files", public = { "tensor.h" } },
 }, {
@@ -45,7 +47,8 @@ rooms.native = { title = "native", {
   { name = "image", is = "pixels, codecs", at = { 9, 3 },
     only = { base = true, device = true, tensor = true }, public = { "codec.h", "image.h", "pixel.h", "taps.h" } },
 }, {
-  { name = "imperative", is = "calls at once", at = { 0, 2.6 }, public = {} },
+  { name = "imperative", is = "calls at once", at = { 0, 2.6 },
+    public = { "call_cache.h", "imperative.h" } },
   { name = "graph", is = "networks, files", at = { 2.6, 2.6 }, public = { "graph.h" } },
   { name = "cuda", is = "GPUs", at = { 8.6, 1.2 },
     only = { base = true, device = true, tensor = true, kernel = true, image = true,
@@ -56,11 +59,13 @@ rooms.native = { title = "native", {
     only = { base = true, device = true, tensor = true, image = true }, public = {} },
 }, {
   { name = "pass", is = "from a graph to a program", at = { 2.6, 7.2 },
-    public = { "control_flow.h", "device_placement.h", "extract.h", "gradient.h", "program.h" } },
+    public = { "control_flow.h", "extract.h", "gradient.h", "program.h", "rewrite.h" } },
 }, {
-  { name = "exec", is = "programs, bound to arrays and run", at = { 2.6, 5.4 }, public = {} },
+  { name = "exec", is = "programs, bound to arrays and run", at = { 2.6, 5.4 }, public = { "exec.h" } },
   { name = "comm", is = "sums over hosts", at = { 8.2, 1.6 },
     only = { base = true, device = true, tensor = true }, public = {} },
+}, {
+  { name = "lazy", is = "recorded calls, their gradients", at = { 0, 8 }, public = {} },
 }, {
   { name = "program", path = "runtime/[^/]*$", is = "host of Lua", at = { 0, 2.6 },
     only = {}, public = {} },
@@ -76,6 +81,7 @@ rooms.lua = { title = "runtime/lua/tycho", {
   { name = "symbol", is = "networks as graphs", at = { 0, 6.2 } },
 }, {
   { name = "executor", is = "bound networks", at = { 0, 6.2 } },
+  { name = "autograd", is = "recorded calls, their gradients", at = { 6.2, 5.8 } },
 }, {
   { name = "viz", is = "drawings", at = { 0, 1.8 } },
   { name = "optimizer", is = "update rules", at = { 1.8, 2.2 } },

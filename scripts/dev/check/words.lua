@@ -39,8 +39,9 @@ local REPLACED = {
 -- Where a word stays: names that users' code has, the field's own terms, the checks of rooms.
 local KEPT = {
   { "^native/tycho%.h$", "place" }, { "^native/exec/", "place" },
-  { "^native/pass/device_placement", "place" },
-  { "^runtime/lua/tycho/executor/bind_args", "place" },
+  { "^native/lazy/backward", "place" }, { "^native/lazy/backward", "ty_place" },
+  { "^native/pass/device_placement", "place" }, { "^native/pass/rewrite%.h$", "ty_place" },
+  { "^runtime/lua/tycho/executor/bind_args", "place" }, { "^runtime/lua/tycho/core/ffi", "tapes" },
   { "", "in_place" }, { "", "IN_PLACE" }, { "", "MPI_IN_PLACE" },
 }
 

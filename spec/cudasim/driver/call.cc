@@ -20,6 +20,12 @@ const char *setting(const char *name, const char *otherwise)
   return e && *e ? e : otherwise;
 }
 
+bool runs_dry()
+{
+  static const bool dry = atoi(setting("CUDASIM_DRY", "0"));
+  return dry;
+}
+
 size_t choose(size_t n)
 {
   static uint64_t x = strtoull(setting("CUDASIM_SEED", "1"), nullptr, 0) * 2 + 1;
@@ -52,7 +58,11 @@ static bool is_named(const std::string &name, const char *function)
   return !strncmp(function, name.c_str(), n) && (!function[n] || !strncmp(function + n, "_v", 2));
 }
 
-static bool is_sticky(CUresult code) { return code >= 700 && code < 720; }
+/* faults of kernels and what follows from them; others of this hundred refuse one call */
+static bool is_sticky(CUresult code)
+{
+  return code == 700 || code == 702 || code == 709 || code == 710 || (code >= 714 && code < 720);
+}
 
 static CUresult planned_failure(const char *function)
 {
@@ -137,6 +147,7 @@ static const struct { CUresult code; const char *name, *text; } errors[] = {
 #define E(name, text) { CUDA_##name, "CUDA_" #name, text }
   E(SUCCESS, "no error"), E(ERROR_INVALID_VALUE, "invalid argument"),
   E(ERROR_OUT_OF_MEMORY, "out of memory"), E(ERROR_NOT_INITIALIZED, "initialization error"),
+  E(ERROR_DEVICE_UNAVAILABLE, "CUDA-capable device(s) is/are busy or unavailable"),
   E(ERROR_NO_DEVICE, "no CUDA-capable device is detected"),
   E(ERROR_INVALID_DEVICE, "invalid device ordinal"),
   E(ERROR_INVALID_IMAGE, "device kernel image is invalid"),
@@ -204,6 +215,12 @@ ASK(uint64_t) cudasim_waits()
 {
   Lock lock(state.lock);
   return counts.waits;
+}
+/* copies between devices that went over the host */
+ASK(uint64_t) cudasim_staged()
+{
+  Lock lock(state.lock);
+  return counts.staged;
 }
 /* copies that came before kernels of their device that were given earlier */
 ASK(uint64_t) cudasim_overtakes()

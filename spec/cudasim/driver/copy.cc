@@ -80,12 +80,23 @@ API cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstrea
   return copy(call, { (char *)to, (const char *)from, bytes }, TO_DEVICE | FROM_DEVICE, s, false);
 }
 
-API cuMemcpyPeerAsync(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t bytes, CUstream s)
+/* Where neither device has access to the other's side, the bytes go over the host. */
+API cuMemcpyPeerAsync(
+    CUdeviceptr to, CUcontext there, CUdeviceptr from, CUcontext here, size_t bytes, CUstream handle)
 {
   ENTER(CONTEXT);
   DEVICE_SIDE(to, "destination");
   DEVICE_SIDE(from, "source");
-  return copy(call, { (char *)to, (const char *)from, bytes }, TO_DEVICE | FROM_DEVICE, s, false);
+  CUstream_st *s = stream_of(handle);
+  RULE(s, CUDA_ERROR_INVALID_HANDLE, "not a stream");
+  RULE(there && here, CUDA_ERROR_INVALID_CONTEXT, "a context is missing");
+  Copy c = { (char *)to, (const char *)from, bytes };
+  int to_device = there->device, from_device = here->device;
+  return submit(s, CU_GRAPH_NODE_TYPE_MEMCPY, [=] {
+    bool direct = device_reaches(to_device, c.from) || device_reaches(from_device, c.to);
+    counts.staged += !direct;
+    return copy_now(c, TO_DEVICE | FROM_DEVICE);
+  });
 }
 
 API cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s)

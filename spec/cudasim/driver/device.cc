@@ -1,6 +1,7 @@
 /* device.cc - the devices that are not there, and their primary contexts. CUDASIM_DEVICES (1),
 ** CUDASIM_MEMORY (bytes of each, 4 GiB) and CUDASIM_ARCH (90) say what they are like,
-** CUDASIM_VIRTUAL_MEMORY=0 that pieces of memory cannot be mapped. */
+** CUDASIM_VIRTUAL_MEMORY=0 that pieces of memory cannot be mapped, CUDASIM_TAKEN how many bytes
+** other processes have of each, CUDASIM_MODE=exclusive or prohibited that nobody else may open it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +24,11 @@ API cuInit(unsigned flags)
   ndevices = n < 0 ? 0 : n > DEVICES ? DEVICES : n;
   if (!ndevices) return CUDA_ERROR_NO_DEVICE;
   size_t memory = strtoull(setting("CUDASIM_MEMORY", "4294967296"), nullptr, 0);
+  size_t taken = strtoull(setting("CUDASIM_TAKEN", "0"), nullptr, 0);
   for (int i = 0; i < DEVICES; i++) {
     contexts[i].device = i;
     contexts[i].total = memory;
+    contexts[i].used = taken < memory ? taken : memory;
   }
   start_planning();
   start_memory();
@@ -88,6 +91,14 @@ API cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
   return CUDA_SUCCESS;
 }
 
+static int compute_mode()
+{
+  const char *mode = setting("CUDASIM_MODE", "default");
+  return !strcmp(mode, "exclusive") ? CU_COMPUTEMODE_EXCLUSIVE_PROCESS
+      : !strcmp(mode, "prohibited") ? CU_COMPUTEMODE_PROHIBITED
+                                    : CU_COMPUTEMODE_DEFAULT;
+}
+
 /* what programs choose launches by; the rest is 0 */
 static int attribute(int which)
 {
@@ -112,6 +123,7 @@ static int attribute(int which)
   case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: return 256;
   case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: return 4;
   case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY: return 1;
+  case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE: return compute_mode();
   case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS: return 1;
   case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: return 4 << 20;
   case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR: return 2048;
@@ -141,6 +153,8 @@ API cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
 {
   ENTER(ENDING);
   NEED(is_device(device), CUDA_ERROR_INVALID_DEVICE);
+  NEED(compute_mode() == CU_COMPUTEMODE_DEFAULT, CUDA_ERROR_DEVICE_UNAVAILABLE);
+  NEED(contexts[device].used < contexts[device].total, CUDA_ERROR_OUT_OF_MEMORY);
   contexts[device].retained++;
   *out = &contexts[device];
   return CUDA_SUCCESS;
@@ -229,11 +243,13 @@ API cuCtxSynchronize()
 
 /* -- neighbours -------------------------------------------------------------------------------- */
 
+bool devices_are_peers() { return atoi(setting("CUDASIM_PEERS", "1")); }
+
 API cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 {
   ENTER(NOTHING);
   NEED(is_device(device) && is_device(peer), CUDA_ERROR_INVALID_DEVICE);
-  *can = device != peer && atoi(setting("CUDASIM_PEERS", "1"));
+  *can = device != peer && devices_are_peers();
   return CUDA_SUCCESS;
 }
 
@@ -243,7 +259,7 @@ API cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
   CUctx_st *c = current_context();
   NEED(!flags, CUDA_ERROR_INVALID_VALUE);
   RULE(is_context(peer) && peer != c, CUDA_ERROR_INVALID_CONTEXT, "not a context of another device");
-  NEED(atoi(setting("CUDASIM_PEERS", "1")), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+  NEED(devices_are_peers(), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
   NEED(c->peers.insert(peer->device).second, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
   return CUDA_SUCCESS;
 }

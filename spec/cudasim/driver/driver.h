@@ -56,6 +56,8 @@ CUresult fault(CUresult code, const std::string &why);
 /* chance, by CUDASIM_SEED: 0 .. n - 1 */
 size_t choose(size_t n);
 const char *setting(const char *name, const char *otherwise);
+/* CUDASIM_DRY: kernels and calls of libraries are taken and counted, and not done */
+bool runs_dry();
 
 /* -- devices and contexts (device.cc) ---------------------------------------------------------- */
 
@@ -68,6 +70,7 @@ struct CUctx_st {
 CUctx_st &context_of(int device);
 CUctx_st *current_context();                          /* of this thread; or NULL */
 int device_count();
+bool devices_are_peers();                             /* CUDASIM_PEERS */
 
 /* -- memory (arena.cc, memory.cc, physical.cc) ------------------------------------------------- */
 
@@ -84,6 +87,8 @@ void range_remove(char *p);
 bool ranges_hold(const void *p, size_t bytes);
 /* the device that owns the byte; -1: none */
 int range_device(const void *p);
+/* Does the device have access to the byte, which may lie on another? */
+bool device_reaches(int device, const void *p);
 /* Device memory can be touched from now on, or by nobody. */
 void gate(bool open);
 /* the numbers of fresh memory are NaNs */
@@ -169,7 +174,7 @@ struct CUfunc_st {
   int max_dynamic;
 };
 struct CUmod_st {
-  void *so;
+  void *so;                                           /* NULL: nothing of it runs */
   int device;
   char *base, *variables;                             /* where it lies; its writable part */
   char *shared; size_t shared_bytes;
@@ -180,7 +185,7 @@ bool function_lives(const CUfunc_st *f);
 /* -- what tests ask ---------------------------------------------------------------------------- */
 
 struct Counts {
-  uint64_t launches, copies, fills, graphs, allocations, findings, waits, overtakes;
+  uint64_t launches, copies, fills, graphs, allocations, findings, waits, overtakes, staged;
 };
 extern Counts counts;
 

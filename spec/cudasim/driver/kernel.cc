@@ -10,12 +10,15 @@ static const int DEFAULT_SHARED = 48 << 10;
 #define FUNCTION(f) \
   RULE(function_lives(f), CUDA_ERROR_INVALID_HANDLE, "not a function, or its module is unloaded")
 
+/* in a block, at most; a kernel that is not run has no bounds */
+static int threads_of(const CUfunc_st *f) { return f->kernel ? f->kernel->max_threads : 1024; }
+
 API cuFuncGetAttribute(int *value, CUfunction_attribute which, CUfunction f)
 {
   ENTER(CONTEXT);
   FUNCTION(f);
   switch (which) {
-  case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = f->kernel->max_threads; break;
+  case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = threads_of(f); break;
   case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: *value = (int)f->module->shared_bytes; break;
   case CU_FUNC_ATTRIBUTE_NUM_REGS: *value = 32; break;
   case CU_FUNC_ATTRIBUTE_PTX_VERSION: *value = 90; break;
@@ -99,9 +102,9 @@ static CUresult check_grid(const CUfunc_st *f, const Grid &g)
       "%s: a grid of no threads", name);
   RULE(threads <= MAX_THREADS && g.block[2] <= 64, CUDA_ERROR_INVALID_VALUE,
       "%s: %llu threads in a block", name, (unsigned long long)threads);
-  RULE(threads <= (uint64_t)f->kernel->max_threads, CUDA_ERROR_INVALID_VALUE,
+  RULE(threads <= (uint64_t)threads_of(f), CUDA_ERROR_INVALID_VALUE,
       "%s: %llu threads in a block, its __launch_bounds__ are %d", name,
-      (unsigned long long)threads, f->kernel->max_threads);
+      (unsigned long long)threads, threads_of(f));
   RULE(g.grid[0] < 1u << 31 && g.grid[1] < 65536 && g.grid[2] < 65536, CUDA_ERROR_INVALID_VALUE,
       "%s: too many blocks, %u x %u x %u", name, g.grid[0], g.grid[1], g.grid[2]);
   size_t most = (size_t)(f->max_dynamic ? f->max_dynamic : DEFAULT_SHARED);
@@ -120,6 +123,11 @@ static CUresult launch(const char *name, CUfunction f, const Grid &g, CUstream h
       "%s: a function and a stream of two devices", f->name.c_str());
   RULE(!extra, CUDA_ERROR_NOT_SUPPORTED, "%s: parameters packed by `extra`", name);
   if (CUresult r = check_grid(f, g)) return r;
+  if (!f->kernel)
+    return submit(s, CU_GRAPH_NODE_TYPE_KERNEL, [] {
+      counts.launches++;
+      return CUDA_SUCCESS;
+    });
   for (int i = 0; i < f->kernel->count; i++)
     RULE(given && given[i], CUDA_ERROR_INVALID_VALUE, "%s: parameter %d is missing",
         f->name.c_str(), i);

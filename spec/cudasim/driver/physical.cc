@@ -8,7 +8,7 @@
 
 static const size_t GRANULE = 2 << 20;
 struct Piece { size_t offset, bytes; int device, maps; bool released; };
-struct Mapping { size_t bytes; CUmemGenericAllocationHandle piece; bool open; };
+struct Mapping { size_t bytes; CUmemGenericAllocationHandle piece; std::set<int> open_to; };
 static std::map<CUmemGenericAllocationHandle, Piece> &pieces =
     *new std::map<CUmemGenericAllocationHandle, Piece>;
 static std::map<char *, Mapping> &mappings = *new std::map<char *, Mapping>;
@@ -157,7 +157,24 @@ API cuMemMap(CUdeviceptr d, size_t bytes, size_t offset, CUmemGenericAllocationH
   void *at = mmap(p, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, file, (off_t)piece->second.offset);
   NEED(at == p, CUDA_ERROR_OUT_OF_MEMORY);
   piece->second.maps++;
-  mappings[p] = { bytes, name, false };
+  mappings[p] = { bytes, name, {} };
+  return CUDA_SUCCESS;
+}
+
+static CUresult set_access(char *p, Mapping &m, const CUmemAccessDesc &a)
+{
+  int owner = pieces[m.piece].device, who = a.location.id;
+  RULE(a.location.type == CU_MEM_LOCATION_TYPE_DEVICE && who >= 0 && who < device_count(),
+      CUDA_ERROR_INVALID_DEVICE, "access for no device");
+  RULE(who == owner || devices_are_peers(), CUDA_ERROR_INVALID_DEVICE,
+      "device %d cannot reach memory of device %d", who, owner);
+  RULE(a.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE, CUDA_ERROR_NOT_SUPPORTED,
+      "access that is not for reading and writing");
+  if (m.open_to.empty()) {
+    mprotect(p, m.bytes, PROT_READ | PROT_WRITE);
+    range_add(p, m.bytes, owner);
+  }
+  m.open_to.insert(who);
   return CUDA_SUCCESS;
 }
 
@@ -168,15 +185,19 @@ API cuMemSetAccess(CUdeviceptr d, size_t bytes, const CUmemAccessDesc *access, s
   NEED(access && n, CUDA_ERROR_INVALID_VALUE);
   for (auto at = mappings.find(p); p < end; at = mappings.find(p)) {
     RULE(at != mappings.end(), CUDA_ERROR_INVALID_VALUE, "nothing is mapped at %p", (void *)p);
-    Mapping &m = at->second;
-    if (!m.open && access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
-      mprotect(p, m.bytes, PROT_READ | PROT_WRITE);
-      range_add(p, m.bytes, pieces[m.piece].device);
-      m.open = true;
-    }
-    p += m.bytes;
+    for (size_t i = 0; i < n; i++)
+      if (CUresult r = set_access(p, at->second, access[i])) return r;
+    p += at->second.bytes;
   }
   return CUDA_SUCCESS;
+}
+
+bool device_reaches(int device, const void *p)
+{
+  int owner = range_device(p);
+  auto at = mapping_in((char *)p, 1);
+  if (owner == device) return true;
+  return at == mappings.end() ? context_of(device).peers.count(owner) : at->second.open_to.count(device);
 }
 
 API cuMemUnmap(CUdeviceptr d, size_t bytes)
@@ -188,7 +209,7 @@ API cuMemUnmap(CUdeviceptr d, size_t bytes)
     RULE(at != mappings.end() && p + at->second.bytes <= end, CUDA_ERROR_INVALID_VALUE,
         "the range does not hold whole mappings");
     Mapping m = at->second;
-    if (m.open)
+    if (!m.open_to.empty())
       range_remove(p);
     else
       mmap(p, m.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);

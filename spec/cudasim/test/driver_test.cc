@@ -258,6 +258,9 @@ static void test_pools()
   OK(cuMemMap(other, GRANULE, 0, a, 0));
   CUmemAccessDesc access = { { CU_MEM_LOCATION_TYPE_DEVICE, 0 }, CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
   OK(cuMemSetAccess(other, GRANULE, &access, 1));
+  access.location.id = 1;
+  CHECK_CODE(cuMemSetAccess(other, GRANULE, &access, 1), CUDA_ERROR_INVALID_DEVICE);
+  FOUND("access for no device");
   CHECK(down<unsigned char>(other + GRANULE - 8, 8)[7] == 7);
   OK(cuMemUnmap(other, GRANULE));
   OK(cuMemUnmap(base + GRANULE, 2 * GRANULE));

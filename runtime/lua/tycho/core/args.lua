@@ -48,6 +48,8 @@
 -- choice of words. A class takes its instances. A function `f(value) -> ok, converted, expected,
 -- code, got` checks as it likes. `args.types` may be extended.
 --
+-- `advice`: a function of an unknown keyword -> what to do instead, for the error, or nil.
+--
 -- nil at the end counts as absent, and so does `ty.null` for an optional parameter unless its type
 -- names null. Lua's reserved words have a second spelling with an underscore (`end_ = 3`);
 -- the result uses the plain name.
@@ -110,6 +112,7 @@ end
 
 function Form:init(func, spec)
   self.func, self.list, self.dict, self.rest = func, spec.list, spec.dict, spec.rest
+  self.advice = spec.advice
   self.params, self.order, self.by_name = {}, {}, {}
   local positional = true
   for _, entry in ipairs(spec) do
@@ -188,7 +191,9 @@ local function accept_named(form, given, options)
       elseif form.rest then
         given[form.rest][key] = value
       else
-        Error.unknown{ func = form.func, argument = key, what = "argument", names = form:names() }
+        local advice = form.advice and form.advice(key)
+        Error.unknown{ func = form.func, argument = key, what = "argument", names = form:names(),
+          message = advice and ("unknown argument '%s': %s"):format(key, advice) }
       end
     elseif type(key) ~= "number" or key < 1 or key > #options then
       Error.raise{ code = "type", func = form.func, argument = tostring(key),

@@ -107,6 +107,15 @@ function Context:memory()
 end
 
 
+--- What a GPU was given so far: `{launches, copies}`. Launches are kernels and calls of libraries,
+-- those of a recorded graph each time it starts; copies are copies and fills. Both are 0 of a CPU.
+function Context:work()
+  local n = ffi.new("int64_t[2]")
+  check(C.ty_device_work(self._device, n, n + 1), "Context:work")
+  return { launches = tonumber(n[0]), copies = tonumber(n[1]) }
+end
+
+
 context.Context = Context
 
 --- The CPU; other numbers are further queues of work that share its cores.

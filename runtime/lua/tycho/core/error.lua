@@ -186,7 +186,7 @@ end
 -- @tparam table t func, argument (the word), what ("argument", "operator" …), names (the accepted
 --   ones), or among (a table whose keys are the accepted ones)
 -- The error holds the ten nearest as `candidates` and all as `names`, from which the prompt
--- completes.
+-- completes; and the lists `missing`, `extra` and `mismatch` of t.
 function Error.unknown(t)
   local names = t.names or {}
   for name in pairs(t.among or {}) do
@@ -198,7 +198,8 @@ function Error.unknown(t)
     or alike and ("; did you mean '%s'?"):format(near[1]) or ""
   Error.raise{
     code = "name", func = t.func, argument = tostring(t.argument), candidates = near, names = names,
-    op = t.op, node = t.node, message = t.message
+    op = t.op, node = t.node, missing = t.missing, extra = t.extra, mismatch = t.mismatch,
+    message = t.message
       or ("unknown %s '%s'%s"):format(t.what or "name", tostring(t.argument), hint),
   }
 end

@@ -323,10 +323,11 @@ end
 
 local KINDS = {
   tensors = "tensor", graphs = "graph", executors = "exec", pools = "pool", iters = "iter",
-  bytes = "bytes",
+  bytes = "bytes", tapes = "recorded", nodes = "history",
 }
 
---- Counts of live native objects: `{tensors, graphs, executors, pools, iters, bytes}`.
+--- Counts of live native objects: `{tensors, graphs, executors, pools, iters, bytes, tapes,
+-- nodes}`. Tapes are arrays that something recorded gave, nodes recorded calls and variables.
 function native.live()
   local counts = {}
   for name, kind in pairs(KINDS) do

@@ -63,22 +63,58 @@ function files.exists(path)
 end
 
 
---- Iterates over the lines of a file, without their ends.
--- @string path
--- @string func for errors; E(io)
-function files.lines(path, func)
+-- What begins a text, without a byte order mark.
+local function after_mark(text, path, func)
+  if text:find("^\255\254") or text:find("^\254\255") then
+    Error.raise{ code = "format", func = func, argument = path,
+      message = ("'%s' is a text in UTF-16; save it as UTF-8"):format(path) }
+  end
+  return (text:gsub("^\239\187\191", ""))
+end
+
+
+-- Iterates over what is between line feeds, without a carriage return before one.
+local function feeds(path, func)
   local file, why = io.open(path, "rb")
+  local first = true
   if not file then
     cannot_read(path, why, func)
   end
   return function()
     local line, reason = file:read("*l")
-    if not line then
-      file:close()
-    end
     if reason then
       cannot_read(path, reason, func)
+    elseif not line then
+      file:close()
+      return nil
     end
+    line = first and after_mark(line, path, func) or line
+    first = false
+    return line:sub(-1) == "\r" and line:sub(1, -2) or line
+  end
+end
+
+
+--- Iterates over the lines of a text, without their ends, which are a line feed, a carriage return
+-- or both, and without a byte order mark.
+-- @string path
+-- @string func for errors; E(io), E(format): UTF-16
+function files.lines(path, func)
+  local next_feed = feeds(path, func)
+  local text, at = nil, 1                                -- lines that end in carriage returns
+  return function()
+    if not text then
+      text, at = next_feed(), 1
+      if not text or not text:find("\r", 1, true) then
+        local line = text
+        text = nil
+        return line
+      end
+    end
+    local stop = text:find("\r", at, true)
+    local line = text:sub(at, stop and stop - 1)
+    at = stop and stop + 1
+    text = stop and text
     return line
   end
 end

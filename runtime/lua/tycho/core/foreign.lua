@@ -281,7 +281,6 @@ foreign.SYNONYMS = {
 foreign.INSTEAD = {
   all = "the least of a comparison, which is 0 and 1: x:gt(0):min()",
   any = "the greatest of a comparison, which is 0 and 1: x:gt(0):max()",
-  autograd = "there is no tape: bind a symbol and call executor:backward(), or train a Module",
   bernoulli = "compare uniform numbers: ty.random.uniform{shape = s}:lt(p)",
   class_weight = "multiply each row's loss by its weight, and hand it to MakeLoss",
   compile = "binding compiles a symbol",
@@ -292,7 +291,6 @@ foreign.INSTEAD = {
   empty_cache = "memory returns to the pool when an array is collected; x:free() does it at once",
   eval = "forward without is_train; a Module predicts so",
   functional = "layers are operators of ty.sym, such as ty.sym.FullyConnected",
-  gluon = "networks are symbols (ty.sym) that a Module trains; recurrent cells are ty.rnn",
   insert = "join slices with concat",
   jit = "binding compiles a symbol",
   kldivloss = "write the sum with log, and hand it to MakeLoss",

@@ -26,6 +26,16 @@ function json.object(list)
 end
 
 
+local REAL = {}
+
+--- A number that is written with a point, as the reference writes one that is no integer by type:
+-- 1 as "1.0".
+-- @number v
+function json.real(v)
+  return setmetatable({ v }, REAL)
+end
+
+
 local ESCAPES = { ['"'] = '\\"', ["\\"] = "\\\\", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t" }
 
 local function string_text(s)
@@ -57,6 +67,9 @@ end
 local function table_text(t)
   if getmetatable(t) == OBJECT then
     return object_text(t)
+  elseif getmetatable(t) == REAL then
+    local text = attrs.text(t[1])
+    return text:find("^-?%d+$") and text .. ".0" or text
   elseif t.totable then
     return json.text(t:totable())
   elseif #t == 0 and next(t) ~= nil then

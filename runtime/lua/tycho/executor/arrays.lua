@@ -58,17 +58,6 @@ function arrays.bound(handle, names, before)
 end
 
 
---- Makes the arrays of a list stay when a `ty.scope` ends.
-function arrays.keep(list)
-  for i = 1, list and #list or 0 do
-    if class.is_array(list[i]) then
-      rawset(list[i], "_kept", true)
-    end
-  end
-  return list
-end
-
-
 --- Whether the core computes the gradient of an argument: not where its request is null, even if
 -- an array was given.
 function arrays.has_gradient(handle, name)
@@ -124,7 +113,7 @@ function arrays.fit_outputs(exe, handle, func)
         expected = "at least one row", got = 0,
         message = "no row is chosen, and an array without elements does not exist" }
     end
-    exe._outputs[i] = whole:slice_axis{ axis = 0, begin = 0, ["end"] = rows }
+    exe._outputs[i] = class.keep(whole:slice_axis{ axis = 0, begin = 0, ["end"] = rows })
   end
 end
 

@@ -118,6 +118,26 @@ local function read_arrays(a, names, func)
 end
 
 
+-- One array for the gradients of two variables holds what is written last; only "add" sums.
+local function check_gradients(names, grads, reqs, func)
+  local owner = {}                                       -- array -> position of its first variable
+  for i, name in ipairs(names) do
+    local x = reqs[i] ~= C.TY_NULL and grads[i] or nil
+    local k = x and owner[x]
+    if k and (reqs[i] == C.TY_WRITE or reqs[k] == C.TY_WRITE) then
+      Error.raise{ code = "name", func = func, argument = name,
+        expected = "an array for each variable, in a list, or grad_req = 'add'",
+        got = "one array for two", message = names[k] == name
+          and ("two variables are called '%s', and the gradient of one would be lost"):format(name)
+          or ("'%s' and '%s' have one array for their gradients, and one would be lost")
+            :format(names[k], name) }
+    elseif x then
+      owner[x] = k or i
+    end
+  end
+end
+
+
 --- Binds arrays; see the top of the file.
 -- @param sym the symbol
 -- @param ... arguments of `Symbol:bind`
@@ -127,6 +147,7 @@ return function(sym, ...)
   local list, grads, auxs = read_arrays(a, names, func)
   local built = resolved(sym, names, list, auxs, func)
   local reqs = bind_args.requests(a.grad_req, names.arguments, func)
+  check_gradients(names.arguments, grads, reqs, func)
   local binds = fill_binds(names.arguments, list, grads, a.args_grad and reqs or {})
   local aux_binds = fill_binds(names.auxiliary, auxs, {}, {})
   local spec = bind_spec()

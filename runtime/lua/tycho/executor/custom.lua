@@ -133,10 +133,7 @@ local function finish(lists)
 end
 
 
---- Runs the operator that an executor's run has stopped at.
--- @param exe Executor
--- @tparam cdata event `ty_event`
-return function(exe, event)
+local function run(exe, event)
   custom_nodes(exe)
   local name = native.text(event.node)
   local backward, is_train = event.kind % 2 == 1, event.kind >= 2
@@ -152,4 +149,12 @@ return function(exe, event)
     run_forward(object, n.name, n.where, is_train, ins, outs)
   end
   finish{ outs, ins }
+end
+
+
+--- Runs the operator that an executor's run has stopped at. Arrays that it makes are its own.
+-- @param exe Executor
+-- @tparam cdata event `ty_event`
+return function(exe, event)
+  return class.outside(run, exe, event)
 end

@@ -23,6 +23,7 @@ local args = require "tycho.core.args"
 local arrays = require "tycho.executor.arrays"
 local attrs = require "tycho.core.attrs"
 local bind_args = require "tycho.executor.bind_args"
+local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local context = require "tycho.core.context"
 local named = require "tycho.core.dict"
@@ -59,7 +60,7 @@ end
 local function create(made)
   local outputs = arrays.outputs(made.handle, made.dry_run)
   local function keep(arrays_of)
-    return arrays_of and counted_from_1(arrays.keep(arrays_of))
+    return arrays_of and counted_from_1(class.keep(arrays_of))
   end
   return setmetatable({
     _handle = made.handle, _symbol = made.symbol, _snapshot = made.snapshot, _ctx = made.ctx,
@@ -261,7 +262,7 @@ local COPY = args.form("Executor:copy_params_from", {
 -- @tparam table arg_params name -> array
 -- @tparam[opt] table aux_params name -> array
 -- @bool[opt=false] allow_extra_params names that the executor does not have
---   are ignored instead of E(name)
+--   are ignored instead of E(name), which lists all in `extra`, and other shapes in `mismatch`
 function Executor:copy_params_from(...)
   local func = "Executor:copy_params_from"
   handle_of(self, func)

@@ -66,14 +66,40 @@ function inputs.copy(exe, given, func)
 end
 
 
-local function add_params(list, params, dict, what, allow_extra, func)
+-- Adds the pairs to copy, and what differs: names that are `extra`, with the dictionary that lacks
+-- the first one, and names whose shapes `mismatch`, with the error of the first one.
+local function add_params(found, params, dict, what, func)
   for name, v in pairs(params) do
     local bound = dict[name]
-    if not bound and not allow_extra then
-      Error.unknown{ func = func, argument = name, what = what, names = attrs.keys(dict) }
-    elseif bound then
-      list[#list + 1] = { bound, fitting(bound, v, func, name, "", "") }
+    local ok, x = true, nil
+    if bound then
+      ok, x = pcall(fitting, bound, v, func, name, "", "")
+    else
+      table.insert(found.extra, name)
+      found.lacking = found.lacking or { dict = dict, what = what }
     end
+    if ok and bound then
+      table.insert(found, { bound, x })
+    elseif not ok and Error.is_error(x) and x.code == "shape" then
+      table.insert(found.mismatch, name)
+      found.failure = found.failure or x
+    elseif not ok then
+      error(x, 0)
+    end
+  end
+end
+
+
+-- Raises the first difference with the lists of all.
+local function check_found(found, allow_extra, func)
+  if found.lacking and not allow_extra then
+    Error.unknown{ func = func, argument = found.extra[1], what = found.lacking.what,
+      names = attrs.keys(found.lacking.dict), missing = {}, extra = found.extra,
+      mismatch = found.mismatch }
+  elseif found.failure then
+    found.failure.missing, found.failure.extra, found.failure.mismatch =
+      {}, found.extra, found.mismatch
+    error(found.failure, 0)
   end
 end
 
@@ -83,10 +109,11 @@ end
 -- @tparam table a its arguments
 -- @string func for errors
 function inputs.copy_params(exe, a, func)
-  local list, allow_extra = {}, a.allow_extra_params
-  add_params(list, a.arg_params, exe.arg_dict, "argument", allow_extra, func)
-  add_params(list, a.aux_params or {}, exe.aux_dict, "auxiliary state", allow_extra, func)
-  copy_all(list, func)
+  local found = { extra = {}, mismatch = {} }
+  add_params(found, a.arg_params, exe.arg_dict, "argument", func)
+  add_params(found, a.aux_params or {}, exe.aux_dict, "auxiliary state", func)
+  check_found(found, a.allow_extra_params, func)
+  copy_all(found, func)
 end
 
 

@@ -144,8 +144,9 @@ function Executor:stats()
 end
 
 
---- Times of the last run's instructions: list of `{op, node, bytes, ns}`. The
--- first call switches timing on.
+--- Times of the last run's instructions, for which it waits: list of `{op, node, bytes, ns}`. The
+-- first call switches timing on. On a GPU ns is how long it worked on the instruction, 0 where it
+-- does not tell.
 function Executor:profile()
   local handle, func = handle_of(self, "Executor:profile"), "Executor:profile"
   local n = ffi.new("int[1]")

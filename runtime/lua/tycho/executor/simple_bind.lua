@@ -12,6 +12,7 @@ local arrays = require "tycho.executor.arrays"
 local attrs = require "tycho.core.attrs"
 local bind_args = require "tycho.executor.bind_args"
 local call = require "tycho.ndarray.call"
+local class = require "tycho.ndarray.class"
 local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local files = require "tycho.ndarray.files"
@@ -146,8 +147,7 @@ local function refresh_buffer(buffer, held)
           Bind the largest shapes first"):format(name, Error.show(old._shape),
           Error.show(new._shape)))
       end
-      rawset(new, "_kept", true)
-      buffer[name] = new
+      buffer[name] = class.keep(new)
     end
   end
 end

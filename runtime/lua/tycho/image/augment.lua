@@ -14,6 +14,7 @@ local iterate = require "tycho.core.iterate"
 local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.core.args"
 local random = require "tycho.image.random"
+local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local json = require "tycho.core.json"
@@ -89,7 +90,7 @@ local function define(name, spec, apply)
     local a = form(lone_size(spec, ...))
     Kind.super.init(self, a)
     for key, value in pairs(a) do
-      self[key] = value
+      self[key] = class.keep(value)
     end
     if self.prepare then
       self:prepare()

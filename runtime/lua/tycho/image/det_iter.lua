@@ -82,10 +82,6 @@ local function measured(self)
     label, _, name = self:next_sample()
   end
   self:reset()
-  if most == 0 then
-    Error.raise{ code = "value", func = "image." .. self.class_name, argument = "path_imgrec",
-      message = "there are no images" }
-  end
   return { most, width }
 end
 

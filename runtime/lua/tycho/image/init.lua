@@ -6,18 +6,21 @@
 --       path_imgrec = "train.rec",
 --       path_imgidx = "train.idx", shuffle = true, rand_crop = true, rand_mirror = true }
 --
--- The parts: `image.pixels` (functions), `image.augment` (objects that change images), `image.iter`
--- (the iterator), `image.det_augment` and `image.det_iter` (images with boxes of what they show).
+-- The parts: `image.pixels` and `image.rotate` (functions), `image.augment` (objects that change
+-- images), `image.iter` (the iterator), `image.det_augment` and `image.det_iter` (images with boxes
+-- of what they show).
 -- For training at full speed see `ty.io.ImageRecordIter`, which works in C threads.
 --
 -- @module tycho.image
 
+require "tycho.core.luajit"
 local pairs = require("tycho.core.iterate").pairs
 local namespace = require "tycho.core.namespace"
 
 local image = {}
 
-for _, part in ipairs{ require "tycho.image.pixels", require "tycho.image.augment",
+for _, part in ipairs{ require "tycho.image.pixels", require "tycho.image.rotate",
+    require "tycho.image.augment",
     require "tycho.image.iter", require "tycho.image.det_augment",
     require "tycho.image.det_iter" } do
   for name, value in pairs(part) do

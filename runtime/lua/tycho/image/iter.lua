@@ -48,9 +48,10 @@ end
 
 -- "key TAB label ... TAB path" -> keys in order and rows {label, path} by key
 local function read_list(self, path)
-  local keys, rows = {}, {}
-  for line in files.read(path, "image." .. self.class_name):gmatch("[^\r\n]+") do
+  local keys, rows, number = {}, {}, 0
+  for line in files.lines(path, "image." .. self.class_name) do
     local fields = {}
+    number = number + 1
     for field in line:gmatch("[^\t]+") do
       fields[#fields + 1] = field
     end
@@ -58,11 +59,13 @@ local function read_list(self, path)
     for i = 2, #fields - 1 do
       label[i - 1] = tonumber(fields[i])
     end
-    if not key or #fields < 3 or #label ~= #fields - 2 then
+    local blank = not line:find("%S")
+    if not blank and (not key or #fields < 3 or #label ~= #fields - 2) then
       Error.raise{ code = "format", func = "image." .. self.class_name, argument = path,
-        message = ("line %d is no number, labels and path between tabs"):format(#keys + 1) }
+        message = ("line %d is no number, labels and path between tabs"):format(number) }
+    elseif not blank then
+      keys[#keys + 1], rows[key] = key, { label, fields[#fields] }
     end
-    keys[#keys + 1], rows[key] = key, { label, fields[#fields] }
   end
   return keys, rows
 end
@@ -94,6 +97,18 @@ local function part_of(self, keys, a)
 end
 
 
+-- Raises where there are no images.
+local function check_images(self, argument, a)
+  if self.seq and #self.seq > 0 or not self.seq and self._record:read() then
+    return
+  end
+  local part = a.num_parts > 1 and ("; part %d of %d has none"):format(a.part_index, a.num_parts)
+  Error.raise{ code = "value", func = "image." .. self.class_name, argument = argument,
+    expected = "at least one image", got = "none",
+    message = "there are no images" .. (part or "") }
+end
+
+
 function ImageIter:_open(a)
   if not (a.path_imgrec or a.path_imglist or a.imglist) then
     bad(self, "path_imgrec", "a source: path_imgrec, path_imglist or imglist", "none")
@@ -115,6 +130,8 @@ function ImageIter:_open(a)
     end
   end
   self.seq = keys and part_of(self, keys, a)
+  check_images(self, a.path_imgrec and "path_imgrec" or a.path_imglist and "path_imglist"
+    or "imglist", a)
 end
 
 
@@ -303,9 +320,10 @@ local function next_prepared(self)
 end
 
 
--- Samples of the next batch and how many of them are borrowed from the beginning; nil at the end.
+-- Samples of the next batch and how many of them came to fill it up; nil at the end.
 local function collect(self)
   local list, size = self._held, self.batch_size
+  local kept = #list
   self._held = {}
   local sample
   repeat
@@ -314,11 +332,11 @@ local function collect(self)
   until not sample
   local missing = size - #list
   if missing == 0 then
-    return list, 0
+    return list, kept > 0 and size - kept or 0
   end
   self._ended = true
   if #list == 0 or self._handle ~= "pad" then
-    self._held = self._handle == "roll_over" and list or {}
+    self._held = self._handle == "roll_over" and class.keep(list) or {}
     return nil
   end
   rewind(self)
@@ -345,13 +363,14 @@ function ImageIter:iter_next()
     list, pad = collect(self)
   end
   self.current_batch = list and class.scope(function() return assemble(self, list, pad) end) or nil
-  return self.current_batch ~= nil
+  return self:_has_current()
 end
 
 
---- The next batch, nil at the end. `pad` counts samples that were borrowed from the beginning.
+--- The next batch, nil at the end. `pad` counts the samples that fill a batch up: borrowed from the
+-- beginning ("pad"), or those of the new epoch behind samples that were kept for it ("roll_over").
 function ImageIter:next()
-  return self:iter_next() and self.current_batch or nil
+  return self:_hand_out()
 end
 
 

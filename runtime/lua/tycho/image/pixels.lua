@@ -24,35 +24,44 @@ local pixels = {}
 
 -- Files -------------------------------------------------------------------------------------------
 
+-- The image, in `out` where that is given.
+local function placed(x, out, func)
+  return out and call.unary("_copy", func, x, out) or x
+end
+
+
 local IMDECODE = args.form("image.imdecode", {
   { "buf", "text|array" }, "*", { "flag", "integer", 1 }, { "to_rgb", "boolean", true },
+  { "out", "array?" },
 })
 
 --- The image in the bytes of a JPEG or PNG file. Files that end early or are damaged: E(format).
 -- @param buf text, or an array of uint8
 -- @tparam[opt] table options flag = 1: three channels, 0: grey, -1: as stored (with transparency
---   four); to_rgb = true: red first, false: blue first
+--   four); to_rgb = true: red first, false: blue first; out: an array that takes the image
 -- @treturn NDArray (height, width, channels) uint8
 function pixels.imdecode(...)
   local a = IMDECODE(...)
   if class.is_array(a.buf) then
     a.buf = a.buf:tostring_raw()
   end
-  return codec.decode(a.buf, a.flag, a.to_rgb, "image.imdecode")
+  return placed(codec.decode(a.buf, a.flag, a.to_rgb, "image.imdecode"), a.out, "image.imdecode")
 end
 
 
 local IMREAD = args.form("image.imread", {
   { "filename", "text" }, "*", { "flag", "integer", 1 }, { "to_rgb", "boolean", true },
+  { "out", "array?" },
 })
 
 --- The image in a file; options as `imdecode`.
 -- @string filename missing: E(io)
 function pixels.imread(...)
   local a = IMREAD(...)
-  return files.parse(a.filename, "image.imread", function(bytes)
+  local x = files.parse(a.filename, "image.imread", function(bytes)
     return codec.decode(bytes, a.flag, a.to_rgb, "image.imread")
   end)
+  return placed(x, a.out, "image.imread")
 end
 
 
@@ -120,21 +129,22 @@ local function rule(interp, h, w, new_h, new_w, func)
 end
 
 
-local function resize(x, w, h, interp, func)
+local function resize(x, w, h, interp, func, out)
   local rows, columns = size_of(x, func)
   return call.params("_cvimresize", func, { x }, { "w", ("%d"):format(w), "h", ("%d"):format(h),
-    "interp", ("%d"):format(rule(interp, rows, columns, h, w, func)) })
+    "interp", ("%d"):format(rule(interp, rows, columns, h, w, func)) }, out)
 end
 
 
 local IMRESIZE = args.form("image.imresize", {
-  { "src", "array" }, { "w", "integer" }, { "h", "integer" }, { "interp", "integer", 1 },
+  { "src", "array" }, { "w", "integer" }, { "h", "integer" }, { "interp", "integer", 1 }, "*",
+  { "out", "array?" },
 })
 
---- The image with another size.
+--- The image with another size, in the array `out` where that is given.
 function pixels.imresize(...)
   local a = IMRESIZE(...)
-  return resize(a.src, a.w, a.h, a.interp, "image.imresize")
+  return resize(a.src, a.w, a.h, a.interp, "image.imresize", a.out)
 end
 
 
@@ -181,15 +191,16 @@ end
 local BORDER = args.form("image.copyMakeBorder", {
   { "src", "array" }, { "top", "integer" }, { "bot", "integer" }, { "left", "integer" },
   { "right", "integer" }, { "type", "integer", 0 }, { "value", "number", 0 }, { "values", "list?" },
+  "*", { "out", "array?" },
 })
 
 --- The image with a border. Options src, top, bot, left, right (pixels), type = 0: constant, 1:
 -- nearest pixel, 2: mirror image, 3: the other end, 4: mirror image without the outermost pixel;
--- value or values (by channel) of a constant one.
+-- value or values (by channel) of a constant one; out: an array that takes the image.
 function pixels.copyMakeBorder(...)
   local a = BORDER(...)
   return nd._cvcopyMakeBorder{ a.src, top = a.top, bot = a.bot, left = a.left, right = a.right,
-    type = a.type, value = a.value, values = a.values }
+    type = a.type, value = a.value, values = a.values, out = a.out }
 end
 
 

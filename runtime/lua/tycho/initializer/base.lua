@@ -49,6 +49,9 @@ end
 local Initializer = Class:extend("Initializer")
 base.Initializer = Initializer
 
+--- Names of options whose integers `dumps` writes with a point, as the reference does.
+Initializer.reals = {}
+
 local names = setmetatable({}, { __mode = "k" })         -- class -> registered name
 
 --- @tparam[opt] table options what `dumps` writes
@@ -75,7 +78,8 @@ end
 function Initializer:dumps()
   local pairs_of, options = {}, self._options or {}
   for i, key in ipairs(self._order or {}) do
-    pairs_of[i] = { key, options[key] }
+    local v = options[key]
+    pairs_of[i] = { key, self.reals[key] and type(v) == "number" and json.real(v) or v }
   end
   return json.text{ names[getmetatable(self)] or self.class_name:lower(), json.object(pairs_of) }
 end
@@ -275,7 +279,7 @@ function base.kind(name, spec)
   function Kind:init(...)
     local a = form(...)
     for _, key in ipairs(order) do
-      self[key] = a[key]
+      self[key] = class.keep(a[key])
     end
     self:_remember(a, order)
   end

@@ -40,7 +40,7 @@ function Load:init(...)
   end
   self.param, self.default_init, self.verbose = {}, values.value(a.default_init), a.verbose
   for name, x in pairs(arrays) do
-    self.param[type(name) == "string" and name:gsub("^a[ru][gx]:", "") or name] = x
+    self.param[type(name) == "string" and name:gsub("^a[ru][gx]:", "") or name] = class.keep(x)
   end
 end
 
@@ -116,6 +116,7 @@ local FUSED = args.form("init.FusedRNN", {
 -- @type FusedRNN
 local FusedRNN = base.Initializer:extend("FusedRNN")
 groups.FusedRNN = base.register(FusedRNN)
+FusedRNN.reals = { forget_bias = true }
 
 --- Options init (an initializer, its text, or nothing: the one asked first), num_hidden,
 -- num_layers, mode, bidirectional, forget_bias.

@@ -185,6 +185,7 @@ kinds.Bilinear._init_weight = base.Initializer._init_bilinear
 
 --- Zeros, and `forget_bias` in the second quarter: the forget gates of an LSTM's bias.
 kinds.LSTMBias = base.kind("LSTMBias", { { "forget_bias", "number", 1 } })
+kinds.LSTMBias.reals = { forget_bias = true }
 
 function kinds.LSTMBias:_init_weight(_, x)
   local n = math.floor(x.shape[1] / 4)

@@ -19,6 +19,7 @@
 --
 -- @module tycho.initializer
 
+require "tycho.core.luajit"
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local base = require "tycho.initializer.base"

@@ -14,6 +14,7 @@
 
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
+local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local counted_from_1 = require "tycho.core.list"
 local Error = require "tycho.core.error"
@@ -182,13 +183,42 @@ end
 function DataIter.reset(_) end
 
 
+-- Descriptions for a batch: shapes by name have no order of arrays.
+local function listed(descs)
+  return type(descs) == "table" and #descs > 0 and descs or nil
+end
+
+
 --- The next batch, nil at the end of the epoch.
 function DataIter:next()
   if not self:iter_next() then
     return nil
   end
   return DataBatch{ data = self:getdata(), label = self:getlabel(), pad = self:getpad(),
-    index = self:getindex() }
+    index = self:getindex(), provide_data = listed(self.provide_data),
+    provide_label = listed(self.provide_label) }
+end
+
+
+--- For a class with a `current_batch`: the next one, which is the caller's, so that `ty.scope`
+-- frees it (not for users).
+function DataIter:_hand_out()
+  self._handing_out = true
+  local more = self:iter_next()
+  self._handing_out = nil
+  return more and self.current_batch or nil
+end
+
+
+--- Whether there is a current batch, for such a class's `iter_next`: a batch that `next` does not
+-- hand out is the iterator's, and outlives a scope (not for users).
+function DataIter:_has_current()
+  local batch = self.current_batch
+  if batch and not self._handing_out then
+    class.keep(batch.data)
+    class.keep(batch.label)
+  end
+  return batch ~= nil
 end
 
 

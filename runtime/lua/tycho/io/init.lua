@@ -10,6 +10,7 @@
 --
 -- @module tycho.io
 
+require "tycho.core.luajit"
 local pairs = require("tycho.core.iterate").pairs
 local data_of = require "tycho.io.data"
 local namespace = require "tycho.core.namespace"

@@ -95,7 +95,7 @@ function MXDataIter:_open(kind, options, a)
   self._handle = open(kind, options, "io." .. self.class_name)
   -- samples before this epoch's first; batches handed out; resets
   self._skip, self._batches, self._epoch = 0, 0, 0
-  self._first = fetch(self)
+  self._first = class.outside(fetch, self)
   if not self._first then
     Error.raise{ code = "value", func = "io." .. self.class_name, argument = "batch_size",
       got = a.batch_size, message = "the files do not hold one batch" }
@@ -121,13 +121,13 @@ function MXDataIter:iter_next()
   self.current_batch = held or fetch(self)
   self._last = self.current_batch or self._last
   self._batches = self._batches + (self.current_batch and 1 or 0)
-  return self.current_batch ~= nil
+  return self:_has_current()
 end
 
 
 --- The next batch, nil at the end.
 function MXDataIter:next()
-  return self:iter_next() and self.current_batch or nil
+  return self:_hand_out()
 end
 
 
@@ -145,7 +145,7 @@ end
 --- From now on every batch is the first one: for timing all but the reading.
 function MXDataIter:debug_skip_load()
   self._again = true
-  self._first = self._first or fetch(self)
+  self._first = self._first or class.outside(fetch, self)
 end
 
 
@@ -267,16 +267,19 @@ kind("MNISTIter", "mnist", {
 end
 
 
---- Rows of numbers. Options data_csv, data_shape, label_csv = "NULL" (labels 0), label_shape = {1},
--- batch_size, round_batch = true, prefetch_buffer = 4, dtype, data_name, label_name.
+--- Rows of numbers between commas, and perhaps a comma at the end. Options data_csv, data_shape,
+-- label_csv = "NULL" (labels 0), label_shape = {1}, batch_size, round_batch = true,
+-- prefetch_buffer = 4, dtype, data_name, label_name; header: whether the first line of each file is
+-- one of names, which is skipped (nil: it is where none of its fields is a number).
 -- @function CSVIter
 kind("CSVIter", "csv", {
   { "data_csv", "text" }, { "data_shape", "shape" }, { "label_csv", "text", "NULL" },
-  { "label_shape", "shape", { 1 } }, BATCH, ROUND, DTYPE,
+  { "label_shape", "shape", { 1 } }, BATCH, ROUND, DTYPE, { "header", "boolean?" },
 })
 
 
---- Rows of index:value pairs, as dense arrays. Options data_libsvm, data_shape,
+--- Rows of a label and index:value pairs, as dense arrays; what follows #, a weight of the label
+-- and the number of a query (qid:) are passed over. Options data_libsvm, data_shape,
 -- label_libsvm = "NULL" (the labels of the data), label_shape = {1}, num_parts = 1,
 -- part_index = 0, batch_size, round_batch = true (nothing else is possible), prefetch_buffer = 4,
 -- dtype, data_name, label_name.
@@ -313,14 +316,20 @@ local LEVELS = { "mean_r", "mean_g", "mean_b", "mean_a", "std_r", "std_g", "std_
   "scale", "max_random_contrast", "max_random_illumination" }
 local TRUTHS = { "verbose", "rand_crop", "random_resized_crop", "mirror", "rand_mirror" }
 
+local FLOATS = { "float32", "float64", "float16", "bfloat16" }
+
 -- The reference's parameters; those without a default here have it in the core.
-local function record_params(dtype, label_width, sequence, rows)
+local function record_params(dtype, bytes, label_width, sequence, rows)
+  local dtypes = { unpack(FLOATS) }
+  for _, name in ipairs(bytes) do
+    dtypes[#dtypes + 1] = name
+  end
   local spec = {
     { "path_imgrec", "text" }, { "data_shape", "shape" }, BATCH,
     { "label_width", "integer", label_width }, { "shuffle", "boolean", false },
     { "seed", "integer", 0 }, { "preprocess_threads", "integer", 4 }, ROUND, PARTS[1], PARTS[2],
-    { "dtype", { "float32", "float64", "float16", "bfloat16", "uint8" }, dtype },
-    { "aug_seq", { sequence }, sequence }, read_as = { uint8 = "uint8" },
+    { "dtype", dtypes, dtype },
+    { "aug_seq", { sequence }, sequence }, read_as = { uint8 = "uint8", int8 = "int8" },
   }
   for _, row in ipairs(rows) do
     for _, name in ipairs(row[1]) do
@@ -332,8 +341,8 @@ end
 
 
 local function image_params(dtype)
-  return record_params(dtype, 1, "aug_default", { { PATHS, "text?" }, { COUNTS, "integer?" },
-    { NUMBERS, "number?" }, { LEVELS, "number?" }, { TRUTHS, "boolean?" } })
+  return record_params(dtype, { "uint8", "int8" }, 1, "aug_default", { { PATHS, "text?" },
+    { COUNTS, "integer?" }, { NUMBERS, "number?" }, { LEVELS, "number?" }, { TRUTHS, "boolean?" } })
 end
 
 
@@ -358,13 +367,16 @@ local function make_mean(a, class_name)
 end
 
 
--- Bytes are handed out as they are.
+local MEANS = { mean_img = true, mean_r = true, mean_g = true, mean_b = true, mean_a = true }
+
+-- uint8 is handed out as it is, int8 less a mean.
 local function check_levels(class_name)
   return function(a)
     for _, name in ipairs{ "mean_img", unpack(LEVELS) } do
-      if a.dtype == "uint8" and a[name] ~= nil then
+      local fits = a.dtype ~= "uint8" and (a.dtype ~= "int8" or MEANS[name])
+      if not fits and a[name] ~= nil then
         Error.raise{ code = "value", func = "io." .. class_name, argument = name,
-          expected = "nothing, as dtype is uint8", got = tostring(a[name]),
+          expected = "nothing, as dtype is " .. a.dtype, got = tostring(a[name]),
           message = ("'%s' is for floats"):format(name) }
       end
     end
@@ -395,6 +407,13 @@ kind("ImageRecordUInt8Iter", "image_record", image_params("uint8")).check =
   check_levels("ImageRecordUInt8Iter")
 
 
+--- As `ImageRecordIter`, with dtype = "int8": pixels less the rounded mean (mean_r, ... or
+-- mean_img), from -128 to 127; without a mean all above 127 are 127.
+-- @function ImageRecordInt8Iter
+kind("ImageRecordInt8Iter", "image_record", image_params("int8")).check =
+  check_levels("ImageRecordInt8Iter")
+
+
 local DET_COUNTS = { "seed_aug", "shuffle_chunk_size", "shuffle_chunk_seed", "device_id", "resize",
   "num_crop_sampler", "max_random_hue", "max_random_saturation", "max_random_illumination",
   "fill_value", "inter_method", "label_pad_width" }
@@ -408,7 +427,7 @@ local DET_LISTS = { "min_crop_scales", "max_crop_scales", "min_crop_aspect_ratio
   "max_crop_trials" }
 
 local function det_params()
-  local spec = record_params("float32", -1, "det_aug_default", { { PATHS, "text?" },
+  local spec = record_params("float32", { "uint8" }, -1, "det_aug_default", { { PATHS, "text?" },
     { DET_COUNTS, "integer?" }, { DET_NUMBERS, "number?" }, { DET_LISTS, "number|list?" },
     { { "verbose" }, "boolean?" } })
   spec[#spec + 1] = { "crop_emit_mode", { "center", "overlap" }, "center" }

@@ -77,6 +77,7 @@ local function read_sources(given, name, argument)
     if not is_array(source[2]) then
       source[2] = transfer.from_table(source[2], F32, "io.NDArrayIter", argument)
     end
+    class.keep(source[2])
   end
   table.sort(list, function(a, b) return a[1] < b[1] end)
   return list
@@ -127,8 +128,7 @@ end
 
 -- The rows' numbers in order, as the field that users read.
 local function show_order(self, idx)
-  rawset(idx, "_kept", true)                               -- ty.scope leaves it
-  self.idx = idx
+  self.idx = class.keep(idx)
 end
 
 
@@ -285,8 +285,8 @@ function NDArrayIter:next()
     self._held = held .. list_rows(self, from, count)
     return nil
   end
-  local batch = base.DataBatch{ data = self:getdata(),
-    label = self:getlabel(), pad = self:getpad() }
+  local batch = base.DataBatch{ data = self:getdata(), label = self:getlabel(),
+    pad = self:getpad(), provide_data = self.provide_data, provide_label = self.provide_label }
   if held ~= "" then
     self._held = nil
   end

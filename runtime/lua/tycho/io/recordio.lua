@@ -168,14 +168,18 @@ end
 
 
 local function read_index(self)
+  local number = 0
   for line in files.lines(self.idx_path, "MXIndexedRecordIO:open") do
+    number = number + 1
     local text, at = line:match("^(.-)\t(%d+)%s*$")
     local key = text and key_of(self, text)
-    if key == nil then
+    local blank = not line:find("%S")
+    if key == nil and not blank then
       Error.raise{ code = "format", func = "MXIndexedRecordIO:open", argument = self.idx_path,
-        message = ("line %d is no key and offset"):format(#self.keys + 1) }
+        message = ("line %d is no key and offset"):format(number) }
+    elseif not blank then
+      self.keys[#self.keys + 1], self.idx[key] = key, tonumber(at)
     end
-    self.keys[#self.keys + 1], self.idx[key] = key, tonumber(at)
   end
 end
 

@@ -27,10 +27,7 @@ local function add_readers(class)
   function class:getpad() return self.current_batch.pad end
 
   function class:next()
-    if not self:iter_next() then
-      return nil
-    end
-    return self.current_batch
+    return self:_hand_out()
   end
 end
 
@@ -78,7 +75,7 @@ function ResizeIter:iter_next()
     self.current_batch = self.data_iter:next()
   end
   self.cur = self.cur + 1
-  return self.current_batch ~= nil
+  return self:_has_current()
 end
 
 
@@ -193,7 +190,7 @@ function PrefetchingIter:iter_next()
     fail_together("end together")
   end
   self.current_batch = n > 0 and merge(self, batches) or nil
-  return n > 0
+  return self:_has_current()
 end
 
 

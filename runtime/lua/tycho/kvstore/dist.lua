@@ -9,6 +9,7 @@
 -- @module tycho.kvstore.dist
 
 local buckets = require "tycho.kvstore.buckets"
+local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local comm = require "tycho.kvstore.comm"
 local Error = require "tycho.core.error"
@@ -167,7 +168,7 @@ end
 function DistStore:_adopt(key, x)
   local entry = self._entries[key]
   if x.context == self._home and x._dtype == entry.stored._dtype then
-    entry.stored = x
+    entry.stored = class.keep(x)
   end
 end
 

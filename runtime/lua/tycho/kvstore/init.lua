@@ -15,6 +15,7 @@
 --
 -- @module tycho.kvstore
 
+require "tycho.core.luajit"
 local args = require "tycho.core.args"
 local comm = require "tycho.kvstore.comm"
 local Error = require "tycho.core.error"

@@ -153,7 +153,7 @@ function KVStore:_add_key(key, x)
         or "; it was asked for before it was initialised") }
   end
   self._count = self._count + 1
-  local stored = class.new(x._shape, x._dtype, self._home._device, "KVStore:init")
+  local stored = class.keep(class.new(x._shape, x._dtype, self._home._device, "KVStore:init"))
   class.make_lasting(stored)
   call.copy(stored, x, "KVStore:init")
   local entry = { stored = stored, order = type(key) == "number" and key or self._count,
@@ -201,7 +201,7 @@ function store.compress(entry, i, x)
       message = "gradient compression is for float32" }
   end
   local rest = entry.residuals[i]
-  rest = rest and rest:add_(x) or x:copy()
+  rest = rest and rest:add_(x) or class.keep(x:copy())
   local sent = (rest:ge(threshold) - rest:le(-threshold)):mul_(threshold)
   entry.residuals[i] = rest:sub_(sent)
   return sent
@@ -222,7 +222,7 @@ end
 --- The store's own array for sums of a key.
 function KVStore._buffer(_, entry, like)
   if not (entry.buffer and entry.buffer._dtype == like._dtype) then
-    entry.buffer = class.new(like._shape, like._dtype, like._device, "KVStore:push")
+    entry.buffer = class.keep(class.new(like._shape, like._dtype, like._device, "KVStore:push"))
   end
   return entry.buffer
 end
@@ -261,7 +261,7 @@ end
 --- The stored array moves to a GPU that has the sum.
 function store.follow(entry, sum)
   if sum.context.device_type == "gpu" and entry.stored.context.device_type ~= "gpu" then
-    entry.stored = entry.stored:as_in_context(sum.context)
+    entry.stored = class.keep(entry.stored:as_in_context(sum.context))
   end
 end
 
@@ -269,7 +269,7 @@ end
 --- Hands a sum to the updater, or stores it.
 function KVStore:_take(key, entry, merged)
   if not self._updater then
-    entry.stored = merged
+    entry.stored = class.keep(merged)
     return
   end
   store.follow(entry, merged)
@@ -436,12 +436,27 @@ end
 
 local LOAD = args.form("KVStore:load_optimizer_states", { { "fname", "text" } })
 
---- Reads them back.
+-- What the store has states for.
+local function targets_of(self, o)
+  local targets = {}
+  for key, entry in pairs(self._entries) do
+    local x = entry.stored
+    targets[#targets + 1] = { key = key, weight = x, device = x.context.device_id,
+      name = type(key) == "string" and key or o.idx2name[key], required = false }
+  end
+  return targets
+end
+
+
+--- Reads them back. Those of another optimizer or of other keys are E(state).
 function KVStore:load_optimizer_states(...)
-  local updater = updater_of(self, "KVStore:load_optimizer_states")
-  files.parse(LOAD(...).fname, "KVStore:load_optimizer_states", function(bytes)
-    updater:set_states(bytes)
-  end)
+  local func = "KVStore:load_optimizer_states"
+  local updater = updater_of(self, func)
+  local targets = targets_of(self, updater.optimizer)
+  files.parse(LOAD(...).fname, func, function(bytes)
+    return updater:_prepare_states(bytes,
+      { func = func, targets = targets, keep_unknown = #targets == 0 })
+  end)()
 end
 
 
@@ -469,7 +484,7 @@ end
 --- Puts back what `_residuals` gave.
 function KVStore:_set_residuals(kept)
   for key, entry in pairs(self._entries) do
-    entry.residuals = kept[key] or {}
+    entry.residuals = class.keep(kept[key] or {})
   end
 end
 

@@ -54,7 +54,7 @@ function nccl.buffers(entry, list)
   if not kept or kept.name ~= buckets.devices_of(list) or kept[1]._dtype ~= list[1]._dtype then
     kept = { name = buckets.devices_of(list) }
     for i, x in ipairs(list) do
-      kept[i] = class.new(x._shape, x._dtype, x._device, "KVStore:push")
+      kept[i] = class.keep(class.new(x._shape, x._dtype, x._device, "KVStore:push"))
     end
     entry.sums = kept
   end

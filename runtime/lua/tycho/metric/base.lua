@@ -185,12 +185,52 @@ local function select_arrays(given, wanted, func)
 end
 
 
+-- "a" of "a_label" and of "a_output".
+local function head_of(name)
+  return (tostring(name):gsub("_label$", ""):gsub("_output%d*$", ""))
+end
+
+
+-- Names of the labels that belong to outputs by name; nil where one has none.
+local function labels_of(outputs, labels)
+  local _, names = args.pairs_of(labels)
+  local by_head, list = {}, {}
+  for _, name in ipairs(names or {}) do
+    by_head[head_of(name)] = name
+  end
+  for i, output in ipairs(outputs or {}) do
+    list[i] = by_head[head_of(output)]
+    if not list[i] then
+      return nil
+    end
+  end
+  return list
+end
+
+
+-- The labels that an update by name takes: those that the metric names. Tables by name have no
+-- order, and chosen outputs may be some of all: then labels are those of the outputs, `a_label` of
+-- `a_output`.
+local function label_names(self, labels, preds)
+  local outputs = self.output_names
+  if self.label_names or #labels > 0 and (not outputs or #outputs == #labels) then
+    return self.label_names
+  end
+  return labels_of(outputs or select(2, args.pairs_of(preds)), labels)
+end
+
+
 --- As `update`, from tables by name or lists of `{name, array}`; the metric's
 -- output_names and label_names choose.
 function EvalMetric:update_dict(labels, preds)
   local func = self.class_name .. ":update_dict"
-  self:update(select_arrays(labels, self.label_names, func),
-    select_arrays(preds, self.output_names, func))
+  local chosen = select_arrays(labels, label_names(self, labels, preds), func)
+  preds = select_arrays(preds, self.output_names, func)
+  if rawget(getmetatable(self), "is_built_in") then
+    self:update(chosen, preds)
+  else
+    class.outside(self.update, self, chosen, preds)      -- a class of one's own may keep arrays
+  end
 end
 
 
@@ -306,6 +346,7 @@ end
 -- @param[opt] ... further registered names
 function base.kind(class_name, name, own, ...)
   local Kind = EvalMetric:extend(class_name)
+  Kind.is_built_in = true
   local spec = {}
   for _, list in ipairs{ own or {}, NAMES } do
     for _, entry in ipairs(list) do

@@ -13,6 +13,7 @@
 --
 -- @module tycho.metric
 
+require "tycho.core.luajit"
 local iterate = require "tycho.core.iterate"
 local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.core.args"

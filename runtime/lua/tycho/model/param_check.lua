@@ -10,7 +10,6 @@ local pairs = require("tycho.core.iterate").pairs
 local named = require "tycho.core.dict"
 local Error = require "tycho.core.error"
 local class = require "tycho.ndarray.class"
-local tables = require "tycho.core.tables"
 
 local params = {}
 
@@ -42,15 +41,26 @@ function params.check_names(given, func)
 end
 
 
+-- Whether an array has a shape, of which sizes may be unknown: 0, or none at all.
+local function fits(shape, want)
+  local same = #want == 0 or #shape == #want
+  for i = 1, same and #want or 0 do
+    same = same and (want[i] == 0 or shape[i] == want[i])
+  end
+  return same
+end
+
+
 -- Adds the differences of one part (arguments or auxiliary states) to the lists.
 local function compare(lists, own, given)
   for name, x in pairs(own) do
     local y = given[name]
+    local want = class.is_array(x) and x.shape or x
     if y == nil then
       table.insert(lists.missing, name)
-    elseif class.is_array(y) and not tables.same(x.shape, y.shape) then
+    elseif class.is_array(y) and not fits(y._shape, want) then
       table.insert(lists.mismatch, name)
-      lists.shapes[name] = { x.shape, y.shape }
+      lists.shapes[name] = { want, y.shape }
     end
   end
   for name in pairs(given) do
@@ -84,7 +94,7 @@ local function shapes_text(lists)
 end
 
 
-local function raise(lists, own_names, func, missing, extra)
+local function raise(lists, own_names, func, missing, extra, what)
   local parts, first = {}, extra and lists.extra[1] or missing and lists.missing[1]
   if extra then
     local near = #lists.extra == 1 and Error.nearest(lists.extra[1], own_names, 1)[1]
@@ -93,8 +103,8 @@ local function raise(lists, own_names, func, missing, extra)
         near and (", did you mean '%s'?"):format(near) or "")
   end
   if missing then
-    parts[#parts + 1] = ("%s not given (allow_missing = true keeps the present values)")
-      :format(names_text(lists.missing))
+    parts[#parts + 1] = ("%s not given (allow_missing = true %s)")
+      :format(names_text(lists.missing), what)
   end
   if lists.mismatch[1] then
     parts[#parts + 1] = shapes_text(lists)
@@ -109,27 +119,50 @@ local function raise(lists, own_names, func, missing, extra)
 end
 
 
+local function any(names, is_one)
+  for _, name in ipairs(names) do
+    if is_one(name) then
+      return true
+    end
+  end
+  return false
+end
+
+
+local function always()
+  return true
+end
+
+
 --- Raises E(name) for names that differ, E(shape) if only shapes do.
--- @tparam {table,table} own arguments and auxiliary states by name
--- @tparam {table,table} given likewise; either may be nil
--- @tparam table allow allow_missing, allow_extra
+-- @tparam {table,table} own arguments and auxiliary states by name: arrays, or shapes, in which 0
+--   is an unknown size
+-- @tparam {table,table} given likewise; where one is nil, nothing of it is missing
+-- @tparam table allow allow_missing; allow_extra ("some": if one given name at least is an own
+--   one); is_missing: function of a name -> whether it must be given; what: what becomes of missing
+--   ones, in words
 -- @string func for errors
 function params.check(own, given, allow, func)
   local lists, own_names = { missing = {}, extra = {}, mismatch = {}, shapes = {} }, {}
+  local known = 0
   for part = 1, 2 do
     params.check_names(given[part], func)
-    compare(lists, own[part], given[part] or {})
+    if given[part] then
+      compare(lists, own[part], given[part])
+    end
     for name in pairs(own[part]) do
       own_names[#own_names + 1] = name
+      known = known + (given[part] and given[part][name] ~= nil and 1 or 0)
     end
   end
   for _, key in ipairs{ "missing", "extra", "mismatch" } do
     table.sort(lists[key])
   end
-  local missing = lists.missing[1] ~= nil and not allow.allow_missing
-  local extra = lists.extra[1] ~= nil and not allow.allow_extra
+  local missing = not allow.allow_missing and any(lists.missing, allow.is_missing or always)
+  local extra = lists.extra[1] ~= nil
+    and (not allow.allow_extra or allow.allow_extra == "some" and known == 0)
   if missing or extra or lists.mismatch[1] then
-    raise(lists, own_names, func, missing, extra)
+    raise(lists, own_names, func, missing, extra, allow.what or "keeps the present values")
   end
 end
 

@@ -11,15 +11,23 @@ local argument_names = {}
 
 local PARAM_ENDS = { "_weight$", "_bias$", "_gamma$", "_beta$" }
 
+--- Whether an argument is a parameter by its name; another one may be an input as well.
+-- @string name
+function argument_names.is_parameter(name)
+  for _, ending in ipairs(PARAM_ENDS) do
+    if name:find(ending) then
+      return true
+    end
+  end
+  return false
+end
+
+
 -- Arguments that do not look like parameters.
 local function input_like(names)
   local list = {}
   for _, name in ipairs(names) do
-    local is_param = false
-    for _, ending in ipairs(PARAM_ENDS) do
-      is_param = is_param or name:find(ending) ~= nil
-    end
-    list[#list + 1] = not is_param and name or nil
+    list[#list + 1] = not argument_names.is_parameter(name) and name or nil
   end
   return list
 end
@@ -44,6 +52,18 @@ function argument_names.check(symbol, given, what, logger)
       logger:warning(text .. "; its inputs: " .. table.concat(candidates, ", "))
     end
   end
+end
+
+
+--- Those of the names that are arguments.
+-- @tparam Symbol symbol
+-- @tparam {string,...} given
+function argument_names.known(symbol, given)
+  local is_argument, list = tables.positions(symbol:list_arguments()), {}
+  for _, name in ipairs(given) do
+    list[#list + 1] = is_argument[name] and name or nil
+  end
+  return list
 end
 
 

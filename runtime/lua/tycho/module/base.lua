@@ -24,6 +24,7 @@ local gradients = require "tycho.module.gradients"
 local init = require "tycho.initializer"
 local io_data = require "tycho.io.data"
 local log = require "tycho.core.log"
+local optimizer_names = require "tycho.module.optimizer_names"
 local param_check = require "tycho.model.param_check"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
@@ -243,6 +244,18 @@ function BaseModule:set_states()
 end
 
 
+--- `{name, label}` of each label, in the order of the outputs that metrics compare them with (not
+-- for users).
+-- @tparam {NDArray,...} labels in the order of `label_shapes`
+function BaseModule:_name_labels(labels)
+  local list = {}
+  for k, x in ipairs(labels) do
+    list[k] = { self.label_names[k] or ("label%d"):format(k - 1), x }
+  end
+  return list
+end
+
+
 -- Parameters --------------------------------------------------------------------------------------
 
 --- Options of bind, for subclasses.
@@ -255,6 +268,7 @@ BaseModule.BIND = {
 
 --- Options of init_optimizer, for subclasses.
 BaseModule.INIT_OPTIMIZER = {
+  advice = optimizer_names.advice,
   { "kvstore", "any|null?" }, { "optimizer", "any", "sgd" }, { "optimizer_params", "table?" },
   { "force_init", "boolean", false },
 }
@@ -304,6 +318,16 @@ function BaseModule:set_params(...)
   local a = SET(...)
   self:init_params{ initializer = null, arg_params = a.arg_params or {}, aux_params = a.aux_params
     or {}, allow_missing = a.allow_missing, force_init = a.force_init, allow_extra = a.allow_extra }
+end
+
+
+--- Arrays that have the shapes of the parameters and of the auxiliary states, by name (not for
+-- users).
+-- @tparam table given parameters that are about to be set, by name
+-- @treturn ?table nil: a class does not say
+-- @treturn ?table
+function BaseModule:_own_params(given)                    -- luacheck: ignore self given
+  return nil
 end
 
 

@@ -7,6 +7,7 @@
 
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
+local counted_from_1 = require "tycho.core.list"
 local Error = require "tycho.core.error"
 require "tycho.ndarray"
 
@@ -85,6 +86,22 @@ function slices.join(parts, axis)
     list[i] = part:as_in_context(parts[1].context)
   end
   return call.params("Concat", "batch slice", list, { "dim", call.number(axis) })
+end
+
+
+--- Lists over devices, one for each output, gradient or state, as one array each.
+-- @tparam table lists
+-- @bool merge false: the lists as they are
+-- @tparam function axis_of position of a list -> the axis along which it is joined
+function slices.merged(lists, merge, axis_of)
+  if not merge then
+    return lists
+  end
+  local result = {}
+  for k, parts in ipairs(lists) do
+    result[k] = slices.join(parts, axis_of(k))
+  end
+  return counted_from_1(result)
 end
 
 

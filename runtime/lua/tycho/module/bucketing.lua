@@ -26,11 +26,15 @@ local args = require "tycho.core.args"
 local BaseModule = require "tycho.module.base"
 local bucket_keys = require "tycho.module.bucket_keys"
 local checkpoint = require "tycho.model.checkpoint"
+local class = require "tycho.ndarray.class"
+local descriptions = require "tycho.module.descriptions"
 local Error = require "tycho.core.error"
+local io_data = require "tycho.io.data"
 local nojit = require "tycho.core.nojit"
 local Module = require "tycho.module.module"
 local name_of = require "tycho.symbol.name"
 local nd = require "tycho.ndarray"
+local param_check = require "tycho.model.param_check"
 local ParameterModule = require "tycho.module.parameter_module"
 local symbols = require "tycho.symbol.symbol"
 local values = require "tycho.core.values"
@@ -171,8 +175,8 @@ end
 
 -- Makes and binds the module of a key.
 local function bind_bucket(self, key, data_shapes, label_shapes)
-  local m, options, base = self._buckets[key] or new_module(self, key),
-    self._bind_options, self._met[1]
+  local known = self._buckets[key]
+  local m, options, base = known or new_module(self, key), self._bind_options, self._met[1]
   local names = self:_new_names(m)
   m._arg_store, m._aux_store, m._param_index =
     self._arg_store, self._aux_store, self._param_index
@@ -181,10 +185,17 @@ local function bind_bucket(self, key, data_shapes, label_shapes)
     for_training = options.for_training, inputs_need_grad = options.inputs_need_grad,
     grad_req = options.grad_req, shared_module = base,
     memory_budget = options.memory_budget, force_mirroring = options.force_mirroring }
-  self._arg_store, self._aux_store = m._arg_store, m._aux_store
   if self._params_initialized then
-    self:_fill_new(m, names)
+    local ok, e = pcall(self._fill_new, self, m, names)
+    if not ok then                                       -- the next try begins with a new module
+      m._arg_store:forget(names)
+      m._aux_store:forget(names)
+      self._buckets[key] = known and new_module(self, key, known.symbol)
+      m:free()
+      error(e, 0)
+    end
   end
+  self._arg_store, self._aux_store = m._arg_store, m._aux_store
   for _, mon in ipairs(self._monitors) do
     m:install_monitor(mon)
   end
@@ -277,18 +288,28 @@ end
 
 -- Running -----------------------------------------------------------------------------------------
 
--- Descriptions of arrays under a new bucket's names, for a batch that does not describe itself.
-local function described(names, list)
+-- Descriptions of a batch's arrays, or of those of all batches of a list: as the batch says, else
+-- under a new bucket's names.
+local function described(names, given, list, parts)
+  given = descriptions.list(given, "BucketingModule:forward", "provide_data") or {}
   local descs = {}
   for i, x in ipairs(list or {}) do
-    descs[i] = { names[i], x.shape }
+    local d, shape = given[i] or io_data.DataDesc(names[i] or "", {}), x.shape
+    local axis = descriptions.batch_axis(d)
+    if axis >= 0 and shape[axis + 1] then
+      shape[axis + 1] = shape[axis + 1] * parts
+    end
+    descs[i] = d.name ~= "" and io_data.DataDesc(d.name, shape, d.dtype, d.layout or null) or nil
   end
   return #descs > 0 and descs or nil
 end
 
 
 local function switch_to(self, batch)
-  local first = is_plain(batch) and batch[1] or batch
+  local first, parts = batch, 1
+  if is_plain(batch) then
+    first, parts = batch[1], #batch
+  end
   if first.bucket_key == nil then
     return
   end
@@ -297,8 +318,8 @@ local function switch_to(self, batch)
   if known and known.binded then
     return switch(self, key)
   end
-  switch(self, key, first.provide_data or described(self.data_names, first.data),
-    first.provide_label or described(self.label_names, first.label))
+  switch(self, key, described(self.data_names, first.provide_data, first.data, parts),
+    described(self.label_names, first.provide_label, first.label, parts))
 end
 
 
@@ -334,8 +355,7 @@ local DELEGATED = {
   get_states      = { "binded", "params_initialized" },
   set_states      = { "binded", "params_initialized" },
   update_metric   = { "binded", "params_initialized" },
-  save_optimizer_states = { "optimizer_initialized" },
-  load_optimizer_states = { "optimizer_initialized" },
+  save_optimizer_states = { "binded", "optimizer_initialized" },
 }
 
 for method, flags in pairs(DELEGATED) do
@@ -344,6 +364,11 @@ for method, flags in pairs(DELEGATED) do
     local m = self._curr_module
     return m[method](m, ...)
   end
+end
+
+
+function BucketingModule:_name_labels(labels)
+  return self._curr_module:_name_labels(labels)
 end
 
 
@@ -441,11 +466,29 @@ end
 local DICT = args.form("BucketingModule.load_dict", {
   rest = "options", { "sym_dict", "table" }, { "sym_gen", "function" },
   { "default_bucket_key", "any" }, { "arg_params", "dict" }, { "aux_params", "dict?" },
+  { "allow_missing", "boolean", false },
 })
 
---- A module from symbols by key and parameters; unbound.
+
+-- Compares parameters with those of the symbols that are known: what belongs to none of them may
+-- belong to a bucket that comes later.
+local function check_loaded(self, arg_params, aux_params, a)
+  local modules = {}
+  for _, m in pairs(self._buckets) do
+    modules[#modules + 1] = m
+  end
+  modules[1] = modules[1] or self._default
+  for _, m in ipairs(modules) do
+    m:_check_loaded(arg_params, aux_params,
+      { allow_missing = a.allow_missing, allow_extra = true }, "BucketingModule.load_dict")
+  end
+end
+
+
+--- A module from symbols by key and parameters; unbound. What the parameters lack is E(name), here
+-- or when a bucket is bound that needs it; names of no symbol are kept for later buckets.
 -- @tparam table options sym_dict, sym_gen, default_bucket_key, arg_params, aux_params,
---   and those of the constructor
+--   allow_missing = false (true: an initializer makes what they lack), and those of the constructor
 function BucketingModule.load_dict(...)
   local a = DICT(...)
   a.options.sym_gen, a.options.default_bucket_key = a.sym_gen, a.default_bucket_key
@@ -454,18 +497,23 @@ function BucketingModule.load_dict(...)
     key = bucket_keys.unique(m._keys, key, "BucketingModule.load_dict")
     add_bucket(m, key, new_module(m, key, symbol))
   end
-  m._kept_args, m._kept_auxs, m._params_initialized = a.arg_params, a.aux_params or {}, true
+  param_check.check_names(a.arg_params, "BucketingModule.load_dict")
+  check_loaded(m, a.arg_params, a.aux_params or {}, a)
+  m._kept_args, m._kept_auxs = class.keep(a.arg_params), class.keep(a.aux_params or {})
+  m._params_initialized = true
+  m._loaded = { allow_missing = a.allow_missing }
   return m
 end
 
 
 local LOAD = args.form("BucketingModule.load", {
   rest = "options", { "prefix", "text" }, { "epoch", "integer" }, { "sym_gen", "function" },
-  { "default_bucket_key", "any" },
+  { "default_bucket_key", "any" }, { "allow_missing", "boolean", false },
 })
 
---- A module from a checkpoint; unbound.
--- @tparam table options prefix, epoch, sym_gen, default_bucket_key, and those of the constructor
+--- A module from a checkpoint; unbound. What the file lacks is E(name) as in `load_dict`.
+-- @tparam table options prefix, epoch, sym_gen, default_bucket_key, allow_missing = false, and
+--   those of the constructor
 function BucketingModule.load(...)
   local a = LOAD(...)
   local keys = nd.load(a.prefix .. ".buckets")
@@ -475,6 +523,7 @@ function BucketingModule.load(...)
     options.sym_dict[key] = symbols.load(symbol_file(a.prefix, key))
   end
   options.sym_gen, options.default_bucket_key = a.sym_gen, a.default_bucket_key
+  options.allow_missing = a.allow_missing
   options.arg_params, options.aux_params = checkpoint.load_params(a.prefix, a.epoch)
   return BucketingModule.load_dict(options)
 end

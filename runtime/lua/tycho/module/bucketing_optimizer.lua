@@ -49,6 +49,26 @@ function BucketingModule:borrow_optimizer(other)
 end
 
 
+local STATES = args.form("BucketingModule:load_optimizer_states", { { "fname", "text" } })
+
+--- As `Module:load_optimizer_states`; states of parameters of later buckets wait for them.
+-- @string fname
+function BucketingModule:load_optimizer_states(...)
+  self:_need("load_optimizer_states", "binded", "optimizer_initialized")
+  self._curr_module:_load_optimizer_states(STATES(...).fname, true)
+  self._optimizer = self._curr_module._optimizer
+end
+
+
+--- States of parameters that come later are kept (not for users).
+BucketingModule._keeps_unknown_states = true
+
+
+function BucketingModule:_state_targets()
+  return self._curr_module:_state_targets()
+end
+
+
 function BucketingModule:_updaters()
   local list = self._curr_module and self._curr_module:_updaters() or {}
   for _, pair in ipairs(list) do

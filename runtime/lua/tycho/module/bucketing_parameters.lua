@@ -11,7 +11,7 @@ local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.core.args"
 local BaseModule = require "tycho.module.base"
 local class = require "tycho.ndarray.class"
-local Error = require "tycho.core.error"
+local param_check = require "tycho.model.param_check"
 local values = require "tycho.core.values"
 
 local null = values.null
@@ -52,14 +52,23 @@ end
 local function keep_others(kept, given, known)
   for name, x in pairs(given or {}) do
     if not known[name] then
-      kept[name] = class.is_array(x) and x:copy() or x
+      kept[name] = class.is_array(x) and class.keep(x:copy()) or x
     end
   end
 end
 
 
+-- Refuses given parameters that are missing, or of other shapes, in any bound bucket. Names of none
+-- may be those of later buckets.
+local function check_given(self, a)
+  param_check.check({ self._arg_store:arrays(), self._aux_store:arrays() },
+    { a.arg_params, a.aux_params }, { allow_missing = a.allow_missing, allow_extra = true,
+      what = "initialises them" }, "BucketingModule:init_params")
+end
+
+
 local function fill_all(self, a, initializer)
-  each_part(self, function(m, names) m:_check_params(names, a) end)
+  check_given(self, a)
   each_part(self, function(m, names) m:_fill_params(names, a, initializer) end)
   keep_others(self._kept_args, a.arg_params, self._arg_store:arrays())
   keep_others(self._kept_auxs, a.aux_params, self._aux_store:arrays())
@@ -82,22 +91,16 @@ function BucketingModule:init_params(...)
   end
   self:_need("init_params", "binded")
   local initializer = BaseModule._initializer(a.initializer)
-  self._initializer = initializer or self._initializer
+  self._chosen_initializer = initializer or self._chosen_initializer
   fill_all(self, a, initializer)
 end
 
 
 -- Writes given values straight to the devices.
 local function write_some(self, a)
-  for _, part in ipairs{ { a.arg_params, self._arg_store:arrays() },
-      { a.aux_params, self._aux_store:arrays() } } do
-    for name in pairs(part[1] or {}) do
-      if not part[2][name] and not a.allow_extra then
-        Error.unknown{ func = "BucketingModule:set_params", argument = name,
-          what = "parameter", among = part[2] }
-      end
-    end
-  end
+  param_check.check({ self._arg_store:arrays(), self._aux_store:arrays() },
+    { a.arg_params or {}, a.aux_params or {} },
+    { allow_missing = true, allow_extra = a.allow_extra }, "BucketingModule:set_params")
   each_part(self, function(m, names)
     m._exec_group:set_params(pick(a.arg_params or {}, names), pick(a.aux_params or {}, names), true)
     m:_tell_store(a.arg_params or {})
@@ -140,13 +143,39 @@ function BucketingModule:_new_names(m)
 end
 
 
---- Gives first values to parameters that a later bucket brings (not for users).
+-- Refuses a bucket for whose new parameters a loaded file has no values, or values of other shapes.
+local function check_new(self, m, names)
+  local own, given = {}, {}
+  for k, part in ipairs{ { m._param_names, m._arg_store, self._kept_args },
+      { m._aux_names, m._aux_store, self._kept_auxs } } do
+    own[k], given[k] = {}, {}
+    for _, name in ipairs(part[1]) do
+      if names[name] then
+        own[k][name] = part[2]:on_devices(name)[1]
+        given[k][name] = part[3][name]
+      end
+    end
+  end
+  local strict = self._loaded and not self._loaded.allow_missing
+  param_check.check(own, given, { allow_missing = not strict, what = "initialises them" },
+    "BucketingModule:bind")
+end
+
+
+--- Gives first values to parameters that a later bucket brings (not for users). A file that the
+-- module was loaded from must have them, unless it may lack some.
 -- @tparam Module m the bucket
 -- @tparam table names set
 function BucketingModule:_fill_new(m, names)
+  m:_release_inputs(self._kept_args)
+  for name in pairs(names) do
+    local arrays = m._arg_store:on_devices(name) or m._aux_store:on_devices(name)
+    names[name] = arrays ~= nil or nil
+  end
   if next(names) then
+    check_new(self, m, names)
     local a = { arg_params = self._kept_args, aux_params = self._kept_auxs, allow_missing = true }
-    m:_fill_params(names, a, self._initializer or BaseModule._initializer())
+    m:_fill_params(names, a, self._chosen_initializer or BaseModule._initializer())
   end
 end
 

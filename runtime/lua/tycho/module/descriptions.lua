@@ -58,6 +58,37 @@ function descriptions.names(descs)
 end
 
 
+local function name_of(description)
+  return type(description) == "table" and description[1] or description
+end
+
+
+--- Where a batch has each of the bound inputs, by name.
+-- @tparam ?table described what the batch says of its arrays
+-- @tparam table bound descriptions, or names
+-- @treturn ?{int,...} positions in the batch; nil: the arrays are in the bound order, or their
+--   names are others
+function descriptions.order(described, bound)
+  local moved, at, order = false, {}, {}
+  for k = 1, type(described) == "table" and #bound or 0 do
+    moved = moved or name_of(described[k]) ~= name_of(bound[k])
+  end
+  if not moved then
+    return nil
+  end
+  for k, description in ipairs(described) do
+    at[name_of(description)] = k
+  end
+  for k, description in ipairs(bound) do
+    order[k] = at[name_of(description)]
+    if not order[k] then
+      return nil
+    end
+  end
+  return order
+end
+
+
 --- The batch axis of a description, from 0; -1 without one.
 function descriptions.batch_axis(desc)
   return io_data.DataDesc.get_batch_axis(desc.layout)

@@ -8,6 +8,7 @@
 
 local args = require "tycho.core.args"
 local checkpoint = require "tycho.model.checkpoint"
+local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local params = require "tycho.model.param_check"
@@ -83,7 +84,8 @@ function EarlyStopping:look(module, list, epoch)
   end
   local arg_params, aux_params = module:_read_params()
   self.name, self.best, self.epoch, self.waited = name, value, epoch, 0
-  self.arg_params, self.aux_params = params.copies(arg_params), params.copies(aux_params)
+  self.arg_params, self.aux_params =
+    class.keep(params.copies(arg_params)), class.keep(params.copies(aux_params))
   if self.path then
     checkpoint.write_params(self.path, self.arg_params, self.aux_params)
   end
@@ -117,7 +119,8 @@ function EarlyStopping:go_on(state)
   state = state or self:state()
   self.name, self.best, self.epoch, self.waited = state.name, state.best, state.epoch, state.waited
   if self.best then
-    self.arg_params, self.aux_params = checkpoint.read_params(self.path, FUNC)
+    local arg_params, aux_params = checkpoint.read_params(self.path, FUNC)
+    self.arg_params, self.aux_params = class.keep(arg_params), class.keep(aux_params)
   end
 end
 

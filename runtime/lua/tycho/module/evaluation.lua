@@ -5,8 +5,10 @@
 local args = require "tycho.core.args"
 local attempt = require "tycho.core.attempt"
 local Class = require "tycho.core.class"
+local descriptions = require "tycho.module.descriptions"
 local Error = require "tycho.core.error"
 local slices = require "tycho.module.batch_slices"
+local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
 
 local is_callable = args.types["function"].check
@@ -70,6 +72,28 @@ function evaluation.check_described(data, func, argument)
 end
 
 
+-- Says the names of a batch's arrays where their order is not the bound one.
+local function describe(batch, field, descs, bound)
+  if batch[field] == nil and bound and descriptions.order(descs, bound) then
+    batch[field] = descs
+  end
+end
+
+
+--- The next batch of an iterator. One that does not describe itself is described by the iterator.
+-- @param self the module
+-- @param data the iterator
+-- @return nil: the epoch is over
+function evaluation.next_batch(self, data)
+  local batch = data:next()
+  if type(batch) == "table" and not is_plain(batch) and batch.bucket_key == nil then
+    describe(batch, "provide_data", data.provide_data, self.data_shapes)
+    describe(batch, "provide_label", data.provide_label, self.label_shapes or self.label_names)
+  end
+  return batch
+end
+
+
 --- A metric from a metric, a name, a function or a list of these.
 function evaluation.metric(given)
   local metric = require "tycho.metric"
@@ -94,18 +118,43 @@ function evaluation.report(callbacks, self, a, epoch, nbatch, metric, batch)
 end
 
 
+-- Labels of a batch in the order that the module has them in: by name, where the batch says names.
+local function labels_of(self, batch)
+  local labels = batch.label or {}
+  local bound = batch.provide_label and (self.label_shapes or self.label_names)
+  local order = bound and descriptions.order(batch.provide_label, bound)
+  return order and tables.pick(labels, order) or labels
+end
+
+
+--- Rows of an array that count.
+-- @tparam NDArray x
+-- @int pad rows at the end that do not
+-- @string name for errors
+-- @string func for errors
+function evaluation.without_pad(x, pad, name, func)
+  local rows = x._shape[1]
+  if pad < 0 or pad >= rows then
+    Error.raise{ code = "value", func = func, argument = "pad",
+      expected = ("fewer than the %d rows of '%s'"):format(rows, name), got = pad,
+      message = "no row of the batch would count" }
+  end
+  return slices.view(x, 0, rows - pad)
+end
+
+
 -- Shows the rows of the batch that count to a metric.
 local function update_unpadded(self, metric, batch)
-  local outputs, labels, pad = self:get_outputs(), {}, batch.pad
-  local named_outputs, named_labels = {}, {}
-  for i, x in ipairs(batch.label or {}) do
-    labels[i] = slices.view(x, 0, x._shape[1] - pad)
-    named_labels[i] = { self.label_names[i], labels[i] }
+  local func = self:_func("update_metric")
+  local labels, named_outputs = {}, {}
+  for i, pair in ipairs(self:_name_labels(labels_of(self, batch))) do
+    labels[i] = { pair[1], evaluation.without_pad(pair[2], batch.pad, pair[1], func) }
   end
-  for i, x in ipairs(outputs) do
-    named_outputs[i] = { self.output_names[i], slices.view(x, 0, x._shape[1] - pad) }
+  for i, x in ipairs(self:get_outputs()) do
+    local name = self.output_names[i]
+    named_outputs[i] = { name, evaluation.without_pad(x, batch.pad, name, func) }
   end
-  metric:update_dict(named_labels, named_outputs)
+  metric:update_dict(labels, named_outputs)
 end
 
 
@@ -118,13 +167,13 @@ function evaluation.update(self, metric, batch, count_pad)
   if is_plain(batch) and #batch > 0 then
     local labels = {}
     for i, part in ipairs(batch) do
-      labels[i] = part.label
+      labels[i] = labels_of(self, part)
     end
     self:update_metric(metric, labels, true)
   elseif count_pad == false and (batch.pad or 0) > 0 then
     update_unpadded(self, metric, batch)
   else
-    self:update_metric(metric, batch.label or {})
+    self:update_metric(metric, labels_of(self, batch))
   end
 end
 

@@ -11,13 +11,14 @@
 -- may bring parameters that the others lack. All groups together need the intermediate memory of
 -- the largest one, bound in any order; they must not run at once.
 --
--- A group has a set of executors for each shape that it meets (module/executor_sets.lua). Fields
--- that follow the current set: execs, slices, batch_size, data_shapes, label_shapes, data_arrays
+-- A group has a set of executors for each shape that it meets (module/executor_sets.lua);
+-- `label_descs` describes the labels of the last one that had any. Fields that follow the current
+-- set: execs, slices, batch_size, data_shapes, label_shapes, data_arrays
 -- and label_arrays (per input a list over devices of `{{begin, end}, array}`), state_arrays,
 -- input_grad_arrays (per input a list over devices). param_arrays, grad_arrays (nil without
 -- training), aux_arrays: per name a list over devices; `ty.null` where there is no gradient.
 --
--- Running is in module/group_running.lua.
+-- Running is in module/group_running.lua, states in module/group_states.lua.
 --
 -- @module tycho.module.executor_group
 
@@ -45,8 +46,11 @@ local PAGE = 4096                                        -- bytes by which a poo
 -- @type DataParallelExecutorGroup
 local Group = Class:extend("DataParallelExecutorGroup")
 
-for name, method in pairs(require "tycho.module.group_running") do
-  Group[name] = method
+for _, part in ipairs{ require "tycho.module.group_running",
+    require "tycho.module.group_states" } do
+  for name, method in pairs(part) do
+    Group[name] = method
+  end
 end
 
 local FUNC = "Module:bind"                               -- who mostly makes groups, for errors
@@ -129,6 +133,33 @@ local function share_arrays(self, group)
 end
 
 
+-- Arguments that are neither parameters nor data nor states: the labels, described or not.
+local function label_arguments(self)
+  local known, list = tables.positions(self.data_names), {}
+  for _, name in ipairs(self.state_names) do
+    known[name] = true
+  end
+  for _, name in ipairs(self.arg_names) do
+    list[#list + 1] = not (known[name] or self._is_param[name]) and name or nil
+  end
+  return list
+end
+
+
+-- Arrays are found by name.
+local function check_names(names)
+  local seen = {}
+  for _, name in ipairs(names) do
+    if seen[name] then
+      Error.raise{ code = "name", func = FUNC, argument = name,
+        message = ("two variables are called '%s', and arrays are found by name: read one \z
+          variable twice"):format(name) }
+    end
+    seen[name] = true
+  end
+end
+
+
 function Group:init(...)
   local a = FORM(...)
   self.symbol, self.logger = a.symbol, a.logger or log
@@ -136,6 +167,8 @@ function Group:init(...)
   self.workload = a.workload and tables.copy(a.workload) or tables.ones(#self.contexts)
   check_workload(self)
   self.arg_names, self.aux_names = a.symbol:list_arguments(), a.symbol:list_auxiliary_states()
+  check_names(self.arg_names)
+  check_names(self.aux_names)
   self.output_names, self._attrs = a.symbol:list_outputs(), a.symbol:attr_dict()
   self._is_arg, self._is_param = tables.positions(self.arg_names), tables.positions(a.param_names)
   self._is_aux = tables.positions(self.aux_names)
@@ -152,6 +185,7 @@ function Group:init(...)
   local labels = descriptions.labels(a.label_shapes, FUNC)
   self.data_names, self.label_names = descriptions.names(data), descriptions.names(labels)
   self._asked, self._monitors, self._sets = a.grad_req, {}, {}
+  self._label_arguments = label_arguments(self)
   choose_requests(self, a.fuse, a.loss_scale)
   self:_find_output_axes()
   share_arrays(self, a.shared_group)
@@ -184,8 +218,10 @@ local function bind_again(self, fuse, loss_scale)
   end
   self._sets = {}
   local ok, e = pcall(function()
+    local guessed = self._set.guessed
     choose_requests(self, fuse, loss_scale)
     sets.choose(self, self.data_shapes, self.label_shapes)
+    self._set.guessed = guessed
   end)
   if not ok then
     for _, field in ipairs(REQUESTED) do
@@ -254,6 +290,27 @@ end
 function Group:reshape(data_shapes, label_shapes)
   sets.choose(self, descriptions.list(data_shapes, "Module:reshape", "data_shapes"),
     descriptions.labels(label_shapes, "Module:reshape"))
+end
+
+
+--- Goes on with executors for these data that were made before, whatever their labels (not for
+-- users).
+-- @tparam {DataDesc,...} data
+-- @treturn bool whether there are some
+function Group:choose_by_data(data)
+  return sets.choose_by_data(self, data)
+end
+
+
+--- Notes that the shapes of the current labels follow from those of other batches (not for users).
+function Group:guess_labels()
+  self._set.guessed = true
+end
+
+
+--- Whether the shapes of the current labels were derived, not given (not for users).
+function Group:has_guessed_labels()
+  return self._set.guessed == true
 end
 
 

@@ -178,13 +178,13 @@ end
 
 
 --- Copies a batch to the devices; with buckets, to the group of its key, which
--- is made when the key is new.
+-- is made when the key is new, and again where a batch is the first with labels.
 function Manager:load_data_batch(data_batch)
   local group = self.execgrp
   if self.sym_gen then
     local key = data_batch.bucket_key
     group = self.execgrp_bucket[key]
-    if not group then
+    if not group or group ~= self.execgrp and group:lacks_labels(data_batch) then
       group = bucket_group(self, self.sym_gen(key), data_batch)
       self.execgrp_bucket[key] = group
     end

@@ -39,13 +39,10 @@ local function batch_size_of(data, labels)
 end
 
 
-local function key_of(data, labels)
+local function key_of(descs)
   local parts = {}
-  for _, part in ipairs{ data, labels or {} } do
-    for _, d in ipairs(part) do
-      parts[#parts + 1] = tostring(d)
-    end
-    parts[#parts + 1] = ";"
+  for k, d in ipairs(descs or {}) do
+    parts[k] = tostring(d)
   end
   return table.concat(parts, " ")
 end
@@ -141,22 +138,41 @@ local function keep_set(self, set, at)
 end
 
 
+-- Makes one of the kept sets the current one.
+local function choose_kept(self, data_key, label_key)
+  for at, set in ipairs(self._sets) do
+    if set.data_key == data_key and (label_key == nil or set.label_key == label_key) then
+      keep_set(self, set, at)
+      use_set(self, set)
+      return true
+    end
+  end
+  return false
+end
+
+
 --- Makes the set for these descriptions the group's current one, and the group's fields follow it.
 -- @param self group
 -- @tparam {DataDesc,...} data
 -- @tparam ?{DataDesc,...} labels
 function sets.choose(self, data, labels)
-  local key = key_of(data, labels)
-  for at, set in ipairs(self._sets) do
-    if set.key == key then
-      keep_set(self, set, at)
-      return use_set(self, set)
-    end
+  local data_key, label_key = key_of(data), key_of(labels)
+  if not choose_kept(self, data_key, label_key) then
+    local set = make_set(self, data, labels)
+    set.data_key, set.label_key = data_key, label_key
+    keep_set(self, set)
+    use_set(self, set)
   end
-  local set = make_set(self, data, labels)
-  set.key = key
-  keep_set(self, set)
-  use_set(self, set)
+  self.label_descs = labels or self.label_descs
+end
+
+
+--- Makes a set for these data the current one, whatever labels it has.
+-- @param self group
+-- @tparam {DataDesc,...} data
+-- @treturn bool whether there is one
+function sets.choose_by_data(self, data)
+  return choose_kept(self, key_of(data), nil)
 end
 
 

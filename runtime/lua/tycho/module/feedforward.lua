@@ -23,6 +23,7 @@ local log = require "tycho.core.log"
 local Module = require "tycho.module.module"
 local nd = require "tycho.ndarray"
 local slices = require "tycho.module.batch_slices"
+local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
 
 local is_plain, value = values.is_plain, values.value
@@ -49,6 +50,8 @@ function FeedForward:init(...)
   for key, v in pairs(NEW(...)) do
     self[key] = v
   end
+  class.keep(self.arg_params)
+  class.keep(self.aux_params)
 end
 
 
@@ -94,16 +97,19 @@ end
 
 
 -- A module for the symbol and what an iterator provides.
-local function make_module(self, it, options)
-  local data_names, label_names = names_of(it.provide_data), names_of(it.provide_label)
+-- @param label_names function of a symbol -> names
+local function make_module(self, it, options, label_names)
+  local data_names = names_of(it.provide_data)
   options.context, options.logger = options.context or self.ctx, options.logger
   if args.types.symbol.check(self.symbol) then
-    options.symbol, options.data_names, options.label_names = self.symbol, data_names, label_names
+    options.symbol, options.data_names, options.label_names =
+      self.symbol, data_names, label_names(self.symbol)
     return Module(options)
   end
   options.default_bucket_key = it.default_bucket_key
   options.sym_gen = function(key)
-    return self.symbol(key), data_names, label_names
+    local net = self.symbol(key)
+    return net, data_names, label_names(net)
   end
   return BucketingModule(options)
 end
@@ -120,7 +126,9 @@ local FIT = args.form("FeedForward:fit", {
 
 
 local function get_ready(self, a, train)
-  local m = make_module(self, train, { logger = a.logger, work_load_list = a.work_load_list })
+  local label_names = names_of(train.provide_label)
+  local m = make_module(self, train, { logger = a.logger, work_load_list = a.work_load_list },
+    function() return label_names end)
   m:bind{ data_shapes = train.provide_data, label_shapes = train.provide_label }
   if a.monitor then
     m:install_monitor(a.monitor)
@@ -155,13 +163,13 @@ local function run_epoch(self, m, a, metric, train, at)
   metric:reset()
   at.nbatch = 0
   repeat
-    local batch = train:next()
+    local batch = evaluation.next_batch(m, train)
     while batch ~= nil do
       run_batch(self, m, a, metric, batch, at)
-      batch = (not size or at.nbatch < size) and train:next() or nil
+      batch = (not size or at.nbatch < size) and evaluation.next_batch(m, train) or nil
     end
     if not size or at.nbatch < size then
-      train:reset()
+      class.outside(train.reset, train)
     end
   until not size or at.nbatch >= size or at.nbatch == 0
 end
@@ -169,9 +177,9 @@ end
 
 local function evaluate(self, m, a, metric, data, epoch)
   metric:reset()
-  data:reset()
+  class.outside(data.reset, data)
   local n = 0
-  for batch in function() return data:next() end do
+  for batch in function() return evaluation.next_batch(m, data) end do
     m:prepare(batch)
     m:forward(batch, false)
     evaluation.update(m, metric, batch)
@@ -179,7 +187,7 @@ local function evaluate(self, m, a, metric, data, epoch)
     n = n + 1
   end
   evaluation.report(a.eval_end_callback, self, a, epoch, n, metric)
-  data:reset()
+  class.outside(data.reset, data)
 end
 
 
@@ -197,7 +205,7 @@ function FeedForward:fit(...)
   end
   a.train_data = train
   local m = get_ready(self, a, train)
-  train:reset()
+  class.outside(train.reset, train)
   for epoch = self.begin_epoch, self.num_epoch - 1 do
     at.epoch = epoch
     local started = callback.clock()
@@ -214,11 +222,42 @@ end
 
 -- Using -------------------------------------------------------------------------------------------
 
+-- Arguments that are labels: those that the iterator describes, and those that are called so.
+local function labels_of(net, it)
+  local labels, data, list = tables.positions(names_of(it.provide_label)),
+    tables.positions(names_of(it.provide_data)), {}
+  for _, name in ipairs(net:list_arguments()) do
+    local is_label = labels[name] or name:find("label$")
+    list[#list + 1] = is_label and not data[name] and name or nil
+  end
+  return list
+end
+
+
+-- Descriptions of the labels whose shapes do not follow from the data: prediction needs no others,
+-- and the iterator may lack them.
+local function needed_labels(net, it)
+  local shapes, list = {}, {}
+  for _, d in ipairs(descriptions.list(it.provide_data, "FeedForward", "provide_data")) do
+    shapes[d.name] = d.shape
+  end
+  local found, at = net:infer_shape_partial(shapes), tables.positions(net:list_arguments())
+  for _, d in ipairs(descriptions.list(it.provide_label, "FeedForward", "provide_label") or {}) do
+    local shape = found and found[at[d.name]]
+    list[#list + 1] = shape and not tables.is_known(shape) and d or nil
+  end
+  return #list > 0 and list or nil
+end
+
+
 -- A bound module for prediction on the first device.
 local function predictor(self, it)
   local ctx = is_plain(self.ctx) and self.ctx[1] or self.ctx
-  local m = make_module(self, it, { context = ctx })
-  m:bind{ data_shapes = it.provide_data, label_shapes = it.provide_label, for_training = false }
+  local m = make_module(self, it, { context = ctx }, function(net) return labels_of(net, it) end)
+  local net = args.types.symbol.check(self.symbol) and self.symbol
+    or self.symbol(it.default_bucket_key)
+  m:bind{ data_shapes = it.provide_data, label_shapes = needed_labels(net, it),
+    for_training = false }
   m:set_params(self.arg_params or {}, self.aux_params or {},
     { allow_extra = self.allow_extra_params })
   return m
@@ -231,10 +270,11 @@ local PREDICT = args.form("FeedForward:predict", {
 })
 
 
-local function append(lists, arrays, pad)
+local function append(lists, what, arrays, pad)
   for k, x in ipairs(arrays or {}) do
     lists[k] = lists[k] or {}
-    lists[k][#lists[k] + 1] = slices.view(x, 0, x._shape[1] - pad):copy()
+    local own = evaluation.without_pad(x, pad, ("%s %d"):format(what, k), "FeedForward:predict")
+    lists[k][#lists[k] + 1] = own:copy()
   end
 end
 
@@ -256,13 +296,13 @@ function FeedForward:predict(...)
   local a = PREDICT(...)
   local it = iterator(self, a.X, nil, false)
   if a.reset then
-    it:reset()
+    class.outside(it.reset, it)
   end
   local m, outputs, data, labels = predictor(self, it), {}, {}, {}
   for list, _, batch in m:iter_predict(it, { num_batch = a.num_batch, reset = false }) do
-    append(outputs, list, 0)
-    append(data, batch.data, batch.pad or 0)
-    append(labels, batch.label, batch.pad or 0)
+    append(outputs, "output", list, 0)
+    append(data, "data", batch.data, batch.pad or 0)
+    append(labels, "label", batch.label, batch.pad or 0)
   end
   if a.return_data then
     return joined(outputs), joined(data), joined(labels)
@@ -284,7 +324,7 @@ function FeedForward:score(...)
   local a = SCORE(...)
   local it, metric = iterator(self, a.X, a.y, false), evaluation.metric(a.eval_metric)
   if a.reset then
-    it:reset()
+    class.outside(it.reset, it)
   end
   predictor(self, it):score(it, metric, { num_batch = a.num_batch, reset = false,
     batch_end_callback = a.batch_end_callback })
@@ -311,18 +351,37 @@ function FeedForward:save(...)
 end
 
 
-local LOAD = args.form("FeedForward.load",
-  { rest = "options", { "prefix", "text" }, { "epoch", "integer" } })
+local LOAD = args.form("FeedForward.load", {
+  rest = "options", { "prefix", "text" }, { "epoch", "integer" }, "*",
+  { "allow_missing", "boolean", false },
+})
 
---- A network from a checkpoint.
+
+-- Arguments that are called data or labels, as the reference tells inputs from parameters.
+local function called(net, what)
+  local list = {}
+  for _, name in ipairs(net:list_arguments()) do
+    list[#list + 1] = name:find(what .. "$") and name or nil
+  end
+  return list
+end
+
+
+--- A network from a checkpoint. What the file lacks, and what belongs to another network, is
+-- E(name) as in `Module.load`.
 -- @string prefix
 -- @int epoch
--- @tparam[opt] table options of the constructor
+-- @tparam[opt] table options allow_missing = false (true: fit initialises what the file lacks), and
+--   those of the constructor
 function FeedForward.load(...)
   local a = LOAD(...)
   local options = a.options
   options.symbol, options.arg_params, options.aux_params =
     checkpoint.load_checkpoint(a.prefix, a.epoch)
+  local net = options.symbol
+  Module{ symbol = net, data_names = called(net, "data"), label_names = called(net, "label") }
+    :_check_loaded(options.arg_params, options.aux_params, { allow_missing = a.allow_missing,
+      allow_extra = options.allow_extra_params }, "FeedForward.load")
   options.begin_epoch = options.begin_epoch or a.epoch
   return FeedForward(options)
 end

@@ -8,14 +8,20 @@
 -- @module tycho.module.fit
 
 local args = require "tycho.core.args"
+local attrs = require "tycho.core.attrs"
 local callback = require "tycho.module.callback"
+local class = require "tycho.ndarray.class"
+local Class = require "tycho.core.class"
 local EarlyStopping = require "tycho.module.early_stopping"
 local Error = require "tycho.core.error"
 local evaluation = require "tycho.module.evaluation"
 local exists = require("tycho.core.files").exists
 local files = require "tycho.model.checkpoint"
 local gradients = require "tycho.module.gradients"
+local init = require "tycho.initializer"
 local LossScale = require "tycho.module.loss_scale"
+local Optimizer = require("tycho.optimizer.base").Optimizer
+local optimizer_names = require "tycho.module.optimizer_names"
 local ranks = require "tycho.module.ranks"
 local values = require "tycho.core.values"
 
@@ -24,6 +30,7 @@ local value = values.value
 local BaseModule = {}                                    -- methods, for module/base.lua
 
 local FIT = args.form("Module:fit", {
+  advice = optimizer_names.advice,
   { "train_data", "any" }, { "eval_data", "any?" }, { "eval_metric", "any", "acc" },
   { "epoch_end_callback", "any?" }, { "batch_end_callback", "any?" }, { "kvstore", "any|null?" },
   { "optimizer", "any?" }, { "optimizer_params", "table?" }, { "eval_end_callback", "any?" },
@@ -86,13 +93,18 @@ end
 
 
 -- Each of the three does nothing but warn where its work is done already: it is called then only if
--- the fit asks for something that would have no effect.
+-- the fit asks for something else than there is.
 local function bind(self, a)
-  if not self.binded or a.force_rebind or a.memory_budget or a.force_mirroring ~= nil then
+  local asked = self._bound_by_fit or {}
+  local differs = a.memory_budget ~= asked.memory_budget
+    or a.force_mirroring ~= asked.force_mirroring
+  if not self.binded or a.force_rebind
+      or differs and (a.memory_budget or a.force_mirroring ~= nil) then
     evaluation.check_described(a.train_data, self:_func("fit"), "train_data")
     self:bind{ data_shapes = a.train_data.provide_data, label_shapes = a.train_data.provide_label,
       for_training = true, force_rebind = a.force_rebind, grad_req = a.accumulate > 1 and "add"
         or nil, memory_budget = a.memory_budget, force_mirroring = a.force_mirroring }
+    self._bound_by_fit = { memory_budget = a.memory_budget, force_mirroring = a.force_mirroring }
   end
   if a.accumulate > 1 and self._grad_req ~= "add" then
     refuse(self, "state", "accumulate",
@@ -102,21 +114,66 @@ local function bind(self, a)
 end
 
 
+local function same_initializer(a, b)
+  return a == b or Class.is_a(a, init.Initializer) and Class.is_a(b, init.Initializer)
+    and a:equals(b)
+end
+
+
 local function init_params(self, a)
-  if not self.params_initialized or a.force_init or a.initializer ~= nil or a.arg_params
-      or a.aux_params then
+  local before = self._initialized_by_fit or {}
+  local differs = a.initializer ~= nil and not same_initializer(a.initializer, before.initializer)
+    or a.arg_params and a.arg_params ~= before.arg_params
+    or a.aux_params and a.aux_params ~= before.aux_params
+  if not self.params_initialized or a.force_init or differs then
+    local done = self.params_initialized and not a.force_init
     self:init_params{ initializer = a.initializer, arg_params = a.arg_params,
       aux_params = a.aux_params, allow_missing = a.allow_missing, force_init = a.force_init }
+    self._initialized_by_fit = done and before or { initializer = a.initializer,
+      arg_params = a.arg_params, aux_params = a.aux_params }
   end
 end
 
 
+-- In what a fit asks for another optimizer than goes on: "learning_rate = 0.1, not 0.5".
+local function optimizer_differences(optimizer, a)
+  local list = {}
+  local made = (type(a.optimizer) == "string" or Class.is_a(a.optimizer, Optimizer))
+    and require("tycho.optimizer").create(a.optimizer)
+  if made and getmetatable(made) ~= getmetatable(optimizer)
+      or Class.is_a(a.optimizer, Optimizer) and a.optimizer ~= optimizer then
+    list[1] = ("optimizer = %s, not %s"):format(optimizer.class_name, made.class_name)
+  end
+  for _, key in ipairs(attrs.keys(a.optimizer_params or {})) do
+    local now, v = rawget(optimizer, key == "learning_rate" and "lr" or key),
+      a.optimizer_params[key]
+    if now ~= v then
+      list[#list + 1] = ("%s = %s, not %s"):format(key, Error.show(now), Error.show(v))
+    end
+  end
+  return list
+end
+
+
 local function init_optimizer(self, a)
-  if not self.optimizer_initialized or a.force_init or a.optimizer or a.optimizer_params
-      or a.kvstore ~= nil or a.in_backward ~= nil then
+  if not self.optimizer_initialized or a.force_init then
     self:init_optimizer{ kvstore = a.kvstore, optimizer = a.optimizer,
       optimizer_params = a.optimizer_params, force_init = a.force_init,
       in_backward = a.in_backward }
+    self._stored_by_fit = { kvstore = a.kvstore, in_backward = a.in_backward }
+    return
+  end
+  local before = self._stored_by_fit or {}
+  local updater = self:_updaters()[1]
+  local list = updater and optimizer_differences(updater[1].optimizer, a) or {}
+  for _, key in ipairs{ "kvstore", "in_backward" } do
+    if a[key] ~= nil and before[key] ~= a[key] then
+      list[#list + 1] = ("%s = %s, not %s"):format(key, Error.show(before[key]), Error.show(a[key]))
+    end
+  end
+  if #list > 0 then
+    self.logger:warning(("init_optimizer: the optimizer that is there goes on (force_init = true \z
+      makes another): %s"):format(table.concat(list, "; ")))
   end
 end
 
@@ -179,7 +236,7 @@ end
 -- One epoch ---------------------------------------------------------------------------------------
 
 local function first_batch(self, a)
-  local batch = a.train_data:next()
+  local batch = evaluation.next_batch(self, a.train_data)
   if batch == nil then
     Error.raise{ code = "state", func = self:_func("fit"), argument = "train_data",
       message = "the iterator has no batch; was it reset?" }
@@ -239,7 +296,7 @@ local function run_batch(self, a, metric, batch, gathered, at)
   if gathered == a.accumulate then
     update(self, a, gathered)
   end
-  local coming = a.train_data:next()
+  local coming = evaluation.next_batch(self, a.train_data)
   if coming ~= nil then
     self:prepare(coming, a.sparse_row_id_fn)
   end
@@ -313,7 +370,7 @@ local function end_epoch(self, a, validation_metric, epoch, stopping)
       stopping:look(self, list, epoch)
     end
   end
-  a.train_data:reset()
+  class.outside(a.train_data.reset, a.train_data)
 end
 
 

@@ -43,8 +43,7 @@ function FusedStates:array_of(name, origin, weight)
   local slot = self.slots[name]
   if not slot then
     slot = { param = origin[1], number = origin[2], weight = weight }
-    slot.array = state_at(self, slot)
-    rawset(slot.array, "_kept", true)                    -- ty.scope leaves it
+    slot.array = class.keep(state_at(self, slot))
     self.slots[name] = slot
   end
   return slot.array

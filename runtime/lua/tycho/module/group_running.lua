@@ -1,4 +1,4 @@
---- Running a group of executors: batches in, outputs, gradients and states out. Adds methods to
+--- Running a group of executors: batches in, outputs and gradients out. Adds methods to
 -- DataParallelExecutorGroup.
 --
 -- @module tycho.module.group_running
@@ -10,11 +10,12 @@ local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local descriptions = require "tycho.module.descriptions"
 local Error = require "tycho.core.error"
-local counted_from_1 = require "tycho.core.list"
 local name_values = require "tycho.core.name_values"
 local executor = require "tycho.executor.executor"
 local nd = require "tycho.ndarray"
+local output_labels = require "tycho.module.output_labels"
 local slices = require "tycho.module.batch_slices"
+local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
 
 local null, value, is_plain = values.null, values.value, values.is_plain
@@ -26,9 +27,21 @@ local FUNC = "Module"                                   -- who mostly has groups
 
 -- Running -----------------------------------------------------------------------------------------
 
-local function load_one(slot, x, axis, name, whole)
-  local part = whole and x or slices.cut(x, axis, slot[1])
-  call.copy(slot[2], part, FUNC .. ":forward", name)
+-- An array of a batch, which must have the shape that is bound.
+local function array_of(x, d, shape, dtype)
+  if is_plain(x) then
+    x = nd._as_array(x, dtype, FUNC .. ":forward")
+  elseif not class.is_array(x) then
+    Error.raise{ code = "value", func = FUNC .. ":forward", argument = d.name,
+      expected = "an NDArray",
+      got = Error.kind(x), message = ("the batch has no array for '%s'"):format(d.name) }
+  end
+  if not tables.same(x._shape, shape) then
+    Error.raise{ code = "shape", func = FUNC .. ":forward", argument = d.name, expected = shape,
+      got = x.shape, message = ("the batch's '%s' has another shape than is bound for its data")
+        :format(d.name) }
+  end
+  return x
 end
 
 
@@ -37,17 +50,14 @@ local function load(slots, descs, list, sources)
   for k, slots_of in ipairs(slots) do
     local d = descs[k]
     for i, slot in ipairs(slots_of) do
-      local x = (sources and sources[i] or list)[k]
-      if class.is_array(x) then
-        load_one(slot, x, descriptions.batch_axis(d), d.name, sources ~= nil)
-      elseif is_plain(x) then
-        load_one(slot, nd._as_array(x, slot[2].dtype, FUNC .. ":forward"),
-          descriptions.batch_axis(d), d.name, sources ~= nil)
+      local part
+      if sources then
+        part = array_of(sources[i][k], d, slot[2]._shape, slot[2].dtype)
       else
-        Error.raise{ code = "value", func = FUNC .. ":forward", argument = d.name,
-          expected = "an NDArray",
-          got = Error.kind(x), message = ("the batch has no array for '%s'"):format(d.name) }
+        part = slices.cut(array_of(list[k], d, d.shape, slot[2].dtype),
+          descriptions.batch_axis(d), slot[1])
       end
+      call.copy(slot[2], part, FUNC .. ":forward", d.name)
     end
   end
 end
@@ -69,13 +79,16 @@ function Group:forward(batch, is_train)
   local parts = is_plain(batch) and #batch > 0 and batch
   local first = parts and parts[1] or batch
   load(self.data_arrays, self.data_shapes, batch.data, parts and parts_of(parts, "data") or nil)
-  if self.label_shapes and first.label and #first.label > 0 then
+  local labelled = self.label_shapes and first.label and #first.label > 0
+  if labelled then
     load(self.label_arrays, self.label_shapes, batch.label,
       parts and parts_of(parts, "label") or nil)
   end
   if is_train == nil then
     is_train = self.for_training
   end
+  self._missing_label = is_train and not labelled and self._label_arguments[1] or nil
+  self:bring_states()
   for _, exe in ipairs(self.execs) do
     exe:forward(is_train)
   end
@@ -115,14 +128,45 @@ function Group:first_bad_number()
 end
 
 
+-- The rows of an output that device i has, and the rows of all devices.
+local function output_range(self, k, axis, i)
+  local range, total = { 0, 0 }, 0
+  for j, exe in ipairs(self.execs) do
+    local rows = exe.outputs[k] and exe.outputs[k]._shape[axis + 1] or 0
+    if j == i then
+      range = { total, total + rows }
+    end
+    total = total + rows
+  end
+  return range, total
+end
+
+
+-- The part of an output's gradient that belongs to device i. A single device's is compared with the
+-- output by the executor.
+local function head_part(self, x, k, i)
+  local axis = self._output_axes[k] or 0
+  if #self.execs == 1 or axis < 0 then
+    return x
+  end
+  local range, total = output_range(self, k, axis, i)
+  if x._shape[axis + 1] ~= total then
+    Error.raise{ code = "shape", func = FUNC .. ":backward", argument = "out_grads",
+      expected = ("%d along axis %d, as the output has"):format(total, axis), got = x.shape,
+      message = ("the gradient of output %d ('%s') has another number of rows"):format(k,
+        self.output_names[k] or "?") }
+  end
+  return slices.cut(x, axis, range)
+end
+
+
 local function heads_for(self, out_grads, i)
   local heads = {}
   for k, g in ipairs(out_grads) do
     local x = value(g)
     if x then
       x = class.is_array(x) and x or nd._as_array(x, "float32", FUNC .. ":backward")
-      heads[k] = slices.cut(x, self._output_axes[k] or 0, self.slices[i])
-        :as_in_context(self.contexts[i])
+      heads[k] = head_part(self, x, k, i):as_in_context(self.contexts[i])
     else
       heads[k] = null
     end
@@ -137,6 +181,11 @@ function Group:backward(out_grads)
   if not self.for_training then
     Error.raise{ code = "state", func = FUNC .. ":backward",
       message = "the executors were bound without training" }
+  elseif self._missing_label then
+    Error.raise{ code = "state", func = FUNC .. ":backward", argument = self._missing_label,
+      expected = "a batch with labels", got = "a batch without labels",
+      message = ("the gradient needs '%s', which the last batch did not give")
+        :format(self._missing_label) }
   end
   local list = value(out_grads)
   list = class.is_array(list) and { list } or list
@@ -149,18 +198,6 @@ function Group:backward(out_grads)
       exe:backward()
     end
   end
-end
-
-
-local function merged(lists, merge, axis_of)
-  if not merge then
-    return lists
-  end
-  local result = {}
-  for k, parts in ipairs(lists) do
-    result[k] = slices.join(parts, axis_of(k))
-  end
-  return counted_from_1(result)
 end
 
 
@@ -178,7 +215,7 @@ function Group:get_outputs(merge, begin, stop)
       lists[k - begin][i] = exe.outputs[k]
     end
   end
-  return merged(lists, merge ~= false, function(k) return self._output_axes[k + begin] end)
+  return slices.merged(lists, merge ~= false, function(k) return self._output_axes[k + begin] end)
 end
 
 
@@ -203,52 +240,9 @@ function Group:get_input_grads(merge)
     Error.raise{ code = "state", func = FUNC .. ":get_input_grads",
       message = "bind with inputs_need_grad = true" }
   end
-  return merged(self.input_grad_arrays, merge ~= false, function(k)
+  return slices.merged(self.input_grad_arrays, merge ~= false, function(k)
     return descriptions.batch_axis(self.data_shapes[k])
   end)
-end
-
-
--- States ------------------------------------------------------------------------------------------
-
---- States: joined over devices, or a list over devices for each.
--- @bool[opt=true] merge
-function Group:get_states(merge)
-  return merged(self.state_arrays, merge ~= false, function() return 0 end)
-end
-
-
--- The part of a given state that belongs on device i: entry i of a list, or its rows.
-local function state_part(self, state, i)
-  if is_plain(state) then
-    return state[i]
-  end
-  return slices.cut(state, 0, self.slices[i])
-end
-
-
---- Sets states from arrays (a list over devices, or one array, for each), or all to a number.
--- @tparam ?table states
--- @tparam ?number number
-function Group:set_states(states, number)
-  if (value(states) == nil) == (value(number) == nil) then
-    Error.raise{ code = "value", func = FUNC .. ":set_states", expected = "either states or value",
-      got = states and "both" or "neither", message = "give either 'states' or 'value'" }
-  end
-  if states and #states ~= #self.state_names then
-    Error.raise{ code = "value", func = FUNC .. ":set_states", argument = "states",
-      expected = #self.state_names,
-      got = #states, message = "'states' has not one entry for each state" }
-  end
-  for k, slots in ipairs(self.state_arrays) do
-    for i, x in ipairs(slots) do
-      if states then
-        call.copy(x, state_part(self, states[k], i), FUNC .. ":set_states", self.state_names[k])
-      else
-        call.fill(x, number, FUNC .. ":set_states")
-      end
-    end
-  end
 end
 
 
@@ -263,15 +257,57 @@ local function named(names, list)
 end
 
 
+-- Names of the labels in the order in which batches have them.
+local function label_names(self, count)
+  local descs = self.label_shapes or self.label_descs
+  local names = descs and descriptions.names(descs) or self._label_arguments
+  if #names > 0 then
+    return names
+  end
+  names = {}
+  for k = 1, count do
+    names[k] = ("label%d"):format(k - 1)                 -- of a symbol that reads none
+  end
+  return names
+end
+
+
+--- `{name, label}` of each label, in the order of the outputs that they belong to (not for users).
+-- @tparam {NDArray,...} labels as batches have them
+function Group:named_labels(labels)
+  local list = named(label_names(self, #labels), labels)
+  local names = {}
+  for k, pair in ipairs(list) do
+    names[k] = pair[1]
+  end
+  local key = table.concat(names, "\n")
+  if key ~= self._ordered_labels then
+    self._ordered_labels, self._label_order = key, output_labels.order(self.symbol, names)
+  end
+  return self._label_order and tables.pick(list, self._label_order) or list
+end
+
+
+-- The rows of a label that belong to device i.
+local function label_part(self, x, k, i)
+  local descs = self.label_shapes or self.label_descs
+  local axis = descs and descs[k] and descriptions.batch_axis(descs[k]) or 0
+  if #self.execs > 1 and axis >= 0 and x._shape[axis + 1] ~= self.batch_size then
+    Error.raise{ code = "shape", func = FUNC .. ":update_metric", argument = "labels",
+      expected = ("%d along axis %d, the rows of the batch"):format(self.batch_size, axis),
+      got = x.shape, message = ("label %d cannot be divided among the devices"):format(k) }
+  end
+  return #self.execs > 1 and slices.cut(x, axis, self.slices[i]) or x
+end
+
+
 local function labels_for(self, labels, i, pre_sliced)
   if pre_sliced then
     return labels[i]
   end
   local list = {}
   for k, x in ipairs(labels or {}) do
-    local d = self.label_shapes and self.label_shapes[k]
-    local axis = d and descriptions.batch_axis(d) or 0
-    list[k] = class.is_array(x) and slices.cut(x, axis, self.slices[i]) or x
+    list[k] = class.is_array(x) and label_part(self, x, k, i) or x
   end
   return list
 end
@@ -284,7 +320,7 @@ end
 function Group:update_metric(metric, labels, pre_sliced)
   for i, exe in ipairs(self.execs) do
     local own = labels_for(self, labels, i, pre_sliced)
-    metric:update_dict(named(self.label_names, own), named(self.output_names, exe.outputs))
+    metric:update_dict(self:named_labels(own), named(self.output_names, exe.outputs))
   end
 end
 

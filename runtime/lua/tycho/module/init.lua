@@ -13,6 +13,7 @@
 --
 -- @module tycho.module
 
+require "tycho.core.luajit"
 local namespace = require "tycho.core.namespace"
 
 -- class -> module, and the class's name there when the module has several

@@ -15,6 +15,7 @@ local iterate = require "tycho.core.iterate"
 local pairs = iterate.pairs
 local args = require "tycho.core.args"
 local call = require "tycho.ndarray.call"
+local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local nd = require "tycho.ndarray"
@@ -112,8 +113,7 @@ function LossScale:array_of(name, device)
     return nil
   end
   if not self.arrays[device] then
-    local x = call.zeros({ 1 }, args.DTYPES.float32, device, FUNC)
-    rawset(x, "_kept", true)                             -- ty.scope leaves it
+    local x = class.keep((call.zeros({ 1 }, args.DTYPES.float32, device, FUNC)))
     self.arrays[device] = call.fill(x, self.scale, FUNC)
   end
   return self.arrays[device]

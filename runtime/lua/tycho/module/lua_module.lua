@@ -63,6 +63,11 @@ function LuaModule.get_params()
 end
 
 
+function LuaModule._own_params()
+  return {}, {}
+end
+
+
 function LuaModule:init_params()
   self._params_initialized = true
 end
@@ -184,9 +189,9 @@ end
 function LuaLossModule:forward(data_batch, is_train)
   self:_need("forward", "binded")
   local batch = BaseModule._batch(data_batch, self:_func("forward"))
-  self._scores = batch.data[1]
+  self._scores = class.keep(batch.data[1])
   if is_train == nil and self._for_training or is_train then
-    self._labels = batch.label and batch.label[1]
+    self._labels = class.keep(batch.label and batch.label[1])
   end
 end
 
@@ -206,10 +211,15 @@ function LuaLossModule:backward(out_grads)
   elseif not self._grad_func then
     Error.raise{ code = "unsupported", func = self:_func("backward"), argument = "grad_func",
       message = "the module was made without 'grad_func'" }
+  elseif self._label_shapes and self._labels == nil then
+    Error.raise{ code = "state", func = self:_func("backward"), argument = self._label_names[1],
+      expected = "a batch with labels", got = "a batch without labels",
+      message = ("the gradient needs '%s', which the last batch did not give")
+        :format(self._label_names[1]) }
   end
   local grad = self._grad_func(self._scores, self._labels)
-  self._grad = class.is_array(grad) and grad
-    or nd._as_array(grad, "float32", self:_func("backward"))
+  self._grad = class.keep(class.is_array(grad) and grad
+    or nd._as_array(grad, "float32", self:_func("backward")))
 end
 
 

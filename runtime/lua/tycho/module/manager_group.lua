@@ -13,6 +13,7 @@ local Class = require "tycho.core.class"
 local context = require "tycho.core.context"
 local descriptions = require "tycho.module.descriptions"
 local Error = require "tycho.core.error"
+local output_labels = require "tycho.module.output_labels"
 local slices = require "tycho.module.batch_slices"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
@@ -57,27 +58,30 @@ function parts._check_arguments(...)
 end
 
 
-local function check_rows(source, ranged, func)
+local function check_rows(source, ranged, func, name)
   local last = ranged[#ranged][1][2]
   if last ~= source._shape[1] then
-    Error.raise{ code = "shape", func = func, expected = last .. " rows", got = source.shape,
+    Error.raise{ code = "shape", func = func, argument = name, expected = last .. " rows",
+      got = source.shape,
       message = "the batch has another number of rows than the devices share" }
   end
 end
 
 
-local function load_general(data, targets, func)
+-- `names`: of the targets, for errors, where they have some.
+local function load_general(data, targets, func, names)
   for k, target in ipairs(targets) do
-    local source = data[k]
+    local source, name = data[k], names and names[k]
     if not class.is_array(source) then
-      Error.raise{ code = "value", func = func, expected = "an NDArray", got = Error.kind(source),
-        message = ("the batch has no array %d"):format(k) }
+      Error.raise{ code = "value", func = func, argument = name, expected = "an NDArray",
+        got = Error.kind(source),
+        message = ("the batch has no array %s"):format(name and ("'%s'"):format(name) or k) }
     elseif class.is_array(target) then
-      call.copy(target, source, func)
+      call.copy(target, source, func, name)
     else
-      check_rows(source, target, func)
+      check_rows(source, target, func, name)
       for _, slot in ipairs(target) do
-        call.copy(slot[2], slices.cut(source, 0, slot[1]), func)
+        call.copy(slot[2], slices.cut(source, 0, slot[1]), func, name)
       end
     end
   end
@@ -206,6 +210,23 @@ local function order_params(self, a)
 end
 
 
+-- Undescribed labels: arguments that are neither parameters nor described. Without
+-- names of parameters an undescribed label is one of them.
+local function unbound_inputs(self)
+  local described, is_param, list = {}, tables.positions(self.param_names), {}
+  for _, names in ipairs{ self.data_names, self.label_names } do
+    for _, name in ipairs(names) do
+      described[name] = true
+    end
+  end
+  for _, name in ipairs(self.arg_names) do
+    local is_label = not is_param[name] or name:find("label$")
+    list[#list + 1] = is_label and not described[name] and name or nil
+  end
+  return list
+end
+
+
 --- Fields: train_execs, slices, data_names, label_names, aux_names, param_names, param_idx (places
 -- in arg_names, from 1), data_arrays and label_arrays (per name a list over devices of `{{begin,
 -- end}, array}`), param_arrays, grad_arrays, aux_arrays (per name a list over devices),
@@ -220,6 +241,7 @@ function Group:init(...)
   self.data_names, self.label_names = descriptions.names(data), descriptions.names(labels)
   self.aux_names = a.sym:list_auxiliary_states()
   order_params(self, a)
+  self._label_arguments = unbound_inputs(self)
   self.shared_data_arrays, self.train_execs =
     a.shared_group and a.shared_group.shared_data_arrays or {}, {}
   local descs = {}
@@ -240,10 +262,33 @@ function Group:init(...)
 end
 
 
+-- Arrays of a batch in the order of names, where the batch says another one.
+local function in_order(list, described, names)
+  local order = descriptions.order(described, names)
+  return order and list and tables.pick(list, order) or list
+end
+
+
+--- Whether a batch has labels that the symbol reads and the group was made without (not for users).
+function Group:lacks_labels(batch)
+  return #self._label_arguments > 0 and #(batch.label or {}) > #self.label_names
+end
+
+
 --- Copies a batch to the devices.
 function Group:load_data_batch(data_batch)
-  parts._load_data(data_batch, self.data_arrays)
-  parts._load_label(data_batch, self.label_arrays)
+  local func = FUNC .. ":load_data_batch"
+  if self:lacks_labels(data_batch) then
+    local name = self._label_arguments[1]
+    Error.raise{ code = "value", func = func, argument = name,
+      expected = "a description of the label where the group is made, in 'provide_label'",
+      got = "nothing", message = ("the batch has a label for '%s', and the group none")
+        :format(name) }
+  end
+  load_general(in_order(data_batch.data or {}, data_batch.provide_data, self.data_names),
+    self.data_arrays, func, self.data_names)
+  load_general(in_order(data_batch.label or {}, data_batch.provide_label, self.label_names),
+    self.label_arrays, func, self.label_names)
 end
 
 
@@ -264,17 +309,31 @@ function Group:backward()
 end
 
 
+local function label_part(self, x, k, i)
+  local rows = self.slices[#self.slices][2]
+  if x._shape[1] ~= rows then
+    Error.raise{ code = "shape", func = FUNC .. ":update_metric", argument = "labels",
+      expected = rows .. " rows", got = x.shape,
+      message = ("label %d cannot be divided among the devices"):format(k) }
+  end
+  return slices.cut(x, 0, self.slices[i])
+end
+
+
 --- Shows labels and outputs to a metric, once for each device.
 -- @param metric
 -- @tparam {NDArray,...} labels of the whole batch, cut by rows
 -- @bool[opt=false] pre_sliced `labels[i]` are those of device i
 function Group:update_metric(metric, labels, pre_sliced)
+  if self._label_order == nil then
+    self._label_order = output_labels.order(self.sym, self.label_names) or false
+  end
   for i, exe in ipairs(self.train_execs) do
     local own = pre_sliced and labels[i] or {}
     for k, x in ipairs(pre_sliced and {} or labels) do
-      own[k] = slices.cut(x, 0, self.slices[i])
+      own[k] = #self.train_execs > 1 and label_part(self, x, k, i) or x
     end
-    metric:update(own, exe.outputs)
+    metric:update(self._label_order and tables.pick(own, self._label_order) or own, exe.outputs)
   end
 end
 

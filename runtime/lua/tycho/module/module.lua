@@ -113,6 +113,7 @@ function Module:init(...)
   argument_names.check(a.symbol, self._fixed_param_names, "fixed_param_names")
   shared_arrays.group_contexts(a.group2ctxs, #self._context)
   self._group2ctxs, self._compression_params = a.group2ctxs, a.compression_params
+  self._label_arguments = argument_names.known(a.symbol, self._label_names)
   self._param_names = argument_names.parameters(a.symbol, self._data_names, self._label_names,
     self._state_names)
   self._aux_names, self._output_names = a.symbol:list_auxiliary_states(), a.symbol:list_outputs()
@@ -122,22 +123,71 @@ end
 local LOAD = args.form("Module.load", {
   rest = "options", { "prefix", "text" }, { "epoch", "integer" },
   { "load_optimizer_states", "boolean", false }, "*", { "rename", "function?" },
+  { "allow_missing", "boolean", false }, { "allow_extra", "boolean", false },
 })
 
---- A module from a checkpoint, with its parameters.
+
+-- Names with shapes of which nothing is known.
+local function unknown_shapes(names)
+  local dict = {}
+  for _, name in ipairs(names) do
+    dict[name] = {}
+  end
+  return dict
+end
+
+
+local function those_of(params, own)
+  local dict = {}
+  for name, x in pairs(params) do
+    dict[name] = own[name] and x
+  end
+  return dict
+end
+
+
+--- Compares the names of a file's parameters with those of the symbol: E(name) with the lists of
+-- `set_params` (not for users). Arguments that may turn out to be inputs may be missing.
+-- @tparam table arg_params
+-- @tparam table aux_params
+-- @tparam table allow allow_missing, allow_extra
+-- @string func for errors
+-- @treturn table the module's own of arg_params
+-- @treturn table the module's own of aux_params
+function Module:_check_loaded(arg_params, aux_params, allow, func)
+  local own_args, own_auxs = unknown_shapes(self._param_names), unknown_shapes(self._aux_names)
+  local given = tables.copy(arg_params)
+  for _, name in ipairs(self._symbol:list_arguments()) do
+    given[name] = own_args[name] and given[name]         -- not an input, which is nothing extra
+  end
+  param_check.check({ own_args, own_auxs }, { given, aux_params }, {
+    allow_missing = allow.allow_missing, allow_extra = allow.allow_extra,
+    what = "leaves them to init_params",
+    is_missing = function(name)
+      return own_auxs[name] ~= nil or argument_names.is_parameter(name)
+    end }, func)
+  return those_of(arg_params, own_args), those_of(aux_params, own_auxs)
+end
+
+
+--- A module from a checkpoint, with its parameters. What the file lacks, and what belongs to
+-- another network, is E(name), here or, where only binding tells parameters from inputs, in `bind`,
+-- which refuses other shapes, too; the error lists `missing`, `extra` and `mismatch`.
 -- @string prefix
 -- @int epoch
 -- @bool[opt=false] load_optimizer_states read by init_optimizer
--- @tparam[opt] table options rename (function of a name -> its new name, or nil to keep it), and
---   those of the constructor
+-- @tparam[opt] table options rename (function of a name -> its new name, or nil to keep it),
+--   allow_missing = false (true: init_params initialises what the file lacks),
+--   allow_extra = false, and those of the constructor
 function Module.load(...)
   local a = LOAD(...)
   local symbol, arg_params, aux_params = checkpoint.load_checkpoint(a.prefix, a.epoch)
   a.options.symbol = symbol
   local m = Module(a.options)
-  m:_set_stores(param_check.renamed(arg_params, a.rename, "Module.load"),
-    param_check.renamed(aux_params, a.rename, "Module.load"))
-  m._params_initialized = true
+  arg_params = param_check.renamed(arg_params, a.rename, "Module.load")
+  aux_params = param_check.renamed(aux_params, a.rename, "Module.load")
+  m:_set_stores(m:_check_loaded(arg_params, aux_params, a, "Module.load"))
+  m._params_initialized, m._loaded = true, { allow_missing = a.allow_missing }
   m._preload_states = a.load_optimizer_states
     and checkpoint.file_name(a.prefix, a.epoch, "states") or nil
   return m
@@ -267,7 +317,8 @@ local function choose_stores(self, shared)
   if shared then
     self._arg_store, self._aux_store = shared._arg_store, shared._aux_store
     self._param_index, self._params_initialized = shared._param_index, true
-  elseif self._params_initialized then
+    self._loaded, self._lacks_some = nil, nil
+  elseif self._params_initialized or self._lacks_some then
     check_shapes(self)
     self._arg_store, self._aux_store = self._arg_store:detached(), self._aux_store:detached()
   else
@@ -317,8 +368,13 @@ function Module:bind(...)
   self._exec_group = make_group(self, a, data, labels)
   take_parameters(self, a.shared_module)
   self._binded = true
-  if self._params_initialized then
+  if self._params_initialized or self._lacks_some then
     self:_release_inputs()
+    local ok, e = pcall(self._check_complete, self)
+    if not ok then
+      unbind(self)
+      error(e, 0)
+    end
   end
   if a.shared_module and a.shared_module.optimizer_initialized then
     self:borrow_optimizer(a.shared_module)
@@ -376,7 +432,8 @@ end
 local SET_STATES = args.form("Module:set_states",
   { list = true, { "states", "list?" }, { "value", "number?" } })
 
---- Sets states from arrays, or all to a number.
+--- Sets states from arrays, or all to a number. They stay for batches of other sizes: of arrays the
+-- first rows; a batch of more rows is E(state), until `reshape` and `set_states` are called for it.
 -- @tparam[opt] table states for each state an array or a list over devices
 -- @number[opt] value
 function Module:set_states(...)
@@ -386,13 +443,19 @@ function Module:set_states(...)
 end
 
 
---- Updates a metric with labels and the last outputs.
+--- Updates a metric with labels and the last outputs. The metric gets the labels in the order of
+-- the outputs that they belong to.
 -- @param eval_metric
--- @tparam {NDArray,...} labels
+-- @tparam {NDArray,...} labels in the order of `label_shapes`
 -- @bool[opt=false] pre_sliced `labels[i]` are those of device i
 function Module:update_metric(eval_metric, labels, pre_sliced)
   self:_need("update_metric", "binded", "params_initialized")
   self._exec_group:update_metric(eval_metric, labels, pre_sliced)
+end
+
+
+function Module:_name_labels(labels)
+  return self._exec_group:named_labels(labels)
 end
 
 

@@ -61,7 +61,7 @@ end
 -- Statistics are taken at once: the array is good only now.
 local function take(self, name, x)
   if self.matches(name) then
-    self.queue[#self.queue + 1] = { self.step, name, self.stat_func(x) }
+    self.queue[#self.queue + 1] = { self.step, name, class.keep(self.stat_func(x)) }
   end
 end
 

@@ -12,6 +12,7 @@ local BaseModule = require "tycho.module.base"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local files = require "tycho.core.files"
+local gradient_requests = require "tycho.module.gradient_requests"
 local stores = require "tycho.module.stores"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
@@ -167,9 +168,20 @@ function Module:init_optimizer(...)
   end
   self._optimizer_initialized = true
   if self._preload_states then
-    self:load_optimizer_states(self._preload_states)
+    ok, e = pcall(self._load_optimizer_states, self, self._preload_states, false)
+    self._optimizer_initialized = ok
+    if not ok then
+      error(e, 0)
+    end
     self._preload_states = nil
   end
+end
+
+
+-- The updater that has the states: the module's, or one of Tycho's own stores.
+local function updater_of(self)
+  local updater = self._update_on_kvstore and self._kvstore._updater or self._updater
+  return Class.is_a(updater, require("tycho.optimizer").Updater) and updater or nil
 end
 
 
@@ -191,6 +203,10 @@ local function introduce(self)
   end
   if self._kvstore and next(new) then
     init_store(self, new)
+  end
+  local updater = updater_of(self)
+  if updater and next(updater.waiting) ~= nil and self._exec_group then
+    updater:_settle((self:_state_targets()))
   end
 end
 
@@ -228,41 +244,97 @@ function Module:borrow_optimizer(other)
 end
 
 
-local STATES = args.form("Module:save_optimizer_states", { { "fname", "text" } })
+-- The states of the optimizer ---------------------------------------------------------------------
 
---- Writes the optimizer's states.
--- @string fname
-function Module:save_optimizer_states(...)
-  self:_need("save_optimizer_states", "optimizer_initialized")
-  local a = STATES(...)
-  if self._update_on_kvstore then
-    self._kvstore:save_optimizer_states(a.fname)
-  else
-    files.write(a.fname, self._updater:get_states(), self:_func("save_optimizer_states"))
+-- Parameters that are updated.
+local function trained_names(self)
+  local reqs = self._exec_group and gradient_requests.read(self._exec_group, self._grad_req) or {}
+  local names = {}
+  for name, req in pairs(reqs) do
+    names[name] = req ~= "null" or nil
   end
+  return names
 end
 
 
---- Reads the optimizer's states.
+-- The number of the device that a parameter is updated on.
+local function device_of(self, name, weight)
+  local entry = self._update_on_kvstore and self._kvstore._entries
+    and self._kvstore._entries[name]
+  return (entry and entry.stored or weight).context.device_id
+end
+
+
+--- What the optimizer has states for: of this module, and of those that share its parameters (not
+-- for users).
+-- @treturn table list as `optimizer/saved_states.lua` has it
+-- @treturn table names of indices
+function Module:_state_targets()
+  local targets, names, trained, numbered = {}, {}, trained_names(self), {}
+  local n = #self._context
+  for name, index in pairs(self._param_index) do
+    numbered[#numbered + 1] = { index, name, self._arg_store:on_devices(name) }
+  end
+  table.sort(numbered, function(a, b) return a[1] < b[1] end)
+  for _, entry in ipairs(numbered) do
+    local index, name, arrays = unpack(entry)
+    for d = 1, arrays and (self._update_on_kvstore and 1 or n) or 0 do
+      local number = self._update_on_kvstore and index or index * n + d - 1
+      names[number] = name
+      targets[#targets + 1] = { key = self._update_on_kvstore and name or number, name = name,
+        weight = arrays[d], device = device_of(self, name, arrays[d]),
+        required = trained[name] == true }
+    end
+  end
+  return targets, names
+end
+
+
+local STATES = args.form("Module:save_optimizer_states", { { "fname", "text" } })
+
+--- Writes the optimizer's states and the counts of its updates, with the optimizer's name and what
+-- shapes the states.
+-- @string fname
+function Module:save_optimizer_states(...)
+  self:_need("save_optimizer_states", "optimizer_initialized")
+  local a, updater = STATES(...), updater_of(self)
+  if not updater then
+    return self._kvstore:save_optimizer_states(a.fname)
+  end
+  local _, names = self:_state_targets()
+  files.write(a.fname, updater:_get_states(false, names), self:_func("save_optimizer_states"))
+end
+
+
+--- Reads a file of states (not for users).
+-- @string fname
+-- @bool keep_unknown whether parameters that come later have states in it
+function Module:_load_optimizer_states(fname, keep_unknown)
+  local updater, func = updater_of(self), self:_func("load_optimizer_states")
+  if not updater then
+    return self._kvstore:load_optimizer_states(fname)
+  end
+  local targets = self:_state_targets()
+  files.parse(fname, func, function(bytes)
+    return updater:_prepare_states(bytes,
+      { func = func, targets = targets, keep_unknown = keep_unknown })
+  end)()
+  self._optimizer = updater.optimizer
+end
+
+
+--- Reads the optimizer's states and the counts of its updates. Those of another optimizer or of
+-- other parameters are E(state), and nothing has changed then; the states of a parameter are found
+-- by its name, so the number of devices may be another one.
 -- @string fname
 function Module:load_optimizer_states(...)
-  self:_need("load_optimizer_states", "optimizer_initialized")
-  local a = STATES(...)
-  if self._update_on_kvstore then
-    self._kvstore:load_optimizer_states(a.fname)
-  else
-    files.parse(a.fname, self:_func("load_optimizer_states"), function(bytes)
-      self._updater:set_states(bytes)
-    end)
-  end
+  self:_need("load_optimizer_states", "binded", "optimizer_initialized")
+  self:_load_optimizer_states(STATES(...).fname, false)
 end
 
 
 function Module:_updaters()
-  local updater = self._updater
-  if self._update_on_kvstore then
-    updater = self._kvstore._updater
-  end
+  local updater = updater_of(self)
   return updater and { { updater, self } } or {}
 end
 

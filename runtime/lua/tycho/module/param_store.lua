@@ -33,7 +33,8 @@ local ParamStore = Class:extend("ParamStore")
 --- @bool[opt=false] copied whether there are copies from the beginning
 -- @tparam[opt] table kept arrays by name: the values until there are arrays
 function ParamStore:init(copied, kept)
-  self._copied, self._kept, self._arrays, self._copies = copied or false, kept or {}, {}, named{}
+  self._copied, self._kept, self._arrays, self._copies =
+    copied or false, class.keep(kept or {}), {}, named{}
   self.stale, self.blank = false, {}
 end
 
@@ -42,8 +43,7 @@ end
 
 -- A new host array with the values that the devices' arrays have in common, or with their mean.
 local function copy_of(arrays, mean, name)
-  local x = class.new(arrays[1]._shape, arrays[1]._dtype, HOST, FUNC)
-  rawset(x, "_kept", true)                               -- ty.scope leaves it
+  local x = class.keep(class.new(arrays[1]._shape, arrays[1]._dtype, HOST, FUNC))
   return slices.mean(x, mean and arrays or { arrays[1] }, FUNC, name)
 end
 
@@ -77,6 +77,22 @@ function ParamStore:arrays()
     list[name] = x
   end
   return list
+end
+
+
+--- As `arrays`, of the names that were given values.
+function ParamStore:given()
+  local list = self:arrays()
+  for name in pairs(self.blank) do
+    list[name] = nil
+  end
+  return list
+end
+
+
+--- The arrays of a name on all devices; nil: it has none yet.
+function ParamStore:on_devices(name)
+  return self._arrays[name]
 end
 
 

@@ -66,6 +66,11 @@ function ParameterModule:get_params()
 end
 
 
+function ParameterModule:_own_params()
+  return self._arg_store:arrays(), self._aux_store:arrays()
+end
+
+
 function ParameterModule:_read_params()
   self:_need("get_params", "params_initialized")
   return self._arg_store:values(), self._aux_store:values()

@@ -4,13 +4,13 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
-local next = require("tycho.core.iterate").next
+local iterate = require "tycho.core.iterate"
+local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.core.args"
 local BaseModule = require "tycho.module.base"
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local descriptions = require "tycho.module.descriptions"
-local Error = require "tycho.core.error"
 local init = require "tycho.initializer"
 local nd = require "tycho.ndarray"
 local param_check = require "tycho.model.param_check"
@@ -45,24 +45,15 @@ local function each_wanted(self, wanted, a, f)
 end
 
 
---- Refuses given parameters that are missing or of another shape, before
--- anything is written (not for users).
--- @tparam table wanted which ones: a set, or nil for all
+--- Refuses given parameters that are missing, or of another shape or network, before anything is
+-- written: E(name), E(shape) with the lists of `set_params` (not for users).
+-- @tparam table own parameters by name, arrays or shapes
+-- @tparam table own_auxs auxiliary states likewise
 -- @tparam table a checked options of init_params
-function Module:_check_params(wanted, a)
-  param_check.check_names(a.arg_params, "Module:init_params")
-  param_check.check_names(a.aux_params, "Module:init_params")
-  each_wanted(self, wanted, a, function(name, own, given)
-    local source, shape = given and given[name], own:shape(name)
-    if given and source == nil and not a.allow_missing then
-      Error.raise{ code = "name", func = "Module:init_params", argument = name,
-        message = ("'%s' is not among the given parameters (allow_missing = true initialises it)")
-          :format(name) }
-    elseif class.is_array(source) and not tables.same(source.shape, shape) then
-      Error.raise{ code = "shape", func = "Module:init_params", argument = name, expected = shape,
-        got = source.shape, message = "the shapes differ" }
-    end
-  end)
+function Module:_check_given(own, own_auxs, a)
+  param_check.check({ own, own_auxs }, { a.arg_params, a.aux_params },
+    { allow_missing = a.allow_missing, allow_extra = a.allow_extra or "some",
+      what = "initialises them" }, self:_func("init_params"))
 end
 
 
@@ -77,15 +68,15 @@ local function fill_one(x, name, given, initializer, attrs)
       call.copy(x, source, "Module:init_params", name)
     end
   elseif initializer then
-    initializer(init.InitDesc(name, attrs[name], initializer), x)
+    class.outside(initializer, init.InitDesc(name, attrs[name], initializer), x)
   end
   return source ~= nil or initializer ~= nil
 end
 
 
 --- Fills parameters of this module, in order of their names (not for users).
--- @tparam table wanted
--- @tparam table a as `_check_params` had them
+-- @tparam ?table wanted names as a set; nil: all
+-- @tparam table a as `_check_given` had them
 -- @param initializer
 function Module:_fill_params(wanted, a, initializer)
   local attrs = self._symbol:attr_dict()
@@ -138,12 +129,41 @@ function Module:_release_inputs(given)
 end
 
 
+--- Parameters that were never given a value (not for users).
+-- @treturn table set
+function Module:_blank_names()
+  local names = {}
+  for _, store in ipairs{ self._arg_store, self._aux_store } do
+    for name in pairs(store.blank) do
+      names[name] = true
+    end
+  end
+  return names
+end
+
+
+--- After binding parameters of a file: those that it lacked are E(name), or, where it may lack
+-- some, left to `init_params` (not for users).
+function Module:_check_complete()
+  if self._loaded == nil or next(self:_blank_names()) == nil then
+    return
+  end
+  param_check.check({ self._arg_store:arrays(), self._aux_store:arrays() },
+    { self._arg_store:given(), self._aux_store:given() },
+    { allow_missing = self._loaded.allow_missing, allow_extra = true,
+      what = "leaves them to init_params" }, "Module:bind")
+  self._params_initialized, self._lacks_some = false, true
+end
+
+
 local INIT = args.form("Module:init_params", BaseModule.INIT_PARAMS)
 
---- Gives parameters their first values: given ones win over the initializer.
+--- Gives parameters their first values: given ones win over the initializer. Where a file was
+-- loaded with `allow_missing`, those that it lacked get theirs.
 -- @tparam[opt] table options initializer = Uniform(0.01), arg_params, aux_params,
 --   allow_missing = false (a name that is not among given parameters is initialised instead of
---   E(name)), force_init = false, allow_extra
+--   E(name)), force_init = false, allow_extra = false (names of other networks are ignored
+--   if own ones are given, too; true: in any case)
 function Module:init_params(...)
   local a = INIT(...)
   if self:_is_done("init_params", "params_initialized", a.force_init) then
@@ -154,9 +174,17 @@ function Module:init_params(...)
     self:_release_inputs(a.arg_params)
   end
   local initializer = BaseModule._initializer(a.initializer)
-  self:_check_params(nil, a)
-  self:_fill_params(nil, a, initializer)
+  local wanted = self._lacks_some and not a.force_init and self:_blank_names() or nil
+  self:_check_given(self._arg_store:arrays(), self._aux_store:arrays(), a)
+  self:_fill_params(wanted, a, initializer)
+  self._lacks_some = nil
   self:_have_params(false)
+end
+
+
+function Module:_own_params(given)
+  self:_release_inputs(given)
+  return self._arg_store:arrays(), self._aux_store:arrays()
 end
 
 
@@ -173,7 +201,7 @@ function Module:set_params(...)
   self:_need("set_params", "binded")
   self:_release_inputs(a.arg_params)
   param_check.check({ self._arg_store:arrays(), self._aux_store:arrays() },
-    { a.arg_params, a.aux_params }, a, "Module:set_params")
+    { a.arg_params or {}, a.aux_params or {} }, a, "Module:set_params")
   if not a.allow_missing then
     return self:init_params{ initializer = null, arg_params = a.arg_params or {},
       aux_params = a.aux_params or {}, force_init = true }

@@ -19,15 +19,46 @@ local is_plain, null = values.is_plain, values.null
 local Module = {}                                        -- methods, for module/module.lua
 
 
--- Shapes of a batch's data; for a list of batches, those of all together.
-local function shapes_of(self, batch)
-  local parts, shapes = is_plain(batch) and batch, {}
-  for k, x in ipairs((parts and parts[1] or batch).data or {}) do
-    local bound = self._exec_group.data_shapes[k]
+-- Batches -----------------------------------------------------------------------------------------
+
+-- A batch with its arrays in the order in which they are bound: by name, where it says the names.
+local function in_bound_order(self, batch)
+  local group = self._exec_group
+  local data = descriptions.order(batch.provide_data, group.data_shapes)
+  local labels = descriptions.order(batch.provide_label, self:_bound_labels())
+  if not (data or labels) then
+    return batch
+  end
+  local function ordered(list, order)
+    return order and list and tables.pick(list, order) or list
+  end
+  return io_data.DataBatch{
+    data = ordered(batch.data, data), provide_data = ordered(batch.provide_data, data),
+    label = ordered(batch.label, labels), provide_label = ordered(batch.provide_label, labels),
+  }
+end
+
+
+local function all_in_bound_order(self, batch)
+  if not is_plain(batch) then
+    return in_bound_order(self, batch)
+  end
+  local list = {}
+  for i, part in ipairs(batch) do
+    list[i] = in_bound_order(self, part)
+  end
+  return list
+end
+
+
+-- Shapes of arrays of a batch, or, for a list of batches, of all together.
+local function shapes_of(list, bound, parts)
+  local shapes = {}
+  for k, x in ipairs(list or {}) do
     local shape = class.is_array(x) and x.shape
       or nd._as_array(x, "float32", "Module:forward").shape
-    local axis = bound and descriptions.batch_axis(bound) or -1
-    if parts and axis >= 0 then
+    local axis = bound and bound[k] and descriptions.batch_axis(bound[k]) or 0
+    if parts and axis >= 0 and shape[axis + 1] then
       shape[axis + 1] = shape[axis + 1] * #parts
     end
     shapes[k] = shape
@@ -36,28 +67,19 @@ local function shapes_of(self, batch)
 end
 
 
-local function describe_like(bound, shapes)
+-- Descriptions like given ones, with other shapes.
+local function describe_like(descs, shapes)
   local list = {}
-  for k, d in ipairs(bound) do
+  for k, d in ipairs(descs) do
     list[k] = io_data.DataDesc(d.name, shapes[k] or d.shape, d.dtype, d.layout or null)
   end
   return list
 end
 
 
-local function label_shapes_of(self, batch, parts)
-  local shapes = {}
-  for k, x in ipairs(batch.label) do
-    shapes[k] = x.shape
-    shapes[k][1] = shapes[k][1] * (parts and #parts or 1)
-  end
-  return describe_like(self._exec_group.label_shapes, shapes)
-end
-
-
--- Whether the batch has the shapes of the current executors. Runs for every
+-- Whether the batch's data have the shapes of the current executors. Runs for every
 -- batch, so it makes no tables.
-local function fits(group, batch)
+local function data_fit(group, batch)
   local list, bound = batch.data, group.data_shapes
   local same = list and #list == #bound
   for k = 1, same and #bound or 0 do
@@ -65,6 +87,104 @@ local function fits(group, batch)
     same = same and class.is_array(x) and tables.same(x._shape, bound[k].shape)
   end
   return same
+end
+
+
+-- Labels ------------------------------------------------------------------------------------------
+
+--- Descriptions of the labels as they were bound, or else their names (not for users).
+function Module:_bound_labels()
+  return self._exec_group.label_shapes or self._exec_group.label_descs or self._label_arguments
+end
+
+
+local function has_labels(batch)
+  return batch.label ~= nil and #batch.label > 0
+end
+
+
+-- Whether the current executors can take the labels of a batch: those of a training batch count,
+-- even if earlier batches had none. Shapes are compared where they were derived, not given.
+local function labels_fit(self, first, is_train)
+  local group = self._exec_group
+  local bound = group.label_shapes
+  local count = bound and #bound or 0
+  if not has_labels(first) or count == 0 and not is_train then
+    return true
+  elseif count < #self._label_arguments and count < #first.label and self._for_training then
+    return false
+  end
+  local same = true
+  for k = 1, group:has_guessed_labels() and count or 0 do
+    local x = first.label[k]
+    same = same and class.is_array(x) and tables.same(x._shape, bound[k].shape)
+  end
+  return same
+end
+
+
+-- Element types of undescribed labels: what follows from the data, else float32.
+local function label_types(self, data)
+  local types, found = {}, {}
+  for _, d in ipairs(data) do
+    types[d.name] = d.dtype
+  end
+  local inferred = self._symbol:infer_type_partial(types)
+  for i, name in ipairs(self._symbol:list_arguments()) do
+    found[name] = values.value(inferred[i])
+  end
+  return found
+end
+
+
+-- Names of a batch's labels: those that it says, if they are the symbol's; else as they were bound
+-- or as the module has them.
+local function label_names(self, first)
+  local names = descriptions.names(
+    descriptions.list(first.provide_label, "Module:forward", "provide_label"))
+  local known = tables.positions(self._label_arguments)
+  local own = #names >= #first.label
+  for _, name in ipairs(names) do
+    own = own and known[name] ~= nil
+  end
+  local bound = self._exec_group.label_shapes
+  return own and names or bound and #bound >= #first.label and descriptions.names(bound)
+    or self._label_arguments
+end
+
+
+-- Descriptions of a batch's labels.
+local function describe_labels(self, first, parts, data)
+  local known, names, types, descs = {}, label_names(self, first), nil, {}
+  for _, list in ipairs{ self._exec_group.label_descs or {},
+      descriptions.list(first.provide_label, "Module:forward", "provide_label") or {} } do
+    for _, d in ipairs(list) do
+      known[d.name] = d
+    end
+  end
+  for k = 1, math.min(#names, #first.label) do
+    types = types or not known[names[k]] and label_types(self, data) or nil
+    descs[k] = known[names[k]] or io_data.DataDesc(names[k], {}, types[names[k]])
+  end
+  return describe_like(descs, shapes_of(first.label, descs, parts))
+end
+
+
+-- Descriptions of the labels that a batch of this size would have.
+local function scale_labels(labels, data)
+  local rows, shapes = nil, {}
+  for _, d in ipairs(data) do
+    local axis = descriptions.batch_axis(d)
+    rows = rows or axis >= 0 and d.shape[axis + 1] or nil
+  end
+  for k, d in ipairs(labels) do
+    local axis = descriptions.batch_axis(d)
+    shapes[k] = tables.copied(d.shape)
+    if axis >= 0 and rows then
+      shapes[k][axis + 1] = rows
+    end
+  end
+  return describe_like(labels, shapes)
 end
 
 
@@ -108,29 +228,50 @@ function Module:_reshape(data, labels, func)
 end
 
 
--- Reshapes when the batch has other shapes than the current executors.
-local function adapt(self, batch)
+-- Goes on with executors for a batch without labels. They have labels nevertheless where some were
+-- bound, since later batches of this size may bring them.
+local function reshape_unlabelled(self, data)
   local group = self._exec_group
-  if fits(group, batch) then
+  if group:choose_by_data(data) then
+    return
+  elseif group.label_descs then
+    local labels = scale_labels(group.label_descs, data)
+    local ok, e = pcall(self._reshape, self, data, labels, "Module:forward")
+    if ok then
+      return group:guess_labels()
+    elseif not Error.is_error(e) or e.code ~= "shape" then
+      error(e, 0)
+    end
+  end
+  self:_reshape(data, nil, "Module:forward")
+end
+
+
+-- Reshapes when the batch has other shapes than the current executors, or labels that they lack.
+local function adapt(self, batch, is_train)
+  local group = self._exec_group
+  local parts = is_plain(batch) and batch
+  local first = parts and parts[1] or batch
+  local with_labels = labels_fit(self, first, is_train)
+  if with_labels and data_fit(group, batch) then
     return
   end
-  local shapes = shapes_of(self, batch)
+  local shapes = shapes_of(first.data, group.data_shapes, parts)
   local same = #shapes == #group.data_shapes
   for k, d in ipairs(group.data_shapes) do
     same = same and tables.same(shapes[k], d.shape)
   end
-  if same then
+  if same and with_labels then
     return
   end
-  local parts = is_plain(batch) and batch
-  local first = parts and parts[1] or batch
-  local data = not parts and first.provide_data or describe_like(group.data_shapes, shapes)
-  local labels = not parts and first.provide_label or nil
-  if not labels and group.label_shapes and first.label and #first.label > 0 then
-    labels = label_shapes_of(self, first, parts)
+  local described = not parts
+    and descriptions.list(first.provide_data, "Module:forward", "data_shapes")
+  local data = describe_like(described or group.data_shapes, shapes)
+  if has_labels(first) and (group.label_descs or is_train) and #self:_bound_labels() > 0 then
+    self:_reshape(data, describe_labels(self, first, parts, data), "Module:forward")
+  else
+    reshape_unlabelled(self, data)
   end
-  data = descriptions.list(data, "Module:forward", "data_shapes")
-  self:_reshape(data, labels, "Module:forward")
 end
 
 
@@ -146,8 +287,11 @@ function Module:forward(data_batch, is_train)
     local a = FORWARD(data_batch)
     data_batch, is_train = a.data_batch, a.is_train
   end
-  local batch = BaseModule._batch(data_batch, "Module:forward")
-  adapt(self, batch)
+  if is_train == nil then
+    is_train = self._for_training
+  end
+  local batch = all_in_bound_order(self, BaseModule._batch(data_batch, "Module:forward"))
+  adapt(self, batch, is_train)
   self:_cut_backward()
   self._exec_group:forward(batch, is_train)
 end

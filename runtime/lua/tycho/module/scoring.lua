@@ -37,11 +37,11 @@ function BaseModule:score(...)
   local metric, n = evaluation.metric(a.eval_metric), 0
   evaluation.check_iterator(a.eval_data, self:_func("score"), "eval_data")
   if a.reset then
-    a.eval_data:reset()
+    class.outside(a.eval_data.reset, a.eval_data)
   end
   metric:reset()
   while n ~= a.num_batch do
-    local batch = a.eval_data:next()
+    local batch = evaluation.next_batch(self, a.eval_data)
     if batch == nil then
       break
     end
@@ -66,9 +66,9 @@ local ITERATE = args.form("Module:iter_predict", {
 
 -- Outputs without the rows that only fill the batch: views.
 local function trimmed(self, batch)
-  local list, pad = {}, batch.pad or 0
+  local list, pad, func = {}, batch.pad or 0, self:_func("predict")
   for i, x in ipairs(self:get_outputs()) do
-    list[i] = pad > 0 and slices.view(x, 0, x._shape[1] - pad) or x
+    list[i] = pad ~= 0 and evaluation.without_pad(x, pad, self.output_names[i], func) or x
   end
   return list
 end
@@ -84,11 +84,11 @@ function BaseModule:iter_predict(...)
   local a, n = ITERATE(...), -1
   evaluation.check_iterator(a.eval_data, self:_func("iter_predict"), "eval_data")
   if a.reset then
-    a.eval_data:reset()
+    class.outside(a.eval_data.reset, a.eval_data)
   end
   return function()
     n = n + 1
-    local batch = n ~= a.num_batch and a.eval_data:next() or nil
+    local batch = n ~= a.num_batch and evaluation.next_batch(self, a.eval_data) or nil
     if batch == nil then
       return nil
     end

@@ -16,6 +16,8 @@ local BaseModule = require "tycho.module.base"
 local descriptions = require "tycho.module.descriptions"
 local Error = require "tycho.core.error"
 local io_data = require "tycho.io.data"
+local null = require("tycho.core.values").null
+local param_check = require "tycho.model.param_check"
 
 --- A chain of modules.
 -- @type SequentialModule
@@ -182,6 +184,36 @@ local function check_unique(self)
 end
 
 
+function SequentialModule:_own_params(given)
+  local own_args, own_auxs = {}, {}
+  for _, m in ipairs(self._modules) do
+    local arg_params, aux_params = m:_own_params(given)
+    if not arg_params then
+      return nil
+    end
+    for name, x in pairs(arg_params) do
+      own_args[name] = x
+    end
+    for name, x in pairs(aux_params) do
+      own_auxs[name] = x
+    end
+  end
+  return own_args, own_auxs
+end
+
+
+-- Compares given parameters with those of all modules together.
+local function check_given(self, a, allow_extra, method)
+  local own_args, own_auxs = self:_own_params(a.arg_params)
+  if own_args then
+    param_check.check({ own_args, own_auxs }, { a.arg_params, a.aux_params }, {
+      allow_missing = a.allow_missing, allow_extra = allow_extra,
+      what = method == "init_params" and "initialises them" or nil,
+    }, "SequentialModule:" .. method)
+  end
+end
+
+
 local INIT = args.form("SequentialModule:init_params", BaseModule.INIT_PARAMS)
 
 --- Gives the parameters of all modules their first values.
@@ -191,10 +223,31 @@ function SequentialModule:init_params(...)
     return
   end
   self:_need("init_params", "binded")
+  check_given(self, a, a.allow_extra or "some", "init_params")
   for _, m in ipairs(self._modules) do
     m:init_params{ initializer = a.initializer, arg_params = a.arg_params,
       aux_params = a.aux_params, allow_missing = a.allow_missing, force_init = a.force_init,
-      allow_extra = a.allow_extra }
+      allow_extra = true }
+  end
+  check_unique(self)
+  self._params_initialized = true
+end
+
+
+local SET = args.form("SequentialModule:set_params", BaseModule.SET_PARAMS)
+
+--- Sets the parameters of all modules, with the errors of `Module:set_params`.
+function SequentialModule:set_params(...)
+  local a = SET(...)
+  if self:_is_done("set_params", "params_initialized", a.force_init) then
+    return
+  end
+  self:_need("set_params", "binded")
+  a.arg_params, a.aux_params = a.arg_params or {}, a.aux_params or {}
+  check_given(self, a, a.allow_extra, "set_params")
+  for _, m in ipairs(self._modules) do
+    m:set_params(a.arg_params, a.aux_params, { allow_missing = a.allow_missing, allow_extra = true,
+      force_init = a.force_init })
   end
   check_unique(self)
   self._params_initialized = true
@@ -259,9 +312,11 @@ end
 
 -- Descriptions of a module's outputs as data of the next one.
 local function provided(m, outputs)
-  local names, list = m.data_names, {}
+  local bound, list = m.data_shapes or {}, {}
   for i, x in ipairs(outputs) do
-    list[i] = io_data.DataDesc(names[i] or ("data" .. i), x.shape)
+    local d = bound[i] or {}
+    local name = d[1] or m.data_names[i] or ("data%d"):format(i)
+    list[i] = io_data.DataDesc(name, x.shape, d.dtype, d.dtype and (d.layout or null) or nil)
   end
   return list
 end
@@ -325,6 +380,17 @@ function SequentialModule:update_metric(eval_metric, labels, pre_sliced)
       m:update_metric(eval_metric, labels, pre_sliced)
     end
   end
+end
+
+
+-- Those of the last module that takes labels.
+function SequentialModule:_name_labels(labels)
+  for i = #self._modules, 1, -1 do
+    if self._metas[i].take_labels then
+      return self._modules[i]:_name_labels(labels)
+    end
+  end
+  return {}
 end
 
 

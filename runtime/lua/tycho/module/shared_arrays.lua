@@ -79,16 +79,15 @@ end
 
 -- Arrays ------------------------------------------------------------------------------------------
 
---- No arrays yet, for one device. `wanting`: for each gradient the groups that have it, as a set.
+--- No arrays yet, for one device. `wanting`: for each gradient the groups that have it, as a set;
+-- `states`: module/group_states.lua.
 function shared_arrays.new()
-  return { args = {}, grads = {}, auxs = {}, buffers = {}, wanting = {} }
+  return { args = {}, grads = {}, auxs = {}, buffers = {}, wanting = {}, states = {} }
 end
 
 
 local function zeros(want)
-  local x = call.zeros(want.shape, args.DTYPES[want.dtype], want.device, FUNC)
-  rawset(x, "_kept", true)                               -- ty.scope leaves it
-  return x
+  return class.keep((call.zeros(want.shape, args.DTYPES[want.dtype], want.device, FUNC)))
 end
 
 
@@ -127,11 +126,25 @@ end
 
 -- Binding -----------------------------------------------------------------------------------------
 
+-- What is to be given where nothing follows for an argument.
+local function missing_option(self, name)
+  if tables.positions(self._label_arguments)[name] then
+    return "'label_shapes'"
+  elseif name:find("label$") then
+    return "its name in the module's 'label_names', and 'label_shapes'"
+  end
+end
+
+
 local function fail_incomplete(self, kind, list, is_known)
   for i, name in ipairs(self.arg_names) do
     if not is_known(list[i]) then
-      Error.raise{ code = kind, func = FUNC, argument = name, candidates = self.arg_names,
-        message = ("the %s of '%s' does not follow from the given inputs"):format(kind, name) }
+      local option = missing_option(self, name)
+      Error.raise{ code = kind, func = FUNC, argument = name,
+        expected = option, got = option and "nothing",
+        candidates = not option and self.arg_names or nil,
+        message = ("the %s of '%s' does not follow from the given inputs%s"):format(kind, name,
+          option and ("; give %s"):format(option) or "") }
     end
   end
 end

@@ -13,6 +13,7 @@ local container = require "tycho.ndarray.serialize"
 local Error = require "tycho.core.error"
 local random = require "tycho.ndarray.seed"
 local settings = require "tycho.optimizer.settings"
+local tables = require "tycho.core.tables"
 
 local BaseModule = {}                                    -- methods, for module/base.lua
 
@@ -45,7 +46,8 @@ function BaseModule:save_state(...)
   local arg_params, aux_params = self:_read_params()
   local states = {}
   for i, pair in ipairs(self:_updaters()) do
-    states[i] = pair[1]:get_states(true)
+    local _, names = pair[2]:_state_targets()
+    states[i] = pair[1]:_get_states(true, names)
   end
   local residuals = {}
   for i, store in ipairs(self:_stores()) do
@@ -61,16 +63,28 @@ function BaseModule:save_state(...)
 end
 
 
-local function set_optimizers(self, states)
-  local list = self:_updaters()
-  if #list ~= #states then
-    Error.raise{ code = "state", func = self:_func("load_state"),
-      expected = #states .. " optimizers", got = #list,
+-- Compares saved states with the optimizers; gives functions that put them back.
+local function prepare_optimizers(self, states)
+  local list, func = self:_updaters(), self:_func("load_state")
+  if type(states) ~= "table" or #list ~= #states then
+    Error.raise{ code = "state", func = func,
+      expected = (type(states) == "table" and #states or 0) .. " optimizers", got = #list,
       message = "the state needs the optimizers it was saved with; call init_optimizer first" }
   end
+  local commits = {}
   for i, pair in ipairs(list) do
+    local targets, names = pair[2]:_state_targets()
+    commits[i] = pair[1]:_prepare_states(states[i], { func = func, targets = targets,
+      names = names, keep_unknown = pair[2]._keeps_unknown_states, same_optimizer = true })
+  end
+  return commits
+end
+
+
+local function set_optimizers(self, commits)
+  for i, pair in ipairs(self:_updaters()) do
     local updater, given = pair[1], pair[1].optimizer
-    updater:set_states(states[i])
+    commits[i]()
     pair[2]._optimizer = updater.optimizer
     if updater.optimizer.rescales_by_batch and given.rescales_by_batch then
       updater.optimizer.rescale_grad = given.rescale_grad
@@ -103,7 +117,35 @@ local function set_numbers(self, saved)
 end
 
 
---- Goes on from a saved state. The module is bound and has an optimizer of the same kind.
+local function put_numbers_back(self, before)
+  local index = rawget(self, "_param_index")
+  for _, t in ipairs{ index or {}, before } do
+    for name in pairs(t) do
+      index[name] = before[name]
+    end
+  end
+end
+
+
+-- Parameters and optimizers, all or nothing.
+local function set_all(self, state)
+  local before = tables.copy(rawget(self, "_param_index"))
+  set_numbers(self, state.param_index)
+  local ok, result = pcall(function()
+    local commits = prepare_optimizers(self, state.optimizers)
+    self:set_params(state.arg_params, state.aux_params)
+    return commits
+  end)
+  if not ok then
+    put_numbers_back(self, before)
+    error(result, 0)
+  end
+  set_optimizers(self, result)
+end
+
+
+--- Goes on from a saved state. The module is bound and has an optimizer of the same kind, whose
+-- other settings are those of the saved one then; another kind is E(state).
 -- @string path foreign or truncated E(format)
 -- @tparam[opt] table options train_data: put back to its place
 -- @treturn table `{epoch, nbatch, early, loss_scale}`
@@ -114,9 +156,7 @@ function BaseModule:load_state(...)
     Error.raise{ code = "format", func = self:_func("load_state"), argument = a.path,
       message = ("'%s' is not the state of a training"):format(a.path) }
   end
-  self:set_params(state.arg_params, state.aux_params)
-  set_numbers(self, state.param_index)
-  set_optimizers(self, state.optimizers)
+  set_all(self, state)
   for i, store in ipairs(self:_stores()) do
     store:_set_residuals(state.residuals and state.residuals[i] or {})
   end

@@ -18,6 +18,7 @@ local class = require "tycho.ndarray.class"
 local counted_from_1 = require "tycho.core.list"
 local Error = require "tycho.core.error"
 local gc = require "tycho.core.gc"
+local recording = require "tycho.ndarray.recording"
 
 local C = native.C
 local own = class.own
@@ -59,6 +60,9 @@ end
 
 
 local function submit(op, func, nattr, nin, nout, a, b)
+  if recording.on then
+    recording.note_line()
+  end
   local code = C.ty_call(op, attr, nattr, ins, nin, outs, nout)
   if code ~= 0 then
     recover(code, op, func, attr, nattr, nin, nout, a, b)
@@ -92,6 +96,9 @@ end
 -- @treturn NDArray
 function call.cached(entry, func, out, holder)
   put_out(out, func)
+  if recording.on then
+    recording.note_line()
+  end
   local code = C.ty_call(entry.op, entry.attr, entry.nattr, ins, entry.nin, outs, 1)
   if code ~= 0 then
     recover(code, entry.op, func, entry.attr, entry.nattr, entry.nin, 1, holder, entry)
@@ -253,7 +260,15 @@ function call.copy(to, from, func, argument)
     Error.raise{ code = "shape", func = func, argument = argument, expected = to.shape,
       got = from.shape, message = "the shapes differ" }
   end
-  native.check(C.ty_tensor_copy(to._h, from._h), func)
+  if not recording.on then
+    native.check(C.ty_tensor_copy(to._h, from._h), func)
+    return to
+  end
+  recording.note_line()
+  if to._dtype ~= from._dtype and to._device ~= from._device then
+    from = from:astype(to.dtype)                         -- two steps, each with its gradient
+  end
+  native.check(C.ty_copy(to._h, from._h), func)
   return to
 end
 

@@ -3,7 +3,8 @@
 --
 -- An array is `{_h, _shape, _size, _dtype, _device}`: the owned handle, and what the tensor is,
 -- read once because a tensor never changes these. `_readonly` (what monitors hand out), `_owner`
--- (foreign memory) and `_kept` (bound by an executor: scopes leave it) are set where they apply.
+-- (foreign memory) and `_kept` (an object of the engine has it: scopes leave it) are set where they
+-- apply.
 -- `_shape` never leaves the library; the field `shape` is a copy. After `free` the first five are
 -- gone, and asking for one of them is E(state).
 --
@@ -21,7 +22,9 @@ local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local gc = require "tycho.core.gc"
 local list = require "tycho.core.list"
+local recording = require "tycho.ndarray.recording"
 local tables = require "tycho.core.tables"
+local values = require "tycho.core.values"
 
 local C, check = native.C, native.check
 local ffi_gc, setmetatable, tonumber = ffi.gc, setmetatable, tonumber
@@ -29,9 +32,9 @@ local ffi_gc, setmetatable, tonumber = ffi.gc, setmetatable, tonumber
 local class = {}
 
 --- An array. Fields, all read-only: shape (a table, from 1), ndim, size (elements), dtype, context
--- (ctx), T (transposed), stype ("default"), writable. `x[key]` is a part: a number from 0, a text
--- such as "1:3, :", a list of both; arithmetic and comparison by method (`x:gt(0)`). All operators
--- whose first input is an array are methods, too.
+-- (ctx), T (transposed), stype ("default"), writable, grad (after attach_grad), fresh_grad.
+-- `x[key]` is a part: a number from 0, a text such as "1:3, :", a list of both; arithmetic and
+-- comparison by method (`x:gt(0)`). All operators whose first input is an array are methods, too.
 local NDArray = Class:extend("NDArray")
 class.NDArray = NDArray
 args.class("array", NDArray)
@@ -210,8 +213,22 @@ end
 -- @int offset bytes
 -- @string func for errors
 function class.view(x, shape, offset, func)
-  check(C.ty_tensor_view(x._h, describe(shape, x._dtype, x._device, func), offset, made), func)
+  if recording.on then
+    recording.note_line()
+  end
+  check(C.ty_view(x._h, describe(shape, x._dtype, x._device, func), offset, made), func)
   local v = class.share(made[0])
+  rawset(v, "_readonly", x._readonly)
+  rawset(v, "_owner", x._owner)
+  return v
+end
+
+
+--- Another array on the same memory, without a history.
+function class.detached(x)
+  check(C.ty_tensor_view(x._h, describe(x._shape, x._dtype, x._device), 0, made))
+  local v = class.share(made[0])
+  check(C.ty_detach(v._h))
   rawset(v, "_readonly", x._readonly)
   rawset(v, "_owner", x._owner)
   return v
@@ -231,6 +248,7 @@ function class.writable(x, func)
     Error.raise{ code = "state", func = func,
       message = "the array is read-only; copy it first: x:copy()" }
   end
+  recording.note_write(x)
 end
 
 
@@ -260,6 +278,21 @@ local function nothing()
 end
 
 
+local kind, fresh = ffi.new("int[1]"), ffi.new("int[1]")
+
+-- Whether backward has written an array's gradient since it was last asked for with clear.
+local function read_history(h, clear)
+  check(C.ty_history(h, clear, kind, fresh))
+  return fresh[0] ~= 0
+end
+
+
+--- Has `fresh_grad` be false until the next backward.
+function class.clear_fresh(x)
+  read_history(x._h, 1)
+end
+
+
 --- What `x.name` gives when it is neither a raw field nor a method.
 class.fields = {
   shape   = function(x) return list(tables.copied(x._shape)) end,
@@ -271,15 +304,16 @@ class.fields = {
   stype   = function() return "default" end,
   handle  = function(x) return x._h end,
   writable = function(x) return not x._readonly end,
-  grad    = nothing,
+  grad    = function(x) return rawget(x, "_grad") end,
+  fresh_grad = function(x) return read_history(x._h, 0) end,
   T       = function(x) return #x._shape < 2 and x or x:transpose() end,
   -- private
   _h = freed, _shape = freed, _size = freed, _dtype = freed, _device = freed,
-  _readonly = nothing, _owner = nothing, _kept = nothing,
+  _readonly = nothing, _owner = nothing, _kept = nothing, _grad = nothing,
 }
 
 
-local OWN = { "_h", "_shape", "_size", "_dtype", "_device", "_owner" }
+local OWN = { "_h", "_shape", "_size", "_dtype", "_device", "_owner", "_grad" }
 
 -- Drops the handle now; queued work keeps the memory until it is done.
 function class.drop(x)
@@ -325,6 +359,52 @@ local function spare(set, outer, value, depth)
 end
 
 
+--- Has scopes leave arrays that an object keeps.
+-- @param x an array, or a plain table of arrays and such tables; anything else is left as it is
+-- @return x
+function class.keep(x)
+  if type(x) == "table" and getmetatable(x) == NDArray then
+    rawset(x, "_kept", true)
+  elseif values.is_plain(x) then
+    for _, inner in pairs(x) do
+      class.keep(inner)
+    end
+  end
+  return x
+end
+
+
+--- Has `ty.scope` leave the array: for classes of one's own that keep arrays from call to call.
+-- @treturn NDArray itself
+function NDArray.keep(x)
+  return class.keep(x)
+end
+
+
+local function return_to(count, set, ok, ...)
+  open_scopes, scope_arrays = count, set
+  if not ok then
+    error((...), 0)
+  end
+  return ...
+end
+
+
+--- Calls f outside of all scopes: what it makes belongs to the object that has it called, as the
+-- states of an optimizer, and goes when nothing has it any more.
+-- @tparam function f
+-- @param ... its arguments
+-- @return the results of f
+function class.outside(f, ...)
+  if open_scopes == 0 then
+    return f(...)
+  end
+  local count, set = open_scopes, scope_arrays
+  open_scopes, scope_arrays = 0, nil
+  return return_to(count, set, pcall(f, ...))
+end
+
+
 local function leave(outer, ok, ...)
   local set = scope_arrays
   open_scopes, scope_arrays = open_scopes - 1, outer
@@ -343,8 +423,9 @@ local function leave(outer, ok, ...)
 end
 
 
---- Runs f and frees the arrays that were made inside, except those it returns (also in tables) and
--- those that an executor holds. The results are f's.
+--- Runs f and frees the arrays that were made inside, except those that it returns (also in
+-- tables), those that objects of the engine keep (executors, modules, optimizers, stores,
+-- iterators), and those on which `keep` was called. The results are f's.
 -- @tparam function f
 function class.scope(f)
   if type(f) ~= "function" then

@@ -3,8 +3,10 @@
 -- They are written in the reference's format, unless the name ends in `.npy`, `.npz` (NumPy's) or
 -- `.safetensors`; a file is read as what its first bytes say. A dictionary is written sorted
 -- by name, a list of `{name, array}` in its order, a list or one array without names (`arr_0`,
--- `arr_1` ... in the other formats). Writing is atomic and waits for the arrays. Sparse
--- records load as dense arrays.
+-- `arr_1` ... in `.npz` and `.safetensors`). Writing is atomic and waits for the arrays. Sparse
+-- records load as dense arrays, integers of types that arrays do not have as wider ones: int16 and
+-- uint16 as int32, uint32 and uint64 as int64. Arrays without elements are left out of files with
+-- names and refused in others.
 --
 -- @module tycho.ndarray.files
 
@@ -174,8 +176,8 @@ local OWN = "\x12\x01\0\0\0\0\0\0"                   -- how a file in the refere
 local HEAD = 24                          -- bytes that tell formats apart
 
 -- The formats of others, in the order in which they are asked. `is_mine(head, file)`: whether a
--- file is of this one; `load(file)`: the arrays as {name, array}, whether the names count, what
--- else the file says of itself.
+-- file is of this one; `load(file)`: the arrays as {name, array}, `ty.null` for one without
+-- elements, whether the names count, what else the file says of itself.
 local FORMATS = {
   { name = "sharded", is_mine = function(head, file)
     return sharded().is_mine(head, file.path)
@@ -221,9 +223,14 @@ local function other_contents(file)
   end
   local dict, names = {}, {}
   for i, pair in ipairs(list) do
-    names[i], dict[named and pair[1] or i] = pair[1], values.value(pair[2])
+    if pair[2] ~= values.null then
+      names[#names + 1], dict[named and pair[1] or i] = pair[1], pair[2]
+    end
   end
-  return named and named_table(dict) or dict, named and names or nil, metadata
+  if named then
+    return named_table(dict), counted_from_1(names), metadata
+  end
+  return counted_from_1(dict)
 end
 
 
@@ -232,8 +239,8 @@ local LOAD = args.form("nd.load", { { "fname", "text" } })
 --- Reads a file of arrays: in the reference's format, NumPy's, safetensors, PyTorch's, GGUF, or the
 -- index of several files. Arrays of the last four take memory when they are first used, and keep
 -- the file open until then.
--- @string fname path; missing E(io), damaged E(format)
--- @treturn table dictionary, or list where the file has no names
+-- @string fname path; missing E(io), damaged E(format), which says what another program's file is
+-- @treturn table dictionary, or list where the file has no names: `ty.nd.load("x.npy")[1]`
 -- @treturn {string,...} names in file order, of a dictionary
 -- @treturn table what the file says of itself, of GGUF and safetensors
 function io_of.load(...)

@@ -17,6 +17,7 @@
 --
 -- @module tycho.ndarray
 
+require "tycho.core.luajit"
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local class = require "tycho.ndarray.class"
@@ -172,6 +173,13 @@ end
 for _, name in ipairs{ "__tostring", "text", "summary" } do
   NDArray[name] = function(...)
     require "tycho.ndarray.print"
+    return NDArray[name](...)
+  end
+end
+
+for _, name in ipairs{ "attach_grad", "backward" } do
+  NDArray[name] = function(...)
+    require "tycho.ndarray.gradients"
     return NDArray[name](...)
   end
 end

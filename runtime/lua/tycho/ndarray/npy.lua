@@ -2,9 +2,10 @@
 -- deflated. For `ndarray/files.lua`.
 --
 -- The header of an array is the text of a Python dictionary; its three entries are found by
--- their names, nothing is evaluated. Arrays without dimensions are read as one element.
--- Numbers of either byte order and both orders of dimensions are read, short and unsigned integers
--- too (as int32 or int64); little-endian, last dimension fastest is written.
+-- their names, nothing is evaluated. Arrays without dimensions are read as one element, those
+-- without elements are left out of an archive. Numbers of either byte order and both orders of
+-- dimensions are read, short and unsigned integers too (as int32 or int64); little-endian, last
+-- dimension fastest is written.
 --
 -- @module tycho.ndarray.npy
 
@@ -29,10 +30,14 @@ local DESCR = {
   int64 = "<i8", bool = "|b1",
 }
 -- What is read: the same, and integers that become int32 or int64.
-local DTYPE = { i2 = "int16", u2 = "uint16", u4 = "uint32", u8 = "uint64" }
+local STORED = { i2 = "int16", u2 = "uint16", u4 = "uint32", u8 = "uint64" }
 for name, descr in pairs(DESCR) do
-  DTYPE[descr:sub(2)] = name
+  STORED[descr:sub(2)] = name
 end
+
+-- kinds of elements that no array has
+local FOREIGN = { c = "complex numbers", f = "floats of 80 or 128 bits", M = "dates", m = "times",
+  O = "pickled objects", S = "byte strings", U = "texts", V = "structures" }
 
 
 local function fail(file, text)
@@ -70,22 +75,23 @@ end
 
 -- What the elements are for `file:array`, their size, whether they are big-endian.
 local function type_of(descr, file)
-  local order, kind, size = descr:match("^([<>|=]?)(%a)(%d+)$")
-  local dtype = kind and DTYPE[kind .. size]
-  if not dtype then
+  local order, kind, size = descr:match("^([<>|=]?)(%a)(%d*)")
+  local stored = STORED[(kind or "V") .. (size or "")]
+  if not stored or #descr ~= #(order .. kind .. size) then
     Error.raise{ code = "dtype", func = file.func, argument = file.path, got = descr,
-      expected = "float, int, uint of up to 64 bits, bool",
-      message = ("'%s' has elements of a type that arrays cannot have"):format(file.path) }
+      expected = "float16, float32, float64, integers or bool",
+      message = ("'%s' has elements of a type that arrays cannot have: %s"):format(file.path,
+        FOREIGN[kind or "V"] or "an unknown type") }
   end
-  return dtype, tonumber(size), order == ">" and tonumber(size) > 1
+  return stored, tonumber(size), order == ">" and tonumber(size) > 1
 end
 
 
 local function shape_of(text, file)
   local shape = {}
   for size in text:gmatch("[^,%s]+") do
-    shape[#shape + 1] = size:match("^%d+$") and tonumber(size)
-      or fail(file, "bad shape in the header")
+    size = size:match("^(%d+)L?$")                       -- Python 2 writes 3L
+    shape[#shape + 1] = tonumber(size) or fail(file, "bad shape in the header")
   end
   return shape
 end
@@ -120,7 +126,8 @@ local function first_fastest(shape)
 end
 
 
--- The array of a file, whose elements are read when they are needed.
+-- The array of a file; nil and its shape where it has no elements. They are read at once: programs
+-- write such files anew in their place.
 local function array_of(file)
   local cursor = file_cursor.new(file)
   local text = header_text(file, cursor)
@@ -130,15 +137,20 @@ local function array_of(file)
   if not shape or order ~= "True" and order ~= "False" then
     fail(file, "the header is damaged")
   end
-  local dtype, size, swapped = type_of(descr or "a structure", file)
+  local stored, size, swapped = type_of(descr or "V", file)
   shape = shape_of(shape, file)
   local wanted = tables.product(shape) * size
   if cursor:left() ~= wanted then
     fail(file, ("%.0f bytes of elements instead of %.0f"):format(cursor:left(), wanted))
   end
+  if wanted == 0 then
+    return nil, shape
+  end
   shape = #shape > 0 and shape or { 1 }
-  return file:array{ at = cursor.at, shape = shape, dtype = dtype, swapped = swapped,
+  local x = file:array{ at = cursor.at, shape = shape, dtype = stored, swapped = swapped,
     strides = order == "True" and #shape > 1 and first_fastest(shape) or nil }
+  x:data()
+  return x
 end
 
 
@@ -189,13 +201,24 @@ local function save_npz(path, list, func)
 end
 
 
--- An archive's arrays. Their checksums are looked at, so their bytes are read at once.
+-- Raises where a member is none of NumPy's. PyTorch's archives are read by ndarray/pytorch.lua.
+local function refuse_archive(file, name)
+  if name:find("%.h5$") or name:find("config%.json$") then
+    fail(file, "this is not a file of arrays but a Keras model (.keras)")
+  elseif not name:find("%.npy$") then
+    fail(file, ("this is not a file of arrays but an archive of other files: '%s'"):format(name))
+  end
+end
+
+
 local function load_npz(file)
   local list = {}
-  for i, member in ipairs(zip.members(file)) do
+  for _, member in ipairs(zip.members(file)) do
+    refuse_archive(file, member.name)
     local content = zip.contents(file, member)
-    list[i] = { (member.name:gsub("%.npy$", "")),
-      array_of(file_arrays.copy(content, #content, file.path, file.func)) }
+    local x = array_of(file_arrays.copy(content, #content, file.path .. ": " .. member.name,
+      file.func))
+    list[#list + 1] = x and { (member.name:gsub("%.npy$", "")), x }
   end
   return list
 end
@@ -230,7 +253,11 @@ npy.save_npz = save_npz
 -- @treturn bool whether the names count
 function npy.load(file)
   if file:read(0, math.min(#MAGIC, file.size)) == MAGIC then
-    return { { "0", array_of(file) } }, false
+    local x, shape = array_of(file)
+    if not x then
+      fail(file, ("the array has no elements: its shape is (%s)"):format(table.concat(shape, ", ")))
+    end
+    return { { "0", x } }, false
   end
   return load_npz(file), true
 end

@@ -408,14 +408,15 @@ local function key_text(key)
 end
 
 
--- Visits what an object holds: f(array, name) for each array, depth first.
+-- Visits what an object holds, depth first: f(array, name) for each array, f(null, name) for one
+-- without elements and for None.
 local function each_array(file, root, f)
   local visited, inside = 0, {}
   local function visit(v, name, depth)
     visited = visited + 1
-    if class.is_array(v) then
+    if class.is_array(v) or v == null then
       return f(v, name)
-    elseif type(v) ~= "table" or v == null or inside[v] then
+    elseif type(v) ~= "table" or inside[v] then
       return
     elseif depth > DEEPEST or visited > MOST_VISITED then
       fail(file, "containers are more than %d deep or hold more than %d things", DEEPEST,
@@ -469,7 +470,7 @@ end
 
 --- The arrays in a file, by names joined with points.
 -- @tparam table file as `file_arrays.open` gives
--- @treturn {{string,NDArray},...} in file order
+-- @treturn {{string,NDArray},...} in file order; `ty.null` without elements
 -- @treturn bool true: the names count
 function pytorch.load(file)
   local list = {}

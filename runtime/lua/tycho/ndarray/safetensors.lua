@@ -3,8 +3,8 @@
 -- Layout, little-endian: uint64 length of the header; the header, `{"NAME": {"dtype": "F32",
 -- "shape": [2, 3], "data_offsets": [begin, end]}, ...}`, filled up with spaces; the elements.
 -- Offsets count from the end of the header. The entry `__metadata__` has texts. Arrays without
--- dimensions are read as one element. 8-bit floats become float32, unsigned and short integers
--- int32 or int64.
+-- dimensions are read as one element, those without elements are left out. 8-bit floats become
+-- float32, unsigned and short integers int32 or int64.
 --
 -- @module tycho.ndarray.safetensors
 
@@ -136,8 +136,10 @@ local function sorted_entries(header, size, file)
     end
   end
   table.sort(entries, function(a, b)
-    return a.from < b.from or a.from == b.from and a.to < b.to
-      or a.from == b.from and a.to == b.to and a.name < b.name
+    if a.from ~= b.from then
+      return a.from < b.from
+    end
+    return a.to < b.to or a.to == b.to and a.name < b.name
   end)
   return entries
 end

@@ -306,9 +306,9 @@ end
 NDArray.as_in_ctx = NDArray.as_in_context
 
 
---- Another array on the same memory.
+--- Another array on the same memory, through which no gradient flows.
 function NDArray.detach(x)
-  return class.view(x, x._shape, 0, "NDArray:detach")
+  return class.detached(x)
 end
 
 
@@ -361,14 +361,6 @@ end
 --- Waits until nothing queued reads or writes the array.
 function NDArray.wait_to_write(x)
   check(C.ty_tensor_wait(x._h, 1), "NDArray:wait_to_write")
-end
-
-
-for _, method in ipairs{ "attach_grad", "backward" } do
-  NDArray[method] = function()
-    Error.raise{ code = "unsupported", func = "NDArray:" .. method,
-      message = "recording is not part of Tycho; bind a symbol and call the executor's backward" }
-  end
 end
 
 

@@ -7,6 +7,7 @@
 --
 -- @module tycho.op
 
+require "tycho.core.luajit"
 local pairs = require("tycho.core.iterate").pairs
 local ffi = require "ffi"
 local namespace = require "tycho.core.namespace"

@@ -82,7 +82,7 @@ end
 kinds.Nadam = base.kind("Nadam", {
   rate(0.001), BETAS[1], BETAS[2], EPSILON, { "schedule_decay", "number", 0.004 },
 })
-kinds.Nadam.create_state = states(2)
+kinds.Nadam.create_state, kinds.Nadam.progress = states(2), { "m_schedule" }
 
 -- Momentum of step t.
 local function nadam_momentum(self, t)
@@ -167,6 +167,8 @@ kinds.RMSProp = base.kind("RMSProp", {
   rate(0.001), { "gamma1", "number", 0.9 }, { "gamma2", "number", 0.9 }, EPSILON,
   { "centered", "boolean", false }, { "clip_weights", "number?" },
 })
+
+kinds.RMSProp.state_options = { "centered" }
 
 function kinds.RMSProp:create_state(index, weight)
   return states(self.centered and 3 or 1)(self, index, weight)

@@ -50,6 +50,22 @@ function base.form(name, own)
 end
 
 
+--- Names of the options of all registered optimizers (not for users).
+-- @treturn table set
+function base.all_options()
+  local names = {}
+  for _, entry in ipairs(COMMON) do
+    names[entry[1]] = true
+  end
+  for _, kind in pairs(base.registry) do
+    for _, name in ipairs(kind.option_names) do
+      names[name] = true
+    end
+  end
+  return names
+end
+
+
 -- The class ---------------------------------------------------------------------------------------
 
 --- Base of optimizers. Fields: lr, learning_rate (read-only: the current rate), wd, rescale_grad,
@@ -61,6 +77,15 @@ base.Optimizer = Optimizer
 
 --- Names of a class's own options, for messages.
 Optimizer.option_names = {}
+
+--- Names of the options that decide which arrays a state has. Of a number counts whether it is 0.
+Optimizer.state_options = {}
+
+--- Names of fields that change from update to update: they belong to the saved states.
+Optimizer.progress = {}
+
+--- Names of tables by index whose entries do.
+Optimizer.keyed_progress = {}
 
 --- How many parameters an update takes at once; 0: one by one.
 Optimizer.aggregate_num = 0
@@ -216,6 +241,12 @@ function Optimizer:_update_count(indices)
     counts[index] = (counts[index] or self.begin_num_update) + 1
     self.num_update = math.max(self.num_update, counts[index])
   end
+end
+
+
+--- Sets how often an index was updated on the current device (not for users).
+function Optimizer:_set_count(index, count)
+  counts_of(self)[index] = count
 end
 
 
@@ -447,7 +478,7 @@ end
 function base.kind(name, own)
   local Kind = Optimizer:extend(name)
   local form = base.form(name, own)
-  Kind.option_names = {}
+  Kind.option_names, Kind.is_built_in = {}, true
   for i, entry in ipairs(own) do
     Kind.option_names[i] = entry[1]
   end

@@ -17,6 +17,7 @@
 --
 -- @module tycho.optimizer
 
+require "tycho.core.luajit"
 local pairs = require("tycho.core.iterate").pairs
 local base = require "tycho.optimizer.base"
 local Class = require "tycho.core.class"

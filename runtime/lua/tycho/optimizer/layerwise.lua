@@ -27,6 +27,8 @@ kinds.LARS = base.kind("LARS", {
 })
 local LARS = kinds.LARS
 
+LARS.state_options, LARS.progress = { "momentum" }, { "_cur_lr", "_last_lr" }
+
 for _, name in ipairs{ "aggregate_num", "create_state",
     "create_state_multi_precision", "_update_many" } do
   LARS[name] = SGD[name]
@@ -178,6 +180,8 @@ kinds.LBSGD = base.kind("LBSGD", {
 })
 local LBSGD = kinds.LBSGD
 
+LBSGD.state_options, LBSGD.keyed_progress = { "momentum" }, { "_sums", "_calls" }
+
 LBSGD.create_state, LBSGD.create_state_multi_precision =
   SGD.create_state, SGD.create_state_multi_precision
 LBSGD._update_many = SGD._update_many
@@ -214,7 +218,7 @@ local function collect(self, index, grad)
   if self._sums[index] then
     self._sums[index]:add_(grad)
   else
-    self._sums[index] = grad:copy()
+    self._sums[index] = grad:copy():keep()
   end
   return self._sums[index], self._calls[index]
 end

@@ -36,6 +36,7 @@ end
 kinds.SGD = base.kind("SGD", { { "momentum", "number", 0 }, { "lazy_update", "boolean", true } })
 local SGD = kinds.SGD
 
+SGD.state_options = { "momentum" }
 SGD.aggregate_num = tonumber(os.getenv("TYCHO_OPTIMIZER_AGGREGATION_SIZE")) or 4
 SGD.create_state, SGD.create_state_multi_precision = momentum_state, state_with_master
 
@@ -145,6 +146,7 @@ SGD._rule = momentum_rule("sgd_mom_update")
 kinds.NAG = base.kind("NAG", { { "momentum", "number", 0 } })
 local NAG = kinds.NAG
 
+NAG.state_options = { "momentum" }
 NAG.create_state, NAG.create_state_multi_precision = momentum_state, state_with_master
 NAG._rule = momentum_rule("nag_mom_update")
 
@@ -173,6 +175,7 @@ end
 kinds.Signum = base.kind("Signum", {
   { "learning_rate", "number|null", 0.01 }, { "momentum", "number", 0.9 }, { "wd_lh", "number", 0 },
 })
+kinds.Signum.state_options = { "momentum" }
 kinds.Signum.create_state = momentum_state
 
 

@@ -5,20 +5,23 @@
 local pairs = require("tycho.core.iterate").pairs
 local attrs = require "tycho.core.attrs"
 local Error = require "tycho.core.error"
+local tables = require "tycho.core.tables"
 
 local settings = {}
 
 local COMMON = { "wd", "rescale_grad", "clip_gradient", "multi_precision" }
 
--- Fields of schedules that change while training goes on.
-local MOVING = { base_lr = true, count = true, cur_step_ind = true }
+--- Fields of schedules that change while training goes on.
+settings.MOVING = { "base_lr", "count", "cur_step_ind" }
+
+local is_moving = tables.positions(settings.MOVING)
 
 
 -- A schedule with the numbers that stay: "FactorScheduler{factor = 0.9, step = 7}".
 local function schedule_text(schedule)
   local parts = {}
   for key, v in pairs(type(schedule) == "table" and schedule or {}) do
-    parts[#parts + 1] = not MOVING[key] and ("%s = %s"):format(key, Error.show(v)) or nil
+    parts[#parts + 1] = not is_moving[key] and ("%s = %s"):format(key, Error.show(v)) or nil
   end
   table.sort(parts)
   return ("%s{%s}"):format(Error.kind(schedule):gsub("^a ", ""), table.concat(parts, ", "))

@@ -7,15 +7,16 @@ local args = require "tycho.core.args"
 local base = require "tycho.optimizer.base"
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
-local container = require "tycho.ndarray.serialize"
 local Error = require "tycho.core.error"
+local saved_states = require "tycho.optimizer.saved_states"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
 
 local updater = {}
 
 --- An optimizer with states. Fields: `optimizer`, `states` (by index or name; nothing for
--- parameters without a state).
+-- parameters without a state), `states_synced` (by index, the device of the state; false: it was
+-- loaded), `waiting` (by name, loaded states of parameters that have not come yet).
 -- @type Updater
 local Updater = Class:extend("Updater")
 updater.Updater = Updater
@@ -31,8 +32,8 @@ local NEW = args.form("optimizer.Updater", { { "optimizer", base.Optimizer } })
 --- @tparam Optimizer optimizer
 function Updater:init(...)
   self.optimizer = NEW(...).optimizer
-  self.states, self.states_synced = {}, {}
-  self._plans = new_plans()
+  self.states, self.states_synced, self.waiting = {}, {}, {}
+  self._plans, self._unchecked = new_plans(), {}
 end
 
 
@@ -61,18 +62,81 @@ local function make_lasting(state)
 end
 
 
---- The state of a parameter: made when it is first met, moved to the weight's device when
--- it was loaded or the weight has moved (not for users). `states_synced`: by index, that device.
-function Updater:_state(index, weight)
+-- The state of a parameter that comes first now: one that waited for its name, or a new one.
+local function first_state(self, index, weight)
+  local optimizer = self.optimizer
+  local name = optimizer.idx2name[index] or index
+  local found = self.waiting[name]
+  if not found then
+    return optimizer:create_state_multi_precision(index, weight)
+  end
+  self.waiting[name] = nil
+  optimizer:_set_count(index, found.count)
+  if found.state == nil then
+    return optimizer:create_state_multi_precision(index, weight)
+  end
+  local state = values.value(found.state)
+  saved_states.check_state(optimizer, { key = index, name = name, weight = weight }, state,
+    "Updater")
+  return move(state, weight.context)
+end
+
+
+--- Gives parameters that came their loaded states: one on several devices, of which each has a
+-- state, gets as many (not for users).
+-- @tparam table targets as for `saved_states.match`
+function Updater:_settle(targets)
+  local found = {}
+  for _, target in ipairs(targets) do
+    local waiting = self.waiting[target.name]
+    if waiting and self.states_synced[target.key] == nil then
+      found[target.name] = true
+      self.optimizer:_set_current_context(target.device)
+      self.optimizer:_set_count(target.key, waiting.count)
+      if waiting.state ~= nil then
+        saved_states.check_state(self.optimizer, target, values.value(waiting.state), "Updater")
+        self.states[target.key] =
+          class.outside(saved_states.copy_of, values.value(waiting.state))
+        self.states_synced[target.key] = false
+      end
+    end
+  end
+  for name in pairs(found) do
+    self.waiting[name] = nil
+  end
+end
+
+
+-- A loaded state that could not be compared with its weight when it was loaded.
+local function check_loaded(self, index, weight)
+  if self._unchecked[index] then
+    saved_states.check_state(self.optimizer, { key = index, weight = weight,
+      name = self.optimizer.idx2name[index] }, self.states[index], "Updater")
+    self._unchecked[index] = nil
+  end
+end
+
+
+local function bring_state(self, index, weight)
   if self.states_synced[index] == nil then
-    self.states[index] = self.optimizer:create_state_multi_precision(index, weight)
-  elseif self.states_synced[index] ~= weight.context then
+    self.states[index] = first_state(self, index, weight)
+  else
+    check_loaded(self, index, weight)
     self.states[index] = move(self.states[index], weight.context)
   end
   if self.states_synced[index] ~= weight.context then
     make_lasting(self.states[index])
   end
   self.states_synced[index] = weight.context
+end
+
+
+--- The state of a parameter: made when it is first met, moved to the weight's device when
+-- it was loaded or the weight has moved (not for users).
+function Updater:_state(index, weight)
+  if self.states_synced[index] ~= weight.context then
+    class.outside(bring_state, self, index, weight)
+  end
   return self.states[index]
 end
 
@@ -140,11 +204,7 @@ local function check_lists(indices, grads, weights)
 end
 
 
---- Updates a weight, or each of a list.
--- @param index from 0, or a name; or a list
--- @param grad
--- @param weight changed in place
-function Updater:__call(index, grad, weight)
+local function update(self, index, grad, weight)
   local listed = values.is_plain(index)
   local indices, grads, weights = index, grad, weight
   if listed then
@@ -165,46 +225,102 @@ function Updater:__call(index, grad, weight)
 end
 
 
--- Saving ------------------------------------------------------------------------------------------
-
--- An optimizer without what belongs to the program around it.
-local function portable(optimizer)
-  local copy = tables.copy(optimizer)
-  copy.param_dict = {}
-  return setmetatable(copy, getmetatable(optimizer))
+--- Updates a weight, or each of a list. Arrays that a rule of one's own makes are the optimizer's;
+-- `ty.scope` frees those that the engine's rules make on the way.
+-- @param index from 0, or a name; or a list
+-- @param grad
+-- @param weight changed in place
+function Updater:__call(index, grad, weight)
+  if rawget(getmetatable(self.optimizer), "is_built_in") then
+    return update(self, index, grad, weight)
+  end
+  return class.outside(update, self, index, grad, weight)
 end
 
 
+-- Saving ------------------------------------------------------------------------------------------
+
 local GET = args.form("Updater:get_states", { { "dump_optimizer", "boolean", false } })
 
---- The states as bytes.
--- @bool[opt=false] dump_optimizer with the optimizer, its counts and its schedule
+--- The states as bytes, with the counts of updates and what the optimizer is.
+-- @bool[opt=false] dump_optimizer with the whole optimizer, its rates and its schedule
 function Updater:get_states(...)
-  local states = {}
-  for index in pairs(self.states_synced) do
-    local state = self.states[index]
-    states[index] = state == nil and values.null or state
+  return saved_states.encode(self, GET(...).dump_optimizer, self.optimizer.idx2name)
+end
+
+
+--- As `get_states`, with the names of parameters (not for users).
+-- @bool dump_optimizer
+-- @tparam table names by index
+function Updater:_get_states(dump_optimizer, names)
+  return saved_states.encode(self, dump_optimizer, names)
+end
+
+
+-- What `commit` needs: everything is compared here, and nothing changed.
+local function prepare(self, bytes, options)
+  local func, targets = options.func, options.targets
+  local saved = saved_states.decode(bytes, func)
+  if not saved.optimizer or options.same_optimizer then
+    saved_states.check_optimizer(saved, self.optimizer, targets, func)
   end
-  return container.encode{ kind = "updater", states = states,
-    optimizer = GET(...).dump_optimizer and portable(self.optimizer) or nil }
+  local new = { saved = saved, optimizer = saved.optimizer or self.optimizer, waiting = {},
+    states = saved.states, unchecked = saved.states, from = {}, func = func, targets = targets,
+    names = options.names }
+  if not targets then
+    return new
+  end
+  local unknown
+  new.from, unknown = saved_states.match(saved, targets, options.keep_unknown, func)
+  new.states = saved_states.moved(saved, targets, new.from, new.optimizer, func)
+  new.unchecked = {}
+  for parameter, key in pairs(unknown) do
+    if saved.about then
+      new.waiting[parameter] = { state = saved.states[key],
+        count = saved_states.count(saved.about, key) }
+    else
+      new.states[key], new.unchecked[key] = saved.states[key], true
+    end
+  end
+  return new
+end
+
+
+local function commit(self, new)
+  self.states, self.states_synced, self.waiting = {}, {}, new.waiting
+  self._plans, self._unchecked = new_plans(), {}
+  for index, state in pairs(new.states) do
+    self.states[index], self.states_synced[index] = values.value(state), false
+    self._unchecked[index] = new.unchecked[index] ~= nil
+  end
+  self.optimizer = new.optimizer
+  if new.names then
+    self.optimizer.idx2name = new.names
+  end
+  if new.saved.about or not new.saved.optimizer then
+    saved_states.restore_progress(self.optimizer, new.saved.about, new.targets, new.from, new.func)
+  end
+end
+
+
+--- Compares states with what they are for (not for users).
+-- @string bytes
+-- @tparam table options func; targets, keep_unknown: as for `saved_states.match`; names: of all
+--   indices; same_optimizer: an optimizer among the bytes must be like the present one, too
+-- @treturn function call it to put them back
+function Updater:_prepare_states(bytes, options)
+  local new = class.outside(prepare, self, bytes, options)
+  return function() commit(self, new) end
 end
 
 
 local SET = args.form("Updater:set_states", { { "states", "text" } })
 
---- Puts back what `get_states` gave.
+--- Puts back what `get_states` gave. States of another optimizer are E(state), here or, where bytes
+-- of older versions do not say whose they are, when their weights come.
 -- @string states foreign bytes E(format)
 function Updater:set_states(...)
-  local saved = container.decode(SET(...).states, "Updater:set_states")
-  if type(saved) ~= "table" or saved.kind ~= "updater" or type(saved.states) ~= "table" then
-    Error.raise{ code = "format", func = "Updater:set_states",
-      message = "the bytes are no states of an updater" }
-  end
-  self.states, self.states_synced, self._plans = {}, {}, new_plans()
-  for index, state in pairs(saved.states) do
-    self.states[index], self.states_synced[index] = values.value(state), false
-  end
-  self.optimizer = saved.optimizer or self.optimizer
+  self:_prepare_states(SET(...).states, { func = "Updater:set_states" })()
 end
 
 

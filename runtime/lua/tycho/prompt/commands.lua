@@ -50,6 +50,7 @@ command("help", ":help name", "as ?name; without a name this list", function(ses
   ?name  ??name      help on an operator, function, class or value, on a name of PyTorch or NumPy;
                      its source
   local x = ...      makes a variable of the session, as without `local`
+  x:len()  x.size    the rows and the elements of an array; #x of one is always 0
   !command           a shell command
   Tab                completes names, options, keys and files; Up, Down, Ctrl-R walk through the
                      history
@@ -223,6 +224,9 @@ command("where", ":where", "the frames of the last error", function(session)
   end
   for i, frame in ipairs(session.frames or {}) do
     session.write(("  %d  %s\n"):format(i, frame.text))
+  end
+  if session.frames and session.frames.cut then
+    session.write("  ...\n")
   end
 end)
 

@@ -6,6 +6,7 @@
 --
 -- @classmod tycho.prompt
 
+require "tycho.core.luajit"
 local Error = require "tycho.core.error"
 local commands = require "tycho.prompt.commands"
 local complete = require "tycho.prompt.complete"
@@ -55,11 +56,12 @@ end
 
 
 --- A new session.
--- @tparam table options `plain`: no line editing; `terminal`: somebody types; `editor`: functions
--- of repl.c; `write`: where results go
+-- @tparam table options `plain`: no line editing; `terminal`: somebody types; `strict`: texts of
+-- `-e` declare no variables; `editor`: functions of repl.c; `write`: where results go
 function Session.new(options)
   local session = setmetatable({
-    plain = options.plain, terminal = options.terminal, editor = options.editor,
+    plain = options.plain, terminal = options.terminal, strict = options.strict,
+    editor = options.editor,
     write = options.write or function(...) io.stdout:write(...) end,
   }, Session)
   local term, no_colour = os.getenv("TERM"), os.getenv("NO_COLOR")
@@ -180,15 +182,19 @@ local function stopped_inside()
 end
 
 
--- The frames of the caller's code at an error, with their locals.
+local FRAMES = 24                                        -- of a traceback, as runtime/main.c has
+
+-- The frames of the caller's code at an error, with their locals; `cut` where there are more.
 local function frames()
   local list, level = {}, 3
   while true do
     local info = debug.getinfo(level, "Snl")
-    if not info then
+    local shown = info and info.what ~= "C" and info.source:sub(2, #LIBRARY + 1) ~= LIBRARY
+    list.cut = shown and #list == FRAMES
+    if not info or list.cut then
       return list
     end
-    if info.what ~= "C" and info.source:sub(2, #LIBRARY + 1) ~= LIBRARY then
+    if shown then
       local frame = { text = ("%s:%d: in %s"):format(info.short_src, info.currentline,
         info.name or "the chunk"), locals = {} }
       for i = 1, 60 do
@@ -221,6 +227,26 @@ local function write_error(session, text)
 end
 
 
+local function is_overflow(e)
+  return type(e) == "string" and e:sub(-14) == "stack overflow"
+end
+
+
+-- Frames, without locals, from the text of `debug.traceback`: the first and the last ones.
+local function frames_of(traceback)
+  local list = {}
+  for line in traceback:gmatch("\t([^\n]+)") do
+    local where, name = line:match("^(.-:%d+: in )function '(.-)'$")
+    if line == "..." then
+      list[#list + 1] = { text = line, locals = {} }
+    elseif not line:find("^%[C%]") and not line:find("tycho/[%w_]+/[%w_]+%.lua:%d") then
+      list[#list + 1] = { text = where and where .. name or line, locals = {} }
+    end
+  end
+  return list
+end
+
+
 local function report(session, e)
   if Error.is_error(e) and e.code == "interrupted" then
     local position = e.epoch and (" in epoch %d, batch %d"):format(e.epoch, e.nbatch or 0) or ""
@@ -228,10 +254,14 @@ local function report(session, e)
     return
   end
   write_error(session, type(e) == "string" and e or show(e))
-  for i, frame in ipairs(session.frames or {}) do
-    if i < #session.frames then
+  local list = session.frames or {}
+  for i, frame in ipairs(list) do
+    if i < #list or list.cut then
       session.write("  ", frame.text, "\n")
     end
+  end
+  if list.cut then
+    session.write("  ...\n")
   end
 end
 
@@ -287,13 +317,21 @@ function Session:run(chunk, mute, ...)
   jit.off(chunk, true)
   self.frames = nil
   forget_summary()
-  return finish(self, mute, xpcall(chunk, function(e)
+  local traceback
+  return finish(self, mute, (function(ok, ...)
+    self.frames = traceback and frames_of(traceback) or self.frames
+    return ok, ...
+  end)(xpcall(chunk, function(e)
+    if is_overflow(e) then                                 -- there is stack left for one call
+      traceback = debug.traceback("", 2)
+      return e
+    end
     self.frames = frames()
     if type(e) == "string" then
       return stopped_inside() and e .. INSIDE or with_hint(e, self.typed)
     end
     return e
-  end, ...))
+  end, ...)))
 end
 
 
@@ -304,6 +342,19 @@ function Session:value(text)
     error(message, 0)
   end
   return setfenv(chunk, self.env)(pass)
+end
+
+
+-- The session's variables without new ones, as `--strict` has it.
+local function declared(session)
+  local env = session.env
+  return setmetatable({}, { __index = env, __newindex = function(_, name, value)
+    if rawget(env, name) == nil and rawget(_G, name) == nil then
+      Error.raise{ code = "name", argument = tostring(name),
+        message = ("writing an undeclared global '%s'"):format(tostring(name)) }
+    end
+    env[name] = value
+  end })
 end
 
 
@@ -322,7 +373,7 @@ function Session:text(text)
       self.write(type(value) == "string" and value or show(value), "\n")
     end
   end
-  print_all(setfenv(chunk, self.env)(pass))
+  print_all(setfenv(chunk, self.strict and declared(self) or self.env)(pass))
 end
 
 

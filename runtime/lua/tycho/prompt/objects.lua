@@ -80,14 +80,27 @@ local function inputs_of(n)
 end
 
 
--- What stands behind a node's name.
+-- Names of variables with a node's own parameters together: "data, fc1_{weight, bias}".
+local function folded(n, variables)
+  local list, own, prefix = {}, {}, n.name .. "_"
+  for _, name in ipairs(variables) do
+    local is_own = name:sub(1, #prefix) == prefix
+    list[#list + 1] = not is_own and name or nil
+    own[#own + 1] = is_own and name:sub(#prefix + 1) or nil
+  end
+  if #own > 0 then
+    list[#list + 1] = #own == 1 and prefix .. own[1]
+      or ("%s{%s}"):format(prefix, table.concat(own, ", "))
+  end
+  return table.concat(list, ", ")
+end
+
+
+-- What is shown after a node's name.
 local function about(n, variables)
   local text, names = n.op and n.op .. attributes(n) or "", table.concat(variables, ", ")
-  if #text + #names > LONG then                          -- a node's own parameters by their endings
-    for i, name in ipairs(variables) do
-      variables[i] = name:sub(1, #n.name + 1) == n.name .. "_" and name:sub(#n.name + 1) or name
-    end
-    names = table.concat(variables, ", ")
+  if #text + #names > LONG then
+    names = folded(n, variables)
   end
   return names ~= "" and text .. "  <- " .. names or text
 end

@@ -234,7 +234,7 @@ end
 
 --- Begins a new epoch in another order.
 function BucketSentenceIter:reset()
-  self._at, self._current = 0, nil
+  self._at, self.current_batch = 0, nil
   if not self.shuffle then
     return
   end
@@ -294,19 +294,19 @@ end
 function BucketSentenceIter:iter_next()
   self._at = math.min(self._at + 1, #self._plan + 1)
   local entry = self._plan[self._at]
-  self._current = entry and fill_batch(self, entry)
-  return entry ~= nil
+  self.current_batch = entry and fill_batch(self, entry)
+  return self:_has_current()
 end
 
 
 --- The next batch, nil at the end of the epoch.
 function BucketSentenceIter:next()
-  return self:iter_next() and self._current or nil
+  return self:_hand_out()
 end
 
 
-function BucketSentenceIter:getdata() return self._current and self._current.data end
-function BucketSentenceIter:getlabel() return self._current and self._current.label end
+function BucketSentenceIter:getdata() return self.current_batch and self.current_batch.data end
+function BucketSentenceIter:getlabel() return self.current_batch and self.current_batch.label end
 function BucketSentenceIter.getpad(_) return 0 end
 
 
@@ -344,7 +344,7 @@ function BucketSentenceIter:set_state(state)
     Error.raise{ code = "value", func = "BucketSentenceIter:set_state", argument = "state",
       message = "the state is that of another iterator" }
   end
-  self._at, self._random, self._current = state.at, state.random, nil
+  self._at, self._random, self.current_batch = state.at, state.random, nil
   for i, entry in ipairs(state.plan) do
     self._plan[i] = { entry[1], entry[2] }
   end

@@ -12,6 +12,7 @@
 --
 -- @module tycho.rnn
 
+require "tycho.core.luajit"
 local pairs = require("tycho.core.iterate").pairs
 local Error = require "tycho.core.error"
 local log = require "tycho.core.log"

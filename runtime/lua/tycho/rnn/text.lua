@@ -93,7 +93,8 @@ end
 -- @param sentences list of lists of words, or a corpus of `ty.io.text`
 -- @tparam[opt] table options vocab (word -> number), invalid_label = -1, invalid_key = "\n",
 --   start_label = 0, unknown_token
--- @treturn {NDArray,...} int32, one per sentence
+-- @treturn {NDArray,...} for each sentence an int32 array, whose words are `ids[i]:len()` many (`#`
+--   of an array is 0); an empty table for one without words
 -- @treturn table vocabulary
 return { encode_sentences = function(...)
   local a = ENCODE(...)

@@ -6,6 +6,7 @@
 --
 -- @module tycho.viz
 
+require "tycho.core.luajit"
 local pairs = require("tycho.core.iterate").pairs
 local namespace = require "tycho.core.namespace"
 local native = require "tycho.core.ffi"
@@ -51,17 +52,17 @@ local SUMMARY = args.form("viz.print_summary", {
 
 --- Prints a table of the network's layers and returns it.
 --
--- Parameters are counted from the inputs' shapes, so the counts need `shape`.
+-- Parameters are counted from inferred shapes, each once: at the first layer that reads it.
 -- @tparam Symbol symbol
--- @tparam[opt] table options shape (argument name -> shape), line_length (characters; 120, or fewer
+-- @tparam[opt] table options shape (argument name -> shape; needed unless the variables say
+--   theirs), line_length (characters; 120, or fewer
 --   where the terminal has fewer), positions (where the four columns end: characters, or fractions
 --   of the line)
 -- @treturn string the table; E(shape) when the shapes given do not determine all others
 function viz.print_summary(...)
   local a = SUMMARY(...)
-  local shapes = summary.shapes(a.symbol, a.shape, "viz.print_summary")
-  local text = summary.text(summary.rows(a.symbol, shapes), a.line_length or usual_length(),
-    a.positions)
+  local text = summary.text(summary.rows(a.symbol, a.shape, "viz.print_summary"),
+    a.line_length or usual_length(), a.positions)
   io.write(text)
   summary.written = text
   return text

@@ -1,12 +1,13 @@
 --- The table of a network: one block per node with its output shape, parameters and inputs.
 --
--- What is counted, and how, is the reference's: parameters follow from the sizes of the
--- inputs' first axis behind the batch, so a product over an unflattened image is
--- counted too small there and here.
+-- Parameters are the variables that are neither inputs nor auxiliary states. Their sizes are
+-- inferred; each counts once, at the first node that reads it. The reference instead counts those
+-- of four operators from the size of an input's second axis.
 --
 -- @module tycho.viz.summary
 
-local pairs = require("tycho.core.iterate").pairs
+local iterate = require "tycho.core.iterate"
+local next, pairs = iterate.next, iterate.pairs
 local Error = require "tycho.core.error"
 local inference = require "tycho.symbol.inference"
 local node = require "tycho.symbol.node"
@@ -42,8 +43,8 @@ function viz_summary.shapes(symbol, given, func)
     if not tables.is_known(shape) then
       Error.raise{ code = "shape", func = func, argument = "shape",
         expected = "shapes of all data and label arguments", got = shape,
-        message = ("input shapes are incomplete: that of '%s' does not follow from them")
-          :format(name) }
+        message = ("input shapes are incomplete: that of '%s' does not follow from them%s")
+          :format(name, next(given) == nil and "; give shape = {data = {32, 784}}" or "") }
     end
   end
   return shapes
@@ -64,42 +65,81 @@ end
 
 -- Rows --------------------------------------------------------------------------------------------
 
-local function sizes(text)
-  local list = {}
-  for size in (text or ""):gmatch("%d+") do
-    list[#list + 1] = tonumber(size)
+-- Inputs of operators that hold parameters, and ends of the names of parameters
+local PARAMETER_PORTS = tables.positions{ "weight", "bias", "gamma", "beta", "parameters" }
+local PARAMETER_ENDS = { "_weight$", "_bias$", "_gamma$", "_beta$", "_parameters$" }
+
+
+local function has_end(name)
+  for _, ending in ipairs(PARAMETER_ENDS) do
+    if name:find(ending) then
+      return true
+    end
   end
-  return list
+  return false
 end
 
 
--- Operators with parameters: count(attributes, channels that come in, shape of the output)
-local COUNT = {
-  Convolution = function(a, channels)
-    local filters = tonumber(a.num_filter)
-    local weights =
-      math.floor(channels * filters / tonumber(a.num_group or 1)) * tables.product(sizes(a.kernel))
-    return a.no_bias == "True" and weights or weights + filters
-  end,
-  FullyConnected = function(a, channels)
-    return (a.no_bias == "True" and channels or channels + 1) * tonumber(a.num_hidden)
-  end,
-  BatchNorm = function(_, _, shape)
-    return shape and 2 * (shape[2] or 0) or 0
-  end,
-  Embedding = function(a)
-    return tonumber(a.input_dim) * tonumber(a.output_dim)
-  end,
-}
-
-
-local function channels_of(inputs, shapes)
-  local channels = 0
-  for _, input in ipairs(inputs) do
-    local shape = shapes and shapes[input.op and input.name .. "_output" or input.name]
-    channels = channels + (shape and shape[2] or 0)
+-- How a graph reads its variables: node -> auxiliary, input (a label or a state), weight (whether
+-- some operator reads it so) and reader (the first one).
+local function readings(order)
+  local read = {}
+  for _, n in ipairs(order) do
+    for i, input in ipairs(n.op and n.inputs or {}) do
+      local variable = not input[1].op and input[1]
+      if variable then
+        local port = n.ports.inputs[i] or ""
+        local r = read[variable] or { reader = n }
+        r.auxiliary = r.auxiliary or n.ports.mutated[i] == true
+        r.input = r.input or port:find("^label") ~= nil or port:find("^state") ~= nil
+        r.weight = r.weight or PARAMETER_PORTS[port] ~= nil
+        read[variable] = r
+      end
+    end
   end
-  return channels
+  return read
+end
+
+
+-- Shapes for a batch of twice the size; nil where the network has a fixed one.
+local function shapes_of_twice(symbol, given, func)
+  local twice = {}
+  for name, shape in pairs(given) do
+    local sizes = type(shape) == "table" and tables.copied(shape) or { shape }
+    if sizes[1] and not has_end(name) then
+      sizes[1] = 2 * sizes[1]
+    end
+    twice[name] = sizes
+  end
+  local ok, shapes = pcall(inferred, symbol, inference.SHAPES, twice, func)
+  return ok and shapes or nil
+end
+
+
+-- Whether a variable is a parameter: nothing that was given as an input, no label or state, nothing
+-- that is called data, and nothing whose size follows from the batch.
+local function is_parameter(variable, r, given, shapes, twice)
+  if not r or r.auxiliary or r.input or variable.name:find("data$") then
+    return false
+  elseif r.weight or has_end(variable.name) then
+    return true
+  end
+  local name = variable.name
+  local follows = twice and twice[name] and not tables.same(twice[name], shapes[name])
+  return given[name] == nil and not follows
+end
+
+
+-- Elements of the parameters that each node is the first to read, by node.
+local function counts(symbol, order, shapes, given, func)
+  local read, twice, found = readings(order), shapes_of_twice(symbol, given, func), {}
+  for _, n in ipairs(order) do
+    local r = not n.op and read[n]
+    if r and is_parameter(n, r, given, shapes, twice) then
+      found[r.reader] = (found[r.reader] or 0) + tables.product(shapes[n.name])
+    end
+  end
+  return found
 end
 
 
@@ -117,9 +157,12 @@ end
 
 --- The rows of the table: `{name, op, shape, parameters, inputs}`, op "null" for an argument.
 -- @tparam Symbol symbol
--- @tparam[opt] table shapes by output name
-function viz_summary.rows(symbol, shapes)
+-- @tparam ?table given shapes by argument name
+-- @string func for errors; E(shape) when the shapes given do not determine all others
+function viz_summary.rows(symbol, given, func)
   local order = node.walk(symbol._entries)
+  local shapes = viz_summary.shapes(symbol, given or {}, func)
+  local count = counts(symbol, order, shapes, given or {}, func)
   local rows = {}
   for _, n in ipairs(order) do
     if n.op or n == order[1] then
@@ -127,10 +170,9 @@ function viz_summary.rows(symbol, shapes)
       for i, input in ipairs(inputs) do
         names[i] = input.name
       end
-      local shape = shapes and shapes[n.op and n.name .. "_output" or n.name]
-      local count = COUNT[n.op]
-      rows[#rows + 1] = { n.name, n.op or "null", viz_summary.without_batch(shape),
-        count and count(n.attrs, channels_of(inputs, shapes), shape) or 0, names }
+      local shape = shapes[n.op and n.name .. "_output" or n.name]
+      rows[#rows + 1] = { n.name, n.op or "null", viz_summary.without_batch(shape), count[n] or 0,
+        names }
     end
   end
   return rows

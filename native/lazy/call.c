@@ -1,0 +1,279 @@
+/* call.c - ty_call: one operator on tensors. While recording is on, what it makes of variables and
+** of recorded arrays gets a history (history.h).
+*/
+#include <pthread.h>
+#include "lazy/history.h"
+#include "lazy/recording.h"
+
+static _Thread_local struct recording recording;
+
+struct recording *thread_recording(void) { return &recording; }
+
+int ty_recording(int set)
+{
+  if (set >= 0) {
+    recording.on = set == 1;
+    recording.paused = set == 2;
+  }
+  return recording.on;
+}
+
+int ty_training(int set) { return set < 0 ? recording.training : (recording.training = set != 0); }
+
+/* -- lines ------------------------------------------------------------------------------------- */
+
+enum { LINES = 4096 };                                /* slots, a power of two */
+
+const char *intern_line(const char *line)
+{
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  static char *known[LINES];
+  const char *found = NULL;
+  pthread_mutex_lock(&lock);
+  uint32_t at = name_hash(line) & (LINES - 1);
+  for (int k = 0; k < LINES && !found; k++, at = (at + 1) & (LINES - 1)) {
+    if (!known[at]) known[at] = mem_text(line);
+    if (!known[at]) break;
+    if (!strcmp(known[at], line)) found = known[at];
+  }
+  pthread_mutex_unlock(&lock);
+  return found;
+}
+
+int ty_line(const char *line)
+{
+  recording.where = line ? intern_line(line) : NULL;
+  return TY_OK;
+}
+
+int ty_note_write(ty_tensor *t, const char *line)
+{
+  NEED(t, TY_ETYPE, "note_write: the array is missing");
+  const char *at = line ? intern_line(line) : NULL;
+  __atomic_store_n(&t->storage->written_at, at, __ATOMIC_RELAXED);
+  return TY_OK;
+}
+
+int ty_watched(const ty_tensor *t)
+{
+  return t && __atomic_load_n(&t->storage->watchers, __ATOMIC_RELAXED) > 0;
+}
+
+/* -- the rules of writing while recording ------------------------------------------------------ */
+
+static bool any_history(ty_tensor *const *t, int n)
+{
+  for (int i = 0; i < n; i++)
+    if (t[i] && t[i]->history) return true;
+  return false;
+}
+
+static bool is_part(const ty_tensor *t)
+{
+  return t->offset || desc_bytes(&t->d) != t->storage->bytes;
+}
+
+static int refuse_write(const char *name, const char *why)
+{
+  int code = fail(TY_ESTATE, "%s: while recording, %s", name, why);
+  fail_node(name, NULL, recording.where);
+  fail_argument("out", NULL, NULL);
+  return code;
+}
+
+/* Fails where an array may not be written as long as recording is on. recorded: what is written
+** depends on a variable. */
+static int check_write(const char *name, const ty_tensor *to, bool recorded)
+{
+  if (to->history)
+    return refuse_write(name, to->history->kind == HISTORY_VARIABLE
+      ? "a variable is not written in place: it has its new value, but what was recorded "
+        "does not know it; pause recording for updates"
+      : "a recorded array cannot be written; its old value would be lost");
+  if (recorded && is_part(to))
+    return refuse_write(name, "a part of an array cannot become the result of a recorded call");
+  return TY_OK;
+}
+
+static int check_writes(const struct call_key *q)
+{
+  const bool recorded = any_history(q->in, q->nin);
+  for (int i = 0; i < q->nout; i++) {
+    const ty_tensor *to = q->out[i];
+    if (!to) continue;
+    TRY(check_write(q->op->name, to, recorded));
+    for (int k = 0; recorded && k < q->nin; k++)
+      if (q->in[k]->storage == to->storage)
+        return refuse_write(q->op->name, "an array cannot be changed in place by recorded ones");
+  }
+  return TY_OK;
+}
+
+/* -- calls ------------------------------------------------------------------------------------- */
+
+/* A call that gets a history. */
+struct noting { const struct call_key *q; struct history *made; };
+
+static int note_call(void *context, const struct made_call *made)
+{
+  struct noting *n = context;
+  return history_call(made->call, &made->run, n->q->in, n->q->nin, made->out, made->nout, &n->made);
+}
+
+static int call_recorded(const struct call_key *q, ty_tensor **out)
+{
+  struct noting n = { q, NULL };
+  int code = imperative_call(q, recording.training, out, note_call, &n);
+  struct history *h = n.made;
+  if (!code) {
+    h->where = recording.where;
+    history_note_versions(h);
+    for (int i = 0; i < MIN(h->nout, q->nout); i++) history_attach(out[i], h, i);
+  }
+  history_drop(h);
+  return code;
+}
+
+/* Notes why results have no history. */
+static void note_plain(ty_tensor *const *out, int n)
+{
+  const int made = recording.on ? MADE_OF_PLAIN_ARRAYS
+      : recording.paused        ? MADE_WHILE_PAUSED
+                                : MADE_NOT_RECORDING;
+  for (int i = 0; i < n; i++)
+    if (!out[i]->history) out[i]->made = made;
+}
+
+/* Writes to a variable. As in the reference the value is written before the call is refused. */
+static int write_variable(const struct call_key *q, ty_tensor **out)
+{
+  TRY(imperative_call(q, recording.training, out, NULL, NULL));
+  return check_writes(q);
+}
+
+static bool is_variable(const ty_tensor *t)
+{
+  return t && t->history && t->history->kind == HISTORY_VARIABLE;
+}
+
+int ty_call(const char *name, const ty_attr *attr, int nattr, ty_tensor *const *in, int nin,
+    ty_tensor **out, int nout)
+{
+  const struct op *op = op_find(name);
+  if (!op) return op_unknown(name ? name : "");
+  NEED(out || !nout, TY_ETYPE, "%s: no room for outputs", op->name);
+  struct call_key q = { op, attr, nattr, in, nin, out, nout };
+  int code = TY_OK;
+  if (recording.on && nout == 1 && is_variable(out[0])) code = write_variable(&q, out);
+  else if (recording.on) code = check_writes(&q);
+  if (!code && recording.on && any_history(in, nin))
+    code = call_recorded(&q, out);
+  else if (!code && !(code = imperative_call(&q, recording.training, out, NULL, NULL)))
+    note_plain(out, nout);
+  if (code) fail_node(op->name, NULL, NULL);
+  return code;
+}
+
+/* -- views and copies -------------------------------------------------------------------------- */
+
+/* Makes the history of something that was done otherwise than by a call: as if op had made `to` of
+** `from`. */
+static int note_step(const char *op, const ty_attr *attr, int nattr, ty_tensor *from, ty_tensor *to)
+{
+  struct cached_call *call;
+  struct history *h;
+  ty_tensor here = *from, *in = &here, *out = to;
+  here.d.device = to->d.device; /* a copy's gradient is there; backward brings values across */
+  const struct call_key q = { op_find(op), attr, nattr, &in, 1, &out, 1 };
+  TRY(cached_call_find(&q, &call));
+  const struct run none = { .is_train = recording.training };
+  int code = history_call(call, &none, &from, 1, &to, 1, &h);
+  cached_call_release(call);
+  if (code) return code;
+  h->where = recording.where;
+  history_note_versions(h);
+  history_attach(to, h, 0);
+  history_drop(h);
+  return TY_OK;
+}
+
+/* Makes a part of the first axis of `from`, or of its elements where rows are cut. */
+static int view_rows(ty_tensor *from, int64_t first, int64_t count, ty_tensor **out)
+{
+  char begin[24], end[24];
+  ty_desc d = from->d;
+  const ty_attr attr[] = { { "axis", "0" }, { "begin", begin }, { "end", end } };
+  const int64_t row = desc_count(&d) / d.dim[0] * (int64_t)dtype_size(d.dtype);
+  snprintf(begin, sizeof begin, "%lld", (long long)first);
+  snprintf(end, sizeof end, "%lld", (long long)(first + count));
+  d.dim[0] = count;
+  TRY(ty_tensor_view(from, &d, first * row, out));
+  return note_step("slice_axis", attr, COUNT(attr), from, *out);
+}
+
+static int view_reshaped(ty_tensor *from, const ty_desc *d, ty_tensor **out)
+{
+  char shape[256];
+  const ty_attr attr = { "shape", shape };
+  TRY(ty_tensor_view(from, d, 0, out));
+  text_shape(d, shape, sizeof shape);
+  return note_step("Reshape", &attr, 1, from, *out);
+}
+
+/* A view in at most three steps: all elements in a row, a part of them, another shape. */
+static int view_recorded(ty_tensor *x, const ty_desc *d, int64_t offset, ty_tensor **out)
+{
+  const int64_t size = (int64_t)dtype_size(x->d.dtype), n = desc_count(d);
+  int64_t row = desc_count(&x->d) / x->d.dim[0];
+  ty_tensor *at = x, *next;
+  int code = TY_OK;
+  ty_tensor_keep(at);
+  if (n != desc_count(&x->d)) {
+    if (offset % (row * size) || n % row) {
+      const ty_desc flat = { .dtype = d->dtype, .ndim = 1, .dim = { desc_count(&x->d) } };
+      row = 1;
+      code = view_reshaped(at, &flat, &next);
+      ty_tensor_free(at);
+      if (code) return code;
+      at = next;
+    }
+    code = view_rows(at, offset / (row * size), n / row, &next);
+    ty_tensor_free(at);
+    if (code) return code;
+    at = next;
+  }
+  if (at == x || !desc_same_shape(&at->d, d)) {
+    code = view_reshaped(at, d, &next);
+    ty_tensor_free(at);
+    if (code) return code;
+    at = next;
+  }
+  *out = at;
+  return TY_OK;
+}
+
+int ty_view(ty_tensor *x, const ty_desc *d, int64_t offset, ty_tensor **out)
+{
+  if (!x || !d || !out || !recording.on || !x->history) return ty_tensor_view(x, d, offset, out);
+  ty_tensor *plain;
+  TRY(ty_tensor_view(x, d, offset, &plain)); /* is there such a view? */
+  if (d->dtype != x->d.dtype) {
+    *out = plain;
+    return TY_OK;
+  }
+  ty_tensor_free(plain);
+  return view_recorded(x, d, offset, out);
+}
+
+int ty_copy(ty_tensor *to, ty_tensor *from)
+{
+  NEED(to && from, TY_ETYPE, "copy: an array is missing");
+  const bool recorded = recording.on && from->history;
+  if (recording.on && !is_variable(to)) TRY(check_write("copy", to, recorded));
+  TRY(ty_tensor_copy(to, from));
+  if (recording.on && is_variable(to)) return check_write("copy", to, recorded);
+  if (!recorded) return note_plain(&to, 1), TY_OK;
+  const ty_attr dtype = { "dtype", dtype_name(to->d.dtype) };
+  return to->d.dtype == from->d.dtype ? note_step("_copy", NULL, 0, from, to)
+                                      : note_step("Cast", &dtype, 1, from, to);
+}

@@ -1,0 +1,97 @@
+/* rewrite.h - what is done to the graph of an executor before it becomes a program.
+**
+** A rewrite is a function that gets the graph with what is known of it, and changes both. One that
+** appends nodes does so in place; one that drops, moves or inserts nodes makes a new graph with a
+** mapper, which carries over all that is known. The list of rewrites is in rewrites.c.
+*/
+#pragma once
+#include "graph/graph.h"
+
+/* A graph, and what is known of it. Arrays are freed by typed_graph_done. */
+struct typed_graph {
+  ty_graph *g;
+  ty_desc *desc;                                      /* per value; room for desc_cap values */
+  int desc_cap;
+  int *device;                                        /* per node; NULL before they are placed */
+  int forward;                                        /* nodes of the forward part */
+  ty_entry *head;
+  int nhead;
+  /* Nodes of the bound variables: arguments, then auxiliary states. They are never dropped. */
+  int *variable;
+  int nvariable;
+  /* Per variable: its gradient; node -1: none was asked for. */
+  ty_entry *grad;
+  /* Per head: the variable that stands for its gradient; node -1: nothing reads it. */
+  ty_entry *head_grad;
+  /* Further entries that follow what nodes become. */
+  ty_entry *extra;
+  int nextra;
+};
+
+/* What the executor wants. Arrays are the caller's. */
+struct rewrite_request {
+  /* Per variable: a descriptor, with ndim 0 or TY_NODTYPE where it is to be inferred. */
+  const ty_desc *variable;
+  /* Per variable: its gradient is asked for. */
+  const bool *with_grad;
+  /* Per head: a gradient comes for it; NULL: for all. */
+  const bool *head_has_grad;
+  /* Marks the forward nodes that backward computes again; NULL: none. */
+  void (*mark_mirrors)(const struct typed_graph *x, void *context, uint8_t *mark);
+  void *context;
+  int sum_cap;                                        /* struct gradient_request's cap */
+  int default_device;
+  const ty_place *group;                              /* ctx groups and their devices */
+  int ngroup;
+  /* Per variable: device of its array, -1: open; and of its gradient's array. */
+  const int *array_device, *grad_device;
+};
+
+void typed_graph_done(struct typed_graph *x);
+/* Runs all rewrites, in order. */
+int  rewrite_all(struct typed_graph *x, const struct rewrite_request *r);
+
+/* -- the rewrites ------------------------------------------------------------------------------ */
+
+int rewrite_infer(struct typed_graph *x, const struct rewrite_request *r);
+int rewrite_control_flow(struct typed_graph *x, const struct rewrite_request *r);
+int rewrite_check_rows(struct typed_graph *x, const struct rewrite_request *r);
+int rewrite_gradient(struct typed_graph *x, const struct rewrite_request *r);
+int rewrite_placement(struct typed_graph *x, const struct rewrite_request *r);
+
+/* Infers the shapes and types that are not known; one that stays unknown is an error. */
+int typed_graph_infer(struct typed_graph *x);
+
+/* -- the mapper -------------------------------------------------------------------------------- */
+
+/* A new graph that takes the place of an old one, node by node:
+**
+**     struct mapper m;
+**     TRY(mapper_begin(&m, x));
+**     for (int i = 0; i < x->g->n && !code; i++) {
+**       mapper_visit(&m, i);
+**       if (drop(i)) m.entry[x->g->node[i].first] = mapper_input(&m, i, 0);
+**       else code = mapper_copy(&m, i);
+**     }
+**     return mapper_end(&m, code);
+*/
+struct mapper {
+  struct typed_graph *x;
+  ty_graph *to;                                       /* keeps the old graph alive */
+  ty_entry *entry;                                    /* per old value: what it became; node -1 */
+  int *node;                                          /* per old node: its copy, -1: none */
+  int *device, device_cap;                            /* per new node, -1: as its first input */
+  int forward;                                        /* new nodes of the forward part, -1: open */
+};
+int  mapper_begin(struct mapper *m, struct typed_graph *x);
+/* Call before what stands for old node i is made. */
+void mapper_visit(struct mapper *m, int i);
+/* Returns what input k of old node i became. */
+ty_entry mapper_input(const struct mapper *m, int i, int k);
+/* Copies old node i with given inputs, NULL: what its inputs became. */
+int  mapper_copy(struct mapper *m, int i, const ty_entry *in);
+/* Says where a node is that was made by graph_node in m->to. */
+int  mapper_set_device(struct mapper *m, int node, int device);
+/* Replaces the old graph, and infers what is not known of new nodes. With a code other than TY_OK,
+** or where it fails, the old graph stays. Returns the code. */
+int  mapper_end(struct mapper *m, int code);

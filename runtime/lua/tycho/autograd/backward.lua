@@ -1,0 +1,115 @@
+--- Gradients of what was recorded: `backward` into the arrays of variables, `grad` into new ones.
+--
+-- @module tycho.autograd.backward
+
+local args = require "tycho.core.args"
+local call = require "tycho.ndarray.call"
+local class = require "tycho.ndarray.class"
+local Error = require "tycho.core.error"
+local gradients = require "tycho.ndarray.gradients"
+local values = require "tycho.core.values"
+
+local is_array, null = class.is_array, values.null
+
+local backward = {}
+
+
+-- Arguments ---------------------------------------------------------------------------------------
+
+local function list_of(v, func, argument)
+  if is_array(v) then
+    return { v }
+  end
+  for i = 1, values.is_plain(v) and #v or 1 do
+    local x = values.is_plain(v) and v[i] or not values.is_plain(v) and v or nil
+    if not is_array(x) then
+      Error.raise{ code = "type", func = func, argument = argument,
+        expected = "an NDArray or a list of them",
+        got = x == nil and "an empty list" or Error.kind(x), message = "bad '" .. argument .. "'" }
+    end
+  end
+  return v
+end
+
+
+-- Head gradients by position: false for ones.
+local function head_grads_of(v, n, func)
+  local list = (v == nil or v == null) and {} or is_array(v) and { v } or v
+  if not values.is_plain(list) then
+    list_of(v, func, "head_grads")
+  end
+  local count = table.maxn(list)
+  if v ~= nil and v ~= null and count ~= n then
+    Error.raise{ code = "shape", func = func, argument = "head_grads", expected = n, got = count,
+      message = ("there are %d heads and %d head gradients"):format(n, count) }
+  end
+  local grads = {}
+  for i = 1, n do
+    local g = list[i]
+    if g ~= nil and g ~= null then
+      list_of(g, func, "head_grads")
+    end
+    grads[i] = g ~= null and g or false
+  end
+  return grads
+end
+
+
+local function flags_of(a)
+  return gradients.flags(a.retain_graph, a.train_mode)
+end
+
+
+-- Public ------------------------------------------------------------------------------------------
+
+local BACKWARD = args.form("autograd.backward", { list = true, { "heads", "any" },
+  { "head_grads", "any?" }, { "retain_graph", "boolean", false },
+  { "train_mode", "boolean", true } })
+
+--- Computes the gradients of heads with respect to all variables that they depend on, into the
+-- variables' `grad`.
+-- @param heads array or list of arrays that were recorded
+-- @param[opt] head_grads array or list, of the heads' shapes; nil or `ty.null`: ones
+-- @tparam[opt] table options retain_graph = false: what was recorded is kept for another backward;
+--   train_mode = true: as in the recording
+function backward.backward(...)
+  local a = BACKWARD(...)
+  local heads = list_of(a.heads, "autograd.backward", "heads")
+  local grads = head_grads_of(a.head_grads, #heads, "autograd.backward")
+  gradients.run("autograd.backward", heads, grads, nil, nil, flags_of(a))
+end
+
+
+local GRAD = args.form("autograd.grad", { { "heads", "any" }, { "variables", "any" },
+  { "head_grads", "any?" }, { "retain_graph", "boolean?" }, { "create_graph", "boolean", false },
+  { "train_mode", "boolean", true } })
+
+--- The gradients of heads with respect to variables; the variables' own `grad` stays as it is.
+-- @param heads array or list of arrays that were recorded
+-- @param variables array or list
+-- @tparam[opt] table options head_grads, retain_graph (true with create_graph), create_graph =
+--   false: the gradients are recorded, for gradients of them; train_mode = true
+-- @return a list of arrays, or one array where `variables` is one
+function backward.grad(...)
+  local a = GRAD(...)
+  local heads = list_of(a.heads, "autograd.grad", "heads")
+  local variables = list_of(a.variables, "autograd.grad", "variables")
+  local grads = head_grads_of(a.head_grads, #heads, "autograd.grad")
+  local results
+  if a.retain_graph == nil then
+    a.retain_graph = a.create_graph
+  end
+  if a.create_graph then
+    results = require("tycho.autograd.higher")(heads, grads, variables, a.train_mode)
+  else
+    results = {}
+    for i, x in ipairs(variables) do
+      results[i] = call.zeros(x._shape, x._dtype, x._device, "autograd.grad")
+    end
+    gradients.run("autograd.grad", heads, grads, variables, results, flags_of(a))
+  end
+  return is_array(a.variables) and results[1] or results
+end
+
+
+return backward

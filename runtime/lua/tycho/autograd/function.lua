@@ -1,0 +1,245 @@
+--- Functions written in Lua with a gradient of their own.
+--
+--     local Clip = autograd.Function:extend("Clip")
+--     function Clip:init(low) self.low = low end
+--     function Clip:forward(x)
+--       self:save_for_backward(x)
+--       return ty.nd.maximum(x, self.low)
+--     end
+--     function Clip:backward(dy)
+--       return dy * self.saved_tensors[1]:gt(self.low)
+--     end
+--     y = autograd.record(function() return Clip(0)(x) end)
+--
+-- The core knows a call of one as a step without an operator; the object is kept here by the step's
+-- serial number as long as the step lives. Backward calls functions from the last to the first:
+-- what their outputs get is computed first, and what they give for their inputs are further heads.
+--
+-- @module tycho.autograd.function
+
+local ffi = require "ffi"
+local native = require "tycho.core.ffi"
+local call = require "tycho.ndarray.call"
+local class = require "tycho.ndarray.class"
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
+local gc = require "tycho.core.gc"
+local gradients = require "tycho.ndarray.gradients"
+local modes = require "tycho.autograd.modes"
+local recording = require "tycho.ndarray.recording"
+local steps = require "tycho.autograd.steps"
+local tables = require "tycho.core.tables"
+
+local C, check, is_array = native.C, native.check, class.is_array
+
+local functions = {}
+
+-- Steps -------------------------------------------------------------------------------------------
+
+local alive = {}                         -- serial number of a step -> its object
+local serial = ffi.new("uint64_t[1]")
+
+
+local function sweep()
+  local gone = tonumber(C.ty_function_gone())
+  while gone ~= 0 do
+    alive[gone] = nil
+    gone = tonumber(C.ty_function_gone())
+  end
+end
+
+gc.watch(sweep)
+
+
+--- Records what has been computed otherwise than by operators.
+-- @tparam {NDArray,...} inputs
+-- @tparam {NDArray,...} outputs that nothing recorded has made
+-- @param object has `backward(self, ...)`: gradients of outputs -> gradients of inputs
+-- @treturn {NDArray,...} the outputs to hand out: they know where they come from, those given do
+--   not
+function functions.record(inputs, outputs, object)
+  local results = {}
+  for i, y in ipairs(outputs) do
+    results[i] = class.detached(y)
+  end
+  sweep()
+  recording.note_line()
+  check(C.ty_function(gradients.handles(inputs), #inputs, gradients.handles(results), #results,
+    serial))
+  if serial[0] ~= 0 then
+    alive[tonumber(serial[0])] = object
+  end
+  return results
+end
+
+
+local function fail_gradient(object, fields)
+  fields.func = (object.class_name or "Function") .. ":backward"
+  Error.raise(fields)
+end
+
+
+-- Checks the gradients that a function has given.
+local function check_gradients(object, step, n, list)
+  if n ~= step.nin then
+    fail_gradient(object, { code = "value", expected = step.nin, got = n,
+      message = ("one gradient per input is needed (nil: zeros): %d, not %d")
+        :format(step.nin, n) })
+  end
+  for i = 1, n do
+    local g = list[i]
+    if g ~= nil and not is_array(g) then
+      fail_gradient(object, { code = "type", argument = tostring(i), expected = "an NDArray or nil",
+        got = Error.kind(g), message = "bad gradient" })
+    elseif g ~= nil then
+      local x = step:input(i)
+      if not tables.same(g._shape, x._shape) then
+        fail_gradient(object, { code = "shape", argument = tostring(i), expected = x.shape,
+          got = g.shape, message = ("the gradient of input %d has another shape"):format(i) })
+      end
+      list[i] = g._dtype ~= x._dtype and g:astype(x.dtype) or g
+    end
+  end
+  return list
+end
+
+
+--- Calls the backward of a recorded function.
+-- @param step from `steps`
+-- @tparam {NDArray,...} grads of all its outputs
+-- @bool record whether what it does is recorded
+-- @treturn table gradients of its inputs, some may be nil
+function functions.backward(step, grads, record)
+  local object = alive[step.serial]
+  local function collect(...)
+    return check_gradients(object, step, select("#", ...), { ... })
+  end
+  if object._enter_backward then
+    object:_enter_backward(step, record)
+  end
+  return collect(modes.run(record, recording.training, object.backward, object, unpack(grads)))
+end
+
+
+-- Beyond functions --------------------------------------------------------------------------------
+
+-- Gradients of all outputs of a function's step, zeros where the heads do not reach one.
+local function gradients_of(func, step, heads, grads, flags)
+  local outputs, totals = {}, {}
+  for i = 1, step.nout do
+    outputs[i] = step:output(i)
+    totals[i] = call.zeros(outputs[i]._shape, outputs[i]._dtype, outputs[i]._device, func)
+  end
+  flags = bit.bor(flags, C.TY_RETAIN, C.TY_UNREACHED)
+  gradients.run_core(func, heads, grads, outputs, totals, flags)
+  return totals
+end
+
+
+-- Calls the functions that heads depend on, and returns the heads with those that come of them.
+local function pass_functions(func, heads, grads, flags)
+  if next(alive) == nil then
+    return heads, grads
+  end
+  heads, grads = { unpack(heads) }, { unpack(grads, 1, #heads) }
+  local step = steps.before(heads, nil, true)
+  while step do
+    local given = functions.backward(step, gradients_of(func, step, heads, grads, flags), false)
+    for i = 1, step.nin do
+      local x = given[i] and step:input(i)
+      if x and steps.kind(x) ~= "plain" then
+        heads[#heads + 1] = x
+        grads[#heads] = given[i]
+      end
+    end
+    step = steps.before(heads, step.serial, true)
+  end
+  return heads, grads
+end
+
+
+gradients.pass_functions = pass_functions
+
+
+-- The class ---------------------------------------------------------------------------------------
+
+--- The base of functions of one's own: `extend` it, define `forward` and `backward`. Both run once,
+-- with recording off; `forward` gives one or several arrays, `backward` one gradient per input, nil
+-- for zeros.
+local Function = Class:extend("Function")
+functions.Function = Function
+
+
+--- To be defined: the function.
+-- @param ... arrays
+-- @return arrays
+function Function:forward()
+  Error.raise{ code = "unsupported", func = self.class_name .. ":forward",
+    message = "the function has no forward; define it" }
+end
+
+
+--- To be defined: its gradient.
+-- @param ... gradients of what forward gave
+-- @return gradients of what it got
+function Function:backward()
+  Error.raise{ code = "unsupported", func = self.class_name .. ":backward",
+    message = "the function has no gradient; define backward" }
+end
+
+
+--- Keeps arrays for `backward`, where they are `self.saved_tensors`.
+-- @param ... arrays
+function Function:save_for_backward(...)
+  self.saved_tensors = { ... }
+end
+
+
+-- Under create_graph, results that were saved are those that know where they come from.
+function Function:_enter_backward(step, record)
+  for i, x in ipairs(record and self.saved_tensors or {}) do
+    for k, y in ipairs(self._outputs) do
+      if x == y then
+        self.saved_tensors[i] = step:output(k)
+      end
+    end
+  end
+end
+
+
+local function check_arrays(object, what, n, list)
+  for i = 1, n do
+    if not is_array(list[i]) then
+      Error.raise{ code = "type", func = object.class_name .. ":" .. what, argument = tostring(i),
+        expected = "an NDArray", got = Error.kind(list[i]),
+        message = what == "forward" and "forward returns arrays"
+          or "a function is called on arrays" }
+    end
+  end
+  return list
+end
+
+
+local function call_function(self, ...)
+  if self._called then
+    Error.raise{ code = "state", func = self.class_name,
+      message = "one object serves one call; make another: " .. self.class_name .. "(...)(...)" }
+  end
+  local inputs = check_arrays(self, "__call", select("#", ...), { ... })
+  self._called = true
+  local function finish(...)
+    local outputs = check_arrays(self, "forward", select("#", ...), { ... })
+    if #outputs == 0 then
+      Error.raise{ code = "value", func = self.class_name .. ":forward",
+        expected = "at least one array", got = "nothing", message = "forward returns arrays" }
+    end
+    self._outputs = outputs
+    return unpack(functions.record(inputs, outputs, self))
+  end
+  return finish(modes.run(false, recording.training, self.forward, self, ...))
+end
+
+Function.__call = call_function
+
+
+return functions

@@ -1,0 +1,45 @@
+--- Gradients of plain arrays: what a script does is recorded as it runs, and goes back.
+--
+--     local x = ty.nd.array{1, 2, 3}
+--     x:attach_grad()
+--     local y = autograd.record(function() return (x * x):sum() end)
+--     y:backward()
+--     print(x.grad)                       --> 2 4 6
+--
+-- The parts: `autograd.modes` (recording and training), `variables`, `backward`, `higher`
+-- (gradients of gradients), `function` (functions of Lua), `symbol`, `steps` (what the core has
+-- recorded); `ndarray.gradients` calls the core.
+--
+-- @module tycho.autograd
+
+require "tycho.core.luajit"
+local pairs = require("tycho.core.iterate").pairs
+local namespace = require "tycho.core.namespace"
+require "tycho.ndarray"                                  -- before methods of its class are added
+local gradients = require "tycho.autograd.backward"
+local functions = require "tycho.autograd.function"
+local modes = require "tycho.autograd.modes"
+local variables = require "tycho.autograd.variables"
+
+local autograd = { Function = functions.Function, get_symbol = require "tycho.autograd.symbol" }
+
+local NAMES = { [modes] = { "record", "pause", "train_mode", "predict_mode", "begin", "finish",
+  "is_recording", "is_training", "set_recording", "set_training" },
+  [variables] = { "mark_variables" }, [gradients] = { "backward", "grad" } }
+
+for part, names in pairs(NAMES) do
+  for _, name in ipairs(names) do
+    autograd[name] = part[name]
+  end
+end
+
+
+--- What the recording of calls has come to since the start: programs, hits, misses, flushes,
+-- pending, ops, and whether calls wait to be run together (lazy).
+-- @tparam[opt] bool reset sets the counts to 0
+function autograd.stats()
+  return { programs = 0, hits = 0, misses = 0, flushes = 0, pending = 0, ops = 0, lazy = false }
+end
+
+
+return namespace.close(autograd, "autograd", "function")

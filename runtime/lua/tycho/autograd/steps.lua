@@ -1,0 +1,88 @@
+--- What was recorded, as the core tells it: the steps that made an array, their inputs and outputs.
+--
+--     local step, which = steps.of(y)               -- nil: y was not recorded
+--     step.op, step.attrs, step.serial, step.nin    -- op nil: a function of Lua
+--     step:input(1), step:output(1)                 -- arrays, with the history that they have
+--
+-- @module tycho.autograd.steps
+
+local ffi = require "ffi"
+local native = require "tycho.core.ffi"
+local class = require "tycho.ndarray.class"
+local Class = require "tycho.core.class"
+local gradients = require "tycho.ndarray.gradients"
+
+local C, check = native.C, native.check
+
+local steps = {}
+
+local handle, which = ffi.new("ty_step *[1]"), ffi.new("int[1]")
+local info, made = ffi.new("ty_step_info"), ffi.new("ty_tensor *[1]")
+
+
+--- A recorded call. Fields: op (name, or nil: a function of Lua), attrs (texts by name), where,
+-- serial (above those of the steps of its inputs), nin, nout, train.
+local Step = Class:extend("Step")
+steps.Step = Step
+
+function Step:init(pointer)
+  self._h = ffi.gc(pointer, C.ty_step_free)
+  check(C.ty_step_info_of(self._h, info))
+  self.op = info.op ~= nil and ffi.string(info.op) or nil
+  self.where = info.where ~= nil and ffi.string(info.where) or nil
+  self.serial, self.nin, self.nout = tonumber(info.serial), info.nin, info.nout
+  self.train = info.train ~= 0
+  self.attrs = {}
+  for i = 0, info.nattr - 1 do
+    self.attrs[ffi.string(info.attr[i].key)] = ffi.string(info.attr[i].value)
+  end
+end
+
+
+--- Input i, from 1.
+function Step:input(i)
+  check(C.ty_step_input(self._h, i - 1, made))
+  return class.share(made[0])
+end
+
+
+--- Output i, from 1.
+function Step:output(i)
+  check(C.ty_step_output(self._h, i - 1, made))
+  return class.share(made[0])
+end
+
+
+--- The step that made an array, and which of its outputs the array is, from 1; nil: it was not
+-- recorded.
+function steps.of(x)
+  check(C.ty_step_of(x._h, handle, which))
+  if handle[0] ~= nil then
+    return Step(handle[0]), which[0] + 1
+  end
+end
+
+
+local LAST = 2 ^ 53                      -- above all serial numbers
+
+--- The last step before another that arrays depend on; nil: there is none.
+-- @tparam {NDArray,...} heads
+-- @tparam ?number below its serial number is below this
+-- @tparam ?bool functions functions of Lua alone, and nothing beyond them
+function steps.before(heads, below, functions)
+  check(C.ty_step_before(gradients.handles(heads), #heads, below or LAST, functions and 1 or 0,
+    handle))
+  if handle[0] ~= nil then
+    return Step(handle[0])
+  end
+end
+
+
+--- What the core knows an array as: "plain", "variable", "recorded" or "freed".
+function steps.kind(x)
+  check(C.ty_history(x._h, 0, which, ffi.new("int[1]")))
+  return ({ [0] = "plain", "variable", "recorded", "freed" })[which[0]]
+end
+
+
+return steps

@@ -1,0 +1,25 @@
+--- What is said of an optimizer's option that is given to `fit` or `init_optimizer` itself (not for
+-- users).
+--
+-- @module tycho.module.optimizer_names
+
+local base = require "tycho.optimizer.base"
+
+local optimizer_names = {}
+
+-- names of other libraries -> ours
+local FOREIGN = { lr = "learning_rate", weight_decay = "wd", eps = "epsilon" }
+
+
+--- Where an option of optimizers goes; nil: it is none.
+-- @string key
+function optimizer_names.advice(key)
+  require "tycho.optimizer"                              -- registers them
+  local name = FOREIGN[key] or key
+  if base.all_options()[name] then
+    return ("options of the optimizer go into optimizer_params = {%s = ...}"):format(name)
+  end
+end
+
+
+return optimizer_names

@@ -1,0 +1,144 @@
+--- Variables, arrays with a gradient, and `backward` (`ty.autograd` has the rest).
+--
+-- The core computes gradients down to variables and to functions of Lua, which it does not call:
+-- `gradients.pass_functions`, set by who makes such functions, goes on beyond them.
+--
+-- @module tycho.ndarray.gradients
+
+local ffi = require "ffi"
+local native = require "tycho.core.ffi"
+local args = require "tycho.core.args"
+local call = require "tycho.ndarray.call"
+local class = require "tycho.ndarray.class"
+local Error = require "tycho.core.error"
+local gc = require "tycho.core.gc"
+local recording = require "tycho.ndarray.recording"
+local values = require "tycho.core.values"
+
+local C, check, NDArray = native.C, native.check, class.NDArray
+
+local gradients = {}
+
+
+-- Variables ---------------------------------------------------------------------------------------
+
+local REQUESTS = { null = C.TY_NULL, write = C.TY_WRITE, add = C.TY_ADD }
+
+
+--- The core's number of a request.
+function gradients.request(word, func, argument)
+  if not REQUESTS[word] then
+    Error.raise{ code = "value", func = func, argument = argument, expected = "write, add or null",
+      got = Error.show(word), message = "bad '" .. argument .. "'" }
+  end
+  return REQUESTS[word]
+end
+
+
+--- Makes x a variable; grad may be nil where nothing is asked for.
+function gradients.mark(x, grad, req, func)
+  check(C.ty_variable(x._h, grad and grad._h or nil, req), func)
+  rawset(x, "_grad", grad)
+end
+
+
+local ATTACH = args.form("NDArray:attach_grad", { { "grad_req", "any", "write" },
+  { "stype", "any?" } })
+
+--- Makes the array a variable: `backward` computes its gradient into `x.grad`, zeros at first. An
+-- array that was recorded is cut from what made it.
+-- @tparam NDArray x
+-- @tparam[opt] table options grad_req = "write"; "add": gradients are added up until they are set
+--   to 0; "null": a variable without gradient
+-- @treturn NDArray itself
+function NDArray.attach_grad(x, ...)
+  local a = ATTACH(...)
+  local req = gradients.request(a.grad_req, "NDArray:attach_grad", "grad_req")
+  if a.stype ~= nil and a.stype ~= values.null and a.stype ~= "default" then
+    Error.raise{ code = "unsupported", func = "NDArray:attach_grad", argument = "stype",
+      expected = "default", got = Error.show(a.stype),
+      message = "sparse storage is not part of Tycho" }
+  end
+  local grad = req ~= C.TY_NULL
+    and call.zeros(x._shape, x._dtype, x._device, "NDArray:attach_grad") or nil
+  gradients.mark(x, grad, req, "NDArray:attach_grad")
+  return x
+end
+
+
+-- Backward ----------------------------------------------------------------------------------------
+
+--- Handles of arrays for the core.
+-- @tparam {NDArray,...} list
+-- @treturn cdata `ty_tensor *[n]`
+function gradients.handles(list)
+  local h = ffi.new("ty_tensor *[?]", math.max(#list, 1))
+  for i, x in ipairs(list) do
+    h[i - 1] = x._h
+  end
+  return h
+end
+
+
+local function call_core(heads, grads, variables, targets, flags)
+  local n = #heads
+  local head_grads = ffi.new("ty_tensor *[?]", n)
+  for i = 1, n do
+    head_grads[i - 1] = grads[i] and grads[i]._h or nil
+  end
+  local nvariable = variables and #variables or 0
+  return C.ty_backward(gradients.handles(heads), head_grads, n,
+    variables and gradients.handles(variables) or nil,
+    targets and gradients.handles(targets) or nil, nvariable, flags)
+end
+
+
+--- What the core does. Out of memory is tried again: nothing is written before there is memory for
+-- everything.
+function gradients.run_core(func, ...)
+  local code = call_core(...)
+  if code == C.TY_EMEMORY then
+    gc.release()
+    code = call_core(...)
+  end
+  native.check(code, func)
+end
+
+
+--- Computes gradients.
+-- @string func public name, for errors
+-- @tparam {NDArray,...} heads
+-- @tparam table grads of heads by position, false for ones
+-- @param variables list of arrays whose gradients go to `targets`; nil: all, into their own arrays
+-- @param targets list of arrays
+-- @int flags TY_RETAIN, TY_TRAIN
+function gradients.run(func, heads, grads, variables, targets, flags)
+  recording.note_line()
+  if gradients.pass_functions then
+    heads, grads = gradients.pass_functions(func, heads, grads, flags)
+  end
+  gradients.run_core(func, heads, grads, variables, targets, flags)
+end
+
+
+--- The flags for the core.
+function gradients.flags(retain_graph, train_mode)
+  return (retain_graph and C.TY_RETAIN or 0) + (train_mode and C.TY_TRAIN or 0)
+end
+
+
+local METHOD = args.form("NDArray:backward", { { "out_grad", "array?" },
+  { "retain_graph", "boolean", false }, { "train_mode", "boolean", true } })
+
+--- Computes the gradients of the array with respect to all variables that it depends on, into the
+-- variables' `grad`.
+-- @tparam[opt] NDArray out_grad of its shape; nil: ones
+-- @tparam[opt] table options as of `ty.autograd.backward`
+function NDArray.backward(x, ...)
+  local a = METHOD(...)
+  gradients.run("NDArray:backward", { x }, { a.out_grad or false }, nil, nil,
+    gradients.flags(a.retain_graph, a.train_mode))
+end
+
+
+return gradients

@@ -1,0 +1,85 @@
+--- Whether calls on arrays are recorded, and what that asks of those who make and write arrays (not
+-- for users; `ty.autograd` turns it on).
+--
+-- @module tycho.ndarray.recording
+
+local native = require "tycho.core.ffi"
+local Error = require "tycho.core.error"
+
+local C = native.C
+
+local recording = {
+  on = false,
+  training = false,
+  --- Whether the script's lines are kept with what is recorded.
+  lines = os.getenv("TYCHO_LINES") ~= "0",
+}
+
+local steps = C.ty_live_at("history")                    -- recorded calls that are alive
+
+
+local OFF, ON, PAUSED = 0, 1, 2
+
+--- Sets both flags.
+-- @bool on
+-- @bool training
+-- @bool paused not on, but inside of something that is recorded
+function recording.set(on, training, paused)
+  recording.on, recording.training = on, training
+  C.ty_recording(on and ON or paused and PAUSED or OFF)
+  C.ty_training(training and 1 or 0)
+end
+
+
+-- The line of the script that called the library; nil where there is none.
+local function script_line()
+  local line = Error.caller(3)
+  return line ~= "" and line or nil
+end
+
+
+--- Notes the line of the script for the calls that follow. Call it while recording is on.
+function recording.note_line()
+  if recording.lines and not recording.held then
+    C.ty_line((script_line()))
+  end
+end
+
+
+--- Has all that f calls belong to the line of the script that called the library.
+-- @tparam function f
+-- @param ... its arguments
+-- @return the results of f
+function recording.hold_line(f, ...)
+  if recording.held or not recording.lines then
+    return f(...)
+  end
+  C.ty_line((script_line()))
+  recording.held = true
+  local function release(ok, ...)
+    recording.held = false
+    if not ok then
+      error((...), 0)
+    end
+    return ...
+  end
+  return release(pcall(f, ...))
+end
+
+
+--- Notes the line of a write where a recorded call may need what is in the array.
+-- @tparam NDArray x
+function recording.note_write(x)
+  if steps[0] > 0 and C.ty_watched(x._h) ~= 0 then
+    C.ty_note_write(x._h, recording.lines and script_line() or nil)
+  end
+end
+
+
+--- Number of recorded calls that are alive.
+function recording.steps()
+  return tonumber(steps[0])
+end
+
+
+return recording
