@@ -275,7 +275,8 @@ int ty_file_tensor(ty_file *f, int64_t at, const ty_desc *d, const int64_t *stri
   p->unit = row->name ? row->bytes : (int)dtype_size(d->dtype);
   p->elements = row->elements;
   p->strided = stride != NULL;
-  for (int k = 0; stride && k < d->ndim; k++) p->stride[k] = stride[k];
+  /* the stride of an axis of one element is unused, and may be anything */
+  for (int k = 0; stride && k < d->ndim; k++) p->stride[k] = d->dim[k] > 1 ? stride[k] : 0;
   struct storage *s;
   int code = check_encoding(p);
   if (!code) code = check_part(p);

@@ -95,6 +95,7 @@ describe("an array of a file", function()
       assert.same({ { 0, 4, 8 }, { 1, 5, 9 } }, rows(0, { 2, 3 }, { 1, 4 }))
       assert.same({ { 5, 5 }, { 9, 9 } }, rows(20, { 2, 2 }, { 4, 0 }))
       assert.same({ 11, 10, 9 }, rows(44, { 3 }, { -1 }))
+      assert.same({ { 0, 1 } }, rows(0, { 1, 2 }, { 2 ^ 62, 1 }))
     end)
   end)
 
