@@ -84,7 +84,7 @@ function pytorch.archive(t)
     entries[i] = pytorch.text(pair[1]) .. pair[2]
   end
   local members = { { "archive/data.pkl",
-    pytorch.pickle(t.body or pytorch.dict(unpack(entries))) } }
+    pytorch.pickle(t.body or pytorch.dict(table.concat(entries))) } }
   for key, bytes in pairs(t.storages or {}) do
     members[#members + 1] = { "archive/data/" .. key, bytes }
   end
@@ -107,8 +107,8 @@ function pytorch.older(t)
   end
   local system = pytorch.dict(pytorch.text "little_endian", t.big_endian and "\137" or "\136")
   return pytorch.pickle(pytorch.long(MAGIC)) .. pytorch.pickle(pytorch.int(1001))
-    .. pytorch.pickle(system) .. pytorch.pickle(t.body or pytorch.dict(unpack(entries)))
-    .. pytorch.pickle(pytorch.list(unpack(keys))) .. table.concat(parts)
+    .. pytorch.pickle(system) .. pytorch.pickle(t.body or pytorch.dict(table.concat(entries)))
+    .. pytorch.pickle(pytorch.list(table.concat(keys))) .. table.concat(parts)
 end
 
 return pytorch
