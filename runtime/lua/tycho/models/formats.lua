@@ -4,11 +4,12 @@
 -- A row: `name`; `endings` of its files, by which a file to write gets its format;
 -- `is_mine(head, path)`, whether a file to read is of it; and what it can do:
 --
--- - `network(path, options)`: symbol, arg_params, aux_params. `options.shapes`: sizes by input name,
---   perhaps empty; `options.at`: keys to the network inside the file.
+-- - `network(path, options)`: symbol, arg_params, aux_params. `options.shapes`: sizes by input
+--   name, perhaps empty; `options.at`: keys to the network inside the file.
 -- - `metadata(path)`: what a network's file says of itself, by key.
 -- - `arrays(path)`: a list of {name, array}, and what the file says of itself, by key.
--- - `notes(path)`: a list of {label, text}, for files whose network needs shapes that are not given.
+-- - `notes(path)`: a list of {label, text}, for files whose network needs shapes that are not
+--   given.
 -- - `save_network(path, symbol, arg_params, aux_params)`, `save_arrays(path, list)`.
 --
 -- @module tycho.models.formats
