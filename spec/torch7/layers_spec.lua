@@ -408,6 +408,22 @@ describe("a network that is trained", function()
     assert.near({ { -0.5 }, { 0.5 } }, grads.linearnobias1_weight, 1e-6)
   end)
 
+  it("can be given a criterion by name", function()
+    local object = loaded(nn("LogSoftMax"))
+    local shapes = { data = { 1, 2 }, label = { 1 } }
+    local loss = ty.torch7.import_model{ object, shapes = shapes,
+      criterion = "nn.ClassNLLCriterion" }
+    local exe = loss:bind{ ctx = ty.cpu(), args = { data = array{ { 0, 0 } },
+      label = array{ 2 } } }
+    assert.near(math.log(2), exe:forward()[1]:asscalar(), 1e-6)
+    for _, name in ipairs{ "nn.NoSuchCriterion", "nn.Linear" } do
+      local e = assert.raises("unsupported", ty.torch7.import_model, { object, shapes = shapes,
+        criterion = name })
+      assert.truthy(tostring(e):find(name, 1, true), tostring(e))
+    end
+    assert.raises("type", ty.torch7.import_model, { object, shapes = shapes, criterion = 3 })
+  end)
+
   it("has no gradient for the padding of a lookup", function()
     local exe = bound(nn("LookupTable", { weight = floats({ 2, 1 }, { 5, 6 }), paddingValue = 1 }),
       { array{ 1, 2 } })

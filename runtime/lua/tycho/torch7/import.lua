@@ -31,7 +31,7 @@ require "tycho.torch7.layers_recurrent"
 
 local FUNC = "torch7.import_model"
 
-local import = {}
+local torch7 = {}
 
 
 -- The dtype of a network --------------------------------------------------------------------------
@@ -303,6 +303,12 @@ local function build(net, a, object)
   end
   if loss == nil then
     return y
+  elseif type(loss) == "string" then
+    loss = setmetatable({}, objects.class(loss, 1))
+  elseif not objects.is(loss) then
+    Error.raise{ code = "type", func = FUNC, argument = "criterion",
+      expected = "a criterion or the name of its class", got = Error.kind(loss),
+      message = "this is no criterion" }
   end
   return criterions.loss(net, loss, y, labels, object ~= loss)
 end
@@ -314,12 +320,12 @@ end
 -- A criterion becomes a loss of `data` and `label`.
 -- @param net path, or an object that `load` gave: a module or a criterion
 -- @tparam table options shapes: input name -> sizes, which decide what layers do; criterion: an
---   object whose loss follows the network
+--   object whose loss follows the network, or the name of its class, "nn.ClassNLLCriterion"
 -- @treturn Symbol
 -- @treturn table arg_params
 -- @treturn table aux_params; E(unsupported) names a class that cannot be imported, E(format) a
 --   damaged file, E(value), E(shape) and E(type) a module that does not fit
-function import.import_model(...)
+function torch7.import_model(...)
   local a = IMPORT(...)
   local object = type(a.net) == "string" and reader.read(a.net, FUNC) or a.net
   if not objects.is(object) then
@@ -339,4 +345,4 @@ function import.import_model(...)
 end
 
 
-return import
+return torch7
