@@ -203,6 +203,14 @@ describe("a file of torch.save that cannot be read", function()
     it("is refused: " .. row[1], function() refused("format", row[2], p.archive(row[3])) end)
   end
 
+  it("is refused where it is another file", function()
+    folder.with(function(dir)
+      folder.write(dir .. "/x.pkl", "\128\4}.")
+      local e = assert.raises("format", ty.pytorch.load, dir .. "/x.pkl")
+      assert.truthy(e.message:find("no file of torch.save", 1, true), e.message)
+    end)
+  end)
+
   it("is refused wherever it may end", function()
     for _, whole in ipairs{ p.archive{ { "x", vector() }, storages = FOUR },
         p.older{ { "x", vector() }, storages = { { "0", 4, FOUR["0"] } } } } do

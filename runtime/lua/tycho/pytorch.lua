@@ -13,10 +13,10 @@ local pytorch = {}
 
 local LOAD = args.form("pytorch.load", { { "path", "text" } })
 
---- Reads what `torch.save` wrote: dictionaries and lists as tables, numbers, texts, None as
--- `ty.null`, tensors as arrays that take memory when they are first used. Objects of any other
--- class are descriptions: tables with `class_name`, and `args`, `state`, `items`, `entries` where
--- the file has these. Nothing in the file is run.
+--- Reads what `torch.save` wrote. Dictionaries and lists are tables, None is `ty.null`, numbers and
+-- texts are Lua's, tensors are arrays that take memory when they are first used. Objects of any
+-- other class are descriptions: tables with `class_name`, and `args`, `state`, `items`, `entries`
+-- where the file has these. Nothing in the file is run.
 -- @string path missing E(io), damaged E(format), of elements that arrays cannot have E(unsupported)
 -- @return the object
 function pytorch.load(...)

@@ -236,9 +236,9 @@ end
 
 local LOAD = args.form("nd.load", { { "fname", "text" } })
 
---- Reads a file of arrays: in the reference's format, NumPy's, safetensors, PyTorch's, GGUF, or the
--- index of several files. Arrays of the last four take memory when they are first used, and keep
--- the file open until then.
+--- Reads a file of arrays. It may be in the reference's format, NumPy's, safetensors, PyTorch's,
+-- GGUF, or the index of several files. Arrays of the last four take memory when they are first
+-- used, and keep the file open until then.
 -- @string fname path; missing E(io), damaged E(format), which says what another program's file is
 -- @treturn table dictionary, or list where the file has no names: `ty.nd.load("x.npy")[1]`
 -- @treturn {string,...} names in file order, of a dictionary

@@ -461,8 +461,11 @@ end
 --- The object in a file.
 -- @tparam table file as `file_arrays.open` gives
 function pytorch.object(file)
-  if is_older(file:read(0, math.min(HEAD, file.size))) then
+  local head = file:read(0, math.min(HEAD, file.size))
+  if is_older(head) then
     return load_older(file)
+  elseif not zip.is_mine(head) then
+    fail(file, "this is no file of torch.save")
   end
   return load_archive(file, zip.members(file))
 end
