@@ -23,6 +23,7 @@ local function fails(status, text, arguments)
   local output, got = shell.tycho(arguments)
   assert.equal(status, got, output)
   has(text, output)
+  return output
 end
 
 -- A checkpoint: y = relu(W x + b) for 3 inputs, 2 outputs.
@@ -93,6 +94,9 @@ describe("--inspect", function()
       has("format     NumPy's arrays", ok("--inspect " .. dir .. "/x.npy"))
       ty.nd.save(dir .. "/x.params", { ty.nd.ones{ 2, 3 } })
       has("format     MXNet's arrays", ok("--inspect " .. dir .. "/x.params"))
+      folder.write(dir .. "/x.txt", "no array")
+      local text = fails(1, "this is not a file of arrays", "--inspect " .. dir .. "/x.txt")
+      assert.is_nil(text:find("format ", 1, true), text)
     end)
   end)
 

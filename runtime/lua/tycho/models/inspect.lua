@@ -266,6 +266,10 @@ end
 -- @tparam function write of a text
 function inspect.show(path, options, write)
   local format = formats.of(path, FUNC)
+  local list, data
+  if not format.network then
+    list, data = format.arrays(path)
+  end
   row(write, "file", path)
   row(write, "format", format.title and format.title(path) or format.name)
   row(write, "size", bytes_text(file_arrays.open(path, FUNC).size))
@@ -284,7 +288,6 @@ function inspect.show(path, options, write)
     end
     return row(write, "", "--shape data=1,3,224,224 gives the shapes that the layers depend on")
   end
-  local list, data = format.arrays(path)
   show_arrays(write, list, data, options)
 end
 
