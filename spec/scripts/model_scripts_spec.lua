@@ -35,7 +35,7 @@ describe("scripts/models:", function()
   end)
 
   it("all explain themselves", function()
-    for _, name in ipairs{ "torch7_net", "own_net", "faces", "sentences" } do
+    for _, name in ipairs{ "torch7_net", "own_net", "faces", "sentences", "voice" } do
       local output = run(name .. ".lua --help")
       assert.truthy(output:find("Usage: " .. name .. ".lua", 1, true), output)
     end
@@ -43,7 +43,7 @@ describe("scripts/models:", function()
 
   it("those with weights to download name what is missing", function()
     for name, words in pairs{ faces = "--folder /none --file /none.jpg",
-        sentences = "--folder /none" } do
+        sentences = "--folder /none", voice = "--folder /none --file /none.wav" } do
       local output, status = shell.tycho(("scripts/models/%s.lua %s"):format(name, words))
       assert.truthy(status ~= 0 and output:find("/none", 1, true), output)
     end
