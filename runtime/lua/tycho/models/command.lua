@@ -1,4 +1,4 @@
---- The command line of models: `tycho --inspect FILE`, `--convert IN OUT`, `--run MODEL`.
+--- The commands of `tycho` that inspect, convert and run files of models.
 --
 -- @module tycho.models.command
 

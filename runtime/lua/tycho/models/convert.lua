@@ -1,4 +1,4 @@
---- From one format to another: `tycho --convert IN OUT`.
+--- Files of one format written in another. For `models/command.lua`.
 --
 -- @module tycho.models.convert
 

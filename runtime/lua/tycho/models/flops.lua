@@ -1,4 +1,4 @@
---- How many operations on numbers a network takes: for `tycho --inspect`.
+--- How many operations on numbers a network takes. For `models/inspect.lua`.
 --
 -- Products count exactly, two for each pair of factors; other operators count one for each element
 -- of their outputs, and those that only move elements none. Bodies of loops and branches are not

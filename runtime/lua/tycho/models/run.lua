@@ -1,4 +1,4 @@
---- A network on arrays of files: `tycho --run MODEL --input x.npy --output y.npy`.
+--- Networks on arrays of files. For `models/command.lua`.
 --
 -- @module tycho.models.run
 

@@ -37,7 +37,10 @@ local sizes = convolutions.sizes
 
 
 --- f(x) of an input with a batch; without one, of a batch of one.
+-- @tparam Net net
+-- @tparam Tensor x
 -- @int n axes of an image
+-- @tparam function f of a tensor with a batch
 function convolutions.batched(net, x, n, f)
   net:need_dims(x, n + 1, n + 2)
   if #x.shape == n + 2 then
