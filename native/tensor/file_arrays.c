@@ -45,7 +45,7 @@ int ty_file_open(const char *path, ty_file **out)
   *f = (ty_file){ .refs = 1, .fd = -1, .path = mem_text(path) };
   int code = f->path ? TY_OK : fail(TY_EMEMORY, "out of memory");
   if (!code && (f->fd = sys_open(path, O_RDONLY | O_CLOEXEC, 0)) < 0)
-    code = fail(TY_EIO, "cannot open '%s': %s", path, strerror(errno));
+    code = fail(TY_EIO, "cannot read the file: %s: %s", path, strerror(errno));
   if (!code && fstat(f->fd, &s)) code = fail(TY_EIO, "'%s': %s", path, strerror(errno));
   if (!code && !S_ISREG(s.st_mode)) code = fail(TY_EIO, "'%s' is no file", path);
   if (code) return ty_file_free(f), code;

@@ -2,8 +2,10 @@
 --
 -- @module tycho.pytorch
 
+require "tycho.core.luajit"
 local args = require "tycho.core.args"
 local file_arrays = require "tycho.ndarray.file_arrays"
+local namespace = require "tycho.core.namespace"
 local pickle = require "tycho.ndarray.pickle"
 local reader = require "tycho.ndarray.pytorch"
 require "tycho.ndarray"
@@ -30,4 +32,4 @@ end
 pytorch.keys = pickle.keys
 
 
-return pytorch
+return namespace.close(pytorch, "pytorch", "function")

@@ -5,7 +5,9 @@
 --
 -- @module tycho.torch7
 
+require "tycho.core.luajit"
 local args = require "tycho.core.args"
+local namespace = require "tycho.core.namespace"
 local objects = require "tycho.torch7.objects"
 local reader = require "tycho.torch7.reader"
 
@@ -40,4 +42,4 @@ torch7.import_model = import_model
 torch7.typename = objects.typename
 
 
-return torch7
+return namespace.close(torch7, "torch7", "function")
