@@ -143,8 +143,6 @@ int         ty_bag_put(ty_bag *b, const char *name, ty_tensor *t);
 int         ty_bag_get(ty_bag *b, const char *name, ty_tensor **out);
 int         ty_bag_at(ty_bag *b, int i, const char **name, ty_tensor **out);
 /* checked: with a checksum in a word that is 0 otherwise; who reads such a file finds damage */
-/* PLAIN: as in memory, little-endian; SWAPPED: big-endian */
-enum { TY_FILE_PLAIN, TY_FILE_SWAPPED };
 enum { TY_PARAMS_NAMED = 1, TY_PARAMS_CHECKED = 2 };
 int         ty_params_save(const char *path, const ty_bag *b, int flags);
 int         ty_params_load(const char *path, ty_bag **out, int *named);
@@ -221,16 +219,24 @@ int         ty_iter_data(ty_iter *it, int i, ty_tensor **out);
 int         ty_iter_pad(ty_iter *it, int *pad);
 /* A file of arrays. What is not there when it is read, since the file has become shorter, is an
 ** error. Tensors keep the file open. */
+/* PLAIN: as in memory. Others are converted: integers to int32 (int16, uint16) or int64 (a uint64
+** that it cannot hold is an error of the read), floats and the blocks of GGUF to float32. */
+enum { TY_FILE_PLAIN, TY_FILE_I16, TY_FILE_U16, TY_FILE_I32, TY_FILE_U32, TY_FILE_U64,
+       TY_FILE_E4M3, TY_FILE_E5M2, TY_FILE_Q4_0, TY_FILE_Q4_1, TY_FILE_Q5_0, TY_FILE_Q5_1,
+       TY_FILE_Q8_0, TY_FILE_Q4_K, TY_FILE_Q5_K, TY_FILE_Q6_K,
+       TY_FILE_SWAPPED = 64 };                             /* added: big-endian */
 int         ty_file_open(const char *path, ty_file **out);
 /* a file of a folder, or of a folder in it; names and links that lead out of it are refused */
 int         ty_file_open_in(const char *folder, const char *name, ty_file **out);
+/* A file in memory: a copy of these bytes. */
+int         ty_file_copy(const void *data, size_t bytes, ty_file **out);
 void        ty_file_free(ty_file *f);
 int         ty_file_size(ty_file *f, int64_t *bytes);
 /* bytes at .. at + n - 1, at once */
 int         ty_file_read(ty_file *f, int64_t at, void *to, size_t n);
 /* A tensor of the host whose elements begin at byte `at` of the file. They are read when they are
-** first needed, and until then take no memory. encoding: how the file has them; stride: elements
-** between neighbours along each axis, NULL: dense. */
+** first needed, and until then take no memory. encoding: how the file has them, which decides the
+** dtype unless it is PLAIN; stride: elements between neighbours along each axis, NULL: dense. */
 int         ty_file_tensor(ty_file *f, int64_t at, const ty_desc *d, const int64_t *stride,
                            int encoding, ty_tensor **out);
 /* Fields of Protocol Buffers' wire format, read from a file. What number and bytes mean the caller

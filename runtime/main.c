@@ -33,11 +33,14 @@ static const char help[] =
   "  --plain     prompt without line editing and colours\n"
   "  --version   version of program and interface\n"
   "  --platform  what was found: processor, libraries, devices\n"
+  "  --inspect FILE      what a file of a model or of arrays holds\n"
+  "  --convert IN OUT    writes it in the format of OUT's ending\n"
+  "  --run MODEL         runs a network: --input x.npy --output y.npy\n"
   "  --help      this list\n"
   "Without script: a prompt on a terminal, else a script from standard input.\n";
 
-/* script: index in argv, 0: none */
-struct options { int script; bool texts, prompt, strict, plain; };
+/* script, command: index in argv, 0: none */
+struct options { int script, command; bool texts, prompt, strict, plain; };
 
 static struct {
   int argc;
@@ -322,6 +325,17 @@ static int protected_script(lua_State *L)
   return 0;
 }
 
+/* A command of tycho.models, with the words that follow it; its result is the exit status. */
+static void run_command(lua_State *L, int at)
+{
+  require(L, "tycho.models.command");
+  lua_getfield(L, -1, "main");
+  luaL_checkstack(L, program.argc - at, "too many arguments");
+  for (int i = at; i < program.argc; i++) lua_pushstring(L, program.argv[i]);
+  lua_call(L, program.argc - at, 1);
+  program.status = (int)lua_tointeger(L, -1);
+}
+
 /* The script before a prompt: its error is told and the prompt comes all the same. */
 static void try_script(lua_State *L)
 {
@@ -334,7 +348,9 @@ static void try_script(lua_State *L)
 
 static void run_options(lua_State *L)
 {
-  for (int i = 1; i < program.argc && i != program.options.script; i++) {
+  const struct options *o = &program.options;
+  int end = o->script ? o->script : o->command ? o->command : program.argc;
+  for (int i = 1; i < end; i++) {
     const char *option = program.argv[i];
     if (!strchr("el", option[1])) continue; /* all before a script are options, as was seen */
     const char *value = option[2] ? option + 2 : program.argv[++i];
@@ -351,6 +367,10 @@ static int run(lua_State *L)
     lua_call(L, 0, 0);
   }
   run_options(L);
+  if (o->command) {
+    run_command(L, o->command);
+    return 0;
+  }
   if (o->script && o->prompt)
     try_script(L);
   else if (o->script)
@@ -417,12 +437,22 @@ static int read_long(const char *option)
   return -1;
 }
 
+static bool is_command(const char *option)
+{
+  return strcmp(option, "--inspect") == 0 || strcmp(option, "--convert") == 0 ||
+      strcmp(option, "--run") == 0;
+}
+
 static int read_command_line(void)
 {
   for (int i = 1; i < program.argc; i++) {
     const char *option = program.argv[i];
     if (option[0] != '-' || !option[1]) {
       program.options.script = i;
+      return -1;
+    }
+    if (is_command(option)) {
+      program.options.command = i;
       return -1;
     }
     int status = option[1] == '-' ? read_long(option) : read_short(&i, option);
@@ -486,7 +516,7 @@ int main(int argc, char **argv)
   interrupt_watch(L, false);
   lua_pushcfunction(L, explain);
   lua_pushcfunction(L, run);
-  status = lua_pcall(L, 0, 0, 1) == 0 ? DONE : complain(L);
+  status = lua_pcall(L, 0, 0, 1) == 0 ? program.status : complain(L);
   interrupt_unwatch(L);
   ty_leave();
   lua_close(L);

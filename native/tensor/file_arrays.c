@@ -9,26 +9,29 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include "base/system.h"
-#include "tensor/tensor.h"
+#include "tensor/file_encodings.h"
 
 struct ty_file {
   int32_t refs;
-  int fd;
+  int fd;                                             /* -1: `bytes` */
   int64_t size;                                       /* bytes when it was opened */
   char *path;
+  uint8_t *bytes;                                     /* of a file in memory */
 };
 
 /* One tensor's part of a file. */
 struct file_part {
   ty_file *file;
   int64_t at;                                         /* byte of element 0 */
-  int encoding;
+  const struct file_encoding *encoding;
+  bool swapped;                                       /* big-endian */
+  int unit, elements;                                 /* bytes and elements of a unit */
   ty_desc d;
   bool strided;
   int64_t stride[TY_MAXDIM];                          /* elements */
 };
 
-/* bytes that are read at once of a strided array, whose elements are picked from them */
+/* bytes that are read at once where elements are picked from them or converted */
 enum { SPAN_BYTES = 1 << 20 };
 
 /* -- files ------------------------------------------------------------------------------------- */
@@ -42,7 +45,7 @@ int ty_file_open(const char *path, ty_file **out)
   *f = (ty_file){ .refs = 1, .fd = -1, .path = mem_text(path) };
   int code = f->path ? TY_OK : fail(TY_EMEMORY, "out of memory");
   if (!code && (f->fd = sys_open(path, O_RDONLY | O_CLOEXEC, 0)) < 0)
-    code = fail(TY_EIO, "cannot open '%s': %s", path, strerror(errno));
+    code = fail(TY_EIO, "cannot read the file: %s: %s", path, strerror(errno));
   if (!code && fstat(f->fd, &s)) code = fail(TY_EIO, "'%s': %s", path, strerror(errno));
   if (!code && !S_ISREG(s.st_mode)) code = fail(TY_EIO, "'%s' is no file", path);
   if (code) return ty_file_free(f), code;
@@ -82,6 +85,20 @@ int ty_file_open_in(const char *folder, const char *name, ty_file **out)
   return code;
 }
 
+int ty_file_copy(const void *data, size_t bytes, ty_file **out)
+{
+  NEED((data || !bytes) && out, TY_ETYPE,
+      "ty_file_copy: the bytes or the result's place is missing");
+  ty_file *f = NEW(ty_file);
+  NEED(f, TY_EMEMORY, "out of memory");
+  *f = (ty_file){ .refs = 1, .fd = -1, .size = (int64_t)bytes, .path = mem_text("the bytes"),
+    .bytes = mem_new(MAX(bytes, 1)) };
+  if (!f->path || !f->bytes) return ty_file_free(f), fail(TY_EMEMORY, "out of memory");
+  if (bytes) memcpy(f->bytes, data, bytes);
+  *out = f;
+  return TY_OK;
+}
+
 ty_file *file_keep(ty_file *f)
 {
   __atomic_add_fetch(&f->refs, 1, __ATOMIC_RELAXED);
@@ -93,6 +110,7 @@ void ty_file_free(ty_file *f)
   if (!f || __atomic_sub_fetch(&f->refs, 1, __ATOMIC_ACQ_REL)) return;
   if (f->fd >= 0) sys_close(f->fd);
   mem_free(f->path);
+  mem_free(f->bytes);
   mem_free(f);
 }
 
@@ -115,6 +133,10 @@ int ty_file_read(ty_file *f, int64_t at, void *to, size_t n)
 {
   NEED(f && (to || !n), TY_ETYPE, "ty_file_read: the file or the destination is missing");
   TRY(check_range(f, at, n));
+  if (f->bytes) {
+    if (n) memcpy(to, f->bytes + at, n);
+    return TY_OK;
+  }
   for (size_t done = 0; done < n;) {
     ssize_t got = sys_pread(f->fd, (char *)to + done, n - done, (off_t)(at + (int64_t)done));
     NEED(got >= 0, TY_EIO, "'%s': %s", f->path, strerror(errno));
@@ -141,19 +163,26 @@ static void swap_bytes(void *data, size_t each, size_t n)
 /* Elements of a strided array, read through a window of the file. */
 struct file_window { uint8_t *bytes; int64_t begin, end; };
 
-static int read_element(const struct file_part *p, struct file_window *w, int64_t at, size_t each,
-    void *to)
+static int read_element(const struct file_part *p, struct file_window *w, int64_t at, void *to)
 {
-  if (at < w->begin || at + (int64_t)each > w->end) {
+  if (at < w->begin || at + p->unit > w->end) {
     int64_t n = MIN((int64_t)SPAN_BYTES, p->file->size - at);
     TRY(ty_file_read(p->file, at, w->bytes, (size_t)n));
     w->begin = at;
     w->end = at + n;
   }
-  memcpy(to, w->bytes + (at - w->begin), each);
+  memcpy(to, w->bytes + (at - w->begin), (size_t)p->unit);
   return TY_OK;
 }
 
+/* Units as the file has them, little-endian, to elements in their place. */
+static int decode_units(const struct file_part *p, uint8_t *units, uint8_t *to, int64_t n)
+{
+  if (p->swapped) swap_bytes(units, (size_t)p->unit, (size_t)n);
+  return p->encoding->decode ? p->encoding->decode(to, units, n) : TY_OK;
+}
+
+/* Reads where elements stand apart. Those that need no decoding go to their place at once. */
 static int read_strided(const struct file_part *p, uint8_t *to)
 {
   const size_t each = dtype_size(p->d.dtype);
@@ -162,11 +191,14 @@ static int read_strided(const struct file_part *p, uint8_t *to)
   NEED(w.bytes, TY_EMEMORY, "out of memory");
   int code = TY_OK;
   for (int64_t n = desc_count(&p->d); n > 0 && !code; n--, to += each) {
-    code = read_element(p, &w, at, each, to);
+    uint8_t unit[8];
+    uint8_t *bytes = p->encoding->decode ? unit : to;
+    code = read_element(p, &w, at, bytes);
+    if (!code) code = decode_units(p, bytes, to, 1);
     for (int k = p->d.ndim - 1; k >= 0; k--) {
-      at += p->stride[k] * (int64_t)each;
+      at += p->stride[k] * p->unit;
       if (++index[k] < p->d.dim[k]) break;
-      at -= index[k] * p->stride[k] * (int64_t)each;
+      at -= index[k] * p->stride[k] * p->unit;
       index[k] = 0;
     }
   }
@@ -174,12 +206,42 @@ static int read_strided(const struct file_part *p, uint8_t *to)
   return code;
 }
 
+/* Reads what stands in one row and is decoded, piece by piece. */
+static int read_decoded(const struct file_part *p, uint8_t *to)
+{
+  const int64_t most = SPAN_BYTES / p->unit;
+  const size_t each = dtype_size(p->d.dtype) * (size_t)p->elements;
+  uint8_t *units = mem_new(SPAN_BYTES);
+  NEED(units, TY_EMEMORY, "out of memory");
+  int code = TY_OK;
+  int64_t at = p->at;
+  for (int64_t left = desc_count(&p->d) / p->elements; left > 0 && !code;) {
+    int64_t n = MIN(most, left);
+    code = ty_file_read(p->file, at, units, (size_t)(n * p->unit));
+    if (!code) code = decode_units(p, units, to, n);
+    at += n * p->unit;
+    to += (size_t)n * each;
+    left -= n;
+  }
+  mem_free(units);
+  return code;
+}
+
+static int read_plain(const struct file_part *p, uint8_t *to, size_t bytes)
+{
+  TRY(ty_file_read(p->file, p->at, to, bytes));
+  return decode_units(p, to, to, (int64_t)bytes / p->unit);
+}
+
 static int load(void *context, void *to, size_t bytes)
 {
   const struct file_part *p = context;
-  TRY(p->strided ? read_strided(p, to) : ty_file_read(p->file, p->at, to, bytes));
-  const size_t each = dtype_size(p->d.dtype);
-  if (p->encoding == TY_FILE_SWAPPED) swap_bytes(to, each, bytes / each);
+  if (p->strided)
+    TRY(read_strided(p, to));
+  else if (p->encoding->decode)
+    TRY(read_decoded(p, to));
+  else
+    TRY(read_plain(p, to, bytes));
   if (p->d.dtype == TY_BOOL) mend_bools(to, bytes);
   return TY_OK;
 }
@@ -196,12 +258,13 @@ static void drop(void *context)
 /* Checks that all elements lie in the file. */
 static int check_part(const struct file_part *p)
 {
-  const int64_t each = (int64_t)dtype_size(p->d.dtype);
-  if (!p->strided) return check_range(p->file, p->at, desc_bytes(&p->d));
-  int64_t first = p->at, end = p->at + each;
+  if (!p->strided)
+    return check_range(p->file, p->at,
+        (uint64_t)(desc_count(&p->d) / p->elements) * (uint64_t)p->unit);
+  int64_t first = p->at, end = p->at + p->unit;
   for (int k = 0; k < p->d.ndim; k++) {
     int64_t span;
-    bool wide = __builtin_mul_overflow(p->stride[k], (p->d.dim[k] - 1) * each, &span) ||
+    bool wide = __builtin_mul_overflow(p->stride[k], (p->d.dim[k] - 1) * p->unit, &span) ||
         __builtin_add_overflow(span < 0 ? first : end, span, span < 0 ? &first : &end);
     NEED(!wide, TY_EFORMAT, "'%s': a stride of %lld elements", p->file->path,
         (long long)p->stride[k]);
@@ -210,23 +273,43 @@ static int check_part(const struct file_part *p)
   return check_range(p->file, first, (uint64_t)(end - first));
 }
 
+/* Checks that the elements can be had from what the encoding says. */
+static int check_encoding(const struct file_part *p)
+{
+  const struct file_encoding *e = p->encoding;
+  if (!e->name) return TY_OK;
+  NEED(p->d.dtype == e->dtype, TY_EDTYPE, "elements of type %s are read as %s, not %s", e->name,
+      dtype_name(e->dtype), dtype_name(p->d.dtype));
+  NEED(p->elements == 1 || (!p->strided && !p->swapped), TY_EVALUE,
+      "blocks of %s have no strides and no byte order", e->name);
+  int64_t row = p->d.dim[p->d.ndim - 1];
+  NEED(row % p->elements == 0, TY_ESHAPE, "rows of %lld elements are no blocks of %d (%s)",
+      (long long)row, p->elements, e->name);
+  return TY_OK;
+}
+
 int ty_file_tensor(ty_file *f, int64_t at, const ty_desc *d, const int64_t *stride, int encoding,
     ty_tensor **out)
 {
   NEED(f && d && out, TY_ETYPE,
       "ty_file_tensor: the file, the descriptor or the result's place is missing");
-  NEED(encoding >= TY_FILE_PLAIN && encoding <= TY_FILE_SWAPPED, TY_EVALUE,
-      "ty_file_tensor: there is no encoding %d", encoding);
+  const struct file_encoding *row = file_encoding_find(encoding & ~TY_FILE_SWAPPED);
+  NEED(row, TY_EVALUE, "ty_file_tensor: there is no encoding %d", encoding);
   NEED(device_kind(d->device) != TY_GPU, TY_EDEVICE,
       "ty_file_tensor: arrays of files are on the host");
   TRY(tensor_check_desc(d));
   struct file_part *p = NEW(struct file_part);
   NEED(p, TY_EMEMORY, "out of memory");
-  *p = (struct file_part){ .file = file_keep(f), .at = at, .encoding = encoding, .d = *d };
+  *p = (struct file_part){ .file = file_keep(f), .at = at, .encoding = row, .d = *d };
+  p->swapped = encoding & TY_FILE_SWAPPED;
+  p->unit = row->name ? row->bytes : (int)dtype_size(d->dtype);
+  p->elements = row->elements;
   p->strided = stride != NULL;
-  for (int k = 0; stride && k < d->ndim; k++) p->stride[k] = stride[k];
+  /* the stride of an axis of one element is unused, and may be anything */
+  for (int k = 0; stride && k < d->ndim; k++) p->stride[k] = d->dim[k] > 1 ? stride[k] : 0;
   struct storage *s;
-  int code = check_part(p);
+  int code = check_encoding(p);
+  if (!code) code = check_part(p);
   if (!code)
     code = storage_lazy(
         d->device, desc_bytes(d), (struct storage_source){ load, drop, p }, &s);

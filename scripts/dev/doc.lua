@@ -52,7 +52,7 @@ end
 local GUIDES = { "first_hour", "from_python", "notebook", "indices", "data", "images",
   "initializers", "optimizers", "metrics", "watching", "debugging", "saving", "fine_tuning", "cells",
   "attention", "bucketing", "reinforcement", "devices", "scale_out", "gpu", "executors",
-  "writing_an_operator", "deployment", "gallery" }
+  "writing_an_operator", "deployment", "models_of_others", "handing_on", "gallery" }
 
 local DEVELOPERS = { "ARCHITECTURE.md", "doc/source_tour.md", "doc/decisions.md",
   "doc/performance.md", "doc/reliability.md" }

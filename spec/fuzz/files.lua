@@ -1,7 +1,8 @@
--- The readers that are written in Lua (npy, npz, safetensors, optimizer states, graphs as tables,
--- headers of image records) are given damaged bytes: bits turned, pieces taken out, doubled,
--- exchanged between files, numbers of headers made large; states get a checksum that is right. What
--- is read is as large as its file allows, anything else is an error object of a kind that says so.
+-- The readers that are written in Lua (npy, npz, safetensors, GGUF, PyTorch's files, Torch7's,
+-- optimizer states, graphs as tables, headers of image records) are given damaged bytes: bits
+-- turned, pieces taken out, doubled, exchanged between files, numbers of headers made large; states
+-- get a checksum that is right. What is read is as large as its file allows, anything else is an
+-- error object of a kind that says so.
 --
 --   tycho spec/fuzz/files.lua SECONDS [SEED]
 
@@ -9,6 +10,9 @@ local bit = require "bit"
 local ffi = require "ffi"
 local folder = require "spec.support.folder"
 local models = require "spec.support.onnx_models"
+local gguf = require "spec.support.gguf"
+local pytorch = require "spec.support.pytorch"
+local t7 = require "spec.support.torch7"
 local ty = require "tycho"
 
 local MOST_MEMORY, TIMES = 64 * 2 ^ 20, 4                -- see fuzz.h
@@ -84,12 +88,58 @@ end
 local x = ty.nd.arange(6):reshape{ 2, 3 }
 local updater, state = states()
 
+local FOUR = ffi.string(ffi.new("float[4]", { 1, 2, 3, 4 }), 16)
+
+local function weight(more)
+  local t = { class = "FloatStorage", n = 4, size = { 2, 2 }, stride = { 2, 1 } }
+  for key, value in pairs(more or {}) do
+    t[key] = value
+  end
+  return pytorch.tensor(t)
+end
+
+local torch_entries = { { "w", weight() },
+  { "v", weight{ size = { 2 }, stride = { 2 }, offset = 1 } }, { "lr", pytorch.float(0.5) }, { "args", pytorch.global("m", "C") .. ")\129"
+    .. pytorch.dict(pytorch.text "a", pytorch.list(pytorch.int(1), "N", "\136")) .. "b" } }
+local archive, older = { storages = { ["0"] = FOUR } }, { storages = { { "0", 4, FOUR } } }
+for i, entry in ipairs(torch_entries) do
+  archive[i], older[i] = entry, entry
+end
+
+local function torch_net()
+  local linear = t7.object("nn.Linear", { weight = t7.tensor("Float", { 2, 3 },
+    { 1, 2, 3, 4, 5, 6 }), bias = t7.tensor("Float", { 2 }, { 1, 2 }) })
+  local view = t7.object("nn.View", { size = t7.storage("Long", { 2, 1 }), numElements = 2 })
+  return t7.object("nn.Sequential", { modules = { linear, t7.object("nn.ReLU", { threshold = 0,
+    val = 0, inplace = true }), view } })
+end
+
+local torch_path = os.tmpname()
+
+-- Reads an object and imports it.
+local function load_torch(bytes)
+  folder.write(torch_path, bytes)
+  local object = ty.torch7.load(torch_path)
+  local ok, e = pcall(ty.torch7.import_model, { object, shapes = { data = { 4, 3 } } })
+  if not ok and not ty.is_error(e) then
+    error(e, 0)
+  end
+end
+
 -- What is read: `load` gives arrays or nil. `also`: a further code of errors.
 local READERS = {
   { name = "npy", seeds = { written("a.npy", x), written("b.npy", x:astype("uint8")) } },
   { name = "npz", seeds = { written("a.npz", { x = x, y = ty.nd.ones(4) }) } },
   { name = "safetensors", seeds = { written("a.safetensors", { x = x, y = ty.nd.ones(4) }),
     written("b.safetensors", { z = x:astype("float16") }) } },
+  { name = "gguf", seeds = { gguf.bytes{ { "general.name", gguf.TEXT, "x" },
+    { "list", gguf.LIST, { gguf.U32, { 1, 2 } } }, tensors = { { "w", { 2, 2 }, 0, FOUR },
+      { "q", { 1, 32 }, 8, ("\1"):rep(34) } } } } },
+  { name = "torch zip", seeds = { pytorch.archive(archive) } },
+  { name = "torch older", seeds = { pytorch.older(older) } },
+  { name = "t7", also = "name", load = load_torch, seeds = { t7.bytes(torch_net()),
+    t7.bytes(torch_net(), { format = "ascii" }), t7.bytes(torch_net(), { long = 4 }),
+    t7.bytes{ 1, "two", { t7.tensor("Double", { 1 }, { 0.5 }) }, true } } },
   { name = "states", seeds = { state }, mended = with_checksum, also = "state", -- of others
     load = function(bytes) updater:set_states(bytes) end },
   { name = "graphs", seeds = { graph() }, also = "name",   -- unknown operators
@@ -181,5 +231,6 @@ for _, reader in ipairs(READERS) do
   end
 end
 os.remove(scratch)
+os.remove(torch_path)
 print(("%d passed, %d failed, 0 skipped"):format(#READERS - failed, failed))
 os.exit(failed == 0 and 0 or 1)

@@ -14,8 +14,9 @@ local SOME, LARGEST = 150, 5000
 
 -- Formats where a bit more is another file in order: a JPEG's size; in files of arrays without
 -- checksums one of two names (of two arrays with one name the later one counts), a sparse array's
--- size.
-local MAY_DIFFER = { jpg = true, ["recorded params"] = true, ["recorded jpg"] = true }
+-- size, and in files of PyTorch, GGUF and Torch7 sizes of all kinds.
+local MAY_DIFFER = { pth = true, pt = true, gguf = true, t7 = true, jpg = true,
+  ["recorded params"] = true, ["recorded jpg"] = true }
 
 local function flip(bytes, k)
   local at = math.floor(k / 8) + 1

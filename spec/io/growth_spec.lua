@@ -6,6 +6,7 @@ local ffi = require "ffi"
 local device = require "spec.support.device"
 local folder = require "spec.support.folder"
 local formats = require "spec.support.formats"
+local pytorch = require "spec.support.pytorch"
 local ty = require "tycho"
 
 local TRIES, MOST = 3, 10
@@ -135,6 +136,11 @@ local CLAIMS = {
     .. (" "):rep(5) .. "\n" },
   { "safetensors", "\70\0\0\0\0\0\0\0"
     .. '{"x":{"dtype":"F32","shape":[4000000000],"data_offsets":[0,16000000000]}}' },
+  { "gguf", "GGUF\3\0\0\0" .. "\1\0\0\0\0\0\0\0" .. ("\0"):rep(8) .. "\1\0\0\0\0\0\0\0x"
+    .. "\1\0\0\0" .. "\0\0\0\0\1\0\0\0" .. "\0\0\0\0" .. ("\0"):rep(8) .. ("\0"):rep(32) },
+  { "t7", "\4\0\0\0\1\0\0\0\3\0\0\0V 1\18\0\0\0torch.FloatStorage" .. "\0\0\0\0\1\0\0\0" },
+  { "pt", pytorch.older{ { "x", pytorch.tensor{ class = "FloatStorage", n = 2 ^ 31 - 1,
+    size = { 2 ^ 31 - 1 }, stride = { 1 } } }, storages = { { "0", 2 ^ 31 - 1, "" } } } },
   { "boxes", "\10\35\215\206" .. "\24\0\0\0" .. "\0\0\16\0" .. ("\0"):rep(20) },
   { "idx", "\0\0\8\3" .. formats.word(2 ^ 24) .. formats.word(28) .. formats.word(28) },
   { "png", "\137PNG\r\n\26\n" .. formats.word(13) .. "IHDR" .. formats.word(30000) .. formats.word(30000) .. "\8\2\0\0\0" },

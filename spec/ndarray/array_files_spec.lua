@@ -197,19 +197,20 @@ describe("a file of arrays", function()
     local pickle = "this is not a file of arrays but a Python pickle; pickles can run code and are \z
       not read"
     local other = "this is not a file of arrays: it has not even a header"
+    local torch7 = "a Torch7 file (.t7); ty.torch7.load reads it"
     local tar = ("x"):rep(257) .. "ustar\0"
     for bytes, want in pairs{
-      ["\128\2\138\10l\252\156F\249 j\168P\25.\128\2"] = "a PyTorch file (.pt, .pth); pickles can \z
-        run code and are not read",
+      ["\128\2\138\10l\252\156F\249 j\168P\25.\128\2"] = "a PyTorch file (.pt, .pth); \z
+        ty.nd.load reads it",
       ["\137HDF\r\n\26\n" .. ("\0"):rep(40)] = "an HDF5 file (Keras, h5py, MATLAB 7.3)",
-      ["GGUF\3\0\0\0"] = "a GGUF file (llama.cpp)",
+      ["GGUF\3\0\0\0"] = "a GGUF file (llama.cpp); ty.nd.load reads it",
       ["\8\7\18\7pytorch\26\0052.0.0"] = "an ONNX model",
       ["\8\10:\4abcd"] = "an ONNX model",
       ["\8\1\18\200\1"] = "a TensorFlow SavedModel",
       ["\28\0\0\0TFL3\20\0"] = "a TensorFlow Lite model",
-      ["\4\0\0\0\1\0\0\0\3\0\0\0V 1\17\0\0\0torch.FloatTensor"] = "a Torch7 file (.t7)",
-      ["4\n1\n3\nV 1\n17\ntorch.FloatTensor\n"] = "a Torch7 file (.t7)",
-      ["\3\0\0\0\1\0\0\0\2\0\0\0"] = "a Torch7 file (.t7)",
+      ["\4\0\0\0\1\0\0\0\3\0\0\0V 1\17\0\0\0torch.FloatTensor"] = torch7,
+      ["4\n1\n3\nV 1\n17\ntorch.FloatTensor\n"] = torch7,
+      ["\3\0\0\0\1\0\0\0\2\0\0\0"] = torch7,
       ["MATLAB 5.0 MAT-file, Platform"] = "a MATLAB file (.mat)",
       ["\31\139\8\0"] = "a gzip file; decompress it first",
       ["\n#\215\206\10\0\0\0"] = "a file of records (.rec); ty.recordio reads it",

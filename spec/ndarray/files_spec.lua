@@ -154,7 +154,7 @@ describe("of another program", function()
         npy(descr, "False", "(1,)", "\0\0\0\0"))
       assert.truthy(tostring(e):find(kind, 1, true), tostring(e))
     end
-    local e = assert.raises("dtype", ty.nd.load_frombuffer, safetensors("F8_E4M3", 1, "\0"))
+    local e = assert.raises("dtype", ty.nd.load_frombuffer, safetensors("C64", 1, "\0"))
     assert.are.equal("w", e.argument)
   end)
 
@@ -176,10 +176,13 @@ describe("of another program", function()
     end
     local turned = ty.nd.load_frombuffer(npy("'>u2'", "False", "(1,)", "\1\2"))[1]
     assert.are.same({ 258 }, turned:totable())
-    for _, bytes in ipairs{ npy("'<u8'", "False", "(1,)", ("\255"):rep(8)),
-        safetensors("U64", 1, ("\255"):rep(8)) } do
-      local e = assert.raises("value", ty.nd.load_frombuffer, bytes)
-      assert.are.equal("18446744073709551615", e.got)
+    local large = ("\255"):rep(8)
+    for _, f in ipairs{
+      function() ty.nd.load_frombuffer(npy("'<u8'", "False", "(1,)", large)) end,
+      function() ty.nd.load_frombuffer(safetensors("U64", 1, large)).w:totable() end,
+    } do
+      local e = assert.raises("value", f)
+      assert.truthy(e.message:find("18446744073709551615", 1, true), e.message)
     end
   end)
 
@@ -226,8 +229,6 @@ describe("of another program", function()
         .. string.char(#first) .. "\0\0\0\0\0"
     end
     for name, want in pairs{
-      ["archive/data.pkl"] = "a PyTorch file (.pt, .pth); pickles can run code and are not read",
-      ["model/data.pkl"] = "a PyTorch file (.pt, .pth); pickles can run code and are not read",
       ["model.weights.h5"] = "a Keras model (.keras)",
       ["word/document.xml"] = "an archive of other files: 'word/document.xml'",
     } do

@@ -6,6 +6,9 @@
 
 local bit = require "bit"
 local folder = require "spec.support.folder"
+local gguf = require "spec.support.gguf"
+local pytorch = require "spec.support.pytorch"
+local t7 = require "spec.support.torch7"
 local ty = require "tycho"
 
 local function rows(n, line)
@@ -68,6 +71,64 @@ local function arrays(ending)
     read = function(path) return shapes_of(ty.nd.load(path)) end }
 end
 
+-- n tensors of 3 floats, of PyTorch; in an archive a storage each, in the older form one for all.
+local function torch_entries(n)
+  local list = {}
+  for i = 1, n do
+    list[i] = { "x" .. i, pytorch.tensor{ class = "FloatStorage", n = 3, size = { 3 },
+      stride = { 1 } } }
+  end
+  return list
+end
+
+local ONES = ("\0\0\128\63"):rep(3)
+
+local function torch_archive(n)
+  local entries = torch_entries(n)
+  entries.storages = { ["0"] = ONES }
+  return pytorch.archive(entries)
+end
+
+local function torch_older(n)
+  local entries = torch_entries(n)
+  entries.storages = { { "0", 3, ONES } }
+  return pytorch.older(entries)
+end
+
+local function gguf_file(n)
+  local tensors = {}
+  for i = 1, n do
+    tensors[i] = { "x" .. i, { 3 }, 0, ONES }
+  end
+  return gguf.bytes{ { "general.name", gguf.TEXT, "x" }, tensors = tensors }
+end
+
+local function torch7_file(n)
+  local list = {}
+  for i = 1, n do
+    list[i] = t7.object("nn.Mul", { weight = t7.tensor("Float", { 3 }, { 1, 2, 3 }) })
+  end
+  return list
+end
+
+-- A damaged file may hold anything.
+local function torch7_shapes(path)
+  local texts, object = {}, ty.torch7.load(path)
+  for i, module in ipairs(type(object) == "table" and object or {}) do
+    local weight = type(module) == "table" and rawget(module, "weight")
+    texts[i] = ty.torch7.typename(weight) == "torch.FloatTensor"
+      and table.concat(weight.shape, "x") or "?"
+  end
+  return table.concat(texts, " ")
+end
+
+-- A format of arrays that is read as others are, of bytes that `make` gives.
+local function read_as_arrays(name, make)
+  return { name = name, size = 2000, small = 2,
+    write = function(path, n) folder.write(path, make(n)) end,
+    read = function(path) return shapes_of(ty.nd.load(path)) end }
+end
+
 -- Big-endian, as idx files have it.
 local function word(n)
   return string.char(bit.rshift(n, 24), bit.band(bit.rshift(n, 16), 255),
@@ -103,6 +164,11 @@ local formats = {
   { name = "npy", size = 500000, small = 6,
     write = function(path, n) ty.nd.save(path, ty.nd.ones{ n }) end,
     read = function(path) return shapes_of(ty.nd.load(path)) end },
+  read_as_arrays("pth", torch_archive), read_as_arrays("pt", torch_older),
+  read_as_arrays("gguf", gguf_file),
+  { name = "t7", size = 2000, small = 1,
+    write = function(path, n) folder.write(path, t7.bytes(torch7_file(n))) end,
+    read = torch7_shapes },
   { name = "json", size = 1500, small = 2, large = 2 ^ 25,
     write = function(path, n) folder.write(path, network(n)) end,
     read = function(path) ty.sym.load(path) end },

@@ -1,7 +1,8 @@
--- Runs in a build with MODE=torture: each scenario (scenarios.lua, scenarios_graphs.lua) once for
--- each call that passes a door of native/base and is made to fail, once alone and once with all
--- calls behind it. Each time the error, if there is one, is of a kind that the fault may have; the
--- next try gives the same bits and leaves no file half written; and nothing stays open or alive.
+-- Runs in a build with MODE=torture: each scenario (scenarios.lua, scenarios_graphs.lua,
+-- scenarios_models.lua) once for each call that passes a door of native/base and is made to fail,
+-- once alone and once with all calls after it. Each time the error, if there is one, is of a kind
+-- that the fault may have; the next try gives the same bits and leaves no file half written; and
+-- nothing stays open or alive.
 --
 --   build/torture/tycho spec/torture/faults.lua LIBRARY MOST [SCENARIO...]
 --
@@ -12,7 +13,8 @@ local ffi = require "ffi"
 local folder = require "spec.support.folder"
 local lfs = require "lfs"
 local operators = require "spec.torture.operators"
-local scenarios = { require "spec.torture.scenarios", require "spec.torture.scenarios_graphs" }
+local scenarios = { require "spec.torture.scenarios", require "spec.torture.scenarios_graphs",
+  require "spec.torture.scenarios_models" }
 local ty = require "tycho"
 
 ffi.cdef "int64_t ty_torture(int gate, int64_t at, int lasting, int fault);"

@@ -59,6 +59,8 @@ local MODULES = {
   runtime          = "tycho.runtime",
   log              = "tycho.log",
   onnx             = "tycho.onnx",
+  torch7           = "tycho.torch7",
+  pytorch          = "tycho.pytorch",
 }
 
 -- what lives in a module but is used everywhere: name -> module, field

@@ -92,6 +92,7 @@ rooms.lua = { title = "runtime/lua/tycho", {
   { name = "initializer", is = "first weights", at = { 7.8, 2.1 } },
   { name = "io", is = "batches", at = { 9.9, 2.1 } },
 }, {
+  { name = "torch7", is = "Torch7's networks", at = { 0, 1.8 } },
   { name = "module", is = "training", at = { 1.8, 5 } },
   { name = "rnn", is = "recurrent cells", at = { 6.8, 2.3 } },
   { name = "test", is = "for tests", at = { 9.1, 1.4 } },
@@ -101,7 +102,8 @@ rooms.lua = { title = "runtime/lua/tycho", {
 }, {
   { name = "tycho", path = "runtime/lua/tycho/[^/]*$", is = "what users require" },
 }, {
-  { name = "prompt", is = "the interactive prompt" },
+  { name = "prompt", is = "the interactive prompt", at = { 0, 7.5 } },
+  { name = "models", is = "files of models, converted and run", at = { 7.5, 4.5 } },
 } }
 
 rooms.houses = { rooms.lua, rooms.native }

@@ -12,6 +12,7 @@
 local ffi = require "ffi"
 local class = require "tycho.ndarray.class"
 local context = require "tycho.core.context"
+local Error = require "tycho.core.error"
 local types = require "tycho.core.types"
 local native = require "tycho.core.ffi"
 
@@ -22,12 +23,24 @@ local file_arrays = {}
 local File = {}
 File.__index = File
 
-local ENCODINGS = { plain = C.TY_FILE_PLAIN, swapped = C.TY_FILE_SWAPPED }
+--- What elements are in a file -> the code of the encoding and the dtype of the array. A dtype of
+-- the engine that is not listed is itself.
+file_arrays.ENCODINGS = {
+  int16 = { C.TY_FILE_I16, "int32" }, uint16 = { C.TY_FILE_U16, "int32" },
+  -- "int32" is a dtype: this is the 32-bit integer that becomes int64
+  long32 = { C.TY_FILE_I32, "int64" },
+  uint32 = { C.TY_FILE_U32, "int64" }, uint64 = { C.TY_FILE_U64, "int64" },
+  e4m3 = { C.TY_FILE_E4M3, "float32" }, e5m2 = { C.TY_FILE_E5M2, "float32" },
+  Q4_0 = { C.TY_FILE_Q4_0, "float32" }, Q4_1 = { C.TY_FILE_Q4_1, "float32" },
+  Q5_0 = { C.TY_FILE_Q5_0, "float32" }, Q5_1 = { C.TY_FILE_Q5_1, "float32" },
+  Q8_0 = { C.TY_FILE_Q8_0, "float32" }, Q4_K = { C.TY_FILE_Q4_K, "float32" },
+  Q5_K = { C.TY_FILE_Q5_K, "float32" }, Q6_K = { C.TY_FILE_Q6_K, "float32" },
+}
+local ENCODINGS = file_arrays.ENCODINGS
 
 
-local function opened(pointer, path, func)
+local function wrap(handle, path, func)
   local size = ffi.new("int64_t[1]")
-  local handle = native.own(pointer, C.ty_file_free)
   check(C.ty_file_size(handle, size), func)
   return setmetatable({ _h = handle, path = path, size = tonumber(size[0]), func = func }, File)
 end
@@ -40,7 +53,7 @@ end
 function file_arrays.open(path, func)
   local out = ffi.new("ty_file *[1]")
   check(C.ty_file_open(path, out), func, { argument = path })
-  return opened(out[0], path, func)
+  return wrap(native.own(out[0], C.ty_file_free), path, func)
 end
 
 
@@ -53,7 +66,28 @@ end
 function file_arrays.open_in(folder, name, func)
   local out = ffi.new("ty_file *[1]")
   check(C.ty_file_open_in(folder, name, out), func, { argument = name })
-  return opened(out[0], folder .. "/" .. name, func)
+  return wrap(native.own(out[0], C.ty_file_free), folder .. "/" .. name, func)
+end
+
+
+--- A file in memory, of a copy of the bytes.
+-- @param bytes text, or a pointer
+-- @int n how many
+-- @string path what errors call it
+-- @string func for errors
+-- @treturn table as that of `open`
+function file_arrays.copy(bytes, n, path, func)
+  local out = ffi.new("ty_file *[1]")
+  check(C.ty_file_copy(bytes, n, out), func, { argument = path })
+  return wrap(native.own(out[0], C.ty_file_free), path, func)
+end
+
+
+--- The dtype that elements get.
+-- @string stored what they are in the file: a dtype, or a key of `ENCODINGS`
+-- @treturn string nil for an unknown one
+function file_arrays.dtype_of(stored)
+  return ENCODINGS[stored] and ENCODINGS[stored][2] or types.DTYPES[stored] and stored
 end
 
 
@@ -62,20 +96,38 @@ end
 -- @int n how many
 -- @treturn string
 function File:read(at, n)
+  self:check_range(at, n)
   local buffer = ffi.new("uint8_t[?]", n)
-  check(C.ty_file_read(self._h, at, buffer, n), self.func, { argument = self.path })
+  self:read_into(buffer, at, n)
   return ffi.string(buffer, n)
 end
 
 
+--- Reads bytes into the caller's memory.
+function File:read_into(to, at, n)
+  check(C.ty_file_read(self._h, at, to, n), self.func, { argument = self.path })
+end
+
+
+--- Refuses bytes that the file does not have, E(format), before memory is taken for them.
+function File:check_range(at, n)
+  if not (at >= 0 and n >= 0 and at + n <= self.size) then
+    Error.raise{ code = "format", func = self.func, argument = self.path,
+      message = ("'%s': %.0f bytes at byte %.0f are asked for, but the file has %.0f")
+        :format(self.path, n, at, self.size) }
+  end
+end
+
+
 --- Makes an array of a part of the file.
--- @tparam table t at: byte of the first element, from 0; shape; dtype; strides: elements between
---   neighbours along each axis, where they are not dense; encoding = "plain": "plain"
---   (little-endian) or "swapped"
+-- @tparam table t at: byte of the first element, from 0; shape; dtype: what elements are in the
+--   file, a dtype or a key of `ENCODINGS`; strides: elements between neighbours along each axis,
+--   where they are not dense; swapped: big-endian
 -- @treturn NDArray on the CPU
 function File:array(t)
   local n, out = #t.shape, ffi.new("ty_tensor *[1]")
-  local desc = ffi.new("ty_desc", { dtype = types.DTYPES[t.dtype], ndim = n,
+  local stored = ENCODINGS[t.dtype]
+  local desc = ffi.new("ty_desc", { dtype = types.DTYPES[stored and stored[2] or t.dtype], ndim = n,
     device = context.cpu()._device })
   local stride = t.strides and ffi.new("int64_t[?]", math.max(n, 1))
   for i = 1, n do
@@ -84,8 +136,10 @@ function File:array(t)
       stride[i - 1] = t.strides[i]
     end
   end
-  check(C.ty_file_tensor(self._h, t.at, desc, stride, ENCODINGS[t.encoding or "plain"], out),
-    self.func, { argument = self.path })
+  local encoding = (stored and stored[1] or C.TY_FILE_PLAIN)
+    + (t.swapped and C.TY_FILE_SWAPPED or 0)
+  check(C.ty_file_tensor(self._h, t.at, desc, stride, encoding, out), self.func,
+    { argument = self.path })
   return class.share(out[0])
 end
 

@@ -1,6 +1,6 @@
 --- Files of arrays: `ty.nd.save`, `ty.nd.load`, `ty.nd.load_frombuffer`.
 --
--- They are in the reference's format, unless the name ends in `.npy`, `.npz` (NumPy's) or
+-- They are written in the reference's format, unless the name ends in `.npy`, `.npz` (NumPy's) or
 -- `.safetensors`; a file is read as what its first bytes say. A dictionary is written sorted
 -- by name, a list of `{name, array}` in its order, a list or one array without names (`arr_0`,
 -- `arr_1` ... in `.npz` and `.safetensors`). Writing is atomic and waits for the arrays. Sparse
@@ -18,7 +18,6 @@ local context = require "tycho.core.context"
 local counted_from_1 = require "tycho.core.list"
 local named_table = require "tycho.core.dict"
 local Error = require "tycho.core.error"
-local files = require "tycho.core.files"
 local values = require "tycho.core.values"
 
 local C, check, text = native.C, native.check, native.text
@@ -87,6 +86,10 @@ end
 -- visits all code that is loaded.
 local function npy() return require "tycho.ndarray.npy" end
 local function safetensors() return require "tycho.ndarray.safetensors" end
+local function pytorch() return require "tycho.ndarray.pytorch" end
+local function gguf() return require "tycho.ndarray.gguf" end
+local function sharded() return require "tycho.ndarray.sharded" end
+local function file_arrays() return require "tycho.ndarray.file_arrays" end
 
 local WRITERS = {
   npy = function(...) return npy().save(...) end,
@@ -170,43 +173,81 @@ end
 
 
 local OWN = "\x12\x01\0\0\0\0\0\0"                   -- how a file in the reference's format begins
+local HEAD = 24                          -- bytes that tell formats apart
 
--- What the other formats hold; nothing where the first bytes are of none of them.
-local function read_other(head, bytes_of, func, source)
+-- The formats of others, in the order in which they are asked. `is_mine(head, file)`: whether a
+-- file is of this one; `load(file)`: the arrays as {name, array}, `ty.null` for one without
+-- elements, whether the names count, what else the file says of itself.
+local FORMATS = {
+  { name = "sharded", is_mine = function(head, file)
+    return sharded().is_mine(head, file.path)
+  end, load = function(file)
+    return sharded().load(file, function(path)
+      return io_of.read_other(file_arrays().open(path, file.func))
+    end)
+  end },
+}
+for _, row in ipairs{ { "pytorch", pytorch }, { "npy", npy }, { "gguf", gguf },
+    { "safetensors", safetensors } } do
+  FORMATS[#FORMATS + 1] = { name = row[1],
+    is_mine = function(...) return row[2]().is_mine(...) end,
+    load = function(...) return row[2]().load(...) end }
+end
+
+
+--- The arrays of a file of another format (not for users).
+-- @tparam table file as `file_arrays.open` gives
+-- @treturn {{string,NDArray},...} nil where it is of none that is known
+-- @treturn bool whether the names count
+-- @treturn table what the file says of itself, by key; nil for most formats
+-- @treturn string the format's name
+function io_of.read_other(file)
+  local head = file:read(0, math.min(HEAD, file.size))
   if head:sub(1, #OWN) == OWN then
     return nil
   end
-  for _, format in ipairs{ npy(), safetensors() } do
-    if format.is_mine(head, func, source) then
-      local list, named = format.load(bytes_of(), func, source)
-      local dict, names = {}, {}
-      for i, pair in ipairs(list) do
-        names[i], dict[named and pair[1] or i] = pair[1], pair[2]
-      end
-      if named then
-        return named_table(dict), counted_from_1(names)
-      end
-      return counted_from_1(dict)
+  for _, format in ipairs(FORMATS) do
+    if format.is_mine(head, file) then
+      local list, named, metadata = format.load(file)
+      return list, named, metadata, format.name
     end
   end
 end
 
 
-local HEAD = 256                         -- bytes that tell formats apart: with a member's name
+-- What load returns of another format; nothing where the file is of none.
+local function other_contents(file)
+  local list, named, metadata = io_of.read_other(file)
+  if not list then
+    return nil
+  end
+  local dict, names = {}, {}
+  for i, pair in ipairs(list) do
+    if pair[2] ~= values.null then
+      names[#names + 1], dict[named and pair[1] or i] = pair[1], pair[2]
+    end
+  end
+  if named then
+    return named_table(dict), counted_from_1(names), metadata
+  end
+  return counted_from_1(dict)
+end
+
 
 local LOAD = args.form("nd.load", { { "fname", "text" } })
 
---- Reads a file of arrays.
+--- Reads a file of arrays. It may be in the reference's format, NumPy's, safetensors, PyTorch's,
+-- GGUF, or the index of several files. Arrays of the last four take memory when they are first
+-- used, and keep the file open until then.
 -- @string fname path; missing E(io), damaged E(format), which says what another program's file is
 -- @treturn table dictionary, or list where the file has no names: `ty.nd.load("x.npy")[1]`
 -- @treturn {string,...} names in file order, of a dictionary
+-- @treturn table what the file says of itself, of GGUF and safetensors
 function io_of.load(...)
   local a = LOAD(...)
-  local dict, names = read_other(files.head(a.fname, HEAD, "nd.load"), function()
-    return files.read(a.fname, "nd.load")
-  end, "nd.load", a.fname)
+  local dict, names, metadata = other_contents(file_arrays().open(a.fname, "nd.load"))
   if dict then
-    return dict, names
+    return dict, names, metadata
   end
   local out, named = ffi.new("ty_bag *[1]"), ffi.new("int[1]")
   return loaded(C.ty_params_load(a.fname, out, named), out, named, "nd.load", a.fname)
@@ -219,11 +260,13 @@ local BUFFER = args.form("nd.load_frombuffer", { { "buf", "text" } })
 -- @string buf
 function io_of.load_frombuffer(...)
   local a = BUFFER(...)
-  local dict, names = read_other(a.buf:sub(1, HEAD), function()
-    return a.buf
-  end, "nd.load_frombuffer", "the buffer")
+  local dict, names, metadata
+  if a.buf:sub(1, #OWN) ~= OWN then
+    dict, names, metadata = other_contents(
+      file_arrays().copy(a.buf, #a.buf, "the buffer", "nd.load_frombuffer"))
+  end
   if dict then
-    return dict, names
+    return dict, names, metadata
   end
   local out, named = ffi.new("ty_bag *[1]"), ffi.new("int[1]")
   return loaded(C.ty_params_parse(a.buf, #a.buf, out, named), out, named, "nd.load_frombuffer")

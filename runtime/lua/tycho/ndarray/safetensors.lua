@@ -2,8 +2,9 @@
 --
 -- Layout, little-endian: uint64 length of the header; the header, `{"NAME": {"dtype": "F32",
 -- "shape": [2, 3], "data_offsets": [begin, end]}, ...}`, filled up with spaces; the elements.
--- Offsets count from the end of the header. The entry `__metadata__` is passed over. Arrays without
--- dimensions are read as one element, those without elements are left out.
+-- Offsets count from the end of the header. The entry `__metadata__` has texts. Arrays without
+-- dimensions are read as one element, those without elements are left out. 8-bit floats become
+-- float32, unsigned and short integers int32 or int64.
 --
 -- @module tycho.ndarray.safetensors
 
@@ -11,9 +12,8 @@ local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
+local file_cursor = require "tycho.ndarray.file_cursor"
 local files = require "tycho.core.files"
-local stored_types = require "tycho.ndarray.stored_types"
-local transfer = require "tycho.ndarray.transfer"
 local json = require "tycho.core.json"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
@@ -29,15 +29,22 @@ local CODE = {
   float32 = "F32", float64 = "F64", float16 = "F16", bfloat16 = "BF16", uint8 = "U8", int8 = "I8",
   int32 = "I32", int64 = "I64", bool = "BOOL",
 }
-local STORED = { I16 = "int16", U16 = "uint16", U32 = "uint32", U64 = "uint64" } -- what is read too
+
+-- What elements are for `file:array`, and their bytes.
+local STORED = {
+  F8_E4M3 = { "e4m3", 1 }, F8_E5M2 = { "e5m2", 1 }, I16 = { "int16", 2 }, U16 = { "uint16", 2 },
+  U32 = { "uint32", 4 }, U64 = { "uint64", 8 },
+}
 for name, code in pairs(CODE) do
-  STORED[code] = name
+  STORED[code] = { name, class.BYTES[args.DTYPES[name]] }
 end
 
+local METADATA = "__metadata__"
 
-local function fail(func, source, text)
-  Error.raise{ code = "format", func = func, argument = source,
-    message = ("'%s': %s"):format(source, text) }
+
+local function fail(file, text)
+  Error.raise{ code = "format", func = file.func, argument = file.path,
+    message = ("'%s': %s"):format(file.path, text) }
 end
 
 
@@ -47,15 +54,6 @@ local function length_text(n)
     bytes[i], n = string.char(n % 256), math.floor(n / 256)
   end
   return table.concat(bytes)
-end
-
-
-local function length_of(bytes)
-  local n = 0
-  for i = 8, 1, -1 do
-    n = n * 256 + bytes:byte(i)
-  end
-  return n
 end
 
 
@@ -81,16 +79,17 @@ end
 
 
 -- The header as a table, and the offset of the first element.
-local function header_of(bytes, func, source)
-  local length = length_of(bytes)
-  if length > MOST or 8 + length > #bytes then
-    fail(func, source, "the header is longer than the file")
+local function read_header(file)
+  local cursor = file_cursor.new(file)
+  local length = cursor:u64()
+  if length > MOST or length > cursor:left() then
+    fail(file, "the header is longer than the file")
   end
-  local header = json.parse(bytes:sub(9, 8 + length), func)
+  local header = json.parse(cursor:take(length), file.func)
   if type(header) ~= "table" then
-    fail(func, source, "the header is no object")
+    fail(file, "the header is no object")
   end
-  return header, 8 + length
+  return header, cursor.at
 end
 
 
@@ -107,40 +106,33 @@ local function is_list(t)
 end
 
 
--- An entry checked against the bytes that there are: {name, type, shape, begin, end}.
-local function entry_of(name, entry, size, func, source)
+-- An entry checked against the bytes that there are: {name, dtype, shape, from, to}.
+local function entry_of(name, entry, size, file)
   if not (values.is_plain(entry) and is_list(entry.shape) and is_list(entry.data_offsets)
       and #entry.data_offsets == 2) then
-    fail(func, source, ("the header's entry '%s' is damaged"):format(name))
+    fail(file, ("the header's entry '%s' is damaged"):format(name))
   end
   local stored, from, to = STORED[entry.dtype], entry.data_offsets[1], entry.data_offsets[2]
   if not stored then
-    Error.raise{ code = "dtype", func = func, argument = name, got = tostring(entry.dtype),
-      expected = "F64 F32 F16 BF16 I64 I32 I16 I8 U64 U32 U16 U8 BOOL",
+    Error.raise{ code = "dtype", func = file.func, argument = name, got = tostring(entry.dtype),
+      expected = "F64 F32 F16 BF16 F8_E4M3 F8_E5M2 I64 I32 I16 I8 U64 U32 U16 U8 BOOL",
       message = ("'%s' has elements of a type that arrays cannot have"):format(name) }
   end
-  local expected = tables.product(entry.shape) * stored_types.size(stored)
+  local expected = tables.product(entry.shape) * stored[2]
   if to > size or to - from ~= expected then
-    fail(func, source, ("'%s' has %d bytes of elements instead of %d")
+    fail(file, ("'%s' has %.0f bytes of elements instead of %.0f")
       :format(name, math.max(math.min(to, size) - from, 0), expected))
   end
-  return { name = name, type = stored, shape = #entry.shape > 0 and entry.shape or { 1 },
+  return { name = name, dtype = stored[1], shape = #entry.shape > 0 and entry.shape or { 1 },
     from = from, to = to }
 end
 
 
---- Reads arrays.
--- @string bytes
--- @string func for errors
--- @string source for errors: path
--- @treturn {{string,NDArray},...} in the order of their elements
--- @treturn bool true: the names count
-function safetensors.load(bytes, func, source)
-  local header, start = header_of(bytes, func, source)
-  local entries, list, at = {}, {}, 0
+local function sorted_entries(header, size, file)
+  local entries = {}
   for name, entry in pairs(header) do
-    if name ~= "__metadata__" then
-      entries[#entries + 1] = entry_of(tostring(name), entry, #bytes - start, func, source)
+    if name ~= METADATA then
+      entries[#entries + 1] = entry_of(tostring(name), entry, size, file)
     end
   end
   table.sort(entries, function(a, b)
@@ -149,29 +141,48 @@ function safetensors.load(bytes, func, source)
     end
     return a.to < b.to or a.to == b.to and a.name < b.name
   end)
-  for _, e in ipairs(entries) do
+  return entries
+end
+
+
+--- Reads arrays. Their elements are read when they are first used.
+-- @tparam table file as `file_arrays.open` gives
+-- @treturn {{string,NDArray},...} in the order of their elements; `ty.null` without elements
+-- @treturn bool true: the names count
+-- @treturn table the entry `__metadata__`, texts by key
+function safetensors.load(file)
+  local header, start = read_header(file)
+  local list, at = {}, 0
+  for i, e in ipairs(sorted_entries(header, file.size - start, file)) do
     if e.from ~= at then
-      fail(func, source, ("the elements of '%s' do not follow those before"):format(e.name))
+      fail(file, ("the elements of '%s' do not follow those before"):format(e.name))
     end
     at = e.to
-    local elements = stored_types.elements(bytes:sub(start + e.from + 1, start + e.to), e.type,
-      func, e.name)
-    list[#list + 1] = #elements > 0 and { e.name, transfer.from_string(elements, e.shape,
-      args.DTYPES[stored_types.dtype(e.type)], func) } or nil
+    list[i] = { e.name, e.to > e.from
+      and file:array{ at = start + e.from, shape = e.shape, dtype = e.dtype } or values.null }
   end
-  if at ~= #bytes - start then
-    fail(func, source, "there are bytes behind the last element")
+  if at ~= file.size - start then
+    fail(file, "there are bytes behind the last element")
   end
-  return list, true
+  local metadata = header[METADATA]
+  return list, true, values.is_plain(metadata) and metadata or {}
+end
+
+
+-- The length of the header, from the first 8 bytes.
+local function length_of(head)
+  local n = 0
+  for i = 8, 1, -1 do
+    n = n * 256 + head:byte(i)
+  end
+  return n
 end
 
 
 --- Whether a file that begins so is one of these. Parameter files may have a brace there, too, but
 -- have zeros behind it.
 function safetensors.is_mine(head)
-  local begin = head:sub(1, 24)
-  return #head >= 9 and head:sub(9, 9) == "{" and not begin:find("%z", 9)
-    and length_of(head) <= MOST
+  return #head >= 9 and head:sub(9, 9) == "{" and not head:find("%z", 9) and length_of(head) <= MOST
 end
 
 

@@ -5,6 +5,7 @@
 --
 -- @module tycho.onnx
 
+require "tycho.core.luajit"
 local args = require "tycho.core.args"
 local Error = require "tycho.core.error"
 local namespace = require "tycho.core.namespace"

@@ -50,7 +50,7 @@ local SUMMARY = args.form("viz.print_summary", {
   { "positions", four_ends, { 0.44, 0.64, 0.74, 1 } },
 })
 
---- Prints a table of the network's layers and returns it.
+--- Prints a summary of the model, a table of the network's layers, and returns it.
 --
 -- Parameters are counted from inferred shapes, each once: at the first layer that reads it.
 -- @tparam Symbol symbol

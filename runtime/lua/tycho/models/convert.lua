@@ -1,0 +1,67 @@
+--- Files of one format written in another. For `models/command.lua`.
+--
+-- @module tycho.models.convert
+
+local pairs = require("tycho.core.iterate").pairs
+local Error = require "tycho.core.error"
+local formats = require "tycho.models.formats"
+
+local FUNC = "tycho --convert"
+
+local convert = {}
+
+
+-- Parameters as arrays: with the names of a parameter file where the ending says that it is one.
+local function arrays_of(path, arg_params, aux_params)
+  local prefixed, list = path:find("%.params$") ~= nil, {}
+  for kind, params in pairs{ arg = arg_params, aux = aux_params } do
+    for name, x in pairs(params) do
+      list[#list + 1] = { prefixed and kind .. ":" .. name or name, x }
+    end
+  end
+  table.sort(list, function(a, b) return a[1] < b[1] end)
+  return list
+end
+
+
+-- Without the arrays that have no elements.
+local function with_elements(list)
+  local kept = {}
+  for _, pair in ipairs(list) do
+    kept[#kept + 1] = pair[2] ~= nil and pair or nil
+  end
+  return kept
+end
+
+
+--- Writes what a file holds in the format of another's ending: a network as a network, else its
+-- arrays.
+-- @string from path
+-- @string to path
+-- @tparam table options shapes: input name -> sizes, which some formats need; at: keys to a network
+--   inside the file
+-- @treturn string what was written
+function convert.convert(from, to, options)
+  local source, target = formats.of(from, FUNC), formats.by_ending(to, FUNC)
+  if source.network then
+    local net, arg_params, aux_params = source.network(from, options)
+    if target.save_network then
+      target.save_network(to, net, arg_params, aux_params)
+      return "a network"
+    elseif target.save_arrays then
+      local list = arrays_of(to, arg_params, aux_params)
+      target.save_arrays(to, list)
+      return ("%d arrays"):format(#list)
+    end
+  elseif target.save_arrays then
+    local list = with_elements((source.arrays(from)))
+    target.save_arrays(to, list)
+    return ("%d arrays"):format(#list)
+  end
+  Error.raise{ code = "unsupported", func = FUNC, argument = to,
+    message = (target.save_network and "'%s' (%s) holds arrays and no network"
+      or "'%s' (%s) cannot become a file of this ending"):format(from, source.name) }
+end
+
+
+return convert

@@ -1,0 +1,231 @@
+--- The formats of models and arrays, one row each: what `tycho --inspect`, `--convert` and `--run`
+-- know of them.
+--
+-- A row: `name`; `endings` of its files, by which a file to write gets its format;
+-- `is_mine(head, path)`, whether a file to read is of it; and what it can do:
+--
+-- - `network(path, options)`: symbol, arg_params, aux_params. `options.shapes`: sizes by input
+--   name, perhaps empty; `options.at`: keys to the network inside the file.
+-- - `metadata(path)`: what a network's file says of itself, by key.
+-- - `arrays(path)`: a list of {name, array}, and what the file says of itself, by key.
+-- - `notes(path)`: a list of {label, text}, for files whose network needs shapes that are not
+--   given.
+-- - `save_network(path, symbol, arg_params, aux_params)`, `save_arrays(path, list)`.
+--
+-- @module tycho.models.formats
+
+local pairs = require("tycho.core.iterate").pairs
+local array_files = require "tycho.ndarray.files"
+local checkpoint = require "tycho.model.checkpoint"
+local Error = require "tycho.core.error"
+local file_arrays = require "tycho.ndarray.file_arrays"
+local files = require "tycho.core.files"
+local nd = require "tycho.ndarray"
+local objects = require "tycho.torch7.objects"
+local symbol = require "tycho.symbol.symbol"
+local torch7 = require "tycho.torch7"
+
+local formats = {}
+
+local HEAD = 512                                         -- bytes that tell formats apart
+local LAST_EPOCH = 9999
+
+
+-- Checkpoints of the reference's kind ------------------------------------------------------------
+
+local GRAPH = "-symbol.json"
+
+
+-- The parameters beside a graph: those of the last epoch.
+local function params_of(prefix)
+  local folder, base = prefix:match("^(.*/)(.-)$")
+  for epoch = LAST_EPOCH, 0, -1 do
+    local path = checkpoint.file_name(prefix, epoch, "params")
+    if files.exists(path) then
+      return path
+    end
+  end
+  Error.raise{ code = "io", func = "models", argument = prefix .. GRAPH,
+    message = ("there are no parameters '%s-0000.params' in '%s'"):format(base or prefix,
+      folder or ".") }
+end
+
+
+local mxnet = {
+  name = "MXNet's graph", endings = { GRAPH, ".json" },
+}
+
+function mxnet.is_mine(head, path)
+  return path:find("%.json$") ~= nil and head:find('^%s*{%s*"nodes"') ~= nil
+end
+
+function mxnet.network(path)
+  local prefix = path:match("^(.*)%-symbol%.json$")
+  local net = symbol.load(path)
+  if not prefix then
+    return net, {}, {}
+  end
+  return net, checkpoint.read_params(params_of(prefix), "models")
+end
+
+function mxnet.save_network(path, net, arg_params, aux_params)
+  local prefix = path:match("^(.*)%-symbol%.json$")
+  if not prefix then
+    Error.raise{ code = "value", func = "models", argument = path, expected = "NAME" .. GRAPH,
+      got = path, message = "a network is written as two files, NAME-symbol.json and "
+        .. "NAME-0000.params" }
+  end
+  checkpoint.save_checkpoint(prefix, 0, net, arg_params, aux_params)
+end
+
+
+-- Torch7 ------------------------------------------------------------------------------------------
+
+local t7 = { name = "Torch7", endings = { ".t7" } }
+
+function t7.is_mine(head, path)
+  return path:find("%.t7$") ~= nil or head:find("^[\3\4]%z%z%z[^%z]") ~= nil
+    or head:find("^[34]\n%d+\n") ~= nil
+end
+
+-- The network in a file: what `at` names, "best_model" or "protos.rnn", or the object itself.
+local function chosen(path, at)
+  local object = torch7.load(path)
+  for key in (at or ""):gmatch("[^.]+") do
+    local value
+    if type(object) == "table" then
+      value = object[key]
+      if value == nil then
+        value = object[tonumber(key)]
+      end
+    end
+    if value == nil then
+      Error.raise{ code = "name", func = "models", argument = at, got = key,
+        expected = type(object) == "table" and table.concat(objects.fields(object), ", ") or nil,
+        message = ("'%s' has nothing at '%s'"):format(path, key) }
+    end
+    object = value
+  end
+  return object
+end
+
+function t7.network(path, options)
+  return torch7.import_model{ chosen(path, options.at), shapes = options.shapes }
+end
+
+-- The classes in a file, and how many objects there are of each.
+function t7.notes(path, options)
+  local object = chosen(path, options.at)
+  local counts, list, seen = {}, { object }, {}
+  for _, value in ipairs(list) do
+    if type(value) == "table" and not seen[value] then
+      seen[value] = true
+      local class = torch7.typename(value)
+      if class then
+        counts[class] = (counts[class] or 0) + 1
+      end
+      if not objects.origin(value) then
+        for _, inner in pairs(value) do
+          list[#list + 1] = inner
+        end
+      end
+    end
+  end
+  local rows = { { "object", torch7.typename(object) or "a " .. type(object) } }
+  if type(object) == "table" and not torch7.typename(object) then
+    rows[2] = { "keys", table.concat(objects.fields(object), ", ") .. " (--at KEY chooses)" }
+  end
+  local names = {}
+  for name in pairs(counts) do
+    names[#names + 1] = name
+  end
+  table.sort(names)
+  for i, name in ipairs(names) do
+    names[i] = ("%s %d"):format(name, counts[name])
+  end
+  rows[#rows + 1] = { "classes", table.concat(names, ", ") }
+  return rows
+end
+
+
+-- Files of arrays ---------------------------------------------------------------------------------
+
+local arrays = { name = "arrays", endings = { ".params", ".npz", ".npy", ".safetensors" } }
+
+local NAMES = { npy = "NumPy's arrays", pytorch = "PyTorch's arrays", gguf = "GGUF",
+  safetensors = "safetensors", sharded = "arrays in several files" }
+
+function arrays.is_mine()
+  return true
+end
+
+-- What a file of arrays is called.
+function arrays.title(path)
+  local _, _, _, name = array_files.read_other(file_arrays.open(path, "models"))
+  return NAMES[name] or "MXNet's arrays"
+end
+
+function arrays.arrays(path)
+  local dict, names, metadata = nd.load(path)
+  local list = {}
+  for i, name in ipairs(names or {}) do
+    list[i] = { name, dict[name] }
+  end
+  for i, x in ipairs(names and {} or dict) do
+    list[i] = { ("%d"):format(i - 1), x }
+  end
+  return list, metadata or {}
+end
+
+-- NumPy has no bfloat16.
+function arrays.save_arrays(path, list)
+  local numpy, written = path:find("%.np[yz]$") ~= nil, {}
+  for i, pair in ipairs(list) do
+    local x = pair[2]
+    written[i] = { pair[1], numpy and x.dtype == "bfloat16" and x:astype("float32") or x }
+  end
+  nd.save(path, written)
+end
+
+
+-- All, in the order in which a file to read is shown to them.
+formats.ROWS = { mxnet, t7, arrays }
+
+
+--- The format of a file to read.
+-- @string path
+-- @string func for errors; E(io)
+-- @treturn table a row
+function formats.of(path, func)
+  local head = files.head(path, HEAD, func)
+  for _, row in ipairs(formats.ROWS) do
+    if row.is_mine(head, path) then
+      return row
+    end
+  end
+end
+
+
+--- The format of a file to write, by its ending.
+-- @string path
+-- @string func for errors; E(value) for an unknown one
+-- @treturn table a row
+function formats.by_ending(path, func)
+  local known = {}
+  for _, row in ipairs(formats.ROWS) do
+    for _, ending in ipairs(row.endings) do
+      if path:sub(-#ending) == ending then
+        return row
+      end
+      if row.save_network or row.save_arrays then
+        known[#known + 1] = ending
+      end
+    end
+  end
+  Error.raise{ code = "value", func = func, argument = path, got = path,
+    expected = table.concat(known, " "),
+    message = "the ending of the file says what to write" }
+end
+
+
+return formats

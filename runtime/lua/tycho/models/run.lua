@@ -1,0 +1,147 @@
+--- Networks on arrays of files. For `models/command.lua`.
+--
+-- @module tycho.models.run
+
+local pairs = require("tycho.core.iterate").pairs
+local context = require "tycho.core.context"
+local Error = require "tycho.core.error"
+local formats = require "tycho.models.formats"
+local nd = require "tycho.ndarray"
+require "tycho.executor.executor"
+
+local FUNC = "tycho --run"
+
+local run = {}
+
+local LABEL = "_label$"                                  -- inputs of losses, which may be missing
+
+
+-- The arrays of one `--input`: "x.npy", "name=x.npy", or a file of several by name.
+local function read_input(text, inputs)
+  local name, path = text:match("^([%w_.:/-]-)=(.+)$")
+  local dict, names = nd.load(path or text)
+  if not names then
+    inputs[name or "data"] = dict[1]
+    return
+  end
+  for _, key in ipairs(names) do
+    inputs[name and #names == 1 and name or key] = dict[key]
+  end
+end
+
+
+local function shapes_of(inputs)
+  local shapes = {}
+  for name, x in pairs(inputs) do
+    shapes[name] = x.shape
+  end
+  return shapes
+end
+
+
+-- Names of arguments that are neither parameters nor given; a lone one takes a lone input of
+-- another name.
+local function match_names(net, arg_params, inputs)
+  local open, known = {}, {}
+  for _, name in ipairs(net:list_arguments()) do
+    known[name] = true
+    if arg_params[name] == nil and inputs[name] == nil and not name:find(LABEL) then
+      open[#open + 1] = name
+    end
+  end
+  local others = {}
+  for name in pairs(inputs) do
+    others[#others + 1] = not known[name] and name or nil
+  end
+  if #others == 1 and #open == 1 then
+    inputs[open[1]], inputs[others[1]] = inputs[others[1]], nil
+    open = {}
+  elseif others[1] then
+    Error.raise{ code = "name", func = FUNC, argument = others[1], got = others[1],
+      expected = table.concat(open, ", "),
+      message = ("the network has no input '%s'"):format(others[1]) }
+  end
+  if open[1] then
+    Error.raise{ code = "value", func = FUNC, argument = open[1],
+      message = ("the input '%s' is missing: --input %s=FILE"):format(open[1], open[1]) }
+  end
+end
+
+
+local FLOATS = { float32 = true, float64 = true, float16 = true, bfloat16 = true }
+
+-- The type of the parameters, which inputs of numbers take.
+local function dtype_of(arg_params)
+  for _, x in pairs(arg_params) do
+    if FLOATS[x.dtype] then
+      return x.dtype
+    end
+  end
+  return "float32"
+end
+
+
+-- Labels that nobody gave are zeros: no output depends on them.
+local function bound(net, arg_params, aux_params, inputs, ctx)
+  local dtype, shapes, arrays = dtype_of(arg_params), net:infer_shape(shapes_of(inputs)), {}
+  if not shapes then
+    Error.raise{ code = "shape", func = FUNC,
+      message = "the shapes of the network do not follow from those of its inputs" }
+  end
+  for i, name in ipairs(net:list_arguments()) do
+    local x = arg_params[name] or inputs[name] and inputs[name]:astype(dtype)
+      or nd.zeros(shapes[i], { dtype = dtype })
+    arrays[name] = x:as_in_context(ctx)
+  end
+  local states = {}
+  for _, name in ipairs(net:list_auxiliary_states()) do
+    states[name] = aux_params[name] and aux_params[name]:as_in_context(ctx)
+  end
+  return net:bind{ ctx = ctx, args = arrays, aux_states = states, grad_req = "null" }
+end
+
+
+local function save(path, net, outputs)
+  if path:find("%.npy$") and #outputs > 1 then
+    Error.raise{ code = "value", func = FUNC, argument = path,
+      message = ("the network has %d outputs: --output FILE.npz holds several"):format(#outputs) }
+  end
+  local list = {}
+  for i, name in ipairs(net:list_outputs()) do
+    list[i] = { name, outputs[i] }
+  end
+  nd.save(path, path:find("%.npy$") and outputs[1] or list)
+end
+
+
+--- Runs a network.
+-- @string path of the network
+-- @tparam table options inputs: texts as `--input` has them; output: path, nil: nothing is written;
+--   at: keys to a network inside the file; ctx: a Context
+-- @treturn {NDArray,...} the outputs
+-- @treturn {string,...} their names
+function run.run(path, options)
+  local format, inputs = formats.of(path, FUNC), {}
+  if not format.network then
+    Error.raise{ code = "unsupported", func = FUNC, argument = path,
+      message = ("'%s' (%s) holds arrays and no network"):format(path, format.name) }
+  end
+  for _, text in ipairs(options.inputs) do
+    read_input(text, inputs)
+  end
+  local net, arg_params, aux_params =
+    format.network(path, { shapes = shapes_of(inputs), at = options.at })
+  match_names(net, arg_params, inputs)
+  local exe = bound(net, arg_params, aux_params, inputs, options.ctx or context.cpu())
+  local outputs = exe:forward()
+  for i = 1, #outputs do
+    outputs[i]:wait_to_read()
+  end
+  if options.output then
+    save(options.output, net, outputs)
+  end
+  return outputs, net:list_outputs()
+end
+
+
+return run

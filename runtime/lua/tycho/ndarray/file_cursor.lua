@@ -1,0 +1,133 @@
+--- Reads an open file from its beginning to its end, through a window: for the headers of other
+-- engines' files (not for users).
+--
+--     local cursor = file_cursor.new(file)
+--     local magic, n = cursor:take(4), cursor:u32()
+--
+-- What the file does not have is E(`format`) with the byte's number. Integers are little-endian.
+--
+-- @module tycho.ndarray.file_cursor
+
+local ffi = require "ffi"
+local bit = require "bit"
+local Error = require "tycho.core.error"
+
+local file_cursor = {}
+
+local WINDOW = 65536                                     -- bytes that are read at once
+
+--- The class of cursors: `file`, `at` (the next byte, from 0). Others extend it.
+local Cursor = {}
+Cursor.__index = Cursor
+file_cursor.Cursor = Cursor
+
+
+--- Prepares a cursor.
+-- @tparam table self with `file`, and a metatable that has the methods
+-- @int[opt=0] at
+-- @int[opt] stop the byte behind the last; the file's size otherwise
+function file_cursor.begin(self, at, stop)
+  self.at, self.stop = at or 0, stop or self.file.size
+  self.first, self.held = 0, 0
+  self.buffer = ffi.new("uint8_t[?]", WINDOW)
+  return self
+end
+
+
+--- A cursor at a byte of a file.
+-- @tparam table file as `file_arrays.open` gives
+-- @int[opt=0] at
+-- @int[opt] stop the byte behind the last; the file's size otherwise
+function file_cursor.new(file, at, stop)
+  return file_cursor.begin(setmetatable({ file = file }, Cursor), at, stop)
+end
+
+
+--- Raises E(format) with the position in the file.
+function Cursor:fail(text, ...)
+  Error.raise{ code = "format", func = self.file.func, argument = self.file.path,
+    message = ("'%s', byte %.0f: " .. text):format(self.file.path, self.at, ...) }
+end
+
+
+--- How many bytes are left.
+function Cursor:left()
+  return self.stop - self.at
+end
+
+
+--- A pointer to the next n bytes, at most 64 KiB, good until the next call. The cursor stays.
+function Cursor:have(n)
+  if self.at < self.first or self.at + n > self.first + self.held then
+    if self.at + n > self.stop then
+      self:fail("the file ends inside a value")
+    end
+    self.first, self.held = self.at, math.min(WINDOW, self.stop - self.at)
+    self.file:read_into(self.buffer, self.first, self.held)
+  end
+  return self.buffer + (self.at - self.first)
+end
+
+
+--- The next n bytes as a string.
+function Cursor:take(n)
+  if n < 0 or n > self:left() then
+    self:fail("%.0f bytes are announced, %.0f are left", n, self:left())
+  end
+  local bytes = n > WINDOW and self.file:read(self.at, n)
+    or n > 0 and ffi.string(self:have(n), n) or ""
+  self.at = self.at + n
+  return bytes
+end
+
+
+local word = ffi.new("union { uint8_t bytes[8]; int8_t i8; uint8_t u8; int16_t i16; uint16_t u16; \z
+  int32_t i32; uint32_t u32; int64_t i64; uint64_t u64; float f; double d; uint32_t parts[2]; }")
+
+--- The next n bytes, at most 8, as a union of numbers, good until the next call.
+function Cursor:word(n)
+  ffi.copy(word.bytes, self:have(n), n)
+  self.at = self.at + n
+  return word
+end
+
+
+function Cursor:u8()
+  local p = self:have(1)
+  self.at = self.at + 1
+  return p[0]
+end
+
+
+function Cursor:u16() return self:word(2).u16 end
+function Cursor:i32() return self:word(4).i32 end
+function Cursor:u32() return self:word(4).u32 end
+
+--- An integer of 64 bits as a number, which has 53.
+function Cursor:u64() return tonumber(self:word(8).u64) end
+function Cursor:i64() return tonumber(self:word(8).i64) end
+
+
+--- What the bytes of a float say. A NaN with bits of a stranger is not to reach Lua.
+function Cursor:f32()
+  local w = self:word(4)
+  return bit.band(w.i32, 0x7fffffff) > 0x7f800000 and 0 / 0 or w.f
+end
+
+
+function Cursor:f64()
+  return file_cursor.double(self:word(8))
+end
+
+
+--- The double in a word.
+function file_cursor.double(w)
+  local high = bit.band(w.parts[1], 0x7fffffff)
+  if high > 0x7ff00000 or high == 0x7ff00000 and w.parts[0] ~= 0 then
+    return 0 / 0
+  end
+  return w.d
+end
+
+
+return file_cursor

@@ -1,0 +1,348 @@
+--- From modules of Torch7 to symbols: `ty.torch7.import_model`.
+--
+-- The object is walked as Torch would run it, with symbols of known shapes for tensors
+-- (`torch7/tensor.lua`); what each class does is in `torch7/layers_*.lua`.
+--
+-- @module tycho.torch7.import
+
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
+
+local pairs = require("tycho.core.iterate").pairs
+local args = require "tycho.core.args"
+local class = require "tycho.ndarray.class"
+local Error = require "tycho.core.error"
+local criterions = require "tycho.torch7.criterions"
+local graphs = require "tycho.torch7.layers_graph"
+local containers = require "tycho.torch7.layers_tables"
+local named = require "tycho.core.dict"
+local Net = require "tycho.torch7.net"
+local objects = require "tycho.torch7.objects"
+local reader = require "tycho.torch7.reader"
+local symbol = require "tycho.symbol.symbol"
+local tables = require "tycho.core.tables"
+local Tensor = require "tycho.torch7.tensor"
+require "tycho.executor.executor"                          -- symbols are bound
+require "tycho.torch7.layers_simple"
+require "tycho.torch7.layers_shapes"
+require "tycho.torch7.layers_convolutions"
+require "tycho.torch7.layers_pooling"
+require "tycho.torch7.layers_normalization"
+require "tycho.torch7.layers_recurrent"
+
+local FUNC = "torch7.import_model"
+
+local torch7 = {}
+
+
+-- The dtype of a network --------------------------------------------------------------------------
+
+local TYPES = {
+  ["torch.FloatTensor"] = "float32", ["torch.CudaTensor"] = "float32",
+  ["torch.DoubleTensor"] = "float64", ["torch.CudaDoubleTensor"] = "float64",
+  ["torch.HalfTensor"] = "float16", ["torch.CudaHalfTensor"] = "float16",
+}
+
+local FLOATS = { float32 = true, float64 = true, float16 = true }
+
+-- What tells it: the parameters, else the type that a module names.
+local PARAMETERS = { "weight", "bias", "running_mean", "v" }
+
+-- The first answer of f among an object and all that it holds.
+local function search(root, f)
+  local list, seen, at = { root }, { [root] = true }, 1
+  while list[at] do
+    local object = list[at]
+    local found = f(object)
+    if found then
+      return found
+    end
+    local plain = not class.is_array(object)
+    for _, value in pairs(plain and object or {}) do
+      if type(value) == "table" and not seen[value] and not class.is_array(value) then
+        seen[value] = true
+        list[#list + 1] = value
+      end
+    end
+    at = at + 1
+  end
+end
+
+
+local function dtype_of(object)
+  local found = search(object, function(part)
+    for _, name in ipairs(objects.is(part) and PARAMETERS or {}) do
+      local x = rawget(part, name)
+      if class.is_array(x) and FLOATS[x.dtype] then
+        return x.dtype
+      end
+    end
+  end)
+  return found or search(object, function(part)
+    return objects.is(part) and TYPES[rawget(part, "_type")]
+  end) or "float32"
+end
+
+
+-- Inputs ------------------------------------------------------------------------------------------
+
+-- The form of a module's input: nil where a tensor or anything is taken, else a list of forms.
+local form_of
+
+local FORMS = {}
+
+local function of_first(m)
+  local list = m.modules
+  return type(list) == "table" and objects.is(list[1]) and form_of(list[1]) or nil
+end
+
+FORMS["nn.ParallelTable"] = function(m)
+  local forms = {}
+  for i, inner in ipairs(m.modules or {}) do
+    forms[i] = form_of(inner) or false
+  end
+  return forms
+end
+
+-- Branches see one input: the first that takes a table says what it is.
+local function of_branches(m)
+  for _, inner in ipairs(m.modules or {}) do
+    local form = form_of(inner)
+    if form then
+      return form
+    end
+  end
+end
+
+FORMS["nn.ConcatTable"], FORMS["nn.Concat"], FORMS["nn.DepthConcat"] =
+  of_branches, of_branches, of_branches
+
+FORMS["nn.gModule"] = function(m)
+  local forms, entries = {}, graphs.entries(m)
+  local n = type(m.nInputs) == "number" and m.nInputs or 1
+  if n < 2 or n > 1000 then
+    return nil
+  end
+  for i = 1, n do
+    local data = entries[i] and entries[i].data
+    local inner = data and objects.is(data.module) and form_of(data.module)
+    local below = entries[i] and not inner and graphs.entries{ innode = entries[i] }
+    forms[i] = inner or below and #below > 0 and tables.part({}, 1, 0) or false
+    for k = 1, below and #below or 0 do
+      forms[i][k] = false
+    end
+  end
+  return forms
+end
+
+local depth = 0
+
+function form_of(m)
+  local f = objects.is(m) and FORMS[objects.typename(m)] or of_first
+  depth = depth + 1
+  local form = depth < 100 and objects.is(m) and f(m) or nil
+  depth = depth - 1
+  return form
+end
+
+
+local function input_name(prefix, i)
+  return i == 1 and prefix or prefix .. i
+end
+
+
+-- Inputs in their order: "data", "data2" ... or "label", "label2" ...
+local function inputs_of(net, shapes, prefix)
+  local list = {}
+  while shapes[input_name(prefix, #list + 1)] do
+    local name = input_name(prefix, #list + 1)
+    local ok, sizes = args.types.shape.check(shapes[name])
+    if not ok or not tables.is_known(sizes) then
+      Error.raise{ code = "shape", func = FUNC, argument = name, expected = "sizes above 0",
+        got = Error.kind(shapes[name]), message = ("bad shape of '%s'"):format(name) }
+    end
+    net.arg_params[name] = nil
+    list[#list + 1] = Tensor(symbol.Variable(name), tables.copied(sizes))
+  end
+  return list
+end
+
+
+-- How many tensors a form takes.
+local function leaves(form)
+  local n = 0
+  for _, inner in ipairs(form) do
+    n = n + (inner and leaves(inner) or 1)
+  end
+  return n
+end
+
+
+-- { {a, b}, {c, d} } for a ZipTable in front of two modules.
+local function zipped(m, list)
+  local first, second = m.modules[1], m.modules[2]
+  local size = objects.typename(second) == "nn.ParallelTable" and type(second.modules) == "table"
+    and #second.modules or 2
+  local groups = {}
+  if objects.typename(first) ~= "nn.ZipTable" or size == 0 or #list % size ~= 0 then
+    return nil
+  end
+  for i = 1, #list, size do
+    groups[#groups + 1] = tables.part(list, i, i + size - 1)
+  end
+  return groups
+end
+
+
+local function fill(form, list, at)
+  local value = {}
+  for i, inner in ipairs(form) do
+    if inner then
+      value[i], at = fill(inner, list, at)
+    else
+      value[i], at = list[at], at + 1
+    end
+  end
+  return value, at
+end
+
+
+-- One tensor, the form that the module takes, or else a list.
+local function arranged(m, list)
+  local groups = #list > 2 and type(m.modules) == "table" and zipped(m, list)
+  if groups then
+    return groups
+  end
+  local form = #list > 1 and form_of(m)
+  if form and leaves(form) == #list then
+    return (fill(form, list, 1))
+  end
+  return #list == 1 and list[1] or list
+end
+
+
+local function check_names(shapes)
+  for name in pairs(shapes) do
+    local number = type(name) == "string"
+      and (name:match("^data(%d*)$") or name:match("^label(%d*)$"))
+    local n = tonumber(number)
+    if not number or number ~= "" and n < 2 then
+      Error.raise{ code = "name", func = FUNC, argument = tostring(name),
+        expected = "data, data2 ... of a network, label, label2 ... of a criterion",
+        got = tostring(name), message = ("there is no input '%s'"):format(tostring(name)) }
+    elseif number ~= "" and shapes[input_name(name:match("^%l+"), n - 1)] == nil then
+      Error.raise{ code = "name", func = FUNC, argument = name,
+        message = ("'%s' has no input before it"):format(name) }
+    end
+  end
+end
+
+
+-- Outputs -----------------------------------------------------------------------------------------
+
+local function outputs_of(y)
+  local list = containers.flatten(y, {})
+  if #list == 0 then
+    Error.raise{ code = "value", func = FUNC, message = "the network gives an empty table" }
+  end
+  local syms = {}
+  for i, x in ipairs(list) do
+    local sym = x:get()
+    -- an output is what an operator gives
+    syms[i] = sym:get_children() == nil and x:copy():get() or sym
+  end
+  return #syms == 1 and syms[1] or symbol.Group(syms), list
+end
+
+
+-- Asks the core whether it finds the same shapes.
+local function check_shapes(sym, shapes, net, list)
+  local given = {}
+  for _, name in ipairs(sym:list_arguments()) do
+    local x = net.arg_params[name]
+    given[name] = x and x.shape or shapes[name]
+  end
+  local _, out = sym:infer_shape(given)
+  for i, x in ipairs(list) do
+    if not out or not tables.same(tables.copied(out[i]), x.shape) then
+      Error.raise{ code = "internal", func = FUNC, expected = x.shape, got = out and out[i],
+        message = ("output %d has another shape than the importer expects"):format(i) }
+    end
+  end
+end
+
+
+-- Only what the symbol reads.
+local function used(params, names)
+  local dict = named{}
+  for _, name in ipairs(names) do
+    dict[name] = params[name]
+  end
+  return dict
+end
+
+
+-- The public function -----------------------------------------------------------------------------
+
+local IMPORT = args.form(FUNC, {
+  { "net", "any" }, "*", { "shapes", "dict" }, { "criterion", "any?" },
+})
+
+local function build(net, a, object)
+  local inputs = inputs_of(net, a.shapes, "data")
+  local labels = inputs_of(net, a.shapes, "label")
+  if #inputs == 0 then
+    Error.raise{ code = "name", func = FUNC, argument = "shapes",
+      message = "the shape of 'data' is missing" }
+  end
+  local loss = a.criterion
+  local y
+  if criterions.is(object) then
+    y, loss = #inputs == 1 and inputs[1] or inputs, object
+  else
+    y = net:apply(object, arranged(object, inputs), "")
+  end
+  if loss == nil then
+    return y
+  elseif type(loss) == "string" then
+    loss = setmetatable({}, objects.class(loss, 1))
+  elseif not objects.is(loss) then
+    Error.raise{ code = "type", func = FUNC, argument = "criterion",
+      expected = "a criterion or the name of its class", got = Error.kind(loss),
+      message = "this is no criterion" }
+  end
+  return criterions.loss(net, loss, y, labels, object ~= loss)
+end
+
+
+--- A network of Torch7 as a symbol and its parameters, for evaluation and training. Inputs are
+-- named `data`, `data2` ..., depth first where they are tables of tables; so are outputs in order.
+-- A weight that several modules share is one argument; parameters keep the precision of the file.
+-- A criterion becomes a loss of `data` and `label`.
+-- @param net path, or an object that `load` gave: a module or a criterion
+-- @tparam table options shapes: input name -> sizes, which decide what layers do; criterion: an
+--   object whose loss follows the network, or the name of its class, "nn.ClassNLLCriterion"
+-- @treturn Symbol
+-- @treturn table arg_params
+-- @treturn table aux_params; E(unsupported) names a class that cannot be imported, E(format) a
+--   damaged file, E(value), E(shape) and E(type) a module that does not fit
+function torch7.import_model(...)
+  local a = IMPORT(...)
+  local object = type(a.net) == "string" and reader.read(a.net, FUNC) or a.net
+  if not objects.is(object) then
+    Error.raise{ code = "type", func = FUNC, argument = "net", expected = "a path or a module",
+      got = objects.kind(object), message = "this is no network" }
+  end
+  check_names(a.shapes)
+  local net = Net(dtype_of(object))
+  local ok, y = pcall(build, net, a, object)
+  if not ok then
+    error(net:explain(y), 0)
+  end
+  local sym, list = outputs_of(y)
+  check_shapes(sym, a.shapes, net, list)
+  return sym, used(net.arg_params, sym:list_arguments()),
+    used(net.aux_params, sym:list_auxiliary_states())
+end
+
+
+return torch7

@@ -1,0 +1,58 @@
+--- The table of layers, by class: what the files `torch7/layers_*.lua` put there.
+--
+-- A layer is a function `f(net, module, x)` that returns what the module gives: a tensor or a list
+-- of them. `layers.tensor` is for classes that take a tensor, `layers.table` for those that take a
+-- table, `layers.any` for those that take either.
+--
+-- @module tycho.torch7.layers
+
+local layers = { of = {}, refused = {} }
+
+
+local function add(takes, names, f)
+  for name in names:gmatch("%S+") do
+    layers.of[name] = { takes = takes, f = f }
+  end
+end
+
+
+--- Adds layers that take a tensor.
+-- @string names of classes, separated by blanks
+-- @tparam function f
+function layers.tensor(names, f)
+  add("tensor", names, f)
+end
+
+
+--- Adds layers that take a table.
+function layers.table(names, f)
+  add("table", names, f)
+end
+
+
+--- Adds layers that take either.
+function layers.any(names, f)
+  add("any", names, f)
+end
+
+
+--- Names classes that are known and cannot be imported.
+-- @string names
+-- @string why
+function layers.refuse(names, why)
+  for name in names:gmatch("%S+") do
+    layers.refused[name] = why
+  end
+end
+
+
+--- The layer of a class. Those of cudnn are like those of nn, unless they are listed themselves.
+-- @treturn table `takes` and `f`; nil for an unknown class and for one that is refused
+function layers.find(class)
+  if not layers.refused[class] then
+    return layers.of[class] or layers.of[class:gsub("^cudnn%.", "nn.")]
+  end
+end
+
+
+return layers

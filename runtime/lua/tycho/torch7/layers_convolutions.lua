@@ -1,0 +1,361 @@
+--- Convolutions and resampling layers of Torch7. For `torch7/import.lua`.
+--
+-- Layers that work on images take one without a batch too.
+--
+-- @module tycho.torch7.layers_convolutions
+
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
+
+local Error = require "tycho.core.error"
+local layers = require "tycho.torch7.layers"
+local tables = require "tycho.core.tables"
+local Tensor = require "tycho.torch7.tensor"
+
+local convolutions = {}
+
+-- the fields of sizes, strides, paddings, by the number of axes
+local AXES = { [1] = { "W" }, [2] = { "H", "W" }, [3] = { "T", "H", "W" } }
+
+
+--- The integers in the fields prefix .. "H", prefix .. "W" of a module.
+-- @tparam Net net
+-- @tparam table m module
+-- @string prefix "k", "d", "pad" ...
+-- @int n axes
+-- @param default nil: the fields must be there
+-- @int least
+function convolutions.sizes(net, m, prefix, n, default, least)
+  local list = {}
+  for i, letter in ipairs(AXES[n]) do
+    list[i] = net:integer(m, prefix .. letter, type(default) == "table" and default[i] or default,
+      least)
+  end
+  return list
+end
+
+local sizes = convolutions.sizes
+
+
+--- f(x) of an input with a batch; without one, of a batch of one.
+-- @tparam Net net
+-- @tparam Tensor x
+-- @int n axes of an image
+-- @tparam function f of a tensor with a batch
+function convolutions.batched(net, x, n, f)
+  net:need_dims(x, n + 1, n + 2)
+  if #x.shape == n + 2 then
+    return f(x)
+  end
+  local y = f(x:unsqueeze(0))
+  return y:reshape(tables.part(y.shape, 2, #y.shape))
+end
+
+local batched = convolutions.batched
+
+
+--- The size of each axis behind a window that moves over it.
+function convolutions.moved(net, x, kernel, stride, pad, dilation)
+  local shape = {}
+  for i, k in ipairs(kernel) do
+    local reach = (dilation and dilation[i] or 1) * (k - 1) + 1
+    local steps = x.shape[i + 2] + 2 * pad[i] - reach
+    if steps < 0 then
+      net:fail("shape", "the input of shape %s is smaller than the kernel of %s",
+        Error.show(x.shape), table.concat(kernel, " x "))
+    end
+    shape[i] = math.floor(steps / stride[i]) + 1
+  end
+  return shape
+end
+
+
+local function with_channels(x, channels, spatial)
+  return { x.shape[1], channels, unpack(spatial) }
+end
+
+
+-- How many planes a module gives and takes.
+local function planes_of(net, m)
+  return net:integer(m, "nOutputPlane", nil, 1), net:integer(m, "nInputPlane", nil, 1)
+end
+
+
+-- A convolution with a weight (out, in / groups, ...).
+local function convolve(net, x, weight, bias, p)
+  local planes = weight.shape[2] * (p.groups or 1)
+  if x.shape[2] ~= planes then
+    net:fail("shape", "the input has %d channels, the weight is for %d", x.shape[2], planes)
+  end
+  local spatial = convolutions.moved(net, x, p.kernel, p.stride, p.pad, p.dilation)
+  return Tensor.call("Convolution", { x, weight, bias }, { kernel = p.kernel, stride = p.stride,
+    pad = p.pad, dilate = p.dilation or {}, num_filter = weight.shape[1],
+    num_group = p.groups or 1, no_bias = not bias }, with_channels(x, weight.shape[1], spatial),
+    net:name())
+end
+
+
+-- Old files have one `padding`, or none.
+local function paddings(net, m, n)
+  return sizes(net, m, "pad", n, m.padding ~= nil and net:integer(m, "padding") or 0, 0)
+end
+
+
+local function convolution(n)
+  return function(net, m, x)
+    local kernel, groups = sizes(net, m, "k", n, nil, 1), net:integer(m, "groups", 1, 1)
+    local out, planes = planes_of(net, m)
+    if planes % groups ~= 0 or out % groups ~= 0 then
+      net:fail("value", "%d and %d planes in %d groups", planes, out, groups)
+    end
+    local weight = net:parameter(m, "weight", { out, planes / groups, unpack(kernel) })
+    local bias = net:optional(m, "bias", { out })
+    return batched(net, x, n, function(images)
+      return convolve(net, images, weight, bias, { kernel = kernel, groups = groups,
+        stride = sizes(net, m, "d", n, 1, 1), pad = paddings(net, m, n),
+        dilation = sizes(net, m, "dilation", n, 1, 1) })
+    end)
+  end
+end
+
+layers.tensor("nn.SpatialConvolution nn.SpatialConvolutionMM nn.SpatialDilatedConvolution",
+  convolution(2))
+layers.tensor("nn.VolumetricConvolution nn.VolumetricDilatedConvolution", convolution(3))
+
+
+-- Transposed convolutions -------------------------------------------------------------------------
+
+-- Rows and columns that are added behind; with a second input they make its size.
+local function adjustments(net, m, n, target, kernel, stride, pad)
+  local adj = sizes(net, m, "adj", n, 0, 0)
+  for i = 1, target and n or 0 do
+    local size = target.shape[#target.shape - n + i]
+    adj[i] = (size + 2 * pad[i] - kernel[i]) % stride[i]
+  end
+  return adj
+end
+
+
+local function deconvolve(net, x, weight, bias, p)
+  if x.shape[2] ~= weight.shape[1] then
+    net:fail("shape", "the input has %d channels, the weight is for %d", x.shape[2],
+      weight.shape[1])
+  end
+  local out, spatial = weight.shape[2] * (p.groups or 1), {}
+  for i, k in ipairs(p.kernel) do
+    spatial[i] = (x.shape[i + 2] - 1) * p.stride[i] - 2 * p.pad[i] + k + p.adj[i]
+    if spatial[i] < 1 or p.adj[i] >= p.stride[i] then
+      net:fail("shape", "an axis of %d becomes one of %d (adjusted by %d, stride %d)",
+        x.shape[i + 2], spatial[i], p.adj[i], p.stride[i])
+    end
+  end
+  return Tensor.call("Deconvolution", { x, weight, bias }, { kernel = p.kernel, stride = p.stride,
+    pad = p.pad, adj = p.adj, num_filter = out, num_group = p.groups or 1, no_bias = not bias },
+    with_channels(x, out, spatial), net:name())
+end
+
+
+local function full_convolution(n)
+  return function(net, m, x)
+    local target
+    if not Tensor.is(x) then
+      x, target = x[1], x[2]
+      if not (Tensor.is(x) and Tensor.is(target)) or #target.shape < n then
+        net:fail("type", "the input is no tensor with one of the wanted size")
+      end
+    end
+    local kernel, stride = sizes(net, m, "k", n, nil, 1), sizes(net, m, "d", n, 1, 1)
+    local pad, groups = sizes(net, m, "pad", n, 0, 0), net:integer(m, "groups", 1, 1)
+    local out, planes = planes_of(net, m)
+    local weight = net:parameter(m, "weight", { planes, out / groups, unpack(kernel) })
+    local bias = net:optional(m, "bias", { out })
+    return batched(net, x, n, function(images)
+      return deconvolve(net, images, weight, bias, { kernel = kernel, stride = stride, pad = pad,
+        groups = groups, adj = adjustments(net, m, n, target, kernel, stride, pad) })
+    end)
+  end
+end
+
+layers.any("nn.SpatialFullConvolution", full_convolution(2))
+layers.any("nn.VolumetricFullConvolution", full_convolution(3))
+
+
+-- Other convolutions ------------------------------------------------------------------------------
+
+-- nOutputPlane maps of each plane: weight (multiplier, in, kH, kW), outputs plane by plane. Torch
+-- takes the height of the image for its width and the other way round: it reads the same elements
+-- as an image of these sizes, and so did it when the weights were trained.
+layers.tensor("nn.SpatialDepthWiseConvolution", function(net, m, x)
+  local kernel = sizes(net, m, "k", 2, nil, 1)
+  local times, planes = planes_of(net, m)
+  local weight = net:parameter(m, "weight", { times, planes, kernel[1], kernel[2] })
+    :transpose{ 1, 0, 2, 3 }:reshape{ planes * times, 1, kernel[1], kernel[2] }
+  local bias = net:optional(m, "bias", { times, planes })
+  bias = bias and bias:transpose{ 1, 0 }:reshape{ planes * times }
+  return batched(net, x, 2, function(images)
+    local n, channels, height, width = unpack(images.shape)
+    images = images:reshape{ n, channels, width, height }
+    return convolve(net, images, weight, bias, { kernel = kernel, groups = planes,
+      stride = sizes(net, m, "d", 2, 1, 1), pad = paddings(net, m, 2) })
+  end)
+end)
+
+-- The rows of a connection table: {from, to}, from 0.
+local function connections(net, m)
+  local rows = net:numbers(m, "connTable")
+  local out, planes = planes_of(net, m)
+  for i, row in ipairs(rows) do
+    local from, to = type(row) == "table" and row[1], type(row) == "table" and row[2]
+    if not (from and to and from >= 1 and from <= planes and to >= 1 and to <= out)
+        or from % 1 ~= 0 or to % 1 ~= 0 then
+      net:fail("value", "row %d of the connection table", i)
+    end
+    rows[i] = { from - 1, to - 1 }
+  end
+  return rows, planes, out
+end
+
+-- A full weight of kernels for some pairs of planes, as a product with a matrix of 0 and 1.
+-- `first`: whether the planes of the input come first.
+local function mapped_weight(net, m, kernel, first)
+  local rows, planes, out = connections(net, m)
+  local count, matrix = planes * out, {}
+  if count * #rows > 2 ^ 24 then
+    net:fail("value", "%d connections between %d and %d planes", #rows, planes, out)
+  end
+  for i = 1, count do
+    matrix[i] = {}
+    for k = 1, #rows do
+      matrix[i][k] = 0
+    end
+  end
+  for k, row in ipairs(rows) do
+    local at = first and row[1] * out + row[2] or row[2] * planes + row[1]
+    matrix[at + 1][k] = 1
+  end
+  local kernels = net:parameter(m, "weight", { #rows, kernel[1] * kernel[2] })
+  local weight = Tensor.dot(net:constant(matrix, "connections"), kernels)
+  return weight:reshape(first and { planes, out, unpack(kernel) } or { out, planes,
+    unpack(kernel) }), out
+end
+
+layers.tensor("nn.SpatialConvolutionMap", function(net, m, x)
+  local kernel = sizes(net, m, "k", 2, nil, 1)
+  local weight, out = mapped_weight(net, m, kernel, false)
+  return batched(net, x, 2, function(images)
+    return convolve(net, images, weight, net:optional(m, "bias", { out }), { kernel = kernel,
+      stride = sizes(net, m, "d", 2, 1, 1), pad = { 0, 0 } })
+  end)
+end)
+
+layers.tensor("nn.SpatialFullConvolutionMap", function(net, m, x)
+  local kernel = sizes(net, m, "k", 2, nil, 1)
+  local weight, out = mapped_weight(net, m, kernel, true)
+  return batched(net, x, 2, function(images)
+    return deconvolve(net, images, weight, net:optional(m, "bias", { out }), { kernel = kernel,
+      stride = sizes(net, m, "d", 2, 1, 1), pad = { 0, 0 }, adj = { 0, 0 } })
+  end)
+end)
+
+-- Another kernel at each position: windows as columns, a product for each position.
+layers.tensor("nn.SpatialConvolutionLocal", function(net, m, x)
+  local kernel, stride = sizes(net, m, "k", 2, nil, 1), sizes(net, m, "d", 2, 1, 1)
+  local pad = sizes(net, m, "pad", 2, 0, 0)
+  local out, planes = planes_of(net, m)
+  return batched(net, x, 2, function(images)
+    local spatial = convolutions.moved(net, images, kernel, stride, pad)
+    if images.shape[2] ~= planes then
+      net:fail("shape", "the input has %d channels, the weight is for %d", images.shape[2],
+        planes)
+    end
+    local n, positions = images.shape[1], spatial[1] * spatial[2]
+    local inner = planes * kernel[1] * kernel[2]
+    local weight = net:parameter(m, "weight", { positions, out, inner })
+    local columns = Tensor.call("im2col", { images }, { kernel = kernel, stride = stride,
+      pad = pad }, { n, inner, positions })
+    local y = Tensor.batch_dot(weight, columns:transpose{ 2, 1, 0 }):transpose{ 2, 1, 0 }
+      :reshape{ n, out, spatial[1], spatial[2] }
+    local bias = net:optional(m, "bias", { 1, out, spatial[1], spatial[2] })
+    return bias and y + bias or y
+  end)
+end)
+
+
+-- Sequences: (time, frame) or (batch, time, frame) ------------------------------------------------
+
+--- f(x, batch) of sequences with their frames as channels: (batch, frame, time).
+local function framed(net, x, f)
+  return batched(net, x, 1, function(sequences)
+    return f(sequences:swap(1, 2)):swap(1, 2)
+  end)
+end
+
+convolutions.framed = framed
+
+-- The weight (out, kW * in) has the frames of a step together.
+layers.tensor("nn.TemporalConvolution", function(net, m, x)
+  local width = net:integer(m, "kW", nil, 1)
+  local frame = net:integer(m, "inputFrameSize", nil, 1)
+  local out = net:integer(m, "outputFrameSize", nil, 1)
+  local weight = net:parameter(m, "weight", { out, width, frame }):transpose{ 0, 2, 1 }
+  return framed(net, x, function(sequences)
+    return convolve(net, sequences, weight, net:optional(m, "bias", { out }),
+      { kernel = { width }, stride = { net:integer(m, "dW", 1, 1) }, pad = { 0 } })
+  end)
+end)
+
+-- A kernel for each frame.
+layers.tensor("nn.TemporalRowConvolution", function(net, m, x)
+  local width, frame = net:integer(m, "kW", nil, 1), net:integer(m, "inputFrameSize", nil, 1)
+  local weight = net:parameter(m, "weight", { frame, 1, width })
+  local function f(sequences)
+    return convolve(net, sequences, weight, net:optional(m, "bias", { frame }), {
+      kernel = { width }, groups = frame, stride = { net:integer(m, "dW", 1, 1) }, pad = { 0 } })
+  end
+  return m.featFirst == true and batched(net, x, 1, f) or framed(net, x, f)
+end)
+
+
+-- Resampling --------------------------------------------------------------------------------------
+
+local function grown(net, m, x, n)
+  local scale = net:integer(m, "scale_factor", nil, 1)
+  for k = 1, n do
+    x = x:repeated(scale, #x.shape - n + k - 1)
+  end
+  return x
+end
+
+layers.tensor("nn.SpatialUpSamplingNearest", function(net, m, x)
+  net:need_dims(x, 3, 4)
+  return grown(net, m, x, 2)
+end)
+
+-- The corners of both grids coincide.
+local function bilinear(net, m, x)
+  return batched(net, x, 2, function(images)
+    local shape = tables.copied(images.shape)
+    if m.oheight ~= nil and m.owidth ~= nil then
+      shape[3], shape[4] = net:integer(m, "oheight", nil, 1), net:integer(m, "owidth", nil, 1)
+    else
+      local scale = net:integer(m, "scale_factor", nil, 1)
+      shape[3], shape[4] = shape[3] * scale, shape[4] * scale
+    end
+    return Tensor.call("_contrib_BilinearResize2D", { images }, { height = shape[3],
+      width = shape[4], align_corners = true }, shape)
+  end)
+end
+
+layers.tensor("nn.SpatialUpSamplingBilinear", bilinear)
+
+layers.tensor("nn.UpSampling", function(net, m, x)
+  net:need_dims(x, 3, 5)
+  if m.mode == "linear" then
+    return bilinear(net, m, x)
+  elseif m.mode ~= nil and m.mode ~= "nearest" then
+    net:fail("value", "the mode is %s", tostring(m.mode))
+  end
+  return grown(net, m, x, #x.shape == 5 and 3 or 2)
+end)
+
+
+return convolutions

@@ -1,0 +1,333 @@
+--- Poolings of Torch7. For `torch7/import.lua`.
+--
+-- Windows never see padding where they take a maximum, and the last one is left out where it would
+-- begin behind the image and the padding in front of it.
+--
+-- @module tycho.torch7.layers_pooling
+
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
+
+local convolutions = require "tycho.torch7.layers_convolutions"
+local Error = require "tycho.core.error"
+local layers = require "tycho.torch7.layers"
+local tables = require "tycho.core.tables"
+local Tensor = require "tycho.torch7.tensor"
+
+local batched, sizes = convolutions.batched, convolutions.sizes
+
+local LEAST = -3.0e38                                    -- what padding is for a maximum
+local MOST_SHIFTS = 1024                                 -- slices of which a maximum is made
+
+
+-- What a module says of its windows.
+local function window_of(net, m, n, stride)
+  local p = { kernel = sizes(net, m, "k", n, nil, 1), pad = sizes(net, m, "pad", n, 0, 0),
+    dilation = sizes(net, m, "dilation", n, 1, 1), ceil = m.ceil_mode == true }
+  p.stride = sizes(net, m, "d", n, stride or p.kernel, 1)
+  for i, k in ipairs(p.kernel) do
+    if p.pad[i] > k / 2 then
+      net:fail("value", "a padding of %d for a kernel of %d", p.pad[i], k)
+    end
+  end
+  return p
+end
+
+
+-- How many windows there are on each axis. Where one behind the image is left out, that is the same
+-- as without `ceil_mode`: the second result says on which axes.
+local function counts(net, x, p)
+  local shape = convolutions.moved(net, x, p.kernel, p.stride, p.pad, p.dilation)
+  local padded, full = false, tables.copied(shape)
+  for i = 1, #shape do
+    padded = padded or p.pad[i] > 0
+  end
+  for i, k in ipairs(p.ceil and p.kernel or {}) do
+    local size = x.shape[i + 2]
+    local steps = size + 2 * p.pad[i] - p.dilation[i] * (k - 1) - 1
+    full[i] = math.ceil(steps / p.stride[i]) + 1
+    shape[i] = full[i]
+    if padded and (full[i] - 1) * p.stride[i] >= size + p.pad[i] then
+      shape[i] = full[i] - 1
+    end
+  end
+  return shape, full
+end
+
+
+-- Pooling by the engine's operator; windows that Torch leaves out are cut off.
+local function pool(net, x, p, kind, more)
+  local shape, full = counts(net, x, p)
+  local y = Tensor.call("Pooling", { x }, { kernel = p.kernel, stride = p.stride, pad = p.pad,
+    pool_type = kind, pooling_convention = p.ceil and "full" or "valid",
+    count_include_pad = more and more.count_include_pad }, { x.shape[1], x.shape[2],
+    unpack(full) }, net:name())
+  for i = 1, #shape do
+    y = y:slice(i + 1, 0, shape[i])
+  end
+  return y
+end
+
+
+-- Windows as slices: f(slice) for each place in a window, in their order. `fill` is what stands
+-- around the image.
+local function each_shift(net, x, p, fill, f)
+  local shape = counts(net, x, p)
+  local n, after, total = #shape, {}, tables.product(p.kernel)
+  if total > MOST_SHIFTS then
+    net:fail("value", "a kernel of %s", table.concat(p.kernel, " x "))
+  end
+  local reach = {}
+  for i = 1, n do
+    reach[i] = (shape[i] - 1) * p.stride[i] + 1
+    local needed = reach[i] + (p.kernel[i] - 1) * p.dilation[i]
+    after[i] = math.max(needed - x.shape[i + 2] - p.pad[i], 0)
+  end
+  local wide = x:pad(p.pad, after, "constant", fill)
+  for k = 0, total - 1 do
+    local from, to, step, rest = { 0, 0 }, { x.shape[1], x.shape[2] }, { 1, 1 }, k
+    for i = n, 1, -1 do
+      from[i + 2] = rest % p.kernel[i] * p.dilation[i]
+      to[i + 2], step[i + 2] = from[i + 2] + reach[i], p.stride[i]
+      rest = math.floor(rest / p.kernel[i])
+    end
+    f(Tensor.call("slice", { wide }, { begin = from, ["end"] = to, step = step },
+      { x.shape[1], x.shape[2], unpack(shape) }))
+  end
+end
+
+
+local function has_dilation(p)
+  for _, d in ipairs(p.dilation) do
+    if d > 1 then
+      return true
+    end
+  end
+  return false
+end
+
+
+-- Maxima. What an unpooling needs of it is remembered: its input and output.
+local function max_pooling(n)
+  return function(net, m, x)
+    local p = window_of(net, m, n)
+    return batched(net, x, n, function(images)
+      local y
+      if has_dilation(p) then
+        each_shift(net, images, p, LEAST, function(slice)
+          y = y and y:maximum(slice) or slice
+        end)
+      else
+        y = pool(net, images, p, "max")
+      end
+      net.pooled = net.pooled or {}
+      net.pooled[m] = { x = Tensor(images:get(), images.shape), y = Tensor(y:get(), y.shape),
+        window = p }
+      return y
+    end)
+  end
+end
+
+layers.tensor("nn.SpatialMaxPooling nn.SpatialDilatedMaxPooling", max_pooling(2))
+layers.tensor("nn.VolumetricMaxPooling nn.VolumetricDilatedMaxPooling", max_pooling(3))
+
+
+-- Averages. Old files of nn, which have no field `divide`, have sums.
+local function average_pooling(n, divides)
+  return function(net, m, x)
+    local p = window_of(net, m, n, 1)
+    return batched(net, x, n, function(images)
+      local y = pool(net, images, p, "avg", { count_include_pad = m.count_include_pad ~= false })
+      return (divides or m.divide) and y or y * tables.product(p.kernel)
+    end)
+  end
+end
+
+layers.tensor("nn.SpatialAveragePooling", average_pooling(2, false))
+layers.tensor("nn.VolumetricAveragePooling", average_pooling(3, true))
+
+-- cudnn says in `mode` whether padding counts
+local function cudnn_average(n)
+  return function(net, m, x)
+    local p = window_of(net, m, n, 1)
+    local excludes = m.mode == "CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING"
+    return batched(net, x, n, function(images)
+      return pool(net, images, p, "avg", { count_include_pad = not excludes })
+    end)
+  end
+end
+
+layers.tensor("cudnn.SpatialAveragePooling", cudnn_average(2))
+layers.tensor("cudnn.VolumetricAveragePooling", cudnn_average(3))
+
+layers.tensor("nn.TemporalMaxPooling", function(net, m, x)
+  local width = net:integer(m, "kW", nil, 1)
+  local p = { kernel = { width }, stride = { net:integer(m, "dW", width, 1) }, pad = { 0 },
+    dilation = { 1 } }
+  return convolutions.framed(net, x, function(sequences)
+    return pool(net, sequences, p, "max")
+  end)
+end)
+
+
+-- Sums of windows with a weight and a bias for each plane.
+local function subsampling(net, m, x, p, planes)
+  if x.shape[2] ~= planes then
+    net:fail("shape", "the input has %d channels instead of %d", x.shape[2], planes)
+  end
+  local shape = { 1, planes }
+  for i = 1, #p.kernel do
+    shape[i + 2] = 1
+  end
+  return pool(net, x, p, "sum") * net:parameter(m, "weight", shape)
+    + net:parameter(m, "bias", shape)
+end
+
+layers.tensor("nn.SpatialSubSampling", function(net, m, x)
+  local p = window_of(net, m, 2, 1)
+  return batched(net, x, 2, function(images)
+    return subsampling(net, m, images, p, net:integer(m, "nInputPlane", nil, 1))
+  end)
+end)
+
+layers.tensor("nn.TemporalSubSampling", function(net, m, x)
+  local p = { kernel = { net:integer(m, "kW", nil, 1) }, stride = { net:integer(m, "dW", 1, 1) },
+    pad = { 0 }, dilation = { 1 } }
+  return convolutions.framed(net, x, function(sequences)
+    return subsampling(net, m, sequences, p, net:integer(m, "inputFrameSize", nil, 1))
+  end)
+end)
+
+
+-- Adaptive poolings: n windows on each axis, window i from floor(i size / n) to ceil((i + 1) size /
+-- n).
+local function adapted(y, axis, n)
+  local size, parts = y.shape[axis + 1], {}
+  for i = 0, n - 1 do
+    parts[i + 1] = y:slice(axis, math.floor(i * size / n), math.ceil((i + 1) * size / n)):max(axis)
+  end
+  return Tensor.concat(parts, axis)
+end
+
+local function adaptive_sizes(net, m, x)
+  local height, width = net:integer(m, "H", x.shape[3], 1), net:integer(m, "W", x.shape[4], 1)
+  if height * width > 2 ^ 16 then
+    net:fail("value", "%d x %d windows", height, width)
+  end
+  return height, width
+end
+
+layers.tensor("nn.SpatialAdaptiveMaxPooling", function(net, m, x)
+  return batched(net, x, 2, function(images)
+    local height, width = adaptive_sizes(net, m, images)
+    return adapted(adapted(images, 2, height), 3, width)
+  end)
+end)
+
+layers.tensor("nn.SpatialAdaptiveAveragePooling", function(net, m, x)
+  return batched(net, x, 2, function(images)
+    local height, width = adaptive_sizes(net, m, images)
+    return Tensor.call("_contrib_AdaptiveAvgPooling2D", { images },
+      { output_size = { height, width } }, { images.shape[1], images.shape[2], height, width })
+  end)
+end)
+
+-- The p-norm of neighbouring features: of axis 1, or 2 behind a batch.
+layers.tensor("nn.FeatureLPPooling", function(net, m, x)
+  local width, stride = net:integer(m, "width", nil, 2), net:integer(m, "stride", nil, 1)
+  local power, axis = net:number(m, "power"), m.batch_mode == true and 1 or 0
+  net:need_dims(x, axis + 1, axis + 3)
+  local batch = axis == 1 and x.shape[1] or 1
+  local features, rest = x.shape[axis + 1], 1
+  for k = axis + 2, #x.shape do
+    rest = rest * x.shape[k]
+  end
+  local y = pool(net, x:reshape{ batch, 1, features, rest }:pow(power), { kernel = { width, 1 },
+    stride = { stride, 1 }, pad = { 0, 0 }, dilation = { 1, 1 } }, "sum"):pow(1 / power)
+  local shape = tables.copied(x.shape)
+  shape[axis + 1] = y.shape[3]
+  return y:reshape(shape)
+end)
+
+
+-- Unpooling ---------------------------------------------------------------------------------------
+
+-- Several tensors, each element of which is followed by those of the others along an axis.
+local function interleaved(list, axis)
+  local shape, parts = tables.copied(list[1].shape), {}
+  for i, x in ipairs(list) do
+    parts[i] = x:unsqueeze(axis + 1)
+  end
+  shape[axis + 1] = shape[axis + 1] * #list
+  return Tensor.concat(parts, axis + 1):reshape(shape)
+end
+
+
+-- Cells of the values at each place of a window, next to each other; zeros where the stride is
+-- larger than the kernel. `at` counts the places.
+local function interleaved_window(parts, window, axis, at)
+  local kernel, stride = window.kernel[axis], window.stride[axis]
+  if not kernel then
+    return parts[at + 1]
+  end
+  local list = {}
+  for k = 0, stride - 1 do
+    list[k + 1] = k < kernel and interleaved_window(parts, window, axis + 1, at * kernel + k)
+      or list[1]:zeros_like()
+  end
+  return interleaved(list, axis + 1)
+end
+
+
+-- Values at the first place of each window that has its maximum.
+local function unpool(net, x, pooled)
+  local window, y = pooled.window, pooled.y
+  if not tables.same(x.shape, y.shape) then
+    net:fail("shape", "the input has shape %s, the pooling gave %s", Error.show(x.shape),
+      Error.show(y.shape))
+  end
+  local parts, found = {}, nil
+  each_shift(net, pooled.x, window, LEAST, function(slice)
+    local here = slice:eq(y)
+    if found then
+      here, found = here * (1 - found), found:maximum(here)
+    else
+      found = here
+    end
+    parts[#parts + 1] = x * here:block()
+  end)
+  local wide, before, after = interleaved_window(parts, window, 1, 0), {}, {}
+  for k = 1, #window.kernel do
+    local size, pad = pooled.x.shape[k + 2], window.pad[k]
+    local to = math.min(wide.shape[k + 2], pad + size)
+    wide = wide:slice(k + 1, pad, to)
+    before[k], after[k] = 0, size - (to - pad)
+  end
+  return wide:pad(before, after, "constant", 0)
+end
+
+
+local function unpooling(n)
+  return function(net, m, x)
+    local pooled = net.pooled and net.pooled[net:module(m, "pooling")]
+    if not pooled then
+      net:fail("value", "the pooling that it refers to has not been run before")
+    end
+    local window, overlap = pooled.window, has_dilation(pooled.window)
+    for i, k in ipairs(window.kernel) do
+      overlap = overlap or k > window.stride[i]
+    end
+    if overlap then
+      net:fail("unsupported", "the windows of the pooling overlap")
+    end
+    return batched(net, x, n, function(images) return unpool(net, images, pooled) end)
+  end
+end
+
+layers.tensor("nn.SpatialMaxUnpooling", unpooling(2))
+layers.tensor("nn.VolumetricMaxUnpooling", unpooling(3))
+
+layers.refuse("nn.SpatialFractionalMaxPooling nn.VolumetricFractionalMaxPooling",
+  "its windows are drawn anew in each run")
+layers.refuse("nn.TemporalDynamicKMaxPooling", "there is no operator that keeps the order of the \
+largest elements")
+

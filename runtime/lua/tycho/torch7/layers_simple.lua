@@ -1,0 +1,395 @@
+--- Layers of Torch7 that compute element by element, products with weights, and what only passes
+-- its input on. For `torch7/import.lua`.
+--
+-- @module tycho.torch7.layers_simple
+
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
+
+local Error = require "tycho.core.error"
+local layers = require "tycho.torch7.layers"
+local Tensor = require "tycho.torch7.tensor"
+
+local simple = {}
+
+
+--- What a layer with the field `inplace` gives: its result, or its input with the result in it.
+function simple.placed(m, x, y)
+  return m.inplace and x:set(y:get()) or y
+end
+
+local placed = simple.placed
+
+
+-- Layers that only pass their input on ------------------------------------------------------------
+
+layers.any("nn.Identity nn.Contiguous nn.Copy nn.PrintSize nn.Profile nn.NaN nn.CopyGrad",
+  function(_, _, x) return x end)
+
+-- fast-neural-style
+layers.any("nn.TotalVariation nn.ContentLoss nn.StyleLoss", function(_, _, x) return x end)
+
+layers.tensor("nn.ZeroGrad", function(_, _, x) return x:block() end)
+
+layers.tensor("nn.GradientReversal", function(net, m, x)
+  return x:unary("_contrib_gradientmultiplier", { scalar = -net:number(m, "lambda", 1) })
+end)
+
+-- A term that is 0 and whose gradient is that of the penalty, whatever the head's is.
+layers.tensor("nn.L1Penalty", function(net, m, x)
+  local weight = net:number(m, "l1weight")
+  if m.sizeAverage == true then
+    weight = weight / x:size()
+  end
+  local penalty = (x:abs() * weight):unary("MakeLoss")
+  local through = m.provideOutput == false and x:block() or x
+  return through + (penalty - penalty:block())
+end)
+
+
+-- Functions of one element ------------------------------------------------------------------------
+
+-- Adds layers whose field `inplace` counts.
+local function element(names, f)
+  layers.tensor(names, function(net, m, x)
+    return placed(m, x, f(x, m, net))
+  end)
+end
+
+local function threshold(x, least, other)
+  if least == 0 and other == 0 then
+    return x:relu()
+  end
+  return Tensor.where(x:gt(least), x, x:zeros_like() + other)
+end
+
+element("nn.Threshold nn.ReLU", function(x, m, net)
+  return threshold(x, net:number(m, "threshold", 0), net:number(m, "val", 0))
+end)
+
+element("cudnn.ReLU", function(x) return x:relu() end)
+element("nn.Tanh", function(x) return x:tanh() end)
+element("nn.Sigmoid", function(x) return x:sigmoid() end)
+element("nn.ReLU6", function(x) return x:clip(0, 6) end)
+
+element("cudnn.ClippedReLU", function(x, m, net)
+  return x:clip(0, net:number(m, "ceiling"))
+end)
+
+element("nn.HardTanh nn.Clamp", function(x, m, net)
+  return x:clip(net:number(m, "min_val", -1), net:number(m, "max_val", 1))
+end)
+
+element("nn.Clip", function(x, m, net)
+  return x:clip(net:number(m, "minval"), net:number(m, "maxval"))
+end)
+
+element("nn.LeakyReLU", function(x, m, net)
+  return x:unary("LeakyReLU", { act_type = "leaky", slope = net:number(m, "negval", 0.01) })
+end)
+
+element("nn.RReLU", function(x, m, net)
+  return x:unary("LeakyReLU", { act_type = "rrelu", lower_bound = net:number(m, "lower", 1 / 8),
+    upper_bound = net:number(m, "upper", 1 / 3) })
+end)
+
+element("nn.ELU", function(x, m, net)
+  return x:unary("LeakyReLU", { act_type = "elu", slope = net:number(m, "alpha", 1) })
+end)
+
+element("nn.LogSigmoid", function(x) return -(-x):softplus() end)
+element("nn.SoftSign", function(x) return x:unary("softsign") end)
+element("nn.Abs", function(x) return x:abs() end)
+element("nn.Square", function(x) return x:square() end)
+element("nn.Exp", function(x) return x:exp() end)
+element("nn.Log", function(x) return x:log() end)
+element("nn.TanhShrink", function(x) return x - x:tanh() end)
+
+-- linear above threshold / beta
+element("nn.SoftPlus", function(x, m, net)
+  local beta, most = net:number(m, "beta", 1), net:number(m, "threshold", 20)
+  local y = (x * beta):softplus() / beta
+  return most >= 20 and y or Tensor.where((x * beta):gt(most), x, y)
+end)
+
+element("nn.HardShrink", function(x, m, net)
+  return x * x:abs():gt(net:number(m, "lambda", 0.5))
+end)
+
+element("nn.SoftShrink", function(x, m, net)
+  local lambda = net:number(m, "lambda", 0.5)
+  return x - x:clip(-lambda, lambda)
+end)
+
+element("nn.Sqrt", function(x) return x:root() end)
+
+element("nn.Power", function(x, m, net) return x:pow(net:number(m, "pow")) end)
+element("nn.AddConstant", function(x, m, net) return x + net:number(m, "constant_scalar") end)
+element("nn.MulConstant", function(x, m, net) return x * net:number(m, "constant_scalar") end)
+
+element("nn.SAdd", function(x, m, net)
+  local y = x + net:number(m, "addend")
+  return m.negate and -y or y
+end)
+
+-- One half times the sigmoid of the other.
+layers.tensor("nn.GatedLinearUnit", function(net, m, x)
+  local axis = net:axis(net:integer(m, "dim", #x.shape), #x.shape)
+  local half = x.shape[axis + 1] / 2
+  if half % 1 ~= 0 then
+    net:fail("shape", "axis %d of %s has no halves", axis, Error.show(x.shape))
+  end
+  return x:slice(axis, 0, half) * x:slice(axis, half, 2 * half):sigmoid()
+end)
+
+
+-- Softmax -----------------------------------------------------------------------------------------
+
+-- The axis of classes: the first of a vector or an image, the second behind a batch.
+local function class_axis(net, x)
+  net:need_dims(x, 1, 4)
+  return #x.shape % 2 == 1 and 0 or 1
+end
+
+local function spatial_axis(net, x)
+  net:need_dims(x, 3, 4)
+  return #x.shape - 3
+end
+
+layers.tensor("nn.SoftMax", function(net, _, x) return x:softmax(class_axis(net, x)) end)
+layers.tensor("nn.SoftMin", function(net, _, x) return (-x):softmax(class_axis(net, x)) end)
+layers.tensor("nn.LogSoftMax", function(net, _, x) return x:log_softmax(class_axis(net, x)) end)
+layers.tensor("nn.SpatialSoftMax", function(net, _, x) return x:softmax(spatial_axis(net, x)) end)
+layers.tensor("nn.SpatialLogSoftMax", function(net, _, x)
+  return x:log_softmax(spatial_axis(net, x))
+end)
+
+
+-- Random layers -----------------------------------------------------------------------------------
+
+local function dropout(m, x, p, axes)
+  return x:unary("Dropout", { p = p, axes = axes or {},
+    mode = m.stochastic_inference == true and "always" or "training" })
+end
+
+local function probability(net, m)
+  local p = net:number(m, "p", 0.5)
+  if not (p >= 0 and p < 1) then
+    net:fail("value", "the field 'p' is %s, not a probability below 1", tostring(p))
+  end
+  return p
+end
+
+-- Without `v2` the outputs of training are not scaled, but those of evaluation are.
+layers.tensor("nn.Dropout", function(net, m, x)
+  local p = probability(net, m)
+  local y = dropout(m, x, p, m.mono == true and { 0 } or nil)
+  return placed(m, x, m.v2 == true and y or y * (1 - p))
+end)
+
+-- One draw for each map, of images and volumes; in evaluation Torch takes any input.
+local function map_dropout(names, spatial)
+  layers.tensor(names, function(net, m, x)
+    local p, axes = probability(net, m), {}
+    for k = 1, #x.shape > spatial and spatial or 0 do
+      axes[k] = #x.shape - spatial + k - 1
+    end
+    return placed(m, x, dropout(m, x, p, axes) * (1 - p))
+  end)
+end
+
+map_dropout("nn.SpatialDropout", 2)
+map_dropout("nn.VolumetricDropout", 3)
+
+-- All or nothing.
+layers.tensor("nn.TotalDropout", function(net, m, x)
+  local ones = {}
+  for i = 1, #x.shape do
+    ones[i] = 1
+  end
+  return x * dropout(m, net:full(ones, 1), probability(net, m)):ne(0)
+end)
+
+-- Dropout leaves ones as they are in evaluation only, which says whether there is to be noise.
+layers.tensor("nn.WhiteNoise", function(net, m, x)
+  local training = x:ones_like():unary("Dropout", { p = 0.5 }):ne(1)
+  local noise = x:unary("_random_normal_like", { loc = net:number(m, "mean", 0),
+    scale = net:number(m, "std", 0.1) })
+  return x + (noise * training):block()
+end)
+
+
+-- Products with weights ---------------------------------------------------------------------------
+
+--- x W' + b for rows of x.
+-- @tparam Net net
+-- @tparam Tensor x of 1 or 2 dimensions
+-- @tparam Tensor weight (out, in)
+-- @tparam ?Tensor bias (out)
+function simple.linear(net, x, weight, bias)
+  net:need_dims(x, 1, 2)
+  local rows = #x.shape == 1 and x:reshape{ 1, x.shape[1] } or x
+  local out, inputs = unpack(weight.shape)
+  if rows.shape[2] ~= inputs then
+    net:fail("shape", "the input has %d features, the weight is for %d", rows.shape[2], inputs)
+  end
+  local y = Tensor.call("FullyConnected", { rows, weight, bias },
+    { num_hidden = out, no_bias = not bias }, { rows.shape[1], out }, net:name())
+  return #x.shape == 1 and y:reshape{ out } or y
+end
+
+layers.tensor("nn.Linear nn.LinearNoBias", function(net, m, x)
+  local out, inputs = net:size_of(m, "weight", 1), net:size_of(m, "weight", 2)
+  return simple.linear(net, x, net:parameter(m, "weight", { out, inputs }),
+    net:optional(m, "bias", { out }))
+end)
+
+-- weight = g v / |v|, row by row
+layers.tensor("nn.LinearWeightNorm", function(net, m, x)
+  local out, inputs = net:size_of(m, "v", 1), net:size_of(m, "v", 2)
+  local v, g = net:parameter(m, "v", { out, inputs }), net:parameter(m, "g", { out, 1 })
+  return simple.linear(net, x, v * (g / v:square():sum(1):sqrt()), net:optional(m, "bias", { out }))
+end)
+
+layers.tensor("nn.Mul", function(net, m, x)
+  local shape = {}
+  for i = 1, #x.shape do
+    shape[i] = 1
+  end
+  return x * net:parameter(m, "weight", { 1 }):reshape(shape)
+end)
+
+-- A parameter of one entry, or of as many as a row.
+layers.tensor("nn.Add", function(net, m, x)
+  local n, shape = net:size_of(m, "bias", 1), {}
+  for i = 1, #x.shape do
+    shape[i] = 1
+  end
+  local bias = net:parameter(m, "bias", { n })
+  if n == 1 then
+    return x + bias:reshape(shape)
+  end
+  local batch = #x.shape > 1 and x.shape[1] or 1
+  if x:size() ~= batch * n then
+    net:fail("shape", "the input has shape %s, the bias %d entries", Error.show(x.shape), n)
+  elseif #x.shape == 1 then
+    return x + bias
+  end
+  return (x:reshape{ batch, n } + bias:reshape{ 1, n }):reshape(x.shape)
+end)
+
+-- A parameter whose axes are the input's, or those behind a batch.
+local function with_parameter(net, m, x, name)
+  local sizes = net:integers(m, "size")
+  local own = sizes or m[name] and m[name]._shape
+  if not own or #own == 0 then
+    net:fail("value", "the field 'size' is missing")
+  end
+  local p = net:parameter(m, name, own)
+  if x:size() == p:size() then
+    return x, p:reshape(x.shape)
+  end
+  local shape = {}
+  for i, n in ipairs(own) do
+    shape[i] = n
+  end
+  while #shape < #x.shape do
+    table.insert(shape, 1, 1)
+  end
+  local fits = #shape == #x.shape
+  for i = 1, fits and #shape or 0 do
+    fits = fits and (shape[i] == 1 or shape[i] == x.shape[i])
+  end
+  if fits then
+    return x, p:reshape(shape)
+  end
+  local batch = x.shape[1]
+  if #x.shape < 2 or x:size() ~= batch * p:size() then
+    net:fail("shape", "the input has shape %s, the %s %s", Error.show(x.shape), name,
+      Error.show(own))
+  end
+  return x:reshape{ batch, p:size() }, p:reshape{ 1, p:size() }
+end
+
+layers.tensor("nn.CMul", function(net, m, x)
+  local a, b = with_parameter(net, m, x, "weight")
+  return (a * b):reshape(x.shape)
+end)
+
+layers.tensor("nn.CAdd", function(net, m, x)
+  local a, b = with_parameter(net, m, x, "bias")
+  return (a + b):reshape(x.shape)
+end)
+
+-- One slope for all, or one for each plane.
+layers.tensor("nn.PReLU", function(net, m, x)
+  local planes, shape = net:size_of(m, "weight", 1), {}
+  local axis = #x.shape % 2 == 1 and 1 or 2              -- behind a batch
+  for i = 1, #x.shape do
+    shape[i] = i == axis and planes > 1 and planes or 1
+  end
+  if planes > 1 and x.shape[axis] ~= planes then
+    net:fail("shape", "the input has shape %s, the weight is for %d planes", Error.show(x.shape),
+      planes)
+  end
+  return x:relu() - (-x):relu() * net:parameter(m, "weight", shape)
+end)
+
+
+-- Distances and other products --------------------------------------------------------------------
+
+-- x as rows, and whether it was a single one.
+local function as_rows(net, x)
+  net:need_dims(x, 1, 2)
+  return #x.shape == 1 and x:reshape{ 1, x.shape[1] } or x, #x.shape == 1
+end
+
+local function rows_or_row(y, single)
+  return single and y:reshape{ y:size() } or y
+end
+
+local SMALL = 1e-12
+
+-- products of unit vectors
+layers.tensor("nn.Cosine", function(net, m, x)
+  local rows, single = as_rows(net, x)
+  local w = net:parameter(m, "weight")
+  local y = Tensor.dot(rows, w, false, true) / (rows:square():sum(1):sqrt() + SMALL)
+  local norms = (w:square():sum(1):sqrt() + SMALL):reshape{ 1, w.shape[1] }
+  return rows_or_row(y / norms, single)
+end)
+
+-- Differences between each row and each column of the weight: (rows, in, out).
+local function differences(net, m, x)
+  local rows, single = as_rows(net, x)
+  local w = net:parameter(m, "weight")
+  if #w.shape ~= 2 or w.shape[1] ~= rows.shape[2] then
+    net:fail("shape", "the input has %d features, the weight has shape %s", rows.shape[2],
+      Error.show(w.shape))
+  end
+  return rows:unsqueeze(2) - w:unsqueeze(0), single
+end
+
+local function distances(d, single)
+  local y = d:square():sum(1):root()
+  return rows_or_row(y:reshape{ y.shape[1], y.shape[3] }, single)
+end
+
+layers.tensor("nn.Euclidean", function(net, m, x)
+  return distances(differences(net, m, x))
+end)
+
+layers.tensor("nn.WeightedEuclidean", function(net, m, x)
+  local d, single = differences(net, m, x)
+  return distances(d * net:parameter(m, "diagCov", { d.shape[2], d.shape[3] }):unsqueeze(0), single)
+end)
+
+layers.refuse("nn.SparseLinear nn.IndexLinear", "its input is a list of indices and values")
+layers.refuse("nn.MaskedSelect", "the size of its output depends on the data")
+layers.refuse("nn.Kmeans", "it gives a loss and is trained by steps of its own")
+layers.refuse("nn.NormStabilizer nn.CategoricalEntropy",
+  "it adds to gradients what no operator adds; nn.Identity computes the same")
+layers.refuse("nn.ReinforceNormal nn.ReinforceUniform nn.ReinforceGamma nn.ReinforceBernoulli "
+  .. "nn.ReinforceCategorical", "it draws, and is trained by rewards")
+
+
+return simple

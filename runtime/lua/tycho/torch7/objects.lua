@@ -1,0 +1,107 @@
+--- Objects of Torch7 files as Lua values: tables with the fields of the file, and what class each
+-- is of. Nothing of a class is looked up or run.
+--
+-- @module tycho.torch7.objects
+
+local pairs = require("tycho.core.iterate").pairs
+local attrs = require "tycho.core.attrs"
+local Error = require "tycho.core.error"
+
+local objects = {}
+
+local SHOWN = 8                                          -- fields that `tostring` shows
+local OWN = {}                                           -- marks metatables of this file
+
+
+local function show(object)
+  local names = attrs.keys(object)
+  local parts = {}
+  for i = 1, math.min(#names, SHOWN) do
+    local value = object[names[i]]
+    local simple = type(value) == "number" or type(value) == "boolean"
+    parts[i] = tostring(names[i]) .. (simple and " = " .. tostring(value) or "")
+  end
+  if #names > SHOWN then
+    parts[SHOWN + 1] = "..."
+  end
+  return ("%s {%s}"):format(getmetatable(object).class_name, table.concat(parts, ", "))
+end
+
+
+--- A class of objects, by name and version; each reading of a file makes its own.
+-- @string name as in the file
+-- @int version 0 where the file has none
+-- @treturn table the metatable of its objects
+function objects.class(name, version)
+  return { class_name = name, version = version, own = OWN, __tostring = show }
+end
+
+
+local function class_of(value)
+  local class = type(value) == "table" and getmetatable(value)
+  return type(class) == "table" and rawget(class, "own") == OWN and class or nil
+end
+
+
+--- Whether a value is an object of a class, other than a tensor or a storage.
+function objects.is(value)
+  return class_of(value) ~= nil
+end
+
+
+--- The class of what a file held: of objects, and of arrays that were tensors and storages.
+-- @param value anything
+-- @treturn string such as "nn.Linear"; nil for plain values
+function objects.typename(value)
+  local class = class_of(value)
+  if class then
+    return class.class_name
+  end
+  local origin = objects.origin(value)
+  return origin and origin.class
+end
+
+
+--- The version of an object's class when it was written.
+function objects.version(object)
+  return class_of(object).version
+end
+
+
+--- Notes what an array was in its file.
+-- @tparam NDArray x
+-- @tparam table origin class; storage: a table for each storage, offset from 0, strides
+-- @treturn NDArray x
+function objects.note(x, origin)
+  rawset(x, "_torch7", origin)
+  return x
+end
+
+
+--- What was noted of an array; nil of anything else.
+function objects.origin(x)
+  return type(x) == "table" and rawget(x, "_torch7") or nil
+end
+
+
+--- The names of an object's fields, sorted, for errors.
+function objects.fields(object)
+  local names = {}
+  for key in pairs(object) do
+    if type(key) == "string" then
+      names[#names + 1] = key
+    end
+  end
+  table.sort(names)
+  return names
+end
+
+
+--- What a value is, in a few words, for errors.
+function objects.kind(value)
+  local name = objects.typename(value)
+  return name and "a " .. name or Error.kind(value)
+end
+
+
+return objects
