@@ -286,6 +286,8 @@ typedef struct {
   int64_t programs, hits, misses, flushes, ops, pending, enabled;
 } ty_lazy_stats;
 int         ty_lazy(ty_lazy_stats *out, int clear);
+/* Whether calls that follow may wait; returns whether they did. */
+int         ty_lazy_enable(int on);
 /* Submits the calls that wait. */
 int         ty_lazy_run(void);
 /* Frees the programs that are kept. */

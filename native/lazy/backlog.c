@@ -15,11 +15,21 @@ static pthread_key_t thread_end;
 void backlog_lock(void) { pthread_mutex_lock(&lock); }
 void backlog_unlock(void) { pthread_mutex_unlock(&lock); }
 
+static int enabled = -1;                              /* -1: TYCHO_LAZY was not read yet */
+
 bool backlog_enabled(void)
 {
-  static int enabled = -1;
   if (enabled < 0) enabled = env_number("TYCHO_LAZY", 1) != 0;
   return enabled;
+}
+
+int ty_lazy_enable(int on)
+{
+  const int before = backlog_enabled();
+  const int code = on ? TY_OK : backlog_run();
+  if (code) failure_drop(failure_take(code));
+  enabled = on != 0;
+  return before;
 }
 
 struct backlog *backlog_own(void)
