@@ -165,6 +165,11 @@ add("SequenceMask", function(r) local n = r(1, 3); return {data = {4, n, 2}, seq
     nil, nil, {sequence_length = 4} end)
 add("SequenceReverse", function(r) local n = r(1, 3); return {data = {4, n, 2}}, {} end)
 add("UpSampling", function(r) return {{1, 2, r(1, 3), r(1, 3)}}, {scale = 2, sample_type = "nearest"} end)
+add("UpSampling", function(r)
+  local c, scale = r(1, 2), r(1, 3)
+  local k = 2 * scale - scale % 2
+  return {{r(1, 2), c, r(1, 3), r(1, 3)}, {c, 1, k, k}}, {scale = scale, sample_type = "bilinear", num_filter = c, num_args = 2}
+end)
 local GATES = {lstm = 4, gru = 3, rnn_tanh = 1}
 for mode in ("lstm gru rnn_tanh"):gmatch("%S+") do
   local gates = GATES[mode]

@@ -162,7 +162,7 @@ static void bilinear_tap(
   int64_t H = u->h * u->scale, W = u->w * u->scale, tap = (channel * u->k + ky) * u->k + kx,
           shift = u->pad - kx;
   int64_t from = shift > 0 ? (shift + u->scale - 1) / u->scale : 0,
-          to = MIN(u->w, (W - 1 + shift) / u->scale + 1);
+          to = W - 1 + shift < 0 ? 0 : MIN(u->w, (W - 1 + shift) / u->scale + 1);
   double a = r->get(u->weight, tap), slope = 0;
   for (int64_t iy = 0; iy < u->h && from < to; iy++) {
     int64_t oy = iy * u->scale + ky - u->pad;

@@ -136,25 +136,62 @@ local function gradients_of(func, step, heads, grads, flags)
 end
 
 
+-- The heads of a backward and their gradients by position. A gradient for an array that is a head
+-- already is added to it.
+local Heads = {}
+Heads.__index = Heads
+
+
+-- What tells an array with a history from others.
+local function identity(x)
+  local step, which = steps.of(x)
+  return step and step.serial .. ":" .. which or tostring(x._h)
+end
+
+
+function Heads.new(heads, grads)
+  local self = setmetatable({ list = { unpack(heads) }, grads = { unpack(grads, 1, #heads) },
+    place = {} }, Heads)
+  for i, x in ipairs(heads) do
+    self.place[identity(x)] = i
+  end
+  return self
+end
+
+
+function Heads:add(x, g)
+  local key = identity(x)
+  local i = self.place[key]
+  if not i then
+    i = #self.list + 1
+    self.list[i], self.grads[i], self.place[key] = x, g, i
+  else
+    self.grads[i] = self.grads[i] and self.grads[i] + g or g + 1
+  end
+end
+
+
 -- Calls the functions that heads depend on, and returns the heads with those that come of them.
 local function pass_functions(func, heads, grads, flags)
   if next(alive) == nil then
     return heads, grads
   end
-  heads, grads = { unpack(heads) }, { unpack(grads, 1, #heads) }
-  local step = steps.before(heads, nil, true)
-  while step do
-    local given = functions.backward(step, gradients_of(func, step, heads, grads, flags), false)
-    for i = 1, step.nin do
-      local x = given[i] and step:input(i)
-      if x and steps.kind(x) ~= "plain" then
-        heads[#heads + 1] = x
-        grads[#heads] = given[i]
+  local all = Heads.new(heads, grads)
+  modes.run(false, recording.training, function()
+    local step = steps.before(all.list, nil, true)
+    while step do
+      local totals = gradients_of(func, step, all.list, all.grads, flags)
+      local given = functions.backward(step, totals, false)
+      for i = 1, step.nin do
+        local x = given[i] and step:input(i)
+        if x and steps.kind(x) ~= "plain" then
+          all:add(x, given[i])
+        end
       end
+      step = steps.before(all.list, step.serial, true)
     end
-    step = steps.before(heads, step.serial, true)
-  end
-  return heads, grads
+  end)
+  return all.list, all.grads
 end
 
 

@@ -218,6 +218,30 @@ end
 
 local walk
 
+--- Gradients of the step's inputs by way of other operators.
+-- @tparam table outputs made of the inputs; they have the derivatives of the step's own, false: none
+function Visit:through(outputs)
+  local inputs, at, heads, grads = {}, {}, {}, {}
+  for i, x in ipairs(self.x) do
+    if self.wanted[i] then
+      inputs[#inputs + 1], at[#at + 1] = x, i
+    end
+  end
+  for k, y in ipairs(outputs) do
+    if y and self.given[k] then
+      heads[#heads + 1], grads[#grads + 1] = y, self.g[k]
+    end
+  end
+  local results = {}
+  local totals, places = walk(heads, grads, inputs)
+  for k, i in ipairs(at) do                              -- one array that is two inputs counts once
+    local place = places:of_wanted(k)
+    results[i], totals[place] = totals[place], nil
+  end
+  return results
+end
+
+
 -- Gradients of the step's inputs from those of its outputs.
 local function gradients_of(visit)
   if not visit.op then
@@ -233,24 +257,7 @@ local function gradients_of(visit)
   elseif not expand then
     visit:unsupported()
   end
-  local inputs, at, heads, grads = {}, {}, {}, {}
-  for i, x in ipairs(visit.x) do
-    if visit.wanted[i] then
-      inputs[#inputs + 1], at[#at + 1] = x, i
-    end
-  end
-  for k, y in ipairs(expand(visit)) do
-    if y and visit.given[k] then
-      heads[#heads + 1], grads[#grads + 1] = y, visit.g[k]
-    end
-  end
-  local results = {}
-  local totals, places = walk(heads, grads, inputs)
-  for k, i in ipairs(at) do                              -- one array that is two inputs counts once
-    local place = places:of_wanted(k)
-    results[i], totals[place] = totals[place], nil
-  end
-  return results
+  return visit:through(expand(visit))
 end
 
 

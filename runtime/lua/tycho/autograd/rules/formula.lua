@@ -43,14 +43,6 @@ local function choose(condition, yes, no)
 end
 
 
-local function no_derivative(name)
-  return function()
-    Error.raise{ code = "unsupported", func = "autograd.grad",
-      message = ("the gradient reads %s, which is no registered operator"):format(name) }
-  end
-end
-
-
 -- what has another name as an operator, or is made of several
 local FUNCTIONS = {
   step = function(x) return nd.greater(x, 0) end,
@@ -59,7 +51,6 @@ local FUNCTIONS = {
   isinf = function(x) return nd.equal(nd.abs(x), 1 / 0) end,
   isfinite = function(x) return nd.lesser(nd.abs(x), 1 / 0) end,
   softrelu = function(x) return nd.Activation{ x, act_type = "softrelu" } end,
-  digamma = no_derivative("digamma"), psi = no_derivative("digamma"),
   neg = function(x) return -x end,
   max = nd.maximum, min = nd.minimum, pow = nd.power, hypot = nd.hypot, xor = nd.logical_xor,
   mod = nd.modulo,
@@ -237,6 +228,12 @@ local function environment(s)
 end
 
 
+-- Whether a formula has a function that is no operator.
+local function reads_digamma(text)
+  return text:find("%f[%w_]digamma%f[^%w_]") or text:find("%f[%w_]psi%f[^%w_]")
+end
+
+
 --- The rule of an element-wise operator.
 -- @tparam {string,...} texts formulas of gradients by input; an empty one: zero
 -- @treturn function a rule
@@ -244,7 +241,9 @@ function formula.rule(texts)
   return function(s)
     local env, grads = environment(s), {}
     for i, text in pairs(texts) do
-      if s.wanted[i] and text ~= "" then
+      if s.wanted[i] and reads_digamma(text) then
+        s:unsupported("create_graph: the gradient reads digamma, which is no operator")
+      elseif s.wanted[i] and text ~= "" then
         grads[i] = s:reduced(filled(formula.read(text)(env), s.x[i]), i)
       end
     end

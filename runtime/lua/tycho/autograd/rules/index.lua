@@ -4,7 +4,7 @@
 
 local nd = require "tycho.ndarray"
 
-local index = { rules = {}, expansions = {} }
+local index = { expansions = {} }
 local expansions = index.expansions
 
 -- Elements of x at places along an axis.
@@ -21,7 +21,7 @@ function index.along(x, places, axis)
     rows[k] = k - 1 == axis and places or nd.arange(0, shape[k],
       { dtype = "int64", ctx = x.context }):reshape(one):broadcast_to(shape)
   end
-  return nd.gather_nd(x, nd.stack{ rows[1], unpack(rows, 2), axis = 0 })
+  return nd.gather_nd(x, nd.stack(rows, { axis = 0 }))
 end
 
 

@@ -3,29 +3,32 @@
 -- @module tycho.autograd.rules.loss
 
 local nd = require "tycho.ndarray"
+local tables = require "tycho.core.tables"
 
 local loss = { rules = {}, expansions = {} }
 local rules, expansions = loss.rules, loss.expansions
 
 -- Outputs whose gradient is their own --------------------------------------------------------------
 
+-- The output is computed again from the input: seen through the step its slope is the loss's own.
+
 -- f(output, label) times grad_scale over the elements of a sample
-local function regression(f)
+local function regression(output, f)
   return function(s)
-    local y = s.y[1]
+    local y = output(s.x[1])
     local label = s.x[2]:astype(y.dtype):reshape(y.shape)
     local each = y.size / y.shape[1]
     return { f(y, label) * (s.p.grad_scale / each) }
   end
 end
 
-local function gap(y, label)
-  return y - label
-end
+local function identity(x) return x end
+local function gap(y, label) return y - label end
+local function sign_of_gap(y, label) return nd.sign(y - label) end
 
-rules.LinearRegressionOutput = regression(gap)
-rules.LogisticRegressionOutput = regression(gap)
-rules.MAERegressionOutput = regression(function(y, label) return nd.sign(y - label) end)
+rules.LinearRegressionOutput = regression(identity, gap)
+rules.LogisticRegressionOutput = regression(nd.sigmoid, gap)
+rules.MAERegressionOutput = regression(identity, sign_of_gap)
 
 function rules.make_loss(s)
   return { nd.ones_like(s.x[1]) }
@@ -69,19 +72,26 @@ local function softmax_gap(y, label, p)
 end
 
 
+-- Sizes before, along and after the classes.
+local function split(x, p)
+  local n, first = x.ndim, x.shape[1]
+  if p.multi_output and n > 1 then
+    return first, x.shape[2], x.size / (first * x.shape[2])
+  elseif p.preserve_shape then
+    return x.size / x.shape[n], x.shape[n], 1
+  end
+  return first, x.size / first, 1
+end
+
+
 function rules.SoftmaxOutput(s)
-  local y, p, label = s.y[1], s.p, s.x[2]:astype(s.y[1].dtype)
-  local g
-  if table.concat(label.shape, " ") == table.concat(y.shape, " ") then
-    g = (y - label) * p.grad_scale
+  local x, p = s.x[1], s.p
+  local label = s.x[2]:astype(x.dtype)
+  local y, g = nd.softmax(x:reshape{ split(x, p) }, { axis = 1 }), nil
+  if tables.same(label.shape, x.shape) then
+    g = (y:reshape(x.shape) - label) * p.grad_scale
   else
-    local n, classes, outer = y.ndim, y.size / y.shape[1], y.shape[1]
-    if p.multi_output and n > 1 then
-      classes = y.shape[2]
-    elseif p.preserve_shape then
-      classes, outer = y.shape[n], y.size / y.shape[n]
-    end
-    g = softmax_gap(y:reshape{ outer, classes, -1 }, label, p):reshape(y.shape)
+    g = softmax_gap(y, label, p):reshape(x.shape)
   end
   return { p.out_grad and g * s.g[1] or g }
 end
@@ -111,7 +121,10 @@ local LAWS = {
     return alpha * log(beta) + (alpha - 1) * log(x) - beta * x - gammaln(alpha)
   end,
   exponential = function(x, lam) return log(lam) - lam * x end,
-  poisson = function(x, lam) return nd.BlockGrad(x) * log(lam) - lam end,
+  poisson = function(x, lam)
+    x = nd.BlockGrad(x)
+    return x * log(lam) - lam - gammaln(x + 1)
+  end,
   negative_binomial = function(x, k, p) return negative_binomial(nd.BlockGrad(x), k, p) end,
   generalized_negative_binomial = function(x, mu, alpha)
     return negative_binomial(nd.BlockGrad(x), 1 / alpha, 1 / (mu * alpha + 1))
@@ -128,7 +141,7 @@ local function widened(v, x)
 end
 
 
--- The density has the derivatives of y log(density): y is what the step gave.
+-- Constants count here: the density is a factor of its derivatives.
 local function density(s, logarithm)
   return { s.p.is_log and logarithm or nd.exp(logarithm) }
 end

@@ -23,7 +23,7 @@ local function framed(x, axis, before, n)
   frame(before)
   parts[#parts + 1] = x
   frame(n - before - size)
-  local y = #parts == 1 and x or nd.Concat{ parts[1], unpack(parts, 2), dim = axis }
+  local y = #parts == 1 and x or nd.Concat(parts, { dim = axis })
   return y.shape[axis + 1] > n and y:slice_axis{ axis = axis, begin = 0, ["end"] = n } or y
 end
 
@@ -57,7 +57,7 @@ local function windows(s)
     end
     stacked[i + 1] = x:slice{ begin = from, ["end"] = to, step = step }
   end
-  return nd.stack{ stacked[1], unpack(stacked, 2), axis = 0 }
+  return nd.stack(stacked, { axis = 0 })
 end
 
 
@@ -78,23 +78,20 @@ local function sums(s, x)
 end
 
 
-local function pool_expansion(s)
-  if s.p.pool_type == "max" then
-    return { max_pooling(s) }
+function rules.Pooling(s)
+  local kind = s.p.pool_type
+  if kind == "avg" or kind == "sum" then
+    return linear.gradients(s, "data")
+  elseif kind == "max" then
+    return s:through{ max_pooling(s) }
   end
   local power = s.p.p_value or 2
-  return { nd.power(sums(s, nd.power(nd.abs(s.x[1]), power)), 1 / power) }
+  local sum = sums(s, nd.power(nd.abs(s.x[1]), power))
+  local empty = nd.equal(sum, 0)                         -- its root has no slope
+  return s:through{ nd.power(sum + empty, 1 / power) * (1 - empty) }
 end
 
-
-expansions.Pooling = pool_expansion
-expansions.Pooling_v1 = pool_expansion
-
-
---- Whether this pooling is a sum; the rule in place of the expansion.
-function vision.pooling_is_linear(s)
-  return s.p.pool_type == "avg" or s.p.pool_type == "sum"
-end
+rules.Pooling_v1 = rules.Pooling
 
 
 -- Sampling ----------------------------------------------------------------------------------------
