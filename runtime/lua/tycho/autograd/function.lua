@@ -73,6 +73,9 @@ function functions.record(inputs, outputs, object)
 end
 
 
+recording.record_function = functions.record
+
+
 local function fail_gradient(object, fields)
   fields.func = (object.class_name or "Function") .. ":backward"
   Error.raise(fields)
