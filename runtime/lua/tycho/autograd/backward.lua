@@ -80,8 +80,8 @@ function backward.backward(...)
 end
 
 
-local GRAD = args.form("autograd.grad", { { "heads", "any" }, { "variables", "any" },
-  "*", { "head_grads", "any?" }, { "retain_graph", "boolean?" }, { "create_graph", "boolean", false },
+local GRAD = args.form("autograd.grad", { { "heads", "any" }, { "variables", "any" }, "*",
+  { "head_grads", "any?" }, { "retain_graph", "boolean?" }, { "create_graph", "boolean", false },
   { "train_mode", "boolean", true } })
 
 --- The gradients of heads with respect to variables; the variables' own `grad` stays as it is.

@@ -3,10 +3,11 @@
 -- The steps that the heads were made of are walked from the last to the first, and what comes back
 -- is computed by calls on arrays while recording is on. How is said by the rules:
 --
--- - element-wise operators: the core's own formulas (rules/formula.lua),
+-- - element-wise operators: the core's own formulas (rules/formula.lua);
 -- - operators that are linear in their inputs, or products: the core's gradient, as a recorded
---   function whose gradient is the operator again (rules/linear.lua),
--- - others: a line of the tables in rules/, either the gradient or the operator made of others.
+--   function whose gradient is the operator again (rules/linear.lua);
+-- - the most common of these, and all others: a line of the tables in rules/, which is the gradient
+--   or makes the operator of others.
 --
 -- @module tycho.autograd.higher
 
@@ -25,11 +26,11 @@ local steps = require "tycho.autograd.steps"
 
 local C = native.C
 
--- Places ------------------------------------------------------------------------------------------
+-- Slots -------------------------------------------------------------------------------------------
 
 -- Where a gradient goes: an output of a step, or one of the arrays that were asked for.
-local Places = {}
-Places.__index = Places
+local Slots = {}
+Slots.__index = Slots
 
 
 -- Output `which` of a step as a key.
@@ -38,22 +39,22 @@ local function output_key(step, which)
 end
 
 
-function Places.new(wanted)
-  local places = setmetatable({ wanted = wanted, recorded = {}, variables = {} }, Places)
+function Slots.new(wanted)
+  local slots = setmetatable({ wanted = wanted, recorded = {}, variables = {} }, Slots)
   for i, x in ipairs(wanted) do
     local step, which = steps.of(x)
     if step then
-      places.recorded[output_key(step, which)] = i
+      slots.recorded[output_key(step, which)] = i
     elseif steps.kind(x) == "variable" then
-      places.variables[#places.variables + 1] = i
+      slots.variables[#slots.variables + 1] = i
     end
   end
-  return places
+  return slots
 end
 
 
--- The place of an array (nil: a gradient ends there), and its step where that is to be visited.
-function Places:of(x)
+-- The slot of an array (nil: a gradient ends there), and its step where that is to be visited.
+function Slots:of(x)
   local step, which = steps.of(x)
   if step then
     local key = output_key(step, which)
@@ -68,8 +69,8 @@ function Places:of(x)
 end
 
 
--- The place of the i-th array that was asked for.
-function Places:of_wanted(i)
+-- The slot of the i-th array that was asked for.
+function Slots:of_wanted(i)
   local step, which = steps.of(self.wanted[i])
   if step then
     return output_key(step, which)
@@ -82,7 +83,7 @@ function Places:of_wanted(i)
 end
 
 
--- The steps between heads and what was asked for ---------------------------------------------------
+-- The steps between heads and what was asked for --------------------------------------------------
 
 --- A step as rules see it: op, attrs, p (parameters as values), x and y (inputs and outputs), g
 -- (head gradients, zeros where none came), wanted (by input), names (of inputs), nvisible, train.
@@ -112,7 +113,7 @@ function Visit:__index(key)
 end
 
 
---- A parameter as a number: of a choice its place, of a boolean 0 or 1.
+--- A parameter as a number: of a choice its slot, of a boolean 0 or 1.
 function Visit:number(name)
   return rules.number(self.op, name, self.p[name])
 end
@@ -150,19 +151,19 @@ function Visit:unsupported(why)
 end
 
 
-local function visit_of(step, places)
+local function visit_of(step, slots)
   local visit = setmetatable({ step = step, op = step.op, attrs = step.attrs, train = step.train,
-    x = {}, place = {}, wanted = {}, from = {} }, Visit)
+    x = {}, slot = {}, wanted = {}, from = {} }, Visit)
   for i = 1, step.nin do
     visit.x[i] = step:input(i)
-    visit.place[i], visit.from[i] = places:of(visit.x[i])
+    visit.slot[i], visit.from[i] = slots:of(visit.x[i])
   end
   return visit
 end
 
 
 -- All steps down to what was asked for, the first made first.
-local function collect(heads, places)
+local function collect(heads, slots)
   local found, list, todo = {}, {}, {}
   local function meet(step)
     if step and not found[step.serial] then
@@ -171,10 +172,10 @@ local function collect(heads, places)
     end
   end
   for _, x in ipairs(heads) do
-    meet((select(2, places:of(x))))
+    meet((select(2, slots:of(x))))
   end
   while #todo > 0 do
-    local visit = visit_of(table.remove(todo), places)
+    local visit = visit_of(table.remove(todo), slots)
     list[#list + 1] = visit
     for i = 1, visit.step.nin do
       meet(visit.from[i])
@@ -185,25 +186,25 @@ local function collect(heads, places)
 end
 
 
--- Marks the inputs whose gradients are needed. Returns whether a place is reached at all.
-local function mark_needed(list, places, heads)
+-- Marks the inputs whose gradients are needed. Returns whether a slot is reached at all.
+local function mark_needed(list, slots, heads)
   local needed, reached = {}, {}
-  for i in ipairs(places.wanted) do
-    local place = places:of_wanted(i)
-    if place then
-      needed[place] = true
+  for i in ipairs(slots.wanted) do
+    local slot = slots:of_wanted(i)
+    if slot then
+      needed[slot] = true
     end
   end
   for _, x in ipairs(heads) do
-    reached[places:of(x) or 0] = true
+    reached[slots:of(x) or 0] = true
   end
   for _, visit in ipairs(list) do
     local any = false
     for i = 1, visit.step.nin do
-      local place = visit.place[i]
-      visit.wanted[i] = place ~= nil and needed[place] or false
+      local slot = visit.slot[i]
+      visit.wanted[i] = slot ~= nil and needed[slot] or false
       any = any or visit.wanted[i]
-      reached[place or 0] = true
+      reached[slot or 0] = true
     end
     visit.needed = any and not rules.is_zero(visit.op)
     for k = 1, visit.needed and visit.step.nout or 0 do
@@ -219,7 +220,7 @@ end
 local walk
 
 --- Gradients of the step's inputs by way of other operators.
--- @tparam table outputs made of the inputs; they have the derivatives of the step's own, false: none
+-- @tparam table outputs made of the inputs, with the derivatives of the step's own; false: none
 function Visit:through(outputs)
   local inputs, at, heads, grads = {}, {}, {}, {}
   for i, x in ipairs(self.x) do
@@ -233,10 +234,10 @@ function Visit:through(outputs)
     end
   end
   local results = {}
-  local totals, places = walk(heads, grads, inputs)
+  local totals, slots = walk(heads, grads, inputs)
   for k, i in ipairs(at) do                              -- one array that is two inputs counts once
-    local place = places:of_wanted(k)
-    results[i], totals[place] = totals[place], nil
+    local slot = slots:of_wanted(k)
+    results[i], totals[slot] = totals[slot], nil
   end
   return results
 end
@@ -289,24 +290,24 @@ local function visit_gradients(visit, totals)
     return list[k]
   end })
   for i, g in pairs(gradients_of(visit)) do
-    local place = visit.wanted[i] and visit.place[i]
-    if place then
+    local slot = visit.wanted[i] and visit.slot[i]
+    if slot then
       g = fitting(g, visit.x[i])
-      totals[place] = totals[place] and totals[place] + g or g
+      totals[slot] = totals[slot] and totals[slot] + g or g
     end
   end
 end
 
 
--- Gradients by place, and the places. Recording is on.
+-- Gradients by slot, and the slots. Recording is on.
 function walk(heads, grads, wanted)
-  local places = Places.new(wanted)
-  local list, totals = collect(heads, places), {}
-  local reached = mark_needed(list, places, heads)
+  local slots = Slots.new(wanted)
+  local list, totals = collect(heads, slots), {}
+  local reached = mark_needed(list, slots, heads)
   for i, x in ipairs(heads) do                           -- of one array twice the last counts
-    local place = places:of(x)
-    if place then
-      totals[place] = grads[i]
+    local slot = slots:of(x)
+    if slot then
+      totals[slot] = grads[i]
     end
   end
   for i = #list, 1, -1 do
@@ -317,7 +318,7 @@ function walk(heads, grads, wanted)
     end
     list[i] = nil
   end
-  return totals, places, reached
+  return totals, slots, reached
 end
 
 
@@ -342,17 +343,17 @@ end
 
 
 -- Results are arrays of their own, not what was given or another result.
-local function own_results(totals, places, reached, variables, grads)
+local function own_results(totals, slots, reached, variables, grads)
   local seen, results = {}, {}
   for _, g in ipairs(grads) do
     seen[g] = true
   end
   for i, x in ipairs(variables) do
-    local place = steps.kind(x) ~= "freed" and places:of_wanted(i)
-    if not place or not (totals[place] or reached[place]) then
+    local slot = steps.kind(x) ~= "freed" and slots:of_wanted(i)
+    if not slot or not (totals[slot] or reached[slot]) then
       fail_unreached(i)
     end
-    local g = totals[place] or nd.zeros_like(x)
+    local g = totals[slot] or nd.zeros_like(x)
     results[i] = seen[g] and g:copy() or g
     seen[g] = true
   end
@@ -375,8 +376,8 @@ return function(heads, grads, variables, train_mode)
         "autograd.grad")
     end
     return modes.run(true, train_mode, function()
-      local totals, places, reached = walk(heads, given, variables)
-      return own_results(totals, places, reached, variables, given)
+      local totals, slots, reached = walk(heads, given, variables)
+      return own_results(totals, slots, reached, variables, given)
     end)
   end)
 end

@@ -98,8 +98,8 @@ function recording.without(f, ...)
 end
 
 
---- Records what has been computed otherwise than by operators: (inputs, outputs, object) -> outputs.
--- Set by `tycho.autograd.function`; recording is never on before that.
+--- Records what has been computed otherwise than by operators: (inputs, outputs, object) ->
+-- outputs. Set by `tycho.autograd.function`; recording is never on before that.
 recording.record_function = nil
 
 

@@ -1,6 +1,5 @@
---- Gradients of element-wise operators from the core's own formulas: `ty.op.info(op).gradient` gives
--- them as text (native/op/formula.h), which is computed here by calls on arrays, so that it is
--- recorded as anything else is.
+--- Gradients of element-wise operators from the core's own formulas (native/op/formula.h), which
+-- `ty.op.info(op).gradient` shows. They are computed by calls on arrays, and so recorded.
 --
 -- @module tycho.autograd.rules.formula
 
@@ -19,11 +18,6 @@ local function unary(on_array, on_number)
   return function(x)
     return is_array(x) and on_array(x) or not is_array(x) and on_number(x)
   end
-end
-
-
-local function truth(v)
-  return v and 1 or 0
 end
 
 

@@ -7,18 +7,18 @@ local nd = require "tycho.ndarray"
 local index = { expansions = {} }
 local expansions = index.expansions
 
--- Elements of x at places along an axis.
+-- Elements of x at positions along an axis.
 -- @tparam NDArray x
--- @tparam NDArray places int64; along other axes as x
+-- @tparam NDArray positions int64; along other axes as x
 -- @int axis from 0
-function index.along(x, places, axis)
-  local shape, rows = places.shape, {}
+function index.along(x, positions, axis)
+  local shape, rows = positions.shape, {}
   for k = 1, #shape do
     local one = {}
     for m = 1, #shape do
       one[m] = m == k and shape[m] or 1
     end
-    rows[k] = k - 1 == axis and places or nd.arange(0, shape[k],
+    rows[k] = k - 1 == axis and positions or nd.arange(0, shape[k],
       { dtype = "int64", ctx = x.context }):reshape(one):broadcast_to(shape)
   end
   return nd.gather_nd(x, nd.stack(rows, { axis = 0 }))
@@ -37,8 +37,8 @@ end
 
 function expansions.sort(s)
   local x, axis = line(s)
-  local places = nd.argsort(x, { axis = axis, is_ascend = s.p.is_ascend, dtype = "int64" })
-  return { index.along(x, places, axis) }
+  local positions = nd.argsort(x, { axis = axis, is_ascend = s.p.is_ascend, dtype = "int64" })
+  return { index.along(x, positions, axis) }
 end
 
 function expansions.topk(s)
@@ -46,9 +46,9 @@ function expansions.topk(s)
     return {}
   end
   local x, axis = line(s)
-  local places = nd.topk(x, { axis = axis, k = s.p.k, is_ascend = s.p.is_ascend,
+  local positions = nd.topk(x, { axis = axis, k = s.p.k, is_ascend = s.p.is_ascend,
     ret_typ = "indices", dtype = "int64" })
-  return { index.along(x, places, axis) }
+  return { index.along(x, positions, axis) }
 end
 
 -- the logarithm of the probability of what was drawn
@@ -59,8 +59,8 @@ function expansions._sample_multinomial(s)
   end
   local n = x.shape[x.ndim]
   local rows = x:reshape{ -1, n }
-  local places = drawn:astype("int64"):reshape{ rows.shape[1], -1 }
-  return { false, nd.log(index.along(rows, places, 1)):reshape(s.y[2].shape) }
+  local positions = drawn:astype("int64"):reshape{ rows.shape[1], -1 }
+  return { false, nd.log(index.along(rows, positions, 1)):reshape(s.y[2].shape) }
 end
 
 return index

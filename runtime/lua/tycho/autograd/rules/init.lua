@@ -10,15 +10,15 @@
 local ffi = require "ffi"
 local native = require "tycho.core.ffi"
 local formula = require "tycho.autograd.rules.formula"
-local linear = require "tycho.autograd.rules.linear"
 local registry = require "tycho.op.registry"
 
 local C, check = native.C, native.check
 
 local rules = {}
 
-local FAMILIES = {
-  linear, require "tycho.autograd.rules.elementwise", require "tycho.autograd.rules.reduction",
+local FAMILIES = {                       -- the first one that knows an operator counts
+  require "tycho.autograd.rules.plain", require "tycho.autograd.rules.linear",
+  require "tycho.autograd.rules.elementwise", require "tycho.autograd.rules.reduction",
   require "tycho.autograd.rules.normalization", require "tycho.autograd.rules.index",
   require "tycho.autograd.rules.linalg", require "tycho.autograd.rules.vision",
   require "tycho.autograd.rules.loss",
@@ -121,18 +121,18 @@ function rules.parameters(op, attrs)
 end
 
 
---- A parameter as formulas read it: of a choice its place, of a boolean 0 or 1.
+--- A parameter as formulas read it: of a choice its position, of a boolean 0 or 1.
 function rules.number(op, name, v)
   if type(v) == "boolean" then
     return v and 1 or 0
   end
   local choices = registry.find(op).by_name[name].type:match("^one of (%S+)")
-  local place = 0
+  local position = 0
   for choice in (choices or ""):gmatch("[^|]+") do
     if choice == v then
-      return place
+      return position
     end
-    place = place + 1
+    position = position + 1
   end
   return v
 end

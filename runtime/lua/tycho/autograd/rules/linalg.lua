@@ -43,7 +43,7 @@ end
 
 
 -- Numbers as wide as matrices.
-local function spread(v, a)
+local function widened(v, a)
   local shape = { unpack(a.shape) }
   shape[#shape - 1], shape[#shape] = 1, 1
   return v:reshape(shape)
@@ -71,12 +71,12 @@ end
 
 function rules._linalg_det(s)
   local a = s.x[1]
-  return { spread(s.g[1] * s.y[1], a) * transposed(nd._linalg_inverse(a)) }
+  return { widened(s.g[1] * s.y[1], a) * transposed(nd._linalg_inverse(a)) }
 end
 
 function rules._linalg_slogdet(s)
   local a = s.x[1]
-  return { spread(s.g[2], a) * transposed(nd._linalg_inverse(a)) }
+  return { widened(s.g[2], a) * transposed(nd._linalg_inverse(a)) }
 end
 
 function rules._linalg_trsm(s)

@@ -3,7 +3,7 @@
 -- For these the core's gradient serves every order: with T(g, x) = sum(g f(x)), the gradient of
 -- input i is T's slope there, linear in g and in the other factors. A gradient is recorded as a
 -- function (autograd/function.lua) whose own gradient calls the operator with what comes back, h,
--- in the place of a factor, and the core's gradient of the other factors.
+-- in place of a factor, and the core's gradient of the other factors.
 --
 -- @module tycho.autograd.rules.linear
 
@@ -17,8 +17,8 @@ local modes = require "tycho.autograd.modes"
 local C = native.C
 local NULL = gradients.request("null")
 
--- Terms, separated by commas: "data weight, bias" is a product of two inputs and one alone. "*": all
--- inputs alone. What is not named is given, or has no gradient.
+-- Terms, separated by commas: "data weight, bias" is a product of two inputs, and one alone. "*":
+-- all inputs, each alone. Inputs without a name here are constant.
 local TERMS = {}
 
 local function add(terms, names)
@@ -28,10 +28,9 @@ local function add(terms, names)
 end
 
 add("data", [[
-  Reshape Flatten expand_dims squeeze transpose SwapAxis reverse depth_to_space space_to_depth
-  slice slice_axis slice_like broadcast_to broadcast_axis tile repeat diag Pad
+  reverse depth_to_space space_to_depth slice slice_axis slice_like tile repeat diag Pad
   _image_crop _image_flip_left_right _image_flip_top_bottom _image_to_tensor _image_normalize
-  sum mean gather_nd scatter_nd pick _contrib_boolean_mask _sparse_retain
+  gather_nd scatter_nd pick _contrib_boolean_mask _sparse_retain
   SequenceLast SequenceMask SequenceReverse SliceChannel _split_v2 _copyto _CrossDeviceCopy
   _contrib_count_sketch _contrib_fft _contrib_ifft _contrib_div_sqrt_dim im2col col2im
   _contrib_AdaptiveAvgPooling2D _contrib_BilinearResize2D _contrib_ROIAlign
@@ -39,17 +38,15 @@ add("data", [[
 ]])
 add("A", "_linalg_extractdiag _linalg_makediag _linalg_extracttrian _linalg_maketrian")
 add("a", "take _np_cumsum")
-add("lhs", "broadcast_like reshape_like")
 add("weight", "Embedding _contrib_SparseEmbedding")
 add("arg0", "Crop")
 add("x, y", "where")
 add("old_tensor, new_tensor", "_contrib_index_copy")
-add("*", "Concat _rnn_param_concat stack amp_multicast")
-add("lhs rhs", "dot batch_dot")
-add("A B", "_linalg_gemm2 _linalg_trmm")
+add("*", "_rnn_param_concat stack amp_multicast")
+add("A B", "_linalg_trmm")
 add("A B, C", "_linalg_gemm")
 add("data weight, bias", [[
-  FullyConnected Convolution Convolution_v1 Deconvolution
+  Convolution Convolution_v1 Deconvolution
   _contrib_DeformableConvolution _contrib_ModulatedDeformableConvolution
 ]])
 add("queries_keys_values attention", "_contrib_interleaved_matmul_selfatt_valatt")
@@ -58,20 +55,22 @@ add("keys_values attention", "_contrib_interleaved_matmul_encdec_valatt")
 
 -- parameters under which the operator adds nothing of its own
 local WITHOUT_CONSTANT = {
-  Pad = { constant_value = "0" }, SequenceMask = { value = "0" }, _image_normalize = { mean = "(0,)" },
+  Pad = { constant_value = "0" },
+  SequenceMask = { value = "0" },
+  _image_normalize = { mean = "(0,)" },
 }
 
 -- inputs in which the operator is not linear, although it has their gradients
 local OTHERS = { offset = true, mask = true, trans = true }
 
 
--- A call of the operator, as the rules see it -------------------------------------------------------
+-- A call of the operator, as the rules see it -----------------------------------------------------
 
 -- Terms as lists of positions.
 local function positions(terms, names)
-  local place, list = {}, {}
+  local index_of, list = {}, {}
   for i, name in ipairs(names) do
-    place[name] = i
+    index_of[name] = i
     list[i] = { i }
   end
   if terms == "*" then
@@ -81,7 +80,7 @@ local function positions(terms, names)
   for term in terms:gmatch("[^,]+") do
     local factors = {}
     for name in term:gmatch("%S+") do
-      factors[#factors + 1] = place[name]
+      factors[#factors + 1] = index_of[name]
     end
     list[#list + 1] = #factors > 0 and factors or nil
   end
@@ -163,8 +162,8 @@ local function rounds(c)
 end
 
 
--- Inputs with h in the place of the r-th factor of each term; `rest` are the other factors of terms
--- that take part. Returns nil where no h is among them.
+-- Returns inputs with h in place of the r-th factor of each term, nil where no h is among them, and
+-- the other factors of terms that take part.
 local function replaced(c, x, h, r)
   local inputs, rest, any = { unpack(x) }, {}, false
   for _, term in ipairs(c.terms) do

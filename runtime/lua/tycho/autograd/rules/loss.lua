@@ -8,7 +8,7 @@ local tables = require "tycho.core.tables"
 local loss = { rules = {}, expansions = {} }
 local rules, expansions = loss.rules, loss.expansions
 
--- Outputs whose gradient is their own --------------------------------------------------------------
+-- Outputs whose gradient is their own -------------------------------------------------------------
 
 -- The output is computed again from the input: seen through the step its slope is the loss's own.
 
@@ -87,7 +87,7 @@ end
 function rules.SoftmaxOutput(s)
   local x, p = s.x[1], s.p
   local label = s.x[2]:astype(x.dtype)
-  local y, g = nd.softmax(x:reshape{ split(x, p) }, { axis = 1 }), nil
+  local y, g = nd.softmax(x:reshape{ split(x, p) }, { axis = 1 })
   if tables.same(label.shape, x.shape) then
     g = (y:reshape(x.shape) - label) * p.grad_scale
   else

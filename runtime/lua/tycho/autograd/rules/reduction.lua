@@ -28,11 +28,26 @@ local function both(s)
 end
 
 
-function rules.max(s) local g, y, x = both(s); return { g * nd.equal(x, y) } end
+function rules.sum(s)
+  return { nd.broadcast_like(kept(s, s.g[1]), s.x[1]) }
+end
+
+function rules.mean(s)
+  local x = s.x[1]
+  return { nd.broadcast_like(kept(s, s.g[1] * (s.y[1].size / x.size)), x) }
+end
+
+function rules.max(s)
+  local g, y, x = both(s)
+  return { g * nd.equal(x, y) }
+end
 
 rules.min = rules.max
 
-function rules.prod(s) local g, y, x = both(s); return { g * (y / x) } end
+function rules.prod(s)
+  local g, y, x = both(s)
+  return { g * (y / x) }
+end
 
 function rules.nanprod(s)
   local g, y, x = both(s)
@@ -44,7 +59,9 @@ function rules.nansum(s)
   return { nd.where(nd.equal(x, x), nd.broadcast_like(kept(s, s.g[1]), x), nd.zeros_like(x)) }
 end
 
-function rules._square_sum(s) local g, _, x = both(s); return { g * (2 * x) } end
+function rules._square_sum(s)
+  return { kept(s, s.g[1]) * (2 * s.x[1]) }
+end
 
 function rules.norm(s)
   local g, y, x = both(s)

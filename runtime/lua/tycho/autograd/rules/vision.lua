@@ -70,11 +70,9 @@ end
 
 -- The sums that an average or a norm is made of.
 local function sums(s, x)
-  local options = { x, pool_type = "sum" }
-  for _, key in ipairs{ "kernel", "stride", "pad", "global_pool", "pooling_convention", "layout" } do
-    options[key] = s.p[key]
-  end
-  return nd[s.op](options)
+  local p = s.p
+  return nd[s.op]{ x, pool_type = "sum", kernel = p.kernel, stride = p.stride, pad = p.pad,
+    global_pool = p.global_pool, pooling_convention = p.pooling_convention, layout = p.layout }
 end
 
 
@@ -112,9 +110,9 @@ local function sample(data, grid)
       local weight = (1 - nd.abs(x - at_x)) * (1 - nd.abs(y - at_y))
       local inside = nd.greater_equal(at_x, 0) * nd.lesser(at_x, w)
         * nd.greater_equal(at_y, 0) * nd.lesser(at_y, h)
-      local place = nd.clip(at_y, 0, h - 1) * w + nd.clip(at_x, 0, w - 1)
-      place = place:astype("int64"):broadcast_to{ n, c, rows * columns }
-      local part = index.along(flat, place, 2) * (weight * inside)
+      local offset = nd.clip(at_y, 0, h - 1) * w + nd.clip(at_x, 0, w - 1)
+      offset = offset:astype("int64"):broadcast_to{ n, c, rows * columns }
+      local part = index.along(flat, offset, 2) * (weight * inside)
       total = total and total + part or part
     end
   end
