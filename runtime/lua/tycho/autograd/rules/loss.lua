@@ -87,7 +87,8 @@ end
 function rules.SoftmaxOutput(s)
   local x, p = s.x[1], s.p
   local label = s.x[2]:astype(x.dtype)
-  local y, g = nd.softmax(x:reshape{ split(x, p) }, { axis = 1 })
+  local y = nd.softmax(x:reshape{ split(x, p) }, { axis = 1 })
+  local g
   if tables.same(label.shape, x.shape) then
     g = (y:reshape(x.shape) - label) * p.grad_scale
   else
