@@ -217,21 +217,13 @@ local function store()
   return text_of(out)
 end
 
--- Recorded steps, a function of Lua among them, a gradient of a gradient.
+-- Recorded steps, and a gradient of a gradient.
 local function recording()
   local autograd = ty.autograd
-  local Scale = autograd.Function:extend("Scale")
-  function Scale:forward(x)
-    self:save_for_backward(x)
-    return x * 3
-  end
-  function Scale:backward(g) return g * 3 end
   local w = (ty.nd.arange(1, 7) * 0.1):reshape{ 2, 3 }:attach_grad()
   local x = ty.nd.ones{ 4, 3 }
   for _ = 1, 2 do
-    local y = autograd.record(function()
-      return ty.nd.tanh(Scale()(ty.nd.dot(x, w.T))):sum()
-    end)
+    local y = autograd.record(function() return ty.nd.tanh(ty.nd.dot(x, w.T)):sum() end)
     y:backward()
     w:sub_(w.grad * 0.1)
   end
