@@ -260,6 +260,14 @@ describe("not recording", function()
     assert.raises("state", y.backward, y)
   end)
 
+  it("asking whether two arrays share memory is no write", function()
+    local x = variable{ 1, 2 }
+    local y = autograd.record(function() return x * x end)
+    assert.is_false(x:same_memory(nd.ones{ 2 }))
+    assert.is_true(x:same_memory(x:detach()))
+    y:backward()
+  end)
+
   it("writes before the recording do not", function()
     local x = variable{ 1, 2 }
     x[":"] = 3
