@@ -6,9 +6,11 @@ require "spec.helper"
 local C = native.C
 local autograd, nd = ty.autograd, ty.nd
 
+-- What is queued holds arrays until it has run.
 local function collect()
   collectgarbage()
   collectgarbage()
+  ty.waitall()
 end
 
 local function live()

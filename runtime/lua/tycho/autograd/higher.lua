@@ -11,6 +11,7 @@
 --
 -- @module tycho.autograd.higher
 
+local ffi = require "ffi"
 local native = require "tycho.core.ffi"
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
@@ -28,58 +29,52 @@ local C = native.C
 
 -- Slots -------------------------------------------------------------------------------------------
 
--- Where a gradient goes: an output of a step, or one of the arrays that were asked for.
+local MOST_OUTPUTS = 2 ^ 17                              -- SliceChannel has up to 2 ^ 16
+
+-- Output `which` of a step as a number above 0.
+local function output_key(step, which)
+  return step.serial * MOST_OUTPUTS + which
+end
+
+
+-- A variable as a number below 0.
+local function variable_key(x)
+  return -tonumber(ffi.cast("uintptr_t", x._h))
+end
+
+
+-- Where a gradient goes: an output of a step, or a variable that was asked for.
 local Slots = {}
 Slots.__index = Slots
 
 
--- Output `which` of a step as a key.
-local function output_key(step, which)
-  return step.serial * 4096 + which
+-- The key of an array, nil where gradients end, and the step that made it.
+local function key_of(x)
+  local step, which = steps.of(x)
+  if step then
+    return output_key(step, which), step
+  end
+  return steps.kind(x) == "variable" and variable_key(x) or nil
 end
 
 
 function Slots.new(wanted)
-  local slots = setmetatable({ wanted = wanted, recorded = {}, variables = {} }, Slots)
+  local slots = setmetatable({ wanted = wanted, keys = {}, asked = {} }, Slots)
   for i, x in ipairs(wanted) do
-    local step, which = steps.of(x)
-    if step then
-      slots.recorded[output_key(step, which)] = i
-    elseif steps.kind(x) == "variable" then
-      slots.variables[#slots.variables + 1] = i
-    end
+    slots.keys[i] = key_of(x) or false
+    slots.asked[slots.keys[i] or 0] = true
   end
   return slots
 end
 
 
--- The slot of an array (nil: a gradient ends there), and its step where that is to be visited.
+-- The slot of an array, nil where a gradient ends there, and its step where that is to be visited.
 function Slots:of(x)
-  local step, which = steps.of(x)
-  if step then
-    local key = output_key(step, which)
-    return key, not self.recorded[key] and step or nil
-  elseif steps.kind(x) == "variable" then
-    for _, i in ipairs(self.variables) do
-      if self.wanted[i]._h == x._h then
-        return -i
-      end
-    end
+  local key, step = key_of(x)
+  if key and self.asked[key] then
+    return key
   end
-end
-
-
--- The slot of the i-th array that was asked for.
-function Slots:of_wanted(i)
-  local step, which = steps.of(self.wanted[i])
-  if step then
-    return output_key(step, which)
-  end
-  for _, k in ipairs(self.variables) do
-    if self.wanted[k]._h == self.wanted[i]._h then
-      return -k
-    end
-  end
+  return step and key, step
 end
 
 
@@ -113,19 +108,9 @@ function Visit:__index(key)
 end
 
 
---- A parameter as a number: of a choice its slot, of a boolean 0 or 1.
+--- A parameter as a number: of a choice its position, of a boolean 0 or 1.
 function Visit:number(name)
   return rules.number(self.op, name, self.p[name])
-end
-
-
---- Whether the input of a name is asked for.
-function Visit:wants(name)
-  for i, other in ipairs(self.names) do
-    if other == name then
-      return self.wanted[i]
-    end
-  end
 end
 
 
@@ -186,14 +171,11 @@ local function collect(heads, slots)
 end
 
 
--- Marks the inputs whose gradients are needed. Returns whether a slot is reached at all.
+-- Marks the inputs whose gradients are needed. Returns the slots that are reached at all.
 local function mark_needed(list, slots, heads)
   local needed, reached = {}, {}
-  for i in ipairs(slots.wanted) do
-    local slot = slots:of_wanted(i)
-    if slot then
-      needed[slot] = true
-    end
+  for _, key in ipairs(slots.keys) do
+    needed[key or 0] = true
   end
   for _, x in ipairs(heads) do
     reached[slots:of(x) or 0] = true
@@ -236,8 +218,8 @@ function Visit:through(outputs)
   local results = {}
   local totals, slots = walk(heads, grads, inputs)
   for k, i in ipairs(at) do                              -- one array that is two inputs counts once
-    local slot = slots:of_wanted(k)
-    results[i], totals[slot] = totals[slot], nil
+    local key = slots.keys[k]
+    results[i], totals[key] = totals[key], nil
   end
   return results
 end
@@ -332,9 +314,13 @@ end
 
 -- The core's backward once: it refuses heads and values as without create_graph, and moves the
 -- averages of BatchNorm.
-local function check_heads(heads, grads, variables, train)
+local function check_arguments(heads, grads, variables, train)
   local unused = {}
   for i, x in ipairs(variables) do
+    local step = steps.of(x)
+    if step and step.op then                             -- no variable, as without create_graph
+      fail_unreached(i)
+    end
     unused[i] = call.zeros(x._shape, x._dtype, x._device, "autograd.grad")
   end
   gradients.run_core("autograd.grad", heads, grads, variables, unused,
@@ -349,11 +335,11 @@ local function own_results(totals, slots, reached, variables, grads)
     seen[g] = true
   end
   for i, x in ipairs(variables) do
-    local slot = steps.kind(x) ~= "freed" and slots:of_wanted(i)
-    if not slot or not (totals[slot] or reached[slot]) then
+    local key = slots.keys[i]
+    if not key or not (totals[key] or reached[key]) then
       fail_unreached(i)
     end
-    local g = totals[slot] or nd.zeros_like(x)
+    local g = totals[key] or nd.zeros_like(x)
     results[i] = seen[g] and g:copy() or g
     seen[g] = true
   end
@@ -369,7 +355,7 @@ end
 -- @treturn {NDArray,...} gradients
 return function(heads, grads, variables, train_mode)
   return recording.hold_line(function()
-    check_heads(heads, grads, variables, train_mode)
+    check_arguments(heads, grads, variables, train_mode)
     local given = {}
     for i, x in ipairs(heads) do
       given[i] = grads[i] or call.fill(class.new(x._shape, x._dtype, x._device, "autograd.grad"), 1,
