@@ -1,4 +1,5 @@
 -- How long graphs live, what interruptions and a lack of memory leave.
+local device = require "spec.support.device"
 local native = require "tycho.core.ffi"
 local ty = require "tycho"
 require "spec.helper"
@@ -157,6 +158,7 @@ describe("Ctrl-C", function()
   end
 
   it("comes out of the call that runs; scopes put the flags back", function()
+    if device.is_gpu then return pending("a launch is not stopped") end
     local x = nd.ones{ 600, 600 }:attach_grad()
     x:wait_to_read()
     local ok, e = interrupted(autograd.record, function()
@@ -169,6 +171,7 @@ describe("Ctrl-C", function()
   end)
 
   it("in a backward leaves parameters whole, and the next step is right", function()
+    if device.is_gpu then return pending("a launch is not stopped") end
     local x, w = nd.ones{ 600, 600 }, nd.ones{ 600, 600 }:attach_grad()
     local y = autograd.record(function() return nd.dot(x, w):sum() end)
     y:wait_to_read()

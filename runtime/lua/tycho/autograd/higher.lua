@@ -21,6 +21,7 @@ local gradients = require "tycho.ndarray.gradients"
 local modes = require "tycho.autograd.modes"
 local nd = require "tycho.ndarray"
 local recording = require "tycho.ndarray.recording"
+local pairs = require("tycho.core.iterate").pairs
 local registry = require "tycho.op.registry"
 local rules = require "tycho.autograd.rules"
 local steps = require "tycho.autograd.steps"

@@ -6,6 +6,7 @@
 local Error = require "tycho.core.error"
 local class = require "tycho.ndarray.class"
 local nd = require "tycho.ndarray"
+local pairs = require("tycho.core.iterate").pairs
 
 local is_array = class.is_array
 

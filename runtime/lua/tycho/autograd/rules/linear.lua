@@ -8,6 +8,7 @@
 -- @module tycho.autograd.rules.linear
 
 local native = require "tycho.core.ffi"
+local pairs = require("tycho.core.iterate").pairs
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local functions = require "tycho.autograd.function"
@@ -64,7 +65,7 @@ local WITHOUT_CONSTANT = {
 local OTHERS = { offset = true, mask = true, trans = true }
 
 
--- A call of the operator, as the rules see it -----------------------------------------------------
+-- Calls -------------------------------------------------------------------------------------------
 
 -- Terms as lists of positions.
 local function positions(terms, names)
@@ -89,21 +90,19 @@ end
 
 
 -- What all calls of one step have in common.
-local function describe(s, terms, changed)
-  local flat, added = {}, WITHOUT_CONSTANT[s.op] or changed or {}
+local function describe(s, terms)
+  local flat, homogeneous, changed = {}, {}, WITHOUT_CONSTANT[s.op] or {}
   for key, value in pairs(s.attrs) do
-    if not added[key] then
-      flat[#flat + 1], flat[#flat + 2] = key, value
+    flat[#flat + 1], flat[#flat + 2] = key, value
+    if not changed[key] then
+      homogeneous[#homogeneous + 1], homogeneous[#homogeneous + 2] = key, value
     end
   end
-  local homogeneous = { unpack(flat) }
-  for key, value in pairs(added) do
+  for key, value in pairs(changed) do
     homogeneous[#homogeneous + 1], homogeneous[#homogeneous + 2] = key, value
-    flat[#flat + 1], flat[#flat + 2] = key, s.attrs[key]
   end
-  local from = terms == "*" and 1 or 0
   return { op = s.op, flat = flat, homogeneous = homogeneous, nout = s.nvisible,
-    terms = positions(terms, s.names), from = from, train = s.train }
+    terms = positions(terms, s.names), train = s.train }
 end
 
 
@@ -152,8 +151,8 @@ function Pull:_enter_backward(step)
 end
 
 
--- The factor of each term whose turn it is in a round; others of short terms have none left.
-local function rounds(c)
+-- Returns the number of factors of the longest term.
+local function count_rounds(c)
   local n = 0
   for _, term in ipairs(c.terms) do
     n = math.max(n, #term)
@@ -202,7 +201,7 @@ function Pull:backward(...)
   for k, i in ipairs(self.wanted) do
     h[i] = (select(k, ...))
   end
-  for r = 1, rounds(c) do
+  for r = 1, count_rounds(c) do
     local inputs, rest = replaced(c, x, h, r)
     if inputs then
       for k, y in ipairs(apply(c, inputs)) do
@@ -236,9 +235,8 @@ local linear = {}
 --- The gradients of a step that is linear.
 -- @param s the step, see `autograd.higher`
 -- @string terms the factors
--- @tparam[opt] table changed parameters under which the operator adds nothing of its own
-function linear.gradients(s, terms, changed)
-  local c, wanted, grads = describe(s, terms, changed), {}, {}
+function linear.gradients(s, terms)
+  local c, wanted, grads = describe(s, terms), {}, {}
   for _, term in ipairs(c.terms) do
     for _, i in ipairs(term) do
       wanted[#wanted + 1] = s.wanted[i] and i or nil

@@ -3,6 +3,7 @@
 -- @module tycho.autograd.rules.loss
 
 local nd = require "tycho.ndarray"
+local pairs = require("tycho.core.iterate").pairs
 local tables = require "tycho.core.tables"
 
 local loss = { rules = {}, expansions = {} }
