@@ -1,4 +1,5 @@
 -- What autograd refuses: codes, texts, the script's lines. Writes in place.
+local shell = require "spec.support.shell"
 local ty = require "tycho"
 require "spec.helper"
 
@@ -115,8 +116,8 @@ describe("arguments:", function()
   end)
 end)
 
-describe("errors of backward name the line of the forward call", function()
-  it("a value that was written since", function()
+describe("the line of an error of backward", function()
+  it("is that of the forward call: a value that was written since", function()
     local x = variable{ 1, 2 }
     local y = autograd.record(function() return x * x end)
     local at = line(-1)
@@ -127,7 +128,32 @@ describe("errors of backward name the line of the forward call", function()
     assert.matches(written, tostring(e), 1, true)
   end)
 
-  it("an operator without a gradient", function()
+  it("is that of the innermost frame of the script", function()
+    local x = variable{ 1, 2 }
+    local function net(v)
+      return v * v
+    end
+    local at = line(-2)
+    local y = autograd.record(function() return net(x):sum() end)
+    x[":"] = 5
+    assert.matches(at, assert.raises("state", y.backward, y).where, 1, true)
+  end)
+
+  it("is that of the backward where lines are switched off", function()
+    local output
+    shell.with_file([[local ty = require "tycho"
+      local x = ty.nd.array{ 1 }:attach_grad()
+      local y = ty.autograd.record(function() return x * x end)
+      x[":"] = 5
+      local ok, e = pcall(y.backward, y)
+      print(e.code, e.where and e.where:match(":(%d+)"))]], function(path)
+      output = shell.run(("TYCHO_LINES=0 %s %s"):format(shell.program, path))
+        .. shell.tycho(path)
+    end)
+    assert.equal("state 5 state 3", (output:gsub("%s+", " "):gsub("%s$", "")))
+  end)
+
+  it("is that of the forward call: an operator without a gradient", function()
     local x = variable{ { 1, 2 }, { 3, 4 } }
     local y = autograd.record(function() return nd.khatri_rao(x, x) end)
     local at = line(-1)

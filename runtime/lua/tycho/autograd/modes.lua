@@ -6,6 +6,7 @@
 -- @module tycho.autograd.modes
 
 local ffi = require "ffi"
+local args = require "tycho.core.args"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local log = require "tycho.core.log"
@@ -210,12 +211,15 @@ local function warn()
 end
 
 
+local BEGIN = args.form("autograd.begin", { { "train_mode", "boolean", true } })
+
 --- Turns recording on until `finish`, line by line as at the prompt. An error in between changes
 -- nothing.
 -- @bool[opt=true] train_mode
-function modes.begin(train_mode)
+function modes.begin(...)
+  local train_mode = BEGIN(...).train_mode
   local where = Error.caller()
-  push(true, train_mode ~= false, where ~= "" and where or "prompt")
+  push(true, train_mode, where ~= "" and where or "prompt")
   watch = watch or ffi.gc(ffi.new("char[1]"), warn)       -- runs when the Lua state closes
 end
 
