@@ -10,7 +10,8 @@ local SIZES = {
   ty_memory      = 64,  ty_sample       = 32,
 }
 
-local TAKEN = "ty_tensor_same ty_pool_trim ty_record_close ty_line ty_watched ty_tensor_failed ty_profile "
+local TAKEN = "ty_tensor_same ty_pool_trim ty_record_close ty_line ty_watched "
+  .. "ty_tensor_failed ty_profile "
   .. "ty_comm_note"
 
 describe("the C interface, version 2", function()
