@@ -131,6 +131,8 @@ int         ty_tensor_keep(ty_tensor *t);
 void        ty_tensor_free(ty_tensor *t);
 int         ty_tensor_desc(const ty_tensor *t, ty_desc *out);
 int         ty_tensor_data(ty_tensor *t, void **out);      /* waits; CPU only */
+/* the same for reading: it counts as no write */
+int         ty_tensor_const_data(ty_tensor *t, const void **out);
 int         ty_tensor_write(ty_tensor *t, const void *src, size_t bytes);
 int         ty_tensor_read(ty_tensor *t, void *dst, size_t bytes);
 int         ty_tensor_copy(ty_tensor *dst, ty_tensor *src);

@@ -204,6 +204,7 @@ int trace_number(struct trace *t)
     for (int k = 0; k < h->nin; k++) {
       TRY(find_input(t, h->in[k].from, h->in[k].out, h->in[k].array, &x));
       TRY(put_input(t, x));
+      if (x.is_leaf) t->leaf[x.at].reached |= t->reached[i];
     }
   }
   for (int i = 0; i < t->nhead; i++) {
@@ -211,6 +212,7 @@ int trace_number(struct trace *t)
     struct trace_input x;
     TRY(find_input(t, head->history, head->history_out, head, &x));
     TRY(put_input(t, x));
+    if (x.is_leaf) t->leaf[x.at].reached = true;
     TRY(put_key(t, (uint64_t)head->d.dtype << 32 | (uint32_t)head->d.ndim));
     for (int k = 0; k < head->d.ndim; k++) TRY(put_key(t, (uint64_t)head->d.dim[k]));
   }
@@ -221,7 +223,7 @@ struct leaf *trace_leaf(struct trace *t, const ty_tensor *x)
 {
   const int out = history_is_recorded(x) ? x->history_out : 0;
   for (int i = 0; x->history && i < t->nleaf; i++)
-    if (t->leaf[i].from == x->history && t->leaf[i].out == out) return &t->leaf[i];
+    if (t->leaf[i].reached && t->leaf[i].from == x->history && t->leaf[i].out == out) return &t->leaf[i];
   return NULL;
 }
 

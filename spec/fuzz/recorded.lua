@@ -196,7 +196,7 @@ local function same(a, b, tolerance)
     if type(x) ~= type(y) or type(x) == "string" and x ~= y then
       return ("%d: %s, %s"):format(i, tostring(x), tostring(y))
     elseif type(x) == "number" and not (x ~= x and y ~= y) and x ~= y
-      and not (math.abs(x - y) <= tolerance * math.max(1, math.abs(x), math.abs(y))) then
+      and not (math.abs(x - y) < tolerance * math.max(1, math.abs(x), math.abs(y))) then
       return ("%d: %.9g, %.9g"):format(i, x, y)
     end
   end

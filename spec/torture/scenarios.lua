@@ -217,6 +217,21 @@ local function store()
   return text_of(out)
 end
 
+-- Recorded steps, and a gradient of a gradient.
+local function recording()
+  local autograd = ty.autograd
+  local w = (ty.nd.arange(1, 7) * 0.1):reshape{ 2, 3 }:attach_grad()
+  local x = ty.nd.ones{ 4, 3 }
+  for _ = 1, 2 do
+    local y = autograd.record(function() return ty.nd.tanh(ty.nd.dot(x, w.T)):sum() end)
+    y:backward()
+    w:sub_(w.grad * 0.1)
+  end
+  local y = autograd.record(function() return ty.nd.dot(x, w.T):square():sum() end)
+  autograd.grad(y, w, { create_graph = true }):backward()
+  return text_of(w) .. text_of(w.grad)
+end
+
 local function profile(path)
   ty.profiler.set_config{ filename = path .. "/profile.json", profile_all = true }
   ty.profiler.set_state("run")
@@ -253,6 +268,7 @@ return {
   { name = "digits", run = digits },
   { name = "pictures", run = pictures },
   { name = "store", run = store },
+  { name = "recording", run = recording },
   { name = "profile", run = profile },
   { name = "prompt", run = prompt, prints = true },
 }

@@ -6,6 +6,7 @@ local context = require "tycho.core.context"
 local custom = require "tycho.op.custom"
 local Error = require "tycho.core.error"
 local create = require "tycho.ndarray.create"
+local recording = require "tycho.ndarray.recording"
 local tables = require "tycho.core.tables"
 
 
@@ -16,7 +17,37 @@ local function infer_all(prop, dict, method, ins, func)
 end
 
 
---- Runs forward at once.
+-- A recorded call: `backward` gives the gradients of the arguments from those of the outputs.
+local Call = { class_name = "Custom" }
+Call.__index = Call
+
+
+-- The arrays of the step, which know where they come from.
+function Call:_enter_backward(step)
+  self.ins, self.outs = {}, {}
+  for i = 1, step.nin do
+    self.ins[i] = step:input(i)
+  end
+  for i = 1, step.nout do
+    self.outs[i] = step:output(i)
+  end
+  self.where = step.where
+end
+
+
+function Call:backward(...)
+  local ins, outs, grads, req = self.ins, self.outs, {}, {}
+  self.ins, self.outs = nil, nil
+  for i, x in ipairs(ins) do
+    grads[i], req[i] = create.zeros(x.shape, { dtype = x.dtype, ctx = x.context }), "write"
+  end
+  custom._guarded("backward", "", self.where, self.op.backward, self.op, req, { ... }, ins, outs,
+    grads, self.aux)
+  return unpack(grads, 1, #ins)
+end
+
+
+--- Runs forward at once; records it where recording is on.
 -- @tparam {NDArray,...} inputs arguments, then auxiliary states
 -- @tparam table dict attributes as text
 -- @string func for errors
@@ -39,7 +70,11 @@ return function(inputs, dict, func)
   end
   local op = custom._guarded("create_operator", "", nil, prop.create_operator,
     prop, ctx, shapes, types)
-  custom._guarded("forward", "", nil, op.forward, op, false, req, tables.part(inputs, 1, nargs),
-    outs, tables.part(inputs, nargs + 1, nargs + nauxs))
+  local args, aux = tables.part(inputs, 1, nargs), tables.part(inputs, nargs + 1, nargs + nauxs)
+  recording.without(custom._guarded, "forward", "", nil, op.forward, op, recording.training, req,
+    args, outs, aux)
+  if recording.on then
+    outs = recording.record_function(args, outs, setmetatable({ op = op, aux = aux }, Call))
+  end
   return #outs == 1 and outs[1] or outs
 end

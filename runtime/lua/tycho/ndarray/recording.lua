@@ -95,6 +95,33 @@ function recording.note_write(x)
 end
 
 
+--- Calls f with recording off where it is on, and puts it back. What f computes belongs to one
+-- recorded call.
+-- @tparam function f
+-- @param ... its arguments
+-- @return the results of f
+function recording.without(f, ...)
+  if not recording.on then
+    return f(...)
+  end
+  local training = recording.training
+  recording.set(false, training, true)
+  local function restore(ok, ...)
+    recording.set(true, training)
+    if not ok then
+      error((...), 0)
+    end
+    return ...
+  end
+  return restore(pcall(f, ...))
+end
+
+
+--- Records what has been computed otherwise than by operators: (inputs, outputs, object) ->
+-- outputs. Set by `tycho.autograd.function`; recording is never on before that.
+recording.record_function = nil
+
+
 --- Number of recorded calls that are alive.
 function recording.steps()
   return tonumber(steps[0])
