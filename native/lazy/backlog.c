@@ -50,13 +50,14 @@ static bool changes_input(const struct history *h, int i)
   return h->call->ports.in[i].mutated;
 }
 
-/* Counts the arrays that a call reads and that are not made by a call of a backlog. */
+/* Counts what a call reads; an array that it changes is promised. */
 static void await(struct history *h, int by)
 {
   for (int i = 0; i < h->nin; i++) {
-    struct storage *s = h->in[i].array ? h->in[i].array->storage : NULL;
-    if (s) __atomic_add_fetch(&s->awaited, by, __ATOMIC_RELAXED);
-    if (!s || !changes_input(h, i)) continue;
+    const struct history_input *in = &h->in[i];
+    struct storage *s = in->array ? in->array->storage : in->from->out[in->out].storage;
+    __atomic_add_fetch(&s->awaited, by, __ATOMIC_RELAXED);
+    if (!in->array || !changes_input(h, i)) continue;
     if (by > 0) __atomic_store_n(&s->source, &storage_promise, __ATOMIC_RELEASE);
     else if (!s->awaited) __atomic_store_n(&s->source, NULL, __ATOMIC_RELEASE);
   }

@@ -66,7 +66,7 @@ void kept_free(struct kept *k)
   mem_free(k->known);
   mem_free(k->end_of);
   mem_free(k->end);
-  mem_free(k->checked);
+  mem_free(k->steps);
   mem_free(k->ones);
   mem_free(k);
 }

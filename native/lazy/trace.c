@@ -300,8 +300,8 @@ static int check_inputs(const struct history *h)
 static int check_all_versions(const struct trace *t, const struct kept *k)
 {
   for (int i = 0; i < t->ndone; i++) {
-    if (k->checked[i]) TRY(check_versions(t->call[i]));
-    if (!history_has_value(t->call[i], 0)) TRY(check_inputs(t->call[i]));
+    if (k->steps[i] & GRADIENT_RUNS) TRY(check_versions(t->call[i]));
+    if (k->steps[i] & CALL_RUNS) TRY(check_inputs(t->call[i]));
   }
   return TY_OK;
 }
