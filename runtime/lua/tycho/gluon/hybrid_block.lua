@@ -5,11 +5,16 @@
 --
 -- @classmod ty.gluon.HybridBlock
 
+local args = require "tycho.core.args"
 local Block = require "tycho.gluon.block"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
+local graph = require "tycho.symbol.graph"
 local NDArray = require("tycho.ndarray").NDArray
 local nested = require "tycho.gluon.nested"
+local node = require "tycho.symbol.node"
+local Parameter = require "tycho.gluon.parameter"
+local parameter_files = require "tycho.gluon.parameter_files"
 local replay = require "tycho.gluon.replay"
 local Symbol = require("tycho.symbol.symbol").Symbol
 local trace = require "tycho.gluon.trace"
@@ -83,8 +88,8 @@ local function trace_for(self, structure, count)
   if not t then
     t = trace.make(self, structure, count)
     traces[structure] = t
-    rawset(self, "_last_trace", t)
   end
+  rawset(self, "_last_trace", t)
   return t
 end
 
@@ -155,6 +160,10 @@ local function run_trace(self, ...)
   local list, count = nested.regroup(results, t.structure)
   return unpack(list, 1, count)
 end
+
+
+-- For blocks that are graphs.
+HybridBlock._run_trace = run_trace
 
 
 -- Makes own parameters that wait for their shapes, which a trace tells.
@@ -239,6 +248,40 @@ end
 function HybridBlock:infer_type(...)
   local t, flat = traced(self, ...)
   trace.infer_types(t, flat)
+end
+
+
+-- Files -------------------------------------------------------------------------------------------
+
+local EXPORT = args.form("HybridBlock:export", { { "path", "text" }, { "epoch", "integer", 0 },
+  { "remove_amp_cast", "boolean", true } })
+
+--- Writes what the last call has traced as `PATH-symbol.json`, and the parameters as
+-- `PATH-0000.params`: files that Module, `predict.lua`, the C interface and the reference load. The
+-- block must be hybridized and have run.
+-- @string path
+-- @tparam[opt] table options epoch = 0: the number in the name of the parameters' file
+-- @treturn string the name of the symbol's file
+-- @treturn string that of the parameters'
+function HybridBlock:export(...)
+  local a, t = EXPORT(...), rawget(self, "_last_trace")
+  if not t or not rawget(self, "_active") then
+    Error.raise{ code = "state", func = "HybridBlock:export", argument = self.name,
+      message = ("block '%s' has nothing to export: call hybridize(), then run it once")
+        :format(self.name) }
+  end
+  local list, mutated = {}, node.mutated((graph.walk(t.symbol)))
+  for _, n in ipairs((graph.walk(t.symbol))) do
+    local p = not n.op and Parameter._of_variable(n)
+    if p then
+      list[#list + 1] = { (mutated[n] and "aux:" or "arg:") .. p.name, p }
+    end
+  end
+  local symbol_file = a.path .. "-symbol.json"
+  local params_file = ("%s-%04d.params"):format(a.path, a.epoch)
+  t.symbol:save(symbol_file, { remove_amp_cast = a.remove_amp_cast })
+  parameter_files.write(params_file, list)
+  return symbol_file, params_file
 end
 
 

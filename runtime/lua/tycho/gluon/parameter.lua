@@ -12,6 +12,7 @@ local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local context = require "tycho.core.context"
+local devices = require "tycho.gluon.devices"
 local Error = require "tycho.core.error"
 local init = require "tycho.initializer"
 local log = require "tycho.core.log"
@@ -120,6 +121,7 @@ function Parameter:init(...)
   rawset(self, "_wd_mult", a.wd_mult)
   rawset(self, "_init", a.init)
   rawset(self, "_allow_deferred", a.allow_deferred_init)
+  rawset(self, "_version", 0)
 end
 
 
@@ -166,8 +168,15 @@ local function attach(self, x)
 end
 
 
+-- Notes that the values are other ones, for Trainers whose store has copies.
+local function note_values(self)
+  rawset(self, "_version", self._version + 1)
+end
+
+
 -- Takes arrays, one per device, for the parameter's own.
 local function take(self, list)
+  note_values(self)
   local by_device = {}
   for _, x in ipairs(list) do
     by_device[x._device] = class.keep(x)
@@ -237,25 +246,7 @@ function Parameter:_finish()
 end
 
 
--- A list of contexts from one, a list or nil.
-local function contexts(ctx, func)
-  if ctx == nil then
-    return { context.current_context() }
-  end
-  local list = getmetatable(ctx) == nil and ctx or { ctx }
-  for _, c in ipairs(list) do
-    if not Class.is_a(c, Context) then
-      Error.raise{ code = "type", func = func, argument = "ctx",
-        expected = "a context such as ty.cpu(), or a list of them", got = Error.kind(c),
-        message = "bad 'ctx'" }
-    end
-  end
-  return tables.copied(list)
-end
-
-
-
-local INITIALIZE = args.form("Parameter:initialize", { { "init", "any?" }, { "ctx", "any?" },
+local INITIALIZE = args.form("Parameter:initialize", { { "init", "any?" }, { "ctx", "contexts?" },
   { "default_init", "any?" }, { "force_reinit", "boolean", false } })
 
 --- Makes the arrays and fills them. A parameter that has them already is left as it is, with a
@@ -271,7 +262,7 @@ function Parameter:initialize(...)
   end
   local default = initializer_of(a.default_init) or init.Uniform()
   local deferred = { init = initializer_of(a.init) or initializer_of(self._init) or default,
-    default = default, ctx = contexts(a.ctx, "Parameter:initialize") }
+    default = default, ctx = devices.or_current(a.ctx) }
   if not is_known(self._shape) and not self._allow_deferred then
     Error.raise{ code = "shape", func = "Parameter:initialize", argument = self.name,
       expected = "sizes above 0", got = tables.copied(self._shape or {}),
@@ -436,10 +427,32 @@ function Parameter:set_data(x)
     deferred.data = class.keep(class.outside(x.copy, x))
     return
   end
+  note_values(self)
   quietly(function()
     for _, own in ipairs(list) do
       call.copy(own, x, "Parameter:set_data", self.name)
     end
+  end)
+end
+
+
+--- Takes a value from a file; a parameter without arrays gets them (not for users).
+-- @tparam NDArray x
+-- @string[opt] dtype the parameter's new one
+-- @tparam ?{Context,...} ctx where a parameter goes that was not initialized
+function Parameter:_load(x, dtype, ctx)
+  if dtype then
+    self:cast(dtype)
+  end
+  self.shape = x.shape
+  if rawget(self, "_data") then
+    self:set_data(x)
+    return
+  end
+  local deferred = rawget(self, "_deferred")
+  ctx = deferred and deferred.ctx or ctx or { context.cpu() }
+  class.outside(quietly, function()
+    take(self, copies_on(ctx, x, false))
   end)
 end
 
@@ -512,12 +525,12 @@ local function mean_of(list)
 end
 
 
-local RESET = args.form("Parameter:reset_ctx", { list = true, { "ctx", "any" } })
+local RESET = args.form("Parameter:reset_ctx", { list = true, { "ctx", "contexts" } })
 
 --- Moves the parameter to other devices: the mean over the old ones goes to all of them.
 -- @param ctx a context or a list of them
 function Parameter:reset_ctx(...)
-  local ctx = contexts(RESET(...).ctx, "Parameter:reset_ctx")
+  local ctx = RESET(...).ctx
   local old, deferred = rawget(self, "_data"), rawget(self, "_deferred")
   if deferred then
     deferred.ctx = ctx
