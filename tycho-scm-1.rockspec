@@ -91,6 +91,7 @@ build = {
       ["tycho.gluon.parameter_dict"] = "runtime/lua/tycho/gluon/parameter_dict.lua",
       ["tycho.gluon.parameter_files"] = "runtime/lua/tycho/gluon/parameter_files.lua",
       ["tycho.gluon.replay"] = "runtime/lua/tycho/gluon/replay.lua",
+      ["tycho.gluon.summary"] = "runtime/lua/tycho/gluon/summary.lua",
       ["tycho.gluon.symbol_block"] = "runtime/lua/tycho/gluon/symbol_block.lua",
       ["tycho.gluon.trace"] = "runtime/lua/tycho/gluon/trace.lua",
       ["tycho.gluon.trainer"] = "runtime/lua/tycho/gluon/trainer.lua",

@@ -96,11 +96,14 @@ end
 
 local FORM = args.form("gluon.Parameter", {
   { "name", "text" }, { "grad_req", "any", "write" }, { "shape", "shape?" },
-  { "dtype", "dtype", "float32" }, { "lr_mult", "number", 1 }, { "wd_mult", "number", 1 },
+  { "dtype", "dtype?" }, { "lr_mult", "number", 1 }, { "wd_mult", "number", 1 },
   { "init", "any?" }, { "allow_deferred_init", "boolean", false },
   { "differentiable", "boolean", true }, { "stype", "any?" }, { "grad_stype", "any?" },
 })
 
+
+-- How the reference writes the dtype of a parameter that was given none.
+local DEFAULT = "<class 'numpy.float32'>"
 
 --- @string name
 -- @tparam[opt] table options grad_req = "write", shape (0: an unknown size), dtype = "float32",
@@ -116,7 +119,8 @@ function Parameter:init(...)
   rawset(self, "_differentiable", a.differentiable)
   rawset(self, "_grad_req", a.differentiable and a.grad_req or "null")
   rawset(self, "_shape", a.shape)
-  rawset(self, "_dtype", a.dtype)
+  rawset(self, "_dtype", a.dtype or "float32")
+  rawset(self, "_dtype_text", a.dtype or DEFAULT)
   rawset(self, "_lr_mult", a.lr_mult)
   rawset(self, "_wd_mult", a.wd_mult)
   rawset(self, "_init", a.init)
@@ -136,7 +140,7 @@ function Parameter:__tostring()
   if shape then
     text = "(" .. table.concat(shape, ", ") .. (#shape == 1 and ",)" or ")")
   end
-  return ("%s %s (shape=%s, dtype=%s)"):format(self.class_name, self.name, text, self._dtype)
+  return ("%s %s (shape=%s, dtype=%s)"):format(self.class_name, self.name, text, self._dtype_text)
 end
 
 
@@ -493,6 +497,7 @@ function Parameter:cast(dtype)
     return
   end
   rawset(self, "_dtype", dtype)
+  rawset(self, "_dtype_text", dtype)
   rawset(self, "_var", nil)
   local old = rawget(self, "_data")
   if not old then
@@ -549,6 +554,20 @@ local of_variable = setmetatable({}, { __mode = "k" })   -- node of a variable -
 --- The parameter of a variable's node, or nil (not for users).
 function Parameter._of_variable(n)
   return of_variable[n]
+end
+
+
+--- Frees the arrays now; the parameter is then as before `initialize` (not for users).
+function Parameter:_free()
+  for _, x in ipairs(rawget(self, "_data") or {}) do
+    if x.grad then
+      x.grad:free()
+    end
+    x:free()
+  end
+  rawset(self, "_data", nil)
+  rawset(self, "_by_device", nil)
+  rawset(self, "_deferred", nil)
 end
 
 
