@@ -85,6 +85,7 @@ build = {
       ["tycho.gluon.devices"] = "runtime/lua/tycho/gluon/devices.lua",
       ["tycho.gluon.hybrid_block"] = "runtime/lua/tycho/gluon/hybrid_block.lua",
       ["tycho.gluon.init"] = "runtime/lua/tycho/gluon/init.lua",
+      ["tycho.gluon.location"] = "runtime/lua/tycho/gluon/location.lua",
       ["tycho.gluon.name_scope"] = "runtime/lua/tycho/gluon/name_scope.lua",
       ["tycho.gluon.nested"] = "runtime/lua/tycho/gluon/nested.lua",
       ["tycho.gluon.parameter"] = "runtime/lua/tycho/gluon/parameter.lua",

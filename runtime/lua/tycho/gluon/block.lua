@@ -20,6 +20,7 @@ local next = iterate.next
 local args = require "tycho.core.args"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
+local location = require "tycho.gluon.location"
 local log = require "tycho.core.log"
 local name_scope = require "tycho.gluon.name_scope"
 local Parameter = require "tycho.gluon.parameter"
@@ -420,9 +421,16 @@ local function call_hooked(self, run, ...)
 end
 
 
+local call_forward = location.runner(function(self, ...)
+  return location.results(self:forward(...))
+end)
+
+-- Runs forward; errors find out from here which block is running.
+Block._call_forward = call_forward
+
 -- What a class does between its hooks.
 function Block:_run(...)
-  return self:forward(...)
+  return call_forward(self, ...)
 end
 
 

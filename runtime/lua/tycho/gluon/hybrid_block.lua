@@ -151,7 +151,7 @@ local function run_trace(self, ...)
     check_shapes(self, t, flat)
   end
   if not t.plan then
-    return self:forward(...)
+    return self._call_forward(self, ...)
   end
   local results = replay.run(t.plan, flat, self.class_name, rawget(self, "_watch"))
   if t.structure == "." then
@@ -191,9 +191,8 @@ end
 -- Calls -------------------------------------------------------------------------------------------
 
 -- What the block does with symbols.
-function HybridBlock:_symbolic(...)
-  return self:forward(...)
-end
+HybridBlock._symbolic = Block._call_forward
+
 
 
 function HybridBlock:_run(...)
@@ -204,7 +203,7 @@ function HybridBlock:_run(...)
   elseif rawget(self, "_ready") ~= self._params:len() then
     get_ready(self, ...)
   end
-  return self:forward(...)
+  return self._call_forward(self, ...)
 end
 
 
