@@ -461,6 +461,23 @@ function Parameter:_load(x, dtype, ctx)
 end
 
 
+--- Takes others' arrays for its own, one per device (not for users).
+-- @tparam {NDArray,...} list
+-- @string func for errors
+function Parameter:_adopt(list, func)
+  local shape = merged(rawget(self, "_shape"), list[1]._shape)
+  local differs = not shape and "shape" or list[1].dtype ~= self._dtype and "dtype"
+  if differs then
+    Error.raise{ code = differs, func = func, argument = self.name, expected = self[differs],
+      got = list[1][differs], message = ("the array for '%s' has another %s"):format(self.name,
+        differs) }
+  end
+  rawset(self, "_shape", shape)
+  rawset(self, "_var", nil)
+  class.outside(quietly, take, self, list)
+end
+
+
 --- Fills the gradients with 0.
 function Parameter:zero_grad()
   for _, x in ipairs(rawget(self, "_data") or {}) do
