@@ -1,5 +1,5 @@
--- Trains a small network with a gluon Trainer, as one of several ranks or as one process with as many
--- contexts, and prints a checksum of its parameters:
+-- Trains a small network with a gluon Trainer, as one of several ranks or as one process with as
+-- many contexts, and prints its parameters:
 --
 --     tycho spec/support/gluon_ranks.lua OPTIMIZER MODE [one N]
 --

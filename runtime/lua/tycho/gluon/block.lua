@@ -26,6 +26,7 @@ local name_scope = require "tycho.gluon.name_scope"
 local Parameter = require "tycho.gluon.parameter"
 local ParameterDict = require "tycho.gluon.parameter_dict"
 local parameter_files = require "tycho.gluon.parameter_files"
+local recording = require "tycho.ndarray.recording"
 local values = require "tycho.core.values"
 
 local getmetatable, print, rawget, rawset, select, type =
@@ -422,6 +423,9 @@ end
 
 
 local call_forward = location.runner(function(self, ...)
+  if recording.on then
+    return location.results(location.recorded(self.forward, self, ...))
+  end
   return location.results(self:forward(...))
 end)
 
