@@ -94,7 +94,7 @@ local FORM = args.form("gluon.Trainer", { { "params", "any" }, { "optimizer", "a
 local function read(params, optimizer, ...)
   if optimizer == nil and values.is_plain(params) and (params.params or params[1] ~= nil
       and (Class.is_a(params[1], ParameterDict) or values.is_plain(params[1]))) then
-    return FORM(params)
+    return params
   end
   local given = { params = params, optimizer = optimizer }
   local rest, n = { ... }, select("#", ...)
@@ -105,7 +105,7 @@ local function read(params, optimizer, ...)
   if rest[2] ~= nil and not (values.is_plain(rest[2]) and n == 2) then
     given.kvstore, given.compression_params, given.update_on_kvstore = rest[2], rest[3], rest[4]
   end
-  return FORM(given)
+  return given
 end
 
 
@@ -116,7 +116,7 @@ end
 -- @tparam[opt] table options kvstore = "device" (name, store or `ty.null`), compression_params,
 --   update_on_kvstore (nil: as the store can)
 function Trainer:init(...)
-  local a = read(...)
+  local a = FORM(read(...))
   self._params, self._kvstore_name = listed(a.params), a.kvstore
   self._compression, self._on_store_given = a.compression_params, values.value(a.update_on_kvstore)
   if a.update_on_kvstore == false then
