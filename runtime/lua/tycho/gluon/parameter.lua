@@ -15,6 +15,7 @@ local context = require "tycho.core.context"
 local devices = require "tycho.gluon.devices"
 local Error = require "tycho.core.error"
 local init = require "tycho.initializer"
+local left_out = require "tycho.gluon.left_out"
 local log = require "tycho.core.log"
 local nd = require "tycho.ndarray"
 local sym = require "tycho.symbol.symbol"
@@ -337,6 +338,19 @@ function Parameter:data(where)
   Error.raise{ code = "type", func = "Parameter:data", argument = "where",
     expected = "a context, an NDArray, a Symbol or nothing", got = Error.kind(where),
     message = "bad 'where'" }
+end
+
+
+--- The arrays themselves, not to be changed (not for users).
+-- @string func for errors
+function Parameter:_arrays(func)
+  return rawget(self, "_data") or fail_data(self, func)
+end
+
+
+--- A number that is another one when the arrays, or values that were set, are (not for users).
+function Parameter:_values_version()
+  return rawget(self, "_version")
 end
 
 
@@ -712,6 +726,12 @@ function Parameter.__newindex(self, key, v)
   end
   write(self, v)
 end
+
+
+left_out.add(Parameter, "Parameter", ":", {
+  row_sparse_data = "storage is dense; data(x) gives the whole array",
+  list_row_sparse_data = "storage is dense; list_data() gives the whole arrays",
+})
 
 
 return Parameter
