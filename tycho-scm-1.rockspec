@@ -23,6 +23,7 @@ build = {
       ["tycho.F"] = "runtime/lua/tycho/F.lua",
       ["tycho.attribute"] = "runtime/lua/tycho/attribute.lua",
       ["tycho.autograd.backward"] = "runtime/lua/tycho/autograd/backward.lua",
+      ["tycho.autograd.custom"] = "runtime/lua/tycho/autograd/custom.lua",
       ["tycho.autograd.function"] = "runtime/lua/tycho/autograd/function.lua",
       ["tycho.autograd.init"] = "runtime/lua/tycho/autograd/init.lua",
       ["tycho.autograd.modes"] = "runtime/lua/tycho/autograd/modes.lua",
