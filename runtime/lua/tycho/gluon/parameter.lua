@@ -580,7 +580,9 @@ function Parameter:reset_ctx(...)
 end
 
 
-local of_variable = setmetatable({}, { __mode = "k" })   -- node of a variable -> its parameter
+-- Node of a variable -> its parameter. The parameter holds its variable, so neither may be held
+-- here.
+local of_variable = setmetatable({}, { __mode = "kv" })
 
 --- The parameter of a variable's node, or nil (not for users).
 function Parameter._of_variable(n)
