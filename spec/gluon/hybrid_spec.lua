@@ -196,6 +196,9 @@ describe("a hybrid block", function()
       assert.matches("Block", tostring(e))
     end
     assert.raises("name", function() return sym.Variable("a").shape end)
+    local typo = of(function(_, x) return x:rellu() end)()
+    typo:hybridize()
+    assert.equal("relu", assert.raises("name", typo, nd.ones{ 1 }).candidates[1])
   end)
 
   it("mixes no array into a trace", function()

@@ -2,6 +2,7 @@
 --
 -- @module tycho.gluon.trace
 
+local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
 local location = require "tycho.gluon.location"
 local nested = require "tycho.gluon.nested"
@@ -16,6 +17,10 @@ local tracing = require "tycho.symbol.tracing"
 local getmetatable, select, unpack = getmetatable, select, unpack
 
 local trace = {}
+
+function tracing.is_of_arrays(key)
+  return class.fields[key] ~= nil or rawget(class.NDArray, key) ~= nil
+end
 
 
 --- Runs a block's forward with symbols, in its name scope.
