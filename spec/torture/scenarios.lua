@@ -217,7 +217,7 @@ local function store()
   return text_of(out)
 end
 
--- Two steps of a hybridized block with a Trainer; files of both, and a block that goes on from them.
+-- Two steps of a hybridized block with a Trainer; files of both, and a block that is read back.
 local function layers(path)
   local blocks = require "spec.support.blocks"
   local net = blocks.Net{ prefix = "net_" }
@@ -225,18 +225,18 @@ local function layers(path)
   net:hybridize()
   local trainer = ty.gluon.Trainer(net:collect_params(), "sgd",
     { learning_rate = 0.5, momentum = 0.5 })
-  local function step()
+  local function train()
     local x = ty.nd.arange(1, 7):reshape{ 2, 3 } * 0.1
     local y = ty.autograd.record(function() return net(x):square():sum() end)
     y:backward()
     trainer:step(2)
   end
-  step()
+  train()
   net:save_parameters(path .. "/net.params")
   trainer:save_states(path .. "/net.states")
   net:load_parameters(path .. "/net.params")
   trainer:load_states(path .. "/net.states")
-  step()
+  train()
   net:export(path .. "/net")
   local again = ty.gluon.SymbolBlock.imports(path .. "/net-symbol.json", "data",
     path .. "/net-0000.params")

@@ -13,6 +13,7 @@
 
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
+local autograd = require "tycho.autograd"
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local devices = require "tycho.gluon.devices"
@@ -22,6 +23,7 @@ local files = require "tycho.core.files"
 local optimizers = require "tycho.optimizer"
 local Parameter = require "tycho.gluon.parameter"
 local ParameterDict = require "tycho.gluon.parameter_dict"
+local recording = require "tycho.ndarray.recording"
 local stores = require "tycho.module.stores"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
@@ -367,6 +369,9 @@ end
 function Trainer:step(...)
   local a = STEP(...)
   check_batch(a, "Trainer:step")
+  if recording.on then                                   -- an update is no part of what is recorded
+    return autograd.pause(recording.training, function() return self:step(a) end)
+  end
   get_ready(self)
   local chosen = fresh_parameters(self, a.ignore_stale_grad, "Trainer:step")
   self._optimizer.rescale_grad = self._scale / a.batch_size
@@ -386,6 +391,9 @@ end
 
 --- Sums gradients over devices and ranks, in place; for gradients that are changed before `update`.
 function Trainer:allreduce_grads()
+  if recording.on then
+    return autograd.pause(recording.training, function() return self:allreduce_grads() end)
+  end
   get_ready(self)
   check_halves(self, "Trainer:allreduce_grads")
   local chosen = {}
@@ -405,6 +413,9 @@ local UPDATE = args.form("Trainer:update", { { "batch_size", "number" },
 function Trainer:update(...)
   local a = UPDATE(...)
   check_batch(a, "Trainer:update")
+  if recording.on then
+    return autograd.pause(recording.training, function() return self:update(a) end)
+  end
   get_ready(self)
   check_halves(self, "Trainer:update")
   local chosen = fresh_parameters(self, a.ignore_stale_grad, "Trainer:update")
