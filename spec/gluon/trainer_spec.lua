@@ -155,6 +155,9 @@ describe("a Trainer", function()
       lr_scheduler = ty.lr_scheduler.FactorScheduler{ step = 1, factor = 0.5 } })
     assert.raises("state", t.set_learning_rate, t, 1)
     assert.raises("name", function() return t.rate end)
+    assert.matches("set_learning_rate",
+      tostring(assert.raises("state", function() t.learning_rate = 1 end)))
+    assert.raises("state", function() t.lr = 1 end)
   end)
 end)
 

@@ -137,6 +137,16 @@ fields.give(Trainer, {
 })
 
 
+function Trainer.__newindex(self, key, v)
+  if type(key) ~= "string" or key:sub(1, 1) ~= "_" then
+    Error.raise{ code = "state", func = "Trainer", argument = tostring(key),
+      message = key == "learning_rate" and "the rate is set by set_learning_rate"
+        or ("a Trainer has no field '%s' that can be set"):format(tostring(key)) }
+  end
+  rawset(self, key, v)
+end
+
+
 --- "<Trainer of 4 parameters, SGD>"
 function Trainer:__tostring()
   return ("<Trainer of %d parameters, %s>"):format(#self._params, self._optimizer.class_name)
