@@ -45,10 +45,8 @@ end
 -- users).
 -- @bool stale
 function ParameterModule:_have_params(stale)
-  self._params_initialized = true
-  for _, store in ipairs{ self._arg_store, self._aux_store } do
-    store.stale = stale or store.lent
-  end
+  local args, auxs = self._arg_store, self._aux_store
+  self._params_initialized, args.stale, auxs.stale = true, stale or args.lent, stale or auxs.lent
 end
 
 
