@@ -222,8 +222,10 @@ int trace_number(struct trace *t)
 struct leaf *trace_leaf(struct trace *t, const ty_tensor *x)
 {
   const int out = history_is_recorded(x) ? x->history_out : 0;
-  for (int i = 0; x->history && i < t->nleaf; i++)
-    if (t->leaf[i].reached && t->leaf[i].from == x->history && t->leaf[i].out == out) return &t->leaf[i];
+  for (int i = 0; x->history && i < t->nleaf; i++) {
+    struct leaf *l = &t->leaf[i];
+    if (l->reached && l->from == x->history && l->out == out) return l;
+  }
   return NULL;
 }
 
@@ -380,8 +382,10 @@ static int set_arrays(const struct trace *t, struct kept *k)
 /* Lets the arrays of this run go, so that they live no longer than their users. */
 static void release_arrays(const struct trace *t, struct kept *k)
 {
-  for (int i = 0; i < t->nleaf; i++)
-    if (k->leaf[i] >= 0 && !t->leaf[i].from) exec_set_array(k->e, k->leaf[i], NULL);
+  for (int i = 0; i < t->nleaf; i++) {
+    if (k->leaf[i] >= 0) exec_set_array(k->e, k->leaf[i], NULL);
+    if (k->leaf_grad[i] >= 0) exec_set_array(k->e, k->leaf_grad[i], NULL);
+  }
   for (int i = 0; i < k->nknown; i++)
     if (k->known[i] >= 0) exec_set_array(k->e, k->known[i], NULL);
   for (int i = 0; i < k->nend; i++) exec_set_array(k->e, k->end[i], NULL);
