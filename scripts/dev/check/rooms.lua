@@ -97,6 +97,8 @@ rooms.lua = { title = "runtime/lua/tycho", {
   { name = "test", is = "for tests", at = { 9.1, 1.4 } },
   { name = "image", is = "pictures", at = { 10.5, 1.5 } },
 }, {
+  { name = "gluon", is = "layers, networks as objects", at = { 1.8, 8 } },
+}, {
   { name = "tycho", path = "runtime/lua/tycho/[^/]*$", is = "what users require" },
 }, {
   { name = "prompt", is = "the interactive prompt" },
