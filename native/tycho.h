@@ -236,6 +236,9 @@ int         ty_file_tensor(ty_file *f, int64_t at, const ty_desc *d, const int64
 /* Up to `most` bytes from byte `skip` on of a file, plain or compressed by gzip, as uint8; NULL:
 ** there are none. */
 int         ty_gz_read(const char *path, int64_t skip, int64_t most, ty_tensor **out);
+/* What lies in a folder, in any order, as the bytes of texts that end in 0: "d" for a folder, else
+** "f", and the name; NULL: nothing. */
+int         ty_folder_list(const char *path, ty_tensor **out);
 int         ty_record_open(const char *path, const char *mode, ty_record **out);
 /* an error if what was written could not all be stored */
 int         ty_record_close(ty_record *r);
@@ -245,7 +248,7 @@ int         ty_record_write(ty_record *r, const void *data, size_t bytes);
 int         ty_record_seek(ty_record *r, int64_t offset);
 int         ty_record_tell(ty_record *r, int64_t *offset);
 
-/* -- samples of data sets ------------------------------------------------------------------------ */
+/* -- samples of data sets ---------------------------------------------------------------------- */
 /* A change of an image (height, width, channels). p: in how many of 1 it happens. interp: 0 to 4 as
 ** in _image_resize, 9 and 10 as in ty.image. Sizes are pixels. */
 enum {
@@ -263,9 +266,12 @@ enum {
   TY_STEP_HUE,
   TY_STEP_JITTER,                     /* brightness, contrast, saturation, hue */
   TY_STEP_LIGHTING,                   /* deviation */
+  TY_STEP_GREY,                       /* p */
   TY_STEP_TO_TENSOR,
   TY_STEP_NORMALIZE,                  /* means (3), deviations (3), how many of each are given */
   TY_STEP_CAST,                       /* dtype */
+  TY_STEP_ROTATE,                     /* degrees, zoom_in, zoom_out; float32, channels first */
+  TY_STEP_RANDOM_ROTATE,              /* degrees from, to, zoom_in, zoom_out, p; the same */
   TY_STEP_MAYBE,                      /* p: of all of the next `count` steps, or none */
   TY_STEPS
 };
@@ -293,6 +299,8 @@ int         ty_recipe_records(ty_recipe *r, const char *path, const int64_t *off
 int         ty_recipe_given(ty_recipe *r);
 /* what is done to a field that has three dimensions, instead of what was said before */
 int         ty_recipe_steps(ty_recipe *r, int field, const ty_image_step *step, int n);
+/* TY_EVALUE: a step with values that it cannot have */
+int         ty_steps_check(const ty_image_step *step, int n);
 /* the steps on one image, drawing from the stream of (seed, epoch, sample) */
 int         ty_steps_run(const ty_image_step *step, int n, ty_tensor *image, uint64_t seed,
                          uint64_t epoch, uint64_t sample, ty_tensor **out);

@@ -135,7 +135,8 @@ static int decode_file(struct sample_maker *m, const char *path, int flag)
   return fail(code, "'%s': %s", path, what);
 }
 
-static int decode_record(const struct ty_recipe *r, int64_t sample, int flag, struct sample_maker *m)
+static int decode_record(
+    const struct ty_recipe *r, int64_t sample, int flag, struct sample_maker *m)
 {
   int64_t n, next, at = r->offset[sample];
   char what[400];
@@ -204,6 +205,12 @@ int sample_make(const struct ty_recipe *r, int i, int64_t sample, ty_tensor *con
 }
 
 /* -- one image --------------------------------------------------------------------------------- */
+
+int ty_steps_check(const ty_image_step *step, int n)
+{
+  NEED(step, TY_ETYPE, "steps_check: null argument");
+  return steps_check(step, n);
+}
 
 int ty_steps_run(const ty_image_step *step, int n, ty_tensor *image, uint64_t seed, uint64_t epoch,
     uint64_t sample, ty_tensor **out)

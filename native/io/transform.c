@@ -12,8 +12,10 @@ static const char *const STEP_NAMES[TY_STEPS] = {
   [TY_STEP_FLIP_ROWS] = "RandomFlipTopBottom", [TY_STEP_BRIGHTNESS] = "RandomBrightness",
   [TY_STEP_CONTRAST] = "RandomContrast", [TY_STEP_SATURATION] = "RandomSaturation",
   [TY_STEP_HUE] = "RandomHue", [TY_STEP_JITTER] = "RandomColorJitter",
-  [TY_STEP_LIGHTING] = "RandomLighting", [TY_STEP_TO_TENSOR] = "ToTensor",
-  [TY_STEP_NORMALIZE] = "Normalize", [TY_STEP_CAST] = "Cast", [TY_STEP_MAYBE] = "RandomApply",
+  [TY_STEP_LIGHTING] = "RandomLighting", [TY_STEP_GREY] = "RandomGray",
+  [TY_STEP_TO_TENSOR] = "ToTensor",
+  [TY_STEP_NORMALIZE] = "Normalize", [TY_STEP_CAST] = "Cast", [TY_STEP_ROTATE] = "Rotate",
+  [TY_STEP_RANDOM_ROTATE] = "RandomRotation", [TY_STEP_MAYBE] = "RandomApply",
 };
 
 void picture_done(struct picture *p)
@@ -30,8 +32,8 @@ static int refuse(const ty_image_step *s, int code, const char *what)
 static int need_pixels(const ty_image_step *s, const struct picture *p)
 {
   int dtype = p->space.now.dtype;
-  NEED(dtype == TY_U8 || dtype == TY_F32, TY_EDTYPE, "%s: the image is %s, expected uint8 or float32",
-      STEP_NAMES[s->kind], dtype_name(dtype));
+  NEED(dtype == TY_U8 || dtype == TY_F32, TY_EDTYPE,
+      "%s: the image is %s, expected uint8 or float32", STEP_NAMES[s->kind], dtype_name(dtype));
   return TY_OK;
 }
 
@@ -212,7 +214,11 @@ static int normalize_fits(const ty_image_step *s, int64_t channels)
   return TY_OK;
 }
 
-static double mean_of(const ty_image_step *s, int64_t k) { return s->value[s->value[6] == 1 ? 0 : k]; }
+static double mean_of(const ty_image_step *s, int64_t k)
+{
+  return s->value[s->value[6] == 1 ? 0 : k];
+}
+
 static double std_of(const ty_image_step *s, int64_t k)
 {
   return s->value[3 + (s->value[7] == 1 ? 0 : k)];
@@ -239,7 +245,8 @@ static int normalize(const ty_image_step *s, struct picture *p)
   for (int64_t k = 0; k < now.h; k++) {
     double mean = mean_of(s, k), std = std_of(s, k);
     if (now.dtype == TY_F32)
-      normalize_floats((float *)to.p + k * n, (const float *)now.p + k * n, n, (float)mean, (float)std);
+      normalize_floats(
+          (float *)to.p + k * n, (const float *)now.p + k * n, n, (float)mean, (float)std);
     else
       normalize_doubles((double *)to.p + k * n, (const double *)now.p + k * n, n, mean, std);
   }
@@ -255,7 +262,8 @@ static void make_levels(struct picture *p, const ty_image_step *next)
   for (int k = 0; k < 4; k++)
     for (int v = 0; v < 256; v++) {
       float x = (float)v / 255;
-      p->levels[k][v] = next && k < 3 ? (x - (float)mean_of(next, k)) / (float)std_of(next, k) : x;
+      bool scaled = next && k < 3;
+      p->levels[k][v] = scaled ? (x - (float)mean_of(next, k)) / (float)std_of(next, k) : x;
     }
   p->levels_of = *of;
   p->has_levels = true;
@@ -303,6 +311,70 @@ static int to_tensor(struct picture *p, const ty_image_step *next, bool *taken)
   return TY_OK;
 }
 
+/* -- turns ------------------------------------------------------------------------------------- */
+
+/* How much the sampled window grows so that the turned image fills it (in), or lies in it (out). */
+static double zoom_of(double h, double w, double angle, bool in, bool out)
+{
+  if (!in && !out) return 1;
+  double diagonal = sqrt(h * h + w * w), corner = atan(h / w), first = corner + fabs(angle),
+         second = corner - fabs(angle);
+  double wide = fmax(fabs(diagonal * cos(first)), fabs(diagonal * cos(second)));
+  double high = fmax(fabs(diagonal * sin(first)), fabs(diagonal * sin(second)));
+  return out ? fmax(wide / w, high / h) : fmin(w / wide, h / high);
+}
+
+static float pixel_or_zero(const float *plane, int64_t h, int64_t w, int64_t y, int64_t x)
+{
+  return y >= 0 && y < h && x >= 0 && x < w ? plane[y * w + x] : 0;
+}
+
+/* Between four pixels; those outside are 0. */
+static float sample_plane(const float *plane, int64_t h, int64_t w, double y, double x)
+{
+  double top = floor(y), left = floor(x);
+  if (top < -1 || top > (double)h || left < -1 || left > (double)w) return 0;
+  int64_t i = (int64_t)top, k = (int64_t)left;
+  float down = (float)(y - top), right = (float)(x - left);
+  return pixel_or_zero(plane, h, w, i, k) * (1 - down) * (1 - right) +
+      pixel_or_zero(plane, h, w, i, k + 1) * (1 - down) * right +
+      pixel_or_zero(plane, h, w, i + 1, k) * down * (1 - right) +
+      pixel_or_zero(plane, h, w, i + 1, k + 1) * down * right;
+}
+
+/* About the middle, counter-clockwise; as ty.image.imrotate. */
+static int turn(const ty_image_step *s, struct picture *p, double degrees, bool in, bool out)
+{
+  const struct pixels now = p->space.now;
+  const int64_t planes = now.h, h = now.w, w = now.c;
+  struct pixels to;
+  NEED(now.dtype == TY_F32, TY_EDTYPE, "%s: the image is %s, expected float32",
+      STEP_NAMES[s->kind], dtype_name(now.dtype));
+  TRY(workspace_other(&p->space, TY_F32, planes, h, &to));
+  double angle = degrees * 0.017453292519943295, middle_y = (double)(h - 1) / 2,
+         middle_x = (double)(w - 1) / 2, zoom = zoom_of((double)h, (double)w, angle, in, out);
+  double sine = zoom * sin(angle), cosine = zoom * cos(angle);
+  for (int64_t y = 0; y < h; y++)
+    for (int64_t x = 0; x < w; x++) {
+      double dy = (double)y - middle_y, dx = (double)x - middle_x;
+      /* along a side of one pixel all places are the same */
+      double from_x = w > 1 ? cosine * dx - sine * dy + middle_x : 0;
+      double from_y = h > 1 ? sine * dx + cosine * dy + middle_y : 0;
+      for (int64_t k = 0; k < planes; k++)
+        ((float *)to.p)[(k * h + y) * w + x] =
+            sample_plane((const float *)now.p + k * h * w, h, w, from_y, from_x);
+    }
+  workspace_swap(&p->space, to);
+  return TY_OK;
+}
+
+static int turn_randomly(const ty_image_step *s, struct picture *p, struct rng *rng)
+{
+  const double *v = s->value;
+  if (rng_unit(rng) > v[4]) return TY_OK;
+  return turn(s, p, rng_between(rng, v[0], v[1]), v[2] != 0, v[3] != 0);
+}
+
 /* -- all of them ------------------------------------------------------------------------------- */
 
 static int run_step(const ty_image_step *s, struct picture *p, struct rng *rng)
@@ -325,8 +397,12 @@ static int run_step(const ty_image_step *s, struct picture *p, struct rng *rng)
   case TY_STEP_HUE: return tune_by_factor(s, p, rng);
   case TY_STEP_JITTER: return jitter(s, p, rng);
   case TY_STEP_LIGHTING: return lighten(s, p, rng);
+  case TY_STEP_GREY:
+    return rng_unit(rng) < s->value[0] ? tune(s, p, (struct tuning){ .kind = SATURATION }) : TY_OK;
   case TY_STEP_NORMALIZE: return normalize(s, p);
   case TY_STEP_CAST: return cast(p, (int)s->value[0]);
+  case TY_STEP_ROTATE: return turn(s, p, s->value[0], s->value[1] != 0, s->value[2] != 0);
+  case TY_STEP_RANDOM_ROTATE: return turn_randomly(s, p, rng);
   default: return TY_OK;
   }
 }
@@ -371,7 +447,8 @@ static int check_step(const ty_image_step *s)
   NEED(s->kind >= 0 && s->kind < TY_STEPS, TY_EVALUE, "there is no step %d", s->kind);
   switch (s->kind) {
   case TY_STEP_RESIZE:
-    return whole(s, 0, 2, 1) && rule(s, 3, false) ? TY_OK : refuse(s, TY_EVALUE, "bad size or interpolation");
+    return whole(s, 0, 2, 1) && rule(s, 3, false)
+        ? TY_OK : refuse(s, TY_EVALUE, "bad size or interpolation");
   case TY_STEP_CROP:
     return whole(s, 0, 2, 0) && whole(s, 2, 4, 1) ? TY_OK : refuse(s, TY_EVALUE, "bad window");
   case TY_STEP_CENTER_CROP:
@@ -379,13 +456,16 @@ static int check_step(const ty_image_step *s)
     return whole(s, 0, 2, 1) && rule(s, 2, s->kind == TY_STEP_RANDOM_CROP)
         ? TY_OK : refuse(s, TY_EVALUE, "bad size or interpolation");
   case TY_STEP_SIZE_CROP:
-    if (!whole(s, 0, 2, 1) || !rule(s, 6, true)) return refuse(s, TY_EVALUE, "bad size or interpolation");
+    if (!whole(s, 0, 2, 1) || !rule(s, 6, true))
+      return refuse(s, TY_EVALUE, "bad size or interpolation");
     return v[2] > 0 && v[2] <= v[3] && v[3] <= 1 && v[4] > 0 && v[4] <= v[5] && v[5] <= MOST_SIDE
         ? TY_OK : refuse(s, TY_EVALUE, "bad scale or ratio");
   case TY_STEP_BORDER: return whole(s, 0, 4, 0) ? TY_OK : refuse(s, TY_EVALUE, "bad pad");
   case TY_STEP_FLIP_COLUMNS:
   case TY_STEP_FLIP_ROWS:
-  case TY_STEP_MAYBE: return within(v[0], 0, 1) ? TY_OK : refuse(s, TY_EVALUE, "p is not in 0 to 1");
+  case TY_STEP_GREY:
+  case TY_STEP_MAYBE:
+    return within(v[0], 0, 1) ? TY_OK : refuse(s, TY_EVALUE, "p is not in 0 to 1");
   case TY_STEP_BRIGHTNESS:
   case TY_STEP_CONTRAST:
   case TY_STEP_SATURATION:
@@ -398,6 +478,12 @@ static int check_step(const ty_image_step *s)
   case TY_STEP_CAST:
     return floor(v[0]) == v[0] && within(v[0], 0, TY_BF16) && dtype_size((int)v[0])
         ? TY_OK : refuse(s, TY_EVALUE, "bad dtype");
+  case TY_STEP_ROTATE:
+    return v[0] - v[0] == 0 && !(v[1] != 0 && v[2] != 0)
+        ? TY_OK : refuse(s, TY_EVALUE, "bad angle, or zoom_in and zoom_out");
+  case TY_STEP_RANDOM_ROTATE:
+    return v[0] < v[1] && v[1] - v[0] < HUGE_VAL && within(v[4], 0, 1) && !(v[2] != 0 && v[3] != 0)
+        ? TY_OK : refuse(s, TY_EVALUE, "bad limits or probability, or zoom_in and zoom_out");
   default: return TY_OK;
   }
 }

@@ -1,4 +1,5 @@
-/* transform.h - what the transforms of gluon.data.vision do to one image (ty_image_step), in any thread.
+/* transform.h - what the transforms of gluon.data.vision do to one image (ty_image_step), in any
+** thread.
 **
 ** An image is an array of three dimensions: after TO_TENSOR channels come first, and a step that
 ** follows takes the first dimension for rows, as the operators of the same names do. Values are
