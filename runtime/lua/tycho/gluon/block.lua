@@ -20,13 +20,16 @@ local next = iterate.next
 local args = require "tycho.core.args"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
+local location = require "tycho.gluon.location"
 local log = require "tycho.core.log"
 local name_scope = require "tycho.gluon.name_scope"
 local Parameter = require "tycho.gluon.parameter"
 local ParameterDict = require "tycho.gluon.parameter_dict"
+local parameter_files = require "tycho.gluon.parameter_files"
 local values = require "tycho.core.values"
 
-local getmetatable, rawget, rawset, select, type = getmetatable, rawget, rawset, select, type
+local getmetatable, print, rawget, rawset, select, type =
+  getmetatable, print, rawget, rawset, select, type
 local is_a, is_plain = Class.is_a, values.is_plain
 
 --- The base of layers and networks. Fields, read-only: prefix, name (the prefix without its last
@@ -127,6 +130,7 @@ end
 -- Forgets what was traced of a block and of those that contain it.
 local function forget(b)
   rawset(b, "_traces", nil)
+  rawset(b, "_last_trace", nil)
   rawset(b, "_ready", nil)
   for parent in next, rawget(b, "_parents") do
     forget(parent)
@@ -417,9 +421,16 @@ local function call_hooked(self, run, ...)
 end
 
 
+local call_forward = location.runner(function(self, ...)
+  return location.results(self:forward(...))
+end)
+
+-- Runs forward; errors find out from here which block is running.
+Block._call_forward = call_forward
+
 -- What a class does between its hooks.
 function Block:_run(...)
-  return self:forward(...)
+  return call_forward(self, ...)
 end
 
 
@@ -482,6 +493,79 @@ function Block:register_forward_hook(f)
 end
 
 
+-- Files -------------------------------------------------------------------------------------------
+
+-- Appends the parameters, named by structure: "body.0.weight".
+function Block:_append_named(prefix, list)
+  for _, own in ipairs(self._own) do
+    list[#list + 1] = { prefix .. own.name, own.param }
+  end
+  for _, child in ipairs(self._children) do
+    child.block:_append_named(prefix .. child.name .. ".", list)
+  end
+  return list
+end
+
+
+local SAVE = args.form("Block:save_parameters", { { "filename", "text" },
+  { "deduplicate", "boolean", false } })
+
+--- Writes all parameters, named by the fields in which they are: `body.0.weight`.
+-- @string filename
+-- @tparam[opt] table options deduplicate = false: true writes a shared one once
+function Block:save_parameters(...)
+  local a, list, seen = SAVE(...), {}, {}
+  for _, entry in ipairs(self:_append_named("", {})) do
+    if not (a.deduplicate and seen[entry[2]]) then
+      list[#list + 1] = entry
+    end
+    seen[entry[2]] = true
+  end
+  parameter_files.write(a.filename, list)
+end
+
+
+-- Parameters by their own names, as files of ParameterDict:save and export have them: with the
+-- block's prefix or without.
+local function by_name(self, loaded, exported)
+  local plain, restored, all, full = 0, 0, {}, {}
+  for i, p in ipairs(self:collect_params():values()) do
+    local rest = p.name:sub(1, #self._prefix) == self._prefix and p.name:sub(#self._prefix + 1)
+    all[i], full[i] = { rest or p.name, p }, { p.name, p }
+    restored = restored + (rest and loaded[rest] and 1 or 0)
+    plain = plain + (loaded[p.name] and 1 or 0)
+  end
+  return (exported and plain >= restored or plain > restored) and full or all
+end
+
+
+local function has_point(loaded)
+  for name in next, loaded do
+    if name:find(".", 1, true) then
+      return true
+    end
+  end
+  return false
+end
+
+
+local LOAD = args.form("Block:load_parameters", parameter_files.LOAD)
+
+--- Reads parameters that `save_parameters`, `ParameterDict:save` or `export` wrote. Names that are
+-- missing here or in the file are E(`name`); nothing is changed on an error. A block that was not
+-- initialized gets its arrays.
+-- @string filename
+-- @tparam[opt] table options ctx, allow_missing = false, ignore_extra = false, cast_dtype = false,
+--   dtype_source = "current" or "saved"
+function Block:load_parameters(...)
+  local a = LOAD(...)
+  local loaded, exported = parameter_files.read(a.filename, "Block:load_parameters")
+  local structured = not exported and (has_point(loaded) or next(loaded) == nil)
+  parameter_files.apply(a.filename, loaded, structured and self:_append_named("", {})
+    or by_name(self, loaded, exported), a, "Block:load_parameters")
+end
+
+
 -- All blocks --------------------------------------------------------------------------------------
 
 --- Calls f with the children, their children first, then with the block.
@@ -523,6 +607,43 @@ function Block:hybridize(...)
   forget(self)
   for _, child in ipairs(self._children) do
     child.block:hybridize(...)
+  end
+end
+
+
+local OP_HOOK = args.form("Block:register_op_hook", { { "callback", "function" },
+  { "monitor_all", "boolean", false } })
+
+Block._op_hook_options = OP_HOOK
+
+--- Has f(name, array) called for the outputs of every operator of the hybrid blocks inside, as the
+-- callback of a Monitor is; with monitor_all for the inputs, too.
+-- @tparam function f
+-- @tparam[opt] table options monitor_all = false
+function Block:register_op_hook(...)
+  OP_HOOK(...)
+  for _, child in ipairs(self._children) do
+    child.block:register_op_hook(...)
+  end
+end
+
+
+--- Runs the block on inputs, and prints a table of its layers: output shapes, numbers of
+-- parameters. Blocks that are hybridized are E(`state`).
+-- @param ... inputs
+-- @treturn string the table
+function Block:summary(...)
+  local text = require "tycho.gluon.summary"(self, ...)
+  print(text)
+  return text
+end
+
+
+--- Frees the parameters' arrays and what was traced now, without waiting for the collector.
+function Block:free()
+  forget(self)
+  for _, p in ipairs(self:collect_params():values()) do
+    p:_free()
   end
 end
 

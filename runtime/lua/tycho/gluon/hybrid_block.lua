@@ -5,11 +5,16 @@
 --
 -- @classmod ty.gluon.HybridBlock
 
+local args = require "tycho.core.args"
 local Block = require "tycho.gluon.block"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
+local graph = require "tycho.symbol.graph"
 local NDArray = require("tycho.ndarray").NDArray
 local nested = require "tycho.gluon.nested"
+local node = require "tycho.symbol.node"
+local Parameter = require "tycho.gluon.parameter"
+local parameter_files = require "tycho.gluon.parameter_files"
 local replay = require "tycho.gluon.replay"
 local Symbol = require("tycho.symbol.symbol").Symbol
 local trace = require "tycho.gluon.trace"
@@ -83,8 +88,8 @@ local function trace_for(self, structure, count)
   if not t then
     t = trace.make(self, structure, count)
     traces[structure] = t
-    rawset(self, "_last_trace", t)
   end
+  rawset(self, "_last_trace", t)
   return t
 end
 
@@ -146,7 +151,7 @@ local function run_trace(self, ...)
     check_shapes(self, t, flat)
   end
   if not t.plan then
-    return self:forward(...)
+    return self._call_forward(self, ...)
   end
   local results = replay.run(t.plan, flat, self.class_name, rawget(self, "_watch"))
   if t.structure == "." then
@@ -157,14 +162,21 @@ local function run_trace(self, ...)
 end
 
 
--- Makes own parameters that wait for their shapes, which a trace tells.
+-- For blocks that are graphs.
+HybridBlock._run_trace = run_trace
+
+
+-- Makes own parameters that wait for their shapes, which a trace tells. Notes when there is nothing
+-- more to make.
 local function get_ready(self, ...)
-  local waiting = false
-  for _, p in ipairs(self._params:values()) do
-    waiting = waiting or rawget(p, "_deferred") ~= nil
-  end
+  local list = self._params:values()
   for _, own in ipairs(self._own) do
-    waiting = waiting or rawget(own.param, "_deferred") ~= nil
+    list[#list + 1] = own.param
+  end
+  local waiting, ready = false, true
+  for _, p in ipairs(list) do
+    waiting = waiting or rawget(p, "_deferred") ~= nil
+    ready = ready and p:_is_ready()
   end
   if waiting then
     local flat, structure = nested.flatten(select("#", ...), { ... }, self.class_name)
@@ -172,27 +184,26 @@ local function get_ready(self, ...)
     trace.infer_shapes(t, flat, self.class_name)
     trace.finish(t)
   end
+  rawset(self, "_ready", ready and self._params:len() or nil)
 end
 
 
 -- Calls -------------------------------------------------------------------------------------------
 
 -- What the block does with symbols.
-function HybridBlock:_symbolic(...)
-  return self:forward(...)
-end
+HybridBlock._symbolic = Block._call_forward
+
 
 
 function HybridBlock:_run(...)
   if class_of(self, ...) == Symbol then
     return trace.symbolic(self, ...)
-  elseif rawget(self, "_active") then
+  elseif rawget(self, "_active") or rawget(self, "_watch") then
     return run_trace(self, ...)
   elseif rawget(self, "_ready") ~= self._params:len() then
     get_ready(self, ...)
-    rawset(self, "_ready", self._params:len())
   end
-  return self:forward(...)
+  return self._call_forward(self, ...)
 end
 
 
@@ -218,6 +229,31 @@ function HybridBlock:hybridize(...)
 end
 
 
+-- What an operator hook gets: outputs by name, with `all` inputs before them.
+local function watcher(f, all)
+  return function(step, slots)
+    local n = step.node
+    for k, slot in ipairs(all and step.inputs or {}) do
+      local input = n.inputs[k]
+      f(input[1].op and ("%s_input%d"):format(n.name, k - 1) or input[1].name, slots[slot])
+    end
+    for k, slot in ipairs(step.outputs) do
+      f(node.output_name(n, k - 1), slots[slot])
+    end
+  end
+end
+
+
+--- As of Block. While there is a hook, the block runs operator by operator.
+-- @tparam function f
+-- @tparam[opt] table options monitor_all = false
+function HybridBlock:register_op_hook(...)
+  local a = Block._op_hook_options(...)
+  rawset(self, "_watch", watcher(a.callback, a.monitor_all))
+  Block.register_op_hook(self, ...)
+end
+
+
 -- Inference ---------------------------------------------------------------------------------------
 
 local function traced(self, ...)
@@ -239,6 +275,40 @@ end
 function HybridBlock:infer_type(...)
   local t, flat = traced(self, ...)
   trace.infer_types(t, flat)
+end
+
+
+-- Files -------------------------------------------------------------------------------------------
+
+local EXPORT = args.form("HybridBlock:export", { { "path", "text" }, { "epoch", "integer", 0 },
+  { "remove_amp_cast", "boolean", true } })
+
+--- Writes what the last call has traced as `PATH-symbol.json`, and the parameters as
+-- `PATH-0000.params`: files that Module, `predict.lua`, the C interface and the reference load. The
+-- block must be hybridized and have run.
+-- @string path
+-- @tparam[opt] table options epoch = 0: the number in the name of the parameters' file
+-- @treturn string the name of the symbol's file
+-- @treturn string that of the parameters'
+function HybridBlock:export(...)
+  local a, t = EXPORT(...), rawget(self, "_last_trace")
+  if not t or not rawget(self, "_active") then
+    Error.raise{ code = "state", func = "HybridBlock:export", argument = self.name,
+      message = ("block '%s' has nothing to export: call hybridize(), then run it once")
+        :format(self.name) }
+  end
+  local list, mutated = {}, node.mutated((graph.walk(t.symbol)))
+  for _, n in ipairs((graph.walk(t.symbol))) do
+    local p = not n.op and Parameter._of_variable(n)
+    if p then
+      list[#list + 1] = { (mutated[n] and "aux:" or "arg:") .. p.name, p }
+    end
+  end
+  local symbol_file = a.path .. "-symbol.json"
+  local params_file = ("%s-%04d.params"):format(a.path, a.epoch)
+  t.symbol:save(symbol_file, { remove_amp_cast = a.remove_amp_cast })
+  parameter_files.write(params_file, list)
+  return symbol_file, params_file
 end
 
 

@@ -30,6 +30,9 @@ local gluon = {
 
 -- name -> module, loaded when it is first named
 local PARTS = {
+  SymbolBlock = "tycho.gluon.symbol_block",
+  Trainer = "tycho.gluon.trainer",
+  utils = "tycho.gluon.utils",
   nn = "tycho.gluon.nn",
   rnn = "tycho.gluon.rnn",
   loss = "tycho.gluon.loss",

@@ -12,6 +12,7 @@ local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local context = require "tycho.core.context"
+local devices = require "tycho.gluon.devices"
 local Error = require "tycho.core.error"
 local init = require "tycho.initializer"
 local log = require "tycho.core.log"
@@ -95,11 +96,14 @@ end
 
 local FORM = args.form("gluon.Parameter", {
   { "name", "text" }, { "grad_req", "any", "write" }, { "shape", "shape?" },
-  { "dtype", "dtype", "float32" }, { "lr_mult", "number", 1 }, { "wd_mult", "number", 1 },
+  { "dtype", "dtype?" }, { "lr_mult", "number", 1 }, { "wd_mult", "number", 1 },
   { "init", "any?" }, { "allow_deferred_init", "boolean", false },
   { "differentiable", "boolean", true }, { "stype", "any?" }, { "grad_stype", "any?" },
 })
 
+
+-- How the reference writes the dtype of a parameter that was given none.
+local DEFAULT = "<class 'numpy.float32'>"
 
 --- @string name
 -- @tparam[opt] table options grad_req = "write", shape (0: an unknown size), dtype = "float32",
@@ -115,11 +119,13 @@ function Parameter:init(...)
   rawset(self, "_differentiable", a.differentiable)
   rawset(self, "_grad_req", a.differentiable and a.grad_req or "null")
   rawset(self, "_shape", a.shape)
-  rawset(self, "_dtype", a.dtype)
+  rawset(self, "_dtype", a.dtype or "float32")
+  rawset(self, "_dtype_text", a.dtype or DEFAULT)
   rawset(self, "_lr_mult", a.lr_mult)
   rawset(self, "_wd_mult", a.wd_mult)
   rawset(self, "_init", a.init)
   rawset(self, "_allow_deferred", a.allow_deferred_init)
+  rawset(self, "_version", 0)
 end
 
 
@@ -134,7 +140,7 @@ function Parameter:__tostring()
   if shape then
     text = "(" .. table.concat(shape, ", ") .. (#shape == 1 and ",)" or ")")
   end
-  return ("%s %s (shape=%s, dtype=%s)"):format(self.class_name, self.name, text, self._dtype)
+  return ("%s %s (shape=%s, dtype=%s)"):format(self.class_name, self.name, text, self._dtype_text)
 end
 
 
@@ -166,8 +172,15 @@ local function attach(self, x)
 end
 
 
+-- Notes that the values are other ones, for Trainers whose store has copies.
+local function note_values(self)
+  rawset(self, "_version", self._version + 1)
+end
+
+
 -- Takes arrays, one per device, for the parameter's own.
 local function take(self, list)
+  note_values(self)
   local by_device = {}
   for _, x in ipairs(list) do
     by_device[x._device] = class.keep(x)
@@ -237,25 +250,7 @@ function Parameter:_finish()
 end
 
 
--- A list of contexts from one, a list or nil.
-local function contexts(ctx, func)
-  if ctx == nil then
-    return { context.current_context() }
-  end
-  local list = getmetatable(ctx) == nil and ctx or { ctx }
-  for _, c in ipairs(list) do
-    if not Class.is_a(c, Context) then
-      Error.raise{ code = "type", func = func, argument = "ctx",
-        expected = "a context such as ty.cpu(), or a list of them", got = Error.kind(c),
-        message = "bad 'ctx'" }
-    end
-  end
-  return tables.copied(list)
-end
-
-
-
-local INITIALIZE = args.form("Parameter:initialize", { { "init", "any?" }, { "ctx", "any?" },
+local INITIALIZE = args.form("Parameter:initialize", { { "init", "any?" }, { "ctx", "contexts?" },
   { "default_init", "any?" }, { "force_reinit", "boolean", false } })
 
 --- Makes the arrays and fills them. A parameter that has them already is left as it is, with a
@@ -271,7 +266,7 @@ function Parameter:initialize(...)
   end
   local default = initializer_of(a.default_init) or init.Uniform()
   local deferred = { init = initializer_of(a.init) or initializer_of(self._init) or default,
-    default = default, ctx = contexts(a.ctx, "Parameter:initialize") }
+    default = default, ctx = devices.or_current(a.ctx) }
   if not is_known(self._shape) and not self._allow_deferred then
     Error.raise{ code = "shape", func = "Parameter:initialize", argument = self.name,
       expected = "sizes above 0", got = tables.copied(self._shape or {}),
@@ -436,10 +431,32 @@ function Parameter:set_data(x)
     deferred.data = class.keep(class.outside(x.copy, x))
     return
   end
+  note_values(self)
   quietly(function()
     for _, own in ipairs(list) do
       call.copy(own, x, "Parameter:set_data", self.name)
     end
+  end)
+end
+
+
+--- Takes a value from a file; a parameter without arrays gets them (not for users).
+-- @tparam NDArray x
+-- @string[opt] dtype the parameter's new one
+-- @tparam ?{Context,...} ctx where a parameter goes that was not initialized
+function Parameter:_load(x, dtype, ctx)
+  if dtype then
+    self:cast(dtype)
+  end
+  self.shape = x.shape
+  if rawget(self, "_data") then
+    self:set_data(x)
+    return
+  end
+  local deferred = rawget(self, "_deferred")
+  ctx = deferred and deferred.ctx or ctx or { context.cpu() }
+  class.outside(quietly, function()
+    take(self, copies_on(ctx, x, false))
   end)
 end
 
@@ -480,6 +497,7 @@ function Parameter:cast(dtype)
     return
   end
   rawset(self, "_dtype", dtype)
+  rawset(self, "_dtype_text", dtype)
   rawset(self, "_var", nil)
   local old = rawget(self, "_data")
   if not old then
@@ -512,12 +530,12 @@ local function mean_of(list)
 end
 
 
-local RESET = args.form("Parameter:reset_ctx", { list = true, { "ctx", "any" } })
+local RESET = args.form("Parameter:reset_ctx", { list = true, { "ctx", "contexts" } })
 
 --- Moves the parameter to other devices: the mean over the old ones goes to all of them.
 -- @param ctx a context or a list of them
 function Parameter:reset_ctx(...)
-  local ctx = contexts(RESET(...).ctx, "Parameter:reset_ctx")
+  local ctx = RESET(...).ctx
   local old, deferred = rawget(self, "_data"), rawget(self, "_deferred")
   if deferred then
     deferred.ctx = ctx
@@ -536,6 +554,20 @@ local of_variable = setmetatable({}, { __mode = "k" })   -- node of a variable -
 --- The parameter of a variable's node, or nil (not for users).
 function Parameter._of_variable(n)
   return of_variable[n]
+end
+
+
+--- Frees the arrays now; the parameter is then as before `initialize` (not for users).
+function Parameter:_free()
+  for _, x in ipairs(rawget(self, "_data") or {}) do
+    if x.grad then
+      x.grad:free()
+    end
+    x:free()
+  end
+  rawset(self, "_data", nil)
+  rawset(self, "_by_device", nil)
+  rawset(self, "_deferred", nil)
 end
 
 

@@ -14,6 +14,7 @@ local Constant = require "tycho.gluon.constant"
 local Error = require "tycho.core.error"
 local nd = require "tycho.ndarray"
 local Parameter = require "tycho.gluon.parameter"
+local parameter_files = require "tycho.gluon.parameter_files"
 local tables = require "tycho.core.tables"
 
 local getmetatable, rawget, rawset = getmetatable, rawget, rawset
@@ -23,7 +24,7 @@ local ParameterDict = Class:extend("ParameterDict")
 
 
 local FORM = args.form("gluon.ParameterDict",
-  { { "prefix", "text", "" }, { "shared", "any?" } })
+  { { "prefix", "text", "" }, "*", { "shared", "any?" } })
 
 --- @string[opt=""] prefix
 -- @tparam[opt] table options shared: a ParameterDict whose parameters `get` finds
@@ -149,26 +150,33 @@ end
 
 -- Making ------------------------------------------------------------------------------------------
 
+local function fail_disagree(p, key, want)
+  Error.raise{ code = "value", func = "ParameterDict:get", argument = key,
+    expected = Error.show(p[key]), got = Error.show(want),
+    message = ("parameter '%s' is there with another %s; share it with the same, or give this \z
+      one another name"):format(p.name, key) }
+end
+
+
+local function is_equal(a, b)
+  return a == b or type(a) == "table" and type(b) == "table" and a.equals and a:equals(b)
+end
+
+
 -- Checks that a parameter is what is asked for, and fills in what was not known.
-local function agree(self, p, given)
+local function agree(p, given)
   for key, want in pairs(given) do
     local have = p[key]
-    if key == "shape" and have then
-      local shape = #want == #have and Parameter._merged_shape(have, want)
-      if shape then
-        rawset(p, "_shape", shape)
-      end
-      have, want = shape and true, true
-    elseif key == "init" and type(have) == "table" and type(want) == "table" and have.equals then
-      have = have:equals(want) and want or have
-    end
     if have == nil then
       p[key] = want
-    elseif have ~= want then
-      Error.raise{ code = "value", func = "ParameterDict:get", argument = key,
-        expected = Error.show(p[key]), got = Error.show(given[key]),
-        message = ("parameter '%s' is there with another %s; share it with the same, or give this \z
-          one another name"):format(p.name, key) }
+    elseif key == "shape" then
+      local shape = #want == #have and Parameter._merged_shape(have, want)
+      if not shape then
+        fail_disagree(p, key, want)
+      end
+      rawset(p, "_shape", shape)
+    elseif not is_equal(have, want) then
+      fail_disagree(p, key, want)
     end
   end
   return p
@@ -202,7 +210,7 @@ function ParameterDict:get(...)
   for _, key in ipairs(FIXED) do
     a[key] = nil
   end
-  return agree(self, p, a)
+  return agree(p, a)
 end
 
 
@@ -285,8 +293,8 @@ end
 
 -- All at once -------------------------------------------------------------------------------------
 
-local INITIALIZE = args.form("ParameterDict:initialize", { { "init", "any?" }, { "ctx", "any?" },
-  { "verbose", "boolean", false }, { "force_reinit", "boolean", false } })
+local INITIALIZE = args.form("ParameterDict:initialize", { { "init", "any?" },
+  { "ctx", "contexts?" }, { "verbose", "boolean", false }, { "force_reinit", "boolean", false } })
 
 --- Initializes all parameters; each one's own initializer wins over the given one.
 -- @tparam[opt] table options init = `ty.init.Uniform()`, ctx (a context or a list of them; the
@@ -311,7 +319,7 @@ function ParameterDict:zero_grad()
 end
 
 
-local RESET = args.form("ParameterDict:reset_ctx", { list = true, { "ctx", "any" } })
+local RESET = args.form("ParameterDict:reset_ctx", { list = true, { "ctx", "contexts" } })
 
 --- Moves all parameters to other devices.
 -- @param ctx a context or a list of them
@@ -346,6 +354,58 @@ function ParameterDict:setattr(field, value)
   for _, p in ipairs(self:values()) do
     p[field] = value
   end
+end
+
+
+-- Files -------------------------------------------------------------------------------------------
+
+local SAVE = args.form("ParameterDict:save", { { "filename", "text" },
+  { "strip_prefix", "text", "" } })
+
+-- A name without a prefix; another name is E(value).
+local function stripped(name, prefix, func, argument)
+  if name:sub(1, #prefix) ~= prefix then
+    Error.raise{ code = "value", func = func, argument = argument, expected = prefix .. "...",
+      got = name, message = ("parameter '%s' does not begin with '%s'; it may be shared with \z
+        another block; save_parameters writes names by structure"):format(name, prefix) }
+  end
+  return name:sub(#prefix + 1)
+end
+
+
+--- Writes the parameters under their names.
+-- @string filename
+-- @tparam[opt] table options strip_prefix = "": what names are written without
+function ParameterDict:save(...)
+  local a, list = SAVE(...), {}
+  for i, p in ipairs(self:values()) do
+    list[i] = { stripped(p.name, a.strip_prefix, "ParameterDict:save", "strip_prefix"), p }
+  end
+  parameter_files.write(a.filename, list)
+end
+
+
+local LOAD_OPTIONS = tables.copied(parameter_files.LOAD)
+LOAD_OPTIONS[#LOAD_OPTIONS + 1] = { "restore_prefix", "text", "" }
+
+local LOAD = args.form("ParameterDict:load", LOAD_OPTIONS)
+
+--- Reads parameters by name. Names that are missing here or in the file are E(`name`); nothing is
+-- changed on an error.
+-- @string filename
+-- @tparam[opt] table options ctx, allow_missing = false, ignore_extra = false, restore_prefix = "":
+--   what the names of the file are to begin with, cast_dtype = false, dtype_source = "current" or
+--   "saved"
+function ParameterDict:load(...)
+  local a, list, loaded = LOAD(...), {}, {}
+  for i, p in ipairs(self:values()) do
+    stripped(p.name, a.restore_prefix, "ParameterDict:load", "restore_prefix")
+    list[i] = { p.name, p }
+  end
+  for name, x in pairs((parameter_files.read(a.filename, "ParameterDict:load"))) do
+    loaded[a.restore_prefix .. name] = x
+  end
+  parameter_files.apply(a.filename, loaded, list, a, "ParameterDict:load")
 end
 
 
