@@ -68,9 +68,9 @@ end
 
 local spec, id = ffi.new("ty_batch_spec"), ffi.new("int64_t[1]")
 
--- Hands a batch to the threads. given: lists of arrays by sample, nil where the recipe has an
+-- Hands a batch to the threads. given: lists of arrays by sample, nil where the source has an
 -- origin.
-local function submit(self, batch, recipe, given, seed, stack)
+local function submit(self, batch, source, given, seed, stack)
   local n = #batch.origin
   local numbers = ffi.new("int64_t[?]", n, batch.origin)
   local arrays
@@ -83,7 +83,7 @@ local function submit(self, batch, recipe, given, seed, stack)
       end
     end
   end
-  spec.recipe, spec.sample, spec.given, spec.n = recipe, numbers, arrays, n
+  spec.source, spec.sample, spec.given, spec.n = source, numbers, arrays, n
   spec.position, spec.seed, spec.epoch, spec.stack = batch.position, seed, self.epoch,
     stack and 1 or 0
   local code = C.ty_loader_submit(self.native, spec, id)
@@ -92,7 +92,7 @@ local function submit(self, batch, recipe, given, seed, stack)
     code = C.ty_loader_submit(self.native, spec, id)
   end
   check(code, FUNC)
-  batch.id, batch.recipe = id[0], recipe
+  batch.id, batch.source = id[0], source
 end
 
 
@@ -127,7 +127,7 @@ end
 
 -- Whether the first stage is the last one, too.
 local function is_whole(self)
-  return self.plan.recipe and #self.plan.middle == 0 and #self.plan.suffix == 0
+  return self.plan.source and #self.plan.middle == 0 and #self.plan.suffix == 0
     and not self.loader._batchify
 end
 
@@ -148,8 +148,8 @@ end
 
 local function begin_batch(self, batch, list)
   read_numbers(self, batch, list)
-  if self.plan.recipe then
-    submit(self, batch, self.plan.recipe, nil, self.seed, is_whole(self))
+  if self.plan.source then
+    submit(self, batch, self.plan.source, nil, self.seed, is_whole(self))
     batch.stage = "origin"
   else
     batch.stage = "middle"
@@ -230,7 +230,7 @@ end
 
 local function make_sample(self, batch, k)
   local list
-  if self.plan.recipe then
+  if self.plan.source then
     list = read_sample(self, batch, k, self.plan.fields)
   else
     list = collect(self.plan.dataset:get(batch.origin[k]))
@@ -295,13 +295,13 @@ end
 
 -- Lets the threads make the batch of arrays that Lua made.
 local function submit_samples(self, batch, steps)
-  local recipe = plan.recipe()
+  local source = plan.source()
   for _ = 1, #batch.given do
-    check(C.ty_recipe_given(recipe), FUNC)
+    check(C.ty_source_given(source), FUNC)
   end
   if #steps > 0 then
     local list, n = plan.native_steps(steps)
-    check(C.ty_recipe_steps(recipe, 0, list, n), FUNC)
+    check(C.ty_source_steps(source, 0, list, n), FUNC)
   end
   local given = {}
   for k, list in ipairs(batch.samples) do
@@ -311,7 +311,7 @@ local function submit_samples(self, batch, steps)
     end
   end
   batch.stacked = not self.loader._batchify
-  submit(self, batch, recipe, given, self.suffix_seed, batch.stacked)
+  submit(self, batch, source, given, self.suffix_seed, batch.stacked)
   batch.stage = "suffix"
 end
 

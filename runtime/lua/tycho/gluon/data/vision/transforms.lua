@@ -87,8 +87,10 @@ end
 
 
 -- A class of transforms.
--- base: Block or HybridBlock; spec: parameters in order; read(self, a): checks and keeps them;
--- arguments(spec, ...): what the form gets of the constructor's; change(self, x): the new image; steps(self, add): add(kind, values ...) native steps, may be nil
+-- base: Block or HybridBlock; spec: parameters in order. Of t: read(self, a) checks and keeps them;
+-- arguments(spec, ...), where it is there: what the form gets of the constructor's; change(self, x)
+-- gives the new image; steps(self, add), where it is there, calls add(kind, values ...) for each
+-- native step.
 local function define(name, base, spec, t)
   local T = base:extend(name)
   local form = form_of("transforms." .. name, spec)
@@ -172,7 +174,8 @@ end
 --- To another size; keep_ratio: a number is the shorter side. Options size, keep_ratio = false,
 -- interpolation = 1 (0 to 4, as in `ty.image`).
 -- @function Resize
-define("Resize", HybridBlock, { list = true, SIZE, { "keep_ratio", "boolean", false }, INTERPOLATION }, {
+define("Resize", HybridBlock, { list = true, SIZE, { "keep_ratio", "boolean", false },
+  INTERPOLATION }, {
   read = function(self, a)
     self._w, self._h = size_of(self, a.size)
     self._one = type(a.size) == "number" or #a.size == 1
@@ -240,8 +243,8 @@ define("CenterCrop", Block, { list = true, SIZE, INTERPOLATION }, {
 --- A window anywhere, of an image with a border of `pad` pixels (a number, or {above, below, left,
 -- right}). Options size, pad, pad_value = 0, interpolation = 1.
 -- @function RandomCrop
-define("RandomCrop", Block, { list = true, SIZE, { "pad", "number|shape?" }, { "pad_value", "number", 0 },
-  INTERPOLATION }, {
+define("RandomCrop", Block, { list = true, SIZE, { "pad", "number|shape?" },
+  { "pad_value", "number", 0 }, INTERPOLATION }, {
   read = function(self, a)
     read_size(self, a)
     local p = a.pad
@@ -276,8 +279,8 @@ end
 --- A window of random area and proportions, resized. Options size, scale = {0.08, 1} of the area,
 -- ratio = {3/4, 4/3} of width to height, interpolation = 1.
 -- @function RandomResizedCrop
-define("RandomResizedCrop", Block, { list = true, SIZE, { "scale", "number|list", { 0.08, 1 } },
-  { "ratio", "list", { 3 / 4, 4 / 3 } }, INTERPOLATION }, {
+define("RandomResizedCrop", Block, { list = true, SIZE,
+  { "scale", "number|list", { 0.08, 1 } }, { "ratio", "list", { 3 / 4, 4 / 3 } }, INTERPOLATION }, {
   read = function(self, a)
     read_size(self, a)
     self._from, self._to = range_of(self, a.scale, "scale")
@@ -493,8 +496,8 @@ local function flag(v)
 end
 
 
---- Turned about the middle by an angle, counter-clockwise; float32, channels first. zoom_in: nothing
--- from outside is seen; zoom_out: all of the image is seen. Options rotation_degrees,
+--- Turned about the middle by an angle, counter-clockwise; float32, channels first. zoom_in:
+-- nothing from outside is seen; zoom_out: all of the image is seen. Options rotation_degrees,
 -- zoom_in = false, zoom_out = false.
 -- @function Rotate
 define("Rotate", Block, { { "rotation_degrees", "number" }, ZOOM_IN, ZOOM_OUT }, {
