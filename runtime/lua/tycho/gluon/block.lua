@@ -26,6 +26,7 @@ local name_scope = require "tycho.gluon.name_scope"
 local Parameter = require "tycho.gluon.parameter"
 local ParameterDict = require "tycho.gluon.parameter_dict"
 local parameter_files = require "tycho.gluon.parameter_files"
+local recording = require "tycho.ndarray.recording"
 local values = require "tycho.core.values"
 
 local getmetatable, print, rawget, rawset, select, type =
@@ -294,9 +295,9 @@ local function warn_of_lists(self)
       for _, member in next, v do
         if is_a(member, Block) and not registered[member] then
           warned[self] = true
-          log:warning("%s: the blocks in the table '%s' are not registered, and their parameters "
-            .. "not collected; use nn.Sequential, or register_child", self.class_name,
-            tostring(key))
+          log:warning(("%s: the blocks in the table '%s' are not registered, and their parameters \z
+            not collected; use nn.Sequential, or register_child"):format(self.class_name,
+            tostring(key)))
           return
         end
       end
@@ -422,6 +423,9 @@ end
 
 
 local call_forward = location.runner(function(self, ...)
+  if recording.on then
+    return location.results(location.recorded(self.forward, self, ...))
+  end
   return location.results(self:forward(...))
 end)
 

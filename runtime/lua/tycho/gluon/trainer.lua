@@ -225,6 +225,9 @@ local function tell_store(self)
     if known == nil and p:_is_ready() then
       stores.initialize(kv, { p:list_data() }, { [p.name] = p:list_data()[1] }, { p.name },
         self._on_store)
+      if not self._on_store and kv.num_workers > 1 then
+        kv:pull(p.name, { out = p:list_data() })           -- all ranks begin alike
+      end
       self._versions[p.name] = version
     elseif known and known ~= version and self._on_store and kv._put then
       kv:_put(p.name, p:list_data()[1])
@@ -344,7 +347,7 @@ end
 
 --- Takes a step: sums gradients over devices and ranks, divides them by the batch size, updates. A
 -- gradient that backward has not written since the last step is E(`state`), and nothing is updated.
--- @number batch_size rows of all devices of this rank
+-- @number batch_size rows that make up one gradient, of all devices and ranks
 -- @tparam[opt] table options ignore_stale_grad = false: parameters with such gradients are passed
 --   over
 function Trainer:step(...)
