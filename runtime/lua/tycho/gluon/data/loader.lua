@@ -565,7 +565,7 @@ local LOADER = args.form(FUNC, {
   { "sampler", "any?" }, { "last_batch", "text?" }, { "batch_sampler", "any?" },
   { "batchify_fn", "function?" }, { "num_workers", "integer", 0 },
   { "pin_memory", "boolean", false }, { "pin_device_id", "integer", 0 },
-  { "prefetch", "integer?" }, { "timeout", "number", 120 }, { "thread_pool", "boolean?" },
+  { "prefetch", "integer?" }, { "timeout", "number", 120 },
 })
 
 local function bad_value(argument, message, got, expected)
