@@ -100,10 +100,10 @@ static bool value_fits(const ty_tensor *stacked, const ty_desc *d)
 static int value_store(
     struct ty_loader *l, struct loader_batch *b, int64_t i, int f, const struct sample_value *v)
 {
-  int64_t place = i * b->source->fields + f;
+  int64_t offset = i * b->source->fields + f;
   size_t bytes = value_bytes(&v->d);
-  b->desc[place] = v->d;
-  b->desc[place].device = TY_CPU;
+  b->desc[offset] = v->d;
+  b->desc[offset].device = TY_CPU;
   if (b->stack) {
     ty_tensor *stacked;
     TRY(batch_stacked(l, b, f, &v->d, &stacked));
@@ -114,11 +114,11 @@ static int value_store(
     return TY_OK;
   }
   if (!v->d.ndim) {
-    dtype_convert(&b->number[place], TY_F64, v->p, v->d.dtype, 1);
+    dtype_convert(&b->number[offset], TY_F64, v->p, v->d.dtype, 1);
     return TY_OK;
   }
-  TRY(ty_tensor_new(&b->desc[place], &b->own[place]));
-  memcpy(tensor_at(b->own[place]), v->p, bytes);
+  TRY(ty_tensor_new(&b->desc[offset], &b->own[offset]));
+  memcpy(tensor_at(b->own[offset]), v->p, bytes);
   return TY_OK;
 }
 
@@ -470,9 +470,9 @@ int ty_loader_field(
   NEED(done, TY_ESTATE, "batch %lld is not ready", (long long)id);
   NEED(field >= 0 && field < b->source->fields && row >= -1 && row < b->n && b->stack == (row < 0),
       TY_EINDEX, "batch %lld has no field %d, row %lld", (long long)id, field, (long long)row);
-  int64_t place = row * b->source->fields + field;
-  *out = b->stack ? b->stacked[field] : b->own[place];
-  if (!*out) *number = b->number[place];
+  int64_t offset = row * b->source->fields + field;
+  *out = b->stack ? b->stacked[field] : b->own[offset];
+  if (!*out) *number = b->number[offset];
   return *out ? ty_tensor_keep(*out) : TY_OK;
 }
 

@@ -34,8 +34,8 @@ local select, unpack = select, unpack
 local FUNC = "gluon.data.DataLoader"
 local WAIT_MS = 100                                      -- between looks for Ctrl-C
 
--- What a batch's own function draws follows from a place that no sample has.
-local BATCH_PLACE = 2 ^ 48
+-- What a batch's own function draws follows from a position that no sample has.
+local BATCH_POSITION = 2 ^ 48
 
 
 -- Epochs ------------------------------------------------------------------------------------------
@@ -335,8 +335,8 @@ local function call_batchify(self, batch)
   for k, list in ipairs(batch.samples) do
     samples[k] = packed(list)
   end
-  batch.fields = stream.with(self.suffix_seed, self.epoch, BATCH_PLACE + batch.position, collect_of,
-    self.loader._batchify, samples)
+  batch.fields = stream.with(self.suffix_seed, self.epoch, BATCH_POSITION + batch.position,
+    collect_of, self.loader._batchify, samples)
 end
 
 
@@ -631,7 +631,7 @@ function DataLoader:init(...)
     bad_value("num_workers", "bad 'num_workers'", a.num_workers, "0 or more")
   elseif a.prefetch and a.prefetch < 0 then
     bad_value("prefetch", "bad 'prefetch'", a.prefetch, "0 or more")
-  elseif not (a.timeout > 0) then
+  elseif a.timeout ~= a.timeout or a.timeout <= 0 then
     bad_value("timeout", "bad 'timeout'", a.timeout, "seconds above 0")
   end
   self._workers, self._prefetch = a.num_workers, a.prefetch or 2 * a.num_workers

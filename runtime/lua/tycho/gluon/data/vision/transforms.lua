@@ -307,14 +307,14 @@ end
 
 
 -- The operator flips every second time.
-local function flipper(always, random)
+local function flipper(always, at_random)
   return steps_or(function(self, x)
     if self._p >= 1 then
       return F.image[always](x)
     elseif self._p <= 0 then
       return x
     elseif self._p == 0.5 then
-      return F.image[random](x)
+      return F.image[at_random](x)
     end
     return on_host(self, x)
   end)
@@ -338,13 +338,18 @@ define("RandomFlipTopBottom", HybridBlock, { P }, {
 
 -- Colours -----------------------------------------------------------------------------------------
 
+local function check_part(self, argument, v)
+  if v ~= v or v < 0 then
+    bad_value(self, argument, "0 or more", v)
+  end
+end
+
+
 local function factors(name, parameter, step, operator)
   define(name, HybridBlock, { { parameter, "number" } }, {
     read = function(self, a)
       local part = a[parameter]
-      if not (part >= 0) then
-        bad_value(self, parameter, "0 or more", part)
-      end
+      check_part(self, parameter, part)
       self._least, self._most = math.max(0, 1 - part), 1 + part
     end,
     change = steps_or(function(self, x)
@@ -379,9 +384,7 @@ define("RandomColorJitter", HybridBlock, { { "brightness", "number", 0 },
   { "contrast", "number", 0 }, { "saturation", "number", 0 }, { "hue", "number", 0 } }, {
   read = function(self, a)
     for _, name in ipairs{ "brightness", "contrast", "saturation", "hue" } do
-      if not (a[name] >= 0) then
-        bad_value(self, name, "0 or more", a[name])
-      end
+      check_part(self, name, a[name])
     end
     self._b, self._c, self._s, self._h = a.brightness, a.contrast, a.saturation, a.hue
   end,
@@ -397,9 +400,7 @@ define("RandomColorJitter", HybridBlock, { { "brightness", "number", 0 },
 -- @function RandomLighting
 define("RandomLighting", HybridBlock, { { "alpha", "number" } }, {
   read = function(self, a)
-    if not (a.alpha >= 0) then
-      bad_value(self, "alpha", "0 or more", a.alpha)
-    end
+    check_part(self, "alpha", a.alpha)
     self._alpha = a.alpha
   end,
   change = steps_or(function(self, x)
