@@ -20,6 +20,7 @@ local next = iterate.next
 local args = require "tycho.core.args"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
+local left_out = require "tycho.gluon.left_out"
 local location = require "tycho.gluon.location"
 local log = require "tycho.core.log"
 local name_scope = require "tycho.gluon.name_scope"
@@ -677,6 +678,14 @@ function Block:__tostring()
   end
   return self.class_name .. "(\n" .. table.concat(lines, "\n") .. "\n)"
 end
+
+
+left_out.add(Block, "Block", ":", {
+  save = "save_parameters writes the parameters, export the network with them",
+  load = "load_parameters reads what save_parameters wrote, SymbolBlock.imports what export wrote",
+  save_params = "save_parameters has its place",
+  load_params = "load_parameters has its place",
+})
 
 
 return Block

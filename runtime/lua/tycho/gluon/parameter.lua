@@ -15,6 +15,7 @@ local context = require "tycho.core.context"
 local devices = require "tycho.gluon.devices"
 local Error = require "tycho.core.error"
 local init = require "tycho.initializer"
+local left_out = require "tycho.gluon.left_out"
 local log = require "tycho.core.log"
 local nd = require "tycho.ndarray"
 local sym = require "tycho.symbol.symbol"
@@ -203,12 +204,19 @@ local function copies_on(ctx, x, keep)
 end
 
 
+-- Fills the array by an initializer. It is asked for a weight, whatever the parameter's name is;
+-- one that has no rule of its own for these (Mixed, Load) goes by the name.
 local function fill(self, how, default, x)
   local desc = init.InitDesc(self.name, {}, default)
-  if how._init_weight then
-    how:_init_weight(desc, x)
+  local rule = how._init_weight
+  if rule and rule ~= init.Initializer._init_weight then
+    rule(how, desc, x)
   else
     how(desc, x)
+  end
+  if rawget(default, "_verbose") then
+    log:info(("Initialized %s as %s: %s"):format(self.name, tostring(how),
+      tostring(default._print_func(x))))
   end
 end
 
@@ -337,6 +345,19 @@ function Parameter:data(where)
   Error.raise{ code = "type", func = "Parameter:data", argument = "where",
     expected = "a context, an NDArray, a Symbol or nothing", got = Error.kind(where),
     message = "bad 'where'" }
+end
+
+
+--- The arrays themselves, not to be changed (not for users).
+-- @string func for errors
+function Parameter:_arrays(func)
+  return rawget(self, "_data") or fail_data(self, func)
+end
+
+
+--- A number that is another one when the arrays, or values that were set, are (not for users).
+function Parameter:_values_version()
+  return rawget(self, "_version")
 end
 
 
@@ -566,7 +587,9 @@ function Parameter:reset_ctx(...)
 end
 
 
-local of_variable = setmetatable({}, { __mode = "k" })   -- node of a variable -> its parameter
+-- Node of a variable -> its parameter. The parameter holds its variable, so neither may be held
+-- here.
+local of_variable = setmetatable({}, { __mode = "kv" })
 
 --- The parameter of a variable's node, or nil (not for users).
 function Parameter._of_variable(n)
@@ -712,6 +735,12 @@ function Parameter.__newindex(self, key, v)
   end
   write(self, v)
 end
+
+
+left_out.add(Parameter, "Parameter", ":", {
+  row_sparse_data = "storage is dense; data(x) gives the whole array",
+  list_row_sparse_data = "storage is dense; list_data() gives the whole arrays",
+})
 
 
 return Parameter

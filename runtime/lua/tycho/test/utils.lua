@@ -22,7 +22,7 @@ local random = require "tycho.test.random"
 local utils = {}
 
 for _, part in ipairs{ defaults, require "tycho.test.compare", require "tycho.test.gradient",
-    require "tycho.test.check", require "tycho.test.consistency" } do
+    require "tycho.test.check", require "tycho.test.consistency", require "tycho.test.recorded" } do
   for name, value in pairs(part) do
     utils[name] = value
   end
