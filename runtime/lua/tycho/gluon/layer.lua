@@ -1,0 +1,173 @@
+--- What built-in layers, losses and cells share: a constructor with a form, and texts as the
+-- reference writes them.
+--
+--     local Dropout = layer.extend(HybridBlock, "nn.Dropout",
+--       { { "rate", "number" }, { "axes", "shape", {} } })
+--     function Dropout:set_up(a) self._rate = a.rate end
+--
+-- @module tycho.gluon.layer
+
+local args = require "tycho.core.args"
+local attrs = require "tycho.core.attrs"
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
+
+local layer = {}
+
+
+-- Classes -----------------------------------------------------------------------------------------
+
+-- What every block's constructor takes by name; the block has read them before `init` runs.
+local COMMON = { "*", { "prefix", "any?" }, { "params", "any?" } }
+
+
+--- A subclass whose `init` reads the arguments of its form and calls `set_up(self, a)`.
+-- @tparam table base
+-- @string func public name, "nn.Dense"; the class is named by what follows the last dot
+-- @tparam table spec parameters of its form
+-- @treturn table class
+function layer.extend(base, func, spec)
+  local class = base:extend(func:match("[^.]+$"))
+  local whole = { list = spec.list, advice = spec.advice }
+  for _, entries in ipairs{ spec, COMMON } do
+    for _, entry in ipairs(entries) do
+      whole[#whole + 1] = entry
+    end
+  end
+  local form = args.form(func, whole)
+  function class:init(...)
+    class.set_up(self, form(...))
+  end
+  return class
+end
+
+
+--- A copy of a form's spec with more parameters after it.
+-- @tparam table spec
+-- @tparam table more
+-- @treturn table
+function layer.joined(spec, more)
+  local list = {}
+  for _, entries in ipairs{ spec, more } do
+    for _, entry in ipairs(entries) do
+      list[#list + 1] = entry
+    end
+  end
+  return list
+end
+
+
+-- Checks ------------------------------------------------------------------------------------------
+
+--- A size per axis from a number or a list of sizes; another length is E(value).
+-- @string func
+-- @string argument
+-- @tparam {int,...} sizes as the type "shape" gives them: a number is a list of one
+-- @int dims
+-- @treturn {int,...}
+function layer.sizes(func, argument, sizes, dims)
+  if #sizes == 1 and dims > 1 then
+    local all = {}
+    for axis = 1, dims do
+      all[axis] = sizes[1]
+    end
+    return all
+  elseif #sizes ~= dims then
+    Error.raise{ code = "value", func = func, argument = argument, got = sizes,
+      expected = ("a number or %d number%s"):format(dims, dims > 1 and "s" or ""),
+      message = ("bad '%s'"):format(argument) }
+  end
+  return sizes
+end
+
+
+--- Raises E(value) unless a text is one of those accepted.
+-- @string func
+-- @string argument
+-- @string text
+-- @tparam {string,...} accepted
+-- @treturn string text
+function layer.word(func, argument, text, accepted)
+  for _, word in ipairs(accepted) do
+    if word == text then
+      return text
+    end
+  end
+  Error.raise{ code = "value", func = func, argument = argument, got = Error.kind(text),
+    expected = table.concat(accepted, " or "), candidates = Error.nearest(text, accepted),
+    message = ("bad '%s'"):format(argument) }
+end
+
+
+--- Raises E(unsupported) for `sparse_grad = true`.
+-- @string func
+-- @bool given
+function layer.refuse_sparse(func, given)
+  if given then
+    Error.raise{ code = "unsupported", func = func, argument = "sparse_grad",
+      message = "there is no sparse storage; leave sparse_grad out: the gradient is dense" }
+  end
+end
+
+
+-- Texts -------------------------------------------------------------------------------------------
+
+--- A value as the reference shows it: `(2, 2)`, `(3,)`, `True`, `None`, `1e-05`.
+-- @param v list, boolean, number, text or nil
+-- @treturn string
+function layer.show(v)
+  if v == nil then
+    return "None"
+  elseif type(v) == "boolean" then
+    return v and "True" or "False"
+  elseif type(v) == "table" and getmetatable(v) == nil then
+    local parts = {}
+    for i, each in ipairs(v) do
+      parts[i] = layer.show(each)
+    end
+    return "(" .. table.concat(parts, ", ") .. (#v == 1 and ",)" or ")")
+  elseif type(v) == "number" then
+    return attrs.text(v)
+  end
+  return tostring(v)
+end
+
+
+--- A number as the reference shows a float: `1.0` for 1.
+-- @number[opt] v
+-- @treturn string
+function layer.show_real(v)
+  return type(v) == "number" and v == math.floor(v) and v - v == 0 and ("%.1f"):format(v)
+    or layer.show(v)
+end
+
+
+--- Sizes before and after a layer: `None -> 4` while the first is unknown.
+-- @param from number, 0 or nil: unknown
+-- @param to
+-- @treturn string
+function layer.mapping(from, to)
+  return ("%s -> %s"):format(layer.show(from ~= 0 and from or nil), layer.show(to))
+end
+
+
+--- Sets what `tostring` gives of a class's objects and of its subclasses'.
+-- @tparam table class
+-- @func describe object -> text
+function layer.describe(class, describe)
+  class.__tostring = describe
+end
+
+
+--- Indents all lines of a text but the first by two blanks.
+-- @string text
+-- @treturn string
+function layer.indent(text)
+  return (text:gsub("\n", "\n  "))
+end
+
+
+--- Whether x is a block of a class.
+layer.is_a = Class.is_a
+
+return layer
