@@ -166,14 +166,19 @@ end
 HybridBlock._run_trace = run_trace
 
 
--- Makes own parameters that wait for their shapes, which a trace tells.
+-- Makes own parameters that wait for their shapes, which a trace tells. False: one is not
+-- initialized yet.
 local function get_ready(self, ...)
-  local waiting = false
+  local waiting, missing = false, false
+  local function look(p)
+    local deferred = rawget(p, "_deferred") ~= nil
+    waiting, missing = waiting or deferred, missing or not (deferred or p:_is_ready())
+  end
   for _, p in ipairs(self._params:values()) do
-    waiting = waiting or rawget(p, "_deferred") ~= nil
+    look(p)
   end
   for _, own in ipairs(self._own) do
-    waiting = waiting or rawget(own.param, "_deferred") ~= nil
+    look(own.param)
   end
   if waiting then
     local flat, structure = nested.flatten(select("#", ...), { ... }, self.class_name)
@@ -181,6 +186,7 @@ local function get_ready(self, ...)
     trace.infer_shapes(t, flat, self.class_name)
     trace.finish(t)
   end
+  return not missing
 end
 
 
@@ -198,8 +204,7 @@ function HybridBlock:_run(...)
   elseif rawget(self, "_active") then
     return run_trace(self, ...)
   elseif rawget(self, "_ready") ~= self._params:len() then
-    get_ready(self, ...)
-    rawset(self, "_ready", self._params:len())
+    rawset(self, "_ready", get_ready(self, ...) and self._params:len() or nil)
   end
   return self:forward(...)
 end
