@@ -96,7 +96,7 @@ end
 
 local FORM = args.form("gluon.Parameter", {
   { "name", "text" }, { "grad_req", "any", "write" }, { "shape", "shape?" },
-  { "dtype", "dtype", "float32" }, { "lr_mult", "number", 1 }, { "wd_mult", "number", 1 },
+  { "dtype", "dtype?" }, { "lr_mult", "number", 1 }, { "wd_mult", "number", 1 },
   { "init", "any?" }, { "allow_deferred_init", "boolean", false },
   { "differentiable", "boolean", true }, { "stype", "any?" }, { "grad_stype", "any?" },
 })
@@ -116,7 +116,8 @@ function Parameter:init(...)
   rawset(self, "_differentiable", a.differentiable)
   rawset(self, "_grad_req", a.differentiable and a.grad_req or "null")
   rawset(self, "_shape", a.shape)
-  rawset(self, "_dtype", a.dtype)
+  rawset(self, "_dtype", a.dtype or "float32")
+  rawset(self, "_default_dtype", a.dtype == nil)
   rawset(self, "_lr_mult", a.lr_mult)
   rawset(self, "_wd_mult", a.wd_mult)
   rawset(self, "_init", a.init)
@@ -129,14 +130,19 @@ end
 -- `_deferred` (what initialize was called with, while a size is unknown), `_var`.
 
 
---- "Parameter dense0_weight (shape=(3, 0), dtype=float32)"
+-- What the reference shows of a dtype that was not given.
+local DEFAULT_DTYPE_TEXT = "<class 'numpy.float32'>"
+
+--- The reference's text: "Parameter dense0_weight (shape=(3, 0), dtype=float32)".
 function Parameter:__tostring()
   local shape = self._shape
   local text = "None"
   if shape then
     text = "(" .. table.concat(shape, ", ") .. (#shape == 1 and ",)" or ")")
   end
-  return ("%s %s (shape=%s, dtype=%s)"):format(self.class_name, self.name, text, self._dtype)
+  local dtype = self._default_dtype and self._dtype == "float32" and DEFAULT_DTYPE_TEXT
+    or self._dtype
+  return ("%s %s (shape=%s, dtype=%s)"):format(self.class_name, self.name, text, dtype)
 end
 
 
@@ -493,6 +499,7 @@ function Parameter:cast(dtype)
     return
   end
   rawset(self, "_dtype", dtype)
+  rawset(self, "_default_dtype", false)
   rawset(self, "_var", nil)
   local old = rawget(self, "_data")
   if not old then
