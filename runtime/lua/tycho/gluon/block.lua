@@ -20,6 +20,7 @@ local next = iterate.next
 local args = require "tycho.core.args"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
+local location = require "tycho.gluon.location"
 local log = require "tycho.core.log"
 local name_scope = require "tycho.gluon.name_scope"
 local Parameter = require "tycho.gluon.parameter"
@@ -27,7 +28,8 @@ local ParameterDict = require "tycho.gluon.parameter_dict"
 local parameter_files = require "tycho.gluon.parameter_files"
 local values = require "tycho.core.values"
 
-local getmetatable, rawget, rawset, select, type = getmetatable, rawget, rawset, select, type
+local getmetatable, print, rawget, rawset, select, type =
+  getmetatable, print, rawget, rawset, select, type
 local is_a, is_plain = Class.is_a, values.is_plain
 
 --- The base of layers and networks. Fields, read-only: prefix, name (the prefix without its last
@@ -419,9 +421,16 @@ local function call_hooked(self, run, ...)
 end
 
 
+local call_forward = location.runner(function(self, ...)
+  return location.results(self:forward(...))
+end)
+
+-- Runs forward; errors find out from here which block is running.
+Block._call_forward = call_forward
+
 -- What a class does between its hooks.
 function Block:_run(...)
-  return self:forward(...)
+  return call_forward(self, ...)
 end
 
 
@@ -598,6 +607,43 @@ function Block:hybridize(...)
   forget(self)
   for _, child in ipairs(self._children) do
     child.block:hybridize(...)
+  end
+end
+
+
+local OP_HOOK = args.form("Block:register_op_hook", { { "callback", "function" },
+  { "monitor_all", "boolean", false } })
+
+Block._op_hook_options = OP_HOOK
+
+--- Has f(name, array) called for the outputs of every operator of the hybrid blocks inside, as the
+-- callback of a Monitor is; with monitor_all for the inputs, too.
+-- @tparam function f
+-- @tparam[opt] table options monitor_all = false
+function Block:register_op_hook(...)
+  OP_HOOK(...)
+  for _, child in ipairs(self._children) do
+    child.block:register_op_hook(...)
+  end
+end
+
+
+--- Runs the block on inputs, and prints a table of its layers: output shapes, numbers of
+-- parameters. Blocks that are hybridized are E(`state`).
+-- @param ... inputs
+-- @treturn string the table
+function Block:summary(...)
+  local text = require "tycho.gluon.summary"(self, ...)
+  print(text)
+  return text
+end
+
+
+--- Frees the parameters' arrays and what was traced now, without waiting for the collector.
+function Block:free()
+  forget(self)
+  for _, p in ipairs(self:collect_params():values()) do
+    p:_free()
   end
 end
 

@@ -151,7 +151,7 @@ local function run_trace(self, ...)
     check_shapes(self, t, flat)
   end
   if not t.plan then
-    return self:forward(...)
+    return self._call_forward(self, ...)
   end
   local results = replay.run(t.plan, flat, self.class_name, rawget(self, "_watch"))
   if t.structure == "." then
@@ -166,19 +166,17 @@ end
 HybridBlock._run_trace = run_trace
 
 
--- Makes own parameters that wait for their shapes, which a trace tells. False: one is not
--- initialized yet.
+-- Makes own parameters that wait for their shapes, which a trace tells. Notes when there is nothing
+-- more to make.
 local function get_ready(self, ...)
-  local waiting, missing = false, false
-  local function look(p)
-    local deferred = rawget(p, "_deferred") ~= nil
-    waiting, missing = waiting or deferred, missing or not (deferred or p:_is_ready())
-  end
-  for _, p in ipairs(self._params:values()) do
-    look(p)
-  end
+  local list = self._params:values()
   for _, own in ipairs(self._own) do
-    look(own.param)
+    list[#list + 1] = own.param
+  end
+  local waiting, ready = false, true
+  for _, p in ipairs(list) do
+    waiting = waiting or rawget(p, "_deferred") ~= nil
+    ready = ready and p:_is_ready()
   end
   if waiting then
     local flat, structure = nested.flatten(select("#", ...), { ... }, self.class_name)
@@ -186,27 +184,26 @@ local function get_ready(self, ...)
     trace.infer_shapes(t, flat, self.class_name)
     trace.finish(t)
   end
-  return not missing
+  rawset(self, "_ready", ready and self._params:len() or nil)
 end
 
 
 -- Calls -------------------------------------------------------------------------------------------
 
 -- What the block does with symbols.
-function HybridBlock:_symbolic(...)
-  return self:forward(...)
-end
+HybridBlock._symbolic = Block._call_forward
+
 
 
 function HybridBlock:_run(...)
   if class_of(self, ...) == Symbol then
     return trace.symbolic(self, ...)
-  elseif rawget(self, "_active") then
+  elseif rawget(self, "_active") or rawget(self, "_watch") then
     return run_trace(self, ...)
   elseif rawget(self, "_ready") ~= self._params:len() then
-    rawset(self, "_ready", get_ready(self, ...) and self._params:len() or nil)
+    get_ready(self, ...)
   end
-  return self:forward(...)
+  return self._call_forward(self, ...)
 end
 
 
@@ -229,6 +226,31 @@ function HybridBlock:hybridize(...)
   rawset(self, "_active", a.active or nil)
   rawset(self, "_static_shape", a.static_shape or nil)
   Block.hybridize(self, ...)
+end
+
+
+-- What an operator hook gets: outputs by name, with `all` inputs before them.
+local function watcher(f, all)
+  return function(step, slots)
+    local n = step.node
+    for k, slot in ipairs(all and step.inputs or {}) do
+      local input = n.inputs[k]
+      f(input[1].op and ("%s_input%d"):format(n.name, k - 1) or input[1].name, slots[slot])
+    end
+    for k, slot in ipairs(step.outputs) do
+      f(node.output_name(n, k - 1), slots[slot])
+    end
+  end
+end
+
+
+--- As of Block. While there is a hook, the block runs operator by operator.
+-- @tparam function f
+-- @tparam[opt] table options monitor_all = false
+function HybridBlock:register_op_hook(...)
+  local a = Block._op_hook_options(...)
+  rawset(self, "_watch", watcher(a.callback, a.monitor_all))
+  Block.register_op_hook(self, ...)
 end
 
 

@@ -102,6 +102,9 @@ local FORM = args.form("gluon.Parameter", {
 })
 
 
+-- How the reference writes the dtype of a parameter that was given none.
+local DEFAULT = "<class 'numpy.float32'>"
+
 --- @string name
 -- @tparam[opt] table options grad_req = "write", shape (0: an unknown size), dtype = "float32",
 --   lr_mult = 1, wd_mult = 1, init (an initializer or its name), allow_deferred_init = false,
@@ -117,7 +120,7 @@ function Parameter:init(...)
   rawset(self, "_grad_req", a.differentiable and a.grad_req or "null")
   rawset(self, "_shape", a.shape)
   rawset(self, "_dtype", a.dtype or "float32")
-  rawset(self, "_default_dtype", a.dtype == nil)
+  rawset(self, "_dtype_text", a.dtype or DEFAULT)
   rawset(self, "_lr_mult", a.lr_mult)
   rawset(self, "_wd_mult", a.wd_mult)
   rawset(self, "_init", a.init)
@@ -130,19 +133,14 @@ end
 -- `_deferred` (what initialize was called with, while a size is unknown), `_var`.
 
 
--- What the reference shows of a dtype that was not given.
-local DEFAULT_DTYPE_TEXT = "<class 'numpy.float32'>"
-
---- The reference's text: "Parameter dense0_weight (shape=(3, 0), dtype=float32)".
+--- "Parameter dense0_weight (shape=(3, 0), dtype=float32)"
 function Parameter:__tostring()
   local shape = self._shape
   local text = "None"
   if shape then
     text = "(" .. table.concat(shape, ", ") .. (#shape == 1 and ",)" or ")")
   end
-  local dtype = self._default_dtype and self._dtype == "float32" and DEFAULT_DTYPE_TEXT
-    or self._dtype
-  return ("%s %s (shape=%s, dtype=%s)"):format(self.class_name, self.name, text, dtype)
+  return ("%s %s (shape=%s, dtype=%s)"):format(self.class_name, self.name, text, self._dtype_text)
 end
 
 
@@ -499,7 +497,7 @@ function Parameter:cast(dtype)
     return
   end
   rawset(self, "_dtype", dtype)
-  rawset(self, "_default_dtype", false)
+  rawset(self, "_dtype_text", dtype)
   rawset(self, "_var", nil)
   local old = rawget(self, "_data")
   if not old then
@@ -556,6 +554,20 @@ local of_variable = setmetatable({}, { __mode = "k" })   -- node of a variable -
 --- The parameter of a variable's node, or nil (not for users).
 function Parameter._of_variable(n)
   return of_variable[n]
+end
+
+
+--- Frees the arrays now; the parameter is then as before `initialize` (not for users).
+function Parameter:_free()
+  for _, x in ipairs(rawget(self, "_data") or {}) do
+    if x.grad then
+      x.grad:free()
+    end
+    x:free()
+  end
+  rawset(self, "_data", nil)
+  rawset(self, "_by_device", nil)
+  rawset(self, "_deferred", nil)
 end
 
 

@@ -1,7 +1,7 @@
 --- Runs a symbol on arrays, operator by operator, as the script that made it would: so that
 -- autograd records the calls, and a lazy engine takes them together.
 --
---     local plan = replay.compile(symbol, position)   -- variable's name -> index among the inputs
+--     local plan = replay.compile(symbol, position, block)  -- variable's name -> index among the inputs
 --     local results = replay.run(plan, inputs, func)
 --
 -- A plan is a flat list of steps: the operator, its attributes ready for the core, and slots of
@@ -18,6 +18,7 @@ local call = require "tycho.ndarray.call"
 local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local graph = require "tycho.symbol.graph"
+local location = require "tycho.gluon.location"
 local Parameter = require "tycho.gluon.parameter"
 local recording = require "tycho.ndarray.recording"
 local registry = require "tycho.op.registry"
@@ -155,9 +156,10 @@ end
 --- A symbol as a list of steps.
 -- @tparam Symbol symbol its variables are inputs or parameters of blocks
 -- @tparam table position name of a variable -> its index among the inputs
+-- @tparam Block block that was traced, for errors
 -- @treturn table nil where the graph has loops or branches, which run as Lua only
-function replay.compile(symbol, position)
-  local plan = { symbol = symbol, position = position, inputs = {}, params = {}, steps = {},
+function replay.compile(symbol, position, block)
+  local plan = { block = block, symbol = symbol, position = position, inputs = {}, params = {}, steps = {},
     outputs = {}, open = false }
   local slots, nslots = {}, 0
   for _, n in ipairs(in_order(symbol)) do
@@ -315,11 +317,11 @@ local function run_steps(plan, inputs, slots, func, watch)
 end
 
 
-local function fail(e)
+local function fail(plan, e)
   local n = at and at.node
   if n and Error.is_error(e) then
     e.where = n.where ~= "" and n.where or e.where
-    e.node = n.name
+    e.node = location.layer_of(plan.block, n.name) or n.name
     e.op = e.op or n.op
   end
   error(e, 0)
@@ -339,7 +341,7 @@ function replay.run(plan, inputs, func, watch)
   local ok, e = pcall(run_steps, plan, inputs, slots, func, watch)
   recording.held = held
   if not ok then
-    fail(e)
+    fail(plan, e)
   end
   local results = {}
   for i, slot in ipairs(plan.outputs) do

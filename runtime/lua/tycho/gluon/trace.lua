@@ -3,6 +3,7 @@
 -- @module tycho.gluon.trace
 
 local Error = require "tycho.core.error"
+local location = require "tycho.gluon.location"
 local nested = require "tycho.gluon.nested"
 local node = require "tycho.symbol.node"
 local graph = require "tycho.symbol.graph"
@@ -36,7 +37,7 @@ end
 -- @int n number of arguments
 -- @string structure of the arguments, with `count` tensors
 -- @int count
--- @treturn table symbol (all outputs), structure (of the results), names (of the inputs), plan
+-- @treturn table block, symbol (all outputs), structure (of the results), names (of the inputs), plan
 --   (nil: the graph has loops or branches)
 function trace.make(b, structure, count)
   local inputs, names, position = {}, {}, {}
@@ -65,8 +66,8 @@ function trace.make(b, structure, count)
     end
   end
   local symbol = sym.Symbol.of(entries)
-  return { symbol = symbol, structure = trace.widen(out_structure, widths), names = names,
-    plan = replay.compile(symbol, position) }
+  return { block = b, symbol = symbol, structure = trace.widen(out_structure, widths),
+    names = names, plan = replay.compile(symbol, position, b) }
 end
 
 
@@ -114,7 +115,14 @@ function trace.infer_shapes(t, inputs, func)
   for i, name in ipairs(t.names) do
     given[name] = inputs[i].shape
   end
-  local arguments, _, auxiliary = t.symbol:infer_shape_partial(given)
+  local ok, arguments, _, auxiliary = pcall(t.symbol.infer_shape_partial, t.symbol, given)
+  if not ok then
+    local e = arguments
+    if Error.is_error(e) and e.node then
+      e.node = location.layer_of(t.block, e.node) or e.node
+    end
+    error(e, 0)
+  end
   each_parameter(t.symbol, arguments, auxiliary, function(p, shape)
     if not shape or #shape == 0 or not tables.is_known(shape) then
       Error.raise{ code = "shape", func = func, argument = p.name, got = shape or {},

@@ -21,7 +21,6 @@ local fields = require "tycho.core.fields"
 local files = require "tycho.core.files"
 local optimizers = require "tycho.optimizer"
 local Parameter = require "tycho.gluon.parameter"
-local parameter_files = require "tycho.gluon.parameter_files"
 local ParameterDict = require "tycho.gluon.parameter_dict"
 local stores = require "tycho.module.stores"
 local values = require "tycho.core.values"
@@ -336,7 +335,7 @@ local STEP = args.form("Trainer:step", { { "batch_size", "number" },
   { "ignore_stale_grad", "boolean", false } })
 
 local function check_batch(a, func)
-  if not (a.batch_size > 0) then
+  if a.batch_size <= 0 or a.batch_size ~= a.batch_size then
     Error.raise{ code = "value", func = func, argument = "batch_size", expected = "above 0",
       got = a.batch_size, message = "bad 'batch_size'" }
   end

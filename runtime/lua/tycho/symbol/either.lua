@@ -17,7 +17,6 @@ local Error = require "tycho.core.error"
 local NDArray = require("tycho.ndarray").NDArray
 local namespace = require "tycho.core.namespace"
 local nd = require "tycho.ndarray"
-local origin = require "tycho.core.origin"
 local registry = require "tycho.op.registry"
 local sym = require "tycho.symbol.symbol"
 local Symbol = require("tycho.symbol.symbol").Symbol
@@ -98,7 +97,7 @@ local function either(func, key, arrays, symbols)
     on_arrays = on_arrays or arrays[key]
     return on_arrays(...)
   end
-  return origin.wrap(choose)
+  return choose
 end
 
 
@@ -113,20 +112,13 @@ end
 
 -- A namespace of functions that two namespaces share.
 local function both(name, arrays, symbols, own, names)
-  local functions = {}
   local missing = namespace.missing(name, "operator", own, names)
-  return setmetatable({}, { __index = function(_, key)
-    local f = functions[key]
-    if not f then
-      if own[key] ~= nil then
-        return own[key]
-      elseif type(key) ~= "string" or not (has(arrays, key) and has(symbols, key)) then
-        return missing(key)
-      end
-      f = either(name .. "." .. key, key, arrays, symbols)
-      functions[key] = f
+  return setmetatable(own, { __index = function(_, key)
+    if type(key) ~= "string" or not (has(arrays, key) and has(symbols, key)) then
+      return missing(key)
     end
-    origin.note(f)
+    local f = either(name .. "." .. key, key, arrays, symbols)
+    rawset(own, key, f)
     return f
   end })
 end
