@@ -10,7 +10,9 @@
 local args = require "tycho.core.args"
 local attrs = require "tycho.core.attrs"
 local Class = require "tycho.core.class"
+local either = require "tycho.symbol.either"
 local Error = require "tycho.core.error"
+local values = require "tycho.core.values"
 
 local layer = {}
 
@@ -107,6 +109,26 @@ function layer.refuse_sparse(func, given)
     Error.raise{ code = "unsupported", func = func, argument = "sparse_grad",
       message = "there is no sparse storage; leave sparse_grad out: the gradient is dense" }
   end
+end
+
+
+-- Results -----------------------------------------------------------------------------------------
+
+--- The outputs of an operator as a list: arrays come as one or as a list, symbols as one symbol.
+-- @param result
+-- @int n how many there are
+-- @treturn table
+function layer.outputs(result, n)
+  if n == 1 and not values.is_plain(result) then
+    return { result }
+  elseif not either.is_symbol(result) then
+    return result
+  end
+  local list = {}
+  for i = 1, n do
+    list[i] = result[i]
+  end
+  return list
 end
 
 

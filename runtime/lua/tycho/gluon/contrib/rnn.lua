@@ -120,8 +120,8 @@ end
 
 
 local function blocks_of(self, x, name)
-  local block = { F.SliceChannel{ x, num_outputs = self._gates, axis = self._axis, name = name } }
-  return #block == 1 and block[1] or block
+  return layer.outputs(
+    F.SliceChannel{ x, num_outputs = self._gates, axis = self._axis, name = name }, self._gates)
 end
 
 

@@ -62,6 +62,12 @@ local function maps(self, x, state)
 end
 
 
+-- The blocks of a map's result.
+local function blocks_of(x, n, name)
+  return layer.outputs(F.SliceChannel{ x, num_outputs = n, name = name }, n)
+end
+
+
 local function describe(self)
   local shape = self.i2h_weight.shape
   return ("%s(%s)"):format(self.class_name, layer.mapping(shape[2], shape[1]))
@@ -110,10 +116,7 @@ end)
 -- The new state of an LSTM: gates i, f, c, o in blocks of rows.
 local function lstm_state(i2h, h2h, c, activation, recurrent, name)
   local gates = F.elemwise_add{ i2h, h2h, name = name .. "plus0" }
-  local block = { F.SliceChannel{ gates, num_outputs = 4, name = name .. "slice" } }
-  if #block == 1 then
-    block = block[1]
-  end
+  local block = blocks_of(gates, 4, name .. "slice")
   local i = base.activate(block[1], recurrent, name .. "i")
   local f = base.activate(block[2], recurrent, name .. "f")
   local new = base.activate(block[3], activation, name .. "c")
@@ -177,13 +180,6 @@ end
 
 function GRUCell:state_info(batch_size)
   return states_of(batch_size, self._hidden_size)
-end
-
-
--- The blocks of a map's result.
-local function blocks_of(x, n, name)
-  local block = { F.SliceChannel{ x, num_outputs = n, name = name } }
-  return #block == 1 and block[1] or block
 end
 
 

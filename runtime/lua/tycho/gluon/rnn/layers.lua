@@ -48,7 +48,6 @@ local function set_up(self, a, mode, func)
   self._projection_size = a.projection_size
   self._clip_min, self._clip_max, self._clip_nan =
     a.state_clip_min, a.state_clip_max, a.state_clip_nan
-  self._use_sequence_length = a.use_sequence_length
   self._initializers = { i2h_weight = a.i2h_weight_initializer,
     h2h_weight = a.h2h_weight_initializer, i2h_bias = a.i2h_bias_initializer,
     h2h_bias = a.h2h_bias_initializer, h2r_weight = a.h2r_weight_initializer }
@@ -184,28 +183,20 @@ local function vector_of(self, x)
 end
 
 
---- `layer(x)` -> output; `layer(x, states)` -> output, list of states. With the option
--- `use_sequence_length` a third argument holds the length of each sample.
-function RNNLayer:forward(x, states, sequence_length)
+--- `layer(x)` -> output; `layer(x, states)` -> output, list of states.
+function RNNLayer:forward(x, states)
   local given = states ~= nil
   states = states_for(self, x, values.value(states))
   if self._layout == "NTC" then
     x = F.swapaxes{ x, dim1 = 0, dim2 = 1 }
   end
-  local outputs = { F.RNN{ x, vector_of(self, x), states[1], state_cell = states[2],
-    sequence_length = self._use_sequence_length and sequence_length or nil,
-    use_sequence_length = self._use_sequence_length or nil,
+  local result = F.RNN{ x, vector_of(self, x), states[1], state_cell = states[2],
     state_size = self._hidden_size, projection_size = self._projection_size,
     num_layers = self._num_layers, bidirectional = self._dir == 2, p = self._dropout,
     state_outputs = true, mode = self._mode, lstm_state_clip_min = self._clip_min,
-    lstm_state_clip_max = self._clip_max, lstm_state_clip_nan = self._clip_nan } }
-  if #outputs == 1 then
-    outputs = outputs[1]
-  end
-  local y, new = outputs[1], { outputs[2] }
-  if self._mode == "lstm" then
-    new[2] = outputs[3]
-  end
+    lstm_state_clip_max = self._clip_max, lstm_state_clip_nan = self._clip_nan }
+  local outputs = layer.outputs(result, 1 + #states)
+  local y, new = outputs[1], { outputs[2], outputs[3] }
   if self._layout == "NTC" then
     y = F.swapaxes{ y, dim1 = 0, dim2 = 1 }
   end
@@ -260,7 +251,7 @@ local INITIALIZERS = {
   { "i2h_bias_initializer", "any", "zeros" }, { "h2h_bias_initializer", "any", "zeros" },
 }
 local INPUT = { { "input_size", "integer", 0 } }
-local LAST = { { "dtype", "dtype", "float32" }, { "use_sequence_length", "boolean", false } }
+local LAST = { { "dtype", "dtype", "float32" } }
 
 local function joined(...)
   local spec = {}

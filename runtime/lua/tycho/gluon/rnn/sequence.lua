@@ -5,6 +5,7 @@
 local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
 local F = require "tycho.symbol.either"
+local layer = require "tycho.gluon.layer"
 local values = require "tycho.core.values"
 
 local sequence = {}
@@ -57,16 +58,7 @@ function sequence.split(x, length, axis, func)
   if class.is_array(x) then
     check_length(x.shape[axis + 1] or 0, length, func)
   end
-  local parts = { F.split{ x, num_outputs = length, axis = axis, squeeze_axis = true } }
-  if #parts == 1 and F.is_symbol(parts[1]) and length > 1 then
-    local outputs = parts[1]
-    for i = 1, length do
-      parts[i] = outputs[i]
-    end
-  elseif #parts == 1 and values.is_plain(parts[1]) then
-    return parts[1]
-  end
-  return parts
+  return layer.outputs(F.split{ x, num_outputs = length, axis = axis, squeeze_axis = true }, length)
 end
 
 
