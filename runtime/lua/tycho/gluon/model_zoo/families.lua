@@ -5,6 +5,7 @@
 local args = require "tycho.core.args"
 local Error = require "tycho.core.error"
 local files = require "tycho.core.files"
+local folder = require "tycho.gluon.folder"
 
 local families = {}
 
@@ -47,9 +48,9 @@ local function find_file(root, name)
   if files.exists(plain) then
     return plain
   end
-  for _, file in ipairs(files.list(root) or {}) do
+  for _, file in ipairs(folder.files(root)) do
     if file:sub(1, #name + 1) == name .. "-"
-        and file:sub(#name + 2):match("^%w%w%w%w%w%w%w%w%.params$") then
+        and file:sub(#name + 2):match("^%x%x%x%x%x%x%x%x%.params$") then
       return root .. "/" .. file
     end
   end

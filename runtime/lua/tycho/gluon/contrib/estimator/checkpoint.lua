@@ -7,6 +7,7 @@ local args = require "tycho.core.args"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local files = require "tycho.core.files"
+local folder = require "tycho.gluon.folder"
 local handlers = require "tycho.gluon.contrib.estimator.handlers"
 local log = require "tycho.core.log"
 local values = require "tycho.core.values"
@@ -75,7 +76,7 @@ end
 -- The newest checkpoint of the folder: epoch, batch; nil where there is none. Notes all of them.
 local function find_newest(self)
   local found = {}
-  for _, file in ipairs(files.list(self.model_dir)) do
+  for _, file in ipairs(folder.files(self.model_dir)) do
     if file:sub(1, #self.model_prefix) == self.model_prefix then
       local rest = file:sub(#self.model_prefix + 1)
       local epoch, batch = rest:match("^%-epoch(%d+)batch(%d+)%.params$")
