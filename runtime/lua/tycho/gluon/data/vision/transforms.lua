@@ -11,6 +11,7 @@
 --
 -- @module tycho.gluon.data.vision.transforms
 
+local next = require("tycho.core.iterate").next
 local args = require "tycho.core.args"
 local array_class = require "tycho.ndarray.class"
 local Block = require "tycho.gluon.block"
@@ -24,7 +25,6 @@ local image = require "tycho.image"
 local namespace = require "tycho.core.namespace"
 local native = require "tycho.core.ffi"
 local nd = require "tycho.ndarray"
-local options = require "tycho.gluon.options"
 local plan = require "tycho.gluon.data.plan"
 local random = require "tycho.image.random"
 local stream = require "tycho.gluon.data.stream"
@@ -63,19 +63,37 @@ local function bad_value(block, argument, expected, got)
 end
 
 
-local function pass(...)
-  return ...
+-- A form with the options that all blocks take, which the block itself reads.
+local function form_of(func, spec)
+  spec[#spec + 1] = "*"
+  spec[#spec + 1] = { "prefix", "text?" }
+  spec[#spec + 1] = { "params", "any?" }
+  return args.form(func, spec)
+end
+
+
+-- The arguments of a form whose first one is a list of numbers: `f{ { 6, 4 }, pad = 1 }` has names
+-- for what stands in a row, as `f{ 6, 4 }` is that list itself.
+local function named(spec, first, ...)
+  if not spec.list or select("#", ...) > 0 or not (is_plain(first) and is_plain(first[1])) then
+    return first, ...
+  end
+  local all = {}
+  for key, v in next, first do
+    all[type(key) == "number" and spec[key] and spec[key][1] or key] = v
+  end
+  return all
 end
 
 
 -- A class of transforms.
 -- base: Block or HybridBlock; spec: parameters in order; read(self, a): checks and keeps them;
--- arguments(...): what the form gets of the constructor's; change(self, x): the new image; steps(self, add): add(kind, values ...) native steps, may be nil
+-- arguments(spec, ...): what the form gets of the constructor's; change(self, x): the new image; steps(self, add): add(kind, values ...) native steps, may be nil
 local function define(name, base, spec, t)
   local T = base:extend(name)
-  local form = options.form("transforms." .. name, spec)
+  local form = form_of("transforms." .. name, spec)
   function T:init(...)
-    local a = form((t.arguments or pass)(...))
+    local a = form((t.arguments or named)(spec, ...))
     if t.read then
       t.read(self, a)
     end
@@ -446,7 +464,7 @@ end
 -- @function Normalize
 define("Normalize", HybridBlock, { { "mean", "number|list|array", 0 },
   { "std", "number|list|array", 1 } }, {
-  arguments = function(first, ...)
+  arguments = function(_, first, ...)
     if select("#", ...) == 0 and is_plain(first) and #first == 3 then
       return { mean = { unpack(first) }, std = first.std }
     end
@@ -599,7 +617,7 @@ function transforms.HybridCompose:init(...)
 end
 
 
-local APPLY = options.form("transforms.RandomApply", { { "transforms", "any" }, P })
+local APPLY = form_of("transforms.RandomApply", { { "transforms", "any" }, P })
 
 --- All of the transforms (a block or a list), with probability p = 0.5, else none.
 -- @type RandomApply
