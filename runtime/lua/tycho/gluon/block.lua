@@ -294,9 +294,9 @@ local function warn_of_lists(self)
       for _, member in next, v do
         if is_a(member, Block) and not registered[member] then
           warned[self] = true
-          log:warning("%s: the blocks in the table '%s' are not registered, and their parameters "
-            .. "not collected; use nn.Sequential, or register_child", self.class_name,
-            tostring(key))
+          log:warning(("%s: the blocks in the table '%s' are not registered, and their parameters \z
+            not collected; use nn.Sequential, or register_child"):format(self.class_name,
+            tostring(key)))
           return
         end
       end

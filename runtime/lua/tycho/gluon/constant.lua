@@ -37,7 +37,8 @@ end
 
 function Constant.__newindex(self, key, v)
   if key == "grad_req" and v ~= "null" then
-    log:warning("constant parameter '%s' has no gradient: grad_req stays \"null\"", self.name)
+    log:warning(("constant parameter '%s' has no gradient: grad_req stays \"null\"")
+      :format(self.name))
     return
   end
   Parameter.__newindex(self, key, v)

@@ -115,7 +115,7 @@ function Parameter:init(...)
   check_stype(a.stype, "stype", "gluon.Parameter")
   check_stype(a.grad_stype, "grad_stype", "gluon.Parameter")
   initializer_of(a.init)
-  rawset(self, "name", a.name)
+  rawset(self, "_name", a.name)
   rawset(self, "_differentiable", a.differentiable)
   rawset(self, "_grad_req", a.differentiable and a.grad_req or "null")
   rawset(self, "_shape", a.shape)
@@ -260,8 +260,8 @@ local INITIALIZE = args.form("Parameter:initialize", { { "init", "any?" }, { "ct
 function Parameter:initialize(...)
   local a = INITIALIZE(...)
   if rawget(self, "_data") and not a.force_reinit then
-    log:warning("parameter '%s' is initialized already and stays as it is; force_reinit = true "
-      .. "initializes it again", self.name)
+    log:warning(("parameter '%s' is initialized already and stays as it is; force_reinit = true \z
+      initializes it again"):format(self.name))
     return
   end
   local default = initializer_of(a.default_init) or init.Uniform()
@@ -588,6 +588,7 @@ end
 -- Fields ------------------------------------------------------------------------------------------
 
 local READ = {
+  name = function(self) return self._name end,
   grad_req = function(self) return self._grad_req end,
   dtype = function(self) return self._dtype end,
   shape = function(self)
@@ -618,13 +619,17 @@ end
 
 function WRITE.shape(self, shape)
   local ok, sizes = args.types.shape.check(shape)
-  local known = ok and merged(rawget(self, "_shape"), sizes)
-  if not known or self._shape and not tables.same(merged(sizes, self._shape), known) then
+  local old = rawget(self, "_shape")
+  local fits = ok and (not old or #old == #sizes)
+  for i = 1, fits and old and #old or 0 do
+    fits = fits and (old[i] == 0 or old[i] == sizes[i])
+  end
+  if not fits then
     Error.raise{ code = ok and "shape" or "type", func = "Parameter", argument = self.name,
       expected = self._shape and tables.copied(self._shape) or "a shape", got = ok and sizes
       or Error.kind(shape), message = ("only unknown sizes of '%s' can be set"):format(self.name) }
   end
-  rawset(self, "_shape", known)
+  rawset(self, "_shape", sizes)
   rawset(self, "_var", nil)
 end
 

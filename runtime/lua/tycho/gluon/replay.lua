@@ -1,7 +1,7 @@
 --- Runs a symbol on arrays, operator by operator, as the script that made it would: so that
 -- autograd records the calls, and a lazy engine takes them together.
 --
---     local plan = replay.compile(symbol, position, block)  -- variable's name -> index among the inputs
+--     local plan = replay.compile(symbol, { data = 1 }, block)  -- inputs by name
 --     local results = replay.run(plan, inputs, func)
 --
 -- A plan is a flat list of steps: the operator, its attributes ready for the core, and slots of
@@ -159,8 +159,8 @@ end
 -- @tparam Block block that was traced, for errors
 -- @treturn table nil where the graph has loops or branches, which run as Lua only
 function replay.compile(symbol, position, block)
-  local plan = { block = block, symbol = symbol, position = position, inputs = {}, params = {}, steps = {},
-    outputs = {}, open = false }
+  local plan = { block = block, symbol = symbol, position = position, inputs = {}, params = {},
+    steps = {}, outputs = {}, open = false }
   local slots, nslots = {}, 0
   for _, n in ipairs(in_order(symbol)) do
     slots[n] = nslots + 1

@@ -37,8 +37,8 @@ end
 -- @int n number of arguments
 -- @string structure of the arguments, with `count` tensors
 -- @int count
--- @treturn table block, symbol (all outputs), structure (of the results), names (of the inputs), plan
---   (nil: the graph has loops or branches)
+-- @treturn table block, symbol (all outputs), structure (of the results), names (of the inputs),
+--   plan (nil: the graph has loops or branches)
 function trace.make(b, structure, count)
   local inputs, names, position = {}, {}, {}
   for i = 1, count do

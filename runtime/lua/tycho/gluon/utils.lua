@@ -99,8 +99,8 @@ local function clip(arrays, max_norm, check)
   local factor = nd.minimum(max_norm / (norm + 1e-8), 1)
   local value = check and norm:asscalar() or nil
   if check and value - value ~= 0 then
-    log:warning("utils.clip_global_norm: the norm is %s, so the arrays hold NaN or infinity, and "
-      .. "clipping does not help", tostring(value))
+    log:warning(("utils.clip_global_norm: the norm is %s: the arrays hold NaN or infinity, and \z
+      clipping does not help"):format(tostring(value)))
   end
   for _, x in ipairs(arrays) do
     x:mul_(factor:as_in_context(x.context):astype(x.dtype))
