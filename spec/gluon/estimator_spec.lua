@@ -38,8 +38,9 @@ local function loader(n, batch)
 end
 
 local function network()
-  local net = gluon.nn.HybridSequential{ gluon.nn.Dense{ 6, "tanh", in_units = 4 },
-    gluon.nn.Dense{ 2, in_units = 6 } }
+  local net = gluon.nn.HybridSequential{
+    gluon.nn.Dense{ 6, "tanh", in_units = 4, prefix = "a_" },
+    gluon.nn.Dense{ 2, in_units = 6, prefix = "b_" } }
   net:initialize()
   return support.fill(net)
 end
@@ -144,8 +145,14 @@ describe("fit", function()
     local e = make()
     local batches, epochs = 0, 0
     e:fit{ loader(12, 4), epochs = 9, event_handlers = { {
-      batch_end = function() batches = batches + 1; return batches == 2 end,
-      epoch_end = function() epochs = epochs + 1; return epochs == 2 end } } }
+      batch_end = function()
+        batches = batches + 1
+        return batches == 2
+      end,
+      epoch_end = function()
+        epochs = epochs + 1
+        return epochs == 2
+      end } } }
     assert.equal(5, batches)
     assert.equal(2, epochs)
   end)
@@ -275,7 +282,10 @@ describe("lines", function()
   it("show how far a long epoch is, on a line that is overwritten", function()
     local handlers = require "tycho.gluon.contrib.estimator.handlers"
     local clock, now = handlers.clock, 0
-    handlers.clock = function() now = now + 1; return now end
+    handlers.clock = function()
+      now = now + 1
+      return now
+    end
     local e = make()
     e:fit{ loader(16, 4), epochs = 1 }
     handlers.clock = clock
@@ -289,7 +299,10 @@ describe("EarlyStoppingHandler", function()
   local function values_of(list, name)
     local m = ty.metric.EvalMetric{ name or "validation loss" }
     local at = 0
-    function m:get() at = at + 1; return self.name, list[at] end
+    function m:get()
+      at = at + 1
+      return self.name, list[at]
+    end
     return m
   end
 
@@ -395,7 +408,7 @@ describe("CheckpointHandler", function()
     end
     train(2, false)
     local resumed = train(4, true)
-    assert.is_true(exists("model-epoch3batch7.params"))
+    assert.is_true(exists("model-epoch3batch8.params"))
     os.execute("rm -rf " .. folder)
     local whole = train(4, false)
     assert.near(whole[1].weight:data(), resumed[1].weight:data(), 1e-6)

@@ -372,7 +372,10 @@ describe("containers", function()
       assert.equal(1, #net[ty.slice(-1, nil)])
       assert.equal(kind, part.class_name)
       local n = 0
-      for i, layer in ipairs(net) do n = n + i; assert.equal(net[i], layer) end
+      for i, layer in ipairs(net) do
+        n = n + i
+        assert.equal(net[i], layer)
+      end
       assert.equal(6, n)
     end
   end)

@@ -18,8 +18,14 @@ local function named(f)
 end
 
 local LAYERS = {
-  rnn_relu = function(o) o.activation = "relu"; return rnn.RNN(o) end,
-  rnn_tanh = function(o) o.activation = "tanh"; return rnn.RNN(o) end,
+  rnn_relu = function(o)
+    o.activation = "relu"
+    return rnn.RNN(o)
+  end,
+  rnn_tanh = function(o)
+    o.activation = "tanh"
+    return rnn.RNN(o)
+  end,
   lstm = function(o) return rnn.LSTM(o) end,
   gru = function(o) return rnn.GRU(o) end,
 }

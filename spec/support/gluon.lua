@@ -1,4 +1,4 @@
--- Helpers for specs of layers: inputs by formula, the same values with arrays and traced, gradients.
+-- Helpers for specs of layers: inputs by formula, values with arrays and traced, gradients.
 
 local ty = require "tycho"
 

@@ -82,8 +82,8 @@ end
 
 --- Compares the gradients that `autograd` gives of a function with central differences. The results
 -- are weighted by random numbers. Raises a plain error text where they differ.
--- @tparam table options f (of arrays; gives one or several), inputs (array or list, floating point),
---   eps (by dtype), rtol = 1e-2, atol (by dtype), train_mode = true
+-- @tparam table options f (of arrays; gives one or several), inputs (array or list, of floating
+--   point), eps (by dtype), rtol = 1e-2, atol (by dtype), train_mode = true
 function recorded.check_gradient(...)
   local a = FORM(...)
   local xs = variables(a.inputs)
