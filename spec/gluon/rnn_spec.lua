@@ -94,6 +94,32 @@ describe("a layer", function()
     ty.test_utils.check_gradient{ function(v) return layer(v) end, x, rtol = 1e-3 }
   end)
 
+  it("with a projection in both directions has right gradients of its weights and states", function()
+    local layer = dtype64(rnn.LSTM{ 4, projection_size = 2, bidirectional = true, input_size = 3 })
+    support.fill(layer)
+    local x = form{ 3, 2, 3 }
+    local states = { form({ 2, 2, 2 }, "float64", 5), form({ 2, 2, 4 }, "float64", 6) }
+    ty.test_utils.check_gradient{ function(v, h, c)
+      local y, new = layer(v, { h, c })
+      return y, new[1], new[2]
+    end, { x, states[1], states[2] }, rtol = 1e-3 }
+    local function total() return layer(x, states):sum() end
+    ty.autograd.record(total):backward()
+    for _, name in ipairs{ "l0_h2r_weight", "r0_h2r_weight", "l0_h2h_weight", "r0_i2h_bias" } do
+      local p = layer[name]
+      local flat, eps = p:data():reshape{ -1 }, 1e-5
+      local slope = p:grad():reshape{ -1 }:totable()
+      for i = 0, 2 do
+        local v = flat:get(i)
+        flat:set(i, v + eps)
+        local high = total():asscalar()
+        flat:set(i, v - eps)
+        assert.near((high - total():asscalar()) / (2 * eps), slope[i + 1], 1e-6)
+        flat:set(i, v)
+      end
+    end
+  end)
+
   it("takes one array for its list of states", function()
     local layer = rnn.GRU{ 3, input_size = 2 }
     layer:initialize()
