@@ -94,7 +94,7 @@ describe("a layer", function()
     ty.test_utils.check_gradient{ function(v) return layer(v) end, x, rtol = 1e-3 }
   end)
 
-  it("with a projection in both directions has right gradients of its weights and states", function()
+  it("with a projection in both directions has right gradients of weights and states", function()
     local layer = dtype64(rnn.LSTM{ 4, projection_size = 2, bidirectional = true, input_size = 3 })
     support.fill(layer)
     local x = form{ 3, 2, 3 }

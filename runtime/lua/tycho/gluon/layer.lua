@@ -12,7 +12,10 @@ local attrs = require "tycho.core.attrs"
 local Class = require "tycho.core.class"
 local either = require "tycho.symbol.either"
 local Error = require "tycho.core.error"
+local Symbol = require("tycho.symbol.symbol").Symbol
 local values = require "tycho.core.values"
+
+local getmetatable = getmetatable
 
 local layer = {}
 
@@ -108,6 +111,35 @@ function layer.refuse_sparse(func, given)
   if given then
     Error.raise{ code = "unsupported", func = func, argument = "sparse_grad",
       message = "there is no sparse storage; leave sparse_grad out: the gradient is dense" }
+  end
+end
+
+
+-- Nodes -------------------------------------------------------------------------------------------
+
+--- The name of a layer's node in a graph, after the prefix; calls on arrays have none.
+-- @param x the layer's input
+-- @treturn ?string
+function layer.node_name(x)
+  return getmetatable(x) == Symbol and "fwd" or nil
+end
+
+
+local function no_name() end
+
+
+--- The names of a step's nodes: a function of what comes after "t0_", whose results are nil for
+-- calls on arrays.
+-- @param cell
+-- @param x its input
+-- @treturn function
+function layer.step_names(cell, x)
+  if getmetatable(x) ~= Symbol then
+    return no_name
+  end
+  local step = ("t%d_"):format(cell._counter)
+  return function(rest)
+    return step .. rest
   end
 end
 

@@ -109,12 +109,12 @@ local function convolve(self, x, group, name)
   local p = self["_" .. group]
   return F.Convolution{ x, self[group .. "_weight"]:data(x), self[group .. "_bias"]:data(x),
     num_filter = self._gates * self._hidden_channels, kernel = p.kernel, stride = p.stride,
-    pad = p.pad, dilate = p.dilate, layout = self._layout, name = name .. group }
+    pad = p.pad, dilate = p.dilate, layout = self._layout, name = name(group) }
 end
 
 
 local function maps(self, x, state)
-  local name = ("t%d_"):format(self._counter)
+  local name = layer.step_names(self, x)
   return convolve(self, x, "i2h", name), convolve(self, state, "h2h", name), name
 end
 
@@ -142,19 +142,19 @@ local FORWARD = {}
 
 function FORWARD.RNN(self, x, states)
   local i2h, h2h, name = maps(self, x, states[1])
-  local y = base.activate(i2h + h2h, self._activation, name .. "out")
+  local y = base.activate(i2h + h2h, self._activation, name("out"))
   return y, { y }
 end
 
 
 function FORWARD.LSTM(self, x, states)
   local i2h, h2h, name = maps(self, x, states[1])
-  local block = blocks_of(self, i2h + h2h, name .. "slice")
-  local i, f = sigmoid(block[1], name .. "i"), sigmoid(block[2], name .. "f")
-  local new = base.activate(block[3], self._activation, name .. "c")
-  local o = sigmoid(block[4], name .. "o")
-  local next_c = F.elemwise_add{ f * states[2], i * new, name = name .. "state" }
-  local y = F.elemwise_mul{ o, base.activate(next_c, self._activation), name = name .. "out" }
+  local block = blocks_of(self, i2h + h2h, name("slice"))
+  local i, f = sigmoid(block[1], name("i")), sigmoid(block[2], name("f"))
+  local new = base.activate(block[3], self._activation, name("c"))
+  local o = sigmoid(block[4], name("o"))
+  local next_c = F.elemwise_add{ f * states[2], i * new, name = name("state") }
+  local y = F.elemwise_mul{ o, base.activate(next_c, self._activation), name = name("out") }
   return y, { y, next_c }
 end
 
@@ -162,11 +162,11 @@ end
 function FORWARD.GRU(self, x, states)
   local h = states[1]
   local i2h, h2h, name = maps(self, x, h)
-  local i, s = blocks_of(self, i2h, name .. "i2h_slice"), blocks_of(self, h2h, name .. "h2h_slice")
-  local r = sigmoid(i[1] + s[1], name .. "r_act")
-  local z = sigmoid(i[2] + s[2], name .. "z_act")
-  local new = base.activate(i[3] + r * s[3], self._activation, name .. "h_act")
-  local y = F.elemwise_add{ (1 - z) * new, z * h, name = name .. "out" }
+  local i, s = blocks_of(self, i2h, name("i2h_slice")), blocks_of(self, h2h, name("h2h_slice"))
+  local r = sigmoid(i[1] + s[1], name("r_act"))
+  local z = sigmoid(i[2] + s[2], name("z_act"))
+  local new = base.activate(i[3] + r * s[3], self._activation, name("h_act"))
+  local y = F.elemwise_add{ (1 - z) * new, z * h, name = name("out") }
   return y, { y }
 end
 

@@ -8,6 +8,7 @@ local init = require "tycho.initializer"
 local layer = require "tycho.gluon.layer"
 local HybridBlock = require "tycho.gluon.hybrid_block"
 
+local node_name = layer.node_name
 local activations = {}
 
 local ACTIVATIONS = { "relu", "sigmoid", "tanh", "softrelu", "softsign" }
@@ -30,7 +31,7 @@ end
 
 
 function Activation:forward(x)
-  return F.Activation{ x, act_type = self._act_type, name = "fwd" }
+  return F.Activation{ x, act_type = self._act_type, name = node_name(x) }
 end
 
 
@@ -54,7 +55,7 @@ end
 
 
 function LeakyReLU:forward(x)
-  return F.LeakyReLU{ x, act_type = "leaky", slope = self._alpha, name = "fwd" }
+  return F.LeakyReLU{ x, act_type = "leaky", slope = self._alpha, name = node_name(x) }
 end
 
 
@@ -75,7 +76,7 @@ end
 
 
 function PReLU:forward(x)
-  return F.LeakyReLU{ x, gamma = self.alpha:data(x), act_type = "prelu", name = "fwd" }
+  return F.LeakyReLU{ x, gamma = self.alpha:data(x), act_type = "prelu", name = node_name(x) }
 end
 
 
@@ -101,7 +102,7 @@ function SELU:set_up() end
 
 
 function SELU:forward(x)
-  return F.LeakyReLU{ x, act_type = "selu", name = "fwd" }
+  return F.LeakyReLU{ x, act_type = "selu", name = node_name(x) }
 end
 
 
@@ -113,7 +114,7 @@ function GELU:set_up() end
 
 
 function GELU:forward(x)
-  return F.LeakyReLU{ x, act_type = "gelu", name = "fwd" }
+  return F.LeakyReLU{ x, act_type = "gelu", name = node_name(x) }
 end
 
 
@@ -127,7 +128,7 @@ end
 
 
 function Swish:forward(x)
-  return x * F.sigmoid{ x * self._beta, name = "fwd" }
+  return x * F.sigmoid{ x * self._beta, name = node_name(x) }
 end
 
 

@@ -10,6 +10,7 @@ local layer = require "tycho.gluon.layer"
 local nd = require "tycho.ndarray"
 local Activation = require("tycho.gluon.nn.activations").Activation
 
+local node_name = layer.node_name
 local basic = {}
 
 
@@ -41,7 +42,7 @@ end
 function Dense:forward(x)
   local bias, act = self.bias, self.act
   local y = F.FullyConnected{ x, self.weight:data(x), bias and bias:data(x), no_bias = not bias,
-    num_hidden = self._units, flatten = self._flatten, name = "fwd" }
+    num_hidden = self._units, flatten = self._flatten, name = node_name(x) }
   return act and act(y) or y
 end
 
@@ -72,7 +73,7 @@ end
 
 function Dropout:forward(x)
   if self._rate > 0 then
-    return F.Dropout{ x, p = self._rate, axes = self._axes, name = "fwd" }
+    return F.Dropout{ x, p = self._rate, axes = self._axes, name = node_name(x) }
   end
   return F.identity(x)
 end
@@ -109,7 +110,7 @@ end
 
 function Embedding:forward(x)
   return F.Embedding{ x, self.weight:data(x), input_dim = self._input_dim,
-    output_dim = self._output_dim, dtype = self._dtype, name = "fwd" }
+    output_dim = self._output_dim, dtype = self._dtype, name = node_name(x) }
 end
 
 

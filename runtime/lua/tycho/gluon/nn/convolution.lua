@@ -8,6 +8,7 @@ local layer = require "tycho.gluon.layer"
 local Activation = require("tycho.gluon.nn.activations").Activation
 local HybridBlock = require "tycho.gluon.hybrid_block"
 
+local node_name = layer.node_name
 local convolution = {}
 
 local LAYOUTS = { { "NCW" }, { "NCHW", "NHWC" }, { "NCDHW", "NDHWC" } }
@@ -94,7 +95,8 @@ function Conv:forward(x)
   local bias, act = self.bias, self.act
   local y = F.Convolution{ x, self.weight:data(x), bias and bias:data(x), no_bias = not bias,
     kernel = self._kernel, stride = self._stride, pad = self._pad, dilate = self._dilate,
-    num_filter = self._channels, num_group = self._groups, layout = self._layout, name = "fwd" }
+    num_filter = self._channels, num_group = self._groups, layout = self._layout,
+    name = node_name(x) }
   return act and act(y) or y
 end
 
@@ -104,7 +106,7 @@ local function forward_transposed(self, x)
   local y = F.Deconvolution{ x, self.weight:data(x), bias and bias:data(x), no_bias = not bias,
     kernel = self._kernel, stride = self._stride, pad = self._pad, dilate = self._dilate,
     adj = self._adj, num_filter = self._channels, num_group = self._groups, layout = self._layout,
-    name = "fwd" }
+    name = node_name(x) }
   return act and act(y) or y
 end
 

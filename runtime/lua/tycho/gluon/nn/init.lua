@@ -12,7 +12,8 @@
 local pairs = require("tycho.core.iterate").pairs
 local namespace = require "tycho.core.namespace"
 
-local nn = { Block = require "tycho.gluon.block", HybridBlock = require "tycho.gluon.hybrid_block" }
+local nn = { Block = require "tycho.gluon.block", HybridBlock = require "tycho.gluon.hybrid_block",
+  SymbolBlock = require "tycho.gluon.symbol_block" }
 
 for _, part in ipairs{ require "tycho.gluon.nn.activations", require "tycho.gluon.nn.basic",
     require "tycho.gluon.nn.containers", require "tycho.gluon.nn.convolution",

@@ -10,6 +10,7 @@ local HybridBlock = require "tycho.gluon.hybrid_block"
 local nd = require "tycho.ndarray"
 local Parameter = require "tycho.gluon.parameter"
 
+local node_name = layer.node_name
 local norms = {}
 
 
@@ -80,7 +81,7 @@ end
 function BatchNorm:forward(x)
   return F.BatchNorm{ x, self.gamma:data(x), self.beta:data(x), self.running_mean:data(x),
     self.running_var:data(x), axis = self._axis, eps = self._eps, momentum = self._momentum,
-    fix_gamma = self._fix_gamma, use_global_stats = self._use_global_stats, name = "fwd" }
+    fix_gamma = self._fix_gamma, use_global_stats = self._use_global_stats, name = node_name(x) }
 end
 
 
@@ -101,7 +102,7 @@ function BatchNormReLU:forward(x)
   return F.contrib.BatchNormWithReLU{ x, self.gamma:data(x), self.beta:data(x),
     self.running_mean:data(x), self.running_var:data(x), axis = self._axis, eps = self._eps,
     momentum = self._momentum, fix_gamma = self._fix_gamma,
-    use_global_stats = self._use_global_stats, name = "fwd" }
+    use_global_stats = self._use_global_stats, name = node_name(x) }
 end
 
 
@@ -167,10 +168,10 @@ InstanceNorm.set_up = set_up_sample_norm
 function InstanceNorm:forward(x)
   local gamma, beta, axis = self.gamma:data(x), self.beta:data(x), self._axis
   if axis == 1 then
-    return F.InstanceNorm{ x, gamma, beta, eps = self._eps, name = "fwd" }
+    return F.InstanceNorm{ x, gamma, beta, eps = self._eps, name = node_name(x) }
   end
   local swapped = F.swapaxes{ x, dim1 = 1, dim2 = axis }
-  local y = F.InstanceNorm{ swapped, gamma, beta, eps = self._eps, name = "fwd" }
+  local y = F.InstanceNorm{ swapped, gamma, beta, eps = self._eps, name = node_name(x) }
   return F.swapaxes{ y, dim1 = 1, dim2 = axis }
 end
 

@@ -7,6 +7,7 @@ local F = require "tycho.symbol.either"
 local layer = require "tycho.gluon.layer"
 local HybridBlock = require "tycho.gluon.hybrid_block"
 
+local node_name = layer.node_name
 local pooling = {}
 
 
@@ -23,7 +24,7 @@ function Pooling:forward(x)
   return F.Pooling{ x, kernel = self._kernel, stride = self._stride, pad = self._pad,
     global_pool = self._global, pool_type = self._pool_type, layout = self._layout,
     pooling_convention = self._ceil_mode and "full" or "valid",
-    count_include_pad = self._count_include_pad, name = "fwd" }
+    count_include_pad = self._count_include_pad, name = node_name(x) }
 end
 
 

@@ -53,11 +53,11 @@ end
 
 -- The maps of input and state; nodes are named by the step.
 local function maps(self, x, state)
-  local name = ("t%d_"):format(self._counter)
+  local name = layer.step_names(self, x)
   local i2h = F.FullyConnected{ x, self.i2h_weight:data(x), self.i2h_bias:data(x),
-    num_hidden = self._rows, name = name .. "i2h" }
+    num_hidden = self._rows, name = name("i2h") }
   local h2h = F.FullyConnected{ state, self.h2h_weight:data(x), self.h2h_bias:data(x),
-    num_hidden = self._rows, name = name .. "h2h" }
+    num_hidden = self._rows, name = name("h2h") }
   return i2h, h2h, name
 end
 
@@ -98,8 +98,8 @@ end
 
 function RNNCell:forward(x, states)
   local i2h, h2h, name = maps(self, x, states[1])
-  local sum = F.elemwise_add{ i2h, h2h, name = name .. "plus0" }
-  local y = base.activate(sum, self._activation, name .. "out")
+  local sum = F.elemwise_add{ i2h, h2h, name = name("plus0") }
+  local y = base.activate(sum, self._activation, name("out"))
   return y, { y }
 end
 
@@ -115,14 +115,14 @@ end)
 
 -- The new state of an LSTM: gates i, f, c, o in blocks of rows.
 local function lstm_state(i2h, h2h, c, activation, recurrent, name)
-  local gates = F.elemwise_add{ i2h, h2h, name = name .. "plus0" }
-  local block = blocks_of(gates, 4, name .. "slice")
-  local i = base.activate(block[1], recurrent, name .. "i")
-  local f = base.activate(block[2], recurrent, name .. "f")
-  local new = base.activate(block[3], activation, name .. "c")
-  local o = base.activate(block[4], recurrent, name .. "o")
-  local next_c = F.elemwise_add{ F.elemwise_mul{ f, c, name = name .. "mul0" },
-    F.elemwise_mul{ i, new, name = name .. "mul1" }, name = name .. "state" }
+  local gates = F.elemwise_add{ i2h, h2h, name = name("plus0") }
+  local block = blocks_of(gates, 4, name("slice"))
+  local i = base.activate(block[1], recurrent, name("i"))
+  local f = base.activate(block[2], recurrent, name("f"))
+  local new = base.activate(block[3], activation, name("c"))
+  local o = base.activate(block[4], recurrent, name("o"))
+  local next_c = F.elemwise_add{ F.elemwise_mul{ f, c, name = name("mul0") },
+    F.elemwise_mul{ i, new, name = name("mul1") }, name = name("state") }
   return next_c, o
 end
 
@@ -153,8 +153,8 @@ function LSTMCell:forward(x, states)
   local i2h, h2h, name = maps(self, x, states[1])
   local next_c, o = lstm_state(i2h, h2h, states[2], self._activation,
     self._recurrent_activation, name)
-  local squashed = base.activate(next_c, self._activation, name .. "activation0")
-  local y = F.elemwise_mul{ o, squashed, name = name .. "out" }
+  local squashed = base.activate(next_c, self._activation, name("activation0"))
+  local y = F.elemwise_mul{ o, squashed, name = name("out") }
   return y, { y, next_c }
 end
 
@@ -186,16 +186,16 @@ end
 function GRUCell:forward(x, states)
   local h = states[1]
   local i2h, h2h, name = maps(self, x, h)
-  local i, s = blocks_of(i2h, 3, name .. "i2h_slice"), blocks_of(h2h, 3, name .. "h2h_slice")
-  local r = F.Activation{ F.elemwise_add{ i[1], s[1], name = name .. "plus0" },
-    act_type = "sigmoid", name = name .. "r_act" }
-  local z = F.Activation{ F.elemwise_add{ i[2], s[2], name = name .. "plus1" },
-    act_type = "sigmoid", name = name .. "z_act" }
-  local kept = F.elemwise_mul{ r, s[3], name = name .. "mul0" }
-  local new = F.Activation{ F.elemwise_add{ i[3], kept, name = name .. "plus2" },
-    act_type = "tanh", name = name .. "h_act" }
-  local y = F.elemwise_add{ (1 - z) * new, F.elemwise_mul{ z, h, name = name .. "mul20" },
-    name = name .. "out" }
+  local i, s = blocks_of(i2h, 3, name("i2h_slice")), blocks_of(h2h, 3, name("h2h_slice"))
+  local r = F.Activation{ F.elemwise_add{ i[1], s[1], name = name("plus0") },
+    act_type = "sigmoid", name = name("r_act") }
+  local z = F.Activation{ F.elemwise_add{ i[2], s[2], name = name("plus1") },
+    act_type = "sigmoid", name = name("z_act") }
+  local kept = F.elemwise_mul{ r, s[3], name = name("mul0") }
+  local new = F.Activation{ F.elemwise_add{ i[3], kept, name = name("plus2") },
+    act_type = "tanh", name = name("h_act") }
+  local y = F.elemwise_add{ (1 - z) * new, F.elemwise_mul{ z, h, name = name("mul20") },
+    name = name("out") }
   return y, { y }
 end
 
@@ -231,9 +231,9 @@ end
 function LSTMPCell:forward(x, states)
   local i2h, h2h, name = maps(self, x, states[1])
   local next_c, o = lstm_state(i2h, h2h, states[2], "tanh", "sigmoid", name)
-  local hidden = F.elemwise_mul{ o, F.tanh(next_c), name = name .. "hidden" }
+  local hidden = F.elemwise_mul{ o, F.tanh(next_c), name = name("hidden") }
   local y = F.FullyConnected{ hidden, self.h2r_weight:data(x), num_hidden = self._projection_size,
-    no_bias = true, name = name .. "out" }
+    no_bias = true, name = name("out") }
   return y, { y, next_c }
 end
 

@@ -156,7 +156,7 @@ end
 
 function DropoutCell:forward(x, states)
   if self._rate > 0 then
-    x = F.Dropout{ x, p = self._rate, axes = self._axes, name = ("t%d_fwd"):format(self._counter) }
+    x = F.Dropout{ x, p = self._rate, axes = self._axes, name = layer.step_names(self, x)("fwd") }
   end
   return x, states or {}
 end
@@ -248,7 +248,7 @@ local ResidualCell = ModifierCell:extend("ResidualCell")
 
 function ResidualCell:forward(x, states)
   local y, new = self.base_cell:_step(x, states)
-  return F.elemwise_add{ y, x, name = ("t%d_fwd"):format(self._counter) }, new
+  return F.elemwise_add{ y, x, name = layer.step_names(self, x)("fwd") }, new
 end
 
 

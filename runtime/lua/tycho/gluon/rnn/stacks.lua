@@ -192,12 +192,13 @@ end
 -- The outputs of both directions joined, step by step or as a whole.
 local function join_outputs(self, l, r, merge, time)
   if merge then
-    return F.concat{ sequence.join(l, time), sequence.join(r, time), dim = 2,
-      name = self._output_prefix .. "out" }
+    l, r = sequence.join(l, time), sequence.join(r, time)
+    return F.concat{ l, r, dim = 2, name = F.is_symbol(l) and self._output_prefix .. "out" or nil }
   end
   local outputs = {}
   for i, y in ipairs(l) do
-    outputs[i] = F.concat{ y, r[i], dim = 1, name = ("%st%d"):format(self._output_prefix, i - 1) }
+    outputs[i] = F.concat{ y, r[i], dim = 1,
+      name = F.is_symbol(y) and ("%st%d"):format(self._output_prefix, i - 1) or nil }
   end
   return outputs
 end

@@ -18,7 +18,7 @@ local mobilenet = { classes = {}, functions = {}, models = {} }
 local RELU6 = HybridBlock:extend("RELU6")
 
 function RELU6.forward(_, x)
-  return F.clip{ x, a_min = 0, a_max = 6, name = "relu6" }
+  return F.clip{ x, a_min = 0, a_max = 6, name = F.is_symbol(x) and "relu6" or nil }
 end
 
 
