@@ -344,6 +344,16 @@ describe("a cell", function()
     assert.raises("unsupported", function() return Bare():begin_state() end)
   end)
 
+  it("takes one state alone, and refuses a step without states", function()
+    local cell = rnn.RNNCell{ 2, input_size = 2 }
+    cell:initialize()
+    local x = nd.ones{ 1, 2 }
+    assert.near((cell(x, { nd.ones{ 1, 2 } })), (cell(x, nd.ones{ 1, 2 })))
+    assert.raises("type", cell, x)
+    assert.raises("type", cell, x, 3)
+    assert.near(x, (rnn.DropoutCell(0.5)(x)))
+  end)
+
   it("texts are the reference's", function()
     assert.equal("RNNCell(None -> 2, relu)", tostring(rnn.RNNCell(2, "relu")))
     assert.equal("LSTMCell(3 -> 8)", tostring(rnn.LSTMCell{ 2, input_size = 3 }))
@@ -403,6 +413,24 @@ describe("a modifier", function()
     local n = 0
     for _, v in ipairs(kept[1]:totable()[1]) do n = n + (v == 1 and 1 or 0) end
     assert.is_true(n > 5 and n < 45)
+  end)
+
+  it("keeps what it keeps from step to step when it is hybridized", function()
+    local function outputs(hybrid)
+      local cell = rnn.ZoneoutCell{ rnn.RNNCell{ 40, input_size = 2, i2h_weight_initializer = "ones",
+        h2h_weight_initializer = "ones" }, zoneout_outputs = 0.5 }
+      local stack = rnn.HybridSequentialRNNCell()
+      stack:add(cell)
+      stack:initialize()
+      if hybrid then stack:hybridize() end
+      ty.random.seed(3)
+      local x = nd.ones{ 1, 2 }
+      return ty.autograd.record(function()
+        local y, s = stack(x, stack:begin_state{ batch_size = 1 })
+        return (stack(x * 2, s)) + y * 0
+      end)
+    end
+    assert.near(outputs(false), outputs(true), 1e-6)
   end)
 
   it("drops the same inputs at every step", function()

@@ -166,6 +166,34 @@ end
 
 -- The classes -------------------------------------------------------------------------------------
 
+-- The states of a step that are not given as a list: one alone, or nothing where a cell has none.
+local function list_of_states(self, states)
+  if class.is_array(states) or F.is_symbol(states) then
+    return { states }
+  elseif states == nil and #self:state_info() == 0 then
+    return {}
+  end
+  Error.raise{ code = "type", func = self.class_name, argument = "states",
+    expected = "a list of states", got = Error.kind(states),
+    message = ("'%s' is called with an input and its states; begin with cell:begin_state{ \z
+      batch_size = ... }"):format(self.name) }
+end
+
+
+-- Whether a cell, or one in it, keeps arrays from step to step: a trace of one step would lose them.
+local function keeps_arrays(self)
+  if self.keeps_arrays then
+    return true
+  end
+  for _, pair in ipairs(self:children()) do
+    if pair[2].is_cell and keeps_arrays(pair[2]) then
+      return true
+    end
+  end
+  return false
+end
+
+
 -- Gives a class of blocks what cells have.
 local function make_cell(cell)
 
@@ -224,11 +252,26 @@ local function make_cell(cell)
   cell._unroll = unroll
 
 
+  local hybridize = cell.hybridize
+
+  --- As HybridBlock's. A cell that keeps arrays from step to step is traced as part of a block that
+  -- unrolls it, never by itself.
+  function cell:hybridize(...)
+    hybridize(self, ...)
+    if keeps_arrays(self) then
+      rawset(self, "_active", nil)
+    end
+  end
+
+
   local call = rawget(cell, "__call")
 
   --- A step: `output, states = cell(x, states)`.
   function cell.__call(self, x, states)
     refuse_modified(self, self.class_name)
+    if not values.is_plain(states) then
+      states = list_of_states(self, states)
+    end
     return self:_step(x, states)
   end
 

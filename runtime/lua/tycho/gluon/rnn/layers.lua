@@ -40,6 +40,20 @@ local function each_cell(self, f)
 end
 
 
+-- The parameters as the operator has them in its vector: weights of all cells, then their biases.
+local function parameters_in_order(self)
+  local list = {}
+  for _, kind in ipairs{ "weight", "bias" } do
+    each_cell(self, function(direction, i)
+      for _, group in ipairs{ "i2h", "h2h", "h2r" } do
+        list[#list + 1] = self[("%s%d_%s_%s"):format(direction, i, group, kind)]
+      end
+    end)
+  end
+  return list
+end
+
+
 local function set_up(self, a, mode, func)
   self._mode, self._layout = mode, layer.word(func, "layout", a.layout, { "TNC", "NTC" })
   self._hidden_size, self._num_layers, self._input_size =
@@ -67,6 +81,7 @@ local function set_up(self, a, mode, func)
       parameter("h2r_weight", { a.projection_size, a.hidden_size })
     end
   end)
+  self._vector = parameters_in_order(self)
 end
 
 
@@ -166,18 +181,11 @@ end
 
 -- Running -----------------------------------------------------------------------------------------
 
--- All parameters in one vector: weights of all cells, then their biases.
+-- All parameters in one vector.
 local function vector_of(self, x)
   local arguments = { dim = 0 }
-  for _, kind in ipairs{ "weight", "bias" } do
-    each_cell(self, function(direction, i)
-      for _, group in ipairs{ "i2h", "h2h", "h2r" } do
-        local p = self[("%s%d_%s_%s"):format(direction, i, group, kind)]
-        if p then
-          arguments[#arguments + 1] = F.reshape{ p:data(x), shape = { -1 } }
-        end
-      end
-    end)
+  for i, p in ipairs(self._vector) do
+    arguments[i] = F.reshape{ p:data(x), shape = { -1 } }
   end
   return F._rnn_param_concat(arguments)
 end

@@ -187,7 +187,7 @@ end)
 -- @type ZoneoutCell
 local ZoneoutCell = ModifierCell:extend("ZoneoutCell")
 
-ZoneoutCell._hint = "zoneout"
+ZoneoutCell._hint, ZoneoutCell.keeps_arrays = "zoneout", true
 
 local ZONEOUT = args.form("rnn.ZoneoutCell", { { "base_cell", "any" },
   { "zoneout_outputs", "number", 0 }, { "zoneout_states", "number", 0 }, "*",
@@ -282,7 +282,7 @@ end
 -- @type VariationalDropoutCell
 local VariationalDropoutCell = ModifierCell:extend("VariationalDropoutCell")
 
-VariationalDropoutCell._hint = "vardrop"
+VariationalDropoutCell._hint, VariationalDropoutCell.keeps_arrays = "vardrop", true
 
 local VARIATIONAL = args.form("contrib.rnn.VariationalDropoutCell", { { "base_cell", "any" },
   { "drop_inputs", "number", 0 }, { "drop_states", "number", 0 }, { "drop_outputs", "number", 0 },
