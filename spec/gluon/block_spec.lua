@@ -342,3 +342,16 @@ describe("texts of blocks", function()
     assert.matches("Trainable params: 19\n", require "tycho.gluon.summary"(net, nd.ones{ 2, 5 }))
   end))
 end)
+
+
+describe("what the reference's blocks have and these do not", function()
+  it("says what to use instead", function()
+    local net = Net()
+    for _, name in ipairs{ "save", "load", "save_params", "load_params", "optimize_for" } do
+      local e = assert.raises("unsupported", net[name], net, "x")
+      assert.matches(name, tostring(e))
+    end
+    assert.raises("unsupported", net.a.weight.row_sparse_data, net.a.weight)
+    assert.raises("unsupported", net.a.weight.list_row_sparse_data, net.a.weight)
+  end)
+end)

@@ -196,6 +196,9 @@ describe("a hybrid block", function()
       assert.matches("Block", tostring(e))
     end
     assert.raises("name", function() return sym.Variable("a").shape end)
+    local typo = of(function(_, x) return x:rellu() end)()
+    typo:hybridize()
+    assert.equal("relu", assert.raises("name", typo, nd.ones{ 1 }).candidates[1])
   end)
 
   it("mixes no array into a trace", function()
@@ -328,6 +331,38 @@ describe("a hybrid block", function()
     assert.same({ 4, 9 }, net.a.weight.shape)
     net:infer_type(nd.ones{ 2, 9 })
     assert.equal("float32", net.b.weight.dtype)
+    net:infer_type(nd.ones{ 2, 9 }:astype("float64"))
+    assert.equal("float64", net.a.weight.dtype)
+    assert.equal("float64", net.b.bias.dtype)
+    assert.raises("state", net.a.weight.data, net.a.weight)
+  end)
+end)
+
+
+describe("blocks that are dropped", function()
+  it("go with their parameters, traces and variables", function()
+    local function work()
+      local net = Net(64, 64)
+      net:initialize()
+      net:hybridize()
+      local y = autograd.record(function() return net(nd.ones{ 8, 64 }) end)
+      y:backward()
+      net(sym.Variable("x"))
+      gluon.Trainer(net:collect_params(), "adam"):step(8)
+    end
+    local function live()
+      for _ = 1, 3 do
+        collectgarbage()
+      end
+      ty.waitall()
+      return ty.live().bytes
+    end
+    work()
+    local before = live()
+    for _ = 1, 50 do
+      work()
+    end
+    assert.is_true(live() <= before + 10000, live() - before)
   end)
 end)
 

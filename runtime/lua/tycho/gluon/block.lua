@@ -20,12 +20,14 @@ local next = iterate.next
 local args = require "tycho.core.args"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
+local left_out = require "tycho.gluon.left_out"
 local location = require "tycho.gluon.location"
 local log = require "tycho.core.log"
 local name_scope = require "tycho.gluon.name_scope"
 local Parameter = require "tycho.gluon.parameter"
 local ParameterDict = require "tycho.gluon.parameter_dict"
 local parameter_files = require "tycho.gluon.parameter_files"
+local recording = require "tycho.ndarray.recording"
 local values = require "tycho.core.values"
 
 local getmetatable, print, rawget, rawset, select, type =
@@ -422,6 +424,9 @@ end
 
 
 local call_forward = location.runner(function(self, ...)
+  if recording.on then
+    return location.results(location.recorded(self.forward, self, ...))
+  end
   return location.results(self:forward(...))
 end)
 
@@ -673,6 +678,14 @@ function Block:__tostring()
   end
   return self.class_name .. "(\n" .. table.concat(lines, "\n") .. "\n)"
 end
+
+
+left_out.add(Block, "Block", ":", {
+  save = "save_parameters writes the parameters, export the network with them",
+  load = "load_parameters reads what save_parameters wrote, SymbolBlock.imports what export wrote",
+  save_params = "save_parameters has its place",
+  load_params = "load_parameters has its place",
+})
 
 
 return Block

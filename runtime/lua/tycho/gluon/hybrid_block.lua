@@ -10,6 +10,7 @@ local Block = require "tycho.gluon.block"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local graph = require "tycho.symbol.graph"
+local left_out = require "tycho.gluon.left_out"
 local NDArray = require("tycho.ndarray").NDArray
 local nested = require "tycho.gluon.nested"
 local node = require "tycho.symbol.node"
@@ -310,6 +311,11 @@ function HybridBlock:export(...)
   parameter_files.write(params_file, list)
   return symbol_file, params_file
 end
+
+
+left_out.add(HybridBlock, "HybridBlock", ":", {
+  optimize_for = "there are no other back ends; hybridize() has the engine fuse the operators",
+})
 
 
 return HybridBlock

@@ -7,8 +7,11 @@
 -- @module tycho.gluon.location
 
 local Error = require "tycho.core.error"
+local native = require "tycho.core.ffi"
+local recording = require "tycho.ndarray.recording"
 local util = require "jit.util"
 
+local C = native.C
 local band, getinfo, getlocal = bit.band, debug.getinfo, debug.getlocal
 
 local location = {}
@@ -57,6 +60,48 @@ end
 --- Hands its arguments on. A call of it after forward keeps the caller on the stack.
 function location.results(...)
   return ...
+end
+
+
+local held_line                          -- that calls belong to while recording.held
+
+local function hold(line)
+  C.ty_line(line)
+  recording.held, held_line = true, line
+end
+
+
+local function release(ok, ...)
+  recording.held = false
+  if not ok then
+    error((...), 0)
+  end
+  return ...
+end
+
+
+local function hold_again(line, ...)
+  hold(line)
+  return ...
+end
+
+
+--- Runs a block's forward while calls are recorded. All calls of a built-in one belong to the line
+-- that called the block, which is found once.
+-- @tparam function forward
+-- @param ... its arguments
+-- @return its results
+function location.recorded(forward, ...)
+  local is_own = type(forward) == "function" and not Error.user_file(forward)
+  if is_own == (recording.held or false) or not recording.lines then
+    return forward(...)
+  elseif is_own then
+    local line = Error.caller()
+    hold(line ~= "" and line or nil)
+    return release(pcall(forward, ...))
+  end
+  recording.held = false                                 -- after an error the holder releases it
+  return hold_again(held_line, forward(...))
 end
 
 

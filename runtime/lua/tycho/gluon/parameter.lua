@@ -15,6 +15,7 @@ local context = require "tycho.core.context"
 local devices = require "tycho.gluon.devices"
 local Error = require "tycho.core.error"
 local init = require "tycho.initializer"
+local left_out = require "tycho.gluon.left_out"
 local log = require "tycho.core.log"
 local nd = require "tycho.ndarray"
 local sym = require "tycho.symbol.symbol"
@@ -340,6 +341,19 @@ function Parameter:data(where)
 end
 
 
+--- The arrays themselves, not to be changed (not for users).
+-- @string func for errors
+function Parameter:_arrays(func)
+  return rawget(self, "_data") or fail_data(self, func)
+end
+
+
+--- A number that is another one when the arrays, or values that were set, are (not for users).
+function Parameter:_values_version()
+  return rawget(self, "_version")
+end
+
+
 --- The arrays on all devices, in the order of `initialize`.
 -- @treturn {NDArray,...}
 function Parameter:list_data()
@@ -461,6 +475,23 @@ function Parameter:_load(x, dtype, ctx)
 end
 
 
+--- Takes others' arrays for its own, one per device (not for users).
+-- @tparam {NDArray,...} list
+-- @string func for errors
+function Parameter:_adopt(list, func)
+  local shape = merged(rawget(self, "_shape"), list[1]._shape)
+  local differs = not shape and "shape" or list[1].dtype ~= self._dtype and "dtype"
+  if differs then
+    Error.raise{ code = differs, func = func, argument = self.name, expected = self[differs],
+      got = list[1][differs], message = ("the array for '%s' has another %s"):format(self.name,
+        differs) }
+  end
+  rawset(self, "_shape", shape)
+  rawset(self, "_var", nil)
+  class.outside(quietly, take, self, list)
+end
+
+
 --- Fills the gradients with 0.
 function Parameter:zero_grad()
   for _, x in ipairs(rawget(self, "_data") or {}) do
@@ -549,7 +580,9 @@ function Parameter:reset_ctx(...)
 end
 
 
-local of_variable = setmetatable({}, { __mode = "k" })   -- node of a variable -> its parameter
+-- Node of a variable -> its parameter. The parameter holds its variable, so neither may be held
+-- here.
+local of_variable = setmetatable({}, { __mode = "kv" })
 
 --- The parameter of a variable's node, or nil (not for users).
 function Parameter._of_variable(n)
@@ -695,6 +728,12 @@ function Parameter.__newindex(self, key, v)
   end
   write(self, v)
 end
+
+
+left_out.add(Parameter, "Parameter", ":", {
+  row_sparse_data = "storage is dense; data(x) gives the whole array",
+  list_row_sparse_data = "storage is dense; list_data() gives the whole arrays",
+})
 
 
 return Parameter

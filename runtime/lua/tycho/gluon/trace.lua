@@ -2,6 +2,7 @@
 --
 -- @module tycho.gluon.trace
 
+local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
 local location = require "tycho.gluon.location"
 local nested = require "tycho.gluon.nested"
@@ -16,6 +17,10 @@ local tracing = require "tycho.symbol.tracing"
 local getmetatable, select, unpack = getmetatable, select, unpack
 
 local trace = {}
+
+function tracing.is_of_arrays(key)
+  return class.fields[key] ~= nil or rawget(class.NDArray, key) ~= nil
+end
 
 
 --- Runs a block's forward with symbols, in its name scope.
@@ -139,15 +144,30 @@ end
 -- @tparam table t from `make`
 -- @tparam {NDArray,...} inputs
 function trace.infer_types(t, inputs)
-  local given = {}
+  local given, found = {}, {}
   for i, name in ipairs(t.names) do
     given[name] = inputs[i].dtype
   end
-  local arguments, _, auxiliary = t.symbol:infer_type(given)
-  if arguments then
-    each_parameter(t.symbol, arguments, auxiliary, function(p, dtype)
-      p:cast(dtype)
-    end)
+  local free = node.copy(t.symbol._entries, function(n)  -- the variables say their present dtypes
+    if not n.op and Parameter._of_variable(n) then
+      local attrs = tables.copy(n.attrs)
+      attrs.__dtype__ = nil
+      return { { node.variable(n.name, attrs, n.where), 0 } }
+    end
+  end)
+  local symbol = sym.Symbol.of(free)
+  local arguments, _, auxiliary = symbol:infer_type(given)
+  for _, part in ipairs{ { symbol:list_arguments(), arguments },
+      { symbol:list_auxiliary_states(), auxiliary } } do
+    for i, name in ipairs(part[1]) do
+      found[name] = part[2] and part[2][i]
+    end
+  end
+  for _, n in ipairs((graph.walk(t.symbol))) do
+    local p = not n.op and Parameter._of_variable(n)
+    if p and found[n.name] then
+      p:cast(found[n.name])
+    end
   end
 end
 

@@ -23,6 +23,7 @@ local optimizers = require "tycho.optimizer"
 local Parameter = require "tycho.gluon.parameter"
 local ParameterDict = require "tycho.gluon.parameter_dict"
 local stores = require "tycho.module.stores"
+local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
 
 --- Takes steps. Fields: learning_rate, optimizer.
@@ -94,7 +95,7 @@ local FORM = args.form("gluon.Trainer", { { "params", "any" }, { "optimizer", "a
 local function read(params, optimizer, ...)
   if optimizer == nil and values.is_plain(params) and (params.params or params[1] ~= nil
       and (Class.is_a(params[1], ParameterDict) or values.is_plain(params[1]))) then
-    return FORM(params)
+    return params
   end
   local given = { params = params, optimizer = optimizer }
   local rest, n = { ... }, select("#", ...)
@@ -105,7 +106,7 @@ local function read(params, optimizer, ...)
   if rest[2] ~= nil and not (values.is_plain(rest[2]) and n == 2) then
     given.kvstore, given.compression_params, given.update_on_kvstore = rest[2], rest[3], rest[4]
   end
-  return FORM(given)
+  return given
 end
 
 
@@ -116,7 +117,7 @@ end
 -- @tparam[opt] table options kvstore = "device" (name, store or `ty.null`), compression_params,
 --   update_on_kvstore (nil: as the store can)
 function Trainer:init(...)
-  local a = read(...)
+  local a = FORM(read(...))
   self._params, self._kvstore_name = listed(a.params), a.kvstore
   self._compression, self._on_store_given = a.compression_params, values.value(a.update_on_kvstore)
   if a.update_on_kvstore == false then
@@ -124,7 +125,7 @@ function Trainer:init(...)
   end
   self._optimizer = make_optimizer(a.optimizer, a.optimizer_params)
   self._scale = self._optimizer.rescale_grad
-  self._versions, self._ready = {}, false
+  self._versions, self._seen, self._ready = {}, {}, false
 end
 
 
@@ -162,12 +163,6 @@ local function devices_of(self)
     ctx, first = ctx or own, first or p.name
   end
   return ctx or {}
-end
-
-
--- Parameters that are trained, by number.
-local function is_trained(p)
-  return p.grad_req ~= "null"
 end
 
 
@@ -220,11 +215,14 @@ end
 local function tell_store(self)
   local kv = self._kv
   for _, p in ipairs(kv and self._params or {}) do
-    local version = rawget(p, "_version")
+    local version = p:_values_version()
     local known = self._versions[p.name]
     if known == nil and p:_is_ready() then
       stores.initialize(kv, { p:list_data() }, { [p.name] = p:list_data()[1] }, { p.name },
         self._on_store)
+      if not self._on_store and kv.num_workers > 1 then
+        kv:pull(p.name, { out = p:list_data() })           -- all ranks begin alike
+      end
       self._versions[p.name] = version
     elseif known and known ~= version and self._on_store and kv._put then
       kv:_put(p.name, p:list_data()[1])
@@ -234,16 +232,33 @@ local function tell_store(self)
 end
 
 
--- The devices and the store follow parameters that were moved.
+-- Whether parameters have other arrays, or values that were set, since the last call.
+local function have_changed(self)
+  local changed, seen = not self._ready, self._seen
+  for i, p in ipairs(self._params) do
+    local version = p:_values_version()
+    changed = changed or seen[i] ~= version
+    seen[i] = version
+  end
+  return changed
+end
+
+
+-- The devices and the store follow parameters that were moved or set.
 local function get_ready(self)
+  if not have_changed(self) then
+    return
+  end
   if self._ready and self._params[1] and not devices.same(self._ctx, devices_of(self)) then
     if self._on_store then
+      self._seen = {}
       Error.raise{ code = "state", func = "Trainer", message = "the parameters were moved to other \z
         devices after the first step, and the store keeps the optimizer's states; make a new \z
         Trainer (save_states and load_states carry these over)" }
     end
-    self._ready, self._versions, self._lists = false, {}, nil
+    self._ready, self._versions = false, {}
   end
+  self._lists = nil
   if not self._ready then
     class.outside(prepare, self)
   end
@@ -261,57 +276,59 @@ local function fail_stale(p, func)
 end
 
 
--- Names, gradients and weights of the parameters whose gradients are fresh. The lists stay the same
--- tables as long as their members do, as updaters keep plans by them.
-local function fresh_lists(self, ignore, func)
-  local chosen, key = {}, {}
-  for i, p in ipairs(self._params) do
-    if is_trained(p) then
+-- The parameters whose gradients are fresh.
+local function fresh_parameters(self, ignore, func)
+  local chosen = {}
+  for _, p in ipairs(self._params) do
+    if p.grad_req ~= "null" then
       local fresh = false
-      for _, x in ipairs(p:list_data()) do
+      for _, x in ipairs(p:_arrays(func)) do
         if x.fresh_grad then
           fresh = true
         elseif not ignore then
           fail_stale(p, func)
         end
       end
-      if fresh then
-        chosen[#chosen + 1] = p
-        key[#key + 1] = i
-      end
+      chosen[#chosen + 1] = fresh and p or nil
     end
   end
-  return chosen, table.concat(key, ",")
+  return chosen
 end
 
 
--- Lists for `stores.update`.
-local function lists_for(self, chosen, key)
-  local u = self._lists
-  if not u or u.key ~= key then
-    u = { key = key, names = {}, grads = {}, weights = {} }
-  end
+-- Whether the gradients of parameters are still the arrays in a list.
+local function same_gradients(chosen, grads)
   for k, p in ipairs(chosen) do
-    local data, weights = rawget(p, "_data"), u.weights[k]
-    local same = weights ~= nil and #weights == #data
-    for d = 1, same and #data or 0 do
-      same = same and weights[d] == data[d] and u.grads[k][d] == data[d].grad
+    for d, x in ipairs(p:_arrays()) do
+      if grads[k][d] ~= rawget(x, "_grad") then
+        return false
+      end
     end
-    if not same then
+  end
+  return true
+end
+
+
+-- Names, gradients and weights for `stores.update`: the same table as long as parameters and arrays
+-- are the same, as updaters keep plans by its lists.
+local function lists_for(self, chosen)
+  local u = self._lists
+  if not (u and tables.same(u.chosen, chosen) and same_gradients(chosen, u.grads)) then
+    u = { chosen = chosen, names = {}, grads = {}, weights = {} }
+    for k, p in ipairs(chosen) do
       u.names[k], u.weights[k], u.grads[k] = p.name, p:list_data(), p:list_grad()
-      u.devices, u.cut_for = nil, nil
     end
+    self._lists = u
   end
   u.index, u.kvstore, u.update_on_kvstore, u.updater =
     self._index, self._kv, self._on_store, self._updater
-  self._lists = u
   return u
 end
 
 
 local function clear_fresh(chosen)
   for _, p in ipairs(chosen) do
-    for _, x in ipairs(rawget(p, "_data")) do
+    for _, x in ipairs(p:_arrays()) do
       class.clear_fresh(x)
     end
   end
@@ -344,16 +361,16 @@ end
 
 --- Takes a step: sums gradients over devices and ranks, divides them by the batch size, updates. A
 -- gradient that backward has not written since the last step is E(`state`), and nothing is updated.
--- @number batch_size rows of all devices of this rank
+-- @number batch_size rows that make up one gradient, of all devices and ranks
 -- @tparam[opt] table options ignore_stale_grad = false: parameters with such gradients are passed
 --   over
 function Trainer:step(...)
   local a = STEP(...)
   check_batch(a, "Trainer:step")
   get_ready(self)
-  local chosen, key = fresh_lists(self, a.ignore_stale_grad, "Trainer:step")
+  local chosen = fresh_parameters(self, a.ignore_stale_grad, "Trainer:step")
   self._optimizer.rescale_grad = self._scale / a.batch_size
-  stores.update(lists_for(self, chosen, key))
+  stores.update(lists_for(self, chosen))
   clear_fresh(chosen)
 end
 
@@ -371,13 +388,11 @@ end
 function Trainer:allreduce_grads()
   get_ready(self)
   check_halves(self, "Trainer:allreduce_grads")
-  local chosen, numbers = {}, {}
-  for i, p in ipairs(self._params) do
-    if is_trained(p) then
-      chosen[#chosen + 1], numbers[#numbers + 1] = p, i
-    end
+  local chosen = {}
+  for _, p in ipairs(self._params) do
+    chosen[#chosen + 1] = p.grad_req ~= "null" and p or nil
   end
-  sum_gradients(self, lists_for(self, chosen, table.concat(numbers, ",")))
+  sum_gradients(self, lists_for(self, chosen))
 end
 
 
@@ -392,8 +407,8 @@ function Trainer:update(...)
   check_batch(a, "Trainer:update")
   get_ready(self)
   check_halves(self, "Trainer:update")
-  local chosen, key = fresh_lists(self, a.ignore_stale_grad, "Trainer:update")
-  local u, kv = lists_for(self, chosen, key), self._kv
+  local chosen = fresh_parameters(self, a.ignore_stale_grad, "Trainer:update")
+  local u, kv = lists_for(self, chosen), self._kv
   self._optimizer.rescale_grad = self._scale / a.batch_size
   u.kvstore = nil
   stores.update(u)
@@ -419,7 +434,7 @@ end
 local function state_targets(self)
   local targets, names, n = {}, {}, #self._ctx
   for i, p in ipairs(self._params) do
-    local data = rawget(p, "_data")
+    local data = p:_is_ready() and p:list_data()
     for d = 1, data and (self._on_store and 1 or n) or 0 do
       local key = self._on_store and p.name or (i - 1) * n + d - 1
       names[key] = p.name

@@ -2,6 +2,7 @@
 --
 -- @module tycho.gluon.utils
 
+local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local autograd = require "tycho.autograd"
 local class = require "tycho.ndarray.class"
@@ -11,6 +12,7 @@ local log = require "tycho.core.log"
 require "tycho.gluon.devices"
 local namespace = require "tycho.core.namespace"
 local nd = require "tycho.ndarray"
+local ParameterDict = require "tycho.gluon.parameter_dict"
 
 local utils = {}
 
@@ -130,6 +132,45 @@ function utils.clip_global_norm(...)
   return autograd.pause(autograd.is_training(), function()
     return clip(list, a.max_norm, a.check_isfinite)
   end)
+end
+
+
+-- Modules -----------------------------------------------------------------------------------------
+
+local SHARE = args.form("utils.share_parameters", { { "params", ParameterDict },
+  { "module", "any" }, { "ignore_extra", "boolean", false } })
+
+--- Has parameters use the arrays of a Module that has parameters of the same names: no copies, and
+-- what either of them trains the other one has. The Module's values count.
+-- @tparam ParameterDict params such as `net:collect_params()`
+-- @tparam Module module bound, with parameters
+-- @tparam[opt] table options ignore_extra = false: parameters that the Module has not are left as
+--   they are; else E(`name`)
+function utils.share_parameters(...)
+  local a, func = SHARE(...), "utils.share_parameters"
+  local module = a.module
+  if type(module) ~= "table" or not rawget(module, "_arg_store") then
+    Error.raise{ code = "type", func = func, argument = "module", expected = "a Module",
+      got = Error.kind(module), message = "bad 'module'" }
+  elseif not (module.binded and module.params_initialized) then
+    Error.raise{ code = "state", func = func, argument = "module",
+      message = "the module has no parameters yet: bind it, and call init_params or set_params" }
+  end
+  local arrays, chosen = module._arg_store:lend(), {}
+  for name, list in pairs(module._aux_store:lend()) do
+    arrays[name] = list
+  end
+  for name, p in a.params:items() do
+    if arrays[name] then
+      chosen[#chosen + 1] = { p, arrays[name] }
+    elseif not a.ignore_extra then
+      Error.unknown{ func = func, argument = name, what = "parameter of the module",
+        among = arrays }
+    end
+  end
+  for _, entry in ipairs(chosen) do
+    entry[1]:_adopt(entry[2], func)
+  end
 end
 
 

@@ -45,7 +45,10 @@ end
 -- users).
 -- @bool stale
 function ParameterModule:_have_params(stale)
-  self._params_initialized, self._arg_store.stale, self._aux_store.stale = true, stale, stale
+  self._params_initialized = true
+  for _, store in ipairs{ self._arg_store, self._aux_store } do
+    store.stale = stale or store.lent
+  end
 end
 
 

@@ -448,7 +448,7 @@ function Symbol.__index(self, key)
   end
   value = operators.method(key)
   if not value or #entries_named(self, key) > 0 then
-    if tracing.current() and #entries_named(self, key) == 0 then
+    if tracing.current() and tracing.is_of_arrays(key) and #entries_named(self, key) == 0 then
       tracing.refuse(key)
     end
     return output_named(self, key, "Symbol", method_names())

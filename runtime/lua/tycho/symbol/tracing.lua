@@ -39,6 +39,14 @@ function tracing.run(name, f, ...)
 end
 
 
+--- Whether arrays have a field or method; set by who runs traces.
+-- @string key
+-- @treturn bool
+function tracing.is_of_arrays()
+  return false
+end
+
+
 --- Raises E(`unsupported`) for what arrays have and symbols do not, if a block is being traced.
 -- @string key field or method
 function tracing.refuse(key)

@@ -10,7 +10,6 @@ local Error = require "tycho.core.error"
 local gradient = require "tycho.test.gradient"
 local inputs = require "tycho.test.inputs"
 local nd = require "tycho.ndarray"
-local random = require "tycho.test.random"
 
 local recorded = {}
 
@@ -29,15 +28,25 @@ local ATOL = { float16 = 1e-1, bfloat16 = 1e-1, float32 = 1e-3, float64 = 1e-6 }
 local function variables(given)
   local list = {}
   for i, x in ipairs(class.is_array(given) and { given } or given) do
-    if not class.is_array(x) or not gradient.default_numeric_eps[x.dtype] then
-      Error.raise{ code = "type", func = FUNC, argument = "inputs",
-        got = class.is_array(x) and x.dtype or Error.kind(x), expected = "arrays of floating point",
-        message = ("input %d has no gradient"):format(i) }
+    x = nd._as_array(x, "float32", FUNC)
+    if not gradient.default_numeric_eps[x.dtype] then
+      Error.raise{ code = "dtype", func = FUNC, argument = "inputs", got = x.dtype,
+        expected = "a type of floating point", message = ("input %d has no gradient"):format(i) }
     end
-    list[i] = x:copy()
-    list[i]:attach_grad()
+    list[i] = x:copy():attach_grad()
   end
   return list
+end
+
+
+-- Weights of a result's elements: their plain sum would hide what moves from one to another, as in
+-- a softmax.
+local function weights_like(y)
+  local list = {}
+  for i = 1, y.size do
+    list[i] = math.cos(1.3 * i)
+  end
+  return nd.array(list, { dtype = y.dtype, ctx = y.context }):reshape(y.shape)
 end
 
 
@@ -81,7 +90,7 @@ end
 
 
 --- Compares the gradients that `autograd` gives of a function with central differences. The results
--- are weighted by random numbers. Raises a plain error text where they differ.
+-- are weighted. Raises a plain error text where they differ.
 -- @tparam table options f (of arrays; gives one or several), inputs (array or list, of floating
 --   point), eps (by dtype), rtol = 1e-2, atol (by dtype), train_mode = true
 function recorded.check_gradient(...)
@@ -92,7 +101,7 @@ function recorded.check_gradient(...)
   end)
   local heads, weights = {}, {}
   for i, y in ipairs(results) do
-    heads[i] = random.array(y.shape, random.uniform(0.1, 1.1), y.dtype, y.context)
+    heads[i] = weights_like(y)
     weights[i] = inputs.flat(heads[i], FUNC)
   end
   local grads = autograd.grad(results, xs, { head_grads = heads, train_mode = a.train_mode })
