@@ -33,7 +33,7 @@ typedef struct ty_exec ty_exec;
 typedef struct ty_bag ty_bag;         /* name -> tensor */
 typedef struct ty_iter ty_iter;       /* data pipeline */
 typedef struct ty_record ty_record;   /* RecordIO file */
-typedef struct ty_recipe ty_recipe;   /* where samples come from, and what is done to them */
+typedef struct ty_source ty_source;   /* where samples come from, and what is done to them */
 typedef struct ty_loader ty_loader;   /* threads that make batches of them */
 typedef struct ty_file ty_file;       /* a file that arrays are read from when they are needed */
 
@@ -277,10 +277,10 @@ enum {
 };
 typedef struct { int32_t kind, count; double value[8]; } ty_image_step;
 /* A batch: n samples by number, at places `position` ... of the epoch. What is random follows from
-** (seed, epoch, place). given: arrays of the fields that a recipe is given, sample by sample; they
+** (seed, epoch, place). given: arrays of the fields that a source is given, sample by sample; they
 ** are kept. stack: a field becomes one array, else one for each sample. */
 typedef struct {
-  ty_recipe *recipe;
+  ty_source *source;
   const int64_t *sample;
   ty_tensor *const *given;
   int64_t n, position;
@@ -288,17 +288,17 @@ typedef struct {
   int32_t stack, pad_;
 } ty_batch_spec;
 
-int         ty_recipe_new(ty_recipe **out);
-void        ty_recipe_free(ty_recipe *r);
+int         ty_source_new(ty_source **out);
+void        ty_source_free(ty_source *r);
 /* Fields, in order. rows: of an array of the host; those of one dimension are numbers. */
-int         ty_recipe_rows(ty_recipe *r, ty_tensor *rows);
-int         ty_recipe_files(ty_recipe *r, const char *const *path, int64_t n, int flag);
+int         ty_source_rows(ty_source *r, ty_tensor *rows);
+int         ty_source_files(ty_source *r, const char *const *path, int64_t n, int flag);
 /* two fields: an image and its label or labels. offset: n places of records */
-int         ty_recipe_records(ty_recipe *r, const char *path, const int64_t *offset, int64_t n,
+int         ty_source_records(ty_source *r, const char *path, const int64_t *offset, int64_t n,
                               int flag);
-int         ty_recipe_given(ty_recipe *r);
+int         ty_source_given(ty_source *r);
 /* what is done to a field that has three dimensions, instead of what was said before */
-int         ty_recipe_steps(ty_recipe *r, int field, const ty_image_step *step, int n);
+int         ty_source_steps(ty_source *r, int field, const ty_image_step *step, int n);
 /* TY_EVALUE: a step with values that it cannot have */
 int         ty_steps_check(const ty_image_step *step, int n);
 /* the steps on one image, drawing from the stream of (seed, epoch, sample) */

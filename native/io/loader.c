@@ -11,15 +11,15 @@
 #include <time.h>
 #include "base/interrupt.h"
 #include "base/system.h"
-#include "io/recipe.h"
+#include "io/source.h"
 
 enum { MOST_WORKERS = 256, MOST_CHUNK = 16, CHUNKS_PER_WORKER = 4 };
 #define IDLE_NS 50000000                               /* before a thread without work ends */
 
-struct batch {
-  struct batch *next;
+struct loader_batch {
+  struct loader_batch *next;
   int64_t id, n, position;
-  struct ty_recipe *recipe;
+  struct ty_source *source;
   uint64_t seed, epoch;
   bool stack;
   int64_t *sample;
@@ -40,15 +40,15 @@ struct batch {
 };
 
 enum slot_state { EMPTY, RUNNING, ENDED };
-struct slot { pthread_t thread; enum slot_state state; struct ty_loader *loader; };
+struct worker_slot { pthread_t thread; enum slot_state state; struct ty_loader *loader; };
 
 struct ty_loader {
   pthread_mutex_t lock;
   pthread_cond_t work, ready;
   int workers, idle;                                    /* idle: threads that wait for work */
   bool quit;
-  struct slot *slot;
-  struct batch *first;
+  struct worker_slot *slot;
+  struct loader_batch *first;
   int64_t made;
   struct sample_maker maker;                            /* of the caller's thread */
 };
@@ -57,21 +57,21 @@ static int threads_running;                             /* atomic; of all loader
 
 /* -- one batch --------------------------------------------------------------------------------- */
 
-static void batch_free(struct batch *b)
+static void batch_free(struct loader_batch *b)
 {
-  int fields = b->recipe->fields;
-  for (int64_t i = 0; b->given && i < b->n * b->recipe->given; i++) ty_tensor_free(b->given[i]);
+  int fields = b->source->fields;
+  for (int64_t i = 0; b->given && i < b->n * b->source->given; i++) ty_tensor_free(b->given[i]);
   for (int64_t i = 0; b->own && i < b->n * fields; i++) ty_tensor_free(b->own[i]);
   for (int f = 0; f < fields; f++) ty_tensor_free(b->stacked[f]);
   failure_drop(b->failure);
-  ty_recipe_free(b->recipe);
+  ty_source_free(b->source);
   void *rest[] = { b->sample, b->given, b->desc, b->own, b->number, b };
   for (int i = 0; i < COUNT(rest); i++) mem_free(rest[i]);
 }
 
 /* The array that field f is stacked in, which the first sample that is done makes. */
 static int batch_stacked(
-    struct ty_loader *l, struct batch *b, int f, const ty_desc *d, ty_tensor **out)
+    struct ty_loader *l, struct loader_batch *b, int f, const ty_desc *d, ty_tensor **out)
 {
   *out = __atomic_load_n(&b->stacked[f], __ATOMIC_ACQUIRE);
   if (*out) return TY_OK;
@@ -98,12 +98,12 @@ static bool value_fits(const ty_tensor *stacked, const ty_desc *d)
 }
 
 static int value_store(
-    struct ty_loader *l, struct batch *b, int64_t i, int f, const struct sample_value *v)
+    struct ty_loader *l, struct loader_batch *b, int64_t i, int f, const struct sample_value *v)
 {
-  int64_t place = i * b->recipe->fields + f;
+  int64_t offset = i * b->source->fields + f;
   size_t bytes = value_bytes(&v->d);
-  b->desc[place] = v->d;
-  b->desc[place].device = TY_CPU;
+  b->desc[offset] = v->d;
+  b->desc[offset].device = TY_CPU;
   if (b->stack) {
     ty_tensor *stacked;
     TRY(batch_stacked(l, b, f, &v->d, &stacked));
@@ -114,17 +114,18 @@ static int value_store(
     return TY_OK;
   }
   if (!v->d.ndim) {
-    dtype_convert(&b->number[place], TY_F64, v->p, v->d.dtype, 1);
+    dtype_convert(&b->number[offset], TY_F64, v->p, v->d.dtype, 1);
     return TY_OK;
   }
-  TRY(ty_tensor_new(&b->desc[place], &b->own[place]));
-  memcpy(tensor_at(b->own[place]), v->p, bytes);
+  TRY(ty_tensor_new(&b->desc[offset], &b->own[offset]));
+  memcpy(tensor_at(b->own[offset]), v->p, bytes);
   return TY_OK;
 }
 
-static int sample_run(struct ty_loader *l, struct batch *b, int64_t i, struct sample_maker *m)
+static int sample_run(
+    struct ty_loader *l, struct loader_batch *b, int64_t i, struct sample_maker *m)
 {
-  const struct ty_recipe *r = b->recipe;
+  const struct ty_source *r = b->source;
   struct rng rng = { b->seed, b->epoch, (uint64_t)(b->position + i), 0 };
   for (int f = 0; f < r->fields; f++) {
     struct sample_value v;
@@ -134,7 +135,7 @@ static int sample_run(struct ty_loader *l, struct batch *b, int64_t i, struct sa
   return TY_OK;
 }
 
-static struct failure *sample_failure(const struct batch *b, int64_t i, int code)
+static struct failure *sample_failure(const struct loader_batch *b, int64_t i, int code)
 {
   char what[600], number[32];
   snprintf(what, sizeof what, "%s", ty_error());
@@ -145,10 +146,10 @@ static struct failure *sample_failure(const struct batch *b, int64_t i, int code
 }
 
 /* The first sample that is not like the first one. */
-static void batch_find_uneven(struct batch *b)
+static void batch_find_uneven(struct loader_batch *b)
 {
   char got[96], want[96];
-  int fields = b->recipe->fields;
+  int fields = b->source->fields;
   for (int64_t i = 1; i < b->n && !b->failure; i++)
     for (int f = 0; f < fields && !b->failure; f++) {
       const ty_desc *a = &b->desc[f], *d = &b->desc[i * fields + f];
@@ -164,7 +165,7 @@ static void batch_find_uneven(struct batch *b)
 }
 
 /* Makes samples [from, to), up to the first that fails, whose place is returned. */
-static int64_t batch_run(struct ty_loader *l, struct batch *b, int64_t from, int64_t to,
+static int64_t batch_run(struct ty_loader *l, struct loader_batch *b, int64_t from, int64_t to,
     struct sample_maker *m, int *code, struct failure **failure)
 {
   for (int64_t i = from; i < to; i++) {
@@ -177,7 +178,7 @@ static int64_t batch_run(struct ty_loader *l, struct batch *b, int64_t from, int
 }
 
 /* Under the lock. Of several failures the first sample's counts; those behind it are not begun. */
-static void batch_note(struct batch *b, int64_t from, int64_t to, int64_t end, int code,
+static void batch_note(struct loader_batch *b, int64_t from, int64_t to, int64_t end, int code,
     struct failure *failure)
 {
   b->done += to - from;
@@ -195,23 +196,23 @@ static void batch_note(struct batch *b, int64_t from, int64_t to, int64_t end, i
 
 /* -- threads ----------------------------------------------------------------------------------- */
 
-static struct batch *loader_work(struct ty_loader *l)
+static struct loader_batch *loader_work(struct ty_loader *l)
 {
-  struct batch *b = l->first;
+  struct loader_batch *b = l->first;
   while (b && (b->dropped || b->begun == b->n)) b = b->next;
   return b;
 }
 
-static void batch_unlink(struct ty_loader *l, struct batch *b)
+static void batch_unlink(struct ty_loader *l, struct loader_batch *b)
 {
-  struct batch **at = &l->first;
+  struct loader_batch **at = &l->first;
   while (*at != b) at = &(*at)->next;
   *at = b->next;
   batch_free(b);
 }
 
 /* Under the lock, which it leaves while samples are made. */
-static void worker_run(struct ty_loader *l, struct batch *b, struct sample_maker *m)
+static void worker_run(struct ty_loader *l, struct loader_batch *b, struct sample_maker *m)
 {
   int64_t chunk = MAX(1, MIN(b->n / (CHUNKS_PER_WORKER * l->workers), MOST_CHUNK));
   int64_t from = b->begun, to = MIN(from + chunk, b->n), end;
@@ -242,13 +243,13 @@ static struct timespec time_after(int64_t ns)
 
 static void *work(void *argument)
 {
-  struct slot *slot = argument;
+  struct worker_slot *slot = argument;
   struct ty_loader *l = slot->loader;
   struct sample_maker m = { 0 };
   bool idle = false;
   pthread_mutex_lock(&l->lock);
   while (!l->quit) {
-    struct batch *b = loader_work(l);
+    struct loader_batch *b = loader_work(l);
     if (b) {
       idle = false;
       worker_run(l, b, &m);
@@ -274,7 +275,7 @@ static int loader_start(struct ty_loader *l)
 {
   int running = 0;
   for (int i = 0; i < l->workers; i++) {
-    struct slot *s = &l->slot[i];
+    struct worker_slot *s = &l->slot[i];
     if (s->state == ENDED) sys_join(s->thread);
     if (s->state != RUNNING) {
       s->state = sys_thread(&s->thread, work, s) == 0 ? RUNNING : EMPTY;
@@ -297,7 +298,7 @@ int ty_loader_new(int workers, ty_loader **out)
       workers, MOST_WORKERS);
   ty_loader *l = NEW(ty_loader);
   if (!l) return TY_EMEMORY;
-  l->slot = NEWS(struct slot, workers);
+  l->slot = NEWS(struct worker_slot, workers);
   if (!l->slot) return mem_free(l), TY_EMEMORY;
   l->workers = workers;
   for (int i = 0; i < workers; i++) l->slot[i].loader = l;
@@ -322,7 +323,7 @@ void ty_loader_free(ty_loader *l)
   pthread_mutex_unlock(&l->lock);
   for (int i = 0; i < l->workers; i++)
     if (l->slot[i].state != EMPTY) sys_join(l->slot[i].thread);
-  for (struct batch *b = l->first, *next; b; b = next) {
+  for (struct loader_batch *b = l->first, *next; b; b = next) {
     next = b->next;
     batch_free(b);
   }
@@ -339,11 +340,11 @@ void ty_loader_free(ty_loader *l)
 
 static int spec_check(const ty_batch_spec *s)
 {
-  const struct ty_recipe *r = s->recipe;
+  const struct ty_source *r = s->source;
   NEED(s->n > 0 && r->fields, TY_EVALUE, "a batch has samples and fields");
   for (int f = 0; f < r->fields; f++) {
     if (r->field[f].rows) TRY(ty_tensor_wait(r->field[f].rows, 0));
-    for (int64_t i = 0; i < s->n && r->field[f].source != GIVEN; i++) {
+    for (int64_t i = 0; i < s->n && r->field[f].origin != GIVEN; i++) {
       char number[32];
       if (s->sample[i] >= 0 && s->sample[i] < r->field[f].count) continue;
       snprintf(number, sizeof number, "%lld", (long long)s->sample[i]);
@@ -356,9 +357,9 @@ static int spec_check(const ty_batch_spec *s)
   return TY_OK;
 }
 
-static int batch_make(const ty_batch_spec *s, struct batch *b)
+static int batch_make(const ty_batch_spec *s, struct loader_batch *b)
 {
-  int64_t fields = s->recipe->fields, given = s->n * s->recipe->given;
+  int64_t fields = s->source->fields, given = s->n * s->source->given;
   void *p;
   b->sample = NEWS(int64_t, s->n);
   b->given = NEWS(ty_tensor *, given);
@@ -380,20 +381,20 @@ static int batch_make(const ty_batch_spec *s, struct batch *b)
 
 int ty_loader_submit(ty_loader *l, const ty_batch_spec *spec, int64_t *id)
 {
-  NEED(l && spec && spec->recipe && spec->sample && id, TY_ETYPE, "loader_submit: null argument");
-  NEED(spec->given || !spec->recipe->given, TY_ETYPE, "loader_submit: no arrays are given");
+  NEED(l && spec && spec->source && spec->sample && id, TY_ETYPE, "loader_submit: null argument");
+  NEED(spec->given || !spec->source->given, TY_ETYPE, "loader_submit: no arrays are given");
   if (l->workers) TRY(sys_have_threads());
   TRY(spec_check(spec));
-  struct batch *b = NEW(struct batch);
+  struct loader_batch *b = NEW(struct loader_batch);
   if (!b) return TY_EMEMORY;
-  *b = (struct batch){ .id = l->made++, .n = spec->n, .position = spec->position,
-    .recipe = recipe_keep(spec->recipe), .seed = spec->seed, .epoch = spec->epoch,
+  *b = (struct loader_batch){ .id = l->made++, .n = spec->n, .position = spec->position,
+    .source = source_keep(spec->source), .seed = spec->seed, .epoch = spec->epoch,
     .stack = spec->stack, .bad = spec->n };
   int code = batch_make(spec, b);
   if (code == TY_OK) {
     pthread_mutex_lock(&l->lock);
     if (l->workers) code = loader_start(l);
-    struct batch **end = &l->first;
+    struct loader_batch **end = &l->first;
     while (*end) end = &(*end)->next;
     if (code == TY_OK) *end = b;
     if (l->idle) pthread_cond_broadcast(&l->work);
@@ -404,7 +405,7 @@ int ty_loader_submit(ty_loader *l, const ty_batch_spec *spec, int64_t *id)
   return code;
 }
 
-static int batch_find(ty_loader *l, int64_t id, struct batch **out)
+static int batch_find(ty_loader *l, int64_t id, struct loader_batch **out)
 {
   *out = l->first;
   while (*out && ((*out)->id != id || (*out)->dropped)) *out = (*out)->next;
@@ -413,7 +414,7 @@ static int batch_find(ty_loader *l, int64_t id, struct batch **out)
 }
 
 /* In the caller's thread, which nobody helps. */
-static int batch_run_here(ty_loader *l, struct batch *b)
+static int batch_run_here(ty_loader *l, struct loader_batch *b)
 {
   while (b->begun < b->n) {
     int64_t i = b->begun++;
@@ -432,7 +433,7 @@ static int batch_run_here(ty_loader *l, struct batch *b)
 int ty_loader_wait(ty_loader *l, int64_t id, int wait_ms, int *ready)
 {
   NEED(l && ready, TY_ETYPE, "loader_wait: null argument");
-  struct batch *b;
+  struct loader_batch *b;
   struct failure *failure;
   TRY(sys_have_threads());
   pthread_mutex_lock(&l->lock);
@@ -460,25 +461,25 @@ int ty_loader_field(
     ty_loader *l, int64_t id, int field, int64_t row, ty_tensor **out, double *number)
 {
   NEED(l && out && number, TY_ETYPE, "loader_field: null argument");
-  struct batch *b;
+  struct loader_batch *b;
   pthread_mutex_lock(&l->lock);
   int code = batch_find(l, id, &b);
   bool done = code == TY_OK && b->done == b->n;
   pthread_mutex_unlock(&l->lock);
   TRY(code);
   NEED(done, TY_ESTATE, "batch %lld is not ready", (long long)id);
-  NEED(field >= 0 && field < b->recipe->fields && row >= -1 && row < b->n && b->stack == (row < 0),
+  NEED(field >= 0 && field < b->source->fields && row >= -1 && row < b->n && b->stack == (row < 0),
       TY_EINDEX, "batch %lld has no field %d, row %lld", (long long)id, field, (long long)row);
-  int64_t place = row * b->recipe->fields + field;
-  *out = b->stack ? b->stacked[field] : b->own[place];
-  if (!*out) *number = b->number[place];
+  int64_t offset = row * b->source->fields + field;
+  *out = b->stack ? b->stacked[field] : b->own[offset];
+  if (!*out) *number = b->number[offset];
   return *out ? ty_tensor_keep(*out) : TY_OK;
 }
 
 int ty_loader_drop(ty_loader *l, int64_t id)
 {
   NEED(l, TY_ETYPE, "loader_drop: null loader");
-  struct batch *b;
+  struct loader_batch *b;
   pthread_mutex_lock(&l->lock);
   int code = batch_find(l, id, &b);
   if (code == TY_OK) {

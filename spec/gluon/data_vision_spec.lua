@@ -285,10 +285,13 @@ describe("transforms", function()
     local bad = {
       { "Resize", 0 }, { "Resize", { 1, 2, 3 } }, { "Resize", { size = 3, interpolation = 7 } },
       { "CenterCrop", 0.5 }, { "CropResize", -1, 0, 2, 2 }, { "RandomFlipLeftRight", 2 },
-      { "RandomBrightness", -1 }, { "RandomLighting", -0.1 }, { "Normalize", { mean = { 1, 2, 3, 4 } } },
+      { "RandomBrightness", -1 }, { "RandomLighting", -0.1 },
+      { "Normalize", { mean = { 1, 2, 3, 4 } } },
       { "Normalize", 0, 0 }, { "RandomRotation", { 5, -5 } }, { "RandomApply", {}, 3 },
-      { "Rotate", { 3, zoom_in = true, zoom_out = true } }, { "RandomCrop", { 4, pad = { 1, 2 } } },
-      { "RandomResizedCrop", { 4, scale = { 2, 1 } } }, { "RandomResizedCrop", { 4, scale = 3 } },
+      { "Rotate", { 3, zoom_in = true, zoom_out = true } },
+      { "RandomCrop", { 4, pad = { 1, 2 } } },
+      { "RandomResizedCrop", { 4, scale = { 2, 1 } } },
+      { "RandomResizedCrop", { 4, scale = 3 } },
     }
     for _, row in ipairs(bad) do
       local ok, e = pcall(transforms[row[1]], unpack(row, 2))

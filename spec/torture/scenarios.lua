@@ -205,6 +205,28 @@ local function pictures(path)
     batch_size = 2, preprocess_threads = 2 })
 end
 
+local function samples(path)
+  local T = ty.gluon.data.vision.transforms
+  local x = ty.nd.arange(75):reshape{ 5, 5, 3 }:astype("uint8")
+  for _, kind in ipairs{ "", "/a", "/b" } do
+    lfs.mkdir(path .. "/kinds" .. kind)
+  end
+  ty.image.imwrite(path .. "/kinds/a/1.png", x)
+  ty.image.imwrite(path .. "/kinds/b/1.jpg", x)
+  ty.random.seed(1)
+  local set = ty.gluon.data.vision.ImageFolderDataset(path .. "/kinds"):transform_first(T.Compose{
+    T.RandomCrop{ 4, pad = 1 }, T.RandomBrightness(0.2) }):transform(function(image, label)
+      return image, label + ty.random.uniform{ shape = { 1 } }:asscalar()
+    end):transform_first(T.ToTensor())
+  local texts = {}
+  for images, labels in ty.gluon.data.DataLoader{ set, batch_size = 2, shuffle = true,
+      num_workers = 2 } do
+    texts[#texts + 1] = text_of(images)
+    texts[#texts + 1] = text_of(labels)
+  end
+  return table.concat(texts, "\n")
+end
+
 local function store()
   local kv = ty.kv.create("local")
   kv:init("w", ty.nd.ones{ 2, 2 })
@@ -252,6 +274,7 @@ return {
   { name = "lines", run = lines },
   { name = "digits", run = digits },
   { name = "pictures", run = pictures },
+  { name = "samples", run = samples },
   { name = "store", run = store },
   { name = "profile", run = profile },
   { name = "prompt", run = prompt, prints = true },

@@ -84,7 +84,7 @@ end
 
 
 local spec, ready, made = ffi.new("ty_batch_spec"), ffi.new("int[1]"), ffi.new("ty_tensor *[1]")
-local loader_of, recipe_of, id = ffi.new("ty_loader *[1]"), ffi.new("ty_recipe *[1]"),
+local loader_of, source_of, id = ffi.new("ty_loader *[1]"), ffi.new("ty_source *[1]"),
   ffi.new("int64_t[1]")
 local number = ffi.new("double[1]")
 
@@ -93,21 +93,21 @@ local number = ffi.new("double[1]")
 local function stack_here(list, func)
   check(C.ty_loader_new(0, loader_of), func)
   local loader = native.own(loader_of[0], C.ty_loader_free)
-  check(C.ty_recipe_new(recipe_of), func)
-  local recipe = native.own(recipe_of[0], C.ty_recipe_free)
-  check(C.ty_recipe_given(recipe), func)
+  check(C.ty_source_new(source_of), func)
+  local source = native.own(source_of[0], C.ty_source_free)
+  check(C.ty_source_given(source), func)
   local given, numbers = ffi.new("ty_tensor *[?]", #list), ffi.new("int64_t[?]", #list)
   for i, x in ipairs(list) do
     given[i - 1], numbers[i - 1] = x.handle, i - 1
   end
   ffi.fill(spec, ffi.sizeof(spec))
-  spec.recipe, spec.sample, spec.given, spec.n, spec.stack = recipe, numbers, given, #list, 1
+  spec.source, spec.sample, spec.given, spec.n, spec.stack = source, numbers, given, #list, 1
   check(C.ty_loader_submit(loader, spec, id), func)
   check(C.ty_loader_wait(loader, id[0], 0, ready), func)
   check(C.ty_loader_field(loader, id[0], 0, -1, made, number), func)
   local x = class.own(made[0])
   C.ty_loader_free(ffi.gc(loader, nil))
-  C.ty_recipe_free(ffi.gc(recipe, nil))
+  C.ty_source_free(ffi.gc(source, nil))
   return x
 end
 

@@ -34,8 +34,8 @@ local select, unpack = select, unpack
 local FUNC = "gluon.data.DataLoader"
 local WAIT_MS = 100                                      -- between looks for Ctrl-C
 
--- What a batch's own function draws follows from a place that no sample has.
-local BATCH_PLACE = 2 ^ 48
+-- What a batch's own function draws follows from a position that no sample has.
+local BATCH_POSITION = 2 ^ 48
 
 
 -- Epochs ------------------------------------------------------------------------------------------
@@ -68,9 +68,9 @@ end
 
 local spec, id = ffi.new("ty_batch_spec"), ffi.new("int64_t[1]")
 
--- Hands a batch to the threads. given: lists of arrays by sample, nil where the recipe has an
+-- Hands a batch to the threads. given: lists of arrays by sample, nil where the source has an
 -- origin.
-local function submit(self, batch, recipe, given, seed, stack)
+local function submit(self, batch, source, given, seed, stack)
   local n = #batch.origin
   local numbers = ffi.new("int64_t[?]", n, batch.origin)
   local arrays
@@ -83,7 +83,7 @@ local function submit(self, batch, recipe, given, seed, stack)
       end
     end
   end
-  spec.recipe, spec.sample, spec.given, spec.n = recipe, numbers, arrays, n
+  spec.source, spec.sample, spec.given, spec.n = source, numbers, arrays, n
   spec.position, spec.seed, spec.epoch, spec.stack = batch.position, seed, self.epoch,
     stack and 1 or 0
   local code = C.ty_loader_submit(self.native, spec, id)
@@ -92,7 +92,7 @@ local function submit(self, batch, recipe, given, seed, stack)
     code = C.ty_loader_submit(self.native, spec, id)
   end
   check(code, FUNC)
-  batch.id, batch.recipe = id[0], recipe
+  batch.id, batch.source = id[0], source
 end
 
 
@@ -127,7 +127,7 @@ end
 
 -- Whether the first stage is the last one, too.
 local function is_whole(self)
-  return self.plan.recipe and #self.plan.middle == 0 and #self.plan.suffix == 0
+  return self.plan.source and #self.plan.middle == 0 and #self.plan.suffix == 0
     and not self.loader._batchify
 end
 
@@ -148,8 +148,8 @@ end
 
 local function begin_batch(self, batch, list)
   read_numbers(self, batch, list)
-  if self.plan.recipe then
-    submit(self, batch, self.plan.recipe, nil, self.seed, is_whole(self))
+  if self.plan.source then
+    submit(self, batch, self.plan.source, nil, self.seed, is_whole(self))
     batch.stage = "origin"
   else
     batch.stage = "middle"
@@ -230,7 +230,7 @@ end
 
 local function make_sample(self, batch, k)
   local list
-  if self.plan.recipe then
+  if self.plan.source then
     list = read_sample(self, batch, k, self.plan.fields)
   else
     list = collect(self.plan.dataset:get(batch.origin[k]))
@@ -295,13 +295,13 @@ end
 
 -- Lets the threads make the batch of arrays that Lua made.
 local function submit_samples(self, batch, steps)
-  local recipe = plan.recipe()
+  local source = plan.source()
   for _ = 1, #batch.given do
-    check(C.ty_recipe_given(recipe), FUNC)
+    check(C.ty_source_given(source), FUNC)
   end
   if #steps > 0 then
     local list, n = plan.native_steps(steps)
-    check(C.ty_recipe_steps(recipe, 0, list, n), FUNC)
+    check(C.ty_source_steps(source, 0, list, n), FUNC)
   end
   local given = {}
   for k, list in ipairs(batch.samples) do
@@ -311,7 +311,7 @@ local function submit_samples(self, batch, steps)
     end
   end
   batch.stacked = not self.loader._batchify
-  submit(self, batch, recipe, given, self.suffix_seed, batch.stacked)
+  submit(self, batch, source, given, self.suffix_seed, batch.stacked)
   batch.stage = "suffix"
 end
 
@@ -335,8 +335,8 @@ local function call_batchify(self, batch)
   for k, list in ipairs(batch.samples) do
     samples[k] = packed(list)
   end
-  batch.fields = stream.with(self.suffix_seed, self.epoch, BATCH_PLACE + batch.position, collect_of,
-    self.loader._batchify, samples)
+  batch.fields = stream.with(self.suffix_seed, self.epoch, BATCH_POSITION + batch.position,
+    collect_of, self.loader._batchify, samples)
 end
 
 
@@ -565,7 +565,7 @@ local LOADER = args.form(FUNC, {
   { "sampler", "any?" }, { "last_batch", "text?" }, { "batch_sampler", "any?" },
   { "batchify_fn", "function?" }, { "num_workers", "integer", 0 },
   { "pin_memory", "boolean", false }, { "pin_device_id", "integer", 0 },
-  { "prefetch", "integer?" }, { "timeout", "number", 120 }, { "thread_pool", "boolean?" },
+  { "prefetch", "integer?" }, { "timeout", "number", 120 },
 })
 
 local function bad_value(argument, message, got, expected)
@@ -631,7 +631,7 @@ function DataLoader:init(...)
     bad_value("num_workers", "bad 'num_workers'", a.num_workers, "0 or more")
   elseif a.prefetch and a.prefetch < 0 then
     bad_value("prefetch", "bad 'prefetch'", a.prefetch, "0 or more")
-  elseif not (a.timeout > 0) then
+  elseif a.timeout ~= a.timeout or a.timeout <= 0 then
     bad_value("timeout", "bad 'timeout'", a.timeout, "seconds above 0")
   end
   self._workers, self._prefetch = a.num_workers, a.prefetch or 2 * a.num_workers

@@ -1,8 +1,8 @@
 --- What of a data set native threads do: where the fields of its samples come from, and which
 -- transforms they know.
 --
--- A plan is `{ fill, fields, image, dataset, numbers, changes, dtypes, whole }`: fill(recipe) puts
--- the fields into a native recipe (nil: `dataset` is asked in Lua); image: the first one is an
+-- A plan is `{ fill, fields, image, dataset, numbers, changes, dtypes, whole }`: fill(source) puts
+-- the fields into a native source (nil: `dataset` is asked in Lua); image: the first one is an
 -- image; numbers: which samples of the origin these are (nil: all); changes: what is done to them,
 -- `{ f, "first" }` (to the first value) or `{ f, "all" }`; dtypes: of numbers by field; whole:
 -- fields whose dtype holds only while their numbers are whole.
@@ -68,9 +68,9 @@ function plan.of_arrays(list, dataset)
   if is_native(list) then
     p.fields = #list
     p.image = list[1].ndim == 4 and PIXELS[list[1].dtype] or false
-    p.fill = function(recipe)
+    p.fill = function(source)
       for _, x in ipairs(list) do
-        check(C.ty_recipe_rows(recipe, x.handle), "gluon.data.DataLoader")
+        check(C.ty_source_rows(source, x.handle), "gluon.data.DataLoader")
       end
     end
   end
@@ -213,19 +213,19 @@ local function steps_of_all(changes)
 end
 
 
-local made = ffi.new("ty_recipe *[1]")
+local made = ffi.new("ty_source *[1]")
 
---- A new recipe; it is freed with the last reference.
-function plan.recipe()
-  check(C.ty_recipe_new(made), "gluon.data.DataLoader")
-  return native.own(made[0], C.ty_recipe_free)
+--- A new source; it is freed with the last reference.
+function plan.source()
+  check(C.ty_source_new(made), "gluon.data.DataLoader")
+  return native.own(made[0], C.ty_source_free)
 end
 
 
---- What a loader does: `{ recipe, fields, numbers, dataset, length, middle, suffix, steps, dtypes,
--- whole, draws }`. recipe: the origin with the first transforms, nil where Lua is asked; middle: changes that are
--- made in Lua; suffix: the last ones, whose native steps are `steps`; draws: something may draw
--- random numbers.
+--- What a loader does: `{ source, fields, numbers, dataset, length, middle, suffix, steps, dtypes,
+-- whole, draws }`. source: the origin with the first transforms, nil where Lua is asked; middle:
+-- changes that are made in Lua; suffix: the last ones, whose native steps are `steps`; draws:
+-- something may draw random numbers.
 function plan.compile(p)
   local steps = steps_of_all(p.changes)
   local first, last = 1, #p.changes
@@ -245,10 +245,10 @@ function plan.compile(p)
     append(suffix, i > last and steps[i] or {})
   end
   if p.fill then
-    c.recipe = plan.recipe()
-    p.fill(c.recipe)
+    c.source = plan.source()
+    p.fill(c.source)
     local list, n = plan.native_steps(prefix)
-    check(C.ty_recipe_steps(c.recipe, 0, list, n), "gluon.data.DataLoader")
+    check(C.ty_source_steps(c.source, 0, list, n), "gluon.data.DataLoader")
   end
   c.draws = not p.fill or #c.middle > 0 or plan.is_random(prefix) or plan.is_random(suffix)
   return c

@@ -13,7 +13,7 @@ local Error = require "tycho.core.error"
 local fields = require "tycho.core.fields"
 local random = require "tycho.image.random"
 
-local ceil, floor, rawget, rawset = math.ceil, math.floor, rawget, rawset
+local ceil, floor, rawset = math.ceil, math.floor, rawset
 
 local sampler = {}
 

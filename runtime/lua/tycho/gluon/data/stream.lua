@@ -1,5 +1,5 @@
 --- Random numbers of a sample: what a function draws while it makes a sample follows from (seed,
--- epoch, place of the sample) alone, as what the native threads draw does.
+-- epoch, position of the sample) alone, as what the native threads draw does.
 --
 -- @module tycho.gluon.data.stream
 
@@ -38,10 +38,10 @@ end
 
 --- Calls f(...) with the random state of cpu(0) that a sample has, and puts the old one back.
 -- @return the results of f
-function stream.with(seed, epoch, place, f, ...)
+function stream.with(seed, epoch, position, f, ...)
   check(C.ty_rng(C.TY_CPU, 0, state, state + 1), "gluon.data.DataLoader")
   local old_seed, old_counter = state[0], state[1]
-  state[0], state[1] = C.ty_sample_seed(seed, epoch, place), 0
+  state[0], state[1] = C.ty_sample_seed(seed, epoch, position), 0
   check(C.ty_rng(C.TY_CPU, 1, state, state + 1), "gluon.data.DataLoader")
   return back_to(old_seed, old_counter, pcall(f, ...))
 end

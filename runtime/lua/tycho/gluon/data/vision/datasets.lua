@@ -299,13 +299,13 @@ end
 
 plan.describe(ImageRecordDataset.get, function(self)
   local p = { dataset = self, fields = 2, image = true, changes = {}, dtypes = {}, whole = {} }
-  p.fill = function(recipe)
+  p.fill = function(source)
     local keys, idx = self._record.keys, self._record.idx
     local offset = ffi.new("int64_t[?]", math.max(#keys, 1))
     for k, key in ipairs(keys) do
       offset[k - 1] = idx[key]
     end
-    check(C.ty_recipe_records(recipe, self._filename, offset, #keys, self._flag),
+    check(C.ty_source_records(source, self._filename, offset, #keys, self._flag),
       "gluon.data.DataLoader")
   end
   return self._transform and plan.changed(p, self._transform, "all") or p
@@ -387,13 +387,13 @@ plan.describe(ImageFolderDataset.get, function(self)
   local p = { dataset = self, fields = 2, image = true, changes = {}, dtypes = {}, whole = {} }
   local n = #self.items
   if n > 0 then
-    p.fill = function(recipe)
+    p.fill = function(source)
       local paths, labels = ffi.new("const char *[?]", n), {}
       for k, item in ipairs(self.items) do
         paths[k - 1], labels[k] = item[1], item[2]
       end
-      check(C.ty_recipe_files(recipe, paths, n, self._flag), "gluon.data.DataLoader")
-      check(C.ty_recipe_rows(recipe, nd.array(labels, { dtype = "float32" }).handle),
+      check(C.ty_source_files(source, paths, n, self._flag), "gluon.data.DataLoader")
+      check(C.ty_source_rows(source, nd.array(labels, { dtype = "float32" }).handle),
         "gluon.data.DataLoader")
     end
   end

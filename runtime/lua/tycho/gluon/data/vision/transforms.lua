@@ -87,8 +87,10 @@ end
 
 
 -- A class of transforms.
--- base: Block or HybridBlock; spec: parameters in order; read(self, a): checks and keeps them;
--- arguments(spec, ...): what the form gets of the constructor's; change(self, x): the new image; steps(self, add): add(kind, values ...) native steps, may be nil
+-- base: Block or HybridBlock; spec: parameters in order. Of t: read(self, a) checks and keeps them;
+-- arguments(spec, ...), where it is there: what the form gets of the constructor's; change(self, x)
+-- gives the new image; steps(self, add), where it is there, calls add(kind, values ...) for each
+-- native step.
 local function define(name, base, spec, t)
   local T = base:extend(name)
   local form = form_of("transforms." .. name, spec)
@@ -172,7 +174,8 @@ end
 --- To another size; keep_ratio: a number is the shorter side. Options size, keep_ratio = false,
 -- interpolation = 1 (0 to 4, as in `ty.image`).
 -- @function Resize
-define("Resize", HybridBlock, { list = true, SIZE, { "keep_ratio", "boolean", false }, INTERPOLATION }, {
+define("Resize", HybridBlock, { list = true, SIZE, { "keep_ratio", "boolean", false },
+  INTERPOLATION }, {
   read = function(self, a)
     self._w, self._h = size_of(self, a.size)
     self._one = type(a.size) == "number" or #a.size == 1
@@ -240,8 +243,8 @@ define("CenterCrop", Block, { list = true, SIZE, INTERPOLATION }, {
 --- A window anywhere, of an image with a border of `pad` pixels (a number, or {above, below, left,
 -- right}). Options size, pad, pad_value = 0, interpolation = 1.
 -- @function RandomCrop
-define("RandomCrop", Block, { list = true, SIZE, { "pad", "number|shape?" }, { "pad_value", "number", 0 },
-  INTERPOLATION }, {
+define("RandomCrop", Block, { list = true, SIZE, { "pad", "number|shape?" },
+  { "pad_value", "number", 0 }, INTERPOLATION }, {
   read = function(self, a)
     read_size(self, a)
     local p = a.pad
@@ -276,8 +279,8 @@ end
 --- A window of random area and proportions, resized. Options size, scale = {0.08, 1} of the area,
 -- ratio = {3/4, 4/3} of width to height, interpolation = 1.
 -- @function RandomResizedCrop
-define("RandomResizedCrop", Block, { list = true, SIZE, { "scale", "number|list", { 0.08, 1 } },
-  { "ratio", "list", { 3 / 4, 4 / 3 } }, INTERPOLATION }, {
+define("RandomResizedCrop", Block, { list = true, SIZE,
+  { "scale", "number|list", { 0.08, 1 } }, { "ratio", "list", { 3 / 4, 4 / 3 } }, INTERPOLATION }, {
   read = function(self, a)
     read_size(self, a)
     self._from, self._to = range_of(self, a.scale, "scale")
@@ -304,14 +307,14 @@ end
 
 
 -- The operator flips every second time.
-local function flipper(always, random)
+local function flipper(always, at_random)
   return steps_or(function(self, x)
     if self._p >= 1 then
       return F.image[always](x)
     elseif self._p <= 0 then
       return x
     elseif self._p == 0.5 then
-      return F.image[random](x)
+      return F.image[at_random](x)
     end
     return on_host(self, x)
   end)
@@ -335,13 +338,18 @@ define("RandomFlipTopBottom", HybridBlock, { P }, {
 
 -- Colours -----------------------------------------------------------------------------------------
 
+local function check_part(self, argument, v)
+  if v ~= v or v < 0 then
+    bad_value(self, argument, "0 or more", v)
+  end
+end
+
+
 local function factors(name, parameter, step, operator)
   define(name, HybridBlock, { { parameter, "number" } }, {
     read = function(self, a)
       local part = a[parameter]
-      if not (part >= 0) then
-        bad_value(self, parameter, "0 or more", part)
-      end
+      check_part(self, parameter, part)
       self._least, self._most = math.max(0, 1 - part), 1 + part
     end,
     change = steps_or(function(self, x)
@@ -376,9 +384,7 @@ define("RandomColorJitter", HybridBlock, { { "brightness", "number", 0 },
   { "contrast", "number", 0 }, { "saturation", "number", 0 }, { "hue", "number", 0 } }, {
   read = function(self, a)
     for _, name in ipairs{ "brightness", "contrast", "saturation", "hue" } do
-      if not (a[name] >= 0) then
-        bad_value(self, name, "0 or more", a[name])
-      end
+      check_part(self, name, a[name])
     end
     self._b, self._c, self._s, self._h = a.brightness, a.contrast, a.saturation, a.hue
   end,
@@ -394,9 +400,7 @@ define("RandomColorJitter", HybridBlock, { { "brightness", "number", 0 },
 -- @function RandomLighting
 define("RandomLighting", HybridBlock, { { "alpha", "number" } }, {
   read = function(self, a)
-    if not (a.alpha >= 0) then
-      bad_value(self, "alpha", "0 or more", a.alpha)
-    end
+    check_part(self, "alpha", a.alpha)
     self._alpha = a.alpha
   end,
   change = steps_or(function(self, x)
@@ -493,8 +497,8 @@ local function flag(v)
 end
 
 
---- Turned about the middle by an angle, counter-clockwise; float32, channels first. zoom_in: nothing
--- from outside is seen; zoom_out: all of the image is seen. Options rotation_degrees,
+--- Turned about the middle by an angle, counter-clockwise; float32, channels first. zoom_in:
+-- nothing from outside is seen; zoom_out: all of the image is seen. Options rotation_degrees,
 -- zoom_in = false, zoom_out = false.
 -- @function Rotate
 define("Rotate", Block, { { "rotation_degrees", "number" }, ZOOM_IN, ZOOM_OUT }, {

@@ -1,16 +1,16 @@
-/* recipe.c - see recipe.h. */
+/* source.c - see source.h. */
 #include "base/whole_file.h"
-#include "io/recipe.h"
+#include "io/source.h"
 
 /* numbers that the steps of a field may draw before they meet the next field's */
 enum { DRAWS_SHIFT = 16 };
 
 /* -- making and freeing ------------------------------------------------------------------------ */
 
-int ty_recipe_new(ty_recipe **out)
+int ty_source_new(ty_source **out)
 {
-  NEED(out, TY_ETYPE, "recipe_new: null argument");
-  ty_recipe *r = NEW(ty_recipe);
+  NEED(out, TY_ETYPE, "source_new: null argument");
+  ty_source *r = NEW(ty_source);
   if (!r) return TY_EMEMORY;
   r->refs = 1;
   r->file.fd = -1;
@@ -18,13 +18,13 @@ int ty_recipe_new(ty_recipe **out)
   return TY_OK;
 }
 
-struct ty_recipe *recipe_keep(struct ty_recipe *r)
+struct ty_source *source_keep(struct ty_source *r)
 {
   __atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED);
   return r;
 }
 
-void ty_recipe_free(ty_recipe *r)
+void ty_source_free(ty_source *r)
 {
   if (!r || mem_kept() || __atomic_sub_fetch(&r->refs, 1, __ATOMIC_ACQ_REL)) return;
   for (int i = 0; i < r->fields; i++) {
@@ -38,17 +38,17 @@ void ty_recipe_free(ty_recipe *r)
   mem_free(r);
 }
 
-static int field_add(ty_recipe *r, struct field f)
+static int field_add(ty_source *r, struct sample_field f)
 {
   NEED(r->fields < MOST_FIELDS, TY_EUNSUPPORTED, "a sample has at most %d fields", MOST_FIELDS);
   r->field[r->fields++] = f;
   return TY_OK;
 }
 
-int ty_recipe_rows(ty_recipe *r, ty_tensor *rows)
+int ty_source_rows(ty_source *r, ty_tensor *rows)
 {
-  NEED(r && rows, TY_ETYPE, "recipe_rows: null argument");
-  struct field f = { .source = ROWS, .rows = rows, .row = rows->d, .count = rows->d.dim[0] };
+  NEED(r && rows, TY_ETYPE, "source_rows: null argument");
+  struct sample_field f = { .origin = ROWS, .rows = rows, .row = rows->d, .count = rows->d.dim[0] };
   void *p;
   TRY(ty_tensor_data(rows, &p));
   f.data = p;
@@ -58,10 +58,10 @@ int ty_recipe_rows(ty_recipe *r, ty_tensor *rows)
   return ty_tensor_keep(rows);
 }
 
-int ty_recipe_files(ty_recipe *r, const char *const *path, int64_t n, int flag)
+int ty_source_files(ty_source *r, const char *const *path, int64_t n, int flag)
 {
-  NEED(r && path, TY_ETYPE, "recipe_files: null argument");
-  struct field f = { .source = FILES, .flag = flag, .count = n, .path = NEWS(char *, n) };
+  NEED(r && path, TY_ETYPE, "source_files: null argument");
+  struct sample_field f = { .origin = FILES, .flag = flag, .count = n, .path = NEWS(char *, n) };
   int code = f.path ? TY_OK : TY_EMEMORY;
   for (int64_t i = 0; i < n && code == TY_OK; i++) {
     f.path[i] = arena_text(&r->texts, path[i]);
@@ -72,30 +72,30 @@ int ty_recipe_files(ty_recipe *r, const char *const *path, int64_t n, int flag)
   return code;
 }
 
-int ty_recipe_records(
-    ty_recipe *r, const char *path, const int64_t *offset, int64_t n, int flag)
+int ty_source_records(
+    ty_source *r, const char *path, const int64_t *offset, int64_t n, int flag)
 {
-  NEED(r && path && offset, TY_ETYPE, "recipe_records: null argument");
-  NEED(!r->offset, TY_EUNSUPPORTED, "a recipe has one file of records");
+  NEED(r && path && offset, TY_ETYPE, "source_records: null argument");
+  NEED(!r->offset, TY_EUNSUPPORTED, "a source has one file of records");
   r->offset = NEWS(int64_t, n);
   if (!r->offset) return TY_EMEMORY;
   memcpy(r->offset, offset, sizeof *offset * (size_t)n);
   TRY(record_file_open(&r->file, path));
-  TRY(field_add(r, (struct field){ .source = IMAGES, .flag = flag, .count = n }));
-  return field_add(r, (struct field){ .source = LABELS, .count = n });
+  TRY(field_add(r, (struct sample_field){ .origin = IMAGES, .flag = flag, .count = n }));
+  return field_add(r, (struct sample_field){ .origin = LABELS, .count = n });
 }
 
-int ty_recipe_given(ty_recipe *r)
+int ty_source_given(ty_source *r)
 {
-  NEED(r, TY_ETYPE, "recipe_given: null recipe");
-  TRY(field_add(r, (struct field){ .source = GIVEN, .given = r->given }));
+  NEED(r, TY_ETYPE, "source_given: null source");
+  TRY(field_add(r, (struct sample_field){ .origin = GIVEN, .given = r->given }));
   r->given++;
   return TY_OK;
 }
 
-int ty_recipe_steps(ty_recipe *r, int field, const ty_image_step *step, int n)
+int ty_source_steps(ty_source *r, int field, const ty_image_step *step, int n)
 {
-  NEED(r && (step || !n), TY_ETYPE, "recipe_steps: null argument");
+  NEED(r && (step || !n), TY_ETYPE, "source_steps: null argument");
   NEED(field >= 0 && field < r->fields, TY_EINDEX, "field %d of %d", field, r->fields);
   TRY(steps_check(step, n));
   ty_image_step *own = NEWS(ty_image_step, n);
@@ -136,7 +136,7 @@ static int decode_file(struct sample_maker *m, const char *path, int flag)
 }
 
 static int decode_record(
-    const struct ty_recipe *r, int64_t sample, int flag, struct sample_maker *m)
+    const struct ty_source *r, int64_t sample, int flag, struct sample_maker *m)
 {
   int64_t n, next, at = r->offset[sample];
   char what[400];
@@ -158,7 +158,8 @@ static struct sample_value label_value(const struct image_head *head)
   return v;
 }
 
-static int change(const struct field *f, struct sample_value *v, struct rng *rng, struct picture *p)
+static int change_value(
+    const struct sample_field *f, struct sample_value *v, struct rng *rng, struct picture *p)
 {
   char text[96];
   const struct pixels *now = &p->space.now;
@@ -182,12 +183,12 @@ static void take_image(struct sample_maker *m, struct sample_value *v, bool deco
       v->d.dim[2] };
 }
 
-int sample_make(const struct ty_recipe *r, int i, int64_t sample, ty_tensor *const *given,
+int sample_make(const struct ty_source *r, int i, int64_t sample, ty_tensor *const *given,
     struct rng rng, struct sample_maker *m, struct sample_value *out)
 {
-  const struct field *f = &r->field[i];
-  bool decoded = f->source == FILES || f->source == IMAGES;
-  switch (f->source) {
+  const struct sample_field *f = &r->field[i];
+  bool decoded = f->origin == FILES || f->origin == IMAGES;
+  switch (f->origin) {
   case ROWS:
     *out = (struct sample_value){ f->row,
       f->data + (size_t)sample * (f->row.ndim ? desc_bytes(&f->row) : dtype_size(f->row.dtype)) };
@@ -201,7 +202,7 @@ int sample_make(const struct ty_recipe *r, int i, int64_t sample, ty_tensor *con
   }
   if (decoded || f->steps) take_image(m, out, decoded);
   rng.used = (uint32_t)i << DRAWS_SHIFT;
-  return f->steps ? change(f, out, &rng, &m->picture) : TY_OK;
+  return f->steps ? change_value(f, out, &rng, &m->picture) : TY_OK;
 }
 
 /* -- one image --------------------------------------------------------------------------------- */
@@ -217,7 +218,7 @@ int ty_steps_run(const ty_image_step *step, int n, ty_tensor *image, uint64_t se
 {
   NEED(step && image && out, TY_ETYPE, "steps_run: null argument");
   TRY(steps_check(step, n));
-  const struct field f = { .step = (ty_image_step *)(uintptr_t)step, .steps = n };
+  const struct sample_field f = { .step = (ty_image_step *)(uintptr_t)step, .steps = n };
   struct rng rng = { seed, epoch, sample, 0 };
   struct sample_maker m = { 0 };
   struct sample_value v = { image->d, NULL };
@@ -225,7 +226,7 @@ int ty_steps_run(const ty_image_step *step, int n, ty_tensor *image, uint64_t se
   TRY(ty_tensor_data(image, &p));
   v.p = p;
   take_image(&m, &v, false);
-  int code = change(&f, &v, &rng, &m.picture);
+  int code = change_value(&f, &v, &rng, &m.picture);
   v.d.device = TY_CPU;
   if (code == TY_OK) code = ty_tensor_new(&v.d, out);
   if (code == TY_OK) code = ty_tensor_write(*out, v.p, desc_bytes(&v.d));
