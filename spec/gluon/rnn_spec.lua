@@ -417,8 +417,8 @@ describe("a modifier", function()
 
   it("keeps what it keeps from step to step when it is hybridized", function()
     local function outputs(hybrid)
-      local cell = rnn.ZoneoutCell{ rnn.RNNCell{ 40, input_size = 2, i2h_weight_initializer = "ones",
-        h2h_weight_initializer = "ones" }, zoneout_outputs = 0.5 }
+      local cell = rnn.ZoneoutCell{ rnn.RNNCell{ 40, input_size = 2,
+        i2h_weight_initializer = "ones", h2h_weight_initializer = "ones" }, zoneout_outputs = 0.5 }
       local stack = rnn.HybridSequentialRNNCell()
       stack:add(cell)
       stack:initialize()

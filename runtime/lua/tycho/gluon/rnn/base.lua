@@ -180,7 +180,7 @@ local function list_of_states(self, states)
 end
 
 
--- Whether a cell, or one in it, keeps arrays from step to step: a trace of one step would lose them.
+-- Whether a cell, or one in it, keeps arrays from step to step, which a trace of one step loses.
 local function keeps_arrays(self)
   if self.keeps_arrays then
     return true
