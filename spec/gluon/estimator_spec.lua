@@ -253,7 +253,7 @@ describe("lines", function()
     assert.is_true(has_line("^%[Epoch 0%] Finished in [%d.]+s, %d+ samples/s, \z
       training accuracy: [%d.]+, training softmax"))
     assert.is_true(has_line("^Validation Begin$"))
-    assert.is_true(has_line("validation accuracy: "))
+    assert.is_true(has_line("^Validation Finished in [%d.]+s, %d+ samples/s, validation acc"))
     assert.is_true(has_line("^Train finished using total [%d.]+s with 2 epochs, training acc"))
   end)
 

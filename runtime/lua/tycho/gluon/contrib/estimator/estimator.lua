@@ -356,10 +356,12 @@ function Estimator:evaluate(...)
   for _, m in ipairs(self.val_metrics) do
     m:reset()
   end
-  local list = evaluate_handlers(self, a.event_handlers)
+  local list, outer = evaluate_handlers(self, a.event_handlers), self.batches_per_epoch
+  self.batches_per_epoch = count_batches(a.val_data)
   tell(self, list, "epoch_begin")
   run_batches(self, a.val_data, list, "evaluate_batch", a.batch_axis)
   tell(self, list, "epoch_end")
+  self.batches_per_epoch = outer
 end
 
 

@@ -296,11 +296,18 @@ local function is_training(self)
 end
 
 
+-- What a line of an epoch begins with.
+local function subject(self)
+  return is_training(self) and ("[Epoch %d]"):format(self.current_epoch) or "Validation"
+end
+
+
 function LoggingHandler:epoch_begin(estimator)
   self._epoch_start, self._epoch_samples, self.batch_index = handlers.clock(), 0, 0
   self._interval_time, self._interval_samples = 0, 0
+  self._shown, self._last_batch = self._epoch_start, self._epoch_start
   estimator.logger:info(is_training(self)
-    and ("[Epoch %d] Begin, current learning rate: %.4f"):format(self.current_epoch,
+    and ("%s Begin, current learning rate: %.4f"):format(subject(self),
       estimator.trainer.learning_rate) or "Validation Begin")
 end
 
@@ -317,13 +324,13 @@ local function show_progress(self, estimator, now)
     return
   end
   self._shown = now
-  local seconds = now - self._epoch_start
-  local text = ("[Epoch %d] %d"):format(self.current_epoch, self.batch_index + 1)
-  if total and total > 0 and is_training(self) then
-    local part = math.min(1, (self.batch_index + 1) / total)
+  local seconds, done = now - self._epoch_start, self.batch_index + 1
+  local text = ("%s %d"):format(subject(self), done)
+  if total and total > 0 then
+    local part = math.min(1, done / total)
     local filled = math.floor(BAR * part)
-    text = ("[Epoch %d] %s%s %d/%d, %.0fs left"):format(self.current_epoch, ("="):rep(filled),
-      ("-"):rep(BAR - filled), self.batch_index + 1, total, seconds / part - seconds)
+    text = ("%s %s%s %d/%d, %.0fs left"):format(subject(self), ("="):rep(filled),
+      ("-"):rep(BAR - filled), done, total, seconds / part - seconds)
   end
   log:info(with_values(text .. speed_text(self._epoch_samples, seconds), self.metrics) .. "\r")
 end
@@ -332,6 +339,7 @@ end
 function LoggingHandler:batch_end(estimator, event)
   local now = handlers.clock()
   local samples = event.batch[1]:len()
+  self._last_batch = now
   self.processed_samples = self.processed_samples + samples
   self._epoch_samples = self._epoch_samples + samples
   self._interval_samples = self._interval_samples + samples
@@ -350,8 +358,8 @@ end
 
 
 function LoggingHandler:epoch_end(estimator)
-  local seconds = handlers.clock() - self._epoch_start
-  local text = ("[Epoch %d] Finished in %.3fs%s"):format(self.current_epoch, seconds,
+  local seconds = self._last_batch - self._epoch_start
+  local text = ("%s Finished in %.3fs%s"):format(subject(self), seconds,
     speed_text(self._epoch_samples, seconds))
   estimator.logger:info(with_values(text, self.metrics))
   self.current_epoch, self.batch_index = self.current_epoch + 1, 0
