@@ -83,6 +83,7 @@ build = {
       ["tycho.executor_manager"] = "runtime/lua/tycho/executor_manager.lua",
       ["tycho.gluon.block"] = "runtime/lua/tycho/gluon/block.lua",
       ["tycho.gluon.constant"] = "runtime/lua/tycho/gluon/constant.lua",
+      ["tycho.gluon.contrib.cnn"] = "runtime/lua/tycho/gluon/contrib/cnn.lua",
       ["tycho.gluon.contrib.data"] = "runtime/lua/tycho/gluon/contrib/data.lua",
       ["tycho.gluon.contrib.estimator.batch_processor"] = "runtime/lua/tycho/gluon/contrib/estimator/batch_processor.lua",
       ["tycho.gluon.contrib.estimator.checkpoint"] = "runtime/lua/tycho/gluon/contrib/estimator/checkpoint.lua",

@@ -9,7 +9,6 @@
 
 local args = require "tycho.core.args"
 local attrs = require "tycho.core.attrs"
-local Class = require "tycho.core.class"
 local either = require "tycho.symbol.either"
 local Error = require "tycho.core.error"
 local Symbol = require("tycho.symbol.symbol").Symbol
@@ -83,6 +82,22 @@ function layer.sizes(func, argument, sizes, dims)
       message = ("bad '%s'"):format(argument) }
   end
   return sizes
+end
+
+
+--- The channels of a group of a convolution; E(value) where the groups do not divide them.
+-- @string func
+-- @string argument
+-- @int channels
+-- @int groups
+-- @treturn int
+function layer.per_group(func, argument, channels, groups)
+  if channels % groups ~= 0 then
+    Error.raise{ code = "value", func = func, argument = argument, got = channels,
+      expected = ("a multiple of %d groups"):format(groups),
+      message = ("bad '%s'"):format(argument) }
+  end
+  return channels / groups
 end
 
 
@@ -205,6 +220,34 @@ function layer.mapping(from, to)
 end
 
 
+local function all_are(list, value)
+  for _, v in ipairs(list) do
+    if v ~= value then
+      return false
+    end
+  end
+  return true
+end
+
+
+--- The text of a convolution, from its private fields `_kernel`, `_stride`, `_pad`, `_dilate`,
+-- `_groups` and its field `act`.
+-- @param self the layer
+-- @param weight its weight's parameter
+-- @param bias its bias's, or nil
+-- @treturn string
+function layer.convolution_text(self, weight, bias)
+  local shape, show = weight.shape, layer.show
+  return table.concat{ ("%s(%s, kernel_size=%s, stride=%s"):format(self.class_name,
+    layer.mapping(shape[2], shape[1]), show(self._kernel), show(self._stride)),
+    all_are(self._pad, 0) and "" or ", padding=" .. show(self._pad),
+    all_are(self._dilate, 1) and "" or ", dilation=" .. show(self._dilate),
+    self._groups == 1 and "" or ", groups=" .. show(self._groups),
+    bias and "" or ", bias=False",
+    self.act and ", " .. tostring(self.act) or "", ")" }
+end
+
+
 --- Sets what `tostring` gives of a class's objects and of its subclasses'.
 -- @tparam table class
 -- @func describe object -> text
@@ -220,8 +263,5 @@ function layer.indent(text)
   return (text:gsub("\n", "\n  "))
 end
 
-
---- Whether x is a block of a class.
-layer.is_a = Class.is_a
 
 return layer

@@ -1,4 +1,4 @@
---- What the reference keeps under contrib: `ty.gluon.contrib`, with `nn`, `rnn`, `data` and
+--- What the reference keeps under contrib: `ty.gluon.contrib`, with `nn`, `cnn`, `rnn`, `data` and
 -- `estimator`.
 --
 -- @module tycho.gluon.contrib
@@ -9,6 +9,7 @@ local contrib = {}
 
 -- name -> module, loaded when it is first named
 local PARTS = {
+  cnn = "tycho.gluon.contrib.cnn",
   nn = "tycho.gluon.contrib.nn",
   rnn = "tycho.gluon.contrib.rnn",
   data = "tycho.gluon.contrib.data",

@@ -2,7 +2,6 @@
 --
 -- @module tycho.gluon.nn.convolution
 
-local Error = require "tycho.core.error"
 local F = require "tycho.symbol.either"
 local layer = require "tycho.gluon.layer"
 local Activation = require("tycho.gluon.nn.activations").Activation
@@ -26,17 +25,6 @@ local function weight_shape(rows, columns, kernel, layout)
 end
 
 
--- The channels of a group; E(value) where they do not divide.
-local function per_group(func, argument, channels, groups)
-  if channels % groups ~= 0 then
-    Error.raise{ code = "value", func = func, argument = argument, got = channels,
-      expected = ("a multiple of %d groups"):format(groups),
-      message = ("bad '%s'"):format(argument) }
-  end
-  return channels / groups
-end
-
-
 local Conv = HybridBlock:extend("Conv")
 
 Conv._hint = "conv"
@@ -50,8 +38,8 @@ local function set_up(self, a, func, dims, transposed)
   self._dilate = layer.sizes(func, "dilation", a.dilation, dims)
   self._layout = layer.word(func, "layout", a.layout, LAYOUTS[dims])
   self._channels, self._groups = a.channels, a.groups
-  local rows, columns = a.channels, per_group(func, "in_channels", a.in_channels, a.groups)
-  local outside = per_group(func, "channels", a.channels, a.groups)
+  local rows, columns = a.channels, layer.per_group(func, "in_channels", a.in_channels, a.groups)
+  local outside = layer.per_group(func, "channels", a.channels, a.groups)
   if transposed then
     rows, columns = a.in_channels, outside
     self._adj = layer.sizes(func, "output_padding", a.output_padding, dims)
@@ -68,26 +56,8 @@ local function set_up(self, a, func, dims, transposed)
 end
 
 
-local function all_are(list, value)
-  for _, v in ipairs(list) do
-    if v ~= value then
-      return false
-    end
-  end
-  return true
-end
-
-
 layer.describe(Conv, function(self)
-  local shape, show = self.weight.shape, layer.show
-  local text = ("%s(%s, kernel_size=%s, stride=%s"):format(self.class_name,
-    layer.mapping(shape[2], shape[1]), show(self._kernel), show(self._stride))
-  return table.concat{ text,
-    all_are(self._pad, 0) and "" or ", padding=" .. show(self._pad),
-    all_are(self._dilate, 1) and "" or ", dilation=" .. show(self._dilate),
-    self._groups == 1 and "" or ", groups=" .. show(self._groups),
-    self.bias and "" or ", bias=False",
-    self.act and ", " .. tostring(self.act) or "", ")" }
+  return layer.convolution_text(self, self.weight, self.bias)
 end)
 
 
