@@ -65,6 +65,7 @@ local CASES = {
   { "as_in_context", function() return data:cuda() end },
   { "autograd.pause", function() return ty.no_grad end },
   { "record", function() return ty.autograd.enable_grad end },
+  { "gluon.Trainer", function() return ty.Trainer end },
   { "attach_grad", function() return x.requires_grad end },
 }
 

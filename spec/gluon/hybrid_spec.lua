@@ -299,6 +299,16 @@ describe("a hybrid block", function()
     assert.near({ { 1, 2 }, { 4, 6 } }, net(x))
   end)
 
+  it("tells inputs from parameters of the same names", function()
+    local Named = of(function(self, x) return x * 10 + self.w:data(x) end, function(self)
+      self.w = gluon.Parameter{ "data", shape = { 1 }, init = "ones" }
+    end)
+    local net = Named()
+    net:initialize()
+    net:hybridize()
+    assert.near({ 51 }, net(nd.array{ 5 }))
+  end)
+
   it("hands an input through", function()
     local Same = of(function(_, x) return x end)
     local net, x = Same(), nd.array{ 1 }
@@ -404,6 +414,34 @@ describe("errors of hybrid blocks", function()
       net:hybridize(active)
       local e = assert.raises("value", net, nd.ones{ 1, 3 })
       assert.equal(where, e.where:match("spec/.*"))
+    end
+  end)
+end)
+
+
+describe("lines of recorded calls", function()
+  it("are those in forward, hybridized or not", function()
+    local steps = require "tycho.autograd.steps"
+    local line
+    local function here() return debug.getinfo(2, "l").currentline end
+    local Lines = of(function(_, x)
+      line = here() + 1
+      local y = x * 2
+      return y
+    end)
+    for _, active in ipairs{ false, true } do
+      local net, x = Lines(), nd.ones{ 1 }
+      net:hybridize(active)
+      x:attach_grad()
+      local y = autograd.record(function()
+        local inner = net(x)
+        return inner + 1
+      end)
+      local last = steps.of(y)
+      assert.matches("hybrid_spec.lua:%d+$", last.where)
+      local before = steps.before({ y }, last.serial)
+      assert.equal("spec/gluon/hybrid_spec.lua:" .. line, before.where:match("spec/.*"))
+      assert.is_true(tonumber(last.where:match("%d+$")) > line)
     end
   end)
 end)

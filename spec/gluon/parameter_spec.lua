@@ -52,6 +52,27 @@ describe("a parameter", function()
     assert.near({ 3, 3 }, q:data())
   end)
 
+  it("is filled by initializers that go by names, too", function()
+    local d = ParameterDict("n_")
+    d:get("weight", { shape = { 2 } })
+    d:get("bias", { shape = { 2 } })
+    d:initialize{ init = init.Mixed({ ".*bias", ".*" }, { init.Zero(), init.Constant(2) }) }
+    assert.near({ 2, 2 }, d["n_weight"]:data())
+    assert.near({ 0, 0 }, d["n_bias"]:data())
+    d:initialize{ init = init.Load{ n_weight = nd.array{ 5, 6 }, n_bias = nd.array{ 7, 8 } },
+      force_reinit = true }
+    assert.near({ 5, 6 }, d["n_weight"]:data())
+    assert.near({ 7, 8 }, d["n_bias"]:data())
+  end)
+
+  it("is filled by a class of one's own", function()
+    local Two = init.Initializer:extend("Two")
+    function Two._init_weight(_, _, x) x:fill(2) end
+    local p = Parameter{ "w", shape = { 2 }, init = Two() }
+    p:initialize()
+    assert.near({ 2, 2 }, p:data())
+  end)
+
   it("stays as it is when it is initialized again", function()
     local p = Parameter{ "w", shape = { 2 } }
     p:initialize{ init = "ones" }

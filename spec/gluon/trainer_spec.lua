@@ -117,6 +117,22 @@ describe("a Trainer", function()
     assert.raises("value", t.step, t)
   end)
 
+  it("steps while recording is on, as between begin and finish", function()
+    local p = parameter("w", 1, { ty.cpu(0), ty.cpu(1) })
+    local t = Trainer({ p }, "sgd", { learning_rate = 1 }, { update_on_kvstore = false })
+    autograd.begin()
+    local ok, e = pcall(function()
+      back{ p, 1 }
+      t:step(2)
+      back{ p, 1 }
+      t:allreduce_grads()
+      t:update(2)
+    end)
+    autograd.finish()
+    assert(ok, e)
+    assert.near({ -1, -1 }, p:data(ty.cpu(1)))
+  end)
+
   it("is made before the parameters have shapes", function()
     local net = Net()
     net:initialize()
@@ -139,6 +155,9 @@ describe("a Trainer", function()
       lr_scheduler = ty.lr_scheduler.FactorScheduler{ step = 1, factor = 0.5 } })
     assert.raises("state", t.set_learning_rate, t, 1)
     assert.raises("name", function() return t.rate end)
+    assert.matches("set_learning_rate",
+      tostring(assert.raises("state", function() t.learning_rate = 1 end)))
+    assert.raises("state", function() t.lr = 1 end)
   end)
 end)
 

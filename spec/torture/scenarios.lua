@@ -239,6 +239,32 @@ local function store()
   return text_of(out)
 end
 
+-- Two steps of a hybridized block with a Trainer; files of both, and a block that is read back.
+local function layers(path)
+  local blocks = require "spec.support.blocks"
+  local net = blocks.Net{ prefix = "net_" }
+  net:initialize{ init = "ones" }
+  net:hybridize()
+  local trainer = ty.gluon.Trainer(net:collect_params(), "sgd",
+    { learning_rate = 0.5, momentum = 0.5 })
+  local function train()
+    local x = ty.nd.arange(1, 7):reshape{ 2, 3 } * 0.1
+    local y = ty.autograd.record(function() return net(x):square():sum() end)
+    y:backward()
+    trainer:step(2)
+  end
+  train()
+  net:save_parameters(path .. "/net.params")
+  trainer:save_states(path .. "/net.states")
+  net:load_parameters(path .. "/net.params")
+  trainer:load_states(path .. "/net.states")
+  train()
+  net:export(path .. "/net")
+  local again = ty.gluon.SymbolBlock.imports(path .. "/net-symbol.json", "data",
+    path .. "/net-0000.params")
+  return text_of(again(ty.nd.ones{ 1, 3 }))
+end
+
 local function profile(path)
   ty.profiler.set_config{ filename = path .. "/profile.json", profile_all = true }
   ty.profiler.set_state("run")
@@ -276,6 +302,7 @@ return {
   { name = "pictures", run = pictures },
   { name = "samples", run = samples },
   { name = "store", run = store },
+  { name = "layers", run = layers },
   { name = "profile", run = profile },
   { name = "prompt", run = prompt, prints = true },
 }

@@ -180,7 +180,7 @@ foreign.TOPICS = {
     enable_grad = "autograd.record", forward = "Symbol:simple_bind",
     freeze = "mod.Module{fixed_param_names}", functional = "F sym",
     get_weights = "Module:get_params", grad = "autograd.grad Executor.grad_dict",
-    gradcheck = "test_utils.check_numeric_gradient", graph = "viz.plot_network",
+    gradcheck = "test_utils.check_gradient", graph = "viz.plot_network",
     input = "sym.Variable", load_state_dict = "Module:set_params", model = "mod.Module",
     module = "mod.Module gluon.Block", modulelist = "mod.SequentialModule",
     named_parameters = "Module:get_params", nan = "Executor:check_numerics", nn = "gluon sym rnn",

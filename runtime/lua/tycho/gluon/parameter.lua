@@ -204,12 +204,19 @@ local function copies_on(ctx, x, keep)
 end
 
 
+-- Fills the array by an initializer. It is asked for a weight, whatever the parameter's name is;
+-- one that has no rule of its own for these (Mixed, Load) goes by the name.
 local function fill(self, how, default, x)
   local desc = init.InitDesc(self.name, {}, default)
-  if how._init_weight then
-    how:_init_weight(desc, x)
+  local rule = how._init_weight
+  if rule and rule ~= init.Initializer._init_weight then
+    rule(how, desc, x)
   else
     how(desc, x)
+  end
+  if rawget(default, "_verbose") then
+    log:info(("Initialized %s as %s: %s"):format(self.name, tostring(how),
+      tostring(default._print_func(x))))
   end
 end
 

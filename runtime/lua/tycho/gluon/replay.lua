@@ -1,7 +1,7 @@
 --- Runs a symbol on arrays, operator by operator, as the script that made it would: so that
 -- autograd records the calls, and a lazy engine takes them together.
 --
---     local plan = replay.compile(symbol, { data = 1 }, block)  -- inputs by name
+--     local plan = replay.compile(symbol, { [node] = 1 }, block)  -- inputs by node
 --     local results = replay.run(plan, inputs, func)
 --
 -- A plan is a flat list of steps: the operator, its attributes ready for the core, and slots of
@@ -119,9 +119,9 @@ end
 
 
 local function variable_slot(plan, n, slot, position)
-  local index, p = position[n.name], Parameter._of_variable(n)
+  local index, p = position[n], Parameter._of_variable(n)
   if index then
-    plan.inputs[#plan.inputs + 1] = { slot = slot, index = index }
+    plan.inputs[#plan.inputs + 1] = { slot = slot, index = index, name = n.name }
   elseif p then
     plan.params[#plan.params + 1] = { slot = slot, param = p }
   else
@@ -155,12 +155,12 @@ end
 
 --- A symbol as a list of steps.
 -- @tparam Symbol symbol its variables are inputs or parameters of blocks
--- @tparam table position name of a variable -> its index among the inputs
+-- @tparam table position node of a variable -> its index among the inputs
 -- @tparam Block block that was traced, for errors
 -- @treturn table nil where the graph has loops or branches, which run as Lua only
 function replay.compile(symbol, position, block)
-  local plan = { block = block, symbol = symbol, position = position, inputs = {}, params = {},
-    steps = {}, outputs = {}, open = false }
+  local plan = { block = block, symbol = symbol, inputs = {}, params = {}, steps = {},
+    outputs = {}, open = false }
   local slots, nslots = {}, 0
   for _, n in ipairs(in_order(symbol)) do
     slots[n] = nslots + 1
@@ -194,8 +194,8 @@ local function shapes_for(plan, inputs)
   local key = table.concat(keys, ";")
   plan.shapes = plan.shapes or {}
   if not plan.shapes[key] then
-    for name, index in pairs(plan.position) do
-      given[name] = inputs[index].shape
+    for _, input in ipairs(plan.inputs) do
+      given[input.name] = inputs[input.index].shape
     end
     local all = plan.symbol:get_internals()
     local _, shapes = all:infer_shape_partial(given)

@@ -48,7 +48,8 @@ function trace.make(b, structure, count)
   local inputs, names, position = {}, {}, {}
   for i = 1, count do
     names[i] = count == 1 and "data" or "data" .. i - 1
-    inputs[i], position[names[i]] = sym.Variable(names[i]), i
+    inputs[i] = sym.Variable(names[i])
+    position[inputs[i]._entries[1][1]] = i
   end
   local list, n = nested.regroup(inputs, structure)
   local nout, results = packed(trace.symbolic(b, unpack(list, 1, n)))

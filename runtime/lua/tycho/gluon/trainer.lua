@@ -13,6 +13,7 @@
 
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
+local autograd = require "tycho.autograd"
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local devices = require "tycho.gluon.devices"
@@ -22,6 +23,7 @@ local files = require "tycho.core.files"
 local optimizers = require "tycho.optimizer"
 local Parameter = require "tycho.gluon.parameter"
 local ParameterDict = require "tycho.gluon.parameter_dict"
+local recording = require "tycho.ndarray.recording"
 local stores = require "tycho.module.stores"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
@@ -133,6 +135,16 @@ fields.give(Trainer, {
   learning_rate = function(self) return self._optimizer.learning_rate end,
   optimizer = function(self) return self._optimizer end,
 })
+
+
+function Trainer.__newindex(self, key, v)
+  if type(key) ~= "string" or key:sub(1, 1) ~= "_" then
+    Error.raise{ code = "state", func = "Trainer", argument = tostring(key),
+      message = key == "learning_rate" and "the rate is set by set_learning_rate"
+        or ("a Trainer has no field '%s' that can be set"):format(tostring(key)) }
+  end
+  rawset(self, key, v)
+end
 
 
 --- "<Trainer of 4 parameters, SGD>"
@@ -367,6 +379,9 @@ end
 function Trainer:step(...)
   local a = STEP(...)
   check_batch(a, "Trainer:step")
+  if recording.on then                                   -- an update is no part of what is recorded
+    return autograd.pause(recording.training, function() return self:step(a) end)
+  end
   get_ready(self)
   local chosen = fresh_parameters(self, a.ignore_stale_grad, "Trainer:step")
   self._optimizer.rescale_grad = self._scale / a.batch_size
@@ -386,6 +401,9 @@ end
 
 --- Sums gradients over devices and ranks, in place; for gradients that are changed before `update`.
 function Trainer:allreduce_grads()
+  if recording.on then
+    return autograd.pause(recording.training, function() return self:allreduce_grads() end)
+  end
   get_ready(self)
   check_halves(self, "Trainer:allreduce_grads")
   local chosen = {}
@@ -405,6 +423,9 @@ local UPDATE = args.form("Trainer:update", { { "batch_size", "number" },
 function Trainer:update(...)
   local a = UPDATE(...)
   check_batch(a, "Trainer:update")
+  if recording.on then
+    return autograd.pause(recording.training, function() return self:update(a) end)
+  end
   get_ready(self)
   check_halves(self, "Trainer:update")
   local chosen = fresh_parameters(self, a.ignore_stale_grad, "Trainer:update")
