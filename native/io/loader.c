@@ -321,8 +321,12 @@ void ty_loader_free(ty_loader *l)
   l->quit = true;
   pthread_cond_broadcast(&l->work);
   pthread_mutex_unlock(&l->lock);
-  for (int i = 0; i < l->workers; i++)
-    if (l->slot[i].state != EMPTY) sys_join(l->slot[i].thread);
+  for (int i = 0; i < l->workers; i++) {
+    pthread_mutex_lock(&l->lock);
+    enum slot_state state = l->slot[i].state;
+    pthread_mutex_unlock(&l->lock);
+    if (state != EMPTY) sys_join(l->slot[i].thread);
+  }
   for (struct loader_batch *b = l->first, *next; b; b = next) {
     next = b->next;
     batch_free(b);

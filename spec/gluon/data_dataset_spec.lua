@@ -169,6 +169,10 @@ describe("samplers", function()
     assert.equal("0 3 6", numbers(Interval{ 7, 3, rollover = false }))
     assert.equal(3, Interval{ 7, 3, rollover = false }:len())
     assert.raises("value", Interval, 3, 4)
+    assert.raises("unsupported", function()
+      return require("tycho.gluon.contrib.data").text.WikiText2
+    end)
+    assert.raises("unsupported", data.DataLoaderV1)
   end)
 
   it("of one's own have iter and len", function()

@@ -340,6 +340,17 @@ describe("transforms", function()
     end
   end)
 
+  it("are put together in a list", function()
+    local a, b = transforms.CenterCrop(4), transforms.ToTensor()
+    for _, c in ipairs{ transforms.Compose{ a, b }, transforms.Compose({ a, b }),
+        transforms.Compose():add(a, b), transforms.Compose(a, b) } do
+      assert.equal(2, c:len())
+      assert.equal(b, c[2])
+      assert.equal(2, #c)
+      assert.shape({ 3, 4, 4 }, c(x))
+    end
+  end)
+
   it("take sizes as width and height", function()
     assert.shape({ 4, 6, 3 }, transforms.Resize({ 6, 4 })(x))
     assert.shape({ 4, 6, 3 }, transforms.CenterCrop({ 6, 4 })(x))

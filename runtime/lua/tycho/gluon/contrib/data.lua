@@ -52,4 +52,9 @@ function IntervalSampler:len()
 end
 
 
+-- left out
+data.text = namespace.refused("gluon.contrib.data.text",
+  "texts that are fetched are left out; ty.io.text reads local ones")
+
+
 return namespace.close(data, "gluon.contrib.data", "class")

@@ -588,6 +588,12 @@ local function container(name, base)
     return self
   end
 
+  -- the blocks are the array part, too
+  function T:register_child(block, child_name)
+    base.register_child(self, block, child_name)
+    rawset(self, #self._children, block)
+  end
+
   --- How many blocks there are.
   function T:len()
     return #self._children
