@@ -205,7 +205,7 @@ local SoftmaxCELoss = define("SoftmaxCrossEntropyLoss", { { "axis", "integer", -
 loss.SoftmaxCELoss = SoftmaxCELoss
 
 function SoftmaxCELoss:forward(pred, label, sample_weight)
-  local axis, l = self._axis, nil
+  local axis, l = self._axis
   if not self._from_logits then
     pred = F.log_softmax{ pred, axis = axis }
   end

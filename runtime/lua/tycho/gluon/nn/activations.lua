@@ -45,7 +45,7 @@ end)
 local LeakyReLU = layer.extend(HybridBlock, "nn.LeakyReLU", { { "alpha", "number" } })
 
 function LeakyReLU:set_up(a)
-  if not (a.alpha >= 0) then
+  if a.alpha < 0 then
     Error.raise{ code = "value", func = "nn.LeakyReLU", argument = "alpha", got = a.alpha,
       expected = "a number not below 0",
       message = "the slope of the negative side must not be negative" }

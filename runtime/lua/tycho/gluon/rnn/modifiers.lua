@@ -31,7 +31,7 @@ local construct = getmetatable(Block).__call
 function modifiers.set_prefix(cell_class, prefix_of)
   local function make(made, ...)
     local n = values.count(...)
-    local list, options = { ... }, nil
+    local list, options = { ... }
     if n > 0 and values.is_plain(list[n]) then
       options = {}
       for key, value in pairs(list[n]) do

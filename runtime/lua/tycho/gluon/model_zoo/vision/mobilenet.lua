@@ -67,7 +67,7 @@ end
 local function define(name, set_up)
   local class = layer.extend(HybridBlock, "model_zoo.vision." .. name, NET)
   function class:set_up(a)
-    if not (a.multiplier > 0) then
+    if a.multiplier <= 0 then
       Error.raise{ code = "value", func = "model_zoo.vision." .. name, argument = "multiplier",
         got = a.multiplier, expected = "a number above 0", message = "bad 'multiplier'" }
     end
