@@ -10,6 +10,7 @@ local array_class = require "tycho.ndarray.class"
 local codec = require "tycho.ndarray.image_codec"
 local dataset = require "tycho.gluon.data.dataset"
 local Error = require "tycho.core.error"
+local list_folder = require("tycho.gluon.folder").list
 local ffi = require "ffi"
 local files = require "tycho.core.files"
 local log = require "tycho.core.log"
@@ -324,21 +325,8 @@ local FOLDER = args.form("gluon.data.vision.ImageFolderDataset", { { "root", "te
 
 local IMAGES = { jpg = true, jpeg = true, png = true }
 
--- What lies in a folder, by name in byte order: lists of name and whether it is a folder.
-local function listed(path, func)
-  check(C.ty_folder_list(path, made), func, { argument = path })
-  local list = {}
-  local text = made[0] ~= nil and array_class.own(made[0]):tostring_raw() or ""
-  for kind, name in text:gmatch("([df])([^%z]*)%z") do
-    list[#list + 1] = { name = name, folder = kind == "d" }
-  end
-  table.sort(list, function(a, b) return a.name < b.name end)
-  return list
-end
-
-
 local function add_images(self, path, label, func)
-  for _, entry in ipairs(listed(path, func)) do
+  for _, entry in ipairs(list_folder(path, func)) do
     local file = path .. "/" .. entry.name
     if not entry.folder and IMAGES[(entry.name:match("%.([^.]*)$") or ""):lower()] then
       self.items[#self.items + 1] = { file, label }
@@ -356,7 +344,7 @@ function ImageFolderDataset:init(...)
   local a, func = FOLDER(...), "gluon.data.vision.ImageFolderDataset"
   self._flag, self._transform = a.flag, a.transform
   self.synsets, self.items = {}, {}
-  for _, entry in ipairs(listed(a.root, func)) do
+  for _, entry in ipairs(list_folder(a.root, func)) do
     local path = a.root .. "/" .. entry.name
     if entry.folder then
       self.synsets[#self.synsets + 1] = entry.name
