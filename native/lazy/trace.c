@@ -199,7 +199,7 @@ int trace_number(struct trace *t)
   for (int i = 0; i < t->n; i++) {
     struct history *h = t->call[i];
     struct trace_input x;
-    TRY(put_key(t, (uint64_t)(uintptr_t)h->call));
+    TRY(put_key(t, h->call->hash));
     TRY(put_key(t, call_state(t, h, i)));
     for (int k = 0; k < h->nin; k++) {
       TRY(find_input(t, h->in[k].from, h->in[k].out, h->in[k].array, &x));

@@ -49,6 +49,12 @@ function recording.note_line()
 end
 
 
+--- Whether the core wants the line of the next call.
+function recording.wants_lines()
+  return request[WANTED] ~= 0
+end
+
+
 --- Notes the line in any case, for what is not a call of an operator.
 function recording.note_line_always()
   if recording.lines and not recording.held then
