@@ -3,7 +3,7 @@
 #include "lazy/numbers.h"
 
 enum { NO_FORM = 1 };                                  /* the form of calls without a number */
-enum { FORMS = 1024 };                                /* a power of two; new ones replace old ones */
+enum { FORMS = 1024 };                                /* a power of two; new ones replace old */
 
 /* Scalar operators and what computes the same with an array; swapped: the number comes first. */
 static const struct { const char *scalar, *array; bool swapped; } table[] = {
