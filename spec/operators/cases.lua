@@ -65,18 +65,27 @@ end
 for name in ("_rdiv_scalar _power_scalar _rpower_scalar _hypot_scalar"):gmatch("%S+") do
   add(name, function(r) return {data = shape(r)}, {scalar = 0.5 + r(1, 3)}, 0.5, 2 end)
 end
-for kind in ("sigmoid tanh softrelu softsign"):gmatch("%S+") do add("Activation", function(r) return {data = shape(r)},
-    {act_type = kind}, -8, 8 end) end
-for kind in ("elu selu gelu leaky"):gmatch("%S+") do add("LeakyReLU", function(r) return {data = shape(r, 2)}, {act_type = kind,
-    slope = 0.3}, -8, 8 end) end
-add("LeakyReLU", function(r) local s = shape(r, 2); return {data = s, gamma = {s[2]}}, {act_type = "prelu"}, -8, 8 end)
+for kind in ("sigmoid tanh softrelu softsign"):gmatch("%S+") do
+  add("Activation", function(r) return {data = shape(r)}, {act_type = kind}, -8, 8 end)
+end
+for kind in ("elu selu gelu leaky"):gmatch("%S+") do
+  add("LeakyReLU", function(r) return {data = shape(r, 2)}, {act_type = kind, slope = 0.3}, -8, 8 end)
+end
+add("LeakyReLU", function(r)
+  local s = shape(r, 2)
+  return {data = s, gamma = {s[2]}}, {act_type = "prelu"}, -8, 8
+end)
 for name in ("sigmoid tanh softsign erf"):gmatch("%S+") do same(name, -8, 8) end
 add("smooth_l1", function(r) return {data = shape(r)}, {scalar = 1}, 0.1, 0.9 end)
 
-add("FullyConnected", function(r) local n, k, m = r(1, 5), r(1, 6), r(1, 5); return {data = {n, k}, weight = {m, k}, bias = {m}},
-    {num_hidden = m} end)
-add("FullyConnected", function(r) local k, m = r(1, 5), r(1, 5); return {data = {2, 3, k}, weight = {m, k}}, {num_hidden = m,
-    flatten = false, no_bias = true} end)
+add("FullyConnected", function(r)
+  local n, k, m = r(1, 5), r(1, 6), r(1, 5)
+  return {data = {n, k}, weight = {m, k}, bias = {m}}, {num_hidden = m}
+end)
+add("FullyConnected", function(r)
+  local k, m = r(1, 5), r(1, 5)
+  return {data = {2, 3, k}, weight = {m, k}}, {num_hidden = m, flatten = false, no_bias = true}
+end)
 add("Convolution", function(r)
   local g, c, f, k, apart = r(1, 2), r(1, 3), r(1, 3), r(1, 3), r(1, 2)
   local pad = {r(0, 1), r(0, 1)}
@@ -84,10 +93,15 @@ add("Convolution", function(r)
   return {data = {r(1, 3), c * g, h, w}, weight = {f * g, c, k, k}, bias = {f * g}},
          {kernel = {k, k}, num_filter = f * g, num_group = g, stride = {r(1, 2), r(1, 2)}, pad = pad, dilate = {1, apart}}
 end)
-add("Convolution", function(r) local k = r(1, 3); return {data = {2, 2, r(side(k, 1), 8)}, weight = {3, 2, k}}, {kernel = {k},
-    num_filter = 3, no_bias = true, pad = {1}} end)
-add("Convolution", function(r) return {data = {1, 2, r(1, 4), r(2, 4), r(1, 4)}, weight = {2, 2, 2, 2, 2}, bias = {2}}, {kernel = {2,
-    2, 2}, num_filter = 2, pad = {1, 0, 1}} end)
+add("Convolution", function(r)
+  local k = r(1, 3)
+  return {data = {2, 2, r(side(k, 1), 8)}, weight = {3, 2, k}},
+         {kernel = {k}, num_filter = 3, no_bias = true, pad = {1}}
+end)
+add("Convolution", function(r)
+  return {data = {1, 2, r(1, 4), r(2, 4), r(1, 4)}, weight = {2, 2, 2, 2, 2}, bias = {2}},
+         {kernel = {2, 2, 2}, num_filter = 2, pad = {1, 0, 1}}
+end)
 add("Deconvolution", function(r)
   local k, s = r(2, 3), r(1, 2)
   local least = k > 2 and 1 or 2                          -- 2 x 2 of one pixel is all padding
