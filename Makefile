@@ -25,7 +25,8 @@ TEST   ?=
 
 # -- flags --------------------------------------------------------------------------------------------------------
 
-WARN   = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wno-unused-parameter -Wno-missing-field-initializers -Wno-pass-failed
+WARN   = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wno-unused-parameter -Wno-missing-field-initializers -Wno-pass-failed \
+         -Werror=implicit-function-declaration
 CFLAGS_release = -O2 -g1
 CFLAGS_debug   = -O0 -g -DTY_CHECK_PASSES
 CFLAGS_asan    = -O1 -g -DTY_CHECK_PASSES -DPLAN_STEPS=1000000 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer

@@ -14,11 +14,10 @@
 #pragma GCC visibility push(default)
 
 enum { TY_OK = 0, TY_EVALUE, TY_ETYPE, TY_ENAME, TY_ESHAPE, TY_EDTYPE, TY_EINDEX, TY_ESTATE,
-       TY_EDEVICE, TY_EMEMORY,
-       TY_EIO, TY_EFORMAT, TY_EINTERRUPTED, TY_EUNSUPPORTED, TY_ERUN, TY_EINTERNAL,
-       TY_EV_MONITOR = -1, TY_EV_HOST = -2 };
-enum { TY_F32 = 0, TY_F64 = 1, TY_F16 = 2, TY_U8 = 3, TY_I32 = 4, TY_I8 = 5, TY_I64 = 6, TY_BOOL =
-       7, TY_BF16 = 12, TY_NODTYPE = -1 };
+       TY_EDEVICE, TY_EMEMORY, TY_EIO, TY_EFORMAT, TY_EINTERRUPTED, TY_EUNSUPPORTED, TY_ERUN,
+       TY_EINTERNAL, TY_EV_MONITOR = -1, TY_EV_HOST = -2 };
+enum { TY_F32 = 0, TY_F64 = 1, TY_F16 = 2, TY_U8 = 3, TY_I32 = 4, TY_I8 = 5, TY_I64 = 6,
+       TY_BOOL = 7, TY_BF16 = 12, TY_NODTYPE = -1 };
 enum { TY_CPU = 0, TY_GPU = 256, TY_PINNED = 512, TY_MAXDIM = 16 };   /* device = kind + id */
 enum { TY_NULL = 0, TY_WRITE = 1, TY_ADD = 3 };
 enum { TY_ABI = 2 };
@@ -162,8 +161,7 @@ int         ty_graph_var(ty_graph *g, const char *name, const ty_attr *attr, int
 /* a body for the next ty_graph_op (control flow) */
 int         ty_graph_subgraph(ty_graph *g, ty_graph *body);
 int         ty_graph_op(ty_graph *g, const char *op, const char *name, const ty_attr *attr,
-    int nattr,
-                        const ty_entry *in, int nin, ty_entry *out);
+    int nattr, const ty_entry *in, int nin, ty_entry *out);
 /* one per output of every node */
 int         ty_graph_infer(ty_graph *g, const ty_want *given, int n, int partial, ty_desc *out);
 /* JSON */
@@ -444,8 +442,8 @@ typedef struct {
 } ty_node;
 typedef struct { int64_t allocations, instructions, segments, runs, ns; } ty_stats;
 
-enum { TY_PROFILE_SYMBOLIC = 1, TY_PROFILE_IMPERATIVE = 2, TY_PROFILE_API = 4, TY_PROFILE_MEMORY =
-       8, TY_PROFILE_ALL = 15 };
+enum { TY_PROFILE_SYMBOLIC = 1, TY_PROFILE_IMPERATIVE = 2, TY_PROFILE_API = 4,
+       TY_PROFILE_MEMORY = 8, TY_PROFILE_ALL = 15 };
 enum { TY_PROFILE_SPAN, TY_PROFILE_TASK, TY_PROFILE_COUNTER, TY_PROFILE_MARK };
 /* ns; counters: values. kind: TY_PROFILE_SPAN .. */
 typedef struct {

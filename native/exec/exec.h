@@ -1,6 +1,11 @@
-/* exec.h - a program with its arrays bound. Files: bind.c makes one, simple_bind.c
-** allocates arrays for it (simple_bind, reshape), run.c runs it, print.c prints it, query.c
-** answers questions. */
+/* exec.h - a program with its arrays bound.
+**
+** bind.c makes one, simple_bind.c allocates arrays for it (simple_bind, reshape), budget.c chooses
+** how much backward computes again. routes.c decides where gradients are written. run.c runs it,
+** segment.c submits a segment as a task, replay.c has a device record and replay steps, walk.c
+** goes from node to node for monitors. check.c looks for numbers that are not finite. print.c
+** prints it, profile.c and query.c answer questions.
+*/
 #pragma once
 #include <pthread.h>
 #include "pass/program.h"
@@ -15,7 +20,7 @@ struct bound {
   int req;
   int value_bound, grad_bound;                        /* places in exec.bound, -1 */
 };
-struct ctx;                                           /* one submitted segment: run.c */
+struct ctx;                                           /* a submitted segment (segment.c) */
 enum { FUSED, UNFUSED, VARIANTS };
 
 struct ty_exec {

@@ -86,7 +86,7 @@ int ty_exec_names(ty_exec *e, int what, const char *const **names, int *n)
   return TY_OK;
 }
 
-/* The forward graph after merging, as a graph of its own. */
+/* Gives the rows that output i has after the last run; -1: its shape is static. */
 int ty_exec_rows(ty_exec *e, int i, int64_t *rows)
 {
   TRY(exec_state(e, "rows"));
@@ -114,6 +114,7 @@ int ty_exec_regraph(ty_exec *e, ty_graph *g)
   return TY_OK;
 }
 
+/* Gives the forward graph after merging, as a graph of its own. */
 int ty_exec_optimized(ty_exec *e, ty_graph **out)
 {
   NEED(e && out, TY_ETYPE, "optimized: null argument");

@@ -2,10 +2,10 @@
 **
 ** A value of shape (N, C, space) may lie as (N, C / b, space, b): the form that convolutions
 ** compute in, where b is what the device likes: a vector on a CPU, all channels on a GPU, so that
-** they lie last. It takes as many bytes, so pointwise programs, copies and sums work as ever if
-** their operands agree. A kernel says which of its operands may
-** come so, and whether they must agree (op/op.h). A convolution takes each as it is and copies
-** inside where forms meet, so no step is ever added.
+** they come last. It takes as many bytes, so pointwise programs, copies and sums work unchanged if
+** their operands agree. A kernel says which of its operands may have this form, and whether they
+** must agree (kernel/kernel.h). A convolution takes each as it is and copies inside where forms
+** differ, so no step is ever added.
 **
 ** Every value that could be in blocks begins so; a step that cannot take it makes it plain, until
 ** nothing changes. Heads, bound arrays and what a view shows under another shape are plain.

@@ -149,7 +149,7 @@ struct program {
   struct step *step;
   int n, nforward;
   int *member;
-  struct value *value;                                /* plan */
+  struct value *value;                                /* values: per value of the graph */
   int *step_of;                                       /* per node: the step that runs it, -1 */
   int ndevice, device[MAX_DEVICES];
   int64_t pool[MAX_DEVICES], bound[MAX_DEVICES], unshared[MAX_DEVICES];

@@ -64,7 +64,6 @@ local function train(kind, it_, fit, options)
   fit.train_data, fit.num_epoch, fit.initializer = it_, fit.num_epoch or 1, ty.init.Xavier()
   fit.optimizer_params = fit.optimizer_params or { learning_rate = 1 }
   local first
-  fit.batch_end_callback = fit.batch_end_callback or nil
   m:bind{ data_shapes = it_.provide_data, label_shapes = it_.provide_label,
     grad_req = (fit.accumulate or 1) > 1 and "add" or "write" }
   m:init_params{ initializer = fit.initializer }

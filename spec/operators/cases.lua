@@ -65,18 +65,27 @@ end
 for name in ("_rdiv_scalar _power_scalar _rpower_scalar _hypot_scalar"):gmatch("%S+") do
   add(name, function(r) return {data = shape(r)}, {scalar = 0.5 + r(1, 3)}, 0.5, 2 end)
 end
-for kind in ("sigmoid tanh softrelu softsign"):gmatch("%S+") do add("Activation", function(r) return {data = shape(r)},
-    {act_type = kind}, -8, 8 end) end
-for kind in ("elu selu gelu leaky"):gmatch("%S+") do add("LeakyReLU", function(r) return {data = shape(r, 2)}, {act_type = kind,
-    slope = 0.3}, -8, 8 end) end
-add("LeakyReLU", function(r) local s = shape(r, 2); return {data = s, gamma = {s[2]}}, {act_type = "prelu"}, -8, 8 end)
+for kind in ("sigmoid tanh softrelu softsign"):gmatch("%S+") do
+  add("Activation", function(r) return {data = shape(r)}, {act_type = kind}, -8, 8 end)
+end
+for kind in ("elu selu gelu leaky"):gmatch("%S+") do
+  add("LeakyReLU", function(r) return {data = shape(r, 2)}, {act_type = kind, slope = 0.3}, -8, 8 end)
+end
+add("LeakyReLU", function(r)
+  local s = shape(r, 2)
+  return {data = s, gamma = {s[2]}}, {act_type = "prelu"}, -8, 8
+end)
 for name in ("sigmoid tanh softsign erf"):gmatch("%S+") do same(name, -8, 8) end
 add("smooth_l1", function(r) return {data = shape(r)}, {scalar = 1}, 0.1, 0.9 end)
 
-add("FullyConnected", function(r) local n, k, m = r(1, 5), r(1, 6), r(1, 5); return {data = {n, k}, weight = {m, k}, bias = {m}},
-    {num_hidden = m} end)
-add("FullyConnected", function(r) local k, m = r(1, 5), r(1, 5); return {data = {2, 3, k}, weight = {m, k}}, {num_hidden = m,
-    flatten = false, no_bias = true} end)
+add("FullyConnected", function(r)
+  local n, k, m = r(1, 5), r(1, 6), r(1, 5)
+  return {data = {n, k}, weight = {m, k}, bias = {m}}, {num_hidden = m}
+end)
+add("FullyConnected", function(r)
+  local k, m = r(1, 5), r(1, 5)
+  return {data = {2, 3, k}, weight = {m, k}}, {num_hidden = m, flatten = false, no_bias = true}
+end)
 add("Convolution", function(r)
   local g, c, f, k, apart = r(1, 2), r(1, 3), r(1, 3), r(1, 3), r(1, 2)
   local pad = {r(0, 1), r(0, 1)}
@@ -84,31 +93,42 @@ add("Convolution", function(r)
   return {data = {r(1, 3), c * g, h, w}, weight = {f * g, c, k, k}, bias = {f * g}},
          {kernel = {k, k}, num_filter = f * g, num_group = g, stride = {r(1, 2), r(1, 2)}, pad = pad, dilate = {1, apart}}
 end)
-add("Convolution", function(r) local k = r(1, 3); return {data = {2, 2, r(side(k, 1), 8)}, weight = {3, 2, k}}, {kernel = {k},
-    num_filter = 3, no_bias = true, pad = {1}} end)
-add("Convolution", function(r) return {data = {1, 2, r(1, 4), r(2, 4), r(1, 4)}, weight = {2, 2, 2, 2, 2}, bias = {2}}, {kernel = {2,
-    2, 2}, num_filter = 2, pad = {1, 0, 1}} end)
+add("Convolution", function(r)
+  local k = r(1, 3)
+  return {data = {2, 2, r(side(k, 1), 8)}, weight = {3, 2, k}},
+         {kernel = {k}, num_filter = 3, no_bias = true, pad = {1}}
+end)
+add("Convolution", function(r)
+  return {data = {1, 2, r(1, 4), r(2, 4), r(1, 4)}, weight = {2, 2, 2, 2, 2}, bias = {2}},
+         {kernel = {2, 2, 2}, num_filter = 2, pad = {1, 0, 1}}
+end)
 add("Deconvolution", function(r)
   local k, s = r(2, 3), r(1, 2)
   local least = k > 2 and 1 or 2                          -- 2 x 2 of one pixel is all padding
-  return {data = {r(1, 2), 2, r(least, 4), r(least, 4)}, weight = {2, 3, k, k}, bias = {3}}, {kernel = {k, k}, num_filter = 3, stride = {s,
-      s}, pad = {1, 1}, no_bias = false}
+  return {data = {r(1, 2), 2, r(least, 4), r(least, 4)}, weight = {2, 3, k, k}, bias = {3}},
+         {kernel = {k, k}, num_filter = 3, stride = {s, s}, pad = {1, 1}, no_bias = false}
 end)
 add("dot", function(r) local m, k, n = r(1, 4), r(1, 4), r(1, 4); return {lhs = {m, k}, rhs = {k, n}}, {} end)
-add("dot", function(r) local m, k, n = r(1, 4), r(1, 4), r(1, 4); return {lhs = {k, m}, rhs = {n, k}}, {transpose_a = true,
-    transpose_b = true} end)
-add("batch_dot", function(r) local b, m, k, n = r(1, 3), r(1, 4), r(1, 4), r(1, 4); return {lhs = {b, k, m}, rhs = {b, k, n}},
-    {transpose_a = true} end)
-add("batch_dot", function(r) local b, m, k, n = r(1, 3), r(1, 4), r(1, 4), r(1, 4); return {lhs = {b, m, k}, rhs = {b, n, k}},
-    {transpose_b = true} end)
+add("dot", function(r)
+  local m, k, n = r(1, 4), r(1, 4), r(1, 4)
+  return {lhs = {k, m}, rhs = {n, k}}, {transpose_a = true, transpose_b = true}
+end)
+add("batch_dot", function(r)
+  local b, m, k, n = r(1, 3), r(1, 4), r(1, 4), r(1, 4)
+  return {lhs = {b, k, m}, rhs = {b, k, n}}, {transpose_a = true}
+end)
+add("batch_dot", function(r)
+  local b, m, k, n = r(1, 3), r(1, 4), r(1, 4), r(1, 4)
+  return {lhs = {b, m, k}, rhs = {b, n, k}}, {transpose_b = true}
+end)
 add("_linalg_gemm2", function(r) local m, k, n = r(1, 4), r(1, 4), r(1, 4); return {A = {2, m, k}, B = {2, k, n}}, {alpha = 0.5} end)
 for kind in ("avg sum lp"):gmatch("%S+") do
   add("Pooling", function(r)
     local k = r(1, 3)
     local pad = r(0, k > 1 and 1 or 0)
-    return {data = {r(1, 2), 2, r(side(k, pad), 6), r(k, 6)}}, {kernel = {k, k}, pool_type = kind, stride = {r(1, 2), r(1, 2)},
-           pad = {pad, 0}, p_value = 2,
-           pooling_convention = ({"valid", "full"})[r(1, 2)], count_include_pad = r(1, 2) == 1}, 0.5, 2
+    return {data = {r(1, 2), 2, r(side(k, pad), 6), r(k, 6)}},
+           {kernel = {k, k}, pool_type = kind, stride = {r(1, 2), r(1, 2)}, pad = {pad, 0}, p_value = 2,
+             pooling_convention = ({"valid", "full"})[r(1, 2)], count_include_pad = r(1, 2) == 1}, 0.5, 2
   end)
 end
 add("Pooling", function(r) return {data = {2, 3, r(1, 5), r(1, 5)}}, {global_pool = true, pool_type = "avg"} end)
@@ -119,8 +139,9 @@ for mode in ("instance channel spatial"):gmatch("%S+") do
   add("L2Normalization", function(r) return {data = {r(1, 3), r(2, 3), r(2, 3), r(1, 3)}}, {mode = mode}, 0.2, 1 end)
 end
 add("LRN", function(r) return {data = {r(1, 2), r(3, 5), r(1, 3), r(1, 3)}}, {nsize = 3, alpha = 0.5} end)
-for mode in ("instance channel"):gmatch("%S+") do add("SoftmaxActivation", function(r) return {data = {r(1, 3), r(2, 4)}},
-    {mode = mode} end) end
+for mode in ("instance channel"):gmatch("%S+") do
+  add("SoftmaxActivation", function(r) return {data = {r(1, 3), r(2, 4)}}, {mode = mode} end)
+end
 for _, name in ipairs{"softmax", "log_softmax"} do
   add(name, function(r) local s = shape(r); return {data = s}, {axis = r(0, #s - 1), temperature = r(1, 3)} end)
 end
@@ -168,10 +189,16 @@ add("SliceChannel", function(r) return {data = {r(1, 3), 6, r(1, 3)}}, {num_outp
 add("where", function(r) local s = shape(r); return {condition = s, x = s, y = s}, {}, nil, nil, {condition = 2} end)
 add("take", function(r) return {a = {r(2, 5), r(1, 3)}, indices = {r(1, 4)}}, {}, nil, nil, {indices = 2} end)
 add("pick", function(r) local n = r(1, 4); return {data = {n, r(2, 5)}, index = {n}}, {}, nil, nil, {index = 2} end)
-add("Embedding", function(r) local n, m = r(2, 6), r(1, 4); return {data = {r(1, 3), r(1, 4)}, weight = {n, m}}, {input_dim = n,
-    output_dim = m}, nil, nil, {data = n} end)
-add("SequenceMask", function(r) local n = r(1, 3); return {data = {4, n, 2}, sequence_length = {n}}, {use_sequence_length = true},
-    nil, nil, {sequence_length = 4} end)
+add("Embedding", function(r)
+  local n, m = r(2, 6), r(1, 4)
+  return {data = {r(1, 3), r(1, 4)}, weight = {n, m}},
+         {input_dim = n, output_dim = m}, nil, nil, {data = n}
+end)
+add("SequenceMask", function(r)
+  local n = r(1, 3)
+  return {data = {4, n, 2}, sequence_length = {n}},
+         {use_sequence_length = true}, nil, nil, {sequence_length = 4}
+end)
 add("SequenceReverse", function(r) local n = r(1, 3); return {data = {4, n, 2}}, {} end)
 add("UpSampling", function(r) return {{1, 2, r(1, 3), r(1, 3)}}, {scale = r(1, 3), sample_type = "nearest"} end)
 add("UpSampling", function(r)
@@ -186,8 +213,8 @@ for mode in ("lstm gru rnn_tanh"):gmatch("%S+") do
     add("RNN", function(r)
       local t, n, i, h, layers = r(1, 4), r(1, 3), r(1, 4), r(1, 4), r(1, 2)
       local size = gates * h * dirs * ((i + h + 2) + (layers - 1) * (dirs * h + h + 2))
-      return {data = {t, n, i}, parameters = {size}, state = {layers * dirs, n, h}, state_cell = mode == "lstm" and {layers * dirs,
-          n, h} or nil},
+      return {data = {t, n, i}, parameters = {size}, state = {layers * dirs, n, h},
+               state_cell = mode == "lstm" and {layers * dirs, n, h} or nil},
              {mode = mode, state_size = h, num_layers = layers, bidirectional = dirs == 2}
     end)
   end
@@ -214,8 +241,11 @@ for i, name in ipairs{"_linalg_trmm", "_linalg_trsm"} do
   end)
 end
 add("_linalg_syrk", function(r) return {A = stack(r, r(1, 4), r(1, 4))}, {transpose = r(1, 2) == 1, alpha = r(1, 3) - 0.5} end)
-add("_linalg_gemm", function(r) local m, k, n = r(1, 4), r(1, 4), r(1, 4); local a = stack(r, m, k); return {A = a,
-    B = stack_like(a, k, n), C = stack_like(a, m, n)}, {alpha = 0.5, beta = -2} end)
+add("_linalg_gemm", function(r)
+  local m, k, n = r(1, 4), r(1, 4), r(1, 4)
+  local a = stack(r, m, k)
+  return {A = a, B = stack_like(a, k, n), C = stack_like(a, m, n)}, {alpha = 0.5, beta = -2}
+end)
 add("_linalg_sumlogdiag", function(r) local n = r(1, 4); return {A = stack(r, n, n)}, {}, 0.5, 2 end)
 for _, name in ipairs{"_linalg_extractdiag", "_linalg_extracttrian"} do
   add(name, function(r) local n = r(2, 5); return {A = stack(r, n, n)}, {offset = r(-1, 1)} end)
@@ -233,14 +263,20 @@ add("_contrib_interleaved_matmul_encdec_qk", function(r) local h, b, d = r(1, 3)
     h * d}, keys_values = {r(1, 4), b, h * 2 * d}}, {heads = h} end)
 add("_contrib_interleaved_matmul_encdec_valatt", function(r) local h, b, t = r(1, 3), r(1, 3), r(1, 4); return {keys_values = {t, b,
     h * 2 * r(1, 3)}, attention = {b * h, r(1, 4), t}}, {heads = h} end)
-add("_contrib_BilinearResize2D", function(r) return {data = {r(1, 2), r(1, 2), r(1, 5), r(1, 5)}}, {height = r(1, 6), width = r(1, 6),
-    align_corners = r(1, 2) == 1} end)
-add("_contrib_BilinearResize2D", function(r) return {data = {1, 2, r(2, 5), r(2, 5)}}, {mode = ({"to_even_up", "to_even_down",
-    "to_odd_up", "to_odd_down"})[r(1, 4)]} end)
+add("_contrib_BilinearResize2D", function(r)
+  return {data = {r(1, 2), r(1, 2), r(1, 5), r(1, 5)}},
+         {height = r(1, 6), width = r(1, 6), align_corners = r(1, 2) == 1}
+end)
+add("_contrib_BilinearResize2D", function(r)
+  return {data = {1, 2, r(2, 5), r(2, 5)}},
+         {mode = ({"to_even_up", "to_even_down", "to_odd_up", "to_odd_down"})[r(1, 4)]}
+end)
 add("_contrib_fft", function(r) return {data = {r(1, 3), r(1, 12)}}, {} end)
 add("_contrib_ifft", function(r) return {data = {r(1, 3), 2 * r(1, 12)}}, {} end)
-add("_contrib_count_sketch", function(r) local n, m = r(1, 5), r(1, 4); return {data = {r(1, 3), n}, h = {1, n}, s = {1, n}}, {out_dim = m},
-    nil, nil, {h = m, s = 2} end)
+add("_contrib_count_sketch", function(r)
+  local n, m = r(1, 5), r(1, 4)
+  return {data = {r(1, 3), n}, h = {1, n}, s = {1, n}}, {out_dim = m}, nil, nil, {h = m, s = 2}
+end)
 for _, name in ipairs{"_contrib_DeformableConvolution", "_contrib_ModulatedDeformableConvolution"} do
   add(name, function(r)
     local k, g, set, n, pad = r(1, 3), r(1, 2), r(1, 2), r(1, 2), r(0, 1)
@@ -303,8 +339,12 @@ for name in ("max min"):gmatch("%S+") do
 end
 add("moments", function(r) local s = shape(r, 2); return {data = s}, {axes = {r(0, #s - 1)}, keepdims = r(1, 2) == 1} end)
 add("sort", function(r) local s = shape(r); return {data = s}, {axis = r(0, #s - 1), is_ascend = r(1, 2) == 1} end)
-add("topk", function(r) local s = shape(r); local axis = r(0, #s - 1); return {data = s}, {axis = axis, k = r(1, s[axis + 1]),
-    ret_typ = "value", is_ascend = r(1, 2) == 1} end)
+add("topk", function(r)
+  local s = shape(r)
+  local axis = r(0, #s - 1)
+  return {data = s},
+         {axis = axis, k = r(1, s[axis + 1]), ret_typ = "value", is_ascend = r(1, 2) == 1}
+end)
 add("diag", function(r) local s = shape(r, 1, 3); return {data = s}, {k = #s > 1 and r(0, 0) or r(-1, 1)} end)
 add("_split_v2", function(r) return {data = {r(1, 3), 6}}, {indices = {0, r(1, 2), r(3, 5)}, axis = 1} end)
 add("_rnn_param_concat", function(r) return {{r(1, 5)}, {r(1, 5)}, {r(1, 5)}}, {dim = 0} end)
@@ -312,8 +352,10 @@ add("broadcast_like", function(r) local a, b = shape(r, 2), {}; for i, d in ipai
     rhs = b}, {} end)
 add("reshape_like", function(r) local n, m = r(1, 4), r(1, 4); return {lhs = {n, m}, rhs = {m, n}}, {} end)
 add("slice_like", function(r) local n, m = r(1, 3), r(1, 3); return {data = {n + r(0, 2), m + r(0, 2)}, shape_like = {n, m}}, {} end)
-add("Crop", function(r) local h, w, x = r(1, 3), r(1, 3), r(0, 1); return {{1, 2, h + r(0, 2), w + x + r(0, 2)}}, {num_args = 1,
-    h_w = {h, w}, offset = {0, x}} end)
+add("Crop", function(r)
+  local h, w, x = r(1, 3), r(1, 3), r(0, 1)
+  return {{1, 2, h + r(0, 2), w + x + r(0, 2)}}, {num_args = 1, h_w = {h, w}, offset = {0, x}}
+end)
 add("gather_nd", function(r) return {data = {3, 3, r(1, 3)}, indices = {r(1, 2), r(1, 4)}}, {}, nil, nil, {indices = 3} end)
 
 -- places of axis 1 of data (2, 3, n) that indices (2, k, n) name, as positions in data
@@ -378,15 +420,24 @@ end, nil, function(x, p)
   end
   return {out}
 end)
-add("_contrib_index_copy", function(r) local n, m = r(1, 4), r(1, 4); return {old_tensor = {n, m}, index_vector = {1}, new_tensor = {1, m}},
-    {}, nil, nil, {index_vector = n} end)
-add("SequenceLast", function(r) local n = r(1, 3); return {data = {4, n, 2}, sequence_length = {n}}, {use_sequence_length = true},
-    nil, nil, {sequence_length = 4} end)
+add("_contrib_index_copy", function(r)
+  local n, m = r(1, 4), r(1, 4)
+  return {old_tensor = {n, m}, index_vector = {1}, new_tensor = {1, m}},
+         {}, nil, nil, {index_vector = n}
+end)
+add("SequenceLast", function(r)
+  local n = r(1, 3)
+  return {data = {4, n, 2}, sequence_length = {n}},
+         {use_sequence_length = true}, nil, nil, {sequence_length = 4}
+end)
 
 -- normalisation over a batch
 for name in ("BatchNorm BatchNorm_v1 _contrib_SyncBatchNorm"):gmatch("%S+") do
-  add(name, function(r) local c = r(1, 3); return {data = {r(2, 4), c, r(2, 3)}, gamma = {c}, beta = {c}}, {eps = 0.1, fix_gamma = false,
-      use_global_stats = r(1, 3) == 1, key = name:find("Sync") and "k" or nil} end)
+  add(name, function(r)
+    local c = r(1, 3)
+    return {data = {r(2, 4), c, r(2, 3)}, gamma = {c}, beta = {c}},
+           {eps = 0.1, fix_gamma = false, use_global_stats = r(1, 3) == 1, key = name:find("Sync") and "k" or nil}
+  end)
 end
 add("_contrib_BatchNormWithReLU", function(r)
   local c = r(1, 3)
@@ -406,30 +457,47 @@ end, nil, function(x, p)
 end)
 
 -- images
-add("Convolution_v1", function(r) local k = r(1, 3); return {data = {2, 2, r(side(k, 1), 5), r(k, 5)}, weight = {3, 2, k, k}, bias = {3}},
-    {kernel = {k, k}, num_filter = 3, pad = {1, 0}} end)
+add("Convolution_v1", function(r)
+  local k = r(1, 3)
+  return {data = {2, 2, r(side(k, 1), 5), r(k, 5)}, weight = {3, 2, k, k}, bias = {3}},
+         {kernel = {k, k}, num_filter = 3, pad = {1, 0}}
+end)
 for kind in ("max avg sum"):gmatch("%S+") do
   add("Pooling_v1", function(r) return {data = {1, 2, r(2, 6), r(2, 6)}}, {kernel = {2, 2}, pool_type = kind, stride = {r(1, 2), 1}} end)
 end
-add("Pooling", function(r) local k = r(1, 3); return {data = {1, 2, r(2, 6), r(k, 6)}}, {kernel = {2, k}, pool_type = "max",
-    stride = {r(1, 2), 1}} end)
+add("Pooling", function(r)
+  local k = r(1, 3)
+  return {data = {1, 2, r(2, 6), r(k, 6)}},
+         {kernel = {2, k}, pool_type = "max", stride = {r(1, 2), 1}}
+end)
 add("_contrib_AdaptiveAvgPooling2D", function(r) return {data = {1, 2, r(1, 6), r(1, 6)}}, {output_size = {r(1, 4), r(1, 4)}} end)
 add("Correlation", function(r) local s = {r(1, 2), 2, r(1, 5), r(1, 5)}; return {data1 = s, data2 = s}, {kernel_size = 1,
     max_displacement = r(1, 2), stride1 = 1, stride2 = 1, pad_size = 2, is_multiply = r(1, 2) == 1} end)
-add("im2col", function(r) local k = r(1, 3); return {data = {r(1, 2), 2, r(1, 5), r(k, 5)}}, {kernel = {2, k}, pad = {1, 0},
-    stride = {1, r(1, 2)}} end)
-add("col2im", function(r) local h, w = r(1, 4), r(2, 4); return {data = {r(1, 2), 2 * 4, (h + 1) * (w - 1)}}, {output_size = {h, w},
-    kernel = {2, 2}, pad = {1, 0}} end)
+add("im2col", function(r)
+  local k = r(1, 3)
+  return {data = {r(1, 2), 2, r(1, 5), r(k, 5)}},
+         {kernel = {2, k}, pad = {1, 0}, stride = {1, r(1, 2)}}
+end)
+add("col2im", function(r)
+  local h, w = r(1, 4), r(2, 4)
+  return {data = {r(1, 2), 2 * 4, (h + 1) * (w - 1)}},
+         {output_size = {h, w}, kernel = {2, 2}, pad = {1, 0}}
+end)
 add("BilinearSampler", function(r) return {data = {2, 2, r(1, 5), r(1, 5)}, grid = {2, 2, r(1, 3), r(1, 3)}}, {}, -0.9, 0.9 end)
 add("GridGenerator", function(r) return {data = {r(1, 3), 6}}, {transform_type = "affine", target_shape = {r(1, 4), r(1, 4)}} end)
 add("GridGenerator", function(r) return {data = {r(1, 3), 2, r(2, 4), r(2, 4)}}, {transform_type = "warp"} end)
-add("SpatialTransformer", function(r) return {data = {2, 2, r(1, 5), r(1, 5)}, loc = {2, 6}}, {transform_type = "affine",
-    sampler_type = "bilinear", target_shape = {r(1, 3), r(1, 3)}}, -0.45, 0.45 end)
+add("SpatialTransformer", function(r)
+  return {data = {2, 2, r(1, 5), r(1, 5)}, loc = {2, 6}},
+         {transform_type = "affine", sampler_type = "bilinear", target_shape = {r(1, 3), r(1, 3)}}, -0.45, 0.45
+end)
 regions("ROIPooling", function() return 2 end, function(r) return {pooled_size = {2, r(1, 2)}, spatial_scale = 0.8} end)
 
 -- losses that read head gradients, densities
-add("softmax_cross_entropy", function(r) local n = r(2, 4); local m = r(1, 4); return {data = {m, n}, label = {m}}, {},
-    nil, nil, {label = n} end)
+add("softmax_cross_entropy", function(r)
+  local n = r(2, 4)
+  local m = r(1, 4)
+  return {data = {m, n}, label = {m}}, {}, nil, nil, {label = n}
+end)
 add("CTCLoss", function(r)                                -- equal labels need a blank between them: 2 m - 1 steps of time
   local n, m = r(1, 3), r(1, 3)
   return {data = {2 * m - 1 + r(0, 3), n, 4}, label = {n, m}}, {}, nil, nil, {label = 4}
@@ -451,8 +519,10 @@ density("normal", "mu sigma")
 density("poisson", "lam", 5)
 density("negative_binomial", "k p", 5)
 density("generalized_negative_binomial", "mu alpha", 5)
-add("_random_pdf_dirichlet", function(r) local n, k = r(1, 3), r(2, 4); return {sample = {n, r(1, 3), k}, alpha = {n, k}},
-    {is_log = r(1, 2) == 1}, 0.3, 0.9 end)
+add("_random_pdf_dirichlet", function(r)
+  local n, k = r(1, 3), r(2, 4)
+  return {sample = {n, r(1, 3), k}, alpha = {n, k}}, {is_log = r(1, 2) == 1}, 0.3, 0.9
+end)
 
 -- matrices that are far from singular: noise with 3 on the diagonal
 local function regular(x, random)

@@ -1,7 +1,7 @@
 // team.cuh - threads that share a row: TEAM (1, 32 or 256) neighbours in blocks of 256. With 1 a
 // thread walks a row alone, which suits short rows, and rows whose elements lie apart while their
-// neighbours lie side by side. What a team reductions, each of its threads gets, from the same tree
-// whatever the grid: equal bits on each run.
+// neighbours lie side by side. Every thread of a team gets the team's reduction, computed in the
+// same tree order for any grid, so results repeat bit for bit.
 #pragma once
 #ifndef TEAM
 #define TEAM 1

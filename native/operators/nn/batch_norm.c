@@ -1,8 +1,8 @@
 /* batch_norm.c - BatchNorm, BatchNorm_v1, _contrib_SyncBatchNorm, _contrib_BatchNormWithReLU.
 **
 ** Data is (outer, channels, inner). With inner = 1 (2-D or channel-last data) a strip of
-** channels is summed down the rows, a block of channels (op/op.h) over its pieces, else each
-** channel over its own. The second and third output are the statistics that forward used: mean
+** channels is summed down the rows, a block of channels (kernel/kernel.h) over its pieces, else
+** each channel over its own. The second and third output are the statistics that forward used: mean
 ** and 1 / sqrt(var + eps) (BatchNorm_v1: the variance), in inference the moving ones. Backward,
 ** when training on batch statistics, also moves moving_mean and moving_var (biased variance).
 ** Forward changes nothing but a fixed gamma, which becomes 1 where the gradient runs too.

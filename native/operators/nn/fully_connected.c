@@ -13,7 +13,8 @@
 struct linear { int64_t num_hidden, no_bias, flatten; };
 
 static const struct param params[] = {
-  { "num_hidden", P_INT,  offsetof(struct linear, num_hidden), NULL, "columns of the output", NULL, "[1,]" },
+  { "num_hidden", P_INT,  offsetof(struct linear, num_hidden), NULL, "columns of the output", NULL,
+     "[1,]" },
   { "no_bias",    P_BOOL, offsetof(struct linear, no_bias),    "0",  "there is no bias input" },
   { "flatten",    P_BOOL, offsetof(struct linear, flatten),    "1",
      "axes 1 and on are one; else the last axis alone is contracted" },
@@ -214,16 +215,18 @@ static size_t reference_scratch(const struct call *c)
 }
 
 static const struct kernel cpu[] = {
-  /* name   run         types    refuse       scratch       state            done            add flags */
-  { "gemm",  forward,    T_FLOAT, gemm_refuse, NULL,         gemm_kept_bytes, gemm_kept_done, 0,  .packs = 2,
-    .fuses = CAN(POST_ACT) },
-  { "reference", reference, T_FLOAT, .fuses = CAN(POST_ACT) }, { 0 }
+  { .name = "gemm", .run = forward, .types = T_FLOAT, .refuse = gemm_refuse,
+    .state = gemm_kept_bytes, .done = gemm_kept_done, .packs = 2, .fuses = CAN(POST_ACT) },
+  { .name = "reference", .run = reference, .types = T_FLOAT, .fuses = CAN(POST_ACT) },
+  { 0 }
 };
 static const struct kernel back[] = {
-  { "gemm",  backward,   T_FLOAT, gemm_refuse, back_scratch, gemm_kept_bytes, gemm_kept_done, 7,  K_BATCHES | K_REUSED,
-    .packs = 3, .fuses = CAN(PRE_LOSS_GRAD) },
-  { "reference", reference_back, T_FLOAT, NULL, reference_scratch, NULL, NULL, 7, K_BATCHES,
-    .fuses = CAN(PRE_LOSS_GRAD) }, { 0 }
+  { .name = "gemm", .run = backward, .types = T_FLOAT, .refuse = gemm_refuse,
+    .scratch = back_scratch, .state = gemm_kept_bytes, .done = gemm_kept_done, .add = 7,
+    .flags = K_BATCHES | K_REUSED, .packs = 3, .fuses = CAN(PRE_LOSS_GRAD) },
+  { .name = "reference", .run = reference_back, .types = T_FLOAT, .scratch = reference_scratch,
+    .add = 7, .flags = K_BATCHES, .fuses = CAN(PRE_LOSS_GRAD) },
+  { 0 }
 };
 
 static const char *ports8(const void *param)
@@ -233,26 +236,20 @@ static const char *ports8(const void *param)
                                                    " min_bias max_bias";
 }
 
-const struct op op_fully_connected[] = { {
-                                    .name = "FullyConnected",
-                                    .flags = OP_SPARED,
-                                    .alias = "_npx_fully_connected _sparse_FullyConnected",
-                                    .doc = "output = data weight^T + bias. data (N, ...) is flattened to (N, in), or "
-                                           "kept (..., in) with flatten = false; "
-                                           "weight (num_hidden, in), bias (num_hidden,), output (N, num_hidden) or "
-                                           "(..., num_hidden). Gradients of all inputs.",
-                                    .in = "data weight bias",
-                                    .out = "output",
-                                    .in_of = ports,
-                                    .param = params,
-                                    .param_size = sizeof(struct linear),
-                                    .shape = shape,
-                                    .grad = "g0 i0 i1",
-                                    .back_inplace = "0=1",
-                                    .cpu = cpu,
-                                    .back_cpu = back,
-                                },
-  { .name = "_contrib_quantized_fully_connected", .in = "data weight bias", .out = "output min_output max_output", .in_of = ports8,
+const struct op op_fully_connected[] = {
+  { .name = "FullyConnected", .alias = "_npx_fully_connected _sparse_FullyConnected",
+    .flags = OP_SPARED,
+    .doc = "output = data weight^T + bias. data (N, ...) is flattened to (N, in), or "
+           "kept (..., in) with flatten = false; "
+           "weight (num_hidden, in), bias (num_hidden,), output (N, num_hidden) or "
+           "(..., num_hidden). Gradients of all inputs.",
+    .in = "data weight bias", .out = "output", .in_of = ports,
+    .param = params, .param_size = sizeof(struct linear), .shape = shape,
+    .grad = "g0 i0 i1", .back_inplace = "0=1", .cpu = cpu, .back_cpu = back },
+  { .name = "_contrib_quantized_fully_connected",
     .doc = "FullyConnected of 8-bit data with an int8 weight, and the range of its 32-bit result.",
-    .param = params, .param_size = sizeof(struct linear), .shape = layer8_shape, .type = layer8_type, .cpu = layer8_cpu },
-                                { 0 } };
+    .in = "data weight bias", .out = "output min_output max_output", .in_of = ports8,
+    .param = params, .param_size = sizeof(struct linear),
+    .shape = layer8_shape, .type = layer8_type, .cpu = layer8_cpu },
+  { 0 }
+};
