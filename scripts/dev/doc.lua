@@ -49,9 +49,9 @@ end
 -- Pages -------------------------------------------------------------------------------------------
 
 -- Guides in the order in which they are read; those that are not named come last.
-local GUIDES = { "first_hour", "from_python", "notebook", "indices", "data", "images",
-  "initializers", "optimizers", "metrics", "watching", "debugging", "saving", "fine_tuning", "cells",
-  "attention", "bucketing", "reinforcement", "devices", "scale_out", "gpu", "executors",
+local GUIDES = { "first_hour", "gluon", "from_python", "from_pytorch", "notebook", "indices",
+  "autograd", "data", "images", "initializers", "optimizers", "metrics", "watching", "debugging",
+  "saving", "fine_tuning", "cells", "attention", "bucketing", "reinforcement", "devices", "scale_out", "gpu", "executors",
   "writing_an_operator", "deployment", "models_of_others", "handing_on", "gallery" }
 
 local DEVELOPERS = { "ARCHITECTURE.md", "doc/source_tour.md", "doc/decisions.md",
