@@ -109,6 +109,7 @@ homes.model_zoo = {
   block_config = "layers of each block",
   bn_size = "how wide the narrow layers are, in growth rates",
   num_init_features = "channels of the first layer",
+  num_layers = "as the names have it: 18, 121, 16",
 }
 
 homes.contrib = {
@@ -147,9 +148,17 @@ homes.rnn = {
 homes.utils = {
   batch_axis = "the axis of samples", even_split = "whether parts that differ in size are refused",
   ignore_extra = "whether parameters that only one of both has are left alone",
+  num_slice = "how many parts", ctx_list = "a list of devices", src = "the file that moves",
+  dst = "its new path",
 }
 
+local EVENTS = "handlers, in the order of their priority"
+
 homes.estimator = {
+  event_handlers = EVENTS, priority = "smaller ones come first",
+  save_best = "keeps the best by `monitor`", batch_period = "batches from one time to the next",
+  max_epoch = "epochs until the end", max_batch = "batches until the end",
+  val_data = "the loader of the validation data",
   net = "the network", loss = "a loss of gluon", trainer = "SGD with a rate of 0.001 by default",
   train_metrics = "a metric or a list", val_metrics = "copies of train_metrics by default",
   val_net = "what is validated; the network by default",
@@ -157,5 +166,20 @@ homes.estimator = {
   batch_processor = "what a batch goes through; a `BatchProcessor` by default",
   initializer = "of parameters that are not initialised", context = "a device or a list of them",
 }
+
+homes.Block = { active = "whether, or no longer", block = "the child" }
+homes.HybridBlock = { active = "whether, or no longer",
+  f = "a function (name, array), called for every operator" }
+homes.ParameterDict = { allow_deferred_init = homes.gluon.allow_deferred_init,
+  differentiable = homes.gluon.differentiable, grad_stype = homes.gluon.grad_stype,
+  value = "what the field becomes" }
+homes.SymbolBlock = { symbol_file = "what `export` or `save_checkpoint` wrote" }
+homes.Trainer = { lr = "the learning rate from the next step on" }
+homes.Dataset = { num_shards = "how many parts", fn = "a function of a sample's first field",
+  lazy = "when a sample is asked for; false: all of them now" }
+homes.autograd = { train_mode = "whether calls behave as in training" }
+
+homes.Estimator = { batch_axis = "the axis of samples", event_handlers = EVENTS }
+homes.BatchProcessor = { estimator = "the estimator", batch_axis = "the axis of samples" }
 
 return homes

@@ -355,6 +355,7 @@ end
 
 local NAMES = 80                          -- of a module at most that its help lists
 
+-- A module's comment and its names; without the paragraph on its files where the names are listed.
 local function module_text(module, value)
   local lines, names = { (module:gsub("^tycho", "ty")) }, members.list(value)
   for _, entry in ipairs(comments.named(module:match("[%w_]+$"))) do
@@ -362,9 +363,12 @@ local function module_text(module, value)
       add_comment(lines, entry)
     end
   end
-  if names[1] and #names <= NAMES then
-    add_row(lines, "names:", table.concat(names, " "))
+  local text = table.concat(lines, "\n")
+  if #names == 0 or #names > NAMES then
+    return text
   end
+  lines = { (text:gsub("\n\nThe parts:.-\n\n", "\n\n"):gsub("\n\nThe parts:.*", "")) }
+  add_row(lines, "names:", table.concat(names, " "))
   return table.concat(lines, "\n")
 end
 
