@@ -68,7 +68,7 @@ const char *backlog_line(struct backlog *backlog, const struct cached_call *call
   struct recording *r = thread_recording();
   const struct kept *k = backlog->n ? backlog->guess : backlog->ran ? backlog->ran->next : NULL;
   const int at = k ? k->ndone + backlog->n : 0;
-  const bool same = k && at < k->ncall && k->call[at] == call &&
+  const bool same = k && at < k->ncall && cached_call_same(k->call[at], call) &&
       (backlog->n || k->where[at] == r->where);
   backlog->guess = same ? (struct kept *)k : NULL;
   r->line.missed = !same && !r->line.wanted;

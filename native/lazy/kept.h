@@ -8,7 +8,7 @@ struct kept {
   uint64_t hash;
   uint64_t *key;
   int nkey;
-  struct cached_call **call;                          /* one reference each: the key names them */
+  struct cached_call **call;                          /* one reference each */
   int ncall, ndone;                                   /* the first ones have run before */
   const char **where;                                 /* per call: its line in the last run */
   struct kept *next;                                  /* what its thread ran after it; NULL */

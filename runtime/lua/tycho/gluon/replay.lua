@@ -15,6 +15,7 @@ local pairs = require("tycho.core.iterate").pairs
 local native = require "tycho.core.ffi"
 local attrs = require "tycho.core.attrs"
 local call = require "tycho.ndarray.call"
+local class = require "tycho.ndarray.class"
 local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local graph = require "tycho.symbol.graph"
@@ -71,7 +72,7 @@ end
 local function step_of(n, slots)
   local schema = registry.find(n.op)
   local step = { node = n, op = n.op, nin = #n.inputs, nout = n.ports.nvisible, inputs = {},
-    outputs = {}, flat = flat_params(n, schema), free = {} }
+    outputs = {}, flat = flat_params(n, schema), free = {}, drop = {} }
   for i, input in ipairs(n.inputs) do
     step.inputs[i] = slots[input[1]] + input[2]
   end
@@ -132,22 +133,30 @@ local function variable_slot(plan, n, slot, position)
 end
 
 
--- Notes after which step a value is read no more.
+-- Notes after which step a value is read no more, and which of these a step has made: nobody else
+-- has their arrays, but for an operator of Lua that keeps them for its backward.
 local function add_frees(plan)
-  local last = {}
+  local last, made = {}, {}
   for i, step in ipairs(plan.steps) do
     for _, slot in ipairs(step.inputs) do
       last[slot] = i
     end
     for _, slot in ipairs(step.outputs) do
-      last[slot] = last[slot] or i
+      last[slot], made[slot] = last[slot] or i, true
     end
   end
   for _, slot in ipairs(plan.outputs) do
     last[slot] = nil
   end
+  for _, step in ipairs(plan.steps) do
+    for _, list in ipairs(step.kind == "custom" and { step.inputs, step.outputs } or {}) do
+      for _, slot in ipairs(list) do
+        made[slot] = nil
+      end
+    end
+  end
   for slot, i in pairs(last) do
-    local free = plan.steps[i].free
+    local free = plan.steps[i][made[slot] and "drop" or "free"]
     free[#free + 1] = slot
   end
 end
@@ -288,11 +297,11 @@ end
 
 local function run_steps(plan, inputs, slots, func, watch)
   local steps = plan.steps
-  local lines = recording.on and recording.lines
+  local lines = recording.on and recording.lines and recording.wants_lines
   for i = 1, #steps do
     local step = steps[i]
     at = step
-    if lines then
+    if lines and lines() then
       C.ty_line(step.node.where)
     end
     if step.entry then
@@ -309,9 +318,15 @@ local function run_steps(plan, inputs, slots, func, watch)
     if watch then
       watch(step, slots)
     end
-    local free = step.free
+    local free, drop = step.free, step.drop
     for k = 1, #free do
       slots[free[k]] = nil
+    end
+    for k = 1, #drop do
+      if not watch then
+        class.drop(slots[drop[k]])
+      end
+      slots[drop[k]] = nil
     end
   end
 end
