@@ -121,8 +121,10 @@ local function links_from(page, named)
 end
 
 
--- Pages of the reference that most queries mean, and what the search gives them.
-local MAIN = { reference_module = 1.2, reference_ndarray = 1.2, reference_symbol = 1.2 }
+-- Weights of pages of the reference in the search: those that most queries mean, and layers of
+-- which the guides describe the cells.
+local MAIN = { reference_module = 1.2, reference_ndarray = 1.2, reference_symbol = 1.2,
+  reference_recurrent_layers = 0.5 }
 
 -- The reference, and the table of foreign names, which matches too many queries to come first.
 local function reference_pages()
