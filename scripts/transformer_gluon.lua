@@ -68,8 +68,9 @@ local characters = text.characters(options.data):gsub("\r", "")
 local ids, list = encoded(characters)
 local held = math.floor(#ids * 0.9)
 local train_set, test_set = Pieces(ids, 0, held), Pieces(ids, held, #ids)
-if test_set:len() < 1 then
-  parser:error(("--data: %d characters are too few for pieces of %d"):format(#ids, options.length))
+if train_set:len() < options.batch or test_set:len() < 1 then
+  parser:error(("--data: %d characters are too few for batches of %d pieces of %d"):format(#ids,
+    options.batch, options.length))
 end
 local train = gluon.data.DataLoader{train_set, options.batch, shuffle = true,
   last_batch = "discard"}
