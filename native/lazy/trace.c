@@ -383,28 +383,48 @@ static int set_known(const struct trace *t, struct kept *k)
   return TY_OK;
 }
 
-/* Gives the ends their memory. Where it fails none has any. */
+/* Gives the ends their memory. */
 static int set_ends(const struct trace *t, struct kept *k)
 {
-  int code = TY_OK, o = 0, i = t->ndone, out = 0;
-  for (; i < t->n && !code; i++)
-    for (out = 0; out < t->call[i]->nout && !code; out++, o++) {
+  for (int i = t->ndone, o = 0; i < t->n; i++)
+    for (int out = 0; out < t->call[i]->nout; out++, o++) {
       if (k->end_of[o] < 0) continue;
-      code = storage_fulfil(t->call[i]->out[out].storage);
-      if (!code) code = set_output(k, k->end[k->end_of[o]], t->call[i], out);
+      TRY(storage_fulfil(t->call[i]->out[out].storage));
+      TRY(set_output(k, k->end[k->end_of[o]], t->call[i], out));
     }
-  if (!code) return TY_OK;
-  for (int j = t->ndone, p = 0; j < t->n; j++)
-    for (out = 0; out < t->call[j]->nout; out++, p++)
-      if (k->end_of[p] >= 0) storage_unfulfil(t->call[j]->out[out].storage);
-  return code;
+  return TY_OK;
 }
 
+/* Calls f with the storage of each end. */
+static void for_each_end(const struct trace *t, const struct kept *k,
+    void (*f)(struct storage *s, void *context), void *context)
+{
+  for (int i = t->ndone, o = 0; i < t->n; i++)
+    for (int out = 0; out < t->call[i]->nout; out++, o++)
+      if (k->end_of[o] >= 0) f(t->call[i]->out[out].storage, context);
+}
+
+static void take_memory(struct storage *s, void *context)
+{
+  (void)context;
+  storage_unfulfil(s);
+}
+
+static void break_storage(struct storage *s, void *failure)
+{
+  const struct access all = access_all(s);
+  storage_mark(&all, failure);
+}
+
+/* Where it fails no end has memory. */
 static int set_arrays(const struct trace *t, struct kept *k)
 {
   TRY(set_leaves(t, k));
   TRY(set_known(t, k));
-  return set_ends(t, k);
+  int code = set_ends(t, k);
+  if (!code) code = exec_rebind(k->e);
+  if (code) for_each_end(t, k, take_memory, NULL);
+  return code;
 }
 
 /* Lets the arrays of this run go, so that they live no longer than their users. */
@@ -444,20 +464,24 @@ static struct run *own_runs(const struct trace *t)
   return own;
 }
 
-/* From here on nothing fails but the run itself. */
+/* What fails here breaks the ends: each read of one fails. */
 static int submit(struct trace *t, struct kept *k)
 {
   struct run *own = k->e->nown ? own_runs(t) : NULL;
-  if (k->e->nown && !own) return out_of_memory();
-  int code = exec_rebind(k->e);
-  if (!code) code = exec_run_whole(k->e, own, t->train);
+  int code = k->e->nown && !own ? out_of_memory() : exec_run_whole(k->e, own, t->train);
   for (int i = t->ndone; i < t->n; i++) history_note_versions(t->call[i]);
   mem_free(own);
+  if (!code) return TY_OK;
+  struct failure *f = failure_take(code);
+  for_each_end(t, k, break_storage, f);
+  code = failure_report(f);
+  failure_drop(f);
   return code;
 }
 
 static int prepare(struct trace *t, struct kept *k, ty_tensor *const *given)
 {
+  NEED(!interrupt_pending(), TY_EINTERRUPTED, "interrupted");
   TRY(check_all_versions(t, k));
   TRY(give_heads(t, k, given));
   return set_arrays(t, k);
