@@ -49,9 +49,9 @@ end
 -- Pages -------------------------------------------------------------------------------------------
 
 -- Guides in the order in which they are read; those that are not named come last.
-local GUIDES = { "first_hour", "from_python", "notebook", "indices", "data", "images",
-  "initializers", "optimizers", "metrics", "watching", "debugging", "saving", "fine_tuning", "cells",
-  "attention", "bucketing", "reinforcement", "devices", "scale_out", "gpu", "executors",
+local GUIDES = { "first_hour", "gluon", "from_python", "from_pytorch", "notebook", "indices",
+  "autograd", "data", "images", "initializers", "optimizers", "metrics", "watching", "debugging",
+  "saving", "fine_tuning", "cells", "attention", "bucketing", "reinforcement", "devices", "scale_out", "gpu", "executors",
   "writing_an_operator", "deployment", "models_of_others", "handing_on", "gallery" }
 
 local DEVELOPERS = { "ARCHITECTURE.md", "doc/source_tour.md", "doc/decisions.md",
@@ -121,8 +121,10 @@ local function links_from(page, named)
 end
 
 
--- Pages of the reference that most queries mean, and what the search gives them.
-local MAIN = { reference_module = 1.2, reference_ndarray = 1.2, reference_symbol = 1.2 }
+-- Weights of pages of the reference in the search: those that most queries mean, and layers of
+-- which the guides describe the cells.
+local MAIN = { reference_module = 1.2, reference_ndarray = 1.2, reference_symbol = 1.2,
+  reference_recurrent_layers = 0.5 }
 
 -- The reference, and the table of foreign names, which matches too many queries to come first.
 local function reference_pages()

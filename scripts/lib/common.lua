@@ -110,7 +110,7 @@ end
 
 --- Adds the options that every training has, with their defaults, and those of `options`.
 -- @param parser of argparse
--- @tparam table defaults epochs, batch, rate; momentum or nil
+-- @tparam table defaults epochs, batch, rate; momentum or nil; gpus: what `--gpus` says
 function common.training(parser, defaults)
   common.count(parser, "--epochs", "passes over the training data", defaults.epochs)
   common.count(parser, "--batch", "samples of a step", defaults.batch)
@@ -120,7 +120,7 @@ function common.training(parser, defaults)
       0, 1)
   end
   common.count(parser, "--seed", "of weights, drawn data and shuffling", 1, 0)
-  common.gpus(parser)
+  common.gpus(parser, defaults.gpus)
   parser:option("--checkpoint", "prefix of files to keep the training in after each epoch")
   parser:flag("--resume", "go on from the checkpoint, bit by bit as if there had been no pause")
   return common.options(parser)
@@ -135,6 +135,21 @@ function common.devices(options)
     list[#list + 1] = ty.gpu(tonumber(id))
   end
   return #list > 0 and list or {ty.cpu()}
+end
+
+-- What `--gpus` says of itself where a script uses one.
+common.ONE_GPU = "GPU to train on, as 0; default: the CPU"
+
+--- The device that `--gpus` names, or the CPU, of a script that uses one; several are refused.
+-- @param parser of argparse
+-- @tparam table options
+-- @treturn Context
+function common.device(parser, options)
+  local list = common.devices(options)
+  if #list > 1 then
+    parser:error("--gpus: this script trains on one GPU, not on " .. options.gpus)
+  end
+  return list[1]
 end
 
 -- A training that is to go on must be there.

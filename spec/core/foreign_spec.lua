@@ -67,6 +67,13 @@ local CASES = {
   { "record", function() return ty.autograd.enable_grad end },
   { "gluon.Trainer", function() return ty.Trainer end },
   { "attach_grad", function() return x.requires_grad end },
+  { "Dense", function() return ty.gluon.nn.Linear(3, 4) end },
+  { "Activation", function() return ty.gluon.nn.ReLU() end },
+  { "Conv2DTranspose", function() return ty.gluon.nn.ConvTranspose2d(3, 4) end },
+  { "Sequential", function() return ty.gluon.nn.ModuleList() end },
+  { "SoftmaxCrossEntropyLoss", function() return ty.gluon.loss.CrossEntropyLoss() end },
+  { "L2Loss", function() return ty.gluon.loss.MSELoss() end },
+  { "ArrayDataset", function() return ty.gluon.data.TensorDataset(x) end },
 }
 
 -- a word that has no counterpart, and a part of the sentence that says what to do
@@ -121,7 +128,7 @@ end)
 -- What names of the table stand for ---------------------------------------------------------------
 
 local CLASSES = { NDArray = ty.nd.NDArray, Symbol = ty.sym.Symbol, Module = ty.mod.Module,
-  Executor = ty.executor.Executor }
+  Executor = ty.executor.Executor, Block = ty.gluon.Block, HybridBlock = ty.gluon.HybridBlock }
 local objects = { NDArray = x, Executor = data:simple_bind{ ctx = ty.cpu(), data = { 1 } } }
 
 local function value_of(path)

@@ -7,6 +7,17 @@ local autograd, gluon, init, nd = ty.autograd, ty.gluon, ty.init, ty.nd
 local Parameter, ParameterDict = gluon.Parameter, gluon.ParameterDict
 
 
+describe("the shape of a parameter", function()
+  it("is written as an array's, with ? for an unknown size", function()
+    local p = ty.gluon.Parameter{ "w", shape = { 3, 0 }, allow_deferred_init = true }
+    assert.equal("(3, ?)", tostring(p.shape))
+    p.shape = { 3, 5 }
+    assert.equal("(3, 5)", tostring(p.shape))
+    assert.same({ 3, 5 }, p.shape)
+  end)
+end)
+
+
 describe("a parameter", function()
   it("has the fields that it is made with", function()
     local p = Parameter{ "w", shape = { 2, 0 }, lr_mult = 0.5, grad_req = "add", dtype = "float64" }

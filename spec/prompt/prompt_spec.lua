@@ -110,6 +110,18 @@ END]])
     assert.is_truthy(shown:find("x:len()", 1, true), shown)
   end)
 
+  it("writes the summary of a block once", function()
+    local shown = shell.tycho([[-i <<'END'
+net = ty.gluon.nn.Dense{1, in_units = 2}
+net:initialize()
+net:summary(ty.nd.ones{1, 2})
+_ ~= nil
+END]])
+    assert.equal(1, select(2, shown:gsub("Layer %(type%)", "")), shown)
+    assert.is_falsy(shown:find("\\n", 1, true))
+    assert.is_truthy(shown:find("true", 1, true))
+  end)
+
   it("writes a summary once", function()
     local shown = shell.tycho([[-i <<'END'
 ty.viz.print_summary(ty.sym.relu{ty.sym.Variable("data"), name = "only"}, {shape = {data = {1, 2}}})
@@ -173,6 +185,65 @@ END]])
     assert.equal((feed("?ty.nd.zeros")), (feed(":help ty.nd.zeros")))
   end)
 
+  it("helps with gluon and autograd, by paths that leave out ty. and ty.gluon.", function()
+    local function help(name)
+      return (feed("?" .. name))
+    end
+    for _, name in ipairs{ "gluon.nn.Dense", "ty.gluon.nn.Dense", "nn.Dense", "Dense" } do
+      local text = help(name)
+      assert.is_truthy(text:find("^nn%.Dense{units, "), text)
+      assert.is_truthy(text:find("act(x weight^T + bias)", 1, true), text)
+      assert.is_truthy(text:find("units%s+an integer of at least 1, required; how many outputs"),
+        text)
+    end
+    assert.is_truthy(help("Dense"):find("also:%s+ty.sym.FullyConnected\n"))
+    assert.is_falsy(help("nn.Dense"):find("also:", 1, true))
+    assert.is_truthy(help("Trainer"):find("^gluon%.Trainer{params, optimizer, "))
+    assert.is_truthy(help("nn.Conv2D"):find("\nConvolution of ", 1, true), help("nn.Conv2D"))
+    assert.is_truthy(help("SoftmaxCrossEntropyLoss"):find("sparse_label", 1, true))
+    assert.is_truthy(help("gluon"):find("^ty%.gluon\n.*names:%s+Block Constant HybridBlock"))
+    assert.is_truthy(help("autograd"):find("^ty%.autograd\n.*names:%s+Function backward"))
+    local text = help("autograd.record")
+    assert.is_truthy(text:find("^record%(%[train_mode%], %[f%]%)\nRecords what f does"), text)
+    text = help("Dropout")                               -- the operator first, as ever
+    assert.is_truthy(text:find("^Dropout%(data%) %-> output.*also:%s+ty.gluon.nn.Dropout\n"), text)
+  end)
+
+  it("describes every class of gluon and all of their options", function()
+    local manual = require "tycho.prompt.manual"
+    local translation = require "tycho.prompt.translation"
+    local members = require "tycho.prompt.members"
+    local glossary = require "tycho.prompt.glossary"
+    local comments = require "tycho.prompt.comments"
+    local count, silent = 0, {}
+    for _, path in ipairs{ "gluon", "gluon.nn", "gluon.rnn", "gluon.loss", "gluon.data",
+        "gluon.data.vision", "gluon.data.vision.transforms", "gluon.contrib.estimator" } do
+      local module = translation.value(path)
+      for _, name in ipairs(members.list(module)) do
+        local ok, class = pcall(function() return module[name] end)
+        if ok and manual.is_class(class) then
+          count = count + 1
+          local entry = manual.class_entry(class.class_name)
+          local form = type(class.init) == "function" and manual.form(class.init, class.class_name)
+          local own = type(class.init) == "function" and manual.comment(class.init) or nil
+          local said = {}
+          for _, text in ipairs{ entry or {}, own or {} } do
+            for _, p in ipairs(text.text and comments.parts(text).params or {}) do
+              said[p.name] = true
+            end
+          end
+          silent[#silent + 1] = not entry and path .. "." .. name or nil
+          for _, p in ipairs(form and form.params or {}) do
+            silent[#silent + 1] = not said[p.name] and glossary.text(form.func, p.name) == ""
+              and ("%s.%s: %s"):format(path, name, p.name) or nil
+          end
+        end
+      end
+    end
+    assert.equal("", table.concat(silent, "\n"))
+    assert.is_true(count > 100, count)
+  end)
+
   it("describes every operator", function()
     local manual = require "tycho.prompt.manual"
     for _, name in ipairs(ty.op.list()) do
@@ -228,6 +299,19 @@ END]])
       :find("FullyConnected", 1, true))
     assert.is_truthy(table.concat(select(2,
       complete(s.env, "ty.sym.FullyConnected{data = x, num_h")), " "):find("num_hidden", 1, true))
+  end)
+
+  it("completes layers, their options, and methods of blocks", function()
+    local _, s = feed("nn = ty.gluon.nn", "net = nn.Dense(3)")
+    local function words(text)
+      return select(2, complete(s.env, text))
+    end
+    assert.same({ "Dense" }, words("ty.gluon.nn.Den"))
+    assert.is_true(#words("ty.gluon.nn.") > 40)
+    assert.same({ "use_bias = " }, words("nn.Dense{us"))
+    assert.same({ "hybridize" }, words("net:hyb"))
+    assert.same({ "SoftmaxCELoss", "SoftmaxCrossEntropyLoss" }, words("ty.gluon.loss.Soft"))
+    assert.same({ "record" }, words("ty.autograd.rec"))
   end)
 end)
 

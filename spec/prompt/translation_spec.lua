@@ -25,7 +25,10 @@ describe("help on a foreign name", function()
     ["torch.cat"] = { "torch.cat is here", "ty.nd.concat" },
     ["nn.Linear"] = { "ty.sym.FullyConnected", "data weight^T + bias" },
     ["view"] = { "NDArray:reshape", "ty.nd.reshape" },
-    ["DataLoader"] = { "ty.io.NDArrayIter" },
+    ["DataLoader"] = { "gluon.data.DataLoader{dataset, ", "ty.io.NDArrayIter" },
+    ["state_dict"] = { "Module:get_params", "Block:save_parameters" },
+    ["ModuleList"] = { "ty.gluon.nn.Sequential" },
+    ["CrossEntropyLoss"] = { "ty.sym.SoftmaxOutput", "ty.gluon.loss.SoftmaxCrossEntropyLoss" },
     ["weight_decay"] = { "ty.optimizer.SGD{wd = ...}", "the weight decay" },
     ["einsum"] = { "batch_dot" },
     ["freeze"] = { "ty.mod.Module{fixed_param_names = ...}" },
@@ -105,6 +108,8 @@ describe("an error of Lua's own at the prompt", function()
     ["def f(x): return x"] = "function f(x)",
     ["x is None"] = "x == nil",
     ["None"] = "nil, or ty.null",
+    ["ty.gluon.nn.Dense(2):parameters()"] = "Module:get_params or Block:collect_params here",
+    ["ty.gluon.nn.Dense(2):train()"] = "autograd.record(f)",
     ["x:sum{axis = 0, keepdims = True}"] = "True is Lua's true",
   }
   for line, part in pairs(CASES) do

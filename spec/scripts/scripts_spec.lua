@@ -10,14 +10,18 @@ local ty = require "tycho"
 -- most of it: quick, and in full
 local SCRIPTS = {
   { "train_mnist",          "^accuracy (%S+)",          quick = { 0.95, 1 },    full = { 0.99, 1 } },
+  { "mnist_gluon",          "^accuracy (%S+)",          quick = { 0.95, 1 },    full = { 0.99, 1 } },
   { "train_cifar10",        "^accuracy (%S+)",          quick = { 0.4, 1 },     full = { 0.9, 1 } },
   { "fine_tune",            "^accuracy (%S+)",          quick = { 0.4, 1 },     full = { 0.55, 1 } },
   { "detect",               "^found (%S+)",             quick = { 0.3, 1 },     full = { 0.75, 1 } },
   { "gan",                  "^(%d+) of 10 digits",      quick = { 5, 10 },      full = { 7, 10 } },
+  { "gan_gluon",            "^(%d+) of 10 digits",      quick = { 5, 10 },      full = { 7, 10 } },
+  { "cartpole_gluon",       "^([%d.]+) of 500 pushes",  quick = { 150, 500 },   full = { 450, 500 } },
   { "autoencoder",          "([%d.]+) %% explained",    quick = { 70, 100 },    full = { 80, 100 } },
   { "matrix_factorization", "^error (%S+)",             quick = { 0.29, 0.5 },  full = { 0.29, 0.45 } },
   { "multi_device",         "([%d.]+) of the LSTM",     quick = { 0.9, 1 },     full = { 0.99, 1 } },
   { "char_rnn",             "^([%d.]+) bits",           quick = { 1, 4.5 },     full = { 1, 3 } },
+  { "transformer_gluon",    "^([%d.]+) bits",           quick = { 1, 4.5 },     full = { 1, 3 } },
   { "lstm_bucketing",       "^test perplexity (%S+)",   quick = { 1, 400 },     full = { 1, 120 } },
   { "lstm_bucketing --fused", "^test perplexity (%S+)", quick = { 1, 400 },     full = { 1, 120 } },
   { "seq2seq_reverse",      "^accuracy ([%d.]+)",       quick = { 0.4, 1 },     full = { 0.95, 1 } },
@@ -119,6 +123,8 @@ describe("scripts:", function()
   end)
 
   for _, case in ipairs{ { "train_mnist", 4, "" }, { "matrix_factorization", 6, "" },
+      { "mnist_gluon", 4, "" },
+      { "transformer_gluon", 2, "--data README.md --length 16 --width 32 --write 0" },
       { "autoencoder", 2, "" }, { "fine_tune", 4, "--layer stage2_unit1_conv1_output" },
       { "train_cifar10", 2, "--train 100 --test 50 --drops 1" } } do
     local script, epochs, words = unpack(case)
@@ -264,6 +270,8 @@ describe("scripts:", function()
       ["autoencoder.lua --gpus all"] = "--gpus takes numbers, as 0,1, not all",
       ["train_cifar10.lua --depth 21"] = "the depth of a ResNet is 6 n + 2",
       ["train_cifar10.lua --data spec"] = "spec/data_batch_1.bin: No such file",
+      ["gan_gluon.lua --gpus 0,1"] = "--gpus: this script trains on one GPU, not on 0,1",
+      ["transformer_gluon.lua --heads 3"] = "--width 128 is not a multiple of --heads 3",
       ["score.lua nowhere/m"] = "there is no file nowhere/m-0001.params",
       ["multi_device.lua --devices 'cpu(0)'"] = "--devices names at least two",
       ["autoencoder.lua --rates 1"] = "unknown option '--rates'",

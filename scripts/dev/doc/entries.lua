@@ -38,6 +38,15 @@ local PAGES = {
   { "metrics", "Metrics: ty.metric", "metric" },
   { "initializers", "Initializers: ty.init", "init" },
   { "cells", "Recurrent cells: ty.rnn", "rnn" },
+  { "autograd", "Gradients: ty.autograd", "autograd" },
+  { "gluon", "Blocks, parameters, Trainer: ty.gluon", "gluon", "gluon.utils" },
+  { "layers", "Layers: ty.gluon.nn", "gluon.nn" },
+  { "recurrent_layers", "Recurrent layers: ty.gluon.rnn", "gluon.rnn" },
+  { "losses", "Losses: ty.gluon.loss", "gluon.loss" },
+  { "datasets", "Data sets: ty.gluon.data", "gluon.data", "gluon.data.vision",
+    "gluon.data.vision.transforms" },
+  { "estimator", "Estimator: ty.gluon.contrib.estimator", "gluon.contrib.estimator" },
+  { "model_zoo", "Known networks: ty.gluon.model_zoo", "gluon.model_zoo.vision" },
   { "kvstore", "KVStore: ty.kv", "kv" },
   { "callbacks", "Callbacks: ty.callback", "callback" },
   { "monitors", "Monitor: ty.monitor", "monitor" },
@@ -49,6 +58,16 @@ local PAGES = {
   { "system", "The system", "engine", "runtime", "log" },
   { "test_utils", "Helpers of tests: ty.test_utils", "test_utils" },
 }
+
+
+-- The namespace of a path, "gluon.nn".
+local function namespace(path)
+  local value = ty
+  for name in path:gmatch("[%w_]+") do
+    value = value[name]
+  end
+  return value
+end
 
 
 -- What there is -----------------------------------------------------------------------------------
@@ -295,7 +314,7 @@ end
 
 -- All that a namespace holds: classes, bases before those that extend them, and functions.
 local function add_namespace(page, space)
-  local module, functions, classes = ty[space], {}, {}
+  local module, functions, classes = namespace(space), {}, {}
   for _, name in ipairs(members.list(module)) do
     local known, value = pcall(function() return module[name] end)
     local kind = known and type(value)
@@ -339,7 +358,7 @@ end
 
 -- The comment of a namespace, without what it says of its files.
 local function intro_of(space)
-  local module = members.module_of(ty[space])
+  local module = members.module_of(namespace(space))
   for _, entry in ipairs(comments.named(module:match("[%w_]+$"))) do
     if entry.kind == "module" and entry.title == module:gsub("^tycho", "ty") then
       local text = table.concat(comments.parts(entry).lines, "\n") .. "\n"
@@ -364,9 +383,9 @@ function entries.pages()
     local page = { file = "reference_" .. row[1], title = row[2], entries = {}, intro = "" }
     all[i] = page
     for k = 3, #row do
-      local space, class = row[k]:match("^([%w_]+)%.([%w_]+)$")
+      local space, class = row[k]:match("^([%w_.]+)%.(%u[%w_]*)$")
       if class then
-        add_class(page, "ty." .. row[k], ty[space][class], row.whole)
+        add_class(page, "ty." .. row[k], namespace(space)[class], row.whole)
       else
         add_namespace(page, row[k])
       end

@@ -29,6 +29,7 @@ local ParameterDict = require "tycho.gluon.parameter_dict"
 local parameter_files = require "tycho.gluon.parameter_files"
 local recording = require "tycho.ndarray.recording"
 local values = require "tycho.core.values"
+local written = require "tycho.core.written"
 
 local getmetatable, print, rawget, rawset, select, type =
   getmetatable, print, rawget, rawset, select, type
@@ -640,6 +641,7 @@ end
 function Block:summary(...)
   local text = require "tycho.gluon.summary"(self, ...)
   print(text)
+  written.text = text
   return text
 end
 

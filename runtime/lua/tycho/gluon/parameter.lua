@@ -7,6 +7,7 @@
 
 local next = require("tycho.core.iterate").next
 local args = require "tycho.core.args"
+local as_list = require "tycho.core.list"
 local autograd = require "tycho.autograd.autograd"
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
@@ -633,7 +634,7 @@ local READ = {
   dtype = function(self) return self._dtype end,
   shape = function(self)
     local shape = rawget(self, "_shape")
-    return shape and tables.copied(shape)
+    return shape and as_list(tables.copied(shape))
   end,
   lr_mult = function(self) return self._lr_mult end,
   wd_mult = function(self) return self._wd_mult end,

@@ -34,10 +34,12 @@ local Trainer = Class:extend("Trainer")
 
 -- Making ------------------------------------------------------------------------------------------
 
-local function fail_params(got)
+local function fail_params(given)
+  local is_block = type(given) == "table" and type(given.collect_params) == "function"
   Error.raise{ code = "type", func = "gluon.Trainer", argument = "params",
-    expected = "a ParameterDict, or a list or a dictionary of Parameters", got = got,
-    message = "bad 'params'" }
+    expected = "a ParameterDict, or a list or a dictionary of Parameters", got = Error.kind(given),
+    message = "bad 'params'" .. (is_block and "; those of a block are block:collect_params()"
+      or "") }
 end
 
 
@@ -47,7 +49,7 @@ local function listed(params)
   if Class.is_a(params, ParameterDict) then
     list = params:values()
   elseif not values.is_plain(params) then
-    fail_params(Error.kind(params))
+    fail_params(params)
   elseif #params > 0 then
     for i, p in ipairs(params) do
       list[i] = p
@@ -60,7 +62,7 @@ local function listed(params)
   local names = {}
   for _, p in ipairs(list) do
     if not Class.is_a(p, Parameter) then
-      fail_params(Error.kind(p))
+      fail_params(p)
     elseif names[p.name] then
       Error.raise{ code = "name", func = "gluon.Trainer", argument = p.name,
         message = ("two parameters are called '%s'"):format(p.name) }

@@ -47,12 +47,12 @@ local function module_name(block)
 end
 
 
--- "@function cpu": a function that no line of code names.
+-- "@function cpu", "@type Conv2D": a function or a class that no line of code names.
 local function tagged_name(block)
   for _, line in ipairs(block) do
-    local name = line:match("^@function%s+(%S+)")
-    if name then
-      return name, name:match("[%w_]+$"), "function"
+    local tag, name = line:match("^@(%l+)%s+(%S+)")
+    if tag == "function" or tag == "type" then
+      return name, name:match("[%w_]+$"), tag == "type" and "class" or "function"
     end
   end
 end

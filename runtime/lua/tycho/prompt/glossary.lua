@@ -5,6 +5,8 @@
 --
 -- @module tycho.prompt.glossary
 
+local of_gluon = require "tycho.prompt.glossary_gluon"
+
 local glossary = {}
 
 local EVERYWHERE = {
@@ -353,9 +355,13 @@ local BY_HOME = {
 -- @string func as errors name it: "nd.full", "Module:fit"
 -- @string name the option
 function glossary.text(func, name)
-  local home = BY_HOME[func:match("random%.") and "random"
-    or func:gsub("^ty%.", ""):match("^[%w_]+")]
-  return home and home[name] or EVERYWHERE[name] or ""
+  local home = func:match("random%.") and "random" or func:gsub("^ty%.", ""):match("^[%w_]+")
+  for _, rows in ipairs{ BY_HOME, of_gluon } do
+    if rows[home] and rows[home][name] then
+      return rows[home][name]
+    end
+  end
+  return EVERYWHERE[name] or ""
 end
 
 

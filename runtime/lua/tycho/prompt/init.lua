@@ -14,6 +14,7 @@ local foreign = require "tycho.core.foreign"
 local manual = require "tycho.prompt.manual"
 local show = require "tycho.prompt.show"
 local translation = require "tycho.prompt.translation"
+local written = require "tycho.core.written"
 
 local Session = {}
 Session.__index = Session
@@ -274,21 +275,6 @@ local function value_text(session, value)
 end
 
 
--- Whether a value is the text that print_summary has just written.
-local function is_written(value)
-  local summary = package.loaded["tycho.viz.summary"]
-  return summary ~= nil and value ~= nil and value == summary.written
-end
-
-
-local function forget_summary()
-  local summary = package.loaded["tycho.viz.summary"]
-  if summary then
-    summary.written = nil
-  end
-end
-
-
 local function finish(session, mute, ok, ...)
   if not ok then
     report(session, (...))
@@ -296,7 +282,7 @@ local function finish(session, mute, ok, ...)
   end
   for i = 1, mute and 0 or select("#", ...) do
     local value = select(i, ...)
-    if not is_written(value) then
+    if value == nil or value ~= written.text then
       session.write(value_text(session, value), "\n")
     end
   end
@@ -316,7 +302,7 @@ function Session:run(chunk, mute, ...)
   setfenv(chunk, self.env)
   jit.off(chunk, true)
   self.frames = nil
-  forget_summary()
+  written.text = nil
   local traceback
   return finish(self, mute, (function(ok, ...)
     self.frames = traceback and frames_of(traceback) or self.frames
@@ -383,13 +369,23 @@ function Session:use(module)
 end
 
 
--- The value of a path of names; nil where it leads nowhere. Nothing is called.
+-- The value of a path of names; nil where it leads nowhere. Nothing is called. A path may leave out
+-- `ty.` and `ty.gluon.`: "nn.Dense", "autograd.record".
 local function named_value(session, name)
   if not name:find("^[%a_][%w_%.:%[%]]*$") then
     return nil
   end
-  local ok, value = pcall(session.value, session, (name:gsub(":", ".")))
-  return ok and value or nil
+  local path = name:gsub(":", ".")
+  local prefixes = { "" }
+  if path:find(".", 1, true) or path == "gluon" or path == "autograd" then
+    prefixes = { "", "ty.", "ty.gluon." }
+  end
+  for _, prefix in ipairs(prefixes) do
+    local ok, value = pcall(session.value, session, prefix .. path)
+    if ok and value ~= nil then
+      return value
+    end
+  end
 end
 
 

@@ -223,17 +223,38 @@ local function short_path(path)
 end
 
 
+-- The comment of a function that another function of its file made, found by its name, or nil.
+local function comment_in_file(f, name)
+  local source = debug.getinfo(manual.unwrapped(f), "S").source
+  for _, entry in ipairs(comments.named(name)) do
+    if entry.kind == "function" and "@" .. entry.path == source then
+      return entry
+    end
+  end
+end
+
+
+-- The call of a function as its comment has it: "record([train_mode], [f])".
+local function commented_signature(entry)
+  local names = {}
+  for i, p in ipairs(comments.parts(entry).params) do
+    names[i] = p.type:find("optional", 1, true) and "[" .. p.name .. "]" or p.name
+  end
+  return ("%s(%s)"):format(entry.title, table.concat(names, ", "))
+end
+
+
 local function function_text(name, f)
   local info = debug.getinfo(manual.unwrapped(f), "S")
-  local entry = manual.comment(f)
   local last = name:match("[%w_]+$")
-  local form = manual.form(f, last)
+  local own, form = manual.comment(f), manual.form(f, last)
+  local entry = own or comment_in_file(f, last)
   if not entry and not form then
     return nil
   end
   local lines = {}
   add_text(lines, form and manual.signature(form)
-    or manual.plain_signature(f, entry.title, entry), "")
+    or own and manual.plain_signature(f, entry.title, entry) or commented_signature(entry), "")
   add_comment(lines, entry, form)
   lines[#lines + 1] = ("  source: %s:%d; ??%s shows it")
     :format(short_path(info.source), info.linedefined, name)
@@ -332,13 +353,22 @@ local function class_text(class)
 end
 
 
-local function module_text(module)
-  local lines = { (module:gsub("^tycho", "ty")) }
+local NAMES = 80                          -- of a module at most that its help lists
+
+-- A module's comment and its names; without the paragraph on its files where the names are listed.
+local function module_text(module, value)
+  local lines, names = { (module:gsub("^tycho", "ty")) }, members.list(value)
   for _, entry in ipairs(comments.named(module:match("[%w_]+$"))) do
     if entry.kind == "module" and entry.title == lines[1] then
       add_comment(lines, entry)
     end
   end
+  local text = table.concat(lines, "\n")
+  if #names == 0 or #names > NAMES then
+    return text
+  end
+  lines = { (text:gsub("\n\nThe parts:.-\n\n", "\n\n"):gsub("\n\nThe parts:.*", "")) }
+  add_row(lines, "names:", table.concat(names, " "))
   return table.concat(lines, "\n")
 end
 
@@ -458,7 +488,7 @@ local function value_text(name, value)
   elseif manual.is_class(value) then
     return class_text(value)
   elseif type(value) == "table" and members.module_of(value) then
-    return module_text(members.module_of(value))
+    return module_text(members.module_of(value), value)
   elseif type(value) == "table" and manual.is_class(getmetatable(value)) then
     return class_text(getmetatable(value))
   end
@@ -489,9 +519,51 @@ function manual.source(name, value)
 end
 
 
+-- Where classes of networks, layers and data sets are found by their name alone.
+local CLASSES = { "gluon", "gluon.nn", "gluon.rnn", "gluon.loss", "gluon.data",
+  "gluon.data.vision", "gluon.data.vision.transforms", "gluon.contrib.estimator",
+  "gluon.contrib.nn", "gluon.contrib.rnn", "autograd" }
+
+-- The class of gluon that has a name, and its path; nil where there is none.
+local function gluon_class(name)
+  for _, path in ipairs(name:find("^%u[%w]*$") and CLASSES or {}) do
+    local module = translation.value(path)
+    local ok, value = pcall(function() return module[name] end)
+    if ok and manual.is_class(value) then
+      return value, ("ty.%s.%s"):format(path, name)
+    end
+  end
+end
+
+
+-- A class of gluon in full, and what else the name may mean; an operator first where one has it.
+local function gluon_text(name)
+  local class, path = gluon_class(name)
+  if not class then
+    return nil
+  end
+  local schema, others = operator_text(name), {}
+  for _, here in ipairs(foreign.names(name)) do
+    local written = translation.written(here)
+    others[#others + 1] = written ~= path and written or nil
+  end
+  if not schema and comments.named(name)[1] then
+    for _, entry in ipairs(comments.named(name)) do
+      local other = entry.kind == "class" and entry.title:find("^ty%.") and entry.title ~= path
+      others[#others + 1] = other and entry.title or nil
+    end
+  end
+  local lines = { schema or class_text(class) }
+  if schema or others[1] then
+    add_row(lines, "also:", schema and path or table.concat(others, " "))
+  end
+  return table.concat(lines, "\n")
+end
+
+
 -- What a name means that stands for no value.
 local function name_text(name)
-  return operator_text(name) or foreign_text(name) or entries_text(name)
+  return gluon_text(name) or operator_text(name) or foreign_text(name) or entries_text(name)
 end
 
 

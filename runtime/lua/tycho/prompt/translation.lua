@@ -117,6 +117,17 @@ local function of_library(name, line)
 end
 
 
+-- What a method is called that an object does not have; a block's unknown fields are nil.
+local function of_method(name)
+  local methods = {}
+  for _, here in ipairs(foreign.names(name)) do
+    methods[#methods + 1] = here:find(":", 1, true) and here:gsub("{.*", "") or nil
+  end
+  local text = foreign.instead(name) or methods[1] and table.concat(methods, " or ") .. " here"
+  return text and ("'%s': %s"):format(name, text) or nil
+end
+
+
 -- called: whether the message is about a call, not about a field of a variable that is nil.
 local function of_global(name, line, called)
   if LIBRARIES[name] then
@@ -169,8 +180,11 @@ function translation.hint(message, text)
   local line = lines[#lines]
   local verb, global = message:match("attempt to (%l+) global '([%w_]+)' %(a nil value%)")
   local field = message:match("attempt to call %l+ '([%w_]+)' %(a %l+ value%)")
+  local method = message:match("attempt to call method '([%w_]+)' %(a nil value%)")
   if global then
     return of_global(global, line, verb == "call")
+  elseif method then
+    return of_method(method)
   elseif field and not message:find("a nil value", 1, true) then
     return ("'%s' is a field: write x.%s, without brackets"):format(field, field)
   elseif message:find("attempt to compare", 1, true) and message:find("table", 1, true) then

@@ -22,6 +22,7 @@ local show = require "tycho.viz.show"
 local summary = require "tycho.viz.summary"
 local values = require "tycho.core.values"
 local viz_graph = require "tycho.viz.graph"
+local written = require "tycho.core.written"
 
 local viz = {}
 
@@ -64,7 +65,7 @@ function viz.print_summary(...)
   local text = summary.text(summary.rows(a.symbol, a.shape, "viz.print_summary"),
     a.line_length or usual_length(), a.positions)
   io.write(text)
-  summary.written = text
+  written.text = text
   return text
 end
 

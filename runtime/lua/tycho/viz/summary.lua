@@ -15,10 +15,6 @@ local tables = require "tycho.core.tables"
 
 local viz_summary = {}
 
---- The text that `print_summary` wrote last; the prompt does not write it again.
-viz_summary.written = nil
-
-
 -- What is inferred about every output of every node, variables included: name -> result.
 local function inferred(symbol, kind, given, func)
   local inside = symbol:get_internals()
