@@ -8,6 +8,7 @@ local shell = require "spec.support.shell"
 local terminal = require "spec.support.terminal"
 local top_file = require "tycho.module.top_file"
 local ty = require "tycho"
+local units = require "tycho.core.units"
 require "spec.helper"
 
 -- A training that waits in the batch whose number is arg[1] for a file arg[2], and then goes on.
@@ -38,13 +39,13 @@ end
 
 describe("numbers of a training", function()
   it("are short", function()
-    assert.same({ "0 s", "0.4 s", "10 s", "1:05", "1:00:00" }, { progress.duration(0),
-      progress.duration(0.4), progress.duration(10), progress.duration(65),
-      progress.duration(3600) })
-    assert.same({ "12 B", "1.5 kB", "310 MB", "2.0 GB" }, { progress.bytes(12),
-      progress.bytes(1536), progress.bytes(310 * 2 ^ 20), progress.bytes(2 ^ 31) })
-    assert.same({ "1.5 samples/s", "1234 samples/s" }, { progress.rate(1.5),
-      progress.rate(1234.4) })
+    assert.same({ "0 s", "0.4 s", "10 s", "1:05", "1:00:00" }, { units.duration(0),
+      units.duration(0.4), units.duration(10), units.duration(65),
+      units.duration(3600) })
+    assert.same({ "12 B", "1.5 kB", "310 MB", "2.0 GB" }, { units.bytes(12),
+      units.bytes(1536), units.bytes(310 * 2 ^ 20), units.bytes(2 ^ 31) })
+    assert.same({ "1.5 samples/s", "1234 samples/s" }, { units.rate(1.5),
+      units.rate(1234.4) })
   end)
 
   it("have the memory of the process", function()

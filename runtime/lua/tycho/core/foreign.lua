@@ -192,7 +192,7 @@ foreign.TOPICS = {
     scan = "sym.contrib.foreach", sequential = "mod.SequentialModule",
     set_detect_anomaly = "Executor:check_numerics", set_weights = "Module:set_params",
     onnx = "onnx.import_model onnx.export_model onnx.load", state_dict = "Module:get_params",
-    summary = "viz.print_summary", to_onnx = "onnx.export_model", torch = "nd",
+    summary = "Module:summary viz.print_summary", to_onnx = "onnx.export_model", torch = "nd",
     train = "Executor:forward{is_train}", transfer_learning = "mod.Module{fixed_param_names}",
     weights = "Module:get_params", while_loop = "sym.contrib.while_loop",
     zero_grad = "Symbol:simple_bind{grad_req}",

@@ -11,6 +11,7 @@ local Error = require "tycho.core.error"
 local log = require "tycho.core.log"
 local native = require "tycho.core.ffi"
 local top_file = require "tycho.module.top_file"
+local units = require "tycho.core.units"
 
 local progress = {}
 
@@ -25,43 +26,6 @@ end
 
 
 -- Texts -------------------------------------------------------------------------------------------
-
---- "4.5 s", "45 s", "12:34", "3:25:10".
--- @number seconds
-function progress.duration(seconds)
-  local s = math.max(0, math.floor(seconds + 0.5))
-  if seconds > 0 and seconds < 10 then
-    return ("%.1f s"):format(seconds)
-  elseif s < 60 then
-    return ("%d s"):format(s)
-  elseif s < 3600 then
-    return ("%d:%02d"):format(math.floor(s / 60), s % 60)
-  end
-  return ("%d:%02d:%02d"):format(math.floor(s / 3600), math.floor(s / 60) % 60, s % 60)
-end
-
-
-local UNITS = { { 2 ^ 30, "GB" }, { 2 ^ 20, "MB" }, { 2 ^ 10, "kB" } }
-
---- "1.2 GB", "310 MB"; units are powers of 1024.
--- @int bytes
-function progress.bytes(bytes)
-  for _, unit in ipairs(UNITS) do
-    if bytes >= unit[1] then
-      local n = bytes / unit[1]
-      return (n < 10 and "%.1f %s" or "%.0f %s"):format(n, unit[2])
-    end
-  end
-  return ("%d B"):format(bytes)
-end
-
-
---- "1234 samples/s", with a digit after the point below 10.
--- @number rate
-function progress.rate(rate)
-  return (rate < 10 and "%.1f samples/s" or "%.0f samples/s"):format(rate)
-end
-
 
 local function metrics_text(pairs_, prefix, most)
   local parts = {}
@@ -161,9 +125,9 @@ end
 local function live_line(f, metrics)
   return joined{ ("epoch %d/%d"):format(f.epoch + 1, f.epochs),
     f.batches and ("batch %d/%d"):format(f.batch, f.batches) or ("batch %d"):format(f.batch),
-    progress.rate(f.rate), metrics_text(f.metrics, "", metrics),
-    f.eta and "ETA " .. progress.duration(f.eta), f.memory and progress.bytes(f.memory),
-    f.gpu_memory and "GPU " .. progress.bytes(f.gpu_memory) }
+    units.rate(f.rate), metrics_text(f.metrics, "", metrics),
+    f.eta and "ETA " .. units.duration(f.eta), f.memory and units.bytes(f.memory),
+    f.gpu_memory and "GPU " .. units.bytes(f.gpu_memory) }
 end
 
 
@@ -239,9 +203,9 @@ function Progress:epoch(validation)
     f.memory, f.gpu_memory = progress.memory(rawget(self._module, "_context"))
     self._module.logger:info(joined{ ("epoch %d/%d"):format(f.epoch + 1, f.epochs),
       metrics_text(self._train, ""), metrics_text(validation, "val-"),
-      self._speed > 0 and progress.rate(self._speed), progress.duration(self._seconds),
-      f.memory and progress.bytes(f.memory),
-      f.gpu_memory and "GPU " .. progress.bytes(f.gpu_memory) })
+      self._speed > 0 and units.rate(self._speed), units.duration(self._seconds),
+      f.memory and units.bytes(f.memory),
+      f.gpu_memory and "GPU " .. units.bytes(f.gpu_memory) })
   end
   self._seen, self._samples = seconds_now(), 0           -- a validation is no training
 end

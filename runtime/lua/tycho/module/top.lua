@@ -3,8 +3,8 @@
 -- @module tycho.module.top
 
 local native = require "tycho.core.ffi"
-local progress = require "tycho.module.progress"
 local top_file = require "tycho.module.top_file"
+local units = require "tycho.core.units"
 
 local top = {}
 
@@ -32,16 +32,16 @@ local function lines_of(f)
   local function row(name, value)
     lines[#lines + 1] = value and ("  %-7s %s"):format(name, value) or nil
   end
-  row("rate", f.rate and progress.rate(f.rate))
+  row("rate", f.rate and units.rate(f.rate))
   for _, pair in ipairs(f.metrics) do
     row(pair[1], ("%.6g"):format(pair[2]))
   end
-  row("time", f.seconds and progress.duration(f.seconds))
-  row("ETA", f.eta and not f.stale and progress.duration(f.eta))
-  row("memory", f.memory and progress.bytes(f.memory))
-  row("GPU", f.gpu_memory and progress.bytes(f.gpu_memory))
+  row("time", f.seconds and units.duration(f.seconds))
+  row("ETA", f.eta and not f.stale and units.duration(f.eta))
+  row("memory", f.memory and units.bytes(f.memory))
+  row("GPU", f.gpu_memory and units.bytes(f.gpu_memory))
   local age = os.time() - (f.time or os.time())
-  row("seen", (age > 2 or f.stale) and progress.duration(age) .. " ago")
+  row("seen", (age > 2 or f.stale) and units.duration(age) .. " ago")
   return lines
 end
 
