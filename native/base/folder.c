@@ -1,7 +1,5 @@
-/* folder.c - folders: made with those above them, kept from other users, listed. */
-#include <dirent.h>
+/* folder.c - folders: made with those above them, kept from other users. */
 #include <errno.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/base.h"
@@ -50,49 +48,4 @@ int ty_folder_make(const char *path, int is_private)
   TRY(code);
   TRY(make_one(path, is_private ? 0700 : 0777));
   return is_private ? check_private(path) : TY_OK;
-}
-
-static bool is_folder(int folder, const char *name)
-{
-  struct stat st;
-  return !fstatat(folder, name, &st, 0) && S_ISDIR(st.st_mode);
-}
-
-/* Adds a name and its zero byte; a folder's name ends in a slash. */
-static void add_name(struct text *names, int folder, const char *name)
-{
-  if (!strcmp(name, ".") || !strcmp(name, "..")) return;
-  text_put(names, name, strlen(name));
-  if (is_folder(folder, name)) text_put(names, "/", 1);
-  text_put(names, "", 1);
-}
-
-static int read_names(const char *path, struct text *names)
-{
-  const int fd = sys_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-  DIR *d = fd < 0 ? NULL : fdopendir(fd);
-  if (!d) {
-    const int code = fail(TY_EIO, "cannot read the folder '%s': %s", path, strerror(errno));
-    if (fd >= 0) sys_close(fd);
-    return code;
-  }
-  errno = 0;
-  for (struct dirent *e; (e = readdir(d)); errno = 0) add_name(names, fd, e->d_name);
-  const int code = errno ? fail(TY_EIO, "cannot read the folder '%s': %s", path, strerror(errno))
-                         : TY_OK;
-  closedir(d);
-  return code;
-}
-
-int ty_folder_list(const char *path, char *names, size_t size, size_t *needed)
-{
-  NEED(path && needed && (names || !size), TY_ETYPE,
-      "ty_folder_list: the path or the room for names is missing");
-  struct text list = { 0 };
-  int code = read_names(path, &list);
-  if (!code && list.lost) code = fail(TY_EMEMORY, "out of memory");
-  *needed = code ? 0 : list.n;
-  if (!code && list.n <= size && list.n) memcpy(names, list.s, list.n);
-  text_done(&list);
-  return code;
 }

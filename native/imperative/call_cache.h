@@ -42,3 +42,9 @@ struct call_key {
 int  cached_call_find(const struct call_key *q, struct cached_call **out);
 struct cached_call *cached_call_keep(struct cached_call *r);
 void cached_call_release(struct cached_call *r);
+/* Whether two are the same but for being made at different times: the cache forgets. */
+static inline bool cached_call_same(const struct cached_call *a, const struct cached_call *b)
+{
+  return a == b ||
+      (a->nkey && a->nkey == b->nkey && a->hash == b->hash && !memcmp(a->key, b->key, a->nkey));
+}

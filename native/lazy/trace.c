@@ -199,11 +199,12 @@ int trace_number(struct trace *t)
   for (int i = 0; i < t->n; i++) {
     struct history *h = t->call[i];
     struct trace_input x;
-    TRY(put_key(t, (uint64_t)(uintptr_t)h->call));
+    TRY(put_key(t, h->call->hash));
     TRY(put_key(t, call_state(t, h, i)));
     for (int k = 0; k < h->nin; k++) {
       TRY(find_input(t, h->in[k].from, h->in[k].out, h->in[k].array, &x));
       TRY(put_input(t, x));
+      if (x.is_leaf) t->leaf[x.at].reached |= t->reached[i];
     }
   }
   for (int i = 0; i < t->nhead; i++) {
@@ -211,6 +212,7 @@ int trace_number(struct trace *t)
     struct trace_input x;
     TRY(find_input(t, head->history, head->history_out, head, &x));
     TRY(put_input(t, x));
+    if (x.is_leaf) t->leaf[x.at].reached = true;
     TRY(put_key(t, (uint64_t)head->d.dtype << 32 | (uint32_t)head->d.ndim));
     for (int k = 0; k < head->d.ndim; k++) TRY(put_key(t, (uint64_t)head->d.dim[k]));
   }
@@ -220,8 +222,10 @@ int trace_number(struct trace *t)
 struct leaf *trace_leaf(struct trace *t, const ty_tensor *x)
 {
   const int out = history_is_recorded(x) ? x->history_out : 0;
-  for (int i = 0; x->history && i < t->nleaf; i++)
-    if (t->leaf[i].from == x->history && t->leaf[i].out == out) return &t->leaf[i];
+  for (int i = 0; x->history && i < t->nleaf; i++) {
+    struct leaf *l = &t->leaf[i];
+    if (l->reached && l->from == x->history && l->out == out) return l;
+  }
   return NULL;
 }
 
@@ -298,8 +302,8 @@ static int check_inputs(const struct history *h)
 static int check_all_versions(const struct trace *t, const struct kept *k)
 {
   for (int i = 0; i < t->ndone; i++) {
-    if (k->checked[i]) TRY(check_versions(t->call[i]));
-    if (!history_has_value(t->call[i], 0)) TRY(check_inputs(t->call[i]));
+    if (k->steps[i] & GRADIENT_RUNS) TRY(check_versions(t->call[i]));
+    if (k->steps[i] & CALL_RUNS) TRY(check_inputs(t->call[i]));
   }
   return TY_OK;
 }
@@ -378,8 +382,10 @@ static int set_arrays(const struct trace *t, struct kept *k)
 /* Lets the arrays of this run go, so that they live no longer than their users. */
 static void release_arrays(const struct trace *t, struct kept *k)
 {
-  for (int i = 0; i < t->nleaf; i++)
-    if (k->leaf[i] >= 0 && !t->leaf[i].from) exec_set_array(k->e, k->leaf[i], NULL);
+  for (int i = 0; i < t->nleaf; i++) {
+    if (k->leaf[i] >= 0) exec_set_array(k->e, k->leaf[i], NULL);
+    if (k->leaf_grad[i] >= 0) exec_set_array(k->e, k->leaf_grad[i], NULL);
+  }
   for (int i = 0; i < k->nknown; i++)
     if (k->known[i] >= 0) exec_set_array(k->e, k->known[i], NULL);
   for (int i = 0; i < k->nend; i++) exec_set_array(k->e, k->end[i], NULL);

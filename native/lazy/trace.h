@@ -16,6 +16,7 @@ struct leaf {
   ty_tensor *grad;                                    /* NULL: no gradient is asked for */
   int req;
   int same_storage;                                   /* an earlier leaf, -1 */
+  bool reached;                                       /* heads were made of it */
 };
 
 struct trace {

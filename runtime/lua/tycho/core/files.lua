@@ -61,26 +61,6 @@ function files.make_folder(path, func, private)
 end
 
 
---- The names in a folder, sorted by their bytes; those of folders end in "/".
--- @string path
--- @string func for errors; E(io)
--- @treturn {string,...}
-function files.list(path, func)
-  local needed, size, buffer = ffi.new("size_t[1]"), -1, nil
-  while tonumber(needed[0]) > size do                    -- others may add files meanwhile
-    size = tonumber(needed[0])
-    buffer = ffi.new("char[?]", size + 1)
-    native.check(C.ty_folder_list(path, buffer, size, needed), func, { argument = path })
-  end
-  local names = {}
-  for name in ffi.string(buffer, needed[0]):gmatch("[^%z]+") do
-    names[#names + 1] = name
-  end
-  table.sort(names)
-  return names
-end
-
-
 --- Whether there is a file of this path; one that cannot be opened is there.
 -- @string path
 -- @treturn bool

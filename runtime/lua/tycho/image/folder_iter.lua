@@ -4,7 +4,7 @@
 
 local args = require "tycho.core.args"
 local Error = require "tycho.core.error"
-local files = require "tycho.core.files"
+local folder = require "tycho.ndarray.folder"
 local ImageIter = require("tycho.image.iter").ImageIter
 
 local FUNC = "image.ImageFolderIter"
@@ -24,18 +24,19 @@ local function is_image(name)
 end
 
 
--- Adds the images below a folder to a list, by their paths below `root`.
-local function add_images(list, root, folder, depth)
+-- Adds the images below a folder, "" or "cat/", to a list, by their paths below `root`.
+local function add_images(list, root, inner, depth)
   if depth > DEEPEST then
-    Error.raise{ code = "value", func = FUNC, argument = root .. "/" .. folder,
+    Error.raise{ code = "value", func = FUNC, argument = root .. "/" .. inner,
       expected = ("at most %d folders below each other"):format(DEEPEST), got = "more",
       message = "the folders are too deep; does a link lead to one above it?" }
   end
-  for _, name in ipairs(files.list(folder == "" and root or root .. "/" .. folder, FUNC)) do
-    if name:find("/$") and name:sub(1, 1) ~= "." then
-      add_images(list, root, folder .. name, depth + 1)
-    elseif is_image(name) then
-      list[#list + 1] = folder .. name
+  for _, entry in ipairs(folder.list(root .. "/" .. inner, FUNC)) do
+    local name = entry.name
+    if entry.folder and name:sub(1, 1) ~= "." then
+      add_images(list, root, inner .. name .. "/", depth + 1)
+    elseif not entry.folder and is_image(name) then
+      list[#list + 1] = inner .. name
     end
   end
 end
@@ -44,11 +45,11 @@ end
 -- Rows {label, path}: images of folders, each of which is a class.
 local function rows_of_classes(self, path)
   local rows = {}
-  for _, name in ipairs(files.list(path, FUNC)) do
+  for _, entry in ipairs(folder.list(path, FUNC)) do
     local list = {}
-    if name:find("/$") and name:sub(1, 1) ~= "." then
-      add_images(list, path, name, 1)
-      table.insert(self.classes, (name:sub(1, -2)))
+    if entry.folder and entry.name:sub(1, 1) ~= "." then
+      add_images(list, path, entry.name .. "/", 1)
+      table.insert(self.classes, entry.name)
     end
     for _, image in ipairs(list) do
       rows[#rows + 1] = { #self.classes - 1, image }

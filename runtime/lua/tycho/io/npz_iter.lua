@@ -12,7 +12,7 @@ local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
 local ffi = require "ffi"
-local files = require "tycho.core.files"
+local folder = require "tycho.ndarray.folder"
 local nd = require "tycho.ndarray"
 local pairs = require("tycho.core.iterate").pairs
 local tables = require "tycho.core.tables"
@@ -38,8 +38,8 @@ local FORM = args.form(FUNC, {
 
 local function npz_files(a)
   local all, own = {}, {}
-  for _, name in ipairs(files.list(a.path, FUNC)) do
-    all[#all + 1] = name:lower():find("%.npz$") and name or nil
+  for _, entry in ipairs(folder.list(a.path, FUNC)) do
+    all[#all + 1] = not entry.folder and entry.name:lower():find("%.npz$") and entry.name or nil
   end
   if a.part_index < 0 or a.part_index >= a.num_parts then
     Error.raise{ code = "value", func = FUNC, argument = "part_index", got = a.part_index,

@@ -76,7 +76,7 @@ local function iterator(self, x, y, for_training)
       message = "'y' is missing beside an array" }
   end
   local n = row_count(x)
-  return require("tycho.io").NDArrayIter{ data = x, label = y or nd.zeros{ n },
+  return require("tycho.io.ndarray_iter"){ data = x, label = y or nd.zeros{ n },
     shuffle = for_training, batch_size = math.min(n, self.numpy_batch_size),
     last_batch_handle = for_training and "roll_over" or "pad" }
 end

@@ -11,6 +11,7 @@
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local files = require "tycho.core.files"
+local folder = require "tycho.ndarray.folder"
 local log = require "tycho.core.log"
 local native = require "tycho.core.ffi"
 
@@ -98,12 +99,12 @@ end
 
 
 -- Removes the files of processes that have ended.
-local function sweep(folder)
-  for _, name in ipairs(files.list(folder, "fit")) do
-    local start = (read(folder .. "/" .. name) or ""):match("\nstart=(%d+)")
+local function sweep(path)
+  for _, name in ipairs(folder.files(path)) do
+    local start = (read(path .. "/" .. name) or ""):match("\nstart=(%d+)")
     local _, now = process(name:match("^%d+$") or "none")
     if name:find("^%d+$") and now ~= start then
-      os.remove(folder .. "/" .. name)
+      os.remove(path .. "/" .. name)
     end
   end
 end
@@ -126,13 +127,13 @@ end
 
 
 function File:init()
-  local folder = top_file.folder()
+  local path = top_file.folder()
   self._written = -math.huge
   attempt(self, function()
-    files.make_folder(folder, "fit", true)
-    sweep(folder)
+    files.make_folder(path, "fit", true)
+    sweep(path)
     self.pid, self.start = process("self")
-    self.path = ("%s/%d"):format(folder, self.pid)
+    self.path = ("%s/%d"):format(path, self.pid)
     self.script = ((rawget(_G, "arg") or {})[0] or ""):gsub("[\n\r]", " ")
   end)
 end
@@ -187,12 +188,12 @@ end
 --   process has ended
 -- @raise E(io): there is none, or another user's; E(format)
 function top_file.read(pid)
-  local folder, owner = top_file.folder(), user_of(pid)
-  local path = ("%s/%d"):format(folder, pid)
+  local own, owner = top_file.folder(), user_of(pid)
+  local path = ("%s/%d"):format(own, pid)
   if owner and owner ~= user_of("self") then
     fail("io", pid, "process %d belongs to another user", pid)
-  elseif files.exists(folder) then
-    native.check(native.C.ty_folder_make(folder, 1), "tycho --top", { argument = folder })
+  elseif files.exists(own) then
+    files.make_folder(own, "tycho --top", true)
   end
   local text = read(path)
   if not text and not owner then
@@ -210,8 +211,8 @@ end
 --- The processes of this user that have a file.
 -- @treturn {int,...}
 function top_file.all()
-  local folder, list = top_file.folder(), {}
-  for _, name in ipairs(files.exists(folder) and files.list(folder, "tycho --top") or {}) do
+  local list = {}
+  for _, name in ipairs(folder.files(top_file.folder())) do
     list[#list + 1] = name:find("^%d+$") and tonumber(name) or nil
   end
   table.sort(list)
