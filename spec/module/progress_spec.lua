@@ -170,6 +170,20 @@ describe("tycho --top", function()
     ended(other)
   end)
 
+  it("shows a FeedForward, too", function()
+    folder.write(path .. "/s.lua", [[
+      local ty = require "tycho"
+      local net = ty.sym.SoftmaxOutput{ ty.sym.FullyConnected{ ty.sym.Variable "data",
+        num_hidden = 2 }, name = "softmax" }
+      local m = ty.model.FeedForward{ net, num_epoch = 2, numpy_batch_size = 2 }
+      m:fit{ X = ty.nd.ones{ 4, 3 }, y = ty.nd.zeros(4) }]])
+    shell.run(("TYCHO_TOP=1 TYCHO_TOP_DIR=%s %s %s/s.lua"):format(home, shell.program, path))
+    local name = shell.run("ls " .. home):match("%d+")
+    local text = look(name)
+    assert.truthy(text:find("is done", 1, true), text)
+    assert.truthy(text:find("epoch   2 of 2, batch 2 of 2", 1, true), text)
+  end)
+
   it("says that a training has failed", function()
     local pid = start("fail")
     folder.write(path .. "/go", "")

@@ -338,6 +338,19 @@ describe("callback.TensorBoard", function()
     end)
   end)
 
+  it("serves a FeedForward, too", function()
+    folder.with(function(path)
+      local board = ty.callback.TensorBoard{ dir = path, period = 1 }
+      local net = ty.model.FeedForward{ network(), num_epoch = 1, numpy_batch_size = 3 }
+      net:fit{ X = ty.random.normal{ shape = { 6, 5 } }, y = ty.nd.zeros(6),
+        batch_end_callback = board, epoch_end_callback = board }
+      board:close()
+      local found = values_of(board.writer.path)
+      assert.equal(2, #found["train/accuracy"])
+      assert.truthy(found["parameters/fc1_weight"])
+    end)
+  end)
+
   it("goes on at the step of a resumed training", function()
     folder.with(function(path)
       local board = ty.callback.TensorBoard{ dir = path }

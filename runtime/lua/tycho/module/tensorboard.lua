@@ -103,7 +103,7 @@ end
 
 
 local function learning_rate(module)
-  local updater = module and module:_updaters()[1]
+  local updater = module and module._updaters and module:_updaters()[1]
   local optimizer = updater and updater[1].optimizer
   return optimizer and optimizer.learning_rate
 end
@@ -152,7 +152,7 @@ end
 -- @tparam[opt] table aux_params
 function TensorBoard:__call(what, _, arg_params, aux_params)
   local where = type(what) == "table" and what.locals or {}
-  local all = where.self and ranks.of(where.self)
+  local all = where.self and where.self._stores and ranks.of(where.self)
   if not self.writer or all and not all:speaks() then
     return
   end
