@@ -359,6 +359,8 @@ int         ty_recording(int set);
 int         ty_training(int set);
 /* the line of the script that the next calls belong to; NULL: none */
 int         ty_line(const char *line);
+/* Whether a run of the operator may fail for what is in its arrays: then its line must be noted. */
+int         ty_op_may_fail(const char *op);
 /* Two numbers of this thread, as long as it lives: whether a line must be noted for the next
 ** recorded call (0: it repeats one whose line is known), and whether the last call has none. Then
 ** ty_line_late gives it. */

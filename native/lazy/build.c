@@ -1,5 +1,6 @@
 /* build.c - see build.h. A trace becomes a graph, its ends are chosen, an executor is made. */
 #include "lazy/build.h"
+#include "lazy/numbers.h"
 #include "lazy/recording.h"
 
 struct building {
@@ -70,8 +71,26 @@ static ty_entry entry_of(const struct building *b, int code)
   return x.is_leaf ? b->leaf[x.at] : (ty_entry){ b->node[x.at], x.out };
 }
 
+/* Adds a call whose number is an argument. */
+static int add_with_number(struct building *b, const struct history *h, int i, const int *input)
+{
+  bool first;
+  const struct op *op = number_operator(h->call, &first);
+  const ty_attr group = { "__ctx_group__", find_group(b, h->call->device) };
+  ty_entry made, in[2];
+  char name[64];
+  in[first] = entry_of(b, input[0]);
+  in[!first] = b->leaf[b->t->number[i]];
+  snprintf(name, sizeof name, "%.40s_%d", op->name, i);
+  TRY(ty_graph_origin(b->g, h->where));
+  TRY(graph_node(b->g, op, name, &group, b->ngroup > 1, in, 2, &made));
+  b->node[i] = made.node;
+  return TY_OK;
+}
+
 static int add_node(struct building *b, const struct history *h, int i, const int *input)
 {
+  if (b->t->number[i] >= 0) return add_with_number(b, h, i, input);
   const struct cached_call *c = h->call;
   const struct op *op = c->v.call.op;
   char name[64];

@@ -22,7 +22,7 @@ static bool is_of(const struct kept *k, const struct trace *t, uint64_t hash)
   if (k->hash != hash || k->nkey != t->nkey || k->ncall != t->n) return false;
   if (memcmp(k->key, t->key, sizeof *t->key * (size_t)t->nkey)) return false;
   for (int i = 0; i < t->n; i++)
-    if (!cached_call_same(k->call[i], t->call[i]->call)) return false;
+    if (t->number[i] < 0 && !cached_call_same(k->call[i], t->call[i]->call)) return false;
   return true;
 }
 

@@ -4,6 +4,7 @@
 ** structure up; where it is new it becomes a graph and an executor (build.c).
 */
 #include "lazy/build.h"
+#include "lazy/numbers.h"
 #include "lazy/recording.h"
 
 static int out_of_memory(void) { return fail(TY_EMEMORY, "out of memory: recording"); }
@@ -93,6 +94,7 @@ void trace_done(struct trace *t)
   mem_free(t->key);
   mem_free(t->input);
   mem_free(t->reached);
+  mem_free(t->number);
 }
 
 /* -- structure --------------------------------------------------------------------------------- */
@@ -189,17 +191,43 @@ static int complete_inputs(const struct trace *t)
   return TY_OK;
 }
 
+/* Makes a leaf of a number. */
+static int add_number(struct trace *t, const struct cached_call *c, int *at)
+{
+  const ty_desc *d = &c->v.call.in[0].d;
+  const ty_desc one = { .dtype = d->dtype, .ndim = 1, .dim = { 1 }, .device = c->device };
+  const float narrow = (float)c->number;
+  const void *bytes = d->dtype == TY_F64 ? (const void *)&c->number : &narrow;
+  ty_tensor *x;
+  TRY(ty_tensor_new(&one, &x));
+  int code = ty_tensor_write(x, bytes, dtype_size(d->dtype));
+  if (code) return ty_tensor_free(x), code;
+  return find_leaf(t, NULL, 0, x, at);
+}
+
+/* What a call is; its number may be an argument. */
+static int put_call(struct trace *t, struct cached_call *c, int i)
+{
+  bool argument;
+  const uint64_t form = number_form(c, &argument);
+  t->number[i] = -1;
+  if (!argument) return put_key(t, c->hash);
+  TRY(put_key(t, form));
+  return add_number(t, c, &t->number[i]);
+}
+
 int trace_number(struct trace *t)
 {
   t->reached = NEWS(uint8_t, t->n + 1);
-  if (!t->reached) return out_of_memory();
+  t->number = NEWS(int, t->n + 1);
+  if (!t->reached || !t->number) return out_of_memory();
   for (int i = 0; i < t->n; i++) t->reached[i] = t->call[i]->seen == t->walk;
   TRY(complete_inputs(t));
   for (int i = 0; i < t->n; i++) t->call[i]->index = i;
   for (int i = 0; i < t->n; i++) {
     struct history *h = t->call[i];
     struct trace_input x;
-    TRY(put_key(t, h->call->hash));
+    TRY(put_call(t, h->call, i));
     TRY(put_key(t, call_state(t, h, i)));
     for (int k = 0; k < h->nin; k++) {
       TRY(find_input(t, h->in[k].from, h->in[k].out, h->in[k].array, &x));

@@ -36,6 +36,7 @@ struct trace {
   int nvariable;                                      /* leaves with a gradient */
   uint64_t *key;                                      /* its structure */
   int nkey, key_cap;
+  int *number;                                        /* per call: the leaf of its number, -1 */
   int *input;                                         /* per input of each call: see input_code */
   int ninput, input_cap;
 };

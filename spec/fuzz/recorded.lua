@@ -195,8 +195,9 @@ local function same(a, b, tolerance)
     local x, y = a[i], b[i]
     if type(x) ~= type(y) or type(x) == "string" and x ~= y then
       return ("%d: %s, %s"):format(i, tostring(x), tostring(y))
-    elseif type(x) == "number" and not (x ~= x and y ~= y) and x ~= y
-      and not (math.abs(x - y) < tolerance * math.max(1, math.abs(x), math.abs(y))) then
+    elseif type(x) == "number" and x ~= y and (x == x or y == y)
+      and (x ~= x or y ~= y or math.abs(x - y) > tolerance * math.max(1, math.abs(x), math.abs(y)))
+    then
       return ("%d: %.9g, %.9g"):format(i, x, y)
     end
   end

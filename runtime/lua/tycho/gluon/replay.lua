@@ -134,7 +134,7 @@ end
 
 
 -- Notes after which step a value is read no more, and which of these a step has made: nobody else
--- has their arrays.
+-- has their arrays, but for an operator of Lua that keeps them for its backward.
 local function add_frees(plan)
   local last, made = {}, {}
   for i, step in ipairs(plan.steps) do
@@ -147,6 +147,13 @@ local function add_frees(plan)
   end
   for _, slot in ipairs(plan.outputs) do
     last[slot] = nil
+  end
+  for _, step in ipairs(plan.steps) do
+    for _, list in ipairs(step.kind == "custom" and { step.inputs, step.outputs } or {}) do
+      for _, slot in ipairs(list) do
+        made[slot] = nil
+      end
+    end
   end
   for slot, i in pairs(last) do
     local free = plan.steps[i][made[slot] and "drop" or "free"]

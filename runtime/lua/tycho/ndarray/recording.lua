@@ -55,6 +55,13 @@ function recording.wants_lines()
 end
 
 
+--- Operators whose runs may fail later, for what is in their arrays: their lines are always noted.
+recording.may_fail = setmetatable({}, { __index = function(known, op)
+  known[op] = C.ty_op_may_fail(op) ~= 0
+  return known[op]
+end })
+
+
 --- Notes the line in any case, for what is not a call of an operator.
 function recording.note_line_always()
   if recording.lines and not recording.held then
