@@ -499,6 +499,9 @@ int         ty_image_decode(const void *data, size_t bytes, int flag, int to_rgb
 int         ty_image_encode(ty_tensor *image, const char *format, int quality, ty_tensor **out);
 /* the parts one after the other; synced, then put in the old file's place */
 int         ty_file_write(const char *path, const void *const *part, const size_t *bytes, int n);
+/* a folder, with those above it that are missing; private: nobody else may read it, and one that is
+** there already is TY_EIO where it is another user's or open to others */
+int         ty_folder_make(const char *path, int is_private);
 /* raw deflated bytes that hold exactly `size` */
 int         ty_inflate(const void *data, size_t bytes, void *out, size_t size);
 /* of zip archives; begins with 0 */

@@ -36,6 +36,7 @@ static const char help[] =
   "  --inspect FILE      what a file of a model or of arrays holds\n"
   "  --convert IN OUT    writes it in the format of OUT's ending\n"
   "  --run MODEL         runs a network: --input x.npy --output y.npy\n"
+  "  --top [PID]         what a training does that runs with TYCHO_TOP=1\n"
   "  --help      this list\n"
   "Without script: a prompt on a terminal, else a script from standard input.\n";
 
@@ -325,10 +326,11 @@ static int protected_script(lua_State *L)
   return 0;
 }
 
-/* A command of tycho.models, with the words that follow it; its result is the exit status. */
+/* A command with the words that follow it; its result is the exit status. */
 static void run_command(lua_State *L, int at)
 {
-  require(L, "tycho.models.command");
+  bool watches = strcmp(program.argv[at], "--top") == 0;
+  require(L, watches ? "tycho.module.top" : "tycho.models.command");
   lua_getfield(L, -1, "main");
   luaL_checkstack(L, program.argc - at, "too many arguments");
   for (int i = at; i < program.argc; i++) lua_pushstring(L, program.argv[i]);
@@ -440,7 +442,7 @@ static int read_long(const char *option)
 static bool is_command(const char *option)
 {
   return strcmp(option, "--inspect") == 0 || strcmp(option, "--convert") == 0 ||
-      strcmp(option, "--run") == 0;
+      strcmp(option, "--run") == 0 || strcmp(option, "--top") == 0;
 }
 
 static int read_command_line(void)

@@ -32,7 +32,11 @@ int ty_folder_list(const char *path, ty_tensor **out)
     return TY_EIO;
   }
   int code = TY_OK;
-  for (struct dirent *e; code == TY_OK && (e = readdir(d));) code = add_entry(dirfd(d), e, &list);
+  errno = 0;
+  for (struct dirent *e; code == TY_OK && (e = readdir(d)); errno = 0)
+    code = add_entry(dirfd(d), e, &list);
+  if (code == TY_OK && errno)
+    code = fail(TY_EIO, "cannot read the folder '%s': %s", path, strerror(errno));
   closedir(d);
   const ty_desc desc = { .dtype = TY_U8, .device = TY_CPU, .ndim = 1, .dim = { (int64_t)list.n } };
   if (code == TY_OK && list.n) code = ty_tensor_new(&desc, out);

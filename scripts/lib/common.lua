@@ -4,7 +4,7 @@
 --
 --     local common = require "common"
 --     local parser = common.parser("What the script does.")
---     common.options(parser)                                  -- adds --plot, --log, --quick
+--     common.options(parser)                    -- adds --plot, --log, --tensorboard, --quick
 --     local options = common.parse(parser, {epochs = 1})      -- what --quick means
 --     local log = common.log(options)
 --     log:epoch{epoch = 0, train = 0.91, valid = 0.93, seconds = 4.2}
@@ -98,12 +98,13 @@ function common.gpus(parser, help)
   parser:option("--gpus", help or "GPUs to train on, as 0,1; default: the CPU")
 end
 
---- Adds `--plot`, `--log` and `--quick` to a parser.
+--- Adds `--plot`, `--log`, `--tensorboard` and `--quick` to a parser.
 -- @param parser of argparse
 -- @return parser
 function common.options(parser)
   parser:option("--plot", "file, .svg or .png, to draw the curves of this training into")
   parser:option("--log", "file that gets one line of JSON per epoch")
+  parser:option("--tensorboard", "folder for event files, which TensorBoard shows")
   parser:flag("--quick", "a small training of a few seconds, to see that everything works")
   return parser
 end
@@ -268,12 +269,15 @@ local function earlier_rows(path)
 end
 
 --- A log of epochs. After `--resume` the chart begins with the rows that the file holds already.
--- @tparam table options `log` and `plot`, file names or nil; `resume`, true when a training goes on
+-- @tparam table options `log` and `plot`, file names or nil; `tensorboard`, a folder or nil;
+--   `resume`, true when a training goes on
+-- @tparam[opt] Writer writer that writes into the folder already
 -- @treturn Log
-function common.log(options)
+function common.log(options, writer)
   local going_on = options.log and options.resume
   return setmetatable({
     path = options.log, plot = options.plot, rows = going_on and earlier_rows(options.log) or {},
+    writer = writer or options.tensorboard and ty.tensorboard.Writer{dir = options.tensorboard},
     started = ty.callback.clock(), title = (arg[0]:match("[^/]*$"):gsub("%.lua$", "")),
   }, Log)
 end
@@ -286,6 +290,14 @@ function Log:epoch(row)
     local file = assert(io.open(self.path, "a"))
     file:write(line_of(row), "\n")
     file:close()
+  end
+  for name, value in pairs(self.writer and row or {}) do
+    if type(value) == "number" and not HIDDEN[name] then
+      self.writer:add_scalar("epoch/" .. name, value, row.epoch)
+    end
+  end
+  if self.writer then
+    self.writer:flush()
   end
 end
 
@@ -326,8 +338,11 @@ local function curves_of(rows)
   return curves
 end
 
---- Draws the chart if one is wanted.
+--- Draws the chart if one is wanted, and closes the event file.
 function Log:close()
+  if self.writer then
+    self.writer:close()
+  end
   if not self.plot then
     return
   end
@@ -346,15 +361,21 @@ end
 -- @tparam table fit what `module:fit` gets besides; eval_data and eval_metric are needed
 -- @treturn number the metric's value over eval_data in the end
 function common.fit(options, module, fit)
-  local metric, log = ty.metric.create(fit.eval_metric), common.log(options)
+  local metric = ty.metric.create(fit.eval_metric)
+  local board = options.tensorboard and ty.callback.TensorBoard{dir = options.tensorboard,
+    hparams = {batch = options.batch, rate = options.rate, momentum = options.momentum,
+      seed = options.seed}} or nil
+  local log = common.log(options, board and board.writer)
   local follow = log:follow(metric)
   local ends = {follow.epoch_end}
   if options.checkpoint then
     ends[2] = ty.callback.do_checkpoint(options.checkpoint)
     fit.checkpoint = {prefix = options.checkpoint, resume = options.resume or false}
   end
+  ends[#ends + 1] = board
   fit.eval_metric, fit.num_epoch, fit.epoch_end_callback, fit.eval_end_callback =
-    metric, options.epochs, ends, follow.eval_end
+    metric, options.epochs, ends, {follow.eval_end, board}
+  fit.batch_end_callback = board and {board, fit.batch_end_callback} or fit.batch_end_callback
   module:fit(fit)
   log:close()
   fit.eval_data:reset()

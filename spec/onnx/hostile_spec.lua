@@ -4,7 +4,7 @@ local folder = require "spec.support.folder"
 local models = require "spec.support.onnx_models"
 local trials = require "spec.support.trials"
 local ty = require "tycho"
-local writer = require "tycho.onnx.writer"
+local writer = require "tycho.core.wire_writer"
 require "spec.helper"
 
 local SECONDS = 5

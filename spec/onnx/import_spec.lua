@@ -275,7 +275,7 @@ describe("tensors of ONNX files", function()
 
   local function external(location, more)
     local function entry(key, v)
-      local m = require("tycho.onnx.writer").message()
+      local m = require("tycho.core.wire_writer").message()
       m:text(1, key)
       m:text(2, v)
       return m

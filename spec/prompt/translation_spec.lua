@@ -34,7 +34,7 @@ describe("help on a foreign name", function()
     ["freeze"] = { "ty.mod.Module{fixed_param_names = ...}" },
     ["out_channels"] = { "ty.sym.Convolution{num_filter = ...}", "channels of the output" },
     ["forward"] = { "Symbol:simple_bind", "Module:forward", "Executor:forward" },
-    ["tensorboard"] = { "ty.viz.plot" },
+    ["tensorboard"] = { "ty.callback.TensorBoard" },
     ["weight decay"] = { "ty.optimizer.SGD{wd = ...}" },
     ["  early   stopping "] = { "Module:fit{early_stopping = ...}" },
   }

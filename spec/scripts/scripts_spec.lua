@@ -3,6 +3,7 @@
 
 local folders = require "spec.support.folder"
 local json = require "tycho.core.json"
+local list_folder = require("tycho.ndarray.folder").list
 local shell = require "spec.support.shell"
 local ty = require "tycho"
 
@@ -121,6 +122,20 @@ describe("scripts:", function()
     end
     assert.truthy(run("multi_host", "--help"):find("--gpus", 1, true))
   end)
+
+  for _, script in ipairs{ "train_mnist", "gan", "multi_device" } do
+    it_learns(script, script .. " writes event files", function()
+      in_folder(function(folder)
+        run(script, "--quick --tensorboard " .. folder .. "/run")
+        local names = list_folder(folder .. "/run", "spec")
+        assert.equal(1, #names)
+        local bytes = read(folder .. "/run/" .. names[1].name)
+        assert.truthy(bytes:find("brain.Event:2", 1, true))
+        assert.truthy(bytes:find("epoch/", 1, true))
+        assert.equal(script == "train_mnist", bytes:find("parameters/fc1_weight", 1, true) ~= nil)
+      end)
+    end)
+  end
 
   for _, case in ipairs{ { "train_mnist", 4, "" }, { "matrix_factorization", 6, "" },
       { "mnist_gluon", 4, "" },

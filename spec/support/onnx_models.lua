@@ -8,8 +8,9 @@
 -- t }. A tensor: an array, or { type = code, dims = list, raw = bytes } and other fields of
 -- TensorProto.
 
-local writer = require "tycho.onnx.writer"
+local class = require "tycho.ndarray.class"
 local export = require "tycho.onnx.exporter"
+local writer = require "tycho.core.wire_writer"
 
 local models = {}
 
@@ -19,7 +20,7 @@ function models.tensor(name, t)
   if t.totable then
     m:integers(1, t.shape)
     m:integer(2, export.CODES[t.dtype])
-    m:array(9, t)
+    m:array(9, t, t.size * class.BYTES[t._dtype])
   else
     m:integers(1, t.dims)
     m:integer(2, t.type)

@@ -45,12 +45,36 @@ local function temporary(ending)
   return name .. ending
 end
 
+describe("axes", function()
+  local function labels(drawing)
+    local list = {}
+    for text in drawing:svg():gmatch("<text[^>]*>(%a+)</text>") do
+      list[#list + 1] = text
+    end
+    table.sort(list)
+    return list
+  end
+
+  it("have labels, if nothing else is asked for", function()
+    assert.same({ "index", "value" }, labels(ty.viz.plot{ 1, 4, 9 }))
+    assert.same({ "value", "x" }, labels(ty.viz.plot{ { x = { 1, 2 }, y = { 1, 4 } } }))
+    assert.same({ "index", "loss", "loss" }, labels(ty.viz.plot{ loss = { 1, 4 } }))
+    assert.same({ "a", "b", "index", "value" }, labels(ty.viz.plot{ a = { 1 }, b = { 2 } }))
+    assert.same({ "epoch", "loss" },
+      labels(ty.viz.plot{ { 1, 2 }, x_label = "epoch", y_label = "loss" }))
+    assert.same({}, labels(ty.viz.plot{ { 1, 2 }, x_label = "", y_label = "" }))
+    assert.same({ "count", "value" }, labels(ty.viz.histogram{ 1, 2 }))
+    assert.same({}, labels(ty.viz.histogram{ 1, 2, x_label = "", y_label = "" }))
+  end)
+end)
+
 describe("plot", function()
   it("draws curves of its colours, whatever form they are given in", function()
     local same = ty.viz.plot{ { 1, 4, 9 } }:svg()
     assert.equal(same, ty.viz.plot{ 1, 4, 9 }:svg())
     assert.equal(same, ty.viz.plot(ty.nd.array{ 1, 4, 9 }):svg())
-    assert.equal(same, ty.viz.plot{ { y = { 1, 4, 9 }, x = { 0, 1, 2 } } }:svg())
+    assert.equal(same, ty.viz.plot({ { y = { 1, 4, 9 }, x = { 0, 1, 2 } } },
+      { x_label = "index" }):svg())
     local named = ty.viz.plot{ { name = "a", y = { 1, 2 } }, { name = "b", y = { 2, 3 } } }:svg()
     assert.equal(named, ty.viz.plot{ b = { 2, 3 }, a = ty.nd.array{ 1, 2 } }:svg())
     assert.equal(4, select(2, named:gsub("<circle", "")))

@@ -61,6 +61,7 @@ local MODULES = {
   runtime          = "tycho.runtime",
   log              = "tycho.log",
   onnx             = "tycho.onnx",
+  tensorboard      = "tycho.tensorboard",
   torch7           = "tycho.torch7",
   pytorch          = "tycho.pytorch",
 }

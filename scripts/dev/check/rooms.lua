@@ -85,6 +85,7 @@ rooms.lua = { title = "runtime/lua/tycho", {
 }, {
   { name = "viz", is = "drawings", at = { 0, 1.8 } },
   { name = "optimizer", is = "update rules", at = { 1.8, 2.2 } },
+  { name = "tensorboard", is = "event files", at = { 4, 2.4 } },
 }, {
   { name = "kvstore", is = "over devices", at = { 1.8, 2.4 } },
   { name = "model", is = "checkpoints", at = { 4.2, 2 } },

@@ -321,6 +321,14 @@ function native.terminal_size(descriptor)
 end
 
 
+--- Sleeps for some seconds, or until a signal comes.
+-- @number seconds
+function native.sleep(seconds)
+  pcall(ffi.cdef, "int poll(void *list, unsigned long count, int milliseconds);")
+  ffi.C.poll(nil, 0, seconds * 1000)
+end
+
+
 local KINDS = {
   tensors = "tensor", graphs = "graph", executors = "exec", pools = "pool", iters = "iter",
   bytes = "bytes", tapes = "recorded", nodes = "history",

@@ -51,6 +51,16 @@ local function cannot_read(path, why, func)
 end
 
 
+--- Makes a folder and those above it that are missing. One that is there already stays.
+-- @string path
+-- @string func for errors; E(io)
+-- @bool[opt=false] private nobody else may read it; one that is there already and belongs to
+--   another user, or is open to others, is E(io)
+function files.make_folder(path, func, private)
+  native.check(C.ty_folder_make(path, private and 1 or 0), func, { argument = path })
+end
+
+
 --- Whether there is a file of this path; one that cannot be opened is there.
 -- @string path
 -- @treturn bool

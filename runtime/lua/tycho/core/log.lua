@@ -1,7 +1,7 @@
 --- The log: `ty.log:info(text)` and its kind; written to standard error unless `ty.log.sink`
 -- is set. TYCHO_LOG sets the level at the start; "off" writes nothing. A text that ends in
 -- "\r" is overwritten by the next one of that kind where standard error is a terminal, and is
--- a line like others elsewhere.
+-- a line like others elsewhere; "\r" alone erases it.
 --
 --     ty.log.level = "warning"
 --     ty.log.sink = function(level, text) ... end
@@ -36,7 +36,7 @@ local function put(level, text)
   else
     io.stderr:write(unfinished and "\n" or "", level:upper(), ": ", fleeting or text, "\n")
   end
-  unfinished = fleeting ~= nil and terminal == true
+  unfinished = fleeting ~= nil and fleeting ~= "" and terminal == true
 end
 
 

@@ -7,8 +7,8 @@
 --       path_imgidx = "train.idx", shuffle = true, rand_crop = true, rand_mirror = true }
 --
 -- The parts: `image.pixels` and `image.rotate` (functions), `image.augment` (objects that change
--- images), `image.iter` (the iterator), `image.det_augment` and `image.det_iter` (images with boxes
--- of what they show).
+-- images), `image.iter` (the iterator), `image.folder_iter` (the images of a folder),
+-- `image.det_augment` and `image.det_iter` (images with boxes of what they show).
 -- For training at full speed see `ty.io.ImageRecordIter`, which works in C threads.
 --
 -- @module tycho.image
@@ -22,7 +22,8 @@ local image = {}
 for _, part in ipairs{ require "tycho.image.pixels", require "tycho.image.rotate",
     require "tycho.image.augment",
     require "tycho.image.iter", require "tycho.image.det_augment",
-    require "tycho.image.det_iter" } do
+    require "tycho.image.det_iter",
+    { ImageFolderIter = require "tycho.image.folder_iter" } } do
   for name, value in pairs(part) do
     image[name] = value
   end

@@ -7,10 +7,11 @@ local next, pairs = iterate.next, iterate.pairs
 local class = require "tycho.ndarray.class"
 local context = require "tycho.core.context"
 local file_arrays = require "tycho.ndarray.file_arrays"
-local flops = require "tycho.models.flops"
+local flops = require "tycho.symbol.flops"
 local formats = require "tycho.models.formats"
 local graph = require "tycho.symbol.graph"
 local tables = require "tycho.core.tables"
+local units = require "tycho.core.units"
 require "tycho.executor.executor"
 
 local inspect = {}
@@ -20,17 +21,7 @@ local LABEL = "%-11s"
 local SHOWN, WIDTH = 40, 60                              -- rows of a list; columns of a text
 
 
---- A count in a few digits: 12, 3.4 k, 61.1 M, 1.5 G.
-function inspect.short(n)
-  for _, unit in ipairs{ { 1e12, "T" }, { 1e9, "G" }, { 1e6, "M" }, { 1e3, "k" } } do
-    if n >= unit[1] then
-      return ("%.1f %s"):format(n / unit[1], unit[2])
-    end
-  end
-  return ("%.0f"):format(n)
-end
-
-local short = inspect.short
+local short = units.count
 
 
 -- "228 B", "1.5 kB"

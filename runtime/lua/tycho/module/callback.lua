@@ -197,4 +197,12 @@ function callback.ProgressBar(...)
 end
 
 
+-- Event files -------------------------------------------------------------------------------------
+
+--- Callback for batches, epochs and validations: event files for TensorBoard.
+-- @function callback.TensorBoard
+-- @see tycho.module.tensorboard
+callback.TensorBoard = require "tycho.module.tensorboard"
+
+
 return namespace.close(callback, "callback", "function")

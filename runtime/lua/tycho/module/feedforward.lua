@@ -22,6 +22,7 @@ local evaluation = require "tycho.module.evaluation"
 local log = require "tycho.core.log"
 local Module = require "tycho.module.module"
 local nd = require "tycho.ndarray"
+local progress = require "tycho.module.progress"
 local slices = require "tycho.module.batch_slices"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
@@ -76,7 +77,7 @@ local function iterator(self, x, y, for_training)
       message = "'y' is missing beside an array" }
   end
   local n = row_count(x)
-  return require("tycho.io").NDArrayIter{ data = x, label = y or nd.zeros{ n },
+  return require("tycho.io.ndarray_iter"){ data = x, label = y or nd.zeros{ n },
     shuffle = for_training, batch_size = math.min(n, self.numpy_batch_size),
     last_batch_handle = for_training and "roll_over" or "pad" }
 end
@@ -153,6 +154,9 @@ local function run_batch(self, m, a, metric, batch, at)
   evaluation.update(m, metric, batch)
   at.nbatch = at.nbatch + 1
   evaluation.report(a.batch_end_callback, self, a, at.epoch, at.nbatch, metric, batch)
+  if at.progress then
+    at.progress:batch(at.epoch, at.nbatch - 1, metric, batch)
+  end
 end
 
 
@@ -191,6 +195,29 @@ local function evaluate(self, m, a, metric, data, epoch)
 end
 
 
+local function run_epochs(self, m, a, metric, eval, at)
+  local logger = a.logger or log
+  for epoch = self.begin_epoch, self.num_epoch - 1 do
+    at.epoch = epoch
+    local started = callback.clock()
+    run_epoch(self, m, a, metric, a.train_data, at)
+    local seconds = callback.clock() - started
+    logger:info(("Epoch[%d] Time cost=%.3f"):format(epoch, seconds))
+    if at.progress then
+      at.progress:trained(epoch, at.nbatch, metric:get_name_value(), seconds)
+    end
+    self.arg_params, self.aux_params = m:get_params()
+    evaluation.call_all(a.epoch_end_callback, epoch, m.symbol, self.arg_params, self.aux_params)
+    if eval then
+      evaluate(self, m, a, metric, eval, epoch)
+    end
+    if at.progress then
+      at.progress:epoch()
+    end
+  end
+end
+
+
 --- Trains.
 -- @tparam table options X (iterator or array), y, eval_data (iterator or `{X, y}`),
 --   eval_metric = "acc", epoch_end_callback, batch_end_callback, kvstore = "local", logger,
@@ -198,7 +225,7 @@ end
 function FeedForward:fit(...)
   local a = FIT(...)
   local train, eval = iterator(self, a.X, a.y, true), eval_iterator(self, value(a.eval_data))
-  local logger, metric, at = a.logger or log, evaluation.metric(a.eval_metric), {}
+  local metric, at = evaluation.metric(a.eval_metric), {}
   if not self.num_epoch then
     Error.raise{ code = "value", func = "FeedForward:fit", argument = "num_epoch",
       message = "'num_epoch' is missing" }
@@ -206,16 +233,14 @@ function FeedForward:fit(...)
   a.train_data = train
   local m = get_ready(self, a, train)
   class.outside(train.reset, train)
-  for epoch = self.begin_epoch, self.num_epoch - 1 do
-    at.epoch = epoch
-    local started = callback.clock()
-    run_epoch(self, m, a, metric, train, at)
-    logger:info(("Epoch[%d] Time cost=%.3f"):format(epoch, callback.clock() - started))
-    self.arg_params, self.aux_params = m:get_params()
-    evaluation.call_all(a.epoch_end_callback, epoch, m.symbol, self.arg_params, self.aux_params)
-    if eval then
-      evaluate(self, m, a, metric, eval, epoch)
-    end
+  at.progress = progress.of(m, { train_data = train, begin_epoch = self.begin_epoch,
+    num_epoch = self.num_epoch })
+  local ok, e = pcall(run_epochs, self, m, a, metric, eval, at)
+  if at.progress then
+    at.progress:finish(not ok and e or nil)
+  end
+  if not ok then
+    error(e, 0)
   end
 end
 

@@ -22,6 +22,7 @@ local init = require "tycho.initializer"
 local LossScale = require "tycho.module.loss_scale"
 local Optimizer = require("tycho.optimizer.base").Optimizer
 local optimizer_names = require "tycho.module.optimizer_names"
+local progress = require "tycho.module.progress"
 local ranks = require "tycho.module.ranks"
 local values = require "tycho.core.values"
 
@@ -42,7 +43,7 @@ local FIT = args.form("Module:fit", {
   { "sparse_row_id_fn", "any?" }, { "count_pad", "boolean", true }, { "checkpoint", "dict?" },
   { "clip_global_norm", "number?" }, { "accumulate", "integer", 1 }, { "early_stopping", "dict?" },
   { "memory_budget", "number?" }, { "force_mirroring", "boolean?" }, { "in_backward", "boolean?" },
-  { "loss_scale", "number|text?" },
+  { "loss_scale", "number|text?" }, { "progress", "boolean", false },
 })
 
 local CHECKPOINT = args.form("Module:fit checkpoint", {
@@ -322,6 +323,9 @@ local function run_epoch(self, a, metric, at)
       totals = metric:get_global_name_value()
     end
     evaluation.report(a.batch_end_callback, self, a, at.epoch, at.nbatch, metric, batch)
+    if at.progress then
+      at.progress:batch(at.epoch, at.nbatch, metric, batch)
+    end
     batch = coming
     at.nbatch = at.nbatch + 1
   end
@@ -343,7 +347,7 @@ local function validate(self, a, metric, epoch)
   local list = self:score(a.eval_data, metric, { score_end_callback = a.eval_end_callback,
     epoch = epoch, batch_end_callback = a.eval_batch_end_callback, count_pad = a.count_pad })
   list = a.ranks and a.ranks:share(list) or list
-  if not evaluation.logs_values(a.eval_end_callback) then
+  if not a.progress and not evaluation.logs_values(a.eval_end_callback) then
     log_values(self, epoch, "Validation", list)
   end
   return list
@@ -361,16 +365,30 @@ local function hand_on(self, a, epoch)
 end
 
 
--- After the batches of an epoch.
+-- After the batches of an epoch; returns the values of the validation, if there is one.
 local function end_epoch(self, a, validation_metric, epoch, stopping)
+  local list
   hand_on(self, a, epoch)
   if value(a.eval_data) then
-    local list = validate(self, a, validation_metric, epoch)
+    list = validate(self, a, validation_metric, epoch)
     if stopping then
       stopping:look(self, list, epoch)
     end
   end
   class.outside(a.train_data.reset, a.train_data)
+  return list
+end
+
+
+-- The lines of an epoch's training in the log, or what becomes one line with its validation.
+local function tell(self, a, at, values_of_train, seconds)
+  if at.progress then
+    at.progress:trained(at.epoch, at.nbatch, values_of_train, seconds)
+  end
+  if not a.progress then
+    log_values(self, at.epoch, "Train", values_of_train)
+    self.logger:info(("Epoch[%d] Time cost=%.3f"):format(at.epoch, seconds))
+  end
 end
 
 
@@ -397,9 +415,12 @@ local function run_epochs(self, a, at, checkpoint, stopping)
     end
     at.epoch = epoch
     local started = callback.clock()
-    log_values(self, epoch, "Train", run_epoch(self, a, metric, at))
-    self.logger:info(("Epoch[%d] Time cost=%.3f"):format(epoch, callback.clock() - started))
-    end_epoch(self, a, validation_metric, epoch, stopping)
+    local totals = run_epoch(self, a, metric, at)
+    tell(self, a, at, totals, callback.clock() - started)
+    local validation = end_epoch(self, a, validation_metric, epoch, stopping)
+    if at.progress then
+      at.progress:epoch(validation)
+    end
     if checkpoint and (epoch + 1) % math.max(checkpoint.period, 1) == 0 then
       save(self, a, checkpoint, epoch + 1, stopping)
     end
@@ -416,6 +437,7 @@ local function train(self, a, at)
   if stopping and a.ranks and not a.ranks:speaks() then
     stopping.path = nil
   end
+  at.progress = progress.of(self, a)
   run_epochs(self, a, at, checkpoint, stopping)
   if stopping then
     stopping:finish(self)
@@ -454,6 +476,8 @@ end
 --   computed, and the optimizer divides; "dynamic": 32768 at first, half of it after each
 --   overflow, twice as much after 2000 steps without. Where a gradient is infinite or NaN, the
 --   step is left out
+-- @param progress one line for each epoch in the place of the others and, where standard output
+--   and errors are a terminal, a line between that shows rate, metrics, time left and memory
 function BaseModule:fit(...)
   local a, at = FIT(...), { epoch = 0, nbatch = 0 }
   at.epoch = a.begin_epoch
@@ -461,6 +485,9 @@ function BaseModule:fit(...)
     get_ready(self, a)
     train(self, a, at)
   end)
+  if at.progress then
+    at.progress:finish(not ok and e or nil)
+  end
   if not ok then
     if Error.is_error(e) and e.code == "interrupted" then
       e.epoch, e.nbatch = at.epoch, at.nbatch

@@ -41,6 +41,8 @@ Module:_include(require "tycho.module.parameters")
 Module:_include(require "tycho.module.running")
 Module:_include(require "tycho.module.optimizer")
 Module:_include(require "tycho.module.fused_update")
+Module:_include(require "tycho.module.summary")
+Module:_include(require "tycho.module.find_lr")
 
 
 -- Fields ------------------------------------------------------------------------------------------

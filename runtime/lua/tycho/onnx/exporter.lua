@@ -23,7 +23,7 @@ local registry = require "tycho.op.registry"
 local symbol = require "tycho.symbol.symbol"
 local tables = require "tycho.core.tables"
 local transfer = require "tycho.ndarray.transfer"
-local writer = require "tycho.onnx.writer"
+local writer = require "tycho.core.wire_writer"
 
 local C, DTYPES, DTYPE_NAMES = native.C, args.DTYPES, args.DTYPE_NAMES
 
@@ -58,7 +58,7 @@ local function write_tensor(name, x, scalar)
   m:integers(1, scalar and {} or x.shape)
   m:integer(2, CODES[x.dtype])
   m:text(8, name)
-  m:array(9, x:as_in_context(context.cpu()))
+  m:array(9, x:as_in_context(context.cpu()), x.size * class.BYTES[x._dtype])
   return m
 end
 

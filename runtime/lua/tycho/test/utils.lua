@@ -16,7 +16,7 @@ local args = require "tycho.core.args"
 local attempt = require "tycho.core.attempt"
 local defaults = require "tycho.test.defaults"
 local Error = require "tycho.core.error"
-local iterators = require "tycho.io"
+local iterators = require "tycho.io.iterators"
 local namespace = require "tycho.core.namespace"
 local random = require "tycho.test.random"
 

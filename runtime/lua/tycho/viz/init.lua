@@ -12,6 +12,7 @@ local namespace = require "tycho.core.namespace"
 local native = require "tycho.core.ffi"
 local args = require "tycho.core.args"
 local attrs = require "tycho.core.attrs"
+local flame = require "tycho.viz.flame"
 local grid = require "tycho.viz.grid"
 local log = require "tycho.core.log"
 local memory = require "tycho.viz.memory"
@@ -266,6 +267,11 @@ viz.plot = plot.plot
 -- @function viz.histogram
 -- @see tycho.viz.plot.histogram
 viz.histogram = plot.histogram
+
+--- Where a network's time goes, by layer, after a profile.
+-- @function viz.flame
+-- @see tycho.viz.flame.flame
+viz.flame = flame.flame
 
 --- Images side by side.
 -- @function viz.image_grid

@@ -66,7 +66,7 @@ local function curve_of(given, name, func)
     refuse(func, label, "a list of numbers, an array, or {x = ..., y = ..., name = ...}", given)
   end
   local curve = { name = given.name or name, style = given.style or "line",
-    y = numbers(given.y, func, label) }
+    y = numbers(given.y, func, label), counted = given.x == nil }
   if not STYLES[curve.style] then
     Error.raise{ code = "value", func = func, argument = "style", expected = '"line" or "points"',
       got = given.style, message = "bad 'style'" }
@@ -150,6 +150,18 @@ local function check_log(log, bounds, argument)
 end
 
 
+-- Labels that the caller leaves out; an empty text is none.
+local function label_axes(a, curves)
+  local counted = true
+  for _, curve in ipairs(curves) do
+    counted = counted and curve.counted
+  end
+  a.x_label = a.x_label or counted and "index" or "x"
+  a.y_label = a.y_label or #curves == 1 and curves[1].name or "value"
+  a.x_label, a.y_label = a.x_label ~= "" and a.x_label or nil, a.y_label ~= "" and a.y_label or nil
+end
+
+
 local PLOT = args.form("viz.plot", { list = true, dict = true,
   { "series", "array|table" }, "*", { "title", "text?" }, { "x_label", "text?" },
   { "y_label", "text?" }, { "x_range", "range?" }, { "y_range", "range?" },
@@ -166,7 +178,8 @@ local PLOT = args.form("viz.plot", { list = true, dict = true,
 --
 -- @param series a curve, a list of curves, or curves by name. A curve is a list of numbers or an
 --   array, drawn over 0, 1, 2 ..., or {x = , y = , name = , style = "line" or "points"}
--- @tparam[opt] table options title; x_label, y_label; x_range, y_range ({low, high}); x_log,
+-- @tparam[opt] table options title; x_label ("index", or "x" where it was given), y_label (the name
+--   of an only curve, or "value"; "": no label); x_range, y_range ({low, high}); x_log,
 --   y_log (false); split (false; true: curves whose values are of another size get a panel of
 --   their own); ends (false; true: each curve's last value stands beside it); width (720) and
 --   height (306 for each panel), pixels
@@ -179,6 +192,7 @@ function plot.plot(...)
   for i, curve in ipairs(curves) do
     curve.colour = chart.colour(i)
   end
+  label_axes(a, curves)
   a.panels = a.split and #curves > 0 and panels_of(curves) or { curves }
   return drawing(a, ("%d curve%s"):format(#curves, #curves == 1 and "" or "s"),
     #a.panels * HEIGHT)
@@ -236,7 +250,7 @@ end
 
 local HISTOGRAM = args.form("viz.histogram", { list = true,
   { "values", "array|table" }, "*", { "bins", "positive?" }, { "range", "range?" },
-  { "title", "text?" }, { "x_label", "text?" }, { "y_label", "text", "count" },
+  { "title", "text?" }, { "x_label", "text", "value" }, { "y_label", "text", "count" },
   { "y_log", "boolean", false }, { "width", "pixels", WIDTH }, { "height", "pixels", HEIGHT },
 })
 
@@ -248,8 +262,8 @@ local MOST_BINS = 60
 --
 -- @param values an array of any shape, a list of numbers, or a list of such
 -- @tparam[opt] table options bins (the square root of the number of values, at most 60), range
---   ({low, high}: others are left out), title, x_label, y_label ("count"), y_log (false), width
---   (720), height (306)
+--   ({low, high}: others are left out), title, x_label ("value"), y_label ("count"; "": no label),
+--   y_log (false), width (720), height (306)
 -- @treturn Drawing
 function plot.histogram(...)
   local a = HISTOGRAM(...)
@@ -260,6 +274,7 @@ function plot.histogram(...)
   end
   local bins = a.bins or math.max(1, math.min(MOST_BINS, math.ceil(math.sqrt(#list))))
   local counts, edges = counted(list, bins, low, high)
+  a.x_label, a.y_label = a.x_label ~= "" and a.x_label or nil, a.y_label ~= "" and a.y_label or nil
   a.panels = { { { x = edges, y = counts, style = "bars", colour = chart.colour(1) } } }
   return drawing(a, ("histogram of %d values"):format(#list))
 end

@@ -5,7 +5,7 @@
 local args = require "tycho.core.args"
 local Error = require "tycho.core.error"
 local files = require "tycho.core.files"
-local folder = require "tycho.gluon.folder"
+local folder = require "tycho.ndarray.folder"
 
 local families = {}
 

@@ -5,8 +5,8 @@
 --     it:reset()
 --
 -- The parts: `io.data` (descriptions, batches, the base class), `io.ndarray_iter` (arrays in
--- memory), `io.wrappers` (iterators around iterators), `io.native` (files, read by threads in C),
--- `io.text` (text files as numbers of words).
+-- memory), `io.npz_iter` (folders of `.npz` files), `io.wrappers` (iterators around iterators),
+-- `io.native` (files, read by threads in C), `io.text` (text files as numbers of words).
 --
 -- @module tycho.io
 
@@ -18,7 +18,7 @@ local wrappers = require "tycho.io.wrappers"
 
 local io_of = {
   DataDesc = data_of.DataDesc, DataBatch = data_of.DataBatch, DataIter = data_of.DataIter,
-  NDArrayIter = require "tycho.io.ndarray_iter",
+  NDArrayIter = require "tycho.io.ndarray_iter", NPZIter = require "tycho.io.npz_iter",
   ResizeIter = wrappers.ResizeIter, PrefetchingIter = wrappers.PrefetchingIter,
   text = require "tycho.io.text",
 }

@@ -9,11 +9,10 @@
 --     m:message(7, graph)
 --     writer.save("net.onnx", m, "onnx.export_model")
 --
--- @module tycho.onnx.writer
+-- @module tycho.core.wire_writer
 
 local bit = require "bit"
 local ffi = require "ffi"
-local class = require "tycho.ndarray.class"
 local files = require "tycho.core.files"
 
 local writer = {}
@@ -21,7 +20,7 @@ local writer = {}
 local Message = {}
 Message.__index = Message
 
-local VARINT, BYTES, BITS32 = 0, 2, 5
+local VARINT, BITS64, BYTES, BITS32 = 0, 1, 2, 5
 
 
 --- An empty message.
@@ -78,6 +77,15 @@ function Message:float(field, v)
 end
 
 
+local double = ffi.new("double[1]")
+
+function Message:double(field, v)
+  add_head(self, field, BITS64)
+  double[0] = v
+  add(self, ffi.string(double, 8))
+end
+
+
 --- Integers in a row.
 function Message:integers(field, list)
   local chars = {}
@@ -91,6 +99,12 @@ end
 --- Floats in a row.
 function Message:floats(field, list)
   self:text(field, ffi.string(ffi.new("float[?]", #list, list), 4 * #list))
+end
+
+
+--- Doubles in a row.
+function Message:doubles(field, list)
+  self:text(field, ffi.string(ffi.new("double[?]", #list, list), 8 * #list))
 end
 
 
@@ -108,8 +122,8 @@ end
 --- The elements of an array of the CPU as bytes.
 -- @int field
 -- @tparam NDArray x
-function Message:array(field, x)
-  local bytes = x.size * class.BYTES[x._dtype]
+-- @int bytes of its elements
+function Message:array(field, x, bytes)
   add_head(self, field, BYTES)
   add(self, varint(bytes))
   self.parts[#self.parts + 1] = { x, bytes }

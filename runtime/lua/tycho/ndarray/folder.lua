@@ -1,9 +1,10 @@
 --- What lies in a folder (not for users).
 --
--- @module tycho.gluon.folder
+-- @module tycho.ndarray.folder
 
 local array_class = require "tycho.ndarray.class"
 local native = require "tycho.core.ffi"
+require "tycho.ndarray.transfer"
 
 local C, check = native.C, native.check
 local made = require("ffi").new("ty_tensor *[1]")

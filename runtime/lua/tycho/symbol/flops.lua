@@ -1,10 +1,11 @@
---- How many operations on numbers a network takes. For `models/inspect.lua`.
+--- How many operations on numbers a network takes. For `models/inspect.lua` and
+-- `module/summary.lua`.
 --
 -- Products count exactly, two for each pair of factors; other operators count one for each element
 -- of their outputs, and those that only move elements none. Bodies of loops and branches are not
 -- looked into.
 --
--- @module tycho.models.flops
+-- @module tycho.symbol.flops
 
 local tables = require "tycho.core.tables"
 

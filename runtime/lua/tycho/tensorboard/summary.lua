@@ -1,0 +1,188 @@
+--- What TensorBoard shows, as messages of Protocol Buffers: scalars, histograms, images, texts,
+-- hyper-parameters. Each function gives a `Summary.Value`.
+--
+-- Source of the field numbers: tensorflow/core/framework/summary.proto, tensor.proto,
+-- tensor_shape.proto, tensorboard/plugins/hparams/{plugin_data,api}.proto,
+-- google/protobuf/struct.proto.
+--
+-- @module tycho.tensorboard.summary
+
+local codec = require "tycho.ndarray.image_codec"
+local message = require("tycho.core.wire_writer").message
+local pairs = require("tycho.core.iterate").pairs
+
+local summary = {}
+
+local DT_FLOAT, DT_STRING = 1, 7         -- DataType
+local STATUS_SUCCESS = 1                 -- hparams.Status
+
+
+-- A message whose fields `fill` writes.
+local function made(fill)
+  local m = message()
+  fill(m)
+  return m
+end
+
+
+-- SummaryMetadata: whose data it is, and its content.
+local function metadata(plugin, content)
+  return made(function(m)
+    m:message(1, made(function(data)
+      data:text(1, plugin)
+      if content then
+        data:message(2, content)
+      end
+    end))
+  end)
+end
+
+
+--- A number.
+-- @string tag
+-- @number value
+function summary.scalar(tag, value)
+  return made(function(m)
+    m:text(1, tag)
+    m:float(2, value)
+  end)
+end
+
+
+--- How values lie. TensorBoard draws bucket i between edge i - 1 and edge i.
+-- @string tag
+-- @tparam table h count, low, high, sum, squares, edges (upper ones), counts
+function summary.histogram(tag, h)
+  return made(function(m)
+    m:text(1, tag)
+    m:message(5, made(function(histogram)
+      histogram:double(1, h.low)
+      histogram:double(2, h.high)
+      histogram:double(3, h.count)
+      histogram:double(4, h.sum)
+      histogram:double(5, h.squares)
+      histogram:doubles(6, h.edges)
+      histogram:doubles(7, h.counts)
+    end))
+  end)
+end
+
+
+--- An image as PNG.
+-- @string tag
+-- @tparam NDArray pixels (height, width, channels) uint8
+-- @string func for errors
+function summary.image(tag, pixels, func)
+  local shape = pixels.shape
+  return made(function(m)
+    m:text(1, tag)
+    m:message(4, made(function(image)
+      image:integer(1, shape[1])
+      image:integer(2, shape[2])
+      image:integer(3, shape[3])
+      image:text(4, codec.encode(pixels, nil, "png", func))
+    end))
+  end)
+end
+
+
+--- A text, which TensorBoard reads as Markdown.
+-- @string tag
+-- @string text
+function summary.text(tag, text)
+  return made(function(m)
+    m:text(1, tag)
+    m:message(9, metadata("text"))
+    m:message(8, made(function(tensor)
+      tensor:integer(1, DT_STRING)
+      tensor:message(2, made(function(shape)
+        shape:message(2, made(function(size) size:integer(1, 1) end))
+      end))
+      tensor:text(8, text)
+    end))
+  end)
+end
+
+
+-- Hyper-parameters --------------------------------------------------------------------------------
+
+-- HParamsPluginData with one field set; its version is 0. A float without a value is the tensor
+-- that the plugin wants beside it.
+local function plugin_value(tag, field, content)
+  return made(function(m)
+    m:text(1, tag)
+    m:message(9, metadata("hparams", made(function(data) data:message(field, content) end)))
+    m:message(8, made(function(tensor)
+      tensor:integer(1, DT_FLOAT)
+      tensor:message(2, message())
+      tensor:floats(5, { 0 })
+    end))
+  end)
+end
+
+
+-- google.protobuf.Value
+local function any_value(v)
+  return made(function(m)
+    if type(v) == "number" then
+      m:double(2, v)
+    elseif type(v) == "boolean" then
+      m:integer(4, v and 1 or 0)
+    else
+      m:text(3, v)
+    end
+  end)
+end
+
+
+local DATA_TYPES = { string = 1, boolean = 2, number = 3 }   -- hparams.DataType
+
+-- Experiment: what hyper-parameters and metrics there are.
+local function experiment(names, values, metrics)
+  return made(function(m)
+    for _, name in ipairs(names) do
+      m:message(4, made(function(info)
+        info:text(1, name)
+        info:integer(4, DATA_TYPES[type(values[name])])
+      end))
+    end
+    for _, name in ipairs(metrics) do
+      m:message(5, made(function(info)
+        info:message(1, made(function(metric) metric:text(2, name) end))
+      end))
+    end
+  end)
+end
+
+
+--- The three values that make a run a row of the table of hyper-parameters.
+-- @tparam table values by name: numbers, texts, booleans
+-- @tparam {string,...} metrics tags of scalars
+-- @number now seconds since 1970
+-- @treturn {Message,...}
+function summary.hparams(values, metrics, now)
+  local names = {}
+  for name in pairs(values) do
+    names[#names + 1] = name
+  end
+  table.sort(names)
+  return {
+    plugin_value("_hparams_/experiment", 2, experiment(names, values, metrics)),
+    plugin_value("_hparams_/session_start_info", 3, made(function(m)
+      for _, name in ipairs(names) do
+        m:message(1, made(function(entry)
+          entry:text(1, name)
+          entry:message(2, any_value(values[name]))
+        end))
+      end
+      m:double(5, now)
+    end)),
+    plugin_value("_hparams_/session_end_info", 4, made(function(m)
+      m:integer(1, STATUS_SUCCESS)
+      m:double(2, now)
+    end)),
+  }
+end
+
+
+return summary
