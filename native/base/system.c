@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include "base/base.h"
 #include "base/gate.h"
@@ -57,6 +58,8 @@ int sys_close(int fd)
   const int code = close(fd);                              /* it is closed in any case */
   return fails ? -1 : code;
 }
+
+void sys_close_from(int first) { syscall(SYS_close_range, first, ~0u, 0); }
 
 int sys_link(int fd, const char *to)
 {
@@ -146,6 +149,21 @@ static void watch_forks(void) { pthread_atfork(NULL, NULL, note_fork); }
 pid_t sys_fork(void) { return refused() ? -1 : fork(); }
 
 void sys_before_end(void) { gate_counts(); }
+
+#ifdef __GLIBC__
+void sys_on_exit(void (*f)(int status, void *context), void *context) { on_exit(f, context); }
+#else
+static struct { void (*f)(int status, void *context); void *context; } at_exit;
+
+static void call_at_exit(void) { at_exit.f(0, at_exit.context); }
+
+void sys_on_exit(void (*f)(int status, void *context), void *context)
+{
+  at_exit.f = f;
+  at_exit.context = context;
+  atexit(call_at_exit);
+}
+#endif
 
 void sys_exit(int status)
 {
