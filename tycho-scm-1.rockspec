@@ -263,6 +263,7 @@ build = {
       ["tycho.prompt.operator"] = "runtime/lua/tycho/prompt/operator.lua",
       ["tycho.prompt.scripts"] = "runtime/lua/tycho/prompt/scripts.lua",
       ["tycho.prompt.show"] = "runtime/lua/tycho/prompt/show.lua",
+      ["tycho.prompt.transcript"] = "runtime/lua/tycho/prompt/transcript.lua",
       ["tycho.prompt.translation"] = "runtime/lua/tycho/prompt/translation.lua",
       ["tycho.pytorch"] = "runtime/lua/tycho/pytorch.lua",
       ["tycho.random"] = "runtime/lua/tycho/random.lua",
