@@ -227,16 +227,18 @@ local function split_path(path)
 end
 
 
--- Adds a function of a namespace or a method; spaces: the namespaces that the file needs.
-local function add_function(out, item, spaces)
+-- Adds a function of a namespace or a method; spaces: the namespaces that the file needs, with the
+-- classes in them that it needs; above: the class that the reference shows it with, if any.
+local function add_function(out, item, spaces, above)
   local owner, sign, name = item.title:match("^(.*)([.:])([%w_]+)$")
-  local path = PATHS[owner] or owner
+  local path = above and above.class.class_name == owner and above.title or PATHS[owner] or owner
   local space, class = split_path(path)
   space = space or path:match("^ty%.([%w_]+)$")
   if not space then
     return
   end
-  spaces[space] = true
+  spaces[space] = spaces[space] or {}
+  spaces[space][class or ""] = true
   local title = path .. "." .. name
   if takes_options(item) then
     add_options(out, title .. ".options", nil, option_rows(item))
@@ -258,7 +260,7 @@ local function add_class(out, item, spaces)
   if not space then
     return
   end
-  spaces[space] = true
+  spaces[space] = spaces[space] or {}
   if takes_options(item) then
     local base = item.base and PATHS[item.base.name] and PATHS[item.base.name] .. ".options"
     add_options(out, item.title .. ".options", base, option_rows(item))
@@ -278,28 +280,41 @@ local function add_class(out, item, spaces)
 end
 
 
-local function with_spaces(body, spaces)
-  local names, out = {}, { "---@meta _", "" }
-  for name in pairs(spaces) do
-    names[#names + 1] = name
+local function sorted_names(set)
+  local names = {}
+  for name in pairs(set) do
+    names[#names + 1] = name ~= "" and name or nil
   end
   table.sort(names)
-  for _, name in ipairs(names) do
-    out[#out + 1] = "---@class ty." .. name
-    out[#out + 1] = ("local %s = {}"):format(name)
-    out[#out + 1] = ""
+  return names
+end
+
+
+-- A file: tables of the namespaces, classes of other files whose methods are here, the body.
+local function with_spaces(body, spaces)
+  local text, out = table.concat(body, "\n"), { "---@meta _", "" }
+  for _, space in ipairs(sorted_names(spaces)) do
+    out[#out + 1] = "---@class ty." .. space
+    out[#out + 1] = ("local %s = {}\n"):format(space)
+    for _, class in ipairs(sorted_names(spaces[space])) do
+      local name = ("%s.%s"):format(space, class)
+      if not text:find("\n" .. name .. " = {}\n", 1, true) then
+        out[#out + 1] = ("---@class ty.%s\n%s = {}\n"):format(name, name)
+      end
+    end
   end
-  return table.concat(out, "\n") .. "\n" .. table.concat(body, "\n") .. "\n"
+  return table.concat(out, "\n") .. "\n" .. text .. "\n"
 end
 
 
 local function page_text(page)
-  local body, spaces = {}, {}
+  local body, spaces, above = {}, {}, nil
   for _, item in ipairs(page.entries) do
     if item.kind == "class" then
       add_class(body, item, spaces)
+      above = item
     else
-      add_function(body, item, spaces)
+      add_function(body, item, spaces, above)
     end
   end
   return with_spaces(body, spaces)
@@ -411,7 +426,7 @@ local function operators_text(list)
       add_operator(body, row.info, row.names)
     end
   end
-  return with_spaces(body, { nd = true, sym = true })
+  return with_spaces(body, { nd = {}, sym = {} })
 end
 
 
