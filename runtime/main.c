@@ -382,9 +382,19 @@ static bool find_script(lua_State *L)
   return found;
 }
 
+/* Where the Jupyter kernel ILua has started us, its script is told how values look. */
+static void prepare_notebook(lua_State *L)
+{
+  require(L, "tycho.prompt.notebook");
+  lua_getfield(L, -1, "start");
+  lua_call(L, 0, 0);
+  lua_settop(L, 0);
+}
+
 static int run(lua_State *L)
 {
   const struct options *o = &program.options;
+  if (getenv("ILUA_CMD_PATH")) prepare_notebook(L);
   if (o->named && !find_script(L)) return 0;
   set_arg(L);
   if (o->strict) {

@@ -3,6 +3,8 @@
 # which gets a copy of the checkout's files and nothing else.
 #   sh scripts/dev/chroot.sh trixie           scripts/setup.sh train, then scripts/setup.sh test
 #   sh scripts/dev/chroot.sh bookworm test    one of them; more words go on to it
+#   sh scripts/dev/chroot.sh trixie deb       builds the Debian packages, then installs them in another
+#                                             bare system, where they run
 # As root. The packages come from $MIRROR, or from where this machine's own do. The folder is removed
 # at the end unless $KEEP names one to keep: a second run then goes on in it.
 set -eu
@@ -12,7 +14,7 @@ cd "$(dirname "$0")/../.."
 suite=$1
 shift
 root=${KEEP:-$(mktemp -d)}
-[ -n "${KEEP:-}" ] || trap 'rm -rf --one-file-system "$root"' EXIT
+[ -n "${KEEP:-}" ] || trap 'rm -rf --one-file-system "$root" "$root.bare"' EXIT
 mkdir -p "$root"
 chmod 755 "$root"                                        # apt downloads as a user of its own
 
@@ -20,6 +22,7 @@ if [ ! -e "$root/etc/debian_version" ]; then
   mirror=${MIRROR:-$(apt-get indextargets --format '$(ORIGIN) $(COMPONENT) $(REPO_URI)' |
     sed -n '/-security/d; s/^Debian main //p' | head -n 1)}
   debootstrap --variant=minbase "$suite" "$root" ${mirror:+"$mirror"}
+  [ "${1:-}" != deb ] || cp -a "$root" "$root.bare"
   mkdir "$root/tycho"
 fi
 cp -L /etc/resolv.conf "$root/etc/resolv.conf"
@@ -40,7 +43,33 @@ inside() {
       sh -c "cd /tycho && exec sh scripts/setup.sh \"\$@\"" sh "$@"' sh "$root" "$@"
 }
 
-if [ $# -gt 0 ]; then
+# The packages that were built, installed where nothing else is: the program, a plain luajit, a program in C.
+try_packages() {
+  bare=$root.bare
+  cp "$root"/tycho/build/deb/*.deb "$bare/root/"
+  cp -L /etc/resolv.conf "$bare/etc/resolv.conf"
+  echo "== $suite: the packages in a bare system"
+  unshare --mount sh -ec '
+    mount -t proc proc "$1/proc"
+    mount --rbind /dev "$1/dev"
+    exec chroot "$1" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb \
+      DEBIAN_FRONTEND=noninteractive sh -ec "
+        apt-get update -qq
+        apt-get install -y --no-install-recommends /root/*.deb gcc libc6-dev pkg-config
+        cd /
+        tycho -e \"ty.nd.ones{2, 3}:sum():asscalar()\"
+        tycho --script train_mnist --quick
+        luajit -e \"print(require([[tycho]]).nd.ones(2):sum():asscalar())\"
+        printf \"#include <stdio.h>\n#include <tycho.h>\nint main(void) { puts(ty_version()); }\n\" > /tmp/a.c
+        cc -o /tmp/a /tmp/a.c \$(pkg-config --cflags --libs tycho)
+        /tmp/a
+        test -s /usr/share/doc/tycho-doc/html/index.html"' sh "$bare"
+}
+
+if [ "${1:-}" = deb ]; then
+  inside deb
+  try_packages
+elif [ $# -gt 0 ]; then
   inside "$@"
 else
   inside train

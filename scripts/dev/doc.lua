@@ -52,7 +52,8 @@ end
 local GUIDES = { "first_hour", "from_python", "notebook", "indices", "data", "images",
   "initializers", "optimizers", "metrics", "watching", "debugging", "saving", "fine_tuning", "cells",
   "attention", "bucketing", "reinforcement", "devices", "scale_out", "gpu", "executors",
-  "writing_an_operator", "deployment", "models_of_others", "handing_on", "gallery" }
+  "writing_an_operator", "editors", "deployment", "embedding", "models_of_others", "handing_on",
+  "gallery" }
 
 local DEVELOPERS = { "ARCHITECTURE.md", "doc/source_tour.md", "doc/decisions.md",
   "doc/performance.md", "doc/reliability.md" }
@@ -165,7 +166,7 @@ local function build(folder)
     end
   end
   write(folder .. "/search.js", search.script(search.index(all)) .. read("scripts/dev/doc/find.js"))
-  for _, path in ipairs(files("doc/*.svg doc/gallery/*")) do
+  for _, path in ipairs(files("doc/*.svg doc/*.ipynb doc/gallery/*")) do
     write(folder .. "/" .. path:match("^doc/(.*)$"), read(path))
   end
   for _, name in ipairs{ "site.js", "style.css" } do
