@@ -377,6 +377,7 @@ build = {
       ["tycho.doc.deployment"] = "doc/deployment.md",
       ["tycho.doc.devices"] = "doc/devices.md",
       ["tycho.doc.editors"] = "doc/editors.md",
+      ["tycho.doc.embedding"] = "doc/embedding.md",
       ["tycho.doc.executors"] = "doc/executors.md",
       ["tycho.doc.fine_tuning"] = "doc/fine_tuning.md",
       ["tycho.doc.first_hour"] = "doc/first_hour.md",

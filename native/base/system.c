@@ -177,7 +177,7 @@ int sys_have_threads(void)
 {
   NEED(!sys_forked(), TY_ESTATE,
       "this process is a fork of one that had used the engine, and has none of its threads; fork "
-      "before the first use, or start a program");
+      "before the first use (in nginx: use it from init_worker_by_lua on), or start a program");
   return TY_OK;
 }
 

@@ -43,7 +43,8 @@ inside() {
       sh -c "cd /tycho && exec sh scripts/setup.sh \"\$@\"" sh "$@"' sh "$root" "$@"
 }
 
-# The packages that were built, installed where nothing else is: the program, a plain luajit, a program in C.
+# Installs the packages that were built where nothing else is, and runs the program, a plain luajit, a
+# program in C, and OpenResty's LuaJIT.
 try_packages() {
   bare=$root.bare
   cp "$root"/tycho/build/deb/*.deb "$bare/root/"
@@ -63,7 +64,12 @@ try_packages() {
         printf \"#include <stdio.h>\n#include <tycho.h>\nint main(void) { puts(ty_version()); }\n\" > /tmp/a.c
         cc -o /tmp/a /tmp/a.c \$(pkg-config --cflags --libs tycho)
         /tmp/a
-        test -s /usr/share/doc/tycho-doc/html/index.html"' sh "$bare"
+        test -s /usr/share/doc/tycho-doc/html/index.html
+        if apt-cache show luajit2 > /dev/null 2>&1; then
+          apt-get install -y --no-install-recommends luajit2
+          luajit -v
+          luajit -e \"print(require([[tycho]]).nd.ones(3):sum():asscalar())\"
+        fi"' sh "$bare"
 }
 
 if [ "${1:-}" = deb ]; then
