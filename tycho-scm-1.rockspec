@@ -450,6 +450,7 @@ build = {
       ["tycho.scripts.train_cifar10"] = "scripts/train_cifar10.lua",
       ["tycho.scripts.train_mnist"] = "scripts/train_mnist.lua",
       ["tycho.doc.attention"] = "doc/attention.md",
+      ["tycho.doc.autograd"] = "doc/autograd.md",
       ["tycho.doc.bucketing"] = "doc/bucketing.md",
       ["tycho.doc.cells"] = "doc/cells.md",
       ["tycho.doc.data"] = "doc/data.md",

@@ -3,8 +3,8 @@
 # which gets a copy of the checkout's files and nothing else.
 #   sh scripts/dev/chroot.sh trixie           scripts/setup.sh train, then scripts/setup.sh test
 #   sh scripts/dev/chroot.sh bookworm test    one of them; more words go on to it
-#   sh scripts/dev/chroot.sh trixie deb       builds the Debian packages, then installs them in another
-#                                             bare system, where they run
+#   sh scripts/dev/chroot.sh trixie deb       builds the Debian packages, then runs them in another
+#                                             bare system
 # As root. The packages come from $MIRROR, or from where this machine's own do. The folder is removed
 # at the end unless $KEEP names one to keep: a second run then goes on in it.
 set -eu
@@ -43,8 +43,8 @@ inside() {
       sh -c "cd /tycho && exec sh scripts/setup.sh \"\$@\"" sh "$@"' sh "$root" "$@"
 }
 
-# Installs the packages that were built where nothing else is, and runs the program, a plain luajit, a
-# program in C, and OpenResty's LuaJIT.
+# Installs the packages that were built where nothing else is, and runs the program, a plain luajit,
+# a program in C, and OpenResty's LuaJIT.
 try_packages() {
   bare=$root.bare
   cp "$root"/tycho/build/deb/*.deb "$bare/root/"
@@ -61,7 +61,8 @@ try_packages() {
         tycho -e \"ty.nd.ones{2, 3}:sum():asscalar()\"
         tycho --script train_mnist --quick
         luajit -e \"print(require([[tycho]]).nd.ones(2):sum():asscalar())\"
-        printf \"#include <stdio.h>\n#include <tycho.h>\nint main(void) { puts(ty_version()); }\n\" > /tmp/a.c
+        printf \"#include <stdio.h>\n#include <tycho.h>\n\" > /tmp/a.c
+        echo \"int main(void) { puts(ty_version()); }\" >> /tmp/a.c
         cc -o /tmp/a /tmp/a.c \$(pkg-config --cflags --libs tycho)
         /tmp/a
         test -s /usr/share/doc/tycho-doc/html/index.html

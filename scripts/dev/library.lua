@@ -5,8 +5,8 @@
 --   build/tycho scripts/dev/library.lua FOLDER    from the root of a checkout; the folder exists
 --
 -- FOLDER gets tycho.lua (the namespaces), a file for each page of the reference, operators.lua and
--- api.json. A class of the library is a class of the same path ("ty.io.NDArrayIter"), the options of
--- a call are one that ends in ".options".
+-- api.json. A class of the library is a class of the same path ("ty.io.NDArrayIter"), the options
+-- of a call are one that ends in ".options".
 
 package.path = "scripts/dev/?.lua;" .. package.path
 

@@ -1,6 +1,6 @@
 -- The C program of the page on deployment compiles without a warning, with the commands of the page
--- in a checkout and after make install, and says what the page says of a network that the page's Lua
--- has trained.
+-- in a checkout and after make install, and says what the page says of a network that the page's
+-- Lua has trained.
 
 local pages = require "spec.support.pages"
 local shell = require "spec.support.shell"

@@ -57,8 +57,8 @@ describe("completion", function()
   it("of zsh is a function of its completion system", function()
     if not has("zsh") then return end
     run(("zsh -fc 'autoload -Uz compinit; fpath=(%s $fpath); cp %stycho.zsh %s/_tycho; "
-      .. "compinit -u -D; [[ $_comps[tycho] == _tycho ]] && autoload +X _tycho'"):format(path, FOLDER,
-      path))
+      .. "compinit -u -D; [[ $_comps[tycho] == _tycho ]] && autoload +X _tycho'"):format(path,
+      FOLDER, path))
   end)
 
   it("names every option of the program's help", function()

@@ -213,9 +213,10 @@ END]])
   it("saves what ran as a script that does the same", function()
     local path = os.tmpname()
     os.remove(path)
-    local _, s = feed("local x = ty.nd.arange(0, 3)", "x + 1", "= _:sum():asscalar()  -- of the last",
-      "nothing.at.all", "x = = 1", "hidden = 7;", "_2;", "function twice(y)", "  return 2 * y", "end",
-      "(twice)(hidden)", '("a"):rep(2); shown = 1', "print(shown, _)", ":save " .. path)
+    local _, s = feed("local x = ty.nd.arange(0, 3)", "x + 1",
+      "= _:sum():asscalar()  -- of the last", "nothing.at.all", "x = = 1", "hidden = 7;", "_2;",
+      "function twice(y)", "  return 2 * y", "end", "(twice)(hidden)",
+      '("a"):rep(2); shown = 1', "print(shown, _)", ":save " .. path)
     assert.is_truthy(written[#written]:find("9 texts in " .. path, 1, true), written[#written])
     assert.equal("\n[1. 2. 3.]\n<NDArray 3 @cpu(0)>\n6\n14\n1\t14\n",
       (shell.tycho(path)))

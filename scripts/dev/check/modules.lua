@@ -88,7 +88,8 @@ end
 function modules.check_rockspec(report)
   local have, want = rockspec_text()
   if have ~= want then
-    report(ROCKSPEC, 1, "not the modules, scripts and pages: luajit %s --rockspec writes them", arg[0])
+    report(ROCKSPEC, 1, "not the modules, scripts and pages: luajit %s --rockspec writes them",
+      arg[0])
   end
 end
 

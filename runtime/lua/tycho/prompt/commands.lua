@@ -138,7 +138,7 @@ command("run", ":run file words",
   end)
 
 
-command("save", ":save file", "writes what was typed and ran as a script; replaces its own files only",
+command("save", ":save file", "writes what was typed and ran as a script; replaces its own alone",
   function(session, rest)
     local path = expanded(rest:match("^(.-)%s*$"))
     if path == "" then

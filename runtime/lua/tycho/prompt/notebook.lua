@@ -118,7 +118,7 @@ function notebook.start()
       __call = function(_, value) return notebook.text(value) end })
   end
   package.preload["ext.json"] = function(name) return with_completion(load_beside(name)) end
-  debug.traceback = with_own_frames(debug.traceback)     -- ILua's handler of errors
+  rawset(debug, "traceback", with_own_frames(debug.traceback))   -- ILua's handler of errors
   rawset(_G, "ty", require "tycho")
   rawset(_G, "help", function(name)
     print((require("tycho.prompt.manual").text(name)))
