@@ -9,12 +9,18 @@
 #   make cudasim             libraries that stand in for CUDA's, for tests without a GPU: build/cudasim
 #   make test-gpu            a part of the specs as gpu(0), on those libraries (GPU_SPECS=spec: all)
 #   make bench | make doc    timings | guides, classes and operators as HTML, the picture of the rooms: in build/doc
-#   make install PREFIX=...  bin, lib/lua/5.1/tycho, share/lua/5.1/tycho, include (DESTDIR= is honoured)
+#   make install PREFIX=...  the program, the library, modules, scripts, pages, header, pkg-config file, man pages,
+#                            completion of shells, definitions for editors (DESTDIR= is honoured)
 #   make uninstall PREFIX=... | make clean
 #   make dist                a release in build/dist: an archive, and a rock that LuaRocks installs without a network
+#   make deb | rpm | arch    packages of the release in build/deb, build/rpm, build/arch
+#   make library             definitions for the Lua language server, the interface as JSON: in build/library
 #
 # MODE=release|debug|asan|tsan picks the flags and its own folder; BUILD=folder builds elsewhere; CC=gcc|clang.
 # V=1 shows whole commands. WERROR=1 makes warnings errors. CFLAGS, LDFLAGS are the user's and come last. Objects depend on their headers and on the other flags they were made with.
+#
+# For packages: PACKAGE_CFLAGS takes the place of -O2 -g1. SONAME=libtycho.so.0 names the library for the system's loader
+# and installs it in LIBDIR; without it the library is beside the modules, where RUNPATH looks for it.
 
 MODE   ?= release
 BUILD  ?= build$(if $(filter-out release,$(MODE)),/$(MODE))
@@ -27,7 +33,7 @@ TEST   ?=
 
 WARN   = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wno-unused-parameter -Wno-missing-field-initializers -Wno-pass-failed \
          -Werror=implicit-function-declaration
-CFLAGS_release = -O2 -g1
+CFLAGS_release = $(or $(PACKAGE_CFLAGS),-O2 -g1)
 CFLAGS_debug   = -O0 -g -DTY_CHECK_PASSES
 CFLAGS_asan    = -O1 -g -DTY_CHECK_PASSES -DPLAN_STEPS=1000000 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 CFLAGS_tsan    = -O1 -g -DPLAN_STEPS=1000000 -fsanitize=thread
@@ -96,7 +102,9 @@ all: $(BUILD)/libtycho.so $(BUILD)/tycho $(MPI_LIBRARY)
 
 $(BUILD)/libtycho.so: $(OBJ)
 	$(call say,LD ,$@)
-	$(Q)$(CC) $(ALL) $(OPENMP) -shared -Wl,-z,nodelete -Wl,-Bsymbolic-functions $(LDFLAGS) -o $@.tmp $(OBJ) $(LIBS) && mv $@.tmp $@
+	$(Q)$(CC) $(ALL) $(OPENMP) -shared -Wl,-z,nodelete -Wl,-Bsymbolic-functions $(SONAME:%=-Wl,-soname,%) $(LDFLAGS) \
+	  -o $@.tmp $(OBJ) $(LIBS) && mv $@.tmp $@
+	$(if $(SONAME),@ln -sf libtycho.so $(BUILD)/$(SONAME))
 
 $(BUILD)/libtycho.a: $(OBJ)
 	@rm -f $@
@@ -143,6 +151,7 @@ $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
 # -- the program: LuaJIT linked statically and exported to Lua's C modules; the library beside it or in the tree ------
 
 LUAJIT_DIR = $(shell pkg-config --variable=libdir luajit)
+RUNPATH ?= $$ORIGIN:$$ORIGIN/../lib/lua/5.1/tycho
 $(BUILD)/runtime/%.o: ALL += $(shell pkg-config --cflags luajit)
 
 $(BUILD)/tycho: $(PROGRAM:%.c=$(BUILD)/%.o) $(BUILD)/libtycho.so
@@ -150,7 +159,7 @@ $(BUILD)/tycho: $(PROGRAM:%.c=$(BUILD)/%.o) $(BUILD)/libtycho.so
 	$(call say,LD ,$@)
 	$(Q)$(CC) $(ALL) -Wl,-E,--allow-shlib-undefined $(LDFLAGS) -o $@.tmp $(PROGRAM:%.c=$(BUILD)/%.o) $(LUAJIT_DIR)/libluajit-5.1.a \
 	  $(WRAP_$(MODE)) -L$(BUILD) -ltycho \
-	  '-Wl,-rpath,$$ORIGIN:$$ORIGIN/../lib/lua/5.1/tycho' -ledit -lm -ldl && mv $@.tmp $@
+	  $(RUNPATH:%='-Wl,-rpath,%') -ledit -lm -ldl && mv $@.tmp $@
 
 -include $(OBJ:.o=.d) $(PROGRAM:%.c=$(BUILD)/%.d) $(TEST_BIN:=.d)
 
@@ -180,7 +189,7 @@ test-native:
 
 # -- checks -------------------------------------------------------------------------------------------------------
 
-check: check-source check-lua check-comments check-compilers check-onednn check-cuda
+check: check-source check-lua check-comments check-compilers check-musl check-onednn check-cuda
 
 check-source: objects
 	$(LUAJIT) scripts/dev/check.lua $(BUILD)
@@ -200,6 +209,21 @@ check-compilers:
 syntax: $(BUILD)/ops.inc
 	@printf '%s\n' $(SRC) $(PROGRAM) $(TESTS) | xargs -P 2 -n 16 $(CC) $(ALL) $(OPENMP) $(shell pkg-config --cflags luajit) -fsyntax-only
 	@$(foreach i,$(ISAS),$(CC) $(ALL) $(ISA_OPT_$(MODE)) $(ISA_$(i)) -fsyntax-only $(ISA) &&) true
+
+# Another C library (Debian's musl-tools): what of native/ needs glibc is an error. The headers of the libraries that we use are
+# those of the system, reached by links; MPI and oneDNN are not looked at.
+MUSL_HEADERS = $(BUILD)/musl
+check-musl: $(BUILD)/ops.inc
+	@if command -v musl-gcc > /dev/null; then set -e; \
+	  rm -rf $(MUSL_HEADERS); mkdir -p $(MUSL_HEADERS); \
+	  for f in $$(printf '\043include <zlib.h>\n\043include <png.h>\n\043include <stdio.h>\n\043include <jpeglib.h>\n\043include <jerror.h>\n\043include <cblas.h>\n' \
+	      | $(CC) -M -x c - | tr ' ' '\n' | grep -E '/(zlib|zconf|png|pngconf|pnglibconf|jpeglib|jconfig|jmorecfg|jerror|cblas|openblas_config)\.h$$'); \
+	    do ln -s $$f $(MUSL_HEADERS)/; done; \
+	  echo "musl: native/"; \
+	  printf '%s\n' $(filter-out $(ONEDNN),$(SRC)) | xargs -P 2 -n 16 musl-gcc $(filter-out -DTY_DNNL,$(ALL)) -DTY_NO_OPENMP -Werror \
+	    -isystem $(MUSL_HEADERS) -fsyntax-only; \
+	  $(foreach i,$(ISAS),musl-gcc $(filter-out -DTY_DNNL,$(ALL)) $(ISA_$(i)) -Werror -isystem $(MUSL_HEADERS) -fsyntax-only $(ISA);) \
+	else echo "musl: not compiled, no musl-gcc (Debian's musl-tools)"; fi
 
 # both interfaces of oneDNN, whichever is installed
 check-onednn:
@@ -312,38 +336,93 @@ bench: all
 
 doc: all
 	@rm -rf $(BUILD)/doc
-	$(BUILD)/tycho scripts/dev/doc.lua $(BUILD)/doc
+	LD_LIBRARY_PATH=$(BUILD) $(BUILD)/tycho scripts/dev/doc.lua $(BUILD)/doc
 	$(LUAJIT) scripts/dev/check.lua --picture $(BUILD)/doc/rooms.svg $(BUILD)
 
 # -- install ------------------------------------------------------------------------------------------------------
 
-install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho
-	install -m 755 $(BUILD)/tycho $(DESTDIR)$(PREFIX)/bin/tycho
-	install -m 755 $(BUILD)/libtycho.so $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho/libtycho.so
-	$(if $(MPI_LIBRARY),install -m 755 $(MPI_LIBRARY) $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho/libtycho_mpi.so)
-	install -m 644 native/tycho.h $(DESTDIR)$(PREFIX)/include/tycho.h
-	install -D -m 644 native/tycho.h $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/tycho.h
-	@for f in $(LUA:runtime/lua/%=%); do \
-	  install -D -m 644 runtime/lua/$$f $(DESTDIR)$(PREFIX)/share/lua/5.1/$$f; done
+comma   := ,
+VERSION := $(shell sed -n 's/.*ty_version.*"\(.*\)".*/\1/p' native/base/version.c)
 
+# below DESTDIR; LIBRARY_DIR holds libtycho.so
+LIBDIR      ?= $(PREFIX)/lib
+SHARE_DIR    = $(PREFIX)/share
+LUA_DIR      = $(SHARE_DIR)/lua/5.1
+LIBRARY_DIR  = $(if $(SONAME),$(LIBDIR),$(PREFIX)/lib/lua/5.1/tycho)
+MPI_DIR      = $(LIBRARY_DIR)$(if $(SONAME),/tycho)
+INCLUDE_DIR  = $(PREFIX)/include
+PC_DIR       = $(LIBDIR)/pkgconfig
+PC_PREFIX    = $(PREFIX)
+PC_LIBRARY_DIR  = $(LIBRARY_DIR)
+DEFINITIONS_DIR = $(SHARE_DIR)/tycho/library
+ZSH_DIR     ?= $(SHARE_DIR)/zsh/site-functions
+COMPLETIONS  = $(SHARE_DIR)/bash-completion/completions/tycho $(ZSH_DIR)/_tycho \
+               $(SHARE_DIR)/fish/vendor_completions.d/tycho.fish
+MAN_PAGES    = $(SHARE_DIR)/man/man1/tycho.1 $(SHARE_DIR)/man/man3/tycho.h.3
+
+# what the prompt and --script find beside the modules
+BESIDE := $(sort $(wildcard scripts/*.lua scripts/lib/*.lua doc/*.md))
+
+install: all install-beside
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBRARY_DIR)
+	install -m 755 $(BUILD)/tycho $(DESTDIR)$(PREFIX)/bin/tycho
+	install -m 755 $(BUILD)/libtycho.so $(DESTDIR)$(LIBRARY_DIR)/libtycho.so$(SONAME:%=.$(VERSION))
+	$(if $(SONAME),ln -sf libtycho.so.$(VERSION) $(DESTDIR)$(LIBRARY_DIR)/$(SONAME))
+	$(if $(SONAME),ln -sf $(SONAME) $(DESTDIR)$(LIBRARY_DIR)/libtycho.so)
+	$(if $(MPI_LIBRARY),install -D -m 755 $(MPI_LIBRARY) $(DESTDIR)$(MPI_DIR)/libtycho_mpi.so)
+	install -D -m 644 native/tycho.h $(DESTDIR)$(LUA_DIR)/tycho/tycho.h
+	@for f in $(LUA:runtime/lua/%=%); do install -D -m 644 runtime/lua/$$f $(DESTDIR)$(LUA_DIR)/$$f; done
+	@for f in $(BESIDE); do install -D -m 644 $$f $(DESTDIR)$(LUA_DIR)/tycho/$$f; done
 	@echo "installed below $(DESTDIR)$(PREFIX); a plain luajit finds it with"
-	@echo "  export LUA_PATH='$(PREFIX)/share/lua/5.1/?.lua;$(PREFIX)/share/lua/5.1/?/init.lua;;'"
-	@echo "  export TYCHO_LIB=$(PREFIX)/lib/lua/5.1/tycho/libtycho.so"
+	@echo "  export LUA_PATH='$(LUA_DIR)/?.lua;$(LUA_DIR)/?/init.lua;;'"
+	@echo "  export TYCHO_LIB=$(LIBRARY_DIR)/libtycho.so"
+
+# what has its place outside Lua's folders
+install-beside: library
+	install -D -m 644 native/tycho.h $(DESTDIR)$(INCLUDE_DIR)/tycho.h
+	install -d $(DESTDIR)$(PC_DIR) $(DESTDIR)$(DEFINITIONS_DIR)
+	sed -e 's|@PREFIX@|$(PC_PREFIX)|' -e 's|@LIBRARY_DIR@|$(PC_LIBRARY_DIR)|' -e 's|@VERSION@|$(VERSION)|' \
+	  -e 's|@RPATH@|$(if $(SONAME),,-Wl$(comma)-rpath$(comma)$${libdir} )|' \
+	  packaging/tycho.pc.in > $(DESTDIR)$(PC_DIR)/tycho.pc
+	install -m 644 $(BUILD)/library/* $(DESTDIR)$(DEFINITIONS_DIR)
+	install -D -m 644 packaging/completion/tycho.bash $(DESTDIR)$(word 1,$(COMPLETIONS))
+	install -D -m 644 packaging/completion/tycho.zsh $(DESTDIR)$(word 2,$(COMPLETIONS))
+	install -D -m 644 packaging/completion/tycho.fish $(DESTDIR)$(word 3,$(COMPLETIONS))
+	install -D -m 644 packaging/man/tycho.1 $(DESTDIR)$(word 1,$(MAN_PAGES))
+	install -D -m 644 $(BUILD)/tycho.h.3 $(DESTDIR)$(word 2,$(MAN_PAGES))
 
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/tycho $(DESTDIR)$(PREFIX)/include/tycho.h
-	rm -rf $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho
+	rm -f $(DESTDIR)$(PREFIX)/bin/tycho $(DESTDIR)$(INCLUDE_DIR)/tycho.h $(DESTDIR)$(PC_DIR)/tycho.pc \
+	  $(addprefix $(DESTDIR),$(COMPLETIONS) $(MAN_PAGES))
+	rm -f $(addprefix $(DESTDIR)$(LIBRARY_DIR)/,libtycho.so $(SONAME) $(SONAME:%=libtycho.so.$(VERSION))) \
+	  $(DESTDIR)$(MPI_DIR)/libtycho_mpi.so
+	rm -rf $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho $(DESTDIR)$(LUA_DIR)/tycho $(DESTDIR)$(SHARE_DIR)/tycho
+
+# definitions of classes, functions and operators for the Lua language server, the same as JSON; the man page of the header
+library: all
+	@rm -rf $(BUILD)/library && mkdir -p $(BUILD)/library
+	LD_LIBRARY_PATH=$(BUILD) $(BUILD)/tycho scripts/dev/library.lua $(BUILD)/library
+	LD_LIBRARY_PATH=$(BUILD) $(BUILD)/tycho scripts/dev/man.lua > $(BUILD)/tycho.h.3
+
+# LuaRocks builds with one job unless MAKEFLAGS says more. What it has no place for goes into the rock's own folder, PREFIX:
+# the library is in lib/lua/5.1/tycho of the tree, whose lib/luarocks/rocks-5.1/tycho/VERSION that folder is.
+rock:
+	+@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) all
+
+install-rock: PC_DIR = $(SHARE_DIR)/pkgconfig
+install-rock: PC_PREFIX = $${pcfiledir}/../..
+install-rock: PC_LIBRARY_DIR = $${prefix}/../../../../lua/5.1/tycho
+install-rock: DEFINITIONS_DIR = $(PREFIX)/library
+install-rock: install-beside
 
 # -- release ------------------------------------------------------------------------------------------------------
 # The scm rockspec with the version and the archive's address is the release's; zip is what LuaRocks itself uses.
 
-VERSION := $(shell sed -n 's/.*ty_version.*"\(.*\)".*/\1/p' native/base/version.c)
 RELEASE := tycho-$(VERSION)
 DIST    := $(BUILD)/dist
 ADDRESS := https://github.com/tycho-lua/tycho/releases/download/v$(VERSION)/$(RELEASE).tar.gz
 CONTENT := $(wildcard *.md *.rockspec LICENSE Makefile config.ld .busted .luacheckrc .clang-format .editorconfig) \
-           doc native runtime scripts spec
+           doc native packaging runtime scripts spec
 
 dist:
 	@rm -rf $(DIST) && mkdir -p $(DIST)/$(RELEASE)
@@ -354,9 +433,34 @@ dist:
 	  && zip -q $(RELEASE)-1.src.rock $(RELEASE)-1.rockspec $(RELEASE).tar.gz
 	@ls $(DIST)/*
 
+# -- packages of distributions --------------------------------------------------------------------------------------
+# Each is built from the release, as a distribution builds it. The distribution's tools say what is missing.
+
+PACKAGE_JOBS ?= $(shell nproc)
+
+deb: dist
+	@rm -rf $(BUILD)/deb && mkdir -p $(BUILD)/deb
+	@cp $(DIST)/$(RELEASE).tar.gz $(BUILD)/deb/tycho_$(VERSION).orig.tar.gz
+	@cd $(BUILD)/deb && tar -xzf tycho_$(VERSION).orig.tar.gz && cp -r $(RELEASE)/packaging/debian $(RELEASE)/debian
+	cd $(BUILD)/deb/$(RELEASE) && env -u MAKEFLAGS -u MAKELEVEL DEB_CFLAGS_STRIP=-g \
+	  DEB_BUILD_OPTIONS='parallel=$(PACKAGE_JOBS) noautodbgsym' dpkg-buildpackage -us -uc
+	@ls $(BUILD)/deb/*.deb
+
+rpm: dist
+	@rm -rf $(BUILD)/rpm && mkdir -p $(BUILD)/rpm/SOURCES
+	@cp $(DIST)/$(RELEASE).tar.gz $(BUILD)/rpm/SOURCES
+	rpmbuild -bb $(RPM_FLAGS) --define '_topdir $(abspath $(BUILD))/rpm' --define 'tycho_version $(VERSION)' packaging/tycho.spec
+	@ls $(BUILD)/rpm/RPMS/*/*.rpm
+
+arch: dist
+	@rm -rf $(BUILD)/arch && mkdir -p $(BUILD)/arch
+	@cp $(DIST)/$(RELEASE).tar.gz packaging/PKGBUILD $(BUILD)/arch
+	cd $(BUILD)/arch && makepkg $(MAKEPKG_FLAGS)
+	@ls $(BUILD)/arch/*.pkg.tar*
+
 clean:
 	rm -rf build
 
 FORCE:
-.PHONY: all test test-native check check-source check-lua check-comments check-compilers check-onednn check-cuda check-nvrtc check-cudnn objects syntax cudasim test-gpu torture fuzz replay coverage coverage-runs bench doc install uninstall dist clean FORCE
+.PHONY: all test test-native check check-source check-lua check-comments check-compilers check-musl check-onednn check-cuda check-nvrtc check-cudnn objects syntax cudasim test-gpu torture fuzz replay coverage coverage-runs bench doc install install-beside install-rock uninstall library rock dist deb rpm arch clean FORCE
 .DELETE_ON_ERROR:

@@ -28,6 +28,7 @@ static const char help[] =
   "  -i          prompt after the script\n"
   "  -l module   require the module first; at the prompt its name holds it\n"
   "  -           script from standard input\n"
+  "  --script NAME       runs a script that comes with Tycho; alone: lists them\n"
   "  --strict    reading or writing an undeclared global is an error; at the\n"
   "              prompt, writing declares it\n"
   "  --plain     prompt without line editing and colours\n"
@@ -40,8 +41,8 @@ static const char help[] =
   "  --help      this list\n"
   "Without script: a prompt on a terminal, else a script from standard input.\n";
 
-/* script, command: index in argv, 0: none */
-struct options { int script, command; bool texts, prompt, strict, plain; };
+/* script, command: index in argv, 0: none; named: the script is one of ours, by its name */
+struct options { int script, command; bool named, texts, prompt, strict, plain; };
 
 static struct {
   int argc;
@@ -360,9 +361,43 @@ static void run_options(lua_State *L)
   }
 }
 
+/* Puts the path of the script that --script names into argv; false: there is none of that name,
+** or no name, and what there is has been written. */
+static bool find_script(lua_State *L)
+{
+  static char path[PATH_MAX];
+  char **name = &program.argv[program.options.script];
+  require(L, "tycho.prompt.scripts");
+  lua_getfield(L, -1, "find");
+  lua_pushstring(L, *name);
+  lua_call(L, 1, 2);
+  bool found = lua_toboolean(L, -2);
+  if (found) {
+    snprintf(path, sizeof path, "%s", lua_tostring(L, -2));
+    *name = path;
+  }
+  else {
+    fputs(lua_tostring(L, -1), *name ? stderr : stdout);
+    program.status = *name ? USAGE : DONE;
+  }
+  lua_settop(L, 0);
+  return found;
+}
+
+/* Where the Jupyter kernel ILua has started us, its script is told how values look. */
+static void prepare_notebook(lua_State *L)
+{
+  require(L, "tycho.prompt.notebook");
+  lua_getfield(L, -1, "start");
+  lua_call(L, 0, 0);
+  lua_settop(L, 0);
+}
+
 static int run(lua_State *L)
 {
   const struct options *o = &program.options;
+  if (getenv("ILUA_CMD_PATH")) prepare_notebook(L);
+  if (o->named && !find_script(L)) return 0;
   set_arg(L);
   if (o->strict) {
     require(L, "tycho.core.strict");
@@ -455,6 +490,11 @@ static int read_command_line(void)
     }
     if (is_command(option)) {
       program.options.command = i;
+      return -1;
+    }
+    if (strcmp(option, "--script") == 0) {
+      program.options.named = true;
+      program.options.script = i + 1; /* argc, where argv holds NULL: no name was given */
       return -1;
     }
     int status = option[1] == '-' ? read_long(option) : read_short(&i, option);

@@ -10,13 +10,15 @@
 #   sh scripts/setup.sh check      runs the linters: rooms, names, sizes, style, warnings of two
 #                                  compilers; builds the pages
 #   sh scripts/setup.sh doc        builds the documentation in build/doc
+#   sh scripts/setup.sh deb        builds Debian packages in build/deb, which lintian checks
 set -eu
 cd "$(dirname "$0")/.."
 
 build="make gcc libc6-dev pkg-config luajit lua-argparse lua-cjson libluajit-5.1-dev"
 build="$build libopenblas-dev libdnnl-dev libedit-dev libjpeg-dev libpng-dev zlib1g-dev"
 tests="lua-busted zip unzip libopenmpi-dev openmpi-bin iproute2"
-checks="lua-check lua-ldoc clang luarocks git"
+checks="lua-check lua-ldoc clang musl-tools mandoc luarocks git"
+packages="build-essential dpkg-dev debhelper fakeroot lintian zip libopenmpi-dev"
 
 # the packages of a list that are not installed
 missing() {
@@ -70,6 +72,9 @@ case $what in
   doc)   install $build
          make -j"$jobs" doc
          echo "setup: the pages are in $(pwd)/build/doc; begin with index.html" ;;
-  *)     echo "usage: sh scripts/setup.sh [train|test|check|doc]" >&2
+  deb)   install $build $packages
+         make deb
+         exec lintian --allow-root --fail-on error,warning build/deb/*.changes ;;
+  *)     echo "usage: sh scripts/setup.sh [train|test|check|doc|deb]" >&2
          exit 2 ;;
 esac

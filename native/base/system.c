@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include "base/base.h"
 #include "base/gate.h"
@@ -57,6 +58,8 @@ int sys_close(int fd)
   const int code = close(fd);                              /* it is closed in any case */
   return fails ? -1 : code;
 }
+
+void sys_close_from(int first) { syscall(SYS_close_range, first, ~0u, 0); }
 
 int sys_link(int fd, const char *to)
 {
@@ -147,6 +150,21 @@ pid_t sys_fork(void) { return refused() ? -1 : fork(); }
 
 void sys_before_end(void) { gate_counts(); }
 
+#ifdef __GLIBC__
+void sys_on_exit(void (*f)(int status, void *context), void *context) { on_exit(f, context); }
+#else
+static struct { void (*f)(int status, void *context); void *context; } at_exit;
+
+static void call_at_exit(void) { at_exit.f(0, at_exit.context); }
+
+void sys_on_exit(void (*f)(int status, void *context), void *context)
+{
+  at_exit.f = f;
+  at_exit.context = context;
+  atexit(call_at_exit);
+}
+#endif
+
 void sys_exit(int status)
 {
   sys_before_end();
@@ -159,7 +177,7 @@ int sys_have_threads(void)
 {
   NEED(!sys_forked(), TY_ESTATE,
       "this process is a fork of one that had used the engine, and has none of its threads; fork "
-      "before the first use, or start a program");
+      "before the first use (in nginx: use it from init_worker_by_lua on), or start a program");
   return TY_OK;
 }
 

@@ -17,6 +17,8 @@ int     sys_open(const char *path, int flags, mode_t mode);
 ssize_t sys_pread(int fd, void *to, size_t n, off_t at);
 int     sys_fsync(int fd);
 int     sys_close(int fd);
+/* Closes all descriptors from `first` on. */
+void    sys_close_from(int first);
 /* the file behind a descriptor, which has no name, gets one */
 int     sys_link(int fd, const char *to);
 /* to standard error, from a signal's handler too */
@@ -44,6 +46,9 @@ int     sys_have_threads(void);                           /* TY_ESTATE in such a
 void    sys_join(pthread_t thread);                       /* nothing in such a process */
 /* at once: nothing that waits for the end of a process is called */
 _Noreturn void sys_exit(int status);
+/* Calls f with the exit status and the context when the process ends by exit; with status 0 where
+** the C library does not tell the status (musl). */
+void    sys_on_exit(void (*f)(int status, void *context), void *context);
 /* Behind this the process may end so by other hands. */
 void    sys_before_end(void);
 void   *sys_dlopen(const char *name, int flags);

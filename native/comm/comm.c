@@ -525,7 +525,7 @@ static int open_mpi(ty_comm **out)
     c->for_ever = true;
     __atomic_store_n(&mpi, c, __ATOMIC_RELEASE);
     struct sigaction old;
-    on_exit(leave, c);
+    sys_on_exit(leave, c);
     if (!sigaction(SIGTERM, NULL, &old) && old.sa_handler != SIG_IGN) signal(SIGTERM, on_term);
   }
   *out = keep(mpi);

@@ -32,6 +32,10 @@ static void load(void)
   snprintf(path, sizeof path, "%s", given);
   if (!*given) snprintf(path, sizeof path, "%slibtycho_mpi.so", folder);
   library = sys_dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+  if (!library && !*given) { /* where packages of distributions have it */
+    snprintf(path, sizeof path, "%stycho/libtycho_mpi.so", folder);
+    library = sys_dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+  }
   if (!library && !*given) library = sys_dlopen("libtycho_mpi.so", RTLD_NOW | RTLD_GLOBAL);
   if (!library) snprintf(reason, sizeof reason, "%s", dlerror());
 }

@@ -277,7 +277,7 @@ void comm_guard(void)
   sys_close(STDIN_FILENO);
   sys_close(STDOUT_FILENO);
   ear = dup2(ear, STDERR_FILENO + 1);
-  close_range(STDERR_FILENO + 2, ~0u, 0);
+  sys_close_from(STDERR_FILENO + 2);
   guard_ranks(launcher, ear, patience_ms);
   if (is_launcher(launcher)) guard_launcher(launcher, since, patience_ms);
   sys_exit(0);

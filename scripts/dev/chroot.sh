@@ -3,6 +3,8 @@
 # which gets a copy of the checkout's files and nothing else.
 #   sh scripts/dev/chroot.sh trixie           scripts/setup.sh train, then scripts/setup.sh test
 #   sh scripts/dev/chroot.sh bookworm test    one of them; more words go on to it
+#   sh scripts/dev/chroot.sh trixie deb       builds the Debian packages, then runs them in another
+#                                             bare system
 # As root. The packages come from $MIRROR, or from where this machine's own do. The folder is removed
 # at the end unless $KEEP names one to keep: a second run then goes on in it.
 set -eu
@@ -12,7 +14,7 @@ cd "$(dirname "$0")/../.."
 suite=$1
 shift
 root=${KEEP:-$(mktemp -d)}
-[ -n "${KEEP:-}" ] || trap 'rm -rf --one-file-system "$root"' EXIT
+[ -n "${KEEP:-}" ] || trap 'rm -rf --one-file-system "$root" "$root.bare"' EXIT
 mkdir -p "$root"
 chmod 755 "$root"                                        # apt downloads as a user of its own
 
@@ -20,6 +22,7 @@ if [ ! -e "$root/etc/debian_version" ]; then
   mirror=${MIRROR:-$(apt-get indextargets --format '$(ORIGIN) $(COMPONENT) $(REPO_URI)' |
     sed -n '/-security/d; s/^Debian main //p' | head -n 1)}
   debootstrap --variant=minbase "$suite" "$root" ${mirror:+"$mirror"}
+  [ "${1:-}" != deb ] || cp -a "$root" "$root.bare"
   mkdir "$root/tycho"
 fi
 cp -L /etc/resolv.conf "$root/etc/resolv.conf"
@@ -40,7 +43,40 @@ inside() {
       sh -c "cd /tycho && exec sh scripts/setup.sh \"\$@\"" sh "$@"' sh "$root" "$@"
 }
 
-if [ $# -gt 0 ]; then
+# Installs the packages that were built where nothing else is, and runs the program, a plain luajit,
+# a program in C, and OpenResty's LuaJIT.
+try_packages() {
+  bare=$root.bare
+  cp "$root"/tycho/build/deb/*.deb "$bare/root/"
+  cp -L /etc/resolv.conf "$bare/etc/resolv.conf"
+  echo "== $suite: the packages in a bare system"
+  unshare --mount sh -ec '
+    mount -t proc proc "$1/proc"
+    mount --rbind /dev "$1/dev"
+    exec chroot "$1" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb \
+      DEBIAN_FRONTEND=noninteractive sh -ec "
+        apt-get update -qq
+        apt-get install -y --no-install-recommends /root/*.deb gcc libc6-dev pkg-config
+        cd /
+        tycho -e \"ty.nd.ones{2, 3}:sum():asscalar()\"
+        tycho --script train_mnist --quick
+        luajit -e \"print(require([[tycho]]).nd.ones(2):sum():asscalar())\"
+        printf \"#include <stdio.h>\n#include <tycho.h>\n\" > /tmp/a.c
+        echo \"int main(void) { puts(ty_version()); }\" >> /tmp/a.c
+        cc -o /tmp/a /tmp/a.c \$(pkg-config --cflags --libs tycho)
+        /tmp/a
+        test -s /usr/share/doc/tycho-doc/html/index.html
+        if apt-cache show luajit2 > /dev/null 2>&1; then
+          apt-get install -y --no-install-recommends luajit2
+          luajit -v
+          luajit -e \"print(require([[tycho]]).nd.ones(3):sum():asscalar())\"
+        fi"' sh "$bare"
+}
+
+if [ "${1:-}" = deb ]; then
+  inside deb
+  try_packages
+elif [ $# -gt 0 ]; then
   inside "$@"
 else
   inside train

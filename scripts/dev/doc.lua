@@ -51,8 +51,9 @@ end
 -- Guides in the order in which they are read; those that are not named come last.
 local GUIDES = { "first_hour", "gluon", "from_python", "from_pytorch", "notebook", "indices",
   "autograd", "data", "images", "initializers", "optimizers", "metrics", "watching", "debugging",
-  "saving", "fine_tuning", "cells", "attention", "bucketing", "reinforcement", "devices", "scale_out", "gpu", "executors",
-  "writing_an_operator", "deployment", "models_of_others", "handing_on", "gallery" }
+  "saving", "fine_tuning", "cells", "attention", "bucketing", "reinforcement", "devices",
+  "scale_out", "gpu", "executors", "writing_an_operator", "editors", "deployment", "embedding",
+  "models_of_others", "handing_on", "gallery" }
 
 local DEVELOPERS = { "ARCHITECTURE.md", "doc/source_tour.md", "doc/decisions.md",
   "doc/performance.md", "doc/reliability.md" }
@@ -167,7 +168,7 @@ local function build(folder)
     end
   end
   write(folder .. "/search.js", search.script(search.index(all)) .. read("scripts/dev/doc/find.js"))
-  for _, path in ipairs(files("doc/*.svg doc/gallery/*")) do
+  for _, path in ipairs(files("doc/*.svg doc/*.ipynb doc/gallery/*")) do
     write(folder .. "/" .. path:match("^doc/(.*)$"), read(path))
   end
   for _, name in ipairs{ "site.js", "style.css" } do

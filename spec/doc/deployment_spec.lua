@@ -1,5 +1,6 @@
--- The C program of the page on deployment compiles without a warning, with the command of the page,
--- and says what the page says of a network that the page's Lua has trained.
+-- The C program of the page on deployment compiles without a warning, with the commands of the page
+-- in a checkout and after make install, and says what the page says of a network that the page's
+-- Lua has trained.
 
 local pages = require "spec.support.pages"
 local shell = require "spec.support.shell"
@@ -12,30 +13,56 @@ local function write(path, lines)
   file:close()
 end
 
-it("the C program of the page on deployment compiles and predicts", function()
-  local lua, c, sh, says
+-- The first block of a kind after the n-th of another; n = 0: from the beginning.
+local function block_of(kind, after, n)
   for _, block in ipairs(pages.blocks(PAGE)) do
-    lua = lua or block.kind == "lua" and block.lines
-    c = c or block.kind == "c" and block.lines
-    says = says or sh and block.kind == "text" and block.lines
-    sh = sh or block.kind == "sh" and block.lines
+    n = n - (block.kind == after and 1 or 0)
+    if n <= 0 and block.kind == kind then
+      return block.lines
+    end
   end
+end
+
+-- Trains the page's network, builds its program with a command and compares what it says.
+local function check(command, prepare)
   local root = io.popen("pwd"):read("*l")
-  local library = (os.getenv("TYCHO_LIB") or root .. "/build/libtycho.so"):match("^(.*)/")
   local folder = os.tmpname()
   os.remove(folder)
   assert.equal(0, (select(2, shell.run("mkdir " .. folder))))
-  write(folder .. "/train.lua", lua)
-  write(folder .. "/circle.c", c)
-  -- the command names folders of a checkout
-  local command = table.concat(sh, "\n"):gsub("%-Inative", "-Wall -Wextra -Werror -I" .. root
-    .. "/native"):gsub("%-Lbuild", "-L" .. library):gsub("%$PWD/build", library)
+  write(folder .. "/train.lua", block_of("lua", "lua", 0))
+  write(folder .. "/circle.c", block_of("c", "c", 0))
   write(folder .. "/build.sh", { command })
   local program = shell.program:gsub("^build", root .. "/build")
-  local output, status = shell.run(("cd %s && TYCHO_LOG=warning %s train.lua && sh -e build.sh; \z
-    s=$?; rm -r %s; (exit $s)"):format(folder, program, folder))
+  local output, status = shell.run(("%s\ncd %s && TYCHO_LOG=warning %s train.lua && sh -e build.sh; \z
+    s=$?; rm -r %s; (exit $s)"):format(prepare(root, folder), folder, program, folder))
   assert(status == 0, output)
   -- the linker has a word to say on a sanitizer's library
   output = output:gsub("[^\n]*/ld: [^\n]*\n", ""):gsub("%s+$", "")
-  assert.equal(table.concat(says, "\n"), output)
+  assert.equal(table.concat(block_of("text", "sh", 1), "\n"), output)
+end
+
+describe("the C program of the page on deployment", function()
+  it("compiles and predicts after make install", function()
+    if (os.getenv("SANITIZER") or "") ~= "" then
+      pending("a sanitized library")
+      return
+    end
+    local command = table.concat(block_of("sh", "sh", 0), "\n")
+    check(command:gsub("circle%.c", "-Wall -Wextra -Werror %0"), function(_, folder)
+      return ("make --no-print-directory -s -o all BUILD=%s install PREFIX=%s/tree > %s/log; \z
+        export PKG_CONFIG_PATH=%s/tree/lib/pkgconfig"):format(shell.program:match("^(.*)/"), folder,
+        folder, folder)
+    end)
+  end)
+
+  it("compiles and predicts in a checkout", function()
+    local command = table.concat(block_of("sh", "sh", 2), "\n")
+    local root = io.popen("pwd"):read("*l")
+    local library = (os.getenv("TYCHO_LIB") or root .. "/build/libtycho.so"):match("^(.*)/")
+    -- the command names folders of a checkout
+    check(command:gsub("%-Inative", "-Wall -Wextra -Werror -I" .. root .. "/native")
+      :gsub("%-Lbuild", "-L" .. library):gsub("%$PWD/build", library), function()
+      return ":"
+    end)
+  end)
 end)

@@ -25,6 +25,22 @@ describe("tycho", function()
     end)
   end)
 
+  it("runs the scripts that come with it by name", function()
+    local list, status = tycho("--script")
+    assert.equal(0, status)
+    assert.is_truthy(list:find("\ntrain_mnist +Trains a network on images of digits"), list)
+    local help, done = tycho("--script train_mnist --help")
+    assert.equal(0, done)
+    assert.is_truthy(help:find("Usage: train_mnist.lua", 1, true), help)
+    assert.is_truthy(help:find("--network", 1, true), help)
+    for _, name in ipairs{ "train_mnst", "../scripts/train_mnist", "''" } do
+      local told, wrong = tycho("--script " .. name)
+      assert.equal(2, wrong)
+      local want = "there is no script '" .. name:gsub("'", "") .. "'"
+      assert.is_truthy(told:find(want, 1, true), told)
+    end
+  end)
+
   it("writes lines at once behind a pipe, also between those of the log", function()
     with_file("print('one') io.stderr:write('two\\n') io.write('three\\nfour') \z
       require('tycho').log:info('five') print()", function(path)

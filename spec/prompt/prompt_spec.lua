@@ -270,6 +270,38 @@ END]])
     end)
   end)
 
+  it("shows the manual's pages", function()
+    local list = feed(":doc")
+    assert.is_truthy(list:find("\n  saving +Saving and loading"), list)
+    assert.is_truthy(feed(":doc saving"):find("^# Saving and loading\n"))
+    assert.has_error(function() feed(":doc savin") end,
+      "there is no page 'savin'; near: saving, data, cells. :doc lists them")
+    assert.has_error(function() feed(":doc ../README") end)
+    local _, s = feed()
+    assert.same({ "saving", "scale_out", "source_tour" }, select(2, complete(s.env, ":doc s")))
+  end)
+
+  it("saves what ran as a script that does the same", function()
+    local path = os.tmpname()
+    os.remove(path)
+    local _, s = feed("local x = ty.nd.arange(0, 3)", "x + 1",
+      "= _:sum():asscalar()  -- of the last", "nothing.at.all", "x = = 1", "hidden = 7;", "_2;",
+      "function twice(y)", "  return 2 * y", "end", "(twice)(hidden)",
+      '("a"):rep(2); shown = 1', "print(shown, _)", ":save " .. path)
+    assert.is_truthy(written[#written]:find("9 texts in " .. path, 1, true), written[#written])
+    assert.equal("\n[1. 2. 3.]\n<NDArray 3 @cpu(0)>\n6\n14\n1\t14\n",
+      (shell.tycho(path)))
+    s:feed(":save " .. path)                             -- its own file may be replaced
+    shell.with_file("keep me", function(other)
+      assert.has_error(function() s:feed(":save " .. other) end,
+        other .. " is there already, and :save did not write it")
+      assert.equal("keep me", io.open(other):read("*a"))
+    end)
+    assert.has_error(function() s:feed(":save") end, "which file?  :save file")
+    assert.has_error(function() s:feed(":save /nowhere/at/all.lua") end)
+    os.remove(path)
+  end)
+
   it("shows locals of the last error", function()
     local output = feed("function g() local secret = 41; error('x') end", "g()", ":locals 1")
     assert.is_truthy(output:match("secret = 41"))

@@ -1,5 +1,5 @@
 -- What holds for modules of Lua: no globals, things that one file alone does, names written out,
--- the rockspec's list.
+-- the rockspec's list of them, of the scripts and of the pages.
 
 local bytecode = require "jit.bc"
 local source = require "check.source"
@@ -56,12 +56,24 @@ end
 
 -- -- the rockspec ---------------------------------------------------------------------------------
 
-local function module_lines()
-  local list = {}
-  for _, path in ipairs(source.find("runtime/lua", { lua = true })) do
-    local name = path:match("^runtime/lua/(.*)%.lua$"):gsub("/", ".")
-    list[#list + 1] = ('      ["%s"] = "%s",'):format(name, path)
+-- Lines for files below a root; prefix: of their names as modules. LuaRocks keeps the name of a
+-- file that is no Lua.
+local function add_lines(list, root, prefix, paths)
+  for _, path in ipairs(paths) do
+    local name = path:sub(#root + 2):gsub("%.%a+$", ""):gsub("/", ".")
+    list[#list + 1] = ('      ["%s%s"] = "%s",'):format(prefix, name, path)
   end
+end
+
+local function module_lines()
+  local list, scripts = {}, {}
+  for _, path in ipairs(source.find("scripts", { lua = true })) do
+    local folder = path:match("^scripts/(.-)[^/]*$")
+    scripts[#scripts + 1] = (folder == "" or folder == "lib/") and path or nil
+  end
+  add_lines(list, "runtime/lua", "", source.find("runtime/lua", { lua = true }))
+  add_lines(list, "scripts", "tycho.scripts.", scripts)
+  add_lines(list, "doc", "tycho.doc.", source.find("doc", { md = true }))
   return table.concat(list, "\n")
 end
 
@@ -76,7 +88,8 @@ end
 function modules.check_rockspec(report)
   local have, want = rockspec_text()
   if have ~= want then
-    report(ROCKSPEC, 1, "not the modules of runtime/lua: luajit %s --rockspec writes them", arg[0])
+    report(ROCKSPEC, 1, "not the modules, scripts and pages: luajit %s --rockspec writes them",
+      arg[0])
   end
 end
 

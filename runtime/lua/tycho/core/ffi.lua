@@ -2,8 +2,8 @@
 --
 -- The declarations are the text of `native/tycho.h` less its `#` lines, so there is one description
 -- of the interface. The library is looked for at `TYCHO_LIB`, in the running program, beside this
--- file, on `package.cpath` (`tycho.libtycho`), and in `build/` of the checkout; the header beside
--- the library and in `native/` of the checkout.
+-- file, on `package.cpath` (`tycho.libtycho`), in `build/` of the checkout, and where the system's
+-- loader looks (`libtycho.so.0`); the header beside the library and in `native/` of the checkout.
 --
 --     local native = require "tycho.core.ffi"
 --     local C, check = native.C, native.check
@@ -23,6 +23,7 @@ local Error = require "tycho.core.error"
 local native = {}
 
 local ABI = 2                            -- TY_ABI of the header these modules were written for
+local SONAME = "libtycho.so.0"           -- of the library that packages of distributions install
 local HERE = debug.getinfo(1, "S").source:match("^@(.*/)core/") or "./"
 local ROOT = HERE .. "../../../"                 -- of a checkout: HERE is runtime/lua/tycho/
 
@@ -66,9 +67,12 @@ end
 
 
 local function header_paths(library)
-  local folder = library and library:match("^(.*/)") or "./"
-  return { folder .. "tycho.h", HERE .. "tycho.h", ROOT .. "native/tycho.h",
-    folder .. "../native/tycho.h" }
+  local paths, folder = { HERE .. "tycho.h", ROOT .. "native/tycho.h" }, library:match("^(.*/)")
+  if folder then
+    table.insert(paths, 1, folder .. "tycho.h")
+    table.insert(paths, folder .. "../native/tycho.h")
+  end
+  return paths
 end
 
 
@@ -117,8 +121,9 @@ end
 local function load_library()
   calm_threads()
   local paths, reasons = library_paths(), {}
+  table.insert(paths, SONAME)
   for _, path in ipairs(paths) do
-    if exists(path) then
+    if path == SONAME or exists(path) then
       local ok, library = pcall(ffi.load, path)
       if ok then
         declare(path)
@@ -132,7 +137,7 @@ local function load_library()
       reasons[#reasons + 1] = "  " .. path .. ": no such file"
     end
   end
-  declare(nil)
+  declare("")
   if in_program() then
     return ffi.C, "the program"
   end

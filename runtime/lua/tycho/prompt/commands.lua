@@ -4,8 +4,12 @@
 -- @module tycho.prompt.commands
 
 local pairs = require("tycho.core.iterate").pairs
+local core_files = require "tycho.core.files"
+local Error = require "tycho.core.error"
+local files = require "tycho.prompt.files"
 local objects = require "tycho.prompt.objects"
 local show = require "tycho.prompt.show"
+local transcript = require "tycho.prompt.transcript"
 
 local commands, help = {}, {}
 
@@ -59,12 +63,61 @@ command("help", ":help name", "as ?name; without a name this list", function(ses
 end)
 
 
+local function read(path)
+  local file = assert(io.open(path, "rb"))
+  local text = file:read("*a")
+  file:close()
+  return text
+end
+
+
+-- A line for each page: its name and title.
+local function page_list()
+  local lines = {}
+  for _, name in ipairs(files.names("doc", "md")) do
+    local title = read(files.path("doc", name .. ".md")):match("^# ([^\n]*)") or ""
+    lines[#lines + 1] = ("  %-20s %s"):format(name, title)
+  end
+  return table.concat(lines, "\n")
+end
+
+
+local function quoted(text)
+  return "'" .. text:gsub("'", "'\\''") .. "'"
+end
+
+
+command("doc", ":doc page", "a page of the manual, in $PAGER if that is set; alone: their names",
+  function(session, rest)
+    local name = rest:match("^([%w_]+)%s*$")
+    local path = name and files.path("doc", name .. ".md")
+    local pager = os.getenv("PAGER") or ""
+    if rest == "" then
+      session:page(page_list())
+    elseif not path then
+      local near = Error.nearest(rest, files.names("doc", "md"), 3)
+      error(("there is no page '%s'; near: %s. :doc lists them"):format(rest,
+        table.concat(near, ", ")), 0)
+    elseif session.editing and pager ~= "" then
+      os.execute(pager .. " " .. quoted(path))
+    else
+      session:page((read(path):gsub("%s+$", "")))
+    end
+  end)
+
+
 command("quit", ":quit", "leaves", function(session)
   session.over = true
 end)
 
 
 -- -- running --------------------------------------------------------------------------------------
+
+-- A path as the shell has it: "~/" is the home folder.
+local function expanded(path)
+  return (path:gsub("^~/", (os.getenv("HOME") or "~") .. "/"))
+end
+
 
 command("run", ":run file words",
   "runs a script with the prompt's variables; its words are in `arg` and `...`",
@@ -73,13 +126,35 @@ command("run", ":run file words",
     for word in rest:gmatch("%S+") do
       words[#words + 1] = word
     end
-    local path = (words[1] or ""):gsub("^~/", (os.getenv("HOME") or "~") .. "/")
+    local path = expanded(words[1] or "")
     local chunk, message = loadfile(path)
     if not words[1] or not chunk then
       error(words[1] and message or "which file?  :run file", 0)
     end
     session.env.arg = { [0] = path, unpack(words, 2) }
-    session:run(chunk, true, unpack(words, 2))
+    if session:run(chunk, true, unpack(words, 2)) then
+      transcript.add_run(session.transcript, path, { unpack(words, 2) })
+    end
+  end)
+
+
+command("save", ":save file", "writes what was typed and ran as a script; replaces its own alone",
+  function(session, rest)
+    local path = expanded(rest:match("^(.-)%s*$"))
+    if path == "" then
+      error("which file?  :save file", 0)
+    end
+    local old = io.open(path, "rb")
+    local text = old and (old:read(200) or "")
+    if old then
+      old:close()
+    end
+    if text and not transcript.is_own(text) then
+      error(("%s is there already, and :save did not write it"):format(path), 0)
+    end
+    core_files.write(path, transcript.text(session.transcript), ":save")
+    session.write(("  %d texts in %s; tycho %s runs them\n"):format(#session.transcript.texts, path,
+      path))
   end)
 
 

@@ -100,7 +100,9 @@ end
 
 local function read_all()
   index = { by_line = {}, by_name = {} }
-  local list = io.popen("find '" .. HERE:gsub("'", "'\\''") .. "' -name '*.lua' | sort")
+  local folder = "'" .. HERE:gsub("'", "'\\''") .. "'"
+  local list = io.popen("find " .. folder .. " -path " .. folder
+    .. "scripts -prune -o -name '*.lua' -print | sort")
   for path in list:lines() do
     read_file(path)
   end

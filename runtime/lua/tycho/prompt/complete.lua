@@ -212,6 +212,15 @@ local function command_names(word)
 end
 
 
+local function page_names(word)
+  local names = {}
+  for _, name in ipairs(require("tycho.prompt.files").names("doc", "md")) do
+    names[name] = true
+  end
+  return #word, matching(names, word)
+end
+
+
 -- Options of the open call come alone where no letter is typed yet; a single one gets its "=".
 local function word_or_option(env, text, word)
   local options = open_options(env, text:sub(1, -#word - 1)) or {}
@@ -247,8 +256,10 @@ return function(env, text)
   local command = text:match("^%s*:(%w*)$")
   if command then
     return command_names(command)
-  elseif text:find("^%s*:run%s") then
-    return files(text:match("^%s*:run%s+(.*)$"), "")
+  elseif text:find("^%s*:run%s") or text:find("^%s*:save%s") then
+    return files(text:match("^%s*:%w+%s+(.*)$"), "")
+  elseif text:find("^%s*:doc%s") then
+    return page_names(text:match("^%s*:doc%s+(.*)$"))
   end
   text = text:gsub("^%s*%?%??", "")
   local before, quote, inside = open_string(text)

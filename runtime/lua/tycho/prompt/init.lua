@@ -13,6 +13,7 @@ local complete = require "tycho.prompt.complete"
 local foreign = require "tycho.core.foreign"
 local manual = require "tycho.prompt.manual"
 local show = require "tycho.prompt.show"
+local transcript = require "tycho.prompt.transcript"
 local translation = require "tycho.prompt.translation"
 local written = require "tycho.core.written"
 
@@ -69,6 +70,7 @@ function Session.new(options)
   session.colours = options.terminal and not options.plain and term ~= "dumb"
     and (no_colour or "") == ""
   session:forget()
+  session.transcript = transcript.new()
   session.env = environment(session)
   return session
 end
@@ -459,7 +461,8 @@ function Session:feed(line)
   if text:match("^%s*$") then
     return false
   end
-  local chunk, message, more = self:compile(without_local(text))
+  local bare = without_local(text)
+  local chunk, message, more = self:compile(bare)
   if more and not ended then
     self.pending = text
     return true
@@ -470,7 +473,9 @@ function Session:feed(line)
     write_error(self, with_hint(message, text))
     return false
   end
-  self:run(chunk, text:match(";%s*$") ~= nil, pass)
+  if self:run(chunk, text:match(";%s*$") ~= nil, pass) then
+    transcript.add(self.transcript, bare)
+  end
   return false
 end
 

@@ -1,0 +1,129 @@
+--- What the Jupyter kernel ILua lacks for Tycho, which the program adds where ILua starts it.
+--
+-- ILua runs an interpreter on a script of its own, `interp.lua`, which requires its printer of
+-- results and its JSON after this: they are given other versions here. Results look as at the
+-- prompt, a drawing is written to a file and shows as its path (ILua shows text alone), error
+-- objects are their text, and completion knows the members of namespaces and objects.
+--
+-- @module tycho.prompt.notebook
+
+local Error = require "tycho.core.error"
+local members = require "tycho.prompt.members"
+local show = require "tycho.prompt.show"
+
+local notebook = {}
+
+local DRAWINGS = { Drawing = true, Graph = true, Picture = true }  -- classes of ty.viz
+
+local drawings = 0                                       -- files written by this kernel
+
+
+-- A drawing as a file of the working folder; its path.
+local function draw(drawing)
+  drawings = drawings + 1
+  local path = ("drawing_%d.svg"):format(drawings)
+  drawing:save(path)
+  return path
+end
+
+
+--- A result of a cell as text.
+-- @param value
+-- @treturn string
+function notebook.text(value)
+  local class = type(value) == "table" and getmetatable(value)
+  local name = type(class) == "table" and rawget(class, "class_name")
+  return DRAWINGS[name] and draw(value) or show(value)
+end
+
+
+-- What a path leads to in the kernel's environment; nil: nothing. ILua looks without protection,
+-- while our namespaces raise an error for a name that they do not have.
+local function follow(env, path)
+  local value = env
+  for _, name in ipairs(path) do
+    local ok, found = pcall(function() return value[name] end)
+    if not ok or found == nil then
+      return nil
+    end
+    value = found
+  end
+  return value
+end
+
+
+-- The kernel's table of variables: a local of its script, which called the function that asks.
+local function kernel_environment()
+  for i = 1, 60 do
+    local name, value = debug.getlocal(3, i)
+    if name == "dynamic_env" then
+      return value
+    end
+  end
+  return _G
+end
+
+
+local NOTHING = { "no variable has this name" }          -- a path that leads nowhere
+
+-- ILua's JSON, whose answer to a question for completion becomes ours.
+local function with_completion(json)
+  local names
+  return setmetatable({
+    decode = function(text)
+      local message = json.decode(text)
+      local path = (message.type == "complete" or message.type == "info")
+        and message.payload.breadcrumbs
+      local value = path and follow(kernel_environment(), path)
+      names = message.type == "complete" and (value ~= nil and members.list(value) or {}) or nil
+      if path and (names or value == nil) then
+        message.payload.breadcrumbs = NOTHING
+      end
+      return message
+    end,
+    encode = function(message)
+      if names and message.type == "complete" then
+        message.payload = names
+      end
+      return json.encode(message)
+    end,
+  }, { __index = json })
+end
+
+
+-- A traceback of error objects too, without the frames of ILua and of the library.
+local function with_own_frames(traceback)
+  return function(e, ...)
+    local text = traceback(Error.is_error(e) and tostring(e) or e, ...)
+    if type(text) ~= "string" then
+      return text
+    end
+    return (text:gsub("\n\t([^\n]*)", function(frame)
+      return frame:find("^%(ilua%)") and "\n\t" .. frame or ""
+    end):gsub("\nstack traceback:$", ""))
+  end
+end
+
+
+local function load_beside(name)
+  local path = assert(package.searchpath(name, package.path))
+  return assert(loadfile(path))(name)
+end
+
+
+--- Prepares this state for ILua's script, which runs next. `ty` and `help(name)` become globals.
+function notebook.start()
+  package.preload["ext.inspect"] = function()
+    return setmetatable({ inspect = notebook.text }, {
+      __call = function(_, value) return notebook.text(value) end })
+  end
+  package.preload["ext.json"] = function(name) return with_completion(load_beside(name)) end
+  rawset(debug, "traceback", with_own_frames(debug.traceback))   -- ILua's handler of errors
+  rawset(_G, "ty", require "tycho")
+  rawset(_G, "help", function(name)
+    print((require("tycho.prompt.manual").text(name)))
+  end)
+end
+
+
+return notebook

@@ -1,0 +1,53 @@
+--- The scripts that come with the library, by name: `tycho --script train_mnist`.
+--
+-- @module tycho.prompt.scripts
+
+local Error = require "tycho.core.error"
+local files = require "tycho.prompt.files"
+
+local scripts = {}
+
+
+-- The first sentence of a script's own comment.
+local function summary(name)
+  local words = {}
+  for line in io.lines(files.path("scripts", name .. ".lua")) do
+    local text = line:match("^%-%-%-? ?(.*)$")
+    if not text or text == "" then
+      break
+    end
+    words[#words + 1] = text
+  end
+  local text = table.concat(words, " ")
+  return text:match("^(.-%.)%s") or text
+end
+
+
+local function list()
+  local lines = {}
+  for _, name in ipairs(files.names("scripts", "lua")) do
+    lines[#lines + 1] = ("%-21s %s\n"):format(name, summary(name))
+  end
+  return table.concat(lines)
+end
+
+
+--- The path of a script.
+-- @string[opt] name without folder and ending
+-- @treturn ?string nil where there is none of that name
+-- @treturn ?string then what to tell: the list of all scripts, or the names that are near
+function scripts.find(name)
+  if not name then
+    return nil, list()
+  end
+  local path = files.path("scripts", name .. ".lua")
+  if path then
+    return path
+  end
+  local near = Error.nearest(name, files.names("scripts", "lua"), 3)
+  return nil, ("tycho: there is no script '%s'; near: %s. tycho --script lists them\n"):format(name,
+    table.concat(near, ", "))
+end
+
+
+return scripts

@@ -1,0 +1,564 @@
+-- Writes what editors and tools are told of the library: definitions for the Lua language server
+-- (---@meta files), and the same as JSON. Both are made of what the library itself knows: the
+-- registry of operators, the forms of functions, their comments.
+--
+--   build/tycho scripts/dev/library.lua FOLDER    from the root of a checkout; the folder exists
+--
+-- FOLDER gets tycho.lua (the namespaces), a file for each page of the reference, operators.lua and
+-- api.json. A class of the library is a class of the same path ("ty.io.NDArrayIter"), the options
+-- of a call are one that ends in ".options".
+
+package.path = "scripts/dev/?.lua;" .. package.path
+
+local entries = require "doc.entries"
+local comments = require "tycho.prompt.comments"
+local json = require "tycho.core.json"
+local manual = require "tycho.prompt.manual"
+local members = require "tycho.prompt.members"
+local operator = require "tycho.prompt.operator"
+local registry = require "tycho.op.registry"
+local reserved = require "tycho.core.reserved"
+local ty = require "tycho"
+
+local WIDTH = 100                                        -- columns of comments
+
+-- Types -------------------------------------------------------------------------------------------
+
+local PATHS = {}                                         -- class -> its path: "NDArray", "ty.nd.NDArray"
+
+-- How forms and comments name types, as the language server names them.
+local TYPES = {
+  [""] = "any", value = "any", ["another value"] = "any", number = "number", integer = "integer",
+  int = "integer", boolean = "boolean", bool = "boolean", ["true"] = "true", text = "string",
+  string = "string", list = "any[]", ["list of integers"] = "integer[]", shape = "ty.Shape",
+  table = "table", ["table of names"] = "table<string, any>", dtype = "ty.DType",
+  context = "ty.Context", ["function"] = "function", ["ty.null"] = "ty.Null",
+  ["shape (a list of sizes)"] = "ty.Shape", ["context such as ty.cpu()"] = "ty.Context",
+}
+
+
+local lua_type
+
+-- Words that an option chooses from, as types: "relu, true" is `"relu"|true`.
+local function choice_type(words)
+  local list = {}
+  for i, word in ipairs(words) do
+    list[i] = (word == "true" or tonumber(word)) and word or ("%q"):format(word)
+  end
+  return table.concat(list, "|")
+end
+
+
+local function single_type(text)
+  local name = text:gsub("^an? ", ""):gsub("^(integer) of at least .*", "%1"):gsub("^BaseModule$",
+    "Module")
+  local optional, inner = name:match("^(%??)(.*)$")
+  local element = inner:match("^{(.*),%.%.%.}$")
+  if name:find("^one of ") then
+    local words = {}
+    for word in name:sub(8):gmatch("[^, ]+") do
+      words[#words + 1] = word
+    end
+    return choice_type(words)
+  elseif optional == "?" then
+    return lua_type(inner:gsub("|", " or ")) .. "|nil"
+  elseif element then
+    local of = single_type(element)
+    return of:find("|", 1, true) and "(" .. of .. ")[]" or of .. "[]"
+  end
+  return TYPES[name] or PATHS[name] or "any"
+end
+
+
+-- The type of a parameter or a result: "a number or an NDArray" is "number|ty.nd.NDArray".
+function lua_type(text)
+  local list, seen = {}, {}
+  text = text:gsub("^true or false", "boolean"):gsub("^a context or \"all\"$", "a context or text")
+  for part in (text .. " or "):gmatch("(.-) or ") do
+    local one = single_type(part)
+    list[#list + 1] = not seen[one] and one or nil
+    seen[one] = true
+  end
+  return seen.any and "any" or table.concat(list, "|")
+end
+
+
+local OPERATOR_TYPES = {
+  { "^Shape%(tuple%)", "ty.Shape" }, { "^boolean", "boolean" }, { "^dtype", "ty.DType" },
+  { "^float", "number" }, { "^int", "integer" }, { "^string", "string" },
+  { "^tuple of floats", "number[]" }, { "^tuple of ints", "integer[]" },
+}
+
+local function operator_type(p)
+  local words, kind = operator.choices(p), "any"
+  for _, row in ipairs(OPERATOR_TYPES) do
+    kind = p.type:find(row[1]) and row[2] or kind
+  end
+  return (words and choice_type(words) or kind) .. (p.type:find(" or None") and "|ty.Null" or "")
+end
+
+
+-- Text --------------------------------------------------------------------------------------------
+
+-- Adds a text as comment lines, its paragraphs and indented lines kept.
+local function add_comment(out, lines)
+  while lines[#lines] == "" do
+    table.remove(lines)
+  end
+  for _, line in ipairs(lines) do
+    out[#out + 1] = ("---" .. (line == "" and "" or " " .. line))
+  end
+end
+
+
+-- A running text, broken between words.
+local function broken(text)
+  local lines, line = {}, ""
+  for word in text:gmatch("%S+") do
+    if #line + #word >= WIDTH then
+      lines[#lines + 1], line = line, ""
+    end
+    line = line == "" and word or line .. " " .. word
+  end
+  lines[#lines + 1] = line
+  return lines
+end
+
+
+local function one_line(text)
+  return (text:gsub("%s+", " "):gsub("^ ", ""):gsub(" $", ""))
+end
+
+
+-- A name as a field of a class, or after a table in an assignment.
+local function field_name(name)
+  return (reserved[name] or not name:find("^[%a_][%w_]*$")) and ("[%q]"):format(name) or name
+end
+
+
+local function member(owner, name, sign)
+  return reserved[name] and ("%s[%q]"):format(owner, name) or owner .. (sign or ".") .. name
+end
+
+
+-- A class of options: name, rows of {name, type, optional, text}.
+local function add_options(out, name, base, rows)
+  out[#out + 1] = "---@class " .. name .. (base and ": " .. base or "")
+  for _, row in ipairs(rows) do
+    local optional = row.optional and not row.name:find("^%.") and "?" or ""
+    local field = field_name(row.name)
+    out[#out + 1] = one_line(("---@field %s %s %s"):format(field:sub(1, 1) == "[" and field
+      or field .. optional, row.type .. (field:sub(1, 1) == "[" and row.optional and "|nil" or ""),
+      row.text))
+  end
+  out[#out + 1] = ""
+end
+
+
+-- Classes and functions ---------------------------------------------------------------------------
+
+-- What an option's text says, with its default.
+local function option_text(p)
+  return one_line((p.default and "(default " .. p.default .. ") " or "") .. p.text)
+end
+
+
+local function option_rows(item)
+  local rows = {}
+  for _, p in ipairs(item.options) do
+    rows[#rows + 1] = { name = p.name, type = lua_type(p.type), optional = not p.required,
+      text = option_text(p) }
+  end
+  return rows
+end
+
+
+-- Types of results; "NDArray,NDArray" are two.
+local function add_results(out, item)
+  for _, r in ipairs(item.results) do
+    if r.type:find("^[%w_]+,[%w_,]+$") then
+      for one in r.type:gmatch("[^,]+") do
+        out[#out + 1] = "---@return " .. lua_type(one)
+      end
+    else
+      out[#out + 1] = one_line("---@return " .. lua_type(r.type) .. " # " .. r.text):gsub(" #$", "")
+    end
+  end
+end
+
+
+local function takes_options(item)
+  return item.call ~= nil and item.call:find("{.*}$") ~= nil
+end
+
+
+-- Parameters of a function that takes them by position; returns their names.
+local function add_parameters(out, item)
+  local names, by_name = {}, {}
+  for _, p in ipairs(item.options) do
+    by_name[p.name] = p
+  end
+  for word in (item.call or "()"):match("%((.*)%)$"):gmatch("[^,%s]+") do
+    local name = word:match("^%[?([%w_%.]+)%]?$") or "..."
+    local p = by_name[name] or { type = "", text = "" }
+    local lua_name = reserved[name] and name .. "_" or name
+    names[#names + 1] = lua_name
+    out[#out + 1] = one_line(("---@param %s%s %s %s"):format(lua_name,
+      word:find("^%[") and name ~= "..." and "?" or "", lua_type(p.type), p.text))
+  end
+  return names
+end
+
+
+-- A call by options: a table first, or values by position.
+local function add_call(out, item, title)
+  if not takes_options(item) then
+    return add_parameters(out, item)
+  end
+  out[#out + 1] = "---@param options " .. title .. ".options|any"
+  out[#out + 1] = "---@param ... any the same by position"
+  return { "options", "..." }
+end
+
+
+-- Space and rest of a title: "nd", "NDArray" of "ty.nd.NDArray".
+local function split_path(path)
+  return path:match("^ty%.([%w_]+)%.([%w_]+)$")
+end
+
+
+-- Adds a function of a namespace or a method; spaces: the namespaces that the file needs, with the
+-- classes in them that it needs; above: the class that the reference shows it with, if any.
+local function add_function(out, item, spaces, above)
+  local owner, sign, name = item.title:match("^(.*)([.:])([%w_]+)$")
+  local path = above and above.class.class_name == owner and above.title or PATHS[owner] or owner
+  local space, class = split_path(path)
+  space = space or path:match("^ty%.([%w_]+)$")
+  if not space then
+    return
+  end
+  spaces[space] = spaces[space] or {}
+  spaces[space][class or ""] = true
+  local title = path .. "." .. name
+  if takes_options(item) then
+    add_options(out, title .. ".options", nil, option_rows(item))
+  end
+  add_comment(out, item.lines)
+  local names = table.concat(add_call(out, item, title), ", ")
+  add_results(out, item)
+  local place = class and space .. "." .. class or space
+  out[#out + 1] = reserved[name]
+    and ("%s = function(%s) end"):format(member(place, name), (sign == ":" and "self"
+      .. (names ~= "" and ", " or "") or "") .. names)
+    or ("function %s(%s) end"):format(member(place, name, sign), names)
+  out[#out + 1] = ""
+end
+
+
+local function add_class(out, item, spaces)
+  local space, name = split_path(item.title)
+  if not space then
+    return
+  end
+  spaces[space] = spaces[space] or {}
+  if takes_options(item) then
+    local base = item.base and PATHS[item.base.name] and PATHS[item.base.name] .. ".options"
+    add_options(out, item.title .. ".options", base, option_rows(item))
+  end
+  add_comment(out, item.lines)
+  local super = rawget(item.class, "super")
+  local base = super and PATHS[super.class_name]
+  out[#out + 1] = "---@class " .. item.title .. (base and ": " .. base or "")
+  if takes_options(item) then
+    out[#out + 1] = ("---@overload fun(options: %s.options|any, ...: any): %s"):format(item.title,
+      item.title)
+  else
+    out[#out + 1] = "---@overload fun(...: any): " .. item.title
+  end
+  out[#out + 1] = ("%s.%s = {}"):format(space, name)
+  out[#out + 1] = ""
+end
+
+
+local function sorted_names(set)
+  local names = {}
+  for name in pairs(set) do
+    names[#names + 1] = name ~= "" and name or nil
+  end
+  table.sort(names)
+  return names
+end
+
+
+-- A file: tables of the namespaces, classes of other files whose methods are here, the body.
+local function with_spaces(body, spaces)
+  local text, out = table.concat(body, "\n"), { "---@meta _", "" }
+  for _, space in ipairs(sorted_names(spaces)) do
+    out[#out + 1] = "---@class ty." .. space
+    out[#out + 1] = ("local %s = {}\n"):format(space)
+    for _, class in ipairs(sorted_names(spaces[space])) do
+      local name = ("%s.%s"):format(space, class)
+      if not text:find("\n" .. name .. " = {}\n", 1, true) then
+        out[#out + 1] = ("---@class ty.%s\n%s = {}\n"):format(name, name)
+      end
+    end
+  end
+  return table.concat(out, "\n") .. "\n" .. text .. "\n"
+end
+
+
+local function page_text(page)
+  local body, spaces, above = {}, {}, nil
+  for _, item in ipairs(page.entries) do
+    if item.kind == "class" then
+      add_class(body, item, spaces)
+      above = item
+    else
+      add_function(body, item, spaces, above)
+    end
+  end
+  return with_spaces(body, spaces)
+end
+
+
+-- Operators ---------------------------------------------------------------------------------------
+
+-- Inner namespaces of operators: the prefix of the registry's names.
+local INNER = { contrib = "_contrib_", linalg = "_linalg_", image = "_image_" }
+
+-- The namespace and the name in it: "contrib", "box_nms" of "_contrib_box_nms"; nil of operators
+-- that have no public name.
+local function public_name(name)
+  if not name:find("^_") then
+    return "", name
+  end
+  for inner, prefix in pairs(INNER) do
+    if name:find("^" .. prefix) then
+      return inner, name:sub(#prefix + 1)
+    end
+  end
+end
+
+
+local function input_rows(info, kind)
+  local rows = {}
+  for _, port in ipairs(info.inputs) do
+    local name = not port:find("^[%[{]") and port:match("[%w_]+")
+    rows[#rows + 1] = name and { name = name, type = port:find("*", 1, true) and kind .. "|" .. kind
+      .. "[]" or kind, optional = true, text = "" } or nil
+  end
+  return rows
+end
+
+
+local function parameter_rows(info)
+  local rows = {}
+  for i, p in ipairs(info.params) do
+    local default = operator.default(p)
+    rows[i] = { name = p.name, type = operator_type(p), optional = p.default ~= nil,
+      text = (default and "(default " .. default .. ") " or "") .. p.doc }
+  end
+  return rows
+end
+
+
+-- Where operators are called: the namespace, the class of operands, options beside theirs.
+local HOMES = {
+  { space = "nd", kind = "ty.nd.NDArray", suffix = "arrays",
+    more = { { name = "out", type = "ty.nd.NDArray|ty.nd.NDArray[]", optional = true,
+      text = "gets the result" } } },
+  { space = "sym", kind = "ty.sym.Symbol", suffix = "symbols",
+    more = { { name = "name", type = "string", optional = true, text = "of the node" },
+      { name = "attr", type = "table<string, string>", optional = true,
+        text = "attributes of the node" } } },
+}
+
+
+local function add_operator(out, info, names)
+  local class = "ty.op." .. info.name
+  add_options(out, class .. ".parameters", nil, parameter_rows(info))
+  for _, home in ipairs(HOMES) do
+    local rows = input_rows(info, home.kind)
+    for _, row in ipairs(home.more) do
+      rows[#rows + 1] = row
+    end
+    add_options(out, class .. "." .. home.suffix, class .. ".parameters", rows)
+    for _, name in ipairs(names) do
+      local inner, last = public_name(name)
+      add_comment(out, broken(info.doc))
+      out[#out + 1] = ("---@param options %s.%s|any"):format(class, home.suffix)
+      out[#out + 1] = "---@param ... any operands by position, options last"
+      out[#out + 1] = "---@return " .. home.kind .. (#info.outputs > 1 and " ..." or "")
+      local owner = home.space .. (inner ~= "" and "." .. inner or "")
+      out[#out + 1] = reserved[last] and member(owner, last) .. " = function(options, ...) end"
+        or ("function %s(options, ...) end"):format(member(owner, last))
+      out[#out + 1] = ""
+    end
+  end
+end
+
+
+-- All operators, sorted, with their public names: list of {info, names}.
+local function operators()
+  local list = {}
+  for _, name in ipairs(ty.op.list()) do
+    local info, names = ty.op.info(name), {}
+    for _, one in ipairs{ name, unpack(info.aliases) } do
+      names[#names + 1] = public_name(one) and one or nil
+    end
+    list[#list + 1] = { info = info, names = names }
+  end
+  return list
+end
+
+
+local function operators_text(list)
+  local body = {}
+  for _, home in ipairs(HOMES) do
+    for inner in pairs(INNER) do
+      body[#body + 1] = ("%s.%s = {}"):format(home.space, inner)
+    end
+  end
+  table.sort(body)
+  body[#body + 1] = ""
+  for _, row in ipairs(list) do
+    if row.names[1] then
+      add_operator(body, row.info, row.names)
+    end
+  end
+  return with_spaces(body, { nd = {}, sym = {} })
+end
+
+
+-- The library's table -----------------------------------------------------------------------------
+
+local SHARED = [[
+---@alias ty.DType "float32"|"float64"|"float16"|"bfloat16"|"uint8"|"int8"|"int32"|"int64"|"bool"
+---@alias ty.Shape integer|integer[]
+
+---@class ty.Null
+---@class ty.Context: ty.context.Context
+]]
+
+
+-- Namespaces that the reference describes, under their first name: module -> name.
+local function known_spaces(pages)
+  local names = {}
+  for _, page in ipairs(pages) do
+    for _, item in ipairs(page.entries) do
+      local space = item.title:match("^ty%.([%w_]+)%.")
+      if space and not names[ty[space]] then
+        names[ty[space]] = space
+      end
+    end
+  end
+  return names
+end
+
+
+local function root_text(pages)
+  local out, known = { "---@meta tycho", "", SHARED }, known_spaces(pages)
+  local fields, functions = { "---@class ty" }, {}
+  for _, name in ipairs(members.list(ty)) do
+    local ok, value = pcall(function() return ty[name] end)
+    local space = ok and type(value) == "table" and known[value]
+    if space then
+      fields[#fields + 1] = ("---@field %s ty.%s"):format(name, space)
+    elseif ok and type(value) == "function" then
+      local entry = manual.comment(value)
+      add_comment(functions, entry and comments.parts(entry).lines or {})
+      functions[#functions + 1] = ("function ty.%s(...) end\n"):format(name)
+    elseif ok then
+      local class = manual.is_class(value) and PATHS[value.class_name]
+      fields[#fields + 1] = ("---@field %s %s"):format(name, class
+        or type(value) == "string" and "string" or name == "null" and "ty.Null" or "any")
+    end
+  end
+  fields[#fields + 1] = "local ty = {}\n"
+  return table.concat(out, "\n") .. table.concat(fields, "\n") .. "\n"
+    .. table.concat(functions, "\n") .. "\nreturn ty\n"
+end
+
+
+-- JSON --------------------------------------------------------------------------------------------
+
+-- An object of these fields of a table; null where there is none.
+local function object(t, ...)
+  local rows = {}
+  for i, key in ipairs{ ... } do
+    rows[i] = { key, t[key] == nil and ty.null or t[key] }
+  end
+  return json.object(rows)
+end
+
+
+local function map(list, f)
+  local out = {}
+  for i, x in ipairs(list) do
+    out[i] = f(x)
+  end
+  return out
+end
+
+
+local function entry_data(item)
+  return object({ kind = item.kind, name = item.title, call = item.call,
+    text = table.concat(item.lines, "\n"),
+    options = map(item.options, function(p)
+      return object({ name = p.name, type = p.type, required = p.required == true,
+        default = p.default, text = p.text }, "name", "type", "required", "default", "text")
+    end),
+    results = map(item.results, function(r) return object(r, "type", "text") end),
+  }, "kind", "name", "call", "text", "options", "results")
+end
+
+
+local function page_data(page)
+  return object({ title = page.title, entries = map(page.entries, entry_data) }, "title", "entries")
+end
+
+
+local function operator_data(row)
+  local i = row.info
+  return object({ name = i.name, aliases = i.aliases, public = row.names, text = i.doc,
+    inputs = i.inputs, outputs = i.outputs, gradient = i.gradient,
+    parameters = map(i.params, function(p) return object(p, "name", "type", "default", "doc") end),
+  }, "name", "aliases", "public", "text", "inputs", "outputs", "gradient", "parameters")
+end
+
+
+-- All ---------------------------------------------------------------------------------------------
+
+local function write(path, text)
+  local file = assert(io.open(path, "wb"))
+  file:write(text)
+  assert(file:close())
+end
+
+
+local function main(folder)
+  if not folder or folder:sub(1, 1) == "-" then
+    io.stderr:write("usage: build/tycho scripts/dev/library.lua FOLDER\n")
+    os.exit(2)
+  end
+  local pages, list = entries.pages(), operators()
+  for _, page in ipairs(pages) do
+    for _, item in ipairs(page.entries) do
+      if item.kind == "class" then
+        PATHS[item.class.class_name] = item.title
+      end
+    end
+  end
+  write(folder .. "/tycho.lua", root_text(pages))
+  write(folder .. "/operators.lua", operators_text(list))
+  for _, page in ipairs(pages) do
+    write(folder .. "/" .. page.file:match("^reference_(.*)") .. ".lua", page_text(page))
+  end
+  write(folder .. "/api.json", json.text(object({ version = ty.version,
+    pages = map(pages, page_data), operators = map(list, operator_data) },
+    "version", "pages", "operators")) .. "\n")
+end
+
+
+assert(registry.names(true)[1], "there are no operators")
+main(...)
