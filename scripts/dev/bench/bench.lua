@@ -58,7 +58,7 @@ if options.one then
   local words = {}
   for w in rest:gmatch("[^:]+") do words[#words + 1] = w end
   enter_device()
-  if name == "W6" or name == "W8" then words[1] = function(word) os.execute(ours(word)) end end
+  if name == "W6" or name == "W8" or name == "W15" then words[1] = function(word) os.execute(ours(word)) end end
   return require("workloads")[name](unpack(words))
 end
 
