@@ -434,3 +434,64 @@ describe("containers", function()
     assert.truthy(texts[1]:find("HybridSequential", 1, true))
   end)
 end)
+
+
+describe("arrays between layers", function()
+  local native = require "tycho.core.ffi"
+  local function live() return tonumber(native.C.ty_live("tensor")) end
+
+  local function network()
+    local net = nn.HybridSequential{ nn.Dense{ 4, in_units = 3, activation = "relu" },
+      nn.BatchNorm{ in_channels = 4 }, nn.Dense{ 2, in_units = 4 } }
+    net:initialize()
+    return net
+  end
+
+  -- Tensors that a recorded call leaves while nothing is collected.
+  local function left_by(net, x)
+    local call = function() return net(x) end
+    ty.autograd.record(call):backward()
+    collectgarbage()
+    collectgarbage()
+    collectgarbage "stop"
+    local before = live()
+    local y = ty.autograd.record(call)
+    local after = live()
+    collectgarbage "restart"
+    return after - before, y
+  end
+
+  it("are let go where nobody else has them", function()
+    local x, net = ty.nd.ones{ 2, 3 }, network()
+    local few = left_by(net, x)
+    local seen = {}
+    for _, child in ipairs(net) do
+      child:register_forward_hook(function(_, _, outputs) seen[#seen + 1] = outputs[1] end)
+    end
+    local many = left_by(net, x)
+    assert.is_true(many - few >= 2, ("%d and %d"):format(few, many))
+    for _, y in ipairs(seen) do
+      assert.equal(2, y.shape[1])
+      assert.is_true(y:abs():sum():asscalar() >= 0)
+    end
+  end)
+
+  it("stay where a block of the script keeps them", function()
+    local Keeper = ty.gluon.HybridBlock:extend "Keeper"
+    function Keeper:forward(x)
+      rawset(self, "kept", x)
+      return x * 2
+    end
+    local Own = nn.Dense:extend "Own"
+    function Own:forward(x)
+      rawset(self, "kept", x)
+      return Own.super.forward(self, x)
+    end
+    local keeper, own = Keeper(), Own{ 2, in_units = 2 }
+    local net = nn.Sequential{ nn.Dense{ 2, in_units = 3 }, keeper, nn.Flatten(), own }
+    net:initialize()
+    ty.autograd.record(function() return net(ty.nd.ones{ 2, 3 }) end):backward()
+    assert.equal(4, keeper.kept:reshape{ -1 }.shape[1])
+    assert.near((keeper.kept * 2):sum():asscalar(), own.kept:sum():asscalar(), 1e-6)
+  end)
+end)

@@ -1,4 +1,4 @@
---- make bench: runs the workloads W1 to W11, prints a table, writes records.
+--- make bench: runs the workloads W1 to W11 and W15, prints a table, writes records.
 --   tycho scripts/dev/bench/bench.lua [--json file] [--rounds 3] [W1 W2 ...]
 -- With PEERS=1 the same work runs in MXNet (with and without oneDNN), PyTorch and (inference)
 -- ONNX Runtime, in turn with ours: all are there, and the one whose turn it is takes samples for
@@ -58,7 +58,7 @@ if options.one then
   local words = {}
   for w in rest:gmatch("[^:]+") do words[#words + 1] = w end
   enter_device()
-  if name == "W6" or name == "W8" then words[1] = function(word) os.execute(ours(word)) end end
+  if name == "W6" or name == "W8" or name == "W15" then words[1] = function(word) os.execute(ours(word)) end end
   return require("workloads")[name](unpack(words))
 end
 
@@ -141,24 +141,34 @@ end
 
 -- Table -------------------------------------------------------------------------------------------
 
--- what is asked of the ratio, by the beginning of a figure's name; `of`: against our own figure
--- without this ending; `ending`: of figures that end so; `absolute`: of the figure itself
+-- what is asked of the ratio, by the beginning of a figure's name; `ending`: of figures that also
+-- end so; `of`: against our own figure without this ending; `absolute`: of the figure itself
 local GOALS = {{"W1", ">=", 1.6}, {"W2", ">=", 1.6}, {"W3", ">=", 1.35}, {"W4", ">=", 1.25},
   {"W4 infer b1", ">=", 1.1}, {"W4 infer b32", ">=", 1.2}, {"W5 2x200", ">=", 1.25},
-  {"W5 2x650", ">=", 1.15}, {" unrolled", ">=", 0.9, ending = true, of = true}, {"W6", ">=", 1.4},
+  {"W5 2x650", ">=", 1.15}, {"W5", ">=", 0.9, ending = " unrolled", of = true}, {"W6", ">=", 1.4},
   {"W6 first pass", "<=", 0.5}, {"W6 memory", "<=", 0.4}, {"W7 forward", "<=", 0.3},
-  {"W7 both", "<=", 0.25}, {"W8", "<=", 0.85}, {"W9", "<=", 0.5}, {"W10", "<=", 1}}
+  {"W7 both", "<=", 0.25}, {"W8", "<=", 0.85}, {"W9", "<=", 0.5}, {"W10", "<=", 1},
+  {"W15", ">=", 1.3}, {"W15", ">=", 1.2, ending = " compiled"},
+  {"W15 operators", "<=", 1.5, absolute = true}, {"W15 call", "<=", 1},
+  {"W15 depths programs", "<=", 0, absolute = true}, {"W15 first sight", "<=", 10, absolute = true},
+  {"W15 lengths programs", "<=", 0, absolute = true}}
+for _, ending in ipairs{" gluon", " hybrid"} do
+  GOALS[#GOALS + 1] = {"W15 step", "<=", 1.1, ending = ending, of = true}
+  GOALS[#GOALS + 1] = {"W15 memory", "<=", 1.15, ending = ending, of = true}
+end
 if on_gpu then
   GOALS = {{"W1", ">=", 3}, {"W2", ">=", 1}, {"W3", ">=", 1}, {"W4", ">=", 1}, {"W5", ">=", 1},
-    {" unrolled", ">=", 3, ending = true}, {"host", "<=", 50, absolute = true}}
+    {"W5", ">=", 3, ending = " unrolled"}, {"host", "<=", 50, absolute = true}}
 end
 
 local function goal_of(figure)
   local found
   for _, g in ipairs(GOALS) do
-    if g.ending and figure:find("^W5") and figure:sub(-#g[1]) == g[1] then return g end
+    if g.ending and figure:find(g[1], 1, true) == 1 and figure:sub(-#g.ending) == g.ending then
+      return g
+    end
     local rest = figure:sub(1, #g[1]) == g[1] and figure:sub(#g[1] + 1, #g[1] + 1)
-    if (rest == "" or rest == " ") and (not found or #g[1] > #found[1]) then found = g end
+    if not g.ending and (rest == "" or rest == " ") and (not found or #g[1] > #found[1]) then found = g end
   end
   return found
 end
@@ -257,7 +267,7 @@ local function row(figures, f)
   end)
   local goal, against = goal_of(f.name), best
   if goal and goal.of then
-    local base = figures[f.name:sub(1, -#goal[1] - 1)]
+    local base = figures[f.name:sub(1, -#goal.ending - 1)]
     against = base and best_of(base, function(v) return v.system == "tycho" end)
   end
   local bad = differs(f)
@@ -279,8 +289,8 @@ local function row(figures, f)
 end
 
 local works = #wanted > 0 and wanted
-  or {"W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "loader",
-    "chain"}
+  or {"W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W15",
+    "loader", "chain"}
 if on_gpu and works[1] ~= "peaks" then table.insert(works, 1, "peaks") end
 local rounds = tonumber(options.rounds) or (#systems > 1 and 3 or 1)
 

@@ -56,11 +56,11 @@ function measure.rest()
 end
 
 -- Calls of step that make a sample, after a warm-up, and how many samples fit the budget.
-local function size_of_sample(step, wait)
+local function size_of_sample(step, wait, seconds)
   measure.timed(step, wait, 1)
   local calls, t = 1, measure.timed(step, wait, 1)
-  while t < SECONDS do
-    calls = math.max(calls * 2, math.ceil(calls * SECONDS / math.max(t, 1e-9) * 0.7))
+  while t < seconds do
+    calls = math.max(calls * 2, math.ceil(calls * seconds / math.max(t, 1e-9) * 0.7))
     t = measure.timed(step, wait, calls)
   end
   local budget = t / calls < 0.01 and BUDGET / 2 or BUDGET
@@ -68,14 +68,14 @@ local function size_of_sample(step, wait)
 end
 
 --- Seconds per call of each step: a list of samples for each, taken in turn (A B A B ...), of
--- SECONDS each, three at least, as many as fit the budget; steps below 10 ms get half of it. The
--- machine may be slow for half a second (when its host takes freed memory back), so no sampling is
--- shorter. A step may run ahead; wait waits for all of it.
-function measure.in_turn(steps, wait)
+-- `shortest` seconds each (SECONDS), three at least, as many as fit the budget; steps below 10 ms
+-- get half of it. The machine may be slow for half a second (when its host takes freed memory
+-- back), so no sampling is shorter. A step may run ahead; wait waits for all of it.
+function measure.in_turn(steps, wait, shortest)
   local calls, out, n = {}, {}, 0
   for k, step in ipairs(steps) do
     local most
-    calls[k], most = size_of_sample(step, wait)
+    calls[k], most = size_of_sample(step, wait, shortest or SECONDS)
     out[k], n = {}, math.max(n, most)
   end
   for i = 1, n do

@@ -371,9 +371,102 @@ def peaks():
     rate("peak product", "eager", "FLOP/s", 2 * 8192 ** 3, timed(lambda: torch.mm(a, a, out=out)))
 
 
+# -- W15: loops beside ours ------------------------------------------------------------------------------------------
+
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.fc1, self.fc2 = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        steps, batch, width = x.shape                 # rows of q, k, v are next to each other in each head, as ours
+        q, k, v = self.qkv(self.norm1(x)).view(steps, batch, self.heads, 3, -1).permute(3, 1, 2, 0, 4)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.permute(2, 0, 1, 3).reshape(steps, batch, width))
+        return x + self.fc2(F.gelu(self.fc1(self.norm2(x))))
+
+
+class Transformer(nn.Module):
+    @torch.no_grad()
+    def __init__(self, steps, depth, width, heads, words):
+        super().__init__()
+        self.embed, self.pred, self.norm = nn.Embedding(words, width), nn.Linear(width, words), nn.LayerNorm(width)
+        self.position = nn.Parameter(torch.zeros(steps, 1, width))
+        self.blocks = nn.ModuleList([Block(width, heads) for _ in range(depth)])
+        put(self.embed.weight, "embed_weight"); put(self.pred.weight, "pred_weight"); put(self.position, "pred_position")
+        self.pred.bias.zero_()
+        for i, block in enumerate(self.blocks):
+            for name in ("qkv", "out", "fc1", "fc2"):
+                put(getattr(block, name).weight, "b%d_%s_weight" % (i + 1, name))
+                getattr(block, name).bias.zero_()
+
+    def forward(self, x, y):
+        x = self.embed(x) + self.position
+        for block in self.blocks:
+            x = block(x)
+        return F.cross_entropy(self.pred(self.norm(x)).flatten(0, 1), y.flatten())
+
+
+def loops():
+    for name, batch, unit in (("mlp", 100, "samples/s"), ("lenet", 64, "images/s"), ("resnet20", 128, "images/s")):
+        training("W15 " + name, name, batch, unit, ["eager"])
+        if COMPILE:
+            training("W15 %s compiled" % name, name, batch, unit, ["compile"])
+    def model(name, make, steps, batch, words, lr):
+        for variant in ["eager"] + ["compile"] * COMPILE:
+            def run():
+                net, n = make().to(DEVICE), steps * batch
+                x, y = (array(labels(what + str(steps), n, words).reshape(steps, batch)) for what in ("data", "label"))
+                f = torch.compile(net) if variant == "compile" else net
+                step = trainer(net, lambda: f(x, y), lr)
+                check = [step().item() for _ in range(3)]
+                rate("W15 " + name + (" compiled" if variant == "compile" else ""), variant, unit_of_text, n, timed(step), check)
+                torch._dynamo.reset()
+            attempt("W15 %s %s" % (name, variant), run)
+    unit_of_text = "tokens/s"
+    model("lstm", lambda: Language(2, 200), 35, 20, VOCABULARY, LM_RATE)
+    model("cells", lambda: Unrolled(2, 200), 35, 20, VOCABULARY, LM_RATE)
+    model("transformer", lambda: Transformer(256, 4, 256, 8, 1000), 256, 4, 1000, 0.01)
+
+
+def operators():
+    def run(figure, shape, turn):
+        x = torch.from_numpy(images(shape)).requires_grad_()
+        head = torch.ones(shape)
+        def step():
+            x.grad = None
+            y = x
+            for _ in range(250):
+                y = turn(y, x)
+            y.backward(head)
+        step()
+        record(figure, "eager", "us/operator", [s / 1000 * 1e6 for s in timed(step)], [x.grad.double().sum().item()])
+    run("W15 operators", (16,), lambda y, x: torch.tanh(y * 0.9 + x) - x)
+    run("W15 operators products", (4, 4), lambda y, x: torch.tanh(torch.mm(y * 0.3, x) + x))
+
+
+def calls():
+    x, z, m = torch.from_numpy(images((16,))), torch.from_numpy(images((16,))), torch.from_numpy(images((8, 8)))
+    for name, f in (("add", lambda: x + x), ("relu", lambda: torch.relu(x)), ("product", lambda: torch.mm(m, m)),
+                    ("in place", lambda: z.add_(x)), ("view", lambda: x.view(4, 4))):
+        def many():
+            for _ in range(1000):
+                f()
+        record("W15 call " + name, "eager", "us", [s * 1e3 for s in timed(many)])
+
+
+def w15():
+    loops()
+    operators()
+    calls()
+
+
 RUN = dict(peaks=peaks, W1=w1, W2=w2, W3=w3, W4=w4, W5=w5, W6=w6, W7=w7)
 if not GPU:
-    RUN.update(W8=w8, W9=w9, W10=w10)
+    RUN.update(W8=w8, W9=w9, W10=w10, W15=w15)
 for word in sys.argv[1:]:
     part = word.split(":")
     if part[0] == "memory":

@@ -495,5 +495,6 @@ end
 workloads.peaks = require "peaks"
 workloads.W11 = require "growth"
 workloads.loader = require "loading"
+for name, f in pairs(require "imperative") do workloads[name] = f end
 
 return workloads

@@ -9,12 +9,15 @@
 
 local args = require "tycho.core.args"
 local attrs = require "tycho.core.attrs"
+local class = require "tycho.ndarray.class"
 local either = require "tycho.symbol.either"
 local Error = require "tycho.core.error"
+local recording = require "tycho.ndarray.recording"
 local Symbol = require("tycho.symbol.symbol").Symbol
 local values = require "tycho.core.values"
 
-local getmetatable = getmetatable
+local drop, NDArray = class.drop, class.NDArray
+local getmetatable, rawequal = getmetatable, rawequal
 
 local layer = {}
 
@@ -43,6 +46,56 @@ function layer.extend(base, func, spec)
     class.set_up(self, form(...))
   end
   return class
+end
+
+
+-- Inner arrays ------------------------------------------------------------------------------------
+
+-- Classes whose blocks keep neither what they are given nor what they give.
+local passing = {}
+
+
+--- Notes that the blocks of a class make one new array of one and keep neither. Classes that are
+-- derived from it are not among them.
+-- @tparam table class
+function layer.note_passing(class)
+  passing[class] = true
+end
+
+
+--- Whether nobody but the caller has what a block is given and gives.
+-- @tparam Block block
+-- @treturn bool
+function layer.is_passing(block)
+  return passing[getmetatable(block)] and not rawget(block, "_hooked")
+    and rawget(block, "forward") == nil
+end
+
+
+--- Calls a passing block on an array that nobody else has, and lets go of that array where it is
+-- recorded: one that is still there when the program of the recorded calls is made gets memory of
+-- its own, and its neighbours are not fused.
+-- @tparam Block block
+-- @param x array or symbol
+-- @return the result
+function layer.pass_on(block, x)
+  local y = block(x)
+  if recording.on and getmetatable(x) == NDArray and not rawequal(x, y) then
+    drop(x)
+  end
+  return y
+end
+
+
+--- An activation, if there is one, of what the caller has just made.
+-- @param act Block or nil
+-- @param x array or symbol
+-- @return the result
+function layer.activated(act, x)
+  if not act then
+    return x
+  end
+  return layer.is_passing(act) and layer.pass_on(act, x) or act(x)
 end
 
 

@@ -43,7 +43,7 @@ function Dense:forward(x)
   local bias, act = self.bias, self.act
   local y = F.FullyConnected{ x, self.weight:data(x), bias and bias:data(x), no_bias = not bias,
     num_hidden = self._units, flatten = self._flatten, name = node_name(x) }
-  return act and act(y) or y
+  return layer.activated(act, y)
 end
 
 

@@ -14,6 +14,7 @@ local layer = require "tycho.gluon.layer"
 local log = require "tycho.core.log"
 local values = require "tycho.core.values"
 
+local is_passing, pass_on = layer.is_passing, layer.pass_on
 local containers = {}
 
 
@@ -49,6 +50,8 @@ local function pass(self, i, ...)
   local child = self[i]
   if child == nil then
     return ...
+  elseif i > 1 and is_passing(child) and is_passing(self[i - 1]) then
+    return pass(self, i + 1, pass_on(child, (...)))
   end
   return pass(self, i + 1, child(...))
 end

@@ -67,7 +67,7 @@ function Conv:forward(x)
     kernel = self._kernel, stride = self._stride, pad = self._pad, dilate = self._dilate,
     num_filter = self._channels, num_group = self._groups, layout = self._layout,
     name = node_name(x) }
-  return act and act(y) or y
+  return layer.activated(act, y)
 end
 
 
@@ -77,7 +77,7 @@ local function forward_transposed(self, x)
     kernel = self._kernel, stride = self._stride, pad = self._pad, dilate = self._dilate,
     adj = self._adj, num_filter = self._channels, num_group = self._groups, layout = self._layout,
     name = node_name(x) }
-  return act and act(y) or y
+  return layer.activated(act, y)
 end
 
 

@@ -10,6 +10,7 @@
 -- @module tycho.gluon.nn
 
 local pairs = require("tycho.core.iterate").pairs
+local layer = require "tycho.gluon.layer"
 local namespace = require "tycho.core.namespace"
 
 local nn = { Block = require "tycho.gluon.block", HybridBlock = require "tycho.gluon.hybrid_block",
@@ -21,6 +22,16 @@ for _, part in ipairs{ require "tycho.gluon.nn.activations", require "tycho.gluo
   for name, class in pairs(part) do
     nn[name] = class
   end
+end
+
+-- Not blocks that call a function of the script, or others.
+for _, part in ipairs{ "activations", "convolution", "norms", "pooling" } do
+  for _, class in pairs(require("tycho.gluon.nn." .. part)) do
+    layer.note_passing(class)
+  end
+end
+for _, name in ipairs{ "Dense", "Dropout", "Embedding", "Flatten" } do
+  layer.note_passing(nn[name])
 end
 
 return namespace.close(nn, "nn", "layer")
