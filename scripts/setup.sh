@@ -18,7 +18,7 @@ build="make gcc libc6-dev pkg-config luajit lua-argparse lua-cjson libluajit-5.1
 build="$build libopenblas-dev libdnnl-dev libedit-dev libjpeg-dev libpng-dev zlib1g-dev"
 tests="lua-busted zip unzip libopenmpi-dev openmpi-bin iproute2"
 checks="lua-check lua-ldoc clang musl-tools mandoc luarocks git"
-packages="build-essential dpkg-dev debhelper fakeroot lintian zip libopenmpi-dev"
+packages="build-essential pkgconf dpkg-dev debhelper fakeroot lintian zip libopenmpi-dev"
 
 # the packages of a list that are not installed
 missing() {

@@ -66,7 +66,7 @@ try_packages() {
         cc -o /tmp/a /tmp/a.c \$(pkg-config --cflags --libs tycho)
         /tmp/a
         test -s /usr/share/doc/tycho-doc/html/index.html
-        if apt-cache show luajit2 > /dev/null 2>&1; then
+        if apt-get install -s luajit2 > /dev/null 2>&1; then
           apt-get install -y --no-install-recommends luajit2
           luajit -v
           luajit -e \"print(require([[tycho]]).nd.ones(3):sum():asscalar())\"
