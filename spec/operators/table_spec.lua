@@ -53,6 +53,7 @@ end
 -- operators are compared with numbers found otherwise, if their lines do not give them.
 -- "vectors/operators" is what the reference engine was recorded doing.
 local VALUES = {
+  ["operators/attention_spec"] = "_contrib_attention",
   ["operators/contrib_math_spec"] = [[
     _contrib_BilinearResize2D _contrib_DeformableConvolution
     _contrib_ModulatedDeformableConvolution _contrib_count_sketch _contrib_div_sqrt_dim
