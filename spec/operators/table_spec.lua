@@ -54,6 +54,7 @@ end
 -- "vectors/operators" is what the reference engine was recorded doing.
 local VALUES = {
   ["operators/attention_spec"] = "_contrib_attention",
+  ["operators/transformer_spec"] = "_contrib_RMSNorm _contrib_rotary_embedding _contrib_swiglu",
   ["operators/contrib_math_spec"] = [[
     _contrib_BilinearResize2D _contrib_DeformableConvolution
     _contrib_ModulatedDeformableConvolution _contrib_count_sketch _contrib_div_sqrt_dim

@@ -641,7 +641,7 @@ const struct op op_flash_attention[] = {
            "Tq, heads * dv), or as layout says. mask (not 0: the key counts) and bias broadcast to (N, heads, Tq, Tk); valid_length "
            "and offset are (N,). An input that is given by name needs no use_NAME. A key that does not count adds nothing, whatever "
            "it holds; a query for which none counts gives 0. Gradients of query, key, value and bias.",
-    .in = "query key value", .in_of = ins, .out = "output {logsum}", .param = params, .param_size = sizeof(struct flash_param),
+    .in = "query key value mask bias valid_length offset", .in_of = ins, .out = "output {logsum}", .param = params, .param_size = sizeof(struct flash_param),
     .check = check, .shape = flash_shapes, .type = flash_types, .grad_of = reads, .flags = OP_RANDOM | OP_NEVER_AGAIN,
     .draws = drops, .cpu = cpu, .back_cpu = back_cpu },
   { 0 }
