@@ -14,6 +14,7 @@ static const struct param params[] = {
   { "window",   P_INT,   FIELD(window),   "0",   "a query sees keys less than so many positions away; 0: all", NULL, "[0,]" },
   { "scale",    P_FLOAT, FIELD(scale),    "0",   "factor of the products of queries and keys; 0: 1 / sqrt(size of a head)" },
   { "dropout",  P_FLOAT, FIELD(dropout),  "0",   "share of the weights that become 0 in training", NULL, "[0,1]" },
+  { "empty",    P_ENUM,  FIELD(empty),    "zero", "what a query for which no key counts gives: 0, or NaN as softmax does", "zero|nan" },
   { "use_mask", P_BOOL,  FIELD(use_mask), "0",   "there is an input mask: keys count where it is not 0" },
   { "use_bias", P_BOOL,  FIELD(use_bias), "0",   "there is an input bias, which is added to the scores" },
   { "use_valid_length", P_BOOL, FIELD(use_valid_length), "0",
@@ -266,6 +267,7 @@ struct flash flash_of(const struct call *c, int first)
   f.group = f.heads / f.kv_heads;
   f.d = nhtc ? in[0].d.dim[3] : in[0].d.dim[2] / (f.heads * q_parts);
   f.dv = nhtc ? v->d.dim[3] : v->d.dim[2] / (f.kv_heads * k_parts);
+  f.empty = p->empty ? NAN : 0;
   f.scale = p->scale != 0 ? p->scale : 1 / sqrt((double)f.d);
   f.q = flash_side_of(p, &in[0], f.heads, q_parts, 0);
   f.k = flash_side_of(p, k, f.kv_heads, k_parts, k_parts == 3);
@@ -401,6 +403,7 @@ bool flash_restrict(
   const int64_t first = first_position(f, b->sample) + b->q0,
                 keys = keys_that_count(f, b->sample);
   bool some = f->mask.x || f->bias.x;
+  if (!flash_restricts(f)) return false;
   for (int64_t i = 0; i < b->m; i++, s += (size_t)n * f->size) {
     const struct flash_span see = span_of_query(f, first + (b->across ? 0 : i), keys);
     if (f->bias.x) add_bias(f, grid_row(&f->bias, b, i, k0), s, n);
@@ -442,7 +445,8 @@ void flash_clear(const struct flash *f, int64_t rows, int64_t n, char *x, int64_
 /* -- forward ----------------------------------------------------------------------------------- */
 
 /* What a thread has for one task. */
-struct flash_workspace { char *q, *s, *k, *v; double *greatest, *sum; };
+/* alone: the only block of its rows */
+struct flash_workspace { char *q, *s, *k, *v; double *greatest, *sum; bool alone; };
 
 /* Rows of a task: a chunk of queries of a group of heads. */
 static int64_t task_rows(const struct flash *f) { return f->group * MIN(f->tq, flash_chunk(f)); }
@@ -468,7 +472,7 @@ static size_t take_forward(const struct flash *f, char *base, struct flash_works
   }
   if (base)
     *x = (struct flash_workspace){ part[0], part[1], part[2], part[3], (double *)part[4],
-      (double *)part[5] };
+      (double *)part[5], false };
   return used;
 }
 
@@ -483,17 +487,17 @@ static void weigh(const struct flash *f, const struct flash_rows *b, char *s, in
   for (int64_t i = 0; i < b->m; i++, s += (size_t)n * f->size) {
     const double before = greatest[i], most = MAX(before, r->max(s, n)),
                  shift = most == -INFINITY ? 0 : most;
-    const double shrink = before == most ? 1 : exp(before - most);
-    const bool had = sum[i] != 0;
+    const double shrink = sum[i] == 0 || before == most ? 1 : exp(before - most);
     greatest[i] = most;
     sum[i] = sum[i] * shrink + r->exp_sum(s, s, shift, n);
-    if (shrink != 1 && had) r->affine(at(r, y, i * step), at(r, y, i * step), shrink, 0, f->dv);
+    if (shrink != 1) r->affine(at(r, y, i * step), at(r, y, i * step), shrink, 0, f->dv);
     if (f->drops)
       r->dropout(s, s, NULL, &f->drop, flash_row_number(f, b, i) * f->tk + k0, n);
   }
 }
 
-/* y += s v for rows b and keys k0 .. k0 + n - 1, whose packed values begin at x->v + from. */
+/* y += s v (x->alone: y = s v) for rows b and keys k0 .. k0 + n - 1, whose packed values begin at
+** x->v + from. */
 static int add_values(const struct flash *f, const struct flash_workspace *x,
     const struct flash_rows *b, int64_t kv, int64_t k0, int64_t n, int64_t from)
 {
@@ -501,7 +505,7 @@ static int add_values(const struct flash *f, const struct flash_workspace *x,
   const int64_t step = flash_row_step(&f->y, b);
   if (!x->k)
     return gemm_one(f->dtype, false, false, b->m, f->dv, n, 1, x->s, n,
-        flash_at(f, &f->v, b->sample, kv, k0), f->v.row, 1, y, step);
+        flash_at(f, &f->v, b->sample, kv, k0), f->v.row, !x->alone, y, step);
   for (int64_t k = 0; k < n; k += FLASH_KEYS) {
     const char *v = x->v + (size_t)((from + k) / FLASH_KEYS) * bytes_of_values(f);
     TRY(gemm_packed(f->dtype, false, b->m, f->dv, MIN(FLASH_KEYS, n - k),
@@ -520,17 +524,20 @@ static int forward_block(const struct flash *f, const struct flash_workspace *x,
   const int64_t from = MAX(see.lo - k0, 0) / FLASH_KEYS * FLASH_KEYS;
   n = MIN(n, (see.hi - k0 + FLASH_KEYS - 1) / FLASH_KEYS * FLASH_KEYS) - from;
   k0 += from;
-  flash_scale_queries(f, b, x->q);
-  if (x->k)
+  if (x->k) {
+    flash_scale_queries(f, b, x->q);
     TRY(gemm_packed(f->dtype, false, b->m, n, f->d, x->q, f->d,
         x->k + (size_t)(from * f->d) * f->size, x->s, n, NULL));
+  }
   else
-    TRY(gemm_one(f->dtype, false, true, b->m, n, f->d, 1, x->q, f->d,
-        flash_at(f, &f->k, b->sample, kv, k0), f->k.row, 0, x->s, n));
+    TRY(gemm_one(f->dtype, false, true, b->m, n, f->d, f->scale, flash_rows_at(f, &f->q, b),
+        flash_row_step(&f->q, b), flash_at(f, &f->k, b->sample, kv, k0), f->k.row, 0, x->s, n));
   const bool restricted = flash_restrict(f, b, x->s, k0, n);
   weigh(f, b, x->s, k0, n, x->greatest + row, x->sum + row);
   const char *v = flash_at(f, &f->v, b->sample, kv, k0);
   if (restricted && !(finite || flash_is_finite(f, n, f->dv, v, f->v.row))) {
+    if (x->alone)
+      flash_clear(f, b->m, f->dv, flash_rows_at(f, &f->y, b), flash_row_step(&f->y, b));
     flash_skip_zeros(f, false, b->m, f->dv, n, x->s, n, v, f->v.row, flash_rows_at(f, &f->y, b),
         flash_row_step(&f->y, b));
     return TY_OK;
@@ -546,10 +553,14 @@ static void finish_rows(
   const int64_t step = flash_row_step(&f->y, b);
   for (int64_t i = 0; i < b->m; i++) {
     const bool empty = sum[i] == 0;
-    if (!empty) r->affine(at(r, y, i * step), at(r, y, i * step), 1 / sum[i], 0, f->dv);
+    const double shift = greatest[i] == -INFINITY ? 0 : greatest[i];
+    if (empty)
+      r->fill(at(r, y, i * step), f->empty, f->dv);
+    else
+      r->affine(at(r, y, i * step), at(r, y, i * step), 1 / sum[i], 0, f->dv);
     if (f->logsum)
       r->set(f->logsum, flash_row_number(f, b, i),
-          empty ? INFINITY : (greatest[i] == -INFINITY ? 0 : greatest[i]) + log(sum[i]));
+          !empty ? shift + log(sum[i]) : f->empty == 0 ? INFINITY : NAN);
   }
 }
 
@@ -572,12 +583,16 @@ static int forward_task(const struct flash *f, int64_t sample, int64_t kv, int64
   struct flash_rows b;
   const struct flash_span all = flash_span_of_group(f, sample, kv, q0, q1);
   take_forward(f, f->scratch + (size_t)parallel_index() * f->bytes, &x);
-  const bool few = f->tq == 1 ? f->group <= FLASH_FEW : q1 - q0 <= FLASH_FEW;
+  /* one block of rows has no use for packed keys */
+  const bool few = f->tq == 1 ? f->group <= FLASH_QUERIES
+                              : f->group == 1 && q1 - q0 <= FLASH_QUERIES;
   char *packed_k = x.k;
   if (few) x.k = NULL;
+  x.alone = few && all.lo < all.hi && all.hi - all.lo <= FLASH_WIDE;
   int64_t rows = 0;
   for (int64_t i = 0; flash_rows_of(f, sample, kv, q0, q1, i, &b); i++) {
-    flash_clear(f, b.m, f->dv, flash_rows_at(f, &f->y, &b), flash_row_step(&f->y, &b));
+    if (!x.alone)
+      flash_clear(f, b.m, f->dv, flash_rows_at(f, &f->y, &b), flash_row_step(&f->y, &b));
     for (int64_t k = 0; k < b.m; k++) x.greatest[rows + k] = -INFINITY, x.sum[rows + k] = 0;
     rows += b.m;
   }
@@ -631,8 +646,8 @@ static int forward(struct call *c)
   return j.failed ? fail(j.failed, "out of memory for the product of a block") : TY_OK;
 }
 
-static const struct kernel cpu[] = { { "blocks", forward, T_FLOAT | T_INT, NULL, forward_scratch_bytes }, { 0 } };
-static const struct kernel back_cpu[] = { { "blocks", flash_backward, T_FLOAT | T_INT, NULL, flash_backward_scratch }, { 0 } };
+static const struct kernel cpu[] = { { "flash", forward, T_FLOAT | T_INT, NULL, forward_scratch_bytes }, { 0 } };
+static const struct kernel back_cpu[] = { { "flash", flash_backward, T_FLOAT | T_INT, NULL, flash_backward_scratch }, { 0 } };
 
 const struct op op_flash_attention[] = {
   { .name = "_contrib_attention", .back = "_backward_contrib_attention",
@@ -640,9 +655,9 @@ const struct op op_flash_attention[] = {
            "finds the weights again. query (N, Tq, heads * d), key (N, Tk, kv_heads * d), value (N, Tk, kv_heads * dv), output (N, "
            "Tq, heads * dv), or as layout says. mask (not 0: the key counts) and bias broadcast to (N, heads, Tq, Tk); valid_length "
            "and offset are (N,). An input that is given by name needs no use_NAME. A key that does not count adds nothing, whatever "
-           "it holds; a query for which none counts gives 0. Gradients of query, key, value and bias.",
-    .in = "query key value mask bias valid_length offset", .in_of = ins, .out = "output {logsum}", .param = params, .param_size = sizeof(struct flash_param),
-    .check = check, .shape = flash_shapes, .type = flash_types, .grad_of = reads, .flags = OP_RANDOM | OP_NEVER_AGAIN,
-    .draws = drops, .cpu = cpu, .back_cpu = back_cpu },
+           "it holds; a query for which none counts gives 0, or NaN as empty says. Gradients of query, key, value and bias.",
+    .in = "query key value mask bias valid_length offset", .in_of = ins, .out = "output {logsum}", .param = params,
+    .param_size = sizeof(struct flash_param), .check = check, .shape = flash_shapes, .type = flash_types, .grad_of = reads,
+    .flags = OP_RANDOM | OP_NEVER_AGAIN, .draws = drops, .cpu = cpu, .back_cpu = back_cpu },
   { 0 }
 };

@@ -13,7 +13,7 @@
 
 struct flash_param {
   int64_t heads, kv_heads, layout, packed, causal, window;
-  int64_t use_mask, use_bias, use_valid_length, use_offset;
+  int64_t use_mask, use_bias, use_valid_length, use_offset, empty;
   double scale, dropout;
 };
 enum { FLASH_NTC, FLASH_TNC, FLASH_NHTC };            /* layout */
@@ -36,6 +36,7 @@ struct flash {
   int64_t batch, heads, kv_heads, group;              /* group: query heads of a key head */
   int64_t tq, tk, d, dv;                              /* positions; size of a key, of a value */
   double scale;
+  double empty;                                       /* what a query without keys gives */
   bool causal;
   int64_t window;                                     /* 0: none */
   struct flash_side q, k, v, y;
@@ -57,7 +58,6 @@ enum {
   FLASH_KEYS = 128,
   FLASH_WIDE = 4 * FLASH_KEYS,                        /* columns of a block forward */
   FLASH_CHUNK = 256,                                  /* rows that share a packed block of keys */
-  FLASH_FEW = 16,                                     /* up to so many rows read keys in place */
 };
 
 /* Rows of one product: queries q0 .. q0 + m - 1 of one head or, where each head has one query, the
