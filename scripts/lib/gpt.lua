@@ -1,5 +1,5 @@
---- A decoder of the kind that today's language models are: RMSNorm, rotary positions, attention with
--- fewer heads of keys than of queries, gated units (scripts/gpt.lua).
+--- A decoder like those of today's language models: RMSNorm, rotary positions, attention with fewer
+-- heads of keys than of queries, gated units (scripts/gpt.lua).
 
 local ty = require "tycho"
 
@@ -9,7 +9,8 @@ local sym, V = ty.sym, ty.sym.Variable
 local contrib = sym.contrib
 
 local function linear(x, n, name)
-  return sym.FullyConnected{ data = x, num_hidden = n, flatten = false, no_bias = true, name = name }
+  return sym.FullyConnected{ data = x, num_hidden = n, flatten = false, no_bias = true,
+    name = name }
 end
 
 local function norm(x, name)
@@ -72,16 +73,14 @@ end
 -- @tparam table parameters name -> array
 function gpt.reader(o, parameters)
   local net = sym.softmax{ scores(o, { length = V "length" }), name = "softmax" }
-  local exe = net:simple_bind{ ctx = ty.cpu(), data = { 1, 1 }, length = { 1 }, grad_req = "null",
-    shapes = (function()
-      local shapes, size = {}, o.width / o.heads
-      for i = 1, o.layers do
-        for _, kind in ipairs{ "key", "value" } do
-          shapes[("layer%d_%s_cache"):format(i, kind)] = { 1, o.length, o.kv_heads * size }
-        end
-      end
-      return shapes
-    end)() }
+  local shapes = { data = { 1, 1 }, length = { 1 } }
+  for i = 1, o.layers do
+    for _, kind in ipairs{ "key", "value" } do
+      shapes[("layer%d_%s_cache"):format(i, kind)] = { 1, o.length,
+        o.kv_heads * o.width / o.heads }
+    end
+  end
+  local exe = net:simple_bind{ ctx = ty.cpu(), shapes = shapes, grad_req = "null" }
   for name, x in pairs(parameters) do
     exe.arg_dict[name][":"] = x
   end
@@ -90,7 +89,7 @@ function gpt.reader(o, parameters)
     data[":"], length[":"] = word, n
     n = n + 1
     return exe:forward()[1]
-  end, exe
+  end
 end
 
 return gpt
