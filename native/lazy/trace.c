@@ -4,6 +4,7 @@
 ** structure up; where it is new it becomes a graph and an executor (build.c).
 */
 #include "lazy/build.h"
+#include "lazy/numbers.h"
 #include "lazy/recording.h"
 
 static int out_of_memory(void) { return fail(TY_EMEMORY, "out of memory: recording"); }
@@ -93,6 +94,7 @@ void trace_done(struct trace *t)
   mem_free(t->key);
   mem_free(t->input);
   mem_free(t->reached);
+  mem_free(t->number);
 }
 
 /* -- structure --------------------------------------------------------------------------------- */
@@ -189,21 +191,48 @@ static int complete_inputs(const struct trace *t)
   return TY_OK;
 }
 
+/* Makes a leaf of a number. */
+static int add_number(struct trace *t, const struct cached_call *c, int *at)
+{
+  const ty_desc *d = &c->v.call.in[0].d;
+  const ty_desc one = { .dtype = d->dtype, .ndim = 1, .dim = { 1 }, .device = c->device };
+  const float narrow = (float)c->number;
+  const void *bytes = d->dtype == TY_F64 ? (const void *)&c->number : &narrow;
+  ty_tensor *x;
+  TRY(ty_tensor_new(&one, &x));
+  int code = ty_tensor_write(x, bytes, dtype_size(d->dtype));
+  if (code) return ty_tensor_free(x), code;
+  return find_leaf(t, NULL, 0, x, at);
+}
+
+/* What a call is; its number may be an argument. */
+static int put_call(struct trace *t, struct cached_call *c, int i)
+{
+  bool argument;
+  const uint64_t form = number_form(c, &argument);
+  t->number[i] = -1;
+  if (!argument) return put_key(t, c->hash);
+  TRY(put_key(t, form));
+  return add_number(t, c, &t->number[i]);
+}
+
 int trace_number(struct trace *t)
 {
   t->reached = NEWS(uint8_t, t->n + 1);
-  if (!t->reached) return out_of_memory();
+  t->number = NEWS(int, t->n + 1);
+  if (!t->reached || !t->number) return out_of_memory();
   for (int i = 0; i < t->n; i++) t->reached[i] = t->call[i]->seen == t->walk;
   TRY(complete_inputs(t));
   for (int i = 0; i < t->n; i++) t->call[i]->index = i;
   for (int i = 0; i < t->n; i++) {
     struct history *h = t->call[i];
     struct trace_input x;
-    TRY(put_key(t, (uint64_t)(uintptr_t)h->call));
+    TRY(put_call(t, h->call, i));
     TRY(put_key(t, call_state(t, h, i)));
     for (int k = 0; k < h->nin; k++) {
       TRY(find_input(t, h->in[k].from, h->in[k].out, h->in[k].array, &x));
       TRY(put_input(t, x));
+      if (x.is_leaf) t->leaf[x.at].reached |= t->reached[i];
     }
   }
   for (int i = 0; i < t->nhead; i++) {
@@ -211,6 +240,7 @@ int trace_number(struct trace *t)
     struct trace_input x;
     TRY(find_input(t, head->history, head->history_out, head, &x));
     TRY(put_input(t, x));
+    if (x.is_leaf) t->leaf[x.at].reached = true;
     TRY(put_key(t, (uint64_t)head->d.dtype << 32 | (uint32_t)head->d.ndim));
     for (int k = 0; k < head->d.ndim; k++) TRY(put_key(t, (uint64_t)head->d.dim[k]));
   }
@@ -220,8 +250,10 @@ int trace_number(struct trace *t)
 struct leaf *trace_leaf(struct trace *t, const ty_tensor *x)
 {
   const int out = history_is_recorded(x) ? x->history_out : 0;
-  for (int i = 0; x->history && i < t->nleaf; i++)
-    if (t->leaf[i].from == x->history && t->leaf[i].out == out) return &t->leaf[i];
+  for (int i = 0; x->history && i < t->nleaf; i++) {
+    struct leaf *l = &t->leaf[i];
+    if (l->reached && l->from == x->history && l->out == out) return l;
+  }
   return NULL;
 }
 
@@ -298,8 +330,8 @@ static int check_inputs(const struct history *h)
 static int check_all_versions(const struct trace *t, const struct kept *k)
 {
   for (int i = 0; i < t->ndone; i++) {
-    if (k->checked[i]) TRY(check_versions(t->call[i]));
-    if (!history_has_value(t->call[i], 0)) TRY(check_inputs(t->call[i]));
+    if (k->steps[i] & GRADIENT_RUNS) TRY(check_versions(t->call[i]));
+    if (k->steps[i] & CALL_RUNS) TRY(check_inputs(t->call[i]));
   }
   return TY_OK;
 }
@@ -378,8 +410,10 @@ static int set_arrays(const struct trace *t, struct kept *k)
 /* Lets the arrays of this run go, so that they live no longer than their users. */
 static void release_arrays(const struct trace *t, struct kept *k)
 {
-  for (int i = 0; i < t->nleaf; i++)
-    if (k->leaf[i] >= 0 && !t->leaf[i].from) exec_set_array(k->e, k->leaf[i], NULL);
+  for (int i = 0; i < t->nleaf; i++) {
+    if (k->leaf[i] >= 0) exec_set_array(k->e, k->leaf[i], NULL);
+    if (k->leaf_grad[i] >= 0) exec_set_array(k->e, k->leaf_grad[i], NULL);
+  }
   for (int i = 0; i < k->nknown; i++)
     if (k->known[i] >= 0) exec_set_array(k->e, k->known[i], NULL);
   for (int i = 0; i < k->nend; i++) exec_set_array(k->e, k->end[i], NULL);
