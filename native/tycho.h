@@ -23,7 +23,8 @@ enum { TY_NULL = 0, TY_WRITE = 1, TY_ADD = 3 };
 enum { TY_ABI = 2 };
 enum { TY_ARG, TY_AUX, TY_OUT };
 enum { TY_MON_OFF, TY_MON_OUT, TY_MON_ALL };
-enum { TY_DRY_RUN = 1, TY_MIRROR = 2, TY_NOFUSE = 4, TY_CHECK = 8, TY_NOSHARE = 16, TY_KEEP = 32 };
+enum { TY_DRY_RUN = 1, TY_MIRROR = 2, TY_NOFUSE = 4, TY_CHECK = 8, TY_NOSHARE = 16, TY_KEEP = 32,
+       TY_AS_WRITTEN = 64 };
 
 typedef struct ty_tensor ty_tensor;
 typedef struct ty_graph ty_graph;
@@ -196,6 +197,9 @@ int         ty_exec_abandon(ty_exec *e, const char *why);
 int         ty_exec_event(ty_exec *e, ty_event *out);
 /* inputs, outputs of a Lua-defined operator */
 int         ty_exec_event_tensor(ty_exec *e, int part, int i, ty_tensor **out);
+/* *out: an executor on the same arrays and outputs, of the graph as the user wrote it, for
+** monitors; NULL: no node of e stands for others */
+int         ty_exec_as_written(ty_exec *e, ty_exec **out);
 int         ty_exec_monitor(ty_exec *e, int mode);
 int         ty_exec_outputs(ty_exec *e, int *n);
 int         ty_exec_output(ty_exec *e, int i, ty_tensor **out);

@@ -18,7 +18,6 @@
 
 package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
-local ffi = require "ffi"
 local files = require "tycho.core.files"
 local ty = require "tycho"
 local common = require "common"
@@ -37,26 +36,6 @@ ty.random.seed(options.seed)
 
 -- Characters --------------------------------------------------------------------------------------
 
--- byte -> number for the bytes that come, and the characters by number
-local function alphabet(characters)
-  local seen, numbers, list = {}, {}, {}
-  for c in characters:gmatch(".") do
-    seen[c:byte()] = true
-  end
-  for byte = 0, 255 do
-    numbers[byte + 1] = #list
-    list[#list + 1] = seen[byte] and string.char(byte) or nil
-  end
-  return numbers, list
-end
-
--- the text as an array of numbers
-local function encoded(characters, numbers)
-  local bytes = ty.nd.empty({#characters}, {dtype = "uint8"})
-  ffi.copy(bytes:data(), characters, #characters)
-  return ty.nd.take{ty.nd.array(numbers), bytes:astype("int32")}
-end
-
 -- An iterator over ids from `from` to before `to`: row r of batch k is the k-th piece of
 -- stream r; labels are one further.
 local function streams(ids, from, to)
@@ -72,8 +51,8 @@ local function streams(ids, from, to)
 end
 
 local characters = text.characters(options.data):gsub("\r", "")
-local numbers, list = alphabet(characters)
-local ids = encoded(characters, numbers)
+local numbers, list = text.alphabet(characters)
+local ids = text.encoded(characters, numbers)
 local held = math.floor(#characters * 0.9)
 local train, test = streams(ids, 0, held), streams(ids, held, #characters)
 

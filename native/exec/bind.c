@@ -188,6 +188,7 @@ static int run_rewrites(
     .mark_mirrors = mark_mirrors,
     .context = e,
     .sum_cap = (int)env_number("TYCHO_GRAD_SUM_CAP", 8),
+    .as_written = e->flags & TY_AS_WRITTEN || !exec_fuses(e),
     .default_device = e->default_device,
     .group = e->place,
     .ngroup = e->nplace,
@@ -232,6 +233,7 @@ static void adopt_graph(ty_exec *e, struct typed_graph *x)
   e->desc = x->desc;
   e->device = x->device;
   e->forward = x->forward;
+  e->replaced = x->replaced;
   e->head = x->head;
   e->grad_entry = x->grad;
   e->head_grad_entry = x->head_grad;

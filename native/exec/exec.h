@@ -96,6 +96,7 @@ struct ty_exec {
   int monitor;                                        /* TY_MON_* */
   int level;                                          /* of recomputation */
   bool check, mirror, profile, with_grad;
+  bool replaced;                                      /* see struct typed_graph */
   /* a monitored run between events */
   struct { int phase, node, item, train; bool active; } walk;
   /* a run that waits for the front end */

@@ -327,3 +327,36 @@ int ty_exec_reshape(ty_exec *e, const ty_reshape_spec *spec, ty_exec **out)
   close_simple(&s);
   return code;
 }
+
+/* -- as written -------------------------------------------------------------------------------- */
+
+int ty_exec_as_written(ty_exec *e, ty_exec **out)
+{
+  NEED(e && out, TY_ETYPE, "as_written: null argument");
+  *out = NULL;
+  if (!e->replaced || e->flags & TY_DRY_RUN) return TY_OK;
+  ty_bind *given = NEWS(ty_bind, e->narg + e->naux + 1);
+  NEED(given, TY_EMEMORY, "out of memory: executor");
+  for (int i = 0; i < e->narg + e->naux; i++) {
+    const struct bound *b = i < e->narg ? &e->arg[i] : &e->aux[i - e->narg];
+    given[i] = (ty_bind){ .name = b->name, .value = b->value, .grad = b->grad, .req = b->req };
+  }
+  const struct exec_source from = { .g = e->user,
+    .head = e->user_head,
+    .nhead = e->nhead,
+    .arg = given,
+    .narg = e->narg,
+    .aux = given + e->narg,
+    .naux = e->naux,
+    .place = e->place,
+    .nplace = e->nplace,
+    .device = e->default_device,
+    .flags = e->flags | TY_AS_WRITTEN,
+    .level = e->level,
+    .pool = e->pool,
+    .before = e };
+  int code = exec_make(&from, out);
+  if (!code) (*out)->monitor = e->monitor, (*out)->check = e->check;
+  mem_free(given);
+  return code;
+}

@@ -64,6 +64,25 @@ enum {
 /* what passes expand: operators whose inputs are bodies too (pass/control_flow.c) */
 enum op_control { CONTROL_NONE, CONTROL_FOREACH, CONTROL_WHILE, CONTROL_COND };
 
+/* What an operator does where users write attention (pass/attention.c); sums and views have
+** flags. */
+enum attention_role {
+  ATTENTION_NONE,
+  ATTENTION_PRODUCT,                                  /* of matrices; ta, tb: transposed */
+  ATTENTION_SCALE,                                    /* times `number` */
+  ATTENTION_SOFTMAX,                                  /* of `number` times input 0, last axis */
+  ATTENTION_DROPOUT,                                  /* in training, `number` of the elements */
+  /* interleaved projections of so many heads (operators/nn/attention.c); self: of one input */
+  ATTENTION_SCORES,
+  ATTENTION_VALUES,
+};
+struct attention_part {
+  enum attention_role role;
+  bool ta, tb, self;
+  double number;
+  int64_t heads;
+};
+
 struct op {
   const char *name;
   const char *alias;                                  /* "a b c" */
@@ -111,6 +130,8 @@ struct op {
   /* of an operator with bodies: the input that variable k of a body stands for, -1: none */
   int64_t   (*body_input)(const void *param, int body, int64_t k);
   enum op_control control;
+  /* its part in attention, of data with ndim axes; NULL: none */
+  struct attention_part (*attention)(const void *param, int ndim);
   /* outputs that the reference has behind ours: its symbol files count them */
   int       (*further_outputs)(const void *param);
   uint32_t    flags;

@@ -26,6 +26,7 @@ struct typed_graph {
   /* Further entries that follow what nodes become. */
   ty_entry *extra;
   int nextra;
+  bool replaced;                                      /* a node stands for several of the user's */
 };
 
 /* What the executor wants. Arrays are the caller's. */
@@ -40,6 +41,8 @@ struct rewrite_request {
   void (*mark_mirrors)(const struct typed_graph *x, void *context, uint8_t *mark);
   void *context;
   int sum_cap;                                        /* struct gradient_request's cap */
+  /* No nodes are replaced by others that give the same: monitors see each one of the user's. */
+  bool as_written;
   int default_device;
   const ty_place *group;                              /* ctx groups and their devices */
   int ngroup;
@@ -56,6 +59,7 @@ int  rewrite_all(struct typed_graph *x, const struct rewrite_request *r);
 int rewrite_infer(struct typed_graph *x, const struct rewrite_request *r);
 int rewrite_control_flow(struct typed_graph *x, const struct rewrite_request *r);
 int rewrite_check_rows(struct typed_graph *x, const struct rewrite_request *r);
+int rewrite_attention(struct typed_graph *x, const struct rewrite_request *r);
 int rewrite_gradient(struct typed_graph *x, const struct rewrite_request *r);
 int rewrite_placement(struct typed_graph *x, const struct rewrite_request *r);
 

@@ -21,6 +21,7 @@ static const struct {
   { "infer",        rewrite_infer,        NODES,                     DESCS },
   { "control flow", rewrite_control_flow, NODES | DESCS,             NODES | DESCS },
   { "check rows",   rewrite_check_rows,   NODES,                     0 },
+  { "attention",    rewrite_attention,    NODES | DESCS,             NODES | DESCS },
   { "gradient",     rewrite_gradient,     NODES | DESCS,             NODES | DESCS | GRADIENTS },
   { "placement",    rewrite_placement,    NODES | DESCS | GRADIENTS, ALL },
 };

@@ -7,6 +7,7 @@
 --                                                       "<eos>"
 --     local all = text.characters(options.data)         -- one long string
 
+local ffi = require "ffi"
 local ty = require "tycho"
 
 local text = {}
@@ -201,6 +202,26 @@ function text.sentences(data)
   end
   text.hide_rare(test, counts, data and 1 or RARE)
   return train, test
+end
+
+--- The number of each byte (by byte + 1, from 0), and the characters that come, by number + 1.
+function text.alphabet(characters)
+  local seen, numbers, list = {}, {}, {}
+  for c in characters:gmatch(".") do
+    seen[c:byte()] = true
+  end
+  for byte = 0, 255 do
+    numbers[byte + 1] = #list
+    list[#list + 1] = seen[byte] and string.char(byte) or nil
+  end
+  return numbers, list
+end
+
+--- The text as an array of numbers.
+function text.encoded(characters, numbers)
+  local bytes = ty.nd.empty({#characters}, {dtype = "uint8"})
+  ffi.copy(bytes:data(), characters, #characters)
+  return ty.nd.take{ty.nd.array(numbers), bytes:astype("int32")}
 end
 
 return text

@@ -58,7 +58,8 @@ for name in ([[
   Dropout GridGenerator L2Normalization LRN LeakyReLU MakeLoss Pad Pooling Pooling_v1
   SequenceReverse SliceChannel SwapAxis _CrossDeviceCopy _contrib_BilinearResize2D
   _contrib_MultiBoxPrior _contrib_fft _contrib_ifft _contrib_index_array _contrib_quadratic
-  _histogram _image_normalize _image_to_tensor _ravel_multi_index _split_v2 _unravel_index
+  _contrib_rotary_embedding _histogram _image_normalize _image_to_tensor
+  _ravel_multi_index _split_v2 _unravel_index
   all_finite col2im depth_to_space diag im2col log_softmax moments repeat reverse softmax
   space_to_depth squeeze tile
 ]]):gmatch("%S+") do NAMED[name] = true end

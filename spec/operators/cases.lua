@@ -255,6 +255,31 @@ add("_linalg_maketrian", function(r) local m = r(1, 4); return {A = {r(1, 3), m 
 
 -- contrib
 add("_contrib_div_sqrt_dim", function(r) return {data = shape(r)}, {} end)
+add("_contrib_attention", function(r)
+  local n, kv, g, tq, tk, d, dv = r(1, 2), r(1, 2), r(1, 3), r(1, 4), r(1, 5), r(1, 3), r(1, 3)
+  return {query = {n, tq, kv * g * d}, key = {n, tk, kv * d}, value = {n, tk, kv * dv},
+      bias = {({1, n})[r(1, 2)], 1, ({1, tq})[r(1, 2)], ({1, tk})[r(1, 2)]}},
+    {heads = kv * g, kv_heads = kv, use_bias = true, causal = r(1, 2) == 1, window = r(0, 1) * r(1, 4)}
+end)
+add("_contrib_attention", function(r)
+  local h, d = r(1, 3), r(1, 3)
+  return {query_key_value = {r(1, 4), r(1, 3), h * 3 * d}}, {heads = h, layout = "TNC", packed = "qkv",
+    scale = r(1, 3) / 2}
+end)
+add("_contrib_attention", function(r)
+  local n, h, d = r(1, 2), r(1, 2), r(1, 3)
+  return {query = {n, h, r(1, 4), d}, key = {n, h, 4, d}, value = {n, h, 4, d}, valid_length = {n}},
+    {layout = "NHTC", use_valid_length = true}, nil, nil, {valid_length = 5}
+end)
+add("_contrib_RMSNorm", function(r) local s = shape(r, 2); local a = r(0, #s - 1); return {data = s, gamma = {s[a + 1]}},
+    {axis = a, eps = 0.1} end)
+add("_contrib_swiglu", function(r) local s = shape(r); return {gate = s, data = s}, {} end)
+add("_contrib_rotary_embedding", function(r)
+  local n, h, d = r(1, 3), r(1, 3), 2 * r(1, 4)
+  return {data = {n, r(1, 4), h * d}, offset = {n}}, {heads = h, use_offset = true, size = r(0, 1) * 2, interleaved = r(1, 2) == 1,
+    base = 100}, nil, nil, {offset = 5}
+end)
+add("_contrib_rotary_embedding", function(r) return {data = {r(1, 3), r(1, 3), r(1, 70), 2 * r(1, 3)}}, {layout = "NHTC"} end)
 add("_contrib_interleaved_matmul_selfatt_qk", function(r) local h = r(1, 3); return {queries_keys_values = {r(1, 4), r(1, 3),
     h * 3 * r(1, 3)}}, {heads = h} end)
 add("_contrib_interleaved_matmul_selfatt_valatt", function(r) local h, t, b = r(1, 3), r(1, 4), r(1, 3); return {

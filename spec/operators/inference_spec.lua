@@ -30,6 +30,8 @@ local ALSO = {
     slice_like = {in_shape_like = "any type: only its shape is read"},
     softmax_cross_entropy = {in_label = "any type"},
     CTCLoss = {in_label = "any type"},
+    _contrib_rotary_embedding = {in_offset = "any type"},
+    _contrib_attention = {in_valid_length = "any type", in_offset = "any type", in_mask = "any type"},
     _contrib_linear_cross_entropy = {in_label = "any type"},
     SoftmaxOutput = {in_label = "any type"},
     SVMOutput = {in_label = "any type"},

@@ -30,7 +30,7 @@ local ANY_SIGN = set[[
   Cast Concat Convolution Convolution_v1 Crop Deconvolution Dropout Flatten FullyConnected MakeLoss
   Pad RNN
   Reshape SequenceLast SequenceMask SequenceReverse SliceChannel SwapAxis UpSampling
-  _CrossDeviceCopy _contrib_DeformableConvolution _contrib_ModulatedDeformableConvolution
+  _CrossDeviceCopy _contrib_DeformableConvolution _contrib_attention _contrib_ModulatedDeformableConvolution
   _contrib_box_nms _contrib_index_copy _contrib_interleaved_matmul_encdec_qk
   _contrib_interleaved_matmul_encdec_valatt _contrib_interleaved_matmul_selfatt_qk
   _contrib_interleaved_matmul_selfatt_valatt _copy _copyto _grad_add

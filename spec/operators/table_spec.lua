@@ -26,6 +26,7 @@ local ELSEWHERE = {
   _guard = {"symbol/control_spec", "only loops and choices make it", "while_loop"},
   _contrib_linear_cross_entropy = {
     "operators/linear_cross_entropy_spec", "its gradient takes no head gradient"},
+  _contrib_cache_append = {"operators/cache_append_spec", "it writes into its inputs"},
   _learn = {"module/fused_optimizer_spec", "its gradient is a step on its inputs", "Learner"},
   _scale_gradient = {"module/loss_scale_spec", "its gradient is no derivative", "symbol_of"},
   _gate = {"symbol/control_spec", "only loops and choices make it", "cond"},
@@ -53,6 +54,8 @@ end
 -- operators are compared with numbers found otherwise, if their lines do not give them.
 -- "vectors/operators" is what the reference engine was recorded doing.
 local VALUES = {
+  ["operators/attention_spec"] = "_contrib_attention",
+  ["operators/transformer_spec"] = "_contrib_RMSNorm _contrib_rotary_embedding _contrib_swiglu",
   ["operators/contrib_math_spec"] = [[
     _contrib_BilinearResize2D _contrib_DeformableConvolution
     _contrib_ModulatedDeformableConvolution _contrib_count_sketch _contrib_div_sqrt_dim

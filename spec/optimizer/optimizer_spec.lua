@@ -100,6 +100,33 @@ describe("optimizer", function()
     end
   end)
 
+  it("leaves names that no_decay matches as they are, after saving too", function()
+    local function make(patterns)
+      return ty.optimizer.get_updater(ty.optimizer.create("adamw", { learning_rate = 0.1, wd = 0.5,
+        no_decay = patterns, param_idx2name = { [0] = "a_weight", [1] = "b_weight",
+          [2] = "b_gamma" } }))
+    end
+    local function decayed(update)
+      local list = {}
+      for i = 0, 2 do
+        local x = ty.nd.ones{ 2 }
+        update(i, ty.nd.zeros{ 2 }, x)
+        list[i + 1] = x:totable()[1] < 1
+      end
+      return list
+    end
+    assert.same({ true, true, true }, decayed(make()))
+    local update, other = make{ "^b_" }, make()
+    assert.same({ true, false, false }, decayed(update))
+    assert.same({ true, true, false }, decayed(make{ "_gamma$" }))
+    other:set_states(update:get_states(true))
+    assert.same({ true, false, false }, decayed(other))
+    for _, bad in ipairs{ { "%" }, { "[" } } do
+      assert.raises("value", ty.optimizer.create, "sgd", { no_decay = bad })
+    end
+    assert.raises("type", ty.optimizer.create, "sgd", { no_decay = { 1 } })
+  end)
+
   it("has the older name of SGD", function()
     assert.equal(ty.optimizer.SGD, ty.optimizer.ccSGD)
     assert.is_true(ty.is_a(ty.optimizer.create("ccSGD"), ty.optimizer.SGD))

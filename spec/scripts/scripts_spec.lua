@@ -23,6 +23,7 @@ local SCRIPTS = {
   { "multi_device",         "([%d.]+) of the LSTM",     quick = { 0.9, 1 },     full = { 0.99, 1 } },
   { "char_rnn",             "^([%d.]+) bits",           quick = { 1, 4.5 },     full = { 1, 3 } },
   { "transformer_gluon",    "^([%d.]+) bits",           quick = { 1, 4.5 },     full = { 1, 3 } },
+  { "gpt",                  "^([%d.]+) bits",           quick = { 1, 4.5 },     full = { 1, 3.5 } },
   { "lstm_bucketing",       "^test perplexity (%S+)",   quick = { 1, 400 },     full = { 1, 120 } },
   { "lstm_bucketing --fused", "^test perplexity (%S+)", quick = { 1, 400 },     full = { 1, 120 } },
   { "seq2seq_reverse",      "^accuracy ([%d.]+)",       quick = { 0.4, 1 },     full = { 0.95, 1 } },

@@ -102,7 +102,12 @@ struct vec_ops {
       int64_t n);
   void   (*soft_cols_back)(void *dx, const void *y, const void *dy, double scale, bool log,
       int64_t k, int64_t stride, int64_t n);
-  /* normalisation with a gain and an offset per element: y = (x - mean) r gain + offset */
+  /* y = e^(x - m), where x <= m; returns the sum; y may be x */
+  double (*exp_sum)(void *y, const void *x, double m, int64_t n);
+  /* dx = (dy - mean) y, 0 where y is 0; dx may be dy */
+  void   (*soft_gap)(void *dx, const void *y, const void *dy, double mean, int64_t n);
+  /* normalisation with a gain and an offset per element: y = (x - mean) r gain + offset; offset and
+  ** doffset NULL: there is none */
   void   (*norm)(void *y, const void *x, const void *gain, const void *offset, double mean,
       double r, int64_t n);
   void   (*norm_sums)(const void *dy, const void *x, const void *gain, double mean, double r,

@@ -1,7 +1,7 @@
-/* activation.c - Activation, hard_sigmoid, clip, _contrib_quadratic. The choice in act_type
-** folds when a pointwise program is made, and with it goes whatever the other choices would have
-** read. Numbers are float32 as in files of the reference: with float64 data the difference would
-** show.
+/* activation.c - Activation, hard_sigmoid, clip, _contrib_quadratic, _contrib_swiglu. The choice
+** in act_type folds when a pointwise program is made, and with it goes whatever the other choices
+** would have read. Numbers are float32 as in files of the reference: with float64 data the
+** difference would show.
 */
 #include "op/op.h"
 #include "pointwise/pointwise.h"
@@ -51,6 +51,10 @@ static const struct param quadratic_params[] = {
 
 #define ALIKE .in = "data", .inplace = "0=0", .back_inplace = "0=0 0=1"
 
+static const struct formula swiglu_row = {
+  "a * sigmoid(a) * b",
+  { "s = sigmoid(a); g * b * s * (1 + a * (1 - s))", "g * (a * sigmoid(a))" } };
+
 const struct op op_activation[] = {
   { .name = "Activation", .alias = "_npx_activation", ALIKE,
     .doc = "relu, sigmoid, tanh, softrelu = ln(1 + e^data) or softsign = data / (1 + |data|), element by element; same "
@@ -69,5 +73,8 @@ const struct op op_activation[] = {
     .doc = "a data^2 + b data + c, element by element; gradient 2 a data + b.",
     .param = quadratic_params, .param_size = sizeof(struct quadratic), .check = three_singles,
     .formula = &(const struct formula){ "$a * a * a + $b * a + $c", { "g * (2 * $a * a + $b)" } }, .flags = OP_NAMED_INPUT },
+  { .name = "_contrib_swiglu", .in = "gate data", .inplace = "0=0 0=1", .back_inplace = "0=0 1=0",
+    .doc = "gate sigmoid(gate) data, element by element: the gated unit of today's language models; same shapes.",
+    .formula = &swiglu_row },
   { 0 }
 };

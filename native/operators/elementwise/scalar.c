@@ -22,6 +22,20 @@ static int result_type(struct infer *s)
   return type_is(s, &s->out[0], !p->is_int ? TY_F64 : d == TY_BOOL ? TY_I64 : d);
 }
 
+static struct attention_part scaled(const void *param, int ndim)
+{
+  (void)ndim;
+  return (struct attention_part){ ATTENTION_SCALE,
+    .number = ((const struct scalar *)param)->scalar };
+}
+
+static struct attention_part divided(const void *param, int ndim)
+{
+  (void)ndim;
+  return (struct attention_part){ ATTENTION_SCALE,
+    .number = 1 / ((const struct scalar *)param)->scalar };
+}
+
 /* An array of one float32, for any data. */
 static int scale_shape(struct infer *s)
 {
@@ -39,9 +53,10 @@ static int scale_type(struct infer *s)
 #define NUMBERED(name_, alias_) \
   .name = name_, .alias = alias_, .in = "data", .param = params, \
   .param_size = sizeof(struct scalar), .type = result_type, .inplace = "0=0"
-#define WITH(name_, alias_, y_, grad_, doc_) \
+#define SCALES(name_, alias_, y_, grad_, attention_, doc_) \
   { NUMBERED(name_, alias_), .doc = doc_, .formula = &(const struct formula){ y_, { grad_ } }, \
-    .back_inplace = "0=0 0=1" },
+    .back_inplace = "0=0 0=1", .attention = attention_ },
+#define WITH(name_, alias_, y_, grad_, doc_) SCALES(name_, alias_, y_, grad_, NULL, doc_)
 #define TEST(name_, alias_, y_, doc_) \
   { NUMBERED(name_, alias_), .doc = doc_ " in data's dtype; the gradient is zero.", \
     .formula = &(const struct formula){ y_, { NULL } }, .flags = OP_ZERO_GRAD },
@@ -54,9 +69,9 @@ const struct op op_scalar[] = {
        "data - scalar; gradient 1.")
   WITH("_rminus_scalar",  "_RMinusScalar",                      "$scalar - a",     "-g",
        "scalar - data; gradient -1.")
-  WITH("_mul_scalar",     "_MulScalar",                         "a * $scalar",     "g * $scalar",
+  SCALES("_mul_scalar",   "_MulScalar",                         "a * $scalar",     "g * $scalar", scaled,
        "data scalar; gradient scalar.")
-  WITH("_div_scalar",     "_DivScalar",                         "a / $scalar",     "g / $scalar",
+  SCALES("_div_scalar",   "_DivScalar",                         "a / $scalar",     "g / $scalar", divided,
        "data / scalar; gradient 1 / scalar.")
   WITH("_rdiv_scalar",    "_RDivScalar",                        "$scalar / a",     "g * (-$scalar / (a * a))",
        "scalar / data; gradient -scalar / data^2.")

@@ -140,6 +140,12 @@ static const struct param gemm_params[] = {
 };
 
 static bool is_batch(const struct op *op) { return !strcmp(op->name, "batch_dot"); }
+static struct attention_part attention_product(const void *param, int ndim)
+{
+  const struct gemm_param *p = param;
+  (void)ndim;
+  return (struct attention_part){ ATTENTION_PRODUCT, .ta = p->transpose_a, .tb = p->transpose_b };
+}
 static int64_t row_axis(const struct op *op, const struct gemm_param *p)
 {
   return is_batch(op) ? -2 : p->axis;
@@ -290,7 +296,7 @@ const struct op op_dot[] = { {
   .doc = "Products of matrices: lhs (..., m, k), rhs (..., k, n), output (..., m, n); at least one leading axis. "
          "Gradients of both.",
   .in = "lhs rhs", .out = "output", .param = batch_params, .param_size = sizeof(struct gemm_param), .shape = set_shape,
-  .grad = "g0 i0 i1", .cpu = set_cpu, .back_cpu = set_back_k,
+  .grad = "g0 i0 i1", .cpu = set_cpu, .back_cpu = set_back_k, .attention = attention_product,
 }, {
   .name = "_linalg_gemm2", .alias = "linalg_gemm2", .back = "_backward_linalg_gemm2",
   .doc = "output = alpha op(A) op(B) over leading axes; A (..., m, k), B (..., k, n). Gradients of both.",

@@ -18,6 +18,28 @@ static const struct param params[] = {
   { 0 }
 };
 
+static struct attention_part part(const void *param, enum attention_role role, bool self)
+{
+  return (struct attention_part){ role, .self = self,
+    .heads = ((const struct attention *)param)->heads };
+}
+static struct attention_part self_scores(const void *p, int n)
+{
+  return (void)n, part(p, ATTENTION_SCORES, true);
+}
+static struct attention_part self_values(const void *p, int n)
+{
+  return (void)n, part(p, ATTENTION_VALUES, true);
+}
+static struct attention_part encdec_scores(const void *p, int n)
+{
+  return (void)n, part(p, ATTENTION_SCORES, false);
+}
+static struct attention_part encdec_values(const void *p, int n)
+{
+  return (void)n, part(p, ATTENTION_VALUES, false);
+}
+
 /* -- shapes ------------------------------------------------------------------------------------ */
 
 /* (T, B, heads * parts * d); d is 0 while it is unknown */
@@ -297,23 +319,25 @@ const struct op op_attention[] = { {
   .name = "_contrib_interleaved_matmul_selfatt_qk", .back = "_backward_interleaved_matmul_selfatt_qk", HEADS,
   .doc = "Q K^T / sqrt(d) of each head of queries_keys_values (T, B, heads * 3 * d): (B * heads, T, T). Gradient of the input.",
   .in = "queries_keys_values", .shape = self_qk_shape, .grad = "g0 i0", .cpu = self_qk_cpu, .back_cpu = self_qk_back_k,
+  .attention = self_scores,
 }, {
   .name = "_contrib_interleaved_matmul_selfatt_valatt", .back = "_backward_interleaved_matmul_selfatt_valatt", HEADS,
   .doc = "attention (B * heads, T, T) times V of each head of queries_keys_values (T, B, heads * 3 * d): (T, B, heads * d). "
          "Gradients of both.",
   .in = "queries_keys_values attention", .shape = self_valatt_shape, .grad = "g0 i0 i1", .cpu = self_valatt_cpu,
-  .back_cpu = self_valatt_back_k,
+  .back_cpu = self_valatt_back_k, .attention = self_values,
 }, {
   .name = "_contrib_interleaved_matmul_encdec_qk", .back = "_backward_interleaved_matmul_encdec_qk", HEADS,
   .doc = "Q K^T / sqrt(d) of each head of queries (Tq, B, heads * d) and keys_values (Tk, B, heads * 2 * d): (B * heads, Tq, Tk). "
          "Gradients of both.",
   .in = "queries keys_values", .shape = encdec_qk_shape, .grad = "g0 i0 i1", .cpu = encdec_qk_cpu, .back_cpu = encdec_qk_back_k,
+  .attention = encdec_scores,
 }, {
   .name = "_contrib_interleaved_matmul_encdec_valatt", .back = "_backward_interleaved_matmul_encdec_valatt", HEADS,
   .doc = "attention (B * heads, Tq, Tk) times V of each head of keys_values (Tk, B, heads * 2 * d): (Tq, B, heads * d). "
          "Gradients of both.",
   .in = "keys_values attention", .shape = encdec_valatt_shape, .grad = "g0 i0 i1", .cpu = encdec_valatt_cpu,
-  .back_cpu = encdec_valatt_back_k,
+  .back_cpu = encdec_valatt_back_k, .attention = encdec_values,
 }, {
   .name = "_contrib_div_sqrt_dim",
   .doc = "data divided by the root of the size of its last axis; of integers, by the root's whole part, towards zero. Gradient: the same.",

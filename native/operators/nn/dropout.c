@@ -24,6 +24,14 @@ static bool drop_acts(const void *param, bool is_train)
   return p->p > 0 && (is_train || p->mode == ALWAYS);
 }
 
+static struct attention_part attention_dropout(const void *param, int ndim)
+{
+  const struct drop_param *p = param;
+  (void)ndim;
+  if (p->mode != TRAINING || p->axes.n) return (struct attention_part){ ATTENTION_NONE };
+  return (struct attention_part){ ATTENTION_DROPOUT, .number = p->p };
+}
+
 static int drop_shape(struct infer *s)
 {
   const struct drop_param *p = s->param;
@@ -144,7 +152,7 @@ const struct op op_dropout[] = {
   { .name = "Dropout", .alias = "_npx_dropout", .in = "data", .out = "output [mask]", .flags = OP_RANDOM | OP_NEVER_AGAIN | OP_NAMED_INPUT,
     .doc = "In training sets each element to 0 with probability p and multiplies the others by 1 / (1 - p); else the identity.",
     .param = drop_params, .param_size = sizeof(struct drop_param), .shape = drop_shape, .grad = "g0", .inplace = "0=0",
-    .back_inplace = "0=0", .draws = drop_acts,
+    .back_inplace = "0=0", .draws = drop_acts, .attention = attention_dropout,
     .cpu = drop_cpu, .back_cpu = drop_back_cpu },
   { 0 }
 };

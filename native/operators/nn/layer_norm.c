@@ -1,5 +1,5 @@
 /* layer_norm.c - LayerNorm: normalisation over one axis with a gain and an offset per element of
-** it.
+** it; RMSNorm: the same with a mean of 0 and without an offset.
 **
 ** Rows lie along the axis; when it is not the last one, each outer block is transposed in
 ** scratch first. Gradients of gamma and beta are summed in a fixed number of parts (by rows),
@@ -38,6 +38,25 @@ static int layer_shape(struct infer *s)
   return TY_OK;
 }
 
+static const struct param rms_params[] = {
+  { "axis", P_INT,   offsetof(struct layer_param, axis), "-1",    "axis that is normalised; negative counts from the end" },
+  { "eps",  P_FLOAT, offsetof(struct layer_param, eps),  "1e-06", "added to the mean of squares" },
+  { 0 }
+};
+
+static int rms_shape(struct infer *s)
+{
+  const struct layer_param *p = s->param;
+  TRY(shape_both(s, &s->in[0], &s->out[0]));
+  ty_desc d = s->in[0];
+  int axis;
+  if (!d.ndim) return TY_OK;
+  TRY(axis_of(s, p->axis, d.ndim, &axis));
+  TRY(shape_is(s, &s->in[1], 1, &d.dim[axis]));
+  d.dim[axis] = 1;
+  return shape_as(s, &s->out[1], &d);
+}
+
 /* -- kernels ----------------------------------------------------------------------------------- */
 
 enum { PARTS = 16 };
@@ -45,6 +64,7 @@ struct layer_norm {
   const struct vec_ops *r;
   struct split s;
   double eps;
+  bool centered;                                      /* false: RMSNorm */
   const void *x, *gamma, *beta, *dy, *mean, *std;     /* x, dy: transposed where inner > 1 */
   /* part: PARTS of (gamma, beta) gradients, NULL: not wanted */
   void  *y, *out_mean, *out_std, *dx, *part;
@@ -58,7 +78,7 @@ static void forward_body(int64_t begin, int64_t end, void *context)
   const struct vec_ops *r = l->r;
   int64_t k = l->s.k;
   for (int64_t i = begin; i < end; i++) {
-    double mean = r->sum(at(r, l->x, i * k), k) / (double)k;
+    double mean = l->centered ? r->sum(at(r, l->x, i * k), k) / (double)k : 0;
     double std = sqrt(r->sum_square(at(r, l->x, i * k), mean, k) / (double)k + l->eps);
     if (l->y) r->norm(at(r, l->y, i * k), at(r, l->x, i * k), l->gamma, l->beta, mean, 1 / std, k);
     if (l->out_mean) r->set(l->out_mean, i, mean);
@@ -70,12 +90,12 @@ static void backward_row(const struct layer_norm *l, int64_t i, void *dgamma, vo
 {
   const struct vec_ops *r = l->r;
   int64_t k = l->s.k;
-  double mean = r->get(l->mean, i), inverse = 1 / r->get(l->std, i), of[2];
+  double mean = l->centered ? r->get(l->mean, i) : 0, inverse = 1 / r->get(l->std, i), of[2];
   void *dy = at(r, l->dy, i * k), *x = at(r, l->x, i * k);
   if (dgamma) r->norm_params(dgamma, dbeta, dy, x, mean, inverse, k);
   if (!l->dx) return;
   r->norm_sums(dy, x, l->gamma, mean, inverse, k, of);
-  of[0] /= (double)k;
+  of[0] = l->centered ? of[0] / (double)k : 0;
   of[1] /= (double)k;
   r->norm_back(at(r, l->dx, i * k), dy, x, l->gamma, mean, inverse, of, k);
 }
@@ -86,7 +106,8 @@ static void backward_body(int64_t begin, int64_t end, void *context)
   const struct vec_ops *r = l->r;
   int64_t n = rows_in(l), k = l->s.k;
   for (int64_t p = begin; p < end; p++) {
-    void *dgamma = at(r, l->part, 2 * p * k), *dbeta = at(r, l->part, (2 * p + 1) * k);
+    void *dgamma = at(r, l->part, 2 * p * k),
+         *dbeta = l->centered ? at(r, l->part, (2 * p + 1) * k) : NULL;
     if (dgamma) memset(dgamma, 0, r->size * (size_t)(2 * k));
     for (int64_t i = p * n / PARTS; i < (p + 1) * n / PARTS; i++) backward_row(l, i, dgamma, dbeta);
   }
@@ -115,6 +136,7 @@ static struct layer_norm layer_of(const struct call *c, const ty_desc *d)
 {
   const struct layer_param *p = c->param;
   return (struct layer_norm){ .r = vec_ops_of(d->dtype),
+    .centered = true,
     .s = split_at(d, axis_in(p->axis, d->ndim)),
     .eps = p->eps };
 }
@@ -124,20 +146,35 @@ static size_t forward_scratch(const struct call *c)
   return layer_of(c, &c->in[0].d).s.inner == 1 ? 0 : 2 * desc_bytes(&c->in[0].d);
 }
 
-static int layer_forward(struct call *c)
+/* y: the output's place */
+static int run_forward(const struct call *c, struct layer_norm l, void *y)
 {
-  struct layer_norm l = layer_of(c, &c->in[0].d);
   int64_t n = desc_count(&c->in[0].d);
   bool turned = l.s.inner > 1;
   l.x = turned ? turn(&l, c->in[0].p, c->tmp, false) : c->in[0].p;
-  l.y = !c->out[0].p ? NULL : turned ? at(l.r, c->tmp, n) : c->out[0].p;
+  l.y = !y ? NULL : turned ? at(l.r, c->tmp, n) : y;
+  parallel_for(rows_in(&l), grain_of(4 * l.s.k), forward_body, &l);
+  if (turned) turn(&l, l.y, y, true);
+  return TY_OK;
+}
+
+static int layer_forward(struct call *c)
+{
+  struct layer_norm l = layer_of(c, &c->in[0].d);
   l.gamma = c->in[1].p;
   l.beta = c->in[2].p;
   l.out_mean = c->out[1].p;
   l.out_std = c->out[2].p;
-  parallel_for(rows_in(&l), grain_of(4 * l.s.k), forward_body, &l);
-  if (turned) turn(&l, l.y, c->out[0].p, true);
-  return TY_OK;
+  return run_forward(c, l, c->out[0].p);
+}
+
+static int rms_forward(struct call *c)
+{
+  struct layer_norm l = layer_of(c, &c->in[0].d);
+  l.centered = false;
+  l.gamma = c->in[1].p;
+  l.out_std = c->out[1].p;
+  return run_forward(c, l, c->out[0].p);
 }
 
 static size_t backward_scratch(const struct call *c)
@@ -146,29 +183,46 @@ static size_t backward_scratch(const struct call *c)
   return 2 * PARTS * l.r->size * (size_t)l.s.k + (l.s.inner == 1 ? 0 : 3 * desc_bytes(&c->in[1].d));
 }
 
-/* in: head gradient, data, gamma, mean, std. */
-static int layer_backward(struct call *c)
+/* in: head gradient, data, gamma. dgamma, dbeta: NULL: not wanted */
+static int run_backward(const struct call *c, struct layer_norm l, void *dgamma, void *dbeta)
 {
-  struct layer_norm l = layer_of(c, &c->in[1].d);
   int64_t n = desc_count(&c->in[1].d);
   bool turned = l.s.inner > 1;
   char *more = (char *)c->tmp + 2 * PARTS * l.r->size * (size_t)l.s.k;
-  l.part = c->out[1].p || c->out[2].p ? c->tmp : NULL;
+  l.part = dgamma || dbeta ? c->tmp : NULL;
   l.dy = turned ? turn(&l, c->in[0].p, more, false) : c->in[0].p;
   l.x = turned ? turn(&l, c->in[1].p, at(l.r, more, n), false) : c->in[1].p;
   l.dx = !c->out[0].p ? NULL : turned ? at(l.r, more, 2 * n) : c->out[0].p;
   l.gamma = c->in[2].p;
-  l.mean = c->in[3].p;
-  l.std = c->in[4].p;
   parallel_for(PARTS, rows_in(&l) * l.s.k > 16384 ? 1 : PARTS, backward_body, &l);
-  add_parts(&l, 0, c->out[1].p);
-  add_parts(&l, 1, c->out[2].p);
+  add_parts(&l, 0, dgamma);
+  add_parts(&l, 1, dbeta);
   if (turned) turn(&l, l.dx, c->out[0].p, true);
   return TY_OK;
 }
 
+/* in: head gradient, data, gamma, mean, std. */
+static int layer_backward(struct call *c)
+{
+  struct layer_norm l = layer_of(c, &c->in[1].d);
+  l.mean = c->in[3].p;
+  l.std = c->in[4].p;
+  return run_backward(c, l, c->out[1].p, c->out[2].p);
+}
+
+/* in: head gradient, data, gamma, root of the mean of squares. */
+static int rms_backward(struct call *c)
+{
+  struct layer_norm l = layer_of(c, &c->in[1].d);
+  l.centered = false;
+  l.std = c->in[3].p;
+  return run_backward(c, l, c->out[1].p, NULL);
+}
+
 static const struct kernel layer_cpu[] = { { "rows", layer_forward, T_FLOAT, NULL, forward_scratch }, { 0 } };
 static const struct kernel layer_back_cpu[] = { { "rows", layer_backward, T_FLOAT, NULL, backward_scratch }, { 0 } };
+static const struct kernel rms_cpu[] = { { "rows", rms_forward, T_FLOAT, NULL, forward_scratch }, { 0 } };
+static const struct kernel rms_back_cpu[] = { { "rows", rms_backward, T_FLOAT, NULL, backward_scratch }, { 0 } };
 
 const struct op op_layer_norm[] = {
   { .name = "LayerNorm", .alias = "_npx_layer_norm", .in = "data gamma beta", .out_of = layer_out,
@@ -176,5 +230,9 @@ const struct op op_layer_norm[] = {
            "+ eps) pass no gradient.",
     .param = layer_params, .param_size = sizeof(struct layer_param), .shape = layer_shape, .grad = "g0 i0 i1 o1 o2",
     .cpu = layer_cpu, .back_cpu = layer_back_cpu },
+  { .name = "_contrib_RMSNorm", .in = "data gamma", .out = "output [rms]",
+    .doc = "data / rms gamma, rms = sqrt(mean of data^2 + eps) over one axis; output rms passes no gradient.",
+    .param = rms_params, .param_size = sizeof(struct layer_param), .shape = rms_shape, .grad = "g0 i0 i1 o1",
+    .cpu = rms_cpu, .back_cpu = rms_back_cpu },
   { 0 }
 };

@@ -35,6 +35,16 @@ static const char *softmax_grad(const void *p)
   return ((const struct soft_param *)p)->use_length == 1 ? "g0 o0 i1" : "g0 o0";
 }
 
+static struct attention_part attention_softmax(const void *param, int ndim)
+{
+  const struct soft_param *p = param;
+  const bool last = p->axis == -1 || p->axis == ndim - 1;
+  if (!last || p->use_length == 1 || p->dtype >= 0)
+    return (struct attention_part){ ATTENTION_NONE };
+  return (struct attention_part){ ATTENTION_SOFTMAX,
+    .number = isnan(p->temperature) ? 1 : 1 / p->temperature };
+}
+
 static int soft_check(void *param)
 {
   const struct soft_param *p = param;
@@ -341,7 +351,8 @@ const struct op op_softmax[] = {
     .check = soft_check,
     .shape = soft_shape, .type = soft_type, .indices = row_counts, .grad_of = softmax_grad,
     .inplace = "0=0", .back_inplace = "0=0 0=1",
-    .cpu = soft_cpu, .back_cpu = soft_back_cpu, .flags = OP_NAMED_INPUT },
+    .cpu = soft_cpu, .back_cpu = soft_back_cpu, .flags = OP_NAMED_INPUT,
+    .attention = attention_softmax },
   { .name = "log_softmax", .alias = "_npx_log_softmax",
     .doc = "Logarithm of the softmax of x / temperature along axis, computed without leaving the logarithmic scale.",
     .in = "data", .param = other_params, .param_size = sizeof(struct soft_param), .check = soft_check,

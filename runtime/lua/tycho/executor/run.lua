@@ -210,7 +210,25 @@ function Executor:partial_forward(...)
 end
 
 
+-- The core's executor of the graph as it was written, where nodes of this one stand for several of
+-- it, which a monitor is to see. The arrays stay, and where the outputs are.
+local function take_as_written(self, func)
+  local out = ffi.new("ty_exec *[1]")
+  check(C.ty_exec_as_written(idle(self, func), out), func)
+  if out[0] ~= nil then
+    self._handle = native.own(out[0], C.ty_exec_free)
+    local outputs = class.keep(arrays.outputs(self._handle))
+    for i = 1, #outputs do
+      self._outputs[i] = outputs[i]
+    end
+    self._output_dict = nil
+  end
+  return self._handle
+end
+
+
 local function set_monitor(self, handle, callback, all)
+  handle = callback and take_as_written(self, "Executor:set_monitor_callback") or handle
   check(C.ty_exec_monitor(handle, not callback and C.TY_MON_OFF or all and C.TY_MON_ALL
     or C.TY_MON_OUT), "Executor:set_monitor_callback")
   self._monitor_callback, self._monitor_all = callback, all

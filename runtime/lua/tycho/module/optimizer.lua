@@ -198,7 +198,7 @@ local function introduce(self)
       o.idx2name[index], new[name] = name, true
       o.lr_mult[name] = tonumber(own.__lr_mult__ or own.lr_mult) or o.lr_mult[name]
       o.wd_mult[name] = tonumber(own.__wd_mult__ or own.wd_mult) or o.wd_mult[name]
-        or not o:_decays(name) and 0 or nil
+        or o:_default_wd_mult(name)
     end
   end
   if self._kvstore and next(new) then

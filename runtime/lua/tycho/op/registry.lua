@@ -445,7 +445,21 @@ local function are_options(call, list, n, is_method)
 end
 
 
---- Reads the arguments of an operator's function.
+-- Sets the parameter use_NAME of each input that is given by name, where the operator has one and
+-- the call leaves it out.
+local function switch_on_inputs(call)
+  for name in pairs(call.named) do
+    local switch = "use_" .. name
+    if call.schema.by_name[switch] and call.params[switch] == nil then
+      call.params[switch] = attrs.text(true, call.func, switch)
+    end
+  end
+  return call
+end
+
+
+--- Reads the arguments of an operator's function. An input that is given by name sets its parameter
+-- use_NAME, where the operator has one.
 -- @tparam table schema the operator
 -- @string func the public name, for errors
 -- @tparam table kind is_input (function), input_text ("a Symbol"), options (set of keywords
@@ -463,7 +477,7 @@ function registry.read_call(schema, func, kind, ...)
   }
   if n == 1 and is_plain(only) then
     read_options(call, kind.self, only, kind.whole)
-    return call
+    return switch_on_inputs(call)
   end
   local list = { ... }
   local options = are_options(call, list, n, call.of_method) and list[n]
@@ -485,7 +499,7 @@ function registry.read_call(schema, func, kind, ...)
   if options then
     read_keywords(call, options)
   end
-  return call
+  return switch_on_inputs(call)
 end
 
 

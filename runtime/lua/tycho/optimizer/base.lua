@@ -32,7 +32,7 @@ local COMMON = {
   { "rescale_grad", "number", 1 }, { "param_idx2name", "dict?" }, { "wd", "number", 0 },
   { "clip_gradient", "number?" }, { "learning_rate", "number?" }, { "lr_scheduler", "function?" },
   { "sym", "symbol?" }, { "begin_num_update", "integer", 0 },
-  { "multi_precision", "boolean", false }, { "param_dict", "dict?" },
+  { "multi_precision", "boolean", false }, { "param_dict", "dict?" }, { "no_decay", "list?" },
 }
 
 --- A form of own options followed by the common ones; own ones win.
@@ -103,6 +103,19 @@ local function set_rate(self, lr, scheduler)
 end
 
 
+-- A list of Lua patterns; E(type), E(value) for what is none.
+local function checked_patterns(self, list)
+  for i, pattern in ipairs(list) do
+    if type(pattern) ~= "string" or not pcall(string.find, "", pattern) then
+      Error.raise{ code = type(pattern) == "string" and "value" or "type",
+        func = "optimizer." .. self.class_name, argument = "no_decay", expected = "Lua patterns",
+        got = tostring(pattern), message = ("bad entry %d of 'no_decay'"):format(i) }
+    end
+  end
+  return list
+end
+
+
 --- @tparam[opt] table options the common ones
 function Optimizer:init(...)
   local a = BASE(...)
@@ -111,6 +124,7 @@ function Optimizer:init(...)
   self.multi_precision = a.multi_precision
   self.begin_num_update, self.num_update = a.begin_num_update, a.begin_num_update
   self.idx2name, self.param_dict = tables.copy(a.param_idx2name), a.param_dict or {}
+  self.no_decay = a.no_decay and checked_patterns(self, a.no_decay)
   self._attributes = a.sym and { of = a.sym:attr_dict(), names = a.sym:list_arguments() }
   self._counts, self._device = {}, 0
   self:set_lr_mult{}
@@ -193,12 +207,24 @@ function Optimizer._decays(_, name)
 end
 
 
+--- Returns 0 for a parameter that does not decay by default or whose name matches a pattern of
+-- `no_decay`, else nil (not for users).
+function Optimizer:_default_wd_mult(name)
+  for _, pattern in ipairs(self.no_decay or {}) do
+    if name:find(pattern) then
+      return 0
+    end
+  end
+  return not self:_decays(name) and 0 or nil
+end
+
+
 --- Factors of the decay by index or name. The start: 0 for named parameters that are no `_weight`
--- or `_gamma`, then the symbol's attributes.
+-- or `_gamma` or match a pattern of `no_decay`, then the symbol's attributes.
 function Optimizer:set_wd_mult(...)
   local mult = {}
   for _, name in pairs(self.idx2name) do
-    mult[name] = not self:_decays(name) and 0 or nil
+    mult[name] = self:_default_wd_mult(name)
   end
   add_attributes(self, mult, "wd_mult")
   self.wd_mult = add_all(mult, WD_MULT(...).args_wd_mult)

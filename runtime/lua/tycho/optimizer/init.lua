@@ -13,7 +13,8 @@
 -- `optimizer.layerwise`, `optimizer.other` (the rules), `optimizer.updater`, `optimizer.fused` (the
 -- rules as part of a network, without arrays for gradients), `optimizer.clip`. The class's options
 -- are followed by the common ones: rescale_grad = 1, param_idx2name, wd = 0, clip_gradient,
--- learning_rate, lr_scheduler, sym, begin_num_update = 0, multi_precision = false, param_dict.
+-- learning_rate, lr_scheduler, sym, begin_num_update = 0, multi_precision = false, param_dict,
+-- no_decay (a list of Lua patterns: a parameter whose name matches one does not decay).
 --
 -- @module tycho.optimizer
 

@@ -97,6 +97,7 @@ local EVERYWHERE = {
   lr_scheduler = "a schedule, a function of the number of updates",
   begin_num_update = "the number of updates before the first",
   multi_precision = "keeps a float32 copy of float16 weights",
+  no_decay = "Lua patterns; a parameter whose name matches one does not decay",
   param_idx2name = "names of parameters by index, from 0", param_dict = "parameters by index",
   lazy_update = "without effect: there are no sparse gradients",
   beta1 = "what stays of the mean of gradients", beta2 = "what stays of the mean of their squares",

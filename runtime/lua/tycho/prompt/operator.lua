@@ -10,7 +10,8 @@ local KEYWORD = { ["and"] = true, ["end"] = true, ["not"] = true, ["or"] = true,
 -- Inputs that are made when they are not given, or may be absent: examples leave them out.
 local MADE = {}
 for name in ("weight bias gamma beta moving_mean moving_var moving_avg label parameters state \z
-    state_cell sequence_length data_lengths label_lengths mask length like bins"):gmatch("%S+") do
+    state_cell sequence_length data_lengths label_lengths mask length like bins valid_length \z
+    offset"):gmatch("%S+") do
   MADE[name] = true
 end
 

@@ -1,0 +1,663 @@
+/* flash_attention.c - _contrib_attention: ports, inference, blocks, the forward kernel. */
+#include "operators/nn/flash_attention.h"
+
+#define FIELD(f) offsetof(struct flash_param, f)
+static const struct param params[] = {
+  { "heads",    P_INT,   FIELD(heads),    "1",   "heads of query; unused with layout NHTC", NULL, "[1,]" },
+  { "kv_heads", P_INT,   FIELD(kv_heads), "0",
+    "heads of key and value, each of which serves heads / kv_heads heads of query; 0: as many as heads", NULL, "[0,]" },
+  { "layout",   P_ENUM,  FIELD(layout),   "NTC", "NTC (batch, length, heads * size), TNC (length, batch, heads * size), "
+    "NHTC (batch, heads, length, size)", "NTC|TNC|NHTC" },
+  { "packed",   P_ENUM,  FIELD(packed),   "none", "kv: each head of the second input is its key, then its value; qkv: each head "
+    "of the only input is its query, key and value", "none|kv|qkv" },
+  { "causal",   P_BOOL,  FIELD(causal),   "0",   "a query sees no key of a later position" },
+  { "window",   P_INT,   FIELD(window),   "0",   "a query sees keys less than so many positions away; 0: all", NULL, "[0,]" },
+  { "scale",    P_FLOAT, FIELD(scale),    "0",   "factor of the products of queries and keys; 0: 1 / sqrt(size of a head)" },
+  { "dropout",  P_FLOAT, FIELD(dropout),  "0",   "share of the weights that become 0 in training", NULL, "[0,1]" },
+  { "empty",    P_ENUM,  FIELD(empty),    "zero", "what a query for which no key counts gives: 0, or NaN as softmax does", "zero|nan" },
+  { "use_mask", P_BOOL,  FIELD(use_mask), "0",   "there is an input mask: keys count where it is not 0" },
+  { "use_bias", P_BOOL,  FIELD(use_bias), "0",   "there is an input bias, which is added to the scores" },
+  { "use_valid_length", P_BOOL, FIELD(use_valid_length), "0",
+    "there is an input valid_length: the number of keys of each sample that count" },
+  { "use_offset", P_BOOL, FIELD(use_offset), "0",
+    "there is an input offset: the position of the first query of each sample, for causal and window; else 0" },
+  { 0 }
+};
+
+/* -- ports ------------------------------------------------------------------------------------- */
+
+#define WITH_OFFSET(s) s, s " offset"
+#define WITH_LENGTH(s) WITH_OFFSET(s), WITH_OFFSET(s " valid_length")
+#define WITH_BIAS(s)   WITH_LENGTH(s), WITH_LENGTH(s " bias")
+#define WITH_MASK(s)   { WITH_BIAS(s), WITH_BIAS(s " mask") }
+
+static const char *ins(const void *param)
+{
+  static const char *const of[3][16] = { WITH_MASK("query key value"), WITH_MASK("query key_value"),
+    WITH_MASK("query_key_value") };
+  const struct flash_param *p = param;
+  return of[p->packed][(p->use_mask ? 8 : 0) + (p->use_bias ? 4 : 0) +
+      (p->use_valid_length ? 2 : 0) + (p->use_offset ? 1 : 0)];
+}
+
+struct flash_ports flash_ports_of(const struct flash_param *p)
+{
+  int n = p->packed == FLASH_APART ? 3 : p->packed == FLASH_KV ? 2 : 1;
+  struct flash_ports at_ = { -1, -1, -1, -1, 0 };
+  if (p->use_mask) at_.mask = n++;
+  if (p->use_bias) at_.bias = n++;
+  if (p->use_valid_length) at_.valid_length = n++;
+  if (p->use_offset) at_.offset = n++;
+  at_.n = n;
+  return at_;
+}
+
+static const char *reads(const void *param)
+{
+  static const char *const of[] = { "g0 i0 o0 o1", "g0 i0 i1 o0 o1", "g0 i0 i1 i2 o0 o1",
+    "g0 i0 i1 i2 i3 o0 o1", "g0 i0 i1 i2 i3 i4 o0 o1", "g0 i0 i1 i2 i3 i4 i5 o0 o1",
+    "g0 i0 i1 i2 i3 i4 i5 i6 o0 o1" };
+  return of[flash_ports_of(param).n - 1];
+}
+
+static bool drops(const void *param, bool is_train)
+{
+  return is_train && ((const struct flash_param *)param)->dropout > 0;
+}
+
+static int check(void *param)
+{
+  struct flash_param *p = param;
+  if (!p->kv_heads) p->kv_heads = p->heads;
+  if (p->layout == FLASH_NHTC) {
+    NEED(p->packed == FLASH_APART, TY_EVALUE,
+        "attention: packed inputs have layout NTC or TNC, not NHTC");
+    return TY_OK;
+  }
+  NEED(p->heads % p->kv_heads == 0, TY_EVALUE,
+      "attention: heads %lld is no multiple of kv_heads %lld", (long long)p->heads,
+      (long long)p->kv_heads);
+  NEED(p->packed != FLASH_QKV || p->heads == p->kv_heads, TY_EVALUE,
+      "attention: packed = qkv needs as many heads of keys as of queries");
+  return TY_OK;
+}
+
+/* -- inference --------------------------------------------------------------------------------- */
+
+/* Sizes of one input or output: batch, heads, length, size of a head; 0: unknown. */
+struct flash_shape { int64_t batch, heads, length, size; };
+
+static int shape_read(struct infer *s, const ty_desc *x, int64_t heads, int parts,
+    struct flash_shape *out)
+{
+  const struct flash_param *p = s->param;
+  *out = (struct flash_shape){ 0 };
+  if (!x->ndim) return TY_OK;
+  const int want = p->layout == FLASH_NHTC ? 4 : 3;
+  if (x->ndim != want)
+    return infer_fail(s, TY_ESHAPE, x, "expected %s, got %d dimensions",
+        p->layout == FLASH_NHTC        ? "(batch, heads, length, size)"
+            : p->layout == FLASH_TNC ? "(length, batch, heads * size)"
+                                       : "(batch, length, heads * size)",
+        x->ndim);
+  if (p->layout == FLASH_NHTC) {
+    *out = (struct flash_shape){ x->dim[0], x->dim[1], x->dim[2], x->dim[3] };
+    return TY_OK;
+  }
+  const int64_t width = heads > INT32_MAX ? INT64_MAX : heads * parts;
+  if (x->dim[2] % width)
+    return infer_fail(s, TY_ESHAPE, x, "a row of %lld numbers cannot be divided into %lld heads%s",
+        (long long)x->dim[2], (long long)heads, parts > 1 ? " with several parts" : "");
+  const bool time_first = p->layout == FLASH_TNC;
+  *out = (struct flash_shape){ x->dim[time_first], heads, x->dim[!time_first], x->dim[2] / width };
+  return TY_OK;
+}
+
+static int shape_write(struct infer *s, ty_desc *x, int parts, struct flash_shape z)
+{
+  const struct flash_param *p = s->param;
+  if (p->layout == FLASH_NHTC)
+    return shape_is(s, x, 4, (int64_t[]){ z.batch, z.heads, z.length, z.size });
+  const int64_t width = z.heads * parts * z.size;
+  if (p->layout == FLASH_TNC)
+    return shape_is(s, x, 3, (int64_t[]){ z.length, z.batch, width });
+  return shape_is(s, x, 3, (int64_t[]){ z.batch, z.length, width });
+}
+
+/* A mask or a bias: its last axes are (batch, heads, queries, keys), or 1. */
+static int check_grid(struct infer *s, const ty_desc *x, const int64_t full[4])
+{
+  if (!x->ndim) return TY_OK;
+  bool fits = x->ndim <= 4;
+  for (int i = 0; fits && i < x->ndim; i++) {
+    const int64_t want = full[4 - x->ndim + i];
+    fits = !x->dim[i] || x->dim[i] == 1 || !want || x->dim[i] == want;
+  }
+  return fits ? TY_OK
+              : infer_fail(s, TY_ESHAPE, x,
+                    "expected a shape that broadcasts to (batch %lld, heads %lld, queries %lld, "
+                    "keys %lld)",
+                    (long long)full[0], (long long)full[1], (long long)full[2], (long long)full[3]);
+}
+
+static int flash_shapes(struct infer *s)
+{
+  const struct flash_param *p = s->param;
+  const struct flash_ports at_ = flash_ports_of(p);
+  const bool qkv = p->packed == FLASH_QKV, apart = p->packed == FLASH_APART;
+  const int q_parts = qkv ? 3 : 1, k_parts = qkv ? 3 : apart ? 1 : 2;
+  ty_desc *q_in = &s->in[0], *k_in = &s->in[qkv ? 0 : 1], *v_in = apart ? &s->in[2] : k_in;
+  struct flash_shape q, k, v, y;
+  TRY(shape_read(s, q_in, p->heads, q_parts, &q));
+  TRY(shape_read(s, k_in, p->kv_heads, k_parts, &k));
+  TRY(shape_read(s, v_in, p->kv_heads, k_parts, &v));
+  TRY(shape_read(s, &s->out[0], p->heads, 1, &y));
+  const int64_t batch = q.batch ? q.batch : k.batch ? k.batch : v.batch ? v.batch : y.batch,
+                size = q.size ? q.size : k.size, keys = k.length ? k.length : v.length,
+                values = v.size ? v.size : y.size, heads = q.heads ? q.heads : y.heads,
+                kv_heads = k.heads ? k.heads : v.heads, queries = q.length ? q.length : y.length;
+  if (heads && kv_heads && heads % kv_heads)
+    return infer_fail(s, TY_ESHAPE, k_in, "%lld heads of queries are no multiple of %lld of keys",
+        (long long)heads, (long long)kv_heads);
+  if (heads)
+    TRY(shape_write(s, q_in, q_parts, (struct flash_shape){ batch, heads, queries, size }));
+  if (kv_heads) {
+    TRY(shape_write(s, k_in, k_parts, (struct flash_shape){ batch, kv_heads, keys, size }));
+    if (apart)
+      TRY(shape_write(s, v_in, 1, (struct flash_shape){ batch, kv_heads, keys, values }));
+  }
+  if (heads)
+    TRY(shape_write(s, &s->out[0], 1,
+        (struct flash_shape){ batch, heads, queries, apart ? values : size }));
+  if (heads) TRY(shape_is(s, &s->out[1], 3, (int64_t[]){ batch, heads, queries }));
+  const int64_t full[4] = { batch, heads, queries, keys };
+  if (at_.mask >= 0) TRY(check_grid(s, &s->in[at_.mask], full));
+  if (at_.bias >= 0) TRY(check_grid(s, &s->in[at_.bias], full));
+  if (at_.valid_length >= 0) TRY(shape_is(s, &s->in[at_.valid_length], 1, &batch));
+  if (at_.offset >= 0) TRY(shape_is(s, &s->in[at_.offset], 1, &batch));
+  return TY_OK;
+}
+
+static int64_t keys_of(const struct infer *s)
+{
+  const struct flash_param *p = s->param;
+  const ty_desc *k = &s->in[p->packed == FLASH_QKV ? 0 : 1];
+  return k->ndim < 3 ? 0
+      : p->layout == FLASH_NHTC ? (k->ndim == 4 ? k->dim[2] : 0)
+                                : k->dim[p->layout == FLASH_NTC];
+}
+
+static int flash_types(struct infer *s)
+{
+  const struct flash_param *p = s->param;
+  const struct flash_ports at_ = flash_ports_of(p);
+  ty_desc *all[5] = { &s->out[0] };
+  int n = 1;
+  for (int i = 0; i < (p->packed == FLASH_APART ? 3 : p->packed == FLASH_KV ? 2 : 1); i++)
+    all[n++] = &s->in[i];
+  if (at_.bias >= 0) all[n++] = &s->in[at_.bias];
+  for (int i = 1; i < n; i++) TRY(type_both(s, all[0], all[i]));
+  for (int i = 1; i < n; i++) TRY(type_both(s, all[0], all[i]));
+  const int dtype = all[0]->dtype;
+  if (dtype == TY_NODTYPE) return TY_OK;
+  if (!dtype_float(dtype))
+    return infer_fail(s, TY_EDTYPE, all[0], "expected a float type, got %s", dtype_name(dtype));
+  TRY(type_is(s, &s->out[1], dtype == TY_F64 ? TY_F64 : TY_F32));
+  if (at_.mask >= 0 && s->in[at_.mask].dtype == TY_NODTYPE)
+    TRY(type_is(s, &s->in[at_.mask], dtype));
+  const int64_t positions = keys_of(s) ? keys_of(s) + 1 : 0;
+  if (at_.valid_length >= 0) TRY(type_index(s, &s->in[at_.valid_length], all[0], positions));
+  if (at_.offset >= 0) TRY(type_index(s, &s->in[at_.offset], all[0], positions));
+  return TY_OK;
+}
+
+/* -- the call ---------------------------------------------------------------------------------- */
+
+struct flash_side flash_side_of(
+    const struct flash_param *p, const struct operand *x, int64_t heads, int parts, int part)
+{
+  const int64_t *dim = x->d.dim;
+  struct flash_side s;
+  int64_t skip = 0;
+  if (p->layout == FLASH_NHTC) {
+    s = (struct flash_side){ x->p, dim[1] * dim[2] * dim[3], dim[2] * dim[3], dim[3] };
+  }
+  else {
+    const int64_t d = dim[2] / (heads * parts);
+    const bool time_first = p->layout == FLASH_TNC;
+    s = (struct flash_side){ x->p, time_first ? dim[2] : dim[1] * dim[2], parts * d,
+      time_first ? dim[1] * dim[2] : dim[2] };
+    skip = part * d;
+  }
+  if (s.p) s.p += (size_t)skip * dtype_size(x->d.dtype);
+  return s;
+}
+
+struct flash_grid flash_grid_of(const struct operand *x)
+{
+  struct flash_grid g = { .x = x };
+  int64_t step = 1;
+  for (int i = x->d.ndim - 1, axis = 3; i >= 0; i--, axis--) {
+    if (x->d.dim[i] > 1) g.step[axis] = step;
+    step *= x->d.dim[i];
+  }
+  return g;
+}
+
+struct flash flash_of(const struct call *c, int first)
+{
+  const struct flash_param *p = c->param;
+  const struct flash_ports at_ = flash_ports_of(p);
+  const struct operand *in = c->in + first;
+  const struct operand *y = first ? &c->in[first + at_.n] : &c->out[0];
+  const bool qkv = p->packed == FLASH_QKV, apart = p->packed == FLASH_APART;
+  const int q_parts = qkv ? 3 : 1, k_parts = qkv ? 3 : apart ? 1 : 2;
+  const struct operand *k = qkv ? &in[0] : &in[1], *v = apart ? &in[2] : k;
+  const bool nhtc = p->layout == FLASH_NHTC, time_first = p->layout == FLASH_TNC;
+  struct flash f = { .r = vec_ops_of(in[0].d.dtype),
+    .dtype = in[0].d.dtype,
+    .size = dtype_size(in[0].d.dtype),
+    .batch = in[0].d.dim[time_first],
+    .heads = nhtc ? in[0].d.dim[1] : p->heads,
+    .kv_heads = nhtc ? k->d.dim[1] : p->kv_heads,
+    .tq = in[0].d.dim[nhtc ? 2 : !time_first],
+    .tk = k->d.dim[nhtc ? 2 : !time_first],
+    .causal = p->causal,
+    .window = p->window };
+  f.group = f.heads / f.kv_heads;
+  f.d = nhtc ? in[0].d.dim[3] : in[0].d.dim[2] / (f.heads * q_parts);
+  f.dv = nhtc ? v->d.dim[3] : v->d.dim[2] / (f.kv_heads * k_parts);
+  f.empty = p->empty ? NAN : 0;
+  f.scale = p->scale != 0 ? p->scale : 1 / sqrt((double)f.d);
+  f.q = flash_side_of(p, &in[0], f.heads, q_parts, 0);
+  f.k = flash_side_of(p, k, f.kv_heads, k_parts, k_parts == 3);
+  f.v = flash_side_of(p, v, f.kv_heads, k_parts, k_parts - 1);
+  f.y = flash_side_of(p, y, f.heads, 1, 0);
+  if (at_.mask >= 0) f.mask = flash_grid_of(&in[at_.mask]);
+  if (at_.bias >= 0) f.bias = flash_grid_of(&in[at_.bias]);
+  if (at_.valid_length >= 0) f.valid_length = &in[at_.valid_length];
+  if (at_.offset >= 0) f.offset = &in[at_.offset];
+  f.logsum = first ? c->in[first + at_.n + 1].p : c->out[1].p;
+  if (!c->run) return f;
+  f.drops = drops(p, c->run->is_train);
+  f.drop = (struct drop){ c->run->rng, c->node, 1 - p->dropout };
+  return f;
+}
+
+/* -- blocks ------------------------------------------------------------------------------------ */
+
+/* Keys that the query at position `at_` sees of `keys`. */
+static struct flash_span span_of_query(const struct flash *f, int64_t at_, int64_t keys)
+{
+  struct flash_span s = { 0, keys };
+  if (f->window) {
+    s.lo = MAX(s.lo, at_ - f->window + 1);
+    s.hi = MIN(s.hi, at_ > INT64_MAX - f->window ? INT64_MAX : at_ + f->window);
+  }
+  if (f->causal) s.hi = MIN(s.hi, at_ < INT64_MAX ? at_ + 1 : at_);
+  s.lo = MIN(s.lo, keys);
+  s.hi = MAX(s.hi, s.lo);
+  return s;
+}
+
+static int64_t keys_that_count(const struct flash *f, int64_t sample)
+{
+  return f->valid_length ? index_at(f->valid_length, sample, f->tk + 1) : f->tk;
+}
+
+/* An offset is a position: no further away than any key or query. */
+static int64_t first_position(const struct flash *f, int64_t sample)
+{
+  if (!f->offset) return 0;
+  const int64_t at_ = whole_at(f->offset, sample), most = f->tk + f->tq;
+  return at_ < -most ? -most : MIN(at_, most);
+}
+
+struct flash_span flash_span_of(const struct flash *f, const struct flash_rows *b)
+{
+  const int64_t first = first_position(f, b->sample) + b->q0,
+                keys = keys_that_count(f, b->sample);
+  struct flash_span lo = span_of_query(f, first, keys),
+                    hi = span_of_query(f, first + (b->across ? 0 : b->m - 1), keys);
+  return (struct flash_span){ lo.lo, hi.hi };
+}
+
+bool flash_rows_of(const struct flash *f, int64_t sample, int64_t kv, int64_t q0, int64_t q1,
+    int64_t i, struct flash_rows *b)
+{
+  const int64_t head = kv * f->group;
+  if (f->tq == 1) {
+    const int64_t from = i * FLASH_QUERIES;
+    if (from >= f->group) return false;
+    *b = (struct flash_rows){ sample, head + from, 0, MIN(FLASH_QUERIES, f->group - from), true };
+    return true;
+  }
+  const int64_t blocks = (q1 - q0 + FLASH_QUERIES - 1) / FLASH_QUERIES;
+  if (i >= blocks * f->group) return false;
+  const int64_t from = q0 + i % blocks * FLASH_QUERIES;
+  *b = (struct flash_rows){ sample, head + i / blocks, from, MIN(FLASH_QUERIES, q1 - from), false };
+  return true;
+}
+
+struct flash_span flash_span_of_group(
+    const struct flash *f, int64_t sample, int64_t kv, int64_t q0, int64_t q1)
+{
+  struct flash_span all = { f->tk, 0 };
+  struct flash_rows b;
+  for (int64_t i = 0; flash_rows_of(f, sample, kv, q0, q1, i, &b); i++) {
+    const struct flash_span see = flash_span_of(f, &b);
+    all = (struct flash_span){ MIN(all.lo, see.lo), MAX(all.hi, see.hi) };
+  }
+  return all;
+}
+
+void flash_scale_queries(const struct flash *f, const struct flash_rows *b, char *out)
+{
+  const char *q = flash_rows_at(f, &f->q, b);
+  const int64_t step = flash_row_step(&f->q, b);
+  for (int64_t i = 0; i < b->m; i++)
+    f->r->affine(out + (size_t)(i * f->d) * f->size, q + (size_t)(i * step) * f->size, f->scale, 0,
+        f->d);
+}
+
+/* Element of a grid that belongs to row i of rows b and key k0. */
+static int64_t grid_row(
+    const struct flash_grid *g, const struct flash_rows *b, int64_t i, int64_t k0)
+{
+  return b->sample * g->step[0] + (b->head + (b->across ? i : 0)) * g->step[1] +
+      (b->q0 + (b->across ? 0 : i)) * g->step[2] + k0 * g->step[3];
+}
+
+#define MASK_BYTES(T) \
+  for (int64_t j = 0; j < n; j++) \
+    if (!((const T *)m->p)[from + j * step]) f->r->set(s, j, -INFINITY);
+
+static void apply_mask(const struct flash *f, int64_t from, char *s, int64_t n)
+{
+  const struct operand *m = f->mask.x;
+  const int64_t step = f->mask.step[3];
+  switch (m->d.dtype) {
+    case TY_BOOL:
+    case TY_U8:
+    case TY_I8: MASK_BYTES(uint8_t) break;
+    case TY_F32: MASK_BYTES(float) break;
+    case TY_F64: MASK_BYTES(double) break;
+    default:
+      for (int64_t j = 0; j < n; j++)
+        if (number_at(m, from + j * step) == 0) f->r->set(s, j, -INFINITY);
+  }
+}
+
+static void add_bias(const struct flash *f, int64_t from, char *s, int64_t n)
+{
+  const struct operand *x = f->bias.x;
+  if (f->bias.step[3])
+    f->r->add(s, at(f->r, x->p, from), n);
+  else
+    f->r->affine(s, s, 1, f->r->get(x->p, from), n);
+}
+
+bool flash_restrict(
+    const struct flash *f, const struct flash_rows *b, char *s, int64_t k0, int64_t n)
+{
+  const int64_t first = first_position(f, b->sample) + b->q0,
+                keys = keys_that_count(f, b->sample);
+  bool some = f->mask.x || f->bias.x;
+  if (!flash_restricts(f)) return false;
+  for (int64_t i = 0; i < b->m; i++, s += (size_t)n * f->size) {
+    const struct flash_span see = span_of_query(f, first + (b->across ? 0 : i), keys);
+    if (f->bias.x) add_bias(f, grid_row(&f->bias, b, i, k0), s, n);
+    if (f->mask.x) apply_mask(f, grid_row(&f->mask, b, i, k0), s, n);
+    const int64_t lo = MIN(MAX(see.lo - k0, 0), n), hi = MIN(MAX(see.hi - k0, lo), n);
+    if (lo == 0 && hi == n) continue;
+    some = true;
+    f->r->fill(s, -INFINITY, lo);
+    f->r->fill(s + (size_t)hi * f->size, -INFINITY, n - hi);
+  }
+  return some;
+}
+
+void flash_skip_zeros(const struct flash *f, bool ta, int64_t m, int64_t n, int64_t k,
+    const char *a, int64_t lda, const char *b, int64_t ldb, char *c, int64_t ldc)
+{
+  const struct vec_ops *r = f->r;
+  for (int64_t i = 0; i < m; i++)
+    for (int64_t p = 0; p < k; p++) {
+      const double factor = r->get(a, ta ? p * lda + i : i * lda + p);
+      if (factor != 0) r->axpy_in(at(r, c, i * ldc), at(r, b, p * ldb), factor, 1, n);
+    }
+}
+
+bool flash_is_finite(const struct flash *f, int64_t rows, int64_t n, const char *x, int64_t step)
+{
+  for (int64_t i = 0; i < rows; i++) {
+    const void *row = at(f->r, x, i * step);
+    if (f->r->sum_gap(row, row, n) != 0) return false; /* x - x is NaN where x is not finite */
+  }
+  return true;
+}
+
+void flash_clear(const struct flash *f, int64_t rows, int64_t n, char *x, int64_t step)
+{
+  for (int64_t i = 0; i < rows; i++) memset(at(f->r, x, i * step), 0, f->size * (size_t)n);
+}
+
+/* -- forward ----------------------------------------------------------------------------------- */
+
+/* What a thread has for one task. */
+/* alone: the only block of its rows */
+struct flash_workspace { char *q, *s, *k, *v; double *greatest, *sum; bool alone; };
+
+/* Rows of a task: a chunk of queries of a group of heads. */
+static int64_t task_rows(const struct flash *f) { return f->group * MIN(f->tq, flash_chunk(f)); }
+
+/* Bytes of FLASH_KEYS packed values. */
+static size_t bytes_of_values(const struct flash *f)
+{
+  return gemm_pack_bytes(f->dtype, f->dv, FLASH_KEYS);
+}
+
+/* base NULL: only counts the bytes */
+static size_t take_forward(const struct flash *f, char *base, struct flash_workspace *x)
+{
+  const int64_t rows = flash_rows_most(f), keys = MIN(f->tk, FLASH_WIDE);
+  const size_t bytes[6] = { (size_t)(rows * f->d) * f->size, (size_t)(rows * keys) * f->size,
+    gemm_pack_bytes(f->dtype, keys, f->d), FLASH_WIDE / FLASH_KEYS * bytes_of_values(f),
+    (size_t)task_rows(f) * sizeof(double), (size_t)task_rows(f) * sizeof(double) };
+  char *part[6];
+  size_t used = 0;
+  for (int i = 0; i < 6; i++) {
+    part[i] = base + used;
+    used += align_up(bytes[i], ALIGN);
+  }
+  if (base)
+    *x = (struct flash_workspace){ part[0], part[1], part[2], part[3], (double *)part[4],
+      (double *)part[5], false };
+  return used;
+}
+
+/* Turns the scores of rows b into weights relative to their greatest so far, and scales what was
+** summed before. */
+static void weigh(const struct flash *f, const struct flash_rows *b, char *s, int64_t k0, int64_t n,
+    double *greatest, double *sum)
+{
+  const struct vec_ops *r = f->r;
+  char *y = flash_rows_at(f, &f->y, b);
+  const int64_t step = flash_row_step(&f->y, b);
+  for (int64_t i = 0; i < b->m; i++, s += (size_t)n * f->size) {
+    const double before = greatest[i], most = MAX(before, r->max(s, n)),
+                 shift = most == -INFINITY ? 0 : most;
+    const double shrink = sum[i] == 0 || before == most ? 1 : exp(before - most);
+    greatest[i] = most;
+    sum[i] = sum[i] * shrink + r->exp_sum(s, s, shift, n);
+    if (shrink != 1) r->affine(at(r, y, i * step), at(r, y, i * step), shrink, 0, f->dv);
+    if (f->drops)
+      r->dropout(s, s, NULL, &f->drop, flash_row_number(f, b, i) * f->tk + k0, n);
+  }
+}
+
+/* y += s v (x->alone: y = s v) for rows b and keys k0 .. k0 + n - 1, whose packed values begin at
+** x->v + from. */
+static int add_values(const struct flash *f, const struct flash_workspace *x,
+    const struct flash_rows *b, int64_t kv, int64_t k0, int64_t n, int64_t from)
+{
+  char *y = flash_rows_at(f, &f->y, b);
+  const int64_t step = flash_row_step(&f->y, b);
+  if (!x->k)
+    return gemm_one(f->dtype, false, false, b->m, f->dv, n, 1, x->s, n,
+        flash_at(f, &f->v, b->sample, kv, k0), f->v.row, !x->alone, y, step);
+  for (int64_t k = 0; k < n; k += FLASH_KEYS) {
+    const char *v = x->v + (size_t)((from + k) / FLASH_KEYS) * bytes_of_values(f);
+    TRY(gemm_packed(f->dtype, false, b->m, f->dv, MIN(FLASH_KEYS, n - k),
+        x->s + (size_t)k * f->size, n, v, y, step, &(struct gemm_epilogue){ .add = true }));
+  }
+  return TY_OK;
+}
+
+/* One block: rows b, from number `row` of the task, against keys of key head kv that they see
+** among k0 .. k0 + n - 1. x->k NULL: reads keys and values in place. finite: the values are
+** known to be, or none is left out. */
+static int forward_block(const struct flash *f, const struct flash_workspace *x,
+    const struct flash_rows *b, int64_t kv, int64_t k0, int64_t n, bool finite, int64_t row)
+{
+  const struct flash_span see = flash_span_of(f, b);
+  const int64_t from = MAX(see.lo - k0, 0) / FLASH_KEYS * FLASH_KEYS;
+  n = MIN(n, (see.hi - k0 + FLASH_KEYS - 1) / FLASH_KEYS * FLASH_KEYS) - from;
+  k0 += from;
+  if (x->k) {
+    flash_scale_queries(f, b, x->q);
+    TRY(gemm_packed(f->dtype, false, b->m, n, f->d, x->q, f->d,
+        x->k + (size_t)(from * f->d) * f->size, x->s, n, NULL));
+  }
+  else
+    TRY(gemm_one(f->dtype, false, true, b->m, n, f->d, f->scale, flash_rows_at(f, &f->q, b),
+        flash_row_step(&f->q, b), flash_at(f, &f->k, b->sample, kv, k0), f->k.row, 0, x->s, n));
+  const bool restricted = flash_restrict(f, b, x->s, k0, n);
+  weigh(f, b, x->s, k0, n, x->greatest + row, x->sum + row);
+  const char *v = flash_at(f, &f->v, b->sample, kv, k0);
+  if (restricted && !(finite || flash_is_finite(f, n, f->dv, v, f->v.row))) {
+    if (x->alone)
+      flash_clear(f, b->m, f->dv, flash_rows_at(f, &f->y, b), flash_row_step(&f->y, b));
+    flash_skip_zeros(f, false, b->m, f->dv, n, x->s, n, v, f->v.row, flash_rows_at(f, &f->y, b),
+        flash_row_step(&f->y, b));
+    return TY_OK;
+  }
+  return add_values(f, x, b, kv, k0, n, from);
+}
+
+static void finish_rows(
+    const struct flash *f, const struct flash_rows *b, const double *greatest, const double *sum)
+{
+  const struct vec_ops *r = f->r;
+  char *y = flash_rows_at(f, &f->y, b);
+  const int64_t step = flash_row_step(&f->y, b);
+  for (int64_t i = 0; i < b->m; i++) {
+    const bool empty = sum[i] == 0;
+    const double shift = greatest[i] == -INFINITY ? 0 : greatest[i];
+    if (empty)
+      r->fill(at(r, y, i * step), f->empty, f->dv);
+    else
+      r->affine(at(r, y, i * step), at(r, y, i * step), 1 / sum[i], 0, f->dv);
+    if (f->logsum)
+      r->set(f->logsum, flash_row_number(f, b, i),
+          !empty ? shift + log(sum[i]) : f->empty == 0 ? INFINITY : NAN);
+  }
+}
+
+struct forward_job { struct flash f; int failed; };
+
+/* Packs keys k0 .. k0 + n - 1 of key head kv, and their values FLASH_KEYS at a time. */
+static void pack_block(const struct flash *f, const struct flash_workspace *x, char *keys,
+    int64_t sample, int64_t kv, int64_t k0, int64_t n)
+{
+  gemm_pack(f->dtype, true, n, f->d, flash_at(f, &f->k, sample, kv, k0), f->k.row, keys);
+  for (int64_t k = 0; k < n; k += FLASH_KEYS)
+    gemm_pack(f->dtype, false, f->dv, MIN(FLASH_KEYS, n - k),
+        flash_at(f, &f->v, sample, kv, k0 + k), f->v.row,
+        x->v + (size_t)(k / FLASH_KEYS) * bytes_of_values(f));
+}
+
+static int forward_task(const struct flash *f, int64_t sample, int64_t kv, int64_t q0, int64_t q1)
+{
+  struct flash_workspace x;
+  struct flash_rows b;
+  const struct flash_span all = flash_span_of_group(f, sample, kv, q0, q1);
+  take_forward(f, f->scratch + (size_t)parallel_index() * f->bytes, &x);
+  /* one block of rows has no use for packed keys */
+  const bool few = f->tq == 1 ? f->group <= FLASH_QUERIES
+                              : f->group == 1 && q1 - q0 <= FLASH_QUERIES;
+  char *packed_k = x.k;
+  if (few) x.k = NULL;
+  x.alone = few && all.lo < all.hi && all.hi - all.lo <= FLASH_WIDE;
+  int64_t rows = 0;
+  for (int64_t i = 0; flash_rows_of(f, sample, kv, q0, q1, i, &b); i++) {
+    if (!x.alone)
+      flash_clear(f, b.m, f->dv, flash_rows_at(f, &f->y, &b), flash_row_step(&f->y, &b));
+    for (int64_t k = 0; k < b.m; k++) x.greatest[rows + k] = -INFINITY, x.sum[rows + k] = 0;
+    rows += b.m;
+  }
+  for (int64_t k0 = all.lo; k0 < all.hi; k0 += FLASH_WIDE) {
+    const int64_t n = MIN(FLASH_WIDE, all.hi - k0);
+    bool finite = !flash_restricts(f);
+    if (!few) {
+      pack_block(f, &x, packed_k, sample, kv, k0, n);
+      finite = finite || flash_is_finite(f, n, f->dv, flash_at(f, &f->v, sample, kv, k0), f->v.row);
+    }
+    for (int64_t i = 0, row = 0; flash_rows_of(f, sample, kv, q0, q1, i, &b); row += b.m, i++) {
+      const struct flash_span see = flash_span_of(f, &b);
+      if (see.lo < k0 + n && see.hi > k0)
+        TRY(forward_block(f, &x, &b, kv, k0, n, finite, row));
+    }
+  }
+  for (int64_t i = 0, row = 0; flash_rows_of(f, sample, kv, q0, q1, i, &b); row += b.m, i++)
+    finish_rows(f, &b, x.greatest + row, x.sum + row);
+  return TY_OK;
+}
+
+static void forward_range(int64_t begin, int64_t end, void *context)
+{
+  struct forward_job *j = context;
+  const struct flash *f = &j->f;
+  const int64_t chunk = flash_chunk(f), chunks = (f->tq + chunk - 1) / chunk;
+  for (int64_t i = begin; i < end && !stop_wanted(); i++) {
+    const int64_t head = i / chunks, q0 = i % chunks * chunk;
+    int code = forward_task(
+        f, head / f->kv_heads, head % f->kv_heads, q0, MIN(q0 + chunk, f->tq));
+    if (code) __atomic_store_n(&j->failed, code, __ATOMIC_RELAXED);
+  }
+}
+
+static size_t forward_scratch_bytes(const struct call *c)
+{
+  const struct flash f = flash_of(c, 0);
+  return take_forward(&f, NULL, NULL) * (size_t)parallel_threads();
+}
+
+static int forward(struct call *c)
+{
+  struct forward_job j = { .f = flash_of(c, 0) };
+  struct flash *f = &j.f;
+  f->scratch = c->tmp;
+  f->bytes = take_forward(f, NULL, NULL);
+  const int64_t chunk = flash_chunk(f), chunks = (f->tq + chunk - 1) / chunk;
+  const double work = (double)task_rows(f) * (double)f->tk * (double)(f->d + f->dv);
+  parallel_for_stoppable(f->batch * f->kv_heads * chunks,
+      MAX(1, (int64_t)(1e6 / MAX(work, 1))), forward_range, &j);
+  return j.failed ? fail(j.failed, "out of memory for the product of a block") : TY_OK;
+}
+
+static const struct kernel cpu[] = { { "flash", forward, T_FLOAT | T_INT, NULL, forward_scratch_bytes }, { 0 } };
+static const struct kernel back_cpu[] = { { "flash", flash_backward, T_FLOAT | T_INT, NULL, flash_backward_scratch }, { 0 } };
+
+const struct op op_flash_attention[] = {
+  { .name = "_contrib_attention", .back = "_backward_contrib_attention",
+    .doc = "softmax(scale query key^T + bias) value of each head, computed in blocks: no array of queries x keys exists, and backward "
+           "finds the weights again. query (N, Tq, heads * d), key (N, Tk, kv_heads * d), value (N, Tk, kv_heads * dv), output (N, "
+           "Tq, heads * dv), or as layout says. mask (not 0: the key counts) and bias broadcast to (N, heads, Tq, Tk); valid_length "
+           "and offset are (N,). An input that is given by name needs no use_NAME. A key that does not count adds nothing, whatever "
+           "it holds; a query for which none counts gives 0, or NaN as empty says. Gradients of query, key, value and bias.",
+    .in = "query key value mask bias valid_length offset", .in_of = ins, .out = "output {logsum}", .param = params,
+    .param_size = sizeof(struct flash_param), .check = check, .shape = flash_shapes, .type = flash_types, .grad_of = reads,
+    .flags = OP_RANDOM | OP_NEVER_AGAIN, .draws = drops, .cpu = cpu, .back_cpu = back_cpu },
+  { 0 }
+};

@@ -1,0 +1,297 @@
+/* flash_attention_backward.c - the gradients of _contrib_attention.
+**
+** A block of weights is computed again: P = e^(S - logsum). With D = the sum over a row of dY Y,
+**   dV += P^T dY,   dS = P (dY V^T - D),   dK += scale dS^T Q,   dQ += scale dS K,   dbias += dS.
+** With dropout P stands in dV and dY V^T with the factors of its elements, which are drawn again.
+*/
+#include "operators/nn/flash_attention.h"
+
+/* Where the gradients go; p NULL: not wanted. */
+struct back_job {
+  struct flash f;
+  struct flash_side dy, dq, dk, dv;
+  struct flash_grid dbias;                            /* x NULL: not wanted */
+  int64_t units[4];                                   /* dbias: tasks along each of its axes */
+  bool keys_apart;                                    /* dq and (dk, dv) in tasks of their own */
+  int failed;
+};
+
+/* What a thread has for one task. p: the weights, ds: the gradient of the scores. */
+struct flash_back_workspace { char *q, *p, *ds, *k, *v, *kt; };
+
+/* base NULL: only counts the bytes */
+static size_t take_back(const struct flash *f, char *base, struct flash_back_workspace *x)
+{
+  const int64_t rows = flash_rows_most(f), keys = MIN(f->tk, FLASH_KEYS);
+  const size_t bytes[6] = { (size_t)(rows * f->d) * f->size, (size_t)(rows * keys) * f->size,
+    (size_t)(rows * keys) * f->size, gemm_pack_bytes(f->dtype, keys, f->d),
+    gemm_pack_bytes(f->dtype, keys, f->dv), gemm_pack_bytes(f->dtype, f->d, keys) };
+  char *part[6];
+  size_t used = 0;
+  for (int i = 0; i < 6; i++) {
+    part[i] = base + used;
+    used += align_up(bytes[i], ALIGN);
+  }
+  if (base)
+    *x = (struct flash_back_workspace){ part[0], part[1], part[2], part[3], part[4], part[5] };
+  return used;
+}
+
+/* Packs keys k0 .. k0 + n - 1 of key head kv. Returns whether the keys are finite, or none
+** is left out. */
+static bool pack_keys(const struct flash *f, const struct flash_back_workspace *x, int64_t sample,
+    int64_t kv, int64_t k0, int64_t n)
+{
+  const char *k = flash_at(f, &f->k, sample, kv, k0);
+  gemm_pack(f->dtype, true, n, f->d, k, f->k.row, x->k);
+  gemm_pack(f->dtype, true, n, f->dv, flash_at(f, &f->v, sample, kv, k0), f->v.row, x->v);
+  gemm_pack(f->dtype, false, f->d, n, k, f->k.row, x->kt);
+  return !flash_restricts(f) || flash_is_finite(f, n, f->d, k, f->k.row);
+}
+
+/* Finds x->q (scaled), x->p (with dropout) and x->ds of one block. Returns a code; restricted:
+** there may be keys that do not count. */
+static int gradient_block(const struct back_job *j, const struct flash_back_workspace *x,
+    const struct flash_rows *b, int64_t k0, int64_t n, bool *restricted)
+{
+  const struct flash *f = &j->f;
+  const struct vec_ops *r = f->r;
+  const char *dy = flash_rows_at(f, &j->dy, b), *y = flash_rows_at(f, &f->y, b);
+  const int64_t dy_step = flash_row_step(&j->dy, b), y_step = flash_row_step(&f->y, b);
+  flash_scale_queries(f, b, x->q);
+  TRY(gemm_packed(f->dtype, false, b->m, n, f->d, x->q, f->d, x->k, x->p, n, NULL));
+  TRY(gemm_packed(f->dtype, false, b->m, n, f->dv, dy, dy_step, x->v, x->ds, n, NULL));
+  *restricted = flash_restrict(f, b, x->p, k0, n);
+  for (int64_t i = 0; i < b->m; i++) {
+    const int64_t row = flash_row_number(f, b, i), first = row * f->tk + k0;
+    void *p = at(r, x->p, i * n), *ds = at(r, x->ds, i * n);
+    r->exp_sum(p, p, r->get(f->logsum, row), n);
+    if (f->drops) r->dropout(ds, ds, NULL, &f->drop, first, n);
+    r->soft_gap(ds, p, ds, r->dot(at(r, dy, i * dy_step), at(r, y, i * y_step), f->dv), n);
+    if (f->drops) r->dropout(p, p, NULL, &f->drop, first, n);
+  }
+  return TY_OK;
+}
+
+/* c (m x n) += a^T b; a (k x m) has a row of m elements. */
+static int add_product(const struct flash *f, bool restricted, int64_t m, int64_t n, int64_t k,
+    const char *a, const char *b, int64_t ldb, char *c, int64_t ldc)
+{
+  if (restricted && !flash_is_finite(f, k, n, b, ldb)) {
+    flash_skip_zeros(f, true, m, n, k, a, m, b, ldb, c, ldc);
+    return TY_OK;
+  }
+  return gemm_one(f->dtype, true, false, m, n, k, 1, a, m, b, ldb, 1, c, ldc);
+}
+
+/* -- gradients of queries, keys and values ----------------------------------------------------- */
+
+/* Queries q0 .. q1 - 1 of the heads of key head kv against keys k0 .. k1 - 1. */
+struct back_part { int64_t sample, kv, q0, q1, k0, k1; bool query, keys; };
+
+static int back_block(const struct back_job *j, const struct flash_back_workspace *x,
+    const struct back_part *t, const struct flash_rows *b, int64_t k0, int64_t n, bool finite)
+{
+  const struct flash *f = &j->f;
+  bool restricted;
+  TRY(gradient_block(j, x, b, k0, n, &restricted));
+  if (t->keys && j->dv.p)
+    TRY(add_product(f, restricted, n, f->dv, b->m, x->p, flash_rows_at(f, &j->dy, b),
+        flash_row_step(&j->dy, b), flash_at(f, &j->dv, t->sample, t->kv, k0), j->dv.row));
+  if (t->keys && j->dk.p)
+    TRY(add_product(f, restricted, n, f->d, b->m, x->ds, x->q, f->d,
+        flash_at(f, &j->dk, t->sample, t->kv, k0), j->dk.row));
+  if (!t->query || !j->dq.p) return TY_OK;
+  char *dq = flash_rows_at(f, &j->dq, b);
+  if (restricted && !finite) {
+    flash_skip_zeros(f, false, b->m, f->d, n, x->ds, n,
+        flash_at(f, &f->k, t->sample, t->kv, k0), f->k.row, dq, flash_row_step(&j->dq, b));
+    return TY_OK;
+  }
+  return gemm_packed(f->dtype, false, b->m, f->d, n, x->ds, n, x->kt, dq,
+      flash_row_step(&j->dq, b), &(struct gemm_epilogue){ .add = true });
+}
+
+static int back_task(const struct back_job *j, const struct back_part *t)
+{
+  const struct flash *f = &j->f;
+  struct flash_back_workspace x;
+  struct flash_rows b;
+  take_back(f, f->scratch + (size_t)parallel_index() * f->bytes, &x);
+  if (t->query && j->dq.p)
+    for (int64_t i = 0; flash_rows_of(f, t->sample, t->kv, t->q0, t->q1, i, &b); i++)
+      flash_clear(f, b.m, f->d, flash_rows_at(f, &j->dq, &b), flash_row_step(&j->dq, &b));
+  if (t->keys && j->dk.p)
+    flash_clear(f, t->k1 - t->k0, f->d, flash_at(f, &j->dk, t->sample, t->kv, t->k0), j->dk.row);
+  if (t->keys && j->dv.p)
+    flash_clear(f, t->k1 - t->k0, f->dv, flash_at(f, &j->dv, t->sample, t->kv, t->k0), j->dv.row);
+  const struct flash_span all = flash_span_of_group(f, t->sample, t->kv, t->q0, t->q1);
+  const int64_t last = MIN(t->k1, all.hi);
+  for (int64_t k0 = MAX(t->k0, all.lo / FLASH_KEYS * FLASH_KEYS); k0 < last; k0 += FLASH_KEYS) {
+    const int64_t n = MIN(FLASH_KEYS, last - k0);
+    const bool finite = pack_keys(f, &x, t->sample, t->kv, k0, n);
+    for (int64_t i = 0; flash_rows_of(f, t->sample, t->kv, t->q0, t->q1, i, &b); i++) {
+      const struct flash_span see = flash_span_of(f, &b);
+      if (see.lo >= k0 + n || see.hi <= k0) continue;
+      TRY(back_block(j, &x, t, &b, k0, n, finite));
+    }
+  }
+  if (t->query && j->dq.p)
+    for (int64_t i = 0; flash_rows_of(f, t->sample, t->kv, t->q0, t->q1, i, &b); i++) {
+      char *dq = flash_rows_at(f, &j->dq, &b);
+      const int64_t step = flash_row_step(&j->dq, &b);
+      for (int64_t k = 0; k < b.m; k++)
+        f->r->affine(at(f->r, dq, k * step), at(f->r, dq, k * step), f->scale, 0, f->d);
+    }
+  return TY_OK;
+}
+
+static int64_t chunks_of(int64_t n, int64_t chunk) { return (n + chunk - 1) / chunk; }
+
+/* Tasks of one key head: one for all, or one for each chunk of queries, then of keys. */
+static int64_t tasks_of_head(const struct back_job *j)
+{
+  const struct flash *f = &j->f;
+  if (!j->keys_apart) return 1;
+  return chunks_of(f->tq, flash_chunk(f)) + chunks_of(f->tk, FLASH_CHUNK);
+}
+
+static void back_range(int64_t begin, int64_t end, void *context)
+{
+  struct back_job *j = context;
+  const struct flash *f = &j->f;
+  const int64_t each = tasks_of_head(j), of_queries = chunks_of(f->tq, flash_chunk(f));
+  for (int64_t i = begin; i < end && !stop_wanted(); i++) {
+    const int64_t head = i / each, which = i % each;
+    struct back_part t = { .sample = head / f->kv_heads, .kv = head % f->kv_heads, .q1 = f->tq,
+      .k1 = f->tk, .query = true, .keys = true };
+    if (j->keys_apart && which < of_queries) {
+      t.q0 = which * flash_chunk(f);
+      t.q1 = MIN(t.q0 + flash_chunk(f), f->tq);
+      t.keys = false;
+    }
+    else if (j->keys_apart) {
+      t.k0 = (which - of_queries) * FLASH_CHUNK;
+      t.k1 = MIN(t.k0 + FLASH_CHUNK, f->tk);
+      t.query = false;
+    }
+    int code = back_task(j, &t);
+    if (code) __atomic_store_n(&j->failed, code, __ATOMIC_RELAXED);
+  }
+}
+
+/* -- the gradient of the bias ------------------------------------------------------------------ */
+
+/* Adds ds (m x n) of rows b and keys from k0 to the gradient of the bias. */
+static void add_to_bias(const struct back_job *j, const struct flash_back_workspace *x,
+    const struct flash_rows *b, int64_t k0, int64_t n)
+{
+  const struct vec_ops *r = j->f.r;
+  const struct flash_grid *g = &j->dbias;
+  for (int64_t i = 0; i < b->m; i++) {
+    const int64_t to = b->sample * g->step[0] + (b->head + (b->across ? i : 0)) * g->step[1] +
+        (b->q0 + (b->across ? 0 : i)) * g->step[2] + k0 * g->step[3];
+    const void *ds = at(r, x->ds, i * n);
+    if (g->step[3])
+      r->add(at(r, g->x->p, to), ds, n);
+    else
+      r->set(g->x->p, to, r->get(g->x->p, to) + r->sum(ds, n));
+  }
+}
+
+/* Task `unit` of the bias: it alone writes what its samples, heads, queries and keys add to. */
+static int bias_task(const struct back_job *j, int64_t unit)
+{
+  const struct flash *f = &j->f;
+  struct flash_back_workspace x;
+  int64_t lo[4], hi[4];
+  const int64_t full[4] = { f->batch, f->heads, f->tq, f->tk },
+                piece[4] = { 1, 1, FLASH_QUERIES, FLASH_KEYS };
+  for (int a = 3; a >= 0; a--) {
+    const int64_t i = unit % j->units[a];
+    unit /= j->units[a];
+    lo[a] = j->units[a] > 1 ? i * piece[a] : 0;
+    hi[a] = j->units[a] > 1 ? MIN(lo[a] + piece[a], full[a]) : full[a];
+  }
+  take_back(f, f->scratch + (size_t)parallel_index() * f->bytes, &x);
+  for (int64_t sample = lo[0]; sample < hi[0]; sample++)
+    for (int64_t head = lo[1]; head < hi[1]; head++)
+      for (int64_t k0 = lo[3]; k0 < hi[3]; k0 += FLASH_KEYS) {
+        const int64_t n = MIN(FLASH_KEYS, hi[3] - k0);
+        pack_keys(f, &x, sample, head / f->group, k0, n);
+        for (int64_t q0 = lo[2]; q0 < hi[2]; q0 += FLASH_QUERIES) {
+          const struct flash_rows b = { sample, head, q0, MIN(FLASH_QUERIES, hi[2] - q0), false };
+          const struct flash_span see = flash_span_of(f, &b);
+          bool restricted;
+          if (see.lo >= k0 + n || see.hi <= k0) continue;
+          TRY(gradient_block(j, &x, &b, k0, n, &restricted));
+          add_to_bias(j, &x, &b, k0, n);
+        }
+      }
+  return TY_OK;
+}
+
+static void bias_range(int64_t begin, int64_t end, void *context)
+{
+  struct back_job *j = context;
+  for (int64_t i = begin; i < end && !stop_wanted(); i++) {
+    int code = bias_task(j, i);
+    if (code) __atomic_store_n(&j->failed, code, __ATOMIC_RELAXED);
+  }
+}
+
+static void bias_gradient(struct back_job *j)
+{
+  const struct flash *f = &j->f;
+  const int64_t full[4] = { f->batch, f->heads, chunks_of(f->tq, FLASH_QUERIES),
+    chunks_of(f->tk, FLASH_KEYS) };
+  int64_t units = 1;
+  for (int a = 0; a < 4; a++) {
+    j->units[a] = j->dbias.step[a] ? full[a] : 1;
+    units *= j->units[a];
+  }
+  memset(j->dbias.x->p, 0, desc_bytes(&j->dbias.x->d));
+  parallel_for_stoppable(units, 1, bias_range, j);
+}
+
+/* -- the kernel -------------------------------------------------------------------------------- */
+
+/* in: head gradient, the inputs, output, logsum. */
+int flash_backward(struct call *c)
+{
+  enum { ENOUGH = 8 };                                /* heads that keep the cores busy */
+  const struct flash_param *p = c->param;
+  const struct flash_ports ports = flash_ports_of(p);
+  struct back_job j = { .f = flash_of(c, 1) };
+  struct flash *f = &j.f;
+  const bool qkv = p->packed == FLASH_QKV, apart = p->packed == FLASH_APART;
+  const int q_parts = qkv ? 3 : 1, k_parts = qkv ? 3 : apart ? 1 : 2;
+  const struct operand *dk = qkv ? &c->out[0] : &c->out[1], *dv = apart ? &c->out[2] : dk;
+  j.dy = flash_side_of(p, &c->in[0], f->heads, 1, 0);
+  j.dq = flash_side_of(p, &c->out[0], f->heads, q_parts, 0);
+  j.dk = flash_side_of(p, dk, f->kv_heads, k_parts, k_parts == 3);
+  j.dv = flash_side_of(p, dv, f->kv_heads, k_parts, k_parts - 1);
+  f->scratch = c->tmp;
+  f->bytes = take_back(f, NULL, NULL);
+  for (int i = 0; i < c->nout; i++)
+    if ((i == ports.mask || i == ports.valid_length || i == ports.offset) && c->out[i].p)
+      memset(c->out[i].p, 0, desc_bytes(&c->out[i].d));
+  if (j.dq.p || j.dk.p || j.dv.p) {
+    const int64_t heads = f->batch * f->kv_heads;
+    const double work = (double)(f->group * f->tq) * (double)f->tk * (double)(f->d + f->dv);
+    j.keys_apart = heads < ENOUGH && f->tq > FLASH_CHUNK && f->tk > FLASH_CHUNK;
+    parallel_for_stoppable(heads * tasks_of_head(&j),
+        j.keys_apart ? 1 : MAX(1, (int64_t)(4e5 / MAX(work, 1))), back_range, &j);
+  }
+  if (ports.bias >= 0 && c->out[ports.bias].p) {
+    j.dbias = flash_grid_of(&c->out[ports.bias]);
+    bias_gradient(&j);
+  }
+  return j.failed ? fail(j.failed, "out of memory for the product of a block") : TY_OK;
+}
+
+size_t flash_backward_scratch(const struct call *c)
+{
+  const struct flash f = flash_of(c, 1);
+  return take_back(&f, NULL, NULL) * (size_t)parallel_threads();
+}

@@ -1,0 +1,423 @@
+/* attention.c - attention as users write it becomes one node of contrib.attention, which has no
+** array of all weights.
+**
+** What is recognised, of each product of weights and values:
+**
+**     scores = product(q, k, transposed)                 or of an interleaved projection
+**     scores = views, scales, then at most one sum with a bias, views
+**     weights = softmax(scores), dropout, views
+**     output = product(weights, v)                       or of an interleaved projection
+**
+** Every value from the scores to the weights has one reader and is nobody's output; else the nodes
+** stay as they are. They stay, too, where they are faster: where the scores are few, where the
+** bias has a gradient; where the executor was asked for the graph as written (monitors), where
+** TYCHO_DISABLE names attention, and on devices that have no kernel for the operator.
+*/
+#include "pass/rewrite.h"
+#include "base/env.h"
+#include "base/number.h"
+#include "device/device.h"
+
+/* One match. Entries are of the old graph. */
+struct attention_match {
+  ty_entry q, k, v, bias;                             /* bias.node -1: none */
+  bool interleaved, self;                             /* k, v: one projection; self: q, too */
+  bool k_turned;                                      /* k is (size, keys) */
+  int64_t heads;                                      /* of projections */
+  double scale, dropout;
+  /* the node whose output is the bias's shape */
+  int scores;
+};
+
+struct attention_finder {
+  const struct typed_graph *x;
+  bool trains;                                        /* a gradient is asked for */
+  uint8_t *varies;                                    /* per node: a gradient reaches it */
+  int *readers;                                       /* per value, outputs of the graph included */
+};
+
+static struct attention_part part_of(const struct attention_finder *f, int node)
+{
+  const struct node *n = &f->x->g->node[node];
+  if (!n->op || !n->op->attention) return (struct attention_part){ ATTENTION_NONE };
+  const ty_desc *d = &f->x->desc[value_of(f->x->g, n->in[0])];
+  return n->op->attention(n->kind->param, d->ndim);
+}
+
+static const ty_desc *desc_of(const struct attention_finder *f, ty_entry e)
+{
+  return &f->x->desc[value_of(f->x->g, e)];
+}
+
+static bool same_entry(ty_entry a, ty_entry b) { return a.node == b.node && a.out == b.out; }
+
+/* The node that makes e for node `reader` alone, under the same guard and in the same group of
+** devices; -1: there is none. */
+static int only_maker(const struct attention_finder *f, ty_entry e, int reader)
+{
+  const ty_graph *g = f->x->g;
+  const struct node *n = &g->node[e.node], *to = &g->node[reader];
+  const char *a = node_attr(n, "__ctx_group__"), *b = node_attr(to, "__ctx_group__");
+  if (!n->op || e.out || n->guard != to->guard || strcmp(a ? a : "", b ? b : "")) return -1;
+  for (int k = 0; k < n->kind->nreal; k++)
+    if (f->readers[n->first + k] != (k == 0)) return -1;
+  return e.node;
+}
+
+/* A view that keeps the last two axes. */
+static bool is_row_view(const struct attention_finder *f, int node)
+{
+  const struct node *n = &f->x->g->node[node];
+  if (!(n->op->flags & OP_VIEW) || n->nin != 1) return false;
+  const ty_desc *a = desc_of(f, n->in[0]), *b = &f->x->desc[n->first];
+  return a->ndim >= 2 && b->ndim >= 2 && a->dim[a->ndim - 1] == b->dim[b->ndim - 1] &&
+      a->dim[a->ndim - 2] == b->dim[b->ndim - 2];
+}
+
+/* Input of a sum that leads to scores (-1: none) where the other one broadcasts to them. */
+static int scores_of_sum(const struct attention_finder *f, int node)
+{
+  const struct node *n = &f->x->g->node[node];
+  const ty_desc *all = &f->x->desc[n->first];
+  if (!(n->op->flags & OP_SUM) || n->nin != 2 || all->ndim > 4 || all->ndim < 3) return -1;
+  for (int k = 0; k < 2; k++) {
+    const int from = only_maker(f, n->in[k], node);
+    if (from < 0 || !desc_same_shape(desc_of(f, n->in[k]), all)) continue;
+    const enum attention_role role = part_of(f, from).role;
+    if (role == ATTENTION_PRODUCT || role == ATTENTION_SCALE || role == ATTENTION_SCORES ||
+        is_row_view(f, from))
+      return k;
+  }
+  return -1;
+}
+
+/* Follows scores from entry e, which `reader` reads, to their product. */
+static bool find_scores(
+    const struct attention_finder *f, ty_entry e, int reader, struct attention_match *m)
+{
+  for (;;) {
+    const int node = only_maker(f, e, reader);
+    if (node < 0) return false;
+    const struct node *n = &f->x->g->node[node];
+    const struct attention_part p = part_of(f, node);
+    const int k = m->bias.node < 0 && m->scale == 1 ? scores_of_sum(f, node) : -1;
+    if (p.role == ATTENTION_PRODUCT && !m->interleaved) {
+      m->q = n->in[0];
+      m->k = n->in[1];
+      m->k_turned = !p.tb;
+      if (m->scores < 0) m->scores = node;
+      return !p.ta;
+    }
+    if (p.role == ATTENTION_SCORES && m->interleaved) {
+      m->q = n->in[0];
+      m->scale /= sqrt((double)(desc_of(f, m->v)->dim[2] / (m->heads * (m->self ? 3 : 2))));
+      if (m->scores < 0) m->scores = node;
+      return p.self == m->self && p.heads == m->heads && same_entry(n->in[n->nin - 1], m->v);
+    }
+    if (p.role == ATTENTION_SCALE)
+      m->scale *= p.number;
+    else if (k >= 0)
+      m->bias = n->in[!k], m->scores = node, e = n->in[k];
+    else if (!is_row_view(f, node))
+      return false;
+    if (k < 0) e = n->in[0];
+    reader = node;
+  }
+}
+
+/* Whether node i is the product of weights and values of an attention. */
+static bool find_match(const struct attention_finder *f, int i, struct attention_match *m)
+{
+  const struct node *n = &f->x->g->node[i];
+  const struct attention_part last = part_of(f, i);
+  *m = (struct attention_match){ .bias = { -1, 0 }, .scale = 1, .scores = -1 };
+  if (last.role != ATTENTION_PRODUCT && last.role != ATTENTION_VALUES) return false;
+  if (last.ta || last.tb || !dtype_float(f->x->desc[n->first].dtype)) return false;
+  m->interleaved = last.role == ATTENTION_VALUES;
+  m->self = last.self;
+  m->heads = last.heads;
+  m->v = n->in[!m->interleaved];
+  ty_entry e = n->in[m->interleaved];
+  int reader = i;
+  for (;;) {
+    const int node = only_maker(f, e, reader);
+    if (node < 0) return false;
+    const struct attention_part p = part_of(f, node);
+    if (p.role == ATTENTION_DROPOUT && m->dropout == 0)
+      m->dropout = p.number;
+    else if (p.role == ATTENTION_SOFTMAX)
+      m->scale = p.number;
+    else if (!is_row_view(f, node))
+      return false;
+    e = f->x->g->node[node].in[0];
+    reader = node;
+    if (p.role == ATTENTION_SOFTMAX) break;
+  }
+  if (!find_scores(f, e, reader, m) || m->scale == 0 || !isfinite(m->scale)) return false;
+  const int dtype = f->x->desc[n->first].dtype;
+  return desc_of(f, m->q)->dtype == dtype && desc_of(f, m->k)->dtype == dtype &&
+      desc_of(f, m->v)->dtype == dtype;
+}
+
+/* -- the new nodes ----------------------------------------------------------------------------- */
+
+struct attention_writer {
+  struct mapper *m;
+  const struct attention_finder *f;
+  const char *name, *where;
+  int guard;
+};
+
+/* Adds a node beside the one that is replaced. suffix "": it takes its name. */
+static int add_node(
+    const struct attention_writer *w, const char *op, const char *suffix, const ty_attr *attr,
+    int nattr, const ty_entry *in, int nin, ty_entry *out)
+{
+  char name[600];
+  snprintf(name, sizeof name, "%s%s", w->name, suffix);
+  TRY(ty_graph_origin(w->m->to, w->where));
+  TRY(graph_node(w->m->to, op_find(op), name, attr, nattr, in, nin, out));
+  w->m->to->node[out->node].guard = w->guard;
+  return TY_OK;
+}
+
+static int add_reshape(
+    const struct attention_writer *w, const char *suffix, ty_entry in, const int64_t *dim, int n,
+    ty_entry *out)
+{
+  char shape[200] = "(";
+  size_t used = 1;
+  for (int i = 0; i < n; i++)
+    used += (size_t)snprintf(shape + used, sizeof shape - used, "%lld,", (long long)dim[i]);
+  snprintf(shape + used, sizeof shape - used, ")");
+  const ty_attr attr = { "shape", shape };
+  return add_node(w, "Reshape", suffix, &attr, 1, &in, 1, out);
+}
+
+/* Batch and heads of a match: the leading axes of its scores. */
+static void leading_of(
+    const struct attention_finder *f, const struct attention_match *m, int64_t lead[2])
+{
+  const ty_desc *d = &f->x->desc[f->x->g->node[m->scores].first];
+  lead[0] = lead[1] = 1;
+  if (d->ndim == 4)
+    lead[0] = d->dim[0], lead[1] = d->dim[1];
+  else
+    for (int i = 0; i < d->ndim - 2; i++) lead[0] *= d->dim[i];
+  if (m->interleaved && d->ndim == 3) lead[0] /= m->heads, lead[1] = m->heads;
+}
+
+/* (..., rows, columns) as (batch, heads, rows, columns). */
+static int add_split(
+    const struct attention_writer *w, const char *suffix, ty_entry old, const int64_t lead[2],
+    ty_entry *e)
+{
+  const ty_desc *d = desc_of(w->f, old);
+  return add_reshape(w, suffix, *e,
+      (int64_t[]){ lead[0], lead[1], d->dim[d->ndim - 2], d->dim[d->ndim - 1] }, 4, e);
+}
+
+/* The bias under the shape that broadcasts to (batch, heads, queries, keys); false: it does not. */
+static bool bias_shape(
+    const struct attention_finder *f, const struct attention_match *m, const int64_t lead[2],
+    int64_t dim[4])
+{
+  const ty_desc *b = desc_of(f, m->bias), *s = &f->x->desc[f->x->g->node[m->scores].first];
+  for (int i = 0; i < 4; i++) dim[i] = 1;
+  if (b->ndim > s->ndim) return false;
+  for (int i = 0; i < MIN(b->ndim, 2); i++) dim[3 - i] = b->dim[b->ndim - 1 - i];
+  if (s->ndim == 4) {
+    if (b->ndim > 2) dim[1] = b->dim[b->ndim - 3];
+    if (b->ndim > 3) dim[0] = b->dim[0];
+    return true;
+  }
+  if (b->ndim < 3 || b->dim[0] == 1) return true;
+  dim[0] = lead[0];
+  dim[1] = lead[1];
+  return b->dim[0] == lead[0] * lead[1];
+}
+
+static int add_attention(const struct attention_writer *w, const struct attention_match *m, int i)
+{
+  const struct attention_finder *f = w->f;
+  const ty_graph *g = f->x->g;
+  const ty_desc *out = &f->x->desc[g->node[i].first];
+  ty_entry in[4], y;
+  int64_t lead[2], dim[4];
+  int n = 0;
+  leading_of(f, m, lead);
+  if (m->interleaved) {
+    if (!m->self) in[n++] = w->m->entry[value_of(g, m->q)];
+    in[n++] = w->m->entry[value_of(g, m->v)];
+  }
+  else {
+    in[0] = w->m->entry[value_of(g, m->q)];
+    in[1] = w->m->entry[value_of(g, m->k)];
+    in[2] = w->m->entry[value_of(g, m->v)];
+    TRY(add_split(w, "_query", m->q, lead, &in[0]));
+    TRY(add_split(w, "_key", m->k, lead, &in[1]));
+    TRY(add_split(w, "_value", m->v, lead, &in[2]));
+    if (m->k_turned) {
+      const ty_attr axes[] = { { "dim1", "2" }, { "dim2", "3" } };
+      TRY(add_node(w, "SwapAxis", "_key_turned", axes, 2, &in[1], 1, &in[1]));
+    }
+    n = 3;
+  }
+  if (m->bias.node >= 0) {
+    if (!bias_shape(f, m, lead, dim)) return fail(TY_EINTERNAL, "attention: a bias that fits not");
+    in[n] = w->m->entry[value_of(g, m->bias)];
+    TRY(add_reshape(w, "_bias", in[n], dim, 4, &in[n]));
+    n++;
+  }
+  char scale[40], dropout[40], heads[24];
+  number_print(scale, sizeof scale, "%.17g", m->scale);
+  number_print(dropout, sizeof dropout, "%.17g", m->dropout);
+  snprintf(heads, sizeof heads, "%lld", (long long)(m->interleaved ? m->heads : 1));
+  const char *group = node_attr(&g->node[i], "__ctx_group__");
+  const ty_attr attr[] = { { "scale", scale }, { "dropout", dropout }, { "empty", "nan" },
+    { "heads", heads }, { "layout", m->interleaved ? "TNC" : "NHTC" },
+    { "packed", !m->interleaved ? "none" : m->self ? "qkv" : "kv" },
+    { "use_bias", m->bias.node >= 0 ? "True" : "False" }, { "__ctx_group__", group } };
+  const int nattr = group ? 8 : 7;
+  if (m->interleaved)
+    TRY(add_node(w, "_contrib_attention", "", attr, nattr, in, n, &y));
+  else {
+    TRY(add_node(w, "_contrib_attention", "_attention", attr, nattr, in, n, &y));
+    TRY(add_reshape(w, "", y, out->dim, out->ndim, &y));
+  }
+  w->m->entry[g->node[i].first] = y;
+  return TY_OK;
+}
+
+/* -- the rewrite ------------------------------------------------------------------------------- */
+
+/* Marks in `gone` the nodes from the scores to the weights, which node i alone has read. */
+static void mark_gone(
+    const struct attention_finder *f, const struct attention_match *m, int i, uint8_t *gone)
+{
+  const struct node *n = &f->x->g->node[i];
+  gone[i] = 2;
+  for (ty_entry e = n->in[m->interleaved];;) {
+    const struct node *from = &f->x->g->node[e.node];
+    const enum attention_role role = part_of(f, e.node).role;
+    gone[e.node] = 1;
+    if (role == ATTENTION_PRODUCT || role == ATTENTION_SCORES) return;
+    const bool sum = m->bias.node >= 0 && e.node == m->scores;
+    e = sum && same_entry(from->in[0], m->bias) ? from->in[1] : from->in[0];
+  }
+}
+
+/* Whether the operator is faster than the nodes: backward computes the weights again, for which the
+** array of all weights must be large. Measured on Zen 5; TYCHO_ATTENTION_LEAST overrules it. */
+static bool is_worth_it(const struct attention_finder *f, const struct attention_match *m)
+{
+  enum {
+    LEAST_FORWARD = 128 * 128,                        /* scores of a head */
+    LEAST_BACKWARD = 512 * 512,
+    MANY_BACKWARD = 64 * 256 * 256,                   /* scores of all heads */
+  };
+  const ty_desc *d = &f->x->desc[f->x->g->node[m->scores].first];
+  const int64_t all = desc_count(d), head = d->dim[d->ndim - 1] * d->dim[d->ndim - 2];
+  const int64_t least = env_number("TYCHO_ATTENTION_LEAST", -1);
+  if (least >= 0) return head >= least;
+  if (!f->trains) return head >= LEAST_FORWARD;
+  if (m->bias.node >= 0 && f->varies[m->bias.node]) return false;
+  return head >= LEAST_BACKWARD || (all >= MANY_BACKWARD && head >= LEAST_FORWARD);
+}
+
+static bool bias_fits(const struct attention_finder *f, const struct attention_match *m)
+{
+  int64_t lead[2], dim[4];
+  leading_of(f, m, lead);
+  if (m->interleaved && lead[1] != m->heads) return false;
+  return m->bias.node < 0 || bias_shape(f, m, lead, dim);
+}
+
+/* Fills in the matches by the node that ends them; returns their number. */
+static int find_all(const struct attention_finder *f, struct attention_match *match, uint8_t *gone)
+{
+  int found = 0;
+  for (int i = 0; i < f->x->g->n; i++)
+    if (f->x->g->node[i].op && find_match(f, i, &match[i]) && bias_fits(f, &match[i]) &&
+        is_worth_it(f, &match[i])) {
+      mark_gone(f, &match[i], i, gone);
+      found++;
+    }
+  return found;
+}
+
+static int replace_all(
+    struct typed_graph *x, const struct attention_finder *f, const struct attention_match *match,
+    const uint8_t *gone)
+{
+  struct mapper m;
+  int code = mapper_begin(&m, x);
+  if (code) return code;
+  for (int i = 0; i < x->g->n && !code; i++) {
+    mapper_visit(&m, i);
+    if (gone[i] == 1) continue;
+    const struct node *n = &x->g->node[i];
+    const struct attention_writer w = { &m, f, n->name, n->where,
+      n->guard ? m.node[n->guard - 1] + 1 : 0 };
+    code = gone[i] ? add_attention(&w, &match[i], i) : mapper_copy(&m, i, NULL);
+  }
+  code = mapper_end(&m, code);
+  x->replaced |= !code;
+  return code;
+}
+
+static void count_readers(struct attention_finder *f)
+{
+  const struct typed_graph *x = f->x;
+  for (int i = 0; i < x->g->n; i++)
+    for (int k = 0; k < x->g->node[i].nin; k++)
+      f->readers[value_of(x->g, x->g->node[i].in[k])]++;
+  for (int h = 0; h < x->nhead; h++) f->readers[value_of(x->g, x->head[h])]++;
+  for (int h = 0; h < x->nextra; h++) f->readers[value_of(x->g, x->extra[h])]++;
+}
+
+/* Fills in where gradients go. */
+static void find_gradients(struct attention_finder *f, const struct rewrite_request *r)
+{
+  const struct typed_graph *x = f->x;
+  for (int i = 0; i < x->nvariable; i++) {
+    f->varies[x->variable[i]] = r->with_grad[i];
+    f->trains |= r->with_grad[i];
+  }
+  for (int i = 0; i < x->g->n; i++) {
+    const struct node *n = &x->g->node[i];
+    const bool stops = n->op && (n->op->flags & OP_ZERO_GRAD || !n->kind->reads);
+    for (int k = 0; n->op && !stops && k < n->nin; k++)
+      f->varies[i] |= f->varies[n->in[k].node];
+  }
+}
+
+/* Whether all nodes are on devices whose kernels do without the array of weights. */
+static bool devices_have_it(const struct rewrite_request *r)
+{
+  bool have = device_kind(r->default_device) == TY_CPU;
+  for (int i = 0; i < r->ngroup; i++) have = have && device_kind(r->group[i].device) == TY_CPU;
+  return have;
+}
+
+int rewrite_attention(struct typed_graph *x, const struct rewrite_request *r)
+{
+  if (r->as_written || !devices_have_it(r) || env_disabled("attention")) return TY_OK;
+  struct attention_finder f = { .x = x,
+    .readers = NEWS(int, x->g->nvalue + 1),
+    .varies = NEWS(uint8_t, x->g->n + 1) };
+  struct attention_match *match = NEWS(struct attention_match, x->g->n + 1);
+  uint8_t *gone = NEWS(uint8_t, x->g->n + 1);
+  const bool enough = f.readers && f.varies && match && gone;
+  int code = enough ? TY_OK : fail(TY_EMEMORY, "out of memory: a graph");
+  if (!code) {
+    count_readers(&f);
+    find_gradients(&f, r);
+    if (find_all(&f, match, gone)) code = replace_all(x, &f, match, gone);
+  }
+  mem_free(f.readers);
+  mem_free(f.varies);
+  mem_free(match);
+  mem_free(gone);
+  return code;
+}

@@ -1,0 +1,95 @@
+--- A decoder like those of today's language models: RMSNorm, rotary positions, attention with fewer
+-- heads of keys than of queries, gated units (scripts/gpt.lua).
+
+local ty = require "tycho"
+
+local gpt = {}
+
+local sym, V = ty.sym, ty.sym.Variable
+local contrib = sym.contrib
+
+local function linear(x, n, name)
+  return sym.FullyConnected{ data = x, num_hidden = n, flatten = false, no_bias = true,
+    name = name }
+end
+
+local function norm(x, name)
+  return contrib.RMSNorm{ data = x, name = name }
+end
+
+local function rotated(x, heads, offset)
+  return contrib.rotary_embedding{ data = x, heads = heads, offset = offset }
+end
+
+-- What a position gets from those up to it. step: { length = symbol }, of a network of one position
+-- with caches; nil: all positions at once.
+local function attention(x, o, name, step)
+  local size = o.width / o.heads
+  local q = linear(x, o.width, name .. "_query")
+  local k = linear(x, o.kv_heads * size, name .. "_key")
+  local v = linear(x, o.kv_heads * size, name .. "_value")
+  local offset = step and step.length
+  q, k = rotated(q, o.heads, offset), rotated(k, o.kv_heads, offset)
+  local valid_length
+  if step then
+    local keys, values = V(name .. "_key_cache"), V(name .. "_value_cache")
+    valid_length = contrib.cache_append{ key = k, value = v, length = step.length,
+      key_cache = keys, value_cache = values }
+    k, v = keys, values
+  end
+  local y = contrib.attention{ query = q, key = k, value = v, valid_length = valid_length,
+    heads = o.heads, kv_heads = o.kv_heads, causal = not step, name = name .. "_attention" }
+  return linear(y, o.width, name .. "_out")
+end
+
+local function units(x, o, name)
+  local y = contrib.swiglu{ gate = linear(x, o.inner, name .. "_gate"),
+    data = linear(x, o.inner, name .. "_up") }
+  return linear(y, o.width, name .. "_down")
+end
+
+local function scores(o, step)
+  local x = sym.Embedding{ data = V "data", input_dim = o.words, output_dim = o.width,
+    name = "embed" }
+  for i = 1, o.layers do
+    local name = "layer" .. i
+    x = x + attention(norm(x, name .. "_norm1"), o, name, step)
+    x = x + units(norm(x, name .. "_norm2"), o, name)
+  end
+  return linear(norm(x, "norm"), o.words, "head")
+end
+
+--- The network that learns: data and softmax_label are (batch, length).
+-- @tparam table o words, width, inner, layers, heads, kv_heads
+function gpt.network(o)
+  local label = sym.reshape{ V "softmax_label", shape = { -1 } }
+  return sym.SoftmaxOutput{ data = sym.reshape{ scores(o), shape = { -1, o.words } },
+    label = label, normalization = "batch", name = "softmax" }
+end
+
+--- A function that reads one word at a time: `next(word)` gives the probabilities of the one that
+-- follows. It is bound once; keys and values stay in its auxiliary states.
+-- @tparam table o as above, and length: the most words
+-- @tparam table parameters name -> array
+function gpt.reader(o, parameters)
+  local net = sym.softmax{ scores(o, { length = V "length" }), name = "softmax" }
+  local shapes = { data = { 1, 1 }, length = { 1 } }
+  for i = 1, o.layers do
+    for _, kind in ipairs{ "key", "value" } do
+      shapes[("layer%d_%s_cache"):format(i, kind)] = { 1, o.length,
+        o.kv_heads * o.width / o.heads }
+    end
+  end
+  local exe = net:simple_bind{ ctx = ty.cpu(), shapes = shapes, grad_req = "null" }
+  for name, x in pairs(parameters) do
+    exe.arg_dict[name][":"] = x
+  end
+  local data, length, n = exe.arg_dict.data, exe.arg_dict.length, 0
+  return function(word)
+    data[":"], length[":"] = word, n
+    n = n + 1
+    return exe:forward()[1]
+  end
+end
+
+return gpt

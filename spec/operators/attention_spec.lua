@@ -1,0 +1,385 @@
+-- contrib.attention against batch_dot, softmax and batch_dot in float64.
+local ty = require "tycho"
+local noise = require("spec.support.arrays").noise
+local shell = require "spec.support.shell"
+require "spec.helper"
+
+local nd, sym = ty.nd, ty.sym
+local V = sym.Variable
+local F64 = { dtype = "float64" }
+
+-- 1 where key j counts for query i, as (B, H, Tq, Tk)
+local function admitted(o)
+  local t = {}
+  for b = 1, o.B do
+    for _ = 1, o.H do
+      for i = 0, o.Tq - 1 do
+        local p = i + (o.offset and o.offset[b] or 0)
+        for j = 0, o.Tk - 1 do
+          local counts = not (o.causal and j > p) and
+            not (o.window and math.abs(p - j) >= o.window) and
+            not (o.valid_length and j >= o.valid_length[b])
+          t[#t + 1] = counts and 1 or 0
+        end
+      end
+    end
+  end
+  local x = nd.array(t, F64):reshape{ o.B, o.H, o.Tq, o.Tk }
+  return o.mask and nd.broadcast_mul(x, o.mask) or x
+end
+
+local function fused(o)
+  local options = { query = V "q", key = V "k", value = V "v", layout = "NHTC", causal = o.causal,
+    window = o.window, scale = o.scale }
+  for _, name in ipairs{ "mask", "bias", "valid_length", "offset" } do
+    options[name] = o[name] and V(name) or nil
+  end
+  return sym.contrib.attention(options)
+end
+
+-- rows without a key give 0, so their weights are multiplied by 0
+local function apart(o)
+  local function heads(x, size)
+    return sym.reshape{ sym["repeat"]{ x, repeats = o.H / o.KH, axis = 1 },
+      shape = { o.B * o.H, -1, size } }
+  end
+  local q = sym.reshape{ V "q", shape = { o.B * o.H, o.Tq, o.d } }
+  local s = sym.batch_dot{ q, heads(V "k", o.d), transpose_b = true } *
+    (o.scale or 1 / math.sqrt(o.d))
+  s = sym.reshape{ s, shape = { o.B, o.H, o.Tq, o.Tk } }
+  if o.bias then
+    s = sym.broadcast_add(s, V "bias")
+  end
+  local weights = sym.broadcast_mul(sym.softmax{ sym.broadcast_add(s, V "gone") }, V "some")
+  local y = sym.batch_dot{ sym.reshape{ weights, shape = { o.B * o.H, o.Tq, o.Tk } },
+    heads(V "v", o.dv) }
+  return sym.reshape{ y, shape = { o.B, o.H, o.Tq, o.dv } }
+end
+
+local FIXED = { mask = true, valid_length = true, offset = true, gone = true, some = true }
+
+-- outputs and gradients of a network under these arrays
+local function run(net, arrays, head)
+  local args, grads = {}, {}
+  for _, name in ipairs(net:list_arguments()) do
+    args[name] = arrays[name]
+    grads[name] = not FIXED[name] and nd.full(arrays[name].shape, 7, { dtype = head.dtype }) or nil
+  end
+  local exe = net:bind{ ctx = ty.cpu(), args = args, args_grad = grads }
+  exe:forward{ is_train = true }
+  exe:backward(head)
+  return exe.outputs[1], grads
+end
+
+local function arrays_of(o)
+  local a = { q = noise{ o.B, o.H, o.Tq, o.d }, k = noise{ o.B, o.KH, o.Tk, o.d },
+    v = noise{ o.B, o.KH, o.Tk, o.dv }, mask = o.mask }
+  a.bias = o.bias and noise(o.bias)
+  a.valid_length = o.valid_length and nd.array(o.valid_length, F64)
+  a.offset = o.offset and nd.array(o.offset, F64)
+  local counts = admitted(o)
+  a.gone = (counts - 1) * 1e300
+  a.some = nd.broadcast_greater(nd.sum(counts, { axis = 3, keepdims = true }),
+    nd.zeros({ 1, 1, 1, 1 }, F64))
+  return a
+end
+
+local function check(o)
+  o.B, o.H, o.d = o.B or 2, o.H or 2, o.d or 6
+  o.KH, o.dv, o.Tk = o.KH or o.H, o.dv or o.d, o.Tk or o.Tq
+  if o.mask then
+    o.mask = nd.broadcast_greater(noise(o.mask), nd.zeros({ 1 }, F64):reshape(
+      nd.ones(#o.mask):totable()))
+  end
+  local a, head = arrays_of(o), noise{ o.B, o.H, o.Tq, o.dv }
+  local want, want_grads = run(apart(o), a, head)
+  local got, grads = run(fused(o), a, head)
+  assert.near(want, got, 1e-13, 1e-13)
+  for name, g in pairs(grads) do
+    assert.near(want_grads[name], g, 2e-13, 2e-13)
+  end
+end
+
+describe("contrib.attention gives what separate operators give", function()
+  for _, t in ipairs{ { 1, 1 }, { 1, 2 }, { 2, 1 }, { 2, 2 }, { 63, 127 }, { 64, 128 }, { 65, 129 },
+    { 300, 300 }, { 1, 300 }, { 300, 1 }, { 9, 700 }, { 530, 530 } } do
+    it(("with %d queries and %d keys"):format(t[1], t[2]), function()
+      check{ Tq = t[1], Tk = t[2] }
+    end)
+  end
+  it("with heads of size 1 and of different sizes", function()
+    check{ Tq = 5, d = 1 }
+    check{ Tq = 70, d = 3, dv = 17 }
+    check{ Tq = 20, d = 130, dv = 300 }
+  end)
+  it("with grouped heads", function()
+    check{ Tq = 5, H = 6, KH = 2 }
+    check{ Tq = 1, H = 6, KH = 2, Tk = 150 }
+    check{ Tq = 1, H = 70, KH = 1, Tk = 150 }
+    check{ Tq = 300, H = 4, KH = 1, causal = true }
+  end)
+  it("with causal and window", function()
+    check{ Tq = 300, causal = true }
+    check{ Tq = 40, Tk = 300, causal = true }
+    check{ Tq = 300, Tk = 40, causal = true }
+    check{ Tq = 300, window = 1 }
+    check{ Tq = 300, window = 140, B = 1 }
+    check{ Tq = 600, window = 30, causal = true, B = 1 }
+  end)
+  it("with lengths, offsets", function()
+    check{ Tq = 3, Tk = 200, valid_length = { 0, 150 } }
+    check{ Tq = 1, Tk = 200, valid_length = { 1, 200 } }
+    check{ Tq = 100, Tk = 200, valid_length = { 120, 60 }, offset = { 20, 0 }, causal = true }
+    check{ Tq = 5, Tk = 9, offset = { -3, 100 }, causal = true, window = 4 }
+  end)
+  it("with masks", function()
+    check{ Tq = 70, mask = { 70 } }
+    check{ Tq = 70, mask = { 2, 1, 1, 70 }, causal = true }
+    check{ Tq = 1, H = 3, Tk = 70, mask = { 3, 1, 70 } }
+    check{ Tq = 4, mask = { 2, 2, 4, 4 } }
+    check{ Tq = 4, mask = { 4, 1 } }
+  end)
+  it("with biases", function()
+    for _, shape in ipairs{ { 150 }, { 150, 1 }, { 150, 150 }, { 2, 1, 150 }, { 2, 1, 1, 150 },
+      { 2, 2, 150, 150 }, { 1 }, { 2, 1, 1, 1 } } do
+      check{ Tq = 150, bias = shape }
+      check{ Tq = 150, bias = shape, causal = true, valid_length = { 3, 140 }, H = 2, KH = 1 }
+    end
+    check{ Tq = 1, Tk = 9, H = 4, KH = 2, bias = { 4, 1, 9 }, mask = { 9 } }
+  end)
+  it("with a scale", function() check{ Tq = 9, scale = -0.3 } end)
+  it("in tasks of queries and of keys", function()
+    check{ Tq = 600, B = 1, H = 1, causal = true, bias = { 600 } }
+    check{ Tq = 300, Tk = 700, B = 1, H = 2, KH = 1, valid_length = { 420 } }
+  end)
+end)
+
+describe("contrib.attention", function()
+  local B, T, H, D = 2, 70, 3, 4
+
+  -- (B, T, H * D) from (B, H, T, D)
+  local function joined(x)
+    return nd.transpose(x, { axes = { 0, 2, 1, 3 } }):reshape{ B, -1, H * D }
+  end
+  local function swapped(x) return nd.transpose(x, { axes = { 1, 0, 2 } }) end
+
+  -- heads side by side, each with its parts
+  local function packed(list)
+    local parts = {}
+    for i, x in ipairs(list) do
+      parts[i] = nd.transpose(x, { axes = { 0, 2, 1, 3 } })
+    end
+    return nd.Concat(parts, { dim = 3 }):reshape{ B, -1, H * D * #list }
+  end
+
+  it("takes other layouts", function()
+    local q, k, v = noise{ B, H, T, D }, noise{ B, H, T, D }, noise{ B, H, T, D }
+    local want = joined(nd.contrib.attention(q, k, v, { layout = "NHTC" }))
+    assert.near(want, nd.contrib.attention(joined(q), joined(k), joined(v), { heads = H }), 0)
+    local o = { heads = H, layout = "TNC" }
+    assert.near(swapped(want), nd.contrib.attention(swapped(joined(q)), swapped(joined(k)),
+      swapped(joined(v)), o), 0)
+    o.packed = "kv"
+    local pair = swapped(packed{ k, v })
+    assert.near(swapped(want), nd.contrib.attention(swapped(joined(q)), pair, o), 0)
+    o.packed = "qkv"
+    assert.near(swapped(want), nd.contrib.attention(swapped(packed{ q, k, v }), o), 0)
+    assert.near(want, nd.contrib.attention(packed{ q, k, v }, { heads = H, packed = "qkv" }), 0)
+  end)
+
+  it("has gradients of packed inputs", function()
+    local q, k, v, head = noise{ B, H, T, D }, noise{ B, H, T, D }, noise{ B, H, T, D },
+      noise{ B, T, H * D }
+    local y, apart_grads = run(sym.contrib.attention{ query = V "q", key = V "k", value = V "v",
+      heads = H, causal = true }, { q = joined(q), k = joined(k), v = joined(v) }, head)
+    local function compare(o, arrays, want)
+      o.heads, o.causal = H, true
+      local x, grads = run(sym.contrib.attention(o), arrays, head)
+      assert.near(y, x, 0)
+      for name, g in pairs(want) do
+        assert.near(g, grads[name], 0)
+      end
+    end
+    local function split(g)
+      return nd.transpose(g:reshape{ B, T, H, D }, { axes = { 0, 2, 1, 3 } })
+    end
+    local dq, dk, dv = split(apart_grads.q), split(apart_grads.k), split(apart_grads.v)
+    compare({ query_key_value = V "x", packed = "qkv" }, { x = packed{ q, k, v } },
+      { x = packed{ dq, dk, dv } })
+    compare({ query = V "q", key_value = V "x", packed = "kv" },
+      { q = joined(q), x = packed{ k, v } }, { q = apart_grads.q, x = packed{ dk, dv } })
+  end)
+
+  it("lets nothing of a key through that does not count", function()
+    local nan, inf = 0 / 0, math.huge
+    for _, bad in ipairs{ nan, inf, -inf } do
+      local q, k, v = noise{ 1, 2, T, D }, noise{ 1, 2, T, D }, noise{ 1, 2, T, D }
+      local head = noise{ 1, 2, T, D }
+      local o = { query = V "q", key = V "k", value = V "v", layout = "NHTC", causal = true }
+      local y, g = run(sym.contrib.attention(o), { q = q, k = k, v = v }, head)
+      k[{ ":", ":", "40:" }], v[{ ":", ":", "40:" }] = bad, bad
+      local y2, g2 = run(sym.contrib.attention(o), { q = q, k = k, v = v }, head)
+      assert.near(y[{ ":", ":", ":40" }], y2[{ ":", ":", ":40" }], 1e-14)
+      local last = y2[{ 0, 0, T - 1 }]:totable()
+      assert.is_true(last[1] ~= last[1])
+      -- queries before 40 have the gradients that they had
+      assert.near(g.q[{ ":", ":", ":40" }], g2.q[{ ":", ":", ":40" }], 1e-14)
+    end
+  end)
+
+  it("reads no key from valid_length on", function()
+    local k, v = noise{ 1, 2, T, D }, noise{ 1, 2, T, D }
+    local function at(n, tq)
+      ty.random.seed(5)
+      local q = noise{ 1, 2, tq, D }
+      local o = { query = V "q", key = V "k", value = V "v", valid_length = V "valid_length",
+        layout = "NHTC" }
+      local a = { q = q, k = k, v = v, valid_length = nd.array({ n }, F64) }
+      return run(sym.contrib.attention(o), a, nd.ones({ 1, 2, tq, D }, F64))
+    end
+    for _, tq in ipairs{ 1, 5, 40 } do
+      local y, g = at(33, tq)
+      k[{ ":", ":", "33:" }], v[{ ":", ":", "33:" }] = 0 / 0, 0 / 0
+      local y2, g2 = at(33, tq)
+      assert.near(y, y2, 0)
+      for _, name in ipairs{ "q", "k", "v" } do
+        assert.near(g[name], g2[name], 0)
+      end
+      k[{ ":", ":", "33:" }], v[{ ":", ":", "33:" }] = 0, 0
+    end
+  end)
+
+  it("gives 0 for a query without keys, and gradients 0", function()
+    local o = { query = V "q", key = V "k", value = V "v", mask = V "mask", layout = "NHTC" }
+    local y, g = run(sym.contrib.attention(o), { q = noise{ 1, 1, 3, 2 }, k = noise{ 1, 1, 4, 2 },
+      v = noise{ 1, 1, 4, 2 }, mask = nd.zeros({ 4 }, F64) }, noise{ 1, 1, 3, 2 })
+    for _, x in ipairs{ y, g.q, g.k, g.v } do
+      assert.equal(0, nd.abs(x):max():asscalar())
+    end
+  end)
+
+  it("takes a bias of -infinity as a key that does not count", function()
+    local q, k, v = noise{ 1, 1, 3, 2 }, noise{ 1, 1, 4, 2 }, noise{ 1, 1, 4, 2 }
+    local bias = nd.array({ 0, 0, -math.huge, -math.huge }, F64)
+    local y, g = run(sym.contrib.attention{ query = V "q", key = V "k", value = V "v",
+      bias = V "bias", layout = "NHTC" }, { q = q, k = k, v = v, bias = bias },
+      nd.ones({ 1, 1, 3, 2 }, F64))
+    local function first(x) return x[{ ":", ":", ":2" }] end
+    assert.near(nd.contrib.attention(q, first(k), first(v), { layout = "NHTC" }), y, 1e-14)
+    assert.equal(0, nd.abs(g.bias["2:"]):max():asscalar())
+  end)
+
+  it("keeps NaN of a key that counts", function()
+    local q, k, v = noise{ 1, 1, 3, 2 }, noise{ 1, 1, 4, 2 }, noise{ 1, 1, 4, 2 }
+    q[{ 0, 0, 1 }] = 0 / 0
+    local y = nd.contrib.attention(q, k, v, { layout = "NHTC" }):totable()[1][1]
+    assert.is_true(y[1][1] == y[1][1] and y[3][1] == y[3][1])
+    assert.is_true(y[2][1] ~= y[2][1] and y[2][2] ~= y[2][2])
+  end)
+
+  it("computes half types in float32", function()
+    for dtype, bound in pairs{ float16 = 2e-3, bfloat16 = 1.6e-2 } do
+      local q, k, v = noise{ B, H, T, D }:astype(dtype), noise{ B, H, T, D }:astype(dtype),
+        noise{ B, H, T, D }:astype(dtype)
+      local head = noise{ B, H, T, D }:astype(dtype)
+      local net = sym.contrib.attention{ query = V "q", key = V "k", value = V "v",
+        layout = "NHTC" }
+      local y, g = run(net, { q = q, k = k, v = v }, head)
+      local want, want_grads = run(net, { q = q:astype "float64", k = k:astype "float64",
+        v = v:astype "float64" }, head:astype "float64")
+      assert.equal(dtype, y.dtype)
+      assert.near(want, y:astype "float64", bound, bound)
+      for name, x in pairs(g) do
+        assert.near(want_grads[name], x:astype "float64", bound, bound)
+      end
+    end
+  end)
+
+  it("computes float32 to its precision", function()
+    local q, k, v = noise{ B, H, 300, 16 }, noise{ B, H, 300, 16 }, noise{ B, H, 300, 16 }
+    local function single(x) return x:astype "float32" end
+    local want = nd.contrib.attention(q, k, v, { layout = "NHTC" })
+    local got = nd.contrib.attention(single(q), single(k), single(v), { layout = "NHTC" })
+    assert.near(want, got:astype "float64", 1e-6, 2e-6)
+  end)
+
+  it("gives equal bits with any number of threads", function()
+    local function output(threads)
+      local text, status = shell.run(("TYCHO_THREADS=%d %s spec/support/attention_bits.lua"):format(
+        threads, shell.program))
+      assert.equal(0, status, text)
+      return text
+    end
+    local one = output(1)
+    assert.equal(2, select(2, one:gsub("\n", "")))
+    assert.equal(one, output(2))
+    assert.equal(one, output(5))
+  end)
+end)
+
+describe("dropout of contrib.attention", function()
+  local T = 140
+  local eye = nd.eye(T, 0, 0, F64):reshape{ 1, T, T }
+
+  local function network(p)
+    return sym.contrib.attention{ query = V "q", key = V "k", value = V "v", dropout = p }
+  end
+
+  it("drops weights in training only", function()
+    ty.random.seed(7)
+    local q, k = noise{ 1, T, 3 }, noise{ 1, T, 3 }
+    local whole = nd.contrib.attention(q, k, eye)
+    local exe = network(0.25):bind{ ctx = ty.cpu(), args = { q = q, k = k, v = eye } }
+    assert.near(whole, exe:forward{ is_train = false }[1], 1e-14)
+    local ratio = (exe:forward{ is_train = true }[1] / whole):reshape{ -1 }:totable()
+    local dropped = 0
+    for _, r in ipairs(ratio) do
+      assert.is_true(r == 0 or math.abs(r - 4 / 3) < 1e-9)
+      dropped = dropped + (r == 0 and 1 or 0)
+    end
+    local n = T * T
+    assert.is_true(math.abs(dropped / n - 0.25) < 5 * math.sqrt(0.25 * 0.75 / n))
+  end)
+
+  it("draws the same weights in backward", function()
+    ty.random.seed(8)
+    local q, k, v, head = noise{ 1, T, 3 }, noise{ 1, T, 3 }, noise{ 1, T, 5 }, noise{ 1, T, 5 }
+    -- which weights stay: the output for values that are an identity
+    local a = { q = q, k = k, v = eye }
+    ty.random.seed(9)
+    local kept = network(0.25):bind{ ctx = ty.cpu(), args = a }
+    local mask = nd.broadcast_greater(nd.abs(kept:forward{ is_train = true }[1]),
+      nd.zeros({ 1, 1, 1 }, F64)) * (4 / 3)
+    ty.random.seed(9)
+    local y, g = run(network(0.25), { q = q, k = k, v = v }, head)
+    local weights = sym.softmax{ sym.batch_dot{ V "q", V "k", transpose_b = true } / math.sqrt(3) }
+    local want, want_grads = run(sym.batch_dot{ weights * V "some", V "v" },
+      { q = q, k = k, v = v, some = mask }, head)
+    assert.near(want, y, 1e-13, 1e-13)
+    for name, x in pairs(g) do
+      assert.near(want_grads[name], x, 1e-13, 1e-13)
+    end
+  end)
+end)
+
+describe("contrib.attention refuses", function()
+  local function refused(code, words, ...)
+    local e = assert.raises(code, nd.contrib.attention, ...)
+    assert.is_truthy(tostring(e):find(words, 1, true), tostring(e))
+  end
+  local x = nd.ones{ 2, 3, 8 }
+
+  it("what does not fit", function()
+    refused("shape", "8 numbers cannot be divided into 3 heads", x, x, x, { heads = 3 })
+    refused("shape", "broadcasts to (batch 2, heads 2, queries 3, keys 3)",
+      { query = x, key = x, value = x, bias = nd.ones{ 4 }, heads = 2 })
+    refused("shape", "expected (batch, length, heads * size), got 2 dimensions", nd.ones{ 2, 3 }, x,
+      x, { heads = 2 })
+    refused("value", "heads 4 is no multiple of kv_heads 3", x, x, x, { heads = 4, kv_heads = 3 })
+    refused("value", "packed inputs have layout", { query_key_value = nd.ones{ 2, 3, 24 },
+      packed = "qkv", layout = "NHTC" })
+    refused("value", "as many heads of keys", { query_key_value = nd.ones{ 2, 3, 24 },
+      packed = "qkv", heads = 4, kv_heads = 2 })
+    refused("dtype", "float", x:astype "int32", x:astype "int32", x:astype "int32", { heads = 2 })
+  end)
+end)
