@@ -63,7 +63,7 @@ static int times_kept(struct call *c, const struct operand *w, bool tb, int64_t 
 {
   const int dtype = w->d.dtype;
   const int64_t n = w->d.dim[!tb], k = w->d.dim[tb];
-  const void *packed = gemm_keep(c->state, w, tb, n, k, w->d.dim[1]);
+  const void *packed = gemm_keep(c->state, dtype, w, tb, n, k, w->d.dim[1]);
   NEED(packed, TY_EMEMORY, "out of memory: packed weight of %lld bytes",
       (long long)gemm_pack_bytes(dtype, n, k));
   return gemm_packed(dtype, false, m, n, k, a, k, packed, out, n, e);
