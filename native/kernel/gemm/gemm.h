@@ -35,6 +35,9 @@ int gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n,
     double alpha, const void *a, int64_t sa, const void *b, int64_t sb, double beta, void *c,
     int64_t sc);
 
+/* The type of a call's products: GEMM_ROUNDED where its precision allows that and it is faster. */
+int    gemm_type_for(const struct call *c, int dtype);
+
 /* Both gradients of a product: dx (m x k) = G W, dw (n x k) = G^T X, db (n) = the sums of G's
 ** columns; NULL: not wanted. G (m x n), X (m x k) and W (n x k) stand in panels (gemm_pack); G
 ** may be written row by row (gemm_panel_row). */

@@ -100,6 +100,12 @@ const char *gemm_refuse(const struct call *c)
   return known ? "TYCHO_DISABLE names gemm" : NULL;
 }
 
+int gemm_type_for(const struct call *c, int dtype)
+{
+  const bool rounds = dtype == TY_F32 && c->precision == PRECISION_MEDIUM;
+  return rounds && cpu_multiplies_narrow() ? GEMM_ROUNDED : dtype;
+}
+
 /* -- columns ----------------------------------------------------------------------------------- */
 
 struct columns {

@@ -61,23 +61,22 @@ static bool keeps(const struct call *c, const struct operand *w, int64_t m)
 static int times_kept(struct call *c, const struct operand *w, bool tb, int64_t m, const void *a,
     void *out, const struct gemm_epilogue *e)
 {
-  const int dtype = w->d.dtype;
+  const int type = gemm_type_for(c, w->d.dtype);
   const int64_t n = w->d.dim[!tb], k = w->d.dim[tb];
-  const void *packed = gemm_keep(c->state, dtype, w, tb, n, k, w->d.dim[1]);
+  const void *packed = gemm_keep(c->state, type, w, tb, n, k, w->d.dim[1]);
   NEED(packed, TY_EMEMORY, "out of memory: packed weight of %lld bytes",
-      (long long)gemm_pack_bytes(dtype, n, k));
-  return gemm_packed(dtype, false, m, n, k, a, k, packed, out, n, e);
+      (long long)gemm_pack_bytes(type, n, k));
+  return gemm_packed(type, false, m, n, k, a, k, packed, out, n, e);
 }
 
 static int forward(struct call *c)
 {
   const struct operand *x = &c->in[0], *w = &c->in[1];
-  const int dtype = w->d.dtype;
   struct linear_sizes z = linear_sizes_of(&x->d, &w->d);
   struct gemm_epilogue e = { .bias = c->nin > 2 ? c->in[2].p : NULL, .act = fused_act(c) };
   if (!keeps(c, w, z.m))
-    return gemm_fused(
-        dtype, false, true, z.m, z.n, z.k, x->p, z.k, w->p, z.k, c->out[0].p, z.n, &e);
+    return gemm_fused(gemm_type_for(c, w->d.dtype), false, true, z.m, z.n, z.k, x->p, z.k, w->p,
+        z.k, c->out[0].p, z.n, &e);
   return times_kept(c, w, true, z.m, x->p, c->out[0].p, &e);
 }
 
@@ -117,8 +116,8 @@ static int data_gradient(struct call *c, struct linear_sizes z)
   const struct operand *w = &c->in[2], *g = &c->in[0], *out = &c->out[0];
   struct gemm_epilogue e = { .add = c->add & 1 };
   if (!keeps(c, w, z.m) || z.m >= MANY)
-    return gemm_one(
-        w->d.dtype, false, false, z.m, z.k, z.n, 1, g->p, z.n, w->p, z.k, e.add, out->p, z.k);
+    return gemm_one(gemm_type_for(c, w->d.dtype), false, false, z.m, z.k, z.n, 1, g->p, z.n, w->p,
+        z.k, e.add, out->p, z.k);
   return times_kept(c, w, false, z.m, g->p, out->p, &e);
 }
 
@@ -136,8 +135,8 @@ static int backward(struct call *c)
     x = concatenate_rows(c, 1, (char *)c->tmp + (size_t)(z.m * z.n) * dtype_size(dtype));
   }
   if (out[1].p)
-    TRY(gemm_one(
-        dtype, true, false, z.n, z.k, z.m, 1, g, z.n, x, z.k, c->add >> 1 & 1, out[1].p, z.k));
+    TRY(gemm_one(gemm_type_for(c, dtype), true, false, z.n, z.k, z.m, 1, g, z.n, x, z.k,
+        c->add >> 1 & 1, out[1].p, z.k));
   if (c->nout > 2 && out[2].p) sum_columns(dtype, z.m, z.n, g, out[2].p, c->add >> 2 & 1);
   return out[0].p ? data_gradient(c, own) : TY_OK; /* last: it may lie in the place of the data */
 }
@@ -215,12 +214,12 @@ static size_t reference_scratch(const struct call *c)
 
 static const struct kernel cpu[] = {
   /* name   run         types    refuse       scratch       state            done            add flags */
-  { "gemm",  forward,    T_FLOAT, gemm_refuse, NULL,         gemm_kept_bytes, gemm_kept_done, 0,  .packs = 2,
+  { "gemm",  forward,    T_FLOAT, gemm_refuse, NULL,         gemm_kept_bytes, gemm_kept_done, 0,  K_PRECISION, .packs = 2,
     .fuses = CAN(POST_ACT) },
   { "reference", reference, T_FLOAT, .fuses = CAN(POST_ACT) }, { 0 }
 };
 static const struct kernel back[] = {
-  { "gemm",  backward,   T_FLOAT, gemm_refuse, back_scratch, gemm_kept_bytes, gemm_kept_done, 7,  K_BATCHES | K_REUSED,
+  { "gemm",  backward,   T_FLOAT, gemm_refuse, back_scratch, gemm_kept_bytes, gemm_kept_done, 7,  K_BATCHES | K_REUSED | K_PRECISION,
     .packs = 3, .fuses = CAN(PRE_LOSS_GRAD) },
   { "reference", reference_back, T_FLOAT, NULL, reference_scratch, NULL, NULL, 7, K_BATCHES,
     .fuses = CAN(PRE_LOSS_GRAD) }, { 0 }

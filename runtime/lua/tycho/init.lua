@@ -55,6 +55,7 @@ local MODULES = {
   context          = "tycho.context",
   engine           = "tycho.engine",
   operator         = "tycho.operator",
+  precision        = "tycho.precision",
   op               = "tycho.op",
   runtime          = "tycho.runtime",
   log              = "tycho.log",

@@ -215,7 +215,7 @@ end
 
 --- Options of bind, for other modules too.
 Module.BIND = BaseModule._extend_options(BaseModule.BIND, {
-  { "memory_budget", "number?" }, { "force_mirroring", "boolean?" },
+  { "memory_budget", "number?" }, { "force_mirroring", "boolean?" }, { "precision", "text?" },
 })
 
 local BIND = args.form("Module:bind", Module.BIND)
@@ -285,7 +285,7 @@ local function make_group(self, a, data, labels)
     shared_group = a.shared_module and a.shared_module._exec_group,
     logger = self.logger, fixed_param_names = self._fixed_param_names, grad_req = a.grad_req,
     state_names = self._state_names, group2ctxs = self._group2ctxs, memory_budget = a.memory_budget,
-    force_mirroring = a.force_mirroring, fuse = self:_fuse_option(),
+    force_mirroring = a.force_mirroring, precision = a.precision, fuse = self:_fuse_option(),
     loss_scale = self._loss_scale }
 end
 
@@ -341,7 +341,7 @@ end
 -- @tparam[opt] table label_shapes
 -- @tparam[opt] table options for_training = true, inputs_need_grad = false, force_rebind = false
 --   (parameters stay), shared_module (a bound module whose parameters and memory are used),
---   grad_req = "write" (word, list or by name), memory_budget, force_mirroring
+--   grad_req = "write" (word, list or by name), memory_budget, force_mirroring, precision
 function Module:bind(...)
   local a = BIND(...)
   if self._freed then
