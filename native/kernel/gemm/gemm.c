@@ -36,15 +36,25 @@ static const struct gemm_narrow *choose_narrow(void)
   return &gemm_narrow_baseline;
 }
 
+const struct gemm_narrow *gemm_narrow(void)
+{
+  static const struct gemm_narrow *chosen;
+  const struct gemm_narrow *n = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
+  if (!n) __atomic_store_n(&chosen, n = choose_narrow(), __ATOMIC_RELAXED);
+  return n;
+}
+
+void levels_finish(const struct level_row *r) { gemm_narrow()->finish(r); }
+void levels_make(int64_t n, const float *x, float inverse, int8_t *out)
+{
+  gemm_narrow()->levels(n, x, inverse, out);
+}
+float levels_most(int64_t n, const float *x) { return gemm_narrow()->most(n, x); }
+
 const struct gemm_type *gemm_type(int type)
 {
   static const struct gemm_isa *chosen;
-  static const struct gemm_narrow *narrow;
-  if (type >= GEMM_NARROW) {
-    const struct gemm_narrow *n = __atomic_load_n(&narrow, __ATOMIC_RELAXED);
-    if (!n) __atomic_store_n(&narrow, n = choose_narrow(), __ATOMIC_RELAXED);
-    return &n->type[type - GEMM_NARROW];
-  }
+  if (type >= GEMM_NARROW) return &gemm_narrow()->type[type - GEMM_NARROW];
   const struct gemm_isa *isa = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
   if (!isa) __atomic_store_n(&chosen, isa = choose(), __ATOMIC_RELAXED);
   return &isa->type[type == TY_F64];

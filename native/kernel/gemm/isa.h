@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "kernel/gemm/levels.h"
 
 struct gemm_block {
   /* from: the first of the k steps, in A and in B */
@@ -104,10 +105,17 @@ struct gemm_type {
 struct gemm_isa { struct gemm_type type[2]; };        /* TY_F32, TY_F64 */
 /* types whose words hold several elements (isa/narrow.c), by GEMM_* less GEMM_NARROW */
 enum { NARROW_TYPES = 4 };
-struct gemm_narrow { struct gemm_type type[NARROW_TYPES]; };
+struct gemm_narrow {
+  struct gemm_type type[NARROW_TYPES];
+  void (*finish)(const struct level_row *r);
+  /* x * inverse as int8 of -127 .. 127 */
+  void (*levels)(int64_t n, const float *x, float inverse, int8_t *out);
+  float (*most)(int64_t n, const float *x);           /* largest magnitude */
+};
 
 /* of this processor; TY_F32, TY_F64 or GEMM_* */
 const struct gemm_type *gemm_type(int type);
+const struct gemm_narrow *gemm_narrow(void);
 static inline int64_t gemm_words(const struct gemm_type *t, int64_t k)
 {
   return (k + t->per - 1) / t->per;

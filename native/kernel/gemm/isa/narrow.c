@@ -233,6 +233,90 @@ INLINE VI dot_8(VI sum, VI a, VI b)
 #define SHIFTED
 #include "kernel/gemm/isa/narrow.inc"
 
+/* -- levels ------------------------------------------------------------------------------------ */
+
+/* the nearest whole number, ties to even, of |x| < 2^22 */
+INLINE float nearest(float x) { return x + 12582912.0f - 12582912.0f; }
+INLINE float within(float x, float least, float most)
+{
+  x = x > least ? x : least; /* NaN: the least */
+  return x < most ? x : most;
+}
+
+enum { PART = 256 };
+
+static void finish_part(const struct level_row *r, int64_t at, int64_t n)
+{
+  float y[PART];
+  const int32_t *sum = r->sum + at;
+  const float unit = r->unit, more_scale = r->more_scale, more_zero = r->more_zero;
+  const int64_t step = r->each;
+  const int32_t none[1] = { 0 }, *less = r->less ? r->less + at * step : none;
+  const float zero[1] = { 0 }, *bias = r->bias ? r->bias + at * step : zero,
+              *scale = r->scale + at * step;
+  if (r->each && r->less)
+    for (int64_t i = 0; i < n; i++) y[i] = (float)(sum[i] - less[i]) * (unit * scale[i]);
+  else if (r->each)
+    for (int64_t i = 0; i < n; i++) y[i] = (float)sum[i] * (unit * scale[i]);
+  else
+    for (int64_t i = 0; i < n; i++) y[i] = (float)(sum[i] - less[0]) * (unit * scale[0]);
+  if (r->each && r->bias)
+    for (int64_t i = 0; i < n; i++) y[i] += bias[i];
+  else if (r->bias)
+    for (int64_t i = 0; i < n; i++) y[i] += bias[0];
+  if (r->more && r->more_type == TY_F32)
+    for (int64_t i = 0; i < n; i++) y[i] += ((const float *)r->more)[at + i];
+  else if (r->more && r->more_type == TY_I8)
+    for (int64_t i = 0; i < n; i++)
+      y[i] += ((float)((const int8_t *)r->more)[at + i] - more_zero) * more_scale;
+  else if (r->more)
+    for (int64_t i = 0; i < n; i++)
+      y[i] += ((float)((const uint8_t *)r->more)[at + i] - more_zero) * more_scale;
+  if (r->relu)
+    for (int64_t i = 0; i < n; i++) y[i] = y[i] < 0 ? 0 : y[i];
+  const float inverse = r->inverse, least = (r->out_type == TY_I8 ? -128 : 0) - r->zero,
+              most = (r->out_type == TY_I8 ? 127 : 255) - r->zero;
+  const int32_t origin = (int32_t)r->zero;
+  if (r->out_type == TY_F32) {
+    memcpy((float *)r->out + at, y, (size_t)n * sizeof *y);
+    return;
+  }
+  int32_t level[PART];
+  uint8_t *restrict out = (uint8_t *)r->out + at;
+  for (int64_t i = 0; i < n; i++)
+    level[i] = (int32_t)nearest(within(y[i] * inverse, least, most)) + origin;
+  for (int64_t i = 0; i < n; i++) out[i] = (uint8_t)level[i];
+}
+
+static void finish_levels(const struct level_row *r)
+{
+  for (int64_t at = 0; at < r->n; at += PART)
+    finish_part(r, at, r->n - at < PART ? r->n - at : PART);
+}
+
+static void make_levels(int64_t n, const float *x, float inverse, int8_t *out)
+{
+  for (int64_t i = 0; i < n; i++)
+    out[i] = (int8_t)(int32_t)nearest(within(x[i] * inverse, -127, 127));
+}
+
+static float most_of(int64_t n, const float *x)
+{
+  float y[W] = { 0 };
+  int64_t i = 0;
+  for (; i + W <= n; i += W)
+    for (int j = 0; j < W; j++) {
+      const float a = x[i + j] < 0 ? -x[i + j] : x[i + j];
+      y[j] = a > y[j] ? a : y[j];
+    }
+  for (; i < n; i++) {
+    const float a = x[i] < 0 ? -x[i] : x[i];
+    y[0] = a > y[0] ? a : y[0];
+  }
+  for (int j = 1; j < W; j++) y[0] = y[j] > y[0] ? y[j] : y[0];
+  return y[0];
+}
+
 #define INTEGER_TYPE(t) { \
   .mr = ROWS, .nr = 2 * W, .w = W, .kc = WORDS * 4, .element = 1, .word = 4, .per = 4, \
   .copies = true, .block = block_##t, .panel = pack_panel_##t, .panel_t = pack_panel_t_##t, \
@@ -246,5 +330,6 @@ INLINE VI dot_8(VI sum, VI a, VI b)
 #define NAME(isa) NAME_(isa)
 extern const struct gemm_narrow NAME(ISA);
 const struct gemm_narrow NAME(ISA) = {
-  { REAL_TYPE(rounded, 4), REAL_TYPE(bf16, 2), INTEGER_TYPE(u8), INTEGER_TYPE(s8) }
+  { REAL_TYPE(rounded, 4), REAL_TYPE(bf16, 2), INTEGER_TYPE(u8), INTEGER_TYPE(s8) },
+  finish_levels, make_levels, most_of
 };
