@@ -56,6 +56,7 @@ local MODULES = {
   engine           = "tycho.engine",
   operator         = "tycho.operator",
   precision        = "tycho.precision",
+  amp              = "tycho.amp",
   contrib          = "tycho.contrib",
   op               = "tycho.op",
   runtime          = "tycho.runtime",

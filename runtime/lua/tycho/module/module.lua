@@ -13,6 +13,7 @@
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local pairs = require("tycho.core.iterate").pairs
+local amp = require "tycho.contrib.amp"
 local args = require "tycho.core.args"
 local argument_names = require "tycho.module.argument_names"
 local BaseModule = require "tycho.module.base"
@@ -279,7 +280,7 @@ end
 
 
 local function make_group(self, a, data, labels)
-  return Group{ symbol = self._symbol, contexts = self._context, workload = self._work_load_list,
+  return Group{ symbol = amp._applied(self._symbol), contexts = self._context, workload = self._work_load_list,
     data_shapes = data, label_shapes = labels, param_names = self._param_names,
     for_training = a.for_training, inputs_need_grad = a.inputs_need_grad,
     shared_group = a.shared_module and a.shared_module._exec_group,
