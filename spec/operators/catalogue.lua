@@ -90,7 +90,7 @@ return {
     slice_like smooth_l1 softmin softsign sort space_to_depth squeeze stack topk
   ]],
   words[[
-    _contrib_int8_convolution _contrib_int8_fully_connected
+    _contrib_int8_convolution _contrib_int8_fully_connected _contrib_integer_dot
     _contrib_hawkesll _contrib_linear_cross_entropy _contrib_round_half_even
     _contrib_scatter_along_axis _contrib_scatter_nd _contrib_take_along_axis _cvcopyMakeBorder
     _cvimdecode _cvimread _cvimresize _gate _guard _learn _multi_update _npi_fmod _npi_where

@@ -153,6 +153,35 @@ describe("int8 layers", function()
   end)
 end)
 
+describe("integer_dot", function()
+  for i, shape in ipairs{ { 3, 5 }, { 40, 200 }, { 2, 9, 33 }, { 7 }, { 1, 900 } } do
+    for _, dtype in ipairs{ "uint8", "int8" } do
+      it(("is exact, %s, case %d"):format(dtype, i), function()
+        local random = trials.random(i)
+        local k, n = shape[#shape], 10 * i + 3
+        local a, b = levels(shape, dtype, random), levels({ k, n }, "int8", random)
+        local got = contrib.integer_dot(a:astype(dtype), b:astype "int8")
+        assert.equal("int32", got.dtype)
+        assert.equal(0, (got:astype "float64" - nd.dot(a, b)):abs():max():asscalar())
+        local exe = ty.sym.contrib.integer_dot(ty.sym.Variable "a", ty.sym.Variable "b")
+          :bind{ ctx = ty.cpu(), args = { a = a:astype(dtype), b = b:astype "int8" } }
+        for turn = 1, 2 do                               -- with the matrix packed, then kept
+          exe:forward{}
+          assert.equal(0, (exe.outputs[1] - got):abs():max():asscalar(), turn)
+        end
+      end)
+    end
+  end
+
+  it("refuses other types and shapes", function()
+    local a, b = nd.ones({ 2, 3 }, { dtype = "int8" }), nd.ones({ 3, 4 }, { dtype = "int8" })
+    assert.has_error(function() contrib.integer_dot(a:astype "float32", b) end)
+    assert.has_error(function() contrib.integer_dot(a, b:astype "uint8") end)
+    assert.has_error(function() contrib.integer_dot(a, nd.ones({ 4, 4 }, { dtype = "int8" })) end)
+    assert.has_error(function() contrib.integer_dot(a, nd.ones({ 3 }, { dtype = "int8" })) end)
+  end)
+end)
+
 -- A network of residual blocks with numbers.
 local function network()
   local function conv(x, filters, kernel, stride, name)
