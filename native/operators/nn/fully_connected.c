@@ -5,6 +5,7 @@
 ** contents stay the same; then a run of a small layer is one block of tiles, with bias and
 ** activation applied in registers.
 */
+#include "base/convert.h"
 #include "kernel/gemm/gemm.h"
 #include "op/op.h"
 #include "operators/nn/linear_loss.h"
@@ -78,6 +79,44 @@ static int forward(struct call *c)
     return gemm_fused(gemm_type_for(c, w->d.dtype), false, true, z.m, z.n, z.k, x->p, z.k, w->p,
         z.k, c->out[0].p, z.n, &e);
   return times_kept(c, w, true, z.m, x->p, c->out[0].p, &e);
+}
+
+/* -- forward of bfloat16: sums in float32, a weight is read once as it lies -------------------- */
+
+static const char *refuse16(const struct call *c)
+{
+  for (int i = 0; i < c->nin; i++)
+    if (c->in[i].d.dtype != TY_BF16) return "operands are not all bfloat16";
+  return gemm_refuse(c);
+}
+
+static size_t scratch16(const struct call *c)
+{
+  const size_t sums = align_up((size_t)desc_count(&c->out[0].d) * sizeof(float), ALIGN);
+  return sums + (c->nin > 2 ? (size_t)desc_count(&c->in[2].d) * sizeof(float) : 0);
+}
+
+static int forward16(struct call *c)
+{
+  const struct operand *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];
+  const struct linear_sizes z = linear_sizes_of(&x->d, &w->d);
+  const int64_t count = desc_count(&y->d);
+  float *sums = c->tmp, *bias = NULL;
+  if (c->nin > 2) {
+    bias = (float *)((char *)c->tmp + align_up((size_t)count * sizeof(float), ALIGN));
+    dtype_convert(bias, TY_F32, c->in[2].p, TY_BF16, desc_count(&c->in[2].d));
+  }
+  const struct gemm_epilogue e = { .bias = bias, .act = fused_act(c) };
+  if (!keeps(c, w, z.m))
+    TRY(gemm_fused(GEMM_BF16, false, true, z.m, z.n, z.k, x->p, z.k, w->p, z.k, sums, z.n, &e));
+  else {
+    const void *packed = gemm_keep(c->state, GEMM_BF16, w, true, z.n, z.k, z.k);
+    NEED(packed, TY_EMEMORY, "out of memory: packed weight of %lld bytes",
+        (long long)gemm_pack_bytes(GEMM_BF16, z.n, z.k));
+    TRY(gemm_packed(GEMM_BF16, false, z.m, z.n, z.k, x->p, z.k, packed, sums, z.n, &e));
+  }
+  dtype_convert(y->p, TY_BF16, sums, TY_F32, count);
+  return TY_OK;
 }
 
 /* -- backward: in: gradient of the output, data, weight; more gradients and data (K_BATCHES) */
@@ -214,6 +253,8 @@ static size_t reference_scratch(const struct call *c)
 
 static const struct kernel cpu[] = {
   /* name   run         types    refuse       scratch       state            done            add flags */
+  { "bfloat16", forward16, T(TY_BF16), refuse16, scratch16,   gemm_kept_bytes, gemm_kept_done, 0,
+    .fuses = CAN(POST_ACT) },
   { "gemm",  forward,    T_FLOAT, gemm_refuse, NULL,         gemm_kept_bytes, gemm_kept_done, 0,  K_PRECISION, .packs = 2,
     .fuses = CAN(POST_ACT) },
   { "reference", reference, T_FLOAT, .fuses = CAN(POST_ACT) }, { 0 }
