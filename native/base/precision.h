@@ -8,5 +8,6 @@
 **          else in float32 */
 enum { PRECISION_HIGHEST, PRECISION_HIGH, PRECISION_MEDIUM };
 
-/* Of calls of this thread: what ty_precision set, else TYCHO_PRECISION; unknown words are HIGHEST. */
+/* Of calls of this thread: what ty_precision set, else TYCHO_PRECISION; unknown words are
+** HIGHEST. */
 int precision_now(void);

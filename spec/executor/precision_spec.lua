@@ -109,7 +109,8 @@ describe("precision", function()
 
   it("a scope holds for what is bound and called inside, and ends with an error", function()
     local before = ty.precision.current()
-    local a, b = ty.nd.random.uniform{ shape = { 64, 64 } }, ty.nd.random.uniform{ shape = { 64, 64 } }
+    local a = ty.nd.random.uniform{ shape = { 64, 64 } }
+    local b = ty.nd.random.uniform{ shape = { 64, 64 } }
     local exact, rounded = ty.nd.dot(a, b), nil
     local x = ty.sym.Variable "x"
     ty.precision("medium"):with(function()

@@ -62,8 +62,8 @@ describe("amp", function()
       assert.same(net:list_auxiliary_states(), mixed:list_auxiliary_states())
       assert.same(net:list_outputs(), mixed:list_outputs())
       local of = types(mixed)
-      for _, name in ipairs{ "conv_output", "bn_output", "act_output", "pool_output", "fc_output" } do
-        assert.equal(target, of[name], name)
+      for _, name in ipairs{ "conv", "bn", "act", "pool", "fc" } do
+        assert.equal(target, of[name .. "_output"], name)
       end
       for _, name in ipairs{ "conv_weight", "bn_gamma", "fc_bias", "softmax_output" } do
         assert.equal("float32", of[name], name)

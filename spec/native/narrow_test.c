@@ -153,7 +153,7 @@ static void time_products(void)
   static const int64_t sizes[][3] = { { 128, 384, 384 }, { 128, 1536, 384 }, { 1024, 1024, 256 },
     { 512, 512, 512 }, { 1024, 1024, 1024 }, { 32, 1000, 2048 }, { 1, 1024, 1024 } };
   ty_threads(1);
-  printf("m n k: G operations/s of float32, rounded, bfloat16, uint8, int8 with B packed; unpacked\n");
+  printf("m n k: G operations/s of float32, rounded, bfloat16, uint8, int8: packed; not\n");
   for (int s = 0; s < COUNT(sizes); s++) {
     const int64_t m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
     double best[2][5];

@@ -52,7 +52,8 @@ static bool describe_all(struct onednn_conv *o, const struct onednn_shape *s, bo
     o->dilate[i] = v->dilate[first + i] - 1;
     o->pad[i] = v->pad[first + i];
   }
-  return (o->d[X] = describe(n, dx, form[X], rounded[X])) && (o->d[W] = describe(n + grouped, dw, form[W], rounded[W])) &&
+  return (o->d[X] = describe(n, dx, form[X], rounded[X])) &&
+      (o->d[W] = describe(n + grouped, dw, form[W], rounded[W])) &&
       (o->d[Y] = describe(n, dy, form[Y], rounded[Y])) &&
       (!s->bias || (o->bias = describe(1, &filters, UNBLOCKED, false)));
 }

@@ -98,8 +98,8 @@ enum { BLOCK = 1536 };                                /* columns whose sums are 
 ** rows more, which are packed by one core each. */
 static int64_t columns_of(const struct gemm_job *j, int64_t panels)
 {
-  const int64_t fit = MAX(1, GEMM_CACHE / (gemm_words(j->t, MIN(j->g.k, j->t->kc)) * j->t->nr * j->t->word)),
-                m = j->g.m;
+  const int64_t words = gemm_words(j->t, MIN(j->g.k, j->t->kc)) * j->t->nr,
+                fit = MAX(1, GEMM_CACHE / (words * j->t->word)), m = j->g.m;
   int64_t least = (panels + fit - 1) / fit;
   if (!j->pack) return least;
   return MAX(least, m <= GEMM_LOW ? (panels + 2) / 3 : MIN((panels + 3) / 4, (400 + m - 1) / m));

@@ -3,8 +3,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* n 32-bit sums of products of levels on their way out: real numbers (sum - less) unit scale + bias
-** + what lies there, limited, then stored as they are or as levels. scale, bias and less are arrays
+/* n 32-bit sums of products of levels on their way out: real numbers (sum - less) unit scale +
+** bias + what is there, limited, then stored as they are or as levels. scale, bias and less are arrays
 ** over the n (each), or one number. */
 struct level_row {
   int64_t n;
@@ -25,4 +25,5 @@ struct level_row {
 void  levels_finish(const struct level_row *r);
 /* x * inverse, rounded, within -127 .. 127 */
 void  levels_make(int64_t n, const float *x, float inverse, int8_t *out);
-float levels_most(int64_t n, const float *x);         /* the largest magnitude; NaN does not count */
+/* the largest magnitude; NaN does not count */
+float levels_most(int64_t n, const float *x);

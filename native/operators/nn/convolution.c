@@ -284,8 +284,8 @@ static int whole(struct call *c)
   struct window w = conv_window_of(c);
   const int64_t k = window_depth(&w);
   struct gemm_epilogue e = { .bias = conv_bias_of(c), .act = fused_act(c) };
-  return gemm_fused(gemm_type_for(c, w.dtype), false, true, w.n, w.filters, k, c->in[0].p, k, c->in[1].p, k,
-      c->out[0].p, w.filters, &e);
+  return gemm_fused(gemm_type_for(c, w.dtype), false, true, w.n, w.filters, k, c->in[0].p, k,
+      c->in[1].p, k, c->out[0].p, w.filters, &e);
 }
 
 static int whole_back(struct call *c)
@@ -362,7 +362,8 @@ static int reference_back(struct call *c)
 
 static const struct kernel cpu[] = {
   /* name    run         types    refuse              scratch       state            done            add flags */
-  { "product", whole,      T_FLOAT, refuse_whole,       NULL,         NULL,            NULL,           0, K_PRECISION, .fuses = CAN(POST_ACT) },
+  { "product", whole,      T_FLOAT, refuse_whole,       NULL,         NULL,            NULL,           0, K_PRECISION,
+    .fuses = CAN(POST_ACT) },
   WINOGRAD_CONV
   ONEDNN_CONV
   { "rows",    depth,      T_FLOAT, refuse_depth,       NULL,         NULL,            NULL,           0, .fuses = CAN(POST_ACT) },

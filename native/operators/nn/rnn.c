@@ -281,7 +281,8 @@ static const char *backward_refuse(const struct call *c)
 }
 
 static const struct kernel rnn_cpu[] = { { "steps", rnn_forward, T_FLOAT, NULL, rnn_forward_scratch, .flags = K_PRECISION }, { 0 } };
-static const struct kernel rnn_back_cpu[] = { { "steps", rnn_backward, T_FLOAT, backward_refuse, rnn_backward_scratch, .flags = K_PRECISION }, { 0 } };
+static const struct kernel rnn_back_cpu[] = { { "steps", rnn_backward, T_FLOAT, backward_refuse, rnn_backward_scratch,
+  .flags = K_PRECISION }, { 0 } };
 
 const struct op op_rnn[] = {
   { .name = "RNN", .alias = "_npx_rnn", .in = "data parameters state state_cell", .in_of = rnn_in, .out_of = rnn_out,

@@ -15,25 +15,26 @@
 #include "operators/nn/convolution.h"
 
 /* what both layers have beside the layer's own parameters */
-struct levels {
+struct level_params {
   double data_scale, out_scale, sum_scale;
   int64_t data_zero, out_zero, sum_zero, act, with_sum, out_type;
 };
-struct linear8 { int64_t num_hidden, no_bias, flatten; struct levels q; };
-struct conv8 { struct conv conv; struct levels q; };
+struct linear8 { int64_t num_hidden, no_bias, flatten; struct level_params q; };
+struct conv8 { struct conv conv; struct level_params q; };
 
 enum { OUT_F32, OUT_I8, OUT_U8 };
 #define LEVELS(T) \
   { "data_scale", P_FLOAT, offsetof(struct T, q.data_scale), "0", \
-    "what a level of the data stands for; 0: of float32 data the largest magnitude of a row (of an " \
-    "image) / 127" }, \
+    "what a level of the data stands for; 0: of float32 data the largest magnitude of a row (of " \
+    "an image) / 127" }, \
   { "data_zero",  P_INT,   offsetof(struct T, q.data_zero),  "0", \
     "the level of the data that stands for 0", NULL, "[-128,255]" }, \
   { "act_type",   P_ENUM,  offsetof(struct T, q.act),        "None", "applied to the result", \
     "relu", NULL, 1 }, \
   { "with_sum",   P_BOOL,  offsetof(struct T, q.with_sum),   "0", \
     "there is an input sum, which is added before the activation" }, \
-  { "sum_scale",  P_FLOAT, offsetof(struct T, q.sum_scale),  "1", "what a level of sum stands for" }, \
+  { "sum_scale",  P_FLOAT, offsetof(struct T, q.sum_scale),  "1", \
+    "what a level of sum stands for" }, \
   { "sum_zero",   P_INT,   offsetof(struct T, q.sum_zero),   "0", \
     "the level of sum that stands for 0", NULL, "[-128,255]" }, \
   { "out_type",   P_ENUM,  offsetof(struct T, q.out_type),   "float32", "dtype of the result", \
@@ -56,7 +57,7 @@ static const struct param conv_params[] = {
 
 static bool is_linear(const struct op *op) { return op->param_size == sizeof(struct linear8); }
 
-static const struct levels *levels_of(const struct op *op, const void *param)
+static const struct level_params *levels_of(const struct op *op, const void *param)
 {
   return is_linear(op) ? &((const struct linear8 *)param)->q : &((const struct conv8 *)param)->q;
 }
@@ -79,7 +80,7 @@ static const char *conv8_ports(const void *param)
   return ports_of(p->conv.no_bias, p->q.with_sum);
 }
 
-static int check_levels(const struct levels *q)
+static int check_levels(const struct level_params *q)
 {
   const double scale[] = { q->data_scale, q->out_scale, q->sum_scale };
   static const char *const name[] = { "data_scale", "out_scale", "sum_scale" };
@@ -131,7 +132,7 @@ static int layer_shape(struct infer *s)
 static int layer_type(struct infer *s)
 {
   static const int types[] = { [OUT_F32] = TY_F32, [OUT_I8] = TY_I8, [OUT_U8] = TY_U8 };
-  const struct levels *q = levels_of(s->op, s->param);
+  const struct level_params *q = levels_of(s->op, s->param);
   const int floats = s->nin - (q->with_sum ? 1 : 0);
   TRY(type_is(s, &s->in[1], TY_I8));
   for (int i = 2; i < floats; i++) TRY(type_is(s, &s->in[i], TY_F32));
@@ -147,7 +148,7 @@ static bool is_level_type(int dtype) { return dtype == TY_I8 || dtype == TY_U8; 
 
 static const char *refuse(const struct call *c, int64_t terms)
 {
-  const struct levels *q = levels_of(c->op, c->param);
+  const struct level_params *q = levels_of(c->op, c->param);
   const int data = c->in[0].d.dtype;
   if (data != TY_F32 && !is_level_type(data)) return "data is neither float32 nor 8-bit integers";
   if (is_level_type(data) && q->data_scale == 0) return "8-bit data without data_scale";
@@ -160,7 +161,7 @@ static const char *refuse(const struct call *c, int64_t terms)
 
 static struct level_row row_of(const struct call *c, bool no_bias)
 {
-  const struct levels *q = levels_of(c->op, c->param);
+  const struct level_params *q = levels_of(c->op, c->param);
   return (struct level_row){ .scale = c->in[2].p,
     .bias = no_bias ? NULL : c->in[3].p,
     .unit = (float)q->data_scale,
@@ -175,7 +176,7 @@ static struct level_row row_of(const struct call *c, bool no_bias)
 }
 
 /* Float32 as int8; gives what a level stands for. */
-static float enter_levels(const struct levels *q, int64_t n, const float *x, int8_t *out)
+static float enter_levels(const struct level_params *q, int64_t n, const float *x, int8_t *out)
 {
   const float scale = q->data_scale > 0 ? (float)q->data_scale : levels_most(n, x) / 127;
   levels_make(n, x, scale > 0 ? 1 / scale : 0, out);
@@ -196,18 +197,18 @@ static void sum_weights(int64_t rows, int64_t k, const int8_t *w, int64_t zero, 
 
 struct linear_pass {
   const struct call *c;
-  const struct levels *q;
+  const struct level_params *q;
   int64_t n, k;
   int8_t *data;
   int32_t *sums;
   float *unit;
   struct level_row row;
 };
-struct linear_places { size_t data, sums, unit, less, all; };
+struct linear_parts { size_t data, sums, unit, less, all; };
 
-static struct linear_places linear_places_of(const struct call *c, int64_t m, int64_t n, int64_t k)
+static struct linear_parts linear_parts_of(const struct call *c, int64_t m, int64_t n, int64_t k)
 {
-  struct linear_places p = { 0 };
+  struct linear_parts p = { 0 };
   if (c->in[0].d.dtype == TY_F32) p.data = align_up((size_t)(m * k), ALIGN);
   p.sums = align_up((size_t)(m * n) * sizeof(int32_t), ALIGN);
   p.unit = align_up((size_t)m * sizeof(float), ALIGN);
@@ -223,7 +224,7 @@ static int64_t linear_rows(const struct call *c)
 
 static size_t linear_scratch(const struct call *c)
 {
-  return linear_places_of(c, linear_rows(c), c->in[1].d.dim[0], c->in[1].d.dim[1]).all;
+  return linear_parts_of(c, linear_rows(c), c->in[1].d.dim[0], c->in[1].d.dim[1]).all;
 }
 
 static const char *linear_refuse(const struct call *c) { return refuse(c, c->in[1].d.dim[1]); }
@@ -257,7 +258,7 @@ static int linear_run(struct call *c)
   const struct linear8 *p = c->param;
   const struct operand *w = &c->in[1];
   const int64_t m = linear_rows(c), n = w->d.dim[0], k = w->d.dim[1];
-  const struct linear_places z = linear_places_of(c, m, n, k);
+  const struct linear_parts z = linear_parts_of(c, m, n, k);
   const bool real = c->in[0].d.dtype == TY_F32;
   const int type = c->in[0].d.dtype == TY_U8 ? GEMM_U8 : GEMM_S8;
   char *at = c->tmp;
@@ -291,10 +292,10 @@ struct conv_pass {
   int8_t pad;
   int32_t *sums;
   struct level_row row;
-  int64_t group, place;                               /* place: of the group in the result */
+  int64_t group, offset;                               /* offset: of the group in the result */
   int64_t line, lines;                                /* output rows of a block */
 };
-struct conv_places { size_t data, columns, sums, less, all; };
+struct conv_parts { size_t data, columns, sums, less, all; };
 
 static struct window window_of(const struct call *c)
 {
@@ -314,9 +315,9 @@ static int64_t lines_at_once(const struct window *w)
   return MIN(all, MAX(most, least));
 }
 
-static struct conv_places conv_places_of(const struct window *w)
+static struct conv_parts conv_parts_of(const struct window *w)
 {
-  struct conv_places p = { 0 };
+  struct conv_parts p = { 0 };
   p.data = align_up((size_t)(w->groups * w->channels * window_in(w)), ALIGN);
   const int64_t block = lines_at_once(w) * w->out[2];
   if (!window_1x1(w)) p.columns = align_up((size_t)(window_depth(w) * block), ALIGN);
@@ -329,7 +330,7 @@ static struct conv_places conv_places_of(const struct window *w)
 static size_t conv_scratch(const struct call *c)
 {
   struct window w = window_of(c);
-  return conv_places_of(&w).all;
+  return conv_parts_of(&w).all;
 }
 
 static const char *conv_refuse(const struct call *c)
@@ -380,21 +381,21 @@ static void conv_leave(int64_t begin, int64_t end, void *context)
   const int64_t out = x->lines * x->w.out[2];
   for (int64_t f = begin; f < end; f++) {
     const int64_t channel = x->group * x->w.filters + f,
-                  place = x->place + f * window_out(&x->w) + x->line * x->w.out[2];
+                  offset = x->offset + f * window_out(&x->w) + x->line * x->w.out[2];
     struct level_row r = x->row;
     r.n = out;
     r.sum = x->sums + f * out;
     r.scale += channel;
     if (r.bias) r.bias += channel;
     if (r.less) r.less += channel;
-    if (r.more) r.more = (const char *)r.more + (size_t)place * dtype_size(r.more_type);
-    r.out = (char *)x->c->out[0].p + (size_t)place * dtype_size(r.out_type);
+    if (r.more) r.more = (const char *)r.more + (size_t)offset * dtype_size(r.more_type);
+    r.out = (char *)x->c->out[0].p + (size_t)offset * dtype_size(r.out_type);
     levels_finish(&r);
   }
 }
 
 /* An image as int8: float32 by its scale, uint8 less 128. Gives what a level stands for. */
-static float enter_image(const struct call *c, const struct levels *q, int64_t n, int64_t from,
+static float enter_image(const struct call *c, const struct level_params *q, int64_t n, int64_t from,
     int8_t *out)
 {
   if (c->in[0].d.dtype == TY_F32) return enter_levels(q, n, (const float *)c->in[0].p + from, out);
@@ -430,7 +431,7 @@ static int conv_run(struct call *c)
 {
   const struct conv8 *p = c->param;
   const struct window w = window_of(c);
-  const struct conv_places z = conv_places_of(&w);
+  const struct conv_parts z = conv_parts_of(&w);
   const int64_t image = w.groups * w.channels * window_in(&w), all = w.out[0] * w.out[1],
                 step = lines_at_once(&w),
                 zero = p->q.data_zero - (c->in[0].d.dtype == TY_U8 ? 128 : 0);
@@ -450,7 +451,7 @@ static int conv_run(struct call *c)
     }
     for (x.group = 0; x.group < w.groups; x.group++) {
       x.image = levels + x.group * w.channels * window_in(&w);
-      x.place = (i * w.groups + x.group) * w.filters * window_out(&w);
+      x.offset = (i * w.groups + x.group) * w.filters * window_out(&w);
       for (x.line = 0; x.line < all && !stop_wanted(); x.line += step) {
         x.lines = MIN(step, all - x.line);
         TRY(conv_block(&x, c->in[1].p));

@@ -1,7 +1,7 @@
 --- Mixed precision: products in a half type, what needs its digits in float32.
 --
 --     local mixed = ty.amp.convert(net, {target = "bfloat16"})
---     ty.amp.init()                                      -- for all modules that are bound from here on
+--     ty.amp.init()                                      -- for modules that are bound from here on
 --
 -- Casts are put in by three lists of operators. "always": what is read is cast to the target.
 -- "never": to float32. "widest": inputs of several types are cast to the widest of them. All others
@@ -36,9 +36,9 @@ local NEVER = [[
   MakeLoss make_loss CTCLoss softmax_cross_entropy _contrib_linear_cross_entropy smooth_l1 softmax
   log_softmax softmin SoftmaxActivation masked_softmax exp expm1 log log10 log2 log1p _power
   _power_scalar _rpower_scalar broadcast_power square reciprocal rsqrt rcbrt gamma gammaln erfinv
-  sinh cosh tan arccos arcsin arccosh arctanh norm L2Normalization LayerNorm InstanceNorm GroupNorm
-  LRN sum nansum prod nanprod mean cumsum add_n _linalg_potrf _linalg_potri _linalg_trsm _linalg_syevd
-  _linalg_gelqf _linalg_inverse _linalg_det _linalg_slogdet _linalg_sumlogdiag BilinearSampler
+  sinh cosh tan arccos arcsin arccosh arctanh norm L2Normalization LayerNorm InstanceNorm
+  GroupNorm LRN sum nansum prod nanprod mean cumsum add_n _linalg_potrf _linalg_potri _linalg_trsm
+  _linalg_syevd _linalg_gelqf _linalg_inverse _linalg_det _linalg_slogdet _linalg_sumlogdiag BilinearSampler
   GridGenerator SpatialTransformer Correlation _contrib_count_sketch
 ]]
 
@@ -99,7 +99,7 @@ local function cast(g, entry, dtype)
   local casts = g.casts[entry[1]] or {}
   g.casts[entry[1]] = casts
   local key = entry[2] .. dtype
-  if entry[1].op == "amp_cast" then                      -- a cast of a cast to the half type and back
+  if entry[1].op == "amp_cast" then
     local from = entry[1].inputs[1]
     if entry[1].attrs.dtype == dtype then
       return entry
@@ -170,8 +170,8 @@ end
 -- those of `lists`), excluded_sym_names (nodes that are left as they are).
 -- @tparam Symbol symbol
 -- @treturn Symbol
--- @treturn table what was decided, in order: `{name, op, list}`, list "always", "never", "widest" or
--- "either"
+-- @treturn table what was decided, in order: `{name, op, list}`, list "always", "never", "widest"
+-- or "either"
 function amp.convert(...)
   local a = CONVERT(...)
   local g = { func = "amp.convert", target = check_target(a.target, "amp.convert"), casts = {},

@@ -76,8 +76,8 @@ local function new_parameter(g, name, x)
   end
   g.params[name] = x
   local shape = table.concat(x.shape, ", ")
-  return { node.variable(name, { __dtype__ = tostring(x._dtype), __shape__ = ("(%s,)"):format(shape) }),
-    0 }
+  local dict = { __dtype__ = tostring(x._dtype), __shape__ = ("(%s,)"):format(shape) }
+  return { node.variable(name, dict), 0 }
 end
 
 
@@ -176,7 +176,8 @@ local function quantize_layer(g, n)
   local made = g.weights[key]
   if not made then
     local levels, scale = quantized_weight(w)
-    made = { new_parameter(g, key .. "_quantize", levels), new_parameter(g, key .. "_scale", scale) }
+    made = { new_parameter(g, key .. "_quantize", levels),
+      new_parameter(g, key .. "_scale", scale) }
     g.weights[key] = made
   end
   local threshold = g.threshold(n.inputs[1])
@@ -186,7 +187,6 @@ local function quantize_layer(g, n)
   end
   local entry = new_node(g, INT8[n.op], n.name, node.merged(n.attrs,
     { data_scale = threshold and ("%.9g"):format(threshold / 127) or nil }), inputs)
-  g.count = g.count + 1
   g.stands_for[entry[1]] = { n, 0 }
   return { entry }
 end
@@ -195,7 +195,8 @@ end
 -- Returns the int8 node that makes an input of n, if only n reads it.
 local function layer_before(g, entry)
   local before = g.moved(entry)[1]
-  return IS_INT8[before.op] and not before.attrs.act_type and is_only_read(g, entry) and before or nil
+  return IS_INT8[before.op] and not before.attrs.act_type and is_only_read(g, entry) and before
+    or nil
 end
 
 
@@ -323,7 +324,8 @@ local function calibrate(g, a)
   local entries, asked = {}, {}
   for _, n in ipairs((node.walk(g.entries))) do
     local entry = n.inputs[1]
-    if is_candidate(g, n) and (not a.calib_layer or a.calib_layer(node.output_name(unpack(entry)))) then
+    if is_candidate(g, n)
+        and (not a.calib_layer or a.calib_layer(node.output_name(entry[1], entry[2]))) then
       local of = asked[entry[1]] or {}
       if not of[entry[2]] then
         entries[#entries + 1] = entry
@@ -361,8 +363,7 @@ end
 
 local function start(sym, arg_params, aux_params, excluded, func)
   return { func = func, params = tables.copy(arg_params), aux = aux_params or {},
-    excluded = tables.positions(excluded or {}), entries = sym._entries, weights = {}, stands_for = {},
-    count = 0, thresholds = {} }
+    excluded = tables.positions(excluded), entries = sym._entries, weights = {}, stands_for = {} }
 end
 
 

@@ -280,7 +280,8 @@ end
 
 
 local function make_group(self, a, data, labels)
-  return Group{ symbol = amp._applied(self._symbol), contexts = self._context, workload = self._work_load_list,
+  return Group{ symbol = amp._applied(self._symbol), contexts = self._context,
+    workload = self._work_load_list,
     data_shapes = data, label_shapes = labels, param_names = self._param_names,
     for_training = a.for_training, inputs_need_grad = a.inputs_need_grad,
     shared_group = a.shared_module and a.shared_module._exec_group,
