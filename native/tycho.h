@@ -34,6 +34,8 @@ typedef struct ty_exec ty_exec;
 typedef struct ty_bag ty_bag;         /* name -> tensor */
 typedef struct ty_iter ty_iter;       /* data pipeline */
 typedef struct ty_record ty_record;   /* RecordIO file */
+typedef struct ty_source ty_source;   /* where samples come from, and what is done to them */
+typedef struct ty_loader ty_loader;   /* threads that make batches of them */
 typedef struct ty_file ty_file;       /* a file that arrays are read from when they are needed */
 
 typedef struct { int32_t dtype, device, ndim, pad_; int64_t dim[TY_MAXDIM]; } ty_desc;
@@ -134,6 +136,8 @@ int         ty_tensor_keep(ty_tensor *t);
 void        ty_tensor_free(ty_tensor *t);
 int         ty_tensor_desc(const ty_tensor *t, ty_desc *out);
 int         ty_tensor_data(ty_tensor *t, void **out);      /* waits; CPU only */
+/* the same for reading: it counts as no write */
+int         ty_tensor_const_data(ty_tensor *t, const void **out);
 int         ty_tensor_write(ty_tensor *t, const void *src, size_t bytes);
 int         ty_tensor_read(ty_tensor *t, void *dst, size_t bytes);
 int         ty_tensor_copy(ty_tensor *dst, ty_tensor *src);
@@ -260,6 +264,12 @@ int         ty_wire_leave(ty_wire *w);
 int         ty_wire_bytes(ty_wire *w, const char **out);
 /* the varints that the last field holds; n: how many there are */
 int         ty_wire_numbers(ty_wire *w, int64_t *to, int64_t capacity, int64_t *n);
+/* Up to `most` bytes from byte `skip` on of a file, plain or compressed by gzip, as uint8; NULL:
+** there are none. */
+int         ty_gz_read(const char *path, int64_t skip, int64_t most, ty_tensor **out);
+/* What lies in a folder, in any order, as the bytes of texts that end in 0: "d" for a folder, else
+** "f", and the name; NULL: nothing. */
+int         ty_folder_list(const char *path, ty_tensor **out);
 int         ty_record_open(const char *path, const char *mode, ty_record **out);
 /* an error if what was written could not all be stored */
 int         ty_record_close(ty_record *r);
@@ -269,6 +279,81 @@ int         ty_record_write(ty_record *r, const void *data, size_t bytes);
 int         ty_record_seek(ty_record *r, int64_t offset);
 int         ty_record_tell(ty_record *r, int64_t *offset);
 
+/* -- samples of data sets ---------------------------------------------------------------------- */
+/* A change of an image (height, width, channels). p: in how many of 1 it happens. interp: 0 to 4 as
+** in _image_resize, 9 and 10 as in ty.image. Sizes are pixels. */
+enum {
+  TY_STEP_RESIZE,                     /* width, height, keep_ratio (of equal numbers), interp */
+  TY_STEP_CROP,                       /* column, row, width, height */
+  TY_STEP_CENTER_CROP,                /* width, height, interp */
+  TY_STEP_RANDOM_CROP,                /* the same */
+  TY_STEP_SIZE_CROP,                  /* width, height, area from, to, ratio from, to, interp */
+  TY_STEP_BORDER,                     /* above, below, left, right, value */
+  TY_STEP_FLIP_COLUMNS,               /* p */
+  TY_STEP_FLIP_ROWS,                  /* p */
+  TY_STEP_BRIGHTNESS,                 /* least and largest factor, as the next three */
+  TY_STEP_CONTRAST,
+  TY_STEP_SATURATION,
+  TY_STEP_HUE,
+  TY_STEP_JITTER,                     /* brightness, contrast, saturation, hue */
+  TY_STEP_LIGHTING,                   /* deviation */
+  TY_STEP_GREY,                       /* p */
+  TY_STEP_TO_TENSOR,
+  TY_STEP_NORMALIZE,                  /* means (3), deviations (3), how many of each are given */
+  TY_STEP_CAST,                       /* dtype */
+  TY_STEP_ROTATE,                     /* degrees, zoom_in, zoom_out; float32, channels first */
+  TY_STEP_RANDOM_ROTATE,              /* degrees from, to, zoom_in, zoom_out, p; the same */
+  TY_STEP_MAYBE,                      /* p: of all of the next `count` steps, or none */
+  TY_STEPS
+};
+typedef struct { int32_t kind, count; double value[8]; } ty_image_step;
+/* A batch: n samples by number, at places `position` ... of the epoch. What is random follows from
+** (seed, epoch, place). given: arrays of the fields that a source is given, sample by sample; they
+** are kept. stack: a field becomes one array, else one for each sample. */
+typedef struct {
+  ty_source *source;
+  const int64_t *sample;
+  ty_tensor *const *given;
+  int64_t n, position;
+  uint64_t seed, epoch;
+  int32_t stack, pad_;
+} ty_batch_spec;
+
+int         ty_source_new(ty_source **out);
+void        ty_source_free(ty_source *r);
+/* Fields, in order. rows: of an array of the host; those of one dimension are numbers. */
+int         ty_source_rows(ty_source *r, ty_tensor *rows);
+int         ty_source_files(ty_source *r, const char *const *path, int64_t n, int flag);
+/* two fields: an image and its label or labels. offset: n places of records */
+int         ty_source_records(ty_source *r, const char *path, const int64_t *offset, int64_t n,
+                              int flag);
+int         ty_source_given(ty_source *r);
+/* what is done to a field that has three dimensions, instead of what was said before */
+int         ty_source_steps(ty_source *r, int field, const ty_image_step *step, int n);
+/* TY_EVALUE: a step with values that it cannot have */
+int         ty_steps_check(const ty_image_step *step, int n);
+/* the steps on one image, drawing from the stream of (seed, epoch, sample) */
+int         ty_steps_run(const ty_image_step *step, int n, ty_tensor *image, uint64_t seed,
+                         uint64_t epoch, uint64_t sample, ty_tensor **out);
+/* the seed of the stream of a sample for what the front end draws */
+uint64_t    ty_sample_seed(uint64_t seed, uint64_t epoch, uint64_t sample);
+
+/* workers 0: a batch is made where it is waited for. Threads start with the first batch, end when
+** there is nothing to do, and belong to the loader. One thread uses a loader. */
+int         ty_loader_new(int workers, ty_loader **out);
+void        ty_loader_free(ty_loader *l);
+int         ty_loader_submit(ty_loader *l, const ty_batch_spec *spec, int64_t *batch);
+/* ready: 0 when the time is over; the failure of the batch: that of its first bad sample, whose
+** number is the failure's argument */
+int         ty_loader_wait(ty_loader *l, int64_t batch, int wait_ms, int *ready);
+/* A field of a batch that is ready, or of one of its samples (row; -1: the stacked one). out: NULL
+** if it is a number, which is in `number`. */
+int         ty_loader_field(ty_loader *l, int64_t batch, int field, int64_t row, ty_tensor **out,
+                            double *number);
+int         ty_loader_drop(ty_loader *l, int64_t batch);
+/* threads that run now, of all loaders */
+int         ty_loader_threads(void);
+
 /* -- recording --------------------------------------------------------------------------------- */
 /* Of this thread. While recording is on, calls on variables and on what came of them get a history;
 ** while training is, Dropout and its like are on. set: 0 off, 1 on, 2 off for a while (errors tell
@@ -277,6 +362,8 @@ int         ty_recording(int set);
 int         ty_training(int set);
 /* the line of the script that the next calls belong to; NULL: none */
 int         ty_line(const char *line);
+/* Whether a run of the operator may fail for what is in its arrays: then its line must be noted. */
+int         ty_op_may_fail(const char *op);
 /* Two numbers of this thread, as long as it lives: whether a line must be noted for the next
 ** recorded call (0: it repeats one whose line is known), and whether the last call has none. Then
 ** ty_line_late gives it. */
@@ -289,6 +376,8 @@ typedef struct {
   int64_t programs, hits, misses, flushes, ops, pending, enabled;
 } ty_lazy_stats;
 int         ty_lazy(ty_lazy_stats *out, int clear);
+/* Whether calls that follow may wait; returns whether they did. */
+int         ty_lazy_enable(int on);
 /* Submits the calls that wait. */
 int         ty_lazy_run(void);
 /* Frees the programs that are kept. */

@@ -121,7 +121,7 @@ int recurrent_forward(struct call *c)
   r.weights = c->in[1].p;
   r.state = c->in[2].p;
   r.cell = c->nin > 3 ? c->in[3].p : NULL;
-  r.reserve = r.projects ? NULL : c->out[c->nout - 1].p;
+  r.reserve = c->out[c->nout - 1].p;
   void *hy = states ? c->out[1].p : NULL, *cy = states && r.cell ? c->out[2].p : NULL;
   const void *x = c->in[0].p;
   for (int64_t i = 0; i < r.layers; i++) {

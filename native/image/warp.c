@@ -10,25 +10,51 @@ bool border_fits(int kind, int64_t n, int64_t before, int64_t after)
       most <= (kind == BORDER_REFLECT_101 ? n - 1 : n);
 }
 
+/* n pixels of the colour, one after the other */
+static void fill_pixels(const struct pixels *to, char *out, int64_t n, const double *value)
+{
+  size_t size = dtype_size(to->dtype) * (size_t)to->c;
+  if (n <= 0) return;
+  for (int64_t k = 0; k < to->c; k++)
+    if (to->dtype == TY_U8)
+      ((uint8_t *)out)[k] = byte_of((float)rint(value[MIN(k, 3)]));
+    else
+      ((float *)(void *)out)[k] = (float)value[MIN(k, 3)];
+  for (int64_t done = 1; done < n; done *= 2)
+    memcpy(out + (size_t)done * size, out, (size_t)MIN(done, n - done) * size);
+}
+
+/* Pixels [begin, end) of a row, which lie beside the image's row `in`. */
+static void continue_row(const struct pixels *to, const struct pixels *from, const char *in,
+    char *out, int64_t left, int kind, const double *value, int64_t begin, int64_t end)
+{
+  size_t size = dtype_size(to->dtype) * (size_t)to->c;
+  if (kind == BORDER_CONSTANT) {
+    fill_pixels(to, out + (size_t)begin * size, end - begin, value);
+    return;
+  }
+  for (int64_t x = begin; x < end; x++)
+    memcpy(out + (size_t)x * size,
+        in + (size_t)border_source(kind, x - left, from->w) * size, size);
+}
+
 void border_pixels(const struct pixels *to, const struct pixels *from, int64_t top, int64_t left,
     int kind, const double *value)
 {
   size_t size = dtype_size(to->dtype) * (size_t)to->c;
-  char *out = to->p;
-  for (int64_t y = 0; y < to->h; y++)
-    for (int64_t x = 0; x < to->w; x++, out += size) {
-      int64_t sy = border_source(kind, y - top, from->h),
-              sx = border_source(kind, x - left, from->w);
-      if (sy >= 0 && sx >= 0) {
-        memcpy(out, (const char *)from->p + (size_t)(sy * from->w + sx) * size, size);
-        continue;
-      }
-      for (int64_t k = 0; k < to->c; k++)
-        if (to->dtype == TY_U8)
-          ((uint8_t *)out)[k] = byte_of((float)rint(value[MIN(k, 3)]));
-        else
-          ((float *)out)[k] = (float)value[MIN(k, 3)];
+  for (int64_t y = 0; y < to->h; y++) {
+    char *out = (char *)to->p + (size_t)(y * to->w) * size;
+    int64_t sy = border_source(kind, y - top, from->h);
+    if (sy < 0) {
+      fill_pixels(to, out, to->w, value);
+      continue;
     }
+    const char *in = (const char *)from->p + (size_t)(sy * from->w) * size;
+    continue_row(to, from, in, out, left, kind, value, 0, left);
+    int64_t inner = MIN(from->w, to->w - left);
+    memcpy(out + (size_t)left * size, in, (size_t)inner * size);
+    continue_row(to, from, in, out, left, kind, value, left + inner, to->w);
+  }
 }
 
 void crop_pixels(const struct pixels *to, const struct pixels *from, int64_t y, int64_t x)

@@ -12,6 +12,7 @@ struct imperative {                                   /* freed by the task */
   struct cached_call *r;
   struct rng_state rng;
   bool is_train;
+  const char *where;                                  /* line of the script; NULL */
   struct storage *tmp;
   bool timed;
   struct timing time;
@@ -66,7 +67,7 @@ static int run(void *context)
   c->tmp = m->tmp ? m->tmp->data : NULL;
   r->run = (struct run){ .is_train = m->is_train, .rng = m->rng };
   int code = profiling(TY_PROFILE_IMPERATIVE) ? run_timed(m) : invoke_run(&r->v);
-  if (code) fail_node(c->op->name, NULL, NULL);
+  if (code) fail_node(c->op->name, NULL, m->where);
   for (int i = 0; !code && i < m->nout; i++)
     if (m->target[i])
       code = device_copy(r->device, tensor_at(m->target[i]), r->device, tensor_at(m->out[i]),
@@ -191,6 +192,7 @@ int imperative_call(const struct call_key *q, bool is_train, ty_tensor **out,
   struct imperative *m = imperative_new(r);
   if (!m) return cached_call_release(r), TY_EMEMORY;
   m->is_train = is_train;
+  m->where = q->where;
   int code = take(m, q);
   if (code) return drop(m), code;
   ty_tensor *few[16], **made = m->nout > COUNT(few) ? NEWS(ty_tensor *, m->nout) : few;

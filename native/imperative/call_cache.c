@@ -200,7 +200,7 @@ void cached_call_release(struct cached_call *r)
 
 /* -- the bytes of a question ------------------------------------------------------------------- */
 
-enum { KEY = 1024, SLOTS = 512 };                    /* bytes; calls that are remembered */
+enum { KEY = 8192, SLOTS = 2048 };                   /* bytes; calls that are remembered */
 struct key_bytes { size_t n; bool full; char s[KEY]; };
 
 static void put(struct key_bytes *k, const void *p, size_t n)

@@ -24,6 +24,10 @@ struct cached_call {
   bool small;                                         /* as of a task */
   int refs;                                           /* atomic */
   struct arena arena;                                 /* holds all of this */
+  /* What it is but for the number in its attributes, and that number: lazy/numbers.c. 0: not asked
+  ** yet. */
+  uint64_t form;
+  double number;
   const char *key;                                    /* nkey 0: not remembered */
   size_t nkey;
   uint64_t hash;
@@ -37,8 +41,15 @@ struct call_key {
   /* given outputs, NULL where one is to be made */
   ty_tensor *const *out;
   int nout;
+  const char *where;                                  /* line of the script, lives on; NULL */
 };
 /* with a reference; remembered or made */
 int  cached_call_find(const struct call_key *q, struct cached_call **out);
 struct cached_call *cached_call_keep(struct cached_call *r);
 void cached_call_release(struct cached_call *r);
+/* Whether two are the same but for being made at different times: the cache forgets. */
+static inline bool cached_call_same(const struct cached_call *a, const struct cached_call *b)
+{
+  return a == b ||
+      (a->nkey && a->nkey == b->nkey && a->hash == b->hash && !memcmp(a->key, b->key, a->nkey));
+}

@@ -138,7 +138,7 @@ static int warp(struct workspace *s, const struct augment *a, struct rng *rng)
   struct pixels to;
   double m[6];
   int64_t w, h = affine_of(a, rng, &s->now, m, &w);
-  TRY(workspace_other(s, h, w, &to));
+  TRY(workspace_other(s, s->now.dtype, h, w, &to));
   warp_pixels(&to, &s->now, m, (uint8_t)MIN(a->fill_value, 255));
   workspace_swap(s, to);
   return TY_OK;

@@ -10,18 +10,14 @@
 ** without, the records that begin within an equal share of the bytes. With `shuffle` their order
 ** is a permutation that follows from (seed, epoch).
 */
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include "base/system.h"
 #include "io/augment.h"
 #include "io/det_augment.h"
 #include "io/label_list.h"
+#include "io/record_file.h"
 
-#define MAGIC 0xced7230au
-enum { WHOLE, FIRST, MIDDLE, LAST, HEAD = 8, HEADER = 24, MOST_THREADS = 64, SIZES = 4 };
+enum { HEADER = 24, MOST_THREADS = 64, SIZES = 4 };
 
 struct decode_job {
   int64_t at, epoch;
@@ -38,9 +34,8 @@ struct image_record {
   struct augment augment;
   bool boxes;                                         /* det takes augment's place */
   struct det_augment det;
-  char *path;
-  int fd;
-  int64_t size, begin, end;                           /* bytes; the part */
+  struct record_file file;
+  int64_t begin, end;                                 /* bytes; the part */
   /* of all records of the part, if they are known ahead */
   int64_t *offset, count;
   int64_t *order;                                     /* NULL: as in the file */
@@ -61,83 +56,23 @@ struct image_record {
   bool quit;
 };
 
-/* -- records ----------------------------------------------------------------------------------- */
-
-static int broken(const struct image_record *r, int64_t at, const char *what)
-{
-  fail(TY_EFORMAT, "'%s', byte %lld: %s", r->path, (long long)at, what);
-  fail_argument(r->path, NULL, NULL);
-  return TY_EFORMAT;
-}
-
-static int read_at(const struct image_record *r, int64_t at, void *out, size_t n)
-{
-  for (size_t done = 0; done < n;) {
-    ssize_t got = sys_pread(r->fd, (char *)out + done, n - done, (off_t)(at + (int64_t)done));
-    if (got < 0) return fail(TY_EIO, "cannot read '%s': %s", r->path, strerror(errno));
-    if (got == 0) return broken(r, at, "the file ends within a record");
-    done += (size_t)got;
-  }
-  return TY_OK;
-}
-
-static int read_head(const struct image_record *r, int64_t at, uint32_t *flag, int64_t *bytes)
-{
-  uint32_t head[2];
-  if (at < 0 || at > r->size - HEAD)
-    return broken(r, at, "the file ends within the head of a record");
-  TRY(read_at(r, at, head, HEAD));
-  if (head[0] != MAGIC) return broken(r, at, "no record begins here (wrong magic)");
-  *flag = head[1] >> 29;
-  *bytes = head[1] & 0x1fffffff;
-  if (*bytes > r->size - HEAD - at) return broken(r, at, "the file ends within a record");
-  return TY_OK;
-}
-
-/* The parts of the record at `at`, with the magic between them, into `text` (NULL: nothing is
-** kept); next: behind it. */
-static int read_record(
-    const struct image_record *r, int64_t at, struct buffer *text, int64_t *n, int64_t *next)
-{
-  const uint32_t magic = MAGIC;
-  uint32_t flag = WHOLE;
-  int64_t bytes = 0, total = 0;
-  for (bool inside = false;; inside = true) {
-    TRY(read_head(r, at, &flag, &bytes));
-    if (inside != (flag == MIDDLE || flag == LAST))
-      return broken(r, at, "the parts of a record are out of order");
-    if (text) {
-      size_t want = (size_t)(total + 4 + bytes);
-      void *grown = want <= text->n ? text->p : mem_grow(text->p, want);
-      if (!grown) return TY_EMEMORY;
-      *text = (struct buffer){ grown, MAX(want, text->n) };
-      if (inside) memcpy((char *)text->p + total, &magic, 4);
-      TRY(read_at(r, at + HEAD, (char *)text->p + total + (inside ? 4 : 0), (size_t)bytes));
-    }
-    total += bytes + (inside ? 4 : 0);
-    at += HEAD + (int64_t)align_up((size_t)bytes, 4);
-    if (flag == WHOLE || flag == LAST) break;
-  }
-  *n = total;
-  *next = at;
-  return TY_OK;
-}
+/* -- which records --------------------------------------------------------------------------- */
 
 /* The first record that begins at `at` or behind. */
 static int find_record(const struct image_record *r, int64_t at, int64_t *out)
 {
   uint32_t words[4096];
-  for (at = (int64_t)align_up((size_t)at, 4); at <= r->size - HEAD;) {
-    int64_t n = MIN((int64_t)COUNT(words), (r->size - at) / 4);
-    TRY(read_at(r, at, words, (size_t)n * 4));
+  for (at = (int64_t)align_up((size_t)at, 4); at <= r->file.size - RECORD_HEAD;) {
+    int64_t n = MIN((int64_t)COUNT(words), (r->file.size - at) / 4);
+    TRY(record_file_bytes(&r->file, at, words, (size_t)n * 4));
     for (int64_t i = 0; i + 1 < n; i++)
-      if (words[i] == MAGIC && words[i + 1] >> 29 <= FIRST) {
+      if (words[i] == RECORD_MAGIC && words[i + 1] >> 29 <= RECORD_FIRST) {
         *out = at + 4 * i;
         return TY_OK;
       }
     at += 4 * (n - 1); /* a head may begin with the last word */
   }
-  *out = r->size;
+  *out = r->file.size;
   return TY_OK;
 }
 
@@ -184,18 +119,19 @@ static int list_records(struct image_record *r)
   int cap = 0;
   for (int64_t at = r->begin, n; at < r->end;) {
     TRY(add_offset(r, &cap, at));
-    TRY(read_record(r, at, NULL, &n, &at));
+    TRY(record_file_read(&r->file, at, NULL, &n, &at));
   }
   return TY_OK;
 }
 
 static int find_part(struct image_record *r, int64_t parts, int64_t index)
 {
-  int64_t share = (int64_t)align_up((size_t)((r->size + parts - 1) / parts), 4), bytes;
+  int64_t share = (int64_t)align_up((size_t)((r->file.size + parts - 1) / parts), 4), bytes;
   uint32_t flag;
-  if (r->size) TRY(read_head(r, 0, &flag, &bytes)); /* not a file of another kind */
-  TRY(find_record(r, MIN(share * index, r->size), &r->begin));
-  return find_record(r, MIN(share * (index + 1), r->size), &r->end);
+  /* not a file of another kind */
+  if (r->file.size) TRY(record_file_head(&r->file, 0, &flag, &bytes));
+  TRY(find_record(r, MIN(share * index, r->file.size), &r->begin));
+  return find_record(r, MIN(share * (index + 1), r->file.size), &r->end);
 }
 
 /* -- labels ------------------------------------------------------------------------------------ */
@@ -209,11 +145,12 @@ static int widest_label(struct image_record *r)
   for (int64_t i = 0; !r->listed && i < r->count; i++) {
     uint32_t labels;
     int64_t bytes, next;
-    TRY(read_record(r, r->offset[i], NULL, &bytes, &next));
-    if (bytes < HEADER) return broken(r, r->offset[i], "shorter than the header of an image");
-    TRY(read_at(r, r->offset[i] + HEAD, &labels, 4));
+    TRY(record_file_read(&r->file, r->offset[i], NULL, &bytes, &next));
+    if (bytes < HEADER)
+      return record_file_broken(&r->file, r->offset[i], "shorter than the header of an image");
+    TRY(record_file_bytes(&r->file, r->offset[i] + RECORD_HEAD, &labels, 4));
     if ((bytes - HEADER) / 4 < labels)
-      return broken(r, r->offset[i], "the record ends within its labels");
+      return record_file_broken(&r->file, r->offset[i], "the record ends within its labels");
     r->capacity = MAX(r->capacity, MAX(labels, 1));
   }
   return TY_OK;
@@ -236,20 +173,16 @@ static int make_label_space(struct image_record *r, const struct options *o)
 
 struct worker { struct buffer text; struct workspace workspace; };
 
-/* In a record: flag (number of labels that follow; 0: the one here), label, id, id. */
+/* The labels of an image, and how many bytes precede its file. */
 static int find_label(const struct image_record *r, const char *text, int64_t n,
     const float **label, int64_t *labels, int64_t *head)
 {
-  uint32_t flag;
-  int64_t id;
-  NEED(n >= HEADER, TY_EFORMAT, "the record is shorter than the header of an image");
-  memcpy(&flag, text, 4);
-  memcpy(&id, text + 8, 8);
-  NEED((n - HEADER) / 4 >= flag, TY_EFORMAT, "the record ends within its labels");
-  *head = HEADER + 4 * (int64_t)flag;
-  *label = (const float *)(const void *)(flag ? text + HEADER : text + 4);
-  *labels = MAX(flag, 1);
-  if (r->listed) TRY(label_list_find(&r->labels, id, label, labels));
+  struct image_head image;
+  TRY(image_head_read(text, n, &image));
+  *head = image.bytes;
+  *label = image.label;
+  *labels = image.labels;
+  if (r->listed) TRY(label_list_find(&r->labels, image.id, label, labels));
   NEED(r->width < 0 || *labels == r->width, TY_ESHAPE,
       "the record has %lld labels, label_width is %lld", (long long)*labels, (long long)r->width);
   return TY_OK;
@@ -275,7 +208,7 @@ static int make_sample(const struct image_record *r, struct worker *w, const str
   struct rng rng = { r->seed_aug, (uint64_t)j->epoch, j->number, 0 };
   int64_t n, next, head = 0, labels;
   const float *label;
-  TRY(read_record(r, j->at, &w->text, &n, &next));
+  TRY(record_file_read(&r->file, j->at, &w->text, &n, &next));
   TRY(find_label(r, w->text.p, n, &label, &labels, &head));
   struct file_bytes file = { (const uint8_t *)w->text.p + head, (size_t)(n - head) };
   if (r->boxes) return put_boxes(r, w, j, file, &rng, label, labels);
@@ -289,9 +222,9 @@ static int run_job(const struct image_record *r, struct worker *w, struct decode
   if (code == TY_OK) return code;
   char what[400];
   snprintf(what, sizeof what, "%s", ty_error());
-  if (!strstr(what, r->path))
-    fail(code, "'%s', record at byte %lld: %s", r->path, (long long)j->at, what);
-  fail_argument(r->path, NULL, NULL);
+  if (!strstr(what, r->file.path))
+    fail(code, "'%s', record at byte %lld: %s", r->file.path, (long long)j->at, what);
+  fail_argument(r->file.path, NULL, NULL);
   j->failure = failure_take(code);
   return code;
 }
@@ -335,7 +268,7 @@ static bool next_offset(struct image_record *r, int64_t *at, int *code)
   }
   if (r->at >= r->end) return false;
   *at = r->at;
-  *code = read_record(r, r->at, NULL, &n, &r->at);
+  *code = record_file_read(&r->file, r->at, NULL, &n, &r->at);
   if (*code != TY_OK) r->at = r->end;
   return true;
 }
@@ -424,33 +357,18 @@ static void close_images(struct reader *reader)
     mem_free(r->job[i].data);
     mem_free(r->job[i].label);
   }
-  if (r->fd >= 0) sys_close(r->fd);
+  record_file_close(&r->file);
   pthread_cond_destroy(&r->work);
   pthread_cond_destroy(&r->done);
   pthread_mutex_destroy(&r->lock);
   augment_close(&r->augment);
   det_augment_close(&r->det);
   label_list_free(&r->labels);
-  void *rest[] = { r->job, r->path, r->offset, r->order, r };
+  void *rest[] = { r->job, r->offset, r->order, r };
   for (int i = 0; i < COUNT(rest); i++) mem_free(rest[i]);
 }
 
 /* -- opening ----------------------------------------------------------------------------------- */
-
-static int open_file(struct image_record *r, const char *path)
-{
-  struct stat info;
-  r->path = mem_text(path);
-  if (!r->path) return TY_EMEMORY;
-  r->fd = sys_open(path, O_RDONLY, 0);
-  if (r->fd < 0 || fstat(r->fd, &info) != 0) {
-    fail(TY_EIO, "cannot open '%s': %s", path, strerror(errno));
-    fail_argument(path, NULL, NULL);
-    return TY_EIO;
-  }
-  r->size = (int64_t)info.st_size;
-  return TY_OK;
-}
 
 static int find_images(struct image_record *r, const struct options *o)
 {
@@ -514,7 +432,7 @@ static int start(struct image_record *r, const struct options *o)
 static int set_up(struct image_record *r, const struct options *o)
 {
   TRY(read_shapes(r, o));
-  TRY(open_file(r, option_text(o, "path_imgrec", "")));
+  TRY(record_file_open(&r->file, option_text(o, "path_imgrec", "")));
   TRY(find_images(r, o));
   TRY(option_int(o, "first_epoch", 0, 0, &r->base.epoch));
   TRY(start(r, o));
@@ -528,7 +446,7 @@ static int open_record(
   if (!r) return TY_EMEMORY;
   r->base.kind = kind;
   r->boxes = boxes;
-  r->fd = -1;
+  r->file.fd = -1;
   pthread_mutex_init(&r->lock, NULL);
   pthread_cond_init(&r->work, NULL);
   pthread_cond_init(&r->done, NULL);

@@ -197,6 +197,46 @@ void stream_close(struct gz_stream *s)
   *s = (struct gz_stream){ 0 };
 }
 
+/* Into memory that grows with what is there: a damaged head cannot make us take more. */
+static int read_grown(struct gz_stream *s, size_t most, uint8_t **out, size_t *n)
+{
+  enum { FIRST_STEP = 1 << 20 };
+  for (size_t got = 1; got && *n < most; *n += got) {
+    size_t step = MIN(most - *n, MAX(*n, (size_t)FIRST_STEP));
+    uint8_t *grown = mem_grow(*out, *n + step);
+    if (!grown) return TY_EMEMORY;
+    *out = grown;
+    TRY(stream_read(s, *out + *n, step, &got));
+  }
+  return TY_OK;
+}
+
+static int skip_bytes(struct gz_stream *s, int64_t n)
+{
+  uint8_t skipped[1 << 12];
+  for (size_t got = 1; got && n > 0; n -= (int64_t)got)
+    TRY(stream_read(s, skipped, (size_t)MIN(n, (int64_t)sizeof skipped), &got));
+  return TY_OK;
+}
+
+int ty_gz_read(const char *path, int64_t skip, int64_t most, ty_tensor **out)
+{
+  NEED(path && out && skip >= 0 && most >= 0, TY_ETYPE, "gz_read: bad argument");
+  struct gz_stream s = { 0 };
+  uint8_t *bytes = NULL;
+  size_t n = 0;
+  *out = NULL;
+  int code = stream_open(&s, path);
+  if (code == TY_OK) code = skip_bytes(&s, skip);
+  if (code == TY_OK) code = read_grown(&s, (size_t)most, &bytes, &n);
+  const ty_desc d = { .dtype = TY_U8, .device = TY_CPU, .ndim = 1, .dim = { (int64_t)n } };
+  if (code == TY_OK && n) code = ty_tensor_new(&d, out);
+  if (code == TY_OK && n) code = ty_tensor_write(*out, bytes, n);
+  stream_close(&s);
+  mem_free(bytes);
+  return code;
+}
+
 /* -- lines ------------------------------------------------------------------------------------- */
 
 static int read_more(struct line_reader *l, bool *any)

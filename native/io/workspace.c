@@ -4,9 +4,16 @@
 
 /* -- random numbers ---------------------------------------------------------------------------- */
 
+static struct philox rng_words(struct rng *c)
+{
+  return philox(c->seed, c->epoch, 0, c->sample + ((uint64_t)(c->used++) << 40));
+}
+
+uint32_t rng_word(struct rng *c) { return rng_words(c).w[0]; }
+
 double rng_unit(struct rng *c)
 {
-  struct philox p = philox(c->seed, c->epoch, 0, c->sample + ((uint64_t)(c->used++) << 40));
+  struct philox p = rng_words(c);
   return unit_f64(p.w[0], p.w[1]);
 }
 
@@ -86,13 +93,13 @@ void workspace_done(struct workspace *s)
   mem_free(s->scratch.p);
 }
 
-int workspace_other(struct workspace *s, int64_t h, int64_t w, struct pixels *out)
+int workspace_other(struct workspace *s, int dtype, int64_t h, int64_t w, struct pixels *out)
 {
   struct buffer *r = &s->image[!s->at];
-  *out = (struct pixels){ NULL, TY_U8, h, w, s->now.c };
+  *out = (struct pixels){ NULL, dtype, h, w, s->now.c };
   NEED(h > 0 && w > 0 && h <= (1 << 30) / w, TY_EVALUE, "the image would have %lld x %lld pixels",
       (long long)h, (long long)w);
-  TRY(reserve(r, (size_t)(h * w * s->now.c)));
+  TRY(reserve(r, (size_t)(h * w * s->now.c) * dtype_size(dtype)));
   out->p = r->p;
   return TY_OK;
 }
@@ -110,7 +117,7 @@ int workspace_decode(struct workspace *s, struct file_bytes file, int64_t channe
   struct pixels size;
   TRY(image_measure(file, 1, &size));
   s->now.c = channels;
-  TRY(workspace_other(s, size.h, size.w, &size));
+  TRY(workspace_other(s, TY_U8, size.h, size.w, &size));
   TRY(image_decode(file, &size));
   workspace_swap(s, size);
   return TY_OK;
@@ -121,7 +128,7 @@ int workspace_resize(struct workspace *s, int64_t how, struct rng *c, int64_t h,
   struct pixels to;
   if (how == 9) how = resampling_for(s->now.h, s->now.w, h, w);
   if (how == 10) how = rng_below(c, RESAMPLINGS);
-  TRY(workspace_other(s, h, w, &to));
+  TRY(workspace_other(s, s->now.dtype, h, w, &to));
   TRY(reserve(&s->scratch, resize_scratch(&to, &s->now, (int)how)));
   resize_pixels(&to, &s->now, (int)how, s->scratch.p);
   workspace_swap(s, to);
@@ -142,7 +149,7 @@ int workspace_crop(struct workspace *s, int64_t y, int64_t x, int64_t h, int64_t
 {
   struct pixels to;
   if (h == s->now.h && w == s->now.w) return TY_OK;
-  TRY(workspace_other(s, h, w, &to));
+  TRY(workspace_other(s, s->now.dtype, h, w, &to));
   crop_pixels(&to, &s->now, y, x);
   workspace_swap(s, to);
   return TY_OK;
@@ -153,7 +160,7 @@ int workspace_border(
 {
   struct pixels to;
   double v = (double)fill, value[4] = { v, v, v, v };
-  TRY(workspace_other(s, h, w, &to));
+  TRY(workspace_other(s, s->now.dtype, h, w, &to));
   border_pixels(&to, &s->now, top, left, BORDER_CONSTANT, value);
   workspace_swap(s, to);
   return TY_OK;

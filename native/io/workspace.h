@@ -14,6 +14,7 @@ struct rng { uint64_t seed, epoch, sample; uint32_t used; };
 double  rng_unit(struct rng *c);                                        /* [0, 1) */
 double  rng_between(struct rng *c, double low, double high);
 int64_t rng_below(struct rng *c, int64_t n);                            /* 0 .. n - 1 */
+uint32_t rng_word(struct rng *c);
 
 struct buffer { void *p; size_t n; };                   /* grows */
 /* The image lies in one of two buffers; a step that moves pixels writes the other one.
@@ -29,8 +30,8 @@ int  workspace_crop(struct workspace *s, int64_t y, int64_t x, int64_t h, int64_
 /* the image at (top, left) within h x w pixels of `fill` */
 int  workspace_border(
     struct workspace *s, int64_t h, int64_t w, int64_t top, int64_t left, int64_t fill);
-/* The other buffer as an image of this size, and the turn to it. */
-int  workspace_other(struct workspace *s, int64_t h, int64_t w, struct pixels *out);
+/* The other buffer as an image of this type and size, and the turn to it. */
+int  workspace_other(struct workspace *s, int dtype, int64_t h, int64_t w, struct pixels *out);
 void workspace_swap(struct workspace *s, struct pixels image);
 /* Adds to hue, lightness and saturation, in units of bytes; the hue of 0 to 180 stops at its
 ** ends. Images of one channel stay. */

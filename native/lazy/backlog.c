@@ -15,11 +15,21 @@ static pthread_key_t thread_end;
 void backlog_lock(void) { pthread_mutex_lock(&lock); }
 void backlog_unlock(void) { pthread_mutex_unlock(&lock); }
 
+static int enabled = -1;                              /* -1: TYCHO_LAZY was not read yet */
+
 bool backlog_enabled(void)
 {
-  static int enabled = -1;
   if (enabled < 0) enabled = env_number("TYCHO_LAZY", 1) != 0;
   return enabled;
+}
+
+int ty_lazy_enable(int on)
+{
+  const int before = backlog_enabled();
+  const int code = on ? TY_OK : backlog_run();
+  if (code) failure_drop(failure_take(code));
+  enabled = on != 0;
+  return before;
 }
 
 struct backlog *backlog_own(void)
@@ -40,13 +50,14 @@ static bool changes_input(const struct history *h, int i)
   return h->call->ports.in[i].mutated;
 }
 
-/* Counts the arrays that a call reads and that are not made by a call of a backlog. */
+/* Counts what a call reads; an array that it changes is promised. */
 static void await(struct history *h, int by)
 {
   for (int i = 0; i < h->nin; i++) {
-    struct storage *s = h->in[i].array ? h->in[i].array->storage : NULL;
-    if (s) __atomic_add_fetch(&s->awaited, by, __ATOMIC_RELAXED);
-    if (!s || !changes_input(h, i)) continue;
+    const struct history_input *in = &h->in[i];
+    struct storage *s = in->array ? in->array->storage : in->from->out[in->out].storage;
+    __atomic_add_fetch(&s->awaited, by, __ATOMIC_RELAXED);
+    if (!in->array || !changes_input(h, i)) continue;
     if (by > 0) __atomic_store_n(&s->source, &storage_promise, __ATOMIC_RELEASE);
     else if (!s->awaited) __atomic_store_n(&s->source, NULL, __ATOMIC_RELEASE);
   }
@@ -57,7 +68,7 @@ const char *backlog_line(struct backlog *backlog, const struct cached_call *call
   struct recording *r = thread_recording();
   const struct kept *k = backlog->n ? backlog->guess : backlog->ran ? backlog->ran->next : NULL;
   const int at = k ? k->ndone + backlog->n : 0;
-  const bool same = k && at < k->ncall && k->call[at] == call &&
+  const bool same = k && at < k->ncall && cached_call_same(k->call[at], call) &&
       (backlog->n || k->where[at] == r->where);
   backlog->guess = same ? (struct kept *)k : NULL;
   r->line.missed = !same && !r->line.wanted;

@@ -24,7 +24,8 @@ static int assign_gradients(struct trace *t, ty_tensor *const *variable, ty_tens
 {
   for (int i = 0; i < t->nleaf && !n; i++) {
     struct leaf *l = &t->leaf[i];
-    if (!l->from || l->from->kind != HISTORY_VARIABLE || l->from->req == TY_NULL) continue;
+    if (!l->reached || !l->from || l->from->kind != HISTORY_VARIABLE) continue;
+    if (l->from->req == TY_NULL) continue;
     l->grad = l->from->grad;
     l->req = l->from->req;
     t->nvariable++;

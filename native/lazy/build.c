@@ -1,5 +1,6 @@
 /* build.c - see build.h. A trace becomes a graph, its ends are chosen, an executor is made. */
 #include "lazy/build.h"
+#include "lazy/numbers.h"
 #include "lazy/recording.h"
 
 struct building {
@@ -70,8 +71,26 @@ static ty_entry entry_of(const struct building *b, int code)
   return x.is_leaf ? b->leaf[x.at] : (ty_entry){ b->node[x.at], x.out };
 }
 
+/* Adds a call whose number is an argument. */
+static int add_with_number(struct building *b, const struct history *h, int i, const int *input)
+{
+  bool first;
+  const struct op *op = number_operator(h->call, &first);
+  const ty_attr group = { "__ctx_group__", find_group(b, h->call->device) };
+  ty_entry made, in[2];
+  char name[64];
+  in[first] = entry_of(b, input[0]);
+  in[!first] = b->leaf[b->t->number[i]];
+  snprintf(name, sizeof name, "%.40s_%d", op->name, i);
+  TRY(ty_graph_origin(b->g, h->where));
+  TRY(graph_node(b->g, op, name, &group, b->ngroup > 1, in, 2, &made));
+  b->node[i] = made.node;
+  return TY_OK;
+}
+
 static int add_node(struct building *b, const struct history *h, int i, const int *input)
 {
+  if (b->t->number[i] >= 0) return add_with_number(b, h, i, input);
   const struct cached_call *c = h->call;
   const struct op *op = c->v.call.op;
   char name[64];
@@ -82,7 +101,7 @@ static int add_node(struct building *b, const struct history *h, int i, const in
   if (!code && b->ngroup > 1)
     attr[nattr++] = (ty_attr){ "__ctx_group__", find_group(b, c->device) };
   for (int k = 0; !code && k < h->nin; k++) in[k] = entry_of(b, input[k]);
-  snprintf(name, sizeof name, "%.40s%d", op->name, i);
+  snprintf(name, sizeof name, "%.40s_%d", op->name, i);
   if (!code) code = ty_graph_origin(b->g, h->where);
   if (!code) code = graph_node(b->g, op, name, attr, nattr, in, h->nin, &made);
   mem_free(attr);
@@ -244,26 +263,18 @@ static int make_executor(struct building *b, ty_exec **out)
   return code;
 }
 
-/* Marks the calls whose gradient operators run. The executor's graph keeps names and order. */
-static int mark_checked(const struct building *b, const ty_exec *e, uint8_t *checked)
+/* Marks which calls run, and of which the gradient does; their numbers end their nodes' names. */
+static void mark_steps(const struct trace *t, const ty_exec *e, uint8_t *steps)
 {
   const struct program *p = e->variant[FUSED];
-  const struct trace *t = b->t;
-  int *call = NEWS(int, e->g->n + 1); /* per node of e->g: its call, counted from 1 */
-  if (!call) return out_of_memory();
-  for (int i = 0, k = 0; i < e->g->n && k < t->n; i++)
-    for (int j = k; j < t->n; j++)
-      if (e->g->node[i].op && !strcmp(b->g->node[b->node[j]].name, e->g->node[i].name)) {
-        call[i] = j + 1;
-        k = j + 1;
-        break;
-      }
-  for (int i = e->forward; i < e->g->n; i++) {
+  for (int i = 0; i < e->g->n; i++) {
     const struct node *n = &e->g->node[i];
-    if (n->backward && call[n->forward] && p->step_of[i] >= 0) checked[call[n->forward] - 1] = 1;
+    const bool forward = i < e->forward && n->op;
+    if (p->step_of[i] < 0 || !(forward || n->backward)) continue;
+    const char *number = strrchr(forward ? n->name : e->g->node[n->forward].name, '_');
+    const int call = number ? atoi(number + 1) : t->n;
+    if (call < t->n) steps[call] |= forward ? CALL_RUNS : GRADIENT_RUNS;
   }
-  mem_free(call);
-  return TY_OK;
 }
 
 static void note_indices(const struct building *b, struct kept *k)
@@ -308,14 +319,14 @@ static int allocate(struct building *b, struct kept *k, int noutput)
   k->known = NEWS(int, nknown + 1);
   k->end_of = NEWS(int, noutput + 1);
   k->end = NEWS(int, noutput + 1);
-  k->checked = NEWS(uint8_t, t->n + 1);
+  k->steps = NEWS(uint8_t, t->n + 1);
   k->ones = NEWS(ty_tensor *, t->nhead + 1);
   k->nleaf = t->nleaf;
   k->noutput = noutput;
   const bool enough = b->leaf && b->leaf_name && b->head && b->node && b->known && b->known_array &&
       b->end && b->end_array && k->key && k->call && k->where &&
       k->leaf && k->leaf_grad && k->known &&
-      k->end_of && k->end && k->checked && k->ones;
+      k->end_of && k->end && k->steps && k->ones;
   return enough ? TY_OK : out_of_memory();
 }
 
@@ -349,7 +360,7 @@ static int build(struct building *b, struct kept *k, const uint8_t *alive, int n
   k->nknown = b->nknown;
   k->nend = b->nend;
   note_indices(b, k);
-  TRY(mark_checked(b, k->e, k->checked));
+  mark_steps(b->t, k->e, k->steps);
   return copy_key(b->t, k);
 }
 

@@ -47,6 +47,12 @@ int ty_line(const char *line)
   return TY_OK;
 }
 
+int ty_op_may_fail(const char *name)
+{
+  const struct op *op = op_find(name);
+  return op && op->flags & (OP_MAY_FAIL | OP_MAY_RAISE);
+}
+
 const int32_t *ty_line_request(void) { return &recording.line.wanted; }
 
 void ty_line_late(const char *line)
@@ -271,7 +277,8 @@ int ty_call(const char *name, const ty_attr *attr, int nattr, ty_tensor *const *
   const struct op *op = op_find(name);
   if (!op) return op_unknown(name ? name : "");
   NEED(out || !nout, TY_ETYPE, "%s: no room for outputs", op->name);
-  struct call_key q = { op, attr, nattr, in, nin, out, nout };
+  const bool may_fail = op->flags & (OP_MAY_FAIL | OP_MAY_RAISE);
+  struct call_key q = { op, attr, nattr, in, nin, out, nout, may_fail ? recording.where : NULL };
   int code = TY_OK;
   if (recording.on && nout == 1 && is_variable(out[0])) code = write_variable(&q, out);
   else if (recording.on) code = check_writes(&q);
@@ -293,7 +300,7 @@ static int note_step(const char *op, const ty_attr *attr, int nattr, ty_tensor *
   struct history *h;
   ty_tensor here = *from, *in = &here, *out = to;
   here.d.device = to->d.device; /* a copy's gradient is there; backward brings values across */
-  const struct call_key q = { op_find(op), attr, nattr, &in, 1, &out, 1 };
+  const struct call_key q = { op_find(op), attr, nattr, &in, 1, &out, 1, NULL };
   TRY(cached_call_find(&q, &call));
   const struct run none = { .is_train = recording.training };
   int code = history_call(call, &none, &from, 1, &to, 1, &h);

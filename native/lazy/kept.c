@@ -19,8 +19,11 @@ int kept_pool(ty_pool **out)
 
 static bool is_of(const struct kept *k, const struct trace *t, uint64_t hash)
 {
-  return k->hash == hash && k->nkey == t->nkey &&
-      !memcmp(k->key, t->key, sizeof *t->key * (size_t)t->nkey);
+  if (k->hash != hash || k->nkey != t->nkey || k->ncall != t->n) return false;
+  if (memcmp(k->key, t->key, sizeof *t->key * (size_t)t->nkey)) return false;
+  for (int i = 0; i < t->n; i++)
+    if (t->number[i] < 0 && !cached_call_same(k->call[i], t->call[i]->call)) return false;
+  return true;
 }
 
 static bool keeps(const struct kept *k, const uint8_t *alive, int noutput)
@@ -66,7 +69,7 @@ void kept_free(struct kept *k)
   mem_free(k->known);
   mem_free(k->end_of);
   mem_free(k->end);
-  mem_free(k->checked);
+  mem_free(k->steps);
   mem_free(k->ones);
   mem_free(k);
 }

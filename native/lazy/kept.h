@@ -3,11 +3,12 @@
 #include "exec/exec.h"
 #include "lazy/trace.h"
 
+enum { CALL_RUNS = 1, GRADIENT_RUNS = 2 };
 struct kept {
   uint64_t hash;
   uint64_t *key;
   int nkey;
-  struct cached_call **call;                          /* one reference each: the key names them */
+  struct cached_call **call;                          /* one reference each */
   int ncall, ndone;                                   /* the first ones have run before */
   const char **where;                                 /* per call: its line in the last run */
   struct kept *next;                                  /* what its thread ran after it; NULL */
@@ -19,7 +20,7 @@ struct kept {
   /* Per output of the calls that run, in their order: its place among the ends, -1: it is none. */
   int *end_of, noutput;
   int *end, nend;
-  uint8_t *checked;                                   /* per call: its gradient operator runs */
+  uint8_t *steps;                                     /* per call: CALL_RUNS, GRADIENT_RUNS */
   ty_tensor **ones;                                   /* per head: what its gradient is, or NULL */
   uint64_t used;                                      /* serial number of its last run */
 };

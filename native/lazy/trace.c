@@ -4,6 +4,7 @@
 ** structure up; where it is new it becomes a graph and an executor (build.c).
 */
 #include "lazy/build.h"
+#include "lazy/numbers.h"
 #include "lazy/recording.h"
 
 static int out_of_memory(void) { return fail(TY_EMEMORY, "out of memory: recording"); }
@@ -93,6 +94,7 @@ void trace_done(struct trace *t)
   mem_free(t->key);
   mem_free(t->input);
   mem_free(t->reached);
+  mem_free(t->number);
 }
 
 /* -- structure --------------------------------------------------------------------------------- */
@@ -189,10 +191,36 @@ static int complete_inputs(const struct trace *t)
   return TY_OK;
 }
 
+/* Makes a leaf of a number. */
+static int add_number(struct trace *t, const struct cached_call *c, int *at)
+{
+  const ty_desc *d = &c->v.call.in[0].d;
+  const ty_desc one = { .dtype = d->dtype, .ndim = 1, .dim = { 1 }, .device = c->device };
+  const float narrow = (float)c->number;
+  const void *bytes = d->dtype == TY_F64 ? (const void *)&c->number : &narrow;
+  ty_tensor *x;
+  TRY(ty_tensor_new(&one, &x));
+  int code = ty_tensor_write(x, bytes, dtype_size(d->dtype));
+  if (code) return ty_tensor_free(x), code;
+  return find_leaf(t, NULL, 0, x, at);
+}
+
+/* What a call is; its number may be an argument. */
+static int put_call(struct trace *t, struct cached_call *c, int i)
+{
+  bool argument;
+  const uint64_t form = number_form(c, &argument);
+  t->number[i] = -1;
+  if (!argument) return put_key(t, c->hash);
+  TRY(put_key(t, form));
+  return add_number(t, c, &t->number[i]);
+}
+
 int trace_number(struct trace *t)
 {
   t->reached = NEWS(uint8_t, t->n + 1);
-  if (!t->reached) return out_of_memory();
+  t->number = NEWS(int, t->n + 1);
+  if (!t->reached || !t->number) return out_of_memory();
   for (int i = 0; i < t->n; i++) t->reached[i] = t->call[i]->seen == t->walk;
   TRY(complete_inputs(t));
   TRY(put_key(t, (uint64_t)precision_now()));
@@ -200,11 +228,12 @@ int trace_number(struct trace *t)
   for (int i = 0; i < t->n; i++) {
     struct history *h = t->call[i];
     struct trace_input x;
-    TRY(put_key(t, (uint64_t)(uintptr_t)h->call));
+    TRY(put_call(t, h->call, i));
     TRY(put_key(t, call_state(t, h, i)));
     for (int k = 0; k < h->nin; k++) {
       TRY(find_input(t, h->in[k].from, h->in[k].out, h->in[k].array, &x));
       TRY(put_input(t, x));
+      if (x.is_leaf) t->leaf[x.at].reached |= t->reached[i];
     }
   }
   for (int i = 0; i < t->nhead; i++) {
@@ -212,6 +241,7 @@ int trace_number(struct trace *t)
     struct trace_input x;
     TRY(find_input(t, head->history, head->history_out, head, &x));
     TRY(put_input(t, x));
+    if (x.is_leaf) t->leaf[x.at].reached = true;
     TRY(put_key(t, (uint64_t)head->d.dtype << 32 | (uint32_t)head->d.ndim));
     for (int k = 0; k < head->d.ndim; k++) TRY(put_key(t, (uint64_t)head->d.dim[k]));
   }
@@ -221,8 +251,10 @@ int trace_number(struct trace *t)
 struct leaf *trace_leaf(struct trace *t, const ty_tensor *x)
 {
   const int out = history_is_recorded(x) ? x->history_out : 0;
-  for (int i = 0; x->history && i < t->nleaf; i++)
-    if (t->leaf[i].from == x->history && t->leaf[i].out == out) return &t->leaf[i];
+  for (int i = 0; x->history && i < t->nleaf; i++) {
+    struct leaf *l = &t->leaf[i];
+    if (l->reached && l->from == x->history && l->out == out) return l;
+  }
   return NULL;
 }
 
@@ -299,8 +331,8 @@ static int check_inputs(const struct history *h)
 static int check_all_versions(const struct trace *t, const struct kept *k)
 {
   for (int i = 0; i < t->ndone; i++) {
-    if (k->checked[i]) TRY(check_versions(t->call[i]));
-    if (!history_has_value(t->call[i], 0)) TRY(check_inputs(t->call[i]));
+    if (k->steps[i] & GRADIENT_RUNS) TRY(check_versions(t->call[i]));
+    if (k->steps[i] & CALL_RUNS) TRY(check_inputs(t->call[i]));
   }
   return TY_OK;
 }
@@ -352,35 +384,57 @@ static int set_known(const struct trace *t, struct kept *k)
   return TY_OK;
 }
 
-/* Gives the ends their memory. Where it fails none has any. */
+/* Gives the ends their memory. */
 static int set_ends(const struct trace *t, struct kept *k)
 {
-  int code = TY_OK, o = 0, i = t->ndone, out = 0;
-  for (; i < t->n && !code; i++)
-    for (out = 0; out < t->call[i]->nout && !code; out++, o++) {
+  for (int i = t->ndone, o = 0; i < t->n; i++)
+    for (int out = 0; out < t->call[i]->nout; out++, o++) {
       if (k->end_of[o] < 0) continue;
-      code = storage_fulfil(t->call[i]->out[out].storage);
-      if (!code) code = set_output(k, k->end[k->end_of[o]], t->call[i], out);
+      TRY(storage_fulfil(t->call[i]->out[out].storage));
+      TRY(set_output(k, k->end[k->end_of[o]], t->call[i], out));
     }
-  if (!code) return TY_OK;
-  for (int j = t->ndone, p = 0; j < t->n; j++)
-    for (out = 0; out < t->call[j]->nout; out++, p++)
-      if (k->end_of[p] >= 0) storage_unfulfil(t->call[j]->out[out].storage);
-  return code;
+  return TY_OK;
 }
 
+/* Calls f with the storage of each end. */
+static void for_each_end(const struct trace *t, const struct kept *k,
+    void (*f)(struct storage *s, void *context), void *context)
+{
+  for (int i = t->ndone, o = 0; i < t->n; i++)
+    for (int out = 0; out < t->call[i]->nout; out++, o++)
+      if (k->end_of[o] >= 0) f(t->call[i]->out[out].storage, context);
+}
+
+static void take_memory(struct storage *s, void *context)
+{
+  (void)context;
+  storage_unfulfil(s);
+}
+
+static void break_storage(struct storage *s, void *failure)
+{
+  const struct access all = access_all(s);
+  storage_mark(&all, failure);
+}
+
+/* Where it fails no end has memory. */
 static int set_arrays(const struct trace *t, struct kept *k)
 {
   TRY(set_leaves(t, k));
   TRY(set_known(t, k));
-  return set_ends(t, k);
+  int code = set_ends(t, k);
+  if (!code) code = exec_rebind(k->e);
+  if (code) for_each_end(t, k, take_memory, NULL);
+  return code;
 }
 
 /* Lets the arrays of this run go, so that they live no longer than their users. */
 static void release_arrays(const struct trace *t, struct kept *k)
 {
-  for (int i = 0; i < t->nleaf; i++)
-    if (k->leaf[i] >= 0 && !t->leaf[i].from) exec_set_array(k->e, k->leaf[i], NULL);
+  for (int i = 0; i < t->nleaf; i++) {
+    if (k->leaf[i] >= 0) exec_set_array(k->e, k->leaf[i], NULL);
+    if (k->leaf_grad[i] >= 0) exec_set_array(k->e, k->leaf_grad[i], NULL);
+  }
   for (int i = 0; i < k->nknown; i++)
     if (k->known[i] >= 0) exec_set_array(k->e, k->known[i], NULL);
   for (int i = 0; i < k->nend; i++) exec_set_array(k->e, k->end[i], NULL);
@@ -411,20 +465,24 @@ static struct run *own_runs(const struct trace *t)
   return own;
 }
 
-/* From here on nothing fails but the run itself. */
+/* What fails here breaks the ends: each read of one fails. */
 static int submit(struct trace *t, struct kept *k)
 {
   struct run *own = k->e->nown ? own_runs(t) : NULL;
-  if (k->e->nown && !own) return out_of_memory();
-  int code = exec_rebind(k->e);
-  if (!code) code = exec_run_whole(k->e, own, t->train);
+  int code = k->e->nown && !own ? out_of_memory() : exec_run_whole(k->e, own, t->train);
   for (int i = t->ndone; i < t->n; i++) history_note_versions(t->call[i]);
   mem_free(own);
+  if (!code) return TY_OK;
+  struct failure *f = failure_take(code);
+  for_each_end(t, k, break_storage, f);
+  code = failure_report(f);
+  failure_drop(f);
   return code;
 }
 
 static int prepare(struct trace *t, struct kept *k, ty_tensor *const *given)
 {
+  NEED(!interrupt_pending(), TY_EINTERRUPTED, "interrupted");
   TRY(check_all_versions(t, k));
   TRY(give_heads(t, k, given));
   return set_arrays(t, k);

@@ -16,6 +16,7 @@ struct leaf {
   ty_tensor *grad;                                    /* NULL: no gradient is asked for */
   int req;
   int same_storage;                                   /* an earlier leaf, -1 */
+  bool reached;                                       /* heads were made of it */
 };
 
 struct trace {
@@ -35,6 +36,7 @@ struct trace {
   int nvariable;                                      /* leaves with a gradient */
   uint64_t *key;                                      /* its structure */
   int nkey, key_cap;
+  int *number;                                        /* per call: the leaf of its number, -1 */
   int *input;                                         /* per input of each call: see input_code */
   int ninput, input_cap;
 };

@@ -211,17 +211,26 @@ static int check_bytes(const ty_tensor *t, const char *what, size_t bytes)
   return TY_OK;
 }
 
-/* The host may write through the pointer: it counts as a write now, so ask again before each
-** one. */
-int ty_tensor_data(ty_tensor *t, void **out)
+int ty_tensor_const_data(ty_tensor *t, const void **out)
 {
-  NEED(t && out, TY_ETYPE, "ty_tensor_data: the tensor or the result's place is missing");
+  NEED(t && out, TY_ETYPE, "ty_tensor_const_data: the tensor or the result's place is missing");
   char name[32];
   NEED(device_kind(t->d.device) != TY_GPU, TY_EDEVICE,
       "the memory of %s has no address on the host; read it or copy it to a CPU",
       device_name(t->d.device, name, sizeof name));
   const struct access a = tensor_access(t);
   TRY(storage_wait(&a, 1));
+  *out = tensor_at(t);
+  return TY_OK;
+}
+
+/* The host may write through the pointer: it counts as a write now, so ask again before each
+** one. */
+int ty_tensor_data(ty_tensor *t, void **out)
+{
+  const void *unused;
+  NEED(t && out, TY_ETYPE, "ty_tensor_data: the tensor or the result's place is missing");
+  TRY(ty_tensor_const_data(t, &unused));
   if (!t->readonly) storage_written(t->storage);
   __atomic_store_n(&t->storage->exposed, true, __ATOMIC_RELAXED);
   *out = tensor_at(t);

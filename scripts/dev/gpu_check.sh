@@ -63,8 +63,9 @@ items() {
     sanitizer) printf '%s\n' memcheck racecheck synccheck initcheck ;;
     bench)     printf '%s\n' host W1 W2 W3 W4 W5 W3-tf32 W4-tf32 ;;
     specs)
-      find spec/executor spec/initializer spec/io spec/kvstore spec/metric spec/module \
-        spec/ndarray spec/optimizer spec/rnn spec/symbol spec/operators/edges_spec.lua \
+      find spec/autograd spec/executor spec/initializer spec/io spec/kvstore spec/metric \
+        spec/module spec/ndarray spec/optimizer spec/rnn spec/symbol \
+        spec/operators/edges_spec.lua \
         spec/operators/indices_spec.lua spec/operators/reduce_spec.lua \
         spec/operators/rows_spec.lua $(for name in small_sizes lengths ctc_loss bools positions \
           far_out integers nans quantized_rnn; do echo "spec/operators/${name}_spec.lua"; done) \

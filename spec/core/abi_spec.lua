@@ -10,8 +10,8 @@ local SIZES = {
   ty_memory      = 64,  ty_sample       = 32,
 }
 
-local TAKEN = "ty_tensor_same ty_pool_trim ty_record_close ty_line ty_watched ty_tensor_failed "
-  .. "ty_profile ty_comm_note"
+local TAKEN = "ty_tensor_same ty_pool_trim ty_record_close ty_line ty_op_may_fail ty_watched "
+  .. "ty_tensor_failed ty_profile ty_comm_note"
 
 describe("the C interface, version 2", function()
   it("has structures of known sizes", function()

@@ -63,14 +63,16 @@ local CASES = {
   { "num_gpus", function() return ty.device_count end },
   { "simple_bind", function() return data:forward(x) end },
   { "as_in_context", function() return data:cuda() end },
+  { "autograd.pause", function() return ty.no_grad end },
+  { "record", function() return ty.autograd.enable_grad end },
+  { "gluon.Trainer", function() return ty.Trainer end },
+  { "attach_grad", function() return x.requires_grad end },
 }
 
 -- a word that has no counterpart, and a part of the sentence that says what to do
 local ADVICE = {
   { "ty.sym.FullyConnected", function() return ty.nn end },
   { "batch_dot", function() return ty.nd.einsum end },
-  { "is_train", function() return ty.no_grad end },
-  { "grad_req", function() return x.requires_grad end },
   { "grad_req", function() return x:zero_grad() end },
   { "here it is Module:get_params", function() return data:parameters() end },
   { "here it is ty.random.randn", function() return ty.nd.randn(2, 3) end },

@@ -192,6 +192,14 @@ for mode in ("lstm gru rnn_tanh"):gmatch("%S+") do
     end)
   end
 end
+for dirs = 1, 2 do                                       -- projected
+  add("RNN", function(r)
+    local t, n, i, h, p, layers = r(1, 4), r(1, 3), r(1, 4), r(1, 4), r(1, 3), r(1, 2)
+    local size = dirs * (4 * h * (i + p + 2) + p * h + (layers - 1) * (4 * h * (dirs * p + p + 2) + p * h))
+    return {data = {t, n, i}, parameters = {size}, state = {layers * dirs, n, p}, state_cell = {layers * dirs, n, h}},
+           {mode = "lstm", state_size = h, num_layers = layers, bidirectional = dirs == 2, projection_size = p}
+  end)
+end
 
 -- linear algebra; what needs symmetric or regular matrices is in linalg_spec.lua
 local function stack(r, m, n) return r(1, 2) == 1 and {m, n} or {r(1, 3), m, n} end

@@ -127,9 +127,8 @@ local SPECIAL = {_linalg_potrf = true, _linalg_potri = true, _linalg_syevd = tru
 
 describe("gradients of single inputs, cases_shapes:", function()
   for line, key in trials.lines(require "spec.operators.cases_shapes") do
-    -- a CPU has no gradient of a projected lstm, nor layers with channels last
+    -- a CPU has no layers with channels last
     local usual = not next(line.types) and not SPECIAL[line[1]] and not line[3].layout
-      and not line[3].projection_size
     if usual and ty.op.info(line[1]).gradient ~= "none" then
       it(key, function()
         local function make() return line[2], line[3], 0.5, 1, line.fixed end

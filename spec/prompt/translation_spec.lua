@@ -98,7 +98,7 @@ describe("an error of Lua's own at the prompt", function()
     ["x[0, 1]"] = 'x["0, 1"] or x[{0, 1}]',
     ["x[:, 1]"] = "a slice is a text",
     ["del x"] = "x = nil",
-    ["with torch.no_grad():"] = "keeps nothing for backward",
+    ["with torch.no_grad():"] = "autograd.pause(function()",
     ["plt.plot(losses)"] = "plt.plot is ty.viz.plot here",
     ["import numpy as np"] = "require",
     ["from torch import nn"] = "require",

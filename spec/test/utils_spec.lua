@@ -92,6 +92,25 @@ describe("gradient checks", function()
     utils.check_numeric_gradient{ sym = wrong, location = location, grad_nodes = {} }
   end)
 
+  it("work on functions of arrays", function()
+    local x, w = ty.nd.array{ { 0.1, 0.2 } }, ty.nd.array{ { 1, 2 }, { 3, 4 } }
+    local function f(a, b) return ty.nd.dot(ty.nd.tanh(a), b), a * 2 end
+    utils.check_gradient{ f = f, inputs = { x, w } }
+    utils.check_gradient{ f, { x:astype("float64"), w:astype("float64") }, rtol = 1e-6,
+      atol = 1e-8 }
+    utils.check_gradient{ f = function(a) return { a * a } end, inputs = { { 1, 2 } }, eps = 1e-2 }
+    assert.same({ { 1, 2 }, { 3, 4 } }, w:totable())
+    assert.is_nil(w.grad)
+    local Wrong = ty.autograd.Function:extend("Wrong")
+    function Wrong:forward(a) return a * a end
+    function Wrong:backward(dy) return dy end
+    has(complaint(utils.check_gradient,
+      { f = function(a) return Wrong()(a) end, inputs = { { 1, 2 } } }), "gradient of input 1")
+    assert.raises("type", utils.check_gradient, { f = function() return 3 end, inputs = { x } })
+    assert.raises("value", utils.check_gradient, { f = f, inputs = {} })
+    assert.raises("dtype", utils.check_gradient, { f = f, inputs = { x:astype("int32") } })
+  end)
+
   it("compare what was asked for: written, added, left alone", function()
     local sym, x = square("test_square_reqs", 1), ty.nd.array{ 1, 2 }
     for _, req in ipairs{ "write", "add", "null" } do

@@ -205,6 +205,28 @@ local function pictures(path)
     batch_size = 2, preprocess_threads = 2 })
 end
 
+local function samples(path)
+  local T = ty.gluon.data.vision.transforms
+  local x = ty.nd.arange(75):reshape{ 5, 5, 3 }:astype("uint8")
+  for _, kind in ipairs{ "", "/a", "/b" } do
+    lfs.mkdir(path .. "/kinds" .. kind)
+  end
+  ty.image.imwrite(path .. "/kinds/a/1.png", x)
+  ty.image.imwrite(path .. "/kinds/b/1.jpg", x)
+  ty.random.seed(1)
+  local set = ty.gluon.data.vision.ImageFolderDataset(path .. "/kinds"):transform_first(T.Compose{
+    T.RandomCrop{ 4, pad = 1 }, T.RandomBrightness(0.2) }):transform(function(image, label)
+      return image, label + ty.random.uniform{ shape = { 1 } }:asscalar()
+    end):transform_first(T.ToTensor())
+  local texts = {}
+  for images, labels in ty.gluon.data.DataLoader{ set, batch_size = 2, shuffle = true,
+      num_workers = 2 } do
+    texts[#texts + 1] = text_of(images)
+    texts[#texts + 1] = text_of(labels)
+  end
+  return table.concat(texts, "\n")
+end
+
 local function store()
   local kv = ty.kv.create("local")
   kv:init("w", ty.nd.ones{ 2, 2 })
@@ -215,6 +237,47 @@ local function store()
     kv:pull("w", { out = out })
   end
   return text_of(out)
+end
+
+-- Recorded steps, and a gradient of a gradient.
+local function recording()
+  local autograd = ty.autograd
+  local w = (ty.nd.arange(1, 7) * 0.1):reshape{ 2, 3 }:attach_grad()
+  local x = ty.nd.ones{ 4, 3 }
+  for _ = 1, 2 do
+    local y = autograd.record(function() return ty.nd.tanh(ty.nd.dot(x, w.T)):sum() end)
+    y:backward()
+    w:sub_(w.grad * 0.1)
+  end
+  local y = autograd.record(function() return ty.nd.dot(x, w.T):square():sum() end)
+  autograd.grad(y, w, { create_graph = true }):backward()
+  return text_of(w) .. text_of(w.grad)
+end
+
+-- Two steps of a hybridized block with a Trainer; files of both, and a block that is read back.
+local function layers(path)
+  local blocks = require "spec.support.blocks"
+  local net = blocks.Net{ prefix = "net_" }
+  net:initialize{ init = "ones" }
+  net:hybridize()
+  local trainer = ty.gluon.Trainer(net:collect_params(), "sgd",
+    { learning_rate = 0.5, momentum = 0.5 })
+  local function train()
+    local x = ty.nd.arange(1, 7):reshape{ 2, 3 } * 0.1
+    local y = ty.autograd.record(function() return net(x):square():sum() end)
+    y:backward()
+    trainer:step(2)
+  end
+  train()
+  net:save_parameters(path .. "/net.params")
+  trainer:save_states(path .. "/net.states")
+  net:load_parameters(path .. "/net.params")
+  trainer:load_states(path .. "/net.states")
+  train()
+  net:export(path .. "/net")
+  local again = ty.gluon.SymbolBlock.imports(path .. "/net-symbol.json", "data",
+    path .. "/net-0000.params")
+  return text_of(again(ty.nd.ones{ 1, 3 }))
 end
 
 local function profile(path)
@@ -252,7 +315,10 @@ return {
   { name = "lines", run = lines },
   { name = "digits", run = digits },
   { name = "pictures", run = pictures },
+  { name = "samples", run = samples },
   { name = "store", run = store },
+  { name = "recording", run = recording },
+  { name = "layers", run = layers },
   { name = "profile", run = profile },
   { name = "prompt", run = prompt, prints = true },
 }

@@ -24,7 +24,7 @@
     "[0,1]" }, \
   { "state_outputs", P_BOOL, FIELD(state_outputs), "0", "final states are outputs" }, \
   { "projection_size", P_INT, FIELD(projection_size), "None", \
-    "lstm: size to which the state is projected; inference only", NULL, "[1,]", 1 }, \
+    "lstm: size to which the state is projected", NULL, "[1,]", 1 }, \
   { "lstm_state_clip_min", P_FLOAT, FIELD(lstm_state_clip_min), "None", \
     "must be None: clipping is not supported", NULL, NULL, 1 }, \
   { "lstm_state_clip_max", P_FLOAT, FIELD(lstm_state_clip_max), "None", \
@@ -82,6 +82,8 @@ static const char *lstm8_out(const void *param)
 static const char *rnn_grad(const void *param)
 {
   const struct rnn_param *p = param;
+  if (p->projection_size != NONE)
+    return p->state_outputs ? "i0 i1 i2 i3 o0 o3 g0 g1 g2" : "i0 i1 i2 i3 o0 o1 g0";
   if (p->mode == LSTM) return p->state_outputs ? "i0 i1 i2 i3 o3 g0 g1 g2" : "i0 i1 i2 i3 o1 g0";
   return p->state_outputs ? "i0 i1 i2 o0 o2 g0 g1" : "i0 i1 i2 o0 o1 g0";
 }
@@ -151,7 +153,6 @@ int64_t rnn_step_reserve(const struct rnn *n)
 
 static int64_t reserve_size(const struct rnn *n)
 {
-  if (n->projects) return 1;
   int64_t steps = n->layers * n->directions * n->time;
   return steps * rnn_step_reserve(n) + (n->layers - 1) * rnn_layer_size(n);
 }
@@ -273,15 +274,8 @@ static bool rnn_draws(const void *param, bool is_train)
   return ((const struct rnn_param *)param)->p > 0 && is_train;
 }
 
-static const char *backward_refuse(const struct call *c)
-{
-  return ((const struct rnn_param *)c->param)->projection_size == NONE
-      ? NULL
-      : "a projected lstm has no gradient: inference only";
-}
-
 static const struct kernel rnn_cpu[] = { { "steps", rnn_forward, T_FLOAT, NULL, rnn_forward_scratch, .flags = K_PRECISION }, { 0 } };
-static const struct kernel rnn_back_cpu[] = { { "steps", rnn_backward, T_FLOAT, backward_refuse, rnn_backward_scratch,
+static const struct kernel rnn_back_cpu[] = { { "steps", rnn_backward, T_FLOAT, NULL, rnn_backward_scratch,
   .flags = K_PRECISION }, { 0 } };
 
 const struct op op_rnn[] = {

@@ -58,6 +58,8 @@ struct rnn_run {
   void  *bias, *pre, *hx, *hn, *c, *hidden;           /* forward */
   void  *dgx, *dgh;                                   /* backward: of the gates; gru has two */
   void  *dh, *dc;                                     /* backward: of the state and the cell */
+  void  *dr;                                          /* backward: of the projected state, or dh */
+  void  *projected;                                   /* backward: dr of some steps */
   void  *states;                                      /* backward: of lstm, remade for some steps */
   double *column[2];                                  /* backward: sums for b_x, b_h */
 };

@@ -16,11 +16,14 @@ static void take_scratch(struct rnn_run *w, struct rnn_scratch *k)
 {
   const struct rnn *n = &w->n;
   int64_t gates = rnn_gate_rows(n), steps = steps_at_once(n) * n->batch * gates;
-  w->ph = rnn_take(k, gemm_pack_bytes(n->type, n->units, gates));
+  w->ph = rnn_take(k, gemm_pack_bytes(n->type, n->outputs, gates));
   w->dgx = rnn_take(k, rnn_bytes(n, steps));
   w->dgh = n->mode == GRU ? rnn_take(k, rnn_bytes(n, steps)) : w->dgx;
   w->dh = rnn_take(k, rnn_bytes(n, n->batch * n->units));
   w->dc = rnn_take(k, rnn_bytes(n, n->batch * n->units));
+  w->dr = n->projects ? rnn_take(k, rnn_bytes(n, n->batch * n->outputs)) : w->dh;
+  w->projected = rnn_take(
+      k, n->projects ? rnn_bytes(n, steps_at_once(n) * n->batch * n->outputs) : 0);
   w->layer[0] = rnn_take(k, n->layers > 2 ? rnn_bytes(n, rnn_layer_size(n)) : 0);
   w->layer[1] = rnn_take(k, n->layers > 1 ? rnn_bytes(n, rnn_layer_size(n)) : 0);
   w->dropped = rnn_take(k, w->n.p > 0 && n->layers > 1 ? rnn_bytes(n, rnn_layer_size(n)) : 0);
@@ -61,6 +64,22 @@ static void step_cells_back(int64_t begin, int64_t end, void *context)
   }
 }
 
+/* The gradient of the state before its projection, from those of the projected state, which are
+** kept for the gradient of the projection. */
+static int unproject(
+    const struct rnn_run *w, const struct rnn_pass *l, const void *dy, int64_t t, int64_t t0)
+{
+  const struct rnn *n = &w->n;
+  const struct vec_ops *r = n->r;
+  const int64_t P = n->outputs, row = n->directions * P;
+  void *dr = at(r, w->projected, (t - t0) * n->batch * P);
+  memcpy(dr, w->dr, rnn_bytes(n, n->batch * P));
+  for (int64_t i = 0; dy && i < n->batch; i++)
+    r->add(at(r, dr, i * P), at(r, dy, (t * n->batch + i) * row + l->d * P), P);
+  return gemm_one(n->type, false, false, n->batch, n->units, P, 1, dr, P,
+      rnn_weight(w, l->at.wr), n->units, false, w->dh, n->units);
+}
+
 /* The gate gradients begin with those of time t0. */
 static int backward_step(
     const struct rnn_run *w, const struct rnn_pass *l, const void *dy, int64_t index, int64_t t0)
@@ -68,10 +87,11 @@ static int backward_step(
   const struct rnn *n = &w->n;
   const struct vec_ops *r = n->r;
   int64_t t = rnn_time_of(n, l->d, index), before = rnn_time_of(n, l->d, index - 1),
-          row = n->directions * n->units, state = l->layer * n->directions + l->d,
+          row = n->directions * n->outputs, state = l->layer * n->directions + l->d,
           gates = rnn_gate_rows(n);
+  if (n->projects) TRY(unproject(w, l, dy, t, t0));
   struct cell_gradient s = { .w = w,
-    .dy = at(r, dy, t * n->batch * row + l->d * n->units),
+    .dy = n->projects ? NULL : at(r, dy, t * n->batch * row + l->d * n->units),
     .gate = rnn_reserve_at(w, w->reserve_in, l, t),
     .row = row,
     .h = rnn_output_at(w, l, t) };
@@ -85,7 +105,7 @@ static int backward_step(
   parallel_for(n->batch, grain_of(4 * n->units), step_cells_back, &s);
   struct gemm_epilogue onto = { .add = n->mode == GRU };
   return gemm_packed(
-      n->type, false, n->batch, n->units, gates, s.dgh, gates, w->ph, w->dh, n->units, &onto);
+      n->type, false, n->batch, n->outputs, gates, s.dgh, gates, w->ph, w->dr, n->outputs, &onto);
 }
 
 /* -- gradients of the weights ------------------------------------------------------------------ */
@@ -124,20 +144,31 @@ static int recurrent_gradient(
   const int64_t before = l->d ? t + 1 : t - 1;
   bool add = !s->last;
   if (starts) {
-    const void *h0 = at(r, w->state, (l->layer * n->directions + l->d) * n->batch * n->units);
-    TRY(gemm_one(n->type, true, false, gates, n->units, n->batch, 1,
-        at(r, w->dgh, (begin - s->first) * n->batch * gates), gates, h0, n->units, add, dw,
-        n->units));
+    const void *h0 = at(r, w->state, (l->layer * n->directions + l->d) * n->batch * n->outputs);
+    TRY(gemm_one(n->type, true, false, gates, n->outputs, n->batch, 1,
+        at(r, w->dgh, (begin - s->first) * n->batch * gates), gates, h0, n->outputs, add, dw,
+        n->outputs));
     add = true;
   }
   if (!count) return TY_OK;
   if (!l->y)
     parallel_for(count * n->batch, grain_of(4 * n->units), remake_states,
         &(struct state_remake){ w, l, before });
-  return gemm_one(n->type, true, false, gates, n->units, count * n->batch, 1,
+  return gemm_one(n->type, true, false, gates, n->outputs, count * n->batch, 1,
       at(r, w->dgh, (t - s->first) * n->batch * gates), gates,
-      l->y ? rnn_output_at(w, l, before) : w->states, l->y ? n->directions * n->units : n->units,
-      add, dw, n->units);
+      l->y ? rnn_output_at(w, l, before) : w->states,
+      l->y ? n->directions * n->outputs : n->units, add, dw, n->outputs);
+}
+
+/* dW_r: the gradients of the projected states of the range times the states. */
+static int projection_gradient(
+    const struct rnn_run *w, const struct rnn_pass *l, const struct step_range *s, void *dw)
+{
+  const struct rnn *n = &w->n;
+  parallel_for(s->count * n->batch, grain_of(4 * n->units), remake_states,
+      &(struct state_remake){ w, l, s->first });
+  return gemm_one(n->type, true, false, n->outputs, n->units, s->count * n->batch, 1,
+      w->projected, n->outputs, w->states, n->units, !s->last, dw, n->units);
 }
 
 static void bias_sums(
@@ -159,6 +190,7 @@ static int weight_gradients(
   TRY(gemm_one(n->type, true, false, gates, l->in, s->count * n->batch, 1, w->dgx, gates,
       at(r, l->x, s->first * n->batch * l->in), l->in, !s->last, at(r, dp, l->at.wx), l->in));
   TRY(recurrent_gradient(w, l, s, at(r, dp, l->at.wh)));
+  if (n->projects) TRY(projection_gradient(w, l, s, at(r, dp, l->at.wr)));
   bias_sums(w, s, w->dgx, w->column[0]);
   if (n->mode == GRU) bias_sums(w, s, w->dgh, w->column[1]);
   return TY_OK;
@@ -172,11 +204,13 @@ static void store_bias(const struct rnn_run *w, const struct rnn_pass *l, void *
   r->store(at(r, dp, l->at.bh), w->column[w->n.mode == GRU], gates);
 }
 
-static void copy_or_clear(const struct rnn_run *w, void *d, const void *g, int64_t state)
+/* width: units of the state */
+static void copy_or_clear(
+    const struct rnn_run *w, void *d, const void *g, int64_t state, int64_t width)
 {
-  size_t bytes = rnn_bytes(&w->n, w->n.batch * w->n.units);
+  size_t bytes = rnn_bytes(&w->n, w->n.batch * width);
   if (g)
-    memcpy(d, at(w->n.r, g, state * w->n.batch * w->n.units), bytes);
+    memcpy(d, at(w->n.r, g, state * w->n.batch * width), bytes);
   else
     memset(d, 0, bytes);
 }
@@ -208,16 +242,18 @@ static int backward_pass(
   const struct rnn *n = &w->n;
   const struct vec_ops *r = n->r;
   const int64_t state = l->layer * n->directions + l->d, many = steps_at_once(n);
-  gemm_pack(n->type, false, n->units, rnn_gate_rows(n), rnn_weight(w, l->at.wh), n->units, w->ph);
-  copy_or_clear(w, w->dh, g->dhy, state);
-  copy_or_clear(w, w->dc, g->dcy, state);
+  gemm_pack(
+      n->type, false, n->outputs, rnn_gate_rows(n), rnn_weight(w, l->at.wh), n->outputs, w->ph);
+  copy_or_clear(w, w->dr, g->dhy, state, n->outputs);
+  copy_or_clear(w, w->dc, g->dcy, state, n->units);
   for (int64_t end = n->time, count; end > 0 && !stop_wanted(); end -= count) {
     count = MIN(many, end);
     TRY(backward_steps(w, l, g, end - count, count));
   }
   if (g->dp) store_bias(w, l, g->dp);
   if (g->dhx)
-    memcpy(at(r, g->dhx, state * n->batch * n->units), w->dh, rnn_bytes(n, n->batch * n->units));
+    memcpy(at(r, g->dhx, state * n->batch * n->outputs), w->dr,
+        rnn_bytes(n, n->batch * n->outputs));
   if (g->dcx)
     memcpy(at(r, g->dcx, state * n->batch * n->units), w->dc, rnn_bytes(n, n->batch * n->units));
   return TY_OK;
@@ -236,14 +272,15 @@ static int backward_layer(
   return TY_OK;
 }
 
-/* in: data, parameters, state [, state_cell] [, output: not lstm], reserve, head gradients of
-** output [, state [, cell]]. */
+/* in: data, parameters, state [, state_cell] [, output: but for an lstm that does not project],
+** reserve, head gradients of output [, state [, cell]]. */
 int rnn_backward(struct call *c)
 {
   const struct rnn_param *p = c->param;
   bool lstm = p->mode == LSTM;
-  const struct operand *reserve = &c->in[4], *head = reserve + 1;
   struct rnn_run w = rnn_run_of(c, &c->in[0].d);
+  const struct operand *reserve = &c->in[4 + w.n.projects], *head = reserve + 1;
+  void *output = lstm && !w.n.projects ? NULL : reserve[-1].p;
   struct rnn_scratch k = { c->tmp, 0 };
   take_scratch(&w, &k);
   w.weights = c->in[1].p;
@@ -254,7 +291,7 @@ int rnn_backward(struct call *c)
     p->state_outputs && lstm ? head[2].p : NULL, NULL, c->out[1].p, c->out[2].p,
     lstm ? c->out[3].p : NULL };
   for (int64_t l = w.n.layers - 1; l >= 0; l--) {
-    void *y = l < w.n.layers - 1 ? rnn_inner_output(&w, l) : lstm ? NULL : c->in[3].p;
+    void *y = l < w.n.layers - 1 ? rnn_inner_output(&w, l) : output;
     const void *x = l ? rnn_inner_output(&w, l - 1) : c->in[0].p;
     if (l && w.drops && g.dp) x = rnn_dropout(&w, w.dropped, x, l);
     g.dx = l ? w.layer[l & 1] : c->out[0].p;

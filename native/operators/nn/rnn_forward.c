@@ -3,7 +3,7 @@
 ** Per layer and direction the inputs of many steps are multiplied at once, then it goes step by
 ** step: recurrent product onto that, gates, new state. Step s of direction 1 is time T - 1 - s.
 ** The weights are packed once per run. The states of the last layer are its output, but for lstm,
-** whose backward makes them again from gates and cells.
+** whose backward makes them again from gates and cells; projected ones are the output too.
 */
 #include "operators/nn/rnn.h"
 
@@ -194,7 +194,7 @@ int rnn_forward(struct call *c)
   w.weights = c->in[1].p;
   w.state = c->in[2].p;
   w.cell = c->nin > 3 ? c->in[3].p : NULL;
-  w.reserve = w.n.projects ? NULL : c->out[c->nout - 1].p;
+  w.reserve = c->out[c->nout - 1].p;
   void *hy = p->state_outputs ? c->out[1].p : NULL,
        *cy = p->state_outputs && w.cell ? c->out[2].p : NULL;
   const void *x = c->in[0].p;

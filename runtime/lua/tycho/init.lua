@@ -21,6 +21,8 @@ local MODULES = {
   sym              = "tycho.symbol",
   symbol           = "tycho.symbol",
   autograd         = "tycho.autograd",
+  F                = "tycho.F",
+  gluon            = "tycho.gluon",
   nd               = "tycho.ndarray",
   ndarray          = "tycho.ndarray",
   mod              = "tycho.module",
@@ -87,7 +89,7 @@ end
 
 -- Modules whose names people look for in the library itself, as in "nd.zeros".
 local HOMES = { "nd", "sym", "mod", "io", "init", "metric", "optimizer", "random", "model", "rnn",
-  "image", "callback", "lr_scheduler", "viz", "test_utils" }
+  "image", "callback", "lr_scheduler", "viz", "test_utils", "autograd", "gluon" }
 
 local function accepted(name)
   local attempt = require "tycho.core.attempt"

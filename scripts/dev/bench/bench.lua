@@ -279,7 +279,8 @@ local function row(figures, f)
 end
 
 local works = #wanted > 0 and wanted
-  or {"W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "chain"}
+  or {"W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "loader",
+    "chain"}
 if on_gpu and works[1] ~= "peaks" then table.insert(works, 1, "peaks") end
 local rounds = tonumber(options.rounds) or (#systems > 1 and 3 or 1)
 

@@ -494,5 +494,6 @@ end
 
 workloads.peaks = require "peaks"
 workloads.W11 = require "growth"
+workloads.loader = require "loading"
 
 return workloads

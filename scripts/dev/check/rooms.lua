@@ -100,6 +100,7 @@ rooms.lua = { title = "runtime/lua/tycho", {
   { name = "image", is = "pictures", at = { 10.5, 1.5 } },
 }, {
   { name = "onnx", is = "networks of others", at = { 1.8, 5 } },
+  { name = "gluon", is = "layers, networks as objects", at = { 1.8, 8 } },
 }, {
   { name = "tycho", path = "runtime/lua/tycho/[^/]*$", is = "what users require" },
 }, {

@@ -80,7 +80,7 @@ function backward.backward(...)
 end
 
 
-local GRAD = args.form("autograd.grad", { { "heads", "any" }, { "variables", "any" },
+local GRAD = args.form("autograd.grad", { { "heads", "any" }, { "variables", "any" }, "*",
   { "head_grads", "any?" }, { "retain_graph", "boolean?" }, { "create_graph", "boolean", false },
   { "train_mode", "boolean", true } })
 

@@ -28,6 +28,7 @@ local gradients = require "tycho.ndarray.gradients"
 local modes = require "tycho.autograd.modes"
 local recording = require "tycho.ndarray.recording"
 local steps = require "tycho.autograd.steps"
+local pairs = require("tycho.core.iterate").pairs
 local tables = require "tycho.core.tables"
 
 local C, check, is_array = native.C, native.check, class.is_array
@@ -71,6 +72,9 @@ function functions.record(inputs, outputs, object)
   end
   return results
 end
+
+
+recording.record_function = functions.record
 
 
 local function fail_gradient(object, fields)
@@ -123,16 +127,94 @@ end
 
 -- Beyond functions --------------------------------------------------------------------------------
 
--- Gradients of all outputs of a function's step, zeros where the heads do not reach one.
-local function gradients_of(func, step, heads, grads, flags)
-  local outputs, totals = {}, {}
-  for i = 1, step.nout do
-    outputs[i] = step:output(i)
-    totals[i] = call.zeros(outputs[i]._shape, outputs[i]._dtype, outputs[i]._device, func)
+-- The heads of a backward and their gradients by position. A gradient for an array that is a head
+-- already is added to it.
+local Heads = {}
+Heads.__index = Heads
+
+
+-- What tells an array with a history from others.
+local function identity(x)
+  local step, which = steps.of(x)
+  return step and step.serial .. ":" .. which or tostring(x._h)
+end
+
+
+function Heads.new(heads, grads)
+  local self = setmetatable({ list = { unpack(heads) }, grads = { unpack(grads, 1, #heads) },
+    position = {} }, Heads)
+  for i, x in ipairs(heads) do
+    self.position[identity(x)] = i
   end
-  flags = bit.bor(flags, C.TY_RETAIN, C.TY_UNREACHED)
-  gradients.run_core(func, heads, grads, outputs, totals, flags)
-  return totals
+  return self
+end
+
+
+function Heads:add(x, g)
+  local key = identity(x)
+  local i = self.position[key]
+  if not i then
+    i = #self.list + 1
+    self.list[i], self.grads[i], self.position[key] = x, g, i
+  else
+    self.grads[i] = self.grads[i] and self.grads[i] + g or g + 1
+  end
+end
+
+
+-- Functions that gradients have come to: { step, outputs, totals } by serial number.
+local Pending = {}
+Pending.__index = Pending
+
+
+function Pending:entry(step)
+  local entry = self[step.serial]
+  if not entry then
+    entry = { step = step, outputs = {}, totals = {} }
+    for i = 1, step.nout do
+      local y = step:output(i)
+      entry.outputs[i] = y
+      entry.totals[i] = call.zeros(y._shape, y._dtype, y._device, "autograd.backward")
+    end
+    self[step.serial] = entry
+  end
+  return entry
+end
+
+
+-- Adds what comes of heads to the functions that they depend on, those next to them.
+function Pending:scatter(func, heads, grads, flags)
+  local outputs, parts, entries = {}, {}, {}
+  local step = steps.before(heads, nil, true)
+  while step do
+    local entry = step:is_freed() and { outputs = {} } or self:entry(step) -- the core refuses it
+    for i, y in ipairs(entry.outputs) do
+      outputs[#outputs + 1], entries[#entries + 1] = y, { entry, i }
+      parts[#parts + 1] = call.zeros(y._shape, y._dtype, y._device, func)
+    end
+    step = steps.before(heads, step.serial, true)
+  end
+  if #outputs == 0 then
+    return
+  end
+  gradients.run_core(func, heads, grads, outputs, parts,
+    bit.bor(flags, C.TY_RETAIN, C.TY_UNREACHED))
+  for k, part in ipairs(parts) do
+    local entry, i = unpack(entries[k])
+    entry.totals[i] = entry.totals[i] + part
+  end
+end
+
+
+-- Takes the last function out.
+function Pending:take()
+  local last
+  for number in pairs(self) do
+    last = math.max(last or number, number)
+  end
+  local entry = self[last]
+  self[last or 0] = nil
+  return entry
 end
 
 
@@ -141,20 +223,27 @@ local function pass_functions(func, heads, grads, flags)
   if next(alive) == nil then
     return heads, grads
   end
-  heads, grads = { unpack(heads) }, { unpack(grads, 1, #heads) }
-  local step = steps.before(heads, nil, true)
-  while step do
-    local given = functions.backward(step, gradients_of(func, step, heads, grads, flags), false)
-    for i = 1, step.nin do
-      local x = given[i] and step:input(i)
-      if x and steps.kind(x) ~= "plain" then
-        heads[#heads + 1] = x
-        grads[#heads] = given[i]
+  local all, pending = Heads.new(heads, grads), setmetatable({}, Pending)
+  modes.run(false, recording.training, function()
+    pending:scatter(func, heads, grads, flags)
+    local entry = pending:take()
+    while entry do
+      local step, added = entry.step, Heads.new({}, {})
+      local given = functions.backward(step, entry.totals, false)
+      for i = 1, step.nin do
+        local x = given[i] and step:input(i)
+        if x and steps.kind(x) ~= "plain" then
+          all:add(x, given[i])
+          added:add(x, given[i])
+        end
       end
+      if #added.list > 0 then
+        pending:scatter(func, added.list, added.grads, flags)
+      end
+      entry = pending:take()
     end
-    step = steps.before(heads, step.serial, true)
-  end
-  return heads, grads
+  end)
+  return all.list, all.grads
 end
 
 

@@ -6,6 +6,7 @@
 -- @module tycho.autograd.modes
 
 local ffi = require "ffi"
+local args = require "tycho.core.args"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local log = require "tycho.core.log"
@@ -202,19 +203,23 @@ modes.predict_mode = training_only("predict_mode", false)
 local watch                              -- warns when a script ends that has not finished
 
 local function warn()
-  if stack[depth] and stack[depth].begun then
-    log:warning("the script ends while recording is on: autograd.finish() belongs to "
-      .. "autograd.begin() (%s)", stack[depth].begun)
+  local begun = stack[depth] and stack[depth].begun
+  if begun and not begun:find("^prompt") then            -- who types sees it
+    log:warning(("the script ends while recording is on: autograd.finish() belongs to "
+      .. "autograd.begin() (%s)"):format(begun))
   end
 end
 
 
+local BEGIN = args.form("autograd.begin", { { "train_mode", "boolean", true } })
+
 --- Turns recording on until `finish`, line by line as at the prompt. An error in between changes
 -- nothing.
 -- @bool[opt=true] train_mode
-function modes.begin(train_mode)
+function modes.begin(...)
+  local train_mode = BEGIN(...).train_mode
   local where = Error.caller()
-  push(true, train_mode ~= false, where ~= "" and where or "the prompt")
+  push(true, train_mode, where ~= "" and where or "prompt")
   watch = watch or ffi.gc(ffi.new("char[1]"), warn)       -- runs when the Lua state closes
 end
 
@@ -226,12 +231,6 @@ function modes.finish()
       message = "nothing was begun here: autograd.begin() comes first" }
   end
   pop_to(depth)
-end
-
-
---- Whether recording was turned on by `begin` and no scope is open inside of it.
-function modes.is_begun()
-  return depth > 0 and stack[depth].begun ~= nil and recording.on
 end
 
 

@@ -39,6 +39,12 @@ function Step:init(pointer)
 end
 
 
+--- Whether a backward has freed what the step held.
+function Step:is_freed()
+  return self.nin == 0 and not self.op
+end
+
+
 --- Input i, from 1.
 function Step:input(i)
   check(C.ty_step_input(self._h, i - 1, made))
@@ -75,6 +81,33 @@ function steps.before(heads, below, functions)
   if handle[0] ~= nil then
     return Step(handle[0])
   end
+end
+
+
+--- All steps that arrays depend on, in the order in which they were made; functions of Lua are
+-- among them, but nothing beyond these.
+-- @tparam {NDArray,...} heads
+-- @treturn {Step,...}
+function steps.all(heads)
+  local found, list, met = {}, {}, 0
+  local function meet(x)
+    local step = steps.of(x)
+    if step and not found[step.serial] then
+      found[step.serial] = true
+      list[#list + 1] = step
+    end
+  end
+  for _, x in ipairs(heads) do
+    meet(x)
+  end
+  while met < #list do
+    met = met + 1
+    for i = 1, list[met].op and list[met].nin or 0 do
+      meet(list[met]:input(i))
+    end
+  end
+  table.sort(list, function(a, b) return a.serial < b.serial end)
+  return list
 end
 
 

@@ -3,22 +3,30 @@
 -- @module tycho.autograd.symbol
 
 local args = require "tycho.core.args"
+local call = require "tycho.ndarray.call"
 local Error = require "tycho.core.error"
+local gradients = require "tycho.ndarray.gradients"
+local native = require "tycho.core.ffi"
 local steps = require "tycho.autograd.steps"
 local operators = require "tycho.symbol.operators"
 local symbol = require "tycho.symbol.symbol"
 
+local C = native.C
+
 local FORM = args.form("autograd.get_symbol", { { "x", "array" } })
 
 
--- All steps that x depends on, in the order in which they were made.
-local function all_steps(x)
-  local list, step = {}, steps.before({ x })
-  while step do
-    table.insert(list, 1, step)
-    step = steps.before({ x }, step.serial)
-  end
-  return list
+local function fail_state(message)
+  Error.raise{ code = "state", func = "autograd.get_symbol", message = message }
+end
+
+
+-- The core's backward without a variable that it could reach: it computes nothing, and refuses a
+-- graph of which a part was freed.
+local function check_kept(x)
+  local unused = call.zeros(x._shape, x._dtype, x._device, "autograd.get_symbol")
+  gradients.run_core("autograd.get_symbol", { x }, { false }, { x }, { unused },
+    bit.bor(C.TY_RETAIN, C.TY_UNREACHED))
 end
 
 
@@ -30,14 +38,14 @@ return function(...)
   local x = FORM(...).x
   local last, which = steps.of(x)
   if not last then
-    Error.raise{ code = "state", func = "autograd.get_symbol",
-      message = "the array was not recorded: nothing is known of what made it" }
+    fail_state("the array was not recorded: nothing is known of what made it")
   end
+  check_kept(x)
   local made, variables, count = {}, {}, 0
 
   local function variable(input)
     for _, v in ipairs(variables) do
-      if v.input:same_memory(input) then
+      if v.input._h == input._h then
         return v.symbol
       end
     end
@@ -47,7 +55,7 @@ return function(...)
     return s
   end
 
-  for i, step in ipairs(all_steps(x)) do
+  for i, step in ipairs(steps.all{ x }) do
     if not step.op then
       Error.raise{ code = "unsupported", func = "autograd.get_symbol", op = "Function",
         where = step.where, message = "a function of Lua has no symbol" }

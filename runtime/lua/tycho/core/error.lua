@@ -67,12 +67,22 @@ function Error.user_file(f)
 end
 
 
+--- Functions of the library that run a function of the user's and stay on the stack meanwhile:
+-- function -> `find(level)`, which gives the location in the user's function from which the library
+-- was called by a tail call, after which that function is no longer on the stack.
+Error.runners = setmetatable({}, { __mode = "k" })
+
+--- What is running, for errors that know no node: a function that gives a name, or nil.
+Error.running = nil
+
+
 --- "file.lua:12": the line that called the library: the first one on the stack
 -- that is not the library's own.
 -- @int[opt=2] level where to begin
 -- @treturn string the source location, "" when there is none
 -- @treturn int its level, counted from the caller of this function; nil when there is none
 function Error.caller(level)
+  local runners = Error.runners
   if Error.location then
     return Error.location
   end
@@ -86,6 +96,11 @@ function Error.caller(level)
     local file = files[info.func] or file_of(info.func)
     if file == "=own" then
       called, through = info.func, false
+      local find = runners[info.func]
+      local location = find and find(level + 1)
+      if location then
+        return location, level - 1
+      end
     elseif file == "=C" then
       through = true
     elseif not (through and was_given(called, level)) then
@@ -155,6 +170,9 @@ function Error.new(fields)
   fields.code = Error.CODES[fields.code] or fields.code or "internal"
   fields.message = (fields.message or fields.code):gsub("%s*\n%s*", "; ")
   fields.where = fields.where or Error.caller(2)
+  if Error.running and (fields.node == nil or fields.node == "") then
+    fields.node = Error.running(2)
+  end
   Error.location, Error.here = nil, nil
   return setmetatable(fields, Error)
 end

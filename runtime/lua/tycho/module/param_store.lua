@@ -9,7 +9,8 @@
 -- `blank` names those that were never given a value: their zeros mean nothing.
 --
 -- While `stale`, which an update sets, the arrays are newer than the copies, and those of several
--- devices may differ: they count by their mean. Modules that share memory share this object.
+-- devices may differ: they count by their mean. Modules that share memory share this object. While
+-- `lent`, others write the arrays, too, so they are always newer.
 --
 -- @module tycho.module.param_store
 
@@ -35,7 +36,7 @@ local ParamStore = Class:extend("ParamStore")
 function ParamStore:init(copied, kept)
   self._copied, self._kept, self._arrays, self._copies =
     copied or false, class.keep(kept or {}), {}, named{}
-  self.stale, self.blank = false, {}
+  self.stale, self.blank, self.lent = false, {}, false
 end
 
 
@@ -96,6 +97,19 @@ function ParamStore:on_devices(name)
 end
 
 
+--- Hands out the devices' arrays by name to others who write them.
+-- @treturn table name -> list of arrays
+function ParamStore:lend()
+  self.lent, self.stale = true, true
+  self.blank = {}
+  local list = {}
+  for name, arrays in pairs(self._arrays) do
+    list[name] = arrays
+  end
+  return list
+end
+
+
 --- The shape of a name that has arrays.
 function ParamStore:shape(name)
   return self._arrays[name][1].shape
@@ -145,7 +159,7 @@ function ParamStore:copies()
     self._copies[name] = self._copies[name] or copy_of({ x }, false, name)
     self._kept[name] = self._copies[name]
   end
-  self._copied, self.stale = true, false
+  self._copied, self.stale = true, self.lent
   return self._copies
 end
 

@@ -45,7 +45,8 @@ end
 -- users).
 -- @bool stale
 function ParameterModule:_have_params(stale)
-  self._params_initialized, self._arg_store.stale, self._aux_store.stale = true, stale, stale
+  local args, auxs = self._arg_store, self._aux_store
+  self._params_initialized, args.stale, auxs.stale = true, stale or args.lent, stale or auxs.lent
 end
 
 

@@ -22,6 +22,7 @@ local recording = require "tycho.ndarray.recording"
 
 local C = native.C
 local own = class.own
+local may_fail = recording.may_fail
 
 local call = {}
 
@@ -60,7 +61,9 @@ end
 
 
 local function submit(op, func, nattr, nin, nout, a, b)
-  if recording.on then
+  if may_fail[op] then
+    recording.note_line_always()
+  elseif recording.on then
     recording.note_line()
   end
   local code = C.ty_call(op, attr, nattr, ins, nin, outs, nout)
@@ -99,7 +102,9 @@ end
 -- @treturn NDArray
 function call.cached(entry, func, out, holder)
   put_out(out, func)
-  if recording.on then
+  if may_fail[entry.op] then
+    recording.note_line_always()
+  elseif recording.on then
     recording.note_line()
   end
   local code = C.ty_call(entry.op, entry.attr, entry.nattr, ins, entry.nin, outs, 1)

@@ -1,11 +1,15 @@
 --- `ty.nd.Custom`: operators written in Lua (op/custom.lua) on arrays.
 --
+-- While calls are recorded, whoever records them runs the operator (`custom._record`), so that its
+-- own backward is its gradient.
+--
 -- @module tycho.ndarray.custom
 
 local context = require "tycho.core.context"
 local custom = require "tycho.op.custom"
 local Error = require "tycho.core.error"
 local create = require "tycho.ndarray.create"
+local recording = require "tycho.ndarray.recording"
 local tables = require "tycho.core.tables"
 
 
@@ -16,30 +20,50 @@ local function infer_all(prop, dict, method, ins, func)
 end
 
 
---- Runs forward at once.
--- @tparam {NDArray,...} inputs arguments, then auxiliary states
--- @tparam table dict attributes as text
--- @string func for errors
-return function(inputs, dict, func)
+-- A call of an operator: its object, what it reads and writes.
+local function prepare(inputs, dict, func)
   local prop = custom._describe(dict, func, "")
   local nargs, nauxs = #prop:list_arguments(), #prop:list_auxiliary_states()
   if #inputs ~= nargs + nauxs then
     Error.raise{ code = "value", func = func, op = "Custom", expected = nargs + nauxs,
       got = #inputs, message = ("'%s' has %d inputs"):format(dict.op_type, nargs + nauxs) }
   end
-  local shapes, types, outs, req = {}, {}, {}, {}
-  for i = 1, nargs do
-    shapes[i], types[i] = inputs[i].shape, inputs[i].dtype
+  local call = { ins = tables.part(inputs, 1, nargs), outs = {}, req = {},
+    auxs = tables.part(inputs, nargs + 1, nargs + nauxs) }
+  local shapes, types = {}, {}
+  for i, x in ipairs(call.ins) do
+    shapes[i], types[i] = x.shape, x.dtype
   end
   local ctx = inputs[1] and inputs[1].context or context.current_context()
   local out_shapes, out_types = infer_all(prop, dict, "infer_shape", shapes, func),
     infer_all(prop, dict, "infer_type", types, func)
   for i, shape in ipairs(out_shapes) do
-    outs[i], req[i] = create.zeros(shape, { dtype = out_types[i], ctx = ctx }), "write"
+    call.outs[i] = create.zeros(shape, { dtype = out_types[i], ctx = ctx })
+    call.req[i] = "write"
   end
-  local op = custom._guarded("create_operator", "", nil, prop.create_operator,
-    prop, ctx, shapes, types)
-  custom._guarded("forward", "", nil, op.forward, op, false, req, tables.part(inputs, 1, nargs),
-    outs, tables.part(inputs, nargs + 1, nargs + nauxs))
+  call.op = custom._guarded("create_operator", "", nil, prop.create_operator, prop, ctx, shapes,
+    types)
+  return call
+end
+
+
+local function forward(call)
+  custom._guarded("forward", "", nil, call.op.forward, call.op, recording.training, call.req,
+    call.ins, call.outs, call.auxs)
+end
+
+
+--- Runs forward at once.
+-- @tparam {NDArray,...} inputs arguments, then auxiliary states
+-- @tparam table dict attributes as text
+-- @string func for errors
+return function(inputs, dict, func)
+  local call = prepare(inputs, dict, func)
+  local outs = call.outs
+  if recording.on and custom._record then
+    outs = custom._record(call, forward)
+  else
+    forward(call)
+  end
   return #outs == 1 and outs[1] or outs
 end

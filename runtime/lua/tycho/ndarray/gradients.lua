@@ -105,10 +105,22 @@ function gradients.run_core(func, ...)
 end
 
 
--- Bytes that calls that wait are to make. Above it, results that the script has let go are found
--- before the program is made: a collection of 1 MB of heap takes 0.5 ms, arrays that nobody sees
--- take their memory and their writes.
-local WORTH_COLLECTING = 4 * 2 ^ 20
+-- Results that the script has let go take memory and writes for nothing. They are found by a
+-- collection before the program is made, where the calls that wait make so many bytes, and where
+-- the steps of the script take so many times as long as a collection (1 ms for 2 MB of heap, and as
+-- much again for what it drives out of the caches).
+local WORTH_BYTES, WORTH_TIMES = 4 * 2 ^ 20, 60
+local last_backward, collection = 0, 0.002                      -- seconds of the process
+
+local function collect_results()
+  local now = os.clock()
+  if C.ty_lazy_bytes() > WORTH_BYTES and now - last_backward > WORTH_TIMES * collection then
+    gc.sweep()
+    collection = os.clock() - now
+  end
+  last_backward = now
+end
+
 
 --- Computes gradients.
 -- @string func public name, for errors
@@ -119,9 +131,7 @@ local WORTH_COLLECTING = 4 * 2 ^ 20
 -- @int flags TY_RETAIN, TY_TRAIN
 function gradients.run(func, heads, grads, variables, targets, flags)
   recording.note_line_always()
-  if C.ty_lazy_bytes() > WORTH_COLLECTING then
-    gc.sweep()
-  end
+  collect_results()
   if gradients.pass_functions then
     heads, grads = gradients.pass_functions(func, heads, grads, flags)
   end

@@ -49,6 +49,19 @@ function recording.note_line()
 end
 
 
+--- Whether the core wants the line of the next call.
+function recording.wants_lines()
+  return request[WANTED] ~= 0
+end
+
+
+--- Operators whose runs may fail later, for what is in their arrays: their lines are always noted.
+recording.may_fail = setmetatable({}, { __index = function(known, op)
+  known[op] = C.ty_op_may_fail(op) ~= 0
+  return known[op]
+end })
+
+
 --- Notes the line in any case, for what is not a call of an operator.
 function recording.note_line_always()
   if recording.lines and not recording.held then
@@ -93,6 +106,33 @@ function recording.note_write(x)
     C.ty_note_write(x._h, recording.lines and script_line() or nil)
   end
 end
+
+
+--- Calls f with recording off where it is on, and puts it back. What f computes belongs to one
+-- recorded call.
+-- @tparam function f
+-- @param ... its arguments
+-- @return the results of f
+function recording.without(f, ...)
+  if not recording.on then
+    return f(...)
+  end
+  local training = recording.training
+  recording.set(false, training, true)
+  local function restore(ok, ...)
+    recording.set(true, training)
+    if not ok then
+      error((...), 0)
+    end
+    return ...
+  end
+  return restore(pcall(f, ...))
+end
+
+
+--- Records what has been computed otherwise than by operators: (inputs, outputs, object) ->
+-- outputs. Set by `tycho.autograd.function`; recording is never on before that.
+recording.record_function = nil
 
 
 --- Number of recorded calls that are alive.

@@ -331,12 +331,17 @@ end
 
 
 local BYTE = { 1 }
+local address = ffi.new("const void *[2]")
 
 -- Whether the first bytes have one address: outputs of executors that share a
 -- pool are storages of their own.
 local function same_address(x, y)
-  return x._device == y._device and x._device < C.TY_GPU
-    and ffi.cast("char *", x:data()) == ffi.cast("char *", y:data())
+  if x._device ~= y._device or x._device >= C.TY_GPU then
+    return false
+  end
+  check(C.ty_tensor_const_data(x._h, address), "NDArray:same_memory")
+  check(C.ty_tensor_const_data(y._h, address + 1), "NDArray:same_memory")
+  return address[0] == address[1]
 end
 
 

@@ -502,9 +502,15 @@ local function open_editor(session)
 end
 
 
+local function is_recording()
+  local modes = package.loaded["tycho.autograd.modes"]
+  return modes ~= nil and modes.is_recording()
+end
+
+
 -- A line, nil at the end, false when Ctrl-C left it.
 local function read(session)
-  local sign = session.pending and ">> " or "> "
+  local sign = session.pending and ">> " or is_recording() and "rec> " or "> "
   if session.editing then
     return session.editor.read(session:paint("sign", sign))
   end

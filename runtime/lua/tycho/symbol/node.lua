@@ -1,11 +1,12 @@
 --- Nodes of a graph that is not built yet: plain Lua tables, and the walks over them.
 --
--- A node is `{op, name, attrs, inputs, ports, where, bodies, custom}`; a variable has no `op`. An
--- entry is `{node, k}`: output k (from 0) of a node. A symbol is a list of entries (symbol.lua).
--- Symbols share nodes; a node is changed by nothing but `set_attr`, which moves `edits`, so that
--- graphs built before are known to be old. Tables of attributes are never changed, so nodes share
--- them. Walks are depth-first, inputs before readers, left to right: the order of all lists. They
--- are loops, so a graph may be deep.
+-- A node is `{op, name, attrs, inputs, ports, where, bodies, custom, serial}`; a variable has no
+-- `op`; serial numbers are in the order in which a script made the operators. An entry is
+-- `{node, k}`: output k (from 0) of a node. A symbol is a list of entries (symbol.lua). Symbols
+-- share nodes; a node is changed by nothing but `set_attr`, which moves `edits`, so that graphs
+-- built before are known to be old. Tables of attributes are never changed, so nodes share them.
+-- Walks are depth-first, inputs before readers, left to right: the order of all lists. They are
+-- loops, so a graph may be deep.
 --
 -- @module tycho.symbol.node
 
@@ -54,6 +55,8 @@ function node.has_custom()
 end
 
 
+local made = 0                           -- nodes of operators so far
+
 --- An operator's node without inputs yet.
 -- @tparam table schema of the registry
 -- @string name
@@ -68,8 +71,9 @@ function node.operator(schema, name, dict, nin, func, where)
   end
   local ports = registry.ports(schema.name, hidden and node.merged(dict, hidden) or dict,
     nin, func, name)
+  made = made + 1
   return { op = schema.name, name = name, attrs = dict, inputs = {}, ports = ports,
-    where = where, custom = hidden }
+    where = where, custom = hidden, serial = made }
 end
 
 
@@ -133,7 +137,7 @@ end
 -- @treturn node
 function node.with_inputs(n, inputs)
   return { op = n.op, name = n.name, attrs = n.attrs, inputs = inputs, ports = n.ports,
-    where = n.where, bodies = n.bodies, custom = n.custom }
+    where = n.where, bodies = n.bodies, custom = n.custom, serial = n.serial }
 end
 
 

@@ -34,6 +34,7 @@ local registry = require "tycho.op.registry"
 local operators = require "tycho.symbol.operators"
 local symbol_text = require "tycho.symbol.text"
 local tables = require "tycho.core.tables"
+local tracing = require "tycho.symbol.tracing"
 local values = require "tycho.core.values"
 local variable = require "tycho.symbol.variable"
 
@@ -371,6 +372,7 @@ for _, method in ipairs{ "wait_to_read", "wait_to_write", "asscalar", "totable",
     "detach", "backward", "asnumpy", "copyto", "attach_grad", "add_", "sub_", "mul_",
     "div_", "mod_", "fill" } do
   Symbol[method] = function()
+    tracing.refuse(method)
     Error.raise{ code = "unsupported", func = "Symbol:" .. method,
       message = "a symbol holds no values; bind it (or call eval) and use the outputs" }
   end
@@ -446,6 +448,9 @@ function Symbol.__index(self, key)
   end
   value = operators.method(key)
   if not value or #entries_named(self, key) > 0 then
+    if tracing.current() and tracing.is_of_arrays(key) and #entries_named(self, key) == 0 then
+      tracing.refuse(key)
+    end
     return output_named(self, key, "Symbol", method_names())
   end
   return value

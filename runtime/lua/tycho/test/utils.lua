@@ -3,6 +3,7 @@
 --
 --     ty.test_utils.assert_almost_equal(x, {1, 2})
 --     ty.test_utils.check_numeric_gradient{ty.sym.tanh(ty.sym.Variable("x")), {x = {0.3, -0.2}}}
+--     ty.test_utils.check_gradient{function(x) return x:tanh() end, ty.nd.array{0.3, -0.2}}
 --
 -- Values are arrays or nested tables; tables count as float32. A failed comparison raises a plain
 -- error text with the worst element's position (from 0) and both values. Random inputs come from
@@ -22,7 +23,8 @@ local random = require "tycho.test.random"
 local utils = {}
 
 for _, part in ipairs{ defaults, require "tycho.test.compare", require "tycho.test.gradient",
-    require "tycho.test.check", require "tycho.test.consistency" } do
+    require "tycho.test.check", require "tycho.test.consistency",
+    require "tycho.test.recorded" } do
   for name, value in pairs(part) do
     utils[name] = value
   end

@@ -1,0 +1,15 @@
+/* numbers.h - numbers that scripts compute, such as a learning rate: arguments of a program, not
+** part of its structure.
+**
+** x * 0.5 is a call of _mul_scalar, whose number is an attribute. The first number of a call of
+** some form (operator, shape, type) stays one, since most are constants of the script. A call of
+** the same form with another number is taken as broadcast_mul of x and an array of one element.
+*/
+#pragma once
+#include "imperative/call_cache.h"
+
+/* Returns what a call is but for its number, and whether the number is an argument: then *number
+** has it, *op what computes the same with an array, *first whether the array is its first input. 0:
+** the call has no number that could be one. Under the lock of backlog.h. */
+uint64_t number_form(struct cached_call *c, bool *argument);
+const struct op *number_operator(const struct cached_call *c, bool *first);

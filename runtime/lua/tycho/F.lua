@@ -1,0 +1,3 @@
+-- The name that users require; see symbol/either.lua.
+require "tycho.core.luajit"
+return require "tycho.symbol.either"

@@ -1,0 +1,370 @@
+--- Gradients that are recorded themselves: `autograd.grad{create_graph = true}`.
+--
+-- The steps that the heads were made of are walked from the last to the first, and what comes back
+-- is computed by calls on arrays while recording is on. How is said by the rules:
+--
+-- - element-wise operators: the core's own formulas (rules/formula.lua);
+-- - operators that are linear in their inputs, or products: the core's gradient, as a recorded
+--   function whose gradient is the operator again (rules/linear.lua);
+-- - the most common of these, and all others: a line of the tables in rules/, which is the gradient
+--   or makes the operator of others.
+--
+-- @module tycho.autograd.higher
+
+local ffi = require "ffi"
+local native = require "tycho.core.ffi"
+local call = require "tycho.ndarray.call"
+local class = require "tycho.ndarray.class"
+local Error = require "tycho.core.error"
+local functions = require "tycho.autograd.function"
+local gradients = require "tycho.ndarray.gradients"
+local modes = require "tycho.autograd.modes"
+local nd = require "tycho.ndarray"
+local recording = require "tycho.ndarray.recording"
+local pairs = require("tycho.core.iterate").pairs
+local registry = require "tycho.op.registry"
+local rules = require "tycho.autograd.rules"
+local steps = require "tycho.autograd.steps"
+
+local C = native.C
+
+-- Slots -------------------------------------------------------------------------------------------
+
+local MOST_OUTPUTS = 2 ^ 17                              -- SliceChannel has up to 2 ^ 16
+
+-- Output `which` of a step as a number above 0.
+local function output_key(step, which)
+  return step.serial * MOST_OUTPUTS + which
+end
+
+
+-- A variable as a number below 0.
+local function variable_key(x)
+  return -tonumber(ffi.cast("uintptr_t", x._h))
+end
+
+
+-- Where a gradient goes: an output of a step, or a variable that was asked for.
+local Slots = {}
+Slots.__index = Slots
+
+
+-- The key of an array, nil where gradients end, and the step that made it.
+local function key_of(x)
+  local step, which = steps.of(x)
+  if step then
+    return output_key(step, which), step
+  end
+  return steps.kind(x) == "variable" and variable_key(x) or nil
+end
+
+
+function Slots.new(wanted)
+  local slots = setmetatable({ wanted = wanted, keys = {}, asked = {} }, Slots)
+  for i, x in ipairs(wanted) do
+    slots.keys[i] = key_of(x) or false
+    slots.asked[slots.keys[i] or 0] = true
+  end
+  return slots
+end
+
+
+-- The slot of an array, nil where a gradient ends there, and its step where that is to be visited.
+function Slots:of(x)
+  local key, step = key_of(x)
+  if key and self.asked[key] then
+    return key
+  end
+  return step and key, step
+end
+
+
+-- The steps between heads and what was asked for --------------------------------------------------
+
+--- A step as rules see it: op, attrs, p (parameters as values), x and y (inputs and outputs), g
+-- (head gradients, zeros where none came), wanted (by input), names (of inputs), nvisible, train.
+local Visit = {}
+
+
+function Visit:__index(key)
+  local of = Visit[key]
+  if of then
+    return of
+  elseif key == "p" then
+    self.p = rules.parameters(self.op, self.attrs)
+  elseif key == "y" then
+    self.y = setmetatable({}, { __index = function(list, i)
+      list[i] = i <= self.step.nout and self.step:output(i) or nil
+      return rawget(list, i)
+    end })
+  elseif key == "names" or key == "nvisible" then
+    local schema = registry.find(self.op)
+    local ports = registry.ports(self.op, self.attrs, schema.variadic and #self.x or -1,
+      "autograd.grad")
+    self.names, self.nvisible = ports.inputs, ports.nvisible
+  else
+    return nil
+  end
+  return rawget(self, key)
+end
+
+
+--- A parameter as a number: of a choice its position, of a boolean 0 or 1.
+function Visit:number(name)
+  return rules.number(self.op, name, self.p[name])
+end
+
+
+--- Sums a gradient over what input i was broadcast along.
+function Visit:reduced(g, i)
+  local shape, axes = self.x[i]._shape, {}
+  local lead = #g._shape - #shape
+  for k = 1, #g._shape do
+    local d = k > lead and shape[k - lead] or 1
+    axes[#axes + 1] = (k <= lead or d ~= g._shape[k]) and k - 1 or nil
+  end
+  if #axes == 0 then
+    return g
+  end
+  return g:sum{ axis = axes, keepdims = true }:reshape(shape)
+end
+
+
+--- Raises E(unsupported).
+function Visit:unsupported(why)
+  Error.raise{ code = "unsupported", func = "autograd.grad", op = self.op, where = self.step.where,
+    message = why or "create_graph: the gradient of this operator is not made of operators" }
+end
+
+
+local function visit_of(step, slots)
+  local visit = setmetatable({ step = step, op = step.op, attrs = step.attrs, train = step.train,
+    x = {}, slot = {}, wanted = {}, from = {} }, Visit)
+  for i = 1, step.nin do
+    visit.x[i] = step:input(i)
+    visit.slot[i], visit.from[i] = slots:of(visit.x[i])
+  end
+  return visit
+end
+
+
+-- All steps down to what was asked for, the first made first.
+local function collect(heads, slots)
+  local found, list, todo = {}, {}, {}
+  local function meet(step)
+    if step and not found[step.serial] then
+      found[step.serial] = true
+      todo[#todo + 1] = step
+    end
+  end
+  for _, x in ipairs(heads) do
+    meet((select(2, slots:of(x))))
+  end
+  while #todo > 0 do
+    local visit = visit_of(table.remove(todo), slots)
+    list[#list + 1] = visit
+    for i = 1, visit.step.nin do
+      meet(visit.from[i])
+    end
+  end
+  table.sort(list, function(a, b) return a.step.serial < b.step.serial end)
+  return list
+end
+
+
+-- Marks the inputs whose gradients are needed. Returns the slots that are reached at all.
+local function mark_needed(list, slots, heads)
+  local needed, reached = {}, {}
+  for _, key in ipairs(slots.keys) do
+    needed[key or 0] = true
+  end
+  for _, x in ipairs(heads) do
+    reached[slots:of(x) or 0] = true
+  end
+  for _, visit in ipairs(list) do
+    local any = false
+    for i = 1, visit.step.nin do
+      local slot = visit.slot[i]
+      visit.wanted[i] = slot ~= nil and needed[slot] or false
+      any = any or visit.wanted[i]
+      reached[slot or 0] = true
+    end
+    visit.needed = any and not rules.is_zero(visit.op)
+    for k = 1, visit.needed and visit.step.nout or 0 do
+      needed[output_key(visit.step, k)] = true
+    end
+  end
+  return reached
+end
+
+
+-- The walk ----------------------------------------------------------------------------------------
+
+local walk
+
+--- Gradients of the step's inputs by way of other operators.
+-- @tparam table outputs made of the inputs, with the derivatives of the step's own; false: none
+function Visit:through(outputs)
+  local inputs, at, heads, grads = {}, {}, {}, {}
+  for i, x in ipairs(self.x) do
+    if self.wanted[i] then
+      inputs[#inputs + 1], at[#at + 1] = x, i
+    end
+  end
+  for k, y in ipairs(outputs) do
+    if y and self.given[k] then
+      heads[#heads + 1], grads[#grads + 1] = y, self.g[k]
+    end
+  end
+  local results = {}
+  local totals, slots = walk(heads, grads, inputs)
+  for k, i in ipairs(at) do                              -- one array that is two inputs counts once
+    local key = slots.keys[k]
+    results[i], totals[key] = totals[key], nil
+  end
+  return results
+end
+
+
+-- Gradients of the step's inputs from those of its outputs.
+local function gradients_of(visit)
+  if not visit.op then
+    local g = {}
+    for k = 1, visit.step.nout do
+      g[k] = visit.g[k]
+    end
+    return functions.backward(visit.step, g, true)
+  end
+  local rule, expand = rules.find(visit.op)
+  if rule then
+    return rule(visit)
+  elseif not expand then
+    visit:unsupported()
+  end
+  return visit:through(expand(visit))
+end
+
+
+-- A gradient with the type and the device of its array.
+local function fitting(g, x)
+  if g._dtype ~= x._dtype then
+    g = g:astype(x.dtype)
+  end
+  if g._device ~= x._device then
+    g = g:as_in_context(x.context)
+  end
+  return g
+end
+
+
+local function visit_gradients(visit, totals)
+  local given, any = {}, rules.is_loss(visit.op)
+  for k = 1, visit.step.nout do
+    given[k] = totals[output_key(visit.step, k)]
+    any = any or given[k] ~= nil
+  end
+  if not any then
+    return
+  end
+  visit.given = given
+  visit.g = setmetatable({}, { __index = function(list, k)
+    local y = visit.y[k]
+    list[k] = given[k] or call.zeros(y._shape, y._dtype, y._device, "autograd.grad")
+    return list[k]
+  end })
+  for i, g in pairs(gradients_of(visit)) do
+    local slot = visit.wanted[i] and visit.slot[i]
+    if slot then
+      g = fitting(g, visit.x[i])
+      totals[slot] = totals[slot] and totals[slot] + g or g
+    end
+  end
+end
+
+
+-- Gradients by slot, and the slots. Recording is on.
+function walk(heads, grads, wanted)
+  local slots = Slots.new(wanted)
+  local list, totals = collect(heads, slots), {}
+  local reached = mark_needed(list, slots, heads)
+  for i, x in ipairs(heads) do                           -- of one array twice the last counts
+    local slot = slots:of(x)
+    if slot then
+      totals[slot] = grads[i]
+    end
+  end
+  for i = #list, 1, -1 do
+    local visit = list[i]
+    if visit.needed then
+      C.ty_line(visit.step.where)
+      visit_gradients(visit, totals)
+    end
+    list[i] = nil
+  end
+  return totals, slots, reached
+end
+
+
+-- The call ----------------------------------------------------------------------------------------
+
+local function fail_unreached(i)
+  Error.raise{ code = "value", func = "autograd.grad", argument = tostring(i),
+    message = ("the heads do not depend on variable %d"):format(i) }
+end
+
+
+-- The core's backward once: it refuses heads and values as without create_graph, and moves the
+-- averages of BatchNorm.
+local function check_arguments(heads, grads, variables, train)
+  local unused = {}
+  for i, x in ipairs(variables) do
+    local step = steps.of(x)
+    if step and step.op then                             -- no variable, as without create_graph
+      fail_unreached(i)
+    end
+    unused[i] = call.zeros(x._shape, x._dtype, x._device, "autograd.grad")
+  end
+  gradients.run_core("autograd.grad", heads, grads, variables, unused,
+    bit.bor(C.TY_RETAIN, C.TY_UNREACHED, train and C.TY_TRAIN or 0))
+end
+
+
+-- Results are arrays of their own, not what was given or another result.
+local function own_results(totals, slots, reached, variables, grads)
+  local seen, results = {}, {}
+  for _, g in ipairs(grads) do
+    seen[g] = true
+  end
+  for i, x in ipairs(variables) do
+    local key = slots.keys[i]
+    if not key or not (totals[key] or reached[key]) then
+      fail_unreached(i)
+    end
+    local g = totals[key] or nd.zeros_like(x)
+    results[i] = seen[g] and g:copy() or g
+    seen[g] = true
+  end
+  return results
+end
+
+
+--- Recorded gradients of heads with respect to variables.
+-- @tparam {NDArray,...} heads
+-- @tparam table grads head gradients by position, false for ones
+-- @tparam {NDArray,...} variables
+-- @bool train_mode as in the recording
+-- @treturn {NDArray,...} gradients
+return function(heads, grads, variables, train_mode)
+  return recording.hold_line(function()
+    check_arguments(heads, grads, variables, train_mode)
+    local given = {}
+    for i, x in ipairs(heads) do
+      given[i] = grads[i] or call.fill(class.new(x._shape, x._dtype, x._device, "autograd.grad"), 1,
+        "autograd.grad")
+    end
+    return modes.run(true, train_mode, function()
+      local totals, slots, reached = walk(heads, given, variables)
+      return own_results(totals, slots, reached, variables, given)
+    end)
+  end)
+end

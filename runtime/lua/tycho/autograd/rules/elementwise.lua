@@ -1,0 +1,45 @@
+--- Element-wise operators whose gradient is no formula of the registry.
+--
+-- @module tycho.autograd.rules.elementwise
+
+local formula = require "tycho.autograd.rules.formula"
+local nd = require "tycho.ndarray"
+
+local elementwise = { rules = {} }
+local rules = elementwise.rules
+
+local LEAKY = {
+  leaky = formula.rule{ "y > 0 ? g : $slope * g" },
+  elu = formula.rule{ "y > 0 ? g : g * ($slope + y)" },
+  selu = formula.rule{ "y > 0 ? 1.0507009873554805 * g : g * (1.7580993408473766 + y)" },
+  gelu = formula.rule{ "g * (0.5 * (1 + erf(a * 0.70710678118654752))"
+    .. " + a * 0.39894228040143268 * exp(-0.5 * a * a))" },
+  rrelu = function(s) return { nd.where(nd.greater(s.y[1], 0), s.g[1], s.y[2] * s.g[1]) } end,
+}
+
+-- gamma with all axes of data: a vector lies along axis 1, others from the first axis on
+local function slopes(s)
+  local shape, n = { unpack(s.x[2].shape) }, s.x[1].ndim
+  if #shape == 1 and n > 1 then
+    table.insert(shape, 1, 1)
+  end
+  for k = #shape + 1, n do
+    shape[k] = 1
+  end
+  return s.x[2]:reshape(shape)
+end
+
+function rules.LeakyReLU(s)
+  if s.p.act_type ~= "prelu" then
+    return LEAKY[s.p.act_type](s)
+  end
+  local x = s.x[1]
+  return s:through{ nd.where(nd.greater(x, 0), x, nd.broadcast_mul(x, slopes(s))) }
+end
+
+-- the second output is the mask, with its factor
+function rules.Dropout(s)
+  return { s.g[1] * s.y[2] }
+end
+
+return elementwise

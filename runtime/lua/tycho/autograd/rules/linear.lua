@@ -1,0 +1,272 @@
+--- Operators that are linear in their inputs, or in each of several that are multiplied.
+--
+-- For these the core's gradient serves every order: with T(g, x) = sum(g f(x)), the gradient of
+-- input i is T's slope there, linear in g and in the other factors. A gradient is recorded as a
+-- function (autograd/function.lua) whose own gradient calls the operator with what comes back, h,
+-- in place of a factor, and the core's gradient of the other factors.
+--
+-- @module tycho.autograd.rules.linear
+
+local native = require "tycho.core.ffi"
+local pairs = require("tycho.core.iterate").pairs
+local call = require "tycho.ndarray.call"
+local class = require "tycho.ndarray.class"
+local functions = require "tycho.autograd.function"
+local gradients = require "tycho.ndarray.gradients"
+local modes = require "tycho.autograd.modes"
+
+local C = native.C
+local NULL = gradients.request("null")
+
+-- Terms, separated by commas: "data weight, bias" is a product of two inputs, and one alone. "*":
+-- all inputs, each alone. Inputs without a name here are constant.
+local TERMS = {}
+
+local function add(terms, names)
+  for name in names:gmatch("%S+") do
+    TERMS[name] = terms
+  end
+end
+
+add("data", [[
+  reverse depth_to_space space_to_depth slice slice_axis slice_like tile repeat diag Pad
+  _image_crop _image_flip_left_right _image_flip_top_bottom _image_to_tensor _image_normalize
+  gather_nd scatter_nd pick _contrib_boolean_mask _sparse_retain
+  SequenceLast SequenceMask SequenceReverse SliceChannel _split_v2 _copyto _CrossDeviceCopy
+  _contrib_count_sketch _contrib_fft _contrib_ifft _contrib_div_sqrt_dim im2col col2im
+  _contrib_AdaptiveAvgPooling2D _contrib_BilinearResize2D _contrib_ROIAlign
+  _contrib_PSROIPooling _contrib_DeformablePSROIPooling _contrib_take_along_axis
+]])
+add("A", "_linalg_extractdiag _linalg_makediag _linalg_extracttrian _linalg_maketrian")
+add("a", "take _np_cumsum")
+add("weight", "Embedding _contrib_SparseEmbedding")
+add("arg0", "Crop")
+add("x, y", "where")
+add("old_tensor, new_tensor", "_contrib_index_copy")
+add("*", "_rnn_param_concat stack amp_multicast")
+add("A B", "_linalg_trmm")
+add("A B, C", "_linalg_gemm")
+add("data weight, bias", [[
+  Convolution Convolution_v1 Deconvolution
+  _contrib_DeformableConvolution _contrib_ModulatedDeformableConvolution
+]])
+add("queries_keys_values attention", "_contrib_interleaved_matmul_selfatt_valatt")
+add("queries keys_values", "_contrib_interleaved_matmul_encdec_qk")
+add("keys_values attention", "_contrib_interleaved_matmul_encdec_valatt")
+
+-- parameters under which the operator adds nothing of its own
+local WITHOUT_CONSTANT = {
+  Pad = { constant_value = "0" },
+  SequenceMask = { value = "0" },
+  _image_normalize = { mean = "(0,)" },
+}
+
+-- inputs in which the operator is not linear, although it has their gradients
+local OTHERS = { offset = true, mask = true, trans = true }
+
+
+-- Calls -------------------------------------------------------------------------------------------
+
+-- Terms as lists of positions.
+local function positions(terms, names)
+  local index_of, list = {}, {}
+  for i, name in ipairs(names) do
+    index_of[name] = i
+    list[i] = { i }
+  end
+  if terms == "*" then
+    return list
+  end
+  list = {}
+  for term in terms:gmatch("[^,]+") do
+    local factors = {}
+    for name in term:gmatch("%S+") do
+      factors[#factors + 1] = index_of[name]
+    end
+    list[#list + 1] = #factors > 0 and factors or nil
+  end
+  return list
+end
+
+
+-- What all calls of one step have in common.
+local function describe(s, terms)
+  local flat, homogeneous, changed = {}, {}, WITHOUT_CONSTANT[s.op] or {}
+  for key, value in pairs(s.attrs) do
+    flat[#flat + 1], flat[#flat + 2] = key, value
+    if not changed[key] then
+      homogeneous[#homogeneous + 1], homogeneous[#homogeneous + 2] = key, value
+    end
+  end
+  for key, value in pairs(changed) do
+    homogeneous[#homogeneous + 1], homogeneous[#homogeneous + 2] = key, value
+  end
+  return { op = s.op, flat = flat, homogeneous = homogeneous, nout = s.nvisible,
+    terms = positions(terms, s.names), train = s.train }
+end
+
+
+local function apply(c, x, flat)
+  return call.many(c.op, "autograd.grad", x, #x, flat or c.homogeneous, {}, c.nout)
+end
+
+
+local function zeros_like(x)
+  return call.zeros(x._shape, x._dtype, x._device, "autograd.grad")
+end
+
+
+-- The core's gradients of the inputs named in `wanted`, as plain arrays.
+local function core_gradients(c, x, g, wanted)
+  local inputs, variables, results = {}, {}, {}
+  for i, v in ipairs(x) do
+    inputs[i] = class.detached(v)
+  end
+  for k, i in ipairs(wanted) do
+    gradients.mark(inputs[i], nil, NULL)
+    variables[k], results[k] = inputs[i], zeros_like(x[i])
+  end
+  modes.run(true, c.train, function()
+    local heads, grads = apply(c, inputs, c.flat), {}
+    for k = 1, c.nout do
+      grads[k] = g[k]
+    end
+    gradients.run_core("autograd.grad", heads, grads, variables, results,
+      bit.bor(C.TY_UNREACHED, c.train and C.TY_TRAIN or 0))
+  end)
+  return results
+end
+
+
+local pull
+
+-- A recorded gradient: inputs are head gradients, then the operator's inputs; outputs are the
+-- gradients of those in `wanted`.
+local Pull = { class_name = "autograd.grad" }
+Pull.__index = Pull
+
+
+function Pull:_enter_backward(step)
+  self.step = step
+end
+
+
+-- Returns the number of factors of the longest term.
+local function count_rounds(c)
+  local n = 0
+  for _, term in ipairs(c.terms) do
+    n = math.max(n, #term)
+  end
+  return n
+end
+
+
+-- Returns inputs with h in place of the r-th factor of each term, nil where no h is among them, and
+-- the other factors of terms that take part.
+local function replaced(c, x, h, r)
+  local inputs, rest, any = { unpack(x) }, {}, false
+  for _, term in ipairs(c.terms) do
+    local at = term[r]
+    if at then
+      inputs[at] = h[at] or zeros_like(x[at])
+      any = any or h[at] ~= nil
+    else
+      inputs[term[1]] = zeros_like(x[term[1]])
+    end
+    for k, i in ipairs(term) do
+      rest[#rest + 1] = at and k ~= r and h[at] and i or nil
+    end
+  end
+  return any and inputs or nil, rest
+end
+
+
+local function sum_into(list, i, v)
+  list[i] = list[i] and list[i] + v or v
+end
+
+
+function Pull:backward(...)
+  local c, step, n = self.c, self.step, self.step.nin
+  local g, x, h, grads = {}, {}, {}, {}
+  self.step = nil
+  for i = 1, n do
+    local v = step:input(i)
+    if i <= c.nout then
+      g[i] = v
+    else
+      x[i - c.nout] = v
+    end
+  end
+  for k, i in ipairs(self.wanted) do
+    h[i] = (select(k, ...))
+  end
+  for r = 1, count_rounds(c) do
+    local inputs, rest = replaced(c, x, h, r)
+    if inputs then
+      for k, y in ipairs(apply(c, inputs)) do
+        sum_into(grads, k, y)
+      end
+      for k, v in ipairs(#rest > 0 and pull(c, inputs, g, rest) or {}) do
+        sum_into(grads, c.nout + rest[k], v)
+      end
+    end
+  end
+  return unpack(grads, 1, n)
+end
+
+
+-- Gradients of the inputs named in `wanted`, recorded where recording is on.
+function pull(c, x, g, wanted)
+  local inputs = { unpack(g, 1, c.nout) }
+  for i, v in ipairs(x) do
+    inputs[c.nout + i] = v
+  end
+  local results = modes.run(false, c.train, core_gradients, c, x, g, wanted)
+  return functions.record(inputs, results, setmetatable({ c = c, wanted = wanted }, Pull))
+end
+
+
+-- As rules ----------------------------------------------------------------------------------------
+
+local linear = {}
+
+
+--- The gradients of a step that is linear.
+-- @param s the step, see `autograd.higher`
+-- @string terms the factors
+function linear.gradients(s, terms)
+  local c, wanted, grads = describe(s, terms), {}, {}
+  for _, term in ipairs(c.terms) do
+    for _, i in ipairs(term) do
+      wanted[#wanted + 1] = s.wanted[i] and i or nil
+    end
+  end
+  for i, name in ipairs(s.names) do
+    if s.wanted[i] and OTHERS[name] then
+      s:unsupported()
+    end
+  end
+  if #wanted > 0 then
+    local g = {}
+    for k = 1, c.nout do
+      g[k] = s.g[k]
+    end
+    for k, v in ipairs(pull(c, s.x, g, wanted)) do
+      grads[wanted[k]] = v
+    end
+  end
+  return grads
+end
+
+
+--- Rules by operator.
+linear.rules = {}
+for name, terms in pairs(TERMS) do
+  linear.rules[name] = function(s)
+    return linear.gradients(s, terms)
+  end
+end
+
+
+return linear

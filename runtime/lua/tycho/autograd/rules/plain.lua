@@ -1,0 +1,99 @@
+--- Linear operators and products whose gradients are a call or two: unlike by rules/linear.lua,
+-- which serves the other cases, no function of Lua is recorded and nothing is computed twice.
+--
+-- @module tycho.autograd.rules.plain
+
+local linear = require "tycho.autograd.rules.linear"
+local nd = require "tycho.ndarray"
+
+local plain = { rules = {} }
+local rules = plain.rules
+
+-- Shapes ------------------------------------------------------------------------------------------
+
+local function reshaped(s)
+  return { s.g[1]:reshape(s.x[1].shape) }
+end
+
+rules.Reshape, rules.Flatten, rules.reshape_like = reshaped, reshaped, reshaped
+rules.expand_dims, rules.squeeze = reshaped, reshaped
+
+function rules.transpose(s)
+  local axes, back = s.p.axes, {}
+  for k = 1, axes and #axes or 0 do
+    back[axes[k] % #axes + 1] = k - 1
+  end
+  return { nd.transpose(s.g[1], { axes = back }) }
+end
+
+function rules.SwapAxis(s)
+  return { nd.SwapAxis(s.g[1], { dim1 = s.p.dim1, dim2 = s.p.dim2 }) }
+end
+
+local function unspread(s)
+  return { s:reduced(s.g[1], 1) }
+end
+
+rules.broadcast_to, rules.broadcast_axis, rules.broadcast_like = unspread, unspread, unspread
+
+function rules.Concat(s)
+  local axis, at, grads = s.p.dim % s.x[1].ndim, 0, {}
+  for i, x in ipairs(s.x) do
+    local n = x.shape[axis + 1]
+    grads[i] = s.wanted[i] and s.g[1]:slice_axis{ axis = axis, begin = at, ["end"] = at + n }
+    at = at + n
+  end
+  return grads
+end
+
+
+-- Products ----------------------------------------------------------------------------------------
+
+-- Of y = op(a) op(b), by a product of the same kind.
+local function product(multiply, s)
+  local a, b, g, ta, tb = s.x[1], s.x[2], s.g[1], s.p.transpose_a, s.p.transpose_b
+  local function of_a()
+    return ta and multiply{ b, g, transpose_a = tb, transpose_b = true }
+      or multiply{ g, b, transpose_b = not tb }
+  end
+  local function of_b()
+    return tb and multiply{ g, a, transpose_a = true, transpose_b = ta }
+      or multiply{ a, g, transpose_a = not ta }
+  end
+  return { s.wanted[1] and of_a(), s.wanted[2] and of_b() }
+end
+
+
+function rules.dot(s)
+  if s.x[1].ndim ~= 2 or s.x[2].ndim ~= 2 then
+    return linear.gradients(s, "lhs rhs")
+  end
+  return product(nd.dot, s)
+end
+
+function rules.batch_dot(s)
+  return product(nd.batch_dot, s)
+end
+
+function rules._linalg_gemm2(s)
+  if s.p.axis and s.p.axis ~= -2 then
+    return linear.gradients(s, "A B")
+  end
+  return product(function(t)
+    t.alpha = s.p.alpha
+    return nd._linalg_gemm2(t)
+  end, s)
+end
+
+function rules.FullyConnected(s)
+  local x, weight = s.x[1], s.x[2]
+  local g = s.g[1]:reshape{ -1, weight.shape[1] }
+  return {
+    s.wanted[1] and nd.dot(g, weight):reshape(x.shape),
+    s.wanted[2] and nd.dot(g, x:reshape{ -1, weight.shape[2] }, { transpose_a = true })
+      :reshape(weight.shape),
+    s.wanted[3] and g:sum{ axis = 0 },
+  }
+end
+
+return plain

@@ -1,0 +1,691 @@
+--- The base of layers and networks: children, parameters, names, hooks.
+--
+--     local Net = gluon.Block:extend("Net")
+--     function Net:init(classes)
+--       self.body = nn.Dense{64, activation = "relu"}
+--       self.head = nn.Dense(classes)
+--     end
+--     function Net:forward(x)
+--       return self.head(self.body(x))
+--     end
+--     local net = Net(10)                  -- net.prefix == "net0_"
+--
+-- What is assigned to a field stands in the table `_fields` of the object, so that each assignment
+-- passes `__newindex`, which registers blocks and parameters.
+--
+-- @classmod ty.gluon.Block
+
+local iterate = require "tycho.core.iterate"
+local next = iterate.next
+local args = require "tycho.core.args"
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
+local left_out = require "tycho.gluon.left_out"
+local location = require "tycho.gluon.location"
+local log = require "tycho.core.log"
+local name_scope = require "tycho.gluon.name_scope"
+local Parameter = require "tycho.gluon.parameter"
+local ParameterDict = require "tycho.gluon.parameter_dict"
+local parameter_files = require "tycho.gluon.parameter_files"
+local recording = require "tycho.ndarray.recording"
+local values = require "tycho.core.values"
+
+local getmetatable, print, rawget, rawset, select, type =
+  getmetatable, print, rawget, rawset, select, type
+local is_a, is_plain = Class.is_a, values.is_plain
+
+--- The base of layers and networks. Fields, read-only: prefix, name (the prefix without its last
+-- underscore), params (a ParameterDict of its own parameters). Fields of one's own are free; blocks
+-- and parameters among them are registered. An unknown field is nil.
+local Block = Class:extend("Block")
+
+
+-- Making ------------------------------------------------------------------------------------------
+
+-- The options of a constructor's call: its only or last argument, if that is a plain table.
+local function options_of(...)
+  local last = select("#", ...) > 0 and select(-1, ...) or nil
+  return is_plain(last) and last or nil
+end
+
+
+local function hint_of(class, ...)
+  local hint = class._hint
+  if type(hint) == "function" then
+    hint = hint(class, ...)
+  end
+  return hint or class.class_name:lower()
+end
+
+
+-- The prefix and the parameters of a new block.
+local function names_for(prefix, params, class, ...)
+  local outer = name_scope.current()
+  prefix = prefix or name_scope.next_prefix(hint_of(class, ...))
+  local full = (outer and outer.prefix or "") .. prefix
+  if params then
+    return full, ParameterDict(params.prefix, { shared = params })
+  elseif outer then
+    return full, ParameterDict{ prefix = outer.params.prefix .. prefix,
+      shared = rawget(outer.params, "_shared") }
+  end
+  return full, ParameterDict(full)
+end
+
+
+local function check_options(class, options)
+  local prefix, params = options.prefix, options.params
+  if prefix ~= nil and type(prefix) ~= "string" then
+    Error.raise{ code = "type", func = class.class_name, argument = "prefix", expected = "text",
+      got = Error.kind(prefix), message = "bad 'prefix'" }
+  elseif params ~= nil and not is_a(params, ParameterDict) then
+    Error.raise{ code = "type", func = class.class_name, argument = "params",
+      expected = "a ParameterDict", got = Error.kind(params), message = "bad 'params'" }
+  end
+  return prefix, params
+end
+
+
+local NONE = {}
+
+local function construct(class, ...)
+  local options = options_of(...) or NONE
+  local prefix, params = check_options(class, options)
+  local full, own = names_for(prefix, params, class, ...)
+  local b = setmetatable({ _fields = {}, _own = {}, _children = {}, _parents =
+    setmetatable({}, { __mode = "k" }), _prefix = full, _params = own }, class)
+  rawset(b, "_scope", name_scope.Scope(prefix == "" and "" or full, own))
+  class._begin(b, options)
+  if class.scoped == false then
+    class.init(b, ...)
+  else
+    b._scope:with(class.init, b, ...)
+  end
+  return b
+end
+
+
+--- A class of blocks. Its objects are made by calling it; `init` then gets the arguments, in the
+-- block's name scope. Fields of the class: `scoped = false` has `init` run in the scope that is
+-- current at construction.
+-- @string[opt] name whose lower case begins automatic prefixes; the base's otherwise
+function Block:extend(name)
+  local class = Class.extend(self, name)
+  getmetatable(class).__call = construct
+  return class
+end
+
+getmetatable(Block).__call = construct
+
+-- What bases prepare before `init`, which a class of one's own need not call.
+function Block._begin()
+end
+
+
+--- To be defined: makes children and parameters. It gets what the class was called with.
+function Block.init(_)
+end
+
+
+-- Children and parameters -------------------------------------------------------------------------
+
+-- Forgets what was traced of a block and of those that contain it.
+local function forget(b)
+  rawset(b, "_traces", nil)
+  rawset(b, "_last_trace", nil)
+  rawset(b, "_ready", nil)
+  for parent in next, rawget(b, "_parents") do
+    forget(parent)
+  end
+end
+
+Block._forget = forget
+
+
+-- The child of a name: its position in the list.
+local function position_of(self, name)
+  for i, child in ipairs(self._children) do
+    if child.name == name then
+      return i
+    end
+  end
+end
+
+
+-- To be overridden: refuses blocks that cannot be children.
+function Block._check_child()
+end
+
+
+local function put_child(self, name, block)
+  self:_check_child(block)
+  block._parents[self] = true
+  local child = { name, block, name = name, block = block }
+  self._children[position_of(self, name) or #self._children + 1] = child
+  forget(self)
+end
+
+
+local function remove_field(self, key)
+  local position = position_of(self, key)
+  if position and self._children[position].block == self._fields[key] then
+    table.remove(self._children, position)
+  end
+  for i, own in ipairs(self._own) do
+    if own.name == key then
+      table.remove(self._own, i)
+      break
+    end
+  end
+  self._fields[key] = nil
+  forget(self)
+end
+
+
+local function fail_replace(self, key, old, new)
+  Error.raise{ code = "type", func = self.class_name, argument = tostring(key),
+    expected = "a " .. old.class_name .. " or nil", got = Error.kind(new),
+    message = ("'%s' is a registered %s and cannot become something else"):format(tostring(key),
+      is_a(old, Block) and "block" or "parameter") }
+end
+
+
+local PROPERTIES = {
+  prefix = function(self) return self._prefix end,
+  params = function(self) return self._params end,
+  name = function(self)
+    return (self._prefix:gsub("_$", ""))
+  end,
+}
+
+
+function Block.__index(self, key)
+  local v = rawget(self, "_fields")[key]
+  if v ~= nil then
+    return v
+  end
+  v = getmetatable(self)[key]
+  if v == nil and PROPERTIES[key] then
+    return PROPERTIES[key](self)
+  end
+  return v
+end
+
+
+function Block.__newindex(self, key, v)
+  local old = self._fields[key]
+  if PROPERTIES[key] then
+    Error.raise{ code = "state", func = self.class_name, argument = key,
+      message = ("'%s' is read-only; give it when the block is made"):format(key) }
+  elseif is_a(v, Block) then
+    if is_a(old, Parameter) then
+      fail_replace(self, key, old, v)
+    end
+    put_child(self, tostring(key), v)
+  elseif is_a(v, Parameter) then
+    if is_a(old, Parameter) then
+      Error.raise{ code = "name", func = self.class_name, argument = tostring(key),
+        message = ("parameter '%s' is there already; parameters are shared by the option params")
+          :format(tostring(key)) }
+    elseif is_a(old, Block) then
+      fail_replace(self, key, old, v)
+    end
+    self._own[#self._own + 1] = { name = tostring(key), param = v }
+    forget(self)
+  elseif is_a(old, Block) or is_a(old, Parameter) then
+    if v ~= nil then
+      fail_replace(self, key, old, v)
+    end
+    remove_field(self, key)
+  end
+  self._fields[key] = v
+end
+
+
+--- Registers a child.
+-- @tparam Block block
+-- @string[opt] name the number of the children so far
+function Block:register_child(block, name)
+  if not is_a(block, Block) then
+    Error.raise{ code = "type", func = self.class_name .. ":register_child", argument = "block",
+      expected = "a block", got = Error.kind(block), message = "children are blocks" }
+  end
+  put_child(self, name and tostring(name) or tostring(#self._children), block)
+end
+
+
+--- The children in order: a list of `{name, block}`, also as fields of these names.
+-- @treturn table
+function Block:children()
+  local list = {}
+  for i, child in ipairs(self._children) do
+    list[i] = { child.name, child.block, name = child.name, block = child.block }
+  end
+  return list
+end
+
+
+-- Names -------------------------------------------------------------------------------------------
+
+--- Runs f in the block's name scope: blocks made inside get its prefix.
+-- @tparam[opt] function f
+-- @return the results of f; without f a scope: `s:with(f)`, `s:enter()`, `s:exit()`
+function Block:name_scope(f)
+  if f == nil then
+    return self._scope
+  end
+  return self._scope:with(f)
+end
+
+
+-- Parameters --------------------------------------------------------------------------------------
+
+local warned = setmetatable({}, { __mode = "k" })
+
+-- Warns of blocks in plain tables, whose parameters are not found.
+local function warn_of_lists(self)
+  if warned[self] then
+    return
+  end
+  local registered = {}
+  for _, child in ipairs(self._children) do
+    registered[child.block] = true
+  end
+  for key, v in next, self._fields do
+    if is_plain(v) then
+      for _, member in next, v do
+        if is_a(member, Block) and not registered[member] then
+          warned[self] = true
+          log:warning(("%s: the blocks in the table '%s' are not registered, and their parameters \z
+            not collected; use nn.Sequential, or register_child"):format(self.class_name,
+            tostring(key)))
+          return
+        end
+      end
+    end
+  end
+end
+
+
+-- Own parameters: those of the dictionary, then fields that are none of them.
+local function own_parameters(self)
+  local list, seen = {}, {}
+  for _, p in ipairs(self._params:values()) do
+    list[#list + 1], seen[p] = p, true
+  end
+  for _, own in ipairs(self._own) do
+    if not seen[own.param] then
+      list[#list + 1], seen[own.param] = own.param, true
+    end
+  end
+  return list
+end
+
+
+local function collect(self, dict, accepts, done)
+  if done[self] then
+    return
+  end
+  done[self] = true
+  warn_of_lists(self)
+  for _, p in ipairs(own_parameters(self)) do
+    if accepts(p.name) then
+      dict:_add(p)
+    end
+  end
+  for _, child in ipairs(self._children) do
+    collect(child.block, dict, accepts, done)
+  end
+end
+
+
+-- A function of a name from what `collect_params` may select by.
+local function selector(select_by)
+  if select_by == nil then
+    return function() return true end
+  elseif type(select_by) == "function" then
+    return select_by
+  end
+  local list = type(select_by) == "table" and select_by or { select_by }
+  local fits = {}
+  for i, pattern in ipairs(list) do
+    if type(pattern) ~= "string" then
+      Error.raise{ code = "type", func = "Block:collect_params", argument = "select",
+        expected = "a regular expression, a list of them or a function", got = Error.kind(pattern),
+        message = "bad 'select'" }
+    elseif pattern:find("%%%a") then
+      Error.raise{ code = "value", func = "Block:collect_params", argument = "select",
+        got = pattern, expected = "a regular expression such as .*weight",
+        message = "names are selected by regular expressions, not by Lua's patterns" }
+    end
+    fits[i] = require("tycho.core.regex").matcher(pattern, "Block:collect_params", "select")
+  end
+  return function(name)
+    for _, f in ipairs(fits) do
+      if f(name) then
+        return true
+      end
+    end
+    return false
+  end
+end
+
+
+--- The parameters of the block and of all blocks in it: its own first, shared ones once.
+-- @param[opt] select a regular expression that the beginning of a name must match, a list of such,
+--   or a function of the name
+-- @treturn ParameterDict
+function Block:collect_params(select_by)
+  local dict = ParameterDict(self._params.prefix)
+  collect(self, dict, selector(select_by), {})
+  return dict
+end
+
+
+--- Initializes all parameters.
+-- @tparam[opt] table options init = `ty.init.Uniform()`, ctx (a context or a list of them; the
+--   current one), verbose = false, force_reinit = false
+function Block:initialize(...)
+  self:collect_params():initialize(...)
+end
+
+
+--- Fills all gradients with 0.
+function Block:zero_grad()
+  self:collect_params():zero_grad()
+end
+
+
+-- Calls -------------------------------------------------------------------------------------------
+
+--- To be defined: what the block computes.
+function Block:forward()
+  Error.raise{ code = "unsupported", func = self.class_name .. ":forward",
+    message = ("class '%s' has no forward; define function %s:forward(x)"):format(self.class_name,
+      self.class_name) }
+end
+
+
+-- Runs the block with its hooks. Without hooks there is nothing between the call and forward.
+local function call_hooked(self, run, ...)
+  local n, inputs = select("#", ...), { ... }
+  for _, hook in ipairs(rawget(self, "_pre_hooks") or NONE) do
+    hook.f(self, inputs)
+  end
+  local function finish(...)
+    local outputs = { ... }
+    for _, hook in ipairs(rawget(self, "_hooks") or NONE) do
+      hook.f(self, inputs, outputs)
+    end
+    return ...
+  end
+  return finish(run(self, unpack(inputs, 1, n)))
+end
+
+
+local call_forward = location.runner(function(self, ...)
+  if recording.on then
+    return location.results(location.recorded(self.forward, self, ...))
+  end
+  return location.results(self:forward(...))
+end)
+
+-- Runs forward; errors find out from here which block is running.
+Block._call_forward = call_forward
+
+-- What a class does between its hooks.
+function Block:_run(...)
+  return call_forward(self, ...)
+end
+
+
+function Block:__call(...)
+  if rawget(self, "_hooked") then
+    return call_hooked(self, self._run, ...)
+  end
+  return self:_run(...)
+end
+
+
+local Handle = Class:extend("HookHandle")
+
+function Handle:init(list, hook)
+  self._list, self._hook = list, hook
+end
+
+
+--- Takes the hook away.
+function Handle:detach()
+  for i, hook in ipairs(self._list) do
+    if hook == self._hook then
+      table.remove(self._list, i)
+      return
+    end
+  end
+end
+
+
+local function add_hook(self, kind, f, func)
+  if not args.types["function"].check(f) then
+    Error.raise{ code = "type", func = self.class_name .. ":" .. func, argument = "f",
+      expected = "a function", got = Error.kind(f), message = "bad 'f'" }
+  end
+  local list = rawget(self, kind)
+  if not list then
+    list = {}
+    rawset(self, kind, list)
+  end
+  local hook = { f = f }
+  list[#list + 1] = hook
+  rawset(self, "_hooked", true)
+  return Handle(list, hook)
+end
+
+
+--- Has f(block, inputs) called before each forward.
+-- @tparam function f
+-- @return a handle: `handle:detach()`
+function Block:register_forward_pre_hook(f)
+  return add_hook(self, "_pre_hooks", f, "register_forward_pre_hook")
+end
+
+
+--- Has f(block, inputs, outputs) called after each forward; both are lists.
+-- @tparam function f
+-- @return a handle: `handle:detach()`
+function Block:register_forward_hook(f)
+  return add_hook(self, "_hooks", f, "register_forward_hook")
+end
+
+
+-- Files -------------------------------------------------------------------------------------------
+
+-- Appends the parameters, named by structure: "body.0.weight".
+function Block:_append_named(prefix, list)
+  for _, own in ipairs(self._own) do
+    list[#list + 1] = { prefix .. own.name, own.param }
+  end
+  for _, child in ipairs(self._children) do
+    child.block:_append_named(prefix .. child.name .. ".", list)
+  end
+  return list
+end
+
+
+local SAVE = args.form("Block:save_parameters", { { "filename", "text" },
+  { "deduplicate", "boolean", false } })
+
+--- Writes all parameters, named by the fields in which they are: `body.0.weight`.
+-- @string filename
+-- @tparam[opt] table options deduplicate = false: true writes a shared one once
+function Block:save_parameters(...)
+  local a, list, seen = SAVE(...), {}, {}
+  for _, entry in ipairs(self:_append_named("", {})) do
+    if not (a.deduplicate and seen[entry[2]]) then
+      list[#list + 1] = entry
+    end
+    seen[entry[2]] = true
+  end
+  parameter_files.write(a.filename, list)
+end
+
+
+-- Parameters by their own names, as files of ParameterDict:save and export have them: with the
+-- block's prefix or without.
+local function by_name(self, loaded, exported)
+  local plain, restored, all, full = 0, 0, {}, {}
+  for i, p in ipairs(self:collect_params():values()) do
+    local rest = p.name:sub(1, #self._prefix) == self._prefix and p.name:sub(#self._prefix + 1)
+    all[i], full[i] = { rest or p.name, p }, { p.name, p }
+    restored = restored + (rest and loaded[rest] and 1 or 0)
+    plain = plain + (loaded[p.name] and 1 or 0)
+  end
+  return (exported and plain >= restored or plain > restored) and full or all
+end
+
+
+local function has_point(loaded)
+  for name in next, loaded do
+    if name:find(".", 1, true) then
+      return true
+    end
+  end
+  return false
+end
+
+
+local LOAD = args.form("Block:load_parameters", parameter_files.LOAD)
+
+--- Reads parameters that `save_parameters`, `ParameterDict:save` or `export` wrote. Names that are
+-- missing here or in the file are E(`name`); nothing is changed on an error. A block that was not
+-- initialized gets its arrays.
+-- @string filename
+-- @tparam[opt] table options ctx, allow_missing = false, ignore_extra = false, cast_dtype = false,
+--   dtype_source = "current" or "saved"
+function Block:load_parameters(...)
+  local a = LOAD(...)
+  local loaded, exported = parameter_files.read(a.filename, "Block:load_parameters")
+  local structured = not exported and (has_point(loaded) or next(loaded) == nil)
+  parameter_files.apply(a.filename, loaded, structured and self:_append_named("", {})
+    or by_name(self, loaded, exported), a, "Block:load_parameters")
+end
+
+
+-- All blocks --------------------------------------------------------------------------------------
+
+--- Calls f with the children, their children first, then with the block.
+-- @tparam function f
+-- @treturn Block itself
+function Block:apply(f)
+  for _, child in ipairs(self._children) do
+    child.block:apply(f)
+  end
+  f(self)
+  return self
+end
+
+
+--- Converts parameters to another dtype.
+-- @string dtype
+function Block:cast(dtype)
+  forget(self)
+  for _, child in ipairs(self._children) do
+    child.block:cast(dtype)
+  end
+  for _, p in ipairs(own_parameters(self)) do
+    p:cast(dtype)
+  end
+end
+
+
+local HYBRIDIZE = args.form("Block:hybridize", { { "active", "boolean", true }, "*",
+  { "static_alloc", "boolean", false }, { "static_shape", "boolean", false },
+})
+
+Block._hybridize_options = HYBRIDIZE
+
+--- Has the hybrid blocks among the children run what was traced of them.
+-- @bool[opt=true] active
+-- @tparam[opt] table options static_alloc = false, static_shape = false
+function Block:hybridize(...)
+  HYBRIDIZE(...)
+  forget(self)
+  for _, child in ipairs(self._children) do
+    child.block:hybridize(...)
+  end
+end
+
+
+local OP_HOOK = args.form("Block:register_op_hook", { { "callback", "function" },
+  { "monitor_all", "boolean", false } })
+
+Block._op_hook_options = OP_HOOK
+
+--- Has f(name, array) called for the outputs of every operator of the hybrid blocks inside, as the
+-- callback of a Monitor is; with monitor_all for the inputs, too.
+-- @tparam function f
+-- @tparam[opt] table options monitor_all = false
+function Block:register_op_hook(...)
+  OP_HOOK(...)
+  for _, child in ipairs(self._children) do
+    child.block:register_op_hook(...)
+  end
+end
+
+
+--- Runs the block on inputs, and prints a table of its layers: output shapes, numbers of
+-- parameters. Blocks that are hybridized are E(`state`).
+-- @param ... inputs
+-- @treturn string the table
+function Block:summary(...)
+  local text = require "tycho.gluon.summary"(self, ...)
+  print(text)
+  return text
+end
+
+
+--- Frees the parameters' arrays and what was traced now, without waiting for the collector.
+function Block:free()
+  forget(self)
+  for _, p in ipairs(self:collect_params():values()) do
+    p:_free()
+  end
+end
+
+
+-- Text --------------------------------------------------------------------------------------------
+
+-- What stands between the parentheses of the text of a block without children.
+function Block._describe()
+  return ""
+end
+
+
+local function indented(text)
+  return (text:gsub("\n", "\n  "))
+end
+
+
+--- The reference's text: the class, what it is made with, the children below each other.
+function Block:__tostring()
+  local lines = {}
+  for i, child in ipairs(self._children) do
+    lines[i] = "  (" .. child.name .. "): " .. indented(tostring(child.block))
+  end
+  local text = self:_describe()
+  if text ~= "" then
+    return self.class_name .. "(" .. text .. ")"
+  end
+  return self.class_name .. "(\n" .. table.concat(lines, "\n") .. "\n)"
+end
+
+
+left_out.add(Block, "Block", ":", {
+  save = "save_parameters writes the parameters, export the network with them",
+  load = "load_parameters reads what save_parameters wrote, SymbolBlock.imports what export wrote",
+  save_params = "save_parameters has its place",
+  load_params = "load_parameters has its place",
+})
+
+
+return Block

@@ -1,0 +1,48 @@
+--- A parameter whose value stays: it has no gradient, and every initialization gives the same.
+--
+-- @classmod ty.gluon.Constant
+
+local class = require "tycho.ndarray.class"
+local init = require "tycho.initializer"
+local log = require "tycho.core.log"
+local nd = require "tycho.ndarray"
+local Parameter = require "tycho.gluon.parameter"
+
+local rawset = rawset
+
+--- A parameter that is not learned. Field `value`: an NDArray.
+local Constant = Parameter:extend("Constant")
+
+local Fill = init.Initializer:extend("ConstantValue")    -- copies one array
+
+function Fill:init(value)
+  Fill.super.init(self)
+  self.value = value
+end
+
+function Fill:_init_weight(_, x)
+  self.value:copyto(x)
+end
+
+
+--- @string name
+-- @param value an NDArray or a nested table
+function Constant:init(name, value)
+  value = class.keep(nd._as_array(value, "float32", "gluon.Constant"):copy())
+  Constant.super.init(self, { name = name, grad_req = "null", shape = value.shape,
+    dtype = value.dtype, init = Fill(value), differentiable = false })
+  rawset(self, "value", value)
+end
+
+
+function Constant.__newindex(self, key, v)
+  if key == "grad_req" and v ~= "null" then
+    log:warning(("constant parameter '%s' has no gradient: grad_req stays \"null\"")
+      :format(self.name))
+    return
+  end
+  Parameter.__newindex(self, key, v)
+end
+
+
+return Constant

@@ -1,0 +1,70 @@
+--- What an estimator does with a batch; a class of one's own changes it.
+--
+--     local Mixup = ty.gluon.contrib.estimator.BatchProcessor:extend("Mixup")
+--     function Mixup:fit_batch(estimator, batch, batch_axis) ... return data, label, pred, loss end
+--
+-- @module tycho.gluon.contrib.estimator.batch_processor
+
+local autograd = require "tycho.autograd.autograd"
+local Class = require "tycho.core.class"
+local utils = require "tycho.gluon.utils"
+
+--- Base of batch processors.
+-- @type BatchProcessor
+local BatchProcessor = Class:extend("BatchProcessor")
+
+
+-- Data and labels of a batch, a slice per device.
+local function slices(estimator, batch, batch_axis)
+  local options = { batch_axis = batch_axis }
+  return utils.split_and_load(batch[1], estimator.context, options),
+    utils.split_and_load(batch[2], estimator.context, options)
+end
+
+
+local function forward(net, loss, data, label)
+  local preds, losses = {}, {}
+  for i, x in ipairs(data) do
+    preds[i] = net(x)
+    losses[i] = loss(preds[i], label[i])
+  end
+  return preds, losses
+end
+
+
+--- Runs net and loss on a batch and backward; the trainer's step is GradientUpdateHandler's.
+-- @param estimator
+-- @tparam table batch list of its fields: data, labels
+-- @int batch_axis
+-- @treturn {NDArray,...} data, a slice per device
+-- @treturn {NDArray,...} labels
+-- @treturn {NDArray,...} predictions
+-- @treturn {NDArray,...} losses
+function BatchProcessor:fit_batch(estimator, batch, batch_axis)
+  local data, label = slices(estimator, batch, batch_axis)
+  local preds, losses = autograd.record(function()
+    return forward(estimator.net, estimator.loss, data, label)
+  end)
+  for _, l in ipairs(losses) do
+    l:backward()
+  end
+  return data, label, preds, losses
+end
+
+
+--- Runs net and loss on a batch.
+-- @param estimator
+-- @tparam table batch
+-- @int batch_axis
+-- @treturn {NDArray,...} data, a slice per device
+-- @treturn {NDArray,...} labels
+-- @treturn {NDArray,...} predictions
+-- @treturn {NDArray,...} losses
+function BatchProcessor:evaluate_batch(estimator, batch, batch_axis)
+  local data, label = slices(estimator, batch, batch_axis)
+  local preds, losses = forward(estimator.val_net, estimator.val_loss, data, label)
+  return data, label, preds, losses
+end
+
+
+return BatchProcessor

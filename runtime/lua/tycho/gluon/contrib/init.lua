@@ -1,0 +1,29 @@
+--- What the reference keeps under contrib: `ty.gluon.contrib`, with `nn`, `cnn`, `rnn`, `data` and
+-- `estimator`.
+--
+-- @module tycho.gluon.contrib
+
+local namespace = require "tycho.core.namespace"
+
+local contrib = {}
+
+-- name -> module, loaded when it is first named
+local PARTS = {
+  cnn = "tycho.gluon.contrib.cnn",
+  nn = "tycho.gluon.contrib.nn",
+  rnn = "tycho.gluon.contrib.rnn",
+  data = "tycho.gluon.contrib.data",
+  estimator = "tycho.gluon.contrib.estimator",
+}
+
+local missing = namespace.missing("gluon.contrib", "namespace", PARTS)
+
+return setmetatable(contrib, { __index = function(_, key)
+  local module = PARTS[key]
+  if not module then
+    return missing(key)
+  end
+  local value = require(module)
+  rawset(contrib, key, value)
+  return value
+end })

@@ -1,0 +1,432 @@
+--- Data sets: samples by number, from 0 (part of `ty.gluon.data`).
+--
+--     local Squares = gluon.data.Dataset:extend("Squares")
+--     function Squares:init(n) self.n = n end
+--     function Squares:len() return self.n end
+--     function Squares:get(i) return ty.nd.full({ 2 }, i), i * i end
+--     local x, y = Squares(7):get(3)
+--     local sample = Squares(7)[3]                         -- { x, y }
+--
+-- @module tycho.gluon.data.dataset
+
+local args = require "tycho.core.args"
+local array_class = require "tycho.ndarray.class"
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
+local fields = require "tycho.core.fields"
+local plan = require "tycho.gluon.data.plan"
+local sampler = require "tycho.gluon.data.sampler"
+local values = require "tycho.core.values"
+
+local is_array, is_plain = array_class.is_array, values.is_plain
+local select, type, unpack = select, type, unpack
+
+local dataset = {}
+
+
+-- Base --------------------------------------------------------------------------------------------
+
+--- The base of data sets. To be defined: `get(i)` (one or several values) and `len()`.
+-- @type Dataset
+local Dataset = Class:extend("Dataset")
+dataset.Dataset = Dataset
+
+fields.give(Dataset, {})
+
+
+--- Several values as a list, one as it is.
+local function packed(...)
+  if select("#", ...) > 1 then
+    return { ... }
+  end
+  return (...)
+end
+
+
+local function check_index(self, i)
+  local n = self:len()
+  if type(i) ~= "number" or i ~= math.floor(i) or i < 0 or i >= n then
+    Error.raise{ code = type(i) == "number" and "index" or "type",
+      func = self.class_name .. ":get", argument = tostring(i),
+      expected = ("a sample from 0 to %d"):format(n - 1), got = i,
+      message = ("there is no sample %s"):format(tostring(i)) }
+  end
+  return i
+end
+
+
+local read = Dataset.__index
+
+function Dataset.__index(self, key)
+  if type(key) == "number" then
+    return packed(self:get(check_index(self, key)))
+  end
+  return read(self, key)
+end
+
+
+local function undefined(self, method)
+  Error.raise{ code = "unsupported", func = self.class_name .. ":" .. method,
+    message = ("a data set defines get(i) and len(); '%s' has no %s"):format(self.class_name,
+      method) }
+end
+
+
+--- The values of a sample; `set[i]` is the same, several in a list.
+-- @int i from 0; outside E(index)
+function Dataset:get(_)
+  undefined(self, "get")
+end
+
+
+--- How many samples there are.
+function Dataset:len()
+  undefined(self, "len")
+end
+
+
+function Dataset:__tostring()
+  return "<" .. self.class_name .. ">"
+end
+
+
+-- Lists -------------------------------------------------------------------------------------------
+
+--- A Lua list, or anything with `len` and `get`, as a data set. A list of lists has several values
+-- per sample.
+-- @type SimpleDataset
+local SimpleDataset = Dataset:extend("SimpleDataset")
+dataset.SimpleDataset = SimpleDataset
+
+local function is_source(v)
+  return type(v) == "table" and (is_plain(v) or is_array(v)
+    or type(v.len) == "function" and type(v.get) == "function")
+end
+
+
+function SimpleDataset:init(data)
+  if not is_source(data) then
+    Error.raise{ code = data == nil and "value" or "type", func = "gluon.data.SimpleDataset",
+      argument = "data", expected = "a list, or an object with len and get",
+      got = data == nil and "nothing" or Error.kind(data), message = "bad 'data'" }
+  end
+  self._data = array_class.keep(data)
+end
+
+
+local function length_of(data)
+  if is_array(data) then
+    return data.shape[1]
+  elseif is_plain(data) then
+    return #data
+  end
+  return data:len()
+end
+
+
+-- Sample i of an array, a list or a data set. That of an array of one dimension is a number.
+local function item_of(data, i)
+  if is_array(data) then
+    local x = data[i]
+    return #data._shape == 1 and x:asscalar() or x
+  elseif is_plain(data) then
+    local v = data[i + 1]
+    if is_plain(v) and #v > 1 then
+      return unpack(v)
+    end
+    return v
+  end
+  return data:get(i)
+end
+
+
+function SimpleDataset:get(i)
+  return item_of(self._data, check_index(self, i))
+end
+
+
+function SimpleDataset:len()
+  return length_of(self._data)
+end
+
+
+-- Arrays ------------------------------------------------------------------------------------------
+
+--- Arrays, lists or data sets of equal length, side by side.
+-- @type ArrayDataset
+local ArrayDataset = Dataset:extend("ArrayDataset")
+dataset.ArrayDataset = ArrayDataset
+
+-- A lone table of numbers or texts is a list of samples; one of arrays and lists has the arguments.
+local function arguments(n, first, ...)
+  if n == 1 and is_plain(first) and type(first[1]) == "table" then
+    return first, #first
+  end
+  return { first, ... }, n
+end
+
+
+--- @param ... arrays, lists, data sets; of different length E(shape)
+function ArrayDataset:init(...)
+  local list, n = arguments(select("#", ...), ...)
+  if n == 0 then
+    Error.raise{ code = "value", func = "gluon.data.ArrayDataset", argument = "data",
+      expected = "arrays, lists or data sets", got = "nothing", message = "there is nothing in it" }
+  end
+  for k = 1, n do
+    if not is_source(list[k]) then
+      Error.raise{ code = "type", func = "gluon.data.ArrayDataset", argument = tostring(k),
+        expected = "an array, a list or a data set", got = Error.kind(list[k]),
+        message = ("bad argument %d"):format(k) }
+    elseif length_of(list[k]) ~= length_of(list[1]) then
+      Error.raise{ code = "shape", func = "gluon.data.ArrayDataset", argument = tostring(k),
+        expected = length_of(list[1]), got = length_of(list[k]),
+        message = ("argument %d has %d samples, argument 1 has %d"):format(k,
+          length_of(list[k]), length_of(list[1])) }
+    end
+  end
+  self._data = array_class.keep(list)
+end
+
+
+local function items(list, i, k)
+  if k == #list then
+    return packed(item_of(list[k], i))
+  end
+  return packed(item_of(list[k], i)), items(list, i, k + 1)
+end
+
+
+function ArrayDataset:get(i)
+  check_index(self, i)
+  if #self._data == 1 then
+    return item_of(self._data[1], i)
+  end
+  return items(self._data, i, 1)
+end
+
+
+function ArrayDataset:len()
+  return length_of(self._data[1])
+end
+
+
+plan.describe(ArrayDataset.get, function(self)
+  return plan.of_arrays(self._data, self)
+end)
+
+
+-- Records -----------------------------------------------------------------------------------------
+
+--- The texts of a file of records.
+-- @type RecordFileDataset
+local RecordFileDataset = Dataset:extend("RecordFileDataset")
+dataset.RecordFileDataset = RecordFileDataset
+
+local RECORDS = args.form("gluon.data.RecordFileDataset", { { "filename", "text" } })
+
+--- @string filename the index lies beside it under the same name with `.idx`; missing E(io)
+function RecordFileDataset:init(...)
+  self:_open(RECORDS(...).filename)
+end
+
+
+-- Opens the file of records and its index.
+function RecordFileDataset:_open(filename)
+  local recordio = require "tycho.io.recordio"
+  self._filename = filename
+  local stem = filename:match("^(.*)%.[^./]*$") or filename
+  self._record = recordio.MXIndexedRecordIO{ stem .. ".idx", filename, "r" }
+end
+
+
+function RecordFileDataset:len()
+  return #self._record.keys
+end
+
+
+function RecordFileDataset:get(i)
+  return self._record:read_idx(self._record.keys[check_index(self, i) + 1])
+end
+
+
+-- What is made of other data sets -----------------------------------------------------------------
+
+-- Samples of another data set, by a list of their numbers.
+local Sampled = Dataset:extend("SampledDataset")
+
+function Sampled:init(base, numbers)
+  self._base, self._numbers = base, numbers
+end
+
+
+function Sampled:len()
+  return #self._numbers
+end
+
+
+function Sampled:get(i)
+  return self._base:get(self._numbers[check_index(self, i) + 1])
+end
+
+
+plan.describe(Sampled.get, function(self)
+  return plan.chosen(plan.of(self._base), self._numbers)
+end)
+
+
+local Transformed = Dataset:extend("TransformedDataset")
+
+function Transformed:init(base, f)
+  self._base, self._f = base, f
+end
+
+
+function Transformed:len()
+  return self._base:len()
+end
+
+
+function Transformed:get(i)
+  return self._f(self._base:get(i))
+end
+
+
+plan.describe(Transformed.get, function(self)
+  return plan.changed(plan.of(self._base), self._f, "all")
+end)
+
+
+local TransformedFirst = Transformed:extend("TransformedDataset")
+
+local function change_first(f, x, ...)
+  return (f(x)), ...
+end
+
+
+function TransformedFirst:get(i)
+  return change_first(self._f, self._base:get(i))
+end
+
+
+plan.describe(TransformedFirst.get, function(self)
+  return plan.changed(plan.of(self._base), self._f, "first")
+end)
+
+
+local function evaluated(set)
+  local list = {}
+  for i = 0, set:len() - 1 do
+    list[i + 1] = set[i]
+  end
+  return SimpleDataset(list)
+end
+
+
+local TRANSFORM = { { "fn", "function" }, { "lazy", "boolean", true } }
+local ALL, FIRST = args.form("Dataset:transform", TRANSFORM),
+  args.form("Dataset:transform_first", TRANSFORM)
+
+--- A data set of samples that a function changes.
+-- @tparam function fn gets a sample's values, returns the new ones; may be a block
+-- @bool[opt=true] lazy when a sample is read; false: all of them now
+-- @treturn Dataset
+function Dataset:transform(...)
+  local a = ALL(...)
+  local set = Transformed(self, a.fn)
+  return a.lazy and set or evaluated(set)
+end
+
+
+--- As `transform`, of the first value of a sample; the others stay.
+function Dataset:transform_first(...)
+  local a = FIRST(...)
+  local set = TransformedFirst(self, a.fn)
+  return a.lazy and set or evaluated(set)
+end
+
+
+-- The numbers that a sampler gives.
+local function numbers_of(numbers)
+  local list = {}
+  for i in numbers do
+    list[#list + 1] = i
+  end
+  return list
+end
+
+
+local FILTER = args.form("Dataset:filter", { { "fn", "function" } })
+
+--- The samples for which a function gives true. All samples are read now.
+-- @tparam function fn of a sample's values
+-- @treturn Dataset
+function Dataset:filter(...)
+  return Sampled(self, numbers_of(sampler.FilterSampler(FILTER(...).fn, self)))
+end
+
+
+local function range(from, to)
+  local list = {}
+  for i = from, to - 1 do
+    list[#list + 1] = i
+  end
+  return list
+end
+
+
+local SHARD = args.form("Dataset:shard", { { "num_shards", "positive" }, { "index", "integer" } })
+
+--- One of several parts of nearly equal length; the first ones get what is left over.
+-- @int num_shards
+-- @int index from 0; outside E(value)
+-- @treturn Dataset
+function Dataset:shard(...)
+  local a = SHARD(...)
+  if a.index < 0 or a.index >= a.num_shards then
+    Error.raise{ code = "value", func = "Dataset:shard", argument = "index",
+      expected = ("0 to %d"):format(a.num_shards - 1), got = a.index,
+      message = "there is no such shard" }
+  end
+  local n = self:len()
+  local size, rest = math.floor(n / a.num_shards), n % a.num_shards
+  local from = size * a.index + math.min(a.index, rest)
+  return Sampled(self, range(from, from + size + (a.index < rest and 1 or 0)))
+end
+
+
+local TAKE = args.form("Dataset:take", { { "count", "integer?" } })
+
+--- The first samples.
+-- @int[opt] count all where there are fewer
+-- @treturn Dataset
+function Dataset:take(...)
+  local count = TAKE(...).count or self:len()
+  if count < 0 then
+    Error.raise{ code = "value", func = "Dataset:take", argument = "count", expected = "0 or more",
+      got = count, message = "bad 'count'" }
+  end
+  return Sampled(self, range(0, math.min(count, self:len())))
+end
+
+
+local SAMPLE = args.form("Dataset:sample", { { "sampler", "any" } })
+
+--- The samples whose numbers a sampler gives now.
+-- @param sampler
+-- @treturn Dataset
+function Dataset:sample(...)
+  local numbers = SAMPLE(...).sampler
+  if not Class.is_a(numbers, sampler.Sampler) then
+    Error.raise{ code = "type", func = "Dataset:sample", argument = "sampler",
+      expected = "a Sampler", got = Error.kind(numbers), message = "bad 'sampler'" }
+  end
+  local list = numbers_of(numbers)
+  for _, i in ipairs(list) do
+    check_index(self, i)
+  end
+  return Sampled(self, list)
+end
+
+
+return dataset

@@ -1,0 +1,321 @@
+--- Blocks whose forward runs with arrays and with symbols.
+--
+-- With `hybridize()` forward is traced with symbols at the first call, and the traced operators are
+-- run from then on.
+--
+-- @classmod ty.gluon.HybridBlock
+
+local args = require "tycho.core.args"
+local Block = require "tycho.gluon.block"
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
+local graph = require "tycho.symbol.graph"
+local left_out = require "tycho.gluon.left_out"
+local NDArray = require("tycho.ndarray").NDArray
+local nested = require "tycho.gluon.nested"
+local node = require "tycho.symbol.node"
+local Parameter = require "tycho.gluon.parameter"
+local parameter_files = require "tycho.gluon.parameter_files"
+local replay = require "tycho.gluon.replay"
+local Symbol = require("tycho.symbol.symbol").Symbol
+local trace = require "tycho.gluon.trace"
+local tracing = require "tycho.symbol.tracing"
+
+local getmetatable, rawget, rawset, select, type, unpack =
+  getmetatable, rawget, rawset, select, type, unpack
+
+--- The base of layers and networks that `hybridize` makes fast. Its forward uses `ty.F`, and
+-- `self.weight:data(x)` for its own parameters. Called with symbols it gives symbols.
+local HybridBlock = Block:extend("HybridBlock")
+
+local BLOCK_CALL = Block.__call
+
+
+function HybridBlock:_check_child(block)
+  if not Class.is_a(block, HybridBlock) then
+    Error.raise{ code = "type", func = self.class_name, expected = "a HybridBlock",
+      got = Error.kind(block),
+      message = ("'%s' is a HybridBlock, and so must be its children; derive it from gluon.Block, or \z
+        use nn.Sequential"):format(self.name) }
+  end
+end
+
+
+-- Kinds of arguments ------------------------------------------------------------------------------
+
+-- The class of the tensors in a list, nil where there are none; other kinds together are refused.
+local function class_in(self, found, n, list)
+  for i = 1, n do
+    local v = list[i]
+    local class = getmetatable(v)
+    if class == NDArray or class == Symbol then
+      if found and found ~= class then
+        Error.raise{ code = "type", func = self.class_name, expected = "arrays or symbols",
+          got = "both", message = "arrays and symbols cannot be mixed in one call" }
+      end
+      found = class
+    elseif class == nil and type(v) == "table" then
+      found = class_in(self, found, table.maxn(v), v)
+    end
+  end
+  return found
+end
+
+
+local function class_of(self, ...)
+  local first = ...
+  local class = getmetatable(first)
+  if select("#", ...) > 1 or class ~= NDArray and class ~= Symbol then
+    class = class_in(self, nil, select("#", ...), { ... })
+  end
+  if not class then
+    Error.raise{ code = "type", func = self.class_name, expected = "at least one NDArray or Symbol",
+      got = select("#", ...) == 0 and "nothing" or Error.kind(first),
+      message = ("block '%s' is called on arrays or symbols"):format(self.name) }
+  end
+  return class
+end
+
+
+-- Traces ------------------------------------------------------------------------------------------
+
+local function trace_for(self, structure, count)
+  local traces = rawget(self, "_traces")
+  if not traces then
+    traces = {}
+    rawset(self, "_traces", traces)
+  end
+  local t = traces[structure]
+  if not t then
+    t = trace.make(self, structure, count)
+    traces[structure] = t
+  end
+  rawset(self, "_last_trace", t)
+  return t
+end
+
+
+-- Whether parameters of a trace wait for their shapes.
+local function is_waiting(t)
+  for _, p in ipairs(t.plan and t.plan.params or {}) do
+    if not p.param:_is_ready() then
+      return true
+    end
+  end
+  return false
+end
+
+
+local function check_devices(self, inputs)
+  local device = inputs[1]._device
+  for i = 2, #inputs do
+    if inputs[i]._device ~= device then
+      Error.raise{ code = "device", func = self.class_name, argument = tostring(i),
+        expected = tostring(inputs[1].context), got = tostring(inputs[i].context),
+        message = "the inputs of a hybridized block are on one device; as_in_context moves them" }
+    end
+  end
+end
+
+
+local function check_shapes(self, t, inputs)
+  local shapes = {}
+  for i, x in ipairs(inputs) do
+    shapes[i] = Error.show(x.shape)
+  end
+  local text = table.concat(shapes, " ")
+  t.shapes = t.shapes or text
+  if t.shapes ~= text then
+    Error.raise{ code = "shape", func = self.class_name, expected = t.shapes, got = text,
+      message = ("block '%s' was hybridized with static_shape = true; without it other shapes work")
+        :format(self.name) }
+  end
+end
+
+
+-- The block's forward as it was traced, on arrays.
+local function run_trace(self, ...)
+  local flat, structure, n
+  if select("#", ...) == 1 and getmetatable((...)) == NDArray then
+    flat, structure = { (...) }, "."
+  else
+    n = select("#", ...)
+    flat, structure = nested.flatten(n, { ... }, self.class_name)
+    check_devices(self, flat)
+  end
+  local t = trace_for(self, structure, #flat)
+  if is_waiting(t) then
+    trace.infer_shapes(t, flat, self.class_name)
+    trace.finish(t)
+  end
+  if rawget(self, "_static_shape") then
+    check_shapes(self, t, flat)
+  end
+  if not t.plan then
+    return self._call_forward(self, ...)
+  end
+  local results = replay.run(t.plan, flat, self.class_name, rawget(self, "_watch"))
+  if t.structure == "." then
+    return results[1]
+  end
+  local list, count = nested.regroup(results, t.structure)
+  return unpack(list, 1, count)
+end
+
+
+-- For blocks that are graphs.
+HybridBlock._run_trace = run_trace
+
+
+-- Makes own parameters that wait for their shapes, which a trace tells. Notes when there is nothing
+-- more to make.
+local function get_ready(self, ...)
+  local list = self._params:values()
+  for _, own in ipairs(self._own) do
+    list[#list + 1] = own.param
+  end
+  local waiting, ready = false, true
+  for _, p in ipairs(list) do
+    waiting = waiting or rawget(p, "_deferred") ~= nil
+    ready = ready and p:_is_ready()
+  end
+  if waiting then
+    local flat, structure = nested.flatten(select("#", ...), { ... }, self.class_name)
+    local t = trace.make(self, structure, #flat)
+    trace.infer_shapes(t, flat, self.class_name)
+    trace.finish(t)
+  end
+  rawset(self, "_ready", ready and self._params:len() or nil)
+end
+
+
+-- Calls -------------------------------------------------------------------------------------------
+
+-- What the block does with symbols.
+HybridBlock._symbolic = Block._call_forward
+
+
+
+function HybridBlock:_run(...)
+  if class_of(self, ...) == Symbol then
+    return trace.symbolic(self, ...)
+  elseif rawget(self, "_active") or rawget(self, "_watch") then
+    return run_trace(self, ...)
+  elseif rawget(self, "_ready") ~= self._params:len() then
+    get_ready(self, ...)
+  end
+  return self._call_forward(self, ...)
+end
+
+
+-- Hooks do not run while a block around this one is traced.
+function HybridBlock:__call(...)
+  if tracing.current() then
+    return self:_run(...)
+  end
+  return BLOCK_CALL(self, ...)
+end
+
+
+--- Has forward be traced with symbols at the next call, and the traced operators run from then on;
+-- the children go with it.
+-- @bool[opt=true] active
+-- @tparam[opt] table options static_alloc = false; static_shape = false: other shapes than at the
+--   first call are refused
+function HybridBlock:hybridize(...)
+  local a = Block._hybridize_options(...)
+  rawset(self, "_active", a.active or nil)
+  rawset(self, "_static_shape", a.static_shape or nil)
+  Block.hybridize(self, ...)
+end
+
+
+-- What an operator hook gets: outputs by name, with `all` inputs before them.
+local function watcher(f, all)
+  return function(step, slots)
+    local n = step.node
+    for k, slot in ipairs(all and step.inputs or {}) do
+      local input = n.inputs[k]
+      f(input[1].op and ("%s_input%d"):format(n.name, k - 1) or input[1].name, slots[slot])
+    end
+    for k, slot in ipairs(step.outputs) do
+      f(node.output_name(n, k - 1), slots[slot])
+    end
+  end
+end
+
+
+--- As of Block. While there is a hook, the block runs operator by operator.
+-- @tparam function f
+-- @tparam[opt] table options monitor_all = false
+function HybridBlock:register_op_hook(...)
+  local a = Block._op_hook_options(...)
+  rawset(self, "_watch", watcher(a.callback, a.monitor_all))
+  Block.register_op_hook(self, ...)
+end
+
+
+-- Inference ---------------------------------------------------------------------------------------
+
+local function traced(self, ...)
+  local flat, structure = nested.flatten(select("#", ...), { ... }, self.class_name)
+  return trace.make(self, structure, #flat), flat
+end
+
+
+--- Sets the shapes of parameters from example inputs; computes nothing.
+-- @param ... arrays
+function HybridBlock:infer_shape(...)
+  local t, flat = traced(self, ...)
+  trace.infer_shapes(t, flat, self.class_name .. ":infer_shape")
+end
+
+
+--- Sets the dtypes of parameters from example inputs; computes nothing.
+-- @param ... arrays
+function HybridBlock:infer_type(...)
+  local t, flat = traced(self, ...)
+  trace.infer_types(t, flat)
+end
+
+
+-- Files -------------------------------------------------------------------------------------------
+
+local EXPORT = args.form("HybridBlock:export", { { "path", "text" }, { "epoch", "integer", 0 },
+  { "remove_amp_cast", "boolean", true } })
+
+--- Writes what the last call has traced as `PATH-symbol.json`, and the parameters as
+-- `PATH-0000.params`: files that Module, `predict.lua`, the C interface and the reference load. The
+-- block must be hybridized and have run.
+-- @string path
+-- @tparam[opt] table options epoch = 0: the number in the name of the parameters' file
+-- @treturn string the name of the symbol's file
+-- @treturn string that of the parameters'
+function HybridBlock:export(...)
+  local a, t = EXPORT(...), rawget(self, "_last_trace")
+  if not t or not rawget(self, "_active") then
+    Error.raise{ code = "state", func = "HybridBlock:export", argument = self.name,
+      message = ("block '%s' has nothing to export: call hybridize(), then run it once")
+        :format(self.name) }
+  end
+  local list, mutated = {}, node.mutated((graph.walk(t.symbol)))
+  for _, n in ipairs((graph.walk(t.symbol))) do
+    local p = not n.op and Parameter._of_variable(n)
+    if p then
+      list[#list + 1] = { (mutated[n] and "aux:" or "arg:") .. p.name, p }
+    end
+  end
+  local symbol_file = a.path .. "-symbol.json"
+  local params_file = ("%s-%04d.params"):format(a.path, a.epoch)
+  t.symbol:save(symbol_file, { remove_amp_cast = a.remove_amp_cast })
+  parameter_files.write(params_file, list)
+  return symbol_file, params_file
+end
+
+
+left_out.add(HybridBlock, "HybridBlock", ":", {
+  optimize_for = "there are no other back ends; hybridize() has the engine fuse the operators",
+})
+
+
+return HybridBlock

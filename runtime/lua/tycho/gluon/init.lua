@@ -1,0 +1,61 @@
+--- Layers and networks as objects: `ty.gluon`.
+--
+--     local Net = gluon.HybridBlock:extend("Net")
+--     function Net:init(classes)
+--       self.conv = nn.Conv2D{16, 3, padding = 1, activation = "relu"}
+--       self.fc = nn.Dense(classes)
+--     end
+--     function Net:forward(x)
+--       return self.fc(F.flatten(self.conv(x)))
+--     end
+--
+-- The parts: `gluon.block` (children, parameters, hooks), `name_scope`, `hybrid_block` (with
+-- symbols and arrays), `trace` and `replay` (what hybridize does), `parameter`, `constant`,
+-- `parameter_dict`, `trainer`, `utils`; `nn`, `rnn`, `loss`, `data`, `contrib`, `model_zoo` have
+-- folders or files of their own.
+--
+-- @module tycho.gluon
+
+require "tycho.core.luajit"
+local pairs = require("tycho.core.iterate").pairs
+local namespace = require "tycho.core.namespace"
+
+local gluon = {
+  Block = require "tycho.gluon.block",
+  Constant = require "tycho.gluon.constant",
+  HybridBlock = require "tycho.gluon.hybrid_block",
+  Parameter = require "tycho.gluon.parameter",
+  ParameterDict = require "tycho.gluon.parameter_dict",
+}
+
+-- name -> module, loaded when it is first named
+local PARTS = {
+  SymbolBlock = "tycho.gluon.symbol_block",
+  Trainer = "tycho.gluon.trainer",
+  utils = "tycho.gluon.utils",
+  nn = "tycho.gluon.nn",
+  rnn = "tycho.gluon.rnn",
+  loss = "tycho.gluon.loss",
+  data = "tycho.gluon.data",
+  contrib = "tycho.gluon.contrib",
+  model_zoo = "tycho.gluon.model_zoo",
+}
+
+local missing = namespace.missing("gluon", "class or namespace", gluon, function()
+  local names = {}
+  for name in pairs(PARTS) do
+    names[#names + 1] = name
+  end
+  return names
+end)
+
+
+return setmetatable(gluon, { __index = function(_, key)
+  local module = PARTS[key]
+  if not module then
+    return missing(key)
+  end
+  local value = require(module)
+  rawset(gluon, key, value)
+  return value
+end })

@@ -1,0 +1,267 @@
+--- What built-in layers, losses and cells share: a constructor with a form, and texts as the
+-- reference writes them.
+--
+--     local Dropout = layer.extend(HybridBlock, "nn.Dropout",
+--       { { "rate", "number" }, { "axes", "shape", {} } })
+--     function Dropout:set_up(a) self._rate = a.rate end
+--
+-- @module tycho.gluon.layer
+
+local args = require "tycho.core.args"
+local attrs = require "tycho.core.attrs"
+local either = require "tycho.symbol.either"
+local Error = require "tycho.core.error"
+local Symbol = require("tycho.symbol.symbol").Symbol
+local values = require "tycho.core.values"
+
+local getmetatable = getmetatable
+
+local layer = {}
+
+
+-- Classes -----------------------------------------------------------------------------------------
+
+-- What every block's constructor takes by name; the block has read them before `init` runs.
+local COMMON = { "*", { "prefix", "any?" }, { "params", "any?" } }
+
+
+--- A subclass whose `init` reads the arguments of its form and calls `set_up(self, a)`.
+-- @tparam table base
+-- @string func public name, "nn.Dense"; the class is named by what follows the last dot
+-- @tparam table spec parameters of its form
+-- @treturn table class
+function layer.extend(base, func, spec)
+  local class = base:extend(func:match("[^.]+$"))
+  local whole = { list = spec.list, advice = spec.advice }
+  for _, entries in ipairs{ spec, COMMON } do
+    for _, entry in ipairs(entries) do
+      whole[#whole + 1] = entry
+    end
+  end
+  local form = args.form(func, whole)
+  function class:init(...)
+    class.set_up(self, form(...))
+  end
+  return class
+end
+
+
+--- A copy of a form's spec with more parameters after it.
+-- @tparam table spec
+-- @tparam table more
+-- @treturn table
+function layer.joined(spec, more)
+  local list = {}
+  for _, entries in ipairs{ spec, more } do
+    for _, entry in ipairs(entries) do
+      list[#list + 1] = entry
+    end
+  end
+  return list
+end
+
+
+-- Checks ------------------------------------------------------------------------------------------
+
+--- A size per axis from a number or a list of sizes; another length is E(value).
+-- @string func
+-- @string argument
+-- @tparam {int,...} sizes as the type "shape" gives them: a number is a list of one
+-- @int dims
+-- @treturn {int,...}
+function layer.sizes(func, argument, sizes, dims)
+  if #sizes == 1 and dims > 1 then
+    local all = {}
+    for axis = 1, dims do
+      all[axis] = sizes[1]
+    end
+    return all
+  elseif #sizes ~= dims then
+    Error.raise{ code = "value", func = func, argument = argument, got = sizes,
+      expected = ("a number or %d number%s"):format(dims, dims > 1 and "s" or ""),
+      message = ("bad '%s'"):format(argument) }
+  end
+  return sizes
+end
+
+
+--- The channels of a group of a convolution; E(value) where the groups do not divide them.
+-- @string func
+-- @string argument
+-- @int channels
+-- @int groups
+-- @treturn int
+function layer.per_group(func, argument, channels, groups)
+  if channels % groups ~= 0 then
+    Error.raise{ code = "value", func = func, argument = argument, got = channels,
+      expected = ("a multiple of %d groups"):format(groups),
+      message = ("bad '%s'"):format(argument) }
+  end
+  return channels / groups
+end
+
+
+--- Raises E(value) unless a text is one of those accepted.
+-- @string func
+-- @string argument
+-- @string text
+-- @tparam {string,...} accepted
+-- @treturn string text
+function layer.word(func, argument, text, accepted)
+  for _, word in ipairs(accepted) do
+    if word == text then
+      return text
+    end
+  end
+  Error.raise{ code = "value", func = func, argument = argument, got = Error.kind(text),
+    expected = table.concat(accepted, " or "), candidates = Error.nearest(text, accepted),
+    message = ("bad '%s'"):format(argument) }
+end
+
+
+--- Raises E(unsupported) for `sparse_grad = true`.
+-- @string func
+-- @bool given
+function layer.refuse_sparse(func, given)
+  if given then
+    Error.raise{ code = "unsupported", func = func, argument = "sparse_grad",
+      message = "there is no sparse storage; leave sparse_grad out: the gradient is dense" }
+  end
+end
+
+
+-- Nodes -------------------------------------------------------------------------------------------
+
+--- The name of a layer's node in a graph, after the prefix; calls on arrays have none.
+-- @param x the layer's input
+-- @treturn ?string
+function layer.node_name(x)
+  return getmetatable(x) == Symbol and "fwd" or nil
+end
+
+
+local function no_name() end
+
+
+--- The names of a step's nodes: a function of what comes after "t0_", whose results are nil for
+-- calls on arrays.
+-- @param cell
+-- @param x its input
+-- @treturn function
+function layer.step_names(cell, x)
+  if getmetatable(x) ~= Symbol then
+    return no_name
+  end
+  local step = ("t%d_"):format(cell._counter)
+  return function(rest)
+    return step .. rest
+  end
+end
+
+
+-- Results -----------------------------------------------------------------------------------------
+
+--- The outputs of an operator as a list: arrays come as one or as a list, symbols as one symbol.
+-- @param result
+-- @int n how many there are
+-- @treturn table
+function layer.outputs(result, n)
+  if n == 1 and not values.is_plain(result) then
+    return { result }
+  elseif not either.is_symbol(result) then
+    return result
+  end
+  local list = {}
+  for i = 1, n do
+    list[i] = result[i]
+  end
+  return list
+end
+
+
+-- Texts -------------------------------------------------------------------------------------------
+
+--- A value as the reference shows it: `(2, 2)`, `(3,)`, `True`, `None`, `1e-05`.
+-- @param v list, boolean, number, text or nil
+-- @treturn string
+function layer.show(v)
+  if v == nil then
+    return "None"
+  elseif type(v) == "boolean" then
+    return v and "True" or "False"
+  elseif type(v) == "table" and getmetatable(v) == nil then
+    local parts = {}
+    for i, each in ipairs(v) do
+      parts[i] = layer.show(each)
+    end
+    return "(" .. table.concat(parts, ", ") .. (#v == 1 and ",)" or ")")
+  elseif type(v) == "number" then
+    return attrs.text(v)
+  end
+  return tostring(v)
+end
+
+
+--- A number as the reference shows a float: `1.0` for 1.
+-- @number[opt] v
+-- @treturn string
+function layer.show_real(v)
+  return type(v) == "number" and v == math.floor(v) and v - v == 0 and ("%.1f"):format(v)
+    or layer.show(v)
+end
+
+
+--- Sizes before and after a layer: `None -> 4` while the first is unknown.
+-- @param from number, 0 or nil: unknown
+-- @param to
+-- @treturn string
+function layer.mapping(from, to)
+  return ("%s -> %s"):format(layer.show(from ~= 0 and from or nil), layer.show(to))
+end
+
+
+local function all_are(list, value)
+  for _, v in ipairs(list) do
+    if v ~= value then
+      return false
+    end
+  end
+  return true
+end
+
+
+--- The text of a convolution, from its private fields `_kernel`, `_stride`, `_pad`, `_dilate`,
+-- `_groups` and its field `act`.
+-- @param self the layer
+-- @param weight its weight's parameter
+-- @param bias its bias's, or nil
+-- @treturn string
+function layer.convolution_text(self, weight, bias)
+  local shape, show = weight.shape, layer.show
+  return table.concat{ ("%s(%s, kernel_size=%s, stride=%s"):format(self.class_name,
+    layer.mapping(shape[2], shape[1]), show(self._kernel), show(self._stride)),
+    all_are(self._pad, 0) and "" or ", padding=" .. show(self._pad),
+    all_are(self._dilate, 1) and "" or ", dilation=" .. show(self._dilate),
+    self._groups == 1 and "" or ", groups=" .. show(self._groups),
+    bias and "" or ", bias=False",
+    self.act and ", " .. tostring(self.act) or "", ")" }
+end
+
+
+--- Sets what `tostring` gives of a class's objects and of its subclasses'.
+-- @tparam table class
+-- @func describe object -> text
+function layer.describe(class, describe)
+  class.__tostring = describe
+end
+
+
+--- Indents all lines of a text but the first by two blanks.
+-- @string text
+-- @treturn string
+function layer.indent(text)
+  return (text:gsub("\n", "\n  "))
+end
+
+
+return layer

@@ -1,0 +1,27 @@
+--- Names of the reference's gluon that are left out on purpose: they raise E(`unsupported`) and say
+-- what to use instead.
+--
+-- @module tycho.gluon.left_out
+
+local pairs = require("tycho.core.iterate").pairs
+local Error = require "tycho.core.error"
+
+local left_out = {}
+
+
+--- Gives a class or a namespace functions that are left out.
+-- @tparam table owner
+-- @string func public name of the owner, for errors
+-- @string sign ":" for methods, "." for functions
+-- @tparam table advice name -> what to do instead
+function left_out.add(owner, func, sign, advice)
+  for name, text in pairs(advice) do
+    owner[name] = function()
+      Error.raise{ code = "unsupported", func = func .. sign .. name,
+        message = ("'%s' is not part of Tycho: %s"):format(name, text) }
+    end
+  end
+end
+
+
+return left_out

@@ -1,0 +1,157 @@
+--- Where an error in a block happened: the line in the user's forward, the built-in layer.
+--
+-- A forward that ends in `return self.fc(x)` is no longer on the stack while `fc` runs. So the
+-- library's function that called it stays there, and tells the line of the tail call; of several
+-- the last one.
+--
+-- @module tycho.gluon.location
+
+local Error = require "tycho.core.error"
+local native = require "tycho.core.ffi"
+local recording = require "tycho.ndarray.recording"
+local util = require "jit.util"
+
+local C = native.C
+local band, getinfo, getlocal = bit.band, debug.getinfo, debug.getlocal
+
+local location = {}
+
+local runners = {}                       -- functions that call a block's forward
+
+
+-- The last instruction of a function, its operation.
+local function last_operation(f)
+  local pc, found = 1, nil
+  while util.funcbc(f, pc) do
+    found = band((util.funcbc(f, pc)), 0xff)
+    pc = pc + 1
+  end
+  return found
+end
+
+local TAIL_CALLS = {
+  [last_operation(function(f) return f() end)] = true,
+  [last_operation(function(f, g) return f(g()) end)] = true,
+}
+
+
+-- "file.lua:12" of a function's last tail call, or nil.
+local function tail_call(f)
+  local pc, line = 1, nil
+  while util.funcbc(f, pc) do
+    if TAIL_CALLS[band((util.funcbc(f, pc)), 0xff)] then
+      line = util.funcinfo(f, pc).currentline
+    end
+    pc = pc + 1
+  end
+  return line and Error.user_file(f) .. ":" .. line
+end
+
+
+-- Of a runner on the stack: where the user's forward called on by a tail call; nil where the
+-- forward is the library's.
+local function find(level)
+  local _, block = getlocal(level, 1)
+  local forward = type(block) == "table" and block.forward
+  return type(forward) == "function" and Error.user_file(forward) and tail_call(forward) or nil
+end
+
+
+--- Hands its arguments on. A call of it after forward keeps the caller on the stack.
+function location.results(...)
+  return ...
+end
+
+
+local held_line                          -- that calls belong to while recording.held
+
+local function hold(line)
+  C.ty_line(line)
+  recording.held, held_line = true, line
+end
+
+
+local function release(ok, ...)
+  recording.held = false
+  if not ok then
+    error((...), 0)
+  end
+  return ...
+end
+
+
+local function hold_again(line, ...)
+  hold(line)
+  return ...
+end
+
+
+--- Runs a block's forward while calls are recorded. All calls of a built-in one belong to the line
+-- that called the block, which is found once.
+-- @tparam function forward
+-- @param ... its arguments
+-- @return its results
+function location.recorded(forward, ...)
+  local is_own = type(forward) == "function" and not Error.user_file(forward)
+  if is_own == (recording.held or false) or not recording.lines then
+    return forward(...)
+  elseif is_own then
+    local line = Error.caller()
+    hold(line ~= "" and line or nil)
+    return release(pcall(forward, ...))
+  end
+  recording.held = false                                 -- after an error the holder releases it
+  return hold_again(held_line, forward(...))
+end
+
+
+--- Makes a function that runs a block's forward known; its first argument is the block.
+-- @tparam function f must not call forward by a tail call
+-- @treturn function f
+function location.runner(f)
+  runners[f], Error.runners[f] = true, find
+  return f
+end
+
+
+-- The name of the built-in layer that is running.
+function Error.running(level)
+  level = level + 1
+  while true do
+    local info = getinfo(level, "f")
+    if not info then
+      return nil
+    elseif runners[info.func] then
+      local _, block = getlocal(level, 1)
+      local is_own = type(block) == "table" and type(block.forward) == "function"
+        and not Error.user_file(block.forward)
+      return is_own and block.name or nil
+    end
+    level = level + 1
+  end
+end
+
+
+-- The block whose prefix is the longest that a name begins with.
+local function owner_of(block, name, best)
+  local prefix = block.prefix
+  if name:sub(1, #prefix) == prefix and (not best or #prefix > #best.prefix) then
+    best = block
+  end
+  for _, child in ipairs(block:children()) do
+    best = owner_of(child.block, name, best)
+  end
+  return best
+end
+
+
+--- The name of the built-in layer that made a node of a trace, or nil.
+-- @tparam Block block that was traced
+-- @string name of the node
+function location.layer_of(block, name)
+  local owner = owner_of(block, name)
+  return owner and owner.prefix ~= "" and not Error.user_file(owner.forward) and owner.name or nil
+end
+
+
+return location

@@ -1,0 +1,374 @@
+--- Losses: `ty.gluon.loss`.
+--
+-- A loss is a HybridBlock, called `loss(pred, label, sample_weight)`; it gives one value per sample
+-- (PoissonNLLLoss: one). `weight` is a factor for all, `sample_weight` an array that broadcasts to
+-- the loss before it is reduced; `batch_axis` is the axis of samples.
+--
+--     local loss = ty.gluon.loss.SoftmaxCrossEntropyLoss()
+--     local l = ty.autograd.record(function() return loss(net(x), y) end)
+--
+--     local Focal = ty.gluon.loss.Loss:extend("Focal")              -- a loss of one's own
+--     function Focal:forward(pred, label) ... end
+--
+-- @module tycho.gluon.loss
+
+local Error = require "tycho.core.error"
+local F = require "tycho.symbol.either"
+local layer = require "tycho.gluon.layer"
+local namespace = require "tycho.core.namespace"
+local HybridBlock = require "tycho.gluon.hybrid_block"
+
+local loss = {}
+
+
+-- The base ----------------------------------------------------------------------------------------
+
+--- Base of losses. Fields, from the options of the constructor as `prefix` is: `weight` (nil) and
+-- `batch_axis` (0).
+-- @type Loss
+local Loss = HybridBlock:extend("Loss")
+loss.Loss = Loss
+
+Loss.batch_axis = 0
+
+
+-- Keeps the two that the options of a constructor name.
+function Loss._begin(self, options)
+  for _, name in ipairs{ "weight", "batch_axis" } do
+    local value = options[name]
+    if value ~= nil and type(value) ~= "number" then
+      Error.raise{ code = "type", func = "loss." .. self.class_name, argument = name,
+        expected = "a number", got = Error.kind(value), message = ("bad '%s'"):format(name) }
+    end
+    self[name] = value
+  end
+end
+
+
+function Loss.init() end
+
+
+layer.describe(Loss, function(self)
+  return ("%s(batch_axis=%s, w=%s)"):format(self.class_name, layer.show(self.batch_axis),
+    layer.show_real(self.weight))
+end)
+
+
+local WEIGHT, BATCH_AXIS = { "weight", "number?" }, { "batch_axis", "integer", 0 }
+
+-- A loss whose form has the given parameters; `weight` and `batch_axis` are kept if they are among
+-- them, the others become fields with an underscore.
+local function define(name, spec)
+  local class = layer.extend(Loss, "loss." .. name, spec)
+  function class:set_up(a)
+    for _, entry in ipairs(spec) do
+      local key = entry[1]
+      self[(key == "weight" or key == "batch_axis") and key or "_" .. key] = a[key]
+    end
+  end
+  loss[name] = class
+  return class
+end
+
+
+-- Pieces ------------------------------------------------------------------------------------------
+
+-- A loss times the weight of each sample and a factor for all.
+local function weighted(l, factor, sample_weight)
+  if sample_weight ~= nil then
+    l = F.broadcast_mul(l, sample_weight)
+  end
+  return factor and l * factor or l
+end
+
+
+-- The mean of each sample, weighted.
+local function mean_of(self, l, sample_weight)
+  return F.mean{ weighted(l, self.weight, sample_weight), axis = self.batch_axis, exclude = true }
+end
+
+
+-- x in the shape of y.
+local function like(x, y)
+  return F.reshape_like(x, y)
+end
+
+
+-- log(1 + exp(-|x|)), which cannot overflow.
+local function soft_step(x)
+  return F.Activation{ -F.abs(x), act_type = "softrelu" }
+end
+
+
+-- Regression --------------------------------------------------------------------------------------
+
+--- weight / 2 (label - pred)^2, the mean of each sample.
+-- @type L2Loss
+local L2Loss = define("L2Loss", { { "weight", "number", 1 }, BATCH_AXIS })
+
+function L2Loss:forward(pred, label, sample_weight)
+  local l = weighted(F.square(like(label, pred) - pred), self.weight / 2, sample_weight)
+  return F.mean{ l, axis = self.batch_axis, exclude = true }
+end
+
+
+--- |label - pred|, the mean of each sample.
+-- @type L1Loss
+local L1Loss = define("L1Loss", { WEIGHT, BATCH_AXIS })
+
+function L1Loss:forward(pred, label, sample_weight)
+  return mean_of(self, F.abs(like(label, pred) - pred), sample_weight)
+end
+
+
+--- |label - pred| - rho / 2 where that difference is above rho, else its square / (2 rho).
+-- @type HuberLoss
+local HuberLoss = define("HuberLoss", { { "rho", "number", 1 }, WEIGHT, BATCH_AXIS })
+
+function HuberLoss:forward(pred, label, sample_weight)
+  local rho = self._rho
+  local apart = F.abs(like(label, pred) - pred)
+  local l = F.where(apart:gt(rho), apart - 0.5 * rho, F.square(apart) * (0.5 / rho))
+  return mean_of(self, l, sample_weight)
+end
+
+
+--- The negative logarithm of Poisson's probability of the target, up to a constant: exp(pred) -
+-- target pred, or, with `from_logits = false`, pred - target log(pred + epsilon). `compute_full`
+-- adds Stirling's approximation of log(target!) where the target is above 1. The mean over
+-- everything: one value. Called `(pred, target, sample_weight, epsilon)`.
+-- @type PoissonNLLLoss
+local PoissonNLLLoss = define("PoissonNLLLoss", { WEIGHT, { "from_logits", "boolean", true },
+  BATCH_AXIS, { "compute_full", "boolean", false } })
+
+-- log(x!) where x is above 1, else 0. Logarithms are of numbers from 1 on, so that where x is 0
+-- neither the value nor the gradient is NaN.
+local function stirling(x)
+  local n = F.maximum(x, 1)
+  return (n * F.log(n) - n + 0.5 * F.log(n * (2 * math.pi))) * x:gt(1)
+end
+
+
+function PoissonNLLLoss:forward(pred, target, sample_weight, epsilon)
+  target = like(target, pred)
+  local l = self._from_logits and F.exp(pred) - target * pred
+    or pred - target * F.log(pred + (epsilon or 1e-8))
+  if self._compute_full then
+    l = l + stirling(target)
+  end
+  return F.mean(weighted(l, self.weight, sample_weight))
+end
+
+
+-- Classification ----------------------------------------------------------------------------------
+
+--- The cross entropy of independent labels from 0 to 1 and the sigmoid of pred, or pred itself with
+-- `from_sigmoid`. Called `(pred, label, sample_weight, pos_weight)`; `pos_weight` multiplies the
+-- part of positive labels.
+-- @type SigmoidBinaryCrossEntropyLoss
+local SigmoidBCELoss = define("SigmoidBinaryCrossEntropyLoss",
+  { { "from_sigmoid", "boolean", false }, WEIGHT, BATCH_AXIS })
+loss.SigmoidBCELoss = SigmoidBCELoss
+
+local TINY = 1e-12                                       -- keeps a logarithm finite at 0
+
+local function cross_entropy_of_sigmoid(pred, label, pos_weight)
+  local hit = F.log(pred + TINY) * label
+  if pos_weight ~= nil then
+    hit = F.broadcast_mul(hit, pos_weight)
+  end
+  return -(hit + F.log(1 - pred + TINY) * (1 - label))
+end
+
+
+local function cross_entropy_of_logits(pred, label, pos_weight)
+  if pos_weight == nil then
+    return F.relu(pred) - pred * label + soft_step(pred)
+  end
+  local factor = 1 + F.broadcast_mul(label, pos_weight - 1)
+  return pred - pred * label + factor * (soft_step(pred) + F.relu(-pred))
+end
+
+
+function SigmoidBCELoss:forward(pred, label, sample_weight, pos_weight)
+  local f = self._from_sigmoid and cross_entropy_of_sigmoid or cross_entropy_of_logits
+  return mean_of(self, f(pred, like(label, pred), pos_weight), sample_weight)
+end
+
+
+--- The cross entropy of labels and the softmax of pred along `axis`. Labels are classes from 0, or,
+-- with `sparse_label = false`, distributions of the shape of pred. `from_logits`: pred holds
+-- logarithms of probabilities.
+-- @type SoftmaxCrossEntropyLoss
+local SoftmaxCELoss = define("SoftmaxCrossEntropyLoss", { { "axis", "integer", -1 },
+  { "sparse_label", "boolean", true }, { "from_logits", "boolean", false }, WEIGHT, BATCH_AXIS })
+loss.SoftmaxCELoss = SoftmaxCELoss
+
+function SoftmaxCELoss:forward(pred, label, sample_weight)
+  local axis, l = self._axis
+  if not self._from_logits then
+    pred = F.log_softmax{ pred, axis = axis }
+  end
+  if self._sparse_label then
+    l = -F.pick{ pred, label, axis = axis, keepdims = true }
+  else
+    l = -F.sum{ pred * like(label, pred), axis = axis, keepdims = true }
+  end
+  return mean_of(self, l, sample_weight)
+end
+
+
+--- The Kullback-Leibler divergence, label (log(label) - pred), where pred holds logarithms of
+-- probabilities, or is what log_softmax along `axis` is taken of. The sum over the other axes.
+-- @type KLDivLoss
+local KLDivLoss = define("KLDivLoss",
+  { { "from_logits", "boolean", true }, { "axis", "integer", -1 }, WEIGHT, BATCH_AXIS })
+
+function KLDivLoss:forward(pred, label, sample_weight)
+  if not self._from_logits then
+    pred = F.log_softmax{ pred, axis = self._axis }
+  end
+  local l = weighted(label * (F.log(label + TINY) - pred), self.weight, sample_weight)
+  return F.sum{ l, axis = self.batch_axis, exclude = true }
+end
+
+
+--- max(0, margin - pred label) of labels -1 and 1.
+-- @type HingeLoss
+local HingeLoss = define("HingeLoss", { { "margin", "number", 1 }, WEIGHT, BATCH_AXIS })
+
+function HingeLoss:forward(pred, label, sample_weight)
+  return mean_of(self, F.relu(self._margin - pred * like(label, pred)), sample_weight)
+end
+
+
+--- The square of HingeLoss's.
+-- @type SquaredHingeLoss
+local SquaredHingeLoss = define("SquaredHingeLoss",
+  { { "margin", "number", 1 }, WEIGHT, BATCH_AXIS })
+
+function SquaredHingeLoss:forward(pred, label, sample_weight)
+  return mean_of(self, F.square(F.relu(self._margin - pred * like(label, pred))), sample_weight)
+end
+
+
+--- log(1 + exp(-pred label)) of labels -1 and 1, or 0 and 1 with `label_format = "binary"`.
+-- @type LogisticLoss
+local LogisticLoss = define("LogisticLoss",
+  { WEIGHT, BATCH_AXIS, { "label_format", "text", "signed" } })
+
+local set_up_logistic = LogisticLoss.set_up
+
+function LogisticLoss:set_up(a)
+  layer.word("loss.LogisticLoss", "label_format", a.label_format, { "signed", "binary" })
+  set_up_logistic(self, a)
+end
+
+
+function LogisticLoss:forward(pred, label, sample_weight)
+  label = like(label, pred)
+  if self._label_format == "signed" then
+    label = (label + 1) / 2
+  end
+  return mean_of(self, cross_entropy_of_logits(pred, label), sample_weight)
+end
+
+
+-- Pairs -------------------------------------------------------------------------------------------
+
+--- max(0, |positive - pred|^2 - |negative - pred|^2 + margin), sums over each sample. Called
+-- `(pred, positive, negative)`.
+-- @type TripletLoss
+local TripletLoss = define("TripletLoss", { { "margin", "number", 1 }, WEIGHT, BATCH_AXIS })
+
+function TripletLoss:forward(pred, positive, negative)
+  local apart = F.square(like(positive, pred) - pred) - F.square(like(negative, pred) - pred)
+  local l = F.sum{ apart, axis = self.batch_axis, exclude = true }
+  return weighted(F.relu(l + self._margin), self.weight)
+end
+
+
+--- 1 - cos(input1, input2) where the label is 1, max(0, cos - margin) where it is -1; (N, 1).
+-- Called `(input1, input2, label, sample_weight)`.
+-- @type CosineEmbeddingLoss
+local CosineEmbeddingLoss = define("CosineEmbeddingLoss",
+  { WEIGHT, BATCH_AXIS, { "margin", "number", 0 } })
+
+local function column(x)
+  return F.reshape{ x, shape = { -1, 1 } }
+end
+
+
+local function cosine(x, y)
+  local product = column(F.sum{ x * y, axis = -1 })
+  local norms = column(F.norm{ x, axis = -1 }) * column(F.norm{ y, axis = -1 })
+  return product / F.maximum(norms, TINY)
+end
+
+
+function CosineEmbeddingLoss:forward(input1, input2, label, sample_weight)
+  local cos = cosine(like(input1, input2), input2)
+  label = column(label)
+  local l = (1 - cos) * label:eq(1) + F.relu(label:eq(-1) * (cos - self._margin))
+  return weighted(l, self.weight, sample_weight)
+end
+
+
+--- Smoothed deep metric learning: x1[i] and x2[i] are pairs, all others of the batch are not. The
+-- divergence of the softmax of the negative squared distances from labels that give
+-- `smoothing_parameter` to the others. Called `(x1, x2)`; `weight` and `batch_axis` are unused, as
+-- in the reference.
+-- @type SDMLLoss
+local SDMLLoss = define("SDMLLoss",
+  { { "smoothing_parameter", "number", 0.3 }, { "weight", "number", 1 }, BATCH_AXIS })
+
+-- Labels (N, N) of a batch as the distances are: 1 - smoothing on the diagonal, the rest evenly on
+-- the others.
+local function smooth_labels(distances, smoothing)
+  local index = F.contrib.arange_like{ distances, axis = 0 }
+  local gold = F.broadcast_equal(F.expand_dims{ index, axis = 1 },
+    F.expand_dims{ index, axis = 0 })
+  local others = F.sum(F.ones_like(index)) - 1
+  return gold * (1 - smoothing) + F.broadcast_div((1 - gold) * smoothing, others)
+end
+
+
+function SDMLLoss:forward(x1, x2)
+  local apart = F.broadcast_sub(F.expand_dims{ x1, axis = 1 }, F.expand_dims{ x2, axis = 0 })
+  local distances = F.sum{ F.square(apart), axis = 2 }
+  local labels = smooth_labels(distances, self._smoothing_parameter)
+  local l = labels * (F.log(labels + TINY) - F.log_softmax{ -distances, axis = 1 })
+  return F.sum{ l, axis = 0, exclude = true }
+end
+
+
+-- Sequences ---------------------------------------------------------------------------------------
+
+--- Connectionist temporal classification; the last class is the blank. Called `(pred, label,
+-- pred_lengths, label_lengths, sample_weight)`; without lengths labels end at the first -1.
+-- @type CTCLoss
+local CTCLoss = define("CTCLoss", { { "layout", "text", "NTC" }, { "label_layout", "text", "NT" },
+  WEIGHT })
+
+function CTCLoss:set_up(a)
+  self._layout = layer.word("loss.CTCLoss", "layout", a.layout, { "NTC", "TNC" })
+  self._label_layout = layer.word("loss.CTCLoss", "label_layout", a.label_layout, { "NT", "TN" })
+  self.weight, self.batch_axis = a.weight, self._label_layout == "NT" and 0 or 1
+end
+
+
+function CTCLoss:forward(pred, label, pred_lengths, label_lengths, sample_weight)
+  if self._layout == "NTC" then
+    pred = F.swapaxes{ pred, dim1 = 0, dim2 = 1 }
+  end
+  if self._label_layout == "TN" then
+    label = F.swapaxes{ label, dim1 = 0, dim2 = 1 }
+  end
+  local l = F.CTCLoss{ pred, label, data_lengths = pred_lengths, label_lengths = label_lengths,
+    use_data_lengths = pred_lengths ~= nil, use_label_lengths = label_lengths ~= nil,
+    blank_label = "last" }
+  return weighted(l, self.weight, sample_weight)
+end
+
+
+return namespace.close(loss, "loss", "loss")

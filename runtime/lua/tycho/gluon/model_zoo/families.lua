@@ -1,0 +1,81 @@
+--- What the families of networks share: functions with options, and weights from local files.
+--
+-- @module tycho.gluon.model_zoo.families
+
+local args = require "tycho.core.args"
+local Error = require "tycho.core.error"
+local files = require "tycho.core.files"
+local folder = require "tycho.gluon.folder"
+
+local families = {}
+
+-- Options of all functions, after a family's own.
+local COMMON = { { "classes", "positive", 1000 }, { "pretrained", "boolean", false },
+  { "ctx", "any?" }, { "root", "text?" }, { "prefix", "text?" }, { "params", "any?" } }
+
+
+--- The form of a function that makes a network.
+-- @string name
+-- @tparam table own its own parameters, first those by position
+-- @treturn function
+function families.form(name, own)
+  local spec, by_name = {}, false
+  for _, entry in ipairs(own) do
+    by_name = by_name or entry == "*"
+    spec[#spec + 1] = entry
+  end
+  if not by_name then
+    spec[#spec + 1] = "*"
+  end
+  for _, entry in ipairs(COMMON) do
+    spec[#spec + 1] = entry
+  end
+  return args.form("model_zoo.vision." .. name, spec)
+end
+
+
+-- Where weights are without `root`.
+local function default_root()
+  local home = os.getenv("TYCHO_HOME") or (os.getenv("HOME") or ".") .. "/.tycho"
+  return home .. "/models"
+end
+
+
+-- The file of a network's weights in a folder: `<name>.params`, or with eight hexadecimal digits of
+-- its hash as the reference's have it; nil where there is none.
+local function find_file(root, name)
+  local plain = root .. "/" .. name .. ".params"
+  if files.exists(plain) then
+    return plain
+  end
+  for _, file in ipairs(folder.files(root)) do
+    if file:sub(1, #name + 1) == name .. "-"
+        and file:sub(#name + 2):match("^%x%x%x%x%x%x%x%x%.params$") then
+      return root .. "/" .. file
+    end
+  end
+end
+
+
+--- A network, with its weights if `pretrained` asks for them.
+-- @param net
+-- @string name of the file
+-- @tparam table a what the form gave
+-- @return net
+function families.finish(net, name, a)
+  if a.pretrained then
+    local root = a.root or default_root()
+    local file = find_file(root, name)
+    if not file then
+      Error.raise{ code = "io", func = "model_zoo.vision." .. name, argument = "root", got = root,
+        expected = ("%s.params or %s-????????.params"):format(name, name),
+        message = ("there are no weights of %s in '%s'; nothing is downloaded, put the file there")
+          :format(name, root) }
+    end
+    net:load_parameters{ file, ctx = a.ctx }
+  end
+  return net
+end
+
+
+return families

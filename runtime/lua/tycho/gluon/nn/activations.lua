@@ -1,0 +1,138 @@
+--- Layers of one element: Activation, LeakyReLU, PReLU, ELU, SELU, GELU, Swish.
+--
+-- @module tycho.gluon.nn.activations
+
+local Error = require "tycho.core.error"
+local F = require "tycho.symbol.either"
+local init = require "tycho.initializer"
+local layer = require "tycho.gluon.layer"
+local HybridBlock = require "tycho.gluon.hybrid_block"
+
+local node_name = layer.node_name
+local activations = {}
+
+local ACTIVATIONS = { "relu", "sigmoid", "tanh", "softrelu", "softsign" }
+
+
+--- `relu`, `sigmoid`, `tanh`, `softrelu` or `softsign` of each element. The automatic prefix is
+-- the activation's name.
+-- @type Activation
+local Activation = layer.extend(HybridBlock, "nn.Activation", { { "activation", "text" } })
+
+function Activation._hint(_, given)
+  given = type(given) == "table" and (given.activation or given[1]) or given
+  return type(given) == "string" and given or "activation"
+end
+
+
+function Activation:set_up(a)
+  self._act_type = layer.word("nn.Activation", "activation", a.activation, ACTIVATIONS)
+end
+
+
+function Activation:forward(x)
+  return F.Activation{ x, act_type = self._act_type, name = node_name(x) }
+end
+
+
+layer.describe(Activation, function(self)
+  return ("%s(%s)"):format(self.class_name, self._act_type)
+end)
+
+
+--- x, or alpha x where x is negative.
+-- @type LeakyReLU
+local LeakyReLU = layer.extend(HybridBlock, "nn.LeakyReLU", { { "alpha", "number" } })
+
+function LeakyReLU:set_up(a)
+  if a.alpha < 0 then
+    Error.raise{ code = "value", func = "nn.LeakyReLU", argument = "alpha", got = a.alpha,
+      expected = "a number not below 0",
+      message = "the slope of the negative side must not be negative" }
+  end
+  self._alpha = a.alpha
+end
+
+
+function LeakyReLU:forward(x)
+  return F.LeakyReLU{ x, act_type = "leaky", slope = self._alpha, name = node_name(x) }
+end
+
+
+layer.describe(LeakyReLU, function(self)
+  return ("%s(%s)"):format(self.class_name, layer.show(self._alpha))
+end)
+
+
+--- As LeakyReLU, with a slope that is learned: one for all or, with `in_channels`, one per channel.
+-- @type PReLU
+local PReLU = layer.extend(HybridBlock, "nn.PReLU",
+  { { "alpha_initializer", "any?" }, { "in_channels", "positive", 1 } })
+
+function PReLU:set_up(a)
+  self.alpha = self.params:get("alpha",
+    { shape = { a.in_channels }, init = a.alpha_initializer or init.Constant(0.25) })
+end
+
+
+function PReLU:forward(x)
+  return F.LeakyReLU{ x, gamma = self.alpha:data(x), act_type = "prelu", name = node_name(x) }
+end
+
+
+--- x, or alpha (exp(x) - 1) where x is negative.
+-- @type ELU
+local ELU = layer.extend(HybridBlock, "nn.ELU", { { "alpha", "number", 1 } })
+
+function ELU:set_up(a)
+  self._alpha = a.alpha
+end
+
+
+function ELU:forward(x)
+  return F.LeakyReLU{ x, act_type = "elu", slope = self._alpha }
+end
+
+
+--- The scaled exponential unit, with the constants of its paper.
+-- @type SELU
+local SELU = layer.extend(HybridBlock, "nn.SELU", {})
+
+function SELU:set_up() end
+
+
+function SELU:forward(x)
+  return F.LeakyReLU{ x, act_type = "selu", name = node_name(x) }
+end
+
+
+--- x times the normal distribution function of x.
+-- @type GELU
+local GELU = layer.extend(HybridBlock, "nn.GELU", {})
+
+function GELU:set_up() end
+
+
+function GELU:forward(x)
+  return F.LeakyReLU{ x, act_type = "gelu", name = node_name(x) }
+end
+
+
+--- x sigmoid(beta x).
+-- @type Swish
+local Swish = layer.extend(HybridBlock, "nn.Swish", { { "beta", "number", 1 } })
+
+function Swish:set_up(a)
+  self._beta = a.beta
+end
+
+
+function Swish:forward(x)
+  return x * F.sigmoid{ x * self._beta, name = node_name(x) }
+end
+
+
+activations.Activation, activations.LeakyReLU, activations.PReLU = Activation, LeakyReLU, PReLU
+activations.ELU, activations.SELU, activations.GELU, activations.Swish = ELU, SELU, GELU, Swish
+
+return activations

@@ -1,0 +1,212 @@
+--- Dense, Dropout, Embedding, Flatten, Identity, Lambda, HybridLambda.
+--
+-- @module tycho.gluon.nn.basic
+
+local Block = require "tycho.gluon.block"
+local Error = require "tycho.core.error"
+local F = require "tycho.symbol.either"
+local HybridBlock = require "tycho.gluon.hybrid_block"
+local layer = require "tycho.gluon.layer"
+local nd = require "tycho.ndarray"
+local Activation = require("tycho.gluon.nn.activations").Activation
+
+local node_name = layer.node_name
+local basic = {}
+
+
+-- Dense -------------------------------------------------------------------------------------------
+
+--- act(x weight^T + bias). With `flatten` the axes after the first are one; without it only the
+-- last axis is mapped.
+-- @type Dense
+local Dense = layer.extend(HybridBlock, "nn.Dense", {
+  { "units", "positive" }, { "activation", "text?" }, { "use_bias", "boolean", true },
+  { "flatten", "boolean", true }, { "dtype", "dtype", "float32" }, { "weight_initializer", "any?" },
+  { "bias_initializer", "any", "zeros" }, { "in_units", "integer", 0 },
+})
+
+function Dense:set_up(a)
+  self._units, self._flatten = a.units, a.flatten
+  self.weight = self.params:get("weight", { shape = { a.units, a.in_units }, dtype = a.dtype,
+    init = a.weight_initializer, allow_deferred_init = true })
+  if a.use_bias then
+    self.bias = self.params:get("bias", { shape = { a.units }, dtype = a.dtype,
+      init = a.bias_initializer, allow_deferred_init = true })
+  end
+  if a.activation then
+    self.act = Activation{ a.activation, prefix = a.activation .. "_" }
+  end
+end
+
+
+function Dense:forward(x)
+  local bias, act = self.bias, self.act
+  local y = F.FullyConnected{ x, self.weight:data(x), bias and bias:data(x), no_bias = not bias,
+    num_hidden = self._units, flatten = self._flatten, name = node_name(x) }
+  return act and act(y) or y
+end
+
+
+layer.describe(Dense, function(self)
+  local shape = self.weight.shape
+  return ("%s(%s, %s)"):format(self.class_name, layer.mapping(shape[2], shape[1]),
+    self.act and tostring(self.act) or "linear")
+end)
+
+
+-- Dropout -----------------------------------------------------------------------------------------
+
+--- In training mode sets elements to 0 with probability `rate` and divides the others by 1 - rate;
+-- along `axes` (from 0) the choice is the same. Outside training mode, or with rate 0, the input.
+-- @type Dropout
+local Dropout = layer.extend(HybridBlock, "nn.Dropout",
+  { { "rate", "number" }, { "axes", "shape", {} } })
+
+function Dropout:set_up(a)
+  if not (a.rate >= 0 and a.rate <= 1) then
+    Error.raise{ code = "value", func = "nn.Dropout", argument = "rate", got = a.rate,
+      expected = "a number from 0 to 1", message = "bad 'rate'" }
+  end
+  self._rate, self._axes = a.rate, a.axes
+end
+
+
+function Dropout:forward(x)
+  if self._rate > 0 then
+    return F.Dropout{ x, p = self._rate, axes = self._axes, name = node_name(x) }
+  end
+  return F.identity(x)
+end
+
+
+layer.describe(Dropout, function(self)
+  return ("%s(p = %s, axes=%s)"):format(self.class_name, layer.show(self._rate),
+    layer.show(self._axes))
+end)
+
+
+-- Embedding ---------------------------------------------------------------------------------------
+
+--- The rows of a weight (input_dim, output_dim) that indices name.
+-- @type Embedding
+local Embedding = layer.extend(HybridBlock, "nn.Embedding", {
+  { "input_dim", "positive" }, { "output_dim", "positive" }, { "dtype", "dtype", "float32" },
+  { "weight_initializer", "any?" }, { "sparse_grad", "boolean", false },
+})
+
+function Embedding:set_up(a)
+  layer.refuse_sparse("nn.Embedding", a.sparse_grad)
+  self._input_dim, self._output_dim, self._dtype = a.input_dim, a.output_dim, a.dtype
+  self.weight = self.params:get("weight", { shape = { a.input_dim, a.output_dim }, dtype = a.dtype,
+    init = a.weight_initializer, allow_deferred_init = true })
+end
+
+
+function Embedding:cast(dtype)
+  Embedding.super.cast(self, dtype)
+  self._dtype = self.weight.dtype
+end
+
+
+function Embedding:forward(x)
+  return F.Embedding{ x, self.weight:data(x), input_dim = self._input_dim,
+    output_dim = self._output_dim, dtype = self._dtype, name = node_name(x) }
+end
+
+
+layer.describe(Embedding, function(self)
+  return ("%s(%s, %s)"):format(self.class_name, layer.mapping(self._input_dim, self._output_dim),
+    self._dtype)
+end)
+
+
+-- Without parameters ------------------------------------------------------------------------------
+
+--- (N, ...) to (N, product of the others).
+-- @type Flatten
+local Flatten = layer.extend(HybridBlock, "nn.Flatten", {})
+
+function Flatten:set_up() end
+
+
+function Flatten:forward(x)
+  return F.flatten(x)
+end
+
+
+layer.describe(Flatten, function(self)
+  return self.class_name
+end)
+
+
+--- Its input. For skip connections in a Concurrent.
+-- @type Identity
+local Identity = layer.extend(HybridBlock, "nn.Identity", {})
+
+function Identity:set_up() end
+
+
+function Identity:forward(x)
+  return x
+end
+
+
+-- The function that a Lambda calls: an operator of a namespace by name, or the given one.
+local function function_of(given, space, func)
+  if type(given) ~= "string" then
+    return given, "function"
+  end
+  local f = space[given]                                 -- E(name) where there is none
+  if type(f) ~= "function" then
+    Error.raise{ code = "value", func = func, argument = "function", got = Error.kind(given),
+      expected = "the name of an operator", message = "bad 'function'" }
+  end
+  return f, given
+end
+
+
+local LAMBDA = { { "function", "text|function" } }
+
+local function describe_lambda(self)
+  return ("%s(%s)"):format(self.class_name, self._name)
+end
+
+
+--- A Block that calls a function of arrays, or the operator of a name.
+-- @type Lambda
+local Lambda = layer.extend(Block, "nn.Lambda", LAMBDA)
+
+function Lambda:set_up(a)
+  self._f, self._name = function_of(a["function"], nd, "nn.Lambda")
+end
+
+
+function Lambda:forward(...)
+  return self._f(...)
+end
+
+
+layer.describe(Lambda, describe_lambda)
+
+
+--- As Lambda, a HybridBlock: the function serves arrays and symbols, as those of `ty.F` do.
+-- @type HybridLambda
+local HybridLambda = layer.extend(HybridBlock, "nn.HybridLambda", LAMBDA)
+
+function HybridLambda:set_up(a)
+  self._f, self._name = function_of(a["function"], F, "nn.HybridLambda")
+end
+
+
+function HybridLambda:forward(...)
+  return self._f(...)
+end
+
+
+layer.describe(HybridLambda, describe_lambda)
+
+
+basic.Dense, basic.Dropout, basic.Embedding, basic.Flatten = Dense, Dropout, Embedding, Flatten
+basic.Identity, basic.Lambda, basic.HybridLambda = Identity, Lambda, HybridLambda
+
+return basic

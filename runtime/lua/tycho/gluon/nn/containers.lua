@@ -1,0 +1,222 @@
+--- Containers: Sequential, HybridSequential, Concurrent, HybridConcurrent.
+--
+-- Children sit in the array part: `net[1]`, `#net`, `ipairs(net)`.
+--
+-- @module tycho.gluon.nn.containers
+
+local pairs = require("tycho.core.iterate").pairs
+local Block = require "tycho.gluon.block"
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
+local F = require "tycho.symbol.either"
+local HybridBlock = require "tycho.gluon.hybrid_block"
+local layer = require "tycho.gluon.layer"
+local log = require "tycho.core.log"
+local values = require "tycho.core.values"
+
+local containers = {}
+
+
+-- Reads a constructor's arguments: blocks, in a row or in the array part of a table of options.
+-- The option names that a class has besides those of blocks go to `take(name, value)`.
+local function read_arguments(self, func, take, ...)
+  for i = 1, values.count(...) do
+    local given = select(i, ...)
+    if not values.is_plain(given) then
+      if take == nil or not take(nil, given) then
+        self:add(given)
+      end
+    else
+      for _, block in ipairs(given) do
+        if take == nil or not take(nil, block) then
+          self:add(block)
+        end
+      end
+      for name, value in pairs(given) do
+        if type(name) == "string" and name ~= "prefix" and name ~= "params"
+            and not (take and take(name, value)) then
+          Error.unknown{ func = func, argument = name, what = "argument",
+            names = take and { "axis", "prefix", "params" } or { "prefix", "params" } }
+        end
+      end
+    end
+  end
+end
+
+
+-- Passes what one child gives on to the next.
+local function pass(self, i, ...)
+  local child = self[i]
+  if child == nil then
+    return ...
+  end
+  return pass(self, i + 1, child(...))
+end
+
+
+-- A new container of the same class with some of the children, which both share.
+local function slice(self, range)
+  if range.step and range.step ~= 1 then
+    Error.raise{ code = "value", func = self.class_name, argument = "step", got = range.step,
+      expected = 1, message = "children are taken in order" }
+  end
+  local n = #self
+  local function offset(index, default)
+    index = index == nil and default or index
+    return math.max(0, math.min(n, index < 0 and index + n or index))
+  end
+  local part = getmetatable(self){ prefix = self.prefix }
+  for i = offset(range.start, 0) + 1, offset(range.stop, n) do
+    part:add(self[i])
+  end
+  return part
+end
+
+
+-- Makes the array part the list of the children.
+local function mirror(self)
+  local children = self:children()
+  for i = 1, math.max(#children, #self) do
+    rawset(self, i, children[i] and children[i].block)
+  end
+end
+
+
+-- Gives a class the methods of a container.
+local function make_container(class, func)
+
+  function class:init(...)
+    read_arguments(self, func, nil, ...)
+  end
+
+
+  --- Appends blocks.
+  -- @param ... blocks
+  -- @return the container
+  function class:add(...)
+    for i = 1, select("#", ...) do
+      self:register_child((select(i, ...)))
+    end
+    return self
+  end
+
+
+  function class:register_child(block, name)
+    class.super.register_child(self, block, name)
+    mirror(self)
+  end
+
+
+  local assign = class.__newindex
+
+  function class.__newindex(self, key, value)
+    assign(self, key, value)
+    mirror(self)
+  end
+
+
+  --- Number of children.
+  -- @treturn int
+  function class:len()
+    return #self
+  end
+
+
+  function class:forward(...)
+    return pass(self, 1, ...)
+  end
+
+
+  local inherited = rawget(class, "__index")
+
+  function class.__index(self, key)
+    if Class.is_a(key, values.Slice) then
+      return slice(self, key)
+    elseif type(inherited) == "function" then
+      return inherited(self, key)
+    end
+    return getmetatable(self)[key]
+  end
+
+
+  layer.describe(class, function(self)
+    local lines = { self.class_name .. "(" }
+    for i, child in ipairs(self) do
+      lines[#lines + 1] = ("  (%d): %s"):format(i - 1, layer.indent(tostring(child)))
+    end
+    lines[#lines + 1] = ")"
+    return table.concat(lines, "\n")
+  end)
+end
+
+
+--- Calls its children in order: each gets what the one before gave.
+-- @type Sequential
+local Sequential = Block:extend("Sequential")
+make_container(Sequential, "nn.Sequential")
+
+--- As Block's; warns where all children are HybridBlocks and a HybridSequential would run as one
+-- program.
+function Sequential:hybridize(...)
+  local hybrid = #self > 0
+  for _, child in ipairs(self) do
+    hybrid = hybrid and Class.is_a(child, HybridBlock)
+  end
+  if hybrid then
+    log:warning(("all children of '%s' are HybridBlocks; a HybridSequential runs as one program")
+      :format(self.name))
+  end
+  Sequential.super.hybridize(self, ...)
+end
+
+
+--- As Sequential, a HybridBlock of HybridBlocks.
+-- @type HybridSequential
+local HybridSequential = HybridBlock:extend("HybridSequential")
+make_container(HybridSequential, "nn.HybridSequential")
+
+
+-- Gives a class what a container has whose children all get the same input.
+local function make_concurrent(class, func)
+
+  function class:init(...)
+    self.axis = -1
+    read_arguments(self, func, function(name, value)
+      if name == "axis" or name == nil and type(value) == "number" then
+        if type(value) ~= "number" then
+          Error.raise{ code = "type", func = func, argument = "axis", expected = "a number",
+            got = Error.kind(value), message = "bad 'axis'" }
+        end
+        self.axis = value
+        return true
+      end
+    end, ...)
+  end
+
+
+  function class:forward(x)
+    local parts = {}
+    for i, child in ipairs(self) do
+      parts[i] = child(x)
+    end
+    parts.dim = self.axis
+    return F.concat(parts)
+  end
+end
+
+
+--- Calls all children with the same input and joins what they give along an axis.
+-- @type Concurrent
+local Concurrent = Sequential:extend("Concurrent")
+make_concurrent(Concurrent, "nn.Concurrent")
+
+--- As Concurrent, a HybridBlock of HybridBlocks.
+-- @type HybridConcurrent
+local HybridConcurrent = HybridSequential:extend("HybridConcurrent")
+make_concurrent(HybridConcurrent, "nn.HybridConcurrent")
+
+
+containers.Sequential, containers.HybridSequential = Sequential, HybridSequential
+containers.Concurrent, containers.HybridConcurrent = Concurrent, HybridConcurrent
+
+return containers

@@ -1,0 +1,139 @@
+--- Convolutions and transposed convolutions in one, two and three dimensions.
+--
+-- @module tycho.gluon.nn.convolution
+
+local F = require "tycho.symbol.either"
+local layer = require "tycho.gluon.layer"
+local Activation = require("tycho.gluon.nn.activations").Activation
+local HybridBlock = require "tycho.gluon.hybrid_block"
+
+local node_name = layer.node_name
+local convolution = {}
+
+local LAYOUTS = { { "NCW" }, { "NCHW", "NHWC" }, { "NCDHW", "NDHWC" } }
+
+
+-- Shape of a weight: what comes out or, transposed, goes in; the kernel; the others of a group.
+-- The channels stand where the layout has them.
+local function weight_shape(rows, columns, kernel, layout)
+  local shape = { rows }
+  for _, size in ipairs(kernel) do
+    shape[#shape + 1] = size
+  end
+  table.insert(shape, layout:find("C", 1, true), columns)
+  return shape
+end
+
+
+local Conv = HybridBlock:extend("Conv")
+
+Conv._hint = "conv"
+
+
+-- Sets up a layer of so many dimensions from what its form gave.
+local function set_up(self, a, func, dims, transposed)
+  self._kernel = layer.sizes(func, "kernel_size", a.kernel_size, dims)
+  self._stride = layer.sizes(func, "strides", a.strides, dims)
+  self._pad = layer.sizes(func, "padding", a.padding, dims)
+  self._dilate = layer.sizes(func, "dilation", a.dilation, dims)
+  self._layout = layer.word(func, "layout", a.layout, LAYOUTS[dims])
+  self._channels, self._groups = a.channels, a.groups
+  local rows, columns = a.channels, layer.per_group(func, "in_channels", a.in_channels, a.groups)
+  local outside = layer.per_group(func, "channels", a.channels, a.groups)
+  if transposed then
+    rows, columns = a.in_channels, outside
+    self._adj = layer.sizes(func, "output_padding", a.output_padding, dims)
+  end
+  self.weight = self.params:get("weight", { init = a.weight_initializer,
+    shape = weight_shape(rows, columns, self._kernel, self._layout), allow_deferred_init = true })
+  if a.use_bias then
+    self.bias = self.params:get("bias", { shape = { a.channels }, init = a.bias_initializer,
+      allow_deferred_init = true })
+  end
+  if a.activation then
+    self.act = Activation{ a.activation, prefix = a.activation .. "_" }
+  end
+end
+
+
+layer.describe(Conv, function(self)
+  return layer.convolution_text(self, self.weight, self.bias)
+end)
+
+
+function Conv:forward(x)
+  local bias, act = self.bias, self.act
+  local y = F.Convolution{ x, self.weight:data(x), bias and bias:data(x), no_bias = not bias,
+    kernel = self._kernel, stride = self._stride, pad = self._pad, dilate = self._dilate,
+    num_filter = self._channels, num_group = self._groups, layout = self._layout,
+    name = node_name(x) }
+  return act and act(y) or y
+end
+
+
+local function forward_transposed(self, x)
+  local bias, act = self.bias, self.act
+  local y = F.Deconvolution{ x, self.weight:data(x), bias and bias:data(x), no_bias = not bias,
+    kernel = self._kernel, stride = self._stride, pad = self._pad, dilate = self._dilate,
+    adj = self._adj, num_filter = self._channels, num_group = self._groups, layout = self._layout,
+    name = node_name(x) }
+  return act and act(y) or y
+end
+
+
+local OUTPUT_PADDING = { "output_padding", "shape", { 0 } }
+
+-- Parameters of a form for so many dimensions.
+local function spec_of(dims, transposed)
+  local spec = { { "channels", "positive" }, { "kernel_size", "shape" },
+    { "strides", "shape", { 1 } }, { "padding", "shape", { 0 } }, { "dilation", "shape", { 1 } },
+    { "groups", "positive", 1 }, { "layout", "text", LAYOUTS[dims][1] }, { "activation", "text?" },
+    { "use_bias", "boolean", true }, { "weight_initializer", "any?" },
+    { "bias_initializer", "any", "zeros" }, { "in_channels", "integer", 0 } }
+  if transposed then
+    table.insert(spec, 5, OUTPUT_PADDING)
+  end
+  return spec
+end
+
+
+local function define(name, dims, transposed)
+  local func = "nn." .. name
+  local class = layer.extend(Conv, func, spec_of(dims, transposed))
+  function class:set_up(a)
+    set_up(self, a, func, dims, transposed)
+  end
+  if transposed then
+    class.forward = forward_transposed
+  end
+  convolution[name] = class
+end
+
+
+--- Convolution along one axis: (N, C, W) to (N, channels, ...). A number as kernel size, stride,
+-- padding or dilation stands for all axes.
+-- @type Conv1D
+define("Conv1D", 1, false)
+
+--- Convolution of pictures, layout "NCHW" or "NHWC".
+-- @type Conv2D
+define("Conv2D", 2, false)
+
+--- Convolution of volumes, layout "NCDHW" or "NDHWC".
+-- @type Conv3D
+define("Conv3D", 3, false)
+
+--- The gradient of Conv1D with respect to its input, as a layer.
+-- @type Conv1DTranspose
+define("Conv1DTranspose", 1, true)
+
+--- The gradient of Conv2D with respect to its input, as a layer.
+-- @type Conv2DTranspose
+define("Conv2DTranspose", 2, true)
+
+--- The gradient of Conv3D with respect to its input, as a layer.
+-- @type Conv3DTranspose
+define("Conv3DTranspose", 3, true)
+
+
+return convolution

@@ -1,0 +1,26 @@
+--- Layers: `ty.gluon.nn`.
+--
+-- Parameters of unknown size get it at the first forward. Initializers are names, objects or nil,
+-- which is the one given to `initialize`. In a traced graph the node of a layer is `<prefix>fwd`.
+--
+--     local nn = ty.gluon.nn
+--     local net = nn.HybridSequential{ nn.Conv2D{16, 3, activation = "relu"}, nn.Flatten(),
+--       nn.Dense(10) }
+--
+-- @module tycho.gluon.nn
+
+local pairs = require("tycho.core.iterate").pairs
+local namespace = require "tycho.core.namespace"
+
+local nn = { Block = require "tycho.gluon.block", HybridBlock = require "tycho.gluon.hybrid_block",
+  SymbolBlock = require "tycho.gluon.symbol_block" }
+
+for _, part in ipairs{ require "tycho.gluon.nn.activations", require "tycho.gluon.nn.basic",
+    require "tycho.gluon.nn.containers", require "tycho.gluon.nn.convolution",
+    require "tycho.gluon.nn.norms", require "tycho.gluon.nn.pooling" } do
+  for name, class in pairs(part) do
+    nn[name] = class
+  end
+end
+
+return namespace.close(nn, "nn", "layer")

@@ -1,0 +1,225 @@
+--- Pooling, padding by reflection, and PixelShuffle.
+--
+-- @module tycho.gluon.nn.pooling
+
+local Error = require "tycho.core.error"
+local F = require "tycho.symbol.either"
+local layer = require "tycho.gluon.layer"
+local HybridBlock = require "tycho.gluon.hybrid_block"
+
+local node_name = layer.node_name
+local pooling = {}
+
+
+-- Pooling -----------------------------------------------------------------------------------------
+
+local LAYOUTS = { { "NCW", "NWC" }, { "NCHW", "NHWC" }, { "NCDHW", "NDHWC" } }
+
+local Pooling = HybridBlock:extend("Pooling")
+
+Pooling._hint = "pool"
+
+
+function Pooling:forward(x)
+  return F.Pooling{ x, kernel = self._kernel, stride = self._stride, pad = self._pad,
+    global_pool = self._global, pool_type = self._pool_type, layout = self._layout,
+    pooling_convention = self._ceil_mode and "full" or "valid",
+    count_include_pad = self._count_include_pad, name = node_name(x) }
+end
+
+
+layer.describe(Pooling, function(self)
+  local show = layer.show
+  return ("%s(size=%s, stride=%s, padding=%s, ceil_mode=%s, global_pool=%s, pool_type=%s, \z
+    layout=%s)"):format(self.class_name, show(self._kernel), show(self._stride), show(self._pad),
+      show(self._ceil_mode), show(self._global), self._pool_type, self._layout)
+end)
+
+
+local CEIL_MODE = { "ceil_mode", "boolean", false }
+
+-- Parameters of a form. Their order is the reference's, which differs from class to class.
+local function spec_of(kind, dims)
+  local layout = { "layout", "text", LAYOUTS[dims][1] }
+  local spec = { { "pool_size", "shape", { 2 } }, { "strides", "shape?" },
+    { "padding", "shape", { 0 } } }
+  local layout_first = dims == 1 or kind == "max" and dims == 2
+  spec[4], spec[5] = layout_first and layout or CEIL_MODE, layout_first and CEIL_MODE or layout
+  if kind == "avg" then
+    spec[6] = { "count_include_pad", "boolean", true }
+  end
+  return spec
+end
+
+
+local function define(name, kind, dims)
+  local func = "nn." .. name
+  local class = layer.extend(Pooling, func, spec_of(kind, dims))
+  function class:set_up(a)
+    self._kernel = layer.sizes(func, "pool_size", a.pool_size, dims)
+    self._stride = layer.sizes(func, "strides", a.strides or self._kernel, dims)
+    self._pad = layer.sizes(func, "padding", a.padding, dims)
+    self._layout = layer.word(func, "layout", a.layout, LAYOUTS[dims])
+    self._ceil_mode, self._global, self._pool_type = a.ceil_mode, false, kind
+    self._count_include_pad = a.count_include_pad
+  end
+  pooling[name] = class
+end
+
+
+local function define_global(name, kind, dims)
+  local func = "nn." .. name
+  local class = layer.extend(Pooling, func, { { "layout", "text", LAYOUTS[dims][1] } })
+  function class:set_up(a)
+    self._kernel = layer.sizes(func, "pool_size", { 1 }, dims)
+    self._stride, self._pad = self._kernel, layer.sizes(func, "padding", { 0 }, dims)
+    self._layout = layer.word(func, "layout", a.layout, LAYOUTS[dims])
+    self._ceil_mode, self._global, self._pool_type = true, true, kind
+  end
+  pooling[name] = class
+end
+
+
+--- The largest element of each window. `strides` nil: the windows do not overlap.
+-- @type MaxPool1D
+define("MaxPool1D", "max", 1)
+
+--- As MaxPool1D, of pictures.
+-- @type MaxPool2D
+define("MaxPool2D", "max", 2)
+
+--- As MaxPool1D, of volumes.
+-- @type MaxPool3D
+define("MaxPool3D", "max", 3)
+
+--- The mean of each window; without `count_include_pad` of the elements that are no padding.
+-- @type AvgPool1D
+define("AvgPool1D", "avg", 1)
+
+--- As AvgPool1D, of pictures.
+-- @type AvgPool2D
+define("AvgPool2D", "avg", 2)
+
+--- As AvgPool1D, of volumes.
+-- @type AvgPool3D
+define("AvgPool3D", "avg", 3)
+
+--- The largest element of each channel.
+-- @type GlobalMaxPool1D
+define_global("GlobalMaxPool1D", "max", 1)
+
+--- As GlobalMaxPool1D, of pictures.
+-- @type GlobalMaxPool2D
+define_global("GlobalMaxPool2D", "max", 2)
+
+--- As GlobalMaxPool1D, of volumes.
+-- @type GlobalMaxPool3D
+define_global("GlobalMaxPool3D", "max", 3)
+
+--- The mean of each channel.
+-- @type GlobalAvgPool1D
+define_global("GlobalAvgPool1D", "avg", 1)
+
+--- As GlobalAvgPool1D, of pictures.
+-- @type GlobalAvgPool2D
+define_global("GlobalAvgPool2D", "avg", 2)
+
+--- As GlobalAvgPool1D, of volumes.
+-- @type GlobalAvgPool3D
+define_global("GlobalAvgPool3D", "avg", 3)
+
+
+-- Padding -----------------------------------------------------------------------------------------
+
+--- Pads pictures (N, C, H, W) by reflection at their edges: by so many rows and columns on each
+-- side, or by the eight numbers before and after each axis.
+-- @type ReflectionPad2D
+local ReflectionPad2D = layer.extend(HybridBlock, "nn.ReflectionPad2D",
+  { list = true, { "padding", "shape", { 0 } } })
+
+function ReflectionPad2D:set_up(a)
+  local p = a.padding
+  if #p == 1 then
+    p = { 0, 0, 0, 0, p[1], p[1], p[1], p[1] }
+  elseif #p ~= 8 then
+    Error.raise{ code = "value", func = "nn.ReflectionPad2D", argument = "padding", got = p,
+      expected = "a number or eight numbers", message = "bad 'padding'" }
+  end
+  self._pad_width = p
+end
+
+
+function ReflectionPad2D:forward(x)
+  return F.pad{ x, mode = "reflect", pad_width = self._pad_width }
+end
+
+
+pooling.ReflectionPad2D = ReflectionPad2D
+
+
+-- PixelShuffle ------------------------------------------------------------------------------------
+
+local FACTOR = { list = true, { "factor", "shape" } }
+
+local function describe_shuffle(self)
+  local f = self._factors
+  return ("%s(%s)"):format(self.class_name, layer.show(#f == 1 and f[1] or f))
+end
+
+
+local function define_shuffle(name, dims, forward)
+  local func = "nn." .. name
+  local class = layer.extend(HybridBlock, func, FACTOR)
+  function class:set_up(a)
+    self._factors = layer.sizes(func, "factor", a.factor, dims)
+    for _, f in ipairs(self._factors) do
+      if f < 1 then
+        Error.raise{ code = "value", func = func, argument = "factor", got = a.factor,
+          expected = "numbers above 0", message = "bad 'factor'" }
+      end
+    end
+  end
+  class.forward = forward
+  layer.describe(class, describe_shuffle)
+  pooling[name] = class
+end
+
+
+-- In the codes of reshape: 0 keeps an axis, -1 is what is left, -3 joins two, -4 divides one.
+
+--- (N, f C, W) to (N, C, f W): channels become positions.
+-- @type PixelShuffle1D
+define_shuffle("PixelShuffle1D", 1, function(self, x)
+  local f = self._factors[1]
+  x = F.reshape{ x, shape = { 0, -4, -1, f, 0 } }                    -- (N, C, f, W)
+  x = F.transpose{ x, axes = { 0, 1, 3, 2 } }                        -- (N, C, W, f)
+  return F.reshape{ x, shape = { 0, 0, -3 } }
+end)
+
+--- (N, f g C, H, W) to (N, C, f H, g W).
+-- @type PixelShuffle2D
+define_shuffle("PixelShuffle2D", 2, function(self, x)
+  local f, g = self._factors[1], self._factors[2]
+  x = F.reshape{ x, shape = { 0, -4, -1, f * g, 0, 0 } }             -- (N, C, f g, H, W)
+  x = F.reshape{ x, shape = { 0, 0, -4, f, g, 0, 0 } }               -- (N, C, f, g, H, W)
+  x = F.transpose{ x, axes = { 0, 1, 4, 2, 5, 3 } }                  -- (N, C, H, f, W, g)
+  return F.reshape{ x, shape = { 0, 0, -3, -3 } }
+end)
+
+--- (N, f g h C, D, H, W) to (N, C, f D, g H, h W).
+-- @type PixelShuffle3D
+define_shuffle("PixelShuffle3D", 3, function(self, x)
+  local f, g, h = self._factors[1], self._factors[2], self._factors[3]
+  x = F.reshape{ x, shape = { 0, -4, -1, f * g * h, 0, 0, 0 } }      -- (N, C, f g h, D, H, W)
+  x = F.swapaxes{ x, dim1 = 2, dim2 = 3 }                            -- (N, C, D, f g h, H, W)
+  x = F.reshape{ x, shape = { 0, 0, 0, -4, f, g * h, 0, 0 } }        -- (N, C, D, f, g h, H, W)
+  x = F.reshape{ x, shape = { 0, 0, -3, 0, 0, 0 } }                  -- (N, C, D f, g h, H, W)
+  x = F.swapaxes{ x, dim1 = 3, dim2 = 4 }                            -- (N, C, D f, H, g h, W)
+  x = F.reshape{ x, shape = { 0, 0, 0, 0, -4, g, h, 0 } }            -- (N, C, D f, H, g, h, W)
+  x = F.reshape{ x, shape = { 0, 0, 0, -3, 0, 0 } }                  -- (N, C, D f, H g, h, W)
+  x = F.swapaxes{ x, dim1 = 4, dim2 = 5 }                            -- (N, C, D f, H g, W, h)
+  return F.reshape{ x, shape = { 0, 0, 0, 0, -3 } }
+end)
+
+
+return pooling

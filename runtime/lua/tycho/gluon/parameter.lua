@@ -1,0 +1,746 @@
+--- A parameter of a block: one array per device, with its gradient.
+--
+-- Its shape may have unknown sizes (0); then the arrays are made when the first call of the block
+-- tells them (deferred initialization).
+--
+-- @classmod ty.gluon.Parameter
+
+local next = require("tycho.core.iterate").next
+local args = require "tycho.core.args"
+local autograd = require "tycho.autograd.autograd"
+local call = require "tycho.ndarray.call"
+local class = require "tycho.ndarray.class"
+local Class = require "tycho.core.class"
+local context = require "tycho.core.context"
+local devices = require "tycho.gluon.devices"
+local Error = require "tycho.core.error"
+local init = require "tycho.initializer"
+local left_out = require "tycho.gluon.left_out"
+local log = require "tycho.core.log"
+local nd = require "tycho.ndarray"
+local sym = require "tycho.symbol.symbol"
+local tables = require "tycho.core.tables"
+
+local NDArray, Symbol, Context = class.NDArray, sym.Symbol, context.Context
+local getmetatable, rawget, rawset = getmetatable, rawget, rawset
+
+--- A parameter. Fields: name, and writable grad_req, dtype, shape, lr_mult, wd_mult, init.
+local Parameter = Class:extend("Parameter")
+
+-- `p.init` is the parameter's initializer, so the constructor is called through the class.
+local function construct(kind, ...)
+  local p = setmetatable({}, kind)
+  kind.init(p, ...)
+  return p
+end
+
+--- A subclass.
+-- @string[opt] name the base's otherwise
+function Parameter:extend(name)
+  local kind = Class.extend(self, name)
+  getmetatable(kind).__call = construct
+  return kind
+end
+
+getmetatable(Parameter).__call = construct
+
+-- Checks ------------------------------------------------------------------------------------------
+
+local REQUESTS = { write = true, add = true, null = true }
+
+local function check_request(word)
+  if not REQUESTS[word] then
+    Error.raise{ code = "value", func = "gluon.Parameter", argument = "grad_req",
+      expected = "write, add or null", got = Error.show(word), message = "bad 'grad_req'" }
+  end
+end
+
+
+-- Refuses sparse storage, which the reference has.
+local function check_stype(word, argument, func)
+  if word ~= nil and word ~= "default" then
+    Error.raise{ code = "unsupported", func = func, argument = argument, expected = "default",
+      got = Error.show(word), message = "sparse storage is not part of Tycho; leave it out" }
+  end
+end
+
+
+local function is_known(shape)
+  if not shape then
+    return false
+  end
+  for i = 1, #shape do
+    if shape[i] == 0 then
+      return false
+    end
+  end
+  return true
+end
+
+
+-- The initializer that a name or an object stands for; nil for nil.
+local function initializer_of(v)
+  return v ~= nil and init.create(v) or nil
+end
+
+
+-- Runs f without recording it.
+local function quietly(f, ...)
+  local args_, n = { ... }, select("#", ...)
+  return autograd.pause(autograd.is_training(), function()
+    return f(unpack(args_, 1, n))
+  end)
+end
+
+
+-- Making ------------------------------------------------------------------------------------------
+
+local FORM = args.form("gluon.Parameter", {
+  { "name", "text" }, { "grad_req", "any", "write" }, { "shape", "shape?" },
+  { "dtype", "dtype?" }, { "lr_mult", "number", 1 }, { "wd_mult", "number", 1 },
+  { "init", "any?" }, { "allow_deferred_init", "boolean", false },
+  { "differentiable", "boolean", true }, { "stype", "any?" }, { "grad_stype", "any?" },
+})
+
+
+-- How the reference writes the dtype of a parameter that was given none.
+local DEFAULT = "<class 'numpy.float32'>"
+
+--- @string name
+-- @tparam[opt] table options grad_req = "write", shape (0: an unknown size), dtype = "float32",
+--   lr_mult = 1, wd_mult = 1, init (an initializer or its name), allow_deferred_init = false,
+--   differentiable = true
+function Parameter:init(...)
+  local a = FORM(...)
+  check_request(a.grad_req)
+  check_stype(a.stype, "stype", "gluon.Parameter")
+  check_stype(a.grad_stype, "grad_stype", "gluon.Parameter")
+  initializer_of(a.init)
+  rawset(self, "_name", a.name)
+  rawset(self, "_differentiable", a.differentiable)
+  rawset(self, "_grad_req", a.differentiable and a.grad_req or "null")
+  rawset(self, "_shape", a.shape)
+  rawset(self, "_dtype", a.dtype or "float32")
+  rawset(self, "_dtype_text", a.dtype or DEFAULT)
+  rawset(self, "_lr_mult", a.lr_mult)
+  rawset(self, "_wd_mult", a.wd_mult)
+  rawset(self, "_init", a.init)
+  rawset(self, "_allow_deferred", a.allow_deferred_init)
+  rawset(self, "_version", 0)
+end
+
+
+-- Private fields that may be absent: `_data` (list of arrays), `_by_device` (device -> array),
+-- `_deferred` (what initialize was called with, while a size is unknown), `_var`.
+
+
+--- "Parameter dense0_weight (shape=(3, 0), dtype=float32)"
+function Parameter:__tostring()
+  local shape = self._shape
+  local text = "None"
+  if shape then
+    text = "(" .. table.concat(shape, ", ") .. (#shape == 1 and ",)" or ")")
+  end
+  return ("%s %s (shape=%s, dtype=%s)"):format(self.class_name, self.name, text, self._dtype_text)
+end
+
+
+-- First values ------------------------------------------------------------------------------------
+
+local function fail_uninitialized(self, func)
+  Error.raise{ code = "state", func = func, argument = self.name,
+    message = ("parameter '%s' has not been initialized; call net:initialize() first (parameters \z
+      are best initialized and handed to a Trainer through net:collect_params())")
+      :format(self.name) }
+end
+
+
+local function fail_deferred(self, func)
+  Error.raise{ code = "state", func = func, argument = self.name,
+    message = ("parameter '%s' waits for its shape, %s: call the block with a batch first, or give \z
+      the sizes (in_units, in_channels ...) when it is made")
+      :format(self.name, Error.show(self._shape or {})) }
+end
+
+
+-- Makes the array's gradient as the request says.
+local function attach(self, x)
+  if self._grad_req ~= "null" then
+    x:attach_grad(self._grad_req)
+  elseif x.grad then
+    x:attach_grad("null")
+  end
+end
+
+
+-- Notes that the values are other ones, for Trainers whose store has copies.
+local function note_values(self)
+  rawset(self, "_version", self._version + 1)
+end
+
+
+-- Takes arrays, one per device, for the parameter's own.
+local function take(self, list)
+  note_values(self)
+  local by_device = {}
+  for _, x in ipairs(list) do
+    by_device[x._device] = class.keep(x)
+    class.make_lasting(x)
+    attach(self, x)
+  end
+  rawset(self, "_data", list)
+  rawset(self, "_by_device", by_device)
+  rawset(self, "_deferred", nil)
+end
+
+
+-- Copies of an array on devices; the array itself on its own, if it may be kept.
+local function copies_on(ctx, x, keep)
+  local list = {}
+  for i, c in ipairs(ctx) do
+    list[i] = keep and c == x.context and x or x:copyto(c)
+  end
+  return list
+end
+
+
+-- Fills the array by an initializer. It is asked for a weight, whatever the parameter's name is;
+-- one that has no rule of its own for these (Mixed, Load) goes by the name.
+local function fill(self, how, default, x)
+  local desc = init.InitDesc(self.name, {}, default)
+  local rule = how._init_weight
+  if rule and rule ~= init.Initializer._init_weight then
+    rule(how, desc, x)
+  else
+    how(desc, x)
+  end
+  if rawget(default, "_verbose") then
+    log:info(("Initialized %s as %s: %s"):format(self.name, tostring(how),
+      tostring(default._print_func(x))))
+  end
+end
+
+
+-- Makes the arrays of a parameter whose shape is known.
+local function make(self, deferred)
+  local x = deferred.data
+  if not x then
+    x = nd.zeros(self._shape, { dtype = self._dtype, ctx = context.cpu() })
+    fill(self, deferred.init, deferred.default, x)
+  elseif not tables.same(x._shape, self._shape) then
+    Error.raise{ code = "shape", func = "Parameter:set_data", argument = self.name,
+      expected = tables.copied(self._shape), got = x.shape,
+      message = ("the values that were set for '%s' have another shape"):format(self.name) }
+  elseif x.dtype ~= self._dtype then
+    x = x:astype(self._dtype)
+  end
+  take(self, copies_on(deferred.ctx, x, not deferred.data))
+end
+
+
+--- Fills in unknown sizes (not for users).
+function Parameter:_know_shape(shape)
+  if not is_known(self._shape) then
+    self.shape = shape
+  end
+end
+
+
+--- Makes the arrays whose shape has become known (not for users).
+function Parameter:_finish()
+  local deferred = rawget(self, "_deferred")
+  if deferred then
+    if not is_known(self._shape) then
+      fail_deferred(self, "Parameter:initialize")
+    end
+    class.outside(quietly, make, self, deferred)
+  end
+end
+
+
+local INITIALIZE = args.form("Parameter:initialize", { { "init", "any?" }, { "ctx", "contexts?" },
+  { "default_init", "any?" }, { "force_reinit", "boolean", false } })
+
+--- Makes the arrays and fills them. A parameter that has them already is left as it is, with a
+-- warning. One whose shape is unknown waits for the first call of its block, if it may.
+-- @tparam[opt] table options init (nil: the parameter's own, or `default_init`), ctx (a context or
+--   a list of them; the current one), default_init = `ty.init.Uniform()`, force_reinit = false
+function Parameter:initialize(...)
+  local a = INITIALIZE(...)
+  if rawget(self, "_data") and not a.force_reinit then
+    log:warning(("parameter '%s' is initialized already and stays as it is; force_reinit = true \z
+      initializes it again"):format(self.name))
+    return
+  end
+  local default = initializer_of(a.default_init) or init.Uniform()
+  local deferred = { init = initializer_of(a.init) or initializer_of(self._init) or default,
+    default = default, ctx = devices.or_current(a.ctx) }
+  if not is_known(self._shape) and not self._allow_deferred then
+    Error.raise{ code = "shape", func = "Parameter:initialize", argument = self.name,
+      expected = "sizes above 0", got = tables.copied(self._shape or {}),
+      message = ("parameter '%s' has an unknown shape; give its sizes, or allow_deferred_init = \z
+        true to have the first call tell them"):format(self.name) }
+  end
+  rawset(self, "_data", nil)
+  rawset(self, "_by_device", nil)
+  rawset(self, "_deferred", deferred)
+  if is_known(self._shape) then
+    self:_finish()
+  end
+end
+
+
+-- Values ------------------------------------------------------------------------------------------
+
+--- Whether the parameter has its arrays (not for users).
+function Parameter:_is_ready()
+  return rawget(self, "_data") ~= nil
+end
+
+
+local function fail_data(self, func)
+  if rawget(self, "_deferred") then
+    fail_deferred(self, func)
+  end
+  fail_uninitialized(self, func)
+end
+
+
+local function fail_device(self, func, ctx)
+  local list = {}
+  for i, x in ipairs(self._data) do
+    list[i] = tostring(x.context)
+  end
+  Error.raise{ code = "device", func = func, argument = self.name,
+    expected = table.concat(list, ", "), got = tostring(ctx),
+    message = ("parameter '%s' has no array on %s; initialize it with ctx = {...}, or move it: \z
+      reset_ctx"):format(self.name, tostring(ctx)) }
+end
+
+
+-- The array on a device.
+local function on_device(self, device, func, ctx)
+  local by_device = rawget(self, "_by_device") or fail_data(self, func)
+  return by_device[device] or fail_device(self, func, ctx or context.of_device(device))
+end
+
+
+--- The value of the parameter: the array itself, a variable with `grad`.
+-- @param[opt] where a context; an array, beside which the value is wanted; a symbol, for which it
+--   is the parameter's variable; nil: the only array, or that on the current context
+-- @treturn NDArray
+function Parameter:data(where)
+  local kind = getmetatable(where)
+  if kind == NDArray then
+    return on_device(self, where._device, "Parameter:data")
+  elseif kind == Symbol then
+    return self:var()
+  elseif where == nil then
+    local list = rawget(self, "_data") or fail_data(self, "Parameter:data")
+    return list[2] == nil and list[1]
+      or on_device(self, context.current_context()._device, "Parameter:data")
+  elseif Class.is_a(where, Context) then
+    return on_device(self, where._device, "Parameter:data", where)
+  end
+  Error.raise{ code = "type", func = "Parameter:data", argument = "where",
+    expected = "a context, an NDArray, a Symbol or nothing", got = Error.kind(where),
+    message = "bad 'where'" }
+end
+
+
+--- The arrays themselves, not to be changed (not for users).
+-- @string func for errors
+function Parameter:_arrays(func)
+  return rawget(self, "_data") or fail_data(self, func)
+end
+
+
+--- A number that is another one when the arrays, or values that were set, are (not for users).
+function Parameter:_values_version()
+  return rawget(self, "_version")
+end
+
+
+--- The arrays on all devices, in the order of `initialize`.
+-- @treturn {NDArray,...}
+function Parameter:list_data()
+  return tables.copied(rawget(self, "_data") or fail_data(self, "Parameter:list_data"))
+end
+
+
+-- Refuses a parameter without gradients.
+local function check_grad(self, func)
+  if rawget(self, "_data") and self._grad_req == "null" then
+    Error.raise{ code = "state", func = func, argument = self.name,
+      message = ("parameter '%s' has no gradient: its grad_req is \"null\""):format(self.name) }
+  end
+end
+
+
+--- The gradient on a device.
+-- @param[opt] where as of `data`
+-- @treturn NDArray
+function Parameter:grad(where)
+  check_grad(self, "Parameter:grad")
+  return self:data(where).grad
+end
+
+
+--- The gradients on all devices.
+-- @treturn {NDArray,...}
+function Parameter:list_grad()
+  check_grad(self, "Parameter:list_grad")
+  local list = self:list_data()
+  for i, x in ipairs(list) do
+    list[i] = x.grad
+  end
+  return list
+end
+
+
+--- The devices of the parameter.
+-- @treturn {Context,...}
+function Parameter:list_ctx()
+  local deferred, list = rawget(self, "_deferred"), {}
+  if deferred then
+    return tables.copied(deferred.ctx)
+  end
+  for i, x in ipairs(rawget(self, "_data") or fail_uninitialized(self, "Parameter:list_ctx")) do
+    list[i] = x.context
+  end
+  return list
+end
+
+
+-- Writing -----------------------------------------------------------------------------------------
+
+local function merged(old, new)
+  if not old then
+    return new
+  elseif #old ~= #new then
+    return nil
+  end
+  local shape = {}
+  for i = 1, #new do
+    if old[i] ~= new[i] and old[i] ~= 0 and new[i] ~= 0 then
+      return nil
+    end
+    shape[i] = old[i] == 0 and new[i] or old[i]
+  end
+  return shape
+end
+
+Parameter._merged_shape = merged         -- for ParameterDict:get
+
+
+--- Sets the values on all devices; gradients stay.
+-- @param x an NDArray or a nested table
+function Parameter:set_data(x)
+  x = nd._as_array(x, self._dtype, "Parameter:set_data")
+  local shape = merged(self._shape, x._shape)
+  if not shape then
+    Error.raise{ code = "shape", func = "Parameter:set_data", argument = self.name,
+      expected = tables.copied(self._shape), got = x.shape,
+      message = ("the values do not fit parameter '%s'"):format(self.name) }
+  end
+  local list, deferred = rawget(self, "_data"), rawget(self, "_deferred")
+  if not list and not deferred then
+    fail_uninitialized(self, "Parameter:set_data")
+  end
+  rawset(self, "_shape", shape)
+  if deferred then
+    deferred.data = class.keep(class.outside(x.copy, x))
+    return
+  end
+  note_values(self)
+  quietly(function()
+    for _, own in ipairs(list) do
+      call.copy(own, x, "Parameter:set_data", self.name)
+    end
+  end)
+end
+
+
+--- Takes a value from a file; a parameter without arrays gets them (not for users).
+-- @tparam NDArray x
+-- @string[opt] dtype the parameter's new one
+-- @tparam ?{Context,...} ctx where a parameter goes that was not initialized
+function Parameter:_load(x, dtype, ctx)
+  if dtype then
+    self:cast(dtype)
+  end
+  self.shape = x.shape
+  if rawget(self, "_data") then
+    self:set_data(x)
+    return
+  end
+  local deferred = rawget(self, "_deferred")
+  ctx = deferred and deferred.ctx or ctx or { context.cpu() }
+  class.outside(quietly, function()
+    take(self, copies_on(ctx, x, false))
+  end)
+end
+
+
+--- Takes others' arrays for its own, one per device (not for users).
+-- @tparam {NDArray,...} list
+-- @string func for errors
+function Parameter:_adopt(list, func)
+  local shape = merged(rawget(self, "_shape"), list[1]._shape)
+  local differs = not shape and "shape" or list[1].dtype ~= self._dtype and "dtype"
+  if differs then
+    Error.raise{ code = differs, func = func, argument = self.name, expected = self[differs],
+      got = list[1][differs], message = ("the array for '%s' has another %s"):format(self.name,
+        differs) }
+  end
+  rawset(self, "_shape", shape)
+  rawset(self, "_var", nil)
+  class.outside(quietly, take, self, list)
+end
+
+
+--- Fills the gradients with 0.
+function Parameter:zero_grad()
+  for _, x in ipairs(rawget(self, "_data") or {}) do
+    if x.grad then
+      x.grad:fill(0)
+    end
+  end
+end
+
+
+-- Puts other arrays in place of the parameter's own.
+local function replace(self, f, ...)
+  class.outside(quietly, function(...)
+    local old, new = self._data, f(...)
+    local grads = {}
+    for i, x in ipairs(old) do
+      grads[i] = x.grad
+    end
+    take(self, new)
+    return old, grads
+  end, ...)
+end
+
+
+--- Converts values and gradients to another dtype.
+-- @string dtype
+function Parameter:cast(dtype)
+  local ok, _, expected, code = args.types.dtype.check(dtype)
+  if not ok then
+    Error.raise{ code = code or "type", func = "Parameter:cast", argument = "dtype",
+      expected = expected or "a dtype such as \"float32\"", got = Error.kind(dtype),
+      message = "bad 'dtype'" }
+  elseif dtype == self._dtype then
+    return
+  end
+  rawset(self, "_dtype", dtype)
+  rawset(self, "_dtype_text", dtype)
+  rawset(self, "_var", nil)
+  local old = rawget(self, "_data")
+  if not old then
+    return
+  end
+  replace(self, function()
+    local list = {}
+    for i, x in ipairs(old) do
+      list[i] = x:astype(dtype)
+    end
+    return list
+  end)
+  quietly(function()
+    for i, x in ipairs(old) do
+      if x.grad and self._data[i].grad then
+        call.copy(self._data[i].grad, x.grad:astype(dtype), "Parameter:cast")
+      end
+    end
+  end)
+end
+
+
+-- The mean of arrays on several devices, on the CPU.
+local function mean_of(list)
+  local sum = list[1]:as_in_context(context.cpu())
+  for i = 2, #list do
+    sum = sum + list[i]:as_in_context(context.cpu())
+  end
+  return #list > 1 and sum / #list or sum
+end
+
+
+local RESET = args.form("Parameter:reset_ctx", { list = true, { "ctx", "contexts" } })
+
+--- Moves the parameter to other devices: the mean over the old ones goes to all of them.
+-- @param ctx a context or a list of them
+function Parameter:reset_ctx(...)
+  local ctx = RESET(...).ctx
+  local old, deferred = rawget(self, "_data"), rawget(self, "_deferred")
+  if deferred then
+    deferred.ctx = ctx
+  elseif not old then
+    fail_uninitialized(self, "Parameter:reset_ctx")
+  else
+    replace(self, function()
+      return copies_on(ctx, mean_of(old), false)
+    end)
+  end
+end
+
+
+-- Node of a variable -> its parameter. The parameter holds its variable, so neither may be held
+-- here.
+local of_variable = setmetatable({}, { __mode = "kv" })
+
+--- The parameter of a variable's node, or nil (not for users).
+function Parameter._of_variable(n)
+  return of_variable[n]
+end
+
+
+--- Frees the arrays now; the parameter is then as before `initialize` (not for users).
+function Parameter:_free()
+  for _, x in ipairs(rawget(self, "_data") or {}) do
+    if x.grad then
+      x.grad:free()
+    end
+    x:free()
+  end
+  rawset(self, "_data", nil)
+  rawset(self, "_by_device", nil)
+  rawset(self, "_deferred", nil)
+end
+
+
+--- The parameter's variable for symbols.
+-- @treturn Symbol
+function Parameter:var()
+  local v = rawget(self, "_var")
+  if not v then
+    v = sym.Variable(self.name, { shape = self._shape, dtype = self._dtype,
+      lr_mult = self._lr_mult, wd_mult = self._wd_mult, init = self._init })
+    rawset(self, "_var", v)
+    of_variable[v._entries[1][1]] = self
+  end
+  return v
+end
+
+
+-- Fields ------------------------------------------------------------------------------------------
+
+local READ = {
+  name = function(self) return self._name end,
+  grad_req = function(self) return self._grad_req end,
+  dtype = function(self) return self._dtype end,
+  shape = function(self)
+    local shape = rawget(self, "_shape")
+    return shape and tables.copied(shape)
+  end,
+  lr_mult = function(self) return self._lr_mult end,
+  wd_mult = function(self) return self._wd_mult end,
+  init = function(self) return rawget(self, "_init") end,
+}
+
+local WRITE = {}
+
+function WRITE.grad_req(self, word)
+  check_request(word)
+  word = self._differentiable and word or "null"
+  if word ~= self._grad_req then
+    rawset(self, "_grad_req", word)
+    for _, x in ipairs(rawget(self, "_data") or {}) do
+      attach(self, x)
+    end
+  end
+end
+
+function WRITE.dtype(self, dtype)
+  self:cast(dtype)
+end
+
+function WRITE.shape(self, shape)
+  local ok, sizes = args.types.shape.check(shape)
+  local old = rawget(self, "_shape")
+  local fits = ok and (not old or #old == #sizes)
+  for i = 1, fits and old and #old or 0 do
+    fits = fits and (old[i] == 0 or old[i] == sizes[i])
+  end
+  if not fits then
+    Error.raise{ code = ok and "shape" or "type", func = "Parameter", argument = self.name,
+      expected = self._shape and tables.copied(self._shape) or "a shape", got = ok and sizes
+      or Error.kind(shape), message = ("only unknown sizes of '%s' can be set"):format(self.name) }
+  end
+  rawset(self, "_shape", sizes)
+  rawset(self, "_var", nil)
+end
+
+local function number_writer(key)
+  return function(self, v)
+    if type(v) ~= "number" then
+      Error.raise{ code = "type", func = "Parameter", argument = key, expected = "a number",
+        got = Error.kind(v), message = ("bad '%s'"):format(key) }
+    end
+    rawset(self, "_" .. key, v)
+    rawset(self, "_var", nil)
+  end
+end
+
+WRITE.lr_mult, WRITE.wd_mult = number_writer("lr_mult"), number_writer("wd_mult")
+
+function WRITE.init(self, v)
+  initializer_of(v)
+  rawset(self, "_init", v)
+  rawset(self, "_var", nil)
+end
+
+
+local function member_names(self)
+  local names = {}
+  for name in next, READ do
+    names[#names + 1] = name
+  end
+  local kind = getmetatable(self)
+  while kind do
+    for name, v in next, kind do
+      if type(v) == "function" and name:sub(1, 1) ~= "_" then
+        names[#names + 1] = name
+      end
+    end
+    kind = rawget(kind, "super")
+  end
+  return names
+end
+
+
+function Parameter.__index(self, key)
+  local v = getmetatable(self)[key]
+  if v ~= nil and key ~= "init" then
+    return v
+  elseif type(key) ~= "string" or key:sub(1, 1) == "_" then
+    return nil
+  end
+  local field = READ[key]
+  if field then
+    return field(self)
+  end
+  Error.unknown{ func = "Parameter", argument = key, what = "field or method",
+    names = member_names(self) }
+end
+
+
+function Parameter.__newindex(self, key, v)
+  local write = WRITE[key]
+  if not write then
+    Error.unknown{ func = "Parameter", argument = tostring(key), what = "writable field",
+      among = WRITE }
+  end
+  write(self, v)
+end
+
+
+left_out.add(Parameter, "Parameter", ":", {
+  row_sparse_data = "storage is dense; data(x) gives the whole array",
+  list_row_sparse_data = "storage is dense; list_data() gives the whole arrays",
+})
+
+
+return Parameter

@@ -1,0 +1,193 @@
+--- Files of parameters: `Block:save_parameters`, `Block:load_parameters`, `ParameterDict:save` and
+-- `load`, the parameters of `export`.
+--
+-- Everything that a file holds is compared with the parameters before the first of them changes.
+--
+-- @module tycho.gluon.parameter_files
+
+local pairs = require("tycho.core.iterate").pairs
+local array_files = require "tycho.ndarray.files"
+local context = require "tycho.core.context"
+local Error = require "tycho.core.error"
+local nd = require "tycho.ndarray"
+local tables = require "tycho.core.tables"
+
+local parameter_files = {}
+
+
+-- Writing -----------------------------------------------------------------------------------------
+
+--- A parameter's value on the CPU: the mean over its devices.
+-- @tparam Parameter p
+-- @treturn NDArray
+function parameter_files.value_of(p)
+  local list = p:list_data()
+  local sum = list[1]:as_in_context(context.cpu())
+  for i = 2, #list do
+    sum = sum + list[i]:as_in_context(context.cpu())
+  end
+  return #list > 1 and sum / #list or sum
+end
+
+
+--- Writes parameters under names; the file is whole or the old one.
+-- @string path
+-- @tparam table list of {name, Parameter}, in order
+function parameter_files.write(path, list)
+  local arrays = {}
+  for i, entry in ipairs(list) do
+    arrays[i] = { entry[1], parameter_files.value_of(entry[2]) }
+  end
+  array_files.save_checked(path, arrays)
+end
+
+
+-- Reading -----------------------------------------------------------------------------------------
+
+local function sorted(list)
+  table.sort(list)
+  return list
+end
+
+
+local SHOWN = 8                                          -- names in an error's text
+
+local function shown(list)
+  local text = "'" .. table.concat(tables.part(list, 1, math.min(#list, SHOWN)), "', '") .. "'"
+  return #list > SHOWN and ("%s and %d more"):format(text, #list - SHOWN) or text
+end
+
+
+local function fail_names(path, missing, extra, func)
+  local parts = {}
+  if missing[1] then
+    parts[#parts + 1] = ("the file has no %s (allow_missing = true leaves these as they are)")
+      :format(shown(missing))
+  end
+  if extra[1] then
+    parts[#parts + 1] = ("the network has no %s (ignore_extra = true leaves these out)")
+      :format(shown(extra))
+  end
+  Error.raise{ code = "name", func = func, argument = missing[1] or extra[1], missing = missing,
+    extra = extra, mismatch = {}, message = ("'%s': %s"):format(path, table.concat(parts, "; ")) }
+end
+
+
+local function fail_mismatch(name, code, expected, got, text, func)
+  Error.raise{ code = code, func = func, argument = name, missing = {}, extra = {},
+    mismatch = { name }, expected = expected, got = got, message = text:format(name) }
+end
+
+
+-- What a parameter becomes of an array of a file.
+local function read_value(name, p, x, options, func)
+  local have = rawget(p, "_shape")
+  local shape = x.shape
+  if have and not p._merged_shape(have, shape) then
+    fail_mismatch(name, "shape", tables.copied(have), shape,
+      "the file's '%s' has another shape than the network's", func)
+  end
+  if x.dtype ~= p.dtype and not options.cast_dtype then
+    fail_mismatch(name, "dtype", p.dtype, x.dtype, "the file's '%s' has another dtype than the \z
+      network's; cast_dtype = true converts it", func)
+  end
+  local saved = options.dtype_source == "saved"
+  if x.dtype ~= p.dtype and not saved then
+    x = x:astype(p.dtype)
+  end
+  return { param = p, value = x, dtype = saved and x.dtype or nil }
+end
+
+
+local function same_devices(a, b)
+  local set = {}
+  for _, c in ipairs(a) do
+    set[c] = true
+  end
+  for _, c in ipairs(b) do
+    if not set[c] then
+      return false
+    end
+  end
+  return #a == #b
+end
+
+
+local function check_devices(p, ctx, func)
+  local ready = rawget(p, "_data") or rawget(p, "_deferred")
+  if ready and ctx and not same_devices(p:list_ctx(), ctx) then
+    Error.raise{ code = "device", func = func, argument = p.name,
+      message = ("parameter '%s' is on other devices than ctx says; reset_ctx moves it")
+        :format(p.name) }
+  end
+end
+
+
+--- Gives parameters the values of a file.
+-- @string path for errors
+-- @tparam table loaded name -> array
+-- @tparam table params list of {name, Parameter}; a parameter may have several names
+-- @tparam table options ctx, allow_missing, ignore_extra, cast_dtype, dtype_source
+-- @string func for errors
+function parameter_files.apply(path, loaded, params, options, func)
+  local known, found, missing, extra, values, taken = {}, {}, {}, {}, {}, {}
+  for _, entry in ipairs(params) do
+    known[entry[1]] = true
+    found[entry[2]] = found[entry[2]] or loaded[entry[1]] ~= nil
+  end
+  for _, entry in ipairs(params) do
+    if not found[entry[2]] then
+      missing[#missing + 1] = entry[1]
+    end
+  end
+  for name in pairs(loaded) do
+    extra[#extra + 1] = not known[name] and name or nil
+  end
+  if missing[1] and not options.allow_missing or extra[1] and not options.ignore_extra then
+    fail_names(path, options.allow_missing and {} or sorted(missing),
+      options.ignore_extra and {} or sorted(extra), func)
+  end
+  for _, entry in ipairs(params) do
+    local name, p = entry[1], entry[2]
+    if loaded[name] and not taken[p] then
+      taken[p] = true
+      check_devices(p, options.ctx, func)
+      values[#values + 1] = read_value(name, p, loaded[name], options, func)
+    end
+  end
+  for _, v in ipairs(values) do
+    v.param:_load(v.value, v.dtype, options.ctx)
+  end
+end
+
+
+--- The arrays of a file by name; without `arg:` and `aux:`, which `export` writes.
+-- @string path
+-- @string func for errors
+-- @treturn table name -> array
+-- @treturn bool whether names began so
+function parameter_files.read(path, func)
+  local loaded, names = nd.load(path)
+  if not names then
+    Error.raise{ code = "format", func = func, argument = path,
+      message = ("the arrays of '%s' have no names"):format(path) }
+  end
+  local dict, exported = {}, false
+  for _, name in ipairs(names) do
+    local bare = name:match("^a[ru][gx]:(.*)$")
+    exported = exported or bare ~= nil
+    dict[bare or name] = loaded[name]
+  end
+  return dict, exported
+end
+
+
+--- Options of the functions that load.
+parameter_files.LOAD = {
+  { "filename", "text" }, "*", { "ctx", "contexts?" }, { "allow_missing", "boolean", false },
+  { "ignore_extra", "boolean", false }, { "cast_dtype", "boolean", false },
+  { "dtype_source", { "current", "saved" }, "current" },
+}
+
+
+return parameter_files

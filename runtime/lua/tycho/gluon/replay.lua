@@ -1,0 +1,369 @@
+--- Runs a symbol on arrays, operator by operator, as the script that made it would: so that
+-- autograd records the calls, and a lazy engine takes them together.
+--
+--     local plan = replay.compile(symbol, { [node] = 1 }, block)  -- inputs by node
+--     local results = replay.run(plan, inputs, func)
+--
+-- A plan is a flat list of steps: the operator, its attributes ready for the core, and slots of
+-- inputs and outputs. Steps are in the order in which the script called the operators, which is
+-- that of random draws.
+--
+-- @module tycho.gluon.replay
+
+local ffi = require "ffi"
+local pairs = require("tycho.core.iterate").pairs
+local native = require "tycho.core.ffi"
+local attrs = require "tycho.core.attrs"
+local call = require "tycho.ndarray.call"
+local class = require "tycho.ndarray.class"
+local context = require "tycho.core.context"
+local Error = require "tycho.core.error"
+local graph = require "tycho.symbol.graph"
+local location = require "tycho.gluon.location"
+local Parameter = require "tycho.gluon.parameter"
+local recording = require "tycho.ndarray.recording"
+local registry = require "tycho.op.registry"
+local tables = require "tycho.core.tables"
+
+local C = native.C
+local cached, many, put_input = call.cached, call.many, call.put_input
+
+local replay = {}
+
+local MOST_INPUTS = 60                                   -- `call.put_input` takes 64
+
+
+-- Compiling ---------------------------------------------------------------------------------------
+
+-- A node's parameters as a flat list of names and texts; annotations of symbols are left out.
+local function flat_params(n, schema)
+  local keys, flat = {}, {}
+  for key in pairs(n.attrs) do
+    if schema.by_name[key] or n.op == "Custom" and not attrs.is_annotation(key) then
+      keys[#keys + 1] = key
+    end
+  end
+  table.sort(keys)
+  for _, key in ipairs(keys) do
+    flat[#flat + 1] = key
+    flat[#flat + 1] = n.attrs[key]
+  end
+  return flat
+end
+
+
+-- What `call.cached` takes.
+local function entry_of(op, flat, nin)
+  local attr = ffi.new("ty_attr[?]", #flat / 2 + 1)
+  for i = 1, #flat / 2 do
+    attr[i - 1].key, attr[i - 1].value = flat[2 * i - 1], flat[2 * i]
+  end
+  return { op = op, attr = attr, nattr = #flat / 2, nin = nin, texts = flat }
+end
+
+
+local function has_unknown(text)
+  return text ~= nil and text:find("%f[%d]0%f[%D]") ~= nil
+end
+
+
+-- How a node is run: cached (one output, attributes that stay), many, made (no inputs: attributes
+-- depend on the device, perhaps on shapes), custom.
+local function step_of(n, slots)
+  local schema = registry.find(n.op)
+  local step = { node = n, op = n.op, nin = #n.inputs, nout = n.ports.nvisible, inputs = {},
+    outputs = {}, flat = flat_params(n, schema), free = {}, drop = {} }
+  for i, input in ipairs(n.inputs) do
+    step.inputs[i] = slots[input[1]] + input[2]
+  end
+  for k = 1, step.nout do
+    step.outputs[k] = slots[n] + k - 1
+  end
+  if n.op == "Custom" then
+    step.kind = "custom"
+  elseif step.nin == 0 then
+    step.kind, step.takes_ctx, step.entries = "made", schema.by_name.ctx ~= nil, {}
+    step.open = has_unknown(n.attrs.shape)
+  elseif step.nout == 1 and step.nin <= MOST_INPUTS then
+    step.kind, step.entry = "cached", entry_of(n.op, step.flat, step.nin)
+  else
+    step.kind = "many"
+  end
+  return step
+end
+
+
+-- The nodes that the outputs need, as the script made them where that is known.
+local function in_order(symbol)
+  local order = tables.copied((graph.walk(symbol)))
+  local operators = {}
+  for _, n in ipairs(order) do
+    if n.op then
+      if not n.serial then
+        return order
+      end
+      operators[#operators + 1] = n
+    end
+  end
+  table.sort(operators, function(a, b) return a.serial < b.serial end)
+  local list = {}
+  for _, n in ipairs(order) do
+    if not n.op then
+      list[#list + 1] = n
+    end
+  end
+  for _, n in ipairs(operators) do
+    list[#list + 1] = n
+  end
+  return list
+end
+
+
+local function variable_slot(plan, n, slot, position)
+  local index, p = position[n], Parameter._of_variable(n)
+  if index then
+    plan.inputs[#plan.inputs + 1] = { slot = slot, index = index, name = n.name }
+  elseif p then
+    plan.params[#plan.params + 1] = { slot = slot, param = p }
+  else
+    Error.raise{ code = "value", func = "HybridBlock", argument = n.name, where = n.where,
+      message = ("the traced forward reads variable '%s', which is neither an input nor a \z
+        parameter"):format(n.name) }
+  end
+end
+
+
+-- Notes after which step a value is read no more, and which of these a step has made: nobody else
+-- has their arrays, but for an operator of Lua that keeps them for its backward.
+local function add_frees(plan)
+  local last, made = {}, {}
+  for i, step in ipairs(plan.steps) do
+    for _, slot in ipairs(step.inputs) do
+      last[slot] = i
+    end
+    for _, slot in ipairs(step.outputs) do
+      last[slot], made[slot] = last[slot] or i, true
+    end
+  end
+  for _, slot in ipairs(plan.outputs) do
+    last[slot] = nil
+  end
+  for _, step in ipairs(plan.steps) do
+    for _, list in ipairs(step.kind == "custom" and { step.inputs, step.outputs } or {}) do
+      for _, slot in ipairs(list) do
+        made[slot] = nil
+      end
+    end
+  end
+  for slot, i in pairs(last) do
+    local free = plan.steps[i][made[slot] and "drop" or "free"]
+    free[#free + 1] = slot
+  end
+end
+
+
+--- A symbol as a list of steps.
+-- @tparam Symbol symbol its variables are inputs or parameters of blocks
+-- @tparam table position node of a variable -> its index among the inputs
+-- @tparam Block block that was traced, for errors
+-- @treturn table nil where the graph has loops or branches, which run as Lua only
+function replay.compile(symbol, position, block)
+  local plan = { block = block, symbol = symbol, inputs = {}, params = {}, steps = {},
+    outputs = {}, open = false }
+  local slots, nslots = {}, 0
+  for _, n in ipairs(in_order(symbol)) do
+    slots[n] = nslots + 1
+    nslots = nslots + math.max(#n.ports.outputs, 1)
+    if n.bodies then
+      return nil
+    elseif n.op then
+      local step = step_of(n, slots)
+      plan.steps[#plan.steps + 1] = step
+      plan.open = plan.open or step.open
+    else
+      variable_slot(plan, n, slots[n], position)
+    end
+  end
+  for i, entry in ipairs(symbol._entries) do
+    plan.outputs[i] = slots[entry[1]] + entry[2]
+  end
+  add_frees(plan)
+  return plan
+end
+
+
+-- Shapes that only the inputs tell ----------------------------------------------------------------
+
+-- Shapes of the outputs of steps without inputs whose shape has unknown sizes, by node.
+local function shapes_for(plan, inputs)
+  local keys, given = {}, {}
+  for i, x in ipairs(inputs) do
+    keys[i] = table.concat(x._shape, ",")
+  end
+  local key = table.concat(keys, ";")
+  plan.shapes = plan.shapes or {}
+  if not plan.shapes[key] then
+    for _, input in ipairs(plan.inputs) do
+      given[input.name] = inputs[input.index].shape
+    end
+    local all = plan.symbol:get_internals()
+    local _, shapes = all:infer_shape_partial(given)
+    local found = {}
+    for i, entry in ipairs(all._entries) do
+      found[entry[1]] = found[entry[1]] or shapes[i]
+    end
+    plan.shapes[key] = found
+  end
+  return plan.shapes[key], key
+end
+
+
+-- The call of a step without inputs on a device.
+local function made_entry(step, device, shapes, key)
+  local name = step.open and device .. ";" .. key or device
+  local entry = step.entries[name]
+  if not entry then
+    local flat = tables.copied(step.flat)
+    if step.takes_ctx then
+      flat[#flat + 1] = "ctx"
+      flat[#flat + 1] = tostring(context.of_device(device))
+    end
+    for i = 1, step.open and #flat or 0, 2 do
+      if flat[i] == "shape" then
+        flat[i + 1] = attrs.text(shapes[step.node])
+      end
+    end
+    entry = entry_of(step.op, flat, 0)
+    step.entries[name] = entry
+  end
+  return entry
+end
+
+
+-- Running -----------------------------------------------------------------------------------------
+
+local at                                 -- the step under way, for errors
+
+
+local function take_values(plan, inputs, slots)
+  local beside = inputs[1]
+  for _, input in ipairs(plan.inputs) do
+    slots[input.slot] = inputs[input.index]
+  end
+  for _, p in ipairs(plan.params) do
+    slots[p.slot] = p.param:data(beside)
+  end
+end
+
+
+local function run_many(step, slots, func)
+  local inputs = {}
+  for i = 1, step.nin do
+    inputs[i] = slots[step.inputs[i]]
+  end
+  local results
+  if step.kind == "custom" then
+    local dict = {}
+    for i = 1, #step.flat, 2 do
+      dict[step.flat[i]] = step.flat[i + 1]
+    end
+    results = require("tycho.ndarray.custom")(inputs, dict, func)
+    results = step.nout == 1 and { results } or results
+  else
+    results = many(step.op, func, inputs, step.nin, step.flat, {}, step.nout)
+  end
+  for k = 1, step.nout do
+    slots[step.outputs[k]] = results[k]
+  end
+end
+
+
+local function run_made(plan, step, slots, inputs, func)
+  local shapes, key
+  if step.open then
+    shapes, key = shapes_for(plan, inputs)
+  end
+  local entry = made_entry(step, inputs[1]._device, shapes, key)
+  if step.nout == 1 then
+    slots[step.outputs[1]] = cached(entry, func, nil, entry)
+  else
+    local results = many(step.op, func, {}, 0, entry.texts, {}, step.nout)
+    for k = 1, step.nout do
+      slots[step.outputs[k]] = results[k]
+    end
+  end
+end
+
+
+local function run_steps(plan, inputs, slots, func, watch)
+  local steps = plan.steps
+  local lines = recording.on and recording.lines and recording.wants_lines
+  for i = 1, #steps do
+    local step = steps[i]
+    at = step
+    if lines and lines() then
+      C.ty_line(step.node.where)
+    end
+    if step.entry then
+      local from = step.inputs
+      for k = 1, step.nin do
+        put_input(k - 1, slots[from[k]])
+      end
+      slots[step.outputs[1]] = cached(step.entry, func, nil, slots)
+    elseif step.kind == "made" then
+      run_made(plan, step, slots, inputs, func)
+    else
+      run_many(step, slots, func)
+    end
+    if watch then
+      watch(step, slots)
+    end
+    local free, drop = step.free, step.drop
+    for k = 1, #free do
+      slots[free[k]] = nil
+    end
+    for k = 1, #drop do
+      if not watch then
+        class.drop(slots[drop[k]])
+      end
+      slots[drop[k]] = nil
+    end
+  end
+end
+
+
+local function fail(plan, e)
+  local n = at and at.node
+  if n and Error.is_error(e) then
+    e.where = n.where ~= "" and n.where or e.where
+    e.node = location.layer_of(plan.block, n.name) or n.name
+    e.op = e.op or n.op
+  end
+  error(e, 0)
+end
+
+
+--- Runs a plan.
+-- @tparam table plan
+-- @tparam {NDArray,...} inputs at least one, all on one device
+-- @string func for errors
+-- @tparam[opt] function watch (step, slots), after each step
+-- @treturn {NDArray,...}
+function replay.run(plan, inputs, func, watch)
+  local slots, held = {}, recording.held
+  take_values(plan, inputs, slots)
+  recording.held = true
+  local ok, e = pcall(run_steps, plan, inputs, slots, func, watch)
+  recording.held = held
+  if not ok then
+    fail(plan, e)
+  end
+  local results = {}
+  for i, slot in ipairs(plan.outputs) do
+    results[i] = slots[slot]
+  end
+  return results
+end
+
+
+return replay

@@ -1,0 +1,342 @@
+--- The bases of recurrent cells: RecurrentCell and HybridRecurrentCell.
+--
+-- A cell is called with an input and the list of states, and gives an output and the new states.
+-- A class of one's own defines `state_info(batch_size)` and `forward(x, states)`.
+--
+-- @module tycho.gluon.rnn.base
+
+local pairs = require("tycho.core.iterate").pairs
+local args = require "tycho.core.args"
+local Block = require "tycho.gluon.block"
+local class = require "tycho.ndarray.class"
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
+local F = require "tycho.symbol.either"
+local HybridBlock = require "tycho.gluon.hybrid_block"
+local nd = require "tycho.ndarray"
+local sequence = require "tycho.gluon.rnn.sequence"
+local sym = require "tycho.symbol.symbol"
+local values = require "tycho.core.values"
+
+local base = {}
+
+
+-- States ------------------------------------------------------------------------------------------
+
+local BEGIN = args.form("RecurrentCell:begin_state", {
+  { "batch_size", "integer", 0 }, { "func", "function?" }, "*",
+  { "ctx", "context?" }, { "dtype", "dtype?" },
+})
+
+-- Functions that make symbols; they are called with a name and without a device.
+local MAKES_SYMBOLS = {}
+for _, name in ipairs{ "zeros", "ones", "full", "Variable", "var" } do
+  MAKES_SYMBOLS[sym[name]] = true
+end
+
+
+--- States from descriptions.
+-- @tparam table infos list of `{shape = ...}`
+-- @tparam table a what the form of `begin_state` gave
+-- @func name_of number of the state -> its name
+-- @treturn table list
+function base.make_states(infos, a, name_of)
+  local make, states = a.func or nd.zeros, {}
+  for i, info in ipairs(infos) do
+    if MAKES_SYMBOLS[make] then
+      states[i] = make{ shape = info.shape, name = name_of(i), dtype = a.dtype or info.dtype }
+    else
+      states[i] = make{ shape = info.shape, ctx = a.ctx, dtype = a.dtype or info.dtype }
+    end
+  end
+  return states
+end
+
+
+--- Arguments of `begin_state`.
+base.read_begin = BEGIN
+
+
+local function refuse_modified(self, func)
+  if self._modified then
+    Error.raise{ code = "state", func = func, argument = self.name,
+      message = ("'%s' is the base of a modifier; call the modifier"):format(self.name) }
+  end
+end
+
+base.refuse_modified = refuse_modified
+
+
+--- States to begin with: the given ones, or zeros beside the inputs.
+-- @param cell
+-- @param given or nil
+-- @param like an input: its device and type
+-- @int batch_size 0 for symbols
+-- @treturn table list
+function base.begin(cell, given, like, batch_size)
+  if given ~= nil then
+    return given
+  elseif F.is_symbol(like) then
+    return cell:begin_state{ batch_size = 0, func = sym.zeros }
+  end
+  return cell:begin_state{ batch_size = batch_size, ctx = like.context, dtype = like.dtype }
+end
+
+
+-- Unrolling ---------------------------------------------------------------------------------------
+
+local UNROLL = args.form("RecurrentCell:unroll", {
+  { "length", "positive" }, { "inputs", "any" }, { "begin_state", "any?" },
+  { "layout", "text", "NTC" }, { "merge_outputs", "boolean?" }, { "valid_length", "any?" },
+})
+
+--- Arguments of `unroll`, with the axes of the layout.
+function base.read_unroll(...)
+  local a = UNROLL(...)
+  a.time, a.batch = sequence.axes(a.layout, "RecurrentCell:unroll")
+  a.begin_state = values.value(a.begin_state)
+  a.valid_length = values.value(a.valid_length)
+  if class.is_array(a.begin_state) or F.is_symbol(a.begin_state) then
+    a.begin_state = { a.begin_state }
+  end
+  return a
+end
+
+
+--- The number of samples of a sequence that is a list of steps.
+function base.batch_of(steps)
+  return class.is_array(steps[1]) and steps[1].shape[1] or 0
+end
+
+
+-- The states after the last valid step of each sample.
+local function last_states(all, valid_length)
+  local states = {}
+  for k = 1, #all[1] do
+    local steps = { axis = 0 }
+    for i, at_step in ipairs(all) do
+      steps[i] = at_step[k]
+    end
+    states[k] = F.SequenceLast{ F.stack(steps), sequence_length = valid_length,
+      use_sequence_length = true }
+  end
+  return states
+end
+
+
+local function unroll(self, a)
+  local func = "RecurrentCell:unroll"
+  self:reset()
+  local steps = sequence.split(a.inputs, a.length, a.time, func)
+  local states = base.begin(self, a.begin_state, steps[1], base.batch_of(steps))
+  local outputs, all = {}, {}
+  for i, x in ipairs(steps) do
+    outputs[i], states = self(x, states)
+    all[i] = states
+  end
+  if a.valid_length ~= nil then
+    states = #states > 0 and last_states(all, a.valid_length) or states
+    outputs = sequence.mask(outputs, a.valid_length, a.time)
+  end
+  return sequence.format(outputs, a.merge_outputs, a.length, a.time, func), states
+end
+
+
+-- What `LSTMCell{...}` and the like call their activation with.
+local ACTIVATIONS = { tanh = F.tanh, relu = F.relu, sigmoid = F.sigmoid, softsign = F.softsign }
+
+local LeakyReLU = require("tycho.gluon.nn.activations").LeakyReLU
+
+
+--- An activation by name, by layer or by function.
+-- @param x
+-- @param activation text, LeakyReLU or function
+-- @string name of the node
+function base.activate(x, activation, name)
+  if ACTIVATIONS[activation] then
+    return ACTIVATIONS[activation]{ x, name = name }
+  elseif type(activation) == "string" then
+    return F.Activation{ x, act_type = activation, name = name }
+  elseif Class.is_a(activation, LeakyReLU) then
+    return F.LeakyReLU{ x, act_type = "leaky", slope = activation._alpha, name = name }
+  end
+  return activation(x)
+end
+
+
+-- The classes -------------------------------------------------------------------------------------
+
+-- The states of a step that are not given as a list: one alone, or nothing where a cell has none.
+local function list_of_states(self, states)
+  if class.is_array(states) or F.is_symbol(states) then
+    return { states }
+  elseif states == nil and #self:state_info() == 0 then
+    return {}
+  end
+  Error.raise{ code = "type", func = self.class_name, argument = "states",
+    expected = "a list of states", got = Error.kind(states),
+    message = ("'%s' is called with an input and its states; begin with cell:begin_state{ \z
+      batch_size = ... }"):format(self.name) }
+end
+
+
+-- Whether a cell, or one in it, keeps arrays from step to step, which a trace of one step loses.
+local function keeps_arrays(self)
+  if self.keeps_arrays then
+    return true
+  end
+  for _, pair in ipairs(self:children()) do
+    if pair[2].is_cell and keeps_arrays(pair[2]) then
+      return true
+    end
+  end
+  return false
+end
+
+
+-- Gives a class of blocks what cells have.
+local function make_cell(cell)
+
+  cell.is_cell = true
+
+  cell._counter = -1                                     -- number of the last step
+
+
+  function cell.init() end
+
+
+  --- Begins anew: steps are counted from 0. Children too.
+  function cell:reset()
+    self._counter, self._begun = -1, -1
+    for _, pair in ipairs(self:children()) do
+      if pair[2].is_cell then
+        pair[2]:reset()
+      end
+    end
+  end
+
+
+  --- Descriptions of the states.
+  -- @int[opt=0] batch_size
+  -- @treturn table list of `{shape =, __layout__ =}`
+  function cell:state_info()
+    Error.raise{ code = "unsupported", func = self.class_name .. ":state_info",
+      message = "the class has no state_info" }
+  end
+
+
+  --- States to begin with.
+  -- @tparam table options batch_size = 0, func = ty.nd.zeros, ctx, dtype; func is called as
+  --   `func{shape = ..., ctx = ..., dtype = ...}`, one of `ty.sym` with a name and no ctx
+  -- @treturn table list
+  function cell:begin_state(...)
+    refuse_modified(self, "RecurrentCell:begin_state")
+    local a = BEGIN(...)
+    return base.make_states(self:state_info(a.batch_size), a, function()
+      self._begun = (self._begun or -1) + 1
+      return ("%sbegin_state_%d"):format(self.prefix, self._begun)
+    end)
+  end
+
+
+  --- Calls the cell step by step.
+  -- @tparam table options length, inputs (array, symbol or list), begin_state = zeros,
+  --   layout = "NTC", merge_outputs (true: one array; false: a list; nil: as `sequence` gives it),
+  --   valid_length (outputs past it are 0, states those of the last valid step)
+  -- @return outputs
+  -- @return list of states
+  function cell:unroll(...)
+    return self:_unroll(base.read_unroll(...))
+  end
+
+  cell._unroll = unroll
+
+
+  local hybridize = cell.hybridize
+
+  --- As HybridBlock's. A cell that keeps arrays from step to step is traced as part of a block that
+  -- unrolls it, never by itself.
+  function cell:hybridize(...)
+    hybridize(self, ...)
+    if keeps_arrays(self) then
+      rawset(self, "_active", nil)
+    end
+  end
+
+
+  local call = rawget(cell, "__call")
+
+  --- A step: `output, states = cell(x, states)`.
+  function cell.__call(self, x, states)
+    refuse_modified(self, self.class_name)
+    if not values.is_plain(states) then
+      states = list_of_states(self, states)
+    end
+    return self:_step(x, states)
+  end
+
+
+  -- A step, of the base of a modifier too.
+  function cell:_step(x, states)
+    self._counter = self._counter + 1
+    return call(self, x, states)
+  end
+end
+
+
+--- A cell that is a Block.
+-- @type RecurrentCell
+base.RecurrentCell = Block:extend("RecurrentCell")
+make_cell(base.RecurrentCell)
+
+--- A cell that is a HybridBlock.
+-- @type HybridRecurrentCell
+base.HybridRecurrentCell = HybridBlock:extend("HybridRecurrentCell")
+make_cell(base.HybridRecurrentCell)
+
+
+--- The states of several cells one after the other.
+-- @tparam table cells
+-- @int batch_size
+-- @treturn table
+function base.state_info_of(cells, batch_size)
+  local list = {}
+  for _, cell in ipairs(cells) do
+    for _, info in ipairs(cell:state_info(batch_size)) do
+      list[#list + 1] = info
+    end
+  end
+  return list
+end
+
+
+--- States to begin with of several cells.
+-- @tparam table cells
+-- @tparam table options of begin_state
+-- @treturn table
+function base.begin_states_of(cells, options)
+  local list = {}
+  for _, cell in ipairs(cells) do
+    local copy = {}
+    for key, value in pairs(options) do
+      copy[key] = value
+    end
+    for _, state in ipairs(cell:begin_state(copy)) do
+      list[#list + 1] = state
+    end
+  end
+  return list
+end
+
+
+--- Elements first to last of a list.
+function base.part(list, first, last)
+  local t = {}
+  for i = first, last do
+    t[#t + 1] = list[i]
+  end
+  return t
+end
+
+
+return base

@@ -1,0 +1,251 @@
+--- RNNCell, LSTMCell, GRUCell, and LSTMPCell of contrib.
+--
+-- A step is two linear maps, of the input (i2h) and of the state (h2h), and the cell's formula on
+-- their results, whose rows are blocks of gates.
+--
+-- @module tycho.gluon.rnn.cells
+
+local F = require "tycho.symbol.either"
+local layer = require "tycho.gluon.layer"
+local base = require "tycho.gluon.rnn.base"
+
+local cells = {}
+
+
+-- Parameters --------------------------------------------------------------------------------------
+
+local INITIALIZERS = {
+  { "i2h_weight_initializer", "any?" }, { "h2h_weight_initializer", "any?" },
+  { "i2h_bias_initializer", "any", "zeros" }, { "h2h_bias_initializer", "any", "zeros" },
+}
+
+
+-- Makes a parameter and keeps it as a field.
+local function parameter(self, name, shape, initializer)
+  self[name] = self.params:get(name, { shape = shape, init = initializer,
+    allow_deferred_init = true })
+end
+
+
+-- The parameters of a cell whose maps have so many blocks of rows.
+local function set_up(self, a, gates, state_size)
+  local rows = gates * a.hidden_size
+  self._hidden_size, self._rows = a.hidden_size, rows
+  parameter(self, "i2h_weight", { rows, a.input_size }, a.i2h_weight_initializer)
+  parameter(self, "h2h_weight", { rows, state_size or a.hidden_size }, a.h2h_weight_initializer)
+  if a.projection_size then
+    parameter(self, "h2r_weight", { a.projection_size, a.hidden_size }, a.h2r_weight_initializer)
+  end
+  parameter(self, "i2h_bias", { rows }, a.i2h_bias_initializer)
+  parameter(self, "h2h_bias", { rows }, a.h2h_bias_initializer)
+end
+
+
+-- Descriptions of states (batch, size).
+local function states_of(batch_size, ...)
+  local list = {}
+  for i, size in ipairs{ ... } do
+    list[i] = { shape = { batch_size or 0, size }, __layout__ = "NC" }
+  end
+  return list
+end
+
+
+-- The maps of input and state; nodes are named by the step.
+local function maps(self, x, state)
+  local name = layer.step_names(self, x)
+  local i2h = F.FullyConnected{ x, self.i2h_weight:data(x), self.i2h_bias:data(x),
+    num_hidden = self._rows, name = name("i2h") }
+  local h2h = F.FullyConnected{ state, self.h2h_weight:data(x), self.h2h_bias:data(x),
+    num_hidden = self._rows, name = name("h2h") }
+  return i2h, h2h, name
+end
+
+
+-- The blocks of a map's result.
+local function blocks_of(x, n, name)
+  return layer.outputs(F.SliceChannel{ x, num_outputs = n, name = name }, n)
+end
+
+
+local function describe(self)
+  local shape = self.i2h_weight.shape
+  return ("%s(%s)"):format(self.class_name, layer.mapping(shape[2], shape[1]))
+end
+
+
+-- RNNCell -----------------------------------------------------------------------------------------
+
+--- h' = activation(W x + b + U h + c).
+-- @type RNNCell
+local RNNCell = layer.extend(base.HybridRecurrentCell, "rnn.RNNCell", layer.joined(
+  layer.joined({ { "hidden_size", "positive" }, { "activation", "text|function", "tanh" } },
+    INITIALIZERS), { { "input_size", "integer", 0 } }))
+
+RNNCell._hint = "rnn"
+
+
+function RNNCell:set_up(a)
+  self._activation = a.activation
+  set_up(self, a, 1)
+end
+
+
+function RNNCell:state_info(batch_size)
+  return states_of(batch_size, self._hidden_size)
+end
+
+
+function RNNCell:forward(x, states)
+  local i2h, h2h, name = maps(self, x, states[1])
+  local sum = F.elemwise_add{ i2h, h2h, name = name("plus0") }
+  local y = base.activate(sum, self._activation, name("out"))
+  return y, { y }
+end
+
+
+layer.describe(RNNCell, function(self)
+  local shape = self.i2h_weight.shape
+  return ("%s(%s, %s)"):format(self.class_name, layer.mapping(shape[2], shape[1]),
+    tostring(self._activation))
+end)
+
+
+-- LSTMCell ----------------------------------------------------------------------------------------
+
+-- The new state of an LSTM: gates i, f, c, o in blocks of rows.
+local function lstm_state(i2h, h2h, c, activation, recurrent, name)
+  local gates = F.elemwise_add{ i2h, h2h, name = name("plus0") }
+  local block = blocks_of(gates, 4, name("slice"))
+  local i = base.activate(block[1], recurrent, name("i"))
+  local f = base.activate(block[2], recurrent, name("f"))
+  local new = base.activate(block[3], activation, name("c"))
+  local o = base.activate(block[4], recurrent, name("o"))
+  local next_c = F.elemwise_add{ F.elemwise_mul{ f, c, name = name("mul0") },
+    F.elemwise_mul{ i, new, name = name("mul1") }, name = name("state") }
+  return next_c, o
+end
+
+
+--- c' = f c + i g, h' = o activation(c'), where i, f, o are the recurrent activation, and g the
+-- activation, of the blocks. States: h, c.
+-- @type LSTMCell
+local LSTMCell = layer.extend(base.HybridRecurrentCell, "rnn.LSTMCell", layer.joined(
+  layer.joined({ { "hidden_size", "positive" } }, INITIALIZERS),
+  { { "input_size", "integer", 0 }, { "activation", "text|function", "tanh" },
+    { "recurrent_activation", "text|function", "sigmoid" } }))
+
+LSTMCell._hint = "lstm"
+
+
+function LSTMCell:set_up(a)
+  self._activation, self._recurrent_activation = a.activation, a.recurrent_activation
+  set_up(self, a, 4)
+end
+
+
+function LSTMCell:state_info(batch_size)
+  return states_of(batch_size, self._hidden_size, self._hidden_size)
+end
+
+
+function LSTMCell:forward(x, states)
+  local i2h, h2h, name = maps(self, x, states[1])
+  local next_c, o = lstm_state(i2h, h2h, states[2], self._activation,
+    self._recurrent_activation, name)
+  local squashed = base.activate(next_c, self._activation, name("activation0"))
+  local y = F.elemwise_mul{ o, squashed, name = name("out") }
+  return y, { y, next_c }
+end
+
+
+layer.describe(LSTMCell, describe)
+
+
+-- GRUCell -----------------------------------------------------------------------------------------
+
+--- h' = (1 - z) tanh(x + r h) + z h, where r and z are sigmoids of the sums of blocks.
+-- @type GRUCell
+local GRUCell = layer.extend(base.HybridRecurrentCell, "rnn.GRUCell", layer.joined(
+  layer.joined({ { "hidden_size", "positive" } }, INITIALIZERS),
+  { { "input_size", "integer", 0 } }))
+
+GRUCell._hint = "gru"
+
+
+function GRUCell:set_up(a)
+  set_up(self, a, 3)
+end
+
+
+function GRUCell:state_info(batch_size)
+  return states_of(batch_size, self._hidden_size)
+end
+
+
+function GRUCell:forward(x, states)
+  local h = states[1]
+  local i2h, h2h, name = maps(self, x, h)
+  local i, s = blocks_of(i2h, 3, name("i2h_slice")), blocks_of(h2h, 3, name("h2h_slice"))
+  local r = F.Activation{ F.elemwise_add{ i[1], s[1], name = name("plus0") },
+    act_type = "sigmoid", name = name("r_act") }
+  local z = F.Activation{ F.elemwise_add{ i[2], s[2], name = name("plus1") },
+    act_type = "sigmoid", name = name("z_act") }
+  local kept = F.elemwise_mul{ r, s[3], name = name("mul0") }
+  local new = F.Activation{ F.elemwise_add{ i[3], kept, name = name("plus2") },
+    act_type = "tanh", name = name("h_act") }
+  local y = F.elemwise_add{ (1 - z) * new, F.elemwise_mul{ z, h, name = name("mul20") },
+    name = name("out") }
+  return y, { y }
+end
+
+
+layer.describe(GRUCell, describe)
+
+
+-- LSTMPCell ---------------------------------------------------------------------------------------
+
+--- An LSTM whose output is projected to `projection_size` units, which are its first state.
+-- @type LSTMPCell
+local LSTMPCell = layer.extend(base.HybridRecurrentCell, "contrib.rnn.LSTMPCell", {
+  { "hidden_size", "positive" }, { "projection_size", "positive" },
+  { "i2h_weight_initializer", "any?" }, { "h2h_weight_initializer", "any?" },
+  { "h2r_weight_initializer", "any?" }, { "i2h_bias_initializer", "any", "zeros" },
+  { "h2h_bias_initializer", "any", "zeros" }, { "input_size", "integer", 0 },
+})
+
+LSTMPCell._hint = "lstmp"
+
+
+function LSTMPCell:set_up(a)
+  self._projection_size = a.projection_size
+  set_up(self, a, 4, a.projection_size)
+end
+
+
+function LSTMPCell:state_info(batch_size)
+  return states_of(batch_size, self._projection_size, self._hidden_size)
+end
+
+
+function LSTMPCell:forward(x, states)
+  local i2h, h2h, name = maps(self, x, states[1])
+  local next_c, o = lstm_state(i2h, h2h, states[2], "tanh", "sigmoid", name)
+  local hidden = F.elemwise_mul{ o, F.tanh(next_c), name = name("hidden") }
+  local y = F.FullyConnected{ hidden, self.h2r_weight:data(x), num_hidden = self._projection_size,
+    no_bias = true, name = name("out") }
+  return y, { y, next_c }
+end
+
+
+layer.describe(LSTMPCell, function(self)
+  local shape = self.i2h_weight.shape
+  return ("%s(%s -> %d)"):format(self.class_name, layer.mapping(shape[2], shape[1]),
+    self._projection_size)
+end)
+
+
+cells.RNNCell, cells.LSTMCell, cells.GRUCell, cells.LSTMPCell =
+  RNNCell, LSTMCell, GRUCell, LSTMPCell
+
+return cells

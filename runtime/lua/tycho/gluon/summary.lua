@@ -1,0 +1,124 @@
+--- A table of a block's layers for given inputs: shapes of outputs, numbers of parameters.
+--
+-- @module tycho.gluon.summary
+
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
+local NDArray = require("tycho.ndarray").NDArray
+
+local WIDTH = 80                                         -- columns, as in the reference
+local LINE = "%20s  %42s %15s"
+
+
+-- "(2, 3)" of an array, "(2, 3), (4,)" of several, lists in brackets.
+local function shape_text(v, inside)
+  if Class.is_a(v, NDArray) then
+    local shape = v._shape
+    return "(" .. table.concat(shape, ", ") .. (#shape == 1 and ",)" or ")")
+  elseif type(v) ~= "table" then
+    return v == nil and "None" or tostring(v)
+  end
+  local parts = {}
+  for i = 1, table.maxn(v) do
+    parts[i] = shape_text(v[i], true)
+  end
+  local text = table.concat(parts, ", ")
+  return inside and "[" .. text .. "]" or text
+end
+
+
+local CONTAINERS = { Sequential = true, HybridSequential = true }
+
+-- Whether a block only calls its children in turn.
+local function is_container(block)
+  local class = getmetatable(block)
+  while class do
+    if CONTAINERS[class.class_name] then
+      return true
+    end
+    class = rawget(class, "super")
+  end
+  return false
+end
+
+
+-- Adds a hook to each block that is a layer, and returns what takes them away.
+local function add_hooks(b, rows, seen)
+  local handles = {}
+
+  local function note(block, _, outputs)
+    local row = { name = ("%s-%d"):format(block.class_name, #rows), shape = shape_text(outputs),
+      params = 0, trainable = 0, shared = 0 }
+    for _, p in ipairs(block.params:values()) do
+      local size = p:list_data()[1].size
+      row.params = row.params + size
+      row.trainable = row.trainable + (p.grad_req == "null" and 0 or size)
+      row.shared = row.shared + (seen[p] and size or 0)
+      seen[p] = true
+    end
+    rows[#rows + 1] = row
+  end
+
+  b:apply(function(block)
+    if rawget(block, "_active") then
+      Error.raise{ code = "state", func = "Block:summary", argument = block.name,
+        message = ("block '%s' is hybridized, so its layers are not called one by one; call \z
+          hybridize(false) first"):format(block.name) }
+    end
+  end)
+  b:apply(function(block)
+    if not is_container(block) then
+      handles[#handles + 1] = block:register_forward_hook(note)
+    end
+  end)
+  return function()
+    for _, handle in ipairs(handles) do
+      handle:detach()
+    end
+  end
+end
+
+
+local function sum(rows, key)
+  local total = 0
+  for _, row in ipairs(rows) do
+    total = total + row[key]
+  end
+  return total
+end
+
+
+local function text_of(rows)
+  local lines = { ("-"):rep(WIDTH), LINE:format("Layer (type)", "Output Shape", "Param #"),
+    ("="):rep(WIDTH) }
+  for _, row in ipairs(rows) do
+    lines[#lines + 1] = LINE:format(row.name, row.shape, ("%d"):format(row.params))
+  end
+  local total, trainable, shared = sum(rows, "params"), sum(rows, "trainable"), sum(rows, "shared")
+  for _, line in ipairs{ ("="):rep(WIDTH),
+      "Parameters in forward computation graph, duplicate included",
+      "   Total params: " .. total, "   Trainable params: " .. trainable,
+      "   Non-trainable params: " .. total - trainable,
+      "Shared params in forward computation graph: " .. shared,
+      "Unique parameters in model: " .. total - shared, ("-"):rep(WIDTH) } do
+    lines[#lines + 1] = line
+  end
+  return table.concat(lines, "\n")
+end
+
+
+--- Runs a block once, and says what its layers give.
+-- @tparam Block b not hybridized
+-- @param ... inputs
+-- @treturn string
+return function(b, ...)
+  local rows = { { name = "Input", shape = shape_text({ ... }), params = 0, trainable = 0,
+    shared = 0 } }
+  local remove = add_hooks(b, rows, {})
+  local ok, e = pcall(b, ...)
+  remove()
+  if not ok then
+    error(e, 0)
+  end
+  return text_of(rows)
+end

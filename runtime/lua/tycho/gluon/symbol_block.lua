@@ -1,0 +1,242 @@
+--- A block that a symbol says: a network from a file, or a part of one.
+--
+--     local net = gluon.SymbolBlock.imports("cnn-symbol.json", "data", "cnn-0003.params")
+--     local features = gluon.SymbolBlock(y:get_internals()["act1_output"], data,
+--       { params = net:collect_params() })
+--
+-- @classmod ty.gluon.SymbolBlock
+
+local args = require "tycho.core.args"
+local Class = require "tycho.core.class"
+local devices = require "tycho.gluon.devices"
+local Error = require "tycho.core.error"
+local graph = require "tycho.symbol.graph"
+local HybridBlock = require "tycho.gluon.hybrid_block"
+local node = require "tycho.symbol.node"
+local pairs = require("tycho.core.iterate").pairs
+local ParameterDict = require "tycho.gluon.parameter_dict"
+local parameter_files = require "tycho.gluon.parameter_files"
+local sym = require "tycho.symbol.symbol"
+local values = require "tycho.core.values"
+
+local Symbol, unpack = sym.Symbol, unpack
+
+--- A block whose outputs are those of a symbol; its parameters are the symbol's other variables.
+local SymbolBlock = HybridBlock:extend("SymbolBlock")
+SymbolBlock.scoped = false
+
+
+-- Symbols from one or a list.
+local function listed(v, argument)
+  local list = Class.is_a(v, Symbol) and { v } or v
+  if not values.is_plain(list) or #list == 0 then
+    Error.raise{ code = "type", func = "gluon.SymbolBlock", argument = argument,
+      expected = "a Symbol or a list of them", got = Error.kind(v),
+      message = ("bad '%s'"):format(argument) }
+  end
+  for _, s in ipairs(list) do
+    if not Class.is_a(s, Symbol) then
+      Error.raise{ code = "type", func = "gluon.SymbolBlock", argument = argument,
+        expected = "a Symbol or a list of them", got = Error.kind(s),
+        message = ("bad '%s'"):format(argument) }
+    end
+  end
+  return list
+end
+
+
+local function number_of(attrs, key)
+  return tonumber(attrs["__" .. key .. "__"] or attrs[key])
+end
+
+
+-- The shape that a variable's attribute says, if it is known.
+local function shape_of(n)
+  local text = n.attrs.__shape__
+  if not text then
+    return nil
+  end
+  local shape = {}
+  for size in text:gmatch("%d+") do
+    shape[#shape + 1] = tonumber(size)
+  end
+  return #shape > 0 and shape or nil
+end
+
+
+-- Makes the parameter of a variable, or takes the shared one, as the variable of the graph.
+local function parameter_of(self, n, mutated)
+  local options = { allow_deferred_init = true, grad_req = mutated[n] and "null" or nil,
+    shape = shape_of(n), lr_mult = number_of(n.attrs, "lr_mult"),
+    wd_mult = number_of(n.attrs, "wd_mult"), init = n.attrs.__init__,
+    dtype = args.DTYPE_NAMES[number_of(n.attrs, "dtype")] }
+  if self._params:contains(n.name) then
+    options = {}
+  end
+  options.name = n.name
+  return self._params:get(options)
+end
+
+
+local FORM = args.form("gluon.SymbolBlock", { { "outputs", "any" }, { "inputs", "any" }, "*",
+  { "params", "any?" } })
+
+-- The inputs' names: each is a variable.
+local function input_names(inputs)
+  local names = {}
+  for i, s in ipairs(listed(inputs, "inputs")) do
+    local n = #s._entries == 1 and s._entries[1][1]
+    if not n or n.op then
+      Error.raise{ code = "value", func = "gluon.SymbolBlock", argument = "inputs",
+        expected = "variables", got = tostring(s), message = ("input %d is an output of an \z
+          operator, no variable"):format(i) }
+    end
+    names[i] = n.name
+  end
+  return names
+end
+
+
+-- The options stand in `init`'s arguments with symbols before them: the base reads params, and the
+-- prefix is "".
+function SymbolBlock:_begin(options)
+  rawset(self, "_prefix", "")
+  rawset(self, "_params", ParameterDict{ prefix = "", shared = options.params })
+end
+
+
+--- @param outputs a Symbol, or a list of them
+-- @param inputs the variables among the symbol's that are inputs: one or a list
+-- @tparam[opt] table options params: a ParameterDict to share with
+function SymbolBlock:init(...)
+  local a = FORM(...)
+  local outputs, names = listed(a.outputs, "outputs"), input_names(a.inputs)
+  local is_input, widths, entries = {}, {}, {}
+  for i, name in ipairs(names) do
+    is_input[name] = i
+  end
+  if #outputs == 1 then
+    outputs = outputs[1]                                 -- several outputs are several results
+  end
+  for i, y in ipairs(outputs) do
+    widths[i] = #y._entries
+    for _, entry in ipairs(y._entries) do
+      entries[#entries + 1] = entry
+    end
+  end
+  rawset(self, "_names", names)
+  rawset(self, "_widths", widths)
+  self:_use(entries, is_input)
+end
+
+
+-- Takes a copy of a graph, in which the parameters' variables stand for its own.
+function SymbolBlock:_use(entries, is_input)
+  local order = node.walk(entries)
+  local mutated, known = node.mutated(order), {}
+  for pass = 1, 2 do                                     -- arguments, then auxiliary states
+    for _, n in ipairs(order) do
+      if not n.op and not is_input[n.name] and (pass == 2) == (mutated[n] == true) then
+        known[n.name] = parameter_of(self, n, mutated)
+        self._own[#self._own + 1] = { name = n.name, param = known[n.name] }
+      end
+    end
+  end
+  local copy = node.copy(entries, function(n)
+    local p = not n.op and known[n.name]
+    return p and { p:var()._entries[1] } or nil
+  end, order)
+  rawset(self, "_symbol", Symbol.of(copy))
+  for name in pairs(is_input) do
+    local found = false
+    for _, n in ipairs(order) do
+      found = found or not n.op and n.name == name
+    end
+    if not found then
+      Error.unknown{ func = "gluon.SymbolBlock", argument = name, what = "variable",
+        names = graph.variables(order) }
+    end
+  end
+end
+
+
+-- Calls -------------------------------------------------------------------------------------------
+
+-- With symbols: the graph with these in place of its inputs.
+function SymbolBlock:_symbolic(...)
+  local n, given = select("#", ...), { ... }
+  if n ~= #self._names then
+    Error.raise{ code = "value", func = "SymbolBlock", expected = #self._names, got = n,
+      message = ("the block has %d inputs: %s"):format(#self._names,
+        table.concat(self._names, ", ")) }
+  end
+  local by_name = {}
+  for i, name in ipairs(self._names) do
+    by_name[name] = given[i]._entries[1]
+  end
+  local entries = node.copy(self._symbol._entries, function(v)
+    if not v.op then
+      return { by_name[v.name] or { v, 0 } }
+    end
+  end)
+  local results, at = {}, 0
+  for i, width in ipairs(self._widths) do
+    local part = {}
+    for k = 1, width do
+      part[k] = entries[at + k]
+    end
+    at = at + width
+    results[i] = Symbol.of(part)
+  end
+  return unpack(results)
+end
+
+
+-- With arrays: the traced graph, hybridized or not.
+function SymbolBlock:forward(...)
+  return self:_run_trace(...)
+end
+
+
+-- Text --------------------------------------------------------------------------------------------
+
+function SymbolBlock:_describe()
+  return "\n" .. self._symbol:debug_str() .. "\n"
+end
+
+
+-- Files -------------------------------------------------------------------------------------------
+
+local IMPORTS = args.form("SymbolBlock.imports", { { "symbol_file", "text" },
+  { "input_names", "text|list" }, { "param_file", "text?" }, "*", { "ctx", "contexts?" },
+  { "allow_missing", "boolean", false }, { "ignore_extra", "boolean", false } })
+
+--- A block from files of `export`, of `save_checkpoint` or of the reference.
+-- @string symbol_file
+-- @param input_names a name or a list of them
+-- @string[opt] param_file without it the parameters wait for `initialize`
+-- @tparam[opt] table options ctx (a context or a list of them), allow_missing = false,
+--   ignore_extra = false
+-- @treturn SymbolBlock
+function SymbolBlock.imports(...)
+  local a, func = IMPORTS(...), "SymbolBlock.imports"
+  local inputs = {}
+  for i, name in ipairs(type(a.input_names) == "table" and a.input_names or { a.input_names }) do
+    inputs[i] = sym.Variable(name)
+  end
+  local b = SymbolBlock(sym.load(a.symbol_file), inputs)
+  if not a.param_file then
+    return b
+  end
+  local list = {}
+  for i, p in ipairs(b._params:values()) do
+    list[i] = { p.name, p }
+  end
+  parameter_files.apply(a.param_file, (parameter_files.read(a.param_file, func)), list,
+    { ctx = devices.or_current(a.ctx), allow_missing = a.allow_missing,
+      ignore_extra = a.ignore_extra, cast_dtype = true, dtype_source = "saved" }, func)
+  return b
+end
+
+
+return SymbolBlock

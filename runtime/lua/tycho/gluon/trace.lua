@@ -1,0 +1,188 @@
+--- What a block's forward does, as a symbol: once per structure of arguments.
+--
+-- @module tycho.gluon.trace
+
+local class = require "tycho.ndarray.class"
+local Error = require "tycho.core.error"
+local location = require "tycho.gluon.location"
+local nested = require "tycho.gluon.nested"
+local node = require "tycho.symbol.node"
+local graph = require "tycho.symbol.graph"
+local Parameter = require "tycho.gluon.parameter"
+local replay = require "tycho.gluon.replay"
+local sym = require "tycho.symbol.symbol"
+local tables = require "tycho.core.tables"
+local tracing = require "tycho.symbol.tracing"
+
+local getmetatable, select, unpack = getmetatable, select, unpack
+
+local trace = {}
+
+function tracing.is_of_arrays(key)
+  return class.fields[key] ~= nil or rawget(class.NDArray, key) ~= nil
+end
+
+
+--- Runs a block's forward with symbols, in its name scope.
+-- @tparam HybridBlock b
+-- @param ... symbols and lists of them
+-- @return what forward returns
+function trace.symbolic(b, ...)
+  return tracing.run(b.name, b._scope.with, b._scope, b._symbolic, b, ...)
+end
+
+
+local function packed(...)
+  return select("#", ...), { ... }
+end
+
+
+--- Traces a block.
+-- @tparam HybridBlock b
+-- @int n number of arguments
+-- @string structure of the arguments, with `count` tensors
+-- @int count
+-- @treturn table block, symbol (all outputs), structure (of the results), names (of the inputs),
+--   plan (nil: the graph has loops or branches)
+function trace.make(b, structure, count)
+  local inputs, names, position = {}, {}, {}
+  for i = 1, count do
+    names[i] = count == 1 and "data" or "data" .. i - 1
+    inputs[i] = sym.Variable(names[i])
+    position[inputs[i]._entries[1][1]] = i
+  end
+  local list, n = nested.regroup(inputs, structure)
+  local nout, results = packed(trace.symbolic(b, unpack(list, 1, n)))
+  local outputs, out_structure = nested.flatten(nout, results, b.class_name .. ":forward")
+  for i, y in ipairs(outputs) do
+    if getmetatable(y) ~= sym.Symbol then
+      Error.raise{ code = "type", func = b.class_name .. ":forward", expected = "symbols",
+        got = Error.kind(y), message = ("result %d of a traced forward is no symbol"):format(i) }
+    end
+  end
+  if #outputs == 0 then
+    Error.raise{ code = "type", func = b.class_name .. ":forward", expected = "arrays",
+      got = "nothing", message = "forward returns no arrays" }
+  end
+  local widths, entries = {}, {}
+  for i, y in ipairs(outputs) do
+    widths[i] = #y._entries
+    for _, entry in ipairs(y._entries) do
+      entries[#entries + 1] = entry
+    end
+  end
+  local symbol = sym.Symbol.of(entries)
+  return { block = b, symbol = symbol, structure = trace.widen(out_structure, widths),
+    names = names, plan = replay.compile(symbol, position, b) }
+end
+
+
+--- A structure in which a symbol of several outputs is a list.
+-- @string structure
+-- @tparam {int,...} widths number of outputs per symbol
+function trace.widen(structure, widths)
+  local i = 0
+  return (structure:gsub("%.", function()
+    i = i + 1
+    return widths[i] > 1 and "(" .. ("."):rep(widths[i]) .. ")" or "."
+  end))
+end
+
+
+-- The parameters in a graph, with what inference says of them.
+local function each_parameter(symbol, arguments, auxiliary, f)
+  local order = graph.walk(symbol)
+  local mutated, narg, naux = node.mutated(order), 0, 0
+  for _, n in ipairs(order) do
+    if not n.op then
+      local value
+      if mutated[n] then
+        naux = naux + 1
+        value = auxiliary[naux]
+      else
+        narg = narg + 1
+        value = arguments[narg]
+      end
+      local p = Parameter._of_variable(n)
+      if p then
+        f(p, value, n)
+      end
+    end
+  end
+end
+
+
+--- Fills in unknown sizes of the parameters that a trace reads.
+-- @tparam table t from `make`
+-- @tparam {NDArray,...} inputs
+-- @string func for errors
+function trace.infer_shapes(t, inputs, func)
+  local given = {}
+  for i, name in ipairs(t.names) do
+    given[name] = inputs[i].shape
+  end
+  local ok, arguments, _, auxiliary = pcall(t.symbol.infer_shape_partial, t.symbol, given)
+  if not ok then
+    local e = arguments
+    if Error.is_error(e) and e.node then
+      e.node = location.layer_of(t.block, e.node) or e.node
+    end
+    error(e, 0)
+  end
+  each_parameter(t.symbol, arguments, auxiliary, function(p, shape)
+    if not shape or #shape == 0 or not tables.is_known(shape) then
+      Error.raise{ code = "shape", func = func, argument = p.name, got = shape or {},
+        expected = "sizes above 0",
+        message = ("the inputs do not tell the shape of parameter '%s'; give its sizes when the \z
+          block is made"):format(p.name) }
+    end
+    p:_know_shape(shape)
+  end)
+end
+
+
+--- Sets the dtypes of the parameters that a trace reads.
+-- @tparam table t from `make`
+-- @tparam {NDArray,...} inputs
+function trace.infer_types(t, inputs)
+  local given, found = {}, {}
+  for i, name in ipairs(t.names) do
+    given[name] = inputs[i].dtype
+  end
+  local free = node.copy(t.symbol._entries, function(n)  -- the variables say their present dtypes
+    if not n.op and Parameter._of_variable(n) then
+      local attrs = tables.copy(n.attrs)
+      attrs.__dtype__ = nil
+      return { { node.variable(n.name, attrs, n.where), 0 } }
+    end
+  end)
+  local symbol = sym.Symbol.of(free)
+  local arguments, _, auxiliary = symbol:infer_type(given)
+  for _, part in ipairs{ { symbol:list_arguments(), arguments },
+      { symbol:list_auxiliary_states(), auxiliary } } do
+    for i, name in ipairs(part[1]) do
+      found[name] = part[2] and part[2][i]
+    end
+  end
+  for _, n in ipairs((graph.walk(t.symbol))) do
+    local p = not n.op and Parameter._of_variable(n)
+    if p and found[n.name] then
+      p:cast(found[n.name])
+    end
+  end
+end
+
+
+--- Makes the arrays of parameters that waited for their shapes.
+-- @tparam table t from `make`
+function trace.finish(t)
+  for _, n in ipairs((graph.walk(t.symbol))) do
+    local p = not n.op and Parameter._of_variable(n)
+    if p then
+      p:_finish()
+    end
+  end
+end
+
+
+return trace

@@ -1,0 +1,500 @@
+--- Updates parameters by their gradients.
+--
+--     local trainer = gluon.Trainer(net:collect_params(), "sgd", {learning_rate = 0.1})
+--     local l = autograd.record(function() return loss(net(x), y) end)
+--     l:backward()
+--     trainer:step(x.shape[1])
+--
+-- Parameters are numbered in their order, from 0, and the optimizer sees parameter i on device d of
+-- n as i * n + d; a store that updates sees its name. The store is made at the first step, since
+-- parameters may still wait for their shapes when the trainer is made.
+--
+-- @classmod ty.gluon.Trainer
+
+local pairs = require("tycho.core.iterate").pairs
+local args = require "tycho.core.args"
+local autograd = require "tycho.autograd.autograd"
+local class = require "tycho.ndarray.class"
+local Class = require "tycho.core.class"
+local devices = require "tycho.gluon.devices"
+local Error = require "tycho.core.error"
+local fields = require "tycho.core.fields"
+local files = require "tycho.core.files"
+local optimizers = require "tycho.optimizer"
+local Parameter = require "tycho.gluon.parameter"
+local ParameterDict = require "tycho.gluon.parameter_dict"
+local recording = require "tycho.ndarray.recording"
+local stores = require "tycho.module.stores"
+local tables = require "tycho.core.tables"
+local values = require "tycho.core.values"
+
+--- Takes steps. Fields: learning_rate, optimizer.
+local Trainer = Class:extend("Trainer")
+
+
+-- Making ------------------------------------------------------------------------------------------
+
+local function fail_params(got)
+  Error.raise{ code = "type", func = "gluon.Trainer", argument = "params",
+    expected = "a ParameterDict, or a list or a dictionary of Parameters", got = got,
+    message = "bad 'params'" }
+end
+
+
+-- Parameters in order: those of a dictionary by name.
+local function listed(params)
+  local list = {}
+  if Class.is_a(params, ParameterDict) then
+    list = params:values()
+  elseif not values.is_plain(params) then
+    fail_params(Error.kind(params))
+  elseif #params > 0 then
+    for i, p in ipairs(params) do
+      list[i] = p
+    end
+  else
+    for _, p in pairs(params) do
+      list[#list + 1] = p
+    end
+  end
+  local names = {}
+  for _, p in ipairs(list) do
+    if not Class.is_a(p, Parameter) then
+      fail_params(Error.kind(p))
+    elseif names[p.name] then
+      Error.raise{ code = "name", func = "gluon.Trainer", argument = p.name,
+        message = ("two parameters are called '%s'"):format(p.name) }
+    end
+    names[p.name] = true
+  end
+  if Class.is_a(params, ParameterDict) or #params == 0 then
+    table.sort(list, function(a, b) return a.name < b.name end)
+  end
+  return list
+end
+
+
+local function make_optimizer(given, options)
+  if type(given) == "string" then
+    return optimizers.create(given, options or {})
+  elseif not Class.is_a(given, optimizers.Optimizer) then
+    Error.raise{ code = "type", func = "gluon.Trainer", argument = "optimizer",
+      expected = "a name or an Optimizer", got = Error.kind(given), message = "bad 'optimizer'" }
+  elseif options and next(options) ~= nil then
+    Error.raise{ code = "value", func = "gluon.Trainer", argument = "optimizer_params",
+      message = "the optimizer is made already; its options belong to its constructor" }
+  end
+  return given
+end
+
+
+local FORM = args.form("gluon.Trainer", { { "params", "any" }, { "optimizer", "any" },
+  { "optimizer_params", "dict?" }, { "kvstore", "any", "device" },
+  { "compression_params", "dict?" }, { "update_on_kvstore", "boolean|null?" } })
+
+
+-- The arguments of a call by position: each table in its place, the last one options.
+local function read(params, optimizer, ...)
+  if optimizer == nil and values.is_plain(params) and (params.params or params[1] ~= nil
+      and (Class.is_a(params[1], ParameterDict) or values.is_plain(params[1]))) then
+    return params
+  end
+  local given = { params = params, optimizer = optimizer }
+  local rest, n = { ... }, select("#", ...)
+  given.optimizer_params = rest[1]
+  for key, v in pairs(values.is_plain(rest[2]) and n == 2 and rest[2] or {}) do
+    given[key] = v
+  end
+  if rest[2] ~= nil and not (values.is_plain(rest[2]) and n == 2) then
+    given.kvstore, given.compression_params, given.update_on_kvstore = rest[2], rest[3], rest[4]
+  end
+  return given
+end
+
+
+--- @param params a ParameterDict, or a list or a dictionary of Parameters
+-- @param optimizer name or Optimizer
+-- @tparam[opt] table optimizer_params of the optimizer that is named; rescale_grad is divided by
+--   the batch size of each step
+-- @tparam[opt] table options kvstore = "device" (name, store or `ty.null`), compression_params,
+--   update_on_kvstore (nil: as the store can)
+function Trainer:init(...)
+  local a = FORM(read(...))
+  self._params, self._kvstore_name = listed(a.params), a.kvstore
+  self._compression, self._on_store_given = a.compression_params, values.value(a.update_on_kvstore)
+  if a.update_on_kvstore == false then
+    self._on_store_given = false
+  end
+  self._optimizer = make_optimizer(a.optimizer, a.optimizer_params)
+  self._scale = self._optimizer.rescale_grad
+  self._versions, self._seen, self._ready = {}, {}, false
+end
+
+
+fields.give(Trainer, {
+  learning_rate = function(self) return self._optimizer.learning_rate end,
+  optimizer = function(self) return self._optimizer end,
+})
+
+
+function Trainer.__newindex(self, key, v)
+  if type(key) ~= "string" or key:sub(1, 1) ~= "_" then
+    Error.raise{ code = "state", func = "Trainer", argument = tostring(key),
+      message = key == "learning_rate" and "the rate is set by set_learning_rate"
+        or ("a Trainer has no field '%s' that can be set"):format(tostring(key)) }
+  end
+  rawset(self, key, v)
+end
+
+
+--- "<Trainer of 4 parameters, SGD>"
+function Trainer:__tostring()
+  return ("<Trainer of %d parameters, %s>"):format(#self._params, self._optimizer.class_name)
+end
+
+
+--- Sets the rate; with a schedule E(`state`).
+-- @number lr
+function Trainer:set_learning_rate(lr)
+  self._optimizer:set_learning_rate(lr)
+end
+
+
+-- The store ---------------------------------------------------------------------------------------
+
+-- The devices, which all parameters share.
+local function devices_of(self)
+  local ctx, first
+  for _, p in ipairs(self._params) do
+    local own = p:list_ctx()
+    if ctx and not devices.same(ctx, own) then
+      Error.raise{ code = "device", func = "Trainer", argument = p.name,
+        message = ("all parameters of a Trainer are on the same devices: '%s' and '%s' are not")
+          :format(first, p.name) }
+    end
+    ctx, first = ctx or own, first or p.name
+  end
+  return ctx or {}
+end
+
+
+-- Tells the optimizer what the numbers are.
+local function number_parameters(self)
+  local o, n = self._optimizer, #self._ctx
+  local numbered, names = {}, {}
+  for i, p in ipairs(self._params) do
+    for d = 0, n - 1 do
+      numbered[(i - 1) * n + d], names[(i - 1) * n + d] = p, p.name
+    end
+    numbered[p.name] = p
+  end
+  o.param_dict, o.idx2name = numbered, names
+end
+
+
+local function prepare(self)
+  self._ctx = devices_of(self)
+  local arrays = {}
+  for _, p in ipairs(self._params) do
+    if p:_is_ready() then
+      arrays[p.name] = p:list_data()[1]
+    end
+  end
+  local kv, on_store = stores.create(self._kvstore_name, #self._ctx, arrays)
+  if kv and self._on_store_given ~= nil then
+    on_store = self._on_store_given
+  end
+  self._kv, self._on_store = kv, kv ~= nil and on_store
+  self._index = {}
+  for i, p in ipairs(self._params) do
+    self._index[p.name] = i - 1
+  end
+  number_parameters(self)
+  if kv and self._compression then
+    kv:set_gradient_compression(self._compression)
+  end
+  if self._on_store then
+    kv:set_optimizer(self._optimizer)
+  else
+    self._updater = self._updater or optimizers.get_updater(self._optimizer)
+  end
+  self._ready = true
+end
+
+
+-- Hands the store parameters that have their arrays since the last step, and values that were set
+-- otherwise than by it.
+local function tell_store(self)
+  local kv = self._kv
+  for _, p in ipairs(kv and self._params or {}) do
+    local version = p:_values_version()
+    local known = self._versions[p.name]
+    if known == nil and p:_is_ready() then
+      stores.initialize(kv, { p:list_data() }, { [p.name] = p:list_data()[1] }, { p.name },
+        self._on_store)
+      if not self._on_store and kv.num_workers > 1 then
+        kv:pull(p.name, { out = p:list_data() })           -- all ranks begin alike
+      end
+      self._versions[p.name] = version
+    elseif known and known ~= version and self._on_store and kv._put then
+      kv:_put(p.name, p:list_data()[1])
+      self._versions[p.name] = version
+    end
+  end
+end
+
+
+-- Whether parameters have other arrays, or values that were set, since the last call.
+local function have_changed(self)
+  local changed, seen = not self._ready, self._seen
+  for i, p in ipairs(self._params) do
+    local version = p:_values_version()
+    changed = changed or seen[i] ~= version
+    seen[i] = version
+  end
+  return changed
+end
+
+
+-- The devices and the store follow parameters that were moved or set.
+local function get_ready(self)
+  if not have_changed(self) then
+    return
+  end
+  if self._ready and self._params[1] and not devices.same(self._ctx, devices_of(self)) then
+    if self._on_store then
+      self._seen = {}
+      Error.raise{ code = "state", func = "Trainer", message = "the parameters were moved to other \z
+        devices after the first step, and the store keeps the optimizer's states; make a new \z
+        Trainer (save_states and load_states carry these over)" }
+    end
+    self._ready, self._versions = false, {}
+  end
+  self._lists = nil
+  if not self._ready then
+    class.outside(prepare, self)
+  end
+  class.outside(tell_store, self)
+end
+
+
+-- Steps -------------------------------------------------------------------------------------------
+
+local function fail_stale(p, func)
+  Error.raise{ code = "state", func = func, argument = p.name,
+    message = ("backward has not written the gradient of '%s' since the last step, so nothing was \z
+      updated; leave the parameter out of the Trainer, set its grad_req to \"null\", or give \z
+      ignore_stale_grad = true"):format(p.name) }
+end
+
+
+-- The parameters whose gradients are fresh.
+local function fresh_parameters(self, ignore, func)
+  local chosen = {}
+  for _, p in ipairs(self._params) do
+    if p.grad_req ~= "null" then
+      local fresh = false
+      for _, x in ipairs(p:_arrays(func)) do
+        if x.fresh_grad then
+          fresh = true
+        elseif not ignore then
+          fail_stale(p, func)
+        end
+      end
+      chosen[#chosen + 1] = fresh and p or nil
+    end
+  end
+  return chosen
+end
+
+
+-- Whether the gradients of parameters are still the arrays in a list.
+local function same_gradients(chosen, grads)
+  for k, p in ipairs(chosen) do
+    for d, x in ipairs(p:_arrays()) do
+      if grads[k][d] ~= rawget(x, "_grad") then
+        return false
+      end
+    end
+  end
+  return true
+end
+
+
+-- Names, gradients and weights for `stores.update`: the same table as long as parameters and arrays
+-- are the same, as updaters keep plans by its lists.
+local function lists_for(self, chosen)
+  local u = self._lists
+  if not (u and tables.same(u.chosen, chosen) and same_gradients(chosen, u.grads)) then
+    u = { chosen = chosen, names = {}, grads = {}, weights = {} }
+    for k, p in ipairs(chosen) do
+      u.names[k], u.weights[k], u.grads[k] = p.name, p:list_data(), p:list_grad()
+    end
+    self._lists = u
+  end
+  u.index, u.kvstore, u.update_on_kvstore, u.updater =
+    self._index, self._kv, self._on_store, self._updater
+  return u
+end
+
+
+local function clear_fresh(chosen)
+  for _, p in ipairs(chosen) do
+    for _, x in ipairs(p:_arrays()) do
+      class.clear_fresh(x)
+    end
+  end
+end
+
+
+-- Sums of gradients over devices and ranks, in place.
+local function sum_gradients(self, u)
+  local kv = self._kv
+  if kv and kv._buckets then
+    kv:pushpull(u.names, u.grads, { out = u.grads })
+  elseif kv then
+    for k, name in ipairs(u.names) do
+      kv:pushpull(name, u.grads[k], { out = u.grads[k], priority = -(k - 1) })
+    end
+  end
+end
+
+
+local STEP = args.form("Trainer:step", { { "batch_size", "number" },
+  { "ignore_stale_grad", "boolean", false } })
+
+local function check_batch(a, func)
+  if a.batch_size <= 0 or a.batch_size ~= a.batch_size then
+    Error.raise{ code = "value", func = func, argument = "batch_size", expected = "above 0",
+      got = a.batch_size, message = "bad 'batch_size'" }
+  end
+end
+
+
+--- Takes a step: sums gradients over devices and ranks, divides them by the batch size, updates. A
+-- gradient that backward has not written since the last step is E(`state`), and nothing is updated.
+-- @number batch_size rows that make up one gradient, of all devices and ranks
+-- @tparam[opt] table options ignore_stale_grad = false: parameters with such gradients are passed
+--   over
+function Trainer:step(...)
+  local a = STEP(...)
+  check_batch(a, "Trainer:step")
+  if recording.on then                                   -- an update is no part of what is recorded
+    return autograd.pause(recording.training, function() return self:step(a) end)
+  end
+  get_ready(self)
+  local chosen = fresh_parameters(self, a.ignore_stale_grad, "Trainer:step")
+  self._optimizer.rescale_grad = self._scale / a.batch_size
+  stores.update(lists_for(self, chosen))
+  clear_fresh(chosen)
+end
+
+
+local function check_halves(self, func)
+  if self._on_store then
+    Error.raise{ code = "state", func = func,
+      message = "the store updates the parameters, so a step has no halves; make the Trainer with \z
+        update_on_kvstore = false" }
+  end
+end
+
+
+--- Sums gradients over devices and ranks, in place; for gradients that are changed before `update`.
+function Trainer:allreduce_grads()
+  if recording.on then
+    return autograd.pause(recording.training, function() return self:allreduce_grads() end)
+  end
+  get_ready(self)
+  check_halves(self, "Trainer:allreduce_grads")
+  local chosen = {}
+  for _, p in ipairs(self._params) do
+    chosen[#chosen + 1] = p.grad_req ~= "null" and p or nil
+  end
+  sum_gradients(self, lists_for(self, chosen))
+end
+
+
+local UPDATE = args.form("Trainer:update", { { "batch_size", "number" },
+  { "ignore_stale_grad", "boolean", false } })
+
+--- Updates the parameters by gradients that `allreduce_grads` has summed.
+-- @number batch_size
+-- @tparam[opt] table options ignore_stale_grad = false
+function Trainer:update(...)
+  local a = UPDATE(...)
+  check_batch(a, "Trainer:update")
+  if recording.on then
+    return autograd.pause(recording.training, function() return self:update(a) end)
+  end
+  get_ready(self)
+  check_halves(self, "Trainer:update")
+  local chosen = fresh_parameters(self, a.ignore_stale_grad, "Trainer:update")
+  local u, kv = lists_for(self, chosen), self._kv
+  self._optimizer.rescale_grad = self._scale / a.batch_size
+  u.kvstore = nil
+  stores.update(u)
+  u.kvstore = kv
+  clear_fresh(chosen)
+end
+
+
+-- States ------------------------------------------------------------------------------------------
+
+local function updater_of(self, func)
+  local updater = self._on_store and self._kv._updater or self._updater
+  if not Class.is_a(updater, optimizers.Updater) then
+    Error.raise{ code = "unsupported", func = func,
+      message = "the store keeps the optimizer's states to itself; update_on_kvstore = false has \z
+        the Trainer keep them" }
+  end
+  return updater
+end
+
+
+-- What the optimizer has states for, as optimizer/saved_states.lua takes it.
+local function state_targets(self)
+  local targets, names, n = {}, {}, #self._ctx
+  for i, p in ipairs(self._params) do
+    local data = p:_is_ready() and p:list_data()
+    for d = 1, data and (self._on_store and 1 or n) or 0 do
+      local key = self._on_store and p.name or (i - 1) * n + d - 1
+      names[key] = p.name
+      targets[#targets + 1] = { key = key, name = p.name, weight = data[d],
+        device = data[d].context.device_id, required = false }
+    end
+  end
+  return targets, names
+end
+
+
+local SAVE = args.form("Trainer:save_states", { { "fname", "text" } })
+
+--- Writes the optimizer: states, counts of updates, rates, the schedule.
+-- @string fname
+function Trainer:save_states(...)
+  local a, func = SAVE(...), "Trainer:save_states"
+  get_ready(self)
+  local _, names = state_targets(self)
+  files.write(a.fname, updater_of(self, func):_get_states(true, names), func)
+end
+
+
+local LOAD = args.form("Trainer:load_states", { { "fname", "text" } })
+
+--- Reads what `save_states` wrote; the training goes on bit for bit. Foreign bytes are
+-- E(`format`), states of other parameters E(`state`), and nothing has changed then.
+-- @string fname
+function Trainer:load_states(...)
+  local a, func = LOAD(...), "Trainer:load_states"
+  get_ready(self)
+  local updater, targets = updater_of(self, func), state_targets(self)
+  files.parse(a.fname, func, function(bytes)
+    return updater:_prepare_states(bytes, { func = func, targets = targets, keep_unknown = true })
+  end)()
+  self._optimizer = updater.optimizer
+  self._optimizer.rescale_grad = self._scale
+  number_parameters(self)
+end
+
+
+return Trainer

@@ -1,0 +1,156 @@
+--- One `forward` for arrays and symbols: each function calls the one of `ty.nd` if it gets arrays,
+-- that of `ty.sym` if it gets symbols.
+--
+--     F.relu(ty.nd.array{-1, 2})           --> an NDArray
+--     F.relu(ty.sym.Variable("a"))         --> a Symbol
+--     F.zeros{2, 3}                        --> a Symbol while a block is traced, else an NDArray
+--
+-- There is a function for each name that both namespaces have, also in `F.random`, `F.linalg`,
+-- `F.contrib` and `F.image`.
+--
+-- @module tycho.F
+
+require "tycho.core.luajit"
+local iterate = require "tycho.core.iterate"
+local next, pairs = iterate.next, iterate.pairs
+local Error = require "tycho.core.error"
+local NDArray = require("tycho.ndarray").NDArray
+local namespace = require "tycho.core.namespace"
+local nd = require "tycho.ndarray"
+local registry = require "tycho.op.registry"
+local sym = require "tycho.symbol.symbol"
+local Symbol = require("tycho.symbol.symbol").Symbol
+local tracing = require "tycho.symbol.tracing"
+
+local getmetatable, select, type = getmetatable, select, type
+
+
+-- Choosing ----------------------------------------------------------------------------------------
+
+-- The class of the first tensor in a table of arguments: NDArray, Symbol or nil.
+local function class_in(t)
+  for i = 1, #t do
+    local class = getmetatable(t[i])
+    if class == NDArray or class == Symbol then
+      return class
+    elseif class == nil and type(t[i]) == "table" then
+      class = class_in(t[i])
+      if class then
+        return class
+      end
+    end
+  end
+  for _, v in next, t do
+    local class = getmetatable(v)
+    if class == NDArray or class == Symbol then
+      return class
+    end
+  end
+end
+
+
+-- The class of the first tensor among arguments.
+local function class_of(first, ...)
+  local class = getmetatable(first)
+  if class == NDArray or class == Symbol then
+    return class
+  elseif class == nil and type(first) == "table" then
+    class = class_in(first)
+    if class then
+      return class
+    end
+  end
+  if select("#", ...) > 0 then
+    return class_of(...)
+  end
+end
+
+
+-- Refuses an array among symbols.
+local function check_arguments(func, ...)
+  for i = 1, select("#", ...) do
+    local v = select(i, ...)
+    local class = getmetatable(v)
+    if class == NDArray then
+      Error.raise{ code = "type", func = func, expected = "symbols",
+        got = "a Symbol and an NDArray",
+        message = "symbols and arrays cannot be mixed; in a forward the value of a parameter is \z
+          p:data(x), where x is an input" }
+    elseif class == nil and type(v) == "table" then
+      for _, member in pairs(v) do
+        check_arguments(func, member)
+      end
+    end
+  end
+end
+
+
+-- A function of both namespaces, which finds theirs when they are first needed.
+local function either(func, key, arrays, symbols)
+  local on_arrays
+  local function choose(...)
+    local class = class_of(...)
+    if class == Symbol or class == nil and tracing.current() then
+      check_arguments(func, ...)
+      return symbols[key](...)
+    end
+    on_arrays = on_arrays or arrays[key]
+    return on_arrays(...)
+  end
+  return choose
+end
+
+
+-- Namespaces --------------------------------------------------------------------------------------
+
+-- Whether a namespace has a name.
+local function has(space, key)
+  local ok, value = pcall(function() return space[key] end)
+  return ok and type(value) == "function"
+end
+
+
+-- A namespace of functions that two namespaces share.
+local function both(name, arrays, symbols, own, names)
+  local missing = namespace.missing(name, "operator", own, names)
+  return setmetatable(own, { __index = function(_, key)
+    if type(key) ~= "string" or not (has(arrays, key) and has(symbols, key)) then
+      return missing(key)
+    end
+    local f = either(name .. "." .. key, key, arrays, symbols)
+    rawset(own, key, f)
+    return f
+  end })
+end
+
+
+local function names_with(prefix)
+  return function()
+    local names = {}
+    for _, name in ipairs(registry.names(true)) do
+      if name:sub(1, #prefix) == prefix then
+        names[#names + 1] = name:sub(#prefix + 1)
+      end
+    end
+    return names
+  end
+end
+
+
+local own = {}
+
+for name, prefix in pairs{ random = "_random_", linalg = "_linalg_", contrib = "_contrib_",
+    image = "_image_" } do
+  own[name] = both("F." .. name, nd[name], sym[name], {}, names_with(prefix))
+end
+
+
+--- Whether x is a Symbol: in a `forward`, whether the block is being traced.
+function own.is_symbol(x)
+  return getmetatable(x) == Symbol
+end
+
+
+return both("F", nd, sym, own, function()
+  return registry.names(true)
+end)

@@ -1,0 +1,62 @@
+--- Which block is being traced: what symbols and `ty.F` ask (not for users; `gluon` sets it).
+--
+-- @module tycho.symbol.tracing
+
+local Error = require "tycho.core.error"
+
+local tracing = {}
+
+local names, depth = {}, 0               -- of the blocks whose forward runs with symbols
+
+
+--- The name of the block whose forward runs with symbols; nil: none does.
+-- @treturn ?string
+function tracing.current()
+  return names[depth]
+end
+
+
+--- Runs f while a block is traced.
+-- @string name of the block
+-- @tparam function f
+-- @param ... its arguments
+-- @return the results of f
+function tracing.run(name, f, ...)
+  depth = depth + 1
+  names[depth] = name
+  local at = depth
+  local function leave(ok, ...)
+    for i = depth, at, -1 do
+      names[i] = nil
+    end
+    depth = at - 1
+    if not ok then
+      error((...), 0)
+    end
+    return ...
+  end
+  return leave(pcall(f, ...))
+end
+
+
+--- Whether arrays have a field or method; set by who runs traces.
+-- @string key
+-- @treturn bool
+function tracing.is_of_arrays()
+  return false
+end
+
+
+--- Raises E(`unsupported`) for what arrays have and symbols do not, if a block is being traced.
+-- @string key field or method
+function tracing.refuse(key)
+  if depth > 0 then
+    Error.raise{ code = "unsupported", func = "Symbol", argument = key,
+      message = ("'%s' is known of arrays only, and the forward of block '%s' is being traced with \z
+        symbols; hybridize(false) runs it with arrays, and so does a gluon.Block")
+        :format(key, names[depth]) }
+  end
+end
+
+
+return tracing

@@ -1,0 +1,117 @@
+--- Gradients of functions on arrays against numeric ones (part of `ty.test_utils`).
+--
+-- @module tycho.test.recorded
+
+local args = require "tycho.core.args"
+local backward = require "tycho.autograd.backward"
+local class = require "tycho.ndarray.class"
+local compare = require "tycho.test.compare"
+local Error = require "tycho.core.error"
+local gradient = require "tycho.test.gradient"
+local modes = require "tycho.autograd.modes"
+local nd = require "tycho.ndarray"
+
+local is_array = class.is_array
+
+local recorded = {}
+
+local FUNC = "test_utils.check_gradient"
+
+
+-- What f returns as a list; each result has random weights, so that errors do not cancel.
+local function outputs_of(f, inputs)
+  local outputs = { f(unpack(inputs)) }
+  if #outputs == 1 and not is_array(outputs[1]) and type(outputs[1]) == "table" then
+    outputs = outputs[1]
+  end
+  for i = 1, math.max(#outputs, 1) do
+    if not is_array(outputs[i]) then
+      Error.raise{ code = "type", func = FUNC, argument = "f",
+        expected = "a function that returns arrays", got = Error.kind(outputs[i]),
+        message = "bad result" }
+    end
+  end
+  return outputs
+end
+
+
+local function weighted(outputs, weights)
+  local sum = 0
+  for i, y in ipairs(outputs) do
+    local flat, w = y:reshape{ -1 }:totable(), weights[i]:reshape{ -1 }:totable()
+    for k, v in ipairs(flat) do
+      sum = sum + v * w[k]
+    end
+  end
+  return sum
+end
+
+
+local function numeric(f, inputs, i, weights, eps)
+  local x = inputs[i]
+  local flat, slopes = x:reshape{ -1 }, {}
+  for k, v in ipairs(flat:totable()) do
+    local function at(value)
+      flat:set(k - 1, value)
+      return modes.run(false, true, function() return weighted(outputs_of(f, inputs), weights) end)
+    end
+    slopes[k] = (at(v + eps / 2) - at(v - eps / 2)) / eps
+    flat:set(k - 1, v)
+  end
+  return nd.array(slopes, { dtype = x.dtype, ctx = x.context }):reshape(x.shape)
+end
+
+
+local CHECK = args.form(FUNC, {
+  { "f", "function" }, { "inputs", "array|table" }, { "eps", "number?" }, { "rtol", "number?" },
+  { "atol", "number?" },
+})
+
+-- Copies: the arrays that were given stay as they are.
+local function copies_of(given)
+  local inputs, like = {}, nil
+  for i, x in ipairs(is_array(given) and { given } or given) do
+    x = is_array(x) and x or nd.array(x)
+    like = like or x.dtype
+    if not gradient.default_numeric_eps[x.dtype] or x.dtype ~= like then
+      Error.raise{ code = "dtype", func = FUNC, argument = "inputs",
+        expected = like == x.dtype and "floats" or like, got = x.dtype,
+        message = ("bad input %d"):format(i) }
+    end
+    inputs[i] = class.detached(x:copy())
+  end
+  if #inputs == 0 then
+    Error.raise{ code = "value", func = FUNC, argument = "inputs", expected = "at least one array",
+      got = "an empty list", message = "bad 'inputs'" }
+  end
+  return inputs
+end
+
+
+--- Compares the gradients that `autograd.grad` gives for a function with numeric ones. The results
+-- are weighted by random numbers; the function runs twice for each element.
+-- @tparam table options f (arrays -> one or several arrays), inputs (a list of float arrays or
+--   nested tables), eps (by element type), rtol, atol as of `assert_almost_equal`
+function recorded.check_gradient(...)
+  local a = CHECK(...)
+  local inputs, weights = copies_of(a.inputs), {}
+  local eps = a.eps or gradient.default_numeric_eps[inputs[1].dtype]
+  local grads = modes.run(false, true, function()
+    for _, x in ipairs(inputs) do
+      x:attach_grad()
+    end
+    local outputs = modes.run(true, true, outputs_of, a.f, inputs)
+    for i, y in ipairs(outputs) do
+      weights[i] = nd.random.uniform(0.5, 1.5, { shape = y.shape, dtype = y.dtype,
+        ctx = y.context })
+    end
+    return backward.grad(outputs, inputs, { head_grads = weights })
+  end)
+  for i in ipairs(inputs) do
+    compare.assert_almost_equal(grads[i], numeric(a.f, inputs, i, weights, eps),
+      { rtol = a.rtol, atol = a.atol, names = { "gradient of input " .. i, "differences" } })
+  end
+end
+
+
+return recorded

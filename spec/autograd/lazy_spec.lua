@@ -1,0 +1,189 @@
+-- Recorded calls that wait: what completes them, what is kept, what a script may not notice.
+local native = require "tycho.core.ffi"
+local shell = require "spec.support.shell"
+local ty = require "tycho"
+require "spec.helper"
+
+local autograd, nd = ty.autograd, ty.nd
+
+local function variable(values)
+  return nd.array(values):attach_grad()
+end
+
+local function waiting()
+  return autograd.stats().pending
+end
+
+local function record(f)
+  return autograd.record(f)
+end
+
+describe("recorded calls wait", function()
+  before_each(function() ty.waitall() end)
+
+  if os.getenv("TYCHO_LAZY") == "0" then
+    return pending("TYCHO_LAZY is 0")
+  end
+
+  it("until a value is read; all that waits runs then", function()
+    local x = variable{ 1, 2 }
+    local y, z = record(function() return x * 2, x + 1 end)
+    assert.equal(2, waiting())
+    assert.same({ 2 }, y.shape)
+    assert.equal("float32", z.dtype)
+    assert.equal(2, waiting())
+    assert.same({ 2, 4 }, y:totable())
+    assert.equal(0, waiting())
+    assert.same({ 2, 3 }, z:totable())
+  end)
+
+  it("until waitall, and until backward", function()
+    local x = variable{ 1, 2 }
+    local y = record(function() return x * x end)
+    ty.waitall()
+    assert.equal(0, waiting())
+    local z = record(function() return x * x end)
+    z:backward()
+    assert.equal(0, waiting())
+    assert.same({ 2, 4 }, x.grad:totable())
+    assert.same({ 1, 4 }, y:totable())
+  end)
+
+  it("not where nobody can see their results any more", function()
+    local x = variable{ 1, 2 }
+    record(function() return nil, x * 3 + 1 end)
+    collectgarbage()
+    collectgarbage()
+    assert.equal(0, waiting())
+  end)
+
+  it("before what they read is written, also through views and by an executor", function()
+    local x, plain = variable{ 1, 2, 3 }, nd.array{ 4, 5, 6 }
+    local y = record(function() return x * plain end)
+    plain[1] = 0
+    assert.same({ 4, 10, 18 }, y:totable())
+    local part = record(function() return x["1:3"] * 2 end)
+    x:add_(1)
+    assert.same({ 4, 6 }, part:totable())
+    local exe = (ty.sym.Variable("a") * 1):bind{ ctx = ty.cpu(), args = { nd.ones{ 3 } } }
+    local out = exe:forward()[1]
+    local z = record(function() return x * out end)
+    exe.arg_dict.a[":"] = 7
+    exe:forward()
+    assert.same({ 2, 3, 4 }, z:totable())
+  end)
+
+  it("not with arrays whose address is known outside", function()
+    local x, plain = variable{ 1, 2 }, nd.array{ 3, 4 }
+    local p = plain:data()
+    local y = record(function() return x * plain end)
+    p[0] = 100
+    assert.same({ 3, 8 }, y:totable())
+    assert.equal(100, record(function() return x * plain end):totable()[1])
+  end)
+
+  it("in as many as TYCHO_LAZY_OPS says", function()
+    local output, status
+    shell.with_file([[
+      local ty = require "tycho"
+      local x = ty.nd.ones{ 2 }:attach_grad()
+      local most = 0
+      ty.autograd.record(function()
+        local y = x
+        for _ = 1, 100 do
+          y = y + 1
+          most = math.max(most, ty.autograd.stats().pending)
+        end
+        print(most, y:totable()[1])
+      end)]], function(path)
+      output, status = shell.run("TYCHO_LAZY_OPS=10 " .. shell.program .. " " .. path)
+    end)
+    assert.equal(0, status, output)
+    assert.equal("10\t101", output:match("[^\n]+"))
+  end)
+
+  it("and fail at their line, beside what is good", function()
+    local x, index = variable{ 1, 2 }, nd.array{ 0, 9 }
+    local good, bad = record(function()
+      return x + 1, nd.take{ x, index, mode = "raise" }
+    end)
+    local line = debug.getinfo(1, "l").currentline - 2
+    local e = assert.raises("run", bad.totable, bad)
+    assert.matches("lazy_spec.lua:" .. line, e.where, 1, true)
+    assert.same({ 2, 3 }, good:totable())
+  end)
+end)
+
+describe("programs of recorded calls", function()
+  local function misses_of(f, times)
+    local misses = {}
+    for i = 1, times do
+      f(i)
+      misses[i] = autograd.stats().misses
+    end
+    return misses[times] - misses[math.min(3, times)]
+  end
+
+  it("are kept by structure: numbers and arrays are those of each run", function()
+    local w = variable{ 1, 2, 3 }
+    assert.equal(0, misses_of(function(i)
+      local x = nd.array{ i, 1, 2 }
+      local y = record(function() return (w * x * (0.1 * i) / (i + 0.5) + i):sum() end)
+      y:backward()
+      assert.near(0.1 * i * i / (i + 0.5), w.grad:totable()[1], 1e-4)
+      w:sub_(w.grad * (0.01 * i))
+    end, 20))
+  end)
+
+  it("are few where the depth changes from step to step", function()
+    local w = variable{ 0.1, 0.2 }
+    for _ = 1, 2 do
+      for depth = 1, 8 do
+        local y = record(function()
+          local y = w
+          for _ = 1, depth do y = nd.tanh(y * w) end
+          return y:sum()
+        end)
+        y:backward()
+      end
+    end
+    local before = autograd.stats().misses
+    for i = 1, 30 do
+      record(function()
+        local y = w
+        for _ = 1, i * 5 % 8 + 1 do y = nd.tanh(y * w) end
+        return y:sum()
+      end):backward()
+    end
+    assert.equal(before, autograd.stats().misses)
+  end)
+
+  it("hold no array of the script", function()
+    local before
+    for i = 1, 3 do
+      local w = nd.ones{ 1000 }:attach_grad()
+      record(function() return (w * w):sum() end):backward()
+      w = nil                                            -- luacheck: ignore
+      collectgarbage()
+      collectgarbage()
+      ty.waitall()
+      if i == 2 then before = ty.live() end
+    end
+    local after = ty.live()
+    assert.equal(before.tensors, after.tensors)
+    assert.equal(before.nodes, after.nodes)
+  end)
+
+  it("agree with calls that run at once, to the bit with each other", function()
+    local output, status = shell.run(shell.program .. " spec/fuzz/recorded.lua 300 5000")
+    assert.equal(0, status, output)
+    assert.matches("0 differ", output)
+  end)
+
+  it("and their counts are set to 0 when asked", function()
+    autograd.stats(true)
+    local s = autograd.stats()
+    assert.equal(0, s.hits + s.misses + s.flushes + s.ops)
+    assert.equal(native.C.ty_lazy_enable(1) ~= 0, s.lazy)
+  end)
+end)

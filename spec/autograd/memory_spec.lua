@@ -1,0 +1,188 @@
+-- How long graphs live, what interruptions and a lack of memory leave.
+local device = require "spec.support.device"
+local native = require "tycho.core.ffi"
+local ty = require "tycho"
+require "spec.helper"
+
+local C = native.C
+local autograd, nd = ty.autograd, ty.nd
+
+-- What is queued holds arrays until it has run.
+local function collect()
+  collectgarbage()
+  collectgarbage()
+  ty.waitall()
+end
+
+local function live()
+  collect()
+  local l = ty.live()
+  return { l.tapes, l.nodes }
+end
+
+-- Nothing of what came since is alive. (What was there before may be gone.)
+local function assert_gone(before)
+  local now = live()
+  assert.is_true(now[1] <= before[1] and now[2] <= before[2],
+    ("%d tapes, %d nodes; before %d, %d"):format(now[1], now[2], unpack(before)))
+end
+
+local function variable(values)
+  return nd.array(values):attach_grad()
+end
+
+describe("a graph", function()
+  it("lives as long as an array that came out of it", function()
+    local x = variable{ 1, 2 }
+    local before = live()
+    local z
+    do
+      local y = autograd.record(function() return nd.exp(x) end)
+      z = autograd.record(function() return y * y end)
+    end
+    local now = live()
+    assert.is_true(now[1] > before[1] and now[2] > before[2])
+    z:backward{ retain_graph = true }
+    assert.near(nd.exp(x * 2) * 2, x.grad, 1e-4)
+    z = nil                                              -- luacheck: ignore
+    assert_gone(before)
+  end)
+
+  it("is freed by backward at once; its arrays keep their values", function()
+    local x = variable{ 1, 2 }
+    local before = live()
+    local y, z = autograd.record(function()
+      local y = x * x
+      return y, y * 3
+    end)
+    z:backward()
+    assert.same({ 1, 4 }, y:totable())
+    assert.same({ 3, 12 }, z:totable())
+    local now = live()
+    assert.is_true(now[2] <= before[2] + 2)              -- what the two arrays say of themselves
+    y, z = nil, nil                                      -- luacheck: ignore
+    assert_gone(before)
+  end)
+
+  it("is not held by variables", function()
+    local x = variable{ 1 }
+    local before = live()
+    autograd.record(function() return x * x * x end)
+    assert_gone(before)
+  end)
+
+  it("keeps its own reference of an array that is freed", function()
+    local x = variable{ 1, 2 }
+    local h, y = autograd.record(function()
+      local h = nd.exp(x)
+      return h, h * h
+    end)
+    h:free()
+    y:backward()
+    assert.near(nd.exp(x * 2) * 2, x.grad, 1e-4)
+  end)
+
+  it("may be long", function()
+    local x, kept = variable{ 1 }, {}
+    local function record()
+      kept.y = autograd.record(function()
+        local y = x
+        for _ = 1, 20000 do
+          y = y + 1
+        end
+        return y
+      end)
+    end
+    record()
+    kept.y:backward()
+    assert.same({ 1 }, x.grad:totable())
+    record()
+    local before = live()
+    kept.y = nil
+    assert.is_true(live()[2] < before[2] - 19000)
+  end)
+
+  it("of create_graph goes with its gradients", function()
+    local x = variable{ 1, 2 }
+    local before = live()
+    local function run()
+      local y = autograd.record(function() return nd.dot(x, nd.tanh(x)) end)
+      local dx = autograd.grad(y, x, { create_graph = true })
+      autograd.grad(dx, x, { create_graph = true }):backward()
+    end
+    run()
+    assert_gone(before)
+  end)
+
+  it("of functions goes with them, and what they saved", function()
+    local Keep = autograd.Function:extend("Keep")
+    local kept = setmetatable({}, { __mode = "k" })
+    function Keep:forward(x)
+      self:save_for_backward(x)
+      kept[self] = true
+      return x * 2
+    end
+    function Keep:backward(dy) return dy * 2 end
+    local x = variable{ 1 }
+    local before = live()
+    for _ = 1, 10 do
+      autograd.record(function() return Keep()(x) end)
+    end
+    assert_gone(before)
+    autograd.record(function() return Keep()(x) end)     -- one call, and the old objects are gone
+    collect()
+    local count = 0
+    for _ in pairs(kept) do
+      count = count + 1
+    end
+    assert.is_true(count <= 1)
+  end)
+end)
+
+it("a loop that records and never calls backward runs in bounded memory", function()
+  local x = nd.ones{ 256, 1024 }:attach_grad()           -- 1 MiB
+  local most = 0
+  for _ = 1, 300 do
+    autograd.record(function() return nd.exp(nd.tanh(x)) end)
+    most = math.max(most, ty.live().bytes)
+  end
+  assert.is_true(most < 200 * 2 ^ 20, ("%d MiB"):format(most / 2 ^ 20))
+end)
+
+describe("Ctrl-C", function()
+  local function interrupted(f, ...)
+    C.ty_interrupt(1)
+    local ok, e = pcall(f, ...)
+    C.ty_interrupt(0)
+    return ok, e
+  end
+
+  it("comes out of the call that runs; scopes put the flags back", function()
+    if device.is_gpu then return pending("a launch is not stopped") end
+    local x = nd.ones{ 600, 600 }:attach_grad()
+    x:wait_to_read()
+    local ok, e = interrupted(autograd.record, function()
+      return nd.dot(x, x):sum():asscalar()
+    end)
+    assert.is_false(ok)
+    assert.equal("interrupted", e.code)
+    assert.is_false(autograd.is_recording())
+    assert.is_false(autograd.is_training())
+  end)
+
+  it("in a backward leaves parameters whole, and the next step is right", function()
+    if device.is_gpu then return pending("a launch is not stopped") end
+    local x, w = nd.ones{ 600, 600 }, nd.ones{ 600, 600 }:attach_grad()
+    local y = autograd.record(function() return nd.dot(x, w):sum() end)
+    y:wait_to_read()
+    local ok, e = interrupted(function()
+      y:backward()
+      w.grad:wait_to_read()
+    end)
+    assert.is_false(ok)
+    assert.equal("interrupted", e.code)
+    assert.near(nd.ones{ 600, 600 }, w)
+    autograd.record(function() return nd.dot(x, w):sum() end):backward()
+    assert.near(nd.full({ 600, 600 }, 600), w.grad, 1e-3)
+  end)
+end)

@@ -1,0 +1,118 @@
+-- Blocks made of symbols.
+
+local blocks = require "spec.support.blocks"
+local ty = require "tycho"
+
+local autograd, gluon, nd, sym = ty.autograd, ty.gluon, ty.nd, ty.sym
+local SymbolBlock = gluon.SymbolBlock
+
+local function two_layers()
+  local x = sym.Variable("data")
+  local h = sym.FullyConnected{ x, num_hidden = 4, name = "fc1" }
+  local a = sym.Activation{ h, act_type = "tanh", name = "act1" }
+  return x, a, sym.FullyConnected{ a, num_hidden = 2, name = "fc2" }
+end
+
+local function names(net)
+  return net:collect_params():keys()
+end
+
+
+describe("a block of a symbol", function()
+  it("has the symbol's other variables as parameters, whose shapes the first call tells", function()
+    local x, a, y = two_layers()
+    local net = SymbolBlock({ y, a }, { x })
+    assert.same({ "fc1_weight", "fc1_bias", "fc2_weight", "fc2_bias" }, names(net))
+    assert.is_nil(net:collect_params()["fc1_weight"].shape)
+    net:initialize()
+    local p, q = net(nd.ones{ 3, 5 })
+    assert.shape({ 3, 2 }, p)
+    assert.shape({ 3, 4 }, q)
+    assert.same({ 4, 5 }, net:collect_params()["fc1_weight"].shape)
+    assert.equal("", net.prefix)
+  end)
+
+  it("shares parameters with others, and has gradients", function()
+    local x, a, y = two_layers()
+    local net = SymbolBlock(y, x)
+    net:initialize()
+    local d = blocks.numbers{ 3, 5 }
+    net(d)
+    local part = SymbolBlock(a, x, { params = net:collect_params() })
+    assert.equal(net:collect_params()["fc1_weight"], part:collect_params()["fc1_weight"])
+    assert.shape({ 3, 4 }, part(d))
+    for _, active in ipairs{ false, true } do
+      net:hybridize(active)
+      d:attach_grad()
+      local out = autograd.record(function() return net(d):sum() end)
+      out:backward()
+      assert.is_true(d.grad:abs():sum():asscalar() > 0)
+    end
+  end)
+
+  it("keeps auxiliary states out of gradients", function()
+    local x = sym.Variable("data")
+    local net = SymbolBlock(sym.BatchNorm{ x, name = "bn" }, x)
+    local d = net:collect_params()
+    assert.same({ "bn_gamma", "bn_beta", "bn_moving_mean", "bn_moving_var" }, d:keys())
+    assert.equal("null", d["bn_moving_mean"].grad_req)
+    net:initialize()
+    autograd.record(function() return net(blocks.numbers{ 4, 3 }) end):backward()
+    assert.is_true((d["bn_moving_var"]:data() - 1):abs():sum():asscalar() > 0)
+    assert.raises("state", d["bn_moving_var"].grad, d["bn_moving_var"])
+  end)
+
+  it("is part of other blocks", function()
+    local x, _, y = two_layers()
+    local net = SymbolBlock(y, x)
+    net:initialize()
+    local Outer = gluon.HybridBlock:extend("Outer")
+    function Outer:init() self.inner = net end
+    function Outer:forward(v) return self.inner(v) * 2 end
+    local outer, d = Outer(), blocks.numbers{ 3, 5 }
+    local want = net(d) * 2
+    assert.near(want, outer(d))
+    outer:hybridize()
+    assert.near(want, outer(d))
+    assert.equal(4, outer:collect_params():len())
+  end)
+
+  it("takes variables as inputs, all of them, and symbols only", function()
+    local x, a, y = two_layers()
+    assert.raises("value", SymbolBlock, y, a)
+    assert.raises("name", SymbolBlock, y, sym.Variable("other"))
+    assert.raises("type", SymbolBlock, y, nd.ones{ 1 })
+    assert.raises("type", SymbolBlock, 3, x)
+    local net = SymbolBlock(y, x)
+    net:initialize()
+    assert.raises("value", net, nd.ones{ 1, 5 }, nd.ones{ 1, 5 })
+  end)
+
+  it("comes from files of a checkpoint", function()
+    local _, _, y = two_layers()
+    local path = os.tmpname()
+    local args = { fc1_weight = blocks.numbers{ 4, 5 }, fc1_bias = blocks.numbers{ 4 },
+      fc2_weight = blocks.numbers{ 2, 4 }, fc2_bias = blocks.numbers{ 2 } }
+    ty.model.save_checkpoint(path, 1, y, args, {})
+    local net = SymbolBlock.imports(path .. "-symbol.json", { "data" }, path .. "-0001.params")
+    assert.same({ 4, 5 }, net:collect_params()["fc1_weight"].shape)
+    assert.shape({ 2, 2 }, net(nd.ones{ 2, 5 }))
+    local e = assert.raises("name", SymbolBlock.imports, path .. "-symbol.json", "input",
+      path .. "-0001.params")
+    assert.equal("input", e.argument)
+    args.fc2_bias = nil
+    ty.model.save_checkpoint(path, 1, y, args, {})
+    e = assert.raises("name", SymbolBlock.imports, path .. "-symbol.json", "data",
+      path .. "-0001.params")
+    assert.same({ "fc2_bias" }, e.missing)
+    net = SymbolBlock.imports(path .. "-symbol.json", "data", path .. "-0001.params",
+      { allow_missing = true })
+    assert.raises("state", net, nd.ones{ 2, 5 })
+    net = SymbolBlock.imports(path .. "-symbol.json", "data")
+    assert.raises("state", net, nd.ones{ 2, 5 })
+    assert.raises("io", SymbolBlock.imports, path .. "-none.json", "data")
+    for _, name in ipairs{ path, path .. "-symbol.json", path .. "-0001.params" } do
+      os.remove(name)
+    end
+  end)
+end)
