@@ -65,6 +65,9 @@ ISAS := $(if $(filter x86_64,$(shell uname -m)),baseline avx2 avx512,baseline)
 ISA_baseline = -DISA=baseline
 ISA_avx2     = -DISA=avx2 -mavx2 -mfma -mf16c
 ISA_avx512   = -DISA=avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c -mprefer-vector-width=512
+# files narrow.c once more, with the instructions that multiply bfloat16 and 8-bit integers
+ISA_avx512_narrow = $(subst =avx512,=avx512_narrow,$(ISA_avx512)) -mavx512bf16 -mavx512vnni
+NARROW := $(if $(filter avx512,$(ISAS)),$(filter %/isa/narrow.c,$(ISA)))
 
 # threads of a compiler that has no OpenMP, or none that the thread sanitizer knows, are our own
 OPENMP := $(if $(filter tsan,$(MODE)),,$(shell printf '\043include <omp.h>\n' | $(CC) -fopenmp -x c - -fsyntax-only 2>/dev/null && echo -fopenmp))
@@ -89,7 +92,8 @@ PROGRAM := $(sort $(wildcard runtime/*.c))
 TESTS   := $(sort $(wildcard spec/native/*.c))
 LUA     := $(sort $(wildcard runtime/lua/tycho/*.lua runtime/lua/tycho/*/*.lua))
 
-OBJ      := $(SRC:%.c=$(BUILD)/%.o) $(foreach i,$(ISAS),$(ISA:%.c=$(BUILD)/%.$(i).o))
+OBJ      := $(SRC:%.c=$(BUILD)/%.o) $(foreach i,$(ISAS),$(ISA:%.c=$(BUILD)/%.$(i).o)) \
+            $(NARROW:%.c=$(BUILD)/%.avx512_narrow.o)
 TEST_BIN := $(TESTS:%.c=$(BUILD)/%)
 
 # a library of its own, which knows one implementation of MPI
@@ -146,7 +150,7 @@ $(BUILD)/%.$(1).o: %.c $(BUILD)/flags
 	$$(call say,CC ,$$< ($(1)))
 	$(Q)$(CC) $(ALL) $(ISA_OPT_$(MODE)) $(ISA_$(1)) $(CFLAGS) -MMD -MP -c $$< -o $$@
 endef
-$(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
+$(foreach i,$(ISAS) avx512_narrow,$(eval $(call isa_rule,$(i))))
 
 # -- the program: LuaJIT linked statically and exported to Lua's C modules; the library beside it or in the tree ------
 

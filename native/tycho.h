@@ -24,7 +24,7 @@ enum { TY_ABI = 2 };
 enum { TY_ARG, TY_AUX, TY_OUT };
 enum { TY_MON_OFF, TY_MON_OUT, TY_MON_ALL };
 enum { TY_DRY_RUN = 1, TY_MIRROR = 2, TY_NOFUSE = 4, TY_CHECK = 8, TY_NOSHARE = 16, TY_KEEP = 32,
-       TY_AS_WRITTEN = 64 };
+       TY_HIGHEST = 64, TY_HIGH = 128, TY_MEDIUM = 256, TY_AS_WRITTEN = 512 };
 
 typedef struct ty_tensor ty_tensor;
 typedef struct ty_graph ty_graph;
@@ -105,6 +105,8 @@ int         ty_devices(int kind);                          /* how many */
 int         ty_wait(int device);
 int         ty_seed(int device, uint64_t seed);            /* -1: all, mixed with the device id */
 int         ty_threads(int n);                             /* 0 asks */
+/* of this thread's calls: 0 highest, 1 high, 2 medium; other numbers ask. Gives the one before */
+int         ty_precision(int which);
 /* 1 asks every running call to stop; 0 clears */
 int         ty_interrupt(int set);
 /* our SIGINT handler while on; then the old one again */

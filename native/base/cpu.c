@@ -31,4 +31,14 @@ int cpu_level(void)
   return chosen;
 }
 
+bool cpu_multiplies_narrow(void)
+{
+#if defined __x86_64__
+  return cpu_level() == CPU_AVX512 && __builtin_cpu_supports("avx512bf16") &&
+      __builtin_cpu_supports("avx512vnni") && strcmp(env_text("TYCHO_CPU", ""), paths[CPU_AVX512]);
+#else
+  return false;
+#endif
+}
+
 const char *cpu_path(void) { return paths[cpu_level()]; }

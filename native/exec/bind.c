@@ -447,6 +447,7 @@ int exec_make(const struct exec_source *s, ty_exec **out)
   e->refs = 1;
   e->ran = -1;
   e->flags = s->flags;
+  if (!(e->flags & (TY_HIGHEST | TY_HIGH | TY_MEDIUM))) e->flags |= TY_HIGHEST << precision_now();
   e->default_device = s->device;
   e->level = s->level;
   e->nown = s->nown;

@@ -130,6 +130,13 @@ static void node_text(
   text_add(t, "]");
 }
 
+static bool rounds_products(const struct step *st)
+{
+  return st->kind == STEP_NODE && st->v.kernel && st->v.kernel->flags & K_PRECISION &&
+      !st->v.hosted && device_kind(st->device) != TY_GPU && cpu_multiplies_narrow() &&
+      st->v.call.precision == PRECISION_MEDIUM && st->v.call.in[0].d.dtype != TY_F64;
+}
+
 static void step_text(const ty_exec *e, const struct program *p, int i, struct text *t)
 {
   const struct step *st = &p->step[i];
@@ -163,6 +170,7 @@ static void step_text(const ty_exec *e, const struct program *p, int i, struct t
     text_add(t, "  channels last");
   else if (v >= 0 && p->value[v].block)
     text_add(t, "  channels in %ds", p->value[v].block);
+  if (rounds_products(st)) text_add(t, "  products of bfloat16");
   if (st->kind == STEP_NODE && st->v.hosted) text_add(t, "  on the host, over copies");
   if (st->guard >= 0) text_add(t, "  if %d", p->step_of[node_of(e, st->guard)]);
   if (st->why) text_add(t, "  not %s", st->why);

@@ -150,6 +150,7 @@ static int choose(struct cached_call *r)
 {
   r->v.call.run = &r->run;
   r->v.call.device = r->device;
+  r->v.call.precision = precision_now();
   TRY(invoke_choose(&r->v, &r->arena, NULL));
   if (!r->v.state) return TY_OK;
   r->state = r->v.call.state = mem_new(r->v.state);
@@ -223,7 +224,7 @@ static void put_array(struct key_bytes *k, const ty_tensor *t)
 
 static void write_key(struct key_bytes *k, const struct call_key *q)
 {
-  int32_t head[3] = { q->nattr, q->nin, q->nout };
+  int32_t head[4] = { q->nattr, q->nin, q->nout, precision_now() };
   k->n = 0;
   k->full = q->op->measure != NULL;
   put(k, &q->op, sizeof q->op);

@@ -3,6 +3,7 @@
 #pragma once
 #include <math.h>
 #include "base/parallel.h"
+#include "base/precision.h"
 #include "base/stop.h"
 #include "kernel/epilogue.h"
 #include "tensor/tensor.h"
@@ -51,6 +52,7 @@ struct call {
   uint32_t node;
   /* bit k: out[k] += result (only if the kernel's `add` has the bit) */
   uint32_t add;
+  int precision;                                      /* PRECISION_*, of float32 products */
   /* weights change from run to run: packed copies are not worth keeping */
   bool trains;
   /* of a node with inputs that it overwrites ("name~"): its gradient operator runs too */
@@ -100,7 +102,9 @@ enum { K_ALIKE = 1,                                   /* `blocks`: all in blocks
        K_ANYWHERE = 8,
        /* it draws random numbers by run->there where that is given, so that a recording of it draws
        ** others at each start */
-       K_DRAWS_THERE = 16 };
+       K_DRAWS_THERE = 16,
+       /* its products of float32 are as exact as the call's precision asks (gemm_type_for) */
+       K_PRECISION = 32 };
 #define IN_BLOCKS(in, out) ((uint32_t)(in) | (uint32_t)(out) << 16)
 #define T(dtype) (1u << (dtype))
 enum { T_FLOAT = 1 << TY_F32 | 1 << TY_F64, T_ANY = ~0u >> 1,

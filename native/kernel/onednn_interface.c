@@ -16,10 +16,11 @@ onednn_desc onednn_strided(int n, const dnnl_dims_t dim, const dnnl_dims_t step)
   return d ? made(d, dnnl_memory_desc_init_by_strides(d, n, dim, dnnl_f32, step)) : NULL;
 }
 
-onednn_desc onednn_tagged(int n, const dnnl_dims_t dim, dnnl_format_tag_t tag)
+onednn_desc onednn_tagged(
+    int n, const dnnl_dims_t dim, dnnl_data_type_t type, dnnl_format_tag_t tag)
 {
   dnnl_memory_desc_t *d = mem_new(sizeof *d);
-  return d ? made(d, dnnl_memory_desc_init_by_tag(d, n, dim, dnnl_f32, tag)) : NULL;
+  return d ? made(d, dnnl_memory_desc_init_by_tag(d, n, dim, type, tag)) : NULL;
 }
 
 void onednn_desc_free(onednn_desc d) { mem_free((void *)d); }
@@ -74,10 +75,11 @@ onednn_desc onednn_strided(int n, const dnnl_dims_t dim, const dnnl_dims_t step)
   return dnnl_memory_desc_create_with_strides(&d, n, dim, dnnl_f32, step) ? NULL : d;
 }
 
-onednn_desc onednn_tagged(int n, const dnnl_dims_t dim, dnnl_format_tag_t tag)
+onednn_desc onednn_tagged(
+    int n, const dnnl_dims_t dim, dnnl_data_type_t type, dnnl_format_tag_t tag)
 {
   dnnl_memory_desc_t d;
-  return dnnl_memory_desc_create_with_tag(&d, n, dim, dnnl_f32, tag) ? NULL : d;
+  return dnnl_memory_desc_create_with_tag(&d, n, dim, type, tag) ? NULL : d;
 }
 
 void onednn_desc_free(onednn_desc d) { dnnl_memory_desc_destroy((dnnl_memory_desc_t)d); }

@@ -14,9 +14,10 @@ typedef const dnnl_memory_desc_t *onednn_desc;
 typedef const_dnnl_memory_desc_t onednn_desc;
 #endif
 
-/* of float32; NULL: oneDNN cannot */
+/* of float32, or of the given type; NULL: oneDNN cannot */
 onednn_desc onednn_strided(int n, const dnnl_dims_t dim, const dnnl_dims_t step);
-onednn_desc onednn_tagged(int n, const dnnl_dims_t dim, dnnl_format_tag_t tag);
+onednn_desc onednn_tagged(
+    int n, const dnnl_dims_t dim, dnnl_data_type_t type, dnnl_format_tag_t tag);
 void        onednn_desc_free(onednn_desc d);
 
 enum { X, W, Y, OPERANDS };                           /* data, weight, output, or their gradients */

@@ -199,7 +199,8 @@ static int mark_wanted(const struct trace *t, uint8_t *wanted)
   }
   for (int i = t->ndone; !code && i < t->n; i++) {
     const struct history *h = t->call[i];
-    bool any = h->changes || h->call->v.call.op->flags & OP_RANDOM;
+    const bool once = h->changes || h->call->v.call.op->flags & OP_RANDOM;
+    bool any = once && gradient_may_follow(t, i); /* it must not run again */
     for (int k = 0; k < h->nout; k++) any |= wanted[first[i] + k];
     for (int k = 0; k < h->nout; k++) wanted[first[i] + k] = any && !h->view;
   }

@@ -223,6 +223,7 @@ int trace_number(struct trace *t)
   if (!t->reached || !t->number) return out_of_memory();
   for (int i = 0; i < t->n; i++) t->reached[i] = t->call[i]->seen == t->walk;
   TRY(complete_inputs(t));
+  TRY(put_key(t, (uint64_t)precision_now()));
   for (int i = 0; i < t->n; i++) t->call[i]->index = i;
   for (int i = 0; i < t->n; i++) {
     struct history *h = t->call[i];

@@ -114,6 +114,17 @@ static int stand_in(
   return TY_OK;
 }
 
+/* Its products lose nothing when they round their operands to bfloat16. */
+static bool is_bfloat16(const struct operand *x, int n)
+{
+  bool any = false;
+  for (int i = 0; i < n; i++) {
+    if (x[i].d.dtype != TY_BF16 && dtype_float(x[i].d.dtype)) return false;
+    any |= x[i].d.dtype == TY_BF16;
+  }
+  return any;
+}
+
 static size_t converted_bytes(const struct operand *real, const struct operand *stand, int n)
 {
   size_t bytes = 0;
@@ -163,6 +174,7 @@ const char *invoke_asks(struct invoke *v, const struct kernel *k, struct arena *
     if (changes_inputs(v, &v->changes)) return "out of memory";
     if (stand_in(k, c.in, c.nin, &v->half_in, a) || stand_in(k, c.out, c.nout, &v->half_out, a))
       return "out of memory";
+    if (is_bfloat16(v->call.in, c.nin)) v->call.precision = c.precision = PRECISION_MEDIUM;
     c.in = v->half_in;
     c.out = v->half_out;
   }

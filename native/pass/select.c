@@ -63,6 +63,9 @@ int step_call(struct program *p, struct step *st)
     if (read && p->value[st->out[k]].add) c->add |= 1u << k;
   }
   c->trains = p->nforward != p->n;
+  c->precision = s->flags & TY_MEDIUM ? PRECISION_MEDIUM
+      : s->flags & TY_HIGH            ? PRECISION_HIGH
+                                      : PRECISION_HIGHEST;
   c->with_grad = overwrites(n) && gradient_runs(s->g, st->node);
   c->node = n->draw ? 0 : (uint32_t)(n->forward >= 0 ? n->forward : st->node) + 1;
   st->v.backward = n->backward;

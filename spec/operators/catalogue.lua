@@ -90,6 +90,7 @@ return {
     slice_like smooth_l1 softmin softsign sort space_to_depth squeeze stack topk
   ]],
   words[[
+    _contrib_int8_convolution _contrib_int8_fully_connected _contrib_integer_dot
     _contrib_RMSNorm _contrib_attention _contrib_cache_append _contrib_hawkesll _contrib_linear_cross_entropy
     _contrib_rotary_embedding _contrib_round_half_even
     _contrib_scatter_along_axis _contrib_scatter_nd _contrib_swiglu _contrib_take_along_axis _cvcopyMakeBorder

@@ -46,6 +46,9 @@ local QUANTIZED = [[
 for name in QUANTIZED:gmatch("%S+") do
   ELSEWHERE["_contrib_" .. name] = {"operators/quantize_spec", "its arrays are integers and ranges"}
 end
+for _, name in ipairs{"int8_fully_connected", "int8_convolution", "integer_dot"} do
+  ELSEWHERE["_contrib_" .. name] = {"operators/int8_spec", "its weight is of 8-bit integers"}
+end
 for _, name in ipairs{"quantize_asym", "quantized_rnn"} do
   ELSEWHERE["_contrib_" .. name] = {"operators/quantized_rnn_spec", "it has 8-bit integers"}
 end

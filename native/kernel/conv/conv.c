@@ -218,7 +218,7 @@ static void forward_block(const struct forward_pass *f, const char *image, const
     if (f->direct)
       g.b = x + (size_t)j * f->size, g.ldb = f->in, g.panel = t->nr, g.full = true;
     else if (f->is_1x1)
-      gemm_panels(t, f->size, false, cols, channels, x + (size_t)j * f->size, f->in, scratch);
+      gemm_panels(t, false, cols, channels, x + (size_t)j * f->size, f->in, scratch);
     else
       fill_panels(f, x, j, cols, channels, scratch);
     t->block(&g);

@@ -9,14 +9,14 @@
 enum { UNBLOCKED = 0, ANY = -1 };
 
 /* A dense array of some form. */
-static onednn_desc describe(int n, const int64_t *size, int form)
+static onednn_desc describe(int n, const int64_t *size, int form, bool rounded)
 {
   static const dnnl_format_tag_t of_8[] = { dnnl_nCw8c, dnnl_nChw8c, dnnl_nCdhw8c },
                                  of_16[] = { dnnl_nCw16c, dnnl_nChw16c, dnnl_nCdhw16c };
   dnnl_dims_t dim = { 0 }, step = { 0 };
   memcpy(dim, size, sizeof *size * (size_t)n);
   if (form != UNBLOCKED)
-    return onednn_tagged(n, dim,
+    return onednn_tagged(n, dim, rounded ? dnnl_bf16 : dnnl_f32,
         form == ANY      ? dnnl_format_tag_any
             : form == 16 ? of_16[n - 3]
                          : of_8[n - 3]);
@@ -29,7 +29,12 @@ static onednn_desc describe(int n, const int64_t *size, int form)
 static bool describe_all(struct onednn_conv *o, const struct onednn_shape *s, bool free)
 {
   int form[OPERANDS];
-  for (int i = 0; i < OPERANDS; i++) form[i] = free && !s->block[i] ? ANY : s->block[i];
+  static const int result[] = { [FORWARD] = Y, [DATA] = X, [WEIGHT] = W };
+  bool rounded[OPERANDS];
+  for (int i = 0; i < OPERANDS; i++) {
+    rounded[i] = free && s->rounded && i != result[s->which];
+    form[i] = free && !s->block[i] ? ANY : s->block[i];
+  }
   const struct window *v = &s->window;
   const int grouped = v->groups > 1, n = s->x->ndim, first = 5 - n; /* spatial axis of three */
   const int64_t filters = v->groups * v->filters;
@@ -47,9 +52,10 @@ static bool describe_all(struct onednn_conv *o, const struct onednn_shape *s, bo
     o->dilate[i] = v->dilate[first + i] - 1;
     o->pad[i] = v->pad[first + i];
   }
-  return (o->d[X] = describe(n, dx, form[X])) && (o->d[W] = describe(n + grouped, dw, form[W])) &&
-      (o->d[Y] = describe(n, dy, form[Y])) &&
-      (!s->bias || (o->bias = describe(1, &filters, UNBLOCKED)));
+  return (o->d[X] = describe(n, dx, form[X], rounded[X])) &&
+      (o->d[W] = describe(n + grouped, dw, form[W], rounded[W])) &&
+      (o->d[Y] = describe(n, dy, form[Y], rounded[Y])) &&
+      (!s->bias || (o->bias = describe(1, &filters, UNBLOCKED, false)));
 }
 
 static void descs_free(struct onednn_conv *o)
@@ -75,7 +81,13 @@ static dnnl_primitive_desc_t desc_of(
     const struct onednn_conv *o, const struct onednn_shape *s, dnnl_primitive_attr_t attr)
 {
   if (s->which == FORWARD) return onednn_forward(o, dnnl_forward_inference, attr);
-  dnnl_primitive_desc_t hint = onednn_forward(o, dnnl_forward_training, NULL);
+  struct onednn_shape forward = *s;
+  struct onednn_conv way = { 0 }; /* whose types are not those of the gradients */
+  forward.which = FORWARD;
+  forward.bias = false;
+  dnnl_primitive_desc_t hint =
+      describe_all(&way, &forward, true) ? onednn_forward(&way, dnnl_forward_training, NULL) : NULL;
+  descs_free(&way);
   if (!hint) return NULL;
   dnnl_primitive_desc_t d =
       s->which == DATA ? onednn_back_data(o, hint, attr) : onednn_back_weight(o, hint, attr);
@@ -125,7 +137,7 @@ struct known {
   struct window window;
   int64_t images;
   int which, act, threads, block[OPERANDS];
-  bool bias, sum;
+  bool bias, sum, rounded;
   bool able;
   struct onednn_bytes bytes;
 };
@@ -146,6 +158,7 @@ static void key_of(struct known *k, const struct onednn_shape *s)
   memcpy(k->block, s->block, sizeof k->block);
   k->bias = s->bias;
   k->sum = s->sum;
+  k->rounded = s->rounded;
   k->threads = parallel_most();
 }
 

@@ -18,6 +18,8 @@ struct onednn_shape {                                        /* of one direction
   bool    bias, sum;                                  /* sum: onto what Y holds */
   /* the weight's rows are; its packed copy is kept for later runs */
   bool    scaled, keeps;
+  /* products of bfloat16: what is read is rounded on its way in */
+  bool    rounded;
   int64_t images;                                     /* at once */
 };
 

@@ -137,7 +137,7 @@ static void one_image(
         int64_t from[3] = { z * w->stride[0] - w->pad[0], y * w->stride[1] - w->pad[1],
           v * w->stride[2] - w->pad[2] };
         const char *block = dy + (size_t)((z * w->out[1] + y) * w->out[2] + v) * d->size;
-        gemm_panels(d->t, d->size, true, lanes, oh * ow, block, d->out, panels);
+        gemm_panels(d->t, true, lanes, oh * ow, block, d->out, panels);
         if (d->padded) {
           copy_slab(d, x, from, slab);
           block_taps(d, slab, d->slab, d->slab[0] * d->slab[1] * d->slab[2], oh, ow, panels, &s);

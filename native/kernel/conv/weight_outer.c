@@ -78,7 +78,7 @@ static void one_image(
   for (int64_t j = 0; j < d->out; j += COLUMNS) {
     int64_t cols = MIN(COLUMNS, d->out - j), width = (cols + d->t->w - 1) / d->t->w * d->t->w;
     window_columns(w, d->t, j, cols, channels, width, d->tap, x, rows, false);
-    gemm_panels(d->t, d->size, true, lanes, cols, rows, width, panels);
+    gemm_panels(d->t, true, lanes, cols, rows, width, panels);
     struct gemm_block g = { .m = w->filters,
       .n = lanes,
       .k = cols,

@@ -11,8 +11,10 @@
 #include "kernel/gemm/inner.h"
 
 extern const struct gemm_isa gemm_isa_baseline;
+extern const struct gemm_narrow gemm_narrow_baseline;
 #if defined __x86_64__
 extern const struct gemm_isa gemm_isa_avx2, gemm_isa_avx512;
+extern const struct gemm_narrow gemm_narrow_avx2, gemm_narrow_avx512, gemm_narrow_avx512_narrow;
 #endif
 
 static const struct gemm_isa *choose(void)
@@ -24,12 +26,38 @@ static const struct gemm_isa *choose(void)
   return &gemm_isa_baseline;
 }
 
-const struct gemm_type *gemm_type(int dtype)
+static const struct gemm_narrow *choose_narrow(void)
+{
+#if defined __x86_64__
+  if (cpu_multiplies_narrow()) return &gemm_narrow_avx512_narrow;
+  if (cpu_level() == CPU_AVX512) return &gemm_narrow_avx512;
+  if (cpu_level() == CPU_AVX2) return &gemm_narrow_avx2;
+#endif
+  return &gemm_narrow_baseline;
+}
+
+const struct gemm_narrow *gemm_narrow(void)
+{
+  static const struct gemm_narrow *chosen;
+  const struct gemm_narrow *n = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
+  if (!n) __atomic_store_n(&chosen, n = choose_narrow(), __ATOMIC_RELAXED);
+  return n;
+}
+
+void levels_finish(const struct level_row *r) { gemm_narrow()->finish(r); }
+void levels_make(int64_t n, const float *x, float inverse, int8_t *out)
+{
+  gemm_narrow()->levels(n, x, inverse, out);
+}
+float levels_most(int64_t n, const float *x) { return gemm_narrow()->most(n, x); }
+
+const struct gemm_type *gemm_type(int type)
 {
   static const struct gemm_isa *chosen;
+  if (type >= GEMM_NARROW) return &gemm_narrow()->type[type - GEMM_NARROW];
   const struct gemm_isa *isa = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
   if (!isa) __atomic_store_n(&chosen, isa = choose(), __ATOMIC_RELAXED);
-  return &isa->type[dtype == TY_F64];
+  return &isa->type[type == TY_F64];
 }
 
 void gemm_sum(const struct gemm_type *t, const struct gemm_block *g)
@@ -55,7 +83,6 @@ void gemm_sum(const struct gemm_type *t, const struct gemm_block *g)
 
 struct gemm_job {
   const struct gemm_type *t;
-  size_t size;
   /* the product, or the part of it that is being made */
   struct gemm_block g;
   bool tb, pack;                                      /* pack: b is not in panels yet */
@@ -71,8 +98,8 @@ enum { BLOCK = 1536 };                                /* columns whose sums are 
 ** rows more, which are packed by one core each. */
 static int64_t columns_of(const struct gemm_job *j, int64_t panels)
 {
-  const int64_t fit = MAX(1, GEMM_CACHE / (MIN(j->g.k, j->t->kc) * j->t->nr * (int64_t)j->size)),
-                m = j->g.m;
+  const int64_t words = gemm_words(j->t, MIN(j->g.k, j->t->kc)) * j->t->nr,
+                fit = MAX(1, GEMM_CACHE / (words * j->t->word)), m = j->g.m;
   int64_t least = (panels + fit - 1) / fit;
   if (!j->pack) return least;
   return MAX(least, m <= GEMM_LOW ? (panels + 2) / 3 : MIN((panels + 3) / 4, (400 + m - 1) / m));
@@ -108,12 +135,14 @@ static struct gemm_block chunk_of(const struct gemm_job *j, int64_t i)
   int64_t r = i % j->down * j->rows, c = i / j->down * j->cols;
   g.m = MIN(j->rows, g.m - r);
   g.n = MIN(j->cols, g.n - c);
-  g.a = (const char *)g.a + (size_t)(r * g.ars) * j->size;
-  g.c = (char *)g.c + (size_t)(r * g.ldc + c) * j->size;
+  g.a = (const char *)g.a + r * g.ars * j->t->element;
+  g.c = (char *)g.c + (r * g.ldc + c) * j->t->word;
   g.strip = gemm_height(g.m, j->t->mr) * g.ars;
-  if (g.bias) g.bias = (const char *)g.bias + (size_t)c * j->size;
-  int64_t at = j->pack ? c * (j->tb ? g.ldb : 1) : g.full ? c : c / j->t->nr * g.panel;
-  g.b = (const char *)g.b + (size_t)at * j->size;
+  if (g.bias) g.bias = (const char *)g.bias + c * j->t->word;
+  if (j->pack)
+    g.b = (const char *)g.b + c * (j->tb ? g.ldb : 1) * j->t->element;
+  else
+    g.b = (const char *)g.b + (g.full ? c : c / j->t->nr * g.panel) * j->t->word;
   return g;
 }
 
@@ -123,14 +152,14 @@ static void packed_here(struct gemm_job *j, struct gemm_block g, int64_t column)
 {
   bool there;
   char *panels = gemm_scratch(
-      gemm_panel_bytes(j->t, j->cols, g.k, j->size), j->part + (uint64_t)column, &there);
+      gemm_panel_bytes(j->t, j->cols, g.k), j->part + (uint64_t)column, &there);
   if (!panels) {
     __atomic_store_n(&j->failed, TY_EMEMORY, __ATOMIC_RELAXED);
     return;
   }
-  if (!there) gemm_panels(j->t, j->size, j->tb, g.n, g.k, g.b, g.ldb, panels);
+  if (!there) gemm_panels(j->t, j->tb, g.n, g.k, g.b, g.ldb, panels);
   g.b = panels;
-  g.panel = g.k * j->t->nr;
+  g.panel = gemm_words(j->t, g.k) * j->t->nr;
   j->t->block(&g);
 }
 
@@ -162,12 +191,12 @@ static struct gemm_job part_of(
   const bool last = from + k >= j->g.k;
   x.g.n = MIN(cols, j->g.n - column);
   x.g.k = MIN(k, j->g.k - from);
-  x.g.a = (const char *)j->g.a + (size_t)(from * j->g.acs) * j->size;
+  x.g.a = (const char *)j->g.a + from * j->g.acs * j->t->element;
   x.g.b = (const char *)j->g.b +
-      (size_t)(j->tb ? column * j->g.ldb + from : from * j->g.ldb + column) * j->size;
-  x.g.c = (char *)j->g.c + (size_t)column * j->size;
+      (j->tb ? column * j->g.ldb + from : from * j->g.ldb + column) * j->t->element;
+  x.g.c = (char *)j->g.c + column * j->t->word;
   x.g.add = j->g.add || from;
-  x.g.bias = last && j->g.bias ? (const char *)j->g.bias + (size_t)column * j->size : NULL;
+  x.g.bias = last && j->g.bias ? (const char *)j->g.bias + column * j->t->word : NULL;
   x.g.act = last ? j->g.act : ACT_NONE;
   x.part = next_part();
   return x;
@@ -183,29 +212,29 @@ static int64_t equal_parts(int64_t n, int64_t most, int64_t unit)
 static int run_packing(const struct gemm_job *j)
 {
   const int64_t cols = equal_parts(j->g.n, BLOCK, j->t->nr),
-                deep = equal_parts(j->g.k, j->t->kc, 1);
+                deep = equal_parts(j->g.k, j->t->kc, j->t->per);
   for (int64_t c = 0; c < j->g.n; c += cols)
     for (int64_t k = 0; k < j->g.k && !stop_wanted(); k += deep) {
       struct gemm_job x = part_of(j, c, cols, k, deep);
       parallel_for_stoppable(choose_chunks(&x), 1, multiply_range, &x);
       if (x.failed)
         return fail_memory(
-            "product", gemm_panel_bytes(j->t, x.cols, deep, j->size), mem_bytes(), 0);
+            "product", gemm_panel_bytes(j->t, x.cols, deep), mem_bytes(), 0);
     }
   return TY_OK;
 }
 
 /* A strip is worth a copy where several panels use it and its rows would fight for the same
 ** places of the first cache, or where A is read across its rows. */
-static bool awkward(const struct gemm_block *g, const struct gemm_type *t, size_t size)
+static bool awkward(const struct gemm_block *g, const struct gemm_type *t)
 {
-  int64_t bytes = (g->ars == 1 ? g->acs : g->ars) * (int64_t)size;
+  int64_t bytes = (g->ars == 1 ? g->acs : g->ars) * t->element;
   return g->n >= 4 * t->nr && (bytes % 1024 == 0 || (g->ars == 1 && bytes > 1024));
 }
 
 static int run(struct gemm_job *j)
 {
-  j->g.copy = awkward(&j->g, j->t, j->size);
+  j->g.copy = j->t->copies || awkward(&j->g, j->t);
   double work = (double)j->g.m * (double)j->g.n * (double)j->g.k;
   if (j->pack) return run_packing(j);
   if (work <= 2 * GEMM_WORK)
@@ -229,13 +258,13 @@ int gemm_packed(int dtype, bool ta, int64_t m, int64_t n, int64_t k, const void 
     .ars = ta ? 1 : lda,
     .acs = ta ? lda : 1,
     .b = packed,
-    .panel = t->nr * k,
+    .panel = t->nr * gemm_words(t, k),
     .c = c,
     .ldc = ldc,
     .alpha = 1 };
   if (e) g.bias = e->bias, g.act = e->act, g.add = e->add;
   g.strip = gemm_height(m, t->mr) * g.ars;
-  struct gemm_job j = { .t = t, .size = dtype_size(dtype), .g = g };
+  struct gemm_job j = { .t = t, .g = g };
   return run(&j);
 }
 
@@ -257,31 +286,31 @@ static void clear_rows(size_t size, int64_t m, int64_t n, void *c, int64_t ldc)
   for (int64_t i = 0; i < m; i++) memset((char *)c + (size_t)(i * ldc) * size, 0, (size_t)n * size);
 }
 
-struct dots { const struct gemm_type *t; const struct gemm_block *g; size_t size; };
+struct dots { const struct gemm_type *t; const struct gemm_block *g; };
 
 static void some_dots(int64_t begin, int64_t end, void *context)
 {
   const struct dots *d = context;
   const struct gemm_block *g = d->g;
   d->t->dots(g->m, end - begin, g->k, g->a, g->ars,
-      (const char *)g->b + (size_t)(begin * g->ldb) * d->size, g->ldb,
-      (char *)g->c + (size_t)begin * d->size, g->ldc, g->alpha, g->add);
+      (const char *)g->b + begin * g->ldb * d->t->element, g->ldb,
+      (char *)g->c + begin * d->t->word, g->ldc, g->alpha, g->add);
 }
 
 static void some_dot_rows(int64_t begin, int64_t end, void *context)
 {
   const struct dots *d = context;
   const struct gemm_block *g = d->g;
-  d->t->dots(end - begin, g->n, g->k, (const char *)g->a + (size_t)(begin * g->ars) * d->size,
-      g->ars, g->b, g->ldb, (char *)g->c + (size_t)(begin * g->ldc) * d->size, g->ldc, g->alpha,
+  d->t->dots(end - begin, g->n, g->k, (const char *)g->a + begin * g->ars * d->t->element,
+      g->ars, g->b, g->ldb, (char *)g->c + begin * g->ldc * d->t->word, g->ldc, g->alpha,
       g->add);
 }
 
 /* Both sides lie along k and one of them is a few vectors: memory is the limit, nothing is
 ** packed. */
-static void run_dots(const struct gemm_type *t, size_t size, const struct gemm_block *g)
+static void run_dots(const struct gemm_type *t, const struct gemm_block *g)
 {
-  struct dots d = { t, g, size };
+  struct dots d = { t, g };
   bool wide = g->n > g->m;
   int64_t rest = (wide ? g->m : g->n) * g->k;
   int64_t grain = MAX(4, (int64_t)(GEMM_WORK / 4 / (double)rest) / 4 * 4);
@@ -293,7 +322,6 @@ struct pass {
   const struct gemm_type *t;
   const struct gemm_epilogue *e;
   char *c;
-  size_t size;
   int64_t n, ldc;
 };
 
@@ -301,7 +329,7 @@ static void finish_rows(int64_t begin, int64_t end, void *context)
 {
   const struct pass *x = context;
   for (int64_t i = begin; i < end; i++) {
-    char *row = x->c + (size_t)(i * x->ldc) * x->size;
+    char *row = x->c + i * x->ldc * x->t->word;
     if (x->e->bias) x->t->axpy(x->n, 1, x->e->bias, 1, row);
     x->t->act(x->e->act, x->n, row);
   }
@@ -310,7 +338,7 @@ static void finish_rows(int64_t begin, int64_t end, void *context)
 static int finish(
     int dtype, int64_t m, int64_t n, void *c, int64_t ldc, const struct gemm_epilogue *e)
 {
-  struct pass x = { gemm_type(dtype), e, c, dtype_size(dtype), n, ldc };
+  struct pass x = { gemm_type(dtype), e, c, n, ldc };
   if (e && (e->bias || e->act)) parallel_for_stoppable(m, MAX(1, 30000 / n), finish_rows, &x);
   return TY_OK;
 }
@@ -319,18 +347,19 @@ static int product(
     int dtype, bool ta, bool tb, struct gemm_block g, int64_t lda, const struct gemm_epilogue *e)
 {
   const struct gemm_type *t = gemm_type(dtype);
-  const size_t size = dtype_size(dtype);
   if (g.m == 1 && ta && lda == 1) ta = false, lda = g.k;
   if (g.n == 1 && !tb && g.ldb == 1) tb = true, g.ldb = g.k;
   g.ars = ta ? 1 : lda;
   g.acs = ta ? lda : 1;
-  if (!ta && tb && (g.m < 4 || g.n < 4 || (g.m <= GEMM_FEW && g.k >= 40 * g.m))) {
-    run_dots(t, size, &g);
+  const bool epilogue = e && (e->bias || e->act);
+  /* integers have no pass that would end a product of rows */
+  if (!ta && tb && (g.m < 4 || g.n < 4 || (g.m <= GEMM_FEW && g.k >= 40 * g.m)) &&
+      (t->axpy || !epilogue)) {
+    run_dots(t, &g);
     return finish(dtype, g.m, g.n, g.c, g.ldc, e);
   }
-  const bool epilogue = e &&
-      (e->bias || e->act); /* ours ends in registers, a library's in a further pass */
-  if (!(epilogue && !ta) && blas_profitable(g.m, g.n, g.k)) {
+  /* ours ends in registers, a library's in a further pass */
+  if (t->per == 1 && !(epilogue && !ta) && blas_profitable(g.m, g.n, g.k)) {
     blas_gemm(dtype, ta, tb, g.m, g.n, g.k, g.alpha, g.a, lda, g.b, g.ldb, g.add, g.c, g.ldc);
     return finish(dtype, g.m, g.n, g.c, g.ldc, e);
   }
@@ -339,10 +368,9 @@ static int product(
   g.strip = gemm_height(g.m, t->mr) * g.ars;
   if (e) g.bias = e->bias, g.act = e->act;
   struct gemm_job j = { .t = t,
-    .size = size,
     .g = g,
     .tb = tb,
-    .pack = tb || (g.m > 2 * t->mr && (double)g.n * (double)g.k > 30000) };
+    .pack = tb || t->per > 1 || (g.m > 2 * t->mr && (double)g.n * (double)g.k > 30000) };
   j.g.full = !j.pack;
   return run(&j);
 }
@@ -354,7 +382,7 @@ int gemm_one(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, doubl
   if (n == 1 && m > 1 && ldc == 1)
     return gemm_one(dtype, !tb, !ta, 1, m, k, alpha, b, ldb, a, lda, beta, c, m);
   if (beta != 0 && beta != 1) scale_rows(dtype, m, n, beta, c, ldc);
-  if (k <= 0 && beta == 0) clear_rows(dtype_size(dtype), m, n, c, ldc);
+  if (k <= 0 && beta == 0) clear_rows((size_t)gemm_type(dtype)->word, m, n, c, ldc);
   if (k <= 0) return TY_OK;
   struct gemm_block g = { .m = m,
     .n = n,
@@ -399,11 +427,11 @@ struct batch {
 static void some_products(int64_t begin, int64_t end, void *context)
 {
   struct batch *x = context;
-  const size_t size = dtype_size(x->dtype);
+  const struct gemm_type *t = gemm_type(x->dtype);
   for (int64_t i = begin; i < end && !stop_wanted(); i++) {
     int code = gemm_one(x->dtype, x->ta, x->tb, x->m, x->n, x->k, x->alpha,
-        x->a + (size_t)(i * x->sa) * size, x->ta ? x->m : x->k, x->b + (size_t)(i * x->sb) * size,
-        x->tb ? x->k : x->n, x->beta, x->c + (size_t)(i * x->sc) * size, x->n);
+        x->a + i * x->sa * t->element, x->ta ? x->m : x->k, x->b + i * x->sb * t->element,
+        x->tb ? x->k : x->n, x->beta, x->c + i * x->sc * t->word, x->n);
     if (code) __atomic_store_n(&x->failed, code, __ATOMIC_RELAXED);
   }
 }

@@ -16,6 +16,11 @@
 #include "kernel/kernel.h"
 
 enum { GEMM_FEW = 16 };                               /* rows */
+/* Beside TY_F32 and TY_F64 products take these as their type:
+** GEMM_ROUNDED  float32 arrays; A and B are rounded to bfloat16, sums are float32
+** GEMM_BF16     A and B bfloat16, sums, C and bias float32
+** GEMM_U8, _S8  A uint8 or int8, B int8; sums, C and bias int32, alpha 1 */
+enum { GEMM_NARROW = 64, GEMM_ROUNDED = GEMM_NARROW, GEMM_BF16, GEMM_U8, GEMM_S8 };
 int gemm_one(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha,
     const void *a, int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc);
 size_t gemm_pack_bytes(int dtype, int64_t n, int64_t k);
@@ -29,6 +34,9 @@ int gemm_fused(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, con
 int gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n, int64_t k,
     double alpha, const void *a, int64_t sa, const void *b, int64_t sb, double beta, void *c,
     int64_t sc);
+
+/* The type of a call's products: GEMM_ROUNDED where its precision allows that and it is faster. */
+int    gemm_type_for(const struct call *c, int dtype);
 
 /* Both gradients of a product: dx (m x k) = G W, dw (n x k) = G^T X, db (n) = the sums of G's
 ** columns; NULL: not wanted. G (m x n), X (m x k) and W (n x k) stand in panels (gemm_pack); G
@@ -47,8 +55,8 @@ void   gemm_panel_row(int dtype, int64_t m, int64_t n, int64_t i, const void *ro
 ** changed (or may have: it has no version). gemm_kept_buffer gives the bytes and says whether they
 ** still hold what was packed. NULL: out of memory. */
 struct gemm_kept { uint64_t version; const void *of; void *packed; size_t bytes; };
-const void *gemm_keep(
-    struct gemm_kept *s, const struct operand *weight, bool tb, int64_t n, int64_t k, int64_t ldb);
+const void *gemm_keep(struct gemm_kept *s, int type, const struct operand *weight, bool tb,
+    int64_t n, int64_t k, int64_t ldb);
 void  *gemm_kept_buffer(
     struct gemm_kept *s, const struct operand *weight, size_t bytes, bool *fresh);
 /* state and done of a kernel that keeps one weight */

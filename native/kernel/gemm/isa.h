@@ -7,11 +7,16 @@
 ** `gemm_height` rows (ars 1, acs = height, strip = distance). The sum runs `outer` times over k
 ** steps, each A element acs further, A moving by `jump` between runs and B going on without a
 ** break: that lets an image be read in place, row by row.
+**
+** Narrow types (bfloat16, 8-bit integers) are multiplied in words of 32 bits: `per` elements along
+** k, those behind the last one zeros. Panels, strips and sums are then laid out as those of
+** float32 with fewer steps; k, kc and `from` count elements, ars and acs too.
 */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "kernel/gemm/levels.h"
 
 struct gemm_block {
   /* from: the first of the k steps, in A and in B */
@@ -67,6 +72,12 @@ struct gemm_type {
   int mr, nr, w;
   /* steps after which a sum goes through memory */
   int kc;
+  /* bytes of an element of A and B; of a word of a panel, which is also a sum's and C's */
+  int element, word;
+  /* elements along k that a word holds */
+  int per;
+  /* words are made of A's elements strip by strip: `copy` is set */
+  bool copies;
   void (*block)(const struct gemm_block *b);
   /* k x cols, to whole vectors */
   void (*panel)(int64_t k, int64_t cols, const void *b, int64_t ldb, void *out);
@@ -77,6 +88,7 @@ struct gemm_type {
   /* C = alpha A B^T: both read along k; for few rows */
   void (*dots)(int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *b,
       int64_t ldb, void *c, int64_t ldc, double alpha, bool add);
+  /* from here on NULL: not for this type */
   void (*act)(int act, int64_t n, void *x);
   /* y += alpha x[i * step] */
   void (*axpy)(int64_t n, double alpha, const void *x, int64_t step, void *y);
@@ -91,8 +103,23 @@ struct gemm_type {
   void (*fold)(const struct gemm_fold *f, const void *panel, void *image);
 };
 struct gemm_isa { struct gemm_type type[2]; };        /* TY_F32, TY_F64 */
+/* types whose words hold several elements (isa/narrow.c), by GEMM_* less GEMM_NARROW */
+enum { NARROW_TYPES = 4 };
+struct gemm_narrow {
+  struct gemm_type type[NARROW_TYPES];
+  void (*finish)(const struct level_row *r);
+  /* x * inverse as int8 of -127 .. 127 */
+  void (*levels)(int64_t n, const float *x, float inverse, int8_t *out);
+  float (*most)(int64_t n, const float *x);           /* largest magnitude */
+};
 
-const struct gemm_type *gemm_type(int dtype);         /* of this processor */
+/* of this processor; TY_F32, TY_F64 or GEMM_* */
+const struct gemm_type *gemm_type(int type);
+const struct gemm_narrow *gemm_narrow(void);
+static inline int64_t gemm_words(const struct gemm_type *t, int64_t k)
+{
+  return (k + t->per - 1) / t->per;
+}
 
 /* Rows of a strip when m rows are cut into strips of nearly equal height. */
 static inline int gemm_height(int64_t m, int mr)

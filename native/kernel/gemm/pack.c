@@ -1,26 +1,25 @@
 /* pack.c - packed right sides: panels of `nr` columns, the last one as narrow as its vectors
 ** allow.
 **
-** Panel j stands at j * nr * k elements; row p of a panel at p * width. Packing is parallel
+** Panel j stands at j * nr * k words; row p of a panel at p * width. Packing is parallel
 ** where it is long.
 */
 #include <pthread.h>
 #include "kernel/gemm/inner.h"
 
-size_t gemm_panel_bytes(const struct gemm_type *t, int64_t n, int64_t k, size_t size)
+size_t gemm_panel_bytes(const struct gemm_type *t, int64_t n, int64_t k)
 {
   int64_t columns = (n + t->w - 1) / t->w * t->w;
-  return (size_t)(columns * k) * size;
+  return (size_t)(columns * gemm_words(t, k) * t->word);
 }
 
 size_t gemm_pack_bytes(int dtype, int64_t n, int64_t k)
 {
-  return gemm_panel_bytes(gemm_type(dtype), n, k, dtype_size(dtype));
+  return gemm_panel_bytes(gemm_type(dtype), n, k);
 }
 
 struct packing {
   const struct gemm_type *t;
-  size_t size;
   bool tb;
   int64_t n, k, ldb;
   const char *b;
@@ -31,8 +30,8 @@ static void pack_rows(const struct packing *p, int64_t j, int64_t from, int64_t 
 {
   const int64_t nr = p->t->nr, cols = MIN(p->n - j * nr, nr), width = cols > p->t->w ? nr : p->t->w;
   const char *b = p->b +
-      (size_t)(p->tb ? j * nr * p->ldb + from : j * nr + from * p->ldb) * p->size;
-  char *out = p->out + (size_t)(j * nr * p->k + from * width) * p->size;
+      (p->tb ? j * nr * p->ldb + from : j * nr + from * p->ldb) * p->t->element;
+  char *out = p->out + (j * nr * gemm_words(p->t, p->k) + from / p->t->per * width) * p->t->word;
   (p->tb ? p->t->panel_t : p->t->panel)(rows, cols, b, p->ldb, out);
 }
 
@@ -41,22 +40,22 @@ static void pack_rows(const struct packing *p, int64_t j, int64_t from, int64_t 
 static void pack_range(int64_t begin, int64_t end, void *context)
 {
   const struct packing *p = context;
-  int64_t step = p->tb ? p->k : 16;
+  int64_t step = p->tb ? p->k : 16 * p->t->per;
   for (int64_t from = 0; from < p->k; from += step)
     for (int64_t j = begin; j < end; j++) pack_rows(p, j, from, MIN(step, p->k - from));
 }
 
-void gemm_panels(const struct gemm_type *t, size_t size, bool tb, int64_t n, int64_t k,
-    const void *b, int64_t ldb, void *out)
+void gemm_panels(const struct gemm_type *t, bool tb, int64_t n, int64_t k, const void *b,
+    int64_t ldb, void *out)
 {
-  struct packing p = { t, size, tb, n, k, ldb, b, out };
+  struct packing p = { t, tb, n, k, ldb, b, out };
   int64_t each = (int64_t)t->nr * k;
   parallel_for((n + t->nr - 1) / t->nr, MAX(1, 60000 / MAX(each, 1)), pack_range, &p);
 }
 
 void gemm_pack(int dtype, bool tb, int64_t n, int64_t k, const void *b, int64_t ldb, void *packed)
 {
-  gemm_panels(gemm_type(dtype), dtype_size(dtype), tb, n, k, b, ldb, packed);
+  gemm_panels(gemm_type(dtype), tb, n, k, b, ldb, packed);
 }
 
 /* -- kept by an instruction -------------------------------------------------------------------- */
@@ -75,12 +74,12 @@ void *gemm_kept_buffer(struct gemm_kept *s, const struct operand *weight, size_t
   return s->packed;
 }
 
-const void *gemm_keep(
-    struct gemm_kept *s, const struct operand *weight, bool tb, int64_t n, int64_t k, int64_t ldb)
+const void *gemm_keep(struct gemm_kept *s, int type, const struct operand *weight, bool tb,
+    int64_t n, int64_t k, int64_t ldb)
 {
   bool fresh;
-  void *packed = gemm_kept_buffer(s, weight, gemm_pack_bytes(weight->d.dtype, n, k), &fresh);
-  if (packed && !fresh) gemm_pack(weight->d.dtype, tb, n, k, weight->p, ldb, packed);
+  void *packed = gemm_kept_buffer(s, weight, gemm_pack_bytes(type, n, k), &fresh);
+  if (packed && !fresh) gemm_pack(type, tb, n, k, weight->p, ldb, packed);
   return packed;
 }
 
@@ -99,6 +98,12 @@ const char *gemm_refuse(const struct call *c)
   int known = __atomic_load_n(&off, __ATOMIC_RELAXED);
   if (known < 0) __atomic_store_n(&off, known = env_disabled("gemm"), __ATOMIC_RELAXED);
   return known ? "TYCHO_DISABLE names gemm" : NULL;
+}
+
+int gemm_type_for(const struct call *c, int dtype)
+{
+  const bool rounds = dtype == TY_F32 && c->precision == PRECISION_MEDIUM;
+  return rounds && cpu_multiplies_narrow() ? GEMM_ROUNDED : dtype;
 }
 
 /* -- columns ----------------------------------------------------------------------------------- */

@@ -11,7 +11,8 @@
 #include "kernel/gemm/gemm.h"
 #include "op/op.h"
 
-struct set { int dtype; bool ta, tb; int64_t outer, inner, m, n, k; double alpha; };
+/* type: of its products (gemm.h) */
+struct set { int dtype, type; bool ta, tb; int64_t outer, inner, m, n, k; double alpha; };
 
 /* op(A) is m x k, op(B) k x n */
 static int multiply(const struct set *s, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
@@ -20,14 +21,14 @@ static int multiply(const struct set *s, bool ta, bool tb, int64_t m, int64_t n,
   const size_t size = dtype_size(s->dtype);
   if (s->inner == 1)
     return gemm_batch(
-        s->dtype, ta, tb, s->outer, m, n, k, s->alpha, a, m * k, b, k * n, beta, c, m * n);
+        s->type, ta, tb, s->outer, m, n, k, s->alpha, a, m * k, b, k * n, beta, c, m * n);
   for (int64_t o = 0; o < s->outer; o++)
     for (int64_t i = 0; i < s->inner; i++) {
       int64_t ca = ta ? m : k, cb = tb ? k : n; /* columns as they lie */
       const char *pa = (const char *)a + (size_t)(o * m * k * s->inner + i * ca) * size;
       const char *pb = (const char *)b + (size_t)(o * k * n * s->inner + i * cb) * size;
       char *pc = (char *)c + (size_t)(o * m * n * s->inner + i * n) * size;
-      TRY(gemm_one(s->dtype, ta, tb, m, n, k, s->alpha, pa, s->inner * ca, pb, s->inner * cb, beta,
+      TRY(gemm_one(s->type, ta, tb, m, n, k, s->alpha, pa, s->inner * ca, pb, s->inner * cb, beta,
           pc, s->inner * n));
     }
   return TY_OK;
@@ -89,6 +90,7 @@ static struct set dot_set(const struct call *c, const ty_desc *a, const ty_desc 
 {
   const struct dot *p = c->param;
   struct set s = { .dtype = a->dtype,
+    .type = gemm_type_for(c, a->dtype),
     .ta = p->transpose_a,
     .tb = p->transpose_b,
     .outer = 1,
@@ -182,6 +184,7 @@ static struct set set_of(const struct call *c, const ty_desc *a, const ty_desc *
   const struct gemm_param *p = c->param;
   int last = a->ndim - 1, row = axis_in(row_axis(c->op, p), a->ndim);
   struct set s = { .dtype = a->dtype,
+    .type = gemm_type_for(c, a->dtype),
     .ta = p->transpose_a,
     .tb = p->transpose_b,
     .outer = 1,
@@ -277,12 +280,12 @@ static int khatri(struct call *c)
 }
 
 /*                                           name      run          types                    add */
-static const struct kernel dot_cpu[]     = { { "gemm",  dot,          T_FLOAT }, { 0 } };
-static const struct kernel dot_back_k[]  = { { "gemm",  dot_back,     T_FLOAT, .add = 3 }, { 0 } };
-static const struct kernel set_cpu[]     = { { "gemm",  set_forward,  T_FLOAT }, { 0 } };
-static const struct kernel set_back_k[]  = { { "gemm",  set_back,     T_FLOAT, .add = 3 }, { 0 } };
-static const struct kernel gemm_cpu[]    = { { "gemm",  gemm_forward, T_FLOAT }, { 0 } };
-static const struct kernel gemm_back_k[] = { { "gemm",  gemm_back,    T_FLOAT, .add = 7 }, { 0 } };
+static const struct kernel dot_cpu[]     = { { "gemm",  dot,          T_FLOAT, .flags = K_PRECISION }, { 0 } };
+static const struct kernel dot_back_k[]  = { { "gemm",  dot_back,     T_FLOAT, .flags = K_PRECISION, .add = 3 }, { 0 } };
+static const struct kernel set_cpu[]     = { { "gemm",  set_forward,  T_FLOAT, .flags = K_PRECISION }, { 0 } };
+static const struct kernel set_back_k[]  = { { "gemm",  set_back,     T_FLOAT, .flags = K_PRECISION, .add = 3 }, { 0 } };
+static const struct kernel gemm_cpu[]    = { { "gemm",  gemm_forward, T_FLOAT, .flags = K_PRECISION }, { 0 } };
+static const struct kernel gemm_back_k[] = { { "gemm",  gemm_back,    T_FLOAT, .flags = K_PRECISION, .add = 7 }, { 0 } };
 static const struct kernel khatri_cpu[]  = { { "loops", khatri,       T_FLOAT }, { 0 } };
 
 const struct op op_dot[] = { {

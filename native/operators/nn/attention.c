@@ -131,7 +131,7 @@ static struct head_matrices stack_of_weights(const struct operand *a)
 }
 
 struct head_products {
-  int dtype;
+  int type;                                           /* of gemm.h */
   bool ta, tb;
   int64_t m, n, k;
   double alpha;
@@ -142,9 +142,9 @@ struct head_products {
 static void attend_range(int64_t begin, int64_t end, void *context)
 {
   struct head_products *j = context;
-  const size_t size = dtype_size(j->dtype);
+  const size_t size = j->type == TY_F64 ? sizeof(double) : sizeof(float);
   for (int64_t i = begin; i < end && !stop_wanted(); i++) {
-    int code = gemm_one(j->dtype, j->ta, j->tb, j->m, j->n, j->k, j->alpha,
+    int code = gemm_one(j->type, j->ta, j->tb, j->m, j->n, j->k, j->alpha,
         j->a.p + (size_t)(i * j->a.step) * size, j->a.row, j->b.p + (size_t)(i * j->b.step) * size,
         j->b.row, 0, j->c.p + (size_t)(i * j->c.step) * size, j->c.row);
     if (code) __atomic_store_n(&j->failed, code, __ATOMIC_RELAXED);
@@ -161,14 +161,14 @@ static int multiply(struct head_products j, int64_t count)
 
 /* Q, K and V of a call, as inputs or as gradients: where they are in which array, and the sizes
 ** of all products. */
-struct heads { int dtype; struct head_matrices q, k, v; int64_t count, tq, tk, d; double scale; };
+struct heads { int type; struct head_matrices q, k, v; int64_t count, tq, tk, d; double scale; };
 
 static struct heads heads_of(const struct call *c, const struct operand *q,
     const struct operand *kv, const struct operand *weights_)
 {
   const int64_t n = ((const struct attention *)c->param)->heads;
   const int parts = q == kv ? 3 : 2;
-  struct heads h = { .dtype = kv->d.dtype,
+  struct heads h = { .type = gemm_type_for(c, kv->d.dtype),
     .count = weights_->d.dim[0],
     .tq = weights_->d.dim[1],
     .tk = weights_->d.dim[2] };
@@ -183,7 +183,7 @@ static struct heads heads_of(const struct call *c, const struct operand *q,
 static int qk(const struct call *c, const struct operand *q, const struct operand *kv)
 {
   struct heads h = heads_of(c, q, kv, &c->out[0]);
-  return multiply((struct head_products){ h.dtype, false, true, h.tq, h.tk, h.d, h.scale, h.q, h.k,
+  return multiply((struct head_products){ h.type, false, true, h.tq, h.tk, h.d, h.scale, h.q, h.k,
                       stack_of_weights(&c->out[0]) },
       h.count);
 }
@@ -199,11 +199,11 @@ static int qk_back(const struct call *c, const struct operand *q, const struct o
   struct head_matrices weights_ = stack_of_weights(&c->in[0]);
   clear(dkv);
   if (g.q.p)
-    TRY(multiply((struct head_products){ h.dtype, false, false, h.tq, h.d, h.tk, h.scale, weights_,
+    TRY(multiply((struct head_products){ h.type, false, false, h.tq, h.d, h.tk, h.scale, weights_,
                      h.k, g.q },
         h.count));
   if (g.k.p)
-    TRY(multiply((struct head_products){ h.dtype, true, false, h.tk, h.d, h.tq, h.scale, weights_,
+    TRY(multiply((struct head_products){ h.type, true, false, h.tk, h.d, h.tq, h.scale, weights_,
                      h.q, g.k },
         h.count));
   return TY_OK;
@@ -220,7 +220,7 @@ static int valatt(const struct call *c, bool self)
 {
   struct heads h = values_of(c, &c->in[0], &c->in[1], self);
   struct head_matrices y = stack_of(&c->out[0], ((const struct attention *)c->param)->heads, 1, 0);
-  return multiply((struct head_products){ h.dtype, false, false, h.tq, h.d, h.tk, 1,
+  return multiply((struct head_products){ h.type, false, false, h.tq, h.d, h.tk, 1,
                       stack_of_weights(&c->in[1]), h.v, y },
       h.count);
 }
@@ -235,10 +235,10 @@ static int valatt_back(const struct call *c, bool self)
   clear(&c->out[0]);
   if (g.v.p)
     TRY(multiply(
-        (struct head_products){ h.dtype, true, false, h.tk, h.d, h.tq, 1, a, dy, g.v }, h.count));
+        (struct head_products){ h.type, true, false, h.tk, h.d, h.tq, 1, a, dy, g.v }, h.count));
   if (da.p)
     TRY(multiply(
-        (struct head_products){ h.dtype, false, true, h.tq, h.tk, h.d, 1, dy, h.v, da }, h.count));
+        (struct head_products){ h.type, false, true, h.tq, h.tk, h.d, 1, dy, h.v, da }, h.count));
   return TY_OK;
 }
 
@@ -302,14 +302,14 @@ static int div_integers(struct call *c)
 }
 
 /*                                                    name      run                 types */
-static const struct kernel self_qk_cpu[]          = { { "gemm", self_qk,            T_FLOAT }, { 0 } };
-static const struct kernel self_qk_back_k[]       = { { "gemm", self_qk_back,       T_FLOAT }, { 0 } };
-static const struct kernel self_valatt_cpu[]      = { { "gemm", self_valatt,        T_FLOAT }, { 0 } };
-static const struct kernel self_valatt_back_k[]   = { { "gemm", self_valatt_back,   T_FLOAT }, { 0 } };
-static const struct kernel encdec_qk_cpu[]        = { { "gemm", encdec_qk,          T_FLOAT }, { 0 } };
-static const struct kernel encdec_qk_back_k[]     = { { "gemm", encdec_qk_back,     T_FLOAT }, { 0 } };
-static const struct kernel encdec_valatt_cpu[]    = { { "gemm", encdec_valatt,      T_FLOAT }, { 0 } };
-static const struct kernel encdec_valatt_back_k[] = { { "gemm", encdec_valatt_back, T_FLOAT }, { 0 } };
+static const struct kernel self_qk_cpu[]          = { { "gemm", self_qk,            T_FLOAT, .flags = K_PRECISION }, { 0 } };
+static const struct kernel self_qk_back_k[]       = { { "gemm", self_qk_back,       T_FLOAT, .flags = K_PRECISION }, { 0 } };
+static const struct kernel self_valatt_cpu[]      = { { "gemm", self_valatt,        T_FLOAT, .flags = K_PRECISION }, { 0 } };
+static const struct kernel self_valatt_back_k[]   = { { "gemm", self_valatt_back,   T_FLOAT, .flags = K_PRECISION }, { 0 } };
+static const struct kernel encdec_qk_cpu[]        = { { "gemm", encdec_qk,          T_FLOAT, .flags = K_PRECISION }, { 0 } };
+static const struct kernel encdec_qk_back_k[]     = { { "gemm", encdec_qk_back,     T_FLOAT, .flags = K_PRECISION }, { 0 } };
+static const struct kernel encdec_valatt_cpu[]    = { { "gemm", encdec_valatt,      T_FLOAT, .flags = K_PRECISION }, { 0 } };
+static const struct kernel encdec_valatt_back_k[] = { { "gemm", encdec_valatt_back, T_FLOAT, .flags = K_PRECISION }, { 0 } };
 static const struct kernel div_cpu[]              = { { "rows", div_sqrt_dim,       T_FLOAT },
                                                       { "integers", div_integers,   T_INT & ~T(TY_BOOL) }, { 0 } };
 

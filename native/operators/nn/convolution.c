@@ -284,21 +284,22 @@ static int whole(struct call *c)
   struct window w = conv_window_of(c);
   const int64_t k = window_depth(&w);
   struct gemm_epilogue e = { .bias = conv_bias_of(c), .act = fused_act(c) };
-  return gemm_fused(w.dtype, false, true, w.n, w.filters, k, c->in[0].p, k, c->in[1].p, k,
-      c->out[0].p, w.filters, &e);
+  return gemm_fused(gemm_type_for(c, w.dtype), false, true, w.n, w.filters, k, c->in[0].p, k,
+      c->in[1].p, k, c->out[0].p, w.filters, &e);
 }
 
 static int whole_back(struct call *c)
 {
   struct window w = conv_window_back(c);
   const int64_t k = window_depth(&w), f = w.filters;
+  const int type = gemm_type_for(c, w.dtype);
   const void *g = c->in[0].p;
   if (c->out[0].p)
     TRY(gemm_one(
-        w.dtype, false, false, w.n, k, f, 1, g, f, c->in[2].p, k, c->add & 1, c->out[0].p, k));
+        type, false, false, w.n, k, f, 1, g, f, c->in[2].p, k, c->add & 1, c->out[0].p, k));
   if (c->out[1].p)
     TRY(gemm_one(
-        w.dtype, true, false, f, k, w.n, 1, g, f, c->in[1].p, k, c->add >> 1 & 1, c->out[1].p, k));
+        type, true, false, f, k, w.n, 1, g, f, c->in[1].p, k, c->add >> 1 & 1, c->out[1].p, k));
   conv_bias_gradient(c);
   return TY_OK;
 }
@@ -361,7 +362,8 @@ static int reference_back(struct call *c)
 
 static const struct kernel cpu[] = {
   /* name    run         types    refuse              scratch       state            done            add flags */
-  { "product", whole,      T_FLOAT, refuse_whole,       NULL,         NULL,            NULL,           0, .fuses = CAN(POST_ACT) },
+  { "product", whole,      T_FLOAT, refuse_whole,       NULL,         NULL,            NULL,           0, K_PRECISION,
+    .fuses = CAN(POST_ACT) },
   WINOGRAD_CONV
   ONEDNN_CONV
   { "rows",    depth,      T_FLOAT, refuse_depth,       NULL,         NULL,            NULL,           0, .fuses = CAN(POST_ACT) },
@@ -369,7 +371,7 @@ static const struct kernel cpu[] = {
   { "reference", reference,     T_FLOAT, conv_refuse_last, .fuses = CAN(POST_ACT) }, { 0 }
 };
 static const struct kernel back[] = {
-  { "product", whole_back, T_FLOAT, refuse_whole_back,  NULL,         NULL,            NULL,           7 },
+  { "product", whole_back, T_FLOAT, refuse_whole_back,  NULL,         NULL,            NULL,           7, K_PRECISION },
   WINOGRAD_CONV_BACK
   ONEDNN_CONV_BACK
   { "rows",    depth_back, T_FLOAT, refuse_depth_back,  NULL,         NULL,            NULL,           7 },

@@ -80,7 +80,9 @@ static struct onednn_shape shape_of(const struct call *c, const struct window *w
       : which == DATA                        ? &c->out[0]
                                              : &c->in[1],
                        *y = forward ? &c->out[0] : &c->in[0];
-  int copied = (!x->block || (!forward && c->add & 1)) << X | !y->block << Y;
+  const bool rounded = gemm_type_for(c, TY_F32) == GEMM_ROUNDED;
+  int copied = (!x->block || rounded || (!forward && c->add & 1)) << X |
+      (!y->block || (rounded && !forward)) << Y;
   return (struct onednn_shape){ .window = *w,
     .x = &x->d,
     .w = forward ? &c->in[1].d : &c->in[2].d,
@@ -88,6 +90,7 @@ static struct onednn_shape shape_of(const struct call *c, const struct window *w
     .which = which,
     .bias = forward && (c->nin > 2 || scaled),
     .scaled = scaled,
+    .rounded = rounded,
     .keeps = keeps(c, w),
     .sum = fused(c, POST_ACCUMULATE),
     .act = scaled ? fused_act(c) : ACT_NONE,

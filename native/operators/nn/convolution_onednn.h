@@ -15,11 +15,11 @@ void   onednn_conv_done(void *state);
 
 #define ONEDNN_CONV \
   { "oneDNN", onednn_conv, T(TY_F32), onednn_conv_refuse, onednn_conv_scratch, onednn_conv_state, \
-    onednn_conv_done, .blocks = IN_BLOCKS(1, 1), \
+    onednn_conv_done, .flags = K_PRECISION, .blocks = IN_BLOCKS(1, 1), \
     .fuses = CAN(POST_SCALE) | CAN(POST_ACCUMULATE) | CAN(POST_ACT) },
 #define ONEDNN_CONV_BACK \
   { "oneDNN", onednn_conv_back, T(TY_F32), onednn_conv_back_refuse, onednn_conv_back_scratch, \
-    onednn_conv_state, onednn_conv_done, 7, 0, IN_BLOCKS(3, 1) },
+    onednn_conv_state, onednn_conv_done, 7, K_PRECISION, IN_BLOCKS(3, 1) },
 #else
 #define ONEDNN_CONV
 #define ONEDNN_CONV_BACK

@@ -5,6 +5,7 @@
 ** contents stay the same; then a run of a small layer is one block of tiles, with bias and
 ** activation applied in registers.
 */
+#include "base/convert.h"
 #include "kernel/gemm/gemm.h"
 #include "op/op.h"
 #include "operators/nn/linear_loss.h"
@@ -62,24 +63,61 @@ static bool keeps(const struct call *c, const struct operand *w, int64_t m)
 static int times_kept(struct call *c, const struct operand *w, bool tb, int64_t m, const void *a,
     void *out, const struct gemm_epilogue *e)
 {
-  const int dtype = w->d.dtype;
+  const int type = gemm_type_for(c, w->d.dtype);
   const int64_t n = w->d.dim[!tb], k = w->d.dim[tb];
-  const void *packed = gemm_keep(c->state, w, tb, n, k, w->d.dim[1]);
+  const void *packed = gemm_keep(c->state, type, w, tb, n, k, w->d.dim[1]);
   NEED(packed, TY_EMEMORY, "out of memory: packed weight of %lld bytes",
-      (long long)gemm_pack_bytes(dtype, n, k));
-  return gemm_packed(dtype, false, m, n, k, a, k, packed, out, n, e);
+      (long long)gemm_pack_bytes(type, n, k));
+  return gemm_packed(type, false, m, n, k, a, k, packed, out, n, e);
 }
 
 static int forward(struct call *c)
 {
   const struct operand *x = &c->in[0], *w = &c->in[1];
-  const int dtype = w->d.dtype;
   struct linear_sizes z = linear_sizes_of(&x->d, &w->d);
   struct gemm_epilogue e = { .bias = c->nin > 2 ? c->in[2].p : NULL, .act = fused_act(c) };
   if (!keeps(c, w, z.m))
-    return gemm_fused(
-        dtype, false, true, z.m, z.n, z.k, x->p, z.k, w->p, z.k, c->out[0].p, z.n, &e);
+    return gemm_fused(gemm_type_for(c, w->d.dtype), false, true, z.m, z.n, z.k, x->p, z.k, w->p,
+        z.k, c->out[0].p, z.n, &e);
   return times_kept(c, w, true, z.m, x->p, c->out[0].p, &e);
+}
+
+/* -- forward of bfloat16: sums in float32, a weight is read once as it lies -------------------- */
+
+static const char *refuse16(const struct call *c)
+{
+  for (int i = 0; i < c->nin; i++)
+    if (c->in[i].d.dtype != TY_BF16) return "operands are not all bfloat16";
+  return gemm_refuse(c);
+}
+
+static size_t scratch16(const struct call *c)
+{
+  const size_t sums = align_up((size_t)desc_count(&c->out[0].d) * sizeof(float), ALIGN);
+  return sums + (c->nin > 2 ? (size_t)desc_count(&c->in[2].d) * sizeof(float) : 0);
+}
+
+static int forward16(struct call *c)
+{
+  const struct operand *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];
+  const struct linear_sizes z = linear_sizes_of(&x->d, &w->d);
+  const int64_t count = desc_count(&y->d);
+  float *sums = c->tmp, *bias = NULL;
+  if (c->nin > 2) {
+    bias = (float *)((char *)c->tmp + align_up((size_t)count * sizeof(float), ALIGN));
+    dtype_convert(bias, TY_F32, c->in[2].p, TY_BF16, desc_count(&c->in[2].d));
+  }
+  const struct gemm_epilogue e = { .bias = bias, .act = fused_act(c) };
+  if (!keeps(c, w, z.m))
+    TRY(gemm_fused(GEMM_BF16, false, true, z.m, z.n, z.k, x->p, z.k, w->p, z.k, sums, z.n, &e));
+  else {
+    const void *packed = gemm_keep(c->state, GEMM_BF16, w, true, z.n, z.k, z.k);
+    NEED(packed, TY_EMEMORY, "out of memory: packed weight of %lld bytes",
+        (long long)gemm_pack_bytes(GEMM_BF16, z.n, z.k));
+    TRY(gemm_packed(GEMM_BF16, false, z.m, z.n, z.k, x->p, z.k, packed, sums, z.n, &e));
+  }
+  dtype_convert(y->p, TY_BF16, sums, TY_F32, count);
+  return TY_OK;
 }
 
 /* -- backward: in: gradient of the output, data, weight; more gradients and data (K_BATCHES) */
@@ -118,8 +156,8 @@ static int data_gradient(struct call *c, struct linear_sizes z)
   const struct operand *w = &c->in[2], *g = &c->in[0], *out = &c->out[0];
   struct gemm_epilogue e = { .add = c->add & 1 };
   if (!keeps(c, w, z.m) || z.m >= MANY)
-    return gemm_one(
-        w->d.dtype, false, false, z.m, z.k, z.n, 1, g->p, z.n, w->p, z.k, e.add, out->p, z.k);
+    return gemm_one(gemm_type_for(c, w->d.dtype), false, false, z.m, z.k, z.n, 1, g->p, z.n, w->p,
+        z.k, e.add, out->p, z.k);
   return times_kept(c, w, false, z.m, g->p, out->p, &e);
 }
 
@@ -137,8 +175,8 @@ static int backward(struct call *c)
     x = concatenate_rows(c, 1, (char *)c->tmp + (size_t)(z.m * z.n) * dtype_size(dtype));
   }
   if (out[1].p)
-    TRY(gemm_one(
-        dtype, true, false, z.n, z.k, z.m, 1, g, z.n, x, z.k, c->add >> 1 & 1, out[1].p, z.k));
+    TRY(gemm_one(gemm_type_for(c, dtype), true, false, z.n, z.k, z.m, 1, g, z.n, x, z.k,
+        c->add >> 1 & 1, out[1].p, z.k));
   if (c->nout > 2 && out[2].p) sum_columns(dtype, z.m, z.n, g, out[2].p, c->add >> 2 & 1);
   return out[0].p ? data_gradient(c, own) : TY_OK; /* last: it may lie in the place of the data */
 }
@@ -215,15 +253,19 @@ static size_t reference_scratch(const struct call *c)
 }
 
 static const struct kernel cpu[] = {
+  { .name = "bfloat16", .run = forward16, .types = T(TY_BF16), .refuse = refuse16,
+    .scratch = scratch16, .state = gemm_kept_bytes, .done = gemm_kept_done,
+    .fuses = CAN(POST_ACT) },
   { .name = "gemm", .run = forward, .types = T_FLOAT, .refuse = gemm_refuse,
-    .state = gemm_kept_bytes, .done = gemm_kept_done, .packs = 2, .fuses = CAN(POST_ACT) },
+    .state = gemm_kept_bytes, .done = gemm_kept_done, .flags = K_PRECISION, .packs = 2,
+    .fuses = CAN(POST_ACT) },
   { .name = "reference", .run = reference, .types = T_FLOAT, .fuses = CAN(POST_ACT) },
   { 0 }
 };
 static const struct kernel back[] = {
   { .name = "gemm", .run = backward, .types = T_FLOAT, .refuse = gemm_refuse,
     .scratch = back_scratch, .state = gemm_kept_bytes, .done = gemm_kept_done, .add = 7,
-    .flags = K_BATCHES | K_REUSED, .packs = 3, .fuses = CAN(PRE_LOSS_GRAD) },
+    .flags = K_BATCHES | K_REUSED | K_PRECISION, .packs = 3, .fuses = CAN(PRE_LOSS_GRAD) },
   { .name = "reference", .run = reference_back, .types = T_FLOAT, .scratch = reference_scratch,
     .add = 7, .flags = K_BATCHES, .fuses = CAN(PRE_LOSS_GRAD) },
   { 0 }

@@ -157,18 +157,19 @@ static int slab_products(const struct call *c, const struct entropy_slab *s, int
 {
   const struct vec_ops *r = s->r;
   const int64_t k = s->k;
+  const int type = gemm_type_for(c, r->dtype);
   const void *x = at(r, s->x->p, s->first * k), *w = s->w->p;
   struct gemm_epilogue e = { .bias = s->bias ? s->bias->p : NULL };
-  TRY(gemm_fused(r->dtype, false, true, m, s->n, k, x, k, w, k, s->z, s->n, &e));
+  TRY(gemm_fused(type, false, true, m, s->n, k, x, k, w, k, s->z, s->n, &e));
   parallel_for(m, grain_of(s->n * 8), rows_body, (void *)s);
   if (!s->has_fused_update) return TY_OK;
   const struct operand *out = c->out;
   if (out[1].p)
-    TRY(gemm_one(r->dtype, false, false, m, k, s->n, 1, s->z, s->n, w, k, 0,
+    TRY(gemm_one(type, false, false, m, k, s->n, 1, s->z, s->n, w, k, 0,
         at(r, out[1].p, s->first * k), k));
   if (out[2].p)
     TRY(gemm_one(
-        r->dtype, true, false, s->n, k, m, 1, s->z, s->n, x, k, s->first > 0, out[2].p, k));
+        type, true, false, s->n, k, m, 1, s->z, s->n, x, k, s->first > 0, out[2].p, k));
   if (c->nout > 3 && out[3].p) sum_columns(r->dtype, m, s->n, s->z, out[3].p, s->first > 0);
   return TY_OK;
 }
@@ -225,7 +226,7 @@ static int backward(struct call *c)
   return TY_OK;
 }
 
-static const struct kernel cpu[] = { { "slabs", forward, T_FLOAT | T_INT, NULL, scratch }, { 0 } };
+static const struct kernel cpu[] = { { "slabs", forward, T_FLOAT | T_INT, NULL, scratch, .flags = K_PRECISION }, { 0 } };
 static const struct kernel back_cpu[] = { { "copy", backward, T_FLOAT | T_INT, .add = 7 }, { 0 } };
 
 const struct op op_linear_cross_entropy[] = {

@@ -94,6 +94,7 @@ struct rnn rnn_sizes_of(const struct rnn_param *p, const ty_desc *data)
 {
   static const int gates[] = { 3, 4, 1, 1 };
   struct rnn n = { .dtype = data->dtype,
+    .type = data->dtype,
     .mode = (int)p->mode,
     .time = data->dim[0],
     .batch = data->dim[1],
@@ -246,6 +247,7 @@ void *rnn_dropout(const struct rnn_run *w, void *y, const void *x, int64_t layer
 struct rnn_run rnn_run_of(const struct call *c, const ty_desc *data)
 {
   struct rnn_run w = { .n = rnn_sizes_of(c->param, data) };
+  w.n.type = gemm_type_for(c, data->dtype);
   w.drops = w.n.p > 0 && c->run && c->run->is_train;
   if (w.drops) w.drop = (struct drop){ c->run->rng, c->node, 1 - w.n.p };
   return w;
@@ -272,8 +274,9 @@ static bool rnn_draws(const void *param, bool is_train)
   return ((const struct rnn_param *)param)->p > 0 && is_train;
 }
 
-static const struct kernel rnn_cpu[] = { { "steps", rnn_forward, T_FLOAT, NULL, rnn_forward_scratch }, { 0 } };
-static const struct kernel rnn_back_cpu[] = { { "steps", rnn_backward, T_FLOAT, NULL, rnn_backward_scratch }, { 0 } };
+static const struct kernel rnn_cpu[] = { { "steps", rnn_forward, T_FLOAT, NULL, rnn_forward_scratch, .flags = K_PRECISION }, { 0 } };
+static const struct kernel rnn_back_cpu[] = { { "steps", rnn_backward, T_FLOAT, NULL, rnn_backward_scratch,
+  .flags = K_PRECISION }, { 0 } };
 
 const struct op op_rnn[] = {
   { .name = "RNN", .alias = "_npx_rnn", .in = "data parameters state state_cell", .in_of = rnn_in, .out_of = rnn_out,

@@ -14,6 +14,7 @@ enum { GRU, LSTM, RNN_RELU, RNN_TANH };               /* mode */
 struct rnn {
   const struct vec_ops *r;
   int     dtype, mode;
+  int     type;                                       /* of its products (gemm.h) */
   int64_t time, batch, inputs, layers, directions;
   int64_t gates;                                      /* of a unit */
   int64_t units;                                      /* of a layer and direction */

@@ -16,7 +16,7 @@ static void take_scratch(struct rnn_run *w, struct rnn_scratch *k)
 {
   const struct rnn *n = &w->n;
   int64_t gates = rnn_gate_rows(n), steps = steps_at_once(n) * n->batch * gates;
-  w->ph = rnn_take(k, gemm_pack_bytes(n->dtype, n->outputs, gates));
+  w->ph = rnn_take(k, gemm_pack_bytes(n->type, n->outputs, gates));
   w->dgx = rnn_take(k, rnn_bytes(n, steps));
   w->dgh = n->mode == GRU ? rnn_take(k, rnn_bytes(n, steps)) : w->dgx;
   w->dh = rnn_take(k, rnn_bytes(n, n->batch * n->units));
@@ -76,7 +76,7 @@ static int unproject(
   memcpy(dr, w->dr, rnn_bytes(n, n->batch * P));
   for (int64_t i = 0; dy && i < n->batch; i++)
     r->add(at(r, dr, i * P), at(r, dy, (t * n->batch + i) * row + l->d * P), P);
-  return gemm_one(n->dtype, false, false, n->batch, n->units, P, 1, dr, P,
+  return gemm_one(n->type, false, false, n->batch, n->units, P, 1, dr, P,
       rnn_weight(w, l->at.wr), n->units, false, w->dh, n->units);
 }
 
@@ -105,7 +105,7 @@ static int backward_step(
   parallel_for(n->batch, grain_of(4 * n->units), step_cells_back, &s);
   struct gemm_epilogue onto = { .add = n->mode == GRU };
   return gemm_packed(
-      n->dtype, false, n->batch, n->outputs, gates, s.dgh, gates, w->ph, w->dr, n->outputs, &onto);
+      n->type, false, n->batch, n->outputs, gates, s.dgh, gates, w->ph, w->dr, n->outputs, &onto);
 }
 
 /* -- gradients of the weights ------------------------------------------------------------------ */
@@ -145,7 +145,7 @@ static int recurrent_gradient(
   bool add = !s->last;
   if (starts) {
     const void *h0 = at(r, w->state, (l->layer * n->directions + l->d) * n->batch * n->outputs);
-    TRY(gemm_one(n->dtype, true, false, gates, n->outputs, n->batch, 1,
+    TRY(gemm_one(n->type, true, false, gates, n->outputs, n->batch, 1,
         at(r, w->dgh, (begin - s->first) * n->batch * gates), gates, h0, n->outputs, add, dw,
         n->outputs));
     add = true;
@@ -154,7 +154,7 @@ static int recurrent_gradient(
   if (!l->y)
     parallel_for(count * n->batch, grain_of(4 * n->units), remake_states,
         &(struct state_remake){ w, l, before });
-  return gemm_one(n->dtype, true, false, gates, n->outputs, count * n->batch, 1,
+  return gemm_one(n->type, true, false, gates, n->outputs, count * n->batch, 1,
       at(r, w->dgh, (t - s->first) * n->batch * gates), gates,
       l->y ? rnn_output_at(w, l, before) : w->states,
       l->y ? n->directions * n->outputs : n->units, add, dw, n->outputs);
@@ -167,7 +167,7 @@ static int projection_gradient(
   const struct rnn *n = &w->n;
   parallel_for(s->count * n->batch, grain_of(4 * n->units), remake_states,
       &(struct state_remake){ w, l, s->first });
-  return gemm_one(n->dtype, true, false, n->outputs, n->units, s->count * n->batch, 1,
+  return gemm_one(n->type, true, false, n->outputs, n->units, s->count * n->batch, 1,
       w->projected, n->outputs, w->states, n->units, !s->last, dw, n->units);
 }
 
@@ -187,7 +187,7 @@ static int weight_gradients(
   const struct rnn *n = &w->n;
   const struct vec_ops *r = n->r;
   int64_t gates = rnn_gate_rows(n);
-  TRY(gemm_one(n->dtype, true, false, gates, l->in, s->count * n->batch, 1, w->dgx, gates,
+  TRY(gemm_one(n->type, true, false, gates, l->in, s->count * n->batch, 1, w->dgx, gates,
       at(r, l->x, s->first * n->batch * l->in), l->in, !s->last, at(r, dp, l->at.wx), l->in));
   TRY(recurrent_gradient(w, l, s, at(r, dp, l->at.wh)));
   if (n->projects) TRY(projection_gradient(w, l, s, at(r, dp, l->at.wr)));
@@ -232,7 +232,7 @@ static int backward_steps(const struct rnn_run *w, const struct rnn_pass *l,
   for (int64_t i = from + count - 1; i >= from; i--) TRY(backward_step(w, l, g->dy, i, s.first));
   if (g->dp) TRY(weight_gradients(w, l, &s, g->dp));
   if (!g->dx) return TY_OK;
-  return gemm_one(n->dtype, false, false, count * n->batch, l->in, gates, 1, w->dgx, gates,
+  return gemm_one(n->type, false, false, count * n->batch, l->in, gates, 1, w->dgx, gates,
       rnn_weight(w, l->at.wx), l->in, l->d, at(r, g->dx, s.first * n->batch * l->in), l->in);
 }
 
@@ -243,7 +243,7 @@ static int backward_pass(
   const struct vec_ops *r = n->r;
   const int64_t state = l->layer * n->directions + l->d, many = steps_at_once(n);
   gemm_pack(
-      n->dtype, false, n->outputs, rnn_gate_rows(n), rnn_weight(w, l->at.wh), n->outputs, w->ph);
+      n->type, false, n->outputs, rnn_gate_rows(n), rnn_weight(w, l->at.wh), n->outputs, w->ph);
   copy_or_clear(w, w->dr, g->dhy, state, n->outputs);
   copy_or_clear(w, w->dc, g->dcy, state, n->units);
   for (int64_t end = n->time, count; end > 0 && !stop_wanted(); end -= count) {

@@ -13,7 +13,7 @@
 static size_t packed_input(const struct rnn *n, int64_t gates)
 {
   return gemm_pack_bytes(
-      n->dtype, gates, MAX(n->inputs, n->layers > 1 ? n->directions * n->outputs : 0));
+      n->type, gates, MAX(n->inputs, n->layers > 1 ? n->directions * n->outputs : 0));
 }
 
 /* Whether weights are so large that W_h is packed over W_x, after the inputs' product of all
@@ -42,7 +42,7 @@ static void take_scratch(struct rnn_run *w, struct rnn_scratch *k)
   const struct rnn *n = &w->n;
   int64_t gates = rnn_gate_rows(n), batch = n->batch * n->units;
   size_t px = packed_input(n, gates_at_once(n)),
-         ph = reads_unpacked(n) ? 0 : gemm_pack_bytes(n->dtype, gates, n->outputs);
+         ph = reads_unpacked(n) ? 0 : gemm_pack_bytes(n->type, gates, n->outputs);
   w->px = rnn_take(k, packs_in_turn(n) ? MAX(px, ph) : px);
   w->ph = packs_in_turn(n) ? w->px : rnn_take(k, ph);
   w->bias = rnn_take(k, rnn_bytes(n, gates));
@@ -113,13 +113,13 @@ static int forward_step(
   if (n->projects) s.h = w->hidden, s.h_row = n->units;
   struct gemm_epilogue onto = { .add = n->mode != GRU };
   void *to = n->mode == GRU ? w->hx : pre;
-  TRY(reads_unpacked(n) ? gemm_one(n->dtype, false, true, n->batch, gates, n->outputs, 1, s.h0,
+  TRY(reads_unpacked(n) ? gemm_one(n->type, false, true, n->batch, gates, n->outputs, 1, s.h0,
                               s.h0_row, rnn_weight(w, l->at.wh), n->outputs, onto.add, to, gates)
-                        : gemm_packed(n->dtype, false, n->batch, gates, n->outputs, s.h0, s.h0_row,
+                        : gemm_packed(n->type, false, n->batch, gates, n->outputs, s.h0, s.h0_row,
                               w->ph, to, gates, &onto));
   parallel_for(n->batch, grain_of(4 * n->units), step_cells, &s);
   if (!n->projects) return TY_OK;
-  return gemm_one(n->dtype, false, true, n->batch, n->outputs, n->units, 1, w->hidden, n->units,
+  return gemm_one(n->type, false, true, n->batch, n->outputs, n->units, 1, w->hidden, n->units,
       rnn_weight(w, l->at.wr), n->units, 0, rnn_output_at(w, l, t), row);
 }
 
@@ -153,9 +153,9 @@ static int input_product(
   for (int64_t g = 0; g < gates; g += many) {
     int64_t k = MIN(many, gates - g);
     if (reads_unpacked(n))
-      gemm_pack(n->dtype, true, k, l->in, rnn_weight(w, l->at.wx + g * l->in), l->in, w->px);
+      gemm_pack(n->type, true, k, l->in, rnn_weight(w, l->at.wx + g * l->in), l->in, w->px);
     TRY(gemm_packed(
-        n->dtype, false, rows, k, l->in, x, l->in, w->px, at(n->r, w->pre, g), gates, &none));
+        n->type, false, rows, k, l->in, x, l->in, w->px, at(n->r, w->pre, g), gates, &none));
   }
   return TY_OK;
 }
@@ -166,16 +166,16 @@ static int forward_pass(const struct rnn_run *w, const struct rnn_pass *l)
   const struct vec_ops *r = n->r;
   int64_t gates = rnn_gate_rows(n), many = steps_at_once(n);
   if (!reads_unpacked(n))
-    gemm_pack(n->dtype, true, gates, l->in, rnn_weight(w, l->at.wx), l->in, w->px);
+    gemm_pack(n->type, true, gates, l->in, rnn_weight(w, l->at.wx), l->in, w->px);
   if (!packs_in_turn(n))
-    gemm_pack(n->dtype, true, gates, n->outputs, rnn_weight(w, l->at.wh), n->outputs, w->ph);
+    gemm_pack(n->type, true, gates, n->outputs, rnn_weight(w, l->at.wh), n->outputs, w->ph);
   r->affine2(w->bias, rnn_weight(w, l->at.bx), rnn_weight(w, l->at.bh), 1, 1, 0, gates);
   for (int64_t from = 0; from < n->time && !stop_wanted(); from += many) {
     int64_t k = MIN(many, n->time - from),
             first = l->d ? n->time - from - k : from; /* times first .. first + k - 1 */
     TRY(input_product(w, l, k * n->batch, at(r, l->x, first * n->batch * l->in)));
     if (packs_in_turn(n) && !reads_unpacked(n))
-      gemm_pack(n->dtype, true, gates, n->outputs, rnn_weight(w, l->at.wh), n->outputs, w->ph);
+      gemm_pack(n->type, true, gates, n->outputs, rnn_weight(w, l->at.wh), n->outputs, w->ph);
     for (int64_t s = from; s < from + k; s++)
       TRY(forward_step(
           w, l, s, at(r, w->pre, (rnn_time_of(n, l->d, s) - first) * n->batch * gates), w->c));

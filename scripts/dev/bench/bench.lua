@@ -168,7 +168,8 @@ local function goal_of(figure)
       return g
     end
     local rest = figure:sub(1, #g[1]) == g[1] and figure:sub(#g[1] + 1, #g[1] + 1)
-    if not g.ending and (rest == "" or rest == " ") and (not found or #g[1] > #found[1]) then found = g end
+    local longer = not found or #g[1] > #found[1]
+    if not g.ending and (rest == "" or rest == " ") and longer then found = g end
   end
   return found
 end

@@ -295,7 +295,8 @@ function imperative.first_sight()
     ty.waitall()
     list[i] = (measure.now() - from) * 1e3
   end
-  measure.record("W15 first sight", "", "ms", {quartile(list)}, nil, {high = math.max(unpack(list))})
+  measure.record("W15 first sight", "", "ms", {quartile(list)}, nil,
+    {high = math.max(unpack(list))})
 end
 
 -- Lengths that change -----------------------------------------------------------------------------

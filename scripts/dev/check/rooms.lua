@@ -35,7 +35,7 @@ rooms.native = { title = "native", {
       "conv/winograd.h", "element/boxes.h", "element/choice.h", "element/corners.h",
       "element/deform.h", "element/density.h", "element/entropy.h", "element/hawkes.h",
       "element/levels.h", "element/proposal.h", "element/regions.h", "element/resample.h",
-      "epilogue.h", "gemm/gemm.h", "kernel.h", "lapack.h", "onednn.h", "primitives.h",
+      "epilogue.h", "gemm/gemm.h", "gemm/levels.h", "kernel.h", "lapack.h", "onednn.h", "primitives.h",
       "reduce/reduce.h", "strided_copy.h", "variates.h", "vec/vec.h" } },
 }, {
   { name = "pointwise", is = "formulas, fused into one loop", at = { 0, 9 },
@@ -86,6 +86,7 @@ rooms.lua = { title = "runtime/lua/tycho", {
   { name = "viz", is = "drawings", at = { 0, 1.8 } },
   { name = "optimizer", is = "update rules", at = { 1.8, 2.2 } },
   { name = "tensorboard", is = "event files", at = { 4, 2.4 } },
+  { name = "contrib", is = "int8, mixed precision", at = { 4.2, 2.4 } },
 }, {
   { name = "kvstore", is = "over devices", at = { 1.8, 2.4 } },
   { name = "model", is = "checkpoints", at = { 4.2, 2 } },

@@ -24,6 +24,7 @@ enum {
 #define BITS 32
 #include "kernel/gemm/isa/vector.inc"
 #include "kernel/gemm/isa/math.inc"
+#include "kernel/gemm/isa/transpose.inc"
 #include "kernel/gemm/isa/tile.inc"
 #include "kernel/gemm/isa/image.inc"
 #include "kernel/gemm/isa/undef.inc"
@@ -34,6 +35,7 @@ enum {
 #define BITS 64
 #include "kernel/gemm/isa/vector.inc"
 #include "kernel/gemm/isa/math.inc"
+#include "kernel/gemm/isa/transpose.inc"
 #include "kernel/gemm/isa/tile.inc"
 #include "kernel/gemm/isa/image.inc"
 
@@ -44,7 +46,8 @@ enum {
 #endif
 
 #define TYPE(t, bytes) { \
-  .mr = MR, .nr = 2 * VBYTES / bytes, .w = VBYTES / bytes, .kc = 2048 / bytes, .block = block_##t, \
+  .mr = MR, .nr = 2 * VBYTES / bytes, .w = VBYTES / bytes, .kc = 2048 / bytes, .element = bytes, \
+  .word = bytes, .per = 1, .block = block_##t, \
   .panel = pack_panel_##t, .panel_t = pack_panel_t_##t, .strip = pack_strip_##t, .dots = dots_##t, \
   .act = act_##t, \
   .axpy = axpy_##t, .scatter = scatter_##t, .dot = dot_##t, .sum = sum_##t, .fill = fill_##t, \

@@ -107,6 +107,14 @@ function Context:memory()
 end
 
 
+--- Sets how exactly executors that are bound on this context from now on take products and
+-- convolutions of float32 (see `tycho.precision`); of CPUs.
+-- @string word "highest", "high" or "medium"
+function Context:set_precision(word)
+  self._precision = require("tycho.core.precision").check(word, "Context:set_precision")
+end
+
+
 --- What a GPU was given so far: `{launches, copies}`. Launches are kernels and calls of libraries,
 -- those of a recorded graph each time it starts; copies are copies and fills. Both are 0 of a CPU.
 function Context:work()

@@ -30,7 +30,7 @@ local BIND = args.form("Symbol:bind", {
   { "ctx", "context?" }, { "args", "table?" }, { "args_grad", "table?" },
   { "grad_req", "text|table|null", "write" }, { "aux_states", "table?" }, { "group2ctx", "dict?" },
   { "shared_exec", "executor?" }, { "force_mirroring", "boolean?" }, { "memory_budget", "number?" },
-  { "dry_run", "boolean", false },
+  { "dry_run", "boolean", false }, { "precision", "text?" },
 })
 
 

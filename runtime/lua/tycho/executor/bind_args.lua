@@ -17,6 +17,7 @@ local Class = require "tycho.core.class"
 local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local graph = require "tycho.symbol.graph"
+local precision = require "tycho.core.precision"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
 
@@ -254,6 +255,7 @@ function bind_args.put_common(spec, a, built, func)
   spec.head, spec.nhead = built.heads, built.count
   spec.place, spec.nplace, spec.device = groups, count, a.ctx._device
   spec.flags = (a.dry_run and C.TY_DRY_RUN or 0) + (a.force_mirroring and C.TY_MIRROR or 0)
+    + precision.flag(a.precision, a.ctx, func)
   spec.budget = a.memory_budget or 0
   spec.shared = a.shared_exec and a.shared_exec.handle
 end

@@ -77,7 +77,8 @@ end
 -- Options: ctx = current, args (list or dictionary, all arguments), args_grad = nil (no
 -- gradients), grad_req = "write" ("write", "add", "null", a list or a dictionary), aux_states,
 -- group2ctx, shared_exec, force_mirroring, memory_budget (bytes), dry_run = false (plans,
--- allocates nothing; arrays may be absent).
+-- allocates nothing; arrays may be absent), precision ("highest", "high", "medium"; see
+-- `tycho.precision`).
 -- @param sym the symbol
 -- @treturn Executor
 function executor.bind(sym, ...)
@@ -89,7 +90,8 @@ end
 --
 -- Options: ctx = current, a shape for each input by name (or in `shapes = {...}`), grad_req,
 -- type_dict, group2ctx, arg_ctx, grad_ctx, aux_ctx, shared_arg_names, shared_exec, shared_buffer
--- (filled in place), force_mirroring, memory_budget, dry_run.
+-- (filled in place), force_mirroring, memory_budget, dry_run,
+-- precision.
 -- @param sym the symbol
 -- @treturn Executor
 function executor.simple_bind(sym, ...)

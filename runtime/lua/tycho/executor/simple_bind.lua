@@ -33,7 +33,7 @@ local SIMPLE = args.form("Symbol:simple_bind", {
   { "shared_arg_names", "list?" }, { "shared_exec", "executor?" }, { "shared_buffer", "dict?" },
   { "shapes", "dict?" }, { "arg_ctx", "table?" }, { "grad_ctx", "table?" },
   { "aux_ctx", "table?" }, { "force_mirroring", "boolean?" }, { "memory_budget", "number?" },
-  { "dry_run", "boolean", false },
+  { "dry_run", "boolean", false }, { "precision", "text?" },
 })
 
 
@@ -232,7 +232,7 @@ local function bind_in_order(a, sym, names, shapes, name, func)
     ctx = a.ctx, args = zeros(arg_shapes, arg_types, a.ctx._device, func), args_grad = grads,
     grad_req = a.grad_req, aux_states = zeros(aux_shapes, aux_types, a.ctx._device, func),
     group2ctx = a.group2ctx, force_mirroring = a.force_mirroring,
-    memory_budget = a.memory_budget, dry_run = a.dry_run,
+    memory_budget = a.memory_budget, dry_run = a.dry_run, precision = a.precision,
   })
 end
 

@@ -184,7 +184,8 @@ local function bind_bucket(self, key, data_shapes, label_shapes)
   m:bind{ data_shapes = data_shapes, label_shapes = label_shapes,
     for_training = options.for_training, inputs_need_grad = options.inputs_need_grad,
     grad_req = options.grad_req, shared_module = base,
-    memory_budget = options.memory_budget, force_mirroring = options.force_mirroring }
+    memory_budget = options.memory_budget, force_mirroring = options.force_mirroring,
+    precision = options.precision }
   if self._params_initialized then
     local ok, e = pcall(self._fill_new, self, m, names)
     if not ok then                                       -- the next try begins with a new module

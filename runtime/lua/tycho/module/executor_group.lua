@@ -62,7 +62,7 @@ local FORM = args.form("mod.DataParallelExecutorGroup", {
   { "logger", "any?" }, { "fixed_param_names", "list?" },
   { "grad_req", "text|table", "write" }, { "state_names", "list?" }, { "group2ctxs", "table?" },
   { "memory_budget", "number?" }, { "force_mirroring", "boolean?" }, { "fuse", "function?" },
-  { "loss_scale", "any?" },
+  { "loss_scale", "any?" }, { "precision", "text?" },
 })
 
 
@@ -180,7 +180,8 @@ function Group:init(...)
   self.fixed_param_names, self.state_names =
     tables.copy(a.fixed_param_names), tables.copy(a.state_names)
   self._group2ctxs = shared_arrays.group_contexts(a.group2ctxs, #self.contexts)
-  self._memory_budget, self._force_mirroring = a.memory_budget, a.force_mirroring
+  self._memory_budget, self._force_mirroring, self._precision =
+    a.memory_budget, a.force_mirroring, a.precision
   local data = descriptions.list(a.data_shapes, FUNC, "data_shapes")
   local labels = descriptions.labels(a.label_shapes, FUNC)
   self.data_names, self.label_names = descriptions.names(data), descriptions.names(labels)

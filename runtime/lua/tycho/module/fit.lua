@@ -44,6 +44,7 @@ local FIT = args.form("Module:fit", {
   { "clip_global_norm", "number?" }, { "accumulate", "integer", 1 }, { "early_stopping", "dict?" },
   { "memory_budget", "number?" }, { "force_mirroring", "boolean?" }, { "in_backward", "boolean?" },
   { "loss_scale", "number|text?" }, { "progress", "boolean", false },
+  { "precision", "text?" },
 })
 
 local CHECKPOINT = args.form("Module:fit checkpoint", {
@@ -98,14 +99,16 @@ end
 local function bind(self, a)
   local asked = self._bound_by_fit or {}
   local differs = a.memory_budget ~= asked.memory_budget
-    or a.force_mirroring ~= asked.force_mirroring
+    or a.force_mirroring ~= asked.force_mirroring or a.precision ~= asked.precision
   if not self.binded or a.force_rebind
-      or differs and (a.memory_budget or a.force_mirroring ~= nil) then
+      or differs and (a.memory_budget or a.force_mirroring ~= nil or a.precision) then
     evaluation.check_described(a.train_data, self:_func("fit"), "train_data")
     self:bind{ data_shapes = a.train_data.provide_data, label_shapes = a.train_data.provide_label,
       for_training = true, force_rebind = a.force_rebind, grad_req = a.accumulate > 1 and "add"
-        or nil, memory_budget = a.memory_budget, force_mirroring = a.force_mirroring }
-    self._bound_by_fit = { memory_budget = a.memory_budget, force_mirroring = a.force_mirroring }
+        or nil, memory_budget = a.memory_budget, force_mirroring = a.force_mirroring,
+      precision = a.precision }
+    self._bound_by_fit = { memory_budget = a.memory_budget, force_mirroring = a.force_mirroring,
+      precision = a.precision }
   end
   if a.accumulate > 1 and self._grad_req ~= "add" then
     refuse(self, "state", "accumulate",

@@ -13,6 +13,7 @@
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local pairs = require("tycho.core.iterate").pairs
+local amp = require "tycho.contrib.amp"
 local args = require "tycho.core.args"
 local argument_names = require "tycho.module.argument_names"
 local BaseModule = require "tycho.module.base"
@@ -217,7 +218,7 @@ end
 
 --- Options of bind, for other modules too.
 Module.BIND = BaseModule._extend_options(BaseModule.BIND, {
-  { "memory_budget", "number?" }, { "force_mirroring", "boolean?" },
+  { "memory_budget", "number?" }, { "force_mirroring", "boolean?" }, { "precision", "text?" },
 })
 
 local BIND = args.form("Module:bind", Module.BIND)
@@ -281,13 +282,14 @@ end
 
 
 local function make_group(self, a, data, labels)
-  return Group{ symbol = self._symbol, contexts = self._context, workload = self._work_load_list,
+  return Group{ symbol = amp._applied(self._symbol), contexts = self._context,
+    workload = self._work_load_list,
     data_shapes = data, label_shapes = labels, param_names = self._param_names,
     for_training = a.for_training, inputs_need_grad = a.inputs_need_grad,
     shared_group = a.shared_module and a.shared_module._exec_group,
     logger = self.logger, fixed_param_names = self._fixed_param_names, grad_req = a.grad_req,
     state_names = self._state_names, group2ctxs = self._group2ctxs, memory_budget = a.memory_budget,
-    force_mirroring = a.force_mirroring, fuse = self:_fuse_option(),
+    force_mirroring = a.force_mirroring, precision = a.precision, fuse = self:_fuse_option(),
     loss_scale = self._loss_scale }
 end
 
@@ -343,7 +345,7 @@ end
 -- @tparam[opt] table label_shapes
 -- @tparam[opt] table options for_training = true, inputs_need_grad = false, force_rebind = false
 --   (parameters stay), shared_module (a bound module whose parameters and memory are used),
---   grad_req = "write" (word, list or by name), memory_budget, force_mirroring
+--   grad_req = "write" (word, list or by name), memory_budget, force_mirroring, precision
 function Module:bind(...)
   local a = BIND(...)
   if self._freed then

@@ -287,7 +287,8 @@ function shared_arrays.bind(self, i, data, labels, range)
   local exe = executor.bind(self._bound_symbol, { ctx = self.contexts[i], args = list,
     args_grad = self.for_training and grads or nil, grad_req = self.for_training and reqs or "null",
     aux_states = auxs, group2ctx = self._group2ctxs[i], shared_exec = shared.base,
-    memory_budget = self._memory_budget, force_mirroring = self._force_mirroring })
+    memory_budget = self._memory_budget, force_mirroring = self._force_mirroring,
+    precision = self._precision })
   shared.base = shared.base or exe
   return exe
 end

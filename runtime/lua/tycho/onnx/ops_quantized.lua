@@ -135,7 +135,33 @@ local function sum_type(most, weight, axis, count)
   return bound < EXACT and "float32" or "float64"
 end
 
--- x - zero point times weights - their zero point, as sums in floats.
+-- Weights of a product less their zero point, if these are 8-bit integers.
+local function narrow_weights(b, zero)
+  if #b.shape ~= 2 or not b:is_constant() or zero and not zero:is_constant() then
+    return nil
+  end
+  local w = centred(b, zero and product(zero.shape) == 1 and zero:reshape{} or zero, "float32")
+  if not w:is_constant() or w:reduce("min", { 0, 1 }, false):number("the least weight") < -128
+      or w:reduce("max", { 0, 1 }, false):number("the largest weight") > 127 then
+    return nil
+  end
+  return w
+end
+
+-- The same product in 32-bit integers: a b - zero point times the sums of b's columns.
+local function exact_product(a, w, zero)
+  local y = op("_contrib_integer_dot", { a, w:cast "int8" })
+  if zero and not (zero:is_constant() and product(zero.shape) == 1
+      and zero:number("zero") == 0) then
+    local sums = w:reduce("sum", { 0 }, false):cast "int32"
+    y = y - zero:cast "int32" * sums
+  end
+  return y
+end
+
+local MOST_TERMS = 65792                 -- of 255 x 128 that 32 bits hold
+
+-- x - zero point times weights - their zero point, as sums in int32 or in floats.
 local function integer_product(n, a, b, a_zero, b_zero)
   local axis = #b.shape - 1
   local function columns(zero)
@@ -149,6 +175,11 @@ local function integer_product(n, a, b, a_zero, b_zero)
       return zero and zero:reshape{}
     end
     return #zero.shape == 1 and zero:unsqueeze(1) or zero
+  end
+  local narrow = (a.dtype == "uint8" or a.dtype == "int8") and #b.shape == 2
+    and b.shape[1] <= MOST_TERMS and narrow_weights(b, b_zero)
+  if narrow then
+    return exact_product(a, narrow, rows(a_zero))
   end
   local right = centred(b, columns(b_zero), "float32")
   local count = n:sizes(a, "its input")[#a.shape]
@@ -167,6 +198,7 @@ function ops.QLinearMatMul(n, a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y
   local function rows(v) return #v.shape == 1 and v.shape[1] > 1 and v:unsqueeze(1) or v end
   local one = product(a_scale.shape) == 1
   local sum = integer_product(n, a, b, a_zero, b_zero)
+  sum = sum.dtype == "int32" and sum:cast "float64" or sum
   local left = one and a_scale:reshape{} or rows(a_scale)
   local right = product(b_scale.shape) == 1 and b_scale:reshape{} or b_scale
   local y = sum * (left:cast(sum.dtype) * right:cast(sum.dtype))

@@ -38,6 +38,7 @@ local EVERYWHERE = {
   group2ctxs = "devices of context groups, by name",
   memory_budget = "bytes; results are computed again in backward until the plan fits",
   force_mirroring = "computes cheap results again in backward",
+  precision = "of products of float32 on CPUs: \"highest\", \"high\" or \"medium\"",
   -- modules
   data_names = "inputs that are data; {\"data\"} by default",
   label_names = "inputs that are labels; {\"softmax_label\"} by default",

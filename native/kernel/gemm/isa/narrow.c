@@ -1,0 +1,335 @@
+/* narrow.c - inner loops of products of bfloat16 and of 8-bit integers (kernel/gemm/isa.h),
+** compiled once per instruction set and once more with AVX512-BF16 and AVX512-VNNI
+** (-DISA=avx512_narrow).
+**
+** A word holds two bfloat16 or four 8-bit integers that lie one after the other along k. Words
+** move as float32 do, so that narrow.inc reads like tile.inc; it is read once per type, after the
+** type's ways to make words and to multiply them. Integers are multiplied as uint8 times int8: an
+** int8 of A has 128 added in its word, and 128 times the sum of B's column is taken off the sums.
+*/
+#include "kernel/gemm/isa.h"
+#include "kernel/kernel.h"
+#include "kernel/gemm/isa/float.inc"
+#include "kernel/gemm/isa/math.inc"
+#include "kernel/gemm/isa/transpose.inc"
+
+enum { AHEAD = 12,                                    /* rows of B fetched before their turn */
+       /* steps of a sum beside which fetching C is little */
+       LONG = 64,
+       WORDS = KC,                                    /* of a run of a sum */
+       /* from one row of a strip to the next: no power of two */
+       ROW = WORDS + 16 };
+
+typedef int32_t words __attribute__((vector_size(VBYTES), aligned(4), may_alias));
+typedef uint16_t halves __attribute__((vector_size(VBYTES / 2), aligned(2), may_alias));
+typedef uint8_t bytes __attribute__((vector_size(VBYTES / 4), aligned(1), may_alias));
+typedef uint32_t unsigned_words __attribute__((vector_size(VBYTES)));
+
+#if VBYTES == 64
+#define ODD(a, b) \
+  __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)
+#elif VBYTES == 32
+#define ODD(a, b) __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15)
+#else
+#define ODD(a, b) __builtin_shufflevector(a, b, 1, 3, 5, 7)
+#endif
+
+INLINE VI load_words(const void *p) { return (VI)*(const words *)p; }
+INLINE void store_words(void *p, VI x) { *(words *)p = (words)x; }
+INLINE VI load_some(const void *p, M mask) { return (VI)LOADM((const float *)p, mask); }
+INLINE VI splat(int32_t x) { return x - (VI){ 0 }; }
+
+/* The first n of W x `per` elements of `size` bytes, zeros after them. */
+INLINE VI load_elements(const void *p, int64_t n, const int64_t size)
+{
+  VI x = { 0 };
+  if (n * size >= VBYTES) return load_words(p);
+  if (n > 0) memcpy(&x, p, (size_t)(n * size));
+  return x;
+}
+
+/* -- bfloat16 ---------------------------------------------------------------------------------- */
+
+/* the bits of the nearest bfloat16, ties to even, in the upper half of each lane */
+INLINE VI rounded(V x)
+{
+  const unsigned_words bits = (unsigned_words)x,
+                       up = bits + 0x7fff + (bits >> 16 & 1),
+                       nan = bits | 0x400000;
+  const VI is_nan = x != x;
+  return (VI)((((unsigned_words)is_nan & nan) | (~(unsigned_words)is_nan & up)) & 0xffff0000);
+}
+/* words of numbers 2 i and 2 i + 1 from rounded ones */
+INLINE VI pairs_of(VI even, VI odd)
+{
+  return (VI)((unsigned_words)even >> 16) | odd;
+}
+
+INLINE VI along_f32(const float *p, int64_t n)
+{
+  const V lo = n >= W ? LOAD(p) : LOADM(p, MASK(n < 0 ? 0 : n)),
+          hi = n >= 2 * W ? LOAD(p + W) : n > W ? LOADM(p + W, MASK(n - W)) : (V){ 0 };
+#if defined __AVX512BF16__
+  return (VI)_mm512_cvtne2ps_pbh((__m512)hi, (__m512)lo);
+#else
+  return pairs_of(rounded(EVEN(lo, hi)), rounded(ODD(lo, hi)));
+#endif
+}
+
+/* word i: element i of `rows` rows, ld apart */
+INLINE VI across_f32(const float *p, int64_t ld, int64_t rows, int64_t lanes)
+{
+  const M mask = MASK(lanes < W ? lanes : W);
+  const V even = LOADM(p, mask), odd = rows > 1 ? LOADM(p + ld, mask) : (V){ 0 };
+  return pairs_of(rounded(even), rounded(odd));
+}
+
+INLINE VI along_bf16(const uint16_t *p, int64_t n) { return load_elements(p, n, 2); }
+
+INLINE VI widen_halves(const uint16_t *p, int64_t lanes)
+{
+  halves x = { 0 };
+  if (lanes >= W)
+    x = *(const halves *)p;
+  else
+    memcpy(&x, p, (size_t)lanes * sizeof *p);
+  return __builtin_convertvector(x, VI);
+}
+
+INLINE VI across_bf16(const uint16_t *p, int64_t ld, int64_t rows, int64_t lanes)
+{
+  const VI even = widen_halves(p, lanes), odd = rows > 1 ? widen_halves(p + ld, lanes) : (VI){ 0 };
+  return even | odd << 16;
+}
+
+INLINE V dot_bf16(V sum, VI a, VI b)
+{
+#if defined __AVX512BF16__
+  return (V)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
+#else
+  const VI high = splat((int32_t)0xffff0000);
+  sum = FMA((V)(a << 16), (V)(b << 16), sum);
+  return FMA((V)(a & high), (V)(b & high), sum);
+#endif
+}
+
+#define N_(name) JOIN(name, rounded)
+#define ELEMENT float
+#define PER 2
+#define ROWS MR
+#define SUM V
+#define ALONG along_f32
+#define ALONG_A along_f32
+#define ACROSS across_f32
+#define ACROSS_A across_f32
+#define DOT dot_bf16
+#define FINISH_REAL 1
+/* few rows of float32 cost their way through memory, rounded or not */
+#define DOTS_ELSEWHERE
+#include "kernel/gemm/isa/narrow.inc"
+#define dots_rounded dots_f32
+
+#undef DOTS_ELSEWHERE
+#undef N_
+#undef ELEMENT
+#undef ALONG
+#undef ALONG_A
+#undef ACROSS
+#undef ACROSS_A
+#define N_(name) JOIN(name, bf16)
+#define ELEMENT uint16_t
+#define ALONG along_bf16
+#define ALONG_A along_bf16
+#define ACROSS across_bf16
+#define ACROSS_A across_bf16
+#include "kernel/gemm/isa/narrow.inc"
+
+/* -- 8-bit integers ---------------------------------------------------------------------------- */
+
+enum { SHIFT = (int32_t)0x80808080 };                 /* 128 in each byte */
+
+INLINE VI along_8(const uint8_t *p, int64_t n) { return load_elements(p, n, 1); }
+
+INLINE VI widen_bytes(const uint8_t *p, int64_t lanes)
+{
+  bytes x = { 0 };
+  if (lanes >= W)
+    x = *(const bytes *)p;
+  else
+    memcpy(&x, p, (size_t)lanes);
+  return __builtin_convertvector(x, VI);
+}
+
+INLINE VI across_8(const uint8_t *p, int64_t ld, int64_t rows, int64_t lanes)
+{
+  VI x = widen_bytes(p, lanes);
+  UNROLL for (int i = 1; i < 4; i++)
+    if (i < rows) x |= widen_bytes(p + i * ld, lanes) << 8 * i;
+  return x;
+}
+
+INLINE VI along_s8(const uint8_t *p, int64_t n) { return along_8(p, n) ^ splat(SHIFT); }
+INLINE VI across_s8(const uint8_t *p, int64_t ld, int64_t rows, int64_t lanes)
+{
+  return across_8(p, ld, rows, lanes) ^ splat(SHIFT);
+}
+
+/* sums of neighbouring products of 16-bit integers */
+INLINE VI dot_16(VI a, VI b)
+{
+#if VBYTES == 64
+  return (VI)_mm512_madd_epi16((__m512i)a, (__m512i)b);
+#elif VBYTES == 32
+  return (VI)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+#else
+  return (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
+#endif
+}
+
+/* a: uint8, b: int8 */
+INLINE VI dot_8(VI sum, VI a, VI b)
+{
+#if defined __AVX512VNNI__
+  return (VI)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)a, (__m512i)b);
+#else
+  typedef int16_t shorts __attribute__((vector_size(VBYTES)));
+  const VI low = splat(0x00ff00ff);
+  return sum + dot_16(a & low, (VI)((shorts)b << 8 >> 8)) +
+      dot_16((VI)((unsigned_words)a >> 8) & low, (VI)((shorts)b >> 8));
+#endif
+}
+
+#undef N_
+#undef ELEMENT
+#undef PER
+#undef ROWS
+#undef SUM
+#undef ALONG
+#undef ALONG_A
+#undef ACROSS
+#undef ACROSS_A
+#undef DOT
+#undef FINISH_REAL
+#define N_(name) JOIN(name, u8)
+#define ELEMENT uint8_t
+#define PER 4
+/* two registers are for the columns' sums */
+#define ROWS (MR == 14 ? 12 : MR)
+#define SUM VI
+#define ALONG along_8
+#define ALONG_A along_8
+#define ACROSS across_8
+#define ACROSS_A across_8
+#define DOT dot_8
+#define FINISH_REAL 0
+#include "kernel/gemm/isa/narrow.inc"
+
+#undef N_
+#undef ALONG_A
+#undef ACROSS_A
+#define N_(name) JOIN(name, s8)
+#define ALONG_A along_s8
+#define ACROSS_A across_s8
+#define SHIFTED
+#include "kernel/gemm/isa/narrow.inc"
+
+/* -- levels ------------------------------------------------------------------------------------ */
+
+/* the nearest whole number, ties to even, of |x| < 2^22 */
+INLINE float nearest(float x) { return x + 12582912.0f - 12582912.0f; }
+INLINE float within(float x, float least, float most)
+{
+  x = x > least ? x : least; /* NaN: the least */
+  return x < most ? x : most;
+}
+
+enum { PART = 256 };
+
+static void finish_part(const struct level_row *r, int64_t at, int64_t n)
+{
+  float y[PART];
+  const int32_t *sum = r->sum + at;
+  const float unit = r->unit, more_scale = r->more_scale, more_zero = r->more_zero;
+  const int64_t step = r->each;
+  const int32_t none[1] = { 0 }, *less = r->less ? r->less + at * step : none;
+  const float zero[1] = { 0 }, *bias = r->bias ? r->bias + at * step : zero,
+              *scale = r->scale + at * step;
+  if (r->each && r->less)
+    for (int64_t i = 0; i < n; i++) y[i] = (float)(sum[i] - less[i]) * (unit * scale[i]);
+  else if (r->each)
+    for (int64_t i = 0; i < n; i++) y[i] = (float)sum[i] * (unit * scale[i]);
+  else
+    for (int64_t i = 0; i < n; i++) y[i] = (float)(sum[i] - less[0]) * (unit * scale[0]);
+  if (r->each && r->bias)
+    for (int64_t i = 0; i < n; i++) y[i] += bias[i];
+  else if (r->bias)
+    for (int64_t i = 0; i < n; i++) y[i] += bias[0];
+  if (r->more && r->more_type == TY_F32)
+    for (int64_t i = 0; i < n; i++) y[i] += ((const float *)r->more)[at + i];
+  else if (r->more && r->more_type == TY_I8)
+    for (int64_t i = 0; i < n; i++)
+      y[i] += ((float)((const int8_t *)r->more)[at + i] - more_zero) * more_scale;
+  else if (r->more)
+    for (int64_t i = 0; i < n; i++)
+      y[i] += ((float)((const uint8_t *)r->more)[at + i] - more_zero) * more_scale;
+  if (r->relu)
+    for (int64_t i = 0; i < n; i++) y[i] = y[i] < 0 ? 0 : y[i];
+  const float inverse = r->inverse, least = (r->out_type == TY_I8 ? -128 : 0) - r->zero,
+              most = (r->out_type == TY_I8 ? 127 : 255) - r->zero;
+  const int32_t origin = (int32_t)r->zero;
+  if (r->out_type == TY_F32) {
+    memcpy((float *)r->out + at, y, (size_t)n * sizeof *y);
+    return;
+  }
+  int32_t level[PART];
+  uint8_t *restrict out = (uint8_t *)r->out + at;
+  for (int64_t i = 0; i < n; i++)
+    level[i] = (int32_t)nearest(within(y[i] * inverse, least, most)) + origin;
+  for (int64_t i = 0; i < n; i++) out[i] = (uint8_t)level[i];
+}
+
+static void finish_levels(const struct level_row *r)
+{
+  for (int64_t at = 0; at < r->n; at += PART)
+    finish_part(r, at, r->n - at < PART ? r->n - at : PART);
+}
+
+static void make_levels(int64_t n, const float *x, float inverse, int8_t *out)
+{
+  for (int64_t i = 0; i < n; i++)
+    out[i] = (int8_t)(int32_t)nearest(within(x[i] * inverse, -127, 127));
+}
+
+static float most_of(int64_t n, const float *x)
+{
+  float y[W] = { 0 };
+  int64_t i = 0;
+  for (; i + W <= n; i += W)
+    for (int j = 0; j < W; j++) {
+      const float a = x[i + j] < 0 ? -x[i + j] : x[i + j];
+      y[j] = a > y[j] ? a : y[j];
+    }
+  for (; i < n; i++) {
+    const float a = x[i] < 0 ? -x[i] : x[i];
+    y[0] = a > y[0] ? a : y[0];
+  }
+  for (int j = 1; j < W; j++) y[0] = y[j] > y[0] ? y[j] : y[0];
+  return y[0];
+}
+
+#define INTEGER_TYPE(t) { \
+  .mr = ROWS, .nr = 2 * W, .w = W, .kc = WORDS * 4, .element = 1, .word = 4, .per = 4, \
+  .copies = true, .block = block_##t, .panel = pack_panel_##t, .panel_t = pack_panel_t_##t, \
+  .dots = dots_##t }
+#define REAL_TYPE(t, bytes) { \
+  .mr = MR, .nr = 2 * W, .w = W, .kc = WORDS * 2, .element = bytes, .word = 4, .per = 2, \
+  .copies = true, .block = block_##t, .panel = pack_panel_##t, .panel_t = pack_panel_t_##t, \
+  .dots = dots_##t, .act = act_f32, .axpy = axpy_f32, .scatter = scatter_f32, .dot = dot_f32, \
+  .sum = sum_f32 }
+#define NAME_(isa) gemm_narrow_##isa
+#define NAME(isa) NAME_(isa)
+extern const struct gemm_narrow NAME(ISA);
+const struct gemm_narrow NAME(ISA) = {
+  { REAL_TYPE(rounded, 4), REAL_TYPE(bf16, 2), INTEGER_TYPE(u8), INTEGER_TYPE(s8) },
+  finish_levels, make_levels, most_of
+};

@@ -1,0 +1,478 @@
+/* int8_layer.c - FullyConnected and Convolution on 8-bit integers: _contrib_int8_fully_connected,
+** _contrib_int8_convolution.
+**
+** A level q of an array stands for (q - zero) scale, with scales and zeros that are parameters, or
+** (the weight's) an array with a number per output channel. Float32 data becomes int8 on its way
+** in. Sums are 32-bit integers; one pass over them makes real numbers, adds bias and `sum`,
+** applies relu, and stores float32 or the levels of the next layer. Nothing here has a gradient.
+**
+** The product of a convolution is weight times columns, so that its rows are channels; data
+** enters as int8, uint8 less 128.
+*/
+#include "kernel/gemm/gemm.h"
+#include "kernel/gemm/levels.h"
+#include "op/op.h"
+#include "operators/nn/convolution.h"
+
+/* what both layers have beside the layer's own parameters */
+struct level_params {
+  double data_scale, out_scale, sum_scale;
+  int64_t data_zero, out_zero, sum_zero, act, with_sum, out_type;
+};
+struct linear8 { int64_t num_hidden, no_bias, flatten; struct level_params q; };
+struct conv8 { struct conv conv; struct level_params q; };
+
+enum { OUT_F32, OUT_I8, OUT_U8 };
+#define LEVELS(T) \
+  { "data_scale", P_FLOAT, offsetof(struct T, q.data_scale), "0", \
+    "what a level of the data stands for; 0: of float32 data the largest magnitude of a row (of " \
+    "an image) / 127" }, \
+  { "data_zero",  P_INT,   offsetof(struct T, q.data_zero),  "0", \
+    "the level of the data that stands for 0", NULL, "[-128,255]" }, \
+  { "act_type",   P_ENUM,  offsetof(struct T, q.act),        "None", "applied to the result", \
+    "relu", NULL, 1 }, \
+  { "with_sum",   P_BOOL,  offsetof(struct T, q.with_sum),   "0", \
+    "there is an input sum, which is added before the activation" }, \
+  { "sum_scale",  P_FLOAT, offsetof(struct T, q.sum_scale),  "1", \
+    "what a level of sum stands for" }, \
+  { "sum_zero",   P_INT,   offsetof(struct T, q.sum_zero),   "0", \
+    "the level of sum that stands for 0", NULL, "[-128,255]" }, \
+  { "out_type",   P_ENUM,  offsetof(struct T, q.out_type),   "float32", "dtype of the result", \
+    "float32|int8|uint8" }, \
+  { "out_scale",  P_FLOAT, offsetof(struct T, q.out_scale),  "1", \
+    "what a level of the result stands for" }, \
+  { "out_zero",   P_INT,   offsetof(struct T, q.out_zero),   "0", \
+    "the level of the result that stands for 0", NULL, "[-128,255]" }
+
+static const struct param linear_params[] = {
+  { "num_hidden", P_INT,  offsetof(struct linear8, num_hidden), NULL, "columns of the output", NULL, "[1,]" },
+  { "no_bias",    P_BOOL, offsetof(struct linear8, no_bias),    "0",  "there is no bias input" },
+  { "flatten",    P_BOOL, offsetof(struct linear8, flatten),    "1",
+    "axes 1 and on are one; else the last axis alone is contracted" },
+  LEVELS(linear8), { 0 }
+};
+static const struct param conv_params[] = {
+  CONV_WINDOW, CONV_REST("1024", "0", "NCW|NCHW|NCDHW|NHWC|NDHWC"), LEVELS(conv8), { 0 }
+};
+
+static bool is_linear(const struct op *op) { return op->param_size == sizeof(struct linear8); }
+
+static const struct level_params *levels_of(const struct op *op, const void *param)
+{
+  return is_linear(op) ? &((const struct linear8 *)param)->q : &((const struct conv8 *)param)->q;
+}
+
+static const char *ports_of(bool no_bias, bool with_sum)
+{
+  if (no_bias) return with_sum ? "data weight scale sum" : "data weight scale";
+  return with_sum ? "data weight scale bias sum" : "data weight scale bias";
+}
+
+static const char *linear_ports(const void *param)
+{
+  const struct linear8 *p = param;
+  return ports_of(p->no_bias, p->q.with_sum);
+}
+
+static const char *conv8_ports(const void *param)
+{
+  const struct conv8 *p = param;
+  return ports_of(p->conv.no_bias, p->q.with_sum);
+}
+
+static int check_levels(const struct level_params *q)
+{
+  const double scale[] = { q->data_scale, q->out_scale, q->sum_scale };
+  static const char *const name[] = { "data_scale", "out_scale", "sum_scale" };
+  for (int i = 0; i < 3; i++)
+    if (!(scale[i] >= 0) || isinf(scale[i]) || (i && scale[i] == 0)) {
+      int code = fail(TY_EVALUE, "parameter %s: expected a finite number above 0, got %g", name[i],
+          scale[i]);
+      fail_argument(name[i], "a finite number above 0", NULL);
+      return code;
+    }
+  return TY_OK;
+}
+
+static int linear_check(void *param) { return check_levels(&((struct linear8 *)param)->q); }
+
+static int conv8_check(void *param)
+{
+  struct conv8 *p = param;
+  TRY(conv_check(&p->conv));
+  if (conv_channels_last(&p->conv))
+    return fail(TY_EVALUE, "parameter layout: expected channels second, got channels last");
+  return check_levels(&p->q);
+}
+
+/* -- inference --------------------------------------------------------------------------------- */
+
+/* Input 2 is the scales, bias and sum follow. The layer infers data, weight and bias. */
+static int layer_shape(struct infer *s)
+{
+  const bool linear = is_linear(s->op);
+  const struct linear8 *l = s->param;
+  const struct conv8 *v = s->param;
+  const bool biased = linear ? !l->no_bias : !v->conv.no_bias;
+  const struct op *op = op_find(linear ? "FullyConnected" : "Convolution");
+  int64_t channels = linear ? l->num_hidden : v->conv.num_filter;
+  ty_desc in[3] = { s->in[0], s->in[1] }, out = s->out[0];
+  if (biased) in[2] = s->in[3];
+  struct infer layer = { op, s->param, biased ? 3 : 2, 1, in, &out };
+  TRY(op->shape(&layer));
+  s->in[0] = in[0];
+  s->in[1] = in[1];
+  if (biased) s->in[3] = in[2];
+  s->out[0] = out;
+  TRY(shape_is(s, &s->in[2], 1, &channels));
+  return levels_of(s->op, s->param)->with_sum ? shape_both(s, &s->in[s->nin - 1], &s->out[0])
+                                             : TY_OK;
+}
+
+static int layer_type(struct infer *s)
+{
+  static const int types[] = { [OUT_F32] = TY_F32, [OUT_I8] = TY_I8, [OUT_U8] = TY_U8 };
+  const struct level_params *q = levels_of(s->op, s->param);
+  const int floats = s->nin - (q->with_sum ? 1 : 0);
+  TRY(type_is(s, &s->in[1], TY_I8));
+  for (int i = 2; i < floats; i++) TRY(type_is(s, &s->in[i], TY_F32));
+  return type_is(s, &s->out[0], types[q->out_type]);
+}
+
+/* -- both -------------------------------------------------------------------------------------- */
+
+/* Terms of a sum that are certain to fit 32 bits: 2^31 / (255 x 128). */
+enum { TERMS = 65792 };
+
+static bool is_level_type(int dtype) { return dtype == TY_I8 || dtype == TY_U8; }
+
+static const char *refuse(const struct call *c, int64_t terms)
+{
+  const struct level_params *q = levels_of(c->op, c->param);
+  const int data = c->in[0].d.dtype;
+  if (data != TY_F32 && !is_level_type(data)) return "data is neither float32 nor 8-bit integers";
+  if (is_level_type(data) && q->data_scale == 0) return "8-bit data without data_scale";
+  if (data == TY_F32 && q->data_zero) return "float32 data with data_zero";
+  const int more = c->in[c->nin - 1].d.dtype;
+  if (q->with_sum && more != TY_F32 && !is_level_type(more))
+    return "sum is neither float32 nor 8-bit integers";
+  return terms <= TERMS ? NULL : "sums of so many products may not fit 32 bits";
+}
+
+static struct level_row row_of(const struct call *c, bool no_bias)
+{
+  const struct level_params *q = levels_of(c->op, c->param);
+  return (struct level_row){ .scale = c->in[2].p,
+    .bias = no_bias ? NULL : c->in[3].p,
+    .unit = (float)q->data_scale,
+    .more = q->with_sum ? c->in[c->nin - 1].p : NULL,
+    .more_type = c->in[c->nin - 1].d.dtype,
+    .more_scale = (float)q->sum_scale,
+    .more_zero = (float)q->sum_zero,
+    .relu = q->act == 0,
+    .out_type = c->out[0].d.dtype,
+    .inverse = (float)(1 / q->out_scale),
+    .zero = (float)q->out_zero };
+}
+
+/* Float32 as int8; gives what a level stands for. */
+static float enter_levels(const struct level_params *q, int64_t n, const float *x, int8_t *out)
+{
+  const float scale = q->data_scale > 0 ? (float)q->data_scale : levels_most(n, x) / 127;
+  levels_make(n, x, scale > 0 ? 1 / scale : 0, out);
+  return scale;
+}
+
+/* less[i] = zero times the sum of row i of the weight */
+static void sum_weights(int64_t rows, int64_t k, const int8_t *w, int64_t zero, int32_t *less)
+{
+  for (int64_t i = 0; i < rows; i++, w += k) {
+    int32_t sum = 0;
+    for (int64_t j = 0; j < k; j++) sum += w[j];
+    less[i] = sum * (int32_t)zero;
+  }
+}
+
+/* -- FullyConnected ---------------------------------------------------------------------------- */
+
+struct linear_pass {
+  const struct call *c;
+  const struct level_params *q;
+  int64_t n, k;
+  int8_t *data;
+  int32_t *sums;
+  float *unit;
+  struct level_row row;
+};
+struct linear_parts { size_t data, sums, unit, less, all; };
+
+static struct linear_parts linear_parts_of(const struct call *c, int64_t m, int64_t n, int64_t k)
+{
+  struct linear_parts p = { 0 };
+  if (c->in[0].d.dtype == TY_F32) p.data = align_up((size_t)(m * k), ALIGN);
+  p.sums = align_up((size_t)(m * n) * sizeof(int32_t), ALIGN);
+  p.unit = align_up((size_t)m * sizeof(float), ALIGN);
+  p.less = align_up((size_t)n * sizeof(int32_t), ALIGN);
+  p.all = p.data + p.sums + p.unit + p.less;
+  return p;
+}
+
+static int64_t linear_rows(const struct call *c)
+{
+  return desc_count(&c->out[0].d) / c->in[1].d.dim[0];
+}
+
+static size_t linear_scratch(const struct call *c)
+{
+  return linear_parts_of(c, linear_rows(c), c->in[1].d.dim[0], c->in[1].d.dim[1]).all;
+}
+
+static const char *linear_refuse(const struct call *c) { return refuse(c, c->in[1].d.dim[1]); }
+
+static void linear_enter(int64_t begin, int64_t end, void *context)
+{
+  const struct linear_pass *x = context;
+  for (int64_t i = begin; i < end; i++)
+    x->unit[i] = enter_levels(x->q, x->k, (const float *)x->c->in[0].p + i * x->k,
+        x->data + i * x->k);
+}
+
+static void linear_leave(int64_t begin, int64_t end, void *context)
+{
+  const struct linear_pass *x = context;
+  const size_t size = dtype_size(x->row.out_type);
+  for (int64_t i = begin; i < end; i++) {
+    struct level_row r = x->row;
+    r.n = x->n;
+    r.each = true;
+    r.sum = x->sums + i * x->n;
+    if (x->unit) r.unit = x->unit[i];
+    if (r.more) r.more = (const char *)r.more + (size_t)(i * x->n) * dtype_size(r.more_type);
+    r.out = (char *)x->c->out[0].p + (size_t)(i * x->n) * size;
+    levels_finish(&r);
+  }
+}
+
+static int linear_run(struct call *c)
+{
+  const struct linear8 *p = c->param;
+  const struct operand *w = &c->in[1];
+  const int64_t m = linear_rows(c), n = w->d.dim[0], k = w->d.dim[1];
+  const struct linear_parts z = linear_parts_of(c, m, n, k);
+  const bool real = c->in[0].d.dtype == TY_F32;
+  const int type = c->in[0].d.dtype == TY_U8 ? GEMM_U8 : GEMM_S8;
+  char *at = c->tmp;
+  struct linear_pass x = { c, &p->q, n, k, (int8_t *)at, (int32_t *)(at + z.data), NULL,
+    row_of(c, p->no_bias) };
+  if (p->q.data_zero) {
+    int32_t *less = (int32_t *)(at + z.data + z.sums + z.unit);
+    sum_weights(n, k, w->p, p->q.data_zero, less);
+    x.row.less = less;
+  }
+  if (real) {
+    x.unit = (float *)(at + z.data + z.sums);
+    parallel_for_stoppable(m, MAX(1, 60000 / MAX(k, 1)), linear_enter, &x);
+  }
+  const void *packed = gemm_keep(c->state, type, w, true, n, k, k);
+  NEED(packed, TY_EMEMORY, "out of memory: packed weight of %lld bytes",
+      (long long)gemm_pack_bytes(type, n, k));
+  TRY(gemm_packed(
+      type, false, m, n, k, real ? x.data : c->in[0].p, k, packed, x.sums, n, NULL));
+  parallel_for_stoppable(m, MAX(1, 30000 / n), linear_leave, &x);
+  return TY_OK;
+}
+
+/* -- Convolution ------------------------------------------------------------------------------- */
+
+struct conv_pass {
+  const struct call *c;
+  struct window w;
+  const int8_t *image;                                /* of a group */
+  int8_t *columns;
+  int8_t pad;
+  int32_t *sums;
+  struct level_row row;
+  int64_t group, offset;                               /* offset: of the group in the result */
+  int64_t line, lines;                                /* output rows of a block */
+};
+struct conv_parts { size_t data, columns, sums, less, all; };
+
+static struct window window_of(const struct call *c)
+{
+  const struct conv8 *p = c->param;
+  return conv_window(&p->conv, &c->in[0].d, &c->in[1].d, &c->out[0].d);
+}
+
+/* bytes of columns, and of sums, that stay in the second cache */
+enum { COLUMNS = 256 << 10, SUMS = 512 << 10 };
+
+/* Output rows of a block; all axes but the last are rows. */
+static int64_t lines_at_once(const struct window *w)
+{
+  const int64_t all = w->out[0] * w->out[1], depth = window_1x1(w) ? 1 : window_depth(w),
+                most = MIN(COLUMNS / (depth * w->out[2]), SUMS / (4 * w->filters * w->out[2]));
+  const int64_t least = MIN(all, (64 + w->out[2] - 1) / w->out[2]);
+  return MIN(all, MAX(most, least));
+}
+
+static struct conv_parts conv_parts_of(const struct window *w)
+{
+  struct conv_parts p = { 0 };
+  p.data = align_up((size_t)(w->groups * w->channels * window_in(w)), ALIGN);
+  const int64_t block = lines_at_once(w) * w->out[2];
+  if (!window_1x1(w)) p.columns = align_up((size_t)(window_depth(w) * block), ALIGN);
+  p.sums = align_up((size_t)(w->filters * block) * sizeof(int32_t), ALIGN);
+  p.less = align_up((size_t)(w->groups * w->filters) * sizeof(int32_t), ALIGN);
+  p.all = p.data + p.columns + p.sums + p.less;
+  return p;
+}
+
+static size_t conv_scratch(const struct call *c)
+{
+  struct window w = window_of(c);
+  return conv_parts_of(&w).all;
+}
+
+static const char *conv_refuse(const struct call *c)
+{
+  struct window w = window_of(c);
+  return refuse(c, window_depth(&w));
+}
+
+/* One tap of one channel: a row of columns. */
+static void fill_row(const struct conv_pass *x, const int8_t *from, int64_t z, int64_t y,
+    int64_t col, int8_t *to)
+{
+  const struct window *w = &x->w;
+  const int64_t left = col - w->pad[2], s = w->stride[2], width = w->out[2],
+                first = left >= 0 ? 0 : MIN(width, (-left + s - 1) / s),
+                end = left >= w->in[2] ? first
+      : MAX(first, MIN(width, (w->in[2] - left + s - 1) / s));
+  for (int64_t l = x->line; l < x->line + x->lines; l++, to += width) {
+    const int64_t iz = l / w->out[1] * w->stride[0] - w->pad[0] + z,
+                  iy = l % w->out[1] * w->stride[1] - w->pad[1] + y;
+    if (iz < 0 || iz >= w->in[0] || iy < 0 || iy >= w->in[1]) {
+      memset(to, x->pad, (size_t)width);
+      continue;
+    }
+    const int8_t *line = from + (iz * w->in[1] + iy) * w->in[2] + left;
+    for (int64_t i = 0; i < first; i++) to[i] = x->pad;
+    if (s == 1 && end > first) memcpy(to + first, line + first, (size_t)(end - first));
+    for (int64_t i = first; s > 1 && i < end; i++) to[i] = line[i * s];
+    for (int64_t i = end; i < width; i++) to[i] = x->pad;
+  }
+}
+
+static void fill_channels(int64_t begin, int64_t end, void *context)
+{
+  const struct conv_pass *x = context;
+  const struct window *w = &x->w;
+  const int64_t taps = window_taps(w), out = x->lines * w->out[2];
+  for (int64_t i = begin * taps; i < end * taps; i++) {
+    const int64_t t = i % taps, kx = w->kernel[2], ky = w->kernel[1];
+    fill_row(x, x->image + i / taps * window_in(w), t / kx / ky * w->dilate[0],
+        t / kx % ky * w->dilate[1], t % kx * w->dilate[2], x->columns + i * out);
+  }
+}
+
+static void conv_leave(int64_t begin, int64_t end, void *context)
+{
+  const struct conv_pass *x = context;
+  const int64_t out = x->lines * x->w.out[2];
+  for (int64_t f = begin; f < end; f++) {
+    const int64_t channel = x->group * x->w.filters + f,
+                  offset = x->offset + f * window_out(&x->w) + x->line * x->w.out[2];
+    struct level_row r = x->row;
+    r.n = out;
+    r.sum = x->sums + f * out;
+    r.scale += channel;
+    if (r.bias) r.bias += channel;
+    if (r.less) r.less += channel;
+    if (r.more) r.more = (const char *)r.more + (size_t)offset * dtype_size(r.more_type);
+    r.out = (char *)x->c->out[0].p + (size_t)offset * dtype_size(r.out_type);
+    levels_finish(&r);
+  }
+}
+
+/* An image as int8: float32 by its scale, uint8 less 128. Gives what a level stands for. */
+static float enter_image(const struct call *c, const struct level_params *q, int64_t n, int64_t from,
+    int8_t *out)
+{
+  if (c->in[0].d.dtype == TY_F32) return enter_levels(q, n, (const float *)c->in[0].p + from, out);
+  const uint8_t *x = (const uint8_t *)c->in[0].p + from;
+  const uint64_t turn = 0x8080808080808080u;
+  int64_t i = 0;
+  for (uint64_t eight; i + 8 <= n; i += 8) {
+    memcpy(&eight, x + i, sizeof eight);
+    eight ^= turn;
+    memcpy(out + i, &eight, sizeof eight);
+  }
+  for (; i < n; i++) out[i] = (int8_t)(x[i] ^ 0x80);
+  return (float)q->data_scale;
+}
+
+/* A block of output rows of a group of an image. */
+static int conv_block(struct conv_pass *x, const int8_t *weight)
+{
+  const struct window *w = &x->w;
+  const int64_t depth = window_depth(w), out = x->lines * w->out[2];
+  const bool in_place = window_1x1(w);
+  if (!in_place)
+    parallel_for(w->channels, MAX(1, 60000 / (window_taps(w) * out)), fill_channels, x);
+  TRY(gemm_one(GEMM_S8, false, false, w->filters, out, depth, 1,
+      weight + x->group * w->filters * depth, depth,
+      in_place ? x->image + x->line * w->out[2] : x->columns, in_place ? window_in(w) : out, 0,
+      x->sums, out));
+  parallel_for(w->filters, MAX(1, 30000 / out), conv_leave, x);
+  return TY_OK;
+}
+
+static int conv_run(struct call *c)
+{
+  const struct conv8 *p = c->param;
+  const struct window w = window_of(c);
+  const struct conv_parts z = conv_parts_of(&w);
+  const int64_t image = w.groups * w.channels * window_in(&w), all = w.out[0] * w.out[1],
+                step = lines_at_once(&w),
+                zero = p->q.data_zero - (c->in[0].d.dtype == TY_U8 ? 128 : 0);
+  char *at = c->tmp;
+  struct conv_pass x = { .c = c, .w = w, .columns = (int8_t *)at + z.data, .pad = (int8_t)zero,
+    .sums = (int32_t *)(at + z.data + z.columns), .row = row_of(c, p->conv.no_bias) };
+  if (zero) {
+    int32_t *less = (int32_t *)(at + z.data + z.columns + z.sums);
+    sum_weights(w.groups * w.filters, window_depth(&w), c->in[1].p, zero, less);
+    x.row.less = less;
+  }
+  for (int64_t i = 0; i < w.n; i++) {
+    const int8_t *levels = (const int8_t *)c->in[0].p + i * image;
+    if (c->in[0].d.dtype != TY_I8) {
+      x.row.unit = enter_image(c, &p->q, image, i * image, (int8_t *)at);
+      levels = (const int8_t *)at;
+    }
+    for (x.group = 0; x.group < w.groups; x.group++) {
+      x.image = levels + x.group * w.channels * window_in(&w);
+      x.offset = (i * w.groups + x.group) * w.filters * window_out(&w);
+      for (x.line = 0; x.line < all && !stop_wanted(); x.line += step) {
+        x.lines = MIN(step, all - x.line);
+        TRY(conv_block(&x, c->in[1].p));
+      }
+    }
+  }
+  return TY_OK;
+}
+
+static const struct kernel linear_cpu[] = { { "int8", linear_run, T_FLOAT | T_INT, linear_refuse, linear_scratch,
+  gemm_kept_bytes, gemm_kept_done }, { 0 } };
+static const struct kernel conv_cpu[] = { { "int8", conv_run, T_FLOAT | T_INT, conv_refuse, conv_scratch }, { 0 } };
+
+const struct op op_int8_layer[] = {
+  { .name = "_contrib_int8_fully_connected", .in = "data weight scale bias", .in_of = linear_ports, .out = "output",
+    .doc = "FullyConnected of 8-bit data, or of float32 data that becomes int8, with an int8 weight of which a level "
+           "stands for scale[row]. Bias float32; the output float32 or 8-bit levels. No gradient.",
+    .param = linear_params, .param_size = sizeof(struct linear8), .check = linear_check, .shape = layer_shape,
+    .type = layer_type, .cpu = linear_cpu },
+  { .name = "_contrib_int8_convolution", .in = "data weight scale bias", .in_of = conv8_ports, .out = "output",
+    .doc = "Convolution of 8-bit data, or of float32 data that becomes int8, with an int8 weight of which a level "
+           "stands for scale[filter]. Bias float32; the output float32 or 8-bit levels. No gradient.",
+    .param = conv_params, .param_size = sizeof(struct conv8), .check = conv8_check, .shape = layer_shape,
+    .type = layer_type, .cpu = conv_cpu }, { 0 } };

@@ -1,0 +1,222 @@
+--- Mixed precision: products in a half type, what needs its digits in float32.
+--
+--     local mixed = ty.amp.convert(net, {target = "bfloat16"})
+--     ty.amp.init()                                      -- for modules that are bound from here on
+--
+-- Casts are put in by three lists of operators. "always": what is read is cast to the target.
+-- "never": to float32. "widest": inputs of several types are cast to the widest of them. All others
+-- take what comes. Variables stay float32, so the optimizer's weights do; gradients come back
+-- through the casts. Symbol files leave the casts out (`remove_amp_cast`).
+--
+-- @module tycho.amp
+
+jit.off(true, true)                                      -- makes graphs: core/iterate.lua
+
+local args = require "tycho.core.args"
+local Error = require "tycho.core.error"
+local namespace = require "tycho.core.namespace"
+local node = require "tycho.symbol.node"
+local registry = require "tycho.op.registry"
+local symbol = require "tycho.symbol.symbol"
+
+local amp = {}
+
+-- Products: most of the time, and sums in float32 anyway.
+local ALWAYS = [[
+  Convolution Convolution_v1 Deconvolution FullyConnected RNN dot batch_dot _linalg_gemm
+  _linalg_gemm2 khatri_rao _contrib_interleaved_matmul_selfatt_qk
+  _contrib_interleaved_matmul_selfatt_valatt _contrib_interleaved_matmul_encdec_qk
+  _contrib_interleaved_matmul_encdec_valatt _contrib_DeformableConvolution
+  _contrib_ModulatedDeformableConvolution
+]]
+
+-- Losses, functions that leave the range or cancel, sums of many numbers, factorizations.
+local NEVER = [[
+  SoftmaxOutput SVMOutput LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput
+  MakeLoss make_loss CTCLoss softmax_cross_entropy _contrib_linear_cross_entropy smooth_l1 softmax
+  log_softmax softmin SoftmaxActivation masked_softmax exp expm1 log log10 log2 log1p _power
+  _power_scalar _rpower_scalar broadcast_power square reciprocal rsqrt rcbrt gamma gammaln erfinv
+  sinh cosh tan arccos arcsin arccosh arctanh norm L2Normalization LayerNorm InstanceNorm
+  GroupNorm LRN sum nansum prod nanprod mean cumsum add_n _linalg_potrf _linalg_potri _linalg_trsm
+  _linalg_syevd _linalg_gelqf _linalg_inverse _linalg_det _linalg_slogdet _linalg_sumlogdiag BilinearSampler
+  GridGenerator SpatialTransformer Correlation _contrib_count_sketch
+]]
+
+-- Operators whose inputs must agree.
+local WIDEST = [[
+  elemwise_add elemwise_sub elemwise_mul elemwise_div _maximum _minimum _hypot _mod broadcast_add
+  broadcast_sub broadcast_mul broadcast_div broadcast_mod broadcast_maximum broadcast_minimum
+  broadcast_hypot broadcast_equal broadcast_not_equal broadcast_greater broadcast_greater_equal
+  broadcast_lesser broadcast_lesser_equal _equal _not_equal _greater _greater_equal _lesser
+  _lesser_equal Concat stack where _rnn_param_concat
+]]
+
+
+local function names(text)
+  local list = {}
+  for name in text:gmatch "%S+" do
+    list[#list + 1] = name
+  end
+  return list
+end
+
+
+--- The lists as they are without options: `{always = {...}, never = {...}, widest = {...}}`.
+function amp.lists()
+  return { always = names(ALWAYS), never = names(NEVER), widest = names(WIDEST) }
+end
+
+
+-- Returns operator -> "always", "never" or "widest".
+local function kinds_of(a, func)
+  local kinds = {}
+  for kind, list in pairs(amp.lists()) do
+    for _, name in ipairs(a[kind] or list) do
+      local schema = registry.find(name)
+      if schema then
+        kinds[schema.name] = kind
+      elseif a[kind] then
+        Error.raise{ code = "name", func = func, argument = kind, got = tostring(name),
+          expected = "names of operators", message = ("no operator is called '%s'")
+          :format(tostring(name)) }
+      end
+    end
+  end
+  return kinds
+end
+
+
+local function made(g, op, name, attrs, inputs)
+  local n = node.operator(registry.find(op), name, attrs, op == "amp_multicast" and #inputs or -1,
+    g.func)
+  node.connect(n, inputs, g.func)
+  return n
+end
+
+
+-- Returns an entry cast to a type, once for all its readers.
+local function cast(g, entry, dtype)
+  local casts = g.casts[entry[1]] or {}
+  g.casts[entry[1]] = casts
+  local key = entry[2] .. dtype
+  if entry[1].op == "amp_cast" then
+    local from = entry[1].inputs[1]
+    if entry[1].attrs.dtype == dtype then
+      return entry
+    elseif dtype == g.target then
+      return cast(g, from, dtype)
+    end
+  end
+  casts[key] = casts[key] or { made(g, "amp_cast",
+    ("%s_amp_cast_%s"):format(node.output_name(entry[1], entry[2]), dtype), { dtype = dtype },
+    { entry }), 0 }
+  return casts[key]
+end
+
+
+local function convert_node(g, n, moved)
+  local kind = n.op and not g.excluded[n.name] and g.kinds[n.op]
+  if not n.op then
+    return { { n, 0 } }
+  end
+  local inputs = {}
+  for i, entry in ipairs(n.inputs) do
+    inputs[i] = moved(entry)
+  end
+  local mutated = {}
+  for _, i in ipairs(n.ports.mutated or {}) do
+    mutated[i] = true
+  end
+  if kind == "widest" and #inputs > 1 then
+    local m = made(g, "amp_multicast", n.name .. "_amp_multicast",
+      { num_outputs = tostring(#inputs) }, inputs)
+    for i in ipairs(inputs) do
+      inputs[i] = { m, i - 1 }
+    end
+  elseif kind == "always" or kind == "never" then
+    for i, entry in ipairs(inputs) do
+      local is_variable = not entry[1].op
+      if not mutated[i] and (kind == "always" or not is_variable) then
+        inputs[i] = cast(g, entry, kind == "always" and g.target or "float32")
+      end
+    end
+  end
+  g.shown[#g.shown + 1] = { name = n.name, op = n.op, list = kind or "either" }
+  local outputs, copy = {}, node.with_inputs(n, inputs)
+  for k = 0, n.ports.nvisible - 1 do
+    outputs[k + 1] = { copy, k }
+  end
+  return outputs
+end
+
+
+local CONVERT = args.form("amp.convert", {
+  { "symbol", "symbol" }, { "target", "text", "bfloat16" }, { "always", "list?" },
+  { "never", "list?" }, { "widest", "list?" }, { "excluded_sym_names", "list?" },
+})
+
+local function check_target(target, func)
+  if target ~= "bfloat16" and target ~= "float16" then
+    Error.raise{ code = "value", func = func, argument = "target",
+      expected = "bfloat16 or float16", got = target, message = "bad 'target'" }
+  end
+  return target
+end
+
+
+--- Puts casts into a network.
+--
+-- Options: target = "bfloat16" (or "float16"), always, never, widest (lists of operators instead of
+-- those of `lists`), excluded_sym_names (nodes that are left as they are).
+-- @tparam Symbol symbol
+-- @treturn Symbol
+-- @treturn table what was decided, in order: `{name, op, list}`, list "always", "never", "widest"
+-- or "either"
+function amp.convert(...)
+  local a = CONVERT(...)
+  local g = { func = "amp.convert", target = check_target(a.target, "amp.convert"), casts = {},
+    excluded = {}, shown = {} }
+  g.kinds = kinds_of(a, g.func)
+  for _, name in ipairs(a.excluded_sym_names or {}) do
+    g.excluded[name] = true
+  end
+  local entries = node.copy(a.symbol._entries, function(n, moved)
+    return convert_node(g, n, moved)
+  end)
+  return symbol.Symbol.of(entries), g.shown
+end
+
+
+local chosen                                             -- options of init, nil: off
+
+local INIT = args.form("amp.init", {
+  { "target", "text", "bfloat16" }, { "always", "list?" }, { "never", "list?" },
+  { "widest", "list?" }, { "excluded_sym_names", "list?" },
+})
+
+--- Converts the networks of all modules that are bound from here on; options as of `convert`.
+function amp.init(...)
+  local a = INIT(...)
+  check_target(a.target, "amp.init")
+  kinds_of(a, "amp.init")
+  chosen = a
+end
+
+
+--- Modules that are bound from here on keep their networks as they are.
+function amp.off()
+  chosen = nil
+end
+
+
+--- The symbol that a module binds (not for users).
+function amp._applied(sym)
+  if not chosen then
+    return sym
+  end
+  return (amp.convert(sym, { target = chosen.target, always = chosen.always, never = chosen.never,
+    widest = chosen.widest, excluded_sym_names = chosen.excluded_sym_names }))
+end
+
+
+return namespace.close(amp, "amp", "function")

@@ -1,0 +1,9 @@
+--- What the reference keeps under `contrib`: `ty.contrib.quantization`.
+--
+-- @module tycho.contrib
+
+local namespace = require "tycho.core.namespace"
+
+local contrib = { quantization = require "tycho.contrib.quantization" }
+
+return namespace.close(contrib, "contrib", "module")

@@ -1,0 +1,517 @@
+--- Networks on 8-bit integers, for inference.
+--
+--     local q, args, auxs = ty.contrib.quantization.quantize_model{ sym = net, arg_params = args,
+--       aux_params = auxs, calib_mode = "entropy", calib_data = iter, num_calib_examples = 500 }
+--     local q, params = ty.contrib.quantization.quantize_dynamic(net, params)
+--
+-- A FullyConnected or Convolution whose weight is a parameter becomes `_contrib_int8_...`: weights
+-- are int8 with a scale per output channel, data is int8 with a scale from calibration, or from the
+-- data itself at each run. BatchNorm after a convolution goes into its weight; a sum, then relu,
+-- into the pass that ends the product. A result that only such layers read stays 8-bit.
+--
+-- @module tycho.contrib.quantization
+
+jit.off(true, true)                                      -- makes graphs: core/iterate.lua
+
+local pairs = require("tycho.core.iterate").pairs
+local args = require "tycho.core.args"
+local context = require "tycho.core.context"
+local Error = require "tycho.core.error"
+local executor = require "tycho.executor.executor"
+local namespace = require "tycho.core.namespace"
+local nd = require "tycho.ndarray"
+local node = require "tycho.symbol.node"
+local registry = require "tycho.op.registry"
+local tables = require "tycho.core.tables"
+local symbol = require "tycho.symbol.symbol"
+
+local quantization = {}
+
+local BINS = 8001                                        -- of a histogram, as the reference's
+local LEVELS = { int8 = 127, uint8 = 255 }
+local INT8 = {
+  FullyConnected = "_contrib_int8_fully_connected", Convolution = "_contrib_int8_convolution",
+}
+local IS_INT8 = { [INT8.FullyConnected] = true, [INT8.Convolution] = true }
+local ADDS = { elemwise_add = true, broadcast_add = true, _plus = true, _Plus = true }
+
+
+-- Graphs ------------------------------------------------------------------------------------------
+
+-- Returns how often each output is read: node -> output -> count.
+local function count_readers(entries, order)
+  local readers = {}
+  local function add(entry)
+    local of = readers[entry[1]] or {}
+    of[entry[2]] = (of[entry[2]] or 0) + 1
+    readers[entry[1]] = of
+  end
+  for _, n in ipairs(order) do
+    for _, entry in ipairs(n.inputs) do
+      add(entry)
+    end
+  end
+  for _, entry in ipairs(entries) do
+    add(entry)
+  end
+  return readers
+end
+
+
+local function is_only_read(g, entry)
+  return g.readers[entry[1]][entry[2]] == 1
+end
+
+
+local function new_node(g, op, name, attrs, inputs)
+  local made = node.operator(registry.find(op), name, attrs, -1, g.func)
+  node.connect(made, inputs, g.func)
+  return { made, 0 }
+end
+
+
+local function new_parameter(g, name, x)
+  while g.params[name] do
+    name = name .. "_"
+  end
+  g.params[name] = x
+  local shape = table.concat(x.shape, ", ")
+  local dict = { __dtype__ = tostring(x._dtype), __shape__ = ("(%s,)"):format(shape) }
+  return { node.variable(name, dict), 0 }
+end
+
+
+local function parameter_of(g, entry)
+  return not entry[1].op and g.params[entry[1].name] or nil
+end
+
+
+-- Changes a graph node by node, and begins the count of readers of what comes out.
+local function rewritten(g, rule)
+  local order = node.walk(g.entries)
+  g.readers = count_readers(g.entries, order)
+  g.entries = node.copy(g.entries, function(n, moved)
+    if not n.op then
+      return { { n, 0 } }
+    end
+    g.moved = moved
+    return rule(g, n)
+  end, order)
+end
+
+
+local function per_channel(x, rank)
+  local shape = { x.size }
+  for i = 2, rank do
+    shape[i] = 1
+  end
+  return x:reshape(shape)
+end
+
+
+-- BatchNorm ---------------------------------------------------------------------------------------
+
+-- A normalisation by fixed statistics after a convolution becomes its weight and bias.
+local function fold_norm(g, n)
+  if n.op ~= "BatchNorm" or not is_only_read(g, n.inputs[1]) then
+    return nil
+  end
+  local axis = tonumber(n.attrs.axis or 1)
+  local before = g.moved(n.inputs[1])[1]
+  local w = before.op == "Convolution" and parameter_of(g, before.inputs[2])
+  local bias = before.inputs[3] and parameter_of(g, before.inputs[3])
+  local statistics = {}
+  for i = 2, 5 do
+    statistics[i - 1] = not n.inputs[i][1].op
+      and (g.params[n.inputs[i][1].name] or g.aux[n.inputs[i][1].name])
+  end
+  local gamma, beta, mean, var = unpack(statistics)
+  if not w or axis ~= 1 or before.inputs[3] and not bias or not (gamma and beta and mean and var)
+      or g.readers[n][1] or g.readers[n][2] then
+    return nil
+  end
+  local eps = tonumber(n.attrs.eps or 1e-3)
+  local scale = 1 / (var + eps):sqrt()
+  if (n.attrs.fix_gamma or "True") == "False" then
+    scale = scale * gamma
+  end
+  local shift = beta - mean * scale
+  if bias then
+    shift = shift + bias * scale
+  end
+  return { new_node(g, "Convolution", before.name, node.merged(before.attrs, { no_bias = "False" }),
+    { before.inputs[1],
+      new_parameter(g, before.inputs[2][1].name .. "_folded", w * per_channel(scale, #w.shape)),
+      new_parameter(g, before.name .. "_bias_folded", shift) }) }
+end
+
+
+-- Layers ------------------------------------------------------------------------------------------
+
+-- Returns the weight in int8 and what a level of each row stands for.
+local function quantized_weight(w)
+  local rows = w:reshape{ w.shape[1], -1 }
+  local most = nd.maximum(rows:abs():max{ axis = 1 }, 1e-30)
+  local scale = most / 127
+  return (w / per_channel(scale, #w.shape)):rint():clip{ a_min = -127, a_max = 127 }:astype "int8",
+    scale
+end
+
+
+-- Whether a layer's parameters and place let it run on integers.
+local function is_candidate(g, n)
+  local w = INT8[n.op] and not g.excluded[n.name] and n.inputs[2] and parameter_of(g, n.inputs[2])
+  return w and w.dtype == "float32"
+    and (not n.attrs.layout or not n.attrs.layout:find "C$" or n.op ~= "Convolution") and w or nil
+end
+
+
+-- Returns the int8 node that replaces a layer.
+local function quantize_layer(g, n)
+  local w = is_candidate(g, n)
+  if not w then
+    return nil
+  end
+  local key = n.inputs[2][1].name
+  local made = g.weights[key]
+  if not made then
+    local levels, scale = quantized_weight(w)
+    made = { new_parameter(g, key .. "_quantize", levels),
+      new_parameter(g, key .. "_scale", scale) }
+    g.weights[key] = made
+  end
+  local threshold = g.threshold(n.inputs[1])
+  local inputs = { g.moved(n.inputs[1]), made[1], made[2] }
+  if n.inputs[3] then
+    inputs[4] = g.moved(n.inputs[3])
+  end
+  local entry = new_node(g, INT8[n.op], n.name, node.merged(n.attrs,
+    { data_scale = threshold and ("%.9g"):format(threshold / 127) or nil }), inputs)
+  g.stands_for[entry[1]] = { n, 0 }
+  return { entry }
+end
+
+
+-- Returns the int8 node that makes an input of n, if only n reads it.
+local function layer_before(g, entry)
+  local before = g.moved(entry)[1]
+  return IS_INT8[before.op] and not before.attrs.act_type and is_only_read(g, entry) and before
+    or nil
+end
+
+
+-- A copy of an int8 node that does what n does, too.
+local function widened(g, n, before, attrs, more)
+  local inputs = tables.copied(before.inputs)
+  inputs[#inputs + 1] = more
+  local entry = new_node(g, before.op, n.name, node.merged(before.attrs, attrs), inputs)
+  g.stands_for[entry[1]] = { n, 0 }
+  return { entry }
+end
+
+
+local function absorb(g, n)
+  local is_relu = n.op == "relu" or n.op == "Activation" and n.attrs.act_type == "relu"
+  if is_relu then
+    local before = layer_before(g, n.inputs[1])
+    return before and widened(g, n, before, { act_type = "relu" })
+  elseif ADDS[n.op] and not (n.inputs[1][1] == n.inputs[2][1]) then
+    for i = 2, 1, -1 do
+      local before = layer_before(g, n.inputs[i])
+      local other = n.inputs[3 - i]
+      if before and not before.attrs.with_sum and g.same_shape(n.inputs[i], other) then
+        return widened(g, n, before, { with_sum = "True" }, g.moved(other))
+      end
+    end
+  end
+end
+
+
+-- Results that only int8 layers read become 8-bit.
+local function keep_levels(g)
+  local order = node.walk(g.entries)
+  local kind = {}                                        -- node -> {dtype, what a level stands for}
+  local read = {}
+  local function refuse(entry) read[entry[1]] = false end
+  for _, n in ipairs(order) do
+    for i, entry in ipairs(n.inputs) do
+      local sum = IS_INT8[n.op] and n.attrs.with_sum and i == #n.inputs
+      if not IS_INT8[n.op] or i > 1 and not sum then
+        refuse(entry)
+      elseif read[entry[1]] ~= false then
+        read[entry[1]] = true
+      end
+    end
+  end
+  for _, entry in ipairs(g.entries) do
+    refuse(entry)
+  end
+  for _, n in ipairs(order) do
+    local threshold = IS_INT8[n.op] and read[n] and g.threshold(g.stands_for[n])
+    if threshold then
+      local dtype = g.dtype ~= "int8" and n.attrs.act_type and "uint8" or "int8"
+      kind[n] = { dtype, ("%.9g"):format(threshold / LEVELS[dtype]) }
+    end
+  end
+  g.entries = node.copy(g.entries, function(n, moved)
+    if not n.op then
+      return { { n, 0 } }
+    elseif not IS_INT8[n.op] then
+      return nil
+    end
+    local own, data = kind[n], kind[n.inputs[1][1]]
+    local more = n.attrs.with_sum and kind[n.inputs[#n.inputs][1]]
+    local inputs = {}
+    for i, entry in ipairs(n.inputs) do
+      inputs[i] = moved(entry)
+    end
+    return { new_node(g, n.op, n.name, node.merged(n.attrs,
+      own and { out_type = own[1], out_scale = own[2] },
+      data and { data_scale = data[2] }, more and { sum_scale = more[2] }), inputs) }
+  end, order)
+end
+
+
+-- Calibration -------------------------------------------------------------------------------------
+
+-- Returns the histogram's threshold with the least loss.
+local function entropy_threshold(hist, edges)
+  return nd.contrib.calibrate_entropy{ hist, edges, num_quantized_bins = 255 }[1]:asscalar()
+end
+
+
+-- Calls f(i, values) for the values of each entry over the batches of an iterator.
+local function each_batch(g, entries, a, f)
+  local seen, exe = 0, nil
+  a.calib_data:reset()
+  for batch in a.calib_data do
+    if a.num_calib_examples and seen >= a.num_calib_examples then
+      break
+    end
+    if not exe then
+      local options = { ctx = a.ctx, grad_req = "null" }
+      local net = symbol.Symbol.of(entries)
+      local known = tables.positions(net:list_arguments())
+      for i, name in ipairs(a.data_names) do
+        if known[name] then
+          options[name] = batch.data[i].shape
+        end
+      end
+      exe = executor.simple_bind(net, options)
+      exe:copy_params_from(g.params, g.aux, true)
+    end
+    local inputs = {}
+    for i, name in ipairs(a.data_names) do
+      if exe.arg_dict[name] then
+        inputs[name] = batch.data[i]
+      end
+    end
+    exe:forward(inputs)
+    for i, values in ipairs(exe.outputs) do
+      f(i, values)
+    end
+    seen = seen + batch.data[1].shape[1]
+  end
+  if seen == 0 then
+    Error.raise{ code = "value", func = g.func, argument = "calib_data",
+      expected = "an iterator with a batch", got = "none", message = "'calib_data' gives no data" }
+  end
+end
+
+
+-- Returns thresholds: node -> output -> the largest magnitude that keeps its own level.
+local function calibrate(g, a)
+  local entries, asked = {}, {}
+  for _, n in ipairs((node.walk(g.entries))) do
+    local entry = n.inputs[1]
+    if is_candidate(g, n)
+        and (not a.calib_layer or a.calib_layer(node.output_name(entry[1], entry[2]))) then
+      local of = asked[entry[1]] or {}
+      if not of[entry[2]] then
+        entries[#entries + 1] = entry
+      end
+      of[entry[2]], asked[entry[1]] = true, of
+    end
+  end
+  local most, hist, edges = {}, {}, {}
+  if #entries == 0 then
+    return {}
+  end
+  each_batch(g, entries, a, function(i, values)
+    most[i] = math.max(most[i] or 0, values:abs():max():asscalar())
+  end)
+  if a.calib_mode == "entropy" then
+    each_batch(g, entries, a, function(i, values)
+      local top = math.max(most[i], 1e-8)
+      local counts, ends = nd.histogram{ values, bins = BINS, range = { -top, top } }
+      hist[i] = hist[i] and hist[i] + counts or counts
+      edges[i] = ends
+    end)
+  end
+  local thresholds = {}
+  for i, entry in ipairs(entries) do
+    local of = thresholds[entry[1]] or {}
+    local t = hist[i] and entropy_threshold(hist[i]:astype "float32", edges[i]) or most[i]
+    of[entry[2]] = t > 0 and t < math.huge and t or nil
+    thresholds[entry[1]] = of
+  end
+  return thresholds
+end
+
+
+-- Public ------------------------------------------------------------------------------------------
+
+local function start(sym, arg_params, aux_params, excluded, func)
+  return { func = func, params = tables.copy(arg_params), aux = aux_params or {},
+    excluded = tables.positions(excluded), entries = sym._entries, weights = {}, stands_for = {} }
+end
+
+
+-- Takes the thresholds of entries of g.entries, which the next rewrite looks up.
+local function quantize(g, thresholds, shapes_of)
+  function g.threshold(entry)
+    local of = entry and thresholds[entry[1]]
+    return of and of[entry[2]]
+  end
+  local shapes = shapes_of or {}
+  function g.same_shape(x, y)
+    local a, b = shapes[x[1]] and shapes[x[1]][x[2] + 1], shapes[y[1]] and shapes[y[1]][y[2] + 1]
+    if x[1].op and not a or not b then
+      return false
+    end
+    return table.concat(a, ",") == table.concat(b, ",")
+  end
+  rewritten(g, function(_, n) return quantize_layer(g, n) or absorb(g, n) end)
+  keep_levels(g)
+  local sym = symbol.Symbol.of(g.entries)
+  local known = {}
+  for _, name in ipairs(sym:list_arguments()) do
+    known[name] = g.params[name]
+  end
+  return sym, known
+end
+
+
+-- Shapes of all entries of a symbol: node -> list by output.
+local function shapes_of(entries, given)
+  local order = node.walk(entries)
+  local list, at = {}, {}
+  for _, n in ipairs(order) do
+    for k = 0, (n.ports.nvisible or 1) - 1 do
+      list[#list + 1], at[#at + 1] = { n, k }, n
+    end
+  end
+  local shapes = {}
+  local _, outs = symbol.Symbol.of(list):infer_shape_partial(given)
+  for i, entry in ipairs(list) do
+    local of = shapes[entry[1]] or {}
+    of[entry[2] + 1] = outs and outs[i]
+    shapes[entry[1]] = of
+  end
+  return shapes
+end
+
+
+local MODEL = args.form("contrib.quantization.quantize_model", {
+  { "sym", "symbol" }, { "arg_params", "dict" }, { "aux_params", "dict?" },
+  { "data_names", "list", { "data" } }, { "label_names", "list?" }, { "ctx", "context?" },
+  { "excluded_sym_names", "list?" }, { "calib_mode", "text", "entropy" }, { "calib_data", "any?" },
+  { "num_calib_examples", "integer?" }, { "calib_layer", "function?" },
+  { "quantized_dtype", "text", "int8" }, { "logger", "any?" },
+})
+
+local function check_word(func, argument, word, words)
+  for _, w in ipairs(words) do
+    if w == word then
+      return
+    end
+  end
+  Error.raise{ code = "value", func = func, argument = argument,
+    expected = table.concat(words, ", "), got = word, candidates = Error.nearest(word, words),
+    message = ("bad '%s'"):format(argument) }
+end
+
+
+--- Quantizes a network with its parameters.
+--
+-- Options: sym, arg_params, aux_params, data_names = {"data"}, label_names, ctx = current,
+-- excluded_sym_names (nodes that stay), calib_mode = "entropy" ("naive": largest magnitudes;
+-- "none": scales are taken from the data at each run), calib_data (an iterator),
+-- num_calib_examples, calib_layer (a function of an output's name; false: not calibrated),
+-- quantized_dtype = "int8" ("auto": results after relu are uint8).
+-- @treturn Symbol
+-- @treturn table parameters
+-- @treturn table auxiliary states
+function quantization.quantize_model(...)
+  local a = MODEL(...)
+  local func = "contrib.quantization.quantize_model"
+  check_word(func, "calib_mode", a.calib_mode, { "none", "naive", "entropy" })
+  check_word(func, "quantized_dtype", a.quantized_dtype, { "int8", "uint8", "auto" })
+  a.ctx = a.ctx or context.current_context()
+  local g = start(a.sym, a.arg_params, a.aux_params, a.excluded_sym_names, func)
+  g.dtype = a.quantized_dtype
+  if a.calib_mode ~= "none" and not a.calib_data then
+    Error.raise{ code = "value", func = func, argument = "calib_data", expected = "an iterator",
+      got = "nothing", message = ("calib_mode '%s' needs 'calib_data'"):format(a.calib_mode) }
+  end
+  rewritten(g, fold_norm)
+  local thresholds = a.calib_mode ~= "none" and calibrate(g, a) or {}
+  local shapes = {}
+  if a.calib_data then
+    local given, known = {}, tables.positions(symbol.Symbol.of(g.entries):list_arguments())
+    a.calib_data:reset()
+    for i, desc in ipairs(a.calib_data.provide_data) do
+      local name = a.data_names[i]
+      if known[name] then
+        given[name] = desc.shape or desc[2]
+      end
+    end
+    shapes = shapes_of(g.entries, given)
+  end
+  local sym, params = quantize(g, thresholds, shapes)
+  local aux, kept = {}, tables.positions(sym:list_auxiliary_states())
+  for name, x in pairs(a.aux_params or {}) do
+    aux[name] = kept[name] and x or nil
+  end
+  return sym, params, aux
+end
+
+
+local DYNAMIC = args.form("contrib.quantization.quantize_dynamic", {
+  { "sym", "symbol" }, { "params", "dict" }, "*", { "excluded_sym_names", "list?" },
+})
+
+-- dot with a matrix of parameters is a FullyConnected with the matrix turned.
+local function turn_dots(g, n)
+  local w = n.op == "dot" and not g.excluded[n.name] and parameter_of(g, n.inputs[2])
+  if not w or #w.shape ~= 2 or n.attrs.transpose_a == "True" or n.attrs.transpose_b == "True" then
+    return nil
+  end
+  return { new_node(g, "FullyConnected", n.name,
+    { num_hidden = tostring(w.shape[2]), no_bias = "True", flatten = "False" },
+    { g.moved(n.inputs[1]), new_parameter(g, n.inputs[2][1].name .. "_turned", w:transpose()) }) }
+end
+
+
+--- Quantizes the products of a network whose data stays float32: FullyConnected, Convolution, and
+-- dot with a matrix of parameters. Each row of data (each image) has the scale of its own numbers.
+-- @tparam Symbol sym
+-- @tparam table params name -> array
+-- @tparam[opt] table options excluded_sym_names
+-- @treturn Symbol
+-- @treturn table parameters
+function quantization.quantize_dynamic(...)
+  local a = DYNAMIC(...)
+  local g = start(a.sym, a.params, nil, a.excluded_sym_names,
+    "contrib.quantization.quantize_dynamic")
+  local aux = tables.positions(a.sym:list_auxiliary_states())
+  rewritten(g, turn_dots)
+  local sym, params = quantize(g, {}, nil)
+  for name in pairs(aux) do
+    params[name] = a.params[name]
+  end
+  return sym, params
+end
+
+
+return namespace.close(quantization, "contrib.quantization", "function")

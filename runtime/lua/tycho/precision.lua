@@ -1,0 +1,3 @@
+-- The name that users require; see core/precision.lua.
+require "tycho.core.luajit"
+return require "tycho.core.precision"

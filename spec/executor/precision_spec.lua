@@ -1,0 +1,170 @@
+-- Products of float32 whose operands are rounded to bfloat16 (core/precision.lua).
+
+local ty = require "tycho"
+
+-- Whether this processor multiplies bfloat16: elsewhere "medium" is float32.
+local function rounds()
+  local x = ty.sym.Variable "x"
+  local exe = ty.sym.FullyConnected{ x, num_hidden = 32, name = "fc" }:simple_bind{ ctx = ty.cpu(),
+    x = { 32, 32 }, precision = "medium" }
+  return exe:program():find("products of bfloat16", 1, true) ~= nil
+end
+
+-- name -> a symbol and the shape of each input
+local CASES = {
+  FullyConnected = { ty.sym.FullyConnected{ ty.sym.Variable "a", num_hidden = 48 },
+    { a = { 40, 70 } } },
+  ["FullyConnected of kept weights"] = { ty.sym.FullyConnected{ ty.sym.Variable "a",
+    num_hidden = 300 }, { a = { 300, 130 } } },
+  dot = { ty.sym.dot(ty.sym.Variable "a", ty.sym.Variable "b"), { a = { 33, 65 }, b = { 65, 47 } } },
+  ["dot, turned"] = { ty.sym.dot{ ty.sym.Variable "a", ty.sym.Variable "b", transpose_a = true,
+    transpose_b = true }, { a = { 65, 33 }, b = { 47, 65 } } },
+  batch_dot = { ty.sym.batch_dot(ty.sym.Variable "a", ty.sym.Variable "b"),
+    { a = { 3, 40, 33 }, b = { 3, 33, 50 } } },
+  linalg_gemm2 = { ty.sym.linalg.gemm2{ ty.sym.Variable "a", ty.sym.Variable "b", alpha = 0.5 },
+    { a = { 40, 33 }, b = { 33, 50 } } },
+  ["Convolution, stride 2"] = { ty.sym.Convolution{ ty.sym.Variable "a", kernel = { 3, 3 },
+    pad = { 1, 1 }, stride = { 2, 2 }, num_filter = 32 }, { a = { 2, 32, 48, 48 } } },
+  ["Convolution, two of them"] = { ty.sym.Convolution{ ty.sym.Convolution{ ty.sym.Variable "a",
+    kernel = { 1, 1 }, num_filter = 32 }, kernel = { 3, 3 }, pad = { 1, 1 }, stride = { 2, 2 },
+    num_filter = 32 }, { a = { 2, 64, 24, 24 } }, 0.02 },
+  RNN = { ty.sym.RNN{ ty.sym.Variable "a", ty.sym.Variable "parameters", ty.sym.Variable "state",
+    ty.sym.Variable "state_cell", state_size = 40, num_layers = 1, mode = "lstm" },
+    { a = { 5, 24, 30 } }, 0.02 },
+}
+
+-- Outputs and gradients with the same numbers.
+local function run(symbol, shapes, precision)
+  local options = { ctx = ty.cpu(), precision = precision }
+  for name, shape in pairs(shapes) do
+    options[name] = shape
+  end
+  local exe = symbol:simple_bind(options)
+  ty.random.seed(7)
+  for _, name in ipairs(symbol:list_arguments()) do
+    local x = exe.arg_dict[name]
+    x[":"] = ty.nd.random.uniform{ low = -1, high = 1, shape = x.shape }
+  end
+  exe:forward{ is_train = true }
+  local results = { exe.outputs[1]:copy() }
+  exe:backward{ ty.nd.random.uniform{ low = -1, high = 1, shape = exe.outputs[1].shape } }
+  for _, name in ipairs(symbol:list_arguments()) do
+    results[#results + 1] = exe.grad_dict[name]:copy()
+  end
+  return results, exe
+end
+
+-- The largest difference over the largest number.
+local function distance(x, y)
+  local most = y:abs():max():asscalar()
+  return (x - y):abs():max():asscalar() / math.max(most, 1e-30)
+end
+
+describe("precision", function()
+  for name, case in pairs(CASES) do
+    it("medium rounds the operands of " .. name, function()
+      local exact = run(case[1], case[2], "highest")
+      local rounded, exe = run(case[1], case[2], "medium")
+      local differs = false
+      for i, x in ipairs(exact) do
+        local d = distance(rounded[i], x)
+        assert.is_true(d <= (case[3] or 0.01), ("result %d is %g off"):format(i, d))
+        differs = differs or d > 0
+      end
+      local said = exe:program():find("products of bfloat16", 1, true) ~= nil
+      assert.equal(said, differs)
+      if not name:find "Convolution" then                -- which need oneDNN for that
+        assert.equal(rounds(), said)
+      end
+    end)
+  end
+
+  it("high and highest are float32", function()
+    local case = CASES.FullyConnected
+    local exact, exe = run(case[1], case[2], "highest")
+    local high = run(case[1], case[2], "high")
+    local default = run(case[1], case[2])
+    for i, x in ipairs(exact) do
+      assert.equal(0, distance(high[i], x))
+      assert.equal(0, distance(default[i], x))
+    end
+    assert.is_nil(exe:program():find("products of bfloat16", 1, true))
+  end)
+
+  it("equal settings give equal bits, whatever the threads", function()
+    local case = CASES["FullyConnected of kept weights"]
+    local a, b = run(case[1], case[2], "medium"), run(case[1], case[2], "medium")
+    for i, x in ipairs(a) do
+      assert.equal(0, distance(b[i], x))
+    end
+  end)
+
+  it("float64 is never rounded", function()
+    local x = ty.nd.array({ { 1 + 2 ^ -30 } }, { dtype = "float64" })
+    ty.precision("medium"):with(function()
+      local w = ty.nd.ones({ 1, 1 }, { dtype = "float64" })
+      assert.equal(1 + 2 ^ -30, ty.nd.dot(x, w):asscalar())
+    end)
+  end)
+
+  it("a scope holds for what is bound and called inside, and ends with an error", function()
+    local before = ty.precision.current()
+    local a = ty.nd.random.uniform{ shape = { 64, 64 } }
+    local b = ty.nd.random.uniform{ shape = { 64, 64 } }
+    local exact, rounded = ty.nd.dot(a, b), nil
+    local x = ty.sym.Variable "x"
+    ty.precision("medium"):with(function()
+      rounded = ty.nd.dot(a, b)
+      assert.equal("medium", ty.precision.current())
+      ty.precision("highest"):with(function()
+        assert.equal(0, distance(ty.nd.dot(a, b), exact))
+      end)
+      local exe = ty.sym.FullyConnected{ x, num_hidden = 8 }:simple_bind{ ctx = ty.cpu(),
+        x = { 8, 8 } }
+      assert.equal(rounds(), exe:program():find("products of bfloat16", 1, true) ~= nil)
+    end)
+    assert.equal(rounds(), distance(rounded, exact) > 0)
+    assert.equal(before, ty.precision.current())
+    assert.has_error(function()
+      ty.precision("medium"):with(function() error("stop", 0) end)
+    end, "stop")
+    assert.equal(before, ty.precision.current())
+    assert.equal(0, distance(ty.nd.dot(a, b), exact))
+  end)
+
+  it("a context keeps a word, a module takes one", function()
+    local ctx = ty.cpu(7)
+    ctx:set_precision "medium"
+    local net = ty.sym.FullyConnected{ ty.sym.Variable "data", num_hidden = 8, name = "fc" }
+    local exe = net:simple_bind{ ctx = ctx, data = { 8, 8 } }
+    assert.equal(rounds(), exe:program():find("products of bfloat16", 1, true) ~= nil)
+    ctx:set_precision "highest"
+    local m = ty.mod.Module{ net, data_names = { "data" }, label_names = {} }
+    m:bind{ data_shapes = { { "data", { 8, 8 } } }, for_training = false, precision = "medium" }
+    m:init_params()
+    m:forward{ data = { ty.nd.ones{ 8, 8 } } }
+    assert.same({ 8, 8 }, m:get_outputs()[1].shape)
+  end)
+
+  it("names the words when another is given", function()
+    for _, f in ipairs{ function() ty.precision "low" end,
+      function() ty.cpu():set_precision "low" end,
+      function()
+        ty.sym.FullyConnected{ ty.sym.Variable "x", num_hidden = 1 }:simple_bind{ ctx = ty.cpu(),
+          x = { 1, 1 }, precision = "low" }
+      end } do
+      local ok, e = pcall(f)
+      assert.is_false(ok)
+      assert.matches("highest, high or medium", tostring(e))
+    end
+    assert.has_error(function() ty.precision("high"):exit() end)
+  end)
+
+  it("bfloat16 arrays keep their numbers", function()
+    local a = ty.nd.random.uniform{ low = -1, high = 1, shape = { 40, 64 } }:astype "bfloat16"
+    local b = ty.nd.random.uniform{ low = -1, high = 1, shape = { 64, 48 } }:astype "bfloat16"
+    local want = ty.nd.dot(a:astype "float64", b:astype "float64"):astype "float32"
+    local got = ty.nd.dot(a, b):astype "float32"
+    assert.is_true(distance(got, want) < 0.006)
+  end)
+end)

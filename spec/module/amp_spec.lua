@@ -1,0 +1,121 @@
+-- Mixed precision (contrib/amp.lua): which casts are put in, and training with them.
+
+local ty = require "tycho"
+
+local function network()
+  local x = ty.sym.Variable "data"
+  x = ty.sym.Convolution{ x, kernel = { 3, 3 }, num_filter = 8, name = "conv" }
+  x = ty.sym.Activation{ ty.sym.BatchNorm{ x, name = "bn" }, act_type = "relu", name = "act" }
+  x = ty.sym.Pooling{ x, kernel = { 2, 2 }, stride = { 2, 2 }, pool_type = "max", name = "pool" }
+  x = ty.sym.FullyConnected{ x, num_hidden = 3, name = "fc" }
+  return ty.sym.SoftmaxOutput{ x, name = "softmax" }
+end
+
+local function types(symbol)
+  local given = {}
+  for _, name in ipairs(symbol:list_arguments()) do
+    given[name] = "float32"
+  end
+  local _, outs = symbol:get_internals():infer_type(given)
+  local of = {}
+  for i, name in ipairs(symbol:get_internals():list_outputs()) do
+    of[name] = outs[i]
+  end
+  return of
+end
+
+-- Pictures with one of three bright bands.
+local function pictures(n)
+  local x = ty.nd.random.normal{ 0, 0.3, shape = { n, 1, 12, 12 } }
+  local label, p, q = ty.nd.zeros{ n }, x:data(), nil
+  q = label:data()
+  for i = 0, n - 1 do
+    q[i] = i % 3
+    for k = 48 * (i % 3), 48 * (i % 3) + 47 do
+      p[i * 144 + k] = p[i * 144 + k] + 1
+    end
+  end
+  return x, label
+end
+
+local function train(options)
+  ty.random.seed(5)
+  local x, label = pictures(96)
+  local m = ty.mod.Module{ network() }
+  local iter = ty.io.NDArrayIter{ x, label, batch_size = 32 }
+  options = options or {}
+  options.train_data, options.num_epoch, options.optimizer = iter, 6, "sgd"
+  options.optimizer_params = { learning_rate = 0.1, momentum = 0.9 }
+  m:fit(options)
+  iter:reset()
+  return m:score(iter, "acc")[1][2], m
+end
+
+describe("amp", function()
+  after_each(function() ty.amp.off() end)
+
+  for _, target in ipairs{ "bfloat16", "float16" } do
+    it("casts by its three lists to " .. target, function()
+      local net = network()
+      local mixed, shown = ty.amp.convert(net, { target = target })
+      assert.same(net:list_arguments(), mixed:list_arguments())
+      assert.same(net:list_auxiliary_states(), mixed:list_auxiliary_states())
+      assert.same(net:list_outputs(), mixed:list_outputs())
+      local of = types(mixed)
+      for _, name in ipairs{ "conv", "bn", "act", "pool", "fc" } do
+        assert.equal(target, of[name .. "_output"], name)
+      end
+      for _, name in ipairs{ "conv_weight", "bn_gamma", "fc_bias", "softmax_output" } do
+        assert.equal("float32", of[name], name)
+      end
+      assert.same({ name = "conv", op = "Convolution", list = "always" }, shown[1])
+      assert.same({ name = "softmax", op = "SoftmaxOutput", list = "never" }, shown[#shown])
+      assert.equal(net:tojson(), mixed:tojson())         -- files leave the casts out
+      assert.truthy(mixed:tojson{ remove_amp_cast = false }:find("amp_cast", 1, true))
+    end)
+  end
+
+  it("brings inputs of two types to the wider one, and casts a value once", function()
+    local x = ty.sym.Variable "data"
+    local y = ty.sym.FullyConnected{ x, num_hidden = 4, name = "a" }
+    local z = ty.sym.elemwise_add(y, ty.sym.exp(y, { name = "e" }), { name = "sum" })
+    z = ty.sym.Group{ ty.sym.FullyConnected{ z, num_hidden = 4, name = "b" },
+      ty.sym.FullyConnected{ z, num_hidden = 4, name = "c" } }
+    local mixed = ty.amp.convert(z)
+    local of = types(mixed)
+    assert.equal("bfloat16", of.a_output)
+    assert.equal("float32", of.e_output)
+    assert.equal("float32", of.sum_output)
+    local _, count = mixed:tojson{ remove_amp_cast = false }
+      :gsub('"name": "sum_output_amp_cast_bfloat16"', "")
+    assert.equal(1, count)
+  end)
+
+  it("takes other lists, and leaves nodes out", function()
+    local net = network()
+    local of = types((ty.amp.convert(net, { always = { "FullyConnected" } })))
+    assert.equal("float32", of.conv_output)
+    assert.equal("bfloat16", of.fc_output)
+    of = types((ty.amp.convert(net, { excluded_sym_names = { "fc" }, never = { "Pooling" } })))
+    assert.equal("float32", of.pool_output)
+    assert.equal("float32", of.fc_output)
+    local ok, e = pcall(ty.amp.convert, net, { always = { "NoSuchOperator" } })
+    assert.is_false(ok)
+    assert.matches("NoSuchOperator", tostring(e))
+    assert.has_error(function() ty.amp.convert(net, { target = "float8" }) end)
+    assert.has_error(function() ty.amp.init{ target = "int8" } end)
+  end)
+
+  it("init trains modules in it: masters are float32, results in bfloat16", function()
+    local exact = train()
+    ty.amp.init()
+    local mixed, m = train()
+    assert.is_true(exact > 0.95 and mixed > 0.95, ("%g, %g"):format(exact, mixed))
+    local arg = m:get_params()
+    assert.equal("float32", arg.conv_weight.dtype)
+    ty.amp.off()
+    ty.amp.init{ target = "float16" }
+    local halves = train{ loss_scale = "dynamic" }
+    assert.is_true(halves > 0.95, tostring(halves))
+  end)
+end)
