@@ -4,8 +4,8 @@
 #include <stdint.h>
 
 /* n 32-bit sums of products of levels on their way out: real numbers (sum - less) unit scale +
-** bias + what is there, limited, then stored as they are or as levels. scale, bias and less are arrays
-** over the n (each), or one number. */
+** bias + what is there, limited, then stored as they are or as levels. scale, bias and less are
+** arrays over the n (each), or one number. */
 struct level_row {
   int64_t n;
   const int32_t *sum, *less;                          /* less NULL: 0 */

@@ -395,8 +395,8 @@ static void conv_leave(int64_t begin, int64_t end, void *context)
 }
 
 /* An image as int8: float32 by its scale, uint8 less 128. Gives what a level stands for. */
-static float enter_image(const struct call *c, const struct level_params *q, int64_t n, int64_t from,
-    int8_t *out)
+static float enter_image(
+    const struct call *c, const struct level_params *q, int64_t n, int64_t from, int8_t *out)
 {
   if (c->in[0].d.dtype == TY_F32) return enter_levels(q, n, (const float *)c->in[0].p + from, out);
   const uint8_t *x = (const uint8_t *)c->in[0].p + from;

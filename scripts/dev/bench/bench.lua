@@ -58,7 +58,9 @@ if options.one then
   local words = {}
   for w in rest:gmatch("[^:]+") do words[#words + 1] = w end
   enter_device()
-  if name == "W6" or name == "W8" or name == "W15" then words[1] = function(word) os.execute(ours(word)) end end
+  if name == "W6" or name == "W8" or name == "W15" then
+    words[1] = function(word) os.execute(ours(word)) end
+  end
   return require("workloads")[name](unpack(words))
 end
 
@@ -150,7 +152,8 @@ local GOALS = {{"W1", ">=", 1.6}, {"W2", ">=", 1.6}, {"W3", ">=", 1.35}, {"W4", 
   {"W7 both", "<=", 0.25}, {"W8", "<=", 0.85}, {"W9", "<=", 0.5}, {"W10", "<=", 1},
   {"W15", ">=", 1.3}, {"W15", ">=", 1.2, ending = " compiled"},
   {"W15 operators", "<=", 1.5, absolute = true}, {"W15 call", "<=", 1},
-  {"W15 depths programs", "<=", 0, absolute = true}, {"W15 first sight", "<=", 10, absolute = true},
+  {"W15 depths programs", "<=", 0, absolute = true},
+  {"W15 first sight", "<=", 10, absolute = true},
   {"W15 lengths programs", "<=", 0, absolute = true}}
 for _, ending in ipairs{" gluon", " hybrid"} do
   GOALS[#GOALS + 1] = {"W15 step", "<=", 1.1, ending = ending, of = true}
@@ -168,8 +171,8 @@ local function goal_of(figure)
       return g
     end
     local rest = figure:sub(1, #g[1]) == g[1] and figure:sub(#g[1] + 1, #g[1] + 1)
-    local longer = not found or #g[1] > #found[1]
-    if not g.ending and (rest == "" or rest == " ") and longer then found = g end
+    local begins = not g.ending and (rest == "" or rest == " ")
+    if begins and (not found or #g[1] > #found[1]) then found = g end
   end
   return found
 end

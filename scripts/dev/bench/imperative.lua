@@ -295,8 +295,8 @@ function imperative.first_sight()
     ty.waitall()
     list[i] = (measure.now() - from) * 1e3
   end
-  measure.record("W15 first sight", "", "ms", {quartile(list)}, nil,
-    {high = math.max(unpack(list))})
+  local most = math.max(unpack(list))
+  measure.record("W15 first sight", "", "ms", {quartile(list)}, nil, {high = most})
 end
 
 -- Lengths that change -----------------------------------------------------------------------------
@@ -319,9 +319,9 @@ local function bucketing_step(data)
   m:init_optimizer{optimizer = "sgd", optimizer_params = {learning_rate = 0.5,
     momentum = MOMENTUM, rescale_grad = 1 / WIDTH / LENGTHS}}
   return function(T)
-    local shapes, labels = describe(T)
+    local inputs, targets = describe(T)
     m:forward(ty.io.DataBatch{data = {data[T][1]}, label = {data[T][2]}, bucket_key = T,
-      provide_data = shapes, provide_label = labels}, true)
+      provide_data = inputs, provide_label = targets}, true)
     m:backward()
     m:update()
   end

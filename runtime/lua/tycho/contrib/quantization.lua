@@ -210,7 +210,7 @@ local function widened(g, n, before, attrs, more)
 end
 
 
-local function absorb(g, n)
+local function fuse_into(g, n)
   local is_relu = n.op == "relu" or n.op == "Activation" and n.attrs.act_type == "relu"
   if is_relu then
     local before = layer_before(g, n.inputs[1])
@@ -381,7 +381,7 @@ local function quantize(g, thresholds, shapes_of)
     end
     return table.concat(a, ",") == table.concat(b, ",")
   end
-  rewritten(g, function(_, n) return quantize_layer(g, n) or absorb(g, n) end)
+  rewritten(g, function(_, n) return quantize_layer(g, n) or fuse_into(g, n) end)
   keep_levels(g)
   local sym = symbol.Symbol.of(g.entries)
   local known = {}

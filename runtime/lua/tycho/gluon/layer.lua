@@ -9,14 +9,14 @@
 
 local args = require "tycho.core.args"
 local attrs = require "tycho.core.attrs"
-local class = require "tycho.ndarray.class"
+local array_class = require "tycho.ndarray.class"
 local either = require "tycho.symbol.either"
 local Error = require "tycho.core.error"
 local recording = require "tycho.ndarray.recording"
 local Symbol = require("tycho.symbol.symbol").Symbol
 local values = require "tycho.core.values"
 
-local drop, NDArray = class.drop, class.NDArray
+local drop, NDArray = array_class.drop, array_class.NDArray
 local getmetatable, rawequal = getmetatable, rawequal
 
 local layer = {}

@@ -25,8 +25,9 @@ for _, part in ipairs{ require "tycho.gluon.nn.activations", require "tycho.gluo
 end
 
 -- Not blocks that call a function of the script, or others.
-for _, part in ipairs{ "activations", "convolution", "norms", "pooling" } do
-  for _, class in pairs(require("tycho.gluon.nn." .. part)) do
+for _, part in ipairs{ require "tycho.gluon.nn.activations", require "tycho.gluon.nn.convolution",
+    require "tycho.gluon.nn.norms", require "tycho.gluon.nn.pooling" } do
+  for _, class in pairs(part) do
     layer.note_passing(class)
   end
 end
