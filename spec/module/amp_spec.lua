@@ -27,8 +27,8 @@ end
 -- Pictures with one of three bright bands.
 local function pictures(n)
   local x = ty.nd.random.normal{ 0, 0.3, shape = { n, 1, 12, 12 } }
-  local label, p, q = ty.nd.zeros{ n }, x:data(), nil
-  q = label:data()
+  local label = ty.nd.zeros{ n }
+  local p, q = x:data(), label:data()
   for i = 0, n - 1 do
     q[i] = i % 3
     for k = 48 * (i % 3), 48 * (i % 3) + 47 do

@@ -215,7 +215,7 @@ local function fuse_into(g, n)
   if is_relu then
     local before = layer_before(g, n.inputs[1])
     return before and widened(g, n, before, { act_type = "relu" })
-  elseif ADDS[n.op] and not (n.inputs[1][1] == n.inputs[2][1]) then
+  elseif ADDS[n.op] and n.inputs[1][1] ~= n.inputs[2][1] then
     for i = 2, 1, -1 do
       local before = layer_before(g, n.inputs[i])
       local other = n.inputs[3 - i]
