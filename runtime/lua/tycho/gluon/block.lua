@@ -373,7 +373,7 @@ end
 
 
 --- The parameters of the block and of all blocks in it: its own first, shared ones once.
--- @param[opt] select a regular expression that the beginning of a name must match, a list of such,
+-- @param[opt] select_by a regular expression that the beginning of a name must match, a list of such,
 --   or a function of the name
 -- @treturn ParameterDict
 function Block:collect_params(select_by)

@@ -39,9 +39,8 @@ end
 
 --- Traces a block.
 -- @tparam HybridBlock b
--- @int n number of arguments
--- @string structure of the arguments, with `count` tensors
--- @int count
+-- @string structure of the arguments
+-- @int count tensors among them
 -- @treturn table block, symbol (all outputs), structure (of the results), names (of the inputs),
 --   plan (nil: the graph has loops or branches)
 function trace.make(b, structure, count)

@@ -1,6 +1,4 @@
---- What a file of a model or of arrays holds: `tycho --inspect FILE`.
---
--- @module tycho.models.inspect
+-- What a file of a model or of arrays holds: `tycho --inspect FILE`.
 
 local iterate = require "tycho.core.iterate"
 local next, pairs = iterate.next, iterate.pairs
@@ -250,7 +248,7 @@ end
 
 -- The command -------------------------------------------------------------------------------------
 
---- Writes what a file holds.
+-- Writes what a file holds.
 -- @string path
 -- @tparam table options shapes: input name -> sizes; at: keys to a network inside the file; all:
 --   every array and layer

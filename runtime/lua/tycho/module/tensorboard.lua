@@ -147,7 +147,7 @@ end
 --- Called by `fit`: one object serves as `batch_end_callback`, `epoch_end_callback` and
 -- `eval_end_callback`.
 -- @param what of a batch or a validation, `{epoch, nbatch, eval_metric, locals}`; else the epoch
--- @param[opt] symbol
+-- @param[opt] _ the symbol
 -- @tparam[opt] table arg_params
 -- @tparam[opt] table aux_params
 function TensorBoard:__call(what, _, arg_params, aux_params)

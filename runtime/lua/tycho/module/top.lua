@@ -1,6 +1,4 @@
---- `tycho --top PID`: what a running training does.
---
--- @module tycho.module.top
+-- `tycho --top PID`: what a running training does.
 
 local native = require "tycho.core.ffi"
 local top_file = require "tycho.module.top_file"
@@ -86,7 +84,7 @@ local function usage(text, ...)
 end
 
 
---- The command.
+-- The command.
 -- @string _ "--top"
 -- @string ... what follows it
 -- @treturn int the exit status; errors are raised

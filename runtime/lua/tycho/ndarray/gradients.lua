@@ -150,6 +150,7 @@ local METHOD = args.form("NDArray:backward", { { "out_grad", "array?" },
 
 --- Computes the gradients of the array with respect to all variables that it depends on, into the
 -- variables' `grad`.
+-- @tparam NDArray x
 -- @tparam[opt] NDArray out_grad of its shape; nil: ones
 -- @tparam[opt] table options as of `ty.autograd.backward`
 function NDArray.backward(x, ...)

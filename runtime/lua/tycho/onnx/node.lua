@@ -108,7 +108,7 @@ function Node:graph(name)
 end
 
 
---- An axis, counted from 0.
+-- An axis, counted from 0.
 -- @number axis negative: from the end
 -- @int rank
 function Node.axis_of(_, axis, rank)
@@ -160,7 +160,7 @@ function Node:wants(i)
 end
 
 
---- The sizes of a value, all of which must be known.
+-- The sizes of a value, all of which must be known.
 -- @tparam Value v
 -- @string what for errors
 function Node.sizes(_, v, what)

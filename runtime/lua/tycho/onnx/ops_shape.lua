@@ -534,7 +534,7 @@ local function pad_image(x, before, after, mode, number)
   return (op("Pad", { x }, { mode = mode, constant_value = number, pad_width = width }))
 end
 
---- Borders; negative ones cut.
+-- Borders; negative ones cut.
 -- @tparam {int,...} before per axis
 -- @tparam {int,...} after
 -- @string mode constant, edge, reflect, wrap

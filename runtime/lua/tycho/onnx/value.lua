@@ -485,6 +485,8 @@ value.empty = empty
 
 --- A function of two values, which broadcast, or of a value and a number.
 -- @string name of the table above
+-- @param a value
+-- @param b value or number
 function value.binary(name, a, b)
   local row = BINARY[name]
   if type(b) == "number" then

@@ -1,6 +1,4 @@
---- The scripts that come with the library, by name: `tycho --script train_mnist`.
---
--- @module tycho.prompt.scripts
+-- The scripts that come with the library, by name: `tycho --script train_mnist`.
 
 local Error = require "tycho.core.error"
 local files = require "tycho.prompt.files"
@@ -32,7 +30,7 @@ local function list()
 end
 
 
---- The path of a script.
+-- The path of a script.
 -- @string[opt] name without folder and ending
 -- @treturn ?string nil where there is none of that name
 -- @treturn ?string then what to tell: the list of all scripts, or the names that are near

@@ -6,8 +6,6 @@
 -- earlier rules left them. What a rule computes from parameters is a new parameter.
 --
 --     net = simplify(net, params, shapes, Symbol)
---
--- @module tycho.symbol.simplify
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
@@ -251,7 +249,7 @@ local function has_candidates(params, order)
 end
 
 
---- Rewrites a symbol for inference.
+-- Rewrites a symbol for inference.
 -- @tparam Symbol net
 -- @tparam table params name -> array, of all variables that keep their values; rules add theirs
 -- @tparam table shapes node -> shapes of its outputs, -1 where a size is open

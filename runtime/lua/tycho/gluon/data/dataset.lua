@@ -73,7 +73,7 @@ end
 
 
 --- The values of a sample; `set[i]` is the same, several in a list.
--- @int i from 0; outside E(index)
+-- @int _ its number, from 0; outside E(index)
 function Dataset:get(_)
   undefined(self, "get")
 end

@@ -87,7 +87,7 @@ local function copied(p)
 end
 
 
---- The plan of some samples of another one.
+-- The plan of some samples of another one.
 -- @tparam {int,...} numbers from 0
 function plan.chosen(p, numbers)
   local q = copied(p)
@@ -103,7 +103,7 @@ function plan.chosen(p, numbers)
 end
 
 
---- The plan of samples that a function changes.
+-- The plan of samples that a function changes.
 -- @string what "first" or "all"
 function plan.changed(p, f, what)
   local q = copied(p)
@@ -142,7 +142,7 @@ function plan.add_steps(f, list)
 end
 
 
---- The native steps of a transform.
+-- The native steps of a transform.
 -- @string what "first", or "all": the block gets all values, and hands on all but the first; Cast
 --   changes all
 -- @return list, or nil
