@@ -373,8 +373,8 @@ end
 
 
 --- The parameters of the block and of all blocks in it: its own first, shared ones once.
--- @param[opt] select_by a regular expression that the beginning of a name must match, a list of such,
---   or a function of the name
+-- @param[opt] select_by a regular expression that the beginning of a name must match, a list of
+--   such, or a function of the name
 -- @treturn ParameterDict
 function Block:collect_params(select_by)
   local dict = ParameterDict(self._params.prefix)
