@@ -4,7 +4,7 @@ _tycho()
 {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}
   local options="-e -i -l - --strict --plain --version --platform --script --inspect --convert
-    --run --help"
+    --run --top --help"
   COMPREPLY=()
   if [ "$before" = --script ]; then
     COMPREPLY=($(compgen -W "$("${COMP_WORDS[0]}" --script 2>/dev/null | cut -d ' ' -f 1)" -- "$word"))

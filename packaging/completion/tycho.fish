@@ -12,4 +12,5 @@ complete -c tycho -l script -x -d 'Run a script that comes with Tycho' \
 complete -c tycho -l inspect -r -d 'What a file of a model or of arrays holds'
 complete -c tycho -l convert -r -d 'Write a file in another format'
 complete -c tycho -l run -r -d 'Run a network'
+complete -c tycho -l top -x -d 'What a running training does'
 complete -c tycho -l help -d 'List the options'

@@ -22,5 +22,6 @@ _arguments -S \
   '--inspect[what a file of a model or of arrays holds]:file:_files' \
   '--convert[write a file in another format]:file:_files:file:_files' \
   '--run[run a network]:model:_files' \
+  '--top[what a running training does]:process:_pids' \
   '(- *)--help[list the options]' \
   '*:file:_files'

@@ -15,7 +15,8 @@ local FLOAT64 = { dtype = "float64" }
 -- What create_graph refuses: the gradient is not made of registered operators.
 local REFUSED = {}
 for name in ([[
-  RNN CTCLoss ROIPooling _contrib_box_nms _contrib_scatter_along_axis _contrib_scatter_nd _contrib_hawkesll gammaln gamma
+  RNN CTCLoss ROIPooling _contrib_box_nms _contrib_scatter_along_axis _contrib_scatter_nd
+  _contrib_attention _contrib_RMSNorm _contrib_rotary_embedding _contrib_hawkesll gammaln gamma
   _random_pdf_gamma _random_pdf_negative_binomial _random_pdf_generalized_negative_binomial
   _random_pdf_dirichlet _contrib_DeformableConvolution _contrib_ModulatedDeformableConvolution
 ]]):gmatch("%S+") do

@@ -20,6 +20,7 @@ end
 local REFUSED = {
   ["Pooling 1"] = "reaches beyond the border",           -- an average, rounded up
   ["_contrib_box_nms 1"] = "boxes that are no corners",
+  ["RNN 7"] = "projection_size", ["RNN 8"] = "projection_size",
   ["_contrib_MultiBoxDetection 1"] = "no such operator", -- NonMaxSuppression, which only others read
 }
 

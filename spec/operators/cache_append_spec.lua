@@ -42,7 +42,7 @@ describe("contrib.cache_append", function()
 
   it("refuses lengths that leave no place, and writes nothing then", function()
     for _, bad in ipairs{ { 0, 6 }, { -1, 0 }, { 0, 0 / 0 }, { 1e30, 0 } } do
-      local e = assert.raises("run", function() call(nd.array(bad)):totable() end)
+      local e = assert.raises("run", function() return (call(nd.array(bad))):totable() end)
       assert.is_truthy(tostring(e):find("has no place for 3 more", 1, true), tostring(e))
     end
     local cache = nd.zeros({ 2, 8, 4 }, { dtype = "float64" })

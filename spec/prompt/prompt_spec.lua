@@ -275,7 +275,7 @@ END]])
     assert.is_truthy(list:find("\n  saving +Saving and loading"), list)
     assert.is_truthy(feed(":doc saving"):find("^# Saving and loading\n"))
     assert.has_error(function() feed(":doc savin") end,
-      "there is no page 'savin'; near: saving, data, cells. :doc lists them")
+      "there is no page 'savin'; near: saving, data, gluon. :doc lists them")
     assert.has_error(function() feed(":doc ../README") end)
     local _, s = feed()
     assert.same({ "saving", "scale_out", "source_tour" }, select(2, complete(s.env, ":doc s")))

@@ -2,6 +2,7 @@
 --
 -- @module tycho.contrib
 
+require "tycho.core.luajit"
 local namespace = require "tycho.core.namespace"
 
 local contrib = { quantization = require "tycho.contrib.quantization" }

@@ -13,6 +13,7 @@
 local args = require "tycho.core.args"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
+local namespace = require "tycho.core.namespace"
 local native = require "tycho.core.ffi"
 
 local C = native.C
@@ -104,8 +105,9 @@ end
 
 local FORM = args.form("precision", { { "precision", "text" } })
 
-setmetatable(precision, { __call = function(_, ...)
+namespace.close(precision, "precision", "function")
+getmetatable(precision).__call = function(_, ...)
   return Scope(precision.check(FORM(...).precision, "precision"))
-end })
+end
 
 return precision
