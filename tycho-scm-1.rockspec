@@ -49,7 +49,6 @@ build = {
       ["tycho.autograd.variables"] = "runtime/lua/tycho/autograd/variables.lua",
       ["tycho.callback"] = "runtime/lua/tycho/callback.lua",
       ["tycho.context"] = "runtime/lua/tycho/context.lua",
-      ["tycho.contrib"] = "runtime/lua/tycho/contrib.lua",
       ["tycho.contrib.amp"] = "runtime/lua/tycho/contrib/amp.lua",
       ["tycho.contrib.init"] = "runtime/lua/tycho/contrib/init.lua",
       ["tycho.contrib.quantization"] = "runtime/lua/tycho/contrib/quantization.lua",

@@ -1,3 +1,0 @@
--- The name that users require; see contrib/init.lua.
-require "tycho.core.luajit"
-return require "tycho.contrib.init"
