@@ -394,6 +394,7 @@ build = {
       ["tycho.symbol.name"] = "runtime/lua/tycho/symbol/name.lua",
       ["tycho.symbol.node"] = "runtime/lua/tycho/symbol/node.lua",
       ["tycho.symbol.operators"] = "runtime/lua/tycho/symbol/operators.lua",
+      ["tycho.symbol.rewriting"] = "runtime/lua/tycho/symbol/rewriting.lua",
       ["tycho.symbol.simplify"] = "runtime/lua/tycho/symbol/simplify.lua",
       ["tycho.symbol.symbol"] = "runtime/lua/tycho/symbol/symbol.lua",
       ["tycho.symbol.text"] = "runtime/lua/tycho/symbol/text.lua",

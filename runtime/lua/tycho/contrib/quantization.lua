@@ -21,9 +21,12 @@ local executor = require "tycho.executor.executor"
 local namespace = require "tycho.core.namespace"
 local nd = require "tycho.ndarray"
 local node = require "tycho.symbol.node"
-local registry = require "tycho.op.registry"
+local rewriting = require "tycho.symbol.rewriting"
 local tables = require "tycho.core.tables"
 local symbol = require "tycho.symbol.symbol"
+
+local is_only_read, new_node, new_parameter, parameter_of, run = rewriting.is_only_read,
+  rewriting.operator, rewriting.new_parameter, rewriting.parameter_of, rewriting.run
 
 local quantization = {}
 
@@ -37,68 +40,6 @@ local ADDS = { elemwise_add = true, broadcast_add = true, _plus = true, _Plus = 
 
 
 -- Graphs ------------------------------------------------------------------------------------------
-
--- Returns how often each output is read: node -> output -> count.
-local function count_readers(entries, order)
-  local readers = {}
-  local function add(entry)
-    local of = readers[entry[1]] or {}
-    of[entry[2]] = (of[entry[2]] or 0) + 1
-    readers[entry[1]] = of
-  end
-  for _, n in ipairs(order) do
-    for _, entry in ipairs(n.inputs) do
-      add(entry)
-    end
-  end
-  for _, entry in ipairs(entries) do
-    add(entry)
-  end
-  return readers
-end
-
-
-local function is_only_read(g, entry)
-  return g.readers[entry[1]][entry[2]] == 1
-end
-
-
-local function new_node(g, op, name, attrs, inputs)
-  local made = node.operator(registry.find(op), name, attrs, -1, g.func)
-  node.connect(made, inputs, g.func)
-  return { made, 0 }
-end
-
-
-local function new_parameter(g, name, x)
-  while g.params[name] do
-    name = name .. "_"
-  end
-  g.params[name] = x
-  local shape = table.concat(x.shape, ", ")
-  local dict = { __dtype__ = tostring(x._dtype), __shape__ = ("(%s,)"):format(shape) }
-  return { node.variable(name, dict), 0 }
-end
-
-
-local function parameter_of(g, entry)
-  return not entry[1].op and g.params[entry[1].name] or nil
-end
-
-
--- Changes a graph node by node, and begins the count of readers of what comes out.
-local function rewritten(g, rule)
-  local order = node.walk(g.entries)
-  g.readers = count_readers(g.entries, order)
-  g.entries = node.copy(g.entries, function(n, moved)
-    if not n.op then
-      return { { n, 0 } }
-    end
-    g.moved = moved
-    return rule(g, n)
-  end, order)
-end
-
 
 local function per_channel(x, rank)
   local shape = { x.size }
@@ -381,7 +322,7 @@ local function quantize(g, thresholds, shapes_of)
     end
     return table.concat(a, ",") == table.concat(b, ",")
   end
-  rewritten(g, function(_, n) return quantize_layer(g, n) or fuse_into(g, n) end)
+  run(g, function(_, n) return quantize_layer(g, n) or fuse_into(g, n) end)
   keep_levels(g)
   local sym = symbol.Symbol.of(g.entries)
   local known = {}
@@ -454,7 +395,7 @@ function quantization.quantize_model(...)
     Error.raise{ code = "value", func = func, argument = "calib_data", expected = "an iterator",
       got = "nothing", message = ("calib_mode '%s' needs 'calib_data'"):format(a.calib_mode) }
   end
-  rewritten(g, fold_norm)
+  run(g, fold_norm)
   local thresholds = a.calib_mode ~= "none" and calibrate(g, a) or {}
   local shapes = {}
   if a.calib_data then
@@ -505,7 +446,7 @@ function quantization.quantize_dynamic(...)
   local g = start(a.sym, a.params, nil, a.excluded_sym_names,
     "contrib.quantization.quantize_dynamic")
   local aux = tables.positions(a.sym:list_auxiliary_states())
-  rewritten(g, turn_dots)
+  run(g, turn_dots)
   local sym, params = quantize(g, {}, nil)
   for name in pairs(aux) do
     params[name] = a.params[name]

@@ -10,54 +10,17 @@
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local node = require "tycho.symbol.node"
-local registry = require "tycho.op.registry"
+local rewriting = require "tycho.symbol.rewriting"
+
+local is_only_read, new_parameter, parameter_of = rewriting.is_only_read,
+  rewriting.new_parameter, rewriting.parameter_of
 
 local FUNC = "onnx.import_model"
 
 
--- Returns how often each output is read: node -> output -> count.
-local function count_readers(entries, order)
-  local readers = {}
-  local function add(entry)
-    local of = readers[entry[1]] or {}
-    of[entry[2]] = (of[entry[2]] or 0) + 1
-    readers[entry[1]] = of
-  end
-  for _, n in ipairs(order) do
-    for _, entry in ipairs(n.inputs) do
-      add(entry)
-    end
-  end
-  for _, entry in ipairs(entries) do
-    add(entry)
-  end
-  return readers
-end
-
-
 -- Returns the output of a new node that takes the name and place of another.
-local function replacement(n, op, attrs, inputs)
-  local made = node.operator(registry.find(op), n.name, attrs, -1, FUNC, n.where)
-  node.connect(made, inputs, FUNC)
-  return { { made, 0 } }
-end
-
-
--- Returns the entry of a new parameter.
-local function new_parameter(g, name, x)
-  while g.names[name] do
-    name = name .. "_"
-  end
-  g.names[name], g.params[name] = true, x
-  local shape = table.concat(x.shape, ", ")
-  local dict = { __dtype__ = tostring(x._dtype), __shape__ = ("(%s,)"):format(shape) }
-  return { node.variable(name, dict), 0 }
-end
-
-
--- Returns the array of an entry that is a parameter.
-local function parameter_of(g, entry)
-  return not entry[1].op and g.params[entry[1].name] or nil
+local function replacement(g, n, op, attrs, inputs)
+  return { rewriting.operator(g, op, n.name, attrs, inputs, n.where) }
 end
 
 
@@ -100,7 +63,7 @@ local function product_and_vector(g, n)
     local before, x = n.inputs[i], parameter_of(g, n.inputs[3 - i])
     local product, shape = g.moved(before)[1], shape_of(g, before)
     local kind = PRODUCTS[product.op]
-    if x and kind and shape and g.readers[before[1]][before[2]] == 1 then
+    if x and kind and shape and is_only_read(g, before) then
       local vector = by_channel(x, #shape, kind.axis, tonumber(product.attrs[kind.count]))
       local bias = product.inputs[3] and parameter_of(g, product.inputs[3])
       if vector and (bias or not product.inputs[3]) then
@@ -120,7 +83,7 @@ local function fold_shift(g, n)
   if not product then
     return nil
   end
-  return replacement(n, product.op, node.merged(product.attrs, { no_bias = "False" }),
+  return replacement(g, n, product.op, node.merged(product.attrs, { no_bias = "False" }),
     { product.inputs[1], product.inputs[2],
       new_parameter(g, n.name .. "_bias", bias and bias + shift or shift) })
 end
@@ -140,7 +103,7 @@ local function fold_scale(g, n)
   for i = 2, #weight.shape do
     shape[i] = 1
   end
-  return replacement(n, product.op, product.attrs, { product.inputs[1],
+  return replacement(g, n, product.op, product.attrs, { product.inputs[1],
     new_parameter(g, n.name .. "_weight", weight * scale:reshape(shape)),
     bias and new_parameter(g, n.name .. "_bias", bias * scale) })
 end
@@ -226,7 +189,7 @@ local function join_layer_norm(g, n)
   if not normal_shape or #normal_shape ~= #shape or normal_shape[#shape] ~= size then
     return nil
   end
-  return replacement(n, "LayerNorm", { axis = "-1", eps = eps },
+  return replacement(g, n, "LayerNorm", { axis = "-1", eps = eps },
     { g.moved(x), g.moved(gamma), g.moved(beta) })
 end
 
@@ -260,24 +223,14 @@ return function(net, params, shapes, Symbol)
   if not has_candidates(params, order) then
     return net
   end
-  local g = { params = params, shapes = shapes, readers = count_readers(net._entries, order),
-    names = {} }
-  for _, n in ipairs(order) do
-    g.names[n.name] = true
-  end
-  local changed = false
-  local entries = node.copy(net._entries, function(n, moved)
-    if not n.op then
-      return { { n, 0 } }
-    end
-    g.moved = moved
+  local g = { entries = net._entries, params = params, shapes = shapes, func = FUNC }
+  local changed = rewriting.run(g, function(_, n)
     for _, rule in ipairs(RULES) do
       local made = rule(g, n)
       if made then
-        changed = true
         return made
       end
     end
-  end, order)
-  return changed and Symbol.of(entries) or net
+  end)
+  return changed and Symbol.of(g.entries) or net
 end

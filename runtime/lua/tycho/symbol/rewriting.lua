@@ -1,0 +1,90 @@
+-- What rewrites of a graph share whose parameters are known: simplification of imported networks,
+-- quantization (not for users).
+--
+-- A rewrite has a table g: entries (the outputs), params (name -> array; new ones are added), func
+-- (for errors). `rewriting.run` calls its rule for each operator, inputs before readers, so that a
+-- rule sees its inputs as earlier calls left them, through `g.moved(entry)`.
+
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
+
+local node = require "tycho.symbol.node"
+local registry = require "tycho.op.registry"
+
+local rewriting = {}
+
+
+-- Returns how often each output is read: node -> output -> count.
+local function count_readers(entries, order)
+  local readers = {}
+  local function add(entry)
+    local of = readers[entry[1]] or {}
+    of[entry[2]] = (of[entry[2]] or 0) + 1
+    readers[entry[1]] = of
+  end
+  for _, n in ipairs(order) do
+    for _, entry in ipairs(n.inputs) do
+      add(entry)
+    end
+  end
+  for _, entry in ipairs(entries) do
+    add(entry)
+  end
+  return readers
+end
+
+
+-- Replaces outputs of operators in g.entries. rule(g, n) returns the entries that replace those of
+-- n, or nil. Returns whether a rule has replaced any.
+function rewriting.run(g, rule)
+  local order = node.walk(g.entries)
+  g.readers, g.names = count_readers(g.entries, order), {}
+  for _, n in ipairs(order) do
+    g.names[n.name] = true
+  end
+  local changed = false
+  g.entries = node.copy(g.entries, function(n, moved)
+    if not n.op then
+      return { { n, 0 } }
+    end
+    g.moved = moved
+    local made = rule(g, n)
+    changed = changed or made ~= nil
+    return made
+  end, order)
+  return changed
+end
+
+
+-- Returns whether an output has one reader.
+function rewriting.is_only_read(g, entry)
+  return g.readers[entry[1]][entry[2]] == 1
+end
+
+
+-- Returns the output of a new node.
+function rewriting.operator(g, op, name, attrs, inputs, where)
+  local made = node.operator(registry.find(op), name, attrs, -1, g.func, where)
+  node.connect(made, inputs, g.func)
+  return { made, 0 }
+end
+
+
+-- Returns the entry of a new parameter, whose name no other node or parameter has.
+function rewriting.new_parameter(g, name, x)
+  while g.names[name] or g.params[name] do
+    name = name .. "_"
+  end
+  g.names[name], g.params[name] = true, x
+  local shape = table.concat(x.shape, ", ")
+  local dict = { __dtype__ = tostring(x._dtype), __shape__ = ("(%s,)"):format(shape) }
+  return { node.variable(name, dict), 0 }
+end
+
+
+-- Returns the array of an entry that is a parameter.
+function rewriting.parameter_of(g, entry)
+  return not entry[1].op and g.params[entry[1].name] or nil
+end
+
+
+return rewriting
