@@ -2,15 +2,8 @@
 -- differences, unless they are allowed.
 
 local folder = require "spec.support.folder"
+local quiet = require "spec.support.quiet"
 local ty = require "tycho"
-
-local function quiet()
-  local log = { warnings = {} }
-  function log.info() end
-  function log:warning(text) self.warnings[#self.warnings + 1] = text end
-  log.debug, log.error = log.info, log.warning
-  return log
-end
 
 local function net(width)
   local h = ty.sym.FullyConnected{ ty.sym.Variable("data"), num_hidden = width or 3, name = "f" }

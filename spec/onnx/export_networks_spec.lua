@@ -15,25 +15,7 @@ local BOUND = 1e-4
 local V, contrib = ty.sym.Variable, ty.sym.contrib
 
 local python = files.python()
-local kept = python and os.tmpname()
-if kept then
-  os.remove(kept)
-  assert(lfs.mkdir(kept))
-end
-
-local function keep(name)
-  return kept and function(path, outputs, arrays, inputs)
-    folder.write(("%s/%s.onnx"):format(kept, name), folder.read(path))
-    local list = {}
-    for k, y in ipairs(outputs) do
-      list["o" .. k - 1] = y
-    end
-    for input in pairs(inputs) do
-      list["i_" .. input] = arrays[input]
-    end
-    ty.nd.save(("%s/%s.npz"):format(kept, name), list)
-  end
-end
+local kept, keep = files.kept_folder()
 
 -- A network whose arrays are random, for shapes of its inputs.
 local function check(name, symbol, shapes, options)

@@ -1,8 +1,6 @@
 -- Each operator that the exporter knows, in the cases of spec/operators: written as ONNX, read
 -- back, and run; and by ONNX Runtime, where Python has it.
-local lfs = require "lfs"
 local files = require "spec.support.onnx_files"
-local folder = require "spec.support.folder"
 local shell = require "spec.support.shell"
 local trials = require "spec.support.trials"
 local ty = require "tycho"
@@ -32,26 +30,7 @@ local PARAMETERS = { in_weight = true, in_gamma = true, in_beta = true, in_bias 
 local NOT_COMPARED = { ["_contrib_ROIAlign 2"] = true }
 
 local python = files.python()
-local kept = python and os.tmpname()     -- a folder for the files of the second spec
-if kept then
-  os.remove(kept)
-  assert(lfs.mkdir(kept))
-end
-
--- Copies a file, and its arrays, for onnx_check.py.
-local function keep(name)
-  return kept and function(path, outputs, arrays, inputs)
-    folder.write(("%s/%s.onnx"):format(kept, name), folder.read(path))
-    local list = {}
-    for k, y in ipairs(outputs) do
-      list["o" .. k - 1] = y
-    end
-    for input in pairs(inputs) do
-      list["i_" .. input] = arrays[input]
-    end
-    ty.nd.save(("%s/%s.npz"):format(kept, name), list)
-  end
-end
+local kept, keep = files.kept_folder()
 
 local function one(line, key, opset)
   local random = trials.random(trials.seed("onnx", key))

@@ -1,6 +1,7 @@
 -- ONNX files for specs: networks written and read back; ONNX's checker and ONNX Runtime, where
 -- Python has them (TYCHO_ONNX_PYTHON names an interpreter that does).
 
+local lfs = require "lfs"
 local folder = require "spec.support.folder"
 local shell = require "spec.support.shell"
 local ty = require "tycho"
@@ -86,6 +87,31 @@ function files.round_trip(symbol, arrays, states, inputs, options)
     worst = files.difference(wanted, files.run(net, own, own_states))
   end)
   return worst
+end
+
+--- A new folder for what ONNX Runtime is to run, and keep(name), which gives the option `keep` of
+-- `files.round_trip`: it copies a file with its arrays there, for onnx_check.py. Without a Python
+-- both are nil.
+function files.kept_folder()
+  if not files.python() then
+    return nil, function() end
+  end
+  local kept = os.tmpname()
+  os.remove(kept)
+  assert(lfs.mkdir(kept))
+  return kept, function(name)
+    return function(path, outputs, arrays, inputs)
+      folder.write(("%s/%s.onnx"):format(kept, name), folder.read(path))
+      local list = {}
+      for k, y in ipairs(outputs) do
+        list["o" .. k - 1] = y
+      end
+      for input in pairs(inputs) do
+        list["i_" .. input] = arrays[input]
+      end
+      ty.nd.save(("%s/%s.npz"):format(kept, name), list)
+    end
+  end
 end
 
 return files

@@ -7,6 +7,7 @@
 ** one place occurs twice, the last row stands, and gradients add up in order.
 */
 #include "kernel/strided_copy.h"
+#include "operators/index/rows.h"
 #include "op/op.h"
 
 struct indexed_rows {
@@ -51,8 +52,7 @@ static int check_coordinates(const struct indexed_rows *p, bool negative)
 
 /* -- gather_nd --------------------------------------------------------------------------------- */
 
-/* `rows` are what lies at the places that `index` names in `array`. */
-static int rows_shape(struct infer *s, const ty_desc *array, const ty_desc *index, ty_desc *rows)
+int indexed_rows_shape(struct infer *s, const ty_desc *array, const ty_desc *index, ty_desc *rows)
 {
   int64_t dim[2 * TY_MAXDIM];
   int n = 0;
@@ -80,7 +80,10 @@ static int64_t gather_coordinates(const struct infer *s, int *input)
   return longest_axis(&s->in[0], &s->in[1]);
 }
 
-static int gather_shape(struct infer *s) { return rows_shape(s, &s->in[0], &s->in[1], &s->out[0]); }
+static int gather_shape(struct infer *s)
+{
+  return indexed_rows_shape(s, &s->in[0], &s->in[1], &s->out[0]);
+}
 static int first_type(struct infer *s) { return type_both(s, &s->in[0], &s->out[0]); }
 
 struct row_moves { const struct indexed_rows *p; char *array, *rows; };
@@ -167,7 +170,7 @@ static int given_shape(struct infer *s, ty_desc *out)
 static int scatter_shape(struct infer *s)
 {
   TRY(given_shape(s, &s->out[0]));
-  return rows_shape(s, &s->out[0], &s->in[1], &s->in[0]);
+  return indexed_rows_shape(s, &s->out[0], &s->in[1], &s->in[0]);
 }
 
 static int64_t scatter_coordinates(const struct infer *s, int *input)
@@ -185,7 +188,7 @@ static int set_shape(struct infer *s) /* lhs rhs indices */
 {
   TRY(given_shape(s, &s->out[0]));
   TRY(shape_both(s, &s->in[0], &s->out[0]));
-  return rows_shape(s, &s->out[0], &s->in[2], &s->in[1]);
+  return indexed_rows_shape(s, &s->out[0], &s->in[2], &s->in[1]);
 }
 
 static int set_type(struct infer *s)

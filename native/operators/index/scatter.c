@@ -7,6 +7,7 @@
 ** Updates are taken in order, so that equal settings give equal bits.
 */
 #include "kernel/strided_copy.h"
+#include "operators/index/rows.h"
 #include "op/op.h"
 
 enum scatter_reduction { REPLACE, ADD, MULTIPLY, LARGEST, LEAST };
@@ -252,18 +253,8 @@ static int along_back(struct call *c) /* reads the head gradient, indices */
 
 static int nd_shape(struct infer *s) /* data indices updates */
 {
-  const ty_desc *array = &s->in[0], *index = &s->in[1];
-  int64_t dim[2 * TY_MAXDIM];
-  int n = 0;
   TRY(shape_both(s, &s->in[0], &s->out[0]));
-  if (!array->ndim || !index->ndim || !index->dim[0]) return TY_OK;
-  if (index->dim[0] > array->ndim)
-    return infer_fail(s, TY_ESHAPE, index, "%lld coordinates for an array of %d dimensions",
-        (long long)index->dim[0], array->ndim);
-  for (int i = 1; i < index->ndim; i++) dim[n++] = index->dim[i];
-  for (int i = (int)index->dim[0]; i < array->ndim; i++) dim[n++] = array->dim[i];
-  if (!n) dim[n++] = 1;
-  return shape_is(s, &s->in[2], n, dim);
+  return indexed_rows_shape(s, &s->in[0], &s->in[1], &s->in[2]);
 }
 
 struct rows_at { const struct operand *index; int64_t m, n, row; const int64_t *dim; };

@@ -24,6 +24,7 @@ static const char *layer_out(const void *p)
                                                           : "output [mean] [std]";
 }
 
+/* Vectors over the axis go in; means, standard deviations, or norms come out. */
 static int layer_shape(struct infer *s)
 {
   const struct layer_param *p = s->param;
@@ -32,9 +33,9 @@ static int layer_shape(struct infer *s)
   int axis;
   if (!d.ndim) return TY_OK;
   TRY(axis_of(s, p->axis, d.ndim, &axis));
-  for (int i = 1; i < 3; i++) TRY(shape_is(s, &s->in[i], 1, &d.dim[axis]));
+  for (int i = 1; i < s->nin; i++) TRY(shape_is(s, &s->in[i], 1, &d.dim[axis]));
   d.dim[axis] = 1;
-  for (int i = 1; i < 3; i++) TRY(shape_as(s, &s->out[i], &d));
+  for (int i = 1; i < s->nout; i++) TRY(shape_as(s, &s->out[i], &d));
   return TY_OK;
 }
 
@@ -43,19 +44,6 @@ static const struct param rms_params[] = {
   { "eps",  P_FLOAT, offsetof(struct layer_param, eps),  "1e-06", "added to the mean of squares" },
   { 0 }
 };
-
-static int rms_shape(struct infer *s)
-{
-  const struct layer_param *p = s->param;
-  TRY(shape_both(s, &s->in[0], &s->out[0]));
-  ty_desc d = s->in[0];
-  int axis;
-  if (!d.ndim) return TY_OK;
-  TRY(axis_of(s, p->axis, d.ndim, &axis));
-  TRY(shape_is(s, &s->in[1], 1, &d.dim[axis]));
-  d.dim[axis] = 1;
-  return shape_as(s, &s->out[1], &d);
-}
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
@@ -232,7 +220,7 @@ const struct op op_layer_norm[] = {
     .cpu = layer_cpu, .back_cpu = layer_back_cpu },
   { .name = "_contrib_RMSNorm", .in = "data gamma", .out = "output [rms]",
     .doc = "data / rms gamma, rms = sqrt(mean of data^2 + eps) over one axis; output rms passes no gradient.",
-    .param = rms_params, .param_size = sizeof(struct layer_param), .shape = rms_shape, .grad = "g0 i0 i1 o1",
+    .param = rms_params, .param_size = sizeof(struct layer_param), .shape = layer_shape, .grad = "g0 i0 i1 o1",
     .cpu = rms_cpu, .back_cpu = rms_back_cpu },
   { 0 }
 };

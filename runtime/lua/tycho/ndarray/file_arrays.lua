@@ -91,6 +91,21 @@ function file_arrays.dtype_of(stored)
 end
 
 
+--- Whether strides, in elements, are those of a dense array.
+-- @tparam {int,...} sizes
+-- @tparam {int,...} strides
+function file_arrays.is_dense(sizes, strides)
+  local stride = 1
+  for i = #sizes, 1, -1 do
+    if sizes[i] ~= 1 and strides[i] ~= stride then
+      return false
+    end
+    stride = stride * sizes[i]
+  end
+  return true
+end
+
+
 --- Reads bytes at once.
 -- @int at from byte, counted from 0
 -- @int n how many

@@ -11,6 +11,7 @@
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local Error = require "tycho.core.error"
+local file_arrays = require "tycho.ndarray.file_arrays"
 local file_cursor = require "tycho.ndarray.file_cursor"
 local class = require "tycho.ndarray.class"
 local pickle = require "tycho.ndarray.pickle"
@@ -101,18 +102,6 @@ local function counts(file, list, what)
 end
 
 
-local function is_dense(sizes, strides)
-  local stride = 1
-  for i = #sizes, 1, -1 do
-    if sizes[i] ~= 1 and strides[i] ~= stride then
-      return false
-    end
-    stride = stride * sizes[i]
-  end
-  return true
-end
-
-
 -- An array of a storage's elements; the same one for equal views.
 function Loader:tensor(storage, offset, sizes, strides, elements)
   local file = self.file
@@ -136,7 +125,7 @@ function Loader:tensor(storage, offset, sizes, strides, elements)
     fail(file, "a tensor has elements %.0f to %.0f of a storage of %.0f bytes", offset, last,
       storage.bytes)
   end
-  local dense = is_dense(sizes, strides)
+  local dense = file_arrays.is_dense(sizes, strides)
   if not dense and count * 8 > BASE + TIMES * file.size then
     fail(file, "a tensor of %.0f elements over a storage of %.0f bytes", count, storage.bytes)
   end

@@ -124,19 +124,6 @@ local function read_sizes(r, class)
 end
 
 
--- Strides that are those of a dense array.
-local function is_dense(sizes, strides)
-  local stride = 1
-  for i = #sizes, 1, -1 do
-    if sizes[i] ~= 1 and strides[i] ~= stride then
-      return false
-    end
-    stride = stride * sizes[i]
-  end
-  return true
-end
-
-
 local function take_storage(r, frame, value)
   local s, origin = r.stream, objects.origin(value) or r.empty[value]
   if frame.count == 0 then
@@ -158,7 +145,7 @@ local function take_storage(r, frame, value)
     s:fail("a %s has elements %.0f to %.0f of a storage of %.0f", frame.class, frame.offset, last,
       origin.count)
   end
-  local part, dense = origin.part, is_dense(frame.sizes, frame.strides)
+  local part, dense = origin.part, file_arrays.is_dense(frame.sizes, frame.strides)
   -- an expanded tensor has more elements than its storage
   if frame.count * 8 > BASE + TIMES * s.file.size and not dense then
     s:fail("a %s of %.0f elements over a storage of %.0f", frame.class, frame.count, origin.count)
