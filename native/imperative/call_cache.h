@@ -47,7 +47,7 @@ struct call_key {
 int  cached_call_find(const struct call_key *q, struct cached_call **out);
 struct cached_call *cached_call_keep(struct cached_call *r);
 void cached_call_release(struct cached_call *r);
-/* Whether two are the same but for being made at different times: the cache forgets. */
+/* Returns whether two answer the same question: the cache forgets, and makes a call again. */
 static inline bool cached_call_same(const struct cached_call *a, const struct cached_call *b)
 {
   return a == b ||

@@ -50,16 +50,31 @@ static bool changes_input(const struct history *h, int i)
   return h->call->ports.in[i].mutated;
 }
 
-/* Counts what a call reads; an array that it changes is promised. */
-static void await(struct history *h, int by)
+static struct storage *input_storage(const struct history_input *in)
+{
+  return in->array ? in->array->storage : in->from->out[in->out].storage;
+}
+
+/* Marks what a call reads as awaited, and what it changes as promised. */
+static void await_inputs(struct backlog *backlog, const struct history *h)
 {
   for (int i = 0; i < h->nin; i++) {
-    const struct history_input *in = &h->in[i];
-    struct storage *s = in->array ? in->array->storage : in->from->out[in->out].storage;
-    __atomic_add_fetch(&s->awaited, by, __ATOMIC_RELAXED);
-    if (!in->array || !changes_input(h, i)) continue;
-    if (by > 0) __atomic_store_n(&s->source, &storage_promise, __ATOMIC_RELEASE);
-    else if (!s->awaited) __atomic_store_n(&s->source, NULL, __ATOMIC_RELEASE);
+    struct storage *s = input_storage(&h->in[i]);
+    if (__atomic_fetch_add(&s->awaited, 1, __ATOMIC_RELAXED) == 0 && s->data)
+      backlog->held += (int64_t)s->bytes;
+    if (h->in[i].array && changes_input(h, i))
+      __atomic_store_n(&s->source, &storage_promise, __ATOMIC_RELEASE);
+  }
+}
+
+static void release_inputs(struct backlog *backlog, const struct history *h)
+{
+  for (int i = 0; i < h->nin; i++) {
+    struct storage *s = input_storage(&h->in[i]);
+    if (__atomic_sub_fetch(&s->awaited, 1, __ATOMIC_RELAXED)) continue;
+    if (s->data) backlog->held -= (int64_t)s->bytes;
+    if (h->in[i].array && changes_input(h, i))
+      __atomic_store_n(&s->source, NULL, __ATOMIC_RELEASE);
   }
 }
 
@@ -84,15 +99,8 @@ void backlog_forget(const struct kept *k)
   }
 }
 
-static int64_t held_bytes(const struct history *h)
-{
-  int64_t bytes = 0;
-  for (int i = 0; i < h->nin; i++)
-    if (h->in[i].array && !h->in[i].from) bytes += (int64_t)desc_bytes(&h->in[i].array->d);
-  return bytes;
-}
-
-static int64_t made_bytes(const struct history *h)
+/* Returns the bytes that a call is to make. */
+static int64_t promised_bytes(const struct history *h)
 {
   int64_t bytes = 0;
   for (int i = 0; i < h->nout && !h->view; i++) bytes += (int64_t)h->out[i].storage->bytes;
@@ -107,19 +115,17 @@ void backlog_add(struct backlog *backlog, struct history *h)
   else backlog->first = h;
   backlog->last = h;
   backlog->n++;
-  backlog->held += held_bytes(h);
-  backlog->promised += made_bytes(h);
-  await(h, 1);
+  backlog->promised += promised_bytes(h);
+  await_inputs(backlog, h);
   if (h->changes) history_keep(h); /* what it writes is seen whatever becomes of its results */
 }
 
 void backlog_remove(struct history *h)
 {
   struct backlog *backlog = h->backlog;
-  await(h, -1);
-  backlog->n--;
-  backlog->held -= held_bytes(h);
-  backlog->promised -= made_bytes(h);
+  release_inputs(backlog, h);
+  if (!--backlog->n) backlog->held = 0;
+  backlog->promised -= promised_bytes(h);
   if (h->before) h->before->after = h->after;
   else backlog->first = h->after;
   if (h->after) h->after->before = h->before;
@@ -137,6 +143,7 @@ bool backlog_full(const struct backlog *backlog)
       (backlog->held > LEAST_HELD && backlog->held > *ty_live_at("bytes") / SHARE_HELD);
 }
 
+/* Returns whether somebody has an array of what a call makes. */
 static bool is_seen(const struct history *h)
 {
   for (int i = 0; i < h->nout && !h->view; i++)
@@ -182,7 +189,7 @@ bool backlog_elsewhere(const struct backlog *backlog)
 }
 
 /* Submits what fills a storage, or all. */
-static int settle(struct storage *s)
+static int settle_storage(struct storage *s)
 {
   backlog_lock();
   int code = backlog_run();
@@ -221,5 +228,5 @@ __attribute__((constructor)) static void register_backlogs(void)
   pthread_mutex_init(&lock, &recursive);
   pthread_mutexattr_destroy(&recursive);
   pthread_key_create(&thread_end, end_thread);
-  storage_settle = settle;
+  storage_settle = settle_storage;
 }

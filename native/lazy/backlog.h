@@ -11,7 +11,7 @@
 struct backlog {
   struct history *first, *last;
   int n;
-  int64_t held;                                       /* bytes of plain arrays that it reads */
+  int64_t held;                                       /* bytes of arrays that it reads */
   int64_t promised;                                   /* bytes that it is to make */
   bool training;                                      /* the mode of all its calls */
   /* The program that the thread ran last; the one whose calls this repeats so far. NULL: none. */
@@ -21,24 +21,25 @@ struct backlog {
 
 void backlog_lock(void);
 void backlog_unlock(void);
-/* Returns this thread's backlog; NULL: no room. */
+/* Returns this thread's backlog; NULL: out of memory. */
 struct backlog *backlog_own(void);
 /* Puts a call at the end of a backlog: what it reads is awaited, what it changes is promised. */
 void backlog_add(struct backlog *backlog, struct history *h);
-/* Says at which line of the script a call was made that comes next in this thread's backlog. */
+/* Returns the line of the script for the call that comes next in this thread's backlog; NULL: not
+** known. Tells the front end whether a line must be noted (struct line_request). */
 const char *backlog_line(struct backlog *backlog, const struct cached_call *call);
-/* A program is freed. */
+/* Forgets a program that is about to be freed. */
 void backlog_forget(const struct kept *k);
 /* Takes a call out of its backlog: it is submitted, or will never be. */
 void backlog_remove(struct history *h);
-/* Called when the last reference to a pending call is dropped. Returns whether it may go: what it
-** makes can be seen nowhere. Else it is done first and dropped again. */
+/* Decides what becomes of a pending call whose last reference is dropped. Returns true where it may
+** be freed: nobody can see what it would make. Else runs it, and drops it again. */
 bool backlog_drop(struct history *h);
 /* Submits the calls of all backlogs. */
 int  backlog_run(void);
-/* Whether another thread's backlog has calls. */
+/* Returns whether another thread's backlog has calls. */
 bool backlog_elsewhere(const struct backlog *backlog);
-/* Whether a backlog has as much as may wait. */
+/* Returns whether a backlog has as many calls, or holds as many bytes, as may wait. */
 bool backlog_full(const struct backlog *backlog);
-/* Whether calls are recorded without being run. */
+/* Returns whether recorded calls wait (TYCHO_LAZY). */
 bool backlog_enabled(void);

@@ -97,8 +97,8 @@ static int run_others(bool train)
   return other_mode || backlog_elsewhere(backlog) ? backlog_run() : TY_OK;
 }
 
-static int run(struct trace *t, ty_tensor *const *head, ty_tensor *const *head_grad, int nhead,
-    ty_tensor *const *variable, ty_tensor *const *grad, int nvariable, int flags)
+static int run_backward(struct trace *t, ty_tensor *const *head, ty_tensor *const *head_grad,
+    int nhead, ty_tensor *const *variable, ty_tensor *const *grad, int nvariable, int flags)
 {
   TRY(trace_collect(t, head, nhead));
   TRY(trace_number(t));
@@ -120,7 +120,7 @@ int ty_backward(ty_tensor *const *head, ty_tensor *const *head_grad, int nhead,
   backlog_lock();
   int code = run_others(t.train);
   if (!code)
-    code = run(&t, head, head_grad, nhead, variable, grad, nvariable, flags);
+    code = run_backward(&t, head, head_grad, nhead, variable, grad, nvariable, flags);
   trace_done(&t);
   backlog_unlock();
   return code;

@@ -346,7 +346,7 @@ static void building_done(struct building *b)
   ty_graph_free(b->g);
 }
 
-static int build(struct building *b, struct kept *k, const uint8_t *alive, int noutput)
+static int build_program(struct building *b, struct kept *k, const uint8_t *alive, int noutput)
 {
   TRY(allocate(b, k, noutput));
   TRY(add_graph(b));
@@ -370,7 +370,7 @@ int trace_build(const struct trace *t, const uint8_t *alive, int noutput, struct
   struct building b = { .t = t };
   struct kept *k = NEW(struct kept);
   if (!k) return out_of_memory();
-  int code = build(&b, k, alive, noutput);
+  int code = build_program(&b, k, alive, noutput);
   building_done(&b);
   if (code) return kept_free(k), code;
   *out = k;

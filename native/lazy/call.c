@@ -151,8 +151,8 @@ static int call_now(const struct call_key *q, ty_tensor **out)
   return code;
 }
 
-/* Whether a call may wait: its results are its own, it needs nothing of the front end, it cannot
-** fail for what is in its inputs, and nobody changes them unseen. */
+/* Returns whether a call may wait: its results are new arrays, the front end has no part in it, it
+** cannot fail for what is in its inputs, and their addresses are not known outside. */
 static bool may_wait(const struct call_key *q)
 {
   const struct op *op = q->op;

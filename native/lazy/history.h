@@ -103,12 +103,12 @@ const char *history_name(const struct history *h);
 ** history, but for an input that is an array of its own. */
 int  history_output_tensor(const struct history *h, int out, ty_tensor **tensor);
 int  history_input_tensor(const struct history *h, int in, ty_tensor **tensor);
-/* Whether an output has bytes, or will have: those of a pending call have none. */
+/* Returns whether an output has bytes, or will have: those of a pending call have none. */
 static inline bool history_has_value(const struct history *h, int out)
 {
   return __atomic_load_n(&h->out[out].storage->source, __ATOMIC_ACQUIRE) != &storage_promise;
 }
-/* Whether t has values that a variable takes part in. */
+/* Returns whether t has values that a variable takes part in. */
 static inline bool history_is_recorded(const ty_tensor *t)
 {
   return t->history && t->history->kind != HISTORY_VARIABLE;

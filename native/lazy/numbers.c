@@ -22,7 +22,7 @@ static int row_of(const struct op *op)
   return -1;
 }
 
-static uint64_t mix(uint64_t h, uint64_t word)
+static uint64_t mix_hash(uint64_t h, uint64_t word)
 {
   h = (h ^ word) * 0x9E3779B97F4A7C15u;
   return h ^ h >> 29;
@@ -36,8 +36,8 @@ static uint64_t find_form(struct cached_call *c)
   if (row < 0 || c->nattr != 1 || strcmp(c->attr[0].key, "scalar")) return NO_FORM;
   if ((d->dtype != TY_F32 && d->dtype != TY_F64) || v->out[0].d.dtype != d->dtype) return NO_FORM;
   c->number = number_read(c->attr[0].value, NULL);
-  uint64_t h = mix(mix((uint64_t)row + 2, (uint64_t)d->dtype), (uint64_t)d->device);
-  for (int k = 0; k < d->ndim; k++) h = mix(h, (uint64_t)d->dim[k]);
+  uint64_t h = mix_hash(mix_hash((uint64_t)row + 2, (uint64_t)d->dtype), (uint64_t)d->device);
+  for (int k = 0; k < d->ndim; k++) h = mix_hash(h, (uint64_t)d->dim[k]);
   return h | 2;
 }
 

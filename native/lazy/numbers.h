@@ -8,8 +8,8 @@
 #pragma once
 #include "imperative/call_cache.h"
 
-/* Returns what a call is but for its number, and whether the number is an argument: then *number
-** has it, *op what computes the same with an array, *first whether the array is its first input. 0:
-** the call has no number that could be one. Under the lock of backlog.h. */
+/* Returns what a call is but for its number (cached_call.number); 0: it has none that could be an
+** argument. *argument: whether it is one. Call it under the lock of backlog.h. */
 uint64_t number_form(struct cached_call *c, bool *argument);
+/* Returns the operator that computes the same with an array; *first: which is its first input. */
 const struct op *number_operator(const struct cached_call *c, bool *first);

@@ -28,7 +28,7 @@ static int add_call(struct trace *t, struct history *h)
 }
 
 /* Meets a node on the way from the heads. Pending ones are listed with their backlog. */
-static int visit(struct trace *t, struct history *h, struct history ***list, int *n, int *cap)
+static int visit_node(struct trace *t, struct history *h, struct history ***list, int *n, int *cap)
 {
   if (!h || h->kind == HISTORY_VARIABLE || h->seen == t->walk) return TY_OK;
   if (h->freed) return graph_was_freed(h);
@@ -54,10 +54,10 @@ static int walk_from(struct trace *t, ty_tensor *const *head, int nhead)
 {
   struct history **list = NULL;
   int n = 0, cap = 0, code = TY_OK;
-  for (int i = 0; i < nhead && !code; i++) code = visit(t, head[i]->history, &list, &n, &cap);
+  for (int i = 0; i < nhead && !code; i++) code = visit_node(t, head[i]->history, &list, &n, &cap);
   for (int i = 0; i < n && !code; i++)
     for (int k = 0; k < list[i]->nin && !code; k++)
-      code = visit(t, list[i]->in[k].from, &list, &n, &cap);
+      code = visit_node(t, list[i]->in[k].from, &list, &n, &cap);
   for (int i = 0; i < n && !code; i++)
     if (!list[i]->backlog) code = add_call(t, list[i]);
   mem_free(list);
@@ -466,7 +466,7 @@ static struct run *own_runs(const struct trace *t)
 }
 
 /* What fails here breaks the ends: each read of one fails. */
-static int submit(struct trace *t, struct kept *k)
+static int submit_run(struct trace *t, struct kept *k)
 {
   struct run *own = k->e->nown ? own_runs(t) : NULL;
   int code = k->e->nown && !own ? out_of_memory() : exec_run_whole(k->e, own, t->train);
@@ -480,7 +480,7 @@ static int submit(struct trace *t, struct kept *k)
   return code;
 }
 
-static int prepare(struct trace *t, struct kept *k, ty_tensor *const *given)
+static int prepare_run(struct trace *t, struct kept *k, ty_tensor *const *given)
 {
   NEED(!interrupt_pending(), TY_EINTERRUPTED, "interrupted");
   TRY(check_all_versions(t, k));
@@ -539,7 +539,7 @@ int trace_run(struct trace *t, ty_tensor *const *given)
   if (!t->nhead && t->ndone == t->n) return TY_OK;
   struct backlog *backlog = take_calls(t);
   int code = find_program(t, &k);
-  if (!code) code = prepare(t, k, given);
+  if (!code) code = prepare_run(t, k, given);
   if (code) {
     for (int i = t->ndone; backlog && i < t->n; i++) backlog_add(backlog, t->call[i]);
     if (k) release_arrays(t, k);
@@ -548,7 +548,7 @@ int trace_run(struct trace *t, ty_tensor *const *given)
   note_lines(t, k, backlog);
   kept_stats.flushes++;
   kept_stats.ops += t->n - t->ndone;
-  code = submit(t, k);
+  code = submit_run(t, k);
   release_arrays(t, k);
   return code;
 }
