@@ -65,14 +65,15 @@ static int add_leaves(struct building *b)
   return TY_OK;
 }
 
-static ty_entry entry_of(const struct building *b, int code)
+static ty_entry entry_of(const struct building *b, uint64_t code)
 {
   const struct trace_input x = input_of(code);
   return x.is_leaf ? b->leaf[x.at] : (ty_entry){ b->node[x.at], x.out };
 }
 
 /* Adds a call whose number is an argument. */
-static int add_with_number(struct building *b, const struct history *h, int i, const int *input)
+static int add_with_number(
+    struct building *b, const struct history *h, int i, const uint64_t *input)
 {
   bool first;
   const struct op *op = number_operator(h->call, &first);
@@ -88,7 +89,7 @@ static int add_with_number(struct building *b, const struct history *h, int i, c
   return TY_OK;
 }
 
-static int add_node(struct building *b, const struct history *h, int i, const int *input)
+static int add_node(struct building *b, const struct history *h, int i, const uint64_t *input)
 {
   if (b->t->number[i] >= 0) return add_with_number(b, h, i, input);
   const struct cached_call *c = h->call;
@@ -125,7 +126,7 @@ static int add_known(struct building *b, const struct history *h, int i)
 static int add_graph(struct building *b)
 {
   const struct trace *t = b->t;
-  const int *input = t->input;
+  const uint64_t *input = t->input;
   TRY(ty_graph_new(&b->g));
   find_groups(b);
   TRY(add_leaves(b));

@@ -164,18 +164,15 @@ static int put_input(struct trace *t, struct trace_input x)
 {
   if (!GROW(t->input, t->ninput, t->input_cap)) return out_of_memory();
   t->input[t->ninput++] = input_code(x);
-  return put_key(t, (uint64_t)input_code(x));
+  return put_key(t, input_code(x));
 }
 
 /* The bits of a call's part of the key that its cached call does not say. */
 static uint64_t call_state(const struct trace *t, const struct history *h, int i)
 {
-  uint64_t bits = i < t->ndone;
-  bits |= (uint64_t)t->reached[i] << 1;
-  bits |= (uint64_t)h->view << 2;
-  for (int k = 0; k < h->nout && i < t->ndone; k++)
-    bits |= (uint64_t)history_has_value(h, k) << (3 + k % 56);
-  return bits;
+  const bool has_values = i < t->ndone && history_has_value(h, 0); /* all outputs, or none */
+  return (uint64_t)(i < t->ndone) | (uint64_t)t->reached[i] << 1 | (uint64_t)h->view << 2 |
+      (uint64_t)has_values << 3;
 }
 
 /* Computes what calls read that was not kept. Other walks meet the same nodes meanwhile. */

@@ -37,16 +37,19 @@ struct trace {
   uint64_t *key;                                      /* its structure */
   int nkey, key_cap;
   int *number;                                        /* per call: the leaf of its number, -1 */
-  int *input;                                         /* per input of each call: see input_code */
+  uint64_t *input;                                    /* per input of each call: see input_code */
   int ninput, input_cap;
 };
 
 /* Where an input comes from: output `out` of call `at` of the trace, or leaf `at`. */
 struct trace_input { int at, out; bool is_leaf; };
-static inline int input_code(struct trace_input x) { return x.at << 9 | x.out << 1 | x.is_leaf; }
-static inline struct trace_input input_of(int code)
+static inline uint64_t input_code(struct trace_input x)
 {
-  return (struct trace_input){ code >> 9, code >> 1 & 255, code & 1 };
+  return (uint64_t)x.at << 32 | (uint64_t)x.out << 1 | x.is_leaf;
+}
+static inline struct trace_input input_of(uint64_t code)
+{
+  return (struct trace_input){ (int)(code >> 32), (int)(code >> 1 & INT32_MAX), code & 1 };
 }
 
 /* Lists the calls that heads were made of, and all of this thread's backlog. */

@@ -135,6 +135,20 @@ describe("programs of recorded calls", function()
     end, 20))
   end)
 
+  it("have calls with hundreds of outputs", function()
+    local x = nd.arange(600):reshape{ 600, 1 }
+    x:attach_grad()
+    local y = record(function()
+      local parts = nd.split{ x, num_outputs = 600, axis = 0 }
+      return parts[300] * 2 + parts[600] * 3 + parts[1] * 5
+    end)
+    y:backward()
+    assert.equal(299 * 2 + 599 * 3, y:asscalar())
+    local g = x.grad:totable()
+    assert.same({ 5, 2, 3 }, { g[1][1], g[300][1], g[600][1] })
+    assert.equal(10, x.grad:sum():asscalar())
+  end)
+
   it("are few where the depth changes from step to step", function()
     local w = variable{ 0.1, 0.2 }
     for _ = 1, 2 do

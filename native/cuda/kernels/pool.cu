@@ -115,10 +115,10 @@ FN C root_of(C x)
 }
 // What a maximum is at least: the lowest finite number of T; of levels, any number below them,
 // since put() clips.
-template <typename N> FN C least() { return (C)-3.4028234663852886e38; }
-template <> __device__ __forceinline__ C least<double>() { return (C)-1.7976931348623157e308; }
-template <> __device__ __forceinline__ C least<f16>() { return -65504; }
-template <> __device__ __forceinline__ C least<bf16>() { return (C)-3.3895313892515355e38; }
+template <typename N> struct range { static constexpr double least = -3.4028234663852886e38; };
+template <> struct range<double> { static constexpr double least = -1.7976931348623157e308; };
+template <> struct range<f16> { static constexpr double least = -65504; };
+template <> struct range<bf16> { static constexpr double least = -3.3895313892515355e38; };
 
 // argmax: the tap of the first maximum, where it is asked for; either of y and argmax may be NULL
 extern "C" __global__ void pool(
@@ -128,7 +128,7 @@ extern "C" __global__ void pool(
   {
     point p = point_of(i, s.out, s.inner);
     window w = window_of(s, p.at);
-    C v = KIND == POOL_MAX ? least<T>() : 0;
+    C v = KIND == POOL_MAX ? (C)range<T>::least : 0;
     i64 best = NO_TAP;
     for (i64 a = w.begin[0]; a < w.end[0]; a++)
       for (i64 b = w.begin[1]; b < w.end[1]; b++)

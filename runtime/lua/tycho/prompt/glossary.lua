@@ -357,7 +357,8 @@ local BY_HOME = {
 -- @string func as errors name it: "nd.full", "Module:fit"
 -- @string name the option
 function glossary.text(func, name)
-  local home = func:match("random%.") and "random" or func:gsub("^ty%.", ""):match("^[%w_]+")
+  local home = func:match("random%.") and "random"
+    or func:gsub("^ty%.", ""):gsub("^gluon%.(%w+%.)", "%1"):match("^[%w_]+")
   for _, rows in ipairs{ BY_HOME, of_gluon } do
     if rows[home] and rows[home][name] then
       return rows[home][name]

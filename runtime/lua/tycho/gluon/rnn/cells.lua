@@ -78,7 +78,7 @@ end
 
 --- h' = activation(W x + b + U h + c).
 -- @type RNNCell
-local RNNCell = layer.extend(base.HybridRecurrentCell, "rnn.RNNCell", layer.joined(
+local RNNCell = layer.extend(base.HybridRecurrentCell, "gluon.rnn.RNNCell", layer.joined(
   layer.joined({ { "hidden_size", "positive" }, { "activation", "text|function", "tanh" } },
     INITIALIZERS), { { "input_size", "integer", 0 } }))
 
@@ -130,7 +130,7 @@ end
 --- c' = f c + i g, h' = o activation(c'), where i, f, o are the recurrent activation, and g the
 -- activation, of the blocks. States: h, c.
 -- @type LSTMCell
-local LSTMCell = layer.extend(base.HybridRecurrentCell, "rnn.LSTMCell", layer.joined(
+local LSTMCell = layer.extend(base.HybridRecurrentCell, "gluon.rnn.LSTMCell", layer.joined(
   layer.joined({ { "hidden_size", "positive" } }, INITIALIZERS),
   { { "input_size", "integer", 0 }, { "activation", "text|function", "tanh" },
     { "recurrent_activation", "text|function", "sigmoid" } }))
@@ -166,7 +166,7 @@ layer.describe(LSTMCell, describe)
 
 --- h' = (1 - z) tanh(x + r h) + z h, where r and z are sigmoids of the sums of blocks.
 -- @type GRUCell
-local GRUCell = layer.extend(base.HybridRecurrentCell, "rnn.GRUCell", layer.joined(
+local GRUCell = layer.extend(base.HybridRecurrentCell, "gluon.rnn.GRUCell", layer.joined(
   layer.joined({ { "hidden_size", "positive" } }, INITIALIZERS),
   { { "input_size", "integer", 0 } }))
 

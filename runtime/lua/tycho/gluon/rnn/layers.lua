@@ -147,13 +147,13 @@ local function check_states(self, states, batch_size)
   for i, state in ipairs(states) do
     local shape, want = state.shape, infos[i] and infos[i].shape or {}
     if #shape ~= 3 or shape[1] ~= want[1] or shape[2] ~= want[2] or shape[3] ~= want[3] then
-      Error.raise{ code = "shape", func = "rnn." .. self.class_name, argument = "states",
+      Error.raise{ code = "shape", func = "gluon.rnn." .. self.class_name, argument = "states",
         expected = want, got = shape, node = self.name,
         message = ("the shape of state %d does not fit the layer and the batch"):format(i) }
     end
   end
   if #states < #infos then
-    Error.raise{ code = "shape", func = "rnn." .. self.class_name, argument = "states",
+    Error.raise{ code = "shape", func = "gluon.rnn." .. self.class_name, argument = "states",
       expected = #infos, got = #states,
       message = ("there are %d states, expected %d"):format(#states, #infos) }
   end
@@ -219,7 +219,7 @@ end
 -- @treturn HybridSequentialRNNCell
 function RNNLayer:unfuse()
   if self._projection_size or self._clip_min or self._clip_max then
-    Error.raise{ code = "unsupported", func = "rnn." .. self.class_name .. ":unfuse",
+    Error.raise{ code = "unsupported", func = "gluon.rnn." .. self.class_name .. ":unfuse",
       message = "cells have neither projection nor clipped states" }
   end
   local stack = stacks.HybridSequentialRNNCell{ prefix = self.prefix, params = self.params }
@@ -272,34 +272,34 @@ end
 
 --- The simple recurrence, with relu or tanh.
 -- @type RNN
-local RNN = layer.extend(RNNLayer, "rnn.RNN", joined(SIZES, { { "activation", "text", "relu" } },
-  SHAPE, INITIALIZERS, INPUT, LAST))
+local RNN = layer.extend(RNNLayer, "gluon.rnn.RNN", joined(SIZES,
+  { { "activation", "text", "relu" } }, SHAPE, INITIALIZERS, INPUT, LAST))
 
 function RNN:set_up(a)
-  layer.word("rnn.RNN", "activation", a.activation, { "relu", "tanh" })
-  set_up(self, a, "rnn_" .. a.activation, "rnn.RNN")
+  layer.word("gluon.rnn.RNN", "activation", a.activation, { "relu", "tanh" })
+  set_up(self, a, "rnn_" .. a.activation, "gluon.rnn.RNN")
 end
 
 
 --- Long short-term memory. States: h, c; with a projection h has `projection_size` units.
 -- @type LSTM
-local LSTM = layer.extend(RNNLayer, "rnn.LSTM", joined(SIZES, SHAPE, INPUT, INITIALIZERS, {
+local LSTM = layer.extend(RNNLayer, "gluon.rnn.LSTM", joined(SIZES, SHAPE, INPUT, INITIALIZERS, {
   { "projection_size", "positive?" }, { "h2r_weight_initializer", "any?" },
   { "state_clip_min", "number?" }, { "state_clip_max", "number?" },
   { "state_clip_nan", "boolean", false },
 }, LAST))
 
 function LSTM:set_up(a)
-  set_up(self, a, "lstm", "rnn.LSTM")
+  set_up(self, a, "lstm", "gluon.rnn.LSTM")
 end
 
 
 --- Gated recurrent units.
 -- @type GRU
-local GRU = layer.extend(RNNLayer, "rnn.GRU", joined(SIZES, SHAPE, INPUT, INITIALIZERS, LAST))
+local GRU = layer.extend(RNNLayer, "gluon.rnn.GRU", joined(SIZES, SHAPE, INPUT, INITIALIZERS, LAST))
 
 function GRU:set_up(a)
-  set_up(self, a, "gru", "rnn.GRU")
+  set_up(self, a, "gru", "gluon.rnn.GRU")
 end
 
 

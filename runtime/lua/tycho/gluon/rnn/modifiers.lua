@@ -71,7 +71,7 @@ modifiers.set_prefix(ModifierCell, function(made, given)
 end)
 
 
-local MODIFIER = args.form("rnn.ModifierCell", { { "base_cell", "any" }, "*",
+local MODIFIER = args.form("gluon.rnn.ModifierCell", { { "base_cell", "any" }, "*",
   { "prefix", "any?" }, { "params", "any?" } })
 
 function ModifierCell:init(...)
@@ -81,7 +81,7 @@ end
 
 -- Makes a cell the base.
 function ModifierCell:_modify(cell)
-  local func = "rnn." .. self.class_name
+  local func = "gluon.rnn." .. self.class_name
   if type(cell) ~= "table" or not cell.is_cell then
     Error.raise{ code = "type", func = func, argument = "base_cell", expected = "a cell",
       got = Error.kind(cell), message = "bad 'base_cell'" }
@@ -139,7 +139,7 @@ end
 
 --- Dropout of its input, as a cell of a stack. No states.
 -- @type DropoutCell
-local DropoutCell = layer.extend(base.HybridRecurrentCell, "rnn.DropoutCell",
+local DropoutCell = layer.extend(base.HybridRecurrentCell, "gluon.rnn.DropoutCell",
   { { "rate", "number" }, { "axes", "shape", {} } })
 
 DropoutCell._hint = "dropout"
@@ -189,13 +189,13 @@ local ZoneoutCell = ModifierCell:extend("ZoneoutCell")
 
 ZoneoutCell._hint, ZoneoutCell.keeps_arrays = "zoneout", true
 
-local ZONEOUT = args.form("rnn.ZoneoutCell", { { "base_cell", "any" },
+local ZONEOUT = args.form("gluon.rnn.ZoneoutCell", { { "base_cell", "any" },
   { "zoneout_outputs", "number", 0 }, { "zoneout_states", "number", 0 }, "*",
   { "prefix", "any?" }, { "params", "any?" } })
 
 function ZoneoutCell:init(...)
   local a = ZONEOUT(...)
-  refuse_bidirectional(a.base_cell, "rnn.ZoneoutCell")
+  refuse_bidirectional(a.base_cell, "gluon.rnn.ZoneoutCell")
   self.zoneout_outputs, self.zoneout_states = a.zoneout_outputs, a.zoneout_states
   self:_modify(a.base_cell)
 end

@@ -152,14 +152,15 @@ end)
 
 BidirectionalCell.is_bidirectional = true
 
-local BIDIRECTIONAL = args.form("rnn.BidirectionalCell", { { "l_cell", "any" }, { "r_cell", "any" },
-  { "output_prefix", "text", "bi_" }, "*", { "prefix", "any?" }, { "params", "any?" } })
+local BIDIRECTIONAL = args.form("gluon.rnn.BidirectionalCell", { { "l_cell", "any" },
+  { "r_cell", "any" }, { "output_prefix", "text", "bi_" }, "*", { "prefix", "any?" },
+  { "params", "any?" } })
 
 function BidirectionalCell:init(...)
   local a = BIDIRECTIONAL(...)
   for _, name in ipairs{ "l_cell", "r_cell" } do
     if type(a[name]) ~= "table" or not a[name].is_cell then
-      Error.raise{ code = "type", func = "rnn.BidirectionalCell", argument = name,
+      Error.raise{ code = "type", func = "gluon.rnn.BidirectionalCell", argument = name,
         expected = "a cell", got = Error.kind(a[name]), message = ("bad '%s'"):format(name) }
     end
   end
