@@ -358,7 +358,7 @@ local BY_HOME = {
 -- @string name the option
 function glossary.text(func, name)
   local home = func:match("random%.") and "random"
-    or func:gsub("^ty%.", ""):gsub("^gluon%.(%w+%.)", "%1"):match("^[%w_]+")
+    or func:gsub("^ty%.", ""):gsub("^gluon%.rnn%.", "rnn."):match("^[%w_]+")
   for _, rows in ipairs{ BY_HOME, of_gluon } do
     if rows[home] and rows[home][name] then
       return rows[home][name]
