@@ -77,8 +77,8 @@ static const struct library libraries[] = {
 
 /* -- looking for one --------------------------------------------------------------------------- */
 
-/* Opens folder/soname, or a soname where the system looks; what is there and does not load is told
-** (a library that it needs may be missing). */
+/* Opens folder/soname; with n 0 a soname on the system's search path. Appends the reason to `why`
+** where the file exists and does not load: a library that it needs may be missing. */
 static void *open_at(const char *folder, size_t n, const char *soname, struct text *why)
 {
   char path[4096];

@@ -22,7 +22,7 @@ const struct device_ops *queue_ops(int device);       /* of those that have none
 /* failures.c */
 /* Keeps f for device_wait. */
 void pending_add(int device, struct failure *f);
-/* Reports the oldest failure of a device (-1: any) that nobody was told of, and drops its later
+/* Reports the oldest failure of a device (-1: any) that was not reported yet, and drops its later
 ** ones. */
 int  pending_report(int device);
 /* Returns what broke some of the bytes for a task that was submitted after `reported` failures had

@@ -17,8 +17,11 @@ struct ctx {
   struct timed_step *timed;                           /* of a watched run; kept for the next one */
   int ntimed, timed_cap;
 };
-/* told: the profiler is told, too */
-struct timed_step { struct timing time; int step; bool told; };
+struct timed_step {
+  struct timing time;
+  int step;
+  bool profiled;                                      /* the profiler gets its time */
+};
 
 /* -- one segment ------------------------------------------------------------------------------- */
 
@@ -38,7 +41,7 @@ static void note_times(struct ctx *c)
     struct step *st = &c->p->step[s->step];
     bool known = timing_read(&s->time);
     st->ns = known ? s->time.to - s->time.from : 0;
-    if (known && s->told) exec_profile_step(c->p, st, s->time.from, s->time.to);
+    if (known && s->profiled) exec_profile_step(c->p, st, s->time.from, s->time.to);
   }
   c->ntimed = 0;
 }
@@ -68,7 +71,7 @@ static int run_timed(struct ctx *c, int t, bool *skipped)
   if (!code) code = step_skipped(st, skipped);
   timing_end(&s->time);
   s->step = t;
-  s->told = profiling(TY_PROFILE_SYMBOLIC) && !*skipped && !code;
+  s->profiled = profiling(TY_PROFILE_SYMBOLIC) && !*skipped && !code;
   c->ntimed++;
   return code;
 }
