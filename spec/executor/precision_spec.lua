@@ -1,5 +1,6 @@
 -- Products of float32 whose operands are rounded to bfloat16 (core/precision.lua).
 
+local device = require "spec.support.device"
 local ty = require "tycho"
 
 -- Whether this processor multiplies bfloat16: elsewhere "medium" is float32.
@@ -61,6 +62,8 @@ local function distance(x, y)
 end
 
 describe("precision", function()
+  setup(device.leave)                                    -- on a GPU the environment says it
+  teardown(device.come_back)
   for name, case in pairs(CASES) do
     it("medium rounds the operands of " .. name, function()
       local exact = run(case[1], case[2], "highest")

@@ -1,6 +1,7 @@
 -- ty.scope frees what its function made, but nothing that objects of the engine keep: each case
 -- makes or changes an object inside a scope and uses it afterwards.
 
+local device = require "spec.support.device"
 local folder = require "spec.support.folder"
 local images = require "spec.support.images"
 local ty = require "tycho"
@@ -62,6 +63,8 @@ local function over_scopes(f)
 end
 
 describe("after a scope", function()
+  setup(device.leave)                                    -- pictures are made on the CPU
+  teardown(device.come_back)
   local level = ty.log.level
   setup(function() ty.log.level = "error" end)
   teardown(function() ty.log.level = level end)

@@ -1,5 +1,6 @@
 -- Arrays in files that are read when they are first needed (native/tensor/file_arrays.c).
 
+local device = require "spec.support.device"
 local ty = require "tycho"
 local ffi = require "ffi"
 local files = require "tycho.ndarray.file_arrays"
@@ -31,6 +32,8 @@ end
 local function live_bytes() return tonumber(native.C.ty_live("bytes")) end
 
 describe("an array of a file", function()
+  setup(device.leave)                                    -- files are read into memory of the CPU
+  teardown(device.come_back)
   it("has the file's numbers, wherever they begin", function()
     with_file("abc" .. counted(12), function(path)
       local file = files.open(path, "spec")

@@ -4,6 +4,7 @@
 local native = require "tycho.core.ffi"
 local shell = require "spec.support.shell"
 local terminal = require "spec.support.terminal"
+local device = require "spec.support.device"
 local ty = require "tycho"
 
 local C, nd = native.C, ty.nd
@@ -163,6 +164,8 @@ local CALLS = {
 }
 
 describe("a call that Ctrl-C stops", function()
+  setup(device.leave)                                    -- a launch is not stopped
+  teardown(device.come_back)
   for name, make in pairs(CALLS) do
     it("leaves no value: " .. name, function()
       local call = make()

@@ -1,6 +1,7 @@
 -- Failures of queued work: each read of what could not be computed raises, until something writes
 -- it (native/device/failures.c). TYCHO_SYNC=1 raises at the call, and breaks the arrays as well.
 
+local device = require "spec.support.device"
 local ty = require "tycho"
 local folder = require "spec.support.folder"
 
@@ -21,6 +22,8 @@ local function raises(f, ...)
 end
 
 describe("an array that could not be computed", function()
+  setup(device.leave)                                    -- a GPU finds failures later
+  teardown(device.come_back)
   local y
 
   before_each(function() y = broken(ty.nd.zeros(2)) end)
@@ -125,6 +128,8 @@ describe("an array that could not be computed", function()
 end)
 
 describe("an executor whose run fails", function()
+  setup(device.leave)                                    -- a GPU finds failures later
+  teardown(device.come_back)
   local function bound()
     local net = ty.sym.take{ V("a") * 2, V("i"), mode = "raise" }
     local exe = net:simple_bind{ ctx = ty.cpu(), a = { 3 }, i = { 2 },
@@ -211,6 +216,8 @@ describe("an executor whose run fails", function()
 end)
 
 describe("a training step that fails", function()
+  setup(device.leave)                                    -- a GPU finds failures later
+  teardown(device.come_back)
   local function module()
     local data = V("data")
     local net = ty.sym.Embedding{ data, input_dim = 4, output_dim = 2, name = "e" }
