@@ -184,6 +184,12 @@ int ty_exec_backward(ty_exec *e, ty_tensor *const *head, int n, int is_train)
 
 /* -- programs of calls that were recorded ------------------------------------------------------ */
 
+int exec_prepare_whole(ty_exec *e)
+{
+  struct program *p;
+  return exec_choose_variant(e, exec_fuses(e) ? FUSED : UNFUSED, &p);
+}
+
 int exec_run_whole(ty_exec *e, const struct run *own, bool is_train)
 {
   struct program *p;

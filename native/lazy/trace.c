@@ -95,6 +95,7 @@ void trace_done(struct trace *t)
   mem_free(t->input);
   mem_free(t->reached);
   mem_free(t->number);
+  mem_free(t->own);
 }
 
 /* -- structure --------------------------------------------------------------------------------- */
@@ -421,6 +422,7 @@ static int set_arrays(const struct trace *t, struct kept *k)
   TRY(set_known(t, k));
   int code = set_ends(t, k);
   if (!code) code = exec_rebind(k->e);
+  if (!code) code = exec_prepare_whole(k->e);
   if (code) for_each_end(t, k, take_memory, NULL);
   return code;
 }
@@ -453,34 +455,43 @@ static int give_heads(const struct trace *t, struct kept *k, ty_tensor *const *g
   return TY_OK;
 }
 
-static struct run *own_runs(const struct trace *t)
+static int copy_runs(struct trace *t)
 {
-  struct run *own = NEWS(struct run, t->n + 1);
   int n = 0;
-  for (int i = 0; own && i < t->n; i++)
-    if (t->call[i]->call->v.call.op->flags & OP_RANDOM) own[n++] = t->call[i]->run;
-  return own;
+  if (!(t->own = NEWS(struct run, t->n + 1))) return out_of_memory();
+  for (int i = 0; i < t->n; i++)
+    if (t->call[i]->call->v.call.op->flags & OP_RANDOM) t->own[n++] = t->call[i]->run;
+  return TY_OK;
 }
 
-/* What fails here breaks the ends: each read of one fails. */
+/* Breaks what the run writes: each read of it fails with f. */
+static void break_results(const struct trace *t, const struct kept *k, struct failure *f)
+{
+  for_each_end(t, k, break_storage, f);
+  for (int i = 0; i < t->nleaf; i++)
+    if (t->leaf[i].grad) break_storage(t->leaf[i].grad->storage, f);
+}
+
+/* What fails here breaks the ends and the gradients. The calls cannot be made again then; so the
+** lack of memory, after which callers try again, is left to whoever reads one. */
 static int submit_run(struct trace *t, struct kept *k)
 {
-  struct run *own = k->e->nown ? own_runs(t) : NULL;
-  int code = k->e->nown && !own ? out_of_memory() : exec_run_whole(k->e, own, t->train);
+  int code = exec_run_whole(k->e, t->own, t->train);
   for (int i = t->ndone; i < t->n; i++) history_note_versions(t->call[i]);
-  mem_free(own);
   if (!code) return TY_OK;
   struct failure *f = failure_take(code);
-  for_each_end(t, k, break_storage, f);
-  code = failure_report(f);
+  break_results(t, k, f);
+  code = code == TY_EMEMORY ? TY_OK : failure_report(f);
   failure_drop(f);
   return code;
 }
 
+/* What fails here leaves everything as it was. */
 static int prepare_run(struct trace *t, struct kept *k, ty_tensor *const *given)
 {
   NEED(!interrupt_pending(), TY_EINTERRUPTED, "interrupted");
   TRY(check_all_versions(t, k));
+  if (k->e->nown) TRY(copy_runs(t));
   TRY(give_heads(t, k, given));
   return set_arrays(t, k);
 }

@@ -39,6 +39,7 @@ struct trace {
   int *number;                                        /* per call: the leaf of its number, -1 */
   uint64_t *input;                                    /* per input of each call: see input_code */
   int ninput, input_cap;
+  struct run *own;                                    /* of calls that draw; NULL: none does */
 };
 
 /* Where an input comes from: output `out` of call `at` of the trace, or leaf `at`. */
