@@ -163,10 +163,12 @@ const char *invoke_asks(struct invoke *v, const struct kernel *k, struct arena *
   static __thread char reason[96];
   struct call c = v->call;
   bool half = false;
+  v->lacks_type = false;
   if (!takes_blocks(k, &c)) return "channels in blocks";
   int d = lacking(k, c.in, c.nin, &half);
   if (d == TY_NODTYPE) d = lacking(k, c.out, c.nout, &half);
-  if (d != TY_NODTYPE) return snprintf(reason, sizeof reason, "no %s", dtype_name(d)), reason;
+  v->lacks_type = d != TY_NODTYPE;
+  if (v->lacks_type) return snprintf(reason, sizeof reason, "no %s", dtype_name(d)), reason;
   v->half = half;
   v->hosted = false;
   v->half_in = v->half_out = NULL;
@@ -215,6 +217,7 @@ int invoke_choose(struct invoke *v, struct arena *a, struct text *why)
 {
   const struct op *op = v->call.op;
   const char *last = "it has no kernel";
+  v->lacks_type = false;
   struct candidates c = op_candidates(op, v->backward, v->call.device);
   bool hosted;
   for (const struct kernel *k; (k = next_candidate(&c, &hosted));) {
@@ -224,16 +227,15 @@ int invoke_choose(struct invoke *v, struct arena *a, struct text *why)
       v->brief = operand_bytes(&v->call) <= SMALL_TASK;
       return hosted ? make_hosted(v, a) : TY_OK;
     }
-    if (why) text_add(why, "%s%s: %s", why->n ? "; " : "", k->name, no);
+    if (why && !v->lacks_type) text_add(why, "%s%s: %s", why->n ? "; " : "", k->name, no);
     last = no;
   }
   struct text types = { 0 };
   for (int i = 0; i < v->call.nin; i++)
     text_add(&types, "%s%s", i ? ", " : "", dtype_name(v->call.in[i].d.dtype));
-  bool of_types = !strncmp(last, "no ", 3);
-  int code = fail(of_types ? TY_EDTYPE : TY_EUNSUPPORTED, "%s%s: cannot run on %s: %s%s",
+  int code = fail(v->lacks_type ? TY_EDTYPE : TY_EUNSUPPORTED, "%s%s: cannot run on %s: %s%s",
       v->backward ? "gradient of " : "", op->name, types.s ? types.s : "nothing", last,
-      of_types ? "; Cast converts" : "");
+      v->lacks_type ? "; Cast converts" : "");
   fail_node(op->name, NULL, NULL);
   text_done(&types);
   return code;

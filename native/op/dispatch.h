@@ -22,6 +22,8 @@ struct invoke {
   struct operand *half_in, *half_out;
   /* a CPU's kernel on another device: it runs over copies in the host's memory */
   bool     hosted;
+  /* the kernel that was asked last has not the operands' element types */
+  bool     lacks_type;
   size_t   host_scratch;
   struct operand *host_in, *host_out;
 };
@@ -44,7 +46,8 @@ const struct op_kernels *op_brought(const struct op *op);
 const char *invoke_asks(struct invoke *v, const struct kernel *k, struct arena *a);
 /* operand i may have its channels in blocks */
 bool kernel_blocks(const struct kernel *k, int i, bool out);
-/* why (may be NULL): what was refused, and why */
+/* Chooses the first kernel that accepts the call. why (may be NULL) gets the others' names and
+** reasons, those of other element types left out. */
 int  invoke_choose(struct invoke *v, struct arena *a, struct text *why);
 /* TY_EINTERRUPTED: Ctrl-C stopped the kernel, and what it writes is not complete. */
 int  invoke_run(struct invoke *v);

@@ -102,6 +102,12 @@ describe("precision", function()
     end
   end)
 
+  it("a program names no kernel of another element type", function()
+    local exe = ty.sym.FullyConnected{ ty.sym.Variable "x", num_hidden = 3 }:simple_bind{
+      ctx = ty.cpu(), x = { 2, 4 } }
+    assert.is_nil(exe:program():find("not bfloat16", 1, true))
+  end)
+
   it("float64 is never rounded", function()
     local x = ty.nd.array({ { 1 + 2 ^ -30 } }, { dtype = "float64" })
     ty.precision("medium"):with(function()
