@@ -26,10 +26,16 @@ static const size_t MAPPED = 1 << 20;
 #endif
 enum { HUGE_PAGE = 2 << 20, LARGE_BLOCK = 32 << 20, LARGE_RANGE = 256 << 20, COPY_GRAIN = 1 << 17 };
 
+/* Returns the machine's memory in bytes; 0: unknown. Asks the system once: every free array of the
+** pool is compared with it. */
 static int64_t physical(int device)
 {
-  long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-  return pages > 0 && size > 0 ? (int64_t)pages * size : 0;
+  static _Atomic int64_t known;
+  if (!known) {
+    const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    known = pages > 0 && size > 0 ? (int64_t)pages * size : 0;
+  }
+  return known;
 }
 
 static int count(void)

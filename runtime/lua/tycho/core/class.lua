@@ -56,6 +56,9 @@ end
 -- @param class the class
 function Class.is_a(x, class)
   local c = type(x) == "table" and getmetatable(x) or nil
+  if c == class then                                     -- no loop: callers are compiled
+    return true
+  end
   while type(c) == "table" do
     if c == class then
       return true

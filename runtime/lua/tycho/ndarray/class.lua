@@ -207,6 +207,19 @@ function class.new(shape, dtype, device, func)
 end
 
 
+-- Gives a view what its array has, and returns it. A nil that is set would make the table grow.
+local function inherit(x, view)
+  local readonly, owner = rawget(x, "_readonly"), rawget(x, "_owner")
+  if readonly then
+    rawset(view, "_readonly", readonly)
+  end
+  if owner then
+    rawset(view, "_owner", owner)
+  end
+  return view
+end
+
+
 --- A view: the elements from a byte offset on, under another shape.
 -- @tparam NDArray x
 -- @tparam {int,...} shape
@@ -217,10 +230,7 @@ function class.view(x, shape, offset, func)
     recording.note_line_always()
   end
   check(C.ty_view(x._h, describe(shape, x._dtype, x._device, func), offset, made), func)
-  local v = class.share(made[0])
-  rawset(v, "_readonly", x._readonly)
-  rawset(v, "_owner", x._owner)
-  return v
+  return inherit(x, class.share(made[0]))
 end
 
 
@@ -229,9 +239,7 @@ function class.detached(x)
   check(C.ty_tensor_view(x._h, describe(x._shape, x._dtype, x._device), 0, made))
   local v = class.share(made[0])
   check(C.ty_detach(v._h))
-  rawset(v, "_readonly", x._readonly)
-  rawset(v, "_owner", x._owner)
-  return v
+  return inherit(x, v)
 end
 
 
@@ -244,7 +252,7 @@ end
 
 --- Refuses an array that may not be written.
 function class.writable(x, func)
-  if x._readonly then
+  if rawget(x, "_readonly") then
     Error.raise{ code = "state", func = func,
       message = "the array is read-only; copy it first: x:copy()" }
   end

@@ -17,6 +17,7 @@ local Error = require "tycho.core.error"
 local gather = require "tycho.ndarray.gather"
 local log = require "tycho.core.log"
 local native = require "tycho.core.ffi"
+local next = require("tycho.core.iterate").next
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
 
@@ -116,6 +117,25 @@ function shape_of.decode(source, target, reverse)
 end
 
 
+-- Returns the sizes, where they are given in full, as numbers or as a list, and without options;
+-- nil: they take the long way.
+local function full_sizes(x, first, ...)
+  local shape = type(first) == "number" and { first, ... } or first
+  if not values.is_plain(shape) or #shape == 0 then
+    return nil
+  end
+  local size = 1
+  for i = 1, #shape do
+    local n = shape[i]
+    if type(n) ~= "number" or n < 1 or n % 1 ~= 0 then
+      return nil
+    end
+    size = size * n
+  end
+  return size == x._size and next(shape, #shape) == nil and shape or nil
+end
+
+
 local RESHAPE = args.form("NDArray:reshape",
   { list = true, { "shape", "dims" }, "*", { "reverse", "boolean", false } })
 
@@ -127,6 +147,10 @@ local RESHAPE = args.form("NDArray:reshape",
 -- @tparam[opt] table options reverse = true matches from the right
 -- @treturn NDArray another count of elements is E(shape)
 function NDArray.reshape(x, ...)
+  local sizes = full_sizes(x, ...)
+  if sizes then
+    return class.view(x, sizes, 0, "NDArray:reshape")
+  end
   local a = RESHAPE(...)
   local shape = shape_of.decode(x._shape, a.shape, a.reverse)
   if not shape then
