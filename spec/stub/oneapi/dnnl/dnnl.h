@@ -15,7 +15,7 @@ enum {
 };
 
 typedef enum { dnnl_success, dnnl_unimplemented } dnnl_status_t;
-typedef enum { dnnl_data_type_undef, dnnl_f32 } dnnl_data_type_t;
+typedef enum { dnnl_data_type_undef, dnnl_bf16, dnnl_f32 } dnnl_data_type_t;
 typedef enum { dnnl_cpu = 1 } dnnl_engine_kind_t;
 typedef enum { dnnl_stream_default_flags } dnnl_stream_flags_t;
 typedef enum { dnnl_scratchpad_mode_library, dnnl_scratchpad_mode_user } dnnl_scratchpad_mode_t;
