@@ -34,13 +34,6 @@ int exec_variables(const ty_graph *g, int *arg, int *narg, int *aux, int *naux)
   return TY_OK;
 }
 
-static int missing_array(const char *name, const char *what)
-{
-  int code = fail(TY_ENAME, "bind: no array was given for %s '%s'", what, name);
-  fail_argument(name, what, "nothing");
-  return code;
-}
-
 int exec_add_bound(ty_exec *e, ty_tensor *t, int *index)
 {
   if (e->nbound == e->bound_cap) {
@@ -56,27 +49,15 @@ int exec_add_bound(ty_exec *e, ty_tensor *t, int *index)
   return TY_OK;
 }
 
-static int check_gradient(const struct bound *b)
-{
-  char want[160], got[160];
-  if (!b->grad || !b->value) return TY_OK;
-  if (b->grad->d.dtype == b->value->d.dtype &&
-      desc_count(&b->grad->d) == desc_count(&b->value->d) &&
-      desc_same_shape(&b->grad->d, &b->value->d))
-    return TY_OK;
-  int code = fail(desc_same_shape(&b->grad->d, &b->value->d) ? TY_EDTYPE : TY_ESHAPE,
-      "bind: the gradient array of '%s' is %s %s, but the argument is %s %s", b->name,
-      dtype_name(b->grad->d.dtype), text_shape(&b->grad->d, got, sizeof got),
-      dtype_name(b->value->d.dtype), text_shape(&b->value->d, want, sizeof want));
-  fail_argument(b->name, want, got);
-  return code;
-}
-
-/* The k-th array of a name belongs to the k-th variable of that name. */
-static int match_one(ty_exec *e, const ty_bind *a, const char *what, struct bound *b)
+/* Binds the given arrays to a variable; a NULL: none was given. */
+static int bind_match_one(ty_exec *e, const ty_bind *a, const char *what, struct bound *b)
 {
   const bool dry = e->flags & TY_DRY_RUN;
-  if (!a || (!a->value && !dry)) return missing_array(b->name, what);
+  if (!a || (!a->value && !dry)) {
+    int code = fail(TY_ENAME, "bind: no array was given for %s '%s'", what, b->name);
+    fail_argument(b->name, what, "nothing");
+    return code;
+  }
   NEED(a->req == TY_NULL || a->req == TY_WRITE || a->req == TY_ADD, TY_EVALUE,
       "bind: grad_req of '%s' is %d; expected null (0), write (1) or add (3)", b->name, a->req);
   b->value = a->value;
@@ -86,11 +67,23 @@ static int match_one(ty_exec *e, const ty_bind *a, const char *what, struct boun
   if (b->value) TRY(storage_load(b->value->storage));
   TRY(exec_add_bound(e, b->value, &b->value_bound));
   if (b->req) TRY(exec_add_bound(e, b->grad, &b->grad_bound));
-  return check_gradient(b);
+  if (!b->grad || !b->value) return TY_OK;
+  const ty_desc *value = &b->value->d, *grad = &b->grad->d;
+  const bool same = desc_same_shape(grad, value) && desc_count(grad) == desc_count(value);
+  if (same && grad->dtype == value->dtype) return TY_OK;
+  char want[160], got[160];
+  int code = fail(desc_same_shape(grad, value) ? TY_EDTYPE : TY_ESHAPE,
+      "bind: the gradient array of '%s' is %s %s, but the argument is %s %s", b->name,
+      dtype_name(grad->dtype), text_shape(grad, got, sizeof got), dtype_name(value->dtype),
+      text_shape(value, want, sizeof want));
+  fail_argument(b->name, want, got);
+  return code;
 }
 
-static int match(ty_exec *e, const ty_graph *g, const int *nodes, int n, const ty_bind *given,
-    int ngiven, const char *what, struct bound *out)
+/* Binds arrays to the variables `nodes`: the k-th array of a name to the k-th variable of that
+** name. */
+static int bind_match_list(ty_exec *e, const ty_graph *g, const int *nodes, int n,
+    const ty_bind *given, int ngiven, const char *what, struct bound *out)
 {
   struct names names;
   int code = names_index(&names, given, sizeof *given, ngiven);
@@ -98,13 +91,14 @@ static int match(ty_exec *e, const ty_graph *g, const int *nodes, int n, const t
     const char *name = g->node[nodes[i]].name;
     int at = names_take(&names, name);
     out[i] = (struct bound){ .name = name, .node = nodes[i], .value_bound = -1, .grad_bound = -1 };
-    code = match_one(e, at < 0 ? NULL : &given[at], what, &out[i]);
+    code = bind_match_one(e, at < 0 ? NULL : &given[at], what, &out[i]);
   }
   names_done(&names);
   return code;
 }
 
-static int match_all(ty_exec *e, const struct exec_source *s, const ty_graph *g)
+/* Binds all given arrays, and indexes the variables by name. */
+static int bind_match_arrays(ty_exec *e, const struct exec_source *s, const ty_graph *g)
 {
   int *arg = NEWS(int, g->n), *aux = NEWS(int, g->n);
   int code = arg && aux ? exec_variables(g, arg, &e->narg, aux, &e->naux)
@@ -112,8 +106,8 @@ static int match_all(ty_exec *e, const struct exec_source *s, const ty_graph *g)
   e->arg = NEWS(struct bound, e->narg);
   e->aux = NEWS(struct bound, e->naux);
   if (!code && (!e->arg || !e->aux)) code = fail(TY_EMEMORY, "out of memory: executor");
-  if (!code) code = match(e, g, arg, e->narg, s->arg, s->narg, "argument", e->arg);
-  if (!code) code = match(e, g, aux, e->naux, s->aux, s->naux, "auxiliary state", e->aux);
+  if (!code) code = bind_match_list(e, g, arg, e->narg, s->arg, s->narg, "argument", e->arg);
+  if (!code) code = bind_match_list(e, g, aux, e->naux, s->aux, s->naux, "auxiliary state", e->aux);
   if (!code) code = names_index(&e->arg_names, e->arg, sizeof *e->arg, e->narg);
   if (!code) code = names_index(&e->aux_names, e->aux, sizeof *e->aux, e->naux);
   mem_free(arg);
@@ -123,7 +117,8 @@ static int match_all(ty_exec *e, const struct exec_source *s, const ty_graph *g)
 
 /* -- the graph --------------------------------------------------------------------------------- */
 
-static int take_graph(ty_exec *e, const struct exec_source *s, struct typed_graph *x)
+/* Extracts what the heads, ends and known values reach into a graph of the executor's own. */
+static int bind_take_graph(ty_exec *e, const struct exec_source *s, struct typed_graph *x)
 {
   const int nextra = s->nend + s->nknown, n = s->nhead + nextra;
   x->nhead = e->nhead = s->nhead;
@@ -143,22 +138,29 @@ static int take_graph(ty_exec *e, const struct exec_source *s, struct typed_grap
   return TY_OK;
 }
 
-static struct bound *bound_at(ty_exec *e, int i)
+/* Returns the i-th variable: arguments, then auxiliary states. */
+static struct bound *bind_variable_at(ty_exec *e, int i)
 {
   return i < e->narg ? &e->arg[i] : &e->aux[i - e->narg];
 }
 
-/* What is known of the variables. */
-struct variables_known { ty_desc *desc; bool *with_grad; int *device, *grad_device; };
+/* what is known of each variable */
+struct variables_known {
+  ty_desc *desc;
+  bool *with_grad;
+  int *device;                                        /* of its array, -1: there is none */
+  int *grad_device;                                   /* of its gradient's array, -1: none */
+};
 
-static int describe_variables(
+/* Fills in variables from .. from + n - 1. desc: of the given ones, where there are no arrays. */
+static int bind_describe_variables(
     ty_exec *e, const ty_bind *given, int ngiven, const ty_desc *desc, int from, int n,
     struct variables_known *k)
 {
   struct names names;
   TRY(names_index(&names, given, sizeof *given, ngiven));
   for (int i = from; i < from + n; i++) {
-    const struct bound *b = bound_at(e, i);
+    const struct bound *b = bind_variable_at(e, i);
     const int at = names_first(&names, b->name);
     const bool seeded = !b->value && desc && at >= 0;
     k->desc[i] = b->value ? b->value->d : seeded ? desc[at] : (ty_desc){ .dtype = TY_NODTYPE };
@@ -170,22 +172,23 @@ static int describe_variables(
   return TY_OK;
 }
 
-static void mark_mirrors(const struct typed_graph *x, void *context, uint8_t *mark)
+/* Marks the nodes that backward computes again (struct rewrite_request). */
+static void bind_mark_mirrors(const struct typed_graph *x, void *context, uint8_t *mark)
 {
   ty_exec *e = context;
   exec_mark_mirrors(e, x, e->flags & TY_MIRROR || env_number("TYCHO_MIRROR", 0), mark);
   for (int i = 0; i < x->g->n; i++) e->mirror |= mark[i];
 }
 
-static int run_rewrites(
+static int bind_run_rewrites(
     ty_exec *e, const struct exec_source *s, struct typed_graph *x, struct variables_known *k)
 {
-  TRY(describe_variables(e, s->arg, s->narg, s->arg_desc, 0, e->narg, k));
-  TRY(describe_variables(e, s->aux, s->naux, s->aux_desc, e->narg, e->naux, k));
+  TRY(bind_describe_variables(e, s->arg, s->narg, s->arg_desc, 0, e->narg, k));
+  TRY(bind_describe_variables(e, s->aux, s->naux, s->aux_desc, e->narg, e->naux, k));
   const struct rewrite_request r = { .variable = k->desc,
     .with_grad = k->with_grad,
     .head_has_grad = s->head_has_grad,
-    .mark_mirrors = mark_mirrors,
+    .mark_mirrors = bind_mark_mirrors,
     .context = e,
     .sum_cap = (int)env_number("TYCHO_GRAD_SUM_CAP", 8),
     .as_written = e->flags & TY_AS_WRITTEN || !exec_fuses(e),
@@ -197,8 +200,8 @@ static int run_rewrites(
   return rewrite_all(x, &r);
 }
 
-/* Lists the arrays of values that are there already, and those that values are written into. */
-static int add_ends(ty_exec *e, const struct exec_source *s, const struct typed_graph *x)
+/* Lists the arrays of values that are known, and those that values are written into. */
+static int bind_add_ends(ty_exec *e, const struct exec_source *s, const struct typed_graph *x)
 {
   e->known_of = NEWS(int, x->g->nvalue + 1);
   e->end = NEWS(ty_entry, s->nend + 1);
@@ -222,10 +225,10 @@ static int add_ends(ty_exec *e, const struct exec_source *s, const struct typed_
   return TY_OK;
 }
 
-/* Gives the executor the graph after the rewrites. */
-static void adopt_graph(ty_exec *e, struct typed_graph *x)
+/* Moves the graph after the rewrites into the executor. */
+static void bind_adopt_graph(ty_exec *e, struct typed_graph *x)
 {
-  for (int i = 0; i < x->nvariable; i++) bound_at(e, i)->node = x->variable[i];
+  for (int i = 0; i < x->nvariable; i++) bind_variable_at(e, i)->node = x->variable[i];
   for (int i = 0; i < e->narg; i++) e->with_grad |= e->arg[i].req != TY_NULL;
   for (int i = 0; i < x->g->n; i++)
     e->with_grad |= x->g->node[i].op && x->g->node[i].op->flags & OP_FUSED_UPDATE;
@@ -242,7 +245,8 @@ static void adopt_graph(ty_exec *e, struct typed_graph *x)
   *x = (struct typed_graph){ 0 };
 }
 
-static int rewrite_graph(ty_exec *e, const struct exec_source *s, struct typed_graph *x)
+/* Rewrites the extracted graph and moves it into the executor. */
+static int bind_rewrite_graph(ty_exec *e, const struct exec_source *s, struct typed_graph *x)
 {
   const int n = e->narg + e->naux;
   struct variables_known k = { NEWS(ty_desc, n + 1), NEWS(bool, n + 1), NEWS(int, n + 1),
@@ -250,20 +254,20 @@ static int rewrite_graph(ty_exec *e, const struct exec_source *s, struct typed_g
   x->nvariable = n;
   x->variable = NEWS(int, n + 1);
   const bool enough = k.desc && k.with_grad && k.device && k.grad_device && x->variable;
-  for (int i = 0; enough && i < n; i++) x->variable[i] = bound_at(e, i)->node;
-  int code = enough ? run_rewrites(e, s, x, &k) : fail(TY_EMEMORY, "out of memory: executor");
+  for (int i = 0; enough && i < n; i++) x->variable[i] = bind_variable_at(e, i)->node;
+  int code = enough ? bind_run_rewrites(e, s, x, &k) : fail(TY_EMEMORY, "out of memory: executor");
   mem_free(k.desc);
   mem_free(k.with_grad);
   mem_free(k.device);
   mem_free(k.grad_device);
-  if (!code) code = add_ends(e, s, x);
-  if (!code) adopt_graph(e, x);
+  if (!code) code = bind_add_ends(e, s, x);
+  if (!code) bind_adopt_graph(e, x);
   return code;
 }
 
 /* -- devices ----------------------------------------------------------------------------------- */
 
-static int wrong_device(const struct bound *b, int is, int expected, const char *what)
+static int bind_fail_device(const struct bound *b, int is, int expected, const char *what)
 {
   char x[32], y[32];
   int code = fail(TY_EDEVICE,
@@ -273,24 +277,26 @@ static int wrong_device(const struct bound *b, int is, int expected, const char 
   return code;
 }
 
-static int check_devices(ty_exec *e)
+/* Checks that bound arrays are on the devices that the graph was placed on. */
+static int bind_check_devices(ty_exec *e)
 {
   for (int i = 0; i < e->narg + e->naux; i++) {
-    struct bound *b = bound_at(e, i);
+    struct bound *b = bind_variable_at(e, i);
     if (!e->nplace && b->value && b->value->d.device != e->default_device)
-      return wrong_device(b, b->value->d.device, e->default_device, "array of");
+      return bind_fail_device(b, b->value->d.device, e->default_device, "array of");
     if (!b->req || !b->grad) continue;
     int at = e->device[e->grad_entry[i].node];
-    if (b->grad->d.device != at) return wrong_device(b, b->grad->d.device, at, "gradient array of");
+    if (b->grad->d.device != at)
+      return bind_fail_device(b, b->grad->d.device, at, "gradient array of");
   }
   return TY_OK;
 }
 
 /* -- programs ---------------------------------------------------------------------------------- */
 
-/* Outputs keep the places that they have in the other variant, or in the executor that this one is
-** a reshape of. */
-static int compile(ty_exec *e, int which, const ty_exec *before, struct program **out)
+/* Compiles a variant. Outputs keep the offsets that they have in the other variant, or in `before`,
+** the executor that this one is a reshape of. */
+static int variant_compile(ty_exec *e, int which, const ty_exec *before, struct program **out)
 {
   struct program *p = NEW(struct program);
   const struct program *other = e->variant[!which];
@@ -316,7 +322,7 @@ static int compile(ty_exec *e, int which, const ty_exec *before, struct program 
 int exec_variant(ty_exec *e, int which, struct program **out)
 {
   if (!e->variant[which]) {
-    TRY(compile(e, which, NULL, &e->variant[which]));
+    TRY(variant_compile(e, which, NULL, &e->variant[which]));
     TRY(exec_resolve(e));
   }
   *out = e->variant[which];
@@ -325,7 +331,8 @@ int exec_variant(ty_exec *e, int which, struct program **out)
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
-static int reserve(ty_exec *e, const struct program *p)
+/* Makes the pool large enough for a program. */
+static int variant_reserve_pool(ty_exec *e, const struct program *p)
 {
   for (int i = 0; i < p->ndevice; i++) {
     bool moved;
@@ -334,9 +341,10 @@ static int reserve(ty_exec *e, const struct program *p)
   return TY_OK;
 }
 
-/* Reshape: an output in the place of the old executor's is the same storage, so that readers of
-** either wait for both. */
-static struct storage *former_storage(
+/* Returns the storage of output h of `old`, the executor that this one is a reshape of, where
+** output h of this one has its offset, else NULL. As one storage, readers of either wait for
+** both. */
+static struct storage *variant_find_former(
     const ty_exec *e, const ty_exec *old, const struct value *r, int h)
 {
   const struct program *from = old && !(e->flags & TY_DRY_RUN) && h < old->nhead
@@ -344,12 +352,12 @@ static struct storage *former_storage(
       : NULL;
   if (!from || !old->output_storage[h]) return NULL;
   const struct value *x = &from->value[from->value[value_of(old->g, old->head[h])].root];
-  return x->kind == V_POOL && x->offset == r->offset && x->device == r->device
-      ? old->output_storage[h]
-      : NULL;
+  const bool same = x->kind == V_POOL && x->offset == r->offset && x->device == r->device;
+  return same ? old->output_storage[h] : NULL;
 }
 
-static int make_output(ty_exec *e, const struct program *p, const ty_exec *before, int h)
+/* Makes the array of output h: a view of a bound array, or of its bytes in the pool. */
+static int variant_make_output(ty_exec *e, const struct program *p, const ty_exec *before, int h)
 {
   int v = value_of(e->g, e->head[h]);
   const struct value *r = &p->value[p->value[v].root];
@@ -357,7 +365,7 @@ static int make_output(ty_exec *e, const struct program *p, const ty_exec *befor
   d.device = r->kind == V_BOUND && e->bound[r->bound] ? e->bound[r->bound]->d.device : r->device;
   if (r->kind == V_BOUND)
     return e->bound[r->bound] ? ty_tensor_view(e->bound[r->bound], &d, 0, &e->output[h]) : TY_OK;
-  struct storage *former = former_storage(e, before, r, h);
+  struct storage *former = variant_find_former(e, before, r, h);
   if (former && former->bytes >= desc_bytes(&d))
     e->output_storage[h] = storage_keep(former);
   else if (e->flags & TY_DRY_RUN)
@@ -372,7 +380,7 @@ int exec_resolve(ty_exec *e)
   if (e->flags & TY_DRY_RUN) return TY_OK;
   exec_wait_runs(e);                                    /* they read the pointers */
   for (int w = 0; w < VARIANTS; w++)
-    if (e->variant[w]) TRY(reserve(e, e->variant[w]));
+    if (e->variant[w]) TRY(variant_reserve_pool(e, e->variant[w]));
   for (int i = 0; i < e->nbound; i++) e->bound_at[i] = e->bound[i] ? tensor_at(e->bound[i]) : NULL;
   for (int w = 0; w < VARIANTS; w++) {
     struct program *p = e->variant[w];
@@ -386,7 +394,8 @@ int exec_resolve(ty_exec *e)
   return TY_OK;
 }
 
-static int make_arrays(ty_exec *e, const ty_exec *before)
+/* Makes outputs, tokens and lists of versions; then resolves pointers. */
+static int variant_make_arrays(ty_exec *e, const ty_exec *before)
 {
   e->bound_at = NEWS(void *, e->nbound);
   e->output = NEWS(ty_tensor *, e->nhead);
@@ -398,15 +407,17 @@ static int make_arrays(ty_exec *e, const ty_exec *before)
     NEED(e->version[i], TY_EMEMORY, "out of memory: executor");
     TRY(storage_wrap(p->device[i], NULL, 0, NULL, NULL, &e->token[i]));
   }
-  if (!(e->flags & TY_DRY_RUN)) TRY(reserve(e, p));
-  for (int h = 0; h < e->nhead; h++) TRY(make_output(e, p, before, h));
+  if (!(e->flags & TY_DRY_RUN)) TRY(variant_reserve_pool(e, p));
+  for (int h = 0; h < e->nhead; h++) TRY(variant_make_output(e, p, before, h));
   return exec_resolve(e);
 }
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
-static int copy_placement(ty_exec *e, const struct exec_source *s)
+/* Fills in a new executor; after a failure the caller frees it. */
+static int bind_build(ty_exec *e, const struct exec_source *s)
 {
+  struct typed_graph x = { 0 };
   e->place = arena_new(&e->arena, sizeof *e->place * (size_t)(s->nplace + 1));
   NEED(e->place, TY_EMEMORY, "out of memory: executor");
   e->nplace = s->nplace;
@@ -415,20 +426,13 @@ static int copy_placement(ty_exec *e, const struct exec_source *s)
     e->place[i].group = arena_text(&e->arena, s->place[i].group);
     NEED(e->place[i].group, TY_EMEMORY, "out of memory: executor");
   }
-  return TY_OK;
-}
-
-static int build(ty_exec *e, const struct exec_source *s)
-{
-  struct typed_graph x = { 0 };
-  TRY(copy_placement(e, s));
-  int code = take_graph(e, s, &x);
-  if (!code) code = match_all(e, s, x.g);
-  if (!code) code = rewrite_graph(e, s, &x);
+  int code = bind_take_graph(e, s, &x);
+  if (!code) code = bind_match_arrays(e, s, x.g);
+  if (!code) code = bind_rewrite_graph(e, s, &x);
   typed_graph_done(&x);
   TRY(code);
   exec_note_draws(e);
-  TRY(check_devices(e));
+  TRY(bind_check_devices(e));
   TRY(exec_route_gradients(e));
   if (s->pool) {
     e->pool = s->pool;
@@ -436,8 +440,8 @@ static int build(ty_exec *e, const struct exec_source *s)
   }
   else
     TRY(ty_pool_new(&e->pool));
-  TRY(compile(e, FUSED, s->before, &e->variant[FUSED]));
-  return make_arrays(e, s->before);
+  TRY(variant_compile(e, FUSED, s->before, &e->variant[FUSED]));
+  return variant_make_arrays(e, s->before);
 }
 
 int exec_make(const struct exec_source *s, ty_exec **out)
@@ -456,7 +460,7 @@ int exec_make(const struct exec_source *s, ty_exec **out)
   if (!e->own_run) return mem_free(e), fail(TY_EMEMORY, "out of memory: executor");
   e->check = s->flags & TY_CHECK || env_number("TYCHO_CHECK_NUMERICS", 0);
   live_add(LIVE_EXEC, 1);
-  int code = build(e, s);
+  int code = bind_build(e, s);
   if (code) return ty_exec_free(e), code;
   *out = e;
   return TY_OK;

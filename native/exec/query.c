@@ -1,17 +1,17 @@
-/* query.c - what an executor answers about itself: arrays, names, memory, timings; and its end. */
+/* query.c - answers questions about an executor: arrays, names, memory, timings; sets switches. */
 #include "exec/inner.h"
 #include "pass/extract.h"
 
 /* -- arrays ------------------------------------------------------------------------------------ */
 
-static const struct bound *find_bound(
+static const struct bound *query_find_bound(
     const struct bound *b, const struct names *names, const char *name)
 {
   int i = names_first(names, name);
   return i < 0 ? NULL : &b[i];
 }
 
-static int unknown(const char *what, const char *name)
+static int query_fail_name(const char *what, const char *name)
 {
   int code = fail(TY_ENAME, "the executor has no %s '%s'", what, name);
   fail_argument(name, what, name);
@@ -36,8 +36,8 @@ int ty_exec_output(ty_exec *e, int i, ty_tensor **out)
 int ty_exec_arg(ty_exec *e, const char *name, ty_tensor **out)
 {
   NEED(e && name && out, TY_ETYPE, "arg: null argument");
-  const struct bound *b = find_bound(e->arg, &e->arg_names, name);
-  if (!b) return unknown("argument", name);
+  const struct bound *b = query_find_bound(e->arg, &e->arg_names, name);
+  if (!b) return query_fail_name("argument", name);
   *out = b->value;
   return TY_OK;
 }
@@ -45,8 +45,8 @@ int ty_exec_arg(ty_exec *e, const char *name, ty_tensor **out)
 int ty_exec_grad(ty_exec *e, const char *name, ty_tensor **out)
 {
   NEED(e && name && out, TY_ETYPE, "grad: null argument");
-  const struct bound *b = find_bound(e->arg, &e->arg_names, name);
-  if (!b) return unknown("argument", name);
+  const struct bound *b = query_find_bound(e->arg, &e->arg_names, name);
+  if (!b) return query_fail_name("argument", name);
   *out = b->grad;
   return TY_OK;
 }
@@ -54,17 +54,10 @@ int ty_exec_grad(ty_exec *e, const char *name, ty_tensor **out)
 int ty_exec_aux(ty_exec *e, const char *name, ty_tensor **out)
 {
   NEED(e && name && out, TY_ETYPE, "aux: null argument");
-  const struct bound *b = find_bound(e->aux, &e->aux_names, name);
-  if (!b) return unknown("auxiliary state", name);
+  const struct bound *b = query_find_bound(e->aux, &e->aux_names, name);
+  if (!b) return query_fail_name("auxiliary state", name);
   *out = b->value;
   return TY_OK;
-}
-
-static const char *output_label(ty_exec *e, int h)
-{
-  char name[600];
-  output_name(&e->g->node[e->head[h].node], e->head[h].out, name, sizeof name);
-  return arena_text(&e->arena, name);
 }
 
 int ty_exec_names(ty_exec *e, int what, const char *const **names, int *n)
@@ -76,17 +69,21 @@ int ty_exec_names(ty_exec *e, int what, const char *const **names, int *n)
   if (!e->names[what]) {
     const char **list = arena_new(&e->arena, sizeof *list * (size_t)(*n + 1));
     NEED(list, TY_EMEMORY, "out of memory");
-    for (int i = 0; i < *n; i++)
+    for (int i = 0; i < *n; i++) {
+      char name[600] = "";
+      if (what == TY_OUT)
+        output_name(&e->g->node[e->head[i].node], e->head[i].out, name, sizeof name);
       list[i] = what == TY_ARG ? e->arg[i].name
           : what == TY_AUX     ? e->aux[i].name
-                               : output_label(e, i);
+                               : arena_text(&e->arena, name);
+    }
     e->names[what] = list;
   }
   *names = e->names[what];
   return TY_OK;
 }
 
-/* Gives the rows that output i has after the last run; -1: its shape is static. */
+/* Returns in *rows the rows that output i has after the last run; -1: its shape is static. */
 int ty_exec_rows(ty_exec *e, int i, int64_t *rows)
 {
   TRY(exec_state(e, "rows"));
@@ -114,7 +111,7 @@ int ty_exec_regraph(ty_exec *e, ty_graph *g)
   return TY_OK;
 }
 
-/* Gives the forward graph after merging, as a graph of its own. */
+/* Makes a graph of the forward part after merging; the caller frees it. */
 int ty_exec_optimized(ty_exec *e, ty_graph **out)
 {
   NEED(e && out, TY_ETYPE, "optimized: null argument");
@@ -131,7 +128,10 @@ int ty_exec_optimized(ty_exec *e, ty_graph **out)
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
-static int64_t bytes_of(const ty_tensor *t) { return (int64_t)desc_bytes(&t->d); }
+static int64_t query_variable_bytes(const ty_exec *e, const struct bound *b, const ty_tensor *t)
+{
+  return (int64_t)desc_bytes(t ? &t->d : &e->desc[e->g->node[b->node].first]);
+}
 
 int ty_exec_memory(ty_exec *e, ty_memory *out)
 {
@@ -147,22 +147,19 @@ int ty_exec_memory(ty_exec *e, ty_memory *out)
     m.pool += pool;
   }
   for (int i = 0; i < e->narg; i++) {
-    m.args += e->arg[i].value ? bytes_of(e->arg[i].value)
-                              : (int64_t)desc_bytes(&e->desc[e->g->node[e->arg[i].node].first]);
-    m.grads += e->arg[i].grad ? bytes_of(e->arg[i].grad)
-        : e->arg[i].req       ? (int64_t)desc_bytes(&e->desc[e->g->node[e->arg[i].node].first])
-                              : 0;
+    const struct bound *b = &e->arg[i];
+    m.args += query_variable_bytes(e, b, b->value);
+    if (b->grad || b->req) m.grads += query_variable_bytes(e, b, b->grad);
   }
-  for (int i = 0; i < e->naux; i++)
-    m.aux += (int64_t)desc_bytes(&e->desc[e->g->node[e->aux[i].node].first]);
+  for (int i = 0; i < e->naux; i++) m.aux += query_variable_bytes(e, &e->aux[i], NULL);
   for (int h = 0; h < e->nhead; h++)
     m.outputs += (int64_t)desc_bytes(&e->desc[value_of(e->g, e->head[h])]);
   *out = m;
   return TY_OK;
 }
 
-/* The i-th piece of scratch, behind the values; a step's own while it runs. */
-static int scratch_value(ty_exec *e, const struct program *p, int i, ty_value *out)
+/* Describes the i-th range of scratch, which is in use while its step runs. */
+static int query_scratch(ty_exec *e, const struct program *p, int i, ty_value *out)
 {
   int k = 0;
   for (int t = 0; t < p->n; t++) {
@@ -199,7 +196,7 @@ int ty_exec_value(ty_exec *e, int i, ty_value *out)
       return out->name ? TY_OK : fail(TY_EMEMORY, "out of memory");
     }
   }
-  return scratch_value(e, p, i - k, out);
+  return query_scratch(e, p, i - k, out);
 }
 
 int ty_exec_verify(ty_exec *e)
@@ -223,8 +220,8 @@ int ty_exec_stats(ty_exec *e, ty_stats *out)
   return TY_OK;
 }
 
-/* The first call turns timing on; each later one gives the last run's instructions. *n: room in,
-** number out. */
+/* Turns timing on at the first call; returns the last run's instructions at later ones. *n: the
+** capacity of `out`, then the number of instructions. */
 int ty_exec_profile(ty_exec *e, ty_sample *out, int *n)
 {
   NEED(e && n, TY_ETYPE, "profile: null argument");
@@ -259,7 +256,7 @@ int ty_exec_monitor(ty_exec *e, int mode)
 int ty_exec_check(ty_exec *e, int on)
 {
   NEED(e, TY_ETYPE, "check: null executor");
-  exec_wait_runs(e);                                    /* they read it */
+  exec_wait_runs(e);                                    /* tasks read e->check */
   e->check = on != 0;
   return TY_OK;
 }
@@ -280,8 +277,14 @@ int ty_exec_keep(ty_exec *e)
   return TY_OK;
 }
 
-static void free_arrays(ty_exec *e)
+void ty_exec_free(ty_exec *e)
 {
+  if (!e || mem_kept() || __atomic_sub_fetch(&e->refs, 1, __ATOMIC_ACQ_REL)) return;
+  for (int w = 0; w < VARIANTS; w++) {
+    exec_forget_records(e->variant[w]);
+    program_free(e->variant[w]);
+    mem_free(e->variant[w]);
+  }
   for (int h = 0; e->output && h < e->nhead; h++) ty_tensor_free(e->output[h]);
   for (int h = 0; e->output_storage && h < e->nhead; h++)
     if (e->output_storage[h]) storage_free(e->output_storage[h]);
@@ -297,17 +300,6 @@ static void free_arrays(ty_exec *e)
   mem_free(e->bound);
   mem_free(e->bound_at);
   mem_free(e->known_bound);
-}
-
-void ty_exec_free(ty_exec *e)
-{
-  if (!e || mem_kept() || __atomic_sub_fetch(&e->refs, 1, __ATOMIC_ACQ_REL)) return;
-  for (int w = 0; w < VARIANTS; w++) {
-    exec_forget_records(e->variant[w]);
-    program_free(e->variant[w]);
-    mem_free(e->variant[w]);
-  }
-  free_arrays(e);
   exec_free_ring(e);
   ty_graph_free(e->g);
   ty_graph_free(e->user);

@@ -1,7 +1,7 @@
 /* run.c - runs an executor: forward, backward, and the gradients of heads.
 **
-** A run is one task per segment (segment.c), or goes step by step between events (walk.c). A
-** segment on another device waits for the segments it reads from, the first segments wait for
+** A run is one task per segment (segment.c), or goes node by node between events (walk.c). A
+** segment waits for the segments of other devices that it reads from; the first segments wait for
 ** everything that still runs in the pool.
 */
 #include "exec/inner.h"
@@ -48,7 +48,7 @@ int exec_start(ty_exec *e, const char *what, int which, int is_train, struct pro
   return TY_OK;
 }
 
-static int forward(ty_exec *e, int is_train)
+static int run_forward(ty_exec *e, int is_train)
 {
   struct program *p;
   bool unfused = e && (e->monitor || e->check);
@@ -65,78 +65,69 @@ static int forward(ty_exec *e, int is_train)
 int ty_exec_forward(ty_exec *e, int is_train)
 {
   int64_t from = profile_begin();
-  int code = forward(e, is_train);
+  int code = run_forward(e, is_train);
   profile_call("Executor:forward", from);
   return code;
 }
 
-static int wrong_head(const ty_exec *e, int h, const ty_tensor *t)
+/* Checks that a head gradient has its output's shape, or, where a run fills the output in part, as
+** many rows as the run filled. */
+static int run_check_head(const ty_exec *e, int h, const ty_tensor *t)
 {
-  char want[160], got[160], name[512];
+  const struct node *n = &e->g->node[e->head[h].node];
   const ty_desc *d = &e->desc[value_of(e->g, e->head[h])];
-  output_name(&e->g->node[e->head[h].node], e->head[h].out, name, sizeof name);
+  ty_desc want = *d;
+  const bool rows = n->op && n->op->flags & OP_DYNAMIC_ROWS && t->d.ndim == want.ndim;
+  if (rows && t->d.dim[0] <= want.dim[0]) want.dim[0] = t->d.dim[0];
+  if (desc_same_shape(&t->d, &want)) return TY_OK;
+  char expected[160], got[160], name[512];
+  output_name(n, e->head[h].out, name, sizeof name);
   int code = fail(TY_ESHAPE,
       "backward: the gradient of output %s has shape %s, but the output has %s", name,
-      text_shape(&t->d, got, sizeof got), text_shape(d, want, sizeof want));
-  fail_argument(name, want, got);
+      text_shape(&t->d, got, sizeof got), text_shape(d, expected, sizeof expected));
+  fail_argument(name, expected, got);
   return code;
-}
-
-static int missing_head(const ty_exec *e, int h)
-{
-  const struct node *n = &e->g->node[e->head[h].node];
-  bool in_front_end = n->op && n->op->flags & OP_CALLBACK;
-  int code = fail(TY_EVALUE,
-      "backward: output %d (%s) is no loss, so its gradient must be given in out_grads%s", h,
-      n->name, in_front_end ? "; the description of a loss says need_top_grad = false" : "");
-  fail_node(n->op ? n->op->name : NULL, n->name, n->where);
-  fail_argument("out_grads", "an array for this output", "nothing");
-  return code;
-}
-
-/* A head gradient has its output's shape; of an output that a run fills in part, as many rows as
-** the run filled. */
-static bool head_fits(const ty_exec *e, int h, const ty_desc *d)
-{
-  const struct node *n = &e->g->node[e->head[h].node];
-  ty_desc want = e->desc[value_of(e->g, e->head[h])];
-  if (n->op && n->op->flags & OP_DYNAMIC_ROWS && d->ndim == want.ndim && d->dim[0] <= want.dim[0])
-    want.dim[0] = d->dim[0];
-  return desc_same_shape(d, &want);
-}
-
-static int give_head(ty_exec *e, int h, ty_tensor *from)
-{
-  ty_tensor *part, *to = e->bound[e->head_grad[h]];
-  if (from->d.dim[0] == to->d.dim[0]) return ty_tensor_copy(to, from);
-  ty_desc d = to->d;
-  d.dim[0] = from->d.dim[0];
-  TRY(ty_tensor_view(to, &d, 0, &part));
-  int code = ty_tensor_copy(part, from);
-  ty_tensor_free(part);
-  return code;
-}
-
-static int check_heads(const ty_exec *e, ty_tensor *const *head, int n)
-{
-  NEED(n <= e->nhead, TY_ESHAPE, "backward: %d head gradients for %d outputs", n, e->nhead);
-  for (int h = 0; h < n; h++)
-    if (head[h] && !head_fits(e, h, &head[h]->d)) return wrong_head(e, h, head[h]);
-  return TY_OK;
 }
 
 int exec_give_heads(ty_exec *e, ty_tensor *const *head, int n)
 {
-  TRY(check_heads(e, head, n));
+  NEED(n <= e->nhead, TY_ESHAPE, "backward: %d head gradients for %d outputs", n, e->nhead);
   for (int h = 0; h < n; h++)
-    if (e->head_grad[h] >= 0 && head[h]) TRY(give_head(e, h, head[h]));
+    if (head[h]) TRY(run_check_head(e, h, head[h]));
+  for (int h = 0; h < n; h++) {
+    if (e->head_grad[h] < 0 || !head[h]) continue;
+    ty_tensor *part, *to = e->bound[e->head_grad[h]];
+    if (head[h]->d.dim[0] == to->d.dim[0]) {
+      TRY(ty_tensor_copy(to, head[h]));
+      continue;
+    }
+    ty_desc d = to->d;
+    d.dim[0] = head[h]->d.dim[0];
+    TRY(ty_tensor_view(to, &d, 0, &part));
+    int code = ty_tensor_copy(part, head[h]);
+    ty_tensor_free(part);
+    TRY(code);
+  }
   return TY_OK;
 }
 
-static int need_heads(const ty_exec *e, ty_tensor *const *head, int n)
+/* Checks that each head that is no loss has a gradient. */
+static int run_need_heads(const ty_exec *e, ty_tensor *const *head, int n)
 {
-  for (int h = 0; h < e->nhead; h++)
-    if (e->head_grad[h] >= 0 && (h >= n || !head[h])) return missing_head(e, h);
+  NEED(n <= e->nhead, TY_ESHAPE, "backward: %d head gradients for %d outputs", n, e->nhead);
+  for (int h = 0; h < n; h++)
+    if (head[h]) TRY(run_check_head(e, h, head[h]));
+  for (int h = 0; h < e->nhead; h++) {
+    if (e->head_grad[h] < 0 || (h < n && head[h])) continue;
+    const struct node *f = &e->g->node[e->head[h].node];
+    const bool callback = f->op && f->op->flags & OP_CALLBACK;
+    int code = fail(TY_EVALUE,
+        "backward: output %d (%s) is no loss, so its gradient must be given in out_grads%s", h,
+        f->name, callback ? "; the description of a loss says need_top_grad = false" : "");
+    fail_node(f->op ? f->op->name : NULL, f->name, f->where);
+    fail_argument("out_grads", "an array for this output", "nothing");
+    return code;
+  }
   return TY_OK;
 }
 
@@ -154,19 +145,18 @@ int exec_begin_backward(ty_exec *e, struct program *p)
   return exec_walk(e);
 }
 
-static int backward(ty_exec *e, ty_tensor *const *head, int n, int is_train)
+static int run_backward(ty_exec *e, ty_tensor *const *head, int n, int is_train)
 {
   struct program *p;
   TRY(exec_state(e, "backward"));
   NEED(!interrupt_pending(), TY_EINTERRUPTED, "interrupted");
   if (!e->with_grad) return TY_OK;
   NEED(e->ran >= 0, TY_ESTATE, "backward: call forward first");
-  TRY(check_heads(e, head, n));
-  TRY(need_heads(e, head, n));
+  TRY(run_need_heads(e, head, n));
   TRY(exec_give_heads(e, head, n));
   TRY(exec_choose_variant(e, e->ran, &p));
   e->host.train = is_train != 0;
-  e->host.rerun = e->spent; /* the last backward has used up what forward left: run that again */
+  e->host.rerun = e->spent; /* the last backward overwrote what forward left for it */
   if (!e->spent) return exec_begin_backward(e, p);
   e->last.is_train = e->forward_train;
   int code = exec_submit_all(e, p, 0, p->nsegment_forward);
@@ -177,7 +167,7 @@ static int backward(ty_exec *e, ty_tensor *const *head, int n, int is_train)
 int ty_exec_backward(ty_exec *e, ty_tensor *const *head, int n, int is_train)
 {
   int64_t from = profile_begin();
-  int code = backward(e, head, n, is_train);
+  int code = run_backward(e, head, n, is_train);
   profile_call("Executor:backward", from);
   return code;
 }
@@ -193,7 +183,7 @@ int exec_run_whole(ty_exec *e, const struct run *own, bool is_train)
   e->last = (struct run){ .is_train = is_train };
   e->ran = which;
   if (e->nown) {
-    exec_wait_runs(e); /* their kernels read the random states */
+    exec_wait_runs(e);                                  /* their kernels read own_run */
     memcpy(e->own_run, own, sizeof *own * (size_t)e->nown);
   }
   return exec_submit_all(e, p, 0, p->nsegment);

@@ -1,7 +1,7 @@
-/* segment.c - segments as tasks on the queues of their devices.
+/* segment.c - submits segments as tasks to the queues of their devices.
 **
-** What a task needs (mode, random numbers, versions of bound tensors) is copied into a context
-** from a ring that is made once: a step allocates nothing.
+** What a task needs (mode, random state, versions of bound tensors) is copied into a context from a
+** ring that is made once, so that a run allocates nothing.
 */
 #include "exec/inner.h"
 
@@ -33,8 +33,8 @@ int exec_fail_step(struct program *p, const struct step *st, int code)
   return code;
 }
 
-/* Notes how long the steps took, which have ended on the device. */
-static void note_times(struct ctx *c)
+/* Stores how long the timed steps took, which have ended on the device. */
+static void segment_note_times(struct ctx *c)
 {
   for (int i = 0; i < c->ntimed; i++) {
     struct timed_step *s = &c->timed[i];
@@ -46,43 +46,29 @@ static void note_times(struct ctx *c)
   c->ntimed = 0;
 }
 
-/* The next step's place among those that are timed. So many steps are timed in one go; then the
-** device is waited for, which would hold a mark for each of thousands otherwise. */
-static int next_timed(struct ctx *c, struct timed_step **out)
-{
-  enum { MOST = 512 };
-  if (c->ntimed == MOST) {
-    TRY(device_finish(c->segment->device));
-    note_times(c);
-  }
-  if (c->ntimed == c->timed_cap)
-    NEED(GROW(c->timed, c->ntimed, c->timed_cap), TY_EMEMORY, "out of memory: profile");
-  *out = &c->timed[c->ntimed];
-  return TY_OK;
-}
+/* steps of a GPU that are timed at once: each holds two events of the device until it is read */
+enum { MAX_TIMED_STEPS = 512 };
 
-static int run_timed(struct ctx *c, int t, bool *skipped)
-{
-  struct step *st = &c->p->step[t];
-  struct timed_step *s = NULL;
-  TRY(next_timed(c, &s));
-  timing_begin(st->device, &s->time);
-  int code = program_run_step(c->p, st);
-  if (!code) code = step_skipped(st, skipped);
-  timing_end(&s->time);
-  s->step = t;
-  s->profiled = profiling(TY_PROFILE_SYMBOLIC) && !*skipped && !code;
-  c->ntimed++;
-  return code;
-}
-
-/* The same as run_steps with a look at each instruction: its time, its results. */
-static int run_watched(struct ctx *c)
+/* Executes the steps of a task one by one, times each and checks its outputs where that is asked
+** for. */
+static int segment_run_watched(struct ctx *c)
 {
   for (int t = c->first; t < c->last; t++) {
     struct step *st = &c->p->step[t];
     bool skipped = false;
-    int code = run_timed(c, t, &skipped);
+    if (c->ntimed == MAX_TIMED_STEPS) {
+      TRY(device_finish(c->segment->device));
+      segment_note_times(c);
+    }
+    if (c->ntimed == c->timed_cap)
+      NEED(GROW(c->timed, c->ntimed, c->timed_cap), TY_EMEMORY, "out of memory: profile");
+    struct timed_step *s = &c->timed[c->ntimed++];
+    timing_begin(st->device, &s->time);
+    int code = program_run_step(c->p, st);
+    if (!code) code = step_skipped(st, &skipped);
+    timing_end(&s->time);
+    s->step = t;
+    s->profiled = profiling(TY_PROFILE_SYMBOLIC) && !skipped && !code;
     if (code) return exec_fail_step(c->p, st, code);
     if (c->e->check && !skipped) TRY(exec_check_step(c->p, st));
     if (interrupt_pending()) return fail(TY_EINTERRUPTED, "interrupted");
@@ -90,14 +76,8 @@ static int run_watched(struct ctx *c)
   return TY_OK;
 }
 
-static int run_one(struct program *p, struct step *st)
-{
-  int code = program_run_step(p, st);
-  if (!code && device_sync()) code = device_finish(st->device);
-  return code ? exec_fail_step(p, st, code) : TY_OK;
-}
-
-static int run_steps(void *context)
+/* Executes the steps of a task on its queue's thread (struct task). */
+static int segment_run_steps(void *context)
 {
   struct ctx *c = context;
   struct program *p = c->p;
@@ -108,28 +88,33 @@ static int run_steps(void *context)
   if (c->run.there)
     TRY(device_copy(c->segment->device, (void *)c->run.there, TY_CPU, &p->run[slot].rng,
         sizeof(struct rng_state)));
-  if (c->e->check || c->e->profile || profiling(TY_PROFILE_SYMBOLIC)) return run_watched(c);
+  if (c->e->check || c->e->profile || profiling(TY_PROFILE_SYMBOLIC)) return segment_run_watched(c);
   for (int t = c->first; t < c->last;) {
     int from = t;
     TRY(exec_replay(p, c->segment, c->run.is_train, c->generation, c->last, &t));
-    if (t == from) TRY(run_one(p, &p->step[t++]));
+    if (t == from) {
+      struct step *st = &p->step[t++];
+      int code = program_run_step(p, st);
+      if (!code && device_sync()) code = device_finish(st->device);
+      if (code) return exec_fail_step(p, st, code);
+    }
     if (interrupt_pending()) return fail(TY_EINTERRUPTED, "interrupted");
   }
   return TY_OK;
 }
 
-/* The task has passed. */
-static void let_go(void *context)
+/* Ends a task, after it has run or was skipped (struct task). */
+static void segment_release(void *context)
 {
   struct ctx *c = context;
-  note_times(c);
+  segment_note_times(c);
   ty_exec_free(c->e);
 }
 
-/* -- what a segment touches -------------------------------------------------------------------- */
+/* -- what a segment accesses ------------------------------------------------------------------- */
 
-/* Does the step change input k in place? */
-static bool changes_input(const struct program *p, const struct step *st, int k)
+/* Returns whether the step changes input k in place. */
+static bool access_changes_input(const struct program *p, const struct step *st, int k)
 {
   const struct node *n = st->node >= 0 ? &p->s.g->node[st->node] : NULL;
   if (!n || st->kind != STEP_NODE || n->mirror) return false;
@@ -144,14 +129,14 @@ static bool changes_input(const struct program *p, const struct step *st, int k)
   return false;
 }
 
-/* accesses that a new one is compared with */
-enum { RECENT = 64 };
+/* the latest accesses of a list, which a new one is compared with */
+enum { MAX_COMPARED_ACCESSES = 64 };
 
-/* Adds an access to a list, or to one of its latest ones where the bytes of both lie together, the
-** gap that aligns arrays aside. */
-static void add_access(struct access *list, int *n, struct access a)
+/* Adds an access to a list, or extends one of its latest by it where the bytes of both are adjacent
+** (but for the gap that aligns arrays). */
+static void access_add(struct access *list, int *n, struct access a)
 {
-  for (int i = MAX(0, *n - RECENT); i < *n; i++) {
+  for (int i = MAX(0, *n - MAX_COMPARED_ACCESSES); i < *n; i++) {
     struct access *b = &list[i];
     if (b->storage != a.storage || b->in_place != a.in_place) continue;
     if (a.begin > b->end && a.begin - b->end >= ALIGN) continue;
@@ -163,17 +148,14 @@ static void add_access(struct access *list, int *n, struct access a)
   list[(*n)++] = a;
 }
 
-static void add_read(struct segment *g, struct access a) { add_access(g->read, &g->nread, a); }
-static void add_write(struct segment *g, struct access a) { add_access(g->write, &g->nwrite, a); }
-
-/* Adds an access to a bound array. Where arrays are exchanged each has an entry of its own. */
-static void add_bound(const ty_exec *e, struct access *list, int *n, int *bound_of, int bound,
-    bool in_place)
+/* Adds an access to a bound array. In a movable executor each array has an entry of its own. */
+static void access_add_bound(
+    const ty_exec *e, struct access *list, int *n, int *bound_of, int bound, bool in_place)
 {
   struct access a = tensor_access(e->bound[bound]);
   a.in_place = in_place;
   if (!e->movable) {
-    add_access(list, n, a);
+    access_add(list, n, a);
     return;
   }
   for (int i = 0; i < *n; i++)
@@ -182,8 +164,8 @@ static void add_bound(const ty_exec *e, struct access *list, int *n, int *bound_
   list[(*n)++] = a;
 }
 
-/* Room for the lists of a segment, `heads` places for heads. */
-static int make_lists(struct program *p, struct segment *g, int heads)
+/* Allocates the lists of a segment, `heads` of them for heads. */
+static int access_make_lists(struct program *p, struct segment *g, int heads)
 {
   int cap = 2 * MAX_DEVICES + heads + 4;
   for (int t = g->first; t < g->last; t++) cap += p->step[t].nin + p->step[t].nout + 1;
@@ -197,76 +179,84 @@ static int make_lists(struct program *p, struct segment *g, int heads)
   return TY_OK;
 }
 
-/* A sum that is added to is read, too. */
-static void list_bound_output(const ty_exec *e, struct segment *g, int bound, bool add)
+/* Adds a write to a bound array, and a read if the step adds to it. */
+static void access_add_output(const ty_exec *e, struct segment *g, int bound, bool add)
 {
-  if (add) add_bound(e, g->read, &g->nread, g->read_of, bound, false);
-  add_bound(e, g->write, &g->nwrite, g->write_of, bound, false);
+  if (add) access_add_bound(e, g->read, &g->nread, g->read_of, bound, false);
+  access_add_bound(e, g->write, &g->nwrite, g->write_of, bound, false);
 }
 
-static void list_operands(const ty_exec *e, const struct program *p, struct segment *g, int t)
+/* Adds what step t accesses of bound arrays. */
+static void access_list_step(const ty_exec *e, const struct program *p, struct segment *g, int t)
 {
   const struct step *st = &p->step[t];
   for (int k = 0; k < st->nin; k++) {
     const struct value *r = &p->value[p->value[st->in[k]].root];
     if (r->kind != V_BOUND) continue;
-    add_bound(e, g->read, &g->nread, g->read_of, r->bound, false);
-    if (changes_input(p, st, k))
-      add_bound(e, g->write, &g->nwrite, g->write_of, r->bound, true);
+    access_add_bound(e, g->read, &g->nread, g->read_of, r->bound, false);
+    if (access_changes_input(p, st, k))
+      access_add_bound(e, g->write, &g->nwrite, g->write_of, r->bound, true);
   }
   for (int k = 0; k < st->nout; k++) {
     const struct value *x = st->out[k] >= 0 ? &p->value[st->out[k]] : NULL;
-    if (x && x->kind == V_BOUND) list_bound_output(e, g, x->bound, x->add);
+    if (x && x->kind == V_BOUND) access_add_output(e, g, x->bound, x->add);
   }
-  if (st->bound >= 0) list_bound_output(e, g, st->bound, st->kind == STEP_ADD);
+  if (st->bound >= 0) access_add_output(e, g, st->bound, st->kind == STEP_ADD);
 }
 
-static int head_root(const ty_exec *e, const struct program *p, int h)
+/* Returns the value that has the bytes of head h. */
+static int access_head_root(const ty_exec *e, const struct program *p, int h)
 {
   return p->value[value_of(e->g, e->head[h])].root;
 }
 
-static void list_head(const ty_exec *e, const struct program *p, struct segment *g, int h)
+/* Adds the access to the storage of output h, if the segment has one. */
+static void access_list_head(const ty_exec *e, const struct program *p, struct segment *g, int h)
 {
-  const struct value *r = &p->value[head_root(e, p, h)];
+  const struct value *r = &p->value[access_head_root(e, p, h)];
   if (!e->output_storage[h]) return;
   const struct access a = access_all(e->output_storage[h]);
   if (r->last_write >= g->first && r->last_write < g->last)
-    add_write(g, a);
+    access_add(g->write, &g->nwrite, a);
   else if (g->first >= p->nforward && r->device == g->device)
-    add_read(g, a);
+    access_add(g->read, &g->nread, a);
 }
 
-/* The first forward segment of a device does, whatever failed before. */
-static bool starts_afresh(const struct program *p, int segment)
+/* Returns whether a segment is the first of a device in forward, where failures of earlier runs no
+** longer count. */
+static bool access_begins_run(const struct program *p, int segment)
 {
   bool first = p->segment[segment].first < p->nforward;
   for (int k = 0; k < segment; k++) first &= p->segment[k].device != p->segment[segment].device;
   return first;
 }
 
-static void list_tokens(const ty_exec *e, const struct program *p, int segment, struct segment *g)
+/* Adds the accesses to tokens: its device's, and those of the devices that a segment waits for. */
+static void access_list_tokens(
+    const ty_exec *e, const struct program *p, int segment, struct segment *g)
 {
-  if (!starts_afresh(p, segment)) add_read(g, access_all(e->token[g->slot]));
+  const struct access own = access_all(e->token[g->slot]);
+  if (!access_begins_run(p, segment)) access_add(g->read, &g->nread, own);
   for (int k = 0; k < p->ndevice; k++)
-    if (g->wait[k] >= 0) add_read(g, access_all(e->token[k]));
-  add_write(g, access_all(e->token[g->slot]));
+    if (g->wait[k] >= 0) access_add(g->read, &g->nread, access_all(e->token[k]));
+  access_add(g->write, &g->nwrite, own);
 }
 
-static int prepare_storages(ty_exec *e, struct program *p)
+/* Lists what each segment of a program accesses. */
+static int access_list_segments(ty_exec *e, struct program *p)
 {
   int *all = arena_new(&p->arena, sizeof *all * (size_t)e->nbound);
   NEED(all, TY_EMEMORY, "out of memory: executor");
   for (int i = 0; i < e->nbound; i++) all[i] = i;
   for (int i = 0; i < p->nsegment; i++) {
     struct segment *g = &p->segment[i];
-    TRY(make_lists(p, g, e->nhead));
+    TRY(access_make_lists(p, g, e->nhead));
     g->seen = all;
     g->nseen = e->nbound;
-    for (int t = g->first; t < g->last; t++) list_operands(e, p, g, t);
-    for (int h = 0; h < e->nhead; h++) list_head(e, p, g, h);
+    for (int t = g->first; t < g->last; t++) access_list_step(e, p, g, t);
+    for (int h = 0; h < e->nhead; h++) access_list_head(e, p, g, h);
     TRY(exec_list_records(e, p, g));
-    list_tokens(e, p, i, g);
+    access_list_tokens(e, p, i, g);
   }
   p->ready = true;
   return TY_OK;
@@ -293,7 +283,8 @@ bool exec_set_array(ty_exec *e, int at, ty_tensor *t)
   return true;
 }
 
-static void refresh_list(const ty_exec *e, struct access *list, const int *bound_of, int n)
+/* Takes the storages of the arrays that are bound now into a list. */
+static void access_refresh(const ty_exec *e, struct access *list, const int *bound_of, int n)
 {
   for (int i = 0; i < n; i++) {
     if (bound_of[i] < 0) continue;
@@ -303,20 +294,14 @@ static void refresh_list(const ty_exec *e, struct access *list, const int *bound
   }
 }
 
-/* Whether steps have other addresses than those of the arrays that are bound. */
-static bool has_moved(const ty_exec *e)
-{
-  if (pool_generation(e->pool) != e->generation) return true;
-  for (int i = 0; i < e->nbound; i++)
-    if (e->bound[i] && e->bound_at[i] != tensor_at(e->bound[i])) return true;
-  return false;
-}
-
 int exec_rebind(ty_exec *e)
 {
-  for (int i = 0; i < e->nbound; i++)
-    if (e->bound[i]) TRY(storage_load(e->bound[i]->storage));
-  const bool moved = has_moved(e);
+  bool moved = pool_generation(e->pool) != e->generation;
+  for (int i = 0; i < e->nbound; i++) {
+    if (!e->bound[i]) continue;
+    TRY(storage_load(e->bound[i]->storage));
+    moved |= e->bound_at[i] != tensor_at(e->bound[i]);
+  }
   if (moved) TRY(exec_resolve(e));
   for (int w = 0; w < VARIANTS; w++) {
     struct program *p = e->variant[w];
@@ -324,8 +309,8 @@ int exec_rebind(ty_exec *e)
     if (moved) exec_forget_records(p);
     for (int i = 0; i < p->nsegment; i++) {
       struct segment *g = &p->segment[i];
-      refresh_list(e, g->read, g->read_of, g->nread);
-      refresh_list(e, g->write, g->write_of, g->nwrite);
+      access_refresh(e, g->read, g->read_of, g->nread);
+      access_refresh(e, g->write, g->write_of, g->nwrite);
     }
   }
   return TY_OK;
@@ -333,43 +318,48 @@ int exec_rebind(ty_exec *e)
 
 /* -- steps as segments of their own ------------------------------------------------------------ */
 
-/* Heads by the value that has their bytes: first[value], then next[head]; -1: no more. */
-struct head_lists { int *first, *next; };
+/* lists of heads by the value that has their bytes */
+struct head_lists {
+  int *first;                                         /* per value, -1: none */
+  int *next;                                          /* per head, -1: no more */
+};
 
-static int operand_at(const struct program *p, const struct step *st, int i)
+/* Returns the value that has the bytes of operand i (inputs, then outputs) of a step, -1: none. */
+static int access_operand_root(const struct program *p, const struct step *st, int i)
 {
   int v = i < st->nin ? st->in[i] : st->out[i - st->nin];
   return v < 0 ? -1 : p->value[v].root;
 }
 
-/* A task of one step touches what that step does, not what its segment does: a walk would take
-** the square of the number of its steps. */
-static int list_alone(
+/* Lists what a segment of one step accesses. */
+static int access_list_alone(
     ty_exec *e, struct program *p, const struct head_lists *by, int segment, struct segment *g)
 {
   const struct step *st = &p->step[g->first];
   const int n = st->nin + st->nout;
   int heads = 0;
   for (int i = 0; i < n; i++) {
-    int v = operand_at(p, st, i);
+    int v = access_operand_root(p, st, i);
     for (int h = v < 0 ? -1 : by->first[v]; h >= 0; h = by->next[h]) heads++;
   }
-  TRY(make_lists(p, g, heads));
+  TRY(access_make_lists(p, g, heads));
   g->seen = arena_new(&p->arena, sizeof *g->seen * (size_t)st->nin);
   NEED(g->seen, TY_EMEMORY, "out of memory: executor");
   g->nseen = 0;
-  list_operands(e, p, g, g->first);
+  access_list_step(e, p, g, g->first);
   for (int i = 0; i < n; i++) {
-    int v = operand_at(p, st, i);
-    for (int h = v < 0 ? -1 : by->first[v]; h >= 0; h = by->next[h]) list_head(e, p, g, h);
+    int v = access_operand_root(p, st, i);
+    for (int h = v < 0 ? -1 : by->first[v]; h >= 0; h = by->next[h]) access_list_head(e, p, g, h);
     if (v >= 0 && i < st->nin && p->value[v].kind == V_BOUND)
       g->seen[g->nseen++] = p->value[v].bound;
   }
-  list_tokens(e, p, segment, g);
+  access_list_tokens(e, p, segment, g);
   return TY_OK;
 }
 
-static int list_each(ty_exec *e, struct program *p, struct head_lists *by)
+/* Makes p->alone. A task of one step has lists of its own: with its segment's, a walk would take
+** time in proportion to the square of the number of steps. */
+static int access_list_each(ty_exec *e, struct program *p, struct head_lists *by)
 {
   by->first = NEWS(int, e->g->nvalue + 1);
   by->next = NEWS(int, e->nhead + 1);
@@ -377,7 +367,7 @@ static int list_each(ty_exec *e, struct program *p, struct head_lists *by)
   NEED(by->first && by->next && alone, TY_EMEMORY, "out of memory: executor");
   for (int v = 0; v < e->g->nvalue; v++) by->first[v] = -1;
   for (int h = 0; h < e->nhead; h++) {
-    int root = head_root(e, p, h);
+    int root = access_head_root(e, p, h);
     by->next[h] = by->first[root];
     by->first[root] = h;
   }
@@ -388,7 +378,7 @@ static int list_each(ty_exec *e, struct program *p, struct head_lists *by)
     alone[t].last = t + 1;
     alone[t].record = NULL;
     alone[t].nrecord = 0;
-    TRY(list_alone(e, p, by, segment, &alone[t]));
+    TRY(access_list_alone(e, p, by, segment, &alone[t]));
   }
   p->alone = alone;
   return TY_OK;
@@ -398,7 +388,7 @@ int exec_list_alone(ty_exec *e, struct program *p)
 {
   struct head_lists by = { 0 };
   if (p->alone) return TY_OK;
-  int code = list_each(e, p, &by);
+  int code = access_list_each(e, p, &by);
   mem_free(by.first);
   mem_free(by.next);
   return code;
@@ -419,7 +409,8 @@ void exec_free_ring(ty_exec *e)
   mem_free(e->seg_ticket);
 }
 
-static int make_ring(ty_exec *e, const struct program *p)
+/* Makes the ring large enough for a program: four runs, and walks. */
+static int ring_make(ty_exec *e, const struct program *p)
 {
   int n = 4 * p->nsegment + 28;
   if (n <= e->nring) return TY_OK;
@@ -440,13 +431,13 @@ static int make_ring(ty_exec *e, const struct program *p)
   return TY_OK;
 }
 
-/* The next context. When all are taken, half of them are let pass: who waits then sleeps once
-** for many runs. */
-static struct ctx *next_context(ty_exec *e)
+/* Returns the next context. If its task still runs, waits until half of the ring is free, so that
+** the caller sleeps once for many runs. */
+static struct ctx *ring_next(ty_exec *e)
 {
   struct ctx *c = &e->ring[e->at_ring];
   if (!ticket_past(c->ticket)) ticket_wait(e->ring[(e->at_ring + e->nring / 2) % e->nring].ticket);
-  ticket_wait(c->ticket); /* the other one may be another device's */
+  ticket_wait(c->ticket);                               /* the other may be of another device */
   e->at_ring = (e->at_ring + 1) % e->nring;
   return c;
 }
@@ -454,7 +445,7 @@ static struct ctx *next_context(ty_exec *e)
 int exec_submit(ty_exec *e, struct program *p, const struct segment *g, int first, int last,
     const struct ticket *after, int nafter, struct ticket *out)
 {
-  struct ctx *c = next_context(e);
+  struct ctx *c = ring_next(e);
   c->e = e;
   c->p = p;
   c->segment = g;
@@ -465,9 +456,9 @@ int exec_submit(ty_exec *e, struct program *p, const struct segment *g, int firs
   c->run.there = e->draws[g->slot] ? e->draws[g->slot]->data : NULL;
   for (int i = 0; i < g->nseen; i++) c->version[i] = e->bound[g->seen[i]]->storage->version;
   ty_exec_keep(e);
-  struct task t = { run_steps, let_go, c, g->read, g->write, g->nread, g->nwrite, after, nafter,
-    0 };
-  t.in_order = true; /* executors may share a pool */
+  struct task t = { segment_run_steps, segment_release, c, g->read, g->write, g->nread, g->nwrite,
+    after, nafter, 0 };
+  t.in_order = true;                                    /* executors may share a pool */
   struct ticket ticket = { 0 };
   int code = device_submit(g->device, &t, &ticket);
   c->ticket = ticket;
@@ -478,7 +469,7 @@ int exec_submit(ty_exec *e, struct program *p, const struct segment *g, int firs
 
 void exec_begin_host_segment(const ty_exec *e, const struct program *p, int segment)
 {
-  if (!starts_afresh(p, segment)) return;
+  if (!access_begins_run(p, segment)) return;
   const struct access token = access_all(e->token[p->segment[segment].slot]);
   storage_wait_quiet(token.storage, 1);
   storage_mark(&token, NULL);
@@ -491,14 +482,6 @@ int exec_check_token(const ty_exec *e, int slot)
   int code = f ? failure_report(f) : TY_OK;
   failure_drop(f);
   return code;
-}
-
-/* Waits for the segments before `at` and raises what failed in them. */
-static int finish_before(ty_exec *e, struct program *p, int from, int at)
-{
-  for (int i = from; i < at; i++) ticket_wait(e->seg_ticket[i]);
-  for (int k = 0; k < p->ndevice; k++) TRY(exec_check_token(e, k));
-  return TY_OK;
 }
 
 int exec_abandon(struct program *p, int from, int to, int code)
@@ -523,8 +506,9 @@ void exec_note_host_event(ty_exec *e, const struct program *p, int t)
     false, n->nin, n->kind->nout };
 }
 
-/* Submits segments *at .. to - 1; *at: the one that failed, or that the front end has to run. */
-static int submit_segments(ty_exec *e, struct program *p, int *at, int to)
+/* Submits segments *at .. to - 1. After a failure or TY_EV_HOST *at is the segment that failed or
+** that the front end has to run. */
+static int segment_submit_range(ty_exec *e, struct program *p, int *at, int to)
 {
   struct ticket before[MAX_DEVICES * 2], after[MAX_DEVICES * 3];
   int nbefore = pool_last(e->pool, before, COUNT(before));
@@ -536,7 +520,8 @@ static int submit_segments(ty_exec *e, struct program *p, int *at, int to)
     int n = 0;
     if (step_of_host(p, &p->step[g->first])) {
       exec_begin_host_segment(e, p, i);
-      TRY(finish_before(e, p, from, i));
+      for (int k = from; k < i; k++) ticket_wait(e->seg_ticket[k]);
+      for (int k = 0; k < p->ndevice; k++) TRY(exec_check_token(e, k));
       e->seg_ticket[i] = (struct ticket){ 0 };
       bool skipped;
       TRY(step_skipped(&p->step[g->first], &skipped));
@@ -558,7 +543,7 @@ static int submit_segments(ty_exec *e, struct program *p, int *at, int to)
 
 int exec_submit_all(ty_exec *e, struct program *p, int from, int to)
 {
-  int at = from, code = submit_segments(e, p, &at, to);
+  int at = from, code = segment_submit_range(e, p, &at, to);
   return code > 0 ? exec_abandon(p, at, to, code) : code;
 }
 
@@ -591,7 +576,7 @@ int exec_choose_variant(ty_exec *e, int which, struct program **p)
 {
   TRY(exec_variant(e, which, p));
   if (pool_generation(e->pool) != e->generation) TRY(exec_resolve(e));
-  if (!(*p)->ready) TRY(prepare_storages(e, *p));
-  return make_ring(e, *p);
+  if (!(*p)->ready) TRY(access_list_segments(e, *p));
+  return ring_make(e, *p);
 }
 

@@ -1,8 +1,8 @@
-/* simple_bind.c - executors that bring their own arrays: simple_bind from shapes, reshape from
-** another executor.
+/* simple_bind.c - executors with arrays of their own: simple_bind from shapes, reshape from another
+** executor.
 **
-** simple_bind: infer from what is given, then find or allocate an array for every variable, then
-** bind. reshape: infer again, take prefixes of the old arrays where they are large enough.
+** simple_bind infers from what is given, finds or allocates an array for every variable, and binds.
+** reshape infers again and takes prefixes of the old arrays where they are large enough.
 */
 #include "exec/exec.h"
 #include "pass/extract.h"
@@ -18,7 +18,8 @@ struct simple {
   struct names given;                                 /* of what the user asked for */
 };
 
-static int open_simple(struct simple *s, ty_graph *g, const ty_entry *head, int nhead,
+/* Extracts the graph and lists its variables; simple_close frees them, after a failure too. */
+static int simple_open(struct simple *s, ty_graph *g, const ty_entry *head, int nhead,
     const ty_want *given, int ngiven)
 {
   TRY(names_index(&s->given, given, sizeof *given, ngiven));
@@ -34,7 +35,7 @@ static int open_simple(struct simple *s, ty_graph *g, const ty_entry *head, int 
   return exec_variables(s->g, s->arg, &s->narg, s->aux, &s->naux);
 }
 
-static void close_simple(struct simple *s)
+static void simple_close(struct simple *s)
 {
   for (int i = 0; s->bind && i < s->narg + s->naux; i++) {
     ty_tensor_free(s->bind[i].value);
@@ -50,12 +51,13 @@ static void close_simple(struct simple *s)
   ty_graph_free(s->g);
 }
 
-static int node_at(const struct simple *s, int i)
+static int simple_node_at(const struct simple *s, int i)
 {
   return i < s->narg ? s->arg[i] : s->aux[i - s->narg];
 }
 
-static int infer_simple(struct simple *s, const ty_want *want, int n, bool all_float)
+/* Infers all shapes and types. all_float: arguments of unknown type are float32. */
+static int simple_infer(struct simple *s, const ty_want *want, int n, bool all_float)
 {
   TRY(infer_seed(s->g, want, n, s->desc));
   for (int i = 0; all_float && i < s->narg; i++) {
@@ -66,7 +68,8 @@ static int infer_simple(struct simple *s, const ty_want *want, int n, bool all_f
   TRY(infer_run(s->g, INFER_TYPES, s->desc));
   TRY(infer_undecided(s->g, s->desc, INFER_SHAPES));
   TRY(infer_undecided(s->g, s->desc, INFER_TYPES));
-  for (int i = 0; i < s->narg + s->naux; i++) s->want[i] = s->desc[s->g->node[node_at(s, i)].first];
+  for (int i = 0; i < s->narg + s->naux; i++)
+    s->want[i] = s->desc[s->g->node[simple_node_at(s, i)].first];
   return TY_OK;
 }
 
@@ -83,15 +86,16 @@ int tensor_zeros(const ty_desc *d, ty_tensor **out)
   return code;
 }
 
-static int keep(ty_tensor *t, ty_tensor **out)
+/* Takes a reference; t may be NULL. */
+static int simple_take_array(ty_tensor *t, ty_tensor **out)
 {
   *out = t;
   return t ? ty_tensor_keep(t) : TY_OK;
 }
 
-/* From the shared buffer: the first elements of an array that is large enough, else a new one
-** that replaces it. */
-static int from_buffer(ty_bag *b, const char *name, const ty_desc *d, ty_tensor **out)
+/* Returns the first elements of a shared buffer's array where it is large enough, else a new array,
+** which replaces it in the buffer. */
+static int simple_take_buffer(ty_bag *b, const char *name, const ty_desc *d, ty_tensor **out)
 {
   ty_tensor *t = NULL;
   if (ty_bag_get(b, name, &t) == TY_OK && t && t->d.device == d->device &&
@@ -102,13 +106,13 @@ static int from_buffer(ty_bag *b, const char *name, const ty_desc *d, ty_tensor 
       fail_argument(name, dtype_name(d->dtype), dtype_name(t->d.dtype));
       return code;
     }
-    return desc_same_shape(&t->d, d) ? keep(t, out) : ty_tensor_view(t, d, 0, out);
+    return desc_same_shape(&t->d, d) ? simple_take_array(t, out) : ty_tensor_view(t, d, 0, out);
   }
   TRY(tensor_zeros(d, out));
   return ty_bag_put(b, name, *out);
 }
 
-static int not_shared(
+static int simple_fail_shared(
     const char *name, const char *why, int code, const char *want, const char *got)
 {
   fail(code, "simple_bind: '%s' cannot be shared with shared_exec: %s", name, why);
@@ -116,58 +120,39 @@ static int not_shared(
   return code;
 }
 
-static int same_array(const char *name, ty_tensor *t, const ty_desc *d, ty_tensor **out)
+/* Returns an array of shared_exec, which must have the descriptor d. */
+static int simple_share_array(const char *name, ty_tensor *t, const ty_desc *d, ty_tensor **out)
 {
   char a[160], b[160];
-  if (!t) return not_shared(name, "it has no such array", TY_ENAME, NULL, NULL);
+  if (!t) return simple_fail_shared(name, "it has no such array", TY_ENAME, NULL, NULL);
   if (t->d.dtype != d->dtype)
-    return not_shared(
+    return simple_fail_shared(
         name, "the dtypes differ", TY_EDTYPE, dtype_name(d->dtype), dtype_name(t->d.dtype));
   if (!desc_same_shape(&t->d, d))
-    return not_shared(name, "the shapes differ", TY_ESHAPE, text_shape(d, a, sizeof a),
+    return simple_fail_shared(name, "the shapes differ", TY_ESHAPE, text_shape(d, a, sizeof a),
         text_shape(&t->d, b, sizeof b));
-  return keep(t, out);
+  return simple_take_array(t, out);
 }
 
-static int argument_array(const ty_simple_spec *spec, const ty_want *w, const char *name,
+/* Finds or allocates the array of an argument, or of its gradient. */
+static int simple_make_argument(const ty_simple_spec *spec, const ty_want *w, const char *name,
     const ty_desc *d, bool grad, ty_tensor **out)
 {
   char key[600];
   ty_tensor *t = NULL;
   snprintf(key, sizeof key, "%s%s", grad ? "grad of " : "", name);
   if (!spec->buffer) return tensor_zeros(d, out);
-  if (!w || !w->shared) return from_buffer(spec->buffer, key, d, out);
+  if (!w || !w->shared) return simple_take_buffer(spec->buffer, key, d, out);
   if (!spec->shared) return tensor_zeros(d, out);
   TRY(grad ? ty_exec_grad(spec->shared, name, &t) : ty_exec_arg(spec->shared, name, &t));
-  return same_array(key, t, d, out);
+  return simple_share_array(key, t, d, out);
 }
 
-static int state_array(
-    const ty_simple_spec *spec, const char *name, const ty_desc *d, ty_tensor **out)
-{
-  ty_tensor *t = NULL;
-  if (!spec->buffer || !spec->shared) return tensor_zeros(d, out);
-  TRY(ty_exec_aux(spec->shared, name, &t));
-  return same_array(name, t, d, out);
-}
-
-static int array_device(const ty_simple_spec *spec, const struct node *n, int asked, int *out)
-{
-  if (asked >= 0) {
-    *out = asked;
-    return TY_OK;
-  }
-  const char *group = node_attr(n, "__ctx_group__");
-  *out = spec->device;
-  for (int i = 0; group && i < spec->nplace; i++)
-    if (!strcmp(spec->place[i].group, group)) *out = spec->place[i].device;
-  return TY_OK;
-}
-
-static int make_arrays(struct simple *s, const ty_simple_spec *spec)
+/* Finds or allocates the arrays of all variables. A dry run has none. */
+static int simple_make_arrays(struct simple *s, const ty_simple_spec *spec)
 {
   for (int i = 0; i < s->narg + s->naux; i++) {
-    const struct node *n = &s->g->node[node_at(s, i)];
+    const struct node *n = &s->g->node[simple_node_at(s, i)];
     const int given = names_first(&s->given, n->name);
     const ty_want *w = given < 0 ? NULL : &spec->want[given];
     ty_bind *b = &s->bind[i];
@@ -178,28 +163,30 @@ static int make_arrays(struct simple *s, const ty_simple_spec *spec)
         "simple_bind: grad_req of '%s' is %d; expected null (0), write (1) or add (3)", n->name,
         b->req);
     if (spec->flags & TY_DRY_RUN) continue;
-    TRY(array_device(spec, n, w ? w->device : -1, &d.device));
+    const bool asked = w && w->device >= 0;
+    const char *group = asked ? NULL : node_attr(n, "__ctx_group__");
+    d.device = asked ? w->device : spec->device;
+    for (int k = 0; group && k < spec->nplace; k++)
+      if (!strcmp(spec->place[k].group, group)) d.device = spec->place[k].device;
     TRY(device_open(d.device));
-    if (i >= s->narg) {
-      TRY(state_array(spec, n->name, &d, &b->value));
-      continue;
+    if (i >= s->narg && spec->buffer && spec->shared) {
+      ty_tensor *t = NULL;
+      TRY(ty_exec_aux(spec->shared, n->name, &t));
+      TRY(simple_share_array(n->name, t, &d, &b->value));
     }
-    TRY(argument_array(spec, w, n->name, &d, false, &b->value));
+    else if (i >= s->narg)
+      TRY(tensor_zeros(&d, &b->value));
+    if (i >= s->narg) continue;
+    TRY(simple_make_argument(spec, w, n->name, &d, false, &b->value));
     if (!b->req) continue;
     if (w && w->grad_device >= 0) d.device = w->grad_device;
-    TRY(argument_array(spec, w, n->name, &d, true, &b->grad));
+    TRY(simple_make_argument(spec, w, n->name, &d, true, &b->grad));
   }
   return TY_OK;
 }
 
-static bool types_given(const ty_want *w, int n)
-{
-  for (int i = 0; i < n; i++)
-    if (w[i].desc.dtype != TY_NODTYPE) return true;
-  return false;
-}
-
-static int bind_simple(struct simple *s, const struct exec_source *from, ty_exec **out)
+/* Binds the arrays that were found. */
+static int simple_bind(struct simple *s, const struct exec_source *from, ty_exec **out)
 {
   struct exec_source e = *from;
   e.arg = s->bind;
@@ -216,10 +203,11 @@ int ty_exec_simple_bind(ty_graph *g, const ty_simple_spec *spec, ty_exec **out)
   NEED(g && spec && out, TY_ETYPE, "simple_bind: null argument");
   NEED(spec->nhead > 0, TY_EVALUE, "simple_bind: the symbol has no outputs");
   struct simple s = { 0 };
-  int code = open_simple(&s, g, spec->head, spec->nhead, spec->want, spec->nwant);
-  if (!code)
-    code = infer_simple(&s, spec->want, spec->nwant, !types_given(spec->want, spec->nwant));
-  if (!code) code = make_arrays(&s, spec);
+  bool types_given = false;
+  for (int i = 0; i < spec->nwant; i++) types_given |= spec->want[i].desc.dtype != TY_NODTYPE;
+  int code = simple_open(&s, g, spec->head, spec->nhead, spec->want, spec->nwant);
+  if (!code) code = simple_infer(&s, spec->want, spec->nwant, !types_given);
+  if (!code) code = simple_make_arrays(&s, spec);
   struct exec_source from = { .g = g,
     .head = spec->head,
     .nhead = spec->nhead,
@@ -231,14 +219,14 @@ int ty_exec_simple_bind(ty_graph *g, const ty_simple_spec *spec, ty_exec **out)
     .pool = spec->pool ? spec->pool
         : spec->shared ? spec->shared->pool
                        : NULL };
-  if (!code) code = bind_simple(&s, &from, out);
-  close_simple(&s);
+  if (!code) code = simple_bind(&s, &from, out);
+  simple_close(&s);
   return code;
 }
 
 /* -- reshape ----------------------------------------------------------------------------------- */
 
-static int refused(
+static int reshape_fail(
     const char *name, const ty_desc *was, const ty_desc *now, const char *option, const char *what)
 {
   char a[160], b[160];
@@ -248,8 +236,9 @@ static int refused(
   return code;
 }
 
-/* The new array of one variable: the old one, a view of its first elements, or a larger one. */
-static int reshaped(ty_tensor *old, const ty_desc *was, const ty_desc *now, ty_tensor **out)
+/* Returns the new array of a variable: the old one, a view of its first elements, or a larger
+** one. */
+static int reshape_array(ty_tensor *old, const ty_desc *was, const ty_desc *now, ty_tensor **out)
 {
   ty_desc d = *now;
   if (!old) {
@@ -258,12 +247,13 @@ static int reshaped(ty_tensor *old, const ty_desc *was, const ty_desc *now, ty_t
   }
   d.dtype = old->d.dtype;
   d.device = old->d.device;
-  if (desc_same_shape(was, now)) return keep(old, out);
+  if (desc_same_shape(was, now)) return simple_take_array(old, out);
   if (desc_count(now) <= desc_count(was)) return ty_tensor_view(old, &d, 0, out);
   return ty_tensor_new(&d, out);
 }
 
-static int reshape_one(struct simple *s, int i, const ty_exec *e, const ty_reshape_spec *spec)
+/* Gives variable i its arrays, unless the options forbid its new shape. */
+static int reshape_variable(struct simple *s, int i, const ty_exec *e, const ty_reshape_spec *spec)
 {
   bool is_arg = i < s->narg;
   const struct bound *b = is_arg ? &e->arg[i] : &e->aux[i - s->narg];
@@ -271,47 +261,44 @@ static int reshape_one(struct simple *s, int i, const ty_exec *e, const ty_resha
   bool given = is_arg && names_first(&s->given, b->name) >= 0;
   const char *what = is_arg ? "argument" : "auxiliary state";
   if (!given && !spec->partial_shaping && !desc_same_shape(was, now))
-    return refused(b->name, was, now, "partial_shaping", what);
+    return reshape_fail(b->name, was, now, "partial_shaping", what);
   if (desc_count(now) > desc_count(was) && !spec->allow_up_sizing)
-    return refused(b->name, was, now, "allow_up_sizing", what);
+    return reshape_fail(b->name, was, now, "allow_up_sizing", what);
   s->bind[i].name = b->name;
   s->bind[i].req = b->req;
-  TRY(reshaped(b->value, was, now, &s->bind[i].value));
-  return reshaped(b->grad, was, now, &s->bind[i].grad);
+  TRY(reshape_array(b->value, was, now, &s->bind[i].value));
+  return reshape_array(b->grad, was, now, &s->bind[i].grad);
 }
 
-static int seed_types(struct simple *s, const ty_exec *e, const ty_reshape_spec *spec)
+/* Infers the new shapes; types stay those of the executor. */
+static int reshape_infer(struct simple *s, const ty_exec *e, const ty_reshape_spec *spec)
 {
   TRY(infer_seed(s->g, spec->want, spec->nwant, s->desc));
   for (int i = 0; i < s->narg + s->naux; i++) {
     const struct bound *b = i < s->narg ? &e->arg[i] : &e->aux[i - s->narg];
-    s->desc[s->g->node[node_at(s, i)].first].dtype = e->desc[e->g->node[b->node].first].dtype;
+    const int v = s->g->node[simple_node_at(s, i)].first;
+    s->desc[v].dtype = e->desc[e->g->node[b->node].first].dtype;
   }
   TRY(infer_run(s->g, INFER_SHAPES, s->desc));
   TRY(infer_undecided(s->g, s->desc, INFER_SHAPES));
-  for (int i = 0; i < s->narg + s->naux; i++) s->want[i] = s->desc[s->g->node[node_at(s, i)].first];
-  return TY_OK;
-}
-
-static int same_placement(const ty_exec *e, const ty_reshape_spec *spec)
-{
-  bool same = spec->nplace == 0 || spec->nplace == e->nplace;
-  for (int i = 0; same && i < spec->nplace; i++)
-    same = !strcmp(spec->place[i].group, e->place[i].group) &&
-        spec->place[i].device == e->place[i].device;
-  NEED(same && (spec->device < 0 || spec->device == e->default_device), TY_EDEVICE,
-      "reshape: the devices are those of the executor; bind again to change them");
+  for (int i = 0; i < s->narg + s->naux; i++)
+    s->want[i] = s->desc[s->g->node[simple_node_at(s, i)].first];
   return TY_OK;
 }
 
 int ty_exec_reshape(ty_exec *e, const ty_reshape_spec *spec, ty_exec **out)
 {
   NEED(e && spec && out, TY_ETYPE, "reshape: null argument");
-  TRY(same_placement(e, spec));
+  bool same = spec->nplace == 0 || spec->nplace == e->nplace;
+  for (int i = 0; same && i < spec->nplace; i++)
+    same = !strcmp(spec->place[i].group, e->place[i].group) &&
+        spec->place[i].device == e->place[i].device;
+  NEED(same && (spec->device < 0 || spec->device == e->default_device), TY_EDEVICE,
+      "reshape: the devices are those of the executor; bind again to change them");
   struct simple s = { 0 };
-  int code = open_simple(&s, e->user, e->user_head, e->nhead, spec->want, spec->nwant);
-  if (!code) code = seed_types(&s, e, spec);
-  for (int i = 0; !code && i < s.narg + s.naux; i++) code = reshape_one(&s, i, e, spec);
+  int code = simple_open(&s, e->user, e->user_head, e->nhead, spec->want, spec->nwant);
+  if (!code) code = reshape_infer(&s, e, spec);
+  for (int i = 0; !code && i < s.narg + s.naux; i++) code = reshape_variable(&s, i, e, spec);
   struct exec_source from = { .g = e->user,
     .head = e->user_head,
     .nhead = e->nhead,
@@ -322,9 +309,9 @@ int ty_exec_reshape(ty_exec *e, const ty_reshape_spec *spec, ty_exec **out)
     .level = e->level,
     .pool = e->pool,
     .before = e };
-  if (!code) code = bind_simple(&s, &from, out);
+  if (!code) code = simple_bind(&s, &from, out);
   if (!code) (*out)->monitor = e->monitor, (*out)->check = e->check;
-  close_simple(&s);
+  simple_close(&s);
   return code;
 }
 
