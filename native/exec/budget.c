@@ -6,8 +6,7 @@
 ** once, so the least memory is at a level in between. The first level whose plan fits is taken; if
 ** none fits, the failure says how many bytes the smallest plan has.
 */
-#include "exec/exec.h"
-#include "pass/gradient.h"
+#include "exec/inner.h"
 
 enum { LEVELS = 12 };
 
@@ -47,15 +46,4 @@ int exec_within(const struct exec_source *s, ty_exec **out)
   snprintf(got, sizeof got, "%lld", (long long)s->budget);
   fail_argument("memory_budget", want, got);
   return code;
-}
-
-void exec_mark_mirrors(const ty_exec *e, const struct typed_graph *x, bool all, uint8_t *mark)
-{
-  int seen = 0, every = 1 << MAX(e->level - 1, 0);
-  for (int i = 0; i < x->g->n; i++) {
-    const struct node *n = &x->g->node[i];
-    mark[i] = node_is_mirrored(n, all || e->level == 1);
-    if (e->level < 2 || !n->op || n->op->flags & (OP_RANDOM | OP_CALLBACK | OP_LOSS)) continue;
-    mark[i] = ++seen % every != 0;
-  }
 }

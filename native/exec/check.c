@@ -73,7 +73,7 @@ static int check_fail_value(struct program *p, const struct step *st, int64_t i,
   int code = fail(TY_ERUN, "%s %s: element %lld of its output is %g; inputs: %s", op_label(n),
       n->name, (long long)i, x, t.s ? t.s : "none");
   text_done(&t);
-  return exec_fail_step(p, st, code);
+  return program_fail_step(p, st, code);
 }
 
 /* Checks that the numbers of an output are finite. */
@@ -111,7 +111,7 @@ static int check_inputs(struct program *p, const struct step *st)
   if (!code && gpu) code = device_finish(st->device);
   if (!code) code = c.op->examine(&c);
   for (int i = 0; i < COUNT(in); i++) mem_free(copy[i]);
-  return code ? exec_fail_step(p, st, code) : TY_OK;
+  return code ? program_fail_step(p, st, code) : TY_OK;
 }
 
 int exec_check_step(struct program *p, const struct step *st)

@@ -1,10 +1,22 @@
 /* exec.h - a program with its arrays bound.
 **
-** bind.c makes one, simple_bind.c allocates arrays for it (simple_bind, reshape), budget.c chooses
-** how much backward computes again. routes.c decides where gradients are written. run.c runs it,
-** segment.c submits a segment as a task, replay.c has a device record and replay steps, walk.c
-** goes from node to node for monitors. check.c looks for numbers that are not finite. print.c
-** prints it, profile.c and query.c answer questions.
+** Files, each uses only those above it:
+**   ring.c      contexts of submitted tasks
+**   replay.c    sequences of steps that a device records and replays
+**   check.c     the search for numbers that are not finite
+**   profile.c   spans for the profiler
+**   state.c     what an executor is doing
+**   bindings.c  arrays of variables
+**   graph.c     the user's graph and its rewrites
+**   routes.c    where gradients are written
+**   variant.c   programs, the pool, outputs
+**   query.c     questions of front ends; print.c: the graph and the program as text
+**   access.c    what segments access
+**   object.c    making, reference counts, freeing
+**   budget.c    how much backward computes again; bind.c: bind, simple_bind, reshape
+**   submit.c    segments as tasks
+**   walk.c      monitored runs, node by node
+**   run.c       forward, backward
 */
 #pragma once
 #include <pthread.h>
@@ -20,7 +32,7 @@ struct bound {
   int req;
   int value_bound, grad_bound;                        /* places in exec.bound, -1 */
 };
-struct ctx;                                           /* a submitted segment (segment.c) */
+struct ctx;                                           /* inner.h */
 enum { FUSED, UNFUSED, VARIANTS };
 
 struct ty_exec {
@@ -141,36 +153,23 @@ struct exec_source {                                  /* what exec_make starts f
   int nown;
   bool movable;                                       /* see struct ty_exec */
 };
-/* Gives the gradients of heads; NULL where one needs none, or has the one of the last run. */
+
+/* -- executors of recorded calls (lazy) -------------------------------------------------------- */
+
+int  exec_make(const struct exec_source *s, ty_exec **out);
+/* Copies the given head gradients to their arrays. NULL: of a head that needs none, or keeps that
+** of the last run. */
 int  exec_give_heads(ty_exec *e, ty_tensor *const *head_grad, int n);
 /* Runs forward and backward of an executor whose heads have their gradients, without a draw from
-** the device's random state. own: of nodes that have their own. */
+** the device's random state. own: random states of the nodes that have their own. */
 int  exec_run_whole(ty_exec *e, const struct run *own, bool is_train);
-/* Finds the places of a variable's array and of its gradient among the bound arrays; -1: none. */
+/* Finds the indices of a variable's array and of its gradient among the bound arrays; -1: none. */
 void exec_find_bound(const ty_exec *e, const char *name, int *value, int *grad);
 /* Exchanges a bound array of a movable executor for one of the same shape, type and device that
 ** overlaps the others as the old one did; NULL: none for now. Returns whether it is another one.
-** The next run needs all, and exec_rebind before it. */
+** Before the next run all arrays must be set and exec_rebind called. */
 bool exec_set_array(ty_exec *e, int at, ty_tensor *t);
 /* Waits for the runs so far, then takes the addresses of the arrays that are bound now. */
 int  exec_rebind(ty_exec *e);
-/* Marks the bound arrays that a program reads. read: per bound array. */
+/* Marks the bound arrays that the program reads. read: per bound array. */
 void exec_mark_read(const ty_exec *e, uint8_t *read);
-int  exec_make(const struct exec_source *s, ty_exec **out);
-/* recomputes as much as the budget needs */
-int  exec_within(const struct exec_source *s, ty_exec **out);
-/* per node: backward computes it again */
-void exec_mark_mirrors(const ty_exec *e, const struct typed_graph *x, bool all, uint8_t *mark);
-/* compiled on first use */
-int  exec_variant(ty_exec *e, int which, struct program **out);
-/* pointers, after binding or when the pool moved */
-int  exec_resolve(ty_exec *e);
-/* nodes, in list order */
-int  exec_variables(const ty_graph *g, int *arg, int *narg, int *aux, int *naux);
-void exec_free_routes(ty_exec *e);
-void exec_free_ring(ty_exec *e);
-/* until none of its runs is under way */
-void exec_wait_runs(const ty_exec *e);
-int  exec_state(const ty_exec *e, const char *what);  /* TY_ESTATE where there is no storage */
-/* tells the profiler */
-void exec_profile_step(const struct program *p, const struct step *s, int64_t from, int64_t to);

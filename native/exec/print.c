@@ -1,5 +1,5 @@
 /* print.c - an executor in words: the reference's debug_str, and the instruction list. */
-#include "exec/exec.h"
+#include "exec/inner.h"
 #include "pass/extract.h"
 
 /* -- debug_str: the logical graph -------------------------------------------------------------- */

@@ -1,7 +1,6 @@
 /* profile.c - reports the instructions of executors to the profiler: a span per instruction with
 ** the operators that it runs, its nodes, its kernel and the bytes of its operands. */
-#include "exec/exec.h"
-#include "device/profile.h"
+#include "exec/inner.h"
 
 /* nodes of a pointwise program that are named; the rest is counted */
 enum { MAX_NAMED_NODES = 6 };

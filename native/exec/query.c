@@ -86,7 +86,7 @@ int ty_exec_names(ty_exec *e, int what, const char *const **names, int *n)
 /* Returns in *rows the rows that output i has after the last run; -1: its shape is static. */
 int ty_exec_rows(ty_exec *e, int i, int64_t *rows)
 {
-  TRY(exec_state(e, "rows"));
+  TRY(exec_need_memory(e, "rows"));
   NEED(rows && i >= 0 && i < e->nhead, TY_EINDEX, "rows: output %d of %d", i, e->nhead);
   const struct node *n = &e->g->node[e->head[i].node];
   const struct program *p = e->variant[e->ran < 0 ? FUSED : e->ran];
@@ -266,65 +266,4 @@ int ty_exec_pool(ty_exec *e, ty_pool **out)
   NEED(e && out, TY_ETYPE, "pool: null argument");
   *out = e->pool;
   return TY_OK;
-}
-
-/* -- end --------------------------------------------------------------------------------------- */
-
-int ty_exec_keep(ty_exec *e)
-{
-  NEED(e, TY_ETYPE, "exec_keep: null executor");
-  __atomic_add_fetch(&e->refs, 1, __ATOMIC_RELAXED);
-  return TY_OK;
-}
-
-void ty_exec_free(ty_exec *e)
-{
-  if (!e || mem_kept() || __atomic_sub_fetch(&e->refs, 1, __ATOMIC_ACQ_REL)) return;
-  for (int w = 0; w < VARIANTS; w++) {
-    exec_forget_records(e->variant[w]);
-    program_free(e->variant[w]);
-    mem_free(e->variant[w]);
-  }
-  for (int h = 0; e->output && h < e->nhead; h++) ty_tensor_free(e->output[h]);
-  for (int h = 0; e->output_storage && h < e->nhead; h++)
-    if (e->output_storage[h]) storage_free(e->output_storage[h]);
-  for (int i = 0; i < e->nbound; i++) ty_tensor_free(e->bound[i]);
-  for (int i = 0; i < MAX_DEVICES; i++) {
-    if (e->token[i]) storage_free(e->token[i]);
-    if (e->draws[i]) storage_free(e->draws[i]);
-    mem_free(e->version[i]);
-  }
-  ty_tensor_free(e->event_tensor);
-  mem_free(e->output);
-  mem_free(e->output_storage);
-  mem_free(e->bound);
-  mem_free(e->bound_at);
-  mem_free(e->known_bound);
-  exec_free_ring(e);
-  ty_graph_free(e->g);
-  ty_graph_free(e->user);
-  if (e->pool) pool_forget(e->pool, e), ty_pool_free(e->pool);
-  mem_free(e->user_head);
-  mem_free(e->desc);
-  mem_free(e->device);
-  mem_free(e->head);
-  mem_free(e->grad_entry);
-  mem_free(e->head_grad_entry);
-  mem_free(e->head_grad);
-  mem_free(e->is_head);
-  names_done(&e->arg_names);
-  names_done(&e->aux_names);
-  mem_free(e->arg);
-  mem_free(e->aux);
-  mem_free(e->bound_of);
-  mem_free(e->known_of);
-  mem_free(e->own_run);
-  mem_free(e->end);
-  mem_free(e->end_bound);
-  mem_free(e->bucket);
-  exec_free_routes(e);
-  text_done(&e->printed);
-  arena_done(&e->arena);
-  mem_free(e);
-  live_add(LIVE_EXEC, -1);
 }

@@ -1,39 +1,15 @@
-/* run.c - runs an executor: forward, backward, and the gradients of heads.
+/* run.c - runs an executor: forward, backward, the gradients of heads, and runs that go on after an
+** event.
 **
-** A run is one task per segment (segment.c), or goes node by node between events (walk.c). A
-** segment waits for the segments of other devices that it reads from; the first segments wait for
+** A run is one task per segment (submit.c), or goes node by node between events (walk.c). A segment
+** waits for the segments of other devices that it reads from; the first segments wait for
 ** everything that still runs in the pool.
 */
 #include "exec/inner.h"
 
-int exec_state(const ty_exec *e, const char *what)
+static int run_start(ty_exec *e, const char *what, int which, int is_train, struct program **p)
 {
-  NEED(e, TY_ETYPE, "%s: null executor", what);
-  NEED(!(e->flags & TY_DRY_RUN), TY_ESTATE,
-      "%s: this executor was bound with dry_run and has no memory; bind it again without", what);
-  return TY_OK;
-}
-
-void exec_note_draws(ty_exec *e)
-{
-  for (int i = 0; i < e->forward; i++) {
-    const struct node *n = &e->g->node[i];
-    for (int mode = 0; n->op && mode < 2; mode++)
-      e->random[mode] |= op_draws(n->op, n->kind->param, mode);
-  }
-}
-
-void exec_set_mode(ty_exec *e, bool is_train)
-{
-  e->last.is_train = is_train;
-  if (e->drawn || !e->random[is_train]) return;
-  e->last.rng = device_next_rng(e->default_device);
-  e->drawn = true;
-}
-
-int exec_start(ty_exec *e, const char *what, int which, int is_train, struct program **p)
-{
-  TRY(exec_state(e, what));
+  TRY(exec_need_memory(e, what));
   NEED(!interrupt_pending(), TY_EINTERRUPTED, "interrupted");
   TRY(exec_choose_variant(e, which, p));
   e->last = (struct run){ 0 };
@@ -52,7 +28,7 @@ static int run_forward(ty_exec *e, int is_train)
 {
   struct program *p;
   bool unfused = e && (e->monitor || e->check);
-  TRY(exec_start(e, "forward", unfused ? UNFUSED : FUSED, is_train, &p));
+  TRY(run_start(e, "forward", unfused ? UNFUSED : FUSED, is_train, &p));
   e->stats.runs++;
   if (!e->monitor) return exec_submit_all(e, p, 0, p->nsegment_forward);
   e->walk.active = true;
@@ -69,6 +45,8 @@ int ty_exec_forward(ty_exec *e, int is_train)
   profile_call("Executor:forward", from);
   return code;
 }
+
+/* -- backward ---------------------------------------------------------------------------------- */
 
 /* Checks that a head gradient has its output's shape, or, where a run fills the output in part, as
 ** many rows as the run filled. */
@@ -131,7 +109,7 @@ static int run_need_heads(const ty_exec *e, ty_tensor *const *head, int n)
   return TY_OK;
 }
 
-int exec_begin_backward(ty_exec *e, struct program *p)
+static int run_begin_backward(ty_exec *e, struct program *p)
 {
   e->host.rerun = false;
   exec_set_mode(e, e->host.train);
@@ -148,7 +126,7 @@ int exec_begin_backward(ty_exec *e, struct program *p)
 static int run_backward(ty_exec *e, ty_tensor *const *head, int n, int is_train)
 {
   struct program *p;
-  TRY(exec_state(e, "backward"));
+  TRY(exec_need_memory(e, "backward"));
   NEED(!interrupt_pending(), TY_EINTERRUPTED, "interrupted");
   if (!e->with_grad) return TY_OK;
   NEED(e->ran >= 0, TY_ESTATE, "backward: call forward first");
@@ -157,11 +135,11 @@ static int run_backward(ty_exec *e, ty_tensor *const *head, int n, int is_train)
   TRY(exec_choose_variant(e, e->ran, &p));
   e->host.train = is_train != 0;
   e->host.rerun = e->spent; /* the last backward overwrote what forward left for it */
-  if (!e->spent) return exec_begin_backward(e, p);
+  if (!e->spent) return run_begin_backward(e, p);
   e->last.is_train = e->forward_train;
   int code = exec_submit_all(e, p, 0, p->nsegment_forward);
   if (code > 0) return exec_abandon(p, p->nsegment_forward, p->nsegment, code);
-  return code ? code : exec_begin_backward(e, p);
+  return code ? code : run_begin_backward(e, p);
 }
 
 int ty_exec_backward(ty_exec *e, ty_tensor *const *head, int n, int is_train)
@@ -172,7 +150,69 @@ int ty_exec_backward(ty_exec *e, ty_tensor *const *head, int n, int is_train)
   return code;
 }
 
-/* -- programs of calls that were recorded ------------------------------------------------------ */
+int ty_exec_partial_forward(ty_exec *e, int is_train, int step, int *step_left)
+{
+  struct program *p;
+  TRY(exec_need_memory(e, "partial_forward"));
+  NEED(step >= 0, TY_EINDEX, "partial_forward: step %d; expected 0 to %d", step, e->forward - 1);
+  NEED(step_left, TY_ETYPE, "partial_forward: null argument");
+  *step_left = step < e->forward ? e->forward - step - 1 : 0;
+  if (step >= e->forward) return TY_OK;
+  if (step == 0 || e->ran != UNFUSED)
+    TRY(run_start(e, "partial_forward", UNFUSED, is_train, &p));
+  else
+    TRY(exec_choose_variant(e, UNFUSED, &p));
+  exec_set_mode(e, is_train != 0);
+  e->walk.active = true;
+  e->walk.phase = ONE;
+  e->walk.node = step;
+  int code = exec_run_node(e, p, step);
+  if (code != TY_EV_HOST) e->walk.active = false;
+  return code > 0 ? exec_abandon(p, 0, p->nsegment_forward, code) : code;
+}
+
+/* -- runs that go on after an event ------------------------------------------------------------ */
+
+int ty_exec_abandon(ty_exec *e, const char *why)
+{
+  TRY(exec_need_memory(e, "abandon"));
+  NEED(why, TY_ETYPE, "abandon: null argument");
+  if (!e->walk.active && !e->host.p) return TY_OK;
+  struct program *p = e->host.p;
+  int code = fail(TY_ERUN, "%s", why);
+  fail_node(e->event.op, e->event.node, e->g->node[e->walk.node].where);
+  if (!p)
+    exec_abandon_walk(e, code);
+  else
+    exec_abandon(p, e->host.at, e->host.rerun ? p->nsegment : e->host.to, code);
+  e->host.p = NULL;
+  e->host.rerun = false;
+  return TY_OK;
+}
+
+/* Marks what the front end has written in its segment as written without failure. */
+static void run_mark_written(const struct segment *g)
+{
+  for (int k = 0; k < g->nwrite; k++) storage_mark(&g->write[k], NULL);
+}
+
+int ty_exec_resume(ty_exec *e)
+{
+  TRY(exec_need_memory(e, "resume"));
+  NEED(e->walk.active || e->host.p, TY_ESTATE, "resume: there is no run to go on with");
+  struct program *p = e->host.p;
+  if (!p) {
+    p = e->variant[UNFUSED];
+    int t = p->step_of[e->walk.node];
+    if (t >= 0 && step_of_host(p, &p->step[t])) run_mark_written(&p->segment[segment_of(p, t)]);
+    return exec_walk(e);
+  }
+  run_mark_written(&p->segment[e->host.at]);
+  int code = exec_submit_all(e, p, e->host.at + 1, e->host.to);
+  return code || !e->host.rerun ? code : run_begin_backward(e, p);
+}
+
+/* -- programs of recorded calls ---------------------------------------------------------------- */
 
 int exec_run_whole(ty_exec *e, const struct run *own, bool is_train)
 {

@@ -16,8 +16,7 @@ static int walk_run_step(ty_exec *e, struct program *p, int t)
   return exec_check_token(e, g->slot);
 }
 
-/* Runs the step of a node. Returns TY_EV_HOST where the front end has to run it. */
-static int walk_run_node(ty_exec *e, struct program *p, int node)
+int exec_run_node(ty_exec *e, struct program *p, int node)
 {
   int t = p->step_of[node];
   if (t < 0 || p->step[t].node != node) return TY_OK;
@@ -113,7 +112,7 @@ static int walk_visit_node(ty_exec *e, struct program *p)
   }
   if (e->walk.item == inputs) {
     e->walk.item++;
-    int code = walk_run_node(e, p, e->walk.node);
+    int code = exec_run_node(e, p, e->walk.node);
     if (code) return code;
   }
   while (e->walk.item - inputs - 1 < outputs) {
@@ -138,9 +137,7 @@ static bool walk_has_node(const ty_exec *e, const struct program *p, int node)
   return false;
 }
 
-/* Ends a walk after a failure: what the rest of it would have written is marked as failed. Returns
-** the code. */
-static int walk_abandon(ty_exec *e, int code)
+int exec_abandon_walk(ty_exec *e, int code)
 {
   struct program *p = e->variant[UNFUSED];
   const bool back = e->walk.phase == BACKWARD;
@@ -163,7 +160,7 @@ int exec_walk(ty_exec *e)
                                                          : TY_OK;
     if (!code && skipped) continue;
     if (!code) code = walk_visit_node(e, p);
-    if (code > 0) return walk_abandon(e, code);
+    if (code > 0) return exec_abandon_walk(e, code);
     if (code) return code;
   }
   e->walk.active = false;
@@ -174,51 +171,12 @@ int exec_walk(ty_exec *e)
     for (int t = p->nforward; t < p->n && !code; t++)
       if (p->step[t].kind == STEP_COPY || p->step[t].kind == STEP_ADD)
         code = walk_run_step(e, p, t);
-  return code > 0 ? walk_abandon(e, code) : code;
-}
-
-int ty_exec_abandon(ty_exec *e, const char *why)
-{
-  TRY(exec_state(e, "abandon"));
-  NEED(why, TY_ETYPE, "abandon: null argument");
-  if (!e->walk.active && !e->host.p) return TY_OK;
-  struct program *p = e->host.p;
-  int code = fail(TY_ERUN, "%s", why);
-  fail_node(e->event.op, e->event.node, e->g->node[e->walk.node].where);
-  if (!p)
-    walk_abandon(e, code);
-  else
-    exec_abandon(p, e->host.at, e->host.rerun ? p->nsegment : e->host.to, code);
-  e->host.p = NULL;
-  e->host.rerun = false;
-  return TY_OK;
-}
-
-/* Marks what the front end has written in its segment as written without failure. */
-static void walk_mark_written(const struct segment *g)
-{
-  for (int k = 0; k < g->nwrite; k++) storage_mark(&g->write[k], NULL);
-}
-
-int ty_exec_resume(ty_exec *e)
-{
-  TRY(exec_state(e, "resume"));
-  NEED(e->walk.active || e->host.p, TY_ESTATE, "resume: there is no run to go on with");
-  struct program *p = e->host.p;
-  if (!p) {
-    p = e->variant[UNFUSED];
-    int t = p->step_of[e->walk.node];
-    if (t >= 0 && step_of_host(p, &p->step[t])) walk_mark_written(&p->segment[segment_of(p, t)]);
-    return exec_walk(e);
-  }
-  walk_mark_written(&p->segment[e->host.at]);
-  int code = exec_submit_all(e, p, e->host.at + 1, e->host.to);
-  return code || !e->host.rerun ? code : exec_begin_backward(e, p);
+  return code > 0 ? exec_abandon_walk(e, code) : code;
 }
 
 int ty_exec_event(ty_exec *e, ty_event *out)
 {
-  TRY(exec_state(e, "event"));
+  TRY(exec_need_memory(e, "event"));
   NEED((e->walk.active || e->host.p) && out, TY_ESTATE, "event: none is waiting");
   *out = e->event;
   return TY_OK;
@@ -226,7 +184,7 @@ int ty_exec_event(ty_exec *e, ty_event *out)
 
 int ty_exec_event_tensor(ty_exec *e, int part, int i, ty_tensor **out)
 {
-  TRY(exec_state(e, "event_tensor"));
+  TRY(exec_need_memory(e, "event_tensor"));
   NEED((e->walk.active || e->host.p) && out && e->walk.node < e->g->n, TY_ESTATE,
       "event_tensor: no event is waiting");
   const struct node *n = &e->g->node[e->walk.node];
@@ -239,25 +197,4 @@ int ty_exec_event_tensor(ty_exec *e, int part, int i, ty_tensor **out)
   for (int k = 0; part != TY_OUT && k < e->naux; k++) state |= e->aux[k].node == n->in[i].node;
   (*out)->readonly = part != TY_OUT && !state;
   return TY_OK;
-}
-
-int ty_exec_partial_forward(ty_exec *e, int is_train, int step, int *step_left)
-{
-  struct program *p;
-  TRY(exec_state(e, "partial_forward"));
-  NEED(step >= 0, TY_EINDEX, "partial_forward: step %d; expected 0 to %d", step, e->forward - 1);
-  NEED(step_left, TY_ETYPE, "partial_forward: null argument");
-  *step_left = step < e->forward ? e->forward - step - 1 : 0;
-  if (step >= e->forward) return TY_OK;
-  if (step == 0 || e->ran != UNFUSED)
-    TRY(exec_start(e, "partial_forward", UNFUSED, is_train, &p));
-  else
-    TRY(exec_choose_variant(e, UNFUSED, &p));
-  exec_set_mode(e, is_train != 0);
-  e->walk.active = true;
-  e->walk.phase = ONE;
-  e->walk.node = step;
-  int code = walk_run_node(e, p, step);
-  if (code != TY_EV_HOST) e->walk.active = false;
-  return code > 0 ? exec_abandon(p, 0, p->nsegment_forward, code) : code;
 }

@@ -103,3 +103,11 @@ int program_slot(const struct program *p, int device)
     if (p->device[i] == device) return i;
   return -1;
 }
+
+int program_fail_step(const struct program *p, const struct step *st, int code)
+{
+  if (st->node < 0) return code;
+  const struct node *n = &p->s.g->node[st->node];
+  fail_node(op_label(n), n->name, n->where);
+  return code;
+}

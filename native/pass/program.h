@@ -194,6 +194,8 @@ int  program_cut(struct program *p, const int *bucket, int nbucket);
 int  segment_of(const struct program *p, int t);       /* of a step; -1: t is none */
 /* executes one instruction */
 int  program_run_step(struct program *p, struct step *s);
+/* Adds operator and node of a step to this thread's failure. Returns code. */
+int  program_fail_step(const struct program *p, const struct step *s, int code);
 static inline bool step_of_host(
     const struct program *p, const struct step *s) /* the front end runs it */
 {
