@@ -40,9 +40,9 @@ static void access_add(struct access *list, int *n, struct access a)
 static void access_add_bound(
     const ty_exec *e, struct access *list, int *n, int *bound_of, int bound, bool in_place)
 {
-  struct access a = tensor_access(e->bound[bound]);
+  struct access a = tensor_access(e->bind.bound[bound]);
   a.in_place = in_place;
-  if (!e->movable) {
+  if (!e->bind.movable) {
     access_add(list, n, a);
     return;
   }
@@ -95,7 +95,7 @@ static void access_list_step(const ty_exec *e, const struct program *p, struct s
 /* Returns the value that has the bytes of head h. */
 static int access_head_root(const ty_exec *e, const struct program *p, int h)
 {
-  return p->value[value_of(e->g, e->head[h])].root;
+  return p->value[value_of(e->graph.g, e->graph.head[h])].root;
 }
 
 /* Adds the access to the storage of output h, if the segment has one. */
@@ -121,25 +121,25 @@ bool exec_begins_run(const struct program *p, int segment)
 static void access_list_tokens(
     const ty_exec *e, const struct program *p, int segment, struct segment *g)
 {
-  const struct access own = access_all(e->token[g->slot]);
+  const struct access own = access_all(e->submit.token[g->slot]);
   if (!exec_begins_run(p, segment)) access_add(g->read, &g->nread, own);
   for (int k = 0; k < p->ndevice; k++)
-    if (g->wait[k] >= 0) access_add(g->read, &g->nread, access_all(e->token[k]));
+    if (g->wait[k] >= 0) access_add(g->read, &g->nread, access_all(e->submit.token[k]));
   access_add(g->write, &g->nwrite, own);
 }
 
 int exec_list_segments(ty_exec *e, struct program *p)
 {
-  int *all = arena_new(&p->arena, sizeof *all * (size_t)e->nbound);
+  int *all = arena_new(&p->arena, sizeof *all * (size_t)e->bind.nbound);
   NEED(all, TY_EMEMORY, "out of memory: executor");
-  for (int i = 0; i < e->nbound; i++) all[i] = i;
+  for (int i = 0; i < e->bind.nbound; i++) all[i] = i;
   for (int i = 0; i < p->nsegment; i++) {
     struct segment *g = &p->segment[i];
-    TRY(access_make_lists(p, g, e->nhead));
+    TRY(access_make_lists(p, g, e->graph.nhead));
     g->seen = all;
-    g->nseen = e->nbound;
+    g->nseen = e->bind.nbound;
     for (int t = g->first; t < g->last; t++) access_list_step(e, p, g, t);
-    for (int h = 0; h < e->nhead; h++) access_list_head(e, p, g, h);
+    for (int h = 0; h < e->graph.nhead; h++) access_list_head(e, p, g, h);
     TRY(exec_list_records(e, p, g));
     access_list_tokens(e, p, i, g);
   }
@@ -155,7 +155,7 @@ static void access_refresh(const ty_exec *e, struct access *list, const int *bou
   for (int i = 0; i < n; i++) {
     if (bound_of[i] < 0) continue;
     const bool in_place = list[i].in_place;
-    list[i] = tensor_access(e->bound[bound_of[i]]);
+    list[i] = tensor_access(e->bind.bound[bound_of[i]]);
     list[i].in_place = in_place;
   }
 }
@@ -163,10 +163,10 @@ static void access_refresh(const ty_exec *e, struct access *list, const int *bou
 int exec_rebind(ty_exec *e)
 {
   bool moved = pool_generation(e->pool) != e->generation;
-  for (int i = 0; i < e->nbound; i++) {
-    if (!e->bound[i]) continue;
-    TRY(storage_load(e->bound[i]->storage));
-    moved |= e->bound_at[i] != tensor_at(e->bound[i]);
+  for (int i = 0; i < e->bind.nbound; i++) {
+    if (!e->bind.bound[i]) continue;
+    TRY(storage_load(e->bind.bound[i]->storage));
+    moved |= e->bind.address[i] != tensor_at(e->bind.bound[i]);
   }
   if (moved) TRY(exec_resolve(e));
   for (int w = 0; w < VARIANTS; w++) {
@@ -223,38 +223,31 @@ static int access_list_alone(
   return TY_OK;
 }
 
-/* Makes p->alone. A task of one step has lists of its own: with its segment's, a walk would take
-** time in proportion to the square of the number of steps. */
-static int access_list_each(ty_exec *e, struct program *p, struct head_lists *by)
+/* A task of one step has lists of its own: with its segment's, a walk would take time in proportion
+** to the square of the number of steps. */
+int exec_list_alone(ty_exec *e, struct program *p)
 {
-  by->first = NEWS(int, e->g->nvalue + 1);
-  by->next = NEWS(int, e->nhead + 1);
+  if (p->alone) return TY_OK;
+  const int nvalue = e->graph.g->nvalue, nhead = e->graph.nhead;
+  struct head_lists by = { NEWS(int, nvalue + 1), NEWS(int, nhead + 1) };
   struct segment *alone = arena_new(&p->arena, sizeof *alone * (size_t)p->n);
-  NEED(by->first && by->next && alone, TY_EMEMORY, "out of memory: executor");
-  for (int v = 0; v < e->g->nvalue; v++) by->first[v] = -1;
-  for (int h = 0; h < e->nhead; h++) {
+  int code = by.first && by.next && alone ? TY_OK : fail(TY_EMEMORY, "out of memory: executor");
+  for (int v = 0; !code && v < nvalue; v++) by.first[v] = -1;
+  for (int h = 0; !code && h < nhead; h++) {
     int root = access_head_root(e, p, h);
-    by->next[h] = by->first[root];
-    by->first[root] = h;
+    by.next[h] = by.first[root];
+    by.first[root] = h;
   }
-  for (int t = 0; t < p->n; t++) {
+  for (int t = 0; !code && t < p->n; t++) {
     int segment = segment_of(p, t);
     alone[t] = p->segment[segment];
     alone[t].first = t;
     alone[t].last = t + 1;
     alone[t].record = NULL;
     alone[t].nrecord = 0;
-    TRY(access_list_alone(e, p, by, segment, &alone[t]));
+    code = access_list_alone(e, p, &by, segment, &alone[t]);
   }
-  p->alone = alone;
-  return TY_OK;
-}
-
-int exec_list_alone(ty_exec *e, struct program *p)
-{
-  struct head_lists by = { 0 };
-  if (p->alone) return TY_OK;
-  int code = access_list_each(e, p, &by);
+  if (!code) p->alone = alone;
   mem_free(by.first);
   mem_free(by.next);
   return code;

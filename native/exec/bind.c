@@ -115,25 +115,6 @@ static int simple_take_array(ty_tensor *t, ty_tensor **out)
   return t ? ty_tensor_keep(t) : TY_OK;
 }
 
-/* Returns the first elements of a shared buffer's array where it is large enough, else a new array,
-** which replaces it in the buffer. */
-static int simple_take_buffer(ty_bag *b, const char *name, const ty_desc *d, ty_tensor **out)
-{
-  ty_tensor *t = NULL;
-  if (ty_bag_get(b, name, &t) == TY_OK && t && t->d.device == d->device &&
-      desc_count(&t->d) >= desc_count(d)) {
-    if (t->d.dtype != d->dtype) {
-      int code = fail(TY_EDTYPE, "simple_bind: shared_buffer holds '%s' as %s, but %s is needed",
-          name, dtype_name(t->d.dtype), dtype_name(d->dtype));
-      fail_argument(name, dtype_name(d->dtype), dtype_name(t->d.dtype));
-      return code;
-    }
-    return desc_same_shape(&t->d, d) ? simple_take_array(t, out) : ty_tensor_view(t, d, 0, out);
-  }
-  TRY(tensor_zeros(d, out));
-  return ty_bag_put(b, name, *out);
-}
-
 static int simple_fail_shared(
     const char *name, const char *why, int code, const char *want, const char *got)
 {
@@ -164,7 +145,21 @@ static int simple_make_argument(const ty_simple_spec *spec, const ty_want *w, co
   ty_tensor *t = NULL;
   snprintf(key, sizeof key, "%s%s", grad ? "grad of " : "", name);
   if (!spec->buffer) return tensor_zeros(d, out);
-  if (!w || !w->shared) return simple_take_buffer(spec->buffer, key, d, out);
+  if (!w || !w->shared) {
+    /* the first elements of the buffer's array, else a new one, which replaces it there */
+    const bool there = ty_bag_get(spec->buffer, key, &t) == TY_OK && t;
+    if (!there || t->d.device != d->device || desc_count(&t->d) < desc_count(d)) {
+      TRY(tensor_zeros(d, out));
+      return ty_bag_put(spec->buffer, key, *out);
+    }
+    if (t->d.dtype != d->dtype) {
+      int code = fail(TY_EDTYPE, "simple_bind: shared_buffer holds '%s' as %s, but %s is needed",
+          key, dtype_name(t->d.dtype), dtype_name(d->dtype));
+      fail_argument(key, dtype_name(d->dtype), dtype_name(t->d.dtype));
+      return code;
+    }
+    return desc_same_shape(&t->d, d) ? simple_take_array(t, out) : ty_tensor_view(t, d, 0, out);
+  }
   if (!spec->shared) return tensor_zeros(d, out);
   TRY(grad ? ty_exec_grad(spec->shared, name, &t) : ty_exec_arg(spec->shared, name, &t));
   return simple_share_array(key, t, d, out);
@@ -278,8 +273,8 @@ static int reshape_array(ty_tensor *old, const ty_desc *was, const ty_desc *now,
 static int reshape_variable(struct simple *s, int i, const ty_exec *e, const ty_reshape_spec *spec)
 {
   bool is_arg = i < s->narg;
-  const struct bound *b = is_arg ? &e->arg[i] : &e->aux[i - s->narg];
-  const ty_desc *was = &e->desc[e->g->node[b->node].first], *now = &s->want[i];
+  const struct bound *b = is_arg ? &e->bind.arg[i] : &e->bind.aux[i - s->narg];
+  const ty_desc *was = &e->graph.desc[e->graph.g->node[b->node].first], *now = &s->want[i];
   bool given = is_arg && names_first(&s->given, b->name) >= 0;
   const char *what = is_arg ? "argument" : "auxiliary state";
   if (!given && !spec->partial_shaping && !desc_same_shape(was, now))
@@ -297,9 +292,9 @@ static int reshape_infer(struct simple *s, const ty_exec *e, const ty_reshape_sp
 {
   TRY(infer_seed(s->g, spec->want, spec->nwant, s->desc));
   for (int i = 0; i < s->narg + s->naux; i++) {
-    const struct bound *b = i < s->narg ? &e->arg[i] : &e->aux[i - s->narg];
+    const struct bound *b = i < s->narg ? &e->bind.arg[i] : &e->bind.aux[i - s->narg];
     const int v = s->g->node[simple_node_at(s, i)].first;
-    s->desc[v].dtype = e->desc[e->g->node[b->node].first].dtype;
+    s->desc[v].dtype = e->graph.desc[e->graph.g->node[b->node].first].dtype;
   }
   TRY(infer_run(s->g, INFER_SHAPES, s->desc));
   TRY(infer_undecided(s->g, s->desc, INFER_SHAPES));
@@ -318,12 +313,13 @@ int ty_exec_reshape(ty_exec *e, const ty_reshape_spec *spec, ty_exec **out)
   NEED(same && (spec->device < 0 || spec->device == e->default_device), TY_EDEVICE,
       "reshape: the devices are those of the executor; bind again to change them");
   struct simple s = { 0 };
-  int code = simple_open(&s, e->user, e->user_head, e->nhead, spec->want, spec->nwant);
+  int code = simple_open(
+      &s, e->graph.user, e->graph.user_head, e->graph.nhead, spec->want, spec->nwant);
   if (!code) code = reshape_infer(&s, e, spec);
   for (int i = 0; !code && i < s.narg + s.naux; i++) code = reshape_variable(&s, i, e, spec);
-  struct exec_source from = { .g = e->user,
-    .head = e->user_head,
-    .nhead = e->nhead,
+  struct exec_source from = { .g = e->graph.user,
+    .head = e->graph.user_head,
+    .nhead = e->graph.nhead,
     .place = e->place,
     .nplace = e->nplace,
     .device = e->default_device,
@@ -343,20 +339,20 @@ int ty_exec_as_written(ty_exec *e, ty_exec **out)
 {
   NEED(e && out, TY_ETYPE, "as_written: null argument");
   *out = NULL;
-  if (!e->replaced || e->flags & TY_DRY_RUN) return TY_OK;
-  ty_bind *given = NEWS(ty_bind, e->narg + e->naux + 1);
+  if (!e->graph.replaced || e->flags & TY_DRY_RUN) return TY_OK;
+  ty_bind *given = NEWS(ty_bind, e->bind.narg + e->bind.naux + 1);
   NEED(given, TY_EMEMORY, "out of memory: executor");
-  for (int i = 0; i < e->narg + e->naux; i++) {
-    const struct bound *b = i < e->narg ? &e->arg[i] : &e->aux[i - e->narg];
+  for (int i = 0; i < e->bind.narg + e->bind.naux; i++) {
+    const struct bound *b = i < e->bind.narg ? &e->bind.arg[i] : &e->bind.aux[i - e->bind.narg];
     given[i] = (ty_bind){ .name = b->name, .value = b->value, .grad = b->grad, .req = b->req };
   }
-  const struct exec_source from = { .g = e->user,
-    .head = e->user_head,
-    .nhead = e->nhead,
+  const struct exec_source from = { .g = e->graph.user,
+    .head = e->graph.user_head,
+    .nhead = e->graph.nhead,
     .arg = given,
-    .narg = e->narg,
-    .aux = given + e->narg,
-    .naux = e->naux,
+    .narg = e->bind.narg,
+    .aux = given + e->bind.narg,
+    .naux = e->bind.naux,
     .place = e->place,
     .nplace = e->nplace,
     .device = e->default_device,

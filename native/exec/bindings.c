@@ -22,16 +22,16 @@ int exec_variables(const ty_graph *g, int *arg, int *narg, int *aux, int *naux)
 
 int exec_add_bound(ty_exec *e, ty_tensor *t, int *index)
 {
-  if (e->nbound == e->bound_cap) {
-    int cap = e->bound_cap * 2 + 16;
-    ty_tensor **more = mem_grow(e->bound, sizeof *more * (size_t)cap);
+  if (e->bind.nbound == e->bind.cap) {
+    int cap = e->bind.cap * 2 + 16;
+    ty_tensor **more = mem_grow(e->bind.bound, sizeof *more * (size_t)cap);
     NEED(more, TY_EMEMORY, "out of memory: executor");
-    e->bound = more;
-    e->bound_cap = cap;
+    e->bind.bound = more;
+    e->bind.cap = cap;
   }
   if (t) ty_tensor_keep(t);
-  e->bound[e->nbound] = t;
-  *index = e->nbound++;
+  e->bind.bound[e->bind.nbound] = t;
+  *index = e->bind.nbound++;
   return TY_OK;
 }
 
@@ -85,16 +85,17 @@ static int bind_match_list(ty_exec *e, const ty_graph *g, const int *nodes, int 
 
 int exec_match_arrays(ty_exec *e, const struct exec_source *s, const ty_graph *g)
 {
+  struct exec_bindings *b = &e->bind;
   int *arg = NEWS(int, g->n), *aux = NEWS(int, g->n);
-  int code = arg && aux ? exec_variables(g, arg, &e->narg, aux, &e->naux)
+  int code = arg && aux ? exec_variables(g, arg, &b->narg, aux, &b->naux)
                         : fail(TY_EMEMORY, "out of memory: executor");
-  e->arg = NEWS(struct bound, e->narg);
-  e->aux = NEWS(struct bound, e->naux);
-  if (!code && (!e->arg || !e->aux)) code = fail(TY_EMEMORY, "out of memory: executor");
-  if (!code) code = bind_match_list(e, g, arg, e->narg, s->arg, s->narg, "argument", e->arg);
-  if (!code) code = bind_match_list(e, g, aux, e->naux, s->aux, s->naux, "auxiliary state", e->aux);
-  if (!code) code = names_index(&e->arg_names, e->arg, sizeof *e->arg, e->narg);
-  if (!code) code = names_index(&e->aux_names, e->aux, sizeof *e->aux, e->naux);
+  b->arg = NEWS(struct bound, b->narg);
+  b->aux = NEWS(struct bound, b->naux);
+  if (!code && (!b->arg || !b->aux)) code = fail(TY_EMEMORY, "out of memory: executor");
+  if (!code) code = bind_match_list(e, g, arg, b->narg, s->arg, s->narg, "argument", b->arg);
+  if (!code) code = bind_match_list(e, g, aux, b->naux, s->aux, s->naux, "auxiliary state", b->aux);
+  if (!code) code = names_index(&b->arg_names, b->arg, sizeof *b->arg, b->narg);
+  if (!code) code = names_index(&b->aux_names, b->aux, sizeof *b->aux, b->naux);
   mem_free(arg);
   mem_free(aux);
   return code;
@@ -112,12 +113,12 @@ static int bind_fail_device(const struct bound *b, int is, int expected, const c
 
 int exec_check_devices(ty_exec *e)
 {
-  for (int i = 0; i < e->narg + e->naux; i++) {
+  for (int i = 0; i < e->bind.narg + e->bind.naux; i++) {
     struct bound *b = exec_variable_at(e, i);
     if (!e->nplace && b->value && b->value->d.device != e->default_device)
       return bind_fail_device(b, b->value->d.device, e->default_device, "array of");
     if (!b->req || !b->grad) continue;
-    int at = e->device[e->grad_entry[i].node];
+    int at = e->graph.device[e->graph.grad_entry[i].node];
     if (b->grad->d.device != at)
       return bind_fail_device(b, b->grad->d.device, at, "gradient array of");
   }
@@ -126,19 +127,19 @@ int exec_check_devices(ty_exec *e)
 
 void exec_find_bound(const ty_exec *e, const char *name, int *value, int *grad)
 {
-  const int arg = names_first(&e->arg_names, name);
-  const int aux = arg < 0 ? names_first(&e->aux_names, name) : -1;
-  const struct bound *b = arg >= 0 ? &e->arg[arg] : aux >= 0 ? &e->aux[aux] : NULL;
+  const int arg = names_first(&e->bind.arg_names, name);
+  const int aux = arg < 0 ? names_first(&e->bind.aux_names, name) : -1;
+  const struct bound *b = arg >= 0 ? &e->bind.arg[arg] : aux >= 0 ? &e->bind.aux[aux] : NULL;
   *value = b ? b->value_bound : -1;
   *grad = b ? b->grad_bound : -1;
 }
 
 bool exec_set_array(ty_exec *e, int at, ty_tensor *t)
 {
-  ty_tensor *old = e->bound[at];
+  ty_tensor *old = e->bind.bound[at];
   if (t == old) return false;
   if (t) ty_tensor_keep(t);
-  e->bound[at] = t;
+  e->bind.bound[at] = t;
   ty_tensor_free(old);
   return true;
 }

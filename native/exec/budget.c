@@ -10,28 +10,21 @@
 
 enum { LEVELS = 12 };
 
-/* Computes the bytes of the plan at a level. Allocates no arrays. */
-static int budget_try_level(const struct exec_source *s, int level, int64_t *bytes)
-{
-  struct exec_source dry = *s;
-  ty_exec *e;
-  dry.level = level;
-  dry.flags |= TY_DRY_RUN;
-  dry.pool = NULL;
-  TRY(exec_make(&dry, &e));
-  const struct program *p = e->variant[FUSED];
-  *bytes = 0;
-  for (int i = 0; i < p->ndevice; i++) *bytes += p->pool[i];
-  ty_exec_free(e);
-  return TY_OK;
-}
-
 int exec_within(const struct exec_source *s, ty_exec **out)
 {
   if (s->budget <= 0) return exec_make(s, out);
-  int64_t least = INT64_MAX, bytes;
+  int64_t least = INT64_MAX;
   for (int level = 0; level < LEVELS; level++) {
-    TRY(budget_try_level(s, level, &bytes));
+    struct exec_source dry = *s;                        /* its plan is made, no array is */
+    ty_exec *e;
+    dry.level = level;
+    dry.flags |= TY_DRY_RUN;
+    dry.pool = NULL;
+    TRY(exec_make(&dry, &e));
+    const struct program *p = e->variant[FUSED];
+    int64_t bytes = 0;
+    for (int i = 0; i < p->ndevice; i++) bytes += p->pool[i];
+    ty_exec_free(e);
     least = MIN(least, bytes);
     if (bytes > s->budget) continue;
     struct exec_source chosen = *s;

@@ -55,28 +55,7 @@ static void check_describe_input(struct program *p, const struct step *st, const
   mem_free(copy);
 }
 
-/* Reports that element i of an output is x, with the ranges of the inputs. Returns the code. */
-static int check_fail_value(struct program *p, const struct step *st, int64_t i, double x)
-{
-  struct text t = { 0 };
-  const struct node *n = &p->s.g->node[st->node];
-  char name[32];
-  for (int k = 0; k < n->nin && st->kind == STEP_NODE; k++) {
-    const struct operand *a = &st->v.call.in[k];
-    const char *port = n->kind->inport && !n->backward ? n->kind->inport[k].name : "input";
-    check_describe_input(p, st, a->p, &a->d, port, &t);
-  }
-  for (int k = 0; k < st->nin && st->kind == STEP_POINTWISE; k++) {
-    snprintf(name, sizeof name, "input %d", k);
-    check_describe_input(p, st, st->operand[k], &p->s.desc[st->in[k]], name, &t);
-  }
-  int code = fail(TY_ERUN, "%s %s: element %lld of its output is %g; inputs: %s", op_label(n),
-      n->name, (long long)i, x, t.s ? t.s : "none");
-  text_done(&t);
-  return program_fail_step(p, st, code);
-}
-
-/* Checks that the numbers of an output are finite. */
+/* Checks that the numbers of an output are finite; the failure has the ranges of the inputs. */
 static int check_output(
     struct program *p, const struct step *st, const void *data, const ty_desc *d)
 {
@@ -85,9 +64,25 @@ static int check_output(
   int code = check_read_floats(st->device, data, d, &copy, &x);
   int64_t i = 0, n = x && !code ? desc_count(d) : 0;
   while (i < n && isfinite(check_number_at(x, d->dtype, i))) i++;
-  if (i < n) code = check_fail_value(p, st, i, check_number_at(x, d->dtype, i));
+  const double bad = i < n ? check_number_at(x, d->dtype, i) : 0;
   mem_free(copy);
-  return code;
+  if (i == n) return code;
+  struct text t = { 0 };
+  const struct node *f = &p->s.g->node[st->node];
+  for (int k = 0; k < f->nin && st->kind == STEP_NODE; k++) {
+    const struct operand *a = &st->v.call.in[k];
+    const char *port = f->kind->inport && !f->backward ? f->kind->inport[k].name : "input";
+    check_describe_input(p, st, a->p, &a->d, port, &t);
+  }
+  for (int k = 0; k < st->nin && st->kind == STEP_POINTWISE; k++) {
+    char name[32];
+    snprintf(name, sizeof name, "input %d", k);
+    check_describe_input(p, st, st->operand[k], &p->s.desc[st->in[k]], name, &t);
+  }
+  code = fail(TY_ERUN, "%s %s: element %lld of its output is %g; inputs: %s", op_label(f),
+      f->name, (long long)i, bad, t.s ? t.s : "none");
+  text_done(&t);
+  return program_fail_step(p, st, code);
 }
 
 /* Lets the operator check its inputs, or copies of them where they are on a GPU. */

@@ -11,19 +11,19 @@ bool exec_fuses(const ty_exec *e)
 int exec_take_graph(ty_exec *e, const struct exec_source *s, struct typed_graph *x)
 {
   const int nextra = s->nend + s->nknown, n = s->nhead + nextra;
-  x->nhead = e->nhead = s->nhead;
+  x->nhead = e->graph.nhead = s->nhead;
   x->nextra = nextra;
   x->head = NEWS(ty_entry, n + 1);
   x->extra = NEWS(ty_entry, nextra + 1);
-  e->user_head = NEWS(ty_entry, n + 1);
-  NEED(x->head && x->extra && e->user_head, TY_EMEMORY, "out of memory: executor");
-  for (int i = 0; i < s->nhead; i++) e->user_head[i] = s->head[i];
-  for (int i = 0; i < s->nend; i++) e->user_head[s->nhead + i] = s->end[i];
-  for (int i = 0; i < s->nknown; i++) e->user_head[s->nhead + s->nend + i] = s->known[i];
-  e->user = s->g;
+  e->graph.user_head = NEWS(ty_entry, n + 1);
+  NEED(x->head && x->extra && e->graph.user_head, TY_EMEMORY, "out of memory: executor");
+  for (int i = 0; i < s->nhead; i++) e->graph.user_head[i] = s->head[i];
+  for (int i = 0; i < s->nend; i++) e->graph.user_head[s->nhead + i] = s->end[i];
+  for (int i = 0; i < s->nknown; i++) e->graph.user_head[s->nhead + s->nend + i] = s->known[i];
+  e->graph.user = s->g;
   ty_graph_keep(s->g);
   const bool merge = !nextra && env_number("TYCHO_CSE", 1);
-  TRY(graph_extract(s->g, e->user_head, n, merge, &x->g, x->head));
+  TRY(graph_extract(s->g, e->graph.user_head, n, merge, &x->g, x->head));
   for (int i = 0; i < nextra; i++) x->extra[i] = x->head[s->nhead + i];
   return TY_OK;
 }
@@ -67,15 +67,14 @@ static void graph_mark_mirrors(const struct typed_graph *x, void *context, uint8
     mark[i] = node_is_mirrored(n, all);
     if (e->level >= 2 && n->op && !(n->op->flags & (OP_RANDOM | OP_CALLBACK | OP_LOSS)))
       mark[i] = ++seen % every != 0;
-    e->mirror |= mark[i];
   }
 }
 
 static int graph_run_rewrites(
     ty_exec *e, const struct exec_source *s, struct typed_graph *x, struct variables_known *k)
 {
-  TRY(graph_describe_variables(e, s->arg, s->narg, s->arg_desc, 0, e->narg, k));
-  TRY(graph_describe_variables(e, s->aux, s->naux, s->aux_desc, e->narg, e->naux, k));
+  TRY(graph_describe_variables(e, s->arg, s->narg, s->arg_desc, 0, e->bind.narg, k));
+  TRY(graph_describe_variables(e, s->aux, s->naux, s->aux_desc, e->bind.narg, e->bind.naux, k));
   const struct rewrite_request r = { .variable = k->desc,
     .with_grad = k->with_grad,
     .head_has_grad = s->head_has_grad,
@@ -94,51 +93,31 @@ static int graph_run_rewrites(
 /* Lists the arrays of values that are known, and those that values are written into. */
 static int graph_add_ends(ty_exec *e, const struct exec_source *s, const struct typed_graph *x)
 {
-  e->known_of = NEWS(int, x->g->nvalue + 1);
-  e->end = NEWS(ty_entry, s->nend + 1);
-  e->end_bound = NEWS(int, s->nend + 1);
-  e->known_bound = NEWS(int, s->nknown + 1);
-  NEED(e->known_of && e->end && e->end_bound && e->known_bound, TY_EMEMORY,
+  e->bind.known_of = NEWS(int, x->g->nvalue + 1);
+  e->bind.end = NEWS(ty_entry, s->nend + 1);
+  e->bind.end_bound = NEWS(int, s->nend + 1);
+  e->bind.known_bound = NEWS(int, s->nknown + 1);
+  NEED(e->bind.known_of && e->bind.end && e->bind.end_bound && e->bind.known_bound, TY_EMEMORY,
       "out of memory: executor");
-  for (int v = 0; v < x->g->nvalue; v++) e->known_of[v] = -1;
+  for (int v = 0; v < x->g->nvalue; v++) e->bind.known_of[v] = -1;
   for (int i = 0; i < s->nknown; i++) {
     const int v = value_of(x->g, x->extra[s->nend + i]);
     if (x->g->node[x->extra[s->nend + i].node].op)
-      TRY(exec_add_bound(e, s->known_array[i], &e->known_of[v]));
-    e->known_bound[i] = e->known_of[v];
+      TRY(exec_add_bound(e, s->known_array[i], &e->bind.known_of[v]));
+    e->bind.known_bound[i] = e->bind.known_of[v];
   }
-  e->nknown = s->nknown;
-  e->nend = s->nend;
+  e->bind.nknown = s->nknown;
+  e->bind.nend = s->nend;
   for (int i = 0; i < s->nend; i++) {
-    e->end[i] = x->extra[i];
-    TRY(exec_add_bound(e, s->end_array[i], &e->end_bound[i]));
+    e->bind.end[i] = x->extra[i];
+    TRY(exec_add_bound(e, s->end_array[i], &e->bind.end_bound[i]));
   }
   return TY_OK;
 }
 
-/* Moves the graph after the rewrites into the executor. */
-static void graph_adopt(ty_exec *e, struct typed_graph *x)
-{
-  for (int i = 0; i < x->nvariable; i++) exec_variable_at(e, i)->node = x->variable[i];
-  for (int i = 0; i < e->narg; i++) e->with_grad |= e->arg[i].req != TY_NULL;
-  for (int i = 0; i < x->g->n; i++)
-    e->with_grad |= x->g->node[i].op && x->g->node[i].op->flags & OP_FUSED_UPDATE;
-  e->g = x->g;
-  e->desc = x->desc;
-  e->device = x->device;
-  e->forward = x->forward;
-  e->replaced = x->replaced;
-  e->head = x->head;
-  e->grad_entry = x->grad;
-  e->head_grad_entry = x->head_grad;
-  mem_free(x->variable);
-  mem_free(x->extra);
-  *x = (struct typed_graph){ 0 };
-}
-
 int exec_rewrite_graph(ty_exec *e, const struct exec_source *s, struct typed_graph *x)
 {
-  const int n = e->narg + e->naux;
+  const int n = e->bind.narg + e->bind.naux;
   struct variables_known k = { NEWS(ty_desc, n + 1), NEWS(bool, n + 1), NEWS(int, n + 1),
     NEWS(int, n + 1) };
   x->nvariable = n;
@@ -151,6 +130,21 @@ int exec_rewrite_graph(ty_exec *e, const struct exec_source *s, struct typed_gra
   mem_free(k.device);
   mem_free(k.grad_device);
   if (!code) code = graph_add_ends(e, s, x);
-  if (!code) graph_adopt(e, x);
-  return code;
+  if (code) return code;
+  for (int i = 0; i < x->nvariable; i++) exec_variable_at(e, i)->node = x->variable[i];
+  for (int i = 0; i < e->bind.narg; i++) e->graph.with_grad |= e->bind.arg[i].req != TY_NULL;
+  for (int i = 0; i < x->g->n; i++)
+    e->graph.with_grad |= x->g->node[i].op && x->g->node[i].op->flags & OP_FUSED_UPDATE;
+  e->graph.g = x->g;
+  e->graph.desc = x->desc;
+  e->graph.device = x->device;
+  e->graph.forward = x->forward;
+  e->graph.replaced = x->replaced;
+  e->graph.head = x->head;
+  e->graph.grad_entry = x->grad;
+  e->graph.head_grad_entry = x->head_grad;
+  mem_free(x->variable);
+  mem_free(x->extra);
+  *x = (struct typed_graph){ 0 };
+  return TY_OK;
 }

@@ -52,9 +52,28 @@ void exec_profile_step(const struct program *p, const struct step *s, int64_t fr
 
 /* -- state.c ----------------------------------------------------------------------------------- */
 
-/* what a walk from node to node covers; ONE: a partial forward */
-enum { FORWARD, BACKWARD, ONE };
+/* what begins or ends a phase */
+enum exec_event {
+  ON_FORWARD,
+  ON_NODE,                                            /* a partial forward */
+  ON_BACKWARD,
+  ON_REPEATED,                                        /* forward is complete again, for backward */
+  ON_WHOLE,
+  ON_END,
+  RUN_EVENTS
+};
 
+/* Returns whether a phase can follow the present one. */
+bool exec_allows(const ty_exec *e, enum exec_event event);
+/* Goes to the next phase, in which the executor is not waiting. */
+void exec_enter(ty_exec *e, enum exec_event event);
+/* Ends the phase, unless code is an event (TY_EV_*, below 0), for which the executor waits. Returns
+** code. */
+int  exec_settle(ty_exec *e, int code);
+/* Returns the program of the last forward. */
+struct program *exec_current_program(const ty_exec *e);
+/* Returns the end of the segments that belong to the phase. */
+int  exec_end_segment(const ty_exec *e);
 /* Fails with TY_ESTATE where the executor was bound without memory. */
 int  exec_need_memory(const ty_exec *e, const char *what);
 /* Finds in which modes a run of the forward part draws random numbers. */
@@ -76,7 +95,7 @@ int  exec_check_devices(ty_exec *e);
 /* Returns the i-th variable: arguments, then auxiliary states. */
 static inline struct bound *exec_variable_at(ty_exec *e, int i)
 {
-  return i < e->narg ? &e->arg[i] : &e->aux[i - e->narg];
+  return i < e->bind.narg ? &e->bind.arg[i] : &e->bind.aux[i - e->bind.narg];
 }
 
 /* -- graph.c ----------------------------------------------------------------------------------- */

@@ -19,7 +19,7 @@ struct replay {
     int runs;
     void *made;                                       /* the device's recording; NULL: none */
     uint64_t generation;                              /* of the pool when it was recorded */
-    uint64_t packed;                                  /* packed_versions then */
+    uint64_t packed;                                  /* sum of the packed arrays' versions */
   } mode[MODES];
   bool never;                                         /* recording failed */
 };
@@ -47,8 +47,8 @@ int exec_list_records(ty_exec *e, struct program *p, struct segment *g)
   NEED(g->record, TY_EMEMORY, "out of memory: executor");
   for (int t = g->first, end; t < g->last; t = end + 1) {
     for (end = t; end < g->last && record_accepts(p, &p->step[end]); end++)
-      if (record_draws(p, &p->step[end]) && !e->draws[g->slot])
-        TRY(storage_new(g->device, sizeof(struct rng_state), &e->draws[g->slot]));
+      if (record_draws(p, &p->step[end]) && !e->submit.rng[g->slot])
+        TRY(storage_new(g->device, sizeof(struct rng_state), &e->submit.rng[g->slot]));
     if (end - t < MIN_RECORDED_STEPS) continue;
     g->record[g->nrecord++] = (struct replay){ .first = t, .last = end, .device = g->device };
   }
@@ -85,20 +85,6 @@ static void record_make(struct program *p, struct replay *r, int mode)
   if (code) failure_drop(failure_take(code));
 }
 
-/* Returns the sum of the versions of the arrays that kernels pack. Versions only grow, so it
-** differs whenever one of the arrays has changed. */
-static uint64_t record_packed_versions(const struct program *p, const struct replay *r)
-{
-  uint64_t sum = 0;
-  for (int t = r->first; t < r->last; t++) {
-    const struct step *st = &p->step[t];
-    if (st->kind != STEP_NODE || !st->v.call.state || !st->v.kernel->packs) continue;
-    const uint64_t *version = st->v.call.in[st->v.kernel->packs - 1].version;
-    sum += version ? *version : 0;
-  }
-  return sum;
-}
-
 static const char *record_step_name(const struct program *p, int t)
 {
   int node = p->step[t].node;
@@ -116,7 +102,13 @@ int exec_replay(struct program *p, const struct segment *g, int mode, uint64_t g
     record_forget(r, mode);
     r->mode[mode].generation = generation;
   }
-  uint64_t packed = record_packed_versions(p, r);
+  uint64_t packed = 0; /* versions only grow: the sum differs if an array that is packed changed */
+  for (int i = r->first; i < r->last; i++) {
+    const struct step *st = &p->step[i];
+    if (st->kind != STEP_NODE || !st->v.call.state || !st->v.kernel->packs) continue;
+    const uint64_t *version = st->v.call.in[st->v.kernel->packs - 1].version;
+    packed += version ? *version : 0;
+  }
   bool fresh = r->mode[mode].packed == packed;
   r->mode[mode].packed = packed;
   if (!fresh && r->mode[mode].runs) return TY_OK;

@@ -3,43 +3,45 @@
 
 void exec_wait_runs(const ty_exec *e)
 {
-  for (int i = 0; i < e->nring; i++) ticket_wait(e->ring[i].ticket);
+  for (int i = 0; i < e->submit.nring; i++) ticket_wait(e->submit.ring[i].ticket);
 }
 
 void exec_free_ring(ty_exec *e)
 {
-  if (e->ring) mem_free(e->ring[0].version);
-  for (int i = 0; i < e->nring; i++) mem_free(e->ring[i].timed);
-  mem_free(e->ring);
-  mem_free(e->seg_ticket);
+  if (e->submit.ring) mem_free(e->submit.ring[0].version);
+  for (int i = 0; i < e->submit.nring; i++) mem_free(e->submit.ring[i].timed);
+  mem_free(e->submit.ring);
+  mem_free(e->submit.ticket);
 }
 
 int exec_make_ring(ty_exec *e, const struct program *p)
 {
   int n = 4 * p->nsegment + 28;
-  if (n <= e->nring) return TY_OK;
+  if (n <= e->submit.nring) return TY_OK;
   exec_wait_runs(e);
   struct ctx *ring = NEWS(struct ctx, n);
-  uint64_t *version = NEWS(uint64_t, (size_t)n * (size_t)e->nbound + 1);
+  uint64_t *version = NEWS(uint64_t, (size_t)n * (size_t)e->bind.nbound + 1);
   struct ticket *tickets = NEWS(struct ticket, p->nsegment + 1);
   if (!ring || !version || !tickets)
     return mem_free(ring), mem_free(version), mem_free(tickets),
            fail(TY_EMEMORY, "out of memory: executor");
   exec_free_ring(e);
-  e->ring = ring;
-  e->nring = n;
-  e->at_ring = 0;
-  e->seg_ticket = tickets;
-  for (int i = 0; i < n; i++) ring[i].version = version + (size_t)i * (size_t)e->nbound;
+  e->submit.ring = ring;
+  e->submit.nring = n;
+  e->submit.next = 0;
+  e->submit.ticket = tickets;
+  for (int i = 0; i < n; i++) ring[i].version = version + (size_t)i * (size_t)e->bind.nbound;
   e->stats.allocations += e->stats.runs ? 3 : 0;
   return TY_OK;
 }
 
 struct ctx *exec_next_context(ty_exec *e)
 {
-  struct ctx *c = &e->ring[e->at_ring];
-  if (!ticket_past(c->ticket)) ticket_wait(e->ring[(e->at_ring + e->nring / 2) % e->nring].ticket);
+  struct exec_submission *s = &e->submit;
+  struct ctx *c = &s->ring[s->next];
+  /* half of the ring, so that the caller sleeps once for many runs */
+  if (!ticket_past(c->ticket)) ticket_wait(s->ring[(s->next + s->nring / 2) % s->nring].ticket);
   ticket_wait(c->ticket);                               /* the other may be of another device */
-  e->at_ring = (e->at_ring + 1) % e->nring;
+  s->next = (s->next + 1) % s->nring;
   return c;
 }

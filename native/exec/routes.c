@@ -23,10 +23,11 @@ static int route_compare_addresses(const void *a_, const void *b_)
 static int route_find_shared(const ty_exec *e, uint8_t *shared)
 {
   int n = 0;
-  struct extent *x = NEWS(struct extent, e->nbound);
+  struct extent *x = NEWS(struct extent, e->bind.nbound);
   NEED(x, TY_EMEMORY, "out of memory: executor");
-  for (int i = 0; i < e->nbound; i++)
-    if (e->bound[i] && desc_bytes(&e->bound[i]->d)) x[n++] = (struct extent){ e->bound[i], i };
+  for (int i = 0; i < e->bind.nbound; i++)
+    if (e->bind.bound[i] && desc_bytes(&e->bind.bound[i]->d))
+      x[n++] = (struct extent){ e->bind.bound[i], i };
   qsort(x, (size_t)n, sizeof *x, route_compare_addresses);
   for (int i = 1, latest = 0; i < n; i++) {              /* latest: of those before i, ends last */
     const ty_tensor *a = x[latest].array, *b = x[i].array;
@@ -56,11 +57,11 @@ struct value_target {
 static bool route_is_direct(const ty_exec *e, const struct source *s, const struct route *w,
     const struct value_readers *u, const struct value_target *to, ty_entry r, int v)
 {
-  const struct node *n = &e->g->node[r.node];
+  const struct node *n = &e->graph.g->node[r.node];
   if (!n->op || is_known(s, r.node) || w->grad_of[v] >= 0 || u->in_head[v] || w->shared[to->bound])
     return false;
-  if (r.node < e->forward && !to->early) return false;
-  if (e->desc[v].dtype != to->dtype || w->into[v] >= 0) return false;
+  if (r.node < e->graph.forward && !to->early) return false;
+  if (e->graph.desc[v].dtype != to->dtype || w->into[v] >= 0) return false;
   if (to->req != TY_ADD) return true;
   if (u->reads[v]) return false;
   if (n->op->formula) return n->backward && element_wise(s, r.node);
@@ -72,7 +73,7 @@ static void route_value(const ty_exec *e, const struct source *s, struct route *
     const struct value_readers *u, ty_entry from, const struct value_target *to)
 {
   const ty_entry r = view_root(s, from);
-  const int v = value_of(e->g, r);
+  const int v = value_of(e->graph.g, r);
   if (route_is_direct(e, s, w, u, to, r, v))
     w->grad_of[v] = to->bound, w->grad_req[v] = to->req;
   else
@@ -83,48 +84,48 @@ static void route_value(const ty_exec *e, const struct source *s, struct route *
 static void route_all(
     ty_exec *e, const struct source *s, struct route *w, const struct value_readers *u)
 {
-  for (int i = 0; i < e->narg; i++) {
-    const struct bound *b = &e->arg[i];
+  for (int i = 0; i < e->bind.narg; i++) {
+    const struct bound *b = &e->bind.arg[i];
     const struct value_target to = { .bound = b->grad_bound,
       .req = b->req,
-      .dtype = e->desc[e->g->node[b->node].first].dtype };
-    if (!b->req || is_label_end(s, e->grad_entry[i])) continue;
-    route_value(e, s, w, u, e->grad_entry[i], &to);
+      .dtype = e->graph.desc[e->graph.g->node[b->node].first].dtype };
+    if (!b->req || is_label_end(s, e->graph.grad_entry[i])) continue;
+    route_value(e, s, w, u, e->graph.grad_entry[i], &to);
   }
-  for (int i = 0; i < e->nend; i++) {
-    const struct value_target to = { .bound = e->end_bound[i],
+  for (int i = 0; i < e->bind.nend; i++) {
+    const struct value_target to = { .bound = e->bind.end_bound[i],
       .req = TY_WRITE,
-      .dtype = e->desc[value_of(e->g, e->end[i])].dtype,
+      .dtype = e->graph.desc[value_of(e->graph.g, e->bind.end[i])].dtype,
       .early = true };
-    const int before = w->ncopy;
-    route_value(e, s, w, u, e->end[i], &to);
-    if (w->ncopy > before) e->is_head[value_of(e->g, e->end[i])] = 1; /* it has bytes to copy */
+    const int before = w->ncopy, v = value_of(e->graph.g, e->bind.end[i]);
+    route_value(e, s, w, u, e->bind.end[i], &to);
+    if (w->ncopy > before) e->graph.is_head[v] = 1;     /* so that it has bytes to copy */
   }
 }
 
 struct source exec_source_of(const ty_exec *e, int which, int flags)
 {
-  const struct route *w = &e->route[which];
+  const struct route *w = &e->bind.route[which];
   return (struct source){
-    .g = e->g,
-    .desc = e->desc,
-    .device = e->device,
-    .forward = e->forward,
-    .head = e->head,
-    .nhead = e->nhead,
-    .is_head = e->is_head,
-    .bound = e->bound_of,
-    .known = e->known_of,
+    .g = e->graph.g,
+    .desc = e->graph.desc,
+    .device = e->graph.device,
+    .forward = e->graph.forward,
+    .head = e->graph.head,
+    .nhead = e->graph.nhead,
+    .is_head = e->graph.is_head,
+    .bound = e->bind.of_node,
+    .known = e->bind.known_of,
     .grad_of = w->grad_of,
     .grad_req = w->grad_req,
     .into = w->into,
     .summed = w->summed,
-    .end = e->grad_entry,
-    .nend = e->narg,
+    .end = e->graph.grad_entry,
+    .nend = e->bind.narg,
     .copy = w->copy,
     .ncopy = w->ncopy,
-    .bucket = e->bucket,
-    .nbucket = e->nbucket,
+    .bucket = e->bind.bucket,
+    .nbucket = e->bind.nbucket,
     .flags = flags,
     .own_run = e->own_run,
   };
@@ -132,20 +133,20 @@ struct source exec_source_of(const ty_exec *e, int which, int flags)
 
 static int route_variant(ty_exec *e, int which)
 {
-  struct route *w = &e->route[which];
-  w->grad_of = NEWS(int, e->g->nvalue);
-  w->grad_req = NEWS(int, e->g->nvalue);
-  w->into = NEWS(int, e->g->nvalue);
-  w->summed = NEWS(uint8_t, e->g->n);
-  w->copy = NEWS(struct grad_copy, e->narg + e->nend);
-  w->shared = NEWS(uint8_t, e->nbound);
+  struct route *w = &e->bind.route[which];
+  w->grad_of = NEWS(int, e->graph.g->nvalue);
+  w->grad_req = NEWS(int, e->graph.g->nvalue);
+  w->into = NEWS(int, e->graph.g->nvalue);
+  w->summed = NEWS(uint8_t, e->graph.g->n);
+  w->copy = NEWS(struct grad_copy, e->bind.narg + e->bind.nend);
+  w->shared = NEWS(uint8_t, e->bind.nbound);
   bool enough = w->grad_of && w->grad_req && w->into && w->summed && w->copy && w->shared;
   NEED(enough, TY_EMEMORY, "out of memory: executor");
-  for (int v = 0; v < e->g->nvalue; v++) w->grad_of[v] = w->into[v] = -1;
+  for (int v = 0; v < e->graph.g->nvalue; v++) w->grad_of[v] = w->into[v] = -1;
   TRY(route_find_shared(e, w->shared));
   struct source s = exec_source_of(e, which, 0);
   if (which == FUSED && !(e->flags & TY_NOSHARE)) TRY(accumulate_sums(&s, w->into, w->summed));
-  struct value_readers u = { NEWS(uint8_t, e->g->nvalue), count_reads(&s) };
+  struct value_readers u = { NEWS(uint8_t, e->graph.g->nvalue), count_reads(&s) };
   int code = u.in_head && u.reads ? TY_OK : fail(TY_EMEMORY, "out of memory: executor");
   for (int h = 0; !code && h < s.nhead; h++)
     u.in_head[value_of(s.g, view_root(&s, s.head[h]))] = 1;
@@ -158,7 +159,7 @@ static int route_variant(ty_exec *e, int which)
 void exec_free_routes(ty_exec *e)
 {
   for (int i = 0; i < VARIANTS; i++) {
-    struct route *w = &e->route[i];
+    struct route *w = &e->bind.route[i];
     mem_free(w->grad_of);
     mem_free(w->grad_req);
     mem_free(w->into);
@@ -170,24 +171,26 @@ void exec_free_routes(ty_exec *e)
 
 int exec_route_gradients(ty_exec *e)
 {
-  e->bound_of = NEWS(int, e->g->n);
-  e->head_grad = NEWS(int, e->nhead);
-  e->is_head = NEWS(uint8_t, e->g->nvalue);
-  NEED(e->bound_of && e->head_grad && e->is_head, TY_EMEMORY, "out of memory: executor");
-  for (int h = 0; h < e->nhead; h++) e->is_head[value_of(e->g, e->head[h])] = 1;
-  for (int i = 0; i < e->narg; i++) e->bound_of[e->arg[i].node] = e->arg[i].value_bound;
-  for (int i = 0; i < e->naux; i++) e->bound_of[e->aux[i].node] = e->aux[i].value_bound;
-  for (int h = 0; h < e->nhead; h++) {
-    e->head_grad[h] = -1;
-    if (e->head_grad_entry[h].node < 0) continue;
-    ty_desc d = e->desc[value_of(e->g, e->head_grad_entry[h])];
+  struct exec_graph *x = &e->graph;
+  struct exec_bindings *b = &e->bind;
+  b->of_node = NEWS(int, x->g->n);
+  b->head_grad = NEWS(int, x->nhead);
+  x->is_head = NEWS(uint8_t, x->g->nvalue);
+  NEED(b->of_node && b->head_grad && x->is_head, TY_EMEMORY, "out of memory: executor");
+  for (int h = 0; h < x->nhead; h++) x->is_head[value_of(x->g, x->head[h])] = 1;
+  for (int i = 0; i < b->narg; i++) b->of_node[b->arg[i].node] = b->arg[i].value_bound;
+  for (int i = 0; i < b->naux; i++) b->of_node[b->aux[i].node] = b->aux[i].value_bound;
+  for (int h = 0; h < x->nhead; h++) {
+    b->head_grad[h] = -1;
+    if (x->head_grad_entry[h].node < 0) continue;
+    ty_desc d = x->desc[value_of(x->g, x->head_grad_entry[h])];
     ty_tensor *t = NULL;
-    d.device = e->device[e->head_grad_entry[h].node];
+    d.device = x->device[x->head_grad_entry[h].node];
     if (!(e->flags & TY_DRY_RUN)) TRY(ty_tensor_new(&d, &t));
-    int code = exec_add_bound(e, t, &e->head_grad[h]);
+    int code = exec_add_bound(e, t, &b->head_grad[h]);
     ty_tensor_free(t);
     TRY(code);
-    e->bound_of[e->head_grad_entry[h].node] = e->head_grad[h];
+    b->of_node[x->head_grad_entry[h].node] = b->head_grad[h];
   }
   for (int w = 0; w < VARIANTS; w++) TRY(route_variant(e, w));
   return TY_OK;

@@ -58,7 +58,7 @@ static int submit_run_steps(void *context)
   int slot = c->segment->slot;
   p->run[slot] = c->run;
   for (int i = 0; i < c->segment->nseen; i++)
-    c->e->version[slot][c->segment->seen[i]] = c->version[i];
+    c->e->bind.version[slot][c->segment->seen[i]] = c->version[i];
   if (c->run.there)
     TRY(device_copy(c->segment->device, (void *)c->run.there, TY_CPU, &p->run[slot].rng,
         sizeof(struct rng_state)));
@@ -105,9 +105,9 @@ int exec_submit(ty_exec *e, struct program *p, const struct segment *g, int firs
   c->generation = e->generation;
   c->first = first;
   c->last = last;
-  c->run = e->last;
-  c->run.there = e->draws[g->slot] ? e->draws[g->slot]->data : NULL;
-  for (int i = 0; i < g->nseen; i++) c->version[i] = e->bound[g->seen[i]]->storage->version;
+  c->run = e->run.context;
+  c->run.there = e->submit.rng[g->slot] ? e->submit.rng[g->slot]->data : NULL;
+  for (int i = 0; i < g->nseen; i++) c->version[i] = e->bind.bound[g->seen[i]]->storage->version;
   ty_exec_keep(e);
   struct task t = { submit_run_steps, submit_release_task, c, g->read, g->write, g->nread,
     g->nwrite, after, nafter, 0 };
@@ -123,14 +123,14 @@ int exec_submit(ty_exec *e, struct program *p, const struct segment *g, int firs
 void exec_begin_host_segment(const ty_exec *e, const struct program *p, int segment)
 {
   if (!exec_begins_run(p, segment)) return;
-  const struct access token = access_all(e->token[p->segment[segment].slot]);
+  const struct access token = access_all(e->submit.token[p->segment[segment].slot]);
   storage_wait_quiet(token.storage, 1);
   storage_mark(&token, NULL);
 }
 
 int exec_check_token(const ty_exec *e, int slot)
 {
-  const struct access token = access_all(e->token[slot]);
+  const struct access token = access_all(e->submit.token[slot]);
   struct failure *f = storage_failure(&token);
   int code = f ? failure_report(f) : TY_OK;
   failure_drop(f);
@@ -154,9 +154,9 @@ int exec_abandon(struct program *p, int from, int to, int code)
 void exec_note_host_event(ty_exec *e, const struct program *p, int t)
 {
   const struct node *n = &p->s.g->node[p->step[t].node];
-  e->walk.node = p->step[t].node;
-  e->event = (ty_event){ n->name, op_label(n), n->name, NULL, n->backward | e->last.is_train << 1,
-    false, n->nin, n->kind->nout };
+  e->run.node = p->step[t].node;
+  const int flags = n->backward | e->run.context.is_train << 1;
+  e->event = (ty_event){ n->name, op_label(n), n->name, NULL, flags, false, n->nin, n->kind->nout };
 }
 
 /* Submits segments *at .. to - 1. After a failure or TY_EV_HOST *at is the segment that failed or
@@ -166,30 +166,27 @@ static int submit_range(ty_exec *e, struct program *p, int *at, int to)
   struct ticket before[MAX_DEVICES * 2], after[MAX_DEVICES * 3];
   int nbefore = pool_last(e->pool, before, COUNT(before));
   const int from = *at;
-  e->host.p = NULL;
   for (; *at < to; ++*at) {
     const int i = *at;
     const struct segment *g = &p->segment[i];
     int n = 0;
     if (step_of_host(p, &p->step[g->first])) {
       exec_begin_host_segment(e, p, i);
-      for (int k = from; k < i; k++) ticket_wait(e->seg_ticket[k]);
+      for (int k = from; k < i; k++) ticket_wait(e->submit.ticket[k]);
       for (int k = 0; k < p->ndevice; k++) TRY(exec_check_token(e, k));
-      e->seg_ticket[i] = (struct ticket){ 0 };
+      e->submit.ticket[i] = (struct ticket){ 0 };
       bool skipped;
       TRY(step_skipped(&p->step[g->first], &skipped));
       if (skipped) continue;
-      e->host.p = p;
-      e->host.at = i;
-      e->host.to = to;
+      e->run.segment = i;
       exec_note_host_event(e, p, g->first);
       return TY_EV_HOST;
     }
     for (int k = 0; k < nbefore; k++)
       if (before[k].device != g->device) after[n++] = before[k];
     for (int k = 0; k < p->ndevice; k++)
-      if (g->wait[k] >= from) after[n++] = e->seg_ticket[g->wait[k]];
-    TRY(exec_submit(e, p, g, g->first, g->last, after, n, &e->seg_ticket[i]));
+      if (g->wait[k] >= from) after[n++] = e->submit.ticket[g->wait[k]];
+    TRY(exec_submit(e, p, g, g->first, g->last, after, n, &e->submit.ticket[i]));
   }
   return TY_OK;
 }

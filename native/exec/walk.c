@@ -34,12 +34,12 @@ static int walk_view_value(ty_exec *e, struct program *p, int v, ty_tensor **out
 {
   const struct value *x = &p->value[v], *r = &p->value[x->root];
   struct storage *s = NULL;
-  ty_desc d = e->desc[v];
+  ty_desc d = e->graph.desc[v];
   int code = TY_OK;
   *out = NULL;
-  d.device = r->kind == V_BOUND ? e->bound[r->bound]->d.device : r->device;
+  d.device = r->kind == V_BOUND ? e->bind.bound[r->bound]->d.device : r->device;
   if (r->kind == V_BOUND)
-    code = ty_tensor_view(e->bound[r->bound], &d, 0, out);
+    code = ty_tensor_view(e->bind.bound[r->bound], &d, 0, out);
   else if (r->kind == V_POOL) {
     TRY(pool_storage(e->pool, r->device, (size_t)r->offset, desc_bytes(&d), &s));
     code = tensor_on(&d, s, 0, out);
@@ -61,7 +61,7 @@ static int walk_report(
   va_start(args, format);
   number_format(e->event_name, sizeof e->event_name, format, args);
   va_end(args);
-  const struct node *n = &e->g->node[node];
+  const struct node *n = &e->graph.g->node[node];
   e->event = (ty_event){ n->name, op_label(n), e->event_name, e->event_tensor, 0, is_input, n->nin,
     n->kind->nout };
   return TY_EV_MONITOR;
@@ -79,7 +79,7 @@ static int walk_list_inputs(const ty_exec *e, const struct node *n, ty_entry *ou
     for (; count < n->nin && count < MAX_SHOWN_INPUTS; count++) out[count] = n->in[count];
     return count;
   }
-  const struct node *f = &e->g->node[n->forward];
+  const struct node *f = &e->graph.g->node[n->forward];
   struct read_walk w = reads_walk(shown, f->nin, f->kind->nout);
   while (count < MAX_SHOWN_INPUTS && reads_next(&w))
     out[count++] = w.kind == READ_HEAD ? n->in[0]
@@ -89,59 +89,47 @@ static int walk_list_inputs(const ty_exec *e, const struct node *n, ty_entry *ou
 }
 
 /* Runs a node and reports its values: with monitor_all, for each input the variable's own name and
-** <node>_<input>; then the node runs; then its outputs. Continues at e->walk.item. */
+** <node>_<input>; then the node runs; then its outputs. Continues at e->run.item. */
 static int walk_visit_node(ty_exec *e, struct program *p)
 {
-  const struct node *n = &e->g->node[e->walk.node];
+  const struct node *n = &e->graph.g->node[e->run.node];
   ty_entry in[MAX_SHOWN_INPUTS];
   int inputs = e->monitor == TY_MON_ALL && !n->inside ? 2 * walk_list_inputs(e, n, in) : 0;
   int outputs = n->inside && !n->shown ? 0 : n->kind->nreal;
   char name[600];
-  while (e->walk.item < inputs) {
-    int k = e->walk.item / 2, first = !(e->walk.item++ & 1), v = value_of(e->g, in[k]),
+  while (e->run.item < inputs) {
+    int k = e->run.item / 2, first = !(e->run.item++ & 1), v = value_of(e->graph.g, in[k]),
         code = TY_OK;
-    const struct node *from = &e->g->node[in[k].node];
+    const struct node *from = &e->graph.g->node[in[k].node];
     if (first && !from->op)
-      code = walk_report(e, p, e->walk.node, v, true, "%s", from->name);
+      code = walk_report(e, p, e->run.node, v, true, "%s", from->name);
     else if (!first && !n->backward && monitor_input_named(n->op))
       code = walk_report(
-          e, p, e->walk.node, v, true, "%s_%s", n->name, n->kind->inport[k].name);
+          e, p, e->run.node, v, true, "%s_%s", n->name, n->kind->inport[k].name);
     else if (!first)
-      code = walk_report(e, p, e->walk.node, v, true, "%s_input%d", n->name, k);
+      code = walk_report(e, p, e->run.node, v, true, "%s_input%d", n->name, k);
     if (code) return code;
   }
-  if (e->walk.item == inputs) {
-    e->walk.item++;
-    int code = exec_run_node(e, p, e->walk.node);
+  if (e->run.item == inputs) {
+    e->run.item++;
+    int code = exec_run_node(e, p, e->run.node);
     if (code) return code;
   }
-  while (e->walk.item - inputs - 1 < outputs) {
-    int k = e->walk.item++ - inputs - 1;
+  while (e->run.item - inputs - 1 < outputs) {
+    int k = e->run.item++ - inputs - 1;
     if (n->partial_sum) continue;
     output_name(n, k, name, sizeof name);
     int code = walk_report(
-        e, p, e->walk.node, n->first + k, false, "%s", n->shown ? n->shown : name);
+        e, p, e->run.node, n->first + k, false, "%s", n->shown ? n->shown : name);
     if (code) return code;
   }
   return TY_OK;
 }
 
-/* Returns whether a node of the graph has a step, or is a view that has memory. */
-static bool walk_has_node(const ty_exec *e, const struct program *p, int node)
-{
-  const struct node *n = &e->g->node[node];
-  if (!n->op) return false;
-  if (p->step_of[node] >= 0) return true;
-  for (int k = 0; k < n->kind->nout; k++)
-    if (p->value[n->first + k].kind != V_NONE) return true; /* a view */
-  return false;
-}
-
 int exec_abandon_walk(ty_exec *e, int code)
 {
   struct program *p = e->variant[UNFUSED];
-  const bool back = e->walk.phase == BACKWARD;
-  e->walk.active = false;
+  const bool back = e->run.phase == RUN_BACKWARD;
   return exec_abandon(
       p, back ? p->nsegment_forward : 0, back ? p->nsegment : p->nsegment_forward, code);
 }
@@ -149,25 +137,29 @@ int exec_abandon_walk(ty_exec *e, int code)
 int exec_walk(ty_exec *e)
 {
   struct program *p = e->variant[UNFUSED];
-  int end = e->walk.phase == ONE  ? e->walk.node /* its step was the front end's and has run */
-      : e->walk.phase == BACKWARD ? e->g->n
-                                  : e->forward;
-  for (; e->walk.node < end; e->walk.node++, e->walk.item = 0) {
-    if (!walk_has_node(e, p, e->walk.node)) continue;
-    const int t = p->step_of[e->walk.node];
+  /* a partial forward that goes on has run its only node: it was the front end's */
+  int end = e->run.phase == RUN_FORWARD ? e->graph.forward
+      : e->run.phase == RUN_BACKWARD    ? e->graph.g->n
+                                        : e->run.node;
+  for (; e->run.node < end; e->run.node++, e->run.item = 0) {
+    const struct node *n = &e->graph.g->node[e->run.node];
+    const int t = p->step_of[e->run.node];
+    bool there = n->op && t >= 0;                       /* it has a step, or is a view */
+    for (int k = 0; n->op && k < n->kind->nout; k++)
+      there |= p->value[n->first + k].kind != V_NONE;
+    if (!there) continue;
     bool skipped = false;                               /* its guard has run, and says so */
-    int code = t >= 0 && p->step[t].node == e->walk.node ? step_skipped(&p->step[t], &skipped)
+    int code = t >= 0 && p->step[t].node == e->run.node ? step_skipped(&p->step[t], &skipped)
                                                          : TY_OK;
     if (!code && skipped) continue;
     if (!code) code = walk_visit_node(e, p);
     if (code > 0) return exec_abandon_walk(e, code);
     if (code) return code;
   }
-  e->walk.active = false;
   ty_tensor_free(e->event_tensor);
   e->event_tensor = NULL;
   int code = TY_OK;
-  if (e->walk.phase == BACKWARD)
+  if (e->run.phase == RUN_BACKWARD)
     for (int t = p->nforward; t < p->n && !code; t++)
       if (p->step[t].kind == STEP_COPY || p->step[t].kind == STEP_ADD)
         code = walk_run_step(e, p, t);
@@ -177,7 +169,7 @@ int exec_walk(ty_exec *e)
 int ty_exec_event(ty_exec *e, ty_event *out)
 {
   TRY(exec_need_memory(e, "event"));
-  NEED((e->walk.active || e->host.p) && out, TY_ESTATE, "event: none is waiting");
+  NEED(e->run.waiting && out, TY_ESTATE, "event: none is waiting");
   *out = e->event;
   return TY_OK;
 }
@@ -185,16 +177,17 @@ int ty_exec_event(ty_exec *e, ty_event *out)
 int ty_exec_event_tensor(ty_exec *e, int part, int i, ty_tensor **out)
 {
   TRY(exec_need_memory(e, "event_tensor"));
-  NEED((e->walk.active || e->host.p) && out && e->walk.node < e->g->n, TY_ESTATE,
+  NEED(e->run.waiting && out && e->run.node < e->graph.g->n, TY_ESTATE,
       "event_tensor: no event is waiting");
-  const struct node *n = &e->g->node[e->walk.node];
+  const struct node *n = &e->graph.g->node[e->run.node];
   int count = part == TY_OUT ? n->kind->nout : n->nin;
   NEED(i >= 0 && i < count, TY_EINDEX, "event_tensor: %d of %d", i, count);
-  struct program *p = e->host.p ? e->host.p : e->variant[UNFUSED];
-  TRY(walk_view_value(e, p, part == TY_OUT ? n->first + i : value_of(e->g, n->in[i]), out));
+  struct program *p = exec_current_program(e);
+  TRY(walk_view_value(e, p, part == TY_OUT ? n->first + i : value_of(e->graph.g, n->in[i]), out));
   if (!*out) return fail(TY_ESTATE, "event_tensor: this value has no memory");
   bool state = false;                                   /* the operator may change it */
-  for (int k = 0; part != TY_OUT && k < e->naux; k++) state |= e->aux[k].node == n->in[i].node;
+  for (int k = 0; part != TY_OUT && k < e->bind.naux; k++)
+    state |= e->bind.aux[k].node == n->in[i].node;
   (*out)->readonly = part != TY_OUT && !state;
   return TY_OK;
 }

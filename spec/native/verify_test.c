@@ -44,15 +44,15 @@ static ty_exec *bind(const ty_entry *head, int nhead)
 static int node_called(const ty_exec *e, const char *name)
 {
   int i = 0;
-  while (i < e->g->n && strcmp(e->g->node[i].name, name)) i++;
-  CHECK(i < e->g->n, "%s is gone", name);
+  while (i < e->graph.g->n && strcmp(e->graph.g->node[i].name, name)) i++;
+  CHECK(i < e->graph.g->n, "%s is gone", name);
   return i;
 }
 
 static struct value *place(const ty_exec *e, const char *name, int out)
 {
   struct program *p = e->variant[FUSED];
-  return &p->value[p->value[e->g->node[node_called(e, name)].first + out].root];
+  return &p->value[p->value[e->graph.g->node[node_called(e, name)].first + out].root];
 }
 
 static struct step *step(const ty_exec *e, const char *name)
