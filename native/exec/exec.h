@@ -98,7 +98,7 @@ enum exec_phase {
   RUN_REFUSED = -1,                                   /* as a transition: there is none */
   RUN_NONE,                                           /* no forward yet */
   RUN_FORWARD,
-  RUN_READY,                                          /* forward is complete, backward may use it */
+  RUN_DONE,                                           /* forward is complete, backward may use it */
   RUN_NODE,                                           /* one node of a forward */
   RUN_BACKWARD,
   RUN_USED,                                           /* backward has overwritten its results */

@@ -39,7 +39,7 @@ static int route_find_shared(const ty_exec *e, uint8_t *shared)
   return TY_OK;
 }
 
-/* who reads a value; arrays per value */
+/* the readers of values; arrays per value */
 struct value_readers {
   uint8_t *in_head;                                   /* it is a head, or a head is a view of it */
   int *reads;                                         /* count_reads */
