@@ -82,16 +82,16 @@ static void test_places(void)
   refused(e, "plan: instruction 3 reads a, but its bytes hold c");
   pc->offset = at;
   pb->offset = pa->offset;
-  refused(e, "plan: result 0 of b lies over its input 0, which its operator does not allow");
+  refused(e, "plan: result 0 of b overlaps its input 0, which its operator does not allow");
   pb->offset = pa->offset + 64;
-  refused(e, "plan: result 0 of b lies over its input 0, which its operator does not allow");
+  refused(e, "plan: result 0 of b overlaps its input 0, which its operator does not allow");
   pb->offset = of_b;
   RUN(ty_exec_verify(e));
 
   struct step *s = step(e, "b"), was = *s;
   s->scratch = 256;
   s->scratch_at = pb->offset + 64;
-  refused(e, "plan: scratch of instruction 1 lies over its result");
+  refused(e, "plan: scratch of instruction 1 overlaps its result");
   s->scratch_at = pa->offset;
   refused(e, "plan: instruction 1 reads a, but its bytes hold something else");
   s->scratch_at = (int64_t)1 << 40;
