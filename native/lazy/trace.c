@@ -344,7 +344,7 @@ static int count_outputs(const struct trace *t)
   return n;
 }
 
-/* Marks the outputs that somebody can see beside the calls of this trace. */
+/* Marks the outputs that others than the calls of this trace refer to. */
 static void mark_alive(const struct trace *t, uint8_t *alive)
 {
   for (int i = t->ndone, o = 0; i < t->n; i++)
