@@ -1,466 +1,11 @@
-/* bind.c - makes an executor: its own graph, gradients, devices, programs, bound tensors,
-** outputs.
+/* bind.c - binds graphs: to given arrays, to arrays of their own (simple_bind), to those of another
+** executor (reshape, as_written).
 **
-** Order: extract the graph (merging equal nodes), match arrays to variables, rewrite the graph
-** (pass/rewrites.c), decide where each gradient is written, compile the first program, reserve the
-** pool, resolve pointers.
+** simple_bind infers from what is given, finds or allocates an array for every variable, and binds.
+** reshape infers again and takes prefixes of the old arrays where they are large enough.
 */
 #include "exec/inner.h"
 #include "pass/extract.h"
-
-bool exec_fuses(const ty_exec *e)
-{
-  return !(e->flags & TY_NOFUSE) && env_number("TYCHO_FUSE", 1);
-}
-
-/* -- variables --------------------------------------------------------------------------------- */
-
-int exec_variables(const ty_graph *g, int *arg, int *narg, int *aux, int *naux)
-{
-  uint8_t *mutated = NEWS(uint8_t, g->n);
-  NEED(mutated, TY_EMEMORY, "out of memory");
-  for (int i = 0; i < g->n; i++)
-    for (int k = 0; g->node[i].op && !g->node[i].backward && k < g->node[i].nin; k++)
-      if (g->node[i].kind->inport[k].mutated) mutated[g->node[i].in[k].node] = 1;
-  *narg = *naux = 0;
-  for (int i = 0; i < g->n; i++) {
-    if (g->node[i].op || g->node[i].head_gradient) continue;
-    if (mutated[i])
-      aux[(*naux)++] = i;
-    else
-      arg[(*narg)++] = i;
-  }
-  mem_free(mutated);
-  return TY_OK;
-}
-
-static int missing_array(const char *name, const char *what)
-{
-  int code = fail(TY_ENAME, "bind: no array was given for %s '%s'", what, name);
-  fail_argument(name, what, "nothing");
-  return code;
-}
-
-int exec_add_bound(ty_exec *e, ty_tensor *t, int *index)
-{
-  if (e->nbound == e->bound_cap) {
-    int cap = e->bound_cap * 2 + 16;
-    ty_tensor **more = mem_grow(e->bound, sizeof *more * (size_t)cap);
-    NEED(more, TY_EMEMORY, "out of memory: executor");
-    e->bound = more;
-    e->bound_cap = cap;
-  }
-  if (t) ty_tensor_keep(t);
-  e->bound[e->nbound] = t;
-  *index = e->nbound++;
-  return TY_OK;
-}
-
-static int check_gradient(const struct bound *b)
-{
-  char want[160], got[160];
-  if (!b->grad || !b->value) return TY_OK;
-  if (b->grad->d.dtype == b->value->d.dtype &&
-      desc_count(&b->grad->d) == desc_count(&b->value->d) &&
-      desc_same_shape(&b->grad->d, &b->value->d))
-    return TY_OK;
-  int code = fail(desc_same_shape(&b->grad->d, &b->value->d) ? TY_EDTYPE : TY_ESHAPE,
-      "bind: the gradient array of '%s' is %s %s, but the argument is %s %s", b->name,
-      dtype_name(b->grad->d.dtype), text_shape(&b->grad->d, got, sizeof got),
-      dtype_name(b->value->d.dtype), text_shape(&b->value->d, want, sizeof want));
-  fail_argument(b->name, want, got);
-  return code;
-}
-
-/* The k-th array of a name belongs to the k-th variable of that name. */
-static int match_one(ty_exec *e, const ty_bind *a, const char *what, struct bound *b)
-{
-  const bool dry = e->flags & TY_DRY_RUN;
-  if (!a || (!a->value && !dry)) return missing_array(b->name, what);
-  NEED(a->req == TY_NULL || a->req == TY_WRITE || a->req == TY_ADD, TY_EVALUE,
-      "bind: grad_req of '%s' is %d; expected null (0), write (1) or add (3)", b->name, a->req);
-  b->value = a->value;
-  b->req = a->grad || dry ? a->req : TY_NULL;
-  b->grad = b->req ? a->grad : NULL;
-  if (b->value) storage_set_lasting(b->value->storage);
-  if (b->value) TRY(storage_load(b->value->storage));
-  TRY(exec_add_bound(e, b->value, &b->value_bound));
-  if (b->req) TRY(exec_add_bound(e, b->grad, &b->grad_bound));
-  return check_gradient(b);
-}
-
-static int match(ty_exec *e, const ty_graph *g, const int *nodes, int n, const ty_bind *given,
-    int ngiven, const char *what, struct bound *out)
-{
-  struct names names;
-  int code = names_index(&names, given, sizeof *given, ngiven);
-  for (int i = 0; i < n && !code; i++) {
-    const char *name = g->node[nodes[i]].name;
-    int at = names_take(&names, name);
-    out[i] = (struct bound){ .name = name, .node = nodes[i], .value_bound = -1, .grad_bound = -1 };
-    code = match_one(e, at < 0 ? NULL : &given[at], what, &out[i]);
-  }
-  names_done(&names);
-  return code;
-}
-
-static int match_all(ty_exec *e, const struct exec_source *s, const ty_graph *g)
-{
-  int *arg = NEWS(int, g->n), *aux = NEWS(int, g->n);
-  int code = arg && aux ? exec_variables(g, arg, &e->narg, aux, &e->naux)
-                        : fail(TY_EMEMORY, "out of memory: executor");
-  e->arg = NEWS(struct bound, e->narg);
-  e->aux = NEWS(struct bound, e->naux);
-  if (!code && (!e->arg || !e->aux)) code = fail(TY_EMEMORY, "out of memory: executor");
-  if (!code) code = match(e, g, arg, e->narg, s->arg, s->narg, "argument", e->arg);
-  if (!code) code = match(e, g, aux, e->naux, s->aux, s->naux, "auxiliary state", e->aux);
-  if (!code) code = names_index(&e->arg_names, e->arg, sizeof *e->arg, e->narg);
-  if (!code) code = names_index(&e->aux_names, e->aux, sizeof *e->aux, e->naux);
-  mem_free(arg);
-  mem_free(aux);
-  return code;
-}
-
-/* -- the graph --------------------------------------------------------------------------------- */
-
-static int take_graph(ty_exec *e, const struct exec_source *s, struct typed_graph *x)
-{
-  const int nextra = s->nend + s->nknown, n = s->nhead + nextra;
-  x->nhead = e->nhead = s->nhead;
-  x->nextra = nextra;
-  x->head = NEWS(ty_entry, n + 1);
-  x->extra = NEWS(ty_entry, nextra + 1);
-  e->user_head = NEWS(ty_entry, n + 1);
-  NEED(x->head && x->extra && e->user_head, TY_EMEMORY, "out of memory: executor");
-  for (int i = 0; i < s->nhead; i++) e->user_head[i] = s->head[i];
-  for (int i = 0; i < s->nend; i++) e->user_head[s->nhead + i] = s->end[i];
-  for (int i = 0; i < s->nknown; i++) e->user_head[s->nhead + s->nend + i] = s->known[i];
-  e->user = s->g;
-  ty_graph_keep(s->g);
-  const bool merge = !nextra && env_number("TYCHO_CSE", 1);
-  TRY(graph_extract(s->g, e->user_head, n, merge, &x->g, x->head));
-  for (int i = 0; i < nextra; i++) x->extra[i] = x->head[s->nhead + i];
-  return TY_OK;
-}
-
-static struct bound *bound_at(ty_exec *e, int i)
-{
-  return i < e->narg ? &e->arg[i] : &e->aux[i - e->narg];
-}
-
-/* What is known of the variables. */
-struct variables_known { ty_desc *desc; bool *with_grad; int *device, *grad_device; };
-
-static int describe_variables(
-    ty_exec *e, const ty_bind *given, int ngiven, const ty_desc *desc, int from, int n,
-    struct variables_known *k)
-{
-  struct names names;
-  TRY(names_index(&names, given, sizeof *given, ngiven));
-  for (int i = from; i < from + n; i++) {
-    const struct bound *b = bound_at(e, i);
-    const int at = names_first(&names, b->name);
-    const bool seeded = !b->value && desc && at >= 0;
-    k->desc[i] = b->value ? b->value->d : seeded ? desc[at] : (ty_desc){ .dtype = TY_NODTYPE };
-    k->with_grad[i] = b->req != TY_NULL;
-    k->device[i] = b->value ? b->value->d.device : -1;
-    k->grad_device[i] = b->grad ? b->grad->d.device : -1;
-  }
-  names_done(&names);
-  return TY_OK;
-}
-
-static void mark_mirrors(const struct typed_graph *x, void *context, uint8_t *mark)
-{
-  ty_exec *e = context;
-  exec_mark_mirrors(e, x, e->flags & TY_MIRROR || env_number("TYCHO_MIRROR", 0), mark);
-  for (int i = 0; i < x->g->n; i++) e->mirror |= mark[i];
-}
-
-static int run_rewrites(
-    ty_exec *e, const struct exec_source *s, struct typed_graph *x, struct variables_known *k)
-{
-  TRY(describe_variables(e, s->arg, s->narg, s->arg_desc, 0, e->narg, k));
-  TRY(describe_variables(e, s->aux, s->naux, s->aux_desc, e->narg, e->naux, k));
-  const struct rewrite_request r = { .variable = k->desc,
-    .with_grad = k->with_grad,
-    .head_has_grad = s->head_has_grad,
-    .mark_mirrors = mark_mirrors,
-    .context = e,
-    .sum_cap = (int)env_number("TYCHO_GRAD_SUM_CAP", 8),
-    .as_written = e->flags & TY_AS_WRITTEN || !exec_fuses(e),
-    .default_device = e->default_device,
-    .group = e->place,
-    .ngroup = e->nplace,
-    .array_device = k->device,
-    .grad_device = k->grad_device };
-  return rewrite_all(x, &r);
-}
-
-/* Lists the arrays of values that are there already, and those that values are written into. */
-static int add_ends(ty_exec *e, const struct exec_source *s, const struct typed_graph *x)
-{
-  e->known_of = NEWS(int, x->g->nvalue + 1);
-  e->end = NEWS(ty_entry, s->nend + 1);
-  e->end_bound = NEWS(int, s->nend + 1);
-  e->known_bound = NEWS(int, s->nknown + 1);
-  NEED(e->known_of && e->end && e->end_bound && e->known_bound, TY_EMEMORY,
-      "out of memory: executor");
-  for (int v = 0; v < x->g->nvalue; v++) e->known_of[v] = -1;
-  for (int i = 0; i < s->nknown; i++) {
-    const int v = value_of(x->g, x->extra[s->nend + i]);
-    if (x->g->node[x->extra[s->nend + i].node].op)
-      TRY(exec_add_bound(e, s->known_array[i], &e->known_of[v]));
-    e->known_bound[i] = e->known_of[v];
-  }
-  e->nknown = s->nknown;
-  e->nend = s->nend;
-  for (int i = 0; i < s->nend; i++) {
-    e->end[i] = x->extra[i];
-    TRY(exec_add_bound(e, s->end_array[i], &e->end_bound[i]));
-  }
-  return TY_OK;
-}
-
-/* Gives the executor the graph after the rewrites. */
-static void adopt_graph(ty_exec *e, struct typed_graph *x)
-{
-  for (int i = 0; i < x->nvariable; i++) bound_at(e, i)->node = x->variable[i];
-  for (int i = 0; i < e->narg; i++) e->with_grad |= e->arg[i].req != TY_NULL;
-  for (int i = 0; i < x->g->n; i++)
-    e->with_grad |= x->g->node[i].op && x->g->node[i].op->flags & OP_FUSED_UPDATE;
-  e->g = x->g;
-  e->desc = x->desc;
-  e->device = x->device;
-  e->forward = x->forward;
-  e->replaced = x->replaced;
-  e->head = x->head;
-  e->grad_entry = x->grad;
-  e->head_grad_entry = x->head_grad;
-  mem_free(x->variable);
-  mem_free(x->extra);
-  *x = (struct typed_graph){ 0 };
-}
-
-static int rewrite_graph(ty_exec *e, const struct exec_source *s, struct typed_graph *x)
-{
-  const int n = e->narg + e->naux;
-  struct variables_known k = { NEWS(ty_desc, n + 1), NEWS(bool, n + 1), NEWS(int, n + 1),
-    NEWS(int, n + 1) };
-  x->nvariable = n;
-  x->variable = NEWS(int, n + 1);
-  const bool enough = k.desc && k.with_grad && k.device && k.grad_device && x->variable;
-  for (int i = 0; enough && i < n; i++) x->variable[i] = bound_at(e, i)->node;
-  int code = enough ? run_rewrites(e, s, x, &k) : fail(TY_EMEMORY, "out of memory: executor");
-  mem_free(k.desc);
-  mem_free(k.with_grad);
-  mem_free(k.device);
-  mem_free(k.grad_device);
-  if (!code) code = add_ends(e, s, x);
-  if (!code) adopt_graph(e, x);
-  return code;
-}
-
-/* -- devices ----------------------------------------------------------------------------------- */
-
-static int wrong_device(const struct bound *b, int is, int expected, const char *what)
-{
-  char x[32], y[32];
-  int code = fail(TY_EDEVICE,
-      "bind: %s '%s' is on %s, but %s is needed here; use as_in_context or group2ctx", what,
-      b->name, device_name(is, x, sizeof x), device_name(expected, y, sizeof y));
-  fail_argument(b->name, y, x);
-  return code;
-}
-
-static int check_devices(ty_exec *e)
-{
-  for (int i = 0; i < e->narg + e->naux; i++) {
-    struct bound *b = bound_at(e, i);
-    if (!e->nplace && b->value && b->value->d.device != e->default_device)
-      return wrong_device(b, b->value->d.device, e->default_device, "array of");
-    if (!b->req || !b->grad) continue;
-    int at = e->device[e->grad_entry[i].node];
-    if (b->grad->d.device != at) return wrong_device(b, b->grad->d.device, at, "gradient array of");
-  }
-  return TY_OK;
-}
-
-/* -- programs ---------------------------------------------------------------------------------- */
-
-/* Outputs keep the places that they have in the other variant, or in the executor that this one is
-** a reshape of. */
-static int compile(ty_exec *e, int which, const ty_exec *before, struct program **out)
-{
-  struct program *p = NEW(struct program);
-  const struct program *other = e->variant[!which];
-  int flags = e->flags | (which == UNFUSED ? TY_NOFUSE | TY_KEEP : 0);
-  NEED(p, TY_EMEMORY, "out of memory: program");
-  if (!exec_fuses(e)) flags |= TY_NOFUSE;
-  p->s = exec_source_of(e, which, flags);
-  if (other)
-    p->like = (struct outputs_of){ other, e->head, e->nhead };
-  else if (before)
-    p->like = (struct outputs_of){ before->variant[before->variant[FUSED] ? FUSED : UNFUSED],
-      before->head, before->nhead };
-  const int code = program_compile(p);
-  if (code) {
-    program_free(p);
-    mem_free(p);
-    return code;
-  }
-  *out = p;
-  return TY_OK;
-}
-
-int exec_variant(ty_exec *e, int which, struct program **out)
-{
-  if (!e->variant[which]) {
-    TRY(compile(e, which, NULL, &e->variant[which]));
-    TRY(exec_resolve(e));
-  }
-  *out = e->variant[which];
-  return TY_OK;
-}
-
-/* -- memory ------------------------------------------------------------------------------------ */
-
-static int reserve(ty_exec *e, const struct program *p)
-{
-  for (int i = 0; i < p->ndevice; i++) {
-    bool moved;
-    TRY(pool_reserve_for(e->pool, e, p->device[i], (size_t)p->pool[i], &moved));
-  }
-  return TY_OK;
-}
-
-/* Reshape: an output in the place of the old executor's is the same storage, so that readers of
-** either wait for both. */
-static struct storage *former_storage(
-    const ty_exec *e, const ty_exec *old, const struct value *r, int h)
-{
-  const struct program *from = old && !(e->flags & TY_DRY_RUN) && h < old->nhead
-      ? old->variant[FUSED]
-      : NULL;
-  if (!from || !old->output_storage[h]) return NULL;
-  const struct value *x = &from->value[from->value[value_of(old->g, old->head[h])].root];
-  return x->kind == V_POOL && x->offset == r->offset && x->device == r->device
-      ? old->output_storage[h]
-      : NULL;
-}
-
-static int make_output(ty_exec *e, const struct program *p, const ty_exec *before, int h)
-{
-  int v = value_of(e->g, e->head[h]);
-  const struct value *r = &p->value[p->value[v].root];
-  ty_desc d = e->desc[v];
-  d.device = r->kind == V_BOUND && e->bound[r->bound] ? e->bound[r->bound]->d.device : r->device;
-  if (r->kind == V_BOUND)
-    return e->bound[r->bound] ? ty_tensor_view(e->bound[r->bound], &d, 0, &e->output[h]) : TY_OK;
-  struct storage *former = former_storage(e, before, r, h);
-  if (former && former->bytes >= desc_bytes(&d))
-    e->output_storage[h] = storage_keep(former);
-  else if (e->flags & TY_DRY_RUN)
-    TRY(storage_wrap(d.device, NULL, desc_bytes(&d), NULL, NULL, &e->output_storage[h]));
-  else
-    TRY(pool_storage(e->pool, r->device, (size_t)r->offset, desc_bytes(&d), &e->output_storage[h]));
-  return tensor_on(&d, e->output_storage[h], 0, &e->output[h]);
-}
-
-int exec_resolve(ty_exec *e)
-{
-  if (e->flags & TY_DRY_RUN) return TY_OK;
-  exec_wait_runs(e);                                    /* they read the pointers */
-  for (int w = 0; w < VARIANTS; w++)
-    if (e->variant[w]) TRY(reserve(e, e->variant[w]));
-  for (int i = 0; i < e->nbound; i++) e->bound_at[i] = e->bound[i] ? tensor_at(e->bound[i]) : NULL;
-  for (int w = 0; w < VARIANTS; w++) {
-    struct program *p = e->variant[w];
-    if (!p) continue;
-    struct bases b = { .bound = e->bound_at };
-    for (int i = 0; i < p->ndevice; i++)
-      b.pool[i] = pool_base(e->pool, p->device[i]), b.version[i] = e->version[i];
-    program_resolve(p, &b);
-  }
-  e->generation = pool_generation(e->pool);
-  return TY_OK;
-}
-
-static int make_arrays(ty_exec *e, const ty_exec *before)
-{
-  e->bound_at = NEWS(void *, e->nbound);
-  e->output = NEWS(ty_tensor *, e->nhead);
-  e->output_storage = NEWS(struct storage *, e->nhead);
-  NEED(e->bound_at && e->output && e->output_storage, TY_EMEMORY, "out of memory: executor");
-  struct program *p = e->variant[FUSED];
-  for (int i = 0; i < p->ndevice; i++) {
-    e->version[i] = NEWS(uint64_t, e->nbound);
-    NEED(e->version[i], TY_EMEMORY, "out of memory: executor");
-    TRY(storage_wrap(p->device[i], NULL, 0, NULL, NULL, &e->token[i]));
-  }
-  if (!(e->flags & TY_DRY_RUN)) TRY(reserve(e, p));
-  for (int h = 0; h < e->nhead; h++) TRY(make_output(e, p, before, h));
-  return exec_resolve(e);
-}
-
-/* -- the whole --------------------------------------------------------------------------------- */
-
-static int copy_placement(ty_exec *e, const struct exec_source *s)
-{
-  e->place = arena_new(&e->arena, sizeof *e->place * (size_t)(s->nplace + 1));
-  NEED(e->place, TY_EMEMORY, "out of memory: executor");
-  e->nplace = s->nplace;
-  for (int i = 0; i < s->nplace; i++) {
-    e->place[i] = s->place[i];
-    e->place[i].group = arena_text(&e->arena, s->place[i].group);
-    NEED(e->place[i].group, TY_EMEMORY, "out of memory: executor");
-  }
-  return TY_OK;
-}
-
-static int build(ty_exec *e, const struct exec_source *s)
-{
-  struct typed_graph x = { 0 };
-  TRY(copy_placement(e, s));
-  int code = take_graph(e, s, &x);
-  if (!code) code = match_all(e, s, x.g);
-  if (!code) code = rewrite_graph(e, s, &x);
-  typed_graph_done(&x);
-  TRY(code);
-  exec_note_draws(e);
-  TRY(check_devices(e));
-  TRY(exec_route_gradients(e));
-  if (s->pool) {
-    e->pool = s->pool;
-    pool_keep(s->pool);
-  }
-  else
-    TRY(ty_pool_new(&e->pool));
-  TRY(compile(e, FUSED, s->before, &e->variant[FUSED]));
-  return make_arrays(e, s->before);
-}
-
-int exec_make(const struct exec_source *s, ty_exec **out)
-{
-  ty_exec *e = NEW(ty_exec);
-  NEED(e, TY_EMEMORY, "out of memory: executor");
-  e->refs = 1;
-  e->ran = -1;
-  e->flags = s->flags;
-  if (!(e->flags & (TY_HIGHEST | TY_HIGH | TY_MEDIUM))) e->flags |= TY_HIGHEST << precision_now();
-  e->default_device = s->device;
-  e->level = s->level;
-  e->nown = s->nown;
-  e->movable = s->movable;
-  e->own_run = NEWS(struct run, s->nown + 1);
-  if (!e->own_run) return mem_free(e), fail(TY_EMEMORY, "out of memory: executor");
-  e->check = s->flags & TY_CHECK || env_number("TYCHO_CHECK_NUMERICS", 0);
-  live_add(LIVE_EXEC, 1);
-  int code = build(e, s);
-  if (code) return ty_exec_free(e), code;
-  *out = e;
-  return TY_OK;
-}
 
 int ty_exec_bind(ty_graph *g, const ty_bind_spec *spec, ty_exec **out)
 {
@@ -482,4 +27,341 @@ int ty_exec_bind(ty_graph *g, const ty_bind_spec *spec, ty_exec **out)
         : spec->shared ? spec->shared->pool
                        : NULL };
   return exec_within(&s, out);
+}
+
+/* -- simple_bind ------------------------------------------------------------------------------- */
+
+struct simple {
+  ty_graph *g;                                        /* what the heads reach */
+  ty_entry *head;
+  ty_desc *desc;
+  int *arg, *aux, narg, naux;                         /* nodes of variables, in list order */
+  /* arguments, then auxiliary states; each array one reference */
+  ty_bind *bind;
+  ty_desc *want;                                      /* their descriptors */
+  struct names given;                                 /* of what the user asked for */
+};
+
+/* Extracts the graph and lists its variables; simple_close frees them, after a failure too. */
+static int simple_open(struct simple *s, ty_graph *g, const ty_entry *head, int nhead,
+    const ty_want *given, int ngiven)
+{
+  TRY(names_index(&s->given, given, sizeof *given, ngiven));
+  s->head = NEWS(ty_entry, nhead);
+  NEED(s->head, TY_EMEMORY, "out of memory: simple_bind");
+  TRY(graph_extract(g, head, nhead, false, &s->g, s->head));
+  s->desc = NEWS(ty_desc, s->g->nvalue);
+  s->arg = NEWS(int, s->g->n);
+  s->aux = NEWS(int, s->g->n);
+  s->bind = NEWS(ty_bind, s->g->n);
+  s->want = NEWS(ty_desc, s->g->n);
+  NEED(s->desc && s->arg && s->aux && s->bind && s->want, TY_EMEMORY, "out of memory: simple_bind");
+  return exec_variables(s->g, s->arg, &s->narg, s->aux, &s->naux);
+}
+
+static void simple_close(struct simple *s)
+{
+  for (int i = 0; s->bind && i < s->narg + s->naux; i++) {
+    ty_tensor_free(s->bind[i].value);
+    ty_tensor_free(s->bind[i].grad);
+  }
+  mem_free(s->head);
+  mem_free(s->desc);
+  mem_free(s->arg);
+  mem_free(s->aux);
+  mem_free(s->bind);
+  mem_free(s->want);
+  names_done(&s->given);
+  ty_graph_free(s->g);
+}
+
+static int simple_node_at(const struct simple *s, int i)
+{
+  return i < s->narg ? s->arg[i] : s->aux[i - s->narg];
+}
+
+/* Infers all shapes and types. all_float: arguments of unknown type are float32. */
+static int simple_infer(struct simple *s, const ty_want *want, int n, bool all_float)
+{
+  TRY(infer_seed(s->g, want, n, s->desc));
+  for (int i = 0; all_float && i < s->narg; i++) {
+    ty_desc *d = &s->desc[s->g->node[s->arg[i]].first];
+    if (d->dtype == TY_NODTYPE) d->dtype = TY_F32;
+  }
+  TRY(infer_run(s->g, INFER_SHAPES, s->desc));
+  TRY(infer_run(s->g, INFER_TYPES, s->desc));
+  TRY(infer_undecided(s->g, s->desc, INFER_SHAPES));
+  TRY(infer_undecided(s->g, s->desc, INFER_TYPES));
+  for (int i = 0; i < s->narg + s->naux; i++)
+    s->want[i] = s->desc[s->g->node[simple_node_at(s, i)].first];
+  return TY_OK;
+}
+
+int tensor_zeros(const ty_desc *d, ty_tensor **out)
+{
+  if (device_kind(d->device) != TY_GPU) return tensor_new_zeros(d, out);
+  TRY(ty_tensor_new(d, out));
+  void *zero = mem_new(desc_bytes(d));
+  int code = zero ? ty_tensor_write(*out, zero, desc_bytes(d)) : TY_EMEMORY;
+  mem_free(zero);
+  if (code) ty_tensor_free(*out), *out = NULL;
+  return code;
+}
+
+/* Takes a reference; t may be NULL. */
+static int simple_take_array(ty_tensor *t, ty_tensor **out)
+{
+  *out = t;
+  return t ? ty_tensor_keep(t) : TY_OK;
+}
+
+static int simple_fail_shared(
+    const char *name, const char *why, int code, const char *want, const char *got)
+{
+  fail(code, "simple_bind: '%s' cannot be shared with shared_exec: %s", name, why);
+  fail_argument(name, want, got);
+  return code;
+}
+
+/* Returns an array of shared_exec, which must have the descriptor d. */
+static int simple_share_array(const char *name, ty_tensor *t, const ty_desc *d, ty_tensor **out)
+{
+  char a[160], b[160];
+  if (!t) return simple_fail_shared(name, "it has no such array", TY_ENAME, NULL, NULL);
+  if (t->d.dtype != d->dtype)
+    return simple_fail_shared(
+        name, "the dtypes differ", TY_EDTYPE, dtype_name(d->dtype), dtype_name(t->d.dtype));
+  if (!desc_same_shape(&t->d, d))
+    return simple_fail_shared(name, "the shapes differ", TY_ESHAPE, text_shape(d, a, sizeof a),
+        text_shape(&t->d, b, sizeof b));
+  return simple_take_array(t, out);
+}
+
+/* Finds or allocates the array of an argument, or of its gradient. */
+static int simple_make_argument(const ty_simple_spec *spec, const ty_want *w, const char *name,
+    const ty_desc *d, bool grad, ty_tensor **out)
+{
+  char key[600];
+  ty_tensor *t = NULL;
+  snprintf(key, sizeof key, "%s%s", grad ? "grad of " : "", name);
+  if (!spec->buffer) return tensor_zeros(d, out);
+  if (!w || !w->shared) {
+    /* the first elements of the buffer's array, else a new one, which replaces it there */
+    const bool there = ty_bag_get(spec->buffer, key, &t) == TY_OK && t;
+    if (!there || t->d.device != d->device || desc_count(&t->d) < desc_count(d)) {
+      TRY(tensor_zeros(d, out));
+      return ty_bag_put(spec->buffer, key, *out);
+    }
+    if (t->d.dtype != d->dtype) {
+      int code = fail(TY_EDTYPE, "simple_bind: shared_buffer holds '%s' as %s, but %s is needed",
+          key, dtype_name(t->d.dtype), dtype_name(d->dtype));
+      fail_argument(key, dtype_name(d->dtype), dtype_name(t->d.dtype));
+      return code;
+    }
+    return desc_same_shape(&t->d, d) ? simple_take_array(t, out) : ty_tensor_view(t, d, 0, out);
+  }
+  if (!spec->shared) return tensor_zeros(d, out);
+  TRY(grad ? ty_exec_grad(spec->shared, name, &t) : ty_exec_arg(spec->shared, name, &t));
+  return simple_share_array(key, t, d, out);
+}
+
+/* Finds or allocates the arrays of all variables. A dry run has none. */
+static int simple_make_arrays(struct simple *s, const ty_simple_spec *spec)
+{
+  for (int i = 0; i < s->narg + s->naux; i++) {
+    const struct node *n = &s->g->node[simple_node_at(s, i)];
+    const int given = names_first(&s->given, n->name);
+    const ty_want *w = given < 0 ? NULL : &spec->want[given];
+    ty_bind *b = &s->bind[i];
+    ty_desc d = s->want[i];
+    b->name = n->name;
+    b->req = i < s->narg ? (w ? w->req : spec->req) : TY_NULL;
+    NEED(b->req == TY_NULL || b->req == TY_WRITE || b->req == TY_ADD, TY_EVALUE,
+        "simple_bind: grad_req of '%s' is %d; expected null (0), write (1) or add (3)", n->name,
+        b->req);
+    if (spec->flags & TY_DRY_RUN) continue;
+    const bool asked = w && w->device >= 0;
+    const char *group = asked ? NULL : node_attr(n, "__ctx_group__");
+    d.device = asked ? w->device : spec->device;
+    for (int k = 0; group && k < spec->nplace; k++)
+      if (!strcmp(spec->place[k].group, group)) d.device = spec->place[k].device;
+    TRY(device_open(d.device));
+    if (i >= s->narg && spec->buffer && spec->shared) {
+      ty_tensor *t = NULL;
+      TRY(ty_exec_aux(spec->shared, n->name, &t));
+      TRY(simple_share_array(n->name, t, &d, &b->value));
+    }
+    else if (i >= s->narg)
+      TRY(tensor_zeros(&d, &b->value));
+    if (i >= s->narg) continue;
+    TRY(simple_make_argument(spec, w, n->name, &d, false, &b->value));
+    if (!b->req) continue;
+    if (w && w->grad_device >= 0) d.device = w->grad_device;
+    TRY(simple_make_argument(spec, w, n->name, &d, true, &b->grad));
+  }
+  return TY_OK;
+}
+
+/* Binds the arrays that were found. */
+static int simple_bind(struct simple *s, const struct exec_source *from, ty_exec **out)
+{
+  struct exec_source e = *from;
+  e.arg = s->bind;
+  e.narg = s->narg;
+  e.aux = s->bind + s->narg;
+  e.naux = s->naux;
+  e.arg_desc = s->want;
+  e.aux_desc = s->want + s->narg;
+  return exec_within(&e, out);
+}
+
+int ty_exec_simple_bind(ty_graph *g, const ty_simple_spec *spec, ty_exec **out)
+{
+  NEED(g && spec && out, TY_ETYPE, "simple_bind: null argument");
+  NEED(spec->nhead > 0, TY_EVALUE, "simple_bind: the symbol has no outputs");
+  struct simple s = { 0 };
+  bool types_given = false;
+  for (int i = 0; i < spec->nwant; i++) types_given |= spec->want[i].desc.dtype != TY_NODTYPE;
+  int code = simple_open(&s, g, spec->head, spec->nhead, spec->want, spec->nwant);
+  if (!code) code = simple_infer(&s, spec->want, spec->nwant, !types_given);
+  if (!code) code = simple_make_arrays(&s, spec);
+  struct exec_source from = { .g = g,
+    .head = spec->head,
+    .nhead = spec->nhead,
+    .place = spec->place,
+    .nplace = spec->nplace,
+    .device = spec->device,
+    .flags = spec->flags,
+    .budget = spec->budget,
+    .pool = spec->pool ? spec->pool
+        : spec->shared ? spec->shared->pool
+                       : NULL };
+  if (!code) code = simple_bind(&s, &from, out);
+  simple_close(&s);
+  return code;
+}
+
+/* -- reshape ----------------------------------------------------------------------------------- */
+
+static int reshape_fail(
+    const char *name, const ty_desc *was, const ty_desc *now, const char *option, const char *what)
+{
+  char a[160], b[160];
+  int code = fail(TY_ESHAPE, "reshape: %s '%s' would change from %s to %s; %s = true allows that",
+      what, name, text_shape(was, a, sizeof a), text_shape(now, b, sizeof b), option);
+  fail_argument(name, a, b);
+  return code;
+}
+
+/* Returns the new array of a variable: the old one, a view of its first elements, or a larger
+** one. */
+static int reshape_array(ty_tensor *old, const ty_desc *was, const ty_desc *now, ty_tensor **out)
+{
+  ty_desc d = *now;
+  if (!old) {
+    *out = NULL;
+    return TY_OK;
+  }
+  d.dtype = old->d.dtype;
+  d.device = old->d.device;
+  if (desc_same_shape(was, now)) return simple_take_array(old, out);
+  if (desc_count(now) <= desc_count(was)) return ty_tensor_view(old, &d, 0, out);
+  return ty_tensor_new(&d, out);
+}
+
+/* Gives variable i its arrays, unless the options forbid its new shape. */
+static int reshape_variable(struct simple *s, int i, const ty_exec *e, const ty_reshape_spec *spec)
+{
+  bool is_arg = i < s->narg;
+  const struct bound *b = is_arg ? &e->bind.arg[i] : &e->bind.aux[i - s->narg];
+  const ty_desc *was = &e->graph.desc[e->graph.g->node[b->node].first], *now = &s->want[i];
+  bool given = is_arg && names_first(&s->given, b->name) >= 0;
+  const char *what = is_arg ? "argument" : "auxiliary state";
+  if (!given && !spec->partial_shaping && !desc_same_shape(was, now))
+    return reshape_fail(b->name, was, now, "partial_shaping", what);
+  if (desc_count(now) > desc_count(was) && !spec->allow_up_sizing)
+    return reshape_fail(b->name, was, now, "allow_up_sizing", what);
+  s->bind[i].name = b->name;
+  s->bind[i].req = b->req;
+  TRY(reshape_array(b->value, was, now, &s->bind[i].value));
+  return reshape_array(b->grad, was, now, &s->bind[i].grad);
+}
+
+/* Infers the new shapes; types stay those of the executor. */
+static int reshape_infer(struct simple *s, const ty_exec *e, const ty_reshape_spec *spec)
+{
+  TRY(infer_seed(s->g, spec->want, spec->nwant, s->desc));
+  for (int i = 0; i < s->narg + s->naux; i++) {
+    const struct bound *b = i < s->narg ? &e->bind.arg[i] : &e->bind.aux[i - s->narg];
+    const int v = s->g->node[simple_node_at(s, i)].first;
+    s->desc[v].dtype = e->graph.desc[e->graph.g->node[b->node].first].dtype;
+  }
+  TRY(infer_run(s->g, INFER_SHAPES, s->desc));
+  TRY(infer_undecided(s->g, s->desc, INFER_SHAPES));
+  for (int i = 0; i < s->narg + s->naux; i++)
+    s->want[i] = s->desc[s->g->node[simple_node_at(s, i)].first];
+  return TY_OK;
+}
+
+int ty_exec_reshape(ty_exec *e, const ty_reshape_spec *spec, ty_exec **out)
+{
+  NEED(e && spec && out, TY_ETYPE, "reshape: null argument");
+  bool same = spec->nplace == 0 || spec->nplace == e->nplace;
+  for (int i = 0; same && i < spec->nplace; i++)
+    same = !strcmp(spec->place[i].group, e->place[i].group) &&
+        spec->place[i].device == e->place[i].device;
+  NEED(same && (spec->device < 0 || spec->device == e->default_device), TY_EDEVICE,
+      "reshape: the devices are those of the executor; bind again to change them");
+  struct simple s = { 0 };
+  int code = simple_open(
+      &s, e->graph.user, e->graph.user_head, e->graph.nhead, spec->want, spec->nwant);
+  if (!code) code = reshape_infer(&s, e, spec);
+  for (int i = 0; !code && i < s.narg + s.naux; i++) code = reshape_variable(&s, i, e, spec);
+  struct exec_source from = { .g = e->graph.user,
+    .head = e->graph.user_head,
+    .nhead = e->graph.nhead,
+    .place = e->place,
+    .nplace = e->nplace,
+    .device = e->default_device,
+    .flags = e->flags,
+    .level = e->level,
+    .pool = e->pool,
+    .before = e };
+  if (!code) code = simple_bind(&s, &from, out);
+  if (!code) (*out)->monitor = e->monitor, (*out)->check = e->check;
+  simple_close(&s);
+  return code;
+}
+
+/* -- as written -------------------------------------------------------------------------------- */
+
+int ty_exec_as_written(ty_exec *e, ty_exec **out)
+{
+  NEED(e && out, TY_ETYPE, "as_written: null argument");
+  *out = NULL;
+  if (!e->graph.replaced || e->flags & TY_DRY_RUN) return TY_OK;
+  ty_bind *given = NEWS(ty_bind, e->bind.narg + e->bind.naux + 1);
+  NEED(given, TY_EMEMORY, "out of memory: executor");
+  for (int i = 0; i < e->bind.narg + e->bind.naux; i++) {
+    const struct bound *b = i < e->bind.narg ? &e->bind.arg[i] : &e->bind.aux[i - e->bind.narg];
+    given[i] = (ty_bind){ .name = b->name, .value = b->value, .grad = b->grad, .req = b->req };
+  }
+  const struct exec_source from = { .g = e->graph.user,
+    .head = e->graph.user_head,
+    .nhead = e->graph.nhead,
+    .arg = given,
+    .narg = e->bind.narg,
+    .aux = given + e->bind.narg,
+    .naux = e->bind.naux,
+    .place = e->place,
+    .nplace = e->nplace,
+    .device = e->default_device,
+    .flags = e->flags | TY_AS_WRITTEN,
+    .level = e->level,
+    .pool = e->pool,
+    .before = e };
+  int code = exec_make(&from, out);
+  if (!code) (*out)->monitor = e->monitor, (*out)->check = e->check;
+  mem_free(given);
+  return code;
 }

@@ -1,10 +1,22 @@
 /* exec.h - a program with its arrays bound.
 **
-** bind.c makes one, simple_bind.c allocates arrays for it (simple_bind, reshape), budget.c chooses
-** how much backward computes again. routes.c decides where gradients are written. run.c runs it,
-** segment.c submits a segment as a task, replay.c has a device record and replay steps, walk.c
-** goes from node to node for monitors. check.c looks for numbers that are not finite. print.c
-** prints it, profile.c and query.c answer questions.
+** Files, each uses only those above it:
+**   ring.c      contexts of submitted tasks
+**   replay.c    sequences of steps that a device records and replays
+**   check.c     the search for numbers that are not finite
+**   profile.c   spans for the profiler
+**   state.c     what an executor is doing
+**   bindings.c  arrays of variables
+**   graph.c     the user's graph and its rewrites
+**   routes.c    where gradients are written
+**   variant.c   programs, the pool, outputs
+**   query.c     questions of front ends; print.c: the graph and the program as text
+**   access.c    what segments access
+**   object.c    making, reference counts, freeing
+**   budget.c    how much backward computes again; bind.c: bind, simple_bind, reshape
+**   submit.c    segments as tasks
+**   walk.c      monitored runs, node by node
+**   run.c       forward, backward
 */
 #pragma once
 #include <pthread.h>
@@ -12,105 +24,149 @@
 #include "pass/rewrite.h"
 #include "device/pool.h"
 
+/* -- the parts of an executor ------------------------------------------------------------------ */
+
+/* The graph and its descriptors. */
+struct exec_graph {
+  /* as it was given: what get_optimized_symbol and reshape start from */
+  ty_graph *user;
+  ty_entry *user_head;                                /* heads, then ends, then known values */
+  ty_graph *g;                                        /* after the rewrites */
+  ty_desc *desc;                                      /* per value of g */
+  int *device;                                        /* per node of g */
+  int forward;                                        /* nodes of the forward part of g */
+  ty_entry *head;
+  int nhead;
+  /* per argument: its gradient in g, node -1: none */
+  ty_entry *grad_entry;
+  /* per head: the variable of its gradient in g, node -1: not needed */
+  ty_entry *head_grad_entry;
+  uint8_t *is_head;                                   /* per value of g */
+  bool with_grad;
+  bool replaced;                                      /* see struct typed_graph */
+  /* per mode (inference, training): a node of the forward part draws random numbers */
+  bool random[2];
+};
+
 /* an argument or auxiliary state, in list order */
 struct bound {
   const char *name;
   int node;                                           /* its variable */
   ty_tensor *value, *grad;
-  int req;
-  int value_bound, grad_bound;                        /* places in exec.bound, -1 */
+  int req;                                            /* TY_NULL, TY_WRITE, TY_ADD */
+  int value_bound, grad_bound;                        /* indices of the arrays, -1: none */
 };
-struct ctx;                                           /* a submitted segment (segment.c) */
+
+/* where a variant writes gradients, and which sums products compute themselves (struct source) */
+struct route {
+  int *grad_of, *grad_req, *into;
+  uint8_t *summed;
+  uint8_t *shared;                                    /* per array: shares bytes with another */
+  struct grad_copy *copy;
+  int ncopy;
+};
+
 enum { FUSED, UNFUSED, VARIANTS };
 
-struct ty_exec {
-  int32_t refs;
-  /* user: what get_optimized_symbol and reshape start from; g: with gradients and copies */
-  ty_graph *user, *g;
-  ty_entry *user_head;
-  ty_desc *desc;                                      /* per value */
-  int *device;                                        /* per node of g */
-  int forward;                                        /* nodes of the forward part of g */
-  ty_entry *head;
-  int nhead;
-  /* per argument: entry of its gradient in g, node -1 */
-  ty_entry *grad_entry;
-  /* per head: the variable of its gradient in g, node -1: not needed */
-  ty_entry *head_grad_entry;
-  /* per head: place in bound of its head gradient, -1: not needed */
-  int *head_grad;
-  uint8_t *is_head;                                   /* per value of g */
-  struct run *own_run;                                /* see struct source */
-  int nown;
+/* The bound arrays, what they are bound to, and the routes of gradients. */
+struct exec_bindings {
   struct bound *arg, *aux;
   int narg, naux;
   struct names arg_names, aux_names;
-  ty_tensor **bound;                                  /* bound tensors; each one reference */
-  int nbound, bound_cap;
-  /* version: per device slot, of each bound tensor, as the running segment saw it */
-  void **bound_at;
+  ty_tensor **bound;                                  /* all arrays; each one reference */
+  int nbound, cap;
+  void **address;                                     /* per array: what the programs have */
+  /* per device slot: the version of each array that the running segment sees */
   uint64_t *version[MAX_DEVICES];
-  /* per device slot: carries failures from segment to segment */
-  struct storage *token[MAX_DEVICES];
-  /* per device slot: the random state of a run in its memory; NULL: nobody reads it there */
-  struct storage *draws[MAX_DEVICES];
-  int *bound_of, *known_of;                           /* see struct source */
-  /* bound tensors may be exchanged between runs (exec_set_array) */
+  /* arrays may be exchanged between runs (exec_set_array) */
   bool movable;
-  /* entries of g that are written into bound tensors, in order: ends that were asked for */
+  int *of_node;                                       /* source.bound */
+  int *known_of;                                      /* source.known */
+  /* per head: index of the array of its head gradient, -1: not needed */
+  int *head_grad;
+  /* values that are written into arrays, in the order of exec_source.end, and indices of these */
   ty_entry *end;
   int *end_bound, nend;
-  /* per value that was given as known: its array's place in bound */
+  /* indices of the arrays of known values, in the order of exec_source.known */
   int *known_bound, nknown;
-  /* per bound tensor, or NULL: see struct source */
-  int *bucket;
-  int nbucket;
-  /* per variant: where gradients go, and which sums products do themselves */
-  struct route {
-    int *grad_of, *grad_req, *into;
-    uint8_t *summed;
-    uint8_t *shared;                                  /* of a bound array: others lie on it */
-    struct grad_copy *copy;
-    int ncopy;
-  } route[VARIANTS];
+  int *bucket, nbucket;                               /* source.bucket */
+  struct route route[VARIANTS];
+};
+
+/* What an executor is doing. The transitions are the table of state.c. */
+enum exec_phase {
+  RUN_REFUSED = -1,                                   /* as a transition: there is none */
+  RUN_NONE,                                           /* no forward yet */
+  RUN_FORWARD,
+  RUN_DONE,                                           /* forward is complete, backward may use it */
+  RUN_NODE,                                           /* one node of a forward */
+  RUN_BACKWARD,
+  RUN_USED,                                           /* backward has overwritten its results */
+  RUN_NODE_USED,                                      /* one node of a forward, after a backward */
+  RUN_REPEAT,                                         /* forward again, for a second backward */
+  RUN_WHOLE,                                          /* forward and backward in one */
+  RUN_PHASES
+};
+
+/* The state of the run. */
+struct exec_run {
+  enum exec_phase phase;
+  int variant;                                        /* of the last forward, -1: none yet */
+  bool waiting;                                       /* for ty_exec_resume, after an event */
+  bool walking;                                       /* node by node (walk.c), not by segments */
+  int node;                                           /* of the walk, or of the event */
+  int item;                                           /* of the walk: the node's next value */
+  int segment;                                        /* waits for the front end; not in walks */
+  bool forward_train, backward_train;                 /* modes of the last calls */
+  struct run context;                                 /* mode and draw of what is submitted next */
+  bool drawn;                                         /* the run has taken its draw */
+};
+
+struct ctx;                                           /* inner.h */
+
+/* What tasks need. */
+struct exec_submission {
+  struct ctx *ring;
+  int nring, next;                                    /* the context that is used next */
+  struct ticket *ticket;                              /* per segment, of its last task */
+  /* per device slot: carries failures from segment to segment */
+  struct storage *token[MAX_DEVICES];
+  /* per device slot: the random state of a run in its memory; NULL: it is not read there */
+  struct storage *rng[MAX_DEVICES];
+};
+
+struct ty_exec {
+  int32_t refs;
+  struct exec_graph graph;
+  struct exec_bindings bind;
+  struct exec_run run;
+  struct exec_submission submit;
+  struct program *variant[VARIANTS];
+  struct run *own_run;                                /* see struct source */
+  int nown;
   ty_tensor **output;
-  /* of outputs in the pool; NULL: bound or absent */
-  struct storage **output_storage;
+  struct storage **output_storage;                    /* in the pool; NULL: bound or absent */
   int default_device, flags;
   ty_place *place;
   int nplace;
   ty_pool *pool;
   uint64_t generation;                                /* of the pool when pointers were resolved */
-  struct program *variant[VARIANTS];
-  /* variant of the last forward, -1: none yet */
-  int ran;
-  int forward_train;                                  /* mode of the last forward */
-  bool spent;                                         /* a backward has run since */
-  struct run last;                                    /* its is_train and draw */
-  /* per mode (inference, training): does a node of the forward part draw random numbers? */
-  bool random[2];
-  bool drawn;                                         /* the last run has taken its draw */
-  struct ctx *ring;                                   /* contexts of submitted segments */
-  int nring, at_ring;
-  struct ticket *seg_ticket;
+  int level;                                          /* of recomputation (budget.c) */
   int monitor;                                        /* TY_MON_* */
-  int level;                                          /* of recomputation */
-  bool check, mirror, profile, with_grad;
-  bool replaced;                                      /* see struct typed_graph */
-  /* a monitored run between events */
-  struct { int phase, node, item, train; bool active; } walk;
-  /* a run that waits for the front end */
-  struct { struct program *p; int at, to; bool rerun; int train; } host;
+  bool check, profile;
   ty_event event;
   ty_tensor *event_tensor;
   char event_name[600];
   ty_stats stats;
   struct text printed;
-  struct arena arena;
   const char **names[3];
+  struct arena arena;
 };
 
-struct exec_source {                                  /* what exec_make starts from */
+/* -- making one -------------------------------------------------------------------------------- */
+
+/* what exec_make starts from */
+struct exec_source {
   ty_graph *g;
   const ty_entry *head;
   int nhead;
@@ -122,57 +178,43 @@ struct exec_source {                                  /* what exec_make starts f
   const ty_desc *arg_desc, *aux_desc;
   const ty_place *place;
   int nplace, device, flags;
-  int64_t budget;
+  int64_t budget;                                     /* bytes of the plan; 0: any */
   int level;                                          /* of recomputation (budget.c) */
   ty_pool *pool;
-  /* reshape: outputs keep its places where they fit */
+  /* reshape: outputs keep its offsets where they fit */
   struct ty_exec *before;
-  /* per head: a gradient comes for it; NULL: for all */
+  /* per head: it gets a gradient; NULL: all do */
   const bool *head_has_grad;
-  /* Values that are there already: entries of g, and their arrays. What makes them does not run. */
+  /* values that are known: entries of g, and their arrays; what computes them does not run */
   const ty_entry *known;
   ty_tensor *const *known_array;
   int nknown;
-  /* Values that are written into arrays, which may be others in each run (exec_set_array). */
+  /* values that are written into arrays, which may be exchanged (exec_set_array) */
   const ty_entry *end;
   ty_tensor *const *end_array;
   int nend;
-  /* random states of nodes that have their own */
-  int nown;
-  bool movable;                                       /* see struct ty_exec */
+  int nown;                                           /* random states of single nodes */
+  bool movable;                                       /* see struct exec_bindings */
 };
-/* Gives the gradients of heads; NULL where one needs none, or has the one of the last run. */
+
+/* -- executors of recorded calls (lazy) -------------------------------------------------------- */
+
+int  exec_make(const struct exec_source *s, ty_exec **out);
+/* Copies the given head gradients to their arrays. NULL: of a head that needs none, or keeps that
+** of the last run. */
 int  exec_give_heads(ty_exec *e, ty_tensor *const *head_grad, int n);
 /* Runs forward and backward of an executor whose heads have their gradients, without a draw from
-** the device's random state. own: of nodes that have their own. */
+** the device's random state. own: random states of the nodes that have their own. */
 int  exec_run_whole(ty_exec *e, const struct run *own, bool is_train);
 /* Makes what exec_run_whole needs; after it, only the submission itself may lack memory. */
 int  exec_prepare_whole(ty_exec *e);
-/* Finds the places of a variable's array and of its gradient among the bound arrays; -1: none. */
+/* Finds the indices of a variable's array and of its gradient among the bound arrays; -1: none. */
 void exec_find_bound(const ty_exec *e, const char *name, int *value, int *grad);
 /* Exchanges a bound array of a movable executor for one of the same shape, type and device that
 ** overlaps the others as the old one did; NULL: none for now. Returns whether it is another one.
-** The next run needs all, and exec_rebind before it. */
+** Before the next run all arrays must be set and exec_rebind called. */
 bool exec_set_array(ty_exec *e, int at, ty_tensor *t);
 /* Waits for the runs so far, then takes the addresses of the arrays that are bound now. */
 int  exec_rebind(ty_exec *e);
-/* Marks the bound arrays that a program reads. read: per bound array. */
+/* Marks the bound arrays that the program reads. read: per bound array. */
 void exec_mark_read(const ty_exec *e, uint8_t *read);
-int  exec_make(const struct exec_source *s, ty_exec **out);
-/* recomputes as much as the budget needs */
-int  exec_within(const struct exec_source *s, ty_exec **out);
-/* per node: backward computes it again */
-void exec_mark_mirrors(const ty_exec *e, const struct typed_graph *x, bool all, uint8_t *mark);
-/* compiled on first use */
-int  exec_variant(ty_exec *e, int which, struct program **out);
-/* pointers, after binding or when the pool moved */
-int  exec_resolve(ty_exec *e);
-/* nodes, in list order */
-int  exec_variables(const ty_graph *g, int *arg, int *narg, int *aux, int *naux);
-void exec_free_routes(ty_exec *e);
-void exec_free_ring(ty_exec *e);
-/* until none of its runs is under way */
-void exec_wait_runs(const ty_exec *e);
-int  exec_state(const ty_exec *e, const char *what);  /* TY_ESTATE where there is no storage */
-/* tells the profiler */
-void exec_profile_step(const struct program *p, const struct step *s, int64_t from, int64_t to);

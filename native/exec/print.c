@@ -1,24 +1,33 @@
 /* print.c - an executor in words: the reference's debug_str, and the instruction list. */
-#include "exec/exec.h"
+#include "exec/inner.h"
 #include "pass/extract.h"
 
 /* -- debug_str: the logical graph -------------------------------------------------------------- */
 
-/* What a backward node is said to read: the forward node itself where the program reads its
-** mirror. */
-static ty_entry logical_input(const ty_exec *e, const struct node *n, ty_entry in)
+/* Returns the input that is printed of a node: for one of backward that reads a mirror, the forward
+** node that it mirrors. */
+static ty_entry print_find_input(const ty_exec *e, const struct node *n, ty_entry in)
 {
-  const struct node *from = &e->g->node[in.node];
+  const struct node *from = &e->graph.g->node[in.node];
   bool of_mirror = strstr(n->name, "_mirror") != NULL;
   if (from->mirror && n->backward && !of_mirror) return (ty_entry){ from->forward, in.out };
   return in;
 }
 
-struct printer { const ty_exec *e; struct text *t; uint8_t *seen; };
+struct printer {
+  const ty_exec *e;
+  struct text *t;
+  uint8_t *seen;                                      /* per node: printed */
+};
 
+/* Prints node i and what it reads, depth-first; a mirror is reached through the gradients of
+** mirrored nodes only. */
 static void print_node(struct printer *q, int i)
 {
-  const struct node *n = &q->e->g->node[i];
+  if (q->seen[i]) return;
+  q->seen[i] = 1;
+  const struct node *n = &q->e->graph.g->node[i];
+  for (int k = 0; k < n->nin; k++) print_node(q, print_find_input(q->e, n, n->in[k]).node);
   char label[256];
   snprintf(label, sizeof label, "%s", op_label(n));
   if (!n->op) {
@@ -27,8 +36,8 @@ static void print_node(struct printer *q, int i)
   }
   text_add(q->t, "--------------------\nOp:%s, Name=%s\nInputs:\n", label, n->name);
   for (int k = 0; k < n->nin; k++) {
-    ty_entry in = logical_input(q->e, n, n->in[k]);
-    const struct node *from = &q->e->g->node[in.node];
+    ty_entry in = print_find_input(q->e, n, n->in[k]);
+    const struct node *from = &q->e->graph.g->node[in.node];
     text_add(q->t, "\targ[%d]=%s(%d)%s\n", k, from->name, in.out, from->op ? "" : " version=0");
   }
   if (n->kind->nattr) text_add(q->t, "Attrs:\n");
@@ -36,31 +45,23 @@ static void print_node(struct printer *q, int i)
     text_add(q->t, "\t%s=%s\n", n->kind->attr[k].key, n->kind->attr[k].value);
 }
 
-/* Depth-first over logical inputs; a mirror is reached through the gradients of mirrored nodes
-** only. */
-static void walk(struct printer *q, int i)
-{
-  if (q->seen[i]) return;
-  q->seen[i] = 1;
-  const struct node *n = &q->e->g->node[i];
-  for (int k = 0; k < n->nin; k++) walk(q, logical_input(q->e, n, n->in[k]).node);
-  print_node(q, i);
-}
-
 int ty_exec_print(ty_exec *e, const char **text)
 {
   NEED(e && text, TY_ETYPE, "debug_str: null argument");
   struct text *t = &e->printed;
-  struct printer q = { e, t, NEWS(uint8_t, e->g->n) };
+  struct printer q = { e, t, NEWS(uint8_t, e->graph.g->n) };
   NEED(q.seen, TY_EMEMORY, "out of memory");
   ty_memory m;
   t->n = 0;
   text_add(t, "Symbol Outputs:\n");
-  for (int h = 0; h < e->nhead; h++)
-    text_add(t, "\toutput[%d]=%s(%d)\n", h, e->g->node[e->head[h].node].name, e->head[h].out);
-  for (int h = 0; h < e->nhead; h++) walk(&q, e->head[h].node);
-  for (int i = 0; i < e->narg; i++)
-    if (e->arg[i].req && e->grad_entry[i].node >= 0) walk(&q, e->grad_entry[i].node);
+  for (int h = 0; h < e->graph.nhead; h++) {
+    const ty_entry head = e->graph.head[h];
+    text_add(t, "\toutput[%d]=%s(%d)\n", h, e->graph.g->node[head.node].name, head.out);
+  }
+  for (int h = 0; h < e->graph.nhead; h++) print_node(&q, e->graph.head[h].node);
+  for (int i = 0; i < e->bind.narg; i++)
+    if (e->bind.arg[i].req && e->graph.grad_entry[i].node >= 0)
+      print_node(&q, e->graph.grad_entry[i].node);
   ty_exec_memory(e, &m);
   text_add(t, "Total %lld MB allocated\nTotal 11 TempSpace resource requested\n",
       (long long)(m.planned >> 20));
@@ -72,75 +73,18 @@ int ty_exec_print(ty_exec *e, const char **text)
 
 /* -- the program ------------------------------------------------------------------------------- */
 
-static void storage_text(
-    const ty_exec *e, const struct program *p, int v, char *buffer, size_t size)
-{
-  if (v < 0) {
-    snprintf(buffer, size, "-");
-    return;
-  }
-  const struct value *r = &p->value[p->value[v].root];
-  if (r->kind == V_POOL)
-    snprintf(buffer, size, "p+0x%06llx", (unsigned long long)r->offset);
-  else if (r->kind == V_BOUND)
-    snprintf(buffer, size, "array %d", r->bound);
-  else
-    snprintf(buffer, size, "-");
-}
-
-static int node_of(const ty_exec *e, int value)
+static int print_find_node(const ty_exec *e, int value)
 {
   int node = 0;
-  while (node + 1 < e->g->n && e->g->node[node + 1].first <= value) node++;
+  while (node + 1 < e->graph.g->n && e->graph.g->node[node + 1].first <= value) node++;
   return node;
 }
 
-/* What a step reads: names of variables, numbers of the steps that made the rest. */
-static void inputs_text(
-    const ty_exec *e, const struct program *p, const struct step *st, struct text *t)
-{
-  for (int k = 0; k < st->nin; k++) {
-    int node = node_of(e, st->in[k]);
-    const struct node *n = &e->g->node[node];
-    if (!n->op)
-      text_add(t, " %s", n->name);
-    else if (p->step_of[node] >= 0)
-      text_add(t, " %d", p->step_of[node]);
-    else
-      text_add(t, " %s", n->name);
-  }
-}
-
-static void member_text(
-    const ty_exec *e, const struct program *p, const struct step *st, struct text *t)
-{
-  text_add(t, "  [");
-  for (int k = 0; k < st->nmember; k++)
-    text_add(t, "%s%s", k ? " " : "", e->g->node[p->member[st->member + k]].name);
-  text_add(t, "]");
-}
-
-/* The node and what its kernel does of others. */
-static void node_text(
-    const ty_exec *e, const struct program *p, const struct step *st, struct text *t)
-{
-  const struct fusion *f = step_fusion(p, st);
-  text_add(t, "  [%s", e->g->node[st->node].name);
-  for (int k = 0; f && k < f->n; k++) text_add(t, " %s", e->g->node[f->node[k].node].name);
-  text_add(t, "]");
-}
-
-static bool rounds_products(const struct step *st)
-{
-  return st->kind == STEP_NODE && st->v.kernel && st->v.kernel->flags & K_PRECISION &&
-      !st->v.hosted && device_kind(st->device) != TY_GPU && cpu_multiplies_narrow() &&
-      st->v.call.precision == PRECISION_MEDIUM && st->v.call.in[0].d.dtype != TY_F64;
-}
-
-static void step_text(const ty_exec *e, const struct program *p, int i, struct text *t)
+/* Prints the line of step i. */
+static void print_step(const ty_exec *e, const struct program *p, int i, struct text *t)
 {
   const struct step *st = &p->step[i];
-  char at[64], shape[160], device[32];
+  char at[64] = "-", shape[160], device[32];
   const char *kernel = st->kind == STEP_POINTWISE ? "pointwise"
       : st->kind == STEP_ADD                      ? "add"
       : st->kind == STEP_COPY                     ? "copy"
@@ -148,31 +92,54 @@ static void step_text(const ty_exec *e, const struct program *p, int i, struct t
                                                   : "host";
   int v = -1;
   for (int k = 0; k < st->nout && v < 0; k++) v = st->out[k];
-  const ty_desc *d = &e->desc[v >= 0 ? v : st->in[0]];
-  storage_text(e, p, v, at, sizeof at);
+  const ty_desc *d = &e->graph.desc[v >= 0 ? v : st->in[0]];
+  const struct value *r = v < 0 ? NULL : &p->value[p->value[v].root];
+  if (r && r->kind == V_POOL)
+    snprintf(at, sizeof at, "p+0x%06llx", (unsigned long long)r->offset);
+  else if (r && r->kind == V_BOUND)
+    snprintf(at, sizeof at, "array %d", r->bound);
   text_add(t, "%4d  %-18s %-8s %-12s %-8s %-16s", i, kernel,
       device_name(st->device, device, sizeof device), at, dtype_name(d->dtype),
       text_shape(d, shape, sizeof shape));
-  inputs_text(e, p, st, t);
+  for (int k = 0; k < st->nin; k++) {
+    const int node = print_find_node(e, st->in[k]);
+    const struct node *n = &e->graph.g->node[node];
+    if (n->op && p->step_of[node] >= 0)
+      text_add(t, " %d", p->step_of[node]);
+    else
+      text_add(t, " %s", n->name);
+  }
   if (st->kind == STEP_POINTWISE) {
     text_add(t, "  ");
     pw_print(st->pw, t);
     if (st->end)
-      text_add(t, "; %%%d by %s", st->end->operand, e->g->node[st->node].op->name);
-    member_text(e, p, st, t);
+      text_add(t, "; %%%d by %s", st->end->operand, e->graph.g->node[st->node].op->name);
+    text_add(t, "  [");
+    for (int k = 0; k < st->nmember; k++)
+      text_add(t, "%s%s", k ? " " : "", e->graph.g->node[p->member[st->member + k]].name);
+    text_add(t, "]");
   }
-  if (st->kind == STEP_NODE) node_text(e, p, st, t);
-  if (st->kind == STEP_NODE && !step_fusion(p, st) && st->nin > e->g->node[st->node].nin)
-    text_add(t, "  %d products in one", 1 + (st->nin - e->g->node[st->node].nin) / 2);
+  const struct fusion *f = step_fusion(p, st);
+  if (st->kind == STEP_NODE) {
+    text_add(t, "  [%s", e->graph.g->node[st->node].name);
+    for (int k = 0; f && k < f->n; k++) text_add(t, " %s", e->graph.g->node[f->node[k].node].name);
+    text_add(t, "]");
+  }
+  if (st->kind == STEP_NODE && !f && st->nin > e->graph.g->node[st->node].nin)
+    text_add(t, "  %d products in one", 1 + (st->nin - e->graph.g->node[st->node].nin) / 2);
   if (st->fold)
     text_add(t, st->fold->sum < 0 ? "  does %d" : "  does %d %d", st->fold->norm, st->fold->sum);
   if (v >= 0 && p->value[v].block && device_kind(p->value[v].device) == TY_GPU)
     text_add(t, "  channels last");
   else if (v >= 0 && p->value[v].block)
     text_add(t, "  channels in %ds", p->value[v].block);
-  if (rounds_products(st)) text_add(t, "  products of bfloat16");
+  const bool on_cpu = st->kind == STEP_NODE && st->v.kernel && !st->v.hosted &&
+      device_kind(st->device) != TY_GPU;
+  if (on_cpu && st->v.kernel->flags & K_PRECISION && cpu_multiplies_narrow() &&
+      st->v.call.precision == PRECISION_MEDIUM && st->v.call.in[0].d.dtype != TY_F64)
+    text_add(t, "  products of bfloat16");
   if (st->kind == STEP_NODE && st->v.hosted) text_add(t, "  on the host, over copies");
-  if (st->guard >= 0) text_add(t, "  if %d", p->step_of[node_of(e, st->guard)]);
+  if (st->guard >= 0) text_add(t, "  if %d", p->step_of[print_find_node(e, st->guard)]);
   if (st->why) text_add(t, "  not %s", st->why);
   text_add(t, "\n");
 }
@@ -185,7 +152,7 @@ int ty_exec_program(ty_exec *e, const char **text)
   struct text *t = &e->printed;
   ty_memory m;
   int nodes = 0;
-  for (int i = 0; i < e->g->n; i++) nodes += e->g->node[i].op != NULL;
+  for (int i = 0; i < e->graph.g->n; i++) nodes += e->graph.g->node[i].op != NULL;
   ty_exec_memory(e, &m);
   t->n = 0;
   text_add(t,
@@ -193,7 +160,7 @@ int ty_exec_program(ty_exec *e, const char **text)
       nodes, p->n, p->nforward, p->nsegment, (long long)m.planned, (long long)m.unshared);
   for (int i = 0; i < p->n; i++) {
     if (i == p->nforward) text_add(t, "backward\n");
-    step_text(e, p, i, t);
+    print_step(e, p, i, t);
   }
   NEED(!t->lost, TY_EMEMORY, "out of memory");
   *text = t->s;

@@ -1,38 +1,29 @@
-/* profile.c - tells the profiler about the instructions of executors: a span per instruction
-** with the operators it runs, its nodes, its kernel and the bytes of its operands. Called by
-** segment.c once a timed instruction has ended on its device. */
-#include "exec/exec.h"
-#include "device/profile.h"
+/* profile.c - reports the instructions of executors to the profiler: a span per instruction with
+** the operators that it runs, its nodes, its kernel and the bytes of its operands. */
+#include "exec/inner.h"
 
-/* nodes of a pointwise program that are written out */
-enum { SHOWN = 6 };
+/* nodes of a pointwise program that are named; the rest is counted */
+enum { MAX_NAMED_NODES = 6 };
 
-static void name_program(
-    const struct program *p, const struct step *st, struct text *name, struct text *nodes)
-{
-  for (int k = 0; k < st->nmember; k++) {
-    const struct node *n = &p->s.g->node[p->member[st->member + k]];
-    if (k == SHOWN) {
-      text_add(name, "+%d more", st->nmember - k);
-      text_add(nodes, " and %d more", st->nmember - k);
-      return;
-    }
-    text_add(name, "%s%s", k ? "+" : "", op_label(n));
-    text_add(nodes, "%s%s", k ? " " : "", n->name);
-  }
-}
-
-static void name_step(
+/* Adds operators and nodes of a step to two texts. */
+static void profile_name_step(
     const struct program *p, const struct step *st, struct text *name, struct text *nodes)
 {
   const struct node *n = st->node >= 0 ? &p->s.g->node[st->node] : NULL;
   if (st->kind == STEP_POINTWISE && st->nmember > 1) {
-    name_program(p, st, name, nodes);
+    const int shown = MIN(st->nmember, MAX_NAMED_NODES);
+    for (int k = 0; k < shown; k++) {
+      const struct node *m = &p->s.g->node[p->member[st->member + k]];
+      text_add(name, "%s%s", k ? "+" : "", op_label(m));
+      text_add(nodes, "%s%s", k ? " " : "", m->name);
+    }
+    if (shown == st->nmember) return;
+    text_add(name, "+%d more", st->nmember - shown);
+    text_add(nodes, " and %d more", st->nmember - shown);
     return;
   }
-  if (!n || st->kind == STEP_COPY || st->kind == STEP_ADD) {
+  if (!n || st->kind == STEP_COPY || st->kind == STEP_ADD)
     text_add(name, st->kind == STEP_ADD ? "add" : "copy");
-  }
   else
     text_add(name, "%s", op_label(n));
   if (n) text_add(nodes, "%s", n->name);
@@ -40,24 +31,19 @@ static void name_step(
   for (int k = 0; f && k < f->n; k++) text_add(nodes, " %s", p->s.g->node[f->node[k].node].name);
 }
 
-static int64_t moved(const struct program *p, const struct step *st)
+void exec_profile_step(const struct program *p, const struct step *st, int64_t from, int64_t to)
 {
+  struct text name = { 0 }, nodes = { 0 };
+  profile_name_step(p, st, &name, &nodes);
+  const char *kernel = st->kind == STEP_NODE ? st->v.kernel->name
+      : st->kind == STEP_POINTWISE           ? "pointwise"
+                                             : "";
   int64_t bytes = 0;
   for (int k = 0; k < st->nin; k++) bytes += (int64_t)desc_bytes(&p->s.desc[st->in[k]]);
   for (int k = 0; k < st->nout; k++)
     if (st->out[k] >= 0) bytes += (int64_t)desc_bytes(&p->s.desc[st->out[k]]);
-  return bytes;
-}
-
-void exec_profile_step(const struct program *p, const struct step *st, int64_t from, int64_t to)
-{
-  struct text name = { 0 }, nodes = { 0 };
-  name_step(p, st, &name, &nodes);
-  const char *kernel = st->kind == STEP_NODE ? st->v.kernel->name
-      : st->kind == STEP_POINTWISE           ? "pointwise"
-                                             : "";
   struct profile_label l = { "operator", name.s ? name.s : "", nodes.s ? nodes.s : "", kernel, 0 };
-  profile_span(&l, st->device, moved(p, st), from, to);
+  profile_span(&l, st->device, bytes, from, to);
   text_done(&name);
   text_done(&nodes);
 }

@@ -1,17 +1,17 @@
-/* query.c - what an executor answers about itself: arrays, names, memory, timings; and its end. */
+/* query.c - answers questions about an executor: arrays, names, memory, timings; sets switches. */
 #include "exec/inner.h"
 #include "pass/extract.h"
 
 /* -- arrays ------------------------------------------------------------------------------------ */
 
-static const struct bound *find_bound(
+static const struct bound *query_find_bound(
     const struct bound *b, const struct names *names, const char *name)
 {
   int i = names_first(names, name);
   return i < 0 ? NULL : &b[i];
 }
 
-static int unknown(const char *what, const char *name)
+static int query_fail_name(const char *what, const char *name)
 {
   int code = fail(TY_ENAME, "the executor has no %s '%s'", what, name);
   fail_argument(name, what, name);
@@ -21,14 +21,15 @@ static int unknown(const char *what, const char *name)
 int ty_exec_outputs(ty_exec *e, int *n)
 {
   NEED(e && n, TY_ETYPE, "outputs: null argument");
-  *n = e->nhead;
+  *n = e->graph.nhead;
   return TY_OK;
 }
 
 int ty_exec_output(ty_exec *e, int i, ty_tensor **out)
 {
   NEED(e && out, TY_ETYPE, "output: null argument");
-  NEED(i >= 0 && i < e->nhead, TY_EINDEX, "output %d; expected 0 to %d", i, e->nhead - 1);
+  NEED(i >= 0 && i < e->graph.nhead, TY_EINDEX, "output %d; expected 0 to %d", i,
+      e->graph.nhead - 1);
   *out = e->output[i];
   return *out ? TY_OK : fail(TY_ESTATE, "output %d is an argument without array (dry_run)", i);
 }
@@ -36,8 +37,8 @@ int ty_exec_output(ty_exec *e, int i, ty_tensor **out)
 int ty_exec_arg(ty_exec *e, const char *name, ty_tensor **out)
 {
   NEED(e && name && out, TY_ETYPE, "arg: null argument");
-  const struct bound *b = find_bound(e->arg, &e->arg_names, name);
-  if (!b) return unknown("argument", name);
+  const struct bound *b = query_find_bound(e->bind.arg, &e->bind.arg_names, name);
+  if (!b) return query_fail_name("argument", name);
   *out = b->value;
   return TY_OK;
 }
@@ -45,8 +46,8 @@ int ty_exec_arg(ty_exec *e, const char *name, ty_tensor **out)
 int ty_exec_grad(ty_exec *e, const char *name, ty_tensor **out)
 {
   NEED(e && name && out, TY_ETYPE, "grad: null argument");
-  const struct bound *b = find_bound(e->arg, &e->arg_names, name);
-  if (!b) return unknown("argument", name);
+  const struct bound *b = query_find_bound(e->bind.arg, &e->bind.arg_names, name);
+  if (!b) return query_fail_name("argument", name);
   *out = b->grad;
   return TY_OK;
 }
@@ -54,17 +55,10 @@ int ty_exec_grad(ty_exec *e, const char *name, ty_tensor **out)
 int ty_exec_aux(ty_exec *e, const char *name, ty_tensor **out)
 {
   NEED(e && name && out, TY_ETYPE, "aux: null argument");
-  const struct bound *b = find_bound(e->aux, &e->aux_names, name);
-  if (!b) return unknown("auxiliary state", name);
+  const struct bound *b = query_find_bound(e->bind.aux, &e->bind.aux_names, name);
+  if (!b) return query_fail_name("auxiliary state", name);
   *out = b->value;
   return TY_OK;
-}
-
-static const char *output_label(ty_exec *e, int h)
-{
-  char name[600];
-  output_name(&e->g->node[e->head[h].node], e->head[h].out, name, sizeof name);
-  return arena_text(&e->arena, name);
 }
 
 int ty_exec_names(ty_exec *e, int what, const char *const **names, int *n)
@@ -72,33 +66,38 @@ int ty_exec_names(ty_exec *e, int what, const char *const **names, int *n)
   NEED(e && names && n, TY_ETYPE, "names: null argument");
   NEED(what >= TY_ARG && what <= TY_OUT, TY_EVALUE, "names: %d; expected TY_ARG, TY_AUX or TY_OUT",
       what);
-  *n = what == TY_ARG ? e->narg : what == TY_AUX ? e->naux : e->nhead;
+  *n = what == TY_ARG ? e->bind.narg : what == TY_AUX ? e->bind.naux : e->graph.nhead;
   if (!e->names[what]) {
     const char **list = arena_new(&e->arena, sizeof *list * (size_t)(*n + 1));
     NEED(list, TY_EMEMORY, "out of memory");
-    for (int i = 0; i < *n; i++)
-      list[i] = what == TY_ARG ? e->arg[i].name
-          : what == TY_AUX     ? e->aux[i].name
-                               : output_label(e, i);
+    for (int i = 0; i < *n; i++) {
+      char name[600] = "";
+      if (what == TY_OUT)
+        output_name(&e->graph.g->node[e->graph.head[i].node], e->graph.head[i].out, name,
+            sizeof name);
+      list[i] = what == TY_ARG ? e->bind.arg[i].name
+          : what == TY_AUX     ? e->bind.aux[i].name
+                               : arena_text(&e->arena, name);
+    }
     e->names[what] = list;
   }
   *names = e->names[what];
   return TY_OK;
 }
 
-/* Gives the rows that output i has after the last run; -1: its shape is static. */
+/* Returns in *rows the rows that output i has after the last run; -1: its shape is static. */
 int ty_exec_rows(ty_exec *e, int i, int64_t *rows)
 {
-  TRY(exec_state(e, "rows"));
-  NEED(rows && i >= 0 && i < e->nhead, TY_EINDEX, "rows: output %d of %d", i, e->nhead);
-  const struct node *n = &e->g->node[e->head[i].node];
-  const struct program *p = e->variant[e->ran < 0 ? FUSED : e->ran];
-  const struct step *st = p->step_of[e->head[i].node] < 0 ? NULL
-                                                          : &p->step[p->step_of[e->head[i].node]];
+  TRY(exec_need_memory(e, "rows"));
+  NEED(rows && i >= 0 && i < e->graph.nhead, TY_EINDEX, "rows: output %d of %d", i, e->graph.nhead);
+  const struct node *n = &e->graph.g->node[e->graph.head[i].node];
+  const struct program *p = e->variant[e->run.variant < 0 ? FUSED : e->run.variant];
+  const int t = p->step_of[e->graph.head[i].node];
+  const struct step *st = t < 0 ? NULL : &p->step[t];
   *rows = -1;
   if (!n->op || !(n->op->flags & OP_DYNAMIC_ROWS) || !st || !st->state) return TY_OK;
-  *rows = e->desc[value_of(e->g, e->head[i])].dim[0];
-  if (e->ran < 0) return TY_OK;
+  *rows = e->graph.desc[value_of(e->graph.g, e->graph.head[i])].dim[0];
+  if (e->run.variant < 0) return TY_OK;
   TRY(ty_tensor_wait(e->output[i], 0));
   *rows = *(const int64_t *)st->state;
   return TY_OK;
@@ -107,23 +106,24 @@ int ty_exec_rows(ty_exec *e, int i, int64_t *rows)
 int ty_exec_regraph(ty_exec *e, ty_graph *g)
 {
   NEED(e && g, TY_ETYPE, "regraph: null argument");
-  NEED(g->n == e->user->n, TY_EVALUE, "regraph: %d nodes, expected %d", g->n, e->user->n);
+  NEED(g->n == e->graph.user->n, TY_EVALUE, "regraph: %d nodes, expected %d", g->n,
+      e->graph.user->n);
   ty_graph_keep(g);
-  ty_graph_free(e->user);
-  e->user = g;
+  ty_graph_free(e->graph.user);
+  e->graph.user = g;
   return TY_OK;
 }
 
-/* Gives the forward graph after merging, as a graph of its own. */
+/* Makes a graph of the forward part after merging; the caller frees it. */
 int ty_exec_optimized(ty_exec *e, ty_graph **out)
 {
   NEED(e && out, TY_ETYPE, "optimized: null argument");
-  ty_entry *head = NEWS(ty_entry, e->nhead);
+  ty_entry *head = NEWS(ty_entry, e->graph.nhead);
   ty_graph *g;
   NEED(head, TY_EMEMORY, "out of memory");
-  int code = graph_extract(e->g, e->head, e->nhead, false, &g, head);
+  int code = graph_extract(e->graph.g, e->graph.head, e->graph.nhead, false, &g, head);
   if (!code)
-    g->head = head, g->nhead = e->nhead, *out = g;
+    g->head = head, g->nhead = e->graph.nhead, *out = g;
   else
     mem_free(head);
   return code;
@@ -131,7 +131,10 @@ int ty_exec_optimized(ty_exec *e, ty_graph **out)
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
-static int64_t bytes_of(const ty_tensor *t) { return (int64_t)desc_bytes(&t->d); }
+static int64_t query_variable_bytes(const ty_exec *e, const struct bound *b, const ty_tensor *t)
+{
+  return (int64_t)desc_bytes(t ? &t->d : &e->graph.desc[e->graph.g->node[b->node].first]);
+}
 
 int ty_exec_memory(ty_exec *e, ty_memory *out)
 {
@@ -146,36 +149,16 @@ int ty_exec_memory(ty_exec *e, ty_memory *out)
     ty_pool_bytes(e->pool, p->device[i], &pool);
     m.pool += pool;
   }
-  for (int i = 0; i < e->narg; i++) {
-    m.args += e->arg[i].value ? bytes_of(e->arg[i].value)
-                              : (int64_t)desc_bytes(&e->desc[e->g->node[e->arg[i].node].first]);
-    m.grads += e->arg[i].grad ? bytes_of(e->arg[i].grad)
-        : e->arg[i].req       ? (int64_t)desc_bytes(&e->desc[e->g->node[e->arg[i].node].first])
-                              : 0;
+  for (int i = 0; i < e->bind.narg; i++) {
+    const struct bound *b = &e->bind.arg[i];
+    m.args += query_variable_bytes(e, b, b->value);
+    if (b->grad || b->req) m.grads += query_variable_bytes(e, b, b->grad);
   }
-  for (int i = 0; i < e->naux; i++)
-    m.aux += (int64_t)desc_bytes(&e->desc[e->g->node[e->aux[i].node].first]);
-  for (int h = 0; h < e->nhead; h++)
-    m.outputs += (int64_t)desc_bytes(&e->desc[value_of(e->g, e->head[h])]);
+  for (int i = 0; i < e->bind.naux; i++) m.aux += query_variable_bytes(e, &e->bind.aux[i], NULL);
+  for (int h = 0; h < e->graph.nhead; h++)
+    m.outputs += (int64_t)desc_bytes(&e->graph.desc[value_of(e->graph.g, e->graph.head[h])]);
   *out = m;
   return TY_OK;
-}
-
-/* The i-th piece of scratch, behind the values; a step's own while it runs. */
-static int scratch_value(ty_exec *e, const struct program *p, int i, ty_value *out)
-{
-  int k = 0;
-  for (int t = 0; t < p->n; t++) {
-    const struct step *st = &p->step[t];
-    if (!st->scratch || k++ != i) continue;
-    char name[600];
-    const char *node = st->node >= 0 ? e->g->node[st->node].name : "";
-    snprintf(name, sizeof name, "%s_scratch", node);
-    *out = (ty_value){ arena_text(&e->arena, name), node, (int64_t)align_up(st->scratch, ALIGN),
-      st->scratch_at, t, t, st->device, -1 };
-    return out->name ? TY_OK : fail(TY_EMEMORY, "out of memory");
-  }
-  return fail(TY_EINDEX, "value: there are fewer");
 }
 
 int ty_exec_value(ty_exec *e, int i, ty_value *out)
@@ -184,8 +167,8 @@ int ty_exec_value(ty_exec *e, int i, ty_value *out)
   NEED(i >= 0, TY_EINDEX, "value %d", i);
   const struct program *p = e->variant[FUSED];
   int k = 0;
-  for (int node = 0; node < e->g->n; node++) {
-    const struct node *n = &e->g->node[node];
+  for (int node = 0; node < e->graph.g->n; node++) {
+    const struct node *n = &e->graph.g->node[node];
     for (int j = 0; j < n->kind->nout; j++) {
       const struct value *x = &p->value[n->first + j], *r = &p->value[x->root];
       if (x->kind != V_POOL && r->kind != V_POOL) continue;
@@ -193,13 +176,25 @@ int ty_exec_value(ty_exec *e, int i, ty_value *out)
       char name[600];
       output_name(n, j, name, sizeof name);
       int root_node = 0;
-      while (root_node + 1 < e->g->n && e->g->node[root_node + 1].first <= x->root) root_node++;
+      while (root_node + 1 < e->graph.g->n && e->graph.g->node[root_node + 1].first <= x->root)
+        root_node++;
       *out = (ty_value){ arena_text(&e->arena, name), n->name, x->bytes, r->offset, r->first,
         r->last, r->device, x->root == n->first + j ? -1 : root_node };
       return out->name ? TY_OK : fail(TY_EMEMORY, "out of memory");
     }
   }
-  return scratch_value(e, p, i - k, out);
+  /* after the values, the ranges of scratch: each is in use while its step runs */
+  for (int t = 0; t < p->n; t++) {
+    const struct step *st = &p->step[t];
+    if (!st->scratch || k++ != i) continue;
+    char name[600];
+    const char *node = st->node >= 0 ? e->graph.g->node[st->node].name : "";
+    snprintf(name, sizeof name, "%s_scratch", node);
+    *out = (ty_value){ arena_text(&e->arena, name), node, (int64_t)align_up(st->scratch, ALIGN),
+      st->scratch_at, t, t, st->device, -1 };
+    return out->name ? TY_OK : fail(TY_EMEMORY, "out of memory");
+  }
+  return fail(TY_EINDEX, "value: there are fewer");
 }
 
 int ty_exec_verify(ty_exec *e)
@@ -215,7 +210,7 @@ int ty_exec_verify(ty_exec *e)
 int ty_exec_stats(ty_exec *e, ty_stats *out)
 {
   NEED(e && out, TY_ETYPE, "stats: null argument");
-  const struct program *p = e->variant[e->ran >= 0 ? e->ran : FUSED];
+  const struct program *p = e->variant[e->run.variant >= 0 ? e->run.variant : FUSED];
   *out = e->stats;
   out->instructions = p->n;
   out->segments = p->nsegment;
@@ -223,12 +218,12 @@ int ty_exec_stats(ty_exec *e, ty_stats *out)
   return TY_OK;
 }
 
-/* The first call turns timing on; each later one gives the last run's instructions. *n: room in,
-** number out. */
+/* Turns timing on at the first call; returns the last run's instructions at later ones. *n: the
+** capacity of `out`, then the number of instructions. */
 int ty_exec_profile(ty_exec *e, ty_sample *out, int *n)
 {
   NEED(e && n, TY_ETYPE, "profile: null argument");
-  struct program *p = e->variant[e->ran >= 0 ? e->ran : FUSED];
+  struct program *p = e->variant[e->run.variant >= 0 ? e->run.variant : FUSED];
   TRY(ty_wait(e->default_device));
   exec_wait_runs(e);
   int capacity = *n;
@@ -237,12 +232,13 @@ int ty_exec_profile(ty_exec *e, ty_sample *out, int *n)
   for (int t = 0; out && t < p->n && t < capacity; t++) {
     const struct step *st = &p->step[t];
     int64_t bytes = 0;
-    for (int k = 0; k < st->nin; k++) bytes += (int64_t)desc_bytes(&e->desc[st->in[k]]);
+    for (int k = 0; k < st->nin; k++) bytes += (int64_t)desc_bytes(&e->graph.desc[st->in[k]]);
     for (int k = 0; k < st->nout; k++)
-      if (st->out[k] >= 0) bytes += (int64_t)desc_bytes(&e->desc[st->out[k]]);
-    const char *label = st->node >= 0 ? arena_text(&e->arena, op_label(&e->g->node[st->node]))
+      if (st->out[k] >= 0) bytes += (int64_t)desc_bytes(&e->graph.desc[st->out[k]]);
+    const char *label = st->node >= 0 ? arena_text(&e->arena, op_label(&e->graph.g->node[st->node]))
                                       : "copy";
-    out[t] = (ty_sample){ label, st->node >= 0 ? e->g->node[st->node].name : "", bytes, st->ns };
+    const char *name = st->node >= 0 ? e->graph.g->node[st->node].name : "";
+    out[t] = (ty_sample){ label, name, bytes, st->ns };
   }
   return TY_OK;
 }
@@ -259,7 +255,7 @@ int ty_exec_monitor(ty_exec *e, int mode)
 int ty_exec_check(ty_exec *e, int on)
 {
   NEED(e, TY_ETYPE, "check: null executor");
-  exec_wait_runs(e);                                    /* they read it */
+  exec_wait_runs(e);                                    /* tasks read e->check */
   e->check = on != 0;
   return TY_OK;
 }
@@ -269,70 +265,4 @@ int ty_exec_pool(ty_exec *e, ty_pool **out)
   NEED(e && out, TY_ETYPE, "pool: null argument");
   *out = e->pool;
   return TY_OK;
-}
-
-/* -- end --------------------------------------------------------------------------------------- */
-
-int ty_exec_keep(ty_exec *e)
-{
-  NEED(e, TY_ETYPE, "exec_keep: null executor");
-  __atomic_add_fetch(&e->refs, 1, __ATOMIC_RELAXED);
-  return TY_OK;
-}
-
-static void free_arrays(ty_exec *e)
-{
-  for (int h = 0; e->output && h < e->nhead; h++) ty_tensor_free(e->output[h]);
-  for (int h = 0; e->output_storage && h < e->nhead; h++)
-    if (e->output_storage[h]) storage_free(e->output_storage[h]);
-  for (int i = 0; i < e->nbound; i++) ty_tensor_free(e->bound[i]);
-  for (int i = 0; i < MAX_DEVICES; i++) {
-    if (e->token[i]) storage_free(e->token[i]);
-    if (e->draws[i]) storage_free(e->draws[i]);
-    mem_free(e->version[i]);
-  }
-  ty_tensor_free(e->event_tensor);
-  mem_free(e->output);
-  mem_free(e->output_storage);
-  mem_free(e->bound);
-  mem_free(e->bound_at);
-  mem_free(e->known_bound);
-}
-
-void ty_exec_free(ty_exec *e)
-{
-  if (!e || mem_kept() || __atomic_sub_fetch(&e->refs, 1, __ATOMIC_ACQ_REL)) return;
-  for (int w = 0; w < VARIANTS; w++) {
-    exec_forget_records(e->variant[w]);
-    program_free(e->variant[w]);
-    mem_free(e->variant[w]);
-  }
-  free_arrays(e);
-  exec_free_ring(e);
-  ty_graph_free(e->g);
-  ty_graph_free(e->user);
-  if (e->pool) pool_forget(e->pool, e), ty_pool_free(e->pool);
-  mem_free(e->user_head);
-  mem_free(e->desc);
-  mem_free(e->device);
-  mem_free(e->head);
-  mem_free(e->grad_entry);
-  mem_free(e->head_grad_entry);
-  mem_free(e->head_grad);
-  mem_free(e->is_head);
-  names_done(&e->arg_names);
-  names_done(&e->aux_names);
-  mem_free(e->arg);
-  mem_free(e->aux);
-  mem_free(e->bound_of);
-  mem_free(e->known_of);
-  mem_free(e->own_run);
-  mem_free(e->end);
-  mem_free(e->end_bound);
-  mem_free(e->bucket);
-  exec_free_routes(e);
-  text_done(&e->printed);
-  arena_done(&e->arena);
-  mem_free(e);
-  live_add(LIVE_EXEC, -1);
 }

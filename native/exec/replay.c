@@ -1,36 +1,42 @@
-/* replay.c - runs of steps that their device records and then starts as a whole.
+/* replay.c - sequences of steps that their device records and then starts with one call.
 **
-** A device that can (struct device_ops) does so with every run of steps between two that need the
-** host: kernels of the CPU, guards, random numbers whose key is the host's. The first run of such
-** steps makes what their kernels keep; the second is recorded; from then on one call starts all of
-** them. A recording holds addresses, and so is good until the pool moves; the random state of a
-** run is copied to the device in front of it. What kernels have packed of bound arrays is not
-** recorded: where one of these has changed, the steps run one by one and pack it anew.
+** Steps that need the host end a sequence: kernels of the CPU, guards, random numbers whose key is
+** in host memory. The first execution makes what the kernels keep, the second is recorded, later
+** ones are replayed. A recording contains addresses, so it is valid until the pool moves; the
+** random state of a run is copied to the device before it. Packing of bound arrays is not
+** recorded: where one of these has changed, the steps are executed one by one, which packs it
+** again.
 */
 #include "exec/inner.h"
 
-enum { MODES = 2, LEAST_STEPS = 2 };                  /* inference, training */
+enum { MODES = 2 };                                   /* inference, training */
+enum { MIN_RECORDED_STEPS = 2 };
 
-/* steps first .. last - 1, per mode: how often they ran, and what was recorded in which generation
-** of the pool */
+/* a sequence: steps first .. last - 1 */
 struct replay {
   int first, last, device;
-  struct { int runs; void *made; uint64_t generation, packed; } mode[MODES];
-  bool never;                                         /* the device could not */
+  struct {
+    int runs;
+    void *made;                                       /* the device's recording; NULL: none */
+    uint64_t generation;                              /* of the pool when it was recorded */
+    uint64_t packed;                                  /* sum of the packed arrays' versions */
+  } mode[MODES];
+  bool never;                                         /* recording failed */
 };
 
-static bool draws(const struct program *p, const struct step *st)
+static bool record_draws(const struct program *p, const struct step *st)
 {
   return st->kind == STEP_NODE && p->s.g->node[st->node].op->flags & OP_RANDOM;
 }
 
-static bool recordable(const struct program *p, const struct step *st)
+/* Returns whether a step can be in a sequence. */
+static bool record_accepts(const struct program *p, const struct step *st)
 {
   if (st->guard_at || st->fold || st->folded || step_of_host(p, st)) return false;
   if (st->kind != STEP_NODE) return true;
   for (int k = 0; k < st->nin; k++)
     if (st->v.call.in[k].d.device != st->device) return false;
-  return !st->v.hosted && (!draws(p, st) || st->v.kernel->flags & K_DRAWS_THERE);
+  return !st->v.hosted && (!record_draws(p, st) || st->v.kernel->flags & K_DRAWS_THERE);
 }
 
 int exec_list_records(ty_exec *e, struct program *p, struct segment *g)
@@ -40,16 +46,16 @@ int exec_list_records(ty_exec *e, struct program *p, struct segment *g)
   g->record = arena_new(&p->arena, sizeof *g->record * (size_t)(g->last - g->first));
   NEED(g->record, TY_EMEMORY, "out of memory: executor");
   for (int t = g->first, end; t < g->last; t = end + 1) {
-    for (end = t; end < g->last && recordable(p, &p->step[end]); end++)
-      if (draws(p, &p->step[end]) && !e->draws[g->slot])
-        TRY(storage_new(g->device, sizeof(struct rng_state), &e->draws[g->slot]));
-    if (end - t < LEAST_STEPS) continue;
+    for (end = t; end < g->last && record_accepts(p, &p->step[end]); end++)
+      if (record_draws(p, &p->step[end]) && !e->submit.rng[g->slot])
+        TRY(storage_new(g->device, sizeof(struct rng_state), &e->submit.rng[g->slot]));
+    if (end - t < MIN_RECORDED_STEPS) continue;
     g->record[g->nrecord++] = (struct replay){ .first = t, .last = end, .device = g->device };
   }
   return TY_OK;
 }
 
-static void forget(struct replay *r, int mode)
+static void record_forget(struct replay *r, int mode)
 {
   if (r->mode[mode].made) device_ops(r->device)->forget(r->device, r->mode[mode].made);
   r->mode[mode].made = NULL;
@@ -60,11 +66,12 @@ void exec_forget_records(struct program *p)
 {
   for (int i = 0; p && i < p->nsegment; i++)
     for (int k = 0; k < p->segment[i].nrecord; k++)
-      for (int m = 0; m < MODES; m++) forget(&p->segment[i].record[k], m);
+      for (int m = 0; m < MODES; m++) record_forget(&p->segment[i].record[k], m);
 }
 
-/* What fails here fails again when the steps run one by one, and is told then. */
-static void make(struct program *p, struct replay *r, int mode)
+/* Records a sequence. A step that fails here fails again when the steps are executed one by one,
+** and is reported then. */
+static void record_make(struct program *p, struct replay *r, int mode)
 {
   const struct device_ops *ops = device_ops(r->device);
   int code = ops->record(r->device);
@@ -78,55 +85,38 @@ static void make(struct program *p, struct replay *r, int mode)
   if (code) failure_drop(failure_take(code));
 }
 
-static struct replay *record_at(const struct segment *g, int t)
-{
-  for (int i = 0; i < g->nrecord; i++)
-    if (g->record[i].first == t) return &g->record[i];
-  return NULL;
-}
-
-/* Changes whenever an array does that a kernel packs: versions only grow. */
-static uint64_t packed_versions(const struct program *p, const struct replay *r)
-{
-  uint64_t sum = 0;
-  for (int t = r->first; t < r->last; t++) {
-    const struct step *st = &p->step[t];
-    if (st->kind != STEP_NODE || !st->v.call.state || !st->v.kernel->packs) continue;
-    const uint64_t *version = st->v.call.in[st->v.kernel->packs - 1].version;
-    sum += version ? *version : 0;
-  }
-  return sum;
-}
-
-static const char *name_of(const struct program *p, int t)
+static const char *record_step_name(const struct program *p, int t)
 {
   int node = p->step[t].node;
   return node < 0 ? "a copy" : p->s.g->node[node].name;
 }
 
-static int start(const struct program *p, const struct replay *r, void *made)
-{
-  int code = device_ops(r->device)->replay(r->device, made);
-  if (!code) return TY_OK;
-  return fail(code, "%s; it has the steps from %s to %s", ty_error(), name_of(p, r->first),
-      name_of(p, r->last - 1));
-}
-
 int exec_replay(struct program *p, const struct segment *g, int mode, uint64_t generation,
     int last, int *t)
 {
-  struct replay *r = record_at(g, *t);
+  struct replay *r = NULL;
+  for (int i = 0; i < g->nrecord && !r; i++)
+    if (g->record[i].first == *t) r = &g->record[i];
   if (!r || r->never || r->last > last) return TY_OK;
   if (r->mode[mode].generation != generation) {
-    forget(r, mode);
+    record_forget(r, mode);
     r->mode[mode].generation = generation;
   }
-  uint64_t packed = packed_versions(p, r);
+  uint64_t packed = 0; /* versions only grow: the sum differs if an array that is packed changed */
+  for (int i = r->first; i < r->last; i++) {
+    const struct step *st = &p->step[i];
+    if (st->kind != STEP_NODE || !st->v.call.state || !st->v.kernel->packs) continue;
+    const uint64_t *version = st->v.call.in[st->v.kernel->packs - 1].version;
+    packed += version ? *version : 0;
+  }
   bool fresh = r->mode[mode].packed == packed;
   r->mode[mode].packed = packed;
   if (!fresh && r->mode[mode].runs) return TY_OK;
-  if (!r->mode[mode].made && r->mode[mode].runs++) make(p, r, mode);
+  if (!r->mode[mode].made && r->mode[mode].runs++) record_make(p, r, mode);
   if (!r->mode[mode].made) return TY_OK;
   *t = r->last;
-  return start(p, r, r->mode[mode].made);
+  int code = device_ops(r->device)->replay(r->device, r->mode[mode].made);
+  if (!code) return TY_OK;
+  return fail(code, "%s; it has the steps from %s to %s", ty_error(),
+      record_step_name(p, r->first), record_step_name(p, r->last - 1));
 }

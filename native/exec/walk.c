@@ -1,12 +1,12 @@
-/* walk.c - monitored runs and partial forwards: node by node over the plain variant.
+/* walk.c - monitored runs and partial forwards: node by node over the unfused variant.
 **
-** Run a node, report each value before anything may overwrite it, return to the caller, go on at
-** ty_exec_resume.
+** Each value is an event, before another step may overwrite it: the call returns, and
+** ty_exec_resume continues.
 */
 #include "exec/inner.h"
 
-/* Runs one step of the plain variant as a task of its own and waits for it. */
-static int run_alone(ty_exec *e, struct program *p, int t)
+/* Runs one step as a task of its own and waits for it. */
+static int walk_run_step(ty_exec *e, struct program *p, int t)
 {
   struct ticket ticket;
   TRY(exec_list_alone(e, p));
@@ -16,10 +16,11 @@ static int run_alone(ty_exec *e, struct program *p, int t)
   return exec_check_token(e, g->slot);
 }
 
-/* A step of the front end's, between events of a walk: the next ty_exec_resume goes on behind
-** it. */
-static int host_alone(ty_exec *e, struct program *p, int t)
+int exec_run_node(ty_exec *e, struct program *p, int node)
 {
+  int t = p->step_of[node];
+  if (t < 0 || p->step[t].node != node) return TY_OK;
+  if (!step_of_host(p, &p->step[t])) return walk_run_step(e, p, t);
   bool skipped;
   exec_begin_host_segment(e, p, segment_of(p, t));
   TRY(step_skipped(&p->step[t], &skipped));
@@ -28,32 +29,17 @@ static int host_alone(ty_exec *e, struct program *p, int t)
   return TY_EV_HOST;
 }
 
-/* The step of a node, and where the last copies into bound gradients stand. */
-static int run_node(ty_exec *e, struct program *p, int node)
-{
-  int t = p->step_of[node];
-  if (t < 0 || p->step[t].node != node) return TY_OK;
-  return step_of_host(p, &p->step[t]) ? host_alone(e, p, t) : run_alone(e, p, t);
-}
-
-static int run_copies(ty_exec *e, struct program *p)
-{
-  for (int t = p->nforward; t < p->n; t++)
-    if (p->step[t].kind == STEP_COPY || p->step[t].kind == STEP_ADD) TRY(run_alone(e, p, t));
-  return TY_OK;
-}
-
-/* A value's array, read-only; *out NULL: the plan gives it no memory. */
-static int value_view(ty_exec *e, struct program *p, int v, ty_tensor **out)
+/* Makes a read-only array over a value; *out NULL: the value has no memory. */
+static int walk_view_value(ty_exec *e, struct program *p, int v, ty_tensor **out)
 {
   const struct value *x = &p->value[v], *r = &p->value[x->root];
   struct storage *s = NULL;
-  ty_desc d = e->desc[v];
+  ty_desc d = e->graph.desc[v];
   int code = TY_OK;
   *out = NULL;
-  d.device = r->kind == V_BOUND ? e->bound[r->bound]->d.device : r->device;
+  d.device = r->kind == V_BOUND ? e->bind.bound[r->bound]->d.device : r->device;
   if (r->kind == V_BOUND)
-    code = ty_tensor_view(e->bound[r->bound], &d, 0, out);
+    code = ty_tensor_view(e->bind.bound[r->bound], &d, 0, out);
   else if (r->kind == V_POOL) {
     TRY(pool_storage(e->pool, r->device, (size_t)r->offset, desc_bytes(&d), &s));
     code = tensor_on(&d, s, 0, out);
@@ -63,103 +49,87 @@ static int value_view(ty_exec *e, struct program *p, int v, ty_tensor **out)
   return code;
 }
 
-static int report(
+/* Makes a value the next event. Returns TY_EV_MONITOR, or TY_OK where it has no memory. */
+static int walk_report(
     ty_exec *e, struct program *p, int node, int value, bool is_input, const char *format, ...)
 {
   va_list args;
   ty_tensor_free(e->event_tensor);
   e->event_tensor = NULL;
-  TRY(value_view(e, p, value, &e->event_tensor));
+  TRY(walk_view_value(e, p, value, &e->event_tensor));
   if (!e->event_tensor) return TY_OK;
   va_start(args, format);
   number_format(e->event_name, sizeof e->event_name, format, args);
   va_end(args);
-  const struct node *n = &e->g->node[node];
+  const struct node *n = &e->graph.g->node[node];
   e->event = (ty_event){ n->name, op_label(n), e->event_name, e->event_tensor, 0, is_input, n->nin,
     n->kind->nout };
   return TY_EV_MONITOR;
 }
 
-/* The inputs that a monitor reports: a gradient operator's are those that the reference's reads. */
-enum { SHOWN = 64 };
-static int shown_inputs(const ty_exec *e, const struct node *n, ty_entry *out)
+enum { MAX_SHOWN_INPUTS = 64 };                       /* of a node, that a monitor reports */
+
+/* Lists the inputs that a monitor reports and returns their number: of a gradient operator those
+** that the reference's reads. */
+static int walk_list_inputs(const ty_exec *e, const struct node *n, ty_entry *out)
 {
   int count = 0;
   const struct reads *shown;
   if (!n->backward || reads_of(n->op->shown, &shown) || !shown) {
-    for (; count < n->nin && count < SHOWN; count++) out[count] = n->in[count];
+    for (; count < n->nin && count < MAX_SHOWN_INPUTS; count++) out[count] = n->in[count];
     return count;
   }
-  const struct node *f = &e->g->node[n->forward];
+  const struct node *f = &e->graph.g->node[n->forward];
   struct read_walk w = reads_walk(shown, f->nin, f->kind->nout);
-  while (count < SHOWN && reads_next(&w))
+  while (count < MAX_SHOWN_INPUTS && reads_next(&w))
     out[count++] = w.kind == READ_HEAD ? n->in[0]
         : w.kind == READ_IN            ? f->in[w.k]
                                        : (ty_entry){ n->forward, w.k };
   return count;
 }
 
-/* Items of one node, in order: (monitor_all) for each input the variable's own name, then
-** <node>_<input>; then it runs; then its outputs. */
-static int walk_node(ty_exec *e, struct program *p)
+/* Runs a node and reports its values: with monitor_all, for each input the variable's own name and
+** <node>_<input>; then the node runs; then its outputs. Continues at e->run.item. */
+static int walk_visit_node(ty_exec *e, struct program *p)
 {
-  const struct node *n = &e->g->node[e->walk.node];
-  ty_entry in[SHOWN];
-  int inputs = e->monitor == TY_MON_ALL && !n->inside ? 2 * shown_inputs(e, n, in) : 0;
+  const struct node *n = &e->graph.g->node[e->run.node];
+  ty_entry in[MAX_SHOWN_INPUTS];
+  int inputs = e->monitor == TY_MON_ALL && !n->inside ? 2 * walk_list_inputs(e, n, in) : 0;
   int outputs = n->inside && !n->shown ? 0 : n->kind->nreal;
   char name[600];
-  while (e->walk.item < inputs) {
-    int k = e->walk.item / 2, first = !(e->walk.item++ & 1), v = value_of(e->g, in[k]),
+  while (e->run.item < inputs) {
+    int k = e->run.item / 2, first = !(e->run.item++ & 1), v = value_of(e->graph.g, in[k]),
         code = TY_OK;
-    const struct node *from = &e->g->node[in[k].node];
+    const struct node *from = &e->graph.g->node[in[k].node];
     if (first && !from->op)
-      code = report(e, p, e->walk.node, v, true, "%s", from->name);
+      code = walk_report(e, p, e->run.node, v, true, "%s", from->name);
     else if (!first && !n->backward && monitor_input_named(n->op))
-      code = report(e, p, e->walk.node, v, true, "%s_%s", n->name, n->kind->inport[k].name);
+      code = walk_report(
+          e, p, e->run.node, v, true, "%s_%s", n->name, n->kind->inport[k].name);
     else if (!first)
-      code = report(e, p, e->walk.node, v, true, "%s_input%d", n->name, k);
+      code = walk_report(e, p, e->run.node, v, true, "%s_input%d", n->name, k);
     if (code) return code;
   }
-  if (e->walk.item == inputs) {
-    e->walk.item++;
-    int code = run_node(e, p, e->walk.node);
+  if (e->run.item == inputs) {
+    e->run.item++;
+    int code = exec_run_node(e, p, e->run.node);
     if (code) return code;
   }
-  while (e->walk.item - inputs - 1 < outputs) {
-    int k = e->walk.item++ - inputs - 1;
+  while (e->run.item - inputs - 1 < outputs) {
+    int k = e->run.item++ - inputs - 1;
     if (n->partial_sum) continue;
     output_name(n, k, name, sizeof name);
-    int code = report(e, p, e->walk.node, n->first + k, false, "%s", n->shown ? n->shown : name);
+    int code = walk_report(
+        e, p, e->run.node, n->first + k, false, "%s", n->shown ? n->shown : name);
     if (code) return code;
   }
   return TY_OK;
 }
 
-static bool runs_in(const ty_exec *e, const struct program *p, int node)
-{
-  const struct node *n = &e->g->node[node];
-  if (!n->op) return false;
-  if (p->step_of[node] >= 0) return true;
-  for (int k = 0; k < n->kind->nout; k++)
-    if (p->value[n->first + k].kind != V_NONE) return true; /* a view */
-  return false;
-}
-
-/* A node of a part that is skipped has no values to report. Its guard ran before it, alone, and
-** is done. */
-static int node_skipped(const struct program *p, int node, bool *out)
-{
-  int t = p->step_of[node];
-  *out = false;
-  return t >= 0 && p->step[t].node == node ? step_skipped(&p->step[t], out) : TY_OK;
-}
-
-/* What is left of a walk does not run. */
-static int abandon_walk(ty_exec *e, int code)
+int exec_abandon_walk(ty_exec *e, int code)
 {
   struct program *p = e->variant[UNFUSED];
-  const bool back = e->walk.phase == BACKWARD;
-  e->walk.active = false;
+  const bool back = e->run.phase == RUN_BACKWARD;
   return exec_abandon(
       p, back ? p->nsegment_forward : 0, back ? p->nsegment : p->nsegment_forward, code);
 }
@@ -167,105 +137,57 @@ static int abandon_walk(ty_exec *e, int code)
 int exec_walk(ty_exec *e)
 {
   struct program *p = e->variant[UNFUSED];
-  int end = e->walk.phase == ONE  ? e->walk.node /* its step was the front end's and has run */
-      : e->walk.phase == BACKWARD ? e->g->n
-                                  : e->forward;
-  for (; e->walk.node < end; e->walk.node++, e->walk.item = 0) {
-    bool skipped = !runs_in(e, p, e->walk.node);
-    int code = skipped ? TY_OK : node_skipped(p, e->walk.node, &skipped);
+  /* a partial forward that goes on has run its only node: it was the front end's */
+  int end = e->run.phase == RUN_FORWARD ? e->graph.forward
+      : e->run.phase == RUN_BACKWARD    ? e->graph.g->n
+                                        : e->run.node;
+  for (; e->run.node < end; e->run.node++, e->run.item = 0) {
+    const struct node *n = &e->graph.g->node[e->run.node];
+    const int t = p->step_of[e->run.node];
+    bool there = n->op && t >= 0;                       /* it has a step, or is a view */
+    for (int k = 0; n->op && k < n->kind->nout; k++)
+      there |= p->value[n->first + k].kind != V_NONE;
+    if (!there) continue;
+    bool skipped = false;                               /* its guard has run, and says so */
+    int code = t >= 0 && p->step[t].node == e->run.node ? step_skipped(&p->step[t], &skipped)
+                                                         : TY_OK;
     if (!code && skipped) continue;
-    if (!code) code = walk_node(e, p);
-    if (code > 0) return abandon_walk(e, code);
+    if (!code) code = walk_visit_node(e, p);
+    if (code > 0) return exec_abandon_walk(e, code);
     if (code) return code;
   }
-  e->walk.active = false;
   ty_tensor_free(e->event_tensor);
   e->event_tensor = NULL;
-  int code = e->walk.phase == BACKWARD ? run_copies(e, p) : TY_OK;
-  return code > 0 ? abandon_walk(e, code) : code;
-}
-
-int ty_exec_abandon(ty_exec *e, const char *why)
-{
-  TRY(exec_state(e, "abandon"));
-  NEED(why, TY_ETYPE, "abandon: null argument");
-  if (!e->walk.active && !e->host.p) return TY_OK;
-  struct program *p = e->host.p;
-  int code = fail(TY_ERUN, "%s", why);
-  fail_node(e->event.op, e->event.node, e->g->node[e->walk.node].where);
-  if (!p)
-    abandon_walk(e, code);
-  else
-    exec_abandon(p, e->host.at, e->host.rerun ? p->nsegment : e->host.to, code);
-  e->host.p = NULL;
-  e->host.rerun = false;
-  return TY_OK;
-}
-
-/* Marks what the front end has written in a segment of its own. */
-static void mark_written(const struct segment *g)
-{
-  for (int k = 0; k < g->nwrite; k++) storage_mark(&g->write[k], NULL);
-}
-
-int ty_exec_resume(ty_exec *e)
-{
-  TRY(exec_state(e, "resume"));
-  NEED(e->walk.active || e->host.p, TY_ESTATE, "resume: there is no run to go on with");
-  struct program *p = e->host.p;
-  if (!p) {
-    p = e->variant[UNFUSED];
-    int t = p->step_of[e->walk.node];
-    if (t >= 0 && step_of_host(p, &p->step[t])) mark_written(&p->segment[segment_of(p, t)]);
-    return exec_walk(e);
-  }
-  mark_written(&p->segment[e->host.at]);
-  int code = exec_submit_all(e, p, e->host.at + 1, e->host.to);
-  return code || !e->host.rerun ? code : exec_begin_backward(e, p);
+  int code = TY_OK;
+  if (e->run.phase == RUN_BACKWARD)
+    for (int t = p->nforward; t < p->n && !code; t++)
+      if (p->step[t].kind == STEP_COPY || p->step[t].kind == STEP_ADD)
+        code = walk_run_step(e, p, t);
+  return code > 0 ? exec_abandon_walk(e, code) : code;
 }
 
 int ty_exec_event(ty_exec *e, ty_event *out)
 {
-  TRY(exec_state(e, "event"));
-  NEED((e->walk.active || e->host.p) && out, TY_ESTATE, "event: none is waiting");
+  TRY(exec_need_memory(e, "event"));
+  NEED(e->run.waiting && out, TY_ESTATE, "event: none is waiting");
   *out = e->event;
   return TY_OK;
 }
 
 int ty_exec_event_tensor(ty_exec *e, int part, int i, ty_tensor **out)
 {
-  TRY(exec_state(e, "event_tensor"));
-  NEED((e->walk.active || e->host.p) && out && e->walk.node < e->g->n, TY_ESTATE,
+  TRY(exec_need_memory(e, "event_tensor"));
+  NEED(e->run.waiting && out && e->run.node < e->graph.g->n, TY_ESTATE,
       "event_tensor: no event is waiting");
-  const struct node *n = &e->g->node[e->walk.node];
+  const struct node *n = &e->graph.g->node[e->run.node];
   int count = part == TY_OUT ? n->kind->nout : n->nin;
   NEED(i >= 0 && i < count, TY_EINDEX, "event_tensor: %d of %d", i, count);
-  struct program *p = e->host.p ? e->host.p : e->variant[UNFUSED];
-  TRY(value_view(e, p, part == TY_OUT ? n->first + i : value_of(e->g, n->in[i]), out));
+  struct program *p = exec_current_program(e);
+  TRY(walk_view_value(e, p, part == TY_OUT ? n->first + i : value_of(e->graph.g, n->in[i]), out));
   if (!*out) return fail(TY_ESTATE, "event_tensor: this value has no memory");
-  bool state = false; /* an auxiliary state is the operator's to change */
-  for (int k = 0; part != TY_OUT && k < e->naux; k++) state |= e->aux[k].node == n->in[i].node;
+  bool state = false;                                   /* the operator may change it */
+  for (int k = 0; part != TY_OUT && k < e->bind.naux; k++)
+    state |= e->bind.aux[k].node == n->in[i].node;
   (*out)->readonly = part != TY_OUT && !state;
   return TY_OK;
-}
-
-int ty_exec_partial_forward(ty_exec *e, int is_train, int step, int *step_left)
-{
-  struct program *p;
-  TRY(exec_state(e, "partial_forward"));
-  NEED(step >= 0, TY_EINDEX, "partial_forward: step %d; expected 0 to %d", step, e->forward - 1);
-  NEED(step_left, TY_ETYPE, "partial_forward: null argument");
-  *step_left = step < e->forward ? e->forward - step - 1 : 0;
-  if (step >= e->forward) return TY_OK;
-  if (step == 0 || e->ran != UNFUSED)
-    TRY(exec_start(e, "partial_forward", UNFUSED, is_train, &p));
-  else
-    TRY(exec_choose_variant(e, UNFUSED, &p));
-  exec_set_mode(e, is_train != 0);
-  e->walk.active = true;
-  e->walk.phase = ONE;
-  e->walk.node = step;
-  int code = run_node(e, p, step);
-  if (code != TY_EV_HOST) e->walk.active = false;
-  return code > 0 ? exec_abandon(p, 0, p->nsegment_forward, code) : code;
 }

@@ -1,8 +1,8 @@
 /* graph.c - building graphs: variables, operators, names of outputs.
 **
-** Everything a node holds (names, inputs) and its kind (attributes, parameters, ports) lies in the
-** graph's arena and goes with it. Order of calls: ty_graph_new, then ty_graph_var / ty_graph_op,
-** inputs before their readers.
+** Everything a node holds (names, inputs) and its kind (attributes, parameters, ports) is in the
+** graph's arena and is freed with it. Order of calls: ty_graph_new, then ty_graph_var and
+** ty_graph_op, inputs before their readers.
 */
 #include "graph/graph.h"
 #include "op/registry.h"
@@ -40,7 +40,7 @@ static int compare_attr(const void *a, const void *b)
   return strcmp(((const ty_attr *)a)->key, ((const ty_attr *)b)->key);
 }
 
-/* op NULL: a variable's. Names of parameters are the operator's own. */
+/* Copies attributes; op NULL: a variable's. Names of parameters are the operator's own. */
 static const ty_attr *copy_attrs(struct arena *a, const struct op *op, const ty_attr *attr, int n)
 {
   static const ty_attr none = { 0 };
@@ -56,7 +56,7 @@ static const ty_attr *copy_attrs(struct arena *a, const struct op *op, const ty_
   return out;
 }
 
-/* Whether the kind says these, whose order is the writer's. */
+/* Returns whether a kind has these attributes, in any order. */
 static bool same_attrs(const struct kind *k, const ty_attr *attr, int nattr)
 {
   bool same = k && k->nattr == nattr;
@@ -68,7 +68,7 @@ static bool same_attrs(const struct kind *k, const ty_attr *attr, int nattr)
   return same;
 }
 
-/* The same in any order of the attributes. */
+/* Returns the slot of recent kinds for these attributes, the same for any order of them. */
 static int recent_slot(const struct op *op, const ty_attr *attr, int nattr, int nin)
 {
   uint32_t h = name_hash(op ? op->name : "") + 31u * (uint32_t)nin;
@@ -91,7 +91,7 @@ static int set_ports(ty_graph *g, struct kind *k, int nin)
 
 static int set_param(ty_graph *g, struct kind *k, const char *name)
 {
-  static int64_t none; /* of what has no parameters; nobody writes there */
+  static int64_t none; /* of operators without parameters; never written */
   void *param = k->op->param_size ? arena_new(&g->arena, k->op->param_size) : &none;
   NEED(param, TY_EMEMORY, "out of memory: node %s", name);
   int code = op_parse(k->op, k->attr, k->nattr, param);
@@ -109,7 +109,7 @@ static int make_kind(ty_graph *g, const struct op *op, const char *name, const t
   struct kind *k = arena_new(&g->arena, sizeof *k);
   NEED(k, TY_EMEMORY, "out of memory: node %s", name);
   *k = (struct kind){ .op = op, .nattr = nattr, .given = nin };
-  /* variables of a node stand before it and say what it says: they share the list */
+  /* variables of a node come before it and have its attributes: they share the list */
   k->attr = same_attrs(last, attr, nattr) ? last->attr : copy_attrs(&g->arena, op, attr, nattr);
   NEED(k->attr, TY_EMEMORY, "out of memory: node %s", name);
   if (op) {
@@ -136,7 +136,7 @@ int graph_kind(ty_graph *g, const struct op *op, const char *name, const ty_attr
 
 /* -- nodes ------------------------------------------------------------------------------------- */
 
-/* Room for one more node; the caller fills the rest and then counts it in with `added`. */
+/* Makes room for one more node; the caller fills in the rest and then calls end_node. */
 static int begin_node(ty_graph *g, const struct kind *kind, const char *name, const ty_entry *in,
     int nin, struct node **out)
 {
@@ -157,14 +157,14 @@ static int begin_node(ty_graph *g, const struct kind *kind, const char *name, co
   return TY_OK;
 }
 
-static void added(ty_graph *g, ty_entry *out)
+static void end_node(ty_graph *g, ty_entry *out)
 {
   if (out) *out = (ty_entry){ g->n, 0 };
   g->nvalue += g->node[g->n].kind->nout;
   g->n++;
 }
 
-/* An input of the node that a body changes in place is an auxiliary state, as the body's is. */
+/* Marks inputs that a body changes in place as auxiliary states, as the body's are. */
 static int mark_states(ty_graph *g, struct node *n, const ty_graph *body, int which)
 {
   int *variable = NEWS(int, body->n), count = 0;
@@ -202,7 +202,7 @@ static int take_bodies(ty_graph *g)
   return TY_OK;
 }
 
-/* Bodies are for control flow; those of a node that is refused go. */
+/* Fails for bodies of an operator that is no control flow, and frees them. */
 static int refuse_bodies(ty_graph *g, const struct op *op, const char *name)
 {
   int code = fail(TY_EVALUE, "%s %s: it has no bodies, but was given %d", op->name, name, g->nbody);
@@ -218,7 +218,7 @@ int graph_add(
   bool bodies = kind->op && g->nbody;
   if (bodies && !kind->op->control) return refuse_bodies(g, kind->op, name);
   TRY(begin_node(g, kind, name, in, kind->nin, &n));
-  added(g, out);
+  end_node(g, out);
   return bodies ? take_bodies(g) : TY_OK;
 }
 
@@ -262,7 +262,7 @@ int graph_node(ty_graph *g, const struct op *op, const char *name, const ty_attr
   return add_op(g, kind, name ? name : "", in, nin, out);
 }
 
-/* What the gradient operator of a kind is: as it, with so many inputs and outputs. */
+/* Returns the kind of a gradient operator: as its forward kind, with so many inputs and outputs. */
 static const struct kind *gradient_kind(ty_graph *g, const struct kind *of, int nin, int nout)
 {
   const struct kind **recent = &g->gradient[(uintptr_t)of / sizeof *of % RECENT_KINDS],
@@ -279,8 +279,8 @@ static const struct kind *gradient_kind(ty_graph *g, const struct kind *of, int 
   return op_in_place(of->op, true, &k->in_place) ? NULL : (*recent = k);
 }
 
-/* A clone of node `of` (a mirror, or the gradient operator): same operator and parameters, other
-** inputs. */
+/* Adds a clone of node `of` (a mirror, or the gradient operator): same operator and parameters,
+** other inputs. */
 int graph_clone(ty_graph *g, int of, const char *name, bool backward, const ty_entry *in, int nin,
     int nout, ty_entry *out)
 {
@@ -299,7 +299,7 @@ int graph_clone(ty_graph *g, int of, const char *name, bool backward, const ty_e
   n->guard = f->guard;
   n->draw = f->draw;
   n->inside = f->inside;
-  added(g, out);
+  end_node(g, out);
   return TY_OK;
 }
 
@@ -365,7 +365,7 @@ int ty_graph_subgraph(ty_graph *g, ty_graph *body)
   return ty_graph_keep(body);
 }
 
-/* Inputs that are not given become variables `<node>_<input>` with the node's attributes. */
+/* Adds variables `<node>_<input>` with the node's attributes for inputs that are not given. */
 static int complete_inputs(ty_graph *g, const struct kind *kind, const char *name,
     const ty_attr *attr, int nattr, const ty_entry *in, int nin, struct arena *a,
     const ty_entry **all)

@@ -10,7 +10,7 @@
 #pragma once
 #include "op/registry.h"
 
-/* What an operator with these attributes is; nodes that say the same share it. */
+/* What an operator with these attributes is; equal nodes share it. */
 struct kind {
   const struct op *op;                                /* NULL: a variable */
   /* sorted by key: parameters as given, and __annotations__ */
@@ -19,12 +19,13 @@ struct kind {
   const struct port *inport, *outport;
   /* what its gradient operator reads, or this one does; NULL: no gradient */
   const struct reads *reads;
-  /* which of its outputs may lie on which inputs; NULL: none */
+  /* which of its outputs may have the bytes of which inputs; NULL: none */
   const struct in_place *in_place;
   /* given: inputs of the call that made it */
   int nattr, nin, given;
-  /* all; without private ones; seen by composition */
-  int nout, nreal, nvisible;
+  int nout;                                           /* outputs, all */
+  int nreal;                                          /* without private ones */
+  int nvisible;                                       /* seen by composition */
 };
 struct node {
   const struct op *op;                                /* of its kind */
@@ -47,13 +48,13 @@ struct node {
   /* runs op->back_cpu; reads `reads`, output k is the gradient of input k */
   bool backward : 1;
   bool mirror : 1;
-  /* a link of a chain that adds up a gradient, but the last: nobody's gradient yet */
+  /* a link, but the last, of a chain that adds up a gradient */
   bool partial_sum : 1;
-  /* a variable that stands for the gradient of an output: no argument of the user's */
+  /* a variable that is the gradient of an output: no argument of the user's */
   bool head_gradient : 1;
   /* texts and bodies belong to the graph `base` */
   bool borrowed : 1;
-  /* stands for a part of a node of control flow: monitors do not see it, but for its only output
+  /* part of a node of control flow: monitors do not see it, but for its only output
   ** where that is one of the node's, under the name `shown` */
   bool inside : 1;
 };

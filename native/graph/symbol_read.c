@@ -1,8 +1,8 @@
 /* symbol_read.c - symbol files of all versions become graphs.
 **
 ** The text is checked as a whole (base/json.c) and then serves as the list of nodes: depth-first
-** from the heads, each is read where it stands when all its inputs are built, and built through
-** graph.c's ordinary calls, so a file can say nothing that a program could not. Indices, input
+** from the heads, each is read in place when all its inputs are built, and built through graph.c's
+** ordinary calls, so a file can make nothing that a program could not. Indices, input
 ** counts and cycles are checked. The versions that the file gives its inputs are kept with the
 ** graph where they are not those that would be counted (symbol_write.c says why). Old files:
 ** symbol_upgrade.c. Source: the reference's reader.
@@ -19,7 +19,7 @@
 /* LUA_HEAD: bytes that Lua has for one */
 enum { LIMIT_MIB = 64, LIMIT_TIMES = 4, LUA_HEAD = 160 };
 
-static int corrupt(const struct file *f, const char *at, const char *what, const char *got)
+static int fail_corrupt(const struct file *f, const char *at, const char *what, const char *got)
 {
   int code = fail(TY_EFORMAT, "byte %zu: expected %s, got %s", (size_t)(at - f->text), what, got);
   fail_argument(NULL, what, got);
@@ -32,7 +32,7 @@ static const char *type_name(const char *v)
   return names[json_type(v)];
 }
 
-/* What a text of few bytes says may take many: a reader's memory ends here. */
+/* Fails for a text whose few bytes describe more than a reader may allocate. */
 static int fail_limit(void)
 {
   return fail(TY_EFORMAT, "the graph would take more memory than %d MiB and %d times its text",
@@ -59,12 +59,12 @@ static int unknown_field(const struct file *f, const char *key)
   return code;
 }
 
-/* The values of an object's fields, NULL where one is not given; what comes first counts. The
-** first `required` of the names must be there. */
+/* Finds the values of an object's fields, NULL where one is not given; of several the first counts.
+** The first `required` of the names must be given. */
 static int read_fields(const struct file *f, const char *object, const char *const *names, int n,
     int required, const char **out)
 {
-  if (json_type(object) != J_OBJECT) return corrupt(f, object, "an object", type_name(object));
+  if (json_type(object) != J_OBJECT) return fail_corrupt(f, object, "an object", type_name(object));
   for (int i = 0; i < n; i++) out[i] = NULL;
   for (const char *v, *key = json_first(object); key; key = json_next(v)) {
     int i = 0;
@@ -85,15 +85,15 @@ static int read_fields(const struct file *f, const char *object, const char *con
 
 static int read_whole(const struct file *f, const char *v, const char *what, int *out)
 {
-  if (json_type(v) != J_NUMBER) return corrupt(f, v, what, type_name(v));
+  if (json_type(v) != J_NUMBER) return fail_corrupt(f, v, what, type_name(v));
   double number = json_number(v);
   bool fits = number >= 0 && number < 2147483647;
-  if (!fits || number != (double)(int)number) return corrupt(f, v, what, "another number");
+  if (!fits || number != (double)(int)number) return fail_corrupt(f, v, what, "another number");
   *out = (int)number;
   return TY_OK;
 }
 
-/* [node, output] or [node, output, version] */
+/* Reads [node, output] or [node, output, version]. */
 static int read_entry(const struct file *f, const char *v, struct input *out)
 {
   static const char *const what[] = { "the number of a node", "the number of an output",
@@ -103,17 +103,17 @@ static int read_entry(const struct file *f, const char *v, struct input *out)
   const char *entry = json_type(v) == J_LIST ? json_first(v) : NULL;
   for (; entry && n < 3; entry = json_next(entry), n++)
     TRY(read_whole(f, entry, what[n], field[n]));
-  return n < 2 || entry ? corrupt(f, v, "[node, output, version]", type_name(v)) : TY_OK;
+  return n < 2 || entry ? fail_corrupt(f, v, "[node, output, version]", type_name(v)) : TY_OK;
 }
 
-static int count(const char *list)
+static int count_items(const char *list)
 {
   int n = 0;
   for (const char *v = json_first(list); v; v = json_next(v)) n++;
   return n;
 }
 
-/* -- a node where it stands -------------------------------------------------------------------- */
+/* -- a node in the text ------------------------------------------------------------------------ */
 
 enum { OP, NAME, INPUTS, ATTRS, ATTR, PARAM, BODIES, CONTROL, SOURCE, FIELDS };
 static const char *const fields[FIELDS] = { "op", "name", "inputs", "attrs", "attr", "param",
@@ -123,10 +123,11 @@ static int node_fields(const struct file *f, int node, const char **v)
 {
   TRY(read_fields(f, f->node[node].at, fields, FIELDS, INPUTS + 1, v));
   for (int i = OP; i <= NAME; i++)
-    if (json_type(v[i]) != J_TEXT) return corrupt(f, v[i], "a text", type_name(v[i]));
-  if (json_type(v[INPUTS]) != J_LIST) return corrupt(f, v[INPUTS], "a list", type_name(v[INPUTS]));
+    if (json_type(v[i]) != J_TEXT) return fail_corrupt(f, v[i], "a text", type_name(v[i]));
+  if (json_type(v[INPUTS]) != J_LIST)
+    return fail_corrupt(f, v[INPUTS], "a list", type_name(v[INPUTS]));
   if (json_is(v[OP], "null") && json_first(v[INPUTS]))
-    return corrupt(f, f->node[node].at, "no inputs of a variable", "some");
+    return fail_corrupt(f, f->node[node].at, "no inputs of a variable", "some");
   return TY_OK;
 }
 
@@ -138,14 +139,14 @@ bool file_is_variable(const struct file *f, int node)
 
 static int fail_draft(void) { return fail(TY_EMEMORY, "out of memory: symbol file"); }
 
-/* What came first stays. */
+/* Drops repeated attributes; the first stays. */
 static int drop_repeated(struct draft *d)
 {
   struct names x;
   int n = 0;
   if (d->nattr < 2) return TY_OK;
   TRY(names_index(&x, d->attr, sizeof *d->attr, d->nattr));
-  for (int i = 0; i < d->nattr; i++) /* turns, which nobody takes, hold what stays */
+  for (int i = 0; i < d->nattr; i++)                    /* `turn` is unused: no names_take */
     if (names_first(&x, d->attr[i].key) == i) x.turn[n++] = i;
   for (int i = 0; i < n; i++) d->attr[i] = d->attr[x.turn[i]];
   d->nattr = n;
@@ -159,10 +160,10 @@ static int read_attrs(
   for (int i = ATTRS; i <= PARAM; i++) {
     if (!dict[i]) continue;
     if (json_type(dict[i]) != J_OBJECT)
-      return corrupt(f, dict[i], "an object of texts", type_name(dict[i]));
+      return fail_corrupt(f, dict[i], "an object of texts", type_name(dict[i]));
     for (const char *v, *key = json_first(dict[i]); key; key = json_next(v)) {
       v = json_value(key);
-      if (json_type(v) != J_TEXT) return corrupt(f, v, "a text", type_name(v));
+      if (json_type(v) != J_TEXT) return fail_corrupt(f, v, "a text", type_name(v));
       const char *name = json_text(key, a), *value = json_text(v, a);
       if (!name || !value) return fail_draft();
       TRY(draft_add_attr(d, a, name, value));
@@ -173,7 +174,7 @@ static int read_attrs(
 
 static int read_inputs(const struct file *f, const char *list, struct arena *a, struct draft *d)
 {
-  const int n = count(list);
+  const int n = count_items(list);
   d->in = n ? arena_new(a, sizeof *d->in * (size_t)n) : NULL;
   if (n && !d->in) return fail_draft();
   for (const char *v = json_first(list); v; v = json_next(v))
@@ -183,9 +184,9 @@ static int read_inputs(const struct file *f, const char *list, struct arena *a, 
 
 static int check_bodies(const struct file *f, const char *list)
 {
-  if (json_type(list) != J_LIST) return corrupt(f, list, "a list of graphs", type_name(list));
+  if (json_type(list) != J_LIST) return fail_corrupt(f, list, "a list of graphs", type_name(list));
   for (const char *v = json_first(list); v; v = json_next(v))
-    if (json_type(v) != J_OBJECT) return corrupt(f, v, "an object", type_name(v));
+    if (json_type(v) != J_OBJECT) return fail_corrupt(f, v, "an object", type_name(v));
   return TY_OK;
 }
 
@@ -224,7 +225,7 @@ static int add_bodies(const struct file *f, const struct draft *d)
   return TY_OK;
 }
 
-/* How many outputs of each node somebody reads. */
+/* Counts how many outputs of each node are read. */
 static int count_outputs(struct file *f, const char *heads)
 {
   const char *v[FIELDS];
@@ -240,8 +241,8 @@ static int count_outputs(struct file *f, const char *heads)
   return TY_OK;
 }
 
-/* How many outputs an operator of the front end has is not in the file: as many as somebody
-** reads, until it is asked. */
+/* Gives an operator of the front end as many outputs as are read: the file does not say how many it
+** has until it is asked. */
 static int add_host_outputs(struct file *f, int node, struct draft *d, struct arena *a)
 {
   struct text t = { 0 };
@@ -255,8 +256,8 @@ static int add_host_outputs(struct file *f, int node, struct draft *d, struct ar
   return draft_add_attr(d, a, "__custom_out__", names);
 }
 
-/* Auxiliary states were not stored once: missing last inputs become variables with the operator's
-** attributes. */
+/* Adds missing last inputs as variables with the operator's attributes: old files do not have
+** auxiliary states. */
 static int add_missing_inputs(
     struct file *f, const struct draft *d, const struct kind *kind, struct arena *a, ty_entry *in)
 {
@@ -290,11 +291,11 @@ static int check_input(
   return TY_OK;
 }
 
-/* The inputs in the graph; whether the file gives them the versions that are counted. */
+/* Finds the inputs in the graph, and whether the file gives them the versions that are counted. */
 static int find_inputs(struct file *f, const struct draft *d, const struct kind *kind, ty_entry *in)
 {
   for (int k = 0; k < d->nin; k++) {
-    struct filed *from = &f->node[d->in[k].node];
+    struct node_record *from = &f->node[d->in[k].node];
     in[k] = (ty_entry){ from->index, d->in[k].out };
     TRY(check_input(f, d, &kind->inport[k], k, in[k]));
     from->changes += kind->inport[k].mutated;
@@ -328,7 +329,7 @@ static int build_op(struct file *f, int node, struct draft *d, struct arena *a)
 
 enum { NEW = -1, LEFT_OUT = -2, OPEN = -4 };             /* of `index` */
 
-/* keep: it is reached from the heads */
+/* Builds a node after its inputs. keep: it is reached from the heads. */
 static int close_node(struct file *f, int node, bool keep)
 {
   struct arena a = { 0 };
@@ -351,7 +352,7 @@ static int close_node(struct file *f, int node, bool keep)
 
 /* -- order ------------------------------------------------------------------------------------- */
 
-/* Open nodes are a chain, each an input of the one before: from it this one was found. */
+/* Opens a node. Open nodes form a chain, each an input of the one before it. */
 static int open_node(struct file *f, int node, int from)
 {
   const char *v[FIELDS];
@@ -376,13 +377,13 @@ static int bad_input(const struct file *f, int node, const struct input *in)
   return code;
 }
 
-static int visit(struct file *f, int root, bool keep)
+static int visit_node(struct file *f, int root, bool keep)
 {
   struct input in;
   if (f->node[root].index != NEW) return TY_OK;
   TRY(open_node(f, root, -1));
   for (int node = root; node >= 0;) {
-    struct filed *d = &f->node[node];
+    struct node_record *d = &f->node[node];
     if (!d->next) {
       const int from = OPEN - d->index;
       TRY(close_node(f, node, keep));
@@ -402,7 +403,7 @@ static int visit(struct file *f, int root, bool keep)
 static int read_heads(struct file *f)
 {
   ty_graph *g = f->g;
-  const int n = count(f->heads);
+  const int n = count_items(f->heads);
   NEED(n, TY_EFORMAT, "the graph has no heads");
   TRY(take_bytes(f, sizeof *g->head * (size_t)n));
   g->head = NEWS(ty_entry, n);
@@ -411,7 +412,7 @@ static int read_heads(struct file *f)
     struct input in;
     TRY(read_entry(f, v, &in));
     NEED(in.node < f->n, TY_EFORMAT, "head %d is node %d of %d", g->nhead, in.node, f->n);
-    TRY(visit(f, in.node, true));
+    TRY(visit_node(f, in.node, true));
     const struct node *from = &g->node[f->node[in.node].index];
     NEED(in.out < from->kind->nreal, TY_EFORMAT, "head %d is output %d of %s, which has %d",
         g->nhead, in.out, from->name, from->kind->nreal);
@@ -426,7 +427,7 @@ static int check_arguments(const struct file *f, const char *list)
     int id = 0;
     TRY(read_whole(f, v, "the number of a node", &id));
     const char *got = id >= f->n ? "no node" : file_is_variable(f, id) ? NULL : "an operator";
-    if (got) return corrupt(f, v, "the number of a variable", got);
+    if (got) return fail_corrupt(f, v, "the number of a variable", got);
   }
   return TY_OK;
 }
@@ -463,7 +464,7 @@ static const char *const graph_fields[GRAPH_FIELDS] = {
   "nodes", "arg_nodes", "heads", "node_row_ptr", "attrs",
 };
 
-/* The second entry of the attribute that is called so: ["int", 10901]; NULL: there is none */
+/* Returns the second item of a graph attribute such as ["int", 10901]; NULL: there is none. */
 static int graph_attr(const struct file *f, const char *attrs, const char *name, const char *form,
     int type, const char **out)
 {
@@ -471,9 +472,10 @@ static int graph_attr(const struct file *f, const char *attrs, const char *name,
   for (const char *v, *key = json_first(attrs); key && !*out; key = json_next(v)) {
     v = json_value(key);
     if (!json_is(key, name)) continue;
-    if (json_type(v) != J_LIST || count(v) != 2) return corrupt(f, v, form, type_name(v));
+    if (json_type(v) != J_LIST || count_items(v) != 2)
+      return fail_corrupt(f, v, form, type_name(v));
     *out = json_next(json_first(v));
-    if (json_type(*out) != type) return corrupt(f, v, form, type_name(v));
+    if (json_type(*out) != type) return fail_corrupt(f, v, form, type_name(v));
   }
   return TY_OK;
 }
@@ -494,8 +496,9 @@ static int read_graph_attrs(struct file *f, const char *attrs)
   return code;
 }
 
-/* Room was made for nodes that nobody reads, too. */
-static int fit(ty_graph *g)
+/* Shrinks the list of nodes to its length: capacity was reserved for nodes that are not read,
+** too. */
+static int fit_nodes(ty_graph *g)
 {
   struct node *node = mem_grow(g->node, sizeof *node * (size_t)g->n);
   NEED(node, TY_EMEMORY, "out of memory: graph of %d nodes", g->n);
@@ -509,26 +512,26 @@ static int read_graph(struct file *f, const char *object, bool top)
   const char *v[GRAPH_FIELDS];
   TRY(read_fields(f, object, graph_fields, GRAPH_FIELDS, HEADS + 1, v));
   if (v[GRAPH_ATTRS] && json_type(v[GRAPH_ATTRS]) != J_OBJECT)
-    return corrupt(f, v[GRAPH_ATTRS], "an object", type_name(v[GRAPH_ATTRS]));
+    return fail_corrupt(f, v[GRAPH_ATTRS], "an object", type_name(v[GRAPH_ATTRS]));
   f->version = FILE_VERSION;
   if (top) TRY(read_graph_attrs(f, v[GRAPH_ATTRS]));
   static const char *const what[] = { "a list of nodes", "a list of numbers", "a list" };
   for (int i = NODES; i <= HEADS; i++)
-    if (json_type(v[i]) != J_LIST) return corrupt(f, v[i], what[i], type_name(v[i]));
+    if (json_type(v[i]) != J_LIST) return fail_corrupt(f, v[i], what[i], type_name(v[i]));
   f->heads = v[HEADS];
-  f->g->cap = count(v[NODES]);
+  f->g->cap = count_items(v[NODES]);
   TRY(take_bytes(f, (sizeof *f->node + sizeof *f->g->node) * (size_t)f->g->cap));
-  f->node = NEWS(struct filed, f->g->cap);
+  f->node = NEWS(struct node_record, f->g->cap);
   f->g->node = NEWS(struct node, f->g->cap);
   NEED(f->node && f->g->node, TY_EMEMORY, "out of memory: symbol file of %d nodes", f->g->cap);
   for (const char *at = json_first(v[NODES]); at; at = json_next(at))
-    f->node[f->n++] = (struct filed){ .at = at, .index = NEW };
+    f->node[f->n++] = (struct node_record){ .at = at, .index = NEW };
   if (f->version < FILE_VERSION) TRY(upgrade_begin(f));
   TRY(read_heads(f));
-  for (int i = 0; i < f->n; i++) TRY(visit(f, i, false)); /* the rest is checked only */
+  for (int i = 0; i < f->n; i++) TRY(visit_node(f, i, false)); /* the rest is checked only */
   TRY(check_arguments(f, v[ARGUMENTS]));
   f->g->version = f->version;
-  TRY(fit(f->g));
+  TRY(fit_nodes(f->g));
   return f->own_versions ? keep_versions(f) : TY_OK;
 }
 
@@ -539,7 +542,7 @@ static int parse_object(
   TRY(ty_graph_new(&f.g));
   int code = read_graph(&f, object, top);
   arena_done(&f.arena);
-  mem_free(f.gift);
+  mem_free(f.inherited);
   mem_free(f.node);
   if (code)
     ty_graph_free(f.g);

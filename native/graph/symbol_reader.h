@@ -1,6 +1,6 @@
 /* symbol_reader.h - a symbol file that is being read (symbol_read.c), and what brings old ones up
 ** to the present form (symbol_upgrade.c). The text, which was checked, serves as the list of
-** nodes: each is read where it stands. */
+** nodes: each is read in place. */
 #pragma once
 #include "graph/graph.h"
 #include "base/json.h"
@@ -17,8 +17,8 @@ struct draft {
   bool has_ports;
   struct ports ports;                                 /* symbol_upgrade.c */
 };
-/* Where a node stands. */
-struct filed {
+/* A node's place in the text. */
+struct node_record {
   const char *at;
   union {
     const char *next;                                 /* open: its input that is read next */
@@ -27,8 +27,8 @@ struct filed {
   int index;                                          /* built: its number in the graph */
   int outputs;                                        /* how many are read, once they are counted */
 };
-/* An attribute that an operator of an old file gives to a variable, which may stand before it. */
-struct gift {
+/* An attribute that an operator of an old file gives to a variable, which may come before it. */
+struct inherited_attr {
   const char *key, *value;
   int to, from, order;
   bool if_absent;
@@ -36,13 +36,13 @@ struct gift {
 struct file {
   const char *text, *heads;
   ty_graph *g;
-  struct filed *node;
+  struct node_record *node;
   int n, version;
   bool counted;                                       /* outputs are */
   bool own_versions;                                  /* they are not those that are counted */
-  struct arena arena;                                 /* of gifts */
-  struct gift *gift;
-  int ngift, gift_cap;
+  struct arena arena;                                 /* of inherited attributes */
+  struct inherited_attr *inherited;
+  int ninherited, inherited_cap;
   size_t taken, *left;                                /* of the graph; what is left for all */
 };
 
@@ -52,7 +52,8 @@ int  file_draft(const struct file *f, int node, struct arena *a, struct draft *o
 const char *draft_attr(const struct draft *d, const char *key);              /* NULL */
 int draft_add_attr(struct draft *d, struct arena *a, const char *key, const char *value);
 
-int upgrade_begin(struct file *f);                    /* finds the gifts */
+/* Finds the attributes that operators give to variables. */
+int upgrade_begin(struct file *f);
 int upgrade_attrs(const struct file *f, int node, struct draft *d, struct arena *a);
 /* the initialiser that an operator gives to the variable of an input; NULL */
 const char *upgrade_initialiser(const struct draft *d, int input);

@@ -59,7 +59,7 @@ static const struct { const char *bare, *key; } hidden[] = {
 };
 
 /* Finds the operator's inputs. Only attributes that are parameters count, since keys are not
-** repaired yet; it has none where they cannot be told. */
+** repaired yet; it has none where they do not determine them. */
 static int find_ports(struct draft *d, struct arena *a)
 {
   ty_attr *known = arena_new(a, sizeof *known * (size_t)(d->nattr + 2));
@@ -79,8 +79,8 @@ static int find_ports(struct draft *d, struct arena *a)
 
 enum { STAYS = -2, OWN = -1 };
 
-/* The input whose name is the n bytes in front of a key's "_lr_mult", if a variable stands there,
-** else STAYS. */
+/* Returns the input whose name is the n bytes before a key's "_lr_mult", if it is a variable, else
+** STAYS. */
 static int input_called(const struct file *f, const struct draft *d, const char *prefix, size_t n)
 {
   for (int k = 0; k < d->nin && k < d->ports.nin; k++)
@@ -89,8 +89,8 @@ static int input_called(const struct file *f, const struct draft *d, const char 
   return STAYS;
 }
 
-/* Where a key belongs: to the node, to the variable of an input (its number), or it stays as it
-** is; "weight_lr_mult" of an operator belongs to its weight. */
+/* Returns what a key belongs to: the node, the variable of an input (its number), or STAYS;
+** "weight_lr_mult" of an operator belongs to its weight. */
 static int find_owner(const struct file *f, struct draft *d, struct arena *a, const char *key,
     int *owner, const char **now)
 {
@@ -108,7 +108,7 @@ static int find_owner(const struct file *f, struct draft *d, struct arena *a, co
   return TY_OK;
 }
 
-/* What a node says of itself; what it says of others goes. */
+/* Repairs a node's keys of its own; keys of others are removed. */
 static int repair_keys(const struct file *f, struct draft *d, struct arena *a)
 {
   ty_attr *given = arena_new(a, sizeof *given * (size_t)(d->nattr + 1));
@@ -126,19 +126,20 @@ static int repair_keys(const struct file *f, struct draft *d, struct arena *a)
   return TY_OK;
 }
 
-/* -- gifts ------------------------------------------------------------------------------------- */
+/* -- inherited attributes ---------------------------------------------------------------------- */
 
-static int add_gift(struct file *f, struct gift gift)
+static int add_inherited(struct file *f, struct inherited_attr attr)
 {
-  NEED(GROW(f->gift, f->ngift, f->gift_cap), TY_EMEMORY, "out of memory: attributes");
-  gift.order = f->ngift;
-  gift.value = arena_text(&f->arena, gift.value);
-  NEED(gift.value, TY_EMEMORY, "out of memory: attributes");
-  f->gift[f->ngift++] = gift;
+  NEED(GROW(f->inherited, f->ninherited, f->inherited_cap), TY_EMEMORY,
+      "out of memory: attributes");
+  attr.order = f->ninherited;
+  attr.value = arena_text(&f->arena, attr.value);
+  NEED(attr.value, TY_EMEMORY, "out of memory: attributes");
+  f->inherited[f->ninherited++] = attr;
   return TY_OK;
 }
 
-/* "weight_lr_mult" */
+/* Hands keys such as "weight_lr_mult" to variables. */
 static int give_keys(struct file *f, int node, struct draft *d, struct arena *a)
 {
   for (int i = 0; i < d->nattr; i++) {
@@ -146,8 +147,10 @@ static int give_keys(struct file *f, int node, struct draft *d, struct arena *a)
     int k;
     TRY(find_owner(f, d, a, d->attr[i].key, &k, &now));
     if (k < 0) continue;
-    TRY(add_gift(f,
-        (struct gift){ .key = now, .value = d->attr[i].value, .to = d->in[k].node, .from = node }));
+    const struct inherited_attr attr = {
+      .key = now, .value = d->attr[i].value, .to = d->in[k].node, .from = node
+    };
+    TRY(add_inherited(f, attr));
   }
   return TY_OK;
 }
@@ -174,12 +177,13 @@ static int give_initialisers(struct file *f, int node, const struct draft *d)
   for (int k = 0; k < d->nin; k++) {
     const char *init = upgrade_initialiser(d, k);
     if (!init || !file_is_variable(f, d->in[k].node)) continue;
-    TRY(add_gift(f, (struct gift){ "__init__", init, d->in[k].node, node, 0, true }));
+    const struct inherited_attr attr = { "__init__", init, d->in[k].node, node, 0, true };
+    TRY(add_inherited(f, attr));
   }
   return TY_OK;
 }
 
-static int find_gifts(struct file *f, int node)
+static int find_inherited(struct file *f, int node)
 {
   struct arena a = { 0 };
   struct draft d;
@@ -194,14 +198,15 @@ static int find_gifts(struct file *f, int node)
 
 static int compare_receivers(const void *a, const void *b)
 {
-  const struct gift *g = a, *h = b;
+  const struct inherited_attr *g = a, *h = b;
   return g->to < h->to ? -1 : g->to > h->to;
 }
 
-/* By variable; those that are only for who has none come last, others in the order of the file. */
-static int compare_gifts(const void *a, const void *b)
+/* Compares by variable; keys that apply only to variables without one come last, others in the
+** order of the file. */
+static int compare_inherited(const void *a, const void *b)
 {
-  const struct gift *g = a, *h = b;
+  const struct inherited_attr *g = a, *h = b;
   if (g->to != h->to) return compare_receivers(g, h);
   if (g->if_absent != h->if_absent) return g->if_absent ? 1 : -1;
   return g->order < h->order ? -1 : 1;
@@ -209,24 +214,26 @@ static int compare_gifts(const void *a, const void *b)
 
 int upgrade_begin(struct file *f)
 {
-  for (int i = 0; i < f->n; i++) TRY(find_gifts(f, i));
-  if (f->ngift) qsort(f->gift, (size_t)f->ngift, sizeof *f->gift, compare_gifts);
+  for (int i = 0; i < f->n; i++) TRY(find_inherited(f, i));
+  if (f->ninherited)
+    qsort(f->inherited, (size_t)f->ninherited, sizeof *f->inherited, compare_inherited);
   return TY_OK;
 }
 
-/* The first gift to this node, NULL: there is none. */
-static const struct gift *first_gift(const struct file *f, int node)
+/* Returns the first key for this node, NULL: there is none. */
+static const struct inherited_attr *first_inherited(const struct file *f, int node)
 {
-  const struct gift key = { .to = node }, *g;
-  if (!f->ngift) return NULL;
-  g = bsearch(&key, f->gift, (size_t)f->ngift, sizeof key, compare_receivers);
-  while (g && g > f->gift && g[-1].to == node) g--;
+  const struct inherited_attr key = { .to = node }, *g;
+  if (!f->ninherited) return NULL;
+  g = bsearch(&key, f->inherited, (size_t)f->ninherited, sizeof key, compare_receivers);
+  while (g && g > f->inherited && g[-1].to == node) g--;
   return g;
 }
 
-static const struct gift *next_gift(const struct file *f, const struct gift *g)
+static const struct inherited_attr *next_inherited(
+    const struct file *f, const struct inherited_attr *g)
 {
-  return g + 1 - f->gift < f->ngift && g[1].to == g->to ? g + 1 : NULL;
+  return g + 1 - f->inherited < f->ninherited && g[1].to == g->to ? g + 1 : NULL;
 }
 
 /* -- a node ------------------------------------------------------------------------------------ */
@@ -238,11 +245,11 @@ static void drop_flat_axis(struct draft *d)
   if (concerned && axis && !strcmp(axis, "-1")) drop_attr(d, "axis");
 }
 
-/* What others and the node itself say is taken in the order of the file, the last word counts. */
+/* Applies keys of others and of the node itself in the order of the file: the last one counts. */
 int upgrade_attrs(const struct file *f, int node, struct draft *d, struct arena *a)
 {
   bool repaired = false;
-  for (const struct gift *g = first_gift(f, node); g; g = next_gift(f, g)) {
+  for (const struct inherited_attr *g = first_inherited(f, node); g; g = next_inherited(f, g)) {
     if (!repaired && (g->if_absent || g->from > node)) {
       TRY(repair_keys(f, d, a));
       repaired = true;

@@ -15,7 +15,8 @@
 
 struct visit { int node, at; };
 
-static int visit(const ty_graph *g, int root, int *id, struct listing *out, struct visit *stack)
+static int visit_node(
+    const ty_graph *g, int root, int *id, struct listing *out, struct visit *stack)
 {
   int depth = 0;
   if (id[root]) return TY_OK;
@@ -48,7 +49,7 @@ int listing_make(
   for (int i = 0; i < nhead; i++) {
     NEED(head[i].node >= 0 && head[i].node < g->n, TY_EINDEX, "head %d is node %d of %d", i,
         head[i].node, g->n);
-    TRY(visit(g, head[i].node, out->id, out, stack));
+    TRY(visit_node(g, head[i].node, out->id, out, stack));
   }
   for (int i = 0; i < g->n; i++) out->id[i]--; /* -1: not reached */
   return TY_OK;
@@ -58,10 +59,14 @@ int listing_make(
 
 struct page { struct text *t; int indent; };
 
-static void line(struct page *p, int i) { text_add(p->t, "%s\n%*s", i ? ", " : "", p->indent, ""); }
-static void key(struct page *p, int i, const char *name)
+static void begin_line(struct page *p, int i)
 {
-  line(p, i);
+  text_add(p->t, "%s\n%*s", i ? ", " : "", p->indent, "");
+}
+
+static void write_key(struct page *p, int i, const char *name)
+{
+  begin_line(p, i);
   text_add(p->t, "\"%s\": ", name);
 }
 static void open_scope(struct page *p, const char *bracket)
@@ -85,10 +90,10 @@ static struct items open_items(struct page *p, int n)
     text_put(p->t, "[", 1);
   return (struct items){ p, n };
 }
-static void item(struct items *l, int i)
+static void begin_item(struct items *l, int i)
 {
   if (l->n > 10)
-    line(l->p, i);
+    begin_line(l->p, i);
   else if (i)
     text_put(l->p->t, ", ", 2);
 }
@@ -100,24 +105,24 @@ static void close_items(struct items *l)
     text_put(l->p->t, "]", 1);
 }
 
-/* What only graphs in memory have (operators/control/custom.c). */
-static bool unwritten(const ty_attr *a) { return !strncmp(a->key, "__custom_", 9); }
+/* Returns whether an attribute exists only in memory (operators/control/custom.c). */
+static bool is_unwritten(const ty_attr *a) { return !strncmp(a->key, "__custom_", 9); }
 
-static int written(const ty_attr *attr, int nattr)
+static int count_written(const ty_attr *attr, int nattr)
 {
   int n = 0;
-  for (int i = 0; i < nattr; i++) n += !unwritten(&attr[i]);
+  for (int i = 0; i < nattr; i++) n += !is_unwritten(&attr[i]);
   return n;
 }
 
 static void write_attrs(struct page *p, const ty_attr *attr, int nattr)
 {
-  int n = written(attr, nattr), k = 0;
+  int n = count_written(attr, nattr), k = 0;
   text_put(p->t, "{", 1);
   if (n > 1) p->indent += 2;
   for (int i = 0; i < nattr; i++) {
-    if (unwritten(&attr[i])) continue;
-    if (n > 1) line(p, k++);
+    if (is_unwritten(&attr[i])) continue;
+    if (n > 1) begin_line(p, k++);
     json_quote(p->t, attr[i].key);
     text_put(p->t, ": ", 2);
     json_quote(p->t, attr[i].value);
@@ -133,7 +138,7 @@ static void write_attrs(struct page *p, const ty_attr *attr, int nattr)
 static void write_graph(struct page *p, const ty_graph *g, const ty_entry *head, int nhead,
     const struct listing *l, bool top);
 
-static int version_of(const struct listing *l, int node, int input)
+static int entry_version(const struct listing *l, int node, int input)
 {
   if (l->given) return l->given[node] ? l->given[node][input] : 0;
   return l->version[node][input];
@@ -143,20 +148,20 @@ static void write_inputs(struct page *p, const struct listing *l, int index, con
 {
   struct items list = open_items(p, n->nin);
   for (int k = 0; k < n->nin; k++) {
-    item(&list, k);
-    text_add(p->t, "[%d, %d, %d]", l->id[n->in[k].node], n->in[k].out, version_of(l, index, k));
+    begin_item(&list, k);
+    text_add(p->t, "[%d, %d, %d]", l->id[n->in[k].node], n->in[k].out, entry_version(l, index, k));
   }
   close_items(&list);
 }
 
 static void write_bodies(struct page *p, const struct node *n, struct arena *a)
 {
-  key(p, 1, "subgraphs");
+  write_key(p, 1, "subgraphs");
   open_scope(p, "[");
   for (int k = 0; k < n->nbody; k++) {
     const ty_graph *body = n->body[k];
     struct listing l;
-    line(p, k);
+    begin_line(p, k);
     if (listing_make(body, body->head, body->nhead, a, &l) || listing_versions(body, &l, a))
       p->t->lost = true;
     else
@@ -170,22 +175,22 @@ static void write_node(
 {
   const struct node *n = &g->node[index];
   open_scope(p, "{");
-  key(p, 0, "op");
+  write_key(p, 0, "op");
   json_quote(p->t, op_label(n));
-  key(p, 1, "name");
+  write_key(p, 1, "name");
   json_quote(p->t, n->name);
-  if (written(n->kind->attr, n->kind->nattr)) {
-    key(p, 1, "attrs");
+  if (count_written(n->kind->attr, n->kind->nattr)) {
+    write_key(p, 1, "attrs");
     write_attrs(p, n->kind->attr, n->kind->nattr);
   }
-  key(p, 1, "inputs");
+  write_key(p, 1, "inputs");
   write_inputs(p, l, index, n);
   if (n->nbody) write_bodies(p, n, a);
   close_scope(p, "}");
 }
 
-/* outputs of a node as the reference counts them */
-static int counted_outputs(const struct node *n)
+/* Returns the number of outputs of a node as the reference counts them. */
+static int count_outputs(const struct node *n)
 {
   bool more = n->op && n->op->further_outputs;
   return n->kind->nreal + (more ? n->op->further_outputs(n->kind->param) : 0);
@@ -195,17 +200,17 @@ static void write_numbers(struct page *p, const ty_graph *g, const struct listin
 {
   int n = 0, outputs = 0;
   for (int i = 0; i < l->n; i++) n += !g->node[l->order[i]].op;
-  key(p, 1, "arg_nodes");
+  write_key(p, 1, "arg_nodes");
   struct items list = open_items(p, n);
   for (int i = 0, k = 0; i < l->n; i++)
-    if (!g->node[l->order[i]].op) item(&list, k++), text_add(p->t, "%d", i);
+    if (!g->node[l->order[i]].op) begin_item(&list, k++), text_add(p->t, "%d", i);
   close_items(&list);
-  key(p, 1, "node_row_ptr");
+  write_key(p, 1, "node_row_ptr");
   list = open_items(p, l->n + 1);
   for (int i = 0; i <= l->n; i++) {
-    item(&list, i);
+    begin_item(&list, i);
     text_add(p->t, "%d", outputs);
-    if (i < l->n) outputs += counted_outputs(&g->node[l->order[i]]);
+    if (i < l->n) outputs += count_outputs(&g->node[l->order[i]]);
   }
   close_items(&list);
 }
@@ -213,10 +218,10 @@ static void write_numbers(struct page *p, const ty_graph *g, const struct listin
 static void write_heads(
     struct page *p, const ty_graph *g, const ty_entry *head, int nhead, const struct listing *l)
 {
-  key(p, 1, "heads");
+  write_key(p, 1, "heads");
   struct items list = open_items(p, nhead);
   for (int i = 0; i < nhead; i++) {
-    item(&list, i);
+    begin_item(&list, i);
     text_add(p->t, "[%d, %d, 0]", l->id[head[i].node], head[i].out);
   }
   close_items(&list);
@@ -233,7 +238,8 @@ static void add_rows(const struct node *n, struct text *t)
     for (int i = 0; i < n->body[k]->n; i++) add_rows(&n->body[k]->node[i], t);
 }
 
-/* The definitions of all rows that the graph uses, one a line; NULL when there are none. */
+/* Returns the definitions of all formula operators that the graph uses, one a line; NULL when there
+** are none. */
 static const char *rows_used(const ty_graph *g, const struct listing *l, struct text *t)
 {
   for (int i = 0; i < l->n; i++) add_rows(&g->node[l->order[i]], t);
@@ -245,14 +251,14 @@ static void write_graph_attrs(struct page *p, const ty_graph *g, const struct li
   struct text t = { 0 };
   const char *rows = rows_used(g, l, &t);
   p->t->lost |= t.lost;
-  key(p, 1, "attrs");
+  write_key(p, 1, "attrs");
   if (!rows)
     text_add(p->t, "{\"mxnet_version\": [\"int\", %d]}", FILE_VERSION);
   else {
     open_scope(p, "{");
-    key(p, 0, "mxnet_version");
+    write_key(p, 0, "mxnet_version");
     text_add(p->t, "[\"int\", %d]", FILE_VERSION);
-    key(p, 1, "tycho_rows");
+    write_key(p, 1, "tycho_rows");
     text_add(p->t, "[\"str\", ");
     json_quote(p->t, rows);
     text_add(p->t, "]");
@@ -266,10 +272,10 @@ static void write_graph(struct page *p, const ty_graph *g, const ty_entry *head,
 {
   struct arena a = { 0 };
   open_scope(p, "{");
-  key(p, 0, "nodes");
+  write_key(p, 0, "nodes");
   open_scope(p, "[");
   for (int i = 0; i < l->n; i++) {
-    line(p, i);
+    begin_line(p, i);
     write_node(p, g, l, l->order[i], &a);
   }
   if (l->n)
@@ -283,7 +289,7 @@ static void write_graph(struct page *p, const ty_graph *g, const ty_entry *head,
   arena_done(&a);
 }
 
-/* Versions of the entries that nodes read, counted in the order of the listing. */
+/* Counts the versions of the entries that nodes read, in the order of the listing. */
 int listing_versions(const ty_graph *g, struct listing *l, struct arena *a)
 {
   int *counter = arena_new(a, sizeof *counter * (size_t)(g->n + 1));
@@ -374,7 +380,7 @@ int ty_graph_node(ty_graph *g, int i, ty_node *out)
   return TY_OK;
 }
 
-/* Subgraph k of node i (control flow), borrowed; NULL past the last. */
+/* Returns subgraph k of node i (control flow), borrowed; NULL past the last. */
 int ty_graph_body(ty_graph *g, int i, int k, ty_graph **out)
 {
   NEED(g && out, TY_ETYPE, "graph_body: null argument");

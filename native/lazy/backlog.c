@@ -143,7 +143,7 @@ bool backlog_full(const struct backlog *backlog)
       (backlog->held > LEAST_HELD && backlog->held > *ty_live_at("bytes") / SHARE_HELD);
 }
 
-/* Returns whether somebody has an array of what a call makes. */
+/* Returns whether an array has an output of a call. */
 static bool is_seen(const struct history *h)
 {
   for (int i = 0; i < h->nout && !h->view; i++)
@@ -162,7 +162,7 @@ bool backlog_drop(struct history *h)
   }
   h->refs = 1;
   const int code = backlog_run();
-  if (code) failure_drop(failure_take(code)); /* who reads the value finds it promised */
+  if (code) failure_drop(failure_take(code)); /* a reader finds the value promised */
   if (h->backlog) backlog_remove(h);
   backlog_unlock();
   history_drop(h);
@@ -198,7 +198,7 @@ static int settle_storage(struct storage *s)
   return code;
 }
 
-/* A thread ends: its calls may still be needed by others. */
+/* Runs and frees the backlog of a thread that ends: others may still need its calls. */
 static void end_thread(void *backlog)
 {
   struct backlog *t = backlog, **at = &backlogs;

@@ -1,8 +1,8 @@
 /* backlog.h - recorded calls that are not submitted yet.
 **
-** A thread's calls form a backlog, in their order. They are submitted as one program when somebody
-** needs a value that they make, before somebody writes a value that they read, when there are too
-** many of them, or by a backward. One lock serves all backlogs; it is recursive, and is taken
+** A thread's calls form a backlog, in their order. They are submitted as one program when a value
+** that they make is needed, before a value that they read is written, when there are too many of
+** them, or by a backward. One lock serves all backlogs; it is recursive, and is taken
 ** before any lock of a device.
 */
 #pragma once
@@ -33,7 +33,7 @@ void backlog_forget(const struct kept *k);
 /* Takes a call out of its backlog: it is submitted, or will never be. */
 void backlog_remove(struct history *h);
 /* Decides what becomes of a pending call whose last reference is dropped. Returns true where it may
-** be freed: nobody can see what it would make. Else runs it, and drops it again. */
+** be freed: no array has what it would make. Else runs it, and drops it again. */
 bool backlog_drop(struct history *h);
 /* Submits the calls of all backlogs. */
 int  backlog_run(void);

@@ -1,8 +1,8 @@
 /* backward.c - gradients of recorded calls.
 **
 ** A backward is the trace of what the heads were made of (trace.h), with gradients of its leaves.
-** Functions of the front end are not part of it: their outputs are leaves, and whoever calls
-** ty_backward goes on beyond them (runtime/lua/tycho/autograd).
+** Functions of the front end are not part of it: their outputs are leaves, and the caller of
+** ty_backward continues beyond them (runtime/lua/tycho/autograd).
 */
 #include "lazy/recording.h"
 #include "lazy/trace.h"
@@ -18,7 +18,7 @@ static int not_reached(int i)
   return code;
 }
 
-/* Says where gradients go: to the arrays that variables have, or to those that were given. */
+/* Assigns the arrays of gradients: those that variables have, or those that were given. */
 static int assign_gradients(struct trace *t, ty_tensor *const *variable, ty_tensor *const *grad,
     int n, int flags)
 {
@@ -45,7 +45,7 @@ static int assign_gradients(struct trace *t, ty_tensor *const *variable, ty_tens
 
 /* -- backward ---------------------------------------------------------------------------------- */
 
-/* What to say of a head that has no history. */
+/* Fails for a head that has no history. */
 static const char *not_recorded(const ty_tensor *t)
 {
   switch (t->made) {
@@ -88,7 +88,7 @@ static void free_graph(struct trace *t)
     if (t->reached[i]) history_free(t->call[i], where);
 }
 
-/* Calls of other threads, and those of another mode, run in programs of their own. */
+/* Runs calls of other threads, and those of another mode, in programs of their own. */
 static int run_others(bool train)
 {
   const struct backlog *backlog = backlog_own();

@@ -65,7 +65,7 @@ static int add_leaves(struct building *b)
   return TY_OK;
 }
 
-static ty_entry entry_of(const struct building *b, uint64_t code)
+static ty_entry find_entry(const struct building *b, uint64_t code)
 {
   const struct trace_input x = input_of(code);
   return x.is_leaf ? b->leaf[x.at] : (ty_entry){ b->node[x.at], x.out };
@@ -80,7 +80,7 @@ static int add_with_number(
   const ty_attr group = { "__ctx_group__", find_group(b, h->call->device) };
   ty_entry made, in[2];
   char name[64];
-  in[first] = entry_of(b, input[0]);
+  in[first] = find_entry(b, input[0]);
   in[!first] = b->leaf[b->t->number[i]];
   snprintf(name, sizeof name, "%.40s_%d", op->name, i);
   TRY(ty_graph_origin(b->g, h->where));
@@ -101,7 +101,7 @@ static int add_node(struct building *b, const struct history *h, int i, const ui
   for (; !code && nattr < c->nattr; nattr++) attr[nattr] = c->attr[nattr];
   if (!code && b->ngroup > 1)
     attr[nattr++] = (ty_attr){ "__ctx_group__", find_group(b, c->device) };
-  for (int k = 0; !code && k < h->nin; k++) in[k] = entry_of(b, input[k]);
+  for (int k = 0; !code && k < h->nin; k++) in[k] = find_entry(b, input[k]);
   snprintf(name, sizeof name, "%.40s_%d", op->name, i);
   if (!code) code = ty_graph_origin(b->g, h->where);
   if (!code) code = graph_node(b->g, op, name, attr, nattr, in, h->nin, &made);
@@ -135,20 +135,21 @@ static int add_graph(struct building *b)
     input += t->call[i]->nin;
     if (i < t->ndone) TRY(add_known(b, t->call[i], i));
   }
-  for (int i = 0; i < t->nhead; i++) b->head[i] = entry_of(b, *input++);
+  for (int i = 0; i < t->nhead; i++) b->head[i] = find_entry(b, *input++);
   return TY_OK;
 }
 
 /* -- ends -------------------------------------------------------------------------------------- */
 
-/* A later backward will ask for the gradient of call i. */
+/* Returns whether a later backward may ask for the gradient of call i. */
 static bool gradient_may_follow(const struct trace *t, int i)
 {
   return t->retain || !t->nhead || !t->reached[i];
 }
 
-/* The output whose storage a call's output lies in: views have none of their own. first: per call,
-** its first output among those of the calls that run. Returns -1: of an array that is there. */
+/* Returns the output that has the storage of a call's output, since views have none of their own;
+** -1: the storage is an array's. first: per call, its first output among those of the calls that
+** run. */
 static int output_slot(
     const struct trace *t, const int *first, const int *input_at, int call, int out)
 {
@@ -269,11 +270,11 @@ static int make_executor(struct building *b, ty_exec **out)
 static void mark_steps(const struct trace *t, const ty_exec *e, uint8_t *steps)
 {
   const struct program *p = e->variant[FUSED];
-  for (int i = 0; i < e->g->n; i++) {
-    const struct node *n = &e->g->node[i];
-    const bool forward = i < e->forward && n->op;
+  for (int i = 0; i < e->graph.g->n; i++) {
+    const struct node *n = &e->graph.g->node[i];
+    const bool forward = i < e->graph.forward && n->op;
     if (p->step_of[i] < 0 || !(forward || n->backward)) continue;
-    const char *number = strrchr(forward ? n->name : e->g->node[n->forward].name, '_');
+    const char *number = strrchr(forward ? n->name : e->graph.g->node[n->forward].name, '_');
     const int call = number ? atoi(number + 1) : t->n;
     if (call < t->n) steps[call] |= forward ? CALL_RUNS : GRADIENT_RUNS;
   }
@@ -283,9 +284,9 @@ static void note_indices(const struct building *b, struct kept *k)
 {
   for (int i = 0; i < k->nleaf; i++)
     exec_find_bound(k->e, b->leaf_name[i].text, &k->leaf[i], &k->leaf_grad[i]);
-  for (int i = 0; i < k->nknown; i++) k->known[i] = k->e->known_bound[i];
-  for (int i = 0; i < k->nend; i++) k->end[i] = k->e->end_bound[i];
-  for (int h = 0; h < k->e->nhead; h++) { /* bound ones would hold the arrays of this run */
+  for (int i = 0; i < k->nknown; i++) k->known[i] = k->e->bind.known_bound[i];
+  for (int i = 0; i < k->nend; i++) k->end[i] = k->e->bind.end_bound[i];
+  for (int h = 0; h < k->e->graph.nhead; h++) { /* bound ones would hold the arrays of this run */
     ty_tensor_free(k->e->output[h]);
     k->e->output[h] = NULL;
   }
@@ -300,7 +301,7 @@ static int copy_key(const struct trace *t, struct kept *k)
   return TY_OK;
 }
 
-static int allocate(struct building *b, struct kept *k, int noutput)
+static int allocate_lists(struct building *b, struct kept *k, int noutput)
 {
   const struct trace *t = b->t;
   int nknown = 0;
@@ -349,7 +350,7 @@ static void building_done(struct building *b)
 
 static int build_program(struct building *b, struct kept *k, const uint8_t *alive, int noutput)
 {
-  TRY(allocate(b, k, noutput));
+  TRY(allocate_lists(b, k, noutput));
   TRY(add_graph(b));
   uint8_t *wanted = NEWS(uint8_t, noutput + 1);
   if (!wanted) return out_of_memory();

@@ -167,7 +167,7 @@ static bool may_wait(const struct call_key *q)
   return true;
 }
 
-/* An input that a pending call changes has its new value only after that call. */
+/* Returns whether a pending call changes an input, which has its new value only after that call. */
 static bool is_changing(const struct ty_tensor *x)
 {
   return !history_is_recorded(x) && x->storage->source == &storage_promise;
@@ -202,7 +202,8 @@ static int make_outputs(struct history *h, ty_tensor **out, int nout)
   return TY_OK;
 }
 
-/* Readies the backlog for a call: one mode for all, not too many, nothing that changes before. */
+/* Prepares the backlog for a call: runs what is in it where the mode differs, where it is full, or
+** where an input changes first. */
 static int ready_backlog(
     const struct call_key *q, const struct cached_call *c, struct backlog *backlog)
 {
@@ -343,7 +344,7 @@ static int view_reshaped(ty_tensor *from, const ty_desc *d, ty_tensor **out)
   return note_step("Reshape", &attr, 1, from, *out);
 }
 
-/* A view in at most three steps: all elements in a row, a part of them, another shape. */
+/* Makes a view in at most three steps: all elements in a row, a part of them, another shape. */
 static int view_recorded(ty_tensor *x, const ty_desc *d, int64_t offset, ty_tensor **out)
 {
   const int64_t size = (int64_t)dtype_size(x->d.dtype), n = desc_count(d);

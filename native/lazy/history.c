@@ -10,7 +10,7 @@ uint64_t history_new_walk(void)
   return __atomic_add_fetch(&walks, 1, __ATOMIC_RELAXED);
 }
 
-/* A node with room for its inputs and outputs in the same block. */
+/* Makes a node with its inputs and outputs in the same block. */
 static struct history *new_history(enum history_kind kind, int nin, int nout)
 {
   const size_t in = sizeof(struct history_input) * (size_t)nin;
@@ -32,7 +32,7 @@ struct history *history_keep(struct history *h)
 }
 
 /* Drops one reference. What has none left goes in front of *list. */
-static void release(struct history *h, struct history **list)
+static void release_history(struct history *h, struct history **list)
 {
   if (!h || __atomic_sub_fetch(&h->refs, 1, __ATOMIC_ACQ_REL)) return;
   if (h->backlog && !backlog_drop(h)) return;
@@ -49,7 +49,7 @@ static void release_contents(struct history *h, struct history **list)
 {
   for (int i = 0; i < h->nin; i++) {
     if (h->in[i].array) storage_unwatch(input_storage(&h->in[i]));
-    release(h->in[i].from, list);
+    release_history(h->in[i].from, list);
     ty_tensor_free(h->in[i].array);
   }
   for (int i = 0; i < h->nout && !h->view; i++) {
@@ -66,7 +66,7 @@ static void release_contents(struct history *h, struct history **list)
   h->nin = h->nout = 0;
 }
 
-/* A long chain is a list, not a recursion. */
+/* Releases a chain of nodes in a loop, since a long one would overflow the stack. */
 static void release_list(struct history *list)
 {
   while (list) {
@@ -82,7 +82,7 @@ static void release_list(struct history *list)
 void history_drop(struct history *h)
 {
   struct history *list = NULL;
-  release(h, &list);
+  release_history(h, &list);
   release_list(list);
 }
 
@@ -120,7 +120,8 @@ static void hold_inputs(struct history *h, ty_tensor *const *in, int nin)
   }
 }
 
-/* A view borrows the storage of its first input, which that input's node or array holds. */
+/* Takes references to outputs. A view borrows the storage of its first input, which that input's
+** node or array holds. */
 static void hold_outputs(struct history *h, ty_tensor *const *in, ty_tensor *const *out, int nout)
 {
   h->nout = nout;

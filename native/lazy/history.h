@@ -7,8 +7,8 @@
 ** dropped by a device's thread.
 **
 ** A call may be pending: it is not submitted yet, and the storages of its outputs are promised
-** (device.h). Once it was part of a program it is done, and those of its outputs that nobody
-** could see or need have never got bytes.
+** (device.h). Once it was part of a program it is done, and those of its outputs that no
+** array had and no gradient needed never got bytes.
 */
 #pragma once
 #include "imperative/imperative.h"
@@ -40,8 +40,8 @@ struct history {
   uint64_t serial;                                    /* larger than those of its inputs' nodes */
   const char *where;                                  /* line of the script, interned; NULL */
   struct history *next;                               /* while a chain is dropped */
-  uint64_t seen;                                      /* the walk that has met it last */
-  int index;                                          /* its place in that walk */
+  uint64_t seen;                                      /* the last walk that visited it */
+  int index;                                          /* its index in that walk */
   /* HISTORY_VARIABLE; the gradient is NULL where req is TY_NULL */
   ty_tensor *grad;
   int req;
@@ -53,7 +53,7 @@ struct history {
   struct history_input *in;
   struct history_output *out;
   ty_desc *desc;                                      /* of a function's outputs */
-  bool view;                                          /* its output lies in its input's storage */
+  bool view;                                          /* its output is in its input's storage */
   bool changes;                                       /* it writes to an input */
   /* A backward has freed what the call held: there is no gradient any more. */
   bool freed;

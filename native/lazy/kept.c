@@ -17,7 +17,7 @@ int kept_pool(ty_pool **out)
   return TY_OK;
 }
 
-static bool is_of(const struct kept *k, const struct trace *t, uint64_t hash)
+static bool has_structure(const struct kept *k, const struct trace *t, uint64_t hash)
 {
   if (k->hash != hash || k->nkey != t->nkey || k->ncall != t->n) return false;
   if (memcmp(k->key, t->key, sizeof *t->key * (size_t)t->nkey)) return false;
@@ -26,7 +26,7 @@ static bool is_of(const struct kept *k, const struct trace *t, uint64_t hash)
   return true;
 }
 
-static bool keeps(const struct kept *k, const uint8_t *alive, int noutput)
+static bool keeps_outputs(const struct kept *k, const uint8_t *alive, int noutput)
 {
   for (int i = 0; i < noutput; i++)
     if (alive[i] && k->end_of[i] < 0) return false;
@@ -38,7 +38,7 @@ struct kept *kept_find(const struct trace *t, uint64_t hash, const uint8_t *aliv
   struct kept *best = NULL;
   for (int i = 0; i < nkept; i++) {
     struct kept *k = kept[i];
-    if (!is_of(k, t, hash) || !keeps(k, alive, noutput)) continue;
+    if (!has_structure(k, t, hash) || !keeps_outputs(k, alive, noutput)) continue;
     if (!best || k->nend < best->nend) best = k;
   }
   if (best) best->used = ++runs;
@@ -48,7 +48,7 @@ struct kept *kept_find(const struct trace *t, uint64_t hash, const uint8_t *aliv
 void kept_mark(const struct trace *t, uint64_t hash, uint8_t *alive, int noutput)
 {
   for (int i = 0; i < nkept; i++)
-    for (int o = 0; is_of(kept[i], t, hash) && o < noutput; o++)
+    for (int o = 0; has_structure(kept[i], t, hash) && o < noutput; o++)
       alive[o] |= kept[i]->end_of[o] >= 0;
 }
 
@@ -59,7 +59,7 @@ void kept_free(struct kept *k)
   for (int i = 0; i < nkept; i++)
     if (kept[i]->next == k) kept[i]->next = NULL;
   for (int i = 0; i < k->ncall; i++) cached_call_release(k->call[i]);
-  for (int h = 0; k->e && k->ones && h < k->e->nhead; h++) ty_tensor_free(k->ones[h]);
+  for (int h = 0; k->e && k->ones && h < k->e->graph.nhead; h++) ty_tensor_free(k->ones[h]);
   ty_exec_free(k->e);
   mem_free(k->key);
   mem_free(k->call);
@@ -74,7 +74,7 @@ void kept_free(struct kept *k)
   mem_free(k);
 }
 
-static int oldest(void)
+static int find_oldest(void)
 {
   int at = 0;
   for (int i = 1; i < nkept; i++)
@@ -85,7 +85,7 @@ static int oldest(void)
 void kept_add(struct kept *k, uint64_t hash)
 {
   if (nkept == MOST_KEPT) {
-    const int at = oldest();
+    const int at = find_oldest();
     kept_free(kept[at]);
     kept[at] = kept[--nkept];
   }

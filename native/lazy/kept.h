@@ -13,13 +13,12 @@ struct kept {
   const char **where;                                 /* per call: its line in the last run */
   struct kept *next;                                  /* what its thread ran after it; NULL */
   ty_exec *e;
-  /* Places among the bound arrays: of leaves and their gradients, of values that are there, of
-  ** those that are written into arrays of their own (ends); -1: the program does not read it. */
-  int *leaf, *leaf_grad, nleaf;
-  int *known, nknown;
-  /* Per output of the calls that run, in their order: its place among the ends, -1: it is none. */
+  /* indices of bound arrays; -1: the program does not read it */
+  int *leaf, *leaf_grad, nleaf;                       /* of leaves and their gradients */
+  int *known, nknown;                                 /* of values that are there */
+  int *end, nend;                                     /* of values that are written to arrays */
+  /* per output of the calls that run, in their order: its index among the ends, -1: it is none */
   int *end_of, noutput;
-  int *end, nend;
   uint8_t *steps;                                     /* per call: CALL_RUNS, GRADIENT_RUNS */
   ty_tensor **ones;                                   /* per head: what its gradient is, or NULL */
   uint64_t used;                                      /* serial number of its last run */

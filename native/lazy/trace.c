@@ -27,7 +27,7 @@ static int add_call(struct trace *t, struct history *h)
   return TY_OK;
 }
 
-/* Meets a node on the way from the heads. Pending ones are listed with their backlog. */
+/* Visits a node on the way from the heads; a pending one is listed with its backlog. */
 static int visit_node(struct trace *t, struct history *h, struct history ***list, int *n, int *cap)
 {
   if (!h || h->kind == HISTORY_VARIABLE || h->seen == t->walk) return TY_OK;
@@ -107,7 +107,8 @@ static int put_key(struct trace *t, uint64_t word)
   return TY_OK;
 }
 
-/* Which storage an array shares with an earlier one, and where; storage.index counts from 1. */
+/* Adds to the key which storage an array shares with an earlier one, and its offset; storage.index
+** counts from 1. */
 static int put_storage(struct trace *t, const ty_tensor *x, int index, int *same)
 {
   struct storage *s = x->storage;
@@ -168,7 +169,7 @@ static int put_input(struct trace *t, struct trace_input x)
   return put_key(t, input_code(x));
 }
 
-/* The bits of a call's part of the key that its cached call does not say. */
+/* Returns the bits of a call's part of the key that are not in its cached call. */
 static uint64_t call_state(const struct trace *t, const struct history *h, int i)
 {
   const bool has_values = i < t->ndone && history_has_value(h, 0); /* all outputs, or none */
@@ -203,7 +204,7 @@ static int add_number(struct trace *t, const struct cached_call *c, int *at)
   return find_leaf(t, NULL, 0, x, at);
 }
 
-/* What a call is; its number may be an argument. */
+/* Adds a call to the key; its number may be an argument. */
 static int put_call(struct trace *t, struct cached_call *c, int i)
 {
   bool argument;
@@ -344,7 +345,7 @@ static int count_outputs(const struct trace *t)
   return n;
 }
 
-/* Marks the outputs that somebody can see beside the calls of this trace. */
+/* Marks the outputs that others than the calls of this trace refer to. */
 static void mark_alive(const struct trace *t, uint8_t *alive)
 {
   for (int i = t->ndone, o = 0; i < t->n; i++)
@@ -415,7 +416,7 @@ static void break_storage(struct storage *s, void *failure)
   storage_mark(&all, failure);
 }
 
-/* Where it fails no end has memory. */
+/* Sets the arrays of a run; after a failure no end has memory. */
 static int set_arrays(const struct trace *t, struct kept *k)
 {
   TRY(set_leaves(t, k));
@@ -427,7 +428,7 @@ static int set_arrays(const struct trace *t, struct kept *k)
   return code;
 }
 
-/* Lets the arrays of this run go, so that they live no longer than their users. */
+/* Releases the arrays of this run, so that they live no longer than their users. */
 static void release_arrays(const struct trace *t, struct kept *k)
 {
   for (int i = 0; i < t->nleaf; i++) {
@@ -442,8 +443,8 @@ static void release_arrays(const struct trace *t, struct kept *k)
 static int give_heads(const struct trace *t, struct kept *k, ty_tensor *const *given)
 {
   for (int i = 0; i < t->nhead; i++) {
-    if (k->e->head_grad[i] < 0) continue;
-    ty_tensor *to = k->e->bound[k->e->head_grad[i]];
+    if (k->e->bind.head_grad[i] < 0) continue;
+    ty_tensor *to = k->e->bind.bound[k->e->bind.head_grad[i]];
     const bool same = !given || !given[i];
     if (same && k->ones[i]) continue; /* they are those of the last run */
     if (same && !k->ones[i]) TRY(tensor_fill_ones(to));
@@ -472,8 +473,8 @@ static void break_results(const struct trace *t, const struct kept *k, struct fa
     if (t->leaf[i].grad) break_storage(t->leaf[i].grad->storage, f);
 }
 
-/* What fails here breaks the ends and the gradients. The calls cannot be made again then; so the
-** lack of memory, after which callers try again, is left to whoever reads one. */
+/* Submits a run. A failure breaks the ends and the gradients. The calls cannot be made again then;
+** so the lack of memory, after which callers try again, is left to whoever reads one. */
 static int submit_run(struct trace *t, struct kept *k)
 {
   int code = exec_run_whole(k->e, t->own, t->train);

@@ -2,7 +2,7 @@
 **
 ** A trace lists calls in their order: those that are done and take part in a gradient, whose
 ** values are there, and those that are pending. What it computes depends on its structure alone:
-** which cached calls read which others, which arrays lie in the same storage, what is a variable.
+** which cached calls read which others, which arrays share a storage, what is a variable.
 ** Programs are kept by that structure (kept.h); the arrays and random states are those of each run.
 */
 #pragma once

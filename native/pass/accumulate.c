@@ -2,7 +2,7 @@
 **
 ** A chain of gradient sums (`_grad_add`: the sum so far, and a new part) needs no step where the
 ** part comes from an operator whose kernels can all add to that output: the operator adds to the
-** bytes of the sum so far. Those bytes are then the result. Conditions: nobody else reads the
+** bytes of the sum so far. Those bytes are then the result. Conditions: nothing else reads the
 ** part or the sum so far, the sum so far is there before the part (a pointwise program might run
 ** later: it is none), and device and dtype agree. Monitored programs do not use it: they report
 ** parts and sums apart.

@@ -8,9 +8,9 @@
 **     weights = softmax(scores), dropout, views
 **     output = product(weights, v)                       or of an interleaved projection
 **
-** Every value from the scores to the weights has one reader and is nobody's output; else the nodes
-** stay as they are. They stay, too, where they are faster: where the scores are few, where the
-** bias has a gradient; where the executor was asked for the graph as written (monitors), where
+** Every value from the scores to the weights must have one reader and be no output; else the nodes
+** are kept. They are kept, too, where they are faster: where the scores are few, where the bias
+** has a gradient; where the executor was asked for the graph as written (monitors), where
 ** TYCHO_DISABLE names attention, and on devices that have no kernel for the operator.
 */
 #include "pass/rewrite.h"
@@ -51,8 +51,8 @@ static const ty_desc *desc_of(const struct attention_finder *f, ty_entry e)
 
 static bool same_entry(ty_entry a, ty_entry b) { return a.node == b.node && a.out == b.out; }
 
-/* The node that makes e for node `reader` alone, under the same guard and in the same group of
-** devices; -1: there is none. */
+/* Returns the node that makes e for node `reader` alone, under the same guard and in the same group
+** of devices; -1: there is none. */
 static int only_maker(const struct attention_finder *f, ty_entry e, int reader)
 {
   const ty_graph *g = f->x->g;
@@ -64,7 +64,7 @@ static int only_maker(const struct attention_finder *f, ty_entry e, int reader)
   return e.node;
 }
 
-/* A view that keeps the last two axes. */
+/* Returns whether a node is a view that keeps the last two axes. */
 static bool is_row_view(const struct attention_finder *f, int node)
 {
   const struct node *n = &f->x->g->node[node];
@@ -74,7 +74,8 @@ static bool is_row_view(const struct attention_finder *f, int node)
       a->dim[a->ndim - 2] == b->dim[b->ndim - 2];
 }
 
-/* Input of a sum that leads to scores (-1: none) where the other one broadcasts to them. */
+/* Returns the input of a sum that leads to scores and to which the other one broadcasts, -1:
+** none. */
 static int scores_of_sum(const struct attention_finder *f, int node)
 {
   const struct node *n = &f->x->g->node[node];
@@ -125,7 +126,7 @@ static bool find_scores(
   }
 }
 
-/* Whether node i is the product of weights and values of an attention. */
+/* Returns whether node i is the product of weights and values of an attention. */
 static bool find_match(const struct attention_finder *f, int i, struct attention_match *m)
 {
   const struct node *n = &f->x->g->node[i];
@@ -194,7 +195,7 @@ static int add_reshape(
   return add_node(w, "Reshape", suffix, &attr, 1, &in, 1, out);
 }
 
-/* Batch and heads of a match: the leading axes of its scores. */
+/* Returns batch and heads of a match: the leading axes of its scores. */
 static void leading_of(
     const struct attention_finder *f, const struct attention_match *m, int64_t lead[2])
 {
@@ -207,7 +208,7 @@ static void leading_of(
   if (m->interleaved && d->ndim == 3) lead[0] /= m->heads, lead[1] = m->heads;
 }
 
-/* (..., rows, columns) as (batch, heads, rows, columns). */
+/* Adds a reshape of (..., rows, columns) to (batch, heads, rows, columns). */
 static int add_split(
     const struct attention_writer *w, const char *suffix, ty_entry old, const int64_t lead[2],
     ty_entry *e)
@@ -217,7 +218,8 @@ static int add_split(
       (int64_t[]){ lead[0], lead[1], d->dim[d->ndim - 2], d->dim[d->ndim - 1] }, 4, e);
 }
 
-/* The bias under the shape that broadcasts to (batch, heads, queries, keys); false: it does not. */
+/* Finds the shape in which the bias broadcasts to (batch, heads, queries, keys); false: there is
+** none. */
 static bool bias_shape(
     const struct attention_finder *f, const struct attention_match *m, const int64_t lead[2],
     int64_t dim[4])
@@ -307,8 +309,9 @@ static void mark_gone(
   }
 }
 
-/* Whether the operator is faster than the nodes: backward computes the weights again, for which the
-** array of all weights must be large. Measured on Zen 5; TYCHO_ATTENTION_LEAST overrules it. */
+/* Returns whether the operator is faster than the nodes: backward computes the weights again, which
+** costs less only where the array of all weights is large. Measured on Zen 5; TYCHO_ATTENTION_LEAST
+** sets another limit. */
 static bool is_worth_it(const struct attention_finder *f, const struct attention_match *m)
 {
   enum {
@@ -392,7 +395,7 @@ static void find_gradients(struct attention_finder *f, const struct rewrite_requ
   }
 }
 
-/* Whether all nodes are on devices whose kernels do without the array of weights. */
+/* Returns whether all nodes are on devices that have a kernel without the array of weights. */
 static bool devices_have_it(const struct rewrite_request *r)
 {
   bool have = device_kind(r->default_device) == TY_CPU;

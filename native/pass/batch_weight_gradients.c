@@ -3,8 +3,8 @@
 ** The gradient of a weight that serves many nodes (a cell, step after step) is a sum of products
 ** over few rows each. Every one of them reads and writes the whole sum: memory, not arithmetic,
 ** takes the time. Here steps that add to the same sums are batched, in order, until their rows
-** are enough: the last one gets the operands of the others behind its own and does all, the
-** others keep what is left to them. The operands wait for it; a limit on rows bounds their
+** are enough: the last one gets the operands of the others after its own and computes all, the
+** others keep their other outputs. The operands wait for it; a limit on rows bounds their
 ** memory. A group ends early where another step looks at its sums. Sums are rounded otherwise
 ** than part by part. Source: as a fused recurrent operator does, which multiplies all its steps
 ** at once.
@@ -23,32 +23,32 @@ bool batches_sums(const struct op *op, int device)
   return op_abilities(op, true, device).flags & K_BATCHES;
 }
 
-static int root_at(const struct program *p, int v) { return v < 0 ? -1 : p->value[v].root; }
+static int value_root(const struct program *p, int v) { return v < 0 ? -1 : p->value[v].root; }
 
-static int64_t vec_ops_of(const struct batching *j, const struct step *st)
+static int64_t count_vec_ops(const struct batching *j, const struct step *st)
 {
   const ty_desc *d = j->p->s.desc, *weight = &d[j->p->s.g->node[st->node].first + 1];
   return desc_count(&d[st->in[1]]) / (desc_count(weight) / weight->dim[0]);
 }
 
-static bool candidate(const struct batching *j, const struct step *st)
+static bool batch_accepts_step(const struct batching *j, const struct step *st)
 {
   if (st->kind != STEP_NODE || step_fusion(j->p, st) || st->guard >= 0 ||
       !j->p->s.g->node[st->node].backward ||
       !batches_sums(j->p->s.g->node[st->node].op, st->device))
     return false;
   return st->out[1] >= 0 && !j->changes[st->in[0]] && !j->changes[st->in[1]] &&
-      vec_ops_of(j, st) < ENOUGH;
+      count_vec_ops(j, st) < ENOUGH;
 }
 
-/* The last step of a group takes the operands of all, and writes what the first would have
+/* Ends a group: its last step takes the operands of all steps, and writes what the first would have
 ** written. */
 static int close_group(struct batching *j, struct group *g)
 {
   struct program *p = j->p;
   struct step *first = &p->step[g->step[0]], *last = &p->step[g->step[g->n - 1]];
   for (int k = 1; k < last->nout; k++)
-    if (first->out[k] >= 0) j->of[root_at(p, first->out[k])] = 0;
+    if (first->out[k] >= 0) j->of[value_root(p, first->out[k])] = 0;
   if (g->n < 2) return TY_OK;
   int *in = arena_new(&p->arena, sizeof *in * (size_t)(last->nin + 2 * g->n));
   NEED(in, TY_EMEMORY, "out of memory: plan");
@@ -65,12 +65,13 @@ static int close_group(struct batching *j, struct group *g)
 
 static int close_at(struct batching *j, int v)
 {
-  int r = root_at(j->p, v);
+  int r = value_root(j->p, v);
   return r < 0 || !j->of[r] ? TY_OK : close_group(j, &j->group[j->of[r] - 1]);
 }
 
-/* Does the step add to all sums of the group, and nothing else? */
-static bool fits(const struct batching *j, const struct group *g, const struct step *st)
+/* Returns whether the step adds to all sums of the group, and to nothing else. */
+static bool group_accepts_step(
+    const struct batching *j, const struct group *g, const struct step *st)
 {
   const struct step *first = &j->p->step[g->step[0]];
   const struct node *a = &j->p->s.g->node[first->node], *b = &j->p->s.g->node[st->node];
@@ -78,7 +79,7 @@ static bool fits(const struct batching *j, const struct group *g, const struct s
       first->device != st->device)
     return false;
   for (int k = 1; k < st->nout; k++)
-    if (root_at(j->p, first->out[k]) != root_at(j->p, st->out[k]) ||
+    if (value_root(j->p, first->out[k]) != value_root(j->p, st->out[k]) ||
         (st->out[k] >= 0 && !j->p->value[st->out[k]].add))
       return false;
   for (int k = 0; k < 2; k++)
@@ -92,22 +93,22 @@ static int open_group(struct batching *j, const struct step *st, struct group **
   j->group[j->n] = (struct group){ 0 };
   *out = &j->group[j->n++];
   for (int k = 1; k < st->nout; k++)
-    if (st->out[k] >= 0) j->of[root_at(j->p, st->out[k])] = j->n;
+    if (st->out[k] >= 0) j->of[value_root(j->p, st->out[k])] = j->n;
   return TY_OK;
 }
 
 static int batch_step(struct batching *j, int t)
 {
   struct step *st = &j->p->step[t];
-  int r = root_at(j->p, st->out[1]);
+  int r = value_root(j->p, st->out[1]);
   struct group *g = j->of[r] ? &j->group[j->of[r] - 1] : NULL;
-  if (!g || !fits(j, g, st)) {
+  if (!g || !group_accepts_step(j, g, st)) {
     for (int k = 1; k < st->nout; k++) TRY(close_at(j, st->out[k]));
     TRY(open_group(j, st, &g));
   }
   NEED(GROW(g->step, g->n, g->cap), TY_EMEMORY, "out of memory: plan");
   g->step[g->n++] = t;
-  g->rows += vec_ops_of(j, st);
+  g->rows += count_vec_ops(j, st);
   return g->rows >= ENOUGH ? close_group(j, g) : TY_OK;
 }
 
@@ -121,7 +122,7 @@ static int batch_all(struct batching *j)
   }
   for (int t = p->nforward; t < p->n; t++) {
     struct step *st = &p->step[t];
-    bool batched = candidate(j, st);
+    bool batched = batch_accepts_step(j, st);
     for (int k = 0; k < st->nin; k++) TRY(close_at(j, st->in[k]));
     for (int k = 0; k < (batched ? 1 : st->nout); k++) TRY(close_at(j, st->out[k]));
     if (batched) TRY(batch_step(j, t));

@@ -1,15 +1,15 @@
-/* control_bodies.c - what the bodies of control flow say: whether they fit the node, and shapes
+/* control_bodies.c - the bodies of control flow: checks that they fit the node, and infers shapes
 ** and types of their values.
 **
-** A body's variables stand for entries of the graph around it, its heads for outputs of the node;
-** the node's attributes say which (operators/control/subgraphs.h). What is known on either side
-** is told to the other.
+** A body's variables are entries of the graph around it, its heads outputs of the node; the node's
+** attributes say which (operators/control/subgraphs.h). What is known on either side is passed to
+** the other.
 */
 #include "pass/control_bodies.h"
 #include "pass/control_flow.h"
 #include "operators/control/subgraphs.h"
 
-/* -- places: which value around stands for a body's variable ----------------------------------- */
+/* -- locations: the value around that a body's variable is ------------------------------------- */
 
 int body_variables(const ty_graph *g)
 {
@@ -18,7 +18,7 @@ int body_variables(const ty_graph *g)
   return n;
 }
 
-/* The node of variable k, -1. */
+/* Returns the node of variable k, -1: there is none. */
 static int variable_at(const ty_graph *g, int64_t k)
 {
   for (int i = 0; i < g->n; i++)
@@ -55,7 +55,7 @@ static int check_bodies(const struct node *n, int bodies)
   return TY_OK;
 }
 
-/* Something around stands for each variable of a _foreach's body. */
+/* Checks that each variable of a _foreach's body has a value around it. */
 static int check_variables(const struct node *n, int vars)
 {
   for (int k = 0; k < vars; k++)
@@ -136,7 +136,7 @@ static void put_first(ty_desc *d, int64_t rows)
   d->dim[0] = rows;
 }
 
-static int agree(struct view *w, ty_desc *a, ty_desc *b)
+static int unify_descs(struct view *w, ty_desc *a, ty_desc *b)
 {
   return w->what == INFER_SHAPES ? shape_both(w->s, a, b) : type_both(w->s, a, b);
 }
@@ -156,21 +156,21 @@ static int open_view(struct view *w, const ty_graph *body, struct infer *s, int 
   return infer_seed(body, NULL, 0, w->desc);
 }
 
-/* Variable k of the body and a slot of the node are one array. */
+/* Unifies variable k of the body with a slot of the node: they are one array. */
 static int match_whole(struct view *w, int64_t k, ty_desc *slot)
 {
   ty_desc *v = k < 0 ? NULL : variable_desc(w, k);
-  return v ? agree(w, v, slot) : TY_OK;
+  return v ? unify_descs(w, v, slot) : TY_OK;
 }
 
-/* Value v of the body is a row of a slot. Rows of a vector have one element, so that rows of one
-** element do not tell how many axes the slot has. */
+/* Unifies value v of the body with a row of a slot. A row of a vector has one element, so rows of
+** one element do not determine how many axes the slot has. */
 static int match_row(struct view *w, ty_desc *v, ty_desc *slot, int64_t rows)
 {
   ty_desc row = *slot;
   bool vector = slot->ndim == 1;
   clear_first(&row);
-  TRY(agree(w, v, &row));
+  TRY(unify_descs(w, v, &row));
   if (w->what == INFER_TYPES) return slot->dtype = row.dtype, TY_OK;
   if (vector || (!slot->ndim && v->ndim == 1 && v->dim[0] < 2)) return TY_OK;
   row = *v;
@@ -178,13 +178,13 @@ static int match_row(struct view *w, ty_desc *v, ty_desc *slot, int64_t rows)
   return shape_as(w->s, slot, &row);
 }
 
-/* Value v of the body is stacked to an output. */
+/* Unifies value v of the body with a row of an output, which stacks it. */
 static int match_stack(struct view *w, ty_desc *v, ty_desc *slot, int64_t rows)
 {
   ty_desc row = *slot, whole;
   if (w->what == INFER_TYPES) return type_both(w->s, v, slot);
   clear_first(&row);
-  if (slot->ndim > 1) TRY(agree(w, v, &row));
+  if (slot->ndim > 1) TRY(unify_descs(w, v, &row));
   whole = *v;
   put_first(&whole, rows);
   return shape_as(w->s, slot, &whole);
@@ -213,8 +213,8 @@ static int match_foreach(struct view *w, const struct foreach_param *p)
     TRY(match_whole(w, p->remain_locs.d[k], &in[nd + ns + k]));
   for (int k = 0; k < p->num_out_data; k++) TRY(match_stack(w, head_desc(w, k), &out[k], rows));
   for (int k = 0; k < ns; k++) {
-    TRY(agree(w, head_desc(w, (int)p->num_out_data + k), &in[nd + k]));
-    TRY(agree(w, &in[nd + k], &out[p->num_out_data + k]));
+    TRY(unify_descs(w, head_desc(w, (int)p->num_out_data + k), &in[nd + k]));
+    TRY(unify_descs(w, &in[nd + k], &out[p->num_out_data + k]));
   }
   return TY_OK;
 }
@@ -229,8 +229,8 @@ static int match_while(struct view *w, const struct while_param *p, bool conditi
     TRY(match_stack(w, head_desc(w, k), &out[k], p->max_iterations));
   for (int k = 0; k < p->var_locs.n; k++) {
     ty_desc *var = &in[p->func_locs.d[p->var_locs.d[k]]];
-    TRY(agree(w, head_desc(w, (int)p->num_out_data + k), var));
-    TRY(agree(w, var, &out[p->num_out_data + k]));
+    TRY(unify_descs(w, head_desc(w, (int)p->num_out_data + k), var));
+    TRY(unify_descs(w, var, &out[p->num_out_data + k]));
   }
   return TY_OK;
 }
@@ -239,7 +239,8 @@ static int match_cond(struct view *w, const struct cond_param *p, int body)
 {
   const struct ints *locs = body == 0 ? &p->cond_locs : body == 1 ? &p->then_locs : &p->else_locs;
   for (int k = 0; k < locs->n; k++) TRY(match_whole(w, k, &w->s->in[locs->d[k]]));
-  for (int k = 0; body && k < p->num_outputs; k++) TRY(agree(w, head_desc(w, k), &w->s->out[k]));
+  for (int k = 0; body && k < p->num_outputs; k++)
+    TRY(unify_descs(w, head_desc(w, k), &w->s->out[k]));
   return TY_OK;
 }
 
@@ -256,8 +257,8 @@ static int infer_body(const struct node *n, int body, struct infer *s, int what)
 {
   struct view w;
   int code = open_view(&w, n->body[body], s, what);
-  for (int round = 0; round < 2 && !code;
-       round++) { /* what the body says of a state may tell it more of itself */
+  /* what a body determines of a state may determine more of its own values */
+  for (int round = 0; round < 2 && !code; round++) {
     code = match_body(&w, n, body);
     if (!code) code = infer_run(w.g, what, w.desc);
   }

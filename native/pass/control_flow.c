@@ -2,13 +2,13 @@
 ** is bound.
 **
 ** A loop over rows becomes one copy of its body per row. A loop with a condition becomes
-** max_iterations copies, each behind a guard: a byte that holds while every condition so far
-** did; a choice becomes both branches, each behind its own guard. What enters a guarded part
+** max_iterations copies, each with a guard: a byte that is 1 while every condition so far held; a
+** choice becomes both branches, each with its own guard. What enters a guarded part
 ** passes a _gate, what leaves it a _select (operators/control/control_flow.c); in between each
 ** node carries its guard, and the program skips its instructions while the byte is zero, forward
 ** and backward. Guards nest: the guard of an inner part includes the bound one. All bodies'
-** variables stand for entries of the graph around them (control_bodies.c). Done once, when all
-** shapes are known and before gradients.
+** variables are entries of the graph around them (control_bodies.c). Done once, when all shapes
+** are known and before gradients.
 */
 #include "pass/control_bodies.h"
 #include "pass/control_flow.h"
@@ -39,8 +39,8 @@ struct copy {
 
 static int expand_node(struct expansion *x, struct copy *c, int i);
 
-/* A node of our own: prefix + name; the attributes of variables and of the node's ctx group do
-** not matter to it. */
+/* Adds a node named prefix + name, without the attributes of variables and of the node's ctx group,
+** which do not matter to it. */
 static int add_op(struct expansion *x, struct copy *c, const char *op, const char *name,
     const ty_attr *attr, int nattr, const ty_entry *in, int nin, ty_entry *out)
 {
@@ -92,7 +92,7 @@ static int make_zeros(
   return code;
 }
 
-/* Rows of a value as the outputs of one node. */
+/* Makes the rows of a value the outputs of one node. */
 static int make_rows(struct expansion *x, struct copy *c, const char *name, ty_entry value,
     const ty_desc *d, ty_entry *out)
 {
@@ -112,7 +112,7 @@ static int make_stack(struct expansion *x, struct copy *c, const char *name, con
   return add_op(x, c, "stack", name, attr, 2, part, n, out);
 }
 
-/* What a body changes in place is a variable around it. */
+/* Checks that what a body changes in place is a variable around it. */
 static int check_states(
     const struct expansion *x, const struct node *n, int which, const ty_entry *var)
 {
@@ -127,9 +127,9 @@ static int check_states(
   return TY_OK;
 }
 
-/* Copies body `which` of a node. var[k] stands for variable k; head[k] receives what output k
-** became. prefix: of the names of its nodes. */
-static int instantiate(struct expansion *x, const struct copy *around, const struct node *n,
+/* Copies body `which` of a node. var[k]: the entry that variable k is; head[k] receives what output
+** k became. prefix: of the names of its nodes. */
+static int copy_body(struct expansion *x, const struct copy *around, const struct node *n,
     int which, const ty_desc *desc, const char *prefix, int guard, const ty_entry *var,
     ty_entry *head)
 {
@@ -148,7 +148,7 @@ static int instantiate(struct expansion *x, const struct copy *around, const str
   return code;
 }
 
-/* Descriptors of a body's values, which expanding the bodies inside it needs. */
+/* Infers descriptors of a body's values, which the expansion of bodies inside it needs. */
 static int describe_body(const struct copy *c, const struct node *n, int body, ty_desc **out)
 {
   struct infer s = { n->op, n->kind->param, n->nin, n->kind->nout,
@@ -220,7 +220,7 @@ static int foreach_rows(
       if (p->state_locs.d[k] >= 0) w->var[p->state_locs.d[k]] = w->state[k];
     for (int k = 0; k < p->remain_locs.n; k++)
       w->var[p->remain_locs.d[k]] = input_of(c, n, nd + ns + k);
-    TRY(instantiate(x, c, n, 0, w->desc[0], prefix, c->guard, w->var, w->head));
+    TRY(copy_body(x, c, n, 0, w->desc[0], prefix, c->guard, w->var, w->head));
     for (int k = 0; k < p->num_out_data; k++)
       w->part[(size_t)k * (size_t)rows + (size_t)t] = w->head[k];
     for (int k = 0; k < ns; k++) w->state[k] = w->head[p->num_out_data + k];
@@ -246,8 +246,8 @@ static int expand_foreach(
 
 /* -- _while_loop ------------------------------------------------------------------------------- */
 
-/* Variables of a body: a loop variable as it is now, any other input as it is around; all of
-** them through gates. */
+/* Finds the variables of a body: a loop variable as it is now, any other input as it is around; all
+** of them through gates. */
 static int while_variables(struct expansion *x, struct copy *c, const struct node *n,
     struct work *w, const struct ints *locs, int guard, const char *prefix)
 {
@@ -273,12 +273,12 @@ static int while_step(struct expansion *x, struct copy *c, const struct node *n,
   snprintf(own, sizeof own, "%s_%d_", n->name, t);
   snprintf(prefix, sizeof prefix, "%s%s", c->prefix, own);
   TRY(while_variables(x, c, n, w, &p->cond_locs, 0, own));
-  TRY(instantiate(
+  TRY(copy_body(
       x, c, n, 0, w->desc[0], prefix, *guard ? *guard : c->guard, w->var, w->head));
   snprintf(name, sizeof name, "%sguard", own);
   TRY(make_guard(x, c, name, w->head[0], false, *guard ? *guard : c->guard, guard));
   TRY(while_variables(x, c, n, w, &p->func_locs, *guard, own));
-  TRY(instantiate(x, c, n, 1, w->desc[1], prefix, *guard, w->var, w->head));
+  TRY(copy_body(x, c, n, 1, w->desc[1], prefix, *guard, w->var, w->head));
   for (int k = 0; k < p->num_outputs; k++) {
     snprintf(name, sizeof name, "%sselect%d", own, k);
     ty_entry *to = k < nd ? &w->part[(size_t)k * (size_t)rows + (size_t)t] : &w->state[k - nd];
@@ -308,7 +308,7 @@ static int expand_while(struct expansion *x, struct copy *c, const struct node *
 
 /* -- _cond ------------------------------------------------------------------------------------- */
 
-static int branch(struct expansion *x, struct copy *c, const struct node *n, struct work *w,
+static int expand_branch(struct expansion *x, struct copy *c, const struct node *n, struct work *w,
     int body, int guard, ty_entry *head)
 {
   static const char *const label[] = { "if", "then", "else" };
@@ -323,7 +323,7 @@ static int branch(struct expansion *x, struct copy *c, const struct node *n, str
     if (body && !n->kind->inport[locs->d[k]].mutated)
       TRY(make_gate(x, c, name, w->var[k], guard, &w->var[k]));
   }
-  return instantiate(x, c, n, body, w->desc[body], prefix, guard, w->var, head);
+  return copy_body(x, c, n, body, w->desc[body], prefix, guard, w->var, head);
 }
 
 static int expand_cond(struct expansion *x, struct copy *c, const struct node *n, struct work *w)
@@ -331,13 +331,13 @@ static int expand_cond(struct expansion *x, struct copy *c, const struct node *n
   const struct cond_param *p = n->kind->param;
   char name[700];
   int yes, no;
-  TRY(branch(x, c, n, w, 0, c->guard, w->head));
+  TRY(expand_branch(x, c, n, w, 0, c->guard, w->head));
   snprintf(name, sizeof name, "%s_then_guard", n->name);
   TRY(make_guard(x, c, name, w->head[0], false, c->guard, &yes));
   snprintf(name, sizeof name, "%s_else_guard", n->name);
   TRY(make_guard(x, c, name, w->head[0], true, c->guard, &no));
-  TRY(branch(x, c, n, w, 1, yes, w->head));
-  TRY(branch(x, c, n, w, 2, no, w->part));
+  TRY(expand_branch(x, c, n, w, 1, yes, w->head));
+  TRY(expand_branch(x, c, n, w, 2, no, w->part));
   for (int k = 0; k < p->num_outputs; k++) {
     output_name(n, k, name, sizeof name);
     TRY(make_select(x, c, name, yes, w->head[k], w->part[k], &c->of[n->first + k]));
@@ -347,8 +347,9 @@ static int expand_cond(struct expansion *x, struct copy *c, const struct node *n
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
-/* Monitors see nothing of what the node became (nodes `from` on) but its outputs, in order. */
-static int hide(struct expansion *x, struct copy *c, const struct node *n, int from)
+/* Hides nodes `from` on from monitors, except the outputs of the node that they replace, in
+** order. */
+static int hide_nodes(struct expansion *x, struct copy *c, const struct node *n, int from)
 {
   int last = from - 1;
   for (int k = 0; k < n->kind->nout; k++) {
@@ -366,8 +367,8 @@ static int hide(struct expansion *x, struct copy *c, const struct node *n, int f
   return TY_OK;
 }
 
-/* how often the body runs at most; 0: a _foreach over nothing */
-static int64_t iterations(const struct copy *c, const struct node *n)
+/* Returns how often the body runs at most; 0: a _foreach over nothing. */
+static int64_t count_iterations(const struct copy *c, const struct node *n)
 {
   switch (n->op->control) {
   case CONTROL_FOREACH:
@@ -393,7 +394,7 @@ static int expand_bodies(struct expansion *x, struct copy *c, const struct node 
   struct work w = { 0 };
   struct copy mine = *c;
   int from = x->to->n;
-  int64_t rows = iterations(c, n);
+  int64_t rows = count_iterations(c, n);
   if (n->where) mine.where = n->where;
   if (rows < 1 || rows > 100000) {
     int code = fail(TY_EVALUE, "%s %s: %lld iterations; expected 1 to 100000", n->op->name, n->name,
@@ -404,7 +405,7 @@ static int expand_bodies(struct expansion *x, struct copy *c, const struct node 
   int code = open_work(&w, c, n, rows);
   if (!code) code = expand_rows(x, &mine, n, &w, (int)rows);
   close_work(&w);
-  return code || *c->prefix ? code : hide(x, &mine, n, from);
+  return code || *c->prefix ? code : hide_nodes(x, &mine, n, from);
 }
 
 static int borrow_node(struct expansion *x, struct copy *c, const struct node *n)

@@ -1,9 +1,9 @@
 /* device_placement.c - the device of every node, from ctx groups and bound arrays; copies where
 ** values cross devices.
 **
-** Rules: a variable stands where its array is; a node of a mapped ctx group on that group's
-** device; any other where its first placed input is, a gradient node where its forward node is;
-** what is still open takes the device of a reader, then the default. Without groups everything
+** Rules: a variable is on its array's device; a node of a mapped ctx group on that group's device;
+** any other where its first placed input is, a gradient node where its forward node is; a node
+** without a device so far takes that of a reader, then the default. Without groups everything
 ** is on the default device.
 */
 #include "pass/rewrite.h"
@@ -142,7 +142,7 @@ static bool is_well_placed(const struct typed_graph *x, const struct rewrite_req
   return (group < 0 || group == at) && (r->array_device[i] < 0 || r->array_device[i] == at);
 }
 
-/* A gradient that is made elsewhere than its array is copied there. */
+/* Copies gradients that are made on another device than their array's to it. */
 static int bring_gradients(struct typed_graph *x, const struct rewrite_request *r)
 {
   ty_desc *desc = mem_grow(x->desc, sizeof *desc * (size_t)(x->g->nvalue + x->nvariable + 1));

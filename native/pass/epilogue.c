@@ -1,16 +1,16 @@
-/* epilogue.c - what a kernel does of the nodes around it.
+/* epilogue.c - lets a kernel compute nodes around its own.
 **
 ** A kernel may do more than its operator while its operands are in registers (kernel/epilogue.h):
-** to its output the activation that comes next, or behind a gradient the gradient of the
-** activation that made the data; to its input, in a gradient's kernel, the gradient that
+** apply to its output the activation that comes next, or, in a gradient's kernel, the gradient of
+** the activation that made the data; apply to its input, in a gradient's kernel, the gradient that
 ** comes before, of an activation or of a loss. Here node i takes over such a neighbour, or two,
 ** where
 **   - every kernel that may be chosen for i can do it (`fuses`),
-**   - nobody else sees the value between the two, neither a reader nor a head nor a bound gradient,
+**   - nothing else uses the value between the two: no reader, head or bound gradient,
 **   - the neighbour runs where and when i does: device, part, guard, mirror,
 **   - its pointwise program is nothing but what is taken over, and
 **   - no bit of a result changes: of activations only relu, whose value is exact.
-** Nodes taken over get no step; where one needs another input, that stands behind those of i.
+** Nodes taken over get no step; where one needs another input, that comes after those of i.
 */
 #include "pass/passes.h"
 
@@ -22,13 +22,13 @@ struct finder { struct program *p; int *size; };
 
 /* -- neighbours -------------------------------------------------------------------------------- */
 
-static uint32_t abilities(const struct finder *f, int i)
+static uint32_t node_abilities(const struct finder *f, int i)
 {
   const struct node *n = &f->p->s.g->node[i];
   return op_abilities(n->op, n->backward, f->p->s.device[i]).fuses;
 }
 
-/* The one node that reads output 0, once; -1: none, or several */
+/* Returns the one node that reads output 0, once; -1: none, or several. */
 static int only_reader(const struct finder *f, int i)
 {
   const struct readers *r = &f->p->readers;
@@ -43,8 +43,8 @@ static int only_reader(const struct finder *f, int i)
   return only;
 }
 
-/* Node a runs where and when node i does. */
-static bool beside(const struct finder *f, int i, int a)
+/* Returns whether node a runs under the same conditions and on the same device as node i. */
+static bool runs_beside(const struct finder *f, int i, int a)
 {
   const struct source *s = &f->p->s;
   const struct node *n = &s->g->node[i], *m = &s->g->node[a];
@@ -52,7 +52,7 @@ static bool beside(const struct finder *f, int i, int a)
       (i < s->forward) == (a < s->forward);
 }
 
-/* The pointwise program of node a has this many nodes. */
+/* Returns whether the pointwise program of node a has this many nodes. */
 static bool in_group_of(const struct finder *f, int a, int size)
 {
   const int group = f->p->group[a];
@@ -67,7 +67,7 @@ static bool is_relu(const struct finder *f, int a)
 
 /* -- taking over ------------------------------------------------------------------------------- */
 
-static int take(struct finder *f, int i, struct fused_node with)
+static int take_node(struct finder *f, int i, struct fused_node with)
 {
   struct program *p = f->p;
   if (!p->fusion[i]) p->fusion[i] = arena_new(&p->arena, sizeof *p->fusion[i]);
@@ -78,9 +78,9 @@ static int take(struct finder *f, int i, struct fused_node with)
   return TY_OK;
 }
 
-/* -- behind a forward node: an activation ------------------------------------------------------ */
+/* -- after a forward node: an activation ------------------------------------------------------- */
 
-static bool activates(const struct finder *f, int i, int a)
+static bool is_activation(const struct finder *f, int i, int a)
 {
   const struct source *s = &f->p->s;
   return is_relu(f, a) && s->desc[s->g->node[a].first].dtype == s->desc[s->g->node[i].first].dtype;
@@ -88,10 +88,11 @@ static bool activates(const struct finder *f, int i, int a)
 
 static int take_behind(struct finder *f, int i)
 {
-  if (!(abilities(f, i) & CAN(POST_ACT)) || source_ends_at(&f->p->s, i)) return TY_OK;
+  if (!(node_abilities(f, i) & CAN(POST_ACT)) || source_ends_at(&f->p->s, i)) return TY_OK;
   const int a = only_reader(f, i);
-  if (a < 0 || !beside(f, i, a) || !in_group_of(f, a, 1) || !activates(f, i, a)) return TY_OK;
-  return take(f, i, (struct fused_node){ POST_ACT, a, { -1, 0 } });
+  if (a < 0 || !runs_beside(f, i, a) || !in_group_of(f, a, 1) || !is_activation(f, i, a))
+    return TY_OK;
+  return take_node(f, i, (struct fused_node){ POST_ACT, a, { -1, 0 } });
 }
 
 /* -- before a gradient: that of the activation which the forward kernel does, of a loss -------- */
@@ -107,39 +108,40 @@ static int take_before(struct finder *f, int i)
   const struct program *p = f->p;
   const struct source *s = &p->s;
   const struct node *n = &s->g->node[i];
-  const uint32_t can = abilities(f, i) & (CAN(PRE_ACT_GRAD) | CAN(PRE_LOSS_GRAD));
+  const uint32_t can = node_abilities(f, i) & (CAN(PRE_ACT_GRAD) | CAN(PRE_LOSS_GRAD));
   if (!can || !n->nin || n->in[0].out) return TY_OK;
   const int a = n->in[0].node, dtype = s->desc[n->first].dtype;
   const struct node *m = &s->g->node[a];
   const bool alone = p->readers.first[a + 1] - p->readers.first[a] == 1;
-  if (!m->backward || !alone || source_ends_at(s, a) || !beside(f, i, a)) return TY_OK;
+  if (!m->backward || !alone || source_ends_at(s, a) || !runs_beside(f, i, a)) return TY_OK;
   if (can & CAN(PRE_ACT_GRAD) && dtype == TY_F32 && in_group_of(f, a, 1) &&
       did_activation(p, n->forward, m->forward))
-    return take(f, i, (struct fused_node){ PRE_ACT_GRAD, a, { -1, 0 } });
+    return take_node(f, i, (struct fused_node){ PRE_ACT_GRAD, a, { -1, 0 } });
   if (!(can & CAN(PRE_LOSS_GRAD)) || !m->op->loss_in_parts) return TY_OK;
   const ty_entry label = m->in[m->nin - 1];
   const ty_desc *out = &s->desc[m->first], *classes = &s->desc[value_of(s->g, label)];
   if ((dtype != TY_F32 && dtype != TY_F64) || out->dtype != dtype || classes->dtype != dtype ||
       desc_bytes(out) < LARGE_LOSS || !m->op->loss_in_parts(m->kind->param, out, classes))
     return TY_OK;
-  return take(f, i, (struct fused_node){ PRE_LOSS_GRAD, a, label });
+  return take_node(f, i, (struct fused_node){ PRE_LOSS_GRAD, a, label });
 }
 
-/* -- behind a gradient: that of the activation which made the data ----------------------------- */
+/* -- after a gradient: that of the activation which made the data ------------------------------ */
 
-/* A gradient that reads nothing of the forward part but which elements its output came from: where
-** an element is the output, the output says what the activation's own would say. Not where the
-** kernel in front of the activation takes its gradient with less. */
+/* Lets a gradient kernel such as max pooling's apply the gradient of the activation before it: the
+** kernel reads only which elements its output came from, and where an element is the output, the
+** output has the information that the activation's own would have. Not where the kernel before the
+** activation computes that gradient with fewer inputs. */
 static int take_mask(struct finder *f, int i)
 {
   const struct program *p = f->p;
   const struct source *s = &p->s;
   const struct node *n = &s->g->node[i];
-  if (!(abilities(f, i) & CAN(POST_ACT_GRAD)) || n->nin != 2 || source_ends_at(s, i) ||
+  if (!(node_abilities(f, i) & CAN(POST_ACT_GRAD)) || n->nin != 2 || source_ends_at(s, i) ||
       s->g->node[n->in[1].node].backward || s->desc[n->first].dtype != TY_F32)
     return TY_OK;
   const int a = only_reader(f, i);
-  if (a < 0 || !in_group_of(f, a, 1) || !beside(f, i, a)) return TY_OK;
+  if (a < 0 || !in_group_of(f, a, 1) || !runs_beside(f, i, a)) return TY_OK;
   const struct node *m = &s->g->node[a];
   if (!m->backward || m->forward < 0 || m->in[0].node != i || !is_relu(f, m->forward) ||
       s->g->node[n->forward].in[0].node != m->forward)
@@ -149,7 +151,7 @@ static int take_mask(struct finder *f, int i)
       op_abilities(s->g->node[before].op, true, s->device[before]).fuses & CAN(PRE_ACT_GRAD))
     return TY_OK;
   if (source_ends_at(s, a) || (s->into && s->into[m->first] >= 0)) return TY_OK;
-  return take(f, i, (struct fused_node){ POST_ACT_GRAD, a, { n->in[1].node, 0 } });
+  return take_node(f, i, (struct fused_node){ POST_ACT_GRAD, a, { n->in[1].node, 0 } });
 }
 
 /* -- the pass ---------------------------------------------------------------------------------- */
@@ -183,7 +185,7 @@ int pass_epilogue(struct program *p)
   return code;
 }
 
-/* -- for the passes behind --------------------------------------------------------------------- */
+/* -- for later passes -------------------------------------------------------------------------- */
 
 bool fusion_has(const struct fusion *f, enum fused_kind kind)
 {

@@ -53,13 +53,13 @@ int graph_borrow(ty_graph *to, const struct node *from, const ty_entry *in, ty_e
 
 struct merger { const ty_graph *to; int *slot; uint32_t cap; };
 
-static uint32_t mix(uint32_t h, const void *p, size_t n)
+static uint32_t mix_hash(uint32_t h, const void *p, size_t n)
 {
   for (const unsigned char *s = p; n--; s++) h = (h ^ *s) * 16777619u;
   return h;
 }
 
-static bool matters(const char *key)
+static bool attr_matters(const char *key)
 {
   return strncmp(key, "__", 2) || !strcmp(key, "__ctx_group__") ||
       !strcmp(key, "__force_mirroring__");
@@ -67,20 +67,20 @@ static bool matters(const char *key)
 
 static uint32_t node_hash(const struct node *n, const ty_entry *in)
 {
-  uint32_t h = mix(2166136261u, &n->op, sizeof n->op);
+  uint32_t h = mix_hash(2166136261u, &n->op, sizeof n->op);
   for (int i = 0; i < n->kind->nattr; i++)
-    if (matters(n->kind->attr[i].key))
-      h = mix(mix(h, n->kind->attr[i].key, strlen(n->kind->attr[i].key)), n->kind->attr[i].value,
-          strlen(n->kind->attr[i].value));
-  return mix(h, in, sizeof *in * (size_t)n->nin);
+    if (attr_matters(n->kind->attr[i].key))
+      h = mix_hash(mix_hash(h, n->kind->attr[i].key, strlen(n->kind->attr[i].key)),
+          n->kind->attr[i].value, strlen(n->kind->attr[i].value));
+  return mix_hash(h, in, sizeof *in * (size_t)n->nin);
 }
 
 static bool same_attrs(const struct node *a, const struct node *b)
 {
   int i = 0, j = 0;
   for (;;) {
-    while (i < a->kind->nattr && !matters(a->kind->attr[i].key)) i++;
-    while (j < b->kind->nattr && !matters(b->kind->attr[j].key)) j++;
+    while (i < a->kind->nattr && !attr_matters(a->kind->attr[i].key)) i++;
+    while (j < b->kind->nattr && !attr_matters(b->kind->attr[j].key)) j++;
     if (i == a->kind->nattr || j == b->kind->nattr)
       return i == a->kind->nattr && j == b->kind->nattr;
     if (strcmp(a->kind->attr[i].key, b->kind->attr[j].key) ||
@@ -90,7 +90,7 @@ static bool same_attrs(const struct node *a, const struct node *b)
   }
 }
 
-static bool mergeable(const struct node *n)
+static bool is_mergeable(const struct node *n)
 {
   if (!n->op || n->op->flags & (OP_RANDOM | OP_CALLBACK) || n->nbody || !n->nin) return false;
   for (int k = 0; k < n->nin; k++)
@@ -98,7 +98,8 @@ static bool mergeable(const struct node *n)
   return true;
 }
 
-/* A node of the new graph that equals this one, -1: none; notes the slot where it would stand. */
+/* Returns a node of the new graph that equals this one, -1: none. Notes the slot of the table that
+** it belongs to. */
 static int find_equal(struct merger *m, const struct node *n, const ty_entry *in, uint32_t *slot)
 {
   uint32_t i = node_hash(n, in) % m->cap;
@@ -128,7 +129,7 @@ static int copy_nodes(
     for (int j = 0; j < node->nin; j++)
       in[j] = (ty_entry){ map[node->in[j].node], node->in[j].out };
     uint32_t slot = 0;
-    bool may = merge && mergeable(node);
+    bool may = merge && is_mergeable(node);
     int equal = may ? find_equal(&m, node, in, &slot) : -1;
     ty_entry made = { equal, 0 };
     if (equal < 0) code = graph_borrow(to, node, in, &made);
@@ -140,7 +141,7 @@ static int copy_nodes(
   return code;
 }
 
-/* A head that merging made equal to an earlier, different one becomes a copy of it. */
+/* Replaces a head that merging made equal to an earlier, different one by a copy of it. */
 static int copy_equal_heads(ty_graph *to, const ty_entry *old, ty_entry *head, int nhead)
 {
   int nvalue = to->nvalue, *first = NEWS(int, nvalue), code = TY_OK;

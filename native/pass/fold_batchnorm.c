@@ -1,21 +1,22 @@
-/* fold_batchnorm.c - a normalisation with fixed statistics, and a sum behind it, done by the
-** product before them.
+/* fold_batchnorm.c - lets a product compute the normalisation with fixed statistics after it, and
+** the sum after that.
 **
-** While it does not look at its data, a normalisation is a line a x + d per channel. The product
+** With fixed statistics, a normalisation is a linear function a x + d per channel. The product
 ** before it can multiply the rows of its weight by a, once per version of the arrays, and start
 ** its sums from d; then it can add the other side of a residual sum, if the sum was to be
 ** written over it, and apply the activation. Two passes over memory less.
 **
-** Whether the normalisation looks is known when it runs: the steps stay what they are, and are
-** passed over in runs in which the product has done their work. Only in programs without
-** gradients, which need what lies between; only among neighbours in the same memory, so that
-** nobody else sees a place written early. Results are rounded otherwise.
+** Whether statistics are fixed is known when it runs: the steps stay in the program, and are
+** skipped in runs in which the product has done their work. Only in programs without gradients,
+** which need the values between; only if the results have the same bytes, so that no other step
+** sees bytes that are written early. Results are rounded differently.
 */
 #include "pass/passes.h"
 
 /* -- which steps ------------------------------------------------------------------------------- */
 
-/* Step t, if it is of this kind, always runs, and runs where the first one does. */
+/* Returns step t if it is of this kind, always runs, and runs on the device of the first one; else
+** NULL. */
 static struct step *next_step(struct program *p, const struct step *first, int t, int kind)
 {
   struct step *st = t < p->n ? &p->step[t] : NULL;
@@ -31,7 +32,7 @@ static bool read_only_by(const struct program *p, int v, int t)
   return x->kind == V_POOL && !x->pinned && x->nread == 1 && x->reader == t;
 }
 
-static bool product(const struct program *p, const struct step *st)
+static bool is_product(const struct program *p, const struct step *st)
 {
   if (st->kind != STEP_NODE || step_of_host(p, st) || st->guard >= 0 || step_fusion(p, st) ||
       st->v.hosted)
@@ -39,8 +40,8 @@ static bool product(const struct program *p, const struct step *st)
   return st->v.kernel->fuses & CAN(POST_SCALE) && !st->v.half;
 }
 
-/* Its result lies where the product's would. */
-static bool normalises(const struct program *p, const struct step *st, int v, int t)
+/* Returns whether a step normalises v and its result has the bytes of the product's. */
+static bool is_normalisation(const struct program *p, const struct step *st, int v, int t)
 {
   if (!st->v.kernel->affine || st->v.hosted || st->v.half) return false;
   if (st->in[0] != v || !read_only_by(p, v, t)) return false;
@@ -49,8 +50,9 @@ static bool normalises(const struct program *p, const struct step *st, int v, in
   return p->value[st->out[0]].root == p->value[v].root;
 }
 
-/* v + another value, in the place of the other; *relu: relu(that) */
-static bool adds(const struct program *p, const struct step *st, int v, int t, bool *relu)
+/* Returns whether a step is v + another value, in the bytes of the other; *relu: it is relu of
+** that. */
+static bool is_addition(const struct program *p, const struct step *st, int v, int t, bool *relu)
 {
   const struct source *s = &p->s;
   const struct node *sum = &s->g->node[p->member[st->member]];
@@ -69,8 +71,8 @@ static bool adds(const struct program *p, const struct step *st, int v, int t, b
       s->desc[last->first].dtype == s->desc[v].dtype;
 }
 
-/* The product would write over what it reads. */
-static bool reads_bytes_of(const struct program *p, const struct step *st, int v)
+/* Returns whether the product would write over what it reads. */
+static bool overwrites_operand(const struct program *p, const struct step *st, int v)
 {
   for (int k = 0; k < st->nin; k++)
     if (p->value[st->in[k]].root == p->value[v].root) return true;
@@ -79,8 +81,8 @@ static bool reads_bytes_of(const struct program *p, const struct step *st, int v
 
 /* -- taking them over -------------------------------------------------------------------------- */
 
-/* The scaling itself is the fold's. */
-static struct epilogue ending(bool sum, bool relu)
+/* Returns the epilogue of a product; the scaling is the fold's. */
+static struct epilogue make_epilogue(bool sum, bool relu)
 {
   struct epilogue e = { 1, { { .kind = POST_SCALE, .operand = -1 } } };
   if (sum) e.op[e.n++] = (struct fused_op){ .kind = POST_ACCUMULATE, .operand = -1 };
@@ -97,8 +99,8 @@ static struct call folded_call(const struct step *st, struct fold *f)
   return c;
 }
 
-/* The kernel can, and what it needs is there. */
-static bool accepted(struct step *st, struct fold *f)
+/* Returns whether the kernel can do it; reserves the scratch that it then needs. */
+static bool kernel_accepts(struct step *st, struct fold *f)
 {
   const struct kernel *k = st->v.kernel;
   struct call c = folded_call(st, f);
@@ -108,7 +110,7 @@ static bool accepted(struct step *st, struct fold *f)
   return true;
 }
 
-static int take(struct program *p, int t, struct fold *f)
+static int take_steps(struct program *p, int t, struct fold *f)
 {
   struct step *st = &p->step[t];
   const size_t n = (size_t)p->s.desc[st->out[0]].dim[1];
@@ -129,24 +131,24 @@ static int fold_at(struct program *p, int t)
 {
   struct step *st = &p->step[t], *norm = next_step(p, st, t + 1, STEP_NODE),
               *sum = next_step(p, st, t + 2, STEP_POINTWISE);
-  if (!norm || !product(p, st) || !normalises(p, norm, st->out[0], t + 1)) return TY_OK;
+  if (!norm || !is_product(p, st) || !is_normalisation(p, norm, st->out[0], t + 1)) return TY_OK;
   const bool relu = step_fusion(p, norm);
   bool relu_behind;
-  if (sum && !relu && adds(p, sum, norm->out[0], t + 2, &relu_behind) &&
-      !reads_bytes_of(p, st, sum->out[0])) {
+  if (sum && !relu && is_addition(p, sum, norm->out[0], t + 2, &relu_behind) &&
+      !overwrites_operand(p, st, sum->out[0])) {
     struct fold f = { .norm = t + 1,
       .sum = t + 2,
       .target = sum->out[0],
       .out = st->v.call.out[0],
-      .epilogue = ending(true, relu_behind) };
-    if (accepted(st, &f)) return take(p, t, &f);
+      .epilogue = make_epilogue(true, relu_behind) };
+    if (kernel_accepts(st, &f)) return take_steps(p, t, &f);
   }
   struct fold f = { .norm = t + 1,
     .sum = -1,
     .target = norm->out[0],
     .out = st->v.call.out[0],
-    .epilogue = ending(false, relu) };
-  return accepted(st, &f) ? take(p, t, &f) : TY_OK;
+    .epilogue = make_epilogue(false, relu) };
+  return kernel_accepts(st, &f) ? take_steps(p, t, &f) : TY_OK;
 }
 
 int pass_fold_batchnorm(struct program *p)
@@ -158,8 +160,8 @@ int pass_fold_batchnorm(struct program *p)
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-/* Whether an array is as it was; one without version may not be. */
-static bool unchanged(struct fold *f, int k, const struct operand *x)
+/* Returns whether an array is as it was at the last call; one without version counts as changed. */
+static bool is_unchanged(struct fold *f, int k, const struct operand *x)
 {
   bool same = x->version && f->seen[k] == *x->version;
   f->seen[k] = x->version ? *x->version : 0;
@@ -170,8 +172,8 @@ static void update_scaling(struct fold *f, const struct call *c, const struct st
 {
   const float *bias = c->nin > 2 ? c->in[2].p : NULL;
   bool same = f->scaling.version != 0;
-  for (int k = 1; k < 5; k++) same = unchanged(f, k, &norm->v.call.in[k]) && same;
-  if (bias) same = unchanged(f, 5, &c->in[2]) && same;
+  for (int k = 1; k < 5; k++) same = is_unchanged(f, k, &norm->v.call.in[k]) && same;
+  if (bias) same = is_unchanged(f, 5, &c->in[2]) && same;
   if (same) return;
   norm->v.kernel->affine(&norm->v.call, f->a, f->d);
   for (int64_t i = 0; i < n; i++) {

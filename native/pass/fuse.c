@@ -8,7 +8,7 @@
 ** of a group get no memory at all.
 **
 ** Where the device can, a reduction of what a group makes joins it in the same way and ends it:
-** nobody joins a group whose last node is a reduction.
+** no node joins a group whose last node is a reduction.
 */
 #include "pass/passes.h"
 
@@ -42,13 +42,13 @@ static int find_readers(struct program *p)
 
 /* -- which nodes may join ---------------------------------------------------------------------- */
 
-static bool assigns(const struct op *op)
+static bool op_assigns(const struct op *op)
 {
   const struct port_list *in;
   return !op_inputs(op, NULL, &in) && in->changes;
 }
 
-/* Every output is some input's bytes: nothing to compute. */
+/* Returns whether every output is some input's bytes, so that there is nothing to compute. */
 static bool only_views(const struct source *s, int i)
 {
   const struct node *n = &s->g->node[i];
@@ -67,12 +67,12 @@ const char *formula_of(const struct node *n, int out)
   return n->op->flags & OP_SUM && !n->backward && n->nin > 1 && n->nin < 7 ? sum[n->nin - 2] : NULL;
 }
 
-/* A node that runs as part of a pointwise program: a row whose outputs all have one shape (a
-** gradient that must be summed over broadcast axes does not). */
+/* Returns whether a node runs as part of a pointwise program: it has a formula and outputs of one
+** shape (a gradient that must be summed over broadcast axes does not). */
 bool element_wise(const struct source *s, int i)
 {
   const struct node *n = &s->g->node[i];
-  if (is_known(s, i) || !formula_of(n, 0) || assigns(n->op) || (s->summed && s->summed[i]) ||
+  if (is_known(s, i) || !formula_of(n, 0) || op_assigns(n->op) || (s->summed && s->summed[i]) ||
       only_views(s, i))
     return false;
   const ty_desc *space = n->backward ? NULL : &s->desc[n->first];
@@ -86,8 +86,8 @@ bool element_wise(const struct source *s, int i)
   return space && desc_known(space);
 }
 
-/* A node that may end a pointwise program: a reduction of more than one element to one, of one
-** dtype, which adds to no sum of the program. */
+/* Returns whether a node may end a pointwise program: a reduction of more than one element to one,
+** of one dtype, which adds to no sum of the program. */
 static bool may_end(const struct source *s, int i)
 {
   const struct node *n = &s->g->node[i];
@@ -99,17 +99,20 @@ static bool may_end(const struct source *s, int i)
       desc_count(out) > 0 && desc_count(in) > desc_count(out);
 }
 
-static bool ends(const struct source *s, int i) { return s->g->node[i].op->reduction != NULL; }
+static bool is_reduction(const struct source *s, int i)
+{
+  return s->g->node[i].op->reduction != NULL;
+}
 
 bool ends_in_reduction(const struct program *p, const struct step *st)
 {
-  return st->kind == STEP_POINTWISE && ends(&p->s, st->node);
+  return st->kind == STEP_POINTWISE && is_reduction(&p->s, st->node);
 }
 
 const ty_desc *space_of(const struct source *s, int i)
 {
   const struct node *n = &s->g->node[i];
-  return &s->desc[ends(s, i) ? value_of(s->g, n->in[0]) : n->first];
+  return &s->desc[is_reduction(s, i) ? value_of(s->g, n->in[0]) : n->first];
 }
 
 bool source_ends_at(const struct source *s, int i)
@@ -123,9 +126,10 @@ bool source_ends_at(const struct source *s, int i)
 
 /* -- merging ----------------------------------------------------------------------------------- */
 
-static int leader(const struct program *p, int i) { return p->group[i]; }
+static int group_leader(const struct program *p, int i) { return p->group[i]; }
 
-/* Every reader outside groups a and b of one of a's members comes after node n. */
+/* Returns whether every reader, outside groups a and b, of one of a's members comes after node
+** n. */
 static bool readers_later(const struct groups *q, int a, int b, int n)
 {
   for (int m = a; m >= 0; m = q->next[m])
@@ -136,9 +140,9 @@ static bool readers_later(const struct groups *q, int a, int b, int n)
   return true;
 }
 
-/* Loads and stores of the merged pointwise program: inputs from outside, outputs that somebody
-** outside reads. */
-static int operands(const struct groups *q, int a, int b)
+/* Counts loads and stores of the merged pointwise program: inputs from outside, outputs that are
+** read outside. */
+static int count_operands(const struct groups *q, int a, int b)
 {
   const struct source *s = &q->p->s;
   int n = 0;
@@ -159,7 +163,8 @@ static int operands(const struct groups *q, int a, int b)
   return n;
 }
 
-/* Nodes of one pointwise program compute in one dtype, so that fusion changes no bits. */
+/* Returns the dtype in which a node computes. Nodes of one program compute in one, so that fusion
+** changes no bits. */
 static int compute_dtype(const struct source *s, int i)
 {
   const struct node *n = &s->g->node[i];
@@ -173,17 +178,17 @@ static int compute_dtype(const struct source *s, int i)
 static bool may_merge(const struct groups *q, int a, int b, int n)
 {
   const struct source *s = &q->p->s;
-  if (a == b || ends(s, a) || q->size[a] + q->size[b] > GROUP_NODES) return false;
+  if (a == b || is_reduction(s, a) || q->size[a] + q->size[b] > GROUP_NODES) return false;
   if (s->device[a] != s->device[n] || (a < s->forward) != (n < s->forward) ||
       s->g->node[a].guard != s->g->node[n].guard)
     return false;
   if (!desc_same_shape(space_of(s, a), space_of(s, n))) return false;
-  if (compute_dtype(s, a) != compute_dtype(s, n) || operands(q, a, b) > GROUP_OPERANDS)
+  if (compute_dtype(s, a) != compute_dtype(s, n) || count_operands(q, a, b) > GROUP_OPERANDS)
     return false;
   return readers_later(q, a, b, n) && readers_later(q, b, a, n);
 }
 
-static void merge(struct groups *q, int from, int into)
+static void merge_groups(struct groups *q, int from, int into)
 {
   for (int m = from; m >= 0; m = q->next[m]) q->p->group[m] = into;
   q->next[q->last[into]] = from;
@@ -199,22 +204,22 @@ static void begin_group(struct groups *q, int n)
   q->size[n] = 1;
 }
 
-static void join(struct groups *q, int n)
+static void join_groups(struct groups *q, int n)
 {
   const struct node *node = &q->p->s.g->node[n];
   begin_group(q, n);
   for (int k = 0; k < node->nin; k++) {
     int producer = node->in[k].node;
     if (q->p->group[producer] < 0) continue;
-    int a = leader(q->p, producer), b = leader(q->p, n);
-    if (may_merge(q, a, b, n)) merge(q, a, b);
+    int a = group_leader(q->p, producer), b = group_leader(q->p, n);
+    if (may_merge(q, a, b, n)) merge_groups(q, a, b);
   }
 }
 
-/* Alone it is no pointwise program. */
+/* Joins a node to the groups of its inputs. Alone it is no pointwise program and has no group. */
 static void end_group(struct groups *q, int n)
 {
-  join(q, n);
+  join_groups(q, n);
   if (q->size[n] == 1) q->p->group[n] = -1;
 }
 
@@ -232,7 +237,7 @@ int pass_fuse(struct program *p)
   for (int i = 0; i < n; i++) {
     const bool fuses = !(s->flags & TY_NOFUSE);
     if (element_wise(s, i) && fuses)
-      join(&q, i);
+      join_groups(&q, i);
     else if (element_wise(s, i))
       begin_group(&q, i);
     else if (fuses && may_end(s, i))

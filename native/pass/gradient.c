@@ -1,6 +1,6 @@
 /* gradient.c - appends to a graph the nodes that compute gradients of its variables.
 **
-** One reverse walk over the forward nodes. Each forward node that lies between a requested variable
+** One reverse walk over the forward nodes. Each forward node between a requested variable
 ** and a head gets one gradient operator, `<node>_backward`: it reads what the operator's `grad`
 ** lists, and its output k is the gradient of input k. Only gradients that something reads are
 ** computed: none of what is made from a loss, which reads no head gradient. An operator whose
@@ -10,7 +10,7 @@
 ** gradients are variables `_head_grad_<i>`, made only where read.
 ** Recomputation: a node marked __force_mirroring__ (or all that qualify, under an option) gets a
 ** clone `<node>_mirror` right before its first reader in the backward part; backward nodes read
-** the clone, so that the first result can go. Invariant: a backward node's inputs stand before it
+** the clone, so that the first result can go. Invariant: a backward node's inputs come before it
 ** (graph/graph.h, 1). Source of the aggregation rule: the reference.
 */
 #include "pass/gradient.h"
@@ -78,7 +78,7 @@ static int append_op(struct walk *w, const char *op, const char *name, const ty_
   return note_desc(w, out->node, 0, &d);
 }
 
-static int zeros(struct walk *w, ty_desc d, ty_entry *out)
+static int append_zeros(struct walk *w, ty_desc d, ty_entry *out)
 {
   struct text t = { 0 };
   for (int i = 0; i < d.ndim; i++) text_add(&t, "%s%lld", i ? ", " : "(", (long long)d.dim[i]);
@@ -110,8 +110,9 @@ static int head_gradient(struct walk *w, int head, ty_entry *out)
 /* entry.node of a contribution that is head gradient entry.out */
 enum { FROM_HEAD = -2 };
 
-/* A sum for a part of control flow, or of what only such parts give, is itself such a part. */
-static bool sum_inside(const ty_graph *g, const struct node *of, const ty_entry *part, int n)
+/* Returns whether a sum is hidden as part of control flow: that of a value inside it is, unless the
+** value is shown; any other one if all that it adds is. */
+static bool sum_is_inside(const ty_graph *g, const struct node *of, const ty_entry *part, int n)
 {
   if (of->inside) return !of->shown;
   for (int i = 0; i < n; i++)
@@ -119,16 +120,16 @@ static bool sum_inside(const ty_graph *g, const struct node *of, const ty_entry 
   return true;
 }
 
-/* Where and to whom a sum of contributions to a forward value is there. It runs where all that it
-** adds was computed: under the innermost of their guards, which is the last of them. */
+/* Notes where a sum of contributions to a forward value is computed, and which guard it has: the
+** innermost of the guards of what it adds, which is the last of them. */
 static void mark_sum(struct walk *w, ty_entry sum, ty_entry of, const ty_entry *part, int n)
 {
   struct node *s = &w->g->node[sum.node];
-  s->inside = sum_inside(w->g, &w->g->node[of.node], part, n);
+  s->inside = sum_is_inside(w->g, &w->g->node[of.node], part, n);
   for (int i = 0; i < n; i++) s->guard = MAX(s->guard, w->g->node[part[i].node].guard);
 }
 
-/* One more link of a chain of additions: the sum so far, and what has just been computed. */
+/* Adds one more link to a chain of additions: the sum so far, and what has just been computed. */
 static int add_link(struct walk *w, struct list *l, ty_entry to, ty_entry part)
 {
   int v = value_of(w->g, to);
@@ -147,8 +148,9 @@ static int add_link(struct walk *w, struct list *l, ty_entry to, ty_entry part)
   return TY_OK;
 }
 
-/* Many contributions are added up as they come, so that none of them waits for the last. */
-static int contribute(struct walk *w, ty_entry to, ty_entry part)
+/* Adds a contribution to the gradient of a forward value. Many are summed as they come, so that
+** none of them is kept until the last is computed. */
+static int add_contribution(struct walk *w, ty_entry to, ty_entry part)
 {
   int v = value_of(w->g, to);
   struct list *l = &w->part[v];
@@ -159,8 +161,8 @@ static int contribute(struct walk *w, ty_entry to, ty_entry part)
   return TY_OK;
 }
 
-/* The gradient of a forward value; found = false: nothing contributes. */
-static int total(struct walk *w, ty_entry value, bool *found, ty_entry *out)
+/* Returns the gradient of a forward value; found = false: nothing contributes. */
+static int sum_contributions(struct walk *w, ty_entry value, bool *found, ty_entry *out)
 {
   int v = value_of(w->g, value);
   struct list *l = &w->part[v];
@@ -190,9 +192,9 @@ bool node_is_mirrored(const struct node *n, bool all)
   return all && !(n->op->flags & OP_SPARED);
 }
 
-/* The entry that the backward part reads in place of forward entry e: its mirror's, where the
-** node is recomputed. */
-static int recomputed(struct walk *w, ty_entry e, ty_entry *out)
+/* Returns the entry that the backward part reads in place of forward entry e: its mirror's, where
+** the node is recomputed. */
+static int recompute_entry(struct walk *w, ty_entry e, ty_entry *out)
 {
   const struct node *n = &w->g->node[e.node];
   *out = e;
@@ -203,7 +205,8 @@ static int recomputed(struct walk *w, ty_entry e, ty_entry *out)
     ty_entry *in = NEWS(ty_entry, n->nin);
     NEED(in, TY_EMEMORY, "out of memory: gradient");
     int nin = n->nin, nout = n->kind->nout, code = TY_OK;
-    for (int i = 0; i < nin && !code; i++) code = recomputed(w, w->g->node[e.node].in[i], &in[i]);
+    for (int i = 0; i < nin && !code; i++)
+      code = recompute_entry(w, w->g->node[e.node].in[i], &in[i]);
     snprintf(name, sizeof name, "%s_mirror", w->g->node[e.node].name);
     if (!code) code = graph_clone(w->g, e.node, name, false, in, nin, nout, &made);
     mem_free(in);
@@ -226,10 +229,10 @@ static int read_operand(struct walk *w, int node, char kind, int k, ty_entry *in
   const struct node *n = &w->g->node[node];
   ty_entry self = { node, k };
   bool found;
-  if (kind == READ_IN) return recomputed(w, n->in[k], &in[(*nin)++]);
-  if (kind == READ_OUT) return recomputed(w, self, &in[(*nin)++]);
-  TRY(total(w, self, &found, &in[*nin]));
-  if (!found) TRY(zeros(w, desc_at(w, self), &in[*nin]));
+  if (kind == READ_IN) return recompute_entry(w, n->in[k], &in[(*nin)++]);
+  if (kind == READ_OUT) return recompute_entry(w, self, &in[(*nin)++]);
+  TRY(sum_contributions(w, self, &found, &in[*nin]));
+  if (!found) TRY(append_zeros(w, desc_at(w, self), &in[*nin]));
   (*nin)++;
   return TY_OK;
 }
@@ -237,7 +240,7 @@ static int read_operand(struct walk *w, int node, char kind, int k, ty_entry *in
 static int not_differentiable(const struct node *n)
 {
   int code = fail(TY_EUNSUPPORTED,
-      "%s %s: operator %s has no gradient; set grad_req = \"null\" for what lies before it or put "
+      "%s %s: operator %s has no gradient; set grad_req = \"null\" for what comes before it or put "
       "a BlockGrad in front",
       n->op->name, n->name, n->op->name);
   fail_node(n->op->name, n->name, n->where);
@@ -277,13 +280,14 @@ static int append_backward(struct walk *w, int node)
     const struct formula *row = w->g->node[node].op->formula;
     if (row && (k >= COUNT(row->grad) || !row->grad[k])) continue; /* a gradient of zero */
     if (!cut && !w->g->node[node].kind->inport[k].mutated)
-      TRY(contribute(w, to, (ty_entry){ out.node, k }));
+      TRY(add_contribution(w, to, (ty_entry){ out.node, k }));
   }
   return TY_OK;
 }
 
-/* Sums hand their gradient on to every input as it is: no node is needed. */
-static bool passes(const struct op *op)
+/* Returns whether an operator hands its gradient on to every input as it is, as sums do: no node is
+** needed. */
+static bool passes_gradient(const struct op *op)
 {
   if (op->flags & OP_IDENTITY_GRAD) return true;
   if (!op->formula || op->flags & OP_BROADCAST || !op->formula->grad[1]) return false;
@@ -292,23 +296,23 @@ static bool passes(const struct op *op)
   return true;
 }
 
-static int pass_on(struct walk *w, int node)
+static int pass_gradient_on(struct walk *w, int node)
 {
   bool found;
   ty_entry g;
-  TRY(total(w, (ty_entry){ node, 0 }, &found, &g));
+  TRY(sum_contributions(w, (ty_entry){ node, 0 }, &found, &g));
   for (int k = 0; found && k < w->g->node[node].nin; k++) {
     ty_entry to = w->g->node[node].in[k];
-    TRY(contribute(w, to, g));
+    TRY(add_contribution(w, to, g));
   }
   return TY_OK;
 }
 
-static int visit(struct walk *w, int node)
+static int visit_node(struct walk *w, int node)
 {
   const struct node *n = &w->g->node[node];
   if (!n->op || !w->need[node] || zero_gradient(n->op)) return TY_OK;
-  if (passes(n->op)) return pass_on(w, node);
+  if (passes_gradient(n->op)) return pass_gradient_on(w, node);
   const bool moves = n->kind->reads && n->kind->reads->changes;
   if (!moves && !has_gradient(w, node)) return TY_OK;
   return n->kind->reads ? append_backward(w, node) : not_differentiable(n);
@@ -317,11 +321,12 @@ static int visit(struct walk *w, int node)
 /* -- the pass ---------------------------------------------------------------------------------- */
 
 /* Marks the outputs of a node whose gradient its own gradient operator reads. */
-static void ask(struct walk *w, const struct node *n)
+static void mark_asked(struct walk *w, const struct node *n)
 {
   struct read_walk r = reads_walk(n->kind->reads, n->nin, n->kind->nout);
-  const bool all = n->op && !n->kind->reads && !passes(n->op); /* an error, where one comes */
-  if (!n->op || passes(n->op)) w->asked[n->first] = true;
+  /* without `reads` there is no gradient operator: an error if a gradient arrives */
+  const bool all = n->op && !n->kind->reads && !passes_gradient(n->op);
+  if (!n->op || passes_gradient(n->op)) w->asked[n->first] = true;
   for (int k = 0; all && k < n->kind->nout; k++) w->asked[n->first + k] = true;
   while (reads_next(&r))
     if (r.kind == READ_HEAD) w->asked[n->first + r.k] = true;
@@ -349,24 +354,25 @@ static void find_needed(struct walk *w)
       w->need[i] |= w->asked[v] && !n->kind->inport[k].mutated;
       w->readers[v] += w->asked[v];
     }
-    if (w->need[i]) ask(w, n);
+    if (w->need[i]) mark_asked(w, n);
   }
 }
 
-static int collect(struct walk *w)
+static int collect_gradients(struct walk *w)
 {
   for (int i = 0; i < w->forward; i++) {
     bool found;
     w->out->of[i] = (ty_entry){ -1, 0 };
     if (!w->request->requested[i]) continue;
     ty_entry self = { i, 0 };
-    TRY(total(w, self, &found, &w->out->of[i]));
-    if (!found) TRY(zeros(w, desc_at(w, self), &w->out->of[i]));
+    TRY(sum_contributions(w, self, &found, &w->out->of[i]));
+    if (!found) TRY(append_zeros(w, desc_at(w, self), &w->out->of[i]));
   }
   return TY_OK;
 }
 
-/* Of several heads that are one value the last one's gradient counts, as in the reference. */
+/* Adds the gradients of heads. Of several heads that are one value the last one's gradient counts,
+** as in the reference. */
 static int contribute_heads(struct walk *w)
 {
   const ty_entry *head = w->request->head;
@@ -380,20 +386,20 @@ static int contribute_heads(struct walk *w)
   }
   for (int h = 0; h < n && !code; h++)
     if (last[value_of(w->g, head[h])] == h + 1)
-      code = contribute(w, head[h], (ty_entry){ FROM_HEAD, h });
+      code = add_contribution(w, head[h], (ty_entry){ FROM_HEAD, h });
   mem_free(last);
   return code;
 }
 
-static int run(struct walk *w)
+static int run_walk(struct walk *w)
 {
   for (int v = 0; v < w->g->nvalue; v++) w->sum[v].node = -1;
   for (int i = 0; i < w->forward; i++) w->clone[i] = -1;
   for (int h = 0; h < w->request->nhead; h++) w->out->head[h].node = -1;
   find_needed(w);
   TRY(contribute_heads(w));
-  for (int i = w->forward - 1; i >= 0; i--) TRY(visit(w, i));
-  return collect(w);
+  for (int i = w->forward - 1; i >= 0; i--) TRY(visit_node(w, i));
+  return collect_gradients(w);
 }
 
 static int append_gradients(
@@ -404,7 +410,7 @@ static int append_gradients(
     NEWS(uint8_t, values), NEWS(struct list, values),
     NEWS(ty_entry, values), NEWS(int, nodes), NEWS(int, values), NEWS(uint8_t, nodes) };
   bool enough = w.need && w.asked && w.part && w.sum && w.clone && w.readers && w.below;
-  int code = enough ? run(&w) : fail(TY_EMEMORY, "out of memory: gradient");
+  int code = enough ? run_walk(&w) : fail(TY_EMEMORY, "out of memory: gradient");
   for (int v = 0; w.part && v < values; v++) mem_free(w.part[v].e);
   mem_free(w.need);
   mem_free(w.asked);

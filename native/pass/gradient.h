@@ -19,7 +19,7 @@ struct gradient_request {
 struct gradient {                                     /* arrays of the caller */
   /* per forward node: entry of its gradient; node -1: not asked for */
   ty_entry *of;
-  /* per head: the variable of its gradient; node -1: nobody reads it */
+  /* per head: the variable of its gradient; node -1: it is not read */
   ty_entry *head;
 };
 /* is this node to be recomputed? all: whatever qualifies */

@@ -2,10 +2,10 @@
 **
 ** A network of cells, step after step, is built step by step: every step of it goes through the
 ** weights of all layers, more than a cache holds. Here the steps of a program with gradients,
-** forward and backward, are put in another order: behind a product comes the next one with its
+** forward and backward, are put in another order: after a product comes the next one with its
 ** weight, unless a product with another weight would have to come first. So a layer goes through
 ** all of its time before the next layer begins, as in a fused recurrent operator, and its weight
-** stays near. Without gradients the order stays: values would live longer. So it does where
+** stays in the cache. Without gradients the order stays: values would live longer. So it does where
 ** steps change states, are skipped, run in the front end or on several devices, and in programs
 ** that are not to be changed.
 */
@@ -44,8 +44,8 @@ static bool may_move(const struct program *p, const struct step *st)
       !changes_state(n);
 }
 
-/* Notes what step t reads and writes. Who adds to a sum follows who did so before; nobody writes
-** what has been read. */
+/* Notes what step t reads and writes. A step that adds to a sum depends on the one that did so
+** before. Returns false where a step writes what has been read. */
 static bool note_values(struct order *o, int t)
 {
   const struct program *p = o->p;
@@ -63,7 +63,7 @@ static bool note_values(struct order *o, int t)
 }
 
 /* Notes weights and writers; is there anything to put in order, and can it be? */
-static bool look(struct order *o)
+static bool find_weights(struct order *o)
 {
   struct program *p = o->p;
   int found = 0;
@@ -84,16 +84,16 @@ static bool look(struct order *o)
   return found > 1;
 }
 
-static bool gather(struct order *o, int t, int weight);
+static bool gather_step(struct order *o, int t, int weight);
 
 static bool gather_maker(struct order *o, int t, int weight)
 {
-  return t < 0 || o->to[t] >= 0 || gather(o, t, weight);
+  return t < 0 || o->to[t] >= 0 || gather_step(o, t, weight);
 }
 
 /* Puts step t and what it needs on the list, what it needs first. False: too much, or a product
 ** with another weight. */
-static bool gather(struct order *o, int t, int weight)
+static bool gather_step(struct order *o, int t, int weight)
 {
   const struct step *st = &o->p->step[t];
   for (int i = 0; i < o->nlist; i++)
@@ -107,7 +107,7 @@ static bool gather(struct order *o, int t, int weight)
   return true;
 }
 
-static void emit(struct order *o, int t)
+static void emit_step(struct order *o, int t)
 {
   if (o->to[t] < 0) o->to[t] = o->n++;
 }
@@ -117,11 +117,11 @@ static void emit_all(struct order *o)
   for (int t = o->from; t < o->end; t++) o->to[t] = -1;
   o->n = o->from;
   for (int t = o->from; t < o->end; t++) {
-    emit(o, t);
+    emit_step(o, t);
     for (int u = o->next[t]; u >= 0; u = o->next[u]) {
       o->nlist = 0;
-      if (o->to[u] < 0 && !gather(o, u, o->weight[u])) break;
-      for (int i = 0; i < o->nlist; i++) emit(o, o->list[i]);
+      if (o->to[u] < 0 && !gather_step(o, u, o->weight[u])) break;
+      for (int i = 0; i < o->nlist; i++) emit_step(o, o->list[i]);
     }
   }
 }
@@ -144,12 +144,12 @@ static int order_part(struct order *o, int from, int end)
 {
   o->from = from;
   o->end = end;
-  if (!look(o)) return TY_OK;
+  if (!find_weights(o)) return TY_OK;
   emit_all(o);
   return move_steps(o);
 }
 
-/* The backward steps but for the copies into bound arrays at their end. */
+/* Orders forward and backward steps, except the copies into bound arrays at the end. */
 static int order_both(struct order *o)
 {
   struct program *p = o->p;

@@ -43,7 +43,8 @@ static void seed_given(const ty_want *given, ty_desc *d)
   if (given->desc.dtype != TY_NODTYPE) d->dtype = given->desc.dtype;
 }
 
-/* Of each variable all that is given under its name; found: per entry, a variable has its name. */
+/* Gives each variable all that is given under its name. found: per entry, a variable has its
+** name. */
 static void seed_variables(
     const ty_graph *g, const struct names *names, const ty_want *given, bool *found, ty_desc *desc)
 {
@@ -93,7 +94,7 @@ static void take_back(int what, ty_desc *d, const ty_desc *from)
     d->ndim = from->ndim, memcpy(d->dim, from->dim, sizeof d->dim);
 }
 
-/* What an operator's function said, without the operator's name in front. */
+/* Returns what an operator's function reported, without the operator's name at its beginning. */
 static const char *bare_message(const char *message, const char *op)
 {
   size_t n = strlen(op);
@@ -101,8 +102,8 @@ static const char *bare_message(const char *message, const char *op)
   return !strncmp(message, op, n) && message[n] == ':' ? message + n + 2 : message;
 }
 
-/* What the inputs of a failed node looked like: the last lines of the message. */
-static int explain(struct sweep *s, const struct node *n, int code)
+/* Adds the descriptors of a failed node's inputs to the message. Returns code. */
+static int explain_failure(struct sweep *s, const struct node *n, int code)
 {
   char shape[160];
   struct text t = { 0 };
@@ -127,7 +128,7 @@ static int explain(struct sweep *s, const struct node *n, int code)
   return code;
 }
 
-static int visit(struct sweep *s, int i)
+static int visit_node(struct sweep *s, int i)
 {
   const struct node *n = &s->g->node[i];
   if (!n->op || n->backward || s->done[i]) return TY_OK;
@@ -135,7 +136,7 @@ static int visit(struct sweep *s, int i)
   for (int k = 0; k < n->nin; k++) f.in[k] = s->desc[value_of(s->g, n->in[k])];
   for (int k = 0; k < n->kind->nout; k++) f.out[k] = s->desc[n->first + k];
   int code = n->op->control ? control_infer(n, &f, s->what) : op_infer(&f, s->what);
-  if (code) return explain(s, n, code);
+  if (code) return explain_failure(s, n, code);
   int64_t unknown = 0;
   for (int k = 0; k < n->nin; k++)
     take_back(s->what, &s->desc[value_of(s->g, n->in[k])], &f.in[k]),
@@ -153,9 +154,9 @@ static int sweep_all(struct sweep *s)
   int64_t before = INT64_MAX;
   for (int round = 0; round < 1000; round++) {
     s->unknown = 0;
-    for (int i = 0; i < s->g->n; i++) TRY(visit(s, i));
+    for (int i = 0; i < s->g->n; i++) TRY(visit_node(s, i));
     if (!s->unknown) return TY_OK;
-    for (int i = s->g->n - 1; i >= 0; i--) TRY(visit(s, i));
+    for (int i = s->g->n - 1; i >= 0; i--) TRY(visit_node(s, i));
     if (s->unknown >= before) return TY_OK;
     before = s->unknown;
   }
@@ -173,8 +174,8 @@ int infer_run(const ty_graph *g, int what, ty_desc *desc)
   return code;
 }
 
-/* The first argument whose shape (or dtype) is not known; `candidates` in the failure: up to ten
-** of them. */
+/* Fails with the first argument whose shape (or dtype) is not known; the failure's candidates are
+** up to ten of them. */
 int infer_undecided(const ty_graph *g, const ty_desc *desc, int what)
 {
   struct text t = { 0 };

@@ -1,22 +1,22 @@
 /* layout.c - which values keep their channels in blocks.
 **
-** A value of shape (N, C, space) may lie as (N, C / b, space, b): the form that convolutions
-** compute in, where b is what the device likes: a vector on a CPU, all channels on a GPU, so that
-** they come last. It takes as many bytes, so pointwise programs, copies and sums work unchanged if
-** their operands agree. A kernel says which of its operands may have this form, and whether they
-** must agree (kernel/kernel.h). A convolution takes each as it is and copies inside where forms
-** differ, so no step is ever added.
+** A value of shape (N, C, space) may be stored as (N, C / b, space, b): the form that convolutions
+** compute in, where b depends on the device: a vector on a CPU, all channels on a GPU, so that they
+** come last. It takes as many bytes, so pointwise programs, copies and sums work unchanged if their
+** operands agree. A kernel says which of its operands may have this form, and whether they must
+** agree (kernel/kernel.h). A convolution takes each as it is and copies inside where forms differ,
+** so no step is ever added.
 **
 ** Every value that could be in blocks begins so; a step that cannot take it makes it plain, until
 ** nothing changes. Heads, bound arrays and what a view shows under another shape are plain.
-** Values without space lie the same in both forms: they count as plain and bind nobody.
+** Values without space are the same in both forms: they count as plain and restrict no step.
 */
 #include "kernel/blocked.h"
 #include "pass/passes.h"
 
 static int root_of(const struct program *p, int v) { return p->value[v].root; }
 
-/* -- who could be in blocks -------------------------------------------------------------------- */
+/* -- values that could be in blocks ------------------------------------------------------------ */
 
 static bool has_space(const ty_desc *d)
 {
@@ -25,7 +25,7 @@ static bool has_space(const ty_desc *d)
   return space > 1;
 }
 
-/* The block that a value's device wants it in; 0: none. */
+/* Returns the block in which a value's device wants it; 0: none. */
 static int wanted_block(const struct program *p, int v)
 {
   ty_desc d = p->s.desc[v];
@@ -58,20 +58,21 @@ static bool make_plain(struct program *p, int v)
   return changes;
 }
 
-/* It lies differently in the two forms, and is plain. */
+/* Returns whether a value is plain, and its blocked form would differ. */
 static bool is_plain(const struct program *p, int v)
 {
   return p->value[v].kind != V_NONE && !p->value[root_of(p, v)].block && has_space(&p->s.desc[v]);
 }
 
-/* The value that operand k of a step is, inputs first. */
+/* Returns the value that operand k of a step is, inputs first. */
 static int operand_value(const struct step *st, int k)
 {
   return k < st->nin ? st->in[k] : st->out[k - st->nin];
 }
 
-/* Operands of the group's own shape agree; one of another shape that is no single number wants
-** all plain, and so does a reduction. */
+/* Makes the layouts of a pointwise program's operands agree: those of the group's shape are alike;
+** an operand of another shape that is no single number needs all to be plain, and so does a
+** reduction. */
 static bool agree_program(struct program *p, const struct step *st)
 {
   const ty_desc *space = space_of(&p->s, st->node);
@@ -110,7 +111,7 @@ static bool agree_node(struct program *p, const struct step *st)
   return changes;
 }
 
-static bool agree(struct program *p, const struct step *st)
+static bool agree_step(struct program *p, const struct step *st)
 {
   if (st->kind == STEP_POINTWISE) return agree_program(p, st);
   return st->kind == STEP_NODE ? agree_node(p, st) : make_plain(p, st->in[0]);
@@ -136,7 +137,7 @@ static bool set_blocks(const struct program *p, struct step *st, const struct ke
   return any;
 }
 
-/* v.kernel: the first candidate that accepts, if it takes blocks; else NULL. */
+/* Sets v.kernel to the first candidate that accepts, if it takes blocks; else to NULL. */
 static int find_kernel(struct program *p, struct step *st)
 {
   const struct node *n = &p->s.g->node[st->node];
@@ -154,8 +155,8 @@ static int find_kernel(struct program *p, struct step *st)
   return TY_OK;
 }
 
-/* What it accepted when all was in blocks it may refuse now that some operands are plain:
-** another one is asked for. */
+/* Returns whether a kernel that accepted blocked operands refuses now that some are plain; another
+** one is then chosen. */
 static bool refuses_now(struct program *p, struct step *st)
 {
   if (st->kind != STEP_NODE || !st->v.kernel || !set_blocks(p, st, st->v.kernel)) return false;
@@ -169,8 +170,8 @@ int pass_layout(struct program *p)
     if (p->step[t].kind == STEP_NODE) TRY(find_kernel(p, &p->step[t]));
   for (bool changes = true; changes;) {
     changes = false;
-    for (int t = p->n - 1; t >= 0; t--) changes |= agree(p, &p->step[t]);
-    for (int t = 0; t < p->n; t++) changes |= agree(p, &p->step[t]);
+    for (int t = p->n - 1; t >= 0; t--) changes |= agree_step(p, &p->step[t]);
+    for (int t = 0; t < p->n; t++) changes |= agree_step(p, &p->step[t]);
     for (int t = 0; t < p->n && !changes; t++)
       if ((changes = refuses_now(p, &p->step[t]))) TRY(find_kernel(p, &p->step[t]));
   }

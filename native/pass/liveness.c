@@ -6,7 +6,7 @@
 */
 #include "pass/passes.h"
 
-static void extend(struct program *p, int v, int t)
+static void extend_use(struct program *p, int v, int t)
 {
   struct value *r = &p->value[p->value[v].root];
   r->last = MAX(r->last, t);
@@ -21,16 +21,16 @@ static void find_liveness(struct program *p)
       struct value *x = &p->value[st->in[k]];
       x->nread++;
       x->reader = t;
-      extend(p, st->in[k], p->value[x->root].device == st->device ? t : p->n);
+      extend_use(p, st->in[k], p->value[x->root].device == st->device ? t : p->n);
     }
-    if (st->guard >= 0) extend(p, st->guard, t);
+    if (st->guard >= 0) extend_use(p, st->guard, t);
     for (int k = 0; k < st->nout; k++) {
       if (st->out[k] < 0) continue;
       struct value *x = &p->value[st->out[k]];
       x->first = t;
       x->device = st->device;
       p->value[x->root].last_write = t;
-      extend(p, st->out[k], t);
+      extend_use(p, st->out[k], t);
     }
   }
   for (int h = 0; h < s->nhead; h++) {
@@ -65,8 +65,8 @@ static bool may_take(const struct program *p, const struct step *st, int t, int 
   return step_in_place(p, st, out, in);
 }
 
-/* The same bytes must not be read through another input of the step by an operator that is not
-** element-wise. */
+/* Returns whether no other input of the step has the same bytes, which an operator that is not
+** element-wise would then overwrite too early. */
 static bool read_once(const struct program *p, const struct step *st, int in)
 {
   if (st->kind == STEP_POINTWISE) return true;
@@ -75,8 +75,8 @@ static bool read_once(const struct program *p, const struct step *st, int in)
   return true;
 }
 
-/* A root that dies here: of several, forward, the one written longest ago, as the newest may
-** never be written at all (fold_batchnorm.c). -1: none */
+/* Returns a root whose last use is this step, -1: none. Of several, in forward, the one written
+** longest ago, as the newest may never be written at all (fold_batchnorm.c). */
 static int reusable_root(const struct program *p, const struct step *st, int t, int out)
 {
   int best = -1;
@@ -100,7 +100,7 @@ static void share_in_place(struct program *p)
       int r = reusable_root(p, st, t, k);
       if (r < 0) continue;
       p->value[r].last =
-          p->value[v].last; /* now > t unless unread: nobody else takes it at this step */
+          p->value[v].last; /* now > t unless unread, so no other output takes it here */
       if (p->value[r].last == t) p->value[r].last = t + 1;
       p->value[v].root = r;
       p->value[r].pinned = p->value[v].pinned;
@@ -109,7 +109,7 @@ static void share_in_place(struct program *p)
   }
 }
 
-/* Views of a value that moved into another's place follow it. */
+/* Lets views of a value that moved to another value's bytes follow it. */
 static void follow_roots(struct program *p)
 {
   for (int v = 0; v < p->s.g->nvalue; v++) p->value[v].root = root_of(p, v);

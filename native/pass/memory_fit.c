@@ -6,10 +6,10 @@
 ** that is free for the whole life of the value (Pisarchyk & Lee, arXiv 2001.03288, for order by
 ** size), or the lowest; the smallest total wins, and the search ends as soon as one meets the
 ** bound. When none does, the best order is changed a little, again and again, and kept when it is
-** no worse, until 0.2 % above the bound or a budget is met; rarely (still 4 % above), the other
-** orders are climbed from as well. Where places are kept and items are few, a look at all plans may
-** end the search early. Cost: O(n^2) an order; for large n one pass in order of time with a free
-** list, O(n log n), comes first, and the others only within a budget.
+** no worse, until it is 0.2 % above the bound or a budget is used up; rarely (still 4 % above), the
+** other orders are climbed from as well. Where places are kept and items are few, a look at all
+** plans may end the search early. Cost: O(n^2) an order; for large n one pass in order of time with
+** a free list, O(n log n), comes first, and the others only within a budget.
 */
 #include "pass/passes.h"
 
@@ -90,7 +90,8 @@ static int64_t peak_above(const struct fit *f, const int64_t *above, int64_t lea
   return peak;
 }
 
-/* Items that begin above a place kept lie above each other where they live at once. */
+/* Raises the bound: items that begin above a kept offset are above each other where they live at
+** once. */
 static void raise_by_thresholds(struct fit *f)
 {
   int64_t least = INT64_MAX;
@@ -143,7 +144,8 @@ static int64_t fill_at_most(const struct fit *f, int t, int64_t at, int64_t end,
   return MIN(all, most);
 }
 
-/* What does not fit between places kept at step t lies above them. by_offset: see forced_above. */
+/* Computes the bound at step t: what does not fit between kept offsets is above them. by_offset:
+** see forced_above. */
 static int64_t bound_at(const struct fit *f, int t, const int *by_offset, int n, int64_t *words)
 {
   int64_t at = 0, free = 0, filled = 0;
@@ -180,8 +182,8 @@ static void raise_bound(struct fit *f)
 
 /* -- one order --------------------------------------------------------------------------------- */
 
-/* Places item i at the tightest gap (or the lowest one that fits) among placed items (sorted by
-** offset) alive with it. */
+/* Assigns item i to the tightest gap (or the lowest one that fits) among assigned items (sorted by
+** offset) that live with it. */
 static int64_t best_gap(const struct fit *f, int i, int assigned)
 {
   int64_t at = 0, best = -1, gap = INT64_MAX;
@@ -196,7 +198,7 @@ static int64_t best_gap(const struct fit *f, int i, int assigned)
   return best >= 0 ? best : at;
 }
 
-static void insert(struct fit *f, int i, int assigned)
+static void insert_assigned(struct fit *f, int i, int assigned)
 {
   int k = assigned;
   for (; k > 0 && f->offset[f->assigned[k - 1]] > f->offset[i]; k--)
@@ -210,13 +212,13 @@ static int64_t assign_in_order(struct fit *f, int64_t limit)
   int64_t total = 0;
   for (int i = 0; i < f->n; i++)
     if (f->kept[i] >= 0)
-      f->offset[i] = f->kept[i], insert(f, i, assigned++),
+      f->offset[i] = f->kept[i], insert_assigned(f, i, assigned++),
       total = MAX(total, f->offset[i] + f->bytes[i]);
   for (int k = 0; k < f->n; k++) {
     int i = f->order[k];
     if (f->kept[i] >= 0) continue;
     f->offset[i] = best_gap(f, i, assigned);
-    insert(f, i, assigned++);
+    insert_assigned(f, i, assigned++);
     total = MAX(total, f->offset[i] + f->bytes[i]);
     if (total >= limit) return INT64_MAX; /* cannot win any more */
   }
@@ -283,7 +285,7 @@ static bool give_hole(struct holes *q, int64_t at, int64_t size)
   return true;
 }
 
-/* What is kept holds its place for good; the gaps between are the first holes. */
+/* Assigns items with kept offsets to these for good; the gaps between them are the first holes. */
 static bool hold_kept(struct fit *f, struct holes *q)
 {
   int n = 0;
@@ -328,7 +330,7 @@ static int64_t assign_in_time(struct fit *f, const int *first, const int *last)
   return ok ? q.top : INT64_MAX;
 }
 
-/* The same backwards: values are born at their last step. */
+/* Assigns in time, backwards: values are born at their last step. */
 static int64_t assign_backwards(struct fit *f)
 {
   int end = 0, *first = NEWS(int, f->n), *last = NEWS(int, f->n);
@@ -368,7 +370,7 @@ static uint32_t next_random(uint32_t *s)
   return *s ^= *s << 5;
 }
 
-/* An item that ends at the top of the placement; searched from a random place on. */
+/* Returns an item that ends at the top of the plan, the first after a random one. */
 static int top_item(const struct fit *f, int64_t total, uint32_t from)
 {
   for (int k = 0; k < f->n; k++) {
@@ -379,7 +381,7 @@ static int top_item(const struct fit *f, int64_t total, uint32_t from)
 }
 
 /* Moves item i of the order to place `to`, or (swap) lets two random items change places. */
-static void disturb(struct fit *f, int i, uint32_t *seed)
+static void disturb_order(struct fit *f, int i, uint32_t *seed)
 {
   int n = f->n, at = 0, to;
   memcpy(f->order, f->good, sizeof(int) * (size_t)n);
@@ -417,9 +419,9 @@ static bool above_bound(const struct fit *f, int part)
   return f->total > f->bound && f->total > f->live + f->live / part;
 }
 
-/* Climbs from a good order: an item at the top goes earlier, or two change places; equal totals
-** are taken too. */
-static void improve(struct fit *f, int64_t budget, uint32_t *seed)
+/* Improves a good order by hill climbing: an item at the top is moved earlier, or two are
+** exchanged; orders of equal size are accepted too. */
+static void improve_order(struct fit *f, int64_t budget, uint32_t *seed)
 {
   memcpy(f->order, f->good, sizeof(int) * (size_t)f->n);
   int64_t current = assign_in_order(f, INT64_MAX),
@@ -427,7 +429,7 @@ static void improve(struct fit *f, int64_t budget, uint32_t *seed)
   int top = top_item(f, current, *seed);
   for (; above_bound(f, 500) && budget > 0; budget -= one) {
     nchanges++;
-    disturb(f, top, seed);
+    disturb_order(f, top, seed);
     int64_t total = assign_in_order(f, current + 1);
     if (total > current) continue;
     current = total;
@@ -490,8 +492,8 @@ static bool are_alike(const struct fit *f, int i, int j)
   return f->bytes[i] == f->bytes[j] && f->first[i] == f->first[j] && f->last[i] == f->last[j];
 }
 
-/* Places one more item after the other, each at its lowest place and none below the one before:
-** the best plan is among these. n: items placed; top: where they end. */
+/* Assigns one more item after the others, each at its lowest offset and none below the one before:
+** the best plan is among these. n: items assigned; top: where they end. */
 static void assign_next(struct exact *x, int n, int64_t least, int64_t top)
 {
   struct fit *f = x->f;
@@ -512,7 +514,7 @@ static void assign_next(struct exact *x, int n, int64_t least, int64_t top)
     for (int j = 0; j < i && !again; j++) again = !(x->placed >> j & 1) && are_alike(f, i, j);
     if (again || lowest[i] + f->bytes[i] >= x->limit) continue;
     f->offset[i] = lowest[i];
-    insert(f, i, n);
+    insert_assigned(f, i, n);
     x->placed |= 1u << i;
     assign_next(x, n + 1, lowest[i], MAX(top, lowest[i] + f->bytes[i]));
     x->placed &= ~(1u << i);
@@ -535,7 +537,7 @@ static bool search_all(struct fit *f)
       if (f->first[i] <= f->first[t] && f->first[t] <= f->last[i]) x.alive[t] |= 1u << i;
     if (f->kept[t] < 0) continue;
     f->offset[t] = f->kept[t];
-    insert(f, t, n++);
+    insert_assigned(f, t, n++);
     x.placed |= 1u << t;
     top = MAX(top, f->kept[t] + f->bytes[t]);
   }
@@ -546,7 +548,7 @@ static bool search_all(struct fit *f)
 /* values; an order takes the square of their number, so beyond this the order of time does */
 enum { MOST_SEARCHED = 10000 };
 
-static void search(struct fit *f)
+static void search_orders(struct fit *f)
 {
   const bool small = f->n < 500;
   for (int i = 0; i < f->n; i++) f->nkept += f->kept[i] >= 0;
@@ -571,15 +573,15 @@ static void search(struct fit *f)
   f->lowest = true;
   uint32_t seed = 2463534242u;
   if (f->nkept) {
-    improve(f, PLAN_STEPS_QUICK, &seed);
+    improve_order(f, PLAN_STEPS_QUICK, &seed);
     if (search_all(f)) return;
   }
-  improve(f, MIN(budget, small ? PLAN_STEPS : INT64_C(3000000)), &seed);
+  improve_order(f, MIN(budget, small ? PLAN_STEPS : INT64_C(3000000)), &seed);
   for (int k = 0; small && k < KINDS && above_bound(f, 25); k++) { /* rare: from other orders */
     make_key(f, k);
     sort_order(f);
     memcpy(f->good, f->order, sizeof(int) * (size_t)f->n);
-    improve(f, PLAN_STEPS, &seed);
+    improve_order(f, PLAN_STEPS, &seed);
   }
 }
 
@@ -610,7 +612,7 @@ int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last,
   bool complete = kept && f.best && f.order && f.assigned && f.good && f.key;
   if (complete) {
     memcpy(kept, offset, sizeof(int64_t) * (size_t)n);
-    search(&f);
+    search_orders(&f);
     memcpy(offset, f.best, sizeof(int64_t) * (size_t)n);
     *total = f.total;
   }

@@ -22,8 +22,10 @@ static void add_item(
   q->n++;
 }
 
-/* kept: of each value, the place that it has to have, -1: any */
-static void gather(const struct program *p, int slot, struct plan_items *q, const int64_t *kept)
+/* Lists the values and scratch of a device. kept: per value, the offset that it has to have, -1:
+** any. */
+static void gather_items(
+    const struct program *p, int slot, struct plan_items *q, const int64_t *kept)
 {
   bool apart = p->s.flags & TY_NOSHARE; /* everything lives all the time */
   for (int v = 0; v < p->s.g->nvalue; v++) {
@@ -66,7 +68,7 @@ static int fit_device(struct program *p, int slot, const int64_t *kept)
     NEWS(int64_t, cap) };
   bool complete = q.first && q.last && q.value && q.bytes && q.offset;
   int code = complete ? TY_OK : fail(TY_EMEMORY, "out of memory: plan");
-  if (complete) gather(p, slot, &q, kept);
+  if (complete) gather_items(p, slot, &q, kept);
   if (!code)
     code = plan_offsets(q.n, q.bytes, q.first, q.last, q.offset, &p->pool[slot], &p->bound[slot]);
   if (!code) note_offsets(p, &q);
@@ -79,7 +81,7 @@ static int fit_device(struct program *p, int slot, const int64_t *kept)
   return code;
 }
 
-/* Outputs stay where `like` has them, if they fit there. */
+/* Keeps outputs at the offsets that `like` has for them, if they fit there. */
 static void keep_outputs(const struct program *p, int64_t *kept)
 {
   const struct outputs_of *of = &p->like;

@@ -11,7 +11,7 @@
 struct held { int64_t from, to; int value, device; };
 struct memory { struct held *h; int n, cap; };
 
-/* The node that gives value v: the last whose first value is not behind it. */
+/* Returns the node that has value v: the last whose first value is at most v. */
 static int node_of(const ty_graph *g, int v)
 {
   int node = 0;
@@ -27,7 +27,7 @@ static int node_of(const ty_graph *g, int v)
   return node;
 }
 
-static int fault(const struct program *p, int t, int value, int owner)
+static int fail_read(const struct program *p, int t, int value, int owner)
 {
   const ty_graph *g = p->s.g;
   return fail(TY_EINTERNAL, "plan: instruction %d reads %s, but its bytes hold %s", t,
@@ -44,7 +44,7 @@ static bool step_writes(const struct program *p, int node, int v)
   return false;
 }
 
-/* The value whose bytes v is: through views, which move nothing. */
+/* Returns the value whose bytes v has: through views, which move nothing. */
 static int stored_value(const struct program *p, int v)
 {
   const ty_graph *g = p->s.g;
@@ -68,7 +68,7 @@ static int check_read(const struct program *p, const struct memory *m, int t, in
     if (h->value == want && h->from == r->offset) return TY_OK;
     owner = h->value;
   }
-  return fault(p, t, v, owner);
+  return fail_read(p, t, v, owner);
 }
 
 static int write_range(struct memory *m, int64_t from, int64_t bytes, int value, int device)
@@ -83,7 +83,7 @@ static int write_range(struct memory *m, int64_t from, int64_t bytes, int value,
   return TY_OK;
 }
 
-static int play(const struct program *p, struct memory *m, int t)
+static int play_step(const struct program *p, struct memory *m, int t)
 {
   const struct step *st = &p->step[t];
   for (int k = 0; k < st->nin; k++) TRY(check_read(p, m, t, st->in[k]));
@@ -91,7 +91,7 @@ static int play(const struct program *p, struct memory *m, int t)
   if (st->scratch) {
     TRY(write_range(m, st->scratch_at, (int64_t)st->scratch, -1, st->device));
     for (int k = 0; k < st->nin; k++)
-      TRY(check_read(p, m, t, st->in[k])); /* scratch must not lie over an input */
+      TRY(check_read(p, m, t, st->in[k])); /* scratch must not overlap an input */
   }
   for (int k = 0; k < st->nout; k++) {
     int v = st->out[k];
@@ -100,13 +100,13 @@ static int play(const struct program *p, struct memory *m, int t)
     if (p->s.into && p->s.into[v] >= 0) TRY(check_read(p, m, t, p->s.into[v]));
     bool over_scratch = st->scratch && r->offset < st->scratch_at + (int64_t)st->scratch &&
         st->scratch_at < r->offset + p->value[v].bytes;
-    NEED(!over_scratch, TY_EINTERNAL, "plan: scratch of instruction %d lies over its result", t);
+    NEED(!over_scratch, TY_EINTERNAL, "plan: scratch of instruction %d overlaps its result", t);
     TRY(write_range(m, r->offset, p->value[v].bytes, v, r->device));
   }
   return TY_OK;
 }
 
-/* Results of one instruction must not lie over each other, nor over an input that its operator
+/* Checks that results of one instruction overlap neither each other nor an input that its operator
 ** may not overwrite. */
 static int check_results(const struct program *p, int t)
 {
@@ -128,7 +128,7 @@ static int check_results(const struct program *p, int t)
           b->offset + b->bytes <= a->offset)
         continue;
       NEED(!reduced && a->offset == b->offset && step_in_place(p, st, k, j), TY_EINTERNAL,
-          "plan: result %d of %s lies over its input %d, which its operator does not allow", k,
+          "plan: result %d of %s overlaps its input %d, which its operator does not allow", k,
           p->s.g->node[st->node].name, j);
     }
   }
@@ -141,7 +141,7 @@ int plan_verify(const struct program *p)
   int code = TY_OK;
   for (int t = 0; t < p->n && !code; t++) {
     code = check_results(p, t);
-    if (!code) code = play(p, &m, t);
+    if (!code) code = play_step(p, &m, t);
   }
   for (int h = 0; h < p->s.nhead && !code; h++)
     code = check_read(p, &m, p->n, value_of(p->s.g, p->s.head[h]));

@@ -6,7 +6,12 @@
 #ifdef TY_CHECK_PASSES
 
 /* IN_PROGRAM: a field of struct program; else one of each element of an array there */
-enum field_extent { IN_PROGRAM, PER_NODE, PER_VALUE, PER_STEP };
+enum field_extent {
+  IN_PROGRAM,
+  PER_NODE,
+  PER_VALUE,
+  PER_STEP
+};
 struct field { int part; enum field_extent extent; size_t array, stride, offset, size; };
 
 #define SIZE(type, field) sizeof(((type *)0)->field)
@@ -73,7 +78,8 @@ static char *first_element(struct program *p, const struct field *f)
   return array ? array + f->offset : NULL;
 }
 
-/* Steps that are put in another order take all of their fields along. */
+/* Returns whether a pass that writes `writes` must leave a field as it is. Steps that are put in
+** another order take all of their fields along. */
 static bool is_guarded(const struct field *f, int writes)
 {
   return !(f->part & writes) && !(writes & STEPS && f->extent == PER_STEP);

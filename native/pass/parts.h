@@ -1,5 +1,5 @@
-/* parts.h - the parts of a program, which passes say that they read and write (passes.c), and in
-** builds with TY_CHECK_PASSES (debug, sanitizers) the check that they tell the truth.
+/* parts.h - the parts of a program that passes.c says passes read and write, and in builds with
+** TY_CHECK_PASSES (debug, sanitizers) the check that they read and write no others.
 */
 #pragma once
 #include "pass/program.h"

@@ -34,7 +34,7 @@ int program_compile(struct program *p)
   int there = GRAPH;
   for (int i = 0; i < COUNT(passes); i++) {
     const struct pass_entry *x = &passes[i];
-    NEED((there & x->reads) == x->reads, TY_EINTERNAL, "pass %s stands before what it reads",
+    NEED((there & x->reads) == x->reads, TY_EINTERNAL, "pass %s comes before what it reads",
         x->name);
     TRY(parts_run(p, x->name, x->run, x->reads, x->writes));
     there |= x->writes;

@@ -1,5 +1,5 @@
 /* passes.h - the passes from a graph to a program, and what they share. The list, with what each of
-** them reads and writes, stands in passes.c. */
+** them reads and writes, is in passes.c. */
 #pragma once
 #include "pass/program.h"
 

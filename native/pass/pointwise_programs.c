@@ -1,9 +1,9 @@
 /* pointwise_programs.c - groups of element-wise nodes, and additions into bound arrays, as
 ** pointwise programs.
 **
-** The formulas of a group's members follow one another in one program: what a member gives stays in
-** a register, and is stored only where somebody outside reads it. All members compute in one dtype
-** and round as their outputs do, so that no bit depends on what was joined (fuse.c).
+** The formulas of a group's members follow one another in one program: the output of a member stays
+** in a register, and is stored only where it is read outside. All members compute in one dtype and
+** round as their outputs do, so that no bit depends on what was joined (fuse.c).
 */
 #include "pass/passes.h"
 
@@ -36,7 +36,7 @@ static int register_of(struct builder *b, int v)
   return b->reg[v];
 }
 
-/* Letters of a gradient's formulas, from what it reads: g0 -> g, i0 -> a, o0 -> y. */
+/* Binds the letters of a gradient's formulas to what it reads: g0 -> g, i0 -> a, o0 -> y. */
 static void bind_letters(struct builder *b, const struct node *n, struct pw_env *env)
 {
   const ty_graph *g = b->p->s.g;
@@ -53,7 +53,7 @@ static void bind_letters(struct builder *b, const struct node *n, struct pw_env 
   }
 }
 
-static int store(struct builder *b, int v, int reg)
+static int store_value(struct builder *b, int v, int reg)
 {
   const struct value *x = &b->p->value[v];
   if (x->kind == V_NONE) return TY_OK;
@@ -70,7 +70,7 @@ static int store(struct builder *b, int v, int reg)
   return TY_OK;
 }
 
-static bool narrow(int dtype)
+static bool is_narrow(int dtype)
 {
   return dtype != TY_F32 && dtype != TY_F64 && dtype != TY_I32 && dtype != TY_I64;
 }
@@ -85,15 +85,15 @@ static int add_member(struct builder *b, int node, int dtype)
     int v = n->first + k, reg;
     struct pw_env e = env;
     TRY(pw_formula(b->t, formula_of(n, k), &e, &reg));
-    if (narrow(s->desc[v].dtype) || s->desc[v].dtype != dtype)
+    if (is_narrow(s->desc[v].dtype) || s->desc[v].dtype != dtype)
       reg = pw_cast(b->t, reg, s->desc[v].dtype);
     b->reg[v] = reg;
-    TRY(store(b, v, reg));
+    TRY(store_value(b, v, reg));
   }
   return TY_OK;
 }
 
-/* The reduction that ends the program: its operand in the loop is what it reduces. */
+/* Adds the reduction that ends the program. It reduces its operand in the loop. */
 static int add_end(struct builder *b, int node)
 {
   const struct source *s = &b->p->s;
@@ -158,7 +158,7 @@ static int build_program(struct program *p, struct step *st, int *reg)
   return code;
 }
 
-/* bound array += value */
+/* Builds the program of STEP_ADD: bound array += value. */
 static int build_addition(struct program *p, struct step *st)
 {
   const ty_desc *d = &p->s.desc[st->in[0]];

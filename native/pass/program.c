@@ -6,7 +6,7 @@
 
 /* -- pointers ---------------------------------------------------------------------------------- */
 
-static void *pointer(const struct program *p, const struct bases *b, int v)
+static void *value_pointer(const struct program *p, const struct bases *b, int v)
 {
   const struct value *x = &p->value[v], *r = &p->value[x->root];
   if (r->kind == V_BOUND) return b->bound[r->bound];
@@ -19,14 +19,14 @@ static void resolve_node(struct program *p, struct step *st, const struct bases 
   struct call *c = &st->v.call;
   for (int k = 0; k < c->nin; k++) {
     const struct value *r = &p->value[p->value[st->in[k]].root];
-    c->in[k].p = pointer(p, b, st->in[k]);
+    c->in[k].p = value_pointer(p, b, st->in[k]);
     c->in[k].version = r->kind == V_BOUND && r->first < 0
         ? b->version[program_slot(p, st->device)] + r->bound
         : NULL;
   }
   for (int k = 0; k < c->nout; k++)
-    c->out[k].p = st->out[k] >= 0 ? pointer(p, b, st->out[k]) : NULL;
-  if (st->fold) st->fold->out.p = pointer(p, b, st->fold->target);
+    c->out[k].p = st->out[k] >= 0 ? value_pointer(p, b, st->out[k]) : NULL;
+  if (st->fold) st->fold->out.p = value_pointer(p, b, st->fold->target);
   int slot = program_slot(p, st->device);
   c->tmp = st->scratch ? b->pool[slot] + st->scratch_at : NULL;
   const int draw = p->s.g->node[st->node].draw;
@@ -37,14 +37,15 @@ void program_resolve(struct program *p, const struct bases *b)
 {
   for (int t = 0; t < p->n; t++) {
     struct step *st = &p->step[t];
-    st->guard_at = st->guard >= 0 ? pointer(p, b, st->guard) : NULL;
+    st->guard_at = st->guard >= 0 ? value_pointer(p, b, st->guard) : NULL;
     if (st->kind == STEP_NODE) resolve_node(p, st, b);
     if (st->end && st->scratch)
       st->end_tmp = b->pool[program_slot(p, st->device)] + st->scratch_at;
     for (int k = 0; k < st->npw; k++)
-      st->operand[k] = st->pw_value[k] < 0 ? b->bound[st->bound] : pointer(p, b, st->pw_value[k]);
+      st->operand[k] = st->pw_value[k] < 0 ? b->bound[st->bound]
+                                           : value_pointer(p, b, st->pw_value[k]);
     if (st->kind == STEP_COPY)
-      st->copy_from = pointer(p, b, st->in[0]), st->copy_to = b->bound[st->bound];
+      st->copy_from = value_pointer(p, b, st->in[0]), st->copy_to = b->bound[st->bound];
   }
 }
 
@@ -102,4 +103,12 @@ int program_slot(const struct program *p, int device)
   for (int i = 0; i < p->ndevice; i++)
     if (p->device[i] == device) return i;
   return -1;
+}
+
+int program_fail_step(const struct program *p, const struct step *st, int code)
+{
+  if (st->node < 0) return code;
+  const struct node *n = &p->s.g->node[st->node];
+  fail_node(op_label(n), n->name, n->where);
+  return code;
 }

@@ -58,7 +58,7 @@ struct step {
   const uint8_t *guard_at;
   int device;
   struct invoke v;                                    /* STEP_NODE: kernel and operands */
-  /* values read and written; -1: nobody wants this output */
+  /* values read and written; -1: this output is unused */
   int *in, *out;
   int nin, nout;
   /* STEP_POINTWISE, STEP_ADD */
@@ -122,7 +122,7 @@ struct segment {
   /* per access: the bound array that it is to, -1: none, or several */
   int *read_of, *write_of;
   int nread, nwrite;
-  int *seen, nseen;                                   /* bound arrays whose versions it is told */
+  int *seen, nseen;                                   /* bound arrays whose versions it gets */
   struct replay *record;
   int nrecord;
 };
@@ -165,50 +165,55 @@ struct program {
 /* Returns how many nodes and heads read each value, nodes that are `summed` left out. The caller
 ** frees it; NULL: out of memory. */
 int *count_reads(const struct source *s);
-/* arrays per value and per node */
+/* Marks additions that the products of their parts do (accumulate.c). into: per value; summed: per
+** node. */
 int  accumulate_sums(const struct source *s, int *into, uint8_t *summed);
-/* every candidate kernel can add to this output */
+/* Returns whether every candidate kernel can add to this output. */
 bool can_add_to(const struct node *n, int device, int out);
-/* it runs as part of a pointwise program (fuse.c) */
+/* Returns whether a node runs as part of a pointwise program (fuse.c). */
 bool element_wise(const struct source *s, int node);
-/* some output is a head or a bound gradient */
+/* Returns whether some output of a node is a head or a bound gradient. */
 bool source_ends_at(const struct source *s, int node);
-/* all passes, in order */
+/* Runs all passes, in order. */
 int  program_compile(struct program *p);
-/* f: NULL, or what a kernel does besides */
+/* Returns whether a kernel does something of this kind besides its node; f may be NULL. */
 bool fusion_has(const struct fusion *f, enum fused_kind kind);
-/* the node whose output the kernel's output 0 is, -1: its own */
+/* Returns the node whose output the kernel's output 0 is, -1: its own. */
 int  fusion_result(const struct fusion *f);
-/* output 0 of the node is seen by nobody but the kernel that makes it */
+/* Returns whether output 0 of a node is used by the kernel that makes it alone. */
 bool value_lies_inside(const struct program *p, int node);
-bool changes_state(const struct node *n);              /* it writes to an input */
+/* Returns whether a node writes to an input. */
+bool changes_state(const struct node *n);
 /* Returns whether the outputs of a node are there already, so that it does not run. */
 static inline bool is_known(const struct source *s, int node)
 {
   return s->known[s->g->node[node].first] >= 0;
 }
-/* TY_EINTERNAL where values that live at once overlap */
+/* Fails with TY_EINTERNAL where values that live at once overlap. */
 int  plan_verify(const struct program *p);
-/* segments afresh, for other buckets of gradients */
+/* Makes the segments again, for other buckets of gradients. */
 int  program_cut(struct program *p, const int *bucket, int nbucket);
-int  segment_of(const struct program *p, int t);       /* of a step; -1: t is none */
-/* executes one instruction */
+/* Returns the segment of a step, -1: t is none. */
+int  segment_of(const struct program *p, int t);
+/* Executes one step. */
 int  program_run_step(struct program *p, struct step *s);
-static inline bool step_of_host(
-    const struct program *p, const struct step *s) /* the front end runs it */
+/* Adds operator and node of a step to this thread's failure. Returns code. */
+int  program_fail_step(const struct program *p, const struct step *s, int code);
+/* Returns whether the front end runs a step. */
+static inline bool step_of_host(const struct program *p, const struct step *s)
 {
   return s->kind == STEP_NODE && p->s.g->node[s->node].op->flags & OP_CALLBACK;
 }
-/* what its kernel does of other nodes; NULL: nothing */
+/* Returns what a step's kernel does of other nodes; NULL: nothing. */
 static inline const struct fusion *step_fusion(const struct program *p, const struct step *s)
 {
   return s->kind == STEP_NODE ? p->fusion[s->node] : NULL;
 }
-/* Does its guard say no? On the queue's thread of its device, or when its tasks are past; what the
-** tasks of a GPU have found wrong until then is the error. */
+/* Returns in *out whether its guard says no. Call on the thread of its device's queue, or when its
+** tasks are complete. Fails with what the tasks of a GPU have reported until then. */
 int step_skipped(const struct step *s, bool *out);
 void program_free(struct program *p);
-/* Output `out` of a kernel may lie where input `in` does. */
+/* Returns whether output `out` of a kernel may have the bytes of input `in`. */
 static inline bool step_in_place(const struct program *p, const struct step *s, int out, int in)
 {
   const struct node *n = &p->s.g->node[s->node];
@@ -216,10 +221,10 @@ static inline bool step_in_place(const struct program *p, const struct step *s, 
 }
 bool is_label_end(const struct source *s, ty_entry e);
 int  program_slot(const struct program *p, int device);
-/* Which input's bytes output `out` of a node simply is (a view, or an identity formula), -1:
+/* Returns the input whose bytes output `out` of a node is (a view, or an identity formula), -1:
 ** none. */
 int  view_of(const struct source *s, int node, int out);
-/* follows views up to a value of its own */
+/* Follows views to a value that is none. */
 ty_entry view_root(const struct source *s, ty_entry e);
 
 /* per device slot: base of the pool, versions of bound arrays; and where these are */
@@ -228,5 +233,5 @@ struct bases {
   void *const *bound;
   const uint64_t *version[MAX_DEVICES];
 };
-/* resolves operands to pointers */
+/* Resolves operands to pointers. */
 void program_resolve(struct program *p, const struct bases *b);

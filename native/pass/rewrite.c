@@ -42,7 +42,8 @@ int rewrite_infer(struct typed_graph *x, const struct rewrite_request *r)
 
 /* -- rows that only a run knows ---------------------------------------------------------------- */
 
-/* Outputs whose number of rows only a run knows have no readers but their own gradients. */
+/* Checks that outputs whose number of rows is known only after a run have no readers but their own
+** gradients. */
 int rewrite_check_rows(struct typed_graph *x, const struct rewrite_request *r)
 {
   (void)r;
@@ -123,7 +124,8 @@ int mapper_copy(struct mapper *m, int i, const ty_entry *in)
   return m->x->device ? mapper_set_device(m, made.node, m->x->device[i]) : TY_OK;
 }
 
-/* Descriptors of the new graph: those of the values that its own stand for, then what follows. */
+/* Sets the descriptors of the new graph: of the values that its own are mapped to, and of what
+** follows from them. */
 static int map_descs(const struct mapper *m, ty_desc *desc)
 {
   const struct typed_graph *x = m->x;
@@ -139,7 +141,7 @@ static int map_descs(const struct mapper *m, ty_desc *desc)
   return infer_undecided(m->to, desc, INFER_SHAPES);
 }
 
-/* A new node that was not placed is where its first input is. */
+/* Places new nodes that were not placed where their first input is. */
 static int map_devices(struct mapper *m)
 {
   if (!m->device && !m->x->device) return TY_OK;

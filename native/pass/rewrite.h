@@ -21,12 +21,12 @@ struct typed_graph {
   int nvariable;
   /* Per variable: its gradient; node -1: none was asked for. */
   ty_entry *grad;
-  /* Per head: the variable that stands for its gradient; node -1: nothing reads it. */
+  /* Per head: the variable of its gradient; node -1: it is not read. */
   ty_entry *head_grad;
   /* Further entries that follow what nodes become. */
   ty_entry *extra;
   int nextra;
-  bool replaced;                                      /* a node stands for several of the user's */
+  bool replaced;                                      /* a node replaces several of the user's */
 };
 
 /* What the executor wants. Arrays are the caller's. */
@@ -88,7 +88,7 @@ struct mapper {
   int forward;                                        /* new nodes of the forward part, -1: open */
 };
 int  mapper_begin(struct mapper *m, struct typed_graph *x);
-/* Call before what stands for old node i is made. */
+/* Call before making what replaces old node i. */
 void mapper_visit(struct mapper *m, int i);
 /* Returns what input k of old node i became. */
 ty_entry mapper_input(const struct mapper *m, int i, int k);

@@ -42,7 +42,7 @@ static bool node_is_sound(const struct typed_graph *x, int i)
 }
 
 /* Fails where the graph breaks the invariants of graph.h, or what is known does not cover it. */
-static int verify(const struct typed_graph *x, const char *name)
+static int verify_graph(const struct typed_graph *x, const char *name)
 {
   for (int i = 0; i < x->g->n; i++)
     NEED(node_is_sound(x, i), TY_EINTERNAL, "rewrite %s: node %s reads what comes after it", name,
@@ -66,7 +66,7 @@ int rewrite_all(struct typed_graph *x, const struct rewrite_request *r)
         "rewrite %s comes before what it reads", rewrites[i].name);
     TRY(rewrites[i].run(x, r));
     known |= rewrites[i].writes;
-    if (checks) TRY(verify(x, rewrites[i].name));
+    if (checks) TRY(verify_graph(x, rewrites[i].name));
   }
   return TY_OK;
 }

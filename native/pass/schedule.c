@@ -37,8 +37,8 @@ static bool is_view_node(const struct source *s, int i, const uint8_t *used)
   return true;
 }
 
-/* The last member of a group runs it; views at its end have no reader inside, and are none of
-** its members. */
+/* Drops views at the end of a group from its members: they have no reader inside, and the last
+** member of a group runs it. */
 static void drop_last_views(struct build *b)
 {
   struct program *p = b->p;
@@ -52,7 +52,7 @@ static void drop_last_views(struct build *b)
   }
 }
 
-/* Members of each group stand together in program.member, in index order. */
+/* Lists the members of each group in program.member, in index order. */
 static int list_groups(struct build *b)
 {
   struct program *p = b->p;
@@ -96,7 +96,7 @@ static int add_node(struct build *b, int i)
   return TY_OK;
 }
 
-/* By the node that makes the gradient, then in the order of arguments. */
+/* Compares copies by the node that makes the gradient, then in the order of arguments. */
 static int compare_copies(const void *a, const void *b)
 {
   const struct grad_copy *x = *(const struct grad_copy *const *)a;
@@ -124,7 +124,7 @@ static int add_copies(struct build *b)
   return TY_OK;
 }
 
-static int build(struct build *b)
+static int build_steps(struct build *b)
 {
   struct program *p = b->p;
   const struct source *s = &p->s;
@@ -159,5 +159,5 @@ int pass_schedule(struct program *p)
   NEED(b.last && b.start && p->step && p->member && p->step_of, TY_EMEMORY,
       "out of memory: schedule");
   for (int i = 0; i < n; i++) p->step_of[i] = -1;
-  return build(&b);
+  return build_steps(&b);
 }

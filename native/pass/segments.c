@@ -1,12 +1,12 @@
 /* segments.c - runs of steps on one device: what is handed to its queue at once. A segment ends
-** where the device changes, where backward begins, before and behind a step of the front end, and
+** where the device changes, where backward begins, before and after a step of the front end, and
 ** where a bucket of gradients is complete, which can then be sent while the next ones are made. On
 ** a CPU forward is cut where it first reads weights of a bucket, which may still be on their way. A
 ** segment waits for the segments of other devices that it reads from.
 */
 #include "pass/passes.h"
 
-/* They stand in the order of their steps, without gaps. */
+/* Returns the segment of a step. Segments are in the order of their steps, without gaps. */
 int segment_of(const struct program *p, int t)
 {
   int low = 0, high = p->nsegment - 1;
@@ -26,7 +26,7 @@ static void note_write(const struct program *p, int bound, int t, int *last)
   if (b >= 0) last[b] = t;
 }
 
-/* The last step that writes into a bucket ends a segment. */
+/* Marks the last step that writes into each bucket: it ends a segment. */
 static int find_complete(struct program *p, bool *ends)
 {
   int *last = p->s.nbucket ? NEWS(int, p->s.nbucket) : NULL;
@@ -45,21 +45,21 @@ static int find_complete(struct program *p, bool *ends)
   return TY_OK;
 }
 
-/* The first step of forward that reads weights of a bucket begins a segment. */
+/* Marks the first step of forward that reads weights of each bucket: it begins a segment. */
 static int find_needed(struct program *p, bool *ends)
 {
-  bool *met = p->s.nbucket ? NEWS(bool, p->s.nbucket) : NULL;
+  bool *seen = p->s.nbucket ? NEWS(bool, p->s.nbucket) : NULL;
   if (!p->s.nbucket) return TY_OK;
-  NEED(met, TY_EMEMORY, "out of memory: segments");
+  NEED(seen, TY_EMEMORY, "out of memory: segments");
   for (int t = 0; t < p->nforward; t++)
     for (int k = 0; k < p->step[t].nin && device_kind(p->step[t].device) == TY_CPU; k++) {
       const struct value *x = &p->value[p->value[p->step[t].in[k]].root];
       int b = x->kind == V_BOUND ? p->s.bucket[x->bound] : -1;
-      if (b < 0 || met[b]) continue;
-      met[b] = true;
+      if (b < 0 || seen[b]) continue;
+      seen[b] = true;
       if (t > 0) ends[t - 1] = true;
     }
-  mem_free(met);
+  mem_free(seen);
   return TY_OK;
 }
 

@@ -5,7 +5,8 @@
 */
 #include "pass/passes.h"
 
-/* What its kernel does besides; operands stand behind those of the node, in order. */
+/* Fills in what a kernel does of other nodes; the operands are after those of the node, in
+** order. */
 static int call_epilogue(struct program *p, struct step *st)
 {
   const struct fusion *f = step_fusion(p, st);
@@ -26,7 +27,7 @@ static int call_epilogue(struct program *p, struct step *st)
   return TY_OK;
 }
 
-static bool overwrites(const struct node *n)
+static bool overwrites_input(const struct node *n)
 {
   for (int k = 0; !n->backward && !n->mirror && k < n->nin; k++)
     if (n->kind->inport[k].overwritten) return true;
@@ -66,13 +67,13 @@ int step_call(struct program *p, struct step *st)
   c->precision = s->flags & TY_MEDIUM ? PRECISION_MEDIUM
       : s->flags & TY_HIGH            ? PRECISION_HIGH
                                       : PRECISION_HIGHEST;
-  c->with_grad = overwrites(n) && gradient_runs(s->g, st->node);
+  c->with_grad = overwrites_input(n) && gradient_runs(s->g, st->node);
   c->node = n->draw ? 0 : (uint32_t)(n->forward >= 0 ? n->forward : st->node) + 1;
   st->v.backward = n->backward;
   return step_fusion(p, st) ? call_epilogue(p, st) : TY_OK;
 }
 
-static int refused(struct program *p, struct step *st, int code)
+static int fail_step(struct program *p, struct step *st, int code)
 {
   const struct node *n = &p->s.g->node[st->node];
   fail_node(n->op->name, n->name, n->where);
@@ -87,7 +88,7 @@ static int select_step(struct program *p, struct step *st)
   int code = invoke_choose(&st->v, &p->arena, &why);
   if (!code && why.n) st->why = arena_text(&p->arena, why.s);
   text_done(&why);
-  if (code) return refused(p, st, code);
+  if (code) return fail_step(p, st, code);
   st->scratch = st->v.scratch;
   return TY_OK;
 }

@@ -6,8 +6,8 @@
 
 static void use_value(struct uses *u, int v) { u->used[v] = u->outside[v] = 1; }
 
-/* Monitored programs report every output that the reference has: it needs memory although nothing
-** reads it. */
+/* Marks the outputs that the reference has: a monitored program reports them, so they need memory
+** even if nothing reads them. */
 static void use_reported_outputs(struct uses *u, const struct node *n)
 {
   for (int k = 0; n->op && k < n->kind->nreal; k++)

@@ -1,4 +1,4 @@
-/* values.c - where each value will lie, and what each step reads and writes.
+/* values.c - what holds the bytes of each value, and what each step reads and writes.
 **
 ** A value is a bound array, nothing (inside a pointwise program, or unread), or has bytes in its
 ** device's pool. Values that share bytes, as views do and gradients that pass through, have one
@@ -11,7 +11,7 @@ static int64_t value_bytes(const struct source *s, int v)
   return (int64_t)align_up(desc_bytes(&s->desc[v]), ALIGN);
 }
 
-/* A node's output that no machine holds is refused before its bytes are summed up. */
+/* Fails where a node's output is larger than any machine's memory, before bytes are summed up. */
 static int check_sizes(const struct source *s)
 {
   for (int i = 0; i < s->g->n; i++) {

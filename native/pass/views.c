@@ -1,7 +1,8 @@
-/* views.c - values that are another value's bytes, nodes that run although nobody reads them. */
+/* views.c - values that are another value's bytes; nodes that run although no output is read. */
 #include "pass/passes.h"
 
-/* Where head gradient 0 stands among what the gradient operator of node n reads; -1: nowhere */
+/* Returns the index of head gradient 0 among what the gradient operator of node n reads; -1: it is
+** not read. */
 static int head_gradient_at(const struct node *n)
 {
   struct read_walk w = reads_walk(n->kind->reads, n->nin, n->kind->nout);
@@ -56,7 +57,8 @@ ty_entry view_root(const struct source *s, ty_entry e)
   return e;
 }
 
-/* A head is never a view of an array that was there before: it would change when the array does. */
+/* Returns the input whose bytes an output has, -1: none. A head is never a view of a bound array:
+** it would change when the array does. */
 int view_of(const struct source *s, int node, int out)
 {
   int in = view_input(s, node, out);
@@ -78,7 +80,8 @@ bool changes_state(const struct node *n)
   return false;
 }
 
-/* Labels of losses have no gradient: an array that is bound for one is left alone. */
+/* Returns whether a gradient is that of a label: losses have none, and an array that is bound for
+** one is left alone. */
 bool is_label_end(const struct source *s, ty_entry e)
 {
   const struct node *n = &s->g->node[e.node];

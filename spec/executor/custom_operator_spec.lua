@@ -114,6 +114,19 @@ describe("an operator in Lua", function()
     end
   end)
 
+  it("leaves no old gradient where the forward of a second backward fails", function()
+    local net = affine(ty.sym.linalg_potrf(affine(V("x"))), { name = "b" })
+    local e = net:simple_bind{ ctx = ty.cpu(), x = { 2, 2 } }
+    e.arg_dict.a_bias[":"], e.arg_dict.b_bias[":"] = 0, 0
+    e.arg_dict.x[":"] = ty.nd.array{ { 4, 0 }, { 0, 9 } }
+    e:forward(true)
+    e:backward(ty.nd.ones{ 2, 2 })
+    assert.same({ { 2, 0 }, { 0, 3 } }, e.outputs[1]:totable())
+    e.arg_dict.x[":"] = ty.nd.array{ { -4, 0 }, { 0, 9 } }
+    fails("run", e.backward, e, ty.nd.ones{ 2, 2 })
+    fails("run", e.grad_dict.x.totable, e.grad_dict.x)
+  end)
+
   it("writes several outputs and reads what it declared", function()
     local s = ty.sym.Custom{ V("x"), op_type = "spec_split", name = "s" }
     assert.same({ "s_size", "s_sign" }, s:list_outputs())

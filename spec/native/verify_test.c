@@ -44,15 +44,15 @@ static ty_exec *bind(const ty_entry *head, int nhead)
 static int node_called(const ty_exec *e, const char *name)
 {
   int i = 0;
-  while (i < e->g->n && strcmp(e->g->node[i].name, name)) i++;
-  CHECK(i < e->g->n, "%s is gone", name);
+  while (i < e->graph.g->n && strcmp(e->graph.g->node[i].name, name)) i++;
+  CHECK(i < e->graph.g->n, "%s is gone", name);
   return i;
 }
 
 static struct value *place(const ty_exec *e, const char *name, int out)
 {
   struct program *p = e->variant[FUSED];
-  return &p->value[p->value[e->g->node[node_called(e, name)].first + out].root];
+  return &p->value[p->value[e->graph.g->node[node_called(e, name)].first + out].root];
 }
 
 static struct step *step(const ty_exec *e, const char *name)
@@ -82,16 +82,16 @@ static void test_places(void)
   refused(e, "plan: instruction 3 reads a, but its bytes hold c");
   pc->offset = at;
   pb->offset = pa->offset;
-  refused(e, "plan: result 0 of b lies over its input 0, which its operator does not allow");
+  refused(e, "plan: result 0 of b overlaps its input 0, which its operator does not allow");
   pb->offset = pa->offset + 64;
-  refused(e, "plan: result 0 of b lies over its input 0, which its operator does not allow");
+  refused(e, "plan: result 0 of b overlaps its input 0, which its operator does not allow");
   pb->offset = of_b;
   RUN(ty_exec_verify(e));
 
   struct step *s = step(e, "b"), was = *s;
   s->scratch = 256;
   s->scratch_at = pb->offset + 64;
-  refused(e, "plan: scratch of instruction 1 lies over its result");
+  refused(e, "plan: scratch of instruction 1 overlaps its result");
   s->scratch_at = pa->offset;
   refused(e, "plan: instruction 1 reads a, but its bytes hold something else");
   s->scratch_at = (int64_t)1 << 40;

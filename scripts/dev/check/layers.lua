@@ -90,18 +90,22 @@ end
 
 -- -- all ------------------------------------------------------------------------------------------
 
--- Reports what is wrong with the arrows of one house. Files may call each other to and fro within
--- their room, but not include or require each other.
+-- Reports what is wrong with the arrows of one house. Files may not include or require each other
+-- in a circle, nor, within a room, call each other in one (but for the list `rooms.circles`).
 function layers.check(report, arrows)
-  local files = {}
+  local files, calls = {}, {}
   for _, arrow in ipairs(arrows) do
     check_arrow(report, arrow)
+    local room = rooms.of(arrow.file)
     if arrow.kind ~= "call" then
       files[#files + 1] = arrow
+    elseif room and room == rooms.of(arrow.target) and not rooms.circles[room.name] then
+      calls[#calls + 1] = arrow
     end
   end
   check_circles(report, arrows, "rooms", room_name)
   check_circles(report, files, "files", itself)
+  check_circles(report, calls, "calls", itself)
 end
 
 -- Every file stands in a room, every room has a file, every public header is there.

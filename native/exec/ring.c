@@ -1,0 +1,47 @@
+/* ring.c - the contexts of submitted tasks, a ring that is made once: a run allocates nothing. */
+#include "exec/inner.h"
+
+void exec_wait_runs(const ty_exec *e)
+{
+  for (int i = 0; i < e->submit.nring; i++) ticket_wait(e->submit.ring[i].ticket);
+}
+
+void exec_free_ring(ty_exec *e)
+{
+  if (e->submit.ring) mem_free(e->submit.ring[0].version);
+  for (int i = 0; i < e->submit.nring; i++) mem_free(e->submit.ring[i].timed);
+  mem_free(e->submit.ring);
+  mem_free(e->submit.ticket);
+}
+
+int exec_make_ring(ty_exec *e, const struct program *p)
+{
+  int n = 4 * p->nsegment + 28;
+  if (n <= e->submit.nring) return TY_OK;
+  exec_wait_runs(e);
+  struct ctx *ring = NEWS(struct ctx, n);
+  uint64_t *version = NEWS(uint64_t, (size_t)n * (size_t)e->bind.nbound + 1);
+  struct ticket *tickets = NEWS(struct ticket, p->nsegment + 1);
+  if (!ring || !version || !tickets)
+    return mem_free(ring), mem_free(version), mem_free(tickets),
+           fail(TY_EMEMORY, "out of memory: executor");
+  exec_free_ring(e);
+  e->submit.ring = ring;
+  e->submit.nring = n;
+  e->submit.next = 0;
+  e->submit.ticket = tickets;
+  for (int i = 0; i < n; i++) ring[i].version = version + (size_t)i * (size_t)e->bind.nbound;
+  e->stats.allocations += e->stats.runs ? 3 : 0;
+  return TY_OK;
+}
+
+struct ctx *exec_next_context(ty_exec *e)
+{
+  struct exec_submission *s = &e->submit;
+  struct ctx *c = &s->ring[s->next];
+  /* half of the ring, so that the caller sleeps once for many runs */
+  if (!ticket_past(c->ticket)) ticket_wait(s->ring[(s->next + s->nring / 2) % s->nring].ticket);
+  ticket_wait(c->ticket);                               /* the other may be of another device */
+  s->next = (s->next + 1) % s->nring;
+  return c;
+}
