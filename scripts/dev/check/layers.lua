@@ -1,6 +1,7 @@
 -- Arrows that may not be: those that run up or aside, those that open a private header, and
 -- circles.
 
+local circles = require "check.circles"
 local graph = require "check.graph"
 local rooms = require "check.rooms"
 
@@ -90,13 +91,13 @@ end
 
 -- -- all ------------------------------------------------------------------------------------------
 
--- Reports what is wrong with the arrows of one house. Files may call each other to and fro within
--- their room, but not include or require each other.
+-- Reports what is wrong with the arrows of one house. Files may not include or require each other
+-- in a circle, those of the rooms in check/circles.lua may not call each other in one either.
 function layers.check(report, arrows)
   local files = {}
   for _, arrow in ipairs(arrows) do
     check_arrow(report, arrow)
-    if arrow.kind ~= "call" then
+    if arrow.kind ~= "call" or circles.counts(arrow) then
       files[#files + 1] = arrow
     end
   end
