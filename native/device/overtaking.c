@@ -15,8 +15,6 @@
 /* entries of the table, a power of two; tasks that a look takes in; candidates among them */
 enum { ENTRIES = 8192, FULL = ENTRIES / 2, REACH = 512, CANDIDATES = 64 };
 
-int queue_listening;
-
 /* -- what tasks touch -------------------------------------------------------------------------- */
 
 struct look {

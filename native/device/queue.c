@@ -1,5 +1,4 @@
-/* queue.c - one thread per device that runs its tasks in the order of submission; tickets and
-** waits.
+/* queue.c - one thread per device that runs its tasks in the order of submission.
 **
 ** Submission happens under one lock for all devices: it notes the task's tickets in its
 ** storages, and so all queues agree on one order, in which every task waits only for earlier
@@ -9,10 +8,6 @@
 ** `finish` (streams) may have started more tasks than have passed: `ran` runs ahead of `done`
 ** (passing.c). Two of one kind wait for each other themselves, by marks that tasks leave behind
 ** what they have started: a thread waits only until the other has started its task.
-**
-** Who waits looks again for a moment before it sleeps, and gives its core away between two
-** looks: on a machine whose cores are all in a team, a waiter that kept one would hold up the
-** very task it waits for.
 **
 ** Locks, none taken inside another except as listed: order > queue.lock (to wake) and marks
 ** (failures.c), inline_lock (TYCHO_SYNC=1: everything runs
@@ -26,10 +21,7 @@
 
 enum { DEEP = 1000, HELD = 64 << 20 };
 
-static struct queue *queues[SLOTS];                   /* atomic; made at first use, never freed */
-static const struct order_ops *orders[SLOTS];         /* at the slot of a kind's first device */
-/* atomic: the process ends; nothing runs or waits any more */
-int queue_closing;
+void (*device_closing)(void);
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
 
 bool device_sync(void)
@@ -38,44 +30,6 @@ bool device_sync(void)
   int s = __atomic_load_n(&sync, __ATOMIC_RELAXED);
   if (s < 0) __atomic_store_n(&sync, s = env_number("TYCHO_SYNC", 0) != 0, __ATOMIC_RELAXED);
   return s;
-}
-
-static struct queue *queue_at(int device)
-{
-  return __atomic_load_n(&queues[device_slot(device)], __ATOMIC_ACQUIRE);
-}
-
-/* -- tickets ----------------------------------------------------------------------------------- */
-
-bool ticket_past(struct ticket t)
-{
-  if (!t.seq) return true;
-  struct queue *q = queue_at(t.device);
-  return !q || __atomic_load_n(&q->done, __ATOMIC_ACQUIRE) >= t.seq ||
-      (!t.whole && queue_went_early(q, t.seq));
-}
-
-/* Under the lock: has a waiter still to wait? Says so before it looks, as `pass` counts before
-** it looks. */
-static bool not_done(struct queue *q, struct ticket t)
-{
-  STORE(q->awaited, MIN(q->awaited, t.seq));
-  return !ticket_past(t);
-}
-
-void ticket_wait(struct ticket t)
-{
-  if (ticket_past(t) || sys_forked()) return;
-  struct queue *q = queue_at(t.device);
-  for (int64_t until = profile_now() + SPIN_NS; profile_now() < until; sched_yield())
-    if (ticket_past(t)) return;
-  pthread_mutex_lock(&q->lock);
-  STORE(q->awaited, MIN(q->awaited, t.seq)); /* before its thread sees that somebody waits */
-  __atomic_add_fetch(&q->waiting, 1, __ATOMIC_SEQ_CST);
-  if (LOAD(q->sleeping)) pthread_cond_signal(&q->wake);
-  while (not_done(q, t) && !LOAD(queue_closing)) pthread_cond_wait(&q->past, &q->lock);
-  __atomic_sub_fetch(&q->waiting, 1, __ATOMIC_SEQ_CST);
-  pthread_mutex_unlock(&q->lock);
 }
 
 /* -- a queue's thread -------------------------------------------------------------------------- */
@@ -211,7 +165,7 @@ static int make_queue(int device, struct queue **out)
   NEED(q, TY_EMEMORY, "out of memory");
   q->device = slot_device(device_slot(device));
   q->ops = queue_ops(device);
-  q->order = orders[device_slot(device_kind(device))];
+  q->order = queue_order_ops(device);
   q->awaited = UINT64_MAX;
   for (int i = 0; i < RING; i++) q->slot[i].wait = &q->wait[0][i];
   pthread_mutex_init(&q->lock, NULL);
@@ -220,12 +174,10 @@ static int make_queue(int device, struct queue **out)
   int code = start_thread(q);
   if (code) return mem_free(q), code;
   if (device_kind(q->device) == TY_CPU) parallel_add_queue();
-  __atomic_store_n(&queues[device_slot(device)], q, __ATOMIC_RELEASE);
+  __atomic_store_n(&queue_table[device_slot(device)], q, __ATOMIC_RELEASE);
   *out = q;
   return TY_OK;
 }
-
-void order_register(int kind, const struct order_ops *ops) { orders[device_slot(kind)] = ops; }
 
 static int queue_of(int device, struct queue **out)
 {
@@ -239,24 +191,12 @@ static int queue_of(int device, struct queue **out)
   return code;
 }
 
-void queue_tell_news(void)
-{
-  for (int i = 0; i < SLOTS; i++) {
-    struct queue *q = __atomic_load_n(&queues[i], __ATOMIC_ACQUIRE);
-    if (!q || !LOAD(q->listens)) continue;
-    pthread_mutex_lock(&q->lock);
-    STORE(q->news, q->news + 1);
-    pthread_cond_signal(&q->wake);
-    pthread_mutex_unlock(&q->lock);
-  }
-}
-
 static void stop_threads(void)
 {
   if (device_closing) device_closing();
   ty_interrupt(1);
   for (int i = 0; i < SLOTS; i++) {
-    struct queue *q = queues[i];
+    struct queue *q = queue_table[i];
     if (!q) continue;
     pthread_mutex_lock(&q->lock);
     pthread_cond_broadcast(&q->wake);
@@ -264,8 +204,8 @@ static void stop_threads(void)
     pthread_mutex_unlock(&q->lock);
   }
   for (int i = 0; i < SLOTS; i++)
-    if (queues[i] && !pthread_equal(queues[i]->thread, pthread_self()))
-      sys_join(queues[i]->thread);
+    if (queue_table[i] && !pthread_equal(queue_table[i]->thread, pthread_self()))
+      sys_join(queue_table[i]->thread);
 }
 
 /* At exit, or when the library is unloaded: each queue ends its current task and no other. */

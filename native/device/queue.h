@@ -1,6 +1,6 @@
-/* queue.h - what device.c, queue.c and storage.c know of each other. */
+/* queue.h - what the files of this folder know of each other. */
 #pragma once
-#include "device/device.h"
+#include "device/order.h"
 
 /* cpu(0..63), gpu(0..63), queues for messages; pinned memory belongs to its CPU */
 enum { IDS = 64, COLLECTIVE_SLOT = 2 * IDS + COMM_QUEUES, SLOTS };
@@ -17,7 +17,28 @@ static inline int slot_device(int slot)
                                : COLLECTIVE_QUEUE;
 }
 static inline bool has_memory(int device) { return device_kind(device) < COMM_QUEUE; }
-const struct device_ops *queue_ops(int device);       /* of those that have none, too */
+
+/* kinds.c */
+/* Returns TY_EDEVICE where there can be no such device. */
+int device_check(int device);
+/* Returns the operations of a device or of a queue without memory; NULL: no such kind. */
+const struct device_ops *queue_ops(int device);
+/* Returns how devices of this kind wait for each other; NULL: the host waits. */
+const struct order_ops *queue_order_ops(int device);
+
+/* blocks.c */
+/* Takes a block of at least `bytes` from the device or from the kept ones; *blank: it is zeros. */
+int block_new(int device, size_t bytes, void **out, bool *blank);
+/* Gives a block of block_new back; `bytes` as they were asked for. */
+void block_free(int device, void *data, size_t bytes);
+/* Returns the bytes of storages and of pools that a device has in use. */
+void memory_in_use(int device, int64_t *tensors, int64_t *pools);
+
+/* storage.c */
+/* Marks a storage whose bytes are a block of block_new, as its `release`; does nothing. */
+void storage_give_back(void *owner, void *data);
+/* Ends the source of a storage: its bytes are there, or nobody needs them any more. */
+void storage_drop_source(struct storage *s);
 
 /* failures.c */
 /* Keeps f for device_wait. */
@@ -28,4 +49,3 @@ int  pending_report(int device);
 /* Returns what broke some of the bytes for a task that was submitted after `reported` failures had
 ** been reported, with a reference; NULL: nothing. */
 struct failure *storage_failure_for(const struct access *a, uint64_t reported);
-void memory_in_use(int device, int64_t *tensors, int64_t *pools);

@@ -57,14 +57,21 @@ struct queue {
 #define LOAD(x) __atomic_load_n(&(x), __ATOMIC_SEQ_CST)
 #define STORE(x, v) __atomic_store_n(&(x), v, __ATOMIC_SEQ_CST)
 
-/* atomic: the process ends; nothing runs or waits any more */
+/* tickets.c */
+/* By slot; atomic; made at first use, never freed. */
+extern struct queue *queue_table[SLOTS];
+/* Atomic: the process ends; nothing runs or waits any more. */
 extern int queue_closing;
-
-/* All of these on the queue's own thread. */
-/* queue.c: tells queues that listen that something has passed */
-void queue_tell_news(void);
 /* How many queues listen; atomic. */
 extern int queue_listening;
+/* Tells queues that listen that something has passed. */
+void queue_tell_news(void);
+static inline struct queue *queue_at(int device)
+{
+  return __atomic_load_n(&queue_table[device_slot(device)], __ATOMIC_ACQUIRE);
+}
+
+/* All of these on the queue's own thread. */
 
 /* overtaking.c. May this queue's tasks run out of order at all? */
 static inline bool queue_is_free(const struct queue *q) { return !q->ops->finish && !q->order; }

@@ -1,0 +1,12 @@
+/* error_parts.h - what a failure consists of, for error.c and failure.c. */
+#pragma once
+
+struct error_parts {
+  int  code;
+  char op[128], node[256], argument[128], where[256], expected[512], got[512], message[2048];
+};
+
+/* Returns this thread's failure, which the next `fail` changes. */
+const struct error_parts *error_current(void);
+/* Makes a copy of `parts` this thread's failure. */
+void error_set(const struct error_parts *parts);

@@ -1,0 +1,103 @@
+/* failure.c - failures that outlive their thread's next one: a queue's thread hands them to whoever
+** waits for its tasks.
+*/
+#include "base/base.h"
+#include "base/error_parts.h"
+#include "base/failure.h"
+
+struct failure {
+  struct error_parts parts;
+  int refs;
+  /* Serial number of the report; 0 if not reported yet. */
+  uint64_t reported;
+  /* Interruptions that were over when it happened. */
+  uint64_t epoch;
+};
+/* Reports so far; atomic. */
+static uint64_t nreported;
+/* Taken when there is no memory for a failure of its own. */
+static struct failure spare = { .refs = 1 << 30 };
+
+struct failure *failure_take(int code)
+{
+  const struct error_parts taken = *error_current(); /* an allocation that fails changes it */
+  struct failure *f = NEW(struct failure);
+  if (!f) {
+    f = &spare;
+    __atomic_store_n(&f->reported, 0, __ATOMIC_RELEASE);
+    f->parts.code = code;
+    return f;
+  }
+  *f = (struct failure){ .parts = taken, .refs = 1, .epoch = interrupt_epoch() };
+  f->parts.code = code;
+  return f;
+}
+
+void failure_add(struct failure *f, const char *format, ...)
+{
+  va_list a;
+  size_t n = strlen(f->parts.message);
+  if (f == &spare) return; /* many threads have it */
+  va_start(a, format);
+  number_format(f->parts.message + n, sizeof f->parts.message - n, format, a);
+  va_end(a);
+}
+
+struct failure *failure_keep(struct failure *f)
+{
+  if (f) __atomic_add_fetch(&f->refs, 1, __ATOMIC_RELAXED);
+  return f;
+}
+
+struct failure *failure_again(const struct failure *f)
+{
+  error_set(&f->parts);
+  return failure_take(f->parts.code);
+}
+
+void failure_drop(struct failure *f)
+{
+  if (f && f != &spare && __atomic_sub_fetch(&f->refs, 1, __ATOMIC_ACQ_REL) == 0) mem_free(f);
+}
+
+bool failure_is_interruption(const struct failure *f) { return f->parts.code == TY_EINTERRUPTED; }
+
+/* Returns whether Ctrl-C was dealt with since f: the flag has been cleared. */
+static bool interruption_is_over(const struct failure *f)
+{
+  return failure_is_interruption(f) && f->epoch != interrupt_epoch();
+}
+
+bool failure_reported(const struct failure *f)
+{
+  return __atomic_load_n(&f->reported, __ATOMIC_ACQUIRE) || interruption_is_over(f);
+}
+
+uint64_t failures_reported(void) { return __atomic_load_n(&nreported, __ATOMIC_SEQ_CST); }
+
+bool failure_reported_by(const struct failure *f, uint64_t moment)
+{
+  uint64_t reported = __atomic_load_n(&f->reported, __ATOMIC_ACQUIRE);
+  return reported ? reported <= moment : interruption_is_over(f);
+}
+
+void failure_mark_reported(struct failure *f)
+{
+  if (__atomic_load_n(&f->reported, __ATOMIC_ACQUIRE)) return;
+  uint64_t number = __atomic_add_fetch(&nreported, 1, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&f->reported, number, __ATOMIC_RELEASE);
+}
+
+int failure_report(struct failure *f)
+{
+  struct error_parts p = f->parts;
+  if (!*p.message) snprintf(p.message, sizeof p.message, "out of memory while a task failed");
+  if (interruption_is_over(f)) {
+    p.code = TY_ESTATE;
+    snprintf(p.message, sizeof p.message,
+        "the call that computes this array was interrupted, so it has no value; compute it again");
+  }
+  error_set(&p);
+  failure_mark_reported(f);
+  return p.code;
+}
