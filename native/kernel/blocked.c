@@ -28,21 +28,21 @@ int channel_block(const ty_desc *d)
 struct blocking { const struct gemm_type *t; int64_t b, space; const float *from; float *to; };
 
 /* Unit: block of an image. */
-static void enter_some(int64_t begin, int64_t end, void *context)
+static void enter_range(int64_t begin, int64_t end, void *context)
 {
   const struct blocking *k = context;
   for (int64_t at = begin * k->b * k->space; begin < end; begin++, at += k->b * k->space)
     k->t->strip(k->b, k->space, k->from + at, k->space, 1, (int)k->b, k->to + at);
 }
 
-static void leave_some(int64_t begin, int64_t end, void *context)
+static void leave_range(int64_t begin, int64_t end, void *context)
 {
   const struct blocking *k = context;
   for (int64_t at = begin * k->b * k->space; begin < end; begin++, at += k->b * k->space)
     k->t->strip(k->space, k->b, k->from + at, k->b, 1, (int)k->space, k->to + at);
 }
 
-static void move(const ty_desc *d, int64_t n, const float *from, float *to,
+static void move_blocks(const ty_desc *d, int64_t n, const float *from, float *to,
     void (*some)(int64_t, int64_t, void *))
 {
   struct blocking k = { gemm_type(TY_F32), cpu_channel_block(), 1, from, to };
@@ -52,10 +52,10 @@ static void move(const ty_desc *d, int64_t n, const float *from, float *to,
 
 void block_enter(const ty_desc *d, int64_t n, const float *plain, float *blocks)
 {
-  move(d, n, plain, blocks, enter_some);
+  move_blocks(d, n, plain, blocks, enter_range);
 }
 
 void block_leave(const ty_desc *d, int64_t n, const float *blocks, float *plain)
 {
-  move(d, n, blocks, plain, leave_some);
+  move_blocks(d, n, blocks, plain, leave_range);
 }

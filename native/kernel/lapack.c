@@ -136,7 +136,7 @@ void triangle_solve(int dtype, bool right, bool lower, bool transpose, int64_t m
 
 /* -- general matrices -------------------------------------------------------------------------- */
 
-static double number(int dtype, const void *a, int64_t i)
+static double get_number(int dtype, const void *a, int64_t i)
 {
   return dtype == TY_F64 ? ((const double *)a)[i] : (double)((const float *)a)[i];
 }
@@ -145,7 +145,7 @@ static double number(int dtype, const void *a, int64_t i)
 static bool fill_nan(int dtype, int64_t n, void *a)
 {
   int64_t i = 0;
-  while (i < n && !isnan(number(dtype, a, i))) i++;
+  while (i < n && !isnan(get_number(dtype, a, i))) i++;
   if (i < n) vec_ops_of(dtype)->fill(a, NAN, n);
   return i < n;
 }
@@ -210,7 +210,7 @@ size_t eigen_work(int dtype, int64_t n)
 static bool all_finite(int dtype, int64_t n, const void *a)
 {
   for (int64_t i = 0; i < n; i++)
-    if (!isfinite(number(dtype, a, i))) return false;
+    if (!isfinite(get_number(dtype, a, i))) return false;
   return true;
 }
 

@@ -252,7 +252,7 @@ struct strips {
   char *out;
 };
 
-static void strip_some(int64_t begin, int64_t end, void *context)
+static void strip_range(int64_t begin, int64_t end, void *context)
 {
   const struct strips *s = context;
   int64_t each = (s->rows + s->height - 1) / s->height;
@@ -272,7 +272,7 @@ static const void *keep_strips(
   s->out = gemm_kept_buffer(
       kept, weight, (size_t)(groups * each * s->height * s->k + 64) * s->size, &fresh);
   if (!s->out || fresh) return s->out;
-  parallel_for(groups * each, MAX(1, 100000 / (s->height * s->k)), strip_some, s);
+  parallel_for(groups * each, MAX(1, 100000 / (s->height * s->k)), strip_range, s);
   return s->out;
 }
 
@@ -366,7 +366,7 @@ static int64_t data_block(const struct window *w, const struct gemm_type *t)
 }
 
 /* Do whole output rows fold back (kernel/gemm/isa.h)? */
-static bool folds(const struct window *w)
+static bool folds_rows(const struct window *w)
 {
   return gemm_type(w->dtype)->fold && w->in[0] == 1 && w->kernel[0] == 1 && w->out[0] == 1 &&
       !w->pad[0] && w->stride[1] == 1 && w->stride[2] == 1 && w->dilate[1] == 1 &&
@@ -375,7 +375,7 @@ static bool folds(const struct window *w)
 
 static int64_t data_cols(const struct window *w)
 {
-  return folds(w) ? MIN(COLUMNS / w->out[2] * w->out[2], window_out(w))
+  return folds_rows(w) ? MIN(COLUMNS / w->out[2] * w->out[2], window_out(w))
                   : MIN(COLUMNS, window_out(w));
 }
 
@@ -391,7 +391,7 @@ static size_t data_bytes(const struct window *w, const struct gemm_type *t)
 }
 
 /* With a plain window the gradient is a convolution itself, by the transposed weight. */
-static struct window exchanged(const struct window *w)
+static struct window exchange_channels(const struct window *w)
 {
   struct window v = *w;
   v.channels = w->filters;
@@ -401,7 +401,7 @@ static struct window exchanged(const struct window *w)
 
 size_t convolve_data_scratch(const struct window *w)
 {
-  struct window v = exchanged(w);
+  struct window v = exchange_channels(w);
   if (window_1x1(w)) return convolve_forward_scratch(&v);
   return tap_bytes(w) + data_bytes(w, gemm_type(w->dtype)) * (size_t)parallel_threads();
 }
@@ -453,7 +453,7 @@ static void data_unit(const struct data *d, int64_t i, int64_t block)
       .ldc = d->width,
       .alpha = 1 };
     gemm_sum(d->t, &g);
-    if (folds(w))
+    if (folds_rows(w))
       fold_back(d, j, cols, channels, scratch, dx);
     else
       window_columns(w, d->t, j, cols, channels, d->width, d->tap, scratch, dx, true);
@@ -485,7 +485,7 @@ static void data_units(int64_t begin, int64_t end, void *context)
 int convolve_data(const struct window *w, const void *dy, const struct operand *weight, void *dx,
     bool add, const void *bias, int act, struct gemm_kept *kept, void *tmp)
 {
-  struct window v = exchanged(w);
+  struct window v = exchange_channels(w);
   if (window_1x1(w))
     return multiply_image(&v, dy, weight, 1, w->channels, bias, act, dx, add, kept, tmp);
   const struct gemm_type *t = gemm_type(w->dtype);
@@ -523,7 +523,7 @@ int convolve_data(const struct window *w, const void *dy, const struct operand *
     struct strips s = { t, size, MIN(rows, depth - from), w->filters, 1, depth, 0, d.height, a,
       packed + (size_t)(i * each * w->filters) * size };
     parallel_for(
-        (s.rows + s.height - 1) / s.height, MAX(1, 100000 / (s.height * s.k)), strip_some, &s);
+        (s.rows + s.height - 1) / s.height, MAX(1, 100000 / (s.height * s.k)), strip_range, &s);
   }
   window_offsets(w, tmp);
   double work = (double)rows * (double)w->filters * (double)d.out;

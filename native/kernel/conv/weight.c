@@ -28,7 +28,7 @@ struct weight {
   bool padded, by_tap;
 };
 
-static void plan(struct weight *d)
+static void plan_weight(struct weight *d)
 {
   const struct window *w = d->w;
   d->t = gemm_type(w->dtype);
@@ -70,7 +70,7 @@ size_t convolve_weight_scratch(const struct window *w)
 {
   struct weight d = { .w = w };
   if (outer_profitable(w)) return outer_scratch(w);
-  plan(&d);
+  plan_weight(&d);
   return sums_bytes(&d) + d.thread_bytes * (size_t)parallel_threads();
 }
 
@@ -216,7 +216,7 @@ int convolve_weight(
     outer_weight(w, x, dy, dw, add, tmp);
     return TY_OK;
   }
-  plan(&d);
+  plan_weight(&d);
   d.sums = tmp;
   d.tmp = (char *)tmp + sums_bytes(&d);
   double work = (double)d.images * (double)window_depth(w) * (double)MIN(d.lanes, d.ld) *
@@ -240,7 +240,7 @@ struct channel_sums {
   bool add;
 };
 
-static void some_channels(int64_t begin, int64_t end, void *context)
+static void bias_range(int64_t begin, int64_t end, void *context)
 {
   const struct channel_sums *s = context;
   for (int64_t c = begin; c < end; c++) {
@@ -259,5 +259,5 @@ void convolve_bias(
     int dtype, int64_t n, int64_t c, int64_t spatial, const void *x, void *out, bool add)
 {
   struct channel_sums s = { gemm_type(dtype), dtype, n, c, spatial, x, out, add };
-  parallel_for_stoppable(c, MAX(1, 200000 / (n * spatial)), some_channels, &s);
+  parallel_for_stoppable(c, MAX(1, 200000 / (n * spatial)), bias_range, &s);
 }

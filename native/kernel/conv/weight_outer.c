@@ -27,7 +27,7 @@ static size_t tap_bytes(const struct window *w)
   return align_up(sizeof(int64_t) * (size_t)window_taps(w), ALIGN);
 }
 
-static void plan(struct outer *d)
+static void plan_outer(struct outer *d)
 {
   const struct window *w = d->w;
   d->t = gemm_type(w->dtype);
@@ -64,7 +64,7 @@ bool outer_profitable(const struct window *w)
 size_t outer_scratch(const struct window *w)
 {
   struct outer d = { .w = w };
-  plan(&d);
+  plan_outer(&d);
   return tap_bytes(w) + sums_bytes(&d) + d.thread_bytes * (size_t)parallel_threads();
 }
 
@@ -134,7 +134,7 @@ void outer_weight(
     const struct window *w, const void *x, const void *dy, void *dw, bool add, void *tmp)
 {
   struct outer d = { .w = w, .x = x, .dy = dy, .dw = dw, .add = add, .tap = tmp };
-  plan(&d);
+  plan_outer(&d);
   d.sums = (char *)tmp + tap_bytes(w);
   d.tmp = d.sums + sums_bytes(&d);
   window_offsets(w, tmp);

@@ -158,7 +158,7 @@ static void plan_late(struct convolution *c)
 }
 
 /* kept: there is a packed weight of an earlier run */
-static struct convolution plan(const struct window *w, bool kept)
+static struct convolution plan_convolution(const struct window *w, bool kept)
 {
   struct convolution c = { .w = w,
     .isa = winograd_isa(),
@@ -184,21 +184,25 @@ static int64_t thread_floats(const struct convolution *c)
 {
   return WINOGRAD_POINTS * (c->out + (c->late ? c->plane : c->in));
 }
-static int64_t shared(const struct convolution *c) { return c->late ? WINOGRAD_POINTS * c->in : 0; }
-static int64_t units(const struct convolution *c)
+static int64_t shared_floats(const struct convolution *c)
+{
+  return c->late ? WINOGRAD_POINTS * c->in : 0;
+}
+static int64_t unit_count(const struct convolution *c)
 {
   return (c->tiles.all + c->group - 1) / c->group * c->parts;
 }
 
 static float *thread_scratch(const struct convolution *c, int64_t unit)
 {
-  const bool few = units(c) < parallel_most();
-  return c->tmp + shared(c) + thread_floats(c) * (few ? unit : parallel_index());
+  const bool few = unit_count(c) < parallel_most();
+  return c->tmp + shared_floats(c) + thread_floats(c) * (few ? unit : parallel_index());
 }
 
 static size_t scratch_bytes(const struct convolution *c)
 {
-  return (size_t)(shared(c) + thread_floats(c) * MIN(units(c), parallel_most())) * sizeof(float);
+  return (size_t)(shared_floats(c) + thread_floats(c) * MIN(unit_count(c), parallel_most())) *
+      sizeof(float);
 }
 
 static void carry_in(const struct convolution *c, int64_t from, int64_t n, float *points)
@@ -226,7 +230,7 @@ static void carry_in(const struct convolution *c, int64_t from, int64_t n, float
   }
 }
 
-static void activate(const struct convolution *c, const struct winograd_run *r)
+static void activate_image(const struct convolution *c, const struct winograd_run *r)
 {
   for (int64_t i = 0; i < r->down; i++)
     c->t->act(c->end.act, r->n * r->across * c->isa->lanes,
@@ -259,7 +263,7 @@ static void carry_out(
       r.bias = c->end.bias ? c->end.bias + first + k : NULL;
       r.scale = c->end.scale ? c->end.scale + first + k : NULL;
       c->isa->output(&r);
-      if (c->end.act > ACT_RELU) activate(c, &r);
+      if (c->end.act > ACT_RELU) activate_image(c, &r);
     }
     t += p.n;
   }
@@ -267,8 +271,8 @@ static void carry_out(
 
 /* weight: that of `filters` filters. One panel of it after the other, which stays in the first
 ** cache while all tiles pass. */
-static void multiply(const struct convolution *c, int64_t n, const float *weight, int64_t filters,
-    const float *in, float *out)
+static void multiply_points(const struct convolution *c, int64_t n, const float *weight,
+    int64_t filters, const float *in, float *out)
 {
   const int64_t k = c->w->channels, nr = c->nr;
   struct gemm_block g = { .m = n,
@@ -296,7 +300,7 @@ static int64_t filters_from(const struct convolution *c, int64_t first)
 }
 
 /* Unit: group, part of the filters. */
-static void some_units(int64_t begin, int64_t end, void *context)
+static void unit_range(int64_t begin, int64_t end, void *context)
 {
   const struct convolution *c = context;
   for (int64_t u = begin; u < end; u++) {
@@ -304,7 +308,7 @@ static void some_units(int64_t begin, int64_t end, void *context)
     int64_t from = u / c->parts * c->group, n = MIN(c->group, c->tiles.all - from),
             first = u % c->parts * c->part;
     carry_in(c, from, n, in);
-    multiply(c, n, c->weight + first * c->w->channels, filters_from(c, first), in, out);
+    multiply_points(c, n, c->weight + first * c->w->channels, filters_from(c, first), in, out);
     carry_out(c, from, n, first, out);
   }
 }
@@ -345,7 +349,7 @@ static void pack_panels(int64_t begin, int64_t end, void *context)
         p->out + first * p->c->w->channels);
 }
 
-static void pack(const struct convolution *c, const float *weight, float *out)
+static void pack_weight(const struct convolution *c, const float *weight, float *out)
 {
   struct weight_packing p = { c, weight, out };
   parallel_for((c->w->filters + c->nr - 1) / c->nr, MAX(1, 500 / c->w->channels), pack_panels, &p);
@@ -371,15 +375,15 @@ static void late_filters(int64_t begin, int64_t end, void *context)
     float *weight = thread_scratch(c, u), *out = weight + WINOGRAD_POINTS * c->plane;
     int64_t first = u * c->part;
     pack_filters(c, c->weight, first, filters_from(c, first), weight);
-    multiply(c, c->tiles.all, weight, filters_from(c, first), c->tmp, out);
+    multiply_points(c, c->tiles.all, weight, filters_from(c, first), c->tmp, out);
     carry_out(c, 0, c->tiles.all, first, out);
   }
 }
 
-static void run(struct convolution *c)
+static void run_convolution(struct convolution *c)
 {
   if (c->late) parallel_for_stoppable((c->tiles.all + CARRIED - 1) / CARRIED, 1, late_tiles, c);
-  parallel_for_stoppable(units(c), 1, c->late ? late_filters : some_units, c);
+  parallel_for_stoppable(unit_count(c), 1, c->late ? late_filters : unit_range, c);
 }
 
 /* -- forward ----------------------------------------------------------------------------------- */
@@ -396,7 +400,7 @@ static size_t fresh_bytes(const struct convolution *c) { return c->late ? 0 : pa
 
 size_t winograd_forward_scratch(const struct window *w, bool keeps)
 {
-  struct convolution c = plan(w, keeps);
+  struct convolution c = plan_convolution(w, keeps);
   return scratch_bytes(&c) + (keeps ? 0 : fresh_bytes(&c));
 }
 
@@ -405,30 +409,30 @@ static void take_fresh(struct convolution *c, const float *weight, void *tmp)
 {
   c->weight = c->late ? weight : tmp;
   c->tmp = (float *)((char *)tmp + fresh_bytes(c));
-  if (!c->late) pack(c, weight, tmp);
+  if (!c->late) pack_weight(c, weight, tmp);
 }
 
 int winograd_forward(const struct window *w, const float *x, const struct operand *weight,
     const struct convolve_end *end, float *y, struct gemm_kept *kept, void *tmp)
 {
-  struct convolution c = plan(w, kept);
+  struct convolution c = plan_convolution(w, kept);
   c.x = x, c.end = *end, c.y = y;
   if (kept) {
     bool fresh = false;
     float *packed = gemm_kept_buffer(kept, weight, packed_bytes(&c), &fresh);
     if (!packed) return fail(TY_EMEMORY, "no memory for a transformed weight");
-    if (!fresh) pack(&c, weight->p, packed);
+    if (!fresh) pack_weight(&c, weight->p, packed);
     c.weight = packed, c.tmp = tmp;
   }
   else
     take_fresh(&c, weight->p, tmp);
-  run(&c);
+  run_convolution(&c);
   return TY_OK;
 }
 
 /* -- the data's gradient ----------------------------------------------------------------------- */
 
-static struct window opposite(const struct window *w)
+static struct window opposite_window(const struct window *w)
 {
   struct window o = *w;
   o.channels = w->filters, o.filters = w->channels;
@@ -438,17 +442,17 @@ static struct window opposite(const struct window *w)
 
 size_t winograd_data_scratch(const struct window *w)
 {
-  const struct window o = opposite(w);
-  struct convolution c = plan(&o, false);
+  const struct window o = opposite_window(w);
+  struct convolution c = plan_convolution(&o, false);
   return scratch_bytes(&c) + fresh_bytes(&c);
 }
 
 void winograd_data(
     const struct window *w, const float *dy, const float *weight, float *dx, bool add, void *tmp)
 {
-  const struct window o = opposite(w);
-  struct convolution c = plan(&o, false);
+  const struct window o = opposite_window(w);
+  struct convolution c = plan_convolution(&o, false);
   c.x = dy, c.y = dx, c.end.add = add, c.turned = true;
   take_fresh(&c, weight, tmp);
-  run(&c);
+  run_convolution(&c);
 }

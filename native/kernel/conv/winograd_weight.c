@@ -30,7 +30,7 @@ struct weight_gradient {
   bool add;
 };
 
-static struct weight_gradient plan(const struct window *w)
+static struct weight_gradient plan_gradient(const struct window *w)
 {
   struct weight_gradient g = {
     .w = w, .isa = winograd_isa(), .t = gemm_type(TY_F32), .tiles = tiles_of(w)
@@ -52,25 +52,25 @@ static struct weight_gradient plan(const struct window *w)
   return g;
 }
 
-static bool alone(const struct weight_gradient *g)
+static bool has_one_share(const struct weight_gradient *g)
 {
   return g->shares == 1;
 } /* a unit has all tiles of its filters */
 /* floats: of a thread, of the shares */
 static int64_t thread_floats(const struct weight_gradient *g)
 {
-  return WINOGRAD_POINTS * (g->in + g->out + (alone(g) ? g->sum : 0));
+  return WINOGRAD_POINTS * (g->in + g->out + (has_one_share(g) ? g->sum : 0));
 }
 static int64_t sums_of(const struct weight_gradient *g)
 {
-  return alone(g) ? 0 : g->shares * WINOGRAD_POINTS * g->sum;
+  return has_one_share(g) ? 0 : g->shares * WINOGRAD_POINTS * g->sum;
 }
-static int64_t units(const struct weight_gradient *g) { return g->shares * g->parts; }
+static int64_t unit_count(const struct weight_gradient *g) { return g->shares * g->parts; }
 
 size_t winograd_weight_scratch(const struct window *w)
 {
-  struct weight_gradient g = plan(w);
-  const int64_t threads = MIN(units(&g), parallel_most());
+  struct weight_gradient g = plan_gradient(w);
+  const int64_t threads = MIN(unit_count(&g), parallel_most());
   return (size_t)(sums_of(&g) + thread_floats(&g) * threads) * sizeof(float);
 }
 
@@ -125,7 +125,7 @@ static void carry_dy(const struct weight_gradient *g, const struct tile_chunk *k
 }
 
 /* The sums are in panels of filters too, each channels x its filters. */
-static void multiply(const struct weight_gradient *g, const struct tile_chunk *k)
+static void multiply_points(const struct weight_gradient *g, const struct tile_chunk *k)
 {
   const int64_t channels = g->w->channels, lanes = g->isa->lanes, nr = g->t->nr;
   struct gemm_block b = { .m = lanes,
@@ -188,17 +188,17 @@ static void add_shares(int64_t begin, int64_t end, void *context)
 /* -- all of it --------------------------------------------------------------------------------- */
 
 /* Unit: share, part of the filters. */
-static void some_units(int64_t begin, int64_t end, void *context)
+static void unit_range(int64_t begin, int64_t end, void *context)
 {
   const struct weight_gradient *g = context;
-  const bool few = units(g) < parallel_most();
+  const bool few = unit_count(g) < parallel_most();
   for (int64_t u = begin; u < end; u++) {
     int64_t share = u / g->parts, last = MIN((share + 1) * g->share, g->tiles.all);
     struct tile_chunk k = { .from = share * g->share, .first = u % g->parts * g->part };
     k.filters = MIN(g->part, g->w->filters - k.first);
     k.in = g->tmp + thread_floats(g) * (few ? u : parallel_index());
     k.out = k.in + WINOGRAD_POINTS * g->in;
-    k.sums = alone(g) ? k.out + WINOGRAD_POINTS * g->out
+    k.sums = has_one_share(g) ? k.out + WINOGRAD_POINTS * g->out
                       : g->sums + share * WINOGRAD_POINTS * g->sum + k.first * g->w->channels;
     for (; k.from < last; k.from += k.n, k.add = true) {
       k.n = MIN(g->chunk, last - k.from);
@@ -208,20 +208,20 @@ static void some_units(int64_t begin, int64_t end, void *context)
         carry_dy(g, &k, &p, t);
         t += p.n;
       }
-      multiply(g, &k);
+      multiply_points(g, &k);
     }
-    if (alone(g)) carry_back(g, k.sums, k.first, k.filters);
+    if (has_one_share(g)) carry_back(g, k.sums, k.first, k.filters);
   }
 }
 
 void winograd_weight(
     const struct window *w, const float *x, const float *dy, float *dw, bool add, void *tmp)
 {
-  struct weight_gradient g = plan(w);
+  struct weight_gradient g = plan_gradient(w);
   g.x = x, g.dy = dy, g.dw = dw, g.add = add, g.sums = tmp;
   g.tmp = g.sums + sums_of(&g);
-  parallel_for_stoppable(units(&g), 1, some_units, &g);
-  if (!alone(&g))
+  parallel_for_stoppable(unit_count(&g), 1, unit_range, &g);
+  if (!has_one_share(&g))
     parallel_for_stoppable(
         (w->filters + g.t->nr - 1) / g.t->nr, MAX(1, 500 / w->channels), add_shares, &g);
 }

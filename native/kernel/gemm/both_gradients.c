@@ -23,12 +23,12 @@ static int64_t width_of(const struct both *b, int64_t columns)
 {
   return columns > b->t->w ? b->t->nr : b->t->w;
 }
-static const void *panel(const struct both *b, int64_t i)
+static const void *panel_at(const struct both *b, int64_t i)
 {
   return (const char *)b->g->g + (size_t)(i * b->t->nr * b->g->m) * b->size;
 }
 
-static void *element(const struct both *b, void *p, int64_t row, int64_t column)
+static void *element_at(const struct both *b, void *p, int64_t row, int64_t column)
 {
   return (char *)p + (size_t)(row * b->g->k + column) * b->size;
 }
@@ -44,14 +44,14 @@ static void turned_run(const struct both *b, int64_t i, int64_t column, int64_t 
     .k = k,
     .outer = 1,
     .from = from,
-    .a = panel(b, i),
+    .a = panel_at(b, i),
     .ars = 1,
     .acs = width_of(b, cols),
     .strip = height,
     .rows = height,
     .b = (const char *)g->x + (size_t)(column * g->m) * b->size,
     .panel = nr * g->m,
-    .c = element(b, g->dw, i * nr, column),
+    .c = element_at(b, g->dw, i * nr, column),
     .ldc = g->k,
     .alpha = 1,
     .add = g->add_w || from };
@@ -69,7 +69,7 @@ static void turned_panels(const struct both *b, int64_t first, int64_t end, int6
 static void sum_panel(const struct both *b, int64_t i)
 {
   const int64_t nr = b->t->nr, cols = MIN(nr, b->g->n - i * nr);
-  gemm_columns(b->t, b->size, b->g->m, cols, panel(b, i), width_of(b, cols),
+  gemm_columns(b->t, b->size, b->g->m, cols, panel_at(b, i), width_of(b, cols),
       (char *)b->g->db + (size_t)(i * nr) * b->size, b->g->add_b);
 }
 
@@ -92,11 +92,11 @@ static void data_run(
     .rows = (int)b->height,
     .panel = nr * g->n,
     .b = (const char *)g->w + (size_t)(column * g->n) * b->size,
-    .c = element(b, g->dx, row, column),
+    .c = element_at(b, g->dx, row, column),
     .ldc = g->k,
     .alpha = 1,
     .add = g->add_x || first };
-  x.a = (const char *)panel(b, first) + (size_t)(row * width) * b->size - (size_t)from * b->size;
+  x.a = (const char *)panel_at(b, first) + (size_t)(row * width) * b->size - (size_t)from * b->size;
   b->t->block(&x);
 }
 

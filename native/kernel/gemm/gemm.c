@@ -17,7 +17,7 @@ extern const struct gemm_isa gemm_isa_avx2, gemm_isa_avx512;
 extern const struct gemm_narrow gemm_narrow_avx2, gemm_narrow_avx512, gemm_narrow_avx512_narrow;
 #endif
 
-static const struct gemm_isa *choose(void)
+static const struct gemm_isa *choose_isa(void)
 {
 #if defined __x86_64__
   if (cpu_level() == CPU_AVX512) return &gemm_isa_avx512;
@@ -56,7 +56,7 @@ const struct gemm_type *gemm_type(int type)
   static const struct gemm_isa *chosen;
   if (type >= GEMM_NARROW) return &gemm_narrow()->type[type - GEMM_NARROW];
   const struct gemm_isa *isa = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
-  if (!isa) __atomic_store_n(&chosen, isa = choose(), __ATOMIC_RELAXED);
+  if (!isa) __atomic_store_n(&chosen, isa = choose_isa(), __ATOMIC_RELAXED);
   return &isa->type[type == TY_F64];
 }
 
@@ -226,15 +226,15 @@ static int run_packing(const struct gemm_job *j)
 
 /* A strip is worth a copy where several panels use it and its rows would fight for the same
 ** places of the first cache, or where A is read across its rows. */
-static bool awkward(const struct gemm_block *g, const struct gemm_type *t)
+static bool is_awkward(const struct gemm_block *g, const struct gemm_type *t)
 {
   int64_t bytes = (g->ars == 1 ? g->acs : g->ars) * t->element;
   return g->n >= 4 * t->nr && (bytes % 1024 == 0 || (g->ars == 1 && bytes > 1024));
 }
 
-static int run(struct gemm_job *j)
+static int run_job(struct gemm_job *j)
 {
-  j->g.copy = j->t->copies || awkward(&j->g, j->t);
+  j->g.copy = j->t->copies || is_awkward(&j->g, j->t);
   double work = (double)j->g.m * (double)j->g.n * (double)j->g.k;
   if (j->pack) return run_packing(j);
   if (work <= 2 * GEMM_WORK)
@@ -265,7 +265,7 @@ int gemm_packed(int dtype, bool ta, int64_t m, int64_t n, int64_t k, const void 
   if (e) g.bias = e->bias, g.act = e->act, g.add = e->add;
   g.strip = gemm_height(m, t->mr) * g.ars;
   struct gemm_job j = { .t = t, .g = g };
-  return run(&j);
+  return run_job(&j);
 }
 
 /* -- plain ------------------------------------------------------------------------------------- */
@@ -288,7 +288,7 @@ static void clear_rows(size_t size, int64_t m, int64_t n, void *c, int64_t ldc)
 
 struct dots { const struct gemm_type *t; const struct gemm_block *g; };
 
-static void some_dots(int64_t begin, int64_t end, void *context)
+static void dot_range(int64_t begin, int64_t end, void *context)
 {
   const struct dots *d = context;
   const struct gemm_block *g = d->g;
@@ -297,7 +297,7 @@ static void some_dots(int64_t begin, int64_t end, void *context)
       (char *)g->c + begin * d->t->word, g->ldc, g->alpha, g->add);
 }
 
-static void some_dot_rows(int64_t begin, int64_t end, void *context)
+static void dot_row_range(int64_t begin, int64_t end, void *context)
 {
   const struct dots *d = context;
   const struct gemm_block *g = d->g;
@@ -314,7 +314,7 @@ static void run_dots(const struct gemm_type *t, const struct gemm_block *g)
   bool wide = g->n > g->m;
   int64_t rest = (wide ? g->m : g->n) * g->k;
   int64_t grain = MAX(4, (int64_t)(GEMM_WORK / 4 / (double)rest) / 4 * 4);
-  parallel_for_stoppable(wide ? g->n : g->m, grain, wide ? some_dots : some_dot_rows, &d);
+  parallel_for_stoppable(wide ? g->n : g->m, grain, wide ? dot_range : dot_row_range, &d);
 }
 
 /* What the tiles do on the way out, for products that other code made. */
@@ -335,7 +335,7 @@ static void finish_rows(int64_t begin, int64_t end, void *context)
   }
 }
 
-static int finish(
+static int run_epilogue(
     int dtype, int64_t m, int64_t n, void *c, int64_t ldc, const struct gemm_epilogue *e)
 {
   struct pass x = { gemm_type(dtype), e, c, n, ldc };
@@ -343,7 +343,7 @@ static int finish(
   return TY_OK;
 }
 
-static int product(
+static int run_product(
     int dtype, bool ta, bool tb, struct gemm_block g, int64_t lda, const struct gemm_epilogue *e)
 {
   const struct gemm_type *t = gemm_type(dtype);
@@ -356,12 +356,12 @@ static int product(
   if (!ta && tb && (g.m < 4 || g.n < 4 || (g.m <= GEMM_FEW && g.k >= 40 * g.m)) &&
       (t->axpy || !epilogue)) {
     run_dots(t, &g);
-    return finish(dtype, g.m, g.n, g.c, g.ldc, e);
+    return run_epilogue(dtype, g.m, g.n, g.c, g.ldc, e);
   }
   /* ours ends in registers, a library's in a further pass */
   if (t->per == 1 && !(epilogue && !ta) && blas_profitable(g.m, g.n, g.k)) {
     blas_gemm(dtype, ta, tb, g.m, g.n, g.k, g.alpha, g.a, lda, g.b, g.ldb, g.add, g.c, g.ldc);
-    return finish(dtype, g.m, g.n, g.c, g.ldc, e);
+    return run_epilogue(dtype, g.m, g.n, g.c, g.ldc, e);
   }
   g.outer = 1;
   g.panel = t->nr;
@@ -372,7 +372,7 @@ static int product(
     .tb = tb,
     .pack = tb || t->per > 1 || (g.m > 2 * t->mr && (double)g.n * (double)g.k > 30000) };
   j.g.full = !j.pack;
-  return run(&j);
+  return run_job(&j);
 }
 
 int gemm_one(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha,
@@ -394,7 +394,7 @@ int gemm_one(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, doubl
     .ldc = ldc,
     .alpha = alpha,
     .add = beta != 0 };
-  return product(dtype, ta, tb, g, lda, NULL);
+  return run_product(dtype, ta, tb, g, lda, NULL);
 }
 
 int gemm_fused(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const void *a,
@@ -410,7 +410,7 @@ int gemm_fused(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, con
     .ldc = ldc,
     .alpha = 1,
     .add = e->add };
-  return product(dtype, ta, tb, g, lda, e);
+  return run_product(dtype, ta, tb, g, lda, e);
 }
 
 /* -- many -------------------------------------------------------------------------------------- */
@@ -424,7 +424,7 @@ struct batch {
   char *c;
 };
 
-static void some_products(int64_t begin, int64_t end, void *context)
+static void product_range(int64_t begin, int64_t end, void *context)
 {
   struct batch *x = context;
   const struct gemm_type *t = gemm_type(x->dtype);
@@ -443,8 +443,8 @@ int gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n,
   struct batch x = { dtype, 0, ta, tb, m, n, k, sa, sb, sc, alpha, beta, a, b, c };
   double work = (double)m * (double)n * (double)MAX(k, 1);
   if (work > 32 * GEMM_WORK)
-    some_products(0, batch, &x); /* each is large: cut inside */
+    product_range(0, batch, &x); /* each is large: cut inside */
   else
-    parallel_for_stoppable(batch, MAX(1, (int64_t)(GEMM_WORK / MAX(work, 1))), some_products, &x);
+    parallel_for_stoppable(batch, MAX(1, (int64_t)(GEMM_WORK / MAX(work, 1))), product_range, &x);
   return x.failed ? fail_memory("product", 0, mem_bytes(), 0) : TY_OK;
 }

@@ -149,7 +149,7 @@ void sum_columns(int dtype, int64_t m, int64_t n, const void *a, void *out, bool
 
 struct addition { const struct gemm_type *t; size_t size; const char *x; char *y; };
 
-static void add_some(int64_t begin, int64_t end, void *context)
+static void add_range(int64_t begin, int64_t end, void *context)
 {
   const struct addition *a = context;
   a->t->axpy(end - begin, 1, a->x + (size_t)begin * a->size, 1, a->y + (size_t)begin * a->size);
@@ -158,7 +158,7 @@ static void add_some(int64_t begin, int64_t end, void *context)
 void add_to(int dtype, int64_t n, const void *x, void *y)
 {
   struct addition a = { gemm_type(dtype), dtype_size(dtype), x, y };
-  parallel_for(n, 65536, add_some, &a);
+  parallel_for(n, 65536, add_range, &a);
 }
 
 /* -- a thread's own buffer --------------------------------------------------------------------- */

@@ -153,7 +153,7 @@ static void reduce_block(const struct reduction *j, const int64_t dim[], const c
 }
 
 /* Element and result where block u begins; returns its length. */
-static int64_t locate(const struct reduction *j, int64_t u, int64_t *from, int64_t *to)
+static int64_t locate_block(const struct reduction *j, int64_t u, int64_t *from, int64_t *to)
 {
   const struct reduce *r = j->r;
   *from = *to = 0;
@@ -187,7 +187,7 @@ static int64_t part_at(const struct reduce *r, int64_t part)
   return part < r->parts && n / r->parts >= 16 ? at / 8 * 8 : at;
 }
 
-static void body(int64_t begin, int64_t end, void *context)
+static void reduce_range(int64_t begin, int64_t end, void *context)
 {
   const struct reduction *j = context;
   const struct reduce *r = j->r;
@@ -195,7 +195,7 @@ static void body(int64_t begin, int64_t end, void *context)
   int64_t dim[R_AXES], units = r->out / (j->block < 0 ? 1 : r->dim[j->block]) * j->blocks;
   memcpy(dim, r->dim, sizeof dim);
   for (int64_t u = begin; u < end; u++) {
-    int64_t from, to, part = u / units, n = locate(j, u % units, &from, &to);
+    int64_t from, to, part = u / units, n = locate_block(j, u % units, &from, &to);
     if (r->parts > 1) {
       int64_t a = part_at(r, part), b = part_at(r, part + 1);
       dim[r->split] = b - a;
@@ -244,7 +244,7 @@ void reduce_run(const struct reduce *r, int kind, int finish, const void *x, con
   int64_t cost = r->count * j.side / r->parts;
   const bool alone = kind == R_SUM && r->in <= ALONE;
   parallel_for_stoppable(
-      units * r->parts, alone ? units * r->parts : MAX(1, ENOUGH / MAX(cost, 1)), body, &j);
+      units * r->parts, alone ? units * r->parts : MAX(1, ENOUGH / MAX(cost, 1)), reduce_range, &j);
   if (j.part) parallel_for_stoppable(r->out, ENOUGH / r->parts, merge_body, &j);
 }
 
@@ -262,7 +262,7 @@ struct reduction_gradient {
   int64_t height, width, tall, wide, rows, pieces;
 };
 
-static const char *step(const char *p, int64_t n, size_t size)
+static const char *step_pointer(const char *p, int64_t n, size_t size)
 {
   return p ? p + n * (int64_t)size : NULL;
 }
@@ -281,8 +281,8 @@ static void back_body(int64_t begin, int64_t end, void *context)
     for (int k = r->n - 3; k >= 0; rest /= r->dim[k], k--) to += rest % r->dim[k] * r->to[k];
     int64_t at = (plane * s->height + i) * s->width + j;
     void *dx = s->dx + at * (int64_t)s->size;
-    const void *x = step(s->x, at, s->size), *y = step(s->y, to, s->size),
-               *g = step(s->g, to, s->size), *h = step(s->h, to, s->size);
+    const void *x = step_pointer(s->x, at, s->size), *y = step_pointer(s->y, to, s->size),
+               *g = step_pointer(s->g, to, s->size), *h = step_pointer(s->h, to, s->size);
     if (r->inner)
       s->table->back_rows[s->kind](dx, x, y, g, h, s->scale, n, m);
     else
