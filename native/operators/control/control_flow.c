@@ -136,7 +136,7 @@ static bool any_bit(const char *p, size_t n)
 }
 
 /* The first element, read as what it is: a negative zero is zero. */
-static bool holds(const struct operand *a)
+static bool first_is_nonzero(const struct operand *a)
 {
   switch (a->d.dtype) {
   case TY_F32: return *(const float *)a->p != 0;
@@ -151,7 +151,7 @@ static int guard_run(struct call *c)
 {
   bool outer = c->nin < 2 || *(const uint8_t *)c->in[1].p;
   *(uint8_t *)c->out[0].p = outer &&
-      holds(&c->in[0]) != (bool)((const struct guard *)c->param)->negate;
+      first_is_nonzero(&c->in[0]) != (bool)((const struct guard *)c->param)->negate;
   return TY_OK;
 }
 

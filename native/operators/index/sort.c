@@ -78,7 +78,7 @@ static void write_line(const struct sort_lines *l, const struct sort_key *a, int
   }
 }
 
-static bool few(int64_t k, int64_t n) { return k <= 64 && k * 8 <= n; }
+static bool selects_few(int64_t k, int64_t n) { return k <= 64 && k * 8 <= n; }
 
 static void lines_body(int64_t begin, int64_t end, void *context)
 {
@@ -88,7 +88,7 @@ static void lines_body(int64_t begin, int64_t end, void *context)
     int64_t from = line / l->inner * l->n * l->inner + line % l->inner;
     struct sort_key *sorted = a;
     read_keys(a, elements_at(l->x, from, l->size), l->dtype, l->n, l->inner, l->down);
-    if (few(l->k, l->n))
+    if (selects_few(l->k, l->n))
       select_few(a, l->n, l->k);
     else
       sorted = merge_sort(a, a + l->n, l->n);

@@ -188,7 +188,8 @@ static const struct param pick_params[] = {
   { 0 }
 };
 
-static int without(struct infer *s, ty_desc *slot, const ty_desc *data, int axis, bool keep)
+static int shape_without_axis(
+    struct infer *s, ty_desc *slot, const ty_desc *data, int axis, bool keep)
 {
   int64_t dim[TY_MAXDIM];
   int n = 0;
@@ -207,8 +208,8 @@ static int pick_shape(struct infer *s)
     return infer_fail(s, TY_EVALUE, NULL, "parameter axis: None is not possible; name an axis");
   if (!data->ndim) return TY_OK;
   TRY(axis_of(s, p->axis, data->ndim, &axis));
-  TRY(without(s, &s->out[0], data, axis, p->keepdims));
-  return without(s, &s->in[1], data, axis, s->in[1].ndim == data->ndim);
+  TRY(shape_without_axis(s, &s->out[0], data, axis, p->keepdims));
+  return shape_without_axis(s, &s->in[1], data, axis, s->in[1].ndim == data->ndim);
 }
 
 static int64_t pick_elements(const struct infer *s, int *input)
@@ -512,7 +513,7 @@ static void choose_elements(int64_t begin, int64_t end, void *context)
   table[power_of(s->wide)][power_of(s->size)](s, begin, end);
 }
 
-static bool holds(const struct choice *s, int64_t i)
+static bool condition_holds(const struct choice *s, int64_t i)
 {
   uint64_t v = 0;
   memcpy(&v, s->when + i * (int64_t)s->wide, s->wide); /* little-endian: the low bytes */
@@ -524,7 +525,7 @@ static void choose_rows(int64_t begin, int64_t end, void *context)
   const struct choice *s = context;
   size_t bytes = (size_t)s->row * s->size;
   for (int64_t i = begin; i < end; i++) {
-    const char *from = holds(s, i) ? s->a : s->b;
+    const char *from = condition_holds(s, i) ? s->a : s->b;
     if (from)
       memcpy(s->z + i * (int64_t)bytes, from + i * (int64_t)bytes, bytes);
     else
@@ -532,7 +533,7 @@ static void choose_rows(int64_t begin, int64_t end, void *context)
   }
 }
 
-static void choose(
+static void choose_by_condition(
     const struct operand *when, const ty_desc *d, const void *a, const void *b, void *z)
 {
   size_t wide = dtype_size(when->d.dtype);
@@ -548,15 +549,15 @@ static void choose(
 
 static int where_run(struct call *c)
 {
-  choose(&c->in[0], &c->out[0].d, c->in[1].p, c->in[2].p, c->out[0].p);
+  choose_by_condition(&c->in[0], &c->out[0].d, c->in[1].p, c->in[2].p, c->out[0].p);
   return TY_OK;
 }
 
 static int where_back(struct call *c) /* reads the head gradient, condition */
 {
   TRY(move_zeros(c, 0));
-  choose(&c->in[1], &c->in[0].d, c->in[0].p, NULL, c->out[1].p);
-  choose(&c->in[1], &c->in[0].d, NULL, c->in[0].p, c->out[2].p);
+  choose_by_condition(&c->in[1], &c->in[0].d, c->in[0].p, NULL, c->out[1].p);
+  choose_by_condition(&c->in[1], &c->in[0].d, NULL, c->in[0].p, c->out[2].p);
   return TY_OK;
 }
 

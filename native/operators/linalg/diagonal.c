@@ -115,7 +115,7 @@ static void write_range(int64_t begin, int64_t end, void *context)
     }
 }
 
-static int move(
+static int move_diagonal(
     struct call *c, const struct operand *matrix, const struct operand *packed, bool extract)
 {
   const struct diagonal_param *p = c->param;
@@ -127,10 +127,10 @@ static int move(
   return TY_OK;
 }
 
-static int extract(struct call *c)      { return move(c, &c->in[0], &c->out[0], true); }
-static int extract_back(struct call *c) { return move(c, &c->out[0], &c->in[0], false); }
-static int make(struct call *c)         { return move(c, &c->out[0], &c->in[0], false); }
-static int make_back(struct call *c)    { return move(c, &c->in[0], &c->out[0], true); }
+static int extract_run(struct call *c)  { return move_diagonal(c, &c->in[0], &c->out[0], true); }
+static int extract_back(struct call *c) { return move_diagonal(c, &c->out[0], &c->in[0], false); }
+static int make_run(struct call *c)     { return move_diagonal(c, &c->out[0], &c->in[0], false); }
+static int make_back(struct call *c)    { return move_diagonal(c, &c->in[0], &c->out[0], true); }
 
 /* -- sumlogdiag -------------------------------------------------------------------------------- */
 
@@ -143,7 +143,7 @@ static int sumlog_shape(struct infer *s)
                       : shape_is(s, &s->out[0], a->ndim - 2, a->dim);
 }
 
-static int sumlog(struct call *c)
+static int sumlog_run(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
   const struct vec_ops *r = vec_ops_of(d->dtype);
@@ -171,11 +171,11 @@ static int sumlog_back(struct call *c)
 }
 
 /*                                              name     run           types */
-static const struct kernel extract_cpu[]    = { { "move",  extract,      T_ANY }, { 0 } };
+static const struct kernel extract_cpu[]    = { { "move",  extract_run,  T_ANY }, { 0 } };
 static const struct kernel extract_back_k[] = { { "move",  extract_back, T_ANY }, { 0 } };
-static const struct kernel make_cpu[]       = { { "move",  make,         T_ANY }, { 0 } };
+static const struct kernel make_cpu[]       = { { "move",  make_run,     T_ANY }, { 0 } };
 static const struct kernel make_back_k[]    = { { "move",  make_back,    T_ANY }, { 0 } };
-static const struct kernel sumlog_cpu[]     = { { "loops", sumlog,       T_FLOAT }, { 0 } };
+static const struct kernel sumlog_cpu[]     = { { "loops", sumlog_run,   T_FLOAT }, { 0 } };
 static const struct kernel sumlog_back_k[]  = { { "loops", sumlog_back,  T_FLOAT }, { 0 } };
 
 #define DIAG \

@@ -15,7 +15,7 @@
 struct set { int dtype, type; bool ta, tb; int64_t outer, inner, m, n, k; double alpha; };
 
 /* op(A) is m x k, op(B) k x n */
-static int multiply(const struct set *s, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
+static int multiply_set(const struct set *s, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
     const void *a, const void *b, double beta, void *c)
 {
   const size_t size = dtype_size(s->dtype);
@@ -40,10 +40,10 @@ static int multiply_back(const struct set *s, struct call *c)
   const void *g = c->in[0].p, *a = c->in[1].p, *b = c->in[2].p;
   void *da = c->out[0].p, *db = c->out[1].p;
   double add_a = c->add & 1, add_b = c->add >> 1 & 1;
-  if (da && !s->ta) TRY(multiply(s, false, !s->tb, s->m, s->k, s->n, g, b, add_a, da));
-  if (da && s->ta) TRY(multiply(s, s->tb, true, s->k, s->m, s->n, b, g, add_a, da));
-  if (db && !s->tb) TRY(multiply(s, !s->ta, false, s->k, s->n, s->m, a, g, add_b, db));
-  if (db && s->tb) TRY(multiply(s, true, s->ta, s->n, s->k, s->m, g, a, add_b, db));
+  if (da && !s->ta) TRY(multiply_set(s, false, !s->tb, s->m, s->k, s->n, g, b, add_a, da));
+  if (da && s->ta) TRY(multiply_set(s, s->tb, true, s->k, s->m, s->n, b, g, add_a, da));
+  if (db && !s->tb) TRY(multiply_set(s, !s->ta, false, s->k, s->n, s->m, a, g, add_b, db));
+  if (db && s->tb) TRY(multiply_set(s, true, s->ta, s->n, s->k, s->m, g, a, add_b, db));
   return TY_OK;
 }
 
@@ -102,10 +102,10 @@ static struct set dot_set(const struct call *c, const ty_desc *a, const ty_desc 
   return s;
 }
 
-static int dot(struct call *c)
+static int dot_run(struct call *c)
 {
   struct set s = dot_set(c, &c->in[0].d, &c->in[1].d);
-  return multiply(&s, s.ta, s.tb, s.m, s.n, s.k, c->in[0].p, c->in[1].p, 0, c->out[0].p);
+  return multiply_set(&s, s.ta, s.tb, s.m, s.n, s.k, c->in[0].p, c->in[1].p, 0, c->out[0].p);
 }
 
 static int dot_back(struct call *c)
@@ -201,7 +201,7 @@ static struct set set_of(const struct call *c, const ty_desc *a, const ty_desc *
 static int set_forward(struct call *c)
 {
   struct set s = set_of(c, &c->in[0].d, &c->in[1].d);
-  return multiply(&s, s.ta, s.tb, s.m, s.n, s.k, c->in[0].p, c->in[1].p, 0, c->out[0].p);
+  return multiply_set(&s, s.ta, s.tb, s.m, s.n, s.k, c->in[0].p, c->in[1].p, 0, c->out[0].p);
 }
 
 static int set_back(struct call *c)
@@ -211,7 +211,7 @@ static int set_back(struct call *c)
 }
 
 /* out = factor x, or += */
-static void scale(const struct operand *out, const struct operand *x, double factor, bool add)
+static void scale_into(const struct operand *out, const struct operand *x, double factor, bool add)
 {
   int64_t n = desc_count(&x->d);
   for (int64_t i = 0; i < n; i++)
@@ -227,14 +227,14 @@ static int gemm_forward(struct call *c)
 {
   const struct gemm_param *p = c->param;
   struct set s = set_of(c, &c->in[0].d, &c->in[1].d);
-  scale(&c->out[0], &c->in[2], p->beta, false);
-  return multiply(&s, s.ta, s.tb, s.m, s.n, s.k, c->in[0].p, c->in[1].p, 1, c->out[0].p);
+  scale_into(&c->out[0], &c->in[2], p->beta, false);
+  return multiply_set(&s, s.ta, s.tb, s.m, s.n, s.k, c->in[0].p, c->in[1].p, 1, c->out[0].p);
 }
 
 static int gemm_back(struct call *c)
 {
   const struct gemm_param *p = c->param;
-  if (c->out[2].p) scale(&c->out[2], &c->in[0], p->beta, c->add >> 2 & 1);
+  if (c->out[2].p) scale_into(&c->out[2], &c->in[0], p->beta, c->add >> 2 & 1);
   return set_back(c);
 }
 
@@ -258,7 +258,7 @@ static int khatri_shape(struct infer *s)
   return shape_is(s, &s->out[0], 2, (int64_t[]){ rows, cols });
 }
 
-static int khatri(struct call *c)
+static int khatri_run(struct call *c)
 {
   int64_t rows = c->out[0].d.dim[0], cols = c->out[0].d.dim[1];
   for (int64_t r = 0; r < rows; r++)
@@ -280,13 +280,13 @@ static int khatri(struct call *c)
 }
 
 /*                                           name      run          types                    add */
-static const struct kernel dot_cpu[]     = { { "gemm",  dot,          T_FLOAT, .flags = K_PRECISION }, { 0 } };
+static const struct kernel dot_cpu[]     = { { "gemm",  dot_run,          T_FLOAT, .flags = K_PRECISION }, { 0 } };
 static const struct kernel dot_back_k[]  = { { "gemm",  dot_back,     T_FLOAT, .flags = K_PRECISION, .add = 3 }, { 0 } };
 static const struct kernel set_cpu[]     = { { "gemm",  set_forward,  T_FLOAT, .flags = K_PRECISION }, { 0 } };
 static const struct kernel set_back_k[]  = { { "gemm",  set_back,     T_FLOAT, .flags = K_PRECISION, .add = 3 }, { 0 } };
 static const struct kernel gemm_cpu[]    = { { "gemm",  gemm_forward, T_FLOAT, .flags = K_PRECISION }, { 0 } };
 static const struct kernel gemm_back_k[] = { { "gemm",  gemm_back,    T_FLOAT, .flags = K_PRECISION, .add = 7 }, { 0 } };
-static const struct kernel khatri_cpu[]  = { { "loops", khatri,       T_FLOAT }, { 0 } };
+static const struct kernel khatri_cpu[]  = { { "loops", khatri_run,       T_FLOAT }, { 0 } };
 
 const struct op op_dot[] = { {
   .name = "dot", .alias = "_sparse_dot",

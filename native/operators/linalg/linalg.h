@@ -33,6 +33,6 @@ int matrix_check(struct infer *s, const ty_desc *d);
 /* and the last two alike: each takes what the other knows */
 int square_check(struct infer *s, ty_desc *d);
 /* The code of what stack_run returned; the text: "matrix 3 is not positive definite" */
-int stack_told(int64_t bad, const char *what);
+int stack_report(int64_t bad, const char *what);
 /* the same for one() that only fails when memory is out, or never */
-int products_told(int64_t bad);
+int products_report(int64_t bad);

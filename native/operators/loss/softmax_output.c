@@ -38,7 +38,7 @@ static struct split view_of(const ty_desc *d, const struct output_param *p)
 
 /* -- inference --------------------------------------------------------------------------------- */
 
-static bool agrees(const ty_desc *a, int ndim, const int64_t *dim)
+static bool matches_shape(const ty_desc *a, int ndim, const int64_t *dim)
 {
   if (a->ndim != ndim) return false;
   for (int i = 0; i < ndim; i++)
@@ -56,8 +56,8 @@ static int multi_label(struct infer *s, const ty_desc *d)
   for (int i = 0, k = 0; i < d->ndim; i++)
     if (i != 1) without.dim[k++] = d->dim[i];
   for (int i = 2; i < d->ndim; i++) flat[1] *= d->dim[i];
-  if (agrees(label, without.ndim, without.dim)) return shape_as(s, label, &without);
-  if (agrees(label, one.ndim, one.dim)) return shape_as(s, label, &one);
+  if (matches_shape(label, without.ndim, without.dim)) return shape_as(s, label, &without);
+  if (matches_shape(label, one.ndim, one.dim)) return shape_as(s, label, &one);
   return shape_is(s, label, 2, flat);
 }
 
@@ -66,7 +66,7 @@ static int output_shape(struct infer *s)
   const struct output_param *p = s->param;
   TRY(shape_both(s, &s->in[0], &s->out[0]));
   ty_desc d = s->in[0], *label = &s->in[1];
-  if (!d.ndim || agrees(label, d.ndim, d.dim))
+  if (!d.ndim || matches_shape(label, d.ndim, d.dim))
     return d.ndim && label->ndim ? shape_as(s, label, &d) : TY_OK;
   if (p->multi_output && d.ndim > 1) return multi_label(s, &d);
   return shape_is(s, label, MAX(d.ndim - 1, 1), d.dim);
@@ -166,7 +166,7 @@ void softmax_loss_part(const struct softmax_loss *l, int64_t o, int64_t from, in
   for (int64_t i = 0; i < l->s.inner; i++) one_label(l, o, i, from, n, dx);
 }
 
-static double divisor(const struct softmax_loss *l, const struct output_param *p)
+static double loss_divisor(const struct softmax_loss *l, const struct output_param *p)
 {
   int64_t labels = desc_count(&l->label->d), valid = 0;
   if (p->normalization == PER_VALID) {
@@ -190,7 +190,7 @@ struct softmax_loss softmax_loss_of(
     .smooth = p->multi_output ? 0 : p->smooth_alpha,
     .ignore = p->use_ignore,
     .ignored = (int64_t)fmax(fmin(p->ignore_label, 1e15), -1e15) };
-  if (!desc_same_shape(&out->d, &label->d)) l.scale /= divisor(&l, p);
+  if (!desc_same_shape(&out->d, &label->d)) l.scale /= loss_divisor(&l, p);
   return l;
 }
 
@@ -210,7 +210,7 @@ static void backward_body(int64_t begin, int64_t end, void *context)
   }
 }
 
-static void probabilities(const struct backward *b, int64_t n)
+static void probability_gradient(const struct backward *b, int64_t n)
 {
   b->l.r->gap(b->dx, b->l.p, b->l.label->p, b->l.scale, n);
   if (b->head) b->l.r->multiply(b->dx, b->head, n);
@@ -238,7 +238,7 @@ static int output_backward(struct call *c)
     if (label.d.dtype != out->d.dtype)
       dtype_convert(c->tmp, out->d.dtype, label.p, label.d.dtype, desc_count(&label.d)),
           label.p = c->tmp;
-    return probabilities(&b, desc_count(&out->d)), TY_OK;
+    return probability_gradient(&b, desc_count(&out->d)), TY_OK;
   }
   parallel_for(b.l.s.outer, grain_of(b.l.s.k * b.l.s.inner), backward_body, &b);
   return TY_OK;

@@ -22,14 +22,14 @@ static const struct param params[] = {
   { 0 }
 };
 
-static const char *ports(const void *param)
+static const char *linear_ports(const void *param)
 {
   return ((const struct linear *)param)->no_bias ? "data weight" : "data weight bias";
 }
 
 /* -- inference --------------------------------------------------------------------------------- */
 
-static int shape(struct infer *s)
+static int linear_shape(struct infer *s)
 {
   const struct linear *p = s->param;
   ty_desc *x = &s->in[0], *y = &s->out[0];
@@ -54,7 +54,7 @@ enum { KEEP = 7 << 20,
        /* rows beside which packing a weight is little work */
        MANY = 256 };
 
-static bool keeps(const struct call *c, const struct operand *w, int64_t m)
+static bool keeps_weight(const struct call *c, const struct operand *w, int64_t m)
 {
   return c->state && w->version && m >= 4 && desc_bytes(&w->d) <= KEEP;
 }
@@ -71,12 +71,12 @@ static int times_kept(struct call *c, const struct operand *w, bool tb, int64_t 
   return gemm_packed(type, false, m, n, k, a, k, packed, out, n, e);
 }
 
-static int forward(struct call *c)
+static int linear_forward(struct call *c)
 {
   const struct operand *x = &c->in[0], *w = &c->in[1];
   struct linear_sizes z = linear_sizes_of(&x->d, &w->d);
   struct gemm_epilogue e = { .bias = c->nin > 2 ? c->in[2].p : NULL, .act = fused_act(c) };
-  if (!keeps(c, w, z.m))
+  if (!keeps_weight(c, w, z.m))
     return gemm_fused(gemm_type_for(c, w->d.dtype), false, true, z.m, z.n, z.k, x->p, z.k, w->p,
         z.k, c->out[0].p, z.n, &e);
   return times_kept(c, w, true, z.m, x->p, c->out[0].p, &e);
@@ -84,20 +84,20 @@ static int forward(struct call *c)
 
 /* -- forward of bfloat16: sums in float32, a weight is read once as it lies -------------------- */
 
-static const char *refuse16(const struct call *c)
+static const char *refuse_bfloat16(const struct call *c)
 {
   for (int i = 0; i < c->nin; i++)
     if (c->in[i].d.dtype != TY_BF16) return "operands are not all bfloat16";
   return gemm_refuse(c);
 }
 
-static size_t scratch16(const struct call *c)
+static size_t bfloat16_scratch(const struct call *c)
 {
   const size_t sums = align_up((size_t)desc_count(&c->out[0].d) * sizeof(float), ALIGN);
   return sums + (c->nin > 2 ? (size_t)desc_count(&c->in[2].d) * sizeof(float) : 0);
 }
 
-static int forward16(struct call *c)
+static int bfloat16_forward(struct call *c)
 {
   const struct operand *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];
   const struct linear_sizes z = linear_sizes_of(&x->d, &w->d);
@@ -108,7 +108,7 @@ static int forward16(struct call *c)
     dtype_convert(bias, TY_F32, c->in[2].p, TY_BF16, desc_count(&c->in[2].d));
   }
   const struct gemm_epilogue e = { .bias = bias, .act = fused_act(c) };
-  if (!keeps(c, w, z.m))
+  if (!keeps_weight(c, w, z.m))
     TRY(gemm_fused(GEMM_BF16, false, true, z.m, z.n, z.k, x->p, z.k, w->p, z.k, sums, z.n, &e));
   else {
     const void *packed = gemm_keep(c->state, GEMM_BF16, w, true, z.n, z.k, z.k);
@@ -133,7 +133,7 @@ static int64_t all_rows(const struct call *c)
 
 static size_t back_scratch(const struct call *c)
 {
-  if (fused(c, PRE_LOSS_GRAD)) return linear_loss_scratch(c);
+  if (find_fused(c, PRE_LOSS_GRAD)) return linear_loss_scratch(c);
   const ty_desc *w = &c->in[2].d;
   return c->nin == OWN ? 0 : (size_t)(all_rows(c) * (w->dim[0] + w->dim[1])) * dtype_size(w->dtype);
 }
@@ -155,15 +155,15 @@ static int data_gradient(struct call *c, struct linear_sizes z)
 {
   const struct operand *w = &c->in[2], *g = &c->in[0], *out = &c->out[0];
   struct gemm_epilogue e = { .add = c->add & 1 };
-  if (!keeps(c, w, z.m) || z.m >= MANY)
+  if (!keeps_weight(c, w, z.m) || z.m >= MANY)
     return gemm_one(gemm_type_for(c, w->d.dtype), false, false, z.m, z.k, z.n, 1, g->p, z.n, w->p,
         z.k, e.add, out->p, z.k);
   return times_kept(c, w, false, z.m, g->p, out->p, &e);
 }
 
-static int backward(struct call *c)
+static int linear_backward(struct call *c)
 {
-  if (fused(c, PRE_LOSS_GRAD)) return linear_loss_backward(c);
+  if (find_fused(c, PRE_LOSS_GRAD)) return linear_loss_backward(c);
   const struct operand *w = &c->in[2], *out = c->out;
   const void *g = c->in[0].p, *x = c->in[1].p;
   const int dtype = w->d.dtype;
@@ -183,12 +183,12 @@ static int backward(struct call *c)
 
 /* -- the same in loops, for reference ---------------------------------------------------------- */
 
-static double get(const struct operand *a, int64_t i)
+static double get_number(const struct operand *a, int64_t i)
 {
   return a->d.dtype == TY_F64 ? ((const double *)a->p)[i] : (double)((const float *)a->p)[i];
 }
 
-static void put(const struct operand *a, int64_t i, double v, bool add)
+static void store_number(const struct operand *a, int64_t i, double v, bool add)
 {
   if (a->d.dtype == TY_F64)
     ((double *)a->p)[i] = v + (add ? ((double *)a->p)[i] : 0);
@@ -196,22 +196,22 @@ static void put(const struct operand *a, int64_t i, double v, bool add)
     ((float *)a->p)[i] = (float)(v + (add ? ((float *)a->p)[i] : 0));
 }
 
-static int reference(struct call *c)
+static int reference_forward(struct call *c)
 {
   struct linear_sizes z = linear_sizes_of(&c->in[0].d, &c->in[1].d);
   for (int64_t i = 0; i < z.m; i++)
     for (int64_t j = 0; j < z.n; j++) {
-      double s = c->nin > 2 ? get(&c->in[2], j) : 0;
+      double s = c->nin > 2 ? get_number(&c->in[2], j) : 0;
       for (int64_t p = 0; p < z.k; p++)
-        s += get(&c->in[0], i * z.k + p) * get(&c->in[1], j * z.k + p);
-      put(&c->out[0], i * z.n + j, s, false);
+        s += get_number(&c->in[0], i * z.k + p) * get_number(&c->in[1], j * z.k + p);
+      store_number(&c->out[0], i * z.n + j, s, false);
     }
   epilogue_act(c);
   return TY_OK;
 }
 
 /* out[i, j] = sum over p of a[i * ai + p * ap] b[j * bj + p * bp] */
-static void contract(const struct operand *out, int64_t m, int64_t n, int64_t k,
+static void contract_indices(const struct operand *out, int64_t m, int64_t n, int64_t k,
     const struct operand *a, int64_t ai, int64_t ap, const struct operand *b, int64_t bj,
     int64_t bp, bool add)
 {
@@ -219,17 +219,17 @@ static void contract(const struct operand *out, int64_t m, int64_t n, int64_t k,
     for (int64_t j = 0; j < n; j++) {
       double s = 0;
       for (int64_t p = 0; p < k; p++)
-        s += get(a, i * ai + p * ap) * (b ? get(b, j * bj + p * bp) : 1);
-      put(out, i * n + j, s, add);
+        s += get_number(a, i * ai + p * ap) * (b ? get_number(b, j * bj + p * bp) : 1);
+      store_number(out, i * n + j, s, add);
     }
 }
 
-static int reference_back(struct call *c)
+static int reference_backward(struct call *c)
 {
   const struct operand *w = &c->in[2];
   struct operand in[OWN];
   struct call whole = *c;
-  if (fused(c, PRE_LOSS_GRAD)) {
+  if (find_fused(c, PRE_LOSS_GRAD)) {
     linear_loss_whole(c, in);
     whole.in = in;
     whole.nin = OWN;
@@ -239,39 +239,39 @@ static int reference_back(struct call *c)
     const struct operand *g = &c->in[i], *x = &c->in[i + 1];
     const struct linear_sizes z = linear_sizes_of(&x->d, &w->d);
     uint32_t add = i ? ~0u : c->add;
-    contract(&c->out[1], z.n, z.k, z.m, g, 1, z.n, x, 1, z.k, add >> 1 & 1);
-    if (c->nout > 2) contract(&c->out[2], z.n, 1, z.m, g, 1, z.n, NULL, 0, 0, add >> 2 & 1);
+    contract_indices(&c->out[1], z.n, z.k, z.m, g, 1, z.n, x, 1, z.k, add >> 1 & 1);
+    if (c->nout > 2) contract_indices(&c->out[2], z.n, 1, z.m, g, 1, z.n, NULL, 0, 0, add >> 2 & 1);
   }
   const struct linear_sizes z = linear_sizes_of(&c->in[1].d, &w->d);
-  contract(&c->out[0], z.m, z.k, z.n, &c->in[0], z.n, 1, w, 1, z.k, c->add & 1);
+  contract_indices(&c->out[0], z.m, z.k, z.n, &c->in[0], z.n, 1, w, 1, z.k, c->add & 1);
   return TY_OK;
 }
 
 static size_t reference_scratch(const struct call *c)
 {
-  return fused(c, PRE_LOSS_GRAD) ? desc_bytes(&c->in[0].d) : 0;
+  return find_fused(c, PRE_LOSS_GRAD) ? desc_bytes(&c->in[0].d) : 0;
 }
 
 static const struct kernel cpu[] = {
-  { .name = "bfloat16", .run = forward16, .types = T(TY_BF16), .refuse = refuse16,
-    .scratch = scratch16, .state = gemm_kept_bytes, .done = gemm_kept_done,
+  { .name = "bfloat16", .run = bfloat16_forward, .types = T(TY_BF16), .refuse = refuse_bfloat16,
+    .scratch = bfloat16_scratch, .state = gemm_kept_bytes, .done = gemm_kept_done,
     .fuses = CAN(POST_ACT) },
-  { .name = "gemm", .run = forward, .types = T_FLOAT, .refuse = gemm_refuse,
+  { .name = "gemm", .run = linear_forward, .types = T_FLOAT, .refuse = gemm_refuse,
     .state = gemm_kept_bytes, .done = gemm_kept_done, .flags = K_PRECISION, .packs = 2,
     .fuses = CAN(POST_ACT) },
-  { .name = "reference", .run = reference, .types = T_FLOAT, .fuses = CAN(POST_ACT) },
+  { .name = "reference", .run = reference_forward, .types = T_FLOAT, .fuses = CAN(POST_ACT) },
   { 0 }
 };
 static const struct kernel back[] = {
-  { .name = "gemm", .run = backward, .types = T_FLOAT, .refuse = gemm_refuse,
+  { .name = "gemm", .run = linear_backward, .types = T_FLOAT, .refuse = gemm_refuse,
     .scratch = back_scratch, .state = gemm_kept_bytes, .done = gemm_kept_done, .add = 7,
     .flags = K_BATCHES | K_REUSED | K_PRECISION, .packs = 3, .fuses = CAN(PRE_LOSS_GRAD) },
-  { .name = "reference", .run = reference_back, .types = T_FLOAT, .scratch = reference_scratch,
+  { .name = "reference", .run = reference_backward, .types = T_FLOAT, .scratch = reference_scratch,
     .add = 7, .flags = K_BATCHES, .fuses = CAN(PRE_LOSS_GRAD) },
   { 0 }
 };
 
-static const char *ports8(const void *param)
+static const char *layer8_ports(const void *param)
 {
   return ((const struct linear *)param)->no_bias ? "data weight" LAYER8_RANGES
                                                  : "data weight bias" LAYER8_RANGES
@@ -285,12 +285,12 @@ const struct op op_fully_connected[] = {
            "kept (..., in) with flatten = false; "
            "weight (num_hidden, in), bias (num_hidden,), output (N, num_hidden) or "
            "(..., num_hidden). Gradients of all inputs.",
-    .in = "data weight bias", .out = "output", .in_of = ports,
-    .param = params, .param_size = sizeof(struct linear), .shape = shape,
+    .in = "data weight bias", .out = "output", .in_of = linear_ports,
+    .param = params, .param_size = sizeof(struct linear), .shape = linear_shape,
     .grad = "g0 i0 i1", .back_inplace = "0=1", .cpu = cpu, .back_cpu = back },
   { .name = "_contrib_quantized_fully_connected",
     .doc = "FullyConnected of 8-bit data with an int8 weight, and the range of its 32-bit result.",
-    .in = "data weight bias", .out = "output min_output max_output", .in_of = ports8,
+    .in = "data weight bias", .out = "output min_output max_output", .in_of = layer8_ports,
     .param = params, .param_size = sizeof(struct linear),
     .shape = layer8_shape, .type = layer8_type, .cpu = layer8_cpu },
   { 0 }

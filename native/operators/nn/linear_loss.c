@@ -36,7 +36,7 @@ static struct loss_plan plan_of(const struct call *c)
 
 static struct softmax_loss loss_of(const struct call *c)
 {
-  const struct fused_op *f = fused(c, PRE_LOSS_GRAD);
+  const struct fused_op *f = find_fused(c, PRE_LOSS_GRAD);
   return softmax_loss_of(f->loss, &c->in[0], &c->in[f->operand]);
 }
 

@@ -52,7 +52,7 @@ struct pool pool_of(const struct call *c, const struct operand *data)
 /* -- windows ----------------------------------------------------------------------------------- */
 
 /* Size of the window with the padding that it covers; at most 0 beyond it. */
-static int64_t covered(const struct pool_axis *a, int64_t o)
+static int64_t covered_size(const struct pool_axis *a, int64_t o)
 {
   int64_t start = o * a->stride - a->pad;
   return MIN(start + a->kernel, a->in + a->pad) - start;
@@ -60,7 +60,7 @@ static int64_t covered(const struct pool_axis *a, int64_t o)
 
 static bool axis_covers_pad(const struct pool_axis *a, int64_t o)
 {
-  return o * a->stride < a->pad || o * a->stride - a->pad + covered(a, o) > a->in;
+  return o * a->stride < a->pad || o * a->stride - a->pad + covered_size(a, o) > a->in;
 }
 
 bool pool_covers_pad(const struct pool *p, const struct pool_piece *q, int64_t w)
@@ -76,7 +76,7 @@ static double inverse_size(const struct pool *p, const struct pool_piece *q, int
   double n = 1;
   for (int i = 0; i < 3; i++) {
     int64_t taps = MAX(pool_end_tap(&a[i], o[i]) - pool_first_tap(&a[i], o[i]), 0);
-    n *= (double)(p->zeros ? a[i].kernel : p->with_pad ? covered(&a[i], o[i]) : taps);
+    n *= (double)(p->zeros ? a[i].kernel : p->with_pad ? covered_size(&a[i], o[i]) : taps);
   }
   return n != 0 ? 1 / n : p->g.ndim == 3 ? NAN : 0; /* a window without elements */
 }

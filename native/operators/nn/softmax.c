@@ -124,7 +124,7 @@ static void with_length(struct soft *o, int64_t row)
   clear_rest(o, y, n);
 }
 
-static void strip(struct soft *o, int64_t start, int64_t n)
+static void soft_strip(struct soft *o, int64_t start, int64_t n)
 {
   const struct vec_ops *r = o->r;
   void *y = at(r, o->y, start), *x = at(r, o->x, start), *dy = at(r, o->dy, start);
@@ -150,7 +150,7 @@ static void soft_body(int64_t begin, int64_t end, void *context)
       continue;
     }
     int64_t from = i % strips * ROW_COLS;
-    strip(o, i / strips * o->s.k * o->s.inner + from, MIN(ROW_COLS, o->s.inner - from));
+    soft_strip(o, i / strips * o->s.k * o->s.inner + from, MIN(ROW_COLS, o->s.inner - from));
   }
 }
 

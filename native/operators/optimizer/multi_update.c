@@ -99,7 +99,7 @@ static const char *output_names(const void *param)
   return text_whole(&t);
 }
 
-static int shape(struct infer *s, const struct form *f)
+static int multi_shape(struct infer *s, const struct form *f)
 {
   int64_t n = ((const struct multi *)s->param)->count, one = 1;
   for (int64_t i = 0; i < n; i++) {
@@ -114,7 +114,7 @@ static int shape(struct infer *s, const struct form *f)
   return f->scale && !s->in[s->nin - 1].ndim ? shape_is(s, &s->in[s->nin - 1], 1, &one) : TY_OK;
 }
 
-static int type(struct infer *s, const struct form *f)
+static int multi_type(struct infer *s, const struct form *f)
 {
   int64_t n = ((const struct multi *)s->param)->count;
   for (int64_t i = 0; i < n; i++) {
@@ -351,8 +351,8 @@ static int run_lamb(struct call *c, const struct form *f)
 
 #define GLUE(id, how) \
   static const char *in_##id(const void *p) { return input_names(p, &form[id]); } \
-  static int shape_##id(struct infer *s) { return shape(s, &form[id]); } \
-  static int type_##id(struct infer *s) { return type(s, &form[id]); } \
+  static int shape_##id(struct infer *s) { return multi_shape(s, &form[id]); } \
+  static int type_##id(struct infer *s) { return multi_type(s, &form[id]); } \
   static int run_##id(struct call *c) { return how(c, &form[id]); }
 GLUE(SGD, run_groups) GLUE(SGD_MOM, run_groups) GLUE(MP_SGD, run_groups)
 GLUE(MP_SGD_MOM, run_groups)
@@ -369,12 +369,12 @@ static const char *in_rule(const void *p)
 static int shape_rule(struct infer *s)
 {
   const struct form f = form_of_rule(s->param);
-  return shape(s, &f);
+  return multi_shape(s, &f);
 }
 static int type_rule(struct infer *s)
 {
   const struct form f = form_of_rule(s->param);
-  return type(s, &f);
+  return multi_type(s, &f);
 }
 static int run_rule(struct call *c)
 {

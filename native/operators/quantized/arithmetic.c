@@ -90,8 +90,8 @@ static const char *layer_refuse(const struct call *c)
 /* The unit of a product; a bias is brought to it. */
 static double product_unit(const struct call *c)
 {
-  return unit_of(c->in[0].d.dtype, magnitude(&c->in[c->nin / 3], &c->in[c->nin / 3 + 1])) *
-      unit_of(TY_I8, magnitude(&c->in[c->nin / 3 + 2], &c->in[c->nin / 3 + 3]));
+  return unit_of(c->in[0].d.dtype, range_magnitude(&c->in[c->nin / 3], &c->in[c->nin / 3 + 1])) *
+      unit_of(TY_I8, range_magnitude(&c->in[c->nin / 3 + 2], &c->in[c->nin / 3 + 3]));
 }
 
 static int layer_run(struct call *c)
@@ -108,7 +108,7 @@ static int layer_run(struct call *c)
     if (i < n) dtype_convert(a->p, TY_F64, c->in[i].p, c->in[i].d.dtype, desc_count(&a->d));
   }
   if (n > 2) {
-    double own = unit_of(TY_I8, magnitude(&c->in[7], &c->in[8])), *bias = l.in[2].p;
+    double own = unit_of(TY_I8, range_magnitude(&c->in[7], &c->in[8])), *bias = l.in[2].p;
     for (int64_t i = 0; i < desc_count(&l.in[2].d); i++) bias[i] = bias_level(bias[i], own, unit);
   }
   l.call.tmp = at;
@@ -126,7 +126,7 @@ const struct kernel layer8_cpu[] = { { "levels", layer_run, T_FLOAT | T_INT, lay
 
 /* -- what leaves the range as it is: flatten, act, embedding ----------------------------------- */
 
-static int ranges(
+static int range_shapes(
     struct infer *s, int from) /* inputs from `from` on and the last two outputs are ranges */
 {
   for (int i = from; i < s->nin; i++) TRY(single_shape(s, &s->in[i]));
@@ -146,14 +146,14 @@ static int same_types(struct infer *s)
 }
 static int same_shape(struct infer *s)
 {
-  TRY(ranges(s, 1));
+  TRY(range_shapes(s, 1));
   return shape_both(s, &s->in[0], &s->out[0]);
 }
 
 static int flat_shape(struct infer *s)
 {
   const ty_desc *d = &s->in[0];
-  TRY(ranges(s, 1));
+  TRY(range_shapes(s, 1));
   if (!d->ndim) return TY_OK;
   int64_t dim[2] = { d->dim[0], 1 };
   for (int i = 1; i < d->ndim; i++) dim[1] *= d->dim[i];
@@ -202,7 +202,7 @@ static int table_shape(struct infer *s)
 {
   const struct int8_table_param *p = s->param;
   ty_desc d = s->in[0];
-  TRY(ranges(s, 2));
+  TRY(range_shapes(s, 2));
   TRY(shape_is(s, &s->in[1], 2, (int64_t[]){ p->input_dim, p->output_dim }));
   if (!d.ndim) return TY_OK;
   if (d.ndim == TY_MAXDIM)
@@ -252,7 +252,7 @@ static int join_shape(struct infer *s)
   ty_desc d = s->in[0];
   int64_t sum = 0;
   bool known = true;
-  TRY(ranges(s, n));
+  TRY(range_shapes(s, n));
   if (!d.ndim) return TY_OK;
   TRY(axis_of(s, p->dim, d.ndim, &axis));
   d.dim[axis] = 0;
@@ -285,7 +285,8 @@ static int join_run(struct call *c)
   double widest = fmax(fabs(least), fabs(most));
   for (int i = 0; c->out[0].p && i < n; i++) {
     int64_t run = desc_count(&c->in[i].d) / out.outer;
-    double scale = widest > 0 ? magnitude(&c->in[n + 2 * i], &c->in[n + 2 * i + 1]) / widest : 0;
+    double scale = widest > 0 ? range_magnitude(&c->in[n + 2 * i], &c->in[n + 2 * i + 1]) / widest
+                              : 0;
     for (int64_t o = 0; o < out.outer; o++)
       for (int64_t k = 0; k < run; k++)
         put_level(
@@ -317,7 +318,7 @@ static int pair_check(void *param)
 }
 static int pair_shape(struct infer *s)
 {
-  TRY(ranges(s, 2));
+  TRY(range_shapes(s, 2));
   TRY(shape_both(s, &s->in[0], &s->in[1]));
   return shape_both(s, &s->in[0], &s->out[0]);
 }
@@ -339,8 +340,8 @@ static const char *pair_refuse(const struct call *c)
 static int pair_run(struct call *c, bool product, double range)
 {
   const struct pair *p = c->param;
-  double a = unit_of(c->in[0].d.dtype, magnitude(&c->in[2], &c->in[3])),
-         b = unit_of(c->in[1].d.dtype, magnitude(&c->in[4], &c->in[5]));
+  double a = unit_of(c->in[0].d.dtype, range_magnitude(&c->in[2], &c->in[3])),
+         b = unit_of(c->in[1].d.dtype, range_magnitude(&c->in[4], &c->in[5]));
   int to = c->out[0].d.dtype;
   double r = isnan(p->least) ? range : fmax(fabs(p->least), fabs(p->most)),
          level = r > 0 ? levels_of(to) / r : 0;
@@ -357,12 +358,13 @@ static int pair_run(struct call *c, bool product, double range)
 }
 static int add_run(struct call *c)
 {
-  return pair_run(c, false, magnitude(&c->in[2], &c->in[3]) + magnitude(&c->in[4], &c->in[5]));
+  return pair_run(
+      c, false, range_magnitude(&c->in[2], &c->in[3]) + range_magnitude(&c->in[4], &c->in[5]));
 }
 static int mul_run(struct call *c)
 {
-  double a = unit_of(c->in[0].d.dtype, magnitude(&c->in[2], &c->in[3])),
-         b = unit_of(c->in[1].d.dtype, magnitude(&c->in[4], &c->in[5]));
+  double a = unit_of(c->in[0].d.dtype, range_magnitude(&c->in[2], &c->in[3])),
+         b = unit_of(c->in[1].d.dtype, range_magnitude(&c->in[4], &c->in[5]));
   return pair_run(c, true, a * b * levels_of(TY_I32));
 }
 
@@ -394,7 +396,7 @@ static int norm_check(void *param)
 static int norm_shape(struct infer *s)
 {
   int axis;
-  TRY(ranges(s, 5));
+  TRY(range_shapes(s, 5));
   TRY(shape_both(s, &s->in[0], &s->out[0]));
   if (!s->in[0].ndim) return TY_OK;
   TRY(axis_of(s, ((const struct norm8 *)s->param)->axis, s->in[0].ndim, &axis));
@@ -410,7 +412,7 @@ static int norm_run(struct call *c)
 {
   const struct norm8 *p = c->param;
   struct split s = split_at(&c->in[0].d, axis_in(p->axis, c->in[0].d.ndim));
-  double unit = unit_of(c->in[0].d.dtype, magnitude(&c->in[5], &c->in[6])),
+  double unit = unit_of(c->in[0].d.dtype, range_magnitude(&c->in[5], &c->in[6])),
          r = fmax(fabs(p->least), fabs(p->most));
   for (int64_t i = 0; c->out[0].p && i < desc_count(&c->in[0].d); i++) {
     int64_t k = i / s.inner % s.k;

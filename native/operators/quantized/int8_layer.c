@@ -146,7 +146,7 @@ enum { TERMS = 65792 };
 
 static bool is_level_type(int dtype) { return dtype == TY_I8 || dtype == TY_U8; }
 
-static const char *refuse(const struct call *c, int64_t terms)
+static const char *layer8_refuse(const struct call *c, int64_t terms)
 {
   const struct level_params *q = levels_of(c->op, c->param);
   const int data = c->in[0].d.dtype;
@@ -227,7 +227,10 @@ static size_t linear_scratch(const struct call *c)
   return linear_parts_of(c, linear_rows(c), c->in[1].d.dim[0], c->in[1].d.dim[1]).all;
 }
 
-static const char *linear_refuse(const struct call *c) { return refuse(c, c->in[1].d.dim[1]); }
+static const char *linear_refuse(const struct call *c)
+{
+  return layer8_refuse(c, c->in[1].d.dim[1]);
+}
 
 static void linear_enter(int64_t begin, int64_t end, void *context)
 {
@@ -336,7 +339,7 @@ static size_t conv_scratch(const struct call *c)
 static const char *conv_refuse(const struct call *c)
 {
   struct window w = window_of(c);
-  return refuse(c, window_depth(&w));
+  return layer8_refuse(c, window_depth(&w));
 }
 
 /* One tap of one channel: a row of columns. */

@@ -12,7 +12,7 @@ static inline double levels_of(int dtype)
 {
   return dtype == TY_U8 ? 255 : dtype == TY_I8 ? 127 : 2147483647;
 }
-static inline double magnitude(const struct operand *least, const struct operand *most)
+static inline double range_magnitude(const struct operand *least, const struct operand *most)
 {
   return range_size(real_of(least, 0), real_of(most, 0));
 }

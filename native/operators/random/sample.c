@@ -66,7 +66,7 @@ struct filling {
   int64_t each;
 };
 
-static void store(const struct operand *y, int64_t i, double v)
+static void store_number(const struct operand *y, int64_t i, double v)
 {
   if (y->d.dtype == TY_F64)
     ((double *)y->p)[i] = v;
@@ -74,7 +74,7 @@ static void store(const struct operand *y, int64_t i, double v)
     ((float *)y->p)[i] = (float)v;
 }
 
-static double parameter(const struct operand *p, double otherwise, int64_t i)
+static double parameter_at(const struct operand *p, double otherwise, int64_t i)
 {
   return p ? real_of(p, i) : otherwise;
 }
@@ -88,7 +88,7 @@ static void transform_rows(const struct filling *f, const double *z, int64_t i, 
     int64_t row = i / f->each;
     m = MIN(end, (row + 1) * f->each) - i;
     struct law_affine t = f->law->affine(
-        parameter(f->pa, f->a, row), parameter(f->pb, f->b, row), y->d.dtype == TY_F64);
+        parameter_at(f->pa, f->a, row), parameter_at(f->pb, f->b, row), y->d.dtype == TY_F64);
     void *to = elements_at(y->p, i, dtype_size(y->d.dtype));
     (y->d.dtype == TY_F64 ? d->store_f64 : d->store_f32)(to, z, t.offset, t.scale, t.limit, m);
   }
@@ -113,8 +113,8 @@ static void single_body(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) {
     struct element_stream s = stream_of_element(key_of(f->c), (uint64_t)i);
     int64_t row = i / f->each;
-    store(&f->c->out[0], i,
-        f->law->draw(&s, parameter(f->pa, f->a, row), parameter(f->pb, f->b, row)));
+    store_number(&f->c->out[0], i,
+        f->law->draw(&s, parameter_at(f->pa, f->a, row), parameter_at(f->pb, f->b, row)));
   }
 }
 
@@ -134,7 +134,7 @@ static int fill_there(const struct filling *f, const struct primitives *other)
   return other->random(f->c->device, &r, y->p, y->d.dtype, desc_count(&y->d));
 }
 
-static int fill(struct filling *f)
+static int fill_samples(struct filling *f)
 {
   const struct operand *y = &f->c->out[0];
   const struct primitives *other = primitives_of(f->c->device);
@@ -151,7 +151,7 @@ static int random_run(struct call *c, const struct distribution *law, double a, 
 {
   struct filling f = { c, law, a, b, NULL, NULL, desc_count(&c->out[0].d) };
   TRY(look_at(law, a, b));
-  return fill(&f);
+  return fill_samples(&f);
 }
 
 static int sample_run(struct call *c, const struct distribution *law)
@@ -160,8 +160,8 @@ static int sample_run(struct call *c, const struct distribution *law)
   int64_t n = desc_count(&pa->d);
   struct filling f = { c, law, 0, 0, pa, pb, desc_count(&c->out[0].d) / n };
   bool here = !primitives_of(c->device);
-  for (int64_t i = 0; i < n && here; i++) TRY(look_at(law, real_of(pa, i), parameter(pb, 0, i)));
-  return fill(&f);
+  for (int64_t i = 0; i < n && here; i++) TRY(look_at(law, real_of(pa, i), parameter_at(pb, 0, i)));
+  return fill_samples(&f);
 }
 
 /* -- parameters and inference ------------------------------------------------------------------ */

@@ -484,7 +484,7 @@ static void search_columns(int64_t begin, int64_t end, void *context)
   }
 }
 
-static int search(struct call *c, bool least)
+static int search_run(struct call *c, bool least)
 {
   const ty_desc *d = &c->in[0].d;
   const int64_t axis = ((const struct arg_param *)c->param)->axis;
@@ -506,8 +506,8 @@ static int search(struct call *c, bool least)
   return TY_OK;
 }
 
-static int argmax_run(struct call *c) { return search(c, false); }
-static int argmin_run(struct call *c) { return search(c, true); }
+static int argmax_run(struct call *c) { return search_run(c, false); }
+static int argmin_run(struct call *c) { return search_run(c, true); }
 static const struct kernel argmax_kernels[] = {
   { .name = "search", .run = argmax_run, .types = T_FLOAT | T_INT }, { 0 }
 };

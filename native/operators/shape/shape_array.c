@@ -118,7 +118,7 @@ static const struct param diag_params[] = {
   { 0 }
 };
 
-static int64_t diagonal(int64_t rows, int64_t cols, int64_t k)
+static int64_t diagonal_length(int64_t rows, int64_t cols, int64_t k)
 {
   return k < 0 ? MIN(rows + k, cols) : MIN(rows, cols - k);
 }
@@ -139,7 +139,7 @@ static int diag_shape(struct infer *s)
   if (a == b) return infer_fail(s, TY_EVALUE, NULL, "axis1 and axis2 are the same axis %d", a);
   for (int i = 0; i < in->ndim; i++)
     if (i != a && i != b) dim[n++] = in->dim[i];
-  dim[n] = in->dim[a] && in->dim[b] ? diagonal(in->dim[a], in->dim[b], p->k) : 0;
+  dim[n] = in->dim[a] && in->dim[b] ? diagonal_length(in->dim[a], in->dim[b], p->k) : 0;
   if (in->dim[a] && in->dim[b] && dim[n] < 1)
     return infer_fail(s, TY_EVALUE, in, "diagonal %lld lies outside a matrix of %lld x %lld",
         (long long)p->k, (long long)in->dim[a], (long long)in->dim[b]);
@@ -151,7 +151,7 @@ static void diag_nest(const struct diag *p, const ty_desc *d, struct move *m, in
 {
   int a = axis_in(p->axis1, d->ndim),
       b = axis_in(p->axis2, d->ndim);
-  int64_t stride[TY_MAXDIM], n = diagonal(d->dim[a], d->dim[b], p->k), to = n;
+  int64_t stride[TY_MAXDIM], n = diagonal_length(d->dim[a], d->dim[b], p->k), to = n;
   strides_of(d, stride);
   for (int i = 0; i < d->ndim; i++)
     if (i != a && i != b) to *= d->dim[i];

@@ -22,7 +22,7 @@ struct slice_bounds { struct dims begin, end, step; };
   { "step",  P_SHAPE, offsetof(type, b.step),  "()", \
     "distance between indices, may be negative; None or missing: 1" }
 
-static int64_t entry(const struct dims *d, int i) { return i < d->n ? d->d[i] : NONE; }
+static int64_t entry_at(const struct dims *d, int i) { return i < d->n ? d->d[i] : NONE; }
 
 static int check_bounds(struct infer *s, const struct slice_bounds *b, int ndim)
 {
@@ -45,7 +45,7 @@ static int check_bounds(struct infer *s, const struct slice_bounds *b, int ndim)
 /* The indices of one axis of known size; n = 0 where there are none. */
 static void cut_axis(const struct slice_bounds *b, int i, int64_t size, struct slice_part *p)
 {
-  int64_t step = entry(&b->step, i), begin = entry(&b->begin, i), end = entry(&b->end, i);
+  int64_t step = entry_at(&b->step, i), begin = entry_at(&b->begin, i), end = entry_at(&b->end, i);
   if (step == NONE) step = 1;
   int64_t low = step > 0 ? 0 : -1,
           high = step > 0 ? size : size - 1; /* where indices may begin and end */
@@ -64,7 +64,7 @@ static void cut_axis(const struct slice_bounds *b, int i, int64_t size, struct s
 
 static bool whole_axis(const struct slice_bounds *b, int i)
 {
-  int64_t step = entry(&b->step, i), begin = entry(&b->begin, i), end = entry(&b->end, i);
+  int64_t step = entry_at(&b->step, i), begin = entry_at(&b->begin, i), end = entry_at(&b->end, i);
   return (step == NONE || step == 1) && (begin == NONE || begin == 0) && end == NONE;
 }
 
@@ -77,7 +77,7 @@ static void cut_all(const struct slice_bounds *b, const ty_desc *d, struct slice
 ** them. */
 static int64_t between_bounds(const struct slice_bounds *b, int i)
 {
-  int64_t step = entry(&b->step, i), begin = entry(&b->begin, i), end = entry(&b->end, i);
+  int64_t step = entry_at(&b->step, i), begin = entry_at(&b->begin, i), end = entry_at(&b->end, i);
   if (step == NONE) step = 1;
   if (begin == NONE || end == NONE || (begin < 0) != (end < 0)) return 0;
   if (step <= 0 || end <= begin) return 0;
@@ -276,7 +276,7 @@ static int like_type(struct infer *s)
   return TY_OK;
 }
 
-static void corner(const ty_desc *small, struct slice_part *p)
+static void part_at_corner(const ty_desc *small, struct slice_part *p)
 {
   for (int i = 0; i < small->ndim; i++) p->first[i] = 0, p->step[i] = 1, p->n[i] = small->dim[i];
 }
@@ -284,14 +284,14 @@ static void corner(const ty_desc *small, struct slice_part *p)
 static int like_run(struct call *c)
 {
   struct slice_part p;
-  corner(&c->out[0].d, &p);
+  part_at_corner(&c->out[0].d, &p);
   return take_part(c, &p);
 }
 
 static int like_back(struct call *c)
 {
   struct slice_part p;
-  corner(&c->in[0].d, &p);
+  part_at_corner(&c->in[0].d, &p);
   return put_part(c, &p);
 }
 

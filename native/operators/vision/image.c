@@ -119,7 +119,7 @@ static int normalize_check(void *param)
   return TY_OK;
 }
 
-static bool counts(const struct reals *list, int64_t channels, double neutral)
+static bool has_valid_count(const struct reals *list, int64_t channels, double neutral)
 {
   bool untouched = list->n == 4; /* the default serves any number of channels */
   for (int64_t i = 0; i < list->n; i++) untouched = untouched && list->d[i] == neutral;
@@ -138,10 +138,10 @@ static int normalize_shape(struct infer *s)
   int64_t channels = in->dim[in->ndim - 3];
   if (channels && channels != 1 && channels != 3)
     return infer_fail(s, TY_ESHAPE, in, "expected 1 or 3 channels, got %lld", (long long)channels);
-  if (channels && !counts(&p->mean, channels, 0))
+  if (channels && !has_valid_count(&p->mean, channels, 0))
     return infer_fail(s, TY_EVALUE, NULL, "mean: expected 1 or %lld numbers, got %lld",
         (long long)channels, (long long)p->mean.n);
-  if (channels && !counts(&p->std, channels, 1))
+  if (channels && !has_valid_count(&p->std, channels, 1))
     return infer_fail(s, TY_EVALUE, NULL, "std: expected 1 or %lld numbers, got %lld",
         (long long)channels, (long long)p->std.n);
   return TY_OK;
@@ -252,7 +252,7 @@ static int flip_shape(struct infer *s)
   return want_image(s, &s->in[0], false);
 }
 
-static int flip(const struct call *c, int axis)
+static int flip_axis(const struct call *c, int axis)
 {
   const int64_t *n = c->in[0].d.dim;
   int64_t stride[3] = { n[1] * n[2], n[2], 1 };
@@ -263,8 +263,8 @@ static int flip(const struct call *c, int axis)
   const void *last = elements_at(c->in[0].p, (n[axis] - 1) * stride[axis], size);
   return move_run(c->device, &m, c->out[0].p, last, size);
 }
-static int flip_left_right(struct call *c) { return flip(c, 1); }
-static int flip_top_bottom(struct call *c) { return flip(c, 0); }
+static int flip_left_right(struct call *c) { return flip_axis(c, 1); }
+static int flip_top_bottom(struct call *c) { return flip_axis(c, 0); }
 
 /* -- resize ------------------------------------------------------------------------------------ */
 
@@ -299,7 +299,7 @@ static int resize_check(void *param)
 
 enum { MOST_SIDE = 1 << 20 };
 
-static int resized(struct infer *s, int64_t h, int64_t w)
+static int resized_shape(struct infer *s, int64_t h, int64_t w)
 {
   ty_desc d = s->in[0];
   if (h > MOST_SIDE || w > MOST_SIDE)
@@ -324,14 +324,14 @@ static int resize_shape(struct infer *s)
     else
       w = MAX(1, columns * h / rows);
   }
-  return resized(s, h, w);
+  return resized_shape(s, h, w);
 }
 
 static int cv_resize_shape(struct infer *s)
 {
   const struct cv_resize *p = s->param;
   TRY(want_image(s, &s->in[0], false));
-  return s->in[0].ndim ? resized(s, p->h, p->w) : TY_OK;
+  return s->in[0].ndim ? resized_shape(s, p->h, p->w) : TY_OK;
 }
 
 static int resize_all(struct call *c, int how)

@@ -123,7 +123,7 @@ static int64_t select_best(const struct image_of *k)
   return n;
 }
 
-static int64_t candidates(const struct proposal_param *p, int64_t count)
+static int64_t candidate_count(const struct proposal_param *p, int64_t count)
 {
   return p->pre_nms > 0 ? MIN(p->pre_nms, count) : count;
 }
@@ -168,7 +168,7 @@ static void proposal_body(int64_t begin, int64_t end, void *context)
   k.rules.least = k.p->min_size;
   k.rules.corners = k.p->iou_loss;
   k.count = k.anchors * k.h * k.w;
-  k.pre = candidates(k.p, k.count);
+  k.pre = candidate_count(k.p, k.count);
   k.all = CUT(scratch, k.count, struct proposal);
   k.order = CUT(scratch, 2 * k.count, struct sort_key);
   k.box = CUT(scratch, k.count, struct box);
