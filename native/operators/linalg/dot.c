@@ -116,7 +116,12 @@ static int dot_back(struct call *c)
 
 /* -- sets of matrices: batch_dot, gemm2, gemm -------------------------------------------------- */
 
-struct gemm_param { int64_t transpose_a, transpose_b, forward_stype, axis; double alpha, beta; };
+struct gemm_param {
+  int64_t transpose_a, transpose_b, forward_stype, axis;
+  double alpha, beta;
+  /* axes before the matrices, at least; set by the check of batch_dot */
+  int64_t leading;
+};
 
 static const struct param batch_params[] = {
   { "transpose_a",   P_BOOL, offsetof(struct gemm_param, transpose_a),   "0",    "matrices of lhs are transposed" },
@@ -141,16 +146,21 @@ static const struct param gemm_params[] = {
   { 0 }
 };
 
-static bool is_batch(const struct op *op) { return !strcmp(op->name, "batch_dot"); }
+/* batch_dot has neither axis nor alpha: they are the defaults of gemm. */
+static int batch_check(void *param)
+{
+  struct gemm_param *p = param;
+  p->axis = -2;
+  p->alpha = 1;
+  p->leading = 1;
+  return TY_OK;
+}
+
 static struct attention_part attention_product(const void *param, int ndim)
 {
   const struct gemm_param *p = param;
   (void)ndim;
   return (struct attention_part){ ATTENTION_PRODUCT, .ta = p->transpose_a, .tb = p->transpose_b };
-}
-static int64_t row_axis(const struct op *op, const struct gemm_param *p)
-{
-  return is_batch(op) ? -2 : p->axis;
 }
 
 static int set_shape(struct infer *s)
@@ -158,11 +168,11 @@ static int set_shape(struct infer *s)
   const struct gemm_param *p = s->param;
   ty_desc *a = &s->in[0], *b = &s->in[1];
   if (!a->ndim || !b->ndim) return TY_OK;
-  int n = a->ndim, least = is_batch(s->op) ? 3 : 2, r;
+  int n = a->ndim, least = 2 + (int)p->leading, r;
   if (n != b->ndim || n < least)
     return infer_fail(s, TY_ESHAPE, b,
         "expected %d or more dimensions, as many on both sides; got %d and %d", least, n, b->ndim);
-  TRY(axis_of(s, row_axis(s->op, p), n, &r));
+  TRY(axis_of(s, p->axis, n, &r));
   if (r == n - 1)
     return infer_fail(s, TY_EVALUE, NULL, "axis %d is the last one, which holds the columns", r);
   int64_t dim[TY_MAXDIM];
@@ -182,14 +192,14 @@ static int set_shape(struct infer *s)
 static struct set set_of(const struct call *c, const ty_desc *a, const ty_desc *b)
 {
   const struct gemm_param *p = c->param;
-  int last = a->ndim - 1, row = axis_in(row_axis(c->op, p), a->ndim);
+  int last = a->ndim - 1, row = axis_in(p->axis, a->ndim);
   struct set s = { .dtype = a->dtype,
     .type = gemm_type_for(c, a->dtype),
     .ta = p->transpose_a,
     .tb = p->transpose_b,
     .outer = 1,
     .inner = 1,
-    .alpha = is_batch(c->op) ? 1 : p->alpha };
+    .alpha = p->alpha };
   for (int i = 0; i < last; i++)
     if (i != row) *(i < row ? &s.outer : &s.inner) *= a->dim[i];
   s.m = a->dim[s.ta ? last : row];
@@ -298,8 +308,8 @@ const struct op op_dot[] = { {
   .name = "batch_dot", .alias = "_npx_batch_dot",
   .doc = "Products of matrices: lhs (..., m, k), rhs (..., k, n), output (..., m, n); at least one leading axis. "
          "Gradients of both.",
-  .in = "lhs rhs", .out = "output", .param = batch_params, .param_size = sizeof(struct gemm_param), .shape = set_shape,
-  .grad = "g0 i0 i1", .cpu = set_cpu, .back_cpu = set_back_k, .attention = attention_product,
+  .in = "lhs rhs", .out = "output", .param = batch_params, .param_size = sizeof(struct gemm_param), .check = batch_check,
+  .shape = set_shape, .grad = "g0 i0 i1", .cpu = set_cpu, .back_cpu = set_back_k, .attention = attention_product,
 }, {
   .name = "_linalg_gemm2", .alias = "linalg_gemm2", .back = "_backward_linalg_gemm2",
   .doc = "output = alpha op(A) op(B) over leading axes; A (..., m, k), B (..., k, n). Gradients of both.",

@@ -332,14 +332,14 @@ static int det_run(struct call *c)
   return products_report(stack_run(c, stack_count(d), cubic_cost(d), det_bytes(d), det_one));
 }
 
-/* in: head gradient, determinant (of logarithms: sign), LU, pivot; work: A^-1, workspace */
-static int det_back_one(struct call *c, int64_t i, void *work)
+/* Gradient of matrix i. in: head gradient, determinant (of its logarithm, is_log: the sign), LU,
+** pivot; work: A^-1, workspace. */
+static int det_gradient(struct call *c, int64_t i, void *work, bool is_log)
 {
   const ty_desc *d = &c->out[0].d;
   const struct vec_ops *r = vec_ops_of(d->dtype);
   const int64_t n = row_count(d), stack = stack_count(d);
   const double of = r->get(c->in[1].p, i), g = r->get(c->in[0].p, i);
-  const bool logs = !strcmp(c->op->name, "_linalg_slogdet");
   void *da = matrix_of(&c->out[0], i), *scratch = (char *)work + align_up(matrix_bytes(d), ALIGN);
   copy_matrix(work, matrix_of(&c->in[2], i), d);
   if (of == 0 || lu_inverse(d->dtype, n, work, part_of(&c->in[3], i, stack), scratch)) {
@@ -347,8 +347,17 @@ static int det_back_one(struct call *c, int64_t i, void *work)
     return 0;
   }
   r->transpose(da, work, n, n);
-  r->affine(da, da, logs ? g : g * of, 0, n * n);
+  r->affine(da, da, is_log ? g : g * of, 0, n * n);
   return 0;
+}
+
+static int det_back_one(struct call *c, int64_t i, void *work)
+{
+  return det_gradient(c, i, work, false);
+}
+static int slogdet_back_one(struct call *c, int64_t i, void *work)
+{
+  return det_gradient(c, i, work, true);
 }
 
 static size_t det_back_bytes(const ty_desc *d)
@@ -367,16 +376,24 @@ static int det_back(struct call *c)
       stack_run(c, stack_count(d), cubic_cost(d), det_back_bytes(d), det_back_one));
 }
 
+static int slogdet_back(struct call *c)
+{
+  const ty_desc *d = &c->out[0].d;
+  return products_report(
+      stack_run(c, stack_count(d), cubic_cost(d), det_back_bytes(d), slogdet_back_one));
+}
+
 enum { T_PIVOT = T_FLOAT | 1 << TY_I32 };
 /*                                               name       run           types */
-static const struct kernel gelqf_cpu[]       = { { "lapack", gelqf_run,        T_FLOAT, .scratch = gelqf_scratch }, { 0 } };
+static const struct kernel gelqf_cpu[]       = { { "lapack", gelqf_run,    T_FLOAT, .scratch = gelqf_scratch }, { 0 } };
 static const struct kernel gelqf_back_k[]    = { { "blas",   gelqf_back,   T_FLOAT, .scratch = gelqf_back_scratch }, { 0 } };
-static const struct kernel syevd_cpu[]       = { { "lapack", syevd_run,        T_FLOAT, .scratch = syevd_scratch }, { 0 } };
+static const struct kernel syevd_cpu[]       = { { "lapack", syevd_run,    T_FLOAT, .scratch = syevd_scratch }, { 0 } };
 static const struct kernel syevd_back_k[]    = { { "gemm",   syevd_back,   T_FLOAT, .scratch = syevd_back_scratch }, { 0 } };
-static const struct kernel inverse_cpu[]     = { { "lapack", inverse_run,      T_FLOAT, .scratch = inverse_scratch }, { 0 } };
+static const struct kernel inverse_cpu[]     = { { "lapack", inverse_run,  T_FLOAT, .scratch = inverse_scratch }, { 0 } };
 static const struct kernel inverse_back_k[]  = { { "gemm",   inverse_back, T_FLOAT, .scratch = inverse_back_scratch }, { 0 } };
-static const struct kernel det_cpu[]         = { { "lapack", det_run,          T_PIVOT, .scratch = det_scratch }, { 0 } };
+static const struct kernel det_cpu[]         = { { "lapack", det_run,      T_PIVOT, .scratch = det_scratch }, { 0 } };
 static const struct kernel det_back_k[]      = { { "lapack", det_back,     T_PIVOT, .scratch = det_back_scratch }, { 0 } };
+static const struct kernel slogdet_back_k[]  = { { "lapack", slogdet_back, T_PIVOT, .scratch = det_back_scratch }, { 0 } };
 
 const struct op op_factorization[] = { {
   .name = "_linalg_gelqf", .alias = "linalg_gelqf",
@@ -410,5 +427,5 @@ const struct op op_factorization[] = { {
   .doc = "Signs and logarithms of the absolute values of the determinants of matrices A (..., n, n): 0 and -inf of a singular one, "
          "whose gradient is 0. The sign has none.",
   .in = "A", .out = "output0 output1 [output2] [output3]", .shape = det_shape, .type = det_type, .grad = "g1 o0 o2 o3",
-  .shown = "g0 g1 o0 o1 o2 o3", .back = "_backward_linalg_slogdet", .cpu = det_cpu, .back_cpu = det_back_k, .inplace = "2=0",
+  .shown = "g0 g1 o0 o1 o2 o3", .back = "_backward_linalg_slogdet", .cpu = det_cpu, .back_cpu = slogdet_back_k, .inplace = "2=0",
 }, { 0 } };

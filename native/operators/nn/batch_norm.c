@@ -16,6 +16,8 @@ struct norm_param {
   double eps, momentum, min_calib_range, max_calib_range;
   int64_t fix_gamma, use_global_stats, output_mean_var, axis, cudnn_off, ndev;
   const char *key;
+  /* set by the check of BatchNorm_v1: the third output is the variance, not 1 / sqrt(var + eps) */
+  bool gives_variance;
 };
 #define FIELD(f) offsetof(struct norm_param, f)
 #define NORM_PARAMS \
@@ -49,6 +51,12 @@ static int axis_one(void *param)
 {
   ((struct norm_param *)param)->axis = 1;
   return TY_OK;
+}
+
+static int norm1_check(void *param)
+{
+  ((struct norm_param *)param)->gives_variance = true;
+  return axis_one(param);
 }
 
 static int sync_check(void *param)
@@ -448,7 +456,7 @@ static struct batch_norm norm_of(const struct call *c, const struct operand *x)
     .batch = c->run->is_train && !p->use_global_stats,
     .block = x->block,
     .relu = find_fused(c, POST_ACT) || find_fused(c, PRE_ACT_GRAD),
-    .v1 = !strcmp(c->op->name, "BatchNorm_v1") };
+    .v1 = p->gives_variance };
 }
 
 static int norm_forward(struct call *c)
@@ -549,7 +557,7 @@ const struct op op_batch_norm[] = {
   { .name = "BatchNorm", .alias = "_npx_batch_norm", NORM, .param = norm_params,
     .doc = "(x - mean) / sqrt(var + eps) gamma + beta per channel: batch statistics in training, moving ones otherwise; "
            "a training backward moves the moving statistics. Outputs mean and var are the mean and 1 / sqrt(var + eps)." },
-  { .name = "BatchNorm_v1", NORM, .param = norm1_params, .check = axis_one,
+  { .name = "BatchNorm_v1", NORM, .param = norm1_params, .check = norm1_check,
     .doc = "Older BatchNorm with channels on axis 1; its third output is the variance." },
   { .name = "_contrib_SyncBatchNorm", NORM, .param = sync_params, .check = sync_check,
     .doc = "BatchNorm whose statistics are meant to span devices; here of one device." },

@@ -94,12 +94,12 @@ static int infer_channels(struct infer *s, const struct conv *p, int64_t channel
   return s->nin > 2 ? shape_is(s, &s->in[2], 1, &p->num_filter) : TY_OK;
 }
 
-static int convolution_shape(struct infer *s)
+/* Infers the output's shape and the weight's from the data's. */
+static int shape_from_data(struct infer *s)
 {
   const struct conv *p = s->param;
   const int n = (int)p->kernel.n, first = conv_channels_last(p) ? 1 : 2;
   ty_desc *x = &s->in[0], *y = &s->out[0];
-  const bool back = strcmp(s->op->name, "Convolution_v1") != 0;
   if (!x->ndim) return TY_OK;
   if (x->ndim != n + 2)
     return infer_fail(
@@ -115,8 +115,16 @@ static int convolution_shape(struct infer *s)
           (long long)window_reach(p, i), first + i, (long long)whole);
     dim[first + i] = in ? (whole - window_reach(p, i)) / p->stride.d[i] + 1 : 0;
   }
-  TRY(shape_is(s, y, n + 2, dim));
-  if (!back) return TY_OK;
+  return shape_is(s, y, n + 2, dim);
+}
+
+static int convolution_shape(struct infer *s)
+{
+  const struct conv *p = s->param;
+  const int n = (int)p->kernel.n, first = conv_channels_last(p) ? 1 : 2;
+  ty_desc *x = &s->in[0], *y = &s->out[0];
+  TRY(shape_from_data(s));
+  if (!x->ndim) return TY_OK;
   TRY(shape_dim(s, x, 0, y->dim[0]));
   for (int i = 0; i < n; i++) {
     int64_t out = y->dim[first + i];
@@ -410,10 +418,11 @@ const struct op op_convolution[] = { {
   .doc = "As Convolution with two or three spatial axes; the data's shape is not inferred from the output's.",
   .in = "data weight bias", .out = "output", .in_of = conv_ports, .param = params_v1, .param_size = sizeof(struct conv),
   .check = check_v1,
-  .shape = convolution_shape, .grad = "g0 i0 i1", .shown = "g0 i0 i1 i2", .cpu = cpu, .back_cpu = back,
+  .shape = shape_from_data, .grad = "g0 i0 i1", .shown = "g0 i0 i1 i2", .cpu = cpu, .back_cpu = back,
 }, {
   .name = "_contrib_quantized_conv",
   .doc = "Convolution of 8-bit data with an int8 weight, and the range of its 32-bit result.",
   .in = "data weight bias", .out = "output min_output max_output", .in_of = layer8_ports,
-  .param = params, .param_size = sizeof(struct conv), .check = conv_check, .shape = layer8_shape, .type = layer8_type, .cpu = layer8_cpu,
+  .param = params, .param_size = sizeof(struct conv), .check = conv_check, .shape = layer8_shape, .type = layer8_type,
+  .layer = "Convolution", .cpu = layer8_cpu,
 }, { 0 } };

@@ -292,6 +292,7 @@ const struct op op_fully_connected[] = {
     .doc = "FullyConnected of 8-bit data with an int8 weight, and the range of its 32-bit result.",
     .in = "data weight bias", .out = "output min_output max_output", .in_of = layer8_ports,
     .param = params, .param_size = sizeof(struct linear),
-    .shape = layer8_shape, .type = layer8_type, .cpu = layer8_cpu },
+    .shape = layer8_shape, .type = layer8_type,
+    .layer = "FullyConnected", .cpu = layer8_cpu },
   { 0 }
 };

@@ -75,6 +75,7 @@ static int pool1_check(void *param) /* its choices, in Pooling's numbers */
   p->pooling_convention = convention[p->pooling_convention];
   p->p_value = NONE;
   p->count_include_pad = p->layout = -1;
+  p->pad_is_zeros = true;
   return pool_check(param);
 }
 
@@ -206,6 +207,6 @@ const struct op op_pooling[] = {
   { .name = "_contrib_quantized_pooling", .in = "data min_data max_data", .out = "output min_output max_output",
     .doc = "Pooling of 8-bit data, means rounded to the nearest level; the range stays.",
     .param = pool_params, .param_size = sizeof(struct pool_param), .check = pool_check, .shape = layer8_shape, .type = layer8_type,
-    .cpu = layer8_cpu },
+    .layer = "Pooling", .cpu = layer8_cpu },
   { 0 }
 };

@@ -45,7 +45,7 @@ struct pool pool_of(const struct call *c, const struct operand *data)
     .type = p->pool_type,
     .power = p->pool_type == POOL_LP ? p->p_value : 1,
     .with_pad = p->count_include_pad != 0,
-    .zeros = !strcmp(c->op->name, "Pooling_v1"),
+    .zeros = p->pad_is_zeros,
     .blocks = data->block && data->d.ndim < 5 && p->pool_type != POOL_LP };
 }
 

@@ -9,24 +9,15 @@
 #include "op/op.h"
 #include "operators/quantized/quantize.h"
 
-/* -- layers: the operator behind, on levels in double ------------------------------------------ */
+/* -- layers: op.layer, on levels in double ---------------------------------------------------- */
 
 enum { MOST_IN = 3 };
-static const struct op *layer_of(const struct op *op)
-{
-  static const char *const names[][2] = { { "_contrib_quantized_conv", "Convolution" },
-    { "_contrib_quantized_pooling", "Pooling" },
-    { "_contrib_quantized_fully_connected", "FullyConnected" } };
-  for (int i = 0; i < COUNT(names); i++)
-    if (!strcmp(op->name, names[i][0])) return op_find(names[i][1]);
-  return NULL;
-}
 
 int layer8_shape(struct infer *s)
 {
   int n = s->nin / 3;
   ty_desc in[MOST_IN], out[2] = { s->out[0] };
-  struct infer layer = { layer_of(s->op), s->param, n, 1, in, out };
+  struct infer layer = { op_find(s->op->layer), s->param, n, 1, in, out };
   for (int i = 0; i < n; i++) in[i] = s->in[i];
   TRY(layer.op->shape(&layer));
   for (int i = 0; i < n; i++) s->in[i] = in[i];
@@ -55,7 +46,7 @@ struct real_layer {
 /* The layer's call without memory; its last candidate is the definition. */
 static void open_layer(const struct call *c, struct real_layer *l)
 {
-  const struct op *op = layer_of(c->op);
+  const struct op *op = op_find(c->op->layer);
   int n = c->nin / 3;
   l->call = (struct call){
     .op = op, .param = c->param, .in = l->in, .out = &l->out, .nin = n, .nout = 1, .run = c->run
