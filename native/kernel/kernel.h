@@ -6,6 +6,7 @@
 #include "base/precision.h"
 #include "base/stop.h"
 #include "kernel/epilogue.h"
+#include "kernel/grain.h"
 #include "tensor/tensor.h"
 
 struct op;

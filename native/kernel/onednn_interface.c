@@ -122,7 +122,8 @@ bool onednn_append_sum(dnnl_post_ops_t ops)
 
 bool onednn_append_act(dnnl_post_ops_t ops, dnnl_alg_kind_t kind)
 {
-  const float alpha = kind == dnnl_eltwise_soft_relu; /* its steepness; of relu the slope below 0 */
+  /* steepness of softrelu, slope of relu below 0 */
+  const float alpha = kind == dnnl_eltwise_soft_relu;
   return !dnnl_post_ops_append_eltwise(ops, kind, alpha, 0);
 }
 

@@ -11,8 +11,12 @@
 #include "kernel/primitives.h"
 #include "kernel/strided_copy.h"
 
-/* elements of a unit; side of a transposed block; bytes; bytes */
-enum { BLOCK = 32768, SIDE = 128, LINE = 64, SMALL = 96 };
+enum {
+  BLOCK = 32768,                                      /* elements of a unit */
+  SIDE = 128,                                         /* elements of a transposed block's side */
+  LINE = 64,                                          /* bytes of a cache line */
+  SMALL = 96,                                         /* bytes up to which loops beat memcpy */
+};
 
 typedef uint8_t  u8  __attribute__((may_alias));
 typedef uint16_t u16 __attribute__((may_alias));
@@ -122,8 +126,8 @@ void move_simplify(const struct move *m, struct move *out)
   }
 }
 
-/* The axis that src runs along, where that is not the innermost one: it becomes the inner one's
-** partner. */
+/* Finds the axis that src runs along, where that is not the innermost one: it becomes the inner
+** one's partner. */
 static bool find_partner(struct move *m)
 {
   int in = m->n - 1;
@@ -212,7 +216,7 @@ int move_set(int device, const struct move *m, void *dst, const void *value, siz
 
 /* -- plain bytes ------------------------------------------------------------------------------- */
 
-enum { PIECE = 1 << 18 };
+enum { COPY_GRAIN = 1 << 18 };                        /* bytes of a chunk */
 struct byte_copy { char *dst; const char *src; bool past; };
 
 static void copy_body(int64_t begin, int64_t end, void *context)
@@ -235,7 +239,7 @@ int move_bytes(int device, void *dst, const void *src, size_t bytes)
   struct byte_copy b = { dst, src, stream_copy_profitable(bytes) };
   if (dst == src) return TY_OK;
   if (primitives_of(device)) return device_copy(device, dst, device, src, bytes);
-  parallel_for((int64_t)bytes, PIECE, copy_body, &b);
+  parallel_for((int64_t)bytes, COPY_GRAIN, copy_body, &b);
   return TY_OK;
 }
 
@@ -243,7 +247,7 @@ int move_zero(int device, void *dst, size_t bytes)
 {
   struct byte_copy b = { dst, NULL, false };
   if (primitives_of(device)) return device_fill(device, dst, 0, bytes);
-  parallel_for((int64_t)bytes, PIECE, zero_body, &b);
+  parallel_for((int64_t)bytes, COPY_GRAIN, zero_body, &b);
   return TY_OK;
 }
 

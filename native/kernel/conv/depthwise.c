@@ -2,7 +2,7 @@
 ** matrices.
 **
 ** A unit is one plane of the output (of the data's gradient: of the data; of the weight's: one
-** filter). For each tap of the window the part of a row that lies inside the image is added with
+** filter). For each tap of the window the part of a row inside the image is added with
 ** the tap's weight.
 */
 #include "kernel/conv/inner.h"
@@ -66,7 +66,7 @@ static void forward_planes(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* y[i * step] += a x[i] */
+/* Adds: y[i * step] += a x[i]. */
 static void scatter_row(
     const struct depth *d, int64_t n, double a, const char *x, char *y, int64_t step)
 {
@@ -144,7 +144,7 @@ static struct depth depth_of(const struct window *w, void *to, bool add)
 
 static int64_t plane_grain(const struct depth *d, int64_t planes)
 {
-  return MAX(1, 100000 / (planes * d->taps * d->out));
+  return grain_for(DEPTHWISE_GRAIN, planes * d->taps * d->out);
 }
 
 void depth_forward(

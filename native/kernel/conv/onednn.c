@@ -5,10 +5,13 @@
 
 /* -- descriptors ------------------------------------------------------------------------------- */
 
-/* forms; a number > 0: channels in blocks of so many */
-enum { UNBLOCKED = 0, ANY = -1 };
+/* Forms of an array. A number above 0 is the size of its blocks of channels. */
+enum {
+  UNBLOCKED = 0,
+  ANY = -1,                                           /* the one that the primitive prefers */
+};
 
-/* A dense array of some form. */
+/* Returns the description of a dense array of some form. */
 static onednn_desc make_desc(int n, const int64_t *size, int form, bool rounded)
 {
   static const dnnl_format_tag_t of_8[] = { dnnl_nCw8c, dnnl_nChw8c, dnnl_nCdhw8c },
@@ -25,7 +28,8 @@ static onednn_desc make_desc(int n, const int64_t *size, int form, bool rounded)
   return onednn_strided(n, dim, step);
 }
 
-/* The arrays as they are, or, if free, as the primitive likes them where they are plain. */
+/* Describes the arrays as they are, or, if free, as the primitive prefers them where they are
+** plain. */
 static bool describe_all(struct onednn_conv *o, const struct onednn_shape *s, bool free)
 {
   int form[OPERANDS];
@@ -102,7 +106,7 @@ static bool is_fast(dnnl_primitive_desc_t d)
   return !strstr(name, "ref") && !strstr(name, "gemm:");
 }
 
-/* NULL: oneDNN cannot, or not well */
+/* Returns NULL where oneDNN has no primitive, or only a slow one. */
 static dnnl_primitive_desc_t primitive_desc(const struct onednn_shape *s)
 {
   struct onednn_conv any = { 0 };
@@ -189,7 +193,7 @@ void onednn_bytes_widen(struct onednn_bytes *r, const struct onednn_bytes *o)
     MAX(r->packed, o->packed), MAX(r->pad, o->pad) };
 }
 
-/* Bytes for one thread and for the largest team: what lies between needs no more. */
+/* Asks for the bytes of one thread and of the largest team: teams between need no more. */
 static void query_bytes(struct known *k, const struct onednn_shape *s)
 {
   const int teams[] = { 1, k->threads };
@@ -245,7 +249,7 @@ void part_release(struct onednn_primitive *p)
   *p = (struct onednn_primitive){ 0 };
 }
 
-/* A copy between the plain array and what the primitive wants; none where these are the same. */
+/* Makes the copy between a plain array and the primitive's form; none where these are the same. */
 static bool make_bridge(
     struct onednn_primitive *p, int o, onednn_desc plain, onednn_desc inner, bool leaves)
 {

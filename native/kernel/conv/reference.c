@@ -15,7 +15,7 @@ static void store_number(int dtype, void *p, int64_t i, double v, bool add)
     ((float *)p)[i] = (float)(v + (add ? ((float *)p)[i] : 0));
 }
 
-/* Place, in a channel, of the element that output position j sees through tap t; -1: outside. */
+/* Returns the index, in a channel, of the element that position j sees through tap t, or -1. */
 static int64_t seen_element(const struct window *w, int64_t j, int64_t t)
 {
   int64_t at = 0, position[3], tap[3];

@@ -13,18 +13,19 @@
 
 /* points, also at the end of an image: rounding adds up in the sums */
 enum { SIDE = WINOGRAD_TILE + 2 };
-/* tiles at a time, bytes of their planes; shares, bytes of their sums; filters that pay for
-** carrying all of x */
-enum { LEAST = 64, MOST = 256, CACHE = 384 << 10, SHARES = 16, SUMS = 12 << 20, PART = 64 };
 
 struct weight_gradient {
   const struct window *w;
   const struct winograd_isa *isa;
   const struct gemm_type *t;
   struct tiles tiles;
-  /* tiles at a time, of a share; filters of a unit */
-  int64_t chunk, share, shares, part, parts;
-  int64_t in, out, sum;                               /* planes of x, of dy, of the result */
+  int64_t chunk;                                      /* tiles at a time */
+  int64_t share;                                      /* tiles of a share */
+  int64_t shares;                                     /* shares of all tiles */
+  int64_t part;                                       /* filters of a unit */
+  int64_t parts;                                      /* units along the filters */
+  /* elements from a plane to the next: of x, of dy, of the result */
+  int64_t in, out, sum;
   const float *x, *dy;
   float *dw, *sums, *tmp;
   bool add;
@@ -36,12 +37,13 @@ static struct weight_gradient plan_gradient(const struct window *w)
     .w = w, .isa = winograd_isa(), .t = gemm_type(TY_F32), .tiles = tiles_of(w)
   };
   int64_t each = WINOGRAD_POINTS * (w->channels + w->filters) * (int64_t)sizeof(float);
-  g.chunk = MIN(MAX(CACHE / each, LEAST), MOST);
+  g.chunk = MIN(MAX(WINOGRAD_CACHE / each, WINOGRAD_MIN_TILES), WINOGRAD_MAX_TILES);
   g.sum = plane_of(w->channels, w->filters);
-  int64_t most = MIN(SHARES, SUMS / (WINOGRAD_POINTS * g.sum * (int64_t)sizeof(float)));
+  int64_t most = MIN(
+      WINOGRAD_SHARES, WINOGRAD_SUMS / (WINOGRAD_POINTS * g.sum * (int64_t)sizeof(float)));
   g.shares = MAX(1, MIN(most, g.tiles.all / g.chunk));
   g.share = (g.tiles.all + g.shares - 1) / g.shares;
-  g.part = MIN(w->filters, PART);
+  g.part = MIN(w->filters, WINOGRAD_PART);
   while (g.part > g.t->nr && w->filters / g.part * g.shares < 2 * parallel_most()) g.part /= 2;
   g.part = (g.part + g.t->nr - 1) / g.t->nr * g.t->nr;
   g.parts = (w->filters + g.part - 1) / g.part;
@@ -78,8 +80,8 @@ size_t winograd_weight_scratch(const struct window *w)
 
 struct tile_chunk { int64_t from, n, first, filters; float *in, *out, *sums; bool add; };
 
-/* x: blocks of channels one after the other, each tiles x lanes: the left side of the products,
-** read along tiles */
+/* Carries x in: blocks of channels one after the other, each tiles x lanes, the left side of the
+** products, read along tiles */
 static void carry_x(const struct weight_gradient *g, const struct tile_chunk *k,
     const struct tile_run *p, int64_t t)
 {
@@ -101,7 +103,7 @@ static void carry_x(const struct weight_gradient *g, const struct tile_chunk *k,
   }
 }
 
-/* dy: panels of filters, each tiles x its filters: the right side */
+/* Carries dy in: panels of filters, each tiles x its filters, the right side. */
 static void carry_dy(const struct weight_gradient *g, const struct tile_chunk *k,
     const struct tile_run *p, int64_t t)
 {
@@ -124,7 +126,7 @@ static void carry_dy(const struct weight_gradient *g, const struct tile_chunk *k
   }
 }
 
-/* The sums are in panels of filters too, each channels x its filters. */
+/* Adds the products of a chunk to sums in panels of filters, each channels x its filters. */
 static void multiply_points(const struct weight_gradient *g, const struct tile_chunk *k)
 {
   const int64_t channels = g->w->channels, lanes = g->isa->lanes, nr = g->t->nr;
@@ -150,8 +152,8 @@ static void multiply_points(const struct weight_gradient *g, const struct tile_c
 
 /* -- sums to dw -------------------------------------------------------------------------------- */
 
-/* Sums of n filters from `first` on, as panels, to windows. Few channels at a time, as they lie
-** in lines of memory. */
+/* Carries the sums of n filters from `first` on back to windows, few channels at a time, as they
+** are in lines of memory. */
 static void carry_back(const struct weight_gradient *g, float *sums, int64_t first, int64_t n)
 {
   const int64_t channels = g->w->channels, nr = g->t->nr, lanes = g->isa->lanes;
@@ -169,7 +171,7 @@ static void carry_back(const struct weight_gradient *g, float *sums, int64_t fir
   }
 }
 
-/* Unit: panel of filters. */
+/* Adds the shares up. A unit is a panel of filters. */
 static void add_shares(int64_t begin, int64_t end, void *context)
 {
   const struct weight_gradient *g = context;
@@ -187,7 +189,7 @@ static void add_shares(int64_t begin, int64_t end, void *context)
 
 /* -- all of it --------------------------------------------------------------------------------- */
 
-/* Unit: share, part of the filters. */
+/* Computes sums. A unit is a share and a part of the filters. */
 static void unit_range(int64_t begin, int64_t end, void *context)
 {
   const struct weight_gradient *g = context;
@@ -222,6 +224,6 @@ void winograd_weight(
   g.tmp = g.sums + sums_of(&g);
   parallel_for_stoppable(unit_count(&g), 1, unit_range, &g);
   if (!has_one_share(&g))
-    parallel_for_stoppable(
-        (w->filters + g.t->nr - 1) / g.t->nr, MAX(1, 500 / w->channels), add_shares, &g);
+    parallel_for_stoppable((w->filters + g.t->nr - 1) / g.t->nr,
+        grain_for(WINOGRAD_PACK_GRAIN, w->channels), add_shares, &g);
 }
