@@ -212,7 +212,7 @@ static int select_back(struct call *c)
 {
   int taken = *(const uint8_t *)c->in[1].p
       ? 1
-      : 2; /* copied first: the other may lie in the head gradient's place */
+      : 2; /* copied first: the other may overwrite the head gradient */
   copy_or_clear(&c->out[0], NULL, false);
   copy_or_clear(&c->out[taken], &c->in[0], true);
   copy_or_clear(&c->out[3 - taken], NULL, false);
@@ -233,7 +233,7 @@ const struct op op_control_flow[] = {
     .control = CONTROL_FOREACH, .body_input = foreach_input,
     .param = foreach_params, .param_size = sizeof(struct foreach_param), .shape = nothing_known, .type = nothing_known },
   { .name = "_while_loop", .in = "data*num_args", .out_of = while_out,
-    .doc = "Runs its body while the condition holds, at most max_iterations times; rows of outputs behind the last step are zero.",
+    .doc = "Runs its body while the condition holds, at most max_iterations times; rows of outputs after the last step are zero.",
     .control = CONTROL_WHILE, .body_input = while_input,
     .param = while_params, .param_size = sizeof(struct while_param), .shape = nothing_known, .type = nothing_known },
   { .name = "_cond", .in = "data*num_args", .out_of = cond_out,

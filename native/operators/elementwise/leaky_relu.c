@@ -77,7 +77,7 @@ static int leaky_shape(struct infer *s)
 static bool is_random(const struct call *c) { return leaky_of(c->param)->act_type == RRELU; }
 static const char *no_row(const struct call *c) { return is_random(c) ? "random slopes" : NULL; }
 
-/* gamma (C) against data (N, C, ...): (C, 1, ...). Given with more dims it lies on the leading
+/* gamma (C) against data (N, C, ...): (C, 1, ...). Given with more dims it covers the leading
 ** axes. */
 static ty_desc gamma_shape(const ty_desc *gamma, const ty_desc *data)
 {
@@ -169,13 +169,15 @@ RANDOM(double, f64)
 
 static int random_forward(struct call *c)
 {
-  parallel_for(desc_count(&c->in[0].d), 1024, c->in[0].d.dtype == TY_F64 ? draw_f64 : draw_f32, c);
+  parallel_for(desc_count(&c->in[0].d), GRAIN_FUNCTIONS,
+      c->in[0].d.dtype == TY_F64 ? draw_f64 : draw_f32, c);
   return TY_OK;
 }
 
 static int random_backward(struct call *c)
 {
-  parallel_for(desc_count(&c->in[0].d), 16384, c->in[0].d.dtype == TY_F64 ? leak_f64 : leak_f32, c);
+  parallel_for(desc_count(&c->in[0].d), GRAIN_ELEMENTS,
+      c->in[0].d.dtype == TY_F64 ? leak_f64 : leak_f32, c);
   return TY_OK;
 }
 

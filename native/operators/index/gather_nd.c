@@ -4,7 +4,7 @@
 ** indices (M, ...) holds M coordinates per place; a place is an element of the first M axes of
 ** an array, and carries a row: everything on the other axes. Coordinates are checked when run.
 ** gather_nd counts negative ones from the end; where rows are written they are refused. Where
-** one place occurs twice, the last row stands, and gradients add up in order.
+** one place occurs twice, the last row wins, and gradients add up in order.
 */
 #include "kernel/strided_copy.h"
 #include "operators/index/rows.h"
@@ -99,7 +99,7 @@ static void gather_body(int64_t begin, int64_t end, void *context)
 static void gather_rows(const struct indexed_rows *p, void *array, void *rows)
 {
   struct row_moves r = { p, array, rows };
-  parallel_for(p->n, MAX(1, 16384 / MAX(p->row, p->m)), gather_body, &r);
+  parallel_for(p->n, grain_of(MAX(p->row, p->m)), gather_body, &r);
 }
 
 static int gather_run(struct call *c)

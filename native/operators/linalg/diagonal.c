@@ -3,7 +3,7 @@
 **
 ** A packed row holds a diagonal, or a triangle of side n - |offset|: a lower one row by row, an
 ** upper one column by column, so that packing A and the transpose of A from the other side is
-** the same. offset > 0 lies above the diagonal, < 0 below; at 0 `lower` says which triangle. The
+** the same. offset > 0 is above the diagonal, < 0 below; at 0 `lower` says which triangle. The
 ** gradient of taking numbers out is putting them back among zeros, and the reverse.
 */
 #include "op/op.h"

@@ -2,7 +2,7 @@
 ** khatri_rao.
 **
 ** All of them are sets of products C = alpha op(A) op(B) + beta C of equal size. A matrix of r
-** rows and c columns lies at o * r * inner * c + i * c for outer index o and inner index i, its
+** rows and c columns starts at o * r * inner * c + i * c for outer index o and inner index i, its
 ** rows inner * c apart (inner is 1 but where the axis of the rows is not the last but one).
 ** Gradients are the same with the parts in other places:
 **   dA = alpha G op(B)^T   or, with A transposed, alpha op(B) G^T
@@ -24,7 +24,7 @@ static int multiply_set(const struct set *s, bool ta, bool tb, int64_t m, int64_
         s->type, ta, tb, s->outer, m, n, k, s->alpha, a, m * k, b, k * n, beta, c, m * n);
   for (int64_t o = 0; o < s->outer; o++)
     for (int64_t i = 0; i < s->inner; i++) {
-      int64_t ca = ta ? m : k, cb = tb ? k : n; /* columns as they lie */
+      int64_t ca = ta ? m : k, cb = tb ? k : n; /* columns in memory */
       const char *pa = (const char *)a + (size_t)(o * m * k * s->inner + i * ca) * size;
       const char *pb = (const char *)b + (size_t)(o * k * n * s->inner + i * cb) * size;
       char *pc = (char *)c + (size_t)(o * m * n * s->inner + i * n) * size;

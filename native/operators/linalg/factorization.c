@@ -40,7 +40,7 @@ static int gelqf_shape(struct infer *s)
   return shape_as(s, l, &square);
 }
 
-/* A matrix of which nobody wants the result is worked on in scratch: out[k], or the work after
+/* A matrix whose result is unused is worked on in scratch: out[k], or the work after
 ** `used` bytes. */
 static void *result_or_scratch(const struct call *c, int k, int64_t i, void *work, size_t used)
 {
@@ -163,7 +163,7 @@ static int syevd_run(struct call *c)
       "does not converge");
 }
 
-/* m = N + diag(dl). Equal eigenvalues: a tiny difference stands for none. */
+/* m = N + diag(dl). Equal eigenvalues: a tiny difference replaces 0. */
 static void eigen_gradient(
     const struct vec_ops *r, int64_t n, const void *l, const void *dl, void *m)
 {

@@ -17,7 +17,7 @@ static inline size_t matrix_bytes(const ty_desc *d)
   return (size_t)(row_count(d) * column_count(d)) * dtype_size(d->dtype);
 }
 
-/* Part i of an array of `parts` equal ones; NULL where nobody wants the array. */
+/* Returns part i of an array of `parts` equal ones, NULL where the array is unused. */
 static inline void *part_of(const struct operand *a, int64_t i, int64_t parts)
 {
   return a->p ? (char *)a->p + (size_t)(i * (desc_count(&a->d) / parts)) * dtype_size(a->d.dtype)

@@ -178,7 +178,7 @@ static int potri_back(struct call *c)
 
 static const struct param triangle_params[] = {
   { "transpose", P_BOOL,  FIELD(transpose), "0", "A is transposed" },
-  { "rightside", P_BOOL,  FIELD(rightside), "0", "A stands right of B, else left" },
+  { "rightside", P_BOOL,  FIELD(rightside), "0", "A is to the right of B, else to the left" },
   { "lower",     P_BOOL,  FIELD(lower),     "1", "A is a lower triangle, else an upper one; the rest is not read" },
   { "alpha",     P_FLOAT, FIELD(alpha),     "1", "factor" },
   { 0 }

@@ -18,12 +18,12 @@ enum { PER_BATCH, PER_NOTHING, PER_VALID };
 static const struct param output_params[] = {
   { "grad_scale",     P_FLOAT, FIELD(grad_scale),     "1",    "factor of the gradient" },
   { "ignore_label",   P_FLOAT, FIELD(ignore_label),   "-1",   "with use_ignore: rows of this label get no gradient" },
-  { "multi_output",   P_BOOL,  FIELD(multi_output),   "0",    "classes lie on axis 1, labels cover the axes after it" },
+  { "multi_output",   P_BOOL,  FIELD(multi_output),   "0",    "classes are on axis 1, labels cover the axes after it" },
   { "use_ignore",     P_BOOL,  FIELD(use_ignore),     "0",    "rows whose label is ignore_label get no gradient" },
-  { "preserve_shape", P_BOOL,  FIELD(preserve_shape), "0",    "classes lie on the last axis" },
+  { "preserve_shape", P_BOOL,  FIELD(preserve_shape), "0",    "classes are on the last axis" },
   { "normalization",  P_ENUM,  FIELD(normalization),  "null",
     "the gradient is divided by: null nothing, batch labels, valid labels other than ignore_label", "batch|null|valid" },
-  { "out_grad",       P_BOOL,  FIELD(out_grad),       "0",    "multiply by the gradient that comes from behind" },
+  { "out_grad",       P_BOOL,  FIELD(out_grad),       "0",    "multiply by the head gradient" },
   { "smooth_alpha",   P_FLOAT, FIELD(smooth_alpha),   "0",
     "label smoothing: what the label gives to all other classes", NULL, "[0,1]" },
   { 0 }
@@ -263,7 +263,7 @@ static bool in_parts(const void *param, const ty_desc *out, const ty_desc *label
 const struct op op_softmax_output[] = {
   { .name = "SoftmaxOutput", .alias = "Softmax", .flags = OP_LOSS | OP_SPARED, .examine = output_examine,
     .doc = "Softmax of data; its gradient is that of cross entropy: (softmax - onehot(label)) grad_scale, whatever "
-           "stands behind. "
+           "the head gradient. "
            "A label of data's shape is taken as probabilities.",
     .in = "data label", .param = output_params, .param_size = sizeof(struct output_param), .shape = output_shape,
     .type = output_type, .indices = classes_of,

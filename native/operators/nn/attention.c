@@ -2,7 +2,7 @@
 ** _contrib_div_sqrt_dim.
 **
 ** A projection (T, B, heads * parts * d) holds, for each of B heads matrices (T, d), `parts`
-** kinds of them side by side: queries, keys and values. The matrix of one kind and head lies in
+** kinds of them side by side: queries, keys and values. The matrix of one kind and head is in
 ** steps of a whole row, so that products run in place:
 **   qk      A = Q K^T / sqrt(d)     dQ = G K / sqrt(d),  dK = G^T Q / sqrt(d)
 **   valatt  Y = A V                 dA = G V^T,          dV = A^T G
@@ -155,7 +155,7 @@ static void attend_range(int64_t begin, int64_t end, void *context)
 static int multiply_heads(struct head_products j, int64_t count)
 {
   const double work = (double)j.m * (double)j.n * (double)j.k;
-  parallel_for_stoppable(count, MAX(1, (int64_t)(16384 / work)), attend_range, &j);
+  parallel_for_stoppable(count, MAX(1, (int64_t)(GRAIN_ELEMENTS / work)), attend_range, &j);
   return j.failed ? fail(j.failed, "out of memory for the product of a head") : TY_OK;
 }
 
@@ -297,7 +297,7 @@ static void divide_integers(int64_t begin, int64_t end, void *context)
 
 static int div_integers(struct call *c)
 {
-  parallel_for(desc_count(&c->in[0].d), 4096, divide_integers, c);
+  parallel_for(desc_count(&c->in[0].d), GRAIN_CALLS, divide_integers, c);
   return TY_OK;
 }
 

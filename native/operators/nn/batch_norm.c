@@ -6,7 +6,7 @@
 ** and 1 / sqrt(var + eps) (BatchNorm_v1: the variance), in inference the moving ones. Backward,
 ** when training on batch statistics, also moves moving_mean and moving_var (biased variance).
 ** Forward changes nothing but a fixed gamma, which becomes 1 where the gradient runs too.
-** A relu behind it is applied on the way, and so is its gradient, whose mask follows from the
+** A relu after it is applied on the way, and so is its gradient, whose mask follows from the
 ** data. Source of these rules: the reference's recorded cases.
 */
 #include "kernel/vec/vec.h"
@@ -120,7 +120,7 @@ struct batch_norm {
   const struct vec_ops *r;
   const struct norm_param *p;
   struct split s;                                     /* k: channels */
-  /* channels that lie together, 0: each alone */
+  /* channels in a block, 0: not in blocks */
   int    block;
   bool   relu;                                        /* y = max(y, 0) */
   bool   batch;                                       /* batch statistics */
@@ -221,7 +221,7 @@ static void relu_piece(const struct batch_norm *b, int64_t start, int64_t n)
 
 enum { CHUNK = 2048 };                                /* elements that stay in the first cache */
 
-/* y = a x + d, a and d per element if `columns`, and relu behind it. */
+/* y = a x + d, a and d per element if `columns`, then relu. */
 static void scale_row(const struct batch_norm *b, int64_t start, int64_t n, bool columns,
     const double *a, const double *d)
 {
@@ -310,7 +310,7 @@ struct norm_chunk {
   char buffer[CHUNK * sizeof(double)];
 };
 
-/* n elements from `at` on; i: the channel of a piece that has one, behind the strip's first */
+/* n elements from `at` on; i: the channel of a piece that has one, from the strip's first on */
 static void take_chunk(struct norm_chunk *q, int64_t at_, int64_t n, int64_t i)
 {
   const struct batch_norm *b = q->b;
@@ -335,8 +335,8 @@ static void all_chunks(const struct batch_norm *b, int64_t c, int64_t n, const s
     chunk_fn each, void *context)
 {
   struct norm_chunk q = { .b = b, .relu = *relu };
-  const bool alone = !b->block && b->s.inner != 1;
-  const int64_t size = alone ? b->s.inner : n * b->s.inner, pieces = alone ? n : 1,
+  const bool by_channel = !b->block && b->s.inner != 1;
+  const int64_t size = by_channel ? b->s.inner : n * b->s.inner, pieces = by_channel ? n : 1,
                 most = b->relu && !b->block ? CHUNK : size;
   for (int64_t o = 0; o < b->s.outer; o++)
     for (int64_t i = 0; i < pieces; i++)
@@ -477,7 +477,7 @@ static int norm_forward(struct call *c)
   return TY_OK;
 }
 
-/* The gradient behind a fused relu: dy where the output is positive. */
+/* Sets the head gradient to dy where the output is positive, else 0: that of a fused relu. */
 static void mask_head(struct batch_norm *b, void *masked, int64_t n)
 {
   for (int64_t i = 0; i < n; i++)

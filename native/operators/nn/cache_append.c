@@ -1,4 +1,4 @@
-/* cache_append.c - _contrib_cache_append: keys and values of new positions, written behind those
+/* cache_append.c - _contrib_cache_append: keys and values of new positions, written after those
 ** that a cache has, in place. A network that reads its caches through contrib.attention, with the
 ** output as valid_length, makes one position at a time without a copy of what came before. */
 #include "kernel/vec/vec.h"

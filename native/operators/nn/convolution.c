@@ -137,7 +137,7 @@ static int convolution_shape(struct infer *s)
 /* -- kernels ----------------------------------------------------------------------------------- */
 
 /* Moves innermost axes of one element to the front: kernels run along the innermost axis, and
-** (h, 1) lies in memory as (1, h) does. */
+** (h, 1) has the same bytes as (1, h). */
 static void drop_last_axes(struct window *w)
 {
   int64_t *field[] = { w->in, w->out, w->kernel, w->stride, w->dilate, w->pad };

@@ -26,20 +26,27 @@ struct onednn_state {
 
 size_t onednn_conv_state(const struct call *c) { return sizeof(struct onednn_state); }
 
-/* -- who wants it ------------------------------------------------------------------------------ */
+/* -- which calls are taken --------------------------------------------------------------------- */
 
+/* Multiply-adds above which a call of oneDNN pays: with operands in blocks, with one channel a
+** group, and where blocks must be copied to. */
+#define BLOCKED_PRODUCTS   1e5
+#define DEPTHWISE_PRODUCTS 5e3
+#define PLAIN_PRODUCTS     4e6
+
+/* Returns why oneDNN does not serve, or NULL. */
 static const char *refuse_window(const struct call *c, const struct window *w)
 {
   if (conv_channels_last(c->param)) return "channels last";
   if (!onednn_engine()) return "TYCHO_DISABLE names dnnl";
   if (cpu_level() == CPU_BASELINE) return "the processor is held back";
   double work = window_products(w);
-  if (in_blocks(c)) return work > 1e5 ? NULL : "small";
+  if (in_blocks(c)) return work > BLOCKED_PRODUCTS ? NULL : "small";
   if (w->channels == 1 && w->filters == 1 && w->groups % 16 == 0)
-    return work > 5e3 ? NULL : "small";
+    return work > DEPTHWISE_PRODUCTS ? NULL : "small";
   if (w->channels % 16 || w->filters % 16) return "channels or filters are not in sixteens";
   if (window_taps(w) == 1) return "one tap";
-  return work > 4e6 ? NULL : "small";
+  return work > PLAIN_PRODUCTS ? NULL : "small";
 }
 
 /* Our own sums are kept for depthwise windows over plain arrays, whose weight is small. */
@@ -51,8 +58,9 @@ static bool needs_weight(const struct call *c, const struct window *w)
 
 /* -- pieces and scratch ------------------------------------------------------------------------ */
 
-/* bytes of blocked images at once; products between two looks for Ctrl-C */
-enum { PIECE = 24 << 20 };
+/* bytes of blocked images at once */
+enum { PIECE_BYTES = 24 << 20 };
+/* multiply-adds between two looks for Ctrl-C */
 #define PIECE_PRODUCTS 4e9
 
 /* copied: the operands that are, bits of X and Y */
@@ -62,7 +70,7 @@ static int64_t images_at_once(const struct window *w, int copied)
   if (copied & 1 << X) each += w->groups * w->channels * window_in(w) * 4;
   if (copied & 1 << Y) each += w->groups * w->filters * window_out(w) * 4;
   const double products = window_products(w) / (double)w->n;
-  int64_t n = MAX(1, MIN(w->n, PIECE / MAX(each, 1)));
+  int64_t n = MAX(1, MIN(w->n, PIECE_BYTES / MAX(each, 1)));
   n = (int64_t)MAX(1, MIN((double)n, PIECE_PRODUCTS / products));
   while (w->n % n) n--;
   return n;
@@ -143,7 +151,7 @@ size_t onednn_conv_scratch(const struct call *c)
   return MAX(r.x + r.y + r.pad + r.packed, own);
 }
 
-/* blocked X, blocked Y, the primitives' own, packed W and behind it blocked dW, and a gradient
+/* blocked X, blocked Y, the primitives' own, packed W and after it blocked dW, and a gradient
 ** before it is added */
 size_t onednn_conv_back_scratch(const struct call *c)
 {
@@ -158,10 +166,10 @@ size_t onednn_conv_back_scratch(const struct call *c)
 
 /* -- candidates -------------------------------------------------------------------------------- */
 
-static const char *const FEW = "a gradient of few channels";
+static const char *const FEW_CHANNELS = "a gradient of few channels";
 static const char *const NO_BLOCKS = "oneDNN has no fast kernel for these blocks";
 
-/* Nobody else takes blocks. */
+/* Returns whether oneDNN has the operands' layout; without it no other kernel takes blocks. */
 static bool has_primitive(const struct call *c, const struct window *w, int which)
 {
   struct onednn_shape s;
@@ -169,7 +177,7 @@ static bool has_primitive(const struct call *c, const struct window *w, int whic
   return !in_blocks(c) || bytes_of(c, w, which, &s, &r);
 }
 
-/* An end with scale and sum must not cost a copy of what lies in the output. */
+/* An end with scale and sum must not cost a copy of what is in the output. */
 static const char *refuse_scaling(const struct call *c, const struct window *w)
 {
   struct onednn_shape s;
@@ -194,7 +202,7 @@ const char *onednn_conv_back_refuse(const struct call *c)
   if (no) return no;
   if (in_blocks(c) && needs_data(c) && !c->out[0].block &&
       w.groups * w.channels < cpu_channel_block())
-    return FEW;
+    return FEW_CHANNELS;
   bool can = (!needs_data(c) || has_primitive(c, &w, DATA)) &&
       (!needs_weight(c, &w) || has_primitive(c, &w, WEIGHT));
   return can ? NULL : NO_BLOCKS;

@@ -12,7 +12,7 @@
 
 /* -- pieces of the batch ----------------------------------------------------------------------- */
 
-enum { PIECE = 24 << 20 };                            /* bytes of images that are copied */
+enum { PIECE_BYTES = 24 << 20 };                      /* bytes of images that are copied */
 
 static int64_t image_bytes(const struct operand *a)
 {
@@ -24,7 +24,7 @@ static int64_t copied_bytes(const struct operand *a) { return a->block ? 0 : ima
 static struct window piece_of(const struct window *w, int64_t copied_image)
 {
   struct window p = *w;
-  if (copied_image) p.n = MAX(1, MIN(w->n, PIECE / copied_image));
+  if (copied_image) p.n = MAX(1, MIN(w->n, PIECE_BYTES / copied_image));
   while (w->n % p.n) p.n--;
   return p;
 }
@@ -82,15 +82,15 @@ static void leave_blocks(
   if (!a->block && !stop_wanted()) block_leave(&a->d, p->n, scratch, image_at(a, i));
 }
 
-/* -- who wants it ------------------------------------------------------------------------------ */
+/* -- which calls are taken --------------------------------------------------------------------- */
 
 /* products; fewer are soon made directly, with smaller errors */
-enum { COPY_PAYS = 1 << 26 };
+enum { COPY_PRODUCTS = 1 << 26 };
 
 static const char *refuse_window(const struct call *c, const struct window *w, int64_t copied)
 {
   const char *no = conv_refuse_layout(c);
-  return no ? no : copied && window_products(w) < COPY_PAYS ? "small" : NULL;
+  return no ? no : copied && window_products(w) < COPY_PRODUCTS ? "small" : NULL;
 }
 
 static bool keeps_weight(const struct call *c, const struct window *p)

@@ -1,9 +1,9 @@
 /* deconvolution.c - Deconvolution: the gradient of a convolution with respect to its data, plus
 ** a bias.
 **
-** The convolution behind it has the output as its data and the data as its output; its filters
-** are the input channels. So forward is convolve_data, the data's gradient convolve_forward, the
-** weight's convolve_weight with both exchanged.
+** The convolution of which it is the gradient has the output as its data and the data as its
+** output; its filters are the input channels. So forward is convolve_data, the data's gradient
+** convolve_forward, the weight's convolve_weight with both exchanged.
 */
 #include "op/op.h"
 #include "operators/nn/convolution.h"

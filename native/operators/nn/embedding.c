@@ -119,7 +119,7 @@ static int table_backward(struct call *c)
         NULL },
     p->output_dim, c->in[0].p, c->out[1].p };
   parallel_for(
-      RANGES, desc_count(&c->out[1].d) + s.l.n * s.k > 32768 ? 1 : RANGES, scatter_range, &s);
+      RANGES, desc_count(&c->out[1].d) + s.l.n * s.k > GRAIN_MOVES ? 1 : RANGES, scatter_range, &s);
   return TY_OK;
 }
 

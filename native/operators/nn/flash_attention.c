@@ -84,7 +84,7 @@ static int flash_check(void *param)
 
 /* -- inference --------------------------------------------------------------------------------- */
 
-/* Sizes of one input or output: batch, heads, length, size of a head; 0: unknown. */
+/* Sizes of one input or output, 0 where unknown. `size` is that of a head. */
 struct flash_shape { int64_t batch, heads, length, size; };
 
 static int shape_read(struct infer *s, const ty_desc *x, int64_t heads, int parts,
@@ -445,8 +445,8 @@ void flash_clear(const struct flash *f, int64_t rows, int64_t n, char *x, int64_
 /* -- forward ----------------------------------------------------------------------------------- */
 
 /* What a thread has for one task. */
-/* alone: the only block of its rows */
-struct flash_workspace { char *q, *s, *k, *v; double *greatest, *sum; bool alone; };
+/* only_block: its rows have no other block */
+struct flash_workspace { char *q, *s, *k, *v; double *greatest, *sum; bool only_block; };
 
 /* Rows of a task: a chunk of queries of a group of heads. */
 static int64_t task_rows(const struct flash *f) { return f->group * MIN(f->tq, flash_chunk(f)); }
@@ -496,8 +496,8 @@ static void weigh_scores(const struct flash *f, const struct flash_rows *b, char
   }
 }
 
-/* y += s v (x->alone: y = s v) for rows b and keys k0 .. k0 + n - 1, whose packed values begin at
-** x->v + from. */
+/* y += s v (x->only_block: y = s v) for rows b and keys k0 .. k0 + n - 1, whose packed values begin
+** at x->v + from. */
 static int add_values(const struct flash *f, const struct flash_workspace *x,
     const struct flash_rows *b, int64_t kv, int64_t k0, int64_t n, int64_t from)
 {
@@ -505,7 +505,7 @@ static int add_values(const struct flash *f, const struct flash_workspace *x,
   const int64_t step = flash_row_step(&f->y, b);
   if (!x->k)
     return gemm_one(f->dtype, false, false, b->m, f->dv, n, 1, x->s, n,
-        flash_at(f, &f->v, b->sample, kv, k0), f->v.row, !x->alone, y, step);
+        flash_at(f, &f->v, b->sample, kv, k0), f->v.row, !x->only_block, y, step);
   for (int64_t k = 0; k < n; k += FLASH_KEYS) {
     const char *v = x->v + (size_t)((from + k) / FLASH_KEYS) * bytes_of_values(f);
     TRY(gemm_packed(f->dtype, false, b->m, f->dv, MIN(FLASH_KEYS, n - k),
@@ -536,7 +536,7 @@ static int forward_block(const struct flash *f, const struct flash_workspace *x,
   weigh_scores(f, b, x->s, k0, n, x->greatest + row, x->sum + row);
   const char *v = flash_at(f, &f->v, b->sample, kv, k0);
   if (restricted && !(finite || flash_is_finite(f, n, f->dv, v, f->v.row))) {
-    if (x->alone)
+    if (x->only_block)
       flash_clear(f, b->m, f->dv, flash_rows_at(f, &f->y, b), flash_row_step(&f->y, b));
     flash_skip_zeros(f, false, b->m, f->dv, n, x->s, n, v, f->v.row, flash_rows_at(f, &f->y, b),
         flash_row_step(&f->y, b));
@@ -588,10 +588,10 @@ static int forward_task(const struct flash *f, int64_t sample, int64_t kv, int64
                               : f->group == 1 && q1 - q0 <= FLASH_QUERIES;
   char *packed_k = x.k;
   if (few) x.k = NULL;
-  x.alone = few && all.lo < all.hi && all.hi - all.lo <= FLASH_WIDE;
+  x.only_block = few && all.lo < all.hi && all.hi - all.lo <= FLASH_WIDE;
   int64_t rows = 0;
   for (int64_t i = 0; flash_rows_of(f, sample, kv, q0, q1, i, &b); i++) {
-    if (!x.alone)
+    if (!x.only_block)
       flash_clear(f, b.m, f->dv, flash_rows_at(f, &f->y, &b), flash_row_step(&f->y, &b));
     for (int64_t k = 0; k < b.m; k++) x.greatest[rows + k] = -INFINITY, x.sum[rows + k] = 0;
     rows += b.m;
@@ -642,7 +642,7 @@ static int flash_forward(struct call *c)
   const int64_t chunk = flash_chunk(f), chunks = (f->tq + chunk - 1) / chunk;
   const double work = (double)task_rows(f) * (double)f->tk * (double)(f->d + f->dv);
   parallel_for_stoppable(f->batch * f->kv_heads * chunks,
-      MAX(1, (int64_t)(1e6 / MAX(work, 1))), forward_range, &j);
+      MAX(1, (int64_t)(GRAIN_PRODUCTS / MAX(work, 1))), forward_range, &j);
   return j.failed ? fail(j.failed, "out of memory for the product of a block") : TY_OK;
 }
 

@@ -49,17 +49,21 @@ static int linear_shape(struct infer *s)
 
 /* -- forward ----------------------------------------------------------------------------------- */
 
-/* larger weights are packed piece by piece as they are used */
-enum { KEEP = 7 << 20,
-       /* rows beside which packing a weight is little work */
-       MANY = 256 };
+enum {
+  /* bytes: larger weights are packed piece by piece as they are used */
+  KEPT_WEIGHT_BYTES = 7 << 20,
+  /* rows of data, at least, for which a weight is kept packed */
+  KEPT_MIN_ROWS = 4,
+  /* rows beside which packing a weight for one product is little work */
+  PACK_ROWS = 256,
+};
 
 static bool keeps_weight(const struct call *c, const struct operand *w, int64_t m)
 {
-  return c->state && w->version && m >= 4 && desc_bytes(&w->d) <= KEEP;
+  return c->state && w->version && m >= KEPT_MIN_ROWS && desc_bytes(&w->d) <= KEPT_WEIGHT_BYTES;
 }
 
-/* out (m x n) = a (m x k) times the kept weight, packed as k x n (tb: it lies as n x k). */
+/* out (m x n) = a (m x k) times the kept weight, packed as k x n (tb: it is stored as n x k). */
 static int times_kept(struct call *c, const struct operand *w, bool tb, int64_t m, const void *a,
     void *out, const struct gemm_epilogue *e)
 {
@@ -82,7 +86,7 @@ static int linear_forward(struct call *c)
   return times_kept(c, w, true, z.m, x->p, c->out[0].p, &e);
 }
 
-/* -- forward of bfloat16: sums in float32, a weight is read once as it lies -------------------- */
+/* -- forward of bfloat16: sums in float32, a weight is read once, in place -------------------- */
 
 static const char *refuse_bfloat16(const struct call *c)
 {
@@ -122,12 +126,12 @@ static int bfloat16_forward(struct call *c)
 
 /* -- backward: in: gradient of the output, data, weight; more gradients and data (K_BATCHES) */
 
-enum { OWN = 3 };                                     /* inputs without further pairs */
+enum { OWN_INPUTS = 3 };                                     /* inputs without further pairs */
 
 static int64_t all_rows(const struct call *c)
 {
   int64_t m = linear_sizes_of(&c->in[1].d, &c->in[2].d).m;
-  for (int i = OWN; i < c->nin; i += 2) m += linear_sizes_of(&c->in[i + 1].d, &c->in[2].d).m;
+  for (int i = OWN_INPUTS; i < c->nin; i += 2) m += linear_sizes_of(&c->in[i + 1].d, &c->in[2].d).m;
   return m;
 }
 
@@ -135,14 +139,15 @@ static size_t back_scratch(const struct call *c)
 {
   if (find_fused(c, PRE_LOSS_GRAD)) return linear_loss_scratch(c);
   const ty_desc *w = &c->in[2].d;
-  return c->nin == OWN ? 0 : (size_t)(all_rows(c) * (w->dim[0] + w->dim[1])) * dtype_size(w->dtype);
+  if (c->nin == OWN_INPUTS) return 0;
+  return (size_t)(all_rows(c) * (w->dim[0] + w->dim[1])) * dtype_size(w->dtype);
 }
 
 /* The rows of input `which` of every pair, one below the other. */
 static const void *concatenate_rows(const struct call *c, int which, char *at)
 {
   const void *begin = at;
-  for (int i = 0; i < c->nin; i += i ? 2 : OWN) {
+  for (int i = 0; i < c->nin; i += i ? 2 : OWN_INPUTS) {
     size_t bytes = desc_bytes(&c->in[i + which].d);
     memcpy(at, c->in[i + which].p, bytes);
     at += bytes;
@@ -155,7 +160,7 @@ static int data_gradient(struct call *c, struct linear_sizes z)
 {
   const struct operand *w = &c->in[2], *g = &c->in[0], *out = &c->out[0];
   struct gemm_epilogue e = { .add = c->add & 1 };
-  if (!keeps_weight(c, w, z.m) || z.m >= MANY)
+  if (!keeps_weight(c, w, z.m) || z.m >= PACK_ROWS)
     return gemm_one(gemm_type_for(c, w->d.dtype), false, false, z.m, z.k, z.n, 1, g->p, z.n, w->p,
         z.k, e.add, out->p, z.k);
   return times_kept(c, w, false, z.m, g->p, out->p, &e);
@@ -169,7 +174,7 @@ static int linear_backward(struct call *c)
   const int dtype = w->d.dtype;
   const struct linear_sizes own = linear_sizes_of(&c->in[1].d, &w->d);
   struct linear_sizes z = own;
-  if (c->nin > OWN) {
+  if (c->nin > OWN_INPUTS) {
     z.m = all_rows(c);
     g = concatenate_rows(c, 0, c->tmp);
     x = concatenate_rows(c, 1, (char *)c->tmp + (size_t)(z.m * z.n) * dtype_size(dtype));
@@ -178,7 +183,7 @@ static int linear_backward(struct call *c)
     TRY(gemm_one(gemm_type_for(c, dtype), true, false, z.n, z.k, z.m, 1, g, z.n, x, z.k,
         c->add >> 1 & 1, out[1].p, z.k));
   if (c->nout > 2 && out[2].p) sum_columns(dtype, z.m, z.n, g, out[2].p, c->add >> 2 & 1);
-  return out[0].p ? data_gradient(c, own) : TY_OK; /* last: it may lie in the place of the data */
+  return out[0].p ? data_gradient(c, own) : TY_OK; /* last: it may overwrite the data */
 }
 
 /* -- the same in loops, for reference ---------------------------------------------------------- */
@@ -227,15 +232,15 @@ static void contract_indices(const struct operand *out, int64_t m, int64_t n, in
 static int reference_backward(struct call *c)
 {
   const struct operand *w = &c->in[2];
-  struct operand in[OWN];
+  struct operand in[OWN_INPUTS];
   struct call whole = *c;
   if (find_fused(c, PRE_LOSS_GRAD)) {
     linear_loss_whole(c, in);
     whole.in = in;
-    whole.nin = OWN;
+    whole.nin = OWN_INPUTS;
     c = &whole;
   }
-  for (int i = 0; i < c->nin; i += i ? 2 : OWN) {
+  for (int i = 0; i < c->nin; i += i ? 2 : OWN_INPUTS) {
     const struct operand *g = &c->in[i], *x = &c->in[i + 1];
     const struct linear_sizes z = linear_sizes_of(&x->d, &w->d);
     uint32_t add = i ? ~0u : c->add;

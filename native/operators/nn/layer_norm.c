@@ -1,7 +1,7 @@
 /* layer_norm.c - LayerNorm: normalisation over one axis with a gain and an offset per element of
 ** it; RMSNorm: the same with a mean of 0 and without an offset.
 **
-** Rows lie along the axis; when it is not the last one, each outer block is transposed in
+** Rows run along the axis; when it is not the last one, each outer block is transposed in
 ** scratch first. Gradients of gamma and beta are summed in a fixed number of parts (by rows),
 ** then the parts are added: the same bits on any number of threads.
 */
@@ -182,7 +182,7 @@ static int run_backward(const struct call *c, struct layer_norm l, void *dgamma,
   l.x = turned ? transpose_axes(&l, c->in[1].p, at(l.r, more, n), false) : c->in[1].p;
   l.dx = !c->out[0].p ? NULL : turned ? at(l.r, more, 2 * n) : c->out[0].p;
   l.gamma = c->in[2].p;
-  parallel_for(PARTS, rows_in(&l) * l.s.k > 16384 ? 1 : PARTS, backward_body, &l);
+  parallel_for(PARTS, rows_in(&l) * l.s.k > GRAIN_ELEMENTS ? 1 : PARTS, backward_body, &l);
   add_parts(&l, 0, dgamma);
   add_parts(&l, 1, dbeta);
   if (turned) transpose_axes(&l, l.dx, c->out[0].p, true);

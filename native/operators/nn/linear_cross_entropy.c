@@ -2,9 +2,9 @@
 ** of all probabilities.
 **
 ** The classes of some rows at a time: products into scratch, softmax, loss, and at once the
-** gradients of these rows, while they lie in a cache. Nothing as large as rows x classes is
+** gradients of these rows, while they are in a cache. Nothing as large as rows x classes is
 ** there, neither forward nor backward. So forward finds the gradients (hidden outputs), and
-** backward hands them on; like other losses it takes no gradient from behind. Source: PyTorch's
+** backward hands them on; like other losses it ignores the head gradient. Source: PyTorch's
 ** linear_cross_entropy in chunks, and kernels that fuse the last layer of a language model with
 ** its loss.
 */
@@ -74,16 +74,19 @@ static int cross_type(struct infer *s)
 
 /* -- forward ----------------------------------------------------------------------------------- */
 
-enum { SLAB = 16 << 20, LEAST = 64 };                 /* bytes; rows, at least */
+enum {
+  SLAB = 16 << 20,                                    /* bytes of a slab of products, at most */
+  LEAST = 64,                                         /* rows of a slab, at least */
+};
 
 struct entropy_slab {
   const struct cross *p;
   const struct vec_ops *r;
   const struct operand *x, *w, *bias, *label, *loss;      /* bias: NULL, there is none */
-  /* classes, columns of the data; row of the first */
-  int64_t n, k, first;
+  int64_t n, k;                                       /* classes, columns of the data */
+  int64_t first;                                      /* row of the data that is the slab's first */
   double scale;
-  bool has_fused_update;                                        /* products become gradients */
+  bool wants_gradients;                               /* products become gradients */
   /* rows x n: products, then probabilities, then gradients */
   char *z;
 };
@@ -129,12 +132,12 @@ static void rows_body(int64_t begin, int64_t end, void *context)
     const int64_t row = s->first + i, class = whole_at(s->label, row);
     if (is_ignored(s->p, class)) {
       if (s->loss->p) r->set(s->loss->p, row, 0);
-      if (s->has_fused_update) r->fill(z, 0, s->n);
+      if (s->wants_gradients) r->fill(z, 0, s->n);
       continue;
     }
     r->soft(z, z, 1, false, s->n);
     if (s->loss->p) r->set(s->loss->p, row, negative_log(s, row, z, class));
-    if (!s->has_fused_update) continue;
+    if (!s->wants_gradients) continue;
     if (s->scale != 1) r->affine(z, z, s->scale, 0, s->n);
     r->set(z, class, r->get(z, class) - s->scale);
   }
@@ -165,7 +168,7 @@ static int slab_products(const struct call *c, const struct entropy_slab *s, int
   struct gemm_epilogue e = { .bias = s->bias ? s->bias->p : NULL };
   TRY(gemm_fused(type, false, true, m, s->n, k, x, k, w, k, s->z, s->n, &e));
   parallel_for(m, grain_of(s->n * 8), rows_body, (void *)s);
-  if (!s->has_fused_update) return TY_OK;
+  if (!s->wants_gradients) return TY_OK;
   const struct operand *out = c->out;
   if (out[1].p)
     TRY(gemm_one(type, false, false, m, k, s->n, 1, s->z, s->n, w, k, 0,
@@ -199,7 +202,7 @@ static int cross_forward(struct call *c)
                                               : 1);
   for (int k = 1; k < c->nout; k++) {
     if (c->out[k].p && !c->run->is_train) memset(c->out[k].p, 0, desc_bytes(&c->out[k].d));
-    s.has_fused_update |= c->out[k].p && c->run->is_train;
+    s.wants_gradients |= c->out[k].p && c->run->is_train;
   }
   for (; s.first < z.m; s.first += rows) TRY(slab_products(c, &s, MIN(rows, z.m - s.first)));
   return TY_OK;

@@ -81,7 +81,7 @@ static int pool1_check(void *param) /* its choices, in Pooling's numbers */
 
 /* -- inference --------------------------------------------------------------------------------- */
 
-/* The gradient reads a byte per window, which tells the tap of its maximum. */
+/* The gradient reads a byte per window: the tap of its maximum. */
 static bool has_argmax(const struct pool_param *p)
 {
   int64_t taps = 1;

@@ -1,6 +1,6 @@
-/* pooling_geometry.c - which inputs lie under a window, and the walk over planes and pieces.
+/* pooling_geometry.c - which inputs are under a window, and the walk over planes and pieces.
 **
-** An output row is built tap by tap: for each tap of the window, the outputs for which it lies
+** An output row is built tap by tap: for each tap of the window, the outputs for which it is
 ** inside the data take part at once, so that inner loops run along the width (or the channels),
 ** whatever the window.
 */
@@ -81,7 +81,7 @@ static double inverse_size(const struct pool *p, const struct pool_piece *q, int
   return n != 0 ? 1 / n : p->g.ndim == 3 ? NAN : 0; /* a window without elements */
 }
 
-/* The windows that lie inside the width have one size in common. */
+/* The windows inside the width have one size in common. */
 void pool_average_row(const struct pool *p, const struct pool_piece *q, void *row)
 {
   const struct pool_axis *a = &p->g.a[2];

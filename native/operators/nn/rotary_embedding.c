@@ -33,7 +33,7 @@ static const char *gradient_reads(const void *p)
   return ((const struct rotary_param *)p)->use_offset ? "g0 i1" : "g0";
 }
 
-/* How data lies; distances in elements. */
+/* The layout of the data. Distances are in elements. */
 struct rotary {
   const struct vec_ops *r;
   int64_t samples, heads, length, size;               /* size: of a head */

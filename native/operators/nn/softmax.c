@@ -4,7 +4,7 @@
 ** else a strip of up to ROW_COLS neighbouring columns. Where the output has another dtype, data
 ** is converted first (scratch), so that the arithmetic is the output's. Rows with lengths are
 ** taken one by one: elements from the length on are 0, and so are their gradients, whatever head
-** gradients lie there.
+** gradients are there.
 */
 #include "kernel/vec/vec.h"
 #include "op/op.h"

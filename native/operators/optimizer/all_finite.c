@@ -199,7 +199,7 @@ GROUP(double)
 static int group_adagrad(struct call *c)
 {
   int64_t rows = c->in[0].d.dim[0], n = desc_count(&c->in[0].d) / rows;
-  parallel_for(rows, MAX(1, 16384 / n), c->in[0].d.dtype == TY_F64 ? group_double : group_float, c);
+  parallel_for(rows, grain_of(n), c->in[0].d.dtype == TY_F64 ? group_double : group_float, c);
   return TY_OK;
 }
 

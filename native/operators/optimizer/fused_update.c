@@ -1,4 +1,4 @@
-/* fused_update.c - a weight that has_fused_update inside backward.
+/* fused_update.c - a weight that is updated inside backward.
 **
 ** Forward it is the weight itself. Its gradient's kernel makes the optimizer's step on the
 ** weight and the states in place, as soon as the gradient is complete and nothing reads the old
@@ -56,7 +56,7 @@ static int learn_type(struct infer *s)
   int dtype = s->in[0].dtype;
   if (dtype != TY_NODTYPE && dtype != TY_F32 && dtype != TY_F64)
     return infer_fail(s, TY_EDTYPE, &s->in[0],
-        "a weight that has_fused_update inside backward is float32 or float64, not %s",
+        "a weight that is updated inside backward is float32 or float64, not %s",
         dtype_name(dtype));
   for (int i = 1; i < s->nin - 1; i++) TRY(type_both(s, &s->in[0], &s->in[i]));
   TRY(type_both(s, &s->in[0], &s->out[0]));

@@ -64,8 +64,8 @@ static int master_scale_type(struct infer *s)
   return TY_OK;
 }
 
-/* All as the weight, but for inputs first .. last: norms and scales, of one element if nobody
-** says otherwise. */
+/* All as the weight, but for inputs first .. last: norms and scales, of one element where their
+** shape is unknown. */
 static int shape_alike(struct infer *s, int first, int last)
 {
   for (int i = 1; i < s->nin; i++)

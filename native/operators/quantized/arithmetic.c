@@ -222,7 +222,7 @@ static int table_run(struct call *c)
 
 struct join_param { int64_t num_args, dim; };
 static const struct param join_params[] = {
-  { "num_args", P_INT, offsetof(struct join_param, num_args), NULL, "arrays; each has a range, behind them all", NULL, "[1,65536]" },
+  { "num_args", P_INT, offsetof(struct join_param, num_args), NULL, "arrays; each has a range, after all of them", NULL, "[1,65536]" },
   { "dim",      P_INT, offsetof(struct join_param, dim),      "1",  "axis along which they are put together" }, { 0 } };
 
 static const char *join_in(const void *param) /* valid until this thread's next one */

@@ -16,7 +16,7 @@ static inline double range_magnitude(const struct operand *least, const struct o
 {
   return range_size(real_of(least, 0), real_of(most, 0));
 }
-static inline double unit_of(int dtype, double magnitude_) { return magnitude_ / levels_of(dtype); }
+static inline double unit_of(int dtype, double magnitude) { return magnitude / levels_of(dtype); }
 
 static inline double level_of(double v, int dtype)
 {

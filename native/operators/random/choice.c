@@ -120,13 +120,13 @@ static int multinomial_run(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
   int64_t classes = d->dim[d->ndim - 1], rows = desc_count(d) / classes;
-  parallel_for(rows, MAX(1, 16384 / classes), multinomial_sums, c);
+  parallel_for(rows, grain_of(classes), multinomial_sums, c);
   for (int64_t row = 0; row < rows; row++)
     NEED(!isnan(((double *)c->tmp)[(row + 1) * classes - 1]), TY_ERUN,
         "bad parameters: row %lld of data is no distribution; expected numbers of 0 or "
         "more, not all 0",
         (long long)row);
-  parallel_for(desc_count(&c->out[0].d), 1024, multinomial_draws, c);
+  parallel_for(desc_count(&c->out[0].d), GRAIN_FUNCTIONS, multinomial_draws, c);
   return TY_OK;
 }
 
@@ -153,7 +153,7 @@ static const struct kernel multinomial_back_kernels[] = { { "add", multinomial_b
 
 struct zipfian { int64_t range_max; struct dims shape; };
 static const struct param zipfian_params[] = {
-  { "range_max", P_INT,   offsetof(struct zipfian, range_max), NULL,   "numbers lie below it", NULL, "[1,]" },
+  { "range_max", P_INT,   offsetof(struct zipfian, range_max), NULL,   "numbers are below it", NULL, "[1,]" },
   { "shape",     P_SHAPE, offsetof(struct zipfian, shape),     "None", "rows and numbers per row", NULL, NULL, 1 },
   { 0 }
 };

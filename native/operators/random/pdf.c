@@ -31,8 +31,9 @@ static const struct param pdf_params[] = {
 /* arrays by element, and where the parameters of a sample are */
 struct points {
   const struct density *law;
-  /* b NULL: no second parameter; g, y: backward */
-  const struct operand *x, *a, *b, *g, *y;
+  const struct operand *x, *a;
+  const struct operand *b;                            /* NULL: there is no second parameter */
+  const struct operand *g, *y;                        /* backward: head gradient and density */
   const struct operand *out;
   int64_t block;                                      /* samples per parameter */
   bool    is_log;
@@ -72,7 +73,7 @@ static void density_part(int64_t begin, int64_t end, void *context)
 static int density_run(struct call *c, const struct density *law)
 {
   struct points p = points_of(c, law, c->in, c->nin);
-  if (p.out->p) parallel_for_stoppable(desc_count(&p.x->d), 1024, density_part, &p);
+  if (p.out->p) parallel_for_stoppable(desc_count(&p.x->d), GRAIN_FUNCTIONS, density_part, &p);
   return TY_OK;
 }
 
@@ -100,7 +101,7 @@ static int slope_run(
   struct points p = points_of(c, law, c->in + 2, c->nin - 2);
   p.g = &c->in[0];
   p.y = &c->in[1];
-  parallel_for_stoppable(desc_count(&p.a->d), MAX(1, 1024 / p.block), slope_part, &p);
+  parallel_for_stoppable(desc_count(&p.a->d), grain_for(GRAIN_FUNCTIONS, p.block), slope_part, &p);
   return TY_OK;
 }
 
@@ -172,7 +173,7 @@ static int dirichlet_run(struct call *c)
   struct points p = points_of(c, NULL, c->in, 2);
   if (p.out->p)
     parallel_for_stoppable(
-        desc_count(&p.out->d), MAX(1, 512 / width_of(&p)), dirichlet_part, &p);
+        desc_count(&p.out->d), grain_for(GRAIN_FUNCTIONS / 2, width_of(&p)), dirichlet_part, &p);
   return TY_OK;
 }
 

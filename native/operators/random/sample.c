@@ -22,8 +22,9 @@ static variate_fn wait_standard(int dtype)    { return variates_here()->exponent
 
 struct distribution {
   const char *name;                                   /* of its functions in base/laws.h */
-  /* names of the parameters (b NULL: one); what is expected */
-  const char *a, *b, *want;
+  const char *a;                                      /* name of the first parameter */
+  const char *b;                                      /* name of the second one; NULL: none */
+  const char *want;                                   /* what they must be, for errors */
   bool          (*good)(double a, double b);
   variate_fn       (*standard)(int dtype);               /* a block of standard variates and */
   /* what becomes of them, or */
@@ -56,7 +57,10 @@ static int look_at(const struct distribution *law, double a, double b)
 
 /* -- filling arrays ---------------------------------------------------------------------------- */
 
-enum { BLOCK = 512, FEW = 1 << 10, MANY = 1 << 13 };  /* elements of a block, of a chunk of work */
+enum {
+  BLOCK = 512,                                        /* elements of a block */
+  STANDARD_GRAIN = 1 << 13,                           /* elements of a chunk that vectors draw */
+};
 struct filling {
   const struct call *c;
   const struct distribution *law;
@@ -141,9 +145,9 @@ static int fill_samples(struct filling *f)
   if (!y->p) return TY_OK;
   if (other) return fill_there(f, other);
   if (f->law->draw)
-    parallel_for_stoppable(desc_count(&y->d), FEW, single_body, f);
+    parallel_for_stoppable(desc_count(&y->d), GRAIN_FUNCTIONS, single_body, f);
   else
-    parallel_for_stoppable(desc_count(&y->d), MANY, standard_body, f);
+    parallel_for_stoppable(desc_count(&y->d), STANDARD_GRAIN, standard_body, f);
   return TY_OK;
 }
 
@@ -343,7 +347,7 @@ static int randint_run(struct call *c)
     .span = (uint64_t)high - (uint64_t)low };
   if (!y->p) return TY_OK;
   if (other) return other->random(c->device, &r, y->p, y->d.dtype, desc_count(&y->d));
-  parallel_for_stoppable(desc_count(&y->d), 4096, randint_body, c);
+  parallel_for_stoppable(desc_count(&y->d), GRAIN_CALLS, randint_body, c);
   return TY_OK;
 }
 

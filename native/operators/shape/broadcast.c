@@ -1,7 +1,7 @@
 /* broadcast.c - the same elements more often: broadcast_to, broadcast_axis, broadcast_like,
 ** tile, repeat.
 **
-** The output is a nest of axes, some of which repeat what lies inside them. Forward is one
+** The output is a nest of axes, some of which repeat what is inside them. Forward is one
 ** strided copy in which those axes do not advance in the input; the gradient is the sum over
 ** them.
 */

@@ -4,7 +4,7 @@
 #include "kernel/strided_copy.h"
 #include "op/op.h"
 
-/* the only kernel whose input lies on another device than its output */
+/* Copies between devices: the only kernel whose input is on another device than its output. */
 static int copy_across(struct call *c)
 {
   const struct operand *x = &c->in[0];

@@ -40,7 +40,7 @@ static int free_type(struct infer *s)
 }
 
 static int free_check(
-    void *param) /* the parameter is a code, as files have it: any number may stand there */
+    void *param) /* the parameter is a code, as files have it: any number may be there */
 {
   int64_t code = ((const struct constant *)param)->dtype;
   NEED(code < 0 || (code <= TY_BF16 && dtype_size((int)code)), TY_EVALUE,
@@ -182,7 +182,7 @@ static const struct param arange_param[] = {
   { "start", P_FLOAT, offsetof(struct range_of, start), NULL, "first value; without stop the end of a range from 0" },
   { "stop", P_FLOAT, offsetof(struct range_of, stop), "None", "end, not included", .none = 1 },
   { "step", P_FLOAT, offsetof(struct range_of, step), "1", "distance of neighbours" },
-  { "repeat", P_INT, offsetof(struct range_of, repeat), "1", "how often each value stands", .range = "[1,2147483647]" },
+  { "repeat", P_INT, offsetof(struct range_of, repeat), "1", "how often each value is repeated", .range = "[1,2147483647]" },
   { "infer_range", P_BOOL, offsetof(struct range_of, infer_range), "0", "take the length from the readers" },
   CTX(range_of), DTYPE(range_of), { 0 } };
 static const struct param linspace_param[] = {

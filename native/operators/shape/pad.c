@@ -77,7 +77,7 @@ static struct pad_planes planes_of(
   return a;
 }
 
-/* Which element along axis k stands at place i of the padded axis. */
+/* Returns the index along axis k of the element that is copied to index i of the padded axis. */
 static int64_t source_index(const struct pad_planes *a, int k, int64_t i)
 {
   int64_t j = i - a->before[k], n = a->n[k];
@@ -178,14 +178,14 @@ static int border_run(struct call *c)
 {
   struct pad_planes a = planes_of(c->param, &c->in[0], &c->out[0]);
   int64_t rows = plane_count(&c->out[0].d) * a.m[0] * a.m[1];
-  parallel_for(rows, MAX(1, 32768 / a.m[2]), fill_body, &a);
+  parallel_for(rows, grain_for(GRAIN_MOVES, a.m[2]), fill_body, &a);
   return TY_OK;
 }
 
 static int border_back(struct call *c)
 {
   struct pad_planes a = planes_of(c->param, &c->out[0], &c->in[0]);
-  int64_t grain = MAX(1, 16384 / (a.m[0] * a.m[1] * a.m[2]));
+  int64_t grain = grain_of(a.m[0] * a.m[1] * a.m[2]);
   if (a.small) parallel_for(plane_count(&c->in[0].d), grain, gather_body, &a);
   return TY_OK;
 }

@@ -2,7 +2,7 @@
 ** reshape_like.
 **
 ** All of them are views: output 0 is input 0's bytes, and so is the gradient. The copying
-** kernels serve imperative calls and results that must lie in an array of their own. Inference
+** kernels serve imperative calls and results that must have an array of their own. Inference
 ** works in both directions: a single unknown dim on either side follows from the number of
 ** elements.
 */
@@ -139,7 +139,7 @@ static int read_code(struct infer *s, struct codes *c, int *i)
     c->rest = c->ndst;
     c->at++;
     return append_dim(
-        s, c, c->split ? 1 : 0); /* behind a -4 it stands for 1, as in the reference */
+        s, c, c->split ? 1 : 0); /* after a -4 it means 1, as in the reference */
   case -2:
     while (c->at < c->nsrc) {
       TRY(next_dim(s, c, code, &d));
@@ -237,7 +237,7 @@ static int flatten_shape(struct infer *s)
 struct expand { int64_t axis; };
 static const struct param expand_params[] = {
   { "axis", P_INT, offsetof(struct expand, axis), NULL,
-    "where the new axis of size 1 stands; negative counts from the end of the result" },
+    "index of the new axis of size 1; negative counts from the end of the result" },
   { 0 }
 };
 
@@ -263,7 +263,7 @@ static const struct param squeeze_params[] = {
   { 0 }
 };
 
-/* Which axes go. known = false: cannot be told yet. */
+/* Finds the axes that go. known is false where sizes that decide it are unknown. */
 static int find_squeezed(struct infer *s, bool gone[TY_MAXDIM], bool *known)
 {
   const struct squeeze *p = s->param;
@@ -310,11 +310,11 @@ static const struct param like_params[] = {
   { "lhs_begin", P_INT, offsetof(struct reshape_like, lhs_begin), "None", "first dim of lhs that is replaced; None: 0", NULL,
     NULL, 1 },
   { "lhs_end",   P_INT, offsetof(struct reshape_like, lhs_end),   "None",
-    "one behind the last dim of lhs that is replaced; None: all to the end", NULL, NULL, 1 },
+    "one after the last dim of lhs that is replaced; None: all to the end", NULL, NULL, 1 },
   { "rhs_begin", P_INT, offsetof(struct reshape_like, rhs_begin), "None", "first dim of rhs that is used; None: 0", NULL, NULL,
     1 },
   { "rhs_end",   P_INT, offsetof(struct reshape_like, rhs_end),   "None",
-    "one behind the last dim of rhs that is used; None: all to the end", NULL, NULL, 1 },
+    "one after the last dim of rhs that is used; None: all to the end", NULL, NULL, 1 },
   { 0 }
 };
 

@@ -19,7 +19,7 @@ static const struct param last_params[] = { LENGTHS, STEPS("[0,1]"), { 0 } };
 static const struct param reverse_params[] = { LENGTHS, STEPS("[0,0]"), { 0 } };
 static const struct param mask_params[] = {
   LENGTHS,
-  { "value", P_FLOAT, offsetof(struct sequence, value), "0", "what stands behind the end of a sequence" },
+  { "value", P_FLOAT, offsetof(struct sequence, value), "0", "what is written after the end of a sequence" },
   STEPS("[0,1]"),
   { 0 }
 };
@@ -90,7 +90,8 @@ struct steps {
   char *y;
   const char *x;
   const struct operand *length;                           /* NULL: all steps */
-  int64_t t, n, to_t, to_n;                           /* sizes; strides in rows */
+  int64_t t, n;                                       /* steps and samples */
+  int64_t to_t, to_n;                                 /* their strides, in rows */
   size_t row;
   uint64_t value;
   size_t size;
@@ -126,7 +127,7 @@ static int64_t offset_at(const struct steps *s, int64_t t, int64_t n)
 }
 static int64_t sequence_grain(const struct steps *s)
 {
-  return MAX(1, 65536 / (s->t * (int64_t)s->row));
+  return grain_for(GRAIN_BYTES, s->t * (int64_t)s->row);
 }
 
 static void fill_row(const struct steps *s, char *y)
@@ -237,9 +238,9 @@ const struct op op_sequence[] = {
     .doc = "The last step of each sequence. The gradient goes to that step." },
   { .name = "SequenceMask", .alias = "_npx_sequence_mask", SEQUENCE(mask), .shape = same_shape,
     .inplace = "0=0", .back_inplace = "0=0",
-    .doc = "data with `value` behind the end of each sequence. No gradient comes from there." },
+    .doc = "data with `value` after the end of each sequence. No gradient comes from there." },
   { .name = "SequenceReverse", SEQUENCE(reverse), .shape = same_shape,
     .doc =
-        "The steps of each sequence in reverse order; what lies behind its end stays. The gradient is turned back." },
+        "The steps of each sequence in reverse order; what is after its end stays. The gradient is reversed too." },
   { 0 }
 };

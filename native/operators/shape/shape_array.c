@@ -1,4 +1,4 @@
-/* shape_array.c - what a shape alone tells: shape_array, size_array, _contrib_index_array,
+/* shape_array.c - what follows from a shape alone: shape_array, size_array, _contrib_index_array,
 ** _contrib_arange_like; diag; _histogram. */
 #include "kernel/strided_copy.h"
 #include "op/op.h"
@@ -141,7 +141,7 @@ static int diag_shape(struct infer *s)
     if (i != a && i != b) dim[n++] = in->dim[i];
   dim[n] = in->dim[a] && in->dim[b] ? diagonal_length(in->dim[a], in->dim[b], p->k) : 0;
   if (in->dim[a] && in->dim[b] && dim[n] < 1)
-    return infer_fail(s, TY_EVALUE, in, "diagonal %lld lies outside a matrix of %lld x %lld",
+    return infer_fail(s, TY_EVALUE, in, "diagonal %lld is outside a matrix of %lld x %lld",
         (long long)p->k, (long long)in->dim[a], (long long)in->dim[b]);
   return shape_is(s, &s->out[0], n + 1, dim);
 }
@@ -324,7 +324,7 @@ const struct op op_shape_array[] = {
     .in = "data", .param = diag_params, .param_size = sizeof(struct diag), .shape = diag_shape, .grad = "g0",
     .cpu = diag_kernels, .back_cpu = diag_back_kernels, .flags = OP_NAMED_INPUT },
   { .name = "_histogram", .alias = "_npi_histogram",
-    .doc = "How many elements lie in each bin, as int64, and the edges of the bins. What lies outside is not counted. "
+    .doc = "How many elements are in each bin, as int64, and the edges of the bins. What is outside is not counted. "
            "No gradient.",
     .in = "data bins", .in_of = histogram_in, .out = "output0 output1", .param = histogram_params,
     .param_size = sizeof(struct histogram),

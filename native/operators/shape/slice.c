@@ -3,7 +3,7 @@
 **
 ** A part is, per axis, a first index, a step and a length. Taking it is one strided copy; the
 ** gradient puts the head gradient into zeros the other way round. Bounds follow Python's slices:
-** negative counts from the end, what lies outside is cut off. A part without elements is
+** negative counts from the end, what is outside is cut off. A part without elements is
 ** refused. Dims that are not cut are inferred in both directions.
 */
 #include "kernel/strided_copy.h"
@@ -18,7 +18,7 @@ struct slice_bounds { struct dims begin, end, step; };
   { "begin", P_SHAPE, offsetof(type, b.begin), NULL, \
     "first index per leading axis; negative counts from the end, None is the start" }, \
   { "end",   P_SHAPE, offsetof(type, b.end),   NULL, \
-    "one behind the last index; None is all to the end" }, \
+    "one after the last index; None is all to the end" }, \
   { "step",  P_SHAPE, offsetof(type, b.step),  "()", \
     "distance between indices, may be negative; None or missing: 1" }
 
@@ -174,12 +174,12 @@ struct along { int64_t axis, begin, end; };
 static const struct param along_params[] = {
   { "axis",  P_INT, offsetof(struct along, axis),  NULL, "axis that is cut; negative counts from the end" },
   { "begin", P_INT, offsetof(struct along, begin), NULL, "first index; negative counts from the end" },
-  { "end",   P_INT, offsetof(struct along, end),   NULL, "one behind the last index; None is all to the end", NULL,
+  { "end",   P_INT, offsetof(struct along, end),   NULL, "one after the last index; None is all to the end", NULL,
     NULL, 1 },
   { 0 }
 };
 
-/* An index, negative from the end, as one of 0 .. size; -1 and size + 1 stand for all that lie
+/* An index, negative from the end, as one of 0 .. size; -1 and size + 1 are all that are
 ** outside. */
 static int64_t index_within(int64_t i, int64_t size)
 {
@@ -355,12 +355,12 @@ MOVE_ANYWHERE(assign_scalar_kernels, assign_scalar_run)
 
 const struct op op_slice[] = {
   { .name = "slice", .alias = "crop _npi_slice _npx_slice _sparse_slice",
-    .doc = "The part of data between begin and end, every step-th element, on the leading axes. The gradient lies at "
+    .doc = "The part of data between begin and end, every step-th element, on the leading axes. The gradient is at "
            "the same place in zeros.",
     .in = "data", .param = slice_params, .param_size = sizeof(struct slice), .shape = slice_shape,
     .grad = "g0", .cpu = slice_kernels, .back_cpu = slice_back_kernels },
   { .name = "slice_axis",
-    .doc = "Elements begin to end - 1 of one axis. The gradient lies at the same place in zeros.",
+    .doc = "Elements begin to end - 1 of one axis. The gradient is at the same place in zeros.",
     .in = "data", .param = along_params, .param_size = sizeof(struct along), .shape = along_shape,
     .grad = "g0", .cpu = along_kernels, .back_cpu = along_back_kernels },
   { .name = "slice_like",

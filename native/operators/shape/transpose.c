@@ -70,7 +70,7 @@ static int known_ndim(const struct infer *s)
 struct transpose { struct dims axes; };
 static const struct param transpose_params[] = {
   { "axes", P_SHAPE, offsetof(struct transpose, axes), "()",
-    "which axis of data stands where; empty: all in reverse order" },
+    "the axis of data for each axis of the result; empty: all in reverse order" },
   { 0 }
 };
 

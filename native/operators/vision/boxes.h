@@ -30,7 +30,7 @@ static inline uint64_t best_first(double score)
 struct nms {
   struct metric metric;
   const struct box *box;                              /* best first */
-  /* boxes of two kinds let each other stand; NULL: all of one kind */
+  /* boxes of two kinds never suppress each other; NULL: all of one kind */
   const double *kind;
   double  limit;
   /* an overlap of exactly `limit` is too much */

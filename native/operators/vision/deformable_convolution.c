@@ -109,7 +109,9 @@ struct deform_job {
   const struct deform *p;
   bool modulated;
   int64_t channels, h, w, H, W, taps;                 /* H x W places of the output */
-  const void *x, *offset, *mask;                      /* of this sample; mask may be NULL */
+  /* of this sample */
+  const void *x, *offset;
+  const void *mask;                                   /* NULL: there is none */
   void *columns, *dx, *doffset, *dmask;
 };
 

@@ -89,7 +89,7 @@ static void tensor_back_body(int64_t begin, int64_t end, void *context)
 static int tensor_run(struct call *c)
 {
   struct image_planes a = planes_of(&c->in[0], &c->out[0]);
-  parallel_for(images_of(&c->in[0].d) * a.channels, MAX(1, 16384 / a.pixels), tensor_body, &a);
+  parallel_for(images_of(&c->in[0].d) * a.channels, grain_of(a.pixels), tensor_body, &a);
   return TY_OK;
 }
 
@@ -98,7 +98,7 @@ static int tensor_back(struct call *c)
   struct image_planes a = planes_of(&c->out[0], &c->in[0]);
   if (a.image->p)
     parallel_for(
-        images_of(&c->out[0].d) * a.channels, MAX(1, 16384 / a.pixels), tensor_back_body, &a);
+        images_of(&c->out[0].d) * a.channels, grain_of(a.pixels), tensor_back_body, &a);
   return TY_OK;
 }
 
@@ -183,7 +183,8 @@ static int scale_run(struct call *c, bool back)
   const ty_desc *d = &c->in[0].d;
   const int64_t *dim = d->dim + d->ndim - 3;
   struct scale a = { &c->in[0], &c->out[0], c->param, dim[1] * dim[2], dim[0], back };
-  if (a.to->p) parallel_for(images_of(d) * a.channels, MAX(1, 32768 / a.pixels), scale_body, &a);
+  if (a.to->p)
+    parallel_for(images_of(d) * a.channels, grain_for(GRAIN_MOVES, a.pixels), scale_body, &a);
   return TY_OK;
 }
 static int normalize_run(struct call *c)  { return scale_run(c, false); }
@@ -368,7 +369,7 @@ static const struct param border_params[] = {
   { "top",    P_INT,    offsetof(struct border, top),    NULL, "rows above", NULL, "[0,]" },
   { "bot",    P_INT,    offsetof(struct border, bot),    NULL, "rows below", NULL, "[0,]" },
   { "left",   P_INT,    offsetof(struct border, left),   NULL, "columns before", NULL, "[0,]" },
-  { "right",  P_INT,    offsetof(struct border, right),  NULL, "columns behind", NULL, "[0,]" },
+  { "right",  P_INT,    offsetof(struct border, right),  NULL, "columns after it", NULL, "[0,]" },
   { "type",   P_INT,    offsetof(struct border, type),   "0",
     "0 constant, 1 nearest pixel, 2 mirror image, 3 the other end, 4 mirror image without the outermost pixel", NULL, "[0,4]" },
   { "value",  P_FLOAT,  offsetof(struct border, value),  "0", "of a constant border" },

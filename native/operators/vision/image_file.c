@@ -1,6 +1,6 @@
 /* image_file.c - image files as arrays: _cvimdecode (bytes in an array) and _cvimread (a file).
 **
-** The size of the result stands in the file: these operators are called on arrays, and have no
+** The size of the result is in the file: these operators are called on arrays, and have no
 ** place in a symbol. _cvimread is the one kernel that takes memory of its own, for the bytes of
 ** the file.
 */

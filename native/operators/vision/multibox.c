@@ -338,10 +338,10 @@ static const struct param detection_params[] = {
   { "threshold", P_FLOAT, offsetof(struct detection_param, threshold), "0.01", "least score of a detection" },
   { "background_id", P_INT, offsetof(struct detection_param, background_id), "0", "without effect: class 0 is the background" },
   { "nms_threshold", P_FLOAT, offsetof(struct detection_param, nms_threshold), "0.5",
-    "of two boxes that overlap so much the better one stands; 0 and below, or above 1: all stand, unsorted" },
+    "of two boxes that overlap so much the better one stays; 0 and below, or above 1: all stay, unsorted" },
   { "force_suppress", P_BOOL, offsetof(struct detection_param, force_suppress), "0", "boxes of other classes count too" },
   { "variances", P_FLOATS, offsetof(struct detection_param, variances), "[0.1,0.1,0.2,0.2]", "of x, y, width, height" },
-  { "nms_topk", P_INT, offsetof(struct detection_param, nms_topk), "-1", "only so many of the best can stand; -1: all" },
+  { "nms_topk", P_INT, offsetof(struct detection_param, nms_topk), "-1", "only so many of the best can stay; -1: all" },
   { 0 }
 };
 
@@ -414,7 +414,7 @@ static int64_t find_objects(const struct detect *d)
   return n;
 }
 
-/* The best nms_topk come first, sorted; what lies behind them stays where it was found, with id
+/* The best nms_topk come first, sorted; what is after them stays where it was found, with id
 ** -1. */
 static void sort_and_suppress(const struct detect *d, int64_t n)
 {

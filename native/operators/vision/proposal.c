@@ -8,7 +8,7 @@
 ** iou_loss their corners; im_info (batch, 3) is height, width and scale of the image as it was
 ** before padding. Boxes are clipped to the image. A score is -1 in cells beyond it, of a box
 ** smaller than rpn_min_size (which grows by half of that at each end), and where box or score is
-** NaN. The best pre_nms stand for suppression, the first post_nms that stay are the result;
+** NaN. The best pre_nms take part in suppression, the first post_nms that stay are the result;
 ** where fewer do, they repeat. Source: Ren et al., "Faster R-CNN", NIPS 2015.
 */
 #include "kernel/element/proposal.h"

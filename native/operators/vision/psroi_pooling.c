@@ -220,7 +220,7 @@ static int mean_backward(struct call *c)
 
 /* -- moved samples ----------------------------------------------------------------------------- */
 
-/* Where a bin's two offsets stand in trans: x, and y one plane behind it. */
+/* Returns the index in trans of a bin's offset x; y is one plane after it. */
 static int64_t offsets_of(const struct psroi_call *k, const struct psroi_bin *b)
 {
   const int64_t parts = k->p->part_size, class = b->channel / (k->p->output_dim / k->classes);

@@ -1,6 +1,6 @@
 /* resize.c - _contrib_BilinearResize2D: images of another height and width.
 **
-** Output row i lies at source row i (in - 1) / (out - 1), so that corners meet, or, without
+** Output row i is at source row i (in - 1) / (out - 1), so that corners meet, or, without
 ** align_corners, at (i + 1/2) in / out - 1/2, at least 0; one row alone takes the first. Columns
 ** likewise. Each output is the weighted mean of four neighbours; the last row and column have
 ** themselves as their next. The gradient adds it to the four.
@@ -23,7 +23,7 @@ static const struct param params[] = {
   { "mode",          P_ENUM,  FIELD(mode),          "size",
     "height and width, or scales; odd sizes from odd ones; as input like; the next even or odd size down or up",
     "size|odd_scale|like|to_even_down|to_even_up|to_odd_down|to_odd_up" },
-  { "align_corners", P_BOOL,  FIELD(align_corners), "1",    "corners lie on corners, else edges on edges" },
+  { "align_corners", P_BOOL,  FIELD(align_corners), "1",    "corners meet corners, else edges meet edges" },
   { 0 }
 };
 
