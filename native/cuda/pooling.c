@@ -80,7 +80,7 @@ static int backward(struct call *c)
 {
   const ty_desc *data = &c->out[0].d;
   struct pool_sizes s = sizes_of(c, data, &c->in[0].d, desc_count(data));
-  bool masked = fused(c, POST_ACT_GRAD), has_argmax = masked || c->nin == 2;
+  bool masked = find_fused(c, POST_ACT_GRAD), has_argmax = masked || c->nin == 2;
   void *none = NULL, **second = c->nin > 1 ? &c->in[1].p : &none;
   void **argmax = has_argmax ? second : &none, **x = has_argmax ? &none : second;
   void **y = c->nin > 2 ? &c->in[2].p : &none;

@@ -27,35 +27,35 @@ int channel_block(const ty_desc *d)
 
 struct blocking { const struct gemm_type *t; int64_t b, space; const float *from; float *to; };
 
-/* Unit: block of an image. */
-static void enter_some(int64_t begin, int64_t end, void *context)
+/* Copies into blocks. A unit is a block of an image. */
+static void enter_range(int64_t begin, int64_t end, void *context)
 {
   const struct blocking *k = context;
   for (int64_t at = begin * k->b * k->space; begin < end; begin++, at += k->b * k->space)
     k->t->strip(k->b, k->space, k->from + at, k->space, 1, (int)k->b, k->to + at);
 }
 
-static void leave_some(int64_t begin, int64_t end, void *context)
+static void leave_range(int64_t begin, int64_t end, void *context)
 {
   const struct blocking *k = context;
   for (int64_t at = begin * k->b * k->space; begin < end; begin++, at += k->b * k->space)
     k->t->strip(k->space, k->b, k->from + at, k->b, 1, (int)k->space, k->to + at);
 }
 
-static void move(const ty_desc *d, int64_t n, const float *from, float *to,
-    void (*some)(int64_t, int64_t, void *))
+static void move_blocks(const ty_desc *d, int64_t n, const float *from, float *to,
+    parallel_fn range)
 {
   struct blocking k = { gemm_type(TY_F32), cpu_channel_block(), 1, from, to };
   for (int i = 2; i < d->ndim; i++) k.space *= d->dim[i];
-  parallel_for_stoppable(n * d->dim[1] / k.b, MAX(1, 16384 / (k.b * k.space)), some, &k);
+  parallel_for_stoppable(n * d->dim[1] / k.b, grain_of(k.b * k.space), range, &k);
 }
 
 void block_enter(const ty_desc *d, int64_t n, const float *plain, float *blocks)
 {
-  move(d, n, plain, blocks, enter_some);
+  move_blocks(d, n, plain, blocks, enter_range);
 }
 
 void block_leave(const ty_desc *d, int64_t n, const float *blocks, float *plain)
 {
-  move(d, n, blocks, plain, leave_some);
+  move_blocks(d, n, blocks, plain, leave_range);
 }

@@ -4,7 +4,7 @@
 
 /* the b that convolutions of a CPU compute in, a vector of floats; 0: none */
 int cpu_channel_block(void);
-/* The b that convolutions of an array's device want it in: on a GPU all channels, so that they lie
+/* The b that convolutions of an array's device want it in: on a GPU all channels, so that they are
 ** last; 0: none, it stays plain. A back end brings its own answer. */
 int channel_block(const ty_desc *d);
 void channel_block_register(int kind, int (*block)(const ty_desc *d));

@@ -6,6 +6,7 @@
 #include "base/precision.h"
 #include "base/stop.h"
 #include "kernel/epilogue.h"
+#include "kernel/grain.h"
 #include "tensor/tensor.h"
 
 struct op;
@@ -75,18 +76,18 @@ static inline bool in_blocks(const struct call *c) /* any operand */
   return false;
 }
 /* What to do besides, as `fuses` allows. */
-static inline const struct fused_op *fused(const struct call *c, enum fused_kind kind)
+static inline const struct fused_op *find_fused(const struct call *c, enum fused_kind kind)
 {
   return epilogue_find(c->epilogue, kind);
 }
 static inline int fused_act(const struct call *c) /* ACT_* of POST_ACT */
 {
-  const struct fused_op *f = fused(c, POST_ACT);
+  const struct fused_op *f = find_fused(c, POST_ACT);
   return f ? f->act : ACT_NONE;
 }
 static inline const struct scaling *fused_scaling(const struct call *c) /* NULL: none */
 {
-  const struct fused_op *f = fused(c, POST_SCALE);
+  const struct fused_op *f = find_fused(c, POST_SCALE);
   return f ? f->scaling : NULL;
 }
 /* POST_ACT in a pass of its own, for kernels whose loops have no place for it */

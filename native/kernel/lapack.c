@@ -25,7 +25,7 @@ enum { PANEL = 32 };
 
 /* -- triangles --------------------------------------------------------------------------------- */
 
-/* The triangle opposite to `lower` is set to zero, or to the mirror image. */
+/* Sets the triangle opposite to `lower` to zero, or to the mirror image. */
 static void fill_other(int dtype, bool lower, int64_t n, void *a, bool mirror)
 {
   for (int64_t i = 0; i < n; i++)
@@ -38,7 +38,7 @@ static void fill_other(int dtype, bool lower, int64_t n, void *a, bool mirror)
     }
 }
 
-/* The factor of a block on the diagonal of an n x n matrix. */
+/* Factors a block on the diagonal of an n x n matrix. */
 static int factor_block(int dtype, bool lower, int64_t block, int64_t n, void *a)
 {
   int size = (int)block, row = (int)n, bad = 0;
@@ -136,16 +136,16 @@ void triangle_solve(int dtype, bool right, bool lower, bool transpose, int64_t m
 
 /* -- general matrices -------------------------------------------------------------------------- */
 
-static double number(int dtype, const void *a, int64_t i)
+static double get_number(int dtype, const void *a, int64_t i)
 {
   return dtype == TY_F64 ? ((const double *)a)[i] : (double)((const float *)a)[i];
 }
 
-/* A NaN in a matrix reaches all of its inverse; some versions of LAPACK lose it. */
+/* Fills the inverse of a matrix that has a NaN with NaN: some versions of LAPACK lose it. */
 static bool fill_nan(int dtype, int64_t n, void *a)
 {
   int64_t i = 0;
-  while (i < n && !isnan(number(dtype, a, i))) i++;
+  while (i < n && !isnan(get_number(dtype, a, i))) i++;
   if (i < n) vec_ops_of(dtype)->fill(a, NAN, n);
   return i < n;
 }
@@ -177,7 +177,7 @@ int lu_inverse(int dtype, int64_t n, void *a, const int32_t *pivot, void *work)
   return bad;
 }
 
-/* tau, then LAPACK's workspace */
+/* Returns the bytes of tau and of LAPACK's workspace. */
 size_t lq_work(int dtype, int64_t m) { return (PANEL + 1) * (size_t)m * dtype_size(dtype); }
 
 #define LQ(s, R) do { \
@@ -206,11 +206,11 @@ size_t eigen_work(int dtype, int64_t n)
       (size_t)eigen_ints(n) * sizeof(int);
 }
 
-/* LAPACK need not come to an end on what is not finite. */
+/* Returns whether all entries are finite: LAPACK need not come to an end on others. */
 static bool all_finite(int dtype, int64_t n, const void *a)
 {
   for (int64_t i = 0; i < n; i++)
-    if (!isfinite(number(dtype, a, i))) return false;
+    if (!isfinite(get_number(dtype, a, i))) return false;
   return true;
 }
 
@@ -235,7 +235,7 @@ struct matrix_loop {
   int64_t bad;
 };
 
-/* The least number of a matrix that failed, whoever comes first. */
+/* Keeps the least number of a matrix that failed, in whatever order they fail. */
 static void matrix_range(int64_t begin, int64_t end, void *context)
 {
   struct matrix_loop *s = context;
@@ -255,7 +255,7 @@ int64_t stack_run(struct call *c, int64_t n, double cost, size_t work,
 {
   struct matrix_loop s = { c, align_up(work, ALIGN), one, STACK_GOOD };
   const int threads = n == 1 ? 1 : (int)MIN(n, parallel_threads());
-  double grain = 16384 / MAX(cost, 1);
+  double grain = GRAIN_ELEMENTS / MAX(cost, 1); /* cost: multiply-adds of a matrix */
   if (openblas_enter(threads)) return STACK_REFUSED;
   if (n == 1)
     matrix_range(0, 1, &s); /* products inside have the cores */

@@ -3,7 +3,7 @@
 
 #if DNNL_VERSION_MAJOR < 3
 
-static onednn_desc made(dnnl_memory_desc_t *d, dnnl_status_t failed)
+static onednn_desc desc_unless_failed(dnnl_memory_desc_t *d, dnnl_status_t failed)
 {
   if (!failed) return d;
   mem_free(d);
@@ -13,20 +13,21 @@ static onednn_desc made(dnnl_memory_desc_t *d, dnnl_status_t failed)
 onednn_desc onednn_strided(int n, const dnnl_dims_t dim, const dnnl_dims_t step)
 {
   dnnl_memory_desc_t *d = mem_new(sizeof *d);
-  return d ? made(d, dnnl_memory_desc_init_by_strides(d, n, dim, dnnl_f32, step)) : NULL;
+  return d ? desc_unless_failed(d, dnnl_memory_desc_init_by_strides(d, n, dim, dnnl_f32, step))
+           : NULL;
 }
 
 onednn_desc onednn_tagged(
     int n, const dnnl_dims_t dim, dnnl_data_type_t type, dnnl_format_tag_t tag)
 {
   dnnl_memory_desc_t *d = mem_new(sizeof *d);
-  return d ? made(d, dnnl_memory_desc_init_by_tag(d, n, dim, type, tag)) : NULL;
+  return d ? desc_unless_failed(d, dnnl_memory_desc_init_by_tag(d, n, dim, type, tag)) : NULL;
 }
 
 void onednn_desc_free(onednn_desc d) { mem_free((void *)d); }
 
-static dnnl_primitive_desc_t primitive(const dnnl_convolution_desc_t *d, dnnl_status_t failed,
-    dnnl_primitive_desc_t hint, dnnl_primitive_attr_t attr)
+static dnnl_primitive_desc_t make_primitive_desc(const dnnl_convolution_desc_t *d,
+    dnnl_status_t failed, dnnl_primitive_desc_t hint, dnnl_primitive_attr_t attr)
 {
   dnnl_primitive_desc_t p;
   return failed || dnnl_primitive_desc_create(&p, d, attr, onednn_engine(), hint) ? NULL : p;
@@ -39,7 +40,7 @@ dnnl_primitive_desc_t onednn_forward(
   dnnl_status_t failed = dnnl_dilated_convolution_forward_desc_init(&d, kind,
       dnnl_convolution_direct, c->d[X], c->d[W], c->bias, c->d[Y], c->stride, c->dilate, c->pad,
       c->pad);
-  return primitive(&d, failed, NULL, attr);
+  return make_primitive_desc(&d, failed, NULL, attr);
 }
 
 dnnl_primitive_desc_t onednn_back_data(
@@ -48,7 +49,7 @@ dnnl_primitive_desc_t onednn_back_data(
   dnnl_convolution_desc_t d;
   dnnl_status_t failed = dnnl_dilated_convolution_backward_data_desc_init(
       &d, dnnl_convolution_direct, c->d[X], c->d[W], c->d[Y], c->stride, c->dilate, c->pad, c->pad);
-  return primitive(&d, failed, hint, attr);
+  return make_primitive_desc(&d, failed, hint, attr);
 }
 
 dnnl_primitive_desc_t onednn_back_weight(
@@ -58,7 +59,7 @@ dnnl_primitive_desc_t onednn_back_weight(
   dnnl_status_t failed = dnnl_dilated_convolution_backward_weights_desc_init(&d,
       dnnl_convolution_direct, c->d[X], c->d[W], NULL, c->d[Y], c->stride, c->dilate, c->pad,
       c->pad);
-  return primitive(&d, failed, hint, attr);
+  return make_primitive_desc(&d, failed, hint, attr);
 }
 
 bool onednn_append_sum(dnnl_post_ops_t ops) { return !dnnl_post_ops_append_sum(ops, 1); }
@@ -121,7 +122,8 @@ bool onednn_append_sum(dnnl_post_ops_t ops)
 
 bool onednn_append_act(dnnl_post_ops_t ops, dnnl_alg_kind_t kind)
 {
-  const float alpha = kind == dnnl_eltwise_soft_relu; /* its steepness; of relu the slope below 0 */
+  /* steepness of softrelu, slope of relu below 0 */
+  const float alpha = kind == dnnl_eltwise_soft_relu;
   return !dnnl_post_ops_append_eltwise(ops, kind, alpha, 0);
 }
 

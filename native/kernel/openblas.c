@@ -10,7 +10,7 @@
 
 static int inside, buffers; /* threads that call; buffers it must have */
 
-static int look(int missing)
+static int probe_memory(int missing)
 {
   void *p = sys_map((size_t)missing * BUFFER, PROT_READ | PROT_WRITE);
   if (!p) return fail_memory("OpenBLAS", (size_t)missing * BUFFER, mem_bytes(), 0);
@@ -22,7 +22,7 @@ int openblas_enter(int threads)
 {
   const int now = __atomic_add_fetch(&inside, threads, __ATOMIC_ACQ_REL);
   int known = __atomic_load_n(&buffers, __ATOMIC_ACQUIRE);
-  const int code = now > known ? look(now - known) : TY_OK;
+  const int code = now > known ? probe_memory(now - known) : TY_OK;
   if (code) return openblas_leave(threads), code;
   while (now > known &&
       !__atomic_compare_exchange_n(

@@ -11,8 +11,12 @@
 #include "kernel/primitives.h"
 #include "kernel/strided_copy.h"
 
-/* elements of a unit; side of a transposed block; bytes; bytes */
-enum { BLOCK = 32768, SIDE = 128, LINE = 64, SMALL = 96 };
+enum {
+  BLOCK = 32768,                                      /* elements of a unit */
+  SIDE = 128,                                         /* elements of a transposed block's side */
+  LINE = 64,                                          /* bytes of a cache line */
+  SMALL = 96,                                         /* bytes up to which loops beat memcpy */
+};
 
 typedef uint8_t  u8  __attribute__((may_alias));
 typedef uint16_t u16 __attribute__((may_alias));
@@ -62,7 +66,7 @@ BLOCKS(u16)
 BLOCKS(u32)
 BLOCKS(u64)
 
-static void block(const struct plane *p, char *d, const char *s, size_t size, bool across)
+static void copy_plane(const struct plane *p, char *d, const char *s, size_t size, bool across)
 {
   if (across) switch (size) {
     case 1: transpose_u8(p, (u8 *)d, (const u8 *)s); return;
@@ -86,7 +90,7 @@ static void block(const struct plane *p, char *d, const char *s, size_t size, bo
 
 /* -- preparing a move -------------------------------------------------------------------------- */
 
-static int64_t length(int64_t x) { return x < 0 ? -x : x; }
+static int64_t stride_length(int64_t x) { return x < 0 ? -x : x; }
 
 static void swap_axes(struct move *m, int i, int j)
 {
@@ -105,7 +109,7 @@ void move_simplify(const struct move *m, struct move *out)
   for (int i = 0; i < m->n; i++) {
     if (m->dim[i] == 1) continue;
     move_axis(&a, m->dim[i], m->to[i], m->from[i]);
-    for (int j = a.n - 1; j > 0 && length(a.to[j - 1]) < length(a.to[j]); j--)
+    for (int j = a.n - 1; j > 0 && stride_length(a.to[j - 1]) < stride_length(a.to[j]); j--)
       swap_axes(&a, j - 1, j);
   }
   out->n = 0;
@@ -122,8 +126,8 @@ void move_simplify(const struct move *m, struct move *out)
   }
 }
 
-/* The axis that src runs along, where that is not the innermost one: it becomes the inner one's
-** partner. */
+/* Finds the axis that src runs along, where that is not the innermost one: it becomes the inner
+** one's partner. */
 static bool find_partner(struct move *m)
 {
   int in = m->n - 1;
@@ -146,7 +150,7 @@ struct copy_plan {
   int64_t side1, side0, count1, count0;
 };
 
-static void body(int64_t begin, int64_t end, void *context)
+static void plan_range(int64_t begin, int64_t end, void *context)
 {
   const struct copy_plan *w = context;
   const struct move *m = &w->m;
@@ -161,7 +165,7 @@ static void body(int64_t begin, int64_t end, void *context)
     }
     struct plane p = { MIN(w->side1, m->dim[a1] - i1), m->to[a1], m->from[a1],
       MIN(w->side0, m->dim[a0] - i0), m->to[a0], m->from[a0] };
-    block(&p, elements_at(w->dst, to, w->size), elements_at(w->src, from, w->size), w->size,
+    copy_plane(&p, elements_at(w->dst, to, w->size), elements_at(w->src, from, w->size), w->size,
         w->across);
   }
 }
@@ -177,7 +181,8 @@ static void run_on_cpu(const struct move *m, void *dst, const void *src, size_t 
   w.count0 = (n0 + w.side0 - 1) / w.side0;
   w.count1 = (n1 + w.side1 - 1) / w.side1;
   for (int i = 0; i < w.m.n - 2; i++) units *= w.m.dim[i];
-  parallel_for(units * w.count1 * w.count0, MAX(1, 2 * BLOCK / (w.side0 * w.side1)), body, &w);
+  parallel_for(
+      units * w.count1 * w.count0, MAX(1, 2 * BLOCK / (w.side0 * w.side1)), plan_range, &w);
 }
 
 static bool is_empty(const struct move *m)
@@ -211,7 +216,7 @@ int move_set(int device, const struct move *m, void *dst, const void *value, siz
 
 /* -- plain bytes ------------------------------------------------------------------------------- */
 
-enum { PIECE = 1 << 18 };
+enum { COPY_GRAIN = 1 << 18 };                        /* bytes of a chunk */
 struct byte_copy { char *dst; const char *src; bool past; };
 
 static void copy_body(int64_t begin, int64_t end, void *context)
@@ -234,7 +239,7 @@ int move_bytes(int device, void *dst, const void *src, size_t bytes)
   struct byte_copy b = { dst, src, stream_copy_profitable(bytes) };
   if (dst == src) return TY_OK;
   if (primitives_of(device)) return device_copy(device, dst, device, src, bytes);
-  parallel_for((int64_t)bytes, PIECE, copy_body, &b);
+  parallel_for((int64_t)bytes, COPY_GRAIN, copy_body, &b);
   return TY_OK;
 }
 
@@ -242,7 +247,7 @@ int move_zero(int device, void *dst, size_t bytes)
 {
   struct byte_copy b = { dst, NULL, false };
   if (primitives_of(device)) return device_fill(device, dst, 0, bytes);
-  parallel_for((int64_t)bytes, PIECE, zero_body, &b);
+  parallel_for((int64_t)bytes, COPY_GRAIN, zero_body, &b);
   return TY_OK;
 }
 
@@ -255,7 +260,7 @@ int move_fill(int device, void *dst, const void *value, size_t size, int64_t n)
 
 /* -- numbers of any dtype ---------------------------------------------------------------------- */
 
-static int64_t bounded(double v, double lo, double hi)
+static int64_t bounded_integer(double v, double lo, double hi)
 {
   return v != v ? (int64_t)lo : v <= lo ? (int64_t)lo : v >= hi ? (int64_t)hi : (int64_t)v;
 }
@@ -267,9 +272,9 @@ void set_number(void *p, int dtype, double v)
   case TY_F64: *(double *)p = v; break;
   case TY_F16: *(uint16_t *)p = float_to_half((float)v); break;
   case TY_BF16: *(uint16_t *)p = float_to_bf16((float)v); break;
-  case TY_U8: *(uint8_t *)p = (uint8_t)bounded(v, INT32_MIN, INT32_MAX); break;
-  case TY_I8: *(int8_t *)p = (int8_t)(uint8_t)bounded(v, INT32_MIN, INT32_MAX); break;
-  case TY_I32: *(int32_t *)p = (int32_t)bounded(v, INT32_MIN, INT32_MAX); break;
+  case TY_U8: *(uint8_t *)p = (uint8_t)bounded_integer(v, INT32_MIN, INT32_MAX); break;
+  case TY_I8: *(int8_t *)p = (int8_t)(uint8_t)bounded_integer(v, INT32_MIN, INT32_MAX); break;
+  case TY_I32: *(int32_t *)p = (int32_t)bounded_integer(v, INT32_MIN, INT32_MAX); break;
   case TY_I64:
     *(int64_t *)p = v >= 0x1p63 ? INT64_MAX : v < -0x1p63 || v != v ? INT64_MIN : (int64_t)v;
     break;
@@ -288,7 +293,7 @@ double real_of(const struct operand *a, int64_t i)
   }
 }
 
-static int64_t truncated(double v)
+static int64_t truncated_integer(double v)
 {
   return v >= 0x1p62 ? INT64_MAX : v > -0x1p62 ? (int64_t)v : INT64_MIN;
 }
@@ -299,7 +304,7 @@ int64_t index_of(const struct operand *a, int64_t i)
   case TY_F32:
   case TY_F64:
   case TY_F16:
-  case TY_BF16: return truncated(real_of(a, i));
+  case TY_BF16: return truncated_integer(real_of(a, i));
   case TY_I32: return ((const int32_t *)a->p)[i];
   case TY_I64: return ((const int64_t *)a->p)[i];
   case TY_I8: return ((const int8_t *)a->p)[i];

@@ -21,17 +21,17 @@ static inline void move_axis(struct move *m, int64_t dim, int64_t to, int64_t fr
   m->from[m->n] = from;
   m->n++;
 }
-/* The same move with few axes: those of one element go, neighbours that are one in both arrays are
+/* Makes the same move with few axes: those of one element go, neighbours that are one in both are
 ** joined, the rest is ordered by its stride in dst; two at least. */
 void move_simplify(const struct move *m, struct move *out);
-/* parallel */
+/* Copies; parallel. */
 int move_run(int device, const struct move *m, void *dst, const void *src, size_t size);
-/* each place of dst gets one element, which lies on the host; `from` has no meaning */
+/* Sets each place of dst to one element, which is on the host; `from` has no meaning. */
 int move_set(int device, const struct move *m, void *dst, const void *value, size_t size);
-/* parallel; dst may be src */
+/* Copies bytes; parallel. dst may be src. */
 int move_bytes(int device, void *dst, const void *src, size_t bytes);
 int move_zero(int device, void *dst, size_t bytes);
-/* n copies of one element, which lies on the host */
+/* Writes n copies of one element, which is on the host. */
 int move_fill(int device, void *dst, const void *value, size_t size, int64_t n);
 
 /* -- small helpers of operators that move ------------------------------------------------------ */
@@ -57,9 +57,9 @@ void    set_number(void *p, int dtype, double value);
 int64_t index_of(const struct operand *a, int64_t i);
 double  real_of(const struct operand *a, int64_t i);
 
-/* zeros in output k, where there is one and somebody reads it */
+/* Writes zeros to output k, where there is one and it is read. */
 int move_zeros(const struct call *c, int k);
-/* out 0 = in 0; further outputs (gradients) are zeros */
+/* Copies input 0 to output 0; further outputs (gradients) are zeros. */
 int copy_kernel(struct call *c);
 
 /* A kernel table of one function that moves elements of any dtype; by the functions above alone. */

@@ -134,6 +134,9 @@ struct op {
   struct attention_part (*attention)(const void *param, int ndim);
   /* outputs that the reference has behind ours: its symbol files count them */
   int       (*further_outputs)(const void *param);
+  /* of a layer on 8-bit integers: name of the layer that it runs on them in double
+  ** (operators/quantized/arithmetic.c); NULL: it is none */
+  const char *layer;
   uint32_t    flags;
 };
 

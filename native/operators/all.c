@@ -1,4 +1,4 @@
-/* all.c - hands the tables of this folder's files to the registry, before anybody asks for an
+/* all.c - hands the tables of this folder's files to the registry, before the first lookup of an
 ** operator. The Makefile writes OP(file) into ops.inc for each file that has one. */
 #include "op/op.h"
 

@@ -186,8 +186,8 @@ refused("gather_nd", "shape", {{2, 2}, {3, 1}}, {},
 refused("scatter_nd", "shape", {{1}, {3, 1}}, {shape = {2, 2}},
   "indices: 3 coordinates for an array of 2 dimensions")
 refused("dot", "shape", {sixteen, {1, 1, 1}}, {}, "output: 17 dimensions; at most 16 are possible")
-refused("diag", "value", {{2, 2}}, {k = 2}, "data: diagonal 2 lies outside a matrix of 2 x 2")
-refused("diag", "value", {{2, 2}}, {k = -2}, "data: diagonal -2 lies outside a matrix of 2 x 2")
+refused("diag", "value", {{2, 2}}, {k = 2}, "data: diagonal 2 is outside a matrix of 2 x 2")
+refused("diag", "value", {{2, 2}}, {k = -2}, "data: diagonal -2 is outside a matrix of 2 x 2")
 refused("diag", "value", {{2, 2, 2}}, {axis1 = 1, axis2 = -2},
   "axis1 and axis2 are the same axis 1")
 refused("_contrib_calibrate_entropy", "shape", {{3}, {4}}, {},

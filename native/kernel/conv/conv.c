@@ -18,15 +18,13 @@ bool window_1x1(const struct window *w)
   return true;
 }
 
-/* positions of the result; bytes of a weight */
-enum { FEW_POSITIONS = 256, MANY = 1000, SMALL = 128 << 10, LARGE = 1 << 20 };
-
 /* Unless that costs much memory and saves little time. */
 bool convolve_keeps(const struct window *w)
 {
   const int64_t bytes = w->groups * w->filters * window_depth(w) * (int64_t)sizeof(float),
                 positions = window_positions(w);
-  return bytes <= SMALL || positions < FEW_POSITIONS || (positions < MANY && bytes <= LARGE);
+  return bytes <= CONV_SMALL_WEIGHT || positions < CONV_FEW_POSITIONS ||
+      (positions < CONV_MANY_POSITIONS && bytes <= CONV_LARGE_WEIGHT);
 }
 
 /* -- positions --------------------------------------------------------------------------------- */
@@ -48,7 +46,7 @@ int window_runs(const struct window *w, int64_t j, int64_t cols, struct run_of *
   return n;
 }
 
-/* Every tap of every run lies inside the image. */
+/* Returns whether every tap of every run is inside the image. */
 bool window_inside(const struct window *w, const struct run_of *run, int n)
 {
   for (int i = 0; i < n; i++)
@@ -65,7 +63,7 @@ static int64_t pixel_offset(const struct window *w, int64_t z, int64_t y, int64_
   return (z * w->in[1] + y) * w->in[2] + x;
 }
 
-/* The part of each run that tap (z, y, x) of the window sees inside the image. */
+/* Lists the part of each run that tap (z, y, x) of the window sees inside the image. */
 int window_pieces(const struct window *w, const struct run_of *run, int n, int64_t z, int64_t y,
     int64_t x, struct gemm_piece *piece, bool *gaps)
 {
@@ -100,8 +98,8 @@ void window_offsets(const struct window *w, int64_t *tap)
 void window_columns(const struct window *w, const struct gemm_type *t, int64_t j, int64_t cols,
     int64_t channels, int64_t width, const int64_t *tap, const void *from, void *to, bool back)
 {
-  struct run_of run[COLUMNS];
-  struct gemm_piece piece[COLUMNS];
+  struct run_of run[CONV_COLUMNS];
+  struct gemm_piece piece[CONV_COLUMNS];
   const size_t size = dtype_size(w->dtype);
   const int taps = (int)window_taps(w), n = window_runs(w, j, cols, run);
   struct gemm_image f = { .channels = channels,
@@ -134,9 +132,6 @@ void window_columns(const struct window *w, const struct gemm_type *t, int64_t j
 
 /* -- forward ----------------------------------------------------------------------------------- */
 
-/* of a block of positions; of one of a plain window */
-enum { PANELS = 4, PANELS_1X1 = 8 };
-
 struct forward_pass {
   const struct window *w;
   const struct gemm_type *t;
@@ -147,8 +142,8 @@ struct forward_pass {
   const int64_t *tap;
   int act, height;
   int64_t run, taps, depth, in, out;                  /* channels of a run of depth */
-  /* positions and filters of a unit; units along both */
-  int64_t cols, rows, across, down;
+  int64_t cols, rows;                                 /* positions and filters of a unit */
+  int64_t across, down;                               /* units along positions and filters */
   /* 1 x 1, stride 1, no padding; the image serves as the panel */
   bool is_1x1, direct;
   bool add;
@@ -161,7 +156,7 @@ static int64_t channels_of_run(const struct window *w, const struct gemm_type *t
 
 static size_t forward_bytes(const struct window *w, const struct gemm_type *t)
 {
-  int64_t cols = t->nr * (window_1x1(w) ? PANELS_1X1 : PANELS);
+  int64_t cols = t->nr * (window_1x1(w) ? CONV_PANELS_1X1 : CONV_PANELS);
   return align_up(
       (size_t)(channels_of_run(w, t) * window_taps(w) * cols) * dtype_size(w->dtype), ALIGN);
 }
@@ -187,7 +182,7 @@ static void fill_panels(const struct forward_pass *f, const char *x, int64_t j, 
   }
 }
 
-/* One unit: `cols` positions from j of one image, `rows` filters from o. */
+/* Computes one unit: `cols` positions from j of one image, `rows` filters from o. */
 static void forward_block(const struct forward_pass *f, const char *image, const char *strips,
     const char *bias, char *y, int64_t j, int64_t cols, int64_t rows)
 {
@@ -252,7 +247,7 @@ struct strips {
   char *out;
 };
 
-static void strip_some(int64_t begin, int64_t end, void *context)
+static void strip_range(int64_t begin, int64_t end, void *context)
 {
   const struct strips *s = context;
   int64_t each = (s->rows + s->height - 1) / s->height;
@@ -272,7 +267,7 @@ static const void *keep_strips(
   s->out = gemm_kept_buffer(
       kept, weight, (size_t)(groups * each * s->height * s->k + 64) * s->size, &fresh);
   if (!s->out || fresh) return s->out;
-  parallel_for(groups * each, MAX(1, 100000 / (s->height * s->k)), strip_some, s);
+  parallel_for(groups * each, grain_for(CONV_STRIP_GRAIN, s->height * s->k), strip_range, s);
   return s->out;
 }
 
@@ -282,12 +277,13 @@ static int64_t forward_cut(struct forward_pass *f)
   const struct window *w = f->w;
   int64_t blocks = (f->out + f->t->nr - 1) / f->t->nr,
           strips = (w->filters + f->height - 1) / f->height;
-  int64_t b = MIN(blocks, f->is_1x1 ? PANELS_1X1 : PANELS), s = strips, images = w->n * w->groups;
-  while ((double)(b * f->t->nr * s * f->height) * (double)f->depth > 2e6 &&
-      images * ((blocks + b - 1) / b) * ((strips + s - 1) / s) < 32) {
+  int64_t b = MIN(blocks, f->is_1x1 ? CONV_PANELS_1X1 : CONV_PANELS), s = strips,
+          images = w->n * w->groups;
+  while ((double)(b * f->t->nr * s * f->height) * (double)f->depth > CONV_UNIT_WORK &&
+      images * ((blocks + b - 1) / b) * ((strips + s - 1) / s) < CONV_UNITS) {
     if (b > 1)
       b = (b + 1) / 2;
-    else if (s > 3)
+    else if (s > CONV_MIN_STRIPS)
       s = (s + 1) / 2;
     else
       break;
@@ -299,7 +295,7 @@ static int64_t forward_cut(struct forward_pass *f)
   return images * f->across * f->down;
 }
 
-/* weight: element (filter, term) of a group at filter * ars + term * acs. */
+/* Convolves. Element (filter, term) of a group of the weight is at filter * ars + term * acs. */
 static int multiply_image(const struct window *w, const void *x, const struct operand *weight,
     int64_t ars, int64_t acs, const void *bias, int act, void *y, bool add, struct gemm_kept *kept,
     void *tmp)
@@ -357,26 +353,26 @@ struct data {
   bool add;
 };
 
-/* Rows of columns that stay in the second cache: channels x taps x COLUMNS. */
+/* Returns how many channels' columns stay in the second cache: channels x taps x CONV_COLUMNS. */
 static int64_t data_block(const struct window *w, const struct gemm_type *t)
 {
-  int64_t most = MAX(1, 512 / window_taps(w));
+  int64_t most = MAX(1, CONV_DATA_ROWS / window_taps(w));
   int64_t blocks = (w->channels + most - 1) / most;
   return (w->channels + blocks - 1) / blocks;
 }
 
-/* Do whole output rows fold back (kernel/gemm/isa.h)? */
-static bool folds(const struct window *w)
+/* Returns whether whole output rows fold back (kernel/gemm/isa.h). */
+static bool folds_rows(const struct window *w)
 {
   return gemm_type(w->dtype)->fold && w->in[0] == 1 && w->kernel[0] == 1 && w->out[0] == 1 &&
       !w->pad[0] && w->stride[1] == 1 && w->stride[2] == 1 && w->dilate[1] == 1 &&
-      w->dilate[2] == 1 && w->out[2] <= COLUMNS;
+      w->dilate[2] == 1 && w->out[2] <= CONV_COLUMNS;
 }
 
 static int64_t data_cols(const struct window *w)
 {
-  return folds(w) ? MIN(COLUMNS / w->out[2] * w->out[2], window_out(w))
-                  : MIN(COLUMNS, window_out(w));
+  return folds_rows(w) ? MIN(CONV_COLUMNS / w->out[2] * w->out[2], window_out(w))
+                  : MIN(CONV_COLUMNS, window_out(w));
 }
 
 static int64_t data_width(const struct window *w)
@@ -390,8 +386,8 @@ static size_t data_bytes(const struct window *w, const struct gemm_type *t)
       (size_t)(data_block(w, t) * window_taps(w) * data_width(w)) * dtype_size(w->dtype), ALIGN);
 }
 
-/* With a plain window the gradient is a convolution itself, by the transposed weight. */
-static struct window exchanged(const struct window *w)
+/* Returns the window of the gradient of a plain window: a convolution by the transposed weight. */
+static struct window exchange_channels(const struct window *w)
 {
   struct window v = *w;
   v.channels = w->filters;
@@ -401,7 +397,7 @@ static struct window exchanged(const struct window *w)
 
 size_t convolve_data_scratch(const struct window *w)
 {
-  struct window v = exchanged(w);
+  struct window v = exchange_channels(w);
   if (window_1x1(w)) return convolve_forward_scratch(&v);
   return tap_bytes(w) + data_bytes(w, gemm_type(w->dtype)) * (size_t)parallel_threads();
 }
@@ -453,7 +449,7 @@ static void data_unit(const struct data *d, int64_t i, int64_t block)
       .ldc = d->width,
       .alpha = 1 };
     gemm_sum(d->t, &g);
-    if (folds(w))
+    if (folds_rows(w))
       fold_back(d, j, cols, channels, scratch, dx);
     else
       window_columns(w, d->t, j, cols, channels, d->width, d->tap, scratch, dx, true);
@@ -485,7 +481,7 @@ static void data_units(int64_t begin, int64_t end, void *context)
 int convolve_data(const struct window *w, const void *dy, const struct operand *weight, void *dx,
     bool add, const void *bias, int act, struct gemm_kept *kept, void *tmp)
 {
-  struct window v = exchanged(w);
+  struct window v = exchange_channels(w);
   if (window_1x1(w))
     return multiply_image(&v, dy, weight, 1, w->channels, bias, act, dx, add, kept, tmp);
   const struct gemm_type *t = gemm_type(w->dtype);
@@ -522,8 +518,8 @@ int convolve_data(const struct window *w, const void *dy, const struct operand *
         (size_t)(i / d.blocks * w->filters * depth + from) * size;
     struct strips s = { t, size, MIN(rows, depth - from), w->filters, 1, depth, 0, d.height, a,
       packed + (size_t)(i * each * w->filters) * size };
-    parallel_for(
-        (s.rows + s.height - 1) / s.height, MAX(1, 100000 / (s.height * s.k)), strip_some, &s);
+    parallel_for((s.rows + s.height - 1) / s.height,
+        grain_for(CONV_STRIP_GRAIN, s.height * s.k), strip_range, &s);
   }
   window_offsets(w, tmp);
   double work = (double)rows * (double)w->filters * (double)d.out;

@@ -34,19 +34,19 @@ bool window_1x1(const struct window *w);            /* 1 x 1, stride 1, no paddi
 /* is a packed weight worth its memory between runs of inference? */
 bool convolve_keeps(const struct window *w);
 
-/* y = act(conv(x, weight) + bias). kept: the packed weight, state of the instruction */
+/* Computes y = act(conv(x, weight) + bias). kept: the packed weight, state of the instruction. */
 size_t convolve_forward_scratch(const struct window *w);
 int convolve_forward(const struct window *w, const void *x, const struct operand *weight,
     const void *bias, int act, void *y, struct gemm_kept *kept, void *tmp);
-/* dx (+)= gradient of x, from dy; or, for a deconvolution, act(that + bias) */
+/* Computes dx (+)= gradient of x, from dy; or, for a deconvolution, act(that + bias). */
 size_t convolve_data_scratch(const struct window *w);
 int convolve_data(const struct window *w, const void *dy, const struct operand *weight, void *dx,
     bool add, const void *bias, int act, struct gemm_kept *kept, void *tmp);
-/* dw (+)= gradient of the weight, from x and dy */
+/* Computes dw (+)= gradient of the weight, from x and dy. */
 size_t convolve_weight_scratch(const struct window *w);
 int convolve_weight(
     const struct window *w, const void *x, const void *dy, void *dw, bool add, void *tmp);
-/* out[c] (+)= sum of x[n, c, ...] */
+/* Computes out[c] (+)= sum of x[n, c, ...]. */
 void convolve_bias(
     int dtype, int64_t n, int64_t c, int64_t spatial, const void *x, void *out, bool add);
 
@@ -62,13 +62,13 @@ void   depth_weight(const struct window *w, const void *x, const void *dy, void 
 /* NULL: zeros, ones */
 struct convolve_end { const float *bias, *scale; int act; bool add; };
 
-/* The same in plain loops. */
+/* Computes the same in plain loops. */
 void convolve_reference(
     const struct window *w, const void *x, const void *weight, const void *bias, void *y, bool add);
 void convolve_reference_data(
     const struct window *w, const void *dy, const void *weight, void *dx, bool add);
 void convolve_reference_weight(
     const struct window *w, const void *x, const void *dy, void *dw, bool add);
-/* (N, C * taps, positions) */
+/* Copies to or from columns (N, C * taps, positions). */
 void   conv_im2col(const struct window *w, const void *x, void *columns, bool add);
 void   conv_col2im(const struct window *w, const void *columns, void *x, bool add);

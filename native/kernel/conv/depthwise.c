@@ -2,7 +2,7 @@
 ** matrices.
 **
 ** A unit is one plane of the output (of the data's gradient: of the data; of the weight's: one
-** filter). For each tap of the window the part of a row that lies inside the image is added with
+** filter). For each tap of the window the part of a row inside the image is added with
 ** the tap's weight.
 */
 #include "kernel/conv/inner.h"
@@ -32,7 +32,7 @@ static double weight_of(const struct depth *d, int64_t i)
 ** Negative n: nothing. */
 struct sight { int64_t first, n, from; };
 
-static struct sight look(const struct window *w, int64_t row, int64_t tap)
+static struct sight find_sight(const struct window *w, int64_t row, int64_t tap)
 {
   int64_t x = tap % w->kernel[2], y = tap / w->kernel[2] % w->kernel[1],
           z = tap / w->kernel[2] / w->kernel[1];
@@ -57,7 +57,7 @@ static void forward_planes(int64_t begin, int64_t end, void *context)
     if (d->bias) d->t->axpy(d->out, 1, d->bias + (size_t)filter * d->size, 0, y);
     for (int64_t r = 0; r < w->out[0] * w->out[1]; r++)
       for (int64_t t = 0; t < d->taps; t++) {
-        struct sight s = look(w, r, t);
+        struct sight s = find_sight(w, r, t);
         if (s.n > 0)
           d->t->axpy(s.n, weight_of(d, filter * d->taps + t), x + (size_t)s.from * d->size,
               w->stride[2], y + (size_t)(r * w->out[2] + s.first) * d->size);
@@ -66,7 +66,7 @@ static void forward_planes(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* y[i * step] += a x[i] */
+/* Adds: y[i * step] += a x[i]. */
 static void scatter_row(
     const struct depth *d, int64_t n, double a, const char *x, char *y, int64_t step)
 {
@@ -92,7 +92,7 @@ static void data_planes(int64_t begin, int64_t end, void *context)
     for (int64_t f = 0; f < w->filters; f++)
       for (int64_t r = 0; r < w->out[0] * w->out[1]; r++)
         for (int64_t t = 0; t < d->taps; t++) {
-          struct sight s = look(w, r, t);
+          struct sight s = find_sight(w, r, t);
           const char *dy = d->dy +
               (size_t)((u * w->filters + f) * d->out + r * w->out[2] + s.first) * d->size;
           if (s.n > 0)
@@ -109,7 +109,7 @@ static double tap_sum(const struct depth *d, int64_t filter, int64_t tap)
   for (int64_t i = 0; i < w->n; i++) {
     int64_t plane = i * w->groups * w->filters + filter;
     for (int64_t r = 0; r < w->out[0] * w->out[1]; r++) {
-      struct sight s = look(w, r, tap);
+      struct sight s = find_sight(w, r, tap);
       if (s.n > 0)
         sum += d->t->dot(s.n, d->x + (size_t)(plane / w->filters * d->in + s.from) * d->size,
             w->stride[2], d->dy + (size_t)(plane * d->out + r * w->out[2] + s.first) * d->size);
@@ -142,9 +142,9 @@ static struct depth depth_of(const struct window *w, void *to, bool add)
     .add = add };
 }
 
-static int64_t grain(const struct depth *d, int64_t planes)
+static int64_t plane_grain(const struct depth *d, int64_t planes)
 {
-  return MAX(1, 100000 / (planes * d->taps * d->out));
+  return grain_for(DEPTHWISE_GRAIN, planes * d->taps * d->out);
 }
 
 void depth_forward(
@@ -155,7 +155,7 @@ void depth_forward(
   d.weight = weight;
   d.bias = bias;
   d.act = act;
-  parallel_for_stoppable(w->n * w->groups * w->filters, grain(&d, 1), forward_planes, &d);
+  parallel_for_stoppable(w->n * w->groups * w->filters, plane_grain(&d, 1), forward_planes, &d);
 }
 
 void depth_data(const struct window *w, const void *dy, const void *weight, void *dx, bool add)
@@ -163,7 +163,7 @@ void depth_data(const struct window *w, const void *dy, const void *weight, void
   struct depth d = depth_of(w, dx, add);
   d.dy = dy;
   d.weight = weight;
-  parallel_for_stoppable(w->n * w->groups, grain(&d, w->filters), data_planes, &d);
+  parallel_for_stoppable(w->n * w->groups, plane_grain(&d, w->filters), data_planes, &d);
 }
 
 void depth_weight(const struct window *w, const void *x, const void *dy, void *dw, bool add)
@@ -171,5 +171,5 @@ void depth_weight(const struct window *w, const void *x, const void *dy, void *d
   struct depth d = depth_of(w, dw, add);
   d.x = x;
   d.dy = dy;
-  parallel_for_stoppable(w->groups * w->filters, grain(&d, w->n), weight_filters, &d);
+  parallel_for_stoppable(w->groups * w->filters, plane_grain(&d, w->n), weight_filters, &d);
 }

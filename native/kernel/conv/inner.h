@@ -1,10 +1,8 @@
 /* inner.h - what the files of the convolution share. */
 #pragma once
 #include "kernel/conv/conv.h"
+#include "kernel/conv/tuning.h"
 #include "kernel/gemm/inner.h"
-
-/* positions at a time, at most: a panel's, or the gradient's */
-enum { COLUMNS = 128 };
 
 /* Neighbouring positions of an output row: place of the first one's window (maybe outside),
 ** first column, positions. */
@@ -18,7 +16,7 @@ void window_offsets(const struct window *w, int64_t *tap);
 void window_columns(const struct window *w, const struct gemm_type *t, int64_t j, int64_t cols,
     int64_t channels, int64_t width, const int64_t *tap, const void *from, void *to, bool back);
 
-/* weight_outer.c: the weight's gradient by another way */
+/* Tells whether weight_outer.c makes the weight's gradient. */
 bool   outer_profitable(const struct window *w);
 size_t outer_scratch(const struct window *w);
 void outer_weight(

@@ -5,11 +5,14 @@
 
 /* -- descriptors ------------------------------------------------------------------------------- */
 
-/* forms; a number > 0: channels in blocks of so many */
-enum { UNBLOCKED = 0, ANY = -1 };
+/* Forms of an array. A number above 0 is the size of its blocks of channels. */
+enum {
+  UNBLOCKED = 0,
+  ANY = -1,                                           /* the one that the primitive prefers */
+};
 
-/* A dense array of some form. */
-static onednn_desc describe(int n, const int64_t *size, int form, bool rounded)
+/* Returns the description of a dense array of some form. */
+static onednn_desc make_desc(int n, const int64_t *size, int form, bool rounded)
 {
   static const dnnl_format_tag_t of_8[] = { dnnl_nCw8c, dnnl_nChw8c, dnnl_nCdhw8c },
                                  of_16[] = { dnnl_nCw16c, dnnl_nChw16c, dnnl_nCdhw16c };
@@ -25,7 +28,8 @@ static onednn_desc describe(int n, const int64_t *size, int form, bool rounded)
   return onednn_strided(n, dim, step);
 }
 
-/* The arrays as they are, or, if free, as the primitive likes them where they are plain. */
+/* Describes the arrays as they are, or, if free, as the primitive prefers them where they are
+** plain. */
 static bool describe_all(struct onednn_conv *o, const struct onednn_shape *s, bool free)
 {
   int form[OPERANDS];
@@ -52,10 +56,10 @@ static bool describe_all(struct onednn_conv *o, const struct onednn_shape *s, bo
     o->dilate[i] = v->dilate[first + i] - 1;
     o->pad[i] = v->pad[first + i];
   }
-  return (o->d[X] = describe(n, dx, form[X], rounded[X])) &&
-      (o->d[W] = describe(n + grouped, dw, form[W], rounded[W])) &&
-      (o->d[Y] = describe(n, dy, form[Y], rounded[Y])) &&
-      (!s->bias || (o->bias = describe(1, &filters, UNBLOCKED, false)));
+  return (o->d[X] = make_desc(n, dx, form[X], rounded[X])) &&
+      (o->d[W] = make_desc(n + grouped, dw, form[W], rounded[W])) &&
+      (o->d[Y] = make_desc(n, dy, form[Y], rounded[Y])) &&
+      (!s->bias || (o->bias = make_desc(1, &filters, UNBLOCKED, false)));
 }
 
 static void descs_free(struct onednn_conv *o)
@@ -95,14 +99,14 @@ static dnnl_primitive_desc_t desc_of(
   return d;
 }
 
-static bool fast(dnnl_primitive_desc_t d)
+static bool is_fast(dnnl_primitive_desc_t d)
 {
   const char *name = "";
   dnnl_primitive_desc_query(d, dnnl_query_impl_info_str, 0, &name);
   return !strstr(name, "ref") && !strstr(name, "gemm:");
 }
 
-/* NULL: oneDNN cannot, or not well */
+/* Returns NULL where oneDNN has no primitive, or only a slow one. */
 static dnnl_primitive_desc_t primitive_desc(const struct onednn_shape *s)
 {
   struct onednn_conv any = { 0 };
@@ -115,12 +119,12 @@ static dnnl_primitive_desc_t primitive_desc(const struct onednn_shape *s)
     d = desc_of(&any, s, attr);
   descs_free(&any);
   dnnl_primitive_attr_destroy(attr);
-  if (!d || fast(d)) return d;
+  if (!d || is_fast(d)) return d;
   dnnl_primitive_desc_destroy(d);
   return NULL;
 }
 
-static onednn_desc operand(dnnl_primitive_desc_t d, int which, int o)
+static onednn_desc query_operand(dnnl_primitive_desc_t d, int which, int o)
 {
   static const dnnl_query_t query[3][OPERANDS] = {
     [FORWARD] = { dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md },
@@ -165,7 +169,7 @@ static void key_of(struct known *k, const struct onednn_shape *s)
 static size_t inner_bytes(
     dnnl_primitive_desc_t d, const struct onednn_shape *s, const struct onednn_conv *plain, int o)
 {
-  onednn_desc inner = operand(d, s->which, o);
+  onednn_desc inner = query_operand(d, s->which, o);
   return dnnl_memory_desc_equal(plain->d[o], inner)
       ? 0
       : align_up(dnnl_memory_desc_get_size(inner), ALIGN);
@@ -189,8 +193,8 @@ void onednn_bytes_widen(struct onednn_bytes *r, const struct onednn_bytes *o)
     MAX(r->packed, o->packed), MAX(r->pad, o->pad) };
 }
 
-/* Bytes for one thread and for the largest team: what lies between needs no more. */
-static void ask(struct known *k, const struct onednn_shape *s)
+/* Asks for the bytes of one thread and of the largest team: teams between need no more. */
+static void query_bytes(struct known *k, const struct onednn_shape *s)
 {
   const int teams[] = { 1, k->threads };
   struct onednn_conv plain = { 0 };
@@ -218,7 +222,7 @@ bool part_bytes(const struct onednn_shape *s, struct onednn_bytes *out)
   while (i < n && memcmp(&known[i], &k, offsetof(struct known, able))) i++;
   if (i == n) {
     i = asked++ % KNOWN;
-    ask(&k, s);
+    query_bytes(&k, s);
     known[i] = k;
   }
   k = known[i];
@@ -245,8 +249,8 @@ void part_release(struct onednn_primitive *p)
   *p = (struct onednn_primitive){ 0 };
 }
 
-/* A copy between the plain array and what the primitive wants; none where these are the same. */
-static bool bridge(
+/* Makes the copy between a plain array and the primitive's form; none where these are the same. */
+static bool make_bridge(
     struct onednn_primitive *p, int o, onednn_desc plain, onednn_desc inner, bool leaves)
 {
   p->outside[o] = onednn_memory(plain);
@@ -266,7 +270,8 @@ static bool make_from(struct onednn_primitive *p, dnnl_primitive_desc_t d,
   if (now.x > r->x || now.y > r->y || now.w > r->w || dnnl_primitive_create(&p->conv, d))
     return false;
   for (int o = 0; o < OPERANDS; o++)
-    if (!bridge(p, o, plain->d[o], operand(d, s->which, o), o == result[s->which])) return false;
+    if (!make_bridge(p, o, plain->d[o], query_operand(d, s->which, o), o == result[s->which]))
+      return false;
   p->pad = onednn_memory(dnnl_primitive_desc_query_md(d, dnnl_query_scratchpad_md, 0));
   p->bias = s->bias ? onednn_memory(plain->bias) : NULL;
   const size_t packed = p->copy[W] ? now.packed : s->scaled ? desc_bytes(s->w) : 0;

@@ -25,9 +25,14 @@ struct onednn_shape {                                        /* of one direction
 
 /* Bytes that a direction needs beside its arrays: blocked operands of `images` images, and the
 ** primitive's own. */
-/* w: a weight's gradient; packed: a weight */
-struct onednn_bytes { size_t x, y, w, packed, pad; };
-/* to hold either */
+/* Bytes of copies in the primitive's own form; 0: none is needed. */
+struct onednn_bytes {
+  size_t x, y;
+  size_t w;                                           /* of a weight's gradient */
+  size_t packed;                                      /* of a weight */
+  size_t pad;                                         /* scratch of the primitive */
+};
+/* Widens *r to what holds *o too. */
 void    onednn_bytes_widen(struct onednn_bytes *r, const struct onednn_bytes *o);
 
 struct onednn_primitive {
@@ -45,7 +50,7 @@ struct onednn_primitive {
   const void *of;
 };
 
-/* false: oneDNN cannot */
+/* Returns false where oneDNN has no primitive. */
 bool    part_bytes(const struct onednn_shape *s, struct onednn_bytes *out);
 void    part_make(struct onednn_primitive *p, const struct onednn_shape *s,
     const struct onednn_bytes *r);

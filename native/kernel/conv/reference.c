@@ -2,12 +2,12 @@
 ** are held to. */
 #include "kernel/conv/conv.h"
 
-static double get(int dtype, const void *p, int64_t i)
+static double get_number(int dtype, const void *p, int64_t i)
 {
   return dtype == TY_F64 ? ((const double *)p)[i] : (double)((const float *)p)[i];
 }
 
-static void put(int dtype, void *p, int64_t i, double v, bool add)
+static void store_number(int dtype, void *p, int64_t i, double v, bool add)
 {
   if (dtype == TY_F64)
     ((double *)p)[i] = v + (add ? ((double *)p)[i] : 0);
@@ -15,8 +15,8 @@ static void put(int dtype, void *p, int64_t i, double v, bool add)
     ((float *)p)[i] = (float)(v + (add ? ((float *)p)[i] : 0));
 }
 
-/* Place, in a channel, of the element that output position j sees through tap t; -1: outside. */
-static int64_t seen(const struct window *w, int64_t j, int64_t t)
+/* Returns the index, in a channel, of the element that position j sees through tap t, or -1. */
+static int64_t seen_element(const struct window *w, int64_t j, int64_t t)
 {
   int64_t at = 0, position[3], tap[3];
   for (int a = 2; a >= 0; a--) {
@@ -43,7 +43,7 @@ static void visit_all(const struct window *w, visit_fn visit, void *context)
       for (int64_t j = 0; j < out; j++)
         for (int64_t c = 0; c < w->channels; c++)
           for (int64_t t = 0; t < taps; t++) {
-            int64_t at = seen(w, j, t), filter = i % w->groups * w->filters + o;
+            int64_t at = seen_element(w, j, t), filter = i % w->groups * w->filters + o;
             struct term term = { (i * w->channels + c) * in + at,
               (filter * w->channels + c) * taps + t, (i * w->filters + o) * out + j };
             if (at >= 0) visit(&term, context);
@@ -55,31 +55,37 @@ struct reference_call { int dtype; const void *x, *w, *y; void *to; };
 static void add_forward(const struct term *t, void *context)
 {
   const struct reference_call *p = context;
-  put(p->dtype, p->to, t->y, get(p->dtype, p->x, t->x) * get(p->dtype, p->w, t->w), true);
+  store_number(p->dtype, p->to, t->y,
+      get_number(p->dtype, p->x, t->x) * get_number(p->dtype, p->w, t->w), true);
 }
 
 static void add_data(const struct term *t, void *context)
 {
   const struct reference_call *p = context;
-  put(p->dtype, p->to, t->x, get(p->dtype, p->y, t->y) * get(p->dtype, p->w, t->w), true);
+  store_number(p->dtype, p->to, t->x,
+      get_number(p->dtype, p->y, t->y) * get_number(p->dtype, p->w, t->w), true);
 }
 
 static void add_weight(const struct term *t, void *context)
 {
   const struct reference_call *p = context;
-  put(p->dtype, p->to, t->w, get(p->dtype, p->y, t->y) * get(p->dtype, p->x, t->x), true);
+  store_number(p->dtype, p->to, t->w,
+      get_number(p->dtype, p->y, t->y) * get_number(p->dtype, p->x, t->x), true);
 }
 
-static void clear(int dtype, void *p, int64_t n) { memset(p, 0, (size_t)n * dtype_size(dtype)); }
+static void clear_numbers(int dtype, void *p, int64_t n)
+{
+  memset(p, 0, (size_t)n * dtype_size(dtype));
+}
 
 void convolve_reference(
     const struct window *w, const void *x, const void *weight, const void *bias, void *y, bool add)
 {
   struct reference_call p = { w->dtype, x, weight, NULL, y };
   const int64_t out = window_out(w), filters = w->groups * w->filters;
-  if (!add) clear(w->dtype, y, w->n * filters * out);
+  if (!add) clear_numbers(w->dtype, y, w->n * filters * out);
   for (int64_t i = 0; bias && i < w->n * filters * out; i++)
-    put(w->dtype, y, i, get(w->dtype, bias, i / out % filters), add);
+    store_number(w->dtype, y, i, get_number(w->dtype, bias, i / out % filters), add);
   visit_all(w, add_forward, &p);
 }
 
@@ -87,7 +93,7 @@ void convolve_reference_data(
     const struct window *w, const void *dy, const void *weight, void *dx, bool add)
 {
   struct reference_call p = { w->dtype, NULL, weight, dy, dx };
-  if (!add) clear(w->dtype, dx, w->n * w->groups * w->channels * window_in(w));
+  if (!add) clear_numbers(w->dtype, dx, w->n * w->groups * w->channels * window_in(w));
   visit_all(w, add_data, &p);
 }
 
@@ -95,7 +101,7 @@ void convolve_reference_weight(
     const struct window *w, const void *x, const void *dy, void *dw, bool add)
 {
   struct reference_call p = { w->dtype, x, NULL, dy, dw };
-  if (!add) clear(w->dtype, dw, w->groups * w->filters * window_depth(w));
+  if (!add) clear_numbers(w->dtype, dw, w->groups * w->filters * window_depth(w));
   visit_all(w, add_weight, &p);
 }
 
@@ -106,20 +112,21 @@ void conv_im2col(const struct window *w, const void *x, void *columns, bool add)
   const int64_t taps = window_taps(w), in = window_in(w), out = window_out(w);
   for (int64_t row = 0; row < w->n * w->channels * taps; row++)
     for (int64_t j = 0; j < out; j++) {
-      int64_t at = seen(w, j, row % taps);
-      put(w->dtype, columns, row * out + j, at < 0 ? 0 : get(w->dtype, x, row / taps * in + at),
-          add);
+      int64_t at = seen_element(w, j, row % taps);
+      store_number(w->dtype, columns, row * out + j,
+          at < 0 ? 0 : get_number(w->dtype, x, row / taps * in + at), add);
     }
 }
 
 void conv_col2im(const struct window *w, const void *columns, void *x, bool add)
 {
   const int64_t taps = window_taps(w), in = window_in(w), out = window_out(w);
-  if (!add) clear(w->dtype, x, w->n * w->channels * in);
+  if (!add) clear_numbers(w->dtype, x, w->n * w->channels * in);
   for (int64_t row = 0; row < w->n * w->channels * taps; row++)
     for (int64_t j = 0; j < out; j++) {
-      int64_t at = seen(w, j, row % taps);
+      int64_t at = seen_element(w, j, row % taps);
       if (at >= 0)
-        put(w->dtype, x, row / taps * in + at, get(w->dtype, columns, row * out + j), true);
+        store_number(
+            w->dtype, x, row / taps * in + at, get_number(w->dtype, columns, row * out + j), true);
     }
 }

@@ -10,8 +10,6 @@
 */
 #include "kernel/conv/inner.h"
 
-enum { POSITIONS = 512, SHARES = 16, SHARE_BYTES = 1 << 20 };
-
 struct weight {
   const struct window *w;
   const struct gemm_type *t;
@@ -20,15 +18,17 @@ struct weight {
   char *sums, *tmp;
   size_t thread_bytes, slab_bytes;                    /* bytes of a thread: slab, then dy^T */
   int64_t taps, in, out, ld;                          /* ld: filters, rounded up to vectors */
-  /* images of a share; filters of a unit; units side by side */
-  int64_t shares, images, lanes, across;
+  int64_t shares;                                     /* shares of all images */
+  int64_t images;                                     /* images of a share */
+  int64_t lanes;                                      /* filters of a unit */
+  int64_t across;                                     /* units along the filters */
   int64_t ow, oh;                                     /* positions of a block */
   int64_t slab[3];                                    /* size of the padded copy of a channel */
   /* by_tap: rows are taps of a row of the window, not channels */
   bool padded, by_tap;
 };
 
-static void plan(struct weight *d)
+static void plan_weight(struct weight *d)
 {
   const struct window *w = d->w;
   d->t = gemm_type(w->dtype);
@@ -37,20 +37,20 @@ static void plan(struct weight *d)
   d->in = window_in(w);
   d->out = window_out(w);
   d->ld = (w->filters + d->t->w - 1) / d->t->w * d->t->w;
-  d->ow = MIN(w->out[2], POSITIONS);
-  d->oh = MAX(1, MIN(w->out[1], POSITIONS / d->ow));
+  d->ow = MIN(w->out[2], CONV_POSITIONS);
+  d->oh = MAX(1, MIN(w->out[1], CONV_POSITIONS / d->ow));
   d->padded = w->pad[0] || w->pad[1] || w->pad[2];
   d->by_tap = w->channels < w->kernel[2];
   d->slab[0] = (w->kernel[0] - 1) * w->dilate[0] + 1;
   d->slab[1] = (d->oh - 1) * w->stride[1] + (w->kernel[1] - 1) * w->dilate[1] + 1;
   d->slab[2] = (d->ow - 1) * w->stride[2] + (w->kernel[2] - 1) * w->dilate[2] + 1;
   int64_t sum = window_depth(w) * d->ld * w->groups * (int64_t)d->size;
-  int64_t most = MAX(1, MIN(SHARES, 4 * SHARE_BYTES / sum));
+  int64_t most = MAX(1, MIN(CONV_SHARES, CONV_SHARES_BYTES / sum));
   d->images = (w->n + most - 1) / most;
   d->shares = (w->n + d->images - 1) / d->images;
   double work = (double)d->images * (double)window_depth(w) * (double)d->ld * (double)d->out;
   int64_t panels = (d->ld + d->t->nr - 1) / d->t->nr, p = panels;
-  while (p > 1 && d->shares * w->groups * ((panels + p - 1) / p) < SHARES &&
+  while (p > 1 && d->shares * w->groups * ((panels + p - 1) / p) < CONV_SHARES &&
       work * (double)p / (double)panels > 4 * GEMM_WORK)
     p = (p + 1) / 2;
   d->lanes = p * d->t->nr;
@@ -70,7 +70,7 @@ size_t convolve_weight_scratch(const struct window *w)
 {
   struct weight d = { .w = w };
   if (outer_profitable(w)) return outer_scratch(w);
-  plan(&d);
+  plan_weight(&d);
   return sums_bytes(&d) + d.thread_bytes * (size_t)parallel_threads();
 }
 
@@ -95,7 +95,7 @@ static void copy_slab(const struct weight *d, const char *image, const int64_t f
 /* Where a share's sums go: filters in whole vectors; add: there are sums already. */
 struct tap_sums { char *p; int64_t lanes; bool add; };
 
-/* All taps of one block: positions (z, y .. y + oh, x .. x + ow), dy^T packed in `panels`. */
+/* Adds all taps of one block: positions (z, y .. y + oh, x .. x + ow), dy^T packed in `panels`. */
 static void block_taps(const struct weight *d, const char *image, const int64_t size[3],
     int64_t channel, int64_t oh, int64_t ow, const char *panels, const struct tap_sums *s)
 {
@@ -151,7 +151,7 @@ static void one_image(
       }
 }
 
-/* Unit: share, group, block of filters. */
+/* Computes sums. A unit is a share, a group, a block of filters. */
 static void weight_units(int64_t begin, int64_t end, void *context)
 {
   const struct weight *d = context;
@@ -189,7 +189,7 @@ static void add_transposed(const struct weight *d, const char *sums, int64_t row
     }
 }
 
-/* Row k of all sums, over all groups: added up in order, then transposed to filters x depth. */
+/* Adds up row k of all sums, over all groups, in order, then transposes to filters x depth. */
 static void gather_rows(int64_t begin, int64_t end, void *context)
 {
   const struct gather *r = context;
@@ -216,7 +216,7 @@ int convolve_weight(
     outer_weight(w, x, dy, dw, add, tmp);
     return TY_OK;
   }
-  plan(&d);
+  plan_weight(&d);
   d.sums = tmp;
   d.tmp = (char *)tmp + sums_bytes(&d);
   double work = (double)d.images * (double)window_depth(w) * (double)MIN(d.lanes, d.ld) *
@@ -224,7 +224,7 @@ int convolve_weight(
   parallel_for_stoppable(
       d.shares * w->groups * d.across, MAX(1, (int64_t)(GEMM_WORK / work)), weight_units, &d);
   struct gather r = { &d, dw, add };
-  int64_t grain = MAX(1, 100000 / (d.ld * d.shares) / d.t->w) * d.t->w;
+  int64_t grain = MAX(1, CONV_GATHER_GRAIN / (d.ld * d.shares) / d.t->w) * d.t->w;
   parallel_for_stoppable(window_depth(w) * w->groups, grain, gather_rows, &r);
   return TY_OK;
 }
@@ -240,7 +240,7 @@ struct channel_sums {
   bool add;
 };
 
-static void some_channels(int64_t begin, int64_t end, void *context)
+static void bias_range(int64_t begin, int64_t end, void *context)
 {
   const struct channel_sums *s = context;
   for (int64_t c = begin; c < end; c++) {
@@ -259,5 +259,5 @@ void convolve_bias(
     int dtype, int64_t n, int64_t c, int64_t spatial, const void *x, void *out, bool add)
 {
   struct channel_sums s = { gemm_type(dtype), dtype, n, c, spatial, x, out, add };
-  parallel_for_stoppable(c, MAX(1, 200000 / (n * spatial)), some_channels, &s);
+  parallel_for_stoppable(c, grain_for(CONV_BIAS_GRAIN, n * spatial), bias_range, &s);
 }

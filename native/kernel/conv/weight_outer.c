@@ -8,8 +8,6 @@
 */
 #include "kernel/conv/inner.h"
 
-enum { LANES = 128, UNITS = 16, SHARE_BYTES = 4 << 20 };
-
 struct outer {
   const struct window *w;
   const struct gemm_type *t;
@@ -27,7 +25,7 @@ static size_t tap_bytes(const struct window *w)
   return align_up(sizeof(int64_t) * (size_t)window_taps(w), ALIGN);
 }
 
-static void plan(struct outer *d)
+static void plan_outer(struct outer *d)
 {
   const struct window *w = d->w;
   d->t = gemm_type(w->dtype);
@@ -36,17 +34,17 @@ static void plan(struct outer *d)
   d->depth = window_depth(w);
   d->in = window_in(w);
   d->out = window_out(w);
-  int64_t most = MAX(1, LANES / d->taps);
+  int64_t most = MAX(1, OUTER_ROWS / d->taps);
   d->blocks = (w->channels + most - 1) / most;
   d->block = (w->channels + d->blocks - 1) / d->blocks;
-  int64_t units = d->blocks * w->groups, want = (UNITS + units - 1) / units;
+  int64_t units = d->blocks * w->groups, want = (OUTER_UNITS + units - 1) / units;
   int64_t bytes = d->depth * w->filters * w->groups * (int64_t)d->size;
-  int64_t shares = MAX(1, MIN(want, MIN(w->n, SHARE_BYTES / bytes)));
+  int64_t shares = MAX(1, MIN(want, MIN(w->n, OUTER_SHARES_BYTES / bytes)));
   d->images = (w->n + shares - 1) / shares;
   d->shares = (w->n + d->images - 1) / d->images;
-  d->rows_bytes = align_up((size_t)(d->block * d->taps * COLUMNS) * d->size, ALIGN);
+  d->rows_bytes = align_up((size_t)(d->block * d->taps * CONV_COLUMNS) * d->size, ALIGN);
   d->thread_bytes = d->rows_bytes +
-      align_up((size_t)((d->block * d->taps + d->t->nr) * COLUMNS) * d->size, ALIGN);
+      align_up((size_t)((d->block * d->taps + d->t->nr) * CONV_COLUMNS) * d->size, ALIGN);
 }
 
 static size_t sums_bytes(const struct outer *d)
@@ -58,13 +56,13 @@ static size_t sums_bytes(const struct outer *d)
 
 bool outer_profitable(const struct window *w)
 {
-  return w->filters >= 96 && (window_taps(w) > 1 || window_out(w) < 1024);
+  return w->filters >= OUTER_FILTERS && (window_taps(w) > 1 || window_out(w) < OUTER_POSITIONS);
 }
 
 size_t outer_scratch(const struct window *w)
 {
   struct outer d = { .w = w };
-  plan(&d);
+  plan_outer(&d);
   return tap_bytes(w) + sums_bytes(&d) + d.thread_bytes * (size_t)parallel_threads();
 }
 
@@ -75,8 +73,8 @@ static void one_image(
   const struct window *w = d->w;
   char *rows = d->tmp + d->thread_bytes * (size_t)parallel_index(), *panels = rows + d->rows_bytes;
   const int64_t lanes = channels * d->taps;
-  for (int64_t j = 0; j < d->out; j += COLUMNS) {
-    int64_t cols = MIN(COLUMNS, d->out - j), width = (cols + d->t->w - 1) / d->t->w * d->t->w;
+  for (int64_t j = 0; j < d->out; j += CONV_COLUMNS) {
+    int64_t cols = MIN(CONV_COLUMNS, d->out - j), width = (cols + d->t->w - 1) / d->t->w * d->t->w;
     window_columns(w, d->t, j, cols, channels, width, d->tap, x, rows, false);
     gemm_panels(d->t, true, lanes, cols, rows, width, panels);
     struct gemm_block g = { .m = w->filters,
@@ -98,7 +96,7 @@ static void one_image(
   }
 }
 
-/* Unit: share, group, block of channels. */
+/* Computes sums. A unit is a share, a group, a block of channels. */
 static void outer_units(int64_t begin, int64_t end, void *context)
 {
   const struct outer *d = context;
@@ -134,12 +132,14 @@ void outer_weight(
     const struct window *w, const void *x, const void *dy, void *dw, bool add, void *tmp)
 {
   struct outer d = { .w = w, .x = x, .dy = dy, .dw = dw, .add = add, .tap = tmp };
-  plan(&d);
+  plan_outer(&d);
   d.sums = (char *)tmp + tap_bytes(w);
   d.tmp = d.sums + sums_bytes(&d);
   window_offsets(w, tmp);
   double work = (double)d.images * (double)(d.block * d.taps) * (double)w->filters * (double)d.out;
   parallel_for_stoppable(
       d.shares * w->groups * d.blocks, MAX(1, (int64_t)(GEMM_WORK / work)), outer_units, &d);
-  if (d.shares > 1) parallel_for_stoppable(w->groups * w->filters * d.depth, 65536, add_shares, &d);
+  if (d.shares > 1)
+    parallel_for_stoppable(
+        w->groups * w->filters * d.depth, OUTER_ADD_GRAIN, add_shares, &d);
 }

@@ -1,7 +1,7 @@
 /* winograd.c - forward and the data's gradient by Winograd's F(4 x 4, 3 x 3). See winograd.h.
 **
 ** The weight becomes 36 matrices of channels x filters, packed into panels. Tiles of all images
-** stand in one row; a thread takes a group of them: carries their inputs into 36 planes of tiles
+** are in one row; a thread takes a group of them: carries their inputs into 36 planes of tiles
 ** x channels, multiplies each with its matrix into planes of tiles x filters, carries these
 ** back. A group's planes stay
 ** in the second cache while that is possible; many channels want larger groups, since each reads
@@ -28,7 +28,7 @@ const struct winograd_isa *winograd_isa(void)
   return &winograd_isa_baseline;
 }
 
-/* -- who wants it ------------------------------------------------------------------------------ */
+/* -- which calls are taken --------------------------------------------------------------------- */
 
 bool winograd_on(void)
 {
@@ -49,26 +49,18 @@ bool winograd_able(const struct window *w)
   return cpu_channel_block() == lanes && w->channels % lanes == 0 && w->filters % lanes == 0;
 }
 
-enum {
-  MIN_CHANNELS = 16,
-  MIN_TILES_KEPT = 16,                                /* the weight's points are kept */
-  MIN_TILES_FRESH = 32,                               /* they are made at each run */
-  MIN_TILES_BACKWARD = 16,
-  KEEP_BELOW_TILES = 32,                              /* points are kept if either is less */
-  KEEP_UP_TO_PRODUCTS = 30 << 20
-};
-
-/* Measured with AVX2 and AVX-512 against oneDNN's direct kernels: a weight must be carried for
-** enough tiles, more if that happens at each run; gradients, whose direct kernels are slower,
-** need fewer tiles, but bear less of one outside the image. */
+/* Returns why Winograd does not serve, or NULL. The gradient bears less of a tile outside the image
+** (kernel/conv/tuning.h says how the limits were measured). */
 const char *winograd_refuse(const struct window *w, bool back, bool keeps)
 {
   const int64_t tiles = tiles_of(w).all;
   if (!winograd_on()) return "TYCHO_WINOGRAD=0";
   if (cpu_level() < CPU_AVX2) return "made for AVX2 and AVX-512";
   if (!winograd_able(w)) return "not 3 x 3 of stride 1 over whole blocks of channels";
-  if (MIN(w->channels, w->filters) < MIN_CHANNELS) return "few channels";
-  const int64_t least = keeps ? MIN_TILES_KEPT : back ? MIN_TILES_BACKWARD : MIN_TILES_FRESH;
+  if (MIN(w->channels, w->filters) < WINOGRAD_MIN_CHANNELS) return "few channels";
+  const int64_t least = keeps ? WINOGRAD_MIN_TILES_KEPT
+      : back                  ? WINOGRAD_MIN_TILES_BACKWARD
+                              : WINOGRAD_MIN_TILES_FRESH;
   if (tiles < least) return "few tiles";
   bool waste = 2 * tiles * WINOGRAD_TILE * WINOGRAD_TILE > (back ? 3 : 4) * w->n * window_out(w);
   return waste ? "too much of its tiles is outside the image" : NULL;
@@ -88,8 +80,8 @@ struct tiles tiles_of(const struct window *w)
   return t;
 }
 
-/* Elements from one plane to the next: not a power of two, whose lines would share a few places
-** in a cache. */
+/* Returns the elements from one plane to the next: no power of two, whose lines would share a few
+** sets of a cache. */
 int64_t plane_of(int64_t tiles, int64_t channels) { return (tiles * channels + 31) / 32 * 32 + 16; }
 
 struct tile_run tile_run_at(const struct tiles *s, int64_t t, int64_t n)
@@ -114,19 +106,16 @@ struct convolution {
   int nr;                                             /* filters of a panel */
   /* late: the weight is packed part by part; turned: it is the opposite one's */
   bool late, turned;
-  /* tiles; filters, and how often; planes of channels, of filters, of the weight */
-  int64_t group, part, parts, in, out, plane;
+  int64_t group;                                      /* tiles of a unit */
+  int64_t part;                                       /* filters of a unit */
+  int64_t parts;                                      /* units along the filters */
+  /* elements from a plane to the next: of channels, of filters, of the weight */
+  int64_t in, out, plane;
   /* weight: packed, unless late */
   const float *x, *weight;
   float *y, *tmp;
   struct convolve_end end;
 };
-
-/* bytes of a group's planes; tiles that pay for reading the weight; filters that pay for
-** carrying all of x */
-enum { CACHE = 384 << 10, GROUP = 24, PART = 64 };
-/* bytes: weights that are large, planes that all tiles may have then, and a part of the weight */
-enum { LARGE = 12 << 20, ALL = 16 << 20, LATE_PART = 5 << 19 };
 
 static size_t packed_bytes(const struct convolution *c)
 {
@@ -139,26 +128,27 @@ static int64_t plane_bytes(const struct convolution *c, int64_t tiles, int64_t c
   return WINOGRAD_POINTS * tiles * channels * (int64_t)sizeof(float);
 }
 
-/* Few groups share their filters out, each part with an input of its own. */
+/* Chooses groups of tiles. Where these are few, filters are divided too. */
 static void plan_groups(struct convolution *c)
 {
   const struct window *w = c->w;
-  int64_t most = MAX(CACHE / plane_bytes(c, 1, w->channels + w->filters), GROUP),
+  int64_t most = MAX(WINOGRAD_CACHE / plane_bytes(c, 1, w->channels + w->filters), WINOGRAD_GROUP),
           groups = (c->tiles.all + most - 1) / most;
   c->group = (c->tiles.all + groups - 1) / groups;
-  while (c->part >= 2 * PART && w->filters / c->part * groups < 4 * parallel_most()) c->part /= 2;
+  while (c->part >= 2 * WINOGRAD_PART && w->filters / c->part * groups < 4 * parallel_most())
+    c->part /= 2;
 }
 
 static void plan_late(struct convolution *c)
 {
   const struct window *w = c->w;
   c->group = c->tiles.all;
-  c->part = MIN(w->filters, LATE_PART / plane_bytes(c, 1, w->channels));
+  c->part = MIN(w->filters, WINOGRAD_LATE_PART / plane_bytes(c, 1, w->channels));
   while (c->part > c->nr && w->filters / c->part < 2 * parallel_most()) c->part /= 2;
 }
 
-/* kept: there is a packed weight of an earlier run */
-static struct convolution plan(const struct window *w, bool kept)
+/* Plans a convolution. kept: there is a packed weight of an earlier run. */
+static struct convolution plan_convolution(const struct window *w, bool kept)
 {
   struct convolution c = { .w = w,
     .isa = winograd_isa(),
@@ -166,7 +156,8 @@ static struct convolution plan(const struct window *w, bool kept)
     .tiles = tiles_of(w),
     .part = w->filters };
   c.nr = c.t->nr;
-  c.late = !kept && packed_bytes(&c) >= LARGE && plane_bytes(&c, c.tiles.all, w->channels) <= ALL;
+  c.late = !kept && packed_bytes(&c) >= WINOGRAD_LATE_WEIGHT &&
+      plane_bytes(&c, c.tiles.all, w->channels) <= WINOGRAD_LATE_PLANES;
   if (c.late)
     plan_late(&c);
   else
@@ -184,21 +175,25 @@ static int64_t thread_floats(const struct convolution *c)
 {
   return WINOGRAD_POINTS * (c->out + (c->late ? c->plane : c->in));
 }
-static int64_t shared(const struct convolution *c) { return c->late ? WINOGRAD_POINTS * c->in : 0; }
-static int64_t units(const struct convolution *c)
+static int64_t shared_floats(const struct convolution *c)
+{
+  return c->late ? WINOGRAD_POINTS * c->in : 0;
+}
+static int64_t unit_count(const struct convolution *c)
 {
   return (c->tiles.all + c->group - 1) / c->group * c->parts;
 }
 
 static float *thread_scratch(const struct convolution *c, int64_t unit)
 {
-  const bool few = units(c) < parallel_most();
-  return c->tmp + shared(c) + thread_floats(c) * (few ? unit : parallel_index());
+  const bool few = unit_count(c) < parallel_most();
+  return c->tmp + shared_floats(c) + thread_floats(c) * (few ? unit : parallel_index());
 }
 
 static size_t scratch_bytes(const struct convolution *c)
 {
-  return (size_t)(shared(c) + thread_floats(c) * MIN(units(c), parallel_most())) * sizeof(float);
+  return (size_t)(shared_floats(c) + thread_floats(c) * MIN(unit_count(c), parallel_most())) *
+      sizeof(float);
 }
 
 static void carry_in(const struct convolution *c, int64_t from, int64_t n, float *points)
@@ -226,14 +221,14 @@ static void carry_in(const struct convolution *c, int64_t from, int64_t n, float
   }
 }
 
-static void activate(const struct convolution *c, const struct winograd_run *r)
+static void activate_image(const struct convolution *c, const struct winograd_run *r)
 {
   for (int64_t i = 0; i < r->down; i++)
     c->t->act(c->end.act, r->n * r->across * c->isa->lanes,
         r->image + ((r->y + i) * r->w + r->x) * c->isa->lanes);
 }
 
-/* the filters from `first` on */
+/* Carries the filters from `first` on back to the image. */
 static void carry_out(
     const struct convolution *c, int64_t from, int64_t n, int64_t first, float *points)
 {
@@ -259,16 +254,16 @@ static void carry_out(
       r.bias = c->end.bias ? c->end.bias + first + k : NULL;
       r.scale = c->end.scale ? c->end.scale + first + k : NULL;
       c->isa->output(&r);
-      if (c->end.act > ACT_RELU) activate(c, &r);
+      if (c->end.act > ACT_RELU) activate_image(c, &r);
     }
     t += p.n;
   }
 }
 
-/* weight: that of `filters` filters. One panel of it after the other, which stays in the first
+/* Multiplies by the weight of `filters` filters, panel by panel: each stays in the first
 ** cache while all tiles pass. */
-static void multiply(const struct convolution *c, int64_t n, const float *weight, int64_t filters,
-    const float *in, float *out)
+static void multiply_points(const struct convolution *c, int64_t n, const float *weight,
+    int64_t filters, const float *in, float *out)
 {
   const int64_t k = c->w->channels, nr = c->nr;
   struct gemm_block g = { .m = n,
@@ -295,8 +290,8 @@ static int64_t filters_from(const struct convolution *c, int64_t first)
   return MIN(c->w->filters - first, c->part);
 }
 
-/* Unit: group, part of the filters. */
-static void some_units(int64_t begin, int64_t end, void *context)
+/* Computes. A unit is a group and a part of the filters. */
+static void unit_range(int64_t begin, int64_t end, void *context)
 {
   const struct convolution *c = context;
   for (int64_t u = begin; u < end; u++) {
@@ -304,7 +299,7 @@ static void some_units(int64_t begin, int64_t end, void *context)
     int64_t from = u / c->parts * c->group, n = MIN(c->group, c->tiles.all - from),
             first = u % c->parts * c->part;
     carry_in(c, from, n, in);
-    multiply(c, n, c->weight + first * c->w->channels, filters_from(c, first), in, out);
+    multiply_points(c, n, c->weight + first * c->w->channels, filters_from(c, first), in, out);
     carry_out(c, from, n, first, out);
   }
 }
@@ -335,7 +330,7 @@ static void pack_filters(
 
 struct weight_packing { const struct convolution *c; const float *weight; float *out; };
 
-/* Unit: panel of filters. */
+/* Packs. A unit is a panel of filters. */
 static void pack_panels(int64_t begin, int64_t end, void *context)
 {
   const struct weight_packing *p = context;
@@ -345,25 +340,25 @@ static void pack_panels(int64_t begin, int64_t end, void *context)
         p->out + first * p->c->w->channels);
 }
 
-static void pack(const struct convolution *c, const float *weight, float *out)
+static void pack_weight(const struct convolution *c, const float *weight, float *out)
 {
   struct weight_packing p = { c, weight, out };
-  parallel_for((c->w->filters + c->nr - 1) / c->nr, MAX(1, 500 / c->w->channels), pack_panels, &p);
+  parallel_for((c->w->filters + c->nr - 1) / c->nr, grain_for(WINOGRAD_PACK_GRAIN, c->w->channels),
+      pack_panels, &p);
 }
 
 /* -- a weight that is packed part by part ------------------------------------------------------ */
 
-enum { CARRIED = 8 };                                 /* tiles */
-
-/* Unit: some tiles. */
+/* Carries tiles in. A unit is WINOGRAD_LATE_TILES of them. */
 static void late_tiles(int64_t begin, int64_t end, void *context)
 {
   const struct convolution *c = context;
-  const int64_t from = begin * CARRIED, n = MIN(end * CARRIED, c->tiles.all) - from;
+  const int64_t from = begin * WINOGRAD_LATE_TILES,
+                n = MIN(end * WINOGRAD_LATE_TILES, c->tiles.all) - from;
   carry_in(c, from, n, c->tmp + from * c->w->channels);
 }
 
-/* Unit: part of the filters. */
+/* Packs and multiplies. A unit is a part of the filters. */
 static void late_filters(int64_t begin, int64_t end, void *context)
 {
   const struct convolution *c = context;
@@ -371,64 +366,66 @@ static void late_filters(int64_t begin, int64_t end, void *context)
     float *weight = thread_scratch(c, u), *out = weight + WINOGRAD_POINTS * c->plane;
     int64_t first = u * c->part;
     pack_filters(c, c->weight, first, filters_from(c, first), weight);
-    multiply(c, c->tiles.all, weight, filters_from(c, first), c->tmp, out);
+    multiply_points(c, c->tiles.all, weight, filters_from(c, first), c->tmp, out);
     carry_out(c, 0, c->tiles.all, first, out);
   }
 }
 
-static void run(struct convolution *c)
+static void run_convolution(struct convolution *c)
 {
-  if (c->late) parallel_for_stoppable((c->tiles.all + CARRIED - 1) / CARRIED, 1, late_tiles, c);
-  parallel_for_stoppable(units(c), 1, c->late ? late_filters : some_units, c);
+  if (c->late)
+    parallel_for_stoppable(
+        (c->tiles.all + WINOGRAD_LATE_TILES - 1) / WINOGRAD_LATE_TILES, 1, late_tiles, c);
+  parallel_for_stoppable(unit_count(c), 1, c->late ? late_filters : unit_range, c);
 }
 
 /* -- forward ----------------------------------------------------------------------------------- */
 
-/* Few tiles, or little work with them. */
+/* Returns true for few tiles, or little work with them. */
 bool winograd_keeps(const struct window *w)
 {
   const int64_t tiles = tiles_of(w).all;
   const int64_t products = tiles * WINOGRAD_POINTS * w->channels * w->filters;
-  return tiles < KEEP_BELOW_TILES || products <= KEEP_UP_TO_PRODUCTS;
+  return tiles < WINOGRAD_KEEP_BELOW_TILES || products <= WINOGRAD_KEEP_UP_TO_PRODUCTS;
 }
 
 static size_t fresh_bytes(const struct convolution *c) { return c->late ? 0 : packed_bytes(c); }
 
 size_t winograd_forward_scratch(const struct window *w, bool keeps)
 {
-  struct convolution c = plan(w, keeps);
+  struct convolution c = plan_convolution(w, keeps);
   return scratch_bytes(&c) + (keeps ? 0 : fresh_bytes(&c));
 }
 
-/* The weight packed into the beginning of tmp, or left to the parts. */
+/* Packs the weight into the beginning of tmp, or leaves it to the parts. */
 static void take_fresh(struct convolution *c, const float *weight, void *tmp)
 {
   c->weight = c->late ? weight : tmp;
   c->tmp = (float *)((char *)tmp + fresh_bytes(c));
-  if (!c->late) pack(c, weight, tmp);
+  if (!c->late) pack_weight(c, weight, tmp);
 }
 
 int winograd_forward(const struct window *w, const float *x, const struct operand *weight,
     const struct convolve_end *end, float *y, struct gemm_kept *kept, void *tmp)
 {
-  struct convolution c = plan(w, kept);
+  struct convolution c = plan_convolution(w, kept);
   c.x = x, c.end = *end, c.y = y;
   if (kept) {
     bool fresh = false;
     float *packed = gemm_kept_buffer(kept, weight, packed_bytes(&c), &fresh);
     if (!packed) return fail(TY_EMEMORY, "no memory for a transformed weight");
-    if (!fresh) pack(&c, weight->p, packed);
+    if (!fresh) pack_weight(&c, weight->p, packed);
     c.weight = packed, c.tmp = tmp;
   }
   else
     take_fresh(&c, weight->p, tmp);
-  run(&c);
+  run_convolution(&c);
   return TY_OK;
 }
 
 /* -- the data's gradient ----------------------------------------------------------------------- */
 
-static struct window opposite(const struct window *w)
+static struct window opposite_window(const struct window *w)
 {
   struct window o = *w;
   o.channels = w->filters, o.filters = w->channels;
@@ -438,17 +435,17 @@ static struct window opposite(const struct window *w)
 
 size_t winograd_data_scratch(const struct window *w)
 {
-  const struct window o = opposite(w);
-  struct convolution c = plan(&o, false);
+  const struct window o = opposite_window(w);
+  struct convolution c = plan_convolution(&o, false);
   return scratch_bytes(&c) + fresh_bytes(&c);
 }
 
 void winograd_data(
     const struct window *w, const float *dy, const float *weight, float *dx, bool add, void *tmp)
 {
-  const struct window o = opposite(w);
-  struct convolution c = plan(&o, false);
+  const struct window o = opposite_window(w);
+  struct convolution c = plan_convolution(&o, false);
   c.x = dy, c.y = dx, c.end.add = add, c.turned = true;
   take_fresh(&c, weight, tmp);
-  run(&c);
+  run_convolution(&c);
 }

@@ -7,25 +7,25 @@
 #pragma once
 #include "kernel/conv/conv.h"
 
-/* TYCHO_WINOGRAD=0 switches all such kernels off */
+/* Returns false with TYCHO_WINOGRAD=0. */
 bool   winograd_on(void);
-/* such a window, and blocks as wide as this processor's vectors */
+/* Returns whether the window is such a one, in blocks as wide as this processor's vectors. */
 bool   winograd_able(const struct window *w);
-/* NULL: faster than direct products */
+/* Returns why not, or NULL where it is faster than direct products. */
 const char *winograd_refuse(const struct window *w, bool back, bool keeps);
 
-/* Whether the transformed weight, four times as large, is worth keeping: few tiles do not make
+/* Returns whether the transformed weight, four times as large, is kept: few tiles do not make
 ** up for making it anew. */
 bool   winograd_keeps(const struct window *w);
-/* kept: state of the instruction; NULL: nothing is kept, there is scratch for it */
+/* Computes y. kept: state of the instruction; NULL: nothing is kept, there is scratch for it. */
 size_t winograd_forward_scratch(const struct window *w, bool keeps);
 int winograd_forward(const struct window *w, const float *x, const struct operand *weight,
     const struct convolve_end *end, float *y, struct gemm_kept *kept, void *tmp);
-/* dx (+)= gradient of x */
+/* Computes dx (+)= gradient of x. */
 size_t winograd_data_scratch(const struct window *w);
 void winograd_data(
     const struct window *w, const float *dy, const float *weight, float *dx, bool add, void *tmp);
-/* dw (+)= gradient of the weight */
+/* Computes dw (+)= gradient of the weight. */
 size_t winograd_weight_scratch(const struct window *w);
 void winograd_weight(
     const struct window *w, const float *x, const float *dy, float *dw, bool add, void *tmp);

@@ -13,35 +13,37 @@
 
 /* points, also at the end of an image: rounding adds up in the sums */
 enum { SIDE = WINOGRAD_TILE + 2 };
-/* tiles at a time, bytes of their planes; shares, bytes of their sums; filters that pay for
-** carrying all of x */
-enum { LEAST = 64, MOST = 256, CACHE = 384 << 10, SHARES = 16, SUMS = 12 << 20, PART = 64 };
 
 struct weight_gradient {
   const struct window *w;
   const struct winograd_isa *isa;
   const struct gemm_type *t;
   struct tiles tiles;
-  /* tiles at a time, of a share; filters of a unit */
-  int64_t chunk, share, shares, part, parts;
-  int64_t in, out, sum;                               /* planes of x, of dy, of the result */
+  int64_t chunk;                                      /* tiles at a time */
+  int64_t share;                                      /* tiles of a share */
+  int64_t shares;                                     /* shares of all tiles */
+  int64_t part;                                       /* filters of a unit */
+  int64_t parts;                                      /* units along the filters */
+  /* elements from a plane to the next: of x, of dy, of the result */
+  int64_t in, out, sum;
   const float *x, *dy;
   float *dw, *sums, *tmp;
   bool add;
 };
 
-static struct weight_gradient plan(const struct window *w)
+static struct weight_gradient plan_gradient(const struct window *w)
 {
   struct weight_gradient g = {
     .w = w, .isa = winograd_isa(), .t = gemm_type(TY_F32), .tiles = tiles_of(w)
   };
   int64_t each = WINOGRAD_POINTS * (w->channels + w->filters) * (int64_t)sizeof(float);
-  g.chunk = MIN(MAX(CACHE / each, LEAST), MOST);
+  g.chunk = MIN(MAX(WINOGRAD_CACHE / each, WINOGRAD_MIN_TILES), WINOGRAD_MAX_TILES);
   g.sum = plane_of(w->channels, w->filters);
-  int64_t most = MIN(SHARES, SUMS / (WINOGRAD_POINTS * g.sum * (int64_t)sizeof(float)));
+  int64_t most = MIN(
+      WINOGRAD_SHARES, WINOGRAD_SUMS / (WINOGRAD_POINTS * g.sum * (int64_t)sizeof(float)));
   g.shares = MAX(1, MIN(most, g.tiles.all / g.chunk));
   g.share = (g.tiles.all + g.shares - 1) / g.shares;
-  g.part = MIN(w->filters, PART);
+  g.part = MIN(w->filters, WINOGRAD_PART);
   while (g.part > g.t->nr && w->filters / g.part * g.shares < 2 * parallel_most()) g.part /= 2;
   g.part = (g.part + g.t->nr - 1) / g.t->nr * g.t->nr;
   g.parts = (w->filters + g.part - 1) / g.part;
@@ -52,25 +54,25 @@ static struct weight_gradient plan(const struct window *w)
   return g;
 }
 
-static bool alone(const struct weight_gradient *g)
+static bool has_one_share(const struct weight_gradient *g)
 {
   return g->shares == 1;
 } /* a unit has all tiles of its filters */
 /* floats: of a thread, of the shares */
 static int64_t thread_floats(const struct weight_gradient *g)
 {
-  return WINOGRAD_POINTS * (g->in + g->out + (alone(g) ? g->sum : 0));
+  return WINOGRAD_POINTS * (g->in + g->out + (has_one_share(g) ? g->sum : 0));
 }
 static int64_t sums_of(const struct weight_gradient *g)
 {
-  return alone(g) ? 0 : g->shares * WINOGRAD_POINTS * g->sum;
+  return has_one_share(g) ? 0 : g->shares * WINOGRAD_POINTS * g->sum;
 }
-static int64_t units(const struct weight_gradient *g) { return g->shares * g->parts; }
+static int64_t unit_count(const struct weight_gradient *g) { return g->shares * g->parts; }
 
 size_t winograd_weight_scratch(const struct window *w)
 {
-  struct weight_gradient g = plan(w);
-  const int64_t threads = MIN(units(&g), parallel_most());
+  struct weight_gradient g = plan_gradient(w);
+  const int64_t threads = MIN(unit_count(&g), parallel_most());
   return (size_t)(sums_of(&g) + thread_floats(&g) * threads) * sizeof(float);
 }
 
@@ -78,8 +80,8 @@ size_t winograd_weight_scratch(const struct window *w)
 
 struct tile_chunk { int64_t from, n, first, filters; float *in, *out, *sums; bool add; };
 
-/* x: blocks of channels one after the other, each tiles x lanes: the left side of the products,
-** read along tiles */
+/* Carries x in: blocks of channels one after the other, each tiles x lanes, the left side of the
+** products, read along tiles */
 static void carry_x(const struct weight_gradient *g, const struct tile_chunk *k,
     const struct tile_run *p, int64_t t)
 {
@@ -101,7 +103,7 @@ static void carry_x(const struct weight_gradient *g, const struct tile_chunk *k,
   }
 }
 
-/* dy: panels of filters, each tiles x its filters: the right side */
+/* Carries dy in: panels of filters, each tiles x its filters, the right side. */
 static void carry_dy(const struct weight_gradient *g, const struct tile_chunk *k,
     const struct tile_run *p, int64_t t)
 {
@@ -124,8 +126,8 @@ static void carry_dy(const struct weight_gradient *g, const struct tile_chunk *k
   }
 }
 
-/* The sums are in panels of filters too, each channels x its filters. */
-static void multiply(const struct weight_gradient *g, const struct tile_chunk *k)
+/* Adds the products of a chunk to sums in panels of filters, each channels x its filters. */
+static void multiply_points(const struct weight_gradient *g, const struct tile_chunk *k)
 {
   const int64_t channels = g->w->channels, lanes = g->isa->lanes, nr = g->t->nr;
   struct gemm_block b = { .m = lanes,
@@ -150,8 +152,8 @@ static void multiply(const struct weight_gradient *g, const struct tile_chunk *k
 
 /* -- sums to dw -------------------------------------------------------------------------------- */
 
-/* Sums of n filters from `first` on, as panels, to windows. Few channels at a time, as they lie
-** in lines of memory. */
+/* Carries the sums of n filters from `first` on back to windows, few channels at a time, as they
+** are in lines of memory. */
 static void carry_back(const struct weight_gradient *g, float *sums, int64_t first, int64_t n)
 {
   const int64_t channels = g->w->channels, nr = g->t->nr, lanes = g->isa->lanes;
@@ -169,7 +171,7 @@ static void carry_back(const struct weight_gradient *g, float *sums, int64_t fir
   }
 }
 
-/* Unit: panel of filters. */
+/* Adds the shares up. A unit is a panel of filters. */
 static void add_shares(int64_t begin, int64_t end, void *context)
 {
   const struct weight_gradient *g = context;
@@ -187,18 +189,18 @@ static void add_shares(int64_t begin, int64_t end, void *context)
 
 /* -- all of it --------------------------------------------------------------------------------- */
 
-/* Unit: share, part of the filters. */
-static void some_units(int64_t begin, int64_t end, void *context)
+/* Computes sums. A unit is a share and a part of the filters. */
+static void unit_range(int64_t begin, int64_t end, void *context)
 {
   const struct weight_gradient *g = context;
-  const bool few = units(g) < parallel_most();
+  const bool few = unit_count(g) < parallel_most();
   for (int64_t u = begin; u < end; u++) {
     int64_t share = u / g->parts, last = MIN((share + 1) * g->share, g->tiles.all);
     struct tile_chunk k = { .from = share * g->share, .first = u % g->parts * g->part };
     k.filters = MIN(g->part, g->w->filters - k.first);
     k.in = g->tmp + thread_floats(g) * (few ? u : parallel_index());
     k.out = k.in + WINOGRAD_POINTS * g->in;
-    k.sums = alone(g) ? k.out + WINOGRAD_POINTS * g->out
+    k.sums = has_one_share(g) ? k.out + WINOGRAD_POINTS * g->out
                       : g->sums + share * WINOGRAD_POINTS * g->sum + k.first * g->w->channels;
     for (; k.from < last; k.from += k.n, k.add = true) {
       k.n = MIN(g->chunk, last - k.from);
@@ -208,20 +210,20 @@ static void some_units(int64_t begin, int64_t end, void *context)
         carry_dy(g, &k, &p, t);
         t += p.n;
       }
-      multiply(g, &k);
+      multiply_points(g, &k);
     }
-    if (alone(g)) carry_back(g, k.sums, k.first, k.filters);
+    if (has_one_share(g)) carry_back(g, k.sums, k.first, k.filters);
   }
 }
 
 void winograd_weight(
     const struct window *w, const float *x, const float *dy, float *dw, bool add, void *tmp)
 {
-  struct weight_gradient g = plan(w);
+  struct weight_gradient g = plan_gradient(w);
   g.x = x, g.dy = dy, g.dw = dw, g.add = add, g.sums = tmp;
   g.tmp = g.sums + sums_of(&g);
-  parallel_for_stoppable(units(&g), 1, some_units, &g);
-  if (!alone(&g))
-    parallel_for_stoppable(
-        (w->filters + g.t->nr - 1) / g.t->nr, MAX(1, 500 / w->channels), add_shares, &g);
+  parallel_for_stoppable(unit_count(&g), 1, unit_range, &g);
+  if (!has_one_share(&g))
+    parallel_for_stoppable((w->filters + g.t->nr - 1) / g.t->nr,
+        grain_for(WINOGRAD_PACK_GRAIN, w->channels), add_shares, &g);
 }

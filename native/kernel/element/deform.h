@@ -9,9 +9,12 @@
 #include "base/philox.h"
 #endif
 
-/* Four pixels and their weights; a pixel that is not there has place 0 and weight 0. down, across:
-** the weights' derivatives. */
-struct deform_mix { int64_t at[4]; double weight[4], down[4], across[4]; };
+/* Four pixels that are mixed. A pixel outside has index 0 and weight 0. */
+struct deform_mix {
+  int64_t at[4];
+  double weight[4];
+  double down[4], across[4];                          /* derivatives of the weights */
+};
 
 TY_DEVICE_FN struct deform_mix deform_mix(
     double y, double x, int64_t height, int64_t width, int modulated)

@@ -7,7 +7,7 @@
 #include "base/philox.h"
 #endif
 
-/* Bins start .. start + n - 1 of a histogram; what lies outside was added to the first and the last
+/* Bins start .. start + n - 1 of a histogram. What is outside was added to the first and the last
 ** of them. */
 struct histogram_cut { const double *bin; int64_t start, n, levels; double first, last; };
 

@@ -7,9 +7,13 @@
 #include "base/philox.h"
 #endif
 
-/* Of each kind: memory, its derivative by beta, time of the last event; gradients of lda, alpha,
-** beta. */
-struct hawkes_kind { double s, ds, last, lda, alpha, beta; };
+/* State of one kind of events. */
+struct hawkes_kind {
+  double s;                                           /* memory */
+  double ds;                                          /* its derivative by beta */
+  double last;                                        /* time of the last event */
+  double lda, alpha, beta;                            /* gradients */
+};
 
 /* The time from the last event to `now` goes by, with an event at its end or none; what it adds to
 ** the likelihood. */

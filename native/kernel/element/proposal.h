@@ -27,9 +27,12 @@ TY_DEVICE_FN void stretch_anchor(const double by[4], double v[4])
   }
 }
 
-/* corners: the network moves corners, in pixels; least: height and width, before the image was
-** scaled */
-struct proposal_rules { struct metric m; int64_t stride, least, corners; };
+struct proposal_rules {
+  struct metric m;
+  int64_t stride;
+  int64_t least;                                      /* height and width in the unscaled image */
+  int64_t corners;                                    /* 1: the network moves corners, in pixels */
+};
 struct proposal { double v[4], score; };
 
 /* v: an anchor of the first cell; by: what the network says of it at the cell (column, row); info:

@@ -21,8 +21,10 @@ TY_DEVICE_FN int64_t region_rounded(double v)
   return v > -1e9 && v < 1e9 ? (int64_t)round(v) : 0;
 }
 
-/* The image; corners in pixels, both included. image -1: it does not exist. */
-struct pool_region { int64_t image, first[2], size[2]; };
+struct pool_region {
+  int64_t image;                                      /* -1: it does not exist */
+  int64_t first[2], size[2];                          /* in pixels */
+};
 TY_DEVICE_FN struct pool_region pool_region(const double v[5], double scale, int64_t images)
 {
   struct pool_region g;

@@ -17,7 +17,7 @@ extern const struct gemm_isa gemm_isa_avx2, gemm_isa_avx512;
 extern const struct gemm_narrow gemm_narrow_avx2, gemm_narrow_avx512, gemm_narrow_avx512_narrow;
 #endif
 
-static const struct gemm_isa *choose(void)
+static const struct gemm_isa *choose_isa(void)
 {
 #if defined __x86_64__
   if (cpu_level() == CPU_AVX512) return &gemm_isa_avx512;
@@ -56,7 +56,7 @@ const struct gemm_type *gemm_type(int type)
   static const struct gemm_isa *chosen;
   if (type >= GEMM_NARROW) return &gemm_narrow()->type[type - GEMM_NARROW];
   const struct gemm_isa *isa = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
-  if (!isa) __atomic_store_n(&chosen, isa = choose(), __ATOMIC_RELAXED);
+  if (!isa) __atomic_store_n(&chosen, isa = choose_isa(), __ATOMIC_RELAXED);
   return &isa->type[type == TY_F64];
 }
 
@@ -88,21 +88,22 @@ struct gemm_job {
   bool tb, pack;                                      /* pack: b is not in panels yet */
   /* which one: a number that no other part of any product has */
   uint64_t part;
-  int64_t rows, cols, down;                           /* of a chunk; chunks one below the other */
+  int64_t rows, cols;                                 /* of a chunk */
+  int64_t down;                                       /* chunks in a column of chunks */
   int failed;
 };
 
-enum { BLOCK = 1536 };                                /* columns whose sums are made at a time */
-
-/* How many columns of chunks: as few as the cache allows, since all of them read A; with few
-** rows more, which are packed by one core each. */
+/* Returns how many columns of chunks there are: as few as the cache allows, since all read A; with
+** few rows more, which are packed by one core each. */
 static int64_t columns_of(const struct gemm_job *j, int64_t panels)
 {
   const int64_t words = gemm_words(j->t, MIN(j->g.k, j->t->kc)) * j->t->nr,
                 fit = MAX(1, GEMM_CACHE / (words * j->t->word)), m = j->g.m;
   int64_t least = (panels + fit - 1) / fit;
   if (!j->pack) return least;
-  return MAX(least, m <= GEMM_LOW ? (panels + 2) / 3 : MIN((panels + 3) / 4, (400 + m - 1) / m));
+  if (m <= GEMM_LOW) return MAX(least, (panels + GEMM_LOW_PANELS - 1) / GEMM_LOW_PANELS);
+  const int64_t most = (panels + GEMM_HIGH_PANELS - 1) / GEMM_HIGH_PANELS;
+  return MAX(least, MIN(most, (GEMM_PANEL_ROWS + m - 1) / m));
 }
 
 /* Halves chunks until there are enough of them. A side read in place wants long pieces of its
@@ -112,9 +113,9 @@ static int64_t choose_chunks(struct gemm_job *j)
   const struct gemm_type *t = j->t;
   const int64_t strips = (j->g.m + t->mr - 1) / t->mr, panels = (j->g.n + t->nr - 1) / t->nr,
                 across = columns_of(j, panels);
-  int64_t s = strips, p = (panels + across - 1) / across, enough = j->g.full ? 8 : 32,
-          least = j->pack ? 2 : 1;
-  while ((double)(s * t->mr) * (double)(p * t->nr) * (double)j->g.k > 2 * GEMM_WORK) {
+  int64_t s = strips, p = (panels + across - 1) / across,
+          enough = j->g.full ? GEMM_CHUNKS_IN_PLACE : GEMM_CHUNKS, least = j->pack ? 2 : 1;
+  while ((double)(s * t->mr) * (double)(p * t->nr) * (double)j->g.k > GEMM_SERIAL_WORK) {
     if ((strips + s - 1) / s * ((panels + p - 1) / p) >= enough) break;
     if ((s + 1) / 2 >= least && s > 1 && (j->pack || s * t->mr > p * t->nr || p == 1))
       s = (s + 1) / 2;
@@ -146,8 +147,8 @@ static struct gemm_block chunk_of(const struct gemm_job *j, int64_t i)
   return g;
 }
 
-/* A chunk whose panels this thread packs, unless it has just used them. (Panels that one core
-** packs and others read are expensive to write again.) */
+/* Computes a chunk whose panels this thread packs, unless it has just used them. (Panels that one
+** core packs and others read are expensive to write again.) */
 static void packed_here(struct gemm_job *j, struct gemm_block g, int64_t column)
 {
   bool there;
@@ -175,15 +176,15 @@ static void multiply_range(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* A number for each part of each product: what a thread packed for another is never taken for
-** this one's. The low bits count a part's columns. */
+/* Returns a number for each part of each product: what a thread packed for another is never taken
+** for this one's. The low bits count a part's columns. */
 static uint64_t next_part(void)
 {
   static uint64_t parts;
   return __atomic_add_fetch(&parts, (uint64_t)1 << 24, __ATOMIC_RELAXED);
 }
 
-/* The part of a product that lies in some columns and one run of k. */
+/* Returns the part of a product in some columns and one run of k. */
 static struct gemm_job part_of(
     const struct gemm_job *j, int64_t column, int64_t cols, int64_t from, int64_t k)
 {
@@ -202,7 +203,7 @@ static struct gemm_job part_of(
   return x;
 }
 
-/* Equal parts of n, up to `most`, each of whole `unit`s. */
+/* Returns the size of equal parts of n, up to `most`, each of whole `unit`s. */
 static int64_t equal_parts(int64_t n, int64_t most, int64_t unit)
 {
   int64_t parts = (n + most - 1) / most;
@@ -211,7 +212,7 @@ static int64_t equal_parts(int64_t n, int64_t most, int64_t unit)
 
 static int run_packing(const struct gemm_job *j)
 {
-  const int64_t cols = equal_parts(j->g.n, BLOCK, j->t->nr),
+  const int64_t cols = equal_parts(j->g.n, GEMM_BLOCK_COLUMNS, j->t->nr),
                 deep = equal_parts(j->g.k, j->t->kc, j->t->per);
   for (int64_t c = 0; c < j->g.n; c += cols)
     for (int64_t k = 0; k < j->g.k && !stop_wanted(); k += deep) {
@@ -224,20 +225,21 @@ static int run_packing(const struct gemm_job *j)
   return TY_OK;
 }
 
-/* A strip is worth a copy where several panels use it and its rows would fight for the same
-** places of the first cache, or where A is read across its rows. */
-static bool awkward(const struct gemm_block *g, const struct gemm_type *t)
+/* Returns whether a strip is worth a copy: several panels use it and its rows would fight for the
+** same sets of the first cache, or A is read across its rows. */
+static bool is_awkward(const struct gemm_block *g, const struct gemm_type *t)
 {
   int64_t bytes = (g->ars == 1 ? g->acs : g->ars) * t->element;
-  return g->n >= 4 * t->nr && (bytes % 1024 == 0 || (g->ars == 1 && bytes > 1024));
+  return g->n >= GEMM_COPY_PANELS * t->nr &&
+      (bytes % GEMM_CACHE_STRIDE == 0 || (g->ars == 1 && bytes > GEMM_CACHE_STRIDE));
 }
 
-static int run(struct gemm_job *j)
+static int run_job(struct gemm_job *j)
 {
-  j->g.copy = j->t->copies || awkward(&j->g, j->t);
+  j->g.copy = j->t->copies || is_awkward(&j->g, j->t);
   double work = (double)j->g.m * (double)j->g.n * (double)j->g.k;
   if (j->pack) return run_packing(j);
-  if (work <= 2 * GEMM_WORK)
+  if (work <= GEMM_SERIAL_WORK)
     gemm_sum(j->t, &j->g);
   else
     parallel_for_stoppable(choose_chunks(j), 1, multiply_range, j);
@@ -265,7 +267,7 @@ int gemm_packed(int dtype, bool ta, int64_t m, int64_t n, int64_t k, const void 
   if (e) g.bias = e->bias, g.act = e->act, g.add = e->add;
   g.strip = gemm_height(m, t->mr) * g.ars;
   struct gemm_job j = { .t = t, .g = g };
-  return run(&j);
+  return run_job(&j);
 }
 
 /* -- plain ------------------------------------------------------------------------------------- */
@@ -288,7 +290,7 @@ static void clear_rows(size_t size, int64_t m, int64_t n, void *c, int64_t ldc)
 
 struct dots { const struct gemm_type *t; const struct gemm_block *g; };
 
-static void some_dots(int64_t begin, int64_t end, void *context)
+static void dot_range(int64_t begin, int64_t end, void *context)
 {
   const struct dots *d = context;
   const struct gemm_block *g = d->g;
@@ -297,7 +299,7 @@ static void some_dots(int64_t begin, int64_t end, void *context)
       (char *)g->c + begin * d->t->word, g->ldc, g->alpha, g->add);
 }
 
-static void some_dot_rows(int64_t begin, int64_t end, void *context)
+static void dot_row_range(int64_t begin, int64_t end, void *context)
 {
   const struct dots *d = context;
   const struct gemm_block *g = d->g;
@@ -306,15 +308,15 @@ static void some_dot_rows(int64_t begin, int64_t end, void *context)
       g->add);
 }
 
-/* Both sides lie along k and one of them is a few vectors: memory is the limit, nothing is
-** packed. */
+/* Computes a product whose sides are contiguous along k and one of which is a few vectors: memory
+** is the limit, nothing is packed. */
 static void run_dots(const struct gemm_type *t, const struct gemm_block *g)
 {
   struct dots d = { t, g };
   bool wide = g->n > g->m;
   int64_t rest = (wide ? g->m : g->n) * g->k;
-  int64_t grain = MAX(4, (int64_t)(GEMM_WORK / 4 / (double)rest) / 4 * 4);
-  parallel_for_stoppable(wide ? g->n : g->m, grain, wide ? some_dots : some_dot_rows, &d);
+  int64_t grain = MAX(4, (int64_t)(GEMM_DOT_WORK / (double)rest) / 4 * 4); /* by fours */
+  parallel_for_stoppable(wide ? g->n : g->m, grain, wide ? dot_range : dot_row_range, &d);
 }
 
 /* What the tiles do on the way out, for products that other code made. */
@@ -335,15 +337,16 @@ static void finish_rows(int64_t begin, int64_t end, void *context)
   }
 }
 
-static int finish(
+static int run_epilogue(
     int dtype, int64_t m, int64_t n, void *c, int64_t ldc, const struct gemm_epilogue *e)
 {
   struct pass x = { gemm_type(dtype), e, c, n, ldc };
-  if (e && (e->bias || e->act)) parallel_for_stoppable(m, MAX(1, 30000 / n), finish_rows, &x);
+  if (e && (e->bias || e->act))
+    parallel_for_stoppable(m, grain_for(GEMM_EPILOGUE_GRAIN, n), finish_rows, &x);
   return TY_OK;
 }
 
-static int product(
+static int run_product(
     int dtype, bool ta, bool tb, struct gemm_block g, int64_t lda, const struct gemm_epilogue *e)
 {
   const struct gemm_type *t = gemm_type(dtype);
@@ -353,15 +356,17 @@ static int product(
   g.acs = ta ? lda : 1;
   const bool epilogue = e && (e->bias || e->act);
   /* integers have no pass that would end a product of rows */
-  if (!ta && tb && (g.m < 4 || g.n < 4 || (g.m <= GEMM_FEW && g.k >= 40 * g.m)) &&
+  if (!ta && tb &&
+      (g.m < GEMM_VECTORS || g.n < GEMM_VECTORS ||
+          (g.m <= GEMM_FEW && g.k >= GEMM_LONG_SUM * g.m)) &&
       (t->axpy || !epilogue)) {
     run_dots(t, &g);
-    return finish(dtype, g.m, g.n, g.c, g.ldc, e);
+    return run_epilogue(dtype, g.m, g.n, g.c, g.ldc, e);
   }
   /* ours ends in registers, a library's in a further pass */
   if (t->per == 1 && !(epilogue && !ta) && blas_profitable(g.m, g.n, g.k)) {
     blas_gemm(dtype, ta, tb, g.m, g.n, g.k, g.alpha, g.a, lda, g.b, g.ldb, g.add, g.c, g.ldc);
-    return finish(dtype, g.m, g.n, g.c, g.ldc, e);
+    return run_epilogue(dtype, g.m, g.n, g.c, g.ldc, e);
   }
   g.outer = 1;
   g.panel = t->nr;
@@ -370,9 +375,9 @@ static int product(
   struct gemm_job j = { .t = t,
     .g = g,
     .tb = tb,
-    .pack = tb || t->per > 1 || (g.m > 2 * t->mr && (double)g.n * (double)g.k > 30000) };
+    .pack = tb || t->per > 1 || (g.m > 2 * t->mr && (double)g.n * (double)g.k > GEMM_PACK_ABOVE) };
   j.g.full = !j.pack;
-  return run(&j);
+  return run_job(&j);
 }
 
 int gemm_one(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha,
@@ -394,7 +399,7 @@ int gemm_one(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, doubl
     .ldc = ldc,
     .alpha = alpha,
     .add = beta != 0 };
-  return product(dtype, ta, tb, g, lda, NULL);
+  return run_product(dtype, ta, tb, g, lda, NULL);
 }
 
 int gemm_fused(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const void *a,
@@ -410,7 +415,7 @@ int gemm_fused(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, con
     .ldc = ldc,
     .alpha = 1,
     .add = e->add };
-  return product(dtype, ta, tb, g, lda, e);
+  return run_product(dtype, ta, tb, g, lda, e);
 }
 
 /* -- many -------------------------------------------------------------------------------------- */
@@ -424,7 +429,7 @@ struct batch {
   char *c;
 };
 
-static void some_products(int64_t begin, int64_t end, void *context)
+static void product_range(int64_t begin, int64_t end, void *context)
 {
   struct batch *x = context;
   const struct gemm_type *t = gemm_type(x->dtype);
@@ -442,9 +447,9 @@ int gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n,
 {
   struct batch x = { dtype, 0, ta, tb, m, n, k, sa, sb, sc, alpha, beta, a, b, c };
   double work = (double)m * (double)n * (double)MAX(k, 1);
-  if (work > 32 * GEMM_WORK)
-    some_products(0, batch, &x); /* each is large: cut inside */
+  if (work > GEMM_LARGE_WORK)
+    product_range(0, batch, &x); /* each is large: cut inside */
   else
-    parallel_for_stoppable(batch, MAX(1, (int64_t)(GEMM_WORK / MAX(work, 1))), some_products, &x);
+    parallel_for_stoppable(batch, MAX(1, (int64_t)(GEMM_WORK / MAX(work, 1))), product_range, &x);
   return x.failed ? fail_memory("product", 0, mem_bytes(), 0) : TY_OK;
 }

@@ -15,12 +15,20 @@
 #pragma once
 #include "kernel/kernel.h"
 
-enum { GEMM_FEW = 16 };                               /* rows */
-/* Beside TY_F32 and TY_F64 products take these as their type:
-** GEMM_ROUNDED  float32 arrays; A and B are rounded to bfloat16, sums are float32
-** GEMM_BF16     A and B bfloat16, sums, C and bias float32
-** GEMM_U8, _S8  A uint8 or int8, B int8; sums, C and bias int32, alpha 1 */
-enum { GEMM_NARROW = 64, GEMM_ROUNDED = GEMM_NARROW, GEMM_BF16, GEMM_U8, GEMM_S8 };
+/* rows of A up to which long sums with a transposed B read B as it is */
+enum { GEMM_FEW = 16 };
+/* What products take as their type beside TY_F32 and TY_F64. */
+enum {
+  GEMM_NARROW = 64,                                   /* the first of them */
+  /* float32 arrays, of which A and B are rounded to bfloat16 and sums are float32 */
+  GEMM_ROUNDED = GEMM_NARROW,
+  /* A and B bfloat16, sums, C and bias float32 */
+  GEMM_BF16,
+  /* A uint8, B int8, sums, C and bias int32, alpha 1 */
+  GEMM_U8,
+  /* the same with A int8 */
+  GEMM_S8,
+};
 int gemm_one(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha,
     const void *a, int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc);
 size_t gemm_pack_bytes(int dtype, int64_t n, int64_t k);
@@ -35,7 +43,7 @@ int gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n,
     double alpha, const void *a, int64_t sa, const void *b, int64_t sb, double beta, void *c,
     int64_t sc);
 
-/* The type of a call's products: GEMM_ROUNDED where its precision allows that and it is faster. */
+/* Returns the type of a call's products: GEMM_ROUNDED where it is allowed and faster. */
 int    gemm_type_for(const struct call *c, int dtype);
 
 /* Both gradients of a product: dx (m x k) = G W, dw (n x k) = G^T X, db (n) = the sums of G's
@@ -59,12 +67,12 @@ const void *gemm_keep(struct gemm_kept *s, int type, const struct operand *weigh
     int64_t n, int64_t k, int64_t ldb);
 void  *gemm_kept_buffer(
     struct gemm_kept *s, const struct operand *weight, size_t bytes, bool *fresh);
-/* state and done of a kernel that keeps one weight */
+/* Serve as state and done of a kernel that keeps one weight. */
 size_t gemm_kept_bytes(const struct call *c);
 void   gemm_kept_done(void *state);
-/* TYCHO_DISABLE=gemm: the plain loops behind are taken */
+/* Refuses with TYCHO_DISABLE=gemm: the reference kernels of the list are taken. */
 const char *gemm_refuse(const struct call *c);
 
-/* out[j] (+)= sum over i of a[i * n + j], in an order that depends on the shape alone */
+/* Computes out[j] (+)= sum over i of a[i * n + j], in an order that depends on the shape alone. */
 void   sum_columns(int dtype, int64_t m, int64_t n, const void *a, void *out, bool add);
 void   add_to(int dtype, int64_t n, const void *x, void *y);                 /* y += x */

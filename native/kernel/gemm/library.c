@@ -13,19 +13,20 @@ extern void openblas_set_num_threads(int n);
 static bool enabled;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void ask(void)
+static void read_settings(void)
 {
   enabled = !env_disabled("blas");
   openblas_set_num_threads(1);
 }
 
-/* Before anybody's LAPACK call too. */
-__attribute__((constructor)) static void load(void) { pthread_once(&once, ask); }
+/* Runs before any LAPACK call, which needs one thread too. */
+__attribute__((constructor)) static void init_at_load(void) { pthread_once(&once, read_settings); }
 
 bool blas_profitable(int64_t m, int64_t n, int64_t k)
 {
   double work = (double)m * (double)n * (double)k;
-  return enabled && cpu_level() == CPU_BASELINE && MAX(MAX(m, n), k) < INT32_MAX && work > 100000;
+  return enabled && cpu_level() == CPU_BASELINE && MAX(MAX(m, n), k) < INT32_MAX &&
+      work > GEMM_BLAS_WORK;
 }
 
 struct slices {

@@ -1,7 +1,7 @@
 /* pack.c - packed right sides: panels of `nr` columns, the last one as narrow as its vectors
 ** allow.
 **
-** Panel j stands at j * nr * k words; row p of a panel at p * width. Packing is parallel
+** Panel j begins at j * nr * k words; row p of a panel at p * width. Packing is parallel
 ** where it is long.
 */
 #include <pthread.h>
@@ -35,8 +35,8 @@ static void pack_rows(const struct packing *p, int64_t j, int64_t from, int64_t 
   (p->tb ? p->t->panel_t : p->t->panel)(rows, cols, b, p->ldb, out);
 }
 
-/* Sixteen lines of memory at a time: they are followed as far as they go, across all panels of
-** this chunk. */
+/* Packs sixteen lines of memory at a time: they are followed as far as they go, across all panels
+** of this chunk. */
 static void pack_range(int64_t begin, int64_t end, void *context)
 {
   const struct packing *p = context;
@@ -50,7 +50,7 @@ void gemm_panels(const struct gemm_type *t, bool tb, int64_t n, int64_t k, const
 {
   struct packing p = { t, tb, n, k, ldb, b, out };
   int64_t each = (int64_t)t->nr * k;
-  parallel_for((n + t->nr - 1) / t->nr, MAX(1, 60000 / MAX(each, 1)), pack_range, &p);
+  parallel_for((n + t->nr - 1) / t->nr, grain_for(GEMM_PACK_GRAIN, each), pack_range, &p);
 }
 
 void gemm_pack(int dtype, bool tb, int64_t n, int64_t k, const void *b, int64_t ldb, void *packed)
@@ -116,40 +116,38 @@ struct columns {
   char *out;
   bool add;
 };
-/* columns at a time; rows that are added up on their own */
-enum { STRETCH = 256, RUN = 128 };
 
 void gemm_columns(const struct gemm_type *t, size_t size, int64_t m, int64_t n, const void *a,
     int64_t ld, void *out, bool add)
 {
-  double part[STRETCH];
+  double part[GEMM_SUM_COLUMNS];
   if (!add) memset(out, 0, (size_t)n * size);
-  for (int64_t i = 0; i < m; i += RUN) {
+  for (int64_t i = 0; i < m; i += GEMM_SUM_ROWS) {
     memset(part, 0, (size_t)n * size);
-    for (int64_t r = i; r < MIN(i + RUN, m); r++)
+    for (int64_t r = i; r < MIN(i + GEMM_SUM_ROWS, m); r++)
       t->axpy(n, 1, (const char *)a + (size_t)(r * ld) * size, 1, part);
     t->axpy(n, 1, part, 1, out);
   }
 }
 
-static void some_columns(int64_t begin, int64_t end, void *context)
+static void column_range(int64_t begin, int64_t end, void *context)
 {
   const struct columns *x = context;
-  for (int64_t j = begin; j < end; j += STRETCH)
-    gemm_columns(x->t, x->size, x->m, MIN(STRETCH, end - j), x->a + (size_t)j * x->size, x->n,
-        x->out + (size_t)j * x->size, x->add);
+  for (int64_t j = begin; j < end; j += GEMM_SUM_COLUMNS)
+    gemm_columns(x->t, x->size, x->m, MIN(GEMM_SUM_COLUMNS, end - j), x->a + (size_t)j * x->size,
+        x->n, x->out + (size_t)j * x->size, x->add);
 }
 
 void sum_columns(int dtype, int64_t m, int64_t n, const void *a, void *out, bool add)
 {
   struct columns x = { gemm_type(dtype), dtype_size(dtype), m, n, a, out, add };
-  parallel_for(n, m * STRETCH > 200000 ? STRETCH : MAX(STRETCH, 200000 / m / STRETCH * STRETCH),
-      some_columns, &x);
+  const int64_t whole = grain_for(GEMM_SUM_GRAIN, m) / GEMM_SUM_COLUMNS * GEMM_SUM_COLUMNS;
+  parallel_for(n, MAX(GEMM_SUM_COLUMNS, whole), column_range, &x);
 }
 
 struct addition { const struct gemm_type *t; size_t size; const char *x; char *y; };
 
-static void add_some(int64_t begin, int64_t end, void *context)
+static void add_range(int64_t begin, int64_t end, void *context)
 {
   const struct addition *a = context;
   a->t->axpy(end - begin, 1, a->x + (size_t)begin * a->size, 1, a->y + (size_t)begin * a->size);
@@ -158,7 +156,7 @@ static void add_some(int64_t begin, int64_t end, void *context)
 void add_to(int dtype, int64_t n, const void *x, void *y)
 {
   struct addition a = { gemm_type(dtype), dtype_size(dtype), x, y };
-  parallel_for(n, 65536, add_some, &a);
+  parallel_for(n, GEMM_ADD_GRAIN, add_range, &a);
 }
 
 /* -- a thread's own buffer --------------------------------------------------------------------- */

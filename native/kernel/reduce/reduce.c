@@ -10,6 +10,7 @@
 */
 #include "kernel/primitives.h"
 #include "kernel/reduce/reduce.h"
+#include "kernel/reduce/tuning.h"
 
 #define TABLES(isa) \
   extern const struct reducer reducer_f32_##isa, reducer_f64_##isa, reducer_u8_##isa, \
@@ -42,12 +43,6 @@ const struct reducer *reducer_of(int dtype)
 
 /* -- the plan ---------------------------------------------------------------------------------- */
 
-/* results of a unit, at most; columns of one, at least and at most, and units that are left
-** then; elements worth a thread; most parts; elements of a part of a row; elements that a result
-** has in a part, at least; elements that one core sums before another would have begun */
-enum { RESULTS = 512, COLUMNS = 256, WIDEST = 2048, UNITS = 16, ENOUGH = 1 << 15, PARTS = 64,
-       PIECE = 4096, DEEP = 96, ALONE = 100 << 10 };
-
 static void join_groups(int n, const int64_t *dim, uint32_t axes, struct reduce *r)
 {
   bool last = false;
@@ -65,17 +60,17 @@ static void join_groups(int n, const int64_t *dim, uint32_t axes, struct reduce 
   r->inner = last;
 }
 
-/* The outermost reduced group that is long enough, or the innermost in pieces of a few thousand
-** elements. */
+/* Splits the outermost reduced group that is long enough, or the innermost in pieces of a few
+** thousand elements. */
 static void cut_parts(struct reduce *r)
 {
-  r->parts = MIN(MIN(PARTS, r->in / (2 * ENOUGH)), r->count / DEEP);
+  r->parts = MIN(MIN(REDUCE_PARTS, r->in / (2 * REDUCE_GRAIN)), r->count / REDUCE_PART_DEPTH);
   r->split = -1;
   for (int i = 0; i < r->n && r->split < 0 && r->parts > 1; i++) {
-    int64_t most = r->inner && i == r->n - 1 ? r->dim[i] / PIECE : r->dim[i];
+    int64_t most = r->inner && i == r->n - 1 ? r->dim[i] / REDUCE_PART_ROW : r->dim[i];
     if (!r->to[i] && most >= MIN(r->parts, 8)) r->split = i, r->parts = MIN(r->parts, most);
   }
-  if (r->split < 0 || r->out >= 8 * RESULTS) r->parts = 1;
+  if (r->split < 0 || r->out >= 8 * REDUCE_UNIT_RESULTS) r->parts = 1;
 }
 
 void reduce_plan_axes(int dtype, int n, const int64_t *dim, uint32_t axes, struct reduce *r)
@@ -152,8 +147,8 @@ static void reduce_block(const struct reduction *j, const int64_t dim[], const c
   }
 }
 
-/* Element and result where block u begins; returns its length. */
-static int64_t locate(const struct reduction *j, int64_t u, int64_t *from, int64_t *to)
+/* Finds the element and the result at which block u begins. Returns its length. */
+static int64_t locate_block(const struct reduction *j, int64_t u, int64_t *from, int64_t *to)
 {
   const struct reduce *r = j->r;
   *from = *to = 0;
@@ -180,22 +175,22 @@ static void store_results(const struct reduction *j, accumulator *acc, int64_t t
       j->y + to * (int64_t)dtype_size(dtype), acc, j->finish, j->r->count, j->add, n);
 }
 
-/* Where a part begins, in elements of the group that is split: eights are reduced at once. */
+/* Returns where a part begins, in elements of the split group: eights are reduced at once. */
 static int64_t part_at(const struct reduce *r, int64_t part)
 {
   int64_t n = r->dim[r->split], at = n * part / r->parts;
   return part < r->parts && n / r->parts >= 16 ? at / 8 * 8 : at;
 }
 
-static void body(int64_t begin, int64_t end, void *context)
+static void reduce_range(int64_t begin, int64_t end, void *context)
 {
   const struct reduction *j = context;
   const struct reduce *r = j->r;
-  accumulator local[WIDEST];
+  accumulator local[REDUCE_MAX_COLUMNS];
   int64_t dim[R_AXES], units = r->out / (j->block < 0 ? 1 : r->dim[j->block]) * j->blocks;
   memcpy(dim, r->dim, sizeof dim);
   for (int64_t u = begin; u < end; u++) {
-    int64_t from, to, part = u / units, n = locate(j, u % units, &from, &to);
+    int64_t from, to, part = u / units, n = locate_block(j, u % units, &from, &to);
     if (r->parts > 1) {
       int64_t a = part_at(r, part), b = part_at(r, part + 1);
       dim[r->split] = b - a;
@@ -218,14 +213,16 @@ static void merge_body(int64_t begin, int64_t end, void *context)
   store_results(j, j->part + begin, begin, end - begin);
 }
 
-/* Blocks of equal length, of work that is worth a thread; of columns, whole vectors and wide,
-** since memory gives neighbours faster than it gives the next row. */
+/* Chooses blocks of equal length and of work that is worth a thread; of columns, whole vectors and
+** wide, since memory gives neighbours faster than it gives the next row. */
 static void choose_side(struct reduction *j)
 {
   const struct reduce *r = j->r;
   int64_t n = r->dim[j->block], each = r->inner ? r->dim[r->n - 1] : r->count / r->parts;
-  int64_t least = r->inner ? 1 : MAX(COLUMNS, MIN(WIDEST, n * r->parts / UNITS));
-  int64_t most = MAX(least, MIN(RESULTS, ENOUGH / MAX(each, 1)));
+  int64_t least = r->inner
+      ? 1
+      : MAX(REDUCE_MIN_COLUMNS, MIN(REDUCE_MAX_COLUMNS, n * r->parts / REDUCE_UNITS));
+  int64_t most = MAX(least, MIN(REDUCE_UNIT_RESULTS, REDUCE_GRAIN / MAX(each, 1)));
   j->blocks = MAX(1, (n + most - 1) / most);
   j->side = MAX(1, (n + j->blocks - 1) / j->blocks);
   if (!r->inner) j->side = (j->side + 15) / 16 * 16;
@@ -242,10 +239,10 @@ void reduce_run(const struct reduce *r, int kind, int finish, const void *x, con
   if (j.block >= 0) choose_side(&j);
   int64_t units = r->out / (j.block < 0 ? 1 : r->dim[j.block]) * j.blocks;
   int64_t cost = r->count * j.side / r->parts;
-  const bool alone = kind == R_SUM && r->in <= ALONE;
-  parallel_for_stoppable(
-      units * r->parts, alone ? units * r->parts : MAX(1, ENOUGH / MAX(cost, 1)), body, &j);
-  if (j.part) parallel_for_stoppable(r->out, ENOUGH / r->parts, merge_body, &j);
+  const bool serial = kind == R_SUM && r->in <= REDUCE_SERIAL_SUM;
+  parallel_for_stoppable(units * r->parts,
+      serial ? units * r->parts : MAX(1, REDUCE_GRAIN / MAX(cost, 1)), reduce_range, &j);
+  if (j.part) parallel_for_stoppable(r->out, REDUCE_GRAIN / r->parts, merge_body, &j);
 }
 
 /* -- gradients --------------------------------------------------------------------------------- */
@@ -258,17 +255,18 @@ struct reduction_gradient {
   const char *x, *y, *g, *h;
   double scale;
   size_t size;
-  /* of a plane, the last two groups; of a unit; units down and across */
-  int64_t height, width, tall, wide, rows, pieces;
+  int64_t height, width;                              /* of a plane, which is the last two groups */
+  int64_t tall, wide;                                 /* of a unit */
+  int64_t rows, pieces;                               /* units down and across a plane */
 };
 
-static const char *step(const char *p, int64_t n, size_t size)
+static const char *step_pointer(const char *p, int64_t n, size_t size)
 {
   return p ? p + n * (int64_t)size : NULL;
 }
 
-/* A unit is some rows of one plane: rows of one result each, or rows of all the same results.
-** Long rows go in pieces. */
+/* Writes gradients. A unit is some rows of one plane: of one result each, or of all the same
+** results. Long rows go in pieces. */
 static void back_body(int64_t begin, int64_t end, void *context)
 {
   const struct reduction_gradient *s = context;
@@ -281,8 +279,8 @@ static void back_body(int64_t begin, int64_t end, void *context)
     for (int k = r->n - 3; k >= 0; rest /= r->dim[k], k--) to += rest % r->dim[k] * r->to[k];
     int64_t at = (plane * s->height + i) * s->width + j;
     void *dx = s->dx + at * (int64_t)s->size;
-    const void *x = step(s->x, at, s->size), *y = step(s->y, to, s->size),
-               *g = step(s->g, to, s->size), *h = step(s->h, to, s->size);
+    const void *x = step_pointer(s->x, at, s->size), *y = step_pointer(s->y, to, s->size),
+               *g = step_pointer(s->g, to, s->size), *h = step_pointer(s->h, to, s->size);
     if (r->inner)
       s->table->back_rows[s->kind](dx, x, y, g, h, s->scale, n, m);
     else
@@ -296,12 +294,12 @@ void reduce_back(const struct reduce *r, int kind, void *dx, const void *x, cons
   struct reduction_gradient s = { r, reducer_of(r->dtype), kind, dx, x, y, g, h, scale,
     dtype_size(r->dtype), .width = r->dim[r->n - 1] };
   s.height = r->n > 1 ? r->dim[r->n - 2] : 1;
-  s.wide = MIN(s.width, ENOUGH);
-  s.tall = s.wide < s.width ? 1 : MIN(s.height, MAX(1, ENOUGH / s.width));
+  s.wide = MIN(s.width, REDUCE_GRAIN);
+  s.tall = s.wide < s.width ? 1 : MIN(s.height, MAX(1, REDUCE_GRAIN / s.width));
   s.pieces = (s.width + s.wide - 1) / s.wide;
   s.rows = (s.height + s.tall - 1) / s.tall;
   parallel_for_stoppable(r->in / (s.width * s.height) * s.rows * s.pieces,
-      MAX(1, ENOUGH / (s.tall * s.wide)), back_body, &s);
+      MAX(1, REDUCE_GRAIN / (s.tall * s.wide)), back_body, &s);
 }
 
 /* -- on any device ----------------------------------------------------------------------------- */

@@ -41,7 +41,7 @@ struct reducer {
   int64_t (*find)(const void *x, accumulator value, int64_t n);
   back_fn back_rows[B_KINDS], back_cols[B_KINDS];
 };
-/* float32 float64 uint8 int8 int32 int64 bool, whose results are 0 or 1 */
+/* Returns the loops of float32, float64, uint8, int8, int32, int64 or bool (results 0 or 1). */
 const struct reducer *reducer_of(int dtype);
 
 /* The shape as alternating groups of kept and reduced axes. */
@@ -50,22 +50,25 @@ struct reduce {
   int     dtype, n, inner;                            /* inner: the last group is reduced */
   /* dtype of y, which plans set to that of x; another one is float32 or int64 for integers */
   int     result;
-  int64_t dim[R_AXES], from[R_AXES], to[R_AXES];      /* strides in x; in y, 0 for reduced groups */
-  int64_t in, out, count;                             /* elements of x, of y, reduced to one */
+  int64_t dim[R_AXES];
+  int64_t from[R_AXES];                               /* strides in x */
+  int64_t to[R_AXES];                                 /* strides in y, 0 for reduced groups */
+  int64_t in, out;                                    /* elements of x and of y */
+  int64_t count;                                      /* elements that are reduced to one */
   /* few results: group `split` is reduced in so many parts */
   int     split;
   int64_t parts;
 };
-/* bit i of axes: axis i goes */
+/* Plans a reduction over the axes whose bits are set. */
 void   reduce_plan(const ty_desc *d, uint32_t axes, struct reduce *r);
-/* over the axes that `to` lacks or has as 1: it broadcasts to d */
+/* Plans one over the axes that `to`, which broadcasts to d, lacks or has as 1. */
 void   reduce_plan_to(const ty_desc *d, const ty_desc *to, struct reduce *r);
-/* n <= R_AXES */
+/* Plans one of n <= R_AXES axes. */
 void   reduce_plan_axes(int dtype, int n, const int64_t *dim, uint32_t axes, struct reduce *r);
 size_t reduce_scratch(const struct reduce *r);
 void reduce_run(const struct reduce *r, int kind, int finish, const void *x, const void *centre,
     void *y, bool add, void *tmp);
-/* R_SUM on the device where x and y lie; tmp: reduce_sum_scratch bytes there */
+/* Computes R_SUM on the device of x and y; tmp: reduce_sum_scratch bytes there. */
 size_t reduce_sum_scratch(int device, const struct reduce *r);
 int reduce_sum(int device, const struct reduce *r, const void *x, void *y, bool add, void *tmp);
 void reduce_back(const struct reduce *r, int kind, void *dx, const void *x, const void *y,

@@ -226,7 +226,3 @@ double  number_at(const struct operand *a, int64_t i);    /* any dtype: labels, 
 int64_t index_at(const struct operand *a, int64_t i, int64_t n);
 /* truncated; INT64_MIN for NaN and what does not fit */
 int64_t whole_at(const struct operand *a, int64_t i);
-static inline int64_t grain_of(int64_t cost) /* units of `cost` elements each per chunk */
-{
-  return MAX(1, 16384 / MAX(cost, 1));
-}

@@ -136,7 +136,7 @@ static bool any_bit(const char *p, size_t n)
 }
 
 /* The first element, read as what it is: a negative zero is zero. */
-static bool holds(const struct operand *a)
+static bool first_is_nonzero(const struct operand *a)
 {
   switch (a->d.dtype) {
   case TY_F32: return *(const float *)a->p != 0;
@@ -151,7 +151,7 @@ static int guard_run(struct call *c)
 {
   bool outer = c->nin < 2 || *(const uint8_t *)c->in[1].p;
   *(uint8_t *)c->out[0].p = outer &&
-      holds(&c->in[0]) != (bool)((const struct guard *)c->param)->negate;
+      first_is_nonzero(&c->in[0]) != (bool)((const struct guard *)c->param)->negate;
   return TY_OK;
 }
 
@@ -212,7 +212,7 @@ static int select_back(struct call *c)
 {
   int taken = *(const uint8_t *)c->in[1].p
       ? 1
-      : 2; /* copied first: the other may lie in the head gradient's place */
+      : 2; /* copied first: the other may overwrite the head gradient */
   copy_or_clear(&c->out[0], NULL, false);
   copy_or_clear(&c->out[taken], &c->in[0], true);
   copy_or_clear(&c->out[3 - taken], NULL, false);
@@ -233,7 +233,7 @@ const struct op op_control_flow[] = {
     .control = CONTROL_FOREACH, .body_input = foreach_input,
     .param = foreach_params, .param_size = sizeof(struct foreach_param), .shape = nothing_known, .type = nothing_known },
   { .name = "_while_loop", .in = "data*num_args", .out_of = while_out,
-    .doc = "Runs its body while the condition holds, at most max_iterations times; rows of outputs behind the last step are zero.",
+    .doc = "Runs its body while the condition holds, at most max_iterations times; rows of outputs after the last step are zero.",
     .control = CONTROL_WHILE, .body_input = while_input,
     .param = while_params, .param_size = sizeof(struct while_param), .shape = nothing_known, .type = nothing_known },
   { .name = "_cond", .in = "data*num_args", .out_of = cond_out,

@@ -21,18 +21,18 @@ static const struct param custom_params[] = {
   { 0 }
 };
 
-static const char *known(const char *s, const char *other) { return s && *s ? s : other; }
+static const char *text_or_default(const char *s, const char *other) { return s && *s ? s : other; }
 static const char *custom_in(const void *p)
 {
-  return known(((const struct custom *)p)->in, "data*");
+  return text_or_default(((const struct custom *)p)->in, "data*");
 }
 static const char *custom_out(const void *p)
 {
-  return known(((const struct custom *)p)->out, "output");
+  return text_or_default(((const struct custom *)p)->out, "output");
 }
 static const char *custom_reads(const void *p)
 {
-  return known(((const struct custom *)p)->reads, "g* i* o*");
+  return text_or_default(((const struct custom *)p)->reads, "g* i* o*");
 }
 
 static ty_desc *slot_at(struct infer *s, int k)
@@ -54,7 +54,7 @@ static int take_shape(struct infer *s, const char *text, size_t n, ty_desc *slot
 
 static int custom_shape(struct infer *s)
 {
-  const char *t = known(((const struct custom *)s->param)->shapes, "");
+  const char *t = text_or_default(((const struct custom *)s->param)->shapes, "");
   for (int k = 0; *t; k++, t += strcspn(t, " "), t += strspn(t, " ")) {
     ty_desc *slot = slot_at(s, k);
     if (slot) TRY(take_shape(s, t, strcspn(t, " "), slot));
@@ -64,7 +64,7 @@ static int custom_shape(struct infer *s)
 
 static int custom_type(struct infer *s)
 {
-  const char *t = known(((const struct custom *)s->param)->types, "");
+  const char *t = text_or_default(((const struct custom *)s->param)->types, "");
   for (int k = 0; *t; k++, t += strcspn(t, " "), t += strspn(t, " ")) {
     ty_desc *slot = slot_at(s, k);
     if (slot) TRY(type_is(s, slot, atoi(t)));

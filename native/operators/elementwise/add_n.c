@@ -38,7 +38,7 @@ static int pw_of(int dtype, int n, const struct pw_program **out)
   return code;
 }
 
-static int forward(struct call *c)
+static int add_n_forward(struct call *c)
 {
   const struct operand *out = &c->out[0];
   int n = 0; /* inputs added so far */
@@ -60,7 +60,7 @@ static int forward(struct call *c)
 }
 
 static const struct kernel cpu[] = {
-  { "add_n", forward, T_ANY, .flags = K_ALIKE | K_ANYWHERE, .blocks = IN_BLOCKS(0xffff, 1) }, { 0 }
+  { "add_n", add_n_forward, T_ANY, .flags = K_ALIKE | K_ANYWHERE, .blocks = IN_BLOCKS(0xffff, 1) }, { 0 }
 };
 
 const struct op op_add_n[] = {

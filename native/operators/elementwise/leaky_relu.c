@@ -32,8 +32,8 @@ static const struct op inner[] = {
                   "g * (normcdf(a) + a * 0.39894228040143268 * exp(-0.5 * a * a))", NULL),
 };
 
-static const struct leaky *of(const void *param) { return param; }
-static int check(void *param)
+static const struct leaky *leaky_of(const void *param) { return param; }
+static int leaky_check(void *param)
 {
   struct leaky *p = param; /* numbers are float32 in files of the reference */
   p->slope = to_single(p->slope);
@@ -43,11 +43,11 @@ static int check(void *param)
 }
 static const char *in_of(const void *param)
 {
-  return of(param)->act_type == PRELU ? "data gamma" : "data";
+  return leaky_of(param)->act_type == PRELU ? "data gamma" : "data";
 }
 static const char *out_of(const void *param)
 {
-  return of(param)->act_type == RRELU ? "output mask" : "output";
+  return leaky_of(param)->act_type == RRELU ? "output mask" : "output";
 }
 static const char *grad_of(const void *param)
 {
@@ -59,25 +59,25 @@ static const char *grad_of(const void *param)
     [GELU] = "g0 i0",
     [RRELU] = "g0 o0 o1",
   };
-  return letters[of(param)->act_type];
+  return letters[leaky_of(param)->act_type];
 }
 
-static int shape(struct infer *s)
+static int leaky_shape(struct infer *s)
 {
   const ty_desc *d = &s->in[0];
   TRY(shape_both(s, &s->in[0], &s->out[0]));
-  if (of(s->param)->act_type == RRELU) return shape_as(s, &s->out[1], d);
-  if (of(s->param)->act_type != PRELU || !d->ndim || s->in[1].ndim) return TY_OK;
+  if (leaky_of(s->param)->act_type == RRELU) return shape_as(s, &s->out[1], d);
+  if (leaky_of(s->param)->act_type != PRELU || !d->ndim || s->in[1].ndim) return TY_OK;
   int64_t size = d->ndim > 1 ? d->dim[1] : 1;
   return shape_is(s, &s->in[1], 1, &size);
 }
 
 /* -- formulas ---------------------------------------------------------------------------------- */
 
-static bool is_random(const struct call *c) { return of(c->param)->act_type == RRELU; }
+static bool is_random(const struct call *c) { return leaky_of(c->param)->act_type == RRELU; }
 static const char *no_row(const struct call *c) { return is_random(c) ? "random slopes" : NULL; }
 
-/* gamma (C) against data (N, C, ...): (C, 1, ...). Given with more dims it lies on the leading
+/* gamma (C) against data (N, C, ...): (C, 1, ...). Given with more dims it covers the leading
 ** axes. */
 static ty_desc gamma_shape(const ty_desc *gamma, const ty_desc *data)
 {
@@ -94,33 +94,33 @@ struct inner_call { struct call c; struct operand in[4], out[2]; };
 static void hand_over(const struct call *c, bool backward, struct inner_call *r)
 {
   r->c = *c;
-  r->c.op = &inner[of(c->param)->act_type];
+  r->c.op = &inner[leaky_of(c->param)->act_type];
   r->c.in = r->in;
   r->c.out = r->out;
   memcpy(r->in, c->in, sizeof *c->in * (size_t)MIN(c->nin, 4));
   memcpy(r->out, c->out, sizeof *c->out * (size_t)MIN(c->nout, 2));
-  if (of(c->param)->act_type != PRELU) return;
+  if (leaky_of(c->param)->act_type != PRELU) return;
   const ty_desc *data = &c->in[0].d; /* backward: the head gradient has the same shape */
   int gamma = backward ? 2 : 1;
   r->in[gamma].d = gamma_shape(&c->in[gamma].d, data);
   if (backward) r->out[1].d = gamma_shape(&c->out[1].d, data);
 }
 
-static int forward(struct call *c)
+static int leaky_forward(struct call *c)
 {
   struct inner_call r;
   hand_over(c, false, &r);
   return formula_kernel->run(&r.c);
 }
 
-static int backward(struct call *c)
+static int leaky_backward(struct call *c)
 {
   struct inner_call r;
   hand_over(c, true, &r);
   return formula_back_kernel->run(&r.c);
 }
 
-static size_t state(const struct call *c) { return formula_kernel->state(c); }
+static size_t leaky_state_bytes(const struct call *c) { return formula_kernel->state(c); }
 static size_t back_scratch(const struct call *c)
 {
   struct inner_call r;
@@ -132,7 +132,7 @@ static size_t back_scratch(const struct call *c)
 
 static bool draws_slopes(const void *param, bool is_train)
 {
-  return of(param)->act_type == RRELU && is_train;
+  return leaky_of(param)->act_type == RRELU && is_train;
 }
 
 static const char *no_random(const struct call *c)
@@ -169,28 +169,30 @@ RANDOM(double, f64)
 
 static int random_forward(struct call *c)
 {
-  parallel_for(desc_count(&c->in[0].d), 1024, c->in[0].d.dtype == TY_F64 ? draw_f64 : draw_f32, c);
+  parallel_for(desc_count(&c->in[0].d), GRAIN_FUNCTIONS,
+      c->in[0].d.dtype == TY_F64 ? draw_f64 : draw_f32, c);
   return TY_OK;
 }
 
 static int random_backward(struct call *c)
 {
-  parallel_for(desc_count(&c->in[0].d), 16384, c->in[0].d.dtype == TY_F64 ? leak_f64 : leak_f32, c);
+  parallel_for(desc_count(&c->in[0].d), GRAIN_ELEMENTS,
+      c->in[0].d.dtype == TY_F64 ? leak_f64 : leak_f32, c);
   return TY_OK;
 }
 
 static const struct kernel cpu[] = {
-  { "row",   forward,        T_ANY,             .refuse = no_row, .state = state,
+  { "row",   leaky_forward,        T_ANY,             .refuse = no_row, .state = leaky_state_bytes,
     .flags = K_ANYWHERE },
   { "rrelu", random_forward, T(TY_F32) | T(TY_F64), .refuse = no_random }, { 0 } };
 static const struct kernel back_cpu[] = {
-  { "row_back",   backward,        T_ANY,             .refuse = no_row, .scratch = back_scratch, .state = state,
+  { "row_back",   leaky_backward,        T_ANY,             .refuse = no_row, .scratch = back_scratch, .state = leaky_state_bytes,
     .flags = K_ANYWHERE },
   { "rrelu_back", random_backward, T(TY_F32) | T(TY_F64), .refuse = no_random }, { 0 } };
 
 const struct op op_leaky_relu[] = {
   { .name = "LeakyReLU", .alias = "_npx_leaky_relu", .in = "data gamma", .in_of = in_of, .out_of = out_of, .param = params,
-    .param_size = sizeof(struct leaky), .check = check, .shape = shape,
+    .param_size = sizeof(struct leaky), .check = leaky_check, .shape = leaky_shape,
     .doc = "data above 0; below: slope data (leaky), slope (e^data - 1) (elu), its scaled form (selu), gamma data along axis 1 (prelu), "
            "random slopes in training and their mean otherwise (rrelu); gelu is data times the normal distribution function. Same shape; "
            "prelu's gamma has one element per channel, or one.",

@@ -22,14 +22,14 @@ static int result_type(struct infer *s)
   return type_is(s, &s->out[0], !p->is_int ? TY_F64 : d == TY_BOOL ? TY_I64 : d);
 }
 
-static struct attention_part scaled(const void *param, int ndim)
+static struct attention_part make_scale_part(const void *param, int ndim)
 {
   (void)ndim;
   return (struct attention_part){ ATTENTION_SCALE,
     .number = ((const struct scalar *)param)->scalar };
 }
 
-static struct attention_part divided(const void *param, int ndim)
+static struct attention_part make_divide_part(const void *param, int ndim)
 {
   (void)ndim;
   return (struct attention_part){ ATTENTION_SCALE,
@@ -69,9 +69,9 @@ const struct op op_scalar[] = {
        "data - scalar; gradient 1.")
   WITH("_rminus_scalar",  "_RMinusScalar",                      "$scalar - a",     "-g",
        "scalar - data; gradient -1.")
-  SCALES("_mul_scalar",   "_MulScalar",                         "a * $scalar",     "g * $scalar", scaled,
+  SCALES("_mul_scalar",   "_MulScalar",                         "a * $scalar",     "g * $scalar", make_scale_part,
        "data scalar; gradient scalar.")
-  SCALES("_div_scalar",   "_DivScalar",                         "a / $scalar",     "g / $scalar", divided,
+  SCALES("_div_scalar",   "_DivScalar",                         "a / $scalar",     "g / $scalar", make_divide_part,
        "data / scalar; gradient 1 / scalar.")
   WITH("_rdiv_scalar",    "_RDivScalar",                        "$scalar / a",     "g * (-$scalar / (a * a))",
        "scalar / data; gradient -scalar / data^2.")

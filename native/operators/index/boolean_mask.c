@@ -1,7 +1,7 @@
 /* boolean_mask.c - _contrib_boolean_mask: the rows of an array where another is not zero.
 **
 ** How many rows there are is known only when it runs. In an executor the output has room for all
-** of them; the rows that were found come first, zeros follow, and their number stands at the
+** of them; the rows that were found come first, zeros follow, and their number is at the
 ** beginning of the instruction's state (OP_DYNAMIC_ROWS).
 */
 #include "op/op.h"
@@ -25,7 +25,7 @@ static int mask_shape(struct infer *s)
 
 static int mask_type(struct infer *s) { return type_both(s, &s->in[0], &s->out[0]); }
 
-static bool chosen(const struct operand *index, int64_t i)
+static bool is_chosen(const struct operand *index, int64_t i)
 {
   switch (index->d.dtype) {
   case TY_F32: return ((const float *)index->p)[i] != 0;
@@ -41,7 +41,7 @@ static bool chosen(const struct operand *index, int64_t i)
 static int64_t count_chosen(const struct operand *index)
 {
   int64_t rows = 0;
-  for (int64_t i = 0; i < index->d.dim[0]; i++) rows += chosen(index, i);
+  for (int64_t i = 0; i < index->d.dim[0]; i++) rows += is_chosen(index, i);
   return rows;
 }
 
@@ -65,7 +65,7 @@ static int mask_run(struct call *c)
   char *to = c->out[0].p;
   int64_t capacity = c->out[0].d.dim[0], rows = 0;
   for (int64_t i = 0; i < c->in[0].d.dim[0] && rows < capacity; i++)
-    if (chosen(&c->in[1], i))
+    if (is_chosen(&c->in[1], i))
       memcpy(to + (size_t)rows++ * n, (const char *)c->in[0].p + (size_t)i * n, n);
   memset(to + (size_t)rows * n, 0, (size_t)(capacity - rows) * n);
   if (c->state) *(int64_t *)c->state = rows;
@@ -78,7 +78,7 @@ static int mask_back(struct call *c)
   const char *from = c->in[0].p;
   char *to = c->out[0].p;
   for (int64_t i = 0; to && i < c->out[0].d.dim[0]; i++, to += n) {
-    if (chosen(&c->in[1], i))
+    if (is_chosen(&c->in[1], i))
       memcpy(to, from, n), from += n;
     else
       memset(to, 0, n);

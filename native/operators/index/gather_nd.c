@@ -4,7 +4,7 @@
 ** indices (M, ...) holds M coordinates per place; a place is an element of the first M axes of
 ** an array, and carries a row: everything on the other axes. Coordinates are checked when run.
 ** gather_nd counts negative ones from the end; where rows are written they are refused. Where
-** one place occurs twice, the last row stands, and gradients add up in order.
+** one place occurs twice, the last row wins, and gradients add up in order.
 */
 #include "kernel/strided_copy.h"
 #include "operators/index/rows.h"
@@ -99,7 +99,7 @@ static void gather_body(int64_t begin, int64_t end, void *context)
 static void gather_rows(const struct indexed_rows *p, void *array, void *rows)
 {
   struct row_moves r = { p, array, rows };
-  parallel_for(p->n, MAX(1, 16384 / MAX(p->row, p->m)), gather_body, &r);
+  parallel_for(p->n, grain_of(MAX(p->row, p->m)), gather_body, &r);
 }
 
 static int gather_run(struct call *c)
@@ -375,7 +375,7 @@ static int unravel_shape(struct infer *s)
   return elements_fit(s);
 }
 
-static void store(const struct operand *a, int64_t i, int64_t v)
+static void store_index(const struct operand *a, int64_t i, int64_t v)
 {
   void *at = elements_at(a->p, i, dtype_size(a->d.dtype));
   if (a->d.dtype == TY_I64)
@@ -392,7 +392,7 @@ static int ravel_run(struct call *c)
     uint64_t at = 0;
     for (int64_t k = 0; k < p->shape.n; k++)
       at = at * (uint64_t)p->shape.d[k] + (uint64_t)index_of(&c->in[0], k * n + i);
-    store(&c->out[0], i, (int64_t)at);
+    store_index(&c->out[0], i, (int64_t)at);
   }
   return TY_OK;
 }
@@ -404,10 +404,10 @@ static int unravel_run(struct call *c)
   for (int64_t i = 0; i < n; i++) {
     int64_t rest = index_of(&c->in[0], i);
     for (int64_t k = p->shape.n - 1; k > 0; k--) {
-      store(&c->out[0], k * n + i, rest % p->shape.d[k]);
+      store_index(&c->out[0], k * n + i, rest % p->shape.d[k]);
       rest /= p->shape.d[k];
     }
-    store(&c->out[0], i, rest);
+    store_index(&c->out[0], i, rest);
   }
   return TY_OK;
 }

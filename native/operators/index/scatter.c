@@ -129,9 +129,8 @@ static void take_body(int64_t begin, int64_t end, void *context)
 
 static void take_along(const struct indexed_axis *a, const void *from, void *to, size_t size)
 {
-  enum { GRAIN = 4096 };                              /* elements, some 20 us */
   struct take_work w = { a, from, to, size };
-  parallel_for(desc_count(&a->index->d), GRAIN, take_body, &w);
+  parallel_for(desc_count(&a->index->d), GRAIN_CALLS, take_body, &w);
 }
 
 /* -- _contrib_take_along_axis ------------------------------------------------------------------ */
@@ -321,7 +320,7 @@ static int nd_back(struct call *c) /* reads the head gradient, indices */
   return TY_OK;
 }
 
-/* Room for the gradient that no update has taken, where nobody wants that of data. */
+/* Scratch for the gradient that no update has taken, where that of data is unused. */
 static size_t back_scratch(const struct call *c)
 {
   return c->out[0].p ? 0 : desc_bytes(&c->in[0].d);

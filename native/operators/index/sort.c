@@ -78,7 +78,7 @@ static void write_line(const struct sort_lines *l, const struct sort_key *a, int
   }
 }
 
-static bool few(int64_t k, int64_t n) { return k <= 64 && k * 8 <= n; }
+static bool selects_few(int64_t k, int64_t n) { return k <= 64 && k * 8 <= n; }
 
 static void lines_body(int64_t begin, int64_t end, void *context)
 {
@@ -88,7 +88,7 @@ static void lines_body(int64_t begin, int64_t end, void *context)
     int64_t from = line / l->inner * l->n * l->inner + line % l->inner;
     struct sort_key *sorted = a;
     read_keys(a, elements_at(l->x, from, l->size), l->dtype, l->n, l->inner, l->down);
-    if (few(l->k, l->n))
+    if (selects_few(l->k, l->n))
       select_few(a, l->n, l->k);
     else
       sorted = merge_sort(a, a + l->n, l->n);
@@ -110,7 +110,7 @@ static void order_lines(const struct call *c, int64_t axis, int64_t k, bool down
     l.outer = product_of(d, 0, a), l.n = d->dim[a], l.inner = product_of(d, a + 1, d->ndim);
   if (l.k < 1) l.k = l.n;
   if (l.mask) move_zero(TY_CPU, l.mask->p, desc_bytes(&l.mask->d));
-  parallel_for_stoppable(l.outer * l.inner, MAX(1, 4096 / l.n), lines_body, &l);
+  parallel_for_stoppable(l.outer * l.inner, grain_for(GRAIN_CALLS, l.n), lines_body, &l);
 }
 
 static size_t keys_scratch(const ty_desc *d, int64_t axis)

@@ -34,7 +34,7 @@ static inline void insert_sort(struct sort_key *a, int64_t n)
   }
 }
 
-static inline void merge(
+static inline void merge_runs(
     struct sort_key *to, const struct sort_key *a, int64_t na, const struct sort_key *b, int64_t nb)
 {
   while (na && nb) {
@@ -56,7 +56,7 @@ static inline struct sort_key *merge_sort(struct sort_key *a, struct sort_key *b
   for (int64_t w = RUN; w < n && !stop_wanted(); w *= 2) {
     for (int64_t i = 0; i < n; i += 2 * w) {
       int64_t na = MIN(w, n - i), nb = MIN(w, n - i - na);
-      merge(b + i, a + i, na, a + i + na, nb);
+      merge_runs(b + i, a + i, na, a + i + na, nb);
     }
     struct sort_key *t = a;
     a = b;

@@ -76,7 +76,7 @@ static int64_t take_entries(const struct infer *s, int *input)
   return axis >= -a->ndim && axis < a->ndim ? a->dim[axis_in(axis, a->ndim)] : 0;
 }
 
-struct taking {
+struct take_job {
   char *a, *y;  /* a: the array or its gradient; y: what was taken or its gradient */
   const struct operand *index;
   size_t size;
@@ -86,11 +86,11 @@ struct taking {
   int64_t blocks, parts;
 };
 
-static struct taking taking_of(
+static struct take_job make_take_job(
     const struct take *p, const struct operand *a, const struct operand *index, void *y)
 {
   int axis = axis_in(p->axis, a->d.ndim);
-  struct taking t = { a->p, y, index, dtype_size(a->d.dtype), a->d.dtype, (int)p->mode,
+  struct take_job t = { a->p, y, index, dtype_size(a->d.dtype), a->d.dtype, (int)p->mode,
     product_of(&a->d, 0, axis), a->d.dim[axis], product_of(&a->d, axis + 1, a->d.ndim),
     desc_count(&index->d), 1, 1 };
   return t;
@@ -98,7 +98,7 @@ static struct taking taking_of(
 
 static void take_body(int64_t begin, int64_t end, void *context)
 {
-  const struct taking *t = context;
+  const struct take_job *t = context;
   size_t row = (size_t)t->inner * t->size;
   for (int64_t u = begin; u < end; u++) {
     int64_t j = bring_in(index_of(t->index, u % t->n), t->k, t->mode);
@@ -109,16 +109,16 @@ static void take_body(int64_t begin, int64_t end, void *context)
 
 static int take_run(struct call *c)
 {
-  struct taking t = taking_of(c->param, &c->in[0], &c->in[1], c->out[0].p);
+  struct take_job t = make_take_job(c->param, &c->in[0], &c->in[1], c->out[0].p);
   if (t.mode == RAISE) TRY(check_all(t.index, 0, t.k));
-  parallel_for(t.outer * t.n, MAX(1, 16384 / t.inner), take_body, &t);
+  parallel_for(t.outer * t.n, grain_of(t.inner), take_body, &t);
   return TY_OK;
 }
 
 enum { COLUMNS = 64 };
 
 #define ADD_ROWS(T) \
-static void add_##T(const struct taking *t, int64_t outer, int64_t column, int64_t width, \
+static void add_##T(const struct take_job *t, int64_t outer, int64_t column, int64_t width, \
     int64_t low, int64_t high) \
 { \
   T *a = (T *)t->a + outer * t->k * t->inner + column; \
@@ -139,7 +139,7 @@ ADD_ROWS(bool)
 
 static void add_body(int64_t begin, int64_t end, void *context)
 {
-  const struct taking *t = context;
+  const struct take_job *t = context;
   for (int64_t u = begin; u < end; u++) {
     int64_t column = u % t->blocks * COLUMNS, part = u / t->blocks % t->parts,
             outer = u / t->blocks / t->parts;
@@ -160,14 +160,14 @@ static int take_back(struct call *c) /* reads the head gradient, indices */
 {
   TRY(move_zeros(c, 1));
   if (!c->out[0].p) return TY_OK;
-  struct taking t = taking_of(c->param, &c->out[0], &c->in[1], c->in[0].p);
+  struct take_job t = make_take_job(c->param, &c->out[0], &c->in[1], c->in[0].p);
   if (!(c->add & 1)) TRY(move_zeros(c, 0));
   if (t.inner >= 2 * COLUMNS)
     t.blocks = (t.inner + COLUMNS - 1) / COLUMNS;
   else if (t.outer < 8 && t.n * t.inner > 65536)
     t.parts = MIN(8, t.k);
   parallel_for(
-      t.outer * t.blocks * t.parts, MAX(1, 16384 / (t.n * MIN(t.inner, COLUMNS))), add_body, &t);
+      t.outer * t.blocks * t.parts, grain_of(t.n * MIN(t.inner, COLUMNS)), add_body, &t);
   return TY_OK;
 }
 
@@ -188,7 +188,8 @@ static const struct param pick_params[] = {
   { 0 }
 };
 
-static int without(struct infer *s, ty_desc *slot, const ty_desc *data, int axis, bool keep)
+static int shape_without_axis(
+    struct infer *s, ty_desc *slot, const ty_desc *data, int axis, bool keep)
 {
   int64_t dim[TY_MAXDIM];
   int n = 0;
@@ -207,8 +208,8 @@ static int pick_shape(struct infer *s)
     return infer_fail(s, TY_EVALUE, NULL, "parameter axis: None is not possible; name an axis");
   if (!data->ndim) return TY_OK;
   TRY(axis_of(s, p->axis, data->ndim, &axis));
-  TRY(without(s, &s->out[0], data, axis, p->keepdims));
-  return without(s, &s->in[1], data, axis, s->in[1].ndim == data->ndim);
+  TRY(shape_without_axis(s, &s->out[0], data, axis, p->keepdims));
+  return shape_without_axis(s, &s->in[1], data, axis, s->in[1].ndim == data->ndim);
 }
 
 static int64_t pick_elements(const struct infer *s, int *input)
@@ -243,7 +244,7 @@ static int batch_type(struct infer *s)
   return first_type(s);
 }
 
-struct picking {
+struct pick_job {
   char *data, *y;
   const struct operand *index;
   size_t size;
@@ -254,7 +255,7 @@ struct picking {
 
 static void pick_body(int64_t begin, int64_t end, void *context)
 {
-  const struct picking *t = context;
+  const struct pick_job *t = context;
   for (int64_t u = begin; u < end; u++) {
     int64_t j = bring_in(index_of(t->index, u), t->k, t->mode);
     int64_t at = (u / t->inner * t->k + j) * t->inner + u % t->inner;
@@ -266,9 +267,9 @@ static void pick_body(int64_t begin, int64_t end, void *context)
 static void pick_lines(
     const struct operand *data, const struct operand *index, void *y, int axis, int mode, bool back)
 {
-  struct picking t = { data->p, y, index, dtype_size(data->d.dtype), mode, data->d.dim[axis],
+  struct pick_job t = { data->p, y, index, dtype_size(data->d.dtype), mode, data->d.dim[axis],
     product_of(&data->d, axis + 1, data->d.ndim), back };
-  parallel_for(desc_count(&data->d) / t.k, 8192, pick_body, &t);
+  parallel_for(desc_count(&data->d) / t.k, GRAIN_PICKS, pick_body, &t);
 }
 
 static int pick_axis(const struct pick *p, const ty_desc *d)
@@ -307,18 +308,18 @@ MOVE_KERNEL(batch_kernels, batch_run)
 
 /* -- one_hot, _onehot_encode, fill_element_0index ---------------------------------------------- */
 
-struct hot { int64_t depth; double on_value, off_value; int64_t dtype; };
-static const struct param hot_params[] = {
-  { "depth",     P_INT,   offsetof(struct hot, depth),     NULL,      "size of the new last axis", NULL, "[1,]" },
-  { "on_value",  P_FLOAT, offsetof(struct hot, on_value),  "1",       "value at the index" },
-  { "off_value", P_FLOAT, offsetof(struct hot, off_value), "0",       "value elsewhere" },
-  { "dtype",     P_DTYPE, offsetof(struct hot, dtype),     "float32", "dtype of the result" },
+struct one_hot { int64_t depth; double on_value, off_value; int64_t dtype; };
+static const struct param one_hot_params[] = {
+  { "depth",     P_INT,   offsetof(struct one_hot, depth),     NULL,      "size of the new last axis", NULL, "[1,]" },
+  { "on_value",  P_FLOAT, offsetof(struct one_hot, on_value),  "1",       "value at the index" },
+  { "off_value", P_FLOAT, offsetof(struct one_hot, off_value), "0",       "value elsewhere" },
+  { "dtype",     P_DTYPE, offsetof(struct one_hot, dtype),     "float32", "dtype of the result" },
   { 0 }
 };
 
-static int hot_shape(struct infer *s)
+static int one_hot_shape(struct infer *s)
 {
-  const struct hot *p = s->param;
+  const struct one_hot *p = s->param;
   const ty_desc *in = &s->in[0], *out = &s->out[0];
   int64_t dim[TY_MAXDIM + 1];
   int ndim = in->ndim ? in->ndim : out->ndim - 1;
@@ -330,15 +331,15 @@ static int hot_shape(struct infer *s)
   return shape_is(s, &s->out[0], ndim + 1, dim);
 }
 
-static int64_t hot_depth(const struct infer *s, int *input)
+static int64_t one_hot_depth(const struct infer *s, int *input)
 {
   *input = 0;
-  return ((const struct hot *)s->param)->depth;
+  return ((const struct one_hot *)s->param)->depth;
 }
 
-static int hot_type(struct infer *s)
+static int one_hot_type(struct infer *s)
 {
-  return type_is(s, &s->out[0], (int)((const struct hot *)s->param)->dtype);
+  return type_is(s, &s->out[0], (int)((const struct one_hot *)s->param)->dtype);
 }
 
 /* Sets element index[i] of each row i of y to element i of `from`, which steps by `step`
@@ -354,9 +355,9 @@ static void set_selected(
   }
 }
 
-static int hot_run(struct call *c)
+static int one_hot_run(struct call *c)
 {
-  const struct hot *p = c->param;
+  const struct one_hot *p = c->param;
   const struct operand *y = &c->out[0];
   uint64_t on = 0, off = 0;
   size_t size = dtype_size(y->d.dtype);
@@ -426,7 +427,7 @@ static int fill_run(struct call *c)
   return TY_OK;
 }
 
-MOVE_KERNEL(hot_kernels, hot_run)
+MOVE_KERNEL(one_hot_kernels, one_hot_run)
 MOVE_KERNEL(encode_kernels, encode_run)
 MOVE_KERNEL(fill_kernels, fill_run)
 
@@ -512,7 +513,7 @@ static void choose_elements(int64_t begin, int64_t end, void *context)
   table[power_of(s->wide)][power_of(s->size)](s, begin, end);
 }
 
-static bool holds(const struct choice *s, int64_t i)
+static bool condition_holds(const struct choice *s, int64_t i)
 {
   uint64_t v = 0;
   memcpy(&v, s->when + i * (int64_t)s->wide, s->wide); /* little-endian: the low bytes */
@@ -524,7 +525,7 @@ static void choose_rows(int64_t begin, int64_t end, void *context)
   const struct choice *s = context;
   size_t bytes = (size_t)s->row * s->size;
   for (int64_t i = begin; i < end; i++) {
-    const char *from = holds(s, i) ? s->a : s->b;
+    const char *from = condition_holds(s, i) ? s->a : s->b;
     if (from)
       memcpy(s->z + i * (int64_t)bytes, from + i * (int64_t)bytes, bytes);
     else
@@ -532,7 +533,7 @@ static void choose_rows(int64_t begin, int64_t end, void *context)
   }
 }
 
-static void choose(
+static void choose_by_condition(
     const struct operand *when, const ty_desc *d, const void *a, const void *b, void *z)
 {
   size_t wide = dtype_size(when->d.dtype);
@@ -541,22 +542,22 @@ static void choose(
     dtype_size(d->dtype), a, b, z, desc_count(d) / desc_count(&when->d) };
   if (!z) return;
   if (s.row == 1)
-    parallel_for(desc_count(d), 32768, choose_elements, &s);
+    parallel_for(desc_count(d), GRAIN_MOVES, choose_elements, &s);
   else
-    parallel_for(d->dim[0], MAX(1, 32768 / s.row), choose_rows, &s);
+    parallel_for(d->dim[0], grain_for(GRAIN_MOVES, s.row), choose_rows, &s);
 }
 
 static int where_run(struct call *c)
 {
-  choose(&c->in[0], &c->out[0].d, c->in[1].p, c->in[2].p, c->out[0].p);
+  choose_by_condition(&c->in[0], &c->out[0].d, c->in[1].p, c->in[2].p, c->out[0].p);
   return TY_OK;
 }
 
 static int where_back(struct call *c) /* reads the head gradient, condition */
 {
   TRY(move_zeros(c, 0));
-  choose(&c->in[1], &c->in[0].d, c->in[0].p, NULL, c->out[1].p);
-  choose(&c->in[1], &c->in[0].d, NULL, c->in[0].p, c->out[2].p);
+  choose_by_condition(&c->in[1], &c->in[0].d, c->in[0].p, NULL, c->out[1].p);
+  choose_by_condition(&c->in[1], &c->in[0].d, NULL, c->in[0].p, c->out[2].p);
   return TY_OK;
 }
 
@@ -568,7 +569,7 @@ MOVE_KERNEL(where_back_kernels, where_back)
 const struct op op_take[] = {
   { .name = "take", .alias = "_npi_take",
     .flags = OP_MAY_RAISE,
-    .doc = "Entries of a along an axis, chosen by indices; the shape of indices stands in place of the axis. "
+    .doc = "Entries of a along an axis, chosen by indices; the shape of indices replaces the axis. "
            "Gradients of entries add up; indices get none.",
     .in = "a indices", .param = take_params, .param_size = sizeof(struct take), .shape = take_shape, .type = first_type,
     .indices = take_entries, .grad = "g0 i1", .cpu = take_kernels, .back_cpu = take_back_kernels },
@@ -585,8 +586,8 @@ const struct op op_take[] = {
   { .name = "one_hot", .alias = "_npx_one_hot",
     .doc = "A row of `depth` numbers for each index: on_value at the index, off_value elsewhere and everywhere if it "
            "is out of range. No gradient flows.",
-    .in = "indices", .param = hot_params, .param_size = sizeof(struct hot), .shape = hot_shape, .type = hot_type,
-    .indices = hot_depth, .flags = OP_ZERO_GRAD, .cpu = hot_kernels },
+    .in = "indices", .param = one_hot_params, .param_size = sizeof(struct one_hot), .shape = one_hot_shape, .type = one_hot_type,
+    .indices = one_hot_depth, .flags = OP_ZERO_GRAD, .cpu = one_hot_kernels },
   { .name = "_onehot_encode",
     .doc = "Rows of zeros with a 1 at the index lhs[i]; rhs only gives the shape.",
     .in = "lhs rhs", .shape = encode_shape, .type = encode_type, .indices = encode_depth,

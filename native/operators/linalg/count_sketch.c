@@ -13,7 +13,7 @@ static const struct param params[] = {
   { 0 }
 };
 
-static int shape(struct infer *s)
+static int sketch_shape(struct infer *s)
 {
   const struct sketch *p = s->param;
   ty_desc *x = &s->in[0];
@@ -52,7 +52,7 @@ static void sketch_range(int64_t begin, int64_t end, void *context)
   }
 }
 
-static int run(const struct call *c, const struct operand *h, const struct operand *s,
+static int sketch_run(const struct call *c, const struct operand *h, const struct operand *s,
     const ty_desc *wide, bool back)
 {
   const int64_t n = wide->dim[wide->ndim - 1], out = ((const struct sketch *)c->param)->out_dim;
@@ -67,24 +67,27 @@ static int run(const struct call *c, const struct operand *h, const struct opera
   return TY_OK;
 }
 
-static int forward(struct call *c) { return run(c, &c->in[1], &c->in[2], &c->in[0].d, false); }
+static int sketch_forward(struct call *c)
+{
+  return sketch_run(c, &c->in[1], &c->in[2], &c->in[0].d, false);
+}
 
 /* in: head gradient, h, s. The hash has no gradient. */
-static int backward(struct call *c)
+static int sketch_backward(struct call *c)
 {
   for (int k = 1; k < 3; k++)
     if (c->out[k].p) memset(c->out[k].p, 0, desc_bytes(&c->out[k].d));
-  return run(c, &c->in[1], &c->in[2], &c->out[0].d, true);
+  return sketch_run(c, &c->in[1], &c->in[2], &c->out[0].d, true);
 }
 
-static const struct kernel cpu[]  = { { "rows", forward,  T_FLOAT }, { 0 } };
-static const struct kernel back[] = { { "rows", backward, T_FLOAT }, { 0 } };
+static const struct kernel cpu[]  = { { "rows", sketch_forward,  T_FLOAT }, { 0 } };
+static const struct kernel back[] = { { "rows", sketch_backward, T_FLOAT }, { 0 } };
 
 const struct op op_count_sketch[] = { {
   .name = "_contrib_count_sketch",
   .flags = OP_MAY_FAIL,
   .doc = "Count sketch of the last axis: out[h[i]] += s[i] data[i], data (..., n), places h (1, n) from 0 to out_dim - 1, signs s (1, n); "
          "(..., out_dim). Gradient of data.",
-  .in = "data h s", .out = "output", .param = params, .param_size = sizeof(struct sketch), .shape = shape,
+  .in = "data h s", .out = "output", .param = params, .param_size = sizeof(struct sketch), .shape = sketch_shape,
   .grad = "g0 i1 i2", .cpu = cpu, .back_cpu = back,
 }, { 0 } };

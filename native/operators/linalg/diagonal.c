@@ -3,13 +3,17 @@
 **
 ** A packed row holds a diagonal, or a triangle of side n - |offset|: a lower one row by row, an
 ** upper one column by column, so that packing A and the transpose of A from the other side is
-** the same. offset > 0 lies above the diagonal, < 0 below; at 0 `lower` says which triangle. The
+** the same. offset > 0 is above the diagonal, < 0 below; at 0 `lower` says which triangle. The
 ** gradient of taking numbers out is putting them back among zeros, and the reverse.
 */
 #include "op/op.h"
 #include "operators/linalg/linalg.h"
 
-struct diagonal_param { int64_t offset, lower; };
+struct diagonal_param {
+  int64_t offset, lower;
+  /* set by the check of extracttrian and maketrian: triangles instead of diagonals */
+  bool is_triangle;
+};
 #define FIELD(f) offsetof(struct diagonal_param, f)
 #define OFFSET_LINE \
   { "offset", P_INT, FIELD(offset), "0", \
@@ -31,8 +35,13 @@ static int diagonal_check(void *param)
   return TY_OK;
 }
 
+static int triangle_check(void *param)
+{
+  ((struct diagonal_param *)param)->is_triangle = true;
+  return diagonal_check(param);
+}
+
 static int64_t size_of(int64_t offset) { return offset < 0 ? -offset : offset; }
-static bool is_trian(const struct op *op) { return strstr(op->name, "trian") != NULL; }
 
 /* -- shapes: matrix (..., n, n), packed (..., k) ----------------------------------------------- */
 
@@ -48,7 +57,7 @@ static int extract_shape(struct infer *s)
     return infer_fail(s, TY_ESHAPE, a, "matrices of side %lld have no diagonal at offset %lld",
         (long long)a->dim[last], (long long)p->offset);
   memcpy(dim, a->dim, sizeof dim);
-  dim[last - 1] = !a->dim[last] ? 0 : is_trian(s->op) ? side * (side + 1) / 2 : side;
+  dim[last - 1] = !a->dim[last] ? 0 : p->is_triangle ? side * (side + 1) / 2 : side;
   return shape_is(s, &s->out[0], last, dim);
 }
 
@@ -66,7 +75,7 @@ static int make_shape(struct infer *s)
   if (!a->ndim) return TY_OK;
   int last = a->ndim - 1;
   int64_t k = a->dim[last],
-          side = is_trian(s->op) && k ? side_of_triangle(MIN(k, (int64_t)1 << 51)) : k,
+          side = p->is_triangle && k ? side_of_triangle(MIN(k, (int64_t)1 << 51)) : k,
           dim[TY_MAXDIM + 1];
   if (k && !side)
     return infer_fail(
@@ -115,22 +124,22 @@ static void write_range(int64_t begin, int64_t end, void *context)
     }
 }
 
-static int move(
+static int move_diagonal(
     struct call *c, const struct operand *matrix, const struct operand *packed, bool extract)
 {
   const struct diagonal_param *p = c->param;
   const int64_t n = column_count(&matrix->d), k = column_count(&packed->d);
-  struct diagonal_move j = { n, k, n - size_of(p->offset), p->offset, is_trian(c->op),
+  struct diagonal_move j = { n, k, n - size_of(p->offset), p->offset, p->is_triangle,
     p->offset ? p->offset < 0 : p->lower, extract, dtype_size(matrix->d.dtype), c->in[0].p,
     c->out[0].p };
   parallel_for(stack_count(&matrix->d), grain_of(n * n), write_range, &j);
   return TY_OK;
 }
 
-static int extract(struct call *c)      { return move(c, &c->in[0], &c->out[0], true); }
-static int extract_back(struct call *c) { return move(c, &c->out[0], &c->in[0], false); }
-static int make(struct call *c)         { return move(c, &c->out[0], &c->in[0], false); }
-static int make_back(struct call *c)    { return move(c, &c->in[0], &c->out[0], true); }
+static int extract_run(struct call *c)  { return move_diagonal(c, &c->in[0], &c->out[0], true); }
+static int extract_back(struct call *c) { return move_diagonal(c, &c->out[0], &c->in[0], false); }
+static int make_run(struct call *c)     { return move_diagonal(c, &c->out[0], &c->in[0], false); }
+static int make_back(struct call *c)    { return move_diagonal(c, &c->in[0], &c->out[0], true); }
 
 /* -- sumlogdiag -------------------------------------------------------------------------------- */
 
@@ -143,7 +152,7 @@ static int sumlog_shape(struct infer *s)
                       : shape_is(s, &s->out[0], a->ndim - 2, a->dim);
 }
 
-static int sumlog(struct call *c)
+static int sumlog_run(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
   const struct vec_ops *r = vec_ops_of(d->dtype);
@@ -171,11 +180,11 @@ static int sumlog_back(struct call *c)
 }
 
 /*                                              name     run           types */
-static const struct kernel extract_cpu[]    = { { "move",  extract,      T_ANY }, { 0 } };
+static const struct kernel extract_cpu[]    = { { "move",  extract_run,  T_ANY }, { 0 } };
 static const struct kernel extract_back_k[] = { { "move",  extract_back, T_ANY }, { 0 } };
-static const struct kernel make_cpu[]       = { { "move",  make,         T_ANY }, { 0 } };
+static const struct kernel make_cpu[]       = { { "move",  make_run,     T_ANY }, { 0 } };
 static const struct kernel make_back_k[]    = { { "move",  make_back,    T_ANY }, { 0 } };
-static const struct kernel sumlog_cpu[]     = { { "loops", sumlog,       T_FLOAT }, { 0 } };
+static const struct kernel sumlog_cpu[]     = { { "loops", sumlog_run,   T_FLOAT }, { 0 } };
 static const struct kernel sumlog_back_k[]  = { { "loops", sumlog_back,  T_FLOAT }, { 0 } };
 
 #define DIAG \
@@ -183,7 +192,7 @@ static const struct kernel sumlog_back_k[]  = { { "loops", sumlog_back,  T_FLOAT
   .check = diagonal_check
 #define TRIAN \
   .in = "A", .out = "output", .param = trian_params, .param_size = sizeof(struct diagonal_param), \
-  .check = diagonal_check
+  .check = triangle_check
 #define EXTRACT .shape = extract_shape, .grad = "g0", .cpu = extract_cpu, .back_cpu = extract_back_k
 #define MAKE    .shape = make_shape, .grad = "g0", .cpu = make_cpu, .back_cpu = make_back_k
 

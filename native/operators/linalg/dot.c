@@ -2,7 +2,7 @@
 ** khatri_rao.
 **
 ** All of them are sets of products C = alpha op(A) op(B) + beta C of equal size. A matrix of r
-** rows and c columns lies at o * r * inner * c + i * c for outer index o and inner index i, its
+** rows and c columns starts at o * r * inner * c + i * c for outer index o and inner index i, its
 ** rows inner * c apart (inner is 1 but where the axis of the rows is not the last but one).
 ** Gradients are the same with the parts in other places:
 **   dA = alpha G op(B)^T   or, with A transposed, alpha op(B) G^T
@@ -15,7 +15,7 @@
 struct set { int dtype, type; bool ta, tb; int64_t outer, inner, m, n, k; double alpha; };
 
 /* op(A) is m x k, op(B) k x n */
-static int multiply(const struct set *s, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
+static int multiply_set(const struct set *s, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
     const void *a, const void *b, double beta, void *c)
 {
   const size_t size = dtype_size(s->dtype);
@@ -24,7 +24,7 @@ static int multiply(const struct set *s, bool ta, bool tb, int64_t m, int64_t n,
         s->type, ta, tb, s->outer, m, n, k, s->alpha, a, m * k, b, k * n, beta, c, m * n);
   for (int64_t o = 0; o < s->outer; o++)
     for (int64_t i = 0; i < s->inner; i++) {
-      int64_t ca = ta ? m : k, cb = tb ? k : n; /* columns as they lie */
+      int64_t ca = ta ? m : k, cb = tb ? k : n; /* columns in memory */
       const char *pa = (const char *)a + (size_t)(o * m * k * s->inner + i * ca) * size;
       const char *pb = (const char *)b + (size_t)(o * k * n * s->inner + i * cb) * size;
       char *pc = (char *)c + (size_t)(o * m * n * s->inner + i * n) * size;
@@ -40,10 +40,10 @@ static int multiply_back(const struct set *s, struct call *c)
   const void *g = c->in[0].p, *a = c->in[1].p, *b = c->in[2].p;
   void *da = c->out[0].p, *db = c->out[1].p;
   double add_a = c->add & 1, add_b = c->add >> 1 & 1;
-  if (da && !s->ta) TRY(multiply(s, false, !s->tb, s->m, s->k, s->n, g, b, add_a, da));
-  if (da && s->ta) TRY(multiply(s, s->tb, true, s->k, s->m, s->n, b, g, add_a, da));
-  if (db && !s->tb) TRY(multiply(s, !s->ta, false, s->k, s->n, s->m, a, g, add_b, db));
-  if (db && s->tb) TRY(multiply(s, true, s->ta, s->n, s->k, s->m, g, a, add_b, db));
+  if (da && !s->ta) TRY(multiply_set(s, false, !s->tb, s->m, s->k, s->n, g, b, add_a, da));
+  if (da && s->ta) TRY(multiply_set(s, s->tb, true, s->k, s->m, s->n, b, g, add_a, da));
+  if (db && !s->tb) TRY(multiply_set(s, !s->ta, false, s->k, s->n, s->m, a, g, add_b, db));
+  if (db && s->tb) TRY(multiply_set(s, true, s->ta, s->n, s->k, s->m, g, a, add_b, db));
   return TY_OK;
 }
 
@@ -102,10 +102,10 @@ static struct set dot_set(const struct call *c, const ty_desc *a, const ty_desc 
   return s;
 }
 
-static int dot(struct call *c)
+static int dot_run(struct call *c)
 {
   struct set s = dot_set(c, &c->in[0].d, &c->in[1].d);
-  return multiply(&s, s.ta, s.tb, s.m, s.n, s.k, c->in[0].p, c->in[1].p, 0, c->out[0].p);
+  return multiply_set(&s, s.ta, s.tb, s.m, s.n, s.k, c->in[0].p, c->in[1].p, 0, c->out[0].p);
 }
 
 static int dot_back(struct call *c)
@@ -116,7 +116,12 @@ static int dot_back(struct call *c)
 
 /* -- sets of matrices: batch_dot, gemm2, gemm -------------------------------------------------- */
 
-struct gemm_param { int64_t transpose_a, transpose_b, forward_stype, axis; double alpha, beta; };
+struct gemm_param {
+  int64_t transpose_a, transpose_b, forward_stype, axis;
+  double alpha, beta;
+  /* axes before the matrices, at least; set by the check of batch_dot */
+  int64_t leading;
+};
 
 static const struct param batch_params[] = {
   { "transpose_a",   P_BOOL, offsetof(struct gemm_param, transpose_a),   "0",    "matrices of lhs are transposed" },
@@ -141,16 +146,21 @@ static const struct param gemm_params[] = {
   { 0 }
 };
 
-static bool is_batch(const struct op *op) { return !strcmp(op->name, "batch_dot"); }
+/* batch_dot has neither axis nor alpha: they are the defaults of gemm. */
+static int batch_check(void *param)
+{
+  struct gemm_param *p = param;
+  p->axis = -2;
+  p->alpha = 1;
+  p->leading = 1;
+  return TY_OK;
+}
+
 static struct attention_part attention_product(const void *param, int ndim)
 {
   const struct gemm_param *p = param;
   (void)ndim;
   return (struct attention_part){ ATTENTION_PRODUCT, .ta = p->transpose_a, .tb = p->transpose_b };
-}
-static int64_t row_axis(const struct op *op, const struct gemm_param *p)
-{
-  return is_batch(op) ? -2 : p->axis;
 }
 
 static int set_shape(struct infer *s)
@@ -158,11 +168,11 @@ static int set_shape(struct infer *s)
   const struct gemm_param *p = s->param;
   ty_desc *a = &s->in[0], *b = &s->in[1];
   if (!a->ndim || !b->ndim) return TY_OK;
-  int n = a->ndim, least = is_batch(s->op) ? 3 : 2, r;
+  int n = a->ndim, least = 2 + (int)p->leading, r;
   if (n != b->ndim || n < least)
     return infer_fail(s, TY_ESHAPE, b,
         "expected %d or more dimensions, as many on both sides; got %d and %d", least, n, b->ndim);
-  TRY(axis_of(s, row_axis(s->op, p), n, &r));
+  TRY(axis_of(s, p->axis, n, &r));
   if (r == n - 1)
     return infer_fail(s, TY_EVALUE, NULL, "axis %d is the last one, which holds the columns", r);
   int64_t dim[TY_MAXDIM];
@@ -182,14 +192,14 @@ static int set_shape(struct infer *s)
 static struct set set_of(const struct call *c, const ty_desc *a, const ty_desc *b)
 {
   const struct gemm_param *p = c->param;
-  int last = a->ndim - 1, row = axis_in(row_axis(c->op, p), a->ndim);
+  int last = a->ndim - 1, row = axis_in(p->axis, a->ndim);
   struct set s = { .dtype = a->dtype,
     .type = gemm_type_for(c, a->dtype),
     .ta = p->transpose_a,
     .tb = p->transpose_b,
     .outer = 1,
     .inner = 1,
-    .alpha = is_batch(c->op) ? 1 : p->alpha };
+    .alpha = p->alpha };
   for (int i = 0; i < last; i++)
     if (i != row) *(i < row ? &s.outer : &s.inner) *= a->dim[i];
   s.m = a->dim[s.ta ? last : row];
@@ -201,7 +211,7 @@ static struct set set_of(const struct call *c, const ty_desc *a, const ty_desc *
 static int set_forward(struct call *c)
 {
   struct set s = set_of(c, &c->in[0].d, &c->in[1].d);
-  return multiply(&s, s.ta, s.tb, s.m, s.n, s.k, c->in[0].p, c->in[1].p, 0, c->out[0].p);
+  return multiply_set(&s, s.ta, s.tb, s.m, s.n, s.k, c->in[0].p, c->in[1].p, 0, c->out[0].p);
 }
 
 static int set_back(struct call *c)
@@ -211,7 +221,7 @@ static int set_back(struct call *c)
 }
 
 /* out = factor x, or += */
-static void scale(const struct operand *out, const struct operand *x, double factor, bool add)
+static void scale_into(const struct operand *out, const struct operand *x, double factor, bool add)
 {
   int64_t n = desc_count(&x->d);
   for (int64_t i = 0; i < n; i++)
@@ -227,14 +237,14 @@ static int gemm_forward(struct call *c)
 {
   const struct gemm_param *p = c->param;
   struct set s = set_of(c, &c->in[0].d, &c->in[1].d);
-  scale(&c->out[0], &c->in[2], p->beta, false);
-  return multiply(&s, s.ta, s.tb, s.m, s.n, s.k, c->in[0].p, c->in[1].p, 1, c->out[0].p);
+  scale_into(&c->out[0], &c->in[2], p->beta, false);
+  return multiply_set(&s, s.ta, s.tb, s.m, s.n, s.k, c->in[0].p, c->in[1].p, 1, c->out[0].p);
 }
 
 static int gemm_back(struct call *c)
 {
   const struct gemm_param *p = c->param;
-  if (c->out[2].p) scale(&c->out[2], &c->in[0], p->beta, c->add >> 2 & 1);
+  if (c->out[2].p) scale_into(&c->out[2], &c->in[0], p->beta, c->add >> 2 & 1);
   return set_back(c);
 }
 
@@ -258,7 +268,7 @@ static int khatri_shape(struct infer *s)
   return shape_is(s, &s->out[0], 2, (int64_t[]){ rows, cols });
 }
 
-static int khatri(struct call *c)
+static int khatri_run(struct call *c)
 {
   int64_t rows = c->out[0].d.dim[0], cols = c->out[0].d.dim[1];
   for (int64_t r = 0; r < rows; r++)
@@ -280,13 +290,13 @@ static int khatri(struct call *c)
 }
 
 /*                                           name      run          types                    add */
-static const struct kernel dot_cpu[]     = { { "gemm",  dot,          T_FLOAT, .flags = K_PRECISION }, { 0 } };
+static const struct kernel dot_cpu[]     = { { "gemm",  dot_run,          T_FLOAT, .flags = K_PRECISION }, { 0 } };
 static const struct kernel dot_back_k[]  = { { "gemm",  dot_back,     T_FLOAT, .flags = K_PRECISION, .add = 3 }, { 0 } };
 static const struct kernel set_cpu[]     = { { "gemm",  set_forward,  T_FLOAT, .flags = K_PRECISION }, { 0 } };
 static const struct kernel set_back_k[]  = { { "gemm",  set_back,     T_FLOAT, .flags = K_PRECISION, .add = 3 }, { 0 } };
 static const struct kernel gemm_cpu[]    = { { "gemm",  gemm_forward, T_FLOAT, .flags = K_PRECISION }, { 0 } };
 static const struct kernel gemm_back_k[] = { { "gemm",  gemm_back,    T_FLOAT, .flags = K_PRECISION, .add = 7 }, { 0 } };
-static const struct kernel khatri_cpu[]  = { { "loops", khatri,       T_FLOAT }, { 0 } };
+static const struct kernel khatri_cpu[]  = { { "loops", khatri_run,       T_FLOAT }, { 0 } };
 
 const struct op op_dot[] = { {
   .name = "dot", .alias = "_sparse_dot",
@@ -298,8 +308,8 @@ const struct op op_dot[] = { {
   .name = "batch_dot", .alias = "_npx_batch_dot",
   .doc = "Products of matrices: lhs (..., m, k), rhs (..., k, n), output (..., m, n); at least one leading axis. "
          "Gradients of both.",
-  .in = "lhs rhs", .out = "output", .param = batch_params, .param_size = sizeof(struct gemm_param), .shape = set_shape,
-  .grad = "g0 i0 i1", .cpu = set_cpu, .back_cpu = set_back_k, .attention = attention_product,
+  .in = "lhs rhs", .out = "output", .param = batch_params, .param_size = sizeof(struct gemm_param), .check = batch_check,
+  .shape = set_shape, .grad = "g0 i0 i1", .cpu = set_cpu, .back_cpu = set_back_k, .attention = attention_product,
 }, {
   .name = "_linalg_gemm2", .alias = "linalg_gemm2", .back = "_backward_linalg_gemm2",
   .doc = "output = alpha op(A) op(B) over leading axes; A (..., m, k), B (..., k, n). Gradients of both.",

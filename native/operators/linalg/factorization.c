@@ -12,12 +12,12 @@
 #include "op/op.h"
 #include "operators/linalg/linalg.h"
 
-static double cube(const ty_desc *d)
+static double cubic_cost(const ty_desc *d)
 {
   return (double)column_count(d) * (double)column_count(d) * (double)row_count(d);
 }
 
-static void copy(void *to, const void *from, const ty_desc *d)
+static void copy_matrix(void *to, const void *from, const ty_desc *d)
 {
   if (to != from) memcpy(to, from, matrix_bytes(d));
 }
@@ -40,7 +40,7 @@ static int gelqf_shape(struct infer *s)
   return shape_as(s, l, &square);
 }
 
-/* A matrix of which nobody wants the result is worked on in scratch: out[k], or the work after
+/* A matrix whose result is unused is worked on in scratch: out[k], or the work after
 ** `used` bytes. */
 static void *result_or_scratch(const struct call *c, int k, int64_t i, void *work, size_t used)
 {
@@ -63,15 +63,15 @@ static int gelqf_one(struct call *c, int64_t i, void *work)
   size_t used = align_up(lq_work(d->dtype, row_count(d)), ALIGN);
   void *q = result_or_scratch(c, 0, i, work, used),
        *l = result_or_scratch(c, 1, i, work, used + align_up(matrix_bytes(d), ALIGN));
-  copy(q, matrix_of(&c->in[0], i), d);
+  copy_matrix(q, matrix_of(&c->in[0], i), d);
   lq_factor(d->dtype, row_count(d), column_count(d), q, l, work);
   return 0;
 }
 
-static int gelqf(struct call *c)
+static int gelqf_run(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
-  return products_told(stack_run(c, stack_count(d), cube(d), gelqf_bytes(d), gelqf_one));
+  return products_report(stack_run(c, stack_count(d), cubic_cost(d), gelqf_bytes(d), gelqf_one));
 }
 
 /* in: dQ, dL, Q, L; work: L^T dL - dQ Q^T */
@@ -87,7 +87,7 @@ static int gelqf_back_one(struct call *c, int64_t i, void *work)
   TRY(gemm_one(d->dtype, false, true, m, m, n, -1, dq, n, q, n, 1, work, m));
   for (int64_t k = 0; k < m; k++)
     for (int64_t j = 0; j < k; j++) r->set(work, j * m + k, r->get(work, k * m + j));
-  copy(da, dq, d);
+  copy_matrix(da, dq, d);
   TRY(gemm_one(d->dtype, false, false, m, n, m, 1, work, m, q, n, 1, da, n));
   triangle_solve(d->dtype, false, true, true, m, n, 1, l, da);
   return 0;
@@ -101,8 +101,8 @@ static size_t gelqf_back_scratch(const struct call *c)
 static int gelqf_back(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;
-  return products_told(
-      stack_run(c, stack_count(d), cube(d), matrix_bytes(&c->in[3].d), gelqf_back_one));
+  return products_report(
+      stack_run(c, stack_count(d), cubic_cost(d), matrix_bytes(&c->in[3].d), gelqf_back_one));
 }
 
 /* -- syevd ------------------------------------------------------------------------------------- */
@@ -149,21 +149,21 @@ static int syevd_one(struct call *c, int64_t i, void *work)
   size_t used = align_up(eigen_work(d->dtype, row_count(d)), ALIGN);
   void *u = result_or_scratch(c, 0, i, work, used), *l = part_of(&c->out[1], i, stack_count(d));
   if (!l) l = (char *)work + used + align_up(matrix_bytes(d), ALIGN);
-  copy(u, matrix_of(&c->in[0], i), d);
+  copy_matrix(u, matrix_of(&c->in[0], i), d);
   int bad = eigen_symmetric(d->dtype, row_count(d), u, l, work);
   if (!bad) fix_signs(vec_ops_of(d->dtype), row_count(d), u);
   return bad;
 }
 
-static int syevd(struct call *c)
+static int syevd_run(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
-  return stack_told(stack_run(c, stack_count(d), 4 * cube(d), syevd_bytes(d), syevd_one),
+  return stack_report(stack_run(c, stack_count(d), 4 * cubic_cost(d), syevd_bytes(d), syevd_one),
       "has no eigenvalues that can be found: an entry is NaN or infinite, or the search "
       "does not converge");
 }
 
-/* m = N + diag(dl). Equal eigenvalues: a tiny difference stands for none. */
+/* m = N + diag(dl). Equal eigenvalues: a tiny difference replaces 0. */
 static void eigen_gradient(
     const struct vec_ops *r, int64_t n, const void *l, const void *dl, void *m)
 {
@@ -202,7 +202,8 @@ static size_t syevd_back_scratch(const struct call *c)
 static int syevd_back(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;
-  return products_told(stack_run(c, stack_count(d), cube(d), 2 * matrix_bytes(d), syevd_back_one));
+  return products_report(
+      stack_run(c, stack_count(d), cubic_cost(d), 2 * matrix_bytes(d), syevd_back_one));
 }
 
 /* -- inverse ----------------------------------------------------------------------------------- */
@@ -231,15 +232,15 @@ static int inverse_one(struct call *c, int64_t i, void *work)
   const int64_t n = row_count(d);
   int32_t *pivot = (int32_t *)((char *)work + align_up(lu_inverse_work(d->dtype, n), ALIGN));
   void *b = matrix_of(&c->out[0], i);
-  copy(b, matrix_of(&c->in[0], i), d);
+  copy_matrix(b, matrix_of(&c->in[0], i), d);
   int bad = lu_factor(d->dtype, n, b, pivot);
   return bad ? bad : lu_inverse(d->dtype, n, b, pivot, work);
 }
 
-static int inverse(struct call *c)
+static int inverse_run(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
-  return stack_told(stack_run(c, stack_count(d), cube(d), inverse_bytes(d), inverse_one),
+  return stack_report(stack_run(c, stack_count(d), cubic_cost(d), inverse_bytes(d), inverse_one),
       "is singular: it has no inverse");
 }
 
@@ -262,7 +263,8 @@ static size_t inverse_back_scratch(const struct call *c)
 static int inverse_back(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;
-  return products_told(stack_run(c, stack_count(d), cube(d), matrix_bytes(d), inverse_back_one));
+  return products_report(
+      stack_run(c, stack_count(d), cubic_cost(d), matrix_bytes(d), inverse_back_one));
 }
 
 /* -- determinants: outputs det, LU, pivot or sign, log, LU, pivot ------------------------------ */
@@ -293,8 +295,8 @@ static size_t det_bytes(const ty_desc *d)
 static size_t det_scratch(const struct call *c) { return stack_scratch(det_bytes(&c->in[0].d)); }
 
 /* The diagonal of the factors, with the sign of the pivots' permutation. */
-static void diagonal(const struct vec_ops *r, int64_t n, const void *a, const int32_t *pivot,
-    double *det, double *sign, double *log_of)
+static void multiply_diagonal(const struct vec_ops *r, int64_t n, const void *a,
+    const int32_t *pivot, double *det, double *sign, double *log_of)
 {
   *det = *sign = 1;
   *log_of = 0;
@@ -316,37 +318,46 @@ static int det_one(struct call *c, int64_t i, void *work)
   int32_t *pivot = part_of(&c->out[c->nout - 1], i, stack);
   double det, sign, log_of;
   if (!pivot) pivot = (int32_t *)((char *)work + align_up(matrix_bytes(d), ALIGN));
-  copy(a, matrix_of(&c->in[0], i), d);
+  copy_matrix(a, matrix_of(&c->in[0], i), d);
   lu_factor(d->dtype, n, a, pivot);
-  diagonal(r, n, a, pivot, &det, &sign, &log_of);
+  multiply_diagonal(r, n, a, pivot, &det, &sign, &log_of);
   if (c->out[0].p) r->set(c->out[0].p, i, logs ? sign : det);
   if (logs && c->out[1].p) r->set(c->out[1].p, i, log_of);
   return 0;
 }
 
-static int det(struct call *c)
+static int det_run(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
-  return products_told(stack_run(c, stack_count(d), cube(d), det_bytes(d), det_one));
+  return products_report(stack_run(c, stack_count(d), cubic_cost(d), det_bytes(d), det_one));
 }
 
-/* in: head gradient, determinant (of logarithms: sign), LU, pivot; work: A^-1, workspace */
-static int det_back_one(struct call *c, int64_t i, void *work)
+/* Gradient of matrix i. in: head gradient, determinant (of its logarithm, is_log: the sign), LU,
+** pivot; work: A^-1, workspace. */
+static int det_gradient(struct call *c, int64_t i, void *work, bool is_log)
 {
   const ty_desc *d = &c->out[0].d;
   const struct vec_ops *r = vec_ops_of(d->dtype);
   const int64_t n = row_count(d), stack = stack_count(d);
   const double of = r->get(c->in[1].p, i), g = r->get(c->in[0].p, i);
-  const bool logs = !strcmp(c->op->name, "_linalg_slogdet");
   void *da = matrix_of(&c->out[0], i), *scratch = (char *)work + align_up(matrix_bytes(d), ALIGN);
-  copy(work, matrix_of(&c->in[2], i), d);
+  copy_matrix(work, matrix_of(&c->in[2], i), d);
   if (of == 0 || lu_inverse(d->dtype, n, work, part_of(&c->in[3], i, stack), scratch)) {
     r->fill(da, 0, n * n);
     return 0;
   }
   r->transpose(da, work, n, n);
-  r->affine(da, da, logs ? g : g * of, 0, n * n);
+  r->affine(da, da, is_log ? g : g * of, 0, n * n);
   return 0;
+}
+
+static int det_back_one(struct call *c, int64_t i, void *work)
+{
+  return det_gradient(c, i, work, false);
+}
+static int slogdet_back_one(struct call *c, int64_t i, void *work)
+{
+  return det_gradient(c, i, work, true);
 }
 
 static size_t det_back_bytes(const ty_desc *d)
@@ -361,19 +372,28 @@ static size_t det_back_scratch(const struct call *c)
 static int det_back(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;
-  return products_told(stack_run(c, stack_count(d), cube(d), det_back_bytes(d), det_back_one));
+  return products_report(
+      stack_run(c, stack_count(d), cubic_cost(d), det_back_bytes(d), det_back_one));
+}
+
+static int slogdet_back(struct call *c)
+{
+  const ty_desc *d = &c->out[0].d;
+  return products_report(
+      stack_run(c, stack_count(d), cubic_cost(d), det_back_bytes(d), slogdet_back_one));
 }
 
 enum { T_PIVOT = T_FLOAT | 1 << TY_I32 };
 /*                                               name       run           types */
-static const struct kernel gelqf_cpu[]       = { { "lapack", gelqf,        T_FLOAT, .scratch = gelqf_scratch }, { 0 } };
+static const struct kernel gelqf_cpu[]       = { { "lapack", gelqf_run,    T_FLOAT, .scratch = gelqf_scratch }, { 0 } };
 static const struct kernel gelqf_back_k[]    = { { "blas",   gelqf_back,   T_FLOAT, .scratch = gelqf_back_scratch }, { 0 } };
-static const struct kernel syevd_cpu[]       = { { "lapack", syevd,        T_FLOAT, .scratch = syevd_scratch }, { 0 } };
+static const struct kernel syevd_cpu[]       = { { "lapack", syevd_run,    T_FLOAT, .scratch = syevd_scratch }, { 0 } };
 static const struct kernel syevd_back_k[]    = { { "gemm",   syevd_back,   T_FLOAT, .scratch = syevd_back_scratch }, { 0 } };
-static const struct kernel inverse_cpu[]     = { { "lapack", inverse,      T_FLOAT, .scratch = inverse_scratch }, { 0 } };
+static const struct kernel inverse_cpu[]     = { { "lapack", inverse_run,  T_FLOAT, .scratch = inverse_scratch }, { 0 } };
 static const struct kernel inverse_back_k[]  = { { "gemm",   inverse_back, T_FLOAT, .scratch = inverse_back_scratch }, { 0 } };
-static const struct kernel det_cpu[]         = { { "lapack", det,          T_PIVOT, .scratch = det_scratch }, { 0 } };
+static const struct kernel det_cpu[]         = { { "lapack", det_run,      T_PIVOT, .scratch = det_scratch }, { 0 } };
 static const struct kernel det_back_k[]      = { { "lapack", det_back,     T_PIVOT, .scratch = det_back_scratch }, { 0 } };
+static const struct kernel slogdet_back_k[]  = { { "lapack", slogdet_back, T_PIVOT, .scratch = det_back_scratch }, { 0 } };
 
 const struct op op_factorization[] = { {
   .name = "_linalg_gelqf", .alias = "linalg_gelqf",
@@ -407,5 +427,5 @@ const struct op op_factorization[] = { {
   .doc = "Signs and logarithms of the absolute values of the determinants of matrices A (..., n, n): 0 and -inf of a singular one, "
          "whose gradient is 0. The sign has none.",
   .in = "A", .out = "output0 output1 [output2] [output3]", .shape = det_shape, .type = det_type, .grad = "g1 o0 o2 o3",
-  .shown = "g0 g1 o0 o1 o2 o3", .back = "_backward_linalg_slogdet", .cpu = det_cpu, .back_cpu = det_back_k, .inplace = "2=0",
+  .shown = "g0 g1 o0 o1 o2 o3", .back = "_backward_linalg_slogdet", .cpu = det_cpu, .back_cpu = slogdet_back_k, .inplace = "2=0",
 }, { 0 } };

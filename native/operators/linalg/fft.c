@@ -15,7 +15,7 @@ static const struct param params[] = {
   { 0 }
 };
 
-static int shape(struct infer *s, bool inverse)
+static int fourier_shape(struct infer *s, bool inverse)
 {
   ty_desc *x = &s->in[0], *y = &s->out[0];
   if (x->ndim) {
@@ -30,8 +30,8 @@ static int shape(struct infer *s, bool inverse)
   }
   return TY_OK;
 }
-static int fft_shape(struct infer *s)  { return shape(s, false); }
-static int ifft_shape(struct infer *s) { return shape(s, true); }
+static int fft_shape(struct infer *s)  { return fourier_shape(s, false); }
+static int ifft_shape(struct infer *s) { return fourier_shape(s, true); }
 
 /* -- the transform ----------------------------------------------------------------------------- */
 
@@ -52,7 +52,7 @@ static int64_t smallest_factor(int64_t n)
 }
 
 /* y[0 .. n - 1]: transform of x[0], x[step], ...; step is plan n / n */
-static void transform(
+static void transform_strided(
     const struct fft_plan *f, int64_t n, int64_t step, const struct complex *x, struct complex *y)
 {
   if (n == 1) {
@@ -60,7 +60,7 @@ static void transform(
     return;
   }
   const int64_t p = smallest_factor(n), m = n / p;
-  for (int64_t q = 0; q < p; q++) transform(f, m, step * p, x + q * step, y + q * m);
+  for (int64_t q = 0; q < p; q++) transform_strided(f, m, step * p, x + q * step, y + q * m);
   for (int64_t k = 0; k < m; k++) {
     for (int64_t q = 0; q < p; q++) f->part[q] = y[q * m + k];
     for (int64_t r = 0; r < p; r++) {
@@ -112,7 +112,7 @@ static void transform_range(int64_t begin, int64_t end, void *context)
       else
         row[k] = (struct complex){ j->r->get(j->x, i * n + k), 0 };
     }
-    transform(&f, n, 1, row, result);
+    transform_strided(&f, n, 1, row, result);
     for (int64_t k = 0; k < n; k++) {
       if (j->inverse) {
         j->r->set(j->y, i * n + k, result[k].re);
@@ -124,7 +124,7 @@ static void transform_range(int64_t begin, int64_t end, void *context)
   }
 }
 
-static int run(struct call *c, bool inverse)
+static int fourier_run(struct call *c, bool inverse)
 {
   const ty_desc *real = inverse ? &c->out[0].d : &c->in[0].d;
   const int64_t n = real->dim[real->ndim - 1];
@@ -139,11 +139,11 @@ static int run(struct call *c, bool inverse)
   return TY_OK;
 }
 
-static int fft(struct call *c)  { return run(c, false); }
-static int ifft(struct call *c) { return run(c, true); }
+static int fft_run(struct call *c)  { return fourier_run(c, false); }
+static int ifft_run(struct call *c) { return fourier_run(c, true); }
 
-static const struct kernel fft_cpu[]  = { { "factors", fft,  T_FLOAT, .scratch = fft_scratch }, { 0 } };
-static const struct kernel ifft_cpu[] = { { "factors", ifft, T_FLOAT, .scratch = ifft_scratch }, { 0 } };
+static const struct kernel fft_cpu[]  = { { "factors", fft_run,  T_FLOAT, .scratch = fft_scratch }, { 0 } };
+static const struct kernel ifft_cpu[] = { { "factors", ifft_run, T_FLOAT, .scratch = ifft_scratch }, { 0 } };
 
 const struct op op_fft[] = { {
   .name = "_contrib_fft",

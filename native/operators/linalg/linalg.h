@@ -17,7 +17,7 @@ static inline size_t matrix_bytes(const ty_desc *d)
   return (size_t)(row_count(d) * column_count(d)) * dtype_size(d->dtype);
 }
 
-/* Part i of an array of `parts` equal ones; NULL where nobody wants the array. */
+/* Returns part i of an array of `parts` equal ones, NULL where the array is unused. */
 static inline void *part_of(const struct operand *a, int64_t i, int64_t parts)
 {
   return a->p ? (char *)a->p + (size_t)(i * (desc_count(&a->d) / parts)) * dtype_size(a->d.dtype)
@@ -33,6 +33,6 @@ int matrix_check(struct infer *s, const ty_desc *d);
 /* and the last two alike: each takes what the other knows */
 int square_check(struct infer *s, ty_desc *d);
 /* The code of what stack_run returned; the text: "matrix 3 is not positive definite" */
-int stack_told(int64_t bad, const char *what);
+int stack_report(int64_t bad, const char *what);
 /* the same for one() that only fails when memory is out, or never */
-int products_told(int64_t bad);
+int products_report(int64_t bad);

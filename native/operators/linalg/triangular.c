@@ -36,13 +36,13 @@ int square_check(struct infer *s, ty_desc *d)
   return TY_OK;
 }
 
-int stack_told(int64_t bad, const char *what)
+int stack_report(int64_t bad, const char *what)
 {
   if (bad < 0) return bad == STACK_REFUSED ? TY_EMEMORY : TY_OK;
   return fail(TY_ERUN, "matrix %lld %s", (long long)bad, what);
 }
 
-int products_told(int64_t bad)
+int products_report(int64_t bad)
 {
   if (bad < 0) return bad == STACK_REFUSED ? TY_EMEMORY : TY_OK;
   return fail(TY_EMEMORY, "out of memory for the products of matrix %lld", (long long)bad);
@@ -56,7 +56,7 @@ static int square_shape(struct infer *s)
   return shape_both(s, &s->in[0], &s->out[0]);
 }
 
-static void copy(void *to, const void *from, size_t bytes)
+static void copy_bytes(void *to, const void *from, size_t bytes)
 {
   if (to != from) memcpy(to, from, bytes);
 }
@@ -82,7 +82,7 @@ static void add_transpose(int dtype, int64_t n, const void *x, void *y)
   for (int64_t i = 0; i < n; i++) r->add(at(r, y, i * n), at(r, x, i * n), n);
 }
 
-static double cube(const ty_desc *d)
+static double cubic_cost(const ty_desc *d)
 {
   return (double)column_count(d) * (double)column_count(d) * (double)row_count(d);
 }
@@ -100,15 +100,15 @@ static int potrf_one(struct call *c, int64_t i, void *work)
 {
   const struct triangle *p = c->param;
   const ty_desc *d = &c->in[0].d;
-  copy(matrix_of(&c->out[0], i), matrix_of(&c->in[0], i), matrix_bytes(d));
+  copy_bytes(matrix_of(&c->out[0], i), matrix_of(&c->in[0], i), matrix_bytes(d));
   return cholesky_factor(d->dtype, p->lower, row_count(d), matrix_of(&c->out[0], i));
 }
 
-static int potrf(struct call *c)
+static int potrf_run(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
-  return stack_told(
-      stack_run(c, stack_count(d), cube(d), 0, potrf_one), "is not positive definite");
+  return stack_report(
+      stack_run(c, stack_count(d), cubic_cost(d), 0, potrf_one), "is not positive definite");
 }
 
 /* in: head gradient, the factor */
@@ -120,7 +120,7 @@ static int potrf_back_one(struct call *c, int64_t i, void *work)
   const int64_t n = row_count(d);
   const void *l = matrix_of(&c->in[1], i);
   void *x = matrix_of(&c->out[0], i);
-  copy(x, matrix_of(&c->in[0], i), matrix_bytes(d));
+  copy_bytes(x, matrix_of(&c->in[0], i), matrix_bytes(d));
   triangle_multiply(type, !lower, lower, true, n, n, 1, l, x);
   keep_triangle(type, lower, MIRROR, 0.5, n, x);
   triangle_solve(type, false, lower, lower, n, n, 1, l, x);
@@ -131,21 +131,21 @@ static int potrf_back_one(struct call *c, int64_t i, void *work)
 static int potrf_back(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;
-  return products_told(stack_run(c, stack_count(d), cube(d), 0, potrf_back_one));
+  return products_report(stack_run(c, stack_count(d), cubic_cost(d), 0, potrf_back_one));
 }
 
 static int potri_one(struct call *c, int64_t i, void *work)
 {
   const struct triangle *p = c->param;
   const ty_desc *d = &c->in[0].d;
-  copy(matrix_of(&c->out[0], i), matrix_of(&c->in[0], i), matrix_bytes(d));
+  copy_bytes(matrix_of(&c->out[0], i), matrix_of(&c->in[0], i), matrix_bytes(d));
   return cholesky_inverse(d->dtype, p->lower, row_count(d), matrix_of(&c->out[0], i));
 }
 
-static int potri(struct call *c)
+static int potri_run(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
-  return stack_told(stack_run(c, stack_count(d), cube(d), 0, potri_one),
+  return stack_report(stack_run(c, stack_count(d), cubic_cost(d), 0, potri_one),
       "is no Cholesky factor: its diagonal has a zero");
 }
 
@@ -170,14 +170,15 @@ static int potri_back_one(struct call *c, int64_t i, void *work)
 static int potri_back(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;
-  return products_told(stack_run(c, stack_count(d), cube(d), matrix_bytes(d), potri_back_one));
+  return products_report(
+      stack_run(c, stack_count(d), cubic_cost(d), matrix_bytes(d), potri_back_one));
 }
 
 /* -- products and solutions -------------------------------------------------------------------- */
 
 static const struct param triangle_params[] = {
   { "transpose", P_BOOL,  FIELD(transpose), "0", "A is transposed" },
-  { "rightside", P_BOOL,  FIELD(rightside), "0", "A stands right of B, else left" },
+  { "rightside", P_BOOL,  FIELD(rightside), "0", "A is to the right of B, else to the left" },
   { "lower",     P_BOOL,  FIELD(lower),     "1", "A is a lower triangle, else an upper one; the rest is not read" },
   { "alpha",     P_FLOAT, FIELD(alpha),     "1", "factor" },
   { 0 }
@@ -217,7 +218,7 @@ static int forward_one(struct call *c, int64_t i, triangle_fn *apply)
   const struct triangle *p = c->param;
   const ty_desc *d = &c->in[1].d;
   void *y = matrix_of(&c->out[0], i);
-  copy(y, matrix_of(&c->in[1], i), matrix_bytes(d));
+  copy_bytes(y, matrix_of(&c->in[1], i), matrix_bytes(d));
   apply(d->dtype, p->rightside, p->lower, p->transpose, row_count(d), column_count(d), p->alpha,
       matrix_of(&c->in[0], i), y);
   return 0;
@@ -236,15 +237,15 @@ static double triangle_cost(const ty_desc *a, const ty_desc *b)
   return (double)row_count(a) * (double)(row_count(b) * column_count(b));
 }
 
-static int trmm(struct call *c)
+static int trmm_run(struct call *c)
 {
-  return products_told(
+  return products_report(
       stack_run(c, stack_count(&c->in[0].d), triangle_cost(&c->in[0].d, &c->in[1].d), 0, trmm_one));
 }
 
-static int trsm(struct call *c)
+static int trsm_run(struct call *c)
 {
-  return products_told(
+  return products_report(
       stack_run(c, stack_count(&c->in[0].d), triangle_cost(&c->in[0].d, &c->in[1].d), 0, trsm_one));
 }
 
@@ -271,7 +272,7 @@ static int trmm_back_one(struct call *c, int64_t i, void *work)
   void *da = matrix_of(&c->out[0], i), *db = matrix_of(&c->out[1], i);
   if (da) TRY(triangle_gradient(p, d, p->alpha, g, matrix_of(&c->in[2], i), da));
   if (!db) return 0;
-  copy(db, g, matrix_bytes(d));
+  copy_bytes(db, g, matrix_bytes(d));
   triangle_multiply(d->dtype, p->rightside, p->lower, !p->transpose, row_count(d), column_count(d),
       p->alpha, matrix_of(&c->in[1], i), db);
   return 0;
@@ -280,7 +281,7 @@ static int trmm_back_one(struct call *c, int64_t i, void *work)
 static int trmm_back(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
-  return products_told(
+  return products_report(
       stack_run(c, stack_count(d), triangle_cost(&c->in[1].d, d), 0, trmm_back_one));
 }
 
@@ -291,7 +292,7 @@ static int trsm_back_one(struct call *c, int64_t i, void *work)
   const ty_desc *d = &c->in[0].d;
   const struct vec_ops *r = vec_ops_of(d->dtype);
   void *da = matrix_of(&c->out[0], i), *db = matrix_of(&c->out[1], i);
-  copy(work, matrix_of(&c->in[0], i), matrix_bytes(d));
+  copy_bytes(work, matrix_of(&c->in[0], i), matrix_bytes(d));
   triangle_solve(d->dtype, p->rightside, p->lower, !p->transpose, row_count(d), column_count(d), 1,
       matrix_of(&c->in[1], i), work);
   if (da) TRY(triangle_gradient(p, d, -1, work, matrix_of(&c->in[2], i), da));
@@ -302,7 +303,7 @@ static int trsm_back_one(struct call *c, int64_t i, void *work)
 static int trsm_back(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
-  return products_told(
+  return products_report(
       stack_run(c, stack_count(d), triangle_cost(&c->in[1].d, d), matrix_bytes(d), trsm_back_one));
 }
 
@@ -331,7 +332,7 @@ static int syrk_shape(struct infer *s)
   return shape_as(s, a, &d);
 }
 
-static int syrk(struct call *c)
+static int syrk_run(struct call *c)
 {
   const struct triangle *p = c->param;
   const ty_desc *d = &c->in[0].d;
@@ -359,20 +360,20 @@ static int syrk_back_one(struct call *c, int64_t i, void *work)
 static int syrk_back(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;
-  return products_told(stack_run(
+  return products_report(stack_run(
       c, stack_count(d), triangle_cost(&c->in[0].d, d), matrix_bytes(&c->in[0].d), syrk_back_one));
 }
 
 /*                                             name       run         types */
-static const struct kernel potrf_cpu[]     = { { "lapack", potrf,      T_FLOAT }, { 0 } };
+static const struct kernel potrf_cpu[]     = { { "lapack", potrf_run,      T_FLOAT }, { 0 } };
 static const struct kernel potrf_back_k[]  = { { "blas",   potrf_back, T_FLOAT }, { 0 } };
-static const struct kernel potri_cpu[]     = { { "lapack", potri,      T_FLOAT }, { 0 } };
+static const struct kernel potri_cpu[]     = { { "lapack", potri_run,      T_FLOAT }, { 0 } };
 static const struct kernel potri_back_k[]  = { { "blas",   potri_back, T_FLOAT, .scratch = square_work }, { 0 } };
-static const struct kernel trmm_cpu[]      = { { "blas",   trmm,       T_FLOAT }, { 0 } };
+static const struct kernel trmm_cpu[]      = { { "blas",   trmm_run,       T_FLOAT }, { 0 } };
 static const struct kernel trmm_back_k[]   = { { "blas",   trmm_back,  T_FLOAT }, { 0 } };
-static const struct kernel trsm_cpu[]      = { { "blas",   trsm,       T_FLOAT }, { 0 } };
+static const struct kernel trsm_cpu[]      = { { "blas",   trsm_run,       T_FLOAT }, { 0 } };
 static const struct kernel trsm_back_k[]   = { { "blas",   trsm_back,  T_FLOAT, .scratch = square_work }, { 0 } };
-static const struct kernel syrk_cpu[]      = { { "gemm",   syrk,       T_FLOAT }, { 0 } };
+static const struct kernel syrk_cpu[]      = { { "gemm",   syrk_run,       T_FLOAT }, { 0 } };
 static const struct kernel syrk_back_k[]   = { { "gemm",   syrk_back,  T_FLOAT, .scratch = square_work }, { 0 } };
 
 #define FACTOR \

@@ -100,8 +100,8 @@ static double log_y(const struct sample *s, int64_t t, int64_t k)
 {
   return s->c->log_y[(t * s->c->N + s->n) * s->c->A + k];
 }
-static int64_t states(const struct ctc *c) { return 2 * c->L + 1; }
-static int64_t work_size(const struct ctc *c) { return (c->T + 3) * states(c) + c->A; }
+static int64_t state_count(const struct ctc *c) { return 2 * c->L + 1; }
+static int64_t work_size(const struct ctc *c) { return (c->T + 3) * state_count(c) + c->A; }
 
 static int64_t label_count(const struct ctc *c, int64_t n)
 {
@@ -130,7 +130,7 @@ static int check_labels(const struct ctc *c)
 
 static struct sample open_sample(const struct ctc *c, int64_t n)
 {
-  int64_t most = states(c), count = label_count(c, n);
+  int64_t most = state_count(c), count = label_count(c, n);
   double *work = c->work + n * work_size(c);
   struct sample s = { c, n, c->data_length ? index_at(c->data_length, n, c->T + 1) : c->T,
     2 * count + 1, work, work + c->T * most, work + (c->T + 1) * most, work + (c->T + 3) * most,
@@ -142,20 +142,20 @@ static struct sample open_sample(const struct ctc *c, int64_t n)
 }
 
 /* May a path jump from s - 2 to s? Over a blank between two different labels. */
-static bool jumps(const struct sample *s, int64_t i)
+static bool may_jump(const struct sample *s, int64_t i)
 {
   return i >= 2 && s->symbol[i] != s->c->blank && s->symbol[i] != s->symbol[i - 2];
 }
 
 /* Whether there is a path. */
-static bool fits(const struct sample *s)
+static bool has_path(const struct sample *s)
 {
   int64_t need = MAX(s->S / 2, 1);
   for (int64_t i = 3; i < s->S; i += 2) need += s->symbol[i] == s->symbol[i - 2];
   return need <= s->steps;
 }
 
-static double forward(struct sample *s)
+static double sum_paths(struct sample *s)
 {
   int64_t S = s->S;
   for (int64_t i = 0; i < S; i++) s->a[i] = i < 2 ? log_y(s, 0, s->symbol[i]) : -INFINITY;
@@ -164,7 +164,7 @@ static double forward(struct sample *s)
     for (int64_t i = 0; i < S; i++) {
       double v = before[i];
       if (i >= 1) v = log_add(v, before[i - 1]);
-      if (jumps(s, i)) v = log_add(v, before[i - 2]);
+      if (may_jump(s, i)) v = log_add(v, before[i - 2]);
       s->a[t * S + i] = v + log_y(s, t, s->symbol[i]);
     }
   }
@@ -178,7 +178,7 @@ static void step_back(struct sample *s, int64_t t)
   for (int64_t i = 0; i < s->S; i++) {
     double v = s->next[i] + log_y(s, t + 1, s->symbol[i]);
     if (i + 1 < s->S) v = log_add(v, s->next[i + 1] + log_y(s, t + 1, s->symbol[i + 1]));
-    if (i + 2 < s->S && jumps(s, i + 2))
+    if (i + 2 < s->S && may_jump(s, i + 2))
       v = log_add(v, s->next[i + 2] + log_y(s, t + 1, s->symbol[i + 2]));
     s->b[i] = v;
   }
@@ -194,7 +194,7 @@ static void step_gradient(struct sample *s, int64_t t, double log_p)
     c->r->set(c->grad, (t * c->N + s->n) * c->A + k, exp(log_y(s, t, k)) - s->posterior[k]);
 }
 
-static void gradient(struct sample *s, double log_p)
+static void ctc_gradient(struct sample *s, double log_p)
 {
   const struct ctc *c = s->c;
   for (int64_t t = s->steps; t < c->T; t++)
@@ -216,11 +216,11 @@ static void ctc_body(int64_t begin, int64_t end, void *context)
   const struct ctc *c = context;
   for (int64_t n = begin; n < end; n++) {
     struct sample s = open_sample(c, n);
-    bool path = fits(&s);
-    double log_p = path ? forward(&s) : 0;
+    bool path = has_path(&s);
+    double log_p = path ? sum_paths(&s) : 0;
     if (!path) s.steps = 0;
     if (c->loss) c->r->set(c->loss, n, 0 - log_p);
-    if (c->grad) gradient(&s, log_p);
+    if (c->grad) ctc_gradient(&s, log_p);
   }
 }
 
@@ -267,7 +267,7 @@ static int ctc_forward(struct call *c)
   k.work = l.y + desc_count(&c->in[0].d);
   k.loss = c->out[0].p;
   k.grad = c->out[1].p;
-  parallel_for(k.N, grain_of(64 * k.T * states(&k)), ctc_body, &k);
+  parallel_for(k.N, grain_of(64 * k.T * state_count(&k)), ctc_body, &k);
   return TY_OK;
 }
 

@@ -14,7 +14,7 @@
 /* inputs */
 enum { LDA, ALPHA, BETA, STATE, LAGS, MARKS, LENGTH, TIME, INPUTS };
 
-static int shape(struct infer *s)
+static int hawkes_shape(struct infer *s)
 {
   ty_desc *d = s->in;
   int64_t n = 0, kinds = 0, events = 0;
@@ -42,7 +42,7 @@ static int shape(struct infer *s)
   return shape_is(s, &s->out[1], 2, (int64_t[]){ n, kinds });
 }
 
-static int type(struct infer *s)
+static int hawkes_type(struct infer *s)
 {
   int dtype = TY_NODTYPE;
   for (int i = 0; i < INPUTS + 2 && dtype == TY_NODTYPE; i++)
@@ -63,37 +63,38 @@ struct hawkes_run {
   int64_t n, k, t;
 };
 
-static double value(const struct hawkes_run *j, int input, int64_t i)
+static double input_value(const struct hawkes_run *j, int input, int64_t i)
 {
   return j->r->get(j->in[input].p, i);
 }
 
-static double pass(const struct hawkes_run *j, int64_t i, int64_t k, struct hawkes_kind *x,
+static double pass_time(const struct hawkes_run *j, int64_t i, int64_t k, struct hawkes_kind *x,
     double now, bool event)
 {
-  return hawkes_pass(
-      x, value(j, LDA, i * j->k + k), value(j, ALPHA, k), value(j, BETA, k), now, event);
+  return hawkes_pass(x, input_value(j, LDA, i * j->k + k), input_value(j, ALPHA, k),
+      input_value(j, BETA, k), now, event);
 }
 
-static double sequence(const struct hawkes_run *j, int64_t i)
+static double run_sequence(const struct hawkes_run *j, int64_t i)
 {
   struct hawkes_kind *kinds = j->kinds + i * j->k;
   const int64_t length = MIN(MAX(whole_at(&j->in[LENGTH], i), 0), j->t);
   double now = 0, ll = 0;
   for (int64_t k = 0; k < j->k; k++)
-    kinds[k] = (struct hawkes_kind){ .s = value(j, STATE, i * j->k + k) };
+    kinds[k] = (struct hawkes_kind){ .s = input_value(j, STATE, i * j->k + k) };
   for (int64_t e = 0; e < length; e++) {
     int64_t k = ((const int32_t *)j->in[MARKS].p)[i * j->t + e];
-    now += value(j, LAGS, i * j->t + e);
-    ll += pass(j, i, k, &kinds[k], now, true);
+    now += input_value(j, LAGS, i * j->t + e);
+    ll += pass_time(j, i, k, &kinds[k], now, true);
   }
-  for (int64_t k = 0; k < j->k; k++) ll += pass(j, i, k, &kinds[k], value(j, TIME, i), false);
+  for (int64_t k = 0; k < j->k; k++)
+    ll += pass_time(j, i, k, &kinds[k], input_value(j, TIME, i), false);
   return ll;
 }
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-static int start(struct call *c, const struct operand *in, struct hawkes_run *j)
+static int start_run(struct call *c, const struct operand *in, struct hawkes_run *j)
 {
   *j = (struct hawkes_run){ vec_ops_of(in[LDA].d.dtype), c, in, c->tmp, in[LDA].d.dim[0],
     in[LDA].d.dim[1], in[LAGS].d.dim[1] };
@@ -107,48 +108,48 @@ static int start(struct call *c, const struct operand *in, struct hawkes_run *j)
   return TY_OK;
 }
 
-static size_t scratch(const struct call *c)
+static size_t hawkes_scratch(const struct call *c)
 {
   return (size_t)desc_count(&c->in[LDA].d) * sizeof(struct hawkes_kind);
 }
-static size_t back_scratch(const struct call *c)
+static size_t hawkes_back_scratch(const struct call *c)
 {
   return (size_t)desc_count(&c->in[1 + LDA].d) * sizeof(struct hawkes_kind);
 }
 
-static void forward_some(int64_t begin, int64_t end, void *context)
+static void forward_range(int64_t begin, int64_t end, void *context)
 {
   const struct hawkes_run *j = context;
   for (int64_t i = begin; i < end; i++) {
-    double ll = sequence(j, i);
+    double ll = run_sequence(j, i);
     if (j->c->out[0].p) j->r->set(j->c->out[0].p, i, ll);
     for (int64_t k = 0; j->c->out[1].p && k < j->k; k++)
       j->r->set(j->c->out[1].p, i * j->k + k, j->kinds[i * j->k + k].s);
   }
 }
 
-static int forward(struct call *c)
+static int hawkes_forward(struct call *c)
 {
   struct hawkes_run j;
-  TRY(start(c, c->in, &j));
-  parallel_for(j.n, grain_of(8 * (j.t + j.k)), forward_some, &j);
+  TRY(start_run(c, c->in, &j));
+  parallel_for(j.n, grain_of(8 * (j.t + j.k)), forward_range, &j);
   return TY_OK;
 }
 
-static void back_some(int64_t begin, int64_t end, void *context)
+static void backward_range(int64_t begin, int64_t end, void *context)
 {
-  for (int64_t i = begin; i < end; i++) sequence(context, i);
+  for (int64_t i = begin; i < end; i++) run_sequence(context, i);
 }
 
 /* in: head gradient of the likelihoods, then the inputs. alpha and beta are those of all
 ** sequences. */
-static int backward(struct call *c)
+static int hawkes_backward(struct call *c)
 {
   struct hawkes_run j;
-  TRY(start(c, c->in + 1, &j));
+  TRY(start_run(c, c->in + 1, &j));
   for (int i = 0; i < INPUTS; i++)
     if (c->out[i].p) memset(c->out[i].p, 0, desc_bytes(&c->out[i].d));
-  parallel_for(j.n, grain_of(8 * (j.t + j.k)), back_some, &j);
+  parallel_for(j.n, grain_of(8 * (j.t + j.k)), backward_range, &j);
   for (int64_t k = 0; k < j.k; k++) {
     double alpha = 0, beta = 0;
     for (int64_t i = 0; i < j.n; i++) {
@@ -165,8 +166,8 @@ static int backward(struct call *c)
 }
 
 enum { T_MARKS = T_FLOAT | 1 << TY_I32 };
-static const struct kernel cpu[]  = { { "events", forward,  T_MARKS, .scratch = scratch }, { 0 } };
-static const struct kernel back[] = { { "events", backward, T_MARKS, .scratch = back_scratch }, { 0 } };
+static const struct kernel cpu[]  = { { "events", hawkes_forward,  T_MARKS, .scratch = hawkes_scratch }, { 0 } };
+static const struct kernel back[] = { { "events", hawkes_backward, T_MARKS, .scratch = hawkes_back_scratch }, { 0 } };
 
 const struct op op_hawkes[] = { {
   .name = "_contrib_hawkesll",
@@ -174,6 +175,6 @@ const struct op op_hawkes[] = { {
   .doc = "Log likelihoods (N,) of N sequences of events of a Hawkes process with K kinds, and their memories at the end (N, K): base "
          "intensities lda (N, K), alpha and beta (K,), memories state (N, K), times between events lags (N, T), kinds marks (N, T) "
          "int32, from 0, valid_length (N,), max_time (N,). Gradients of lda, alpha, beta through the likelihood.",
-  .in = "lda alpha beta state lags marks valid_length max_time", .out = "output out_state", .shape = shape, .type = type,
+  .in = "lda alpha beta state lags marks valid_length max_time", .out = "output out_state", .shape = hawkes_shape, .type = hawkes_type,
   .grad = "g0 i0 i1 i2 i3 i4 i5 i6 i7", .cpu = cpu, .back_cpu = back,
 }, { 0 } };

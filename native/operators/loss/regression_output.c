@@ -102,27 +102,30 @@ static void elements_body(int64_t begin, int64_t end, void *context)
 static int logistic_forward(struct call *c)
 {
   struct elements e = { vec_ops_of(c->in[0].d.dtype), LOGISTIC, c->out[0].p, c->in[0].p, NULL, 0 };
-  parallel_for(desc_count(&c->in[0].d), 16384, elements_body, &e);
+  parallel_for(desc_count(&c->in[0].d), GRAIN_ELEMENTS, elements_body, &e);
   return TY_OK;
 }
 
-static int regression_backward(struct call *c)
+static int regression_backward(struct call *c, int kind)
 {
   const struct scale_param *p = c->param;
   const ty_desc *label = &c->in[1].d;
   int64_t n = desc_count(label), each = n / MAX(label->dim[0], 1);
-  struct elements e = { vec_ops_of(c->in[0].d.dtype),
-    strcmp(c->op->name, "MAERegressionOutput") ? LINEAR : ABSOLUTE, c->out[0].p, c->in[0].p,
-    label_of(c), p->grad_scale / (double)MAX(each, 1) };
+  struct elements e = { vec_ops_of(c->in[0].d.dtype), kind, c->out[0].p, c->in[0].p, label_of(c),
+    p->grad_scale / (double)MAX(each, 1) };
   no_gradient(&c->out[1]);
-  if (e.y) parallel_for(n, 16384, elements_body, &e);
+  if (e.y) parallel_for(n, GRAIN_ELEMENTS, elements_body, &e);
   return TY_OK;
 }
 
+static int gap_backward(struct call *c)      { return regression_backward(c, LINEAR); }
+static int absolute_backward(struct call *c) { return regression_backward(c, ABSOLUTE); }
+
 static const struct kernel identity_cpu[] = { { "copy", copy_forward, T_FLOAT | T_INT, float_refuse }, { 0 } };
 static const struct kernel logistic_cpu[] = { { "rows", logistic_forward, T_FLOAT | T_INT, float_refuse }, { 0 } };
-static const struct kernel regression_back_cpu[] = { { "rows", regression_backward, T_FLOAT | T_INT, float_refuse,
-                                                       label_scratch }, { 0 } };
+static const struct kernel gap_back_cpu[] = { { "rows", gap_backward, T_FLOAT | T_INT, float_refuse, label_scratch }, { 0 } };
+static const struct kernel absolute_back_cpu[] = { { "rows", absolute_backward, T_FLOAT | T_INT, float_refuse, label_scratch },
+                                                   { 0 } };
 
 /* -- SVMOutput --------------------------------------------------------------------------------- */
 
@@ -271,14 +274,17 @@ static const struct kernel sparse_back_cpu[] = { { "rows", sparse_backward, T_FL
 #define REGRESSION \
   .in = "data label", .param = scale_params, .param_size = sizeof(struct scale_param), \
   .shape = regression_shape, .type = label_type, .grad = "o0 i1", .inplace = "0=0", \
-  .back_inplace = "0=0", .back_cpu = regression_back_cpu, .flags = OP_LOSS
+  .back_inplace = "0=0", .flags = OP_LOSS
 
 const struct op op_regression_output[] = {
-  { .name = "LinearRegressionOutput", .alias = "_sparse_LinearRegressionOutput", .cpu = identity_cpu, REGRESSION,
-    .doc = "Data as it is; the gradient is (data - label) grad_scale / m, m outputs per sample, whatever stands behind." },
-  { .name = "LogisticRegressionOutput", .alias = "_sparse_LogisticRegressionOutput", .cpu = logistic_cpu, REGRESSION,
-    .doc = "Sigmoid of data; the gradient is (sigmoid - label) grad_scale / m, m outputs per sample, whatever stands behind." },
-  { .name = "MAERegressionOutput", .alias = "_sparse_MAERegressionOutput", .cpu = identity_cpu, REGRESSION,
+  { .name = "LinearRegressionOutput", .alias = "_sparse_LinearRegressionOutput", .cpu = identity_cpu,
+    .back_cpu = gap_back_cpu, REGRESSION,
+    .doc = "Data as it is; the gradient is (data - label) grad_scale / m, m outputs per sample, whatever the head gradient." },
+  { .name = "LogisticRegressionOutput", .alias = "_sparse_LogisticRegressionOutput", .cpu = logistic_cpu,
+    .back_cpu = gap_back_cpu, REGRESSION,
+    .doc = "Sigmoid of data; the gradient is (sigmoid - label) grad_scale / m, m outputs per sample, whatever the head gradient." },
+  { .name = "MAERegressionOutput", .alias = "_sparse_MAERegressionOutput", .cpu = identity_cpu,
+    .back_cpu = absolute_back_cpu, REGRESSION,
     .doc = "Data as it is; the gradient is grad_scale / m where data is above its label and -grad_scale / m "
            "elsewhere, m outputs per sample." },
   { .name = "SVMOutput", .in = "data label", .param = svm_params, .param_size = sizeof(struct svm_param),
@@ -287,10 +293,10 @@ const struct op op_regression_output[] = {
            "hinge loss, squared unless use_linear.",
     .grad = "o0 i1", .inplace = "0=0", .cpu = identity_cpu, .back_cpu = svm_back_cpu, .flags = OP_LOSS },
   { .name = "MakeLoss", .in = "data", .param = loss_params, .param_size = sizeof(struct loss_param), .grad_of = loss_grad,
-    .doc = "Data as it is, taken as a loss: its gradient is grad_scale, divided as normalization says, whatever stands behind.",
+    .doc = "Data as it is, taken as a loss: its gradient is grad_scale, divided as normalization says, whatever the head gradient.",
     .inplace = "0=0", .cpu = identity_cpu, .back_cpu = loss_back_cpu, .flags = OP_LOSS | OP_NAMED_INPUT },
   { .name = "make_loss", .alias = "_sparse_make_loss", .in = "data", .out = "loss", .grad = "",
-    .doc = "Data as it is, taken as a loss: its gradient is 1, whatever stands behind.",
+    .doc = "Data as it is, taken as a loss: its gradient is 1, whatever the head gradient.",
     .inplace = "0=0", .cpu = copy_kernels, .back_cpu = ones_back_kernels, .flags = OP_LOSS },
   { .name = "IdentityAttachKLSparseReg", .in = "data moving_avg!", .param = sparse_params,
     .param_size = sizeof(struct sparse_param),

@@ -18,12 +18,12 @@ enum { PER_BATCH, PER_NOTHING, PER_VALID };
 static const struct param output_params[] = {
   { "grad_scale",     P_FLOAT, FIELD(grad_scale),     "1",    "factor of the gradient" },
   { "ignore_label",   P_FLOAT, FIELD(ignore_label),   "-1",   "with use_ignore: rows of this label get no gradient" },
-  { "multi_output",   P_BOOL,  FIELD(multi_output),   "0",    "classes lie on axis 1, labels cover the axes after it" },
+  { "multi_output",   P_BOOL,  FIELD(multi_output),   "0",    "classes are on axis 1, labels cover the axes after it" },
   { "use_ignore",     P_BOOL,  FIELD(use_ignore),     "0",    "rows whose label is ignore_label get no gradient" },
-  { "preserve_shape", P_BOOL,  FIELD(preserve_shape), "0",    "classes lie on the last axis" },
+  { "preserve_shape", P_BOOL,  FIELD(preserve_shape), "0",    "classes are on the last axis" },
   { "normalization",  P_ENUM,  FIELD(normalization),  "null",
     "the gradient is divided by: null nothing, batch labels, valid labels other than ignore_label", "batch|null|valid" },
-  { "out_grad",       P_BOOL,  FIELD(out_grad),       "0",    "multiply by the gradient that comes from behind" },
+  { "out_grad",       P_BOOL,  FIELD(out_grad),       "0",    "multiply by the head gradient" },
   { "smooth_alpha",   P_FLOAT, FIELD(smooth_alpha),   "0",
     "label smoothing: what the label gives to all other classes", NULL, "[0,1]" },
   { 0 }
@@ -38,7 +38,7 @@ static struct split view_of(const ty_desc *d, const struct output_param *p)
 
 /* -- inference --------------------------------------------------------------------------------- */
 
-static bool agrees(const ty_desc *a, int ndim, const int64_t *dim)
+static bool matches_shape(const ty_desc *a, int ndim, const int64_t *dim)
 {
   if (a->ndim != ndim) return false;
   for (int i = 0; i < ndim; i++)
@@ -56,8 +56,8 @@ static int multi_label(struct infer *s, const ty_desc *d)
   for (int i = 0, k = 0; i < d->ndim; i++)
     if (i != 1) without.dim[k++] = d->dim[i];
   for (int i = 2; i < d->ndim; i++) flat[1] *= d->dim[i];
-  if (agrees(label, without.ndim, without.dim)) return shape_as(s, label, &without);
-  if (agrees(label, one.ndim, one.dim)) return shape_as(s, label, &one);
+  if (matches_shape(label, without.ndim, without.dim)) return shape_as(s, label, &without);
+  if (matches_shape(label, one.ndim, one.dim)) return shape_as(s, label, &one);
   return shape_is(s, label, 2, flat);
 }
 
@@ -66,7 +66,7 @@ static int output_shape(struct infer *s)
   const struct output_param *p = s->param;
   TRY(shape_both(s, &s->in[0], &s->out[0]));
   ty_desc d = s->in[0], *label = &s->in[1];
-  if (!d.ndim || agrees(label, d.ndim, d.dim))
+  if (!d.ndim || matches_shape(label, d.ndim, d.dim))
     return d.ndim && label->ndim ? shape_as(s, label, &d) : TY_OK;
   if (p->multi_output && d.ndim > 1) return multi_label(s, &d);
   return shape_is(s, label, MAX(d.ndim - 1, 1), d.dim);
@@ -166,7 +166,7 @@ void softmax_loss_part(const struct softmax_loss *l, int64_t o, int64_t from, in
   for (int64_t i = 0; i < l->s.inner; i++) one_label(l, o, i, from, n, dx);
 }
 
-static double divisor(const struct softmax_loss *l, const struct output_param *p)
+static double loss_divisor(const struct softmax_loss *l, const struct output_param *p)
 {
   int64_t labels = desc_count(&l->label->d), valid = 0;
   if (p->normalization == PER_VALID) {
@@ -190,7 +190,7 @@ struct softmax_loss softmax_loss_of(
     .smooth = p->multi_output ? 0 : p->smooth_alpha,
     .ignore = p->use_ignore,
     .ignored = (int64_t)fmax(fmin(p->ignore_label, 1e15), -1e15) };
-  if (!desc_same_shape(&out->d, &label->d)) l.scale /= divisor(&l, p);
+  if (!desc_same_shape(&out->d, &label->d)) l.scale /= loss_divisor(&l, p);
   return l;
 }
 
@@ -210,7 +210,7 @@ static void backward_body(int64_t begin, int64_t end, void *context)
   }
 }
 
-static void probabilities(const struct backward *b, int64_t n)
+static void probability_gradient(const struct backward *b, int64_t n)
 {
   b->l.r->gap(b->dx, b->l.p, b->l.label->p, b->l.scale, n);
   if (b->head) b->l.r->multiply(b->dx, b->head, n);
@@ -238,7 +238,7 @@ static int output_backward(struct call *c)
     if (label.d.dtype != out->d.dtype)
       dtype_convert(c->tmp, out->d.dtype, label.p, label.d.dtype, desc_count(&label.d)),
           label.p = c->tmp;
-    return probabilities(&b, desc_count(&out->d)), TY_OK;
+    return probability_gradient(&b, desc_count(&out->d)), TY_OK;
   }
   parallel_for(b.l.s.outer, grain_of(b.l.s.k * b.l.s.inner), backward_body, &b);
   return TY_OK;
@@ -263,7 +263,7 @@ static bool in_parts(const void *param, const ty_desc *out, const ty_desc *label
 const struct op op_softmax_output[] = {
   { .name = "SoftmaxOutput", .alias = "Softmax", .flags = OP_LOSS | OP_SPARED, .examine = output_examine,
     .doc = "Softmax of data; its gradient is that of cross entropy: (softmax - onehot(label)) grad_scale, whatever "
-           "stands behind. "
+           "the head gradient. "
            "A label of data's shape is taken as probabilities.",
     .in = "data label", .param = output_params, .param_size = sizeof(struct output_param), .shape = output_shape,
     .type = output_type, .indices = classes_of,

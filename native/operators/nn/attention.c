@@ -2,7 +2,7 @@
 ** _contrib_div_sqrt_dim.
 **
 ** A projection (T, B, heads * parts * d) holds, for each of B heads matrices (T, d), `parts`
-** kinds of them side by side: queries, keys and values. The matrix of one kind and head lies in
+** kinds of them side by side: queries, keys and values. The matrix of one kind and head is in
 ** steps of a whole row, so that products run in place:
 **   qk      A = Q K^T / sqrt(d)     dQ = G K / sqrt(d),  dK = G^T Q / sqrt(d)
 **   valatt  Y = A V                 dA = G V^T,          dV = A^T G
@@ -18,32 +18,32 @@ static const struct param params[] = {
   { 0 }
 };
 
-static struct attention_part part(const void *param, enum attention_role role, bool self)
+static struct attention_part make_part(const void *param, enum attention_role role, bool self)
 {
   return (struct attention_part){ role, .self = self,
     .heads = ((const struct attention *)param)->heads };
 }
 static struct attention_part self_scores(const void *p, int n)
 {
-  return (void)n, part(p, ATTENTION_SCORES, true);
+  return (void)n, make_part(p, ATTENTION_SCORES, true);
 }
 static struct attention_part self_values(const void *p, int n)
 {
-  return (void)n, part(p, ATTENTION_VALUES, true);
+  return (void)n, make_part(p, ATTENTION_VALUES, true);
 }
 static struct attention_part encdec_scores(const void *p, int n)
 {
-  return (void)n, part(p, ATTENTION_SCORES, false);
+  return (void)n, make_part(p, ATTENTION_SCORES, false);
 }
 static struct attention_part encdec_values(const void *p, int n)
 {
-  return (void)n, part(p, ATTENTION_VALUES, false);
+  return (void)n, make_part(p, ATTENTION_VALUES, false);
 }
 
 /* -- shapes ------------------------------------------------------------------------------------ */
 
 /* (T, B, heads * parts * d); d is 0 while it is unknown */
-static int projection(struct infer *s, const ty_desc *x, int parts, int64_t *d)
+static int check_projection(struct infer *s, const ty_desc *x, int parts, int64_t *d)
 {
   const struct attention *p = s->param;
   *d = 0;
@@ -63,7 +63,7 @@ static int projection(struct infer *s, const ty_desc *x, int parts, int64_t *d)
   return TY_OK;
 }
 
-static int weights(struct infer *s, ty_desc *a, const ty_desc *q, const ty_desc *k)
+static int weights_shape(struct infer *s, ty_desc *a, const ty_desc *q, const ty_desc *k)
 {
   const struct attention *p = s->param;
   return shape_is(s, a, 3,
@@ -74,8 +74,8 @@ static int weights(struct infer *s, ty_desc *a, const ty_desc *q, const ty_desc 
 static int self_qk_shape(struct infer *s)
 {
   int64_t d;
-  TRY(projection(s, &s->in[0], 3, &d));
-  return s->in[0].ndim ? weights(s, &s->out[0], &s->in[0], &s->in[0]) : TY_OK;
+  TRY(check_projection(s, &s->in[0], 3, &d));
+  return s->in[0].ndim ? weights_shape(s, &s->out[0], &s->in[0], &s->in[0]) : TY_OK;
 }
 
 static int self_valatt_shape(struct infer *s)
@@ -83,9 +83,9 @@ static int self_valatt_shape(struct infer *s)
   const struct attention *p = s->param;
   const ty_desc *x = &s->in[0];
   int64_t d;
-  TRY(projection(s, x, 3, &d));
+  TRY(check_projection(s, x, 3, &d));
   if (!x->ndim) return TY_OK;
-  TRY(weights(s, &s->in[1], x, x));
+  TRY(weights_shape(s, &s->in[1], x, x));
   return shape_is(s, &s->out[0], 3, (int64_t[]){ x->dim[0], x->dim[1], p->heads * d });
 }
 
@@ -94,11 +94,11 @@ static int encdec_qk_shape(struct infer *s)
   const struct attention *p = s->param;
   ty_desc *q = &s->in[0], *kv = &s->in[1];
   int64_t d, d2;
-  TRY(projection(s, q, 1, &d));
-  TRY(projection(s, kv, 2, &d2));
+  TRY(check_projection(s, q, 1, &d));
+  TRY(check_projection(s, kv, 2, &d2));
   if (q->ndim) TRY(shape_is(s, kv, 3, (int64_t[]){ 0, q->dim[1], 2 * p->heads * d }));
   if (kv->ndim) TRY(shape_is(s, q, 3, (int64_t[]){ 0, kv->dim[1], p->heads * d2 }));
-  return q->ndim ? weights(s, &s->out[0], q, kv) : TY_OK;
+  return q->ndim ? weights_shape(s, &s->out[0], q, kv) : TY_OK;
 }
 
 static int encdec_valatt_shape(struct infer *s)
@@ -107,7 +107,7 @@ static int encdec_valatt_shape(struct infer *s)
   const ty_desc *kv = &s->in[0];
   ty_desc *a = &s->in[1];
   int64_t d;
-  TRY(projection(s, kv, 2, &d));
+  TRY(check_projection(s, kv, 2, &d));
   if (!kv->ndim) return TY_OK;
   TRY(shape_is(s, a, 3, (int64_t[]){ kv->dim[1] * p->heads, 0, kv->dim[0] }));
   return shape_is(s, &s->out[0], 3, (int64_t[]){ a->dim[1], kv->dim[1], p->heads * d });
@@ -152,10 +152,10 @@ static void attend_range(int64_t begin, int64_t end, void *context)
 }
 
 /* c = alpha op(a) op(b) for each of `count` heads */
-static int multiply(struct head_products j, int64_t count)
+static int multiply_heads(struct head_products j, int64_t count)
 {
   const double work = (double)j.m * (double)j.n * (double)j.k;
-  parallel_for_stoppable(count, MAX(1, (int64_t)(16384 / work)), attend_range, &j);
+  parallel_for_stoppable(count, MAX(1, (int64_t)(GRAIN_ELEMENTS / work)), attend_range, &j);
   return j.failed ? fail(j.failed, "out of memory for the product of a head") : TY_OK;
 }
 
@@ -164,14 +164,14 @@ static int multiply(struct head_products j, int64_t count)
 struct heads { int type; struct head_matrices q, k, v; int64_t count, tq, tk, d; double scale; };
 
 static struct heads heads_of(const struct call *c, const struct operand *q,
-    const struct operand *kv, const struct operand *weights_)
+    const struct operand *kv, const struct operand *weights)
 {
   const int64_t n = ((const struct attention *)c->param)->heads;
   const int parts = q == kv ? 3 : 2;
   struct heads h = { .type = gemm_type_for(c, kv->d.dtype),
-    .count = weights_->d.dim[0],
-    .tq = weights_->d.dim[1],
-    .tk = weights_->d.dim[2] };
+    .count = weights->d.dim[0],
+    .tq = weights->d.dim[1],
+    .tk = weights->d.dim[2] };
   h.d = kv->d.dim[2] / (n * parts);
   h.scale = 1 / sqrt((double)h.d);
   if (q) h.q = stack_of(q, n, parts == 3 ? 3 : 1, 0);
@@ -180,86 +180,86 @@ static struct heads heads_of(const struct call *c, const struct operand *q,
   return h;
 }
 
-static int qk(const struct call *c, const struct operand *q, const struct operand *kv)
+static int qk_forward(const struct call *c, const struct operand *q, const struct operand *kv)
 {
   struct heads h = heads_of(c, q, kv, &c->out[0]);
-  return multiply((struct head_products){ h.type, false, true, h.tq, h.tk, h.d, h.scale, h.q, h.k,
-                      stack_of_weights(&c->out[0]) },
+  return multiply_heads((struct head_products){ h.type, false, true, h.tq, h.tk, h.d, h.scale, h.q,
+                            h.k, stack_of_weights(&c->out[0]) },
       h.count);
 }
 
 /* What no product writes is 0. */
-static void clear(const struct operand *a) { if (a->p) memset(a->p, 0, desc_bytes(&a->d)); }
+static void clear_operand(const struct operand *a) { if (a->p) memset(a->p, 0, desc_bytes(&a->d)); }
 
 /* in: head gradient, then the inputs; dq and dkv are outputs, the same one for self-attention */
-static int qk_back(const struct call *c, const struct operand *q, const struct operand *kv,
+static int qk_backward(const struct call *c, const struct operand *q, const struct operand *kv,
     const struct operand *dq, const struct operand *dkv)
 {
   struct heads h = heads_of(c, q, kv, &c->in[0]), g = heads_of(c, dq, dkv, &c->in[0]);
-  struct head_matrices weights_ = stack_of_weights(&c->in[0]);
-  clear(dkv);
+  struct head_matrices weights = stack_of_weights(&c->in[0]);
+  clear_operand(dkv);
   if (g.q.p)
-    TRY(multiply((struct head_products){ h.type, false, false, h.tq, h.d, h.tk, h.scale, weights_,
-                     h.k, g.q },
+    TRY(multiply_heads(
+        (struct head_products){ h.type, false, false, h.tq, h.d, h.tk, h.scale, weights, h.k, g.q },
         h.count));
   if (g.k.p)
-    TRY(multiply((struct head_products){ h.type, true, false, h.tk, h.d, h.tq, h.scale, weights_,
-                     h.q, g.k },
+    TRY(multiply_heads(
+        (struct head_products){ h.type, true, false, h.tk, h.d, h.tq, h.scale, weights, h.q, g.k },
         h.count));
   return TY_OK;
 }
 
 /* in: keys and values (and queries before them), weights. self: three parts in the one array */
 static struct heads values_of(
-    const struct call *c, const struct operand *kv, const struct operand *weights_, bool self)
+    const struct call *c, const struct operand *kv, const struct operand *weights, bool self)
 {
-  return heads_of(c, self ? kv : NULL, kv, weights_);
+  return heads_of(c, self ? kv : NULL, kv, weights);
 }
 
-static int valatt(const struct call *c, bool self)
+static int valatt_forward(const struct call *c, bool self)
 {
   struct heads h = values_of(c, &c->in[0], &c->in[1], self);
   struct head_matrices y = stack_of(&c->out[0], ((const struct attention *)c->param)->heads, 1, 0);
-  return multiply((struct head_products){ h.type, false, false, h.tq, h.d, h.tk, 1,
+  return multiply_heads((struct head_products){ h.type, false, false, h.tq, h.d, h.tk, 1,
                       stack_of_weights(&c->in[1]), h.v, y },
       h.count);
 }
 
 /* in: head gradient, projection, weights */
-static int valatt_back(const struct call *c, bool self)
+static int valatt_backward(const struct call *c, bool self)
 {
   struct heads h = values_of(c, &c->in[1], &c->in[2], self),
                g = values_of(c, &c->out[0], &c->in[2], self);
   struct head_matrices dy = stack_of(&c->in[0], ((const struct attention *)c->param)->heads, 1, 0);
   struct head_matrices a = stack_of_weights(&c->in[2]), da = stack_of_weights(&c->out[1]);
-  clear(&c->out[0]);
+  clear_operand(&c->out[0]);
   if (g.v.p)
-    TRY(multiply(
+    TRY(multiply_heads(
         (struct head_products){ h.type, true, false, h.tk, h.d, h.tq, 1, a, dy, g.v }, h.count));
   if (da.p)
-    TRY(multiply(
+    TRY(multiply_heads(
         (struct head_products){ h.type, false, true, h.tq, h.tk, h.d, 1, dy, h.v, da }, h.count));
   return TY_OK;
 }
 
-static int self_qk(struct call *c)            { return qk(c, &c->in[0], &c->in[0]); }
+static int self_qk(struct call *c)            { return qk_forward(c, &c->in[0], &c->in[0]); }
 static int self_qk_back(struct call *c)
 {
-  return qk_back(c, &c->in[1], &c->in[1], &c->out[0], &c->out[0]);
+  return qk_backward(c, &c->in[1], &c->in[1], &c->out[0], &c->out[0]);
 }
-static int self_valatt(struct call *c)        { return valatt(c, true); }
-static int self_valatt_back(struct call *c)   { return valatt_back(c, true); }
-static int encdec_qk(struct call *c)          { return qk(c, &c->in[0], &c->in[1]); }
+static int self_valatt(struct call *c)        { return valatt_forward(c, true); }
+static int self_valatt_back(struct call *c)   { return valatt_backward(c, true); }
+static int encdec_qk(struct call *c)          { return qk_forward(c, &c->in[0], &c->in[1]); }
 static int encdec_qk_back(struct call *c)
 {
-  return qk_back(c, &c->in[1], &c->in[2], &c->out[0], &c->out[1]);
+  return qk_backward(c, &c->in[1], &c->in[2], &c->out[0], &c->out[1]);
 }
-static int encdec_valatt(struct call *c)      { return valatt(c, false); }
-static int encdec_valatt_back(struct call *c) { return valatt_back(c, false); }
+static int encdec_valatt(struct call *c)      { return valatt_forward(c, false); }
+static int encdec_valatt_back(struct call *c) { return valatt_backward(c, false); }
 
 /* -- div_sqrt_dim ------------------------------------------------------------------------------ */
 
-static void divide(int64_t begin, int64_t end, void *context)
+static void divide_range(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;
   const struct vec_ops *r = vec_ops_of(c->in[0].d.dtype);
@@ -272,7 +272,7 @@ static int div_sqrt_dim(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
   const int64_t n = d->dim[d->ndim - 1];
-  parallel_for(desc_count(d) / n, grain_of(n), divide, c);
+  parallel_for(desc_count(d) / n, grain_of(n), divide_range, c);
   return TY_OK;
 }
 
@@ -297,7 +297,7 @@ static void divide_integers(int64_t begin, int64_t end, void *context)
 
 static int div_integers(struct call *c)
 {
-  parallel_for(desc_count(&c->in[0].d), 4096, divide_integers, c);
+  parallel_for(desc_count(&c->in[0].d), GRAIN_CALLS, divide_integers, c);
   return TY_OK;
 }
 

@@ -6,7 +6,7 @@
 ** and 1 / sqrt(var + eps) (BatchNorm_v1: the variance), in inference the moving ones. Backward,
 ** when training on batch statistics, also moves moving_mean and moving_var (biased variance).
 ** Forward changes nothing but a fixed gamma, which becomes 1 where the gradient runs too.
-** A relu behind it is applied on the way, and so is its gradient, whose mask follows from the
+** A relu after it is applied on the way, and so is its gradient, whose mask follows from the
 ** data. Source of these rules: the reference's recorded cases.
 */
 #include "kernel/vec/vec.h"
@@ -16,6 +16,8 @@ struct norm_param {
   double eps, momentum, min_calib_range, max_calib_range;
   int64_t fix_gamma, use_global_stats, output_mean_var, axis, cudnn_off, ndev;
   const char *key;
+  /* set by the check of BatchNorm_v1: the third output is the variance, not 1 / sqrt(var + eps) */
+  bool gives_variance;
 };
 #define FIELD(f) offsetof(struct norm_param, f)
 #define NORM_PARAMS \
@@ -49,6 +51,12 @@ static int axis_one(void *param)
 {
   ((struct norm_param *)param)->axis = 1;
   return TY_OK;
+}
+
+static int norm1_check(void *param)
+{
+  ((struct norm_param *)param)->gives_variance = true;
+  return axis_one(param);
 }
 
 static int sync_check(void *param)
@@ -112,7 +120,7 @@ struct batch_norm {
   const struct vec_ops *r;
   const struct norm_param *p;
   struct split s;                                     /* k: channels */
-  /* channels that lie together, 0: each alone */
+  /* channels in a block, 0: not in blocks */
   int    block;
   bool   relu;                                        /* y = max(y, 0) */
   bool   batch;                                       /* batch statistics */
@@ -124,7 +132,7 @@ struct batch_norm {
   void   *dx, *dgamma, *dbeta;
 };
 
-static int64_t piece(const struct batch_norm *b, int64_t o, int64_t channel)
+static int64_t piece_start(const struct batch_norm *b, int64_t o, int64_t channel)
 {
   return (o * b->s.k + channel) * b->s.inner;
 }
@@ -139,10 +147,11 @@ static void strip_moments(
 {
   memset(mean, 0, sizeof *mean * (size_t)n);
   memset(var, 0, sizeof *var * (size_t)n);
-  for (int64_t o = 0; o < b->s.outer; o++) b->r->col_sum(mean, at(b->r, b->x, piece(b, o, c)), n);
+  for (int64_t o = 0; o < b->s.outer; o++)
+    b->r->col_sum(mean, at(b->r, b->x, piece_start(b, o, c)), n);
   for (int64_t i = 0; i < n; i++) mean[i] /= count_of(b);
   for (int64_t o = 0; o < b->s.outer; o++)
-    b->r->col_square(var, at(b->r, b->x, piece(b, o, c)), mean, n);
+    b->r->col_square(var, at(b->r, b->x, piece_start(b, o, c)), mean, n);
   for (int64_t i = 0; i < n; i++) var[i] /= count_of(b);
 }
 
@@ -150,10 +159,10 @@ static void channel_moments(const struct batch_norm *b, int64_t c, double *mean,
 {
   double sum = 0, square = 0;
   for (int64_t o = 0; o < b->s.outer; o++)
-    sum += b->r->sum(at(b->r, b->x, piece(b, o, c)), b->s.inner);
+    sum += b->r->sum(at(b->r, b->x, piece_start(b, o, c)), b->s.inner);
   *mean = sum / count_of(b);
   for (int64_t o = 0; o < b->s.outer; o++)
-    square += b->r->sum_square(at(b->r, b->x, piece(b, o, c)), *mean, b->s.inner);
+    square += b->r->sum_square(at(b->r, b->x, piece_start(b, o, c)), *mean, b->s.inner);
   *var = square / count_of(b);
 }
 
@@ -169,7 +178,7 @@ static void block_moments(const struct batch_norm *b, int64_t c, double *mean, d
   for (int64_t o = 0; o < b->s.outer; o++)
     for (int64_t i = 0, n; i < all; i += n) {
       double here[16] = { 0 }, square[16] = { 0 }, rows;
-      const void *x = at(r, b->x, piece(b, o, c) + i);
+      const void *x = at(r, b->x, piece_start(b, o, c) + i);
       n = MIN(CHUNK, all - i);
       rows = (double)(n / b->block);
       r->block_sum(here, x, b->block, n);
@@ -185,7 +194,8 @@ static void block_moments(const struct batch_norm *b, int64_t c, double *mean, d
   for (int k = 0; k < b->block; k++) var[k] /= seen;
 }
 
-static void moments(const struct batch_norm *b, int64_t c, int64_t n, double *mean, double *var)
+static void compute_moments(
+    const struct batch_norm *b, int64_t c, int64_t n, double *mean, double *var)
 {
   for (int64_t i = 0; !b->batch && i < n; i++)
     mean[i] = b->r->get(b->moving_mean, c + i), var[i] = b->r->get(b->moving_var, c + i);
@@ -211,7 +221,7 @@ static void relu_piece(const struct batch_norm *b, int64_t start, int64_t n)
 
 enum { CHUNK = 2048 };                                /* elements that stay in the first cache */
 
-/* y = a x + d, a and d per element if `columns`, and relu behind it. */
+/* y = a x + d, a and d per element if `columns`, then relu. */
 static void scale_row(const struct batch_norm *b, int64_t start, int64_t n, bool columns,
     const double *a, const double *d)
 {
@@ -233,7 +243,7 @@ static void scale_pieces(
   const struct vec_ops *r = b->r;
   const int64_t inner = b->s.inner;
   for (int64_t o = 0; o < b->s.outer; o++) {
-    int64_t start = piece(b, o, c);
+    int64_t start = piece_start(b, o, c);
     if (b->block)
       r->block_affine(
           at(r, b->y, start), at(r, b->x, start), a, d, b->relu, b->block, n * inner);
@@ -246,13 +256,13 @@ static void scale_pieces(
 }
 
 /* As an array of the data's type keeps it: backward must see what forward saw. */
-static double rounded(const struct batch_norm *b, double v)
+static double round_to_type(const struct batch_norm *b, double v)
 {
   return b->r->dtype == TY_F32 ? (double)(float)v : v;
 }
 
 /* y = a x + d */
-static void slope(
+static void compute_affine(
     const struct batch_norm *b, int64_t c, double mean, double inverse, double *a, double *d)
 {
   *a = gamma_of(b, c) * inverse;
@@ -262,15 +272,15 @@ static void slope(
 static void forward_strip(const struct batch_norm *b, int64_t c, int64_t n)
 {
   double mean[STRIP], var[STRIP], a[STRIP], d[STRIP];
-  moments(b, c, n, mean, var);
+  compute_moments(b, c, n, mean, var);
   for (int64_t i = 0; i < n; i++) {
-    if (b->v1) var[i] = rounded(b, var[i]);
+    if (b->v1) var[i] = round_to_type(b, var[i]);
     double inverse = 1 / sqrt(var[i] + b->p->eps);
-    if (!b->v1 && b->batch) inverse = rounded(b, inverse);
-    mean[i] = rounded(b, mean[i]);
+    if (!b->v1 && b->batch) inverse = round_to_type(b, inverse);
+    mean[i] = round_to_type(b, mean[i]);
     if (b->mean) b->r->set(b->mean, c + i, mean[i]);
     if (b->third) b->r->set(b->third, c + i, b->v1 ? var[i] : inverse);
-    slope(b, c + i, mean[i], inverse, &a[i], &d[i]);
+    compute_affine(b, c + i, mean[i], inverse, &a[i], &d[i]);
   }
   if (b->y) scale_pieces(b, c, n, a, d);
 }
@@ -278,7 +288,7 @@ static void forward_strip(const struct batch_norm *b, int64_t c, int64_t n)
 /* -- backward ---------------------------------------------------------------------------------- */
 
 /* The statistics that forward used, from its outputs; the moving ones have not changed since. */
-static void recall(
+static void recall_statistics(
     const struct batch_norm *b, int64_t c, int64_t n, double *mean, double *var, double *inverse)
 {
   for (int64_t i = 0; i < n; i++) {
@@ -300,7 +310,7 @@ struct norm_chunk {
   char buffer[CHUNK * sizeof(double)];
 };
 
-/* n elements from `at` on; i: the channel of a piece that has one, behind the strip's first */
+/* n elements from `at` on; i: the channel of a piece that has one, from the strip's first on */
 static void take_chunk(struct norm_chunk *q, int64_t at_, int64_t n, int64_t i)
 {
   const struct batch_norm *b = q->b;
@@ -325,13 +335,13 @@ static void all_chunks(const struct batch_norm *b, int64_t c, int64_t n, const s
     chunk_fn each, void *context)
 {
   struct norm_chunk q = { .b = b, .relu = *relu };
-  const bool alone = !b->block && b->s.inner != 1;
-  const int64_t size = alone ? b->s.inner : n * b->s.inner, pieces = alone ? n : 1,
+  const bool by_channel = !b->block && b->s.inner != 1;
+  const int64_t size = by_channel ? b->s.inner : n * b->s.inner, pieces = by_channel ? n : 1,
                 most = b->relu && !b->block ? CHUNK : size;
   for (int64_t o = 0; o < b->s.outer; o++)
     for (int64_t i = 0; i < pieces; i++)
       for (int64_t k = 0; k < size; k += q.n) {
-        take_chunk(&q, piece(b, o, c + i) + k, MIN(most, size - k), i);
+        take_chunk(&q, piece_start(b, o, c + i) + k, MIN(most, size - k), i);
         each(&q, i, context);
       }
 }
@@ -376,7 +386,8 @@ static void write_chunk(const struct norm_chunk *q, int64_t i, void *context)
     b->r->affine2(dx, q->dy, q->x, l->f[i], l->g[i], l->h[i], q->n);
 }
 
-static void move(void *moving, const struct vec_ops *r, int64_t c, double momentum, double now)
+static void move_average(
+    void *moving, const struct vec_ops *r, int64_t c, double momentum, double now)
 {
   r->set(moving, c, r->get(moving, c) * momentum + now * (1 - momentum));
 }
@@ -388,8 +399,9 @@ static void backward_strip(const struct batch_norm *b, int64_t c, int64_t n)
   const struct ramp relu = { a, d };
   struct line l;
   const struct vec_ops *r = b->r;
-  recall(b, c, n, mean, var, inverse);
-  for (int64_t i = 0; b->relu && i < n; i++) slope(b, c + i, mean[i], inverse[i], &a[i], &d[i]);
+  recall_statistics(b, c, n, mean, var, inverse);
+  for (int64_t i = 0; b->relu && i < n; i++)
+    compute_affine(b, c + i, mean[i], inverse[i], &a[i], &d[i]);
   all_chunks(b, c, n, &relu, add_chunk, &(struct gradient_sums){ mean, sum, dot });
   for (int64_t i = 0; i < n; i++) {
     l.f[i] = gamma_of(b, c + i) * inverse[i];
@@ -398,8 +410,8 @@ static void backward_strip(const struct batch_norm *b, int64_t c, int64_t n)
     if (b->dgamma) r->set(b->dgamma, c + i, b->p->fix_gamma ? 0 : dot[i] * inverse[i]);
     if (b->dbeta) r->set(b->dbeta, c + i, sum[i]);
     if (!b->batch) continue;
-    move(b->moving_mean, r, c + i, b->p->momentum, mean[i]);
-    move(b->moving_var, r, c + i, b->p->momentum, var[i]);
+    move_average(b->moving_mean, r, c + i, b->p->momentum, mean[i]);
+    move_average(b->moving_var, r, c + i, b->p->momentum, var[i]);
   }
   if (b->dx) all_chunks(b, c, n, &relu, write_chunk, &l);
 }
@@ -443,8 +455,8 @@ static struct batch_norm norm_of(const struct call *c, const struct operand *x)
     .s = split_at(d, axis),
     .batch = c->run->is_train && !p->use_global_stats,
     .block = x->block,
-    .relu = fused(c, POST_ACT) || fused(c, PRE_ACT_GRAD),
-    .v1 = !strcmp(c->op->name, "BatchNorm_v1") };
+    .relu = find_fused(c, POST_ACT) || find_fused(c, PRE_ACT_GRAD),
+    .v1 = p->gives_variance };
 }
 
 static int norm_forward(struct call *c)
@@ -465,7 +477,7 @@ static int norm_forward(struct call *c)
   return TY_OK;
 }
 
-/* The gradient behind a fused relu: dy where the output is positive. */
+/* Sets the head gradient to dy where the output is positive, else 0: that of a fused relu. */
 static void mask_head(struct batch_norm *b, void *masked, int64_t n)
 {
   for (int64_t i = 0; i < n; i++)
@@ -504,8 +516,8 @@ static bool norm_affine(const struct call *c, double *a, double *d)
   b.moving_mean = c->in[3].p;
   b.moving_var = c->in[4].p;
   for (int64_t i = 0; a && !b.batch && i < b.s.k; i++) {
-    moments(&b, i, 1, &mean, &var);
-    slope(&b, i, mean, 1 / sqrt(var + b.p->eps), &a[i], &d[i]);
+    compute_moments(&b, i, 1, &mean, &var);
+    compute_affine(&b, i, mean, 1 / sqrt(var + b.p->eps), &a[i], &d[i]);
   }
   return !b.batch;
 }
@@ -545,7 +557,7 @@ const struct op op_batch_norm[] = {
   { .name = "BatchNorm", .alias = "_npx_batch_norm", NORM, .param = norm_params,
     .doc = "(x - mean) / sqrt(var + eps) gamma + beta per channel: batch statistics in training, moving ones otherwise; "
            "a training backward moves the moving statistics. Outputs mean and var are the mean and 1 / sqrt(var + eps)." },
-  { .name = "BatchNorm_v1", NORM, .param = norm1_params, .check = axis_one,
+  { .name = "BatchNorm_v1", NORM, .param = norm1_params, .check = norm1_check,
     .doc = "Older BatchNorm with channels on axis 1; its third output is the variance." },
   { .name = "_contrib_SyncBatchNorm", NORM, .param = sync_params, .check = sync_check,
     .doc = "BatchNorm whose statistics are meant to span devices; here of one device." },

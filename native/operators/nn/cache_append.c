@@ -1,4 +1,4 @@
-/* cache_append.c - _contrib_cache_append: keys and values of new positions, written behind those
+/* cache_append.c - _contrib_cache_append: keys and values of new positions, written after those
 ** that a cache has, in place. A network that reads its caches through contrib.attention, with the
 ** output as valid_length, makes one position at a time without a copy of what came before. */
 #include "kernel/vec/vec.h"
@@ -55,7 +55,7 @@ static void set_length(const struct operand *x, int64_t i, int64_t n)
 }
 
 /* Every length is checked before anything is written. */
-static int append(struct call *c)
+static int cache_append_run(struct call *c)
 {
   const int64_t batch = c->in[NEW_KEY].d.dim[0], more = c->in[NEW_KEY].d.dim[1],
                 capacity = c->in[KEY_CACHE].d.dim[1];
@@ -77,7 +77,7 @@ static int append(struct call *c)
   return TY_OK;
 }
 
-static const struct kernel append_cpu[] = { { "rows", append, T_ANY }, { 0 } };
+static const struct kernel append_cpu[] = { { "rows", cache_append_run, T_ANY }, { 0 } };
 
 const struct op op_cache_append[] = {
   { .name = "_contrib_cache_append",

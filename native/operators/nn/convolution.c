@@ -75,7 +75,7 @@ static int check_v1(void *param)
 
 /* -- inference --------------------------------------------------------------------------------- */
 
-static int64_t reach(const struct conv *p, int i)
+static int64_t window_reach(const struct conv *p, int i)
 {
   return (p->kernel.d[i] - 1) * p->dilate.d[i] + 1;
 }
@@ -94,12 +94,12 @@ static int infer_channels(struct infer *s, const struct conv *p, int64_t channel
   return s->nin > 2 ? shape_is(s, &s->in[2], 1, &p->num_filter) : TY_OK;
 }
 
-static int shape(struct infer *s)
+/* Infers the output's shape and the weight's from the data's. */
+static int shape_from_data(struct infer *s)
 {
   const struct conv *p = s->param;
   const int n = (int)p->kernel.n, first = conv_channels_last(p) ? 1 : 2;
   ty_desc *x = &s->in[0], *y = &s->out[0];
-  const bool back = strcmp(s->op->name, "Convolution_v1") != 0;
   if (!x->ndim) return TY_OK;
   if (x->ndim != n + 2)
     return infer_fail(
@@ -109,19 +109,27 @@ static int shape(struct infer *s)
   dim[first == 1 ? n + 1 : 1] = p->num_filter;
   for (int i = 0; i < n; i++) {
     int64_t in = x->dim[first + i], whole = in + 2 * p->pad.d[i];
-    if (in && whole < reach(p, i))
+    if (in && whole < window_reach(p, i))
       return infer_fail(s, TY_ESHAPE, x,
           "the window takes %lld elements of axis %d, which has only %lld with its padding",
-          (long long)reach(p, i), first + i, (long long)whole);
-    dim[first + i] = in ? (whole - reach(p, i)) / p->stride.d[i] + 1 : 0;
+          (long long)window_reach(p, i), first + i, (long long)whole);
+    dim[first + i] = in ? (whole - window_reach(p, i)) / p->stride.d[i] + 1 : 0;
   }
-  TRY(shape_is(s, y, n + 2, dim));
-  if (!back) return TY_OK;
+  return shape_is(s, y, n + 2, dim);
+}
+
+static int convolution_shape(struct infer *s)
+{
+  const struct conv *p = s->param;
+  const int n = (int)p->kernel.n, first = conv_channels_last(p) ? 1 : 2;
+  ty_desc *x = &s->in[0], *y = &s->out[0];
+  TRY(shape_from_data(s));
+  if (!x->ndim) return TY_OK;
   TRY(shape_dim(s, x, 0, y->dim[0]));
   for (int i = 0; i < n; i++) {
     int64_t out = y->dim[first + i];
     if (out && p->stride.d[i] == 1)
-      TRY(shape_dim(s, x, first + i, out + reach(p, i) - 1 - 2 * p->pad.d[i]));
+      TRY(shape_dim(s, x, first + i, out + window_reach(p, i) - 1 - 2 * p->pad.d[i]));
   }
   return TY_OK;
 }
@@ -129,7 +137,7 @@ static int shape(struct infer *s)
 /* -- kernels ----------------------------------------------------------------------------------- */
 
 /* Moves innermost axes of one element to the front: kernels run along the innermost axis, and
-** (h, 1) lies in memory as (1, h) does. */
+** (h, 1) has the same bytes as (1, h). */
 static void drop_last_axes(struct window *w)
 {
   int64_t *field[] = { w->in, w->out, w->kernel, w->stride, w->dilate, w->pad };
@@ -193,20 +201,20 @@ struct window conv_window_back(const struct call *c)
 }
 const void *conv_bias_of(const struct call *c) { return c->nin > 2 ? c->in[2].p : NULL; }
 
-static size_t scratch(const struct call *c)
+static size_t panels_scratch(const struct call *c)
 {
   struct window w = conv_window_of(c);
   return convolve_forward_scratch(&w);
 }
 
-static int forward(struct call *c)
+static int panels_forward(struct call *c)
 {
   struct window w = conv_window_of(c);
   return convolve_forward(
       &w, c->in[0].p, &c->in[1], conv_bias_of(c), fused_act(c), c->out[0].p, c->state, c->tmp);
 }
 
-static size_t back_scratch(const struct call *c)
+static size_t panels_back_scratch(const struct call *c)
 {
   struct window w = conv_window_back(c);
   size_t a = c->out[0].p ? convolve_data_scratch(&w) : 0,
@@ -215,7 +223,7 @@ static size_t back_scratch(const struct call *c)
 }
 
 /* dbias (+)= sums of dy in blocks */
-static void some_biases(int64_t begin, int64_t end, void *context)
+static void bias_range(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;
   const ty_desc *g = &c->in[0].d;
@@ -238,14 +246,14 @@ void conv_bias_gradient(struct call *c)
   const int b = c->in[0].block;
   if (c->nout < 3 || !c->out[2].p) return;
   if (b)
-    parallel_for(g->dim[1] / b, grain_of(desc_count(g) / g->dim[1] * b), some_biases, c);
+    parallel_for(g->dim[1] / b, grain_of(desc_count(g) / g->dim[1] * b), bias_range, c);
   else
     convolve_bias(g->dtype, g->dim[0], g->dim[1], desc_count(g) / g->dim[0] / g->dim[1], c->in[0].p,
         c->out[2].p, c->add >> 2 & 1);
 }
 
 /* in: gradient of the output, data, weight */
-static int backward(struct call *c)
+static int panels_backward(struct call *c)
 {
   struct window w = conv_window_back(c);
   if (c->out[0].p)
@@ -279,7 +287,7 @@ static const char *refuse_whole_back(const struct call *c)
   return refuse_partial(c, &w);
 }
 
-static int whole(struct call *c)
+static int whole_forward(struct call *c)
 {
   struct window w = conv_window_of(c);
   const int64_t k = window_depth(&w);
@@ -288,7 +296,7 @@ static int whole(struct call *c)
       c->in[1].p, k, c->out[0].p, w.filters, &e);
 }
 
-static int whole_back(struct call *c)
+static int whole_backward(struct call *c)
 {
   struct window w = conv_window_back(c);
   const int64_t k = window_depth(&w), f = w.filters;
@@ -324,14 +332,14 @@ static const char *refuse_depth_back(const struct call *c)
   return refuse_deep(c, &w);
 }
 
-static int depth(struct call *c)
+static int depthwise_forward(struct call *c)
 {
   struct window w = conv_window_of(c);
   depth_forward(&w, c->in[0].p, c->in[1].p, conv_bias_of(c), fused_act(c), c->out[0].p);
   return TY_OK;
 }
 
-static int depth_back(struct call *c)
+static int depthwise_backward(struct call *c)
 {
   struct window w = conv_window_back(c);
   if (c->out[0].p) depth_data(&w, c->in[0].p, c->in[2].p, c->out[0].p, c->add & 1);
@@ -342,7 +350,7 @@ static int depth_back(struct call *c)
 
 /* -- plain loops ------------------------------------------------------------------------------- */
 
-static int reference(struct call *c)
+static int reference_forward(struct call *c)
 {
   struct window w = conv_window_of(c);
   convolve_reference(&w, c->in[0].p, c->in[1].p, conv_bias_of(c), c->out[0].p, false);
@@ -350,7 +358,7 @@ static int reference(struct call *c)
   return TY_OK;
 }
 
-static int reference_back(struct call *c)
+static int reference_backward(struct call *c)
 {
   struct window w = conv_window_back(c);
   if (c->out[0].p) convolve_reference_data(&w, c->in[0].p, c->in[2].p, c->out[0].p, c->add & 1);
@@ -361,27 +369,36 @@ static int reference_back(struct call *c)
 }
 
 static const struct kernel cpu[] = {
-  /* name    run         types    refuse              scratch       state            done            add flags */
-  { "product", whole,      T_FLOAT, refuse_whole,       NULL,         NULL,            NULL,           0, K_PRECISION,
-    .fuses = CAN(POST_ACT) },
+  { .name = "product", .run = whole_forward, .types = T_FLOAT, .refuse = refuse_whole,
+    .flags = K_PRECISION, .fuses = CAN(POST_ACT) },
   WINOGRAD_CONV
   ONEDNN_CONV
-  { "rows",    depth,      T_FLOAT, refuse_depth,       NULL,         NULL,            NULL,           0, .fuses = CAN(POST_ACT) },
-  { "panels",  forward,    T_FLOAT, conv_refuse_layout, scratch,      gemm_kept_bytes, gemm_kept_done, 0, .fuses = CAN(POST_ACT) },
-  { "reference", reference,     T_FLOAT, conv_refuse_last, .fuses = CAN(POST_ACT) }, { 0 }
+  { .name = "rows", .run = depthwise_forward, .types = T_FLOAT, .refuse = refuse_depth,
+    .fuses = CAN(POST_ACT) },
+  { .name = "panels", .run = panels_forward, .types = T_FLOAT, .refuse = conv_refuse_layout,
+    .scratch = panels_scratch, .state = gemm_kept_bytes, .done = gemm_kept_done,
+    .fuses = CAN(POST_ACT) },
+  { .name = "reference", .run = reference_forward, .types = T_FLOAT, .refuse = conv_refuse_last,
+    .fuses = CAN(POST_ACT) },
+  { 0 }
 };
 static const struct kernel back[] = {
-  { "product", whole_back, T_FLOAT, refuse_whole_back,  NULL,         NULL,            NULL,           7, K_PRECISION },
+  { .name = "product", .run = whole_backward, .types = T_FLOAT, .refuse = refuse_whole_back,
+    .add = 7, .flags = K_PRECISION },
   WINOGRAD_CONV_BACK
   ONEDNN_CONV_BACK
-  { "rows",    depth_back, T_FLOAT, refuse_depth_back,  NULL,         NULL,            NULL,           7 },
-  { "panels",  backward,   T_FLOAT, conv_refuse_layout, back_scratch, gemm_kept_bytes, gemm_kept_done, 7 },
-  { "reference", reference_back, T_FLOAT, conv_refuse_last,   NULL,         NULL,            NULL,           7 }, { 0 }
+  { .name = "rows", .run = depthwise_backward, .types = T_FLOAT, .refuse = refuse_depth_back,
+    .add = 7 },
+  { .name = "panels", .run = panels_backward, .types = T_FLOAT, .refuse = conv_refuse_layout,
+    .scratch = panels_back_scratch, .state = gemm_kept_bytes, .done = gemm_kept_done, .add = 7 },
+  { .name = "reference", .run = reference_backward, .types = T_FLOAT, .refuse = conv_refuse_last,
+    .add = 7 },
+  { 0 }
 };
 
 static const struct param params_v1[] = { CONV_WINDOW, CONV_REST("1024", "0", "NCHW|NHWC|NCDHW|NDHWC"), { 0 } };
 
-static const char *ports8(const void *param)
+static const char *layer8_ports(const void *param)
 {
   return ((const struct conv *)param)->no_bias ? "data weight" LAYER8_RANGES
                                                : "data weight bias" LAYER8_RANGES
@@ -395,16 +412,17 @@ const struct op op_convolution[] = { {
          "Output (N, num_filter, floor((in + 2 pad - dilate (kernel - 1) - 1) / stride) + 1). Gradients of all inputs.",
   .in = "data weight bias", .out = "output", .in_of = conv_ports, .param = params, .param_size = sizeof(struct conv),
   .check = conv_check,
-  .shape = shape, .grad = "g0 i0 i1", .shown = "g0 i0 i1 i2", .cpu = cpu, .back_cpu = back,
+  .shape = convolution_shape, .grad = "g0 i0 i1", .shown = "g0 i0 i1 i2", .cpu = cpu, .back_cpu = back,
 }, {
   .name = "Convolution_v1",
   .doc = "As Convolution with two or three spatial axes; the data's shape is not inferred from the output's.",
   .in = "data weight bias", .out = "output", .in_of = conv_ports, .param = params_v1, .param_size = sizeof(struct conv),
   .check = check_v1,
-  .shape = shape, .grad = "g0 i0 i1", .shown = "g0 i0 i1 i2", .cpu = cpu, .back_cpu = back,
+  .shape = shape_from_data, .grad = "g0 i0 i1", .shown = "g0 i0 i1 i2", .cpu = cpu, .back_cpu = back,
 }, {
   .name = "_contrib_quantized_conv",
   .doc = "Convolution of 8-bit data with an int8 weight, and the range of its 32-bit result.",
-  .in = "data weight bias", .out = "output min_output max_output", .in_of = ports8, .param = params, .param_size = sizeof(struct conv),
-  .check = conv_check, .shape = layer8_shape, .type = layer8_type, .cpu = layer8_cpu,
+  .in = "data weight bias", .out = "output min_output max_output", .in_of = layer8_ports,
+  .param = params, .param_size = sizeof(struct conv), .check = conv_check, .shape = layer8_shape, .type = layer8_type,
+  .layer = "Convolution", .cpu = layer8_cpu,
 }, { 0 } };

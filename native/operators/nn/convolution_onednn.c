@@ -26,20 +26,27 @@ struct onednn_state {
 
 size_t onednn_conv_state(const struct call *c) { return sizeof(struct onednn_state); }
 
-/* -- who wants it ------------------------------------------------------------------------------ */
+/* -- which calls are taken --------------------------------------------------------------------- */
 
-static const char *refuse(const struct call *c, const struct window *w)
+/* Multiply-adds above which a call of oneDNN pays: with operands in blocks, with one channel a
+** group, and where blocks must be copied to. */
+#define BLOCKED_PRODUCTS   1e5
+#define DEPTHWISE_PRODUCTS 5e3
+#define PLAIN_PRODUCTS     4e6
+
+/* Returns why oneDNN does not serve, or NULL. */
+static const char *refuse_window(const struct call *c, const struct window *w)
 {
   if (conv_channels_last(c->param)) return "channels last";
   if (!onednn_engine()) return "TYCHO_DISABLE names dnnl";
   if (cpu_level() == CPU_BASELINE) return "the processor is held back";
   double work = window_products(w);
-  if (in_blocks(c)) return work > 1e5 ? NULL : "small";
+  if (in_blocks(c)) return work > BLOCKED_PRODUCTS ? NULL : "small";
   if (w->channels == 1 && w->filters == 1 && w->groups % 16 == 0)
-    return work > 5e3 ? NULL : "small";
+    return work > DEPTHWISE_PRODUCTS ? NULL : "small";
   if (w->channels % 16 || w->filters % 16) return "channels or filters are not in sixteens";
   if (window_taps(w) == 1) return "one tap";
-  return work > 4e6 ? NULL : "small";
+  return work > PLAIN_PRODUCTS ? NULL : "small";
 }
 
 /* Our own sums are kept for depthwise windows over plain arrays, whose weight is small. */
@@ -51,8 +58,9 @@ static bool needs_weight(const struct call *c, const struct window *w)
 
 /* -- pieces and scratch ------------------------------------------------------------------------ */
 
-/* bytes of blocked images at once; products between two looks for Ctrl-C */
-enum { PIECE = 24 << 20 };
+/* bytes of blocked images at once */
+enum { PIECE_BYTES = 24 << 20 };
+/* multiply-adds between two looks for Ctrl-C */
 #define PIECE_PRODUCTS 4e9
 
 /* copied: the operands that are, bits of X and Y */
@@ -62,13 +70,13 @@ static int64_t images_at_once(const struct window *w, int copied)
   if (copied & 1 << X) each += w->groups * w->channels * window_in(w) * 4;
   if (copied & 1 << Y) each += w->groups * w->filters * window_out(w) * 4;
   const double products = window_products(w) / (double)w->n;
-  int64_t n = MAX(1, MIN(w->n, PIECE / MAX(each, 1)));
+  int64_t n = MAX(1, MIN(w->n, PIECE_BYTES / MAX(each, 1)));
   n = (int64_t)MAX(1, MIN((double)n, PIECE_PRODUCTS / products));
   while (w->n % n) n--;
   return n;
 }
 
-static bool keeps(const struct call *c, const struct window *w)
+static bool keeps_weight(const struct call *c, const struct window *w)
 {
   return !c->trains && convolve_keeps(w);
 }
@@ -91,8 +99,8 @@ static struct onednn_shape shape_of(const struct call *c, const struct window *w
     .bias = forward && (c->nin > 2 || scaled),
     .scaled = scaled,
     .rounded = rounded,
-    .keeps = keeps(c, w),
-    .sum = fused(c, POST_ACCUMULATE),
+    .keeps = keeps_weight(c, w),
+    .sum = find_fused(c, POST_ACCUMULATE),
     .act = scaled ? fused_act(c) : ACT_NONE,
     .block = { [X] = x->block, [Y] = y->block },
     .images = images_at_once(w, copied) };
@@ -130,7 +138,7 @@ static struct onednn_bytes bytes_for(const struct call *c, const struct window *
   if (back && needs_data(c) && bytes_of(c, w, DATA, &s, &r)) onednn_bytes_widen(&all, &r);
   if (back && needs_weight(c, w) && bytes_of(c, w, WEIGHT, &s, &r)) onednn_bytes_widen(&all, &r);
   if (!back && fused_scaling(c)) all.packed += scaled_bytes(&c->in[1]);
-  if (!back && keeps(c, w)) all.packed = 0; /* in the state */
+  if (!back && keeps_weight(c, w)) all.packed = 0; /* in the state */
   if (back) all.w = MAX(all.w, all.packed), all.packed = 0;
   return all;
 }
@@ -143,7 +151,7 @@ size_t onednn_conv_scratch(const struct call *c)
   return MAX(r.x + r.y + r.pad + r.packed, own);
 }
 
-/* blocked X, blocked Y, the primitives' own, packed W and behind it blocked dW, and a gradient
+/* blocked X, blocked Y, the primitives' own, packed W and after it blocked dW, and a gradient
 ** before it is added */
 size_t onednn_conv_back_scratch(const struct call *c)
 {
@@ -158,18 +166,18 @@ size_t onednn_conv_back_scratch(const struct call *c)
 
 /* -- candidates -------------------------------------------------------------------------------- */
 
-static const char *const FEW = "a gradient of few channels";
+static const char *const FEW_CHANNELS = "a gradient of few channels";
 static const char *const NO_BLOCKS = "oneDNN has no fast kernel for these blocks";
 
-/* Nobody else takes blocks. */
-static bool able(const struct call *c, const struct window *w, int which)
+/* Returns whether oneDNN has the operands' layout; without it no other kernel takes blocks. */
+static bool has_primitive(const struct call *c, const struct window *w, int which)
 {
   struct onednn_shape s;
   struct onednn_bytes r;
   return !in_blocks(c) || bytes_of(c, w, which, &s, &r);
 }
 
-/* An end with scale and sum must not cost a copy of what lies in the output. */
+/* An end with scale and sum must not cost a copy of what is in the output. */
 static const char *refuse_scaling(const struct call *c, const struct window *w)
 {
   struct onednn_shape s;
@@ -181,22 +189,22 @@ static const char *refuse_scaling(const struct call *c, const struct window *w)
 const char *onednn_conv_refuse(const struct call *c)
 {
   struct window w = conv_window_of(c);
-  const char *no = refuse(c, &w);
+  const char *no = refuse_window(c, &w);
   if (!no && fused_scaling(c)) no = refuse_scaling(c, &w);
-  return no ? no : able(c, &w, FORWARD) ? NULL : NO_BLOCKS;
+  return no ? no : has_primitive(c, &w, FORWARD) ? NULL : NO_BLOCKS;
 }
 
 const char *onednn_conv_back_refuse(const struct call *c)
 {
   struct window w = conv_window_back(c);
   if (!needs_data(c) && !needs_weight(c, &w)) return "no gradient of a kind that it makes";
-  const char *no = refuse(c, &w);
+  const char *no = refuse_window(c, &w);
   if (no) return no;
   if (in_blocks(c) && needs_data(c) && !c->out[0].block &&
       w.groups * w.channels < cpu_channel_block())
-    return FEW;
-  bool can = (!needs_data(c) || able(c, &w, DATA)) &&
-      (!needs_weight(c, &w) || able(c, &w, WEIGHT));
+    return FEW_CHANNELS;
+  bool can = (!needs_data(c) || has_primitive(c, &w, DATA)) &&
+      (!needs_weight(c, &w) || has_primitive(c, &w, WEIGHT));
   return can ? NULL : NO_BLOCKS;
 }
 
@@ -245,25 +253,25 @@ static bool pack_weight(
   return onednn_copy(p->copy[W], p->stream, p->outside[W], w->p, p->inside[W], p->packed);
 }
 
-static bool enter(struct onednn_primitive *p, int o, void *plain, void *blocked)
+static bool enter_operand(struct onednn_primitive *p, int o, void *plain, void *blocked)
 {
   if (!p->copy[o]) return !dnnl_memory_set_data_handle(p->outside[o], plain);
   return onednn_copy(p->copy[o], p->stream, p->outside[o], plain, p->inside[o], blocked);
 }
 
-static bool aim(struct onednn_primitive *p, int o, void *plain, void *blocked)
+static bool aim_operand(struct onednn_primitive *p, int o, void *plain, void *blocked)
 {
   return !dnnl_memory_set_data_handle(
       p->copy[o] ? p->inside[o] : p->outside[o], p->copy[o] ? blocked : plain);
 }
 
-static bool leave(struct onednn_primitive *p, int o, void *plain, void *blocked)
+static bool leave_operand(struct onednn_primitive *p, int o, void *plain, void *blocked)
 {
   return !p->copy[o] ||
       onednn_copy(p->copy[o], p->stream, p->inside[o], blocked, p->outside[o], plain);
 }
 
-static bool execute(struct onednn_primitive *p, int which)
+static bool execute_primitive(struct onednn_primitive *p, int which)
 {
   static const int names[3][OPERANDS] = {
     [FORWARD] = { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST },
@@ -300,12 +308,12 @@ static bool run_piece(struct onednn_primitive *p, const struct onednn_shape *s,
 {
   switch (s->which) {
   case FORWARD:
-    return enter(p, X, a->x, b->x) && aim(p, Y, a->y, b->y) && execute(p, FORWARD) &&
-        leave(p, Y, a->y, b->y);
+    return enter_operand(p, X, a->x, b->x) && aim_operand(p, Y, a->y, b->y) &&
+        execute_primitive(p, FORWARD) && leave_operand(p, Y, a->y, b->y);
   case DATA: {
     void *x = a->add ? b->spare : a->x;
-    if (!enter(p, Y, a->y, b->y) || !aim(p, X, x, b->x) || !execute(p, DATA) ||
-        !leave(p, X, x, b->x))
+    if (!enter_operand(p, Y, a->y, b->y) || !aim_operand(p, X, x, b->x) ||
+        !execute_primitive(p, DATA) || !leave_operand(p, X, x, b->x))
       return false;
     if (a->add) add_to(TY_F32, desc_count(s->x) / s->x->dim[0] * s->images, x, a->x);
     return true;
@@ -313,16 +321,16 @@ static bool run_piece(struct onednn_primitive *p, const struct onednn_shape *s,
   default: break;
   }
   void *w = add ? b->spare : a->w->p;
-  if (!enter(p, X, a->x, b->x) || !enter(p, Y, a->y, b->y) || !aim(p, W, w, b->w) ||
-      !execute(p, WEIGHT) || !leave(p, W, w, b->w))
+  if (!enter_operand(p, X, a->x, b->x) || !enter_operand(p, Y, a->y, b->y) ||
+      !aim_operand(p, W, w, b->w) || !execute_primitive(p, WEIGHT) || !leave_operand(p, W, w, b->w))
     return false;
   if (add) add_to(TY_F32, desc_count(s->w), w, a->w->p);
   return true;
 }
 
 /* Primitives for this team, made at its first run, with their memory set. */
-static bool ready(struct onednn_primitive *p, struct call *c, const struct window *w, int which,
-    const struct blocks *b, const struct plain_arrays *a, struct onednn_shape *s)
+static bool prepare_primitive(struct onednn_primitive *p, struct call *c, const struct window *w,
+    int which, const struct blocks *b, const struct plain_arrays *a, struct onednn_shape *s)
 {
   parallel_library();
   if (p->made == NEW || p->threads != parallel_threads()) {
@@ -347,7 +355,7 @@ static void next_piece(struct plain_arrays *a, const struct onednn_shape *s)
   a->y += desc_bytes(s->y) / (size_t)s->y->dim[0] * (size_t)s->images;
 }
 
-static struct blocks planned(
+static struct blocks plan_blocks(
     struct onednn_state *p, const struct call *c, const struct window *w, bool back)
 {
   const int i = fused_scaling(c) != NULL;
@@ -362,15 +370,15 @@ static bool run_part(struct onednn_state *p, struct call *c, const struct window
     struct plain_arrays a)
 {
   struct onednn_shape s;
-  struct blocks b = planned(p, c, w, which != FORWARD);
+  struct blocks b = plan_blocks(p, c, w, which != FORWARD);
   struct onednn_primitive *part = &p->part[fused_scaling(c) ? SCALED : which];
-  if (!ready(part, c, w, which, &b, &a, &s)) return false;
+  if (!prepare_primitive(part, c, w, which, &b, &a, &s)) return false;
   for (int64_t i = 0; i < w->n && !stop_wanted(); i += s.images, next_piece(&a, &s))
     if (!run_piece(part, &s, &b, &a, which == WEIGHT && (a.add || i))) return false;
   return true;
 }
 
-static int lost(const char *what)
+static int report_lost(const char *what)
 {
   return fail(TY_ERUN, "oneDNN failed at the %s of a convolution", what);
 }
@@ -383,7 +391,7 @@ int onednn_conv(struct call *c)
   void *bias = scaling ? scaling->shift : c->nin > 2 ? c->in[2].p : NULL;
   struct plain_arrays a = { c->in[0].p, c->out[0].p, &c->in[1], bias, false };
   if (s && run_part(s, c, &w, FORWARD, a)) return TY_OK;
-  if (in_blocks(c) || scaling) return lost("product");
+  if (in_blocks(c) || scaling) return report_lost("product");
   if (depthwise_profitable(&w)) {
     depth_forward(&w, c->in[0].p, c->in[1].p, bias, fused_act(c), c->out[0].p);
     return TY_OK;
@@ -405,7 +413,7 @@ static struct plain_arrays weight_arrays(struct call *c)
 static int data_gradient(struct call *c, const struct window *w, struct onednn_state *s)
 {
   if (s && needs_data(c) && run_part(s, c, w, DATA, data_arrays(c))) return TY_OK;
-  if (in_blocks(c)) return lost("data's gradient");
+  if (in_blocks(c)) return report_lost("data's gradient");
   if (depthwise_profitable(w)) {
     depth_data(w, c->in[0].p, c->in[2].p, c->out[0].p, c->add & 1);
     return TY_OK;
@@ -418,7 +426,7 @@ static int weight_gradient(struct call *c, const struct window *w, struct onednn
 {
   const bool add = c->add >> 1 & 1;
   if (s && needs_weight(c, w) && run_part(s, c, w, WEIGHT, weight_arrays(c))) return TY_OK;
-  if (in_blocks(c)) return lost("weight's gradient");
+  if (in_blocks(c)) return report_lost("weight's gradient");
   if (depthwise_profitable(w)) {
     depth_weight(w, c->in[1].p, c->in[0].p, c->out[1].p, add);
     return TY_OK;

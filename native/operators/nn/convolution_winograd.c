@@ -12,7 +12,7 @@
 
 /* -- pieces of the batch ----------------------------------------------------------------------- */
 
-enum { PIECE = 24 << 20 };                            /* bytes of images that are copied */
+enum { PIECE_BYTES = 24 << 20 };                      /* bytes of images that are copied */
 
 static int64_t image_bytes(const struct operand *a)
 {
@@ -24,7 +24,7 @@ static int64_t copied_bytes(const struct operand *a) { return a->block ? 0 : ima
 static struct window piece_of(const struct window *w, int64_t copied_image)
 {
   struct window p = *w;
-  if (copied_image) p.n = MAX(1, MIN(w->n, PIECE / copied_image));
+  if (copied_image) p.n = MAX(1, MIN(w->n, PIECE_BYTES / copied_image));
   while (w->n % p.n) p.n--;
   return p;
 }
@@ -57,41 +57,43 @@ static size_t staged_bytes(const struct window *p, int64_t image)
   return align_up((size_t)(p->n * image), ALIGN);
 }
 
-static float *image(const struct operand *a, int64_t i)
+static float *image_at(const struct operand *a, int64_t i)
 {
   return (float *)((char *)a->p + i * image_bytes(a));
 }
 
 /* Images from i on, in blocks: where they are, or copied to scratch. */
-static float *enter(const struct operand *a, const struct window *p, int64_t i, void *scratch)
+static float *enter_blocks(
+    const struct operand *a, const struct window *p, int64_t i, void *scratch)
 {
-  if (a->block) return image(a, i);
-  block_enter(&a->d, p->n, image(a, i), scratch);
+  if (a->block) return image_at(a, i);
+  block_enter(&a->d, p->n, image_at(a, i), scratch);
   return scratch;
 }
 
-static float *aim(const struct operand *a, int64_t i, void *scratch)
+static float *result_blocks(const struct operand *a, int64_t i, void *scratch)
 {
-  return a->block ? image(a, i) : scratch;
+  return a->block ? image_at(a, i) : scratch;
 }
 
-static void leave(const struct operand *a, const struct window *p, int64_t i, const float *scratch)
+static void leave_blocks(
+    const struct operand *a, const struct window *p, int64_t i, const float *scratch)
 {
-  if (!a->block && !stop_wanted()) block_leave(&a->d, p->n, scratch, image(a, i));
+  if (!a->block && !stop_wanted()) block_leave(&a->d, p->n, scratch, image_at(a, i));
 }
 
-/* -- who wants it ------------------------------------------------------------------------------ */
+/* -- which calls are taken --------------------------------------------------------------------- */
 
 /* products; fewer are soon made directly, with smaller errors */
-enum { COPY_PAYS = 1 << 26 };
+enum { COPY_PRODUCTS = 1 << 26 };
 
-static const char *refuse(const struct call *c, const struct window *w, int64_t copied)
+static const char *refuse_window(const struct call *c, const struct window *w, int64_t copied)
 {
   const char *no = conv_refuse_layout(c);
-  return no ? no : copied && window_products(w) < COPY_PAYS ? "small" : NULL;
+  return no ? no : copied && window_products(w) < COPY_PRODUCTS ? "small" : NULL;
 }
 
-static bool keeps(const struct call *c, const struct window *p)
+static bool keeps_weight(const struct call *c, const struct window *p)
 {
   return !c->trains && winograd_keeps(p);
 }
@@ -99,15 +101,15 @@ static bool keeps(const struct call *c, const struct window *p)
 const char *winograd_conv_refuse(const struct call *c)
 {
   struct window w = conv_window_of(c), p = piece_of(&w, forward_bytes(c));
-  const char *no = refuse(c, &w, forward_bytes(c));
+  const char *no = refuse_window(c, &w, forward_bytes(c));
   if (!no && fused_scaling(c) && !c->out[0].block) return "channels are not in blocks";
-  return no ? no : winograd_refuse(&p, false, keeps(c, &p));
+  return no ? no : winograd_refuse(&p, false, keeps_weight(c, &p));
 }
 
 const char *winograd_conv_back_refuse(const struct call *c)
 {
   struct window w = conv_window_back(c), p = piece_of(&w, back_bytes(c));
-  const char *no = refuse(c, &w, back_bytes(c));
+  const char *no = refuse_window(c, &w, back_bytes(c));
   return no ? no : winograd_refuse(&p, true, false);
 }
 
@@ -116,7 +118,7 @@ const char *winograd_conv_back_refuse(const struct call *c)
 size_t winograd_conv_state(const struct call *c)
 {
   struct window p = forward_piece(c);
-  return keeps(c, &p) ? gemm_kept_bytes(c) : 0;
+  return keeps_weight(c, &p) ? gemm_kept_bytes(c) : 0;
 }
 
 size_t winograd_conv_scratch(const struct call *c)
@@ -133,7 +135,7 @@ static struct convolve_end end_of(const struct call *c)
   if (s) {
     end.bias = s->shift;
     end.scale = s->scale;
-    end.add = fused(c, POST_ACCUMULATE);
+    end.add = find_fused(c, POST_ACCUMULATE);
   }
   return end;
 }
@@ -145,10 +147,10 @@ int winograd_conv(struct call *c)
   char *in = c->tmp, *out = in + staged_bytes(&p, copied_bytes(&c->in[0])),
        *tmp = out + staged_bytes(&p, copied_bytes(&c->out[0]));
   for (int64_t i = 0; i < c->in[0].d.dim[0] && !stop_wanted(); i += p.n) {
-    const float *x = enter(&c->in[0], &p, i, in);
-    float *y = aim(&c->out[0], i, out);
+    const float *x = enter_blocks(&c->in[0], &p, i, in);
+    float *y = result_blocks(&c->out[0], i, out);
     TRY(winograd_forward(&p, x, &c->in[1], &end, y, c->state, tmp));
-    leave(&c->out[0], &p, i, y);
+    leave_blocks(&c->out[0], &p, i, y);
   }
   return TY_OK;
 }
@@ -170,14 +172,14 @@ int winograd_conv_back(struct call *c)
        *tmp = data + staged_bytes(&p, data_bytes(c));
   for (int64_t i = 0; i < c->in[0].d.dim[0] && !stop_wanted(); i += p.n) {
     const bool add = c->add & 1;
-    const float *dy = enter(&c->in[0], &p, i, in);
+    const float *dy = enter_blocks(&c->in[0], &p, i, in);
     if (c->out[0].p) {
-      float *dx = add ? enter(&c->out[0], &p, i, data) : aim(&c->out[0], i, data);
+      float *dx = add ? enter_blocks(&c->out[0], &p, i, data) : result_blocks(&c->out[0], i, data);
       winograd_data(&p, dy, c->in[2].p, dx, add, tmp);
-      leave(&c->out[0], &p, i, dx);
+      leave_blocks(&c->out[0], &p, i, dx);
     }
     if (c->out[1].p) {
-      const float *x = enter(&c->in[1], &p, i, data);
+      const float *x = enter_blocks(&c->in[1], &p, i, data);
       winograd_weight(&p, x, dy, c->out[1].p, i || c->add >> 1 & 1, tmp);
     }
   }

@@ -1,9 +1,9 @@
 /* deconvolution.c - Deconvolution: the gradient of a convolution with respect to its data, plus
 ** a bias.
 **
-** The convolution behind it has the output as its data and the data as its output; its filters
-** are the input channels. So forward is convolve_data, the data's gradient convolve_forward, the
-** weight's convolve_weight with both exchanged.
+** The convolution of which it is the gradient has the output as its data and the data as its
+** output; its filters are the input channels. So forward is convolve_data, the data's gradient
+** convolve_forward, the weight's convolve_weight with both exchanged.
 */
 #include "op/op.h"
 #include "operators/nn/convolution.h"
@@ -18,7 +18,7 @@ static const struct param params[] = {
   { 0 }
 };
 
-static int check(void *param)
+static int deconvolution_check(void *param)
 {
   struct conv *p = param;
   TRY(conv_check(param));
@@ -40,7 +40,7 @@ static int check(void *param)
 
 /* -- inference --------------------------------------------------------------------------------- */
 
-static int64_t full(const struct conv *p, int i, int64_t in)
+static int64_t full_size(const struct conv *p, int i, int64_t in)
 {
   return p->stride.d[i] * (in - 1) + (p->kernel.d[i] - 1) * p->dilate.d[i] + 1;
 }
@@ -50,23 +50,23 @@ static int infer_axis(struct infer *s, const struct conv *p, int i, int axis, in
   ty_desc *x = &s->in[0], *y = &s->out[0];
   int64_t in = x->dim[axis], want = p->target_shape.d[i];
   if (want) {
-    if (in && full(p, i, in) < want)
+    if (in && full_size(p, i, in) < want)
       return infer_fail(s, TY_ESHAPE, y,
           "target_shape wants %lld elements on axis %d, but only %lld exist", (long long)want, axis,
-          (long long)full(p, i, in));
+          (long long)full_size(p, i, in));
     *out = want;
     return TY_OK;
   }
   int64_t cut = 2 * p->pad.d[i] - p->adj.d[i];
   if (!in && y->ndim == x->ndim && y->dim[axis] && p->stride.d[i] == 1)
-    TRY(shape_dim(s, x, axis, in = y->dim[axis] + cut - full(p, i, 1) + 1));
-  *out = in ? full(p, i, in) - cut : 0;
+    TRY(shape_dim(s, x, axis, in = y->dim[axis] + cut - full_size(p, i, 1) + 1));
+  *out = in ? full_size(p, i, in) - cut : 0;
   if (in && *out <= 0)
     return infer_fail(s, TY_ESHAPE, y, "axis %d would have %lld elements", axis, (long long)*out);
   return TY_OK;
 }
 
-static int shape(struct infer *s)
+static int deconvolution_shape(struct infer *s)
 {
   const struct conv *p = s->param;
   const int n = (int)p->kernel.n;
@@ -102,7 +102,7 @@ static struct window window_for(
   struct conv q = *p;
   for (int i = 0; i < (int)p->kernel.n; i++)
     if (p->target_shape.d[i])
-      q.pad.d[i] = (full(p, i, x->dim[i + 2]) - p->target_shape.d[i] + 1) / 2;
+      q.pad.d[i] = (full_size(p, i, x->dim[i + 2]) - p->target_shape.d[i] + 1) / 2;
   return conv_window(&q, y, weight, x);
 }
 
@@ -115,13 +115,13 @@ static struct window window_back(const struct call *c)
   return window_for(c->param, &c->in[1].d, &c->in[2].d, &c->in[0].d);
 }
 
-static size_t scratch(const struct call *c)
+static size_t panels_scratch(const struct call *c)
 {
   struct window w = window_of(c);
   return convolve_data_scratch(&w);
 }
 
-static int forward(struct call *c)
+static int panels_forward(struct call *c)
 {
   struct window w = window_of(c);
   return convolve_data(
@@ -131,7 +131,7 @@ static int forward(struct call *c)
 
 /* in: gradient of the output, data, weight. The data's gradient goes through scratch where it is
 ** added. */
-static size_t back_scratch(const struct call *c)
+static size_t panels_back_scratch(const struct call *c)
 {
   struct window w = window_back(c);
   size_t a = convolve_forward_scratch(&w), b = convolve_weight_scratch(&w);
@@ -149,7 +149,7 @@ static int data_gradient(struct call *c, const struct window *w)
   return TY_OK;
 }
 
-static int backward(struct call *c)
+static int panels_backward(struct call *c)
 {
   struct window w = window_back(c);
   if (c->out[0].p) TRY(data_gradient(c, &w));
@@ -161,7 +161,7 @@ static int backward(struct call *c)
 
 /* -- plain loops ------------------------------------------------------------------------------- */
 
-static int reference(struct call *c)
+static int reference_forward(struct call *c)
 {
   struct window w = window_of(c);
   convolve_reference_data(&w, c->in[0].p, c->in[1].p, c->out[0].p, false);
@@ -179,7 +179,7 @@ static int reference(struct call *c)
   return TY_OK;
 }
 
-static int reference_back(struct call *c)
+static int reference_backward(struct call *c)
 {
   struct window w = window_back(c);
   if (c->out[0].p) convolve_reference(&w, c->in[0].p, c->in[2].p, NULL, c->out[0].p, c->add & 1);
@@ -190,13 +190,19 @@ static int reference_back(struct call *c)
 }
 
 static const struct kernel cpu[] = {
-  /* name   run         types    refuse              scratch       state            done            add flags */
-  { "panels", forward,    T_FLOAT, conv_refuse_layout, scratch,      gemm_kept_bytes, gemm_kept_done, 0, .fuses = CAN(POST_ACT) },
-  { "reference", reference,     T_FLOAT, conv_refuse_last, .fuses = CAN(POST_ACT) }, { 0 }
+  { .name = "panels", .run = panels_forward, .types = T_FLOAT, .refuse = conv_refuse_layout,
+    .scratch = panels_scratch, .state = gemm_kept_bytes, .done = gemm_kept_done,
+    .fuses = CAN(POST_ACT) },
+  { .name = "reference", .run = reference_forward, .types = T_FLOAT, .refuse = conv_refuse_last,
+    .fuses = CAN(POST_ACT) },
+  { 0 }
 };
 static const struct kernel back[] = {
-  { "panels", backward,   T_FLOAT, conv_refuse_layout, back_scratch, gemm_kept_bytes, gemm_kept_done, 7 },
-  { "reference", reference_back, T_FLOAT, conv_refuse_last,   NULL,         NULL,            NULL,           7 }, { 0 }
+  { .name = "panels", .run = panels_backward, .types = T_FLOAT, .refuse = conv_refuse_layout,
+    .scratch = panels_back_scratch, .state = gemm_kept_bytes, .done = gemm_kept_done, .add = 7 },
+  { .name = "reference", .run = reference_backward, .types = T_FLOAT, .refuse = conv_refuse_last,
+    .add = 7 },
+  { 0 }
 };
 
 const struct op op_deconvolution[] = { {
@@ -205,6 +211,6 @@ const struct op op_deconvolution[] = { {
          "(num_filter,). "
          "Output (N, num_filter, stride (in - 1) + dilate (kernel - 1) + 1 - 2 pad + adj). Gradients of all inputs.",
   .in = "data weight bias", .out = "output", .in_of = conv_ports, .param = params, .param_size = sizeof(struct conv),
-  .check = check,
-  .shape = shape, .grad = "g0 i0 i1", .cpu = cpu, .back_cpu = back,
+  .check = deconvolution_check,
+  .shape = deconvolution_shape, .grad = "g0 i0 i1", .cpu = cpu, .back_cpu = back,
 }, { 0 } };

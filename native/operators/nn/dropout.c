@@ -98,7 +98,7 @@ static void drop_run(struct fall *f, void *tmp)
     return;
   }
   if (n == m && f->y) {
-    parallel_for(n, 4096, elements_body, f);
+    parallel_for(n, GRAIN_CALLS, elements_body, f);
     return;
   }
   f->factor = f->mask ? f->mask : tmp;

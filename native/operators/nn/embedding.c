@@ -56,7 +56,7 @@ struct lookup {
   char *to;
 };
 
-static void gather(int64_t begin, int64_t end, void *context)
+static void gather_range(int64_t begin, int64_t end, void *context)
 {
   const struct lookup *l = context;
   for (int64_t i = begin; i < end; i++)
@@ -81,7 +81,7 @@ static int table_forward(struct call *c)
   struct lookup l = { &c->in[0], p->input_dim, desc_count(&c->in[0].d),
     dtype_size(c->in[1].d.dtype) * (size_t)p->output_dim, c->in[1].p, c->out[0].p };
   if (p->sparse_grad) TRY(check_indices(&l));
-  parallel_for(l.n, grain_of((int64_t)l.width / 4), gather, &l);
+  parallel_for(l.n, grain_of((int64_t)l.width / 4), gather_range, &l);
   return TY_OK;
 }
 
@@ -95,7 +95,7 @@ struct scatter_add {
   void *dw;
 };
 
-static void scatter(int64_t begin, int64_t end, void *context)
+static void scatter_range(int64_t begin, int64_t end, void *context)
 {
   const struct scatter_add *s = context;
   const struct vec_ops *r = s->r;
@@ -118,7 +118,8 @@ static int table_backward(struct call *c)
     { &c->in[1], p->input_dim, desc_count(&c->in[1].d), r->size * (size_t)p->output_dim, NULL,
         NULL },
     p->output_dim, c->in[0].p, c->out[1].p };
-  parallel_for(RANGES, desc_count(&c->out[1].d) + s.l.n * s.k > 32768 ? 1 : RANGES, scatter, &s);
+  parallel_for(
+      RANGES, desc_count(&c->out[1].d) + s.l.n * s.k > GRAIN_MOVES ? 1 : RANGES, scatter_range, &s);
   return TY_OK;
 }
 

@@ -31,7 +31,7 @@ static const struct param params[] = {
 #define WITH_BIAS(s)   WITH_LENGTH(s), WITH_LENGTH(s " bias")
 #define WITH_MASK(s)   { WITH_BIAS(s), WITH_BIAS(s " mask") }
 
-static const char *ins(const void *param)
+static const char *input_ports(const void *param)
 {
   static const char *const of[3][16] = { WITH_MASK("query key value"), WITH_MASK("query key_value"),
     WITH_MASK("query_key_value") };
@@ -52,7 +52,7 @@ struct flash_ports flash_ports_of(const struct flash_param *p)
   return at_;
 }
 
-static const char *reads(const void *param)
+static const char *gradient_reads(const void *param)
 {
   static const char *const of[] = { "g0 i0 o0 o1", "g0 i0 i1 o0 o1", "g0 i0 i1 i2 o0 o1",
     "g0 i0 i1 i2 i3 o0 o1", "g0 i0 i1 i2 i3 i4 o0 o1", "g0 i0 i1 i2 i3 i4 i5 o0 o1",
@@ -60,12 +60,12 @@ static const char *reads(const void *param)
   return of[flash_ports_of(param).n - 1];
 }
 
-static bool drops(const void *param, bool is_train)
+static bool drops_weights(const void *param, bool is_train)
 {
   return is_train && ((const struct flash_param *)param)->dropout > 0;
 }
 
-static int check(void *param)
+static int flash_check(void *param)
 {
   struct flash_param *p = param;
   if (!p->kv_heads) p->kv_heads = p->heads;
@@ -84,7 +84,7 @@ static int check(void *param)
 
 /* -- inference --------------------------------------------------------------------------------- */
 
-/* Sizes of one input or output: batch, heads, length, size of a head; 0: unknown. */
+/* Sizes of one input or output, 0 where unknown. `size` is that of a head. */
 struct flash_shape { int64_t batch, heads, length, size; };
 
 static int shape_read(struct infer *s, const ty_desc *x, int64_t heads, int parts,
@@ -279,7 +279,7 @@ struct flash flash_of(const struct call *c, int first)
   if (at_.offset >= 0) f.offset = &in[at_.offset];
   f.logsum = first ? c->in[first + at_.n + 1].p : c->out[1].p;
   if (!c->run) return f;
-  f.drops = drops(p, c->run->is_train);
+  f.drops = drops_weights(p, c->run->is_train);
   f.drop = (struct drop){ c->run->rng, c->node, 1 - p->dropout };
   return f;
 }
@@ -445,8 +445,8 @@ void flash_clear(const struct flash *f, int64_t rows, int64_t n, char *x, int64_
 /* -- forward ----------------------------------------------------------------------------------- */
 
 /* What a thread has for one task. */
-/* alone: the only block of its rows */
-struct flash_workspace { char *q, *s, *k, *v; double *greatest, *sum; bool alone; };
+/* only_block: its rows have no other block */
+struct flash_workspace { char *q, *s, *k, *v; double *greatest, *sum; bool only_block; };
 
 /* Rows of a task: a chunk of queries of a group of heads. */
 static int64_t task_rows(const struct flash *f) { return f->group * MIN(f->tq, flash_chunk(f)); }
@@ -478,8 +478,8 @@ static size_t take_forward(const struct flash *f, char *base, struct flash_works
 
 /* Turns the scores of rows b into weights relative to their greatest so far, and scales what was
 ** summed before. */
-static void weigh(const struct flash *f, const struct flash_rows *b, char *s, int64_t k0, int64_t n,
-    double *greatest, double *sum)
+static void weigh_scores(const struct flash *f, const struct flash_rows *b, char *s, int64_t k0,
+    int64_t n, double *greatest, double *sum)
 {
   const struct vec_ops *r = f->r;
   char *y = flash_rows_at(f, &f->y, b);
@@ -496,8 +496,8 @@ static void weigh(const struct flash *f, const struct flash_rows *b, char *s, in
   }
 }
 
-/* y += s v (x->alone: y = s v) for rows b and keys k0 .. k0 + n - 1, whose packed values begin at
-** x->v + from. */
+/* y += s v (x->only_block: y = s v) for rows b and keys k0 .. k0 + n - 1, whose packed values begin
+** at x->v + from. */
 static int add_values(const struct flash *f, const struct flash_workspace *x,
     const struct flash_rows *b, int64_t kv, int64_t k0, int64_t n, int64_t from)
 {
@@ -505,7 +505,7 @@ static int add_values(const struct flash *f, const struct flash_workspace *x,
   const int64_t step = flash_row_step(&f->y, b);
   if (!x->k)
     return gemm_one(f->dtype, false, false, b->m, f->dv, n, 1, x->s, n,
-        flash_at(f, &f->v, b->sample, kv, k0), f->v.row, !x->alone, y, step);
+        flash_at(f, &f->v, b->sample, kv, k0), f->v.row, !x->only_block, y, step);
   for (int64_t k = 0; k < n; k += FLASH_KEYS) {
     const char *v = x->v + (size_t)((from + k) / FLASH_KEYS) * bytes_of_values(f);
     TRY(gemm_packed(f->dtype, false, b->m, f->dv, MIN(FLASH_KEYS, n - k),
@@ -533,10 +533,10 @@ static int forward_block(const struct flash *f, const struct flash_workspace *x,
     TRY(gemm_one(f->dtype, false, true, b->m, n, f->d, f->scale, flash_rows_at(f, &f->q, b),
         flash_row_step(&f->q, b), flash_at(f, &f->k, b->sample, kv, k0), f->k.row, 0, x->s, n));
   const bool restricted = flash_restrict(f, b, x->s, k0, n);
-  weigh(f, b, x->s, k0, n, x->greatest + row, x->sum + row);
+  weigh_scores(f, b, x->s, k0, n, x->greatest + row, x->sum + row);
   const char *v = flash_at(f, &f->v, b->sample, kv, k0);
   if (restricted && !(finite || flash_is_finite(f, n, f->dv, v, f->v.row))) {
-    if (x->alone)
+    if (x->only_block)
       flash_clear(f, b->m, f->dv, flash_rows_at(f, &f->y, b), flash_row_step(&f->y, b));
     flash_skip_zeros(f, false, b->m, f->dv, n, x->s, n, v, f->v.row, flash_rows_at(f, &f->y, b),
         flash_row_step(&f->y, b));
@@ -588,10 +588,10 @@ static int forward_task(const struct flash *f, int64_t sample, int64_t kv, int64
                               : f->group == 1 && q1 - q0 <= FLASH_QUERIES;
   char *packed_k = x.k;
   if (few) x.k = NULL;
-  x.alone = few && all.lo < all.hi && all.hi - all.lo <= FLASH_WIDE;
+  x.only_block = few && all.lo < all.hi && all.hi - all.lo <= FLASH_WIDE;
   int64_t rows = 0;
   for (int64_t i = 0; flash_rows_of(f, sample, kv, q0, q1, i, &b); i++) {
-    if (!x.alone)
+    if (!x.only_block)
       flash_clear(f, b.m, f->dv, flash_rows_at(f, &f->y, &b), flash_row_step(&f->y, &b));
     for (int64_t k = 0; k < b.m; k++) x.greatest[rows + k] = -INFINITY, x.sum[rows + k] = 0;
     rows += b.m;
@@ -633,7 +633,7 @@ static size_t forward_scratch_bytes(const struct call *c)
   return take_forward(&f, NULL, NULL) * (size_t)parallel_threads();
 }
 
-static int forward(struct call *c)
+static int flash_forward(struct call *c)
 {
   struct forward_job j = { .f = flash_of(c, 0) };
   struct flash *f = &j.f;
@@ -642,11 +642,11 @@ static int forward(struct call *c)
   const int64_t chunk = flash_chunk(f), chunks = (f->tq + chunk - 1) / chunk;
   const double work = (double)task_rows(f) * (double)f->tk * (double)(f->d + f->dv);
   parallel_for_stoppable(f->batch * f->kv_heads * chunks,
-      MAX(1, (int64_t)(1e6 / MAX(work, 1))), forward_range, &j);
+      MAX(1, (int64_t)(GRAIN_PRODUCTS / MAX(work, 1))), forward_range, &j);
   return j.failed ? fail(j.failed, "out of memory for the product of a block") : TY_OK;
 }
 
-static const struct kernel cpu[] = { { "flash", forward, T_FLOAT | T_INT, NULL, forward_scratch_bytes }, { 0 } };
+static const struct kernel cpu[] = { { "flash", flash_forward, T_FLOAT | T_INT, NULL, forward_scratch_bytes }, { 0 } };
 static const struct kernel back_cpu[] = { { "flash", flash_backward, T_FLOAT | T_INT, NULL, flash_backward_scratch }, { 0 } };
 
 const struct op op_flash_attention[] = {
@@ -656,8 +656,8 @@ const struct op op_flash_attention[] = {
            "Tq, heads * dv), or as layout says. mask (not 0: the key counts) and bias broadcast to (N, heads, Tq, Tk); valid_length "
            "and offset are (N,). An input that is given by name needs no use_NAME. A key that does not count adds nothing, whatever "
            "it holds; a query for which none counts gives 0, or NaN as empty says. Gradients of query, key, value and bias.",
-    .in = "query key value mask bias valid_length offset", .in_of = ins, .out = "output {logsum}", .param = params,
-    .param_size = sizeof(struct flash_param), .check = check, .shape = flash_shapes, .type = flash_types, .grad_of = reads,
-    .flags = OP_RANDOM | OP_NEVER_AGAIN, .draws = drops, .cpu = cpu, .back_cpu = back_cpu },
+    .in = "query key value mask bias valid_length offset", .in_of = input_ports, .out = "output {logsum}", .param = params,
+    .param_size = sizeof(struct flash_param), .check = flash_check, .shape = flash_shapes, .type = flash_types, .grad_of = gradient_reads,
+    .flags = OP_RANDOM | OP_NEVER_AGAIN, .draws = drops_weights, .cpu = cpu, .back_cpu = back_cpu },
   { 0 }
 };

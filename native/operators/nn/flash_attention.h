@@ -23,8 +23,12 @@ enum { FLASH_APART, FLASH_KV, FLASH_QKV };            /* packed */
 struct flash_ports { int mask, bias, valid_length, offset, n; };
 struct flash_ports flash_ports_of(const struct flash_param *p);
 
-/* Matrices (positions x size of a head), one for each sample and head; distances in elements. */
-struct flash_side { char *p; int64_t sample, head, row; };
+/* Matrices (positions x size of a head), one for each sample and head. */
+struct flash_side {
+  char *p;
+  /* elements from one to the next */
+  int64_t sample, head, row;
+};
 
 /* A mask or a bias, read as (sample, head, query, key); distance 0: broadcast along that axis. */
 struct flash_grid { const struct operand *x; int64_t step[4]; };
@@ -34,7 +38,8 @@ struct flash {
   int dtype;
   size_t size;
   int64_t batch, heads, kv_heads, group;              /* group: query heads of a key head */
-  int64_t tq, tk, d, dv;                              /* positions; size of a key, of a value */
+  int64_t tq, tk;                                     /* positions of queries and of keys */
+  int64_t d, dv;                                      /* size of a key and of a value */
   double scale;
   double empty;                                       /* what a query without keys gives */
   bool causal;

@@ -2,7 +2,7 @@
 **
 ** A block of weights is computed again: P = e^(S - logsum). With D = the sum over a row of dY Y,
 **   dV += P^T dY,   dS = P (dY V^T - D),   dK += scale dS^T Q,   dQ += scale dS K,   dbias += dS.
-** With dropout P stands in dV and dY V^T with the factors of its elements, which are drawn again.
+** With dropout P is used in dV and dY V^T with the factors of its elements, which are drawn again.
 */
 #include "operators/nn/flash_attention.h"
 

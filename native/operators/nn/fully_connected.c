@@ -22,14 +22,14 @@ static const struct param params[] = {
   { 0 }
 };
 
-static const char *ports(const void *param)
+static const char *linear_ports(const void *param)
 {
   return ((const struct linear *)param)->no_bias ? "data weight" : "data weight bias";
 }
 
 /* -- inference --------------------------------------------------------------------------------- */
 
-static int shape(struct infer *s)
+static int linear_shape(struct infer *s)
 {
   const struct linear *p = s->param;
   ty_desc *x = &s->in[0], *y = &s->out[0];
@@ -49,17 +49,21 @@ static int shape(struct infer *s)
 
 /* -- forward ----------------------------------------------------------------------------------- */
 
-/* larger weights are packed piece by piece as they are used */
-enum { KEEP = 7 << 20,
-       /* rows beside which packing a weight is little work */
-       MANY = 256 };
+enum {
+  /* bytes: larger weights are packed piece by piece as they are used */
+  KEPT_WEIGHT_BYTES = 7 << 20,
+  /* rows of data, at least, for which a weight is kept packed */
+  KEPT_MIN_ROWS = 4,
+  /* rows beside which packing a weight for one product is little work */
+  PACK_ROWS = 256,
+};
 
-static bool keeps(const struct call *c, const struct operand *w, int64_t m)
+static bool keeps_weight(const struct call *c, const struct operand *w, int64_t m)
 {
-  return c->state && w->version && m >= 4 && desc_bytes(&w->d) <= KEEP;
+  return c->state && w->version && m >= KEPT_MIN_ROWS && desc_bytes(&w->d) <= KEPT_WEIGHT_BYTES;
 }
 
-/* out (m x n) = a (m x k) times the kept weight, packed as k x n (tb: it lies as n x k). */
+/* out (m x n) = a (m x k) times the kept weight, packed as k x n (tb: it is stored as n x k). */
 static int times_kept(struct call *c, const struct operand *w, bool tb, int64_t m, const void *a,
     void *out, const struct gemm_epilogue *e)
 {
@@ -71,33 +75,33 @@ static int times_kept(struct call *c, const struct operand *w, bool tb, int64_t 
   return gemm_packed(type, false, m, n, k, a, k, packed, out, n, e);
 }
 
-static int forward(struct call *c)
+static int linear_forward(struct call *c)
 {
   const struct operand *x = &c->in[0], *w = &c->in[1];
   struct linear_sizes z = linear_sizes_of(&x->d, &w->d);
   struct gemm_epilogue e = { .bias = c->nin > 2 ? c->in[2].p : NULL, .act = fused_act(c) };
-  if (!keeps(c, w, z.m))
+  if (!keeps_weight(c, w, z.m))
     return gemm_fused(gemm_type_for(c, w->d.dtype), false, true, z.m, z.n, z.k, x->p, z.k, w->p,
         z.k, c->out[0].p, z.n, &e);
   return times_kept(c, w, true, z.m, x->p, c->out[0].p, &e);
 }
 
-/* -- forward of bfloat16: sums in float32, a weight is read once as it lies -------------------- */
+/* -- forward of bfloat16: sums in float32, a weight is read once, in place -------------------- */
 
-static const char *refuse16(const struct call *c)
+static const char *refuse_bfloat16(const struct call *c)
 {
   for (int i = 0; i < c->nin; i++)
     if (c->in[i].d.dtype != TY_BF16) return "operands are not all bfloat16";
   return gemm_refuse(c);
 }
 
-static size_t scratch16(const struct call *c)
+static size_t bfloat16_scratch(const struct call *c)
 {
   const size_t sums = align_up((size_t)desc_count(&c->out[0].d) * sizeof(float), ALIGN);
   return sums + (c->nin > 2 ? (size_t)desc_count(&c->in[2].d) * sizeof(float) : 0);
 }
 
-static int forward16(struct call *c)
+static int bfloat16_forward(struct call *c)
 {
   const struct operand *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];
   const struct linear_sizes z = linear_sizes_of(&x->d, &w->d);
@@ -108,7 +112,7 @@ static int forward16(struct call *c)
     dtype_convert(bias, TY_F32, c->in[2].p, TY_BF16, desc_count(&c->in[2].d));
   }
   const struct gemm_epilogue e = { .bias = bias, .act = fused_act(c) };
-  if (!keeps(c, w, z.m))
+  if (!keeps_weight(c, w, z.m))
     TRY(gemm_fused(GEMM_BF16, false, true, z.m, z.n, z.k, x->p, z.k, w->p, z.k, sums, z.n, &e));
   else {
     const void *packed = gemm_keep(c->state, GEMM_BF16, w, true, z.n, z.k, z.k);
@@ -122,27 +126,28 @@ static int forward16(struct call *c)
 
 /* -- backward: in: gradient of the output, data, weight; more gradients and data (K_BATCHES) */
 
-enum { OWN = 3 };                                     /* inputs without further pairs */
+enum { OWN_INPUTS = 3 };                                     /* inputs without further pairs */
 
 static int64_t all_rows(const struct call *c)
 {
   int64_t m = linear_sizes_of(&c->in[1].d, &c->in[2].d).m;
-  for (int i = OWN; i < c->nin; i += 2) m += linear_sizes_of(&c->in[i + 1].d, &c->in[2].d).m;
+  for (int i = OWN_INPUTS; i < c->nin; i += 2) m += linear_sizes_of(&c->in[i + 1].d, &c->in[2].d).m;
   return m;
 }
 
 static size_t back_scratch(const struct call *c)
 {
-  if (fused(c, PRE_LOSS_GRAD)) return linear_loss_scratch(c);
+  if (find_fused(c, PRE_LOSS_GRAD)) return linear_loss_scratch(c);
   const ty_desc *w = &c->in[2].d;
-  return c->nin == OWN ? 0 : (size_t)(all_rows(c) * (w->dim[0] + w->dim[1])) * dtype_size(w->dtype);
+  if (c->nin == OWN_INPUTS) return 0;
+  return (size_t)(all_rows(c) * (w->dim[0] + w->dim[1])) * dtype_size(w->dtype);
 }
 
 /* The rows of input `which` of every pair, one below the other. */
 static const void *concatenate_rows(const struct call *c, int which, char *at)
 {
   const void *begin = at;
-  for (int i = 0; i < c->nin; i += i ? 2 : OWN) {
+  for (int i = 0; i < c->nin; i += i ? 2 : OWN_INPUTS) {
     size_t bytes = desc_bytes(&c->in[i + which].d);
     memcpy(at, c->in[i + which].p, bytes);
     at += bytes;
@@ -155,21 +160,21 @@ static int data_gradient(struct call *c, struct linear_sizes z)
 {
   const struct operand *w = &c->in[2], *g = &c->in[0], *out = &c->out[0];
   struct gemm_epilogue e = { .add = c->add & 1 };
-  if (!keeps(c, w, z.m) || z.m >= MANY)
+  if (!keeps_weight(c, w, z.m) || z.m >= PACK_ROWS)
     return gemm_one(gemm_type_for(c, w->d.dtype), false, false, z.m, z.k, z.n, 1, g->p, z.n, w->p,
         z.k, e.add, out->p, z.k);
   return times_kept(c, w, false, z.m, g->p, out->p, &e);
 }
 
-static int backward(struct call *c)
+static int linear_backward(struct call *c)
 {
-  if (fused(c, PRE_LOSS_GRAD)) return linear_loss_backward(c);
+  if (find_fused(c, PRE_LOSS_GRAD)) return linear_loss_backward(c);
   const struct operand *w = &c->in[2], *out = c->out;
   const void *g = c->in[0].p, *x = c->in[1].p;
   const int dtype = w->d.dtype;
   const struct linear_sizes own = linear_sizes_of(&c->in[1].d, &w->d);
   struct linear_sizes z = own;
-  if (c->nin > OWN) {
+  if (c->nin > OWN_INPUTS) {
     z.m = all_rows(c);
     g = concatenate_rows(c, 0, c->tmp);
     x = concatenate_rows(c, 1, (char *)c->tmp + (size_t)(z.m * z.n) * dtype_size(dtype));
@@ -178,17 +183,17 @@ static int backward(struct call *c)
     TRY(gemm_one(gemm_type_for(c, dtype), true, false, z.n, z.k, z.m, 1, g, z.n, x, z.k,
         c->add >> 1 & 1, out[1].p, z.k));
   if (c->nout > 2 && out[2].p) sum_columns(dtype, z.m, z.n, g, out[2].p, c->add >> 2 & 1);
-  return out[0].p ? data_gradient(c, own) : TY_OK; /* last: it may lie in the place of the data */
+  return out[0].p ? data_gradient(c, own) : TY_OK; /* last: it may overwrite the data */
 }
 
 /* -- the same in loops, for reference ---------------------------------------------------------- */
 
-static double get(const struct operand *a, int64_t i)
+static double get_number(const struct operand *a, int64_t i)
 {
   return a->d.dtype == TY_F64 ? ((const double *)a->p)[i] : (double)((const float *)a->p)[i];
 }
 
-static void put(const struct operand *a, int64_t i, double v, bool add)
+static void store_number(const struct operand *a, int64_t i, double v, bool add)
 {
   if (a->d.dtype == TY_F64)
     ((double *)a->p)[i] = v + (add ? ((double *)a->p)[i] : 0);
@@ -196,22 +201,22 @@ static void put(const struct operand *a, int64_t i, double v, bool add)
     ((float *)a->p)[i] = (float)(v + (add ? ((float *)a->p)[i] : 0));
 }
 
-static int reference(struct call *c)
+static int reference_forward(struct call *c)
 {
   struct linear_sizes z = linear_sizes_of(&c->in[0].d, &c->in[1].d);
   for (int64_t i = 0; i < z.m; i++)
     for (int64_t j = 0; j < z.n; j++) {
-      double s = c->nin > 2 ? get(&c->in[2], j) : 0;
+      double s = c->nin > 2 ? get_number(&c->in[2], j) : 0;
       for (int64_t p = 0; p < z.k; p++)
-        s += get(&c->in[0], i * z.k + p) * get(&c->in[1], j * z.k + p);
-      put(&c->out[0], i * z.n + j, s, false);
+        s += get_number(&c->in[0], i * z.k + p) * get_number(&c->in[1], j * z.k + p);
+      store_number(&c->out[0], i * z.n + j, s, false);
     }
   epilogue_act(c);
   return TY_OK;
 }
 
 /* out[i, j] = sum over p of a[i * ai + p * ap] b[j * bj + p * bp] */
-static void contract(const struct operand *out, int64_t m, int64_t n, int64_t k,
+static void contract_indices(const struct operand *out, int64_t m, int64_t n, int64_t k,
     const struct operand *a, int64_t ai, int64_t ap, const struct operand *b, int64_t bj,
     int64_t bp, bool add)
 {
@@ -219,59 +224,59 @@ static void contract(const struct operand *out, int64_t m, int64_t n, int64_t k,
     for (int64_t j = 0; j < n; j++) {
       double s = 0;
       for (int64_t p = 0; p < k; p++)
-        s += get(a, i * ai + p * ap) * (b ? get(b, j * bj + p * bp) : 1);
-      put(out, i * n + j, s, add);
+        s += get_number(a, i * ai + p * ap) * (b ? get_number(b, j * bj + p * bp) : 1);
+      store_number(out, i * n + j, s, add);
     }
 }
 
-static int reference_back(struct call *c)
+static int reference_backward(struct call *c)
 {
   const struct operand *w = &c->in[2];
-  struct operand in[OWN];
+  struct operand in[OWN_INPUTS];
   struct call whole = *c;
-  if (fused(c, PRE_LOSS_GRAD)) {
+  if (find_fused(c, PRE_LOSS_GRAD)) {
     linear_loss_whole(c, in);
     whole.in = in;
-    whole.nin = OWN;
+    whole.nin = OWN_INPUTS;
     c = &whole;
   }
-  for (int i = 0; i < c->nin; i += i ? 2 : OWN) {
+  for (int i = 0; i < c->nin; i += i ? 2 : OWN_INPUTS) {
     const struct operand *g = &c->in[i], *x = &c->in[i + 1];
     const struct linear_sizes z = linear_sizes_of(&x->d, &w->d);
     uint32_t add = i ? ~0u : c->add;
-    contract(&c->out[1], z.n, z.k, z.m, g, 1, z.n, x, 1, z.k, add >> 1 & 1);
-    if (c->nout > 2) contract(&c->out[2], z.n, 1, z.m, g, 1, z.n, NULL, 0, 0, add >> 2 & 1);
+    contract_indices(&c->out[1], z.n, z.k, z.m, g, 1, z.n, x, 1, z.k, add >> 1 & 1);
+    if (c->nout > 2) contract_indices(&c->out[2], z.n, 1, z.m, g, 1, z.n, NULL, 0, 0, add >> 2 & 1);
   }
   const struct linear_sizes z = linear_sizes_of(&c->in[1].d, &w->d);
-  contract(&c->out[0], z.m, z.k, z.n, &c->in[0], z.n, 1, w, 1, z.k, c->add & 1);
+  contract_indices(&c->out[0], z.m, z.k, z.n, &c->in[0], z.n, 1, w, 1, z.k, c->add & 1);
   return TY_OK;
 }
 
 static size_t reference_scratch(const struct call *c)
 {
-  return fused(c, PRE_LOSS_GRAD) ? desc_bytes(&c->in[0].d) : 0;
+  return find_fused(c, PRE_LOSS_GRAD) ? desc_bytes(&c->in[0].d) : 0;
 }
 
 static const struct kernel cpu[] = {
-  { .name = "bfloat16", .run = forward16, .types = T(TY_BF16), .refuse = refuse16,
-    .scratch = scratch16, .state = gemm_kept_bytes, .done = gemm_kept_done,
+  { .name = "bfloat16", .run = bfloat16_forward, .types = T(TY_BF16), .refuse = refuse_bfloat16,
+    .scratch = bfloat16_scratch, .state = gemm_kept_bytes, .done = gemm_kept_done,
     .fuses = CAN(POST_ACT) },
-  { .name = "gemm", .run = forward, .types = T_FLOAT, .refuse = gemm_refuse,
+  { .name = "gemm", .run = linear_forward, .types = T_FLOAT, .refuse = gemm_refuse,
     .state = gemm_kept_bytes, .done = gemm_kept_done, .flags = K_PRECISION, .packs = 2,
     .fuses = CAN(POST_ACT) },
-  { .name = "reference", .run = reference, .types = T_FLOAT, .fuses = CAN(POST_ACT) },
+  { .name = "reference", .run = reference_forward, .types = T_FLOAT, .fuses = CAN(POST_ACT) },
   { 0 }
 };
 static const struct kernel back[] = {
-  { .name = "gemm", .run = backward, .types = T_FLOAT, .refuse = gemm_refuse,
+  { .name = "gemm", .run = linear_backward, .types = T_FLOAT, .refuse = gemm_refuse,
     .scratch = back_scratch, .state = gemm_kept_bytes, .done = gemm_kept_done, .add = 7,
     .flags = K_BATCHES | K_REUSED | K_PRECISION, .packs = 3, .fuses = CAN(PRE_LOSS_GRAD) },
-  { .name = "reference", .run = reference_back, .types = T_FLOAT, .scratch = reference_scratch,
+  { .name = "reference", .run = reference_backward, .types = T_FLOAT, .scratch = reference_scratch,
     .add = 7, .flags = K_BATCHES, .fuses = CAN(PRE_LOSS_GRAD) },
   { 0 }
 };
 
-static const char *ports8(const void *param)
+static const char *layer8_ports(const void *param)
 {
   return ((const struct linear *)param)->no_bias ? "data weight" LAYER8_RANGES
                                                  : "data weight bias" LAYER8_RANGES
@@ -285,13 +290,14 @@ const struct op op_fully_connected[] = {
            "kept (..., in) with flatten = false; "
            "weight (num_hidden, in), bias (num_hidden,), output (N, num_hidden) or "
            "(..., num_hidden). Gradients of all inputs.",
-    .in = "data weight bias", .out = "output", .in_of = ports,
-    .param = params, .param_size = sizeof(struct linear), .shape = shape,
+    .in = "data weight bias", .out = "output", .in_of = linear_ports,
+    .param = params, .param_size = sizeof(struct linear), .shape = linear_shape,
     .grad = "g0 i0 i1", .back_inplace = "0=1", .cpu = cpu, .back_cpu = back },
   { .name = "_contrib_quantized_fully_connected",
     .doc = "FullyConnected of 8-bit data with an int8 weight, and the range of its 32-bit result.",
-    .in = "data weight bias", .out = "output min_output max_output", .in_of = ports8,
+    .in = "data weight bias", .out = "output min_output max_output", .in_of = layer8_ports,
     .param = params, .param_size = sizeof(struct linear),
-    .shape = layer8_shape, .type = layer8_type, .cpu = layer8_cpu },
+    .shape = layer8_shape, .type = layer8_type,
+    .layer = "FullyConnected", .cpu = layer8_cpu },
   { 0 }
 };

@@ -21,7 +21,7 @@ static const struct param col2im_params[] = {
   { "output_size", P_SHAPE, offsetof(struct unfold, output_size), NULL, "spatial shape of the image", NULL, SIZES_RANGE }, WINDOW, { 0 }
 };
 
-static int check(void *param)
+static int unfold_check(void *param)
 {
   struct unfold *p = param;
   struct conv c = { .kernel = p->kernel,
@@ -41,7 +41,7 @@ static int check(void *param)
 static int check_fold(void *param)
 {
   struct unfold *p = param;
-  TRY(check(param));
+  TRY(unfold_check(param));
   if (p->output_size.n == p->kernel.n) return TY_OK;
   int code = fail(TY_EVALUE,
       "parameter output_size: expected %lld entries, as kernel has, got %lld",
@@ -53,18 +53,19 @@ static int check_fold(void *param)
 /* -- inference --------------------------------------------------------------------------------- */
 
 /* Positions of the window along axis i; 0: unknown, -1: it does not fit */
-static int64_t positions(const struct unfold *p, int i, int64_t in)
+static int64_t position_count(const struct unfold *p, int i, int64_t in)
 {
   int64_t free = in + 2 * p->pad.d[i] - (p->kernel.d[i] - 1) * p->dilate.d[i] - 1;
   return !in ? 0 : free < 0 ? -1 : free / p->stride.d[i] + 1;
 }
 
-static int count(struct infer *s, ty_desc *slot, const int64_t *in, int64_t *columns, int64_t *taps)
+static int count_columns(
+    struct infer *s, ty_desc *slot, const int64_t *in, int64_t *columns, int64_t *taps)
 {
   const struct unfold *p = s->param;
   *columns = *taps = 1;
   for (int i = 0; i < (int)p->kernel.n; i++) {
-    int64_t n = positions(p, i, in[i]);
+    int64_t n = position_count(p, i, in[i]);
     if (n < 0)
       return infer_fail(s, TY_ESHAPE, slot,
           "the window does not fit into axis %d of %lld elements with its padding", i + 2,
@@ -84,7 +85,7 @@ static int im2col_shape(struct infer *s)
   if (x->ndim != p->kernel.n + 2)
     return infer_fail(s, TY_ESHAPE, x, "expected %lld dimensions for a kernel of %lld, got %d",
         (long long)p->kernel.n + 2, (long long)p->kernel.n, x->ndim);
-  TRY(count(s, x, x->dim + 2, &columns, &taps));
+  TRY(count_columns(s, x, x->dim + 2, &columns, &taps));
   TRY(shape_is(s, &s->out[0], 3, (int64_t[]){ x->dim[0], size_times(x->dim[1], taps), columns }));
   return shape_dim(s, x, 0, s->out[0].dim[0]);
 }
@@ -94,7 +95,7 @@ static int col2im_shape(struct infer *s)
   const struct unfold *p = s->param;
   ty_desc *x = &s->in[0];
   int64_t columns, taps, dim[5];
-  TRY(count(s, &s->out[0], p->output_size.d, &columns, &taps));
+  TRY(count_columns(s, &s->out[0], p->output_size.d, &columns, &taps));
   TRY(shape_is(s, x, 3, (int64_t[]){ 0, 0, columns }));
   if (x->dim[1] % taps)
     return infer_fail(s, TY_ESHAPE, x, "%lld rows are not a multiple of the window's %lld elements",
@@ -116,7 +117,7 @@ static struct window window_of(const struct unfold *p, const ty_desc *image)
     int i = a - (3 - (int)p->kernel.n);
     bool has = i >= 0;
     w.in[a] = has ? image->dim[i + 2] : 1;
-    w.out[a] = has ? positions(p, i, image->dim[i + 2]) : 1;
+    w.out[a] = has ? position_count(p, i, image->dim[i + 2]) : 1;
     w.kernel[a] = has ? p->kernel.d[i] : 1;
     w.stride[a] = has ? p->stride.d[i] : 1;
     w.dilate[a] = has ? p->dilate.d[i] : 1;
@@ -124,6 +125,9 @@ static struct window window_of(const struct unfold *p, const ty_desc *image)
   }
   return w;
 }
+
+/* elements of columns that a chunk copies */
+enum { FOLD_GRAIN = 10000 };
 
 struct unfold_job { struct window w; size_t size; const char *from; char *to; bool fold, add; };
 
@@ -141,30 +145,30 @@ static void fold_range(int64_t begin, int64_t end, void *context)
   }
 }
 
-static int run(const struct call *c, const struct operand *image, bool fold)
+static int unfold_run(const struct call *c, const struct operand *image, bool fold)
 {
   struct unfold_job j = { window_of(c->param, &image->d), dtype_size(image->d.dtype), c->in[0].p,
     c->out[0].p, fold, c->add & 1 };
   parallel_for_stoppable(image->d.dim[0] * image->d.dim[1],
-      MAX(1, 10000 / (window_taps(&j.w) * window_out(&j.w))), fold_range, &j);
+      grain_for(FOLD_GRAIN, window_taps(&j.w) * window_out(&j.w)), fold_range, &j);
   return TY_OK;
 }
 
-static int unfold(struct call *c)      { return run(c, &c->in[0], false); }
-static int unfold_back(struct call *c) { return run(c, &c->out[0], true); }
-static int fold(struct call *c)        { return run(c, &c->out[0], true); }
-static int fold_back(struct call *c)   { return run(c, &c->in[0], false); }
+static int im2col_forward(struct call *c)      { return unfold_run(c, &c->in[0], false); }
+static int im2col_backward(struct call *c) { return unfold_run(c, &c->out[0], true); }
+static int col2im_forward(struct call *c)        { return unfold_run(c, &c->out[0], true); }
+static int col2im_backward(struct call *c)   { return unfold_run(c, &c->in[0], false); }
 
-static const struct kernel im2col_cpu[]  = { { "loops", unfold,      T_FLOAT }, { 0 } };
-static const struct kernel im2col_back[] = { { "loops", unfold_back, T_FLOAT, .add = 1 }, { 0 } };
-static const struct kernel col2im_cpu[]  = { { "loops", fold,        T_FLOAT }, { 0 } };
-static const struct kernel col2im_back[] = { { "loops", fold_back,   T_FLOAT, .add = 1 }, { 0 } };
+static const struct kernel im2col_cpu[]  = { { "loops", im2col_forward,      T_FLOAT }, { 0 } };
+static const struct kernel im2col_back[] = { { "loops", im2col_backward, T_FLOAT, .add = 1 }, { 0 } };
+static const struct kernel col2im_cpu[]  = { { "loops", col2im_forward,        T_FLOAT }, { 0 } };
+static const struct kernel col2im_back[] = { { "loops", col2im_backward,   T_FLOAT, .add = 1 }, { 0 } };
 
 const struct op op_im2col[] = { {
   .name = "im2col",
   .doc = "Unfolds data (N, C, spatial) into what each position of a window sees: (N, C * elements of the window, "
          "positions). Gradient: folds back.",
-  .in = "data", .out = "output", .param = im2col_params, .param_size = sizeof(struct unfold), .check = check,
+  .in = "data", .out = "output", .param = im2col_params, .param_size = sizeof(struct unfold), .check = unfold_check,
   .shape = im2col_shape,
   .grad = "g0", .cpu = im2col_cpu, .back_cpu = im2col_back, .flags = OP_NAMED_INPUT,
 }, {

@@ -1,7 +1,7 @@
 /* layer_norm.c - LayerNorm: normalisation over one axis with a gain and an offset per element of
 ** it; RMSNorm: the same with a mean of 0 and without an offset.
 **
-** Rows lie along the axis; when it is not the last one, each outer block is transposed in
+** Rows run along the axis; when it is not the last one, each outer block is transposed in
 ** scratch first. Gradients of gamma and beta are summed in a fixed number of parts (by rows),
 ** then the parts are added: the same bits on any number of threads.
 */
@@ -110,7 +110,7 @@ static void add_parts(const struct layer_norm *l, int which, void *out)
 }
 
 /* (outer, k, inner) to (outer, inner, k), or back. */
-static const void *turn(const struct layer_norm *l, const void *x, void *y, bool back)
+static const void *transpose_axes(const struct layer_norm *l, const void *x, void *y, bool back)
 {
   if (!x || !y) return NULL;
   int64_t n = l->s.k * l->s.inner;
@@ -139,10 +139,10 @@ static int run_forward(const struct call *c, struct layer_norm l, void *y)
 {
   int64_t n = desc_count(&c->in[0].d);
   bool turned = l.s.inner > 1;
-  l.x = turned ? turn(&l, c->in[0].p, c->tmp, false) : c->in[0].p;
+  l.x = turned ? transpose_axes(&l, c->in[0].p, c->tmp, false) : c->in[0].p;
   l.y = !y ? NULL : turned ? at(l.r, c->tmp, n) : y;
   parallel_for(rows_in(&l), grain_of(4 * l.s.k), forward_body, &l);
-  if (turned) turn(&l, l.y, y, true);
+  if (turned) transpose_axes(&l, l.y, y, true);
   return TY_OK;
 }
 
@@ -178,14 +178,14 @@ static int run_backward(const struct call *c, struct layer_norm l, void *dgamma,
   bool turned = l.s.inner > 1;
   char *more = (char *)c->tmp + 2 * PARTS * l.r->size * (size_t)l.s.k;
   l.part = dgamma || dbeta ? c->tmp : NULL;
-  l.dy = turned ? turn(&l, c->in[0].p, more, false) : c->in[0].p;
-  l.x = turned ? turn(&l, c->in[1].p, at(l.r, more, n), false) : c->in[1].p;
+  l.dy = turned ? transpose_axes(&l, c->in[0].p, more, false) : c->in[0].p;
+  l.x = turned ? transpose_axes(&l, c->in[1].p, at(l.r, more, n), false) : c->in[1].p;
   l.dx = !c->out[0].p ? NULL : turned ? at(l.r, more, 2 * n) : c->out[0].p;
   l.gamma = c->in[2].p;
-  parallel_for(PARTS, rows_in(&l) * l.s.k > 16384 ? 1 : PARTS, backward_body, &l);
+  parallel_for(PARTS, rows_in(&l) * l.s.k > GRAIN_ELEMENTS ? 1 : PARTS, backward_body, &l);
   add_parts(&l, 0, dgamma);
   add_parts(&l, 1, dbeta);
-  if (turned) turn(&l, l.dx, c->out[0].p, true);
+  if (turned) transpose_axes(&l, l.dx, c->out[0].p, true);
   return TY_OK;
 }
 

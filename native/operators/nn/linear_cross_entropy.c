@@ -2,9 +2,9 @@
 ** of all probabilities.
 **
 ** The classes of some rows at a time: products into scratch, softmax, loss, and at once the
-** gradients of these rows, while they lie in a cache. Nothing as large as rows x classes is
+** gradients of these rows, while they are in a cache. Nothing as large as rows x classes is
 ** there, neither forward nor backward. So forward finds the gradients (hidden outputs), and
-** backward hands them on; like other losses it takes no gradient from behind. Source: PyTorch's
+** backward hands them on; like other losses it ignores the head gradient. Source: PyTorch's
 ** linear_cross_entropy in chunks, and kernels that fuse the last layer of a language model with
 ** its loss.
 */
@@ -31,21 +31,24 @@ static const struct param params[] = {
   { 0 }
 };
 
-static bool biased(const void *param)        { return !((const struct cross *)param)->no_bias; }
-static const char *ins(const void *param)
+static bool has_bias(const void *param)        { return !((const struct cross *)param)->no_bias; }
+static const char *input_ports(const void *param)
 {
-  return biased(param) ? "data weight bias label" : "data weight label";
+  return has_bias(param) ? "data weight bias label" : "data weight label";
 }
-static const char *outs(const void *param)
+static const char *output_ports(const void *param)
 {
-  return biased(param) ? "output {data_grad} {weight_grad} {bias_grad}"
+  return has_bias(param) ? "output {data_grad} {weight_grad} {bias_grad}"
                        : "output {data_grad} {weight_grad}";
 }
-static const char *reads(const void *param)  { return biased(param) ? "o1 o2 o3" : "o1 o2"; }
+static const char *gradient_reads(const void *param)
+{
+  return has_bias(param) ? "o1 o2 o3" : "o1 o2";
+}
 
 /* -- inference --------------------------------------------------------------------------------- */
 
-static int shape(struct infer *s)
+static int cross_shape(struct infer *s)
 {
   const struct cross *p = s->param;
   ty_desc *x = &s->in[0], *label = &s->in[s->nin - 1];
@@ -53,14 +56,14 @@ static int shape(struct infer *s)
   if (x->ndim < 2)
     return infer_fail(s, TY_ESHAPE, x, "expected (rows..., columns), got %d dimension", x->ndim);
   TRY(shape_is(s, &s->in[1], 2, (int64_t[]){ p->num_hidden, x->dim[x->ndim - 1] }));
-  if (biased(p)) TRY(shape_is(s, &s->in[2], 1, &p->num_hidden));
+  if (has_bias(p)) TRY(shape_is(s, &s->in[2], 1, &p->num_hidden));
   TRY(shape_is(s, label, x->ndim - 1, x->dim));
   TRY(shape_as(s, &s->out[0], label));
   for (int k = 1; k < s->nout; k++) TRY(shape_as(s, &s->out[k], &s->in[k - 1]));
   return TY_OK;
 }
 
-static int type(struct infer *s)
+static int cross_type(struct infer *s)
 {
   for (int round = 0; round < 2; round++) {
     for (int k = 1; k < s->nin - 1; k++) TRY(type_both(s, &s->in[0], &s->in[k]));
@@ -71,16 +74,19 @@ static int type(struct infer *s)
 
 /* -- forward ----------------------------------------------------------------------------------- */
 
-enum { SLAB = 16 << 20, LEAST = 64 };                 /* bytes; rows, at least */
+enum {
+  SLAB = 16 << 20,                                    /* bytes of a slab of products, at most */
+  LEAST = 64,                                         /* rows of a slab, at least */
+};
 
 struct entropy_slab {
   const struct cross *p;
   const struct vec_ops *r;
   const struct operand *x, *w, *bias, *label, *loss;      /* bias: NULL, there is none */
-  /* classes, columns of the data; row of the first */
-  int64_t n, k, first;
+  int64_t n, k;                                       /* classes, columns of the data */
+  int64_t first;                                      /* row of the data that is the slab's first */
   double scale;
-  bool has_fused_update;                                        /* products become gradients */
+  bool wants_gradients;                               /* products become gradients */
   /* rows x n: products, then probabilities, then gradients */
   char *z;
 };
@@ -92,7 +98,7 @@ static int64_t slab_rows(struct linear_sizes z, size_t size)
   return (z.m + slabs - 1) / slabs;
 }
 
-static bool ignored(const struct cross *p, int64_t label)
+static bool is_ignored(const struct cross *p, int64_t label)
 {
   return p->use_ignore && (double)label == p->ignore_label;
 }
@@ -106,7 +112,7 @@ static double product_of(const struct entropy_slab *s, int64_t row, int64_t clas
 
 /* -log of the label's probability p[class]; where that is too small for a float, from the
 ** products of it and the likeliest. */
-static double surprise(const struct entropy_slab *s, int64_t row, const void *p, int64_t class)
+static double negative_log(const struct entropy_slab *s, int64_t row, const void *p, int64_t class)
 {
   const struct vec_ops *r = s->r;
   double own = r->get(p, class), most;
@@ -124,14 +130,14 @@ static void rows_body(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) {
     void *z = at(r, s->z, i * s->n);
     const int64_t row = s->first + i, class = whole_at(s->label, row);
-    if (ignored(s->p, class)) {
+    if (is_ignored(s->p, class)) {
       if (s->loss->p) r->set(s->loss->p, row, 0);
-      if (s->has_fused_update) r->fill(z, 0, s->n);
+      if (s->wants_gradients) r->fill(z, 0, s->n);
       continue;
     }
     r->soft(z, z, 1, false, s->n);
-    if (s->loss->p) r->set(s->loss->p, row, surprise(s, row, z, class));
-    if (!s->has_fused_update) continue;
+    if (s->loss->p) r->set(s->loss->p, row, negative_log(s, row, z, class));
+    if (!s->wants_gradients) continue;
     if (s->scale != 1) r->affine(z, z, s->scale, 0, s->n);
     r->set(z, class, r->get(z, class) - s->scale);
   }
@@ -143,7 +149,7 @@ static int check_labels(const struct entropy_slab *s, int64_t m, int64_t *valid)
   *valid = 0;
   for (int64_t i = 0; i < m; i++) {
     int64_t k = whole_at(s->label, i);
-    if (ignored(s->p, k)) continue;
+    if (is_ignored(s->p, k)) continue;
     NEED(k >= 0 && k < s->n, TY_ERUN,
         "label %g at position %lld is not a class; expected 0 to %lld%s",
         number_at(s->label, i), (long long)i, (long long)s->n - 1,
@@ -162,7 +168,7 @@ static int slab_products(const struct call *c, const struct entropy_slab *s, int
   struct gemm_epilogue e = { .bias = s->bias ? s->bias->p : NULL };
   TRY(gemm_fused(type, false, true, m, s->n, k, x, k, w, k, s->z, s->n, &e));
   parallel_for(m, grain_of(s->n * 8), rows_body, (void *)s);
-  if (!s->has_fused_update) return TY_OK;
+  if (!s->wants_gradients) return TY_OK;
   const struct operand *out = c->out;
   if (out[1].p)
     TRY(gemm_one(type, false, false, m, k, s->n, 1, s->z, s->n, w, k, 0,
@@ -174,7 +180,7 @@ static int slab_products(const struct call *c, const struct entropy_slab *s, int
   return TY_OK;
 }
 
-static int forward(struct call *c)
+static int cross_forward(struct call *c)
 {
   const struct cross *p = c->param;
   struct linear_sizes z = linear_sizes_of(&c->in[0].d, &c->in[1].d);
@@ -182,7 +188,7 @@ static int forward(struct call *c)
     .r = vec_ops_of(c->in[0].d.dtype),
     .x = &c->in[0],
     .w = &c->in[1],
-    .bias = biased(p) ? &c->in[2] : NULL,
+    .bias = has_bias(p) ? &c->in[2] : NULL,
     .label = &c->in[c->nin - 1],
     .loss = &c->out[0],
     .n = z.n,
@@ -196,13 +202,13 @@ static int forward(struct call *c)
                                               : 1);
   for (int k = 1; k < c->nout; k++) {
     if (c->out[k].p && !c->run->is_train) memset(c->out[k].p, 0, desc_bytes(&c->out[k].d));
-    s.has_fused_update |= c->out[k].p && c->run->is_train;
+    s.wants_gradients |= c->out[k].p && c->run->is_train;
   }
   for (; s.first < z.m; s.first += rows) TRY(slab_products(c, &s, MIN(rows, z.m - s.first)));
   return TY_OK;
 }
 
-static size_t scratch(const struct call *c)
+static size_t cross_scratch(const struct call *c)
 {
   struct linear_sizes z = linear_sizes_of(&c->in[0].d, &c->in[1].d);
   size_t size = dtype_size(c->in[0].d.dtype);
@@ -211,7 +217,7 @@ static size_t scratch(const struct call *c)
 
 /* -- backward: in: the gradients that forward found -------------------------------------------- */
 
-static int backward(struct call *c)
+static int cross_backward(struct call *c)
 {
   for (int k = 0; k < c->nin; k++) {
     struct operand *out = &c->out[k];
@@ -226,16 +232,16 @@ static int backward(struct call *c)
   return TY_OK;
 }
 
-static const struct kernel cpu[] = { { "slabs", forward, T_FLOAT | T_INT, NULL, scratch, .flags = K_PRECISION }, { 0 } };
-static const struct kernel back_cpu[] = { { "copy", backward, T_FLOAT | T_INT, .add = 7 }, { 0 } };
+static const struct kernel cpu[] = { { "slabs", cross_forward, T_FLOAT | T_INT, NULL, cross_scratch, .flags = K_PRECISION }, { 0 } };
+static const struct kernel back_cpu[] = { { "copy", cross_backward, T_FLOAT | T_INT, .add = 7 }, { 0 } };
 
 const struct op op_linear_cross_entropy[] = {
   { .name = "_contrib_linear_cross_entropy",
     .doc = "Cross entropy of softmax(data weight^T + bias) with the class numbers in label, one for each row; its gradient "
            "takes no head gradient. data (..., k), weight (num_hidden, k), bias (num_hidden,), label and output (...). The "
            "products of all rows are never in memory at once. A label that is no class is an error.",
-    .in = "data weight bias label", .in_of = ins, .out = "output {data_grad} {weight_grad} {bias_grad}", .out_of = outs,
-    .param = params, .param_size = sizeof(struct cross), .shape = shape, .type = type, .grad_of = reads, .flags = OP_WEIGHTED_LOSS,
-    .back_inplace = "0=0 1=1 2=2", .cpu = cpu, .back_cpu = back_cpu },
+    .in = "data weight bias label", .in_of = input_ports, .out = "output {data_grad} {weight_grad} {bias_grad}", .out_of = output_ports,
+    .param = params, .param_size = sizeof(struct cross), .shape = cross_shape, .type = cross_type,
+    .grad_of = gradient_reads, .flags = OP_WEIGHTED_LOSS, .back_inplace = "0=0 1=1 2=2", .cpu = cpu, .back_cpu = back_cpu },
   { 0 }
 };

@@ -3,7 +3,7 @@
 ** That gradient is as large as the layer's output, and two products read it. Here it is made for
 ** a slab of columns (classes) at a time, which fits a cache, in panels: the slab gives its rows
 ** of the weight's gradient and its sums for the bias at once, and its part of the data's
-** gradient is added up, in order (gemm_both). The data is packed before; its gradient may lie in
+** gradient is added up, in order (gemm_both). The data is packed before; its gradient may be in
 ** its place.
 */
 #include "kernel/gemm/gemm.h"
@@ -11,14 +11,19 @@
 #include "operators/nn/linear_loss.h"
 #include "operators/loss/softmax_loss.h"
 
-/* bytes: of a slab with its weights and results, of the data's panels */
-enum { SLAB = 3 << 20, DATA = 2 << 20,
-       /* columns of a slab, rows of data: at least, at most */
-       NARROW = 128, WIDE = 2048 };
+enum {
+  SLAB = 3 << 20,                                     /* bytes of a slab, its weights and results */
+  DATA = 2 << 20,                                     /* bytes of the data's panels */
+  NARROW = 128,                                       /* columns of a slab, rows of data: least */
+  WIDE = 2048,                                        /* columns of a slab, rows of data: most */
+};
 
-/* Sizes of the layer; rows of data at a time, columns of a slab; panels of a slab, of those
-** rows, of the slab's weights. */
-struct loss_plan { struct linear_sizes z; int64_t rows, columns; size_t g, x, w; };
+struct loss_plan {
+  struct linear_sizes z;
+  int64_t rows;                                       /* of the data at a time */
+  int64_t columns;                                    /* of a slab */
+  size_t g, x, w;                                     /* bytes of panels: slab, data, weight */
+};
 
 static struct loss_plan plan_of(const struct call *c)
 {
@@ -36,7 +41,7 @@ static struct loss_plan plan_of(const struct call *c)
 
 static struct softmax_loss loss_of(const struct call *c)
 {
-  const struct fused_op *f = fused(c, PRE_LOSS_GRAD);
+  const struct fused_op *f = find_fused(c, PRE_LOSS_GRAD);
   return softmax_loss_of(f->loss, &c->in[0], &c->in[f->operand]);
 }
 

@@ -75,12 +75,13 @@ static int pool1_check(void *param) /* its choices, in Pooling's numbers */
   p->pooling_convention = convention[p->pooling_convention];
   p->p_value = NONE;
   p->count_include_pad = p->layout = -1;
+  p->pad_is_zeros = true;
   return pool_check(param);
 }
 
 /* -- inference --------------------------------------------------------------------------------- */
 
-/* The gradient reads a byte per window, which tells the tap of its maximum. */
+/* The gradient reads a byte per window: the tap of its maximum. */
 static bool has_argmax(const struct pool_param *p)
 {
   int64_t taps = 1;
@@ -142,7 +143,7 @@ static int pool_backward(struct call *c)
   struct pool p = pool_of(c, &c->out[0]);
   p.back = true;
   p.dy = c->in[0].p;
-  p.masked = fused(c, POST_ACT_GRAD);
+  p.masked = find_fused(c, POST_ACT_GRAD);
   if (c->nin == 2 || p.masked)
     p.argmax = c->in[1].p;
   else if (c->nin > 2)
@@ -169,7 +170,7 @@ static size_t pool_scratch(const struct call *c)
   return c->out[0].p ? 0 : desc_bytes(&c->out[0].d);
 }
 
-static const char *refuse(const struct call *c)
+static const char *pool_refuse(const struct call *c)
 {
   if (!dtype_float(c->out[0].d.dtype)) return "data is not of a float dtype";
   const struct pool_param *p = c->param;
@@ -177,10 +178,10 @@ static const char *refuse(const struct call *c)
 }
 
 static const struct kernel pool_cpu[] = {
-  { "taps", pool_forward,  T_FLOAT | T(TY_U8), refuse, pool_scratch, .flags = K_ALIKE, .blocks = IN_BLOCKS(1, 3) }, { 0 }
+  { "taps", pool_forward,  T_FLOAT | T(TY_U8), pool_refuse, pool_scratch, .flags = K_ALIKE, .blocks = IN_BLOCKS(1, 3) }, { 0 }
 };
 static const struct kernel pool_back_cpu[] = {
-  { "taps", pool_backward, T_FLOAT | T(TY_U8), refuse, .flags = K_ALIKE,
+  { "taps", pool_backward, T_FLOAT | T(TY_U8), pool_refuse, .flags = K_ALIKE,
     .blocks = IN_BLOCKS(7, 1), .fuses = CAN(POST_ACT_GRAD) }, { 0 }
 };
 
@@ -206,6 +207,6 @@ const struct op op_pooling[] = {
   { .name = "_contrib_quantized_pooling", .in = "data min_data max_data", .out = "output min_output max_output",
     .doc = "Pooling of 8-bit data, means rounded to the nearest level; the range stays.",
     .param = pool_params, .param_size = sizeof(struct pool_param), .check = pool_check, .shape = layer8_shape, .type = layer8_type,
-    .cpu = layer8_cpu },
+    .layer = "Pooling", .cpu = layer8_cpu },
   { 0 }
 };

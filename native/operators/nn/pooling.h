@@ -13,6 +13,8 @@
 struct pool_param {
   struct dims kernel, stride, pad;
   int64_t pool_type, global_pool, cudnn_off, pooling_convention, p_value, count_include_pad, layout;
+  /* set by the check of Pooling_v1: padding counts as zeros */
+  bool pad_is_zeros;
 };
 enum { POOL_AVG, POOL_LP, POOL_MAX, POOL_SUM };
 enum { POOL_FULL, POOL_SAME, POOL_VALID };            /* pooling_convention */
@@ -31,7 +33,9 @@ struct pool {
   const struct vec_ops *r;
   struct pool_planes g;
   int64_t type, power;
-  bool    with_pad, zeros, back;                      /* zeros: padding takes part (Pooling_v1) */
+  bool    with_pad;                                   /* avg divides by the padded window */
+  bool    zeros;                                      /* padding counts as zeros */
+  bool    back;
   bool    blocks;                                     /* channels in blocks */
   bool    separable;                                  /* a window's rows into one, then columns */
   bool    pairs;                                      /* 2 x 2 windows with stride 2 */

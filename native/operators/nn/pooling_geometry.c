@@ -1,6 +1,6 @@
-/* pooling_geometry.c - which inputs lie under a window, and the walk over planes and pieces.
+/* pooling_geometry.c - which inputs are under a window, and the walk over planes and pieces.
 **
-** An output row is built tap by tap: for each tap of the window, the outputs for which it lies
+** An output row is built tap by tap: for each tap of the window, the outputs for which it is
 ** inside the data take part at once, so that inner loops run along the width (or the channels),
 ** whatever the window.
 */
@@ -45,14 +45,14 @@ struct pool pool_of(const struct call *c, const struct operand *data)
     .type = p->pool_type,
     .power = p->pool_type == POOL_LP ? p->p_value : 1,
     .with_pad = p->count_include_pad != 0,
-    .zeros = !strcmp(c->op->name, "Pooling_v1"),
+    .zeros = p->pad_is_zeros,
     .blocks = data->block && data->d.ndim < 5 && p->pool_type != POOL_LP };
 }
 
 /* -- windows ----------------------------------------------------------------------------------- */
 
 /* Size of the window with the padding that it covers; at most 0 beyond it. */
-static int64_t covered(const struct pool_axis *a, int64_t o)
+static int64_t covered_size(const struct pool_axis *a, int64_t o)
 {
   int64_t start = o * a->stride - a->pad;
   return MIN(start + a->kernel, a->in + a->pad) - start;
@@ -60,7 +60,7 @@ static int64_t covered(const struct pool_axis *a, int64_t o)
 
 static bool axis_covers_pad(const struct pool_axis *a, int64_t o)
 {
-  return o * a->stride < a->pad || o * a->stride - a->pad + covered(a, o) > a->in;
+  return o * a->stride < a->pad || o * a->stride - a->pad + covered_size(a, o) > a->in;
 }
 
 bool pool_covers_pad(const struct pool *p, const struct pool_piece *q, int64_t w)
@@ -76,12 +76,12 @@ static double inverse_size(const struct pool *p, const struct pool_piece *q, int
   double n = 1;
   for (int i = 0; i < 3; i++) {
     int64_t taps = MAX(pool_end_tap(&a[i], o[i]) - pool_first_tap(&a[i], o[i]), 0);
-    n *= (double)(p->zeros ? a[i].kernel : p->with_pad ? covered(&a[i], o[i]) : taps);
+    n *= (double)(p->zeros ? a[i].kernel : p->with_pad ? covered_size(&a[i], o[i]) : taps);
   }
   return n != 0 ? 1 / n : p->g.ndim == 3 ? NAN : 0; /* a window without elements */
 }
 
-/* The windows that lie inside the width have one size in common. */
+/* The windows inside the width have one size in common. */
 void pool_average_row(const struct pool *p, const struct pool_piece *q, void *row)
 {
   const struct pool_axis *a = &p->g.a[2];

@@ -158,7 +158,7 @@ static int64_t reserve_size(const struct rnn *n)
 }
 
 /* Whether the sizes above stay below 2^53; products in double, which only grow. */
-static bool countable(const struct rnn *n)
+static bool is_countable(const struct rnn *n)
 {
   double gates = (double)(n->gates + 1) * (double)n->units, p = (double)n->outputs,
          each = (double)n->layers * (double)n->directions;
@@ -177,7 +177,7 @@ static int layers_shape(struct infer *s)
     return infer_fail(
         s, TY_ESHAPE, &s->in[0], "expected (time, batch, input), got %d dimensions", d.ndim);
   struct rnn n = rnn_sizes_of(p, &d);
-  if (!countable(&n))
+  if (!is_countable(&n))
     return infer_fail(
         s, TY_ESHAPE, NULL, "state_size, num_layers and data make arrays too large to count");
   int64_t length = d.dim[2] ? parameter_count(&n) : 0;
@@ -240,7 +240,7 @@ static void dropout_range(int64_t begin, int64_t end, void *context)
 void *rnn_dropout(const struct rnn_run *w, void *y, const void *x, int64_t layer)
 {
   struct layer_dropout o = { w, y, x, layer * rnn_layer_size(&w->n) };
-  parallel_for(rnn_layer_size(&w->n), 4096, dropout_range, &o);
+  parallel_for(rnn_layer_size(&w->n), GRAIN_CALLS, dropout_range, &o);
   return y;
 }
 

@@ -66,7 +66,7 @@ static void step_cells_back(int64_t begin, int64_t end, void *context)
 
 /* The gradient of the state before its projection, from those of the projected state, which are
 ** kept for the gradient of the projection. */
-static int unproject(
+static int unproject_gradient(
     const struct rnn_run *w, const struct rnn_pass *l, const void *dy, int64_t t, int64_t t0)
 {
   const struct rnn *n = &w->n;
@@ -89,7 +89,7 @@ static int backward_step(
   int64_t t = rnn_time_of(n, l->d, index), before = rnn_time_of(n, l->d, index - 1),
           row = n->directions * n->outputs, state = l->layer * n->directions + l->d,
           gates = rnn_gate_rows(n);
-  if (n->projects) TRY(unproject(w, l, dy, t, t0));
+  if (n->projects) TRY(unproject_gradient(w, l, dy, t, t0));
   struct cell_gradient s = { .w = w,
     .dy = n->projects ? NULL : at(r, dy, t * n->batch * row + l->d * n->units),
     .gate = rnn_reserve_at(w, w->reserve_in, l, t),

@@ -23,7 +23,7 @@ static bool packs_in_turn(const struct rnn *n)
   return packed_input(n, rnn_gate_rows(n)) > rnn_bytes(n, n->time * n->batch * rnn_gate_rows(n));
 }
 
-/* Large weights and few rows: W_h is read as it lies, W_x packed for some gates at a time. */
+/* Large weights and few rows: W_h is read in place, W_x packed for some gates at a time. */
 static bool reads_unpacked(const struct rnn *n) { return packs_in_turn(n) && n->batch <= GEMM_FEW; }
 
 static int64_t gates_at_once(const struct rnn *n)

@@ -24,16 +24,16 @@ static const struct param params[] = {
   { 0 }
 };
 
-static const char *ins(const void *p)
+static const char *input_ports(const void *p)
 {
   return ((const struct rotary_param *)p)->use_offset ? "data offset" : "data";
 }
-static const char *reads(const void *p)
+static const char *gradient_reads(const void *p)
 {
   return ((const struct rotary_param *)p)->use_offset ? "g0 i1" : "g0";
 }
 
-/* How data lies; distances in elements. */
+/* The layout of the data. Distances are in elements. */
 struct rotary {
   const struct vec_ops *r;
   int64_t samples, heads, length, size;               /* size: of a head */
@@ -60,7 +60,7 @@ static struct rotary rotary_of(const struct rotary_param *p, const ty_desc *d)
   return x;
 }
 
-static int shape(struct infer *s)
+static int rotary_shape(struct infer *s)
 {
   const struct rotary_param *p = s->param;
   ty_desc *x = &s->in[0];
@@ -85,7 +85,7 @@ static int shape(struct infer *s)
   return TY_OK;
 }
 
-static int type(struct infer *s)
+static int rotary_type(struct infer *s)
 {
   const struct rotary_param *p = s->param;
   TRY(type_both(s, &s->in[0], &s->out[0]));
@@ -186,7 +186,7 @@ static void turn_range(int64_t begin, int64_t end, void *context)
   }
 }
 
-static int turn(const struct call *c, double sense)
+static int rotary_turn(const struct call *c, double sense)
 {
   const struct rotary_param *p = c->param;
   struct rotary_job j = { p, rotary_of(p, &c->in[0].d), p->use_offset ? &c->in[1] : NULL,
@@ -199,18 +199,20 @@ static int turn(const struct call *c, double sense)
   return TY_OK;
 }
 
-static int forward(struct call *c)  { return turn(c, 1); }
-static int backward(struct call *c) { return turn(c, -1); }
+static int rotary_forward(struct call *c)  { return rotary_turn(c, 1); }
+static int rotary_backward(struct call *c) { return rotary_turn(c, -1); }
 
-static const struct kernel cpu[] = { { "rows", forward, T_FLOAT | T_INT }, { 0 } };
-static const struct kernel back_cpu[] = { { "rows", backward, T_FLOAT | T_INT }, { 0 } };
+static const struct kernel cpu[] = { { "rows", rotary_forward, T_FLOAT | T_INT }, { 0 } };
+static const struct kernel back_cpu[] = { { "rows", rotary_backward, T_FLOAT | T_INT }, { 0 } };
 
 const struct op op_rotary_embedding[] = {
   { .name = "_contrib_rotary_embedding",
     .doc = "Pairs of numbers of each head of queries or keys, turned by position base^(-2 i / size): the products of turned queries "
            "and keys depend on how far apart they are. data (N, T, heads * size) or as layout says, offset (N,). An offset that is "
            "given by name needs no use_offset. The gradient turns back.",
-    .in = "data offset", .in_of = ins, .out = "output", .param = params, .param_size = sizeof(struct rotary_param), .shape = shape,
-    .type = type, .grad_of = reads, .inplace = "0=0", .back_inplace = "0=0", .cpu = cpu, .back_cpu = back_cpu },
+    .in = "data offset", .in_of = input_ports, .out = "output",
+    .param = params, .param_size = sizeof(struct rotary_param),
+    .shape = rotary_shape, .type = rotary_type, .grad_of = gradient_reads,
+    .inplace = "0=0", .back_inplace = "0=0", .cpu = cpu, .back_cpu = back_cpu },
   { 0 }
 };

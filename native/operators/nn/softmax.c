@@ -4,12 +4,19 @@
 ** else a strip of up to ROW_COLS neighbouring columns. Where the output has another dtype, data
 ** is converted first (scratch), so that the arithmetic is the output's. Rows with lengths are
 ** taken one by one: elements from the length on are 0, and so are their gradients, whatever head
-** gradients lie there.
+** gradients are there.
 */
 #include "kernel/vec/vec.h"
 #include "op/op.h"
 
-struct soft_param { int64_t axis, dtype, use_length; double temperature; };
+struct soft_param {
+  int64_t axis, dtype, use_length;
+  double temperature;
+  /* set by the check of log_softmax: the result is the logarithm */
+  bool is_log;
+  /* set by the check of softmin: of -data */
+  bool negated;
+};
 
 #define SOFT_PARAMS(help) \
   { "axis",        P_INT,   offsetof(struct soft_param, axis),        "-1", \
@@ -54,6 +61,18 @@ static int soft_check(void *param)
       dtype_name((int)p->dtype));
   fail_argument("dtype", "float16, float32, float64 or None", dtype_name((int)p->dtype));
   return code;
+}
+
+static int log_softmax_check(void *param)
+{
+  ((struct soft_param *)param)->is_log = true;
+  return soft_check(param);
+}
+
+static int softmin_check(void *param)
+{
+  ((struct soft_param *)param)->negated = true;
+  return soft_check(param);
 }
 
 static int soft_shape(struct infer *s)
@@ -124,7 +143,7 @@ static void with_length(struct soft *o, int64_t row)
   clear_rest(o, y, n);
 }
 
-static void strip(struct soft *o, int64_t start, int64_t n)
+static void soft_strip(struct soft *o, int64_t start, int64_t n)
 {
   const struct vec_ops *r = o->r;
   void *y = at(r, o->y, start), *x = at(r, o->x, start), *dy = at(r, o->dy, start);
@@ -150,7 +169,7 @@ static void soft_body(int64_t begin, int64_t end, void *context)
       continue;
     }
     int64_t from = i % strips * ROW_COLS;
-    strip(o, i / strips * o->s.k * o->s.inner + from, MIN(ROW_COLS, o->s.inner - from));
+    soft_strip(o, i / strips * o->s.k * o->s.inner + from, MIN(ROW_COLS, o->s.inner - from));
   }
 }
 
@@ -166,7 +185,7 @@ static double scale_of(const struct call *c)
 {
   const struct soft_param *p = c->param;
   double scale = isnan(p->temperature) ? 1 : 1 / p->temperature;
-  return strcmp(c->op->name, "softmin") ? scale : -scale;
+  return p->negated ? -scale : scale;
 }
 
 static struct soft soft_of(const struct call *c, int dtype)
@@ -176,7 +195,7 @@ static struct soft soft_of(const struct call *c, int dtype)
   return (struct soft){ .r = vec_ops_of(dtype),
     .s = split_at(d, axis_in(p->axis, d->ndim)),
     .scale = scale_of(c),
-    .log = !strcmp(c->op->name, "log_softmax") };
+    .log = p->is_log };
 }
 
 static const char *soft_refuse(const struct call *c)
@@ -355,12 +374,12 @@ const struct op op_softmax[] = {
     .attention = attention_softmax },
   { .name = "log_softmax", .alias = "_npx_log_softmax",
     .doc = "Logarithm of the softmax of x / temperature along axis, computed without leaving the logarithmic scale.",
-    .in = "data", .param = other_params, .param_size = sizeof(struct soft_param), .check = soft_check,
+    .in = "data", .param = other_params, .param_size = sizeof(struct soft_param), .check = log_softmax_check,
     .shape = soft_shape, .type = soft_type, .grad = "g0 o0", .inplace = "0=0", .back_inplace = "0=0 0=1",
     .cpu = soft_cpu, .back_cpu = soft_back_cpu, .flags = OP_NAMED_INPUT },
   { .name = "softmin",
     .doc = "Softmax of -x / temperature along axis.",
-    .in = "data", .param = other_params, .param_size = sizeof(struct soft_param), .check = soft_check,
+    .in = "data", .param = other_params, .param_size = sizeof(struct soft_param), .check = softmin_check,
     .shape = soft_shape, .type = soft_type, .grad = "g0 o0", .inplace = "0=0", .back_inplace = "0=0 0=1",
     .cpu = soft_cpu, .back_cpu = soft_back_cpu },
   { .name = "SoftmaxActivation",

@@ -69,7 +69,7 @@ static double sum_blocks(const struct operand *x, double (*of)(const double *, i
   return sum;
 }
 
-static double squares(const double *x, int64_t n)
+static double add_squares(const double *x, int64_t n)
 {
   double lane[8] = { 0 }, sum = 0;
   for (int64_t i = 0; i < n; i++) lane[i % 8] += x[i] * x[i];
@@ -77,19 +77,19 @@ static double squares(const double *x, int64_t n)
   return sum;
 }
 
-static double infinite(const double *x, int64_t n)
+static double count_infinite(const double *x, int64_t n)
 {
   double count = 0;
   for (int64_t i = 0; i < n; i++) count += !isfinite(x[i]);
   return count;
 }
 
-static void put(const struct operand *a, int64_t i, double v)
+static void store_number(const struct operand *a, int64_t i, double v)
 {
   dtype_convert((char *)a->p + (size_t)i * dtype_size(a->d.dtype), a->d.dtype, &v, TY_F64, 1);
 }
 
-static double get(const struct operand *a, int64_t i)
+static double get_number(const struct operand *a, int64_t i)
 {
   double v;
   dtype_convert(&v, TY_F64, (const char *)a->p + (size_t)i * dtype_size(a->d.dtype), a->d.dtype, 1);
@@ -101,19 +101,19 @@ static double get(const struct operand *a, int64_t i)
 static int all_finite(struct call *c)
 {
   const struct arrays_param *p = c->param;
-  double ok = !p->init_output && get(&c->out[0], 0) == 0 ? 0 : 1;
-  for (int k = 0; k < c->nin && ok != 0; k++) ok = sum_blocks(&c->in[k], infinite) == 0;
-  put(&c->out[0], 0, ok);
+  double ok = !p->init_output && get_number(&c->out[0], 0) == 0 ? 0 : 1;
+  for (int k = 0; k < c->nin && ok != 0; k++) ok = sum_blocks(&c->in[k], count_infinite) == 0;
+  store_number(&c->out[0], 0, ok);
   return TY_OK;
 }
 
 static int sum_squares(struct call *c)
 {
-  for (int k = 0; k < c->nin; k++) put(&c->out[0], k, sum_blocks(&c->in[k], squares));
+  for (int k = 0; k < c->nin; k++) store_number(&c->out[0], k, sum_blocks(&c->in[k], add_squares));
   return TY_OK;
 }
 
-static int reset(struct call *c)
+static int reset_run(struct call *c)
 {
   for (int k = 0; k < c->nin; k++)
     TRY(move_zero(c->device, c->in[k].p, desc_bytes(&c->in[k].d)));
@@ -149,12 +149,12 @@ static bool is_close(const struct close *p, double a, double b)
   return a == b || (!isinf(a) && !isinf(b) && fabs(a - b) <= p->atol + p->rtol * fabs(b));
 }
 
-static int allclose(struct call *c)
+static int allclose_run(struct call *c)
 {
   bool all = true;
   for (int64_t i = 0; all && i < desc_count(&c->in[0].d); i++)
-    all = is_close(c->param, get(&c->in[0], i), get(&c->in[1], i));
-  put(&c->out[0], 0, all);
+    all = is_close(c->param, get_number(&c->in[0], i), get_number(&c->in[1], i));
+  store_number(&c->out[0], 0, all);
   return TY_OK;
 }
 
@@ -199,11 +199,11 @@ GROUP(double)
 static int group_adagrad(struct call *c)
 {
   int64_t rows = c->in[0].d.dim[0], n = desc_count(&c->in[0].d) / rows;
-  parallel_for(rows, MAX(1, 16384 / n), c->in[0].d.dtype == TY_F64 ? group_double : group_float, c);
+  parallel_for(rows, grain_of(n), c->in[0].d.dtype == TY_F64 ? group_double : group_float, c);
   return TY_OK;
 }
 
-MOVE_ANYWHERE(reset_kernels, reset)
+MOVE_ANYWHERE(reset_kernels, reset_run)
 #define CPU(name, run, types) .cpu = (const struct kernel[]){ { name, run, types }, { 0 } }
 #define LOOK(params_, shape_, type_) \
   .param = params_, .param_size = sizeof(struct arrays_param), .shape = shape_, .type = type_
@@ -222,7 +222,7 @@ const struct op op_all_finite[] = {
   { .name = "_contrib_allclose", .in = "a b", .flags = OP_ZERO_GRAD,
     .doc = "1 if |a - b| <= atol + rtol |b| everywhere, else 0; shape (1,), uint8. The gradient is zero.",
     .param = close_params, .param_size = sizeof(struct close), .shape = close_shape, .type = close_type,
-    CPU("allclose", allclose, T_ANY) },
+    CPU("allclose", allclose_run, T_ANY) },
   { .name = "_contrib_group_adagrad_update", .flags = OP_NUMBERED_INPUTS, .in = "weight grad history!",
     .doc = "AdaGrad with one history per row: the mean square of the row's rescaled, clipped gradient is added to it.",
     .param = group_params, .param_size = sizeof(struct update), .check = update_check, .shape = group_shape, .inplace = "0=0",

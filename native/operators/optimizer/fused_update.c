@@ -1,4 +1,4 @@
-/* fused_update.c - a weight that has_fused_update inside backward.
+/* fused_update.c - a weight that is updated inside backward.
 **
 ** Forward it is the weight itself. Its gradient's kernel makes the optimizer's step on the
 ** weight and the states in place, as soon as the gradient is complete and nothing reads the old
@@ -32,10 +32,10 @@ static const struct rule *rule_of(const void *param)
 {
   return &rules[((const struct learn *)param)->rule];
 }
-static const char *inputs(const void *param)         { return rule_of(param)->in; }
-static const char *reads(const void *param)          { return rule_of(param)->reads; }
+static const char *rule_inputs(const void *param)         { return rule_of(param)->in; }
+static const char *rule_reads(const void *param)          { return rule_of(param)->reads; }
 
-static int shape(struct infer *s)
+static int learn_shape(struct infer *s)
 {
   ty_desc *rates = &s->in[s->nin - 1];
   for (int round = 0; round < 2; round++) {
@@ -51,12 +51,12 @@ static int shape(struct infer *s)
       text_shape(rates, got, sizeof got));
 }
 
-static int type(struct infer *s)
+static int learn_type(struct infer *s)
 {
   int dtype = s->in[0].dtype;
   if (dtype != TY_NODTYPE && dtype != TY_F32 && dtype != TY_F64)
     return infer_fail(s, TY_EDTYPE, &s->in[0],
-        "a weight that has_fused_update inside backward is float32 or float64, not %s",
+        "a weight that is updated inside backward is float32 or float64, not %s",
         dtype_name(dtype));
   for (int i = 1; i < s->nin - 1; i++) TRY(type_both(s, &s->in[0], &s->in[i]));
   TRY(type_both(s, &s->in[0], &s->out[0]));
@@ -64,7 +64,7 @@ static int type(struct infer *s)
 }
 
 /* in: the gradient, the weight, its states, the rates. The gradient itself for those who ask. */
-static int step(struct call *c)
+static int learn_step(struct call *c)
 {
   const struct learn *p = c->param;
   const float *rate = (const float *)c->in[c->nin - 1].p + 2 * p->at;
@@ -90,6 +90,7 @@ static const struct param params[] = {
 const struct op op_fused_update[] = {
   { .name = "_learn", .flags = OP_ALIAS | OP_FUSED_UPDATE,
     .doc = "The weight itself; backward makes the optimizer's step on it and its states, with rates[at] = {learning rate, weight decay}.",
-    .in = "weight rates!", .in_of = inputs, .grad_of = reads, .param = params, .param_size = sizeof(struct learn), .check = update_check,
-    .shape = shape, .type = type, .back_cpu = (const struct kernel[]){ { "update", step, T_FLOAT, .flags = K_ANYWHERE }, { 0 } } },
+    .in = "weight rates!", .in_of = rule_inputs, .grad_of = rule_reads, .param = params, .param_size = sizeof(struct learn),
+    .check = update_check, .shape = learn_shape, .type = learn_type,
+    .back_cpu = (const struct kernel[]){ { "update", learn_step, T_FLOAT, .flags = K_ANYWHERE }, { 0 } } },
   { 0 } };

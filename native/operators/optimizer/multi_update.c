@@ -1,12 +1,12 @@
 /* multi_update.c - optimizer updates of many weights at once.
 **
 ** Each is the update of one weight from update.c, run on every group of inputs with that weight's
-** rates (on a GPU many in a launch), which come from lists or (preloaded) from two arrays behind
+** rates (on a GPU many in a launch), which come from lists or (preloaded) from two arrays after
 ** the groups. Output i is the new weight i. LAMB takes the norms between its two phases here. Norms
 ** are sums of squares in float64, over parts that depend on the size alone.
 **
 ** _multi_update is that of any rule: its inputs are all weights, then all gradients, then the first
-** state of each weight and so on, so that one text says where results may lie (`inplace`).
+** state of each weight and so on, so that one text says which bytes results may take (`inplace`).
 */
 #include "kernel/primitives.h"
 #include "kernel/strided_copy.h"
@@ -27,9 +27,10 @@ struct form {
   const char *one;                                    /* update of one weight */
   const char *group;                                  /* names of a group's inputs; ! changes */
   int  stride;                                        /* inputs of a group */
-  /* float32 states of their own; lrs and wds arrays follow; rescale_grad follows */
-  bool master, preloaded, scale;
-  bool by_kind;                                       /* inputs of one kind stand together */
+  bool master;                                        /* weights have a float32 copy */
+  bool preloaded;                                     /* arrays lrs and wds follow */
+  bool scale;                                         /* rescale_grad follows */
+  bool by_kind;                                       /* inputs of one kind are neighbours */
 };
 enum { SGD, SGD_MOM, MP_SGD, MP_SGD_MOM, PRE_SGD, PRE_SGD_MOM, PRE_MP_SGD, PRE_MP_SGD_MOM, ADAMW,
        MP_ADAMW, LAMB, MP_LAMB };
@@ -49,7 +50,7 @@ static const struct form form[] = {
   [MP_LAMB]        = { "mp_lamb_update_phase1", "weight grad mean! var! weight32!",    5, true,  false, false },
 };
 
-/* Where input k of weight i stands. */
+/* Returns the index of input k of weight i. */
 static int64_t input_of(const struct multi *p, const struct form *f, int64_t i, int k)
 {
   return f->by_kind ? k * p->count + i : i * f->stride + k;
@@ -99,7 +100,7 @@ static const char *output_names(const void *param)
   return text_whole(&t);
 }
 
-static int shape(struct infer *s, const struct form *f)
+static int multi_shape(struct infer *s, const struct form *f)
 {
   int64_t n = ((const struct multi *)s->param)->count, one = 1;
   for (int64_t i = 0; i < n; i++) {
@@ -114,7 +115,7 @@ static int shape(struct infer *s, const struct form *f)
   return f->scale && !s->in[s->nin - 1].ndim ? shape_is(s, &s->in[s->nin - 1], 1, &one) : TY_OK;
 }
 
-static int type(struct infer *s, const struct form *f)
+static int multi_type(struct infer *s, const struct form *f)
 {
   int64_t n = ((const struct multi *)s->param)->count;
   for (int64_t i = 0; i < n; i++) {
@@ -218,7 +219,7 @@ static const struct param lamb[] = {
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-/* The parameters of weight i; of preloaded ones, where rate and decay lie. */
+/* The parameters of weight i; of preloaded ones, the addresses of rate and decay. */
 static struct update rates_of(
     const struct call *c, const struct form *f, int64_t i, struct live_number live[2])
 {
@@ -351,8 +352,8 @@ static int run_lamb(struct call *c, const struct form *f)
 
 #define GLUE(id, how) \
   static const char *in_##id(const void *p) { return input_names(p, &form[id]); } \
-  static int shape_##id(struct infer *s) { return shape(s, &form[id]); } \
-  static int type_##id(struct infer *s) { return type(s, &form[id]); } \
+  static int shape_##id(struct infer *s) { return multi_shape(s, &form[id]); } \
+  static int type_##id(struct infer *s) { return multi_type(s, &form[id]); } \
   static int run_##id(struct call *c) { return how(c, &form[id]); }
 GLUE(SGD, run_groups) GLUE(SGD_MOM, run_groups) GLUE(MP_SGD, run_groups)
 GLUE(MP_SGD_MOM, run_groups)
@@ -369,12 +370,12 @@ static const char *in_rule(const void *p)
 static int shape_rule(struct infer *s)
 {
   const struct form f = form_of_rule(s->param);
-  return shape(s, &f);
+  return multi_shape(s, &f);
 }
 static int type_rule(struct infer *s)
 {
   const struct form f = form_of_rule(s->param);
-  return type(s, &f);
+  return multi_type(s, &f);
 }
 static int run_rule(struct call *c)
 {
@@ -402,7 +403,7 @@ const struct op op_multi_update[] = {
   MULTI("multi_mp_sgd_mom_update", MP_SGD_MOM, 4, sgd_mom, check_lists,
         "mp_sgd_mom_update for many weights with gradient, momentum and master copy."),
   MULTI("preloaded_multi_sgd_update", PRE_SGD, 2, preloaded, check_fields,
-        "multi_sgd_update with rates and decays in two arrays behind the weights."),
+        "multi_sgd_update with rates and decays in two arrays after the weights."),
   MULTI("preloaded_multi_sgd_mom_update", PRE_SGD_MOM, 3, preloaded_mom, check_fields,
         "multi_sgd_mom_update with rates and decays in two arrays."),
   MULTI("preloaded_multi_mp_sgd_update", PRE_MP_SGD, 3, preloaded, check_fields,

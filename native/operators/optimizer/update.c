@@ -64,9 +64,9 @@ static int master_scale_type(struct infer *s)
   return TY_OK;
 }
 
-/* All as the weight, but for inputs first .. last: norms and scales, of one element if nobody
-** says otherwise. */
-static int alike(struct infer *s, int first, int last)
+/* All as the weight, but for inputs first .. last: norms and scales, of one element where their
+** shape is unknown. */
+static int shape_alike(struct infer *s, int first, int last)
 {
   for (int i = 1; i < s->nin; i++)
     if (i < first || i > last) TRY(shape_both(s, &s->in[0], &s->in[i]));
@@ -75,8 +75,8 @@ static int alike(struct infer *s, int first, int last)
     if (!s->in[i].ndim) TRY(shape_is(s, &s->in[i], 1, &one));
   return shape_both(s, &s->in[0], &s->out[0]);
 }
-static int phase2_shape(struct infer *s) { return alike(s, 2, 3); }
-static int scale_shape(struct infer *s) { return alike(s, s->nin - 1, s->nin - 1); }
+static int phase2_shape(struct infer *s) { return shape_alike(s, 2, 3); }
+static int scale_shape(struct infer *s) { return shape_alike(s, s->nin - 1, s->nin - 1); }
 
 /* -- parameters -------------------------------------------------------------------------------- */
 

@@ -9,24 +9,15 @@
 #include "op/op.h"
 #include "operators/quantized/quantize.h"
 
-/* -- layers: the operator behind, on levels in double ------------------------------------------ */
+/* -- layers: op.layer, on levels in double ---------------------------------------------------- */
 
 enum { MOST_IN = 3 };
-static const struct op *layer_of(const struct op *op)
-{
-  static const char *const names[][2] = { { "_contrib_quantized_conv", "Convolution" },
-    { "_contrib_quantized_pooling", "Pooling" },
-    { "_contrib_quantized_fully_connected", "FullyConnected" } };
-  for (int i = 0; i < COUNT(names); i++)
-    if (!strcmp(op->name, names[i][0])) return op_find(names[i][1]);
-  return NULL;
-}
 
 int layer8_shape(struct infer *s)
 {
   int n = s->nin / 3;
   ty_desc in[MOST_IN], out[2] = { s->out[0] };
-  struct infer layer = { layer_of(s->op), s->param, n, 1, in, out };
+  struct infer layer = { op_find(s->op->layer), s->param, n, 1, in, out };
   for (int i = 0; i < n; i++) in[i] = s->in[i];
   TRY(layer.op->shape(&layer));
   for (int i = 0; i < n; i++) s->in[i] = in[i];
@@ -55,7 +46,7 @@ struct real_layer {
 /* The layer's call without memory; its last candidate is the definition. */
 static void open_layer(const struct call *c, struct real_layer *l)
 {
-  const struct op *op = layer_of(c->op);
+  const struct op *op = op_find(c->op->layer);
   int n = c->nin / 3;
   l->call = (struct call){
     .op = op, .param = c->param, .in = l->in, .out = &l->out, .nin = n, .nout = 1, .run = c->run
@@ -90,8 +81,8 @@ static const char *layer_refuse(const struct call *c)
 /* The unit of a product; a bias is brought to it. */
 static double product_unit(const struct call *c)
 {
-  return unit_of(c->in[0].d.dtype, magnitude(&c->in[c->nin / 3], &c->in[c->nin / 3 + 1])) *
-      unit_of(TY_I8, magnitude(&c->in[c->nin / 3 + 2], &c->in[c->nin / 3 + 3]));
+  return unit_of(c->in[0].d.dtype, range_magnitude(&c->in[c->nin / 3], &c->in[c->nin / 3 + 1])) *
+      unit_of(TY_I8, range_magnitude(&c->in[c->nin / 3 + 2], &c->in[c->nin / 3 + 3]));
 }
 
 static int layer_run(struct call *c)
@@ -108,7 +99,7 @@ static int layer_run(struct call *c)
     if (i < n) dtype_convert(a->p, TY_F64, c->in[i].p, c->in[i].d.dtype, desc_count(&a->d));
   }
   if (n > 2) {
-    double own = unit_of(TY_I8, magnitude(&c->in[7], &c->in[8])), *bias = l.in[2].p;
+    double own = unit_of(TY_I8, range_magnitude(&c->in[7], &c->in[8])), *bias = l.in[2].p;
     for (int64_t i = 0; i < desc_count(&l.in[2].d); i++) bias[i] = bias_level(bias[i], own, unit);
   }
   l.call.tmp = at;
@@ -126,7 +117,7 @@ const struct kernel layer8_cpu[] = { { "levels", layer_run, T_FLOAT | T_INT, lay
 
 /* -- what leaves the range as it is: flatten, act, embedding ----------------------------------- */
 
-static int ranges(
+static int range_shapes(
     struct infer *s, int from) /* inputs from `from` on and the last two outputs are ranges */
 {
   for (int i = from; i < s->nin; i++) TRY(single_shape(s, &s->in[i]));
@@ -146,14 +137,14 @@ static int same_types(struct infer *s)
 }
 static int same_shape(struct infer *s)
 {
-  TRY(ranges(s, 1));
+  TRY(range_shapes(s, 1));
   return shape_both(s, &s->in[0], &s->out[0]);
 }
 
 static int flat_shape(struct infer *s)
 {
   const ty_desc *d = &s->in[0];
-  TRY(ranges(s, 1));
+  TRY(range_shapes(s, 1));
   if (!d->ndim) return TY_OK;
   int64_t dim[2] = { d->dim[0], 1 };
   for (int i = 1; i < d->ndim; i++) dim[1] *= d->dim[i];
@@ -202,7 +193,7 @@ static int table_shape(struct infer *s)
 {
   const struct int8_table_param *p = s->param;
   ty_desc d = s->in[0];
-  TRY(ranges(s, 2));
+  TRY(range_shapes(s, 2));
   TRY(shape_is(s, &s->in[1], 2, (int64_t[]){ p->input_dim, p->output_dim }));
   if (!d.ndim) return TY_OK;
   if (d.ndim == TY_MAXDIM)
@@ -231,7 +222,7 @@ static int table_run(struct call *c)
 
 struct join_param { int64_t num_args, dim; };
 static const struct param join_params[] = {
-  { "num_args", P_INT, offsetof(struct join_param, num_args), NULL, "arrays; each has a range, behind them all", NULL, "[1,65536]" },
+  { "num_args", P_INT, offsetof(struct join_param, num_args), NULL, "arrays; each has a range, after all of them", NULL, "[1,65536]" },
   { "dim",      P_INT, offsetof(struct join_param, dim),      "1",  "axis along which they are put together" }, { 0 } };
 
 static const char *join_in(const void *param) /* valid until this thread's next one */
@@ -252,7 +243,7 @@ static int join_shape(struct infer *s)
   ty_desc d = s->in[0];
   int64_t sum = 0;
   bool known = true;
-  TRY(ranges(s, n));
+  TRY(range_shapes(s, n));
   if (!d.ndim) return TY_OK;
   TRY(axis_of(s, p->dim, d.ndim, &axis));
   d.dim[axis] = 0;
@@ -285,7 +276,8 @@ static int join_run(struct call *c)
   double widest = fmax(fabs(least), fabs(most));
   for (int i = 0; c->out[0].p && i < n; i++) {
     int64_t run = desc_count(&c->in[i].d) / out.outer;
-    double scale = widest > 0 ? magnitude(&c->in[n + 2 * i], &c->in[n + 2 * i + 1]) / widest : 0;
+    double scale = widest > 0 ? range_magnitude(&c->in[n + 2 * i], &c->in[n + 2 * i + 1]) / widest
+                              : 0;
     for (int64_t o = 0; o < out.outer; o++)
       for (int64_t k = 0; k < run; k++)
         put_level(
@@ -317,7 +309,7 @@ static int pair_check(void *param)
 }
 static int pair_shape(struct infer *s)
 {
-  TRY(ranges(s, 2));
+  TRY(range_shapes(s, 2));
   TRY(shape_both(s, &s->in[0], &s->in[1]));
   return shape_both(s, &s->in[0], &s->out[0]);
 }
@@ -339,8 +331,8 @@ static const char *pair_refuse(const struct call *c)
 static int pair_run(struct call *c, bool product, double range)
 {
   const struct pair *p = c->param;
-  double a = unit_of(c->in[0].d.dtype, magnitude(&c->in[2], &c->in[3])),
-         b = unit_of(c->in[1].d.dtype, magnitude(&c->in[4], &c->in[5]));
+  double a = unit_of(c->in[0].d.dtype, range_magnitude(&c->in[2], &c->in[3])),
+         b = unit_of(c->in[1].d.dtype, range_magnitude(&c->in[4], &c->in[5]));
   int to = c->out[0].d.dtype;
   double r = isnan(p->least) ? range : fmax(fabs(p->least), fabs(p->most)),
          level = r > 0 ? levels_of(to) / r : 0;
@@ -357,12 +349,13 @@ static int pair_run(struct call *c, bool product, double range)
 }
 static int add_run(struct call *c)
 {
-  return pair_run(c, false, magnitude(&c->in[2], &c->in[3]) + magnitude(&c->in[4], &c->in[5]));
+  return pair_run(
+      c, false, range_magnitude(&c->in[2], &c->in[3]) + range_magnitude(&c->in[4], &c->in[5]));
 }
 static int mul_run(struct call *c)
 {
-  double a = unit_of(c->in[0].d.dtype, magnitude(&c->in[2], &c->in[3])),
-         b = unit_of(c->in[1].d.dtype, magnitude(&c->in[4], &c->in[5]));
+  double a = unit_of(c->in[0].d.dtype, range_magnitude(&c->in[2], &c->in[3])),
+         b = unit_of(c->in[1].d.dtype, range_magnitude(&c->in[4], &c->in[5]));
   return pair_run(c, true, a * b * levels_of(TY_I32));
 }
 
@@ -394,7 +387,7 @@ static int norm_check(void *param)
 static int norm_shape(struct infer *s)
 {
   int axis;
-  TRY(ranges(s, 5));
+  TRY(range_shapes(s, 5));
   TRY(shape_both(s, &s->in[0], &s->out[0]));
   if (!s->in[0].ndim) return TY_OK;
   TRY(axis_of(s, ((const struct norm8 *)s->param)->axis, s->in[0].ndim, &axis));
@@ -410,7 +403,7 @@ static int norm_run(struct call *c)
 {
   const struct norm8 *p = c->param;
   struct split s = split_at(&c->in[0].d, axis_in(p->axis, c->in[0].d.ndim));
-  double unit = unit_of(c->in[0].d.dtype, magnitude(&c->in[5], &c->in[6])),
+  double unit = unit_of(c->in[0].d.dtype, range_magnitude(&c->in[5], &c->in[6])),
          r = fmax(fabs(p->least), fabs(p->most));
   for (int64_t i = 0; c->out[0].p && i < desc_count(&c->in[0].d); i++) {
     int64_t k = i / s.inner % s.k;

@@ -141,12 +141,17 @@ static int layer_type(struct infer *s)
 
 /* -- both -------------------------------------------------------------------------------------- */
 
+enum {
+  ENTER_GRAIN = 60000,                                /* numbers that a chunk rounds to levels */
+  LEAVE_GRAIN = 30000,                                /* sums that a chunk turns into results */
+};
+
 /* Terms of a sum that are certain to fit 32 bits: 2^31 / (255 x 128). */
 enum { TERMS = 65792 };
 
 static bool is_level_type(int dtype) { return dtype == TY_I8 || dtype == TY_U8; }
 
-static const char *refuse(const struct call *c, int64_t terms)
+static const char *layer8_refuse(const struct call *c, int64_t terms)
 {
   const struct level_params *q = levels_of(c->op, c->param);
   const int data = c->in[0].d.dtype;
@@ -175,7 +180,7 @@ static struct level_row row_of(const struct call *c, bool no_bias)
     .zero = (float)q->out_zero };
 }
 
-/* Float32 as int8; gives what a level stands for. */
+/* Converts float32 to int8. Returns the value of one level. */
 static float enter_levels(const struct level_params *q, int64_t n, const float *x, int8_t *out)
 {
   const float scale = q->data_scale > 0 ? (float)q->data_scale : levels_most(n, x) / 127;
@@ -227,7 +232,10 @@ static size_t linear_scratch(const struct call *c)
   return linear_parts_of(c, linear_rows(c), c->in[1].d.dim[0], c->in[1].d.dim[1]).all;
 }
 
-static const char *linear_refuse(const struct call *c) { return refuse(c, c->in[1].d.dim[1]); }
+static const char *linear_refuse(const struct call *c)
+{
+  return layer8_refuse(c, c->in[1].d.dim[1]);
+}
 
 static void linear_enter(int64_t begin, int64_t end, void *context)
 {
@@ -271,14 +279,14 @@ static int linear_run(struct call *c)
   }
   if (real) {
     x.unit = (float *)(at + z.data + z.sums);
-    parallel_for_stoppable(m, MAX(1, 60000 / MAX(k, 1)), linear_enter, &x);
+    parallel_for_stoppable(m, grain_for(ENTER_GRAIN, k), linear_enter, &x);
   }
   const void *packed = gemm_keep(c->state, type, w, true, n, k, k);
   NEED(packed, TY_EMEMORY, "out of memory: packed weight of %lld bytes",
       (long long)gemm_pack_bytes(type, n, k));
   TRY(gemm_packed(
       type, false, m, n, k, real ? x.data : c->in[0].p, k, packed, x.sums, n, NULL));
-  parallel_for_stoppable(m, MAX(1, 30000 / n), linear_leave, &x);
+  parallel_for_stoppable(m, grain_for(LEAVE_GRAIN, n), linear_leave, &x);
   return TY_OK;
 }
 
@@ -336,7 +344,7 @@ static size_t conv_scratch(const struct call *c)
 static const char *conv_refuse(const struct call *c)
 {
   struct window w = window_of(c);
-  return refuse(c, window_depth(&w));
+  return layer8_refuse(c, window_depth(&w));
 }
 
 /* One tap of one channel: a row of columns. */
@@ -394,7 +402,7 @@ static void conv_leave(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* An image as int8: float32 by its scale, uint8 less 128. Gives what a level stands for. */
+/* An image as int8: float32 by its scale, uint8 less 128. Returns the value of one level. */
 static float enter_image(
     const struct call *c, const struct level_params *q, int64_t n, int64_t from, int8_t *out)
 {
@@ -418,12 +426,12 @@ static int conv_block(struct conv_pass *x, const int8_t *weight)
   const int64_t depth = window_depth(w), out = x->lines * w->out[2];
   const bool in_place = window_1x1(w);
   if (!in_place)
-    parallel_for(w->channels, MAX(1, 60000 / (window_taps(w) * out)), fill_channels, x);
+    parallel_for(w->channels, grain_for(ENTER_GRAIN, window_taps(w) * out), fill_channels, x);
   TRY(gemm_one(GEMM_S8, false, false, w->filters, out, depth, 1,
       weight + x->group * w->filters * depth, depth,
       in_place ? x->image + x->line * w->out[2] : x->columns, in_place ? window_in(w) : out, 0,
       x->sums, out));
-  parallel_for(w->filters, MAX(1, 30000 / out), conv_leave, x);
+  parallel_for(w->filters, grain_for(LEAVE_GRAIN, out), conv_leave, x);
   return TY_OK;
 }
 

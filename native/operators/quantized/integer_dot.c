@@ -6,7 +6,7 @@
 #include "kernel/gemm/gemm.h"
 #include "op/op.h"
 
-static int shape(struct infer *s)
+static int integer_dot_shape(struct infer *s)
 {
   ty_desc *a = &s->in[0], *b = &s->in[1];
   if (!a->ndim || b->ndim != 2)
@@ -22,7 +22,7 @@ static int shape(struct infer *s)
   return shape_is(s, &s->out[0], a->ndim, dim);
 }
 
-static int type(struct infer *s)
+static int integer_dot_type(struct infer *s)
 {
   TRY(type_is(s, &s->in[1], TY_I8));
   return type_is(s, &s->out[0], TY_I32);
@@ -31,14 +31,14 @@ static int type(struct infer *s)
 /* Terms of a sum that are certain to fit 32 bits: 2^31 / (255 x 128). */
 enum { TERMS = 65792 };
 
-static const char *refuse(const struct call *c)
+static const char *integer_dot_refuse(const struct call *c)
 {
   const int dtype = c->in[0].d.dtype;
   if (dtype != TY_U8 && dtype != TY_I8) return "lhs is no 8-bit integer";
   return c->in[1].d.dim[0] <= TERMS ? NULL : "sums of so many products may not fit 32 bits";
 }
 
-static int run(struct call *c)
+static int integer_dot_run(struct call *c)
 {
   const struct operand *a = &c->in[0], *b = &c->in[1];
   const int64_t k = b->d.dim[0], n = b->d.dim[1], m = n ? desc_count(&c->out[0].d) / n : 0;
@@ -51,10 +51,10 @@ static int run(struct call *c)
   return gemm_packed(types, false, m, n, k, a->p, k, packed, c->out[0].p, n, NULL);
 }
 
-static const struct kernel cpu[] = { { "int8", run, T_INT, refuse, NULL, gemm_kept_bytes, gemm_kept_done }, { 0 } };
+static const struct kernel cpu[] = { { "int8", integer_dot_run, T_INT, integer_dot_refuse, NULL, gemm_kept_bytes, gemm_kept_done }, { 0 } };
 
 const struct op op_integer_dot[] = {
   { .name = "_contrib_integer_dot", .in = "lhs rhs", .out = "output",
     .doc = "Product of 8-bit integers, exact in int32: lhs (..., k) uint8 or int8, rhs (k, n) int8, output (..., n). "
            "No gradient.",
-    .shape = shape, .type = type, .cpu = cpu }, { 0 } };
+    .shape = integer_dot_shape, .type = integer_dot_type, .cpu = cpu }, { 0 } };

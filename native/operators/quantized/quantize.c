@@ -51,7 +51,7 @@ static int chosen_type(const struct quantize *p)
   bool positive = p->out_type == AUTO && p->least >= 0;
   return positive || p->out_type == UINT8 ? TY_U8 : TY_I8;
 }
-static int chosen(struct infer *s)
+static int quantized_types(struct infer *s)
 {
   TRY(range_types(s));
   return type_is(s, &s->out[0], chosen_type(s->param));
@@ -65,7 +65,7 @@ static int shifted_type(struct infer *s)
 static int from_int32(struct infer *s)
 {
   TRY(type_is(s, &s->in[0], TY_I32));
-  return chosen(s);
+  return quantized_types(s);
 }
 static int to_float(struct infer *s)
 {
@@ -93,12 +93,12 @@ static void rescale_elements(int64_t begin, int64_t end, void *context)
 }
 
 /* Output 0 from input 0 times `unit`, under the range (least, most). */
-static int rescale(struct call *c, double unit, double least, double most)
+static int rescale_to_range(struct call *c, double unit, double least, double most)
 {
   struct operand *to = &c->out[0];
   double r = range_size(least, most);
   struct rescaling s = { &c->in[0], to, r > 0 ? unit * levels_of(to->d.dtype) / r : 0 };
-  if (to->p) parallel_for(desc_count(&to->d), 4096, rescale_elements, &s);
+  if (to->p) parallel_for(desc_count(&to->d), GRAIN_CALLS, rescale_elements, &s);
   if (to->d.dtype == TY_U8)
     put_range(c, 1, least, most);
   else
@@ -108,10 +108,10 @@ static int rescale(struct call *c, double unit, double least, double most)
 
 static int quantize_run(struct call *c)
 {
-  return rescale(c, 1, real_of(&c->in[1], 0), real_of(&c->in[2], 0));
+  return rescale_to_range(c, 1, real_of(&c->in[1], 0), real_of(&c->in[2], 0));
 }
 
-static void ends(const struct operand *x, double unit, double *least, double *most)
+static void find_ends(const struct operand *x, double unit, double *least, double *most)
 {
   *least = INFINITY;
   *most = -INFINITY;
@@ -123,18 +123,18 @@ static void ends(const struct operand *x, double unit, double *least, double *mo
   if (*least > *most) *least = *most = 0; /* nothing but NaN */
 }
 
-static int calibrated(struct call *c, double unit)
+static int quantize_calibrated(struct call *c, double unit)
 {
   const struct quantize *p = c->param;
   double least = p->least, most = p->most;
-  if (isnan(least)) ends(&c->in[0], unit, &least, &most);
-  return rescale(c, unit, least, most);
+  if (isnan(least)) find_ends(&c->in[0], unit, &least, &most);
+  return rescale_to_range(c, unit, least, most);
 }
 
 static int quantize_v2_run(struct call *c)
 {
   const struct quantize *p = c->param;
-  if (!is_level(c->in[0].d.dtype)) return calibrated(c, 1);
+  if (!is_level(c->in[0].d.dtype)) return quantize_calibrated(c, 1);
   NEED(c->in[0].d.dtype == c->out[0].d.dtype, TY_ERUN, "data is %s already",
       dtype_name(c->in[0].d.dtype));
   if (c->out[0].p) memmove(c->out[0].p, c->in[0].p, desc_bytes(&c->in[0].d));
@@ -154,22 +154,22 @@ static int quantize_asym_run(struct call *c)
 {
   const struct quantize *p = c->param;
   double least = p->least, most = p->most;
-  if (isnan(least)) ends(&c->in[0], 1, &least, &most);
+  if (isnan(least)) find_ends(&c->in[0], 1, &least, &most);
   struct shifting s = { c->in[0].p, c->out[0].p, scale_of_range(least, most) };
   s.shift = shift_of_range(most, s.scale);
-  if (s.to) parallel_for(desc_count(&c->in[0].d), 4096, shift_elements, &s);
+  if (s.to) parallel_for(desc_count(&c->in[0].d), GRAIN_CALLS, shift_elements, &s);
   put_range(c, 1, s.scale, s.shift);
   return TY_OK;
 }
 
 static int requantize_run(struct call *c)
 {
-  return calibrated(c, unit_of(TY_I32, magnitude(&c->in[1], &c->in[2])));
+  return quantize_calibrated(c, unit_of(TY_I32, range_magnitude(&c->in[1], &c->in[2])));
 }
 
 static int dequantize_run(struct call *c)
 {
-  double r = magnitude(&c->in[1], &c->in[2]),
+  double r = range_magnitude(&c->in[1], &c->in[2]),
          unit = c->in[0].d.dtype == TY_I8 ? r / 127.5 : unit_of(c->in[0].d.dtype, r);
   for (int64_t i = 0; i < desc_count(&c->in[0].d); i++)
     ((float *)c->out[0].p)[i] = (float)(real_of(&c->in[0], i) * unit);
@@ -233,7 +233,7 @@ const struct op op_quantize[] = {
     PARAMS(quantize_params, quantize), .shape = range_shape, .type = quantize_type, CPU(quantize_run, T_ALL) },
   { .name = "_contrib_quantize_v2", .in = "data", .out = "output0 output1 output2",
     .doc = "data as 8-bit integers of a given range or its own, and the range that they stand for; integers stay as they are.",
-    PARAMS(calibrated_params, quantize), .check = calibrated_check, .shape = range_shape, .type = chosen,
+    PARAMS(calibrated_params, quantize), .check = calibrated_check, .shape = range_shape, .type = quantized_types,
     CPU(quantize_v2_run, T_ALL), .flags = OP_MAY_FAIL | OP_NAMED_INPUT },
   { .name = "_contrib_quantize_asym", .in = "data", .out = "output scale shift",
     .doc = "data as uint8, floor(data scale + shift + 0.5), where a given range or its own becomes 0 to 255; scale and shift.",

@@ -12,11 +12,11 @@ static inline double levels_of(int dtype)
 {
   return dtype == TY_U8 ? 255 : dtype == TY_I8 ? 127 : 2147483647;
 }
-static inline double magnitude(const struct operand *least, const struct operand *most)
+static inline double range_magnitude(const struct operand *least, const struct operand *most)
 {
   return range_size(real_of(least, 0), real_of(most, 0));
 }
-static inline double unit_of(int dtype, double magnitude_) { return magnitude_ / levels_of(dtype); }
+static inline double unit_of(int dtype, double magnitude) { return magnitude / levels_of(dtype); }
 
 static inline double level_of(double v, int dtype)
 {

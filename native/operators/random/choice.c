@@ -27,9 +27,15 @@ static const struct param multinomial_params[] = {
   { 0 }
 };
 
-static bool two(const void *p) { return ((const struct multinomial *)p)->get_prob; }
-static const char *multinomial_out(const void *p)  { return two(p) ? "output0 output1" : "output"; }
-static const char *multinomial_grad(const void *p) { return two(p) ? "g1 i0 o0" : "g0"; }
+static bool has_two_outputs(const void *p) { return ((const struct multinomial *)p)->get_prob; }
+static const char *multinomial_out(const void *p)
+{
+  return has_two_outputs(p) ? "output0 output1" : "output";
+}
+static const char *multinomial_grad(const void *p)
+{
+  return has_two_outputs(p) ? "g1 i0 o0" : "g0";
+}
 
 static int multinomial_check(void *param)
 {
@@ -85,7 +91,7 @@ static void multinomial_sums(int64_t begin, int64_t end, void *context)
   }
 }
 
-static void put(const struct operand *y, int64_t i, double v)
+static void store_number(const struct operand *y, int64_t i, double v)
 {
   set_number(elements_at(y->p, i, dtype_size(y->d.dtype)), y->d.dtype, v);
 }
@@ -100,8 +106,8 @@ static void multinomial_draws(int64_t begin, int64_t end, void *context)
     int64_t row = i / block * classes;
     double u = unit_at(c, (uint64_t)i, 0);
     int64_t chosen = choose_class((const double *)c->tmp + row, classes, u);
-    if (out->p) put(out, i, (double)chosen);
-    if (c->nout > 1 && c->out[1].p) put(&c->out[1], i, log(real_of(data, row + chosen)));
+    if (out->p) store_number(out, i, (double)chosen);
+    if (c->nout > 1 && c->out[1].p) store_number(&c->out[1], i, log(real_of(data, row + chosen)));
   }
 }
 
@@ -114,13 +120,13 @@ static int multinomial_run(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
   int64_t classes = d->dim[d->ndim - 1], rows = desc_count(d) / classes;
-  parallel_for(rows, MAX(1, 16384 / classes), multinomial_sums, c);
+  parallel_for(rows, grain_of(classes), multinomial_sums, c);
   for (int64_t row = 0; row < rows; row++)
     NEED(!isnan(((double *)c->tmp)[(row + 1) * classes - 1]), TY_ERUN,
         "bad parameters: row %lld of data is no distribution; expected numbers of 0 or "
         "more, not all 0",
         (long long)row);
-  parallel_for(desc_count(&c->out[0].d), 1024, multinomial_draws, c);
+  parallel_for(desc_count(&c->out[0].d), GRAIN_FUNCTIONS, multinomial_draws, c);
   return TY_OK;
 }
 
@@ -134,7 +140,7 @@ static int multinomial_back(
   int64_t block = n / (desc_count(&dx->d) / classes);
   for (int64_t i = 0; i < n; i++) {
     int64_t at = i / block * classes + MAX(0, MIN(index_of(&c->in[2], i), classes - 1));
-    put(dx, at, real_of(dx, at) + real_of(&c->in[0], i) / real_of(&c->in[1], at));
+    store_number(dx, at, real_of(dx, at) + real_of(&c->in[0], i) / real_of(&c->in[1], at));
   }
   return TY_OK;
 }
@@ -147,7 +153,7 @@ static const struct kernel multinomial_back_kernels[] = { { "add", multinomial_b
 
 struct zipfian { int64_t range_max; struct dims shape; };
 static const struct param zipfian_params[] = {
-  { "range_max", P_INT,   offsetof(struct zipfian, range_max), NULL,   "numbers lie below it", NULL, "[1,]" },
+  { "range_max", P_INT,   offsetof(struct zipfian, range_max), NULL,   "numbers are below it", NULL, "[1,]" },
   { "shape",     P_SHAPE, offsetof(struct zipfian, shape),     "None", "rows and numbers per row", NULL, NULL, 1 },
   { 0 }
 };

@@ -31,14 +31,15 @@ static const struct param pdf_params[] = {
 /* arrays by element, and where the parameters of a sample are */
 struct points {
   const struct density *law;
-  /* b NULL: no second parameter; g, y: backward */
-  const struct operand *x, *a, *b, *g, *y;
+  const struct operand *x, *a;
+  const struct operand *b;                            /* NULL: there is no second parameter */
+  const struct operand *g, *y;                        /* backward: head gradient and density */
   const struct operand *out;
   int64_t block;                                      /* samples per parameter */
   bool    is_log;
 };
 
-static void store(const struct operand *y, int64_t i, double v)
+static void store_number(const struct operand *y, int64_t i, double v)
 {
   if (y->d.dtype == TY_F64)
     ((double *)y->p)[i] = v;
@@ -65,14 +66,14 @@ static void density_part(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) {
     int64_t k = i / p->block;
     double l = p->law->log(real_of(p->x, i), real_of(p->a, k), p->b ? real_of(p->b, k) : 0);
-    store(p->out, i, p->is_log ? l : exp(l));
+    store_number(p->out, i, p->is_log ? l : exp(l));
   }
 }
 
-static int density(struct call *c, const struct density *law)
+static int density_run(struct call *c, const struct density *law)
 {
   struct points p = points_of(c, law, c->in, c->nin);
-  if (p.out->p) parallel_for_stoppable(desc_count(&p.x->d), 1024, density_part, &p);
+  if (p.out->p) parallel_for_stoppable(desc_count(&p.x->d), GRAIN_FUNCTIONS, density_part, &p);
   return TY_OK;
 }
 
@@ -85,21 +86,22 @@ static void slope_part(int64_t begin, int64_t end, void *context)
     for (int64_t i = k * p->block; i < (k + 1) * p->block; i++) {
       double d[3] = { 0 }, g = real_of(p->g, i) * (p->is_log ? 1 : real_of(p->y, i));
       p->law->slope(real_of(p->x, i), a, b, d);
-      if (p->out[0].p) store(&p->out[0], i, g * d[0]);
+      if (p->out[0].p) store_number(&p->out[0], i, g * d[0]);
       sum[1] += g * d[1];
       sum[2] += g * d[2];
     }
     for (int n = 1; n <= (p->b ? 2 : 1); n++)
-      if (p->out[n].p) store(&p->out[n], k, sum[n]);
+      if (p->out[n].p) store_number(&p->out[n], k, sum[n]);
   }
 }
 
-static int slope(struct call *c, const struct density *law) /* in: head gradient, output, inputs */
+static int slope_run(
+    struct call *c, const struct density *law) /* in: head gradient, output, inputs */
 {
   struct points p = points_of(c, law, c->in + 2, c->nin - 2);
   p.g = &c->in[0];
   p.y = &c->in[1];
-  parallel_for_stoppable(desc_count(&p.a->d), MAX(1, 1024 / p.block), slope_part, &p);
+  parallel_for_stoppable(desc_count(&p.a->d), grain_for(GRAIN_FUNCTIONS, p.block), slope_part, &p);
   return TY_OK;
 }
 
@@ -162,16 +164,16 @@ static void dirichlet_part(int64_t begin, int64_t end, void *context)
   const struct points *p = context;
   for (int64_t i = begin; i < end; i++) {
     double l = dirichlet_log(p, i, width_of(p));
-    store(p->out, i, p->is_log ? l : exp(l));
+    store_number(p->out, i, p->is_log ? l : exp(l));
   }
 }
 
-static int dirichlet(struct call *c)
+static int dirichlet_run(struct call *c)
 {
   struct points p = points_of(c, NULL, c->in, 2);
   if (p.out->p)
     parallel_for_stoppable(
-        desc_count(&p.out->d), MAX(1, 512 / width_of(&p)), dirichlet_part, &p);
+        desc_count(&p.out->d), grain_for(GRAIN_FUNCTIONS / 2, width_of(&p)), dirichlet_part, &p);
   return TY_OK;
 }
 
@@ -188,10 +190,10 @@ static void dirichlet_slope_part(int64_t begin, int64_t end, void *context)
       for (int64_t i = k * p->block; i < (k + 1) * p->block; i++) {
         double x = real_of(p->x, i * n + j),
                g = real_of(p->g, i) * (p->is_log ? 1 : real_of(p->y, i));
-        if (p->out[0].p) store(&p->out[0], i * n + j, g * (alpha - 1) / x);
+        if (p->out[0].p) store_number(&p->out[0], i * n + j, g * (alpha - 1) / x);
         sum += g * (log(x) + level);
       }
-      if (p->out[1].p) store(&p->out[1], k * n + j, sum);
+      if (p->out[1].p) store_number(&p->out[1], k * n + j, sum);
     }
   }
 }
@@ -211,8 +213,8 @@ static int dirichlet_slope(struct call *c)
 
 #define LAW(name) \
 static const struct density name##_law = { name##_log, name##_slope }; \
-static int name##_run(struct call *c) { return density(c, &name##_law); } \
-static int name##_back(struct call *c) { return slope(c, &name##_law); } \
+static int name##_run(struct call *c) { return density_run(c, &name##_law); } \
+static int name##_back(struct call *c) { return slope_run(c, &name##_law); } \
 static const struct kernel name##_cpu[] = { { "density", name##_run, T_FLOAT }, { 0 } }; \
 static const struct kernel name##_back_cpu[] = { { "slope", name##_back, T_FLOAT }, { 0 } };
 LAW(uniform)
@@ -222,7 +224,7 @@ LAW(exponential)
 LAW(poisson)
 LAW(negative_binomial)
 LAW(generalized_negative_binomial)
-static const struct kernel dirichlet_cpu[] = { { "density", dirichlet, T_FLOAT }, { 0 } };
+static const struct kernel dirichlet_cpu[] = { { "density", dirichlet_run, T_FLOAT }, { 0 } };
 static const struct kernel dirichlet_back_cpu[] = { { "slope", dirichlet_slope, T_FLOAT }, { 0 } };
 
 #define ONE .grad = "g0 o0 i0 i1"

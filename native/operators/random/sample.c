@@ -22,8 +22,9 @@ static variate_fn wait_standard(int dtype)    { return variates_here()->exponent
 
 struct distribution {
   const char *name;                                   /* of its functions in base/laws.h */
-  /* names of the parameters (b NULL: one); what is expected */
-  const char *a, *b, *want;
+  const char *a;                                      /* name of the first parameter */
+  const char *b;                                      /* name of the second one; NULL: none */
+  const char *want;                                   /* what they must be, for errors */
   bool          (*good)(double a, double b);
   variate_fn       (*standard)(int dtype);               /* a block of standard variates and */
   /* what becomes of them, or */
@@ -56,7 +57,10 @@ static int look_at(const struct distribution *law, double a, double b)
 
 /* -- filling arrays ---------------------------------------------------------------------------- */
 
-enum { BLOCK = 512, FEW = 1 << 10, MANY = 1 << 13 };  /* elements of a block, of a chunk of work */
+enum {
+  BLOCK = 512,                                        /* elements of a block */
+  STANDARD_GRAIN = 1 << 13,                           /* elements of a chunk that vectors draw */
+};
 struct filling {
   const struct call *c;
   const struct distribution *law;
@@ -66,7 +70,7 @@ struct filling {
   int64_t each;
 };
 
-static void store(const struct operand *y, int64_t i, double v)
+static void store_number(const struct operand *y, int64_t i, double v)
 {
   if (y->d.dtype == TY_F64)
     ((double *)y->p)[i] = v;
@@ -74,7 +78,7 @@ static void store(const struct operand *y, int64_t i, double v)
     ((float *)y->p)[i] = (float)v;
 }
 
-static double parameter(const struct operand *p, double otherwise, int64_t i)
+static double parameter_at(const struct operand *p, double otherwise, int64_t i)
 {
   return p ? real_of(p, i) : otherwise;
 }
@@ -88,7 +92,7 @@ static void transform_rows(const struct filling *f, const double *z, int64_t i, 
     int64_t row = i / f->each;
     m = MIN(end, (row + 1) * f->each) - i;
     struct law_affine t = f->law->affine(
-        parameter(f->pa, f->a, row), parameter(f->pb, f->b, row), y->d.dtype == TY_F64);
+        parameter_at(f->pa, f->a, row), parameter_at(f->pb, f->b, row), y->d.dtype == TY_F64);
     void *to = elements_at(y->p, i, dtype_size(y->d.dtype));
     (y->d.dtype == TY_F64 ? d->store_f64 : d->store_f32)(to, z, t.offset, t.scale, t.limit, m);
   }
@@ -113,8 +117,8 @@ static void single_body(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) {
     struct element_stream s = stream_of_element(key_of(f->c), (uint64_t)i);
     int64_t row = i / f->each;
-    store(&f->c->out[0], i,
-        f->law->draw(&s, parameter(f->pa, f->a, row), parameter(f->pb, f->b, row)));
+    store_number(&f->c->out[0], i,
+        f->law->draw(&s, parameter_at(f->pa, f->a, row), parameter_at(f->pb, f->b, row)));
   }
 }
 
@@ -134,16 +138,16 @@ static int fill_there(const struct filling *f, const struct primitives *other)
   return other->random(f->c->device, &r, y->p, y->d.dtype, desc_count(&y->d));
 }
 
-static int fill(struct filling *f)
+static int fill_samples(struct filling *f)
 {
   const struct operand *y = &f->c->out[0];
   const struct primitives *other = primitives_of(f->c->device);
   if (!y->p) return TY_OK;
   if (other) return fill_there(f, other);
   if (f->law->draw)
-    parallel_for_stoppable(desc_count(&y->d), FEW, single_body, f);
+    parallel_for_stoppable(desc_count(&y->d), GRAIN_FUNCTIONS, single_body, f);
   else
-    parallel_for_stoppable(desc_count(&y->d), MANY, standard_body, f);
+    parallel_for_stoppable(desc_count(&y->d), STANDARD_GRAIN, standard_body, f);
   return TY_OK;
 }
 
@@ -151,7 +155,7 @@ static int random_run(struct call *c, const struct distribution *law, double a, 
 {
   struct filling f = { c, law, a, b, NULL, NULL, desc_count(&c->out[0].d) };
   TRY(look_at(law, a, b));
-  return fill(&f);
+  return fill_samples(&f);
 }
 
 static int sample_run(struct call *c, const struct distribution *law)
@@ -160,8 +164,8 @@ static int sample_run(struct call *c, const struct distribution *law)
   int64_t n = desc_count(&pa->d);
   struct filling f = { c, law, 0, 0, pa, pb, desc_count(&c->out[0].d) / n };
   bool here = !primitives_of(c->device);
-  for (int64_t i = 0; i < n && here; i++) TRY(look_at(law, real_of(pa, i), parameter(pb, 0, i)));
-  return fill(&f);
+  for (int64_t i = 0; i < n && here; i++) TRY(look_at(law, real_of(pa, i), parameter_at(pb, 0, i)));
+  return fill_samples(&f);
 }
 
 /* -- parameters and inference ------------------------------------------------------------------ */
@@ -343,7 +347,7 @@ static int randint_run(struct call *c)
     .span = (uint64_t)high - (uint64_t)low };
   if (!y->p) return TY_OK;
   if (other) return other->random(c->device, &r, y->p, y->d.dtype, desc_count(&y->d));
-  parallel_for_stoppable(desc_count(&y->d), 4096, randint_body, c);
+  parallel_for_stoppable(desc_count(&y->d), GRAIN_CALLS, randint_body, c);
   return TY_OK;
 }
 

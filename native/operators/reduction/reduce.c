@@ -323,7 +323,7 @@ static struct axis_reduction moments_reduction(const void *param, int ndim)
   return (struct axis_reduction){ axes_mask(&p->axes, false, ndim), R_SUM, F_MEAN };
 }
 
-/* Data in the type of the moments; a mean of our own, in case nobody wants output 0; what the
+/* Data in the type of the moments; a mean of our own, in case output 0 is unused; what the
 ** reductions need. */
 static size_t moments_scratch(const struct call *c)
 {
@@ -484,7 +484,7 @@ static void search_columns(int64_t begin, int64_t end, void *context)
   }
 }
 
-static int search(struct call *c, bool least)
+static int search_run(struct call *c, bool least)
 {
   const ty_desc *d = &c->in[0].d;
   const int64_t axis = ((const struct arg_param *)c->param)->axis;
@@ -499,15 +499,15 @@ static int search(struct call *c, bool least)
   }
   s.blocks = (s.inner + COLUMNS - 1) / COLUMNS;
   if (s.inner == 1)
-    parallel_for_stoppable(outer, MAX(1, 16384 / s.k), search_rows, &s);
+    parallel_for_stoppable(outer, grain_of(s.k), search_rows, &s);
   else
     parallel_for_stoppable(
-        outer * s.blocks, MAX(1, 16384 / (s.k * MIN(s.inner, COLUMNS))), search_columns, &s);
+        outer * s.blocks, grain_of(s.k * MIN(s.inner, COLUMNS)), search_columns, &s);
   return TY_OK;
 }
 
-static int argmax_run(struct call *c) { return search(c, false); }
-static int argmin_run(struct call *c) { return search(c, true); }
+static int argmax_run(struct call *c) { return search_run(c, false); }
+static int argmin_run(struct call *c) { return search_run(c, true); }
 static const struct kernel argmax_kernels[] = {
   { .name = "search", .run = argmax_run, .types = T_FLOAT | T_INT }, { 0 }
 };

@@ -1,7 +1,7 @@
 /* broadcast.c - the same elements more often: broadcast_to, broadcast_axis, broadcast_like,
 ** tile, repeat.
 **
-** The output is a nest of axes, some of which repeat what lies inside them. Forward is one
+** The output is a nest of axes, some of which repeat what is inside them. Forward is one
 ** strided copy in which those axes do not advance in the input; the gradient is the sum over
 ** them.
 */
@@ -12,7 +12,7 @@
 /* bit i: axis i repeats */
 struct nest { int n; int64_t dim[R_AXES]; uint32_t copies; };
 
-static void put(struct nest *t, int64_t dim, bool copy)
+static void nest_put(struct nest *t, int64_t dim, bool copy)
 {
   if (dim == 1) return;
   if (copy) t->copies |= 1u << t->n;
@@ -46,7 +46,7 @@ static void plan_back(const struct call *c, nest_fn make, struct reduce *r)
   reduce_plan_axes(c->in[0].d.dtype, t.n, t.dim, t.copies, r);
 }
 
-static int gather(struct call *c, nest_fn make)
+static int sum_copies(struct call *c, nest_fn make)
 {
   struct reduce r;
   plan_back(c, make, &r);
@@ -63,13 +63,13 @@ static size_t gather_scratch(const struct call *c, nest_fn make)
 }
 
 /* Axes that have size 1 in data and another one in the output. */
-static void stretched(const void *param, const ty_desc *in, const ty_desc *out, struct nest *t)
+static void nest_stretched(const void *param, const ty_desc *in, const ty_desc *out, struct nest *t)
 {
-  for (int i = 0; i < out->ndim; i++) put(t, out->dim[i], in->dim[i] != out->dim[i]);
+  for (int i = 0; i < out->ndim; i++) nest_put(t, out->dim[i], in->dim[i] != out->dim[i]);
 }
 
 /* Data broadcast to `want` (0: not known): every axis is as wanted, or 1 and stretched. */
-static int stretch(struct infer *s, const int64_t *want)
+static int stretched_shape(struct infer *s, const int64_t *want)
 {
   ty_desc *in = &s->in[0];
   for (int i = 0; i < in->ndim; i++)
@@ -101,7 +101,7 @@ static int to_shape(struct infer *s)
         (long long)p->shape.n);
   for (int i = 0; i < in->ndim; i++)
     if (!want[i]) want[i] = in->dim[i];
-  return stretch(s, want);
+  return stretched_shape(s, want);
 }
 
 /* -- broadcast_axis ---------------------------------------------------------------------------- */
@@ -137,7 +137,7 @@ static int axes_shape(struct infer *s)
           (long long)axis, (long long)p->size.d[i]);
     want[axis] = p->size.d[i];
   }
-  return stretch(s, want);
+  return stretched_shape(s, want);
 }
 
 /* -- broadcast_like ---------------------------------------------------------------------------- */
@@ -171,7 +171,7 @@ static int like_shape(struct infer *s)
     TRY(axis_of(s, p->rhs_axes.d[i], rhs->ndim, &b));
     want[a] = rhs->dim[b];
   }
-  return stretch(s, want);
+  return stretched_shape(s, want);
 }
 
 static int like_type(struct infer *s)
@@ -191,7 +191,7 @@ static const struct param tile_params[] = {
 };
 
 /* entry i of ndim, aligned to the right; 1 in front */
-static int64_t aligned(const int64_t *d, int64_t n, int64_t i, int64_t ndim)
+static int64_t aligned_entry(const int64_t *d, int64_t n, int64_t i, int64_t ndim)
 {
   return i + n >= ndim ? d[i + n - ndim] : 1;
 }
@@ -207,16 +207,17 @@ static int tile_shape(struct infer *s)
           s, TY_EVALUE, NULL, "reps: expected 1 or more, got %lld", (long long)p->reps.d[i]);
   if (!in->ndim) return TY_OK;
   for (int i = 0; i < ndim; i++)
-    dim[i] = aligned(in->dim, in->ndim, i, ndim) * aligned(p->reps.d, p->reps.n, i, ndim);
+    dim[i] = aligned_entry(in->dim, in->ndim, i, ndim) *
+        aligned_entry(p->reps.d, p->reps.n, i, ndim);
   return shape_is(s, &s->out[0], (int)ndim, dim);
 }
 
-static void tiled(const void *param, const ty_desc *in, const ty_desc *out, struct nest *t)
+static void nest_tiled(const void *param, const ty_desc *in, const ty_desc *out, struct nest *t)
 {
   const struct tile *p = param;
   for (int i = 0; i < out->ndim; i++) {
-    put(t, aligned(p->reps.d, p->reps.n, i, out->ndim), true);
-    put(t, aligned(in->dim, in->ndim, i, out->ndim), false);
+    nest_put(t, aligned_entry(p->reps.d, p->reps.n, i, out->ndim), true);
+    nest_put(t, aligned_entry(in->dim, in->ndim, i, out->ndim), false);
   }
 }
 
@@ -247,46 +248,46 @@ static int repeat_shape(struct infer *s)
   return shape_is(s, &s->out[0], in->ndim, dim);
 }
 
-static void repeated(const void *param, const ty_desc *in, const ty_desc *out, struct nest *t)
+static void nest_repeated(const void *param, const ty_desc *in, const ty_desc *out, struct nest *t)
 {
   const struct repeat *p = param;
   int axis = p->axis == NONE ? in->ndim - 1 : axis_in(p->axis, in->ndim);
-  put(t, product_of(in, 0, axis + 1), false);
-  put(t, p->repeats, true);
-  put(t, product_of(in, axis + 1, in->ndim), false);
+  nest_put(t, product_of(in, 0, axis + 1), false);
+  nest_put(t, p->repeats, true);
+  nest_put(t, product_of(in, axis + 1, in->ndim), false);
 }
 
 /* -- rows -------------------------------------------------------------------------------------- */
 
 #define NEST(nest) \
 static int nest##_run(struct call *c) { return run_nest(c, nest); } \
-static int nest##_back(struct call *c) { return gather(c, nest); } \
+static int nest##_back(struct call *c) { return sum_copies(c, nest); } \
 static size_t nest##_scratch(const struct call *c) { return gather_scratch(c, nest); } \
 MOVE_ANYWHERE(nest##_kernels, nest##_run) \
 static const struct kernel nest##_back_kernels[] = { \
   { .name = "sum", .run = nest##_back, .types = T_FLOAT | T_INT, .scratch = nest##_scratch, .add = 1, \
     .flags = K_ANYWHERE }, { 0 } \
 };
-NEST(stretched)
-NEST(tiled)
-NEST(repeated)
+NEST(nest_stretched)
+NEST(nest_tiled)
+NEST(nest_repeated)
 #define KERNELS(nest) .grad = "g0", .cpu = nest##_kernels, .back_cpu = nest##_back_kernels
 
 const struct op op_broadcast[] = {
-  { .name = "broadcast_to", KERNELS(stretched),
+  { .name = "broadcast_to", KERNELS(nest_stretched),
     .doc = "Stretches axes of size 1 to the sizes in `shape`. The gradient is summed over them.",
     .in = "data", .param = to_params, .param_size = sizeof(struct to), .shape = to_shape },
-  { .name = "broadcast_axis", .alias = "broadcast_axes", KERNELS(stretched),
+  { .name = "broadcast_axis", .alias = "broadcast_axes", KERNELS(nest_stretched),
     .doc = "Stretches the listed axes of size 1. The gradient is summed over them.",
     .in = "data", .param = axes_params, .param_size = sizeof(struct axes), .shape = axes_shape },
-  { .name = "broadcast_like", KERNELS(stretched),
+  { .name = "broadcast_like", KERNELS(nest_stretched),
     .doc = "Stretches axes of size 1 of lhs to the sizes that rhs has there. The gradient of lhs is summed over them; "
            "rhs gets none.",
     .in = "lhs rhs", .param = like_params, .param_size = sizeof(struct broadcast_like), .shape = like_shape, .type = like_type },
-  { .name = "tile", .alias = "_npi_tile", KERNELS(tiled),
+  { .name = "tile", .alias = "_npi_tile", KERNELS(nest_tiled),
     .doc = "Copies of the whole array side by side along each axis. The gradient is the sum over the copies.",
     .in = "data", .param = tile_params, .param_size = sizeof(struct tile), .shape = tile_shape, .flags = OP_NAMED_INPUT },
-  { .name = "repeat", .alias = "_np_repeat", KERNELS(repeated),
+  { .name = "repeat", .alias = "_np_repeat", KERNELS(nest_repeated),
     .doc = "Each element several times in a row, along an axis or flattened. The gradient is the sum over the repeats.",
     .in = "data", .param = repeat_params, .param_size = sizeof(struct repeat), .shape = repeat_shape, .flags = OP_NAMED_INPUT },
   { 0 }

@@ -41,7 +41,8 @@ static int64_t retain_rows(const struct infer *s, int *input)
 static int retain_type(struct infer *s) { return type_both(s, &s->in[0], &s->out[0]); }
 
 /* Rows of `from` that `index` names to `to`; all others of `to` are zeros. */
-static int keep(const struct operand *to, const struct operand *from, const struct operand *index)
+static int keep_rows(
+    const struct operand *to, const struct operand *from, const struct operand *index)
 {
   if (!to->p) return TY_OK;
   int64_t rows = from->d.dim[0];
@@ -60,12 +61,12 @@ static int keep(const struct operand *to, const struct operand *from, const stru
   return TY_OK;
 }
 
-static int retain_run(struct call *c) { return keep(&c->out[0], &c->in[0], &c->in[1]); }
+static int retain_run(struct call *c) { return keep_rows(&c->out[0], &c->in[0], &c->in[1]); }
 
 static int retain_back(struct call *c) /* in: head gradient, indices */
 {
   TRY(move_zeros(c, 1));
-  return keep(&c->out[0], &c->in[0], &c->in[1]);
+  return keep_rows(&c->out[0], &c->in[0], &c->in[1]);
 }
 
 MOVE_KERNEL(retain_cpu, retain_run)

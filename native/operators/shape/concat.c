@@ -10,8 +10,8 @@
 
 /* -- moving pieces ----------------------------------------------------------------------------- */
 
-/* The whole seen as (outer, size, inner) around the axis; channels that lie last are the innermost
-** axis. */
+/* The whole array as (outer, size, inner) around the axis. Channels in the last place are the
+** innermost axis. */
 struct axis_view { int device; char *p; size_t size; int64_t outer, axis, inner; };
 
 static struct axis_view whole_of(const struct call *c, const struct operand *a, int axis)
@@ -37,7 +37,7 @@ static int move_piece(const struct axis_view *w, void *piece, int64_t begin, int
   return move_run(w->device, &m, into ? at : piece, into ? piece : at, w->size);
 }
 
-/* Equal pieces that lie one behind the other along the axis. */
+/* Equal pieces, one after the other along the axis. */
 static int move_all(const struct axis_view *w, struct operand *piece, int n, bool into)
 {
   int64_t at = 0;
@@ -129,8 +129,8 @@ static int concat_back(struct call *c)
   return move_all(&w, c->out, c->nout, false);
 }
 
-/* Up to axis 1 a piece is whole blocks of channels: it moves as it lies, by rows of channels that
-** lie last. */
+/* Up to axis 1 a piece is whole blocks of channels: it moves in whole rows of channels that
+** are the last axis. */
 #define AXIS_KERNEL(table, run, refuse, in, out) \
   static const struct kernel table[] = { { "move", run, T_ANY, refuse, \
                                            .flags = K_ALIKE | K_ANYWHERE, \
@@ -154,7 +154,7 @@ AXIS_KERNEL(concat_back_kernels, concat_back, concat_refuse, 1, 0xffff)
 struct stack_param { int64_t axis, num_args; };
 static const struct param stack_params[] = {
   { "axis",     P_INT, offsetof(struct stack_param, axis),     "0",
-    "where the new axis stands; negative counts from the end of the result" },
+    "index of the new axis; negative counts from the end of the result" },
   { "num_args", P_INT, offsetof(struct stack_param, num_args), NULL, "number of inputs", NULL, INPUTS_RANGE },
   { 0 }
 };
@@ -350,7 +350,7 @@ static int cuts_shape(struct infer *s)
     int64_t begin = 0, end = size || inner_piece(p, k) ? cut_piece(p, k, size, &begin) : 0;
     if (size && (begin < 0 || end <= begin || end > size))
       return infer_fail(s, TY_ESHAPE, in,
-          "axis %d has size %lld: piece %d would be empty or lie outside", axis, (long long)size,
+          "axis %d has size %lld: piece %d would be empty or outside", axis, (long long)size,
           k);
     int64_t n = MAX(end - begin, 0);
     if (size && p->squeeze_axis && n != 1)
@@ -398,7 +398,7 @@ MOVE_ANYWHERE(cuts_back_kernels, cuts_back)
 
 const struct op op_concat[] = {
   { .name = "Concat", .alias = "concat _sparse_concat", .flags = OP_SPARED, CONCAT, .shape = concat_shape,
-    .doc = "The inputs one behind the other along axis `dim`; all other dims are equal. Each input's gradient is its "
+    .doc = "The inputs one after the other along axis `dim`; all other dims are equal. Each input's gradient is its "
            "part of the head gradient." },
   { .name = "_rnn_param_concat", .alias = "_npi_rnn_param_concat", CONCAT, .shape = parameters_shape,
     .doc = "Concat of the parameters of a recurrent layer; what the output needs beyond the known inputs is shared equally by the "
@@ -408,13 +408,13 @@ const struct op op_concat[] = {
     .in = "arg*num_args", .param = stack_params, .param_size = sizeof(struct stack_param), .shape = stack_shape,
     .grad = "g0", .cpu = stack_kernels, .back_cpu = stack_back_kernels },
   { .name = "SliceChannel", .alias = "split",
-    .doc = "Cuts an axis into equal pieces, one output each. The gradient is the head gradients one behind the other.",
+    .doc = "Cuts an axis into equal pieces, one output each. The gradient is the head gradients one after the other.",
     .in = "data", .out = "output*num_outputs", .param = split_params, .param_size = sizeof(struct split_param),
     .shape = split_shape,
     .grad = "g*", .cpu = split_kernels, .back_cpu = split_back_kernels, .flags = OP_NAMED_INPUT },
   { .name = "_split_v2", .alias = "_npi_split",
     .doc = "Cuts an axis at given places, or into `sections` pieces as equal as possible. The gradient is the head "
-           "gradients one behind the other.",
+           "gradients one after the other.",
     .in = "data", .out_of = cuts_out, .param = cuts_params, .param_size = sizeof(struct cuts), .check = cuts_check,
     .shape = cuts_shape,
     .grad = "g*", .cpu = cuts_kernels, .back_cpu = cuts_back_kernels, .flags = OP_NAMED_INPUT },

@@ -4,15 +4,15 @@
 #include "kernel/strided_copy.h"
 #include "op/op.h"
 
-/* the only kernel whose input lies on another device than its output */
-static int cross(struct call *c)
+/* Copies between devices: the only kernel whose input is on another device than its output. */
+static int copy_across(struct call *c)
 {
   const struct operand *x = &c->in[0];
   return device_copy(c->device, c->out[0].p, x->d.device, x->p, desc_bytes(&x->d));
 }
 
 static const struct kernel crossings[] = {
-  { .name = "copy", .run = cross, .types = T_ANY, .flags = K_ANYWHERE }, { 0 }
+  { .name = "copy", .run = copy_across, .types = T_ANY, .flags = K_ANYWHERE }, { 0 }
 };
 
 static const struct kernel copies[] = {

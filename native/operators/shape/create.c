@@ -40,7 +40,7 @@ static int free_type(struct infer *s)
 }
 
 static int free_check(
-    void *param) /* the parameter is a code, as files have it: any number may stand there */
+    void *param) /* the parameter is a code, as files have it: any number may be there */
 {
   int64_t code = ((const struct constant *)param)->dtype;
   NEED(code < 0 || (code <= TY_BF16 && dtype_size((int)code)), TY_EVALUE,
@@ -48,7 +48,7 @@ static int free_check(
   return TY_OK;
 }
 
-static int fill(struct call *c, double v)
+static int fill_constant(struct call *c, double v)
 {
   const struct operand *y = &c->out[0];
   uint64_t one = 0;
@@ -59,16 +59,16 @@ static int fill(struct call *c, double v)
   return move_fill(c->device, y->p, &one, dtype_size(y->d.dtype), n);
 }
 
-static int zeros(struct call *c) { return fill(c, 0); }
-static int ones(struct call *c) { return fill(c, 1); }
-static int full(struct call *c)
+static int zeros_run(struct call *c) { return fill_constant(c, 0); }
+static int ones_run(struct call *c) { return fill_constant(c, 1); }
+static int full_run(struct call *c)
 {
-  return fill(c, ((const struct constant *)c->param)->value);
+  return fill_constant(c, ((const struct constant *)c->param)->value);
 }
 
-MOVE_ANYWHERE(zeros_cpu, zeros)
-MOVE_ANYWHERE(ones_cpu, ones)
-MOVE_ANYWHERE(full_cpu, full)
+MOVE_ANYWHERE(zeros_cpu, zeros_run)
+MOVE_ANYWHERE(ones_cpu, ones_run)
+MOVE_ANYWHERE(full_cpu, full_run)
 
 static const struct param constant_param[] = {
   { "shape", P_SHAPE, offsetof(struct constant, shape), "()", "shape of the result; 0 is unknown", .none = 1 },
@@ -93,7 +93,7 @@ struct range_of {
   const char *ctx;
 };
 
-static bool whole(int dtype) { return !dtype_float(dtype); }
+static bool is_integer(int dtype) { return !dtype_float(dtype); }
 
 /* Elements of start, start + step, ... before stop, each `repeat` times; < 0: the step leads
 ** nowhere. */
@@ -128,7 +128,7 @@ static int range_type(struct infer *s)
 enum { BLOCK = 512 };
 
 /* y[i] = value(p, i) for all i, made in double and converted. */
-static void generate(
+static void generate_values(
     const struct operand *y, const void *p, double (*value)(const void *p, int64_t i, int dtype))
 {
   double block[BLOCK];
@@ -146,13 +146,13 @@ static double arange_value(const void *param, int64_t i, int dtype)
 {
   const struct range_of *p = param;
   double start = isnan(p->stop) && !p->infer_range ? 0 : p->start, step = p->step;
-  if (whole(dtype)) start = trunc(start), step = trunc(step);
+  if (is_integer(dtype)) start = trunc(start), step = trunc(step);
   return start + (double)(i / p->repeat) * step;
 }
 
-static int arange(struct call *c)
+static int arange_run(struct call *c)
 {
-  generate(&c->out[0], c->param, arange_value);
+  generate_values(&c->out[0], c->param, arange_value);
   return TY_OK;
 }
 
@@ -169,20 +169,20 @@ static double linspace_value(const void *param, int64_t i, int dtype)
   return parts > 0 ? p->start + (double)i * ((p->stop - p->start) / parts) : p->start;
 }
 
-static int linspace(struct call *c)
+static int linspace_run(struct call *c)
 {
-  generate(&c->out[0], c->param, linspace_value);
+  generate_values(&c->out[0], c->param, linspace_value);
   return TY_OK;
 }
 
-static const struct kernel arange_cpu[]   = { { "arange", arange, T_ANY }, { 0 } };
-static const struct kernel linspace_cpu[] = { { "linspace", linspace, T_ANY }, { 0 } };
+static const struct kernel arange_cpu[]   = { { "arange", arange_run, T_ANY }, { 0 } };
+static const struct kernel linspace_cpu[] = { { "linspace", linspace_run, T_ANY }, { 0 } };
 
 static const struct param arange_param[] = {
   { "start", P_FLOAT, offsetof(struct range_of, start), NULL, "first value; without stop the end of a range from 0" },
   { "stop", P_FLOAT, offsetof(struct range_of, stop), "None", "end, not included", .none = 1 },
   { "step", P_FLOAT, offsetof(struct range_of, step), "1", "distance of neighbours" },
-  { "repeat", P_INT, offsetof(struct range_of, repeat), "1", "how often each value stands", .range = "[1,2147483647]" },
+  { "repeat", P_INT, offsetof(struct range_of, repeat), "1", "how often each value is repeated", .range = "[1,2147483647]" },
   { "infer_range", P_BOOL, offsetof(struct range_of, infer_range), "0", "take the length from the readers" },
   CTX(range_of), DTYPE(range_of), { 0 } };
 static const struct param linspace_param[] = {
@@ -218,12 +218,12 @@ static double eye_value(const void *param, int64_t i, int dtype)
   return i % cols == i / cols + p->k;
 }
 
-static int eye(struct call *c)
+static int eye_run(struct call *c)
 {
-  generate(&c->out[0], c->param, eye_value);
+  generate_values(&c->out[0], c->param, eye_value);
   return TY_OK;
 }
-static const struct kernel eye_cpu[] = { { "eye", eye, T_ANY }, { 0 } };
+static const struct kernel eye_cpu[] = { { "eye", eye_run, T_ANY }, { 0 } };
 
 static const struct param eye_param[] = {
   { "N", P_INT, offsetof(struct eye, n), NULL, "rows", .range = "[1,]" },

@@ -10,7 +10,7 @@ static const struct param crop_params[] = {
   { "offset",      P_SHAPE, offsetof(struct crop_param, offset),      "(0, 0)", "where the window begins", NULL, SIZES_RANGE },
   { "h_w",         P_SHAPE, offsetof(struct crop_param, h_w),         "(0, 0)", "size of the window, for one input", NULL, SIZES_RANGE },
   { "center_crop", P_BOOL,  offsetof(struct crop_param, center_crop), "0",
-    "the window lies in the middle; offset has no effect" },
+    "the window is in the middle; offset has no effect" },
   { 0 }
 };
 

@@ -77,8 +77,8 @@ static struct pad_planes planes_of(
   return a;
 }
 
-/* Which element along axis k stands at place i of the padded axis. */
-static int64_t source(const struct pad_planes *a, int k, int64_t i)
+/* Returns the index along axis k of the element that is copied to index i of the padded axis. */
+static int64_t source_index(const struct pad_planes *a, int k, int64_t i)
 {
   int64_t j = i - a->before[k], n = a->n[k];
   if (a->mode == EDGE) return j < 0 ? 0 : j >= n ? n - 1 : j;
@@ -92,14 +92,17 @@ static void fill_body(int64_t begin, int64_t end, void *context)
   for (int64_t r = begin; r < end; r++) { /* a row of the padded planes */
     int64_t h = r % a->m[1], d = r / a->m[1] % a->m[0], plane = r / a->m[1] / a->m[0],
             left = a->before[2];
-    const char *from = elements_at(
-        a->small, plane * small + (source(a, 0, d) * a->n[1] + source(a, 1, h)) * a->n[2], a->size);
+    const char *from = elements_at(a->small,
+        plane * small + (source_index(a, 0, d) * a->n[1] + source_index(a, 1, h)) * a->n[2],
+        a->size);
     char *to = elements_at(a->large, r * a->m[2], a->size);
     memcpy(elements_at(to, left, a->size), from, (size_t)a->n[2] * a->size);
     for (int64_t j = 0; j < left; j++)
-      memcpy(elements_at(to, j, a->size), elements_at(from, source(a, 2, j), a->size), a->size);
+      memcpy(
+          elements_at(to, j, a->size), elements_at(from, source_index(a, 2, j), a->size), a->size);
     for (int64_t j = left + a->n[2]; j < a->m[2]; j++)
-      memcpy(elements_at(to, j, a->size), elements_at(from, source(a, 2, j), a->size), a->size);
+      memcpy(
+          elements_at(to, j, a->size), elements_at(from, source_index(a, 2, j), a->size), a->size);
   }
 }
 
@@ -112,8 +115,8 @@ static void gather_##T(const struct pad_planes *a, int64_t plane) \
   memset(dx, 0, sizeof(T) * (size_t)small); \
   for (int64_t d = 0; d < a->m[0]; d++) \
     for (int64_t h = 0; h < a->m[1]; h++) { \
-      T *row = dx + (source(a, 0, d) * a->n[1] + source(a, 1, h)) * a->n[2]; \
-      for (int64_t w = 0; w < a->m[2]; w++) row[source(a, 2, w)] += *g++; \
+      T *row = dx + (source_index(a, 0, d) * a->n[1] + source_index(a, 1, h)) * a->n[2]; \
+      for (int64_t w = 0; w < a->m[2]; w++) row[source_index(a, 2, w)] += *g++; \
     } \
 }
 GATHER(float)
@@ -175,14 +178,14 @@ static int border_run(struct call *c)
 {
   struct pad_planes a = planes_of(c->param, &c->in[0], &c->out[0]);
   int64_t rows = plane_count(&c->out[0].d) * a.m[0] * a.m[1];
-  parallel_for(rows, MAX(1, 32768 / a.m[2]), fill_body, &a);
+  parallel_for(rows, grain_for(GRAIN_MOVES, a.m[2]), fill_body, &a);
   return TY_OK;
 }
 
 static int border_back(struct call *c)
 {
   struct pad_planes a = planes_of(c->param, &c->out[0], &c->in[0]);
-  int64_t grain = MAX(1, 16384 / (a.m[0] * a.m[1] * a.m[2]));
+  int64_t grain = grain_of(a.m[0] * a.m[1] * a.m[2]);
   if (a.small) parallel_for(plane_count(&c->in[0].d), grain, gather_body, &a);
   return TY_OK;
 }

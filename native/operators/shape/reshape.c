@@ -2,7 +2,7 @@
 ** reshape_like.
 **
 ** All of them are views: output 0 is input 0's bytes, and so is the gradient. The copying
-** kernels serve imperative calls and results that must lie in an array of their own. Inference
+** kernels serve imperative calls and results that must have an array of their own. Inference
 ** works in both directions: a single unknown dim on either side follows from the number of
 ** elements.
 */
@@ -17,7 +17,7 @@ static const struct kernel copies[] = {
 
 /* The number of elements is the same; if one dim of `to` is unknown and `from` is known, it
 ** follows. */
-static int complete(struct infer *s, const ty_desc *from, ty_desc *to)
+static int complete_shape(struct infer *s, const ty_desc *from, ty_desc *to)
 {
   int64_t have = 1, unknown = -1;
   if (!desc_known(from) || !to->ndim) return TY_OK;
@@ -41,8 +41,8 @@ static int complete(struct infer *s, const ty_desc *from, ty_desc *to)
 
 static int complete_both(struct infer *s)
 {
-  TRY(complete(s, &s->in[0], &s->out[0]));
-  return complete(s, &s->out[0], &s->in[0]);
+  TRY(complete_shape(s, &s->in[0], &s->out[0]));
+  return complete_shape(s, &s->out[0], &s->in[0]);
 }
 
 static int pair_type(struct infer *s) /* further inputs lend only their shape */
@@ -80,7 +80,7 @@ struct codes {                                        /* reading the codes from 
   bool split;                                         /* a -4 came before */
 };
 
-static void turn(int64_t *d, int n)
+static void reverse_dims(int64_t *d, int n)
 {
   for (int i = 0; i < n / 2; i++) {
     int64_t t = d[i];
@@ -89,7 +89,7 @@ static void turn(int64_t *d, int n)
   }
 }
 
-static int put(struct infer *s, struct codes *c, int64_t dim)
+static int append_dim(struct infer *s, struct codes *c, int64_t dim)
 {
   if (c->ndst == TY_MAXDIM)
     return infer_fail(s, TY_ESHAPE, NULL, "shape: more than %d dims", TY_MAXDIM);
@@ -97,7 +97,7 @@ static int put(struct infer *s, struct codes *c, int64_t dim)
   return TY_OK;
 }
 
-static int next(struct infer *s, struct codes *c, int64_t code, int64_t *dim)
+static int next_dim(struct infer *s, struct codes *c, int64_t code, int64_t *dim)
 {
   if (c->at >= c->nsrc)
     return infer_fail(s, TY_ESHAPE, &s->in[0], "shape: code %lld needs a dim, but all %d are used",
@@ -111,7 +111,7 @@ static int split_dim(struct infer *s, struct codes *c, int i)
 {
   int64_t d = 0, a, b;
   if (i + 2 >= c->ncode) return infer_fail(s, TY_EVALUE, NULL, "shape: -4 needs two dims after it");
-  TRY(next(s, c, -4, &d));
+  TRY(next_dim(s, c, -4, &d));
   a = c->code[i + 1];
   b = c->code[i + 2];
   if (a < -1 || b < -1 || a == 0 || b == 0 || (a == -1 && b == -1))
@@ -125,30 +125,31 @@ static int split_dim(struct infer *s, struct codes *c, int i)
     return infer_fail(s, TY_ESHAPE, &s->in[0], "shape: -4 cannot split %lld into %lld and %lld",
         (long long)d, (long long)a, (long long)b);
   c->split = true;
-  TRY(put(s, c, a));
-  return put(s, c, b);
+  TRY(append_dim(s, c, a));
+  return append_dim(s, c, b);
 }
 
 static int read_code(struct infer *s, struct codes *c, int *i)
 {
   int64_t code = c->code[*i], d = 0, e = 0;
   switch (code) {
-  case 0: TRY(next(s, c, code, &d)); return put(s, c, d);
+  case 0: TRY(next_dim(s, c, code, &d)); return append_dim(s, c, d);
   case -1:
     if (c->rest >= 0) return infer_fail(s, TY_EVALUE, NULL, "shape: only one -1 is possible");
     c->rest = c->ndst;
     c->at++;
-    return put(s, c, c->split ? 1 : 0); /* behind a -4 it stands for 1, as in the reference */
+    return append_dim(
+        s, c, c->split ? 1 : 0); /* after a -4 it means 1, as in the reference */
   case -2:
     while (c->at < c->nsrc) {
-      TRY(next(s, c, code, &d));
-      TRY(put(s, c, d));
+      TRY(next_dim(s, c, code, &d));
+      TRY(append_dim(s, c, d));
     }
     return TY_OK;
   case -3:
-    TRY(next(s, c, code, &d));
-    TRY(next(s, c, code, &e));
-    return put(s, c, d * e);
+    TRY(next_dim(s, c, code, &d));
+    TRY(next_dim(s, c, code, &e));
+    return append_dim(s, c, d * e);
   case -4:
     TRY(split_dim(s, c, *i));
     *i += 2;
@@ -158,12 +159,12 @@ static int read_code(struct infer *s, struct codes *c, int *i)
       return infer_fail(
           s, TY_EVALUE, NULL, "shape: expected dims or codes 0 to -4, got %lld", (long long)code);
     c->at++;
-    return put(s, c, code);
+    return append_dim(s, c, code);
   }
 }
 
 /* Codes that say nothing about data: known before data is. */
-static bool literal(const struct ints *shape)
+static bool is_literal(const struct ints *shape)
 {
   for (int i = 0; i < shape->n; i++)
     if (shape->d[i] <= 0) return false;
@@ -171,7 +172,7 @@ static bool literal(const struct ints *shape)
 }
 
 /* The dim of code -1, where the dims of data that no code copies are known; 0: they are not. */
-static int64_t remaining(const struct codes *c)
+static int64_t remaining_dim(const struct codes *c)
 {
   int64_t n = 1, given = 1;
   for (int i = 0; i < c->nsrc; i++)
@@ -183,16 +184,16 @@ static int64_t remaining(const struct codes *c)
   return n % given ? 0 : n / given;
 }
 
-static int coded(struct infer *s, const struct reshape *p, ty_desc *to)
+static int shape_from_codes(struct infer *s, const struct reshape *p, ty_desc *to)
 {
   struct codes c = { .rest = -1, .ncode = (int)p->shape.n, .nsrc = s->in[0].ndim };
   memcpy(c.code, p->shape.d, sizeof c.code);
   memcpy(c.src, s->in[0].dim, sizeof c.src);
-  if (!c.nsrc && !literal(&p->shape)) return TY_OK;
-  if (p->reverse) turn(c.code, c.ncode), turn(c.src, c.nsrc);
+  if (!c.nsrc && !is_literal(&p->shape)) return TY_OK;
+  if (p->reverse) reverse_dims(c.code, c.ncode), reverse_dims(c.src, c.nsrc);
   for (int i = 0; i < c.ncode; i++) TRY(read_code(s, &c, &i));
-  if (c.rest >= 0 && !c.dst[c.rest]) c.dst[c.rest] = remaining(&c);
-  if (p->reverse) turn(c.dst, c.ndst);
+  if (c.rest >= 0 && !c.dst[c.rest]) c.dst[c.rest] = remaining_dim(&c);
+  if (p->reverse) reverse_dims(c.dst, c.ndst);
   to->ndim = c.ndst;
   memcpy(to->dim, c.dst, sizeof c.dst);
   return TY_OK;
@@ -210,10 +211,10 @@ static int reshape_shape(struct infer *s)
   const struct reshape *p = s->param;
   ty_desc to = { 0 };
   if (p->shape.n > 0)
-    TRY(coded(s, p, &to));
+    TRY(shape_from_codes(s, p, &to));
   else if (p->target_shape.n > 0)
     old_form(s, p, &to);
-  TRY(complete(s, &s->in[0], &to));
+  TRY(complete_shape(s, &s->in[0], &to));
   TRY(shape_as(s, &s->out[0], &to));
   return complete_both(s);
 }
@@ -236,7 +237,7 @@ static int flatten_shape(struct infer *s)
 struct expand { int64_t axis; };
 static const struct param expand_params[] = {
   { "axis", P_INT, offsetof(struct expand, axis), NULL,
-    "where the new axis of size 1 stands; negative counts from the end of the result" },
+    "index of the new axis of size 1; negative counts from the end of the result" },
   { 0 }
 };
 
@@ -262,8 +263,8 @@ static const struct param squeeze_params[] = {
   { 0 }
 };
 
-/* Which axes go. known = false: cannot be told yet. */
-static int squeezed(struct infer *s, bool gone[TY_MAXDIM], bool *known)
+/* Finds the axes that go. known is false where sizes that decide it are unknown. */
+static int find_squeezed(struct infer *s, bool gone[TY_MAXDIM], bool *known)
 {
   const struct squeeze *p = s->param;
   ty_desc *in = &s->in[0];
@@ -291,7 +292,7 @@ static int squeeze_shape(struct infer *s)
   bool gone[TY_MAXDIM], known;
   int64_t dim[TY_MAXDIM];
   int n = 0;
-  TRY(squeezed(s, gone, &known));
+  TRY(find_squeezed(s, gone, &known));
   if (!known) return TY_OK;
   for (int i = 0; i < in->ndim; i++)
     if (!gone[i]) dim[n++] = in->dim[i];
@@ -309,15 +310,16 @@ static const struct param like_params[] = {
   { "lhs_begin", P_INT, offsetof(struct reshape_like, lhs_begin), "None", "first dim of lhs that is replaced; None: 0", NULL,
     NULL, 1 },
   { "lhs_end",   P_INT, offsetof(struct reshape_like, lhs_end),   "None",
-    "one behind the last dim of lhs that is replaced; None: all to the end", NULL, NULL, 1 },
+    "one after the last dim of lhs that is replaced; None: all to the end", NULL, NULL, 1 },
   { "rhs_begin", P_INT, offsetof(struct reshape_like, rhs_begin), "None", "first dim of rhs that is used; None: 0", NULL, NULL,
     1 },
   { "rhs_end",   P_INT, offsetof(struct reshape_like, rhs_end),   "None",
-    "one behind the last dim of rhs that is used; None: all to the end", NULL, NULL, 1 },
+    "one after the last dim of rhs that is used; None: all to the end", NULL, NULL, 1 },
   { 0 }
 };
 
-static int window(struct infer *s, const ty_desc *d, int64_t begin, int64_t end, int *from, int *to)
+static int replaced_range(
+    struct infer *s, const ty_desc *d, int64_t begin, int64_t end, int *from, int *to)
 {
   int64_t b = begin == NONE ? 0
       : begin < 0           ? begin + d->ndim
@@ -341,11 +343,11 @@ static int like_shape(struct infer *s)
   int n = 0, lb, le, rb, re;
   bool whole = p->lhs_begin == NONE && p->lhs_end == NONE;
   if (!rhs->ndim || (!lhs->ndim && !whole)) return complete_both(s);
-  TRY(window(s, rhs, p->rhs_begin, p->rhs_end, &rb, &re));
+  TRY(replaced_range(s, rhs, p->rhs_begin, p->rhs_end, &rb, &re));
   if (whole)
     lb = le = 0;
   else
-    TRY(window(s, lhs, p->lhs_begin, p->lhs_end, &lb, &le));
+    TRY(replaced_range(s, lhs, p->lhs_begin, p->lhs_end, &lb, &le));
   for (int i = 0; i < lb; i++) dim[n++] = lhs->dim[i];
   for (int i = rb; i < re; i++) dim[n++] = rhs->dim[i];
   for (int i = le; !whole && i < lhs->ndim; i++) dim[n++] = lhs->dim[i];

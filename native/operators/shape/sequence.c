@@ -19,7 +19,7 @@ static const struct param last_params[] = { LENGTHS, STEPS("[0,1]"), { 0 } };
 static const struct param reverse_params[] = { LENGTHS, STEPS("[0,0]"), { 0 } };
 static const struct param mask_params[] = {
   LENGTHS,
-  { "value", P_FLOAT, offsetof(struct sequence, value), "0", "what stands behind the end of a sequence" },
+  { "value", P_FLOAT, offsetof(struct sequence, value), "0", "what is written after the end of a sequence" },
   STEPS("[0,1]"),
   { 0 }
 };
@@ -90,7 +90,8 @@ struct steps {
   char *y;
   const char *x;
   const struct operand *length;                           /* NULL: all steps */
-  int64_t t, n, to_t, to_n;                           /* sizes; strides in rows */
+  int64_t t, n;                                       /* steps and samples */
+  int64_t to_t, to_n;                                 /* their strides, in rows */
   size_t row;
   uint64_t value;
   size_t size;
@@ -124,9 +125,12 @@ static int64_t offset_at(const struct steps *s, int64_t t, int64_t n)
 {
   return (t * s->to_t + n * s->to_n) * (int64_t)s->row;
 }
-static int64_t grain(const struct steps *s) { return MAX(1, 65536 / (s->t * (int64_t)s->row)); }
+static int64_t sequence_grain(const struct steps *s)
+{
+  return grain_for(GRAIN_BYTES, s->t * (int64_t)s->row);
+}
 
-static void fill(const struct steps *s, char *y)
+static void fill_row(const struct steps *s, char *y)
 {
   if (!s->value)
     memset(y, 0, s->row);
@@ -142,7 +146,7 @@ static void mask_body(int64_t begin, int64_t end, void *context)
     for (int64_t t = 0; t < s->t; t++) {
       char *y = s->y + offset_at(s, t, n);
       if (t >= len)
-        fill(s, y);
+        fill_row(s, y);
       else if (y != s->x + offset_at(s, t, n))
         memcpy(y, s->x + offset_at(s, t, n), s->row);
     }
@@ -181,27 +185,30 @@ static int last_back(struct call *c)
   return TY_OK;
 }
 
-static int mask(struct call *c, double value)
+static int mask_steps(struct call *c, double value)
 {
   if (!c->out[0].p) return TY_OK;
   struct steps s = steps_of(c, &c->out[0].d, lengths_in(c), c->in[0].p, c->out[0].p);
   set_number(&s.value, c->out[0].d.dtype, value);
-  parallel_for(s.n, grain(&s), mask_body, &s);
+  parallel_for(s.n, sequence_grain(&s), mask_body, &s);
   return TY_OK;
 }
 
-static int mask_run(struct call *c) { return mask(c, ((const struct sequence *)c->param)->value); }
+static int mask_run(struct call *c)
+{
+  return mask_steps(c, ((const struct sequence *)c->param)->value);
+}
 static int mask_back(struct call *c)
 {
   TRY(move_zeros(c, 1));
-  return mask(c, 0);
+  return mask_steps(c, 0);
 }
 
 static int reverse_run(struct call *c)
 {
   if (!c->out[0].p) return TY_OK;
   struct steps s = steps_of(c, &c->out[0].d, lengths_in(c), c->in[0].p, c->out[0].p);
-  parallel_for(s.n, grain(&s), reverse_body, &s);
+  parallel_for(s.n, sequence_grain(&s), reverse_body, &s);
   return TY_OK;
 }
 
@@ -231,9 +238,9 @@ const struct op op_sequence[] = {
     .doc = "The last step of each sequence. The gradient goes to that step." },
   { .name = "SequenceMask", .alias = "_npx_sequence_mask", SEQUENCE(mask), .shape = same_shape,
     .inplace = "0=0", .back_inplace = "0=0",
-    .doc = "data with `value` behind the end of each sequence. No gradient comes from there." },
+    .doc = "data with `value` after the end of each sequence. No gradient comes from there." },
   { .name = "SequenceReverse", SEQUENCE(reverse), .shape = same_shape,
     .doc =
-        "The steps of each sequence in reverse order; what lies behind its end stays. The gradient is turned back." },
+        "The steps of each sequence in reverse order; what is after its end stays. The gradient is reversed too." },
   { 0 }
 };

@@ -1,4 +1,4 @@
-/* shape_array.c - what a shape alone tells: shape_array, size_array, _contrib_index_array,
+/* shape_array.c - what follows from a shape alone: shape_array, size_array, _contrib_index_array,
 ** _contrib_arange_like; diag; _histogram. */
 #include "kernel/strided_copy.h"
 #include "op/op.h"
@@ -118,7 +118,7 @@ static const struct param diag_params[] = {
   { 0 }
 };
 
-static int64_t diagonal(int64_t rows, int64_t cols, int64_t k)
+static int64_t diagonal_length(int64_t rows, int64_t cols, int64_t k)
 {
   return k < 0 ? MIN(rows + k, cols) : MIN(rows, cols - k);
 }
@@ -139,9 +139,9 @@ static int diag_shape(struct infer *s)
   if (a == b) return infer_fail(s, TY_EVALUE, NULL, "axis1 and axis2 are the same axis %d", a);
   for (int i = 0; i < in->ndim; i++)
     if (i != a && i != b) dim[n++] = in->dim[i];
-  dim[n] = in->dim[a] && in->dim[b] ? diagonal(in->dim[a], in->dim[b], p->k) : 0;
+  dim[n] = in->dim[a] && in->dim[b] ? diagonal_length(in->dim[a], in->dim[b], p->k) : 0;
   if (in->dim[a] && in->dim[b] && dim[n] < 1)
-    return infer_fail(s, TY_EVALUE, in, "diagonal %lld lies outside a matrix of %lld x %lld",
+    return infer_fail(s, TY_EVALUE, in, "diagonal %lld is outside a matrix of %lld x %lld",
         (long long)p->k, (long long)in->dim[a], (long long)in->dim[b]);
   return shape_is(s, &s->out[0], n + 1, dim);
 }
@@ -151,7 +151,7 @@ static void diag_nest(const struct diag *p, const ty_desc *d, struct move *m, in
 {
   int a = axis_in(p->axis1, d->ndim),
       b = axis_in(p->axis2, d->ndim);
-  int64_t stride[TY_MAXDIM], n = diagonal(d->dim[a], d->dim[b], p->k), to = n;
+  int64_t stride[TY_MAXDIM], n = diagonal_length(d->dim[a], d->dim[b], p->k), to = n;
   strides_of(d, stride);
   for (int i = 0; i < d->ndim; i++)
     if (i != a && i != b) to *= d->dim[i];
@@ -324,7 +324,7 @@ const struct op op_shape_array[] = {
     .in = "data", .param = diag_params, .param_size = sizeof(struct diag), .shape = diag_shape, .grad = "g0",
     .cpu = diag_kernels, .back_cpu = diag_back_kernels, .flags = OP_NAMED_INPUT },
   { .name = "_histogram", .alias = "_npi_histogram",
-    .doc = "How many elements lie in each bin, as int64, and the edges of the bins. What lies outside is not counted. "
+    .doc = "How many elements are in each bin, as int64, and the edges of the bins. What is outside is not counted. "
            "No gradient.",
     .in = "data bins", .in_of = histogram_in, .out = "output0 output1", .param = histogram_params,
     .param_size = sizeof(struct histogram),

@@ -3,7 +3,7 @@
 **
 ** A part is, per axis, a first index, a step and a length. Taking it is one strided copy; the
 ** gradient puts the head gradient into zeros the other way round. Bounds follow Python's slices:
-** negative counts from the end, what lies outside is cut off. A part without elements is
+** negative counts from the end, what is outside is cut off. A part without elements is
 ** refused. Dims that are not cut are inferred in both directions.
 */
 #include "kernel/strided_copy.h"
@@ -18,11 +18,11 @@ struct slice_bounds { struct dims begin, end, step; };
   { "begin", P_SHAPE, offsetof(type, b.begin), NULL, \
     "first index per leading axis; negative counts from the end, None is the start" }, \
   { "end",   P_SHAPE, offsetof(type, b.end),   NULL, \
-    "one behind the last index; None is all to the end" }, \
+    "one after the last index; None is all to the end" }, \
   { "step",  P_SHAPE, offsetof(type, b.step),  "()", \
     "distance between indices, may be negative; None or missing: 1" }
 
-static int64_t entry(const struct dims *d, int i) { return i < d->n ? d->d[i] : NONE; }
+static int64_t entry_at(const struct dims *d, int i) { return i < d->n ? d->d[i] : NONE; }
 
 static int check_bounds(struct infer *s, const struct slice_bounds *b, int ndim)
 {
@@ -45,7 +45,7 @@ static int check_bounds(struct infer *s, const struct slice_bounds *b, int ndim)
 /* The indices of one axis of known size; n = 0 where there are none. */
 static void cut_axis(const struct slice_bounds *b, int i, int64_t size, struct slice_part *p)
 {
-  int64_t step = entry(&b->step, i), begin = entry(&b->begin, i), end = entry(&b->end, i);
+  int64_t step = entry_at(&b->step, i), begin = entry_at(&b->begin, i), end = entry_at(&b->end, i);
   if (step == NONE) step = 1;
   int64_t low = step > 0 ? 0 : -1,
           high = step > 0 ? size : size - 1; /* where indices may begin and end */
@@ -64,7 +64,7 @@ static void cut_axis(const struct slice_bounds *b, int i, int64_t size, struct s
 
 static bool whole_axis(const struct slice_bounds *b, int i)
 {
-  int64_t step = entry(&b->step, i), begin = entry(&b->begin, i), end = entry(&b->end, i);
+  int64_t step = entry_at(&b->step, i), begin = entry_at(&b->begin, i), end = entry_at(&b->end, i);
   return (step == NONE || step == 1) && (begin == NONE || begin == 0) && end == NONE;
 }
 
@@ -77,7 +77,7 @@ static void cut_all(const struct slice_bounds *b, const ty_desc *d, struct slice
 ** them. */
 static int64_t between_bounds(const struct slice_bounds *b, int i)
 {
-  int64_t step = entry(&b->step, i), begin = entry(&b->begin, i), end = entry(&b->end, i);
+  int64_t step = entry_at(&b->step, i), begin = entry_at(&b->begin, i), end = entry_at(&b->end, i);
   if (step == NONE) step = 1;
   if (begin == NONE || end == NONE || (begin < 0) != (end < 0)) return 0;
   if (step <= 0 || end <= begin) return 0;
@@ -174,12 +174,12 @@ struct along { int64_t axis, begin, end; };
 static const struct param along_params[] = {
   { "axis",  P_INT, offsetof(struct along, axis),  NULL, "axis that is cut; negative counts from the end" },
   { "begin", P_INT, offsetof(struct along, begin), NULL, "first index; negative counts from the end" },
-  { "end",   P_INT, offsetof(struct along, end),   NULL, "one behind the last index; None is all to the end", NULL,
+  { "end",   P_INT, offsetof(struct along, end),   NULL, "one after the last index; None is all to the end", NULL,
     NULL, 1 },
   { 0 }
 };
 
-/* An index, negative from the end, as one of 0 .. size; -1 and size + 1 stand for all that lie
+/* An index, negative from the end, as one of 0 .. size; -1 and size + 1 are all that are
 ** outside. */
 static int64_t index_within(int64_t i, int64_t size)
 {
@@ -276,7 +276,7 @@ static int like_type(struct infer *s)
   return TY_OK;
 }
 
-static void corner(const ty_desc *small, struct slice_part *p)
+static void part_at_corner(const ty_desc *small, struct slice_part *p)
 {
   for (int i = 0; i < small->ndim; i++) p->first[i] = 0, p->step[i] = 1, p->n[i] = small->dim[i];
 }
@@ -284,14 +284,14 @@ static void corner(const ty_desc *small, struct slice_part *p)
 static int like_run(struct call *c)
 {
   struct slice_part p;
-  corner(&c->out[0].d, &p);
+  part_at_corner(&c->out[0].d, &p);
   return take_part(c, &p);
 }
 
 static int like_back(struct call *c)
 {
   struct slice_part p;
-  corner(&c->in[0].d, &p);
+  part_at_corner(&c->in[0].d, &p);
   return put_part(c, &p);
 }
 
@@ -355,12 +355,12 @@ MOVE_ANYWHERE(assign_scalar_kernels, assign_scalar_run)
 
 const struct op op_slice[] = {
   { .name = "slice", .alias = "crop _npi_slice _npx_slice _sparse_slice",
-    .doc = "The part of data between begin and end, every step-th element, on the leading axes. The gradient lies at "
+    .doc = "The part of data between begin and end, every step-th element, on the leading axes. The gradient is at "
            "the same place in zeros.",
     .in = "data", .param = slice_params, .param_size = sizeof(struct slice), .shape = slice_shape,
     .grad = "g0", .cpu = slice_kernels, .back_cpu = slice_back_kernels },
   { .name = "slice_axis",
-    .doc = "Elements begin to end - 1 of one axis. The gradient lies at the same place in zeros.",
+    .doc = "Elements begin to end - 1 of one axis. The gradient is at the same place in zeros.",
     .in = "data", .param = along_params, .param_size = sizeof(struct along), .shape = along_shape,
     .grad = "g0", .cpu = along_kernels, .back_cpu = along_back_kernels },
   { .name = "slice_like",

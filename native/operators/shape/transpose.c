@@ -10,7 +10,7 @@
 /* A nest of axes that takes in 0 to out 0; the gradient runs it backwards. */
 typedef void (*nest_fn)(const void *param, const ty_desc *in, struct move *m, int64_t *from);
 
-static void exchange(struct move *m)
+static void exchange_sides(struct move *m)
 {
   for (int i = 0; i < m->n; i++) {
     int64_t t = m->to[i];
@@ -19,7 +19,7 @@ static void exchange(struct move *m)
   }
 }
 
-static int forward(struct call *c, nest_fn nest)
+static int nest_forward(struct call *c, nest_fn nest)
 {
   struct move m = { 0 };
   int64_t from = 0;
@@ -28,19 +28,19 @@ static int forward(struct call *c, nest_fn nest)
   return move_run(c->device, &m, c->out[0].p, elements_at(c->in[0].p, from, size), size);
 }
 
-static int backward(struct call *c, nest_fn nest)
+static int nest_backward(struct call *c, nest_fn nest)
 {
   struct move m = { 0 };
   int64_t from = 0;
   size_t size = dtype_size(c->in[0].d.dtype);
   if (!c->out[0].p) return TY_OK;
   nest(c->param, &c->out[0].d, &m, &from);
-  exchange(&m);
+  exchange_sides(&m);
   return move_run(c->device, &m, elements_at(c->out[0].p, from, size), c->in[0].p, size);
 }
 
 /* Axis i of the output is axis axes[i] of the input. */
-static void permute(const ty_desc *in, const int axes[], struct move *m)
+static void permute_axes(const ty_desc *in, const int axes[], struct move *m)
 {
   int64_t from[TY_MAXDIM], to = 1;
   strides_of(in, from);
@@ -70,7 +70,7 @@ static int known_ndim(const struct infer *s)
 struct transpose { struct dims axes; };
 static const struct param transpose_params[] = {
   { "axes", P_SHAPE, offsetof(struct transpose, axes), "()",
-    "which axis of data stands where; empty: all in reverse order" },
+    "the axis of data for each axis of the result; empty: all in reverse order" },
   { 0 }
 };
 
@@ -105,7 +105,7 @@ static void transpose_nest(const void *param, const ty_desc *in, struct move *m,
 {
   int axes[TY_MAXDIM];
   transpose_axes(param, in->ndim, axes);
-  permute(in, axes, m);
+  permute_axes(in, axes, m);
 }
 
 /* -- SwapAxis ---------------------------------------------------------------------------------- */
@@ -140,7 +140,7 @@ static void swap_nest(const void *param, const ty_desc *in, struct move *m, int6
   const struct swap *p = param;
   int axes[TY_MAXDIM];
   swap_pair(axes, in->ndim, p->dim1, p->dim2);
-  permute(in, axes, m);
+  permute_axes(in, axes, m);
 }
 
 /* -- depth_to_space, space_to_depth ------------------------------------------------------------ */
@@ -204,7 +204,7 @@ static void to_depth_nest(const void *param, const ty_desc *in, struct move *m, 
 {
   int64_t b = ((const struct block_param *)param)->block_size;
   space_axes(b, in->dim[0], in->dim[1], in->dim[2] / b, in->dim[3] / b, m);
-  exchange(m);
+  exchange_sides(m);
 }
 
 /* -- reverse ----------------------------------------------------------------------------------- */
@@ -244,8 +244,8 @@ static void reverse_nest(const void *param, const ty_desc *in, struct move *m, i
 /* -- rows -------------------------------------------------------------------------------------- */
 
 #define NEST(op) \
-static int op##_run(struct call *c) { return forward(c, op##_nest); } \
-static int op##_back(struct call *c) { return backward(c, op##_nest); } \
+static int op##_run(struct call *c) { return nest_forward(c, op##_nest); } \
+static int op##_back(struct call *c) { return nest_backward(c, op##_nest); } \
 MOVE_ANYWHERE(op##_kernels, op##_run) \
 MOVE_ANYWHERE(op##_back_kernels, op##_back)
 NEST(transpose)

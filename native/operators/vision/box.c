@@ -149,7 +149,7 @@ struct suppression {                                  /* one batch element */
 };
 
 /* The places of the boxes that take part, best first; returns their number. */
-static int64_t choose(const struct suppression *k, const struct sort_key **sorted)
+static int64_t choose_boxes(const struct suppression *k, const struct sort_key **sorted)
 {
   const struct nms_param *p = k->p;
   double valid = box_held(&k->m, p->valid_thresh);
@@ -166,7 +166,7 @@ static int64_t choose(const struct suppression *k, const struct sort_key **sorte
 }
 
 /* Boxes that start left of 0 are not converted: they mark rows that hold nothing. */
-static void reform(const struct suppression *k, double v[4])
+static void reform_box(const struct suppression *k, double v[4])
 {
   if (k->p->in_format == k->p->out_format || v[0] < 0) return;
   box_reform(v, (int)k->p->out_format);
@@ -179,16 +179,16 @@ static void write_row(const struct suppression *k, int64_t to, int64_t from)
   if (k->record) k->record[to] = (int32_t)from;
   if (!k->y) return;
   memcpy(at(r, k->y, to * k->width), at(r, k->x, from * k->width), r->size * (size_t)k->width);
-  read4(r, k->y, to * k->width + k->p->coord_start, v);
-  reform(k, v);
+  read_four(r, k->y, to * k->width + k->p->coord_start, v);
+  reform_box(k, v);
   r->store(at(r, k->y, to * k->width + k->p->coord_start), v, 4);
 }
 
-static void suppress(const struct suppression *k)
+static void suppress_boxes(const struct suppression *k)
 {
   const struct nms_param *p = k->p;
   const struct sort_key *sorted;
-  int64_t n = choose(k, &sorted), rows = 0;
+  int64_t n = choose_boxes(k, &sorted), rows = 0;
   for (int64_t i = 0; i < n; i++) {
     int64_t row = sorted[i].index * k->width;
     k->box[i] = box_at(k->r, &k->m, k->x, row + p->coord_start, (int)p->in_format);
@@ -244,7 +244,7 @@ static void nms_body(int64_t begin, int64_t end, void *context)
     if (k.p->topk == 0)
       copy_rows(&k);
     else
-      suppress(&k);
+      suppress_boxes(&k);
   }
 }
 
@@ -394,15 +394,15 @@ static void encode_body(int64_t begin, int64_t end, void *context)
   const struct vec_ops *r = vec_ops_of(c->in[0].d.dtype);
   const int64_t anchors = c->in[0].d.dim[1], objects = c->in[3].d.dim[1];
   double mean[4], std[4], v[4], object[4];
-  read4(r, c->in[4].p, 0, mean);
-  read4(r, c->in[5].p, 0, std);
+  read_four(r, c->in[4].p, 0, mean);
+  read_four(r, c->in[5].p, 0, std);
   for (int64_t i = begin; i < end; i++) {
     double to[4] = { 0 };
     int64_t match = whole_at(&c->in[1], i);
     bool valid = r->get(c->in[0].p, i) > 0.5 && match >= 0 && match < objects;
     if (valid) {
-      read4(r, c->in[2].p, 4 * i, v);
-      read4(r, c->in[3].p, 4 * (i / anchors * objects + match), object);
+      read_four(r, c->in[2].p, 4 * i, v);
+      read_four(r, c->in[3].p, 4 * (i / anchors * objects + match), object);
       box_encode(v, object, mean, std, to);
     }
     if (c->out[0].p) r->store(at(r, c->out[0].p, 4 * i), to, 4);
@@ -449,8 +449,8 @@ static void decode_body(int64_t begin, int64_t end, void *context)
   const struct vec_ops *r = vec_ops_of(c->in[0].d.dtype);
   double v[4], by[4], to[4], middle[2], size[2];
   for (int64_t i = begin; i < end; i++) {
-    read4(r, c->in[1].p, 4 * (i % c->in[0].d.dim[1]), v);
-    read4(r, c->in[0].p, 4 * i, by);
+    read_four(r, c->in[1].p, 4 * (i % c->in[0].d.dim[1]), v);
+    read_four(r, c->in[0].p, 4 * i, by);
     if (p->format == CORNER)
       box_middle(v, middle, size);
     else

@@ -8,7 +8,7 @@
 
 #define BOX_FORMS "corner|center"
 
-static inline void read4(const struct vec_ops *r, const void *p, int64_t i, double v[4])
+static inline void read_four(const struct vec_ops *r, const void *p, int64_t i, double v[4])
 {
   for (int k = 0; k < 4; k++) v[k] = r->get(p, i + k);
 }
@@ -17,7 +17,7 @@ static inline struct box box_at(
     const struct vec_ops *r, const struct metric *m, const void *p, int64_t i, int form)
 {
   double v[4];
-  read4(r, p, i, v);
+  read_four(r, p, i, v);
   return box_of(m, v, form);
 }
 
@@ -30,7 +30,7 @@ static inline uint64_t best_first(double score)
 struct nms {
   struct metric metric;
   const struct box *box;                              /* best first */
-  /* boxes of two kinds let each other stand; NULL: all of one kind */
+  /* boxes of two kinds never suppress each other; NULL: all of one kind */
   const double *kind;
   double  limit;
   /* an overlap of exactly `limit` is too much */
@@ -63,11 +63,11 @@ static inline int shape_rank(struct infer *s, ty_desc *slot, int ndim, const cha
 }
 
 /* Working memory: one part per member of the team, cut into arrays in the order of the calls to
-** `cut`. */
-static inline void *cut(char **at_, int64_t n, size_t size)
+** `cut_array`. */
+static inline void *cut_array(char **at_, int64_t n, size_t size)
 {
   void *p = *at_;
   *at_ += align_up((size_t)n * size, ALIGN);
   return p;
 }
-#define CUT(at_, n, T) ((T *)cut(&(at_), n, sizeof(T)))
+#define CUT(at_, n, T) ((T *)cut_array(&(at_), n, sizeof(T)))

@@ -70,7 +70,7 @@ struct correlation {
                                                       ** per sample */
 };
 
-static int64_t pixel(const struct geometry *g, int64_t n, int64_t y, int64_t x)
+static int64_t pixel_at(const struct geometry *g, int64_t n, int64_t y, int64_t x)
 {
   return ((n * g->H + y) * g->W + x) * g->c;
 }
@@ -81,10 +81,10 @@ static void move_image(const struct correlation *k, int64_t n, void *padded, voi
   const struct vec_ops *r = k->r;
   const struct geometry *g = &k->g;
   int64_t pad = k->p->pad_size;
-  if (!back) memset(at(r, padded, pixel(g, n, 0, 0)), 0, r->size * (size_t)(g->H * g->W * g->c));
+  if (!back) memset(at(r, padded, pixel_at(g, n, 0, 0)), 0, r->size * (size_t)(g->H * g->W * g->c));
   for (int64_t c = 0; c < g->c; c++)
     for (int64_t i = 0; i < g->h * g->w; i++) {
-      int64_t a = pixel(g, n, pad + i / g->w, pad + i % g->w) + c,
+      int64_t a = pixel_at(g, n, pad + i / g->w, pad + i % g->w) + c,
               b = (n * g->c + c) * g->h * g->w + i;
       if (back)
         r->set(image, b, r->get(padded, a));
@@ -106,11 +106,11 @@ static struct patch patch_of(
           x1 = x * k->p->stride1 + k->p->max_displacement;
   int64_t width = MIN(k->p->kernel_size, g->W - MAX(x1, x1 + across)),
           height = MIN(k->p->kernel_size, g->H - MAX(y1, y1 + down));
-  return (struct patch){ pixel(g, n, y1, x1), pixel(g, n, y1 + down, x1 + across), width * g->c,
-    g->W * g->c, height };
+  return (struct patch){ pixel_at(g, n, y1, x1), pixel_at(g, n, y1 + down, x1 + across),
+    width * g->c, g->W * g->c, height };
 }
 
-static double compare(const struct correlation *k, const struct patch *q)
+static double compare_patches(const struct correlation *k, const struct patch *q)
 {
   double s = 0;
   for (int64_t i = 0; i < q->rows; i++) {
@@ -151,7 +151,7 @@ static void sample_body(int64_t begin, int64_t end, void *context)
     for (int64_t i = 0; i < outputs; i++) {
       struct patch q = patch_of(
           k, n, i / (g->out_h * g->out_w), i / g->out_w % g->out_h, i % g->out_w);
-      if (k->y) k->r->set(k->y, n * outputs + i, compare(k, &q) * share);
+      if (k->y) k->r->set(k->y, n * outputs + i, compare_patches(k, &q) * share);
       if (k->dy) scatter_gradient(k, n, &q, k->r->get(k->dy, n * outputs + i) * share);
     }
     if (k->dx1) move_image(k, n, k->grad1, k->dx1, true);

@@ -48,7 +48,7 @@ static const char *modulated_ports(const void *param)
                                                    : "data offset mask weight bias";
 }
 
-static int check(void *param)
+static int deform_check(void *param)
 {
   struct deform *p = param;
   TRY(conv_check(&p->c));
@@ -67,7 +67,7 @@ static int64_t output_size(const struct conv *p, const ty_desc *x, int i)
   return !x->dim[2 + i] ? 0 : whole < reach ? -1 : (whole - reach) / p->stride.d[i] + 1;
 }
 
-static int shape(struct infer *s)
+static int deform_shape(struct infer *s)
 {
   const struct deform *q = s->param;
   const struct conv *p = &q->c;
@@ -109,7 +109,9 @@ struct deform_job {
   const struct deform *p;
   bool modulated;
   int64_t channels, h, w, H, W, taps;                 /* H x W places of the output */
-  const void *x, *offset, *mask;                      /* of this sample; mask may be NULL */
+  /* of this sample */
+  const void *x, *offset;
+  const void *mask;                                   /* NULL: there is none */
   void *columns, *dx, *doffset, *dmask;
 };
 
@@ -129,7 +131,7 @@ static struct mix mix_at(const struct deform_job *j, int64_t u, int64_t o)
     j->mask ? j->r->get(j->mask, u * area + o) : 1 };
 }
 
-static double mixed(
+static double mixed_value(
     const struct deform_job *j, const void *plane, const struct deform_mix *m,
     const double weight[4])
 {
@@ -150,12 +152,12 @@ static void fill_columns(int64_t begin, int64_t end, void *context)
       struct mix m = mix_at(j, u, o);
       for (int64_t c = g * each; c < (g + 1) * each; c++)
         j->r->set(j->columns, (c * j->taps + t) * area + o,
-            m.mask * mixed(j, at(j->r, j->x, c * j->h * j->w), &m.m, m.m.weight));
+            m.mask * mixed_value(j, at(j->r, j->x, c * j->h * j->w), &m.m, m.m.weight));
     }
 }
 
 /* Gradients of offsets and masks, from that of the columns. The same units. */
-static void gather(int64_t begin, int64_t end, void *context)
+static void gather_range(int64_t begin, int64_t end, void *context)
 {
   const struct deform_job *j = context;
   const int64_t area = j->H * j->W, each = j->channels / j->p->num_deformable_group;
@@ -167,9 +169,9 @@ static void gather(int64_t begin, int64_t end, void *context)
       for (int64_t c = g * each; c < (g + 1) * each; c++) {
         const void *plane = at(j->r, j->x, c * j->h * j->w);
         double d = j->r->get(j->columns, (c * j->taps + t) * area + o);
-        down += d * mixed(j, plane, &m.m, m.m.down);
-        across += d * mixed(j, plane, &m.m, m.m.across);
-        through += d * mixed(j, plane, &m.m, m.m.weight);
+        down += d * mixed_value(j, plane, &m.m, m.m.down);
+        across += d * mixed_value(j, plane, &m.m, m.m.across);
+        through += d * mixed_value(j, plane, &m.m, m.m.weight);
       }
       if (j->doffset) {
         j->r->set(j->doffset, 2 * u * area + o, m.mask * down);
@@ -180,7 +182,7 @@ static void gather(int64_t begin, int64_t end, void *context)
 }
 
 /* Gradient of the image. Units are channels, which share no pixel. */
-static void scatter(int64_t begin, int64_t end, void *context)
+static void scatter_range(int64_t begin, int64_t end, void *context)
 {
   const struct deform_job *j = context;
   const int64_t area = j->H * j->W, each = j->channels / j->p->num_deformable_group;
@@ -216,7 +218,7 @@ static struct deform_job job_of(const struct call *c, const ty_desc *x, const ty
 }
 
 /* one sample of an array */
-static void *sample(const struct operand *a, int64_t i)
+static void *sample_at(const struct operand *a, int64_t i)
 {
   return a && a->p
       ? (char *)a->p + (size_t)(i * (desc_count(&a->d) / a->d.dim[0])) * dtype_size(a->d.dtype)
@@ -225,9 +227,9 @@ static void *sample(const struct operand *a, int64_t i)
 
 static void take_sample(struct deform_job *j, const struct operand *in, int64_t i)
 {
-  j->x = sample(&in[0], i);
-  j->offset = sample(&in[1], i);
-  j->mask = j->modulated ? sample(&in[2], i) : NULL;
+  j->x = sample_at(&in[0], i);
+  j->offset = sample_at(&in[1], i);
+  j->mask = j->modulated ? sample_at(&in[2], i) : NULL;
 }
 
 /* Columns: the product of group g has rows of weight (filters, depth) and of columns (depth,
@@ -247,7 +249,7 @@ static void each_tap(struct deform_job *j, parallel_fn body)
       groups * j->taps, grain_of(8 * j->channels / groups * j->H * j->W), body, j);
 }
 
-static int forward(struct call *c)
+static int deform_forward(struct call *c)
 {
   const ty_desc *x = &c->in[0].d, *y = &c->out[0].d;
   struct deform_job j = job_of(c, x, y);
@@ -256,7 +258,7 @@ static int forward(struct call *c)
   const struct operand *weight = &c->in[j.modulated ? 3 : 2],
                        *bias = j.p->c.no_bias ? NULL : weight + 1;
   for (int64_t i = 0; i < x->dim[0]; i++) {
-    void *out = sample(&c->out[0], i);
+    void *out = sample_at(&c->out[0], i);
     take_sample(&j, c->in, i);
     each_tap(&j, fill_columns);
     for (int64_t f = 0; bias && f < z.groups * z.filters; f++)
@@ -291,24 +293,24 @@ static int back_columns(
     TRY(gemm_one(r->dtype, true, false, z->depth, z->area, z->filters, 1,
         at(r, weight, g * z->filters * z->depth), z->depth, at(r, dy, g * z->filters * z->area),
         z->area, 0, at(r, j->columns, g * z->depth * z->area), z->area));
-  if (j->doffset || j->dmask) each_tap(j, gather);
-  if (j->dx) parallel_for_stoppable(j->channels, grain_of(8 * j->taps * z->area), scatter, j);
+  if (j->doffset || j->dmask) each_tap(j, gather_range);
+  if (j->dx) parallel_for_stoppable(j->channels, grain_of(8 * j->taps * z->area), scatter_range, j);
   return TY_OK;
 }
 
 /* in: head gradient, data, offset, mask if there is one, weight */
-static int backward(struct call *c)
+static int deform_backward(struct call *c)
 {
   const ty_desc *x = &c->in[1].d, *y = &c->in[0].d;
   struct deform_job j = job_of(c, x, y);
   const struct sizes z = sizes_of(&j);
   const int w = j.modulated ? 3 : 2;
   for (int64_t i = 0; i < x->dim[0]; i++) {
-    const void *dy = sample(&c->in[0], i);
+    const void *dy = sample_at(&c->in[0], i);
     take_sample(&j, c->in + 1, i);
-    j.dx = sample(&c->out[0], i);
-    j.doffset = sample(&c->out[1], i);
-    j.dmask = j.modulated ? sample(&c->out[2], i) : NULL;
+    j.dx = sample_at(&c->out[0], i);
+    j.doffset = sample_at(&c->out[1], i);
+    j.dmask = j.modulated ? sample_at(&c->out[2], i) : NULL;
     if (c->out[w].p) TRY(back_weight(&j, &z, dy, c->out[w].p, i));
     if (j.dx || j.doffset || j.dmask) TRY(back_columns(&j, &z, dy, c->in[1 + w].p));
   }
@@ -322,24 +324,27 @@ static size_t columns_bytes(const struct call *c, const ty_desc *x, const ty_des
   struct deform_job j = job_of(c, x, y);
   return (size_t)(j.channels * j.taps * j.H * j.W) * dtype_size(x->dtype);
 }
-static size_t scratch(const struct call *c) { return columns_bytes(c, &c->in[0].d, &c->out[0].d); }
-static size_t back_scratch(const struct call *c)
+static size_t deform_scratch(const struct call *c)
+{
+  return columns_bytes(c, &c->in[0].d, &c->out[0].d);
+}
+static size_t deform_back_scratch(const struct call *c)
 {
   return columns_bytes(c, &c->in[1].d, &c->in[0].d);
 }
 
-static const struct kernel cpu[]  = { { "columns", forward,  T_FLOAT, .scratch = scratch }, { 0 } };
-static const struct kernel back[] = { { "columns", backward, T_FLOAT, .scratch = back_scratch }, { 0 } };
+static const struct kernel cpu[]  = { { "columns", deform_forward,  T_FLOAT, .scratch = deform_scratch }, { 0 } };
+static const struct kernel back[] = { { "columns", deform_backward, T_FLOAT, .scratch = deform_back_scratch }, { 0 } };
 
 const struct op op_deformable_convolution[] = { {
   .name = "_contrib_DeformableConvolution",
   .doc = "Convolution of data (N, C, H, W) whose taps are moved by offset (N, 2 taps num_deformable_group, H', W'): down, across of each "
          "tap; weight as of Convolution. Gradients of all inputs.",
   .in = "data offset weight bias", .in_of = v1_ports, .out = "output", .param = v1_params, .param_size = sizeof(struct deform),
-  .check = check, .shape = shape, .grad = "g0 i0 i1 i2", .cpu = cpu, .back_cpu = back,
+  .check = deform_check, .shape = deform_shape, .grad = "g0 i0 i1 i2", .cpu = cpu, .back_cpu = back,
 }, {
   .name = "_contrib_ModulatedDeformableConvolution",
   .doc = "DeformableConvolution whose taps are also multiplied by mask (N, taps num_deformable_group, H', W'). Gradients of all inputs.",
   .in = "data offset mask weight bias", .in_of = modulated_ports, .out = "output", .param = modulated_params,
-  .param_size = sizeof(struct deform), .check = check, .shape = shape, .grad = "g0 i0 i1 i2 i3", .cpu = cpu, .back_cpu = back,
+  .param_size = sizeof(struct deform), .check = deform_check, .shape = deform_shape, .grad = "g0 i0 i1 i2 i3", .cpu = cpu, .back_cpu = back,
 }, { 0 } };

@@ -89,7 +89,7 @@ static void tensor_back_body(int64_t begin, int64_t end, void *context)
 static int tensor_run(struct call *c)
 {
   struct image_planes a = planes_of(&c->in[0], &c->out[0]);
-  parallel_for(images_of(&c->in[0].d) * a.channels, MAX(1, 16384 / a.pixels), tensor_body, &a);
+  parallel_for(images_of(&c->in[0].d) * a.channels, grain_of(a.pixels), tensor_body, &a);
   return TY_OK;
 }
 
@@ -98,7 +98,7 @@ static int tensor_back(struct call *c)
   struct image_planes a = planes_of(&c->out[0], &c->in[0]);
   if (a.image->p)
     parallel_for(
-        images_of(&c->out[0].d) * a.channels, MAX(1, 16384 / a.pixels), tensor_back_body, &a);
+        images_of(&c->out[0].d) * a.channels, grain_of(a.pixels), tensor_back_body, &a);
   return TY_OK;
 }
 
@@ -119,7 +119,7 @@ static int normalize_check(void *param)
   return TY_OK;
 }
 
-static bool counts(const struct reals *list, int64_t channels, double neutral)
+static bool has_valid_count(const struct reals *list, int64_t channels, double neutral)
 {
   bool untouched = list->n == 4; /* the default serves any number of channels */
   for (int64_t i = 0; i < list->n; i++) untouched = untouched && list->d[i] == neutral;
@@ -138,10 +138,10 @@ static int normalize_shape(struct infer *s)
   int64_t channels = in->dim[in->ndim - 3];
   if (channels && channels != 1 && channels != 3)
     return infer_fail(s, TY_ESHAPE, in, "expected 1 or 3 channels, got %lld", (long long)channels);
-  if (channels && !counts(&p->mean, channels, 0))
+  if (channels && !has_valid_count(&p->mean, channels, 0))
     return infer_fail(s, TY_EVALUE, NULL, "mean: expected 1 or %lld numbers, got %lld",
         (long long)channels, (long long)p->mean.n);
-  if (channels && !counts(&p->std, channels, 1))
+  if (channels && !has_valid_count(&p->std, channels, 1))
     return infer_fail(s, TY_EVALUE, NULL, "std: expected 1 or %lld numbers, got %lld",
         (long long)channels, (long long)p->std.n);
   return TY_OK;
@@ -183,7 +183,8 @@ static int scale_run(struct call *c, bool back)
   const ty_desc *d = &c->in[0].d;
   const int64_t *dim = d->dim + d->ndim - 3;
   struct scale a = { &c->in[0], &c->out[0], c->param, dim[1] * dim[2], dim[0], back };
-  if (a.to->p) parallel_for(images_of(d) * a.channels, MAX(1, 32768 / a.pixels), scale_body, &a);
+  if (a.to->p)
+    parallel_for(images_of(d) * a.channels, grain_for(GRAIN_MOVES, a.pixels), scale_body, &a);
   return TY_OK;
 }
 static int normalize_run(struct call *c)  { return scale_run(c, false); }
@@ -252,7 +253,7 @@ static int flip_shape(struct infer *s)
   return want_image(s, &s->in[0], false);
 }
 
-static int flip(const struct call *c, int axis)
+static int flip_axis(const struct call *c, int axis)
 {
   const int64_t *n = c->in[0].d.dim;
   int64_t stride[3] = { n[1] * n[2], n[2], 1 };
@@ -263,8 +264,8 @@ static int flip(const struct call *c, int axis)
   const void *last = elements_at(c->in[0].p, (n[axis] - 1) * stride[axis], size);
   return move_run(c->device, &m, c->out[0].p, last, size);
 }
-static int flip_left_right(struct call *c) { return flip(c, 1); }
-static int flip_top_bottom(struct call *c) { return flip(c, 0); }
+static int flip_left_right(struct call *c) { return flip_axis(c, 1); }
+static int flip_top_bottom(struct call *c) { return flip_axis(c, 0); }
 
 /* -- resize ------------------------------------------------------------------------------------ */
 
@@ -299,7 +300,7 @@ static int resize_check(void *param)
 
 enum { MOST_SIDE = 1 << 20 };
 
-static int resized(struct infer *s, int64_t h, int64_t w)
+static int resized_shape(struct infer *s, int64_t h, int64_t w)
 {
   ty_desc d = s->in[0];
   if (h > MOST_SIDE || w > MOST_SIDE)
@@ -324,14 +325,14 @@ static int resize_shape(struct infer *s)
     else
       w = MAX(1, columns * h / rows);
   }
-  return resized(s, h, w);
+  return resized_shape(s, h, w);
 }
 
 static int cv_resize_shape(struct infer *s)
 {
   const struct cv_resize *p = s->param;
   TRY(want_image(s, &s->in[0], false));
-  return s->in[0].ndim ? resized(s, p->h, p->w) : TY_OK;
+  return s->in[0].ndim ? resized_shape(s, p->h, p->w) : TY_OK;
 }
 
 static int resize_all(struct call *c, int how)
@@ -368,7 +369,7 @@ static const struct param border_params[] = {
   { "top",    P_INT,    offsetof(struct border, top),    NULL, "rows above", NULL, "[0,]" },
   { "bot",    P_INT,    offsetof(struct border, bot),    NULL, "rows below", NULL, "[0,]" },
   { "left",   P_INT,    offsetof(struct border, left),   NULL, "columns before", NULL, "[0,]" },
-  { "right",  P_INT,    offsetof(struct border, right),  NULL, "columns behind", NULL, "[0,]" },
+  { "right",  P_INT,    offsetof(struct border, right),  NULL, "columns after it", NULL, "[0,]" },
   { "type",   P_INT,    offsetof(struct border, type),   "0",
     "0 constant, 1 nearest pixel, 2 mirror image, 3 the other end, 4 mirror image without the outermost pixel", NULL, "[0,4]" },
   { "value",  P_FLOAT,  offsetof(struct border, value),  "0", "of a constant border" },

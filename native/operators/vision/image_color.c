@@ -10,7 +10,7 @@
 #include "base/philox.h"
 #include "op/op.h"
 
-static struct philox words(const struct call *c, uint64_t i)
+static struct philox random_words(const struct call *c, uint64_t i)
 {
   return philox(c->run->rng.seed, c->run->rng.counter, c->node, i);
 }
@@ -33,7 +33,7 @@ static struct pixels pixels_of(const struct operand *a)
   return (struct pixels){ a->p, a->d.dtype, a->d.dim[0], a->d.dim[1], a->d.dim[2] };
 }
 
-static int tune(struct call *c, struct tuning t)
+static int tune_image(struct call *c, struct tuning t)
 {
   struct pixels to = pixels_of(&c->out[0]), from = pixels_of(&c->in[0]);
   tune_pixels(&to, &from, t);
@@ -59,13 +59,13 @@ static int factor_check(void *param)
 static int tune_randomly(struct call *c, int kind)
 {
   const struct factor *p = c->param;
-  float factor = random_between(words(c, 0).w[0], p->min, p->max);
-  return tune(c, (struct tuning){ .kind = kind, .alpha = factor });
+  float factor = random_between(random_words(c, 0).w[0], p->min, p->max);
+  return tune_image(c, (struct tuning){ .kind = kind, .alpha = factor });
 }
-static int brightness(struct call *c) { return tune_randomly(c, BRIGHTNESS); }
-static int contrast(struct call *c)   { return tune_randomly(c, CONTRAST); }
-static int saturation(struct call *c) { return tune_randomly(c, SATURATION_BLUE); }
-static int hue(struct call *c)        { return tune_randomly(c, HUE); }
+static int brightness_run(struct call *c) { return tune_randomly(c, BRIGHTNESS); }
+static int contrast_run(struct call *c)   { return tune_randomly(c, CONTRAST); }
+static int saturation_run(struct call *c) { return tune_randomly(c, SATURATION_BLUE); }
+static int hue_run(struct call *c)        { return tune_randomly(c, HUE); }
 
 /* -- all of them in random order --------------------------------------------------------------- */
 
@@ -78,12 +78,12 @@ static const struct param jitter_params[] = {
   { 0 }
 };
 
-static int jitter(struct call *c)
+static int jitter_run(struct call *c)
 {
   struct pixels to = pixels_of(&c->out[0]), from = pixels_of(&c->in[0]);
   struct tuning plan[4] = { 0 };
   uint32_t word[8];
-  for (int i = 0; i < 8; i++) word[i] = words(c, (uint64_t)i).w[0];
+  for (int i = 0; i < 8; i++) word[i] = random_words(c, (uint64_t)i).w[0];
   jitter_of(((const struct jitter *)c->param)->part, word, plan);
   memmove(to.p, from.p, desc_bytes(&c->in[0].d));
   for (int i = 0; i < 4; i++)
@@ -112,24 +112,25 @@ static int light_check(void *param)
   return TY_OK;
 }
 
-static int lighten(struct call *c, const float alpha[3])
+static int add_light(struct call *c, const float alpha[3])
 {
   struct tuning t = { .kind = LIGHTING };
   lighting_of(alpha, t.rgb);
-  return tune(c, t);
+  return tune_image(c, t);
 }
 
-static int light(struct call *c)
+static int light_run(struct call *c)
 {
   const struct light *p = c->param;
-  return lighten(c, (float[3]){ (float)p->alpha.d[0], (float)p->alpha.d[1], (float)p->alpha.d[2] });
+  return add_light(
+      c, (float[3]){ (float)p->alpha.d[0], (float)p->alpha.d[1], (float)p->alpha.d[2] });
 }
 
 static int random_light(struct call *c)
 {
   float alpha[3], deviation = (float)((const struct random_light *)c->param)->alpha_std;
-  for (int i = 0; i < 3; i++) alpha[i] = deviation * random_normal(words(c, (uint64_t)i));
-  return lighten(c, alpha);
+  for (int i = 0; i < 3; i++) alpha[i] = deviation * random_normal(random_words(c, (uint64_t)i));
+  return add_light(c, alpha);
 }
 
 /* -- mirror images at random ------------------------------------------------------------------ */
@@ -143,12 +144,12 @@ static int flip_shape(struct infer *s)
       s, TY_ESHAPE, in, "expected an image (height, width, channels), got %d dimensions", in->ndim);
 }
 
-static int flip(struct call *c, int axis)
+static int flip_randomly(struct call *c, int axis)
 {
   const int64_t *n = c->in[0].d.dim;
   int64_t stride[3] = { n[1] * n[2], n[2], 1 };
   size_t size = dtype_size(c->in[0].d.dtype);
-  bool flipped = random_flip(words(c, 0).w[0]);
+  bool flipped = random_flip(random_words(c, 0).w[0]);
   struct move m = { 0 };
   for (int i = 0; i < 3; i++)
     move_axis(&m, n[i], stride[i], flipped && i == axis ? -stride[i] : stride[i]);
@@ -156,20 +157,20 @@ static int flip(struct call *c, int axis)
       elements_at(c->in[0].p, flipped ? (n[axis] - 1) * stride[axis] : 0, size), size);
   return TY_OK;
 }
-static int flip_left_right(struct call *c) { return flip(c, 1); }
-static int flip_top_bottom(struct call *c) { return flip(c, 0); }
+static int flip_left_right(struct call *c) { return flip_randomly(c, 1); }
+static int flip_top_bottom(struct call *c) { return flip_randomly(c, 0); }
 
 /* -- the operators ----------------------------------------------------------------------------- */
 
 #define PIXEL_KERNEL(table, function) \
   static const struct kernel table[] = { { .name = "pixels", .run = function, \
                                            .types = T(TY_U8) | T(TY_F32) }, { 0 } };
-PIXEL_KERNEL(brightness_cpu, brightness)
-PIXEL_KERNEL(contrast_cpu, contrast)
-PIXEL_KERNEL(saturation_cpu, saturation)
-PIXEL_KERNEL(hue_cpu, hue)
-PIXEL_KERNEL(jitter_cpu, jitter)
-PIXEL_KERNEL(light_cpu, light)
+PIXEL_KERNEL(brightness_cpu, brightness_run)
+PIXEL_KERNEL(contrast_cpu, contrast_run)
+PIXEL_KERNEL(saturation_cpu, saturation_run)
+PIXEL_KERNEL(hue_cpu, hue_run)
+PIXEL_KERNEL(jitter_cpu, jitter_run)
+PIXEL_KERNEL(light_cpu, light_run)
 PIXEL_KERNEL(random_light_cpu, random_light)
 MOVE_KERNEL(left_right_cpu, flip_left_right)
 MOVE_KERNEL(top_bottom_cpu, flip_top_bottom)

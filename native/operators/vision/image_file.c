@@ -1,6 +1,6 @@
 /* image_file.c - image files as arrays: _cvimdecode (bytes in an array) and _cvimread (a file).
 **
-** The size of the result stands in the file: these operators are called on arrays, and have no
+** The size of the result is in the file: these operators are called on arrays, and have no
 ** place in a symbol. _cvimread is the one kernel that takes memory of its own, for the bytes of
 ** the file.
 */
@@ -35,7 +35,7 @@ static int bytes_type(struct infer *s)
   return type_is(s, &s->out[0], TY_U8);
 }
 
-static int measure(const struct call *c, struct file_bytes file)
+static int measure_image(const struct call *c, struct file_bytes file)
 {
   struct pixels size;
   TRY(image_measure(file, (int)((const struct decode *)c->param)->flag, &size));
@@ -46,7 +46,7 @@ static int measure(const struct call *c, struct file_bytes file)
   return TY_OK;
 }
 
-static int decode(const struct call *c, struct file_bytes file)
+static int decode_image(const struct call *c, struct file_bytes file)
 {
   const int64_t *dim = c->out[0].d.dim;
   struct pixels to = { c->out[0].p, TY_U8, dim[0], dim[1], dim[2] }, size;
@@ -62,8 +62,8 @@ static struct file_bytes bytes_in(const struct call *c)
 {
   return (struct file_bytes){ c->in[0].p, (size_t)c->in[0].d.dim[0] };
 }
-static int decode_measure(struct call *c) { return measure(c, bytes_in(c)); }
-static int decode_run(struct call *c)     { return decode(c, bytes_in(c)); }
+static int decode_measure(struct call *c) { return measure_image(c, bytes_in(c)); }
+static int decode_run(struct call *c)     { return decode_image(c, bytes_in(c)); }
 
 static int with_file(const struct call *c, int (*act)(const struct call *, struct file_bytes))
 {
@@ -74,8 +74,8 @@ static int with_file(const struct call *c, int (*act)(const struct call *, struc
   mem_free(data);
   return code;
 }
-static int read_measure(struct call *c) { return with_file(c, measure); }
-static int read_run(struct call *c)     { return with_file(c, decode); }
+static int read_measure(struct call *c) { return with_file(c, measure_image); }
+static int read_run(struct call *c)     { return with_file(c, decode_image); }
 
 static const struct kernel decode_cpu[] = { { .name = "codec", .run = decode_run, .types = T(TY_U8) }, { 0 } };
 static const struct kernel read_cpu[]   = { { .name = "codec", .run = read_run, .types = T(TY_U8) }, { 0 } };

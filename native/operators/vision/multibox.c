@@ -212,7 +212,7 @@ static int64_t match_near(struct matching *t)
 }
 
 /* Softmax of class 0. */
-static double background(const struct matching *t, int64_t a)
+static double background_probability(const struct matching *t, int64_t a)
 {
   double most = -INFINITY, sum = 0;
   for (int64_t k = 0; k < t->classes; k++)
@@ -231,7 +231,7 @@ static void mine_negatives(struct matching *t, int64_t positives)
                                                            : t->anchors - positives;
   for (int64_t a = 0; a < t->anchors; a++)
     if (t->state[a] != POSITIVE && t->best[a] < limit)
-      t->order[n++] = (struct sort_key){ best_first(-background(t, a)), a };
+      t->order[n++] = (struct sort_key){ best_first(-background_probability(t, a)), a };
   const struct sort_key *sorted = merge_sort(t->order, t->order + t->anchors, n);
   for (int64_t i = 0; i < MIN(n, most); i++) t->state[sorted[i].index] = NEGATIVE;
 }
@@ -244,8 +244,8 @@ static void write_targets(const struct matching *t, void *offsets, void *mask, v
     double to[4] = { 0 }, from[4], object[4], label = t->p->ignore_label;
     if (positive) {
       int64_t row = t->object[a] * t->width;
-      read4(t->r, t->anchor, 4 * a, from);
-      read4(t->r, t->label, row + 1, object);
+      read_four(t->r, t->anchor, 4 * a, from);
+      read_four(t->r, t->label, row + 1, object);
       box_encode(from, object, none, t->p->variances.d, to);
       label = t->r->get(t->label, row) + 1;
     }
@@ -338,10 +338,10 @@ static const struct param detection_params[] = {
   { "threshold", P_FLOAT, offsetof(struct detection_param, threshold), "0.01", "least score of a detection" },
   { "background_id", P_INT, offsetof(struct detection_param, background_id), "0", "without effect: class 0 is the background" },
   { "nms_threshold", P_FLOAT, offsetof(struct detection_param, nms_threshold), "0.5",
-    "of two boxes that overlap so much the better one stands; 0 and below, or above 1: all stand, unsorted" },
+    "of two boxes that overlap so much the better one stays; 0 and below, or above 1: all stay, unsorted" },
   { "force_suppress", P_BOOL, offsetof(struct detection_param, force_suppress), "0", "boxes of other classes count too" },
   { "variances", P_FLOATS, offsetof(struct detection_param, variances), "[0.1,0.1,0.2,0.2]", "of x, y, width, height" },
-  { "nms_topk", P_INT, offsetof(struct detection_param, nms_topk), "-1", "only so many of the best can stand; -1: all" },
+  { "nms_topk", P_INT, offsetof(struct detection_param, nms_topk), "-1", "only so many of the best can stay; -1: all" },
   { 0 }
 };
 
@@ -382,12 +382,12 @@ struct detect {                                       /* one sample */
   uint8_t *gone;
 };
 
-static void decode(const struct detect *d, int64_t a, double corner[4])
+static void decode_box(const struct detect *d, int64_t a, double corner[4])
 {
   const double *v = d->p->variances.d;
   double from[4], by[4], middle[2], size[2];
-  read4(d->r, d->anchor, 4 * a, from);
-  read4(d->r, d->loc, 4 * a, by);
+  read_four(d->r, d->anchor, 4 * a, from);
+  read_four(d->r, d->loc, 4 * a, by);
   box_middle(from, middle, size);
   box_decode(middle, size, by, v, 0, corner);
   for (int i = 0; i < 4; i++) {
@@ -408,13 +408,13 @@ static int64_t find_objects(const struct detect *d)
       if (v > f.score) f.score = v, f.id = (double)(k - 1);
     }
     if (f.id < 0 || f.score < threshold) continue;
-    decode(d, a, f.corner);
+    decode_box(d, a, f.corner);
     d->found[n++] = f;
   }
   return n;
 }
 
-/* The best nms_topk come first, sorted; what lies behind them stays where it was found, with id
+/* The best nms_topk come first, sorted; what is after them stays where it was found, with id
 ** -1. */
 static void sort_and_suppress(const struct detect *d, int64_t n)
 {

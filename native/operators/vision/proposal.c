@@ -8,7 +8,7 @@
 ** iou_loss their corners; im_info (batch, 3) is height, width and scale of the image as it was
 ** before padding. Boxes are clipped to the image. A score is -1 in cells beyond it, of a box
 ** smaller than rpn_min_size (which grows by half of that at each end), and where box or score is
-** NaN. The best pre_nms stand for suppression, the first post_nms that stay are the result;
+** NaN. The best pre_nms take part in suppression, the first post_nms that stay are the result;
 ** where fewer do, they repeat. Source: Ren et al., "Faster R-CNN", NIPS 2015.
 */
 #include "kernel/element/proposal.h"
@@ -123,7 +123,7 @@ static int64_t select_best(const struct image_of *k)
   return n;
 }
 
-static int64_t candidates(const struct proposal_param *p, int64_t count)
+static int64_t candidate_count(const struct proposal_param *p, int64_t count)
 {
   return p->pre_nms > 0 ? MIN(p->pre_nms, count) : count;
 }
@@ -168,7 +168,7 @@ static void proposal_body(int64_t begin, int64_t end, void *context)
   k.rules.least = k.p->min_size;
   k.rules.corners = k.p->iou_loss;
   k.count = k.anchors * k.h * k.w;
-  k.pre = candidates(k.p, k.count);
+  k.pre = candidate_count(k.p, k.count);
   k.all = CUT(scratch, k.count, struct proposal);
   k.order = CUT(scratch, 2 * k.count, struct sort_key);
   k.box = CUT(scratch, k.count, struct box);

@@ -220,7 +220,7 @@ static int mean_backward(struct call *c)
 
 /* -- moved samples ----------------------------------------------------------------------------- */
 
-/* Where a bin's two offsets stand in trans: x, and y one plane behind it. */
+/* Returns the index in trans of a bin's offset x; y is one plane after it. */
 static int64_t offsets_of(const struct psroi_call *k, const struct psroi_bin *b)
 {
   const int64_t parts = k->p->part_size, class = b->channel / (k->p->output_dim / k->classes);
@@ -316,7 +316,8 @@ static void add_at(const struct psroi_call *k, void *p, int64_t i, double v)
 }
 
 /* The change of a sample's value per pixel that the sample moves along an axis. */
-static double slope(const struct psroi_call *k, const struct psroi_taps *t, int64_t plane, int axis)
+static double sample_slope(
+    const struct psroi_call *k, const struct psroi_taps *t, int64_t plane, int axis)
 {
   double v[2][2], other = t->way[1 - axis];
   for (int j = 0; j < 4; j++) v[j / 2][j % 2] = k->r->get(k->x, plane + t->at[j / 2][j % 2]);
@@ -340,7 +341,7 @@ static void scatter_bin(
       add_at(k, k->dx, b->plane + t.at[j / 2][j % 2], share * weight_of(&t, j / 2, j % 2));
     for (int axis = 0; k->dtrans && axis < 2; axis++)
       add_at(k, k->dtrans, offset + (1 - axis) * plane,
-          share * slope(k, &t, b->plane, axis) * k->p->trans_std * g->size[axis]);
+          share * sample_slope(k, &t, b->plane, axis) * k->p->trans_std * g->size[axis]);
   }
 }
 

@@ -1,6 +1,6 @@
 /* resize.c - _contrib_BilinearResize2D: images of another height and width.
 **
-** Output row i lies at source row i (in - 1) / (out - 1), so that corners meet, or, without
+** Output row i is at source row i (in - 1) / (out - 1), so that corners meet, or, without
 ** align_corners, at (i + 1/2) in / out - 1/2, at least 0; one row alone takes the first. Columns
 ** likewise. Each output is the weighted mean of four neighbours; the last row and column have
 ** themselves as their next. The gradient adds it to the four.
@@ -23,24 +23,24 @@ static const struct param params[] = {
   { "mode",          P_ENUM,  FIELD(mode),          "size",
     "height and width, or scales; odd sizes from odd ones; as input like; the next even or odd size down or up",
     "size|odd_scale|like|to_even_down|to_even_up|to_odd_down|to_odd_up" },
-  { "align_corners", P_BOOL,  FIELD(align_corners), "1",    "corners lie on corners, else edges on edges" },
+  { "align_corners", P_BOOL,  FIELD(align_corners), "1",    "corners meet corners, else edges meet edges" },
   { 0 }
 };
 
-static const char *ports(const void *param)
+static const char *resize_ports(const void *param)
 {
   return ((const struct resize_param *)param)->mode == M_LIKE ? "data like" : "data";
 }
 
-static bool scales(int64_t mode) { return mode == M_SIZE || mode == M_ODD_SCALE; }
+static bool takes_scales(int64_t mode) { return mode == M_SIZE || mode == M_ODD_SCALE; }
 
-static int check(void *param)
+static int resize_check(void *param)
 {
   const struct resize_param *p = param;
   const bool up = isnan(p->scale_height), across = isnan(p->scale_width);
   NEED(p->mode != M_ODD_SCALE || (!up && !across), TY_EVALUE,
       "mode odd_scale needs scale_height and scale_width");
-  NEED(!scales(p->mode) || up == across, TY_EVALUE,
+  NEED(!takes_scales(p->mode) || up == across, TY_EVALUE,
       "give both scale_height and scale_width, or neither");
   NEED((up || (p->scale_height > 0 && p->scale_height < 1e6)) &&
           (across || (p->scale_width > 0 && p->scale_width < 1e6)),
@@ -49,7 +49,7 @@ static int check(void *param)
 }
 
 /* the new size of a side of n; 0: unknown, or none is left */
-static int64_t side(const struct resize_param *p, int64_t n, int64_t size, double scale)
+static int64_t side_after(const struct resize_param *p, int64_t n, int64_t size, double scale)
 {
   const bool even = n % 2 == 0;
   if (p->mode == M_SIZE && isnan(scale)) return size;
@@ -65,7 +65,7 @@ static int64_t side(const struct resize_param *p, int64_t n, int64_t size, doubl
   }
 }
 
-static int shape(struct infer *s)
+static int resize_shape(struct infer *s)
 {
   const struct resize_param *p = s->param;
   ty_desc *x = &s->in[0], *y = &s->out[0];
@@ -77,7 +77,7 @@ static int shape(struct infer *s)
   int64_t dim[4] = { x->dim[0], x->dim[1], 0, 0 };
   for (int i = 2; i < 4; i++) {
     dim[i] = p->mode == M_LIKE ? (s->in[1].ndim ? s->in[1].dim[i] : 0)
-                               : side(p, x->dim[i], i == 2 ? p->height : p->width,
+                               : side_after(p, x->dim[i], i == 2 ? p->height : p->width,
                                      i == 2 ? p->scale_height : p->scale_width);
     if (x->dim[i] && !dim[i] && p->mode != M_LIKE)
       return infer_fail(
@@ -100,7 +100,7 @@ struct resize_planes {
   bool corners;
 };
 
-static void plane(const struct resize_planes *j, const void *x, void *y)
+static void resize_plane(const struct resize_planes *j, const void *x, void *y)
 {
   for (int64_t i = 0, out = 0; i < j->H; i++) {
     struct resize_tap v = resize_tap(i, j->h, j->H, j->corners);
@@ -114,7 +114,7 @@ static void plane(const struct resize_planes *j, const void *x, void *y)
   }
 }
 
-static void increase(const struct vec_ops *r, void *x, int64_t i, double by)
+static void add_number(const struct vec_ops *r, void *x, int64_t i, double by)
 {
   r->set(x, i, r->get(x, i) + by);
 }
@@ -128,54 +128,54 @@ static void plane_back(const struct resize_planes *j, const void *dy, void *dx)
       struct resize_tap u = resize_tap(k, j->w, j->W, j->corners);
       int64_t a = v.at * j->w + u.at, b = a + v.next * j->w;
       double g = j->r->get(dy, out);
-      increase(j->r, dx, a, g * (1 - v.weight) * (1 - u.weight));
-      increase(j->r, dx, a + u.next, g * (1 - v.weight) * u.weight);
-      increase(j->r, dx, b, g * v.weight * (1 - u.weight));
-      increase(j->r, dx, b + u.next, g * v.weight * u.weight);
+      add_number(j->r, dx, a, g * (1 - v.weight) * (1 - u.weight));
+      add_number(j->r, dx, a + u.next, g * (1 - v.weight) * u.weight);
+      add_number(j->r, dx, b, g * v.weight * (1 - u.weight));
+      add_number(j->r, dx, b + u.next, g * v.weight * u.weight);
     }
   }
 }
 
-static void forward_some(int64_t begin, int64_t end, void *context)
+static void forward_range(int64_t begin, int64_t end, void *context)
 {
   const struct resize_planes *j = context;
   for (int64_t i = begin; i < end; i++)
-    plane(j, at(j->r, j->from, i * j->h * j->w), at(j->r, j->to, i * j->H * j->W));
+    resize_plane(j, at(j->r, j->from, i * j->h * j->w), at(j->r, j->to, i * j->H * j->W));
 }
 
-static void back_some(int64_t begin, int64_t end, void *context)
+static void backward_range(int64_t begin, int64_t end, void *context)
 {
   const struct resize_planes *j = context;
   for (int64_t i = begin; i < end; i++)
     plane_back(j, at(j->r, j->from, i * j->H * j->W), at(j->r, j->to, i * j->h * j->w));
 }
 
-static void run(const struct call *c, const ty_desc *x, const ty_desc *y, parallel_fn some)
+static void resize_run(const struct call *c, const ty_desc *x, const ty_desc *y, parallel_fn range)
 {
   struct resize_planes j = { vec_ops_of(x->dtype), c->in[0].p, c->out[0].p, x->dim[2], x->dim[3],
     y->dim[2], y->dim[3], ((const struct resize_param *)c->param)->align_corners };
-  if (j.to) parallel_for(x->dim[0] * x->dim[1], grain_of(4 * j.H * j.W + j.h * j.w), some, &j);
+  if (j.to) parallel_for(x->dim[0] * x->dim[1], grain_of(4 * j.H * j.W + j.h * j.w), range, &j);
 }
 
-static int forward(struct call *c)
+static int resize_forward(struct call *c)
 {
-  run(c, &c->in[0].d, &c->out[0].d, forward_some);
+  resize_run(c, &c->in[0].d, &c->out[0].d, forward_range);
   return TY_OK;
 }
 
-static int backward(struct call *c)
+static int resize_backward(struct call *c)
 {
-  run(c, &c->out[0].d, &c->in[0].d, back_some);
+  resize_run(c, &c->out[0].d, &c->in[0].d, backward_range);
   if (c->nout > 1 && c->out[1].p) memset(c->out[1].p, 0, desc_bytes(&c->out[1].d));
   return TY_OK;
 }
 
-static const struct kernel cpu[]  = { { "planes", forward,  T_FLOAT }, { 0 } };
-static const struct kernel back[] = { { "planes", backward, T_FLOAT }, { 0 } };
+static const struct kernel cpu[]  = { { "planes", resize_forward,  T_FLOAT }, { 0 } };
+static const struct kernel back[] = { { "planes", resize_backward, T_FLOAT }, { 0 } };
 
 const struct op op_resize[] = { {
   .name = "_contrib_BilinearResize2D",
   .doc = "Images (N, C, height, width) at another size, by means of the four nearest pixels. Gradient of data; like gets zeros.",
-  .in = "data like", .in_of = ports, .out = "output", .param = params, .param_size = sizeof(struct resize_param), .check = check,
-  .shape = shape, .grad = "g0", .cpu = cpu, .back_cpu = back,
+  .in = "data like", .in_of = resize_ports, .out = "output", .param = params, .param_size = sizeof(struct resize_param),
+  .check = resize_check, .shape = resize_shape, .grad = "g0", .cpu = cpu, .back_cpu = back,
 }, { 0 } };

@@ -184,7 +184,7 @@ static void forward_body(int64_t begin, int64_t end, void *context)
   }
 }
 
-static int forward(struct call *c, bool rotated)
+static int roi_forward(struct call *c, bool rotated)
 {
   const ty_desc *d = &c->in[0].d;
   struct align_call k = { vec_ops_of(d->dtype), c->param, d, c->out[0].d.dim[1], c->in[1].p,
@@ -194,8 +194,8 @@ static int forward(struct call *c, bool rotated)
   return TY_OK;
 }
 
-static int align_forward(struct call *c) { return forward(c, false); }
-static int rotated_forward(struct call *c) { return forward(c, true); }
+static int align_forward(struct call *c) { return roi_forward(c, false); }
+static int rotated_forward(struct call *c) { return roi_forward(c, true); }
 
 /* in: head gradient, regions. Regions may overlap: one after the other. */
 static int align_backward(struct call *c)

@@ -61,7 +61,8 @@ struct roi {
   int32_t *argmax;
 };
 
-static int64_t greatest(const struct roi *k, int64_t plane, struct bin_ends y, struct bin_ends x)
+static int64_t find_greatest(
+    const struct roi *k, int64_t plane, struct bin_ends y, struct bin_ends x)
 {
   int64_t w = k->d->dim[3], best = -1;
   double most = -INFINITY;
@@ -73,7 +74,7 @@ static int64_t greatest(const struct roi *k, int64_t plane, struct bin_ends y, s
   return best;
 }
 
-static void region(const struct roi *k, int64_t n)
+static void pool_one_region(const struct roi *k, int64_t n)
 {
   const struct vec_ops *r = k->r;
   double v[5];
@@ -86,7 +87,7 @@ static void region(const struct roi *k, int64_t n)
       int64_t plane = (g.image * d[1] + c) * d[2] * d[3];
       struct bin_ends y = pool_bin(&g, 0, b / bins[1], bins[0], d[2]);
       struct bin_ends x = pool_bin(&g, 1, b % bins[1], bins[1], d[3]);
-      int64_t best = g.image >= 0 ? greatest(k, plane, y, x) : -1;
+      int64_t best = g.image >= 0 ? find_greatest(k, plane, y, x) : -1;
       if (k->y) r->set(k->y, out, best < 0 ? 0 : r->get(k->x, plane + best));
       if (k->argmax) k->argmax[out] = (int32_t)best;
     }
@@ -94,7 +95,7 @@ static void region(const struct roi *k, int64_t n)
 
 static void roi_body(int64_t begin, int64_t end, void *context)
 {
-  for (int64_t n = begin; n < end; n++) region(context, n);
+  for (int64_t n = begin; n < end; n++) pool_one_region(context, n);
 }
 
 static int roi_forward(struct call *c)

@@ -143,7 +143,7 @@ static int grid_shape(struct infer *s)
 }
 
 /* (shift + pixel) / half the size - 1, or its gradient: 1 / half the size of the head gradient. */
-static void warp(const struct vec_ops *r, void *y, const void *x, const ty_desc *d, bool back)
+static void warp_grid(const struct vec_ops *r, void *y, const void *x, const ty_desc *d, bool back)
 {
   int64_t n = d->dim[2] * d->dim[3];
   for (int64_t i = 0; i < 2 * d->dim[0]; i++) {
@@ -164,7 +164,7 @@ static int grid_forward(struct call *c)
   regular_grid(r, c->out[1].p, d->dim[2], d->dim[3], p->transform_type == WARP);
   if (!c->out[0].p) return TY_OK;
   if (p->transform_type == WARP)
-    warp(r, c->out[0].p, c->in[0].p, d, false);
+    warp_grid(r, c->out[0].p, c->in[0].p, d, false);
   else
     for (int64_t i = 0; i < d->dim[0]; i++)
       r->grid(at(r, c->out[0].p, i * 2 * d->dim[2] * d->dim[3]), at(r, c->in[0].p, 6 * i),
@@ -179,7 +179,7 @@ static int grid_backward(struct call *c)
   const struct vec_ops *r = vec_ops_of(d->dtype);
   if (!c->out[0].p) return TY_OK;
   if (p->transform_type == WARP)
-    warp(r, c->out[0].p, c->in[0].p, d, true);
+    warp_grid(r, c->out[0].p, c->in[0].p, d, true);
   else
     for (int64_t i = 0; i < d->dim[0]; i++)
       r->grid_back(at(r, c->out[0].p, 6 * i), at(r, c->in[0].p, i * 2 * d->dim[2] * d->dim[3]),

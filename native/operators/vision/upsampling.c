@@ -88,7 +88,7 @@ struct nearest {                                      /* one input and its chann
   bool    add, back;
 };
 
-static void enlarge(const struct nearest *u, int64_t in, int64_t out)
+static void enlarge_plane(const struct nearest *u, int64_t in, int64_t out)
 {
   const struct vec_ops *r = u->r;
   int64_t h = u->small->dim[2], w = u->small->dim[3], W = u->large->dim[3],
@@ -104,7 +104,7 @@ static void enlarge(const struct nearest *u, int64_t in, int64_t out)
   }
 }
 
-static void shrink(const struct nearest *u, int64_t in, int64_t out)
+static void shrink_plane(const struct nearest *u, int64_t in, int64_t out)
 {
   const struct vec_ops *r = u->r;
   int64_t h = u->small->dim[2], w = u->small->dim[3], W = u->large->dim[3],
@@ -122,9 +122,9 @@ static void nearest_body(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) {
     int64_t out = i / channels * u->large->dim[1] + u->first + i % channels;
     if (u->back)
-      shrink(u, i * small, out * large);
+      shrink_plane(u, i * small, out * large);
     else
-      enlarge(u, i * small, out * large);
+      enlarge_plane(u, i * small, out * large);
   }
 }
 

@@ -36,8 +36,8 @@ rooms.native = { title = "native", {
       "conv/winograd.h", "element/boxes.h", "element/choice.h", "element/corners.h",
       "element/deform.h", "element/density.h", "element/entropy.h", "element/hawkes.h",
       "element/levels.h", "element/proposal.h", "element/regions.h", "element/resample.h",
-      "epilogue.h", "gemm/gemm.h", "gemm/levels.h", "kernel.h", "lapack.h", "onednn.h", "primitives.h",
-      "reduce/reduce.h", "strided_copy.h", "variates.h", "vec/vec.h" } },
+      "epilogue.h", "gemm/gemm.h", "gemm/levels.h", "grain.h", "kernel.h", "lapack.h", "onednn.h",
+      "primitives.h", "reduce/reduce.h", "strided_copy.h", "variates.h", "vec/vec.h" } },
 }, {
   { name = "pointwise", is = "formulas, fused into one loop", at = { 0, 9 },
     public = { "ir.h", "pointwise.h" } },

@@ -1,0 +1,88 @@
+/* tuning.h - the numbers that convolutions are cut by.
+**
+** Sums are made in an order that depends on some of these, so a change can change the last bits of
+** results. Sources: `scripts/dev/bench/bench.lua` (layers), AVX2 and AVX-512, on the dates given;
+** where none is given, 2026-11-21.
+*/
+#pragma once
+#include "kernel/grain.h"
+
+/* multiply-adds of a unit of a forward product, above which it is halved while there are fewer
+** than CONV_UNITS */
+#define CONV_UNIT_WORK 2e6
+
+enum {
+  /* -- windows -- */
+  /* positions of a panel, or of the gradient's columns, at a time, at most */
+  CONV_COLUMNS = 128,
+
+  /* -- packed weights that inference keeps (2026-11-22): any up to CONV_SMALL_WEIGHT, any below
+  ** CONV_FEW_POSITIONS, and up to CONV_LARGE_WEIGHT below CONV_MANY_POSITIONS -- */
+  CONV_FEW_POSITIONS = 256,                           /* positions of the result */
+  CONV_MANY_POSITIONS = 1000,                         /* positions of the result */
+  CONV_SMALL_WEIGHT = 128 << 10,                      /* bytes */
+  CONV_LARGE_WEIGHT = 1 << 20,                        /* bytes */
+
+  /* -- forward -- */
+  CONV_PANELS = 4,                                    /* panels of a block of positions */
+  CONV_PANELS_1X1 = 8,                                /* panels of a block of a 1 x 1 window */
+  CONV_UNITS = 32,                                    /* units that are enough for a team */
+  CONV_MIN_STRIPS = 3,                                /* strips of filters that stay together */
+  CONV_STRIP_GRAIN = 100000,                          /* elements of weight packed by a chunk */
+
+  /* -- gradient of the data -- */
+  /* rows of columns (channels x taps) that stay in the second cache */
+  CONV_DATA_ROWS = 512,
+
+  /* -- gradient of the weight -- */
+  CONV_POSITIONS = 512,                               /* positions of a block */
+  CONV_SHARES = 16,                                   /* shares of the images, at most */
+  CONV_SHARES_BYTES = 4 << 20,                        /* bytes of the shares' sums, at most */
+  CONV_GATHER_GRAIN = 100000,                         /* elements of sums added by a chunk */
+  CONV_BIAS_GRAIN = 200000,                           /* elements added up by a chunk */
+
+  /* -- gradient of the weight, with many filters (weight_outer.c) -- */
+  OUTER_FILTERS = 96,                                 /* filters, from which it is taken */
+  OUTER_POSITIONS = 1024,                             /* with one tap: below so many positions */
+  OUTER_ROWS = 128,                                   /* rows of columns at a time */
+  OUTER_UNITS = 16,                                   /* units that are enough for a team */
+  OUTER_SHARES_BYTES = 4 << 20,                       /* bytes of the shares' sums, at most */
+  OUTER_ADD_GRAIN = 65536,                            /* elements of sums added by a chunk */
+
+  /* -- one channel a group (depthwise.c) -- */
+  DEPTHWISE_GRAIN = 100000,                           /* multiply-adds of a chunk */
+};
+
+/* Winograd, against oneDNN's direct kernels (2026-11-22): a weight must be carried for enough
+** tiles, more if that happens at each run; gradients, whose direct kernels are slower, need fewer
+** tiles. */
+enum {
+  WINOGRAD_MIN_CHANNELS = 16,    /* channels and filters */
+  WINOGRAD_MIN_TILES_KEPT = 16,  /* the weight's points are kept */
+  WINOGRAD_MIN_TILES_FRESH = 32, /* they are made at each run */
+  WINOGRAD_MIN_TILES_BACKWARD = 16,
+  /* points are kept with fewer tiles, or with at most so many products */
+  WINOGRAD_KEEP_BELOW_TILES = 32,
+  WINOGRAD_KEEP_UP_TO_PRODUCTS = 30 << 20,
+
+  /* bytes of a group's planes: most of a second cache of 512 KiB */
+  WINOGRAD_CACHE = 384 << 10,
+  /* tiles of a group, at least: so many pay for reading the weight */
+  WINOGRAD_GROUP = 24,
+  /* filters of a part, at least: so many pay for carrying all of x */
+  WINOGRAD_PART = 64,
+  /* products of a chunk that packs the weight, for each point: channels x panels */
+  WINOGRAD_PACK_GRAIN = 500,
+
+  /* -- a weight that is packed part by part -- */
+  WINOGRAD_LATE_WEIGHT = 12 << 20,                    /* bytes of the weight, at least */
+  WINOGRAD_LATE_PLANES = 16 << 20,                    /* bytes of all tiles' planes, at most */
+  WINOGRAD_LATE_PART = 5 << 19,                       /* bytes of a part of the weight */
+  WINOGRAD_LATE_TILES = 8,                            /* tiles that a chunk carries */
+
+  /* -- gradient of the weight -- */
+  WINOGRAD_MIN_TILES = 64,                            /* tiles at a time, at least */
+  WINOGRAD_MAX_TILES = 256,                           /* tiles at a time, at most */
+  WINOGRAD_SHARES = 16,                               /* shares of the tiles, at most */
+  WINOGRAD_SUMS = 12 << 20,                           /* bytes of the shares' sums, at most */
+};

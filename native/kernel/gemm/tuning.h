@@ -1,0 +1,65 @@
+/* tuning.h - the numbers that matrix products are cut by.
+**
+** Sums are made in an order that depends on these, so a change can change the last bits of
+** results. Sources: `scripts/dev/bench/bench.lua` (layers and operators), AVX2 and AVX-512, on the
+** dates given; where none is given, 2026-11-21.
+*/
+#pragma once
+#include "kernel/grain.h"
+
+/* multiply-adds of a chunk */
+#define GEMM_WORK GRAIN_PRODUCTS
+/* multiply-adds up to which a product is one chunk, run inline */
+#define GEMM_SERIAL_WORK (2 * GEMM_WORK)
+/* multiply-adds of one product of a batch, above which it is cut inside and not the batch */
+#define GEMM_LARGE_WORK (32 * GEMM_WORK)
+/* multiply-adds of a chunk of dot products: they wait for memory */
+#define GEMM_DOT_WORK (GEMM_WORK / 4)
+/* multiply-adds above which OpenBLAS serves a processor without AVX2 */
+#define GEMM_BLAS_WORK 100000.0
+
+enum {
+  /* bytes of panels that a core goes through again and again: half of a second cache of 1 MiB */
+  GEMM_CACHE = 512 * 1024,
+
+  /* -- chunks (2026-11-23) -- */
+  /* columns of C whose sums are made at a time */
+  GEMM_BLOCK_COLUMNS = 1536,
+  /* rows of A up to which packing B is much of the work: then each core packs a part of it */
+  GEMM_LOW = 192,
+  /* panels of B that one core packs, at least, with up to GEMM_LOW rows and with more */
+  GEMM_LOW_PANELS = 3,
+  GEMM_HIGH_PANELS = 4,
+  /* rows of A that use a packed panel, at least, with more than GEMM_LOW rows */
+  GEMM_PANEL_ROWS = 400,
+  /* chunks of a product that are enough for a team, and of one whose B is read in place */
+  GEMM_CHUNKS = 32,
+  GEMM_CHUNKS_IN_PLACE = 8,
+
+  /* -- which way a product goes -- */
+  /* rows or columns of C below which a product is a few dot products */
+  GEMM_VECTORS = 4,
+  /* terms of a sum for each row of A, from which up to GEMM_FEW rows are dot products too: packing
+  ** B would cost more (2026-11-22) */
+  GEMM_LONG_SUM = 40,
+  /* elements of B above which it is packed although it is stored by rows */
+  GEMM_PACK_ABOVE = 30000,
+  /* panels that use a strip of A, from which copying the strip pays */
+  GEMM_COPY_PANELS = 4,
+  /* bytes between rows of A: multiples of it put rows into the same sets of the first cache */
+  GEMM_CACHE_STRIDE = 1024,
+
+  /* -- passes beside the product: elements of a chunk -- */
+  GEMM_PACK_GRAIN = 60000,                            /* packed */
+  GEMM_EPILOGUE_GRAIN = 30000,                        /* with bias and activation */
+  GEMM_SUM_GRAIN = 200000,                            /* added up by columns */
+  GEMM_ADD_GRAIN = 65536,                             /* added to another array */
+
+  /* -- sums of columns -- */
+  GEMM_SUM_COLUMNS = 256,                             /* columns at a time */
+  GEMM_SUM_ROWS = 128,                                /* rows that are added up on their own */
+
+  /* -- both gradients of a product (2026-11-23) -- */
+  GEMM_BOTH_PANELS = 4,                               /* panels of G in a unit */
+  GEMM_BOTH_STRIPS = 4,                               /* strips of rows in a unit */
+};
