@@ -100,6 +100,9 @@ end
 
 
 --- The data of a convolution, with its borders where they differ, and its parameters.
+-- @tparam Node n
+-- @tparam Value x
+-- @tparam Value weight
 -- @number[opt=0] border what stands for 0 in the borders
 function ops.window_of_conv(n, x, weight, border)
   local shape = weight.shape
