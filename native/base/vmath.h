@@ -4,8 +4,8 @@
 ** Those that training spends its time in are branch-free polynomials, which the compiler turns
 ** into vector code inside a loop: exp, log, sigmoid, tanh in both types; softrelu, expm1, log1p,
 ** log2, log10, sin and cos of float32 compute in float64. All stay within two units in the last
-** place, of float32 sigmoid within 2.4 and normcdf within 5.5; zeros, infinities and NaN come out as
-** in C.
+** place, but sigmoid of float32 within 2.4 and normcdf within 5.5; zeros, infinities and NaN come
+** out as in C.
 ** Multiplications and additions are never contracted: every instruction set gives the same bits.
 ** Coefficients: interpolation at Chebyshev nodes, computed with 50 digits. r, k: x = k ln 2 + r
 ** with |r| <= ln 2 / 2.
@@ -349,8 +349,8 @@ static inline float erf_f32(float x)
 
 /* The distribution function of the normal law. With a = |x| and s = 1 / (a + 3), its tail is
 ** s e^(-a^2 / 2) times a polynomial in (a - 3) s, to 3.5e-8 of itself; a^2 is taken in two parts,
-** which are exact enough for e^. Within 5.5 units in the last place of float32 below 0 (5.06 measured,
-** near -0.675), 3 above; beyond 14.5 the tail is 0. */
+** which are exact enough for e^. Within 5.5 units in the last place of float32 below 0 (measured:
+** 5.06, near -0.675), 3 above; beyond 14.5 the tail is 0. */
 static inline float normcdf_f32(float x)
 {
   float a = x < 0 ? -x : x;
