@@ -3,8 +3,9 @@
 **
 ** Those that training spends its time in are branch-free polynomials, which the compiler turns
 ** into vector code inside a loop: exp, log, sigmoid, tanh in both types; softrelu, expm1, log1p,
-** log2, log10, sin, cos and normcdf of float32 compute in float64. All stay within two units in
-** the last place, sigmoid of float32 within 2.4; zeros, infinities and NaN come out as in C.
+** log2, log10, sin and cos of float32 compute in float64. All stay within two units in the last
+** place, but sigmoid of float32 within 2.4 and normcdf within 5.5; zeros, infinities and NaN come
+** out as in C.
 ** Multiplications and additions are never contracted: every instruction set gives the same bits.
 ** Coefficients: interpolation at Chebyshev nodes, computed with 50 digits. r, k: x = k ln 2 + r
 ** with |r| <= ln 2 / 2.
@@ -346,21 +347,29 @@ static inline float erf_f32(float x)
   return keep_nan(x, x < 0 ? -y : y);
 }
 
-/* The distribution function of the normal law. Its tail at a = |x| is e^(-a^2 / 2) times a
-** polynomial in (a - 3.5) / (a + 3.5), to 6e-9 of itself; beyond 14.5 it is 0 in float32. */
+/* The distribution function of the normal law. With a = |x| and s = 1 / (a + 3), its tail is
+** s e^(-a^2 / 2) times a polynomial in (a - 3) s, to 3.5e-8 of itself; a^2 is taken in two parts,
+** which are exact enough for e^. Within 5.5 units in the last place of float32 below 0 (measured:
+** 5.06, near -0.675), 3 above; beyond 14.5 the tail is 0. */
 static inline float normcdf_f32(float x)
 {
-  double a = clamp(x < 0 ? -(double)x : (double)x, 0.0, 14.5), t = (a - 3.5) / (a + 3.5);
-  double p = 3.898568717836729868e-4 +
-      t *
-          (1.3402132127236175008e-4 +
-              t * (-5.1644324825562422487e-5 + t * -2.0696888273270289035e-5));
-  p = 1.906564816937163274e-2 +
-      t * (-1.5613664847513481677e-3 + t * (-1.381660491829940229e-3 + t * p));
-  p = 0.12585525168220449371 + t * (-6.1639429810591306711e-2 + t * p);
-  p = 0.10634515363168914082 + t * (-0.1871396985974768087 + t * p);
-  double tail = p * exp_half(-0.5 * a * a);
-  return keep_nan(x, (float)(x < 0 ? tail : 1.0 - tail));
+  float a = x < 0 ? -x : x;
+  a = a > 14.5f ? 14.5f : a;
+  float s = 1.0f / (a + 3.0f), t = (a - 3.0f) * s;
+  float p = 1.03679337e-3f + t * (-9.364600172e-4f + t * (-2.243728605e-4f + t * 3.704060067e-5f));
+  p = -4.725811783e-2f + t * (-1.046852512e-2f + t * (6.93562193e-3f + t * p));
+  p = 0.7290836817f + t * (-0.5093321681f + t * (0.2300183257f + t * p));
+  p *= s;
+  float near = bits_f32(of_f32(a) & 0xfffff000u); /* 12 bits: its square is exact */
+  float high = -0.5f * (near * near), low = 0.5f * ((a - near) * (a + near));
+  float shifted = (high - low) * (float)LOG2E + ROUND_F32, k = shifted - ROUND_F32;
+  float r = ((high - k * 0.693359375f) - low) + k * 2.12194440e-4f;
+  float q = 8.363173075e-3f + r * 1.392617612e-3f;
+  q = 0.1666657703f + r * (4.166655466e-2f + r * q);
+  float rest = r + r * r * (0.5f + r * q); /* e^r - 1 */
+  uint32_t n = of_f32(shifted) - of_f32(ROUND_F32) + 256u, half = n >> 1;
+  float tail = (p + p * rest) * bits_f32((half - 1u) << 23) * bits_f32((n - half - 1u) << 23);
+  return keep_nan(x, x < 0 ? tail : 1.0f - tail);
 }
 
 /* -- element by element, through the C library

@@ -95,6 +95,15 @@ local CONVOLUTIONS = {
   { data = { 2, 4, 11 }, weight = { 3, 4, 5 }, pad = { 6 }, stride = { 2 }, dtype = "float32",
     sum = "float32" },
   { data = { 1, 2, 4, 5, 6 }, weight = { 3, 2, 2, 3, 3 }, pad = { 1, 1, 1 }, dtype = "uint8" },
+  { data = { 9, 5, 7, 6 }, weight = { 7, 5, 3, 3 }, pad = { 1, 1 }, dtype = "uint8", zero = 77,
+    out = "int8" },                                      -- threads take images
+  { data = { 8, 6, 10, 9 }, weight = { 8, 3, 3, 3 }, pad = { 1, 2 }, groups = 2,
+    dtype = "float32" },
+  { data = { 8, 7, 9, 10 }, weight = { 30, 7, 1, 1 }, stride = { 2, 2 }, dtype = "uint8",
+    zero = 13, relu = true },
+  { data = { 10, 9, 6, 11 }, weight = { 70, 9, 1, 1 }, dtype = "uint8", zero = 200 },
+  { data = { 1, 24, 12, 13 }, weight = { 90, 24, 3, 3 }, pad = { 1, 1 }, stride = { 2, 1 },
+    dtype = "uint8", zero = 128, sum = "int8" },         -- parts of filters
   { data = { 1, 16, 40, 40 }, weight = { 24, 16, 3, 3 }, pad = { 1, 1 }, dtype = "int8",
     sum = "uint8", relu = true, out = "uint8" },
 }

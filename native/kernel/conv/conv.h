@@ -8,6 +8,7 @@
 */
 #pragma once
 #include "kernel/gemm/gemm.h"
+#include "kernel/gemm/levels.h"
 
 /* Channels and filters are those of one group. Leading axes of a 1-D or 2-D convolution are 1. */
 struct window {
@@ -49,6 +50,24 @@ int convolve_weight(
 /* Computes out[c] (+)= sum of x[n, c, ...]. */
 void convolve_bias(
     int dtype, int64_t n, int64_t c, int64_t spatial, const void *x, void *out, bool add);
+
+/* A convolution of 8-bit levels with an int8 weight: sums of products of integers, which `row` ends
+** (scale, bias, more and out are those of filter 0, of position 0; its n, sum, less and unit are
+** ignored). x of TY_I8, of TY_U8, which are taken less 128, or of TY_F32, which becomes
+** int8. zero: the level of 0 (of uint8 less 128); scale: what a level of x stands for, 0: of
+** float32 the largest magnitude of an image / 127. kept: the weight in another order, state of the
+** instruction. */
+struct convolve_levels {
+  struct window w;
+  int dtype;
+  const void *x;
+  const struct operand *weight;
+  int32_t zero;
+  float scale;
+  struct level_row row;
+};
+size_t convolve_levels_scratch(const struct window *w, int dtype);
+int convolve_levels(const struct convolve_levels *v, struct gemm_kept *kept, void *tmp);
 
 /* Windows that see one channel: no scratch, no state. */
 bool   depthwise_profitable(const struct window *w);

@@ -111,6 +111,8 @@ struct gemm_narrow {
   /* x * inverse as int8 of -127 .. 127 */
   void (*levels)(int64_t n, const float *x, float inverse, int8_t *out);
   float (*most)(int64_t n, const float *x);           /* largest magnitude */
+  /* n words of up to four rows, ld apart, each with the bits of `turn` inverted */
+  void (*words)(int64_t n, int64_t rows, const uint8_t *x, int64_t ld, uint32_t turn, void *out);
 };
 
 /* of this processor; TY_F32, TY_F64 or GEMM_* */

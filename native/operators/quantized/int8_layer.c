@@ -5,9 +5,6 @@
 ** (the weight's) an array with a number per output channel. Float32 data becomes int8 on its way
 ** in. Sums are 32-bit integers; one pass over them makes real numbers, adds bias and `sum`,
 ** applies relu, and stores float32 or the levels of the next layer. Nothing here has a gradient.
-**
-** The product of a convolution is weight times columns, so that its rows are channels; data
-** enters as int8, uint8 less 128.
 */
 #include "kernel/gemm/gemm.h"
 #include "kernel/gemm/levels.h"
@@ -292,53 +289,16 @@ static int linear_run(struct call *c)
 
 /* -- Convolution ------------------------------------------------------------------------------- */
 
-struct conv_pass {
-  const struct call *c;
-  struct window w;
-  const int8_t *image;                                /* of a group */
-  int8_t *columns;
-  int8_t pad;
-  int32_t *sums;
-  struct level_row row;
-  int64_t group, offset;                               /* offset: of the group in the result */
-  int64_t line, lines;                                /* output rows of a block */
-};
-struct conv_parts { size_t data, columns, sums, less, all; };
-
 static struct window window_of(const struct call *c)
 {
   const struct conv8 *p = c->param;
   return conv_window(&p->conv, &c->in[0].d, &c->in[1].d, &c->out[0].d);
 }
 
-/* bytes of columns, and of sums, that stay in the second cache */
-enum { COLUMNS = 256 << 10, SUMS = 512 << 10 };
-
-/* Output rows of a block; all axes but the last are rows. */
-static int64_t lines_at_once(const struct window *w)
-{
-  const int64_t all = w->out[0] * w->out[1], depth = window_1x1(w) ? 1 : window_depth(w),
-                most = MIN(COLUMNS / (depth * w->out[2]), SUMS / (4 * w->filters * w->out[2]));
-  const int64_t least = MIN(all, (64 + w->out[2] - 1) / w->out[2]);
-  return MIN(all, MAX(most, least));
-}
-
-static struct conv_parts conv_parts_of(const struct window *w)
-{
-  struct conv_parts p = { 0 };
-  p.data = align_up((size_t)(w->groups * w->channels * window_in(w)), ALIGN);
-  const int64_t block = lines_at_once(w) * w->out[2];
-  if (!window_1x1(w)) p.columns = align_up((size_t)(window_depth(w) * block), ALIGN);
-  p.sums = align_up((size_t)(w->filters * block) * sizeof(int32_t), ALIGN);
-  p.less = align_up((size_t)(w->groups * w->filters) * sizeof(int32_t), ALIGN);
-  p.all = p.data + p.columns + p.sums + p.less;
-  return p;
-}
-
 static size_t conv_scratch(const struct call *c)
 {
   struct window w = window_of(c);
-  return conv_parts_of(&w).all;
+  return convolve_levels_scratch(&w, c->in[0].d.dtype);
 }
 
 static const char *conv_refuse(const struct call *c)
@@ -347,131 +307,24 @@ static const char *conv_refuse(const struct call *c)
   return layer8_refuse(c, window_depth(&w));
 }
 
-/* One tap of one channel: a row of columns. */
-static void fill_row(const struct conv_pass *x, const int8_t *from, int64_t z, int64_t y,
-    int64_t col, int8_t *to)
-{
-  const struct window *w = &x->w;
-  const int64_t left = col - w->pad[2], s = w->stride[2], width = w->out[2],
-                first = left >= 0 ? 0 : MIN(width, (-left + s - 1) / s),
-                end = left >= w->in[2] ? first
-      : MAX(first, MIN(width, (w->in[2] - left + s - 1) / s));
-  for (int64_t l = x->line; l < x->line + x->lines; l++, to += width) {
-    const int64_t iz = l / w->out[1] * w->stride[0] - w->pad[0] + z,
-                  iy = l % w->out[1] * w->stride[1] - w->pad[1] + y;
-    if (iz < 0 || iz >= w->in[0] || iy < 0 || iy >= w->in[1]) {
-      memset(to, x->pad, (size_t)width);
-      continue;
-    }
-    const int8_t *line = from + (iz * w->in[1] + iy) * w->in[2] + left;
-    for (int64_t i = 0; i < first; i++) to[i] = x->pad;
-    if (s == 1 && end > first) memcpy(to + first, line + first, (size_t)(end - first));
-    for (int64_t i = first; s > 1 && i < end; i++) to[i] = line[i * s];
-    for (int64_t i = end; i < width; i++) to[i] = x->pad;
-  }
-}
-
-static void fill_channels(int64_t begin, int64_t end, void *context)
-{
-  const struct conv_pass *x = context;
-  const struct window *w = &x->w;
-  const int64_t taps = window_taps(w), out = x->lines * w->out[2];
-  for (int64_t i = begin * taps; i < end * taps; i++) {
-    const int64_t t = i % taps, kx = w->kernel[2], ky = w->kernel[1];
-    fill_row(x, x->image + i / taps * window_in(w), t / kx / ky * w->dilate[0],
-        t / kx % ky * w->dilate[1], t % kx * w->dilate[2], x->columns + i * out);
-  }
-}
-
-static void conv_leave(int64_t begin, int64_t end, void *context)
-{
-  const struct conv_pass *x = context;
-  const int64_t out = x->lines * x->w.out[2];
-  for (int64_t f = begin; f < end; f++) {
-    const int64_t channel = x->group * x->w.filters + f,
-                  offset = x->offset + f * window_out(&x->w) + x->line * x->w.out[2];
-    struct level_row r = x->row;
-    r.n = out;
-    r.sum = x->sums + f * out;
-    r.scale += channel;
-    if (r.bias) r.bias += channel;
-    if (r.less) r.less += channel;
-    if (r.more) r.more = (const char *)r.more + (size_t)offset * dtype_size(r.more_type);
-    r.out = (char *)x->c->out[0].p + (size_t)offset * dtype_size(r.out_type);
-    levels_finish(&r);
-  }
-}
-
-/* An image as int8: float32 by its scale, uint8 less 128. Returns the value of one level. */
-static float enter_image(
-    const struct call *c, const struct level_params *q, int64_t n, int64_t from, int8_t *out)
-{
-  if (c->in[0].d.dtype == TY_F32) return enter_levels(q, n, (const float *)c->in[0].p + from, out);
-  const uint8_t *x = (const uint8_t *)c->in[0].p + from;
-  const uint64_t turn = 0x8080808080808080u;
-  int64_t i = 0;
-  for (uint64_t eight; i + 8 <= n; i += 8) {
-    memcpy(&eight, x + i, sizeof eight);
-    eight ^= turn;
-    memcpy(out + i, &eight, sizeof eight);
-  }
-  for (; i < n; i++) out[i] = (int8_t)(x[i] ^ 0x80);
-  return (float)q->data_scale;
-}
-
-/* A block of output rows of a group of an image. */
-static int conv_block(struct conv_pass *x, const int8_t *weight)
-{
-  const struct window *w = &x->w;
-  const int64_t depth = window_depth(w), out = x->lines * w->out[2];
-  const bool in_place = window_1x1(w);
-  if (!in_place)
-    parallel_for(w->channels, grain_for(ENTER_GRAIN, window_taps(w) * out), fill_channels, x);
-  TRY(gemm_one(GEMM_S8, false, false, w->filters, out, depth, 1,
-      weight + x->group * w->filters * depth, depth,
-      in_place ? x->image + x->line * w->out[2] : x->columns, in_place ? window_in(w) : out, 0,
-      x->sums, out));
-  parallel_for(w->filters, grain_for(LEAVE_GRAIN, out), conv_leave, x);
-  return TY_OK;
-}
-
 static int conv_run(struct call *c)
 {
   const struct conv8 *p = c->param;
-  const struct window w = window_of(c);
-  const struct conv_parts z = conv_parts_of(&w);
-  const int64_t image = w.groups * w.channels * window_in(&w), all = w.out[0] * w.out[1],
-                step = lines_at_once(&w),
-                zero = p->q.data_zero - (c->in[0].d.dtype == TY_U8 ? 128 : 0);
-  char *at = c->tmp;
-  struct conv_pass x = { .c = c, .w = w, .columns = (int8_t *)at + z.data, .pad = (int8_t)zero,
-    .sums = (int32_t *)(at + z.data + z.columns), .row = row_of(c, p->conv.no_bias) };
-  if (zero) {
-    int32_t *less = (int32_t *)(at + z.data + z.columns + z.sums);
-    sum_weights(w.groups * w.filters, window_depth(&w), c->in[1].p, zero, less);
-    x.row.less = less;
-  }
-  for (int64_t i = 0; i < w.n; i++) {
-    const int8_t *levels = (const int8_t *)c->in[0].p + i * image;
-    if (c->in[0].d.dtype != TY_I8) {
-      x.row.unit = enter_image(c, &p->q, image, i * image, (int8_t *)at);
-      levels = (const int8_t *)at;
-    }
-    for (x.group = 0; x.group < w.groups; x.group++) {
-      x.image = levels + x.group * w.channels * window_in(&w);
-      x.offset = (i * w.groups + x.group) * w.filters * window_out(&w);
-      for (x.line = 0; x.line < all && !stop_wanted(); x.line += step) {
-        x.lines = MIN(step, all - x.line);
-        TRY(conv_block(&x, c->in[1].p));
-      }
-    }
-  }
-  return TY_OK;
+  struct convolve_levels v = { .w = window_of(c),
+    .dtype = c->in[0].d.dtype,
+    .x = c->in[0].p,
+    .weight = &c->in[1],
+    .zero = (int32_t)p->q.data_zero - (c->in[0].d.dtype == TY_U8 ? 128 : 0),
+    .scale = (float)p->q.data_scale,
+    .row = row_of(c, p->conv.no_bias) };
+  v.row.out = c->out[0].p;
+  return convolve_levels(&v, c->state, c->tmp);
 }
 
 static const struct kernel linear_cpu[] = { { "int8", linear_run, T_FLOAT | T_INT, linear_refuse, linear_scratch,
   gemm_kept_bytes, gemm_kept_done }, { 0 } };
-static const struct kernel conv_cpu[] = { { "int8", conv_run, T_FLOAT | T_INT, conv_refuse, conv_scratch }, { 0 } };
+static const struct kernel conv_cpu[] = { { "int8", conv_run, T_FLOAT | T_INT, conv_refuse, conv_scratch,
+  gemm_kept_bytes, gemm_kept_done }, { 0 } };
 
 const struct op op_int8_layer[] = {
   { .name = "_contrib_int8_fully_connected", .in = "data weight scale bias", .in_of = linear_ports, .out = "output",

@@ -300,6 +300,17 @@ static void make_levels(int64_t n, const float *x, float inverse, int8_t *out)
     out[i] = (int8_t)(int32_t)nearest(within(x[i] * inverse, -127, 127));
 }
 
+static void make_words(
+    int64_t n, int64_t rows, const uint8_t *x, int64_t ld, uint32_t turn, void *out_)
+{
+  int32_t *out = out_;
+  const VI turned = splat((int32_t)turn);
+  int64_t i = 0;
+  for (; i + W <= n; i += W) store_words(out + i, across_8(x + i, ld, rows, W) ^ turned);
+  if (i < n)
+    STOREM((float *)out + i, (V)(across_8(x + i, ld, rows, n - i) ^ turned), MASK(n - i));
+}
+
 static float most_of(int64_t n, const float *x)
 {
   float y[W] = { 0 };
@@ -331,5 +342,5 @@ static float most_of(int64_t n, const float *x)
 extern const struct gemm_narrow NAME(ISA);
 const struct gemm_narrow NAME(ISA) = {
   { REAL_TYPE(rounded, 4), REAL_TYPE(bf16, 2), INTEGER_TYPE(u8), INTEGER_TYPE(s8) },
-  finish_levels, make_levels, most_of
+  finish_levels, make_levels, most_of, make_words
 };

@@ -36,6 +36,8 @@ local INT8 = {
   FullyConnected = "_contrib_int8_fully_connected", Convolution = "_contrib_int8_convolution",
 }
 local IS_INT8 = { [INT8.FullyConnected] = true, [INT8.Convolution] = true }
+-- Filters and terms of a group from which a product of its own is worth its start.
+local FEW_FILTERS, FEW_TERMS = 8, 64
 local ADDS = { elemwise_add = true, broadcast_add = true, _plus = true, _Plus = true }
 
 
@@ -99,10 +101,17 @@ local function quantized_weight(w)
 end
 
 
+-- Whether the groups of a convolution are large enough; those of a depthwise one are not.
+local function has_large_groups(n, w)
+  local groups = tonumber(n.attrs.num_group or 1)
+  return groups == 1 or w.shape[1] / groups >= FEW_FILTERS and w.size / w.shape[1] >= FEW_TERMS
+end
+
+
 -- Whether a layer's parameters and place let it run on integers.
 local function is_candidate(g, n)
   local w = INT8[n.op] and not g.excluded[n.name] and n.inputs[2] and parameter_of(g, n.inputs[2])
-  return w and w.dtype == "float32"
+  return w and w.dtype == "float32" and has_large_groups(n, w)
     and (not n.attrs.layout or not n.attrs.layout:find "C$" or n.op ~= "Convolution") and w or nil
 end
 

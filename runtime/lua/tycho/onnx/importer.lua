@@ -8,7 +8,9 @@
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local pairs = require("tycho.core.iterate").pairs
+local contexts = require "tycho.core.context"
 local Error = require "tycho.core.error"
+local levels = require "tycho.onnx.levels"
 local model_file = require "tycho.onnx.model_file"
 local node = require "tycho.symbol.node"
 local Node = require "tycho.onnx.node"
@@ -443,14 +445,15 @@ end
 
 
 --- Converts a file.
--- @tparam table a path, shapes, partial
+-- @tparam table a path, shapes, partial, ctx
 -- @string func the public function that was asked
 -- @treturn table symbol, arguments, auxiliary, inputs and outputs (name, shape, dtype), model
 function import.run(a, func)
   local model = model_file.read(a.path, func)
   local self = setmetatable({ path = a.path, func = func, model = model, opsets = model.opsets,
     shapes = a.shapes or {}, partial = a.partial, missing = {}, inputs = {}, params = {},
-    shapes_of = {}, names = {}, named = {}, depth = 0, hint = "onnx", where = a.path }, Import)
+    shapes_of = {}, names = {}, named = {}, depth = 0, hint = "onnx", where = a.path,
+    integers = (a.ctx or contexts.current_context()).device_type ~= "gpu" }, Import)
   self.raise = function(code, message) self:fail(code, message) end
   local before = value.begin(self)
   local ok, entries, outputs = pcall(convert_model, self)
@@ -458,7 +461,8 @@ function import.run(a, func)
   if not ok then
     error(entries, 0)
   end
-  local net = simplify(symbol.Symbol.of(entries), self.params, self.shapes_of, symbol.Symbol)
+  local net = simplify(symbol.Symbol.of(entries), self.params, self.shapes_of, symbol.Symbol,
+    self.integers and levels.rules(self.levels))
   local arguments, auxiliary = split_params(self.params, net)
   local infos = {}
   for i, v in ipairs(outputs) do

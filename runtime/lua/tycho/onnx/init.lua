@@ -14,19 +14,21 @@ local onnx = {}
 
 
 local IMPORT = args.form("onnx.import_model", { { "file", "text" }, "*", { "shapes", "dict?" },
-  { "partial", "boolean", false } })
+  { "partial", "boolean", false }, { "ctx", "context?" } })
 
 --- Reads a network.
 -- @string file path
 -- @tparam[opt] table options shapes: input to sizes, for dimensions that the file leaves open;
---   partial: if operators are missing, the error lists all of them in `missing`, not the first one
+--   partial: if operators are missing, the error lists all of them in `missing`, not the first one;
+--   ctx = current: where it will run; quantized layers are computed in 8-bit integers on a CPU, in
+--   floats on a GPU
 -- @treturn Symbol its arguments are the file's inputs and parameters, its outputs the file's
 -- @treturn table parameters by name, read when they are first needed
 -- @treturn table auxiliary states by name
 function onnx.import_model(...)
   local a = IMPORT(...)
   local r = require("tycho.onnx.importer").run({ path = a.file, shapes = a.shapes,
-    partial = a.partial }, "onnx.import_model")
+    partial = a.partial, ctx = a.ctx }, "onnx.import_model")
   return r.symbol, r.arguments, r.auxiliary
 end
 

@@ -308,6 +308,13 @@ function ops.QLinearConcat(n, y_scale, y_zero, ...)
 end
 
 function ops.QGemm(n, a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero)
+  local plain = not n:flag("transA") and n:float("alpha", 1) == 1 and #a.shape == 2
+    and (not c or c.dtype == "int32" and product(c.shape) == b.shape[n:flag("transB") and 1 or 2])
+  local levels = plain and y_scale and quantized.layer(a, a_scale, a_zero, b, b_scale, b_zero,
+    n:flag("transB") and 0 or 1, c, y_scale, y_zero)
+  if levels then
+    return levels
+  end
   a, b = decode(a, flat(a_scale), flat(a_zero)), decode(b, flat(b_scale), flat(b_zero))
   a, b = n:flag("transA") and swapped(a) or a, n:flag("transB") and swapped(b) or b
   local y = value.matmul(a, b) * n:float("alpha", 1)

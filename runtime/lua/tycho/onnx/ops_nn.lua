@@ -99,7 +99,12 @@ local function pad_space(n, x, before, after, number)
 end
 
 
-function ops.Conv(n, x, weight, bias)
+--- The data of a convolution, with its borders where they differ, and its parameters.
+-- @tparam Node n
+-- @tparam Value x
+-- @tparam Value weight
+-- @number[opt=0] border what stands for 0 in the borders
+function ops.window_of_conv(n, x, weight, border)
   local shape = weight.shape
   local w = window_of(n, x, n:list("kernel_shape") or tables.part(shape, 3, #shape))
   if #shape ~= #x.shape or w.count > 3 then
@@ -107,11 +112,16 @@ function ops.Conv(n, x, weight, bias)
   end
   local pad = w.before
   if not symmetric(w) then
-    x, pad = pad_space(n, x, w.before, w.after, 0), ones(w.count, 0)
+    x, pad = pad_space(n, x, w.before, w.after, border or 0), ones(w.count, 0)
   end
-  return (op("Convolution", { x, weight, bias }, { kernel = w.kernel, stride = w.stride,
-    dilate = w.dilate, pad = pad, num_filter = shape[1], num_group = n:int("group", 1),
-    no_bias = bias == nil }))
+  return x, { kernel = w.kernel, stride = w.stride, dilate = w.dilate, pad = pad,
+    num_filter = shape[1], num_group = n:int("group", 1) }
+end
+
+function ops.Conv(n, x, weight, bias)
+  local padded, params = ops.window_of_conv(n, x, weight)
+  params.no_bias = bias == nil
+  return (op("Convolution", { padded, weight, bias }, params))
 end
 
 function ops.ConvTranspose(n, x, weight, bias)

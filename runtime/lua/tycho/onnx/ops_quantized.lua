@@ -1,12 +1,14 @@
 --- Operators of ONNX on quantized numbers (not for users); see onnx/ops_math.lua.
 --
--- A quantized number q stands for (q - zero point) * scale. Products are taken in floats that hold
--- their sums exactly: values are those of integers.
+-- A quantized number q stands for (q - zero point) * scale. Products are taken on 8-bit integers
+-- where zero points and weights are constants, else in floats that hold their sums exactly: values
+-- are those of integers.
 --
 -- @module tycho.onnx.ops_quantized
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
+local level_attributes = require "tycho.onnx.level_attributes"
 local tables = require "tycho.core.tables"
 local tensor = require "tycho.onnx.tensor"
 local value = require "tycho.onnx.value"
@@ -21,6 +23,14 @@ local RANGE = {
   int32 = { -2 ^ 31, 2 ^ 31 - 1 }, uint4 = { 0, 15 }, int4 = { -8, 7 }, uint2 = { 0, 3 },
   int2 = { -2, 1 },
 }
+
+
+-- Whether v is absent or a constant of one element.
+local function is_number(v)
+  return not v or v:is_constant() and product(v.shape) == 1
+end
+
+local function number_of(v, absent) return v and v:number("a scale or zero point") or absent end
 
 
 -- Scales and zero points --------------------------------------------------------------------------
@@ -79,6 +89,19 @@ function quantized.encode(y, scale, zero)
 end
 
 
+-- Notes what y was decoded from, for onnx/levels.lua.
+local function note_decoded(y, x, scale, zero, axis)
+  if not scale:is_constant() or zero and not zero:is_constant() then
+    return
+  elseif x:is_constant() and y:is_constant() then
+    y.levels = { q = x, scale = scale, zero = zero, axis = axis }
+  elseif x.entry and y.entry and is_number(scale) and is_number(zero) then
+    value.note_levels("decoded", y, { entry = x.entry, scale = number_of(scale, 1),
+      zero = number_of(zero, 0) })
+  end
+end
+
+
 function ops.QuantizeLinear(n, x, scale, zero)
   local axis = #x.shape > 0 and #scale.shape > 0 and n:axis(1, math.max(#x.shape, 2)) or 0
   local block = n:int("block_size", 0)
@@ -90,7 +113,13 @@ function ops.QuantizeLinear(n, x, scale, zero)
   local dtype = zero and zero.dtype or kind and kind.dtype or "uint8"
   local precise = scale.dtype == "float64" and "float64" or "float32"
   local y = x:cast(precise) / repeated_over(n, scale, x, axis, block):cast(precise)
-  return rounded(y, zero and repeated_over(n, zero, x, axis, block), RANGE[name], dtype)
+  local q = rounded(y, zero and repeated_over(n, zero, x, axis, block), RANGE[name], dtype)
+  if q.entry and x.entry and name == dtype and level_attributes.RANGE[name]
+      and is_number(scale) and is_number(zero) and x.dtype == "float32" then
+    value.note_levels("encoded", q, { entry = x.entry, dtype = name, scale = number_of(scale, 1),
+      zero = number_of(zero, 0) })
+  end
+  return q
 end
 
 function ops.DequantizeLinear(n, x, scale, zero)
@@ -100,7 +129,11 @@ function ops.DequantizeLinear(n, x, scale, zero)
   local dtype = scale.dtype == "float64" and "float64" or "float32"
   local y = centred(x, zero and repeated_over(n, zero, x, axis, block), dtype)
     * repeated_over(n, scale, x, axis, block):cast(dtype)
-  return y:cast(kind and kind.dtype or scale.dtype)
+  y = y:cast(kind and kind.dtype or scale.dtype)
+  if y.dtype == "float32" and level_attributes.RANGE[x.dtype] and #scale.shape <= 1 then
+    note_decoded(y, x, scale, zero, axis)
+  end
+  return y
 end
 
 function ops.DynamicQuantizeLinear(_, x)
@@ -176,7 +209,7 @@ local function integer_product(n, a, b, a_zero, b_zero)
     end
     return #zero.shape == 1 and zero:unsqueeze(1) or zero
   end
-  local narrow = (a.dtype == "uint8" or a.dtype == "int8") and #b.shape == 2
+  local narrow = value.has_integers() and level_attributes.RANGE[a.dtype] and #b.shape == 2
     and b.shape[1] <= MOST_TERMS and narrow_weights(b, b_zero)
   if narrow then
     return exact_product(a, narrow, rows(a_zero))
@@ -190,11 +223,50 @@ end
 
 quantized.product = integer_product
 
+-- The levels that a layer of 8-bit integers gives: x (levels), weight (levels as from the file,
+-- their channels along `axis`), bias (int32), the scales and zero points. nil: something of it is
+-- not known, or does not suit the kernels.
+function quantized.layer(x, x_scale, x_zero, weight, w_scale, w_zero, axis, bias, y_scale, y_zero,
+    window, groups)
+  local range = level_attributes.RANGE[y_zero and (y_zero.onnx_type or y_zero.dtype) or "uint8"]
+  if not value.has_integers() or not range or not level_attributes.RANGE[x.dtype]
+      or not weight:is_constant() or not w_scale:is_constant() or w_scale.dtype ~= "float32"
+      or bias and not bias:is_constant()
+      or not (is_number(x_scale) and is_number(x_zero) and is_number(y_scale) and is_number(y_zero))
+  then
+    return nil
+  end
+  local levels, scale = level_attributes.weight({ q = weight, scale = w_scale, zero = w_zero,
+    axis = axis }, axis)
+  if not levels or not level_attributes.suits(levels.shape, groups or 1) then
+    return nil
+  end
+  local count = levels.shape[1]
+  scale = scale * (number_of(x_scale, 1) / number_of(y_scale, 1))
+  local shift = bias and bias.array:reshape{ -1 }:astype "float32" * scale
+  local function constant(array, dtype) return value.constant(array, array.shape, dtype) end
+  local params = { data_scale = 1, data_zero = number_of(x_zero, 0), out_scale = 1,
+    out_type = y_zero and y_zero.dtype or "uint8", out_zero = number_of(y_zero, 0),
+    no_bias = not bias }
+  for key, v in pairs(window or { num_hidden = count, flatten = false }) do
+    params[key] = v
+  end
+  return op(window and "_contrib_int8_convolution" or "_contrib_int8_fully_connected",
+    { x, constant(levels, "int8"), constant(scale, "float32"),
+      shift and constant(shift, "float32") }, params)
+end
+
 function ops.MatMulInteger(n, a, b, a_zero, b_zero)
   return integer_product(n, a, b, a_zero, b_zero):cast("int32")
 end
 
 function ops.QLinearMatMul(n, a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero)
+  if #a.shape >= 2 and #b.shape == 2 then
+    local levels = quantized.layer(a, a_scale, a_zero, b, b_scale, b_zero, 1, nil, y_scale, y_zero)
+    if levels then
+      return levels
+    end
+  end
   local function rows(v) return #v.shape == 1 and v.shape[1] > 1 and v:unsqueeze(1) or v end
   local one = product(a_scale.shape) == 1
   local sum = integer_product(n, a, b, a_zero, b_zero)
@@ -225,11 +297,56 @@ local function integer_window(n, x, weight, x_zero, w_zero)
   return nn.Conv(n, centred(x, x_zero and x_zero:reshape{}, dtype), right:cast(dtype))
 end
 
+-- The sums of a convolution of 8-bit integers with constant ones, where float32 holds them: x's
+-- zero point may be known at a run only, and counts times the weights that a window has inside.
+local function exact_window(n, x, weight, x_zero, w_zero)
+  local one = value.scalar(1, "float32")
+  local levels = value.has_integers() and level_attributes.RANGE[x.dtype] and weight:is_constant()
+    and (not w_zero or w_zero:is_constant())
+    and level_attributes.weight({ q = weight, scale = one, zero = w_zero, axis = 0 }, 0)
+  if not levels or not level_attributes.suits(levels.shape, n:int("group", 1))
+      or x_zero and product(x_zero.shape) ~= 1 then
+    return nil
+  end
+  local w = value.constant(levels, levels.shape, "int8")
+  if sum_type(255, w:cast "float32", 0, product(levels.shape) / levels.shape[1]) ~= "float32" then
+    return nil
+  end
+  local known = is_number(x_zero)
+  local padded, params = nn.window_of_conv(n, x, weight, known and number_of(x_zero, 0))
+  local function convolve(data, zero)
+    params.data_scale, params.data_zero, params.no_bias = 1, zero, true
+    local scale = value.list(tables.ones(levels.shape[1]), "float32")
+    return (op("_contrib_int8_convolution", { data, w, scale }, params))
+  end
+  if known then
+    return convolve(padded, number_of(x_zero, 0))
+  elseif not tables.is_known(x.shape) then
+    return nil
+  end
+  local shape = tables.copied(x.shape)
+  shape[1] = 1
+  local inside = nn.window_of_conv(n, value.scalar(1, "uint8"):expand(shape), weight)
+  return convolve(padded, 0) - x_zero:reshape{}:cast "float32" * convolve(inside, 0)
+end
+
 function ops.ConvInteger(n, x, weight, x_zero, w_zero)
+  local exact = exact_window(n, x, weight, x_zero, w_zero)
+  if exact then
+    return exact:cast "int32"
+  end
   return integer_window(n, x, weight, x_zero, w_zero):cast("int32")
 end
 
 function ops.QLinearConv(n, x, x_scale, x_zero, weight, w_scale, w_zero, y_scale, y_zero, bias)
+  if is_number(x_zero) then
+    local padded, params = nn.window_of_conv(n, x, weight, number_of(x_zero, 0))
+    local levels = quantized.layer(padded, x_scale, x_zero, weight, w_scale, w_zero, 0, bias,
+      y_scale, y_zero, params, params.num_group)
+    if levels then
+      return levels
+    end
+  end
   local sum = integer_window(n, x, weight, x_zero, w_zero)
   local function channels(v)
     local shape = { 1, v.shape[1] }

@@ -5,6 +5,8 @@
 -- not known), a `dtype` of the engine, and is
 --
 -- - a constant: `array`, an NDArray that may be read when it is first needed; nil if it is empty;
+--   `levels` where it was made of 8-bit integers: q (a constant), scale, zero (constants), axis (of
+--   several scales);
 -- - or an output of a node of the symbol that is being made: `entry`.
 --
 -- Operators over constants run at once, others become nodes, so that what a file computes from
@@ -57,6 +59,7 @@ local state                              -- of the import under way
 function value.begin(s)
   local before = state
   s.bytes, s.steps, s.counter, s.numbers = 0, 0, 0, 0
+  s.levels = { decoded = {}, encoded = {}, weights = {} }
   state = s
   return before
 end
@@ -65,6 +68,12 @@ end
 --- Ends an import.
 function value.finish(before)
   state = before
+end
+
+
+--- Whether the network will run where products of 8-bit integers have kernels.
+function value.has_integers()
+  return state.integers
 end
 
 
@@ -287,6 +296,16 @@ function value.described(shape, dtype)
 end
 
 
+--- Notes that an output of a node holds numbers that levels of 8 bits stand for ("decoded"), or
+-- the levels of a value ("encoded"): onnx/levels.lua reads it.
+-- @string kind
+-- @tparam Value v
+-- @tparam table what entry (of the other value), scale, zero and, of levels, dtype
+function value.note_levels(kind, v, what)
+  state.levels[kind][v.entry[1]] = what
+end
+
+
 --- The entry of a value; a constant becomes a parameter of the network.
 -- @tparam Value v
 function value.entry_of(v)
@@ -299,6 +318,7 @@ function value.entry_of(v)
     end
     local name = v.name and not state.params[v.name] and v.name or free_name(state.hint .. "_const")
     state.params[name] = v.array
+    state.levels.weights[name] = v.levels
     v.variable = { node.variable(name, value.described(v.shape, v.dtype), state.where), 0 }
   end
   return v.variable
@@ -614,7 +634,12 @@ function Value:transpose(axes)
     end
     return empty(shape, self.dtype)
   end
-  return (op("transpose", { self }, { axes = axes }))
+  local y, levels = op("transpose", { self }, { axes = axes }), self.levels
+  if levels and #axes == 2 then
+    y.levels = { q = levels.q:transpose(axes), scale = levels.scale, zero = levels.zero,
+      axis = 1 - levels.axis }
+  end
+  return y
 end
 
 

@@ -11,6 +11,7 @@ jit.off(true, true)                                      -- not worth JIT-compil
 
 local node = require "tycho.symbol.node"
 local rewriting = require "tycho.symbol.rewriting"
+local tables = require "tycho.core.tables"
 
 local is_only_read, new_parameter, parameter_of = rewriting.is_only_read,
   rewriting.new_parameter, rewriting.parameter_of
@@ -37,11 +38,13 @@ local ADDS = { broadcast_add = true, elemwise_add = true }
 local MULTIPLIES = { broadcast_mul = true, elemwise_mul = true }
 
 -- Products with a weight and a bias: the parameter that counts channels, the axis of the channels
--- in the output (0: the last), whether axis 0 of the weight is the channels.
+-- in the output (0: the last), whether axis 0 of the weight is the channels, the bias's input.
 local PRODUCTS = {
-  Convolution = { count = "num_filter", axis = 2, by_rows = true },
-  Deconvolution = { count = "num_filter", axis = 2 },
-  FullyConnected = { count = "num_hidden", axis = 0, by_rows = true },
+  Convolution = { count = "num_filter", axis = 2, by_rows = true, bias = 3 },
+  Deconvolution = { count = "num_filter", axis = 2, bias = 3 },
+  FullyConnected = { count = "num_hidden", axis = 0, by_rows = true, bias = 3 },
+  _contrib_int8_convolution = { count = "num_filter", axis = 2, bias = 4 },
+  _contrib_int8_fully_connected = { count = "num_hidden", axis = 0, bias = 4 },
 }
 
 
@@ -57,16 +60,18 @@ end
 
 
 -- Returns the node of a product that only n reads, as earlier rules left it, the constants that n
--- combines with its channels, and its bias.
+-- combines with its channels, and its bias. A product that ends in more than a bias is none.
 local function product_and_vector(g, n)
   for i = 1, 2 do
     local before, x = n.inputs[i], parameter_of(g, n.inputs[3 - i])
     local product, shape = g.moved(before)[1], shape_of(g, before)
     local kind = PRODUCTS[product.op]
-    if x and kind and shape and is_only_read(g, before) then
+    if x and kind and shape and is_only_read(g, before)
+        and not (product.attrs.act_type or product.attrs.with_sum) then
       local vector = by_channel(x, #shape, kind.axis, tonumber(product.attrs[kind.count]))
-      local bias = product.inputs[3] and parameter_of(g, product.inputs[3])
-      if vector and (bias or not product.inputs[3]) then
+      local given = product.inputs[kind.bias]
+      local bias = given and parameter_of(g, given)
+      if vector and (bias or not given) then
         return product, vector, bias
       end
     end
@@ -83,9 +88,10 @@ local function fold_shift(g, n)
   if not product then
     return nil
   end
-  return replacement(g, n, product.op, node.merged(product.attrs, { no_bias = "False" }),
-    { product.inputs[1], product.inputs[2],
-      new_parameter(g, n.name .. "_bias", bias and bias + shift or shift) })
+  local inputs = tables.copied(product.inputs)
+  inputs[PRODUCTS[product.op].bias] = new_parameter(g, n.name .. "_bias",
+    bias and bias + shift or shift)
+  return replacement(g, n, product.op, node.merged(product.attrs, { no_bias = "False" }), inputs)
 end
 
 
@@ -217,15 +223,19 @@ end
 -- @tparam table params name -> array, of all variables that keep their values; rules add theirs
 -- @tparam table shapes node -> shapes of its outputs, -1 where a size is open
 -- @tparam Class Symbol
+-- @tparam[opt] {function,...} more rules, which are asked first
 -- @treturn Symbol with other nodes where rules apply; variables keep theirs
-return function(net, params, shapes, Symbol)
-  local order = node.walk(net._entries)
-  if not has_candidates(params, order) then
+return function(net, params, shapes, Symbol, more)
+  local order, rules = node.walk(net._entries), tables.copied(more or {})
+  if #rules == 0 and not has_candidates(params, order) then
     return net
+  end
+  for _, rule in ipairs(RULES) do
+    rules[#rules + 1] = rule
   end
   local g = { entries = net._entries, params = params, shapes = shapes, func = FUNC }
   local changed = rewriting.run(g, function(_, n)
-    for _, rule in ipairs(RULES) do
+    for _, rule in ipairs(rules) do
       local made = rule(g, n)
       if made then
         return made

@@ -1,0 +1,311 @@
+/* levels.c - a convolution of 8-bit levels. See conv.h.
+**
+** An image becomes words of four channels, with borders that hold the level of 0. Panels of the
+** right side are filled from it like those of a float32 image with a fourth of the channels, since
+** words move as numbers do; there is no matrix of columns. Weights stand in the same order and are
+** kept. A unit, some positions times some filters of a group, ends its sums while they are in the
+** cache. Batches are split by images, one image by units.
+*/
+#include "kernel/conv/inner.h"
+
+enum {
+  PER = 4,                                            /* channels of a word */
+  MOST_PANELS = 8,                                    /* of a unit */
+  UNITS = 8,                                          /* that are wanted */
+  PANEL_BYTES = 512 << 10, SUM_BYTES = 256 << 10,     /* of a unit, in the second cache */
+};
+
+struct levels_pass {
+  const struct convolve_levels *v;
+  const struct gemm_type *t, *moves;
+  struct window words;                                /* of a group, with the borders */
+  int64_t depth;                                      /* elements of a filter */
+  bool direct;                                        /* 1 x 1: panels straight from the levels */
+  const int8_t *weight;                               /* in the order of the words */
+  const int64_t *tap;
+  struct level_row row;
+  /* positions and filters of a unit; units along both */
+  int64_t cols, rows, across, down;
+  /* of a thread: the levels of float32 data, the words, the panels, the sums */
+  size_t level_bytes, word_bytes, panel_bytes, sum_bytes;
+  char *threads;
+  /* the image under way */
+  int64_t image;
+  const uint8_t *levels;
+  char *image_words;
+};
+
+/* -- sizes ------------------------------------------------------------------------------------- */
+
+static struct window words_of(const struct window *w)
+{
+  struct window x = *w;
+  x.channels = (w->channels + PER - 1) / PER;
+  x.dtype = TY_F32;
+  for (int a = 0; a < 3; a++) {
+    x.in[a] += 2 * w->pad[a];
+    x.pad[a] = 0;
+  }
+  return x;
+}
+
+/* Whether threads take images, not parts of one; not by their number, which scratch() does not
+** know. */
+static bool by_images(const struct window *w) { return w->n >= UNITS; }
+
+static struct levels_pass levels_pass_of(const struct window *w, int dtype)
+{
+  struct levels_pass x = { .t = gemm_type(GEMM_S8),
+    .moves = gemm_type(TY_F32),
+    .words = words_of(w),
+    .direct = window_1x1(w) };
+  const int64_t out = window_out(w), nr = x.t->nr, mr = x.t->mr,
+                wanted = by_images(w) ? 1 : UNITS;
+  x.depth = PER * window_depth(&x.words);
+  x.cols = MIN(MOST_PANELS * nr, (out + nr - 1) / nr * nr);
+  while (x.cols > nr && (x.cols * x.depth > PANEL_BYTES ||
+             (out + x.cols - 1) / x.cols * w->groups < wanted))
+    x.cols -= nr;
+  x.across = (out + x.cols - 1) / x.cols;
+  x.rows = w->filters;
+  x.down = 1;
+  while (x.rows > 2 * mr && (x.across * x.down * w->groups < wanted ||
+             x.rows * x.cols * (int64_t)sizeof(int32_t) > SUM_BYTES)) {
+    x.rows = ((x.rows + 1) / 2 + mr - 1) / mr * mr;
+    x.down = (w->filters + x.rows - 1) / x.rows;
+  }
+  if (dtype == TY_F32)
+    x.level_bytes = align_up((size_t)(w->groups * w->channels * window_in(w)), ALIGN);
+  if (!x.direct)
+    x.word_bytes = align_up(
+        (size_t)(w->groups * x.words.channels * window_in(&x.words)) * sizeof(int32_t), ALIGN);
+  x.panel_bytes = align_up((size_t)(x.cols * x.depth), ALIGN);
+  x.sum_bytes = align_up((size_t)(x.rows * x.cols) * sizeof(int32_t), ALIGN);
+  return x;
+}
+
+static size_t thread_bytes(const struct levels_pass *x)
+{
+  return x->level_bytes + x->word_bytes + x->panel_bytes + x->sum_bytes;
+}
+
+static size_t tap_bytes(const struct window *w)
+{
+  return align_up(sizeof(int64_t) * (size_t)window_taps(w), ALIGN);
+}
+
+size_t convolve_levels_scratch(const struct window *w, int dtype)
+{
+  const struct levels_pass x = levels_pass_of(w, dtype);
+  return tap_bytes(w) + thread_bytes(&x) * (size_t)parallel_threads();
+}
+
+/* -- weights ----------------------------------------------------------------------------------- */
+
+struct ordering {
+  const struct window *w;
+  int64_t depth;
+  int32_t zero;
+  const int8_t *from;
+  int8_t *to;
+  int32_t *less;
+};
+
+static void order_filters(int64_t begin, int64_t end, void *context)
+{
+  const struct ordering *x = context;
+  const int64_t taps = window_taps(x->w), channels = x->w->channels;
+  for (int64_t f = begin; f < end; f++) {
+    const int8_t *from = x->from + f * channels * taps;
+    int8_t *to = x->to + f * x->depth;
+    int32_t sum = 0;
+    memset(to, 0, (size_t)x->depth);
+    for (int64_t c = 0; c < channels; c++)
+      for (int64_t t = 0; t < taps; t++) {
+        const int8_t level = from[c * taps + t];
+        to[(c / PER * taps + t) * PER + c % PER] = level;
+        sum += level;
+      }
+    x->less[f] = sum * x->zero;
+  }
+}
+
+/* The filters in the order of the words, and behind them zero times the sum of each. */
+static int order_weight(struct levels_pass *x, struct gemm_kept *kept)
+{
+  const struct window *w = &x->v->w;
+  const int64_t filters = w->groups * w->filters;
+  const size_t bytes = align_up((size_t)(filters * x->depth), ALIGN);
+  bool fresh;
+  char *packed = gemm_kept_buffer(
+      kept, x->v->weight, bytes + (size_t)filters * sizeof(int32_t), &fresh);
+  NEED(packed, TY_EMEMORY, "out of memory: weight of %zu bytes in another order", bytes);
+  struct ordering o = { w, x->depth, x->v->zero, x->v->weight->p, (int8_t *)packed,
+    (int32_t *)(packed + bytes) };
+  if (!fresh) parallel_for(filters, MAX(1, 30000 / x->depth), order_filters, &o);
+  x->weight = o.to;
+  x->row.less = o.less;
+  return TY_OK;
+}
+
+/* -- an image ---------------------------------------------------------------------------------- */
+
+static char *thread_buffer(const struct levels_pass *x)
+{
+  return x->threads + thread_bytes(x) * (size_t)parallel_index();
+}
+
+static uint32_t turn_of(const struct levels_pass *x)
+{
+  return x->v->dtype == TY_U8 ? 0x80808080u : 0;
+}
+
+/* Groups of four channels begin .. end - 1, of all groups of the convolution one after another. */
+static void make_words(int64_t begin, int64_t end, void *context)
+{
+  const struct levels_pass *x = context;
+  const struct window *w = &x->v->w, *b = &x->words;
+  const int64_t plane = window_in(b), in = window_in(w);
+  const uint32_t border = (uint8_t)x->v->zero * 0x01010101u, turn = turn_of(x);
+  const bool padded = w->pad[0] || w->pad[1] || w->pad[2];
+  const int64_t every = w->kernel[1] == 1 && !w->pad[1] ? w->stride[1] : 1; /* rows that are read */
+  for (int64_t i = begin; i < end; i++) {
+    const int64_t c = i % b->channels * PER, rows = MIN(PER, w->channels - c);
+    const uint8_t *from = x->levels + (i / b->channels * w->channels + c) * in;
+    uint32_t *to = (uint32_t *)x->image_words + i * plane;
+    if (!padded && every == 1) {
+      gemm_narrow()->words(in, rows, from, in, turn, to);
+      continue;
+    }
+    for (int64_t k = 0; padded && k < plane; k++) to[k] = border;
+    for (int64_t l = 0; l < w->in[0] * w->in[1]; l++) {
+      if (l % w->in[1] % every) continue;
+      const int64_t z = l / w->in[1] + w->pad[0], y = l % w->in[1] + w->pad[1];
+      gemm_narrow()->words(w->in[2], rows, from + l * w->in[2], in, turn,
+          to + (z * b->in[1] + y) * b->in[2] + w->pad[2]);
+    }
+  }
+}
+
+/* Ends the sums of `rows` filters from `channel` on, `n` positions from j. */
+static void end_unit(const struct levels_pass *x, const int32_t *sums, int64_t channel,
+    int64_t rows, int64_t j, int64_t n)
+{
+  const struct window *w = &x->v->w;
+  for (int64_t r = 0; r < rows; r++) {
+    const int64_t f = channel + r,
+                  at = (x->image * w->groups * w->filters + f) * window_out(w) + j;
+    struct level_row row = x->row;
+    row.n = n;
+    row.sum = sums + r * x->cols;
+    row.less += f;
+    row.scale += f;
+    if (row.bias) row.bias += f;
+    if (row.more) row.more = (const char *)row.more + (size_t)at * dtype_size(row.more_type);
+    row.out = (char *)row.out + (size_t)at * dtype_size(row.out_type);
+    levels_finish(&row);
+  }
+}
+
+/* One panel: `cols` positions from j of a group. */
+static void fill_panel(
+    const struct levels_pass *x, int64_t group, int64_t j, int64_t cols, uint32_t *panel)
+{
+  const struct window *w = &x->v->w, *b = &x->words;
+  const struct gemm_type *t = x->t;
+  const int64_t width = cols > t->w ? t->nr : t->w;
+  if (!x->direct) {
+    window_columns(b, x->moves, j, cols, b->channels, width, x->tap,
+        x->image_words + (size_t)(group * b->channels * window_in(b)) * sizeof(int32_t), panel,
+        false);
+    return;
+  }
+  const uint32_t turn = turn_of(x);
+  t->panel(w->channels, cols, x->levels + group * w->channels * window_in(w) + j, window_in(w),
+      panel);
+  for (int64_t i = 0; turn && i < b->channels * width; i++) panel[i] ^= turn;
+}
+
+static void multiply_units(int64_t begin, int64_t end, void *context)
+{
+  const struct levels_pass *x = context;
+  const struct window *w = &x->v->w;
+  const struct gemm_type *t = x->t;
+  char *panels = thread_buffer(x) + x->level_bytes + x->word_bytes;
+  int32_t *sums = (int32_t *)(panels + x->panel_bytes);
+  for (int64_t u = begin; u < end; u++) {
+    const int64_t group = u / x->across / x->down, j = u % x->across * x->cols,
+                  o = u / x->across % x->down * x->rows, rows = MIN(x->rows, w->filters - o),
+                  cols = MIN(x->cols, window_out(w) - j);
+    for (int64_t q = 0; q < cols; q += t->nr)
+      fill_panel(x, group, j + q, MIN(t->nr, cols - q), (uint32_t *)(panels + q * x->depth));
+    const struct gemm_block g = { .m = rows,
+      .n = cols,
+      .k = x->depth,
+      .outer = 1,
+      .a = x->weight + (group * w->filters + o) * x->depth,
+      .ars = x->depth,
+      .acs = 1,
+      .strip = gemm_height(rows, t->mr) * x->depth,
+      .b = panels,
+      .panel = t->nr * gemm_words(t, x->depth),
+      .c = sums,
+      .ldc = x->cols,
+      .alpha = 1,
+      .copy = true };
+    gemm_sum(t, &g);
+    end_unit(x, sums, group * w->filters + o, rows, j, cols);
+  }
+}
+
+/* Takes image i into `buffer` of a thread, float32 as levels. */
+static void enter_image(struct levels_pass *x, int64_t i, char *buffer)
+{
+  const struct convolve_levels *v = x->v;
+  const int64_t n = v->w.groups * v->w.channels * window_in(&v->w);
+  x->image = i;
+  x->image_words = buffer + x->level_bytes;
+  if (v->dtype == TY_F32) {
+    const float *from = (const float *)v->x + i * n;
+    if (v->scale <= 0) x->row.unit = levels_most(n, from) / 127;
+    levels_make(n, from, x->row.unit > 0 ? 1 / x->row.unit : 0, (int8_t *)buffer);
+    x->levels = (const uint8_t *)buffer;
+  }
+  else
+    x->levels = (const uint8_t *)v->x + i * n;
+}
+
+static void convolve_images(int64_t begin, int64_t end, void *context)
+{
+  struct levels_pass x = *(const struct levels_pass *)context;
+  const int64_t groups = x.v->w.groups;
+  for (int64_t i = begin; i < end; i++) {
+    enter_image(&x, i, thread_buffer(&x));
+    if (!x.direct) make_words(0, groups * x.words.channels, &x);
+    multiply_units(0, x.across * x.down * groups, &x);
+  }
+}
+
+int convolve_levels(const struct convolve_levels *v, struct gemm_kept *kept, void *tmp)
+{
+  struct levels_pass x = levels_pass_of(&v->w, v->dtype);
+  x.v = v;
+  x.row = v->row;
+  x.row.unit = v->scale;
+  x.tap = tmp;
+  x.threads = (char *)tmp + tap_bytes(&v->w);
+  window_offsets(&x.words, tmp);
+  TRY(order_weight(&x, kept));
+  if (by_images(&v->w)) {
+    parallel_for_stoppable(v->w.n, 1, convolve_images, &x);
+    return TY_OK;
+  }
+  const int64_t groups = v->w.groups;
+  for (int64_t i = 0; i < v->w.n && !stop_wanted(); i++) {
+    enter_image(&x, i, x.threads);
+    if (!x.direct)
+      parallel_for(groups * x.words.channels, MAX(1, 8192 / window_in(&x.words)), make_words, &x);
+    parallel_for_stoppable(x.across * x.down * groups, 1, multiply_units, &x);
+  }
+  return TY_OK;
+}

@@ -1,0 +1,76 @@
+--- What layers of 8-bit integers are given: weights, numbers (not for users); see onnx/levels.lua.
+--
+-- @module tycho.onnx.level_attributes
+
+jit.off(true, true)                                      -- makes graphs: core/iterate.lua
+
+local nd = require "tycho.ndarray"
+local tables = require "tycho.core.tables"
+
+local attribute = {}
+
+-- The least and the largest level by type.
+attribute.RANGE = { uint8 = { 0, 255 }, int8 = { -128, 127 } }
+
+local MOST_TERMS = 65792                 -- of 255 x 128 that 32 bits hold
+-- Rows and terms of a group from which a product of its own is worth its start.
+local FEW_ROWS, FEW_TERMS = 8, 64
+
+
+--- A number as a parameter's text, with all bits of a float32.
+function attribute.number(x) return ("%.9g"):format(x) end
+
+
+--- Whether a weight with the channels first suits the kernels.
+-- @tparam {int,...} shape
+-- @int groups
+function attribute.suits(shape, groups)
+  local terms = tables.product(shape) / shape[1]
+  return terms <= MOST_TERMS
+    and (groups == 1 or shape[1] / groups >= FEW_ROWS and terms >= FEW_TERMS)
+end
+
+
+-- Returns x over the channels of an array with `rank` axes; one number is repeated.
+local function over_channels(x, count, axis, rank)
+  local shape = tables.ones(rank)
+  shape[axis + 1] = count
+  if x.size == 1 then
+    return nd.broadcast_to{ x:reshape(tables.ones(rank)), shape = shape }
+  end
+  return x.size == count and x:reshape(shape) or nil
+end
+
+
+--- A constant weight less its zero point as int8 with the channels first, and the scale of each
+-- channel.
+-- @tparam table from levels of a value: q, scale, zero, axis
+-- @int axis of the channels
+-- @treturn ?NDArray nil: it does not fit
+-- @treturn NDArray float32
+function attribute.weight(from, axis)
+  local q, scale, zero = from.q.array, from.scale.array, from.zero and from.zero.array
+  if not q or (scale.size > 1 or zero and zero.size > 1) and from.axis ~= axis then
+    return nil
+  end
+  local rank, count = #q.shape, q.shape[axis + 1]
+  scale = over_channels(scale, count, axis, rank)
+  zero = zero and over_channels(zero, count, axis, rank)
+  if not scale or from.zero and not zero then
+    return nil
+  end
+  local w = q:astype "float32"
+  w = zero and nd.broadcast_sub(w, zero:astype "float32") or w
+  if w:min():asscalar() < -128 or w:max():asscalar() > 127 then
+    return nil
+  end
+  if axis == 1 and rank == 2 then
+    w = w:transpose()
+  elseif axis ~= 0 then
+    return nil
+  end
+  return w:astype "int8", scale:reshape{ count }:astype "float32"
+end
+
+
+return attribute
