@@ -213,6 +213,15 @@ int cuda_run(const struct call *c, cu_function f, int64_t n, void **params)
   return cuda_launch(c->device, f, cuda_blocks(c->device, n), CUDA_BLOCK, 0, params);
 }
 
+int cuda_pack(int dtype, int64_t n, void *const *arrays, int count)
+{
+  enum { LOAD = 16 };
+  const int pack = LOAD / (int)dtype_size(dtype);
+  for (int i = 0; i < count; i++)
+    if ((uintptr_t)arrays[i] % LOAD) return 1;
+  return n % pack ? 1 : pack;
+}
+
 int cuda_team(int64_t rows, int64_t k, int64_t inner)
 {
   enum { MANY = 4096, SHORT = 8, LONG = 1024 };

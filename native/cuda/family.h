@@ -5,6 +5,7 @@
 
 /* the files of kernels/, by name */
 #define CUDA_FAMILIES(_) \
+  _(batch_norm) \
   _(bias) \
   _(boxes) \
   _(branches) \
@@ -79,6 +80,9 @@ static inline const char *cuda_index(int64_t n) { return n <= INT32_MAX ? "u32" 
 int64_t cuda_blocks(int device, int64_t n);
 /* launches n threads, or as many as keep the device busy */
 int  cuda_run(const struct call *c, cu_function f, int64_t n, void **params);
+/* Elements of dtype that a load of 16 bytes has, where a line of n is whole such packs and each
+** array (NULL: absent) begins at one; else 1. */
+int  cuda_pack(int dtype, int64_t n, void *const *arrays, int count);
 /* threads that share a row of k elements, `inner` apart, where there are so many rows
 ** (kernels/team.cuh) */
 int  cuda_team(int64_t rows, int64_t k, int64_t inner);
