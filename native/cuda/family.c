@@ -222,6 +222,13 @@ int cuda_pack(int dtype, int64_t n, void *const *arrays, int count)
   return n % pack ? 1 : pack;
 }
 
+int cuda_held(int64_t k, int threads, int pack, int most)
+{
+  int held = 1;
+  while ((int64_t)held * threads * pack < k && held * pack <= most) held *= 2;
+  return threads > 1 && held * pack <= most ? held : 0;
+}
+
 int cuda_team(int64_t rows, int64_t k, int64_t inner)
 {
   enum { MANY = 4096, SHORT = 8, LONG = 1024 };

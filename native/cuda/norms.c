@@ -1,24 +1,26 @@
-/* norms.c - normalisation over rows (LayerNorm, InstanceNorm, GroupNorm, L2Normalization:
+/* norms.c - normalisation over rows (LayerNorm, RMSNorm, InstanceNorm, GroupNorm, L2Normalization:
 ** kernels/norm_rows.cu) and over channels (BatchNorm and its like: kernels/batch_norm.cu). */
 #include "cuda/reduce.h"
 #include "kernel/vec/vec.h"
 
 /* -- rows -------------------------------------------------------------------------------------- */
 
-enum { LAYER, INSTANCE, GROUP };
-/* shared: one gain for a row; deviation: the third output is sqrt(var + eps) */
+enum { LAYER, INSTANCE, GROUP, RMS };
+/* shared: one gain for a row; deviation: the third output is sqrt(var + eps); centered: there are a
+** mean and a beta; held: packs of a row in each thread's registers, 0: rows are walked */
 struct row_norm {
   struct { int64_t rows, k, inner, groups, parts; double eps; } args;
-  bool shared, deviation;
-  int dtype, team;
+  bool shared, deviation, centered;
+  int dtype, team, pack, held;
 };
 
 static struct row_norm rows_of(const struct call *c, const ty_desc *d)
 {
-  struct row_norm n = { .deviation = true, .dtype = d->dtype };
+  struct row_norm n = { .deviation = true, .dtype = d->dtype, .centered = cuda_what(c) != RMS,
+    .pack = 1 };
   n.args.groups = n.args.inner = 1;
-  n.args.eps = cuda_number(c, "eps", 1e-5);
-  if (cuda_what(c) == LAYER) {
+  n.args.eps = cuda_number(c, "eps", n.centered ? 1e-5 : 1e-6);
+  if (cuda_what(c) == LAYER || cuda_what(c) == RMS) {
     int axis = (int)cuda_number(c, "axis", -1);
     struct split s = split_at(d, axis_in(axis, d->ndim));
     n.args.rows = s.outer * s.inner;
@@ -37,29 +39,42 @@ static struct row_norm rows_of(const struct call *c, const ty_desc *d)
   return n;
 }
 
+/* Holds rows where that is possible, `most` elements of each in a thread. */
+static void hold_rows(struct row_norm *n, int most, void *const *arrays, int count)
+{
+  if (n->args.inner > 1) return;
+  n->pack = cuda_pack(n->dtype, n->args.k, arrays, count);
+  n->held = cuda_held(n->args.k, n->team, n->pack, most);
+  if (n->held || n->team == 1) return;
+  n->held = cuda_held(n->args.k, CUDA_BLOCK, n->pack, most);
+  if (n->held) n->team = CUDA_BLOCK;
+}
+
 static int rows_family(
     const struct call *c, const struct row_norm *n, const char *name, cu_function *f)
 {
-  return cuda_family(c->device, FAMILY_norm_rows, name, f, "T=%s SHARED=%d DEVIATION=%d TEAM=%d",
-      cuda_type(n->dtype), n->shared, n->deviation, n->team);
+  return cuda_family(c->device, FAMILY_norm_rows, name, f,
+      "T=%s SHARED=%d DEVIATION=%d CENTERED=%d TEAM=%d PACK=%d HELD=%d", cuda_type(n->dtype),
+      n->shared, n->deviation, n->centered, n->team, n->pack, MAX(n->held, 1));
 }
 
 static int rows_forward(struct call *c)
 {
+  enum { HELD = 32 };
   struct row_norm n = rows_of(c, &c->in[0].d);
+  void *arrays[] = { c->in[0].p, c->out[0].p }, *none = NULL;
   cu_function f;
-  TRY(rows_family(c, &n, "norm_rows", &f));
-  void *params[] = { &c->out[0].p, &c->out[1].p, &c->out[2].p, &c->in[0].p, &c->in[1].p,
-    &c->in[2].p, &n.args };
+  hold_rows(&n, HELD, arrays, COUNT(arrays));
+  TRY(rows_family(c, &n, n.held ? "norm_rows_held" : "norm_rows", &f));
+  void *params[] = { &c->out[0].p, n.centered ? &c->out[1].p : &none, &c->out[1 + n.centered].p,
+    &c->in[0].p, &c->in[1].p, n.centered ? &c->in[2].p : &none, &n.args };
   return cuda_run(c, f, n.args.rows * n.team, params);
 }
 
-/* What is added to the gradients of gamma and beta, in parts that are then reduced: the rows of one
-** sample, or the parts of all rows. */
+/* What each row adds to the gradients of a shared gamma and beta, which is then reduced. */
 static struct reduce gain_reduction(const struct row_norm *n)
 {
-  return n->shared ? cuda_reduce_all_but(TY_F64, n->args.rows / n->args.groups, n->args.groups, 1)
-                   : cuda_reduce_all_but(TY_F64, n->args.parts, n->args.k, 1);
+  return cuda_reduce_all_but(TY_F64, n->args.rows / n->args.groups, n->args.groups, 1);
 }
 
 static size_t gain_bytes(const struct reduce *r)
@@ -67,10 +82,19 @@ static size_t gain_bytes(const struct reduce *r)
   return align_up(sizeof(double) * (size_t)r->in, ALIGN);
 }
 
+/* Teams that share the rows of a gradient, each of enough rows. */
+static int64_t gain_teams(const struct row_norm *n)
+{
+  enum { ROWS = 16, TEAMS = 1024 };
+  return MAX(MIN(n->args.rows / ROWS, TEAMS), 1);
+}
+
 static size_t rows_scratch(const struct call *c)
 {
   struct row_norm n = rows_of(c, &c->in[1].d);
   struct reduce r = gain_reduction(&n);
+  const size_t each = n.dtype == TY_F64 ? sizeof(double) : sizeof(float);
+  if (!n.shared) return 2 * each * (size_t)(MAX(n.args.parts, gain_teams(&n)) * n.args.k);
   return 2 * gain_bytes(&r) + cuda_reduce_scratch(&r);
 }
 
@@ -81,7 +105,43 @@ static int reduce_gains(
   return out->p ? cuda_reduce(c->device, r, &f, tmp) : TY_OK;
 }
 
-/* in: head gradient, data, gamma, mean, third output */
+/* in: head gradient, data, gamma, mean, third output; RMSNorm has no mean. Gains are one per
+** element. */
+static int gains_backward(struct call *c)
+{
+  enum { HELD = 16, COLUMNS = 32 };
+  struct row_norm n = rows_of(c, &c->in[1].d);
+  const bool gains = c->out[1].p || (n.centered && c->out[2].p);
+  void *part = gains ? c->tmp : NULL, *none = NULL;
+  void *arrays[] = { c->in[0].p, c->in[1].p, c->in[2].p, c->out[0].p };
+  void **mean = n.centered ? &c->in[3].p : &none, **third = &c->in[3 + n.centered].p;
+  cu_function f;
+  hold_rows(&n, HELD, arrays, COUNT(arrays));
+  if (n.held) {
+    n.args.parts = gain_teams(&n);
+    TRY(rows_family(c, &n, "norm_rows_back_held", &f));
+    void *params[] = { &c->out[0].p, &part, &c->in[0].p, &c->in[1].p, &c->in[2].p, mean, third,
+      &n.args };
+    TRY(cuda_run(c, f, n.args.parts * n.team, params));
+  }
+  if (!n.held && c->out[0].p) {
+    TRY(rows_family(c, &n, "norm_rows_back", &f));
+    void *params[] = { &c->out[0].p, &none, &none, &c->in[0].p, &c->in[1].p, &c->in[2].p, mean,
+      third, &n.args };
+    TRY(cuda_run(c, f, n.args.rows * n.team, params));
+  }
+  if (!gains) return TY_OK;
+  if (!n.held) {
+    TRY(rows_family(c, &n, "gain_parts", &f));
+    void *params[] = { &part, &c->in[0].p, &c->in[1].p, mean, third, &n.args };
+    TRY(cuda_run(c, f, n.args.parts * n.args.k, params));
+  }
+  TRY(rows_family(c, &n, "gain_sums", &f));
+  void *params[] = { &c->out[1].p, n.centered ? &c->out[2].p : &none, &part, &n.args };
+  return cuda_run(c, f, (n.args.k + COLUMNS - 1) / COLUMNS * CUDA_BLOCK, params);
+}
+
+/* in: head gradient, data, gamma, mean, third output. A gain is one of a row. */
 static int rows_backward(struct call *c)
 {
   struct row_norm n = rows_of(c, &c->in[1].d);
@@ -91,19 +151,13 @@ static int rows_backward(struct call *c)
   void *dgamma = cuda_piece(&at, gain_bytes(&r)), *dbeta = cuda_piece(&at, gain_bytes(&r));
   void *none = NULL;
   cu_function f;
-  if (c->out[0].p || (gains && n.shared)) {
+  if (c->out[0].p || gains) {
     TRY(rows_family(c, &n, "norm_rows_back", &f));
     void *params[] = { &c->out[0].p, gains ? &dgamma : &none, &dbeta, &c->in[0].p, &c->in[1].p,
       &c->in[2].p, &c->in[3].p, &c->in[4].p, &n.args };
     TRY(cuda_run(c, f, n.args.rows * n.team, params));
   }
   if (!gains) return TY_OK;
-  if (!n.shared) {
-    TRY(rows_family(c, &n, "gain_parts", &f));
-    void *params[] = { &dgamma, &dbeta, &c->in[0].p, &c->in[1].p, &c->in[3].p, &c->in[4].p,
-      &n.args };
-    TRY(cuda_run(c, f, r.in, params));
-  }
   TRY(reduce_gains(c, &r, &c->out[1], dgamma, at));
   return reduce_gains(c, &r, &c->out[2], dbeta, at);
 }
@@ -117,7 +171,7 @@ static struct row_norm l2_of(const struct call *c, const ty_desc *d)
   int mode = (int)cuda_number(c, "mode", L2_INSTANCE);
   int64_t outer = d->dim[0] * (mode == L2_SPATIAL ? d->dim[1] : 1);
   struct split s = { outer, desc_count(d) / outer, 1 };
-  struct row_norm n = { .dtype = d->dtype };
+  struct row_norm n = { .dtype = d->dtype, .pack = 1 };
   if (mode == L2_CHANNEL) s = split_at(d, 1);
   n.args.rows = s.outer * s.inner;
   n.args.k = s.k;
@@ -342,6 +396,9 @@ static const struct kernel rows[] = { { "rows", rows_forward, T_FLOATS }, { 0 } 
 static const struct kernel rows_back[] = {
   { "rows", rows_backward, T_FLOATS, .scratch = rows_scratch }, { 0 }
 };
+static const struct kernel gains_back[] = {
+  { "rows", gains_backward, T_FLOATS, .scratch = rows_scratch }, { 0 }
+};
 static const struct kernel lengths[] = { { "rows", l2_forward, T_FLOATS }, { 0 } };
 static const struct kernel lengths_back[] = { { "rows", l2_backward, T_FLOATS }, { 0 } };
 static const char *batch_refuse(const struct call *c)
@@ -363,7 +420,8 @@ static const struct kernel sparse_back[] = {
 };
 
 const struct op_kernels cuda_norms[] = {
-  { "LayerNorm", rows, rows_back, LAYER },
+  { "LayerNorm", rows, gains_back, LAYER },
+  { "_contrib_RMSNorm", rows, gains_back, RMS },
   { "InstanceNorm", rows, rows_back, INSTANCE },
   { "GroupNorm", rows, rows_back, GROUP },
   { "L2Normalization", lengths, lengths_back },

@@ -61,32 +61,6 @@ FN batch_walk walk_of(const batch_args &s, i64 parts)
 
 FN L load(const T *x, i64 at) { return *(const L *)(x + at); }
 
-// a sum with what its additions lost
-struct batch_sum {
-  C sum, lost;
-  FN_IN_STRUCT void add(C v)
-  {
-    C y = v - lost, t = sum + y;
-    lost = (t - sum) - y;
-    sum = t;
-  }
-  FN_IN_STRUCT double value() const { return (double)sum - (double)lost; }
-};
-
-// The sum of v over the threads of a block that have the same channels.
-FN double join_block(double v, int stride)
-{
-  __shared__ double all[256];
-  for (int n = 16; n >= stride; n /= 2) v += __shfl_xor_sync(~0u, v, n);
-  const int apart = stride < 32 ? 32 : stride;
-  __syncthreads();
-  all[threadIdx.x] = v;
-  __syncthreads();
-  v = all[threadIdx.x % apart];
-  for (int i = threadIdx.x % apart + apart; i < 256; i += apart) v += all[i];
-  return v;
-}
-
 FN bool writes(const batch_walk &w) { return w.active && (int)threadIdx.x < w.stride; }
 FN C rounded(double v)
 {
@@ -115,7 +89,7 @@ extern "C" __global__ void batch_parts(
 {
   const batch_walk w = walk_of(s, s.parts);
   const i64 begin = w.part * s.outer / s.parts;
-  batch_sum sum[CHANNELS] = {}, square[CHANNELS] = {};
+  exact_sum<C> sum[CHANNELS] = {}, square[CHANNELS] = {};
   C centre[CHANNELS] = {};
   for (int i = 0; i < CHANNELS && w.active; i++)
     centre[i] = get<C>(x[begin * w.row_size + (LAST ? w.channel + i : w.base)]);
@@ -219,7 +193,7 @@ extern "C" __global__ void batch_back_parts(double *part, const T *dy, const T *
     const struct batch_args __grid_constant__ s)
 {
   const batch_walk w = walk_of(s, s.parts);
-  batch_sum sum[CHANNELS] = {}, dot[CHANNELS] = {};
+  exact_sum<C> sum[CHANNELS] = {}, dot[CHANNELS] = {};
   batch_line line[CHANNELS];
   for (int i = 0; i < CHANNELS && w.active; i++) {
     const batch_seen seen = seen_of(s, w.channel + i, mean, third);
