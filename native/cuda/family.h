@@ -5,6 +5,7 @@
 
 /* the files of kernels/, by name */
 #define CUDA_FAMILIES(_) \
+  _(attention) \
   _(batch_norm) \
   _(bias) \
   _(boxes) \
@@ -160,6 +161,7 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
   _(correlation) \
   _(counting) \
   _(ctc) \
+  _(decoding) \
   _(deformable) \
   _(densities) \
   _(diagonals) \
