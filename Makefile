@@ -6,6 +6,7 @@
 #   make coverage            what of native/ runs in all of these, file by file
 #   make test                the C tests of spec/native, then the specs (TEST="-t slow" passes words on to busted)
 #   make check               rooms, names, sizes, style, luacheck, LDoc, warnings of gcc and clang
+#   make gpu-cost            launches and bytes of device memory of operators and training steps, beside the ideal: doc/gpu.md
 #   make cudasim             libraries that stand in for CUDA's, for tests without a GPU: build/cudasim
 #   make test-gpu            a part of the specs as gpu(0), on those libraries (GPU_SPECS=spec: all)
 #   make bench | make doc    timings | guides, classes and operators as HTML, the picture of the rooms: in build/doc
@@ -333,6 +334,12 @@ coverage: cudasim
 	@$(MAKE) --no-print-directory MODE=coverage coverage-runs
 	@$(LUAJIT) scripts/dev/coverage.lua build/coverage $(COVERAGE_LEAST)
 
+# Launches and bytes of device memory, counted by the stand-in's checker: of operators and of training steps. COST: some of them, --kernels
+COST ?=
+gpu-cost: all cudasim
+	@$(TEST_ENV) TYCHO_CUDA_PATH='$(abspath $(BUILD))/cudasim' TYCHO_CACHE='$(abspath $(BUILD))/cubins-checked' CUDASIM_CHECK=1 \
+	  CUDASIM_COSTS=1 CUDASIM_GUARD=0 CUDASIM_STREAMS=eager CUDASIM_SPOIL=4096 $(BUILD)/tycho scripts/dev/gpu_cost.lua $(COST)
+
 # DEVICE=gpu: ours on a GPU
 bench: all
 	rm -f $(BUILD)/bench.json
@@ -466,5 +473,5 @@ clean:
 	rm -rf build
 
 FORCE:
-.PHONY: all test test-native check check-source check-lua check-comments check-compilers check-musl check-onednn check-cuda check-nvrtc check-cudnn objects syntax cudasim test-gpu torture fuzz replay coverage coverage-runs bench doc install install-beside install-rock uninstall library rock dist deb rpm arch clean FORCE
+.PHONY: all test test-native check check-source check-lua check-comments check-compilers check-musl check-onednn check-cuda check-nvrtc check-cudnn objects syntax cudasim test-gpu gpu-cost torture fuzz replay coverage coverage-runs bench doc install install-beside install-rock uninstall library rock dist deb rpm arch clean FORCE
 .DELETE_ON_ERROR:

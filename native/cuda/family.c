@@ -50,6 +50,7 @@ static const struct source_file headers[] = {
 };
 /* What C and CUDA share, in front of the families that stand on it. */
 static const struct { enum cuda_family family; struct source_file file; } shared[] = {
+  { FAMILY_attention, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_rows, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_factors, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_triangular, { "fault.cuh", cuda_text_fault_header } },
@@ -211,6 +212,22 @@ int64_t cuda_blocks(int device, int64_t n)
 int cuda_run(const struct call *c, cu_function f, int64_t n, void **params)
 {
   return cuda_launch(c->device, f, cuda_blocks(c->device, n), CUDA_BLOCK, 0, params);
+}
+
+int cuda_pack(int dtype, int64_t n, void *const *arrays, int count)
+{
+  enum { LOAD = 16 };
+  const int pack = LOAD / (int)dtype_size(dtype);
+  for (int i = 0; i < count; i++)
+    if ((uintptr_t)arrays[i] % LOAD) return 1;
+  return n % pack ? 1 : pack;
+}
+
+int cuda_held(int64_t k, int threads, int pack, int most)
+{
+  int held = 1;
+  while ((int64_t)held * threads * pack < k && held * pack <= most) held *= 2;
+  return threads > 1 && held * pack <= most ? held : 0;
 }
 
 int cuda_team(int64_t rows, int64_t k, int64_t inner)

@@ -5,6 +5,8 @@
 
 /* the files of kernels/, by name */
 #define CUDA_FAMILIES(_) \
+  _(attention) \
+  _(batch_norm) \
   _(bias) \
   _(boxes) \
   _(branches) \
@@ -79,6 +81,12 @@ static inline const char *cuda_index(int64_t n) { return n <= INT32_MAX ? "u32" 
 int64_t cuda_blocks(int device, int64_t n);
 /* launches n threads, or as many as keep the device busy */
 int  cuda_run(const struct call *c, cu_function f, int64_t n, void **params);
+/* Elements of dtype that a load of 16 bytes has, where a line of n is whole such packs and each
+** array (NULL: absent) begins at one; else 1. */
+int  cuda_pack(int dtype, int64_t n, void *const *arrays, int count);
+/* Packs of each of so many threads that hold a row of k elements in registers, at most `most`
+** elements each: a power of two. 0: the row is longer, or shorter than the team. */
+int  cuda_held(int64_t k, int threads, int pack, int most);
 /* threads that share a row of k elements, `inner` apart, where there are so many rows
 ** (kernels/team.cuh) */
 int  cuda_team(int64_t rows, int64_t k, int64_t inner);
@@ -153,6 +161,7 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
   _(correlation) \
   _(counting) \
   _(ctc) \
+  _(decoding) \
   _(deformable) \
   _(densities) \
   _(diagonals) \

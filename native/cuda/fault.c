@@ -3,7 +3,7 @@
 #include "cuda/cuda.h"
 
 /* as kernels/fault.cuh has them */
-enum { BAD_MATRIX, BAD_PARAMETERS, BAD_LABEL, BAD_ROW };
+enum { BAD_MATRIX, BAD_PARAMETERS, BAD_LABEL, BAD_ROW, BAD_LENGTH };
 
 int cuda_fault_new(struct cuda_fault **out)
 {
@@ -31,6 +31,10 @@ int cuda_fault_told(struct cuda_fault *f)
     code = fail(TY_ERUN, "%s: bad parameters at %lld; expected %s", f->op, index, f->what);
   else if (f->axis == BAD_ROW)
     code = fail(TY_ERUN, "%s: bad parameters: row %lld of data is %s", f->op, index, f->what);
+  else if (f->axis == BAD_LENGTH)
+    code = fail(TY_ERUN,
+        "%s: length %lld of sample %lld: a cache of %lld positions has no place for %lld more",
+        f->op, index, (long long)f->position, low, (long long)f->high);
   else
     code = fail(TY_ERUN, "%s: matrix %lld %s", f->op, index, f->what);
   fail_node(f->op, NULL, NULL);

@@ -1,24 +1,26 @@
-/* norms.c - normalisation over rows (LayerNorm, InstanceNorm, GroupNorm, L2Normalization:
-** kernels/norm_rows.cu) and over channels (BatchNorm and its like: kernels/channels.cu). */
+/* norms.c - normalisation over rows (LayerNorm, RMSNorm, InstanceNorm, GroupNorm, L2Normalization:
+** kernels/norm_rows.cu) and over channels (BatchNorm and its like: kernels/batch_norm.cu). */
 #include "cuda/reduce.h"
 #include "kernel/vec/vec.h"
 
 /* -- rows -------------------------------------------------------------------------------------- */
 
-enum { LAYER, INSTANCE, GROUP };
-/* shared: one gain for a row; deviation: the third output is sqrt(var + eps) */
+enum { LAYER, INSTANCE, GROUP, RMS };
+/* shared: one gain for a row; deviation: the third output is sqrt(var + eps); centered: there are a
+** mean and a beta; held: packs of a row in each thread's registers, 0: rows are walked */
 struct row_norm {
   struct { int64_t rows, k, inner, groups, parts; double eps; } args;
-  bool shared, deviation;
-  int dtype, team;
+  bool shared, deviation, centered;
+  int dtype, team, pack, held;
 };
 
 static struct row_norm rows_of(const struct call *c, const ty_desc *d)
 {
-  struct row_norm n = { .deviation = true, .dtype = d->dtype };
+  struct row_norm n = { .deviation = true, .dtype = d->dtype, .centered = cuda_what(c) != RMS,
+    .pack = 1 };
   n.args.groups = n.args.inner = 1;
-  n.args.eps = cuda_number(c, "eps", 1e-5);
-  if (cuda_what(c) == LAYER) {
+  n.args.eps = cuda_number(c, "eps", n.centered ? 1e-5 : 1e-6);
+  if (cuda_what(c) == LAYER || cuda_what(c) == RMS) {
     int axis = (int)cuda_number(c, "axis", -1);
     struct split s = split_at(d, axis_in(axis, d->ndim));
     n.args.rows = s.outer * s.inner;
@@ -37,29 +39,42 @@ static struct row_norm rows_of(const struct call *c, const ty_desc *d)
   return n;
 }
 
+/* Holds rows where that is possible, `most` elements of each in a thread. */
+static void hold_rows(struct row_norm *n, int most, void *const *arrays, int count)
+{
+  if (n->args.inner > 1) return;
+  n->pack = cuda_pack(n->dtype, n->args.k, arrays, count);
+  n->held = cuda_held(n->args.k, n->team, n->pack, most);
+  if (n->held || n->team == 1) return;
+  n->held = cuda_held(n->args.k, CUDA_BLOCK, n->pack, most);
+  if (n->held) n->team = CUDA_BLOCK;
+}
+
 static int rows_family(
     const struct call *c, const struct row_norm *n, const char *name, cu_function *f)
 {
-  return cuda_family(c->device, FAMILY_norm_rows, name, f, "T=%s SHARED=%d DEVIATION=%d TEAM=%d",
-      cuda_type(n->dtype), n->shared, n->deviation, n->team);
+  return cuda_family(c->device, FAMILY_norm_rows, name, f,
+      "T=%s SHARED=%d DEVIATION=%d CENTERED=%d TEAM=%d PACK=%d HELD=%d", cuda_type(n->dtype),
+      n->shared, n->deviation, n->centered, n->team, n->pack, MAX(n->held, 1));
 }
 
 static int rows_forward(struct call *c)
 {
+  enum { HELD = 32 };
   struct row_norm n = rows_of(c, &c->in[0].d);
+  void *arrays[] = { c->in[0].p, c->out[0].p }, *none = NULL;
   cu_function f;
-  TRY(rows_family(c, &n, "norm_rows", &f));
-  void *params[] = { &c->out[0].p, &c->out[1].p, &c->out[2].p, &c->in[0].p, &c->in[1].p,
-    &c->in[2].p, &n.args };
+  hold_rows(&n, HELD, arrays, COUNT(arrays));
+  TRY(rows_family(c, &n, n.held ? "norm_rows_held" : "norm_rows", &f));
+  void *params[] = { &c->out[0].p, n.centered ? &c->out[1].p : &none, &c->out[1 + n.centered].p,
+    &c->in[0].p, &c->in[1].p, n.centered ? &c->in[2].p : &none, &n.args };
   return cuda_run(c, f, n.args.rows * n.team, params);
 }
 
-/* What is added to the gradients of gamma and beta, in parts that are then reduced: the rows of one
-** sample, or the parts of all rows. */
+/* What each row adds to the gradients of a shared gamma and beta, which is then reduced. */
 static struct reduce gain_reduction(const struct row_norm *n)
 {
-  return n->shared ? cuda_reduce_all_but(TY_F64, n->args.rows / n->args.groups, n->args.groups, 1)
-                   : cuda_reduce_all_but(TY_F64, n->args.parts, n->args.k, 1);
+  return cuda_reduce_all_but(TY_F64, n->args.rows / n->args.groups, n->args.groups, 1);
 }
 
 static size_t gain_bytes(const struct reduce *r)
@@ -67,10 +82,19 @@ static size_t gain_bytes(const struct reduce *r)
   return align_up(sizeof(double) * (size_t)r->in, ALIGN);
 }
 
+/* Teams that share the rows of a gradient, each of enough rows. */
+static int64_t gain_teams(const struct row_norm *n)
+{
+  enum { ROWS = 16, TEAMS = 1024 };
+  return MAX(MIN(n->args.rows / ROWS, TEAMS), 1);
+}
+
 static size_t rows_scratch(const struct call *c)
 {
   struct row_norm n = rows_of(c, &c->in[1].d);
   struct reduce r = gain_reduction(&n);
+  const size_t each = n.dtype == TY_F64 ? sizeof(double) : sizeof(float);
+  if (!n.shared) return 2 * each * (size_t)(MAX(n.args.parts, gain_teams(&n)) * n.args.k);
   return 2 * gain_bytes(&r) + cuda_reduce_scratch(&r);
 }
 
@@ -81,7 +105,43 @@ static int reduce_gains(
   return out->p ? cuda_reduce(c->device, r, &f, tmp) : TY_OK;
 }
 
-/* in: head gradient, data, gamma, mean, third output */
+/* in: head gradient, data, gamma, mean, third output; RMSNorm has no mean. Gains are one per
+** element. */
+static int gains_backward(struct call *c)
+{
+  enum { HELD = 16, COLUMNS = 32 };
+  struct row_norm n = rows_of(c, &c->in[1].d);
+  const bool gains = c->out[1].p || (n.centered && c->out[2].p);
+  void *part = gains ? c->tmp : NULL, *none = NULL;
+  void *arrays[] = { c->in[0].p, c->in[1].p, c->in[2].p, c->out[0].p };
+  void **mean = n.centered ? &c->in[3].p : &none, **third = &c->in[3 + n.centered].p;
+  cu_function f;
+  hold_rows(&n, HELD, arrays, COUNT(arrays));
+  if (n.held) {
+    n.args.parts = gain_teams(&n);
+    TRY(rows_family(c, &n, "norm_rows_back_held", &f));
+    void *params[] = { &c->out[0].p, &part, &c->in[0].p, &c->in[1].p, &c->in[2].p, mean, third,
+      &n.args };
+    TRY(cuda_run(c, f, n.args.parts * n.team, params));
+  }
+  if (!n.held && c->out[0].p) {
+    TRY(rows_family(c, &n, "norm_rows_back", &f));
+    void *params[] = { &c->out[0].p, &none, &none, &c->in[0].p, &c->in[1].p, &c->in[2].p, mean,
+      third, &n.args };
+    TRY(cuda_run(c, f, n.args.rows * n.team, params));
+  }
+  if (!gains) return TY_OK;
+  if (!n.held) {
+    TRY(rows_family(c, &n, "gain_parts", &f));
+    void *params[] = { &part, &c->in[0].p, &c->in[1].p, mean, third, &n.args };
+    TRY(cuda_run(c, f, n.args.parts * n.args.k, params));
+  }
+  TRY(rows_family(c, &n, "gain_sums", &f));
+  void *params[] = { &c->out[1].p, n.centered ? &c->out[2].p : &none, &part, &n.args };
+  return cuda_run(c, f, (n.args.k + COLUMNS - 1) / COLUMNS * CUDA_BLOCK, params);
+}
+
+/* in: head gradient, data, gamma, mean, third output. A gain is one of a row. */
 static int rows_backward(struct call *c)
 {
   struct row_norm n = rows_of(c, &c->in[1].d);
@@ -91,19 +151,13 @@ static int rows_backward(struct call *c)
   void *dgamma = cuda_piece(&at, gain_bytes(&r)), *dbeta = cuda_piece(&at, gain_bytes(&r));
   void *none = NULL;
   cu_function f;
-  if (c->out[0].p || (gains && n.shared)) {
+  if (c->out[0].p || gains) {
     TRY(rows_family(c, &n, "norm_rows_back", &f));
     void *params[] = { &c->out[0].p, gains ? &dgamma : &none, &dbeta, &c->in[0].p, &c->in[1].p,
       &c->in[2].p, &c->in[3].p, &c->in[4].p, &n.args };
     TRY(cuda_run(c, f, n.args.rows * n.team, params));
   }
   if (!gains) return TY_OK;
-  if (!n.shared) {
-    TRY(rows_family(c, &n, "gain_parts", &f));
-    void *params[] = { &dgamma, &dbeta, &c->in[0].p, &c->in[1].p, &c->in[3].p, &c->in[4].p,
-      &n.args };
-    TRY(cuda_run(c, f, r.in, params));
-  }
   TRY(reduce_gains(c, &r, &c->out[1], dgamma, at));
   return reduce_gains(c, &r, &c->out[2], dbeta, at);
 }
@@ -117,7 +171,7 @@ static struct row_norm l2_of(const struct call *c, const ty_desc *d)
   int mode = (int)cuda_number(c, "mode", L2_INSTANCE);
   int64_t outer = d->dim[0] * (mode == L2_SPATIAL ? d->dim[1] : 1);
   struct split s = { outer, desc_count(d) / outer, 1 };
-  struct row_norm n = { .dtype = d->dtype };
+  struct row_norm n = { .dtype = d->dtype, .pack = 1 };
   if (mode == L2_CHANNEL) s = split_at(d, 1);
   n.args.rows = s.outer * s.inner;
   n.args.k = s.k;
@@ -153,92 +207,118 @@ static int l2_backward(struct call *c)
 enum { PLAIN, WITH_VARIANCE, WITH_RELU };
 /* batch: by the statistics of the batch; variance: the third output is it */
 struct channel_norm {
-  struct split s;
   int64_t n;
-  int dtype, params;
-  bool relu;
-  struct { int64_t k; double eps, momentum, count; int32_t fixed, batch, variance, ones; } args;
+  int dtype, params, relu;
+  struct {
+    int64_t outer, k, inner, parts, chunks, width;
+    double eps, momentum;
+    int32_t fixed, batch, variance, ones;
+  } args;
 };
+
+/* Blocks that share a channel: of each a part that is long enough, all together so many that the
+** device is busy. From the shape alone, as results depend on it. */
+static int64_t batch_pieces(const struct channel_norm *b, int64_t most, int64_t blocks)
+{
+  enum { LONG = 8192, TILE = 128 };                   /* elements of a part; channels of a tile */
+  const bool last = b->args.inner == 1;
+  const int64_t tiles = last ? (b->args.k + TILE - 1) / TILE : b->args.k;
+  const int64_t elements = b->args.outer * (last ? MIN(b->args.k, TILE) : b->args.inner);
+  most = MIN(MIN(most, b->args.outer), MIN(elements / LONG, blocks / tiles));
+  return MAX(most, 1);
+}
 
 static struct channel_norm channels_of(const struct call *c, int data)
 {
+  enum { PARTS = 128, PART_BLOCKS = 2048, CHUNKS = 1024, CHUNK_BLOCKS = 4096 };
   const ty_desc *d = &c->in[data].d;
   int axis = (int)cuda_number(c, "axis", 1);
-  struct channel_norm b = { .s = split_at(d, axis_in(axis, d->ndim)),
-    .n = desc_count(d), .dtype = d->dtype, .params = c->in[data + 1].d.dtype,
-    .relu = cuda_what(c) == WITH_RELU };
-  if (c->in[data].block) b.s = (struct split){ b.n / b.s.k, b.s.k, 1 };
-  b.args.k = b.s.k;
+  struct split s = split_at(d, axis_in(axis, d->ndim));
+  struct channel_norm b = { .n = desc_count(d), .dtype = d->dtype,
+    .params = c->in[data + 1].d.dtype };
+  if (c->in[data].block) s = (struct split){ b.n / s.k, s.k, 1 };
+  b.args.outer = s.outer;
+  b.args.k = s.k;
+  b.args.inner = s.inner;
+  b.args.parts = batch_pieces(&b, PARTS, PART_BLOCKS);
+  b.args.chunks = batch_pieces(&b, CHUNKS, CHUNK_BLOCKS);
   b.args.eps = cuda_number(c, "eps", 1e-3);
   b.args.momentum = cuda_number(c, "momentum", 0.9);
-  b.args.count = (double)(b.n / b.s.k);
   b.args.fixed = cuda_flag(c, "fix_gamma");
   b.args.batch = c->run && c->run->is_train && !cuda_flag(c, "use_global_stats");
   b.args.variance = cuda_what(c) == WITH_VARIANCE;
   return b;
 }
 
-static int channels_family(
-    const struct call *c, const struct channel_norm *b, const char *name, cu_function *f)
+/* What a launch of a kernel of kernels/batch_norm.cu needs. */
+struct batch_launch { cu_function f; int64_t tiles; };
+
+static int64_t power_of_two_up_to(int64_t n, int64_t most)
 {
-  return cuda_family(c->device, FAMILY_channels, name, f, "T=%s P=%s RELU=%d INDEX=%s",
-      cuda_type(b->dtype), cuda_type(b->params), b->relu, cuda_index(b->n));
+  int64_t p = 1;
+  while (2 * p <= MIN(n, most)) p *= 2;
+  return p;
 }
 
-static size_t channel_bytes(const struct channel_norm *b)
+/* arrays: those of data, which allow loads of 16 bytes where all are aligned; NULL: absent */
+static int batch_family(const struct call *c, struct channel_norm *b, const char *name,
+    void *const *arrays, int count, struct batch_launch *out)
 {
-  return align_up(dtype_size(b->params) * (size_t)b->s.k, ALIGN);
+  enum { ROW = 32, BLOCK = 256 };
+  const bool last = b->args.inner == 1;
+  const int64_t line = last ? b->args.k : b->args.inner;
+  int pack = cuda_pack(b->dtype, line, arrays, count);
+  const int64_t packs = line / pack;
+  b->args.width = last ? MIN(2 * power_of_two_up_to(MAX(packs - 1, 1), ROW), ROW)
+                       : power_of_two_up_to(packs, BLOCK);
+  if (packs == 1) b->args.width = 1;
+  out->tiles = last ? (packs + b->args.width - 1) / b->args.width : b->args.k;
+  return cuda_family(c->device, FAMILY_batch_norm, name, &out->f,
+      "T=%s P=%s PACK=%d LAST=%d RELU=%d", cuda_type(b->dtype), cuda_type(b->params), pack, last,
+      b->relu);
 }
 
-static struct reduce channel_reduction(const struct channel_norm *b)
+static int batch_launch(
+    const struct call *c, const struct batch_launch *l, int64_t pieces, void **params)
 {
-  return cuda_reduce_all_but(b->dtype, b->s.outer, b->s.k, b->s.inner);
+  return cuda_launch(c->device, l->f, l->tiles * pieces, CUDA_BLOCK, 0, params);
+}
+
+static size_t parts_bytes(const struct channel_norm *b)
+{
+  return 2 * sizeof(double) * (size_t)(b->args.parts * b->args.k);
 }
 
 static size_t batch_scratch(const struct call *c)
 {
   struct channel_norm b = channels_of(c, 0);
-  struct reduce r = channel_reduction(&b);
-  return 4 * channel_bytes(&b) + cuda_reduce_scratch(&r);
+  return parts_bytes(&b);
 }
 
 static int batch_forward(struct call *c)
 {
   struct channel_norm b = channels_of(c, 0);
-  struct reduce r = channel_reduction(&b);
-  size_t bytes = channel_bytes(&b);
-  char *at = c->tmp;
-  void *a = cuda_piece(&at, bytes), *d = cuda_piece(&at, bytes);
-  void *mean = c->in[3].p, *var = c->in[4].p;
-  cu_function f;
-  if (b.args.batch) {
-    struct cuda_reduce reduction = { R_SUM, F_MEAN, b.params, c->in[0].p };
-    reduction.y = mean = cuda_piece(&at, bytes);
-    var = cuda_piece(&at, bytes);
-    TRY(cuda_reduce(c->device, &r, &reduction, at));
-    reduction.kind = R_DEVIATION;
-    reduction.centre = mean;
-    reduction.y = var;
-    TRY(cuda_reduce(c->device, &r, &reduction, at));
-  }
+  struct batch_launch l;
+  void *parts = c->tmp, *mask = c->nout > 3 ? c->out[3].p : NULL;
+  void *arrays[] = { c->in[0].p, c->out[0].p, mask };
+  b.relu = cuda_what(c) == WITH_RELU || fused(c, POST_ACT);
   b.args.ones = b.args.fixed && c->with_grad;
-  TRY(channels_family(c, &b, "batch_lines", &f));
-  void *lines[] = { &a, &d, &c->out[1].p, &c->out[2].p, &mean, &var, &c->in[1].p, &c->in[2].p,
-    &b.args };
-  TRY(cuda_run(c, f, b.s.k, lines));
-  if (!c->out[0].p) return TY_OK;
-  void *mask = c->nout > 3 ? c->out[3].p : NULL;
-  TRY(channels_family(c, &b, "channel_line", &f));
-  void *params[] = { &c->out[0].p, &mask, &c->in[0].p, &a, &d, &b.n, &b.s.k, &b.s.inner };
-  return cuda_run(c, f, b.n, params);
+  if (b.args.batch) {
+    TRY(batch_family(c, &b, "batch_parts", arrays, COUNT(arrays), &l));
+    void *params[] = { &parts, &c->in[0].p, &b.args };
+    TRY(batch_launch(c, &l, b.args.parts, params));
+  }
+  if (!c->out[0].p) b.args.chunks = 1;
+  TRY(batch_family(c, &b, "batch_apply", arrays, COUNT(arrays), &l));
+  void *params[] = { &c->out[0].p, &mask, &c->out[1].p, &c->out[2].p, &c->in[1].p, &c->in[0].p,
+    &parts, &c->in[3].p, &c->in[4].p, &c->in[2].p, &b.args };
+  return batch_launch(c, &l, b.args.chunks, params);
 }
 
 static size_t batch_back_scratch(const struct call *c)
 {
   struct channel_norm b = channels_of(c, 1);
-  struct reduce r = channel_reduction(&b);
-  size_t masked = b.relu ? align_up(desc_bytes(&c->in[1].d), ALIGN) : 0;
-  return masked + 5 * channel_bytes(&b) + cuda_reduce_scratch(&r);
+  return parts_bytes(&b);
 }
 
 /* in: head gradient, data, gamma, mean, third output, moving_mean, moving_var, beta, and the
@@ -246,71 +326,68 @@ static size_t batch_back_scratch(const struct call *c)
 static int batch_backward(struct call *c)
 {
   struct channel_norm b = channels_of(c, 1);
-  struct reduce r = channel_reduction(&b);
-  size_t bytes = channel_bytes(&b);
-  char *at = c->tmp;
-  void *sums = cuda_piece(&at, bytes), *dots = cuda_piece(&at, bytes), *line[3], *dy = c->in[0].p;
-  void *mean = c->in[b.args.batch ? 3 : 5].p, *third = c->in[b.args.batch ? 4 : 6].p;
-  cu_function f;
-  for (int i = 0; i < 3; i++) line[i] = cuda_piece(&at, bytes);
-  if (b.relu) {
-    dy = cuda_piece(&at, desc_bytes(&c->in[1].d));
-    TRY(channels_family(c, &b, "where_live", &f));
-    void *params[] = { &dy, &c->in[0].p, &c->in[8].p, &b.n };
-    TRY(cuda_run(c, f, b.n, params));
-  }
-  struct cuda_reduce sum = { R_SUM, F_NONE, b.params, dy, .y = sums };
-  struct cuda_reduce dot = { R_DOT, F_NONE, b.params, dy, c->in[1].p, mean, dots };
-  TRY(cuda_reduce(c->device, &r, &sum, at));
-  TRY(cuda_reduce(c->device, &r, &dot, at));
-  TRY(channels_family(c, &b, "batch_planes", &f));
-  void *planes[] = { &line[0], &line[1], &line[2], &c->out[1].p, &c->out[2].p, &sums, &dots, &mean,
-    &third, &c->in[2].p, &c->in[5].p, &c->in[6].p, &b.args };
-  TRY(cuda_run(c, f, b.s.k, planes));
-  if (!c->out[0].p) return TY_OK;
-  TRY(channels_family(c, &b, "channel_plane", &f));
-  void *params[] = { &c->out[0].p, &dy, &c->in[1].p, &line[0], &line[1], &line[2], &b.n, &b.s.k,
-    &b.s.inner };
-  return cuda_run(c, f, b.n, params);
+  struct batch_launch l;
+  const bool with_relu = cuda_what(c) == WITH_RELU;
+  void *parts = c->tmp, *y = with_relu ? c->in[8].p : NULL;
+  void **mean = &c->in[b.args.batch ? 3 : 5].p, **third = &c->in[b.args.batch ? 4 : 6].p;
+  void *arrays[] = { c->in[0].p, c->in[1].p, c->out[0].p };
+  b.relu = with_relu ? 2 : fused(c, PRE_ACT_GRAD) != NULL;
+  TRY(batch_family(c, &b, "batch_back_parts", arrays, COUNT(arrays), &l));
+  void *sums[] = { &parts, &c->in[0].p, &c->in[1].p, &y, mean, third, &c->in[2].p, &c->in[7].p,
+    &b.args };
+  TRY(batch_launch(c, &l, b.args.parts, sums));
+  if (!c->out[0].p) b.args.chunks = 1;
+  TRY(batch_family(c, &b, "batch_back_apply", arrays, COUNT(arrays), &l));
+  void *params[] = { &c->out[0].p, &c->out[1].p, &c->out[2].p, &c->in[5].p, &c->in[6].p,
+    &c->in[0].p, &c->in[1].p, &y, &parts, mean, third, &c->in[2].p, &c->in[7].p, &b.args };
+  return batch_launch(c, &l, b.args.chunks, params);
 }
 
 /* -- IdentityAttachKLSparseReg ----------------------------------------------------------------- */
 
-static struct channel_norm units_of(const struct call *c)
+static struct split units_of(const ty_desc *d) { return split_at(d, d->ndim > 1); }
+
+static size_t unit_bytes(const struct call *c)
 {
-  const ty_desc *d = &c->in[1].d;
-  return (struct channel_norm){ .s = split_at(d, d->ndim > 1), .n = desc_count(d),
-    .dtype = d->dtype, .params = c->in[2].d.dtype };
+  return align_up(desc_bytes(&c->in[2].d), ALIGN);
+}
+
+static struct reduce unit_reduction(const struct call *c)
+{
+  struct split s = units_of(&c->in[1].d);
+  return cuda_reduce_all_but(c->in[1].d.dtype, s.outer, s.k, s.inner);
 }
 
 static size_t sparse_scratch(const struct call *c)
 {
-  struct channel_norm b = units_of(c);
-  struct reduce r = channel_reduction(&b);
-  return 3 * channel_bytes(&b) + cuda_reduce_scratch(&r);
+  struct reduce r = unit_reduction(c);
+  return 2 * unit_bytes(c) + cuda_reduce_scratch(&r);
 }
 
 /* in: head gradient, data, moving average */
 static int sparse_backward(struct call *c)
 {
-  struct channel_norm b = units_of(c);
-  struct reduce r = channel_reduction(&b);
-  size_t bytes = channel_bytes(&b);
+  struct split s = units_of(&c->in[1].d);
+  struct reduce r = unit_reduction(c);
+  int64_t n = desc_count(&c->in[1].d);
+  const int dtype = c->in[1].d.dtype, moving = c->in[2].d.dtype;
+  const char *index = cuda_index(n);
   char *at = c->tmp;
-  void *a = cuda_piece(&at, bytes), *d = cuda_piece(&at, bytes), *none = NULL;
-  void *mean = cuda_piece(&at, bytes);
-  struct cuda_reduce reduction = { R_SUM, F_MEAN, b.params, c->in[1].p, .y = mean };
+  void *slopes = cuda_piece(&at, unit_bytes(c)), *mean = cuda_piece(&at, unit_bytes(c));
+  struct cuda_reduce reduction = { R_SUM, F_MEAN, moving, c->in[1].p, .y = mean };
   double target = cuda_number(c, "sparseness_target", 0.1);
   double penalty = cuda_number(c, "penalty", 0.001), momentum = cuda_number(c, "momentum", 0.9);
   cu_function f;
   TRY(cuda_reduce(c->device, &r, &reduction, at));
-  TRY(channels_family(c, &b, "sparse_lines", &f));
-  void *lines[] = { &a, &d, &c->in[2].p, &mean, &b.s.k, &target, &penalty, &momentum };
-  TRY(cuda_run(c, f, b.s.k, lines));
+  TRY(cuda_family(c->device, FAMILY_channels, "sparse_slopes", &f, "T=%s P=%s INDEX=%s",
+      cuda_type(dtype), cuda_type(moving), index));
+  void *units[] = { &slopes, &c->in[2].p, &mean, &s.k, &target, &penalty, &momentum };
+  TRY(cuda_run(c, f, s.k, units));
   if (!c->out[0].p) return TY_OK;
-  TRY(channels_family(c, &b, "channel_line", &f));
-  void *params[] = { &c->out[0].p, &none, &c->in[0].p, &a, &d, &b.n, &b.s.k, &b.s.inner };
-  return cuda_run(c, f, b.n, params);
+  TRY(cuda_family(c->device, FAMILY_channels, "sparse_shift", &f, "T=%s P=%s INDEX=%s",
+      cuda_type(dtype), cuda_type(moving), index));
+  void *params[] = { &c->out[0].p, &c->in[0].p, &slopes, &n, &s.k, &s.inner };
+  return cuda_run(c, f, n, params);
 }
 
 /* -- the table --------------------------------------------------------------------------------- */
@@ -319,35 +396,39 @@ static const struct kernel rows[] = { { "rows", rows_forward, T_FLOATS }, { 0 } 
 static const struct kernel rows_back[] = {
   { "rows", rows_backward, T_FLOATS, .scratch = rows_scratch }, { 0 }
 };
+static const struct kernel gains_back[] = {
+  { "rows", gains_backward, T_FLOATS, .scratch = rows_scratch }, { 0 }
+};
 static const struct kernel lengths[] = { { "rows", l2_forward, T_FLOATS }, { 0 } };
 static const struct kernel lengths_back[] = { { "rows", l2_backward, T_FLOATS }, { 0 } };
 static const char *batch_refuse(const struct call *c)
 {
   return in_blocks(c) && cuda_number(c, "axis", 1) != 1 ? "an axis of space" : NULL;
 }
-static const struct kernel batch[] = {
-  { "channels", batch_forward, T_FLOATS, batch_refuse, batch_scratch, .flags = K_ALIKE,
-    .blocks = IN_BLOCKS(1, 1 | 1 << 3) },
-  { 0 }
-};
-static const struct kernel batch_back[] = {
-  { "channels", batch_backward, T_FLOATS, batch_refuse, batch_back_scratch, .flags = K_ALIKE,
-    .blocks = IN_BLOCKS(3 | 1 << 8, 1) },
-  { 0 }
-};
+#define CHANNELS(does) \
+  { "channels", batch_forward, T_FLOATS, batch_refuse, batch_scratch, .flags = K_ALIKE, \
+    .blocks = IN_BLOCKS(1, 1 | 1 << 3), .fuses = (does) }
+#define CHANNELS_BACK(does) \
+  { "channels", batch_backward, T_FLOATS, batch_refuse, batch_back_scratch, .flags = K_ALIKE, \
+    .blocks = IN_BLOCKS(3 | 1 << 8, 1), .fuses = (does) }
+static const struct kernel batch[] = { CHANNELS(CAN(POST_ACT)), { 0 } };
+static const struct kernel batch_back[] = { CHANNELS_BACK(CAN(PRE_ACT_GRAD)), { 0 } };
+static const struct kernel batch_relu[] = { CHANNELS(0), { 0 } };
+static const struct kernel batch_relu_back[] = { CHANNELS_BACK(0), { 0 } };
 static const struct kernel sparse_back[] = {
   { "channels", sparse_backward, T_FLOATS, .scratch = sparse_scratch }, { 0 }
 };
 
 const struct op_kernels cuda_norms[] = {
-  { "LayerNorm", rows, rows_back, LAYER },
+  { "LayerNorm", rows, gains_back, LAYER },
+  { "_contrib_RMSNorm", rows, gains_back, RMS },
   { "InstanceNorm", rows, rows_back, INSTANCE },
   { "GroupNorm", rows, rows_back, GROUP },
   { "L2Normalization", lengths, lengths_back },
   { "BatchNorm", batch, batch_back },
   { "BatchNorm_v1", batch, batch_back, WITH_VARIANCE },
   { "_contrib_SyncBatchNorm", batch, batch_back },
-  { "_contrib_BatchNormWithReLU", batch, batch_back, WITH_RELU },
+  { "_contrib_BatchNormWithReLU", batch_relu, batch_relu_back, WITH_RELU },
   { "IdentityAttachKLSparseReg", cuda_copies, sparse_back },
   { 0 }
 };

@@ -33,35 +33,57 @@ static const char *soft_refuse(const struct call *c)
       : "data is not of a float dtype";
 }
 
-static int soft_family(const struct call *c, const char *name, int data, int soft, int length,
-    int team, cu_function *out)
+/* held: packs of a row that a thread has in registers, 0: rows are walked repeatedly */
+struct soft_plan { int64_t rows; int team, pack, held; };
+
+/* most: elements of a thread in registers; arrays: data and results */
+static struct soft_plan soft_plan(
+    struct split s, int wider, int most, void *const *arrays, int count)
 {
-  return cuda_family(c->device, FAMILY_softmax, name, out, "T=%s TO=%s LENGTH=%s LOG=%d TEAM=%d",
-      cuda_type(data), cuda_type(soft), cuda_type(length), cuda_what(c) == LOG_SOFT, team);
+  struct soft_plan p = { .rows = s.outer * s.inner };
+  p.team = cuda_team(p.rows, s.k, s.inner);
+  p.pack = cuda_pack(wider, s.k, arrays, count);
+  p.held = s.inner == 1 ? cuda_held(s.k, p.team, p.pack, most) : 0;
+  return p;
 }
+
+static int soft_family(const struct call *c, const char *name, int data, int soft, int length,
+    const struct soft_plan *p, cu_function *out)
+{
+  return cuda_family(c->device, FAMILY_softmax, name, out,
+      "T=%s TO=%s LENGTH=%s LOG=%d TEAM=%d PACK=%d HELD=%d", cuda_type(data), cuda_type(soft),
+      cuda_type(length), cuda_what(c) == LOG_SOFT, p->team, p->pack, MAX(p->held, 1));
+}
+
+static int wider_of(int a, int b) { return dtype_size(a) > dtype_size(b) ? a : b; }
 
 static int soft_forward(struct call *c)
 {
+  enum { HELD = 64 };
   struct split s = split_of(c, &c->in[0].d);
-  int64_t rows = s.outer * s.inner;
-  int team = cuda_team(rows, s.k, s.inner), to = c->out[0].d.dtype;
+  const int from = c->in[0].d.dtype, to = c->out[0].d.dtype;
+  void *arrays[] = { c->in[0].p, c->out[0].p };
+  struct soft_plan p = soft_plan(s, wider_of(from, to), HELD, arrays, COUNT(arrays));
   bool lengths = c->nin > 1 && cuda_what(c) == SOFT;
   union cuda_scalar scale = cuda_scalar_of(to, scale_of(c));
   void *length = lengths ? c->in[1].p : NULL;
   cu_function f;
   if (!c->out[0].p) return TY_OK;
   int counts = lengths ? c->in[1].d.dtype : TY_I32;
-  TRY(soft_family(c, "softmax", c->in[0].d.dtype, to, counts, team, &f));
-  void *params[] = { &c->out[0].p, &c->in[0].p, &length, &rows, &s.k, &s.inner, &scale };
-  return cuda_run(c, f, rows * team, params);
+  TRY(soft_family(c, p.held ? "softmax_held" : "softmax", from, to, counts, &p, &f));
+  void *params[] = { &c->out[0].p, &c->in[0].p, &length, &p.rows, &s.k, &s.inner, &scale };
+  if (p.held) params[5] = &scale;
+  return cuda_run(c, f, p.rows * p.team, params);
 }
 
 /* in: gradient of the output, output, length */
 static int soft_backward(struct call *c)
 {
+  enum { HELD = 32 };
   struct split s = split_of(c, &c->in[1].d);
-  int64_t rows = s.outer * s.inner;
-  int team = cuda_team(rows, s.k, s.inner), soft = c->in[1].d.dtype;
+  const int soft = c->in[1].d.dtype, to = c->out[0].d.dtype;
+  void *arrays[] = { c->in[0].p, c->in[1].p, c->out[0].p };
+  struct soft_plan p = soft_plan(s, wider_of(soft, to), HELD, arrays, COUNT(arrays));
   union cuda_scalar scale = cuda_scalar_of(soft, scale_of(c));
   bool lengths = c->nin > 2;
   void *length = lengths ? c->in[2].p : NULL;
@@ -69,10 +91,11 @@ static int soft_backward(struct call *c)
   if (c->nout > 1) TRY(cuda_zero(c, &c->out[1]));
   if (!c->out[0].p) return TY_OK;
   int counts = lengths ? c->in[2].d.dtype : TY_I32;
-  TRY(soft_family(c, "softmax_back", c->out[0].d.dtype, soft, counts, team, &f));
-  void *params[] = { &c->out[0].p, &c->in[1].p, &c->in[0].p, &length, &rows, &s.k, &s.inner,
+  TRY(soft_family(c, p.held ? "softmax_back_held" : "softmax_back", to, soft, counts, &p, &f));
+  void *params[] = { &c->out[0].p, &c->in[1].p, &c->in[0].p, &length, &p.rows, &s.k, &s.inner,
     &scale };
-  return cuda_run(c, f, rows * team, params);
+  if (p.held) params[6] = &scale;
+  return cuda_run(c, f, p.rows * p.team, params);
 }
 
 /* -- SoftmaxOutput ----------------------------------------------------------------------------- */

@@ -4,13 +4,10 @@ return {
   -- the size of the output lies in the contents, which the host has to see
   _contrib_boolean_mask = "forward",
   -- written for the CPU so far
-  _contrib_RMSNorm = "forward, gradient",
   _contrib_attention = "forward, gradient",
-  _contrib_cache_append = "forward",
   _contrib_int8_convolution = "forward",
   _contrib_int8_fully_connected = "forward",
   _contrib_integer_dot = "forward",
-  _contrib_rotary_embedding = "forward, gradient",
   _contrib_scatter_along_axis = "forward, gradient",
   _contrib_scatter_nd = "forward, gradient",
   _contrib_take_along_axis = "forward, gradient",

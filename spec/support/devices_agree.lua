@@ -54,7 +54,7 @@ function devices.agree(pending, script, n)
     pending("no build/cudasim: make cudasim")
     return
   end
-  local text, status = stand_in.run(script, { CUDASIM_CHECK = "1" })
+  local text, status = stand_in.run(script, { CUDASIM_CHECK = "1", CUDASIM_COSTS = "1" })
   local _, equal = text:gsub("\tequal", "")
   assert.equal(0, status, text)
   assert.equal(n, equal, text)

@@ -1,7 +1,7 @@
 // fault.cuh - what is found wrong with a matrix, a row of parameters, a label, or an index, for the
 // host (struct cuda_fault): the first finding.
 #pragma once
-enum fault_kind { BAD_MATRIX, BAD_PARAMETERS, BAD_LABEL, BAD_ROW };
+enum fault_kind { BAD_MATRIX, BAD_PARAMETERS, BAD_LABEL, BAD_ROW, BAD_LENGTH };
 struct device_fault { i32 taken, axis; i64 index, position, low, high, op, what; };
 
 // An index outside low .. high - 1; axis: of the array that it is for, -1: none. With `what`, a text

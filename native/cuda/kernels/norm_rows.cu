@@ -1,13 +1,19 @@
-// norm_rows.cu - normalisation of rows by their own statistics: LayerNorm, InstanceNorm, GroupNorm,
-// and rows divided by their length, L2Normalization. A row is k elements, inner apart; its gains
-// stand one per element, or one for the whole row. Method: a team a row; mean, then variance about
-// it, then results, the later walks from the cache. Bound: bytes, one read and one write.
+// norm_rows.cu - normalisation of rows by their own statistics: LayerNorm, RMSNorm, InstanceNorm,
+// GroupNorm, and rows divided by their length, L2Normalization. A row is k elements, inner apart,
+// with a gain per element, or one for the whole row. Method: a team a row, which it holds in
+// registers, 16 bytes a load, where it fits: mean, then variance about it, then results; backward
+// adds to the gradients of the gains on the way, of which each team leaves a part. Longer rows are
+// walked repeatedly, the later walks from the cache. Sums are joined in double, those of a thread
+// compensated. Bound: bytes, one read and one write.
 #ifndef T
 #include "prelude.cuh"
 #define T float
 #define SHARED 0     // a row's elements share a gain: that of row % groups
 #define DEVIATION 1  // the third output is sqrt(var + eps), not var
+#define CENTERED 1   // 0: RMSNorm, whose mean is 0 and which has no beta
 #define TEAM 32
+#define PACK 4       // elements of a load
+#define HELD 2       // packs of a thread
 #include "team.cuh"
 #endif
 
@@ -19,6 +25,7 @@ struct norm_args {
   double eps;
 };
 
+FN C mean_of(const T *mean, i64 row) { return CENTERED ? get<C>(mean[row]) : 0; }
 FN i64 gain_of(i64 row, i64 j, i64 groups) { return SHARED ? row % groups : j; }
 FN C inverse_of(T third, double eps)
 {
@@ -32,8 +39,8 @@ extern "C" __global__ void norm_rows(T *y, T *mean, T *third, const T *x, const 
   {
     i64 at = row_start(row, s.k, s.inner);
     A sum = 0, square = 0;
-    EACH_OF_TEAM(j, 0, s.k) sum += get<A>(x[at + j * s.inner]);
-    A m = team_sum(sum) / (A)s.k;
+    if (CENTERED) EACH_OF_TEAM(j, 0, s.k) sum += get<A>(x[at + j * s.inner]);
+    A m = CENTERED ? team_sum(sum) / (A)s.k : 0;
     EACH_OF_TEAM(j, 0, s.k)
     {
       A v = get<A>(x[at + j * s.inner]) - m;
@@ -48,7 +55,7 @@ extern "C" __global__ void norm_rows(T *y, T *mean, T *third, const T *x, const 
     {
       i64 e = at + j * s.inner, g = gain_of(row, j, s.groups);
       C v = (get<C>(x[e]) - (C)m) * inverse;
-      set(y[e], v * get<C>(gamma[g]) + get<C>(beta[g]));
+      set(y[e], v * get<C>(gamma[g]) + (CENTERED ? get<C>(beta[g]) : 0));
     }
   }
 }
@@ -61,7 +68,7 @@ extern "C" __global__ void norm_rows_back(T *dx, double *dgamma, double *dbeta, 
   EACH_ROW(row, s.rows)
   {
     i64 at = row_start(row, s.k, s.inner);
-    C m = get<C>(mean[row]), inverse = inverse_of(third[row], s.eps);
+    C m = mean_of(mean, row), inverse = inverse_of(third[row], s.eps);
     A sum = 0, dot = 0;
     EACH_OF_TEAM(j, 0, s.k)
     {
@@ -78,7 +85,7 @@ extern "C" __global__ void norm_rows_back(T *dx, double *dgamma, double *dbeta, 
     }
     if (!dx) continue;
     C all = SHARED ? get<C>(gamma[row % s.groups]) : 1;
-    C a = (C)(sum / (A)s.k), b = (C)(dot / (A)s.k);
+    C a = CENTERED ? (C)(sum / (A)s.k) : 0, b = (C)(dot / (A)s.k);
     EACH_OF_TEAM(j, 0, s.k)
     {
       i64 e = at + j * s.inner;
@@ -88,9 +95,9 @@ extern "C" __global__ void norm_rows_back(T *dx, double *dgamma, double *dbeta, 
   }
 }
 
-// Gradients of gains that stand one per element: the rows in parts, each of which gives k sums.
-extern "C" __global__ void gain_parts(double *dgamma, double *dbeta, const T *dy, const T *x,
-    const T *mean, const T *third, const struct norm_args __grid_constant__ s)
+// Gradients of gains, one per element: the rows in parts, each of which gives k sums of both.
+extern "C" __global__ void gain_parts(C *part, const T *dy, const T *x, const T *mean,
+    const T *third, const struct norm_args __grid_constant__ s)
 {
   EACH(u, s.k * s.parts)
   {
@@ -100,10 +107,124 @@ extern "C" __global__ void gain_parts(double *dgamma, double *dbeta, const T *dy
       i64 e = row_start(row, s.k, s.inner) + j * s.inner;
       C g = get<C>(dy[e]);
       sum += g;
-      dot += g * ((get<C>(x[e]) - get<C>(mean[row])) * inverse_of(third[row], s.eps));
+      dot += g * ((get<C>(x[e]) - mean_of(mean, row)) * inverse_of(third[row], s.eps));
     }
-    set(dgamma[u], dot);
-    set(dbeta[u], sum);
+    part[2 * p * s.k + j] = (C)dot;
+    part[(2 * p + 1) * s.k + j] = (C)sum;
+  }
+}
+
+// What the parts add up to; dbeta may be NULL, dgamma too. 32 columns a block.
+extern "C" __global__ void gain_sums(
+    T *dgamma, T *dbeta, const C *part, const struct norm_args __grid_constant__ s)
+{
+  for (i64 first = (i64)blockIdx.x * 32; first < s.k; first += (i64)gridDim.x * 32) {
+    const i64 j = first + threadIdx.x % 32;
+    double dot = 0, sum = 0;
+    for (i64 p = threadIdx.x / 32; p < s.parts && j < s.k; p += 8) {
+      dot += part[2 * p * s.k + j];
+      sum += part[(2 * p + 1) * s.k + j];
+    }
+    dot = join_block(dot, 32);
+    sum = join_block(sum, 32);
+    if (threadIdx.x >= 32 || j >= s.k) continue;
+    if (dgamma) set(dgamma[j], dot);
+    if (dbeta) set(dbeta[j], sum);
+  }
+}
+
+// -- rows in registers ----------------------------------------------------------------------------
+
+typedef lanes<T, PACK> L;
+FN L load(const T *x, i64 at) { return *(const L *)(x + at); }
+
+extern "C" __global__ void norm_rows_held(T *y, T *mean, T *third, const T *x, const T *gamma,
+    const T *beta, const struct norm_args __grid_constant__ s)
+{
+  EACH_ROW(row, s.rows)
+  {
+    const i64 at = row * s.k;
+    L in[HELD];
+    exact_sum<C> sum = {}, square = {};
+    EACH_HELD(h, j, s.k)
+    {
+      in[h] = load(x, at + j);
+      for (int l = 0; CENTERED && l < PACK; l++) sum.add(get<C>(in[h].at[l]));
+    }
+    const double centre = CENTERED ? team_sum(sum.value()) / (double)s.k : 0;
+    const C m = (C)centre;
+    EACH_HELD(h, j, s.k)
+    for (int l = 0; l < PACK; l++) {
+      const C d = get<C>(in[h].at[l]) - m;
+      square.add(d * d);
+    }
+    const double off = centre - (double)m, all = team_sum(square.value()) / (double)s.k - off * off;
+    const double var = all < 0 ? 0 : all, deviation = sqrt(var + s.eps); // NaN stays
+    const C inverse = (C)(1 / deviation);
+    if (LEADS && mean) set(mean[row], centre);
+    if (LEADS && third) set(third[row], DEVIATION ? deviation : var);
+    if (!y) continue;
+    EACH_HELD(h, j, s.k)
+    {
+      L out;
+      for (int l = 0; l < PACK; l++) {
+        const i64 g = gain_of(row, j + l, s.groups);
+        const C v = (get<C>(in[h].at[l]) - m) * inverse;
+        set(out.at[l], v * get<C>(gamma[g]) + (CENTERED ? get<C>(beta[g]) : 0));
+      }
+      *(L *)(y + at + j) = out;
+    }
+  }
+}
+
+// dx may be NULL; part: of s.parts teams each what its rows add to the gradients of gains, which
+// are one per element; NULL: not wanted
+extern "C" __global__ void norm_rows_back_held(T *dx, C *part, const T *dy, const T *x,
+    const T *gamma, const T *mean, const T *third, const struct norm_args __grid_constant__ s)
+{
+  EACH_ROW(p, s.parts)
+  {
+    C dots[HELD][PACK] = {}, sums[HELD][PACK] = {};
+    for (i64 row = p * s.rows / s.parts; row < (p + 1) * s.rows / s.parts; row++) {
+      const i64 at = row * s.k;
+      const C m = mean_of(mean, row), inverse = inverse_of(third[row], s.eps);
+      L head[HELD], in[HELD];
+      exact_sum<C> sum = {}, dot = {};
+      EACH_HELD(h, j, s.k)
+      {
+        const L gain = load(gamma, j);
+        head[h] = load(dy, at + j);
+        in[h] = load(x, at + j);
+        for (int l = 0; l < PACK; l++) {
+          const C d = get<C>(head[h].at[l]), v = (get<C>(in[h].at[l]) - m) * inverse;
+          const C g = d * get<C>(gain.at[l]);
+          dots[h][l] += d * v;
+          sums[h][l] += d;
+          sum.add(g);
+          dot.add(g * v);
+        }
+      }
+      if (!dx) continue;
+      const C a = CENTERED ? (C)(team_sum(sum.value()) / (double)s.k) : 0;
+      const C b = (C)(team_sum(dot.value()) / (double)s.k);
+      EACH_HELD(h, j, s.k)
+      {
+        const L gain = load(gamma, j);
+        L out;
+        for (int l = 0; l < PACK; l++) {
+          const C g = get<C>(head[h].at[l]) * get<C>(gain.at[l]);
+          const C v = (get<C>(in[h].at[l]) - m) * inverse;
+          set(out.at[l], inverse * (g - a - v * b));
+        }
+        *(L *)(dx + at + j) = out;
+      }
+    }
+    if (!part) continue;
+    EACH_HELD(h, j, s.k)
+    for (int l = 0; l < PACK; l++) {
+      part[2 * p * s.k + j + l] = dots[h][l];
+      part[(2 * p + 1) * s.k + j + l] = sums[h][l];
+    }
   }
 }
 

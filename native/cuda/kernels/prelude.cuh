@@ -69,6 +69,9 @@ struct f16 { u16 bits; };
 struct bf16 { u16 bits; };
 struct bool8 { u8 byte; };
 
+// neighbours that one load takes
+template <typename T, int N> struct alignas(N * sizeof(T)) lanes { T at[N]; };
+
 // The type in which sums of T are made: float for half types, else double or 64-bit integers.
 template <typename T> struct accumulates { typedef i64 type; };
 template <> struct accumulates<float> { typedef double type; };

@@ -73,6 +73,40 @@ template <typename A> FN A team_sum(A v) { return team_reduce(v, join_sum()); }
 template <typename A> FN A team_max(A v) { return team_reduce(v, join_max()); }
 template <typename A> FN A team_least(A v) { return team_reduce(v, join_least()); }
 
+// A sum with what its additions lost.
+template <typename C> struct exact_sum {
+  C sum, lost;
+  FN_IN_STRUCT void add(C v)
+  {
+    C y = v - lost, t = sum + y;
+    lost = (t - sum) - y;
+    sum = t;
+  }
+  FN_IN_STRUCT double value() const { return (double)sum - (double)lost; }
+};
+
+// The sum of v over the threads of a block of 256 that are `stride`, a power of two, apart.
+FN double join_block(double v, int stride)
+{
+  __shared__ double all[256];
+  for (int n = 16; n >= stride; n /= 2) v += __shfl_xor_sync(~0u, v, n);
+  const int apart = stride < 32 ? 32 : stride;
+  __syncthreads();
+  all[threadIdx.x] = v;
+  __syncthreads();
+  v = all[threadIdx.x % apart];
+  for (int i = threadIdx.x % apart + apart; i < 256; i += apart) v += all[i];
+  return v;
+}
+
+// -- rows that a team holds in registers: each thread HELD packs of PACK elements -----------------
+
+#ifdef HELD
+#define EACH_HELD(h, j, k) \
+  for (int h = 0; h < HELD; h++) \
+    if (const i64 j = (i64)(h * TEAM + (int)threadIdx.x % TEAM) * PACK; j < (k))
+#endif
+
 // -- rows of k elements, `inner` apart, in an array (outer, k, inner) ------------------------------
 
 FN i64 row_start(i64 row, i64 k, i64 inner)

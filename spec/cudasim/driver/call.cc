@@ -210,6 +210,26 @@ ASK(void) cudasim_count(uint64_t out[5])
     counts.allocations };
   memcpy(out, all, sizeof all);
 }
+static std::string &costs = *new std::string, &told_costs = *new std::string;
+static std::mutex &costs_lock = *new std::mutex;
+
+void note_cost(const std::string &name, uint64_t read, uint64_t written)
+{
+  static const bool wanted = atoi(setting("CUDASIM_COSTS", "0"));
+  if (!wanted) return;
+  Lock lock(costs_lock);
+  costs += name + "\t" + std::to_string(read) + "\t" + std::to_string(written) + "\n";
+}
+
+/* Lines "name, bytes read, bytes written" of each launch, copy and fill since the last call, in the
+** order in which they ran; valid until the next call. */
+ASK(const char *) cudasim_costs()
+{
+  Lock lock(costs_lock);
+  told_costs.clear();
+  told_costs.swap(costs);
+  return told_costs.c_str();
+}
 /* waits of streams for events since the start */
 ASK(uint64_t) cudasim_waits()
 {

@@ -24,6 +24,7 @@ static CUresult copy_now(const Copy &c, int sides)
   memmove(c.to, c.from, c.bytes);
   check_copied(c.to, c.from, c.bytes);
   counts.copies++;
+  note_cost("copy", sides & FROM_DEVICE ? c.bytes : 0, sides & TO_DEVICE ? c.bytes : 0);
   return CUDA_SUCCESS;
 }
 
@@ -138,6 +139,7 @@ template <class T> static CUresult fill_now(T *to, T value, size_t n)
   for (size_t i = 0; i < n; i++) to[i] = value;
   check_written(to, n * sizeof(T));
   counts.fills++;
+  note_cost("fill", 0, n * sizeof(T));
   return CUDA_SUCCESS;
 }
 

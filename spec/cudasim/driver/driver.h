@@ -188,6 +188,8 @@ struct Counts {
   uint64_t launches, copies, fills, graphs, allocations, findings, waits, overtakes, staged;
 };
 extern Counts counts;
+/* Notes what was done and the bytes of device memory that it read and wrote (CUDASIM_COSTS). */
+void note_cost(const std::string &name, uint64_t read, uint64_t written);
 
 /* live objects of each kind, for checks of handles and for the report of leaks */
 template <class T> struct Registry {

@@ -88,6 +88,8 @@ static CUresult run_now(const CUfunc_st *f, const std::string &name, const Grid 
   check_parameters(p.bytes.get(), p.n + 16);
   counts.launches++;
   const char *why = run_launch(launch);
+  const Moved moved = check_moved();
+  note_cost(name, moved.read, moved.written);
   if (!why) return CUDA_SUCCESS;
   bool address = !strncmp(why, "an access", 9);
   CUresult code = address ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_ERROR_LAUNCH_FAILED;
@@ -123,16 +125,17 @@ static CUresult launch(const char *name, CUfunction f, const Grid &g, CUstream h
       "%s: a function and a stream of two devices", f->name.c_str());
   RULE(!extra, CUDA_ERROR_NOT_SUPPORTED, "%s: parameters packed by `extra`", name);
   if (CUresult r = check_grid(f, g)) return r;
+  std::string of = f->name;
   if (!f->kernel)
-    return submit(s, CU_GRAPH_NODE_TYPE_KERNEL, [] {
+    return submit(s, CU_GRAPH_NODE_TYPE_KERNEL, [of] {
       counts.launches++;
+      note_cost(of, 0, 0);
       return CUDA_SUCCESS;
     });
   for (int i = 0; i < f->kernel->count; i++)
     RULE(given && given[i], CUDA_ERROR_INVALID_VALUE, "%s: parameter %d is missing",
         f->name.c_str(), i);
   auto p = copy_parameters(f->kernel, given);
-  std::string of = f->name;
   return submit(s, CU_GRAPH_NODE_TYPE_KERNEL, [=] { return run_now(f, of, g, *p); });
 }
 

@@ -86,6 +86,7 @@ static CUresult run(const char *name, int device, const std::vector<Region> &all
 {
   if (runs_dry()) {
     counts.launches++;
+    note_cost(name, 0, 0);
     return CUDA_SUCCESS;
   }
   for (const Region &r : all) {
@@ -95,7 +96,13 @@ static CUresult run(const char *name, int device, const std::vector<Region> &all
   }
   counts.launches++;
   job();
-  for (const Region &r : all) mark(r);
+  uint64_t read = 0, written = 0;
+  for (const Region &r : all) {
+    mark(r);
+    if (r.use & READS) read += r.rows * r.bytes;
+    if (r.use & WRITES) written += r.rows * r.bytes;
+  }
+  note_cost(name, read, written);
   return CUDA_SUCCESS;
 }
 

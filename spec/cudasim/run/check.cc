@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <algorithm>
 #include <vector>
 #include "run.h"
 
@@ -34,6 +35,10 @@ struct Area {
 };
 
 static bool watching;
+/* Of a word of four bytes: the last launches that read and wrote it, and which bytes. */
+struct Touched { uint32_t reading, writing; uint8_t read, written; };
+static Touched *touched;                              /* of the arena, per word */
+static Moved moved;                                   /* by the launch that runs, or ran last */
 static Area arena, dynamic;
 static std::vector<Area> &variables = *new std::vector<Area>;   /* of modules */
 struct Span { const char *from; size_t bytes; };
@@ -74,6 +79,7 @@ void check_arena(const char *p, size_t bytes)
   if (!watching) return;
   arena = new_area(p, bytes, false);
   dynamic = new_area((const char *)cudasim_dynamic, MAX_DYNAMIC, true);
+  touched = (Touched *)reserve((bytes / 4 + 1) * sizeof(Touched));
 }
 
 static void set(const char *p, size_t bytes, State state)
@@ -130,6 +136,7 @@ void check_parameters(const void *p, size_t bytes) { parameters = { (const char 
 void check_launch(const Launch &l)
 {
   if (!watching) return;
+  moved = {};
   shared = { l.shared, l.shared_bytes };
   dynamic.bytes = l.dynamic;
 }
@@ -222,6 +229,27 @@ static void look(const Area &area, const Access &a, bool is_shared)
   mark(a.write ? &own->written : &own->read, a, bytes);
 }
 
+/* -- bytes ------------------------------------------------------------------------------------- */
+
+Moved check_moved(void) { return moved; }
+
+/* Counts bytes of the arena that this launch has not read, or written, before. */
+static void count_bytes(const Access &a)
+{
+  for (size_t at = (size_t)(a.p - arena.from), end = at + (size_t)a.n; at < end;) {
+    Touched *t = &touched[at / 4];
+    const size_t n = std::min(4 - at % 4, end - at);
+    const unsigned bytes = ((1u << n) - 1) << at % 4;
+    uint32_t *launch = a.write ? &t->writing : &t->reading;
+    uint8_t *seen = a.write ? &t->written : &t->read;
+    if (*launch != now.launch) *seen = 0;
+    *launch = now.launch;
+    (a.write ? moved.written : moved.read) += (unsigned)__builtin_popcount(bytes & ~*seen);
+    *seen |= (uint8_t)bytes;
+    at += n;
+  }
+}
+
 /* -- accesses ---------------------------------------------------------------------------------- */
 
 static const Area *area_of(const char *p)
@@ -273,6 +301,7 @@ static void touch(const Access &a)
   }
   bool is_shared = area->shared || (size_t)(a.p - shared.from) < shared.bytes;
   if (!is_there(*area, a)) return;
+  if (area == &arena) count_bytes(a);
   for (int i = 0; i < a.n; i += 4)
     look(*area, { a.p + i, a.n < 4 ? a.n : 4, a.write, a.atomic, a.pc }, is_shared);
 }

@@ -26,6 +26,10 @@ void check_unload(const char *p);
 /* host memory that the next launch may read */
 void check_parameters(const void *p, size_t bytes);
 
+/* Distinct bytes of device memory that the last launch read, and wrote; 0 where nothing watches. */
+struct Moved { uint64_t read, written; };
+Moved check_moved(void);
+
 /* asked of the driver's side: pinned memory, which kernels may touch; words for an address */
 bool is_pinned(const void *p, size_t bytes);
 std::string describe_address(const void *p);
