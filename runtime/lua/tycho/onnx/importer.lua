@@ -232,6 +232,9 @@ function Import:inputs_of(n, scope)
       local v = self:get(scope, name)
       if v == false then
         return nil
+      elseif v.rows_of_run and n.op ~= "Identity" then
+        value.refuse("'%s' has as many rows as a run finds; it can only be an output of the \z
+          network", name)
       end
       inputs[i] = v
     end

@@ -132,17 +132,73 @@ local function wider(dtype)
 end
 
 
+--- The engine's own attention, of queries (batch, heads, time, size) or (batch, time, heads *
+-- size), keys and values.
+-- @tparam table o heads, kv_heads (of three dimensions), scale, causal, window, mask (keys count
+--   where it is not 0), bias (is added to the scores), lengths (batch), first (batch: position of
+--   the first query)
+function attention.own(q, k, v, o)
+  local inputs = { q, k, v }
+  local function also(x)
+    inputs[#inputs + 1] = x
+    return x ~= nil
+  end
+  return (op("_contrib_attention", inputs, { layout = #q.shape == 3 and "NTC" or "NHTC",
+    heads = o.heads or 1, kv_heads = o.kv_heads or 0, scale = o.scale, causal = o.causal,
+    window = o.window or 0, use_mask = also(o.mask), use_bias = also(o.bias),
+    use_valid_length = also(o.lengths), use_offset = also(o.first) }))
+end
+
+
+-- Whether the engine's attention has what the node asks for.
+local function is_plain(n, q, mask, columns)
+  local kind = n.attrs.softmax_precision and tensor.type_of(n:int("softmax_precision"))
+  return n:float("softcap", 0) == 0 and not n:wants(4) and columns > 0
+    and n:int("left_window_size", -1) < 0 and n:int("right_window_size", -1) < 0
+    and (not kind or kind.dtype ~= "float64" or q.dtype == "float64")
+    and (not mask or #mask.shape <= 4 and mask.shape[#mask.shape] == columns)
+end
+
+
+-- The position of the first query of each sample, for masks of what comes later.
+local function first_positions(n, q, past, lengths)
+  if past then
+    local list = {}
+    for i = 1, n:sizes(q, "its query")[1] do
+      list[i] = past
+    end
+    return value.list(list, "int64")
+  end
+  return lengths and lengths:cast("int64") - q.shape[#q.shape - 1] or nil
+end
+
+
 function ops.Attention(n, q, k, v, mask, past_key, past_value, lengths)
   local flat, q_heads, kv_heads = #q.shape == 3, n:int("q_num_heads"), n:int("kv_num_heads")
   local dtype, wide = q.dtype, wider(q.dtype)
+  local past, causal = past_key and past_key.shape[3], n:flag("is_causal")
+  local whole = { q, k, v }
   if flat then
     q = attention.split_heads(n, q, q_heads)
     k, v = attention.split_heads(n, k, kv_heads), attention.split_heads(n, v, kv_heads)
   end
-  local past = past_key and past_key.shape[3]
   k = past_key and value.concat({ past_key, k }, 2) or k
   v = past_value and value.concat({ past_value, v }, 2) or v
   local heads, scale = q.shape[2], n:float("scale", 1 / math.sqrt(q.shape[4]))
+  if is_plain(n, q, mask, k.shape[3]) then
+    local options = { scale = scale, causal = causal, lengths = lengths,
+      first = causal and first_positions(n, q, past, lengths) or nil }
+    if mask then
+      options[mask.dtype == "bool" and "mask" or "bias"] = mask.dtype == "bool" and mask
+        or mask:cast(dtype)
+    end
+    if flat and not past then
+      options.heads, options.kv_heads = q_heads, kv_heads
+      return attention.own(whole[1], whole[2], whole[3], options), k, v
+    end
+    local y = attention.own(q, k, v, options)
+    return flat and attention.join_heads(y) or y, k, v
+  end
   local function widened(x) return attention.repeated(x, heads):cast(wide) end
   q = q:cast(wide)
   local scores = value.batch_dot(q * scale, widened(k), false, true)
@@ -292,7 +348,13 @@ function ops.RotaryEmbedding(n, x, cos, sin, positions)
 end
 
 
-function ops.SwiGLU(n, a, b) return a * (a * n:float("alpha", 1)):map("sigmoid") * b end
+function ops.SwiGLU(n, a, b)
+  local alpha = n:float("alpha", 1)
+  if alpha == 1 and value.same_shape(a.shape, b.shape) and a.dtype == b.dtype then
+    return a:map("_contrib_swiglu", { b })
+  end
+  return a * (a * alpha):map("sigmoid") * b
+end
 
 
 -- Sums over named axes ----------------------------------------------------------------------------

@@ -555,8 +555,10 @@ function ops.NonMaxSuppression(n, boxes, scores, most, overlap, least)
   local line = { samples, classes, limit, 1 }
   local rows = value.concat({ counted_rows(line, 0), counted_rows(line, 1), index }, 3)
   local total = samples * classes * limit
-  return (op("_contrib_boolean_mask", { rows:reshape{ total, 3 }:cast("int64"),
-    index:reshape{ total }:greater_equal(0) }))
+  local y = op("_contrib_boolean_mask", { rows:reshape{ total, 3 }:cast("int64"),
+    index:reshape{ total }:greater_equal(0) })
+  y.rows_of_run = true
+  return y
 end
 
 

@@ -99,9 +99,7 @@ function ops.SkipLayerNormalization(n, x, skip, scale, shift, bias)
 end
 
 local function rms_norm(n, x, scale, eps)
-  local wide = x:cast(x.dtype == "float64" and x.dtype or "float32")
-  local square = (wide * wide):reduce("mean", { #x.shape - 1 }, true)
-  return (wide * (square + n:float("epsilon", eps)):map("rsqrt")):cast(x.dtype) * scale
+  return value.rms_norm(x, scale, #x.shape - 1, n:float("epsilon", eps))
 end
 
 function ops.SimplifiedLayerNormalization(n, x, scale) return rms_norm(n, x, scale, 1e-5) end

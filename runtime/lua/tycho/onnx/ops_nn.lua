@@ -574,11 +574,20 @@ function ops.GroupNormalization(n, x, scale, bias)
   return y:reshape(shape)
 end
 
-function ops.RMSNormalization(n, x, scale)
-  local axes, dtype = value.axes_from(n:axis(-1, #x.shape), #x.shape), x.dtype
+-- x over the root of the mean of its squares over the axes from one on, times a scale.
+function value.rms_norm(x, scale, axis, eps)
+  local rank, dtype = #x.shape, x.dtype
+  if axis == rank - 1 and #scale.shape == 1 and scale.shape[1] == x.shape[rank]
+      and scale.dtype == dtype and (dtype == "float32" or dtype == "float64") then
+    return (op("_contrib_RMSNorm", { x, scale }, { eps = eps, axis = -1 }))
+  end
   local wide = x:cast(dtype == "float64" and dtype or "float32")
-  local square = (wide * wide):reduce("mean", axes, true)
-  return (wide * (square + n:float("epsilon", 1e-5)):map("rsqrt")):cast(dtype) * scale
+  local square = (wide * wide):reduce("mean", value.axes_from(axis, rank), true)
+  return (wide * (square + eps):map("rsqrt")):cast(dtype) * scale
+end
+
+function ops.RMSNormalization(n, x, scale)
+  return value.rms_norm(x, scale, n:axis(-1, #x.shape), n:float("epsilon", 1e-5))
 end
 
 function ops.LRN(n, x)
