@@ -376,6 +376,58 @@ describe("states of attention", function()
   end)
 end)
 
+describe("attention of com.microsoft", function()
+  local options = { domain = "com.microsoft", domains = { ["com.microsoft"] = 1 } }
+
+  local function with_outputs(count)
+    options.outputs = count
+    return options
+  end
+
+  it("keys of few heads, kept and turned by their positions", function()
+    -- Position 2 turns by a right angle, others do not turn.
+    local cos, sin = { of = array{ { 1 }, { 1 }, { 0 } } }, { of = array{ { 0 }, { 0 }, { 1 } } }
+    local q, k, v = array{ { { 1, 0, 0, 2 } } }, array{ { { 0, 3 } } }, array{ { { 100, 0 } } }
+    local past_k = array{ { { { 0, 1 }, { 2, 0 } } } }
+    local past_v = array{ { { { 1, 0 }, { 10, 0 } } } }
+    local y = outputs_of("GroupQueryAttention", { num_heads = 2, kv_num_heads = 1, do_rotary = 1,
+      scale = { float = 1 } }, { q, k, v, past_k, past_v, { of = array({ 2 }, "int32") },
+      { of = array({ 3 }, "int32") }, cos, sin }, with_outputs(3))
+    assert.same({ 0, 1, 2, 0, -3, 0 }, y[2]:reshape{ -1 }:totable())
+    assert.same({ 1, 0, 10, 0, 100, 0 }, y[3]:reshape{ -1 }:totable())
+    -- Heads of queries: (0, 1) and (-2, 0).
+    local function mean(a, b, c)
+      local sum = math.exp(a) + math.exp(b) + math.exp(c)
+      return (math.exp(a) + 10 * math.exp(b) + 100 * math.exp(c)) / sum
+    end
+    near({ mean(1, 0, 0), 0, mean(0, -4, 6), 0 }, y[1]:reshape{ -1 }:totable(), 1e-4)
+  end)
+
+  it("samples of different lengths", function()
+    local one = ty.nd.ones{ 2, 1, 1 }
+    local past = ty.nd.zeros{ 2, 1, 2, 1 }
+    local y = outputs_of("GroupQueryAttention", { num_heads = 1, kv_num_heads = 1 }, { one, one,
+      one * 5, past, past, { of = array({ 2, 1 }, "int32") }, { of = array({ 3 }, "int32") } },
+      with_outputs(3))
+    assert.same({ 0, 0, 5, 0, 5, 0 }, y[3]:reshape{ -1 }:totable())
+    local first, second = math.exp(1) / (math.exp(1) + 2), math.exp(1) / (math.exp(1) + 1)
+    near({ 5 * first, 5 * second }, y[1]:reshape{ -1 }:totable(), 1e-5)
+  end)
+
+  it("queries, keys and values in one array", function()
+    local x = ty.random.normal{ shape = { 2, 3, 2, 3, 4 } }
+    local function part(i)
+      return x:slice_axis{ axis = 3, begin = i, ["end"] = i + 1 }:reshape{ 2, 3, 8 }
+    end
+    local attrs = { num_heads = 2 }
+    local apart = numbers("MultiHeadAttention", attrs, { part(0), part(1), part(2) },
+      with_outputs(1))
+    near(apart, (numbers("MultiHeadAttention", attrs, { x }, with_outputs(1))), 1e-5)
+    local kv = x:slice_axis{ axis = 3, begin = 1, ["end"] = 3 }
+    near(apart, (numbers("MultiHeadAttention", attrs, { part(0), kv }, with_outputs(1))), 1e-5)
+  end)
+end)
+
 describe("boxes that remain", function()
   -- Two that overlap by half, one apart.
   local BOXES = { { { 0, 0, 2, 2 }, { 2, 2, 0, 0.5 }, { 5, 5, 6, 6 } } }
