@@ -19,7 +19,7 @@ local REFUSED = {
   ["Pooling 1"] = "reaches beyond the border",           -- an average, rounded up
   ["_contrib_box_nms 1"] = "boxes that are no corners",
   ["RNN 7"] = "projection_size", ["RNN 8"] = "projection_size",
-  ["_contrib_MultiBoxDetection 1"] = "no such operator", -- NonMaxSuppression, which only others read
+  ["_contrib_MultiBoxDetection 1"] = "as many rows as a run finds", -- of NonMaxSuppression
 }
 
 -- Inputs that are parameters in networks.
@@ -28,6 +28,8 @@ local PARAMETERS = { in_weight = true, in_gamma = true, in_beta = true, in_bias 
 
 -- Regions name a sample that is not there: 0 here, and whatever lies there in ONNX Runtime.
 local NOT_COMPARED = { ["_contrib_ROIAlign 2"] = true }
+-- ONNX Runtime 1.32 has no such operators of opset 22.
+local NOT_COMPARED_AFTER = { ["ROIPooling 1"] = 21, ["_contrib_ROIAlign 1"] = 21 }
 
 local python = files.python()
 local kept, keep = files.kept_folder()
@@ -45,8 +47,9 @@ local function one(line, key, opset)
   for name, s in pairs(case.aux) do
     states[name] = ty.nd.ones(s)
   end
+  local compared = not NOT_COMPARED[key] and opset <= (NOT_COMPARED_AFTER[key] or opset)
   local ok, e = pcall(files.round_trip, case.symbol, arrays, states, inputs,
-    { opset = opset, keep = not NOT_COMPARED[key] and keep(key:gsub("%W", "_") .. "_" .. opset) })
+    { opset = opset, keep = compared and keep(key:gsub("%W", "_") .. "_" .. opset) })
   if not ok and ty.is_error(e) and e.code == "unsupported" then
     assert.matches(REFUSED[key] or "^$", e.message)
     return
@@ -63,6 +66,7 @@ for _, source in ipairs{ "cases", "cases_values" } do
         it(key, function()
           one(line, key, 17)
           one(line, key, 18)
+          one(line, key, 23)
         end)
       end
     end

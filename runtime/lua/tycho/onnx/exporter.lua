@@ -32,8 +32,12 @@ local export = {}
 local Export = {}
 Export.__index = Export
 
-local IR_VERSION = 8
-local LEAST_OPSET, MOST_OPSET = 13, 21
+local LEAST_OPSET, MOST_OPSET = 13, 24
+
+-- The first version of files (ModelProto.ir_version) that may name an opset (onnx/onnx,
+-- docs/Versioning.md).
+local IR_VERSIONS = { [19] = 9, [20] = 9, [21] = 10, [22] = 10, [23] = 11, [24] = 12 }
+local LEAST_IR_VERSION = 8
 -- TensorProto.DataType
 local CODES = { float32 = 1, uint8 = 2, int8 = 3, int32 = 6, int64 = 7, bool = 9, float16 = 10,
   float64 = 11, bfloat16 = 16 }
@@ -683,7 +687,7 @@ end
 
 local function model_message(self)
   local m, opset = writer.message(), writer.message()
-  m:integer(1, IR_VERSION)
+  m:integer(1, IR_VERSIONS[self.opset] or LEAST_IR_VERSION)
   m:text(2, "Tycho")
   m:text(3, native.text(C.ty_version()))
   opset:text(1, "")

@@ -153,7 +153,9 @@ function Import:input_shape(info)
     end
     local fixed = type(size) == "number" and size > 0 and size or wanted
     shape[i] = fixed and fixed > 0 and fixed or -1
-    if size == 0 or shape[i] > 2 ^ 47 then
+    if size == 0 then
+      shape[i] = 0
+    elseif shape[i] > 2 ^ 47 then
       self:fail("unsupported", ("axis %d of input '%s' has %s elements")
         :format(i - 1, info.name, tostring(size)))
     end
@@ -173,10 +175,15 @@ function Import:add_input(scope, info)
       kind and kind.name or tostring(info.type.type)))
   end
   local shape = self:input_shape(info)
+  self.names[info.name] = true
+  local empty = value.constant(nil, shape, kind.dtype)
+  if empty:is_empty() then               -- known, as it has no elements: no argument of the symbol
+    empty.onnx_type = kind.name
+    return self:put(scope, info.name, empty)
+  end
   local variable = node.variable(info.name, value.described(shape, kind.dtype), self.path)
   local v = value.output({ variable, 0 }, shape, kind.dtype)
   v.onnx_type = kind.name
-  self.names[info.name] = true
   self.inputs[#self.inputs + 1] = { name = info.name, shape = shape, dtype = kind.dtype }
   self:put(scope, info.name, v)
 end
@@ -227,6 +234,9 @@ function Import:inputs_of(n, scope)
       local v = self:get(scope, name)
       if v == false then
         return nil
+      elseif v.rows_of_run and n.op ~= "Identity" then
+        value.refuse("'%s' has as many rows as a run finds; it can only be an output of the \z
+          network", name)
       end
       inputs[i] = v
     end

@@ -70,7 +70,7 @@ local EXPORT = args.form("onnx.export_model", { { "symbol", "symbol|text" }, { "
 -- checkpoint   its epoch
 -- @tparam table input_shapes input to sizes, or a list of sizes in the order of the inputs
 -- @string file path
--- @tparam[opt] table options opset = 17: 13 to 21; dynamic: input to axes whose size stays open;
+-- @tparam[opt] table options opset = 17: 13 to 24; dynamic: input to axes whose size stays open;
 --   input_types: input to dtype, float32 where it is not said
 function onnx.export_model(...)
   require("tycho.onnx.export_arguments")(EXPORT(...), "onnx.export_model")

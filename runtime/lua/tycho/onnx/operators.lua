@@ -4,16 +4,21 @@
 
 local pairs = require("tycho.core.iterate").pairs
 
-local operators = { [""] = {}, ["com.microsoft"] = {} }
+local attention = require("tycho.onnx.ops_attention").ops
+
+local operators = { [""] = {}, ["com.microsoft"] = {},
+  ["ai.onnx.preview"] = { FlexAttention = attention.FlexAttention } }
 
 local TABLES = {
   { "", require "tycho.onnx.ops_math" },
+  { "", require "tycho.onnx.ops_types" },
   { "", require "tycho.onnx.ops_shape" },
   { "", require "tycho.onnx.ops_nn" },
   { "", require "tycho.onnx.ops_image" },
+  { "", require "tycho.onnx.ops_signal" },
   { "", require "tycho.onnx.ops_rnn" },
   { "", require("tycho.onnx.ops_quantized").ops },
-  { "", require("tycho.onnx.ops_attention").ops },
+  { "", attention },
   { "", require "tycho.onnx.ops_control" },
   { "com.microsoft", require "tycho.onnx.ops_microsoft" },
 }

@@ -126,31 +126,172 @@ function attention.weights(scores, bias, dtype, guarded)
 end
 
 
+-- Half types are computed in float32 and rounded once.
+local function wider(dtype)
+  return (dtype == "float16" or dtype == "bfloat16") and "float32" or dtype
+end
+
+
+--- The engine's own attention, of queries (batch, heads, time, size) or (batch, time, heads *
+-- size), keys and values.
+-- @tparam table o heads, kv_heads (of three dimensions), scale, causal, window, mask (keys count
+--   where it is not 0), bias (is added to the scores), lengths (batch), first (batch: position of
+--   the first query)
+function attention.own(q, k, v, o)
+  local inputs = { q, k, v }
+  local function also(x)
+    inputs[#inputs + 1] = x
+    return x ~= nil
+  end
+  return (op("_contrib_attention", inputs, { layout = #q.shape == 3 and "NTC" or "NHTC",
+    heads = o.heads or 1, kv_heads = o.kv_heads or 0, scale = o.scale or 0, causal = o.causal or false,
+    window = o.window or 0, use_mask = also(o.mask), use_bias = also(o.bias),
+    use_valid_length = also(o.lengths), use_offset = also(o.first) }))
+end
+
+
+-- Whether the engine's attention has what the node asks for.
+local function is_plain(n, q, mask, columns)
+  local kind = n.attrs.softmax_precision and tensor.type_of(n:int("softmax_precision"))
+  return n:float("softcap", 0) == 0 and not n:wants(4) and columns > 0
+    and n:int("left_window_size", -1) < 0 and n:int("right_window_size", -1) < 0
+    and (not kind or kind.dtype ~= "float64" or q.dtype == "float64")
+    and (not mask or #mask.shape <= 4 and mask.shape[#mask.shape] == columns)
+end
+
+
+-- The position of the first query of each sample, for masks of what comes later.
+local function first_positions(n, q, past, lengths)
+  if past then
+    local list = {}
+    for i = 1, n:sizes(q, "its query")[1] do
+      list[i] = past
+    end
+    return value.list(list, "int64")
+  end
+  return lengths and lengths:cast("int64") - q.shape[#q.shape - 1] or nil
+end
+
+
 function ops.Attention(n, q, k, v, mask, past_key, past_value, lengths)
   local flat, q_heads, kv_heads = #q.shape == 3, n:int("q_num_heads"), n:int("kv_num_heads")
-  local dtype = q.dtype
+  local dtype, wide = q.dtype, wider(q.dtype)
+  local past, causal = past_key and past_key.shape[3], n:flag("is_causal")
+  local whole = { q, k, v }
   if flat then
     q = attention.split_heads(n, q, q_heads)
     k, v = attention.split_heads(n, k, kv_heads), attention.split_heads(n, v, kv_heads)
   end
-  local past = past_key and past_key.shape[3]
   k = past_key and value.concat({ past_key, k }, 2) or k
   v = past_value and value.concat({ past_value, v }, 2) or v
-  local heads, root = q.shape[2], math.sqrt(n:float("scale", 1 / math.sqrt(q.shape[4])))
-  local scores = value.batch_dot(q * root, attention.repeated(k, heads) * root, false, true)
+  local heads, scale = q.shape[2], n:float("scale", 1 / math.sqrt(q.shape[4]))
+  if is_plain(n, q, mask, k.shape[3]) then
+    local options = { scale = scale, causal = causal, lengths = lengths,
+      first = causal and first_positions(n, q, past, lengths) or nil }
+    if mask then
+      options[mask.dtype == "bool" and "mask" or "bias"] = mask.dtype == "bool" and mask
+        or mask:cast(dtype)
+    end
+    if flat and not past then
+      options.heads, options.kv_heads = q_heads, kv_heads
+      return attention.own(whole[1], whole[2], whole[3], options), k, v
+    end
+    local y = attention.own(q, k, v, options)
+    return flat and attention.join_heads(y) or y, k, v
+  end
+  local function widened(x) return attention.repeated(x, heads):cast(wide) end
+  q = q:cast(wide)
+  local scores = value.batch_dot(q * scale, widened(k), false, true)
   local mode, softcap = n:int("qk_matmul_output_mode", 0), n:float("softcap", 0)
   if softcap > 0 then
     scores = (scores / softcap):map("tanh") * softcap
   end
   local shown = scores
+  mask = mask and mask.dtype ~= "bool" and mask:cast(wide) or mask
   local bias = bias_for(n, q, k, mask, past, lengths)
   scores = bias and scores + bias or scores
   shown = mode == 2 and scores or shown
   local kind = n.attrs.softmax_precision and tensor.type_of(n:int("softmax_precision"))
-  local weights = attention.weights(scores, bias, kind and kind.dtype, bias ~= nil):cast(dtype)
+  local precise = kind and kind.dtype == "float64" and "float64" or wide
+  local weights = attention.weights(scores, bias, precise, bias ~= nil):cast(wide)
   shown = mode == 3 and weights or shown
-  local y = value.batch_dot(weights, attention.repeated(v, heads))
-  return flat and attention.join_heads(y) or y, k, v, shown
+  local y = value.batch_dot(weights, widened(v)):cast(dtype)
+  return flat and attention.join_heads(y) or y, k, v, n:wants(4) and shown:cast(dtype) or nil
+end
+
+
+-- The type in which scores become weights: float32 at least, unless the node says so.
+local function softmax_type(n, x)
+  local kind = n.attrs.softmax_precision and tensor.type_of(n:int("softmax_precision"))
+  return kind and kind.dtype or x.dtype == "float64" and x.dtype or "float32"
+end
+
+
+-- What a graph of the node makes of scores or weights.
+local function modified(n, x, name)
+  if not n.attrs[name] then
+    return x
+  end
+  local outputs = n.import:run_body(n:graph(name), { x }, n.scope)
+  if #outputs ~= 1 or not value.same_shape(outputs[1].shape, x.shape) then
+    value.damaged("%s gives %d outputs, or another shape than %s", name, #outputs,
+      value.shape_text(x.shape))
+  end
+  return outputs[1]
+end
+
+
+function ops.FlexAttention(n, q, k, v)
+  local heads, dtype = q.shape[2], softmax_type(n, q)
+  local scores = value.batch_dot(q:cast(dtype), attention.repeated(k, heads):cast(dtype), false,
+    true) * n:float("scale", 1 / math.sqrt(q.shape[4]))
+  local weights = attention.weights(modified(n, scores, "score_mod"), nil, nil, false)
+  weights = modified(n, weights, "prob_mod")
+  return value.batch_dot(weights, attention.repeated(v, heads):cast(dtype)):cast(q.dtype)
+end
+
+
+local MOST_LAID_OUT = 1024               -- positions of a recurrence, each some nodes
+
+local UPDATES = {
+  linear = {}, gated = { gated = true }, delta = { delta = true },
+  gated_delta = { gated = true, delta = true },
+}
+
+-- A state (batch, heads, size of keys, size of values) that each position decays, adds to, reads.
+function ops.LinearAttention(n, q, k, v, past, decay, beta)
+  local dtype, q_heads, kv_heads = q.dtype, n:int("q_num_heads"), n:int("kv_num_heads")
+  local rule = n:choice("update_rule", "gated_delta", UPDATES)
+  if (rule.gated or false) ~= (decay ~= nil) or (rule.delta or false) ~= (beta ~= nil) then
+    value.damaged("update_rule = '%s' and its inputs do not fit", n:text("update_rule", ""))
+  end
+  local function split(x, heads) return attention.split_heads(n, x:cast("float32"), heads) end
+  q, k, v = split(q, q_heads), split(k, kv_heads), split(v, kv_heads)
+  decay, beta = decay and split(decay, kv_heads):map("exp"), beta
+    and split(beta, beta.shape[3] == 1 and 1 or kv_heads)
+  local s, length = k.shape, k.shape[3]
+  local scale = n:float("scale", 0)
+  scale = scale ~= 0 and scale or 1 / math.sqrt(s[4])
+  if length > MOST_LAID_OUT then
+    n:refuse("%d positions, at most %d", length, MOST_LAID_OUT)
+  end
+  local state = past and past:cast("float32")
+    or value.full({ s[1], s[2], s[4], v.shape[4] }, 0, "float32")
+  local rows = {}
+  for i = 0, length - 1 do
+    local function at(x) return x:part(2, i, i + 1) end
+    local key, new = at(k):transpose{ 0, 1, 3, 2 }, at(v)
+    if rule.gated then
+      state = state * at(decay):transpose{ 0, 1, 3, 2 }
+    end
+    if rule.delta then
+      new = at(beta) * (new - (state * key):reduce("sum", { 2 }, true))
+    end
+    state = state + key * new
+    rows[#rows + 1] = value.batch_dot(at(q), attention.repeated(state, q_heads)) * scale
+  end
+  return attention.join_heads(value.concat(rows, 2)):cast(dtype),
+    state:cast(past and past.dtype or dtype)
 end
 
 
@@ -207,7 +348,13 @@ function ops.RotaryEmbedding(n, x, cos, sin, positions)
 end
 
 
-function ops.SwiGLU(n, a, b) return a * (a * n:float("alpha", 1)):map("sigmoid") * b end
+function ops.SwiGLU(n, a, b)
+  local alpha = n:float("alpha", 1)
+  if alpha == 1 and value.same_shape(a.shape, b.shape) and a.dtype == b.dtype then
+    return a:map("_contrib_swiglu", { b })
+  end
+  return a * (a * alpha):map("sigmoid") * b
+end
 
 
 -- Sums over named axes ----------------------------------------------------------------------------

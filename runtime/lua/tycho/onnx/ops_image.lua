@@ -519,4 +519,47 @@ function ops.MaxRoiPool(n, x, rois)
     spatial_scale = n:float("spatial_scale", 1) }))
 end
 
+-- Boxes -------------------------------------------------------------------------------------------
+
+-- Rows (1, places) of one axis and the number of each row's or column's elements.
+local function counted_rows(shape, axis)
+  return value.counted_along(shape, axis, "float32")
+end
+
+
+-- The boxes that remain, as rows (sample, class, box): how many there are only a run knows, so
+-- they must be an output of the network.
+function ops.NonMaxSuppression(n, boxes, scores, most, overlap, least)
+  local s = n:sizes(scores, "its scores")
+  local samples, classes, count = s[1], s[2], s[3]
+  local limit = most and most:number("max_output_boxes_per_class") or 0
+  limit = math.min(limit, count)
+  if limit < 1 then
+    return value.empty({ 0, 3 }, "int64")
+  end
+  local centred = n:flag("center_point_box")
+  local function column(k) return boxes:part(2, k, k + 1) end
+  if not centred then                    -- any two opposite corners
+    boxes = value.concat({ column(0):minimum(column(2)), column(1):minimum(column(3)),
+      column(0):maximum(column(2)), column(1):maximum(column(3)) }, 2)
+  end
+  local full = { samples, classes, count, 1 }
+  local data = value.concat({ counted_rows(full, 2), scores:unsqueeze(3),
+    boxes:unsqueeze(1):expand{ samples, classes, count, 4 } }, 3)
+  local format = centred and "center" or "corner"
+  local kept = op("_contrib_box_nms", { data:reshape{ samples * classes, count, 6 } }, {
+    overlap_thresh = overlap and overlap:number("iou_threshold") or 0,
+    valid_thresh = least and least:number("score_threshold") or -3e38, coord_start = 2,
+    score_index = 1, force_suppress = true, in_format = format, out_format = format })
+  local index = kept:part(1, 0, limit):part(2, 0, 1):reshape{ samples, classes, limit, 1 }
+  local line = { samples, classes, limit, 1 }
+  local rows = value.concat({ counted_rows(line, 0), counted_rows(line, 1), index }, 3)
+  local total = samples * classes * limit
+  local y = op("_contrib_boolean_mask", { rows:reshape{ total, 3 }:cast("int64"),
+    index:reshape{ total }:greater_equal(0) })
+  y.rows_of_run = true
+  return y
+end
+
+
 return ops

@@ -55,7 +55,17 @@ function ops.LeakyRelu(n, x)
   return x:map("LeakyReLU", {}, { act_type = "leaky", slope = n:float("alpha", 0.01) })
 end
 
-function ops.PRelu(_, x, slope) return x:maximum(0) + slope * x:minimum(0) end
+-- A slope per channel, before opset 7 as a vector.
+function ops.PRelu(n, x, slope)
+  if n.opset < 7 and #slope.shape == 1 and #x.shape > 1 then
+    local line = { slope.shape[1] }
+    for i = 2, #x.shape - 1 do
+      line[i] = 1
+    end
+    slope = slope:reshape(line)
+  end
+  return x:maximum(0) + slope * x:minimum(0)
+end
 
 function ops.ThresholdedRelu(n, x)
   return value.where(x:greater(n:float("alpha", 1)), x, value.scalar(0, x.dtype))
@@ -96,24 +106,34 @@ end
 
 -- Functions of two values -------------------------------------------------------------------------
 
+-- b as it broadcasts to a: before opset 7 from the axis that an attribute names.
+local function aligned(n, a, b)
+  local axis = n.opset < 7 and n:flag("broadcast") and n:int("axis")
+  if not axis then
+    return b
+  end
+  axis = n:axis_of(axis, #a.shape)
+  local shape = tables.copied(b.shape)
+  for _ = axis + #b.shape + 1, #a.shape do
+    shape[#shape + 1] = 1
+  end
+  return b:reshape(shape)
+end
+
 local BINARY = { Add = "add", Sub = "sub", Mul = "mul", Div = "div" }
 for name, target in pairs(BINARY) do
-  ops[name] = function(n, a, b)
-    if n.opset < 7 and n.attrs.broadcast then
-      n:refuse("broadcasting by attributes, before opset 7")
-    end
-    return value.binary(target, a, b)
-  end
+  ops[name] = function(n, a, b) return value.binary(target, a, aligned(n, a, b)) end
 end
 
 local TESTS = { And = "logical_and", Or = "logical_or", Xor = "logical_xor", Equal = "equal",
   Greater = "greater", GreaterOrEqual = "greater_equal", Less = "lesser",
   LessOrEqual = "lesser_equal" }
 for name, target in pairs(TESTS) do
-  ops[name] = function(_, a, b) return value.binary(target, a, b):truth() end
+  ops[name] = function(n, a, b) return value.binary(target, a, aligned(n, a, b)):truth() end
 end
 
-function ops.Pow(_, a, b)
+function ops.Pow(n, a, b)
+  b = aligned(n, a, b)
   if REAL[a.dtype] then
     return a ^ b:cast(a.dtype)
   elseif REAL[b.dtype] then
@@ -160,34 +180,37 @@ function ops.Clip(n, x, least, most)
   return most and x:minimum(most) or x
 end
 
-function ops.CumSum(n, x, axis)
-  axis = n:axis_of(axis:number("axis"), #x.shape)
-  local reverse = n:flag("reverse")
-  local y = reverse and op("reverse", { x }, { axis = { axis } }) or x
-  if n:flag("exclusive") then
-    local size = n:sizes(x, "the input")[axis + 1]
-    local first = y:part(axis, 0, 1) * 0
-    y = value.concat({ first, y:part(axis, 0, size - 1) }, axis)
+-- f: runs over an axis; first: what comes before the first element.
+local function running(f, first)
+  return function(n, x, axis)
+    axis = n:axis_of(axis:number("axis"), #x.shape)
+    local reverse, shape = n:flag("reverse"), n:sizes(x, "the input")
+    local y = reverse and op("reverse", { x }, { axis = { axis } }) or x
+    if n:flag("exclusive") then
+      local line = tables.copied(shape)
+      line[axis + 1] = 1
+      y = value.concat({ value.full(line, first, x.dtype), y:part(axis, 0, shape[axis + 1] - 1) },
+        axis)
+    end
+    y = f(n, y, axis)
+    return reverse and op("reverse", { y }, { axis = { axis } }) or y
   end
-  y = op("_np_cumsum", { y }, { axis = axis })
-  return reverse and op("reverse", { y }, { axis = { axis } }) or y
 end
 
+ops.CumSum = running(function(_, x, axis) return (op("_np_cumsum", { x }, { axis = axis })) end, 0)
 
--- Types -------------------------------------------------------------------------------------------
-
-local tensor = require "tycho.onnx.tensor"
-
-function ops.Cast(n, x)
-  local kind = tensor.type_of(n:int("to", 0))
-  if not kind or not kind.dtype or kind.float or kind.bits then
-    n:refuse("a cast to %s", kind and kind.name or "an unknown type")
+-- Products over 1, 2, 4 ... elements, each from those of half as many.
+ops.CumProd = running(function(n, x, axis)
+  local shape, reach = n:sizes(x, "the input"), 1
+  while reach < shape[axis + 1] do
+    local line = tables.copied(shape)
+    line[axis + 1] = reach
+    x = x * value.concat({ value.full(line, 1, x.dtype),
+      x:part(axis, 0, shape[axis + 1] - reach) }, axis)
+    reach = 2 * reach
   end
-  local y = x:cast(kind.dtype)
-  return y
-end
-
-function ops.CastLike(_, x, like) return x:cast(like.dtype) end
+  return x
+end, 1)
 
 
 -- Reductions --------------------------------------------------------------------------------------
@@ -208,8 +231,15 @@ local function reduced_axes(n, x, axes)
 end
 
 
--- The value of a reduction over nothing, by name.
+-- The value of a reduction over nothing, by name; the least and the largest of integers by type.
 local OF_NOTHING = { sum = 0, prod = 1, max = -HUGE, min = HUGE }
+local LIMITS = { uint8 = { 0, 255 }, int8 = { -128, 127 }, int32 = { -2 ^ 31, 2 ^ 31 - 1 },
+  int64 = { -2 ^ 63, 2 ^ 63 - 1024 }, bool = { 0, 1 } }
+
+local function of_nothing(name, dtype)
+  local limits = LIMITS[dtype]
+  return limits and (name == "max" and limits[1] or name == "min" and limits[2]) or OF_NOTHING[name]
+end
 
 -- A reduction, also of scalars and of arrays without elements.
 local function reduce(name, x, axes, keep)
@@ -231,7 +261,7 @@ local function reduce(name, x, axes, keep)
   if OF_NOTHING[name] == nil then
     value.refuse("the %s of no elements", name)
   end
-  return value.scalar(OF_NOTHING[name], x.dtype):expand(shape)
+  return value.scalar(of_nothing(name, x.dtype), x.dtype):expand(shape)
 end
 
 
@@ -258,7 +288,7 @@ ops.ReduceSumSquare, ops.ReduceLogSum = reduction("sum", square), reduction("sum
 
 local function of_truth(f)
   return function(n, x, axes)
-    if x.dtype ~= "bool" then
+    if x.dtype ~= "bool" or x:is_empty() then
       return f(n, x, axes)
     end
     return f(n, x:cast("int32"), axes):cast("bool")

@@ -5,6 +5,7 @@
 
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
+local pairs = require("tycho.core.iterate").pairs
 local attention = require "tycho.onnx.ops_attention"
 local math_ops = require "tycho.onnx.ops_math"
 local nn = require "tycho.onnx.ops_nn"
@@ -99,9 +100,7 @@ function ops.SkipLayerNormalization(n, x, skip, scale, shift, bias)
 end
 
 local function rms_norm(n, x, scale, eps)
-  local wide = x:cast(x.dtype == "float64" and x.dtype or "float32")
-  local square = (wide * wide):reduce("mean", { #x.shape - 1 }, true)
-  return (wide * (square + n:float("epsilon", eps)):map("rsqrt")):cast(x.dtype) * scale
+  return value.rms_norm(x, scale, #x.shape - 1, n:float("epsilon", eps))
 end
 
 function ops.SimplifiedLayerNormalization(n, x, scale) return rms_norm(n, x, scale, 1e-5) end
@@ -201,11 +200,32 @@ function ops.QAttention(n, x, weight, bias, x_scale, w_scale, mask, x_zero, w_ze
     quantized.decode(weight, w_scale, w_zero), bias, mask, past)
 end
 
+-- Queries, keys and values as (batch, time, heads * size), of (batch, time, heads, parts, size), or
+-- as they are.
+local function unpacked(n, q, k, v)
+  local function parts_of(x, count, from)
+    local s, list = n:sizes(x, "its input"), {}
+    if s[4] ~= count then
+      value.damaged("%d parts, not %d", s[4], count)
+    end
+    for i = from, count - 1 do
+      list[#list + 1] = x:part(3, i, i + 1):reshape{ s[1], s[2], s[3] * s[5] }
+    end
+    return unpack(list)
+  end
+  if #q.shape == 5 and not k then
+    return parts_of(q, 3, 0)
+  elseif k and #k.shape == 5 and not v then
+    return q, parts_of(k, 2, 0)
+  elseif not k or not v or #q.shape ~= 3 then
+    n:refuse("queries of %d dimensions%s", #q.shape, (not k or not v) and " alone" or "")
+  end
+  return q, k, v
+end
+
 function ops.MultiHeadAttention(n, q, k, v, bias, padding, more, past_k, past_v)
   local heads = n:int("num_heads", 0)
-  if not k or not v or #q.shape ~= 3 then
-    n:refuse("packed queries, keys and values")
-  end
+  q, k, v = unpacked(n, q, k, v)
   local width = q.shape[3]
   if bias then
     local own = v.shape[#v.shape]
@@ -220,6 +240,70 @@ function ops.MultiHeadAttention(n, q, k, v, bias, padding, more, past_k, past_v)
   local extra = mask_bias(n, padding, k.shape[3], q.dtype, n:float("mask_filter_value", -10000))
   extra = more and (extra and extra + more or more) or extra
   return attend(n, q, k, v, extra, scale_of(n)), k, v
+end
+
+-- What is refused of GroupQueryAttention, by attribute and the value that changes nothing.
+local GROUPS_LACK = { softcap = 0, smooth_softmax = 0, qk_output = 0, kv_cache_bit_width = 0 }
+
+-- Rows of each sample (batch, heads, time, size) written after those of a cache, which has room for
+-- `size` of them, from row first (batch) on.
+local function appended(n, past, x, first, size)
+  local s = n:sizes(x, "its input")
+  if not past and size == s[3] then
+    return x
+  end
+  local before, after = { 0, 0, 0, 0 }, { 0, 0, size - (past and past.shape[3] or 0), 0 }
+  local cache = past and value.pad(n, past, before, after, "constant", 0)
+    or value.full({ s[1], s[2], size, s[4] }, 0, x.dtype)
+  local at = value.counted_along(s, 2, "int64") + first:reshape{ s[1], 1, 1, 1 }
+  return (op("_contrib_scatter_along_axis", { cache, at, x }, { axis = 2, reduction = "none" }))
+end
+
+-- Attention of language models: keys and values of few heads, kept from step to step; a query sees
+-- what is not after it.
+function ops.GroupQueryAttention(n, q, k, v, past_k, past_v, lengths, total, cos, sin, positions,
+    bias, sink)
+  local heads, kv_heads = n:int("num_heads", 0), n:int("kv_num_heads", 0)
+  for name, neutral in pairs(GROUPS_LACK) do
+    if n:float(name, neutral) ~= neutral then
+      n:refuse("%s = %g", name, n:float(name))
+    end
+  end
+  if sink or heads < 1 or kv_heads < 1 or heads % kv_heads ~= 0 then
+    n:refuse("head_sink, or %d heads for %d of keys", heads, kv_heads)
+  end
+  local s = n:sizes(q, "its query")
+  if not k then
+    local size = s[3] / (heads + 2 * kv_heads)
+    local a, b = heads * size, (heads + kv_heads) * size
+    q, k, v = q:part(2, 0, a), q:part(2, a, b), q:part(2, b, s[3])
+  end
+  q = attention.split_heads(n, q, heads)
+  k, v = attention.split_heads(n, k, kv_heads), attention.split_heads(n, v, kv_heads)
+  past_k, past_v = past_k and not past_k:is_empty() and past_k or nil, past_v
+    and not past_v:is_empty() and past_v or nil
+  local held = past_k and past_k.shape[3] or 0
+  local size = held + s[2]
+  if total and total:is_constant() then
+    size = math.max(held, total:number("total_sequence_length"))
+  end
+  local first = (lengths:cast("int64"):reshape{ s[1] } + (1 - s[2])):maximum(0)
+  if n:flag("do_rotary") then
+    local at = positions or value.counted_along({ 1, s[2] }, 1, "int64") + first:reshape{ s[1], 1 }
+    local c, sn = attention.angles(cos, at), attention.angles(sin, at)
+    local function turned(x)
+      local y, rest = x:transpose{ 0, 2, 1, 3 }, 2 * cos.shape[2]
+      local tail = rest < y.shape[4] and y:part(3, rest, y.shape[4])
+      y = attention.rotated(y:part(3, 0, rest), c, sn, n:flag("rotary_interleaved"))
+      return (tail and value.concat({ y, tail }, 3) or y):transpose{ 0, 2, 1, 3 }
+    end
+    q, k = turned(q), turned(k)
+  end
+  k, v = appended(n, past_k, k, first, size), appended(n, past_v, v, first, size)
+  local window = n:int("local_window_size", -1)
+  local y = attention.own(q, k, v, { scale = scale_of(n), causal = true, first = first,
+    window = window > 0 and window or 0, bias = bias and bias:cast(q.dtype) })
+  return attention.join_heads(y), k, v
 end
 
 function ops.RotaryEmbedding(n, x, positions, cos, sin)

@@ -174,6 +174,8 @@ function ops.ConvTranspose(n, x, weight, bias)
 end
 
 
+local MOST_TAPS = 1024
+
 -- Windows whose positions are taken apart: element k of every window as an array, for what the
 -- engine's pooling lacks (dilation, places of the largest).
 local function each_tap(n, x, w, number, f)
@@ -204,19 +206,17 @@ local function each_tap(n, x, w, number, f)
       visit(i + 1)
     end
   end
+  if product(w.kernel) > MOST_TAPS then
+    value.refuse("a window of %d elements, taken apart", product(w.kernel))
+  end
   value.spend(100 * product(w.kernel), "a window")
   visit(1)
 end
 
 
-local MOST_TAPS = 1024
-
 local function is_dilated(w)
   for i = 1, w.count do
     if w.dilate[i] > 1 then
-      if product(w.kernel) > MOST_TAPS then
-        value.refuse("a dilated window of %d elements", product(w.kernel))
-      end
       return true
     end
   end
@@ -304,6 +304,24 @@ local function largest_positions(n, x, w)
 end
 
 
+-- The largest elements of windows, one axis after the other.
+local function max_by_axes(n, x, w)
+  for axis = 1, w.count do
+    local line, y = { count = w.count }, nil
+    for _, key in ipairs{ "kernel", "stride", "dilate", "before", "out" } do
+      line[key] = {}
+      for i = 1, w.count do
+        local unit = key == "before" and 0 or key == "out" and x.shape[i + 2] or 1
+        line[key][i] = i == axis and w[key][i] or unit
+      end
+    end
+    each_tap(n, x, line, -math.huge, function(tap) y = y and y:maximum(tap) or tap end)
+    x = y
+  end
+  return x
+end
+
+
 function ops.MaxPool(n, x)
   local w = window_of(n, x, n:list("kernel_shape", {}))
   if n:wants(2) then
@@ -318,11 +336,7 @@ function ops.MaxPool(n, x)
     return y
   end
   local padded, inner = explicit(n, x, w, LOWEST[x.dtype] or -math.huge)
-  y = pooling(padded, inner, { pool_type = "max" })
-  if not y then
-    each_tap(n, x, w, -math.huge, function(tap) y = y and y:maximum(tap) or tap end)
-  end
-  return y
+  return pooling(padded, inner, { pool_type = "max" }) or max_by_axes(n, x, w)
 end
 
 function ops.AveragePool(n, x)
@@ -369,6 +383,130 @@ ops.GlobalAveragePool, ops.GlobalMaxPool = pool_all("avg"), pool_all("max")
 function ops.GlobalLpPool(n, x)
   local p = n:int("p", 2)
   return (x:map("abs") ^ p):reduce("sum", value.axes_from(2, #x.shape), true) ^ (1 / p)
+end
+
+
+-- Windows put back --------------------------------------------------------------------------------
+
+-- Zeros of a shape (rows, columns) with numbers (rows, n) at positions (1, n) of each row.
+local function scattered_rows(shape, numbers, positions, reduction)
+  local rows = value.full(shape, 0, numbers.dtype)
+  local at = positions:expand(numbers.shape)
+  return (op("_contrib_scatter_along_axis", { rows, at, numbers }, { axis = 1,
+    reduction = reduction }))
+end
+
+
+-- Where each element of each window is in an image of the size that `w.size` gives, row-major:
+-- elements of the windows first.
+local function window_positions(w)
+  local list, count = {}, product(w.kernel) * product(w.out)
+  value.spend(count * w.count, "the places of windows")
+  for i = 0, count - 1 do
+    local tap, window = math.floor(i / product(w.out)), i % product(w.out)
+    local at, factor = 0, 1
+    for axis = w.count, 1, -1 do
+      local position = tap % w.kernel[axis] * w.dilate[axis]
+        + window % w.out[axis] * w.stride[axis]
+      tap, window = math.floor(tap / w.kernel[axis]), math.floor(window / w.out[axis])
+      at, factor = at + position * factor, factor * w.size[axis]
+    end
+    list[i + 1] = at
+  end
+  return value.list(list, "int64", { 1, count })
+end
+
+
+function ops.Col2Im(n, x, image_shape, block_shape)
+  local image, kernel = image_shape:numbers("image_shape"), block_shape:numbers("block_shape")
+  local shape, count = n:sizes(x, "its input"), #image
+  local w = { count = count, kernel = checked(kernel, count, 1, "block_shape"), out = {},
+    size = {} }
+  w.stride = checked(n:list("strides", ones(count)), count, 1, "strides")
+  w.dilate = checked(n:list("dilations", ones(count)), count, 1, "dilations")
+  local pads = checked(n:list("pads", ones(2 * count, 0)), 2 * count, 0, "pads")
+  local before, after = {}, {}
+  for i, size in ipairs(checked(image, count, 1, "image_shape")) do
+    before[i], after[i] = -pads[i], -pads[count + i]
+    w.size[i] = size + pads[i] + pads[count + i]
+    w.out[i] = math.floor((w.size[i] - (kernel[i] - 1) * w.dilate[i] - 1) / w.stride[i]) + 1
+  end
+  local channels = shape[2] / product(kernel)
+  if #shape ~= 3 or channels ~= math.floor(channels) or shape[3] ~= product(w.out) then
+    value.damaged("columns %s for windows of %s over an image of %s", value.shape_text(shape),
+      value.shape_text(kernel), value.shape_text(image))
+  end
+  local rows = shape[1] * channels
+  local y = scattered_rows({ rows, product(w.size) },
+    x:reshape{ rows, product(kernel) * shape[3] }, window_positions(w), "add")
+  return pad_space(n, y:reshape{ shape[1], channels, unpack(w.size) }, before, after, 0)
+end
+
+
+-- Indices count in the whole output; those of an output_shape in the output without it.
+function ops.MaxUnpool(n, x, indices, output_shape)
+  local shape, count = n:sizes(x, "its input"), #x.shape - 2
+  local kernel = checked(n:list("kernel_shape", {}), count, 1, "kernel_shape")
+  local stride = checked(n:list("strides", ones(count)), count, 1, "strides")
+  local pads = checked(n:list("pads", ones(2 * count, 0)), 2 * count, 0, "pads")
+  local out = { shape[1], shape[2] }
+  for i = 1, count do
+    out[i + 2] = (shape[i + 2] - 1) * stride[i] - pads[i] - pads[count + i] + kernel[i]
+  end
+  local y = scattered_rows({ 1, product(out) }, x:reshape{ 1, product(shape) },
+    indices:reshape{ 1, product(shape) }, "none"):reshape(out)
+  if not output_shape then
+    return y
+  end
+  local wanted, before, after = output_shape:numbers("output_shape"), {}, {}
+  if #wanted ~= #out then
+    value.damaged("an output_shape of %d sizes for %d dimensions", #wanted, #out)
+  end
+  for i, size in ipairs(wanted) do
+    before[i], after[i] = 0, size - out[i]
+  end
+  return value.pad(n, y, before, after, "constant", 0)
+end
+
+
+function ops.DeformConv(n, x, weight, offset, bias, mask)
+  local shape = weight.shape
+  local w = window_of(n, x, n:list("kernel_shape") or tables.part(shape, 3, #shape))
+  if w.count ~= 2 then
+    n:refuse("%d axes of space", w.count)
+  end
+  local pad = w.before
+  if not symmetric(w) then
+    x, pad = pad_space(n, x, w.before, w.after, 0), ones(w.count, 0)
+  end
+  local params = { kernel = w.kernel, stride = w.stride, dilate = w.dilate, pad = pad,
+    num_filter = shape[1], num_group = n:int("group", 1),
+    num_deformable_group = n:int("offset_group", 1), no_bias = bias == nil }
+  if mask then
+    return (op("_contrib_ModulatedDeformableConvolution", { x, offset, mask, weight, bias },
+      params))
+  end
+  return (op("_contrib_DeformableConvolution", { x, offset, weight, bias }, params))
+end
+
+
+local STATE_ACTIVATIONS = { none = "none", silu = "silu", swish = "silu" }
+
+-- A convolution of each channel over what came before, kept from call to call.
+function ops.CausalConvWithState(n, x, weight, bias, past)
+  local shape, k = n:sizes(x, "its input"), weight.shape[3]
+  local before = past
+  if not past and k > 1 then
+    before = value.full({ shape[1], shape[2], k - 1 }, 0, x.dtype)
+  end
+  local padded = before and value.concat({ before, x }, 2) or x
+  local y = op("Convolution", { padded, weight, bias }, { kernel = { k },
+    num_filter = shape[2], num_group = shape[2], no_bias = bias == nil })
+  if n:choice("activation", "none", STATE_ACTIVATIONS) == "silu" then
+    y = y * y:map("sigmoid")
+  end
+  local length = padded.shape[3]
+  return y, padded:part(2, length - k + 1, length)
 end
 
 
@@ -446,11 +584,20 @@ function ops.GroupNormalization(n, x, scale, bias)
   return y:reshape(shape)
 end
 
-function ops.RMSNormalization(n, x, scale)
-  local axes, dtype = value.axes_from(n:axis(-1, #x.shape), #x.shape), x.dtype
+-- x over the root of the mean of its squares over the axes from one on, times a scale.
+function value.rms_norm(x, scale, axis, eps)
+  local rank, dtype = #x.shape, x.dtype
+  if axis == rank - 1 and #scale.shape == 1 and scale.shape[1] == x.shape[rank]
+      and scale.dtype == dtype and (dtype == "float32" or dtype == "float64") then
+    return (op("_contrib_RMSNorm", { x, scale }, { eps = eps, axis = -1 }))
+  end
   local wide = x:cast(dtype == "float64" and dtype or "float32")
-  local square = (wide * wide):reduce("mean", axes, true)
-  return (wide * (square + n:float("epsilon", 1e-5)):map("rsqrt")):cast(dtype) * scale
+  local square = (wide * wide):reduce("mean", value.axes_from(axis, rank), true)
+  return (wide * (square + eps):map("rsqrt")):cast(dtype) * scale
+end
+
+function ops.RMSNormalization(n, x, scale)
+  return value.rms_norm(x, scale, n:axis(-1, #x.shape), n:float("epsilon", 1e-5))
 end
 
 function ops.LRN(n, x)

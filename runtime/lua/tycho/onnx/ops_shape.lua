@@ -421,6 +421,28 @@ function ops.ScatterND(n, x, indices, updates)
     { reduction = n:choice("reduction", "none", REDUCTIONS) }))
 end
 
+local WRITES = { linear = "linear", circular = "circular" }
+
+-- Rows of each sample of a cache replaced from a place on, which may go round.
+function ops.TensorScatter(n, cache, update, first)
+  local axis, shape = n:axis(-2, #cache.shape), n:sizes(update, "its update")
+  local size = n:sizes(cache, "its cache")[axis + 1]
+  if axis == 0 or shape[axis + 1] > size then
+    value.damaged("%d rows of axis %d, which has %d", shape[axis + 1], axis, size)
+  end
+  local at = value.counted_along(shape, axis, "int64")
+  if first then
+    local line = {}
+    for i = 1, #shape do
+      line[i] = i == 1 and shape[1] or 1
+    end
+    at = at + first:cast("int64"):reshape(line)
+  end
+  at = n:choice("mode", "linear", WRITES) == "circular" and at % size or at
+  return (op("_contrib_scatter_along_axis", { cache, at, update }, { axis = axis,
+    reduction = "none" }))
+end
+
 function ops.OneHot(n, indices, depth, values)
   local count, rank = depth:number("depth"), #indices.shape
   local axis = n:axis(-1, rank + 1)
@@ -506,6 +528,12 @@ function value.axes_from(a, b)
   end
   return axes
 end
+
+
+-- Values that may be absent: here they are there, or no node reads them.
+function ops.OptionalHasElement(_, x) return value.scalar(x and 1 or 0, "bool") end
+
+function ops.OptionalGetElement(_, x) return x or value.damaged("its input is absent") end
 
 
 -- Borders -----------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 --
 -- @module tycho.onnx.tensor
 
+local pairs = require("tycho.core.iterate").pairs
 local ffi = require "ffi"
 local bit = require "bit"
 local args = require "tycho.core.args"
@@ -56,6 +57,18 @@ local MOST_ELEMENTS = 2 ^ 47
 -- @treturn ?table name and dtype; no dtype: it is refused
 function tensor.type_of(code)
   return TYPES[code]
+end
+
+
+local BY_NAME = {}
+for _, kind in pairs(TYPES) do
+  BY_NAME[kind.name] = kind
+end
+
+--- What a type is, by ONNX's name.
+-- @string name
+function tensor.named(name)
+  return BY_NAME[name]
 end
 
 

@@ -501,4 +501,244 @@ function to._contrib_interleaved_matmul_encdec_valatt(e, c)
   return weighed(e, c, c.inputs[2], v, size)
 end
 
+-- Masks of attention: 1 where keys count. Positions of queries and keys, as int64.
+local function counted(e, count, shape)
+  local list = {}
+  for i = 1, count do
+    list[i] = i - 1
+  end
+  return e:list(list, "int64", shape)
+end
+
+-- The inputs of a node of contrib.attention by port.
+local function attention_ports(c)
+  local p, at, ports = c.p, 1, {}
+  for _, row in ipairs{ { "query", true }, { "key", p.packed ~= "qkv" },
+      { "value", p.packed == "none" }, { "mask", p.use_mask }, { "bias", p.use_bias },
+      { "valid_length", p.use_valid_length }, { "offset", p.use_offset } } do
+    if row[2] then
+      ports[row[1]] = { name = c.inputs[at], shape = c.shapes[at], dtype = c.dtypes[at] }
+      at = at + 1
+    end
+  end
+  return ports
+end
+
+-- Part k of what holds several: (batch, time, heads * size) or (time, batch, heads * size).
+local function packed_part(e, x, heads, parts, k)
+  if parts == 1 then
+    return x.name
+  end
+  local s = e:known(x.shape)
+  local size = s[3] / heads / parts
+  local y = e:emit("Reshape", { x.name, e:ints{ s[1], s[2], heads, parts, size } })
+  y = e:emit("Gather", { y, e:scalar(k, "int64") }, { axis = 3 })
+  return e:emit("Reshape", { y, e:ints{ s[1], s[2], heads * size } })
+end
+
+-- (batch, time, heads * size) or (time, batch, heads * size) as (batch, heads, time, size).
+local function heads_first(e, name, s, heads, size, time_first)
+  local y = e:emit("Reshape", { name, e:ints{ s[1], s[2], heads, size } })
+  return e:emit("Transpose", { y }, { perm = time_first and { 1, 2, 0, 3 } or { 0, 2, 1, 3 } })
+end
+
+-- Queries, keys and values as (batch, heads, time, size), with their sizes.
+local function attention_heads(e, c, ports)
+  local p, q = c.p, e:known(c.shapes[1])
+  if p.layout == "NHTC" then
+    local k = e:known(c.shapes[2])
+    return { ports.query.name, ports.key.name, ports.value.name, batch = q[1], heads = q[2],
+      kv_heads = k[2], queries = q[3], keys = k[3], size = q[4], value_size = c.shapes[3][4] }
+  end
+  local time_first, heads = p.layout == "TNC", p.heads
+  local kv_heads = p.kv_heads > 0 and p.kv_heads or heads
+  local sources, parts = { ports.query }, { p.packed == "qkv" and 3 or 1 }
+  sources[2] = ports.key or ports.query
+  sources[3] = ports.value or sources[2]
+  parts[2] = p.packed == "qkv" and 3 or p.packed == "kv" and 2 or 1
+  parts[3] = parts[2]
+  local first = { 0, p.packed == "qkv" and 1 or 0, p.packed == "qkv" and 2 or 1 }
+  local x, sizes = {}, {}
+  for i = 1, 3 do
+    local own = i == 1 and heads or kv_heads
+    local s = e:known(sources[i].shape)
+    sizes[i] = s[3] / own / parts[i]
+    x[i] = heads_first(e, packed_part(e, sources[i], own, parts[i], first[i]), s, own, sizes[i],
+      time_first)
+  end
+  local k = sources[2].shape
+  x.batch, x.queries, x.keys = q[time_first and 2 or 1], q[time_first and 1 or 2],
+    k[time_first and 1 or 2]
+  x.heads, x.kv_heads, x.size, x.value_size = heads, kv_heads, sizes[1], sizes[3]
+  return x
+end
+
+-- Where keys count for queries, as bool; nil: everywhere.
+local function attention_mask(e, c, ports, x, with_causal)
+  local p, mask = c.p, nil
+  local function also(test) mask = mask and e:emit("And", { mask, test }) or test end
+  local function per_sample(port)
+    return e:emit("Reshape", { e:cast(port.name, port.dtype, "int64"), e:ints{ x.batch, 1, 1, 1 } })
+  end
+  local keys = counted(e, x.keys, { 1, x.keys })
+  if p.use_mask then
+    also(e:cast(ports.mask.name, ports.mask.dtype, "bool"))
+  end
+  if p.use_valid_length then
+    also(e:emit("Less", { keys, per_sample(ports.valid_length) }))
+  end
+  if p.window > 0 or p.causal and with_causal then
+    local at = counted(e, x.queries, { x.queries, 1 })
+    at = p.use_offset and e:emit("Add", { at, per_sample(ports.offset) }) or at
+    local distance = e:emit("Sub", { at, keys })
+    if p.causal and with_causal then
+      also(e:emit("GreaterOrEqual", { distance, e:scalar(0, "int64") }))
+    end
+    if p.window > 0 then
+      also(e:emit("Less", { e:emit("Abs", { distance }), e:scalar(p.window, "int64") }))
+    end
+  end
+  return mask
+end
+
+-- Products, softmax and products, as before opset 23.
+local function attention_parts(e, c, x, mask, bias)
+  local dtype = c.dtypes[1]
+  local function repeated(name, size)
+    if x.heads == x.kv_heads then
+      return name
+    end
+    local group = x.heads / x.kv_heads
+    local y = e:emit("Unsqueeze", { name, e:ints{ 2 } })
+    y = e:emit("Expand", { y, e:ints{ x.batch, x.kv_heads, group, x.keys, size } })
+    return e:emit("Reshape", { y, e:ints{ x.batch, x.heads, x.keys, size } })
+  end
+  local k = e:emit("Transpose", { repeated(x[2], x.size) }, { perm = { 0, 1, 3, 2 } })
+  local y = e:emit("MatMul", { e:emit("Mul", { x[1], e:number(x.scale, dtype) }), k })
+  y = bias and e:emit("Add", { y, bias }) or y
+  y = mask and e:emit("Where", { mask, y, e:number(-math.huge, dtype) }) or y
+  local weights = e:emit("Softmax", { y }, { axis = -1 })
+  if (mask or bias) and c.p.empty == "zero" then
+    local top = e.opset >= 18 and e:emit("ReduceMax", { y, e:ints{ 3 } }, { keepdims = 1 })
+      or e:emit("ReduceMax", { y }, { axes = { 3 }, keepdims = 1 })
+    weights = e:emit("Where", { e:emit("Equal", { top, e:number(-math.huge, dtype) }),
+      e:number(0, dtype), weights })
+  end
+  return e:emit("MatMul", { weights, repeated(x[3], x.value_size) })
+end
+
+-- ONNX's attention takes one mask: of numbers where there is a bias.
+local function attention_node(e, c, x, mask, bias, causal)
+  local dtype, given = c.dtypes[1], mask
+  if mask and bias then
+    given = e:emit("Where", { mask, bias, e:number(-math.huge, dtype) })
+  end
+  given = given or bias
+  if given then                          -- ONNX Runtime wants a row per query
+    given = e:emit("Expand", { given, e:ints{ x.queries, x.keys } })
+  end
+  return e:emit("Attention", { x[1], x[2], x[3], given }, { is_causal = causal and 1 or 0,
+    scale = e.float(x.scale) })
+end
+
+function to._contrib_attention(e, c)
+  local p, ports = c.p, attention_ports(c)
+  local x = attention_heads(e, c, ports)
+  x.scale = p.scale ~= 0 and p.scale or 1 / math.sqrt(x.size)
+  local bias = ports.bias and ports.bias.name
+  local y
+  if e.opset >= 23 and p.empty == "zero" then
+    local causal = p.causal and not p.use_offset
+    y = attention_node(e, c, x, attention_mask(e, c, ports, x, not causal), bias, causal)
+  else
+    y = attention_parts(e, c, x, attention_mask(e, c, ports, x, true), bias)
+  end
+  if p.layout == "NHTC" then
+    return y
+  end
+  y = e:emit("Transpose", { y }, { perm = p.layout == "TNC" and { 2, 0, 1, 3 } or { 0, 2, 1, 3 } })
+  return e:emit("Reshape", { y, e:ints(e:known(c.out[1].shape)) })
+end
+
+function to._contrib_RMSNorm(e, c)
+  local p, rank, dtype = c.p, #c.shapes[1], c.dtypes[1]
+  local axis = p.axis % rank
+  if p.output_rms then
+    e:refuse("output_rms")
+  elseif e.opset >= 23 and axis == rank - 1 then
+    return e:emit("RMSNormalization", { c.inputs[1], c.inputs[2] }, { axis = -1,
+      epsilon = e.float(p.eps) })
+  end
+  local square = mean(e, e:emit("Mul", { c.inputs[1], c.inputs[1] }), { axis })
+  local root = e:emit("Sqrt", { e:emit("Add", { square, e:number(p.eps, dtype) }) })
+  return e:emit("Mul", { e:emit("Div", { c.inputs[1], root }),
+    along(e, c.inputs[2], c.shapes[2], axis, rank) })
+end
+
+function to._contrib_swiglu(e, c)
+  local gate = c.inputs[1]
+  return e:emit("Mul", { e:emit("Mul", { gate, e:emit("Sigmoid", { gate }) }), c.inputs[2] })
+end
+
+-- Cosines and sines of the angles, (time, pairs), or with an offset (batch, time, pairs).
+local function angles(e, c, length, turned)
+  local p, factors = c.p, {}
+  for i = 1, turned / 2 do
+    factors[i] = p.scale * p.base ^ (-2 * (i - 1) / turned)
+  end
+  if not p.use_offset then
+    local list_cos, list_sin = {}, {}
+    for at = 0, length - 1 do
+      for _, factor in ipairs(factors) do
+        list_cos[#list_cos + 1], list_sin[#list_sin + 1] = math.cos(at * factor),
+          math.sin(at * factor)
+      end
+    end
+    local shape = { length, #factors }
+    return e:list(list_cos, "float32", shape), e:list(list_sin, "float32", shape)
+  end
+  local first = e:cast(c.inputs[2], c.dtypes[2], "int64")
+  local at = e:emit("Add", { e:emit("Unsqueeze", { first, e:ints{ 1 } }), counted(e, length) })
+  at = e:emit("Unsqueeze", { e:cast(at, "int64", "float32"), e:ints{ 2 } })
+  local angle = e:emit("Mul", { at, e:list(factors, "float32") })
+  return e:emit("Cos", { angle }), e:emit("Sin", { angle })
+end
+
+function to._contrib_rotary_embedding(e, c)
+  local p, s, dtype = c.p, e:known(c.shapes[1]), c.dtypes[1]
+  local nhtc, time_first = p.layout == "NHTC", p.layout == "TNC"
+  local heads, size = nhtc and s[2] or p.heads, nhtc and s[4] or s[3] / p.heads
+  local length, turned = nhtc and s[3] or s[time_first and 1 or 2], p.size > 0 and p.size or size
+  local x = nhtc and c.inputs[1] or heads_first(e, c.inputs[1], s, heads, size, time_first)
+  local cos, sin = angles(e, c, length, turned)
+  local function over_heads(name)        -- (time, pairs) broadcasts; (batch, 1, time, pairs)
+    name = p.use_offset and e:emit("Unsqueeze", { name, e:ints{ 1 } }) or name
+    return e:cast(name, "float32", dtype)
+  end
+  cos, sin = over_heads(cos), over_heads(sin)
+  local function part(from, stop, step)
+    return e:emit("Slice", { x, e:ints{ from }, e:ints{ stop }, e:ints{ 3 }, e:ints{ step or 1 } })
+  end
+  local half = turned / 2
+  local a = p.interleaved and part(0, turned, 2) or part(0, half)
+  local b = p.interleaved and part(1, turned, 2) or part(half, turned)
+  local function times(u, v) return e:emit("Mul", { u, v }) end
+  local real = e:emit("Sub", { times(a, cos), times(b, sin) })
+  local imaginary = e:emit("Add", { times(a, sin), times(b, cos) })
+  local batch = nhtc and s[1] or s[time_first and 2 or 1]
+  local parts = { real, imaginary }
+  if p.interleaved then
+    local function last(name) return e:emit("Unsqueeze", { name, e:ints{ 4 } }) end
+    local y = e:emit("Concat", { last(real), last(imaginary) }, { axis = 4 })
+    parts = { e:emit("Reshape", { y, e:ints{ batch, heads, length, turned } }) }
+  end
+  parts[#parts + 1] = turned < size and part(turned, size) or nil
+  local y = #parts > 1 and e:emit("Concat", parts, { axis = 3 }) or parts[1]
+  if nhtc then
+    return y
+  end
+  y = e:emit("Transpose", { y }, { perm = time_first and { 2, 0, 1, 3 } or { 0, 2, 1, 3 } })
+  return e:emit("Reshape", { y, e:ints(s) })
+end
+
 return to

@@ -1,0 +1,495 @@
+-- Operators of ONNX files whose numbers are worked out here: bits, small types, signals, windows
+-- put back, boxes, states. All recorded operators: spec/onnx/cases_spec.lua.
+local bit = require "bit"
+local class = require "tycho.ndarray.class"
+local files = require "spec.support.onnx_files"
+local folder = require "spec.support.folder"
+local models = require "spec.support.onnx_models"
+local ty = require "tycho"
+require "spec.helper"
+
+-- TensorProto.DataType
+local FLOAT, UINT8, INT8, UINT16, INT32, INT64 = 1, 2, 3, 4, 6, 7
+local UINT32, UINT64, BFLOAT16 = 12, 13, 16
+local INT4, UINT4, E4M3FN, E4M3FNUZ, E5M2, E2M1, E8M0 = 22, 21, 17, 18, 19, 23, 24
+
+local function array(t, dtype) return ty.nd.array(t, { dtype = dtype or "float32" }) end
+
+local function whole(t) return array(t, "int64") end
+
+-- One node: inputs is a list of arrays, { array, type = code } (an input of the network) or { of =
+-- array } (a constant), false for an absent one.
+local function outputs_of(op, attrs, inputs, options)
+  options = options or {}
+  local node, model = { op, {}, {}, attrs, domain = options.domain }, { inputs = {}, constants = {},
+    outputs = {}, opset = options.opset or 18, domains = options.domains }
+  local given, results = {}, nil
+  for i, input in ipairs(inputs) do
+    local name = input and "x" .. i or ""
+    node[2][i] = name
+    local plain = class.is_array(input)
+    if input and not plain and input.of then
+      model.constants[name] = input.of
+    elseif input then
+      local x = plain and input or input[1]
+      local shape = { unpack(x.shape) }
+      shape.type = not plain and input.type or FLOAT
+      model.inputs[name], given[name] = shape, x
+    end
+  end
+  for i = 1, options.outputs or 1 do
+    node[3][i] = "y" .. i
+    model.outputs[i] = "y" .. i
+  end
+  model.nodes = { node }
+  folder.with(function(dir)
+    folder.write(dir .. "/m.onnx", models.bytes(model))
+    local sym, args, auxs = ty.onnx.import_model(dir .. "/m.onnx")
+    for name, x in pairs(given) do
+      args[name] = x
+    end
+    results = files.run(sym, args, auxs)
+  end)
+  return results
+end
+
+local function numbers(op, attrs, inputs, options)
+  local y = outputs_of(op, attrs, inputs, options)[1]
+  return y:astype("float64"):reshape{ -1 }:totable(), y.dtype, y.shape
+end
+
+local function near(expected, got, bound)
+  assert.equal(#expected, #got)
+  for i, v in ipairs(expected) do
+    local same = v == got[i] or v ~= v and got[i] ~= got[i]
+    assert.is_true(same or math.abs(v - got[i]) < (bound or 1e-6), ("element %d: %g, expected %g")
+      :format(i, got[i], v))
+  end
+end
+
+describe("bits of integers", function()
+  local A, B = { 0, 1, 12, -1, 77, -128 }, { 5, 3, 10, 127, -78, 1 }
+
+  for op, f in pairs{ BitwiseAnd = bit.band, BitwiseOr = bit.bor, BitwiseXor = bit.bxor } do
+    it(op, function()
+      local expected = {}
+      for i, a in ipairs(A) do
+        expected[i] = f(a, B[i])
+      end
+      for dtype, code in pairs{ int8 = INT8, int32 = INT32, int64 = INT64 } do
+        local got, kind = numbers(op, {}, { { array(A, dtype), type = code },
+          { array(B, dtype), type = code } })
+        assert.same({ expected, dtype }, { got, kind })
+      end
+    end)
+  end
+
+  it("of unsigned numbers, broadcast", function()
+    assert.same({ 8, 0, 8, 1 }, (numbers("BitwiseAnd", {}, { { array({ { 200 }, { 65535 } },
+      "int32"), type = UINT16 }, { array({ 8, 1 }, "int32"), type = UINT16 } })))
+  end)
+
+  it("BitwiseNot", function()
+    assert.same({ 255, 55 }, (numbers("BitwiseNot", {}, { { array({ 0, 200 }, "uint8"),
+      type = UINT8 } })))
+    assert.same({ 65535, 0 }, (numbers("BitwiseNot", {}, { { array({ 0, 65535 }, "int32"),
+      type = UINT16 } })))
+    assert.same({ -1, 6 }, (numbers("BitwiseNot", {}, { { array({ 0, -7 }, "int32"),
+      type = INT32 } })))
+  end)
+
+  local function shifted(direction, x, by, dtype, code)
+    return (numbers("BitShift", { direction = direction }, { { array(x, dtype), type = code },
+      { array(by, dtype), type = code } }))
+  end
+
+  it("BitShift", function()
+    assert.same({ 32, 0, 128 }, shifted("LEFT", { 16, 128, 1 }, { 1, 1, 7 }, "uint8", UINT8))
+    assert.same({ 8, 64, 0 }, shifted("RIGHT", { 16, 128, 1 }, { 1, 1, 7 }, "uint8", UINT8))
+    assert.same({ -2, 4, -1 }, shifted("RIGHT", { -8, 16, -1 }, { 2, 2, 9 }, "int32", INT32))
+    assert.same({ -2 ^ 31, 0 }, shifted("LEFT", { 1, 1 }, { 31, 32 }, "int32", INT32))
+    assert.same({ 65534 }, shifted("LEFT", { 65535 }, { 1 }, "int32", UINT16))
+    assert.same({ 2 ^ 32 - 2 }, shifted("LEFT", { 2 ^ 32 - 1 }, { 1 }, "int64", UINT32))
+  end)
+
+  it("BitShift of 64 bits", function()
+    assert.same({ -2 ^ 63, 2 ^ 62 }, shifted("LEFT", { 1, 1 }, { 63, 62 }, "int64", INT64))
+    assert.same({ -1, 1 }, shifted("RIGHT", { -2 ^ 63, 2 ^ 62 }, { 63, 62 }, "int64", INT64))
+    -- The sign bit of the array is the top bit of the number.
+    local top = -2 ^ 63
+    assert.same({ 1, 2 ^ 62, 2 ^ 31 }, shifted("RIGHT", { top, top, top }, { 63, 1, 32 }, "int64",
+      UINT64))
+  end)
+
+  it("BitCast", function()
+    assert.same({ -1, 5 }, (numbers("BitCast", { to = INT8 }, { { array({ 255, 5 }, "uint8"),
+      type = UINT8 } })))
+    assert.same({ 1065353216 }, (numbers("BitCast", { to = INT32 }, { { of = array{ 1 } } })))
+    local ok, e = pcall(numbers, "BitCast", { to = INT32 }, { array{ 1 } })
+    assert.is_false(ok)
+    assert.matches("bits of float32 as int32", e.message)
+  end)
+end)
+
+describe("small types", function()
+  local X = { 0.4789, 1e6, -1e6, 1e-7, 0 / 0, math.huge, 17, -19, 0.0029296875 }
+
+  local function cast(to, attrs)
+    attrs = attrs or {}
+    attrs.to = to
+    return (numbers("Cast", attrs, { array(X) }))
+  end
+
+  it("round to what they hold, halves to even, and end at the largest", function()
+    local nan = 0 / 0
+    near({ 0.46875, 448, -448, 0, nan, 448, 16, -20, 0.00390625 }, cast(E4M3FN))
+    near({ 0.46875, 240, -240, 0, nan, 240, 16, -20, 0.0029296875 }, cast(E4M3FNUZ))
+    near({ 0.5, 57344, -57344, 0, nan, 57344, 16, -20, 0.0029296875 }, cast(E5M2))
+    near({ 0.5, 6, -6, 0, 0, 6, 6, -6, 0 }, cast(E2M1))
+  end)
+
+  it("may go beyond the largest", function()
+    local nan, huge = 0 / 0, math.huge
+    near({ 0.46875, nan, nan, 0, nan, nan, 16, -20, 0.00390625 }, cast(E4M3FN, { saturate = 0 }))
+    near({ 0.5, huge, -huge, 0, nan, huge, 16, -20, 0.0029296875 }, cast(E5M2, { saturate = 0 }))
+  end)
+
+  it("powers of two", function()
+    local x = array{ 0.2, 0.25, 1.1, 3, 1.5 }
+    local function powers(mode)
+      return (numbers("Cast", { to = E8M0, round_mode = mode }, { x }))
+    end
+    assert.same({ 0.25, 0.25, 2, 4, 2 }, powers "up")
+    assert.same({ 0.125, 0.25, 1, 2, 1 }, powers "down")
+    assert.same({ 0.25, 0.25, 1, 4, 2 }, powers "nearest")
+  end)
+
+  it("integers of four and sixteen bits wrap", function()
+    local x = array{ -9, -8, 7, 8, 2.9 }
+    assert.same({ 7, -8, 7, -8, 2 }, (numbers("Cast", { to = INT4 }, { x })))
+    assert.same({ 7, 8, 7, 8, 2 }, (numbers("Cast", { to = UINT4 }, { x })))
+    x = { array({ 70000, -1 }, "int32"), type = INT32 }
+    assert.same({ 4464, 65535 }, (numbers("Cast", { to = UINT16 }, { x })))
+  end)
+
+  it("follow another value's type", function()
+    local like = { type = E4M3FN, dims = { 1 }, raw = "\0" }
+    near({ 0.46875, 448 }, (numbers("CastLike", {}, { array{ 0.4789, 1e6 }, { of = like } })))
+  end)
+end)
+
+describe("running products", function()
+  local x = array{ { 1, 2, 3, 4 }, { 2, 0.5, 4, -1 } }
+  local function products(attrs, axis)
+    return (numbers("CumProd", attrs, { x, { of = array({ axis }, "int64") } }))
+  end
+
+  it("along an axis, also without the element itself, also from the end", function()
+    assert.same({ 1, 2, 6, 24, 2, 1, 4, -4 }, products({}, 1))
+    assert.same({ 1, 1, 2, 6, 1, 2, 1, 4 }, products({ exclusive = 1 }, 1))
+    assert.same({ 24, 24, 12, 4, -4, -2, -4, -1 }, products({ reverse = 1 }, 1))
+    assert.same({ 1, 2, 3, 4, 2, 1, 12, -4 }, products({}, 0))
+  end)
+end)
+
+describe("signals", function()
+  local function size(n) return { of = whole{ n } } end
+
+  it("windows", function()
+    near({ 0, 0.5, 1, 0.5 }, (numbers("HannWindow", {}, { size(4) })))
+    near({ 0, 0.75, 0.75, 0 }, (numbers("HannWindow", { periodic = 0 }, { size(4) })))
+    near({ 4 / 46, 25 / 46, 1, 25 / 46 }, (numbers("HammingWindow", {}, { size(4) })))
+    near({ 0, 0.34, 1, 0.34 }, (numbers("BlackmanWindow", {}, { size(4) })))
+  end)
+
+  it("triangles over a spectrum", function()
+    local got, _, shape = numbers("MelWeightMatrix", {}, { size(2), size(8), size(800),
+      { of = array{ 0 } }, { of = array{ 400 } } })
+    assert.same({ 5, 2 }, shape)
+    -- Corners at 0, 83.7, 177.5, 282.5 Hz, which are bins 0, 0, 1, 3.
+    near({ 1, 0, 0, 1, 0, 0.5, 0, 0, 0, 0 }, got)
+  end)
+
+  -- The transform as its definition has it.
+  local function dft(re, im, count, sign, factor)
+    local list = {}
+    for k = 0, count - 1 do
+      local a, b = 0, 0
+      for i = 0, #re - 1 do
+        local angle = sign * 2 * math.pi * i * k / #re
+        local c, s = math.cos(angle), math.sin(angle)
+        a = a + re[i + 1] * c - im[i + 1] * s
+        b = b + re[i + 1] * s + im[i + 1] * c
+      end
+      list[#list + 1], list[#list + 2] = a * factor, b * factor
+    end
+    return list
+  end
+
+  local RE, IM, ZERO = { 1, 2, -3, 0.5, 4 }, { 0.5, 0, 1, -1, 2 }, { 0, 0, 0, 0, 0 }
+
+  local function signal(re, im)
+    local rows = {}
+    for i, v in ipairs(re) do
+      rows[i] = { v, im and im[i] }
+    end
+    return array{ rows }
+  end
+
+  it("transforms of real and complex numbers", function()
+    local options = { opset = 20 }
+    near(dft(RE, ZERO, 5, -1, 1), numbers("DFT", {}, { signal(RE) }, options), 1e-5)
+    near(dft(RE, IM, 5, -1, 1), numbers("DFT", {}, { signal(RE, IM) }, options), 1e-5)
+    near(dft(RE, ZERO, 3, -1, 1), numbers("DFT", { onesided = 1 }, { signal(RE) }, options), 1e-5)
+    near(dft(RE, IM, 5, 1, 1 / 5), numbers("DFT", { inverse = 1 }, { signal(RE, IM) }, options),
+      1e-5)
+  end)
+
+  it("transforms of another length, along another axis", function()
+    local x = signal(RE):reshape{ 5, 1, 1 }
+    near(dft({ 1, 2, -3 }, ZERO, 3, -1, 1), numbers("DFT", {}, { x, { of = whole{ 3 } },
+      { of = whole{ 0 } } }, { opset = 20 }), 1e-5)
+    near(dft({ 1, 2, -3 }, ZERO, 3, -1, 1), numbers("DFT", { axis = 0 }, { x, { of = whole{ 3 } } },
+      { opset = 17 }), 1e-5)
+  end)
+
+  it("real signals from half of their frequencies", function()
+    for _, x in ipairs{ RE, { 1, 2, -3, 0.5 } } do
+      local half = math.floor(#x / 2) + 1
+      local spectrum, rows = dft(x, ZERO, half, -1, 1), {}
+      for k = 1, half do
+        rows[k] = { spectrum[2 * k - 1], spectrum[2 * k] }
+      end
+      near(x, numbers("DFT", { inverse = 1, onesided = 1 }, { array{ rows },
+        { of = whole{ #x } } }, { opset = 20 }), 1e-5)
+    end
+  end)
+
+  it("frames", function()
+    local x, window = array{ { { 1 }, { 2 }, { 3 }, { 4 }, { 5 } } }, array{ 1, 0.5 }
+    local got, _, shape = numbers("STFT", {}, { x, { of = whole{ 3 } }, window })
+    assert.same({ 1, 2, 2, 2 }, shape)
+    near({ 2, 0, 0, 0, 6.5, 0, 1.5, 0 }, got)
+  end)
+end)
+
+describe("windows put back", function()
+  it("columns to an image, with overlaps and uneven borders", function()
+    local x = ty.nd.ones{ 1, 4, 6 }
+    local got, _, shape = numbers("Col2Im", { pads = { 0, 0, 0, 1 } }, { x, { of = whole{ 3, 3 } },
+      { of = whole{ 2, 2 } } })
+    assert.same({ 1, 1, 3, 3 }, shape)
+    assert.same({ 1, 2, 2, 2, 4, 4, 1, 2, 2 }, got)
+  end)
+
+  it("of one axis", function()
+    assert.same({ 1, 6, 6, 6, 8 }, (numbers("Col2Im", {}, { array{ { { 1, 2, 3, 4 }, { 4, 3, 2,
+      8 } } }, { of = whole{ 5 } }, { of = whole{ 2 } } })))
+  end)
+
+  it("largest elements to where they were", function()
+    local x, at = array{ { { { 7, 8 }, { 9, 10 } } } }, array({ { { { 0, 3 }, { 10, 15 } } } },
+      "int64")
+    local inputs = { x, { at, type = INT64 } }
+    local attrs = { kernel_shape = { 2, 2 }, strides = { 2, 2 } }
+    assert.same({ 7, 0, 0, 8, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 10 }, (numbers("MaxUnpool", attrs,
+      inputs)))
+    inputs[3] = { of = whole{ 1, 1, 4, 5 } }
+    assert.same({ 7, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 10, 0 }, (numbers(
+      "MaxUnpool", attrs, inputs)))
+  end)
+
+  it("dilated pooling with uneven borders", function()
+    local x = array{ { { { 1, 2, 3 }, { 4, 9, 6 }, { 7, 8, 5 } } } }
+    assert.same({ 8, 7, 9, 6 }, (numbers("MaxPool", { kernel_shape = { 2, 2 },
+      dilations = { 2, 2 }, pads = { 0, 1, 1, 0 } }, { x })))
+  end)
+end)
+
+describe("convolutions", function()
+  it("whose taps are moved", function()
+    local x = array{ { { { 1, 2 }, { 3, 4 } } } }
+    local weight, offset = ty.nd.ones{ 1, 1, 1, 1 }, ty.nd.zeros{ 1, 2, 2, 2 }
+    offset["0, 1, :, 0"] = 1                       -- the left column reads the right one
+    assert.same({ 2, 2, 4, 4 }, (numbers("DeformConv", {}, { x, { of = weight }, offset },
+      { opset = 19 })))
+    assert.same({ 11, 11, 12, 12 }, (numbers("DeformConv", {}, { x, { of = weight }, offset,
+      { of = array{ 10 } }, array{ { { { 0.5, 0.5 }, { 0.5, 0.5 } } } } }, { opset = 19 })))
+  end)
+
+  it("over what came before", function()
+    local x, weight = array{ { { 1, 2, 3 } } }, array{ { { 10, 1 } } }
+    local y = outputs_of("CausalConvWithState", {}, { x, { of = weight } }, { opset = 27,
+      outputs = 2 })
+    assert.same({ 1, 12, 23 }, y[1]:reshape{ -1 }:totable())
+    assert.same({ 3 }, y[2]:reshape{ -1 }:totable())
+    y = outputs_of("CausalConvWithState", {}, { x, { of = weight }, false, array{ { { 5 } } } },
+      { opset = 27, outputs = 2 })
+    assert.same({ 51, 12, 23 }, y[1]:reshape{ -1 }:totable())
+  end)
+end)
+
+describe("states of attention", function()
+  it("rows of a cache are replaced, also around its end", function()
+    local cache, rows = ty.nd.zeros{ 2, 3, 1 }, array{ { { 1 }, { 2 } }, { { 3 }, { 4 } } }
+    local first = { of = whole{ 1, 0 } }
+    assert.same({ 0, 1, 2, 3, 4, 0 }, (numbers("TensorScatter", {}, { cache, rows, first },
+      { opset = 24 })))
+    first = { of = whole{ 2, 1 } }
+    assert.same({ 2, 0, 1, 0, 3, 4 }, (numbers("TensorScatter", { mode = "circular" },
+      { cache, rows, first }, { opset = 24 })))
+  end)
+
+  it("sums that decay, position by position", function()
+    local q, k, v = array{ { { 1, 0 }, { 1, 1 } } }, array{ { { 2, 1 }, { 1, 3 } } },
+      array{ { { 10 }, { 100 } } }
+    local heads = { q_num_heads = 1, kv_num_heads = 1, update_rule = "linear",
+      scale = { float = 1 } }
+    -- State: 10 (2, 1), then + 100 (1, 3).
+    assert.same({ 20, 430 }, (numbers("LinearAttention", heads, { q, k, v }, { opset = 27 })))
+    heads.update_rule = "gated"
+    local decay = array{ { { 0 }, { math.log(0.5) } } }
+    near({ 20, 415 }, numbers("LinearAttention", heads, { q, k, v, false, decay }, { opset = 27 }),
+      1e-4)
+    heads.update_rule = "delta"
+    -- The second value is 100 - (20, 10) . (1, 3) = 50, halved.
+    local beta = array{ { { 1 }, { 0.5 } } }
+    near({ 20, 130 }, numbers("LinearAttention", heads, { q, k, v, false, false, beta },
+      { opset = 27 }), 1e-4)
+  end)
+
+  it("scores and weights that graphs change", function()
+    local q, k, v = array{ { { { 1 } } } }, array{ { { { 2 }, { 3 } } } },
+      array{ { { { 10 }, { 20 } } } }
+    local options = { domain = "ai.onnx.preview", domains = { ["ai.onnx.preview"] = 1 } }
+    local function graph(op)
+      return { graph = { nodes = { { op, { "s" }, { "r" } } }, inputs = { s = { 1, 1, 1, 2 } },
+        outputs = { "r" } } }
+    end
+    local weight = 1 / (1 + math.exp(1))
+    near({ 10 * weight + 20 * (1 - weight) }, numbers("FlexAttention", {}, { q, k, v }, options),
+      1e-5)
+    near({ 10 * (1 - weight) + 20 * weight }, numbers("FlexAttention", { score_mod = graph "Neg" },
+      { q, k, v }, options), 1e-5)
+    near({ -10 * weight - 20 * (1 - weight) }, numbers("FlexAttention", { prob_mod = graph "Neg" },
+      { q, k, v }, options), 1e-5)
+  end)
+end)
+
+describe("attention of com.microsoft", function()
+  local options = { domain = "com.microsoft", domains = { ["com.microsoft"] = 1 } }
+
+  local function with_outputs(count)
+    options.outputs = count
+    return options
+  end
+
+  it("keys of few heads, kept and turned by their positions", function()
+    -- Position 2 turns by a right angle, others do not turn.
+    local cos, sin = { of = array{ { 1 }, { 1 }, { 0 } } }, { of = array{ { 0 }, { 0 }, { 1 } } }
+    local q, k, v = array{ { { 1, 0, 0, 2 } } }, array{ { { 0, 3 } } }, array{ { { 100, 0 } } }
+    local past_k = array{ { { { 0, 1 }, { 2, 0 } } } }
+    local past_v = array{ { { { 1, 0 }, { 10, 0 } } } }
+    local y = outputs_of("GroupQueryAttention", { num_heads = 2, kv_num_heads = 1, do_rotary = 1,
+      scale = { float = 1 } }, { q, k, v, past_k, past_v, { of = array({ 2 }, "int32") },
+      { of = array({ 3 }, "int32") }, cos, sin }, with_outputs(3))
+    assert.same({ 0, 1, 2, 0, -3, 0 }, y[2]:reshape{ -1 }:totable())
+    assert.same({ 1, 0, 10, 0, 100, 0 }, y[3]:reshape{ -1 }:totable())
+    -- Heads of queries: (0, 1) and (-2, 0).
+    local function mean(a, b, c)
+      local sum = math.exp(a) + math.exp(b) + math.exp(c)
+      return (math.exp(a) + 10 * math.exp(b) + 100 * math.exp(c)) / sum
+    end
+    near({ mean(1, 0, 0), 0, mean(0, -4, 6), 0 }, y[1]:reshape{ -1 }:totable(), 1e-4)
+  end)
+
+  it("samples of different lengths", function()
+    local one = ty.nd.ones{ 2, 1, 1 }
+    local past = ty.nd.zeros{ 2, 1, 2, 1 }
+    local y = outputs_of("GroupQueryAttention", { num_heads = 1, kv_num_heads = 1 }, { one, one,
+      one * 5, past, past, { of = array({ 2, 1 }, "int32") }, { of = array({ 3 }, "int32") } },
+      with_outputs(3))
+    assert.same({ 0, 0, 5, 0, 5, 0 }, y[3]:reshape{ -1 }:totable())
+    local first, second = math.exp(1) / (math.exp(1) + 2), math.exp(1) / (math.exp(1) + 1)
+    near({ 5 * first, 5 * second }, y[1]:reshape{ -1 }:totable(), 1e-5)
+  end)
+
+  it("queries, keys and values in one array", function()
+    local x = ty.random.normal{ shape = { 2, 3, 2, 3, 4 } }
+    local function part(i)
+      return x:slice_axis{ axis = 3, begin = i, ["end"] = i + 1 }:reshape{ 2, 3, 8 }
+    end
+    local attrs = { num_heads = 2 }
+    local apart = numbers("MultiHeadAttention", attrs, { part(0), part(1), part(2) },
+      with_outputs(1))
+    near(apart, (numbers("MultiHeadAttention", attrs, { x }, with_outputs(1))), 1e-5)
+    local kv = x:slice_axis{ axis = 3, begin = 1, ["end"] = 3 }
+    near(apart, (numbers("MultiHeadAttention", attrs, { part(0), kv }, with_outputs(1))), 1e-5)
+  end)
+end)
+
+describe("boxes that remain", function()
+  -- Two that overlap by half, one apart.
+  local BOXES = { { { 0, 0, 2, 2 }, { 2, 2, 0, 0.5 }, { 5, 5, 6, 6 } } }
+  local SCORES = { { { 0.8, 0.9, 0.3 } } }
+
+  local function chosen(most, overlap, least)
+    local y = outputs_of("NonMaxSuppression", {}, { array(BOXES), array(SCORES),
+      { of = whole{ most } }, { of = array{ overlap } }, { of = array{ least } } })[1]
+    return y:totable(), y.dtype
+  end
+
+  it("are rows of sample, class and box", function()
+    assert.same({ { { 0, 0, 1 }, { 0, 0, 2 } }, "int64" }, { chosen(3, 0.5, 0.1) })
+    assert.same({ { 0, 0, 1 }, { 0, 0, 0 }, { 0, 0, 2 } }, (chosen(3, 0.9, 0.1)))
+    assert.same({ { 0, 0, 1 } }, (chosen(1, 0.9, 0.1)))
+    assert.same({ { 0, 0, 1 } }, (chosen(3, 0.5, 0.4)))
+  end)
+
+  it("are an output only, as a run finds their number", function()
+    local nodes = { { "NonMaxSuppression", { "b", "s", "n" }, { "r" } },
+      { "Neg", { "r" }, { "y" } } }
+    folder.with(function(dir)
+      folder.write(dir .. "/m.onnx", models.bytes{ nodes = nodes, outputs = { "y" },
+        inputs = { b = { 1, 3, 4 }, s = { 1, 1, 3 } }, constants = { n = whole{ 3 } } })
+      local ok, e = pcall(ty.onnx.import_model, dir .. "/m.onnx")
+      assert.is_false(ok)
+      assert.matches("'r' has as many rows as a run finds", e.message)
+    end)
+  end)
+end)
+
+describe("what older and newer files have", function()
+  it("broadcasting along an axis before opset 7", function()
+    local x, b = array{ { 1, 2 }, { 3, 4 } }, array{ 10, 20 }
+    assert.same({ 11, 12, 23, 24 }, (numbers("Add", { broadcast = 1, axis = 0 }, { x, { of = b } },
+      { opset = 6 })))
+    assert.same({ 11, 22, 13, 24 }, (numbers("Add", { broadcast = 1 }, { x, { of = b } },
+      { opset = 6 })))
+    assert.same({ -10, 2, -40, 3 }, (numbers("PRelu", {}, { array{ { { -1, 2 }, { -2, 3 } } },
+      { of = array{ 10, 20 } } }, { opset = 6 })))
+  end)
+
+  it("inputs without elements are known", function()
+    for op, expected in pairs{ ReduceSum = 0, ReduceProd = 1, ReduceMax = -2 ^ 31 } do
+      local shape = { 0, 2, type = INT32 }
+      folder.with(function(dir)
+        folder.write(dir .. "/m.onnx", models.bytes{ nodes = { { op, { "x" }, { "y" } } },
+          outputs = { "y" }, inputs = { x = shape } })
+        local sym, args, auxs = ty.onnx.import_model(dir .. "/m.onnx")
+        assert.same({ { { expected } } }, { files.run(sym, args, auxs)[1]:totable() })
+      end)
+    end
+  end)
+
+  it("attention of half types is rounded once", function()
+    ty.random.seed(3)
+    local function random() return ty.random.uniform{ 0, 1, shape = { 1, 1, 4, 8 } } end
+    local q, k, v = random(), random(), random()
+    local exact = numbers("Attention", { is_causal = 1 }, { q, k, v }, { opset = 23 })
+    local function half(x) return { x:astype("bfloat16"), type = BFLOAT16 } end
+    local wide = numbers("Attention", { is_causal = 1 }, { half(q), half(k), half(v) },
+      { opset = 23 })
+    near(exact, wide, 2 ^ -7)
+  end)
+end)
