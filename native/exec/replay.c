@@ -85,7 +85,7 @@ static struct replay *record_at(const struct segment *g, int t)
   return NULL;
 }
 
-/* Changes whenever an array does that a kernel packs: versions only grow. */
+/* Returns a number that changes whenever an array does that a kernel packs. */
 static uint64_t packed_versions(const struct program *p, const struct replay *r)
 {
   uint64_t sum = 0;
@@ -93,7 +93,7 @@ static uint64_t packed_versions(const struct program *p, const struct replay *r)
     const struct step *st = &p->step[t];
     if (st->kind != STEP_NODE || !st->v.call.state || !st->v.kernel->packs) continue;
     const uint64_t *version = st->v.call.in[st->v.kernel->packs - 1].version;
-    sum += version ? *version : 0;
+    sum = sum * 31 + (version ? *version : 0);
   }
   return sum;
 }
