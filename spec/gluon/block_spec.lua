@@ -222,6 +222,18 @@ describe("children and parameters", function()
     net:register_child(net.parts[2])
     assert.equal(4, net:collect_params():len())
   end)
+
+  it("in tables inside plain tables are missed likewise", function()
+    local net = Block()
+    net.branches = { left = { Dense(1), Dense(1) }, kept = {} }
+    net.branches.kept.again = net.branches               -- tables may contain each other
+    local lines = logged(function() net:collect_params() end)
+    assert.equal(1, #lines)
+    assert.matches("'branches'", lines[1])
+    net = Block()
+    net.numbers = { { 1, 2 }, name = "text" }
+    assert.equal(0, #logged(function() net:collect_params() end))
+  end)
 end)
 
 
