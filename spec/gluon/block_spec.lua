@@ -321,9 +321,17 @@ describe("hooks of blocks", function()
     net:register_op_hook(function(name) seen[#seen + 1] = name end, { monitor_all = true })
     net:hybridize()
     net(nd.ones{ 5, 2 })
-    assert.equal("data", seen[1])
-    assert.equal("net0_tanh0_input0", seen[5])
+    assert.same({ "net0_dense0_fwd_data", "net0_dense0_fwd_weight", "net0_dense0_fwd_bias",
+      "net0_dense0_fwd_output", "net0_tanh0_input0", "net0_tanh0_output", "net0_dense1_fwd_data",
+      "net0_dense1_fwd_weight", "net0_dense1_fwd_bias", "net0_dense1_fwd_output" }, seen)
     assert.raises("type", net.register_op_hook, net, 1)
+  end))
+
+  it("of operators get inputs by name where the operator names them", afresh(function()
+    local net, seen = gluon.nn.AvgPool1D{ prefix = "pool_" }, {}
+    net:register_op_hook(function(name) seen[#seen + 1] = name end, { monitor_all = true })
+    net(nd.ones{ 2, 3, 4 })
+    assert.same({ "pool_fwd_data", "pool_fwd_output" }, seen)
   end))
 end)
 
