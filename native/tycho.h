@@ -118,6 +118,8 @@ void        ty_leave(void);                                /* nothing is freed a
 
 int         ty_op_count(void);
 int         ty_op_info(int i, ty_opinfo *out);
+/* 1: monitors call an input "NODE_weight", 0: "NODE_input1" */
+int         ty_op_names_inputs(int i, int *out);
 int         ty_op_param(int i, int k, ty_param *out);
 int         ty_op_find(const char *name, int *i);          /* aliases too */
 int         ty_op_pointwise(const char *name, const char *args, const char *params,

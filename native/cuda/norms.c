@@ -301,7 +301,7 @@ static int batch_forward(struct call *c)
   struct batch_launch l;
   void *parts = c->tmp, *mask = c->nout > 3 ? c->out[3].p : NULL;
   void *arrays[] = { c->in[0].p, c->out[0].p, mask };
-  b.relu = cuda_what(c) == WITH_RELU || fused(c, POST_ACT);
+  b.relu = cuda_what(c) == WITH_RELU || find_fused(c, POST_ACT);
   b.args.ones = b.args.fixed && c->with_grad;
   if (b.args.batch) {
     TRY(batch_family(c, &b, "batch_parts", arrays, COUNT(arrays), &l));
@@ -331,7 +331,7 @@ static int batch_backward(struct call *c)
   void *parts = c->tmp, *y = with_relu ? c->in[8].p : NULL;
   void **mean = &c->in[b.args.batch ? 3 : 5].p, **third = &c->in[b.args.batch ? 4 : 6].p;
   void *arrays[] = { c->in[0].p, c->in[1].p, c->out[0].p };
-  b.relu = with_relu ? 2 : fused(c, PRE_ACT_GRAD) != NULL;
+  b.relu = with_relu ? 2 : find_fused(c, PRE_ACT_GRAD) != NULL;
   TRY(batch_family(c, &b, "batch_back_parts", arrays, COUNT(arrays), &l));
   void *sums[] = { &parts, &c->in[0].p, &c->in[1].p, &y, mean, third, &c->in[2].p, &c->in[7].p,
     &b.args };

@@ -18,16 +18,17 @@
 /* seq 0: none; whole: that task and all before it in its queue */
 struct ticket { int32_t device; uint64_t seq; bool whole; };
 
-/* Bytes on a device. Reference counted. `version` counts writes in the order of submission: it
-** grows when a task that writes is submitted, and with each write by the host. Who caches by
-** version (packed weights) must note it when it submits its task, not when the task runs: by
-** then it may already count later writes. */
+/* Bytes on a device. Reference counted. `version` counts writes in the order of submission, from a
+** number of the storage's own: two storages that have the same address one after the other never
+** have the same version. It grows when a task that writes is submitted, and with each write by the
+** host. Who caches by version (packed weights) must note it when it submits its task, not when the
+** task runs: by then it may already count later writes. */
 struct storage {
   void    *data;
   size_t   bytes;
   int32_t  device;
   int32_t  refs;
-  uint64_t version;                                   /* +1 for each write; atomic */
+  uint64_t version;                                   /* +1 for each write, modulo 2^64; atomic */
   /* Recorded calls that need this version, and the line of the script that wrote the bytes last
   ** while there were some (interned; NULL: not known). Atomic. */
   int32_t  watchers;

@@ -102,12 +102,12 @@ int exec_replay(struct program *p, const struct segment *g, int mode, uint64_t g
     record_forget(r, mode);
     r->mode[mode].generation = generation;
   }
-  uint64_t packed = 0; /* versions only grow: the sum differs if an array that is packed changed */
+  uint64_t packed = 0; /* changes whenever an array does that a kernel packs */
   for (int i = r->first; i < r->last; i++) {
     const struct step *st = &p->step[i];
     if (st->kind != STEP_NODE || !st->v.call.state || !st->v.kernel->packs) continue;
     const uint64_t *version = st->v.call.in[st->v.kernel->packs - 1].version;
-    packed += version ? *version : 0;
+    packed = packed * 31 + (version ? *version : 0);
   }
   bool fresh = r->mode[mode].packed == packed;
   r->mode[mode].packed = packed;

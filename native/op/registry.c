@@ -150,6 +150,14 @@ int ty_op_info(int i, ty_opinfo *out)
   return TY_OK;
 }
 
+int ty_op_names_inputs(int i, int *out)
+{
+  const struct op *op = op_at(i);
+  NEED(op && out, TY_EINDEX, "operator %d of %d", i, op_count());
+  *out = monitor_input_named(op);
+  return TY_OK;
+}
+
 int ty_op_param(int i, int k, ty_param *out)
 {
   static __thread char type[512];

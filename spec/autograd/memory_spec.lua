@@ -191,3 +191,58 @@ describe("Ctrl-C", function()
     assert.near(nd.full({ 600, 600 }, 600), w.grad, 1e-3)
   end)
 end)
+
+
+-- Kernels keep a weight in their own layout while its address and version stay. Freed bytes are
+-- given to the next array of the size, and equal scripts write arrays equally often.
+describe("a weight at the address of one that is gone", function()
+  local function weights(i)
+    return nd.full({ 16, 16 }, i)
+  end
+
+  it("is the one that gradients are computed from", function()
+    for i = 1, 6 do
+      local x, w = nd.ones{ 8, 16 }:attach_grad(), weights(i)
+      local y = autograd.record(function()
+        return nd.FullyConnected{ x, w, num_hidden = 16, no_bias = true }
+      end)
+      y:backward()
+      assert.near(nd.full({ 8, 16 }, 16 * i), x.grad)
+      for _, z in ipairs{ x, w, y } do
+        z:free()
+      end
+    end
+  end)
+
+  it("is the one that a convolution reads", function()
+    for i = 1, 6 do
+      local x, w = nd.ones{ 2, 8, 12, 12 }:attach_grad(), nd.full({ 8, 8, 3, 3 }, i)
+      local y = autograd.record(function()
+        return nd.Convolution{ x, w, kernel = { 3, 3 }, num_filter = 8, no_bias = true }
+      end)
+      y:backward()
+      assert.near(nd.full({ 2, 8, 10, 10 }, 72 * i), y)
+      assert.near(nd.full({ 8, 8 }, 72 * i), x.grad["1, 0, 2:10, 2:10"], 1e-3)
+      for _, z in ipairs{ x, w, y } do
+        z:free()
+      end
+    end
+  end)
+
+  it("is the one that a normalised convolution reads in a program without gradients", function()
+    for i = 1, 6 do
+      local x, w, mean = nd.ones{ 2, 8, 12, 12 }, nd.full({ 8, 8, 3, 3 }, i), nd.full({ 8 }, i)
+      local one, zero = nd.ones{ 8 }, nd.zeros{ 8 }
+      local variable = nd.zeros{ 1 }:attach_grad()
+      local y = autograd.record(false, function()
+        local z = nd.Convolution{ x + variable, w, kernel = { 3, 3 }, num_filter = 8,
+          no_bias = true }
+        return nd.BatchNorm{ z, one, zero, mean, one, eps = 1e-8 }
+      end)
+      assert.near(nd.full({ 2, 8, 10, 10 }, 71 * i), y, 1e-3)
+      for _, z in ipairs{ x, w, mean, one, zero, y } do
+        z:free()
+      end
+    end
+  end)
+end)

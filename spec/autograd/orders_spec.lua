@@ -341,6 +341,30 @@ describe("recorded gradients:", function()
     assert.same({ 12, 12 }, autograd.grad(d2x, x):totable())
   end)
 
+  it("a gradient that is constant has the derivative zero", function()
+    for name, f in pairs{
+      scaled = function(x) return x * 3 end,
+      radians = function(x) return ty.nd.radians(x) end,
+      dropped = function(x) return ty.nd.Dropout(x, { p = 0.5 }) end,
+      itself = function(x) return x end,
+    } do
+      local x = ty.nd.array({ 1, -2 }, FLOAT64):attach_grad()
+      local y = autograd.record(function() return f(x) end)
+      local dx = autograd.grad(y, x, { create_graph = true })
+      local d2x = autograd.grad(dx, x, { create_graph = true })
+      assert.same({ 0, 0 }, d2x:totable(), name)
+      assert.same({ 0, 0 }, autograd.grad(d2x, x):totable(), name)
+      autograd.grad(autograd.record(function() return f(x) end), x, { create_graph = true })
+        :backward()
+      assert.same({ 0, 0 }, x.grad:totable(), name)
+    end
+    local x, w = ty.nd.ones({ 2 }, FLOAT64):attach_grad(), ty.nd.ones({ 2 }, FLOAT64):attach_grad()
+    local y = autograd.record(function() return x * w end)
+    local dx = autograd.grad(y, x, { create_graph = true })
+    assert.raises("value", autograd.grad, dx, x, { retain_graph = true })
+    assert.same({ 1, 1 }, autograd.grad(dx, w):totable())
+  end)
+
   it("Dropout keeps its mask", function()
     local x = ty.nd.ones({ 100 }, FLOAT64):attach_grad()
     local y = autograd.record(function() return ty.nd.square(ty.nd.Dropout(x, { p = 0.5 })) end)

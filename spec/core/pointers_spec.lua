@@ -151,10 +151,12 @@ describe("an index", function()
     for _, i in ipairs{ -1, n } do
       local message = ("operator %d of %d"):format(i, n)
       fails("index", message, "ty_op_info", i, info)
+      fails("index", message, "ty_op_names_inputs", i, ffi.new("int[1]"))
       fails("index", message, "ty_op_param", i, 0, param)
       fails("index", message, "ty_op_alias", i, text)
     end
-    for name, arguments in pairs{ ty_op_info = {}, ty_op_param = { 0 }, ty_op_alias = {} } do
+    for name, arguments in pairs{ ty_op_info = {}, ty_op_names_inputs = {}, ty_op_param = { 0 },
+        ty_op_alias = {} } do
       fails("index", "operator 0 of " .. n, name, 0, unpack(arguments, 1, #arguments + 1))
     end
     local dropout, relu = ffi.new("int[1]"), ffi.new("int[1]")

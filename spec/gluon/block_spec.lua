@@ -222,6 +222,18 @@ describe("children and parameters", function()
     net:register_child(net.parts[2])
     assert.equal(4, net:collect_params():len())
   end)
+
+  it("in tables inside plain tables are missed likewise", function()
+    local net = Block()
+    net.branches = { left = { Dense(1), Dense(1) }, kept = {} }
+    net.branches.kept.again = net.branches               -- tables may contain each other
+    local lines = logged(function() net:collect_params() end)
+    assert.equal(1, #lines)
+    assert.matches("'branches'", lines[1])
+    net = Block()
+    net.numbers = { { 1, 2 }, name = "text" }
+    assert.equal(0, #logged(function() net:collect_params() end))
+  end)
 end)
 
 
@@ -309,9 +321,17 @@ describe("hooks of blocks", function()
     net:register_op_hook(function(name) seen[#seen + 1] = name end, { monitor_all = true })
     net:hybridize()
     net(nd.ones{ 5, 2 })
-    assert.equal("data", seen[1])
-    assert.equal("net0_tanh0_input0", seen[5])
+    assert.same({ "net0_dense0_fwd_data", "net0_dense0_fwd_weight", "net0_dense0_fwd_bias",
+      "net0_dense0_fwd_output", "net0_tanh0_input0", "net0_tanh0_output", "net0_dense1_fwd_data",
+      "net0_dense1_fwd_weight", "net0_dense1_fwd_bias", "net0_dense1_fwd_output" }, seen)
     assert.raises("type", net.register_op_hook, net, 1)
+  end))
+
+  it("of operators get inputs by name where the operator names them", afresh(function()
+    local net, seen = gluon.nn.AvgPool1D{ prefix = "pool_" }, {}
+    net:register_op_hook(function(name) seen[#seen + 1] = name end, { monitor_all = true })
+    net(nd.ones{ 2, 3, 4 })
+    assert.same({ "pool_fwd_data", "pool_fwd_output" }, seen)
   end))
 end)
 

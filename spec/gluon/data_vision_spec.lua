@@ -283,7 +283,9 @@ describe("transforms", function()
 
   it("refuse options that cannot be", function()
     local bad = {
-      { "Resize", 0 }, { "Resize", { 1, 2, 3 } }, { "Resize", { size = 3, interpolation = 7 } },
+      { "Resize", 0 }, { "Resize", -150 }, { "Resize", { -15, 20 } }, { "Resize", { "a" } },
+      { "Resize", { 1, 2, 3 } }, { "Resize", { size = 3, interpolation = 7 } },
+      { "CropResize", 0, 0, 2, 2, { -25, 25 } },
       { "CenterCrop", 0.5 }, { "CropResize", -1, 0, 2, 2 }, { "RandomFlipLeftRight", 2 },
       { "RandomBrightness", -1 }, { "RandomLighting", -0.1 },
       { "Normalize", { mean = { 1, 2, 3, 4 } } },

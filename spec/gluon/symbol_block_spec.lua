@@ -88,6 +88,56 @@ describe("a block of a symbol", function()
     assert.raises("value", net, nd.ones{ 1, 5 }, nd.ones{ 1, 5 })
   end)
 
+  it("is shown with its symbol and the numbers of inputs and outputs", function()
+    local x, a, y = two_layers()
+    assert.equal("SymbolBlock(\n<Symbol fc2> : 1 -> 1\n)", tostring(SymbolBlock(y, x)))
+    assert.equal("SymbolBlock(\n<Symbol group [fc2, act1]> : 1 -> 2\n)",
+      tostring(SymbolBlock({ y, a }, x)))
+  end)
+
+  -- Inner symbols are made first and run last.
+  it("runs after layers that a forward calls before it", function()
+    local Net = gluon.HybridBlock:extend("Net")
+    function Net:init()
+      local x, _, y = two_layers()
+      self.inner = SymbolBlock(y, x)
+      self.first = gluon.nn.Dense{ 3, in_units = 3 }
+    end
+    function Net:forward(x)
+      return self.inner(self.first(x))
+    end
+    local net, x = Net(), blocks.numbers{ 2, 3 }
+    net:initialize()
+    local plain = net(x)
+    net:hybridize()
+    assert.near(plain, net(x), 1e-6)
+    local d = sym.Variable("d")
+    local composed = net.inner(d){ d = gluon.nn.Flatten()(sym.Variable("data")) }
+    assert.shape({ 2, 2 }, SymbolBlock(composed, sym.Variable("data"),
+      { params = net.inner:collect_params() })(x))
+  end)
+
+  it("draws when a forward calls it", function()
+    local x = sym.Variable("data")
+    local inner = SymbolBlock(sym.Dropout{ x, p = 0.5, name = "drop" }, x)
+    local Net = gluon.HybridBlock:extend("Net")
+    function Net:init()
+      self.inner = inner
+    end
+    function Net:forward(x)
+      local noise = ty.F.Dropout{ x, p = 0.5 }
+      return noise, self.inner(x)
+    end
+    local net, results = Net(), {}
+    for i, active in ipairs{ false, true } do
+      net:hybridize(active)
+      ty.random.seed(3)
+      local noise, y = autograd.train_mode(function() return net(nd.ones{ 20 }) end)
+      results[i] = { noise:totable(), y:totable() }
+    end
+    assert.same(results[1], results[2])
+  end)
+
   it("comes from files of a checkpoint", function()
     local _, _, y = two_layers()
     local path = os.tmpname()

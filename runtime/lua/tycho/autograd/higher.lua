@@ -329,6 +329,12 @@ local function check_arguments(heads, grads, variables, train)
 end
 
 
+-- Returns a gradient that depends on nothing recorded as a recorded one whose derivative is zero.
+local function as_recorded(g, x)
+  return steps.kind(g) == "plain" and nd._identity_with_attr_like_rhs(g, x) or g
+end
+
+
 -- Results are arrays of their own, not what was given or another result.
 local function own_results(totals, slots, reached, variables, grads)
   local seen, results = {}, {}
@@ -341,7 +347,7 @@ local function own_results(totals, slots, reached, variables, grads)
       fail_unreached(i)
     end
     local g = totals[key] or nd.zeros_like(x)
-    results[i] = seen[g] and g:copy() or g
+    results[i] = as_recorded(seen[g] and g:copy() or g, x)
     seen[g] = true
   end
   return results

@@ -283,6 +283,24 @@ end
 
 local warned = setmetatable({}, { __mode = "k" })
 
+-- Says whether a plain table, or one inside it, has a block that is not registered.
+local function has_unregistered(t, registered, seen)
+  seen[t] = true
+  for _, member in next, t do
+    if is_a(member, Block) then
+      if not registered[member] then
+        return true
+      end
+    elseif is_plain(member) and not seen[member] then
+      if has_unregistered(member, registered, seen) then
+        return true
+      end
+    end
+  end
+  return false
+end
+
+
 -- Warns of blocks in plain tables, whose parameters are not found.
 local function warn_of_lists(self)
   if warned[self] then
@@ -293,16 +311,12 @@ local function warn_of_lists(self)
     registered[child.block] = true
   end
   for key, v in next, self._fields do
-    if is_plain(v) then
-      for _, member in next, v do
-        if is_a(member, Block) and not registered[member] then
-          warned[self] = true
-          log:warning(("%s: the blocks in the table '%s' are not registered, and their parameters \z
-            not collected; use nn.Sequential, or register_child"):format(self.class_name,
-            tostring(key)))
-          return
-        end
-      end
+    if is_plain(v) and has_unregistered(v, registered, {}) then
+      warned[self] = true
+      log:warning(("%s: the blocks in the table '%s' are not registered, and their parameters \z
+        not collected; use nn.Sequential, or register_child"):format(self.class_name,
+        tostring(key)))
+      return
     end
   end
 end

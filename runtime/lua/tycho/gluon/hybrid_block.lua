@@ -16,6 +16,7 @@ local nested = require "tycho.gluon.nested"
 local node = require "tycho.symbol.node"
 local Parameter = require "tycho.gluon.parameter"
 local parameter_files = require "tycho.gluon.parameter_files"
+local registry = require "tycho.op.registry"
 local replay = require "tycho.gluon.replay"
 local Symbol = require("tycho.symbol.symbol").Symbol
 local trace = require "tycho.gluon.trace"
@@ -230,13 +231,14 @@ function HybridBlock:hybridize(...)
 end
 
 
--- What an operator hook gets: outputs by name, with `all` inputs before them.
+-- Returns what is called after each step: it gives a hook the outputs and their names, with `all`
+-- the inputs and theirs before them ("dense0_fwd_weight", "relu0_fwd_input0").
 local function watcher(f, all)
   return function(step, slots)
     local n = step.node
+    local named = registry.find(n.op).names_inputs
     for k, slot in ipairs(all and step.inputs or {}) do
-      local input = n.inputs[k]
-      f(input[1].op and ("%s_input%d"):format(n.name, k - 1) or input[1].name, slots[slot])
+      f(n.name .. "_" .. (named and n.ports.inputs[k] or "input" .. k - 1), slots[slot])
     end
     for k, slot in ipairs(step.outputs) do
       f(node.output_name(n, k - 1), slots[slot])

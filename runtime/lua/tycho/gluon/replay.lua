@@ -20,6 +20,7 @@ local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local graph = require "tycho.symbol.graph"
 local location = require "tycho.gluon.location"
+local node = require "tycho.symbol.node"
 local Parameter = require "tycho.gluon.parameter"
 local recording = require "tycho.ndarray.recording"
 local registry = require "tycho.op.registry"
@@ -93,26 +94,15 @@ local function step_of(n, slots)
 end
 
 
--- The nodes that the outputs need, as the script made them where that is known.
+-- The nodes that the outputs need: variables, then operators as the script made them.
 local function in_order(symbol)
-  local order = tables.copied((graph.walk(symbol)))
-  local operators = {}
-  for _, n in ipairs(order) do
-    if n.op then
-      if not n.serial then
-        return order
-      end
-      operators[#operators + 1] = n
-    end
-  end
-  table.sort(operators, function(a, b) return a.serial < b.serial end)
-  local list = {}
+  local order, list = graph.walk(symbol), {}
   for _, n in ipairs(order) do
     if not n.op then
       list[#list + 1] = n
     end
   end
-  for _, n in ipairs(operators) do
+  for _, n in ipairs(node.as_made(order)) do
     list[#list + 1] = n
   end
   return list

@@ -174,11 +174,13 @@ function SymbolBlock:_symbolic(...)
   for i, name in ipairs(self._names) do
     by_name[name] = given[i]._entries[1]
   end
-  local entries = node.copy(self._symbol._entries, function(v)
+  local order = node.walk(self._symbol._entries)
+  local entries, clone = node.copy(self._symbol._entries, function(v)
     if not v.op then
       return { by_name[v.name] or { v, 0 } }
     end
-  end)
+  end, order)
+  node.renumber(order, clone)                            -- they are called now
   local results, at = {}, 0
   for i, width in ipairs(self._widths) do
     local part = {}
@@ -201,7 +203,7 @@ end
 -- Text --------------------------------------------------------------------------------------------
 
 function SymbolBlock:_describe()
-  return "\n" .. self._symbol:debug_str() .. "\n"
+  return ("\n%s : %d -> %d\n"):format(tostring(self._symbol), #self._names, #self._symbol)
 end
 
 

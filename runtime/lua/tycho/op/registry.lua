@@ -67,6 +67,8 @@ local function read_aliases(index)
 end
 
 
+local answer = ffi.new("int[1]")
+
 --- The schema of operator number `index` (from 0).
 function registry.at(index)
   if schemas[index] then
@@ -81,6 +83,8 @@ function registry.at(index)
     aliases = read_aliases(index),
   }
   schema.input_names, schema.variadic = read_ports(schema.inputs)
+  check(C.ty_op_names_inputs(index, answer))
+  schema.names_inputs = answer[0] ~= 0                   -- for monitors
   for k = 1, info.nparam do
     local p = read_param(index, k - 1)
     if not p.name:find("^__") then                       -- not for users: control/custom.c

@@ -30,14 +30,15 @@ end
 
 -- Replaces the variables of the given names; all of them must exist.
 local function replaced(self, inputs, func)
-  local used = {}
-  local entries = node.copy(self._entries, function(n)
+  local used, order = {}, node.walk(self._entries)
+  local entries, clone = node.copy(self._entries, function(n)
     local x = not n.op and inputs[n.name]
     if x then
       used[n.name] = true
       return { single(x, n.name, func) }
     end
-  end)
+  end, order)
+  node.renumber(order, clone)
   for key in pairs(inputs) do
     if not used[key] then
       Error.unknown{ func = func, argument = key, what = "variable", names = self:list_inputs() }

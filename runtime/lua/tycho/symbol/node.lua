@@ -172,6 +172,42 @@ function node.copy(entries, replace, order)
 end
 
 
+--- The operators among nodes in the order in which a script made them; in the order given where
+-- that is not known, or where one reads a later one, as after a rewrite of the graph.
+-- @tparam {node,...} order a node after those that it reads
+-- @treturn {node,...}
+function node.as_made(order)
+  local operators, known = {}, true
+  for _, n in ipairs(order) do
+    if n.op then
+      operators[#operators + 1] = n
+      known = known and n.serial ~= nil
+      for _, input in ipairs(n.inputs) do
+        local from = input[1].serial
+        known = known and not (from and from > n.serial)
+      end
+    end
+  end
+  if known then
+    table.sort(operators, function(a, b) return a.serial < b.serial end)
+  end
+  return operators
+end
+
+
+--- Numbers the operators of a copy as made now, in the order of the originals.
+-- @tparam {node,...} order the walk that `copy` was given or made
+-- @tparam table clone node -> its copy, from `copy`
+function node.renumber(order, clone)
+  for _, n in ipairs(node.as_made(order)) do
+    if clone[n] then
+      made = made + 1
+      clone[n].serial = made
+    end
+  end
+end
+
+
 --- The first value of each node in the list of all values, from 0, and their number.
 -- @tparam {node,...} order
 -- @treturn table node -> index of its first value

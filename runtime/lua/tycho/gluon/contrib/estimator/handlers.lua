@@ -279,9 +279,8 @@ end
 
 
 function LoggingHandler:train_end(estimator)
-  local text = ("Train finished using total %.1fs with %d epochs"):format(
-    handlers.clock() - self._train_start, self.current_epoch)
-  estimator.logger:info(with_values(text, self.metrics))
+  estimator.logger:info(("Train finished using total %.1fs with %d epochs. %s"):format(
+    handlers.clock() - self._train_start, self.current_epoch, values_text(self.metrics)))
 end
 
 
@@ -345,10 +344,11 @@ function LoggingHandler:batch_end(estimator, event)
   self._interval_samples = self._interval_samples + samples
   self._interval_time = self._interval_time + now - (self._batch_start or now)
   if self.log_interval ~= "epoch" and self.batch_index % self.log_interval == 0 then
-    local text = ("[Epoch %d][Batch %d][Samples %d] time/interval: %.3fs%s"):format(
-      self.current_epoch, self.batch_index, self.processed_samples, self._interval_time,
-      speed_text(self._interval_samples, self._interval_time))
-    estimator.logger:info(with_values(text, self.metrics))
+    local text = ("[Epoch %d][Batch %d][Samples %d] time/interval: %.3fs"):format(
+      self.current_epoch, self.batch_index, self.processed_samples, self._interval_time)
+    local shown = values_text(self.metrics)
+    estimator.logger:info(text .. (shown == "" and "" or " " .. shown)
+      .. speed_text(self._interval_samples, self._interval_time))
     self._interval_time, self._interval_samples, self._shown = 0, 0, now
   else
     show_progress(self, estimator, now)
@@ -359,9 +359,8 @@ end
 
 function LoggingHandler:epoch_end(estimator)
   local seconds = self._last_batch - self._epoch_start
-  local text = ("%s Finished in %.3fs%s"):format(subject(self), seconds,
-    speed_text(self._epoch_samples, seconds))
-  estimator.logger:info(with_values(text, self.metrics))
+  local text = with_values(("%s Finished in %.3fs"):format(subject(self), seconds), self.metrics)
+  estimator.logger:info(text .. speed_text(self._epoch_samples, seconds))
   self.current_epoch, self.batch_index = self.current_epoch + 1, 0
 end
 

@@ -159,12 +159,17 @@ end
 
 -- Sizes -------------------------------------------------------------------------------------------
 
-local SIZE, INTERPOLATION = { "size", "number|shape" }, { "interpolation", "integer", 1 }
+local SIZE, INTERPOLATION = { "size", "number|list" }, { "interpolation", "integer", 1 }
+
+local function is_size(n)
+  return type(n) == "number" and n >= 1 and n == math.floor(n)
+end
+
 
 local function size_of(self, size, argument)
   local list = is_plain(size) and size or { size }
   local w, h = list[1], list[2] or list[1]
-  if #list < 1 or #list > 2 or w < 1 or h < 1 or w ~= math.floor(w) or h ~= math.floor(h) then
+  if #list < 1 or #list > 2 or not is_size(w) or not is_size(h) then
     bad_value(self, argument or "size", "a number of pixels, or {width, height}", size)
   end
   return w, h
@@ -195,7 +200,7 @@ define("Resize", HybridBlock, { list = true, SIZE, { "keep_ratio", "boolean", fa
 -- height, size, interpolation = 1.
 -- @function CropResize
 define("CropResize", HybridBlock, { { "x", "integer" }, { "y", "integer" }, { "width", "integer" },
-  { "height", "integer" }, { "size", "number|shape?" }, INTERPOLATION }, {
+  { "height", "integer" }, { "size", "number|list?" }, INTERPOLATION }, {
   read = function(self, a)
     self._x, self._y, self._width, self._height, self._how =
       a.x, a.y, a.width, a.height, a.interpolation
