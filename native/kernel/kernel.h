@@ -135,4 +135,9 @@ struct kernel {
   bool       (*affine)(const struct call *c, double *a, double *d);
   /* CAN(POST_ACT) | ...: what it can do besides; refuse and scratch ask for POST_SCALE */
   uint32_t     fuses;
+  /* Leading axes of input 0 whose elements, the rows, do not depend on each other: a call of some
+  ** of the rows of all operands but the inputs `whole` (bits) is right for them, and does not fail.
+  ** NULL, 0: there are none. Asked only where half types are converted around the kernel. */
+  int        (*lead)(const struct call *c);
+  uint32_t     whole;
 };

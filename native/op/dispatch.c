@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include "base/stop.h"
 #include "op/dispatch.h"
+#include "op/half_rows.h"
 #include "device/device.h"
 #include "pointwise/pointwise.h"
 
@@ -172,6 +173,7 @@ const char *invoke_asks(struct invoke *v, const struct kernel *k, struct arena *
   v->half = half;
   v->hosted = false;
   v->half_in = v->half_out = NULL;
+  v->rows = 0;
   if (half) {
     if (changes_inputs(v, &v->changes)) return "out of memory";
     if (stand_in(k, c.in, c.nin, &v->half_in, a) || stand_in(k, c.out, c.nout, &v->half_out, a))
@@ -184,7 +186,7 @@ const char *invoke_asks(struct invoke *v, const struct kernel *k, struct arena *
   if (no) return no;
   v->kernel_scratch = k->scratch ? align_up(k->scratch(&c), ALIGN) : 0;
   v->scratch = v->kernel_scratch;
-  if (half)
+  if (half && !half_rows_plan(v, k, &c))
     v->scratch += converted_bytes(v->call.in, v->half_in, c.nin) +
         converted_bytes(v->call.out, v->half_out, c.nout);
   if (v->scratch >> 56) return "it needs more scratch than a machine holds";
@@ -273,6 +275,7 @@ static int leave(int device, const struct operand *real, const struct operand *s
 static int run_there(struct invoke *v, struct call c)
 {
   if (!v->half) return v->kernel->run(&c);
+  if (v->rows) return half_rows_run(v, &c);
   const struct operand *in = c.in, *out = c.out;
   char *at = (char *)c.tmp + v->kernel_scratch;
   TRY(enter(c.device, in, v->half_in, c.nin, &at, ~0u));

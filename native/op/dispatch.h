@@ -14,6 +14,11 @@ struct invoke {
   size_t   scratch, kernel_scratch, state;
   /* some operands are converted to float32 and back */
   bool     half;
+  /* half: > 0: the kernel is run on so many rows at a time, which have `lead` axes; a thread has
+  ** `part_bytes` of scratch (half_rows.h) */
+  int64_t  rows;
+  int      lead;
+  size_t   part_bytes;
   /* half: it changes inputs in place, which are converted back */
   bool     changes;
   /* so little data that it has ended before Ctrl-C could stop it */

@@ -138,7 +138,11 @@ static int group_backward(struct call *c)
   return TY_OK;
 }
 
-static const struct kernel group_cpu[] = { { "rows", group_forward, T_FLOAT }, { 0 } };
+static int group_lead(const struct call *c) { return 1; }
+
+static const struct kernel group_cpu[] = {
+  { "rows", group_forward, T_FLOAT, .lead = group_lead, .whole = 1 << 1 | 1 << 2 }, { 0 }
+};
 static const struct kernel group_back_cpu[] = { { "rows", group_backward, T_FLOAT }, { 0 } };
 
 /* -- L2Normalization --------------------------------------------------------------------------- */

@@ -207,9 +207,18 @@ static int rms_backward(struct call *c)
   return run_backward(c, l, c->out[1].p, NULL);
 }
 
-static const struct kernel layer_cpu[] = { { "rows", layer_forward, T_FLOAT, NULL, forward_scratch }, { 0 } };
+static int layer_lead(const struct call *c)
+{
+  return axis_in(((const struct layer_param *)c->param)->axis, c->in[0].d.ndim);
+}
+
+static const struct kernel layer_cpu[] = {
+  { "rows", layer_forward, T_FLOAT, NULL, forward_scratch, .lead = layer_lead, .whole = 1 << 1 | 1 << 2 }, { 0 }
+};
 static const struct kernel layer_back_cpu[] = { { "rows", layer_backward, T_FLOAT, NULL, backward_scratch }, { 0 } };
-static const struct kernel rms_cpu[] = { { "rows", rms_forward, T_FLOAT, NULL, forward_scratch }, { 0 } };
+static const struct kernel rms_cpu[] = {
+  { "rows", rms_forward, T_FLOAT, NULL, forward_scratch, .lead = layer_lead, .whole = 1 << 1 }, { 0 }
+};
 static const struct kernel rms_back_cpu[] = { { "rows", rms_backward, T_FLOAT, NULL, backward_scratch }, { 0 } };
 
 const struct op op_layer_norm[] = {

@@ -177,8 +177,14 @@ static const char *pool_refuse(const struct call *c)
   return in_blocks(c) && layout_channels_last(p->layout) ? "channels last" : NULL;
 }
 
+static int pool_lead(const struct call *c)
+{
+  return layout_channels_last(((const struct pool_param *)c->param)->layout) ? 1 : 2;
+}
+
 static const struct kernel pool_cpu[] = {
-  { "taps", pool_forward,  T_FLOAT | T(TY_U8), pool_refuse, pool_scratch, .flags = K_ALIKE, .blocks = IN_BLOCKS(1, 3) }, { 0 }
+  { "taps", pool_forward,  T_FLOAT | T(TY_U8), pool_refuse, pool_scratch, .flags = K_ALIKE, .blocks = IN_BLOCKS(1, 3),
+    .lead = pool_lead }, { 0 }
 };
 static const struct kernel pool_back_cpu[] = {
   { "taps", pool_backward, T_FLOAT | T(TY_U8), pool_refuse, .flags = K_ALIKE,

@@ -248,8 +248,17 @@ static int soft_backward(struct call *c)
   return TY_OK;
 }
 
-static const struct kernel soft_cpu[] = { { "rows", soft_forward, T_FLOAT | T_INT, soft_refuse, soft_scratch }, { 0 } };
-static const struct kernel soft_back_cpu[] = { { "rows", soft_backward, T_FLOAT | T_INT, NULL, soft_back_scratch }, { 0 } };
+static int soft_lead(const struct call *c)
+{
+  return axis_in(((const struct soft_param *)c->param)->axis, c->out[0].d.ndim);
+}
+
+static const struct kernel soft_cpu[] = {
+  { "rows", soft_forward, T_FLOAT | T_INT, soft_refuse, soft_scratch, .lead = soft_lead }, { 0 }
+};
+static const struct kernel soft_back_cpu[] = {
+  { "rows", soft_backward, T_FLOAT | T_INT, NULL, soft_back_scratch, .lead = soft_lead }, { 0 }
+};
 
 /* -- SoftmaxActivation ------------------------------------------------------------------------- */
 

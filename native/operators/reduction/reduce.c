@@ -176,6 +176,13 @@ static int axes_run(struct call *c, int kind, int finish)
   return TY_OK;
 }
 
+/* the axes before the first one that is gone */
+static int axes_lead(const struct call *c)
+{
+  const uint32_t gone = axes_gone(c->param, c->in[0].d.ndim);
+  return gone ? __builtin_ctz(gone) : 0;
+}
+
 #define REDUCTION(op, kind, finish, back) \
 static struct axis_reduction op##_reduction(const void *param, int ndim) \
 { \
@@ -184,7 +191,8 @@ static struct axis_reduction op##_reduction(const void *param, int ndim) \
 static int op##_run(struct call *c) { return axes_run(c, kind, finish); } \
 static int op##_back(struct call *c) { return back_run(c, back, finish == F_MEAN); } \
 static const struct kernel op##_kernels[] = { \
-  { .name = "reduce", .run = op##_run, .types = T_FLOAT | T_INT, .scratch = axes_scratch, .add = 1 }, { 0 } \
+  { .name = "reduce", .run = op##_run, .types = T_FLOAT | T_INT, .scratch = axes_scratch, .add = 1, \
+    .lead = axes_lead }, { 0 } \
 }; \
 static const struct kernel op##_back_kernels[] = { \
   { .name = "spread", .run = op##_back, .types = T_FLOAT | T_INT, .scratch = back_scratch }, { 0 } \

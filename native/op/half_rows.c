@@ -1,0 +1,177 @@
+/* half_rows.c - see half_rows.h.
+**
+** A block is a call of its own: the operands that are cut have 1 in the leading axes but the last
+** one, which has the block's rows, so that axes keep their numbers. Inputs that all rows read are
+** converted once. Scratch: those inputs, then for each thread the kernel's and the block's.
+*/
+#include <stdatomic.h>
+#include "base/convert.h"
+#include "base/parallel.h"
+#include "op/half_rows.h"
+
+enum {
+  MOST = 8,                                           /* operands on either side */
+  BLOCK_BYTES = 64 << 10,                             /* of a block as float32, in the caches */
+  FEW_ROWS = 8,                                       /* that are no work for several threads */
+};
+
+struct block_call { struct operand in[MOST], out[MOST]; };
+
+static int64_t rows_of(const ty_desc *d, int lead)
+{
+  int64_t rows = 1;
+  for (int a = 0; a < lead; a++) rows *= d->dim[a];
+  return rows;
+}
+
+static bool is_whole(const struct kernel *k, const struct operand *x, int i)
+{
+  return k->whole >> i & 1 || x->d.dtype == TY_NODTYPE || !x->d.ndim;
+}
+
+static void cut(ty_desc *d, int lead, int64_t rows)
+{
+  for (int a = 0; a < lead; a++) d->dim[a] = 1;
+  d->dim[lead - 1] = rows;
+}
+
+/* Every operand that is cut has the rows of input 0. */
+static bool can_cut(const struct kernel *k, const struct call *c, int lead)
+{
+  const int64_t rows = rows_of(&c->in[0].d, lead);
+  for (int i = 0; i < c->nin + c->nout; i++) {
+    const bool in = i < c->nin;
+    const struct operand *x = in ? &c->in[i] : &c->out[i - c->nin];
+    if (x->block) return false;
+    if (in ? is_whole(k, x, i) : x->d.dtype == TY_NODTYPE || !x->d.ndim) continue;
+    if (x->d.ndim < lead || rows_of(&x->d, lead) != rows) return false;
+  }
+  return true;
+}
+
+/* The call of `rows` rows from `first` on, with the bytes of `real`. */
+static struct call block_of(const struct kernel *k, const struct call *c, const struct operand *in,
+    const struct operand *out, int lead, int64_t first, int64_t rows, struct block_call *b)
+{
+  struct call part = *c;
+  for (int i = 0; i < c->nin + c->nout; i++) {
+    const bool is_in = i < c->nin;
+    struct operand *to = is_in ? &b->in[i] : &b->out[i - c->nin];
+    *to = is_in ? in[i] : out[i - c->nin];
+    if (is_in ? is_whole(k, to, i) : to->d.dtype == TY_NODTYPE || !to->d.ndim) continue;
+    const int64_t all = rows_of(&to->d, lead), each = all ? desc_count(&to->d) / all : 0;
+    cut(&to->d, lead, rows);
+    to->version = NULL;
+    if (to->p) to->p = (char *)to->p + (size_t)(first * each) * dtype_size(to->d.dtype);
+  }
+  part.in = b->in;
+  part.out = b->out;
+  return part;
+}
+
+static size_t stand_bytes(const struct operand *real, const struct operand *stand)
+{
+  return real->d.dtype == stand->d.dtype ? 0 : align_up(desc_bytes(&stand->d), ALIGN);
+}
+
+bool half_rows_plan(struct invoke *v, const struct kernel *k, const struct call *c)
+{
+  const int lead = k->lead && v->call.device == TY_CPU ? k->lead(c) : 0;
+  v->rows = 0;
+  if (lead <= 0 || c->nin > MOST || c->nout > MOST || v->changes || c->epilogue ||
+      !can_cut(k, c, lead))
+    return false;
+  const int64_t rows = rows_of(&c->in[0].d, lead);
+  if (rows < FEW_ROWS) return false;
+  size_t bytes = 0, whole = 0, part_bytes = 0;
+  for (int i = 0; i < c->nin; i++)
+    if (is_whole(k, &c->in[i], i))
+      whole += stand_bytes(&v->call.in[i], &c->in[i]);
+    else
+      bytes += desc_bytes(&c->in[i].d);
+  for (int i = 0; i < c->nout; i++) bytes += desc_bytes(&c->out[i].d);
+  const int64_t block = MAX(1, BLOCK_BYTES / (int64_t)MAX(1, bytes / (size_t)rows));
+  if (block >= rows) return false;
+  struct block_call b;
+  const struct call part = block_of(k, c, c->in, c->out, lead, 0, block, &b);
+  v->kernel_scratch = k->scratch ? align_up(k->scratch(&part), ALIGN) : 0;
+  for (int i = 0; i < c->nin; i++)
+    if (!is_whole(k, &c->in[i], i)) part_bytes += stand_bytes(&v->call.in[i], &part.in[i]);
+  for (int i = 0; i < c->nout; i++) part_bytes += stand_bytes(&v->call.out[i], &part.out[i]);
+  v->rows = block;
+  v->lead = lead;
+  v->part_bytes = v->kernel_scratch + part_bytes;
+  v->scratch = whole + v->part_bytes * (size_t)parallel_threads();
+  return true;
+}
+
+struct rows_pass {
+  const struct invoke *v;
+  const struct call *c;                               /* in, out: the real operands */
+  const struct operand *in;                           /* those that are whole converted */
+  char *threads;
+  int64_t rows;
+  atomic_int code;
+};
+
+/* A stand-in for each operand of another type, its elements if they are read. */
+static char *enter_block(const struct operand *real, struct operand *stand,
+    const struct operand *types, int n, uint32_t read, char *at)
+{
+  for (int i = 0; i < n; i++) {
+    stand[i] = real[i];
+    if (real[i].d.dtype == types[i].d.dtype) continue;
+    stand[i].d.dtype = types[i].d.dtype;
+    if (!real[i].p) continue;
+    stand[i].p = at;
+    at += align_up(desc_bytes(&stand[i].d), ALIGN);
+    if (i > 31 || read >> i & 1)
+      dtype_convert(stand[i].p, TY_F32, real[i].p, real[i].d.dtype, desc_count(&real[i].d));
+  }
+  return at;
+}
+
+static void run_blocks(int64_t begin, int64_t end, void *context)
+{
+  struct rows_pass *x = context;
+  const struct invoke *v = x->v;
+  const struct kernel *k = v->kernel;
+  char *tmp = x->threads + v->part_bytes * (size_t)parallel_index();
+  for (int64_t i = begin; i < end && !atomic_load_explicit(&x->code, memory_order_relaxed); i++) {
+    const int64_t first = i * v->rows;
+    struct block_call real, stand;
+    struct call part = block_of(k, x->c, x->in, x->c->out, v->lead, first,
+        MIN(v->rows, x->rows - first), &real);
+    char *at = enter_block(
+        real.in, stand.in, v->half_in, part.nin, ~0u, tmp + v->kernel_scratch);
+    enter_block(real.out, stand.out, v->half_out, part.nout, part.add, at);
+    part.in = stand.in;
+    part.out = stand.out;
+    part.stored = real.out;
+    part.tmp = tmp;
+    const int code = k->run(&part);
+    if (code) atomic_store(&x->code, code);
+    for (int j = 0; j < part.nout; j++)
+      if (real.out[j].p && real.out[j].p != stand.out[j].p)
+        dtype_convert(real.out[j].p, real.out[j].d.dtype, stand.out[j].p, TY_F32,
+            desc_count(&real.out[j].d));
+  }
+}
+
+int half_rows_run(const struct invoke *v, const struct call *c)
+{
+  struct operand in[MOST];
+  char *at = c->tmp;
+  for (int i = 0; i < c->nin; i++) {
+    in[i] = c->in[i];
+    if (!is_whole(v->kernel, &in[i], i) || !stand_bytes(&c->in[i], &v->half_in[i])) continue;
+    in[i].d.dtype = v->half_in[i].d.dtype;
+    if (!in[i].p) continue;
+    dtype_convert(at, TY_F32, in[i].p, c->in[i].d.dtype, desc_count(&in[i].d));
+    in[i].p = at;
+    at += align_up(desc_bytes(&in[i].d), ALIGN);
+  }
+  struct rows_pass x = { v, c, in, at, rows_of(&c->in[0].d, v->lead), TY_OK };
+  parallel_for_stoppable((x.rows + v->rows - 1) / v->rows, 1, run_blocks, &x);
+  return x.code;
+}

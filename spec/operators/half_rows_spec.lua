@@ -1,0 +1,103 @@
+-- Operators that take half types row by row: the numbers are those of float32, rounded at the end,
+-- whatever the rows are cut into.
+local ty = require "tycho"
+require "spec.helper"
+
+local nd, sym = ty.nd, ty.sym
+local V = sym.Variable
+
+-- name, network, shapes by variable (data first), variables that stay float32 or integers
+local CASES = {
+  { "softmax", sym.softmax{ V "x" }, { x = { 70, 900 } } },
+  { "softmax over axis 1 of 3", sym.softmax{ V "x", axis = 1 }, { x = { 40, 30, 50 } } },
+  { "softmax over the last axis of 3", sym.softmax{ V "x", axis = 2 }, { x = { 9, 31, 300 } } },
+  { "softmin with a temperature", sym.softmin{ V "x", temperature = 2 }, { x = { 70, 900 } } },
+  { "softmax with lengths", sym.softmax{ V "x", V "n", use_length = true, axis = -1 },
+    { x = { 30, 9, 200 }, n = { 30, 9 } } },
+  { "softmax into float32", sym.softmax{ V "x", dtype = "float32" }, { x = { 70, 900 } } },
+  { "log_softmax", sym.log_softmax{ V "x" }, { x = { 70, 900 } } },
+  { "LayerNorm with mean and deviation",
+    sym.LayerNorm{ V "x", V "g", V "b", axis = -1, output_mean_var = true },
+    { x = { 9, 31, 300 }, g = { 300 }, b = { 300 } } },
+  { "LayerNorm, as many rows as columns", sym.LayerNorm{ V "x", V "g", V "b" },
+    { x = { 300, 300 }, g = { 300 }, b = { 300 } } },
+  { "LayerNorm over axis 1", sym.LayerNorm{ V "x", V "g", V "b", axis = 1 },
+    { x = { 40, 30, 50 }, g = { 30 }, b = { 30 } } },
+  { "RMSNorm", sym.contrib.RMSNorm{ V "x", V "g" }, { x = { 70, 900 }, g = { 900 } } },
+  { "InstanceNorm", sym.InstanceNorm{ V "x", V "g", V "b" },
+    { x = { 12, 6, 20, 30 }, g = { 6 }, b = { 6 } } },
+  { "GroupNorm", sym.GroupNorm{ V "x", V "g", V "b", num_groups = 3 },
+    { x = { 12, 6, 20, 30 }, g = { 3 }, b = { 3 } } },
+  { "max pooling", sym.Pooling{ V "x", kernel = { 3, 2 }, stride = { 2, 1 }, pad = { 1, 0 },
+    pool_type = "max" }, { x = { 5, 9, 30, 40 } } },
+  { "average pooling, channels last", sym.Pooling{ V "x", kernel = { 3, 3 }, pool_type = "avg",
+    layout = "NHWC" }, { x = { 11, 20, 20, 9 } } },
+  { "mean over the last axes", sym.mean{ V "x", axis = { 2, 3 } }, { x = { 9, 8, 30, 40 } } },
+  { "sum over the last axis, kept", sym.sum{ V "x", axis = { -1 }, keepdims = true },
+    { x = { 70, 900 } } },
+  { "max over all axes but two", sym.max{ V "x", axis = { 0, 1 }, exclude = true },
+    { x = { 9, 8, 30, 40 } } },
+  { "mean over the first axis", sym.mean{ V "x", axis = { 0 } }, { x = { 70, 900 } } },
+}
+
+local function fill(name, shape)
+  if name == "n" then
+    return nd.random.randint(0, 201, { shape = shape })
+  end
+  return nd.random.normal{ 0.3, 2, shape = shape }
+end
+
+describe("rows of half types", function()
+  for _, dtype in ipairs{ "bfloat16", "float16" } do
+    for _, case in ipairs(CASES) do
+      local name, net, shapes = unpack(case)
+      it(("%s, %s"):format(name, dtype), function()
+        ty.random.seed(9)
+        local half, whole, grads, wide = {}, {}, {}, {}
+        for key, shape in pairs(shapes) do
+          local x = fill(key, shape)
+          local is_real = key ~= "n"
+          half[key] = is_real and x:astype(dtype) or x
+          whole[key] = is_real and half[key]:astype "float32" or x
+          grads[key] = nd.zeros(shape, { dtype = half[key].dtype })
+          wide[key] = nd.zeros(shape, { dtype = whole[key].dtype })
+        end
+        local req = {}
+        for key in pairs(shapes) do
+          req[key] = key == "x" and "write" or "null"
+        end
+        local a = net:bind{ ctx = ty.cpu(), args = half, args_grad = { x = grads.x },
+          grad_req = req }
+        local b = net:bind{ ctx = ty.cpu(), args = whole, args_grad = { x = wide.x },
+          grad_req = req }
+        a:forward{ is_train = true }
+        b:forward{ is_train = true }
+        for i, y in ipairs(a.outputs) do
+          local want = b.outputs[i]:astype(y.dtype)
+          local off = (y:astype "float32" - want:astype "float32"):abs():max():asscalar()
+          assert.equal(0, off, "output " .. i)
+        end
+        local g = nd.random.normal{ shape = a.outputs[1].shape }:astype(a.outputs[1].dtype)
+        a:backward{ g }
+        b:backward{ g:astype "float32" }
+        local want = wide.x:astype(dtype):astype "float32"
+        local off = (grads.x:astype "float32" - want):abs():max():asscalar()
+        local most = want:abs():max():asscalar()
+        -- a gradient reads outputs that are rounded here
+        assert.is_true(off <= 0.02 * most, ("gradient %g off of %g"):format(off, most))
+      end)
+    end
+  end
+
+  it("are added to what an array holds", function()
+    ty.random.seed(10)
+    local x = nd.random.normal{ shape = { 70, 900 } }:astype "bfloat16"
+    local g = nd.ones({ 70, 900 }, { dtype = "bfloat16" })
+    local exe = sym.sum{ V "x", axis = { 1 } }:bind{ ctx = ty.cpu(), args = { x = x },
+      args_grad = { x = g }, grad_req = "add" }
+    exe:forward{ is_train = true }
+    exe:backward{ nd.ones({ 70 }, { dtype = "bfloat16" }) * 3 }
+    assert.equal(4, g:astype("float32"):min():asscalar())
+    assert.equal(4, g:astype("float32"):max():asscalar())
+  end)
+end)
