@@ -74,8 +74,8 @@ describe("a group of GPUs", function()
       "2\tty_comm_devices: no place for the text",
       "0\t",
       "1\tty_comm_sum: 1 arrays for 2 devices",
-      "8\tty_comm_sum: array 0 lies on gpu(1); expected gpu(0)",
-      "8\tty_comm_sum: array 1 lies on cpu(0); expected gpu(1)",
+      "8\tty_comm_sum: array 0 is on gpu(1); expected gpu(0)",
+      "8\tty_comm_sum: array 1 is on cpu(0); expected gpu(1)",
       "4\tty_comm_sum: array 1 has 4 elements, that of the first device 3",
       "5\tty_comm_sum: array 1 is int32, the first one float32",
       "1\tty_comm_sum: between devices numbers travel as they are",
@@ -83,7 +83,7 @@ describe("a group of GPUs", function()
       "1\tty_comm_broadcast: there is no rank 2 of 2",
       "0\t",
       "7\tty_comm_gather: devices exchange no bytes of the host",
-      "8\tty_comm_sum: array 0 lies on gpu(0); messages start on a CPU",
+      "8\tty_comm_sum: array 0 is on gpu(0); messages start on a CPU",
     }, "\n") .. "\n", output)
   end)
 end)
