@@ -5,7 +5,8 @@ local rooms = require "check.rooms"
 local circles = {}
 
 local FREE = {
-  base = true, device = true,
+  base = true, comm = true, device = true, image = true, imperative = true, io = true, op = true,
+  pointwise = true, tensor = true,
 }
 
 -- Whether a call from file to file belongs to the circles that are looked for.
