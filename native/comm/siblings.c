@@ -144,9 +144,12 @@ static int guard_open_socket(int launcher)
   return socket_fd;
 }
 
-/* A rank that the guard has seen. alike: it runs the guard's program, which reports its end; left:
-** it has reported. */
-struct sibling { int pid, rank; bool alike, left; };
+/* A rank that the guard has seen. */
+struct sibling {
+  int pid, rank;
+  bool alike;                                         /* runs this program, which reports its end */
+  bool left;                                          /* has reported it */
+};
 struct siblings { int n; bool reported; struct sibling rank[MAX_PROCESSES]; };
 
 /* Returns whether a process runs this program in this network: in another one its reports would not

@@ -34,8 +34,8 @@ const struct kernel *next_candidate(struct candidates *c, bool *hosted);
 /* What all candidates can do, as bits; 0 if there is none. */
 struct kernel_caps { uint32_t flags, fuses, add; };
 struct kernel_caps op_common_caps(const struct op *op, bool backward, int device);
-/* Kernels of a back end; a list ends with { 0 } and is not copied. `what` says which of the operators
-** that share kernels this is. */
+/* Kernels of a back end; a list ends with { 0 } and is not copied. `what` says which of the
+** operators that share kernels this is. */
 struct op_kernels { const char *op; const struct kernel *forward, *backward; int what; };
 void op_register_kernels(int kind, const struct op_kernels *list);
 /* The row of an operator; NULL: none was brought. */
