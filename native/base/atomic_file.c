@@ -1,10 +1,9 @@
 /* atomic_file.c - writing a file all or nothing; see atomic_file.h.
 **
 ** Where the system has files without a name (O_TMPFILE), ours has one only between being complete
-** and taking the target's place: who is killed leaves nothing. Elsewhere it is .tycho-PID-N beside
-** the target from the start, and who is killed leaves it behind. The writer holds a lock on it as
-** long as it lives, so the next one who writes into the folder removes those that nobody locks.
-*/
+** and taking the target's place: a killed process leaves nothing. Elsewhere it is .tycho-PID-N
+** beside the target from the start, and a killed process leaves it there. The writer holds a lock
+** on it as long as it lives, so the next write into the folder removes those without a lock. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,9 +14,9 @@
 #include "base/atomic_file.h"
 #include "base/system.h"
 
-enum { TRIES = 100 };                                 /* of names; others are taken */
+enum { TRIES = 100 }; /* of names, where others are in use */
 
-static int cannot(const char *path)
+static int fail_write(const char *path)
 {
   const int code = errno == ENOMEM ? TY_EMEMORY : TY_EIO;
   return fail(code, "cannot write '%s': %s", path, strerror(errno));
@@ -25,8 +24,8 @@ static int cannot(const char *path)
 
 /* -- names ------------------------------------------------------------------------------------- */
 
-/* Bytes of the folder's name, with its slash. */
-static int folder_of(const char *path)
+/* Returns the length of the folder's part of a path, with its slash. */
+static int folder_length(const char *path)
 {
   const char *slash = strrchr(path, '/');
   return slash ? (int)(slash + 1 - path) : 0;
@@ -37,39 +36,40 @@ static int next_name(struct target *t)
   static int serial;
   struct text name = { 0 };
   int n = __atomic_add_fetch(&serial, 1, __ATOMIC_RELAXED);
-  text_add(&name, "%.*s.tycho-%ld-%d", folder_of(t->path), t->path, (long)getpid(), n);
+  text_add(&name, "%.*s.tycho-%ld-%d", folder_length(t->path), t->path, (long)getpid(), n);
   mem_free(t->temporary);
   t->temporary = name.lost ? NULL : name.s;
   NEED(t->temporary, TY_EMEMORY, "out of memory");
   return TY_OK;
 }
 
-static bool is_ours(const char *name)
+/* Returns whether a file has a name of next_name. */
+static bool is_temporary_name(const char *name)
 {
   int end = 0;
   return sscanf(name, ".tycho-%*d-%*d%n", &end) == 0 && end && !name[end];
 }
 
-/* -- what others left -------------------------------------------------------------------------- */
+/* -- abandoned files --------------------------------------------------------------------------- */
 
 static void remove_unlocked(const struct target *t, const char *name)
 {
   struct text path = { 0 };
-  text_add(&path, "%.*s%s", folder_of(t->path), t->path, name);
+  text_add(&path, "%.*s%s", folder_length(t->path), t->path, name);
   int fd = path.lost ? -1 : sys_open(path.s, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
   if (fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB)) unlink(path.s);
   if (fd >= 0) sys_close(fd);
   text_done(&path);
 }
 
-/* Once for each folder that is written to, and again after another one; what fails here is
-** nobody's failure. */
-static void sweep(const struct target *t)
+/* Removes temporary files of processes that were killed from the target's folder, unless that was
+** the folder of the last call. Failures are ignored. */
+static void remove_abandoned(const struct target *t)
 {
   static uint64_t last;
   struct text name = { 0 };
   struct stat st = { 0 };
-  text_add(&name, "%.*s.", folder_of(t->path), t->path);
+  text_add(&name, "%.*s.", folder_length(t->path), t->path);
   int fd = name.lost ? -1 : sys_open(name.s, O_RDONLY | O_DIRECTORY, 0);
   DIR *d = fd < 0 ? NULL : fdopendir(fd);
   if (fd >= 0 && !d) sys_close(fd);
@@ -79,7 +79,7 @@ static void sweep(const struct target *t)
   const uint64_t here = (uint64_t)st.st_dev * 0x9E3779B97F4A7C15u ^ (uint64_t)st.st_ino;
   const bool known = __atomic_exchange_n(&last, here, __ATOMIC_RELAXED) == here;
   for (struct dirent *e; !known && (e = readdir(d));)
-    if (is_ours(e->d_name)) remove_unlocked(t, e->d_name);
+    if (is_temporary_name(e->d_name)) remove_unlocked(t, e->d_name);
   closedir(d);
 }
 
@@ -89,7 +89,7 @@ static void sweep(const struct target *t)
 static int open_unnamed(struct target *t, mode_t mode, int *fd)
 {
   struct text folder = { 0 };
-  text_add(&folder, "%.*s.", folder_of(t->path), t->path);
+  text_add(&folder, "%.*s.", folder_length(t->path), t->path);
   NEED(!folder.lost, TY_EMEMORY, "out of memory");
   *fd = access("/proc/self/fd", X_OK) ? -1 : sys_open(folder.s, O_TMPFILE | O_WRONLY, mode);
   text_done(&folder);
@@ -109,7 +109,7 @@ static int open_named(struct target *t, mode_t mode, int *fd)
     sys_close(*fd);
     *fd = -1;
   }
-  int code = cannot(t->path);
+  int code = fail_write(t->path);
   mem_free(t->temporary);
   t->temporary = NULL;
   return code;
@@ -119,11 +119,11 @@ static int open_named(struct target *t, mode_t mode, int *fd)
 static int open_beside(struct target *t, const struct stat *old, int *fd)
 {
   const mode_t mode = old ? 0600 : 0666;
-  sweep(t);
+  remove_abandoned(t);
   TRY(open_unnamed(t, mode, fd));
   if (*fd < 0) TRY(open_named(t, mode, fd));
   t->beside = true;
-  return old && fchmod(*fd, old->st_mode & 07777) ? cannot(t->path) : TY_OK;
+  return old && fchmod(*fd, old->st_mode & 07777) ? fail_write(t->path) : TY_OK;
 }
 
 static int open_private(struct target *t, const char *path, int *fd)
@@ -139,13 +139,13 @@ static int open_descriptor(struct target *t, const char *path, int *fd)
   struct stat st;
   bool exists = !stat(path, &st);
   char *real = exists ? sys_realpath(path) : NULL;
-  if (exists && !real) return cannot(path);             /* a link would be replaced, not followed */
+  if (exists && !real) return fail_write(path); /* a link would be replaced, not followed */
   t->path = mem_text(exists ? real : path);
   free(real);
   NEED(t->path, TY_EMEMORY, "out of memory");
   if (!exists || S_ISREG(st.st_mode)) return open_beside(t, exists ? &st : NULL, fd);
   *fd = sys_open(t->path, O_WRONLY, 0);
-  return *fd < 0 ? cannot(path) : TY_OK;
+  return *fd < 0 ? fail_write(path) : TY_OK;
 }
 
 static int open_by(struct target *t, const char *path,
@@ -153,7 +153,7 @@ static int open_by(struct target *t, const char *path,
 {
   *t = (struct target){ .fd = -1 };
   int code = opener(t, path, &t->fd);
-  if (!code && !(t->file = sys_fdopen(t->fd, "wb"))) code = cannot(t->path);
+  if (!code && !(t->file = sys_fdopen(t->fd, "wb"))) code = fail_write(t->path);
   if (!code) return TY_OK;
   if (t->fd >= 0) sys_close(t->fd);
   return target_close(t, code);
@@ -175,7 +175,7 @@ static int give_name(struct target *t)
     if (!sys_link(t->fd, t->temporary)) return TY_OK;
     if (errno != EEXIST) break;
   }
-  int code = cannot(t->path);
+  int code = fail_write(t->path);
   mem_free(t->temporary);
   t->temporary = NULL;
   return code;
@@ -186,12 +186,12 @@ static int give_name(struct target *t)
 static int sync_folder(const struct target *t)
 {
   struct text name = { 0 };
-  text_add(&name, "%.*s.", folder_of(t->path), t->path);
+  text_add(&name, "%.*s.", folder_length(t->path), t->path);
   NEED(!name.lost, TY_EMEMORY, "out of memory");
   const int fd = sys_open(name.s, O_RDONLY | O_DIRECTORY, 0);
   text_done(&name);
-  if (fd < 0) return errno == EACCES ? TY_OK : cannot(t->path);
-  const int code = sys_fsync(fd) && errno != EINVAL ? cannot(t->path) : TY_OK;
+  if (fd < 0) return errno == EACCES ? TY_OK : fail_write(t->path);
+  const int code = sys_fsync(fd) && errno != EINVAL ? fail_write(t->path) : TY_OK;
   sys_close(fd);
   return code;
 }
@@ -200,15 +200,15 @@ int target_close(struct target *t, int code)
 {
   FILE *f = t->file;
   int lock = -1;
-  if (!code && (ferror(f) || fflush(f))) code = cannot(t->path);
-  if (!code && t->beside && sys_fsync(t->fd)) code = cannot(t->path);
+  if (!code && (ferror(f) || fflush(f))) code = fail_write(t->path);
+  if (!code && t->beside && sys_fsync(t->fd)) code = fail_write(t->path);
   if (!code && t->beside) lock = dup(t->fd);              /* until the name is the target's */
   if (!code && t->unnamed) {
     flock(t->fd, LOCK_EX | LOCK_NB);
     code = give_name(t);
   }
-  if (f && fclose(f) && !code) code = cannot(t->path);
-  if (!code && t->beside && sys_rename(t->temporary, t->path)) code = cannot(t->path);
+  if (f && fclose(f) && !code) code = fail_write(t->path);
+  if (!code && t->beside && sys_rename(t->temporary, t->path)) code = fail_write(t->path);
   if (code && t->temporary) unlink(t->temporary);
   if (!code && t->beside) code = sync_folder(t);
   if (lock >= 0) sys_close(lock);

@@ -15,12 +15,13 @@ struct target {
   char *path, *temporary;
   FILE *file;
   int fd;
-  /* written beside the target, which is a regular file or none yet; without a name so far */
-  bool beside, unnamed;
+  bool beside;                                        /* a new file in the target's folder */
+  bool unnamed;                                       /* that has no name yet */
 };
 
 int target_open(struct target *t, const char *path);  /* TY_EIO names the path */
-/* of a cache: 0600 from the first byte, and a link in its place is replaced, not followed */
+/* Opens a file of a cache: 0600 from the first byte, and a link of its name is replaced. */
 int target_open_private(struct target *t, const char *path);
-/* code of the writing; the old file stays unless it is TY_OK */
+/* Closes the file and puts it in place if `code`, that of the writing, is TY_OK; else the old file
+** stays. */
 int target_close(struct target *t, int code);

@@ -1,4 +1,4 @@
-/* base.h - what every other file of the core stands on: errors, memory, text, settings. */
+/* base.h - what every other file of the core uses: errors, memory, text, settings. */
 #pragma once
 #include <stdarg.h>
 #include <stdbool.h>

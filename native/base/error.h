@@ -14,14 +14,14 @@
 #define TRY(e) do { int try_ = (e); if (try_ != TY_OK) return try_; } while (0)
 #define NEED(c, code, ...) do { if (!(c)) return fail(code, __VA_ARGS__); } while (0)
 
-/* returns code */
+/* Starts a new failure of this thread. Returns code. */
 int  fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* NULL parts are left alone */
+/* Add parts to the failure; NULL parts are skipped. */
 void fail_node(const char *op, const char *node, const char *where);
 void fail_argument(const char *argument, const char *expected, const char *got);
-/* a failure that outlives its thread's next one */
+/* A failure that outlives its thread's next one (failure.c). */
 struct failure;
-/* copies this thread's failure; one reference */
+/* Copies this thread's failure, with one reference. */
 struct failure *failure_take(int code);
 /* Adds to the text of f, which no other thread has yet. */
 void failure_add(struct failure *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -36,5 +36,5 @@ void failure_mark_reported(struct failure *f);
 /* Makes f this thread's failure, counts it as reported, and returns its code. An interruption that
 ** is over becomes TY_ESTATE: what it stopped has no value. */
 int  failure_report(struct failure *f);
-/* what the next TY_EMEMORY of this thread ends in */
+/* Sets the text in which the next TY_EMEMORY of this thread ends. */
 void error_memory_report(const char *text);

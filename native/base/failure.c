@@ -1,5 +1,5 @@
-/* failure.c - failures that outlive their thread's next one: a queue's thread hands them to whoever
-** waits for its tasks.
+/* failure.c - failures that outlive their thread's next one: a queue's thread hands them to the
+** thread that waits for its tasks.
 */
 #include "base/base.h"
 #include "base/error_parts.h"

@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FILE_KIND_HEAD = 264 };                         /* bytes that tell the kinds apart */
+enum { FILE_KIND_HEAD = 264 };                         /* bytes that distinguish the kinds */
 
 /* Returns what a file that begins with n bytes is, as the end of "this is ", and what reads it
 ** where Tycho does; NULL: an unknown kind. */

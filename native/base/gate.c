@@ -31,7 +31,7 @@ int64_t ty_torture(int gate, int64_t at, int lasting, int fault)
 
 /* -- streams: the C library calls these where it would call the system ------------------------- */
 
-static int descriptor(void *fd) { return (int)(intptr_t)fd; }
+static int file_descriptor(void *fd) { return (int)(intptr_t)fd; }
 
 /* Bytes that a call is to do; -1: it is to fail, errno says why. */
 static ssize_t bytes_admitted(size_t n)
@@ -44,21 +44,21 @@ static ssize_t bytes_admitted(size_t n)
 static ssize_t read_some(void *fd, char *to, size_t n)
 {
   const ssize_t admitted = bytes_admitted(n);
-  return admitted < 0 ? -1 : read(descriptor(fd), to, (size_t)admitted);
+  return admitted < 0 ? -1 : read(file_descriptor(fd), to, (size_t)admitted);
 }
 
 /* The C library takes a short count for a failure, and 0 for one where others return -1. */
 static ssize_t write_some(void *fd, const char *from, size_t n)
 {
   const ssize_t admitted = bytes_admitted(n);
-  const ssize_t done = admitted < 0 ? 0 : write(descriptor(fd), from, (size_t)admitted);
+  const ssize_t done = admitted < 0 ? 0 : write(file_descriptor(fd), from, (size_t)admitted);
   if (admitted >= 0 && (size_t)admitted < n) errno = ENOSPC;
   return done < 0 ? 0 : done;
 }
 
 static int seek_to(void *fd, off64_t *offset, int whence)
 {
-  const off64_t at = lseek64(descriptor(fd), *offset, whence);
+  const off64_t at = lseek64(file_descriptor(fd), *offset, whence);
   if (at >= 0) *offset = at;
   return at < 0 ? -1 : 0;
 }
@@ -66,7 +66,7 @@ static int seek_to(void *fd, off64_t *offset, int whence)
 static int close_it(void *fd)
 {
   const int fault = gate_fault(GATE_SYSTEM);
-  const int code = close(descriptor(fd));
+  const int code = close(file_descriptor(fd));
   if (fault > 0) errno = fault;
   return fault > 0 ? -1 : code;
 }

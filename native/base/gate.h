@@ -12,23 +12,23 @@ enum { GATE_MEMORY, GATE_SYSTEM, GATE_LUA, GATES };
 enum { FAULT_SHORT = -1 };                            /* a read or write does half of its bytes */
 
 #ifdef TY_TORTURE
-/* counts a call; what it is to fail with: an errno, FAULT_SHORT, 0: nothing */
+/* Counts a call. Returns what it is to fail with: an errno, FAULT_SHORT, 0: nothing. */
 int   gate_fault(int gate);
-/* the same for Lua's allocator: whether it is to fail */
+/* Counts an allocation of Lua. Returns whether it is to fail. */
 __attribute__((visibility("default"))) bool ty_torture_lua(void);
-/* a stream over fd whose reads, writes and closing pass the gate; NULL: out of memory */
+/* Makes a stream over fd whose reads, writes and closing pass the gate; NULL: out of memory. */
 FILE *gate_stream(int fd, const char *mode);
-/* the door to files for Lua, which has fopen (runtime/torture.c) */
+/* Opens a file for Lua in place of fopen (runtime/torture.c). */
 __attribute__((visibility("default"))) FILE *ty_torture_open(const char *path, const char *mode);
-/* Calls of a gate so far since the last one of this. The at-th from now on (from 1) is to fail
-** with `fault`, and those behind it too if they are to; 0: none. */
+/* Makes call number `at` of a gate from now on (from 1; 0: none) fail with `fault`, and with
+** `lasting` all later ones. Returns how many calls there were since the last call of this. */
 __attribute__((visibility("default"))) int64_t ty_torture(
     int gate, int64_t at, int lasting, int fault);
 #else
 static inline int gate_fault(int gate) { return 0; }
 #endif
 
-/* writes the counts of what ran, before an end that writes none */
+/* Writes the counts of what ran, before an end that does not. */
 #ifdef TY_COUNTS
 void gate_counts(void);
 #else

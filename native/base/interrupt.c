@@ -20,7 +20,7 @@ int ty_interrupt(int set)
   return TY_OK;
 }
 
-static void signalled(int number)
+static void handle_signal(int number)
 {
   (void)number;
   __atomic_store_n(&interrupt, 1, __ATOMIC_RELAXED);
@@ -30,7 +30,7 @@ int ty_interrupt_watch(int on)
 {
   int code = 0;
   pthread_mutex_lock(&watch);
-  struct sigaction ours = { .sa_handler = signalled, .sa_flags = SA_RESTART };
+  struct sigaction ours = { .sa_handler = handle_signal, .sa_flags = SA_RESTART };
   sigemptyset(&ours.sa_mask);
   if (on && watchers++ == 0) code = sigaction(SIGINT, &ours, &before);
   if (!on && watchers > 0 && --watchers == 0) code = sigaction(SIGINT, &before, NULL);

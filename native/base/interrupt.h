@@ -4,5 +4,5 @@
 #include <stdint.h>
 
 bool interrupt_pending(void);
-/* how often the flag has been cleared: an interruption of an earlier epoch has been dealt with */
+/* Returns how often the flag has been cleared: an interruption of an earlier epoch is over. */
 uint64_t interrupt_epoch(void);

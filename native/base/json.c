@@ -11,7 +11,7 @@ enum { DEPTH = 64 };
 struct json_reader { const char *begin, *s; int depth; };
 #define NUMBER "+-.0123456789eE"
 
-static int refuse(const struct json_reader *r, const char *what)
+static int fail_json(const struct json_reader *r, const char *what)
 {
   int line = 1;
   char got[24];
@@ -30,10 +30,10 @@ static const char *behind_space(const char *s)
   return s;
 }
 
-static int expect(struct json_reader *r, char c, const char *what)
+static int skip_char(struct json_reader *r, char c, const char *what)
 {
   r->s = behind_space(r->s);
-  if (*r->s != c) return refuse(r, what);
+  if (*r->s != c) return fail_json(r, what);
   r->s++;
   return TY_OK;
 }
@@ -48,11 +48,11 @@ static char escape_of(char c)
 
 static int check_text(struct json_reader *r)
 {
-  TRY(expect(r, '"', "a text"));
+  TRY(skip_char(r, '"', "a text"));
   for (char c; (c = *r->s) && c != '"' && c != '\n' && c != '\r'; r->s++)
     if (c == '\\' && !escape_of(*++r->s))
-      return refuse(r, "one of the escapes \\\" \\\\ \\n \\r \\t");
-  if (*r->s != '"') return refuse(r, "the text's closing quote on the same line");
+      return fail_json(r, "one of the escapes \\\" \\\\ \\n \\r \\t");
+  if (*r->s != '"') return fail_json(r, "the text's closing quote on the same line");
   return r->s++, TY_OK;
 }
 
@@ -60,9 +60,9 @@ static int check_number(struct json_reader *r)
 {
   size_t digits = strspn(r->s, NUMBER);
   char *end;
-  if (!digits) return refuse(r, "a text, number, list or object");
+  if (!digits) return fail_json(r, "a text, number, list or object");
   number_read(r->s, &end);
-  if (end != r->s + digits) return refuse(r, "a number");
+  if (end != r->s + digits) return fail_json(r, "a number");
   r->s = end;
   return TY_OK;
 }
@@ -75,10 +75,10 @@ static int check_entries(struct json_reader *r, bool object)
   for (int n = 0;; n++) {
     r->s = behind_space(r->s);
     if (*r->s == close) return r->s++, TY_OK;
-    if (n) TRY(expect(r, ',', object ? "',' or '}'" : "',' or ']'"));
+    if (n) TRY(skip_char(r, ',', object ? "',' or '}'" : "',' or ']'"));
     if (object) {
       TRY(check_text(r));
-      TRY(expect(r, ':', "':'"));
+      TRY(skip_char(r, ':', "':'"));
     }
     TRY(check_value(r));
   }
@@ -90,7 +90,7 @@ static int check_value(struct json_reader *r)
   char c = *r->s;
   if (c == '"') return check_text(r);
   if (c != '[' && c != '{') return check_number(r);
-  if (r->depth == DEPTH) return refuse(r, "no more than 64 nested brackets");
+  if (r->depth == DEPTH) return fail_json(r, "no more than 64 nested brackets");
   r->s++;
   r->depth++;
   TRY(check_entries(r, c == '{'));
@@ -101,10 +101,10 @@ static int check_value(struct json_reader *r)
 int json_check(const char *s)
 {
   struct json_reader r = { s, behind_space(s), 0 };
-  if (*r.s != '{') return refuse(&r, "'{'");
+  if (*r.s != '{') return fail_json(&r, "'{'");
   TRY(check_value(&r));
   r.s = behind_space(r.s);
-  return *r.s ? refuse(&r, "nothing more") : TY_OK;
+  return *r.s ? fail_json(&r, "nothing more") : TY_OK;
 }
 
 /* -- the walk ---------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* memory.c - allocation on the host, counted and limited; arenas; how many objects are alive.
 **
-** Nothing here knows devices: the bytes of tensors are counted by device/device.c.
+** Nothing here knows devices: the bytes of tensors are counted by device/blocks.c.
 */
 #include <malloc.h>
 #include "base/base.h"
@@ -35,29 +35,32 @@ int fail_memory(const char *request, size_t bytes, int64_t used, int64_t cached)
   return fail(TY_EMEMORY, "out of memory");
 }
 
-static bool admitted(size_t bytes)
+/* Returns whether so many more bytes may be allocated. */
+static bool is_within_limit(size_t bytes)
 {
   int64_t limit = mem_limit();
   return bytes < SIZE_MAX / 2 && (bytes < SMALL || !limit || mem_bytes() + (int64_t)bytes <= limit);
 }
 
-static void counted(void *p, int sign)
+/* Counts a block as allocated (1) or freed (-1). */
+static void count_block(void *p, int sign)
 {
   __atomic_add_fetch(&host_bytes, sign * (int64_t)malloc_usable_size(p), __ATOMIC_RELAXED);
 }
 
 void *mem_new(size_t bytes)
 {
-  void *p = admitted(bytes) && !gate_fault(GATE_MEMORY) ? calloc(1, bytes ? bytes : 1) : NULL;
+  void *p = is_within_limit(bytes) && !gate_fault(GATE_MEMORY) ? calloc(1, bytes ? bytes : 1)
+                                                               : NULL;
   if (!p) return fail_memory("host", bytes, mem_bytes(), 0), NULL;
-  counted(p, 1);
+  count_block(p, 1);
   return p;
 }
 
 void *mem_grow(void *p, size_t bytes)
 {
   if (!p) return mem_new(bytes);
-  if (!admitted(bytes) || gate_fault(GATE_MEMORY))
+  if (!is_within_limit(bytes) || gate_fault(GATE_MEMORY))
     return fail_memory("host", bytes, mem_bytes(), 0), NULL;
   int64_t old = (int64_t)malloc_usable_size(p);
   void *q = realloc(p, bytes ? bytes : 1);
@@ -69,7 +72,7 @@ void *mem_grow(void *p, size_t bytes)
 void mem_free(void *p)
 {
   if (!p) return;
-  counted(p, -1);
+  count_block(p, -1);
   free(p);
 }
 
@@ -93,8 +96,8 @@ bool grow_array(void **p, int n, int *cap, size_t size)
 }
 
 /* Blocks double in size up to 64 KB, so that a small graph costs one kilobyte and a large one
-** few blocks. What is larger than the next one has a block of its own, behind the one that is
-** being filled. Texts may lie anywhere: they fill a block from its end, and none is padded. */
+** few blocks. What is larger than the next one has a block of its own, after the one that is
+** being filled. Texts need no alignment: they fill a block from its end, and none is padded. */
 struct arena_block {
   struct arena_block *next;
   size_t used, end, size;

@@ -5,14 +5,14 @@
 #include <stdint.h>
 
 enum { ALIGN = 64, PAGE = 4096 };
-/* zeroed; NULL and a failure of TY_EMEMORY when out of memory */
+/* Returns zeroed memory; NULL with a failure of TY_EMEMORY. */
 void *mem_new(size_t bytes);
-/* as realloc; the old block stays on failure */
+/* Works as realloc does; the old block stays on failure. */
 void *mem_grow(void *p, size_t bytes);
 void  mem_free(void *p);
 int64_t  mem_bytes(void);                             /* host bytes in use through mem_new */
 int64_t  mem_limit(void);                             /* TYCHO_MEM_LIMIT; 0: none */
-/* TY_EMEMORY with a report */
+/* Fails with TY_EMEMORY and a report of what is in use. */
 int   fail_memory(const char *request, size_t bytes, int64_t used, int64_t cached);
 char *mem_text(const char *s);                        /* a copy */
 #define NEW(T) ((T *)mem_new(sizeof(T)))
@@ -20,9 +20,9 @@ static inline void *mem_news(size_t size, int64_t n)
 {
   return mem_new(size * (size_t)(n > 0 ? n : 1));
 }
-/* n of them, at least one */
+/* Returns zeroed memory for n of them, at least one. */
 #define NEWS(T, n) ((T *)mem_news(sizeof(T), (int64_t)(n)))
-/* of sizes; INT64_MAX, which no shape takes, when it overflows */
+/* Returns a product of sizes; INT64_MAX, which no shape has, if it overflows. */
 static inline int64_t size_times(int64_t a, int64_t b)
 {
   int64_t n;
@@ -37,7 +37,7 @@ char *arena_chars(struct arena *a, size_t n);           /* for a text; not padde
 char *arena_text(struct arena *a, const char *s);
 void  arena_done(struct arena *a);
 
-/* GROW(p, n, cap): room for one more element in a growing array; false when out of memory */
+/* GROW(p, n, cap) makes room for one more element in a growing array; false: out of memory. */
 bool grow_array(void **p, int n, int *cap, size_t size);
 #define GROW(p, n, cap) grow_array((void **)&(p), n, &(cap), sizeof *(p))
 

@@ -9,16 +9,18 @@ uint32_t name_hash(const char *name);                 /* FNV-1a (Fowler, Noll, V
 struct names {
   const char *entry;                                  /* borrowed */
   size_t stride;
-  /* slot: the first entry of a name, -1: free; slots is a power of two. next: the next entry of
-  ** the same name, in the order of the list, -1: none. turn: of the first of a name, the entry
-  ** that names_take gives next, -1: none */
-  int n, slots, *slot, *next, *turn;
+  int n;                                              /* entries */
+  int slots;                                          /* of the hash table; a power of two */
+  int *slot;                                          /* first entry of a name; -1: free */
+  int *next;                                          /* next entry of the same name; -1: none */
+  int *turn; /* first entries: the next for names_take; -1 */
 };
 
-/* Entries without a name (NULL) are left out. On TY_EMEMORY nothing is to be freed. */
+/* Makes an index; entries without a name (NULL) are left out. If it fails, nothing is to be
+** freed. */
 int  names_index(struct names *x, const void *entries, size_t stride, int n);
 void names_done(struct names *x);
 int  names_first(const struct names *x, const char *name);  /* an entry, -1: there is none */
 int  names_next(const struct names *x, int entry);          /* -1: that was the last */
-/* the first entry of a name, at the next call the second and so on; -1: all were given */
+/* Returns the first entry of a name, at the next call the second and so on; -1: all were given. */
 int  names_take(struct names *x, const char *name);

@@ -1,5 +1,4 @@
-/* parallel.h - work split over the cores of one device; the only place that knows OpenMP is
-** parallel.c.
+/* parallel.h - work split over the cores of one device; only parallel.c uses OpenMP.
 **
 ** Only queue threads open regions. A region's team is constant: cores / CPU queues opened. The
 ** split into chunks depends on n and grain alone, never on the number of threads, so that sums
@@ -12,25 +11,26 @@
 #include <stdint.h>
 
 typedef void (*parallel_fn)(int64_t begin, int64_t end, void *context);
-/* chunks of `grain`, then the rest */
+/* Calls body for chunks of `grain`, the last one of the rest. */
 void parallel_for(int64_t n, int64_t grain, parallel_fn body, void *context);
-/* the same; leaves out chunks that have not begun when Ctrl-C asks (base/stop.h) */
+/* As parallel_for; leaves out chunks that have not begun when Ctrl-C asks to stop (base/stop.h). */
 void parallel_for_stoppable(int64_t n, int64_t grain, parallel_fn body, void *context);
-/* once per member */
+/* Calls body once per member. */
 void parallel_team(void (*body)(int member, int members, void *context), void *context);
-/* members of this thread's team; on a thread that is no queue (scratch() at bind): the most any
-** team may have */
+/* Returns the members of this thread's team; on a thread that is no queue (scratch() at bind): the
+** most that any team may have. */
 int  parallel_threads(void);
-int  parallel_index(void);                            /* this member, from 0 */
-/* the cores are shared with one more queue, from now on */
+/* Returns the number of this member, from 0. */
+int  parallel_index(void);
+/* Shares the cores with one more queue, from now on. */
 void parallel_add_queue(void);
-/* this thread is (no longer) a queue */
+/* Makes this thread a queue's thread, or no longer one. */
 void parallel_queue(bool on);
-/* what run returns; its regions have one member */
+/* Calls run with regions of one member. Returns what it returns. */
 int  parallel_alone(int (*run)(void *context), void *context);
-/* before a library that opens OpenMP regions itself: its teams are ours */
+/* Call before a library that opens OpenMP regions itself: gives it teams of parallel_threads(). */
 void parallel_library(void);
-/* members of any team of this process, now or later, at most */
+/* Returns the most members that a team of this process can have, now or later. */
 int  parallel_most(void);
-/* likewise, for a question about other teams; then parallel_library() */
+/* As parallel_library, for teams of another size; call parallel_library() afterwards. */
 void parallel_library_of(int threads);

@@ -1,10 +1,10 @@
 /* stop.h - kernels that end before their work is done when Ctrl-C asks.
 **
-** Who runs a kernel says what may be stopped (stop_set); its thread and its team's threads look
-** between pieces of long work (stop_wanted, parallel_for_stoppable). Where one has stopped, the
-** call fails as interrupted. What a piece leaves undone must do no harm to the rest of the kernel:
-** numbers of results and of scratch, never indices, sizes or what is kept for later calls.
-*/
+** The caller of a kernel sets what may be stopped (stop_set); its thread and its team's threads
+** ask between pieces of long work (stop_wanted, parallel_for_stoppable). If one has stopped, the
+** call fails as interrupted. A piece that is left out must do no harm to the rest of the kernel:
+** it writes numbers of results and of scratch, never indices, sizes or what is kept for later
+** calls. */
 #pragma once
 #include <stdbool.h>
 

@@ -6,7 +6,7 @@
 #include "base/stream_copy.h"
 #include "base/system.h"
 
-/* Bytes of the last cache that a core reaches; sysconf tells those of all of a processor's. */
+/* Returns the bytes of the last cache that a core reaches; sysconf has the sum over a processor. */
 static int64_t last_cache(void)
 {
   long kib = 0;

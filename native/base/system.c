@@ -14,7 +14,7 @@
 #include "base/system.h"
 
 /* Whether a call of the system is to fail; errno says with what. */
-static bool refused(void)
+static bool gate_refuses(void)
 {
   const int fault = gate_fault(GATE_SYSTEM);
   if (fault > 0) errno = fault;
@@ -27,7 +27,7 @@ int sys_open(const char *path, int flags, mode_t mode)
 {
   int fd;
   do
-    fd = refused() ? -1 : open(path, flags | O_CLOEXEC, mode);
+    fd = gate_refuses() ? -1 : open(path, flags | O_CLOEXEC, mode);
   while (fd < 0 && errno == EINTR);
   return fd;
 }
@@ -47,14 +47,14 @@ int sys_fsync(int fd)
 {
   int code;
   do
-    code = refused() ? -1 : fsync(fd);
+    code = gate_refuses() ? -1 : fsync(fd);
   while (code && errno == EINTR);
   return code;
 }
 
 int sys_close(int fd)
 {
-  const bool fails = refused();
+  const bool fails = gate_refuses();
   const int code = close(fd);                              /* it is closed in any case */
   return fails ? -1 : code;
 }
@@ -65,7 +65,7 @@ int sys_link(int fd, const char *to)
 {
   char path[32];
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-  return refused() ? -1 : linkat(AT_FDCWD, path, AT_FDCWD, to, AT_SYMLINK_FOLLOW);
+  return gate_refuses() ? -1 : linkat(AT_FDCWD, path, AT_FDCWD, to, AT_SYMLINK_FOLLOW);
 }
 
 void sys_tell(const char *text, size_t n)
@@ -79,8 +79,8 @@ void sys_tell(const char *text, size_t n)
   }
 }
 
-int sys_rename(const char *from, const char *to) { return refused() ? -1 : rename(from, to); }
-int sys_mkdir(const char *path, mode_t mode) { return refused() ? -1 : mkdir(path, mode); }
+int sys_rename(const char *from, const char *to) { return gate_refuses() ? -1 : rename(from, to); }
+int sys_mkdir(const char *path, mode_t mode) { return gate_refuses() ? -1 : mkdir(path, mode); }
 
 char *sys_realpath(const char *path)
 {
@@ -100,7 +100,7 @@ FILE *sys_fopen(const char *path, const char *mode)
   return f;
 }
 
-FILE *sys_fdopen(int fd, const char *mode) { return refused() ? NULL : gate_stream(fd, mode); }
+FILE *sys_fdopen(int fd, const char *mode) { return gate_refuses() ? NULL : gate_stream(fd, mode); }
 FILE *ty_torture_open(const char *path, const char *mode) { return sys_fopen(path, mode); }
 #else
 FILE *sys_fopen(const char *path, const char *mode) { return fopen(path, mode); }
@@ -146,7 +146,7 @@ __attribute__((constructor, noinline)) static void reserve_stack(void)
 static int forked;
 static void note_fork(void) { __atomic_store_n(&forked, 1, __ATOMIC_RELAXED); }
 static void watch_forks(void) { pthread_atfork(NULL, NULL, note_fork); }
-pid_t sys_fork(void) { return refused() ? -1 : fork(); }
+pid_t sys_fork(void) { return gate_refuses() ? -1 : fork(); }
 
 void sys_before_end(void) { gate_counts(); }
 
@@ -190,11 +190,11 @@ int sys_thread(pthread_t *thread, void *(*run)(void *), void *context)
 {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, watch_forks);
-  return refused() ? EAGAIN : pthread_create(thread, NULL, run, context);
+  return gate_refuses() ? EAGAIN : pthread_create(thread, NULL, run, context);
 }
 
-/* A name that nobody has makes dlerror say something. */
+/* A library of this name does not exist, which gives dlerror a text. */
 void *sys_dlopen(const char *name, int flags)
 {
-  return dlopen(refused() ? "/nowhere" : name, flags);
+  return dlopen(gate_refuses() ? "/nowhere" : name, flags);
 }

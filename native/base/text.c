@@ -2,7 +2,7 @@
 #include <ctype.h>
 #include "base/base.h"
 
-static bool reserve(struct text *t, size_t n)
+static bool text_reserve(struct text *t, size_t n)
 {
   if (t->lost) return false;
   if (t->cap - t->n > n) return true;
@@ -16,7 +16,7 @@ static bool reserve(struct text *t, size_t n)
 
 void text_put(struct text *t, const char *s, size_t n)
 {
-  if (!reserve(t, n)) return;
+  if (!text_reserve(t, n)) return;
   memcpy(t->s + t->n, s, n);
   t->n += n;
   t->s[t->n] = 0;
@@ -28,7 +28,7 @@ void text_add(struct text *t, const char *format, ...)
   va_start(a, format);
   va_copy(again, a);
   int n = number_format(NULL, 0, format, a);
-  if (n >= 0 && reserve(t, (size_t)n)) {
+  if (n >= 0 && text_reserve(t, (size_t)n)) {
     number_format(t->s + t->n, t->cap - t->n, format, again);
     t->n += (size_t)n;
   }
@@ -69,13 +69,13 @@ const char *text_shape(const ty_desc *d, char *buffer, size_t size)
 /* Edit distance with neighbouring letters swapped as one step; another case of the same letter
 ** costs a quarter, a separator a half, so that "fullyconnected" and "fully_connected" are near
 ** "FullyConnected". */
-static double change(char a, char b)
+static double edit_cost(char a, char b)
 {
   if (a == b) return 0;
   return tolower((unsigned char)a) == tolower((unsigned char)b) ? 0.25 : 1;
 }
 
-static double gap(char c) { return c == '_' || c == '-' || c == ' ' ? 0.5 : 1; }
+static double name_gap(char c) { return c == '_' || c == '-' || c == ' ' ? 0.5 : 1; }
 
 double name_distance(const char *a, const char *b)
 {
@@ -84,12 +84,12 @@ double name_distance(const char *a, const char *b)
   int na = (int)MIN(strlen(a), LONG), nb = (int)MIN(strlen(b), LONG);
   double *old = row[0], *last = row[1], *next = row[2];
   last[0] = 0;
-  for (int j = 1; j <= nb; j++) last[j] = last[j - 1] + gap(b[j - 1]);
+  for (int j = 1; j <= nb; j++) last[j] = last[j - 1] + name_gap(b[j - 1]);
   for (int i = 1; i <= na; i++) {
-    next[0] = last[0] + gap(a[i - 1]);
+    next[0] = last[0] + name_gap(a[i - 1]);
     for (int j = 1; j <= nb; j++) {
-      double d = MIN(last[j] + gap(a[i - 1]), next[j - 1] + gap(b[j - 1]));
-      d = MIN(d, last[j - 1] + change(a[i - 1], b[j - 1]));
+      double d = MIN(last[j] + name_gap(a[i - 1]), next[j - 1] + name_gap(b[j - 1]));
+      d = MIN(d, last[j - 1] + edit_cost(a[i - 1], b[j - 1]));
       if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
         d = MIN(d, old[j - 2] + 1);
       next[j] = d;

@@ -2,8 +2,8 @@
 **
 ** A group has a queue of its own, so that messages travel while kernels run; the tickets of arrays
 ** keep the order, and all ranks, which run one script, submit the same tasks in the same order. Of
-** the sums that could go on now on all of them, the one of the highest priority does, block by
-** block, so that one that is urgent waits for a block at most.
+** the sums that are ready on all ranks, the one of the highest priority goes on, block by block, so
+** that an urgent one waits for one block at most.
 ** A process is a rank of one group over MPI (opened once, left when the process ends), has several
 ** ranks of a group of threads, or one for each of its devices in a group of devices. The last have
 ** one queue for all groups (device/collective.h).
@@ -19,24 +19,29 @@
 #include "device/timing.h"
 #include "tensor/tensor.h"
 
-/* s: between two beats; for all ranks to be started; for the others to end when one says so */
-enum { BEAT_S = 1, START_S = 25, ABORT_S = 5 };
+/* Seconds. */
+enum {
+  BEAT_S  = 1,  /* between two heartbeats */
+  START_S = 25, /* until all ranks must have started */
+  ABORT_S = 5   /* that the other ranks have to end after an abort */
+};
 
 struct ty_comm {
   const struct comm_ops *ops;
   struct comm_world *world;
   int queue, refs;
   int local;                     /* ranks of this process */
-  bool for_ever;                 /* the group over MPI */
-  struct comm_buffer scratch[3]; /* of the queue's thread, as is `notice` */
-  struct comm_buffer notice;
-  int64_t number; /* of the next message; of the thread that submits */
-  int64_t bytes, ns, messages; /* atomic */
+  bool for_ever;                 /* the group over MPI: never freed */
+  struct comm_buffer scratch[3]; /* of sums; of the queue's thread */
+  struct comm_buffer notice;     /* of message_agree; of the queue's thread */
+  int64_t number;                /* of the next message; of the thread that submits */
+  /* Statistics, atomic. */
+  int64_t bytes, ns, messages;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static ty_comm *mpi;                /* under the lock */
-static ty_comm *taken[COMM_QUEUES]; /* who has the queue; under the lock */
+static ty_comm *mpi;                /* the group over MPI; under the lock */
+static ty_comm *taken[COMM_QUEUES]; /* the group that has the queue; under the lock */
 
 /* -- messages ---------------------------------------------------------------------------------- */
 
@@ -48,17 +53,18 @@ struct message {
   struct comm_part *part;
   int n, dtype, wire, root, priority;
   float threshold;
-  bool agreed; /* the ranks have met for it, with this outcome */
-  int code;
-  struct line_position at; /* how far a sum has come; since when, and what it took */
-  int64_t from, ns;
-  struct timing time; /* of its first turn to the end of the last, for the profiler */
+  bool agreed;             /* all ranks agree to run it now, unless `code` says otherwise */
+  int code;                /* of message_agree */
+  struct line_position at; /* how far a sum has come */
+  int64_t from, ns;        /* when its first turn began; what its turns took so far */
+  struct timing time;      /* from its first turn to the end of the last, for the profiler */
   bool timed;
   size_t bytes;
-  char *data; /* of a gather */
+  char *data;              /* of a gather */
 };
 
-static int act_sum(struct message *m)
+/* Adds one block of a sum over the ranks. */
+static int message_sum(struct message *m)
 {
   if (m->comm->ops->sum_arrays)
     return m->comm->ops->sum_arrays(m->comm->world, m->part, m->n, m->dtype);
@@ -67,41 +73,41 @@ static int act_sum(struct message *m)
   return m->at.part < m->n ? TASK_GOES_ON : TY_OK;
 }
 
-static int act_broadcast(struct message *m)
+static int message_broadcast(struct message *m)
 {
-  enum { MOST = 64 << 20 };
+  enum { MAX_BYTES = 64 << 20 }; /* of one call, whose sizes are ints */
   struct comm_world *w = m->comm->world;
   size_t size = dtype_size(m->dtype);
   if (m->comm->ops->broadcast_arrays)
     return m->comm->ops->broadcast_arrays(w, m->part, m->n, m->dtype, m->root);
   for (int i = 0; i < m->n && w->size > 1; i++) {
     size_t bytes = size * (size_t)m->part[i].n;
-    for (size_t at = 0; at < bytes; at += MOST)
-      if (!m->comm->ops->broadcast(w, m->part[i].to + at, MIN(bytes - at, MOST), m->root))
+    for (size_t at = 0; at < bytes; at += MAX_BYTES)
+      if (!m->comm->ops->broadcast(w, m->part[i].to + at, MIN(bytes - at, MAX_BYTES), m->root))
         return comm_failed(w, "a broadcast");
   }
   return TY_OK;
 }
 
-static int act_gather(struct message *m)
+static int message_gather(struct message *m)
 {
   struct comm_world *w = m->comm->world;
   size_t part[COMM_RANKS];
-  if (!m->bytes) return TY_OK; /* a barrier: all are here */
+  if (!m->bytes) return TY_OK; /* a barrier: the agreement was all of it */
   for (int i = 0; i < w->size; i++) part[i] = m->bytes;
   return m->comm->ops->gather(w, m->data, part) ? TY_OK : comm_failed(w, "a gathering");
 }
 
-/* What a rank is about to do. ready: bit i: message `number` + i could start, too */
+/* What a rank is about to do. */
 struct notice {
   int64_t number, bytes;
   int32_t dtype, wire, root;
   char name[12];
-  uint64_t ready;
+  uint64_t ready; /* bit i: message `number` + i could run, too */
 };
-enum { SEEN = 64 };
+enum { READY_BITS = 64 };
 
-static int ranks_parted(const struct notice *a, const struct notice *b, int other)
+static int fail_parted(const struct notice *a, const struct notice *b, int other)
 {
   return fail(TY_ESTATE,
       "ranks have parted: message %lld is a %s of %lld bytes (%s) on rank 0, a %s of %lld bytes "
@@ -110,12 +116,13 @@ static int ranks_parted(const struct notice *a, const struct notice *b, int othe
       (long long)b->bytes, dtype_name(b->dtype), other);
 }
 
-static bool asks(const ty_comm *c) { return c->world->size > 1 && c->ops->gather; }
+/* Returns whether ranks have to agree on the next message. */
+static bool comm_needs_agreement(const ty_comm *c) { return c->world->size > 1 && c->ops->gather; }
 
-/* Ranks that are not at the same message would wait for ever, or add what does not belong
-** together. All see what all are about to do, and so all fail. Leaves in `ready` what is ready
-** everywhere. */
-static int agree(struct message *m, uint64_t *ready)
+/* Exchanges what the ranks are about to do, and fails on all of them if they differ: they would
+** wait for ever, or add what does not belong together. Leaves in *ready what is ready on all
+** ranks. */
+static int message_agree(struct message *m, uint64_t *ready)
 {
   ty_comm *c = m->comm;
   struct comm_world *w = c->world;
@@ -129,29 +136,29 @@ static int agree(struct message *m, uint64_t *ready)
   if (!c->ops->gather(w, c->notice.data, part)) return comm_failed(w, m->name);
   for (int i = 1; i < w->size; i++)
     if (memcmp(&all[0], &all[i], offsetof(struct notice, ready)))
-      return ranks_parted(&all[0], &all[i], i);
+      return fail_parted(&all[0], &all[i], i);
   for (int i = 0; i < w->size; i++) *ready &= all[i].ready;
   return TY_OK;
 }
 
-/* Of the sums that are ready on all ranks, the one of the highest priority, of several the first:
-** the same one everywhere. The first of all is ready everywhere sooner or later, so ranks wait for
-** each other here as they do for a message. */
-static int choose_sum(void *const *context, int n)
+/* `choose` of sums: returns the one of the highest priority of those that are ready on all ranks,
+** the first one of several, which is the same one on all ranks. The first of all is ready
+** everywhere sooner or later, so ranks wait for each other here as they do for a message. */
+static int message_choose(void *const *context, int n)
 {
   struct message *first = context[0], *best = first;
   int chosen = 0;
   uint64_t ready = 0;
   for (int i = 0; i < n; i++) {
     int64_t at = ((struct message *)context[i])->number - first->number;
-    if (at < SEEN) ready |= (uint64_t)1 << at;
+    if (at < READY_BITS) ready |= (uint64_t)1 << at;
   }
-  first->code = asks(first->comm) ? agree(first, &ready) : TY_OK;
+  first->code = comm_needs_agreement(first->comm) ? message_agree(first, &ready) : TY_OK;
   first->agreed = true;
   for (int i = 1; i < n && !first->code; i++) {
     struct message *m = context[i];
     int64_t at = m->number - first->number;
-    if (at >= SEEN || !(ready >> at & 1) || m->priority <= best->priority) continue;
+    if (at >= READY_BITS || !(ready >> at & 1) || m->priority <= best->priority) continue;
     best = m;
     chosen = i;
   }
@@ -159,23 +166,25 @@ static int choose_sum(void *const *context, int n)
   return chosen;
 }
 
-/* The queue, and of a group of devices the first: all of them meet in each sum. */
-static int timed_device(const ty_comm *c)
+/* Returns the device whose time a message takes: the queue, plus the first device of a group of
+** devices, as all of them take part in each sum. */
+static int comm_timed_device(const ty_comm *c)
 {
   return c->queue + (c->ops == &comm_devices ? device_id(comm_devices_at(c->world, 0)) : 0);
 }
 
-static int run_message(void *context)
+/* `run` of a message's task. */
+static int message_run(void *context)
 {
   struct message *m = context;
   int64_t from = ty_profile_now();
   uint64_t ready = 0;
-  bool met = m->agreed || m->from || !asks(m->comm);
+  bool agreed = m->agreed || m->from || !comm_needs_agreement(m->comm);
   if (!m->from && profiling(TY_PROFILE_SYMBOLIC)) {
-    timing_begin(timed_device(m->comm), &m->time);
+    timing_begin(comm_timed_device(m->comm), &m->time);
     m->timed = true;
   }
-  int code = m->agreed ? m->code : met ? TY_OK : agree(m, &ready);
+  int code = m->agreed ? m->code : agreed ? TY_OK : message_agree(m, &ready);
   if (!code) code = m->act(m);
   int64_t to = ty_profile_now();
   m->agreed = false;
@@ -189,7 +198,8 @@ static int run_message(void *context)
   return code;
 }
 
-static void drop_message(void *context)
+/* `done` of a message's task. */
+static void message_drop(void *context)
 {
   struct message *m = context;
   struct profile_label label = { .category = "comm", .name = m->name };
@@ -200,35 +210,35 @@ static void drop_message(void *context)
   mem_free(m);
 }
 
-static ty_comm *keep(ty_comm *c)
+static ty_comm *comm_keep(ty_comm *c)
 {
   __atomic_add_fetch(&c->refs, 1, __ATOMIC_RELAXED);
   return c;
 }
 
-static int check_device(const ty_comm *c, const ty_tensor *x, int i, const char *func)
+static int comm_check_device(const ty_comm *c, const ty_tensor *x, int i, const char *func)
 {
   char name[32], want[32];
   device_name(x->d.device, name, sizeof name);
   if (c->ops != &comm_devices) {
     NEED(device_kind(x->d.device) != TY_GPU, TY_EDEVICE,
-        "%s: array %d lies on %s; messages start on a CPU", func, i, name);
+        "%s: array %d is on %s; messages start on a CPU", func, i, name);
     return TY_OK;
   }
   int device = comm_devices_at(c->world, i % c->local);
-  NEED(x->d.device == device, TY_EDEVICE, "%s: array %d lies on %s; expected %s", func, i, name,
+  NEED(x->d.device == device, TY_EDEVICE, "%s: array %d is on %s; expected %s", func, i, name,
       device_name(device, want, sizeof want));
   return TY_OK;
 }
 
-static int check_arrays(const ty_comm *c, ty_tensor *const *x, int n, const char *func)
+static int comm_check_arrays(const ty_comm *c, ty_tensor *const *x, int n, const char *func)
 {
   NEED(c && x && n > 0, TY_ETYPE, "%s: the group or the arrays are missing", func);
   NEED(n % c->local == 0, TY_EVALUE, "%s: %d arrays for %d devices", func, n, c->local);
   for (int i = 0; i < n; i++) {
     NEED(x[i], TY_ETYPE, "%s: array %d is missing", func, i);
     TRY(storage_load(x[i]->storage));
-    TRY(check_device(c, x[i], i, func));
+    TRY(comm_check_device(c, x[i], i, func));
     NEED(desc_count(&x[i]->d) == desc_count(&x[i - i % c->local]->d), TY_ESHAPE,
         "%s: array %d has %lld elements, that of the first device %lld", func, i,
         (long long)desc_count(&x[i]->d), (long long)desc_count(&x[i - i % c->local]->d));
@@ -238,8 +248,8 @@ static int check_arrays(const ty_comm *c, ty_tensor *const *x, int n, const char
   return TY_OK;
 }
 
-/* The message takes what it needs of the arrays; their storages are read and written. */
-static int submit(struct message like, ty_tensor *const *from, ty_tensor *const *to, int n)
+/* Queues a copy of message `like`, which reads the arrays `from` and writes the arrays `to`. */
+static int message_submit(struct message like, ty_tensor *const *from, ty_tensor *const *to, int n)
 {
   struct message *m = NEW(struct message);
   struct access *list = NEWS(struct access, 2 * (size_t)n);
@@ -261,15 +271,15 @@ static int submit(struct message like, ty_tensor *const *from, ty_tensor *const 
   *m = like;
   m->n = n;
   m->number = m->comm->number++;
-  keep(m->comm);
-  struct task t = { .run = run_message,
-    .done = drop_message,
+  comm_keep(m->comm);
+  struct task t = { .run = message_run,
+    .done = message_drop,
     .context = m,
     .read = list,
     .write = list + n,
     .nread = n,
     .nwrite = n,
-    .choose = like.act == act_sum ? choose_sum : NULL };
+    .choose = like.act == message_sum ? message_choose : NULL };
   int code = device_submit(m->comm->queue, &t, NULL);
   mem_free(list);
   return code;
@@ -278,8 +288,8 @@ static int submit(struct message like, ty_tensor *const *from, ty_tensor *const 
 int ty_comm_sum(ty_comm *c, ty_tensor *const *from, ty_tensor *const *to, int n, int wire,
     double threshold, int priority)
 {
-  TRY(check_arrays(c, from, n, "ty_comm_sum"));
-  TRY(check_arrays(c, to, n, "ty_comm_sum"));
+  TRY(comm_check_arrays(c, from, n, "ty_comm_sum"));
+  TRY(comm_check_arrays(c, to, n, "ty_comm_sum"));
   for (int i = 0; i < n; i++)
     NEED(desc_count(&from[i]->d) == desc_count(&to[i]->d), TY_ESHAPE,
         "ty_comm_sum: array %d has %lld elements, its sum %lld", i,
@@ -294,23 +304,23 @@ int ty_comm_sum(ty_comm *c, ty_tensor *const *from, ty_tensor *const *to, int n,
       "ty_comm_sum: only float32 is sent as a shorter type, not %s", dtype_name(to[0]->d.dtype));
   struct message m = { .comm = c,
     .name = "sum",
-    .act = act_sum,
+    .act = message_sum,
     .dtype = to[0]->d.dtype,
     .wire = wire,
     .priority = priority,
     .threshold = (float)threshold };
-  return submit(m, from, to, n);
+  return message_submit(m, from, to, n);
 }
 
 int ty_comm_broadcast(ty_comm *c, ty_tensor *const *x, int n, int root)
 {
-  TRY(check_arrays(c, x, n, "ty_comm_broadcast"));
+  TRY(comm_check_arrays(c, x, n, "ty_comm_broadcast"));
   NEED(root >= 0 && root < c->world->size, TY_EVALUE,
       "ty_comm_broadcast: there is no rank %d of %d", root, c->world->size);
   struct message m = {
-    .comm = c, .name = "broadcast", .act = act_broadcast, .dtype = x[0]->d.dtype, .root = root
+    .comm = c, .name = "broadcast", .act = message_broadcast, .dtype = x[0]->d.dtype, .root = root
   };
-  return submit(m, x, x, n);
+  return message_submit(m, x, x, n);
 }
 
 int ty_comm_gather(ty_comm *c, const void *own, size_t bytes, void *all)
@@ -322,13 +332,13 @@ int ty_comm_gather(ty_comm *c, const void *own, size_t bytes, void *all)
   struct message *m = NEW(struct message);
   NEED(m, TY_EMEMORY, "out of memory: a message");
   *m = (struct message){
-    .comm = keep(c), .name = "gather", .act = act_gather, .bytes = bytes, .data = all
+    .comm = comm_keep(c), .name = "gather", .act = message_gather, .bytes = bytes, .data = all
   };
   m->number = c->number++;
-  struct task t = { .run = run_message, .done = drop_message, .context = m };
+  struct task t = { .run = message_run, .done = message_drop, .context = m };
   struct storage *mark;
   int code = storage_new(TY_CPU, 1, &mark); /* carries the failure, if there is one */
-  if (code) return drop_message(m), code;
+  if (code) return message_drop(m), code;
   const struct access write = access_all(mark);
   t.write = &write;
   t.nwrite = 1;
@@ -340,8 +350,8 @@ int ty_comm_gather(ty_comm *c, const void *own, size_t bytes, void *all)
 
 /* -- a process that ends ----------------------------------------------------------------------- */
 
-static char notes[2][512]; /* the last checkpoint, in words */
-static int noted = -1;     /* atomic: which one */
+static char notes[2][512]; /* the last checkpoint in words, and the one before */
+static int noted = -1;     /* atomic: which of them is the last */
 
 int ty_comm_note(const char *text)
 {
@@ -351,74 +361,68 @@ int ty_comm_note(const char *text)
   return TY_OK;
 }
 
-static size_t last_words(char *text, size_t size, const char *what)
-{
-  int which = __atomic_load_n(&noted, __ATOMIC_ACQUIRE);
-  const char *note = which >= 0 && notes[which][0] ? notes[which] : "none was written";
-  int n = snprintf(text, size, "tycho: rank %d of %d: %s; the last checkpoint: %s\n",
-      mpi->world->rank, mpi->world->size, what, note);
-  return MIN((size_t)MAX(n, 0), size - 1);
-}
-
-static void say(const char *what)
+/* Writes to stderr why this rank ends, with the last checkpoint. Safe in a handler of a signal. */
+static void comm_log_exit(const char *what)
 {
   char text[1200];
-  size_t n = last_words(text, sizeof text, what);
-  sys_tell(text, n);
+  int which = __atomic_load_n(&noted, __ATOMIC_ACQUIRE);
+  const char *note = which >= 0 && notes[which][0] ? notes[which] : "none was written";
+  int n = snprintf(text, sizeof text, "tycho: rank %d of %d: %s; the last checkpoint: %s\n",
+      mpi->world->rank, mpi->world->size, what, note);
+  sys_tell(text, MIN((size_t)MAX(n, 0), sizeof text - 1));
   comm_leaves();
 }
 
-/* The launcher ends the ranks of a broken group: there is nobody left to stop in order with. */
-static void on_term(int number)
+/* Handles SIGTERM, by which the launcher ends the ranks of a broken group: no orderly end with the
+** other ranks is possible. */
+static void comm_handle_term(int number)
 {
-  say("asked to end (SIGTERM)");
+  comm_log_exit("asked to end (SIGTERM)");
   signal(SIGTERM, SIG_DFL);
   raise(SIGTERM);
 }
 
-static void *end_late(void *context)
+/* A thread that ends the process if the abort of the ranks does not. */
+static void *comm_exit_delayed(void *context)
 {
   nanosleep(&(struct timespec){ ABORT_S, 0 }, NULL);
   sys_exit(1);
 }
 
-/* Ends the others too. */
-static void end_all(const ty_comm *c, int status)
+/* Ends all ranks of the group with an exit status. */
+static void comm_abort_all(const ty_comm *c, int status)
 {
   comm_devices_abort();
   sys_before_end();
   c->ops->abort(c->world, status);
 }
 
-/* Ends all ranks; this one also where the others cannot be told. */
-static void give_up(const ty_comm *c, const char *what)
-{
-  pthread_t thread;
-  say(what);
-  if (sys_thread(&thread, end_late, NULL)) sys_exit(1);
-  end_all(c, 1);
-}
-
-static void look_after(const ty_comm *c, double patience)
+/* Sends and checks a heartbeat. If a rank is silent, all end; this one also if the others cannot be
+** reached. */
+static void comm_check_heartbeat(const ty_comm *c, double patience)
 {
   char what[200];
+  pthread_t thread;
   int silent = c->ops->beat(c->world, patience);
   if (silent == COMM_ALL_ALIVE) return;
   if (silent == COMM_NO_END) {
     int stopped = comm_stopped_rank();
     snprintf(what, sizeof what, "the ranks are done, but rank %d does not end: it is stopped",
         stopped);
-    say(stopped < 0 ? "the ranks are done, but one of them does not end" : what);
+    comm_log_exit(stopped < 0 ? "the ranks are done, but one of them does not end" : what);
     sys_exit(1);
   }
   snprintf(what, sizeof what, "rank %d has been silent for %.0f s, so all ranks end", silent,
       patience);
-  give_up(c, what);
+  comm_log_exit(what);
+  if (sys_thread(&thread, comm_exit_delayed, NULL)) sys_exit(1);
+  comm_abort_all(c, 1);
 }
 
-static int opening; /* atomic: between here and `mpi`, the way to the others is being opened */
+static int opening; /* atomic: the group over MPI is being opened */
 
-static void not_started(double seconds)
+/* Ends this process because other ranks have not started. */
+static void comm_end_unstarted(double seconds)
 {
   char text[200], why[64] = "is one stopped, or its host gone?";
   int stopped = comm_stopped_rank();
@@ -430,7 +434,8 @@ static void not_started(double seconds)
   sys_exit(1);
 }
 
-static void *watch(void *context)
+/* The thread that checks that all ranks start and stay alive. */
+static void *comm_watch(void *context)
 {
   double patience = (double)env_number("TYCHO_COMM_PATIENCE", 15);
   double start = MAX(patience, START_S), waited = 0;
@@ -438,33 +443,34 @@ static void *watch(void *context)
     nanosleep(&(struct timespec){ BEAT_S, 0 }, NULL);
     const ty_comm *c = __atomic_load_n(&mpi, __ATOMIC_ACQUIRE);
     if (c)
-      look_after(c, patience);
+      comm_check_heartbeat(c, patience);
     else if (!__atomic_load_n(&opening, __ATOMIC_ACQUIRE))
       return NULL;
     else if ((waited += BEAT_S) > start)
-      not_started(start);
+      comm_end_unstarted(start);
   }
 }
 
-/* A script that fails ends the others, who would wait for it; one that is done waits for them. */
-static void leave(int status, void *context)
+/* Runs at exit: a script that fails ends the other ranks, which would wait for it; one that is done
+** waits for them. */
+static void comm_leave(int status, void *context)
 {
   ty_comm *c = context;
   if (status && c->world->size > 1) {
-    say("the script failed");
-    end_all(c, status);
+    comm_log_exit("the script failed");
+    comm_abort_all(c, status);
   }
   device_wait(c->queue);
   c->ops->close(c->world);
 }
 
-static int begin_watch(void)
+static int comm_begin_watch(void)
 {
   pthread_t thread;
   sigset_t all, mask;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &mask);
-  int code = sys_thread(&thread, watch, NULL);
+  int code = sys_thread(&thread, comm_watch, NULL);
   pthread_sigmask(SIG_SETMASK, &mask, NULL);
   NEED(!code, TY_EMEMORY, "cannot start a thread: %s", strerror(code));
   pthread_detach(thread);
@@ -473,8 +479,8 @@ static int begin_watch(void)
 
 /* -- groups ------------------------------------------------------------------------------------ */
 
-/* Ranks of this process end with it: nobody waits for another one any more. */
-static void end_threads(void)
+/* Called when the process ends (device_closing): stops all waits of its ranks for other ranks. */
+static void comm_end_threads(void)
 {
   for (int i = 0; i < COMM_QUEUES; i++) {
     ty_comm *c = __atomic_load_n(&taken[i], __ATOMIC_ACQUIRE);
@@ -483,7 +489,7 @@ static void end_threads(void)
   comm_devices_abort();
 }
 
-static int make_group(const struct comm_ops *ops, struct comm_world *w, ty_comm **out)
+static int comm_make_group(const struct comm_ops *ops, struct comm_world *w, ty_comm **out)
 {
   int id = 0;
   while (id < COMM_QUEUES && __atomic_load_n(&taken[id], __ATOMIC_ACQUIRE)) id++;
@@ -492,12 +498,12 @@ static int make_group(const struct comm_ops *ops, struct comm_world *w, ty_comm 
   NEED(c, TY_EMEMORY, "out of memory: a group of ranks");
   *c = (ty_comm){ .ops = ops, .world = w, .queue = COMM_QUEUE + id, .refs = 1, .local = 1 };
   __atomic_store_n(&taken[id], c, __ATOMIC_RELEASE);
-  device_closing = end_threads;
+  device_closing = comm_end_threads;
   *out = c;
   return TY_OK;
 }
 
-static int open_threads(int size, ty_comm **out)
+static int comm_open_threads(int size, ty_comm **out)
 {
   struct comm_world *world[COMM_QUEUES];
   NEED(size >= 1 && size <= COMM_QUEUES, TY_EVALUE, "a group of %d ranks in one process: 1 to %d",
@@ -505,7 +511,7 @@ static int open_threads(int size, ty_comm **out)
   NEED(!device_sync(), TY_ESTATE, "ranks of one process need queues: TYCHO_SYNC=1 has none");
   TRY(comm_threads_open(size, world));
   for (int i = 0; i < size; i++) {
-    int code = make_group(&comm_threads, world[i], &out[i]);
+    int code = comm_make_group(&comm_threads, world[i], &out[i]);
     if (!code) continue;
     for (int k = i; k < size; k++) comm_threads.close(world[k]);
     while (i > 0) ty_comm_free(out[--i]);
@@ -514,55 +520,63 @@ static int open_threads(int size, ty_comm **out)
   return TY_OK;
 }
 
-static int open_mpi(ty_comm **out)
+static int comm_open_mpi(ty_comm **out)
 {
   const struct comm_ops *ops;
   struct comm_world *w;
   if (!mpi) {
     ty_comm *c;
     TRY(comm_mpi_open(&ops, &w));
-    TRY(make_group(ops, w, &c));
+    TRY(comm_make_group(ops, w, &c));
     c->for_ever = true;
     __atomic_store_n(&mpi, c, __ATOMIC_RELEASE);
     struct sigaction old;
-    sys_on_exit(leave, c);
-    if (!sigaction(SIGTERM, NULL, &old) && old.sa_handler != SIG_IGN) signal(SIGTERM, on_term);
+    sys_on_exit(comm_leave, c);
+    if (!sigaction(SIGTERM, NULL, &old) && old.sa_handler != SIG_IGN)
+      signal(SIGTERM, comm_handle_term);
   }
-  *out = keep(mpi);
+  *out = comm_keep(mpi);
   return TY_OK;
-}
-
-/* Somebody watches from the first moment: MPI's start waits for all ranks. */
-static int open_watched(ty_comm **out)
-{
-  __atomic_store_n(&opening, 1, __ATOMIC_RELEASE);
-  if (!mpi) comm_guard();
-  int code = mpi ? TY_OK : begin_watch();
-  if (!code) code = open_mpi(out);
-  __atomic_store_n(&opening, 0, __ATOMIC_RELEASE);
-  return code;
 }
 
 int ty_comm_open(const char *kind, int size, ty_comm **out)
 {
-  NEED(kind && out, TY_ETYPE, "ty_comm_open: the kind or the result's place is missing");
+  NEED(kind && out, TY_ETYPE, "ty_comm_open: the kind or out is missing");
   bool threads = !strcmp(kind, "threads");
   NEED(threads || !strcmp(kind, "mpi"), TY_EVALUE, "no group of ranks is of kind '%s'", kind);
   pthread_mutex_lock(&lock);
-  int code = threads ? open_threads(size, out) : open_watched(out);
+  int code = TY_OK;
+  if (threads)
+    code = comm_open_threads(size, out);
+  else { /* watched from the first moment: MPI's start waits for all ranks */
+    __atomic_store_n(&opening, 1, __ATOMIC_RELEASE);
+    if (!mpi) comm_guard();
+    if (!mpi) code = comm_begin_watch();
+    if (!code) code = comm_open_mpi(out);
+    __atomic_store_n(&opening, 0, __ATOMIC_RELEASE);
+  }
   pthread_mutex_unlock(&lock);
   return code;
 }
 
 int ty_comm_open_devices(const int *device, int n, ty_comm *ranks, ty_comm **out)
 {
-  NEED(out, TY_ETYPE, "ty_comm_open_devices: the result's place is missing");
+  NEED(out, TY_ETYPE, "ty_comm_open_devices: out is missing");
+  TRY(comm_devices_check(device, n));
+  int size = ranks ? ty_comm_size(ranks) : 1, own = ranks ? ty_comm_rank(ranks) : 0;
+  struct comm_handshake mine, *all = NEWS(struct comm_handshake, (size_t)size);
   ty_comm *c = NEW(ty_comm);
-  NEED(c, TY_EMEMORY, "out of memory: a group of devices");
-  *c = (ty_comm){ .ops = &comm_devices, .queue = COLLECTIVE_QUEUE, .refs = 1, .local = n };
-  int code = comm_devices_open(device, n, ranks, &c->world);
+  int code = all && c ? TY_OK : fail(TY_EMEMORY, "out of memory: a group of devices");
+  if (!code) {
+    *c = (ty_comm){ .ops = &comm_devices, .queue = COLLECTIVE_QUEUE, .refs = 1, .local = n };
+    comm_devices_offer(&mine, n, own == 0);
+    all[0] = mine;
+    if (ranks) code = ty_comm_gather(ranks, &mine, sizeof mine, all);
+  }
+  if (!code) code = comm_devices_open(device, n, all, size, own, &c->world);
+  mem_free(all);
   if (code) return mem_free(c), code;
-  device_closing = end_threads;
+  device_closing = comm_end_threads;
   *out = c;
   return TY_OK;
 }
@@ -585,8 +599,8 @@ int ty_comm_abort(ty_comm *c, const char *text)
 {
   NEED(c, TY_ETYPE, "ty_comm_abort: the group is missing");
   if (c != mpi) return c->ops->abort(c->world, 1), TY_OK;
-  say(text ? text : "ended by the script");
-  end_all(c, 1);
+  comm_log_exit(text ? text : "ended by the script");
+  comm_abort_all(c, 1);
   return TY_OK;
 }
 

@@ -1,11 +1,10 @@
 /* devices.c - groups whose ranks are devices: a library of their back end (NCCL) moves and adds
-** (device/collective.h). A process has several ranks of a group; ranks of other processes are found
-** by way of a group of processes, which carries the library's id and who has how many devices.
+** (device/collective.h). A process has several ranks of a group; before it opens one, processes
+** exchange handshakes with the library's id and how many devices each has.
 */
 #include "comm/comm.h"
-#include "device/collective.h"
 
-enum { LOCAL = 16 };
+enum { LOCAL = 16 }; /* ranks of a process, at most */
 struct device_world {
   struct comm_world world;
   struct collective *group;
@@ -17,25 +16,18 @@ int comm_devices_at(const struct comm_world *w, int i)
   return ((const struct device_world *)w)->device[i];
 }
 
-/* -- finding each other ------------------------------------------------------------------------ */
-
-/* what processes tell each other; text: the library that is there, or why there is none */
-struct greeting {
-  int32_t devices;
-  bool found;
-  char text[256], id[COLLECTIVE_ID];
-};
+/* -- opening ----------------------------------------------------------------------------------- */
 
 int ty_comm_devices(char *text, size_t size)
 {
   const struct collective_ops *ops = collective_ops();
-  NEED(text && size, TY_ETYPE, "ty_comm_devices: no place for the text");
+  NEED(text && size, TY_ETYPE, "ty_comm_devices: the text is missing");
   NEED(ops, TY_EDEVICE, "this build has no code for sums over devices");
   return ops->find(text, size);
 }
 
-/* As far as this process can tell; what is missing is told to the others, who would wait. */
-static void greet(struct greeting *g, int n, bool makes_id)
+/* A failure of this process is in its handshake: the others would wait for it. */
+void comm_devices_offer(struct comm_handshake *g, int n, bool makes_id)
 {
   memset(g, 0, sizeof *g);
   g->devices = n;
@@ -46,7 +38,7 @@ static void greet(struct greeting *g, int n, bool makes_id)
   g->found = !code;
 }
 
-static int check_greetings(const struct greeting *g, int ranks)
+static int devices_check_handshakes(const struct comm_handshake *g, int ranks)
 {
   for (int r = 0; r < ranks; r++) {
     if (ranks == 1) NEED(g[r].found, TY_EDEVICE, "%s", g[r].text);
@@ -57,25 +49,7 @@ static int check_greetings(const struct greeting *g, int ranks)
   return TY_OK;
 }
 
-static int find_others(struct device_world *w, ty_comm *ranks, char id[COLLECTIVE_ID])
-{
-  int n = ranks ? ty_comm_size(ranks) : 1, own = ranks ? ty_comm_rank(ranks) : 0;
-  struct greeting *all = NEWS(struct greeting, (size_t)n), mine;
-  NEED(all, TY_EMEMORY, "out of memory: a group of devices");
-  greet(&mine, w->local, own == 0);
-  all[0] = mine;
-  int code = ranks ? ty_comm_gather(ranks, &mine, sizeof mine, all) : TY_OK;
-  if (!code) code = check_greetings(all, n);
-  for (int r = 0; r < n; r++) {
-    if (r < own) w->world.rank += all[r].devices;
-    w->world.size += all[r].devices;
-  }
-  memcpy(id, all[0].id, COLLECTIVE_ID);
-  mem_free(all);
-  return code;
-}
-
-static int check_devices(const int *device, int n)
+int comm_devices_check(const int *device, int n)
 {
   char name[32];
   NEED(device && n >= 1 && n <= LOCAL, TY_EVALUE, "a group of %d devices in one process: 1 to %d",
@@ -92,31 +66,36 @@ static int check_devices(const int *device, int n)
   return TY_OK;
 }
 
-int comm_devices_open(const int *device, int n, ty_comm *ranks, struct comm_world **out)
+int comm_devices_open(const int *device, int n, const struct comm_handshake *all, int size, int own,
+    struct comm_world **out)
 {
-  char id[COLLECTIVE_ID];
-  TRY(check_devices(device, n));
+  TRY(devices_check_handshakes(all, size));
   struct device_world *w = NEW(struct device_world);
   NEED(w, TY_EMEMORY, "out of memory: a group of devices");
   w->local = n;
   memcpy(w->device, device, sizeof *device * (size_t)n);
-  int code = find_others(w, ranks, id);
-  if (!code) code = collective_ops()->open(id, device, n, w->world.rank, w->world.size, &w->group);
+  for (int r = 0; r < size; r++) {
+    if (r < own) w->world.rank += all[r].devices;
+    w->world.size += all[r].devices;
+  }
+  int code =
+      collective_ops()->open(all[0].id, device, n, w->world.rank, w->world.size, &w->group);
   if (code) return mem_free(w), code;
   *out = &w->world;
   return TY_OK;
 }
 
-/* -- what they do ------------------------------------------------------------------------------ */
+/* -- operations -------------------------------------------------------------------------------- */
 
-enum { PARTS = 512 };                                 /* of one call of the library's */
+enum { MAX_PARTS = 512 }; /* of one call of the library */
 
-static int in_pieces(
+/* Sums (root -1) or broadcasts all parts, so many in each call. */
+static int devices_move_pieces(
     struct device_world *w, const struct comm_part *part, int n, int dtype, int root)
 {
   const struct collective_ops *ops = collective_ops();
-  struct collective_part piece[PARTS];
-  int most = PARTS / w->local * w->local;
+  struct collective_part piece[MAX_PARTS];
+  int most = MAX_PARTS / w->local * w->local;
   for (int at = 0; at < n; at += most) {
     int k = MIN(n - at, most);
     for (int i = 0; i < k; i++)
@@ -128,15 +107,15 @@ static int in_pieces(
   return TY_OK;
 }
 
-static int sum_arrays(struct comm_world *w, const struct comm_part *part, int n, int dtype)
+static int devices_sum_arrays(struct comm_world *w, const struct comm_part *part, int n, int dtype)
 {
-  return in_pieces((struct device_world *)w, part, n, dtype, -1);
+  return devices_move_pieces((struct device_world *)w, part, n, dtype, -1);
 }
 
-static int broadcast_arrays(
+static int devices_broadcast_arrays(
     struct comm_world *w, const struct comm_part *part, int n, int dtype, int root)
 {
-  return in_pieces((struct device_world *)w, part, n, dtype, root);
+  return devices_move_pieces((struct device_world *)w, part, n, dtype, root);
 }
 
 void comm_devices_abort(void)
@@ -145,9 +124,9 @@ void comm_devices_abort(void)
   if (ops) ops->abort();
 }
 
-static void end(struct comm_world *w, int status) { comm_devices_abort(); }
+static void devices_abort_all(struct comm_world *w, int status) { comm_devices_abort(); }
 
-static void close_group(struct comm_world *w)
+static void devices_close_group(struct comm_world *w)
 {
   collective_ops()->close(((struct device_world *)w)->group);
   mem_free(w);
@@ -156,8 +135,8 @@ static void close_group(struct comm_world *w)
 const struct comm_ops comm_devices = {
   .name = "devices",
   .size = sizeof(struct comm_ops),
-  .abort = end,
-  .close = close_group,
-  .sum_arrays = sum_arrays,
-  .broadcast_arrays = broadcast_arrays,
+  .abort = devices_abort_all,
+  .close = devices_close_group,
+  .sum_arrays = devices_sum_arrays,
+  .broadcast_arrays = devices_broadcast_arrays,
 };

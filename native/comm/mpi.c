@@ -9,12 +9,12 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void *library;
 static char reason[1024];
 
-/* The folder of this library, with a slash at its end. */
-static void own_folder(char *folder, size_t size)
+/* Writes the folder of this library, with a slash at its end. */
+static void mpi_find_own_folder(char *folder, size_t size)
 {
   Dl_info info;
   folder[0] = 0;
-  if (!dladdr((void *)(uintptr_t)own_folder, &info) || !info.dli_fname) return;
+  if (!dladdr((void *)(uintptr_t)mpi_find_own_folder, &info) || !info.dli_fname) return;
   snprintf(folder, size, "%s", info.dli_fname);
   char *slash = strrchr(folder, '/');
   if (slash)
@@ -23,12 +23,12 @@ static void own_folder(char *folder, size_t size)
     folder[0] = 0;
 }
 
-/* MPI's own plugins look for its symbols among the global ones. */
-static void load(void)
+/* Loads the library with global symbols, among which MPI's own plugins look for its. */
+static void mpi_load_library(void)
 {
   const char *given = env_text("TYCHO_MPI", "");
   char folder[3072], path[4096];
-  own_folder(folder, sizeof folder);
+  mpi_find_own_folder(folder, sizeof folder);
   snprintf(path, sizeof path, "%s", given);
   if (!*given) snprintf(path, sizeof path, "%slibtycho_mpi.so", folder);
   library = sys_dlopen(path, RTLD_NOW | RTLD_GLOBAL);
@@ -42,7 +42,7 @@ static void load(void)
 
 int comm_mpi_open(const struct comm_ops **ops, struct comm_world **out)
 {
-  pthread_once(&once, load);
+  pthread_once(&once, mpi_load_library);
   NEED(library, TY_EDEVICE,
       "there is no way to other processes: %s. It is built where MPI is installed (on Debian: "
       "libopenmpi-dev, openmpi-bin), by make",

@@ -2,49 +2,51 @@
 ** binary interface differs between implementations, so it is built by the mpicc of the one that
 ** will start the processes, and loaded only when a store asks for other processes.
 **
-** One lock keeps MPI's calls apart, since the thread that says that this rank is alive calls
-** between those of the queue. Waiting is done here, by looking: MPI's own would hold a core that
-** the kernels need. Between looks it naps. sched_yield would hand kernels on the same core a whole
-** slice of the scheduler, some milliseconds, whatever comes in meanwhile; a sleeper wakes at once.
-*/
+** One lock keeps MPI's calls apart, since the thread that sends heartbeats calls between those of
+** the queue. Waiting is done here, by polling: MPI's own would hold a core that the kernels need.
+** Between polls it sleeps. sched_yield would hand kernels on the same core a whole slice of the
+** scheduler, some milliseconds, whatever arrives meanwhile; a sleeping thread wakes at once. */
 #include <mpi.h>
 #include <pthread.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include "comm/comm.h"
 
-enum { LOOKS = 64, ALIVE = 1, LEAVING = 2 };
-/* s */
-static const double PATIENCE = 15; /* for one that has left, and for MPI's own end */
-static const double LEAST_NAP = 20e-6, MOST_NAP = 500e-6, LEAVING_NAP = 2e-3;
+enum { SPINS = 64 };               /* polls before the first sleep */
+enum { ALIVE = 1, LEAVING = 2 };   /* what a heartbeat says */
+/* Seconds. */
+static const double PATIENCE = 15; /* for a rank that has left, and for MPI_Finalize */
+static const double MIN_NAP = 20e-6, MAX_NAP = 500e-6;
+static const double LEAVING_NAP = 2e-3; /* at most, once this rank is leaving */
 
 struct mpi_world {
   struct comm_world world;
-  MPI_Comm data, pulse;
+  MPI_Comm data, pulse;                      /* for messages, for heartbeats */
   int count[COMM_RANKS], offset[COMM_RANKS]; /* in bytes: blocks are small */
   int recv_count[COMM_RANKS], recv_offset[COMM_RANKS];
-  /* the rank before this one: what it last said and when, in seconds, and since when it leaves; and
-  ** what we say */
-  int heard, saying;
-  double last, left;
-  MPI_Request said;
+  int beat_in;              /* last heartbeat of the rank before this one */
+  double heard_at;          /* when it came, in seconds */
+  double left_at;           /* when it first said LEAVING; 0: not yet */
+  int beat_out;             /* heartbeat that is being sent */
+  MPI_Request beat_request; /* of beat_out */
   bool leaving;
-  double ending; /* atomic: since when MPI ends, 0: not yet */
+  double ending;            /* atomic: when MPI_Finalize began; 0: not yet */
 };
 
-/* The group over all ranks; the others lie in it and have no signs of life of their own. */
+/* The group over all ranks; those within it have no heartbeats of their own. */
 static struct mpi_world all;
 
-static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t mpi_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static double now(void)
+static double get_seconds(void)
 {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static bool explain(int code)
+/* Returns whether code is MPI_SUCCESS; else notes its text. */
+static bool mpi_check_code(int code)
 {
   char text[MPI_MAX_ERROR_STRING] = "";
   int n = 0;
@@ -56,48 +58,53 @@ static bool explain(int code)
 
 /* -- waiting ----------------------------------------------------------------------------------- */
 
-/* Has the rank before this one ended, long enough ago for all that it sent to be here? */
-static bool is_left_alone(double since)
+/* Returns whether the rank before this one has left, long enough ago for all that it sent to have
+** arrived. Under the lock. */
+static bool mpi_has_peer_left(double since)
 {
   struct mpi_world *m = &all;
-  if (m->leaving || m->heard != LEAVING || now() - MAX(m->left, since) < PATIENCE) return false;
+  if (m->leaving || m->beat_in != LEAVING || get_seconds() - MAX(m->left_at, since) < PATIENCE)
+    return false;
   snprintf(m->world.why, sizeof m->world.why, "rank %d has ended and sends nothing any more",
       (m->world.rank + m->world.size - 1) % m->world.size);
   return true;
 }
 
-/* An eighth of the wait so far: whoever waits for a rank that is late leaves the core to its
-** kernels, and goes on soon after. */
-static void nap(double waited)
+/* Sleeps an eighth of the wait so far: a wait for a late rank leaves the core to kernels, and ends
+** soon after its message has come. */
+static void mpi_nap(double waited)
 {
   prctl(PR_SET_TIMERSLACK, 1UL); /* ns, of this thread: the system adds 50 us otherwise */
-  double s = MIN(MAX(waited / 8, LEAST_NAP), all.leaving ? LEAVING_NAP : MOST_NAP);
+  double s = MIN(MAX(waited / 8, MIN_NAP), all.leaving ? LEAVING_NAP : MAX_NAP);
   nanosleep(&(struct timespec){ 0, (long)(1e9 * s) }, NULL);
 }
 
-static bool wait_for(int code, MPI_Request *request)
+/* Waits until a request, which a call with result `code` has begun, is done. Returns false if it
+** fails or its sender has left. */
+static bool mpi_wait_request(int code, MPI_Request *request)
 {
   int done = 0;
-  double since = now();
-  if (!explain(code)) return false;
+  double since = get_seconds();
+  if (!mpi_check_code(code)) return false;
   for (int64_t i = 0;; i++) {
-    pthread_mutex_lock(&turn);
+    pthread_mutex_lock(&mpi_lock);
     code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
-    bool alone = !done && i % LOOKS == 0 && is_left_alone(since);
-    pthread_mutex_unlock(&turn);
-    if (alone || !explain(code)) return false;
+    bool alone = !done && i % SPINS == 0 && mpi_has_peer_left(since);
+    pthread_mutex_unlock(&mpi_lock);
+    if (alone || !mpi_check_code(code)) return false;
     if (done) return true;
-    if (i >= LOOKS) nap(now() - since);
+    if (i >= SPINS) mpi_nap(get_seconds() - since);
   }
 }
 
-#define CALL(request, call)                                                                      \
-  (pthread_mutex_lock(&turn), all.world.why[0] = 0, code_ = (call), pthread_mutex_unlock(&turn), \
-      wait_for(code_, request))
+#define CALL(request, call)                                             \
+  (pthread_mutex_lock(&mpi_lock), all.world.why[0] = 0, code_ = (call), \
+      pthread_mutex_unlock(&mpi_lock), mpi_wait_request(code_, request))
 
 /* -- moving bytes ------------------------------------------------------------------------------ */
 
-static void lay_out(const struct mpi_world *m, const size_t *part, int *count, int *offset)
+static void mpi_lay_out_parts(
+    const struct mpi_world *m, const size_t *part, int *count, int *offset)
 {
   size_t at = 0;
   for (int i = 0; i < m->world.size; i++) {
@@ -107,12 +114,12 @@ static void lay_out(const struct mpi_world *m, const size_t *part, int *count, i
   }
 }
 
-static bool exchange(struct comm_world *w, const char *send, char *recv, const size_t *part)
+static bool mpi_exchange(struct comm_world *w, const char *send, char *recv, const size_t *part)
 {
   struct mpi_world *m = (struct mpi_world *)w;
   MPI_Request request;
   int code_;
-  lay_out(m, part, m->count, m->offset);
+  mpi_lay_out_parts(m, part, m->count, m->offset);
   for (int i = 0; i < w->size; i++) {
     m->recv_count[i] = (int)part[w->rank];
     m->recv_offset[i] = i * (int)part[w->rank];
@@ -123,18 +130,18 @@ static bool exchange(struct comm_world *w, const char *send, char *recv, const s
           MPI_BYTE, m->data, &request));
 }
 
-static bool gather(struct comm_world *w, char *data, const size_t *part)
+static bool mpi_gather(struct comm_world *w, char *data, const size_t *part)
 {
   struct mpi_world *m = (struct mpi_world *)w;
   MPI_Request request;
   int code_;
-  lay_out(m, part, m->count, m->offset);
+  mpi_lay_out_parts(m, part, m->count, m->offset);
   return CALL(&request,
       MPI_Iallgatherv(
           MPI_IN_PLACE, 0, MPI_BYTE, data, m->count, m->offset, MPI_BYTE, m->data, &request));
 }
 
-static bool broadcast(struct comm_world *w, void *data, size_t bytes, int root)
+static bool mpi_broadcast(struct comm_world *w, void *data, size_t bytes, int root)
 {
   struct mpi_world *m = (struct mpi_world *)w;
   MPI_Request request;
@@ -142,11 +149,11 @@ static bool broadcast(struct comm_world *w, void *data, size_t bytes, int root)
   return CALL(&request, MPI_Ibcast(data, (int)bytes, MPI_BYTE, root, m->data, &request));
 }
 
-/* -- signs of life ----------------------------------------------------------------------------- */
+/* -- heartbeats -------------------------------------------------------------------------------- */
 
-/* Each rank tells the next one, and hears the one before; also while it waits for the others to be
-** done. MPI's own end hangs where a rank stops in it. */
-static int beat(struct comm_world *w, double patience)
+/* Each rank sends to the next one, and receives from the one before; also while it waits for the
+** others to be done: MPI_Finalize hangs if a rank stops in it. */
+static int mpi_beat(struct comm_world *w, double patience)
 {
   struct mpi_world *m = (struct mpi_world *)w;
   int before = (w->rank + w->size - 1) % w->size, after = (w->rank + 1) % w->size;
@@ -154,81 +161,83 @@ static int beat(struct comm_world *w, double patience)
   double ending;
   __atomic_load(&m->ending, &ending, __ATOMIC_ACQUIRE);
   if (w->size == 1) return COMM_ALL_ALIVE;
-  if (ending != 0) return now() - ending > PATIENCE ? COMM_NO_END : COMM_ALL_ALIVE;
-  pthread_mutex_lock(&turn);
+  if (ending != 0) return get_seconds() - ending > PATIENCE ? COMM_NO_END : COMM_ALL_ALIVE;
+  pthread_mutex_lock(&mpi_lock);
   __atomic_load(&m->ending, &ending, __ATOMIC_ACQUIRE);
   if (ending != 0) {
-    pthread_mutex_unlock(&turn);
+    pthread_mutex_unlock(&mpi_lock);
     return COMM_ALL_ALIVE;
   }
-  if (m->said != MPI_REQUEST_NULL) MPI_Test(&m->said, &done, MPI_STATUS_IGNORE);
+  if (m->beat_request != MPI_REQUEST_NULL) MPI_Test(&m->beat_request, &done, MPI_STATUS_IGNORE);
   if (done) {
-    m->saying = m->leaving ? LEAVING : ALIVE;
-    MPI_Isend(&m->saying, 1, MPI_INT, after, 0, m->pulse, &m->said);
+    m->beat_out = m->leaving ? LEAVING : ALIVE;
+    MPI_Isend(&m->beat_out, 1, MPI_INT, after, 0, m->pulse, &m->beat_request);
   }
   while (MPI_Iprobe(before, 0, m->pulse, &more, MPI_STATUS_IGNORE) == MPI_SUCCESS && more) {
-    MPI_Recv(&m->heard, 1, MPI_INT, before, 0, m->pulse, MPI_STATUS_IGNORE);
-    m->last = now();
-    if (m->heard == LEAVING && m->left == 0) m->left = m->last;
+    MPI_Recv(&m->beat_in, 1, MPI_INT, before, 0, m->pulse, MPI_STATUS_IGNORE);
+    m->heard_at = get_seconds();
+    if (m->beat_in == LEAVING && m->left_at == 0) m->left_at = m->heard_at;
   }
-  bool silent = now() - m->last > patience;
-  pthread_mutex_unlock(&turn);
+  bool silent = get_seconds() - m->heard_at > patience;
+  pthread_mutex_unlock(&mpi_lock);
   return silent ? before : COMM_ALL_ALIVE;
 }
 
-static void end(struct comm_world *w, int status) { MPI_Abort(MPI_COMM_WORLD, status); }
+static void mpi_abort(struct comm_world *w, int status) { MPI_Abort(MPI_COMM_WORLD, status); }
 
-/* Takes what was said to this rank and not heard, so that MPI can end. */
-static void hear_the_rest(struct mpi_world *m)
+/* Receives heartbeats that are under way, so that MPI can end. */
+static void mpi_drain_heartbeats(struct mpi_world *m)
 {
   int before = (m->world.rank + m->world.size - 1) % m->world.size, more = 1;
   while (MPI_Iprobe(before, 0, m->pulse, &more, MPI_STATUS_IGNORE) == MPI_SUCCESS && more)
-    MPI_Recv(&m->heard, 1, MPI_INT, before, 0, m->pulse, MPI_STATUS_IGNORE);
+    MPI_Recv(&m->beat_in, 1, MPI_INT, before, 0, m->pulse, MPI_STATUS_IGNORE);
 }
 
-/* Waits for the others, who may have long to go, and tells them that it sends nothing any more. */
-static void leave(struct comm_world *w)
+/* Waits for the others, which may take long, and ends MPI. Heartbeats say meanwhile that this rank
+** sends nothing any more. */
+static void mpi_leave(struct comm_world *w)
 {
   struct mpi_world *m = (struct mpi_world *)w;
   MPI_Request request;
   int code_;
-  pthread_mutex_lock(&turn);
+  pthread_mutex_lock(&mpi_lock);
   m->leaving = true;
-  pthread_mutex_unlock(&turn);
+  pthread_mutex_unlock(&mpi_lock);
   CALL(&request, MPI_Ibarrier(m->data, &request));
-  pthread_mutex_lock(&turn);
-  double ending = now();
+  pthread_mutex_lock(&mpi_lock);
+  double ending = get_seconds();
   __atomic_store(&m->ending, &ending, __ATOMIC_RELEASE);
-  hear_the_rest(m);
+  mpi_drain_heartbeats(m);
   MPI_Finalize();
-  pthread_mutex_unlock(&turn);
+  pthread_mutex_unlock(&mpi_lock);
 }
 
 __attribute__((visibility("default"))) extern const struct comm_ops tycho_mpi;
 const struct comm_ops tycho_mpi = {
   .name = "mpi",
   .size = sizeof(struct comm_ops),
-  .exchange = exchange,
-  .gather = gather,
-  .broadcast = broadcast,
-  .beat = beat,
-  .abort = end,
-  .close = leave,
+  .exchange = mpi_exchange,
+  .gather = mpi_gather,
+  .broadcast = mpi_broadcast,
+  .beat = mpi_beat,
+  .abort = mpi_abort,
+  .close = mpi_leave,
 };
 
 /* -- hosts ------------------------------------------------------------------------------------- */
 
-static void name_group(struct mpi_world *m, MPI_Comm group)
+/* Makes a group within the one over all ranks. */
+static void mpi_init_group(struct mpi_world *m, MPI_Comm group)
 {
   m->data = group;
-  m->world.whole = &all.world;
+  m->world.parent = &all.world;
   MPI_Comm_set_errhandler(group, MPI_ERRORS_RETURN);
   MPI_Comm_rank(group, &m->world.rank);
   MPI_Comm_size(group, &m->world.size);
 }
 
-/* Groups for sums inside the hosts and across them, where all hosts have as many ranks. */
-static void find_hosts(int per_host)
+/* Makes the groups for sums within hosts and between them, if all hosts have as many ranks. */
+static void mpi_find_hosts(int per_host)
 {
   static struct mpi_world host, across;
   MPI_Comm group;
@@ -236,17 +245,17 @@ static void find_hosts(int per_host)
     MPI_Comm_split_type(all.data, MPI_COMM_TYPE_SHARED, all.world.rank, MPI_INFO_NULL, &group);
   else
     MPI_Comm_split(all.data, all.world.rank / per_host, all.world.rank, &group);
-  name_group(&host, group);
+  mpi_init_group(&host, group);
   int most[2] = { host.world.size, -host.world.size };
   MPI_Allreduce(MPI_IN_PLACE, most, 2, MPI_INT, MPI_MAX, all.data);
   if (most[0] != -most[1] || most[0] == 1 || most[0] == all.world.size) return;
   MPI_Comm_split(all.data, host.world.rank, all.world.rank, &group);
-  name_group(&across, group);
-  all.world.host = &host.world;
-  all.world.across = &across.world;
+  mpi_init_group(&across, group);
+  all.world.intra_host = &host.world;
+  all.world.inter_host = &across.world;
 }
 
-/* The world of the process, made once; NULL and why[] otherwise. */
+/* Returns the world of the process, made once; NULL with the reason in why[]. */
 __attribute__((visibility("default"))) struct comm_world *tycho_mpi_open(
     int per_host, char *why, size_t size)
 {
@@ -271,8 +280,8 @@ __attribute__((visibility("default"))) struct comm_world *tycho_mpi_open(
     snprintf(why, size, "%d ranks are too many: at most %d", all.world.size, COMM_RANKS);
     return NULL;
   }
-  find_hosts(per_host);
-  all.said = MPI_REQUEST_NULL;
-  all.last = now();
+  mpi_find_hosts(per_host);
+  all.beat_request = MPI_REQUEST_NULL;
+  all.heard_at = get_seconds();
   return &all.world;
 }

@@ -1,8 +1,8 @@
-/* siblings.c - which rank of this host is stopped, and a guard over the end of all. Ranks cannot
-** hear each other while MPI begins or ends; then the system is asked of the processes that their
-** launcher has started, whose environments say which ranks they are. Who ends as it should tells
-** the guard, which names the one that does not: launchers know no rank that MPI has let go.
-*/
+/* siblings.c - which rank of this host is stopped, and a guard over the end of all ranks. Ranks
+** get no heartbeats while MPI begins or ends; then the system shows the processes that their
+** launcher has started, whose environments say which ranks they are. A rank that ends in order
+** reports to the guard, which names those that do not: launchers no longer know a rank that MPI
+** has released. */
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -16,7 +16,7 @@
 #include "base/system.h"
 #include "comm/comm.h"
 
-/* The beginning of a file of /proc, with a zero behind it; its length. */
+/* Reads the beginning of a file of /proc, and adds a zero byte. Returns its length. */
 static size_t read_proc(char *text, size_t size, int pid, const char *name)
 {
   char path[64];
@@ -33,7 +33,8 @@ static size_t read_proc(char *text, size_t size, int pid, const char *name)
 
 enum { FIELD_STATE = 3, FIELD_START = 22, STAT = 512 };
 
-/* A field of /proc/PID/stat from the third one on, with a space before it; NULL: no process. */
+/* Returns a field of /proc/PID/stat from the third one on, with a space before it; NULL: there is
+** no such process. */
 static const char *stat_field(char text[STAT], int pid, int field)
 {
   read_proc(text, STAT, pid, "stat");
@@ -42,71 +43,78 @@ static const char *stat_field(char text[STAT], int pid, int field)
   return at;
 }
 
-/* 'R', 'S', 'T' ...; 0: no process, or one that has ended */
-static char state_of(int pid)
+/* Returns 'R', 'S', 'T' ...; 0: no process, or one that has ended. */
+static char process_get_state(int pid)
 {
   char text[STAT];
   const char *at = stat_field(text, pid, FIELD_STATE);
   return at && !strchr("ZX", at[1]) ? at[1] : 0;
 }
 
-static bool is_stopped(int pid)
+static bool process_is_stopped(int pid)
 {
-  char state = state_of(pid);
+  char state = process_get_state(pid);
   return state == 'T' || state == 't';
 }
 
-/* When a process began, in ticks, 0 where it has ended: its number may be another one's by now. */
-static unsigned long long began(int pid)
+/* Returns when a process began, in ticks, 0 if it has ended. Its number may be reused by then. */
+static unsigned long long process_get_start(int pid)
 {
   char text[STAT];
-  const char *at = state_of(pid) ? stat_field(text, pid, FIELD_START) : NULL;
+  const char *at = process_get_state(pid) ? stat_field(text, pid, FIELD_START) : NULL;
   return at ? strtoull(at, NULL, 10) : 0;
 }
 
-/* As the launchers say it: OpenMPI, MPICH and Intel, PMIx, Slurm. */
-static int rank_of(int pid)
+/* Returns the rank of a process from its environment; -1: none. The variables are those of OpenMPI,
+** MPICH and Intel, PMIx, Slurm. */
+static int process_get_rank(int pid)
 {
-  static const char *const told[] = {
+  static const char *const variables[] = {
     "OMPI_COMM_WORLD_RANK=", "PMI_RANK=", "PMIX_RANK=", "SLURM_PROCID="
   };
   static char text[1 << 17];
   size_t n = read_proc(text, sizeof text, pid, "environ");
-  for (int i = 0; i < COUNT(told); i++)
+  for (int i = 0; i < COUNT(variables); i++)
     for (const char *p = text; p < text + n; p += strlen(p) + 1)
-      if (!strncmp(p, told[i], strlen(told[i]))) return atoi(p + strlen(told[i]));
+      if (!strncmp(p, variables[i], strlen(variables[i]))) return atoi(p + strlen(variables[i]));
   return -1;
 }
 
-/* What a launcher has started here and has not ended. */
-static int list_ranks(int launcher, int *pid, int most)
+/* Lists processes that a launcher has started here and that have not ended. Returns how many. */
+static int launcher_list_ranks(int launcher, int *pid, int most)
 {
   char text[1 << 14], name[64], *at = text, *end;
   int n = 0;
   snprintf(name, sizeof name, "task/%d/children", launcher);
   read_proc(text, sizeof text, launcher, name);
   for (long p = strtol(at, &end, 10); end != at && n < most; p = strtol(at, &end, 10)) {
-    if (state_of((int)p)) pid[n++] = (int)p;
+    if (process_get_state((int)p)) pid[n++] = (int)p;
     at = end;
   }
   return n;
 }
 
-enum { MOST = 1024, NAP_MS = 100 };
+enum {
+  MAX_PROCESSES = 1024, /* of a launcher on this host */
+  NAP_MS        = 100   /* between two looks at them */
+};
 
-static void nap(int ms) { nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * 1000000 }, NULL); }
+static void sleep_ms(int ms)
+{
+  nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * 1000000 }, NULL);
+}
 
 int comm_stopped_rank(void)
 {
-  int pid[MOST], n = list_ranks((int)getppid(), pid, MOST);
+  int pid[MAX_PROCESSES], n = launcher_list_ranks((int)getppid(), pid, MAX_PROCESSES);
   for (int i = 0; i < n; i++)
-    if (is_stopped(pid[i])) return rank_of(pid[i]);
+    if (process_is_stopped(pid[i])) return process_get_rank(pid[i]);
   return -1;
 }
 
 /* -- the guard --------------------------------------------------------------------------------- */
 
-/* A socket without a file, named after the launcher. */
+/* Makes the address of a socket without a file, named after the launcher. */
 static socklen_t guard_address(struct sockaddr_un *a, int launcher)
 {
   *a = (struct sockaddr_un){ .sun_family = AF_UNIX };
@@ -126,22 +134,27 @@ void comm_leaves(void)
   sys_close(s);
 }
 
-/* -1: none */
-static int open_ear(int launcher)
+/* Opens the socket to which ranks report; -1: there is none. */
+static int guard_open_socket(int launcher)
 {
   struct sockaddr_un a;
   socklen_t n = guard_address(&a, launcher);
-  int ear = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (ear >= 0 && bind(ear, (struct sockaddr *)&a, n)) return sys_close(ear), -1;
-  return ear;
+  int socket_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (socket_fd >= 0 && bind(socket_fd, (struct sockaddr *)&a, n)) return sys_close(socket_fd), -1;
+  return socket_fd;
 }
 
-/* A rank that the guard has seen. `ours`: it runs the guard's program, which tells when it ends. */
-struct sibling { int pid, rank; bool ours, left; };
-struct siblings { int n; bool told; struct sibling rank[MOST]; };
+/* A rank that the guard has seen. */
+struct sibling {
+  int pid, rank;
+  bool alike;                                         /* runs this program, which reports its end */
+  bool left;                                          /* has reported it */
+};
+struct siblings { int n; bool reported; struct sibling rank[MAX_PROCESSES]; };
 
-/* In a network of its own a rank's words would not arrive. */
-static bool runs_this(int pid)
+/* Returns whether a process runs this program in this network: in another one its reports would not
+** arrive. */
+static bool process_is_alike(int pid)
 {
   static const char *const same[] = { "exe", "ns/net" };
   for (int i = 0; i < COUNT(same); i++) {
@@ -155,41 +168,47 @@ static bool runs_this(int pid)
   return true;
 }
 
-static struct sibling *find(struct siblings *s, int pid)
+static struct sibling *siblings_find(struct siblings *s, int pid)
 {
   for (int i = 0; i < s->n; i++)
     if (s->rank[i].pid == pid) return &s->rank[i];
   return NULL;
 }
 
-static void meet(struct siblings *s, const int *pid, int n)
+/* Adds processes that were not seen before, and looks again whether one is alike: before exec it is
+** not. */
+static void siblings_add(struct siblings *s, const int *pid, int n)
 {
   for (int i = 0; i < n; i++) {
-    struct sibling *r = find(s, pid[i]);
-    if (!r && s->n < MOST) *(r = &s->rank[s->n++]) = (struct sibling){ pid[i], -1, false, false };
-    if (r && !r->ours && runs_this(r->pid)) r->ours = true, r->rank = rank_of(r->pid);
+    struct sibling *r = siblings_find(s, pid[i]);
+    if (!r && s->n < MAX_PROCESSES)
+      *(r = &s->rank[s->n++]) = (struct sibling){ pid[i], -1, false, false };
+    if (r && !r->alike && process_is_alike(r->pid))
+      r->alike = true, r->rank = process_get_rank(r->pid);
   }
 }
 
-static void hear(struct siblings *s, int ear)
+/* Takes the reports that have arrived. */
+static void siblings_receive_leaves(struct siblings *s, int socket_fd)
 {
   int pid;
-  while (recv(ear, &pid, sizeof pid, 0) == sizeof pid) {
-    struct sibling *r = find(s, pid);
+  while (recv(socket_fd, &pid, sizeof pid, 0) == sizeof pid) {
+    struct sibling *r = siblings_find(s, pid);
     if (r) r->left = true;
   }
 }
 
-/* Names those that have ended without a word; the others, who are ended then, are no news. */
-static void tell_ended(struct siblings *s, int ear)
+/* Names, once, the ranks that have ended without a report; those that are ended then are not
+** named. */
+static void siblings_report_ended(struct siblings *s, int socket_fd)
 {
-  bool ended[MOST];
-  if (ear < 0 || s->told) return;
+  bool ended[MAX_PROCESSES];
+  if (socket_fd < 0 || s->reported) return;
   for (int i = 0; i < s->n; i++) {
     const struct sibling *r = &s->rank[i];
-    ended[i] = r->ours && !r->left && !state_of(r->pid);
+    ended[i] = r->alike && !r->left && !process_get_state(r->pid);
   }
-  hear(s, ear); /* what they said comes before their end */
+  siblings_receive_leaves(s, socket_fd); /* a report comes before its rank's end */
   for (int i = 0; i < s->n; i++) {
     const struct sibling *r = &s->rank[i];
     if (!ended[i] || r->left) continue;
@@ -198,38 +217,41 @@ static void tell_ended(struct siblings *s, int ear)
         "tycho: rank %d (process %d) has ended without a word: it was killed, or it crashed\n",
         r->rank, r->pid);
     sys_tell(text, (size_t)size);
-    s->told = true;
+    s->reported = true;
   }
 }
 
-/* Until all have ended, or some have and none of those that are left goes on. */
-static void guard_ranks(int launcher, int ear, int patience_ms)
+/* Waits until all ranks have ended. If some have and all that are left are stopped, ends these
+** after patience_ms. */
+static void guard_ranks(int launcher, int socket_fd, int patience_ms)
 {
   static struct siblings all;
-  int pid[MOST], n;
+  int pid[MAX_PROCESSES], n;
   for (int stopped_ms = 0;;) {
-    n = list_ranks(launcher, pid, MOST);
-    meet(&all, pid, n);
-    tell_ended(&all, ear);
+    n = launcher_list_ranks(launcher, pid, MAX_PROCESSES);
+    siblings_add(&all, pid, n);
+    siblings_report_ended(&all, socket_fd);
     if (!n) return;
     bool stopped = n < all.n;
-    for (int i = 0; stopped && i < n; i++) stopped = is_stopped(pid[i]);
+    for (int i = 0; stopped && i < n; i++) stopped = process_is_stopped(pid[i]);
     stopped_ms = stopped ? stopped_ms + NAP_MS : 0;
     if (stopped_ms > patience_ms) {
       char text[100];
       int size = snprintf(text, sizeof text,
-          "tycho: the ranks are done, but rank %d does not end: it is stopped\n", rank_of(pid[0]));
+          "tycho: the ranks are done, but rank %d does not end: it is stopped\n",
+          process_get_rank(pid[0]));
       sys_tell(text, (size_t)size);
       for (int i = 0; i < n; i++) kill(pid[i], SIGKILL);
       return;
     }
-    /* a host may have many; few words wait at a time, so that they are taken at once */
-    while (poll(&(struct pollfd){ ear, POLLIN, 0 }, 1, NAP_MS + n) > 0) hear(&all, ear);
+    /* a host may have many ranks; a socket holds few reports, so they are received at once */
+    while (poll(&(struct pollfd){ socket_fd, POLLIN, 0 }, 1, NAP_MS + n) > 0)
+      siblings_receive_leaves(&all, socket_fd);
   }
 }
 
-/* A process that starts ranks and does nothing else: no daemon, no shell. */
-static bool is_launcher(int pid)
+/* Returns whether a process starts ranks and does nothing else: no daemon, no shell. */
+static bool process_is_launcher(int pid)
 {
   static const char *const names[] = { "mpirun\n", "mpiexec\n", "orterun\n", "prterun\n" };
   char text[64];
@@ -239,8 +261,9 @@ static bool is_launcher(int pid)
   return false;
 }
 
-/* A launcher that has lost a rank may wait for itself (OpenMPI 4.1.4 with PMIx 4.2.2). It waits for
-** the end of the ranks' streams as well, so that its own has to do for the text. */
+/* Ends a launcher that hangs after its ranks: one that has lost a rank may do so (OpenMPI 4.1.4
+** with PMIx 4.2.2). It waits for the end of the ranks' streams as well, so the text goes to its
+** own. */
 static void guard_launcher(int launcher, unsigned long long since, int patience_ms)
 {
   static const char text[] =
@@ -248,8 +271,8 @@ static void guard_launcher(int launcher, unsigned long long since, int patience_
   char path[64];
   sys_close(STDERR_FILENO);
   for (int ms = 0; ms <= patience_ms; ms += NAP_MS) {
-    if (!since || began(launcher) != since) return;
-    nap(NAP_MS);
+    if (!since || process_get_start(launcher) != since) return;
+    sleep_ms(NAP_MS);
   }
   snprintf(path, sizeof path, "/proc/%d/fd/%d", launcher, STDERR_FILENO);
   dup2(sys_open(path, O_WRONLY | O_APPEND, 0), STDERR_FILENO);
@@ -263,22 +286,23 @@ void comm_guard(void)
   if (done) return;
   done = true;
   int self = (int)getpid(), launcher = (int)getppid(), first;
-  bool speaks = rank_of(self) >= 0 && list_ranks(launcher, &first, 1) > 0 && first == self;
-  int ear = speaks ? open_ear(launcher) : -1;
+  bool speaks = process_get_rank(self) >= 0 && launcher_list_ranks(launcher, &first, 1) > 0 &&
+      first == self;
+  int socket_fd = speaks ? guard_open_socket(launcher) : -1;
   if (!speaks || sys_fork()) {
-    if (ear >= 0) sys_close(ear);
+    if (socket_fd >= 0) sys_close(socket_fd);
     atexit(comm_leaves);
     return;
   }
   int patience_ms = 1000 * (int)env_number("TYCHO_COMM_PATIENCE", 15);
-  unsigned long long since = began(launcher);
+  unsigned long long since = process_get_start(launcher);
   setsid(); /* signals to the ranks are not for the guard */
   signal(SIGTERM, SIG_DFL);
   sys_close(STDIN_FILENO);
   sys_close(STDOUT_FILENO);
-  ear = dup2(ear, STDERR_FILENO + 1);
+  socket_fd = dup2(socket_fd, STDERR_FILENO + 1);
   sys_close_from(STDERR_FILENO + 2);
-  guard_ranks(launcher, ear, patience_ms);
-  if (is_launcher(launcher)) guard_launcher(launcher, since, patience_ms);
+  guard_ranks(launcher, socket_fd, patience_ms);
+  if (process_is_launcher(launcher)) guard_launcher(launcher, since, patience_ms);
   sys_exit(0);
 }

@@ -6,15 +6,18 @@
 ** least there is. Where hosts have several ranks each, MPI would send all of that: so a host's
 ** ranks add first, then each of them its part with those that have the same part on other hosts,
 ** and 2 (H - 1) / H of the bytes leave each of H hosts; the order is another one then. Arrays are
-** taken as one long line that goes in blocks: a large array is sent from where it lies, small ones
+** taken as one long line that goes in blocks: a large array is sent from where it is, small ones
 ** are put together.
 */
 #include "comm/comm.h"
 #include "base/convert.h"
 #include "base/dtype.h"
 
-/* BLOCK, LARGE: bytes; elements of a rank's part are a multiple of UNIT */
-enum { BLOCK = 8 << 20, LARGE = 1 << 18, UNIT = 64 };
+enum {
+  BLOCK_BYTES = 8 << 20, /* added at a time */
+  LARGE_BYTES = 1 << 18, /* arrays from here on are sent from where they are */
+  PART_UNIT   = 64       /* elements of a rank's part are a multiple of this */
+};
 
 bool comm_reserve(struct comm_buffer *b, size_t bytes)
 {
@@ -29,23 +32,24 @@ bool comm_reserve(struct comm_buffer *b, size_t bytes)
 
 int comm_failed(const struct comm_world *w, const char *what)
 {
-  if (w->whole) w = w->whole;
+  if (w->parent) w = w->parent;
   return fail(TY_ERUN, "rank %d of %d: %s: %s", w->rank, w->size, what, w->why);
 }
 
 /* -- elements ---------------------------------------------------------------------------------- */
 
-/* so many in a row that the compiler makes vectors of them, which y might overlap */
-enum { ROW = 16 };
+/* Elements that are read before any is written: the compiler makes vectors of them, although `to`
+** may be an operand. */
+enum { VECTOR = 16 };
 
 #define ADD(T, name)                                                   \
   static void name(void *to, const void *a, const void *b, int64_t n)  \
   {                                                                    \
-    T *y = to, sum[ROW];                                               \
+    T *y = to, sum[VECTOR];                                               \
     const T *x = a, *z = b;                                            \
     int64_t i = 0;                                                     \
-    for (; i + ROW <= n; i += ROW) {                                   \
-      for (int k = 0; k < ROW; k++) sum[k] = (T)(x[i + k] + z[i + k]); \
+    for (; i + VECTOR <= n; i += VECTOR) {                                   \
+      for (int k = 0; k < VECTOR; k++) sum[k] = (T)(x[i + k] + z[i + k]); \
       memcpy(y + i, sum, sizeof sum);                                  \
     }                                                                  \
     for (; i < n; i++) y[i] = (T)(x[i] + z[i]);                        \
@@ -56,16 +60,17 @@ ADD(uint8_t, add_u8)
 ADD(uint32_t, add_i32) /* unsigned: overflow wraps */
 ADD(uint64_t, add_i64)
 
-static void either(void *to, const void *a, const void *b, int64_t n)
+static void add_bool(void *to, const void *a, const void *b, int64_t n)
 {
   uint8_t *y = to;
   const uint8_t *x = a, *z = b;
   for (int64_t i = 0; i < n; i++) y[i] = x[i] | z[i];
 }
 
-/* to = a + b; `to` may be one of both */
+/* Writes a + b to `to`, which may be one of both. */
 typedef void (*add_fn)(void *to, const void *a, const void *b, int64_t n);
-static add_fn adder_of(int dtype)
+/* Returns NULL for types without a sum. */
+static add_fn find_adder(int dtype)
 {
   switch (dtype) {
   case TY_F32: return add_f32;
@@ -74,7 +79,7 @@ static add_fn adder_of(int dtype)
   case TY_I8: return add_u8;
   case TY_I32: return add_i32;
   case TY_I64: return add_i64;
-  case TY_BOOL: return either;
+  case TY_BOOL: return add_bool;
   default: return NULL;
   }
 }
@@ -96,13 +101,15 @@ static void add_2bit(float *y, const uint8_t *from, float threshold, int64_t n)
 
 /* -- a block ----------------------------------------------------------------------------------- */
 
-/* how elements travel: `there` to the rank that adds, `back` from it; `at`: the type that adds */
+/* How elements travel, as dtypes. */
 struct travel {
-  int there, back, at;
-  bool packed;
+  int out;     /* to the rank that adds */
+  int back;    /* from it */
+  int at;      /* while they are added */
+  bool packed; /* out as two bits each */
 };
 
-static struct travel travel_of(const struct comm_sum *s)
+static struct travel travel_make(const struct comm_sum *s)
 {
   bool half = s->dtype == TY_F16 || s->dtype == TY_BF16;
   if (half) return (struct travel){ s->dtype, s->dtype, TY_F32, false };
@@ -113,63 +120,64 @@ static struct travel travel_of(const struct comm_sum *s)
   return (struct travel){ s->dtype, s->dtype, s->dtype, s->wire == TY_WIRE_2BIT };
 }
 
-static size_t bytes_there(const struct travel *t, int64_t n)
+static size_t travel_bytes_out(const struct travel *t, int64_t n)
 {
-  return t->packed ? (size_t)(n + 3) / 4 : (size_t)n * dtype_size(t->there);
+  return t->packed ? (size_t)(n + 3) / 4 : (size_t)n * dtype_size(t->out);
 }
 
-/* what a rank adds: its own part, and in `recv` those of the others, each in its place */
+/* What a rank adds: its own part, and in `recv` those of the others by rank. */
 struct rank_parts {
   const char *own;
   char *recv;
-  size_t each; /* bytes */
+  size_t each; /* bytes of a part */
   int rank, ranks;
 };
 
-static const char *part_of(const struct rank_parts *p, int rank)
+static const char *parts_at(const struct rank_parts *p, int rank)
 {
   return rank == p->rank ? p->own : p->recv + p->each * (size_t)rank;
 }
 
 /* Adds the parts in the order of ranks into `to`, which may be this rank's own. */
-static void add_parts(const struct travel *t, float threshold, const struct rank_parts *p, char *to,
+static void parts_add(const struct travel *t, float threshold, const struct rank_parts *p, char *to,
     char *work, int64_t n)
 {
-  add_fn add = adder_of(t->at);
+  add_fn add = find_adder(t->at);
   if (t->packed) {
     memset(to, 0, sizeof(float) * (size_t)n);
     for (int r = 0; r < p->ranks; r++)
-      add_2bit((float *)to, (const uint8_t *)part_of(p, r), threshold, n);
+      add_2bit((float *)to, (const uint8_t *)parts_at(p, r), threshold, n);
     return;
   }
-  if (t->at == t->there) {
+  if (t->at == t->out) {
     char *partial = p->recv + (p->rank ? 0 : p->each); /* a part that the first addition has read */
     for (int r = 1; r < p->ranks; r++)
-      add(r == p->ranks - 1 ? to : partial, r == 1 ? part_of(p, 0) : partial, part_of(p, r), n);
+      add(r == p->ranks - 1 ? to : partial, r == 1 ? parts_at(p, 0) : partial, parts_at(p, r), n);
     return;
   }
   char *sum = work, *next = work + sizeof(float) * (size_t)n;
-  dtype_convert(sum, t->at, part_of(p, 0), t->there, n);
+  dtype_convert(sum, t->at, parts_at(p, 0), t->out, n);
   for (int r = 1; r < p->ranks; r++) {
-    dtype_convert(next, t->at, part_of(p, r), t->there, n);
+    dtype_convert(next, t->at, parts_at(p, r), t->out, n);
     add(sum, sum, next, n);
   }
   dtype_convert(to, t->back, sum, t->at, n);
 }
 
-/* n elements that lie at x as they travel back, and at `send` as they travel there. */
-static int sum_block(const struct comm_ops *ops, struct comm_world *whole, struct comm_buffer *recv,
+/* Adds n elements over the ranks: at `send` as they travel out, the result at x as they travel
+** back. */
+static int block_sum(const struct comm_ops *ops, struct comm_world *whole, struct comm_buffer *recv,
     const struct travel *t, float threshold, const char *send, char *x, int64_t n)
 {
-  bool by_host = whole->host && !t->packed;
-  struct comm_world *w = by_host ? whole->host : whole;
+  bool by_host = whole->intra_host && !t->packed;
+  struct comm_world *w = by_host ? whole->intra_host : whole;
   int ranks = w->size;
   int64_t each = (n + ranks - 1) / ranks;
   size_t back = dtype_size(t->back), part[2][COMM_RANKS];
-  each = (each + UNIT - 1) / UNIT * UNIT;
+  each = (each + PART_UNIT - 1) / PART_UNIT * PART_UNIT;
   for (int r = 0; r < ranks; r++) {
     int64_t here = MIN(MAX(n - each * r, 0), each);
-    part[0][r] = bytes_there(t, here);
+    part[0][r] = travel_bytes_out(t, here);
     part[1][r] = (size_t)here * back;
   }
   int64_t first = MIN(each * w->rank, n), own = MIN(n - first, each);
@@ -178,20 +186,20 @@ static int sum_block(const struct comm_ops *ops, struct comm_world *whole, struc
       "out of memory: the sum of %lld elements over %d ranks", (long long)n, ranks);
   if (!ops->exchange(w, send, recv->data, part[0])) return comm_failed(w, "a sum");
   char *work = recv->data + align_up(all, sizeof(float)), *sum = x + (size_t)first * back;
-  struct rank_parts parts = { .own = send + bytes_there(t, first),
+  struct rank_parts parts = { .own = send + travel_bytes_out(t, first),
     .recv = recv->data,
     .each = part[0][w->rank],
     .rank = w->rank,
     .ranks = ranks };
-  add_parts(t, threshold, &parts, sum, work, own);
-  if (by_host && own) TRY(sum_block(ops, whole->across, recv, t, threshold, sum, sum, own));
+  parts_add(t, threshold, &parts, sum, work, own);
+  if (by_host && own) TRY(block_sum(ops, whole->inter_host, recv, t, threshold, sum, sum, own));
   return ops->gather(w, x, part[1]) ? TY_OK : comm_failed(w, "a sum");
 }
 
 /* -- arrays as one line ------------------------------------------------------------------------ */
 
 /* Copies n elements of the line into `block`, in the type they travel in, or back from there. */
-static void copy_line(const struct comm_sum *s, struct line_position from, char *block, int type,
+static void line_copy(const struct comm_sum *s, struct line_position from, char *block, int type,
     bool back, int64_t n)
 {
   size_t own = dtype_size(s->dtype), other = dtype_size(type);
@@ -209,17 +217,19 @@ static void copy_line(const struct comm_sum *s, struct line_position from, char 
   }
 }
 
-/* Elements of the block that begins at a place: of one large array, or of small ones. */
-static int64_t block_at(const struct comm_sum *s, struct line_position at, int64_t most)
+/* Returns how many elements the block at a position has, of one large array or of small ones. */
+static int64_t line_block_size(const struct comm_sum *s, struct line_position at, int64_t most)
 {
-  int64_t large = LARGE / (int64_t)dtype_size(s->dtype), n = s->part[at.part].n - at.at;
+  int64_t large = LARGE_BYTES / (int64_t)dtype_size(s->dtype), n = s->part[at.part].n - at.at;
   if (n >= large) return MIN(n, most);
   for (int i = at.part + 1; i < s->n && s->part[i].n < large && n + s->part[i].n <= most; i++)
     n += s->part[i].n;
   return n;
 }
 
-static struct line_position behind(const struct comm_sum *s, struct line_position p, int64_t n)
+/* Returns the position n elements after p. */
+static struct line_position line_advance(
+    const struct comm_sum *s, struct line_position p, int64_t n)
 {
   while (p.part < s->n && n >= s->part[p.part].n - p.at) {
     n -= s->part[p.part].n - p.at;
@@ -229,30 +239,31 @@ static struct line_position behind(const struct comm_sum *s, struct line_positio
   return p;
 }
 
-static int sum_line(const struct comm_ops *ops, struct comm_world *w, struct comm_buffer scratch[3],
+/* Adds the block of n elements at a position. */
+static int line_sum(const struct comm_ops *ops, struct comm_world *w, struct comm_buffer scratch[3],
     const struct comm_sum *s, const struct travel *t, struct line_position at, int64_t n)
 {
   size_t back = dtype_size(t->back);
   const struct comm_part *p = &s->part[at.part];
-  bool as_it_lies = t->back == s->dtype && p->n - at.at >= n;
-  char *x = as_it_lies ? p->to + back * (size_t)at.at : scratch[1].data;
-  const char *send = as_it_lies ? p->from + back * (size_t)at.at : x;
-  if (!as_it_lies) copy_line(s, at, x, t->back, false, n);
+  bool direct = t->back == s->dtype && p->n - at.at >= n;
+  char *x = direct ? p->to + back * (size_t)at.at : scratch[1].data;
+  const char *send = direct ? p->from + back * (size_t)at.at : x;
+  if (!direct) line_copy(s, at, x, t->back, false, n);
   if (t->packed) {
     pack_2bit((uint8_t *)scratch[2].data, (const float *)send, n);
     send = scratch[2].data;
   }
-  TRY(sum_block(ops, w, &scratch[0], t, s->threshold, send, x, n));
-  if (!as_it_lies) copy_line(s, at, x, t->back, true, n);
+  TRY(block_sum(ops, w, &scratch[0], t, s->threshold, send, x, n));
+  if (!direct) line_copy(s, at, x, t->back, true, n);
   return TY_OK;
 }
 
 int comm_sum(const struct comm_ops *ops, struct comm_world *w, struct comm_buffer scratch[3],
     const struct comm_sum *s, struct line_position *at)
 {
-  struct travel t = travel_of(s);
-  NEED(adder_of(t.at), TY_EDTYPE, "a sum over ranks of %s", dtype_name(s->dtype));
-  int64_t all = 0, most = BLOCK / (int64_t)dtype_size(t.at);
+  struct travel t = travel_make(s);
+  NEED(find_adder(t.at), TY_EDTYPE, "a sum over ranks of %s", dtype_name(s->dtype));
+  int64_t all = 0, most = BLOCK_BYTES / (int64_t)dtype_size(t.at);
   for (int i = 0; i < s->n; i++) all += s->part[i].n;
   if (w->size == 1 && s->wire == TY_WIRE_FULL) {
     for (int i = 0; i < s->n; i++)
@@ -263,10 +274,10 @@ int comm_sum(const struct comm_ops *ops, struct comm_world *w, struct comm_buffe
   size_t bytes = dtype_size(t.at) * (size_t)MIN(all, most);
   NEED(comm_reserve(&scratch[1], bytes) && comm_reserve(&scratch[2], bytes), TY_EMEMORY,
       "out of memory: the sum of %lld elements over %d ranks", (long long)all, w->size);
-  *at = behind(s, *at, 0);
+  *at = line_advance(s, *at, 0);
   if (at->part == s->n) return TY_OK;
-  int64_t n = block_at(s, *at, most);
-  TRY(sum_line(ops, w, scratch, s, &t, *at, n));
-  *at = behind(s, *at, n);
+  int64_t n = line_block_size(s, *at, most);
+  TRY(line_sum(ops, w, scratch, s, &t, *at, n));
+  *at = line_advance(s, *at, n);
   return TY_OK;
 }

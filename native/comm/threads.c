@@ -1,9 +1,9 @@
-/* threads.c - ranks of one process, for tests and for a look at what a script does on several
-** hosts: each rank's calls come from a thread of its own, and bytes go through memory. */
+/* threads.c - ranks of one process, for tests and for trying what a script does on several hosts:
+** each rank's calls come from a thread of its own, and bytes go through memory. */
 #include <pthread.h>
 #include "comm/comm.h"
 
-/* what all ranks of a group know */
+/* What all ranks of a group share. */
 struct shared {
   pthread_mutex_t lock;
   pthread_cond_t all_here;
@@ -17,8 +17,8 @@ struct rank {
   struct shared *shared;
 };
 
-/* Waits until every rank is here; the last one lets all go on. */
-static bool meet(struct rank *r)
+/* Waits until every rank has called this. Returns false if the group ends before. */
+static bool rank_wait_all(struct rank *r)
 {
   struct shared *s = r->shared;
   pthread_mutex_lock(&s->lock);
@@ -37,51 +37,52 @@ static bool meet(struct rank *r)
   return good;
 }
 
-static bool post(struct rank *r, const void *data)
+/* Shows data to all ranks, once every one has called this. */
+static bool rank_post_data(struct rank *r, const void *data)
 {
   r->shared->posted[r->world.rank] = data;
-  return meet(r);
+  return rank_wait_all(r);
 }
 
-static size_t total(const size_t *part, int n)
+static size_t add_sizes(const size_t *part, int n)
 {
   size_t sum = 0;
   for (int i = 0; i < n; i++) sum += part[i];
   return sum;
 }
 
-static bool exchange(struct comm_world *w, const char *send, char *recv, const size_t *part)
+static bool threads_exchange(struct comm_world *w, const char *send, char *recv, const size_t *part)
 {
   struct rank *r = (struct rank *)w;
-  size_t own = part[w->rank], first = total(part, w->rank);
-  if (!post(r, send)) return false;
+  size_t own = part[w->rank], first = add_sizes(part, w->rank);
+  if (!rank_post_data(r, send)) return false;
   for (int i = 0; i < w->size; i++)
     if (i != w->rank)
       memcpy(recv + own * (size_t)i, (const char *)r->shared->posted[i] + first, own);
-  return meet(r);
+  return rank_wait_all(r);
 }
 
-static bool gather(struct comm_world *w, char *data, const size_t *part)
+static bool threads_gather(struct comm_world *w, char *data, const size_t *part)
 {
   struct rank *r = (struct rank *)w;
   size_t first = 0;
-  if (!post(r, data)) return false;
+  if (!rank_post_data(r, data)) return false;
   for (int i = 0; i < w->size; i++) {
     if (i != w->rank) memcpy(data + first, (const char *)r->shared->posted[i] + first, part[i]);
     first += part[i];
   }
-  return meet(r);
+  return rank_wait_all(r);
 }
 
-static bool broadcast(struct comm_world *w, void *data, size_t bytes, int root)
+static bool threads_broadcast(struct comm_world *w, void *data, size_t bytes, int root)
 {
   struct rank *r = (struct rank *)w;
-  if (!post(r, data)) return false;
+  if (!rank_post_data(r, data)) return false;
   if (w->rank != root) memcpy(data, r->shared->posted[root], bytes);
-  return meet(r);
+  return rank_wait_all(r);
 }
 
-static void end(struct comm_world *w, int status)
+static void threads_abort(struct comm_world *w, int status)
 {
   struct shared *s = ((struct rank *)w)->shared;
   pthread_mutex_lock(&s->lock);
@@ -90,7 +91,7 @@ static void end(struct comm_world *w, int status)
   pthread_mutex_unlock(&s->lock);
 }
 
-static void close_rank(struct comm_world *w)
+static void threads_close(struct comm_world *w)
 {
   struct shared *s = ((struct rank *)w)->shared;
   pthread_mutex_lock(&s->lock);
@@ -108,11 +109,11 @@ static void close_rank(struct comm_world *w)
 const struct comm_ops comm_threads = {
   .name = "threads",
   .size = sizeof(struct comm_ops),
-  .exchange = exchange,
-  .gather = gather,
-  .broadcast = broadcast,
-  .abort = end,
-  .close = close_rank,
+  .exchange = threads_exchange,
+  .gather = threads_gather,
+  .broadcast = threads_broadcast,
+  .abort = threads_abort,
+  .close = threads_close,
 };
 
 int comm_threads_open(int size, struct comm_world **out)
@@ -125,7 +126,7 @@ int comm_threads_open(int size, struct comm_world **out)
   for (int i = 0; i < size; i++) {
     struct rank *r = NEW(struct rank);
     if (!r) {
-      for (s->refs = i; i > 0; i--) close_rank(out[i - 1]);
+      for (s->refs = i; i > 0; i--) threads_close(out[i - 1]);
       return fail(TY_EMEMORY, "out of memory: a group of %d ranks", size);
     }
     r->world = (struct comm_world){ .rank = i, .size = size };

@@ -92,7 +92,7 @@ int  cuda_held(int64_t k, int threads, int pack, int most);
 int  cuda_team(int64_t rows, int64_t k, int64_t inner);
 
 /* What the call's operator is among those of its kernels, as its row says. */
-static inline int cuda_what(const struct call *c) { return op_brought(c->op)->what; }
+static inline int cuda_what(const struct call *c) { return op_backend_kernels(c->op)->what; }
 /* A parameter of the call's operator; `otherwise` where it has none of that name. */
 double cuda_number(const struct call *c, const char *name, double otherwise);
 static inline bool cuda_flag(const struct call *c, const char *name)

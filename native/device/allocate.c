@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include "device/queue.h"
 
-/* As block_new; where memory is short, pools first give back what they hold beyond their needs. */
+/* Takes a block; if memory is short, pools give back what they hold beyond their needs first. */
 static int block_new_trimmed(int device, size_t bytes, void **out, bool *blank)
 {
   int code = block_new(device, bytes, out, blank);
@@ -13,6 +13,7 @@ static int block_new_trimmed(int device, size_t bytes, void **out, bool *blank)
   return block_new(device, bytes, out, blank);
 }
 
+/* Makes a storage with bytes; *blank: they are zeros. */
 static int storage_make(int device, size_t bytes, struct storage **out, bool *blank)
 {
   void *p = NULL;
@@ -51,26 +52,24 @@ int storage_fulfil(struct storage *s)
   return TY_OK;
 }
 
-/* Under the lock. */
-static int load_bytes(struct storage *s)
-{
-  void *p = NULL;
-  bool blank;
-  TRY(block_new_trimmed(s->device, s->bytes, &p, &blank));
-  int code = s->source->load(s->source->context, p, s->bytes);
-  if (code) return block_free(s->device, p, s->bytes), code;
-  s->data = p;
-  s->release = storage_give_back;
-  storage_drop_source(s);
-  return TY_OK;
-}
-
 int storage_load_now(struct storage *s)
 {
   static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
   if (__atomic_load_n(&s->source, __ATOMIC_ACQUIRE) == &storage_promise) return storage_settle(s);
+  int code = TY_OK;
   pthread_mutex_lock(&loading);
-  int code = s->source ? load_bytes(s) : TY_OK;
+  if (s->source) {
+    void *p = NULL;
+    bool blank;
+    code = block_new_trimmed(s->device, s->bytes, &p, &blank);
+    if (!code && (code = s->source->load(s->source->context, p, s->bytes)))
+      block_free(s->device, p, s->bytes);
+    if (!code) {
+      s->data = p;
+      s->release = storage_give_back;
+      storage_drop_source(s);
+    }
+  }
   pthread_mutex_unlock(&loading);
   return code;
 }

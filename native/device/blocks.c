@@ -25,10 +25,15 @@ enum { EXACT = 0 };
 
 /* -- size classes ------------------------------------------------------------------------------ */
 
-enum { CLASSES = 8 * 48 };
+enum { CLASSES = 8 * 48 }; /* eight per doubling */
 
-/* Sizes are 1, 2, ... 16 times 64 bytes, then 9/8, 10/8, ... 16/8 of each power of two. */
-static int class_of(size_t bytes, size_t *size)
+/* Bytes of kept blocks that a device may have: this part of its memory, within these bounds. */
+enum { KEPT_SHARE = 16 };
+static const int64_t KEPT_MIN = 64 << 20, KEPT_MAX = 1 << 30;
+
+/* Returns the class of a block, and in *size its bytes: 1, 2, ... 16 times 64 bytes, then 9/8,
+** 10/8, ... 16/8 of each power of two. */
+static int block_find_class(size_t bytes, size_t *size)
 {
   size_t units = (MAX(bytes, 1) + ALIGN - 1) / ALIGN;
   int shift = 0;
@@ -43,17 +48,20 @@ static int class_of(size_t bytes, size_t *size)
 /* -- accounts and free blocks ------------------------------------------------------------------ */
 
 struct block { void *data; size_t size; };
+/* The bytes of a device. */
 struct account {
   pthread_mutex_t lock;
-  /* bytes: of storages, of kept blocks, of ranges */
-  int64_t used, cached, pool;
+  int64_t used;                                       /* of storages */
+  int64_t cached;                                     /* of kept blocks */
+  int64_t pool;                                       /* of ranges */
   struct block *kept[CLASSES];
   int nkept[CLASSES], cap[CLASSES];
 };
 static struct account *accounts[SLOTS];               /* made on first use, never freed */
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 
-static struct account *account_of(int device)
+/* Returns the account of a device; NULL: out of memory. */
+static struct account *account_get(int device)
 {
   struct account **at = &accounts[device_slot(device)], *a = __atomic_load_n(at, __ATOMIC_ACQUIRE);
   if (a) return a;
@@ -69,7 +77,7 @@ static struct account *account_of(int device)
 
 void memory_in_use(int device, int64_t *tensors, int64_t *pools)
 {
-  struct account *a = account_of(device);
+  struct account *a = account_get(device);
   *tensors = *pools = 0;
   if (!a) return;
   pthread_mutex_lock(&a->lock);
@@ -78,8 +86,8 @@ void memory_in_use(int device, int64_t *tensors, int64_t *pools)
   pthread_mutex_unlock(&a->lock);
 }
 
-/* Under the lock. */
-static void tell_profiler(const struct account *a, int device)
+/* Gives the profiler the bytes in use. Under the lock. */
+static void account_report_use(const struct account *a, int device)
 {
   char name[48];
   if (!profiling(TY_PROFILE_MEMORY)) return;
@@ -88,7 +96,8 @@ static void tell_profiler(const struct account *a, int device)
   profile_counter("memory", name, device, a->used + a->pool);
 }
 
-static void give_all_back(struct account *a, int device)
+/* Gives all kept blocks back to the device. Under the lock. */
+static void account_release_kept(struct account *a, int device)
 {
   const struct device_ops *ops = device_ops(device);
   for (int c = 0; c < CLASSES; c++) {
@@ -99,7 +108,8 @@ static void give_all_back(struct account *a, int device)
   a->cached = 0;
 }
 
-static int refused(struct account *a, int device, size_t bytes)
+/* Fails for lack of memory, with what the device has. */
+static int account_refuse(struct account *a, int device, size_t bytes)
 {
   const struct device_ops *ops = device_ops(device);
   char name[32], request[96];
@@ -111,35 +121,21 @@ static int refused(struct account *a, int device, size_t bytes)
   return fail_memory(request, bytes, a->used + a->pool, a->cached);
 }
 
-/* Nothing can be had of a device that was lost, however much there is. */
-static int no_block(struct account *a, int device, size_t bytes)
-{
-  const struct device_ops *ops = device_ops(device);
-  char name[32];
-  if (!ops->lost || !ops->lost(device)) return refused(a, device, bytes);
-  return fail(TY_EDEVICE, "%s was lost by an earlier failure; nothing runs there until the program "
-      "is started again", device_name(device, name, sizeof name));
-}
-
-/* Under the lock: may `bytes` more be in use? Kept blocks go first. The system itself would
-** promise any address, and end the process at first use: more than the device has is refused
+/* Checks that `bytes` more may be in use; kept blocks go first. Under the lock. The system itself
+** would promise any address, and end the process at first use: more than the device has is refused
 ** here, unless TYCHO_MEM_LIMIT says otherwise. */
-static int admit(struct account *a, int device, size_t bytes)
+static int account_admit(struct account *a, int device, size_t bytes)
 {
   int64_t limit = mem_limit() ? mem_limit() : device_ops(device)->memory(device);
-  if (bytes > (size_t)1 << 46) return refused(a, device, bytes);
-  if (limit && a->used + a->pool + a->cached + (int64_t)bytes > limit) give_all_back(a, device);
-  if (limit && a->used + a->pool + (int64_t)bytes > limit) return refused(a, device, bytes);
+  if (bytes > (size_t)1 << 46) return account_refuse(a, device, bytes);
+  if (limit && a->used + a->pool + a->cached + (int64_t)bytes > limit)
+    account_release_kept(a, device);
+  if (limit && a->used + a->pool + (int64_t)bytes > limit) return account_refuse(a, device, bytes);
   return TY_OK;
 }
 
-static int64_t most_kept(int device)
-{
-  int64_t share = device_ops(device)->memory(device) / 16;
-  return EXACT ? -1 : MAX(MIN(share, (int64_t)1 << 30), (int64_t)64 << 20);
-}
-
-static void *take_kept(struct account *a, int class, size_t size)
+/* Takes a kept block of exactly this size; NULL: there is none. Under the lock. */
+static void *account_take_kept(struct account *a, int class, size_t size)
 {
   for (int i = a->nkept[class] - 1; i >= 0; i--) {
     struct block b = a->kept[class][i];
@@ -154,52 +150,55 @@ static void *take_kept(struct account *a, int class, size_t size)
 int block_new(int device, size_t bytes, void **out, bool *blank)
 {
   size_t size;
-  int class = class_of(bytes, &size);
+  int class = block_find_class(bytes, &size);
   if (EXACT) size = MAX(bytes, 1);
-  struct account *a = account_of(device);
+  struct account *a = account_get(device);
   NEED(a, TY_EMEMORY, "out of memory");
   pthread_mutex_lock(&a->lock);
   const struct device_ops *ops = device_ops(device);
-  void *p = take_kept(a, class, size);
+  void *p = account_take_kept(a, class, size);
   *blank = !p && ops->blank && size >= ops->blank;
-  int code = p ? TY_OK : admit(a, device, size);
+  int code = p ? TY_OK : account_admit(a, device, size);
   if (!p && !code) p = ops->alloc(device, size);
   if (!p && !code) {
-    give_all_back(a, device);
+    account_release_kept(a, device);
     p = ops->alloc(device, size);
-    if (!p) code = no_block(a, device, size);
+    if (!p && ops->lost && ops->lost(device)) {
+      char name[32];
+      code = fail(TY_EDEVICE, "%s was lost by an earlier failure; nothing runs there until the "
+          "program is started again", device_name(device, name, sizeof name));
+    }
+    else if (!p)
+      code = account_refuse(a, device, size);
   }
   if (!code) {
     a->used += (int64_t)size;
     live_bytes((int64_t)bytes);
-    tell_profiler(a, device);
+    account_report_use(a, device);
     *out = p;
   }
   pthread_mutex_unlock(&a->lock);
   return code;
 }
 
-static bool keep_block(struct account *a, int class, void *p, size_t size, int64_t most)
-{
-  if (a->cached + (int64_t)size > most) return false;
-  if (!GROW(a->kept[class], a->nkept[class], a->cap[class])) return false;
-  a->kept[class][a->nkept[class]++] = (struct block){ p, size };
-  a->cached += (int64_t)size;
-  return true;
-}
-
 void block_free(int device, void *p, size_t bytes)
 {
   size_t size;
-  int class = class_of(bytes, &size);
+  int class = block_find_class(bytes, &size);
   if (EXACT) size = MAX(bytes, 1);
-  struct account *a = account_of(device); /* exists: it has given the block */
-  int64_t most = most_kept(device);
+  struct account *a = account_get(device); /* exists: it has given the block */
+  int64_t share = device_ops(device)->memory(device) / KEPT_SHARE;
+  int64_t most = EXACT ? -1 : MAX(MIN(share, KEPT_MAX), KEPT_MIN);
   pthread_mutex_lock(&a->lock);
   a->used -= (int64_t)size;
   live_bytes(-(int64_t)bytes);
-  tell_profiler(a, device);
-  bool kept = keep_block(a, class, p, size, most);
+  account_report_use(a, device);
+  bool kept = a->cached + (int64_t)size <= most &&
+      GROW(a->kept[class], a->nkept[class], a->cap[class]);
+  if (kept) {
+    a->kept[class][a->nkept[class]++] = (struct block){ p, size };
+    a->cached += (int64_t)size;
+  }
   pthread_mutex_unlock(&a->lock);
   if (!kept) device_ops(device)->release(device, p, size);
 }
@@ -213,49 +212,50 @@ int range_new(int device, struct range *out)
   return TY_OK;
 }
 
-static void count_range(struct account *a, int device, int64_t by)
+/* Counts bytes that a range has gained or lost. Under the lock. */
+static void account_count_range(struct account *a, int device, int64_t by)
 {
   a->pool += by;
   live_bytes(by);
-  tell_profiler(a, device);
+  account_report_use(a, device);
 }
 
 int range_grow(struct range *r, size_t bytes, bool *moved)
 {
-  struct account *a = account_of(r->device);
+  struct account *a = account_get(r->device);
   NEED(a, TY_EMEMORY, "out of memory");
   *moved = false;
   if (bytes <= r->bytes) return TY_OK;
   const struct device_ops *ops = device_ops(r->device);
   size_t old = r->bytes;
   pthread_mutex_lock(&a->lock);
-  int code = admit(a, r->device, bytes - old);
+  int code = account_admit(a, r->device, bytes - old);
   if (!code && !ops->range_grow(r, bytes, moved)) {
-    give_all_back(a, r->device);
-    if (!ops->range_grow(r, bytes, moved)) code = refused(a, r->device, bytes - old);
+    account_release_kept(a, r->device);
+    if (!ops->range_grow(r, bytes, moved)) code = account_refuse(a, r->device, bytes - old);
   }
-  count_range(a, r->device, (int64_t)r->bytes - (int64_t)old);
+  account_count_range(a, r->device, (int64_t)r->bytes - (int64_t)old);
   pthread_mutex_unlock(&a->lock);
   return code;
 }
 
 void range_trim(struct range *r, size_t bytes)
 {
-  struct account *a = account_of(r->device);
+  struct account *a = account_get(r->device);
   size_t old = r->bytes;
   if (!a || bytes >= old) return;
   pthread_mutex_lock(&a->lock);
   device_ops(r->device)->range_trim(r, bytes);
-  count_range(a, r->device, (int64_t)r->bytes - (int64_t)old);
+  account_count_range(a, r->device, (int64_t)r->bytes - (int64_t)old);
   pthread_mutex_unlock(&a->lock);
 }
 
 void range_free(struct range *r)
 {
-  struct account *a = account_of(r->device);
+  struct account *a = account_get(r->device);
   if (a && r->bytes) {
     pthread_mutex_lock(&a->lock);
-    count_range(a, r->device, -(int64_t)r->bytes);
+    account_count_range(a, r->device, -(int64_t)r->bytes);
     pthread_mutex_unlock(&a->lock);
   }
   if (r->base) device_ops(r->device)->range_free(r);

@@ -20,15 +20,21 @@
 #include "base/convert.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-static const size_t MAPPED = SIZE_MAX;                /* it watches blocks of the heap only */
+static const size_t MAPPED = SIZE_MAX; /* the sanitizer sees blocks of the heap only */
 #else
 static const size_t MAPPED = 1 << 20;
 #endif
-enum { HUGE_PAGE = 2 << 20, LARGE_BLOCK = 32 << 20, LARGE_RANGE = 256 << 20, COPY_GRAIN = 1 << 17 };
+/* Bytes; the sizes that get huge pages are measured, see above. */
+enum {
+  HUGE_PAGE   = 2 << 20,
+  LARGE_BLOCK = 32 << 20,  /* blocks of this size ask for huge pages */
+  LARGE_RANGE = 256 << 20, /* ranges of this size do */
+  COPY_GRAIN  = 1 << 17    /* copied by one chunk of a parallel region */
+};
 
 /* Returns the machine's memory in bytes; 0: unknown. Asks the system once: every free array of the
 ** pool is compared with it. */
-static int64_t physical(int device)
+static int64_t cpu_memory_bytes(int device)
 {
   static _Atomic int64_t known;
   if (!known) {
@@ -38,19 +44,19 @@ static int64_t physical(int device)
   return known;
 }
 
-static int count(void)
+static int cpu_count_cores(void)
 {
   cpu_set_t set;
   CPU_ZERO(&set);
   return sched_getaffinity(0, sizeof set, &set) ? 1 : MIN(MAX(CPU_COUNT(&set), 1), 64);
 }
 
-static int open_cpu(int device) { return TY_OK; }
+static int cpu_open_device(int device) { return TY_OK; }
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
-/* On a boundary of 2 MB: what lies before and behind goes back. */
-static char *map_aligned(size_t bytes, int access)
+/* Maps pages on a boundary of 2 MB; the rest of the mapping goes back. */
+static char *cpu_map_aligned(size_t bytes, int access)
 {
   char *p = sys_map(bytes + HUGE_PAGE, access);
   if (!p) return NULL;
@@ -60,67 +66,73 @@ static char *map_aligned(size_t bytes, int access)
   return base;
 }
 
-static bool is_mapped(size_t bytes) { return bytes >= MAPPED; }
+/* Returns whether blocks of this size are mapped, not taken from the heap. */
+static bool cpu_is_mapped(size_t bytes) { return bytes >= MAPPED; }
 
-static void *alloc(int device, size_t bytes)
+/* Returns NULL if the system has no memory. */
+static void *cpu_alloc_block(int device, size_t bytes)
 {
   size_t align = bytes >= 16 * PAGE ? PAGE : ALIGN, whole = align_up(bytes, PAGE);
-  if (!is_mapped(bytes)) return sys_aligned(align, bytes);
+  if (!cpu_is_mapped(bytes)) return sys_aligned(align, bytes);
   if (bytes < LARGE_BLOCK) return sys_map(whole, PROT_READ | PROT_WRITE);
-  void *p = map_aligned(whole, PROT_READ | PROT_WRITE);
+  void *p = cpu_map_aligned(whole, PROT_READ | PROT_WRITE);
   if (p) madvise(p, whole / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
   return p;
 }
 
-static void release(int device, void *data, size_t bytes)
+static void cpu_release_block(int device, void *data, size_t bytes)
 {
-  if (is_mapped(bytes))
+  if (cpu_is_mapped(bytes))
     munmap(data, align_up(bytes, PAGE));
   else
     free(data);
 }
 
-/* Pages that are given back come again as zeros, and cost nothing until they are touched. */
-static void clear(void *data, size_t bytes)
+/* Zeros a block: pages that are given back come again as zeros, and cost nothing until they are
+** touched. */
+static void cpu_clear_block(void *data, size_t bytes)
 {
-  size_t pages = is_mapped(bytes) ? bytes / PAGE * PAGE : 0;
+  size_t pages = cpu_is_mapped(bytes) ? bytes / PAGE * PAGE : 0;
   if (pages && madvise(data, pages, MADV_DONTNEED)) pages = 0;
   memset((char *)data + pages, 0, bytes - pages);
 }
 
 /* -- copies ------------------------------------------------------------------------------------ */
 
-struct bytes { char *dst; const char *src; bool past; };
+struct cpu_copy {
+  char *dst;
+  const char *src;
+  bool streams; /* stores pass the caches by */
+};
 
-static void copy_part(int64_t begin, int64_t end, void *context)
+static void cpu_copy_range(int64_t begin, int64_t end, void *context)
 {
-  const struct bytes *b = context;
-  if (b->past)
+  const struct cpu_copy *b = context;
+  if (b->streams)
     stream_copy(b->dst + begin, b->src + begin, (size_t)(end - begin));
   else
     memcpy(b->dst + begin, b->src + begin, (size_t)(end - begin));
 }
 
-static int copy(int dst_device, void *dst, int src_device, const void *src, size_t bytes)
+static int cpu_copy_bytes(int dst_device, void *dst, int src_device, const void *src, size_t bytes)
 {
-  struct bytes b = { dst, src, stream_copy_profitable(bytes) };
+  struct cpu_copy b = { dst, src, stream_copy_profitable(bytes) };
   uintptr_t d = (uintptr_t)dst, s = (uintptr_t)src;
   int64_t n = (int64_t)bytes, parts = n / COPY_GRAIN + 1, each = n / parts + PAGE;
   if (d < s + bytes && s < d + bytes)
     memmove(dst, src, bytes);
   else
-    parallel_for(n, each - each % PAGE, copy_part,
-        &b); /* parts of equal length, for an even number of cores */
+    parallel_for(n, each - each % PAGE, cpu_copy_range, &b); /* parts of equal length */
   return TY_OK;
 }
 
-static int fill(int device, void *data, int value, size_t bytes)
+static int cpu_fill_bytes(int device, void *data, int value, size_t bytes)
 {
   memset(data, value, bytes);
   return TY_OK;
 }
 
-static int convert_here(
+static int cpu_convert_elements(
     int device, void *dst, int dst_type, const void *src, int src_type, int64_t n)
 {
   dtype_convert(dst, dst_type, src, src_type, n);
@@ -129,8 +141,9 @@ static int convert_here(
 
 /* -- ranges ------------------------------------------------------------------------------------ */
 
-/* Address space for one range: twice the machine's memory, less where that is refused. */
-static size_t address_space(size_t bytes)
+/* Returns how much address space a range asks for: twice the machine's memory; 0 where address
+** space is limited. */
+static size_t range_address_space(size_t bytes)
 {
   struct rlimit limit;
   if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY) return 0;
@@ -138,15 +151,16 @@ static size_t address_space(size_t bytes)
   return MAX(align_up(bytes, HUGE_PAGE), (size_t)64 << 20); /* it shadows address space */
 #else
   size_t all = (size_t)4 << 30;
-  while (all < 2 * (size_t)physical(0)) all *= 2;
+  while (all < 2 * (size_t)cpu_memory_bytes(0)) all *= 2;
   return MAX(all, align_up(bytes, HUGE_PAGE));
 #endif
 }
 
-static bool reserve(struct range *r, size_t bytes)
+/* Reserves address space for a range, less where the system refuses so much. */
+static bool range_reserve(struct range *r, size_t bytes)
 {
-  for (size_t n = address_space(bytes); n >= bytes && n >= (size_t)64 << 20; n /= 2) {
-    char *base = map_aligned(n, PROT_NONE);
+  for (size_t n = range_address_space(bytes); n >= bytes && n >= (size_t)64 << 20; n /= 2) {
+    char *base = cpu_map_aligned(n, PROT_NONE);
     if (!base) continue;
     madvise(base, n, MADV_DONTDUMP);
     r->base = base;
@@ -156,7 +170,8 @@ static bool reserve(struct range *r, size_t bytes)
   return false;
 }
 
-static bool commit(struct range *r, size_t bytes)
+/* Makes the pages of a range usable up to `bytes`. */
+static bool range_commit(struct range *r, size_t bytes)
 {
   if (sys_protect(r->base + r->bytes, bytes - r->bytes, PROT_READ | PROT_WRITE)) return false;
   madvise(r->base + r->bytes, bytes - r->bytes, MADV_DODUMP);
@@ -165,12 +180,12 @@ static bool commit(struct range *r, size_t bytes)
   return true;
 }
 
-/* No room behind the range: other pages take over its contents. */
-static bool move(struct range *r, size_t bytes, bool *moved)
+/* Moves a range that cannot grow in place to other pages. */
+static bool range_move(struct range *r, size_t bytes, bool *moved)
 {
   struct range to = { r->device, NULL, 0, 0 };
-  if (reserve(&to, bytes)) {
-    if (!commit(&to, bytes)) {
+  if (range_reserve(&to, bytes)) {
+    if (!range_commit(&to, bytes)) {
       munmap(to.base, to.reserved);
       return false;
     }
@@ -187,16 +202,16 @@ static bool move(struct range *r, size_t bytes, bool *moved)
   return true;
 }
 
-static bool range_grow_cpu(struct range *r, size_t bytes, bool *moved)
+static bool cpu_range_grow(struct range *r, size_t bytes, bool *moved)
 {
   bytes = align_up(bytes, PAGE);
   if (bytes <= r->bytes) return true;
-  if (bytes <= r->reserved) return commit(r, bytes);
-  return move(r, bytes, moved);
+  if (bytes <= r->reserved) return range_commit(r, bytes);
+  return range_move(r, bytes, moved);
 }
 
-/* Gives the pages behind `bytes` back to the system; the address space stays. */
-static void range_trim_cpu(struct range *r, size_t bytes)
+/* Gives the pages after `bytes` back to the system; the address space stays. */
+static void cpu_range_trim(struct range *r, size_t bytes)
 {
   bytes = align_up(bytes, PAGE);
   if (bytes >= r->bytes) return;
@@ -205,24 +220,24 @@ static void range_trim_cpu(struct range *r, size_t bytes)
   r->bytes = bytes;
 }
 
-static void range_free_cpu(struct range *r)
+static void cpu_range_free(struct range *r)
 {
   if (r->base) munmap(r->base, r->reserved);
 }
 
 const struct device_ops cpu_ops = {
   .name       = "cpu",
-  .count      = count,
-  .open       = open_cpu,
-  .alloc      = alloc,
+  .count      = cpu_count_cores,
+  .open       = cpu_open_device,
+  .alloc      = cpu_alloc_block,
   .blank      = MAPPED,
-  .clear      = clear,
-  .release    = release,
-  .copy       = copy,
-  .fill       = fill,
-  .convert    = convert_here,
-  .range_grow = range_grow_cpu,
-  .range_trim = range_trim_cpu,
-  .range_free = range_free_cpu,
-  .memory     = physical,
+  .clear      = cpu_clear_block,
+  .release    = cpu_release_block,
+  .copy       = cpu_copy_bytes,
+  .fill       = cpu_fill_bytes,
+  .convert    = cpu_convert_elements,
+  .range_grow = cpu_range_grow,
+  .range_trim = cpu_range_trim,
+  .range_free = cpu_range_free,
+  .memory     = cpu_memory_bytes,
 };

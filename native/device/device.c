@@ -9,15 +9,14 @@
 
 /* -- random states ----------------------------------------------------------------------------- */
 
-static struct rng_state state[SLOTS];
-/* false: the state still follows from base_seed */
-static bool seeded[SLOTS];
+static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER; /* of the states */
+static struct rng_state states[SLOTS];
+static bool seeded[SLOTS];                            /* false: the state follows from base_seed */
 static uint64_t base_seed;
-static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 
-/* Seeds of devices 1, 2, ... derived from one; device 0 takes it as it is. SplitMix64 (Steele et
-** al. 2014). */
-static uint64_t mixed(uint64_t seed, int id)
+/* Derives the seed of device `id` from one for all, which device 0 takes as it is. SplitMix64
+** (Steele et al. 2014). */
+static uint64_t rng_derive_seed(uint64_t seed, int id)
 {
   if (id == 0) return seed;
   uint64_t z = seed + 0x9E3779B97F4A7C15u * (uint64_t)id;
@@ -26,18 +25,20 @@ static uint64_t mixed(uint64_t seed, int id)
   return z ^ (z >> 31);
 }
 
-static struct rng_state *state_of(int device) /* under the guard */
+/* Returns the state of a device. Under the guard. */
+static struct rng_state *rng_get_state(int device)
 {
   int slot = device_slot(device);
-  if (!seeded[slot]) state[slot] = (struct rng_state){ mixed(base_seed, slot & (IDS - 1)), 0 };
+  if (!seeded[slot])
+    states[slot] = (struct rng_state){ rng_derive_seed(base_seed, slot & (IDS - 1)), 0 };
   seeded[slot] = true;
-  return &state[slot];
+  return &states[slot];
 }
 
 struct rng_state device_next_rng(int device)
 {
   pthread_mutex_lock(&guard);
-  struct rng_state *s = state_of(device), d = *s;
+  struct rng_state *s = rng_get_state(device), d = *s;
   s->counter++;
   pthread_mutex_unlock(&guard);
   return d;
@@ -52,7 +53,7 @@ int ty_seed(int device, uint64_t seed)
     memset(seeded, 0, sizeof seeded);
   }
   else {
-    *state_of(device) = (struct rng_state){ seed, 0 };
+    *rng_get_state(device) = (struct rng_state){ seed, 0 };
   }
   pthread_mutex_unlock(&guard);
   return TY_OK;
@@ -63,7 +64,7 @@ int ty_rng(int device, int set, uint64_t *seed, uint64_t *counter)
   TRY(device_check(device));
   NEED(seed && counter, TY_ETYPE, "ty_rng: seed or counter is missing");
   pthread_mutex_lock(&guard);
-  struct rng_state *s = state_of(device);
+  struct rng_state *s = rng_get_state(device);
   if (set) *s = (struct rng_state){ *seed, *counter };
   *seed = s->seed;
   *counter = s->counter;
@@ -74,14 +75,14 @@ int ty_rng(int device, int set, uint64_t *seed, uint64_t *counter)
 int ty_rng_unit(int device, double *out)
 {
   TRY(device_check(device));
-  NEED(out, TY_ETYPE, "ty_rng_unit: no place for the result");
+  NEED(out, TY_ETYPE, "ty_rng_unit: out is missing");
   struct rng_state d = device_next_rng(device);
   struct philox p = philox(d.seed, d.counter, 0, 0);
   *out = unit_f64(p.w[0], p.w[1]);
   return TY_OK;
 }
 
-/* -- asking ------------------------------------------------------------------------------------ */
+/* -- questions --------------------------------------------------------------------------------- */
 
 int ty_devices(int kind)
 {
@@ -92,7 +93,7 @@ int ty_devices(int kind)
 int ty_device_memory(int device, int64_t *total, int64_t *used, int64_t *pool)
 {
   TRY(device_open(device));
-  NEED(total && used && pool, TY_ETYPE, "ty_device_memory: no place for the result");
+  NEED(total && used && pool, TY_ETYPE, "ty_device_memory: a result is missing");
   *total = device_ops(device)->memory(device);
   memory_in_use(device, used, pool);
   return TY_OK;
@@ -101,7 +102,7 @@ int ty_device_memory(int device, int64_t *total, int64_t *used, int64_t *pool)
 int ty_device_work(int device, int64_t *launches, int64_t *copies)
 {
   TRY(device_open(device));
-  NEED(launches && copies, TY_ETYPE, "ty_device_work: no place for the result");
+  NEED(launches && copies, TY_ETYPE, "ty_device_work: a result is missing");
   *launches = *copies = 0;
   if (device_ops(device)->work) device_ops(device)->work(device, launches, copies);
   return TY_OK;

@@ -2,44 +2,45 @@
 ** and the marks that failed tasks leave on the bytes that they should have written.
 **
 ** A storage has one mark: the newest failure, and the range of all bytes that are broken. A write
-** takes its bytes out of the range where they are one end of it, so that arrays that lie in one
-** storage, side by side, are good or bad each by itself.
+** takes its bytes out of the range if they are one end of it, so that neighbouring arrays in one
+** storage are good or bad each by itself.
 */
 #include <pthread.h>
 #include "base/failure.h"
 #include "device/queue.h"
 
-/* guards the list and all marks */
-static pthread_mutex_t marks = PTHREAD_MUTEX_INITIALIZER;
+/* Guards the list and all marks. */
+static pthread_mutex_t marks_lock = PTHREAD_MUTEX_INITIALIZER;
 
-enum { PENDING = 64 };
-/* in order of occurrence, for device_wait */
-static struct { int device; struct failure *failure; } pending[PENDING];
+/* Failures that are kept for device_wait: the first ones say enough. */
+enum { MAX_PENDING = 64 };
+/* In order of occurrence. */
+static struct { int device; struct failure *failure; } pending[MAX_PENDING];
 static int npending;
 
-static void forget(int i)
+/* Removes entry i from the list. Under the lock. */
+static void pending_forget(int i)
 {
   failure_drop(pending[i].failure);
   memmove(&pending[i], &pending[i + 1], sizeof pending[0] * (size_t)(--npending - i));
 }
 
-/* Beyond 64 that nobody asks for, the first ones say enough. */
 void pending_add(int device, struct failure *f)
 {
-  pthread_mutex_lock(&marks);
+  pthread_mutex_lock(&marks_lock);
   for (int i = npending - 1; i >= 0; i--)
-    if (failure_reported(pending[i].failure)) forget(i);
-  if (npending < PENDING) {
+    if (failure_reported(pending[i].failure)) pending_forget(i);
+  if (npending < MAX_PENDING) {
     pending[npending].device = device;
     pending[npending++].failure = failure_keep(f);
   }
-  pthread_mutex_unlock(&marks);
+  pthread_mutex_unlock(&marks_lock);
 }
 
 int pending_report(int device)
 {
   int code = TY_OK;
-  pthread_mutex_lock(&marks);
+  pthread_mutex_lock(&marks_lock);
   for (int i = 0; i < npending;) {
     struct failure *f = pending[i].failure;
     if (device >= 0 && pending[i].device != device) {
@@ -52,54 +53,57 @@ int pending_report(int device)
       else
         code = failure_report(f);
     }
-    forget(i);
+    pending_forget(i);
   }
-  pthread_mutex_unlock(&marks);
+  pthread_mutex_unlock(&marks_lock);
   return code;
 }
 
 /* -- marks ------------------------------------------------------------------------------------- */
 
-static size_t access_end(const struct access *a) { return MAX(a->end, a->begin + 1); }
+/* Returns where an access ends; one of no bytes counts as one byte. */
+static size_t access_get_end(const struct access *a) { return MAX(a->end, a->begin + 1); }
 
-/* Takes written bytes out of the broken range. Returns the failure whose mark is gone, or NULL. */
-static struct failure *clear_range(struct storage *s, const struct access *a)
+/* Takes written bytes out of the broken range. Returns the failure whose mark is gone, or NULL.
+** Under the lock. */
+static struct failure *storage_clear_failed(struct storage *s, const struct access *a)
 {
   struct failure *f = s->failed;
-  const bool front = a->begin <= s->failed_begin, back = access_end(a) >= s->failed_end;
+  const bool front = a->begin <= s->failed_begin, back = access_get_end(a) >= s->failed_end;
   if (front && back) {
     __atomic_store_n(&s->failed, NULL, __ATOMIC_RELEASE);
     return f;
   }
-  if (front) s->failed_begin = MAX(s->failed_begin, access_end(a));
+  if (front) s->failed_begin = MAX(s->failed_begin, access_get_end(a));
   if (back) s->failed_end = MIN(s->failed_end, a->begin);
   return NULL;
 }
 
-/* A mark that counts for good stays one. */
-static void widen_range(struct storage *s, const struct access *a, const struct failure *f)
+/* Makes the broken range cover an access that failed with f. A mark that lasts stays one. Under the
+** lock. */
+static void storage_widen_failed(struct storage *s, const struct access *a, const struct failure *f)
 {
   const bool lasting = __atomic_load_n(&s->lasting, __ATOMIC_RELAXED);
   const bool once = a->in_place && (lasting || failure_is_interruption(f));
   const bool counts = s->failed && !(s->failed_once && failure_reported(s->failed));
   s->failed_once = once && (!counts || s->failed_once);
   s->failed_begin = counts ? MIN(s->failed_begin, a->begin) : a->begin;
-  s->failed_end = counts ? MAX(s->failed_end, access_end(a)) : access_end(a);
+  s->failed_end = counts ? MAX(s->failed_end, access_get_end(a)) : access_get_end(a);
 }
 
 void storage_mark(const struct access *a, struct failure *f)
 {
   struct storage *s = a->storage;
   if (!f && !__atomic_load_n(&s->failed, __ATOMIC_ACQUIRE)) return;
-  pthread_mutex_lock(&marks);
+  pthread_mutex_lock(&marks_lock);
   struct failure *old = s->failed;
   if (f) {
-    widen_range(s, a, f);
+    storage_widen_failed(s, a, f);
     __atomic_store_n(&s->failed, failure_keep(f), __ATOMIC_RELEASE);
   }
   else if (old)
-    old = clear_range(s, a);
-  pthread_mutex_unlock(&marks);
+    old = storage_clear_failed(s, a);
+  pthread_mutex_unlock(&marks_lock);
   failure_drop(old);
 }
 
@@ -107,12 +111,12 @@ struct failure *storage_failure_for(const struct access *a, uint64_t reported)
 {
   const struct storage *s = a->storage;
   if (!__atomic_load_n(&s->failed, __ATOMIC_ACQUIRE)) return NULL;
-  pthread_mutex_lock(&marks);
+  pthread_mutex_lock(&marks_lock);
   struct failure *f = s->failed;
-  if (f && (a->begin >= s->failed_end || access_end(a) <= s->failed_begin)) f = NULL;
+  if (f && (a->begin >= s->failed_end || access_get_end(a) <= s->failed_begin)) f = NULL;
   if (f && s->failed_once && failure_reported_by(f, reported)) f = NULL;
   failure_keep(f);
-  pthread_mutex_unlock(&marks);
+  pthread_mutex_unlock(&marks_lock);
   return f;
 }
 

@@ -7,7 +7,8 @@
 #include "device/collective.h"
 #include "device/queue.h"
 
-static const struct device_ops *kinds[2] = { &cpu_ops, NULL };             /* TY_CPU, TY_GPU */
+/* TY_CPU, TY_GPU. Atomic. */
+static const struct device_ops *kinds[2] = { &cpu_ops, NULL };
 
 void device_register(int kind, const struct device_ops *ops)
 {
@@ -21,7 +22,7 @@ const struct device_ops *device_ops(int device)
   return __atomic_load_n(&kinds[kind == TY_GPU], __ATOMIC_ACQUIRE);
 }
 
-static const struct collective_ops *collectives;
+static const struct collective_ops *collectives; /* NULL: no back end has any */
 
 void collective_register(const struct collective_ops *ops)
 {
@@ -49,14 +50,11 @@ const struct device_ops *queue_ops(int device)
                                                 : &no_memory;
 }
 
-static const struct device_ops *either_ops(int a, int b)
-{
-  return device_ops(device_kind(a) == TY_GPU ? a : b);
-}
-
 int device_copy(int dst_device, void *dst, int src_device, const void *src, size_t bytes)
 {
-  return either_ops(dst_device, src_device)->copy(dst_device, dst, src_device, src, bytes);
+  /* by the one that is no CPU */
+  int device = device_kind(dst_device) == TY_GPU ? dst_device : src_device;
+  return device_ops(device)->copy(dst_device, dst, src_device, src, bytes);
 }
 
 int device_fill(int device, void *data, int value, size_t bytes)

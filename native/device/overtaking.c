@@ -1,121 +1,101 @@
-/* overtaking.c - tasks that run before others that stand in front of them.
+/* overtaking.c - tasks that run before earlier ones of their queue.
 **
 ** Order costs time in two cases. Where the head of a CPU's queue waits for a message, say an update
-** of weights for the sum of its gradients over the ranks, those behind it that need nothing of it
+** of weights for the sum of its gradients over the ranks, later tasks that need nothing of it
 ** go on: the next forward, whose first layers have their weights already. And messages go by
 ** choice, since the first one to be ready need not be the first one to be needed.
 **
-** A task may go before those in front of it that have not run where it waits for nobody, reads
-** nothing that one of these writes, and writes nothing that one of them touches; and not where both
-** are `in_order`. A look goes through the queue from its head and keeps what the tasks that it has
-** met touch, by address, in a table that the next look takes over as empty.
+** A task may run before earlier ones that have not run if it waits for no other queue, reads
+** nothing that one of these writes, and writes nothing that one of them touches; and not if both
+** are `in_order`. A scan goes through the queue from its head and keeps the accesses of the tasks
+** that it has passed, by storage, in a table that the next scan takes over as empty.
 */
 #include "device/queue_state.h"
 
-/* entries of the table, a power of two; tasks that a look takes in; candidates among them */
-enum { ENTRIES = 8192, FULL = ENTRIES / 2, REACH = 512, CANDIDATES = 64 };
-
-/* -- what tasks touch -------------------------------------------------------------------------- */
-
-struct look {
-  struct queue *q;
-  int used;
-  bool in_order; /* of those that were met, one is */
+enum {
+  ACCESSES    = 8192,         /* entries of the table of accesses; a power of two */
+  MAX_USED    = ACCESSES / 2, /* entries in use at most */
+  SCAN_TASKS  = 512,          /* tasks that a scan looks at, at most */
+  CANDIDATES  = 64            /* tasks that `choose` gets to choose from, at most */
 };
 
-static struct touched *touched_at(const struct look *l, const struct storage *s)
+/* -- what tasks access ------------------------------------------------------------------------- */
+
+struct scan {
+  struct queue *q;
+  int used;                                           /* entries of the table */
+  bool in_order;                                      /* one of the tasks so far is */
+};
+
+/* Returns the entry of a storage in the table, or the free one that it would get. */
+static struct noted_access *scan_find_access(const struct scan *l, const struct storage *s)
 {
   size_t at = (size_t)(((uintptr_t)s >> 4) * 0x9E3779B97F4A7C15u >> 40);
   for (;; at++) {
-    struct touched *t = &l->q->touched[at & (ENTRIES - 1)];
-    if (t->look != l->q->look || t->storage == s) return t;
+    struct noted_access *t = &l->q->accesses[at & (ACCESSES - 1)];
+    if (t->scan != l->q->scan || t->storage == s) return t;
   }
 }
 
-static const struct touched *met(const struct look *l, const struct storage *s)
+/* Notes the accesses of a task. Returns false if the table is full. */
+static bool scan_add_task(struct scan *l, const struct slot *s)
 {
-  const struct touched *t = touched_at(l, s);
-  return t->look == l->q->look ? t : NULL;
-}
-
-static void meet(struct look *l, const struct storage *s, bool written)
-{
-  struct touched *t = touched_at(l, s);
-  if (t->look != l->q->look) {
-    *t = (struct touched){ s, l->q->look, false };
-    l->used++;
+  int n = s->task.nread + s->task.nwrite;
+  if (l->used + n > MAX_USED) return false;
+  for (int i = 0; i < n; i++) {
+    struct noted_access *t = scan_find_access(l, s->list[i].storage);
+    if (t->scan != l->q->scan) {
+      *t = (struct noted_access){ s->list[i].storage, l->q->scan, false };
+      l->used++;
+    }
+    t->written |= i >= s->task.nread;
   }
-  t->written |= written;
-}
-
-/* Whether there is room for it. */
-static bool take_in(struct look *l, const struct slot *s)
-{
-  if (l->used + s->task.nread + s->task.nwrite > FULL) return false;
-  for (int i = 0; i < s->task.nread + s->task.nwrite; i++)
-    meet(l, s->list[i].storage, i >= s->task.nread);
   l->in_order |= s->task.in_order;
   return true;
 }
 
-static bool begin(struct look *l, struct queue *q)
-{
-  *l = (struct look){ .q = q };
-  if (!q->touched) q->touched = NEWS(struct touched, ENTRIES);
-  if (!q->touched) return false;
-  if (!++q->look) q->look = 1, memset(q->touched, 0, sizeof *q->touched * ENTRIES);
-  return true;
-}
+/* -- which tasks may run ----------------------------------------------------------------------- */
 
-/* -- who may go -------------------------------------------------------------------------------- */
-
-static bool waits(const struct slot *s)
+/* Returns whether a task may run before those that the scan has passed. */
+static bool scan_allows_task(const struct scan *l, const struct slot *s)
 {
+  if (l->in_order && s->task.in_order) return false;
   for (int i = 0; i < s->nwait; i++)
-    if (!ticket_past(s->wait[i * RING])) return true;
-  return false;
-}
-
-static bool reads_failure(const struct slot *s)
-{
+    if (!ticket_past(s->wait[i * RING])) return false;
   for (int i = 0; i < s->task.nread; i++)
-    if (storage_failed(&s->list[i])) return true;
-  return false;
-}
-
-static bool may_go(const struct look *l, const struct slot *s)
-{
-  if (waits(s) || reads_failure(s) || (l->in_order && s->task.in_order)) return false;
+    if (storage_failed(&s->list[i])) return false; /* in order, so that the failure is the first */
   for (int i = 0; i < s->task.nread + s->task.nwrite; i++) {
-    const struct touched *t = met(l, s->list[i].storage);
-    if (t && (i >= s->task.nread || t->written)) return false;
+    const struct noted_access *t = scan_find_access(l, s->list[i].storage);
+    if (t->scan == l->q->scan && (i >= s->task.nread || t->written)) return false;
   }
   return true;
 }
 
-/* Tasks that could run now, in the order of submission; no further than one without `choose`
-** where the head has it. */
-static int find(struct queue *q, struct slot **found, int most)
+/* Finds up to `most` tasks that could run now, in the order of submission. If the head has a
+** `choose`, the search ends at the first task without. Returns how many there are. */
+static int queue_find_runnable(struct queue *q, struct slot **found, int most)
 {
-  struct look l;
-  uint64_t end = MIN(LOAD(q->submitted), q->ran + REACH);
-  bool choose = q->slot[q->ran % RING].task.choose;
+  struct scan l = { .q = q };
+  uint64_t end = MIN(LOAD(q->submitted), q->started + SCAN_TASKS);
+  bool choose = q->slot[q->started % RING].task.choose;
   int n = 0;
-  if (!begin(&l, q)) return 0;
-  for (uint64_t k = q->ran; k < end; k++) {
+  if (!q->accesses) q->accesses = NEWS(struct noted_access, ACCESSES);
+  if (!q->accesses) return 0;
+  if (!++q->scan) q->scan = 1, memset(q->accesses, 0, sizeof *q->accesses * ACCESSES);
+  for (uint64_t k = q->started; k < end; k++) {
     struct slot *s = &q->slot[k % RING];
     if (queue_went_early(q, k + 1)) continue;
     if (choose && !s->task.choose) break;
-    if (may_go(&l, s)) found[n++] = s;
-    if (n == most || !take_in(&l, s)) break;
+    if (scan_allows_task(&l, s)) found[n++] = s;
+    if (n == most || !scan_add_task(&l, s)) break;
   }
   return n;
 }
 
-/* -- the next one ------------------------------------------------------------------------------ */
+/* -- the next task ----------------------------------------------------------------------------- */
 
-/* The queue of a message that the task waits for; -1: it waits for none. */
-static int awaited_message(const struct slot *s)
+/* Returns the queue of a message that the task waits for; -1: it waits for none. */
+static int slot_awaited_message(const struct slot *s)
 {
   for (int i = 0; i < s->nwait; i++) {
     const struct ticket *t = &s->wait[i * RING];
@@ -124,14 +104,16 @@ static int awaited_message(const struct slot *s)
   return -1;
 }
 
-/* Until something passes that it may wait for, or something is submitted. */
-static void listen(struct queue *q, uint64_t news, uint64_t submitted)
+/* Sleeps until a task of any queue completes or one is submitted here, after `ready_events` and
+** `submitted` were read. */
+static void queue_wait_ready(struct queue *q, uint64_t ready_events, uint64_t submitted)
 {
   int64_t from = profiling(TY_PROFILE_SYMBOLIC) ? profile_now() : 0;
-  int other = awaited_message(&q->slot[q->ran % RING]);
+  int other = slot_awaited_message(&q->slot[q->started % RING]);
   pthread_mutex_lock(&q->lock);
   STORE(q->sleeping, 1);
-  while (LOAD(q->news) == news && LOAD(q->submitted) == submitted && !LOAD(queue_closing))
+  while (LOAD(q->ready_events) == ready_events && LOAD(q->submitted) == submitted &&
+      !LOAD(queue_closing))
     pthread_cond_wait(&q->wake, &q->lock);
   STORE(q->sleeping, 0);
   pthread_mutex_unlock(&q->lock);
@@ -140,17 +122,18 @@ static void listen(struct queue *q, uint64_t news, uint64_t submitted)
 
 struct slot *queue_next(struct queue *q)
 {
-  struct slot *head = &q->slot[q->ran % RING], *s = head;
-  if (!queue_is_free(q) || !has_memory(q->device) || awaited_message(head) < 0) return head;
-  STORE(q->listens, 1);
-  __atomic_add_fetch(&queue_listening, 1, __ATOMIC_SEQ_CST);
+  struct slot *head = &q->slot[q->started % RING], *s = head;
+  if (!queue_is_free(q) || !has_memory(q->device) || slot_awaited_message(head) < 0) return head;
+  STORE(q->waits_for_ready, 1);
+  __atomic_add_fetch(&queue_waiting_for_ready, 1, __ATOMIC_SEQ_CST);
   for (;;) {
-    uint64_t news = LOAD(q->news), submitted = LOAD(q->submitted);
-    if (find(q, &s, 1) || awaited_message(head) < 0 || LOAD(queue_closing)) break;
-    listen(q, news, submitted);
+    uint64_t ready_events = LOAD(q->ready_events), submitted = LOAD(q->submitted);
+    if (queue_find_runnable(q, &s, 1) || slot_awaited_message(head) < 0 || LOAD(queue_closing))
+      break;
+    queue_wait_ready(q, ready_events, submitted);
   }
-  __atomic_sub_fetch(&queue_listening, 1, __ATOMIC_SEQ_CST);
-  STORE(q->listens, 0);
+  __atomic_sub_fetch(&queue_waiting_for_ready, 1, __ATOMIC_SEQ_CST);
+  STORE(q->waits_for_ready, 0);
   return s;
 }
 
@@ -159,7 +142,7 @@ struct slot *queue_choose(struct queue *q, struct slot *head)
   struct slot *s[CANDIDATES];
   void *context[CANDIDATES];
   if (!head->task.choose || !queue_is_free(q)) return head;
-  int n = find(q, s, CANDIDATES);
+  int n = queue_find_runnable(q, s, CANDIDATES);
   if (!n || s[0] != head) return head;
   for (int i = 0; i < n; i++) context[i] = s[i]->task.context;
   return s[head->task.choose(context, n)];

@@ -1,12 +1,13 @@
-/* passing.c - how tasks that a queue's thread has started pass, and what it does without work.
+/* passing.c - how started tasks complete, and what a queue's thread does without work.
 **
-** A CPU's task has ended when `run` returns. Other devices have begun it by then; the thread waits
-** for them as late as it may, and where each task leaves a mark, no further than somebody asks: it
-** is free for what comes meanwhile, such as the next batch.
+** A CPU's task has ended when `run` returns. Other devices have only begun it by then; the thread
+** waits for them as late as it may, and where each task leaves a mark, only as far as a waiter
+** needs: it is free for what comes meanwhile, such as the next batch.
 */
 #include "base/base.h"
 #include "device/queue_state.h"
 
+/* How long a thread sleeps between two questions whether its device is busy. */
 enum { NAP_NS = 100000 };
 
 /* -- failures ---------------------------------------------------------------------------------- */
@@ -17,7 +18,7 @@ void queue_mark_writes(struct slot *s)
     storage_mark(&s->list[i], s->failed);
 }
 
-bool queue_say_lost(const struct queue *q, struct failure *f, bool late)
+bool queue_add_lost(const struct queue *q, struct failure *f, bool late)
 {
   char name[32];
   if (!q->ops->lost || !q->ops->lost(q->device)) return false;
@@ -29,19 +30,19 @@ bool queue_say_lost(const struct queue *q, struct failure *f, bool late)
   return true;
 }
 
-/* A device that is lost fails whatever comes as it failed first: that names the culprit. */
 struct failure *queue_note_failure(struct queue *q, int code, bool starting)
 {
   struct failure *f = failure_take(code);
-  if (!q->lost && queue_say_lost(q, f, starting)) q->lost = failure_keep(f);
+  if (!q->lost && queue_add_lost(q, f, starting)) q->lost = failure_keep(f);
   pending_add(q->device, f);
   return f;
 }
 
-/* -- passing ----------------------------------------------------------------------------------- */
+/* -- completion -------------------------------------------------------------------------------- */
 
-/* Who waits for tasks that have passed wakes; who is not there yet says so again. */
-static void wake_waiters(struct queue *q)
+/* Wakes all that wait for tasks of the queue. Those whose task has not completed note again which
+** one they need. */
+static void queue_wake_waiters(struct queue *q)
 {
   pthread_mutex_lock(&q->lock);
   STORE(q->awaited, UINT64_MAX);
@@ -49,7 +50,8 @@ static void wake_waiters(struct queue *q)
   pthread_mutex_unlock(&q->lock);
 }
 
-static void let_go(struct queue *q, struct slot *s)
+/* Calls the task's `done` and drops what the queue holds for it. */
+static void queue_release_task(struct queue *q, struct slot *s)
 {
   if (s->task.done) s->task.done(s->task.context);
   for (int i = 0; i < s->task.nread + s->task.nwrite; i++) storage_free(s->list[i].storage);
@@ -57,48 +59,39 @@ static void let_go(struct queue *q, struct slot *s)
   __atomic_sub_fetch(&q->held, (int64_t)s->task.held, __ATOMIC_RELAXED);
 }
 
-static void count_pass(struct queue *q)
+/* Counts the next task as completed, and wakes who waits for that. */
+static void queue_count_completed(struct queue *q)
 {
   STORE(q->done, q->done + 1);
-  if (LOAD(q->waiting) && q->done >= LOAD(q->awaited)) wake_waiters(q);
-  if (LOAD(queue_listening)) queue_tell_news();
+  if (LOAD(q->waiting) && q->done >= LOAD(q->awaited)) queue_wake_waiters(q);
+  if (LOAD(queue_waiting_for_ready)) queue_notify_ready();
 }
 
-static void pass(struct queue *q, struct slot *s)
+static void queue_complete_task(struct queue *q, struct slot *s)
 {
-  let_go(q, s);
-  count_pass(q);
+  queue_release_task(q, s);
+  queue_count_completed(q);
 }
 
-void queue_pass_early(struct queue *q, struct slot *s)
+void queue_complete_early(struct queue *q, struct slot *s)
 {
-  uint64_t seq = q->ran + 1 + ((uint64_t)(s - q->slot) + RING - q->ran % RING) % RING;
-  let_go(q, s);
+  uint64_t seq =
+      q->started + 1 + ((uint64_t)(s - q->slot) + RING - q->started % RING) % RING;
+  queue_release_task(q, s);
   STORE(s->early, seq);
-  if (LOAD(q->waiting)) wake_waiters(q);
-  if (LOAD(queue_listening)) queue_tell_news();
+  if (LOAD(q->waiting)) queue_wake_waiters(q);
+  if (LOAD(queue_waiting_for_ready)) queue_notify_ready();
 }
 
-void queue_pass_again(struct queue *q)
+void queue_skip_completed(struct queue *q)
 {
-  STORE(q->ran, q->ran + 1);
-  count_pass(q);
+  STORE(q->started, q->started + 1);
+  queue_count_completed(q);
 }
 
-/* Behind its device's work: tasks for which the device waited have to pass as well. What became of
-** them is known only then, and holds for what was made of it since. */
-static void settle(struct slot *s)
-{
-  for (int i = 0; i < s->nwait; i++) ticket_wait(s->wait[i * RING]);
-  for (int i = 0; i < s->task.nread && !s->failed; i++)
-    s->failed = storage_failure_for(&s->list[i], s->reported);
-  if (s->failed) queue_mark_writes(s);
-}
-
-/* Lets what was started pass. A device that reports its failures late fails all of it. */
 void queue_finish(struct queue *q)
 {
-  if (q->done == q->ran) return;
+  if (q->done == q->started) return;
   int code = q->ops->finish ? q->ops->finish(q->device) : TY_OK;
   struct failure *late = NULL;
   bool uncertain = false;
@@ -106,26 +99,36 @@ void queue_finish(struct queue *q)
     late = failure_keep(q->lost);
   else if (code)
     late = queue_note_failure(q, code, false);
-  while (q->done < q->ran) {
+  while (q->done < q->started) {
     struct slot *s = &q->slot[q->done % RING];
-    if (late && !s->failed) {
+    if (late && !s->failed) { /* a device that reports late fails all that was started */
       s->failed = failure_keep(late);
       queue_mark_writes(s);
     }
     uncertain |= s->awaits;
-    if (uncertain) settle(s);
-    pass(q, s);
+    if (uncertain) {
+      /* The device itself waited for other queues' tasks. Wait for those to complete; if one
+      ** failed, mark this task's outputs as failed, and those of the tasks that read them. */
+      for (int i = 0; i < s->nwait; i++) ticket_wait(s->wait[i * RING]);
+      for (int i = 0; i < s->task.nread && !s->failed; i++)
+        s->failed = storage_failure_for(&s->list[i], s->reported);
+      if (s->failed) queue_mark_writes(s);
+    }
+    queue_complete_task(q, s);
   }
   failure_drop(late);
 }
 
-bool queue_has_work(struct queue *q) { return LOAD(q->submitted) != q->ran || LOAD(queue_closing); }
-
-/* What the device says of each task alone, up to number `to`: nothing went wrong, and nothing hangs
-** on what other devices do. */
-static bool reaches(struct queue *q, uint64_t to)
+bool queue_has_work(struct queue *q)
 {
-  if (!q->order || q->lost || to >= q->ran) return false;
+  return LOAD(q->submitted) != q->started || LOAD(queue_closing);
+}
+
+/* Returns whether the device has completed all tasks up to number `to`, by their marks: no task
+** failed, and none depends on other devices. */
+static bool queue_reaches_mark(struct queue *q, uint64_t to)
+{
+  if (!q->order || q->lost || to >= q->started) return false;
   for (uint64_t k = q->done; k < to; k++)
     if (q->slot[k % RING].awaits || q->slot[k % RING].failed) return false;
   int code = q->order->reach(q->device, to);
@@ -137,40 +140,35 @@ void queue_finish_awaited(struct queue *q)
 {
   uint64_t to = LOAD(q->awaited);
   if (to <= q->done)
-    wake_waiters(q);
-  else if (to > q->ran)
-    sched_yield(); /* not started, or about to be said */
-  else if (!reaches(q, to))
+    queue_wake_waiters(q);
+  else if (to > q->started)
+    sched_yield(); /* not started, or the waiter has not noted its task yet */
+  else if (!queue_reaches_mark(q, to))
     queue_finish(q);
   else
-    while (q->done < to) pass(q, &q->slot[q->done % RING]);
+    while (q->done < to) queue_complete_task(q, &q->slot[q->done % RING]);
 }
 
-/* Until there is work, somebody waits, or some time has passed. */
-static void nap(struct queue *q)
-{
-  struct timespec until;
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_nsec += NAP_NS;
-  until.tv_sec += until.tv_nsec / 1000000000;
-  until.tv_nsec %= 1000000000;
-  pthread_mutex_lock(&q->lock);
-  STORE(q->sleeping, 1);
-  if (!queue_has_work(q) && !LOAD(q->waiting)) pthread_cond_timedwait(&q->wake, &q->lock, &until);
-  STORE(q->sleeping, 0);
-  pthread_mutex_unlock(&q->lock);
-}
+/* -- without work ------------------------------------------------------------------------------ */
 
-/* While a device works on what was started, its thread is there for what comes next. */
 void queue_stay_ready(struct queue *q)
 {
-  while (q->order && q->done != q->ran && !queue_has_work(q)) {
-    if (LOAD(q->waiting))
+  while (q->order && q->done != q->started && !queue_has_work(q)) {
+    if (LOAD(q->waiting)) {
       queue_finish_awaited(q);
-    else if (q->order->busy(q->device))
-      nap(q);
-    else
-      return;
+      continue;
+    }
+    if (!q->order->busy(q->device)) return;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += NAP_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&q->lock);
+    STORE(q->sleeping, 1);
+    if (!queue_has_work(q) && !LOAD(q->waiting)) pthread_cond_timedwait(&q->wake, &q->lock, &until);
+    STORE(q->sleeping, 0);
+    pthread_mutex_unlock(&q->lock);
   }
 }
 

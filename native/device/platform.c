@@ -1,7 +1,7 @@
 /* platform.c - the text of `tycho --platform`: what was found, or why not.
 **
-** Libraries that are optional at run time are looked for with dlopen here only to tell
-** what is there; their users open them themselves.
+** Libraries that are optional at run time are opened here only to report what is there; their
+** users open them themselves.
 */
 #include <dlfcn.h>
 #include <sys/utsname.h>
@@ -15,8 +15,22 @@
 
 /* -- processor --------------------------------------------------------------------------------- */
 
-static void add_features(struct text *t)
+static void platform_add_processor(struct text *t)
 {
+  struct utsname u;
+  text_add(t, "cpu         ");
+  char line[256];
+  FILE *f = sys_fopen("/proc/cpuinfo", "r"); /* Linux names the model there */
+  while (f && fgets(line, sizeof line, f)) {
+    char *value = strncmp(line, "model name", 10) ? NULL : strchr(line, ':');
+    if (!value) continue;
+    value[strcspn(value, "\n")] = 0;
+    text_add(t, "%s", value + 1 + (value[1] == ' '));
+    break;
+  }
+  if (f) fclose(f);
+  if (!uname(&u)) text_add(t, ", %s (%s %s)", u.machine, u.sysname, u.release);
+  text_add(t, "\nfeatures   ");
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_cpu_init();
 #  define FEATURE(name) \
@@ -29,33 +43,8 @@ static void add_features(struct text *t)
       FEATURE("avx512vnni")
 #  undef FEATURE
 #else
-  text_add(t, " (not asked for on this architecture)");
+  text_add(t, " (not known for this architecture)");
 #endif
-}
-
-/* "model name" as Linux tells it. */
-static void add_model(struct text *t)
-{
-  char line[256];
-  FILE *f = sys_fopen("/proc/cpuinfo", "r");
-  while (f && fgets(line, sizeof line, f)) {
-    char *value = strncmp(line, "model name", 10) ? NULL : strchr(line, ':');
-    if (!value) continue;
-    value[strcspn(value, "\n")] = 0;
-    text_add(t, "%s", value + 1 + (value[1] == ' '));
-    break;
-  }
-  if (f) fclose(f);
-}
-
-static void add_processor(struct text *t)
-{
-  struct utsname u;
-  text_add(t, "cpu         ");
-  add_model(t);
-  if (!uname(&u)) text_add(t, ", %s (%s %s)", u.machine, u.sysname, u.release);
-  text_add(t, "\nfeatures   ");
-  add_features(t);
   text_add(t, "\ncode path   %s", cpu_path());
   if (*env_text("TYCHO_CPU", "")) text_add(t, " (TYCHO_CPU=%s)", env_text("TYCHO_CPU", ""));
   text_add(t, "\nthreads     %d of %ld processors%s\n", ty_threads(0),
@@ -65,15 +54,9 @@ static void add_processor(struct text *t)
 
 /* -- libraries --------------------------------------------------------------------------------- */
 
-static void *open_first(const char *const *names)
-{
-  void *lib = NULL;
-  for (int i = 0; names[i] && !lib; i++) lib = sys_dlopen(names[i], RTLD_LAZY | RTLD_LOCAL);
-  return lib;
-}
-
-/* One line: what the library says of itself, or that no library of these names is installed. */
-static void add_library(struct text *t, const char *label, const char *disable,
+/* Adds a line: the version that function `symbol` of the library gives, or that no library of these
+** names is installed. */
+static void platform_add_library(struct text *t, const char *label, const char *disable,
     const char *const *names, const char *symbol)
 {
   text_add(t, "%-11s ", label);
@@ -81,20 +64,21 @@ static void add_library(struct text *t, const char *label, const char *disable,
     text_add(t, "off (TYCHO_DISABLE)\n");
     return;
   }
-  void *lib = open_first(names);
+  void *lib = NULL;
+  for (int i = 0; names[i] && !lib; i++) lib = sys_dlopen(names[i], RTLD_LAZY | RTLD_LOCAL);
   if (!lib) {
     text_add(t, "no: not found:");
     for (int i = 0; names[i]; i++) text_add(t, " %s", names[i]);
     text_add(t, "\n");
     return;
   }
-  const char *(*tell)(void) = NULL;
-  if (symbol) *(void **)&tell = dlsym(lib, symbol);
-  text_add(t, "%s\n", tell ? tell() : "yes");
+  const char *(*version)(void) = NULL;
+  if (symbol) *(void **)&version = dlsym(lib, symbol);
+  text_add(t, "%s\n", version ? version() : "yes");
   dlclose(lib);
 }
 
-static void add_dnnl(struct text *t)
+static void platform_add_dnnl(struct text *t)
 {
 #ifdef TY_DNNL
   if (env_disabled("dnnl")) {
@@ -108,10 +92,10 @@ static void add_dnnl(struct text *t)
 #endif
 }
 
-static void (*tell_back_end)(struct text *t);
-void platform_register(void (*tell)(struct text *t)) { tell_back_end = tell; }
+static void (*add_back_end)(struct text *t);
+void platform_register(void (*add)(struct text *t)) { add_back_end = add; }
 
-static void add_cuda(struct text *t)
+static void platform_add_cuda(struct text *t)
 {
   int n = ty_devices(TY_GPU), code = n ? TY_OK : device_open(TY_GPU);
   if (n)
@@ -120,10 +104,10 @@ static void add_cuda(struct text *t)
     text_add(t, "CUDA        no: %s\n", ty_error());
   if (code) failure_drop(failure_take(code));
   text_add(t, "            what has run on which GPU: doc/gpu.md\n");
-  if (tell_back_end) tell_back_end(t);
+  if (add_back_end) add_back_end(t);
 }
 
-static void add_collectives(struct text *t)
+static void platform_add_collectives(struct text *t)
 {
   char found[256];
   const struct collective_ops *ops = collective_ops();
@@ -135,26 +119,9 @@ static void add_collectives(struct text *t)
   if (code) failure_drop(failure_take(code));
 }
 
-static void add_libraries(struct text *t)
-{
-  static const char *const blas[] = { "libopenblas.so.0", "libopenblas.so", NULL };
-  static const char *const lapack[] = { "libopenblas.so.0", "liblapack.so.3", NULL };
-  static const char *const jpeg[] = { "libjpeg.so.62", "libjpeg.so.8", NULL };
-  static const char *const png[] = { "libpng16.so.16", NULL };
-  static const char *const mpi[] = { "libmpi.so.40", NULL };
-  add_library(t, "BLAS", "blas", blas, "openblas_get_config");
-  add_library(t, "LAPACK", NULL, lapack, NULL);
-  add_dnnl(t);
-  add_library(t, "JPEG", NULL, jpeg, NULL);
-  add_library(t, "PNG", NULL, png, NULL);
-  add_cuda(t);
-  add_collectives(t);
-  add_library(t, "MPI", "mpi", mpi, NULL);
-}
-
 /* -- devices ----------------------------------------------------------------------------------- */
 
-static void add_device(struct text *t, int device)
+static void platform_add_device(struct text *t, int device)
 {
   char name[32];
   int64_t total = 0, used = 0, pool = 0;
@@ -173,13 +140,25 @@ static void add_device(struct text *t, int device)
 
 const char *ty_platform(void)
 {
+  static const char *const blas[] = { "libopenblas.so.0", "libopenblas.so", NULL };
+  static const char *const lapack[] = { "libopenblas.so.0", "liblapack.so.3", NULL };
+  static const char *const jpeg[] = { "libjpeg.so.62", "libjpeg.so.8", NULL };
+  static const char *const png[] = { "libpng16.so.16", NULL };
+  static const char *const mpi[] = { "libmpi.so.40", NULL };
   static __thread char buffer[16384]; /* borrowed until this thread's next call */
   struct text t = { 0 };
   text_add(&t, "tycho       %s\n", ty_version());
-  add_processor(&t);
-  add_libraries(&t);
-  add_device(&t, TY_CPU);
-  for (int i = 0; i < ty_devices(TY_GPU); i++) add_device(&t, TY_GPU + i);
+  platform_add_processor(&t);
+  platform_add_library(&t, "BLAS", "blas", blas, "openblas_get_config");
+  platform_add_library(&t, "LAPACK", NULL, lapack, NULL);
+  platform_add_dnnl(&t);
+  platform_add_library(&t, "JPEG", NULL, jpeg, NULL);
+  platform_add_library(&t, "PNG", NULL, png, NULL);
+  platform_add_cuda(&t);
+  platform_add_collectives(&t);
+  platform_add_library(&t, "MPI", "mpi", mpi, NULL);
+  platform_add_device(&t, TY_CPU);
+  for (int i = 0; i < ty_devices(TY_GPU); i++) platform_add_device(&t, TY_GPU + i);
   if (mem_limit())
     text_add(&t, "limit       %lld bytes per device (TYCHO_MEM_LIMIT)\n", (long long)mem_limit());
   snprintf(buffer, sizeof buffer, "%s", t.s ? t.s : "out of memory");

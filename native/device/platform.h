@@ -2,4 +2,5 @@
 #pragma once
 #include "base/base.h"
 
-void platform_register(void (*tell)(struct text *t));
+/* Makes ty_platform call `add` for the back end's lines. */
+void platform_register(void (*add)(struct text *t));

@@ -1,26 +1,27 @@
-/* pool.c - see pool.h. A pool is freed by its last user or the last storage that lives in it,
-** whichever is later, and possibly on a queue's thread: nothing here waits while it frees.
+/* pool.c - see pool.h. A pool is freed by its last user or the last storage in it, whichever is
+** later, and possibly on a queue's thread: nothing here waits while it frees.
 ** Locks: all (the list of pools) > pool.lock.
 */
 #include <pthread.h>
 #include "device/pool.h"
 
-enum { RANGES = 16 };                                 /* devices one pool may span */
+enum { RANGES = 16 }; /* devices one pool may span */
 
-struct resident {                                     /* a storage in the pool */
+/* A storage in the pool. */
+struct resident {
   ty_pool *pool;
   struct resident *next, **link;
-  struct storage *storage;                            /* borrowed: it ends before we do */
+  struct storage *storage;                            /* borrowed: it frees the resident */
   int range;
   size_t offset, bytes;
 };
 
-/* user NULL: somebody unnamed, for ever */
+/* What a user needs of a range; user NULL: an unnamed one, until the pool is freed. */
 struct need { const void *user; int range; size_t bytes; };
 
 struct ty_pool {
-  /* users: handles and executors; refs: those and residents */
-  int users, refs;
+  int users;                                          /* handles and executors */
+  int refs;                                           /* those and residents */
   pthread_mutex_t lock;
   struct range range[RANGES];
   int nrange;
@@ -38,7 +39,7 @@ static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 
 int ty_pool_new(ty_pool **out)
 {
-  NEED(out, TY_ETYPE, "ty_pool_new: no range for the result");
+  NEED(out, TY_ETYPE, "ty_pool_new: out is missing");
   ty_pool *p = NEW(ty_pool);
   NEED(p, TY_EMEMORY, "out of memory");
   p->users = p->refs = 1;
@@ -62,21 +63,8 @@ void pool_keep(ty_pool *p)
   pthread_mutex_unlock(&p->lock);
 }
 
-static void destroy(ty_pool *p)
-{
-  pthread_mutex_lock(&all_lock);
-  *p->link = p->next;
-  if (p->next) p->next->link = p->link;
-  pthread_mutex_unlock(&all_lock);
-  for (int i = 0; i < p->nrange; i++) range_free(&p->range[i]);
-  pthread_mutex_destroy(&p->lock);
-  mem_free(p->need);
-  mem_free(p);
-  live_add(LIVE_POOL, -1);
-}
-
-/* Under the lock: gives back what neither a user nor a resident needs. */
-static void trim_ranges(ty_pool *p)
+/* Gives back what neither a user nor a resident needs. Under the lock. */
+static void pool_trim_ranges(ty_pool *p)
 {
   for (int i = 0; i < p->nrange; i++) {
     size_t keep = 0;
@@ -88,54 +76,54 @@ static void trim_ranges(ty_pool *p)
   }
 }
 
-static void drop(ty_pool *p, int users)
+/* Drops one reference, which was also that of `users` users (0 or 1); the last one frees the
+** pool. */
+static void pool_drop(ty_pool *p, int users)
 {
   pthread_mutex_lock(&p->lock);
   p->users -= users;
   bool gone = --p->refs == 0;
-  if (!gone && users && !p->users) trim_ranges(p); /* residents are left */
+  if (!gone && users && !p->users) pool_trim_ranges(p); /* residents are left */
   pthread_mutex_unlock(&p->lock);
-  if (gone) destroy(p);
+  if (!gone) return;
+  pthread_mutex_lock(&all_lock);
+  *p->link = p->next;
+  if (p->next) p->next->link = p->link;
+  pthread_mutex_unlock(&all_lock);
+  for (int i = 0; i < p->nrange; i++) range_free(&p->range[i]);
+  pthread_mutex_destroy(&p->lock);
+  mem_free(p->need);
+  mem_free(p);
+  live_add(LIVE_POOL, -1);
 }
 
 void ty_pool_free(ty_pool *p)
 {
-  if (p && !mem_kept()) drop(p, 1);
+  if (p && !mem_kept()) pool_drop(p, 1);
 }
 
 /* -- ranges ------------------------------------------------------------------------------------ */
 
-static int range_of(const ty_pool *p, int device)
+/* Returns the index of a device's range; -1: it has none. */
+static int pool_range_index(const ty_pool *p, int device)
 {
   for (int i = 0; i < p->nrange; i++)
     if (p->range[i].device == device) return i;
   return -1;
 }
 
-static void wait_last(ty_pool *p)
+/* Waits until no task works in the pool. */
+static void pool_wait_runs(ty_pool *p)
 {
   struct ticket t[RANGES];
   int n = pool_last(p, t, RANGES);
   for (int i = 0; i < n; i++) ticket_wait(t[i]);
 }
 
-/* A range that has no room behind it may move: then nothing may run in it. Reserved ranges only
-** grow where they are. */
-static bool may_move(const struct range *r, size_t bytes)
+/* Finds the range of a device, or makes an empty one. Under the lock. */
+static int pool_find_range(ty_pool *p, int device, int *at)
 {
-  return r->base && align_up(bytes, PAGE) > r->reserved;
-}
-
-static void moved_to(ty_pool *p, int range)
-{
-  p->generation++;
-  for (struct resident *r = p->residents; r; r = r->next)
-    if (r->range == range) r->storage->data = p->range[range].base + r->offset;
-}
-
-static int find_range(ty_pool *p, int device, int *at)
-{
-  *at = range_of(p, device);
+  *at = pool_range_index(p, device);
   if (*at >= 0) return TY_OK;
   NEED(p->nrange < RANGES, TY_EDEVICE, "a memory pool spans at most %d devices", RANGES);
   TRY(range_new(device, &p->range[p->nrange]));
@@ -143,7 +131,8 @@ static int find_range(ty_pool *p, int device, int *at)
   return TY_OK;
 }
 
-static int note_need(ty_pool *p, const void *user, int range, size_t bytes)
+/* Notes that a user needs at least `bytes` of a range. Under the lock. */
+static int pool_note_need(ty_pool *p, const void *user, int range, size_t bytes)
 {
   for (int i = 0; i < p->nneed; i++) {
     if (p->need[i].user != user || p->need[i].range != range) continue;
@@ -155,32 +144,33 @@ static int note_need(ty_pool *p, const void *user, int range, size_t bytes)
   return TY_OK;
 }
 
-/* Under the lock. Where memory runs out, what pools hold beyond their needs is given back first. */
-static int grow_range(ty_pool *p, int range, size_t bytes, bool *moved)
-{
-  int code = range_grow(&p->range[range], bytes, moved);
-  if (code != TY_EMEMORY) return code;
-  pthread_mutex_unlock(&p->lock);
-  ty_pool_trim(NULL);
-  pthread_mutex_lock(&p->lock);
-  return range_grow(&p->range[range], bytes, moved);
-}
-
 int pool_reserve_for(ty_pool *p, const void *user, int device, size_t bytes, bool *moved)
 {
   int at;
   *moved = false;
   if (!bytes) return TY_OK;
   pthread_mutex_lock(&p->lock);
-  int code = find_range(p, device, &at);
-  if (!code && may_move(&p->range[at], bytes)) {
+  int code = pool_find_range(p, device, &at);
+  if (!code && p->range[at].base && align_up(bytes, PAGE) > p->range[at].reserved) {
+    /* it may have to move: then nothing may run in it */
     pthread_mutex_unlock(&p->lock);
-    wait_last(p);
+    pool_wait_runs(p);
     pthread_mutex_lock(&p->lock);
   }
-  if (!code) code = note_need(p, user, at, bytes);
-  if (!code) code = grow_range(p, at, bytes, moved);
-  if (!code && *moved) moved_to(p, at);
+  if (!code) code = pool_note_need(p, user, at, bytes);
+  const bool noted = !code;
+  if (noted) code = range_grow(&p->range[at], bytes, moved);
+  if (noted && code == TY_EMEMORY) { /* once more, without what pools hold beyond their needs */
+    pthread_mutex_unlock(&p->lock);
+    ty_pool_trim(NULL);
+    pthread_mutex_lock(&p->lock);
+    code = range_grow(&p->range[at], bytes, moved);
+  }
+  if (!code && *moved) {
+    p->generation++;
+    for (struct resident *r = p->residents; r; r = r->next)
+      if (r->range == at) r->storage->data = p->range[at].base + r->offset;
+  }
   pthread_mutex_unlock(&p->lock);
   return code;
 }
@@ -203,7 +193,7 @@ void pool_forget(ty_pool *p, const void *user)
 char *pool_base(ty_pool *p, int device)
 {
   pthread_mutex_lock(&p->lock);
-  int at = range_of(p, device);
+  int at = pool_range_index(p, device);
   char *base = at < 0 ? NULL : p->range[at].base;
   pthread_mutex_unlock(&p->lock);
   return base;
@@ -219,7 +209,7 @@ uint64_t pool_generation(ty_pool *p)
 
 int ty_pool_bytes(ty_pool *p, int device, int64_t *out)
 {
-  NEED(p && out, TY_ETYPE, "ty_pool_bytes: the pool or the result's range is missing");
+  NEED(p && out, TY_ETYPE, "ty_pool_bytes: the pool or out is missing");
   *out = 0;
   pthread_mutex_lock(&p->lock);
   for (int i = 0; i < p->nrange; i++)
@@ -228,42 +218,35 @@ int ty_pool_bytes(ty_pool *p, int device, int64_t *out)
   return TY_OK;
 }
 
-static void trim(ty_pool *p)
+/* Trims a pool after its runs. */
+static void pool_trim(ty_pool *p)
 {
-  wait_last(p);
+  pool_wait_runs(p);
   pthread_mutex_lock(&p->lock);
-  trim_ranges(p);
+  pool_trim_ranges(p);
   pthread_mutex_unlock(&p->lock);
-}
-
-/* Every pool, each with a reference: they are trimmed outside the list's lock, which a queue's
-** thread may want. */
-static ty_pool **every_pool(int *n)
-{
-  int cap = 0;
-  ty_pool **list = NULL;
-  *n = 0;
-  pthread_mutex_lock(&all_lock);
-  for (ty_pool *p = all; p && GROW(list, *n, cap); p = p->next) {
-    pthread_mutex_lock(&p->lock);
-    if (p->refs) p->refs++, list[(*n)++] = p; /* 0: it is being destroyed */
-    pthread_mutex_unlock(&p->lock);
-  }
-  pthread_mutex_unlock(&all_lock);
-  return list;
 }
 
 int ty_pool_trim(ty_pool *p)
 {
   if (p) {
-    trim(p);
+    pool_trim(p);
     return TY_OK;
   }
-  int n;
-  ty_pool **list = every_pool(&n);
+  /* Every pool with a reference, as they are trimmed outside the list's lock, which a queue's
+  ** thread may take. */
+  int n = 0, cap = 0;
+  ty_pool **list = NULL;
+  pthread_mutex_lock(&all_lock);
+  for (ty_pool *q = all; q && GROW(list, n, cap); q = q->next) {
+    pthread_mutex_lock(&q->lock);
+    if (q->refs) q->refs++, list[n++] = q; /* 0: it is being destroyed */
+    pthread_mutex_unlock(&q->lock);
+  }
+  pthread_mutex_unlock(&all_lock);
   for (int i = 0; i < n; i++) {
-    trim(list[i]);
-    drop(list[i], 0);
+    pool_trim(list[i]);
+    pool_drop(list[i], 0);
   }
   mem_free(list);
   return TY_OK;
@@ -296,7 +279,8 @@ int pool_last(ty_pool *p, struct ticket *out, int max)
 
 /* -- residents --------------------------------------------------------------------------------- */
 
-static void leave(void *owner, void *data)
+/* `release` of a storage in a pool. */
+static void pool_release_resident(void *owner, void *data)
 {
   struct resident *r = owner;
   ty_pool *p = r->pool;
@@ -305,16 +289,7 @@ static void leave(void *owner, void *data)
   if (r->next) r->next->link = r->link;
   pthread_mutex_unlock(&p->lock);
   mem_free(r);
-  drop(p, 0);
-}
-
-static void enter(ty_pool *p, struct resident *r)
-{
-  r->next = p->residents;
-  r->link = &p->residents;
-  if (r->next) r->next->link = &r->next;
-  p->residents = r;
-  p->refs++;
+  pool_drop(p, 0);
 }
 
 int pool_storage(ty_pool *p, int device, size_t offset, size_t bytes, struct storage **out)
@@ -322,17 +297,22 @@ int pool_storage(ty_pool *p, int device, size_t offset, size_t bytes, struct sto
   struct resident *r = NEW(struct resident);
   NEED(r, TY_EMEMORY, "out of memory");
   pthread_mutex_lock(&p->lock);
-  int at = range_of(p, device);
+  int at = pool_range_index(p, device);
   bool fits = at >= 0 && offset <= p->range[at].bytes && bytes <= p->range[at].bytes - offset;
   int code = fits
-      ? storage_wrap(device, p->range[at].base + offset, bytes, leave, r, &r->storage)
-      : fail(TY_EINTERNAL, "a value of %zu bytes at %zu lies outside its pool", bytes, offset);
+      ? storage_wrap(
+            device, p->range[at].base + offset, bytes, pool_release_resident, r, &r->storage)
+      : fail(TY_EINTERNAL, "a value of %zu bytes at %zu is outside its pool", bytes, offset);
   if (!code) {
     r->pool = p;
     r->range = at;
     r->offset = offset;
     r->bytes = bytes;
-    enter(p, r);
+    r->next = p->residents;
+    r->link = &p->residents;
+    if (r->next) r->next->link = &r->next;
+    p->residents = r;
+    p->refs++;
     *out = r->storage;
   }
   pthread_mutex_unlock(&p->lock);

@@ -10,22 +10,22 @@
 #pragma once
 #include "device/device.h"
 
-/* one more user; ty_pool_free drops it, on any thread */
+/* Adds a user; ty_pool_free drops it, on any thread. */
 void     pool_keep(ty_pool *p);
-/* at least; a move waits for runs */
+/* Makes the range of a device at least `bytes` large, for good. Waits for runs if it has to
+** move. */
 int      pool_reserve(ty_pool *p, int device, size_t bytes, bool *moved);
+/* As pool_reserve, for a named user: a trim gives back what no user needs any more. */
 int      pool_reserve_for(ty_pool *p, const void *user, int device, size_t bytes, bool *moved);
-                                                      /* for a named user: trim gives back what
-                                                      ** none needs */
-/* the user needs nothing any more; waits for nothing */
+/* Drops all needs of a user, without waiting. */
 void     pool_forget(ty_pool *p, const void *user);
-/* 4096-byte aligned; NULL: nothing was reserved there */
+/* Returns the start of a device's range, 4096-byte aligned; NULL: nothing was reserved there. */
 char    *pool_base(ty_pool *p, int device);
-uint64_t pool_generation(ty_pool *p);                 /* changes with every move */
-/* a task that works in the pool was submitted */
+/* Returns a number that changes with every move. */
+uint64_t pool_generation(ty_pool *p);
+/* Notes a submitted task that works in the pool. */
 void     pool_ran(ty_pool *p, struct ticket t);
-/* each device's, not past; how many */
+/* Writes each device's last task that has not completed; returns how many there are. */
 int      pool_last(ty_pool *p, struct ticket *out, int max);
+/* Makes a storage over bytes of the pool: it keeps them alive and follows moves. */
 int      pool_storage(ty_pool *p, int device, size_t offset, size_t bytes, struct storage **out);
-                                                      /* a place others may hold: keeps its
-                                                      ** bytes, follows moves */

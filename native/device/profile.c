@@ -19,9 +19,12 @@
 #include "device/profile.h"
 #include "device/queue.h"
 
-/* pids: slots of devices, then the host */
-enum { MOST = 1 << 22, BATCH = 1 << 14, PIDS = SLOTS + 1 };
-enum { SPAN, TASK, COUNTER, MARK };                   /* as TY_PROFILE_SPAN .. */
+enum {
+  MAX_EVENTS = 1 << 22,  /* kept; later ones are counted as lost */
+  BATCH      = 1 << 14,  /* events between two looks at the period of continuous dumping */
+  PIDS       = SLOTS + 1 /* slots of devices, then the host */
+};
+enum { SPAN, TASK, COUNTER, MARK }; /* as TY_PROFILE_SPAN .. */
 
 struct label {
   char *category, *name, *node, *kernel;
@@ -34,18 +37,19 @@ int profile_what;
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static struct label *labels;
 static int nlabel, label_cap;
-/* hash -> label + 1; a power of two, at most half full */
+/* Hash table of label indices + 1; its size is a power of two, and it is at most half full. */
 static int *table, table_size;
 static struct event *events;
 static int nevent, event_cap;
-/* events beyond MOST or out of memory; time 0 of the file */
-static int64_t lost, origin;
+static int64_t lost;                                  /* events without room or memory */
+static int64_t origin;                                /* ns; time 0 of the file */
 static struct file {
   char *path;
-  /* ns; of continuous dumping, 0: none. tail: where the next event goes */
-  int64_t period, last, tail;
-  /* open: begun; named: this device's lane has its name */
-  bool open, named[PIDS];
+  int64_t period;                                     /* ns between dumps; 0: not continuous */
+  int64_t last;                                       /* ns; when it was dumped last */
+  int64_t tail;                                       /* offset of the next event */
+  bool open;                                          /* it has been begun */
+  bool named[PIDS];                                   /* this device's lane has its name */
 } file;
 
 int64_t profile_now(void)
@@ -55,7 +59,8 @@ int64_t profile_now(void)
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static int thread_number(void)
+/* Returns the number of the caller's thread, from 1. */
+static int profile_thread_number(void)
 {
   static int threads;
   static __thread int mine;
@@ -65,54 +70,31 @@ static int thread_number(void)
 
 /* -- labels ------------------------------------------------------------------------------------ */
 
-static uint64_t mix(uint64_t h, const char *s) /* FNV-1a, the end of the text too */
+/* Adds a text with its end to a hash (FNV-1a). */
+static uint64_t hash_mix(uint64_t h, const char *s)
 {
   do h = (h ^ (uint8_t)*s) * 0x100000001B3u;
   while (*s++);
   return h;
 }
 
-static uint64_t hash_of(const struct profile_label *l)
+/* Returns the entry of a label in the table, or the free one that it would get. */
+static int *label_find_entry(const struct profile_label *l)
 {
-  return mix(mix(mix(mix(0xCBF29CE484222325u + (uint64_t)l->kind, l->category), l->name), l->node),
-      l->kernel);
-}
-
-static bool is_label(const struct label *a, const struct profile_label *l)
-{
-  return a->kind == l->kind && !strcmp(a->name, l->name) && !strcmp(a->node, l->node) &&
-      !strcmp(a->kernel, l->kernel) && !strcmp(a->category, l->category);
-}
-
-static struct profile_label text_of(const struct label *a)
-{
-  return (struct profile_label){ a->category, a->name, a->node, a->kernel, a->kind };
-}
-
-static int *slot_of(const struct profile_label *l) /* of the label, or where it would go */
-{
-  for (uint64_t h = hash_of(l);; h++) {
+  uint64_t h = hash_mix(0xCBF29CE484222325u + (uint64_t)l->kind, l->category);
+  h = hash_mix(hash_mix(hash_mix(h, l->name), l->node), l->kernel);
+  for (;; h++) {
     int *at = &table[h & (uint64_t)(table_size - 1)];
-    if (!*at || is_label(&labels[*at - 1], l)) return at;
+    if (!*at) return at;
+    const struct label *a = &labels[*at - 1];
+    if (a->kind == l->kind && !strcmp(a->name, l->name) && !strcmp(a->node, l->node) &&
+        !strcmp(a->kernel, l->kernel) && !strcmp(a->category, l->category))
+      return at;
   }
 }
 
-static bool grow_table(void)
-{
-  int size = table_size ? 2 * table_size : 256, *old = table;
-  int *new = NEWS(int, size);
-  if (!new) return false;
-  table = new;
-  table_size = size;
-  for (int i = 0; i < nlabel; i++) {
-    struct profile_label l = text_of(&labels[i]);
-    *slot_of(&l) = i + 1;
-  }
-  mem_free(old);
-  return true;
-}
-
-static int add_label(const struct profile_label *l)
+/* Copies a label to the end of the list. Returns its index; -1: out of memory. */
+static int label_add(const struct profile_label *l)
 {
   if (!GROW(labels, nlabel, label_cap)) return -1;
   struct label a = { mem_text(l->category), mem_text(l->name), mem_text(l->node),
@@ -128,27 +110,30 @@ static int add_label(const struct profile_label *l)
   return nlabel++;
 }
 
-/* Under the guard; -1: out of memory. */
-static int label_of(const struct profile_label *l)
+/* Returns the index of a label, a new one at its first use; -1: out of memory. Under the guard. */
+static int label_get(const struct profile_label *l)
 {
-  if (2 * (nlabel + 1) > table_size && !grow_table()) return -1;
-  int *at = slot_of(l), i = *at - 1;
-  if (i < 0 && (i = add_label(l)) >= 0) *at = i + 1;
+  if (2 * (nlabel + 1) > table_size) {
+    int size = table_size ? 2 * table_size : 256, *old = table, *new = NEWS(int, size);
+    if (!new) return -1;
+    table = new;
+    table_size = size;
+    for (int i = 0; i < nlabel; i++) {
+      const struct label *a = &labels[i];
+      struct profile_label copy = { a->category, a->name, a->node, a->kernel, a->kind };
+      *label_find_entry(&copy) = i + 1;
+    }
+    mem_free(old);
+  }
+  int *at = label_find_entry(l), i = *at - 1;
+  if (i < 0 && (i = label_add(l)) >= 0) *at = i + 1;
   return i;
-}
-
-static void count(ty_profile_sum *s, int64_t x)
-{
-  s->min = s->count ? MIN(s->min, x) : x;
-  s->max = s->count ? MAX(s->max, x) : x;
-  s->total += x;
-  s->count++;
 }
 
 /* -- the file ---------------------------------------------------------------------------------- */
 
-/* By thread, then in the order in which they begin, outer ones first. */
-static int by_time(const void *a, const void *b)
+/* Orders events by thread, then by when they begin, outer ones first. */
+static int event_compare(const void *a, const void *b)
 {
   const struct event *x = a, *y = b;
   if (x->pid != y->pid) return x->pid < y->pid ? -1 : 1;
@@ -157,7 +142,8 @@ static int by_time(const void *a, const void *b)
   return x->to > y->to ? -1 : x->to < y->to;
 }
 
-static void head_text(struct text *t, const struct event *e, const char *phase, int64_t at)
+/* Prints what all phases of an event have in common. */
+static void event_print_head(struct text *t, const struct event *e, const char *phase, int64_t at)
 {
   const struct label *l = &labels[e->label];
   text_add(t, "%s\n{\"name\": ", t->n ? "," : "");
@@ -168,16 +154,16 @@ static void head_text(struct text *t, const struct event *e, const char *phase, 
       (double)(at - origin) / 1e3, e->pid, e->tid);
 }
 
-static void end_text(struct text *t, const struct event *e)
+static void event_print_end(struct text *t, const struct event *e)
 {
-  head_text(t, e, "E", e->to);
+  event_print_head(t, e, "E", e->to);
   text_add(t, "}");
 }
 
-static void begin_text(struct text *t, const struct event *e)
+static void event_print_begin(struct text *t, const struct event *e)
 {
   const struct label *l = &labels[e->label];
-  head_text(t, e, "B", e->from);
+  event_print_head(t, e, "B", e->from);
   text_add(t, ", \"args\": {");
   const char *between = "";
   if (*l->node) {
@@ -194,25 +180,8 @@ static void begin_text(struct text *t, const struct event *e)
   text_add(t, "}}");
 }
 
-static void other_text(struct text *t, const struct event *e, int id)
-{
-  if (e->kind == TASK) {
-    head_text(t, e, "b", e->from);
-    text_add(t, ", \"id\": %d}", id);
-    head_text(t, e, "e", e->to);
-    text_add(t, ", \"id\": %d}", id);
-  }
-  else if (e->kind == COUNTER) {
-    head_text(t, e, "C", e->from);
-    text_add(t, ", \"args\": {\"value\": %lld}}", (long long)e->bytes);
-  }
-  else {
-    head_text(t, e, "i", e->from);
-    text_add(t, ", \"s\": \"%s\"}", e->bytes == 0 ? "g" : e->bytes == 1 ? "p" : "t");
-  }
-}
-
-static void name_pid(struct text *t, int pid)
+/* Prints the name of a device's lane, once per file. */
+static void profile_print_process(struct text *t, int pid)
 {
   if (file.named[pid]) return;
   file.named[pid] = true;
@@ -230,114 +199,122 @@ static void name_pid(struct text *t, int pid)
     text_add(t, "%s/%d\"}}", what, device_id(device));
 }
 
-/* Spans of one thread as brackets that nest; what else there is in between. */
-static void events_text(struct text *t)
+/* Prints all events: spans of one thread as brackets that nest, the others in between. */
+static void profile_print_events(struct text *t)
 {
   enum { DEPTH = 64 };
   int open[DEPTH], depth = 0;
   static int ids;
-  qsort(events, (size_t)nevent, sizeof *events, by_time);
+  qsort(events, (size_t)nevent, sizeof *events, event_compare);
   for (int i = 0; i < nevent; i++) {
     const struct event *e = &events[i];
     while (depth &&
         (events[open[depth - 1]].to <= e->from || events[open[depth - 1]].tid != e->tid ||
             events[open[depth - 1]].pid != e->pid))
-      end_text(t, &events[open[--depth]]);
-    name_pid(t, e->pid);
-    if (e->kind != SPAN) {
-      other_text(t, e, ids++);
-      continue;
+      event_print_end(t, &events[open[--depth]]);
+    profile_print_process(t, e->pid);
+    switch (e->kind) {
+    case SPAN:
+      if (depth == DEPTH) {
+        lost++;
+        break;
+      }
+      event_print_begin(t, e);
+      open[depth++] = i;
+      break;
+    case TASK:
+      event_print_head(t, e, "b", e->from);
+      text_add(t, ", \"id\": %d}", ids);
+      event_print_head(t, e, "e", e->to);
+      text_add(t, ", \"id\": %d}", ids++);
+      break;
+    case COUNTER:
+      event_print_head(t, e, "C", e->from);
+      text_add(t, ", \"args\": {\"value\": %lld}}", (long long)e->bytes);
+      break;
+    default:
+      event_print_head(t, e, "i", e->from);
+      text_add(t, ", \"s\": \"%s\"}", e->bytes == 0 ? "g" : e->bytes == 1 ? "p" : "t");
     }
-    if (depth == DEPTH) {
-      lost++;
-      continue;
-    }
-    begin_text(t, e);
-    open[depth++] = i;
   }
-  while (depth) end_text(t, &events[open[--depth]]);
+  while (depth) event_print_end(t, &events[open[--depth]]);
 }
 
-static const char *path_of(void) { return file.path ? file.path : "profile.json"; }
-
-static int put_text(FILE *f, const struct text *t)
-{
-  bool good = !fseek(f, (long)file.tail, SEEK_SET) && fwrite(t->s, 1, t->n, f) == t->n;
-  file.tail += (int64_t)t->n;
-  good = good &&
-      fprintf(f, "\n], \"displayTimeUnit\": \"ms\", \"otherData\": {\"lost\": \"%lld\"}}\n",
-          (long long)lost) > 0;
-  return fclose(f) || !good
-      ? fail(TY_EIO, "cannot write the profile to %s: %s", path_of(), strerror(errno))
-      : TY_OK;
-}
+static const char *profile_path(void) { return file.path ? file.path : "profile.json"; }
 
 /* Writes all events and drops them. Under the guard. */
-static int write_events(void)
+static int profile_write_events(void)
 {
-  static const char *const start = "{\"traceEvents\": [";
+  static const char *const opening = "{\"traceEvents\": [";
   struct text t = { 0 };
   if (!nevent) return TY_OK;
-  FILE *f = file.open ? sys_fopen(path_of(), "r+b") : NULL;
+  FILE *f = file.open ? sys_fopen(profile_path(), "r+b") : NULL;
   if (!f) {
-    file.open = false; /* somebody has taken it away: a new one */
+    file.open = false; /* it was removed: a new one */
     memset(file.named, 0, sizeof file.named);
-    f = sys_fopen(path_of(), "wb");
+    f = sys_fopen(profile_path(), "wb");
   }
-  if (f) events_text(&t);
+  if (f) profile_print_events(&t);
   if (t.lost) return text_done(&t), fclose(f), fail(TY_EMEMORY, "out of memory: profile");
   if (!f)
     return text_done(&t),
-           fail(TY_EIO, "cannot write the profile to %s: %s", path_of(), strerror(errno));
+           fail(TY_EIO, "cannot write the profile to %s: %s", profile_path(), strerror(errno));
   if (file.open)
     fseek(f, (long)file.tail, SEEK_SET), fputc(',', f), file.tail++;
   else
-    fputs(start, f), file.tail = (int64_t)strlen(start);
+    fputs(opening, f), file.tail = (int64_t)strlen(opening);
   file.open = true;
   nevent = 0;
-  int code = put_text(f, &t);
+  bool good = !fseek(f, (long)file.tail, SEEK_SET) && fwrite(t.s, 1, t.n, f) == t.n;
+  file.tail += (int64_t)t.n;
+  good = good &&
+      fprintf(f, "\n], \"displayTimeUnit\": \"ms\", \"otherData\": {\"lost\": \"%lld\"}}\n",
+          (long long)lost) > 0;
   text_done(&t);
-  return code;
+  if (fclose(f) || !good)
+    return fail(TY_EIO, "cannot write the profile to %s: %s", profile_path(), strerror(errno));
+  return TY_OK;
 }
 
 /* -- recording --------------------------------------------------------------------------------- */
 
-static void append(const struct event *e)
-{
-  if (nevent >= MOST || !GROW(events, nevent, event_cap)) {
-    lost++;
-    return;
-  }
-  if (!origin) origin = e->from;
-  events[nevent++] = *e;
-  if (file.period && (nevent >= MOST || (nevent % BATCH == 0 && e->to - file.last > file.period))) {
-    file.last = e->to;
-    write_events(); /* what cannot be written now is tried again with the next ones */
-  }
-}
-
-static void record(const struct profile_label *of, struct event e, int64_t counted)
+/* Counts `counted` for a label and keeps an event about it. */
+static void profile_record(const struct profile_label *of, struct event e, int64_t counted)
 {
 #define TEXT(part) of->part ? of->part : ""
   struct profile_label l = { TEXT(category), TEXT(name), TEXT(node), TEXT(kernel), e.kind };
 #undef TEXT
   pthread_mutex_lock(&guard);
-  e.label = label_of(&l);
-  if (e.label < 0)
+  e.label = label_get(&l);
+  if (e.label >= 0) {
+    ty_profile_sum *s = &labels[e.label].sum;
+    s->min = s->count ? MIN(s->min, counted) : counted;
+    s->max = s->count ? MAX(s->max, counted) : counted;
+    s->total += counted;
+    s->count++;
+  }
+  if (e.label < 0 || nevent >= MAX_EVENTS || !GROW(events, nevent, event_cap))
     lost++;
   else {
-    count(&labels[e.label].sum, counted);
-    append(&e);
+    if (!origin) origin = e.from;
+    events[nevent++] = e;
+    bool due = nevent % BATCH == 0 && e.to - file.last > file.period;
+    if (file.period && (nevent >= MAX_EVENTS || due)) {
+      file.last = e.to;
+      profile_write_events(); /* what cannot be written now is tried again with the next ones */
+    }
   }
   pthread_mutex_unlock(&guard);
 }
 
-static int pid_of(int device) { return device < 0 ? SLOTS : device_slot(device); }
+static int profile_pid(int device) { return device < 0 ? SLOTS : device_slot(device); }
 
 void profile_span(
     const struct profile_label *l, int device, int64_t bytes, int64_t from, int64_t to)
 {
-  record(l, (struct event){ SPAN, 0, pid_of(device), thread_number(), bytes, from, to }, to - from);
+  profile_record(l,
+      (struct event){ SPAN, 0, profile_pid(device), profile_thread_number(), bytes, from, to },
+      to - from);
 }
 
 void profile_wait(int device, int other, int64_t from)
@@ -352,7 +329,9 @@ void profile_counter(const char *category, const char *name, int device, int64_t
 {
   struct profile_label l = { category, name, "", "", 0 };
   int64_t now = profile_now();
-  record(&l, (struct event){ COUNTER, 0, pid_of(device), thread_number(), value, now, now }, value);
+  profile_record(&l,
+      (struct event){ COUNTER, 0, profile_pid(device), profile_thread_number(), value, now, now },
+      value);
 }
 
 void profile_call(const char *name, int64_t from)
@@ -373,13 +352,6 @@ int ty_profile(int what, int *before)
   return TY_OK;
 }
 
-/* What an earlier program left; a device or a pipe stays. */
-static void remove_old(const char *path)
-{
-  struct stat st;
-  if (!stat(path, &st) && S_ISREG(st.st_mode)) unlink(path);
-}
-
 /* The file of the events that come from now on. Those before go to the old one if that was
 ** begun. */
 int ty_profile_file(const char *path, int64_t period)
@@ -388,10 +360,11 @@ int ty_profile_file(const char *path, int64_t period)
   char *copy = mem_text(path);
   NEED(copy, TY_EMEMORY, "out of memory");
   pthread_mutex_lock(&guard);
-  int code = file.open ? write_events() : TY_OK;
+  int code = file.open ? profile_write_events() : TY_OK;
   mem_free(file.path);
   file = (struct file){ .path = copy, .period = period, .last = profile_now() };
-  remove_old(path);
+  struct stat st;
+  if (!stat(path, &st) && S_ISREG(st.st_mode)) unlink(path); /* a device or a pipe stays */
   pthread_mutex_unlock(&guard);
   return code;
 }
@@ -399,7 +372,7 @@ int ty_profile_file(const char *path, int64_t period)
 int ty_profile_dump(int finished)
 {
   pthread_mutex_lock(&guard);
-  int code = write_events();
+  int code = profile_write_events();
   pthread_mutex_unlock(&guard);
   if (finished) __atomic_store_n(&profile_what, 0, __ATOMIC_RELAXED);
   return code;
@@ -413,9 +386,9 @@ int ty_profile_add(int kind, const char *category, const char *name, int64_t fro
   struct profile_label l = { category, name, "", "", 0 };
   bool timed = kind == TY_PROFILE_SPAN || kind == TY_PROFILE_TASK;
   int64_t now = timed ? 0 : profile_now();
-  struct event e = { kind, 0, SLOTS, thread_number(), timed ? 0 : from, timed ? from : now,
+  struct event e = { kind, 0, SLOTS, profile_thread_number(), timed ? 0 : from, timed ? from : now,
     timed ? MAX(from, to) : now };
-  record(&l, e, timed ? e.to - e.from : from);
+  profile_record(&l, e, timed ? e.to - e.from : from);
   return TY_OK;
 }
 
@@ -447,7 +420,7 @@ int ty_profile_reset(void)
   return TY_OK;
 }
 
-__attribute__((constructor)) static void start(void)
+__attribute__((constructor)) static void profile_start(void)
 {
   if (env_number("TYCHO_PROFILE", 0)) profile_what = TY_PROFILE_ALL;
 }

@@ -1,4 +1,4 @@
-/* profile.h - what the profiler is told. Recording costs one predictable branch where nothing is
+/* profile.h - events for the profiler. A call costs one predictable branch while nothing is
 ** recorded. */
 #pragma once
 #include "base/base.h"
@@ -9,21 +9,27 @@ static inline bool profiling(int what)
   return __builtin_expect(__atomic_load_n(&profile_what, __ATOMIC_RELAXED) & what, 0);
 }
 
-/* Who an event is about; NULL parts are "". Texts are copied. */
-/* kind: set by the profiler */
-struct profile_label { const char *category, *name, *node, *kernel; int kind; };
-/* device of what runs in the caller's thread */
+/* What an event is about. Texts are copied; NULL is "". */
+struct profile_label {
+  const char *category, *name, *node, *kernel;
+  int kind;                                           /* set by the profiler */
+};
+/* Stands for the caller's thread in place of a device. */
 enum { PROFILE_HOST = -1 };
 
-int64_t profile_now(void);                            /* ns, monotonic */
+/* Returns nanoseconds of a monotonic clock. */
+int64_t profile_now(void);
+/* Records what took from `from` to `to`, in ns of profile_now. */
 void profile_span(
     const struct profile_label *l, int device, int64_t bytes, int64_t from, int64_t to);
-/* a device's queue has waited for another device since `from` */
+/* Records that a device's queue has waited for another device since `from`. */
 void profile_wait(int device, int other, int64_t from);
+/* Records a new value of a counter. */
 void profile_counter(const char *category, const char *name, int device, int64_t value);
-/* the process ends: writes what is not yet written */
+/* Writes what is not yet written; called when the process ends. */
 void profile_close(void);
 
-/* A call of the public interface: profile_call("forward", from) records it when from is not 0. */
+/* Returns the time at which a call of the public interface begins; 0: calls are not recorded. */
 static inline int64_t profile_begin(void) { return profiling(TY_PROFILE_API) ? profile_now() : 0; }
+/* Records a call that began at `from`, unless that is 0. */
 void profile_call(const char *name, int64_t from);

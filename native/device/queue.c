@@ -1,13 +1,13 @@
 /* queue.c - one thread per device that runs its tasks in the order of submission.
 **
-** Submission happens under one lock for all devices: it notes the task's tickets in its
+** Submission happens under one lock for all devices, `order`: it notes the task's tickets in its
 ** storages, and so all queues agree on one order, in which every task waits only for earlier
-** ones. That lock is never held while anything waits. A task has passed (`done` >= its number)
-** when it has run, its callback has returned and its storages are dropped; on the host it may pass
-** before those in front of it (overtaking.c). Devices with a
-** `finish` (streams) may have started more tasks than have passed: `ran` runs ahead of `done`
-** (passing.c). Two of one kind wait for each other themselves, by marks that tasks leave behind
-** what they have started: a thread waits only until the other has started its task.
+** ones. That lock is never held while anything waits. A task has completed (`done` >= its number)
+** when it has run, its callback has returned and its storages are dropped; on the host it may
+** complete before earlier ones (overtaking.c). Devices with a `finish` (streams) may have started
+** more tasks than have completed: `started` runs ahead of `done` (passing.c). Two of one kind wait
+** for each other themselves, by marks that tasks leave after what they have started: a thread
+** waits only until the other has started its task.
 **
 ** Locks, none taken inside another except as listed: order > queue.lock (to wake) and marks
 ** (failures.c), inline_lock (TYCHO_SYNC=1: everything runs
@@ -19,7 +19,10 @@
 #include "base/failure.h"
 #include "device/queue_state.h"
 
-enum { DEEP = 1000, HELD = 64 << 20 };
+enum {
+  MAX_TASKS      = 1000,     /* submitted tasks that have not completed, of a queue */
+  MAX_HELD_BYTES = 64 << 20  /* memory that only these keep alive */
+};
 
 void (*device_closing)(void);
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
@@ -34,8 +37,8 @@ bool device_sync(void)
 
 /* -- a queue's thread -------------------------------------------------------------------------- */
 
-/* Whether that is all of it. */
-static bool start(struct queue *q, struct slot *s)
+/* Runs a task, or skips it if what it reads is broken. Returns false if it is to run again. */
+static bool queue_run_task(struct queue *q, struct slot *s)
 {
   s->failed = NULL;
   for (int i = 0; i < s->task.nread && !s->failed; i++)
@@ -51,39 +54,38 @@ static bool start(struct queue *q, struct slot *s)
   return true;
 }
 
-/* Until the other queue has started its task. */
-static void wait_started(struct queue *q, struct queue *other, uint64_t seq)
-{
-  for (int64_t until = profile_now() + SPIN_NS; profile_now() < until; sched_yield())
-    if (LOAD(other->ran) >= seq) return;
-  queue_finish(q); /* the other queue may be waiting for one of ours */
-  pthread_mutex_lock(&other->lock);
-  __atomic_add_fetch(&other->watching, 1, __ATOMIC_SEQ_CST);
-  while (LOAD(other->ran) < seq && !LOAD(queue_closing))
-    pthread_cond_wait(&other->past, &other->lock);
-  __atomic_sub_fetch(&other->watching, 1, __ATOMIC_SEQ_CST);
-  pthread_mutex_unlock(&other->lock);
-}
-
-/* Has our device been told to wait for the other's? */
-static bool device_waits(struct queue *q, struct ticket t)
+/* Makes the device wait for another device's task by itself. Returns false if it cannot: the thread
+** has to wait. */
+static bool queue_await_on_device(struct queue *q, struct ticket t)
 {
   struct queue *other = queue_at(t.device);
   if (!q->order || other->order != q->order) return false;
-  wait_started(q, other, t.seq);
+  /* until the other queue has started its task */
+  int64_t until = profile_now() + SPIN_NS;
+  while (LOAD(other->started) < t.seq && profile_now() < until) sched_yield();
+  if (LOAD(other->started) < t.seq) {
+    queue_finish(q); /* the other queue may be waiting for one of ours */
+    pthread_mutex_lock(&other->lock);
+    __atomic_add_fetch(&other->watching, 1, __ATOMIC_SEQ_CST);
+    while (LOAD(other->started) < t.seq && !LOAD(queue_closing))
+      pthread_cond_wait(&other->past, &other->lock);
+    __atomic_sub_fetch(&other->watching, 1, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&other->lock);
+  }
   if (LOAD(other->marked) < t.seq) return false;
   int code = q->order->await(q->device, t);
   if (code) failure_drop(failure_take(code));
   return !code;
 }
 
-static void wait_others(struct queue *q, struct slot *s)
+/* Waits for the tasks of other queues that a task needs, or makes the device wait for them. */
+static void queue_wait_others(struct queue *q, struct slot *s)
 {
   s->awaits = false;
   for (int i = 0; i < s->nwait; i++) {
     struct ticket t = s->wait[i * RING];
     if (ticket_past(t)) continue;
-    if (device_waits(q, t)) {
+    if (queue_await_on_device(q, t)) {
       s->awaits = true;
       continue;
     }
@@ -94,14 +96,14 @@ static void wait_others(struct queue *q, struct slot *s)
   }
 }
 
-/* The next task has been started. It leaves a mark, for which others may have to wait; where it
-** cannot, it passes at once. */
-static void count_start(struct queue *q)
+/* Counts the head as started. It leaves a mark, for which others may have to wait; if it cannot,
+** the queue waits for the device at once. */
+static void queue_count_started(struct queue *q)
 {
-  uint64_t seq = q->ran + 1;
+  uint64_t seq = q->started + 1;
   int code = q->order ? q->order->mark(q->device, seq) : TY_OK;
   if (q->order && !code) STORE(q->marked, seq);
-  STORE(q->ran, seq);
+  STORE(q->started, seq);
   if (code) {
     failure_drop(failure_take(code));
     queue_finish(q);
@@ -112,7 +114,8 @@ static void count_start(struct queue *q)
   pthread_mutex_unlock(&q->lock);
 }
 
-static void *serve(void *context)
+/* The thread of a queue. */
+static void *queue_serve(void *context)
 {
   struct queue *q = context;
   if (device_kind(q->device) == TY_CPU) parallel_queue(true);
@@ -124,21 +127,21 @@ static void *serve(void *context)
       queue_sleep(q);
     }
     if (LOAD(queue_closing)) return NULL;
-    if (queue_went_early(q, q->ran + 1)) {
-      queue_pass_again(q);
+    if (queue_went_early(q, q->started + 1)) {
+      queue_skip_completed(q);
       continue;
     }
-    struct slot *head = &q->slot[q->ran % RING], *s = queue_next(q);
-    wait_others(q, s);
+    struct slot *head = &q->slot[q->started % RING], *s = queue_next(q);
+    queue_wait_others(q, s);
     if (LOAD(queue_closing)) return NULL;
     if (s == head) s = queue_choose(q, head);
-    if (!start(q, s)) continue;
+    if (!queue_run_task(q, s)) continue;
     if (s != head) {
-      queue_pass_early(q, s);
+      queue_complete_early(q, s);
       continue;
     }
-    count_start(q);
-    if (!q->ops->finish || q->ran - q->done >= AHEAD)
+    queue_count_started(q);
+    if (!q->ops->finish || q->started - q->done >= AHEAD)
       queue_finish(q);
     else if (LOAD(q->waiting))
       queue_finish_awaited(q);
@@ -147,19 +150,8 @@ static void *serve(void *context)
 
 /* -- opening and closing ----------------------------------------------------------------------- */
 
-/* Signals are for the host's threads: a queue's, and the team that it will start, block all. */
-static int start_thread(struct queue *q)
-{
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  int code = device_sync() ? 0 : sys_thread(&q->thread, serve, q);
-  pthread_sigmask(SIG_SETMASK, &old, NULL);
-  NEED(!code, TY_EMEMORY, "cannot start the thread of a device: %s", strerror(code));
-  return TY_OK;
-}
-
-static int make_queue(int device, struct queue **out)
+/* Makes the queue of a device and starts its thread. */
+static int queue_new(int device, struct queue **out)
 {
   struct queue *q = NEW(struct queue);
   NEED(q, TY_EMEMORY, "out of memory");
@@ -171,98 +163,107 @@ static int make_queue(int device, struct queue **out)
   pthread_mutex_init(&q->lock, NULL);
   pthread_cond_init(&q->wake, NULL);
   pthread_cond_init(&q->past, NULL);
-  int code = start_thread(q);
-  if (code) return mem_free(q), code;
+  /* Signals are for the host's threads: a queue's, and the team that it will start, block all. */
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  int code = device_sync() ? 0 : sys_thread(&q->thread, queue_serve, q);
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  if (code) {
+    mem_free(q);
+    return fail(TY_EMEMORY, "cannot start the thread of a device: %s", strerror(code));
+  }
   if (device_kind(q->device) == TY_CPU) parallel_add_queue();
   __atomic_store_n(&queue_table[device_slot(device)], q, __ATOMIC_RELEASE);
   *out = q;
   return TY_OK;
 }
 
-static int queue_of(int device, struct queue **out)
+/* Finds the queue of a device, or makes it. */
+static int queue_get(int device, struct queue **out)
 {
   static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
   if (has_memory(device)) TRY(device_open(device));
   if ((*out = queue_at(device))) return TY_OK;
   pthread_mutex_lock(&making);
   *out = queue_at(device);
-  int code = *out ? TY_OK : make_queue(device, out);
+  int code = *out ? TY_OK : queue_new(device, out);
   pthread_mutex_unlock(&making);
   return code;
 }
 
-static void stop_threads(void)
-{
-  if (device_closing) device_closing();
-  ty_interrupt(1);
-  for (int i = 0; i < SLOTS; i++) {
-    struct queue *q = queue_table[i];
-    if (!q) continue;
-    pthread_mutex_lock(&q->lock);
-    pthread_cond_broadcast(&q->wake);
-    pthread_cond_broadcast(&q->past);
-    pthread_mutex_unlock(&q->lock);
-  }
-  for (int i = 0; i < SLOTS; i++)
-    if (queue_table[i] && !pthread_equal(queue_table[i]->thread, pthread_self()))
-      sys_join(queue_table[i]->thread);
-}
-
 /* At exit, or when the library is unloaded: each queue ends its current task and no other. */
-__attribute__((destructor)) static void close_queues(void)
+__attribute__((destructor)) static void queue_close_all(void)
 {
   STORE(queue_closing, 1);
-  if (!device_sync() && !sys_forked()) stop_threads();
+  if (!device_sync() && !sys_forked()) {
+    if (device_closing) device_closing();
+    ty_interrupt(1);
+    for (int i = 0; i < SLOTS; i++) {
+      struct queue *q = queue_table[i];
+      if (!q) continue;
+      pthread_mutex_lock(&q->lock);
+      pthread_cond_broadcast(&q->wake);
+      pthread_cond_broadcast(&q->past);
+      pthread_mutex_unlock(&q->lock);
+    }
+    for (int i = 0; i < SLOTS; i++)
+      if (queue_table[i] && !pthread_equal(queue_table[i]->thread, pthread_self()))
+        sys_join(queue_table[i]->thread);
+  }
   profile_close();
 }
 
 /* -- submission -------------------------------------------------------------------------------- */
 
-/* Of one queue: the later one has passed first, perhaps. */
-static struct ticket both_of(struct ticket a, struct ticket b)
+/* Returns the ticket that waits for two of one queue: the later task may complete first. */
+static struct ticket ticket_join(struct ticket a, struct ticket b)
 {
   return (struct ticket){ a.device, MAX(a.seq, b.seq), a.whole || b.whole || a.seq != b.seq };
 }
 
-static void add_wait(struct slot *s, int own, struct ticket t)
+/* Adds a ticket to those that a task of queue `own` waits for. */
+static void slot_add_wait(struct slot *s, int own, struct ticket t)
 {
   if (!t.seq || t.device == own || ticket_past(t)) return;
   for (int i = 0; i < s->nwait; i++) {
     struct ticket *w = &s->wait[i * RING];
     if (w->device != t.device) continue;
-    *w = both_of(*w, t);
+    *w = ticket_join(*w, t);
     return;
   }
   s->wait[s->nwait++ * RING] = t;
 }
 
-/* One place per reading device; when all are taken, the new reader waits for one of the others
-** and stands for it. */
-static void note_read(struct slot *s, struct storage *x, struct ticket own)
+/* Notes task `own` as a reader of a storage. A storage has one entry per reading device; if all are
+** taken, the new reader waits for one of the others and takes its entry. */
+static void slot_note_read(struct slot *s, struct storage *x, struct ticket own)
 {
-  add_wait(s, own.device, x->write);
+  slot_add_wait(s, own.device, x->write);
   int at = -1;
   for (int i = 0; i < COUNT(x->read); i++)
     if (x->read[i].seq && x->read[i].device == own.device) at = i;
   for (int i = 0; at < 0 && i < COUNT(x->read); i++)
     if (ticket_past(x->read[i])) at = i;
-  if (at < 0) add_wait(s, own.device, x->read[at = 0]);
+  if (at < 0) slot_add_wait(s, own.device, x->read[at = 0]);
   bool another = x->read[at].device == own.device && !ticket_past(x->read[at]);
-  x->read[at] = another ? both_of(x->read[at], own) : own;
+  x->read[at] = another ? ticket_join(x->read[at], own) : own;
 }
 
-static void note_write(struct slot *s, struct storage *x, struct ticket own)
+/* Notes task `own` as the writer of a storage. */
+static void slot_note_write(struct slot *s, struct storage *x, struct ticket own)
 {
-  add_wait(s, own.device, x->write);
+  slot_add_wait(s, own.device, x->write);
   for (int i = 0; i < COUNT(x->read); i++) {
-    add_wait(s, own.device, x->read[i]);
-    x->read[i].seq = 0; /* who waits for this write waits for them */
+    slot_add_wait(s, own.device, x->read[i]);
+    x->read[i].seq = 0; /* a task that waits for this write waits for them */
   }
   x->write = own;
   __atomic_add_fetch(&x->version, 1, __ATOMIC_RELAXED);
 }
 
-static bool fill(struct slot *s, const struct task *t)
+/* Copies a task into a slot, with references to its storages. Returns false without memory. */
+static bool slot_fill(struct slot *s, const struct task *t)
 {
   int n = t->nread + t->nwrite;
   while (s->cap < n)
@@ -276,24 +277,18 @@ static bool fill(struct slot *s, const struct task *t)
   return true;
 }
 
-static void note(struct slot *s, const struct task *t, struct ticket own)
-{
-  for (int i = 0; i < t->nread; i++) note_read(s, t->read[i].storage, own);
-  for (int i = 0; i < t->nwrite; i++) note_write(s, t->write[i].storage, own);
-  for (int i = 0; i < t->nafter; i++) add_wait(s, own.device, t->after[i]);
-}
-
-/* Which task must pass before one more that holds so many bytes is taken; 0: none. A full queue
-** is let run half empty: who waits then sleeps once for many tasks. */
-static uint64_t too_much(struct queue *q, size_t held)
+/* Returns the task that must complete before one more that holds `held` bytes is taken; 0: none. A
+** full queue runs half empty first: the submitter then sleeps once for many tasks. */
+static uint64_t queue_find_obstacle(struct queue *q, size_t held)
 {
   uint64_t done = LOAD(q->done);
-  if (q->submitted - done >= DEEP) return q->submitted - DEEP / 2;
+  if (q->submitted - done >= MAX_TASKS) return q->submitted - MAX_TASKS / 2;
   int64_t now = __atomic_load_n(&q->held, __ATOMIC_RELAXED);
-  return now > 0 && now + (int64_t)held > HELD && q->submitted > done ? done + 1 : 0;
+  return now > 0 && now + (int64_t)held > MAX_HELD_BYTES && q->submitted > done ? done + 1 : 0;
 }
 
-static int refuse(const struct task *t, int code)
+/* Calls `done` of a task that is not taken, and returns code with its failure. */
+static int task_reject(const struct task *t, int code)
 {
   struct failure *f = failure_take(code); /* the callback may fail on its own */
   if (t->done) t->done(t->context);
@@ -302,17 +297,9 @@ static int refuse(const struct task *t, int code)
   return code;
 }
 
-static void wake_up(struct queue *q)
-{
-  if (!LOAD(q->sleeping)) return;
-  pthread_mutex_lock(&q->lock);
-  pthread_cond_signal(&q->wake);
-  pthread_mutex_unlock(&q->lock);
-}
-
-/* held while a task of TYCHO_SYNC=1 runs in its caller's thread */
+/* Held while a task of TYCHO_SYNC=1 runs in its caller's thread. */
 static pthread_mutex_t inline_lock;
-static void make_inline_lock(void)
+static void inline_lock_init(void)
 {
   pthread_mutexattr_t a;
   pthread_mutexattr_init(&a);
@@ -321,19 +308,17 @@ static void make_inline_lock(void)
   pthread_mutexattr_destroy(&a);
 }
 
-/* Fails with what broke the bytes that a task reads. */
-static int check_reads(const struct task *t)
+/* Runs a task in the caller's thread until the device has completed it. Fails with what broke the
+** bytes that it reads. */
+static int task_run_to_end(struct queue *q, const struct task *t)
 {
   struct failure *f = NULL;
   for (int i = 0; i < t->nread && !f; i++) f = storage_failure(&t->read[i]);
-  int code = f ? failure_report(f) : TY_OK;
-  failure_drop(f);
-  return code;
-}
-
-static int run_to_end(struct queue *q, const struct task *t)
-{
-  TRY(check_reads(t));
+  if (f) {
+    int broken = failure_report(f);
+    failure_drop(f);
+    return broken;
+  }
   if (device_kind(q->device) == TY_CPU) parallel_queue(true);
   int code = q->ops->enter ? q->ops->enter(q->device) : TY_OK;
   if (!code)
@@ -344,8 +329,8 @@ static int run_to_end(struct queue *q, const struct task *t)
   return code;
 }
 
-/* Marks what a task has written, or not, and counts the writes. */
-static void mark_written(const struct task *t, struct failure *f)
+/* Marks what a task has written, or with f failed to write, and counts the writes. */
+static void task_mark_written(const struct task *t, struct failure *f)
 {
   for (int i = 0; i < t->nwrite; i++) {
     storage_mark(&t->write[i], f);
@@ -354,15 +339,15 @@ static void mark_written(const struct task *t, struct failure *f)
 }
 
 /* Runs a task at once, in the caller's thread, which gets its failure. */
-static int run_inline(struct queue *q, const struct task *t, struct ticket *out)
+static int queue_run_inline(struct queue *q, const struct task *t, struct ticket *out)
 {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, make_inline_lock);
+  pthread_once(&once, inline_lock_init);
   pthread_mutex_lock(&inline_lock);
-  int code = run_to_end(q, t);
+  int code = task_run_to_end(q, t);
   struct failure *f = code ? failure_take(code) : NULL;
-  if (f) queue_say_lost(q, f, false);
-  mark_written(t, f);
+  if (f) queue_add_lost(q, f, false);
+  task_mark_written(t, f);
   STORE(q->submitted, q->submitted + 1);
   STORE(q->done, q->submitted);
   if (out) *out = (struct ticket){ q->device, q->submitted, false };
@@ -373,8 +358,8 @@ static int run_inline(struct queue *q, const struct task *t, struct ticket *out)
   return code;
 }
 
-/* Under `order`: is the queue empty, and nothing else at work on the task's arrays? */
-static bool nothing_before(struct queue *q, const struct task *t)
+/* Returns whether the queue is empty and no task uses the arrays of this one. Under `order`. */
+static bool queue_is_idle_for(struct queue *q, const struct task *t)
 {
   if (q->ops->finish || LOAD(q->done) != q->submitted || LOAD(queue_closing)) return false;
   for (int i = 0; i < t->nafter; i++)
@@ -390,28 +375,25 @@ static bool nothing_before(struct queue *q, const struct task *t)
   return true;
 }
 
-/* In the caller's thread, under `order`: nothing of any device begins meanwhile. Waking a thread
-** would take longer. */
-static void run_here(struct queue *q, const struct task *t)
+/* Runs a small task in the caller's thread, under `order`, so that no task of any device begins
+** meanwhile: waking a thread would take longer. Returns false if it has to be queued; else `order`
+** is released. */
+static bool queue_try_small(struct queue *q, const struct task *t, struct ticket *out)
 {
+  if (!queue_is_idle_for(q, t)) return false;
   int code = parallel_alone(t->run, t->context);
   struct failure *f = code ? failure_take(code) : NULL;
   if (f) pending_add(q->device, f);
-  mark_written(t, f);
+  task_mark_written(t, f);
   failure_drop(f);
-}
-
-static bool ran_here(struct queue *q, const struct task *t, struct ticket *out)
-{
-  if (!nothing_before(q, t)) return false;
-  run_here(q, t);
   pthread_mutex_unlock(&order);
   if (t->done) t->done(t->context);
   if (out) *out = (struct ticket){ 0 };
   return true;
 }
 
-static int load_storages(const struct task *t)
+/* Loads the bytes that a task touches, and submits what has to be done before it writes. */
+static int task_load_storages(const struct task *t)
 {
   for (int i = 0; i < t->nread; i++) TRY(storage_load(t->read[i].storage));
   for (int i = 0; i < t->nwrite; i++) {
@@ -425,27 +407,34 @@ int device_submit(int device, const struct task *t, struct ticket *out)
 {
   struct queue *q;
   int code = sys_have_threads();
-  if (!code) code = load_storages(t);
-  if (!code) code = queue_of(device, &q);
-  if (code) return refuse(t, code);
-  if (device_sync()) return run_inline(q, t, out);
+  if (!code) code = task_load_storages(t);
+  if (!code) code = queue_get(device, &q);
+  if (code) return task_reject(t, code);
+  if (device_sync()) return queue_run_inline(q, t, out);
   pthread_mutex_lock(&order);
-  if (t->small && ran_here(q, t, out)) return TY_OK;
-  for (uint64_t until; (until = too_much(q, t->held));) {
+  if (t->small && queue_try_small(q, t, out)) return TY_OK;
+  for (uint64_t until; (until = queue_find_obstacle(q, t->held));) {
     pthread_mutex_unlock(&order);
     ticket_wait((struct ticket){ q->device, until, true });
     pthread_mutex_lock(&order);
   }
   struct slot *s = &q->slot[q->submitted % RING];
-  if (LOAD(queue_closing) || !fill(s, t)) {
+  if (LOAD(queue_closing) || !slot_fill(s, t)) {
     pthread_mutex_unlock(&order);
-    return refuse(t, LOAD(queue_closing) ? fail(TY_ESTATE, "the process is ending") : TY_EMEMORY);
+    return task_reject(
+        t, LOAD(queue_closing) ? fail(TY_ESTATE, "the process is ending") : TY_EMEMORY);
   }
   struct ticket own = { q->device, q->submitted + 1, false };
-  note(s, t, own);
+  for (int i = 0; i < t->nread; i++) slot_note_read(s, t->read[i].storage, own);
+  for (int i = 0; i < t->nwrite; i++) slot_note_write(s, t->write[i].storage, own);
+  for (int i = 0; i < t->nafter; i++) slot_add_wait(s, own.device, t->after[i]);
   __atomic_add_fetch(&q->held, (int64_t)t->held, __ATOMIC_RELAXED);
   STORE(q->submitted, own.seq);
-  wake_up(q);
+  if (LOAD(q->sleeping)) {
+    pthread_mutex_lock(&q->lock);
+    pthread_cond_signal(&q->wake);
+    pthread_mutex_unlock(&q->lock);
+  }
   pthread_mutex_unlock(&order);
   if (out) *out = own;
   return TY_OK;
@@ -484,7 +473,8 @@ void storage_written(struct storage *s)
   __atomic_add_fetch(&s->version, 1, __ATOMIC_RELAXED);
 }
 
-static int drain(struct queue *q)
+/* Waits until all tasks of a queue have completed. */
+static int queue_drain(struct queue *q)
 {
   const struct ticket last = { q->device, LOAD(q->submitted), true };
   ticket_wait(last);
@@ -495,10 +485,10 @@ int device_wait(int device)
 {
   if (device >= 0) {
     if (has_memory(device)) TRY(device_open(device));
-    if (queue_at(device)) TRY(drain(queue_at(device)));
+    if (queue_at(device)) TRY(queue_drain(queue_at(device)));
     return pending_report(slot_device(device_slot(device)));
   }
   for (int i = 0; i < SLOTS; i++)
-    if (queue_at(slot_device(i))) TRY(drain(queue_at(slot_device(i))));
+    if (queue_at(slot_device(i))) TRY(queue_drain(queue_at(slot_device(i))));
   return pending_report(-1);
 }

@@ -2,7 +2,8 @@
 #pragma once
 #include "device/order.h"
 
-/* cpu(0..63), gpu(0..63), queues for messages; pinned memory belongs to its CPU */
+/* Slots of devices and queues: cpu(0..63), gpu(0..63), queues for messages. Pinned memory belongs
+** to its CPU. */
 enum { IDS = 64, COLLECTIVE_SLOT = 2 * IDS + COMM_QUEUES, SLOTS };
 static inline int device_slot(int device)
 {

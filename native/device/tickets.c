@@ -1,6 +1,6 @@
 /* tickets.c - the table of queues, and waiting for a task of one of them.
 **
-** Who waits looks again for a moment before it sleeps, and gives its core away between two
+** A waiter looks again for a moment before it sleeps, and gives its core away between two
 ** looks: on a machine whose cores are all in a team, a waiter that kept one would hold up the
 ** very task it waits for.
 */
@@ -10,7 +10,7 @@
 struct queue *queue_table[SLOTS];
 
 int queue_closing;
-int queue_listening;
+int queue_waiting_for_ready;
 
 bool ticket_past(struct ticket t)
 {
@@ -20,14 +20,6 @@ bool ticket_past(struct ticket t)
       (!t.whole && queue_went_early(q, t.seq));
 }
 
-/* Under the lock: has a waiter still to wait? Says so before it looks, as `pass` counts before
-** it looks. */
-static bool not_done(struct queue *q, struct ticket t)
-{
-  STORE(q->awaited, MIN(q->awaited, t.seq));
-  return !ticket_past(t);
-}
-
 void ticket_wait(struct ticket t)
 {
   if (ticket_past(t) || sys_forked()) return;
@@ -35,21 +27,26 @@ void ticket_wait(struct ticket t)
   for (int64_t until = profile_now() + SPIN_NS; profile_now() < until; sched_yield())
     if (ticket_past(t)) return;
   pthread_mutex_lock(&q->lock);
-  STORE(q->awaited, MIN(q->awaited, t.seq)); /* before its thread sees that somebody waits */
+  STORE(q->awaited, MIN(q->awaited, t.seq)); /* before its thread sees that `waiting` has grown */
   __atomic_add_fetch(&q->waiting, 1, __ATOMIC_SEQ_CST);
   if (LOAD(q->sleeping)) pthread_cond_signal(&q->wake);
-  while (not_done(q, t) && !LOAD(queue_closing)) pthread_cond_wait(&q->past, &q->lock);
+  for (;;) {
+    /* noted before the look, as the queue counts a task before it looks at `awaited` */
+    STORE(q->awaited, MIN(q->awaited, t.seq));
+    if (ticket_past(t) || LOAD(queue_closing)) break;
+    pthread_cond_wait(&q->past, &q->lock);
+  }
   __atomic_sub_fetch(&q->waiting, 1, __ATOMIC_SEQ_CST);
   pthread_mutex_unlock(&q->lock);
 }
 
-void queue_tell_news(void)
+void queue_notify_ready(void)
 {
   for (int i = 0; i < SLOTS; i++) {
     struct queue *q = __atomic_load_n(&queue_table[i], __ATOMIC_ACQUIRE);
-    if (!q || !LOAD(q->listens)) continue;
+    if (!q || !LOAD(q->waits_for_ready)) continue;
     pthread_mutex_lock(&q->lock);
-    STORE(q->news, q->news + 1);
+    STORE(q->ready_events, q->ready_events + 1);
     pthread_cond_signal(&q->wake);
     pthread_mutex_unlock(&q->lock);
   }

@@ -4,8 +4,8 @@
 #include "device/queue.h"
 #include "device/timing.h"
 
-/* NULL: the device has no stamps, or has failed to make one */
-static void *leave_stamp(int device)
+/* Makes a stamp on the device; NULL: it has none, or has failed to make one. */
+static void *timing_make_stamp(int device)
 {
   void *stamp = NULL;
   const struct device_ops *ops = queue_ops(device);
@@ -16,14 +16,14 @@ static void *leave_stamp(int device)
 
 void timing_begin(int device, struct timing *t)
 {
-  *t = (struct timing){ .device = device, .first = leave_stamp(device) };
+  *t = (struct timing){ .device = device, .first = timing_make_stamp(device) };
   t->from = profile_now();
 }
 
 void timing_end(struct timing *t)
 {
   t->to = profile_now();
-  t->last = leave_stamp(t->device);
+  t->last = timing_make_stamp(t->device);
 }
 
 bool timing_read(struct timing *t)

@@ -1,13 +1,17 @@
-/* timing.h - how long the device works on what a task starts: between two looks at the clock where
+/* timing.h - how long the device works on what a task starts: between two readings of the clock if
 ** that has ended when the call returns, else between two stamps in the device's own order, which
-** are read once the task has passed. */
+** are read once the task has completed. */
 #pragma once
 #include "base/base.h"
 
-/* from, to: ns of profile_now, after timing_read */
-struct timing { int32_t device; void *first, *last; int64_t from, to; };
-/* Around what a task starts on its queue's thread. */
+struct timing {
+  int32_t device;
+  void *first, *last;                                 /* stamps */
+  int64_t from, to;                                   /* ns of profile_now, after timing_read */
+};
+/* Call these two around what a task starts, on its queue's thread. */
 void timing_begin(int device, struct timing *t);
 void timing_end(struct timing *t);
-/* In the task's `done`, or after device_finish; once. false: the device does not know. */
+/* Reads the times, once, in the task's `done` or after device_finish. Returns false if the device
+** does not know them. */
 bool timing_read(struct timing *t);

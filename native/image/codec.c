@@ -60,7 +60,7 @@ int ty_image_decode(const void *data, size_t bytes, int flag, int to_rgb, ty_ten
   return TY_OK;
 }
 
-static int pixels_of(ty_tensor *t, struct pixels *out)
+static int count_pixels(ty_tensor *t, struct pixels *out)
 {
   char text[96];
   const ty_desc *d = &t->d;
@@ -79,7 +79,7 @@ int ty_image_encode(ty_tensor *image, const char *format, int quality, ty_tensor
   bool jpeg = !strcmp(format, "jpeg");
   NEED(jpeg || !strcmp(format, "png"), TY_EVALUE, "the format is '%s', neither 'jpeg' nor 'png'",
       format);
-  TRY(pixels_of(image, &from));
+  TRY(count_pixels(image, &from));
   NEED(!jpeg || from.c < 4, TY_ESHAPE, "JPEG has no transparency: 1 or 3 channels, not %lld",
       (long long)from.c);
   NEED(!jpeg || (from.h <= 65500 && from.w <= 65500), TY_ESHAPE,

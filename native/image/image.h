@@ -26,7 +26,7 @@ bool   border_fits(int kind, int64_t n, int64_t before, int64_t after);
 void border_pixels(const struct pixels *to, const struct pixels *from, int64_t top, int64_t left,
     int kind, const double *value);
 
-/* to(x, y) = from(m * (x, y, 1)), bytes only, bilinear; what lies outside is `fill`. */
+/* to(x, y) = from(m * (x, y, 1)), bytes only, bilinear; what is outside is `fill`. */
 void warp_pixels(
     const struct pixels *to, const struct pixels *from, const double m[6], uint8_t fill);
 void   crop_pixels(const struct pixels *to, const struct pixels *from, int64_t y, int64_t x);

@@ -23,7 +23,7 @@ static void on_message(j_common_ptr jpeg, int level)
 
 static void on_output(j_common_ptr jpeg) {}
 
-static struct jpeg_error_mgr *watch(struct problem *p)
+static struct jpeg_error_mgr *watch_errors(struct problem *p)
 {
   jpeg_std_error(&p->base);
   p->base.error_exit = on_error;
@@ -32,7 +32,7 @@ static struct jpeg_error_mgr *watch(struct problem *p)
   return &p->base;
 }
 
-static int tell(j_common_ptr jpeg)
+static int fail_jpeg(j_common_ptr jpeg)
 {
   char text[JMSG_LENGTH_MAX];
   jpeg->err->format_message(jpeg, text);
@@ -48,16 +48,16 @@ bool jpeg_is(struct file_bytes file)
 }
 
 /* work(in, file, to) after the header, which has the size and what the components are. */
-static int decompress(struct file_bytes file, struct pixels *to,
+static int decompress_image(struct file_bytes file, struct pixels *to,
     int (*work)(struct jpeg_decompress_struct *in, struct file_bytes file, struct pixels *to))
 {
   struct jpeg_decompress_struct in;
   struct problem problem;
   int code;
   memset(&in, 0, sizeof in);
-  in.err = watch(&problem);
+  in.err = watch_errors(&problem);
   if (setjmp(problem.back))
-    code = tell((j_common_ptr)&in);
+    code = fail_jpeg((j_common_ptr)&in);
   else {
     jpeg_create_decompress(&in);
     jpeg_mem_src(&in, (unsigned char *)file.data, (unsigned long)file.n);
@@ -82,7 +82,7 @@ static int read_size(struct jpeg_decompress_struct *in, struct file_bytes file, 
 
 int jpeg_measure(struct file_bytes file, struct pixels *out)
 {
-  return decompress(file, out, read_size);
+  return decompress_image(file, out, read_size);
 }
 
 /* Four inks: Adobe's files hold what is left of the paper, others the ink. */
@@ -126,7 +126,7 @@ static int read_rows(struct jpeg_decompress_struct *in, struct file_bytes file, 
 int jpeg_decode(struct file_bytes file, const struct pixels *to)
 {
   struct pixels out = *to;
-  return decompress(file, &out, read_rows);
+  return decompress_image(file, &out, read_rows);
 }
 
 /* -- encoding ---------------------------------------------------------------------------------- */
@@ -184,9 +184,9 @@ int jpeg_encode(const struct pixels *from, int quality, struct text *to)
   struct destination destination = { { .init_destination = begin_buffer,
       .empty_output_buffer = empty_buffer, .term_destination = end_buffer }, .text = to };
   memset(&out, 0, sizeof out);
-  out.err = watch(&problem);
+  out.err = watch_errors(&problem);
   if (setjmp(problem.back)) {
-    int code = tell((j_common_ptr)&out);
+    int code = fail_jpeg((j_common_ptr)&out);
     jpeg_destroy_compress(&out);
     return code;
   }

@@ -156,7 +156,7 @@ TY_DEVICE_FN void jitter_of(const double part[4], const uint32_t word[8], struct
 /* -- borders ----------------------------------------------------------------------------------- */
 
 enum { BORDER_CONSTANT, BORDER_EDGE, BORDER_REFLECT, BORDER_WRAP, BORDER_REFLECT_101, BORDERS };
-/* Which of n pixels stands at place i, which may lie outside; -1: none. */
+/* Returns which of n pixels is at position i, which may be outside; -1: none. */
 TY_DEVICE_FN int64_t border_source(int kind, int64_t i, int64_t n)
 {
   if (i >= 0 && i < n) return i;

@@ -20,7 +20,7 @@ struct resize_job {
   bool twice;                                         /* exactly half of the size on both axes */
 };
 
-static int64_t entries_of(int how, int64_t from, int64_t to)
+static int64_t count_entries(int how, int64_t from, int64_t to)
 {
   return how == AREA ? from + 2 * to : to * taps_of(how);
 }
@@ -55,12 +55,12 @@ static void fill_taps(struct resize_taps *t, int how, int64_t from, int64_t to, 
 static size_t taps_bytes(int how, int64_t from, int64_t to)
 {
   return align_up((size_t)(to + 1) * 4, ALIGN) +
-      3 * align_up((size_t)entries_of(how, from, to) * 4, ALIGN);
+      3 * align_up((size_t)count_entries(how, from, to) * 4, ALIGN);
 }
 
 static char *take_taps(struct resize_taps *t, char *at, int how, int64_t from, int64_t to)
 {
-  size_t list = align_up((size_t)entries_of(how, from, to) * 4, ALIGN);
+  size_t list = align_up((size_t)count_entries(how, from, to) * 4, ALIGN);
   t->start = (int32_t *)at;
   t->index = (int32_t *)(at += align_up((size_t)(to + 1) * 4, ALIGN));
   t->fixed = (int32_t *)(at += list);

@@ -55,7 +55,7 @@ TY_DEVICE_FN void lanczos_weights(float x, float *w)
   for (int i = 0; i < MOST_TAPS; i++) w[i] = (float)(v[i] / sum);
 }
 
-/* Where position i of the result lies in the source, and how far beyond the pixel there. */
+/* Computes the pixel of the source for position i of the result, and how far beyond it that is. */
 TY_DEVICE_FN int64_t tap_source(int how, int64_t i, double scale, float *beyond)
 {
   if (how == WIDE) {

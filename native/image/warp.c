@@ -24,7 +24,7 @@ static void fill_pixels(const struct pixels *to, char *out, int64_t n, const dou
     memcpy(out + (size_t)done * size, out, (size_t)MIN(done, n - done) * size);
 }
 
-/* Pixels [begin, end) of a row, which lie beside the image's row `in`. */
+/* Fills pixels [begin, end) of a row, which are outside the image's row `in`. */
 static void continue_row(const struct pixels *to, const struct pixels *from, const char *in,
     char *out, int64_t left, int kind, const double *value, int64_t begin, int64_t end)
 {
@@ -73,7 +73,7 @@ static int pixel_at(const struct pixels *from, int64_t y, int64_t x, int64_t k, 
   return inside ? ((const uint8_t *)from->p)[(y * from->w + x) * from->c + k] : fill;
 }
 
-static int64_t fixed_of(double v) /* in 1/32; beyond 2^40 nothing is inside any image */
+static int64_t to_fixed(double v) /* in 1/32; beyond 2^40 nothing is inside any image */
 {
   return (int64_t)floor(MIN(MAX(v, -0x1p40), 0x1p40) * 32 + 0.5);
 }
@@ -84,8 +84,8 @@ void warp_pixels(
   uint8_t *out = to->p;
   for (int64_t y = 0; y < to->h; y++)
     for (int64_t x = 0; x < to->w; x++, out += to->c) {
-      int64_t px = fixed_of(m[0] * (double)x + m[1] * (double)y + m[2]),
-              py = fixed_of(m[3] * (double)x + m[4] * (double)y + m[5]);
+      int64_t px = to_fixed(m[0] * (double)x + m[1] * (double)y + m[2]),
+              py = to_fixed(m[3] * (double)x + m[4] * (double)y + m[5]);
       int64_t sx = px >> 5, sy = py >> 5;
       int fx = (int)(px & 31), fy = (int)(py & 31);
       for (int64_t k = 0; k < to->c; k++) {

@@ -8,7 +8,8 @@
 #include "device/timing.h"
 #include "imperative/imperative.h"
 
-struct imperative {                                   /* freed by the task */
+/* A call under way; freed by its task. */
+struct imperative {
   struct cached_call *r;
   struct rng_state rng;
   bool is_train;
@@ -16,13 +17,14 @@ struct imperative {                                   /* freed by the task */
   struct storage *tmp;
   bool timed;
   struct timing time;
-  /* out: what the kernel writes; target[i]: where it goes afterwards, or NULL */
-  ty_tensor **in, **out, **target;
+  ty_tensor **in;
+  ty_tensor **out;                                    /* what the kernel writes */
+  ty_tensor **target;                                 /* where output i is copied to; NULL */
   int nin, nout;
   void *list[];                                       /* in, out, target */
 };
 
-/* Tells the profiler how long the call took, which has ended on the device. */
+/* Records how long the call took, which has ended on the device. */
 static void note_time(struct imperative *m)
 {
   const struct call *c = &m->r->v.call;
@@ -34,7 +36,8 @@ static void note_time(struct imperative *m)
   profile_span(&l, m->r->device, bytes, m->time.from, m->time.to);
 }
 
-static void drop(void *context)
+/* `done` of the task: frees the call. */
+static void imperative_drop(void *context)
 {
   struct imperative *m = context;
   if (m->timed) note_time(m);
@@ -48,16 +51,8 @@ static void drop(void *context)
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-static int run_timed(struct imperative *m)
-{
-  timing_begin(m->r->device, &m->time);
-  int code = invoke_run(&m->r->v);
-  timing_end(&m->time);
-  m->timed = true;
-  return code;
-}
-
-static int run(void *context)
+/* `run` of the task. */
+static int imperative_run(void *context)
 {
   struct imperative *m = context;
   struct cached_call *r = m->r;
@@ -66,7 +61,10 @@ static int run(void *context)
   for (int i = 0; i < m->nout; i++) c->out[i].p = tensor_at(m->out[i]);
   c->tmp = m->tmp ? m->tmp->data : NULL;
   r->run = (struct run){ .is_train = m->is_train, .rng = m->rng };
-  int code = profiling(TY_PROFILE_IMPERATIVE) ? run_timed(m) : invoke_run(&r->v);
+  m->timed = profiling(TY_PROFILE_IMPERATIVE);
+  if (m->timed) timing_begin(r->device, &m->time);
+  int code = invoke_run(&r->v);
+  if (m->timed) timing_end(&m->time);
   if (code) fail_node(c->op->name, NULL, m->where);
   for (int i = 0; !code && i < m->nout; i++)
     if (m->target[i])
@@ -77,15 +75,15 @@ static int run(void *context)
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
-static bool overlap(const ty_tensor *a, const ty_tensor *b)
+static bool bytes_overlap(const ty_tensor *a, const ty_tensor *b)
 {
   if (a->storage != b->storage) return false;
   int64_t ea = a->offset + (int64_t)desc_bytes(&a->d), eb = b->offset + (int64_t)desc_bytes(&b->d);
   return a->offset < eb && b->offset < ea;
 }
 
-/* May the kernel write output i over input k? Element by element (rows) or where the operator
-** says so; never elsewhere. */
+/* Returns whether the kernel may write output i over input k: a formula, element by element, or an
+** operator that declares it. */
 static bool may_share(const struct imperative *m, int i, int k, const ty_tensor *given)
 {
   const ty_tensor *in = m->in[k];
@@ -95,11 +93,12 @@ static bool may_share(const struct imperative *m, int i, int k, const ty_tensor 
   return m->r->v.call.op->formula || in_place_allowed(m->r->in_place, i, k);
 }
 
+/* Sets what the kernel writes for output i: the given array, or a new one that is copied to it. */
 static int set_output(struct imperative *m, int i, ty_tensor *given)
 {
   bool direct = given != NULL;
   for (int k = 0; given && k < m->nin; k++)
-    if (overlap(given, m->in[k]) && !may_share(m, i, k, given)) direct = false;
+    if (bytes_overlap(given, m->in[k]) && !may_share(m, i, k, given)) direct = false;
   if (direct) {
     ty_tensor_keep(given);
     m->out[i] = given;
@@ -113,7 +112,8 @@ static int set_output(struct imperative *m, int i, ty_tensor *given)
   return TY_OK;
 }
 
-static int take(struct imperative *m, const struct call_key *q)
+/* Takes references to the arrays of a call, and makes those that it needs. */
+static int imperative_take(struct imperative *m, const struct call_key *q)
 {
   const struct cached_call *r = m->r;
   for (int i = 0; i < m->nin; i++) {
@@ -133,6 +133,7 @@ static int take(struct imperative *m, const struct call_key *q)
   return TY_OK;
 }
 
+/* Makes a call without arrays. Returns NULL without memory. */
 static struct imperative *imperative_new(struct cached_call *r)
 {
   int nin = r->v.call.nin, nout = r->v.call.nout;
@@ -150,16 +151,21 @@ static struct imperative *imperative_new(struct cached_call *r)
 static struct access written_access(const struct imperative *m, const ty_tensor *t)
 {
   struct access a = tensor_access(t);
-  for (int k = 0; k < m->nin; k++) a.in_place |= overlap(t, m->in[k]);
+  for (int k = 0; k < m->nin; k++) a.in_place |= bytes_overlap(t, m->in[k]);
   return a;
 }
 
-/* accesses of a task that are listed on the stack */
+/* Accesses of a task that are listed on the stack, at most. */
 enum { FEW = 32 };
 
-static int submit_lists(struct imperative *m, struct access *read, struct access *write)
+/* Submits the task, which owns m from here on, also if it fails. */
+static int imperative_submit(struct imperative *m)
 {
+  struct access few[FEW], *list = few;
+  int nin = m->nin, n = 2 * nin + 2 * m->nout;
+  if (n > FEW && !(list = NEWS(struct access, n))) return imperative_drop(m), TY_EMEMORY;
   const struct cached_call *r = m->r;
+  struct access *read = list, *write = list + nin;
   int nw = 0;
   for (int i = 0; i < m->nin; i++) {
     read[i] = tensor_access(m->in[i]);
@@ -168,18 +174,9 @@ static int submit_lists(struct imperative *m, struct access *read, struct access
   for (int i = 0; i < m->nout; i++) write[nw++] = written_access(m, m->out[i]);
   for (int i = 0; i < m->nout; i++)
     if (m->target[i]) write[nw++] = written_access(m, m->target[i]);
-  struct task t = { run, drop, m, read, write, m->nin, nw, NULL, 0, m->tmp ? m->tmp->bytes : 0,
-    r->small };
-  return device_submit(r->device, &t, NULL);
-}
-
-/* From here on m belongs to the task. */
-static int submit(struct imperative *m)
-{
-  struct access few[FEW], *list = few;
-  int nin = m->nin, n = 2 * nin + 2 * m->nout;
-  if (n > FEW && !(list = NEWS(struct access, n))) return drop(m), TY_EMEMORY;
-  int code = submit_lists(m, list, list + nin);
+  struct task t = { imperative_run, imperative_drop, m, read, write, m->nin, nw, NULL, 0,
+    m->tmp ? m->tmp->bytes : 0, r->small };
+  int code = device_submit(r->device, &t, NULL);
   if (list != few) mem_free(list);
   return code;
 }
@@ -193,10 +190,10 @@ int imperative_call(const struct call_key *q, bool is_train, ty_tensor **out,
   if (!m) return cached_call_release(r), TY_EMEMORY;
   m->is_train = is_train;
   m->where = q->where;
-  int code = take(m, q);
-  if (code) return drop(m), code;
+  int code = imperative_take(m, q);
+  if (code) return imperative_drop(m), code;
   ty_tensor *few[16], **made = m->nout > COUNT(few) ? NEWS(ty_tensor *, m->nout) : few;
-  if (!made) return drop(m), TY_EMEMORY;
+  if (!made) return imperative_drop(m), TY_EMEMORY;
   for (int i = 0; i < m->nout; i++) {
     made[i] = m->target[i] ? m->target[i] : m->out[i];
     ty_tensor_keep(made[i]);
@@ -205,9 +202,9 @@ int imperative_call(const struct call_key *q, bool is_train, ty_tensor **out,
   const int nout = m->nout;
   code = note ? note(context, &seen) : TY_OK;
   if (code)
-    drop(m);
+    imperative_drop(m);
   else
-    code = submit(m);
+    code = imperative_submit(m);
   for (int i = 0; i < nout; i++) {
     if (code || i >= q->nout || out[i])
       ty_tensor_free(made[i]); /* the caller's own array, a private output, or nothing on failure */

@@ -3,14 +3,14 @@
 **
 ** Making: parse the attributes, name the ports, infer the outputs, measure those that contents
 ** decide, find the device, choose a kernel. Not remembered: operators whose outputs depend on
-** contents, and questions with very long texts.
+** contents, and calls with very long texts.
 */
 #include <pthread.h>
 #include "imperative/call_cache.h"
 
 /* -- making ------------------------------------------------------------------------------------ */
 
-static int parse(struct cached_call *r, const struct call_key *q)
+static int parse_attributes(struct cached_call *r, const struct call_key *q)
 {
   char number[16];
   const struct op *op = q->op;
@@ -69,7 +69,7 @@ static int infer_outputs(struct cached_call *r)
   return TY_OK;
 }
 
-/* Shapes that the contents of the inputs decide; waits for them. */
+/* Computes shapes that depend on the contents of the inputs; waits for these. */
 static int measure_outputs(struct cached_call *r, const struct call_key *q)
 {
   struct call *c = &r->v.call;
@@ -138,49 +138,28 @@ static int find_device(struct cached_call *r, const struct call_key *q)
   return device_open(r->device);
 }
 
-static bool is_small(const struct call *c)
+/* Fills in all that a call of this key needs. */
+static int fill_call(struct cached_call *r, const struct call_key *q)
 {
-  size_t bytes = 0;
-  for (int i = 0; i < c->nin && bytes <= SMALL_TASK; i++) bytes += desc_bytes(&c->in[i].d);
-  for (int i = 0; i < c->nout && bytes <= SMALL_TASK; i++) bytes += desc_bytes(&c->out[i].d);
-  return bytes <= SMALL_TASK;
-}
-
-static int choose(struct cached_call *r)
-{
-  r->v.call.run = &r->run;
-  r->v.call.device = r->device;
-  r->v.call.precision = precision_now();
-  TRY(invoke_choose(&r->v, &r->arena, NULL));
-  if (!r->v.state) return TY_OK;
-  r->state = r->v.call.state = mem_new(r->v.state);
-  return r->state ? TY_OK : TY_EMEMORY;
-}
-
-static int cook(struct cached_call *r, const struct call_key *q)
-{
-  TRY(parse(r, q));
+  TRY(parse_attributes(r, q));
   TRY(describe_inputs(r, q));
   TRY(infer_outputs(r));
   TRY(measure_outputs(r, q));
   TRY(find_device(r, q));
   for (int i = 0; i < r->ports.nout; i++)
     TRY(complete_output(r, i, i < q->nout ? q->out[i] : NULL));
-  r->small = is_small(&r->v.call);
-  return choose(r);
-}
-
-static int make(const struct call_key *q, struct cached_call **out)
-{
-  struct arena a = { 0 };
-  struct cached_call *r = arena_new(&a, sizeof *r);
-  NEED(r, TY_EMEMORY, "out of memory");
-  r->arena = a;
-  r->refs = 1;
-  int code = cook(r, q);
-  if (code) return cached_call_release(r), code;
-  *out = r;
-  return TY_OK;
+  struct call *c = &r->v.call;
+  size_t bytes = 0;
+  for (int i = 0; i < c->nin && bytes <= SMALL_TASK; i++) bytes += desc_bytes(&c->in[i].d);
+  for (int i = 0; i < c->nout && bytes <= SMALL_TASK; i++) bytes += desc_bytes(&c->out[i].d);
+  r->small = bytes <= SMALL_TASK;
+  c->run = &r->run;
+  c->device = r->device;
+  c->precision = precision_now();
+  TRY(invoke_choose(&r->v, &r->arena, NULL));
+  if (!r->v.state) return TY_OK;
+  r->state = c->state = mem_new(r->v.state);
+  return r->state ? TY_OK : TY_EMEMORY;
 }
 
 struct cached_call *cached_call_keep(struct cached_call *r)
@@ -198,12 +177,16 @@ void cached_call_release(struct cached_call *r)
   arena_done(&a);
 }
 
-/* -- the bytes of a question ------------------------------------------------------------------- */
+/* -- keys -------------------------------------------------------------------------------------- */
 
-enum { KEY = 8192, SLOTS = 2048 };                   /* bytes; calls that are remembered */
+enum {
+  KEY   = 8192, /* bytes of a key, at most */
+  SLOTS = 2048  /* calls that are remembered */
+};
 struct key_bytes { size_t n; bool full; char s[KEY]; };
 
-static void put(struct key_bytes *k, const void *p, size_t n)
+/* Appends bytes to a key. */
+static void put_bytes(struct key_bytes *k, const void *p, size_t n)
 {
   if (k->full || n > KEY - k->n) {
     k->full = true;
@@ -213,13 +196,13 @@ static void put(struct key_bytes *k, const void *p, size_t n)
   k->n += n;
 }
 
-static void put_text(struct key_bytes *k, const char *s) { put(k, s, strlen(s) + 1); }
+static void put_text(struct key_bytes *k, const char *s) { put_bytes(k, s, strlen(s) + 1); }
 
 static void put_array(struct key_bytes *k, const ty_tensor *t)
 {
   int32_t head[3] = { t ? t->d.dtype : TY_NODTYPE, t ? t->d.device : 0, t ? t->d.ndim : 0 };
-  put(k, head, sizeof head);
-  if (t) put(k, t->d.dim, sizeof *t->d.dim * (size_t)t->d.ndim);
+  put_bytes(k, head, sizeof head);
+  if (t) put_bytes(k, t->d.dim, sizeof *t->d.dim * (size_t)t->d.ndim);
 }
 
 static void write_key(struct key_bytes *k, const struct call_key *q)
@@ -227,15 +210,15 @@ static void write_key(struct key_bytes *k, const struct call_key *q)
   int32_t head[4] = { q->nattr, q->nin, q->nout, precision_now() };
   k->n = 0;
   k->full = q->op->measure != NULL;
-  put(k, &q->op, sizeof q->op);
-  put(k, head, sizeof head);
+  put_bytes(k, &q->op, sizeof q->op);
+  put_bytes(k, head, sizeof head);
   for (int i = 0; i < q->nattr; i++) put_text(k, q->attr[i].key), put_text(k, q->attr[i].value);
   for (int i = 0; i < q->nin; i++) put_array(k, q->in[i]);
   for (int i = 0; i < q->nout; i++) put_array(k, q->out[i]);
-  while (k->n % 8 && !k->full) put(k, "", 1);
+  while (k->n % 8 && !k->full) put_bytes(k, "", 1);
 }
 
-static uint64_t hash(const struct key_bytes *k)
+static uint64_t hash_key(const struct key_bytes *k)
 {
   uint64_t h = k->n;
   for (size_t i = 0; i < k->n; i += 8) {
@@ -249,24 +232,26 @@ static uint64_t hash(const struct key_bytes *k)
 
 /* -- remembering ------------------------------------------------------------------------------- */
 
-/* A cached call stands in one of two neighbouring slots; a new one takes the first, the last one
-** there moves to the second. */
+/* A cached call is in one of two neighbouring slots: a new one takes the first, and the one that
+** was there moves to the second. */
 static struct call_cache { pthread_mutex_t lock; struct cached_call *slot[SLOTS]; } known = {
   PTHREAD_MUTEX_INITIALIZER, { 0 }
 };
 
-static bool answers(const struct cached_call *r, const struct key_bytes *k, uint64_t h)
+/* Returns whether a slot holds the call of a key. */
+static bool call_matches(const struct cached_call *r, const struct key_bytes *k, uint64_t h)
 {
   return r && r->hash == h && r->nkey == k->n && !memcmp(r->key, k->s, k->n);
 }
 
-static struct cached_call *look_up(const struct key_bytes *k, uint64_t h)
+/* Returns the remembered call of a key, with a reference; NULL: there is none. */
+static struct cached_call *find_call(const struct key_bytes *k, uint64_t h)
 {
   size_t at = h % SLOTS;
   pthread_mutex_lock(&known.lock);
   struct cached_call *r = known.slot[at];
-  if (!answers(r, k, h)) r = known.slot[at ^ 1];
-  if (answers(r, k, h))
+  if (!call_matches(r, k, h)) r = known.slot[at ^ 1];
+  if (call_matches(r, k, h))
     __atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED);
   else
     r = NULL;
@@ -274,7 +259,8 @@ static struct cached_call *look_up(const struct key_bytes *k, uint64_t h)
   return r;
 }
 
-static void remember(struct cached_call *r, const struct key_bytes *k, uint64_t h)
+/* Remembers a call, which no other thread has yet. */
+static void remember_call(struct cached_call *r, const struct key_bytes *k, uint64_t h)
 {
   char *copy = arena_new(&r->arena, k->n);
   if (!copy) return;
@@ -295,9 +281,16 @@ int cached_call_find(const struct call_key *q, struct cached_call **out)
 {
   struct key_bytes k;
   write_key(&k, q);
-  uint64_t h = k.full ? 0 : hash(&k);
-  if (!k.full && (*out = look_up(&k, h))) return TY_OK;
-  TRY(make(q, out));
-  if (!k.full) remember(*out, &k, h);
+  uint64_t h = k.full ? 0 : hash_key(&k);
+  if (!k.full && (*out = find_call(&k, h))) return TY_OK;
+  struct arena a = { 0 };
+  struct cached_call *r = arena_new(&a, sizeof *r);
+  NEED(r, TY_EMEMORY, "out of memory");
+  r->arena = a;
+  r->refs = 1;
+  int code = fill_call(r, q);
+  if (code) return cached_call_release(r), code;
+  *out = r;
+  if (!k.full) remember_call(*out, &k, h);
   return TY_OK;
 }

@@ -11,7 +11,7 @@
 #include "op/dispatch.h"
 
 struct cached_call {
-  /* in, out: descriptors; whoever runs it sets the pointers */
+  /* in, out: descriptors; a run sets the pointers */
   struct invoke v;
   struct ports ports;
   /* attributes as given */

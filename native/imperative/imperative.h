@@ -1,4 +1,4 @@
-/* imperative.h - one call at once, for whoever wants to know what it does. */
+/* imperative.h - one call at once, with a callback for code that records it. */
 #pragma once
 #include "imperative/call_cache.h"
 

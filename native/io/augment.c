@@ -7,7 +7,7 @@
 
 /* -- random numbers ---------------------------------------------------------------------------- */
 
-static double normal(struct rng *c)
+static double draw_normal(struct rng *c)
 {
   double radius = sqrt(-2 * log1p(-rng_unit(c)));
   return radius * cos(6.283185307179586 * rng_unit(c));
@@ -18,24 +18,48 @@ static double normal(struct rng *c)
 struct bool_option { const char *key; size_t at; };
 #define AT(field) offsetof(struct augment, field)
 static const struct integer_option WHOLES[] = {
-  { "resize", AT(resize), -1, -1 }, { "max_rotate_angle", AT(max_rotate_angle), 0, 0 }, { "rotate", AT(rotate), -1, -1 },
-  { "max_crop_size", AT(max_crop_size), -1, -1 }, { "min_crop_size", AT(min_crop_size), -1, -1 }, { "pad", AT(pad), 0, 0 },
-  { "fill_value", AT(fill_value), 255, 0 }, { "inter_method", AT(inter_method), 1, 0 }, { "random_h", AT(random_h), 0, 0 },
-  { "random_s", AT(random_s), 0, 0 }, { "random_l", AT(random_l), 0, 0 },
+  { "resize", AT(resize), -1, -1 },
+  { "max_rotate_angle", AT(max_rotate_angle), 0, 0 },
+  { "rotate", AT(rotate), -1, -1 },
+  { "max_crop_size", AT(max_crop_size), -1, -1 },
+  { "min_crop_size", AT(min_crop_size), -1, -1 },
+  { "pad", AT(pad), 0, 0 },
+  { "fill_value", AT(fill_value), 255, 0 },
+  { "inter_method", AT(inter_method), 1, 0 },
+  { "random_h", AT(random_h), 0, 0 },
+  { "random_s", AT(random_s), 0, 0 },
+  { "random_l", AT(random_l), 0, 0 },
 };
 static const struct real_option REALS[] = {
-  { "max_aspect_ratio", AT(max_aspect_ratio), 0 }, { "min_aspect_ratio", AT(min_aspect_ratio), -1 },
-  { "max_shear_ratio", AT(max_shear_ratio), 0 }, { "max_random_scale", AT(max_random_scale), 1 },
-  { "min_random_scale", AT(min_random_scale), 1 }, { "max_random_area", AT(max_random_area), 1 },
-  { "min_random_area", AT(min_random_area), 1 }, { "max_img_size", AT(max_img_size), 1e10 },
-  { "min_img_size", AT(min_img_size), 0 }, { "brightness", AT(brightness), 0 }, { "contrast", AT(contrast), 0 },
-  { "saturation", AT(saturation), 0 }, { "pca_noise", AT(pca_noise), 0 }, { "mean_r", AT(mean[0]), 0 }, { "mean_g", AT(mean[1]), 0 },
-  { "mean_b", AT(mean[2]), 0 }, { "mean_a", AT(mean[3]), 0 }, { "std_r", AT(std[0]), 1 }, { "std_g", AT(std[1]), 1 },
-  { "std_b", AT(std[2]), 1 }, { "std_a", AT(std[3]), 1 }, { "scale", AT(scale), 1 },
-  { "max_random_contrast", AT(max_random_contrast), 0 }, { "max_random_illumination", AT(max_random_illumination), 0 },
+  { "max_aspect_ratio", AT(max_aspect_ratio), 0 },
+  { "min_aspect_ratio", AT(min_aspect_ratio), -1 },
+  { "max_shear_ratio", AT(max_shear_ratio), 0 },
+  { "max_random_scale", AT(max_random_scale), 1 },
+  { "min_random_scale", AT(min_random_scale), 1 },
+  { "max_random_area", AT(max_random_area), 1 },
+  { "min_random_area", AT(min_random_area), 1 },
+  { "max_img_size", AT(max_img_size), 1e10 },
+  { "min_img_size", AT(min_img_size), 0 },
+  { "brightness", AT(brightness), 0 },
+  { "contrast", AT(contrast), 0 },
+  { "saturation", AT(saturation), 0 },
+  { "pca_noise", AT(pca_noise), 0 },
+  { "mean_r", AT(mean[0]), 0 },
+  { "mean_g", AT(mean[1]), 0 },
+  { "mean_b", AT(mean[2]), 0 },
+  { "mean_a", AT(mean[3]), 0 },
+  { "std_r", AT(std[0]), 1 },
+  { "std_g", AT(std[1]), 1 },
+  { "std_b", AT(std[2]), 1 },
+  { "std_a", AT(std[3]), 1 },
+  { "scale", AT(scale), 1 },
+  { "max_random_contrast", AT(max_random_contrast), 0 },
+  { "max_random_illumination", AT(max_random_illumination), 0 },
 };
 static const struct bool_option TRUTHS[] = {
-  { "rand_crop", AT(rand_crop) }, { "random_resized_crop", AT(random_resized_crop) }, { "mirror", AT(mirror) },
+  { "rand_crop", AT(rand_crop) },
+  { "random_resized_crop", AT(random_resized_crop) },
+  { "mirror", AT(mirror) },
   { "rand_mirror", AT(rand_mirror) },
 };
 
@@ -102,7 +126,7 @@ void augment_close(struct augment *a) { mem_free(a->mean_img); }
 
 /* -- steps ------------------------------------------------------------------------------------- */
 
-static double ratio_of(const struct augment *a, struct rng *c)
+static double draw_ratio(const struct augment *a, struct rng *c)
 {
   if (a->min_aspect_ratio >= 0) return rng_between(c, a->min_aspect_ratio, a->max_aspect_ratio);
   return 1 + rng_between(c, -a->max_aspect_ratio, a->max_aspect_ratio);
@@ -110,7 +134,7 @@ static double ratio_of(const struct augment *a, struct rng *c)
 
 /* Shear, rotation, scale and proportions about the middle; m takes places of the result to the
 ** image. */
-static int64_t affine_of(
+static int64_t draw_affine(
     const struct augment *a, struct rng *c, const struct pixels *image, double m[6], int64_t *w)
 {
   double shear = rng_between(c, -a->max_shear_ratio, a->max_shear_ratio);
@@ -118,7 +142,7 @@ static int64_t affine_of(
   if (a->rotate > 0) angle = a->rotate;
   double turn = (double)angle / 180 * 3.14159265358979323846, ca = cos(turn), sa = sin(turn);
   double scale = rng_between(c, a->min_random_scale, a->max_random_scale),
-         ratio = a->random_resized_crop ? 1 : ratio_of(a, c);
+         ratio = a->random_resized_crop ? 1 : draw_ratio(a, c);
   double hs = 2 * scale / (1 + ratio), ws = ratio * hs, columns = (double)image->w,
          rows = (double)image->h;
   double width = MAX(a->min_img_size, MIN(a->max_img_size, scale * columns));
@@ -133,11 +157,11 @@ static int64_t affine_of(
   return MAX(1, (int64_t)height);
 }
 
-static int warp(struct workspace *s, const struct augment *a, struct rng *rng)
+static int warp_image(struct workspace *s, const struct augment *a, struct rng *rng)
 {
   struct pixels to;
   double m[6];
-  int64_t w, h = affine_of(a, rng, &s->now, m, &w);
+  int64_t w, h = draw_affine(a, rng, &s->now, m, &w);
   TRY(workspace_other(s, s->now.dtype, h, w, &to));
   warp_pixels(&to, &s->now, m, (uint8_t)MIN(a->fill_value, 255));
   workspace_swap(s, to);
@@ -166,7 +190,7 @@ static int cut_some(struct workspace *s, const struct augment *a, struct rng *c)
          wide = (double)s->now.w / (double)a->w;
   for (int i = 0; i < 10; i++) {
     double part = area * rng_between(c, a->min_random_area, a->max_random_area);
-    double ratio = ratio_of(a, c);
+    double ratio = draw_ratio(a, c);
     bool turned = rng_unit(c) < 0.5;
     int64_t w = (int64_t)(sqrt(part * ratio) + 0.5), h = (int64_t)(sqrt(part / ratio) + 0.5),
             held = w;
@@ -194,7 +218,7 @@ static int take_window(struct workspace *s, const struct augment *a, struct rng 
 
 /* -- colours ----------------------------------------------------------------------------------- */
 
-static void jitter(struct workspace *s, const struct augment *a, struct rng *c)
+static void jitter_colors(struct workspace *s, const struct augment *a, struct rng *c)
 {
   const double part[3] = { a->brightness, a->contrast, a->saturation };
   static const int kind[3] = { BRIGHTNESS, CONTRAST, SATURATION };
@@ -221,25 +245,25 @@ static void shift_hls(struct workspace *s, const struct augment *a, struct rng *
   workspace_shift_hls(s, h, light, sat);
 }
 
-static void lighten(struct workspace *s, const struct augment *a, struct rng *c)
+static void add_lighting(struct workspace *s, const struct augment *a, struct rng *c)
 {
   struct tuning t = { .kind = LIGHTING };
   float alpha[3];
-  for (int i = 0; i < 3; i++) alpha[i] = (float)(a->pca_noise * normal(c));
+  for (int i = 0; i < 3; i++) alpha[i] = (float)(a->pca_noise * draw_normal(c));
   lighting_of(alpha, t.rgb);
   tune_pixels(&s->now, &s->now, t);
 }
 
-static void color(struct workspace *s, const struct augment *a, struct rng *c)
+static void augment_colors(struct workspace *s, const struct augment *a, struct rng *c)
 {
-  if (a->brightness > 0 || a->contrast > 0 || a->saturation > 0) jitter(s, a, c);
+  if (a->brightness > 0 || a->contrast > 0 || a->saturation > 0) jitter_colors(s, a, c);
   if (a->random_h || a->random_s || a->random_l) shift_hls(s, a, c);
-  if (a->pca_noise > 0) lighten(s, a, c);
+  if (a->pca_noise > 0) add_lighting(s, a, c);
 }
 
 /* -- out --------------------------------------------------------------------------------------- */
 
-static struct levels levels_of(const struct augment *a, struct rng *c)
+static struct levels make_levels(const struct augment *a, struct rng *c)
 {
   struct levels l = { .mean = a->mean_img };
   double most = a->max_random_contrast, light = a->max_random_illumination;
@@ -258,14 +282,14 @@ int augment_run(const struct augment *a, struct file_bytes file, struct rng *rng
 {
   TRY(workspace_decode(s, file, a->c));
   if (a->resize > 0) TRY(workspace_resize_short(s, a->inter_method, rng, a->resize));
-  if (a->affine) TRY(warp(s, a, rng));
+  if (a->affine) TRY(warp_image(s, a, rng));
   if (a->pad > 0)
     TRY(workspace_border(s, s->now.h + 2 * a->pad, s->now.w + 2 * a->pad, a->pad, a->pad,
         a->fill_value));
   TRY(take_window(s, a, rng));
-  color(s, a, rng);
+  augment_colors(s, a, rng);
   bool mirror = a->mirror || (a->rand_mirror && rng_unit(rng) < 0.5);
-  struct levels l = levels_of(a, rng);
+  struct levels l = make_levels(a, rng);
   workspace_put(s, (int)a->dtype, &l, mirror, out);
   return TY_OK;
 }

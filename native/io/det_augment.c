@@ -96,7 +96,7 @@ static int read_word(
   return option_bad(key, n == 2 ? "center or overlap" : "force, shrink or fit");
 }
 
-static int check(const struct det_augment *a)
+static int check_samplers(const struct det_augment *a)
 {
   const double shares[] = { a->rand_crop_prob, a->rand_pad_prob, a->random_hue_prob,
     a->random_saturation_prob, a->random_illumination_prob, a->random_contrast_prob,
@@ -128,7 +128,7 @@ int det_augment_open(const struct options *o, const ty_desc *shape, int dtype,
   TRY(options_reals(o, REALS, COUNT(REALS), a));
   TRY(read_word(o, "crop_emit_mode", EMITS, COUNT(EMITS), &a->emit));
   TRY(read_word(o, "resize_mode", MODES, COUNT(MODES), &a->mode));
-  TRY(check(a));
+  TRY(check_samplers(a));
   TRY(read_samplers(o, a));
   const char *path = option_text(o, "mean_img", "");
   return *path ? mean_image_load(path, shape, &a->mean_img) : TY_OK;
@@ -155,13 +155,13 @@ int det_label_check(const float *label, int64_t n)
 /* The objects of a label. */
 struct objects { float *at; int64_t n, width; };
 
-static struct objects objects_of(float *label, int64_t n)
+static struct objects label_objects(float *label, int64_t n)
 {
   int64_t header = (int64_t)label[0], width = (int64_t)label[1];
   return (struct objects){ label + header, (n - header) / width, width };
 }
 
-static struct det_box box_of(const float *object)
+static struct det_box label_box(const float *object)
 {
   return (struct det_box){ object[1], object[2], (double)object[3] - object[1],
     (double)object[4] - object[2] };
@@ -174,10 +174,10 @@ static double shared_area(struct det_box a, struct det_box b)
   return w > 0 && h > 0 ? w * h : 0;
 }
 
-static double area(struct det_box a) { return a.w > 0 && a.h > 0 ? a.w * a.h : 0; }
+static double box_area(struct det_box a) { return a.w > 0 && a.h > 0 ? a.w * a.h : 0; }
 
 /* The object in shares of a window. */
-static void project(float *object, struct det_box window)
+static void box_project(float *object, struct det_box window)
 {
   double left = (object[1] - window.x) / window.w, right = (object[3] - window.x) / window.w;
   double top = (object[2] - window.y) / window.h, bottom = (object[4] - window.y) / window.h;
@@ -186,30 +186,31 @@ static void project(float *object, struct det_box window)
 }
 
 /* Bounds that are 0 to 1 ask for nothing. */
-static bool within(double v, double total, const double bounds[2])
+static bool box_contains_center(double v, double total, const double bounds[2])
 {
   if (bounds[0] <= 0 && bounds[1] >= 1) return true;
   return total > 0 && v / total >= bounds[0] && v / total <= bounds[1];
 }
 
-/* Whether some object lies in the window as the sampler asks for. */
-static bool suits(const struct window_sampler *s, struct objects all, struct det_box window)
+/* Returns whether some object is in the window as the sampler requires. */
+static bool sampler_accepts(
+    const struct window_sampler *s, struct objects all, struct det_box window)
 {
   for (int64_t i = 0; i < all.n; i++) {
-    struct det_box b = box_of(all.at + i * all.width);
+    struct det_box b = label_box(all.at + i * all.width);
     double both = shared_area(b, window);
-    if (within(both, area(b) + area(window) - both, s->overlap) &&
-        within(both, area(window), s->sample_coverage) &&
-        within(both, area(b), s->object_coverage))
+    if (box_contains_center(both, box_area(b) + box_area(window) - both, s->overlap) &&
+        box_contains_center(both, box_area(window), s->sample_coverage) &&
+        box_contains_center(both, box_area(b), s->object_coverage))
       return true;
   }
   return false;
 }
 
-static bool stays(const struct det_augment *a, struct det_box b, struct det_box window)
+static bool box_stays(const struct det_augment *a, struct det_box b, struct det_box window)
 {
   if (a->emit == OVERLAP)
-    return area(b) > 0 && shared_area(b, window) / area(b) > a->emit_overlap_thresh;
+    return box_area(b) > 0 && shared_area(b, window) / box_area(b) > a->emit_overlap_thresh;
   double x = b.x + b.w / 2, y = b.y + b.h / 2;
   return x >= window.x && x < window.x + window.w && y >= window.y && y < window.y + window.h;
 }
@@ -220,9 +221,9 @@ static int64_t keep_objects(const struct det_augment *a, struct objects all, str
   int64_t kept = 0;
   for (int64_t i = 0; i < all.n; i++) {
     float *from = all.at + i * all.width, *to = all.at + kept * all.width;
-    if (!stays(a, box_of(from), window)) continue;
+    if (!box_stays(a, label_box(from), window)) continue;
     memmove(to, from, sizeof(float) * (size_t)all.width);
-    project(to, window);
+    box_project(to, window);
     kept++;
   }
   return kept;
@@ -231,34 +232,35 @@ static int64_t keep_objects(const struct det_augment *a, struct objects all, str
 static bool any_stays(const struct det_augment *a, struct objects all, struct det_box window)
 {
   for (int64_t i = 0; i < all.n; i++)
-    if (stays(a, box_of(all.at + i * all.width), window)) return true;
+    if (box_stays(a, label_box(all.at + i * all.width), window)) return true;
   return all.n == 0;
 }
 
 /* -- steps ------------------------------------------------------------------------------------- */
 
-static bool happens(struct rng *c, double share)
+static bool draw_random_bool(struct rng *c, double share)
 {
   return share > 0 && rng_unit(c) < share;
 }
 
-static float shift(struct rng *c, double share, int64_t most)
+static float draw_shift(struct rng *c, double share, int64_t most)
 {
-  return happens(c, share) ? truncf((float)rng_between(c, (double)-most, (double)most)) : 0;
+  return draw_random_bool(c, share) ? truncf((float)rng_between(c, (double)-most, (double)most))
+                                    : 0;
 }
 
-static void color(const struct det_augment *a, struct workspace *s, struct rng *c)
+static void augment_colors(const struct det_augment *a, struct workspace *s, struct rng *c)
 {
-  float hue = shift(c, a->random_hue_prob, a->max_random_hue);
-  float saturation = shift(c, a->random_saturation_prob, a->max_random_saturation);
-  float light = shift(c, a->random_illumination_prob, a->max_random_illumination);
+  float hue = draw_shift(c, a->random_hue_prob, a->max_random_hue);
+  float saturation = draw_shift(c, a->random_saturation_prob, a->max_random_saturation);
+  float light = draw_shift(c, a->random_illumination_prob, a->max_random_illumination);
   if (hue != 0 || saturation != 0 || light != 0) workspace_shift_hls(s, hue, light, saturation);
-  if (!happens(c, a->random_contrast_prob)) return;
+  if (!draw_random_bool(c, a->random_contrast_prob)) return;
   double factor = 1 + rng_between(c, -a->max_random_contrast, a->max_random_contrast);
   tune_pixels(&s->now, &s->now, (struct tuning){ .kind = BRIGHTNESS, .alpha = (float)factor });
 }
 
-static void mirror(struct workspace *s, struct objects all)
+static void mirror_sample(struct workspace *s, struct objects all)
 {
   uint8_t *p = s->now.p, held[4];
   size_t c = (size_t)s->now.c;
@@ -288,7 +290,7 @@ static int add_border(
   struct det_box window = { -(double)left / wide, -(double)top / high, (double)w / wide,
     (double)h / high };
   TRY(workspace_border(s, h, w, top, left, a->fill_value));
-  for (int64_t i = 0; i < all.n; i++) project(all.at + i * all.width, window);
+  for (int64_t i = 0; i < all.n; i++) box_project(all.at + i * all.width, window);
   return TY_OK;
 }
 
@@ -329,7 +331,8 @@ static int take_window(
     for (int64_t t = 0; t < sampler->trials; t++) {
       struct det_box window = random_window(sampler, c, (double)s->now.w / (double)s->now.h);
       struct det_box p = to_pixels(&s->now, &window);
-      if ((all->n && !suits(sampler, *all, window)) || !any_stays(a, *all, window)) continue;
+      if ((all->n && !sampler_accepts(sampler, *all, window)) || !any_stays(a, *all, window))
+        continue;
       all->n = keep_objects(a, *all, window);
       return workspace_crop(s, (int64_t)p.y, (int64_t)p.x, (int64_t)p.h, (int64_t)p.w);
     }
@@ -353,21 +356,21 @@ static int take_size(const struct det_augment *a, struct workspace *s, struct rn
   size[0] = (float)s->now.c, size[1] = (float)to_h, size[2] = (float)to_w;
   if (to_h == h && to_w == w) return TY_OK;
   struct det_box window = { 0, 0, (double)w / (double)to_w, (double)h / (double)to_h };
-  for (int64_t i = 0; i < all.n; i++) project(all.at + i * all.width, window);
+  for (int64_t i = 0; i < all.n; i++) box_project(all.at + i * all.width, window);
   return workspace_border(s, h, w, 0, 0, a->fill_value);
 }
 
 int det_augment_run(const struct det_augment *a, struct file_bytes file, struct rng *rng,
     struct workspace *s, float *label, int64_t *n, float size[3], void *out)
 {
-  struct objects all = objects_of(label, *n);
+  struct objects all = label_objects(label, *n);
   struct levels l = { .mean = a->mean_img };
   TRY(workspace_decode(s, file, a->shape.dim[0]));
   if (a->resize > 0) TRY(workspace_resize_short(s, a->inter_method, rng, a->resize));
-  color(a, s, rng);
-  if (happens(rng, a->rand_mirror_prob)) mirror(s, all);
-  if (happens(rng, a->rand_pad_prob)) TRY(add_border(a, s, rng, all));
-  if (happens(rng, a->rand_crop_prob)) TRY(take_window(a, s, rng, &all));
+  augment_colors(a, s, rng);
+  if (draw_random_bool(rng, a->rand_mirror_prob)) mirror_sample(s, all);
+  if (draw_random_bool(rng, a->rand_pad_prob)) TRY(add_border(a, s, rng, all));
+  if (draw_random_bool(rng, a->rand_crop_prob)) TRY(take_window(a, s, rng, &all));
   TRY(take_size(a, s, rng, all, size));
   for (int k = 0; k < 4; k++) {
     l.factor[k] = (float)(a->scale / a->std[k]);

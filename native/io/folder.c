@@ -1,4 +1,4 @@
-/* folder.c - what lies in a folder (ty_folder_list). */
+/* folder.c - the entries of a folder (ty_folder_list). */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -48,7 +48,7 @@ static int read_head(struct gz_stream *s, int ndim, int64_t *dim)
   return TY_OK;
 }
 
-static int skip(struct gz_stream *s, int64_t bytes)
+static int skip_bytes(struct gz_stream *s, int64_t bytes)
 {
   uint8_t skipped[1 << 12];
   for (int64_t n; bytes > 0; bytes -= n) {
@@ -62,7 +62,7 @@ static int skip(struct gz_stream *s, int64_t bytes)
 static int read_part(struct gz_stream *s, int64_t from, int64_t to, int64_t bytes, uint8_t **out)
 {
   size_t total = (size_t)((to - from) * bytes), done = 0;
-  TRY(skip(s, from * bytes));
+  TRY(skip_bytes(s, from * bytes));
   do {
     size_t step = MIN(total - done, MAX(done, (size_t)1 << 24));
     uint8_t *grown = mem_grow(*out, done + step + 1);
@@ -100,7 +100,7 @@ static int read_files(
   return TY_OK;
 }
 
-static uint64_t mix(uint64_t *state) /* splitmix64 */
+static uint64_t mix_seed(uint64_t *state) /* splitmix64 */
 {
   uint64_t z = *state += 0x9E3779B97F4A7C15u;
   z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
@@ -119,7 +119,7 @@ static int set_order(struct mnist *m, const struct options *o)
   uint64_t state = (uint64_t)seed;
   for (int64_t i = 0; i < m->count; i++) m->order[i] = (int32_t)i;
   for (int64_t i = m->count - 1; shuffle && i > 0; i--) {
-    int64_t k = (int64_t)(mix(&state) % (uint64_t)(i + 1));
+    int64_t k = (int64_t)(mix_seed(&state) % (uint64_t)(i + 1));
     int32_t held = m->order[i];
     m->order[i] = m->order[k];
     m->order[k] = held;
@@ -173,4 +173,5 @@ static int rewind_mnist(struct reader *r)
   return TY_OK;
 }
 
-const struct reader_kind reader_mnist = { "mnist", open_mnist, next_mnist, rewind_mnist, close_mnist, .drops = true };
+const struct reader_kind reader_mnist = { "mnist", open_mnist, next_mnist, rewind_mnist,
+  close_mnist, .drops = true };

@@ -32,33 +32,34 @@ struct decode_job {
 struct image_record {
   struct reader base;
   struct augment augment;
-  bool boxes;                                         /* det takes augment's place */
+  bool boxes;                                         /* `det` is used, not `augment` */
   struct det_augment det;
   struct record_file file;
-  int64_t begin, end;                                 /* bytes; the part */
-  /* of all records of the part, if they are known ahead */
-  int64_t *offset, count;
+  int64_t begin, end;                                 /* of the part, in bytes */
+  int64_t *offset;                                    /* of its records; NULL: not known ahead */
+  int64_t count;                                      /* of its records */
   int64_t *order;                                     /* NULL: as in the file */
   struct label_list labels;
   bool listed;                                        /* labels come from path_imglist */
   uint64_t seed, seed_aug;
-  /* labels per image; with boxes: -1 for any number, and the most there are */
-  int64_t width, capacity;
-  float filler;                                       /* behind the labels */
-  /* number of the next job in the epoch, its place in the file */
-  int64_t next, at;
+  int64_t width;                                      /* labels of an image; -1: any (boxes) */
+  int64_t capacity;                                   /* the most labels of an image */
+  float filler;                                       /* after the labels */
+  int64_t next;                                       /* number of the next job in the epoch */
+  int64_t at;                                         /* its offset in the file */
   pthread_mutex_t lock;
   pthread_cond_t work, done;
   pthread_t thread[MOST_THREADS];
   struct decode_job *job;
   int threads, started, ring;
-  int64_t made, begun, taken, running;                /* jobs of the epoch so far; under the lock */
+  /* Jobs of the epoch so far. Under the lock. */
+  int64_t made, begun, taken, running;
   bool quit;
 };
 
 /* -- which records --------------------------------------------------------------------------- */
 
-/* The first record that begins at `at` or behind. */
+/* Finds the first record that begins at `at` or later. */
 static int find_record(const struct image_record *r, int64_t at, int64_t *out)
 {
   uint32_t words[4096];
@@ -229,7 +230,7 @@ static int run_job(const struct image_record *r, struct worker *w, struct decode
   return code;
 }
 
-static void *work(void *argument)
+static void *worker_run(void *argument)
 {
   struct image_record *r = argument;
   struct worker w = { 0 };
@@ -313,7 +314,7 @@ static int next_image(struct reader *reader, void *data, float *label, bool *mor
   return TY_OK;
 }
 
-static void mix(struct image_record *r)
+static void mix_seed(struct image_record *r)
 {
   struct rng c = { r->seed, (uint64_t)r->base.epoch, 0, 0 };
   for (int64_t i = 0; i < r->count; i++) r->order[i] = i;
@@ -325,7 +326,7 @@ static void mix(struct image_record *r)
   }
 }
 
-/* Jobs that nobody waits for any more are dropped. */
+/* Jobs whose batch was dropped are skipped. */
 static int rewind_images(struct reader *reader)
 {
   struct image_record *r = (struct image_record *)reader;
@@ -340,7 +341,7 @@ static int rewind_images(struct reader *reader)
   }
   r->next = 0;
   r->at = r->begin;
-  if (r->order) mix(r);
+  if (r->order) mix_seed(r);
   return TY_OK;
 }
 
@@ -410,7 +411,7 @@ static int read_shapes(struct image_record *r, const struct options *o)
                   : augment_open(o, &r->base.data, dtype, &r->augment);
 }
 
-static int start(struct image_record *r, const struct options *o)
+static int start_workers(struct image_record *r, const struct options *o)
 {
   int64_t threads;
   TRY(option_int(o, "preprocess_threads", 4, 1, &threads));
@@ -424,7 +425,7 @@ static int start(struct image_record *r, const struct options *o)
     if (!r->job[i].data || !r->job[i].label) return TY_EMEMORY;
   }
   for (; r->started < r->threads; r->started++)
-    NEED(sys_thread(&r->thread[r->started], work, r) == 0, TY_EMEMORY,
+    NEED(sys_thread(&r->thread[r->started], worker_run, r) == 0, TY_EMEMORY,
         "cannot start a thread of an iterator");
   return TY_OK;
 }
@@ -435,7 +436,7 @@ static int set_up(struct image_record *r, const struct options *o)
   TRY(record_file_open(&r->file, option_text(o, "path_imgrec", "")));
   TRY(find_images(r, o));
   TRY(option_int(o, "first_epoch", 0, 0, &r->base.epoch));
-  TRY(start(r, o));
+  TRY(start_workers(r, o));
   return rewind_images(&r->base);
 }
 
@@ -469,5 +470,7 @@ static int open_boxes(const struct options *o, struct reader **out)
   return open_record(o, &reader_image_det_record, true, out);
 }
 
-const struct reader_kind reader_image_record = { "image_record", open_images, next_image, rewind_images, close_images, .silent = true };
-const struct reader_kind reader_image_det_record = { "image_det_record", open_boxes, next_image, rewind_images, close_images };
+const struct reader_kind reader_image_record = { "image_record", open_images, next_image,
+  rewind_images, close_images, .silent = true };
+const struct reader_kind reader_image_det_record = { "image_det_record", open_boxes, next_image,
+  rewind_images, close_images };

@@ -2,11 +2,11 @@
 **
 ** A thread fills a ring of `ahead` slots from the reader; ty_iter_next hands out the oldest as
 ** new tensors. The end of an epoch: with round_batch the last batch is completed with the first
-** samples (`pad` counts them), and the next epoch goes on behind those; without, its missing
+** samples (`pad` counts them), and the next epoch goes on after those; without, its missing
 ** rows are 0; some kinds drop it. A reset discards what was read ahead: the next epoch depends
-** on what was handed out only. `skip_samples` begins the first epoch behind so many, and
+** on what was handed out only. `skip_samples` begins the first epoch after so many, and
 ** `first_epoch` numbers it (to go on where another iterator was). A failure of the thread comes
-** out of ty_iter_next behind the batches before it.
+** out of ty_iter_next after the batches before it.
 **
 ** Order of calls: new; next, data (0 data, 1 label), pad ...; reset; ...; free. One thread uses
 ** an iterator.
@@ -16,8 +16,8 @@
 #include "base/system.h"
 #include "io/reader.h"
 
-static const struct reader_kind *const KINDS[] = { &reader_mnist, &reader_csv, &reader_libsvm, &reader_raw, &reader_image_record,
-  &reader_image_det_record };
+static const struct reader_kind *const KINDS[] = { &reader_mnist, &reader_csv, &reader_libsvm,
+  &reader_raw, &reader_image_record, &reader_image_det_record };
 
 struct batch_slot { char *data; float *label; int pad; bool wrapped; };
 
@@ -32,10 +32,8 @@ struct ty_iter {
   bool started, quit, paused, filling, ended;         /* under the lock, as the next line */
   int head, filled, code;
   struct failure *failure;
-  /* the batch that was handed out last holds borrowed samples */
-  bool wrapped;
-  /* resets so far, and before this iterator as `first_epoch` says */
-  int64_t epoch;
+  bool wrapped;                                       /* the last batch out has borrowed samples */
+  int64_t epoch;                                      /* `first_epoch` and resets since */
   struct batch_slot *slot;
   ty_tensor *out[2];
   int pad;
@@ -91,7 +89,7 @@ static int fill_slot(struct ty_iter *it, struct batch_slot *s, bool *any, bool *
   return TY_OK;
 }
 
-static void *run(void *argument)
+static void *iter_run(void *argument)
 {
   struct ty_iter *it = argument;
   pthread_mutex_lock(&it->lock);
@@ -141,7 +139,7 @@ static int new_slots(struct ty_iter *it)
   return TY_OK;
 }
 
-static int start(struct ty_iter *it)
+static int iter_start(struct ty_iter *it)
 {
   pthread_condattr_t attributes;
   pthread_condattr_init(&attributes);
@@ -149,8 +147,8 @@ static int start(struct ty_iter *it)
   pthread_mutex_init(&it->lock, NULL);
   pthread_cond_init(&it->changed, &attributes);
   pthread_condattr_destroy(&attributes);
-  it->started = true; /* before the thread reads what lies beside it */
-  if (sys_thread(&it->thread, run, it) == 0) return TY_OK;
+  it->started = true; /* before the thread reads the fields next to it */
+  if (sys_thread(&it->thread, iter_run, it) == 0) return TY_OK;
   it->started = false;
   return fail(TY_EMEMORY, "cannot start the thread of an iterator");
 }
@@ -194,7 +192,7 @@ static int set_up(struct ty_iter *it, const char *kind, const struct options *o)
   if (it->reader->kind->drops) it->round = false;
   TRY(new_slots(it));
   TRY(skip_samples(it, skip));
-  return start(it);
+  return iter_start(it);
 }
 
 int ty_iter_new(const char *kind, const ty_attr *attr, int nattr, ty_iter **out)
@@ -213,7 +211,7 @@ int ty_iter_new(const char *kind, const ty_attr *attr, int nattr, ty_iter **out)
   return TY_OK;
 }
 
-static void stop(struct ty_iter *it)
+static void iter_stop(struct ty_iter *it)
 {
   pthread_mutex_lock(&it->lock);
   it->quit = true;
@@ -227,7 +225,7 @@ static void stop(struct ty_iter *it)
 void ty_iter_free(ty_iter *it)
 {
   if (!it || mem_kept() || sys_forked()) return;         /* its lock may be a lost thread's */
-  if (it->started) stop(it);
+  if (it->started) iter_stop(it);
   if (it->reader) it->reader->kind->close(it->reader);
   for (int i = 0; it->slot && i < it->ahead; i++) {
     mem_free(it->slot[i].data);
@@ -265,7 +263,7 @@ int ty_iter_reset(ty_iter *it)
 }
 
 /* Waits until there is a batch, the end or a failure; false when the time is over. */
-static bool await(struct ty_iter *it, int wait_ms)
+static bool iter_await(struct ty_iter *it, int wait_ms)
 {
   struct timespec until;
   clock_gettime(CLOCK_MONOTONIC, &until);
@@ -302,7 +300,7 @@ int ty_iter_next(ty_iter *it, int wait_ms, int *more)
   NEED(it && more, TY_ETYPE, "iter_next: null argument");
   TRY(sys_have_threads());
   pthread_mutex_lock(&it->lock);
-  bool ready = await(it, wait_ms), any = it->filled > 0;
+  bool ready = iter_await(it, wait_ms), any = it->filled > 0;
   struct failure *failure = ready && !any && it->failure ? failure_keep(it->failure) : NULL;
   struct batch_slot *s = &it->slot[it->head];
   pthread_mutex_unlock(&it->lock);

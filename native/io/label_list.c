@@ -20,12 +20,12 @@ static int wrong_row(const struct line_reader *l, int64_t width)
 
 static int read_row(struct label_list *t, const struct line_reader *l, char *line, int64_t width)
 {
-  char *end, *behind;
+  char *end, *after;
   struct label_row row = { strtoll(line, &end, 10), t->values, 0 };
   if (end == line) return wrong_row(l, width);
-  for (; *end == '\t' && (width == 0 || row.n < width); row.n++, end = behind) {
-    float v = (float)number_read(end + 1, &behind);
-    if (behind == end + 1 || *behind != '\t') break; /* the path */
+  for (; *end == '\t' && (width == 0 || row.n < width); row.n++, end = after) {
+    float v = (float)number_read(end + 1, &after);
+    if (after == end + 1 || *after != '\t') break; /* the path */
     TRY(add_label(t, v));
   }
   if (*end != '\t' || row.n < MAX(width, 1)) return wrong_row(l, width);

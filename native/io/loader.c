@@ -4,7 +4,7 @@
 ** of the first that has some left, makes them, and puts them in their places. So what comes out
 ** depends on samples and their places alone. A failure belongs to a sample; the batch reports that
 ** of its first bad one. A thread that has had nothing to do for a while ends; the next batch starts
-** it again: a loop that was left early leaves no threads behind.
+** it again: a loop that was left early leaves no threads.
 */
 #include <errno.h>
 #include <pthread.h>
@@ -177,7 +177,8 @@ static int64_t batch_run(struct ty_loader *l, struct loader_batch *b, int64_t fr
   return to;
 }
 
-/* Under the lock. Of several failures the first sample's counts; those behind it are not begun. */
+/* Notes the failure of a sample. Of several, that of the first sample counts; later samples are not
+** begun. Under the lock. */
 static void batch_note(struct loader_batch *b, int64_t from, int64_t to, int64_t end, int code,
     struct failure *failure)
 {
@@ -241,7 +242,7 @@ static struct timespec time_after(int64_t ns)
   return t;
 }
 
-static void *work(void *argument)
+static void *loader_run_worker(void *argument)
 {
   struct worker_slot *slot = argument;
   struct ty_loader *l = slot->loader;
@@ -278,7 +279,7 @@ static int loader_start(struct ty_loader *l)
     struct worker_slot *s = &l->slot[i];
     if (s->state == ENDED) sys_join(s->thread);
     if (s->state != RUNNING) {
-      s->state = sys_thread(&s->thread, work, s) == 0 ? RUNNING : EMPTY;
+      s->state = sys_thread(&s->thread, loader_run_worker, s) == 0 ? RUNNING : EMPTY;
       if (s->state == RUNNING) __atomic_add_fetch(&threads_running, 1, __ATOMIC_RELAXED);
     }
     running += s->state == RUNNING;
@@ -417,7 +418,7 @@ static int batch_find(ty_loader *l, int64_t id, struct loader_batch **out)
   return TY_OK;
 }
 
-/* In the caller's thread, which nobody helps. */
+/* Makes a batch in the caller's thread alone. */
 static int batch_run_here(ty_loader *l, struct loader_batch *b)
 {
   while (b->begun < b->n) {

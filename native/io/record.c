@@ -60,12 +60,12 @@ static uint32_t word_of(const uint8_t *b)
   return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
 }
 
-static int broken(ty_record *r, const char *what)
+static int fail_record(ty_record *r, const char *what)
 {
   return fail(TY_EFORMAT, "'%s', byte %lld: %s", r->path, (long long)ftello(r->file), what);
 }
 
-static int reserve(ty_record *r, size_t bytes)
+static int reserve_bytes(ty_record *r, size_t bytes)
 {
   if (bytes <= r->capacity) return TY_OK;
   size_t capacity = MAX(bytes, r->capacity * 2);
@@ -84,8 +84,8 @@ static int read_head(ty_record *r, uint32_t *flag, size_t *bytes, bool *end)
   *end = n == 0 && !ferror(r->file);
   if (*end) return TY_OK;
   if (ferror(r->file)) return no_file(r);
-  if (n < sizeof head) return broken(r, "the file ends within the head of a record");
-  if (word_of(head) != MAGIC) return broken(r, "no record begins here (wrong magic)");
+  if (n < sizeof head) return fail_record(r, "the file ends within the head of a record");
+  if (word_of(head) != MAGIC) return fail_record(r, "no record begins here (wrong magic)");
   *flag = word_of(head + 4) >> FLAG_SHIFT;
   *bytes = word_of(head + 4) & MOST_BYTES;
   return TY_OK;
@@ -96,9 +96,9 @@ static int read_payload(ty_record *r, size_t at, size_t bytes)
   size_t padded = align_up(bytes, 4), got = 0;
   while (got < padded) { /* by steps: a damaged length cannot make us take memory */
     size_t step = MIN(padded - got, (size_t)1 << 24);
-    TRY(reserve(r, at + got + step));
+    TRY(reserve_bytes(r, at + got + step));
     if (fread(r->buffer + at + got, 1, step, r->file) != step)
-      return ferror(r->file) ? no_file(r) : broken(r, "the file ends within a record");
+      return ferror(r->file) ? no_file(r) : fail_record(r, "the file ends within a record");
     got += step;
   }
   return TY_OK;
@@ -111,20 +111,20 @@ int ty_record_read(ty_record *r, const char **data, size_t *bytes)
   size_t n = 0, total = 0;
   bool end;
   NEED(!r->writes, TY_ESTATE, "'%s' is open for writing", r->path);
-  TRY(reserve(r, 8));
+  TRY(reserve_bytes(r, 8));
   for (bool inside = false;; inside = true) {
     TRY(read_head(r, &flag, &n, &end));
-    if (end && inside) return broken(r, "the file ends between the parts of a record");
+    if (end && inside) return fail_record(r, "the file ends between the parts of a record");
     if (end) {
       *data = NULL;
       *bytes = 0;
       return TY_OK;
     }
     if (inside != (flag == MIDDLE || flag == LAST))
-      return broken(r, "the parts of a record are out of order");
+      return fail_record(r, "the parts of a record are out of order");
     if (inside) {
       const uint32_t magic = MAGIC;
-      TRY(reserve(r, total + 4));
+      TRY(reserve_bytes(r, total + 4));
       memcpy(r->buffer + total, &magic, 4);
       total += 4;
     }
@@ -139,7 +139,7 @@ int ty_record_read(ty_record *r, const char **data, size_t *bytes)
 
 /* -- writing ----------------------------------------------------------------------------------- */
 
-static int put(ty_record *r, const void *bytes, size_t n)
+static int write_bytes(ty_record *r, const void *bytes, size_t n)
 {
   return !n || fwrite(bytes, 1, n, r->file) == n ? TY_OK : no_file(r); /* nothing may be NULL */
 }
@@ -147,9 +147,9 @@ static int put(ty_record *r, const void *bytes, size_t n)
 static int put_chunk(ty_record *r, uint32_t flag, const char *bytes, size_t n)
 {
   const uint32_t head[2] = { MAGIC, flag << FLAG_SHIFT | (uint32_t)n };
-  TRY(put(r, head, sizeof head));
-  TRY(put(r, bytes, n));
-  return put(r, "\0\0\0", align_up(n, 4) - n);
+  TRY(write_bytes(r, head, sizeof head));
+  TRY(write_bytes(r, bytes, n));
+  return write_bytes(r, "\0\0\0", align_up(n, 4) - n);
 }
 
 int ty_record_write(ty_record *r, const void *data, size_t bytes)

@@ -90,8 +90,13 @@ int record_file_read(
 
 /* -- images in records ------------------------------------------------------------------------- */
 
-/* flag (number of labels that follow; 0: the one here), label, id, id */
-enum { IMAGE_LABEL = 4, IMAGE_ID = 8, IMAGE_HEAD = 24 };
+/* Offsets in the head of a record. It begins with the number of labels that follow the head; 0: the
+** label is in the head. */
+enum {
+  IMAGE_LABEL = 4,
+  IMAGE_ID    = 8, /* two of 8 bytes */
+  IMAGE_HEAD  = 24 /* its size */
+};
 
 int image_head_read(const char *text, int64_t n, struct image_head *out)
 {

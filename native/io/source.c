@@ -116,7 +116,7 @@ void sample_maker_done(struct sample_maker *m)
   *m = (struct sample_maker){ 0 };
 }
 
-static int decode(struct sample_maker *m, struct file_bytes file, int flag)
+static int decode_image(struct sample_maker *m, struct file_bytes file, int flag)
 {
   struct pixels size;
   TRY(image_measure(file, flag, &size));
@@ -128,7 +128,7 @@ static int decode_file(struct sample_maker *m, const char *path, int flag)
   char *data, what[400];
   size_t n;
   TRY(file_read(path, &data, &n));
-  int code = decode(m, (struct file_bytes){ (const uint8_t *)data, n }, flag);
+  int code = decode_image(m, (struct file_bytes){ (const uint8_t *)data, n }, flag);
   mem_free(data);
   if (code == TY_OK) return code;
   snprintf(what, sizeof what, "%s", ty_error());
@@ -144,7 +144,7 @@ static int decode_record(
   int code = image_head_read(m->text.p, n, &m->head);
   if (code == TY_OK) {
     const uint8_t *file = (const uint8_t *)m->text.p + m->head.bytes;
-    code = decode(m, (struct file_bytes){ file, (size_t)(n - m->head.bytes) }, flag);
+    code = decode_image(m, (struct file_bytes){ file, (size_t)(n - m->head.bytes) }, flag);
   }
   if (code == TY_OK) return code;
   snprintf(what, sizeof what, "%s", ty_error());

@@ -32,7 +32,7 @@ struct ty_source {
 
 struct ty_source *source_keep(struct ty_source *r);
 
-/* A field of a sample; a number has no dimensions. It lies in memory of the source or of the maker,
+/* A field of a sample; a number has no dimensions. It is in memory of the source or of the maker,
 ** and is good until the maker's next call. */
 struct sample_value { ty_desc d; const void *p; };
 

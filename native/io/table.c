@@ -131,7 +131,7 @@ static int parse_pairs(const struct line_reader *l, const char *s, int64_t n, do
 
 /* -- samples ----------------------------------------------------------------------------------- */
 
-static void store(const struct table_reader *t, void *out)
+static void store_number(const struct table_reader *t, void *out)
 {
   if (t->base.data.dtype == TY_F64)
     memcpy(out, t->row, (size_t)t->columns * sizeof *t->row);
@@ -172,7 +172,7 @@ static int next_row(struct reader *r, void *data, float *label, bool *more)
   t->at++;
   memset(label, 0, (size_t)t->labels * sizeof *label);
   TRY(parse_row(t, line, label));
-  store(t, data);
+  store_number(t, data);
   return t->label.stream.file ? read_label(t, label) : TY_OK;
 }
 
@@ -262,4 +262,5 @@ static int open_libsvm(const struct options *o, struct reader **out)
 }
 
 const struct reader_kind reader_csv = { "csv", open_csv, next_row, rewind_table, close_table };
-const struct reader_kind reader_libsvm = { "libsvm", open_libsvm, next_row, rewind_table, close_table };
+const struct reader_kind reader_libsvm = { "libsvm", open_libsvm, next_row, rewind_table,
+  close_table };

@@ -24,7 +24,7 @@ void picture_done(struct picture *p)
   *p = (struct picture){ 0 };
 }
 
-static int refuse(const ty_image_step *s, int code, const char *what)
+static int fail_step(const ty_image_step *s, int code, const char *what)
 {
   return fail(code, "%s: %s", STEP_NAMES[s->kind], what);
 }
@@ -39,7 +39,7 @@ static int need_pixels(const ty_image_step *s, const struct picture *p)
 
 /* -- sizes and windows ------------------------------------------------------------------------- */
 
-static int resize(const ty_image_step *s, struct picture *p)
+static int resize_image(const ty_image_step *s, struct picture *p)
 {
   const struct pixels *now = &p->space.now;
   int64_t w = (int64_t)s->value[0], h = (int64_t)s->value[1];
@@ -50,7 +50,7 @@ static int resize(const ty_image_step *s, struct picture *p)
   return workspace_resize(&p->space, (int64_t)s->value[3], NULL, h, w);
 }
 
-static int crop(const ty_image_step *s, struct picture *p)
+static int crop_image(const ty_image_step *s, struct picture *p)
 {
   int64_t x = (int64_t)s->value[0], y = (int64_t)s->value[1], w = (int64_t)s->value[2],
           h = (int64_t)s->value[3];
@@ -105,7 +105,7 @@ static int size_crop(const ty_image_step *s, struct picture *p, struct rng *rng)
   return take_window(p, w, h, how, false, rng);
 }
 
-static int border(const ty_image_step *s, struct picture *p)
+static int add_border(const ty_image_step *s, struct picture *p)
 {
   const double *v = s->value;
   const struct pixels *now = &p->space.now;
@@ -127,7 +127,7 @@ static void mirror_row(char *to, const char *from, int64_t n, size_t size)
     for (int64_t i = 0; i < n; i++, to += size, from -= size) memcpy(to, from, size);
 }
 
-static int flip(struct picture *p, bool rows)
+static int flip_image(struct picture *p, bool rows)
 {
   const struct pixels now = p->space.now;
   struct pixels to;
@@ -146,7 +146,7 @@ static int flip(struct picture *p, bool rows)
 
 /* -- colours ----------------------------------------------------------------------------------- */
 
-static int tune(const ty_image_step *s, struct picture *p, struct tuning t)
+static int tune_colors(const ty_image_step *s, struct picture *p, struct tuning t)
 {
   const struct pixels now = p->space.now;
   struct pixels to;
@@ -163,21 +163,21 @@ static int tune_by_factor(const ty_image_step *s, struct picture *p, struct rng 
   static const int kind[TY_STEPS] = { [TY_STEP_BRIGHTNESS] = BRIGHTNESS,
     [TY_STEP_CONTRAST] = CONTRAST, [TY_STEP_SATURATION] = SATURATION_BLUE, [TY_STEP_HUE] = HUE };
   float factor = random_between(rng_word(rng), s->value[0], s->value[1]);
-  return tune(s, p, (struct tuning){ .kind = kind[s->kind], .alpha = factor });
+  return tune_colors(s, p, (struct tuning){ .kind = kind[s->kind], .alpha = factor });
 }
 
-static int jitter(const ty_image_step *s, struct picture *p, struct rng *rng)
+static int jitter_colors(const ty_image_step *s, struct picture *p, struct rng *rng)
 {
   struct tuning plan[4] = { 0 };
   uint32_t word[8];
   for (int i = 0; i < 8; i++) word[i] = rng_word(rng);
   jitter_of(s->value, word, plan);
   for (int i = 0; i < 4; i++)
-    if (plan[i].kind != TUNINGS) TRY(tune(s, p, plan[i]));
+    if (plan[i].kind != TUNINGS) TRY(tune_colors(s, p, plan[i]));
   return TY_OK;
 }
 
-static int lighten(const ty_image_step *s, struct picture *p, struct rng *rng)
+static int add_lighting(const ty_image_step *s, struct picture *p, struct rng *rng)
 {
   struct tuning t = { .kind = LIGHTING };
   float alpha[3];
@@ -186,12 +186,12 @@ static int lighten(const ty_image_step *s, struct picture *p, struct rng *rng)
     alpha[i] = (float)s->value[0] * random_normal(words);
   }
   lighting_of(alpha, t.rgb);
-  return tune(s, p, t);
+  return tune_colors(s, p, t);
 }
 
 /* -- numbers ----------------------------------------------------------------------------------- */
 
-static int cast(struct picture *p, int dtype)
+static int cast_values(struct picture *p, int dtype)
 {
   const struct pixels now = p->space.now;
   struct pixels to;
@@ -214,12 +214,12 @@ static int normalize_fits(const ty_image_step *s, int64_t channels)
   return TY_OK;
 }
 
-static double mean_of(const ty_image_step *s, int64_t k)
+static double channel_mean(const ty_image_step *s, int64_t k)
 {
   return s->value[s->value[6] == 1 ? 0 : k];
 }
 
-static double std_of(const ty_image_step *s, int64_t k)
+static double channel_std(const ty_image_step *s, int64_t k)
 {
   return s->value[3 + (s->value[7] == 1 ? 0 : k)];
 }
@@ -232,7 +232,7 @@ static void name(T *out, const T *in, int64_t n, T mean, T std) \
 NORMALIZE(normalize_floats, float)
 NORMALIZE(normalize_doubles, double)
 
-static int normalize(const ty_image_step *s, struct picture *p)
+static int normalize_values(const ty_image_step *s, struct picture *p)
 {
   const struct pixels now = p->space.now;
   struct pixels to;
@@ -243,7 +243,7 @@ static int normalize(const ty_image_step *s, struct picture *p)
   TRY(workspace_other(&p->space, now.dtype, now.h, now.w, &to));
   int64_t n = now.w * now.c;
   for (int64_t k = 0; k < now.h; k++) {
-    double mean = mean_of(s, k), std = std_of(s, k);
+    double mean = channel_mean(s, k), std = channel_std(s, k);
     if (now.dtype == TY_F32)
       normalize_floats(
           (float *)to.p + k * n, (const float *)now.p + k * n, n, (float)mean, (float)std);
@@ -263,7 +263,8 @@ static void make_levels(struct picture *p, const ty_image_step *next)
     for (int v = 0; v < 256; v++) {
       float x = (float)v / 255;
       bool scaled = next && k < 3;
-      p->levels[k][v] = scaled ? (x - (float)mean_of(next, k)) / (float)std_of(next, k) : x;
+      p->levels[k][v] = scaled ? (x - (float)channel_mean(next, k)) / (float)channel_std(next, k)
+                               : x;
     }
   p->levels_of = *of;
   p->has_levels = true;
@@ -293,7 +294,7 @@ static int to_tensor(struct picture *p, const ty_image_step *next, bool *taken)
   *taken = now.dtype == TY_U8 && next && next->kind == TY_STEP_NORMALIZE;
   if (*taken) TRY(normalize_fits(next, now.c));
   if (now.dtype != TY_U8) {
-    TRY(cast(p, TY_F32));
+    TRY(cast_values(p, TY_F32));
     now = p->space.now;
   }
   TRY(workspace_other(&p->space, TY_F32, now.h, now.w, &to));
@@ -313,8 +314,9 @@ static int to_tensor(struct picture *p, const ty_image_step *next, bool *taken)
 
 /* -- turns ------------------------------------------------------------------------------------- */
 
-/* How much the sampled window grows so that the turned image fills it (in), or lies in it (out). */
-static double zoom_of(double h, double w, double angle, bool in, bool out)
+/* Returns how much the sampled window grows so that the turned image fills it (in), or is in it
+** (out). */
+static double rotation_zoom(double h, double w, double angle, bool in, bool out)
 {
   if (!in && !out) return 1;
   double diagonal = sqrt(h * h + w * w), corner = atan(h / w), first = corner + fabs(angle),
@@ -343,7 +345,8 @@ static float sample_plane(const float *plane, int64_t h, int64_t w, double y, do
 }
 
 /* About the middle, counter-clockwise; as ty.image.imrotate. */
-static int turn(const ty_image_step *s, struct picture *p, double degrees, bool in, bool out)
+static int rotate_image(
+    const ty_image_step *s, struct picture *p, double degrees, bool in, bool out)
 {
   const struct pixels now = p->space.now;
   const int64_t planes = now.h, h = now.w, w = now.c;
@@ -352,7 +355,7 @@ static int turn(const ty_image_step *s, struct picture *p, double degrees, bool 
       STEP_NAMES[s->kind], dtype_name(now.dtype));
   TRY(workspace_other(&p->space, TY_F32, planes, h, &to));
   double angle = degrees * 0.017453292519943295, middle_y = (double)(h - 1) / 2,
-         middle_x = (double)(w - 1) / 2, zoom = zoom_of((double)h, (double)w, angle, in, out);
+         middle_x = (double)(w - 1) / 2, zoom = rotation_zoom((double)h, (double)w, angle, in, out);
   double sine = zoom * sin(angle), cosine = zoom * cos(angle);
   for (int64_t y = 0; y < h; y++)
     for (int64_t x = 0; x < w; x++) {
@@ -368,11 +371,11 @@ static int turn(const ty_image_step *s, struct picture *p, double degrees, bool 
   return TY_OK;
 }
 
-static int turn_randomly(const ty_image_step *s, struct picture *p, struct rng *rng)
+static int rotate_randomly(const ty_image_step *s, struct picture *p, struct rng *rng)
 {
   const double *v = s->value;
   if (rng_unit(rng) > v[4]) return TY_OK;
-  return turn(s, p, rng_between(rng, v[0], v[1]), v[2] != 0, v[3] != 0);
+  return rotate_image(s, p, rng_between(rng, v[0], v[1]), v[2] != 0, v[3] != 0);
 }
 
 /* -- all of them ------------------------------------------------------------------------------- */
@@ -381,28 +384,29 @@ static int run_step(const ty_image_step *s, struct picture *p, struct rng *rng)
 {
   if (s->kind != TY_STEP_CAST && s->kind != TY_STEP_NORMALIZE) TRY(need_pixels(s, p));
   switch (s->kind) {
-  case TY_STEP_RESIZE: return resize(s, p);
-  case TY_STEP_CROP: return crop(s, p);
+  case TY_STEP_RESIZE: return resize_image(s, p);
+  case TY_STEP_CROP: return crop_image(s, p);
   case TY_STEP_CENTER_CROP:
   case TY_STEP_RANDOM_CROP:
     return take_window(p, (int64_t)s->value[0], (int64_t)s->value[1], (int64_t)s->value[2],
         s->kind == TY_STEP_RANDOM_CROP, rng);
   case TY_STEP_SIZE_CROP: return size_crop(s, p, rng);
-  case TY_STEP_BORDER: return border(s, p);
-  case TY_STEP_FLIP_COLUMNS: return rng_unit(rng) < s->value[0] ? flip(p, false) : TY_OK;
-  case TY_STEP_FLIP_ROWS: return rng_unit(rng) < s->value[0] ? flip(p, true) : TY_OK;
+  case TY_STEP_BORDER: return add_border(s, p);
+  case TY_STEP_FLIP_COLUMNS: return rng_unit(rng) < s->value[0] ? flip_image(p, false) : TY_OK;
+  case TY_STEP_FLIP_ROWS: return rng_unit(rng) < s->value[0] ? flip_image(p, true) : TY_OK;
   case TY_STEP_BRIGHTNESS:
   case TY_STEP_CONTRAST:
   case TY_STEP_SATURATION:
   case TY_STEP_HUE: return tune_by_factor(s, p, rng);
-  case TY_STEP_JITTER: return jitter(s, p, rng);
-  case TY_STEP_LIGHTING: return lighten(s, p, rng);
+  case TY_STEP_JITTER: return jitter_colors(s, p, rng);
+  case TY_STEP_LIGHTING: return add_lighting(s, p, rng);
   case TY_STEP_GREY:
-    return rng_unit(rng) < s->value[0] ? tune(s, p, (struct tuning){ .kind = SATURATION }) : TY_OK;
-  case TY_STEP_NORMALIZE: return normalize(s, p);
-  case TY_STEP_CAST: return cast(p, (int)s->value[0]);
-  case TY_STEP_ROTATE: return turn(s, p, s->value[0], s->value[1] != 0, s->value[2] != 0);
-  case TY_STEP_RANDOM_ROTATE: return turn_randomly(s, p, rng);
+    return rng_unit(rng) < s->value[0] ? tune_colors(s, p, (struct tuning){ .kind = SATURATION })
+                                       : TY_OK;
+  case TY_STEP_NORMALIZE: return normalize_values(s, p);
+  case TY_STEP_CAST: return cast_values(p, (int)s->value[0]);
+  case TY_STEP_ROTATE: return rotate_image(s, p, s->value[0], s->value[1] != 0, s->value[2] != 0);
+  case TY_STEP_RANDOM_ROTATE: return rotate_randomly(s, p, rng);
   default: return TY_OK;
   }
 }
@@ -425,20 +429,21 @@ int steps_run(const ty_image_step *step, int n, struct rng *rng, struct picture 
 
 /* -- checks ------------------------------------------------------------------------------------ */
 
-static bool within(double v, double least, double most) { return v >= least && v <= most; }
+static bool check_range(double v, double least, double most) { return v >= least && v <= most; }
 
-static bool whole(const ty_image_step *s, int from, int to, double least)
+static bool check_whole(const ty_image_step *s, int from, int to, double least)
 {
   for (int i = from; i < to; i++)
-    if (!within(s->value[i], least, MOST_SIDE) || floor(s->value[i]) != s->value[i]) return false;
+    if (!check_range(s->value[i], least, MOST_SIDE) || floor(s->value[i]) != s->value[i])
+      return false;
   return true;
 }
 
 /* Rules 9 and 10 of ty.image choose by sizes and at random. */
-static bool rule(const ty_image_step *s, int at, bool random)
+static bool check_rule(const ty_image_step *s, int at, bool random)
 {
   double v = s->value[at];
-  return (within(v, 0, RESAMPLINGS - 1) || v == 9 || (random && v == 10)) && floor(v) == v;
+  return (check_range(v, 0, RESAMPLINGS - 1) || v == 9 || (random && v == 10)) && floor(v) == v;
 }
 
 static int check_step(const ty_image_step *s)
@@ -447,43 +452,47 @@ static int check_step(const ty_image_step *s)
   NEED(s->kind >= 0 && s->kind < TY_STEPS, TY_EVALUE, "there is no step %d", s->kind);
   switch (s->kind) {
   case TY_STEP_RESIZE:
-    return whole(s, 0, 2, 1) && rule(s, 3, false)
-        ? TY_OK : refuse(s, TY_EVALUE, "bad size or interpolation");
+    return check_whole(s, 0, 2, 1) && check_rule(s, 3, false)
+        ? TY_OK : fail_step(s, TY_EVALUE, "bad size or interpolation");
   case TY_STEP_CROP:
-    return whole(s, 0, 2, 0) && whole(s, 2, 4, 1) ? TY_OK : refuse(s, TY_EVALUE, "bad window");
+    return check_whole(s, 0, 2, 0) && check_whole(s, 2, 4, 1)
+        ? TY_OK
+        : fail_step(s, TY_EVALUE, "bad window");
   case TY_STEP_CENTER_CROP:
   case TY_STEP_RANDOM_CROP:
-    return whole(s, 0, 2, 1) && rule(s, 2, s->kind == TY_STEP_RANDOM_CROP)
-        ? TY_OK : refuse(s, TY_EVALUE, "bad size or interpolation");
+    return check_whole(s, 0, 2, 1) && check_rule(s, 2, s->kind == TY_STEP_RANDOM_CROP)
+        ? TY_OK : fail_step(s, TY_EVALUE, "bad size or interpolation");
   case TY_STEP_SIZE_CROP:
-    if (!whole(s, 0, 2, 1) || !rule(s, 6, true))
-      return refuse(s, TY_EVALUE, "bad size or interpolation");
+    if (!check_whole(s, 0, 2, 1) || !check_rule(s, 6, true))
+      return fail_step(s, TY_EVALUE, "bad size or interpolation");
     return v[2] > 0 && v[2] <= v[3] && v[3] <= 1 && v[4] > 0 && v[4] <= v[5] && v[5] <= MOST_SIDE
-        ? TY_OK : refuse(s, TY_EVALUE, "bad scale or ratio");
-  case TY_STEP_BORDER: return whole(s, 0, 4, 0) ? TY_OK : refuse(s, TY_EVALUE, "bad pad");
+        ? TY_OK : fail_step(s, TY_EVALUE, "bad scale or ratio");
+  case TY_STEP_BORDER: return check_whole(s, 0, 4, 0) ? TY_OK : fail_step(s, TY_EVALUE, "bad pad");
   case TY_STEP_FLIP_COLUMNS:
   case TY_STEP_FLIP_ROWS:
   case TY_STEP_GREY:
   case TY_STEP_MAYBE:
-    return within(v[0], 0, 1) ? TY_OK : refuse(s, TY_EVALUE, "p is not in 0 to 1");
+    return check_range(v[0], 0, 1) ? TY_OK : fail_step(s, TY_EVALUE, "p is not in 0 to 1");
   case TY_STEP_BRIGHTNESS:
   case TY_STEP_CONTRAST:
   case TY_STEP_SATURATION:
-  case TY_STEP_HUE: return v[0] <= v[1] ? TY_OK : refuse(s, TY_EVALUE, "bad factor");
+  case TY_STEP_HUE: return v[0] <= v[1] ? TY_OK : fail_step(s, TY_EVALUE, "bad factor");
   case TY_STEP_NORMALIZE:
     for (int i = 3; i < 3 + (int)v[7]; i++)
-      if (i < 6 && v[i] == 0) return refuse(s, TY_EVALUE, "std has a 0");
+      if (i < 6 && v[i] == 0) return fail_step(s, TY_EVALUE, "std has a 0");
     return (v[6] == 1 || v[6] == 3) && (v[7] == 1 || v[7] == 3)
-        ? TY_OK : refuse(s, TY_EVALUE, "mean and std have 1 or 3 numbers");
+        ? TY_OK : fail_step(s, TY_EVALUE, "mean and std have 1 or 3 numbers");
   case TY_STEP_CAST:
-    return floor(v[0]) == v[0] && within(v[0], 0, TY_BF16) && dtype_size((int)v[0])
-        ? TY_OK : refuse(s, TY_EVALUE, "bad dtype");
+    return floor(v[0]) == v[0] && check_range(v[0], 0, TY_BF16) && dtype_size((int)v[0])
+        ? TY_OK : fail_step(s, TY_EVALUE, "bad dtype");
   case TY_STEP_ROTATE:
     return v[0] - v[0] == 0 && !(v[1] != 0 && v[2] != 0)
-        ? TY_OK : refuse(s, TY_EVALUE, "bad angle, or zoom_in and zoom_out");
+        ? TY_OK : fail_step(s, TY_EVALUE, "bad angle, or zoom_in and zoom_out");
   case TY_STEP_RANDOM_ROTATE:
-    return v[0] < v[1] && v[1] - v[0] < HUGE_VAL && within(v[4], 0, 1) && !(v[2] != 0 && v[3] != 0)
-        ? TY_OK : refuse(s, TY_EVALUE, "bad limits or probability, or zoom_in and zoom_out");
+    return v[0] < v[1] && v[1] - v[0] < HUGE_VAL && check_range(v[4], 0, 1) &&
+            !(v[2] != 0 && v[3] != 0)
+        ? TY_OK
+        : fail_step(s, TY_EVALUE, "bad limits or probability, or zoom_in and zoom_out");
   default: return TY_OK;
   }
 }

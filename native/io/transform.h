@@ -8,7 +8,7 @@
 #pragma once
 #include "io/workspace.h"
 
-/* What a thread works with: the image is space.now (h, w and c are the dimensions), and may lie in
+/* What a thread works with: the image is space.now (h, w and c are the dimensions), and may be in
 ** memory of others that is only read. levels: what bytes become by TO_TENSOR and NORMALIZE, for
 ** each channel, and of which steps that is so. Zero-initialised is fine. */
 struct picture {

@@ -3,7 +3,7 @@
 ** A message is a row of fields: a varint of number << 3 | type, then a varint (type 0), eight bytes
 ** (1), a length and as many bytes (2), or four bytes (5). What the bytes of type 2 are, text, a
 ** message or packed numbers, only the caller knows. Nothing but the fields' heads is read: bytes
-** that nobody asks for, such as weights, are passed over, so a file of any size takes the memory of
+** that are not asked for, such as weights, are skipped, so a file of any size takes the memory of
 ** one window.
 */
 #include <inttypes.h>
@@ -51,8 +51,8 @@ void ty_wire_free(ty_wire *w)
 
 /* -- bytes ------------------------------------------------------------------------------------- */
 
-/* Makes the window hold n bytes from `at` on, which lie in the file. Windows grow while the file is
-** read without gaps, so that what lies between weights costs little. */
+/* Makes the window hold n bytes from `at` on, which must be in the file. Windows grow while the
+** file is read without gaps, so that the bytes between weights cost little. */
 static int window_hold(ty_wire *w, int64_t at, int64_t n)
 {
   if (at >= w->begin && at + n <= w->begin + w->filled) return TY_OK;
@@ -75,7 +75,7 @@ static int wire_damaged(const ty_wire *w, int64_t at, const char *what)
 static int read_varint(ty_wire *w, int64_t *at, int64_t end, uint64_t *value)
 {
   int64_t most = MIN((int64_t)VARINT_BYTES, end - *at);
-  if (most <= 0) return wire_damaged(w, *at, "a field ends behind its message");
+  if (most <= 0) return wire_damaged(w, *at, "a field ends after its message");
   TRY(window_hold(w, *at, most));
   const uint8_t *p = w->window + (*at - w->begin);
   uint64_t v = 0;
@@ -87,13 +87,13 @@ static int read_varint(ty_wire *w, int64_t *at, int64_t end, uint64_t *value)
     *at += i + 1;
     return TY_OK;
   }
-  return wire_damaged(w, *at, most < VARINT_BYTES ? "a field ends behind its message"
+  return wire_damaged(w, *at, most < VARINT_BYTES ? "a field ends after its message"
                                                   : "a number of more than 64 bits");
 }
 
 static int read_fixed(ty_wire *w, int64_t *at, int64_t end, int n, uint64_t *value)
 {
-  if (end - *at < n) return wire_damaged(w, *at, "a field ends behind its message");
+  if (end - *at < n) return wire_damaged(w, *at, "a field ends after its message");
   TRY(window_hold(w, *at, n));
   *value = 0;
   memcpy(value, w->window + (*at - w->begin), (size_t)n);

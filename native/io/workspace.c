@@ -76,7 +76,7 @@ int mean_image_load(const char *path, const ty_desc *shape, float **out)
 
 /* -- buffers ----------------------------------------------------------------------------------- */
 
-static int reserve(struct buffer *r, size_t n)
+static int reserve_block(struct buffer *r, size_t n)
 {
   if (n <= r->n) return TY_OK;
   mem_free(r->p);
@@ -99,7 +99,7 @@ int workspace_other(struct workspace *s, int dtype, int64_t h, int64_t w, struct
   *out = (struct pixels){ NULL, dtype, h, w, s->now.c };
   NEED(h > 0 && w > 0 && h <= (1 << 30) / w, TY_EVALUE, "the image would have %lld x %lld pixels",
       (long long)h, (long long)w);
-  TRY(reserve(r, (size_t)(h * w * s->now.c) * dtype_size(dtype)));
+  TRY(reserve_block(r, (size_t)(h * w * s->now.c) * dtype_size(dtype)));
   out->p = r->p;
   return TY_OK;
 }
@@ -129,7 +129,7 @@ int workspace_resize(struct workspace *s, int64_t how, struct rng *c, int64_t h,
   if (how == 9) how = resampling_for(s->now.h, s->now.w, h, w);
   if (how == 10) how = rng_below(c, RESAMPLINGS);
   TRY(workspace_other(s, s->now.dtype, h, w, &to));
-  TRY(reserve(&s->scratch, resize_scratch(&to, &s->now, (int)how)));
+  TRY(reserve_block(&s->scratch, resize_scratch(&to, &s->now, (int)how)));
   resize_pixels(&to, &s->now, (int)how, s->scratch.p);
   workspace_swap(s, to);
   return TY_OK;
@@ -166,7 +166,7 @@ int workspace_border(
   return TY_OK;
 }
 
-static float clamp(float v, float most) { return v < 0 ? 0 : v > most ? most : v; }
+static float clamp_level(float v, float most) { return v < 0 ? 0 : v > most ? most : v; }
 
 void workspace_shift_hls(struct workspace *s, float hue, float light, float saturation)
 {
@@ -175,9 +175,9 @@ void workspace_shift_hls(struct workspace *s, float hue, float light, float satu
   for (int64_t i = 0; s->now.c >= 3 && i < s->now.h * s->now.w; i++, p += s->now.c) {
     for (int k = 0; k < 3; k++) rgb[k] = (float)p[k] / 255;
     hls_of_rgb(rgb, hls);
-    hls[0] = clamp(hls[0] / 2 + hue, 180) * 2;
-    hls[1] = clamp(hls[1] * 255 + light, 255) / 255;
-    hls[2] = clamp(hls[2] * 255 + saturation, 255) / 255;
+    hls[0] = clamp_level(hls[0] / 2 + hue, 180) * 2;
+    hls[1] = clamp_level(hls[1] * 255 + light, 255) / 255;
+    hls[2] = clamp_level(hls[2] * 255 + saturation, 255) / 255;
     rgb_of_hls(hls, rgb);
     for (int k = 0; k < 3; k++) p[k] = byte_of(rgb[k] * 255 + 0.5f);
   }
@@ -211,7 +211,7 @@ static void put_bytes(const struct pixels *now, bool mirror, uint8_t *out)
             ((const uint8_t *)now->p)[(y * now->w + (mirror ? now->w - 1 - x : x)) * now->c + k];
 }
 
-static int8_t int8_of(float v) { return (int8_t)(v < -128 ? -128 : v > 127 ? 127 : v); }
+static int8_t quantize_level(float v) { return (int8_t)(v < -128 ? -128 : v > 127 ? 127 : v); }
 
 /* Pixels less the rounded mean, which is the negative offset or the mean image. */
 static void put_signed(const struct pixels *now, const struct levels *l, bool mirror, int8_t *out)
@@ -222,7 +222,8 @@ static void put_signed(const struct pixels *now, const struct levels *l, bool mi
       const float *mean = l->mean ? l->mean + (k * now->h + y) * now->w : NULL;
       for (int64_t x = 0; x < now->w; x++) {
         int64_t from = mirror ? now->w - 1 - x : x;
-        *out++ = int8_of((float)row[from * now->c] - roundf(mean ? mean[from] : -l->offset[k]));
+        *out++ = quantize_level(
+            (float)row[from * now->c] - roundf(mean ? mean[from] : -l->offset[k]));
       }
     }
 }

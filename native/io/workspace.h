@@ -17,7 +17,7 @@ int64_t rng_below(struct rng *c, int64_t n);                            /* 0 .. 
 uint32_t rng_word(struct rng *c);
 
 struct buffer { void *p; size_t n; };                   /* grows */
-/* The image lies in one of two buffers; a step that moves pixels writes the other one.
+/* The image is in one of two buffers; a step that moves pixels writes the other one.
 ** Zero-initialised is fine. */
 struct workspace { struct buffer image[2], scratch; int at; struct pixels now; };
 void workspace_done(struct workspace *s);

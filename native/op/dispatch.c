@@ -1,5 +1,5 @@
-/* dispatch.c - see dispatch.h. Candidates stand in order; the first that accepts shapes, dtypes
-** and parameters is taken. */
+/* dispatch.c - see dispatch.h. The first candidate that accepts shapes, dtypes and parameters is
+** taken. */
 #include <pthread.h>
 #include "base/stop.h"
 #include "op/dispatch.h"
@@ -9,38 +9,41 @@
 
 /* -- candidates -------------------------------------------------------------------------------- */
 
-/* lists of a back end, by operator from the first question on; enough for one list per file */
-enum { LISTS = 64, ROWS = 1024 };
-static const struct op_kernels *brought[LISTS];
-static int nbrought;
-static struct brought_row { const struct op *op; const struct op_kernels *kernels; } rows[ROWS];
+/* Lists of a back end, indexed by operator at the first lookup. */
+enum {
+  LISTS = 64,  /* one per file of the back end */
+  ROWS  = 1024 /* entries of the index */
+};
+static const struct op_kernels *backend_lists[LISTS];
+static int nbackend_lists;
+static struct backend_kernels { const struct op *op; const struct op_kernels *kernels; } rows[ROWS];
 
 void op_register_kernels(int kind, const struct op_kernels *list)
 {
-  if (kind == TY_GPU && nbrought < LISTS) brought[nbrought++] = list;
+  if (kind == TY_GPU && nbackend_lists < LISTS) backend_lists[nbackend_lists++] = list;
 }
 
-static struct brought_row *row_of(const struct op *op)
+static struct backend_kernels *find_backend_kernels(const struct op *op)
 {
   size_t i = (uintptr_t)op / sizeof *op % ROWS;
   while (rows[i].op && rows[i].op != op) i = (i + 1) % ROWS;
   return &rows[i];
 }
 
-static void resolve(void)
+static void index_backend_kernels(void)
 {
-  for (int i = 0; i < nbrought; i++)
-    for (const struct op_kernels *k = brought[i]; k->op; k++) {
+  for (int i = 0; i < nbackend_lists; i++)
+    for (const struct op_kernels *k = backend_lists[i]; k->op; k++) {
       const struct op *op = op_find(k->op);
-      if (op) *row_of(op) = (struct brought_row){ op, k };
+      if (op) *find_backend_kernels(op) = (struct backend_kernels){ op, k };
     }
 }
 
-const struct op_kernels *op_brought(const struct op *op)
+const struct op_kernels *op_backend_kernels(const struct op *op)
 {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, resolve);
-  return row_of(op)->kernels;
+  pthread_once(&once, index_backend_kernels);
+  return find_backend_kernels(op)->kernels;
 }
 
 struct candidates op_candidates(const struct op *op, bool backward, int device)
@@ -48,7 +51,7 @@ struct candidates op_candidates(const struct op *op, bool backward, int device)
   const struct kernel *cpu = backward ? op->back_cpu : op->cpu;
   if (op->formula) cpu = backward ? formula_back_kernel : formula_kernel;
   if (op->formula || device_kind(device) != TY_GPU) return (struct candidates){ cpu, NULL };
-  const struct op_kernels *own = op_brought(op);
+  const struct op_kernels *own = op_backend_kernels(op);
   return (struct candidates){ !own ? NULL : backward ? own->backward : own->forward, cpu };
 }
 
@@ -60,12 +63,12 @@ const struct kernel *next_candidate(struct candidates *c, bool *hosted)
   return *list && (*list)->name ? (*list)++ : NULL;
 }
 
-struct abilities op_abilities(const struct op *op, bool backward, int device)
+struct kernel_caps op_common_caps(const struct op *op, bool backward, int device)
 {
   struct candidates c = op_candidates(op, backward, device);
   const struct kernel *k = next_candidate(&c, NULL);
-  if (!k) return (struct abilities){ 0 };
-  struct abilities all = { k->flags, k->fuses, k->add };
+  if (!k) return (struct kernel_caps){ 0 };
+  struct kernel_caps all = { k->flags, k->fuses, k->add };
   while ((k = next_candidate(&c, NULL))) {
     all.flags &= k->flags;
     all.fuses &= k->fuses;
@@ -88,9 +91,10 @@ int ty_op_gpu(const char *name, int backward, const char **how)
 
 static bool is_half(int dtype) { return dtype == TY_F16 || dtype == TY_BF16; }
 
-/* The first operand dtype that the kernel lacks, half types only if it lacks float32 too;
-** TY_NODTYPE: none. */
-static int lacking(const struct kernel *k, const struct operand *x, int n, bool *half)
+/* Returns the first operand dtype that the kernel does not support; TY_NODTYPE: none. Half types
+** count only if it does not support float32 either, else *half is set. */
+static int find_unsupported_dtype(
+    const struct kernel *k, const struct operand *x, int n, bool *half)
 {
   for (int i = 0; i < n; i++) {
     int d = x[i].d.dtype;
@@ -101,8 +105,8 @@ static int lacking(const struct kernel *k, const struct operand *x, int n, bool 
   return TY_NODTYPE;
 }
 
-/* Float32 stand-ins for the half operands; their bytes lie behind the kernel's own scratch. */
-static int stand_in(
+/* Makes float32 operands in place of the half ones; their bytes come after the kernel's scratch. */
+static int make_converted(
     const struct kernel *k, struct operand *x, int n, struct operand **out, struct arena *a)
 {
   *out = arena_new(a, sizeof **out * (size_t)(n + 1));
@@ -115,7 +119,7 @@ static int stand_in(
   return TY_OK;
 }
 
-/* Its products lose nothing when they round their operands to bfloat16. */
+/* Returns whether all float operands are bfloat16: products lose nothing if they round to that. */
 static bool is_bfloat16(const struct operand *x, int n)
 {
   bool any = false;
@@ -126,11 +130,12 @@ static bool is_bfloat16(const struct operand *x, int n)
   return any;
 }
 
-static size_t converted_bytes(const struct operand *real, const struct operand *stand, int n)
+static size_t converted_bytes(const struct operand *real, const struct operand *converted, int n)
 {
   size_t bytes = 0;
   for (int i = 0; i < n; i++)
-    if (real[i].d.dtype != stand[i].d.dtype) bytes += align_up(desc_bytes(&stand[i].d), ALIGN);
+    if (real[i].d.dtype != converted[i].d.dtype)
+      bytes += align_up(desc_bytes(&converted[i].d), ALIGN);
   return bytes;
 }
 
@@ -159,15 +164,15 @@ static int changes_inputs(const struct invoke *v, bool *changes)
   return TY_OK;
 }
 
-const char *invoke_asks(struct invoke *v, const struct kernel *k, struct arena *a)
+const char *invoke_try_kernel(struct invoke *v, const struct kernel *k, struct arena *a)
 {
   static __thread char reason[96];
   struct call c = v->call;
   bool half = false;
   v->lacks_type = false;
   if (!takes_blocks(k, &c)) return "channels in blocks";
-  int d = lacking(k, c.in, c.nin, &half);
-  if (d == TY_NODTYPE) d = lacking(k, c.out, c.nout, &half);
+  int d = find_unsupported_dtype(k, c.in, c.nin, &half);
+  if (d == TY_NODTYPE) d = find_unsupported_dtype(k, c.out, c.nout, &half);
   v->lacks_type = d != TY_NODTYPE;
   if (v->lacks_type) return snprintf(reason, sizeof reason, "no %s", dtype_name(d)), reason;
   v->half = half;
@@ -176,7 +181,8 @@ const char *invoke_asks(struct invoke *v, const struct kernel *k, struct arena *
   v->rows = 0;
   if (half) {
     if (changes_inputs(v, &v->changes)) return "out of memory";
-    if (stand_in(k, c.in, c.nin, &v->half_in, a) || stand_in(k, c.out, c.nout, &v->half_out, a))
+    if (make_converted(k, c.in, c.nin, &v->half_in, a) ||
+        make_converted(k, c.out, c.nout, &v->half_out, a))
       return "out of memory";
     if (is_bfloat16(v->call.in, c.nin)) v->call.precision = c.precision = PRECISION_MEDIUM;
     c.in = v->half_in;
@@ -194,8 +200,8 @@ const char *invoke_asks(struct invoke *v, const struct kernel *k, struct arena *
   return NULL;
 }
 
-/* Its scratch is the host's, too. */
-static int make_hosted(struct invoke *v, struct arena *a)
+/* Plans the call as one on the CPU, over copies; its scratch is the host's, too. */
+static int plan_cpu_fallback(struct invoke *v, struct arena *a)
 {
   v->hosted = true;
   v->host_scratch = align_up(v->scratch, ALIGN);
@@ -207,7 +213,7 @@ static int make_hosted(struct invoke *v, struct arena *a)
   return TY_OK;
 }
 
-static size_t operand_bytes(const struct call *c)
+static size_t total_bytes(const struct call *c)
 {
   size_t bytes = 0;
   for (int i = 0; i < c->nin; i++) bytes += desc_bytes(&c->in[i].d);
@@ -223,11 +229,11 @@ int invoke_choose(struct invoke *v, struct arena *a, struct text *why)
   struct candidates c = op_candidates(op, v->backward, v->call.device);
   bool hosted;
   for (const struct kernel *k; (k = next_candidate(&c, &hosted));) {
-    const char *no = invoke_asks(v, k, a);
+    const char *no = invoke_try_kernel(v, k, a);
     if (!no) {
       v->kernel = k;
-      v->brief = operand_bytes(&v->call) <= SMALL_TASK;
-      return hosted ? make_hosted(v, a) : TY_OK;
+      v->brief = total_bytes(&v->call) <= SMALL_TASK;
+      return hosted ? plan_cpu_fallback(v, a) : TY_OK;
     }
     if (why && !v->lacks_type) text_add(why, "%s%s: %s", why->n ? "; " : "", k->name, no);
     last = no;
@@ -245,56 +251,57 @@ int invoke_choose(struct invoke *v, struct arena *a, struct text *why)
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-/* Gives the stand-ins their memory (p of absent operands stays NULL); converts those that are
-** read. */
-static int enter(int device, const struct operand *real, struct operand *stand, int n, char **at,
-    uint32_t read)
+/* Gives the converted operands their memory (p of absent ones stays NULL), and converts those that
+** are read. */
+static int convert_in(int device, const struct operand *real, struct operand *converted, int n,
+    char **at, uint32_t read)
 {
   for (int i = 0; i < n; i++) {
-    stand[i].p = real[i].p;
-    if (real[i].d.dtype == stand[i].d.dtype) continue;
-    if (real[i].p) stand[i].p = *at;
-    *at += align_up(desc_bytes(&stand[i].d), ALIGN);
-    if (stand[i].p && (i > 31 || read >> i & 1))
-      TRY(device_convert(device, stand[i].p, TY_F32, real[i].p, real[i].d.dtype,
+    converted[i].p = real[i].p;
+    if (real[i].d.dtype == converted[i].d.dtype) continue;
+    if (real[i].p) converted[i].p = *at;
+    *at += align_up(desc_bytes(&converted[i].d), ALIGN);
+    if (converted[i].p && (i > 31 || read >> i & 1))
+      TRY(device_convert(device, converted[i].p, TY_F32, real[i].p, real[i].d.dtype,
           desc_count(&real[i].d)));
   }
   return TY_OK;
 }
 
-static int leave(int device, const struct operand *real, const struct operand *stand, int n)
+static int convert_out(
+    int device, const struct operand *real, const struct operand *converted, int n)
 {
   for (int i = 0; i < n; i++)
-    if (real[i].p && real[i].p != stand[i].p)
-      TRY(device_convert(device, real[i].p, real[i].d.dtype, stand[i].p, TY_F32,
+    if (real[i].p && real[i].p != converted[i].p)
+      TRY(device_convert(device, real[i].p, real[i].d.dtype, converted[i].p, TY_F32,
           desc_count(&real[i].d)));
   return TY_OK;
 }
 
-/* The call over operands that lie where its kernel runs. */
-static int run_there(struct invoke *v, struct call c)
+/* Runs the kernel over operands in its device's memory, converted if it needs that. */
+static int run_converted(struct invoke *v, struct call c)
 {
   if (!v->half) return v->kernel->run(&c);
   if (v->rows) return half_rows_run(v, &c);
   const struct operand *in = c.in, *out = c.out;
   char *at = (char *)c.tmp + v->kernel_scratch;
-  TRY(enter(c.device, in, v->half_in, c.nin, &at, ~0u));
-  TRY(enter(c.device, out, v->half_out, c.nout, &at, c.add));
+  TRY(convert_in(c.device, in, v->half_in, c.nin, &at, ~0u));
+  TRY(convert_in(c.device, out, v->half_out, c.nout, &at, c.add));
   c.in = v->half_in;
   c.out = v->half_out;
   c.stored = out;
   TRY(v->kernel->run(&c));
   if (stop_wanted()) return TY_OK;
-  if (v->changes) TRY(leave(c.device, in, v->half_in, c.nin));
-  /* last: an output may lie on an input that did not change */
-  return leave(c.device, out, v->half_out, c.nout);
+  if (v->changes) TRY(convert_out(c.device, in, v->half_in, c.nin));
+  /* last: an output may share bytes with an input that did not change */
+  return convert_out(c.device, out, v->half_out, c.nout);
 }
 
-/* -- over copies on the host ------------------------------------------------------------------- */
+/* -- CPU fallback: kernels of the CPU over copies, for a GPU ----------------------------------- */
 
-/* The operand's copy: that of an earlier operand in the same place (an output on an input), else
-** bytes of the stage at *at. */
-static void *copy_of(const struct invoke *v, int i, const struct operand *x, char **at)
+/* Returns the bytes of an operand's copy: those of an earlier operand with the same address (an
+** output on an input), else the staging memory at *at. */
+static void *find_copy(const struct invoke *v, int i, const struct operand *x, char **at)
 {
   const struct call *c = &v->call;
   for (int k = 0; k < i; k++) {
@@ -307,7 +314,7 @@ static void *copy_of(const struct invoke *v, int i, const struct operand *x, cha
   return p;
 }
 
-static int bring(struct invoke *v, char *at)
+static int copy_in(struct invoke *v, char *at)
 {
   const struct call *c = &v->call;
   for (int i = 0; i < c->nin + c->nout; i++) {
@@ -316,14 +323,14 @@ static int bring(struct invoke *v, char *at)
     struct operand *copy = in ? &v->host_in[i] : &v->host_out[i - c->nin];
     *copy = *x;
     if (!x->p) continue;
-    copy->p = copy_of(v, i, x, &at);
+    copy->p = find_copy(v, i, x, &at);
     bool read = in || (i - c->nin < 32 && c->add >> (i - c->nin) & 1);
     if (read) TRY(device_copy(TY_CPU, copy->p, c->device, x->p, desc_bytes(&x->d)));
   }
   return device_finish(c->device);
 }
 
-static int bring_back(const struct invoke *v, const struct operand *copy, const struct operand *x,
+static int copy_out(const struct invoke *v, const struct operand *copy, const struct operand *x,
     int n)
 {
   for (int i = 0; i < n; i++)
@@ -332,7 +339,7 @@ static int bring_back(const struct invoke *v, const struct operand *copy, const 
   return TY_OK;
 }
 
-static size_t staged_bytes(const struct invoke *v)
+static size_t staging_bytes(const struct invoke *v)
 {
   const struct call *c = &v->call;
   size_t bytes = v->host_scratch;
@@ -341,26 +348,26 @@ static size_t staged_bytes(const struct invoke *v)
   return bytes;
 }
 
-static int run_hosted(struct invoke *v)
+static int run_on_cpu(struct invoke *v)
 {
   struct call c = v->call;
   void *stage;
-  TRY(device_ops(c.device)->stage(c.device, staged_bytes(v), &stage));
-  TRY(bring(v, (char *)stage + v->host_scratch));
+  TRY(device_ops(c.device)->stage(c.device, staging_bytes(v), &stage));
+  TRY(copy_in(v, (char *)stage + v->host_scratch));
   c.in = v->host_in;
   c.out = v->host_out;
   c.tmp = v->host_scratch ? stage : NULL;
   c.device = TY_CPU;
-  TRY(run_there(v, c));
-  if (v->changes) TRY(bring_back(v, v->host_in, v->call.in, c.nin));
-  return bring_back(v, v->host_out, v->call.out, c.nout);
+  TRY(run_converted(v, c));
+  if (v->changes) TRY(copy_out(v, v->host_in, v->call.in, c.nin));
+  return copy_out(v, v->host_out, v->call.out, c.nout);
 }
 
 struct running_call { const struct invoke *v; const struct call *c; };
 
-/* Whether a call may be stopped: it changes nothing in place, so that what it leaves undone is only
-** in results, which are marked as failed. */
-static bool may_stop(const void *context)
+/* Returns whether a call may be stopped: it changes nothing in place, so only its results are
+** incomplete, and they are marked as failed. */
+static bool call_may_stop(const void *context)
 {
   const struct running_call *r = context;
   const struct call *c = r->c;
@@ -375,14 +382,14 @@ static bool may_stop(const void *context)
 int invoke_run_as(struct invoke *v, struct call *c)
 {
   struct running_call r = { v, c };
-  struct stop stop = { may_stop, &r, 0 }, *before = stop_set(&stop);
-  int code = c != &v->call ? v->kernel->run(c) : v->hosted ? run_hosted(v) : run_there(v, *c);
+  struct stop stop = { call_may_stop, &r, 0 }, *before = stop_set(&stop);
+  int code = c != &v->call ? v->kernel->run(c) : v->hosted ? run_on_cpu(v) : run_converted(v, *c);
   stop_set(before);
   return stop.stopped ? fail(TY_EINTERRUPTED, "interrupted") : code;
 }
 
 int invoke_run(struct invoke *v)
 {
-  if (v->brief && !v->hosted) return run_there(v, v->call);
+  if (v->brief && !v->hosted) return run_converted(v, v->call);
   return invoke_run_as(v, &v->call);
 }

@@ -23,7 +23,7 @@ struct invoke {
   bool     changes;
   /* so little data that it has ended before Ctrl-C could stop it */
   bool     brief;
-  /* float32 stand-ins (from the arena), in front of the kernel */
+  /* float32 operands in place of half ones, from the arena */
   struct operand *half_in, *half_out;
   /* a CPU's kernel on another device: it runs over copies in the host's memory */
   bool     hosted;
@@ -36,19 +36,19 @@ struct invoke {
 ** CPU's, which run over copies there (`hosted`). */
 struct candidates { const struct kernel *own, *host; };
 struct candidates op_candidates(const struct op *op, bool backward, int device);
-/* the next one; NULL: no more */
+/* Returns the next candidate; NULL: there are no more. */
 const struct kernel *next_candidate(struct candidates *c, bool *hosted);
-/* What all of them can do, bit by bit; nothing where there is none. */
-struct abilities { uint32_t flags, fuses, add; };
-struct abilities op_abilities(const struct op *op, bool backward, int device);
-/* Kernels that a back end brings; a list ends with { 0 } and is kept as it is. `what` is for them:
-** which of the operators that share them this is. */
+/* What all candidates can do, as bits; 0 if there is none. */
+struct kernel_caps { uint32_t flags, fuses, add; };
+struct kernel_caps op_common_caps(const struct op *op, bool backward, int device);
+/* Kernels of a back end; a list ends with { 0 } and is not copied. `what` says which of the
+** operators that share kernels this is. */
 struct op_kernels { const char *op; const struct kernel *forward, *backward; int what; };
 void op_register_kernels(int kind, const struct op_kernels *list);
 /* The row of an operator; NULL: none was brought. */
-const struct op_kernels *op_brought(const struct op *op);
+const struct op_kernels *op_backend_kernels(const struct op *op);
 /* NULL: it accepts; else the reason */
-const char *invoke_asks(struct invoke *v, const struct kernel *k, struct arena *a);
+const char *invoke_try_kernel(struct invoke *v, const struct kernel *k, struct arena *a);
 /* operand i may have its channels in blocks */
 bool kernel_blocks(const struct kernel *k, int i, bool out);
 /* Chooses the first kernel that accepts the call. why (may be NULL) gets the others' names and

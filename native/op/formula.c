@@ -1,5 +1,4 @@
-/* formula.c - operators with rows as kernels of their own: what imperative calls and unfused
-** programs run.
+/* formula.c - kernels of operators with formulas: what imperative calls and unfused programs run.
 **
 ** A pointwise program is made once per operator, dtype and direction and kept for good. Numeric
 ** parameters are not part of it: they are operands, one element each, that point into the
@@ -12,7 +11,11 @@
 #include "op/registry.h"
 #include "pointwise/ir.h"
 
-enum { MOST = 6, KEY = 256, BUCKETS = 1024 };         /* inputs of a row; bytes of a key */
+enum {
+  MOST    = 6,   /* inputs of a formula operator, at most */
+  KEY     = 256, /* bytes of a key of the cache, at most */
+  BUCKETS = 1024
+};
 
 /* -- text -------------------------------------------------------------------------------------- */
 
@@ -20,8 +23,8 @@ enum { READ_G = 1 << 6, READ_Y = 1 << 7 };            /* bits 0 .. 5: inputs */
 
 static bool in_word(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; }
 
-/* The letters that stand alone in a formula: neither in a word nor behind a $. */
-static int letters_of(const char *formula)
+/* Returns the letters of a formula that are neither in a word nor after a $. */
+static int find_letters(const char *formula)
 {
   int mask = 0;
   for (const char *s = formula; s && *s; s++) {
@@ -34,7 +37,7 @@ static int letters_of(const char *formula)
   return mask;
 }
 
-/* One list per set of letters. */
+/* Returns the list of what a set of letters reads; made once. */
 static const struct reads *reads_of_letters(int mask)
 {
   enum { SETS = 1 << (MOST + 2) };
@@ -68,19 +71,19 @@ char formula_letter(char kind, int k)
   return kind == READ_HEAD ? 'g' : kind == READ_OUT ? 'y' : (char)('a' + k);
 }
 
-/* Whatever the letters of its gradients are; NULL: it has none. */
+/* Returns what the letters of all its gradients read; NULL: it has none. */
 static const struct reads *all_letters(const struct op *op)
 {
   int mask = 0;
   if (!has_gradient(op)) return NULL;
-  for (int k = 0; k < MOST; k++) mask |= letters_of(op->formula->grad[k]);
+  for (int k = 0; k < MOST; k++) mask |= find_letters(op->formula->grad[k]);
   return reads_of_letters(mask);
 }
 
 /* -- parameters -------------------------------------------------------------------------------- */
 
 /* A number is an operand of its own where env->numbers says so; enums and booleans never are. */
-static bool parameter(
+static bool read_parameter(
     const struct pw_env *env, const char *name, size_t n, double *value, int *operand)
 {
   int at = 0;
@@ -99,7 +102,7 @@ static bool parameter(
 
 struct pw_env formula_env(const struct op *op, const void *param, int numbers)
 {
-  struct pw_env env = { .parameter = parameter, .op = op, .param = param, .numbers = numbers };
+  struct pw_env env = { .parameter = read_parameter, .op = op, .param = param, .numbers = numbers };
   for (int i = 0; i < COUNT(env.var); i++) env.var[i] = -1;
   return env;
 }
@@ -149,7 +152,7 @@ static int build_backward(const struct plan *p, struct pw_program *t)
   return TY_OK;
 }
 
-static int build(const struct plan *p, struct pw_program **out)
+static int build_program(const struct plan *p, struct pw_program **out)
 {
   struct pw_program *t = pw_new(p->dtype);
   NEED(t, TY_EMEMORY, "out of memory: pointwise program");
@@ -178,7 +181,7 @@ int formula_build(const struct op *op, const void *param, int dtype, bool backwa
     dtypes[k++] = q->type == P_FLOAT ? TY_F64 : TY_I64;
   }
   *n = k;
-  return build(&p, out);
+  return build_program(&p, out);
 }
 
 /* -- the cache --------------------------------------------------------------------------------- */
@@ -191,11 +194,14 @@ struct cached {
   struct pw_program *pw;
   const struct reads *reads;
 };
-static struct { pthread_mutex_t lock; struct cached *bucket[BUCKETS]; } cache = { PTHREAD_MUTEX_INITIALIZER, { 0 } };
+static struct {
+  pthread_mutex_t lock;
+  struct cached *bucket[BUCKETS];
+} cache = { PTHREAD_MUTEX_INITIALIZER, { 0 } };
 
-static uint8_t sign_of(double v) { return v != v ? 3 : v > 0 ? 2 : v < 0 ? 1 : 0; }
+static uint8_t number_sign(double v) { return v != v ? 3 : v > 0 ? 2 : v < 0 ? 1 : 0; }
 
-/* What the pointwise program depends on; 0: the parameters are too long to be remembered. */
+/* Writes the key of a program. Returns its length; 0: the parameters are too long for one. */
 static size_t make_key(const struct plan *p, int what, uint8_t key[KEY])
 {
   uint8_t *k = key;
@@ -208,16 +214,16 @@ static size_t make_key(const struct plan *p, int what, uint8_t key[KEY])
     memcpy(&v, field, sizeof v);
     if (k + sizeof v > key + KEY) return 0;
     if (q->type == P_FLOAT)
-      *k++ = sign_of(*(const double *)(const void *)field);
+      *k++ = number_sign(*(const double *)(const void *)field);
     else if (q->type == P_INT)
-      *k++ = sign_of((double)v);
+      *k++ = number_sign((double)v);
     else if (q->type == P_BOOL || q->type == P_ENUM || q->type == P_DTYPE)
       memcpy(k, &v, sizeof v), k += sizeof v;
   }
   return (size_t)(k - key);
 }
 
-static struct cached **find(const struct op *op, const uint8_t *key, size_t n)
+static struct cached **find_cached(const struct op *op, const uint8_t *key, size_t n)
 {
   uint64_t h = (uint64_t)(uintptr_t)op * 0x9E3779B97F4A7C15u;
   for (size_t i = 0; i < n; i++) h = (h ^ key[i]) * 1099511628211u;
@@ -229,16 +235,17 @@ static struct cached **find(const struct op *op, const uint8_t *key, size_t n)
 static int live_letters(const struct plan *p, const struct reads **reads);
 
 /* Under the lock: an entry with what was asked for, made if need be. */
-static int enter(const struct plan *p, int what, const uint8_t *key, size_t n, struct cached **out)
+static int add_cached(
+    const struct plan *p, int what, const uint8_t *key, size_t n, struct cached **out)
 {
-  struct cached **at = find(p->op, key, n);
+  struct cached **at = find_cached(p->op, key, n);
   if (!*at) {
     struct cached *e = NEW(struct cached);
     NEED(e, TY_EMEMORY, "out of memory: pointwise program");
     e->op = p->op;
     e->nkey = n;
     memcpy(e->key, key, n);
-    int code = what == 2 ? live_letters(p, &e->reads) : build(p, &e->pw);
+    int code = what == 2 ? live_letters(p, &e->reads) : build_program(p, &e->pw);
     if (code) {
       mem_free(e);
       return code;
@@ -249,14 +256,14 @@ static int enter(const struct plan *p, int what, const uint8_t *key, size_t n, s
   return TY_OK;
 }
 
-static int remember(const struct plan *p, int what,
+static int get_cached(const struct plan *p, int what,
     struct cached **out) /* what: 0 forward, 1 backward, 2 letters */
 {
   uint8_t key[KEY] = { 0 };
   size_t n = make_key(p, what, key);
   NEED(n, TY_EUNSUPPORTED, "%s: too many parameters for a row", p->op->name);
   pthread_mutex_lock(&cache.lock);
-  int code = enter(p, what, key, n, out);
+  int code = add_cached(p, what, key, n, out);
   pthread_mutex_unlock(&cache.lock);
   return code;
 }
@@ -270,7 +277,7 @@ static int live_letters(const struct plan *p, const struct reads **reads)
   int mask = 0;
   full.backward = true;
   full.reads = all_letters(p->op);
-  TRY(build(&full, &t));
+  TRY(build_program(&full, &t));
   for (int n = 0; n < full.reads->n; n++)
     for (int i = 0; i < t->nget; i++) {
       const struct read *r = &full.reads->read[n];
@@ -291,35 +298,41 @@ const struct reads *formula_reads_of(const struct op *op, const void *param)
   if (!all || !choice || !param) return all;
   struct plan p = { .op = op, .param = param, .dtype = TY_F32, .want = ~0u };
   struct cached *e;
-  return op_inputs(op, NULL, &p.ports) || remember(&p, 2, &e) ? all : e->reads;
+  return op_inputs(op, NULL, &p.ports) || get_cached(&p, 2, &e) ? all : e->reads;
+}
+
+int op_reads(const struct op *op, const void *param, const struct reads **out)
+{
+  if (op->formula) return *out = formula_reads_of(op, param), TY_OK;
+  return reads_of(op->grad_of ? op->grad_of(param) : op->grad, out);
 }
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-/* summed after the pointwise program: from scratch at `at`, or from operand -1 - at */
+/* An output that is summed after the pointwise program, from scratch at `at`, or from operand
+** -1 - at. */
 struct sum_out { int output; int64_t at; };
-/* a kernel's state: what the first run has found out */
+/* A kernel's state: what its first run has found out. */
 struct ready {
-  /* sweeps: the row's own loop takes such operands */
-  bool done, sweeps;
+  bool done;
+  bool sweeps;                                        /* formula->sweep takes such operands */
   const struct pw_program *pw;                            /* NULL: there is nothing to compute */
   struct pw_loop loop;
-  /* operands but for numbers; offsets of numbers in the parameters */
-  int n, number[PW_ARGS], nnumber;
+  int n;                                              /* operands that are no numbers */
+  int number[PW_ARGS];                                /* offsets of numbers in the parameters */
+  int nnumber;
   uint32_t mutated;                                   /* inputs that are stored to */
   ty_desc space;
   struct sum_out sum[MOST];
   int nsum;
-  /* the sum that the program ends in, operand -1: none; where its scratch lies */
-  struct pw_end end;
-  int64_t end_at;
-  /* numbers that lie on the device */
-  const struct live_number *live;
+  struct pw_end end;                                  /* the sum at its end; operand -1: none */
+  int64_t end_at;                                     /* offset of its scratch */
+  const struct live_number *live;                     /* numbers in the device's memory */
   int nlive;
 };
 
-/* NULL: the parameter at that place is what it says */
-static const struct live_number *live_at(const struct ready *r, int at)
+/* Returns the number in device memory that replaces the parameter at an offset; NULL: none does. */
+static const struct live_number *find_live_number(const struct ready *r, int at)
 {
   for (int i = 0; i < r->nlive; i++)
     if (r->live[i].at == at) return &r->live[i];
@@ -331,7 +344,7 @@ static int add_numbers(const struct op *op, ty_desc *d, int n, struct ready *r)
   for (const struct param *q = op->param; q && q->name; q++) {
     if (q->type != P_FLOAT && q->type != P_INT) continue;
     NEED(n + r->nnumber < PW_ARGS, TY_EUNSUPPORTED, "%s: too many operands for a row", op->name);
-    const struct live_number *live = live_at(r, (int)q->at);
+    const struct live_number *live = find_live_number(r, (int)q->at);
     int own = q->type == P_FLOAT ? TY_F64 : TY_I64;
     d[n + r->nnumber] = (ty_desc){ .dtype = live ? live->dtype : own, .ndim = 1, .dim = { 1 } };
     r->number[r->nnumber++] = (int)q->at;
@@ -342,22 +355,22 @@ static int add_numbers(const struct op *op, ty_desc *d, int n, struct ready *r)
 static void put_numbers(const struct ready *r, const void *param, void **operand)
 {
   for (int i = 0; i < r->nnumber; i++) {
-    const struct live_number *live = live_at(r, r->number[i]);
+    const struct live_number *live = find_live_number(r, r->number[i]);
     const char *own = (const char *)param + r->number[i];
     operand[r->n + i] = (void *)(uintptr_t)(live ? live->p : own);
   }
 }
 
-/* The operands that are numbers of the host. */
+/* Returns the operands that are numbers in the host's memory, as bits. */
 static uint32_t number_mask(const struct ready *r)
 {
   uint32_t mask = 0;
   for (int i = 0; i < r->nnumber; i++)
-    if (!live_at(r, r->number[i])) mask |= 1u << (r->n + i);
+    if (!find_live_number(r, r->number[i])) mask |= 1u << (r->n + i);
   return mask;
 }
 
-static int dtype_of(const struct operand *in, int nin, const struct operand *out, int nout)
+static int compute_dtype(const struct operand *in, int nin, const struct operand *out, int nout)
 {
   ty_desc d[2 * PW_ARGS];
   int n = 0;
@@ -366,7 +379,7 @@ static int dtype_of(const struct operand *in, int nin, const struct operand *out
   return pw_dtype(d, n);
 }
 
-/* All operands of one shape and float type */
+/* Returns whether all operands have one shape and one float type. */
 static bool can_sweep(
     const struct op *op, const struct operand *in, int nin, const struct operand *out)
 {
@@ -381,7 +394,7 @@ static int ready_forward(const struct op *op, const void *param, const struct op
 {
   ty_desc d[PW_ARGS];
   struct plan p = {
-    .op = op, .param = param, .dtype = dtype_of(in, nin, out, 1), .want = out->p != NULL
+    .op = op, .param = param, .dtype = compute_dtype(in, nin, out, 1), .want = out->p != NULL
   };
   struct cached *e;
   NEED(nin <= MOST, TY_EUNSUPPORTED, "%s: a row has at most %d inputs", op->name, MOST);
@@ -393,7 +406,7 @@ static int ready_forward(const struct op *op, const void *param, const struct op
   for (int k = 0; k < nin; k++)
     if (p.ports->port[k].mutated) r->mutated |= 1u << k, d[r->n++] = in[k].d;
   TRY(add_numbers(op, d, r->n, r));
-  TRY(remember(&p, 0, &e));
+  TRY(get_cached(&p, 0, &e));
   r->pw = e->pw;
   TRY(pw_loop_make(&r->loop, &out->d, d, r->n + r->nnumber));
   r->loop.numbers = number_mask(r);
@@ -469,7 +482,8 @@ static size_t summed_bytes(const ty_desc *space, int dtype)
   return align_up((size_t)desc_count(space) * dtype_size(dtype), ALIGN);
 }
 
-/* The output whose sum ends the program, where the device can; -1. Others are summed behind it. */
+/* Returns the output whose sum ends the program, if the device can do that; -1: none. Others are
+** summed after it. */
 static int end_output(const struct call *c, const ty_desc *space)
 {
   int last = -1;
@@ -479,7 +493,7 @@ static int end_output(const struct call *c, const ty_desc *space)
 }
 
 /* The sum of output k over the axes of the space that it lacks or has as 1. */
-static struct pw_end end_of(const struct call *c, const ty_desc *space, int k)
+static struct pw_end find_end(const struct call *c, const ty_desc *space, int k)
 {
   const ty_desc *d = &c->out[k].d;
   struct pw_end end = { .operand = c->nin + k, .kind = R_SUM, .finish = F_NONE, .dtype = d->dtype };
@@ -491,13 +505,13 @@ static size_t back_scratch(const struct call *c)
 {
   ty_desc space = common_space(c);
   size_t bytes = 0;
-  space.dtype = dtype_of(c->in, c->nin, c->out, c->nout);
+  space.dtype = compute_dtype(c->in, c->nin, c->out, c->nout);
   const int last = end_output(c, &space);
   for (int k = 0; k < c->nout && k < MOST; k++)
     if (is_summed(c, &space, k) && !is_head(c, k) && k != last)
       bytes += summed_bytes(&space, space.dtype);
   if (last < 0) return bytes;
-  const struct pw_end end = end_of(c, &space, last);
+  const struct pw_end end = find_end(c, &space, last);
   return bytes + pw_end_scratch(c->device, &end);
 }
 
@@ -513,7 +527,7 @@ static int ready_backward(struct call *c, struct ready *r)
   ty_desc d[PW_ARGS];
   struct plan p = { .op = c->op, .param = c->param, .backward = true };
   struct cached *e;
-  p.dtype = dtype_of(c->in, c->nin, c->out, c->nout);
+  p.dtype = compute_dtype(c->in, c->nin, c->out, c->nout);
   p.reads = formula_reads_of(c->op, c->param);
   TRY(op_inputs(c->op, NULL, &p.ports));
   size_t used = 0;
@@ -538,7 +552,7 @@ static int ready_backward(struct call *c, struct ready *r)
     }
     d[c->nin + k] = r->space;
     if (k == last) {
-      r->end = end_of(c, &r->space, k);
+      r->end = find_end(c, &r->space, k);
       p.want |= 1u << k;
       continue;
     }
@@ -551,7 +565,7 @@ static int ready_backward(struct call *c, struct ready *r)
   r->end_at = (int64_t)used;
   TRY(add_numbers(c->op, d, r->n, r));
   if (p.want) {
-    TRY(remember(&p, 1, &e));
+    TRY(get_cached(&p, 1, &e));
     r->pw = e->pw;
   }
   TRY(pw_loop_make(&r->loop, &r->space, d, r->n + r->nnumber));
@@ -590,5 +604,8 @@ static int row_backward(struct call *c)
   return TY_OK;
 }
 
-const struct kernel formula_kernel[] = { { "row", row_forward, T_ANY, .state = formula_state }, { 0 } };
-const struct kernel formula_back_kernel[] = { { "row_back", row_backward, T_ANY, .scratch = back_scratch, .state = formula_state }, { 0 } };
+const struct kernel formula_kernel[] = { { "row", row_forward, T_ANY, .state = formula_state },
+  { 0 } };
+const struct kernel formula_back_kernel[] = {
+  { "row_back", row_backward, T_ANY, .scratch = back_scratch, .state = formula_state }, { 0 }
+};

@@ -26,9 +26,9 @@ extern const struct kernel formula_kernel[], formula_back_kernel[];
 const struct reads *formula_reads_of(const struct op *op, const void *param);
 /* the letter of an operand: g, y, or that of input k */
 char formula_letter(char kind, int k);
-/* a parameter of type P_FLOAT whose value lies in an array: its place among the parameters */
+/* a parameter of type P_FLOAT whose value is in an array: its offset in the parameters */
 struct live_number { int at, dtype; const void *p; };
-/* forward, at once, on the device where the operands and live numbers lie */
+/* Runs forward at once, on the device of the operands and live numbers. */
 int formula_apply(int device, const struct op *op, void *param, const struct operand *in, int nin,
     const struct operand *out, const struct live_number *live, int nlive);
 /* the meaning of $names: op's parameters in param; numbers: see struct pw_env */

@@ -56,7 +56,7 @@ static void broadcast_hint(const struct infer *s, char *hint, size_t size)
   if (other && other != s->op) snprintf(hint, size, "; %s takes these shapes", name);
 }
 
-static int conflict(struct infer *s, ty_desc *slot, const ty_desc *want)
+static int fail_conflict(struct infer *s, ty_desc *slot, const ty_desc *want)
 {
   char a[160], b[160], name[128], hint[128];
   broadcast_hint(s, hint, sizeof hint);
@@ -84,9 +84,9 @@ int shape_is(struct infer *s, ty_desc *slot, int ndim, const int64_t *dim)
     else if (dim[i] > TENSOR_BYTES_MAX)
       return infer_fail(s, TY_ESHAPE, slot, "%lld elements along axis %d; no machine holds them",
           (long long)dim[i], i);
-  if (slot->ndim && slot->ndim != ndim) return conflict(s, slot, &want);
+  if (slot->ndim && slot->ndim != ndim) return fail_conflict(s, slot, &want);
   for (int i = 0; slot->ndim && i < ndim; i++)
-    if (slot->dim[i] && dim[i] && slot->dim[i] != dim[i]) return conflict(s, slot, &want);
+    if (slot->dim[i] && dim[i] && slot->dim[i] != dim[i]) return fail_conflict(s, slot, &want);
   slot->ndim = ndim;
   for (int i = 0; i < ndim; i++)
     if (dim[i]) slot->dim[i] = dim[i];
@@ -210,4 +210,54 @@ int op_infer(struct infer *s, int what)
     TRY(s->op->type ? s->op->type(s) : type_all(s));
   int64_t n = s->op->indices ? s->op->indices(s, &input) : 0;
   return n > 0 && input < s->nin ? index_fits(s, &s->in[input], n) : TY_OK;
+}
+
+/* -- for front ends ---------------------------------------------------------------------------- */
+
+/* Copies what an operator's shape() and type() say of `d`, nin inputs and then nout outputs. */
+static int infer_alone(const struct op *op, const void *param, ty_desc *d, int nin, int nout)
+{
+  struct infer f = { op, param, nin, nout, d, d + nin };
+  for (int round = 0; round < 2; round++) {
+    TRY(op_infer(&f, INFER_TYPES));
+    TRY(op_infer(&f, INFER_SHAPES));
+  }
+  return TY_OK;
+}
+
+int ty_op_infer(const char *name, const ty_attr *attr, int nattr, ty_desc *in, int nin,
+    ty_desc *out, int nout, int *n)
+{
+  NEED(name && (attr || !nattr) && (in || !nin) && (out || !nout) && n, TY_ETYPE,
+      "op_infer: null argument");
+  const struct op *op = op_find(name);
+  if (!op) return op_unknown(name);
+  struct arena a = { 0 };
+  struct ports ports;
+  char number[16];
+  ty_desc *d = NULL;
+  ty_attr *more = arena_new(&a, sizeof *more * (size_t)(nattr + 1));
+  void *param = arena_new(&a, op->param_size + 16);
+  int code = more && param ? TY_OK : fail(TY_EMEMORY, "out of memory");
+  if (!code) attr = op_counted(op, attr, &nattr, nin, more, number);
+  if (!code) code = op_parse(op, attr, nattr, param);
+  if (!code) code = op_ports(op, param, nin, &a, &ports);
+  if (!code && ports.nin != nin)
+    code = fail(TY_EVALUE, "%s: expected %d inputs, got %d", op->name, ports.nin, nin);
+  if (!code) {
+    d = arena_new(&a, sizeof *d * (size_t)(nin + ports.nout + 1));
+    if (!d) code = fail(TY_EMEMORY, "out of memory");
+  }
+  if (!code) {
+    if (nin) memcpy(d, in, sizeof *d * (size_t)nin);
+    for (int i = 0; i < ports.nout; i++) d[nin + i].dtype = TY_NODTYPE;
+    code = infer_alone(op, param, d, nin, ports.nout);
+  }
+  if (!code) {
+    *n = ports.nvisible;
+    if (nin) memcpy(in, d, sizeof *d * (size_t)nin);
+    if (nout) memcpy(out, d + nin, sizeof *d * (size_t)MIN(nout, ports.nvisible));
+  }
+  arena_done(&a);
+  return code;
 }

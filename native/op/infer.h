@@ -37,7 +37,7 @@ int  positions_fit(struct infer *s, const ty_desc *slot, int dtype, int64_t n, c
 int  check_position_dtype(int64_t dtype);
 /* every input and output the same: what type = NULL does */
 int  type_all(struct infer *s);
-int  shape_all(struct infer *s);                      /* likewise: what shape = NULL does */
+int  shape_all(struct infer *s);                      /* shapes: what shape = NULL does */
 /* slot (or NULL) names the argument */
 int infer_fail(struct infer *s, int code, const ty_desc *slot, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

@@ -29,15 +29,15 @@
 /* -- the operator --------------------------------------------------------------------------- */
 
 enum {
-  OP_RANDOM = 1,                                      /* two equal nodes differ: never merged */
-  OP_VIEW = 2,                                        /* input 0's bytes under another shape */
-  OP_BROADCAST = 4,                                   /* a formula whose inputs broadcast */
-  OP_ZERO_GRAD = 8,                                   /* of all inputs; grad must be NULL */
-  OP_CALLBACK = 16,                                   /* runs in the front end (TY_EV_HOST) */
-  OP_LOSS = 32,                                       /* ignores head gradients */
+  OP_RANDOM = 1,    /* two equal nodes differ: never merged */
+  OP_VIEW = 2,      /* input 0's bytes under another shape */
+  OP_BROADCAST = 4, /* a formula whose inputs broadcast */
+  OP_ZERO_GRAD = 8, /* of all inputs; grad must be NULL */
+  OP_CALLBACK = 16, /* runs in the front end (TY_EV_HOST) */
+  OP_LOSS = 32,     /* ignores head gradients */
   /* the gradient of every input is head gradient 0 itself: no kernel, no node */
   OP_IDENTITY_GRAD = 64,
-  OP_ALIAS = 128,                                     /* OP_VIEW whose gradient has kernels */
+  OP_ALIAS = 128, /* OP_VIEW whose gradient has kernels */
   /* output 0 has space for more rows than a run fills: their number (int64_t) begins the kernel's
   ** state; only heads may be such outputs */
   OP_DYNAMIC_ROWS = 256,
@@ -47,8 +47,8 @@ enum {
   OP_FUSED_UPDATE = 1024,
   /* recomputation spares it, unless its node asks for it by name */
   OP_SPARED = 2048,
-  OP_NEVER_AGAIN = 4096,                              /* recomputation spares it always */
-  OP_WEIGHTED_LOSS = 8192,                            /* OP_LOSS, but with gradients of weights too */
+  OP_NEVER_AGAIN = 4096,   /* recomputation spares it always */
+  OP_WEIGHTED_LOSS = 8192, /* OP_LOSS, but with gradients of weights too */
   /* monitors call its input `data` by that name, as the reference does where it declares one */
   OP_NAMED_INPUT = 16384,
   /* monitors number its inputs, as the reference does where it declares no names */
@@ -58,7 +58,7 @@ enum {
   /* a run fails for some contents of its inputs: recorded calls do not wait with others, so that
   ** nothing fails beside their own results */
   OP_MAY_FAIL = 131072,
-  OP_MAY_RAISE = 262144,                              /* likewise, where its mode is "raise" */
+  OP_MAY_RAISE = 262144, /* as OP_MAY_FAIL, if its mode is "raise" */
 };
 
 /* what passes expand: operators whose inputs are bodies too (pass/control_flow.c) */
@@ -102,7 +102,7 @@ struct op {
   ** refused. */
   int64_t   (*indices)(const struct infer *s, int *input);
   /* asked by the search for bad numbers, where training runs the operator: fails where an input
-  ** makes no sense (operands lie on the host) */
+  ** makes no sense (operands are on the host) */
   int       (*examine)(const struct call *c);
   /* of OP_RANDOM: does a run take random numbers? NULL: always */
   bool      (*draws)(const void *param, bool is_train);
@@ -127,12 +127,12 @@ struct op {
   bool      (*loss_in_parts)(const void *param, const ty_desc *out, const ty_desc *label);
   /* of a reduction of input 0 over axes: what output 0 is; NULL: it is none */
   struct axis_reduction (*reduction)(const void *param, int ndim);
-  /* of an operator with bodies: the input that variable k of a body stands for, -1: none */
+  /* of an operator with bodies: the input that variable k of a body represents, -1: none */
   int64_t   (*body_input)(const void *param, int body, int64_t k);
   enum op_control control;
   /* its part in attention, of data with ndim axes; NULL: none */
   struct attention_part (*attention)(const void *param, int ndim);
-  /* outputs that the reference has behind ours: its symbol files count them */
+  /* outputs that the reference has after ours: its symbol files count them */
   int       (*further_outputs)(const void *param);
   /* of a layer on 8-bit integers: name of the layer that it runs on them in double
   ** (operators/quantized/arithmetic.c); NULL: it is none */

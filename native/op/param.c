@@ -1,14 +1,14 @@
 /* param.c - parameters of operators: from the texts of attributes to the fields of a struct.
 **
-** A field's type, default, range and choices stand in the operator's table (op/param.h). Numbers
+** A field's type, default, range and choices are in the operator's table (op/param.h). Numbers
 ** and lists are read as the reference's Python prints them: "2L", "1e3", "(2, None)", "[1]".
 */
 #include <ctype.h>
 #include <errno.h>
 #include "op/registry.h"
 
-static const char *const type_text[] = { "", "int", "float", "boolean", "enum", "dtype", "string", "Shape(tuple)", "tuple of ints",
-    "tuple of floats" };
+static const char *const type_text[] = { "", "int", "float", "boolean", "enum", "dtype", "string",
+  "Shape(tuple)", "tuple of ints", "tuple of floats" };
 
 static bool read_int(const char **s, int64_t *out)
 {
@@ -24,7 +24,7 @@ static bool read_int(const char **s, int64_t *out)
   return true;
 }
 
-static const char *skip(const char *s)
+static const char *skip_blanks(const char *s)
 {
   while (isspace((unsigned char)*s)) s++;
   return s;
@@ -36,19 +36,19 @@ static bool is_none(const char *s) { return !strcmp(s, "None") || !strcmp(s, "nu
 static int read_list(
     const char *s, int cap, bool (*entry)(const char **s, int i, void *out), void *out)
 {
-  s = skip(s);
+  s = skip_blanks(s);
   char close = *s == '(' ? ')' : *s == '[' ? ']' : 0;
   int n = 0;
-  if (close) s = skip(s + 1);
+  if (close) s = skip_blanks(s + 1);
   while (*s && *s != close) {
     if (n == cap || !entry(&s, n, out)) return -1;
     n++;
-    s = skip(s);
+    s = skip_blanks(s);
     if (*s != ',') break;
-    s = skip(s + 1);
+    s = skip_blanks(s + 1);
   }
   if (close && *s++ != close) return -1;
-  return *skip(s) ? -1 : n;
+  return *skip_blanks(s) ? -1 : n;
 }
 
 static bool entry_int(const char **s, int i, void *out)
@@ -110,14 +110,14 @@ static void set_none(const struct param *p, void *field)
 }
 
 /* Numbers that a list may have; 0: it is none. */
-static int longest(const struct param *p)
+static int max_entries(const struct param *p)
 {
   return p->type == P_FLOATS || p->type == P_INTS ? 128 : p->type == P_SHAPE ? 16 : 0;
 }
 
 static bool read_list_field(const struct param *p, const char *s, void *field)
 {
-  const int most = longest(p);
+  const int most = max_entries(p);
   int n = p->type == P_FLOATS ? read_list(s, most, entry_real, ((struct reals *)field)->d)
       : p->type == P_INTS     ? read_list(s, most, entry_int, ((struct ints *)field)->d)
                               : read_list(s, most, entry_int, ((struct dims *)field)->d);
@@ -131,8 +131,8 @@ static bool read_field(const struct param *p, const char *s, void *field)
   int dtype;
   char *end;
   switch (p->type) {
-  case P_INT: return read_int(&s, field) && !*skip(s);
-  case P_FLOAT: *(double *)field = number_read(s, &end); return end != s && !*skip(end);
+  case P_INT: return read_int(&s, field) && !*skip_blanks(s);
+  case P_FLOAT: *(double *)field = number_read(s, &end); return end != s && !*skip_blanks(end);
   case P_BOOL: return read_bool(s, field);
   case P_ENUM: return read_choice(p->choice, s, field);
   case P_TEXT: *(const char **)field = s; return true;
@@ -180,9 +180,9 @@ const char *param_type(const struct param *p, char *buffer, size_t size)
 static const char *too_long(const struct param *p, const char *s, char *want, size_t size)
 {
   static __thread char got[32];
-  const int most = longest(p);
+  const int most = max_entries(p);
   int n = 1;
-  for (const char *at = s; (at = strchr(at, ',')); at++) n += !strchr(")]", *skip(at + 1));
+  for (const char *at = s; (at = strchr(at, ',')); at++) n += !strchr(")]", *skip_blanks(at + 1));
   if (!most || n <= most) return s;
   snprintf(want, size, "at most %d numbers", most);
   snprintf(got, sizeof got, "%d", n);
@@ -233,7 +233,7 @@ static const struct param *find_param(const struct op *op, const char *key)
   return NULL;
 }
 
-static bool annotation(const char *key)
+static bool is_annotation(const char *key)
 {
   size_t n = strlen(key);
   return n > 4 && key[0] == '_' && key[1] == '_' && key[n - 1] == '_' && key[n - 2] == '_';
@@ -279,7 +279,7 @@ int op_parse(const struct op *op, const ty_attr *attr, int nattr, void *param)
 {
   if (!(op->flags & OP_CALLBACK))
     for (int i = 0; i < nattr; i++)
-      if (!annotation(attr[i].key) && !find_param(op, attr[i].key))
+      if (!is_annotation(attr[i].key) && !find_param(op, attr[i].key))
         return unknown_param(op, attr[i].key);
   for (const struct param *p = op->param; p && p->name; p++) {
     const char *s = attr_given(attr, nattr, p->name);

@@ -12,11 +12,19 @@ struct reals { int64_t n; double  d[128]; };          /* P_FLOATS */
 #define PORTS_RANGE "[1,65536]"                       /* of counts that make ports by themselves */
 #define SIZES_RANGE "[-2147483648,2147483647]"        /* of sizes that are multiplied with others */
 
-/* Types of fields: int64_t in P_INT, P_BOOL, P_ENUM (an index of `choice`) and P_DTYPE; double in
-** P_FLOAT, const char * in P_TEXT, struct dims in P_SHAPE, ints in P_INTS, reals in P_FLOATS.
-** None (if `none`): P_INT NONE, P_FLOAT NAN, P_BOOL -1, P_ENUM -1, P_DTYPE -1, P_TEXT NULL,
-** lists n = -1. */
-enum { P_END, P_INT, P_FLOAT, P_BOOL, P_ENUM, P_DTYPE, P_TEXT, P_SHAPE, P_INTS, P_FLOATS };
+/* Types of parameters, with the fields that hold them and their None (if `none` allows it). */
+enum {
+  P_END,
+  P_INT,   /* int64_t; NONE */
+  P_FLOAT, /* double; NAN */
+  P_BOOL,  /* int64_t; -1 */
+  P_ENUM,  /* int64_t, an index of `choice`; -1 */
+  P_DTYPE, /* int64_t; -1 */
+  P_TEXT,  /* const char *; NULL */
+  P_SHAPE, /* struct dims; n = -1 */
+  P_INTS,  /* struct ints; n = -1 */
+  P_FLOATS /* struct reals; n = -1 */
+};
 struct param {
   const char *name;
   int         type;

@@ -58,7 +58,7 @@ static void put_aliases(const struct op *op)
   }
 }
 
-static int put(const struct op *op)
+static int add_op(const struct op *op)
 {
   NEED(all.n < MOST && all.named < 3 * SLOTS / 4, TY_EMEMORY,
       "operator %s: there are %d operators of %d names, and no room for more", op->name, all.n,
@@ -69,11 +69,11 @@ static int put(const struct op *op)
   return TY_OK;
 }
 
-static void fill(void)
+static void fill_registry(void)
 {
   for (int i = 0; i < ntables; i++)
     for (const struct op *op = tables[i]; op->name; op++)
-      if (put(op)) all.lost = true;
+      if (add_op(op)) all.lost = true;
   for (int i = 0; i < all.n; i++)
     put_aliases(all.list[i]); /* after all names: a name wins over an alias */
   all.builtin = all.n;
@@ -81,33 +81,33 @@ static void fill(void)
 
 const struct op *op_find(const char *name)
 {
-  pthread_once(&all.once, fill);
+  pthread_once(&all.once, fill_registry);
   return name ? find_slot(name)->op : NULL;
 }
 
 const struct op *op_at(int i)
 {
-  pthread_once(&all.once, fill);
+  pthread_once(&all.once, fill_registry);
   return i >= 0 && i < all.n ? all.list[i] : NULL;
 }
 int op_count(void)
 {
-  pthread_once(&all.once, fill);
+  pthread_once(&all.once, fill_registry);
   return all.n;
 }
 
 int op_add(const struct op *op)
 {
-  pthread_once(&all.once, fill);
+  pthread_once(&all.once, fill_registry);
   pthread_mutex_lock(&all.lock);
-  int code = put(op);
+  int code = add_op(op);
   if (!code) put_aliases(op);
   pthread_mutex_unlock(&all.lock);
   return code;
 }
 
 /* The nearest registered names, for "did you mean". */
-static void nearest(const char *name, struct text *t)
+static void add_nearest(const char *name, struct text *t)
 {
   bool used[MOST] = { false };
   for (int k = 0; k < 3; k++) {
@@ -127,7 +127,7 @@ int op_unknown(const char *name)
 {
   struct text t = { 0 };
   NEED(!all.lost, TY_EMEMORY, "there was no memory for the names of all operators");
-  nearest(name, &t);
+  add_nearest(name, &t);
   int code = fail(TY_ENAME, "there is no operator '%s'; nearest: %s", name, t.s ? t.s : "");
   fail_argument(name, t.s, name);
   text_done(&t);
@@ -251,54 +251,6 @@ int ty_op_ports(
     *in = text_whole(&ti);
     *out = text_whole(&to);
     if (!*in || !*out) code = fail(TY_EMEMORY, "out of memory: ports of %s", name);
-  }
-  arena_done(&a);
-  return code;
-}
-
-/* Copies what an operator's shape() and type() say of `d`, nin inputs and then nout outputs. */
-static int infer_alone(const struct op *op, const void *param, ty_desc *d, int nin, int nout)
-{
-  struct infer f = { op, param, nin, nout, d, d + nin };
-  for (int round = 0; round < 2; round++) {
-    TRY(op_infer(&f, INFER_TYPES));
-    TRY(op_infer(&f, INFER_SHAPES));
-  }
-  return TY_OK;
-}
-
-int ty_op_infer(const char *name, const ty_attr *attr, int nattr, ty_desc *in, int nin,
-    ty_desc *out, int nout, int *n)
-{
-  NEED(name && (attr || !nattr) && (in || !nin) && (out || !nout) && n, TY_ETYPE,
-      "op_infer: null argument");
-  const struct op *op = op_find(name);
-  if (!op) return op_unknown(name);
-  struct arena a = { 0 };
-  struct ports ports;
-  char number[16];
-  ty_desc *d = NULL;
-  ty_attr *more = arena_new(&a, sizeof *more * (size_t)(nattr + 1));
-  void *param = arena_new(&a, op->param_size + 16);
-  int code = more && param ? TY_OK : fail(TY_EMEMORY, "out of memory");
-  if (!code) attr = op_counted(op, attr, &nattr, nin, more, number);
-  if (!code) code = op_parse(op, attr, nattr, param);
-  if (!code) code = op_ports(op, param, nin, &a, &ports);
-  if (!code && ports.nin != nin)
-    code = fail(TY_EVALUE, "%s: expected %d inputs, got %d", op->name, ports.nin, nin);
-  if (!code) {
-    d = arena_new(&a, sizeof *d * (size_t)(nin + ports.nout + 1));
-    if (!d) code = fail(TY_EMEMORY, "out of memory");
-  }
-  if (!code) {
-    if (nin) memcpy(d, in, sizeof *d * (size_t)nin);
-    for (int i = 0; i < ports.nout; i++) d[nin + i].dtype = TY_NODTYPE;
-    code = infer_alone(op, param, d, nin, ports.nout);
-  }
-  if (!code) {
-    *n = ports.nvisible;
-    if (nin) memcpy(in, d, sizeof *d * (size_t)nin);
-    if (nout) memcpy(out, d + nin, sizeof *d * (size_t)MIN(nout, ports.nvisible));
   }
   arena_done(&a);
   return code;

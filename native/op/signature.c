@@ -61,7 +61,7 @@ static int parse_reads(const char *text, struct reads *out)
   return TY_OK;
 }
 
-static const char *piece(const char *s, size_t n)
+static const char *copy_piece(const char *s, size_t n)
 {
   char *copy = arena_new(&all.arena, n + 1);
   return copy ? memcpy(copy, s, n) : NULL;
@@ -77,8 +77,8 @@ static int parse_port(const char *s, size_t n, struct port_text *p)
   size_t len = star ? (size_t)(star - s) : n;
   p->mutated = len && s[len - 1] == '!';
   p->overwritten = len && s[len - 1] == '~';
-  p->name = piece(s, len - p->mutated - p->overwritten);
-  p->count = star ? piece(star + 1, n - len - 1) : NULL;
+  p->name = copy_piece(s, len - p->mutated - p->overwritten);
+  p->count = star ? copy_piece(star + 1, n - len - 1) : NULL;
   NEED(p->name && (!star || p->count), TY_EMEMORY, "out of memory: operators");
   return TY_OK;
 }
@@ -131,7 +131,7 @@ static int parse_in_place(const char *text, struct in_place *out)
   return TY_OK;
 }
 
-static int parse(const char *text, enum text_kind kind, union text_list *out)
+static int parse_text(const char *text, enum text_kind kind, union text_list *out)
 {
   switch (kind) {
   case READS: return parse_reads(text, &out->reads);
@@ -140,7 +140,7 @@ static int parse(const char *text, enum text_kind kind, union text_list *out)
   }
 }
 
-static const struct interned *find(
+static const struct interned *find_list(
     struct interned *const *chain, const char *text, enum text_kind kind)
 {
   const struct interned *e = __atomic_load_n(chain, __ATOMIC_ACQUIRE);
@@ -149,30 +149,30 @@ static const struct interned *find(
 }
 
 /* Under the lock. */
-static int enter(struct interned **chain, const char *text, enum text_kind kind)
+static int add_list(struct interned **chain, const char *text, enum text_kind kind)
 {
-  if (find(chain, text, kind)) return TY_OK;
+  if (find_list(chain, text, kind)) return TY_OK;
   struct interned *e = arena_new(&all.arena, sizeof *e);
   NEED(e, TY_EMEMORY, "out of memory: operators");
   e->text = arena_text(&all.arena, text);
   NEED(e->text, TY_EMEMORY, "out of memory: operators");
   e->kind = kind;
-  TRY(parse(e->text, kind, &e->list));
+  TRY(parse_text(e->text, kind, &e->list));
   e->next = *chain;
   __atomic_store_n(chain, e, __ATOMIC_RELEASE);
   return TY_OK;
 }
 
-static int list_of(const char *text, enum text_kind kind, const union text_list **out)
+static int get_list(const char *text, enum text_kind kind, const union text_list **out)
 {
   struct interned **chain = &all.chain[(name_hash(text) + kind) % CHAINS];
-  const struct interned *e = find(chain, text, kind);
+  const struct interned *e = find_list(chain, text, kind);
   if (!e) {
     pthread_mutex_lock(&all.lock);
-    int code = enter(chain, text, kind);
+    int code = add_list(chain, text, kind);
     pthread_mutex_unlock(&all.lock);
     TRY(code);
-    e = find(chain, text, kind);
+    e = find_list(chain, text, kind);
   }
   *out = &e->list;
   return TY_OK;
@@ -181,15 +181,15 @@ static int list_of(const char *text, enum text_kind kind, const union text_list 
 int reads_of(const char *text, const struct reads **out)
 {
   const union text_list *list = NULL;
-  if (text) TRY(list_of(text, READS, &list));
+  if (text) TRY(get_list(text, READS, &list));
   *out = list ? &list->reads : NULL;
   return TY_OK;
 }
 
-static int ports_of(const char *text, const struct port_list **out)
+static int get_ports(const char *text, const struct port_list **out)
 {
   const union text_list *list;
-  TRY(list_of(text, PORTS, &list));
+  TRY(get_list(text, PORTS, &list));
   *out = &list->ports;
   return TY_OK;
 }
@@ -198,31 +198,25 @@ int op_in_place(const struct op *op, bool backward, const struct in_place **out)
 {
   const char *text = backward ? op->back_inplace : op->inplace;
   const union text_list *list = NULL;
-  if (text) TRY(list_of(text, IN_PLACE, &list));
+  if (text) TRY(get_list(text, IN_PLACE, &list));
   *out = list ? &list->in_place : NULL;
   return TY_OK;
 }
 
-int op_reads(const struct op *op, const void *param, const struct reads **out)
-{
-  if (op->formula) return *out = formula_reads_of(op, param), TY_OK;
-  return reads_of(op->grad_of ? op->grad_of(param) : op->grad, out);
-}
-
 int op_inputs(const struct op *op, const void *param, const struct port_list **out)
 {
-  if (!op->in_of || !param) return ports_of(op->in ? op->in : "", out);
+  if (!op->in_of || !param) return get_ports(op->in ? op->in : "", out);
   const char *text = op->in_of(param);
   NEED(text, TY_EMEMORY, "out of memory: inputs of %s", op->name);
-  return ports_of(text, out);
+  return get_ports(text, out);
 }
 
 static int op_outputs(const struct op *op, const void *param, const struct port_list **out)
 {
-  if (!op->out_of || !param) return ports_of(op->out ? op->out : "output", out);
+  if (!op->out_of || !param) return get_ports(op->out ? op->out : "output", out);
   const char *text = op->out_of(param);
   NEED(text, TY_EMEMORY, "out of memory: outputs of %s", op->name);
-  return ports_of(text, out);
+  return get_ports(text, out);
 }
 
 int op_parse_texts(const struct op *op)
@@ -272,7 +266,7 @@ bool reads_next(struct read_walk *w)
 
 /* -- ports of a node --------------------------------------------------------------------------- */
 
-static const char *numbered(struct arena *a, const char *name, int k)
+static const char *number_name(struct arena *a, const char *name, int k)
 {
   size_t n = (size_t)snprintf(NULL, 0, "%s%d", name, k) + 1;
   char *text = arena_chars(a, n);
@@ -288,7 +282,7 @@ static int fill_level(const struct port_list *list, int level)
   struct port *p = arena_new(&all.arena, sizeof *p << level);
   NEED(p, TY_EMEMORY, "out of memory: operators");
   for (size_t k = 0; k < (size_t)1 << level; k++) {
-    p[k] = (struct port){ numbered(&all.arena, t->name, (int)k), t->mutated, t->overwritten,
+    p[k] = (struct port){ number_name(&all.arena, t->name, (int)k), t->mutated, t->overwritten,
       t->hidden, t->secret };
     NEED(p[k].name, TY_EMEMORY, "out of memory: operators");
   }
@@ -310,19 +304,19 @@ static int numbered_ports(const struct port_list *list, int n, const struct port
   return code;
 }
 
-static int count_of(const struct op *op, const void *param, const char *key)
+static int read_count(const struct op *op, const void *param, const char *key)
 {
   bool found;
   double v = op_number(op, param, key, &found);
   return found && v >= 0 && v <= 1e6 ? (int)v : 0;
 }
 
-/* How many ports one text stands for. n: inputs that are given, -1: as the parameters say */
-static int times_of(
+/* Returns how many ports one text means. n: inputs that are given, -1: as the parameters say. */
+static int count_ports(
     const struct op *op, const void *param, const struct port_list *list, int i, int n)
 {
   if (!list->port[i].count) return 1;
-  return n >= 0 ? MAX(n - (list->n - 1), 0) : count_of(op, param, list->port[i].count);
+  return n >= 0 ? MAX(n - (list->n - 1), 0) : read_count(op, param, list->port[i].count);
 }
 
 static int list_ports(const struct op *op, const void *param, const struct port_list *list, int n,
@@ -331,16 +325,16 @@ static int list_ports(const struct op *op, const void *param, const struct port_
   int cap = 0;
   *count = list->n;
   if (list->counted < 0) return *out = list->fixed, TY_OK;
-  for (int i = 0; i < list->n; i++) cap += times_of(op, param, list, i, n);
+  for (int i = 0; i < list->n; i++) cap += count_ports(op, param, list, i, n);
   if (list->level) return *count = cap, numbered_ports(list, cap, out);
   struct port *p = arena_new(a, sizeof *p * (size_t)cap);
   NEED(p, TY_EMEMORY, "out of memory");
   *out = p;
   for (int i = 0; i < list->n; i++) {
     const struct port_text *t = &list->port[i];
-    for (int k = 0, times = times_of(op, param, list, i, n); k < times; k++) {
+    for (int k = 0, times = count_ports(op, param, list, i, n); k < times; k++) {
       *p = (struct port){ t->name, t->mutated, t->overwritten, t->hidden, t->secret };
-      if (t->count) p->name = numbered(a, t->name, k);
+      if (t->count) p->name = number_name(a, t->name, k);
       NEED(p->name, TY_EMEMORY, "out of memory");
       p++;
     }

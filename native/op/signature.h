@@ -1,7 +1,7 @@
 /* signature.h - the texts of an operator (op.h) as lists: its ports, what its gradient operator
-** reads, which outputs may lie on which inputs. Each distinct text is parsed once, those of
-** registered operators when the registry is filled; a list lives as long as the process.
-*/
+** reads, which outputs may share the bytes of which inputs. Each distinct text is parsed once,
+** those of registered operators when the registry is filled; a list lives as long as the
+** process. */
 #pragma once
 #include "op/op.h"
 
@@ -11,9 +11,13 @@ struct read { char kind; bool all, changed; int k; };
 /* heads, changes: of any of them */
 struct reads { int n; bool heads, changes; const struct read *read; };
 
-/* a port as written; count: "name*count", the parameter that says how many there are; "": as many
-** as are given */
-struct port_text { const char *name, *count; bool mutated, overwritten, hidden, secret; };
+/* A port as written. */
+struct port_text {
+  const char *name;
+  /* Of "name*count": the parameter that says how many there are; "": as many as are given. */
+  const char *count;
+  bool mutated, overwritten, hidden, secret;
+};
 /* counted: the last one with a count; -1: none, and the ports are always `fixed`. changes: one of
 ** them is mutated. level: where it is one port alone, counted, 2^k ports once they are needed */
 struct port_list {

@@ -22,7 +22,7 @@ struct user_row {
 static struct user_row *rows;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static struct user_row *find(const char *name)
+static struct user_row *find_field(const char *name)
 {
   struct user_row *r = rows;
   while (r && strcmp(r->op.name, name)) r = r->next;
@@ -30,7 +30,7 @@ static struct user_row *find(const char *name)
 }
 
 /* The next word; of one that is too long its begin and "...", which is no name. */
-static bool word(const char **s, char *out, size_t size)
+static bool next_word(const char **s, char *out, size_t size)
 {
   *s += strspn(*s, " ,");
   size_t n = strcspn(*s, " ,");
@@ -39,7 +39,7 @@ static bool word(const char **s, char *out, size_t size)
   return n > 0;
 }
 
-static bool identifier(const char *s)
+static bool is_identifier(const char *s)
 {
   if (!isalpha((unsigned char)*s) && *s != '_') return false;
   for (; *s; s++)
@@ -47,7 +47,7 @@ static bool identifier(const char *s)
   return true;
 }
 
-static int bad(const char *argument, const char *format, const char *what)
+static int fail_line(const char *argument, const char *format, const char *what)
 {
   char line[512];
   snprintf(line, sizeof line, format, what);
@@ -56,7 +56,7 @@ static int bad(const char *argument, const char *format, const char *what)
   return TY_EVALUE;
 }
 
-static bool number(const char *s)
+static bool read_number(const char *s)
 {
   char *end;
   number_read(s, &end);
@@ -68,14 +68,16 @@ static int read_params(struct user_row *r, const char *s)
 {
   char w[128];
   int n = 0;
-  while (word(&s, w, sizeof w)) {
+  while (next_word(&s, w, sizeof w)) {
     char *equal = strchr(w, '=');
     if (equal) *equal = 0;
-    if (!identifier(w)) return bad("params", "'%s' is no name for a parameter", w);
-    if (n == PARAMS) return bad("params", "more than 16 parameters (%s)", w);
+    if (!is_identifier(w)) return fail_line("params", "'%s' is no name for a parameter", w);
+    if (n == PARAMS) return fail_line("params", "more than 16 parameters (%s)", w);
     for (int i = 0; i < n; i++)
-      if (!strcmp(r->param[i].name, w)) return bad("params", "two parameters are called '%s'", w);
-    if (equal && !number(equal + 1)) return bad("params", "the default of '%s' is no number", w);
+      if (!strcmp(r->param[i].name, w))
+        return fail_line("params", "two parameters are called '%s'", w);
+    if (equal && !read_number(equal + 1))
+      return fail_line("params", "the default of '%s' is no number", w);
     char *name = arena_text(&r->arena, w), *init = equal ? arena_text(&r->arena, equal + 1) : NULL;
     NEED(name && (init || !equal), TY_EMEMORY, "out of memory");
     r->param[n] = (struct param){ .name = name,
@@ -90,10 +92,10 @@ static int read_params(struct user_row *r, const char *s)
   return TY_OK;
 }
 
-static bool lists(const char *words, const char *w)
+static bool check_lists(const char *words, const char *w)
 {
   char other[128];
-  while (word(&words, other, sizeof other))
+  while (next_word(&words, other, sizeof other))
     if (!strcmp(other, w)) return true;
   return false;
 }
@@ -103,17 +105,17 @@ static int read_args(struct user_row *r, const char *s, int *count)
   char w[128];
   struct text in = { 0 };
   int n = 0, code = TY_OK;
-  while (!code && word(&s, w, sizeof w)) {
-    if (!identifier(w))
-      code = bad("args", "'%s' is no name for an input", w);
-    else if (in.n && lists(in.s, w))
-      code = bad("args", "two inputs are called '%s'", w);
+  while (!code && next_word(&s, w, sizeof w)) {
+    if (!is_identifier(w))
+      code = fail_line("args", "'%s' is no name for an input", w);
+    else if (in.n && check_lists(in.s, w))
+      code = fail_line("args", "two inputs are called '%s'", w);
     else if (++n > INPUTS)
-      code = bad("args", "more than 6 inputs (%s)", w);
+      code = fail_line("args", "more than 6 inputs (%s)", w);
     else
       text_add(&in, "%s%s", n > 1 ? " " : "", w);
   }
-  if (!code && !n) code = bad("args", "an operator needs at least one input%s", "");
+  if (!code && !n) code = fail_line("args", "an operator needs at least one input%s", "");
   if (!code) r->op.in = in.lost ? NULL : arena_text(&r->arena, in.s);
   if (!code && !r->op.in) code = fail(TY_EMEMORY, "out of memory");
   text_done(&in);
@@ -169,7 +171,7 @@ static int shape_broadcast(struct infer *s)
   return shape_is(s, &s->out[0], ndim, dim);
 }
 
-static int fill(struct user_row *r, const char *name, const char *args, const char *params,
+static int fill_op(struct user_row *r, const char *name, const char *args, const char *params,
     const char *formula, const char *const *grad, const char *doc)
 {
   int inputs;
@@ -204,17 +206,17 @@ static int define_text(struct user_row *r, const char *params)
   return r->text ? TY_OK : fail(TY_EMEMORY, "out of memory");
 }
 
-static void drop(struct user_row *r)
+static void drop_op(struct user_row *r)
 {
   arena_done(&r->arena);
   mem_free(r);
 }
 
 /* Adds the row unless it is there already, word for word. */
-static int add(struct user_row *r)
+static int add_op(struct user_row *r)
 {
   pthread_mutex_lock(&lock);
-  struct user_row *old = find(r->op.name);
+  struct user_row *old = find_field(r->op.name);
   bool same = old && !strcmp(old->text, r->text), taken = !old && op_find(r->op.name);
   int code = old || taken ? TY_OK : op_add(&r->op);
   bool added = !old && !taken && !code;
@@ -226,7 +228,7 @@ static int add(struct user_row *r)
         old ? "other formulas" : "other code");
     fail_argument(r->op.name, NULL, NULL);
   }
-  drop(r);
+  drop_op(r);
   return code;
 }
 
@@ -234,20 +236,20 @@ int ty_op_pointwise(const char *name, const char *args, const char *params, cons
     const char *const *grad, const char *doc)
 {
   NEED(name && args && formula, TY_ETYPE, "op_pointwise: name, inputs and formula are needed");
-  if (!identifier(name)) return bad("name", "'%s' is no name for an operator", name);
+  if (!is_identifier(name)) return fail_line("name", "'%s' is no name for an operator", name);
   struct user_row *r = NEW(struct user_row);
   NEED(r, TY_EMEMORY, "out of memory");
-  int code = fill(r, name, args, params, formula, grad, doc);
+  int code = fill_op(r, name, args, params, formula, grad, doc);
   if (!code) code = define_text(r, params);
-  if (code) return drop(r), code;
-  return add(r);
+  if (code) return drop_op(r), code;
+  return add_op(r);
 }
 
 int ty_op_row(const char *op, const char **text)
 {
   NEED(op && text, TY_ETYPE, "op_row: null argument");
   pthread_mutex_lock(&lock);
-  const struct user_row *r = find(op);
+  const struct user_row *r = find_field(op);
   *text = r ? r->text : NULL;
   pthread_mutex_unlock(&lock);
   return TY_OK;

@@ -11,7 +11,7 @@
 
 bool can_add_to(const struct node *n, int device, int out)
 {
-  return !n->op->formula && out < 32 && op_abilities(n->op, n->backward, device).add >> out & 1;
+  return !n->op->formula && out < 32 && op_common_caps(n->op, n->backward, device).add >> out & 1;
 }
 
 int accumulate_sums(const struct source *s, int *into, uint8_t *summed)

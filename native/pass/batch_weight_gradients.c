@@ -20,7 +20,7 @@ struct batching { struct program *p; struct group *group; int *of, n, cap; uint8
 
 bool batches_sums(const struct op *op, int device)
 {
-  return op_abilities(op, true, device).flags & K_BATCHES;
+  return op_common_caps(op, true, device).flags & K_BATCHES;
 }
 
 static int value_root(const struct program *p, int v) { return v < 0 ? -1 : p->value[v].root; }

@@ -22,10 +22,10 @@ struct finder { struct program *p; int *size; };
 
 /* -- neighbours -------------------------------------------------------------------------------- */
 
-static uint32_t node_abilities(const struct finder *f, int i)
+static uint32_t fusion_caps(const struct finder *f, int i)
 {
   const struct node *n = &f->p->s.g->node[i];
-  return op_abilities(n->op, n->backward, f->p->s.device[i]).fuses;
+  return op_common_caps(n->op, n->backward, f->p->s.device[i]).fuses;
 }
 
 /* Returns the one node that reads output 0, once; -1: none, or several. */
@@ -88,7 +88,7 @@ static bool is_activation(const struct finder *f, int i, int a)
 
 static int take_behind(struct finder *f, int i)
 {
-  if (!(node_abilities(f, i) & CAN(POST_ACT)) || source_ends_at(&f->p->s, i)) return TY_OK;
+  if (!(fusion_caps(f, i) & CAN(POST_ACT)) || source_ends_at(&f->p->s, i)) return TY_OK;
   const int a = only_reader(f, i);
   if (a < 0 || !runs_beside(f, i, a) || !in_group_of(f, a, 1) || !is_activation(f, i, a))
     return TY_OK;
@@ -108,7 +108,7 @@ static int take_before(struct finder *f, int i)
   const struct program *p = f->p;
   const struct source *s = &p->s;
   const struct node *n = &s->g->node[i];
-  const uint32_t can = node_abilities(f, i) & (CAN(PRE_ACT_GRAD) | CAN(PRE_LOSS_GRAD));
+  const uint32_t can = fusion_caps(f, i) & (CAN(PRE_ACT_GRAD) | CAN(PRE_LOSS_GRAD));
   if (!can || !n->nin || n->in[0].out) return TY_OK;
   const int a = n->in[0].node, dtype = s->desc[n->first].dtype;
   const struct node *m = &s->g->node[a];
@@ -137,7 +137,7 @@ static int take_mask(struct finder *f, int i)
   const struct program *p = f->p;
   const struct source *s = &p->s;
   const struct node *n = &s->g->node[i];
-  if (!(node_abilities(f, i) & CAN(POST_ACT_GRAD)) || n->nin != 2 || source_ends_at(s, i) ||
+  if (!(fusion_caps(f, i) & CAN(POST_ACT_GRAD)) || n->nin != 2 || source_ends_at(s, i) ||
       s->g->node[n->in[1].node].backward || s->desc[n->first].dtype != TY_F32)
     return TY_OK;
   const int a = only_reader(f, i);
@@ -148,7 +148,7 @@ static int take_mask(struct finder *f, int i)
     return TY_OK;
   const int before = p->taken_by[m->forward];
   if (before >= 0 && did_activation(p, before, m->forward) &&
-      op_abilities(s->g->node[before].op, true, s->device[before]).fuses & CAN(PRE_ACT_GRAD))
+      op_common_caps(s->g->node[before].op, true, s->device[before]).fuses & CAN(PRE_ACT_GRAD))
     return TY_OK;
   if (source_ends_at(s, a) || (s->into && s->into[m->first] >= 0)) return TY_OK;
   return take_node(f, i, (struct fused_node){ POST_ACT_GRAD, a, { n->in[1].node, 0 } });

@@ -148,7 +148,7 @@ static int find_kernel(struct program *p, struct step *st)
   bool hosted;
   for (const struct kernel *k; (k = next_candidate(&c, &hosted));) {
     bool any = set_blocks(p, st, k);
-    if (invoke_asks(&st->v, k, &p->arena)) continue;
+    if (invoke_try_kernel(&st->v, k, &p->arena)) continue;
     st->v.kernel = any && !hosted ? k : NULL;
     return TY_OK;
   }
@@ -160,7 +160,7 @@ static int find_kernel(struct program *p, struct step *st)
 static bool refuses_now(struct program *p, struct step *st)
 {
   if (st->kind != STEP_NODE || !st->v.kernel || !set_blocks(p, st, st->v.kernel)) return false;
-  return invoke_asks(&st->v, st->v.kernel, &p->arena) != NULL;
+  return invoke_try_kernel(&st->v, st->v.kernel, &p->arena) != NULL;
 }
 
 int pass_layout(struct program *p)

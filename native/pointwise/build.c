@@ -86,7 +86,7 @@ void pw_uniform(struct pw_program *t, int reg, double known)
 
 /* A number as the pointwise program's dtype sees it: integers are truncated, out of range is the
 ** least integer. */
-static double seen_as(const struct pw_program *t, double v)
+static double read_as(const struct pw_program *t, double v)
 {
   if (t->kind < KIND_I32) return v;
   double limit = t->kind == KIND_I32 ? 0x1p31 : 0x1p63;
@@ -97,7 +97,7 @@ int pw_number(struct pw_program *t, double value)
 {
   struct pw_term x = { .op = PW_NUMBER,
     .arg = { -1, -1, -1 },
-    .number = seen_as(t, value),
+    .number = read_as(t, value),
     .operand = -1,
     .uniform = true };
   return put_term(t, x);
@@ -113,7 +113,7 @@ static bool number_is(const struct pw_program *t, int i, double v)
 }
 
 /* Value of an opcode over numbers, in float64 or int64. */
-static double evaluate(const struct pw_program *t, int op, double a, double b, double c)
+static double evaluate_op(const struct pw_program *t, int op, double a, double b, double c)
 {
   const struct pw_table *k = pw_table();
   if (t->kind < KIND_I32) {
@@ -135,15 +135,15 @@ static int compare_sign(struct pw_program *t, int op, int a, int b)
   bool left = t->term[a].op == PW_LOAD && t->term[a].uniform && number_is(t, b, 0);
   bool right = t->term[b].op == PW_LOAD && t->term[b].uniform && number_is(t, a, 0);
   if (!left && !right) return -1;
-  return pw_number(t, evaluate(t, op, t->term[a].number, t->term[b].number, 0));
+  return pw_number(t, evaluate_op(t, op, t->term[a].number, t->term[b].number, 0));
 }
 
-static int fold(struct pw_program *t, int op, int a, int b, int c)
+static int fold_constants(struct pw_program *t, int op, int a, int b, int c)
 {
   int n = pw_opcode[op].args;
   if (is_number(t, a) && (n < 2 || is_number(t, b)) && (n < 3 || is_number(t, c))) {
     double second = n > 1 ? t->term[b].number : 0, third = n > 2 ? t->term[c].number : 0;
-    return pw_number(t, evaluate(t, op, t->term[a].number, second, third));
+    return pw_number(t, evaluate_op(t, op, t->term[a].number, second, third));
   }
   switch (op) {
   case PW_WHERE: return b == c ? b : is_number(t, a) ? (t->term[a].number != 0 ? b : c) : -1;
@@ -161,7 +161,7 @@ static int fold(struct pw_program *t, int op, int a, int b, int c)
 int pw_term_op(struct pw_program *t, int op, int a, int b, int c)
 {
   if (t->error) return 0;
-  int n = pw_opcode[op].args, known = fold(t, op, a, b, c);
+  int n = pw_opcode[op].args, known = fold_constants(t, op, a, b, c);
   if (known >= 0) return known;
   struct pw_term x = {
     .op = (uint8_t)op, .arg = { a, n > 1 ? b : -1, n > 2 ? c : -1 }, .operand = -1, .uniform = true
@@ -295,7 +295,7 @@ static int with_fixed(const struct pw_program *t, const struct pw_term *x, int s
   return x->op == PW_SUB ? PW_FROM_FIXED : fixed[x->op];
 }
 
-static int emit(struct layout *l, int i)
+static int emit_term(struct layout *l, int i)
 {
   struct pw_program *t = l->t;
   const struct pw_term *x = &t->term[i];
@@ -320,7 +320,8 @@ static int emit_all(struct layout *l)
   TRY(give_fixed(l));
   for (int pass = 0; pass < 2; pass++) {
     for (int i = 0; i < t->n; i++)
-      if (t->term[i].live && !no_code(&t->term[i]) && t->term[i].uniform == !pass) TRY(emit(l, i));
+      if (t->term[i].live && !no_code(&t->term[i]) && t->term[i].uniform == !pass)
+        TRY(emit_term(l, i));
     if (!pass) t->nuniform = t->ncode;
   }
   return TY_OK;

@@ -49,13 +49,40 @@ static const char conversions[] =
   FN "i64 to_i64(i64 v) { return v; }\n";
 
 /* t_NAME is NAMEf or NAME of the CUDA library; names differ only where a second one is given. */
-static const struct { const char *name, *library; int args; } direct[] = {
-  { "abs", "fabs", 1 },    { "floor", NULL, 1 }, { "ceil", NULL, 1 },  { "trunc", NULL, 1 }, { "fmod", NULL, 2 },  { "pow", NULL, 2 },
-  { "hypot", NULL, 2 },    { "sqrt", NULL, 1 },  { "exp", NULL, 1 },   { "log", NULL, 1 },   { "tanh", NULL, 1 },  { "expm1", NULL, 1 },
-  { "log1p", NULL, 1 },    { "log2", NULL, 1 },  { "log10", NULL, 1 }, { "sin", NULL, 1 },   { "cos", NULL, 1 },   { "erf", NULL, 1 },
-  { "cbrt", NULL, 1 },     { "tan", NULL, 1 },   { "asin", NULL, 1 },  { "acos", NULL, 1 },  { "atan", NULL, 1 },  { "sinh", NULL, 1 },
-  { "cosh", NULL, 1 },     { "asinh", NULL, 1 }, { "acosh", NULL, 1 }, { "atanh", NULL, 1 }, { "erfinv", NULL, 1 },
-  { "gamma", "tgamma", 1 }, { "gammaln", "lgamma", 1 }, { "normcdf", NULL, 1 },
+static const struct { const char *name, *library; int args;
+} direct[] = {
+  { "abs", "fabs", 1 },
+  { "floor", NULL, 1 },
+  { "ceil", NULL, 1 },
+  { "trunc", NULL, 1 },
+  { "fmod", NULL, 2 },
+  { "pow", NULL, 2 },
+  { "hypot", NULL, 2 },
+  { "sqrt", NULL, 1 },
+  { "exp", NULL, 1 },
+  { "log", NULL, 1 },
+  { "tanh", NULL, 1 },
+  { "expm1", NULL, 1 },
+  { "log1p", NULL, 1 },
+  { "log2", NULL, 1 },
+  { "log10", NULL, 1 },
+  { "sin", NULL, 1 },
+  { "cos", NULL, 1 },
+  { "erf", NULL, 1 },
+  { "cbrt", NULL, 1 },
+  { "tan", NULL, 1 },
+  { "asin", NULL, 1 },
+  { "acos", NULL, 1 },
+  { "atan", NULL, 1 },
+  { "sinh", NULL, 1 },
+  { "cosh", NULL, 1 },
+  { "asinh", NULL, 1 },
+  { "acosh", NULL, 1 },
+  { "atanh", NULL, 1 },
+  { "erfinv", NULL, 1 },
+  { "gamma", "tgamma", 1 },
+  { "gammaln", "lgamma", 1 },
+  { "normcdf", NULL, 1 },
 };
 
 /* The rest, for T = float and double. */
@@ -196,7 +223,7 @@ static void print_op(const struct pw_program *t, int i, struct text *out)
   text_add(out, "r%d = %s(%s); }\n", i, convert, whole ? op->ints : op->floats);
 }
 
-static bool packed(const struct pw_cuda *how, int k)
+static bool is_packed(const struct pw_cuda *how, int k)
 {
   return how->form == PW_PACKED && !(how->single >> k & 1) && !pw_cuda_number(how, k);
 }
@@ -207,7 +234,7 @@ static void print_address(const struct pw_cuda *how, int k, char *value, size_t 
   const char *type = file_type(how->dtypes[k]);
   if (pw_cuda_number(how, k))
     snprintf(value, size, "*(const %s *)&x.p[%d]", type, k);
-  else if (packed(how, k))
+  else if (is_packed(how, k))
     snprintf(value, size, "v%d.at[j]", k);
   else if (how->form >= PW_DENSE)
     snprintf(value, size, "((const %s *)x.p[%d])[%s]", type, k, how->single >> k & 1 ? "0" : "i");
@@ -242,14 +269,14 @@ static void print_term(
   text_add(out, ";\n");
 }
 
-static bool stored(const struct pw_program *t, int operand)
+static bool is_stored(const struct pw_program *t, int operand)
 {
   for (int i = 0; i < t->nput; i++)
     if (t->put[i].operand == operand) return true;
   return false;
 }
 
-static bool loaded(const struct pw_program *t, int operand)
+static bool is_loaded(const struct pw_program *t, int operand)
 {
   for (int i = 0; i < t->nget; i++)
     if (t->get[i].operand == operand) return true;
@@ -261,7 +288,7 @@ static void print_offsets(const struct pw_program *t, const struct pw_cuda *how,
 {
   text_add(out, "    idx left = i, at;\n");
   for (int k = 0; k < how->n; k++)
-    if (!pw_cuda_number(how, k) && (loaded(t, k) || stored(t, k)))
+    if (!pw_cuda_number(how, k) && (is_loaded(t, k) || is_stored(t, k)))
       text_add(out, "    idx o%d = 0;\n", k);
   for (int d = how->ndim - 1; d >= 0; d--) {
     if (d)
@@ -269,7 +296,7 @@ static void print_offsets(const struct pw_program *t, const struct pw_cuda *how,
     else
       text_add(out, "    at = left;");
     for (int k = 0; k < how->n; k++)
-      if (!pw_cuda_number(how, k) && (loaded(t, k) || stored(t, k)))
+      if (!pw_cuda_number(how, k) && (is_loaded(t, k) || is_stored(t, k)))
         text_add(out, " o%d += at * x.stride[%d][%d];", k, k, d);
     text_add(out, "\n");
   }
@@ -316,7 +343,7 @@ static void print_element(
     const char *type = file_type(how->dtypes[k]);
     if (k == but)
       text_add(out, "    const %s result = ", type);
-    else if (packed(how, k))
+    else if (is_packed(how, k))
       text_add(out, "    v%d.at[j] = ", k);
     else if (how->form >= PW_DENSE)
       text_add(out, "    ((%s *)x.p[%d])[%s] = ", type, k, how->single >> k & 1 ? "0" : "i");
@@ -332,20 +359,20 @@ static void print_packs(const struct pw_program *t, const struct pw_cuda *how, s
 {
   for (int k = 0; k < how->n; k++) {
     const char *type = file_type(how->dtypes[k]);
-    if (!packed(how, k) || !(loaded(t, k) || stored(t, k))) continue;
+    if (!is_packed(how, k) || !(is_loaded(t, k) || is_stored(t, k))) continue;
     text_add(out, "    pack<%s> v%d", type, k);
-    if (loaded(t, k)) text_add(out, " = ((const pack<%s> *)x.p[%d])[q]", type, k);
+    if (is_loaded(t, k)) text_add(out, " = ((const pack<%s> *)x.p[%d])[q]", type, k);
     text_add(out, ";\n");
   }
   text_add(out, "    #pragma unroll\n    for (int j = 0; j < %d; j++) {\n", PW_PACK);
   print_element(t, how, ALL, out);
   text_add(out, "    }\n");
   for (int k = 0; k < how->n; k++)
-    if (packed(how, k) && stored(t, k))
+    if (is_packed(how, k) && is_stored(t, k))
       text_add(out, "    ((pack<%s> *)x.p[%d])[q] = v%d;\n", file_type(how->dtypes[k]), k, k);
 }
 
-/* What is left behind the packs, element by element. */
+/* Prints the loop over the elements after the packs. */
 static void print_rest(const struct pw_program *t, const struct pw_cuda *how, struct text *out)
 {
   struct pw_cuda dense = *how;

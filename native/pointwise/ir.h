@@ -138,7 +138,7 @@ struct pw_get  { int operand; double number; uint8_t slot; bool once, copy; };
 struct pw_program {
   int dtype, kind;
   bool sealed;
-  /* first failure while building; pw_seal tells it */
+  /* first failure while building; pw_seal returns it */
   int error;
   struct pw_term *term;
   int n, cap;

@@ -23,9 +23,9 @@ enum { DEEPEST = 200,                                 /* nested parentheses */
        /* operand of a variable that is unknown, less its number */
        MISSING = -2 };
 
-static int either(struct parse *p);
+static int parse_choice(struct parse *p);
 
-static int wrong(struct parse *p, const char *at, const char *what, int n)
+static int fail_formula(struct parse *p, const char *at, const char *what, int n)
 {
   if (p->code) return 0;
   const char *quote = n ? "'" : "";
@@ -36,29 +36,29 @@ static int wrong(struct parse *p, const char *at, const char *what, int n)
   return 0;
 }
 
-static void skip(struct parse *p) { while (isspace((unsigned char)*p->s)) p->s++; }
+static void skip_blanks(struct parse *p) { while (isspace((unsigned char)*p->s)) p->s++; }
 
-static bool take(struct parse *p, const char *token)
+static bool take_char(struct parse *p, const char *token)
 {
-  skip(p);
+  skip_blanks(p);
   size_t n = strlen(token);
   if (strncmp(p->s, token, n)) return false;
   p->s += n;
   return true;
 }
 
-static void expect(struct parse *p, const char *token)
+static void expect_char(struct parse *p, const char *token)
 {
   char what[16];
   snprintf(what, sizeof what, "expected '%s'", token);
-  if (!take(p, token)) wrong(p, p->s, what, 0);
+  if (!take_char(p, token)) fail_formula(p, p->s, what, 0);
 }
 
-static int op1(struct parse *p, int op, int a)
+static int make_unary(struct parse *p, int op, int a)
 {
   return p->code ? 0 : pw_term_op(p->t, op, a, -1, -1);
 }
-static int op2(struct parse *p, int op, int a, int b)
+static int make_binary(struct parse *p, int op, int a, int b)
 {
   return p->code ? 0 : pw_term_op(p->t, op, a, b, -1);
 }
@@ -67,48 +67,64 @@ static int op2(struct parse *p, int op, int a, int b)
 
 /* Other spellings, and functions made of others. */
 enum { SQUARE = 1000, RCBRT, ISINF, ISFINITE, ISREAL, XOR, CLIP };
-static const struct { const char *name; int op, args; } more[] = {
-  { "psi",     PW_DIGAMMA, 1 }, { "arcsin",  PW_ASIN,  1 }, { "arccos",   PW_ACOS,  1 }, { "arctan", PW_ATAN,  1 },
-  { "arcsinh", PW_ASINH,   1 }, { "arccosh", PW_ACOSH, 1 }, { "arctanh",  PW_ATANH, 1 }, { "fix",    PW_TRUNC, 1 },
-  { "lgamma",  PW_GAMMALN, 1 }, { "tgamma",  PW_GAMMA, 1 }, { "fabs",     PW_ABS,   1 }, { "select", PW_WHERE, 3 },
-  { "square",  SQUARE,       1 }, { "rcbrt",   RCBRT,      1 }, { "isinf",    ISINF,      1 }, { "xor",    XOR,        2 },
-  { "clip",    CLIP,         3 }, { "isfinite", ISFINITE,  1 },
-  { "isreal",  ISREAL,       1 },
+static const struct { const char *name; int op, args;
+} more[] = {
+  { "psi", PW_DIGAMMA, 1 },
+  { "arcsin", PW_ASIN, 1 },
+  { "arccos", PW_ACOS, 1 },
+  { "arctan", PW_ATAN, 1 },
+  { "arcsinh", PW_ASINH, 1 },
+  { "arccosh", PW_ACOSH, 1 },
+  { "arctanh", PW_ATANH, 1 },
+  { "fix", PW_TRUNC, 1 },
+  { "lgamma", PW_GAMMALN, 1 },
+  { "tgamma", PW_GAMMA, 1 },
+  { "fabs", PW_ABS, 1 },
+  { "select", PW_WHERE, 3 },
+  { "square", SQUARE, 1 },
+  { "rcbrt", RCBRT, 1 },
+  { "isinf", ISINF, 1 },
+  { "xor", XOR, 2 },
+  { "clip", CLIP, 3 },
+  { "isfinite", ISFINITE, 1 },
+  { "isreal", ISREAL, 1 },
 };
 
-static int made_of(struct parse *p, int op, const int *a)
+static int make_function(struct parse *p, int op, const int *a)
 {
   if (p->code) return 0;
   int zero = pw_number(p->t, 0), one = pw_number(p->t, 1), inf = pw_number(p->t, INFINITY);
   switch (op) {
-  case SQUARE: return op2(p, PW_MUL, a[0], a[0]);
-  case RCBRT: return op2(p, PW_DIV, one, op1(p, PW_CBRT, a[0]));
-  case ISINF: return p->t->kind >= KIND_I32 ? zero : op2(p, PW_EQ, op1(p, PW_ABS, a[0]), inf);
-  case ISFINITE: return p->t->kind >= KIND_I32 ? one : op2(p, PW_GT, inf, op1(p, PW_ABS, a[0]));
+  case SQUARE: return make_binary(p, PW_MUL, a[0], a[0]);
+  case RCBRT: return make_binary(p, PW_DIV, one, make_unary(p, PW_CBRT, a[0]));
+  case ISINF:
+    return p->t->kind >= KIND_I32 ? zero : make_binary(p, PW_EQ, make_unary(p, PW_ABS, a[0]), inf);
+  case ISFINITE:
+    return p->t->kind >= KIND_I32 ? one : make_binary(p, PW_GT, inf, make_unary(p, PW_ABS, a[0]));
   case ISREAL: return p->t->kind >= KIND_I32 ? zero : one;
-  case XOR: return op2(p, PW_NE, op1(p, PW_NOT, a[0]), op1(p, PW_NOT, a[1]));
-  default: return op2(p, PW_MAX, op2(p, PW_MIN, a[0], a[2]), a[1]);
+  case XOR: return make_binary(p, PW_NE, make_unary(p, PW_NOT, a[0]), make_unary(p, PW_NOT, a[1]));
+  default: return make_binary(p, PW_MAX, make_binary(p, PW_MIN, a[0], a[2]), a[1]);
   }
 }
 
-static int call(struct parse *p, const char *name, size_t n)
+static int parse_call(struct parse *p, const char *name, size_t n)
 {
   int a[3] = { 0 }, op = pw_opcode_find(name, n), args = op >= 0 ? pw_opcode[op].args : 0;
   for (int i = 0; i < COUNT(more); i++)
     if (strlen(more[i].name) == n && !memcmp(more[i].name, name, n))
       op = more[i].op, args = more[i].args;
-  if (op < 0) return wrong(p, name, "there is no function", (int)n);
-  expect(p, "(");
+  if (op < 0) return fail_formula(p, name, "there is no function", (int)n);
+  expect_char(p, "(");
   for (int k = 0; k < args && !p->code; k++) {
-    a[k] = either(p);
-    expect(p, k + 1 < args ? "," : ")");
+    a[k] = parse_choice(p);
+    expect_char(p, k + 1 < args ? "," : ")");
   }
   if (p->code) return 0;
-  return op >= SQUARE ? made_of(p, op, a) : pw_term_op(p->t, op, a[0], a[1], a[2]);
+  return op >= SQUARE ? make_function(p, op, a) : pw_term_op(p->t, op, a[0], a[1], a[2]);
 }
 
 /* $name: a number; or, where the environment says so, an operand that is read at run time. */
-static int parameter(struct parse *p)
+static int parse_parameter(struct parse *p)
 {
   const char *name = p->s;
   size_t n = 0;
@@ -117,14 +133,14 @@ static int parameter(struct parse *p)
   int operand = -1;
   double value;
   if (!p->env->parameter || !p->env->parameter(p->env, name, n, &value, &operand))
-    return wrong(p, name, "there is no parameter", (int)n);
+    return fail_formula(p, name, "there is no parameter", (int)n);
   if (operand < 0) return pw_number(p->t, value);
   int reg = pw_load(p->t, operand);
   pw_uniform(p->t, reg, value);
   return reg;
 }
 
-static int word(struct parse *p)
+static int parse_word(struct parse *p)
 {
   const char *name = p->s;
   size_t n = 0;
@@ -144,19 +160,19 @@ static int word(struct parse *p)
   for (int i = 0; i < COUNT(constant); i++)
     if (strlen(constant[i].name) == n && !memcmp(constant[i].name, name, n))
       return pw_number(p->t, constant[i].value);
-  return call(p, name, n);
+  return parse_call(p, name, n);
 }
 
-static int atom(struct parse *p)
+static int parse_atom(struct parse *p)
 {
-  skip(p);
-  if (take(p, "(")) {
-    int r = either(p);
-    expect(p, ")");
+  skip_blanks(p);
+  if (take_char(p, "(")) {
+    int r = parse_choice(p);
+    expect_char(p, ")");
     return r;
   }
-  if (take(p, "$")) return parameter(p);
-  if (isalpha((unsigned char)*p->s) || *p->s == '_') return word(p);
+  if (take_char(p, "$")) return parse_parameter(p);
+  if (isalpha((unsigned char)*p->s) || *p->s == '_') return parse_word(p);
   if (isdigit((unsigned char)*p->s) || *p->s == '.') {
     char *end;
     double v = number_read(p->s, &end);
@@ -165,59 +181,70 @@ static int atom(struct parse *p)
       return pw_number(p->t, v);
     }
   }
-  return *p->s ? wrong(p, p->s, "this is no operand:", 1)
-               : wrong(p, p->s, "an operand is missing", 0);
+  return *p->s ? fail_formula(p, p->s, "this is no operand:", 1)
+               : fail_formula(p, p->s, "an operand is missing", 0);
 }
 
 /* -- operators --------------------------------------------------------------------------------- */
 
-static int unary(struct parse *p)
+static int parse_unary(struct parse *p)
 {
   if (p->code) return 0;
-  if (++p->depth > DEEPEST) return wrong(p, p->s, "too deep", 0);
+  if (++p->depth > DEEPEST) return fail_formula(p, p->s, "too deep", 0);
   int r;
-  skip(p);
-  if (take(p, "-"))
-    r = op1(p, PW_NEG, unary(p));
-  else if (take(p, "+"))
-    r = unary(p);
+  skip_blanks(p);
+  if (take_char(p, "-"))
+    r = make_unary(p, PW_NEG, parse_unary(p));
+  else if (take_char(p, "+"))
+    r = parse_unary(p);
   else if (*p->s == '!' && p->s[1] != '=')
-    p->s++, r = op1(p, PW_NOT, unary(p));
+    p->s++, r = make_unary(p, PW_NOT, parse_unary(p));
   else
-    r = atom(p);
+    r = parse_atom(p);
   p->depth--;
   return r;
 }
 
 /* The longer spellings first. swap: the table has > and >= only. */
-static const struct { const char *text; int op, level; bool swap; } infix[] = {
-  { "||", PW_OR, 1, false }, { "&&", PW_AND, 2, false }, { "==", PW_EQ,  3, false }, { "!=", PW_NE,  3, false },
-  { "<=", PW_GE, 4, true  }, { ">=", PW_GE,  4, false }, { "<",  PW_GT,  4, true  }, { ">",  PW_GT,  4, false },
-  { "+", PW_ADD, 5, false }, { "-",  PW_SUB, 5, false }, { "*",  PW_MUL, 6, false }, { "/",  PW_DIV, 6, false },
+static const struct { const char *text; int op, level; bool swap;
+} infix[] = {
+  { "||", PW_OR, 1, false },
+  { "&&", PW_AND, 2, false },
+  { "==", PW_EQ, 3, false },
+  { "!=", PW_NE, 3, false },
+  { "<=", PW_GE, 4, true },
+  { ">=", PW_GE, 4, false },
+  { "<", PW_GT, 4, true },
+  { ">", PW_GT, 4, false },
+  { "+", PW_ADD, 5, false },
+  { "-", PW_SUB, 5, false },
+  { "*", PW_MUL, 6, false },
+  { "/", PW_DIV, 6, false },
 };
 
-static int binary(struct parse *p, int above)
+static int parse_binary(struct parse *p, int above)
 {
-  int left = unary(p);
+  int left = parse_unary(p);
   for (;;) {
     int i = 0;
-    skip(p);
+    skip_blanks(p);
     while (i < COUNT(infix) && strncmp(p->s, infix[i].text, strlen(infix[i].text))) i++;
     if (p->code || i == COUNT(infix) || infix[i].level <= above) return left;
     p->s += strlen(infix[i].text);
-    int right = binary(p, infix[i].level);
-    left = infix[i].swap ? op2(p, infix[i].op, right, left) : op2(p, infix[i].op, left, right);
+    int right = parse_binary(p, infix[i].level);
+    left = infix[i].swap ? make_binary(p, infix[i].op, right, left)
+                         : make_binary(p, infix[i].op, left, right);
   }
 }
 
-static int either(struct parse *p)
+static int parse_choice(struct parse *p)
 {
-  if (++p->depth > DEEPEST) return wrong(p, p->s, "too deep", 0);
-  int r = binary(p, 0);
-  if (take(p, "?")) {
-    int yes = either(p);
-    expect(p, ":");
-    int no = either(p);
+  if (++p->depth > DEEPEST) return fail_formula(p, p->s, "too deep", 0);
+  int r = parse_binary(p, 0);
+  if (take_char(p, "?")) {
+    int yes = parse_choice(p);
+    expect_char(p, ":");
+    int no = parse_choice(p);
     r = p->code ? 0 : pw_term_op(p->t, PW_WHERE, r, yes, no);
   }
   p->depth--;
@@ -226,9 +253,9 @@ static int either(struct parse *p)
 
 /* -- assignments ------------------------------------------------------------------------------- */
 
-static bool assignment(struct parse *p)
+static bool parse_assignment(struct parse *p)
 {
-  skip(p);
+  skip_blanks(p);
   const char *s = p->s;
   if (!islower((unsigned char)*s)) return false;
   s++;
@@ -246,23 +273,23 @@ static void check_missing(struct parse *p, int reg)
     if (!x->live) continue;
     for (int k = 0; k < 3 && x->arg[k] >= 0; k++) t->term[x->arg[k]].live = true;
     if (x->op == PW_LOAD && x->operand <= MISSING)
-      wrong(p, p->missing[MISSING - x->operand], "there is no variable", 1);
+      fail_formula(p, p->missing[MISSING - x->operand], "there is no variable", 1);
   }
 }
 
 int pw_formula(struct pw_program *t, const char *text, struct pw_env *env, int *reg)
 {
   struct parse p = { .t = t, .env = env, .text = text, .s = text };
-  while (!p.code && assignment(&p)) {
+  while (!p.code && parse_assignment(&p)) {
     char letter = *p.s++;
-    take(&p, "=");
-    int r = either(&p);
-    expect(&p, ";");
+    take_char(&p, "=");
+    int r = parse_choice(&p);
+    expect_char(&p, ";");
     if (!p.code) env->var[letter - 'a'] = r;
   }
-  int r = either(&p);
-  skip(&p);
-  if (*p.s && !p.code) wrong(&p, p.s, "the formula should end here, but goes on with", 1);
+  int r = parse_choice(&p);
+  skip_blanks(&p);
+  if (*p.s && !p.code) fail_formula(&p, p.s, "the formula should end here, but goes on with", 1);
   if (!p.code && !t->error)
     for (int i = 0; i < 26; i++)
       if (p.missing[i]) {

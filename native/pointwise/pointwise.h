@@ -43,7 +43,7 @@ int  pw_seal(struct pw_program *t);
 int  pw_print(const struct pw_program *t, struct text *out);
 /* How a pointwise program's CUDA source takes its operands: forms as cuda_source.c says. */
 enum { PW_GENERAL, PW_NARROW, PW_DENSE, PW_PACKED };
-/* elements of a pack, which lies at a multiple of its own size */
+/* Elements of a pack, whose address is a multiple of its size. */
 enum { PW_PACK = 4 };
 struct pw_cuda {
   int form, n, ndim;
@@ -75,7 +75,7 @@ int  pw_dtype(const ty_desc *d, int n);
 ** broadcast), adjacent dims joined. */
 struct pw_loop {
   int     ndim, n;                                    /* n operands */
-  uint32_t numbers;                                   /* operands that lie in the host's memory */
+  uint32_t numbers;                                   /* operands in the host's memory, as bits */
   int64_t dim[TY_MAXDIM], count;
   int64_t stride[PW_ARGS][TY_MAXDIM];
   int8_t  dtype[PW_ARGS];

@@ -2,28 +2,11 @@
 **
 ** The space is cut into blocks of at most BLOCK elements. Where the innermost joined dim is
 ** long, a block is a piece of one row; else it is BLOCK neighbouring elements of the whole space
-** and operands that are not dense are gathered. An operand that has the compute dtype and lies
-** densely under a block is read and written where it is; others go through their slot. Chunks of
+** and operands that are not dense are gathered. An operand that has the compute dtype and is
+** dense in a block is read and written where it is; others go through their slot. Chunks of
 ** about 20 us run in parallel. Nothing is allocated: slots live on the stack.
 */
 #include "pointwise/ir.h"
-
-#define TABLES(isa) extern const struct pw_table pw_table_##isa;
-TABLES(baseline)
-TABLES(avx2)
-TABLES(avx512)
-
-const struct pw_table *pw_table(void)
-{
-  static const struct pw_table *const tables[] = { &pw_table_baseline, &pw_table_avx2,
-    &pw_table_avx512 };
-  static const struct pw_table *chosen;
-  const struct pw_table *t = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
-  if (t) return t;
-  t = tables[cpu_level()];
-  __atomic_store_n(&chosen, t, __ATOMIC_RELAXED);
-  return t;
-}
 
 /* -- other devices ----------------------------------------------------------------------------- */
 
@@ -49,8 +32,9 @@ int sum_to(int device, void *dst, const ty_desc *dst_d, const void *src, const t
 
 /* -- the iteration space ----------------------------------------------------------------------- */
 
-/* Strides of an operand that aligns with the space to the right; 0 where it repeats. */
-static int align(const ty_desc *space, const ty_desc *d, int64_t stride[TY_MAXDIM])
+/* Computes the strides of an operand that aligns with the space to the right; 0 where it
+** repeats. */
+static int align_strides(const ty_desc *space, const ty_desc *d, int64_t stride[TY_MAXDIM])
 {
   int64_t step = 1;
   for (int i = space->ndim - 1, k = d->ndim - 1; i >= 0; i--, k--) {
@@ -65,19 +49,16 @@ static int align(const ty_desc *space, const ty_desc *d, int64_t stride[TY_MAXDI
   return whole == 1 ? TY_OK : TY_ESHAPE;
 }
 
-static bool joins(const struct pw_loop *l, int outer, int inner)
-{
-  for (int k = 0; k < l->n; k++)
-    if (l->stride[k][outer] != l->stride[k][inner] * l->dim[inner]) return false;
-  return true;
-}
-
+/* Joins neighbouring dims that are one for every operand, and drops those of one element. */
 static void join_dims(struct pw_loop *l)
 {
   int n = 0; /* dims kept so far, of which the last may grow */
   for (int i = 0; i < l->ndim; i++) {
     if (l->dim[i] == 1) continue;
-    if (n && joins(l, n - 1, i))
+    bool joins = n > 0;
+    for (int k = 0; k < l->n && joins; k++)
+      joins = l->stride[k][n - 1] == l->stride[k][i] * l->dim[i];
+    if (joins)
       l->dim[n - 1] *= l->dim[i];
     else
       l->dim[n++] = l->dim[i];
@@ -102,7 +83,7 @@ int pw_loop_make(struct pw_loop *l, const ty_desc *space, const ty_desc *operand
   for (int i = 0; i < space->ndim; i++) l->dim[i] = space->dim[i], l->count *= space->dim[i];
   for (int k = 0; k < n; k++) {
     l->dtype[k] = (int8_t)operand[k].dtype;
-    if (align(space, &operand[k], l->stride[k]))
+    if (align_strides(space, &operand[k], l->stride[k]))
       return fail(TY_ESHAPE, "shape %s does not broadcast to %s",
           text_shape(&operand[k], a, sizeof a), text_shape(space, b, sizeof b));
   }
@@ -112,16 +93,23 @@ int pw_loop_make(struct pw_loop *l, const ty_desc *space, const ty_desc *operand
 
 /* -- one run ----------------------------------------------------------------------------------- */
 
-/* elements; WHOLE: a block where no slot is needed */
-enum { LONG_ROW = 64, WHOLE = 1 << 14 };
-enum { ONCE, DIRECT, COPY };                          /* how an operand gets under a block */
+/* Elements. */
+enum {
+  LONG_ROW = 64,     /* rows from here on are cut into blocks of their own */
+  WHOLE    = 1 << 14 /* of a block where no slot is needed */
+};
+/* How a block gets an operand: loaded once per chunk, read in place, loaded per block. */
+enum { ONCE, DIRECT, COPY };
 struct pw_run_state {
   const struct pw_program *t;
   const struct pw_loop *l;
   const struct pw_table *table;
   void *const *operand;
-  /* in rows: `pieces` blocks of `piece` elements each; else pieces 0 */
-  int64_t block, pieces, piece, blocks, inner;
+  int64_t block;                                      /* elements of a block, at most */
+  int64_t blocks;                                     /* of the space */
+  int64_t pieces;                                     /* blocks of a row; 0: not cut by rows */
+  int64_t piece;                                      /* elements of each of these */
+  int64_t inner;                                      /* elements of a row */
   size_t size;                                        /* of an element of the compute dtype */
 };
 
@@ -142,8 +130,9 @@ static bool is_single(const struct pw_loop *l, int k)
   return true;
 }
 
-/* No slot is needed: every operand lies as the loops want it, every result is an operand. */
-static bool slotless(const struct pw_run_state *s)
+/* Returns whether no slot is needed: every operand is laid out as the loops need it, and every
+** result is an operand. */
+static bool needs_no_slots(const struct pw_run_state *s)
 {
   const struct pw_program *t = s->t;
   const struct pw_loop *l = s->l;
@@ -160,12 +149,13 @@ static bool slotless(const struct pw_run_state *s)
   return true;
 }
 
+/* Decides how the space is cut into blocks. */
 static void choose_blocks(struct pw_run_state *s)
 {
   const struct pw_loop *l = s->l;
   s->inner = l->dim[l->ndim - 1];
   s->block = BLOCK;
-  if (slotless(s)) s->block = WHOLE;
+  if (needs_no_slots(s)) s->block = WHOLE;
   if (l->ndim == 1 || s->inner >= LONG_ROW) {
     s->pieces = (s->inner - 1) / s->block + 1;
     int64_t even = (int64_t)align_up((size_t)((s->inner - 1) / s->pieces + 1), 16);
@@ -179,7 +169,7 @@ static void choose_blocks(struct pw_run_state *s)
 
 struct coordinates { int64_t index[TY_MAXDIM]; };
 
-static struct coordinates coordinates_of(const struct pw_loop *l, int64_t element)
+static struct coordinates find_coordinates(const struct pw_loop *l, int64_t element)
 {
   struct coordinates at;
   for (int i = l->ndim - 1; i > 0; i--) at.index[i] = element % l->dim[i], element /= l->dim[i];
@@ -187,15 +177,15 @@ static struct coordinates coordinates_of(const struct pw_loop *l, int64_t elemen
   return at;
 }
 
-static int64_t offset_of(const struct pw_loop *l, int k, const struct coordinates *at)
+static int64_t coordinates_offset(const struct pw_loop *l, int k, const struct coordinates *at)
 {
   int64_t offset = 0;
   for (int i = 0; i < l->ndim; i++) offset += at->index[i] * l->stride[k][i];
   return offset;
 }
 
-/* To the start of the next row; the change of the operand's offset, given that its row has been
-** passed. */
+/* Moves to the start of the next row. Returns how the operand's offset changes from the end of its
+** row. */
 static int64_t next_row(const struct pw_loop *l, int k, struct coordinates *at)
 {
   int i = l->ndim - 2;
@@ -207,15 +197,20 @@ static int64_t next_row(const struct pw_loop *l, int k, struct coordinates *at)
   return step + l->stride[k][i];
 }
 
-static size_t wide(const struct pw_run_state *s, int k) { return dtype_size(s->l->dtype[k]); }
+/* Returns the bytes of an element of an operand. */
+static size_t element_size(const struct pw_run_state *s, int k)
+{
+  return dtype_size(s->l->dtype[k]);
+}
 
-/* Moves n elements of an operand from a place on, row by row. */
-static void walk(
+/* Loads or stores n elements of an operand from coordinates `at` on, row by row. */
+static void move_gathered(
     const struct pw_run_state *s, int k, void *slot, struct coordinates at, int64_t n, bool store)
 {
   const struct pw_loop *l = s->l;
   int last = l->ndim - 1;
-  int64_t stride = l->stride[k][last], offset = offset_of(l, k, &at), bytes = (int64_t)wide(s, k);
+  int64_t stride = l->stride[k][last], offset = coordinates_offset(l, k, &at),
+          bytes = (int64_t)element_size(s, k);
   pw_move_fn move = store ? s->table->store[s->t->kind][l->dtype[k]]
                           : s->table->load[s->t->kind][l->dtype[k]];
   char *base = s->operand[k], *here = slot;
@@ -230,10 +225,14 @@ static void walk(
   }
 }
 
-/* an operand: base, inner stride, how it gets under a block */
-struct operand_view { char *p; int64_t stride; uint8_t how; };
+struct operand_view {
+  char *p;
+  int64_t stride;                                     /* of the innermost dim */
+  uint8_t how;                                        /* ONCE, DIRECT or COPY */
+};
 
-static void classify(const struct pw_run_state *s, struct operand_view *view)
+/* Decides how blocks get each operand. */
+static void classify_operands(const struct pw_run_state *s, struct operand_view *view)
 {
   const struct pw_loop *l = s->l;
   for (int k = 0; k < l->n; k++) {
@@ -250,7 +249,8 @@ static void classify(const struct pw_run_state *s, struct operand_view *view)
   }
 }
 
-static void cast(const struct pw_run_state *s, int dtype, char *d, const char *a, int64_t n)
+static void cast_elements(
+    const struct pw_run_state *s, int dtype, char *d, const char *a, int64_t n)
 {
   _Alignas(64) char block[BLOCK * sizeof(double)];
   for (int64_t i = 0; i < n; i += BLOCK) {
@@ -266,7 +266,7 @@ static void run_code(const struct pw_run_state *s, void **slot, int first, int l
   for (int i = first; i < last; i++) {
     const struct pw_ins *c = &t->code[i];
     if (c->op == PW_CAST)
-      cast(s, c->dtype, slot[c->d], slot[c->a], n);
+      cast_elements(s, c->dtype, slot[c->d], slot[c->a], n);
     else
       table->op[t->kind][c->op](slot[c->d], slot[c->a], slot[c->b], slot[c->c], n);
   }
@@ -300,10 +300,10 @@ static void run_once(
   run_code(s, slot, 0, t->nuniform, n);
 }
 
-/* a block: its elements, and where the first one lies */
+/* A block: its elements, and the coordinates of the first one. */
 struct spot { int64_t first, n; struct coordinates at; };
 
-static struct spot spot_of(const struct pw_run_state *s, int64_t b)
+static struct spot find_spot(const struct pw_run_state *s, int64_t b)
 {
   struct spot at = { b * s->block, MIN(s->block, s->l->count - b * s->block), { { 0 } } };
   if (s->pieces) {
@@ -312,19 +312,21 @@ static struct spot spot_of(const struct pw_run_state *s, int64_t b)
     at.first = row * s->inner + start;
     at.n = MIN(s->piece, s->inner - start);
   }
-  if (s->l->ndim > 1) at.at = coordinates_of(s->l, at.first);
+  if (s->l->ndim > 1) at.at = find_coordinates(s->l, at.first);
   return at;
 }
 
-static char *under(
+/* Returns where a block begins in an operand. */
+static char *block_address(
     const struct pw_run_state *s, const struct operand_view *v, int k, const struct spot *at)
 {
   int64_t offset = s->l->ndim == 1 || !s->pieces ? at->first * v[k].stride
-                                                 : offset_of(s->l, k, &at->at);
-  return v[k].p + offset * (int64_t)wide(s, k);
+                                                 : coordinates_offset(s->l, k, &at->at);
+  return v[k].p + offset * (int64_t)element_size(s, k);
 }
 
-static void enter(const struct pw_run_state *s, const struct operand_view *view, void **slot,
+/* Points slots at a block of the operands, or loads it into them. */
+static void load_block(const struct pw_run_state *s, const struct operand_view *view, void **slot,
     char *scratch, const struct spot *at)
 {
   const struct pw_program *t = s->t;
@@ -333,19 +335,22 @@ static void enter(const struct pw_run_state *s, const struct operand_view *view,
     if (k < 0 || t->get[i].once || view[k].how == ONCE) continue;
     char *own = scratch + (size_t)to * BLOCK * s->size;
     if (view[k].how == DIRECT && !t->get[i].copy)
-      slot[to] = under(s, view, k, at);
+      slot[to] = block_address(s, view, k, at);
     else if (s->pieces)
-      s->table->load[t->kind][s->l->dtype[k]](own, under(s, view, k, at), view[k].stride, at->n);
+      s->table->load[t->kind][s->l->dtype[k]](
+          own, block_address(s, view, k, at), view[k].stride, at->n);
     else
-      walk(s, k, own, at->at, at->n, false);
+      move_gathered(s, k, own, at->at, at->n, false);
   }
   for (int i = 0; i < t->nput; i++) {
     int k = t->put[i].operand;
-    if (t->put[i].direct && view[k].how == DIRECT) slot[t->put[i].slot] = under(s, view, k, at);
+    if (t->put[i].direct && view[k].how == DIRECT)
+      slot[t->put[i].slot] = block_address(s, view, k, at);
   }
 }
 
-static void leave(const struct pw_run_state *s, const struct operand_view *view, void **slot,
+/* Stores results of a block that are not in place yet. */
+static void store_block(const struct pw_run_state *s, const struct operand_view *view, void **slot,
     const struct spot *at)
 {
   const struct pw_program *t = s->t;
@@ -353,11 +358,11 @@ static void leave(const struct pw_run_state *s, const struct operand_view *view,
     int k = t->put[i].operand;
     if (t->put[i].direct && view[k].how == DIRECT) continue;
     if (s->pieces || view[k].how == DIRECT) {
-      char *to = under(s, view, k, at), *from = slot[t->put[i].slot];
+      char *to = block_address(s, view, k, at), *from = slot[t->put[i].slot];
       if (to != from) s->table->store[t->kind][s->l->dtype[k]](to, from, view[k].stride, at->n);
     }
     else
-      walk(s, k, slot[t->put[i].slot], at->at, at->n, true);
+      move_gathered(s, k, slot[t->put[i].slot], at->at, at->n, true);
   }
 }
 
@@ -369,13 +374,13 @@ static void run_blocks(int64_t begin, int64_t end, void *context)
   struct operand_view view[PW_ARGS];
   void *slot[SLOTS];
   for (int i = 0; i < t->nslot; i++) slot[i] = scratch + (size_t)i * BLOCK * s->size;
-  classify(s, view);
+  classify_operands(s, view);
   run_once(s, view, slot, MIN(s->l->count, BLOCK));
   for (int64_t b = begin; b < end; b++) {
-    struct spot at = spot_of(s, b);
-    enter(s, view, slot, scratch, &at);
+    struct spot at = find_spot(s, b);
+    load_block(s, view, slot, scratch, &at);
     run_code(s, slot, t->nuniform, t->ncode, at.n);
-    leave(s, view, slot, &at);
+    store_block(s, view, slot, &at);
   }
 }
 

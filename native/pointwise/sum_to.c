@@ -8,18 +8,22 @@
 */
 #include "pointwise/ir.h"
 
-/* most parts; number of partial sums; elements worth a part */
-enum { PARTS = 64, PARTIAL = 8192, FEW = 1 << 15 };
+enum {
+  PARTS   = 64,     /* of the summed index space, at most */
+  PARTIAL = 8192,   /* partial sums in all, at most */
+  FEW     = 1 << 15 /* elements of a part or chunk, at least */
+};
 
 union total { double d; int64_t i; };
 struct axis { int64_t size, src, dst; };              /* strides in elements */
 struct broadcast_sum {
   struct axis kept[TY_MAXDIM], summed[TY_MAXDIM];     /* outermost first */
   int nkept, nsummed;
-  /* the innermost dim is kept: it is `width` wide, not among keep */
-  bool columns;
-  /* outputs: groups of up to BLOCK columns, or single elements */
-  int64_t width, outputs, terms, parts, chunk;
+  bool columns;                                       /* the innermost dim is kept, not in `kept` */
+  int64_t width;                                      /* of that dim; 1 */
+  int64_t outputs; /* groups of up to BLOCK columns, or elements */
+  int64_t terms;                                      /* summed for each */
+  int64_t parts, chunk;                               /* of the terms; terms of a part */
   const char *src;
   char *dst;
   int src_type, dst_type;
@@ -41,7 +45,7 @@ static void add_axis(struct axis *list, int *n, struct axis a)
     list[(*n)++] = a;
 }
 
-static int make(struct broadcast_sum *s, const ty_desc *dst, const ty_desc *src)
+static int plan_axes(struct broadcast_sum *s, const ty_desc *dst, const ty_desc *src)
 {
   int64_t from = 1, to = 1;
   struct axis all[TY_MAXDIM];
@@ -69,7 +73,7 @@ static int make(struct broadcast_sum *s, const ty_desc *dst, const ty_desc *src)
   return TY_OK;
 }
 
-static void split(struct broadcast_sum *s)
+static void plan_parts(struct broadcast_sum *s)
 {
   int64_t rows = 1;
   s->terms = 1;
@@ -85,8 +89,8 @@ static void split(struct broadcast_sum *s)
 
 /* -- one output (or group of columns), one part ------------------------------------------------ */
 
-/* Offsets of kept index i. */
-static void locate(const struct broadcast_sum *s, int64_t i, int64_t *src, int64_t *dst)
+/* Computes the offsets of kept index i. */
+static void locate_output(const struct broadcast_sum *s, int64_t i, int64_t *src, int64_t *dst)
 {
   *src = *dst = 0;
   for (int k = s->nkept - 1; k >= 0; k--) {
@@ -107,7 +111,7 @@ static int64_t summed_offset(const struct broadcast_sum *s, int64_t i)
 }
 
 /* acc += elements first .. last - 1 of the summed index space, from src on, n columns wide. */
-static void gather(const struct broadcast_sum *s, void *acc, const char *src, int64_t n,
+static void sum_terms(const struct broadcast_sum *s, void *acc, const char *src, int64_t n,
     int64_t first, int64_t last)
 {
   const struct pw_table *t = pw_table();
@@ -125,7 +129,7 @@ static void gather(const struct broadcast_sum *s, void *acc, const char *src, in
   }
 }
 
-static void put(const struct broadcast_sum *s, int64_t dst, const void *acc, int64_t n)
+static void store_sums(const struct broadcast_sum *s, int64_t dst, const void *acc, int64_t n)
 {
   char *p = s->dst + (size_t)dst * dtype_size(s->dst_type);
   pw_table()->store[s->whole ? KIND_I64 : KIND_F64][s->dst_type](p, acc, 1, n);
@@ -133,11 +137,11 @@ static void put(const struct broadcast_sum *s, int64_t dst, const void *acc, int
 
 struct output_columns { int64_t src, dst, n; };
 
-static struct output_columns group_of(const struct broadcast_sum *s, int64_t output)
+static struct output_columns find_group(const struct broadcast_sum *s, int64_t output)
 {
   struct output_columns g;
   int64_t across = (s->width - 1) / BLOCK + 1, block = output % across * BLOCK;
-  locate(s, output / across, &g.src, &g.dst);
+  locate_output(s, output / across, &g.src, &g.dst);
   g.src += block;
   g.dst += block;
   g.n = MIN(BLOCK, s->width - block);
@@ -153,10 +157,10 @@ static void run_rows(const struct broadcast_sum *s, int64_t begin, int64_t end)
     n = MIN(BLOCK, end - o);
     memset(acc, 0, sizeof *acc * (size_t)n);
     for (int64_t j = 0; j < n; j++) {
-      int64_t src = s->nkept == 1 ? (o + j) * s->kept[0].src : group_of(s, o + j).src;
-      gather(s, &acc[j], s->src + (size_t)src * size, 1, 0, s->terms);
+      int64_t src = s->nkept == 1 ? (o + j) * s->kept[0].src : find_group(s, o + j).src;
+      sum_terms(s, &acc[j], s->src + (size_t)src * size, 1, 0, s->terms);
     }
-    put(s, o, acc, n);
+    store_sums(s, o, acc, n);
   }
 }
 
@@ -169,10 +173,10 @@ static void run_outputs(int64_t begin, int64_t end, void *context)
   }
   for (int64_t o = begin; o < end; o++) {
     union total acc[BLOCK]; /* bits of zero are zero of either type */
-    struct output_columns g = group_of(s, o);
+    struct output_columns g = find_group(s, o);
     memset(acc, 0, sizeof *acc * (size_t)g.n);
-    gather(s, acc, s->src + (size_t)g.src * dtype_size(s->src_type), g.n, 0, s->terms);
-    put(s, g.dst, acc, g.n);
+    sum_terms(s, acc, s->src + (size_t)g.src * dtype_size(s->src_type), g.n, 0, s->terms);
+    store_sums(s, g.dst, acc, g.n);
   }
 }
 
@@ -182,9 +186,9 @@ static void run_parts(int64_t begin, int64_t end, void *context)
   int64_t wide = MIN(s->width, BLOCK);
   for (int64_t i = begin; i < end; i++) {
     int64_t output = i / s->parts, first = i % s->parts * s->chunk;
-    struct output_columns g = group_of(s, output);
-    gather(s, s->partial + i * wide, s->src + (size_t)g.src * dtype_size(s->src_type), g.n, first,
-        MIN(s->terms, first + s->chunk));
+    struct output_columns g = find_group(s, output);
+    sum_terms(s, s->partial + i * wide, s->src + (size_t)g.src * dtype_size(s->src_type), g.n,
+        first, MIN(s->terms, first + s->chunk));
   }
 }
 
@@ -192,7 +196,7 @@ static void add_parts(const struct broadcast_sum *s)
 {
   int64_t wide = MIN(s->width, BLOCK);
   for (int64_t o = 0; o < s->outputs; o++) {
-    struct output_columns g = group_of(s, o);
+    struct output_columns g = find_group(s, o);
     for (int64_t p = 1; p < s->parts; p++)
       for (int64_t j = 0; j < g.n; j++) {
         if (s->whole)
@@ -200,7 +204,7 @@ static void add_parts(const struct broadcast_sum *s)
         else
           s->partial[o * s->parts * wide + j].d += s->partial[(o * s->parts + p) * wide + j].d;
       }
-    put(s, g.dst, s->partial + o * s->parts * wide, g.n);
+    store_sums(s, g.dst, s->partial + o * s->parts * wide, g.n);
   }
 }
 
@@ -211,8 +215,8 @@ int sum_to_cpu(void *dst, const ty_desc *dst_d, const void *src, const ty_desc *
     .src_type = src_d->dtype,
     .dst_type = dst_d->dtype,
     .whole = !dtype_float(src_d->dtype) };
-  TRY(make(&s, dst_d, src_d));
-  split(&s);
+  TRY(plan_axes(&s, dst_d, src_d));
+  plan_parts(&s);
   if (s.parts == 1) {
     parallel_for_stoppable(
         s.outputs, MAX(1, FEW / (s.terms * MIN(s.width, BLOCK))), run_outputs, &s);

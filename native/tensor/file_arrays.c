@@ -182,7 +182,7 @@ static int decode_units(const struct file_part *p, uint8_t *units, uint8_t *to, 
   return p->encoding->decode ? p->encoding->decode(to, units, n) : TY_OK;
 }
 
-/* Reads where elements stand apart. Those that need no decoding go to their place at once. */
+/* Reads elements that are not contiguous. Those that need no decoding are written at once. */
 static int read_strided(const struct file_part *p, uint8_t *to)
 {
   const size_t each = dtype_size(p->d.dtype);
@@ -206,7 +206,7 @@ static int read_strided(const struct file_part *p, uint8_t *to)
   return code;
 }
 
-/* Reads what stands in one row and is decoded, piece by piece. */
+/* Reads contiguous elements that are decoded, piece by piece. */
 static int read_decoded(const struct file_part *p, uint8_t *to)
 {
   const int64_t most = SPAN_BYTES / p->unit;
@@ -233,7 +233,7 @@ static int read_plain(const struct file_part *p, uint8_t *to, size_t bytes)
   return decode_units(p, to, to, (int64_t)bytes / p->unit);
 }
 
-static int load(void *context, void *to, size_t bytes)
+static int load_file_array(void *context, void *to, size_t bytes)
 {
   const struct file_part *p = context;
   if (p->strided)
@@ -246,7 +246,7 @@ static int load(void *context, void *to, size_t bytes)
   return TY_OK;
 }
 
-static void drop(void *context)
+static void drop_file_array(void *context)
 {
   struct file_part *p = context;
   ty_file_free(p->file);
@@ -255,7 +255,7 @@ static void drop(void *context)
 
 /* -- tensors ----------------------------------------------------------------------------------- */
 
-/* Checks that all elements lie in the file. */
+/* Checks that all elements are within the file. */
 static int check_part(const struct file_part *p)
 {
   if (!p->strided)
@@ -311,9 +311,9 @@ int ty_file_tensor(ty_file *f, int64_t at, const ty_desc *d, const int64_t *stri
   int code = check_encoding(p);
   if (!code) code = check_part(p);
   if (!code)
-    code = storage_lazy(
-        d->device, desc_bytes(d), (struct storage_source){ load, drop, p }, &s);
-  if (code) return drop(p), code;
+    code = storage_lazy(d->device, desc_bytes(d),
+        (struct storage_source){ load_file_array, drop_file_array, p }, &s);
+  if (code) return drop_file_array(p), code;
   code = tensor_on(d, s, 0, out);
   storage_free(s);
   return code;

@@ -36,14 +36,14 @@ void ty_bag_free(ty_bag *b)
 }
 
 /* The slot of a name, or the empty one where it belongs. */
-static int *find(ty_bag *b, const char *name)
+static int *find_array(ty_bag *b, const char *name)
 {
   uint32_t mask = (uint32_t)b->slots - 1, h = name_hash(name) & mask;
   while (b->slot[h] && strcmp(b->item[b->slot[h] - 1].name, name)) h = (h + 1) & mask;
   return &b->slot[h];
 }
 
-static int widen(ty_bag *b)
+static int widen_array(ty_bag *b)
 {
   if (b->slots > b->n * 2) return TY_OK;
   int slots = b->slots ? b->slots * 2 : 16;
@@ -52,15 +52,15 @@ static int widen(ty_bag *b)
   mem_free(b->slot);
   b->slot = fresh;
   b->slots = slots;
-  for (int i = 0; i < b->n; i++) *find(b, b->item[i].name) = i + 1;
+  for (int i = 0; i < b->n; i++) *find_array(b, b->item[i].name) = i + 1;
   return TY_OK;
 }
 
 int ty_bag_put(ty_bag *b, const char *name, ty_tensor *t)
 {
   NEED(b && name && t, TY_ETYPE, "ty_bag_put: the bag, the name or the tensor is missing");
-  TRY(widen(b));
-  int *slot = find(b, name);
+  TRY(widen_array(b));
+  int *slot = find_array(b, name);
   if (!*slot) {
     NEED(GROW(b->item, b->n, b->cap), TY_EMEMORY, "out of memory");
     char *copy = mem_text(name);
@@ -79,7 +79,7 @@ int ty_bag_get(ty_bag *b, const char *name, ty_tensor **out)
 {
   NEED(
       b && name && out, TY_ETYPE, "ty_bag_get: the bag, the name or the result's place is missing");
-  int at = b->slots ? *find(b, name) : 0;
+  int at = b->slots ? *find_array(b, name) : 0;
   if (!at) {
     fail(TY_ENAME, "there is no array named '%s'", name);
     fail_argument(name, NULL, NULL);

@@ -38,7 +38,7 @@ struct cursor {
   const uint8_t *data;
   uint64_t size, at;
   uint64_t dense;                                     /* bytes that sparse arrays have become */
-  uint32_t crc;                                       /* of what was taken behind the checksum */
+  uint32_t crc;                                       /* of the bytes taken after the checksum */
 };
 
 static uint64_t checksum_word(uint32_t crc) { return (uint64_t)crc << 32 | (uint32_t)~crc; }
@@ -49,9 +49,9 @@ static bool is_checksum(uint64_t word)
   return __builtin_popcount((uint32_t)(word >> 32) ^ (uint32_t)~word) <= 4;
 }
 
-static int corrupt(const struct cursor *r, const char *format, ...)
+static int fail_corrupt(const struct cursor *r, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-static int corrupt(const struct cursor *r, const char *format, ...)
+static int fail_corrupt(const struct cursor *r, const char *format, ...)
 {
   char what[512];
   va_list a;
@@ -62,12 +62,13 @@ static int corrupt(const struct cursor *r, const char *format, ...)
   return fail(TY_EFORMAT, "%s: byte %llu of %llu: %s", r->name, at, size, what);
 }
 
-static uint64_t left(const struct cursor *r) { return r->size - r->at; }
+static uint64_t bytes_left(const struct cursor *r) { return r->size - r->at; }
 
-static int take(struct cursor *r, void *out, uint64_t n, const char *what)
+static int take_bytes(struct cursor *r, void *out, uint64_t n, const char *what)
 {
-  unsigned long long missing = n > left(r) ? n - left(r) : 0;
-  if (missing) return corrupt(r, "the file ends within %s: %llu bytes are missing", what, missing);
+  unsigned long long missing = n > bytes_left(r) ? n - bytes_left(r) : 0;
+  if (missing)
+    return fail_corrupt(r, "the file ends within %s: %llu bytes are missing", what, missing);
   if (r->file && fread(out, 1, n, r->file) != n)
     return fail(TY_EIO, "cannot read '%s': %s", r->name,
         ferror(r->file) ? strerror(errno) : "it became shorter");
@@ -80,7 +81,7 @@ static int take(struct cursor *r, void *out, uint64_t n, const char *what)
 static int take_u32(struct cursor *r, uint32_t *out, const char *what)
 {
   uint8_t b[4];
-  TRY(take(r, b, 4, what));
+  TRY(take_bytes(r, b, 4, what));
   *out = (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
   return TY_OK;
 }
@@ -117,7 +118,7 @@ struct record {
 static int take_dims(struct cursor *r, struct shape *s, bool narrow)
 {
   if (s->ndim > TY_MAXDIM)
-    return corrupt(r, "an array of %d dimensions; there are at most %d", s->ndim, TY_MAXDIM);
+    return fail_corrupt(r, "an array of %d dimensions; there are at most %d", s->ndim, TY_MAXDIM);
   for (int i = 0; i < s->ndim; i++) {
     uint64_t dim;
     uint32_t small = 0;
@@ -127,7 +128,7 @@ static int take_dims(struct cursor *r, struct shape *s, bool narrow)
     }
     else
       TRY(take_u64(r, &dim, "a shape"));
-    if (dim > INT64_MAX) return corrupt(r, "dimension %d of an array is negative", i);
+    if (dim > INT64_MAX) return fail_corrupt(r, "dimension %d of an array is negative", i);
     s->dim[i] = (int64_t)dim;
   }
   return TY_OK;
@@ -136,12 +137,12 @@ static int take_dims(struct cursor *r, struct shape *s, bool narrow)
 static int take_shape(struct cursor *r, struct shape *s)
 {
   TRY(take_i32(r, &s->ndim, "a shape"));
-  if (s->ndim < -1) return corrupt(r, "an array of %d dimensions", s->ndim);
+  if (s->ndim < -1) return fail_corrupt(r, "an array of %d dimensions", s->ndim);
   return take_dims(r, s, false);
 }
 
 /* Elements; -1: more than 64 bits hold. */
-static int64_t count_of(const struct shape *s)
+static int64_t count_elements(const struct shape *s)
 {
   int64_t n = 1;
   for (int i = 0; i < s->ndim; i++)
@@ -170,20 +171,20 @@ static size_t stored_size(int code)
 static int take_dtype(struct cursor *r, int32_t *code)
 {
   TRY(take_i32(r, code, "a type code"));
-  return stored_size(*code) ? TY_OK : corrupt(r, "unknown type code %d", *code);
+  return stored_size(*code) ? TY_OK : fail_corrupt(r, "unknown type code %d", *code);
 }
 
 /* Counts the elements of an array, all of which the file must still hold. */
 static int stored_count(struct cursor *r, const struct shape *s, int code, int64_t *out)
 {
-  *out = count_of(s);
-  bool there = *out >= 0 && (uint64_t)*out <= left(r) / stored_size(code);
-  return there ? TY_OK : corrupt(r, "the file ends within the elements of an array");
+  *out = count_elements(s);
+  bool there = *out >= 0 && (uint64_t)*out <= bytes_left(r) / stored_size(code);
+  return there ? TY_OK : fail_corrupt(r, "the file ends within the elements of an array");
 }
 
 /* Writes n numbers of a foreign type, which end where the wide ones will end, as wide ones. An
 ** element is read before its place is written. */
-static int widen(struct cursor *r, char *p, int64_t n, int code)
+static int widen_values(struct cursor *r, char *p, int64_t n, int code)
 {
   const size_t size = foreign[code].size, wide = dtype_size(foreign[code].dtype);
   const char *from = p + (size_t)n * (wide - size);
@@ -214,13 +215,13 @@ static int widen(struct cursor *r, char *p, int64_t n, int code)
 static int take_elements(struct cursor *r, void *p, int64_t n, int code, const char *what)
 {
   const size_t size = stored_size(code), wide = dtype_size(loaded_dtype(code));
-  TRY(take(r, (char *)p + (size_t)n * (wide - size), (uint64_t)n * size, what));
-  if (is_foreign(code)) return widen(r, p, n, code);
+  TRY(take_bytes(r, (char *)p + (size_t)n * (wide - size), (uint64_t)n * size, what));
+  if (is_foreign(code)) return widen_values(r, p, n, code);
   if (code == TY_BOOL) mend_bools(p, (size_t)n);
   return TY_OK;
 }
 
-/* What stands before the shape, and the shape. */
+/* Reads the fields before the shape, and the shape. */
 static int take_version(struct cursor *r, struct record *x)
 {
   uint32_t first;
@@ -228,7 +229,7 @@ static int take_version(struct cursor *r, struct record *x)
   bool modern = first == V2 || first == V3;
   if (!modern && first != V1) {
     if (first > TY_MAXDIM)
-      return corrupt(r,
+      return fail_corrupt(r,
           "an array begins with 0x%08x: neither a known version nor a number of dimensions", first);
     x->shape.ndim = (int32_t)first;
     return take_dims(r, &x->shape, true);
@@ -236,11 +237,11 @@ static int take_version(struct cursor *r, struct record *x)
   x->version = first;
   if (modern) TRY(take_i32(r, &x->storage, "a storage type"));
   if (x->storage < DENSE || x->storage > CSR)
-    return corrupt(r, "unknown storage type %d", x->storage);
+    return fail_corrupt(r, "unknown storage type %d", x->storage);
   if (x->storage != DENSE) TRY(take_shape(r, &x->stored));
   TRY(take_shape(r, &x->shape));
   if (x->shape.ndim < 0 && first != V3)
-    return corrupt(r, "an array of %d dimensions", x->shape.ndim);
+    return fail_corrupt(r, "an array of %d dimensions", x->shape.ndim);
   return TY_OK;
 }
 
@@ -260,7 +261,7 @@ static int take_head(struct cursor *r, struct record *x)
     TRY(take_dtype(r, &x->index[i].code));
     TRY(take_shape(r, &x->index[i].shape));
     bool shaped = x->index[i].shape.ndim >= 1 && x->stored.ndim >= 1;
-    if (!shaped) return corrupt(r, "a sparse array without a shape of what is stored");
+    if (!shaped) return fail_corrupt(r, "a sparse array without a shape of what is stored");
   }
   return TY_OK;
 }
@@ -311,7 +312,7 @@ static int64_t row_elements(const struct shape *s)
 {
   struct shape row = { s->ndim - 1, { 0 } };
   for (int i = 1; i < s->ndim; i++) row.dim[i - 1] = s->dim[i];
-  return count_of(&row);
+  return count_elements(&row);
 }
 
 /* Returns the shape of the stored elements, as the index arrays have it. */
@@ -319,7 +320,7 @@ static struct shape stored_shape(const struct record *x)
 {
   if (x->storage == CSR) return x->index[1].shape;
   struct shape rows = x->shape;
-  rows.dim[0] = count_of(&x->index[0].shape);
+  rows.dim[0] = count_elements(&x->index[0].shape);
   return rows;
 }
 
@@ -337,7 +338,7 @@ static int fill_rows(struct cursor *r, const struct record *x, const struct stor
   for (int64_t i = 0; i < s->n[0]; i++) {
     int64_t row = s->index[0][i];
     if (row < 0 || row >= rows)
-      return corrupt(r, "a row_sparse array lists row %lld", (long long)row);
+      return fail_corrupt(r, "a row_sparse array lists row %lld", (long long)row);
     memcpy(dst + (size_t)row * size, s->value + (size_t)i * size, size);
   }
   return TY_OK;
@@ -350,13 +351,14 @@ static int fill_csr(struct cursor *r, const struct record *x, const struct store
   const int64_t *start = s->index[0], *column = s->index[1];
   if (x->shape.ndim == 2 && s->n[0] == 0 && most == 0) return TY_OK; /* zeros */
   if (x->shape.ndim != 2 || s->n[0] != rows + 1)
-    return corrupt(r, "a csr array lacks starts of rows");
+    return fail_corrupt(r, "a csr array lacks starts of rows");
   for (int64_t i = 0; i < rows; i++) {
     bool good = start[i] >= 0 && start[i + 1] >= start[i] && start[i + 1] <= most;
-    if (!good) return corrupt(r, "row %lld of a csr array has no valid extent", (long long)i);
+    if (!good) return fail_corrupt(r, "row %lld of a csr array has no valid extent", (long long)i);
     for (int64_t k = start[i]; k < start[i + 1]; k++) {
       int64_t c = column[k];
-      if (c < 0 || c >= width) return corrupt(r, "a csr array lists column %lld", (long long)c);
+      if (c < 0 || c >= width)
+        return fail_corrupt(r, "a csr array lists column %lld", (long long)c);
       memcpy(dst + (size_t)(i * width + c) * size, s->value + (size_t)k * size, size);
     }
   }
@@ -367,7 +369,7 @@ static int fill_csr(struct cursor *r, const struct record *x, const struct store
 ** file. */
 static int sparse_tensor(struct cursor *r, const struct record *x, ty_tensor **out)
 {
-  int64_t n = count_of(&x->shape);
+  int64_t n = count_elements(&x->shape);
   size_t size = dtype_size(loaded_dtype(x->code));
   uint64_t most = ((uint64_t)64 << 20) + r->size * 4 - r->dense;
   if (n < 0 || (uint64_t)n > most / size)
@@ -386,7 +388,7 @@ static int take_sparse(struct cursor *r, struct record *x, ty_tensor **out)
   int64_t values;
   int code = take_part(r, &stored, x->code, &s.value, &values);
   for (int i = 0; i < x->storage && !code; i++) code = take_index(r, x, i, &s.index[i], &s.n[i]);
-  if (!code && count_of(&x->shape) == 0)
+  if (!code && count_elements(&x->shape) == 0)
     x->absent = true;
   else if (!code)
     code = sparse_tensor(r, x, out);
@@ -418,11 +420,12 @@ static int put_named(struct cursor *r, struct loaded *l, ty_bag *b)
   for (int i = 0; i < l->n; i++) {
     uint64_t length;
     TRY(take_u64(r, &length, "the length of a name"));
-    if (length > left(r)) return corrupt(r, "a name of %llu bytes", (unsigned long long)length);
+    if (length > bytes_left(r))
+      return fail_corrupt(r, "a name of %llu bytes", (unsigned long long)length);
     char *name = mem_new(length + 1);
     NEED(name, TY_EMEMORY, "out of memory");
-    int code = take(r, name, length, "a name");
-    if (!code && strlen(name) != length) code = corrupt(r, "a name contains a zero byte");
+    int code = take_bytes(r, name, length, "a name");
+    if (!code && strlen(name) != length) code = fail_corrupt(r, "a name contains a zero byte");
     if (!code && l->tensor[i]) code = ty_bag_put(b, name, l->tensor[i]);
     mem_free(name);
     TRY(code);
@@ -445,12 +448,12 @@ static int put_numbered(struct cursor *r, struct loaded *l, ty_bag *b)
 static int check_magic(struct cursor *r)
 {
   uint8_t b[FILE_KIND_HEAD] = { 0 };
-  uint64_t n = MIN(left(r), sizeof(uint64_t)), magic = 0;
-  TRY(take(r, b, n, "the header"));
+  uint64_t n = MIN(bytes_left(r), sizeof(uint64_t)), magic = 0;
+  TRY(take_bytes(r, b, n, "the header"));
   for (int i = 7; i >= 0; i--) magic = magic << 8 | b[i];
   if (n == 8 && magic == LIST_MAGIC) return TY_OK;
-  const uint64_t more = MIN(left(r), sizeof b - n);
-  TRY(take(r, b + n, more, "the header"));
+  const uint64_t more = MIN(bytes_left(r), sizeof b - n);
+  TRY(take_bytes(r, b + n, more, "the header"));
   const char *kind = file_kind(b, n + more);
   if (kind) return fail(TY_EFORMAT, "%s: this is not a file of arrays but %s", r->name, kind);
   return fail(TY_EFORMAT, "%s: this is not a file of arrays: %s", r->name,
@@ -464,21 +467,21 @@ static int take_all(struct cursor *r, struct loaded *l, ty_bag *b, int *named)
   TRY(take_u64(r, &reserved, "the header"));
   r->crc = 0;
   TRY(take_u64(r, &count, "the header"));
-  if (count > left(r) / 4)
-    return corrupt(r, "%llu arrays cannot be in this file", (unsigned long long)count);
+  if (count > bytes_left(r) / 4)
+    return fail_corrupt(r, "%llu arrays cannot be in this file", (unsigned long long)count);
   for (uint64_t i = 0; i < count; i++) TRY(take_record(r, l));
   TRY(take_u64(r, &names, "the number of names"));
   if (names && names != count)
-    return corrupt(
+    return fail_corrupt(
         r, "%llu names for %llu arrays", (unsigned long long)names, (unsigned long long)count);
   *named = names > 0;
   TRY((names ? put_named : put_numbered)(r, l, b));
   if (is_checksum(reserved) && reserved != checksum_word(r->crc))
-    return corrupt(r, "the file is damaged: its checksum is not that of its contents");
+    return fail_corrupt(r, "the file is damaged: its checksum is not that of its contents");
   return TY_OK;
 }
 
-static int load(struct cursor *r, ty_bag **out, int *named)
+static int load_params(struct cursor *r, ty_bag **out, int *named)
 {
   struct loaded l = { 0 };
   ty_bag *b;
@@ -498,7 +501,7 @@ int ty_params_parse(const void *data, size_t bytes, ty_bag **out, int *named)
   NEED((data || !bytes) && out && named, TY_ETYPE,
       "ty_params_parse: the bytes or the result's place is missing");
   struct cursor r = { .name = "buffer", .data = data, .size = bytes };
-  return load(&r, out, named);
+  return load_params(&r, out, named);
 }
 
 int ty_params_load(const char *path, ty_bag **out, int *named)
@@ -514,7 +517,7 @@ int ty_params_load(const char *path, ty_bag **out, int *named)
     code = fail(TY_EIO, "cannot read '%s': it is not a regular file", path);
   if (!code) {
     r.size = (uint64_t)st.st_size;
-    code = load(&r, out, named);
+    code = load_params(&r, out, named);
   }
   if (r.file)
     fclose(r.file);
@@ -527,7 +530,7 @@ int ty_params_load(const char *path, ty_bag **out, int *named)
 
 struct sink { FILE *file; uint32_t crc; };            /* the stream remembers a failure */
 
-static void put(struct sink *f, const void *p, size_t n)
+static void put_bytes(struct sink *f, const void *p, size_t n)
 {
   if (!n) return;
   fwrite(p, 1, n, f->file);
@@ -537,7 +540,7 @@ static void put(struct sink *f, const void *p, size_t n)
 static void put_u32(struct sink *f, uint32_t v)
 {
   uint8_t b[4] = { (uint8_t)v, (uint8_t)(v >> 8), (uint8_t)(v >> 16), (uint8_t)(v >> 24) };
-  put(f, b, sizeof b);
+  put_bytes(f, b, sizeof b);
 }
 
 static void put_u64(struct sink *f, uint64_t v)
@@ -550,13 +553,13 @@ static int put_elements(struct sink *f, const ty_tensor *t)
 {
   size_t n = desc_bytes(&t->d);
   if (device_kind(t->d.device) != TY_GPU) {
-    put(f, tensor_at(t), n);
+    put_bytes(f, tensor_at(t), n);
     return TY_OK;
   }
   char *host = mem_new(n);
   NEED(host, TY_EMEMORY, "out of memory");
   int code = device_ops(t->d.device)->copy(TY_CPU, host, t->d.device, tensor_at(t), n);
-  if (!code) put(f, host, n);
+  if (!code) put_bytes(f, host, n);
   mem_free(host);
   return code;
 }
@@ -594,7 +597,7 @@ static int put_contents(struct sink *f, const ty_bag *b, int n, int named)
   for (int i = 0; i < n && named; i++) {
     TRY(ty_bag_at((ty_bag *)b, i, &name, NULL));
     put_u64(f, strlen(name));
-    put(f, name, strlen(name));
+    put_bytes(f, name, strlen(name));
   }
   return TY_OK;
 }

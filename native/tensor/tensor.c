@@ -321,7 +321,7 @@ static int submit_copy(ty_tensor *dst, ty_tensor *src)
       device_kind(dst->d.device) == TY_GPU ? dst->d.device : src->d.device, &t, NULL);
 }
 
-static bool overlap(const ty_tensor *a, const ty_tensor *b)
+static bool bytes_overlap(const ty_tensor *a, const ty_tensor *b)
 {
   int64_t end_a = a->offset + (int64_t)desc_bytes(&a->d),
           end_b = b->offset + (int64_t)desc_bytes(&b->d);
@@ -358,7 +358,7 @@ int ty_tensor_copy(ty_tensor *dst, ty_tensor *src)
   if (ty_tensor_same(dst, src)) return TY_OK;
   bool same = dst->d.dtype == src->d.dtype,
        gpu = device_kind(dst->d.device | src->d.device) & TY_GPU;
-  if (!same && (overlap(dst, src) || (gpu && dst->d.device != src->d.device)))
+  if (!same && (bytes_overlap(dst, src) || (gpu && dst->d.device != src->d.device)))
     return copy_in_steps(dst, src);
   return submit_copy(dst, src);
 }

@@ -129,12 +129,12 @@ describe("the C interface refuses", function()
       { "tensor_copy", x, none, "ty_tensor_copy: a tensor is missing" },
       { "rng", 0, 0, none, u64, "ty_rng: seed or counter is missing" },
       { "rng", 0, 0, u64, none, "ty_rng: seed or counter is missing" },
-      { "rng_unit", 0, none, "ty_rng_unit: no place for the result" },
-      { "device_work", 0, none, long, "ty_device_work: no place for the result" },
-      { "device_work", 0, long, none, "ty_device_work: no place for the result" },
-      { "device_memory", 0, none, long, long, "ty_device_memory: no place for the result" },
-      { "device_memory", 0, long, none, long, "ty_device_memory: no place for the result" },
-      { "device_memory", 0, long, long, none, "ty_device_memory: no place for the result" },
+      { "rng_unit", 0, none, "ty_rng_unit: out is missing" },
+      { "device_work", 0, none, long, "ty_device_work: a result is missing" },
+      { "device_work", 0, long, none, "ty_device_work: a result is missing" },
+      { "device_memory", 0, none, long, long, "ty_device_memory: a result is missing" },
+      { "device_memory", 0, long, none, long, "ty_device_memory: a result is missing" },
+      { "device_memory", 0, long, long, none, "ty_device_memory: a result is missing" },
       { "image_decode", none, 1, -1, 0, tensor,
         "ty_image_decode: the bytes or the result's place are missing" },
       { "image_decode", bytes, 1, -1, 0, none,
@@ -156,7 +156,7 @@ describe("the C interface refuses", function()
       { "profile_add", C.TY_PROFILE_SPAN, none, "x", 0, 0, "profile: bad event" },
       { "profile_add", C.TY_PROFILE_SPAN, "x", none, 0, 0, "profile: bad event" },
       { "comm_open", "threads", 2, none,
-        "ty_comm_open: the kind or the result's place is missing" },
+        "ty_comm_open: the kind or out is missing" },
     }
     assert.equal(0, C.ty_tensor_same(x, nil))
     assert.equal(1, C.ty_tensor_same(x, x))

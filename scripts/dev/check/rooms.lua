@@ -114,15 +114,12 @@ rooms.houses = { rooms.lua, rooms.native }
 
 -- Rooms of C whose files still call each other in circles. No other room may.
 rooms.circles = {
-  comm = true,
   cuda = true,
   graph = true,
   kernel = true,
   lazy = true,
-  op = true,
   operators = true,
   pass = true,
-  pointwise = true,
 }
 
 local all = { rooms.interface }
