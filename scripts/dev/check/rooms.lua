@@ -118,12 +118,10 @@ rooms.circles = {
   comm = true,
   cuda = true,
   device = true,
-  graph = true,
   kernel = true,
   lazy = true,
   op = true,
   operators = true,
-  pass = true,
   pointwise = true,
 }
 
