@@ -19,19 +19,6 @@
 /* LUA_HEAD: bytes that Lua has for one */
 enum { LIMIT_MIB = 64, LIMIT_TIMES = 4, LUA_HEAD = 160 };
 
-static int fail_corrupt(const struct file *f, const char *at, const char *what, const char *got)
-{
-  int code = fail(TY_EFORMAT, "byte %zu: expected %s, got %s", (size_t)(at - f->text), what, got);
-  fail_argument(NULL, what, got);
-  return code;
-}
-
-static const char *type_name(const char *v)
-{
-  static const char *const names[] = { "a text", "a number", "a list", "an object" };
-  return names[json_type(v)];
-}
-
 /* Fails for a text whose few bytes describe more than a reader may allocate. */
 static int fail_limit(void)
 {
@@ -44,168 +31,6 @@ static int take_bytes(struct file *f, size_t bytes)
   if (bytes > *f->left) return fail_limit();
   *f->left -= bytes;
   return TY_OK;
-}
-
-/* -- fields ------------------------------------------------------------------------------------ */
-
-static int unknown_field(const struct file *f, const char *key)
-{
-  struct arena a = { 0 };
-  const char *name = json_text(key, &a);
-  int code = fail(TY_EFORMAT, "byte %zu: unknown field \"%s\"", (size_t)(json_value(key) - f->text),
-      name ? name : "");
-  fail_argument(name, NULL, NULL);
-  arena_done(&a);
-  return code;
-}
-
-/* Finds the values of an object's fields, NULL where one is not given; of several the first counts.
-** The first `required` of the names must be given. */
-static int read_fields(const struct file *f, const char *object, const char *const *names, int n,
-    int required, const char **out)
-{
-  if (json_type(object) != J_OBJECT) return fail_corrupt(f, object, "an object", type_name(object));
-  for (int i = 0; i < n; i++) out[i] = NULL;
-  for (const char *v, *key = json_first(object); key; key = json_next(v)) {
-    int i = 0;
-    while (i < n && !json_is(key, names[i])) i++;
-    if (i == n) return unknown_field(f, key);
-    v = json_value(key);
-    if (!out[i]) out[i] = v;
-  }
-  for (int i = 0; i < required; i++) {
-    if (out[i]) continue;
-    int code = fail(
-        TY_EFORMAT, "byte %zu: field \"%s\" is missing", (size_t)(object - f->text), names[i]);
-    fail_argument(names[i], "a field", "nothing");
-    return code;
-  }
-  return TY_OK;
-}
-
-static int read_whole(const struct file *f, const char *v, const char *what, int *out)
-{
-  if (json_type(v) != J_NUMBER) return fail_corrupt(f, v, what, type_name(v));
-  double number = json_number(v);
-  bool fits = number >= 0 && number < 2147483647;
-  if (!fits || number != (double)(int)number) return fail_corrupt(f, v, what, "another number");
-  *out = (int)number;
-  return TY_OK;
-}
-
-/* Reads [node, output] or [node, output, version]. */
-static int read_entry(const struct file *f, const char *v, struct input *out)
-{
-  static const char *const what[] = { "the number of a node", "the number of an output",
-    "a version" };
-  int *field[] = { &out->node, &out->out, &out->version }, n = 0;
-  *out = (struct input){ 0, 0, 0 };
-  const char *entry = json_type(v) == J_LIST ? json_first(v) : NULL;
-  for (; entry && n < 3; entry = json_next(entry), n++)
-    TRY(read_whole(f, entry, what[n], field[n]));
-  return n < 2 || entry ? fail_corrupt(f, v, "[node, output, version]", type_name(v)) : TY_OK;
-}
-
-static int count_items(const char *list)
-{
-  int n = 0;
-  for (const char *v = json_first(list); v; v = json_next(v)) n++;
-  return n;
-}
-
-/* -- a node in the text ------------------------------------------------------------------------ */
-
-enum { OP, NAME, INPUTS, ATTRS, ATTR, PARAM, BODIES, CONTROL, SOURCE, FIELDS };
-static const char *const fields[FIELDS] = { "op", "name", "inputs", "attrs", "attr", "param",
-  "subgraphs", "control_deps", "backward_source_id" };
-
-static int node_fields(const struct file *f, int node, const char **v)
-{
-  TRY(read_fields(f, f->node[node].at, fields, FIELDS, INPUTS + 1, v));
-  for (int i = OP; i <= NAME; i++)
-    if (json_type(v[i]) != J_TEXT) return fail_corrupt(f, v[i], "a text", type_name(v[i]));
-  if (json_type(v[INPUTS]) != J_LIST)
-    return fail_corrupt(f, v[INPUTS], "a list", type_name(v[INPUTS]));
-  if (json_is(v[OP], "null") && json_first(v[INPUTS]))
-    return fail_corrupt(f, f->node[node].at, "no inputs of a variable", "some");
-  return TY_OK;
-}
-
-bool file_is_variable(const struct file *f, int node)
-{
-  const char *v[FIELDS];
-  return node < f->n && !node_fields(f, node, v) && json_is(v[OP], "null");
-}
-
-static int fail_draft(void) { return fail(TY_EMEMORY, "out of memory: symbol file"); }
-
-/* Drops repeated attributes; the first stays. */
-static int drop_repeated(struct draft *d)
-{
-  struct names x;
-  int n = 0;
-  if (d->nattr < 2) return TY_OK;
-  TRY(names_index(&x, d->attr, sizeof *d->attr, d->nattr));
-  for (int i = 0; i < d->nattr; i++)                    /* `turn` is unused: no names_take */
-    if (names_first(&x, d->attr[i].key) == i) x.turn[n++] = i;
-  for (int i = 0; i < n; i++) d->attr[i] = d->attr[x.turn[i]];
-  d->nattr = n;
-  names_done(&x);
-  return TY_OK;
-}
-
-static int read_attrs(
-    const struct file *f, const char *const *dict, struct arena *a, struct draft *d)
-{
-  for (int i = ATTRS; i <= PARAM; i++) {
-    if (!dict[i]) continue;
-    if (json_type(dict[i]) != J_OBJECT)
-      return fail_corrupt(f, dict[i], "an object of texts", type_name(dict[i]));
-    for (const char *v, *key = json_first(dict[i]); key; key = json_next(v)) {
-      v = json_value(key);
-      if (json_type(v) != J_TEXT) return fail_corrupt(f, v, "a text", type_name(v));
-      const char *name = json_text(key, a), *value = json_text(v, a);
-      if (!name || !value) return fail_draft();
-      TRY(draft_add_attr(d, a, name, value));
-    }
-  }
-  return drop_repeated(d);
-}
-
-static int read_inputs(const struct file *f, const char *list, struct arena *a, struct draft *d)
-{
-  const int n = count_items(list);
-  d->in = n ? arena_new(a, sizeof *d->in * (size_t)n) : NULL;
-  if (n && !d->in) return fail_draft();
-  for (const char *v = json_first(list); v; v = json_next(v))
-    TRY(read_entry(f, v, &d->in[d->nin++]));
-  return TY_OK;
-}
-
-static int check_bodies(const struct file *f, const char *list)
-{
-  if (json_type(list) != J_LIST) return fail_corrupt(f, list, "a list of graphs", type_name(list));
-  for (const char *v = json_first(list); v; v = json_next(v))
-    if (json_type(v) != J_OBJECT) return fail_corrupt(f, v, "an object", type_name(v));
-  return TY_OK;
-}
-
-int file_draft(const struct file *f, int node, struct arena *a, struct draft *out)
-{
-  const char *v[FIELDS];
-  *out = (struct draft){ 0 };
-  TRY(node_fields(f, node, v));
-  if (!json_is(v[OP], "null")) {
-    out->op_name = json_text(v[OP], a);
-    if (!out->op_name) return fail_draft();
-    out->op = op_find(out->op_name);
-  }
-  out->name = json_text(v[NAME], a);
-  if (!out->name) return fail_draft();
-  TRY(read_attrs(f, v, a, out));
-  if (v[BODIES]) TRY(check_bodies(f, v[BODIES]));
-  out->bodies = v[BODIES];
-  return read_inputs(f, v[INPUTS], a, out);
 }
 
 /* -- building ---------------------------------------------------------------------------------- */
@@ -231,9 +56,9 @@ static int count_outputs(struct file *f, const char *heads)
   const char *v[FIELDS];
   struct input in;
   for (int i = -1; i < f->n; i++) {
-    if (i >= 0) TRY(node_fields(f, i, v));
+    if (i >= 0) TRY(file_node_fields(f, i, v));
     for (const char *e = json_first(i < 0 ? heads : v[INPUTS]); e; e = json_next(e)) {
-      TRY(read_entry(f, e, &in));
+      TRY(file_read_entry(f, e, &in));
       if (in.node < f->n) f->node[in.node].outputs = MAX(f->node[in.node].outputs, in.out + 1);
     }
   }
@@ -267,7 +92,7 @@ static int add_missing_inputs(
     char *name = arena_chars(a, size);
     ty_attr *attr = arena_new(a, sizeof *attr * (size_t)(d->nattr + 1));
     int n = d->nattr;
-    if (!name || !attr) return fail_draft();
+    if (!name || !attr) return file_fail_memory();
     snprintf(name, size, "%s_%s", d->name, port);
     if (n) memcpy(attr, d->attr, sizeof *attr * (size_t)n);
     if (init && f->version < 904 && !draft_attr(d, "__init__"))
@@ -313,14 +138,14 @@ static int build_op(struct file *f, int node, struct draft *d, struct arena *a)
   if (d->op->flags & OP_CALLBACK) TRY(add_host_outputs(f, node, d, a));
   nattr = d->nattr;
   ty_attr *more = arena_new(a, sizeof *more * (size_t)(nattr + 1));
-  if (!more) return fail_draft();
+  if (!more) return file_fail_memory();
   const ty_attr *attr = op_counted(d->op, d->attr, &nattr, d->nin, more, number);
   TRY(graph_kind(f->g, d->op, d->name, attr, nattr, d->nin, &kind));
   const int n = f->version < 900 ? MAX(d->nin, kind->nin) : d->nin;
   NEED(kind->nin == n, TY_EFORMAT, "%s %s: expected %d inputs, got %d", d->op_name, d->name,
       kind->nin, d->nin);
   ty_entry *in = arena_new(a, sizeof *in * (size_t)n);
-  if (!in) return fail_draft();
+  if (!in) return file_fail_memory();
   TRY(find_inputs(f, d, kind, in));
   TRY(add_missing_inputs(f, d, kind, a, in));
   TRY(add_bodies(f, d));
@@ -356,7 +181,7 @@ static int close_node(struct file *f, int node, bool keep)
 static int open_node(struct file *f, int node, int from)
 {
   const char *v[FIELDS];
-  TRY(node_fields(f, node, v));
+  TRY(file_node_fields(f, node, v));
   f->node[node].next = json_first(v[INPUTS]);
   f->node[node].index = OPEN - from;
   return TY_OK;
@@ -367,7 +192,7 @@ static int bad_input(const struct file *f, int node, const struct input *in)
   struct arena a = { 0 };
   const char *v[FIELDS], *name = "";
   int k = 0;
-  if (!node_fields(f, in->node < f->n ? in->node : node, v)) name = json_text(v[NAME], &a);
+  if (!file_node_fields(f, in->node < f->n ? in->node : node, v)) name = json_text(v[NAME], &a);
   if (!name) name = "";
   for (const char *e = json_first(v[INPUTS]); e && e != f->node[node].next; e = json_next(e)) k++;
   int code = in->node < f->n
@@ -390,7 +215,7 @@ static int visit_node(struct file *f, int root, bool keep)
       node = from;
       continue;
     }
-    TRY(read_entry(f, d->next, &in));
+    TRY(file_read_entry(f, d->next, &in));
     if (in.node >= f->n || f->node[in.node].index < LEFT_OUT) return bad_input(f, node, &in);
     d->next = json_next(d->next);
     if (f->node[in.node].index != NEW) continue;
@@ -403,14 +228,14 @@ static int visit_node(struct file *f, int root, bool keep)
 static int read_heads(struct file *f)
 {
   ty_graph *g = f->g;
-  const int n = count_items(f->heads);
+  const int n = file_count_items(f->heads);
   NEED(n, TY_EFORMAT, "the graph has no heads");
   TRY(take_bytes(f, sizeof *g->head * (size_t)n));
   g->head = NEWS(ty_entry, n);
   NEED(g->head, TY_EMEMORY, "out of memory: heads");
   for (const char *v = json_first(f->heads); v; v = json_next(v)) {
     struct input in;
-    TRY(read_entry(f, v, &in));
+    TRY(file_read_entry(f, v, &in));
     NEED(in.node < f->n, TY_EFORMAT, "head %d is node %d of %d", g->nhead, in.node, f->n);
     TRY(visit_node(f, in.node, true));
     const struct node *from = &g->node[f->node[in.node].index];
@@ -425,9 +250,9 @@ static int check_arguments(const struct file *f, const char *list)
 {
   for (const char *v = json_first(list); v; v = json_next(v)) {
     int id = 0;
-    TRY(read_whole(f, v, "the number of a node", &id));
+    TRY(file_read_number(f, v, "the number of a node", &id));
     const char *got = id >= f->n ? "no node" : file_is_variable(f, id) ? NULL : "an operator";
-    if (got) return fail_corrupt(f, v, "the number of a variable", got);
+    if (got) return file_fail(f, v, "the number of a variable", got);
   }
   return TY_OK;
 }
@@ -438,18 +263,18 @@ static int keep_versions(const struct file *f)
 {
   ty_graph *g = f->g;
   const int **list = arena_new(&g->arena, sizeof *list * (size_t)g->n);
-  if (!list) return fail_draft();
+  if (!list) return file_fail_memory();
   for (int i = 0; i < f->n; i++) {
     const char *v[FIELDS];
     const int index = f->node[i].index;
     if (index < 0 || !g->node[index].nin) continue;
     int *version = arena_new(&g->arena, sizeof *version * (size_t)g->node[index].nin), k = 0;
-    if (!version) return fail_draft();
+    if (!version) return file_fail_memory();
     list[index] = version;
-    TRY(node_fields(f, i, v));
+    TRY(file_node_fields(f, i, v));
     for (const char *e = json_first(v[INPUTS]); e; e = json_next(e)) {
       struct input in;
-      TRY(read_entry(f, e, &in));
+      TRY(file_read_entry(f, e, &in));
       version[k++] = in.version;
     }
   }
@@ -472,10 +297,10 @@ static int graph_attr(const struct file *f, const char *attrs, const char *name,
   for (const char *v, *key = json_first(attrs); key && !*out; key = json_next(v)) {
     v = json_value(key);
     if (!json_is(key, name)) continue;
-    if (json_type(v) != J_LIST || count_items(v) != 2)
-      return fail_corrupt(f, v, form, type_name(v));
+    if (json_type(v) != J_LIST || file_count_items(v) != 2)
+      return file_fail(f, v, form, file_type_name(v));
     *out = json_next(json_first(v));
-    if (json_type(*out) != type) return fail_corrupt(f, v, form, type_name(v));
+    if (json_type(*out) != type) return file_fail(f, v, form, file_type_name(v));
   }
   return TY_OK;
 }
@@ -487,11 +312,11 @@ static int read_graph_attrs(struct file *f, const char *attrs)
   f->version = 800; /* files before 0.9 did not say */
   if (!attrs) return TY_OK;
   TRY(graph_attr(f, attrs, "mxnet_version", "[\"int\", version]", J_NUMBER, &v));
-  if (v) TRY(read_whole(f, v, "a version", &f->version));
+  if (v) TRY(file_read_number(f, v, "a version", &f->version));
   TRY(graph_attr(f, attrs, "tycho_rows", "[\"str\", rows]", J_TEXT, &v));
   if (!v) return TY_OK;
   rows = json_text(v, &a);
-  int code = rows ? formula_define(rows) : fail_draft();
+  int code = rows ? formula_define(rows) : file_fail_memory();
   arena_done(&a);
   return code;
 }
@@ -510,16 +335,16 @@ static int fit_nodes(ty_graph *g)
 static int read_graph(struct file *f, const char *object, bool top)
 {
   const char *v[GRAPH_FIELDS];
-  TRY(read_fields(f, object, graph_fields, GRAPH_FIELDS, HEADS + 1, v));
+  TRY(file_read_fields(f, object, graph_fields, GRAPH_FIELDS, HEADS + 1, v));
   if (v[GRAPH_ATTRS] && json_type(v[GRAPH_ATTRS]) != J_OBJECT)
-    return fail_corrupt(f, v[GRAPH_ATTRS], "an object", type_name(v[GRAPH_ATTRS]));
+    return file_fail(f, v[GRAPH_ATTRS], "an object", file_type_name(v[GRAPH_ATTRS]));
   f->version = FILE_VERSION;
   if (top) TRY(read_graph_attrs(f, v[GRAPH_ATTRS]));
   static const char *const what[] = { "a list of nodes", "a list of numbers", "a list" };
   for (int i = NODES; i <= HEADS; i++)
-    if (json_type(v[i]) != J_LIST) return fail_corrupt(f, v[i], what[i], type_name(v[i]));
+    if (json_type(v[i]) != J_LIST) return file_fail(f, v[i], what[i], file_type_name(v[i]));
   f->heads = v[HEADS];
-  f->g->cap = count_items(v[NODES]);
+  f->g->cap = file_count_items(v[NODES]);
   TRY(take_bytes(f, (sizeof *f->node + sizeof *f->g->node) * (size_t)f->g->cap));
   f->node = NEWS(struct node_record, f->g->cap);
   f->g->node = NEWS(struct node, f->g->cap);

@@ -1,6 +1,6 @@
-/* symbol_reader.h - a symbol file that is being read (symbol_read.c), and what brings old ones up
-** to the present form (symbol_upgrade.c). The text, which was checked, serves as the list of
-** nodes: each is read in place. */
+/* symbol_reader.h - a symbol file that is being read (symbol_read.c, symbol_node.c), and how old
+** ones are upgraded to the present form (symbol_upgrade.c). The text, which was checked, serves as
+** the list of nodes: each is read in place. */
 #pragma once
 #include "graph/graph.h"
 #include "base/json.h"
@@ -46,14 +46,38 @@ struct file {
   size_t taken, *left;                                /* of the graph; what is left for all */
 };
 
-bool file_is_variable(const struct file *f, int node);
-int  file_draft(const struct file *f, int node, struct arena *a, struct draft *out);
+/* fields of a node */
+enum { OP, NAME, INPUTS, ATTRS, ATTR, PARAM, BODIES, CONTROL, SOURCE, FIELDS };
 
-const char *draft_attr(const struct draft *d, const char *key);              /* NULL */
-int draft_add_attr(struct draft *d, struct arena *a, const char *key, const char *value);
+/* -- symbol_node.c ----------------------------------------------------------------------------- */
+
+/* Fails at a byte of the text. Returns the code. */
+int  file_fail(const struct file *f, const char *at, const char *what, const char *got);
+int  file_fail_memory(void);
+/* Returns "a text", "a number", "a list", "an object". */
+const char *file_type_name(const char *v);
+/* Finds the values of an object's fields, NULL where one is not given; of several the first counts.
+** The first `required` of the names must be given. */
+int  file_read_fields(const struct file *f, const char *object, const char *const *names, int n,
+    int required, const char **out);
+/* Reads a number of 0 or more. what: its description in an error. */
+int  file_read_number(const struct file *f, const char *v, const char *what, int *out);
+/* Reads [node, output] or [node, output, version]. */
+int  file_read_entry(const struct file *f, const char *v, struct input *out);
+int  file_count_items(const char *list);
+/* Finds the values of a node's fields; v: FIELDS of them. */
+int  file_node_fields(const struct file *f, int node, const char **v);
+bool file_is_variable(const struct file *f, int node);
+/* Reads a node into the arena. */
+int  file_draft(const struct file *f, int node, struct arena *a, struct draft *out);
+/* Returns an attribute's value, NULL: it has none of that name. */
+const char *draft_attr(const struct draft *d, const char *key);
+int  draft_add_attr(struct draft *d, struct arena *a, const char *key, const char *value);
+
+/* -- symbol_upgrade.c -------------------------------------------------------------------------- */
 
 /* Finds the attributes that operators give to variables. */
 int upgrade_begin(struct file *f);
 int upgrade_attrs(const struct file *f, int node, struct draft *d, struct arena *a);
-/* the initialiser that an operator gives to the variable of an input; NULL */
+/* Returns the initialiser that an operator gives to the variable of an input; NULL: none. */
 const char *upgrade_initialiser(const struct draft *d, int input);

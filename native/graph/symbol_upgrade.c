@@ -8,32 +8,6 @@
 #include "graph/symbol_file.h"
 #include "graph/symbol_reader.h"
 
-static ty_attr *find_attr(const struct draft *d, const char *key)
-{
-  for (int i = 0; i < d->nattr; i++)
-    if (!strcmp(d->attr[i].key, key)) return &d->attr[i];
-  return NULL;
-}
-
-const char *draft_attr(const struct draft *d, const char *key)
-{
-  const ty_attr *a = find_attr(d, key);
-  return a ? a->value : NULL;
-}
-
-int draft_add_attr(struct draft *d, struct arena *a, const char *key, const char *value)
-{
-  if (d->nattr == d->cap) {
-    ty_attr *more = arena_new(a, sizeof *more * (size_t)(2 * d->cap + 4));
-    NEED(more, TY_EMEMORY, "out of memory: attributes");
-    if (d->nattr) memcpy(more, d->attr, sizeof *more * (size_t)d->nattr);
-    d->attr = more;
-    d->cap = 2 * d->cap + 4;
-  }
-  d->attr[d->nattr++] = (ty_attr){ key, value };
-  return TY_OK;
-}
-
 static void drop_attr(struct draft *d, const char *key)
 {
   int n = 0;

@@ -97,7 +97,7 @@ static int nothing_known(struct infer *s)
 {
   (void)s;
   return TY_OK;
-} /* the bodies know: control_infer */
+} /* inference goes through the bodies: pass/infer.c */
 
 /* -- _guard ------------------------------------------------------------------------------------ */
 

@@ -115,11 +115,9 @@ rooms.houses = { rooms.lua, rooms.native }
 -- Rooms of C whose files still call each other in circles. No other room may.
 rooms.circles = {
   cuda = true,
-  graph = true,
   kernel = true,
   lazy = true,
   operators = true,
-  pass = true,
 }
 
 local all = { rooms.interface }
