@@ -160,9 +160,9 @@ describe("a block of a symbol", function()
     function Net:init()
       self.inner = inner
     end
-    function Net:forward(x)
-      local noise = ty.F.Dropout{ x, p = 0.5 }
-      return noise, self.inner(x)
+    function Net:forward(data)
+      local noise = ty.F.Dropout{ data, p = 0.5 }
+      return noise, self.inner(data)
     end
     local net, results = Net(), {}
     for i, active in ipairs{ false, true } do
