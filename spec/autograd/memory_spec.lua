@@ -233,9 +233,9 @@ describe("a weight at the address of one that is gone", function()
     for i = 1, 6 do
       local x, w, mean = nd.ones{ 2, 8, 12, 12 }, nd.full({ 8, 8, 3, 3 }, i), nd.full({ 8 }, i)
       local one, zero = nd.ones{ 8 }, nd.zeros{ 8 }
-      local variable = nd.zeros{ 1 }:attach_grad()
+      local shift = nd.zeros{ 1 }:attach_grad()
       local y = autograd.record(false, function()
-        local z = nd.Convolution{ x + variable, w, kernel = { 3, 3 }, num_filter = 8,
+        local z = nd.Convolution{ x + shift, w, kernel = { 3, 3 }, num_filter = 8,
           no_bias = true }
         return nd.BatchNorm{ z, one, zero, mean, one, eps = 1e-8 }
       end)

@@ -193,11 +193,14 @@ describe("values of", function()
     assert.equal("null", net.gamma.grad_req)
   end)
 
-  it("a BatchNorm that is cast to float16 keep parameters of float32", function()
-    local net = nn.BatchNorm{ in_channels = 2 }
-    net:initialize()
-    net:cast("float16")
-    assert.equal("float32", net.gamma.dtype)
+  it("a BatchNorm that is cast to a half type keep parameters of float32", function()
+    for _, dtype in ipairs{ "float16", "bfloat16" } do
+      local net = nn.BatchNorm{ in_channels = 2 }
+      net:initialize()
+      net:cast(dtype)
+      assert.equal("float32", net.gamma.dtype)
+      assert.equal(dtype, net(nd.ones({ 3, 2 }, { dtype = dtype })).dtype)
+    end
   end)
 
   it("BatchNormReLU are those of BatchNorm above 0", function()

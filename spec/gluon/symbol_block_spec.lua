@@ -117,6 +117,42 @@ describe("a block of a symbol", function()
       { params = net.inner:collect_params() })(x))
   end)
 
+  -- The names of parameters contain the number of the network.
+  it("is saved in one network and loaded in another of its class", function()
+    local Net = gluon.HybridBlock:extend("Net")
+    function Net:init()
+      local body = gluon.nn.HybridSequential()
+      body:name_scope(function()
+        body:add(gluon.nn.Dense{ 3, in_units = 2 }, gluon.nn.BatchNorm{ in_channels = 3 })
+      end)
+      local x = sym.Variable("data")
+      self.inner = SymbolBlock(body(x), x, { params = body:collect_params() })
+    end
+    function Net:forward(x)
+      return self.inner(x)
+    end
+    local a, b, path = Net(), Net(), os.tmpname()
+    a:initialize{ init = ty.init.Uniform(1) }
+    a:save_parameters(path)
+    local _, keys = nd.load(path)
+    table.sort(keys)
+    assert.same({ "inner.batchnorm0_beta", "inner.batchnorm0_gamma",
+      "inner.batchnorm0_running_mean", "inner.batchnorm0_running_var", "inner.dense0_bias",
+      "inner.dense0_weight" }, keys)
+    b:load_parameters(path)
+    local x = blocks.numbers{ 4, 2 }
+    assert.near(a(x), b(x), 1e-6)
+    local whole = {}                                     -- as older files have them
+    for name, p in a:collect_params():items() do
+      whole["inner." .. name] = p:data()
+    end
+    nd.save(path, whole)
+    a:load_parameters(path)
+    a.inner:save_parameters(path)
+    a.inner:load_parameters(path)
+    os.remove(path)
+  end)
+
   it("draws when a forward calls it", function()
     local x = sym.Variable("data")
     local inner = SymbolBlock(sym.Dropout{ x, p = 0.5, name = "drop" }, x)
@@ -124,9 +160,9 @@ describe("a block of a symbol", function()
     function Net:init()
       self.inner = inner
     end
-    function Net:forward(x)
-      local noise = ty.F.Dropout{ x, p = 0.5 }
-      return noise, self.inner(x)
+    function Net:forward(data)
+      local noise = ty.F.Dropout{ data, p = 0.5 }
+      return noise, self.inner(data)
     end
     local net, results = Net(), {}
     for i, active in ipairs{ false, true } do

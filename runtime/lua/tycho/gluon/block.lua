@@ -515,13 +515,14 @@ end
 
 -- Files -------------------------------------------------------------------------------------------
 
--- Appends the parameters, named by structure: "body.0.weight".
-function Block:_append_named(prefix, list)
+-- Appends the parameters, named by structure: "body.0.weight". reading: with all names that files
+-- have for them.
+function Block:_append_named(prefix, list, reading)
   for _, own in ipairs(self._own) do
     list[#list + 1] = { prefix .. own.name, own.param }
   end
   for _, child in ipairs(self._children) do
-    child.block:_append_named(prefix .. child.name .. ".", list)
+    child.block:_append_named(prefix .. child.name .. ".", list, reading)
   end
   return list
 end
@@ -581,7 +582,7 @@ function Block:load_parameters(...)
   local a = LOAD(...)
   local loaded, exported = parameter_files.read(a.filename, "Block:load_parameters")
   local structured = not exported and (has_point(loaded) or next(loaded) == nil)
-  parameter_files.apply(a.filename, loaded, structured and self:_append_named("", {})
+  parameter_files.apply(a.filename, loaded, structured and self:_append_named("", {}, true)
     or by_name(self, loaded, exported), a, "Block:load_parameters")
 end
 
@@ -637,7 +638,8 @@ local OP_HOOK = args.form("Block:register_op_hook", { { "callback", "function" }
 Block._op_hook_options = OP_HOOK
 
 --- Has f(name, array) called for the outputs of every operator of the hybrid blocks inside, as the
--- callback of a Monitor is; with monitor_all for the inputs, too.
+-- callback of a Monitor is; with monitor_all for the inputs, too, as "dense0_fwd_weight", or
+-- "relu0_fwd_input0" where the operator does not name its inputs.
 -- @tparam function f
 -- @tparam[opt] table options monitor_all = false
 function Block:register_op_hook(...)

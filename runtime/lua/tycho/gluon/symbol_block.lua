@@ -209,6 +209,32 @@ end
 
 -- Files -------------------------------------------------------------------------------------------
 
+-- Returns how many bytes all parameters' names begin with.
+local function common_length(own)
+  local first, n = own[1] and own[1].name or "", own[1] and #own[1].name or 0
+  for _, other in ipairs(own) do
+    while other.name:sub(1, n) ~= first:sub(1, n) do
+      n = n - 1
+    end
+  end
+  return n
+end
+
+
+-- In the file of a network that has the block as a child, names lack what all begin with, as in the
+-- reference; with it they would contain the number of the network. Alone, the block has them whole.
+function SymbolBlock:_append_named(prefix, list, reading)
+  local n = prefix ~= "" and common_length(self._own) or 0
+  for _, own in ipairs(self._own) do
+    list[#list + 1] = { prefix .. own.name:sub(n + 1), own.param }
+    if reading and n > 0 then
+      list[#list + 1] = { prefix .. own.name, own.param }
+    end
+  end
+  return list
+end
+
+
 local IMPORTS = args.form("SymbolBlock.imports", { { "symbol_file", "text" },
   { "input_names", "text|list" }, { "param_file", "text?" }, "*", { "ctx", "contexts?" },
   { "allow_missing", "boolean", false }, { "ignore_extra", "boolean", false } })

@@ -66,7 +66,7 @@ local BATCH = layer.joined(layer.joined({
 
 --- Each channel with mean 0 and variance 1 over the batch, times gamma, plus beta. In training mode
 -- the running averages move; outside it, or with `use_global_stats`, they are used. A cast to
--- float16 leaves the parameters float32.
+-- float16 or bfloat16 leaves the parameters float32.
 -- @type BatchNorm
 local BatchNorm = layer.extend(HybridBlock, "nn.BatchNorm", BATCH)
 
@@ -74,7 +74,8 @@ BatchNorm.set_up = set_up_statistics
 
 
 function BatchNorm:cast(dtype)
-  BatchNorm.super.cast(self, dtype == "float16" and "float32" or dtype)
+  local half = dtype == "float16" or dtype == "bfloat16"
+  BatchNorm.super.cast(self, half and "float32" or dtype)
 end
 
 
