@@ -123,6 +123,29 @@ describe("a hostile ONNX file", function()
         "int64") }))
   end)
 
+  it("that makes large windows, transforms and images of little", function()
+    local one = number(1)
+    for _, n in ipairs{ number(2 ^ 50), number(0), number(-5) } do
+      for _, op in ipairs{ "HannWindow", "HammingWindow", "BlackmanWindow" } do
+        refused(model({ { op, { "n" }, { "y" } } }, { n = n }))
+      end
+      refused(model({ { "DFT", { "x", "n" }, { "y" } } }, { n = n, x = array{ { { 1 } } } },
+        { opset = 20 }))
+      refused(model({ { "STFT", { "x", "n", "w" }, { "y" } } }, { n = n, x = array{ { { 1 } } },
+        w = array{ 1, 1 } }))
+      refused(model({ { "MelWeightMatrix", { "n", "l", "r", "f", "f" }, { "y" } } }, { n = n,
+        l = one, r = one, f = array{ 1 } }))
+      refused(model({ { "MelWeightMatrix", { "l", "n", "r", "f", "f" }, { "y" } } }, { n = n,
+        l = number(2 ^ 45), r = one, f = array{ 1 } }))
+    end
+    refused(model({ { "Col2Im", { "x", "s", "k" }, { "y" } } }, { x = array{ { { 1 } } },
+      s = array({ 2 ^ 31, 2 ^ 31 }, "int64"), k = array({ 1, 1 }, "int64") }))
+    refused(model({ { "MaxUnpool", { "x", "i" }, { "y" }, { kernel_shape = { 2 ^ 31,
+      2 ^ 31 } } } }, { x = array{ { { { 1 } } } }, i = array({ { { { 2 ^ 40 } } } }, "int64") }))
+    refused(model({ { "LinearAttention", { "x", "x", "x" }, { "y" }, { q_num_heads = 1,
+      kv_num_heads = 1, update_rule = "linear" } } }, { x = ty.nd.ones{ 1, 2000, 1 } }))
+  end)
+
   it("with loops that do not end", function()
     local body = { graph = { nodes = { { "Identity", { "k" }, { "k2" } }, { "Identity", { "v" },
       { "v2" } } },

@@ -144,9 +144,9 @@ function attention.own(q, k, v, o)
     return x ~= nil
   end
   return (op("_contrib_attention", inputs, { layout = #q.shape == 3 and "NTC" or "NHTC",
-    heads = o.heads or 1, kv_heads = o.kv_heads or 0, scale = o.scale or 0, causal = o.causal or false,
-    window = o.window or 0, use_mask = also(o.mask), use_bias = also(o.bias),
-    use_valid_length = also(o.lengths), use_offset = also(o.first) }))
+    heads = o.heads or 1, kv_heads = o.kv_heads or 0, scale = o.scale or 0,
+    causal = o.causal or false, window = o.window or 0, use_mask = also(o.mask),
+    use_bias = also(o.bias), use_valid_length = also(o.lengths), use_offset = also(o.first) }))
 end
 
 

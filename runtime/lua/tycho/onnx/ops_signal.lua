@@ -13,7 +13,7 @@ local value = require "tycho.onnx.value"
 local ops = {}
 
 local op = value.op
-local cos, sin, floor, PI = math.cos, math.sin, math.floor, math.pi
+local cos, floor, PI = math.cos, math.floor, math.pi
 
 
 local function output_type(n)
@@ -31,6 +31,9 @@ end
 local function window(weights)
   return function(n, size)
     local count, list = size:number("size"), {}
+    if count < 1 or count ~= floor(count) then
+      value.damaged("a window of %g samples", count)
+    end
     local period = count - (n:flag("periodic", true) and 0 or 1)
     value.spend(count, "a window")
     for i = 0, count - 1 do
@@ -57,6 +60,9 @@ local function hertz_of(mel) return 700 * (10 ^ (mel / 2595) - 1) end
 function ops.MelWeightMatrix(n, bins, length, rate, lower, upper)
   local count, samples = bins:number("num_mel_bins"), length:number("dft_length")
   local hertz, rows = rate:number("sample_rate"), floor(samples / 2) + 1
+  if count < 1 or rows < 1 or hertz <= 0 or count ~= floor(count) then
+    value.damaged("%g bins of mel over %g of a spectrum at %g Hz", count, rows, hertz)
+  end
   local first = mel_of(lower:number("lower_edge_hertz"))
   local step = (mel_of(upper:number("upper_edge_hertz")) - first) / (count + 2)
   local corners, list = {}, {}
@@ -83,22 +89,17 @@ end
 
 -- Fourier transforms ------------------------------------------------------------------------------
 
-local MOST_MATRIX = 2 ^ 24               -- elements: 4,096 samples
+local MOST_MATRIX = 2 ^ 22               -- elements: 2,048 samples
 
 -- Matrices (rows, columns) of factor cos(2 pi i j / period) and of sines.
 local function waves(rows, columns, period, factor, dtype)
-  local c, s = {}, {}
   if rows * columns > MOST_MATRIX then
     value.refuse("a Fourier transform of %d samples", math.max(rows, columns))
   end
-  value.spend(2 * rows * columns, "a Fourier transform")
-  for i = 0, rows - 1 do
-    for j = 0, columns - 1 do
-      local angle = 2 * PI * (i * j % period) / period
-      c[#c + 1], s[#s + 1] = factor * cos(angle), factor * sin(angle)
-    end
-  end
-  return value.list(c, dtype, { rows, columns }), value.list(s, dtype, { rows, columns })
+  local i = value.counted_along({ rows, 1 }, 0, "float64")
+  local j = value.counted_along({ 1, columns }, 1, "float64")
+  local angle = i * j % period * (2 * PI / period)
+  return (angle:map("cos") * factor):cast(dtype), (angle:map("sin") * factor):cast(dtype)
 end
 
 
