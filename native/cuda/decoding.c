@@ -1,11 +1,11 @@
 /* decoding.c - _contrib_rotary_embedding and _contrib_cache_append on a GPU
-** (kernels/attention.cu); how heads lie is told in operators/nn/rotary_embedding.c. */
+** (kernels/decoding.cu); how heads lie is told in operators/nn/rotary_embedding.c. */
 #include "cuda/family.h"
 
-static int attention_family(const struct call *c, const char *name, int data, int values,
+static int decoding_family(const struct call *c, const char *name, int data, int values,
     int numbers, cu_function *f)
 {
-  return cuda_family(c->device, FAMILY_attention, name, f, "T=%s VALUE=%s NUMBER=%s TEAM=%d",
+  return cuda_family(c->device, FAMILY_decoding, name, f, "T=%s VALUE=%s NUMBER=%s TEAM=%d",
       cuda_type(data), cuda_type(values), cuda_type(numbers), CUDA_BLOCK);
 }
 
@@ -50,7 +50,7 @@ static int turn(struct call *c, double sense)
   cu_function f;
   if (c->nout > 1) TRY(cuda_zero(c, &c->out[1]));
   if (!c->out[0].p) return TY_OK;
-  TRY(attention_family(c, "rotary", dtype, dtype, moved ? c->in[1].d.dtype : TY_I32, &f));
+  TRY(decoding_family(c, "rotary", dtype, dtype, moved ? c->in[1].d.dtype : TY_I32, &f));
   void *params[] = { &c->out[0].p, &c->in[0].p, &offset, &s };
   return cuda_run(c, f, s.samples * s.length * (s.size - s.turned / 2), params);
 }
@@ -70,7 +70,7 @@ static int append(struct call *c)
   struct cuda_fault *fault = cuda_device(c->device)->fault;
   const char *op = c->op->name, *what = "a length";
   cu_function f;
-  TRY(attention_family(c, "cache_append", in[NEW_KEY].d.dtype, in[NEW_VALUE].d.dtype,
+  TRY(decoding_family(c, "cache_append", in[NEW_KEY].d.dtype, in[NEW_VALUE].d.dtype,
       in[LENGTH].d.dtype, &f));
   void *params[] = { &fault, &op, &what, &c->out[0].p, &c->in[KEY_CACHE].p,
     &c->in[VALUE_CACHE].p, &c->in[NEW_KEY].p, &c->in[NEW_VALUE].p, &c->in[LENGTH].p, &s };

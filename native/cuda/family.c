@@ -50,7 +50,8 @@ static const struct source_file headers[] = {
 };
 /* What C and CUDA share, in front of the families that stand on it. */
 static const struct { enum cuda_family family; struct source_file file; } shared[] = {
-  { FAMILY_attention, { "fault.cuh", cuda_text_fault_header } },
+  { FAMILY_decoding, { "fault.cuh", cuda_text_fault_header } },
+  { FAMILY_flash_attention, { "draw.cuh", cuda_text_draw_header } },
   { FAMILY_rows, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_factors, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_triangular, { "fault.cuh", cuda_text_fault_header } },

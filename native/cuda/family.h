@@ -5,7 +5,6 @@
 
 /* the files of kernels/, by name */
 #define CUDA_FAMILIES(_) \
-  _(attention) \
   _(batch_norm) \
   _(bias) \
   _(boxes) \
@@ -17,6 +16,7 @@
   _(correlation) \
   _(counts) \
   _(ctc) \
+  _(decoding) \
   _(deform) \
   _(density) \
   _(diagonal) \
@@ -24,6 +24,7 @@
   _(entropy) \
   _(factors) \
   _(finite) \
+  _(flash_attention) \
   _(fourier) \
   _(hawkes) \
   _(images) \
@@ -165,6 +166,7 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
   _(deformable) \
   _(densities) \
   _(diagonals) \
+  _(flash_attention) \
   _(fourier) \
   _(hawkes) \
   _(images) \

@@ -4,7 +4,6 @@ return {
   -- the size of the output lies in the contents, which the host has to see
   _contrib_boolean_mask = "forward",
   -- written for the CPU so far
-  _contrib_attention = "forward, gradient",
   _contrib_int8_convolution = "forward",
   _contrib_int8_fully_connected = "forward",
   _contrib_integer_dot = "forward",

@@ -1,4 +1,4 @@
-// attention.cu - what stands around attention in language models: _contrib_rotary_embedding, and
+// decoding.cu - what language models need besides attention: _contrib_rotary_embedding, and
 // _contrib_cache_append, which writes the keys and values of new positions after those that caches
 // have. Method: a thread a pair of a row, for all heads, angles in double; a thread an element.
 // Bound: bytes.

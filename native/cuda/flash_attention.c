@@ -1,0 +1,230 @@
+/* flash_attention.c - _contrib_attention on a GPU (kernels/flash_attention.cu). What its inputs are
+** and how heads lie is told in operators/nn/flash_attention.c. */
+#include "cuda/family.h"
+
+struct tile_side { int64_t sample, head, row; };
+struct tile_args {
+  int64_t batch, heads, group, tq, tk, window, causal;
+  struct tile_side q, k, v, y, dy, dq, dk, dv;
+  int64_t mask[4], bias[4];
+  double scale, empty;
+  struct cuda_draw_key key;
+  double keep;
+  uint32_t limit;
+  int32_t drops;
+};
+struct tile_extra { const void *mask, *bias, *valid_length, *offset; };
+
+enum packed { APART, KV, QKV };
+/* A call: places of what is read among its inputs, -1: absent; pointers of data. */
+struct attention_tiles {
+  struct tile_args args;
+  struct tile_extra extra;
+  enum packed packed;
+  int first, mask, bias, valid_length, offset, end;   /* end: after the operator's inputs */
+  int64_t d, dv;
+  void *q, *k, *v;
+  bool nhtc, time_first;
+};
+
+/* Distances in x, of whose heads each has `parts` side by side; *p moves to part `part`. */
+static struct tile_side side_of(const struct attention_tiles *f, const struct operand *x,
+    int64_t heads, int parts, int part, void **p)
+{
+  const int64_t *dim = x->d.dim;
+  if (p) *p = x->p;
+  if (f->nhtc)
+    return (struct tile_side){ dim[1] * dim[2] * dim[3], dim[2] * dim[3], dim[3] };
+  const int64_t d = dim[2] / (heads * parts);
+  if (p && x->p) *p = (char *)x->p + (size_t)(part * d) * dtype_size(x->d.dtype);
+  return (struct tile_side){ f->time_first ? dim[2] : dim[1] * dim[2], parts * d,
+    f->time_first ? dim[1] * dim[2] : dim[2] };
+}
+
+/* Distances of a mask or a bias; 0 along an axis that it is broadcast along. */
+static void grid_of(const struct operand *x, int64_t step[4])
+{
+  int64_t of = 1;
+  for (int i = x->d.ndim - 1, axis = 3; i >= 0; i--, axis--) {
+    if (x->d.dim[i] > 1) step[axis] = of;
+    of *= x->d.dim[i];
+  }
+}
+
+static void find_ports(const struct call *c, struct attention_tiles *f)
+{
+  int n = f->first + (f->packed == APART ? 3 : f->packed == KV ? 2 : 1);
+  f->mask = cuda_flag(c, "use_mask") ? n++ : -1;
+  f->bias = cuda_flag(c, "use_bias") ? n++ : -1;
+  f->valid_length = cuda_flag(c, "use_valid_length") ? n++ : -1;
+  f->offset = cuda_flag(c, "use_offset") ? n++ : -1;
+  f->end = n;
+}
+
+static void read_extra(const struct call *c, struct attention_tiles *f)
+{
+  const struct operand *in = c->in;
+  if (f->mask >= 0) f->extra.mask = in[f->mask].p, grid_of(&in[f->mask], f->args.mask);
+  if (f->bias >= 0) f->extra.bias = in[f->bias].p, grid_of(&in[f->bias], f->args.bias);
+  if (f->valid_length >= 0) f->extra.valid_length = in[f->valid_length].p;
+  if (f->offset >= 0) f->extra.offset = in[f->offset].p;
+}
+
+static void read_dropout(const struct call *c, struct tile_args *s)
+{
+  const double share = cuda_number(c, "dropout", 0), keep = 1 - share;
+  if (!c->run) return;
+  s->drops = c->run->is_train && share > 0;
+  s->key = cuda_draw_key(c);
+  s->keep = 1 / keep;
+  s->limit = keep >= 1 ? UINT32_MAX : (uint32_t)(keep * 4294967296.0);
+}
+
+/* first: 1: in[0] is the head gradient */
+static struct attention_tiles tiles_of(const struct call *c, int first)
+{
+  struct attention_tiles f = { .first = first,
+    .packed = cuda_word(c, "packed", "kv") ? KV : cuda_word(c, "packed", "qkv") ? QKV : APART,
+    .nhtc = cuda_word(c, "layout", "NHTC"), .time_first = cuda_word(c, "layout", "TNC") };
+  struct tile_args *s = &f.args;
+  const struct operand *q = &c->in[first], *k = f.packed == QKV ? q : &c->in[first + 1];
+  const struct operand *v = f.packed == APART ? &c->in[first + 2] : k;
+  const int q_parts = f.packed == QKV ? 3 : 1, k_parts = f.packed == APART ? 1 : f.packed + 1;
+  s->batch = q->d.dim[f.time_first];
+  s->heads = f.nhtc ? q->d.dim[1] : (int64_t)cuda_number(c, "heads", 1);
+  const int64_t kv_heads = f.nhtc ? k->d.dim[1] : (int64_t)cuda_number(c, "kv_heads", 0);
+  s->group = s->heads / kv_heads;
+  s->tq = q->d.dim[f.nhtc ? 2 : !f.time_first];
+  s->tk = k->d.dim[f.nhtc ? 2 : !f.time_first];
+  f.d = f.nhtc ? q->d.dim[3] : q->d.dim[2] / (s->heads * q_parts);
+  f.dv = f.nhtc ? v->d.dim[3] : v->d.dim[2] / (kv_heads * k_parts);
+  s->q = side_of(&f, q, s->heads, q_parts, 0, &f.q);
+  s->k = side_of(&f, k, kv_heads, k_parts, k_parts == 3, &f.k);
+  s->v = side_of(&f, v, kv_heads, k_parts, k_parts - 1, &f.v);
+  s->causal = cuda_flag(c, "causal");
+  s->window = (int64_t)cuda_number(c, "window", 0);
+  s->scale = cuda_number(c, "scale", 0);
+  if (s->scale == 0) s->scale = 1 / sqrt((double)f.d);
+  s->empty = cuda_word(c, "empty", "nan") ? NAN : 0;
+  find_ports(c, &f);
+  read_extra(c, &f);
+  read_dropout(c, s);
+  return f;
+}
+
+/* Bytes of a row of keys and one of values in shared memory, up to which tiles have 32 rows, and 16
+** (kernels/flash_attention.cu); wider ones do not fit. */
+enum { NARROW = 512, WIDE = 1024 };
+static int64_t bytes_of_rows(const struct attention_tiles *f, int dtype)
+{
+  const int64_t each = dtype == TY_F64 ? sizeof(double) : sizeof(float);
+  return (align_up((size_t)f->d, 8) + align_up((size_t)f->dv, 8)) * each;
+}
+
+/* Elements of a load: whole packs in each row of each head, all of them aligned. */
+static int pack_of(const struct attention_tiles *f, int dtype, const struct tile_side *dy,
+    void *const *p, int count)
+{
+  const struct tile_side *sides[] = { &f->args.q, &f->args.k, &f->args.v, dy };
+  int64_t all = f->d | f->dv;
+  for (int i = 0; i < COUNT(sides); i++)
+    if (sides[i]) all |= sides[i]->sample | sides[i]->head | sides[i]->row;
+  return cuda_pack(dtype, all & -all, p, count);
+}
+
+/* A launch of blocks that have `rows` of each of `heads` heads in tiles. */
+struct tile_launch { cu_function f; int64_t blocks; };
+
+static int tile_family(const struct call *c, const struct attention_tiles *f, const char *name,
+    int pack, int64_t rows, int64_t heads, struct tile_launch *out)
+{
+  enum { FEW = 8 };
+  const int dtype = c->in[0].d.dtype;
+  const bool wide = bytes_of_rows(f, dtype) > NARROW;
+  const int tile = rows <= FEW ? FEW : wide ? 16 : 32, columns = tile == 16 ? 16 : 32;
+  out->blocks = (rows + tile - 1) / tile * heads * f->args.batch;
+  return cuda_family(c->device, FAMILY_flash_attention, name, &out->f,
+      "T=%s MASK=%s LENGTH=%s OFFSET=%s D=%lld DV=%lld PACK=%d ROWS=%d COLUMNS=%d TEAM=8",
+      cuda_type(dtype), cuda_type(f->mask >= 0 ? c->in[f->mask].d.dtype : TY_F32),
+      cuda_type(f->valid_length >= 0 ? c->in[f->valid_length].d.dtype : TY_I32),
+      cuda_type(f->offset >= 0 ? c->in[f->offset].d.dtype : TY_I32), (long long)f->d,
+      (long long)f->dv, pack, tile, columns);
+}
+
+static int forward(struct call *c)
+{
+  struct attention_tiles f = tiles_of(c, 0);
+  void *y;
+  f.args.y = side_of(&f, &c->out[0], f.args.heads, 1, 0, &y);
+  void *arrays[] = { f.q, f.k, f.v };
+  struct tile_launch l;
+  const int pack = pack_of(&f, c->in[0].d.dtype, NULL, arrays, COUNT(arrays));
+  TRY(tile_family(c, &f, "attend", pack, f.args.tq, f.args.heads, &l));
+  void *params[] = { &y, &c->out[1].p, &f.q, &f.k, &f.v, &f.extra, &f.args };
+  return l.blocks ? cuda_launch(c->device, l.f, l.blocks, CUDA_BLOCK, 0, params) : TY_OK;
+}
+
+/* -- gradients --------------------------------------------------------------------------------- */
+
+/* of each query a number (kernels/flash_attention.cu: gaps) */
+static size_t back_scratch(const struct call *c)
+{
+  return sizeof(double) * (size_t)desc_count(&c->in[c->nin - 1].d);
+}
+
+/* in: head gradient, the inputs, output, logsum */
+static int backward(struct call *c)
+{
+  struct attention_tiles f = tiles_of(c, 1);
+  struct tile_args *s = &f.args;
+  const int64_t kv_heads = s->heads / s->group;
+  const int q_parts = f.packed == QKV ? 3 : 1, k_parts = f.packed == APART ? 1 : f.packed + 1;
+  const struct operand *of_k = &c->out[f.packed == QKV ? 0 : 1];
+  const struct operand *of_v = f.packed == APART ? &c->out[2] : of_k;
+  void *dy, *y, *dq, *dk, *dv, *gaps = c->tmp, **logsum = &c->in[f.end + 1].p;
+  struct tile_launch l;
+  for (int i = 0; i < c->nout; i++)
+    if (i + 1 == f.mask || i + 1 == f.valid_length || i + 1 == f.offset)
+      TRY(cuda_zero(c, &c->out[i]));
+  s->dy = side_of(&f, &c->in[0], s->heads, 1, 0, &dy);
+  s->y = side_of(&f, &c->in[f.end], s->heads, 1, 0, &y);
+  s->dq = side_of(&f, &c->out[0], s->heads, q_parts, 0, &dq);
+  s->dk = side_of(&f, of_k, kv_heads, k_parts, k_parts == 3, &dk);
+  s->dv = side_of(&f, of_v, kv_heads, k_parts, k_parts - 1, &dv);
+  void *arrays[] = { f.q, f.k, f.v, dy };
+  const int pack = pack_of(&f, c->in[0].d.dtype, &s->dy, arrays, COUNT(arrays));
+  if (!dq && !dk && !dv) return TY_OK;
+  TRY(tile_family(c, &f, "attend_back_queries", pack, s->tq, s->heads, &l));
+  void *queries[] = { &dq, &gaps, &dy, &y, logsum, &f.q, &f.k, &f.v, &f.extra, s };
+  if (l.blocks) TRY(cuda_launch(c->device, l.f, l.blocks, CUDA_BLOCK, 0, queries));
+  if (!dk && !dv) return TY_OK;
+  TRY(tile_family(c, &f, "attend_back_keys", pack, s->tk, kv_heads, &l));
+  void *keys[] = { &dk, &dv, &gaps, &dy, logsum, &f.q, &f.k, &f.v, &f.extra, s };
+  return l.blocks ? cuda_launch(c->device, l.f, l.blocks, CUDA_BLOCK, 0, keys) : TY_OK;
+}
+
+static const char *too_wide(const struct call *c, int first)
+{
+  struct attention_tiles f = tiles_of(c, first);
+  return bytes_of_rows(&f, c->in[0].d.dtype) > WIDE ? "heads are too wide for shared memory" : NULL;
+}
+
+static const char *refuse(const struct call *c) { return too_wide(c, 0); }
+
+static const char *back_refuse(const struct call *c)
+{
+  struct attention_tiles f = tiles_of(c, 1);
+  return f.bias >= 0 && c->out[f.bias - 1].p ? "the gradient of a bias" : too_wide(c, 1);
+}
+
+static const struct kernel in_tiles[] = {
+  { "tiles", forward, T_ANY, refuse, .flags = K_DRAWS_THERE }, { 0 }
+};
+static const struct kernel in_tiles_back[] = {
+  { "tiles", backward, T_ANY, back_refuse, back_scratch, .flags = K_DRAWS_THERE }, { 0 }
+};
+
+const struct op_kernels cuda_flash_attention[] = {
+  { "_contrib_attention", in_tiles, in_tiles_back },
+  { 0 }
+};

@@ -1,0 +1,386 @@
+// flash_attention.cu - _contrib_attention and its gradients without the array of queries x keys.
+// Method: a block has a tile of rows (queries; for the gradients of keys and values, keys) in
+// shared memory and goes over tiles of columns; eight neighbours share a row, of whose results each
+// has packs in registers. Forward keeps the greatest score and the sum of exponentials of each row;
+// backward finds weights again from the logarithm of that sum. Where rows are few, SLICES teams
+// share a row, each with columns of its own, and are joined at the end in order. Bound: operations,
+// 4 Tq Tk d forward, on ordinary cores; bytes where queries are few.
+#ifndef T
+#include "prelude.cuh"
+#include "base/philox.h"
+#include "draw.cuh"
+#define T float
+#define MASK float   // of the mask
+#define LENGTH i32   // of valid_length
+#define OFFSET i32   // of offset
+#define D 64         // size of a query and a key, of a value
+#define DV 64
+#define PACK 4       // elements of a load of global memory
+#define ROWS 32      // of a tile
+#define COLUMNS 32
+#define TEAM 8
+#include "team.cuh"
+#endif
+
+typedef computes<T>::type C;
+#define WIDTH (16 / (int)sizeof(C))                // numbers of a load of shared memory
+typedef lanes<C, WIDTH> W;
+#define PADDED(n) (((n) + 7) / 8 * 8)
+#define KEY PADDED(D)
+#define VALUE PADDED(DV)
+#define STRIDE(n) ((n) + WIDTH)                    // so that eight rows are in different banks
+#define SLICES (32 / ROWS)
+#define SHARE (COLUMNS / SLICES)                   // columns of a team
+#define EACH_SHARE (SHARE / 8)                     // of a thread
+#define HELD_PACKS(n) (((n) / WIDTH + 7) / 8)      // packs of a row's result that a thread holds
+
+// Matrices (positions x size of a head): distances in elements from sample, head, row to the next.
+struct tile_side { i64 sample, head, row; };
+struct tile_args {
+  i64 batch, heads, group, tq, tk, window, causal;
+  tile_side q, k, v, y, dy, dq, dk, dv;
+  i64 mask[4], bias[4]; // distances along sample, head, query, key; 0: broadcast
+  double scale, empty;
+  struct draw_key key;
+  double keep;          // times a weight that is kept
+  u32 limit;
+  i32 drops;
+};
+struct tile_extra {
+  const MASK *mask;
+  const T *bias;
+  const LENGTH *valid_length;
+  const OFFSET *offset;
+};
+
+FN i64 start_of(const tile_side &s, i64 sample, i64 head, i64 row)
+{
+  return sample * s.sample + head * s.head + row * s.row;
+}
+
+// Rows of global memory into a tile, with zeros after the last row and the last column.
+template <int SIZE, int N> FN void load_tile(C *to, const T *from, i64 step, i64 rows)
+{
+  typedef lanes<T, PACK> L;
+  const int packs = PADDED(SIZE) / PACK;
+  for (int e = threadIdx.x; e < N * packs; e += 256) {
+    const int r = e / packs, d = e % packs * PACK;
+    L in = {};
+    const bool there = r < rows && d < SIZE;
+    if (there) in = *(const L *)(from + r * step + d);
+    for (int l = 0; l < PACK; l++)
+      to[r * STRIDE(PADDED(SIZE)) + d + l] = there ? get<C>(in.at[l]) : 0;
+  }
+}
+
+// Products of one row with EACH_SHARE others, eight rows apart.
+template <int SIZE> FN void products(C (&sums)[EACH_SHARE], const C *one, const C *others)
+{
+  for (int i = 0; i < EACH_SHARE; i++) sums[i] = 0;
+  for (int d = 0; d < SIZE; d += WIDTH) {
+    const W a = *(const W *)(one + d);
+    for (int i = 0; i < EACH_SHARE; i++) {
+      const W b = *(const W *)(others + i * 8 * STRIDE(SIZE) + d);
+      for (int l = 0; l < WIDTH; l++) sums[i] += a.at[l] * b.at[l];
+    }
+  }
+}
+
+// to += factor times a row, of which each of eight threads has packs
+template <int SIZE> FN void add_row(W (&to)[HELD_PACKS(SIZE)], C factor, const C *row, int lane)
+{
+  for (int h = 0; h < HELD_PACKS(SIZE); h++)
+    if (const int d = (h * 8 + lane) * WIDTH; d < SIZE) {
+      const W x = *(const W *)(row + d);
+      for (int l = 0; l < WIDTH; l++) to[h].at[l] += factor * x.at[l];
+    }
+}
+
+template <typename F> FN C join_eight(C v, F join)
+{
+  for (int n = 4; n; n /= 2) v = join(v, __shfl_xor_sync(~0u, v, n));
+  return v;
+}
+
+// Keys lo .. hi - 1 that queries first .. last of a sample see.
+struct tile_span { i64 lo, hi; };
+FN tile_span span_of(const tile_args &s, const tile_extra &x, i64 sample, i64 first, i64 last)
+{
+  const i64 keys = x.valid_length ? index_at(x.valid_length[sample], s.tk + 1) : s.tk;
+  const i64 most = s.tk + s.tq;
+  i64 at = x.offset ? get<i64>(x.offset[sample]) : 0, lo = 0, hi = keys;
+  at = at < -most ? -most : at > most ? most : at;
+  if (s.window && at + first - s.window + 1 > lo) lo = at + first - s.window + 1;
+  if (s.window && at + last < hi - s.window) hi = at + last + s.window;
+  if (s.causal && at + last + 1 < hi) hi = at + last + 1;
+  if (lo > keys) lo = keys;
+  return { lo, hi > lo ? hi : lo };
+}
+
+// The score of a query and a key; -infinity where the key does not count.
+FN C score_of(const tile_args &s, const tile_extra &x, const tile_span &see, i64 sample,
+    i64 head, i64 query, i64 key, C product)
+{
+  const i64 index[4] = { sample, head, query, key };
+  i64 in_mask = 0, in_bias = 0;
+  if (key < see.lo || key >= see.hi) return -infinity<C>();
+  for (int a = 0; a < 4; a++) {
+    in_mask += index[a] * s.mask[a];
+    in_bias += index[a] * s.bias[a];
+  }
+  if (x.mask && get<double>(x.mask[in_mask]) == 0) return -infinity<C>();
+  return product * (C)s.scale + (x.bias ? get<C>(x.bias[in_bias]) : 0);
+}
+
+// The factor of dropout of a weight.
+FN C factor_of(const tile_args &s, i64 sample, i64 head, i64 query, i64 key)
+{
+  if (!s.drops) return 1;
+  const u64 e = (u64)(((sample * s.heads + head) * s.tq + query) * s.tk + key);
+  return draw(s.key, e / 4).w[e % 4] < s.limit ? (C)s.keep : 0;
+}
+
+// What a thread is: its row of the tile, its slice of the columns, its place among eight.
+struct tile_thread { int row, slice, lane; };
+FN tile_thread thread_of()
+{
+  const int team = threadIdx.x / 8;
+  return { team % ROWS, team / ROWS, (int)threadIdx.x % 8 };
+}
+
+// Adds what the slices of a row have, in order; slice 0 has the sum.
+template <int SIZE> FN void join_slices(W (&sums)[HELD_PACKS(SIZE)], C *space, tile_thread me)
+{
+  for (int from = 1; from < SLICES; from++) {
+    __syncthreads();
+    for (int h = 0; h < HELD_PACKS(SIZE); h++)
+      if (const int d = (h * 8 + me.lane) * WIDTH; d < SIZE && me.slice == from)
+        *(W *)(space + me.row * STRIDE(SIZE) + d) = sums[h];
+    __syncthreads();
+    if (!me.slice) add_row<SIZE>(sums, 1, space + me.row * STRIDE(SIZE), me.lane);
+  }
+}
+
+template <int SIZE> FN void store_row(T *to, const W (&sums)[HELD_PACKS(SIZE)], C factor, int size,
+    int lane)
+{
+  for (int h = 0; h < HELD_PACKS(SIZE); h++)
+    for (int l = 0; l < WIDTH; l++)
+      if (const int d = (h * 8 + lane) * WIDTH + l; d < size) set(to[d], sums[h].at[l] * factor);
+}
+
+// A block: a tile of queries of one head.
+struct tile_block { i64 sample, head, first; };
+FN tile_block block_of(i64 tiles, i64 heads)
+{
+  const i64 b = blockIdx.x;
+  return { b / tiles / heads, b / tiles % heads, b % tiles };
+}
+
+// logsum may be NULL
+extern "C" __global__ void attend(T *y, C *logsum, const T *q, const T *k, const T *v,
+    const struct tile_extra __grid_constant__ x, const struct tile_args __grid_constant__ s)
+{
+  __shared__ C queries[ROWS * STRIDE(KEY)], keys[COLUMNS * STRIDE(KEY)];
+  __shared__ C values[COLUMNS * STRIDE(VALUE)], weights[32 * (SHARE + 1)], stats[2][32];
+  const tile_block b = block_of((s.tq + ROWS - 1) / ROWS, s.heads);
+  const i64 q0 = b.first * ROWS, kv = b.head / s.group;
+  const tile_thread me = thread_of();
+  const i64 query = q0 + me.row, left = s.tq - q0, last = (left < ROWS ? left : ROWS) - 1;
+  const tile_span all = span_of(s, x, b.sample, q0, q0 + last);
+  const tile_span see = span_of(s, x, b.sample, query, query);
+  C *own = weights + threadIdx.x / 8 * (SHARE + 1), most = -infinity<C>(), sum = 0;
+  W out[HELD_PACKS(VALUE)] = {};
+  load_tile<D, ROWS>(queries, q + start_of(s.q, b.sample, b.head, q0), s.q.row, left);
+  for (i64 k0 = all.lo; k0 < all.hi; k0 += COLUMNS) {
+    __syncthreads();
+    load_tile<D, COLUMNS>(keys, k + start_of(s.k, b.sample, kv, k0), s.k.row, all.hi - k0);
+    load_tile<DV, COLUMNS>(values, v + start_of(s.v, b.sample, kv, k0), s.v.row, all.hi - k0);
+    __syncthreads();
+    const int first = me.slice * SHARE;
+    C score[EACH_SHARE], greatest = most;
+    products<KEY>(score, queries + me.row * STRIDE(KEY), keys + (first + me.lane) * STRIDE(KEY));
+    for (int i = 0; i < EACH_SHARE; i++) {
+      const i64 key = k0 + first + i * 8 + me.lane;
+      score[i] = query < s.tq ? score_of(s, x, see, b.sample, b.head, query, key, score[i])
+                              : -infinity<C>();
+      greatest = score[i] > greatest ? score[i] : greatest;
+    }
+    greatest = join_eight(greatest, join_max());
+    const C shift = greatest == -infinity<C>() ? 0 : greatest;
+    const C shrink = most == greatest ? 1 : exp_of(most - greatest);
+    most = greatest;
+    sum *= shrink;
+    for (int i = 0; i < EACH_SHARE; i++) {
+      const i64 key = k0 + first + i * 8 + me.lane;
+      const C weight = exp_of(score[i] - shift);
+      sum += weight;
+      own[i * 8 + me.lane] = weight == 0 ? 0 : weight * factor_of(s, b.sample, b.head, query, key);
+    }
+    for (int h = 0; h < HELD_PACKS(VALUE); h++)
+      for (int l = 0; l < WIDTH; l++) out[h].at[l] *= shrink;
+    __syncwarp();
+    for (int j = 0; j < SHARE; j++)
+      if (own[j] != 0) add_row<VALUE>(out, own[j], values + (first + j) * STRIDE(VALUE), me.lane);
+    __syncwarp();
+  }
+  sum = join_eight(sum, join_sum());
+  if (SLICES > 1) {
+    if (!me.lane) stats[0][threadIdx.x / 8] = most, stats[1][threadIdx.x / 8] = sum;
+    __syncthreads();
+    C all_most = -infinity<C>(), all_sum = 0;
+    for (int i = 0; i < SLICES; i++) {
+      const C other = stats[0][i * ROWS + me.row];
+      all_most = other > all_most ? other : all_most;
+    }
+    for (int i = 0; i < SLICES; i++) {
+      const C other = stats[0][i * ROWS + me.row];
+      const C shrink = other == all_most ? 1 : exp_of(other - all_most);
+      all_sum += shrink * stats[1][i * ROWS + me.row];
+    }
+    const C shrink = most == all_most ? 1 : exp_of(most - all_most);
+    for (int h = 0; h < HELD_PACKS(VALUE); h++)
+      for (int l = 0; l < WIDTH; l++) out[h].at[l] *= shrink;
+    most = all_most;
+    sum = all_sum;
+    join_slices<VALUE>(out, values, me);
+  }
+  if (query >= s.tq || me.slice) return;
+  T *to = y + start_of(s.y, b.sample, b.head, query);
+  if (sum == 0)
+    for (int d = me.lane; d < DV; d += 8) set(to[d], s.empty);
+  else
+    store_row<VALUE>(to, out, 1 / sum, DV, me.lane);
+  if (me.lane || !logsum) return;
+  const C shift = most == -infinity<C>() ? 0 : most;
+  set(logsum[(b.sample * s.heads + b.head) * s.tq + query],
+      sum != 0 ? shift + log_of(sum) : s.empty == 0 ? infinity<C>() : (C)s.empty);
+}
+
+// -- gradients ------------------------------------------------------------------------------------
+
+// The gradient of a score: weight (factor dy v - gap), where the weight is not 0.
+FN C score_gradient(C weight, C product, C factor, C gap)
+{
+  return weight == 0 ? 0 : weight * (product * factor - gap);
+}
+
+// dq, which may be NULL; gaps: of each query the sum of dy y
+extern "C" __global__ void attend_back_queries(T *dq, C *gaps, const T *dy, const T *y,
+    const C *logsum, const T *q, const T *k, const T *v,
+    const struct tile_extra __grid_constant__ x, const struct tile_args __grid_constant__ s)
+{
+  __shared__ C queries[ROWS * STRIDE(KEY)], keys[COLUMNS * STRIDE(KEY)];
+  __shared__ C heads[ROWS * STRIDE(VALUE)], values[COLUMNS * STRIDE(VALUE)];
+  __shared__ C slopes[32 * (SHARE + 1)];
+  const tile_block b = block_of((s.tq + ROWS - 1) / ROWS, s.heads);
+  const i64 q0 = b.first * ROWS, kv = b.head / s.group;
+  const tile_thread me = thread_of();
+  const i64 query = q0 + me.row, left = s.tq - q0, last = (left < ROWS ? left : ROWS) - 1;
+  const i64 number = (b.sample * s.heads + b.head) * s.tq + query;
+  const tile_span all = span_of(s, x, b.sample, q0, q0 + last);
+  const tile_span see = span_of(s, x, b.sample, query, query);
+  C *own = slopes + threadIdx.x / 8 * (SHARE + 1), gap = 0;
+  const C total = query < s.tq ? logsum[number] : infinity<C>();
+  W out[HELD_PACKS(KEY)] = {};
+  load_tile<D, ROWS>(queries, q + start_of(s.q, b.sample, b.head, q0), s.q.row, left);
+  load_tile<DV, ROWS>(heads, dy + start_of(s.dy, b.sample, b.head, q0), s.dy.row, left);
+  __syncthreads();
+  if (query < s.tq) {
+    const T *of = y + start_of(s.y, b.sample, b.head, query);
+    for (int d = me.lane; d < DV; d += 8)
+      gap += heads[me.row * STRIDE(VALUE) + d] * get<C>(of[d]);
+  }
+  gap = join_eight(gap, join_sum());
+  if (query < s.tq && !me.lane && !me.slice) gaps[number] = gap;
+  if (!dq) return;
+  for (i64 k0 = all.lo; k0 < all.hi; k0 += COLUMNS) {
+    __syncthreads();
+    load_tile<D, COLUMNS>(keys, k + start_of(s.k, b.sample, kv, k0), s.k.row, all.hi - k0);
+    load_tile<DV, COLUMNS>(values, v + start_of(s.v, b.sample, kv, k0), s.v.row, all.hi - k0);
+    __syncthreads();
+    const int first = me.slice * SHARE;
+    C score[EACH_SHARE], product[EACH_SHARE];
+    products<KEY>(score, queries + me.row * STRIDE(KEY), keys + (first + me.lane) * STRIDE(KEY));
+    products<VALUE>(
+        product, heads + me.row * STRIDE(VALUE), values + (first + me.lane) * STRIDE(VALUE));
+    for (int i = 0; i < EACH_SHARE; i++) {
+      const i64 key = k0 + first + i * 8 + me.lane;
+      const C scored = query < s.tq
+          ? score_of(s, x, see, b.sample, b.head, query, key, score[i]) : -infinity<C>();
+      const C factor = factor_of(s, b.sample, b.head, query, key);
+      own[i * 8 + me.lane] = score_gradient(exp_of(scored - total), product[i], factor, gap);
+    }
+    __syncwarp();
+    for (int j = 0; j < SHARE; j++)
+      if (own[j] != 0) add_row<KEY>(out, own[j], keys + (first + j) * STRIDE(KEY), me.lane);
+    __syncwarp();
+  }
+  join_slices<KEY>(out, keys, me);
+  if (query < s.tq && !me.slice)
+    store_row<KEY>(dq + start_of(s.dq, b.sample, b.head, query), out, (C)s.scale, D, me.lane);
+}
+
+// dk and dv, each of which may be NULL: rows are keys, columns the queries of all heads that read
+// them
+extern "C" __global__ void attend_back_keys(T *dk, T *dv, const C *gaps, const T *dy,
+    const C *logsum, const T *q, const T *k, const T *v,
+    const struct tile_extra __grid_constant__ x, const struct tile_args __grid_constant__ s)
+{
+  __shared__ C queries[COLUMNS * STRIDE(KEY)], keys[ROWS * STRIDE(KEY)];
+  __shared__ C heads[COLUMNS * STRIDE(VALUE)], values[ROWS * STRIDE(VALUE)];
+  __shared__ C slopes[32 * (SHARE + 1)], weights[32 * (SHARE + 1)];
+  const tile_block b = block_of((s.tk + ROWS - 1) / ROWS, s.heads / s.group);
+  const i64 k0 = b.first * ROWS;
+  const tile_thread me = thread_of();
+  const i64 key = k0 + me.row;
+  C *slope = slopes + threadIdx.x / 8 * (SHARE + 1);
+  C *kept = weights + threadIdx.x / 8 * (SHARE + 1);
+  W of_key[HELD_PACKS(KEY)] = {}, of_value[HELD_PACKS(VALUE)] = {};
+  load_tile<D, ROWS>(keys, k + start_of(s.k, b.sample, b.head, k0), s.k.row, s.tk - k0);
+  load_tile<DV, ROWS>(values, v + start_of(s.v, b.sample, b.head, k0), s.v.row, s.tk - k0);
+  for (i64 head = b.head * s.group; head < (b.head + 1) * s.group; head++)
+    for (i64 q0 = 0; q0 < s.tq; q0 += COLUMNS) {
+      const i64 left = s.tq - q0;
+      const tile_span all =
+          span_of(s, x, b.sample, q0, q0 + (left < COLUMNS ? left : COLUMNS) - 1);
+      if (all.lo >= k0 + ROWS || all.hi <= k0) continue; // the same for the block
+      __syncthreads();
+      load_tile<D, COLUMNS>(queries, q + start_of(s.q, b.sample, head, q0), s.q.row, left);
+      load_tile<DV, COLUMNS>(heads, dy + start_of(s.dy, b.sample, head, q0), s.dy.row, left);
+      __syncthreads();
+      const int first = me.slice * SHARE;
+      C score[EACH_SHARE], product[EACH_SHARE];
+      products<KEY>(score, keys + me.row * STRIDE(KEY), queries + (first + me.lane) * STRIDE(KEY));
+      products<VALUE>(
+          product, values + me.row * STRIDE(VALUE), heads + (first + me.lane) * STRIDE(VALUE));
+      for (int i = 0; i < EACH_SHARE; i++) {
+        const i64 query = q0 + first + i * 8 + me.lane;
+        const i64 number = (b.sample * s.heads + head) * s.tq + query;
+        C weight = 0, factor = 1, gap = 0;
+        if (query < s.tq && key < s.tk) {
+          const tile_span see = span_of(s, x, b.sample, query, query);
+          weight = exp_of(
+              score_of(s, x, see, b.sample, head, query, key, score[i]) - logsum[number]);
+          factor = factor_of(s, b.sample, head, query, key);
+          gap = gaps[number];
+        }
+        slope[i * 8 + me.lane] = score_gradient(weight, product[i], factor, gap);
+        kept[i * 8 + me.lane] = weight * factor;
+      }
+      __syncwarp();
+      for (int j = 0; j < SHARE; j++) {
+        if (slope[j] != 0)
+          add_row<KEY>(of_key, slope[j], queries + (first + j) * STRIDE(KEY), me.lane);
+        if (kept[j] != 0)
+          add_row<VALUE>(of_value, kept[j], heads + (first + j) * STRIDE(VALUE), me.lane);
+      }
+      __syncwarp();
+    }
+  join_slices<KEY>(of_key, queries, me);
+  join_slices<VALUE>(of_value, heads, me);
+  if (key >= s.tk || me.slice) return;
+  if (dk)
+    store_row<KEY>(dk + start_of(s.dk, b.sample, b.head, key), of_key, (C)s.scale, D, me.lane);
+  if (dv) store_row<VALUE>(dv + start_of(s.dv, b.sample, b.head, key), of_value, 1, DV, me.lane);
+}

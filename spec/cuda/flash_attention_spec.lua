@@ -1,0 +1,98 @@
+-- contrib.attention on a GPU beside the CPU's, values and gradients, on the stand-in whose checker
+-- watches every access: every input, layout and packing, tiles of all shapes, few queries.
+
+local devices = require "spec.support.devices_agree"
+
+local SCRIPT = devices.SCRIPT .. [[
+local sym = ty.sym
+local BOUND = {float32 = 5e-6, float64 = 1e-12, float16 = 4e-3}
+
+-- output, gradients of what has one
+local function step(ctx, shapes, options, dtype, req)
+  local names, types, given = {}, {}, {}
+  for name in pairs(shapes) do
+    names[#names + 1] = name
+    local whole = name == "valid_length" or name == "offset" or name == "mask"
+    types[name] = whole and "int32" or dtype
+    given[name] = req and req[name] or whole and "null" or "write"
+  end
+  table.sort(names)
+  local inputs = {}
+  for k, v in pairs(options) do inputs[k] = v end
+  for _, name in ipairs(names) do inputs[name] = sym.Variable(name) end
+  local exe = sym.contrib.attention(inputs):simple_bind{ctx = ctx, shapes = shapes,
+    type_dict = types, grad_req = given}
+  for k, name in ipairs(names) do
+    local x = exe.arg_dict[name]
+    local n = x.size + 3 * k
+    local values = pattern({n}, here, "float64"):slice{begin = {3 * k}, ["end"] = {n}}
+    if name == "valid_length" or name == "offset" then values = ty.nd.abs(values) * 5 end
+    if name == "mask" then values = values:gt(-0.5) end
+    values:reshape(x.shape):astype(x.dtype):copyto(x)
+  end
+  ty.random.seed(3)
+  exe:forward(true)
+  local y = exe.outputs[1]
+  local head = ty.nd.square(pattern(y.shape, here, "float64")) - 0.5
+  exe:backward(head:astype(dtype):as_in_context(ctx))
+  local out = {y}
+  for _, name in ipairs(names) do
+    if given[name] == "write" then out[#out + 1] = exe.grad_dict[name] end
+  end
+  return out, exe:program()
+end
+
+local function nearly(name, shapes, options, dtype, req)
+  dtype = dtype or "float32"
+  local mine = step(here, shapes, options, dtype, req)
+  local theirs, program = step(there, shapes, options, dtype, req)
+  local worst = 0
+  for i, a in ipairs(mine) do
+    a = a:astype("float64")
+    local b = theirs[i]:as_in_context(here):astype("float64")
+    local scale = ty.nd.abs(a):max():asscalar() + 1e-3
+    local far = ty.nd.abs(a - b):max():asscalar() / scale
+    worst = far <= worst and worst or far  -- NaN stays
+  end
+  local runs = not program:find("on the host", 1, true)
+  print(name, worst <= BOUND[dtype] and runs and "equal"
+    or ("different: %g%s"):format(worst, runs and "" or ", on the host"))
+end
+
+local function three(n, tq, tk, heads, kv, d, dv)
+  return {query = {n, tq, heads * d}, key = {n, tk, kv * d}, value = {n, tk, kv * dv}}
+end
+local function with(shapes, more)
+  for k, v in pairs(more) do shapes[k] = v end
+  return shapes
+end
+
+nearly("plain", three(2, 37, 45, 2, 2, 8, 8), {heads = 2})
+nearly("odd sizes", three(1, 33, 40, 2, 2, 5, 3), {heads = 2})
+nearly("grouped, causal", three(2, 20, 41, 4, 2, 8, 12), {heads = 4, kv_heads = 2, causal = true})
+nearly("window", three(1, 40, 40, 1, 1, 4, 4), {heads = 1, window = 6})
+nearly("causal window, offset", with(three(2, 12, 40, 1, 1, 4, 4), {offset = {2}}),
+  {heads = 1, causal = true, window = 9})
+nearly("lengths", with(three(2, 12, 40, 1, 1, 4, 4), {valid_length = {2}}), {heads = 1})
+nearly("mask", with(three(2, 12, 20, 2, 2, 4, 4), {mask = {2, 1, 12, 20}}), {heads = 2})
+nearly("bias", with(three(2, 12, 20, 2, 2, 4, 4), {bias = {1, 2, 1, 20}}), {heads = 2}, nil,
+  {bias = "null"})
+nearly("few queries", three(2, 3, 70, 2, 1, 8, 8), {heads = 2, kv_heads = 1})
+nearly("one query", three(1, 1, 70, 2, 2, 8, 8), {heads = 2, scale = 0.7})
+nearly("wide heads", three(1, 20, 20, 1, 1, 96, 100), {heads = 1})
+nearly("float64", three(1, 20, 20, 1, 1, 40, 40), {heads = 1}, "float64")
+nearly("float16", three(1, 20, 20, 2, 2, 16, 16), {heads = 2}, "float16")
+nearly("packed", {query_key_value = {20, 2, 2 * 3 * 4}},
+  {heads = 2, layout = "TNC", packed = "qkv"})
+nearly("keys with values", {query = {2, 9, 2 * 4}, key_value = {2, 20, 2 * 2 * 4}},
+  {heads = 2, packed = "kv"})
+nearly("heads first", {query = {2, 3, 9, 4}, key = {2, 3, 20, 4}, value = {2, 3, 20, 4}},
+  {layout = "NHTC"})
+nearly("dropout", three(1, 20, 24, 2, 2, 4, 4), {heads = 2, dropout = 0.4})
+]]
+
+describe("attention on a GPU", function()
+  it("has the CPU's values and gradients", function()
+    devices.agree(pending, SCRIPT, 17)
+  end)
+end)
