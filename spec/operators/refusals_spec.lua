@@ -213,11 +213,11 @@ refused("SliceChannel", "shape", {{2, 3}}, {num_outputs = 2},
 refused("SliceChannel", "value", {{2, 3}}, {num_outputs = 3, axis = 2},
   "axis 2 of an array of 2 dimensions; expected -2 to 1")
 refused("_split_v2", "shape", {{3}}, {indices = {0, 4}, axis = 0},
-  "data: axis 0 has size 3: piece 0 would be empty or lie outside")
+  "data: axis 0 has size 3: piece 0 would be empty or outside")
 refused("_split_v2", "shape", {{3}}, {indices = {2, 1}, axis = 0},
-  "data: axis 0 has size 3: piece 0 would be empty or lie outside")
+  "data: axis 0 has size 3: piece 0 would be empty or outside")
 refused("_split_v2", "shape", {{4}}, {indices = {0}, axis = 0, sections = 5},
-  "data: axis 0 has size 4: piece 4 would be empty or lie outside")
+  "data: axis 0 has size 4: piece 4 would be empty or outside")
 refused("_split_v2", "shape", {{4}}, {indices = {0, 2}, axis = 0, squeeze_axis = true},
   "data: squeeze_axis needs pieces of size 1, piece 0 has 2")
 refused("RNN", "shape", {{2, 2}}, {mode = "gru", state_size = 2, num_layers = 1},
