@@ -138,8 +138,10 @@ enum { LOOKS = 500, OFFERS = 400 };
 
 static void look_again(void)
 {
-#  ifdef __x86_64__
+#  if defined __x86_64__
   __builtin_ia32_pause();
+#  elif defined __aarch64__
+  __asm__ volatile("yield");
 #  endif
 }
 

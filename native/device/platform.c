@@ -4,6 +4,9 @@
 ** what is there; their users open them themselves.
 */
 #include <dlfcn.h>
+#ifdef __aarch64__
+#  include <sys/auxv.h>
+#endif
 #include <sys/utsname.h>
 #include <unistd.h>
 #include "base/system.h"
@@ -28,12 +31,19 @@ static void add_features(struct text *t)
   FEATURE("avx512f") FEATURE("avx512bw") FEATURE("avx512dq") FEATURE("avx512vl")
       FEATURE("avx512vnni")
 #  undef FEATURE
+#elif defined __aarch64__
+  const unsigned long have = getauxval(AT_HWCAP), more = getauxval(AT_HWCAP2);
+  if (have & HWCAP_ASIMD) text_add(t, " asimd");
+  if (have & HWCAP_ASIMDDP) text_add(t, " asimddp");
+  if (have & HWCAP_SVE) text_add(t, " sve");
+  if (more & HWCAP2_BF16) text_add(t, " bf16");
+  if (more & HWCAP2_I8MM) text_add(t, " i8mm");
 #else
   text_add(t, " (not asked for on this architecture)");
 #endif
 }
 
-/* "model name" as Linux tells it. */
+/* "model name, " as Linux reports it; on ARM it does not. */
 static void add_model(struct text *t)
 {
   char line[256];
@@ -42,7 +52,7 @@ static void add_model(struct text *t)
     char *value = strncmp(line, "model name", 10) ? NULL : strchr(line, ':');
     if (!value) continue;
     value[strcspn(value, "\n")] = 0;
-    text_add(t, "%s", value + 1 + (value[1] == ' '));
+    text_add(t, "%s, ", value + 1 + (value[1] == ' '));
     break;
   }
   if (f) fclose(f);
@@ -53,7 +63,7 @@ static void add_processor(struct text *t)
   struct utsname u;
   text_add(t, "cpu         ");
   add_model(t);
-  if (!uname(&u)) text_add(t, ", %s (%s %s)", u.machine, u.sysname, u.release);
+  if (!uname(&u)) text_add(t, "%s (%s %s)", u.machine, u.sysname, u.release);
   text_add(t, "\nfeatures   ");
   add_features(t);
   text_add(t, "\ncode path   %s", cpu_path());
