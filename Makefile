@@ -15,6 +15,8 @@
 #   make uninstall PREFIX=... | make clean
 #   make dist                a release in build/dist: an archive, and a rock that LuaRocks installs without a network
 #   make deb | rpm | arch    packages of the release in build/deb, build/rpm, build/arch
+#   make arm64 | arm64-test  for aarch64, by Debian's cross compiler: in build/arm64 | a part of the tests, under qemu;
+#                            make arm64-sysroot fetches the libraries that they need
 #   make library             definitions for the Lua language server, the interface as JSON: in build/library
 #
 # MODE=release|debug|asan|tsan picks the flags and its own folder; BUILD=folder builds elsewhere; CC=gcc|clang.
@@ -62,13 +64,23 @@ ONEDNN := $(foreach f,$(NATIVE),$(if $(findstring onednn,$(notdir $(f))),$(f)))
 MPI    := native/comm/mpi_shim.c
 SRC    := $(filter-out $(ISA) $(ONEDNN) $(MPI),$(NATIVE))
 OPS    := $(filter native/operators/%,$(shell grep -l '^const struct op op_' $(SRC)))
-ISAS := $(if $(filter x86_64,$(shell uname -m)),baseline avx2 avx512,baseline)
+# the processor that the compiler makes code for
+TARGET := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+ISAS_x86_64  = baseline avx2 avx512
+ISAS_aarch64 = baseline neon
+ISAS := $(or $(ISAS_$(TARGET)),baseline)
 ISA_baseline = -DISA=baseline
 ISA_avx2     = -DISA=avx2 -mavx2 -mfma -mf16c
 ISA_avx512   = -DISA=avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c -mprefer-vector-width=512
+ISA_neon     = -DISA=neon -DTY_NEON
 # files narrow.c once more, with the instructions that multiply bfloat16 and 8-bit integers
 ISA_avx512_narrow = $(subst =avx512,=avx512_narrow,$(ISA_avx512)) -mavx512bf16 -mavx512vnni
-NARROW := $(if $(filter avx512,$(ISAS)),$(filter %/isa/narrow.c,$(ISA)))
+ISA_neon_dot      = -DISA=neon_dot -DTY_NEON -march=armv8.2-a+dotprod
+ISA_neon_narrow   = -DISA=neon_narrow -DTY_NEON -march=armv8.2-a+dotprod+bf16
+NARROWS_x86_64    = avx512_narrow
+NARROWS_aarch64   = neon_dot neon_narrow
+NARROWS := $(NARROWS_$(TARGET))
+NARROW  := $(filter %/isa/narrow.c,$(ISA))
 
 # threads of a compiler that has no OpenMP, or none that the thread sanitizer knows, are our own
 OPENMP := $(if $(filter tsan,$(MODE)),,$(shell printf '\043include <omp.h>\n' | $(CC) -fopenmp -x c - -fsyntax-only 2>/dev/null && echo -fopenmp))
@@ -94,7 +106,7 @@ TESTS   := $(sort $(wildcard spec/native/*.c))
 LUA     := $(sort $(wildcard runtime/lua/tycho/*.lua runtime/lua/tycho/*/*.lua))
 
 OBJ      := $(SRC:%.c=$(BUILD)/%.o) $(foreach i,$(ISAS),$(ISA:%.c=$(BUILD)/%.$(i).o)) \
-            $(NARROW:%.c=$(BUILD)/%.avx512_narrow.o)
+            $(foreach i,$(NARROWS),$(NARROW:%.c=$(BUILD)/%.$(i).o))
 TEST_BIN := $(TESTS:%.c=$(BUILD)/%)
 
 # a library of its own, which knows one implementation of MPI
@@ -114,7 +126,7 @@ $(BUILD)/libtycho.so: $(OBJ)
 $(BUILD)/libtycho.a: $(OBJ)
 	@rm -f $@
 	$(call say,AR ,$@)
-	$(Q)ar rcs $@ $(OBJ)
+	$(Q)$(AR) rcs $@ $(OBJ)
 
 $(BUILD)/libtycho_mpi.so: $(MPI) native/comm/comm.h native/base/base.h
 	@mkdir -p $(dir $@)
@@ -151,7 +163,7 @@ $(BUILD)/%.$(1).o: %.c $(BUILD)/flags
 	$$(call say,CC ,$$< ($(1)))
 	$(Q)$(CC) $(ALL) $(ISA_OPT_$(MODE)) $(ISA_$(1)) $(CFLAGS) -MMD -MP -c $$< -o $$@
 endef
-$(foreach i,$(ISAS) avx512_narrow,$(eval $(call isa_rule,$(i))))
+$(foreach i,$(ISAS) $(NARROWS),$(eval $(call isa_rule,$(i))))
 
 # -- the program: LuaJIT linked statically and exported to Lua's C modules; the library beside it or in the tree ------
 
@@ -243,6 +255,17 @@ check-cuda:
 	@$(if $(NVCC),set -e; mkdir -p $(BUILD); for f in native/cuda/kernels/*.cu; do for a in 80 90 100; do \
 	  echo "NVCC $$f (sm_$$a)"; $(NVCC) -std=c++17 --fmad=false -Inative -Werror all-warnings -arch=sm_$$a \
 	  -cubin -o $(BUILD)/check.cubin $$f; done; done)
+
+# -- aarch64 ------------------------------------------------------------------------------------------------------
+
+arm64:
+	@sh scripts/dev/arm64.sh make all
+
+arm64-test:
+	@sh scripts/dev/arm64.sh test
+
+arm64-sysroot:
+	@sh scripts/dev/arm64.sh sysroot
 
 # the sources that the specs NVRTC_SPECS make (spec: all, for hours), through the real NVRTC, which needs no GPU;
 # no cubins, which would keep sources away that earlier runs had
@@ -473,5 +496,5 @@ clean:
 	rm -rf build
 
 FORCE:
-.PHONY: all test test-native check check-source check-lua check-comments check-compilers check-musl check-onednn check-cuda check-nvrtc check-cudnn objects syntax cudasim test-gpu gpu-cost torture fuzz replay coverage coverage-runs bench doc install install-beside install-rock uninstall library rock dist deb rpm arch clean FORCE
+.PHONY: all test test-native check check-source check-lua check-comments check-compilers check-musl check-onednn check-cuda check-nvrtc check-cudnn objects syntax cudasim test-gpu gpu-cost torture fuzz replay arm64 arm64-test arm64-sysroot coverage coverage-runs bench doc install install-beside install-rock uninstall library rock dist deb rpm arch clean FORCE
 .DELETE_ON_ERROR:

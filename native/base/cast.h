@@ -6,7 +6,9 @@
 typedef void (*cast_fn)(void *restrict dst, const void *restrict src, int64_t n);
 /* [from][to]; NULL: through float32 */
 struct casts { cast_fn cast[TY_BF16 + 1][TY_BF16 + 1]; };
-extern const struct casts casts_baseline, casts_avx2, casts_avx512;
+#define CASTS(isa) extern const struct casts casts_##isa;
+EACH_ISA(CASTS)
+#undef CASTS
 
 static inline uint32_t bits_of(float f)
 {

@@ -17,7 +17,9 @@ uint16_t float_to_bf16(float f) { return bf16_of_f32(f); }
 
 static cast_fn cast_of(int from, int to)
 {
-  static const struct casts *const casts[] = { &casts_baseline, &casts_avx2, &casts_avx512 };
+#define TABLE(isa) &casts_##isa,
+  static const struct casts *const casts[] = { EACH_ISA(TABLE) };
+#undef TABLE
   return casts[cpu_level()]->cast[from][to];
 }
 

@@ -1,18 +1,24 @@
 /* cpu.c - the code path is chosen once: the best the processor runs, or TYCHO_CPU where that asks
 ** for less. */
 #include "base/base.h"
+#ifdef __aarch64__
+#  include <sys/auxv.h>
+#endif
 
-static const char *const paths[] = { "baseline", "avx2", "avx512" };
+#define NAME(isa) #isa,
+static const char *const paths[] = { EACH_ISA(NAME) };
 
 static int best_level(void)
 {
-#if defined(__x86_64__) || defined(__i386__)
+#if defined __x86_64__
   __builtin_cpu_init();
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
     return CPU_BASELINE; /* f16c is older */
   bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   return wide ? CPU_AVX512 : CPU_AVX2;
+#elif defined __aarch64__
+  return CPU_NEON; /* every processor has it */
 #else
   return CPU_BASELINE;
 #endif
@@ -31,13 +37,30 @@ int cpu_level(void)
   return chosen;
 }
 
+/* The best level, and TYCHO_CPU does not name it. */
+static bool is_unrestricted(void)
+{
+  return cpu_level() == COUNT(paths) - 1 && strcmp(env_text("TYCHO_CPU", ""), cpu_path());
+}
+
 bool cpu_multiplies_narrow(void)
 {
 #if defined __x86_64__
-  return cpu_level() == CPU_AVX512 && __builtin_cpu_supports("avx512bf16") &&
-      __builtin_cpu_supports("avx512vnni") && strcmp(env_text("TYCHO_CPU", ""), paths[CPU_AVX512]);
+  return is_unrestricted() && __builtin_cpu_supports("avx512bf16") &&
+      __builtin_cpu_supports("avx512vnni");
+#elif defined __aarch64__
+  return cpu_multiplies_bytes() && getauxval(AT_HWCAP2) & HWCAP2_BF16;
 #else
   return false;
+#endif
+}
+
+bool cpu_multiplies_bytes(void)
+{
+#if defined __aarch64__
+  return is_unrestricted() && getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
+#else
+  return cpu_multiplies_narrow();
 #endif
 }
 

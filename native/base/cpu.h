@@ -1,10 +1,22 @@
 /* cpu.h - the instruction set that kernels are chosen by. */
 #pragma once
 
+/* EACH_ISA(X): X for each instruction set that files in a folder isa are compiled for, in the order
+** of CPU_*, the least first. The Makefile has their flags. */
+#if defined __x86_64__
 enum { CPU_BASELINE, CPU_AVX2, CPU_AVX512 };
+#define EACH_ISA(X) X(baseline) X(avx2) X(avx512)
+#elif defined __aarch64__
+enum { CPU_BASELINE, CPU_NEON };
+#define EACH_ISA(X) X(baseline) X(neon)
+#else
+enum { CPU_BASELINE };
+#define EACH_ISA(X) X(baseline)
+#endif
 /* CPU_*: the best this machine runs, at most TYCHO_CPU */
 int  cpu_level(void);
 /* products of bfloat16 and of 8-bit integers have instructions of their own here (AVX512-BF16 and
-** AVX512-VNNI). TYCHO_CPU=avx512 asks for the level without them. */
+** AVX512-VNNI, BFDOT and SDOT). TYCHO_CPU=avx512 or neon asks for the level without them. */
 bool cpu_multiplies_narrow(void);
-const char *cpu_path(void);                           /* "baseline" "avx2" "avx512" */
+bool cpu_multiplies_bytes(void);                      /* at least those of 8-bit integers */
+const char *cpu_path(void);                           /* "baseline" "avx2" "avx512" "neon" */

@@ -4,7 +4,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { ALIGN = 64, PAGE = 4096 };
+/* PAGE: bytes, a multiple of the system's page; aarch64 has pages of 4, 16 or 64 KiB */
+#if defined __x86_64__ || defined __i386__
+enum { ALIGN = 64, PAGE = 4 << 10 };
+#else
+enum { ALIGN = 64, PAGE = 64 << 10 };
+#endif
 /* Returns zeroed memory; NULL with a failure of TY_EMEMORY. */
 void *mem_new(size_t bytes);
 /* Works as realloc does; the old block stays on failure. */

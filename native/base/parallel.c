@@ -144,8 +144,10 @@ enum {
 
 static void cpu_relax(void)
 {
-#  ifdef __x86_64__
+#  if defined __x86_64__
   __builtin_ia32_pause();
+#  elif defined __aarch64__
+  __asm__ volatile("yield");
 #  endif
 }
 

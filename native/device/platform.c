@@ -4,6 +4,9 @@
 ** users open them themselves.
 */
 #include <dlfcn.h>
+#ifdef __aarch64__
+#  include <sys/auxv.h>
+#endif
 #include <sys/utsname.h>
 #include <unistd.h>
 #include "base/system.h"
@@ -20,16 +23,16 @@ static void platform_add_processor(struct text *t)
   struct utsname u;
   text_add(t, "cpu         ");
   char line[256];
-  FILE *f = sys_fopen("/proc/cpuinfo", "r"); /* Linux names the model there */
+  FILE *f = sys_fopen("/proc/cpuinfo", "r"); /* Linux names the model there, but of ARM */
   while (f && fgets(line, sizeof line, f)) {
     char *value = strncmp(line, "model name", 10) ? NULL : strchr(line, ':');
     if (!value) continue;
     value[strcspn(value, "\n")] = 0;
-    text_add(t, "%s", value + 1 + (value[1] == ' '));
+    text_add(t, "%s, ", value + 1 + (value[1] == ' '));
     break;
   }
   if (f) fclose(f);
-  if (!uname(&u)) text_add(t, ", %s (%s %s)", u.machine, u.sysname, u.release);
+  if (!uname(&u)) text_add(t, "%s (%s %s)", u.machine, u.sysname, u.release);
   text_add(t, "\nfeatures   ");
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_cpu_init();
@@ -42,6 +45,13 @@ static void platform_add_processor(struct text *t)
   FEATURE("avx512f") FEATURE("avx512bw") FEATURE("avx512dq") FEATURE("avx512vl")
       FEATURE("avx512vnni")
 #  undef FEATURE
+#elif defined __aarch64__
+  const unsigned long have = getauxval(AT_HWCAP), more = getauxval(AT_HWCAP2);
+  if (have & HWCAP_ASIMD) text_add(t, " asimd");
+  if (have & HWCAP_ASIMDDP) text_add(t, " asimddp");
+  if (have & HWCAP_SVE) text_add(t, " sve");
+  if (more & HWCAP2_BF16) text_add(t, " bf16");
+  if (more & HWCAP2_I8MM) text_add(t, " i8mm");
 #else
   text_add(t, " (not known for this architecture)");
 #endif

@@ -13,8 +13,7 @@ void channel_block_register(int kind, int (*block)(const ty_desc *d))
 
 int cpu_channel_block(void)
 {
-  static const int block[] = { [CPU_BASELINE] = 0, [CPU_AVX2] = 8, [CPU_AVX512] = 16 };
-  return block[cpu_level()];
+  return cpu_level() == CPU_BASELINE ? 0 : gemm_type(TY_F32)->w;
 }
 
 int channel_block(const ty_desc *d)

@@ -21,12 +21,15 @@ struct variates {
   void  (*store_f64)(void *y, const double *z, double offset, double scale, double limit,
       int64_t n);
 };                                                    /* y = offset + scale z, at most limit */
-extern const struct variates variates_baseline, variates_avx2, variates_avx512;
+#define TABLES(isa) extern const struct variates variates_##isa;
+EACH_ISA(TABLES)
+#undef TABLES
 
 static inline const struct variates *variates_here(void)
 {
-  static const struct variates *const all[] = { &variates_baseline, &variates_avx2,
-    &variates_avx512 };
+#define TABLE(isa) &variates_##isa,
+  static const struct variates *const all[] = { EACH_ISA(TABLE) };
+#undef TABLE
   return all[cpu_level()];
 }
 static inline struct rng_key key_of(const struct call *c)

@@ -5,7 +5,8 @@
 # a time as there are cores (four at most: each has a thread for every core), the longest first.
 # Called by `make test`, which sets the environment: TYCHO_LIB, TYCHO_PROGRAM, SANITIZER, a library
 # that an interpreter must load before one that was compiled with it, and BUSTED, a command instead
-# of busted. A program or run that prints no counts has crashed.
+# of busted. A program or run that prints no counts has crashed. TYCHO_RUNNER: what a program of
+# another processor is started by, as "qemu-aarch64 -L folder".
 
 passed=0 failed=0 skipped=0
 logs=$(mktemp -d) || exit 1
@@ -57,7 +58,7 @@ specs=
 while [ $# -gt 0 ]; do
   case $1 in
     --|--files) specs=$1; shift; break ;;
-    *)  echo "$1"; run "$1" "$1"; shift ;;
+    *)  echo "$1"; run "$1" $TYCHO_RUNNER "$1"; shift ;;
   esac
 done
 case $specs in

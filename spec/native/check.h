@@ -1,8 +1,9 @@
 /* check.h - the few words of a C test: CHECK counts, RUN counts a call that must succeed,
-** check_end prints the counts. */
+** check_end prints the counts, trials says how many random cases to try. */
 #pragma once
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include "tycho.h"
 
 static int check_passed, check_failed;
@@ -19,6 +20,14 @@ static int check_passed, check_failed;
     int code_ = (call); \
     CHECK(code_ == TY_OK, "status %d, %s", code_, ty_error()); \
   } while (0)
+
+/* n, or one of TYCHO_TEST_SHARE of them, where the processor is emulated. */
+static inline int trials(int n)
+{
+  const char *text = getenv("TYCHO_TEST_SHARE");
+  const int share = text ? atoi(text) : 1;
+  return share <= 1 ? n : n < share ? 1 : n / share;
+}
 
 static inline int check_end(void)
 {

@@ -238,13 +238,13 @@ static void test_folding(void)
 int main(void)
 {
   test_folding();
-  for (int i = 0; i < 600; i++) test_product(any_product(!below(10)), i & 1);
-  for (int i = 0; i < 120; i++) test_both();
+  for (int i = 0; i < trials(600); i++) test_product(any_product(!below(10)), i & 1);
+  for (int i = 0; i < trials(120); i++) test_both();
   parallel_queue(true); /* by all cores */
-  for (int i = 0; i < 24; i++) test_product(any_product(2), i % 4 == 3);
-  for (int i = 0; i < 60; i++) test_both();
+  for (int i = 0; i < trials(24); i++) test_product(any_product(2), i % 4 == 3);
+  for (int i = 0; i < trials(60); i++) test_both();
   parallel_queue(false);
-  for (int i = 0; i < 150; i++) {
+  for (int i = 0; i < trials(150); i++) {
     struct window w = any_window();
     double work = (double)w.n * (double)w.groups * (double)(w.filters * window_out(&w)) *
         (double)window_depth(&w);

@@ -193,9 +193,9 @@ int main(int argc, char **argv)
     time_products();
     return 0;
   }
-  for (int i = 0; i < 400; i++) test_product(any_product(0), i % 3);
-  for (int i = 0; i < 60; i++) test_product(any_product(1), i % 3);
-  for (int i = 0; i < 6; i++) test_product(any_product(2), i % 3);
+  for (int i = 0; i < trials(400); i++) test_product(any_product(0), i % 3);
+  for (int i = 0; i < trials(60); i++) test_product(any_product(1), i % 3);
+  for (int i = 0; i < trials(6); i++) test_product(any_product(2), i % 3);
   test_special();
   return check_end();
 }

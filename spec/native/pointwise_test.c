@@ -285,8 +285,8 @@ int main(void)
 {
   test_values();
   test_mistakes();
-  for (int i = 0; i < 400; i++) test_broadcast(i);
-  for (int i = 0; i < 400; i++) test_sums(i);
+  for (int i = 0; i < trials(400); i++) test_broadcast(i);
+  for (int i = 0; i < trials(400); i++) test_sums(i);
   for (int n = 1; n < 5000; n = 3 * n + 1) test_swap(n);
   for (int k = 0; k < COUNT(functions); k++) test_accuracy(k);
   test_equal_bits();

@@ -42,8 +42,8 @@ static void test_places(variate_fn draw, variate_fn other)
 
 int main(void)
 {
-  static const struct variates *const all[] = { &variates_baseline, &variates_avx2,
-    &variates_avx512 };
+#define TABLE(isa) &variates_##isa,
+  static const struct variates *const all[] = { EACH_ISA(TABLE) };
   for (int level = 0; level <= cpu_level(); level++) {
     test_formulas(all[level], 0);
     test_formulas(all[level], 0xfffffff0u); /* elements carry into their second word */

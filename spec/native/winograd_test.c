@@ -169,7 +169,7 @@ int main(void)
   try(window(2, 17, 9, 7, 7, 1), ACT_RELU, true, true);
   try(window(20, 2, 2, 13, 15, 1), ACT_RELU, true, true);
   try(window(2, 3, 2, 6, 80, 1), ACT_TANH, true, false);
-  for (int i = 0; i < 24; i++) {
+  for (int i = 0; i < trials(24); i++) {
     struct window w = window(
         1 + below(5), 1 + below(5), 1 + below(4), 3 + below(15), 3 + below(15), 0);
     w.pad[1] = below(3), w.pad[2] = below(3);

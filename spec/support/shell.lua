@@ -1,6 +1,10 @@
 -- Running programs from specs.
 
-local shell = { program = os.getenv("TYCHO_PROGRAM") or "build/tycho" }
+-- TYCHO_RUNNER starts a program of another processor, as "qemu-aarch64 -L folder" does.
+local runner = os.getenv("TYCHO_RUNNER")
+local shell = {
+  program = (runner and runner .. " " or "") .. (os.getenv("TYCHO_PROGRAM") or "build/tycho"),
+}
 
 --- Runs a command; returns what it wrote to both streams and its exit status.
 function shell.run(command)

@@ -21,7 +21,7 @@ describe("recorded files of Torch7", function()
         pending("no recorded files in " .. root)
       end
       local text = shell.run(("%s %s/run.lua -v '^%s/' 2>&1"):format(
-        os.getenv("TYCHO_PROGRAM") or "build/tycho", root, kind))
+        shell.program, root, kind))
       local short = text:match("short: ([^\n]*)\n?$") or text
       for _, name in ipairs(kind == "models" and CONTRADICTED or {}) do
         short = (" " .. short):gsub(" " .. name, "", 1):gsub("^ ", "")

@@ -14,7 +14,8 @@ enum {
 /* Returns the description of a dense array of some form. */
 static onednn_desc make_desc(int n, const int64_t *size, int form, bool rounded)
 {
-  static const dnnl_format_tag_t of_8[] = { dnnl_nCw8c, dnnl_nChw8c, dnnl_nCdhw8c },
+  static const dnnl_format_tag_t of_4[] = { dnnl_nCw4c, dnnl_nChw4c, dnnl_nCdhw4c },
+                                 of_8[] = { dnnl_nCw8c, dnnl_nChw8c, dnnl_nCdhw8c },
                                  of_16[] = { dnnl_nCw16c, dnnl_nChw16c, dnnl_nCdhw16c };
   dnnl_dims_t dim = { 0 }, step = { 0 };
   memcpy(dim, size, sizeof *size * (size_t)n);
@@ -22,7 +23,8 @@ static onednn_desc make_desc(int n, const int64_t *size, int form, bool rounded)
     return onednn_tagged(n, dim, rounded ? dnnl_bf16 : dnnl_f32,
         form == ANY      ? dnnl_format_tag_any
             : form == 16 ? of_16[n - 3]
-                         : of_8[n - 3]);
+            : form == 8  ? of_8[n - 3]
+                         : of_4[n - 3]);
   step[n - 1] = 1;
   for (int i = n - 2; i >= 0; i--) step[i] = step[i + 1] * dim[i + 1];
   return onednn_strided(n, dim, step);

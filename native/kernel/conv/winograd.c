@@ -14,19 +14,12 @@
 #include "kernel/gemm/inner.h"
 #include "kernel/conv/winograd_inner.h"
 
-extern const struct winograd_isa winograd_isa_baseline;
-#ifdef __x86_64__
-extern const struct winograd_isa winograd_isa_avx2, winograd_isa_avx512;
-#endif
+#define TABLES(isa) extern const struct winograd_isa winograd_isa_##isa;
+EACH_ISA(TABLES)
+#define TABLE(isa) &winograd_isa_##isa,
+static const struct winograd_isa *const transforms[] = { EACH_ISA(TABLE) };
 
-const struct winograd_isa *winograd_isa(void)
-{
-#ifdef __x86_64__
-  if (cpu_level() == CPU_AVX512) return &winograd_isa_avx512;
-  if (cpu_level() == CPU_AVX2) return &winograd_isa_avx2;
-#endif
-  return &winograd_isa_baseline;
-}
+const struct winograd_isa *winograd_isa(void) { return transforms[cpu_level()]; }
 
 /* -- which calls are taken --------------------------------------------------------------------- */
 
@@ -55,7 +48,7 @@ const char *winograd_refuse(const struct window *w, bool back, bool keeps)
 {
   const int64_t tiles = tiles_of(w).all;
   if (!winograd_on()) return "TYCHO_WINOGRAD=0";
-  if (cpu_level() < CPU_AVX2) return "made for AVX2 and AVX-512";
+  if (cpu_level() == CPU_BASELINE) return "made for AVX2, AVX-512 and NEON";
   if (!winograd_able(w)) return "not 3 x 3 of stride 1 over whole blocks of channels";
   if (MIN(w->channels, w->filters) < WINOGRAD_MIN_CHANNELS) return "few channels";
   const int64_t least = keeps ? WINOGRAD_MIN_TILES_KEPT

@@ -10,30 +10,30 @@
 */
 #include "kernel/gemm/inner.h"
 
-extern const struct gemm_isa gemm_isa_baseline;
-extern const struct gemm_narrow gemm_narrow_baseline;
+#define TABLES(isa) \
+  extern const struct gemm_isa gemm_isa_##isa; \
+  extern const struct gemm_narrow gemm_narrow_##isa;
+EACH_ISA(TABLES)
+#define PRODUCTS(isa) &gemm_isa_##isa,
+static const struct gemm_isa *const products[] = { EACH_ISA(PRODUCTS) };
+#define NARROW_PRODUCTS(isa) &gemm_narrow_##isa,
+static const struct gemm_narrow *const narrow_products[] = { EACH_ISA(NARROW_PRODUCTS) };
+/* with instructions of their own for narrow types */
 #if defined __x86_64__
-extern const struct gemm_isa gemm_isa_avx2, gemm_isa_avx512;
-extern const struct gemm_narrow gemm_narrow_avx2, gemm_narrow_avx512, gemm_narrow_avx512_narrow;
+extern const struct gemm_narrow gemm_narrow_avx512_narrow;
+#elif defined __aarch64__
+extern const struct gemm_narrow gemm_narrow_neon_dot, gemm_narrow_neon_narrow;
 #endif
-
-static const struct gemm_isa *choose_isa(void)
-{
-#if defined __x86_64__
-  if (cpu_level() == CPU_AVX512) return &gemm_isa_avx512;
-  if (cpu_level() == CPU_AVX2) return &gemm_isa_avx2;
-#endif
-  return &gemm_isa_baseline;
-}
 
 static const struct gemm_narrow *choose_narrow(void)
 {
 #if defined __x86_64__
   if (cpu_multiplies_narrow()) return &gemm_narrow_avx512_narrow;
-  if (cpu_level() == CPU_AVX512) return &gemm_narrow_avx512;
-  if (cpu_level() == CPU_AVX2) return &gemm_narrow_avx2;
+#elif defined __aarch64__
+  if (cpu_multiplies_narrow()) return &gemm_narrow_neon_narrow;
+  if (cpu_multiplies_bytes()) return &gemm_narrow_neon_dot;
 #endif
-  return &gemm_narrow_baseline;
+  return narrow_products[cpu_level()];
 }
 
 const struct gemm_narrow *gemm_narrow(void)
@@ -53,11 +53,8 @@ float levels_most(int64_t n, const float *x) { return gemm_narrow()->most(n, x);
 
 const struct gemm_type *gemm_type(int type)
 {
-  static const struct gemm_isa *chosen;
   if (type >= GEMM_NARROW) return &gemm_narrow()->type[type - GEMM_NARROW];
-  const struct gemm_isa *isa = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
-  if (!isa) __atomic_store_n(&chosen, isa = choose_isa(), __ATOMIC_RELAXED);
-  return &isa->type[type == TY_F64];
+  return &products[cpu_level()]->type[type == TY_F64];
 }
 
 void gemm_sum(const struct gemm_type *t, const struct gemm_block *g)

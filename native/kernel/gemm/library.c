@@ -1,5 +1,5 @@
-/* library.c - OpenBLAS for products on processors without AVX2, one thread a call inside our
-** regions.
+/* library.c - OpenBLAS for products of the instruction set baseline, that is on processors without
+** AVX2 and NEON, one thread a call inside our regions.
 **
 ** It knows kernels there that we do not have. TYCHO_DISABLE=blas: never. Slices are cut by
 ** shape, so that the bits do not depend on the number of threads.

@@ -7,6 +7,8 @@
 #include "kernel/variates.h"
 #if defined __SSE2__
 #include <immintrin.h>
+#elif defined TY_NEON
+#include <arm_neon.h>
 #endif
 
 #define JOIN_(a, b) a##_##b
@@ -21,6 +23,10 @@ typedef uint64_t wide __attribute__((vector_size(32), may_alias));
 #elif defined __SSE2__
 typedef uint64_t wide __attribute__((vector_size(16), may_alias));
 #define LOW_PRODUCT(a, b) ((wide)_mm_mul_epu32((__m128i)(a), (__m128i)(b)))
+#elif defined TY_NEON
+typedef uint64_t wide __attribute__((vector_size(16), may_alias));
+#define LOW_PRODUCT(a, b) \
+  ((wide)vmull_u32(vmovn_u64((uint64x2_t)(a)), vmovn_u64((uint64x2_t)(b))))
 #else
 typedef uint64_t wide __attribute__((vector_size(16), may_alias));
 #define LOW_PRODUCT(a, b) (((a) & 0xffffffffu) * (b))

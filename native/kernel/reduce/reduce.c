@@ -17,19 +17,13 @@
       reducer_i8_##isa, reducer_i32_##isa, reducer_i64_##isa, reducer_b8_##isa;
 #define TABLE(isa) \
   { &reducer_f32_##isa, &reducer_f64_##isa, &reducer_u8_##isa, &reducer_i8_##isa, \
-    &reducer_i32_##isa, &reducer_i64_##isa, &reducer_b8_##isa }
-TABLES(baseline)
-#ifdef __x86_64__
-TABLES(avx2)
-TABLES(avx512)
-static const struct reducer *const table[][7] = { TABLE(baseline), TABLE(avx2), TABLE(avx512) };
-#else
-static const struct reducer *const table[][7] = { TABLE(baseline) };
-#endif
+    &reducer_i32_##isa, &reducer_i64_##isa, &reducer_b8_##isa },
+EACH_ISA(TABLES)
+static const struct reducer *const table[][7] = { EACH_ISA(TABLE) };
 
 const struct reducer *reducer_of(int dtype)
 {
-  int level = MIN(cpu_level(), COUNT(table) - 1);
+  int level = cpu_level();
   switch (dtype) {
   case TY_F32: return table[level][0];
   case TY_F64: return table[level][1];

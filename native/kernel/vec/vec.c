@@ -2,12 +2,9 @@
 #include "kernel/vec/vec.h"
 
 #define TABLES(isa) extern const struct vec_ops vec_ops_f32_##isa, vec_ops_f64_##isa;
-TABLES(baseline) TABLES(avx2) TABLES(avx512)
-static const struct vec_ops *const table[][2] = {
-  { &vec_ops_f32_baseline, &vec_ops_f64_baseline },
-  { &vec_ops_f32_avx2,     &vec_ops_f64_avx2     },
-  { &vec_ops_f32_avx512,   &vec_ops_f64_avx512   },
-};
+EACH_ISA(TABLES)
+#define TABLE(isa) { &vec_ops_f32_##isa, &vec_ops_f64_##isa },
+static const struct vec_ops *const table[][2] = { EACH_ISA(TABLE) };
 
 const struct vec_ops *vec_ops_of(int dtype) { return table[cpu_level()][dtype == TY_F64]; }
 

@@ -1,5 +1,5 @@
 /* gemm.c - inner loops of products, compiled once per instruction set with
-** -DISA=baseline|avx2|avx512. vector.inc says what a vector is, math.inc has loops over rows,
+** -DISA=baseline|avx2|avx512|neon. vector.inc says what a vector is, math.inc has loops over rows,
 ** tile.inc the tiles of a product, image.inc the way from an image and back; all are written for
 ** REAL and read twice, for float and for double.
 */

@@ -1,11 +1,12 @@
 /* narrow.c - inner loops of products of bfloat16 and of 8-bit integers (kernel/gemm/isa.h),
-** compiled once per instruction set and once more with AVX512-BF16 and AVX512-VNNI
-** (-DISA=avx512_narrow).
+** compiled once per instruction set, once more with AVX512-BF16 and AVX512-VNNI
+** (-DISA=avx512_narrow), with SDOT (neon_dot), with SDOT and BFDOT (neon_narrow).
 **
 ** A word holds two bfloat16 or four 8-bit integers that lie one after the other along k. Words
 ** move as float32 do, so that narrow.inc reads like tile.inc; it is read once per type, after the
 ** type's ways to make words and to multiply them. Integers are multiplied as uint8 times int8: an
 ** int8 of A has 128 added in its word, and 128 times the sum of B's column is taken off the sums.
+** NEON multiplies int8 times int8: 128 is taken off a uint8 of A, and the sums get it back.
 */
 #include "kernel/gemm/isa.h"
 #include "kernel/kernel.h"
@@ -71,6 +72,8 @@ INLINE VI along_f32(const float *p, int64_t n)
           hi = n >= 2 * W ? LOAD(p + W) : n > W ? LOADM(p + W, MASK(n - W)) : (V){ 0 };
 #if defined __AVX512BF16__
   return (VI)_mm512_cvtne2ps_pbh((__m512)hi, (__m512)lo);
+#elif defined TY_NEON && defined __ARM_FEATURE_BF16_VECTOR_ARITHMETIC
+  return (VI)vcvtq_high_bf16_f32(vcvtq_low_bf16_f32((float32x4_t)lo), (float32x4_t)hi);
 #else
   return pairs_of(rounded(EVEN(lo, hi)), rounded(ODD(lo, hi)));
 #endif
@@ -106,6 +109,8 @@ INLINE V dot_bf16(V sum, VI a, VI b)
 {
 #if defined __AVX512BF16__
   return (V)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
+#elif defined TY_NEON && defined __ARM_FEATURE_BF16_VECTOR_ARITHMETIC
+  return (V)vbfdotq_f32((float32x4_t)sum, (bfloat16x8_t)a, (bfloat16x8_t)b);
 #else
   const VI high = splat((int32_t)0xffff0000);
   sum = FMA((V)(a << 16), (V)(b << 16), sum);
@@ -168,12 +173,25 @@ INLINE VI across_8(const uint8_t *p, int64_t ld, int64_t rows, int64_t lanes)
   return x;
 }
 
-INLINE VI along_s8(const uint8_t *p, int64_t n) { return along_8(p, n) ^ splat(SHIFT); }
-INLINE VI across_s8(const uint8_t *p, int64_t ld, int64_t rows, int64_t lanes)
+INLINE VI along_shifted(const uint8_t *p, int64_t n) { return along_8(p, n) ^ splat(SHIFT); }
+INLINE VI across_shifted(const uint8_t *p, int64_t ld, int64_t rows, int64_t lanes)
 {
   return across_8(p, ld, rows, lanes) ^ splat(SHIFT);
 }
 
+#ifdef TY_NEON
+/* a, b: int8 */
+INLINE VI dot_8(VI sum, VI a, VI b)
+{
+#ifdef __ARM_FEATURE_DOTPROD
+  return (VI)vdotq_s32((int32x4_t)sum, (int8x16_t)a, (int8x16_t)b);
+#else
+  const int16x8_t low = vmull_s8(vget_low_s8((int8x16_t)a), vget_low_s8((int8x16_t)b)),
+                  high = vmull_high_s8((int8x16_t)a, (int8x16_t)b);
+  return sum + (VI)vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high));
+#endif
+}
+#else
 /* sums of neighbouring products of 16-bit integers */
 INLINE VI dot_16(VI a, VI b)
 {
@@ -198,6 +216,7 @@ INLINE VI dot_8(VI sum, VI a, VI b)
       dot_16((VI)((unsigned_words)a >> 8) & low, (VI)((shorts)b >> 8));
 #endif
 }
+#endif
 
 #undef N_
 #undef ELEMENT
@@ -217,20 +236,32 @@ INLINE VI dot_8(VI sum, VI a, VI b)
 #define ROWS (MR == 14 ? 12 : MR)
 #define SUM VI
 #define ALONG along_8
-#define ALONG_A along_8
 #define ACROSS across_8
-#define ACROSS_A across_8
 #define DOT dot_8
 #define FINISH_REAL 0
+#ifdef TY_NEON
+#define ALONG_A along_shifted
+#define ACROSS_A across_shifted
+#define SHIFTED
+#else
+#define ALONG_A along_8
+#define ACROSS_A across_8
+#endif
 #include "kernel/gemm/isa/narrow.inc"
 
 #undef N_
 #undef ALONG_A
 #undef ACROSS_A
 #define N_(name) JOIN(name, s8)
-#define ALONG_A along_s8
-#define ACROSS_A across_s8
+#ifdef TY_NEON
+#undef SHIFTED
+#define ALONG_A along_8
+#define ACROSS_A across_8
+#else
+#define ALONG_A along_shifted
+#define ACROSS_A across_shifted
 #define SHIFTED
+#endif
 #include "kernel/gemm/isa/narrow.inc"
 
 /* -- levels ------------------------------------------------------------------------------------ */

@@ -1,5 +1,5 @@
 /* reduce.c - the inner loops of reductions (kernel/reduce/reduce.h), compiled once per
-** instruction set: -DISA=baseline, avx2, avx512.
+** instruction set: -DISA=baseline, avx2, avx512, neon.
 **
 ** reduce.inc is the family for one element type; it is included for each. Accumulators are double
 ** or int64, reduced in W lanes, so that results have the same bits under every instruction set.

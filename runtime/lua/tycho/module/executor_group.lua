@@ -40,7 +40,8 @@ local values = require "tycho.core.values"
 
 local null, is_plain = values.null, values.is_plain
 
-local PAGE = 4096                                        -- bytes by which a pool grows
+-- bytes by which a pool grows: PAGE of base/memory.h
+local PAGE = jit.arch == "x64" and 4096 or 65536
 
 --- Executors of one symbol on a list of devices.
 -- @type DataParallelExecutorGroup

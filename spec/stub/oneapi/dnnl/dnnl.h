@@ -27,7 +27,7 @@ typedef enum {
 } dnnl_alg_kind_t;
 typedef enum {
   dnnl_format_tag_undef, dnnl_format_tag_any, dnnl_nCw8c, dnnl_nCw16c, dnnl_nChw8c, dnnl_nChw16c,
-  dnnl_nCdhw8c, dnnl_nCdhw16c,
+  dnnl_nCdhw8c, dnnl_nCdhw16c, dnnl_nCw4c, dnnl_nChw4c, dnnl_nCdhw4c,
   dnnl_abcd, dnnl_OIhw8i8o, dnnl_OIhw16i16o, dnnl_OIhw16o16i
 } dnnl_format_tag_t;
 typedef enum {
