@@ -4,8 +4,8 @@
 #   sh scripts/dev/arm64.sh make ...  runs make for aarch64, in build/arm64
 #   sh scripts/dev/arm64.sh test      builds, then runs TESTS and SPECS; ends with a line of counts
 #
-# The host needs gcc-aarch64-linux-gnu, libc6-dev-arm64-cross and qemu-user (or qemu-user-static), its
-# own packages are left alone. ARM64_SYSROOT: a folder, by default in the user's cache. Where
+# The host needs gcc-aarch64-linux-gnu, libc6-dev-arm64-cross and qemu-user (or qemu-user-static);
+# its own packages are left alone. ARM64_SYSROOT: a folder, by default in the user's cache. Where
 # something is missing, `test` says so and counts one test as skipped. qemu is some 130 times slower
 # than a processor on vector loops: what takes long here says nothing of speed.
 set -eu
@@ -59,7 +59,8 @@ missing() {
 }
 
 cross_make() {
-  PKG_CONFIG_LIBDIR=$lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root make --no-print-directory BUILD=$build \
+  PKG_CONFIG_LIBDIR=$lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root \
+    make --no-print-directory BUILD=$build \
     CC="$compiler --sysroot=$root" AR=aarch64-linux-gnu-ar LUAJIT_DIR="$lib" MPICC= "$@"
 }
 
@@ -77,7 +78,8 @@ run_tests() {
     QEMU_CPU=max sh scripts/dev/test.sh $programs --files $SPECS || :
   } | awk '/^[0-9]+ passed, / { passed += $1; failed += $3; skipped += $5; next }
     { print }
-    END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped; exit failed > 0 || !passed }'
+    END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped
+      exit failed > 0 || !passed }'
 }
 
 lacks=$(missing "${1:-}")

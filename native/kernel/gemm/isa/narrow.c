@@ -21,7 +21,7 @@ enum { AHEAD = 12,                                    /* rows of B fetched befor
        /* from one row of a strip to the next: no power of two */
        ROW = WORDS + 16 };
 
-typedef int32_t words __attribute__((vector_size(VBYTES), aligned(4), may_alias));
+typedef int32_t words __attribute__((vector_size(VBYTES), aligned(1), may_alias));
 typedef uint16_t halves __attribute__((vector_size(VBYTES / 2), aligned(2), may_alias));
 typedef uint8_t bytes __attribute__((vector_size(VBYTES / 4), aligned(1), may_alias));
 typedef uint32_t unsigned_words __attribute__((vector_size(VBYTES)));

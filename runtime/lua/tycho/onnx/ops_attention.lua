@@ -134,6 +134,9 @@ end
 
 --- The engine's own attention, of queries (batch, heads, time, size) or (batch, time, heads *
 -- size), keys and values.
+-- @param q queries
+-- @param k keys
+-- @param v values
 -- @tparam table o heads, kv_heads (of three dimensions), scale, causal, window, mask (keys count
 --   where it is not 0), bias (is added to the scores), lengths (batch), first (batch: position of
 --   the first query)
