@@ -13,20 +13,20 @@ struct pass_entry {
   int reads, writes;
 };
 static const struct pass_entry passes[] = {
-  { "fuse",                   pass_fuse,                   GRAPH,                            GROUPS },
-  { "epilogue",               pass_epilogue,               GROUPS,                           GROUPS|EPILOGUES },
-  { "schedule",               pass_schedule,               GROUPS|EPILOGUES,                 STEPS|GROUPS },
-  { "values",                 pass_values,                 GROUPS|EPILOGUES|STEPS,           ROOTS },
-  { "group weights",          pass_group_weights,          STEPS|ROOTS,                      STEPS },
-  { "batch weight gradients", pass_batch_weight_gradients, EPILOGUES|STEPS|ROOTS,            ROOTS },
-  { "layout",                 pass_layout,                 EPILOGUES|STEPS|ROOTS,            BLOCKS },
-  { "select",                 pass_select,                 EPILOGUES|STEPS|ROOTS|BLOCKS,     KERNELS },
-  { "liveness",               pass_liveness,               EPILOGUES|STEPS|ROOTS,            LIFETIMES|ROOTS },
-  { "fold batchnorm",         pass_fold_batchnorm,         STEPS|ROOTS|KERNELS|LIFETIMES,    FOLDS|KERNELS },
-  { "plan",                   pass_plan,                   STEPS|ROOTS|KERNELS|LIFETIMES,    OFFSETS },
-  { "states",                 pass_states,                 STEPS|ROOTS|KERNELS,              STATES|KERNELS },
-  { "pointwise",              pass_pointwise,              STEPS|ROOTS,                      CODE },
-  { "segments",               pass_segments,               STEPS|ROOTS|LIFETIMES,            SEGMENTS },
+  { "fuse",                    pass_fuse,                   GRAPH,                                            GROUPS },
+  { "epilogue",                pass_epilogue,               GROUPS,                                           GROUPS|EPILOGUES },
+  { "schedule",                pass_schedule,               GROUPS|EPILOGUES,                                 STEPS|GROUPS },
+  { "values",                  pass_values,                 GROUPS|EPILOGUES|STEPS,                           ROOTS },
+  { "group weights",           pass_group_weights,          STEPS|ROOTS,                                      STEPS },
+  { "batch weight gradients",  pass_batch_weight_gradients, EPILOGUES|STEPS|ROOTS,                            ROOTS },
+  { "layout",                  pass_layout,                 EPILOGUES|STEPS|ROOTS,                            BLOCKS },
+  { "select",                  pass_select,                 EPILOGUES|STEPS|ROOTS|BLOCKS,                     KERNELS },
+  { "liveness",                pass_liveness,               EPILOGUES|STEPS|ROOTS,                            LIFETIMES|ROOTS },
+  { "fold batchnorm",          pass_fold_batchnorm,         EPILOGUES|STEPS|ROOTS|BLOCKS|KERNELS|LIFETIMES,   FOLDS|KERNELS },
+  { "plan",                    pass_plan,                   STEPS|ROOTS|KERNELS|LIFETIMES,                    OFFSETS },
+  { "states",                  pass_states,                 STEPS|ROOTS|KERNELS,                              STATES|KERNELS },
+  { "pointwise",               pass_pointwise,              STEPS|ROOTS,                                      CODE },
+  { "segments",                pass_segments,               STEPS|ROOTS|LIFETIMES,                            SEGMENTS },
 };
 
 int program_compile(struct program *p)
