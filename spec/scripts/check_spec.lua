@@ -74,8 +74,8 @@ describe("The check", function()
   end)
 
   it("finds an include of a private header", function()
-    local line, undo = add("native/exec/query.c", '#include "kernel/gemm/inner.h"', "^#include")
-    finds{ ("native/exec/query.c:%d: room exec includes kernel/gemm/inner.h, which is private to "
+    local line, undo = add("native/exec/object.c", '#include "kernel/gemm/inner.h"', "^#include")
+    finds{ ("native/exec/object.c:%d: room exec includes kernel/gemm/inner.h, which is private to "
       .. "room kernel: include one of its public headers (blocked.h, "):format(line) }
     undo()
   end)
@@ -88,7 +88,7 @@ describe("The check", function()
     run("cp -p %s %s.old && cd %s && ${CC:-cc} -std=c11 -D_GNU_SOURCE -Inative -fPIC -O2 "
       .. "-c native/tensor/params.c -o build/native/tensor/params.o", object, object, copy)
     finds{
-      ("native/tensor/params.c:%d: params_up uses ty_exec_keep of native/exec/query.c, but room "
+      ("native/tensor/params.c:%d: params_up uses ty_exec_keep of native/exec/object.c, but room "
         .. "tensor stands below exec: move what is used down, or let the upper room hand it in "
         .. "(a registration, a callback)"):format(line + 4),
       "a circle of rooms: exec -> tensor (",
