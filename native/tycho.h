@@ -150,8 +150,12 @@ void        ty_bag_free(ty_bag *b);
 int         ty_bag_put(ty_bag *b, const char *name, ty_tensor *t);
 int         ty_bag_get(ty_bag *b, const char *name, ty_tensor **out);
 int         ty_bag_at(ty_bag *b, int i, const char **name, ty_tensor **out);
-/* checked: with a checksum in a word that is 0 otherwise; who reads such a file finds damage */
-enum { TY_PARAMS_NAMED = 1, TY_PARAMS_CHECKED = 2 };
+enum {
+  /* the file has the names of the arrays */
+  TY_PARAMS_NAMED = 1,
+  /* the file has a checksum, in a word that is 0 otherwise, so that a reader detects damage */
+  TY_PARAMS_CHECKED = 2
+};
 int         ty_params_save(const char *path, const ty_bag *b, int flags);
 int         ty_params_load(const char *path, ty_bag **out, int *named);
 int         ty_params_parse(const void *data, size_t bytes, ty_bag **out, int *named);
@@ -202,7 +206,7 @@ int         ty_exec_event(ty_exec *e, ty_event *out);
 /* inputs, outputs of a Lua-defined operator */
 int         ty_exec_event_tensor(ty_exec *e, int part, int i, ty_tensor **out);
 /* *out: an executor on the same arrays and outputs, of the graph as the user wrote it, for
-** monitors; NULL: no node of e stands for others */
+** monitors; NULL: no node of e replaces others */
 int         ty_exec_as_written(ty_exec *e, ty_exec **out);
 int         ty_exec_monitor(ty_exec *e, int mode);
 int         ty_exec_outputs(ty_exec *e, int *n);
@@ -249,12 +253,31 @@ int         ty_file_read(ty_file *f, int64_t at, void *to, size_t n);
 ** dtype unless it is PLAIN; stride: elements between neighbours along each axis, NULL: dense. */
 int         ty_file_tensor(ty_file *f, int64_t at, const ty_desc *d, const int64_t *stride,
                            int encoding, ty_tensor **out);
-/* Fields of Protocol Buffers' wire format, read from a file. What number and bytes mean the caller
-** knows. type: TY_FIELD_*; of bytes `at` is where they begin in the file and value their number, of
-** others value has the bits. */
-enum { TY_FIELD_VARINT = 0, TY_FIELD_64 = 1, TY_FIELD_BYTES = 2, TY_FIELD_32 = 5 };
+/* Types of fields of Protocol Buffers' wire format, with the numbers that the format gives them. */
+enum {
+  TY_FIELD_VARINT = 0,
+  /* eight bytes */
+  TY_FIELD_64 = 1,
+  /* a length and as many bytes: text, a message or packed numbers */
+  TY_FIELD_BYTES = 2,
+  /* four bytes */
+  TY_FIELD_32 = 5
+};
+/* A file that is read a field at a time. */
 typedef struct ty_wire ty_wire;
-typedef struct { int32_t number, type; int64_t at, bytes; uint64_t value; } ty_field;
+/* A field of a message. */
+typedef struct {
+  /* the number of the field in its message */
+  int32_t number;
+  /* TY_FIELD_* */
+  int32_t type;
+  /* where its bytes begin in the file; of TY_FIELD_BYTES those after the length */
+  int64_t at;
+  /* number of its bytes */
+  int64_t bytes;
+  /* its bits; of TY_FIELD_BYTES the length */
+  uint64_t value;
+} ty_field;
 int         ty_wire_open(ty_file *f, ty_wire **out);
 void        ty_wire_free(ty_wire *w);
 /* the next field of the message that is open, at first the file; more: 0 at its end */
@@ -270,8 +293,8 @@ int         ty_wire_numbers(ty_wire *w, int64_t *to, int64_t capacity, int64_t *
 /* Up to `most` bytes from byte `skip` on of a file, plain or compressed by gzip, as uint8; NULL:
 ** there are none. */
 int         ty_gz_read(const char *path, int64_t skip, int64_t most, ty_tensor **out);
-/* What lies in a folder, in any order, as the bytes of texts that end in 0: "d" for a folder, else
-** "f", and the name; NULL: nothing. */
+/* Lists a folder, in any order, as the bytes of texts that end in 0: "d" for a folder, else "f",
+** and the name. *out is NULL if the folder is empty. */
 int         ty_folder_list(const char *path, ty_tensor **out);
 int         ty_record_open(const char *path, const char *mode, ty_record **out);
 /* an error if what was written could not all be stored */
@@ -372,7 +395,7 @@ int         ty_op_may_fail(const char *op);
 ** ty_line_late gives it. */
 const int32_t *ty_line_request(void);
 void        ty_line_late(const char *line);
-/* Recorded calls wait for others until somebody needs their values (TYCHO_LAZY). What was done so
+/* Recorded calls wait for others until their values are needed (TYCHO_LAZY). What was done so
 ** far: programs that are kept, runs of kept ones and of new ones, calls in all runs, calls that
 ** wait, whether they do. clear: the counts begin anew. */
 typedef struct {
@@ -507,8 +530,8 @@ int         ty_image_decode(const void *data, size_t bytes, int flag, int to_rgb
 int         ty_image_encode(ty_tensor *image, const char *format, int quality, ty_tensor **out);
 /* the parts one after the other; synced, then put in the old file's place */
 int         ty_file_write(const char *path, const void *const *part, const size_t *bytes, int n);
-/* a folder, with those above it that are missing; private: nobody else may read it, and one that is
-** there already is TY_EIO where it is another user's or open to others */
+/* a folder, with those above it that are missing; private: no other user may read it, and one that
+** exists already is TY_EIO where it is another user's or open to others */
 int         ty_folder_make(const char *path, int is_private);
 /* raw deflated bytes that hold exactly `size` */
 int         ty_inflate(const void *data, size_t bytes, void *out, size_t size);
@@ -535,7 +558,7 @@ typedef struct ty_comm ty_comm;
 enum { TY_WIRE_FULL, TY_WIRE_F16, TY_WIRE_BF16, TY_WIRE_2BIT };      /* what float32 is sent as */
 /* "mpi": this process's rank; "threads": `size` ranks of this process, out[0 .. size - 1] */
 int         ty_comm_open(const char *kind, int size, ty_comm **out);
-/* Ranks are GPUs, by NCCL: n of this process, behind those of lower ranks of a group over MPI,
+/* Ranks are GPUs, by NCCL: n of this process, after those of lower ranks of a group over MPI,
 ** whose ranks all call this; ranks NULL: no other processes. Sums are added in the library's order;
 ** there is no gathering. TY_EDEVICE says what is missing, as ty_comm_devices does, which writes the
 ** library's version. */
@@ -545,7 +568,7 @@ void        ty_comm_free(ty_comm *c);
 int         ty_comm_rank(const ty_comm *c);
 int         ty_comm_size(const ty_comm *c);
 /* from[i], added over the ranks, in to[i], which may be the same array; as one message, added in
-** the order of ranks: equal bits on all; two bits stand for +threshold, -threshold or 0. Of sums
+** the order of ranks: equal bits on all; two bits mean +threshold, -threshold or 0. Of sums
 ** that wait for another one, that of the highest priority goes first, of several the first */
 int         ty_comm_sum(ty_comm *c, ty_tensor *const *from, ty_tensor *const *to, int n, int wire,
                         double threshold, int priority);

@@ -2,7 +2,7 @@
 ** compiled once per instruction set, once more with AVX512-BF16 and AVX512-VNNI
 ** (-DISA=avx512_narrow), with SDOT (neon_dot), with SDOT and BFDOT (neon_narrow).
 **
-** A word holds two bfloat16 or four 8-bit integers that lie one after the other along k. Words
+** A word holds two bfloat16 or four 8-bit integers that follow each other along k. Words
 ** move as float32 do, so that narrow.inc reads like tile.inc; it is read once per type, after the
 ** type's ways to make words and to multiply them. Integers are multiplied as uint8 times int8: an
 ** int8 of A has 128 added in its word, and 128 times the sum of B's column is taken off the sums.
@@ -368,10 +368,10 @@ static float most_of(int64_t n, const float *x)
   .copies = true, .block = block_##t, .panel = pack_panel_##t, .panel_t = pack_panel_t_##t, \
   .dots = dots_##t, .act = act_f32, .axpy = axpy_f32, .scatter = scatter_f32, .dot = dot_f32, \
   .sum = sum_f32 }
-#define NAME_(isa) gemm_narrow_##isa
-#define NAME(isa) NAME_(isa)
-extern const struct gemm_narrow NAME(ISA);
-const struct gemm_narrow NAME(ISA) = {
+#define ISA_NAME_(isa) gemm_narrow_##isa
+#define ISA_NAME(isa) ISA_NAME_(isa)
+extern const struct gemm_narrow ISA_NAME(ISA);
+const struct gemm_narrow ISA_NAME(ISA) = {
   { REAL_TYPE(rounded, 4), REAL_TYPE(bf16, 2), INTEGER_TYPE(u8), INTEGER_TYPE(s8) },
   finish_levels, make_levels, most_of, make_words
 };
