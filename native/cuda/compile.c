@@ -36,8 +36,13 @@ static uint64_t hash_of(const char *s, size_t n)
 
 /* -- the cache on disk ------------------------------------------------------------------------- */
 
-/* "TYCHOCU1", bytes of the key, bytes of the image, hash of the image; then both */
-struct header { char magic[8]; uint64_t nkey, nbytes, hash; };
+/* What a file of the cache begins with, before the key and the image. */
+struct header {
+  char magic[8];                                      /* "TYCHOCU1" */
+  uint64_t nkey;                                      /* bytes of the key */
+  uint64_t nbytes;                                    /* bytes of the image */
+  uint64_t hash;                                      /* of the image */
+};
 
 /* The file of an image; false: there is no folder for it. TYCHO_CACHE names one; empty: none. */
 static bool cache_path(uint64_t hash, char *path, size_t size, bool make)
@@ -77,7 +82,7 @@ static bool read_body(FILE *f, const struct header *h, struct kernel_image *m)
   return good;
 }
 
-/* What is read runs on the device: nobody else may have written it. */
+/* What is read runs on the device: no other user may have written it. */
 static FILE *open_ours(const char *path)
 {
   struct stat st;

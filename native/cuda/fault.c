@@ -1,5 +1,5 @@
 /* fault.c - what kernels find wrong in contents, which the host does not see: the first finding of
-** a device lies in pinned memory, and becomes an error when the task ends. */
+** a device is in pinned memory, and becomes an error when the task ends. */
 #include "cuda/cuda.h"
 
 /* as kernels/fault.cuh has them */

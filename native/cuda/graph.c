@@ -23,7 +23,7 @@ int cuda_record(int device)
   return TY_OK;
 }
 
-static int instantiate(cu_graph graph, void **made)
+static int instantiate_graph(cu_graph graph, void **made)
 {
   struct recorded *r = NEW(struct recorded);
   NEED(r, TY_EMEMORY, "out of memory: a CUDA graph");
@@ -42,7 +42,7 @@ int cuda_recorded(int device, void **made)
   recording = NULL;
   int code = cuda_told(cu_api.StreamEndCapture(cuda_stream(device), &graph),
       "recording a CUDA graph");
-  if (!code && made) code = instantiate(graph, made);
+  if (!code && made) code = instantiate_graph(graph, made);
   if (graph) cu_api.GraphDestroy(graph);
   return code;
 }
