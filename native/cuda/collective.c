@@ -131,7 +131,7 @@ static int make_stream(int device)
   struct lane *l = &lanes[device_id(device)];
   if (l->opened) return TY_OK;
   TRY(cuda_enter(device));
-  TRY(cuda_told(cu_api.StreamCreate(&l->stream, CU_STREAM_NON_BLOCKING), "making a stream"));
+  TRY(cuda_check(cu_api.StreamCreate(&l->stream, CU_STREAM_NON_BLOCKING), "making a stream"));
   __atomic_store_n(&l->opened, true, __ATOMIC_RELEASE);
   return TY_OK;
 }
@@ -286,8 +286,8 @@ int collective_mark(uint64_t seq)
     if (!is_open(id)) continue;
     cu_event *e = &lanes[id].mark[seq % MARKS];
     TRY(cuda_enter(TY_GPU + id));
-    if (!*e) TRY(cuda_told(cu_api.EventCreate(e, CU_EVENT_DISABLE_TIMING), "making an event"));
-    TRY(cuda_told(cu_api.EventRecord(*e, lanes[id].stream), "marking the end of a sum"));
+    if (!*e) TRY(cuda_check(cu_api.EventCreate(e, CU_EVENT_DISABLE_TIMING), "making an event"));
+    TRY(cuda_check(cu_api.EventRecord(*e, lanes[id].stream), "marking the end of a sum"));
   }
   return TY_OK;
 }
@@ -297,7 +297,7 @@ int collective_await(cu_event e)
   for (int id = 0; id < CUDA_DEVICES; id++) {
     if (!is_open(id)) continue;
     TRY(cuda_enter(TY_GPU + id));
-    TRY(cuda_told(cu_api.StreamWaitEvent(lanes[id].stream, e, 0), "waiting for a GPU's queue"));
+    TRY(cuda_check(cu_api.StreamWaitEvent(lanes[id].stream, e, 0), "waiting for a GPU's queue"));
   }
   return TY_OK;
 }
@@ -306,7 +306,7 @@ int collective_awaited(cu_stream stream, uint64_t seq)
 {
   for (int id = 0; id < CUDA_DEVICES; id++) {
     cu_event e = is_open(id) ? lanes[id].mark[seq % MARKS] : NULL;
-    if (e) TRY(cuda_told(cu_api.StreamWaitEvent(stream, e, 0), "waiting for a sum over GPUs"));
+    if (e) TRY(cuda_check(cu_api.StreamWaitEvent(stream, e, 0), "waiting for a sum over GPUs"));
   }
   return TY_OK;
 }
@@ -371,7 +371,7 @@ static int drain_lane(int id)
   TRY(cuda_enter(TY_GPU + id));
   for (;;) {
     int result = cu_api.StreamQuery(lanes[id].stream);
-    if (result != CU_NOT_READY) return cuda_told(result, "a sum or broadcast over GPUs");
+    if (result != CU_NOT_READY) return cuda_check(result, "a sum or broadcast over GPUs");
     TRY(check_groups());
     NEED(before == __atomic_load_n(&aborting, __ATOMIC_SEQ_CST), TY_ERUN,
         "NCCL: the groups of GPUs were ended");

@@ -247,8 +247,8 @@ static int function_of(int device, const char *source, const char *const *option
   cu_module *module;
   TRY(find_image(source, options, name, cuda_device(device)->arch, &m));
   module = &m->module[device_id(device)];
-  if (!*module) TRY(cuda_told(cu_api.ModuleLoadData(module, m->bytes), "loading a kernel"));
-  return cuda_told(cu_api.ModuleGetFunction(out, *module, name), "finding a kernel");
+  if (!*module) TRY(cuda_check(cu_api.ModuleLoadData(module, m->bytes), "loading a kernel"));
+  return cuda_check(cu_api.ModuleGetFunction(out, *module, name), "finding a kernel");
 }
 
 int cuda_compile(int device, const char *source, const char *const *options, const char *name,
@@ -266,6 +266,6 @@ int cuda_launch(int device, cu_function f, int64_t blocks, int block, size_t sha
   NEED(blocks > 0 && blocks <= INT32_MAX, TY_EUNSUPPORTED,
       "a kernel of %lld blocks cannot be launched", (long long)blocks);
   cuda_count(device, 1, 0);
-  return cuda_told(cu_api.LaunchKernel(f, (unsigned)blocks, 1, 1, (unsigned)block, 1, 1,
+  return cuda_check(cu_api.LaunchKernel(f, (unsigned)blocks, 1, 1, (unsigned)block, 1, 1,
       (unsigned)shared, cuda_stream(device), params, NULL), "launching a kernel");
 }

@@ -53,7 +53,7 @@ static __thread cu_context entered;
 
 static int take_context(cu_context context)
 {
-  TRY(cuda_told(cu_api.CtxSetCurrent(context), "taking a CUDA device"));
+  TRY(cuda_check(cu_api.CtxSetCurrent(context), "taking a CUDA device"));
   entered = context;
   return TY_OK;
 }
@@ -61,7 +61,7 @@ static int take_context(cu_context context)
 int cuda_enter(int device)
 {
   cu_context context = gpu_of(device)->d.context;
-  cuda_speaks_of(device_id(device));
+  cuda_name_device(device_id(device));
   return entered == context ? TY_OK : take_context(context);
 }
 
@@ -79,7 +79,8 @@ static int count_devices(void)
 
 static int read_attribute(int id, int which, int *value)
 {
-  return cuda_told(cu_api.DeviceGetAttribute(value, which, id), "asking what a CUDA device can do");
+  return cuda_check(
+      cu_api.DeviceGetAttribute(value, which, id), "asking what a CUDA device can do");
 }
 
 /* Under the lock, with the device's context. */
@@ -89,13 +90,13 @@ static int make_streams(struct gpu *g)
   struct cu_allocation how = { .type = CU_ALLOCATION_PINNED,
     .location = { CU_LOCATION_DEVICE, d->id } };
   TRY(take_context(d->context));
-  TRY(cuda_told(cu_api.StreamCreate(&d->stream, CU_STREAM_NON_BLOCKING), "making a stream"));
-  TRY(cuda_told(cu_api.StreamCreate(&d->copies, CU_STREAM_NON_BLOCKING), "making a stream"));
-  TRY(cuda_told(cu_api.MemGetAllocationGranularity(&d->granularity, &how, 1),
+  TRY(cuda_check(cu_api.StreamCreate(&d->stream, CU_STREAM_NON_BLOCKING), "making a stream"));
+  TRY(cuda_check(cu_api.StreamCreate(&d->copies, CU_STREAM_NON_BLOCKING), "making a stream"));
+  TRY(cuda_check(cu_api.MemGetAllocationGranularity(&d->granularity, &how, 1),
       "asking for the size of pages"));
   TRY(cuda_fault_new(&d->fault));
   for (int i = 0; i < MARKS; i++)
-    TRY(cuda_told(cu_api.EventCreate(&g->mark[i], CU_EVENT_DISABLE_TIMING), "making an event"));
+    TRY(cuda_check(cu_api.EventCreate(&g->mark[i], CU_EVENT_DISABLE_TIMING), "making an event"));
   TRY(landings_new(&g->landings));
   TRY(staging_new(&g->queue));
   return staging_new(&g->other);
@@ -132,7 +133,7 @@ static int take_device(struct cuda_device *d)
                                   : "another process has it", d->id);
   NEED(result != CU_OUT_OF_MEMORY, TY_EMEMORY, "gpu(%d), %s, has no memory left for one more "
       "process; nvidia-smi lists those that have it", d->id, d->name);
-  return cuda_told(result, "opening a CUDA device");
+  return cuda_check(result, "opening a CUDA device");
 }
 
 static int start_gpu(struct gpu *g, int id)
@@ -140,7 +141,7 @@ static int start_gpu(struct gpu *g, int id)
   struct cuda_device *d = &g->d;
   int major, minor, maps;
   d->id = id;
-  cuda_speaks_of(id);
+  cuda_name_device(id);
   TRY(read_attribute(id, CU_MAJOR, &major));
   TRY(read_attribute(id, CU_MINOR, &minor));
   TRY(read_attribute(id, CU_PROCESSORS, &d->processors));
@@ -156,7 +157,7 @@ static int start_gpu(struct gpu *g, int id)
       cuda_least_arch() / 10, cuda_least_arch() % 10);
   NEED(maps, TY_EDEVICE,
       "gpu(%d), %s, has no virtual memory management, which growing pools need", id, d->name);
-  TRY(cuda_told(cu_api.DeviceTotalMem(&d->total, id), "asking for a device's memory"));
+  TRY(cuda_check(cu_api.DeviceTotalMem(&d->total, id), "asking for a device's memory"));
   TRY(take_device(d));
   int code = make_streams(g);
   if (code) {
@@ -196,9 +197,9 @@ static int enter_queue(int device)
 static int finish_queue(int device)
 {
   TRY(cuda_enter(device));
-  TRY(cuda_told(cu_api.StreamSynchronize(cuda_stream(device)),
+  TRY(cuda_check(cu_api.StreamSynchronize(cuda_stream(device)),
       device_sync() ? "this step" : "a task, TYCHO_SYNC=1 tells which"));
-  return cuda_fault_told(cuda_device(device)->fault);
+  return cuda_fault_report(cuda_device(device)->fault);
 }
 
 /* -- order between GPUs ------------------------------------------------------------------------ */
@@ -208,7 +209,7 @@ static int mark_task(int device, uint64_t seq)
   if (device == COLLECTIVE_QUEUE) return collective_mark(seq);
   struct gpu *g = gpu_of(device);
   TRY(cuda_enter(device));
-  return cuda_told(
+  return cuda_check(
       cu_api.EventRecord(g->mark[seq % MARKS], g->d.stream), "marking the end of a task");
 }
 
@@ -218,7 +219,7 @@ static int await_ticket(int device, struct ticket t)
   TRY(cuda_enter(device));
   if (t.device == COLLECTIVE_QUEUE) return collective_awaited(cuda_stream(device), t.seq);
   cu_event e = gpu_of(t.device)->mark[t.seq % MARKS];
-  return cuda_told(cu_api.StreamWaitEvent(cuda_stream(device), e, 0), "waiting for another GPU");
+  return cuda_check(cu_api.StreamWaitEvent(cuda_stream(device), e, 0), "waiting for another GPU");
 }
 
 /* What kernels found so far may be a later task's: then the whole stream is waited for. */
@@ -228,7 +229,7 @@ static int wait_for_task(int device, uint64_t seq)
   if (device == COLLECTIVE_QUEUE)
     return fail(TY_ESTATE, "sums over GPUs are waited for by looking");
   TRY(cuda_enter(device));
-  TRY(cuda_told(cu_api.EventSynchronize(g->mark[seq % MARKS]), "a task"));
+  TRY(cuda_check(cu_api.EventSynchronize(g->mark[seq % MARKS]), "a task"));
   NEED(!g->d.fault->taken, TY_ESTATE, "a kernel has found something");
   return TY_OK;
 }
@@ -321,8 +322,8 @@ static int copy_between(int dst_device, cu_pointer dst, int src_device, cu_point
 {
   const struct gpu *d = gpu_of(dst_device), *s = gpu_of(src_device);
   if (dst_device == src_device)
-    return cuda_told(cu_api.MemcpyDtoDAsync(dst, src, bytes, stream), "a copy on the GPU");
-  return cuda_told(cu_api.MemcpyPeerAsync(dst, d->d.context, src, s->d.context, bytes, stream),
+    return cuda_check(cu_api.MemcpyDtoDAsync(dst, src, bytes, stream), "a copy on the GPU");
+  return cuda_check(cu_api.MemcpyPeerAsync(dst, d->d.context, src, s->d.context, bytes, stream),
       "a copy between GPUs");
 }
 
@@ -341,10 +342,10 @@ static int copy_on_stream(struct gpu *g, struct staging *s, cu_stream stream, in
     return copy_between(dst_device, to, src_device, from, bytes, stream);
   if (is_gpu(dst_device))
     return within_stage(g, src, bytes)
-        ? cuda_told(cu_api.MemcpyHtoDAsync(to, src, bytes, stream), "a copy to the GPU")
+        ? cuda_check(cu_api.MemcpyHtoDAsync(to, src, bytes, stream), "a copy to the GPU")
         : send_staged(g, s, stream, to, src, bytes);
   return within_stage(g, dst, bytes)
-      ? cuda_told(cu_api.MemcpyDtoHAsync(dst, from, bytes, stream), "a copy from the GPU")
+      ? cuda_check(cu_api.MemcpyDtoHAsync(dst, from, bytes, stream), "a copy from the GPU")
       : staging_fetch(s, dst, from, bytes, stream);
 }
 
@@ -360,7 +361,7 @@ static int copy_memory(int dst_device, void *dst, int src_device, const void *sr
     return copy_on_stream(g, &g->queue, g->d.stream, dst_device, dst, src_device, src, bytes);
   pthread_mutex_lock(&g->copying);
   int code = copy_on_stream(g, &g->other, g->d.copies, dst_device, dst, src_device, src, bytes);
-  if (!code) code = cuda_told(cu_api.StreamSynchronize(g->d.copies), "a copy");
+  if (!code) code = cuda_check(cu_api.StreamSynchronize(g->d.copies), "a copy");
   pthread_mutex_unlock(&g->copying);
   return code;
 }
@@ -370,7 +371,7 @@ static int fill_memory(int device, void *data, int value, size_t bytes)
   TRY(cuda_enter(device));
   cu_pointer p = (cu_pointer)(uintptr_t)data;
   cuda_count(device, 0, 1);
-  return cuda_told(
+  return cuda_check(
       cu_api.MemsetD8Async(p, (unsigned char)value, bytes, cuda_stream(device)), "filling memory");
 }
 

@@ -199,8 +199,8 @@ static int load_driver(void)
       LEAST_PACKAGE " or newer is needed", symbol);
   CU_FUNCTIONS(FIND)
 #undef FIND
-  TRY(cuda_told(cu_api.Init(0), "starting the CUDA driver"));
-  TRY(cuda_told(cu_api.DriverGetVersion(&driver_version), "asking for the CUDA driver's version"));
+  TRY(cuda_check(cu_api.Init(0), "starting the CUDA driver"));
+  TRY(cuda_check(cu_api.DriverGetVersion(&driver_version), "asking for the CUDA driver's version"));
   NEED(driver_version >= LEAST_DRIVER, TY_EDEVICE,
       "the CUDA driver serves CUDA %d.%d; at least %d.%d is needed, driver " LEAST_PACKAGE
       " or newer (nvidia-driver on Debian and Ubuntu, cuda-drivers in NVIDIA's repository)",
@@ -285,7 +285,7 @@ int cuda_load(void)
 
 /* the device that this thread's calls are for, -1: none yet */
 static __thread int subject = -1;
-void cuda_speaks_of(int id) { subject = id; }
+void cuda_name_device(int id) { subject = id; }
 
 /* What helps with errors that are the machine's; "": nothing that is known here. */
 static const char *advice_for(int result)
@@ -304,7 +304,7 @@ static const char *advice_for(int result)
   }
 }
 
-int cuda_told(int result, const char *what)
+int cuda_check(int result, const char *what)
 {
   const char *name = NULL, *text = NULL;
   char device[32] = "";

@@ -31,7 +31,7 @@ int stamp_leave(struct stamp_clock *k, cu_stream stream, void **made)
   NEED(s, TY_EMEMORY, "out of memory: times of a GPU");
   if (s == k->unused) k->unused = s->next;
   s->left = profile_now();
-  int code = cuda_told(cu_api.EventRecord(s->event, stream), "leaving a stamp");
+  int code = cuda_check(cu_api.EventRecord(s->event, stream), "leaving a stamp");
   if (code)
     give_back(k, s);
   else
