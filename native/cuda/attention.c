@@ -1,6 +1,6 @@
-/* attention.c - products of multi-head attention on interleaved projections, by cublasLt; how the
-** heads lie is told in operators/nn/attention.c. Heads are a set of matrices that lie equally far
-** apart, so that one product makes all. */
+/* attention.c - products of multi-head attention on interleaved projections, by cublasLt.
+** operators/nn/attention.c describes the layout of heads. They are matrices at equal distances, so
+** that one product computes all. */
 #include "cuda/family.h"
 #include "cuda/product.h"
 
@@ -21,13 +21,13 @@ static struct attention_heads weights_of(const struct operand *a)
   return (struct attention_heads){ a->p, a->d.dim[1] * a->d.dim[2], a->d.dim[2] };
 }
 
-/* Q, K and V of a call, or their gradients, and the sizes of products. kv: the array of keys and
-** values; q: of queries, the same one in self-attention, NULL: not needed. */
+/* Q, K and V of a call, or their gradients, and the sizes of their products. */
 struct attention_sizes { int dtype; struct attention_heads q, k, v; int64_t count, tq, tk, d; };
 
 enum { ENCDEC, SELF };
 static bool is_self(const struct call *c) { return cuda_what(c) == SELF; }
 
+/* kv: keys and values. q: queries, the same array as kv in self-attention, NULL: not needed. */
 static struct attention_sizes attention_of(const struct call *c, const struct operand *q,
     const struct operand *kv, const struct operand *weights)
 {
@@ -59,7 +59,7 @@ static struct product product_of(const struct attention_sizes *h, const struct h
 /* -- which products a call is made of ---------------------------------------------------------- */
 
 /* in: queries, keys and values (self: one array); out: weights */
-static int qk(const struct call *c, struct attention_sizes *h, struct heads_product p[2])
+static int qk_products(const struct call *c, struct attention_sizes *h, struct heads_product p[2])
 {
   const struct operand *kv = &c->in[!is_self(c)];
   *h = attention_of(c, &c->in[0], kv, &c->out[0]);
@@ -82,7 +82,8 @@ static int qk_back(const struct call *c, struct attention_sizes *h, struct heads
 }
 
 /* in: values (self: with queries and keys), weights */
-static int valatt(const struct call *c, struct attention_sizes *h, struct heads_product p[2])
+static int valatt_products(
+    const struct call *c, struct attention_sizes *h, struct heads_product p[2])
 {
   *h = attention_of(c, NULL, &c->in[0], &c->in[1]);
   p[0] = (struct heads_product){ false, false, h->tq, h->d, h->tk, 1, weights_of(&c->in[1]), h->v,
@@ -105,7 +106,7 @@ static int valatt_back(const struct call *c, struct attention_sizes *h, struct h
 typedef int (*products_fn)(
     const struct call *c, struct attention_sizes *h, struct heads_product p[2]);
 
-static int run(struct call *c, products_fn of)
+static int run_products(struct call *c, products_fn of)
 {
   struct attention_sizes h;
   struct heads_product p[2];
@@ -124,10 +125,10 @@ static int run_back(struct call *c, products_fn of)
 {
   int projection = of == qk_back && !is_self(c);
   TRY(cuda_zero(c, &c->out[projection]));
-  return run(c, of);
+  return run_products(c, of);
 }
 
-static const char *refuse(const struct call *c, products_fn of)
+static const char *refuse_products(const struct call *c, products_fn of)
 {
   struct attention_sizes h;
   struct heads_product p[2];
@@ -139,7 +140,7 @@ static const char *refuse(const struct call *c, products_fn of)
   return no;
 }
 
-static size_t scratch(const struct call *c, products_fn of)
+static size_t products_scratch(const struct call *c, products_fn of)
 {
   struct attention_sizes h;
   struct heads_product p[2];
@@ -163,13 +164,13 @@ static void plans_done(void *state)
 enum { TYPES = T(TY_F32) | T(TY_F64) | T(TY_F16) | T(TY_BF16) };
 #define PRODUCTS(table, of, how) \
   static int of##_run(struct call *c) { return how(c, of); } \
-  static const char *of##_refuse(const struct call *c) { return refuse(c, of); } \
-  static size_t of##_scratch(const struct call *c) { return scratch(c, of); } \
+  static const char *of##_refuse(const struct call *c) { return refuse_products(c, of); } \
+  static size_t of##_scratch(const struct call *c) { return products_scratch(c, of); } \
   static const struct kernel table[] = { { "cublaslt", of##_run, TYPES, of##_refuse, of##_scratch, \
                                            plans_size, plans_done }, { 0 } };
-PRODUCTS(weights, qk, run)
+PRODUCTS(weights, qk_products, run_products)
 PRODUCTS(weights_back, qk_back, run_back)
-PRODUCTS(sums, valatt, run)
+PRODUCTS(sums, valatt_products, run_products)
 PRODUCTS(sums_back, valatt_back, run_back)
 
 /* _contrib_div_sqrt_dim, and its gradient */

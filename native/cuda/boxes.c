@@ -25,7 +25,7 @@ static void copy_four(double to[4], const struct reals *from)
 
 /* -- overlaps, offsets ------------------------------------------------------------------------- */
 
-static int overlaps(struct call *c)
+static int compute_overlaps(struct call *c)
 {
   int64_t n = desc_count(&c->in[1].d) / 4, count = desc_count(&c->out[0].d);
   int32_t form = form_of(c, "format");
@@ -35,7 +35,7 @@ static int overlaps(struct call *c)
   return cuda_run(c, f, count, params);
 }
 
-static int encode(struct call *c)
+static int encode_boxes(struct call *c)
 {
   int64_t count = desc_count(&c->in[0].d), anchors = c->in[0].d.dim[1];
   int64_t objects = c->in[3].d.dim[1];
@@ -47,7 +47,7 @@ static int encode(struct call *c)
 }
 
 struct decode_args { int64_t count, anchors; double std[4], limit; int64_t form; };
-static int decode(struct call *c)
+static int decode_boxes(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
   struct decode_args s = { d->dim[0] * d->dim[1], d->dim[1],
@@ -67,7 +67,7 @@ struct nms_args {
   double valid, limit;
 };
 
-static int64_t whole(const struct call *c, const char *name)
+static int64_t whole_number(const struct call *c, const char *name)
 {
   return (int64_t)cuda_number(c, name, 0);
 }
@@ -84,14 +84,15 @@ static int keep_rows(struct call *c, const struct nms_args *s)
   return cuda_run(c, f, count, params);
 }
 
-static int nms(struct call *c)
+static int suppress_boxes(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
   int64_t n = d->dim[d->ndim - 2], width = d->dim[d->ndim - 1], count = desc_count(d) / width;
-  struct nms_args s = { count / n, n, width, whole(c, "topk"), whole(c, "coord_start"),
-    whole(c, "score_index"), whole(c, "id_index"), whole(c, "background_id"),
-    cuda_flag(c, "force_suppress"), form_of(c, "in_format"), form_of(c, "out_format"),
-    cuda_number(c, "valid_thresh", 0), cuda_number(c, "overlap_thresh", 0) };
+  struct nms_args s = { count / n, n, width, whole_number(c, "topk"),
+    whole_number(c, "coord_start"), whole_number(c, "score_index"), whole_number(c, "id_index"),
+    whole_number(c, "background_id"), cuda_flag(c, "force_suppress"), form_of(c, "in_format"),
+    form_of(c, "out_format"), cuda_number(c, "valid_thresh", 0),
+    cuda_number(c, "overlap_thresh", 0) };
   char *at = c->tmp;
   void *keys = cuda_piece(&at, cuda_keys_bytes(count));
   void *space = cuda_piece(&at, cuda_keys_bytes(count)), *gone = at;
@@ -133,12 +134,12 @@ struct match_args { int64_t samples, rows, columns, ascend, topk; double thresho
 
 static size_t numbers_bytes(const ty_desc *d) { return align_up(desc_bytes(d), ALIGN); }
 
-static int match(struct call *c)
+static int match_boxes(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
   int64_t rows = d->dim[d->ndim - 2], columns = d->dim[d->ndim - 1], count = desc_count(d);
   struct match_args s = { count / (rows * columns), rows, columns, cuda_flag(c, "is_ascend"),
-    whole(c, "topk"), cuda_number(c, "threshold", 0) };
+    whole_number(c, "topk"), cuda_number(c, "threshold", 0) };
   char *at = c->tmp;
   void *keys = cuda_piece(&at, cuda_keys_bytes(count));
   void *space = cuda_piece(&at, cuda_keys_bytes(count));
@@ -166,7 +167,7 @@ struct prior_args {
   int64_t h, w, sizes, ratios, clip;
   double step[2], offset[2], size[128], ratio[128];
 };
-static int priors(struct call *c)
+static int make_priors(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
   const struct reals *sizes = op_reals(c->op, c->param, "sizes"),
@@ -194,7 +195,7 @@ struct target_args {
 };
 enum { MATCH_BYTES = 16 };                            /* of boxes.cu's anchor_match */
 
-static int targets(struct call *c)
+static int find_targets(struct call *c)
 {
   const ty_desc *d = &c->in[0].d, *label = &c->in[1].d;
   struct target_args s = { label->dim[0], d->dim[1], label->dim[1], label->dim[2],
@@ -243,11 +244,11 @@ struct detection_args {
 };
 enum { DETECTION_BYTES = 6 * sizeof(double) };
 
-static int detections(struct call *c)
+static int find_detections(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
   struct detection_args s = { d->dim[0], d->dim[2], d->dim[1], cuda_flag(c, "clip"),
-    cuda_flag(c, "force_suppress"), whole(c, "nms_topk"), cuda_number(c, "threshold", 0),
+    cuda_flag(c, "force_suppress"), whole_number(c, "nms_topk"), cuda_number(c, "threshold", 0),
     cuda_number(c, "nms_threshold", 0) };
   int64_t count = s.samples * s.anchors;
   char *at = c->tmp;
@@ -280,15 +281,15 @@ static size_t detection_scratch(const struct call *c)
 
 #define KERNEL(table, what, run, types, bytes) \
   static const struct kernel table[] = { { what, run, types, .scratch = bytes }, { 0 } };
-KERNEL(ious, "pairs", overlaps, T_FLOAT, NULL)
-KERNEL(encodes, "boxes", encode, T_FLOAT, NULL)
-KERNEL(decodes, "boxes", decode, T_FLOAT, NULL)
-KERNEL(suppress, "samples", nms, T_FLOAT | T(TY_I32), nms_scratch)
+KERNEL(ious, "pairs", compute_overlaps, T_FLOAT, NULL)
+KERNEL(encodes, "boxes", encode_boxes, T_FLOAT, NULL)
+KERNEL(decodes, "boxes", decode_boxes, T_FLOAT, NULL)
+KERNEL(suppress, "samples", suppress_boxes, T_FLOAT | T(TY_I32), nms_scratch)
 KERNEL(suppress_back, "rows", nms_back, T_FLOAT | T(TY_I32), NULL)
-KERNEL(matches, "samples", match, T_FLOAT, match_scratch)
-KERNEL(anchors, "cells", priors, T_FLOAT, NULL)
-KERNEL(target, "samples", targets, T_FLOAT, target_scratch)
-KERNEL(detection, "samples", detections, T_FLOAT, detection_scratch)
+KERNEL(matches, "samples", match_boxes, T_FLOAT, match_scratch)
+KERNEL(anchors, "cells", make_priors, T_FLOAT, NULL)
+KERNEL(target, "samples", find_targets, T_FLOAT, target_scratch)
+KERNEL(detection, "samples", find_detections, T_FLOAT, detection_scratch)
 
 const struct op_kernels cuda_boxes[] = {
   { "_contrib_box_iou", ious, NULL },

@@ -3,7 +3,7 @@
 #include "cuda/family.h"
 #include "kernel/strided_copy.h"
 
-static int guard(struct call *c)
+static int write_guard(struct call *c)
 {
   void *none = NULL, **outer = c->nin > 1 ? &c->in[1].p : &none;
   int32_t negate = cuda_flag(c, "negate");
@@ -20,7 +20,7 @@ static int branch_family(const struct call *c, const char *name, const ty_desc *
       c->device, FAMILY_branches, name, f, "UNIT=%s T=u8", cuda_unit(dtype_size(d->dtype)));
 }
 
-/* Two gradients of x's dtype; p NULL: nobody wants it. */
+/* Two gradients of x's dtype; p NULL: unused. */
 static int part_ways(struct call *c, void *first, void *second, const void *guard)
 {
   const struct operand *x = &c->in[0];
@@ -32,7 +32,7 @@ static int part_ways(struct call *c, void *first, void *second, const void *guar
   return cuda_run(c, f, n, params);
 }
 
-static int gate(struct call *c)
+static int pass_gate(struct call *c)
 {
   if (!c->out[0].p || c->out[0].p == c->in[0].p) return TY_OK;
   return move_bytes(c->device, c->out[0].p, c->in[0].p, desc_bytes(&c->in[0].d));
@@ -45,7 +45,7 @@ static int gate_back(struct call *c)
   return cuda_zero(c, &c->out[1]);
 }
 
-static int choose(struct call *c)
+static int select_branch(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;
   int64_t n = desc_count(d);
@@ -63,11 +63,11 @@ static int choose_back(struct call *c)
   return cuda_zero(c, &c->out[0]);
 }
 
-static const struct kernel guards[]       = { { "byte",   guard,       T_ANY }, { 0 } };
-static const struct kernel gates[]        = { { "bytes",  gate,        T_ANY }, { 0 } };
-static const struct kernel gates_back[]   = { { "choice", gate_back,   T_ANY }, { 0 } };
-static const struct kernel selects[]      = { { "choice", choose,      T_ANY }, { 0 } };
-static const struct kernel selects_back[] = { { "choice", choose_back, T_ANY }, { 0 } };
+static const struct kernel guards[]       = { { "byte",   write_guard,   T_ANY }, { 0 } };
+static const struct kernel gates[]        = { { "bytes",  pass_gate,     T_ANY }, { 0 } };
+static const struct kernel gates_back[]   = { { "choice", gate_back,     T_ANY }, { 0 } };
+static const struct kernel selects[]      = { { "choice", select_branch, T_ANY }, { 0 } };
+static const struct kernel selects_back[] = { { "choice", choose_back,   T_ANY }, { 0 } };
 
 const struct op_kernels cuda_branches[] = {
   { "_guard", guards, NULL },

@@ -1,7 +1,7 @@
 /* choice.c - _sample_multinomial, _sample_unique_zipfian, _shuffle (kernels/choice.cu). */
 #include "cuda/family.h"
 
-static int family(const struct call *c, const char *name, int data, int drawn, cu_function *f)
+static int find_kernel(const struct call *c, const char *name, int data, int drawn, cu_function *f)
 {
   return cuda_family(c->device, FAMILY_choice, name, f, "T=%s Y=%s", cuda_type(data),
       cuda_type(drawn));
@@ -20,8 +20,8 @@ static int draw_classes(struct call *c)
   void *sums = c->tmp, *none = NULL, **ln_p = c->nout > 1 ? &c->out[1].p : &none;
   const char *op = c->op->name;
   cu_function add_up, f;
-  TRY(family(c, "add_up", x->dtype, y->dtype, &add_up));
-  TRY(family(c, "draw_classes", x->dtype, y->dtype, &f));
+  TRY(find_kernel(c, "add_up", x->dtype, y->dtype, &add_up));
+  TRY(find_kernel(c, "draw_classes", x->dtype, y->dtype, &f));
   void *of_sums[] = { &sums, &c->in[0].p, &rows, &classes, &fault, &op, (void *)&want };
   TRY(cuda_run(c, add_up, rows, of_sums));
   void *params[] = { &c->out[0].p, ln_p, &sums, &c->in[0].p, &n, &each, &classes, &key };
@@ -42,7 +42,7 @@ static int draw_classes_back(struct call *c)
   if (!dx->p) return TY_OK;
   int64_t n = desc_count(&dx->d), classes = dx->d.dim[dx->d.ndim - 1];
   int64_t each = desc_count(&c->in[2].d) / (n / classes);
-  TRY(family(c, "draw_classes_back", dx->d.dtype, c->in[2].d.dtype, &f));
+  TRY(find_kernel(c, "draw_classes_back", dx->d.dtype, c->in[2].d.dtype, &f));
   void *params[] = { (void *)&dx->p, &c->in[0].p, &c->in[1].p, &c->in[2].p, &n, &each, &classes };
   return cuda_run(c, f, n, params);
 }
@@ -74,12 +74,12 @@ static const char *refuse_large(const struct call *c)
   return cuda_number(c, "range_max", 1) < 0x1p53 ? NULL : "range_max is no exact double";
 }
 
-static int zipfian(struct call *c)
+static int draw_zipfian(struct call *c)
 {
   struct zipfian_args s = zipfian_of(c);
   struct cuda_draw_key key = cuda_draw_key(c);
   cu_function f;
-  TRY(family(c, "unique_zipfian", TY_F32, TY_I64, &f));
+  TRY(find_kernel(c, "unique_zipfian", TY_F32, TY_I64, &f));
   TRY(device_fill(c->device, c->tmp, 0, zipfian_scratch(c)));
   void *params[] = { &c->out[0].p, &c->out[1].p, &c->tmp, &s, &key };
   return cuda_run(c, f, s.rows, params);
@@ -95,7 +95,7 @@ static size_t shuffle_scratch(const struct call *c)
   return 2 * cuda_keys_bytes(n) + 2 * align_up((size_t)n * sizeof(int64_t), ALIGN);
 }
 
-static int shuffle(struct call *c)
+static int shuffle_rows(struct call *c)
 {
   int64_t n = entries_of(c), count = desc_count(&c->in[0].d), row = count / n;
   size_t list = (size_t)n * sizeof(int64_t);
@@ -105,9 +105,9 @@ static int shuffle(struct call *c)
   void *leaves = cuda_piece(&at, list), *order = at;
   cu_function make, first, follow, take;
   if (!c->out[0].p) return TY_OK;
-  TRY(family(c, "list_steps", TY_F32, TY_I64, &make));
-  TRY(family(c, "first_steps", TY_F32, TY_I64, &first));
-  TRY(family(c, "order_entries", TY_F32, TY_I64, &follow));
+  TRY(find_kernel(c, "list_steps", TY_F32, TY_I64, &make));
+  TRY(find_kernel(c, "first_steps", TY_F32, TY_I64, &first));
+  TRY(find_kernel(c, "order_entries", TY_F32, TY_I64, &follow));
   TRY(cuda_family(c->device, FAMILY_rows, "take_rows", &take, "UNIT=%s I=i64 INDEX=%s",
       cuda_unit(dtype_size(c->in[0].d.dtype)), cuda_index(count)));
   void *of_steps[] = { &steps, &n, &key };
@@ -130,10 +130,11 @@ static const struct kernel classes_back[] = {
   { "add", draw_classes_back, T_FLOAT | T_INT }, { 0 }
 };
 static const struct kernel numbers[] = {
-  { "philox", zipfian, T(TY_I64), refuse_large, zipfian_scratch, .flags = K_DRAWS_THERE }, { 0 }
+  { "philox", draw_zipfian, T(TY_I64), refuse_large, zipfian_scratch, .flags = K_DRAWS_THERE },
+  { 0 }
 };
 static const struct kernel permutes[] = {
-  { "permute", shuffle, T_ANY, .scratch = shuffle_scratch, .flags = K_DRAWS_THERE }, { 0 }
+  { "permute", shuffle_rows, T_ANY, .scratch = shuffle_scratch, .flags = K_DRAWS_THERE }, { 0 }
 };
 
 const struct op_kernels cuda_choice[] = {

@@ -3,8 +3,8 @@
 ** Each device has one more stream for them, which all groups share, as they share the queue: so
 ** every device meets all collectives in the order in which they were submitted. The streams wait
 ** for events of the queues that make what is added, and leave events for those that read it; the
-** host waits nowhere but in `finish`. There it looks instead of sleeping in the driver, since a
-** member that has gone away would let it sleep for ever: an error that NCCL tells, or an abort from
+** host waits only in `finish_queue`. There it polls instead of sleeping in the driver, since it
+** would sleep for ever after a member has gone away: an error that NCCL reports, or an abort from
 ** another thread, ends the groups.
 **
 ** A failure ends its group, as NCCL asks for, and sticks to it.
@@ -41,7 +41,7 @@ static struct lane {
 static struct nccl_functions nccl;
 static struct collective *groups;   /* under the lock */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int aborting;                /* atomic: how often somebody asked for it */
+static int aborting;                /* atomic: requests for it */
 
 /* -- the library ------------------------------------------------------------------------------- */
 
@@ -67,21 +67,21 @@ static int load_nccl(void)
   return TY_OK;
 }
 
-static void load(void)
+static void load_once(void)
 {
   state = load_nccl();
   if (state) snprintf(reason, sizeof reason, "%s", ty_error());
 }
 
-static int find(char *text, size_t size)
+static int find_nccl(char *text, size_t size)
 {
-  pthread_once(&once, load);
+  pthread_once(&once, load_once);
   if (state) return fail(state, "%s", reason);
   snprintf(text, size, "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
   return TY_OK;
 }
 
-static int told(int result, const char *what)
+static int check_nccl(int result, const char *what)
 {
   if (!result) return TY_OK;
   const char *last = nccl.GetLastError ? nccl.GetLastError(NULL) : NULL;
@@ -94,7 +94,7 @@ static int make_id(void *id)
 {
   struct nccl_id made;
   _Static_assert(sizeof made == COLLECTIVE_ID, "ids of NCCL have 128 bytes");
-  TRY(told(nccl.GetUniqueId(&made), "ncclGetUniqueId"));
+  TRY(check_nccl(nccl.GetUniqueId(&made), "ncclGetUniqueId"));
   memcpy(id, &made, sizeof made);
   return TY_OK;
 }
@@ -115,7 +115,7 @@ static void abort_group(struct collective *c)
 }
 
 /* What failed is this thread's failure, and from now on that of all that the group does. */
-static int die(struct collective *c, int code)
+static int fail_group(struct collective *c, int code)
 {
   if (!c->dead) snprintf(c->why, sizeof c->why, "%s", ty_error());
   c->dead = true;
@@ -131,7 +131,7 @@ static int make_stream(int device)
   struct lane *l = &lanes[device_id(device)];
   if (l->opened) return TY_OK;
   TRY(cuda_enter(device));
-  TRY(cuda_told(cu_api.StreamCreate(&l->stream, CU_STREAM_NON_BLOCKING), "making a stream"));
+  TRY(cuda_check(cu_api.StreamCreate(&l->stream, CU_STREAM_NON_BLOCKING), "making a stream"));
   __atomic_store_n(&l->opened, true, __ATOMIC_RELEASE);
   return TY_OK;
 }
@@ -140,16 +140,16 @@ static int make_comms(struct collective *c, const void *id)
 {
   struct nccl_id given;
   memcpy(&given, id, sizeof given);
-  TRY(told(nccl.GroupStart(), "ncclGroupStart"));
+  TRY(check_nccl(nccl.GroupStart(), "ncclGroupStart"));
   int code = TY_OK;
   for (int i = 0; i < c->n && !code; i++) {
     code = cuda_enter(c->member[i].device);
     if (!code)
-      code = told(nccl.CommInitRank(&c->member[i].comm, c->size, given, c->first + i),
+      code = check_nccl(nccl.CommInitRank(&c->member[i].comm, c->size, given, c->first + i),
           "ncclCommInitRank");
   }
   int ended = nccl.GroupEnd();
-  return code ? code : told(ended, "opening a group of GPUs");
+  return code ? code : check_nccl(ended, "opening a group of GPUs");
 }
 
 static int open_group(
@@ -171,7 +171,7 @@ static int open_group(
     for (int k = 0; k < i; k++) cuda_connect(device[i], device[k]); /* NCCL may read arrays there */
   if (!code) code = make_comms(c, id);
   if (code) {
-    code = die(c, code);
+    code = fail_group(c, code);
     mem_free(c);
     return code;
   }
@@ -239,18 +239,18 @@ static int start_part(
   if (!p->n) return TY_OK;
   TRY(cuda_enter(m->device));
   if (root < 0)
-    return told(nccl.AllReduce(p->from, p->to, (size_t)p->n, type, op, comm, stream),
+    return check_nccl(nccl.AllReduce(p->from, p->to, (size_t)p->n, type, op, comm, stream),
         "ncclAllReduce");
-  return told(
+  return check_nccl(
       nccl.Broadcast(p->from, p->to, (size_t)p->n, type, root, comm, stream), "ncclBroadcast");
 }
 
-static int start(
+static int start_parts(
     struct collective *c, const struct collective_part *part, int n, int dtype, int root)
 {
   if (c->dead) return fail(TY_ERUN, "the group of GPUs has ended: %s", c->why);
-  int code = told(nccl.GroupStart(), "ncclGroupStart");
-  if (code) return die(c, code);
+  int code = check_nccl(nccl.GroupStart(), "ncclGroupStart");
+  if (code) return fail_group(c, code);
   for (int i = 0; i < n && !code; i++) code = start_part(c, &part[i], dtype, root);
   struct failure *f = code ? failure_take(code) : NULL;
   int ended = nccl.GroupEnd();
@@ -259,21 +259,21 @@ static int start(
     failure_drop(f);
   }
   else {
-    code = told(ended, root < 0 ? "a sum over GPUs" : "a broadcast to GPUs");
+    code = check_nccl(ended, root < 0 ? "a sum over GPUs" : "a broadcast to GPUs");
   }
   for (int i = 0; i < n; i++) cuda_count(c->member[part[i].member].device, 1, 0);
-  return code ? die(c, code) : TY_OK;
+  return code ? fail_group(c, code) : TY_OK;
 }
 
-static int sum(struct collective *c, const struct collective_part *part, int n, int dtype)
+static int sum_parts(struct collective *c, const struct collective_part *part, int n, int dtype)
 {
-  return start(c, part, n, dtype, -1);
+  return start_parts(c, part, n, dtype, -1);
 }
 
-static int broadcast(
+static int broadcast_parts(
     struct collective *c, const struct collective_part *part, int n, int dtype, int root)
 {
-  return start(c, part, n, dtype, root);
+  return start_parts(c, part, n, dtype, root);
 }
 
 /* -- order, and the end of what was started ---------------------------------------------------- */
@@ -286,8 +286,8 @@ int collective_mark(uint64_t seq)
     if (!is_open(id)) continue;
     cu_event *e = &lanes[id].mark[seq % MARKS];
     TRY(cuda_enter(TY_GPU + id));
-    if (!*e) TRY(cuda_told(cu_api.EventCreate(e, CU_EVENT_DISABLE_TIMING), "making an event"));
-    TRY(cuda_told(cu_api.EventRecord(*e, lanes[id].stream), "marking the end of a sum"));
+    if (!*e) TRY(cuda_check(cu_api.EventCreate(e, CU_EVENT_DISABLE_TIMING), "making an event"));
+    TRY(cuda_check(cu_api.EventRecord(*e, lanes[id].stream), "marking the end of a sum"));
   }
   return TY_OK;
 }
@@ -297,7 +297,7 @@ int collective_await(cu_event e)
   for (int id = 0; id < CUDA_DEVICES; id++) {
     if (!is_open(id)) continue;
     TRY(cuda_enter(TY_GPU + id));
-    TRY(cuda_told(cu_api.StreamWaitEvent(lanes[id].stream, e, 0), "waiting for a GPU's queue"));
+    TRY(cuda_check(cu_api.StreamWaitEvent(lanes[id].stream, e, 0), "waiting for a GPU's queue"));
   }
   return TY_OK;
 }
@@ -306,26 +306,26 @@ int collective_awaited(cu_stream stream, uint64_t seq)
 {
   for (int id = 0; id < CUDA_DEVICES; id++) {
     cu_event e = is_open(id) ? lanes[id].mark[seq % MARKS] : NULL;
-    if (e) TRY(cuda_told(cu_api.StreamWaitEvent(stream, e, 0), "waiting for a sum over GPUs"));
+    if (e) TRY(cuda_check(cu_api.StreamWaitEvent(stream, e, 0), "waiting for a sum over GPUs"));
   }
   return TY_OK;
 }
 
 /* On the stream of the GPU of this number. */
-static int stamp(int device, void **made)
+static int leave_stamp(int device, void **made)
 {
   struct lane *l = &lanes[device_id(device)];
   TRY(cuda_enter(TY_GPU + device_id(device)));
   return stamp_leave(&l->clock, l->stream, made);
 }
 
-static bool stamped(int device, void *first, void *last, int64_t *from, int64_t *to)
+static bool read_stamps(int device, void *first, void *last, int64_t *from, int64_t *to)
 {
   int id = device_id(device);
   return !cuda_enter(TY_GPU + id) && stamp_read(&lanes[id].clock, first, last, from, to);
 }
 
-/* A failure that NCCL has told of one of the groups ends that one. */
+/* A failure that NCCL has reported for one of the groups ends that one. */
 static int check_groups(void)
 {
   int code = TY_OK;
@@ -335,8 +335,8 @@ static int check_groups(void)
       nccl_comm comm = __atomic_load_n(&c->member[i].comm, __ATOMIC_ACQUIRE);
       int late = 0;
       if (!comm || nccl.CommGetAsyncError(comm, &late) || late == NCCL_IN_PROGRESS) continue;
-      code = told(late, "a sum or broadcast over GPUs");
-      if (code) code = die(c, code);
+      code = check_nccl(late, "a sum or broadcast over GPUs");
+      if (code) code = fail_group(c, code);
     }
   pthread_mutex_unlock(&lock);
   return code;
@@ -365,13 +365,13 @@ bool collective_busy(void)
   return busy && !has_late_failure();
 }
 
-static int drain(int id)
+static int drain_lane(int id)
 {
   int before = __atomic_load_n(&aborting, __ATOMIC_SEQ_CST);
   TRY(cuda_enter(TY_GPU + id));
   for (;;) {
     int result = cu_api.StreamQuery(lanes[id].stream);
-    if (result != CU_NOT_READY) return cuda_told(result, "a sum or broadcast over GPUs");
+    if (result != CU_NOT_READY) return cuda_check(result, "a sum or broadcast over GPUs");
     TRY(check_groups());
     NEED(before == __atomic_load_n(&aborting, __ATOMIC_SEQ_CST), TY_ERUN,
         "NCCL: the groups of GPUs were ended");
@@ -379,11 +379,11 @@ static int drain(int id)
   }
 }
 
-static int finish(int device)
+static int finish_queue(int device)
 {
   int code = TY_OK;
   for (int id = 0; id < CUDA_DEVICES && !code; id++)
-    if (is_open(id)) code = drain(id);
+    if (is_open(id)) code = drain_lane(id);
   return code ? code : check_groups();
 }
 
@@ -391,16 +391,16 @@ static int finish(int device)
 
 void cuda_collective_register(const struct order_ops *order)
 {
-  static const struct device_ops queue = { .name = "collective", .finish = finish,
-    .stamp = stamp, .stamped = stamped };
+  static const struct device_ops queue = { .name = "collective", .finish = finish_queue,
+    .stamp = leave_stamp, .stamped = read_stamps };
   static struct collective_ops ops = {
     .name = "nccl",
     .queue = &queue,
-    .find = find,
+    .find = find_nccl,
     .make_id = make_id,
     .open = open_group,
-    .sum = sum,
-    .broadcast = broadcast,
+    .sum = sum_parts,
+    .broadcast = broadcast_parts,
     .abort = abort_all,
     .close = close_group,
   };

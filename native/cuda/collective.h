@@ -4,12 +4,12 @@
 #include "cuda/cuda.h"
 #include "device/collective.h"
 
-/* events behind task number seq of COLLECTIVE_QUEUE, on all its streams */
+/* Records events after task number seq of COLLECTIVE_QUEUE, on all its streams. */
 int  collective_mark(uint64_t seq);
 /* what comes next on all its streams waits for the event */
 int  collective_await(cu_event e);
 /* what comes next on the stream waits for the marks of task number seq */
 int  collective_awaited(cu_stream stream, uint64_t seq);
-/* something is under way, and as far as NCCL tells all is well */
+/* Something is under way, and NCCL reports no error. */
 bool collective_busy(void);
 void cuda_collective_register(const struct order_ops *order);

@@ -36,8 +36,13 @@ static uint64_t hash_of(const char *s, size_t n)
 
 /* -- the cache on disk ------------------------------------------------------------------------- */
 
-/* "TYCHOCU1", bytes of the key, bytes of the image, hash of the image; then both */
-struct header { char magic[8]; uint64_t nkey, nbytes, hash; };
+/* What a file of the cache begins with, before the key and the image. */
+struct header {
+  char magic[8];                                      /* "TYCHOCU1" */
+  uint64_t nkey;                                      /* bytes of the key */
+  uint64_t nbytes;                                    /* bytes of the image */
+  uint64_t hash;                                      /* of the image */
+};
 
 /* The file of an image; false: there is no folder for it. TYCHO_CACHE names one; empty: none. */
 static bool cache_path(uint64_t hash, char *path, size_t size, bool make)
@@ -77,7 +82,7 @@ static bool read_body(FILE *f, const struct header *h, struct kernel_image *m)
   return good;
 }
 
-/* What is read runs on the device: nobody else may have written it. */
+/* What is read runs on the device: no other user may have written it. */
 static FILE *open_ours(const char *path)
 {
   struct stat st;
@@ -242,8 +247,8 @@ static int function_of(int device, const char *source, const char *const *option
   cu_module *module;
   TRY(find_image(source, options, name, cuda_device(device)->arch, &m));
   module = &m->module[device_id(device)];
-  if (!*module) TRY(cuda_told(cu_api.ModuleLoadData(module, m->bytes), "loading a kernel"));
-  return cuda_told(cu_api.ModuleGetFunction(out, *module, name), "finding a kernel");
+  if (!*module) TRY(cuda_check(cu_api.ModuleLoadData(module, m->bytes), "loading a kernel"));
+  return cuda_check(cu_api.ModuleGetFunction(out, *module, name), "finding a kernel");
 }
 
 int cuda_compile(int device, const char *source, const char *const *options, const char *name,
@@ -261,6 +266,6 @@ int cuda_launch(int device, cu_function f, int64_t blocks, int block, size_t sha
   NEED(blocks > 0 && blocks <= INT32_MAX, TY_EUNSUPPORTED,
       "a kernel of %lld blocks cannot be launched", (long long)blocks);
   cuda_count(device, 1, 0);
-  return cuda_told(cu_api.LaunchKernel(f, (unsigned)blocks, 1, 1, (unsigned)block, 1, 1,
+  return cuda_check(cu_api.LaunchKernel(f, (unsigned)blocks, 1, 1, (unsigned)block, 1, 1,
       (unsigned)shared, cuda_stream(device), params, NULL), "launching a kernel");
 }

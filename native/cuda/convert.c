@@ -1,7 +1,7 @@
 /* convert.c - arrays from one dtype to another on a GPU. */
 #include "cuda/family.h"
 
-static const char *between(int from, int to)
+static const char *conversion_name(int from, int to)
 {
   if (from == TY_F64 || to == TY_F64) return "double";
   return dtype_float(from) ? "float" : "i64";
@@ -12,7 +12,7 @@ int cuda_convert(int device, void *dst, int dst_type, const void *src, int src_t
   cu_function f;
   void *params[] = { &dst, &src, &n };
   TRY(cuda_family(device, FAMILY_convert, "convert", &f, "FROM=%s TO=%s BY=%s",
-      cuda_type(src_type), cuda_type(dst_type), between(src_type, dst_type)));
+      cuda_type(src_type), cuda_type(dst_type), conversion_name(src_type, dst_type)));
   return cuda_launch(device, f, cuda_blocks(device, n), CUDA_BLOCK, 0, params);
 }
 

@@ -3,7 +3,7 @@
 ** that x, the gradient of its data that y.
 **
 ** Where the layout pass has channels last, the weight is turned, too: in each run of a training,
-** and once for inference; so are arrays that lie plain at the border of such a part. */
+** and once for inference; so are plain arrays at the border of such a part. */
 #include "cuda/dnn.h"
 #include "cuda/product.h"
 #include "cuda/reduce.h"
@@ -29,17 +29,17 @@ __attribute__((constructor)) static void register_blocks(void)
 
 /* -- which convolution a call is --------------------------------------------------------------- */
 
-static int64_t reach(const struct dnn_convolution *v, int i)
+static int64_t window_reach(const struct dnn_convolution *v, int i)
 {
   return (v->kernel[i] - 1) * v->dilate[i] + 1;
 }
 
-/* Zeros in front of and behind axis i, as many behind as in front where the lengths allow. */
+/* Zeros before and after axis i, as many after as before where the lengths allow. */
 static void set_padding(struct dnn_convolution *v, int i, int64_t pad, int64_t target)
 {
-  int64_t whole = v->stride[i] * (v->out[i] - 1) + reach(v, i);
+  int64_t whole = v->stride[i] * (v->out[i] - 1) + window_reach(v, i);
   v->before[i] = target ? (whole - target + 1) / 2 : pad;
-  int64_t span = v->in[i] + 2 * v->before[i] - reach(v, i);
+  int64_t span = v->in[i] + 2 * v->before[i] - window_reach(v, i);
   bool even = span >= 0 && span / v->stride[i] + 1 == v->out[i];
   v->behind[i] = even ? v->before[i] : MAX(whole - v->in[i] - v->before[i], 0);
 }
@@ -75,13 +75,13 @@ static struct dnn_convolution convolution_of(
 }
 
 enum { PLAIN, TRANSPOSED };
-static bool transposed(const struct call *c) { return cuda_what(c) == TRANSPOSED; }
+static bool is_transposed(const struct call *c) { return cuda_what(c) == TRANSPOSED; }
 
 /* Bias and relu are in it where cuDNN has an engine for that. */
 static struct dnn_convolution forward_of(const struct call *c)
 {
   const ty_desc *data = &c->in[0].d, *w = &c->in[1].d, *out = &c->out[0].d;
-  if (transposed(c)) return convolution_of(c, DNN_MAKES_X, out, w, data);
+  if (is_transposed(c)) return convolution_of(c, DNN_MAKES_X, out, w, data);
   struct dnn_convolution v = convolution_of(c, DNN_MAKES_Y, data, w, out);
   v.biased = c->nin > 2;
   v.relu = fused_act(c) == ACT_RELU;
@@ -93,14 +93,14 @@ static struct dnn_convolution forward_of(const struct call *c)
 static struct dnn_convolution backward_of(const struct call *c, enum dnn_result makes, int out)
 {
   const ty_desc *g = &c->in[0].d, *data = &c->in[1].d, *w = &c->in[2].d;
-  bool turned = transposed(c);
+  bool turned = is_transposed(c);
   struct dnn_convolution v = convolution_of(c, makes, turned ? g : data, w, turned ? data : g);
   v.add = c->add >> out & 1;
   return v;
 }
 static struct dnn_convolution data_gradient(const struct call *c)
 {
-  return backward_of(c, transposed(c) ? DNN_MAKES_Y : DNN_MAKES_X, 0);
+  return backward_of(c, is_transposed(c) ? DNN_MAKES_Y : DNN_MAKES_X, 0);
 }
 static struct dnn_convolution weight_gradient(const struct call *c)
 {
@@ -123,15 +123,15 @@ static void state_done(void *state)
   if (s->p && !cuda_enter(s->device)) cu_api.MemFree(s->p);
 }
 
-/* A plain array of a call whose channels lie last otherwise. */
-static bool turns(const struct call *c, const struct operand *a)
+/* Returns whether an array is plain in a call whose other arrays have their channels last. */
+static bool needs_turn(const struct call *c, const struct operand *a)
 {
   return in_blocks(c) && !a->block && turn_moves(&a->d);
 }
 
 static size_t turned_bytes(const struct call *c, const struct operand *a)
 {
-  return turns(c, a) ? align_up(desc_bytes(&a->d), ALIGN) : 0;
+  return needs_turn(c, a) ? align_up(desc_bytes(&a->d), ALIGN) : 0;
 }
 
 static size_t all_turned_bytes(const struct call *c)
@@ -142,11 +142,12 @@ static size_t all_turned_bytes(const struct call *c)
   return bytes;
 }
 
-/* Where an operand lies as the convolution takes it; reads: what it holds is needed. */
-static int turned(const struct call *c, const struct operand *a, bool reads, char **at, void **out)
+/* Finds where an operand is as the convolution takes it. reads: what it holds is needed. */
+static int turn_operand(
+    const struct call *c, const struct operand *a, bool reads, char **at, void **out)
 {
   *out = a->p;
-  if (!a->p || !turns(c, a)) return TY_OK;
+  if (!a->p || !needs_turn(c, a)) return TY_OK;
   *out = cuda_piece(at, desc_bytes(&a->d));
   return reads ? turn_last(c->device, &a->d, *out, a->p) : TY_OK;
 }
@@ -157,7 +158,7 @@ static int turn_back(const struct call *c, const struct operand *a, const void *
 }
 
 /* false: there is no memory for it */
-static bool keeps(struct turned_weight *s, const struct call *c, size_t bytes)
+static bool reserve_weight(struct turned_weight *s, const struct call *c, size_t bytes)
 {
   if (s->p && s->bytes == bytes) return true;
   if (s->p) cu_api.MemFree(s->p);
@@ -170,8 +171,8 @@ static bool keeps(struct turned_weight *s, const struct call *c, size_t bytes)
 static int turned_once(const struct call *c, const struct operand *w, char **at, void **out)
 {
   struct turned_weight *s = c->state;
-  if (!s || !w->version || !turns(c, w) || !keeps(s, c, desc_bytes(&w->d)))
-    return turned(c, w, true, at, out);
+  if (!s || !w->version || !needs_turn(c, w) || !reserve_weight(s, c, desc_bytes(&w->d)))
+    return turn_operand(c, w, true, at, out);
   *out = (void *)(uintptr_t)s->p;
   if (s->of == w->p && s->version == *w->version) return TY_OK;
   s->of = w->p;
@@ -236,11 +237,11 @@ static size_t backward_scratch(const struct call *c)
 /* -- running ----------------------------------------------------------------------------------- */
 
 /* Bias and relu where the convolution lacks them. */
-static int finish(const struct call *c, const struct dnn_convolution *v, void *out)
+static int add_epilogue(const struct call *c, const struct dnn_convolution *v, void *out)
 {
   const ty_desc *d = &c->out[0].d;
   bool biased = c->nin > 2 && !v->biased, relu = fused_act(c) == ACT_RELU && !v->relu;
-  int64_t n = desc_count(d), k = transposed(c) ? v->channels : v->filters;
+  int64_t n = desc_count(d), k = is_transposed(c) ? v->channels : v->filters;
   int64_t inner = v->channels_last ? 1 : n / v->n / k;
   void *none = NULL;
   cu_function f;
@@ -251,36 +252,36 @@ static int finish(const struct call *c, const struct dnn_convolution *v, void *o
   return cuda_run(c, f, n, params);
 }
 
-static int forward(struct call *c)
+static int convolution_forward(struct call *c)
 {
   struct dnn_convolution v = forward_of(c);
   char *at = (char *)c->tmp + align_up(dnn_workspace(c->device, &v), ALIGN);
   void *data, *w, *out;
-  TRY(turned(c, &c->in[0], true, &at, &data));
+  TRY(turn_operand(c, &c->in[0], true, &at, &data));
   TRY(turned_once(c, &c->in[1], &at, &w));
-  TRY(turned(c, &c->out[0], false, &at, &out));
+  TRY(turn_operand(c, &c->out[0], false, &at, &out));
   struct dnn_arrays a = { data, w, out, v.biased ? c->in[2].p : NULL };
-  if (transposed(c)) a = (struct dnn_arrays){ out, w, data };
+  if (is_transposed(c)) a = (struct dnn_arrays){ out, w, data };
   TRY(dnn_run(c->device, &v, a, c->tmp));
-  TRY(finish(c, &v, out));
+  TRY(add_epilogue(c, &v, out));
   return turn_back(c, &c->out[0], out);
 }
 
 /* in: gradient of the output, data, weight, as the convolution takes them */
-static int gradient(const struct call *c, const struct dnn_convolution *v, int k, void *const in[3],
-    char *at)
+static int run_gradient(
+    const struct call *c, const struct dnn_convolution *v, int k, void *const in[3], char *at)
 {
   struct dnn_arrays a = { in[1], in[2], in[0] };
   void *out;
   if (!c->out[k].p) return TY_OK;
-  TRY(turned(c, &c->out[k], v->add, &at, &out));
-  if (transposed(c)) a = (struct dnn_arrays){ in[0], in[2], in[1] };
+  TRY(turn_operand(c, &c->out[k], v->add, &at, &out));
+  if (is_transposed(c)) a = (struct dnn_arrays){ in[0], in[2], in[1] };
   *(v->makes == DNN_MAKES_X ? &a.x : v->makes == DNN_MAKES_W ? &a.w : &a.y) = out;
   TRY(dnn_run(c->device, v, a, c->tmp));
   return turn_back(c, &c->out[k], out);
 }
 
-static int backward(struct call *c)
+static int convolution_backward(struct call *c)
 {
   struct dnn_convolution data = data_gradient(c), weight = weight_gradient(c);
   size_t workspace = MAX(dnn_workspace(c->device, &data), dnn_workspace(c->device, &weight));
@@ -291,10 +292,10 @@ static int backward(struct call *c)
   for (int i = 0; i < 3; i++) {
     bool read = c->out[0].p || c->out[1].p;
     in[i] = c->in[i].p;
-    if (read) TRY(turned(c, &c->in[i], true, &at, &in[i]));
+    if (read) TRY(turn_operand(c, &c->in[i], true, &at, &in[i]));
   }
-  TRY(gradient(c, &data, 0, in, at));
-  TRY(gradient(c, &weight, 1, in, at));
+  TRY(run_gradient(c, &data, 0, in, at));
+  TRY(run_gradient(c, &weight, 1, in, at));
   if (c->nout < 3 || !c->out[2].p) return TY_OK;
   struct cuda_reduce f = { R_SUM, F_NONE, c->in[0].d.dtype, c->in[0].p, .y = c->out[2].p,
     .add = c->add >> 2 & 1 };
@@ -304,21 +305,22 @@ static int backward(struct call *c)
 /* -- the table: half types through float32 where cuDNN has no engine for them ------------------ */
 
 static const struct kernel convolution[] = {
-  { "cudnn", forward, T_FLOATS, forward_refuse, forward_scratch, state_bytes, state_done,
-    .packs = 2, .blocks = IN_BLOCKS(1, 1), .fuses = CAN(POST_ACT) },
-  { "cudnn32", forward, T_FLOAT, forward_refuse, forward_scratch, .fuses = CAN(POST_ACT) },
+  { "cudnn", convolution_forward, T_FLOATS, forward_refuse, forward_scratch, state_bytes,
+    state_done, .packs = 2, .blocks = IN_BLOCKS(1, 1), .fuses = CAN(POST_ACT) },
+  { "cudnn32", convolution_forward, T_FLOAT, forward_refuse, forward_scratch,
+    .fuses = CAN(POST_ACT) },
   { 0 }
 };
 static const struct kernel deconvolution[] = {
-  { "cudnn", forward, T_FLOATS, forward_refuse, forward_scratch, state_bytes, state_done,
-    .packs = 2, .blocks = IN_BLOCKS(1, 1) },
-  { "cudnn32", forward, T_FLOAT, forward_refuse, forward_scratch },
+  { "cudnn", convolution_forward, T_FLOATS, forward_refuse, forward_scratch, state_bytes,
+    state_done, .packs = 2, .blocks = IN_BLOCKS(1, 1) },
+  { "cudnn32", convolution_forward, T_FLOAT, forward_refuse, forward_scratch },
   { 0 }
 };
 static const struct kernel back[] = {
-  { "cudnn", backward, T_FLOATS, backward_refuse, backward_scratch, .add = 7,
+  { "cudnn", convolution_backward, T_FLOATS, backward_refuse, backward_scratch, .add = 7,
     .blocks = IN_BLOCKS(3, 1) },
-  { "cudnn32", backward, T_FLOAT, backward_refuse, backward_scratch, .add = 7 },
+  { "cudnn32", convolution_backward, T_FLOAT, backward_refuse, backward_scratch, .add = 7 },
   { 0 }
 };
 const struct op_kernels cuda_convolve[] = {

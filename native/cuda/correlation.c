@@ -22,7 +22,7 @@ static int correlation_family(
   return cuda_family(c->device, FAMILY_correlation, name, f, "T=%s", cuda_type(d->dtype));
 }
 
-static int forward(struct call *c)
+static int correlate_forward(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
   struct correlation_args s = args_of(c, d, &c->out[0].d);
@@ -39,7 +39,7 @@ static int forward(struct call *c)
 }
 
 /* in: head gradient, both images */
-static int backward(struct call *c)
+static int correlate_backward(struct call *c)
 {
   const ty_desc *d = &c->in[1].d;
   struct correlation_args s = args_of(c, d, &c->in[0].d);
@@ -52,7 +52,7 @@ static int backward(struct call *c)
   return TY_OK;
 }
 
-static const struct kernel patches[] = { { "patches", forward, T_FLOAT }, { 0 } };
-static const struct kernel patches_back[] = { { "patches", backward, T_FLOAT }, { 0 } };
+static const struct kernel patches[] = { { "patches", correlate_forward, T_FLOAT }, { 0 } };
+static const struct kernel patches_back[] = { { "patches", correlate_backward, T_FLOAT }, { 0 } };
 
 const struct op_kernels cuda_correlation[] = { { "Correlation", patches, patches_back }, { 0 } };

@@ -14,14 +14,14 @@ static size_t logs_bytes(const struct call *c)
 {
   return align_up(sizeof(double) * (size_t)desc_count(&c->in[0].d), ALIGN);
 }
-static size_t scratch(const struct call *c)
+static size_t ctc_scratch(const struct call *c)
 {
   struct ctc_args s = args_of(c);
   size_t work = (size_t)(s.samples * (s.steps + 3) * (2 * s.labels + 1));
   return logs_bytes(c) + sizeof(double) * work;
 }
 
-static int forward(struct call *c)
+static int ctc_forward(struct call *c)
 {
   struct ctc_args s = args_of(c);
   bool lengths = cuda_flag(c, "use_data_lengths"), counts = cuda_flag(c, "use_label_lengths");
@@ -48,8 +48,8 @@ static int forward(struct call *c)
   return cuda_run(c, paths, s.samples * CUDA_BLOCK, params);
 }
 
-/* in: head gradient, the gradient that forward found */
-static int backward(struct call *c)
+/* in: head gradient, the gradient that ctc_forward has written */
+static int ctc_backward(struct call *c)
 {
   const ty_desc *d = &c->in[1].d;
   int64_t n = desc_count(d), samples = d->dim[1], classes = d->dim[2];
@@ -62,13 +62,13 @@ static int backward(struct call *c)
   return cuda_run(c, f, n, params);
 }
 
-static const char *refuse(const struct call *c)
+static const char *refuse_ctc(const struct call *c)
 {
   return dtype_float(c->in[0].d.dtype) ? NULL : "data is not of a float dtype";
 }
 static const struct kernel losses[] = {
-  { "paths", forward, T_FLOAT | T_INT, refuse, scratch }, { 0 }
+  { "paths", ctc_forward, T_FLOAT | T_INT, refuse_ctc, ctc_scratch }, { 0 }
 };
-static const struct kernel losses_back[] = { { "rows", backward, T_FLOAT | T_INT }, { 0 } };
+static const struct kernel losses_back[] = { { "rows", ctc_backward, T_FLOAT | T_INT }, { 0 } };
 
 const struct op_kernels cuda_ctc[] = { { "CTCLoss", losses, losses_back }, { 0 } };

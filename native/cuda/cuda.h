@@ -27,11 +27,11 @@ void *cuda_library(enum cuda_library which, struct text *missing);
 #define CUDA_MISSING(name) name " was not found; tycho --platform says what is missing"
 /* TY_EDEVICE with all of that */
 int  cuda_library_needed(enum cuda_library which, void **lib);
-/* code of a driver's call: TY_OK, or a failure that says on which device what was done, and the
-** driver's words */
-int  cuda_told(int result, const char *what);
-/* gpu(id) is what this thread's calls are for from here on */
-void cuda_speaks_of(int id);
+/* Returns TY_OK for a driver's code of success, else a failure that names the device, what was done
+** and the driver's words. */
+int  cuda_check(int result, const char *what);
+/* Names gpu(id) in the failures of this thread's calls from here on. */
+void cuda_name_device(int id);
 
 /* -- devices (device.c) ------------------------------------------------------------------------ */
 
@@ -73,8 +73,8 @@ void cuda_connect(int a, int b);
 /* -- findings of kernels (fault.c) ------------------------------------------------------------- */
 
 int cuda_fault_new(struct cuda_fault **out);
-/* once what may have found something has ended */
-int cuda_fault_told(struct cuda_fault *f);
+/* Returns the failure that was found, TY_OK: none. The kernels that may find one have ended. */
+int cuda_fault_report(struct cuda_fault *f);
 
 /* -- kernels (compile.c) ----------------------------------------------------------------------- */
 

@@ -10,7 +10,7 @@ enum { SOLVER_PLAIN = 0, SOLVER_UPPER = 1, SOLVER_VECTORS = 1 };
   _(Create,    "cusolverDnCreate", (solver_handle *)) \
   _(SetStream, "cusolverDnSetStream", (solver_handle, cu_stream))
 
-/* behind cusolverDnS, cusolverDnD; sizes are of elements */
+/* names after cusolverDnS and cusolverDnD; sizes are in elements */
 #define SOLVER_TYPED(_) \
   _(getrf_size, "getrf_bufferSize", (solver_handle, int, int, void *, int, int *)) \
   _(getrf, "getrf", (solver_handle, int, int, void *, int, void *, int *, int *)) \

@@ -1,5 +1,5 @@
 /* decoding.c - _contrib_rotary_embedding and _contrib_cache_append on a GPU
-** (kernels/decoding.cu); how heads lie is told in operators/nn/rotary_embedding.c. */
+** (kernels/decoding.cu); operators/nn/rotary_embedding.c describes the layout of heads. */
 #include "cuda/family.h"
 
 static int decoding_family(const struct call *c, const char *name, int data, int values,
@@ -41,7 +41,7 @@ static struct rotary_args rotary_of(const struct call *c, double sense)
 }
 
 /* in: data or the head gradient, offset */
-static int turn(struct call *c, double sense)
+static int rotate_pairs(struct call *c, double sense)
 {
   struct rotary_args s = rotary_of(c, sense);
   const bool moved = cuda_flag(c, "use_offset");
@@ -55,14 +55,14 @@ static int turn(struct call *c, double sense)
   return cuda_run(c, f, s.samples * s.length * (s.size - s.turned / 2), params);
 }
 
-static int rotary_forward(struct call *c)  { return turn(c, 1); }
-static int rotary_backward(struct call *c) { return turn(c, -1); }
+static int rotary_forward(struct call *c)  { return rotate_pairs(c, 1); }
+static int rotary_backward(struct call *c) { return rotate_pairs(c, -1); }
 
 /* -- caches ------------------------------------------------------------------------------------ */
 
 enum { NEW_KEY, NEW_VALUE, LENGTH, KEY_CACHE, VALUE_CACHE };   /* inputs */
 
-static int append(struct call *c)
+static int append_rows(struct call *c)
 {
   const struct operand *in = c->in;
   struct { int64_t batch, more, capacity, key_width, value_width; } s = { in[NEW_KEY].d.dim[0],
@@ -79,7 +79,7 @@ static int append(struct call *c)
 
 static const struct kernel rotary[] = { { "pairs", rotary_forward, T_ANY }, { 0 } };
 static const struct kernel rotary_back[] = { { "pairs", rotary_backward, T_ANY }, { 0 } };
-static const struct kernel appends[] = { { "rows", append, T_ANY }, { 0 } };
+static const struct kernel appends[] = { { "rows", append_rows, T_ANY }, { 0 } };
 
 const struct op_kernels cuda_decoding[] = {
   { "_contrib_rotary_embedding", rotary, rotary_back },

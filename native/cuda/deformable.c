@@ -9,7 +9,7 @@ struct deform_args {
   int64_t groups, channels, h, w, area, out_w, taps, kernel_w, stride[2], pad[2], dilate[2];
 };
 enum { PLAIN, MODULATED };
-static bool modulated(const struct call *c) { return cuda_what(c) == MODULATED; }
+static bool is_modulated(const struct call *c) { return cuda_what(c) == MODULATED; }
 
 static struct deform_args args_of(const struct call *c, const ty_desc *x, const ty_desc *y)
 {
@@ -26,7 +26,7 @@ static struct deform_args args_of(const struct call *c, const ty_desc *x, const 
 static int deform_family(const struct call *c, int dtype, const char *name, cu_function *f)
 {
   return cuda_family(c->device, FAMILY_deform, name, f, "T=%s MODULATED=%d", cuda_type(dtype),
-      modulated(c));
+      is_modulated(c));
 }
 
 /* Of each group, a product of weight (filters x depth) and columns (depth x area), and of what
@@ -66,7 +66,7 @@ static struct product product_of(
 }
 
 /* one image of an operand */
-static void *image(const struct operand *a, int64_t i)
+static void *image_at(const struct operand *a, int64_t i)
 {
   size_t each = desc_bytes(&a->d) / (size_t)a->d.dim[0];
   return a->p ? (char *)a->p + (size_t)i * each : NULL;
@@ -101,7 +101,7 @@ static struct deform_pieces pieces_of(const struct call *c, const ty_desc *x, co
   return p;
 }
 
-static size_t scratch(const struct call *c)
+static size_t forward_scratch(const struct call *c)
 {
   const ty_desc *x = &c->in[0].d, *y = &c->out[0].d;
   struct deform_args s = args_of(c, x, y);
@@ -123,17 +123,18 @@ static size_t back_scratch(const struct call *c)
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-/* what the taps of image i read; in: data, offset [, mask] */
+/* What the taps of one image read. */
 struct deform_reads { void *x, *offset, *mask; };
+/* Returns the arrays of image i. in: data, offset [, mask] */
 static struct deform_reads deform_reads_of(
     const struct call *c, const struct operand *in, int64_t i)
 {
-  return (struct deform_reads){ image(&in[0], i), image(&in[1], i),
-    modulated(c) ? image(&in[2], i) : NULL };
+  return (struct deform_reads){ image_at(&in[0], i), image_at(&in[1], i),
+    is_modulated(c) ? image_at(&in[2], i) : NULL };
 }
 
-static int fill(const struct call *c, int dtype, struct deform_args *s, struct deform_reads *r,
-    void *columns)
+static int fill_columns(
+    const struct call *c, int dtype, struct deform_args *s, struct deform_reads *r, void *columns)
 {
   cu_function f;
   TRY(deform_family(c, dtype, "fill_columns", &f));
@@ -141,13 +142,13 @@ static int fill(const struct call *c, int dtype, struct deform_args *s, struct d
   return cuda_run(c, f, s->groups * s->channels * s->taps * s->area, params);
 }
 
-static int forward(struct call *c)
+static int deform_forward(struct call *c)
 {
   const ty_desc *x = &c->in[0].d, *y = &c->out[0].d;
   struct deform_args s = args_of(c, x, y);
   struct deform_pieces at = pieces_of(c, x, y);
   struct deform_plans *plans = c->state;
-  const struct operand *weight = &c->in[modulated(c) ? 3 : 2];
+  const struct operand *weight = &c->in[is_modulated(c) ? 3 : 2];
   bool biased = !cuda_flag(c, "no_bias");
   struct product p = product_of(c, x, y, RESULT, biased);
   int64_t n = y->dim[1] * s.area;
@@ -155,17 +156,17 @@ static int forward(struct call *c)
   TRY(deform_family(c, x->dtype, "fill_bias", &bias));
   for (int64_t i = 0; c->out[0].p && i < x->dim[0]; i++) {
     struct deform_reads r = deform_reads_of(c, c->in, i);
-    void *out = image(&c->out[0], i);
+    void *out = image_at(&c->out[0], i);
     void *params[] = { &out, (void *)&weight[1].p, &n, &s.area };
     if (biased) TRY(cuda_run(c, bias, n, params));
-    TRY(fill(c, x->dtype, &s, &r, at.columns));
+    TRY(fill_columns(c, x->dtype, &s, &r, at.columns));
     TRY(product_run(c->device, &p, &plans->of[RESULT], weight->p, at.columns, NULL, out,
         at.workspace));
   }
   return TY_OK;
 }
 
-/* Gradients of offsets and masks; NULL where nobody asks. */
+/* Gradients of offsets and masks; NULL where unused. */
 static int back_sampling(const struct call *c, int dtype, struct deform_args *s,
     struct deform_reads *r, void *columns, void *doffset, void *dmask)
 {
@@ -197,13 +198,14 @@ static int back_one(struct call *c, int64_t i, const struct deform_pieces *at)
   struct deform_args s = args_of(c, x, y);
   struct deform_plans *plans = c->state;
   struct deform_reads r = deform_reads_of(c, c->in + 1, i);
-  const int w = modulated(c) ? 3 : 2;
+  const int w = is_modulated(c) ? 3 : 2;
   struct product dweight = product_of(c, x, y, WEIGHT, i > 0);
   struct product dcolumns = product_of(c, x, y, COLUMNS, false);
-  void *dy = image(&c->in[0], i), *dx = image(&c->out[0], i), *doffset = image(&c->out[1], i);
-  void *dmask = w == 3 ? image(&c->out[2], i) : NULL;
+  void *dy = image_at(&c->in[0], i), *dx = image_at(&c->out[0], i),
+       *doffset = image_at(&c->out[1], i);
+  void *dmask = w == 3 ? image_at(&c->out[2], i) : NULL;
   if (c->out[w].p) {
-    TRY(fill(c, x->dtype, &s, &r, at->columns));
+    TRY(fill_columns(c, x->dtype, &s, &r, at->columns));
     TRY(product_run(c->device, &dweight, &plans->of[WEIGHT], dy, at->columns, NULL, c->out[w].p,
         at->workspace));
   }
@@ -214,11 +216,11 @@ static int back_one(struct call *c, int64_t i, const struct deform_pieces *at)
   return back_image(c, x->dtype, &s, &r, at->columns, dx, at->taps);
 }
 
-static int backward(struct call *c)
+static int deform_backward(struct call *c)
 {
   const ty_desc *x = &c->in[1].d, *y = &c->in[0].d;
   struct deform_pieces at = pieces_of(c, x, y);
-  const int bias = modulated(c) ? 4 : 3;
+  const int bias = is_modulated(c) ? 4 : 3;
   struct reduce r = bias_sum(y);
   TRY(cuda_zero(c, &c->out[0]));
   for (int64_t i = 0; i < x->dim[0]; i++) TRY(back_one(c, i, &at));
@@ -236,7 +238,7 @@ static const char *refuse_products(const struct call *c, const ty_desc *x, const
   }
   return NULL;
 }
-static const char *refuse(const struct call *c)
+static const char *refuse_forward(const struct call *c)
 {
   return refuse_products(c, &c->in[0].d, &c->out[0].d);
 }
@@ -253,10 +255,11 @@ static void plans_done(void *state)
 }
 
 static const struct kernel columns[] = {
-  { "columns", forward, T_FLOAT, refuse, scratch, plans_size, plans_done }, { 0 }
+  { "columns", deform_forward, T_FLOAT, refuse_forward, forward_scratch, plans_size, plans_done },
+  { 0 }
 };
 static const struct kernel columns_back[] = {
-  { "columns", backward, T_FLOAT, refuse_back, back_scratch, plans_size, plans_done }, { 0 }
+  { "columns", deform_backward, T_FLOAT, refuse_back, back_scratch, plans_size, plans_done }, { 0 }
 };
 
 const struct op_kernels cuda_deformable[] = {

@@ -3,8 +3,9 @@
 ** Each device has three streams: one of its queue's thread, on which everything that tasks start
 ** runs in order, one for what the host sends meanwhile (send.c), and one for the other threads,
 ** whose reads and writes wait. A task has passed when the queue has waited for its stream
-** (`finish`) or for the mark behind it (`reach`). Copies between pageable memory of the host and
-** the device go in pieces through two pinned buffers, one filled while the other travels.
+** (`finish_queue`) or for the mark after it (`wait_for_task`). Copies between pageable memory of
+** the host and the device go in pieces through two pinned buffers, one filled while the other
+** travels.
 */
 #include <pthread.h>
 #include "cuda/collective.h"
@@ -52,7 +53,7 @@ static __thread cu_context entered;
 
 static int take_context(cu_context context)
 {
-  TRY(cuda_told(cu_api.CtxSetCurrent(context), "taking a CUDA device"));
+  TRY(cuda_check(cu_api.CtxSetCurrent(context), "taking a CUDA device"));
   entered = context;
   return TY_OK;
 }
@@ -60,13 +61,13 @@ static int take_context(cu_context context)
 int cuda_enter(int device)
 {
   cu_context context = gpu_of(device)->d.context;
-  cuda_speaks_of(device_id(device));
+  cuda_name_device(device_id(device));
   return entered == context ? TY_OK : take_context(context);
 }
 
 /* -- finding and opening ----------------------------------------------------------------------- */
 
-static int count(void)
+static int count_devices(void)
 {
   int n = 0;
   if (count_found < 0) {
@@ -76,9 +77,10 @@ static int count(void)
   return count_found;
 }
 
-static int attribute(int id, int which, int *value)
+static int read_attribute(int id, int which, int *value)
 {
-  return cuda_told(cu_api.DeviceGetAttribute(value, which, id), "asking what a CUDA device can do");
+  return cuda_check(
+      cu_api.DeviceGetAttribute(value, which, id), "asking what a CUDA device can do");
 }
 
 /* Under the lock, with the device's context. */
@@ -88,13 +90,13 @@ static int make_streams(struct gpu *g)
   struct cu_allocation how = { .type = CU_ALLOCATION_PINNED,
     .location = { CU_LOCATION_DEVICE, d->id } };
   TRY(take_context(d->context));
-  TRY(cuda_told(cu_api.StreamCreate(&d->stream, CU_STREAM_NON_BLOCKING), "making a stream"));
-  TRY(cuda_told(cu_api.StreamCreate(&d->copies, CU_STREAM_NON_BLOCKING), "making a stream"));
-  TRY(cuda_told(cu_api.MemGetAllocationGranularity(&d->granularity, &how, 1),
+  TRY(cuda_check(cu_api.StreamCreate(&d->stream, CU_STREAM_NON_BLOCKING), "making a stream"));
+  TRY(cuda_check(cu_api.StreamCreate(&d->copies, CU_STREAM_NON_BLOCKING), "making a stream"));
+  TRY(cuda_check(cu_api.MemGetAllocationGranularity(&d->granularity, &how, 1),
       "asking for the size of pages"));
   TRY(cuda_fault_new(&d->fault));
   for (int i = 0; i < MARKS; i++)
-    TRY(cuda_told(cu_api.EventCreate(&g->mark[i], CU_EVENT_DISABLE_TIMING), "making an event"));
+    TRY(cuda_check(cu_api.EventCreate(&g->mark[i], CU_EVENT_DISABLE_TIMING), "making an event"));
   TRY(landings_new(&g->landings));
   TRY(staging_new(&g->queue));
   return staging_new(&g->other);
@@ -131,19 +133,19 @@ static int take_device(struct cuda_device *d)
                                   : "another process has it", d->id);
   NEED(result != CU_OUT_OF_MEMORY, TY_EMEMORY, "gpu(%d), %s, has no memory left for one more "
       "process; nvidia-smi lists those that have it", d->id, d->name);
-  return cuda_told(result, "opening a CUDA device");
+  return cuda_check(result, "opening a CUDA device");
 }
 
-static int start(struct gpu *g, int id)
+static int start_gpu(struct gpu *g, int id)
 {
   struct cuda_device *d = &g->d;
   int major, minor, maps;
   d->id = id;
-  cuda_speaks_of(id);
-  TRY(attribute(id, CU_MAJOR, &major));
-  TRY(attribute(id, CU_MINOR, &minor));
-  TRY(attribute(id, CU_PROCESSORS, &d->processors));
-  TRY(attribute(id, CU_VIRTUAL_MEMORY, &maps));
+  cuda_name_device(id);
+  TRY(read_attribute(id, CU_MAJOR, &major));
+  TRY(read_attribute(id, CU_MINOR, &minor));
+  TRY(read_attribute(id, CU_PROCESSORS, &d->processors));
+  TRY(read_attribute(id, CU_VIRTUAL_MEMORY, &maps));
   d->arch = 10 * major + minor;
   cu_api.DeviceGetName(d->name, sizeof d->name, id);
   NEED(d->arch >= LEAST_ARCH, TY_EDEVICE,
@@ -155,7 +157,7 @@ static int start(struct gpu *g, int id)
       cuda_least_arch() / 10, cuda_least_arch() % 10);
   NEED(maps, TY_EDEVICE,
       "gpu(%d), %s, has no virtual memory management, which growing pools need", id, d->name);
-  TRY(cuda_told(cu_api.DeviceTotalMem(&d->total, id), "asking for a device's memory"));
+  TRY(cuda_check(cu_api.DeviceTotalMem(&d->total, id), "asking for a device's memory"));
   TRY(take_device(d));
   int code = make_streams(g);
   if (code) {
@@ -176,11 +178,11 @@ static int open_gpu(int device)
   int code = cuda_load();
   if (code) return fail(TY_EDEVICE, "gpu(%d) does not exist: %s; use cpu(i), or ask "
       "ty.num_gpus() first", device_id(device), ty_error());
-  NEED(device_id(device) < count(), TY_EDEVICE,
+  NEED(device_id(device) < count_devices(), TY_EDEVICE,
       "gpu(%d) does not exist: there %s %d here; use gpu(i) with a smaller i, or cpu(i)",
-      device_id(device), count() == 1 ? "is" : "are", count());
+      device_id(device), count_devices() == 1 ? "is" : "are", count_devices());
   pthread_mutex_lock(&opening);
-  if (!g->open) code = start(g, device_id(device));
+  if (!g->open) code = start_gpu(g, device_id(device));
   if (!code) __atomic_store_n(&g->open, true, __ATOMIC_RELEASE);
   pthread_mutex_unlock(&opening);
   return code;
@@ -192,65 +194,65 @@ static int enter_queue(int device)
   return cuda_enter(device);
 }
 
-static int finish(int device)
+static int finish_queue(int device)
 {
   TRY(cuda_enter(device));
-  TRY(cuda_told(cu_api.StreamSynchronize(cuda_stream(device)),
+  TRY(cuda_check(cu_api.StreamSynchronize(cuda_stream(device)),
       device_sync() ? "this step" : "a task, TYCHO_SYNC=1 tells which"));
-  return cuda_fault_told(cuda_device(device)->fault);
+  return cuda_fault_report(cuda_device(device)->fault);
 }
 
 /* -- order between GPUs ------------------------------------------------------------------------ */
 
-static int mark(int device, uint64_t seq)
+static int mark_task(int device, uint64_t seq)
 {
   if (device == COLLECTIVE_QUEUE) return collective_mark(seq);
   struct gpu *g = gpu_of(device);
   TRY(cuda_enter(device));
-  return cuda_told(
+  return cuda_check(
       cu_api.EventRecord(g->mark[seq % MARKS], g->d.stream), "marking the end of a task");
 }
 
-static int await(int device, struct ticket t)
+static int await_ticket(int device, struct ticket t)
 {
   if (device == COLLECTIVE_QUEUE) return collective_await(gpu_of(t.device)->mark[t.seq % MARKS]);
   TRY(cuda_enter(device));
   if (t.device == COLLECTIVE_QUEUE) return collective_awaited(cuda_stream(device), t.seq);
   cu_event e = gpu_of(t.device)->mark[t.seq % MARKS];
-  return cuda_told(cu_api.StreamWaitEvent(cuda_stream(device), e, 0), "waiting for another GPU");
+  return cuda_check(cu_api.StreamWaitEvent(cuda_stream(device), e, 0), "waiting for another GPU");
 }
 
-/* What kernels found so far may be a later task's: then the whole stream tells. */
-static int reach(int device, uint64_t seq)
+/* What kernels found so far may be a later task's: then the whole stream is waited for. */
+static int wait_for_task(int device, uint64_t seq)
 {
   struct gpu *g = gpu_of(device);
   if (device == COLLECTIVE_QUEUE)
     return fail(TY_ESTATE, "sums over GPUs are waited for by looking");
   TRY(cuda_enter(device));
-  TRY(cuda_told(cu_api.EventSynchronize(g->mark[seq % MARKS]), "a task"));
+  TRY(cuda_check(cu_api.EventSynchronize(g->mark[seq % MARKS]), "a task"));
   NEED(!g->d.fault->taken, TY_ESTATE, "a kernel has found something");
   return TY_OK;
 }
 
-static bool busy(int device)
+static bool is_busy(int device)
 {
   if (device == COLLECTIVE_QUEUE) return collective_busy();
   return !cuda_enter(device) && cu_api.StreamQuery(cuda_stream(device)) == CU_NOT_READY;
 }
 
-static int stamp(int device, void **made)
+static int leave_stamp(int device, void **made)
 {
   TRY(cuda_enter(device));
   return stamp_leave(&gpu_of(device)->clock, cuda_stream(device), made);
 }
 
-static bool stamped(int device, void *first, void *last, int64_t *from, int64_t *to)
+static bool read_stamps(int device, void *first, void *last, int64_t *from, int64_t *to)
 {
   return !cuda_enter(device) && stamp_read(&gpu_of(device)->clock, first, last, from, to);
 }
 
 /* An error of a kernel or a copy sticks to the context. */
-static bool lost(int device)
+static bool is_lost(int device)
 {
   if (cuda_enter(device)) return true;
   int result = cu_api.StreamQuery(cuda_stream(device));
@@ -259,44 +261,44 @@ static bool lost(int device)
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
-static void *alloc(int device, size_t bytes)
+static void *alloc_memory(int device, size_t bytes)
 {
   cu_pointer p = 0;
   if (cuda_enter(device) || cu_api.MemAlloc(&p, MAX(bytes, 1))) return NULL;
   return (void *)(uintptr_t)p;
 }
 
-static void release(int device, void *data, size_t bytes)
+static void release_memory(int device, void *data, size_t bytes)
 {
   if (!cuda_enter(device)) cu_api.MemFree((cu_pointer)(uintptr_t)data);
 }
 
-static int64_t memory(int device) { return (int64_t)gpu_of(device)->d.total; }
+static int64_t total_memory(int device) { return (int64_t)gpu_of(device)->d.total; }
 
-static int64_t available(int device)
+static int64_t available_memory(int device)
 {
   size_t left, all;
   return cuda_enter(device) || cu_api.MemGetInfo(&left, &all) ? -1 : (int64_t)left;
 }
 
-static void work(int device, int64_t *launches, int64_t *copies)
+static void count_work(int device, int64_t *launches, int64_t *copies)
 {
   *launches = __atomic_load_n(&cuda_device(device)->work.launches, __ATOMIC_RELAXED);
   *copies = __atomic_load_n(&cuda_device(device)->work.copies, __ATOMIC_RELAXED);
 }
 
-static void describe(int device, struct text *t)
+static void describe_gpu(int device, struct text *t)
 {
   const struct cuda_device *d = cuda_device(device);
   text_add(t, "%s, compute capability %d.%d, %d processors, ", d->name, d->arch / 10, d->arch % 10,
       d->processors);
 }
 
-static int stage(int device, size_t bytes, void **out)
+static int stage_host(int device, size_t bytes, void **out)
 {
   struct gpu *g = gpu_of(device);
   if (bytes > g->staged || !g->stage) {
-    TRY(finish(device)); /* copies out of the old one may be under way */
+    TRY(finish_queue(device)); /* copies out of the old one may be under way */
     if (g->stage) cu_api.MemFreeHost(g->stage);
     g->stage = NULL;
     g->staged = align_up(MAX(bytes, 1 << 20), 1 << 20);
@@ -320,34 +322,34 @@ static int copy_between(int dst_device, cu_pointer dst, int src_device, cu_point
 {
   const struct gpu *d = gpu_of(dst_device), *s = gpu_of(src_device);
   if (dst_device == src_device)
-    return cuda_told(cu_api.MemcpyDtoDAsync(dst, src, bytes, stream), "a copy on the GPU");
-  return cuda_told(cu_api.MemcpyPeerAsync(dst, d->d.context, src, s->d.context, bytes, stream),
+    return cuda_check(cu_api.MemcpyDtoDAsync(dst, src, bytes, stream), "a copy on the GPU");
+  return cuda_check(cu_api.MemcpyPeerAsync(dst, d->d.context, src, s->d.context, bytes, stream),
       "a copy between GPUs");
 }
 
-static int send(struct gpu *g, struct staging *s, cu_stream stream, cu_pointer to, const void *from,
-    size_t bytes)
+static int send_staged(struct gpu *g, struct staging *s, cu_stream stream, cu_pointer to,
+    const void *from, size_t bytes)
 {
   return s == &g->queue ? staging_land(s, &g->landings, to, from, bytes, stream)
                         : staging_send(s, to, from, bytes, stream);
 }
 
-static int move(struct gpu *g, struct staging *s, cu_stream stream, int dst_device, void *dst,
-    int src_device, const void *src, size_t bytes)
+static int copy_on_stream(struct gpu *g, struct staging *s, cu_stream stream, int dst_device,
+    void *dst, int src_device, const void *src, size_t bytes)
 {
   cu_pointer to = (cu_pointer)(uintptr_t)dst, from = (cu_pointer)(uintptr_t)src;
   if (is_gpu(dst_device) && is_gpu(src_device))
     return copy_between(dst_device, to, src_device, from, bytes, stream);
   if (is_gpu(dst_device))
     return within_stage(g, src, bytes)
-        ? cuda_told(cu_api.MemcpyHtoDAsync(to, src, bytes, stream), "a copy to the GPU")
-        : send(g, s, stream, to, src, bytes);
+        ? cuda_check(cu_api.MemcpyHtoDAsync(to, src, bytes, stream), "a copy to the GPU")
+        : send_staged(g, s, stream, to, src, bytes);
   return within_stage(g, dst, bytes)
-      ? cuda_told(cu_api.MemcpyDtoHAsync(dst, from, bytes, stream), "a copy from the GPU")
+      ? cuda_check(cu_api.MemcpyDtoHAsync(dst, from, bytes, stream), "a copy from the GPU")
       : staging_fetch(s, dst, from, bytes, stream);
 }
 
-static int copy(int dst_device, void *dst, int src_device, const void *src, size_t bytes)
+static int copy_memory(int dst_device, void *dst, int src_device, const void *src, size_t bytes)
 {
   int device = serves == src_device || !is_gpu(dst_device) ? src_device : dst_device;
   struct gpu *g = gpu_of(device);
@@ -356,20 +358,20 @@ static int copy(int dst_device, void *dst, int src_device, const void *src, size
   TRY(cuda_enter(device));
   cuda_count(device, 0, 1);
   if (serves == device)
-    return move(g, &g->queue, g->d.stream, dst_device, dst, src_device, src, bytes);
+    return copy_on_stream(g, &g->queue, g->d.stream, dst_device, dst, src_device, src, bytes);
   pthread_mutex_lock(&g->copying);
-  int code = move(g, &g->other, g->d.copies, dst_device, dst, src_device, src, bytes);
-  if (!code) code = cuda_told(cu_api.StreamSynchronize(g->d.copies), "a copy");
+  int code = copy_on_stream(g, &g->other, g->d.copies, dst_device, dst, src_device, src, bytes);
+  if (!code) code = cuda_check(cu_api.StreamSynchronize(g->d.copies), "a copy");
   pthread_mutex_unlock(&g->copying);
   return code;
 }
 
-static int fill(int device, void *data, int value, size_t bytes)
+static int fill_memory(int device, void *data, int value, size_t bytes)
 {
   TRY(cuda_enter(device));
   cu_pointer p = (cu_pointer)(uintptr_t)data;
   cuda_count(device, 0, 1);
-  return cuda_told(
+  return cuda_check(
       cu_api.MemsetD8Async(p, (unsigned char)value, bytes, cuda_stream(device)), "filling memory");
 }
 
@@ -377,35 +379,35 @@ static int fill(int device, void *data, int value, size_t bytes)
 
 static const struct device_ops gpu_ops = {
   .name       = "gpu",
-  .count      = count,
+  .count      = count_devices,
   .open       = open_gpu,
   .enter      = enter_queue,
-  .finish     = finish,
-  .lost       = lost,
-  .alloc      = alloc,
-  .release    = release,
-  .copy       = copy,
-  .fill       = fill,
-  .stage      = stage,
+  .finish     = finish_queue,
+  .lost       = is_lost,
+  .alloc      = alloc_memory,
+  .release    = release_memory,
+  .copy       = copy_memory,
+  .fill       = fill_memory,
+  .stage      = stage_host,
   .convert    = cuda_convert,
   .range_grow = cuda_range_grow,
   .range_trim = cuda_range_trim,
   .range_free = cuda_range_free,
-  .memory     = memory,
-  .available  = available,
-  .work       = work,
-  .describe   = describe,
+  .memory     = total_memory,
+  .available  = available_memory,
+  .work       = count_work,
+  .describe   = describe_gpu,
   .record     = cuda_record,
   .recorded   = cuda_recorded,
   .replay     = cuda_replay,
   .forget     = cuda_forget,
-  .stamp      = stamp,
-  .stamped    = stamped,
+  .stamp      = leave_stamp,
+  .stamped    = read_stamps,
 };
 
 __attribute__((constructor)) static void register_gpu(void)
 {
-  static const struct order_ops order = { mark, await, reach, busy };
+  static const struct order_ops order = { mark_task, await_ticket, wait_for_task, is_busy };
   device_register(TY_GPU, &gpu_ops);
   order_register(TY_GPU, &order);
   cuda_collective_register(&order);

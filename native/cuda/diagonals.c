@@ -7,7 +7,8 @@ struct diagonal_args { int64_t n, k, side, offset; int32_t triangle, lower; };
 
 static int64_t last_of(const ty_desc *d) { return d->dim[d->ndim - 1]; }
 
-static int move(const struct call *c, const ty_desc *matrix, const ty_desc *packed, bool take)
+static int move_diagonal(
+    const struct call *c, const ty_desc *matrix, const ty_desc *packed, bool take)
 {
   int64_t offset = (int64_t)cuda_number(c, "offset", 0), n = last_of(matrix);
   struct diagonal_args s = { n, last_of(packed), n - (offset < 0 ? -offset : offset), offset,
@@ -21,10 +22,25 @@ static int move(const struct call *c, const ty_desc *matrix, const ty_desc *pack
   return cuda_run(c, f, count, params);
 }
 
-static int extract(struct call *c)      { return move(c, &c->in[0].d, &c->out[0].d, true); }
-static int extract_back(struct call *c) { return move(c, &c->out[0].d, &c->in[0].d, false); }
-static int make(struct call *c)         { return move(c, &c->out[0].d, &c->in[0].d, false); }
-static int make_back(struct call *c)    { return move(c, &c->in[0].d, &c->out[0].d, true); }
+static int extract_diagonal(struct call *c)
+{
+  return move_diagonal(c, &c->in[0].d, &c->out[0].d, true);
+}
+
+static int extract_back(struct call *c)
+{
+  return move_diagonal(c, &c->out[0].d, &c->in[0].d, false);
+}
+
+static int make_diagonal(struct call *c)
+{
+  return move_diagonal(c, &c->out[0].d, &c->in[0].d, false);
+}
+
+static int make_back(struct call *c)
+{
+  return move_diagonal(c, &c->in[0].d, &c->out[0].d, true);
+}
 
 static int sum_log(struct call *c)
 {
@@ -53,7 +69,7 @@ static int sum_log_back(struct call *c)
 /* khatri_rao */
 enum { MOST_FACTORS = 16 };
 struct column_args { int64_t n, cols, count, rows[MOST_FACTORS]; const void *x[MOST_FACTORS]; };
-static int columns(struct call *c)
+static int multiply_columns(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;
   struct column_args s = { desc_count(d), d->dim[1], c->nin };
@@ -75,13 +91,15 @@ static const char *columns_refuse(const struct call *c)
 
 #define KERNEL(table, run, types) \
   static const struct kernel table[] = { { "move", run, types }, { 0 } };
-KERNEL(extracts, extract, T_ANY)
+KERNEL(extracts, extract_diagonal, T_ANY)
 KERNEL(extracts_back, extract_back, T_ANY)
-KERNEL(makes, make, T_ANY)
+KERNEL(makes, make_diagonal, T_ANY)
 KERNEL(makes_back, make_back, T_ANY)
 KERNEL(sums, sum_log, T_FLOAT)
 KERNEL(sums_back, sum_log_back, T_FLOAT)
-static const struct kernel products[] = { { "loops", columns, T_FLOAT, columns_refuse }, { 0 } };
+static const struct kernel products[] = {
+  { "loops", multiply_columns, T_FLOAT, columns_refuse }, { 0 }
+};
 
 const struct op_kernels cuda_diagonals[] = {
   { "_linalg_extractdiag", extracts, extracts_back },

@@ -32,7 +32,7 @@ static int loaded;                                    /* 1: yes, -1: no */
 
 /* -- the library ------------------------------------------------------------------------------- */
 
-static bool load(void)
+static bool load_cudnn(void)
 {
   void *lib = cuda_library(CUDA_CUDNN, NULL);
   bool good = lib != NULL;
@@ -48,7 +48,7 @@ static dnn_handle handle_of(int device)
 {
   dnn_handle *h = &handles[device_id(device)];
   if (cuda_enter(device)) return NULL;
-  if (!loaded) loaded = load() ? 1 : -1;
+  if (!loaded) loaded = load_cudnn() ? 1 : -1;
   if (loaded > 0 && !*h && dnn.Create(h)) *h = NULL;
   return *h;
 }
@@ -57,7 +57,7 @@ static dnn_handle handle_of(int device)
 
 struct dnn_builder { struct dnn_plan *to; bool bad; };
 
-static dnn_thing make(struct dnn_builder *b, int kind)
+static dnn_thing make_descriptor(struct dnn_builder *b, int kind)
 {
   struct dnn_plan *p = b->to;
   dnn_thing t = NULL;
@@ -66,24 +66,25 @@ static dnn_thing make(struct dnn_builder *b, int kind)
   return t;
 }
 
-static void set(struct dnn_builder *b, dnn_thing t, int name, int type, int64_t n, const void *from)
+static void set_attribute(
+    struct dnn_builder *b, dnn_thing t, int name, int type, int64_t n, const void *from)
 {
   b->bad = b->bad || dnn.Set(t, name, type, n, from);
 }
 static void set_thing(struct dnn_builder *b, dnn_thing t, int name, dnn_thing part)
 {
-  set(b, t, name, DNN_THING, 1, &part);
+  set_attribute(b, t, name, DNN_THING, 1, &part);
 }
 static void set_whole(struct dnn_builder *b, dnn_thing t, int name, int64_t v)
 {
-  set(b, t, name, DNN_INT64, 1, &v);
+  set_attribute(b, t, name, DNN_INT64, 1, &v);
 }
 static void set_code(struct dnn_builder *b, dnn_thing t, int name, int type, int32_t v)
 {
-  set(b, t, name, type, 1, &v);
+  set_attribute(b, t, name, type, 1, &v);
 }
 
-static dnn_thing finalized(struct dnn_builder *b, dnn_thing t)
+static dnn_thing finalize_descriptor(struct dnn_builder *b, dnn_thing t)
 {
   b->bad = b->bad || dnn.Finalize(t);
   return t;
@@ -104,7 +105,7 @@ static int compute_type(const struct dnn_convolution *c)
 }
 
 /* (first, channels, space); NULL: space is 1. A virtual one has no memory. */
-static dnn_thing tensor(struct dnn_builder *b, const struct dnn_convolution *c, int id,
+static dnn_thing make_tensor(struct dnn_builder *b, const struct dnn_convolution *c, int id,
     int64_t first, int64_t channels, const int64_t *space, bool is_virtual)
 {
   int64_t dim[5] = { first, channels }, stride[5], step = 1;
@@ -115,36 +116,37 @@ static dnn_thing tensor(struct dnn_builder *b, const struct dnn_convolution *c, 
     stride[i] = step;
     step *= dim[i];
   }
-  dnn_thing t = make(b, DNN_TENSOR);
+  dnn_thing t = make_descriptor(b, DNN_TENSOR);
   set_code(b, t, DNN_TENSOR_TYPE, DNN_DATA_TYPE, is_virtual ? compute_type(c) : type_of(c->dtype));
-  set(b, t, DNN_TENSOR_DIMS, DNN_INT64, n, dim);
-  set(b, t, DNN_TENSOR_STRIDES, DNN_INT64, n, stride);
+  set_attribute(b, t, DNN_TENSOR_DIMS, DNN_INT64, n, dim);
+  set_attribute(b, t, DNN_TENSOR_STRIDES, DNN_INT64, n, stride);
   set_whole(b, t, DNN_TENSOR_ID, id);
   set_whole(b, t, DNN_TENSOR_ALIGNED, c->aligned);
-  set(b, t, DNN_TENSOR_VIRTUAL, DNN_BOOLEAN, 1, &is_virtual);
-  return finalized(b, t);
+  set_attribute(b, t, DNN_TENSOR_VIRTUAL, DNN_BOOLEAN, 1, &is_virtual);
+  return finalize_descriptor(b, t);
 }
 
-static dnn_thing result(
+static dnn_thing make_result(
     struct dnn_builder *b, const struct dnn_convolution *c, int id, bool is_virtual)
 {
-  return tensor(b, c, id, c->n, c->filters, c->out, is_virtual);
+  return make_tensor(b, c, id, c->n, c->filters, c->out, is_virtual);
 }
 
-static dnn_thing window(struct dnn_builder *b, const struct dnn_convolution *c)
+static dnn_thing make_window(struct dnn_builder *b, const struct dnn_convolution *c)
 {
-  dnn_thing t = make(b, DNN_CONVOLUTION);
+  dnn_thing t = make_descriptor(b, DNN_CONVOLUTION);
   set_code(b, t, DNN_CONVOLUTION_COMPUTE, DNN_DATA_TYPE, compute_type(c));
   set_code(b, t, DNN_CONVOLUTION_MODE, DNN_MODE, DNN_CROSS_CORRELATION);
   set_whole(b, t, DNN_SPATIAL_AXES, c->axes);
-  set(b, t, DNN_DILATIONS, DNN_INT64, c->axes, c->dilate);
-  set(b, t, DNN_STRIDES, DNN_INT64, c->axes, c->stride);
-  set(b, t, DNN_PAD_BEFORE, DNN_INT64, c->axes, c->before);
-  set(b, t, DNN_PAD_BEHIND, DNN_INT64, c->axes, c->behind);
-  return finalized(b, t);
+  set_attribute(b, t, DNN_DILATIONS, DNN_INT64, c->axes, c->dilate);
+  set_attribute(b, t, DNN_STRIDES, DNN_INT64, c->axes, c->stride);
+  set_attribute(b, t, DNN_PAD_BEFORE, DNN_INT64, c->axes, c->before);
+  set_attribute(b, t, DNN_PAD_BEHIND, DNN_INT64, c->axes, c->behind);
+  return finalize_descriptor(b, t);
 }
 
-static dnn_thing convolve(struct dnn_builder *b, const struct dnn_convolution *c, dnn_thing y)
+static dnn_thing add_convolution(
+    struct dnn_builder *b, const struct dnn_convolution *c, dnn_thing y)
 {
   static const struct { int kind, first, x, w, y; } how[] = {
     [DNN_MAKES_Y] = { DNN_OP_FORWARD, DNN_FORWARD_ALPHA, DNN_FORWARD_X, DNN_FORWARD_W,
@@ -155,57 +157,57 @@ static dnn_thing convolve(struct dnn_builder *b, const struct dnn_convolution *c
   };
   const double alpha = 1, beta = c->add;
   const int first = how[c->makes].first;
-  dnn_thing x = tensor(b, c, ID_X, c->n, c->channels, c->in, false);
-  dnn_thing w = tensor(b, c, ID_W, c->filters, c->channels / c->groups, c->kernel, false);
-  dnn_thing k = window(b, c), t = make(b, how[c->makes].kind);
-  set(b, t, first, DNN_DOUBLE, 1, &alpha);
-  set(b, t, first + 1, DNN_DOUBLE, 1, &beta);
+  dnn_thing x = make_tensor(b, c, ID_X, c->n, c->channels, c->in, false);
+  dnn_thing w = make_tensor(b, c, ID_W, c->filters, c->channels / c->groups, c->kernel, false);
+  dnn_thing k = make_window(b, c), t = make_descriptor(b, how[c->makes].kind);
+  set_attribute(b, t, first, DNN_DOUBLE, 1, &alpha);
+  set_attribute(b, t, first + 1, DNN_DOUBLE, 1, &beta);
   set_thing(b, t, first + 2, k);
   set_thing(b, t, how[c->makes].x, x);
   set_thing(b, t, how[c->makes].w, w);
   set_thing(b, t, how[c->makes].y, y);
-  return finalized(b, t);
+  return finalize_descriptor(b, t);
 }
 
 /* y = formula(x, other); NULL other: of x alone */
-static dnn_thing pointwise(struct dnn_builder *b, const struct dnn_convolution *c, int formula,
+static dnn_thing add_pointwise(struct dnn_builder *b, const struct dnn_convolution *c, int formula,
     dnn_thing x, dnn_thing other, dnn_thing y)
 {
-  dnn_thing f = make(b, DNN_POINTWISE);
+  dnn_thing f = make_descriptor(b, DNN_POINTWISE);
   set_code(b, f, DNN_POINTWISE_MODE, DNN_FORMULA, formula);
   set_code(b, f, DNN_POINTWISE_COMPUTE, DNN_DATA_TYPE, compute_type(c));
   set_code(b, f, DNN_POINTWISE_NAN, DNN_NAN_RULE, DNN_NAN_STAYS);
-  finalized(b, f);
-  dnn_thing t = make(b, DNN_OP_POINTWISE);
+  finalize_descriptor(b, f);
+  dnn_thing t = make_descriptor(b, DNN_OP_POINTWISE);
   set_thing(b, t, DNN_OP_FORMULA, f);
   set_thing(b, t, DNN_OP_X, x);
   if (other) set_thing(b, t, DNN_OP_B, other);
   set_thing(b, t, DNN_OP_Y, y);
-  return finalized(b, t);
+  return finalize_descriptor(b, t);
 }
 
-static dnn_thing graph(struct dnn_builder *b, const struct dnn_convolution *c, dnn_handle h)
+static dnn_thing make_graph(struct dnn_builder *b, const struct dnn_convolution *c, dnn_handle h)
 {
   dnn_thing op[3], t;
   int n = 0;
-  dnn_thing y = result(b, c, c->biased || c->relu ? ID_SUM : ID_Y, c->biased || c->relu);
-  op[n++] = convolve(b, c, y);
+  dnn_thing y = make_result(b, c, c->biased || c->relu ? ID_SUM : ID_Y, c->biased || c->relu);
+  op[n++] = add_convolution(b, c, y);
   if (c->biased) {
-    dnn_thing bias = tensor(b, c, ID_BIAS, 1, c->filters, NULL, false), sum = y;
-    y = result(b, c, c->relu ? ID_BIASED : ID_Y, c->relu);
-    op[n++] = pointwise(b, c, DNN_ADD, sum, bias, y);
+    dnn_thing bias = make_tensor(b, c, ID_BIAS, 1, c->filters, NULL, false), sum = y;
+    y = make_result(b, c, c->relu ? ID_BIASED : ID_Y, c->relu);
+    op[n++] = add_pointwise(b, c, DNN_ADD, sum, bias, y);
   }
-  if (c->relu) op[n++] = pointwise(b, c, DNN_RELU, y, NULL, result(b, c, ID_Y, false));
-  t = make(b, DNN_GRAPH);
-  set(b, t, DNN_GRAPH_HANDLE, DNN_HANDLE, 1, &h);
-  set(b, t, DNN_GRAPH_OPS, DNN_THING, n, op);
-  return finalized(b, t);
+  if (c->relu) op[n++] = add_pointwise(b, c, DNN_RELU, y, NULL, make_result(b, c, ID_Y, false));
+  t = make_descriptor(b, DNN_GRAPH);
+  set_attribute(b, t, DNN_GRAPH_HANDLE, DNN_HANDLE, 1, &h);
+  set_attribute(b, t, DNN_GRAPH_OPS, DNN_THING, n, op);
+  return finalize_descriptor(b, t);
 }
 
 /* -- the choice of an engine ------------------------------------------------------------------- */
 
 /* Equal settings give equal bits; TF32 and narrow sums only where they were allowed. */
-static bool welcome(const struct dnn_convolution *c, dnn_thing config)
+static bool is_allowed(const struct dnn_convolution *c, dnn_thing config)
 {
   dnn_thing engine = NULL;
   int32_t note[NOTES];
@@ -231,7 +233,7 @@ static dnn_thing plan_with(
 {
   dnn_thing t = NULL;
   int64_t n = 0;
-  if (!welcome(c, config) || dnn.CreateThing(DNN_PLAN, &t)) return NULL;
+  if (!is_allowed(c, config) || dnn.CreateThing(DNN_PLAN, &t)) return NULL;
   if (!dnn.Set(t, DNN_PLAN_HANDLE, DNN_HANDLE, 1, &h) &&
       !dnn.Set(t, DNN_PLAN_CONFIG, DNN_THING, 1, &config) && !dnn.Finalize(t) &&
       !dnn.Get(t, DNN_PLAN_WORKSPACE, DNN_INT64, 1, &n, workspace) && *workspace <= c->most)
@@ -241,14 +243,14 @@ static dnn_thing plan_with(
 }
 
 /* The first of those that the library ranks in this mode. */
-static bool choose(struct dnn_plan *p, dnn_handle h, dnn_thing g, int mode)
+static bool choose_engine(struct dnn_plan *p, dnn_handle h, dnn_thing g, int mode)
 {
   struct dnn_builder b = { p };
-  dnn_thing config[CHOICES] = { NULL }, choice = make(&b, DNN_CHOICE);
+  dnn_thing config[CHOICES] = { NULL }, choice = make_descriptor(&b, DNN_CHOICE);
   int64_t n = 0;
   set_thing(&b, choice, DNN_CHOICE_GRAPH, g);
   set_code(&b, choice, DNN_CHOICE_MODE, DNN_HEURISTIC, mode);
-  finalized(&b, choice);
+  finalize_descriptor(&b, choice);
   for (int i = 0; i < CHOICES; i++) b.bad = b.bad || dnn.CreateThing(DNN_CONFIG, &config[i]);
   if (!b.bad && dnn.Get(choice, DNN_CHOICE_RESULTS, DNN_THING, CHOICES, &n, config)) n = 0;
   for (int64_t i = 0; i < MIN(n, CHOICES) && !p->plan && p->n + 2 <= PARTS; i++) {
@@ -263,12 +265,14 @@ static bool choose(struct dnn_plan *p, dnn_handle h, dnn_thing g, int mode)
   return p->plan != NULL;
 }
 
-static void build(struct dnn_plan *p)
+static void build_plan(struct dnn_plan *p)
 {
   dnn_handle h = handle_of(p->device);
   struct dnn_builder b = { p };
-  dnn_thing g = graph(&b, &p->c, h);
-  if (!b.bad && (choose(p, h, g, DNN_CHOOSE_BEST) || choose(p, h, g, DNN_CHOOSE_FALLBACK))) return;
+  dnn_thing g = make_graph(&b, &p->c, h);
+  if (!b.bad &&
+      (choose_engine(p, h, g, DNN_CHOOSE_BEST) || choose_engine(p, h, g, DNN_CHOOSE_FALLBACK)))
+    return;
   while (p->n) dnn.DestroyThing(p->part[--p->n]);
 }
 
@@ -283,7 +287,7 @@ static const struct dnn_plan *plan_of(int device, const struct dnn_convolution *
   if (p || !(p = NEW(struct dnn_plan))) return p;
   p->c = *c;
   p->device = device;
-  build(p);
+  build_plan(p);
   p->next = *head;
   return *head = p;
 }
@@ -306,7 +310,7 @@ size_t dnn_workspace(int device, const struct dnn_convolution *c)
   return p && p->plan ? (size_t)p->workspace : 0;
 }
 
-static int execute(const struct dnn_plan *p, struct dnn_arrays a, void *workspace)
+static int execute_plan(const struct dnn_plan *p, struct dnn_arrays a, void *workspace)
 {
   const int64_t id[] = { ID_X, ID_W, ID_Y, ID_BIAS };
   void *const at[] = { a.x, a.w, a.y, a.bias };
@@ -323,8 +327,8 @@ static int execute(const struct dnn_plan *p, struct dnn_arrays a, void *workspac
   return bad;
 }
 
-/* The plan for arrays that lie here: one of its own, in the same workspace, where they lie less
-** aligned than planned. */
+/* Returns the plan for arrays at these addresses: another one, in the same workspace, where they
+** are less aligned than planned. */
 static const struct dnn_plan *fitting_plan(
     int device, const struct dnn_convolution *c, struct dnn_arrays a)
 {
@@ -341,7 +345,7 @@ int dnn_run(int device, const struct dnn_convolution *c, struct dnn_arrays a, vo
 {
   pthread_mutex_lock(&lock);
   const struct dnn_plan *p = fitting_plan(device, c, a);
-  int status = p && p->plan ? execute(p, a, workspace) : 0;
+  int status = p && p->plan ? execute_plan(p, a, workspace) : 0;
   pthread_mutex_unlock(&lock);
   NEED(p && p->plan, TY_ERUN, "cuDNN has no way to make a convolution of these arrays");
   cuda_count(device, 1, 0);

@@ -1,4 +1,4 @@
-/* family.c - see family.h; the texts of kernels/ are taken into the library as they stand. */
+/* family.c - see family.h; the texts of kernels/ are taken into the library unchanged. */
 #include <pthread.h>
 #include "cuda/family.h"
 
@@ -42,13 +42,12 @@ static const struct source_file families[] = {
 #undef ROW
 };
 
-/* They stand in front of each source, whose key they are a part of; the last behind what is
-** defined. */
+/* They precede each source and are a part of its key. The last one follows what is defined. */
 static const struct source_file headers[] = {
   { "prelude.cuh", cuda_text_prelude },
   { "philox.h", cuda_text_philox },
 };
-/* What C and CUDA share, in front of the families that stand on it. */
+/* What C and CUDA share, in front of the families that use it. */
 static const struct { enum cuda_family family; struct source_file file; } shared[] = {
   { FAMILY_decoding, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_flash_attention, { "draw.cuh", cuda_text_draw_header } },
@@ -157,7 +156,7 @@ static struct family_function **bucket_of(const struct family_function *k)
   return &known[h % BUCKETS];
 }
 
-static const struct family_function *find(
+static const struct family_function *find_function(
     const struct family_function *list, const struct family_function *k)
 {
   for (; list; list = list->next)
@@ -189,11 +188,11 @@ int cuda_family(int device, enum cuda_family family, const char *name, cu_functi
   va_end(args);
   NEED(n < WORDS, TY_EINTERNAL, "%s: too many constants", name);
   struct family_function **head = bucket_of(&k);
-  const struct family_function *found = find(__atomic_load_n(head, __ATOMIC_ACQUIRE), &k);
+  const struct family_function *found = find_function(__atomic_load_n(head, __ATOMIC_ACQUIRE), &k);
   int code = TY_OK;
   if (!found) {
     pthread_mutex_lock(&lock);
-    found = find(*head, &k);
+    found = find_function(*head, &k);
     if (!found) code = add_function(head, &k);
     pthread_mutex_unlock(&lock);
   }

@@ -123,7 +123,7 @@ static inline struct cuda_draw_key cuda_draw_key(const struct call *c)
   return (struct cuda_draw_key){ r->rng.seed, r->rng.counter, c->node, r->there };
 }
 
-/* A piece of scratch, behind which *at moves. */
+/* Returns a piece of scratch at *at and moves *at to after it. */
 static inline void *cuda_piece(char **at, size_t bytes)
 {
   void *p = *at;
@@ -132,14 +132,14 @@ static inline void *cuda_piece(char **at, size_t bytes)
 }
 
 int cuda_convert(int device, void *dst, int dst_type, const void *src, int src_type, int64_t n);
-/* to = factor from, or more by that; the same dtype; nothing where nobody reads `to` */
+/* to = factor from, or more by that; the same dtype; nothing where `to` is unused */
 int cuda_times(const struct call *c, const struct operand *to, const struct operand *from,
     double factor, bool add);
 /* p may be NULL */
 int cuda_zero(const struct call *c, const struct operand *x);
 
 /* sorting.c. Keys of kernels/sort.cu: bytes of n; `count` of them in lines of n are sorted, equal
-** ones in their order, with space for as many; *keys becomes where they lie then. */
+** ones in their order, with space for as many; *keys becomes where they are then. */
 size_t cuda_keys_bytes(int64_t n);
 int cuda_sort_keys(const struct call *c, void **keys, void *space, int64_t count, int64_t n);
 /* data goes through as it is (losses.c) */

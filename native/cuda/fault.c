@@ -1,5 +1,5 @@
 /* fault.c - what kernels find wrong in contents, which the host does not see: the first finding of
-** a device lies in pinned memory, and becomes an error when the task ends. */
+** a device is in pinned memory, and becomes an error when the task ends. */
 #include "cuda/cuda.h"
 
 /* as kernels/fault.cuh has them */
@@ -7,13 +7,13 @@ enum { BAD_MATRIX, BAD_PARAMETERS, BAD_LABEL, BAD_ROW, BAD_LENGTH };
 
 int cuda_fault_new(struct cuda_fault **out)
 {
-  TRY(cuda_told(cu_api.MemHostAlloc((void **)out, sizeof **out, CU_HOST_PORTABLE),
+  TRY(cuda_check(cu_api.MemHostAlloc((void **)out, sizeof **out, CU_HOST_PORTABLE),
       "allocating pinned memory"));
   memset(*out, 0, sizeof **out);
   return TY_OK;
 }
 
-int cuda_fault_told(struct cuda_fault *f)
+int cuda_fault_report(struct cuda_fault *f)
 {
   char axis[32] = "";
   if (!f->taken) return TY_OK;

@@ -1,5 +1,5 @@
-/* flash_attention.c - _contrib_attention on a GPU (kernels/flash_attention.cu). What its inputs are
-** and how heads lie is told in operators/nn/flash_attention.c. */
+/* flash_attention.c - _contrib_attention on a GPU (kernels/flash_attention.cu). Its inputs and the
+** layout of heads are described in operators/nn/flash_attention.c. */
 #include "cuda/family.h"
 
 struct tile_side { int64_t sample, head, row; };
@@ -112,9 +112,12 @@ static struct attention_tiles tiles_of(const struct call *c, int first)
   return f;
 }
 
-/* Bytes of a row of keys and one of values in shared memory, up to which tiles have 32 rows, and 16
-** (kernels/flash_attention.cu); wider ones do not fit. */
-enum { NARROW = 512, WIDE = 1024 };
+/* Bytes of a row of keys and one of values in shared memory (kernels/flash_attention.cu). Wider
+** rows than WIDE do not fit. */
+enum {
+  NARROW = 512,                                       /* tiles have 32 rows up to here */
+  WIDE   = 1024,                                      /* tiles have 16 rows up to here */
+};
 static int64_t bytes_of_rows(const struct attention_tiles *f, int dtype)
 {
   const int64_t each = dtype == TY_F64 ? sizeof(double) : sizeof(float);
@@ -151,7 +154,7 @@ static int tile_family(const struct call *c, const struct attention_tiles *f, co
       (long long)f->dv, pack, tile, columns);
 }
 
-static int forward(struct call *c)
+static int attend_forward(struct call *c)
 {
   struct attention_tiles f = tiles_of(c, 0);
   void *y;
@@ -173,7 +176,7 @@ static size_t back_scratch(const struct call *c)
 }
 
 /* in: head gradient, the inputs, output, logsum */
-static int backward(struct call *c)
+static int attend_backward(struct call *c)
 {
   struct attention_tiles f = tiles_of(c, 1);
   struct tile_args *s = &f.args;
@@ -209,7 +212,7 @@ static const char *too_wide(const struct call *c, int first)
   return bytes_of_rows(&f, c->in[0].d.dtype) > WIDE ? "heads are too wide for shared memory" : NULL;
 }
 
-static const char *refuse(const struct call *c) { return too_wide(c, 0); }
+static const char *refuse_forward(const struct call *c) { return too_wide(c, 0); }
 
 static const char *back_refuse(const struct call *c)
 {
@@ -218,10 +221,10 @@ static const char *back_refuse(const struct call *c)
 }
 
 static const struct kernel in_tiles[] = {
-  { "tiles", forward, T_ANY, refuse, .flags = K_DRAWS_THERE }, { 0 }
+  { "tiles", attend_forward, T_ANY, refuse_forward, .flags = K_DRAWS_THERE }, { 0 }
 };
 static const struct kernel in_tiles_back[] = {
-  { "tiles", backward, T_ANY, back_refuse, back_scratch, .flags = K_DRAWS_THERE }, { 0 }
+  { "tiles", attend_backward, T_ANY, back_refuse, back_scratch, .flags = K_DRAWS_THERE }, { 0 }
 };
 
 const struct op_kernels cuda_flash_attention[] = {

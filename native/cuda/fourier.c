@@ -31,7 +31,7 @@ static int run_passes(const struct call *c, void **from, void *to, void *root, i
 }
 
 /* ifft: the transform of the conjugates, whose real parts are the same */
-static int run(const struct call *c, int32_t inverse)
+static int run_transform(const struct call *c, int32_t inverse)
 {
   const ty_desc *real = inverse ? &c->out[0].d : &c->in[0].d;
   int64_t n = real->dim[real->ndim - 1], count = desc_count(real);
@@ -52,19 +52,21 @@ static int run(const struct call *c, int32_t inverse)
   return cuda_run(c, write, count, of_write);
 }
 
-static size_t bytes(const ty_desc *real)
+static size_t transform_bytes(const ty_desc *real)
 {
   size_t n = (size_t)real->dim[real->ndim - 1], count = (size_t)desc_count(real);
   return align_up(PAIR * n, ALIGN) + 2 * align_up(PAIR * count, ALIGN);
 }
-static size_t fft_scratch(const struct call *c) { return bytes(&c->in[0].d); }
-static size_t ifft_scratch(const struct call *c) { return bytes(&c->out[0].d); }
-static int fft(struct call *c) { return run(c, 0); }
-static int ifft(struct call *c) { return run(c, 1); }
+static size_t fft_scratch(const struct call *c) { return transform_bytes(&c->in[0].d); }
+static size_t ifft_scratch(const struct call *c) { return transform_bytes(&c->out[0].d); }
+static int run_fft(struct call *c) { return run_transform(c, 0); }
+static int run_ifft(struct call *c) { return run_transform(c, 1); }
 
-static const struct kernel ffts[] = { { "passes", fft, T_FLOAT, .scratch = fft_scratch }, { 0 } };
+static const struct kernel ffts[] = {
+  { "passes", run_fft, T_FLOAT, .scratch = fft_scratch }, { 0 }
+};
 static const struct kernel iffts[] = {
-  { "passes", ifft, T_FLOAT, .scratch = ifft_scratch }, { 0 }
+  { "passes", run_ifft, T_FLOAT, .scratch = ifft_scratch }, { 0 }
 };
 
 const struct op_kernels cuda_fourier[] = {

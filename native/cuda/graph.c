@@ -16,19 +16,19 @@ void cuda_count(int device, int64_t launches, int64_t copies)
 int cuda_record(int device)
 {
   TRY(cuda_enter(device));
-  TRY(cuda_told(cu_api.StreamBeginCapture(cuda_stream(device), CU_CAPTURE_THREAD_LOCAL),
+  TRY(cuda_check(cu_api.StreamBeginCapture(cuda_stream(device), CU_CAPTURE_THREAD_LOCAL),
       "recording a CUDA graph"));
   noted = (struct cuda_work){ 0 };
   recording = &noted;
   return TY_OK;
 }
 
-static int instantiate(cu_graph graph, void **made)
+static int instantiate_graph(cu_graph graph, void **made)
 {
   struct recorded *r = NEW(struct recorded);
   NEED(r, TY_EMEMORY, "out of memory: a CUDA graph");
   r->work = noted;
-  int code = cuda_told(cu_api.GraphInstantiate(&r->runs, graph, 0), "making a CUDA graph");
+  int code = cuda_check(cu_api.GraphInstantiate(&r->runs, graph, 0), "making a CUDA graph");
   if (code)
     mem_free(r);
   else
@@ -40,9 +40,9 @@ int cuda_recorded(int device, void **made)
 {
   cu_graph graph = NULL;
   recording = NULL;
-  int code = cuda_told(cu_api.StreamEndCapture(cuda_stream(device), &graph),
+  int code = cuda_check(cu_api.StreamEndCapture(cuda_stream(device), &graph),
       "recording a CUDA graph");
-  if (!code && made) code = instantiate(graph, made);
+  if (!code && made) code = instantiate_graph(graph, made);
   if (graph) cu_api.GraphDestroy(graph);
   return code;
 }
@@ -51,7 +51,7 @@ int cuda_replay(int device, void *made)
 {
   const struct recorded *r = made;
   cuda_count(device, r->work.launches, r->work.copies);
-  return cuda_told(cu_api.GraphLaunch(r->runs, cuda_stream(device)), "starting a CUDA graph");
+  return cuda_check(cu_api.GraphLaunch(r->runs, cuda_stream(device)), "starting a CUDA graph");
 }
 
 void cuda_forget(int device, void *made)

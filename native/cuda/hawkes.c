@@ -19,7 +19,7 @@ static int hawkes_family(
 }
 
 /* Leaves what is known of each kind in the scratch. */
-static int sequences(const struct call *c, struct operand *in, void *ll, void *memory)
+static int scan_sequences(const struct call *c, struct operand *in, void *ll, void *memory)
 {
   struct hawkes_args s = args_of(in);
   struct cuda_fault *fault = cuda_device(c->device)->fault;
@@ -35,34 +35,37 @@ static int sequences(const struct call *c, struct operand *in, void *ll, void *m
   return cuda_run(c, f, s.sequences, params);
 }
 
-static int forward(struct call *c) { return sequences(c, c->in, c->out[0].p, c->out[1].p); }
+static int hawkes_forward(struct call *c)
+{
+  return scan_sequences(c, c->in, c->out[0].p, c->out[1].p);
+}
 
 /* in: head gradient of the likelihoods, then the inputs */
-static int backward(struct call *c)
+static int hawkes_backward(struct call *c)
 {
   struct hawkes_args s = args_of(c->in + 1);
   cu_function f;
   void *kinds = c->tmp;
   for (int i = STATE; i < INPUTS; i++) TRY(cuda_zero(c, &c->out[i]));
-  TRY(sequences(c, c->in + 1, NULL, NULL));
+  TRY(scan_sequences(c, c->in + 1, NULL, NULL));
   TRY(hawkes_family(c, c->in + 1, "gradients", &f));
   void *params[] = { &c->out[LDA].p, &c->out[ALPHA].p, &c->out[BETA].p, &c->in[0].p, &kinds, &s };
   return cuda_run(c, f, s.kinds * 32, params);
 }
 
-static size_t bytes(const struct operand *in)
+static size_t state_bytes(const struct operand *in)
 {
   return (size_t)desc_count(&in[LDA].d) * sizeof(struct hawkes_kind);
 }
-static size_t scratch(const struct call *c) { return bytes(c->in); }
-static size_t back_scratch(const struct call *c) { return bytes(c->in + 1); }
+static size_t forward_scratch(const struct call *c) { return state_bytes(c->in); }
+static size_t back_scratch(const struct call *c) { return state_bytes(c->in + 1); }
 
 enum { T_MARKS = T_FLOAT | T(TY_I32) };
 static const struct kernel events[] = {
-  { "events", forward, T_MARKS, .scratch = scratch }, { 0 }
+  { "events", hawkes_forward, T_MARKS, .scratch = forward_scratch }, { 0 }
 };
 static const struct kernel events_back[] = {
-  { "events", backward, T_MARKS, .scratch = back_scratch }, { 0 }
+  { "events", hawkes_backward, T_MARKS, .scratch = back_scratch }, { 0 }
 };
 
 const struct op_kernels cuda_hawkes[] = { { "_contrib_hawkesll", events, events_back }, { 0 } };

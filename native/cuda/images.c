@@ -5,7 +5,7 @@
 #include "op/registry.h"
 
 /* Images (..., height, width, channels) and planes (..., channels, height, width). */
-static int planes(const struct call *c, const ty_desc *image, const char *name)
+static int run_planes(const struct call *c, const ty_desc *image, const char *name)
 {
   const int64_t *dim = image->dim + image->ndim - 3;
   int64_t n = desc_count(image), pixels = dim[0] * dim[1], channels = dim[2];
@@ -16,14 +16,14 @@ static int planes(const struct call *c, const ty_desc *image, const char *name)
   return cuda_run(c, f, n, params);
 }
 
-static int to_planes(struct call *c) { return planes(c, &c->in[0].d, "to_planes"); }
-static int to_planes_back(struct call *c) { return planes(c, &c->out[0].d, "to_planes_back"); }
+static int to_planes(struct call *c) { return run_planes(c, &c->in[0].d, "to_planes"); }
+static int to_planes_back(struct call *c) { return run_planes(c, &c->out[0].d, "to_planes_back"); }
 
 struct normalize_args {
   int64_t n, pixels, channels, one_mean, one_deviation;
   double  mean[128], deviation[128];
 };
-static int scale(const struct call *c, int32_t back)
+static int scale_planes(const struct call *c, int32_t back)
 {
   const ty_desc *d = &c->in[0].d;
   const int64_t *dim = d->dim + d->ndim - 3;
@@ -42,11 +42,11 @@ static int scale(const struct call *c, int32_t back)
   return cuda_run(c, f, s.n, params);
 }
 
-static int normalize(struct call *c) { return scale(c, 0); }
-static int normalize_back(struct call *c) { return scale(c, 1); }
+static int normalize_planes(struct call *c) { return scale_planes(c, 0); }
+static int normalize_back(struct call *c) { return scale_planes(c, 1); }
 
 /* neutral numbers serve any number of channels */
-static const char *refuse(const struct call *c)
+static const char *refuse_normalize(const struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
   return d->dim[d->ndim - 3] > 128 ? "more than 128 channels" : NULL;
@@ -94,9 +94,11 @@ static int flip_at_random(struct call *c)
 
 static const struct kernel tensors[] = { { "pixels", to_planes, T_ANY }, { 0 } };
 static const struct kernel tensors_back[] = { { "pixels", to_planes_back, T_FLOAT }, { 0 } };
-static const struct kernel normalized[] = { { "planes", normalize, T_FLOAT, refuse }, { 0 } };
+static const struct kernel normalized[] = {
+  { "planes", normalize_planes, T_FLOAT, refuse_normalize }, { 0 }
+};
 static const struct kernel normalized_back[] = {
-  { "planes", normalize_back, T_FLOAT, refuse }, { 0 }
+  { "planes", normalize_back, T_FLOAT, refuse_normalize }, { 0 }
 };
 
 static const struct kernel borders[] = {

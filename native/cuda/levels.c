@@ -12,7 +12,7 @@ static double count_of(int dtype)
 }
 
 /* levels: what the range of data counts up to; 0: data are numbers */
-static int family(const struct call *c, const char *name, int data, int result, double levels,
+static int find_kernel(const struct call *c, const char *name, int data, int result, double levels,
     cu_function *f)
 {
   double most = count_of(result);
@@ -24,13 +24,13 @@ static int family(const struct call *c, const char *name, int data, int result, 
 int cuda_levels_family(
     const struct call *c, const char *name, int data, int result, cu_function *f)
 {
-  return family(c, name, data, result, 0, f);
+  return find_kernel(c, name, data, result, 0, f);
 }
 
 struct level_range { double least, most; bool given; void *found; };
 
-/* Output 0 from input 0, and the range behind it. */
-static int quantize(const struct call *c, struct level_range s, double levels)
+/* Output 0 from input 0, then the range. */
+static int quantize_data(const struct call *c, struct level_range s, double levels)
 {
   const ty_desc *x = &c->in[0].d;
   int64_t n = desc_count(x);
@@ -39,20 +39,20 @@ static int quantize(const struct call *c, struct level_range s, double levels)
   int32_t given = s.given;
   cu_function f;
   if (s.found) {
-    TRY(family(c, "find_range", x->dtype, c->out[0].d.dtype, levels, &f));
+    TRY(find_kernel(c, "find_range", x->dtype, c->out[0].d.dtype, levels, &f));
     void *params[] = { &s.found, &c->in[0].p, low, high, &n };
     TRY(cuda_launch(c->device, f, 1, CUDA_BLOCK, 0, params));
   }
-  TRY(family(c, "quantize", x->dtype, c->out[0].d.dtype, levels, &f));
+  TRY(find_kernel(c, "quantize", x->dtype, c->out[0].d.dtype, levels, &f));
   void *params[] = { &c->out[0].p, &c->out[1].p, &c->out[2].p, &c->in[0].p, low, high, &s.found,
     &given, &s.least, &s.most, &n };
   return cuda_run(c, f, n, params);
 }
 
-static int quantize_run(struct call *c) { return quantize(c, (struct level_range){ 0 }, 0); }
+static int quantize_run(struct call *c) { return quantize_data(c, (struct level_range){ 0 }, 0); }
 
 /* the range that the operator was given, or the data's own */
-static struct level_range calibrated(const struct call *c)
+static struct level_range calibrated_range(const struct call *c)
 {
   struct level_range s = { cuda_number(c, "min_calib_range", NAN),
     cuda_number(c, "max_calib_range", NAN) };
@@ -66,15 +66,15 @@ static size_t range_scratch(const struct call *c) { return 2 * sizeof(double); }
 static int quantize_asym_run(struct call *c)
 {
   int64_t n = desc_count(&c->in[0].d);
-  struct level_range s = calibrated(c);
+  struct level_range s = calibrated_range(c);
   void *none = NULL;
   cu_function f;
   if (s.found) {
-    TRY(family(c, "find_range", TY_F32, TY_U8, 0, &f));
+    TRY(find_kernel(c, "find_range", TY_F32, TY_U8, 0, &f));
     void *params[] = { &s.found, &c->in[0].p, &none, &none, &n };
     TRY(cuda_launch(c->device, f, 1, CUDA_BLOCK, 0, params));
   }
-  TRY(family(c, "quantize_shifted", TY_F32, TY_U8, 0, &f));
+  TRY(find_kernel(c, "quantize_shifted", TY_F32, TY_U8, 0, &f));
   void *params[] = { &c->out[0].p, &c->out[1].p, &c->out[2].p, &c->in[0].p, &s.found, &s.least,
     &s.most, &n };
   return cuda_run(c, f, n, params);
@@ -82,20 +82,20 @@ static int quantize_asym_run(struct call *c)
 
 static int requantize_run(struct call *c)
 {
-  return quantize(c, calibrated(c), count_of(TY_I32));
+  return quantize_data(c, calibrated_range(c), count_of(TY_I32));
 }
 
 static int quantize_v2_run(struct call *c)
 {
   int from = c->in[0].d.dtype;
-  struct level_range s = calibrated(c);
+  struct level_range s = calibrated_range(c);
   cu_function f;
-  if (!cuda_level(from)) return quantize(c, s, 0);
+  if (!cuda_level(from)) return quantize_data(c, s, 0);
   NEED(from == c->out[0].d.dtype, TY_ERUN, "data is %s already", dtype_name(from));
   if (c->out[0].p)
     TRY(device_copy(c->device, c->out[0].p, c->device, c->in[0].p, desc_bytes(&c->in[0].d)));
   if (!s.given) s.least = s.most = 0;
-  TRY(family(c, "put_range", from, from, 0, &f));
+  TRY(find_kernel(c, "put_range", from, from, 0, &f));
   void *params[] = { &c->out[1].p, &c->out[2].p, &s.least, &s.most };
   return cuda_run(c, f, 1, params);
 }
@@ -106,7 +106,7 @@ static int dequantize_run(struct call *c)
   int64_t n = desc_count(&c->in[0].d);
   cu_function f;
   if (!c->out[0].p) return TY_OK;
-  TRY(family(c, "dequantize", from, TY_I8, from == TY_I8 ? 127.5 : count_of(from), &f));
+  TRY(find_kernel(c, "dequantize", from, TY_I8, from == TY_I8 ? 127.5 : count_of(from), &f));
   void *params[] = { &c->out[0].p, &c->in[0].p, &c->in[1].p, &c->in[2].p, &n };
   return cuda_run(c, f, n, params);
 }
@@ -136,7 +136,7 @@ static int act_run(struct call *c)
   int64_t n = desc_count(&c->in[0].d);
   cu_function f;
   if (c->out[0].p) {
-    TRY(family(c, "rectify", c->in[0].d.dtype, c->out[0].d.dtype, 0, &f));
+    TRY(find_kernel(c, "rectify", c->in[0].d.dtype, c->out[0].d.dtype, 0, &f));
     void *params[] = { &c->out[0].p, &c->in[0].p, &n };
     TRY(cuda_run(c, f, n, params));
   }
@@ -147,7 +147,7 @@ static int act_run(struct call *c)
 
 static int64_t cuts_of(int64_t bins, int64_t levels) { return bins / 2 - levels / 2 + 1; }
 
-static int calibrate(struct call *c)
+static int calibrate_range(struct call *c)
 {
   const struct operand *hist = &c->in[0], *edge = &c->in[1];
   int64_t n = desc_count(&hist->d), levels = (int64_t)cuda_number(c, "num_quantized_bins", 1);
@@ -178,7 +178,7 @@ KERNELS(quantizes_v2, quantize_v2_run, T_ALL, range_scratch)
 KERNELS(quantizes_asym, quantize_asym_run, T_ALL, range_scratch)
 KERNELS(requantizes, requantize_run, T_ALL, range_scratch)
 KERNELS(dequantizes, dequantize_run, T_ALL, NULL)
-KERNELS(calibrates, calibrate, T_ALL, calibrate_scratch)
+KERNELS(calibrates, calibrate_range, T_ALL, calibrate_scratch)
 
 /* the ends of the range are float32 */
 enum { T_LEVELS = T(TY_I8) | T(TY_U8) | T(TY_F32) };

@@ -6,10 +6,19 @@
 #include "cuda/softmax.h"
 #include "kernel/strided_copy.h"
 
-enum { SLAB = 16 << 20, LEAST = 64 };                 /* bytes; rows, at least */
+enum {
+  SLAB  = 16 << 20,                                   /* bytes of a slab of scores */
+  LEAST = 64,                                         /* rows of a slab, at least */
+};
 
-/* Rows, classes, columns of the data; rows of a slab, of the last one. */
-struct slabs { int dtype; int64_t m, n, k, rows, last; bool biased, gradient; };
+struct slabs {
+  int dtype;
+  int64_t m;                                          /* rows of the data */
+  int64_t n;                                          /* classes */
+  int64_t k;                                          /* columns of the data */
+  int64_t rows, last;                                 /* of a slab, of the last slab */
+  bool biased, gradient;
+};
 
 static struct slabs slabs_of(const struct call *c)
 {
@@ -51,7 +60,7 @@ static struct product product_for(const struct slabs *s, int which, int64_t rows
   return p;
 }
 
-static const char *refuse(const struct call *c)
+static const char *refuse_forward(const struct call *c)
 {
   struct slabs s = slabs_of(c);
   const char *no = dtype_float(s.dtype) ? NULL : "data is not of a float dtype";
@@ -79,7 +88,7 @@ static size_t work_bytes(const struct call *c, const struct slabs *s)
   return align_up(most, ALIGN);
 }
 
-static size_t scratch(const struct call *c)
+static size_t forward_scratch(const struct call *c)
 {
   struct slabs s = slabs_of(c);
   return scores_bytes(&s) + work_bytes(c, &s) + sizeof(int64_t);
@@ -130,7 +139,7 @@ static int slab_gradients(struct call *c, const struct slabs *s, int64_t first, 
   return cuda_reduce(c->device, &r, &f, work);
 }
 
-static int forward(struct call *c)
+static int entropy_forward(struct call *c)
 {
   struct slabs s = slabs_of(c);
   struct slab_plans *plans = c->state;
@@ -153,8 +162,8 @@ static int forward(struct call *c)
   return TY_OK;
 }
 
-/* in: the gradients that forward found */
-static int backward(struct call *c)
+/* in: the gradients that entropy_forward has written */
+static int copy_gradients(struct call *c)
 {
   for (int k = 0; k < c->nin; k++)
     if (c->out[k].p != c->in[k].p || c->add >> k & 1)
@@ -163,9 +172,10 @@ static int backward(struct call *c)
 }
 
 static const struct kernel slabs[] = {
-  { "slabs", forward, T_ANY, refuse, scratch, plans_size, plans_done }, { 0 }
+  { "slabs", entropy_forward, T_ANY, refuse_forward, forward_scratch, plans_size, plans_done },
+  { 0 }
 };
-static const struct kernel copies[] = { { "copy", backward, T_ANY, .add = 7 }, { 0 } };
+static const struct kernel copies[] = { { "copy", copy_gradients, T_ANY, .add = 7 }, { 0 } };
 
 const struct op_kernels cuda_linear_cross_entropy[] = {
   { "_contrib_linear_cross_entropy", slabs, copies },

@@ -1,10 +1,10 @@
 /* load.c - finds CUDA's libraries when they are first asked for: the driver, which comes with the
-** machine's GPU, NVRTC, which comes with the toolkit, and those that some kernels stand on.
+** machine's GPU, NVRTC, which comes with the toolkit, and those that some kernels need.
 **
 ** Libraries in the folders of TYCHO_CUDA_PATH (separated by colons, as wheels of Python have one
 ** for each library) go before all others; then the system's search by soname; then CUDA_HOME. A
 ** driver serves toolkits up to its own: libraries of toolkit 13 are not looked for where it serves
-** CUDA 12. Nothing is linked: a machine without a GPU runs the same library, and is told what is
+** CUDA 12. Nothing is linked: a machine without a GPU runs the same library, which reports what is
 ** missing, and which packages have it, only when it asks for gpu(i).
 */
 #include <dlfcn.h>
@@ -199,8 +199,8 @@ static int load_driver(void)
       LEAST_PACKAGE " or newer is needed", symbol);
   CU_FUNCTIONS(FIND)
 #undef FIND
-  TRY(cuda_told(cu_api.Init(0), "starting the CUDA driver"));
-  TRY(cuda_told(cu_api.DriverGetVersion(&driver_version), "asking for the CUDA driver's version"));
+  TRY(cuda_check(cu_api.Init(0), "starting the CUDA driver"));
+  TRY(cuda_check(cu_api.DriverGetVersion(&driver_version), "asking for the CUDA driver's version"));
   NEED(driver_version >= LEAST_DRIVER, TY_EDEVICE,
       "the CUDA driver serves CUDA %d.%d; at least %d.%d is needed, driver " LEAST_PACKAGE
       " or newer (nvidia-driver on Debian and Ubuntu, cuda-drivers in NVIDIA's repository)",
@@ -252,7 +252,7 @@ static void add_library(struct text *t, enum cuda_library which)
   text_done(&missing);
 }
 
-/* Versions, then where each library lies or what is missing, where there is a driver. */
+/* Versions, then where each library is or what is missing, where there is a driver. */
 static void tell_libraries(struct text *t)
 {
   if (!driver_version) return;
@@ -269,7 +269,7 @@ __attribute__((constructor)) static void register_platform(void)
   platform_register(tell_libraries);
 }
 
-static void load(void)
+static void load_once(void)
 {
   bool off = env_disabled(libraries[CUDA_DRIVER].disable);
   state = off ? fail(TY_EDEVICE, "TYCHO_DISABLE switches CUDA off") : load_driver();
@@ -279,16 +279,16 @@ static void load(void)
 
 int cuda_load(void)
 {
-  pthread_once(&once, load);
+  pthread_once(&once, load_once);
   return state ? fail(state, "%s", reason) : TY_OK;
 }
 
 /* the device that this thread's calls are for, -1: none yet */
 static __thread int subject = -1;
-void cuda_speaks_of(int id) { subject = id; }
+void cuda_name_device(int id) { subject = id; }
 
 /* What helps with errors that are the machine's; "": nothing that is known here. */
-static const char *advice(int result)
+static const char *advice_for(int result)
 {
   switch (result) {
   case CU_STUB_LIBRARY:
@@ -304,7 +304,7 @@ static const char *advice(int result)
   }
 }
 
-int cuda_told(int result, const char *what)
+int cuda_check(int result, const char *what)
 {
   const char *name = NULL, *text = NULL;
   char device[32] = "";
@@ -313,5 +313,5 @@ int cuda_told(int result, const char *what)
   cu_api.GetErrorString(result, &text);
   if (subject >= 0) snprintf(device, sizeof device, "gpu(%d): ", subject);
   return fail(result == CU_OUT_OF_MEMORY ? TY_EMEMORY : TY_EDEVICE, "%s%s: %s (%s, %d)%s",
-      device, what, text ? text : "an error", name ? name : "unknown", result, advice(result));
+      device, what, text ? text : "an error", name ? name : "unknown", result, advice_for(result));
 }

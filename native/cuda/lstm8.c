@@ -29,14 +29,14 @@ static void open_lstm(const struct call *c, struct device_lstm8 *l)
   l->weights = align_up(desc_bytes(&l->in[1].d), ALIGN);
 }
 
-static size_t scratch(const struct call *c)
+static size_t lstm_scratch(const struct call *c)
 {
   struct device_lstm8 l;
   open_lstm(c, &l);
   return l.data + l.weights + recurrent_forward_scratch(&l.call);
 }
 
-static const char *refuse(const struct call *c)
+static const char *refuse_lstm(const struct call *c)
 {
   struct device_lstm8 l;
   open_lstm(c, &l);
@@ -68,7 +68,7 @@ static int round_weights(const struct call *c, const struct recurrent *r, void *
   return cuda_run(c, f, s.rows * CUDA_BLOCK, params);
 }
 
-static int run(struct call *c)
+static int run_lstm(struct call *c)
 {
   struct device_lstm8 l;
   open_lstm(c, &l);
@@ -82,7 +82,7 @@ static int run(struct call *c)
 }
 
 const struct kernel cuda_lstm8[] = {
-  { "levels", run, T(TY_U8) | T(TY_F32), refuse, scratch, recurrent_plans_size,
+  { "levels", run_lstm, T(TY_U8) | T(TY_F32), refuse_lstm, lstm_scratch, recurrent_plans_size,
     recurrent_plans_done },
   { 0 }
 };

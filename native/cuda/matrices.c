@@ -17,7 +17,7 @@ static void plans_done(void *state)
   for (int i = 0; i < COUNT(s->of); i++) product_done(s->of[i]);
 }
 
-/* op(A) (m x k) times op(B) (k x n), packed one behind the other */
+/* op(A) (m x k) times op(B) (k x n), packed one after the other */
 static struct product product_of(
     const struct matrices *s, bool ta, bool tb, int64_t m, int64_t n, int64_t k, bool add)
 {
@@ -56,8 +56,8 @@ static struct matrices linear_pair(const struct call *c, const ty_desc *x, const
 
 static struct matrices dot_pair(const struct call *c, const ty_desc *a, const ty_desc *b)
 {
-  struct matrices s = { .dtype = a->dtype, .ta = cuda_flag(c, "transpose_a"), .tb = cuda_flag(c, "transpose_b"),
-    .batch = 1, .alpha = 1 };
+  struct matrices s = { .dtype = a->dtype, .ta = cuda_flag(c, "transpose_a"),
+    .tb = cuda_flag(c, "transpose_b"), .batch = 1, .alpha = 1 };
   s.k = a->dim[s.ta ? 0 : a->ndim - 1];
   s.m = desc_count(a) / s.k;
   s.n = desc_count(b) / s.k;
@@ -66,8 +66,8 @@ static struct matrices dot_pair(const struct call *c, const ty_desc *a, const ty
 
 static struct matrices batch_pair(const struct call *c, const ty_desc *a, const ty_desc *b)
 {
-  struct matrices s = { .dtype = a->dtype, .ta = cuda_flag(c, "transpose_a"), .tb = cuda_flag(c, "transpose_b"),
-    .alpha = cuda_number(c, "alpha", 1) };
+  struct matrices s = { .dtype = a->dtype, .ta = cuda_flag(c, "transpose_a"),
+    .tb = cuda_flag(c, "transpose_b"), .alpha = cuda_number(c, "alpha", 1) };
   s.m = a->dim[a->ndim - (s.ta ? 1 : 2)];
   s.k = a->dim[a->ndim - (s.ta ? 2 : 1)];
   s.n = b->dim[b->ndim - (s.tb ? 2 : 1)];
@@ -120,7 +120,7 @@ static size_t forward_scratch(const struct call *c)
   return product_workspace(c->device, &p);
 }
 
-static int forward(struct call *c)
+static int multiply_forward(struct call *c)
 {
   struct product p = whole_product(c);
   struct plans *s = c->state;
@@ -149,7 +149,7 @@ static size_t backward_scratch(const struct call *c)
   return c->nout > 2 ? MAX(products, cuda_reduce_scratch(&r)) : products;
 }
 
-static int backward(struct call *c)
+static int multiply_backward(struct call *c)
 {
   struct matrices s = pair_of(c, 1);
   struct plans *plans = c->state;
@@ -167,7 +167,7 @@ static int backward(struct call *c)
   }
   p = first_gradient(&s, c->add & 1);
   if (!c->out[0].p) return TY_OK;
-  /* last: it may lie in the place of the data */
+  /* last: it may share the memory of the data */
   return product_run(c->device, &p, &plans->of[0], s.ta ? b : g, s.ta ? g : b, NULL, c->out[0].p,
       c->tmp);
 }
@@ -196,7 +196,7 @@ static size_t square_scratch(const struct call *c)
   struct product p = square_product(c, &c->in[0].d, 0);
   return product_workspace(c->device, &p);
 }
-static int square(struct call *c)
+static int multiply_transpose(struct call *c)
 {
   struct product p = square_product(c, &c->in[0].d, 0);
   struct plans *s = c->state;
@@ -232,24 +232,27 @@ static int square_back(struct call *c)
 
 enum { TYPES = T(TY_F32) | T(TY_F64) | T(TY_F16) | T(TY_BF16) };
 static const struct kernel linear[] = {
-  { "cublaslt", forward, TYPES, forward_refuse, forward_scratch, plans_size, plans_done,
+  { "cublaslt", multiply_forward, TYPES, forward_refuse, forward_scratch, plans_size, plans_done,
     .fuses = CAN(POST_ACT) },
   { 0 }
 };
 static const struct kernel product[] = {
-  { "cublaslt", forward, TYPES, forward_refuse, forward_scratch, plans_size, plans_done },
+  { "cublaslt", multiply_forward, TYPES, forward_refuse, forward_scratch, plans_size, plans_done },
   { 0 }
 };
 static const struct kernel linear_back[] = {
-  { "cublaslt", backward, TYPES, backward_refuse, backward_scratch, plans_size, plans_done, 7 },
+  { "cublaslt", multiply_backward, TYPES, backward_refuse, backward_scratch, plans_size,
+    plans_done, 7 },
   { 0 }
 };
 static const struct kernel product_back[] = {
-  { "cublaslt", backward, TYPES, backward_refuse, backward_scratch, plans_size, plans_done, 3 },
+  { "cublaslt", multiply_backward, TYPES, backward_refuse, backward_scratch, plans_size,
+    plans_done, 3 },
   { 0 }
 };
 static const struct kernel squares[] = {
-  { "cublaslt", square, TYPES, square_refuse, square_scratch, plans_size, plans_done }, { 0 }
+  { "cublaslt", multiply_transpose, TYPES, square_refuse, square_scratch, plans_size, plans_done },
+  { 0 }
 };
 static const struct kernel squares_back[] = {
   { "cublaslt", square_back, TYPES, square_back_refuse, square_back_scratch, plans_size,
@@ -257,7 +260,8 @@ static const struct kernel squares_back[] = {
   { 0 }
 };
 static const struct kernel sum_back[] = {
-  { "cublaslt", backward, TYPES, backward_refuse, backward_scratch, plans_size, plans_done, 7 },
+  { "cublaslt", multiply_backward, TYPES, backward_refuse, backward_scratch, plans_size,
+    plans_done, 7 },
   { 0 }
 };
 const struct op_kernels cuda_matrices[] = {

@@ -4,18 +4,18 @@
 #include "kernel/primitives.h"
 #include "kernel/strided_copy.h"
 
-static bool even(int64_t x) { return x % 2 == 0; }
+static bool is_even(int64_t x) { return x % 2 == 0; }
 
 /* Elements of twice the size, where the innermost axis runs along both arrays and all else is
 ** divisible. */
-static bool widen(struct move *m, const void *dst, const void *src, size_t size)
+static bool widen_units(struct move *m, const void *dst, const void *src, size_t size)
 {
   int in = m->n - 1;
   uintptr_t at = (uintptr_t)dst | (uintptr_t)src;
-  if (size == 8 || at % (2 * size) || m->to[in] != 1 || m->from[in] != 1 || !even(m->dim[in]))
+  if (size == 8 || at % (2 * size) || m->to[in] != 1 || m->from[in] != 1 || !is_even(m->dim[in]))
     return false;
   for (int i = 0; i < in; i++)
-    if (!even(m->to[i]) || !even(m->from[i])) return false;
+    if (!is_even(m->to[i]) || !is_even(m->from[i])) return false;
   m->dim[in] /= 2;
   for (int i = 0; i < in; i++) m->to[i] /= 2, m->from[i] /= 2;
   return true;
@@ -35,7 +35,7 @@ static struct nest_args nest_of(const struct move *m)
   return s;
 }
 
-static int launch(
+static int launch_nest(
     int device, const char *name, struct nest_args *s, size_t size, void *dst, const void *from)
 {
   cu_function f;
@@ -45,55 +45,55 @@ static int launch(
   return cuda_launch(device, f, cuda_blocks(device, s->args[0]), CUDA_BLOCK, 0, params);
 }
 
-static int move(int device, const struct move *m, void *dst, const void *src, size_t size)
+static int move_nest(int device, const struct move *m, void *dst, const void *src, size_t size)
 {
   struct move simple;
   move_simplify(m, &simple);
-  while (widen(&simple, dst, src, size)) size *= 2;
+  while (widen_units(&simple, dst, src, size)) size *= 2;
   struct nest_args s = nest_of(&simple);
-  return launch(device, "move", &s, size, dst, &src);
+  return launch_nest(device, "move", &s, size, dst, &src);
 }
 
-static int set(int device, const struct move *m, void *dst, uint64_t value, size_t size)
+static int set_nest(int device, const struct move *m, void *dst, uint64_t value, size_t size)
 {
   struct move simple;
   move_simplify(m, &simple);
   struct nest_args s = nest_of(&simple);
-  return launch(device, "fill_strided", &s, size, dst, &value);
+  return launch_nest(device, "fill_strided", &s, size, dst, &value);
 }
 
-static int sum(int device, const struct reduce *r, const void *x, void *y, bool add, void *tmp)
+static int sum_axes(int device, const struct reduce *r, const void *x, void *y, bool add, void *tmp)
 {
   struct cuda_reduce f = { R_SUM, F_NONE, r->dtype, x, .y = y, .add = add };
   return cuda_reduce(device, r, &f, tmp);
 }
 
-static struct reduce whole(int dtype, int64_t n)
+static struct reduce reduce_all(int dtype, int64_t n)
 {
   struct reduce r;
   reduce_plan_axes(dtype, 1, &n, 1, &r);
   return r;
 }
 
-static int norm(int device, const void *x, int dtype, int64_t n, void *y, int to, void *tmp)
+static int norm_all(int device, const void *x, int dtype, int64_t n, void *y, int to, void *tmp)
 {
-  struct reduce r = whole(dtype, n);
+  struct reduce r = reduce_all(dtype, n);
   struct cuda_reduce f = { R_SQUARE, F_ROOT, to, x, .y = y };
   return cuda_reduce(device, &r, &f, tmp);
 }
 
 static size_t norm_scratch(int dtype, int64_t n)
 {
-  struct reduce r = whole(dtype, n);
+  struct reduce r = reduce_all(dtype, n);
   return cuda_reduce_scratch(&r);
 }
 
 const struct primitives cuda_primitives = {
-  .move = move,
-  .set = set,
-  .sum = sum,
+  .move = move_nest,
+  .set = set_nest,
+  .sum = sum_axes,
   .sum_scratch = cuda_reduce_scratch,
-  .norm = norm,
+  .norm = norm_all,
   .norm_scratch = norm_scratch,
   .random = cuda_numbers,
 };

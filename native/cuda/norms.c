@@ -220,7 +220,8 @@ struct channel_norm {
 ** device is busy. From the shape alone, as results depend on it. */
 static int64_t batch_pieces(const struct channel_norm *b, int64_t most, int64_t blocks)
 {
-  enum { LONG = 8192, TILE = 128 };                   /* elements of a part; channels of a tile */
+  enum { LONG = 8192 };                               /* elements of a part */
+  enum { TILE = 128 };                                /* channels of a tile */
   const bool last = b->args.inner == 1;
   const int64_t tiles = last ? (b->args.k + TILE - 1) / TILE : b->args.k;
   const int64_t elements = b->args.outer * (last ? MIN(b->args.k, TILE) : b->args.inner);

@@ -26,7 +26,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool is_number(const struct pw_loop *l, int k) { return l->numbers >> k & 1; }
 
-static bool aligned(const void *p, int dtype)
+static bool is_aligned(const void *p, int dtype)
 {
   return (uintptr_t)p % (PW_PACK * dtype_size(dtype)) == 0;
 }
@@ -39,12 +39,12 @@ static int dense_form(const struct pw_loop *l, void *const *operand, bool togeth
   for (int k = 0; k < l->n; k++) {
     if (is_number(l, k) || l->stride[k][0] == 0) continue;
     if (l->stride[k][0] != 1) return PW_NARROW;
-    if (!aligned(operand[k], l->dtype[k])) form = PW_DENSE;
+    if (!is_aligned(operand[k], l->dtype[k])) form = PW_DENSE;
   }
   return l->count < 4 * BLOCK && !together ? PW_DENSE : form;
 }
 
-static int64_t reach(const struct pw_loop *l, int k)
+static int64_t operand_reach(const struct pw_loop *l, int k)
 {
   int64_t last = 0;
   for (int d = 0; d < l->ndim; d++) last += (l->dim[d] - 1) * l->stride[k][d];
@@ -57,11 +57,11 @@ static int form_of(const struct pw_loop *l, void *const *operand, bool together)
   if (form >= PW_DENSE) return form;
   if (l->count > INT32_MAX / 2) return PW_GENERAL;
   for (int k = 0; k < l->n; k++)
-    if (!is_number(l, k) && reach(l, k) > INT32_MAX) return PW_GENERAL;
+    if (!is_number(l, k) && operand_reach(l, k) > INT32_MAX) return PW_GENERAL;
   return PW_NARROW;
 }
 
-static uint32_t singles(const struct pw_loop *l)
+static uint32_t single_operands(const struct pw_loop *l)
 {
   uint32_t mask = 0;
   for (int k = 0; k < l->n; k++)
@@ -81,7 +81,7 @@ static struct variant variant_for(
   struct variant v = { .device = device, .form = form_of(l, operand, together), .n = l->n,
     .numbers = l->numbers, .end = -1 };
   if (v.form >= PW_DENSE) {
-    v.single = singles(l);
+    v.single = single_operands(l);
     v.together = together ? loops_of(l->n) : 0;
   }
   else
@@ -90,7 +90,7 @@ static struct variant variant_for(
   return v;
 }
 
-static bool same(const struct variant *a, const struct variant *b)
+static bool same_variant(const struct variant *a, const struct variant *b)
 {
   return a->device == b->device && a->form == b->form && a->ndim == b->ndim && a->n == b->n &&
       a->numbers == b->numbers && a->single == b->single && a->together == b->together &&
@@ -98,9 +98,9 @@ static bool same(const struct variant *a, const struct variant *b)
       (a->end < 0 || !strcmp(a->reduces.s, b->reduces.s));
 }
 
-static const struct variant *find(struct variant *list, const struct variant *v)
+static const struct variant *find_variant(struct variant *list, const struct variant *v)
 {
-  while (list && !same(list, v)) list = list->next;
+  while (list && !same_variant(list, v)) list = list->next;
   return list;
 }
 
@@ -129,7 +129,8 @@ static int compile_end(
   return code;
 }
 
-static int compile(const struct pw_program *t, const struct variant *v, struct variant **out)
+static int compile_variant(
+    const struct pw_program *t, const struct variant *v, struct variant **out)
 {
   struct pw_cuda how = { v->form, v->n, v->ndim, v->dtype, v->single, v->numbers, v->together };
   struct variant *made = NEW(struct variant);
@@ -145,11 +146,11 @@ static int variant_of(const struct pw_program *t, const struct variant *v,
     const struct variant **out)
 {
   struct variant **head = (struct variant **)pw_made(t), *made = NULL;
-  *out = find(__atomic_load_n(head, __ATOMIC_ACQUIRE), v);
+  *out = find_variant(__atomic_load_n(head, __ATOMIC_ACQUIRE), v);
   if (*out) return TY_OK;
   pthread_mutex_lock(&lock);
-  *out = find(*head, v);
-  int code = *out ? TY_OK : compile(t, v, &made);
+  *out = find_variant(*head, v);
+  int code = *out ? TY_OK : compile_variant(t, v, &made);
   if (!*out && !code) {
     made->next = *head;
     __atomic_store_n(head, made, __ATOMIC_RELEASE);
@@ -159,7 +160,7 @@ static int variant_of(const struct pw_program *t, const struct variant *v,
   return code;
 }
 
-static void forget(void *made)
+static void forget_variants(void *made)
 {
   for (struct variant *v = made, *next; v; v = next) {
     next = v->next;
@@ -171,7 +172,7 @@ static void forget(void *made)
 
 struct writer { char *at; };
 
-static void put(struct writer *w, const void *p, size_t n)
+static void put_bytes(struct writer *w, const void *p, size_t n)
 {
   memcpy(w->at, p, n);
   w->at += n;
@@ -181,9 +182,9 @@ static void put_index(struct writer *w, bool wide, int64_t v)
 {
   int32_t narrow = (int32_t)v;
   if (wide)
-    put(w, &v, sizeof v);
+    put_bytes(w, &v, sizeof v);
   else
-    put(w, &narrow, sizeof narrow);
+    put_bytes(w, &narrow, sizeof narrow);
 }
 
 /* The struct that cuda_source.c describes. */
@@ -191,7 +192,7 @@ static void put_arguments(
     struct writer *w, const struct variant *v, const struct pw_loop *l, void *const *operand)
 {
   char *begin = w->at;
-  put(w, &l->count, sizeof l->count);
+  put_bytes(w, &l->count, sizeof l->count);
   bool wide = v->form == PW_GENERAL;
   for (int d = 0; d < v->ndim; d++) put_index(w, wide, l->dim[d]);
   for (int k = 0; k < l->n; k++)
@@ -200,7 +201,7 @@ static void put_arguments(
   for (int k = 0; k < l->n; k++) {
     uint64_t value = (uint64_t)(uintptr_t)operand[k];
     if (is_number(l, k)) memcpy(&value, operand[k], sizeof value);
-    put(w, &value, sizeof value);
+    put_bytes(w, &value, sizeof value);
   }
 }
 
@@ -241,20 +242,20 @@ static int add_loop(const struct variant *v, const struct pw_loop *l, void *cons
   }
   int64_t blocks = blocks_of(v, l);
   put_arguments(&batch.w, v, l, operand);
-  put(&batch.w, &batch.blocks, sizeof batch.blocks);
-  put(&batch.w, &blocks, sizeof blocks);
+  put_bytes(&batch.w, &batch.blocks, sizeof batch.blocks);
+  put_bytes(&batch.w, &blocks, sizeof blocks);
   batch.blocks += blocks;
   batch.n++;
   return TY_OK;
 }
 
-static int together(int device, bool begin)
+static int group_loops(int device, bool begin)
 {
   batch.open = begin;
   return launch_batch();
 }
 
-static int run(
+static int run_loop(
     int device, const struct pw_program *t, const struct pw_loop *l, void *const *operand)
 {
   _Alignas(8) char arguments[ONE_LOOP];
@@ -288,6 +289,8 @@ static int run_end(int device, const struct pw_program *t, const struct pw_loop 
   return cuda_reduce_launch(device, made->f, &end->over, &f, arguments, tmp);
 }
 
-static const struct pw_device gpu = { run, together, end_scratch, run_end, cuda_sum_to, forget };
+static const struct pw_device gpu = {
+  run_loop, group_loops, end_scratch, run_end, cuda_sum_to, forget_variants
+};
 
 void cuda_pointwise_register(void) { pw_register(TY_GPU, &gpu); }

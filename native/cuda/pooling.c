@@ -1,11 +1,11 @@
 /* pooling.c - Pooling, Pooling_v1 and _contrib_quantized_pooling (kernels/pool.cu). */
 #include "cuda/levels.h"
 
-/* as kernels/pool.cu has them; the first four are values of pool_type */
+/* values of pool_type, as in kernels/pool.cu */
 enum { POOL_AVG, POOL_LP, POOL_MAX, POOL_SUM };
 
 enum { PLAIN, V1 };
-static bool global(const struct call *c) { return cuda_flag(c, "global_pool"); }
+static bool is_global(const struct call *c) { return cuda_flag(c, "global_pool"); }
 
 static bool channels_last(const struct call *c)
 {
@@ -21,7 +21,7 @@ static void window_text(const struct call *c, const char *name, int axes, int64_
   int64_t v[3] = { 1, 1, 1 };
   if (!strcmp(name, "pad")) v[0] = v[1] = 0;
   for (int i = 3 - axes; i < 3; i++)
-    v[i] = global(c) || d->n <= 0 ? otherwise : d->d[i - 3 + axes];
+    v[i] = is_global(c) || d->n <= 0 ? otherwise : d->d[i - 3 + axes];
   snprintf(text, size, "{%lld,%lld,%lld}", (long long)v[0], (long long)v[1], (long long)v[2]);
 }
 
@@ -55,7 +55,7 @@ static struct pool_sizes sizes_of(
   return s;
 }
 
-static int pool(const struct call *c, void *argmax)
+static int pool_windows(const struct call *c, void *argmax)
 {
   const ty_desc *data = &c->in[0].d, *result = &c->out[0].d;
   struct pool_sizes s = sizes_of(c, data, result, desc_count(result));
@@ -66,17 +66,20 @@ static int pool(const struct call *c, void *argmax)
   return cuda_run(c, f, s.n, params);
 }
 
-static int forward(struct call *c) { return pool(c, c->nout > 1 ? c->out[1].p : NULL); }
+static int pool_forward(struct call *c)
+{
+  return pool_windows(c, c->nout > 1 ? c->out[1].p : NULL);
+}
 
 static int forward_levels(struct call *c)
 {
   TRY(cuda_keep_range(c, 1));
-  return pool(c, NULL);
+  return pool_windows(c, NULL);
 }
 
-/* in: head gradient; then the argmax of maxima (behind them the output, where it masks), or data
+/* in: head gradient; then the argmax of maxima (then the output, where it masks), or data
 ** and output */
-static int backward(struct call *c)
+static int pool_backward(struct call *c)
 {
   const ty_desc *data = &c->out[0].d;
   struct pool_sizes s = sizes_of(c, data, &c->in[0].d, desc_count(data));
@@ -92,16 +95,17 @@ static int backward(struct call *c)
 }
 
 enum { TYPES = T_FLOATS | T(TY_U8) };
-static const char *refuse(const struct call *c)
+static const char *refuse_pool(const struct call *c)
 {
   if (in_blocks(c) && channels_last(c)) return "channels last";
   return dtype_float(c->out[0].d.dtype) ? NULL : "data is not of a float dtype";
 }
 static const struct kernel windows[] = {
-  { "windows", forward, TYPES, refuse, .flags = K_ALIKE, .blocks = IN_BLOCKS(1, 3) }, { 0 }
+  { "windows", pool_forward, TYPES, refuse_pool, .flags = K_ALIKE, .blocks = IN_BLOCKS(1, 3) },
+  { 0 }
 };
 static const struct kernel windows_back[] = {
-  { "windows", backward, TYPES, refuse, .flags = K_ALIKE, .blocks = IN_BLOCKS(7, 1),
+  { "windows", pool_backward, TYPES, refuse_pool, .flags = K_ALIKE, .blocks = IN_BLOCKS(7, 1),
     .fuses = CAN(POST_ACT_GRAD) },
   { 0 }
 };

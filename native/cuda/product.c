@@ -6,8 +6,9 @@
 #include "cuda/cublaslt.h"
 #include "cuda/product.h"
 
-/* bytes; a view may lie anywhere, all else as memory is planned */
-enum { WORKSPACE = 32 << 20, ALIGNED = 16 };
+enum { WORKSPACE = 32 << 20 };                        /* bytes */
+/* Bytes. A view may begin at any element, all other arrays are aligned as memory is planned. */
+enum { ALIGNED = 16 };
 
 static struct lt_functions lt;
 static lt_handle handles[CUDA_DEVICES];
@@ -18,13 +19,13 @@ struct product_plan {
   lt_product product;
   lt_layout a, b, c;
   struct lt_choice choice;
-  uint32_t aligned;                                   /* what the choice wants of the matrices */
+  uint32_t aligned;                                   /* bytes, of the matrices that it takes */
   uint64_t bias;
 };
 
 /* -- the library ------------------------------------------------------------------------------- */
 
-static bool load(void)
+static bool load_cublaslt(void)
 {
   void *lib = cuda_library(CUDA_CUBLASLT, NULL);
   bool good = lib != NULL;
@@ -40,7 +41,7 @@ static lt_handle handle_of(int device)
   lt_handle *h = &handles[device_id(device)];
   if (cuda_enter(device)) return NULL;
   pthread_mutex_lock(&lock);
-  if (!loaded) loaded = load() ? 1 : -1;
+  if (!loaded) loaded = load_cublaslt() ? 1 : -1;
   if (loaded > 0 && !*h && lt.Create(h)) *h = NULL;
   lt_handle made = loaded > 0 ? *h : NULL;
   pthread_mutex_unlock(&lock);
@@ -63,7 +64,7 @@ static int type_of(int dtype)
                            : LT_F32;
 }
 
-static bool layout(
+static bool make_layout(
     lt_layout *l, int type, int64_t rows, int64_t cols, int64_t ld, int64_t batch, int64_t stride)
 {
   int32_t n = (int32_t)batch;
@@ -95,12 +96,12 @@ static bool set_layouts(struct product_plan *t, const struct product *p)
   int type = type_of(p->dtype);
   int64_t br = p->tb ? p->k : p->n, bc = p->tb ? p->n : p->k;
   int64_t ar = p->ta ? p->m : p->k, ac = p->ta ? p->k : p->m;
-  return layout(&t->a, type, br, bc, p->ldb, p->batch, p->stride_b) &&
-      layout(&t->b, type, ar, ac, p->lda, p->batch, p->stride_a) &&
-      layout(&t->c, type, p->n, p->m, p->ldc, p->batch, p->stride_c);
+  return make_layout(&t->a, type, br, bc, p->ldb, p->batch, p->stride_b) &&
+      make_layout(&t->b, type, ar, ac, p->lda, p->batch, p->stride_a) &&
+      make_layout(&t->c, type, p->n, p->m, p->ldc, p->batch, p->stride_c);
 }
 
-static bool choose(lt_handle h, struct product_plan *t, size_t workspace)
+static bool choose_algorithm(lt_handle h, struct product_plan *t, size_t workspace)
 {
   lt_preference preference;
   int found = 0;
@@ -131,7 +132,7 @@ static struct product_plan *make_plan(
   struct product_plan *t = h ? NEW(struct product_plan) : NULL;
   if (!t) return NULL;
   t->aligned = aligned;
-  if (set_product(t, p) && set_layouts(t, p) && choose(h, t, workspace)) return t;
+  if (set_product(t, p) && set_layouts(t, p) && choose_algorithm(h, t, workspace)) return t;
   product_done(t);
   return NULL;
 }
@@ -153,7 +154,7 @@ const char *product_refuse(int device, const struct product *p)
 }
 
 /* The plan for matrices at these addresses: made at the first run, and once more when one of them
-** lies less aligned than it wants, within the workspace that was planned. */
+** is less aligned than it requires, within the workspace that was planned. */
 static struct product_plan *fitting_plan(
     int device, const struct product *p, struct product_plan *t, uintptr_t bits)
 {
@@ -167,7 +168,7 @@ static struct product_plan *fitting_plan(
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-static int told(int status, const struct product *p)
+static int check_cublaslt(int status, const struct product *p)
 {
   if (!status) return TY_OK;
   return fail(TY_ERUN, "cublasLt: a product of %lld x %lld x %lld fails with status %d",
@@ -187,10 +188,12 @@ int product_run(int device, const struct product *p, struct product_plan **plan,
       (long long)p->m, (long long)p->n, (long long)p->k);
   uint64_t at = (uint64_t)(uintptr_t)bias;
   if (p->biased && at != t->bias) {
-    TRY(told(lt.MatmulDescSet(t->product, LT_BIAS, &at, sizeof at), p));
+    TRY(check_cublaslt(lt.MatmulDescSet(t->product, LT_BIAS, &at, sizeof at), p));
     t->bias = at;
   }
   cuda_count(device, 1, 0);
-  return told(lt.Matmul(handle_of(device), t->product, by[0], b, t->a, a, t->b, by[1], c, t->c, c,
-      t->c, &t->choice.algorithm, workspace, t->choice.workspace, cuda_stream(device)), p);
+  return check_cublaslt(
+      lt.Matmul(handle_of(device), t->product, by[0], b, t->a, a, t->b, by[1], c, t->c, c, t->c,
+          &t->choice.algorithm, workspace, t->choice.workspace, cuda_stream(device)),
+      p);
 }

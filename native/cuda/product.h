@@ -3,7 +3,7 @@
 #include "cuda/cuda.h"
 
 /* C = act(alpha op(A) op(B) + beta C + bias), row-major, `batch` times with strides in elements.
-** op(A) is m x k, op(B) is k x n; ld: elements from row to row as they lie. bias: n numbers. */
+** op(A) is m x k, op(B) is k x n; ld: elements from row to row in memory. bias: n numbers. */
 struct product {
   int dtype;
   bool ta, tb, biased, relu;
@@ -13,7 +13,7 @@ struct product {
 };
 /* what was decided for a product; zero-initialised in a kernel's state, freed by product_done */
 struct product_plan;
-/* bytes of workspace that it wants; 0 also where it cannot be asked */
+/* Returns the bytes of workspace that it needs, 0 also where that is unknown. */
 size_t product_workspace(int device, const struct product *p);
 /* NULL: cublasLt is there and does it; else the reason */
 const char *product_refuse(int device, const struct product *p);

@@ -50,7 +50,7 @@ static int propose_regions(struct call *c)
   char *at = c->tmp;
   void *keys = cuda_piece(&at, cuda_keys_bytes(n)), *space = cuda_piece(&at, cuda_keys_bytes(n));
   void *all = cuda_piece(&at, (size_t)n * sizeof(struct proposal));
-  void *gone = cuda_piece(&at, (size_t)n * sizeof(int32_t)), *stand = at;
+  void *gone = cuda_piece(&at, (size_t)n * sizeof(int32_t)), *kept = at;
   cu_function make, choose;
   TRY(cuda_family(c->device, FAMILY_proposal, "propose_boxes", &make, "T=%s TEAM=256", type));
   TRY(cuda_family(c->device, FAMILY_proposal, "choose_regions", &choose, "T=%s TEAM=256", type));
@@ -58,7 +58,7 @@ static int propose_regions(struct call *c)
   TRY(cuda_run(c, make, n, of_make));
   TRY(cuda_sort_keys(c, &keys, space, n, n / s.images));
   TRY(device_fill(c->device, gone, 0, (size_t)n * sizeof(int32_t)));
-  void *params[] = { &c->out[0].p, &c->out[1].p, &all, &keys, &gone, &stand, &s };
+  void *params[] = { &c->out[0].p, &c->out[1].p, &all, &keys, &gone, &kept, &s };
   return cuda_run(c, choose, s.images * CUDA_BLOCK, params);
 }
 

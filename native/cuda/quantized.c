@@ -5,7 +5,7 @@
 #include "kernel/vec/vec.h"
 
 /* terms: of a sum of products */
-static int family(const struct call *c, const char *name, const struct operand *second,
+static int find_kernel(const struct call *c, const char *name, const struct operand *second,
     int64_t terms, cu_function *f)
 {
   enum { MOST_PRODUCT = 255 * 127 };
@@ -14,8 +14,8 @@ static int family(const struct call *c, const char *name, const struct operand *
       terms <= INT32_MAX / MOST_PRODUCT ? "i32" : "i64");
 }
 
-/* elements of the result, none where nobody reads it */
-static int64_t written(const struct call *c)
+/* Returns the elements of the result, 0 where it is unused. */
+static int64_t count_written(const struct call *c)
 {
   return c->out[0].p ? desc_count(&c->out[0].d) : 0;
 }
@@ -40,22 +40,22 @@ static struct layer8_args layer_of(const struct call *c)
 static int fully_connect(struct call *c)
 {
   struct layer8_args a = layer_of(c);
-  int64_t n = c->in[1].d.dim[0], k = c->in[1].d.dim[1], m = written(c) / n;
+  int64_t n = c->in[1].d.dim[0], k = c->in[1].d.dim[1], m = count_written(c) / n;
   cu_function f;
-  TRY(family(c, "fully_connect", &c->in[1], k, &f));
+  TRY(find_kernel(c, "fully_connect", &c->in[1], k, &f));
   void *params[] = { &c->out[0].p, &c->out[1].p, &c->out[2].p, &a, &m, &n, &k };
   return cuda_run(c, f, m * n * 32, params);
 }
 
-static int convolve(struct call *c)
+static int convolve_quantized(struct call *c)
 {
   struct layer8_args a = layer_of(c);
   const ty_desc *weight = &c->in[1].d;
-  struct cuda_window s = cuda_window_of(c, &c->in[0].d, written(c));
+  struct cuda_window s = cuda_window_of(c, &c->in[0].d, count_written(c));
   int64_t groups = (int64_t)cuda_number(c, "num_group", 1), channels = weight->dim[1];
   int64_t filters = weight->dim[0] / groups;
   cu_function f;
-  TRY(family(c, "convolve", &c->in[1], desc_count(weight) / weight->dim[0], &f));
+  TRY(find_kernel(c, "convolve", &c->in[1], desc_count(weight) / weight->dim[0], &f));
   void *params[] = { &c->out[0].p, &c->out[1].p, &c->out[2].p, &a, &s, &groups, &filters,
     &channels };
   return cuda_run(c, f, s.n, params);
@@ -78,14 +78,14 @@ struct pair8_args {
   int64_t n, product;
 };
 
-static int combine(struct call *c)
+static int combine_levels(struct call *c)
 {
   const struct operand *in = c->in;
   struct pair8_args s = { in[0].p, in[1].p, { in[2].p, in[4].p }, { in[3].p, in[5].p },
-    cuda_number(c, "min_calib_range", NAN), cuda_number(c, "max_calib_range", NAN), written(c),
-    cuda_what(c) == PRODUCT };
+    cuda_number(c, "min_calib_range", NAN), cuda_number(c, "max_calib_range", NAN),
+    count_written(c), cuda_what(c) == PRODUCT };
   cu_function f;
-  TRY(family(c, "combine", &in[1], 1, &f));
+  TRY(find_kernel(c, "combine", &in[1], 1, &f));
   void *params[] = { &c->out[0].p, &c->out[1].p, &c->out[2].p, &s };
   return cuda_run(c, f, s.n, params);
 }
@@ -104,16 +104,16 @@ struct norm8_args {
   int64_t n, channels, inner;
 };
 
-static int normalize(struct call *c)
+static int normalize_levels(struct call *c)
 {
   const struct operand *in = c->in;
   const ty_desc *d = &in[0].d;
   struct split at = split_at(d, axis_in((int64_t)cuda_number(c, "axis", 1), d->ndim));
   struct norm8_args s = { in[0].p, cuda_flag(c, "fix_gamma") ? NULL : in[1].p, in[2].p, in[3].p,
     in[4].p, in[5].p, in[6].p, cuda_number(c, "eps", 0), cuda_number(c, "min_calib_range", NAN),
-    cuda_number(c, "max_calib_range", NAN), written(c), at.k, at.inner };
+    cuda_number(c, "max_calib_range", NAN), count_written(c), at.k, at.inner };
   cu_function f;
-  TRY(family(c, "normalize", &in[0], 1, &f));
+  TRY(find_kernel(c, "normalize", &in[0], 1, &f));
   void *params[] = { &c->out[0].p, &c->out[1].p, &c->out[2].p, &s };
   return cuda_run(c, f, s.n, params);
 }
@@ -121,7 +121,7 @@ static int normalize(struct call *c)
 /* -- concatenation ----------------------------------------------------------------------------- */
 
 /* in: arrays, then the two ends of each one's range */
-static int join(struct call *c)
+static int join_levels(struct call *c)
 {
   const struct operand *in = c->in, *y = &c->out[0];
   int arrays = c->nin / 3;
@@ -130,9 +130,9 @@ static int join(struct call *c)
   int64_t whole = s.k * s.inner, at = 0;
   void *range = c->tmp;
   cu_function widen, give, f;
-  TRY(family(c, "widen", y, 1, &widen));
-  TRY(family(c, "give_range", y, 1, &give));
-  TRY(family(c, "join", y, 1, &f));
+  TRY(find_kernel(c, "widen", y, 1, &widen));
+  TRY(find_kernel(c, "give_range", y, 1, &give));
+  TRY(find_kernel(c, "join", y, 1, &f));
   for (int i = 0; i < arrays; i++) {
     const struct operand *ends = &in[arrays + 2 * i];
     int32_t first = !i;
@@ -156,7 +156,7 @@ static size_t range_scratch(const struct call *c) { return 2 * sizeof(double); }
 
 /* -- rows of a table --------------------------------------------------------------------------- */
 
-static int rows(struct call *c)
+static int take_rows(struct call *c)
 {
   const ty_desc *table = &c->in[1].d;
   int64_t count = desc_count(&c->in[0].d), k = table->dim[0], row = table->dim[1], n = count * row;
@@ -173,11 +173,11 @@ static int rows(struct call *c)
   static const struct kernel name[] = { \
     { "levels", run, T_FLOAT | T_INT, refuse, scratch }, { 0 } };
 KERNELS(connects, fully_connect, cuda_refuse_numbers, NULL)
-KERNELS(convolves, convolve, refuse_last, NULL)
-KERNELS(combines, combine, refuse_pair, NULL)
-KERNELS(normalizes, normalize, cuda_refuse_numbers, NULL)
-KERNELS(joins, join, cuda_refuse_numbers, range_scratch)
-KERNELS(takes, rows, NULL, NULL)
+KERNELS(convolves, convolve_quantized, refuse_last, NULL)
+KERNELS(combines, combine_levels, refuse_pair, NULL)
+KERNELS(normalizes, normalize_levels, cuda_refuse_numbers, NULL)
+KERNELS(joins, join_levels, cuda_refuse_numbers, range_scratch)
+KERNELS(takes, take_rows, NULL, NULL)
 
 const struct op_kernels cuda_quantized[] = {
   { "_contrib_quantized_fully_connected", connects, NULL },

@@ -84,12 +84,12 @@ static int times_shared(
   return cuda_run(c, f, args[0], params);
 }
 
-static bool acts(const struct call *c)
+static bool drops_elements(const struct call *c)
 {
   return cuda_number(c, "p", 0.5) > 0 && (c->run->is_train || cuda_word(c, "mode", "always"));
 }
 
-static int passes(struct call *c, const ty_desc *d, void *y, struct operand *mask)
+static int pass_data(struct call *c, const ty_desc *d, void *y, struct operand *mask)
 {
   uint64_t bits = 0;
   if (y) TRY(move_bytes(c->device, y, c->in[0].p, desc_bytes(d)));
@@ -99,12 +99,12 @@ static int passes(struct call *c, const ty_desc *d, void *y, struct operand *mas
 }
 
 /* mask: output 1, or NULL */
-static int drop(struct call *c, const ty_desc *d, void *y, struct operand *mask)
+static int drop_elements(struct call *c, const ty_desc *d, void *y, struct operand *mask)
 {
   ty_desc factors = factors_of(c, d);
   void *kept = mask ? mask->p : NULL;
   int64_t n = desc_count(d), m = desc_count(&factors);
-  if (!acts(c)) return passes(c, d, y, mask);
+  if (!drops_elements(c)) return pass_data(c, d, y, mask);
   if (n == m && y) return run_dropout(c, y, c->in[0].p, d->dtype, kept, d->dtype, n);
   if (kept) TRY(run_dropout(c, NULL, NULL, d->dtype, kept, d->dtype, m));
   if (!y) return TY_OK;
@@ -114,12 +114,12 @@ static int drop(struct call *c, const ty_desc *d, void *y, struct operand *mask)
 
 static int drop_forward(struct call *c)
 {
-  return drop(c, &c->in[0].d, c->out[0].p, &c->out[1]);
+  return drop_elements(c, &c->in[0].d, c->out[0].p, &c->out[1]);
 }
 
 static int drop_backward(struct call *c)
 {
-  return c->out[0].p ? drop(c, &c->out[0].d, c->out[0].p, NULL) : TY_OK;
+  return c->out[0].p ? drop_elements(c, &c->out[0].d, c->out[0].p, NULL) : TY_OK;
 }
 
 static size_t drop_scratch(const struct call *c)

@@ -1,6 +1,6 @@
-/* range.c - memory behind growing ranges, and which GPUs touch each other's memory.
+/* range.c - memory of growing ranges, and which GPUs touch each other's memory.
 **
-** A range is reserved address space; memory is mapped behind it as it grows. Where the reserved
+** A range is reserved address space; memory is mapped into it as it grows. Where the reserved
 ** space ends, more is reserved elsewhere and the same memory is mapped there: nothing is copied,
 ** and buckets cost what the largest needs.
 **
@@ -12,11 +12,11 @@
 #include <pthread.h>
 #include "cuda/cuda.h"
 
-/* what is mapped behind a range, in order; found by the range's base */
+/* What is mapped into a range, in order. It is found by the range's base. */
 struct mapped_part { cu_memory memory; size_t bytes; };
 struct mapping { int id; char *base; struct mapped_part *part; int n, cap; struct mapping *next; };
 static struct mapping *mappings;
-/* bit k of peers[i]: gpu(k) has access to what lies on gpu(i) */
+/* bit k of peers[i]: gpu(k) has access to memory of gpu(i) */
 static uint32_t peers[CUDA_DEVICES];
 /* of both of these */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -28,7 +28,7 @@ static struct mapping *mapping_of(const char *base)
   return m;
 }
 
-/* To gpu(id), on which it lies, and to its peers. */
+/* Gives access to gpu(id), whose memory it is, and to its peers. */
 static bool give_access(int id, const char *at, size_t bytes)
 {
   struct cu_access access[CUDA_DEVICES];
@@ -54,7 +54,7 @@ static void unmap_part(char *at, struct mapped_part part)
 }
 
 /* Address space for so many bytes and as many again, in steps that keep moves rare. */
-static size_t reservation(size_t bytes)
+static size_t reservation_bytes(size_t bytes)
 {
   size_t n = (size_t)256 << 20;
   while (n < 2 * bytes) n *= 2;
@@ -62,10 +62,10 @@ static size_t reservation(size_t bytes)
 }
 
 /* The same memory under new addresses. */
-static bool remap(struct range *r, struct mapping *m, size_t bytes, bool *moved)
+static bool remap_range(struct range *r, struct mapping *m, size_t bytes, bool *moved)
 {
   cu_pointer base = 0;
-  size_t reserved = reservation(bytes), done = 0;
+  size_t reserved = reservation_bytes(bytes), done = 0;
   if (cu_api.MemAddressReserve(&base, reserved, 0, 0, 0)) return false;
   char *to = (char *)(uintptr_t)base, *from = r->base;
   size_t at = 0;
@@ -114,13 +114,13 @@ static void drop_mapping(struct mapping *m)
   mem_free(m);
 }
 
-static bool grow(struct range *r, size_t bytes, bool *moved)
+static bool grow_range(struct range *r, size_t bytes, bool *moved)
 {
   bytes = align_up(bytes, cuda_device(r->device)->granularity);
   if (bytes <= r->bytes) return true;
   struct mapping *m = r->base ? mapping_of(r->base) : new_mapping(device_id(r->device));
   if (!m) return false;
-  if (bytes > r->reserved && !remap(r, m, bytes, moved)) {
+  if (bytes > r->reserved && !remap_range(r, m, bytes, moved)) {
     if (!m->base) drop_mapping(m);
     return false;
   }
@@ -131,13 +131,13 @@ bool cuda_range_grow(struct range *r, size_t bytes, bool *moved)
 {
   if (cuda_enter(r->device)) return false;
   pthread_mutex_lock(&lock);
-  bool good = grow(r, bytes, moved);
+  bool good = grow_range(r, bytes, moved);
   pthread_mutex_unlock(&lock);
   return good;
 }
 
-/* Parts go as wholes: what lies behind `bytes`. */
-static void trim(struct range *r, size_t bytes)
+/* Frees whole parts that begin after `bytes`. */
+static void trim_range(struct range *r, size_t bytes)
 {
   struct mapping *m = mapping_of(r->base);
   while (m && m->n && r->bytes - m->part[m->n - 1].bytes >= bytes) {
@@ -152,7 +152,7 @@ void cuda_range_trim(struct range *r, size_t bytes)
 {
   if (!r->base || cuda_enter(r->device)) return;
   pthread_mutex_lock(&lock);
-  trim(r, bytes);
+  trim_range(r, bytes);
   pthread_mutex_unlock(&lock);
 }
 
@@ -160,7 +160,7 @@ void cuda_range_free(struct range *r)
 {
   if (!r->base || cuda_enter(r->device)) return;
   pthread_mutex_lock(&lock);
-  trim(r, 0);
+  trim_range(r, 0);
   struct mapping *m = mapping_of(r->base);
   if (m) drop_mapping(m);
   pthread_mutex_unlock(&lock);
@@ -171,7 +171,7 @@ void cuda_range_free(struct range *r)
 
 enum { PEERS_ALREADY = 704 };
 
-/* gpu(peer) gets access to what lies on gpu(owner), now and later; false: it does not, and copies
+/* gpu(peer) gets access to memory of gpu(owner), now and later; false: it does not, and copies
 ** go over the host. */
 static bool admit_peer(int owner, int peer)
 {

@@ -38,7 +38,7 @@ struct recurrent_pass recurrent_pass_of(
   int64_t first = weight_count(r, 0), other = weight_count(r, 1);
   int64_t begin = layer ? r->directions * (first + (layer - 1) * other) : 0;
   struct recurrent_pass l = { .layer = layer, .d = d, .in = input_size(r, layer), .x = x,
-    .y = y ? element(r, y, d * r->outputs) : NULL };
+    .y = y ? recurrent_element(r, y, d * r->outputs) : NULL };
   l.wx = begin + d * weight_count(r, layer);
   l.wh = l.wx + r->rows * l.in;
   l.wr = l.wh + r->rows * r->outputs;
@@ -56,14 +56,14 @@ int64_t recurrent_step(const struct recurrent *r)
 void *recurrent_kept(const struct recurrent *r, const struct recurrent_pass *l, int64_t t)
 {
   int64_t step = (l->layer * r->directions + l->d) * r->time + t;
-  return element(r, r->reserve, step * recurrent_step(r));
+  return recurrent_element(r, r->reserve, step * recurrent_step(r));
 }
 
 void *recurrent_inner(const struct recurrent *r, int64_t layer)
 {
   int64_t steps = r->layers * r->directions * r->time;
   if (!r->reserve) return r->inner[layer & 1];
-  return element(r, r->reserve, steps * recurrent_step(r) + layer * layer_size(r));
+  return recurrent_element(r, r->reserve, steps * recurrent_step(r) + layer * layer_size(r));
 }
 
 void *recurrent_take(struct recurrent_scratch *s, size_t bytes)

@@ -1,5 +1,5 @@
-/* recurrent.h - what the forward and the backward part of RNN on a GPU share: sizes, where things
-** lie, products and steps. Parameters and the private output lie as on the CPU
+/* recurrent.h - what the forward and the backward part of RNN on a GPU share: sizes, layouts,
+** products and steps. Parameters and the private output have the layout of the CPU's
 ** (operators/nn/rnn.c). */
 #pragma once
 #include "cuda/reduce.h"
@@ -24,12 +24,16 @@ struct recurrent {
 };
 struct recurrent recurrent_of(const struct call *c, const ty_desc *data);
 
-/* one layer in one direction; y: this direction's part of the output */
-struct recurrent_pass { int64_t layer, d, in, wx, wh, wr, bx, bh; const void *x; void *y; };
+/* One layer in one direction. */
+struct recurrent_pass {
+  int64_t layer, d, in, wx, wh, wr, bx, bh;
+  const void *x;
+  void *y;                                            /* this direction's part of the output */
+};
 struct recurrent_pass recurrent_pass_of(
     const struct recurrent *r, int64_t layer, int64_t d, const void *x, void *y);
 
-static inline void *element(const struct recurrent *r, const void *p, int64_t i)
+static inline void *recurrent_element(const struct recurrent *r, const void *p, int64_t i)
 {
   return (char *)p + (size_t)i * r->size;
 }
@@ -48,25 +52,25 @@ static inline size_t layer_bytes(const struct recurrent *r)
 }
 /* elements of the private output for a step */
 int64_t recurrent_step(const struct recurrent *r);
-/* what it holds of time t: gates, behind them cell or inner product */
+/* what it holds of time t: gates, then cell or inner product */
 void *recurrent_kept(const struct recurrent *r, const struct recurrent_pass *l, int64_t t);
 /* output of an inner layer */
 void *recurrent_inner(const struct recurrent *r, int64_t layer);
 /* element (t, 0, 0) of an output that begins at y */
 static inline void *output_of(const struct recurrent *r, const void *y, int64_t t)
 {
-  return element(r, y, t * r->batch * output_row(r));
+  return recurrent_element(r, y, t * r->batch * output_row(r));
 }
 /* element (pass, 0, 0) of (layers directions, batch, outputs), and of (..., units) */
 static inline void *state_of(
     const struct recurrent *r, const struct recurrent_pass *l, const void *all)
 {
-  return element(r, all, (l->layer * r->directions + l->d) * r->batch * r->outputs);
+  return recurrent_element(r, all, (l->layer * r->directions + l->d) * r->batch * r->outputs);
 }
 static inline void *cell_state_of(
     const struct recurrent *r, const struct recurrent_pass *l, const void *all)
 {
-  return element(r, all, (l->layer * r->directions + l->d) * r->batch * r->units);
+  return recurrent_element(r, all, (l->layer * r->directions + l->d) * r->batch * r->units);
 }
 
 /* kernels of _contrib_quantized_rnn (lstm8.c) */

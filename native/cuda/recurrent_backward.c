@@ -3,7 +3,7 @@
 #include "cuda/recurrent.h"
 #include "kernel/strided_copy.h"
 
-/* places of plans; of those with two, the second is for inner layers, or rows further apart */
+/* Places of plans. Where one has two, the second is for inner layers, or for rows further apart. */
 enum { STATE, WEIGHT_X, WEIGHT_H_FIRST = WEIGHT_X + 2, WEIGHT_H, INPUT = WEIGHT_H + 2 };
 struct backward_scratch { void *dgx, *dgh, *dh, *dc, *states, *dx[2], *dropped, *reduction; };
 /* given, and asked for */
@@ -77,13 +77,14 @@ static int run_cells(const struct recurrent *r, const struct recurrent_pass *l,
 {
   int64_t t = time_of_step(r, l->d, index), before = time_of_step(r, l->d, index - 1);
   struct cell_sizes s = cell_sizes_of(r, !index);
-  void *dgx = element(r, b->dgx, t * r->batch * r->rows), *dh = b->dh, *dc = b->dc;
-  void *dgh = element(r, b->dgh, t * r->batch * r->rows);
-  const void *head = dy ? element(r, output_of(r, dy, t), l->d * r->units) : NULL;
-  const void *gate = recurrent_kept(r, l, t), *more = element(r, gate, r->batch * r->rows);
+  void *dgx = recurrent_element(r, b->dgx, t * r->batch * r->rows), *dh = b->dh, *dc = b->dc;
+  void *dgh = recurrent_element(r, b->dgh, t * r->batch * r->rows);
+  const void *head = dy ? recurrent_element(r, output_of(r, dy, t), l->d * r->units) : NULL;
+  const void *gate = recurrent_kept(r, l, t),
+             *more = recurrent_element(r, gate, r->batch * r->rows);
   const void *c0 = NULL, *h = l->y ? output_of(r, l->y, t) : NULL, *h0 = NULL;
   if (r->mode == LSTM)
-    c0 = index ? element(r, recurrent_kept(r, l, before), r->batch * r->rows)
+    c0 = index ? recurrent_element(r, recurrent_kept(r, l, before), r->batch * r->rows)
                : state_of(r, l, r->cell);
   else
     h0 = index ? output_of(r, l->y, before) : state_of(r, l, r->state);
@@ -99,12 +100,12 @@ static int all_steps(const struct recurrent *r, const struct recurrent_pass *l,
     const struct backward_scratch *b, const void *dy)
 {
   struct recurrent_product p = state_product(r);
-  const void *wh = element(r, r->weights, l->wh);
+  const void *wh = recurrent_element(r, r->weights, l->wh);
   for (int64_t i = r->time - 1; i >= 0; i--) {
     int64_t t = time_of_step(r, l->d, i);
     TRY(run_cells(r, l, b, dy, i));
-    TRY(recurrent_multiply(r, STATE, &p, element(r, b->dgh, t * r->batch * r->rows), wh, b->dh,
-        r->mode == GRU));
+    TRY(recurrent_multiply(r, STATE, &p, recurrent_element(r, b->dgh, t * r->batch * r->rows), wh,
+        b->dh, r->mode == GRU));
   }
   return TY_OK;
 }
@@ -115,7 +116,7 @@ static int all_steps(const struct recurrent *r, const struct recurrent_pass *l,
 static int remake_states(const struct recurrent *r, const struct recurrent_pass *l, void *states)
 {
   struct cell_sizes s = cell_sizes_of(r, false);
-  const void *gate = recurrent_kept(r, l, 0), *c = element(r, gate, r->batch * r->rows);
+  const void *gate = recurrent_kept(r, l, 0), *c = recurrent_element(r, gate, r->batch * r->rows);
   int64_t step = recurrent_step(r), n = r->time * s.n;
   void *params[] = { &states, &gate, &c, &step, &n, &s };
   return recurrent_cells(r, "lstm_states", n, params);
@@ -129,14 +130,14 @@ static int state_weights(const struct recurrent *r, const struct recurrent_pass 
   int64_t gates = r->batch * r->rows, row = l->y ? output_row(r) : r->units;
   struct recurrent_product first = state_weight_product(r, 1, r->units);
   struct recurrent_product other = state_weight_product(r, rest, row);
-  TRY(recurrent_multiply(r, WEIGHT_H_FIRST, &first, element(r, b->dgh, begin * gates),
+  TRY(recurrent_multiply(r, WEIGHT_H_FIRST, &first, recurrent_element(r, b->dgh, begin * gates),
       state_of(r, l, r->state), dw, false));
   if (!rest) return TY_OK;
   if (!l->y) TRY(remake_states(r, l, b->states));
   const void *all = l->y ? l->y : b->states;
   /* forward: steps at times from 1 on, and states from 0 on; else the other way round */
-  const void *dg = element(r, b->dgh, l->d ? 0 : gates);
-  const void *before = element(r, all, l->d ? r->batch * row : 0);
+  const void *dg = recurrent_element(r, b->dgh, l->d ? 0 : gates);
+  const void *before = recurrent_element(r, all, l->d ? r->batch * row : 0);
   return recurrent_multiply(r, WEIGHT_H + (l->y != NULL), &other, dg, before, dw, true);
 }
 
@@ -153,10 +154,10 @@ static int weight_gradients(const struct recurrent *r, const struct recurrent_pa
 {
   struct recurrent_product p = input_weight_product(r, l->in);
   TRY(recurrent_multiply(
-      r, WEIGHT_X + (l->layer > 0), &p, b->dgx, l->x, element(r, dp, l->wx), false));
-  TRY(state_weights(r, l, b, element(r, dp, l->wh)));
-  TRY(bias_sums(r, b, b->dgx, element(r, dp, l->bx)));
-  return bias_sums(r, b, b->dgh, element(r, dp, l->bh));
+      r, WEIGHT_X + (l->layer > 0), &p, b->dgx, l->x, recurrent_element(r, dp, l->wx), false));
+  TRY(state_weights(r, l, b, recurrent_element(r, dp, l->wh)));
+  TRY(bias_sums(r, b, b->dgx, recurrent_element(r, dp, l->bx)));
+  return bias_sums(r, b, b->dgh, recurrent_element(r, dp, l->bh));
 }
 
 /* -- layers ------------------------------------------------------------------------------------ */
@@ -183,7 +184,7 @@ static int backward_pass(const struct recurrent *r, const struct recurrent_pass 
   if (g->dcx) TRY(move_bytes(device, state_of(r, l, g->dcx), b->dc, bytes));
   if (!g->dx) return TY_OK;
   return recurrent_multiply(r, INPUT + (l->layer > 0), &p, b->dgx,
-      element(r, r->weights, l->wx), g->dx, l->d > 0);
+      recurrent_element(r, r->weights, l->wx), g->dx, l->d > 0);
 }
 
 /* in: data, parameters, state [, cell] [, output: not lstm], the private output, head gradients of

@@ -54,13 +54,14 @@ static int run_cells(const struct recurrent *r, const struct recurrent_pass *l,
 {
   int64_t t = time_of_step(r, l->d, index), before = time_of_step(r, l->d, index - 1);
   struct cell_sizes s = cell_sizes_of(r, !index);
-  const void *bx = element(r, r->weights, l->bx), *bh = element(r, r->weights, l->bh);
+  const void *bx = recurrent_element(r, r->weights, l->bx),
+             *bh = recurrent_element(r, r->weights, l->bh);
   const void *h0 = index ? output_of(r, l->y, before) : state_of(r, l, r->state), *c0 = f->c;
   void *h = output_of(r, l->y, t), *gate = pre, *c = f->c, *hx = f->hx, *hn = f->hn;
   if (r->reserve) {
     gate = recurrent_kept(r, l, t);
-    c = hn = element(r, gate, r->batch * r->rows);
-    if (index) c0 = element(r, recurrent_kept(r, l, before), r->batch * r->rows);
+    c = hn = recurrent_element(r, gate, r->batch * r->rows);
+    if (index) c0 = recurrent_element(r, recurrent_kept(r, l, before), r->batch * r->rows);
   }
   if (!index && r->mode == LSTM) c0 = cell_state_of(r, l, r->cell);
   if (r->projects) h = f->hidden, s.h_row = r->units;
@@ -76,15 +77,16 @@ static int forward_step(const struct recurrent *r, const struct recurrent_pass *
     const struct forward_scratch *f, int64_t index)
 {
   int64_t t = time_of_step(r, l->d, index), before = time_of_step(r, l->d, index - 1);
-  void *pre = element(r, f->pre, t * r->batch * r->rows), *to = r->mode == GRU ? f->hx : pre;
+  void *pre = recurrent_element(r, f->pre, t * r->batch * r->rows),
+       *to = r->mode == GRU ? f->hx : pre;
   const void *h0 = index ? output_of(r, l->y, before) : state_of(r, l, r->state);
   struct recurrent_product p = step_product(r, index ? output_row(r) : r->outputs);
   TRY(recurrent_multiply(r, index ? STEP_OTHER : STEP_FIRST, &p, h0,
-      element(r, r->weights, l->wh), to, r->mode != GRU));
+      recurrent_element(r, r->weights, l->wh), to, r->mode != GRU));
   TRY(run_cells(r, l, f, index, pre));
   if (!r->projects) return TY_OK;
   p = projection_product(r);
-  return recurrent_multiply(r, PROJECTION, &p, f->hidden, element(r, r->weights, l->wr),
+  return recurrent_multiply(r, PROJECTION, &p, f->hidden, recurrent_element(r, r->weights, l->wr),
       output_of(r, l->y, t), false);
 }
 
@@ -92,7 +94,8 @@ static int final_states(const struct recurrent *r, const struct recurrent_pass *
     const struct forward_scratch *f, void *hy, void *cy)
 {
   int64_t t = time_of_step(r, l->d, r->time - 1), n = r->batch * r->units;
-  const void *c = r->reserve ? element(r, recurrent_kept(r, l, t), r->batch * r->rows) : f->c;
+  const void *c = r->reserve ? recurrent_element(r, recurrent_kept(r, l, t), r->batch * r->rows)
+                             : f->c;
   struct move m = { 0 };
   move_axis(&m, r->batch, r->outputs, output_row(r));
   move_axis(&m, r->outputs, 1, 1);
@@ -106,7 +109,7 @@ static int forward_pass(const struct recurrent *r, const struct recurrent_pass *
 {
   struct recurrent_product p = input_product(r, l->in);
   TRY(recurrent_multiply(r, l->layer ? INPUT_INNER : INPUT_FIRST, &p, l->x,
-      element(r, r->weights, l->wx), f->pre, false));
+      recurrent_element(r, r->weights, l->wx), f->pre, false));
   for (int64_t i = 0; i < r->time; i++) TRY(forward_step(r, l, f, i));
   return final_states(r, l, f, hy, cy);
 }

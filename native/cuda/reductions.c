@@ -196,7 +196,7 @@ static int axes_backward(struct call *c)
       k.finish == F_MEAN ? 1 / (double)r.count : 1);
 }
 
-/* a mean of our own, in case nobody wants output 0; then the moments' */
+/* a mean of our own, in case output 0 is unused; then the moments' */
 static size_t mean_bytes(const struct call *c) { return align_up(desc_bytes(&c->out[0].d), ALIGN); }
 static size_t moments_scratch(const struct call *c) { return mean_bytes(c) + forward_scratch(c); }
 

@@ -17,7 +17,7 @@ static struct resample_args args_of(const ty_desc *small, const ty_desc *large, 
 /* -- UpSampling -------------------------------------------------------------------------------- */
 
 /* small: n inputs, joined along the channels of large, or added. */
-static int repeat(const struct call *c, const struct operand *small, int n,
+static int repeat_pixels(const struct call *c, const struct operand *small, int n,
     const struct operand *large, bool back)
 {
   bool sum = cuda_word(c, "multi_input_mode", "sum");
@@ -54,19 +54,19 @@ static int run_bilinear(const struct call *c, const char *name, const ty_desc *d
   return cuda_run(c, f, threads, params);
 }
 
-static bool bilinear(const struct call *c) { return cuda_word(c, "sample_type", "bilinear"); }
+static bool is_bilinear(const struct call *c) { return cuda_word(c, "sample_type", "bilinear"); }
 
 static int up_forward(struct call *c)
 {
   int64_t n = desc_count(&c->out[0].d);
-  if (!bilinear(c)) return repeat(c, c->in, c->nin, &c->out[0], false);
+  if (!is_bilinear(c)) return repeat_pixels(c, c->in, c->nin, &c->out[0], false);
   return run_bilinear(c, "repeat_kernels", &c->in[0].d, n, n, c->out[0].p, c->in[0].p, c->in[1].p);
 }
 
 /* in: head gradient, for bilinear also data and weight */
 static int up_backward(struct call *c)
 {
-  if (!bilinear(c)) return repeat(c, c->out, c->nout, &c->in[0], true);
+  if (!is_bilinear(c)) return repeat_pixels(c, c->out, c->nout, &c->in[0], true);
   const ty_desc *d = &c->in[1].d;
   int64_t n = desc_count(d), taps = desc_count(&c->in[2].d);
   TRY(run_bilinear(c, "repeat_kernels_back", d, n, n, c->out[0].p, c->in[0].p, c->in[2].p));
@@ -89,24 +89,24 @@ static int run_sizes(const struct call *c, const char *name, const ty_desc *smal
   return cuda_run(c, f, s.n, params);
 }
 
-static int forward(struct call *c, const char *name)
+static int resample_forward(struct call *c, const char *name)
 {
   return run_sizes(c, name, &c->in[0].d, &c->out[0].d, &c->out[0].d);
 }
-static int backward(struct call *c, const char *name)
+static int resample_backward(struct call *c, const char *name)
 {
   return run_sizes(c, name, &c->out[0].d, &c->in[0].d, &c->out[0].d);
 }
-static int resize(struct call *c) { return forward(c, "resize"); }
-static int resize_back(struct call *c) { return backward(c, "resize_back"); }
-static int adaptive(struct call *c) { return forward(c, "adaptive"); }
-static int adaptive_back(struct call *c) { return backward(c, "adaptive_back"); }
+static int resize_bilinear(struct call *c) { return resample_forward(c, "resize"); }
+static int resize_back(struct call *c) { return resample_backward(c, "resize_back"); }
+static int pool_adaptive(struct call *c) { return resample_forward(c, "adaptive"); }
+static int adaptive_back(struct call *c) { return resample_backward(c, "adaptive_back"); }
 
 static const struct kernel ups[] = { { "pixels", up_forward, T_FLOAT }, { 0 } };
 static const struct kernel ups_back[] = { { "pixels", up_backward, T_FLOAT }, { 0 } };
-static const struct kernel resizes[] = { { "pixels", resize, T_FLOAT }, { 0 } };
+static const struct kernel resizes[] = { { "pixels", resize_bilinear, T_FLOAT }, { 0 } };
 static const struct kernel resizes_back[] = { { "pixels", resize_back, T_FLOAT }, { 0 } };
-static const struct kernel adapts[] = { { "windows", adaptive, T_FLOAT }, { 0 } };
+static const struct kernel adapts[] = { { "windows", pool_adaptive, T_FLOAT }, { 0 } };
 static const struct kernel adapts_back[] = { { "windows", adaptive_back, T_FLOAT }, { 0 } };
 
 const struct op_kernels cuda_resampling[] = {

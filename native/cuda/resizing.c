@@ -55,7 +55,7 @@ static size_t table_scratch(const struct call *c)
   return axis_bytes(&s.y) + axis_bytes(&s.x);
 }
 
-static int resize(struct call *c)
+static int resize_images(struct call *c)
 {
   struct pixels to = size_of(&c->out[0].d), from = size_of(&c->in[0].d);
   int32_t how = rule_of(c), across = 1, down = 0;
@@ -82,7 +82,7 @@ static int resize(struct call *c)
 }
 
 static const struct kernel resizes[] = {
-  { "taps", resize, T(TY_U8) | T(TY_F32), .scratch = table_scratch }, { 0 }
+  { "taps", resize_images, T(TY_U8) | T(TY_F32), .scratch = table_scratch }, { 0 }
 };
 
 const struct op_kernels cuda_resizing[] = {

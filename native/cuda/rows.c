@@ -1,6 +1,6 @@
 /* rows.c - elements and rows that indices name (kernels/rows.cu): take, Embedding, batch_take,
 ** pick, one_hot, gather_nd, scatter_nd and their like; where; gradients of boolean_mask. Indices
-** that have to be in range are looked at by a kernel in front, whose finding is told when the task
+** that have to be in range are checked by a kernel first, whose finding is reported when the task
 ** ends (fault.c). */
 #include "cuda/family.h"
 #include "kernel/strided_copy.h"
@@ -14,8 +14,8 @@ static const char *unit_of_rows(size_t size, int64_t *row, const void *a, const 
   return cuda_unit(size);
 }
 
-static bool wraps(const struct call *c) { return cuda_word(c, "mode", "wrap"); }
-static bool raises(const struct call *c)
+static bool wraps_indices(const struct call *c) { return cuda_word(c, "mode", "wrap"); }
+static bool raises_faults(const struct call *c)
 {
   return cuda_word(c, "mode", "raise") || cuda_flag(c, "sparse_grad");
 }
@@ -52,12 +52,12 @@ static int take_from(struct call *c, const struct operand *a, const struct opera
   struct axis_rows t = rows_of(c, &a->d, index);
   void *y = c->out[0].p;
   cu_function f;
-  if (raises(c)) TRY(check_range(c, index, 0, t.n, 0, t.k, -1));
+  if (raises_faults(c)) TRY(check_range(c, index, 0, t.n, 0, t.k, -1));
   if (!y) return TY_OK;
   const char *unit = unit_of_rows(dtype_size(a->d.dtype), &t.row, y, a->p);
   int64_t n = t.outer * t.n * t.row;
   TRY(cuda_family(c->device, FAMILY_rows, "take_rows", &f, "UNIT=%s I=%s WRAP=%d INDEX=%s",
-      unit, cuda_type(index->d.dtype), wraps(c), cuda_index(n)));
+      unit, cuda_type(index->d.dtype), wraps_indices(c), cuda_index(n)));
   void *params[] = { &y, (void *)&a->p, (void *)&index->p, &n, &t.n, &t.k, &t.row };
   return cuda_run(c, f, n, params);
 }
@@ -65,7 +65,7 @@ static int take_from(struct call *c, const struct operand *a, const struct opera
 static int take_forward(struct call *c) { return take_from(c, &c->in[0], &c->in[1]); }
 static int table_forward(struct call *c) { return take_from(c, &c->in[1], &c->in[0]); }
 
-/* places in order, and behind them space for what sorts them */
+/* places in order, then space for what sorts them */
 static size_t keys_scratch(int64_t n) { return cuda_keys_bytes(n) * 2; }
 
 /* in: head gradient, index */
@@ -80,7 +80,7 @@ static int add_rows(struct call *c, int out)
   if (!da->p) return TY_OK;
   if (!add) TRY(cuda_zero(c, da));
   TRY(cuda_family(c->device, FAMILY_rows, "list_rows", &list, "UNIT=u8 I=%s WRAP=%d",
-      cuda_type(index->d.dtype), wraps(c)));
+      cuda_type(index->d.dtype), wraps_indices(c)));
   void *key_params[] = { &keys, (void *)&index->p, &t.n, &t.k };
   TRY(cuda_run(c, list, t.n, key_params));
   TRY(cuda_sort_keys(c, &keys, (char *)c->tmp + cuda_keys_bytes(t.n), t.n, t.n));
@@ -110,21 +110,21 @@ static int table_backward(struct call *c)
 /* -- one element of each line ------------------------------------------------------------------ */
 
 /* A line's elements are those along an axis of data, the last one of batch_take. */
-static int pick(const struct call *c, const char *name, const struct operand *data,
+static int pick_elements(const struct call *c, const char *name, const struct operand *data,
     const struct operand *index, void *to, const void *from)
 {
   struct split s = split_at(&data->d, axis_in(cuda_number(c, "axis", -1), data->d.ndim));
   int64_t n = s.outer * s.inner;
   cu_function f;
   TRY(cuda_family(c->device, FAMILY_rows, name, &f, "UNIT=%s I=%s WRAP=%d",
-      cuda_unit(dtype_size(data->d.dtype)), cuda_type(index->d.dtype), wraps(c)));
+      cuda_unit(dtype_size(data->d.dtype)), cuda_type(index->d.dtype), wraps_indices(c)));
   void *params[] = { &to, &from, (void *)&index->p, &n, &s.k, &s.inner };
   return cuda_run(c, f, n, params);
 }
 
 static int pick_forward(struct call *c)
 {
-  return pick(c, "pick", &c->in[0], &c->in[1], c->out[0].p, c->in[0].p);
+  return pick_elements(c, "pick", &c->in[0], &c->in[1], c->out[0].p, c->in[0].p);
 }
 
 /* in: head gradient, index */
@@ -133,7 +133,7 @@ static int pick_backward(struct call *c)
   const struct operand *dx = &c->out[0];
   TRY(cuda_zero(c, &c->out[1]));
   TRY(cuda_zero(c, dx));
-  return dx->p ? pick(c, "pick_back", dx, &c->in[1], dx->p, c->in[0].p) : TY_OK;
+  return dx->p ? pick_elements(c, "pick_back", dx, &c->in[1], dx->p, c->in[0].p) : TY_OK;
 }
 
 /* Element index[i] of row i of the output, which has rows of k, becomes from[i], or `on`. */
@@ -182,8 +182,12 @@ static int fill_forward(struct call *c)
 
 /* -- rows at coordinates ----------------------------------------------------------------------- */
 
-/* index: (coordinates, n places); row: elements behind the axes that these name */
-struct row_coordinates { int64_t n, row, size[TY_MAXDIM]; };
+/* An index of shape (coordinates, n), whose columns name the first axes of an array. */
+struct row_coordinates {
+  int64_t n;
+  int64_t row;                                        /* elements after the axes that are named */
+  int64_t size[TY_MAXDIM];
+};
 
 static struct row_coordinates coordinates_of(const struct operand *index, const ty_desc *array)
 {
@@ -202,7 +206,7 @@ static int check_coordinates(
   return TY_OK;
 }
 
-static int gather(const struct call *c, const struct operand *index, const ty_desc *array,
+static int gather_rows(const struct call *c, const struct operand *index, const ty_desc *array,
     void *to, const void *from)
 {
   struct row_coordinates s = coordinates_of(index, array);
@@ -215,7 +219,7 @@ static int gather(const struct call *c, const struct operand *index, const ty_de
 }
 
 /* Rows are added to their places, or put there. */
-static int scatter(const struct call *c, bool adds, const struct operand *index,
+static int scatter_rows(const struct call *c, bool adds, const struct operand *index,
     const struct operand *array, const void *from)
 {
   struct row_coordinates s = coordinates_of(index, &array->d);
@@ -246,7 +250,7 @@ static size_t set_scratch(const struct call *c) { return coordinates_scratch(&c-
 static int gather_forward(struct call *c)
 {
   TRY(check_coordinates(c, &c->in[1], &c->in[0].d, true));
-  return gather(c, &c->in[1], &c->in[0].d, c->out[0].p, c->in[0].p);
+  return gather_rows(c, &c->in[1], &c->in[0].d, c->out[0].p, c->in[0].p);
 }
 
 /* in: head gradient, index */
@@ -257,14 +261,14 @@ static int gather_backward(struct call *c)
   if (!dx->p) return TY_OK;
   TRY(check_coordinates(c, &c->in[1], &dx->d, true));
   if (!(c->add & 1)) TRY(cuda_zero(c, dx));
-  return scatter(c, true, &c->in[1], dx, c->in[0].p);
+  return scatter_rows(c, true, &c->in[1], dx, c->in[0].p);
 }
 
 static int set_at(struct call *c, const struct operand *rows, const struct operand *index)
 {
   const struct operand *y = &c->out[0];
   TRY(check_coordinates(c, index, &y->d, false));
-  return scatter(c, false, index, y, rows->p);
+  return scatter_rows(c, false, index, y, rows->p);
 }
 
 static int scatter_forward(struct call *c)
@@ -279,7 +283,7 @@ static int scatter_backward(struct call *c)
   TRY(cuda_zero(c, &c->out[1]));
   if (!c->out[0].p) return TY_OK;
   TRY(check_coordinates(c, &c->in[1], &c->in[0].d, false));
-  return gather(c, &c->in[1], &c->in[0].d, c->out[0].p, c->in[0].p);
+  return gather_rows(c, &c->in[1], &c->in[0].d, c->out[0].p, c->in[0].p);
 }
 
 /* in: array, rows, index */
@@ -318,7 +322,7 @@ static int copy_forward(struct call *c)
   struct operand index = as_coordinates(&c->in[1]);
   TRY(check_list(c, &c->in[1], &y->d));
   TRY(move_bytes(c->device, y->p, c->in[0].p, desc_bytes(&y->d)));
-  return scatter(c, false, &index, y, c->in[2].p);
+  return scatter_rows(c, false, &index, y, c->in[2].p);
 }
 
 /* in: head gradient, list */
@@ -330,13 +334,13 @@ static int copy_backward(struct call *c)
   TRY(cuda_zero(c, &c->out[1]));
   if (old->p) {
     TRY(move_bytes(c->device, old->p, g->p, desc_bytes(&g->d)));
-    TRY(scatter(c, false, &index, old, NULL));
+    TRY(scatter_rows(c, false, &index, old, NULL));
   }
-  return c->out[2].p ? gather(c, &index, &g->d, c->out[2].p, g->p) : TY_OK;
+  return c->out[2].p ? gather_rows(c, &index, &g->d, c->out[2].p, g->p) : TY_OK;
 }
 
 /* in: array or head gradient, list */
-static int keep(struct call *c)
+static int keep_rows(struct call *c)
 {
   const struct operand *x = &c->in[0], *y = &c->out[0], *list = &c->in[1];
   int64_t n = desc_count(&list->d), row = product_of(&x->d, 1, x->d.ndim);
@@ -356,7 +360,7 @@ static int keep(struct call *c)
 /* -- _ravel_multi_index, _unravel_index -------------------------------------------------------- */
 
 struct shape_args { int64_t n, axes, size[32]; };
-static int turn(const struct call *c, const char *name, int64_t n)
+static int convert_indices(const struct call *c, const char *name, int64_t n)
 {
   const struct dims *shape = op_dims(c->op, c->param, "shape");
   struct shape_args s = { n, shape->n };
@@ -368,8 +372,14 @@ static int turn(const struct call *c, const char *name, int64_t n)
   void *params[] = { &c->out[0].p, &c->in[0].p, &s };
   return cuda_run(c, f, n, params);
 }
-static int ravel(struct call *c) { return turn(c, "ravel", desc_count(&c->out[0].d)); }
-static int unravel(struct call *c) { return turn(c, "unravel", desc_count(&c->in[0].d)); }
+static int ravel_indices(struct call *c)
+{
+  return convert_indices(c, "ravel", desc_count(&c->out[0].d));
+}
+static int unravel_indices(struct call *c)
+{
+  return convert_indices(c, "unravel", desc_count(&c->in[0].d));
+}
 
 /* -- _contrib_count_sketch --------------------------------------------------------------------- */
 
@@ -413,7 +423,7 @@ static int sketch_backward(struct call *c)
 
 /* -- where ------------------------------------------------------------------------------------- */
 
-static int choose(const struct call *c, const struct operand *when, const ty_desc *d,
+static int choose_elements(const struct call *c, const struct operand *when, const ty_desc *d,
     const void *a, const void *b, void *z)
 {
   int64_t n = desc_count(d), row = n / desc_count(&when->d);
@@ -427,15 +437,15 @@ static int choose(const struct call *c, const struct operand *when, const ty_des
 
 static int where_forward(struct call *c)
 {
-  return choose(c, &c->in[0], &c->out[0].d, c->in[1].p, c->in[2].p, c->out[0].p);
+  return choose_elements(c, &c->in[0], &c->out[0].d, c->in[1].p, c->in[2].p, c->out[0].p);
 }
 
 /* in: head gradient, condition */
 static int where_backward(struct call *c)
 {
   TRY(cuda_zero(c, &c->out[0]));
-  TRY(choose(c, &c->in[1], &c->in[0].d, c->in[0].p, NULL, c->out[1].p));
-  return choose(c, &c->in[1], &c->in[0].d, NULL, c->in[0].p, c->out[2].p);
+  TRY(choose_elements(c, &c->in[1], &c->in[0].d, c->in[0].p, NULL, c->out[1].p));
+  return choose_elements(c, &c->in[1], &c->in[0].d, NULL, c->in[0].p, c->out[2].p);
 }
 
 /* -- rows where a mask is not 0 ---------------------------------------------------------------- */
@@ -481,9 +491,9 @@ KERNEL(gathers, "rows", gather_forward)
 KERNEL(scatters_back, "rows", scatter_backward)
 KERNEL(wheres, "elements", where_forward)
 KERNEL(wheres_back, "elements", where_backward)
-KERNEL(keeps, "rows", keep)
-KERNEL(ravels, "rows", ravel)
-KERNEL(unravels, "rows", unravel)
+KERNEL(keeps, "rows", keep_rows)
+KERNEL(ravels, "rows", ravel_indices)
+KERNEL(unravels, "rows", unravel_indices)
 SORTS(copies, "rows", copy_forward, list_scratch, 0)
 SORTS(copies_back, "rows", copy_backward, list_scratch, 0)
 SORTS(scatters, "rows", scatter_forward, scatter_scratch, 0)

@@ -29,7 +29,7 @@ static struct sampler_args args_of(const ty_desc *data, int64_t positions)
   return (struct sampler_args){ data->dim[0], data->dim[1], data->dim[2], data->dim[3], positions };
 }
 
-static int sample(
+static int sample_grid(
     const struct call *c, const struct operand *x, void *grid, int64_t positions, void *y)
 {
   struct sampler_args s = args_of(&x->d, positions);
@@ -40,7 +40,7 @@ static int sample(
   return cuda_run(c, f, s.images * s.c * s.n, params);
 }
 
-/* dx, dgrid: NULL where nobody asks for it; at: scratch for taps */
+/* dx, dgrid: NULL where it is unused; at: scratch for taps */
 static int sample_back(const struct call *c, const struct operand *x, void *grid, int64_t positions,
     const struct operand *dx, void *dgrid, char *at)
 {
@@ -73,7 +73,7 @@ static size_t taps_scratch(const struct call *c)
 static int sampler_forward(struct call *c)
 {
   TRY(cuda_zero(c, &c->out[1]));
-  return sample(c, &c->in[0], c->in[1].p, positions_of(&c->in[1].d), c->out[0].p);
+  return sample_grid(c, &c->in[0], c->in[1].p, positions_of(&c->in[1].d), c->out[0].p);
 }
 
 /* in: head gradient, data, grid */
@@ -85,7 +85,7 @@ static int sampler_backward(struct call *c)
 
 /* -- grids ------------------------------------------------------------------------------------- */
 
-static int regular(const struct call *c, void *grid, const ty_desc *d, bool pixels)
+static int write_regular_grid(const struct call *c, void *grid, const ty_desc *d, bool pixels)
 {
   int64_t h = d->dim[2], w = d->dim[3];
   int32_t in_pixels = pixels;
@@ -96,7 +96,7 @@ static int regular(const struct call *c, void *grid, const ty_desc *d, bool pixe
   return cuda_run(c, f, h * w, params);
 }
 
-static int map(const struct call *c, const ty_desc *grid, void *to, const void *theta)
+static int map_grid(const struct call *c, const ty_desc *grid, void *to, const void *theta)
 {
   int64_t images = grid->dim[0], h = grid->dim[2], w = grid->dim[3];
   cu_function f;
@@ -114,7 +114,7 @@ static int map_back(const struct call *c, const ty_desc *grid, void *dtheta, con
   return cuda_run(c, f, images * 6 * CUDA_BLOCK, params);
 }
 
-static int warp(const struct call *c, int32_t back)
+static int warp_grid(const struct call *c, int32_t back)
 {
   const ty_desc *d = &c->out[0].d;
   int64_t images = d->dim[0], h = d->dim[2], w = d->dim[3];
@@ -124,20 +124,20 @@ static int warp(const struct call *c, int32_t back)
   return cuda_run(c, f, desc_count(d), params);
 }
 
-static bool warps(const struct call *c) { return cuda_word(c, "transform_type", "warp"); }
+static bool is_warp(const struct call *c) { return cuda_word(c, "transform_type", "warp"); }
 
 static int grid_forward(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;
-  TRY(regular(c, c->out[1].p, d, warps(c)));
+  TRY(write_regular_grid(c, c->out[1].p, d, is_warp(c)));
   if (!c->out[0].p) return TY_OK;
-  return warps(c) ? warp(c, 0) : map(c, d, c->out[0].p, c->in[0].p);
+  return is_warp(c) ? warp_grid(c, 0) : map_grid(c, d, c->out[0].p, c->in[0].p);
 }
 
 static int grid_backward(struct call *c)
 {
   if (!c->out[0].p) return TY_OK;
-  return warps(c) ? warp(c, 1) : map_back(c, &c->in[0].d, c->out[0].p, c->in[0].p);
+  return is_warp(c) ? warp_grid(c, 1) : map_back(c, &c->in[0].d, c->out[0].p, c->in[0].p);
 }
 
 /* -- SpatialTransformer ------------------------------------------------------------------------ */
@@ -157,9 +157,9 @@ static int transformer_forward(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;
   void *grid = c->out[2].p ? c->out[2].p : c->tmp;
-  TRY(regular(c, c->out[1].p, d, false));
-  TRY(map(c, d, grid, c->in[1].p));
-  return sample(c, &c->in[0], grid, positions_of(d), c->out[0].p);
+  TRY(write_regular_grid(c, c->out[1].p, d, false));
+  TRY(map_grid(c, d, grid, c->in[1].p));
+  return sample_grid(c, &c->in[0], grid, positions_of(d), c->out[0].p);
 }
 
 /* in: head gradient, data, grid */

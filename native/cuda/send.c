@@ -7,9 +7,9 @@ enum { PIECE = 4 << 20, LEAST_LANDING = 64 << 10 };
 int staging_new(struct staging *s)
 {
   for (int i = 0; i < 2; i++) {
-    TRY(cuda_told(cu_api.MemHostAlloc((void **)&s->p[i], PIECE, CU_HOST_PORTABLE),
+    TRY(cuda_check(cu_api.MemHostAlloc((void **)&s->p[i], PIECE, CU_HOST_PORTABLE),
         "allocating pinned memory"));
-    TRY(cuda_told(cu_api.EventCreate(&s->sent[i], CU_EVENT_DISABLE_TIMING), "making an event"));
+    TRY(cuda_check(cu_api.EventCreate(&s->sent[i], CU_EVENT_DISABLE_TIMING), "making an event"));
   }
   return TY_OK;
 }
@@ -24,9 +24,10 @@ void staging_done(struct staging *s)
 
 int landings_new(struct landings *l)
 {
-  TRY(cuda_told(cu_api.StreamCreate(&l->stream, CU_STREAM_NON_BLOCKING), "making a stream"));
+  TRY(cuda_check(cu_api.StreamCreate(&l->stream, CU_STREAM_NON_BLOCKING), "making a stream"));
   for (int i = 0; i < LANDINGS; i++)
-    TRY(cuda_told(cu_api.EventCreate(&l->at[i].taken, CU_EVENT_DISABLE_TIMING), "making an event"));
+    TRY(cuda_check(
+        cu_api.EventCreate(&l->at[i].taken, CU_EVENT_DISABLE_TIMING), "making an event"));
   return TY_OK;
 }
 
@@ -39,7 +40,7 @@ void landings_done(struct landings *l)
 
 static int wait_event(cu_event e)
 {
-  return cuda_told(cu_api.EventSynchronize(e), "a copy between host and GPU");
+  return cuda_check(cu_api.EventSynchronize(e), "a copy between host and GPU");
 }
 
 /* -- to the device ----------------------------------------------------------------------------- */
@@ -50,8 +51,8 @@ static int send_piece(struct staging *s, int i, cu_pointer to, const char *from,
 {
   if (s->used[i]) TRY(wait_event(s->sent[i]));
   memcpy(s->p[i], from, bytes);
-  TRY(cuda_told(cu_api.MemcpyHtoDAsync(to, s->p[i], bytes, stream), "a copy to the GPU"));
-  TRY(cuda_told(cu_api.EventRecord(s->sent[i], stream), "a copy to the GPU"));
+  TRY(cuda_check(cu_api.MemcpyHtoDAsync(to, s->p[i], bytes, stream), "a copy to the GPU"));
+  TRY(cuda_check(cu_api.EventRecord(s->sent[i], stream), "a copy to the GPU"));
   s->used[i] = true;
   return TY_OK;
 }
@@ -84,11 +85,11 @@ static int land_piece(struct staging *s, int i, struct landings *all, struct lan
     cu_pointer to, const char *from, size_t bytes, cu_stream stream)
 {
   static const char *const what = "a copy to the GPU";
-  if (l->used) TRY(cuda_told(cu_api.StreamWaitEvent(all->stream, l->taken, 0), what));
+  if (l->used) TRY(cuda_check(cu_api.StreamWaitEvent(all->stream, l->taken, 0), what));
   TRY(send_piece(s, i, l->p, from, bytes, all->stream));
-  TRY(cuda_told(cu_api.StreamWaitEvent(stream, s->sent[i], 0), what));
-  TRY(cuda_told(cu_api.MemcpyDtoDAsync(to, l->p, bytes, stream), what));
-  TRY(cuda_told(cu_api.EventRecord(l->taken, stream), what));
+  TRY(cuda_check(cu_api.StreamWaitEvent(stream, s->sent[i], 0), what));
+  TRY(cuda_check(cu_api.MemcpyDtoDAsync(to, l->p, bytes, stream), what));
+  TRY(cuda_check(cu_api.EventRecord(l->taken, stream), what));
   l->used = true;
   return TY_OK;
 }
@@ -116,9 +117,9 @@ int staging_fetch(struct staging *s, char *to, cu_pointer from, size_t bytes, cu
     if (k < pieces) {
       size_t n = MIN(bytes - k * PIECE, (size_t)PIECE);
       if (s->used[i] && k < 2) TRY(wait_event(s->sent[i]));
-      TRY(cuda_told(cu_api.MemcpyDtoHAsync(s->p[i], from + k * PIECE, n, stream),
+      TRY(cuda_check(cu_api.MemcpyDtoHAsync(s->p[i], from + k * PIECE, n, stream),
           "a copy from the GPU"));
-      TRY(cuda_told(cu_api.EventRecord(s->sent[i], stream), "a copy from the GPU"));
+      TRY(cuda_check(cu_api.EventRecord(s->sent[i], stream), "a copy from the GPU"));
       s->used[i] = true;
     }
     if (!k) continue;

@@ -10,7 +10,7 @@ struct staging {
 };
 int  staging_new(struct staging *s);                  /* in the device's context, as all below */
 void staging_done(struct staging *s);
-/* on this stream, behind what it has begun */
+/* on this stream, after what it has begun */
 int  staging_send(
     struct staging *s, cu_pointer to, const char *from, size_t bytes, cu_stream stream);
 /* The host has the bytes when it returns. */

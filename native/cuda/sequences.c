@@ -25,17 +25,20 @@ static int run_sequence(struct call *c, const char *name, const ty_desc *d, int6
   return cuda_run(c, f, n, strcmp(name, "mask") ? others : masked);
 }
 
-static int whole(struct call *c, const char *name, double value)
+static int launch_sequence(struct call *c, const char *name, double value)
 {
   const ty_desc *d = &c->out[0].d;
   TRY(move_zeros(c, 1));
   return run_sequence(c, name, d, desc_count(d), value);
 }
 
-static int mask_forward(struct call *c) { return whole(c, "mask", cuda_number(c, "value", 0)); }
-static int mask_backward(struct call *c) { return whole(c, "mask", 0); }
-static int turn(struct call *c) { return whole(c, "turn", 0); }
-static int last_backward(struct call *c) { return whole(c, "last_back", 0); }
+static int mask_forward(struct call *c)
+{
+  return launch_sequence(c, "mask", cuda_number(c, "value", 0));
+}
+static int mask_backward(struct call *c) { return launch_sequence(c, "mask", 0); }
+static int reverse_sequences(struct call *c) { return launch_sequence(c, "turn", 0); }
+static int last_backward(struct call *c) { return launch_sequence(c, "last_back", 0); }
 static int last_forward(struct call *c)
 {
   return run_sequence(c, "last", &c->in[0].d, desc_count(&c->out[0].d), 0);
@@ -54,7 +57,7 @@ static int run_range(struct call *c, double start, double step, int64_t repeat)
   return cuda_run(c, f, n, params);
 }
 
-static int arange(struct call *c)
+static int run_arange(struct call *c)
 {
   double start = cuda_number(c, "start", 0), step = cuda_number(c, "step", 1);
   if (isnan(cuda_number(c, "stop", NAN)) && !cuda_flag(c, "infer_range")) start = 0;
@@ -68,14 +71,14 @@ static int arange_like(struct call *c)
       (int64_t)cuda_number(c, "repeat", 1));
 }
 
-static int linspace(struct call *c)
+static int run_linspace(struct call *c)
 {
   double start = cuda_number(c, "start", 0), stop = cuda_number(c, "stop", 0);
   double parts = (double)desc_count(&c->out[0].d) - cuda_flag(c, "endpoint");
   return run_range(c, start, parts > 0 ? (stop - start) / parts : 0, 1);
 }
 
-static int eye(struct call *c)
+static int run_eye(struct call *c)
 {
   struct operand *y = &c->out[0];
   int64_t n = desc_count(&y->d), diagonal = (int64_t)cuda_number(c, "k", 0);
@@ -111,13 +114,13 @@ static int index_array(struct call *c)
   static const struct kernel table[] = { { "elements", run, T_ANY }, { 0 } };
 KERNEL(masks, mask_forward)
 KERNEL(masks_back, mask_backward)
-KERNEL(turns, turn)
+KERNEL(turns, reverse_sequences)
 KERNEL(lasts, last_forward)
 KERNEL(lasts_back, last_backward)
-KERNEL(ranges, arange)
+KERNEL(ranges, run_arange)
 KERNEL(ranges_like, arange_like)
-KERNEL(parts, linspace)
-KERNEL(eyes, eye)
+KERNEL(parts, run_linspace)
+KERNEL(eyes, run_eye)
 KERNEL(indices, index_array)
 
 const struct op_kernels cuda_sequences[] = {

@@ -109,7 +109,7 @@ int softmax_loss_family(const struct call *c, const char *name, int data, int so
       cuda_type(data), cuda_type(soft), cuda_type(label), team);
 }
 
-/* The output, behind the head gradient where that is read; then the label. */
+/* The output, after the head gradient where that is read; then the label. */
 static const struct operand *loss_output(const struct call *c)
 {
   return &c->in[cuda_flag(c, "out_grad")];
@@ -118,7 +118,7 @@ static const struct operand *loss_output(const struct call *c)
 /* `valid` labels are counted in scratch. */
 static size_t output_scratch(const struct call *c) { return sizeof(int64_t); }
 
-static double divisor(const struct call *c, struct split s, int64_t labels)
+static double loss_divisor(const struct call *c, struct split s, int64_t labels)
 {
   bool multi = cuda_flag(c, "multi_output");
   int per = (int)cuda_number(c, "normalization", PER_NOTHING);
@@ -156,7 +156,7 @@ static int class_loss(struct call *c, const struct operand *out, void *head)
   args.k = s.k;
   args.inner = s.inner;
   args.ignored = softmax_ignored_label(c);
-  args.scale = cuda_number(c, "grad_scale", 1) / divisor(c, s, desc_count(&label->d));
+  args.scale = cuda_number(c, "grad_scale", 1) / loss_divisor(c, s, desc_count(&label->d));
   args.hit = 1 - smooth;
   args.other = s.k > 1 ? smooth / (double)(s.k - 1) : 0;
   args.ignores = cuda_flag(c, "use_ignore");

@@ -1,10 +1,10 @@
 /* solve.c - operators on whole matrices: gelqf, syevd, inverse, det, slogdet, and potri's gradient.
 **
 ** Factors are cuSOLVER's, one call a matrix (its functions for stacks are cuBLAS's, a library more,
-** and only for small matrices); products are cublasLt's, what lies between kernels/factors.cu.
+** and only for small matrices); products are cublasLt's, the steps between are kernels/factors.cu.
 ** cuSOLVER reads columns first and so sees transposes, as LAPACK does on the CPU: its factors are
-** the CPU's. Formulas of gradients stand in operators/linalg/factorization.c. What is wrong with a
-** matrix is found on the device and told when the task ends.
+** the CPU's. Formulas of gradients are in operators/linalg/factorization.c. What is wrong with a
+** matrix is found on the device and reported when the task ends.
 */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -14,7 +14,7 @@
 #include "cuda/triangular.h"
 #include "kernel/strided_copy.h"
 
-/* what of the operators; potri's row is in triangular.c */
+/* The field `what` of the operators' rows. The row of potri is in triangular.c. */
 enum { POTRI, LQ, EIGEN, INVERSE, DET, LOGARITHMS };
 
 static struct solver_functions solver;
@@ -25,7 +25,7 @@ static int loaded;                                    /* 1: yes, -1: no */
 
 /* -- the library ------------------------------------------------------------------------------- */
 
-static bool find(void *lib, const char *prefix, const char *symbol, void *to)
+static bool find_symbol(void *lib, const char *prefix, const char *symbol, void *to)
 {
   char name[64];
   snprintf(name, sizeof name, "%s%s", prefix, symbol);
@@ -33,16 +33,16 @@ static bool find(void *lib, const char *prefix, const char *symbol, void *to)
   return *(void **)to != NULL;
 }
 
-static bool load(void)
+static bool load_cusolver(void)
 {
   void *lib = cuda_library(CUDA_CUSOLVER, NULL);
   bool good = lib != NULL;
-#define FIND(name, symbol, arguments) good = good && find(lib, "", symbol, &solver.name);
+#define FIND(name, symbol, arguments) good = good && find_symbol(lib, "", symbol, &solver.name);
   SOLVER_FUNCTIONS(FIND)
 #undef FIND
 #define FIND(name, symbol, arguments) \
-  good = good && find(lib, "cusolverDnS", symbol, &typed[0].name) && \
-      find(lib, "cusolverDnD", symbol, &typed[1].name);
+  good = good && find_symbol(lib, "cusolverDnS", symbol, &typed[0].name) && \
+      find_symbol(lib, "cusolverDnD", symbol, &typed[1].name);
   SOLVER_TYPED(FIND)
 #undef FIND
   return good;
@@ -53,7 +53,7 @@ static solver_handle handle_of(int device)
   solver_handle *h = &handles[device_id(device)];
   if (cuda_enter(device)) return NULL;
   pthread_mutex_lock(&lock);
-  if (!loaded) loaded = load() ? 1 : -1;
+  if (!loaded) loaded = load_cusolver() ? 1 : -1;
   if (loaded > 0 && !*h && solver.Create(h)) *h = NULL;
   solver_handle made = loaded > 0 ? *h : NULL;
   pthread_mutex_unlock(&lock);
@@ -62,19 +62,19 @@ static solver_handle handle_of(int device)
 
 static const struct solver_typed *functions_of(int dtype) { return &typed[dtype == TY_F64]; }
 
-static int told(int status, const char *what)
+static int check_cusolver(int status, const char *what)
 {
   return status ? fail(TY_ERUN, "cuSOLVER: %s fails with status %d", what, status) : TY_OK;
 }
 
 /* elements of a workspace; 0: cuSOLVER did not say how many */
-static int sized(int elements, const char *what)
+static int check_size(int elements, const char *what)
 {
   NEED(elements > 0, TY_ERUN, "cuSOLVER: it does not say what workspace %s needs", what);
   return TY_OK;
 }
 
-static const char *refuse(const struct call *c)
+static const char *refuse_solver(const struct call *c)
 {
   return handle_of(c->device) ? NULL : CUDA_MISSING("cuSOLVER");
 }
@@ -96,25 +96,25 @@ static size_t stack_bytes(const struct stack *s)
   return (size_t)(s->count * s->m * s->n) * s->size;
 }
 
-static void *part(const void *p, int64_t i, int64_t elements, size_t size)
+static void *matrix_at(const void *p, int64_t i, int64_t elements, size_t size)
 {
   return (char *)(uintptr_t)p + (size_t)(i * elements) * size;
 }
 
-static int family(const struct stack *s, const char *name, cu_function *f)
+static int find_kernel(const struct stack *s, const char *name, cu_function *f)
 {
   return cuda_family(s->device, FAMILY_factors, name, f, "T=%s TEAM=256", cuda_type(s->dtype));
 }
 
 /* A kernel of factors.cu over n threads. */
-static int run(
+static int run_factors(
     const struct call *c, const struct stack *s, const char *name, int64_t n, void **params)
 {
   cu_function f;
-  TRY(family(s, name, &f));
+  TRY(find_kernel(s, name, &f));
   return cuda_run(c, f, n, params);
 }
-#define RUN(c, s, name, n, ...) TRY(run(c, s, name, n, (void *[]){ __VA_ARGS__ }))
+#define RUN(c, s, name, n, ...) TRY(run_factors(c, s, name, n, (void *[]){ __VA_ARGS__ }))
 
 static int fill_nan(const struct call *c, const struct stack *s, void *y, const void *a)
 {
@@ -123,7 +123,7 @@ static int fill_nan(const struct call *c, const struct stack *s, void *y, const 
   return TY_OK;
 }
 
-/* Of the matrices that are marked the first is told to have `what`. */
+/* Reports of the first matrix that is marked that it has `what`. */
 static int tell_marked(
     const struct call *c, const struct stack *s, const int32_t *marks, const char *what)
 {
@@ -134,11 +134,11 @@ static int tell_marked(
   return TY_OK;
 }
 
-static int begin(const struct call *c, solver_handle *h)
+static int begin_solver(const struct call *c, solver_handle *h)
 {
   *h = handle_of(c->device);
   NEED(*h, TY_EDEVICE, CUDA_MISSING("cuSOLVER"));
-  return told(solver.SetStream(*h, cuda_stream(c->device)), "cusolverDnSetStream");
+  return check_cusolver(solver.SetStream(*h, cuda_stream(c->device)), "cusolverDnSetStream");
 }
 
 static int move_matrices(const struct call *c, void *to, const void *from, size_t bytes)
@@ -148,7 +148,7 @@ static int move_matrices(const struct call *c, void *to, const void *from, size_
 
 /* -- LU ---------------------------------------------------------------------------------------- */
 
-/* bytes of workspace that cuSOLVER wants for a matrix of the stack, by its answer `code` */
+/* bytes of workspace that cuSOLVER needs for a matrix of the stack, by its answer `code` */
 static size_t work_bytes(int code, int elements, size_t size)
 {
   return code ? 0 : align_up((size_t)MAX(elements, 1) * size, ALIGN);
@@ -164,37 +164,40 @@ static size_t lu_work(const struct stack *s)
 }
 
 /* The factors of the transposes, in place. */
-static int factorize(const struct call *c, const struct stack *s, void *a, int32_t *pivot,
+static int factorize_lu(const struct call *c, const struct stack *s, void *a, int32_t *pivot,
     int32_t *info, void *work)
 {
   int n = (int)s->n;
   solver_handle h;
-  TRY(begin(c, &h));
+  TRY(begin_solver(c, &h));
   TRY(fill_nan(c, s, a, a));
   for (int64_t i = 0; i < s->count; i++)
-    TRY(told(functions_of(s->dtype)->getrf(h, n, n, part(a, i, s->m * s->n, s->size), n, work,
-        pivot + i * n, info + i), "getrf"));
+    TRY(check_cusolver(functions_of(s->dtype)->getrf(h, n, n, matrix_at(a, i, s->m * s->n, s->size),
+                           n, work, pivot + i * n, info + i),
+        "getrf"));
   cuda_count(c->device, s->count, 0);
   return TY_OK;
 }
 
-/* x: inverses, from factorize's */
-static int invert(const struct call *c, const struct stack *s, void *x, const void *lu,
+/* x: inverses, from the result of factorize_lu */
+static int invert_lu(const struct call *c, const struct stack *s, void *x, const void *lu,
     const int32_t *pivot, int32_t *info)
 {
   int n = (int)s->n;
   int64_t all = s->count * s->n * s->n;
   solver_handle h;
-  TRY(begin(c, &h));
+  TRY(begin_solver(c, &h));
   RUN(c, s, "identities", all, &x, &all, (void *)&s->n);
   for (int64_t i = 0; i < s->count; i++)
-    TRY(told(functions_of(s->dtype)->getrs(h, SOLVER_PLAIN, n, n, part(lu, i, s->n * s->n, s->size),
-        n, pivot + i * n, part(x, i, s->n * s->n, s->size), n, info + i), "getrs"));
+    TRY(check_cusolver(
+        functions_of(s->dtype)->getrs(h, SOLVER_PLAIN, n, n, matrix_at(lu, i, s->n * s->n, s->size),
+            n, pivot + i * n, matrix_at(x, i, s->n * s->n, s->size), n, info + i),
+        "getrs"));
   cuda_count(c->device, s->count, 0);
   return fill_nan(c, s, x, lu);
 }
 
-/* what lies in scratch: cuSOLVER's workspace, an int per matrix and one per row, matrices */
+/* what scratch holds: cuSOLVER's workspace, an int per matrix and one per row, matrices */
 struct lu_scratch { void *work; int32_t *info, *pivot; void *a; };
 static size_t lu_layout(const struct stack *s, char *at, struct lu_scratch *out)
 {
@@ -214,22 +217,22 @@ static size_t inverse_scratch(const struct call *c)
   return lu_layout(&s, NULL, &t);
 }
 
-static int inverse(struct call *c)
+static int run_inverse(struct call *c)
 {
   struct stack s = stack_of(c, &c->in[0].d);
   struct lu_scratch t;
   lu_layout(&s, c->tmp, &t);
   TRY(move_matrices(c, t.a, c->in[0].p, stack_bytes(&s)));
-  TRY(factorize(c, &s, t.a, t.pivot, t.info, t.work));
+  TRY(factorize_lu(c, &s, t.a, t.pivot, t.info, t.work));
   RUN(c, &s, "mark_zeros", s.count, &t.info, &t.a, &s.count, &s.n);
   TRY(tell_marked(c, &s, t.info, "is singular: it has no inverse"));
-  return invert(c, &s, c->out[0].p, t.a, t.pivot, t.info);
+  return invert_lu(c, &s, c->out[0].p, t.a, t.pivot, t.info);
 }
 
 /* outputs: det, LU, pivot, or sign, log, LU, pivot */
 static size_t det_scratch(const struct call *c) { return inverse_scratch(c); }
 
-static int det(struct call *c)
+static int run_det(struct call *c)
 {
   struct stack s = stack_of(c, &c->in[0].d);
   struct lu_scratch t;
@@ -238,7 +241,7 @@ static int det(struct call *c)
   void *lu = c->out[c->nout - 2].p ? c->out[c->nout - 2].p : t.a;
   int32_t *pivot = c->out[c->nout - 1].p ? c->out[c->nout - 1].p : t.pivot;
   TRY(move_matrices(c, lu, c->in[0].p, stack_bytes(&s)));
-  TRY(factorize(c, &s, lu, pivot, t.info, t.work));
+  TRY(factorize_lu(c, &s, lu, pivot, t.info, t.work));
   void *second = logs ? c->out[1].p : NULL;
   RUN(c, &s, "determinants", s.count, &c->out[0].p, &second, &lu, &pivot, &s.count, &s.n, &logs);
   return TY_OK;
@@ -253,7 +256,7 @@ static int det_back(struct call *c)
   int32_t logs = cuda_what(c) == LOGARITHMS;
   if (!c->out[0].p) return TY_OK;
   lu_layout(&s, c->tmp, &t);
-  TRY(invert(c, &s, t.a, c->in[2].p, c->in[3].p, t.info));
+  TRY(invert_lu(c, &s, t.a, c->in[2].p, c->in[3].p, t.info));
   RUN(c, &s, "determinant_gradient", all, &c->out[0].p, &t.a, &c->in[0].p, &c->in[1].p, &all, &s.n,
       &logs);
   return TY_OK;
@@ -291,7 +294,7 @@ static size_t gelqf_scratch(const struct call *c)
   return lq_layout(&s, NULL, &t);
 }
 
-static int gelqf(struct call *c)
+static int run_gelqf(struct call *c)
 {
   struct stack s = stack_of(c, &c->in[0].d);
   struct lq_scratch t;
@@ -301,18 +304,18 @@ static int gelqf(struct call *c)
   solver_handle h;
   lq_layout(&s, c->tmp, &t);
   char *q = c->out[0].p ? c->out[0].p : t.q, *l = c->out[1].p;
-  TRY(begin(c, &h));
-  TRY(sized(t.size, "gelqf"));
+  TRY(begin_solver(c, &h));
+  TRY(check_size(t.size, "gelqf"));
   TRY(move_matrices(c, q, c->in[0].p, stack_bytes(&s)));
   for (int64_t i = 0; i < s.count; i++) {
     struct stack one = s;
-    char *own = part(q, i, s.m * s.n, s.size);
-    void *triangle = l ? part(l, i, s.m * s.m, s.size) : NULL;
+    char *own = matrix_at(q, i, s.m * s.n, s.size);
+    void *triangle = l ? matrix_at(l, i, s.m * s.m, s.size) : NULL;
     one.count = 1;
-    TRY(told(f->geqrf(h, n, m, own, n, t.tau, t.work, t.size, t.info), "geqrf"));
+    TRY(check_cusolver(f->geqrf(h, n, m, own, n, t.tau, t.work, t.size, t.info), "geqrf"));
     all = s.m * s.m;
     if (l) RUN(c, &one, "lower_part", all, &triangle, &own, &all, &s.m, &s.n);
-    TRY(told(f->orgqr(h, n, m, m, own, n, t.tau, t.work, t.size, t.info), "orgqr"));
+    TRY(check_cusolver(f->orgqr(h, n, m, m, own, n, t.tau, t.work, t.size, t.info), "orgqr"));
   }
   cuda_count(c->device, 2 * s.count, 0);
   return TY_OK;
@@ -344,7 +347,7 @@ static size_t syevd_scratch(const struct call *c)
   return eigen_layout(&s, NULL, &t);
 }
 
-static int syevd(struct call *c)
+static int run_syevd(struct call *c)
 {
   static const char what[] = "has no eigenvalues that can be found: an entry is NaN or infinite, "
                              "or the search does not converge";
@@ -355,14 +358,14 @@ static int syevd(struct call *c)
   solver_handle h;
   eigen_layout(&s, c->tmp, &t);
   void *u = c->out[0].p ? c->out[0].p : t.u, *l = c->out[1].p ? c->out[1].p : t.l;
-  TRY(begin(c, &h));
-  TRY(sized(t.size, "syevd"));
+  TRY(begin_solver(c, &h));
+  TRY(check_size(t.size, "syevd"));
   TRY(move_matrices(c, u, c->in[0].p, stack_bytes(&s)));
   RUN(c, &s, "finite_only", s.count * CUDA_BLOCK, &u, &t.bad, &s.count, &size);
   TRY(tell_marked(c, &s, t.bad, what));
   for (int64_t i = 0; i < s.count; i++)
-    TRY(told(functions_of(s.dtype)->syevd(h, SOLVER_VECTORS, SOLVER_UPPER, n,
-        part(u, i, size, s.size), n, part(l, i, s.n, s.size), t.work, t.size, t.info + i),
+    TRY(check_cusolver(functions_of(s.dtype)->syevd(h, SOLVER_VECTORS, SOLVER_UPPER, n,
+        matrix_at(u, i, size, s.size), n, matrix_at(l, i, s.n, s.size), t.work, t.size, t.info + i),
         "syevd"));
   cuda_count(c->device, s.count, 0);
   TRY(tell_marked(c, &s, t.info, what));
@@ -381,7 +384,7 @@ static void plans_done(void *state)
   for (int i = 0; i < PRODUCTS; i++) product_done(s->of[i]);
 }
 
-/* op(A) (m x k) op(B) (k x n) of matrices packed one behind the other */
+/* op(A) (m x k) op(B) (k x n) of matrices packed one after the other */
 static struct product times_of(const struct stack *s, bool ta, bool tb, int64_t m, int64_t n,
     int64_t k, double alpha, double beta)
 {
@@ -447,7 +450,8 @@ static size_t back_bytes(const struct call *c)
   return back_layout(c, NULL, &t);
 }
 
-static int multiply(const struct call *c, int i, const void *a, const void *b, void *y, void *work)
+static int multiply_stack(
+    const struct call *c, int i, const void *a, const void *b, void *y, void *work)
 {
   struct stack s = stack_of(c, &c->out[0].d);
   struct product p[PRODUCTS];
@@ -465,11 +469,11 @@ static int gelqf_back(struct call *c)
   void *da = c->out[0].p;
   if (!da) return TY_OK;
   back_layout(c, c->tmp, &t);
-  TRY(multiply(c, 0, c->in[3].p, c->in[1].p, t.one, t.work));
-  TRY(multiply(c, 1, c->in[0].p, c->in[2].p, t.one, t.work));
+  TRY(multiply_stack(c, 0, c->in[3].p, c->in[1].p, t.one, t.work));
+  TRY(multiply_stack(c, 1, c->in[0].p, c->in[2].p, t.one, t.work));
   RUN(c, &s, "mirrored", all, &t.one, &all, &s.m);
   TRY(move_matrices(c, t.two, c->in[0].p, stack_bytes(&s)));
-  TRY(multiply(c, 2, t.one, c->in[2].p, t.two, t.work));
+  TRY(multiply_stack(c, 2, t.one, c->in[2].p, t.two, t.work));
   struct triangle_args solve = { s.count, s.m, s.n, s.m, false, true, true, 0, 1 };
   return cuda_triangle(c, "triangle_solve", solve, s.dtype, da, c->in[3].p, t.two);
 }
@@ -482,10 +486,10 @@ static int syevd_back(struct call *c)
   int64_t all = s.count * s.n * s.n;
   if (!c->out[0].p) return TY_OK;
   back_layout(c, c->tmp, &t);
-  TRY(multiply(c, 0, c->in[0].p, c->in[2].p, t.one, t.work));
+  TRY(multiply_stack(c, 0, c->in[0].p, c->in[2].p, t.one, t.work));
   RUN(c, &s, "eigen_gradient", all, &t.one, &c->in[3].p, &c->in[1].p, &all, &s.n);
-  TRY(multiply(c, 1, t.one, c->in[2].p, t.two, t.work));
-  return multiply(c, 2, c->in[2].p, t.two, c->out[0].p, t.work);
+  TRY(multiply_stack(c, 1, t.one, c->in[2].p, t.two, t.work));
+  return multiply_stack(c, 2, c->in[2].p, t.two, c->out[0].p, t.work);
 }
 
 /* in: dB, B */
@@ -494,8 +498,8 @@ static int inverse_back(struct call *c)
   struct back_scratch t;
   if (!c->out[0].p) return TY_OK;
   back_layout(c, c->tmp, &t);
-  TRY(multiply(c, 0, c->in[1].p, c->in[0].p, t.one, t.work));
-  return multiply(c, 1, t.one, c->in[1].p, c->out[0].p, t.work);
+  TRY(multiply_stack(c, 0, c->in[1].p, c->in[0].p, t.one, t.work));
+  return multiply_stack(c, 1, t.one, c->in[1].p, c->out[0].p, t.work);
 }
 
 /* in: head gradient G, the factor, the inverse B. -tri(B (G + G^T) L^-T), or
@@ -510,7 +514,7 @@ static int potri_back(struct call *c)
   if (!x) return TY_OK;
   back_layout(c, c->tmp, &t);
   RUN(c, &s, "with_transpose", all, &t.one, &c->in[0].p, &all, &s.n);
-  TRY(multiply(c, 0, lower ? c->in[2].p : t.one, lower ? t.one : c->in[2].p, t.two, t.work));
+  TRY(multiply_stack(c, 0, lower ? c->in[2].p : t.one, lower ? t.one : c->in[2].p, t.two, t.work));
   struct triangle_args solve = { s.count, s.n, s.n, s.n, lower, lower, true, 0, -1 };
   TRY(cuda_triangle(c, "triangle_solve", solve, s.dtype, x, c->in[1].p, t.two));
   RUN(c, &s, "triangle_only", all, &x, &all, &s.n, &lower);
@@ -520,27 +524,27 @@ static int potri_back(struct call *c)
 /* -- tables ------------------------------------------------------------------------------------ */
 
 enum { T_PIVOT = T_FLOAT | 1 << TY_I32 };
-#define SOLVER .refuse = refuse
+#define SOLVER .refuse = refuse_solver
 #define PLANNED \
   .refuse = refuse_products, .scratch = back_bytes, .state = plans_size, .done = plans_done
 static const struct kernel dets[] = {
-  { "cusolver", det, T_PIVOT, .scratch = det_scratch, SOLVER }, { 0 }
+  { "cusolver", run_det, T_PIVOT, .scratch = det_scratch, SOLVER }, { 0 }
 };
 static const struct kernel dets_back[] = {
   { "cusolver", det_back, T_PIVOT, .scratch = det_back_scratch, SOLVER }, { 0 }
 };
 static const struct kernel inverses[] = {
-  { "cusolver", inverse, T_FLOAT, .scratch = inverse_scratch, SOLVER }, { 0 }
+  { "cusolver", run_inverse, T_FLOAT, .scratch = inverse_scratch, SOLVER }, { 0 }
 };
 static const struct kernel inverses_back[] = {
   { "cublaslt", inverse_back, T_FLOAT, PLANNED }, { 0 }
 };
 static const struct kernel lqs[] = {
-  { "cusolver", gelqf, T_FLOAT, .scratch = gelqf_scratch, SOLVER }, { 0 }
+  { "cusolver", run_gelqf, T_FLOAT, .scratch = gelqf_scratch, SOLVER }, { 0 }
 };
 static const struct kernel lqs_back[] = { { "cublaslt", gelqf_back, T_FLOAT, PLANNED }, { 0 } };
 static const struct kernel eigens[] = {
-  { "cusolver", syevd, T_FLOAT, .scratch = syevd_scratch, SOLVER }, { 0 }
+  { "cusolver", run_syevd, T_FLOAT, .scratch = syevd_scratch, SOLVER }, { 0 }
 };
 static const struct kernel eigens_back[] = { { "cublaslt", syevd_back, T_FLOAT, PLANNED }, { 0 } };
 const struct kernel cuda_potri_back[] = { { "cublaslt", potri_back, T_FLOAT, PLANNED }, { 0 } };

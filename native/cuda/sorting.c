@@ -2,7 +2,8 @@
 #include "cuda/family.h"
 #include "kernel/vec/vec.h"
 
-enum { RUN = 32, KEY = 16 };                          /* as in sort.cu; bytes of a key */
+enum { RUN = 32 };                                    /* as in kernels/sort.cu */
+enum { KEY = 16 };                                    /* bytes of a key */
 
 /* (outer, n, inner) around the axis, of which the first k of each line are asked for */
 struct sorted_lines { int64_t lines, n, inner, k; };
@@ -61,7 +62,8 @@ static int sort_keys(const struct call *c, const struct sorted_lines *l, void **
   return cuda_sort_keys(c, sorted, (char *)c->tmp + cuda_keys_bytes(count), count, l->n);
 }
 
-static int order(struct call *c, struct operand *value, struct operand *index, struct operand *mask)
+static int order_lines(
+    struct call *c, struct operand *value, struct operand *index, struct operand *mask)
 {
   struct sorted_lines l = lines_of(c, &c->in[0].d);
   int64_t count = l.lines * l.k;
@@ -76,17 +78,18 @@ static int order(struct call *c, struct operand *value, struct operand *index, s
   return cuda_run(c, f, count, params);
 }
 
-static int sort(struct call *c) { return order(c, &c->out[0], &c->out[1], NULL); }
-static int argsort(struct call *c) { return order(c, NULL, &c->out[0], NULL); }
-static int topk(struct call *c)
+static int run_sort(struct call *c) { return order_lines(c, &c->out[0], &c->out[1], NULL); }
+static int run_argsort(struct call *c) { return order_lines(c, NULL, &c->out[0], NULL); }
+static int run_topk(struct call *c)
 {
   bool both = cuda_word(c, "ret_typ", "both"), values = both || cuda_word(c, "ret_typ", "value");
-  if (cuda_word(c, "ret_typ", "mask")) return order(c, NULL, NULL, &c->out[0]);
-  return values ? order(c, &c->out[0], &c->out[1], NULL) : order(c, NULL, &c->out[0], NULL);
+  if (cuda_word(c, "ret_typ", "mask")) return order_lines(c, NULL, NULL, &c->out[0]);
+  return values ? order_lines(c, &c->out[0], &c->out[1], NULL)
+                : order_lines(c, NULL, &c->out[0], NULL);
 }
 
 /* in: head gradient, and where its elements come from, but for what has no gradient */
-static int backward(struct call *c)
+static int sort_backward(struct call *c)
 {
   struct operand *dx = &c->out[0];
   struct sorted_lines l = lines_of(c, &dx->d);
@@ -101,10 +104,10 @@ static int backward(struct call *c)
 
 #define KEYS(table, run) \
   static const struct kernel table[] = { { "merge", run, T_ANY, .scratch = keys_scratch }, { 0 } };
-KEYS(sorts, sort)
-KEYS(argsorts, argsort)
-KEYS(topks, topk)
-static const struct kernel sorts_back[] = { { "scatter", backward, T_ANY }, { 0 } };
+KEYS(sorts, run_sort)
+KEYS(argsorts, run_argsort)
+KEYS(topks, run_topk)
+static const struct kernel sorts_back[] = { { "scatter", sort_backward, T_ANY }, { 0 } };
 
 const struct op_kernels cuda_sorting[] = {
   { "sort", sorts, sorts_back },

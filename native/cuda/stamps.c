@@ -2,7 +2,7 @@
 ** placed by its distance from an earlier one, the first by the host's clock when it was left.
 **
 ** The two clocks drift apart. The host's bounds the device's: nothing was reached before it was
-** left, or after it is seen to have been reached. What would lie outside is moved to the bound,
+** left, or after it is seen to have been reached. What would be outside is moved to the bound,
 ** and all that comes later with it.
 */
 #include "cuda/stamps.h"
@@ -31,7 +31,7 @@ int stamp_leave(struct stamp_clock *k, cu_stream stream, void **made)
   NEED(s, TY_EMEMORY, "out of memory: times of a GPU");
   if (s == k->unused) k->unused = s->next;
   s->left = profile_now();
-  int code = cuda_told(cu_api.EventRecord(s->event, stream), "leaving a stamp");
+  int code = cuda_check(cu_api.EventRecord(s->event, stream), "leaving a stamp");
   if (code)
     give_back(k, s);
   else
@@ -40,7 +40,7 @@ int stamp_leave(struct stamp_clock *k, cu_stream stream, void **made)
 }
 
 /* ns between two events, which the stream has reached */
-static bool apart(const struct stamp *a, const struct stamp *b, int64_t *ns)
+static bool elapsed_ns(const struct stamp *a, const struct stamp *b, int64_t *ns)
 {
   float ms;
   if (cu_api.EventElapsedTime(&ms, a->event, b->event)) return false;
@@ -52,7 +52,7 @@ bool stamp_read(struct stamp_clock *k, void *first, void *last, int64_t *from, i
 {
   struct stamp *a = first, *b = last;
   int64_t length = 0, lead = 0;
-  bool good = a && b && apart(a, b, &length) && (!k->base || apart(k->base, a, &lead));
+  bool good = a && b && elapsed_ns(a, b, &length) && (!k->base || elapsed_ns(k->base, a, &lead));
   give_back(k, b);
   if (!good) return give_back(k, a), false;
   int64_t begin = k->base ? k->at + lead : a->left;

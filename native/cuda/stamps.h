@@ -4,8 +4,13 @@
 #include "cuda/cuda.h"
 
 struct stamp;
-/* Of a stream. base: what the next stamps are read against, and its time; end: of the last read */
-struct stamp_clock { struct stamp *unused, *base; int64_t at, end; };
+/* The clock of a stream. */
+struct stamp_clock {
+  struct stamp *unused;
+  struct stamp *base;                                 /* what the next stamps are read against */
+  int64_t at;                                         /* time of base */
+  int64_t end;                                        /* time of the last stamp that was read */
+};
 /* In the context of the stream's device. */
 int  stamp_leave(struct stamp_clock *k, cu_stream stream, void **made);
 bool stamp_read(struct stamp_clock *k, void *first, void *last, int64_t *from, int64_t *to);

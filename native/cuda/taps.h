@@ -1,4 +1,4 @@
-/* taps.h - gradients of samples that lie anywhere in an image (kernels/taps.cu). */
+/* taps.h - gradients of samples at any place of an image (kernels/taps.cu). */
 #pragma once
 #include "cuda/family.h"
 
@@ -12,7 +12,7 @@ static inline size_t cuda_taps_bytes(int64_t taps, size_t size)
 {
   return 2 * cuda_keys_bytes(taps) + align_up((size_t)taps * size, ALIGN);
 }
-/* Pieces of such scratch, behind which *at moves; the numbers come first. */
+/* Pieces of such scratch, the numbers first. Moves *at to after them. */
 static inline void cuda_taps_lie(struct cuda_taps *t, size_t size, char **at)
 {
   t->keys = cuda_piece(at, cuda_keys_bytes(t->taps));

@@ -26,7 +26,7 @@ int cuda_triangle(const struct call *c, const char *name, struct triangle_args s
   return cuda_run(c, f, s.count * (product ? s.m * s.n : s.right ? s.m : s.n), params);
 }
 
-static int apply(const struct call *c, const char *name, const ty_desc *b, bool turned,
+static int apply_triangle(const struct call *c, const char *name, const ty_desc *b, bool turned,
     double factor, void *to, const void *a, const void *from)
 {
   struct triangle_args s = args_of(c, b, factor);
@@ -35,8 +35,8 @@ static int apply(const struct call *c, const char *name, const ty_desc *b, bool 
 }
 
 /* dA, from u v^T, or its transpose */
-static int gradient(const struct call *c, const ty_desc *b, double factor, void *da, const void *u,
-    const void *v)
+static int write_gradient(
+    const struct call *c, const ty_desc *b, double factor, void *da, const void *u, const void *v)
 {
   struct triangle_args s = args_of(c, b, factor);
   bool swap = (s.transpose != 0) != (s.right != 0);
@@ -51,7 +51,7 @@ static int gradient(const struct call *c, const ty_desc *b, double factor, void 
 static double factor_of(const struct call *c) { return cuda_number(c, "alpha", 1); }
 
 /* scratch: B, whose place the result may take */
-static int multiply(struct call *c)
+static int multiply_triangle(struct call *c)
 {
   const ty_desc *d = &c->in[1].d;
   const void *b = c->in[1].p;
@@ -59,31 +59,32 @@ static int multiply(struct call *c)
     TRY(move_bytes(c->device, c->tmp, b, desc_bytes(d)));
     b = c->tmp;
   }
-  return apply(c, "triangle_multiply", d, false, factor_of(c), c->out[0].p, c->in[0].p, b);
+  return apply_triangle(c, "triangle_multiply", d, false, factor_of(c), c->out[0].p, c->in[0].p, b);
 }
 static size_t multiply_scratch(const struct call *c) { return desc_bytes(&c->in[1].d); }
 
-static int solve(struct call *c)
+static int solve_triangle(struct call *c)
 {
-  return apply(c, "triangle_solve", &c->in[1].d, false, factor_of(c), c->out[0].p, c->in[0].p,
-      c->in[1].p);
+  return apply_triangle(
+      c, "triangle_solve", &c->in[1].d, false, factor_of(c), c->out[0].p, c->in[0].p, c->in[1].p);
 }
 
 /* in: head gradient, A, B */
 static int multiply_back(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
-  TRY(gradient(c, d, factor_of(c), c->out[0].p, c->in[0].p, c->in[2].p));
+  TRY(write_gradient(c, d, factor_of(c), c->out[0].p, c->in[0].p, c->in[2].p));
   if (!c->out[1].p) return TY_OK;
-  return apply(c, "triangle_multiply", d, true, factor_of(c), c->out[1].p, c->in[1].p, c->in[0].p);
+  return apply_triangle(
+      c, "triangle_multiply", d, true, factor_of(c), c->out[1].p, c->in[1].p, c->in[0].p);
 }
 
 /* in: head gradient, A, X; scratch: W */
 static int solve_back(struct call *c)
 {
   struct operand w = { c->tmp, c->in[0].d, NULL };
-  TRY(apply(c, "triangle_solve", &w.d, true, 1, w.p, c->in[1].p, c->in[0].p));
-  TRY(gradient(c, &w.d, -1, c->out[0].p, w.p, c->in[2].p));
+  TRY(apply_triangle(c, "triangle_solve", &w.d, true, 1, w.p, c->in[1].p, c->in[0].p));
+  TRY(write_gradient(c, &w.d, -1, c->out[0].p, w.p, c->in[2].p));
   return cuda_times(c, &c->out[1], &w, factor_of(c), false);
 }
 static size_t solve_scratch(const struct call *c) { return desc_bytes(&c->in[0].d); }
@@ -96,7 +97,7 @@ static int factor_family(const struct call *c, const char *name, cu_function *f)
       cuda_type(c->out[0].d.dtype));
 }
 
-static int factorize(struct call *c)
+static int factorize_cholesky(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;
   int64_t n = d->dim[d->ndim - 1], count = desc_count(d) / (n * n);
@@ -159,15 +160,15 @@ static int invert_factor(struct call *c)
 }
 
 static const struct kernel products[] = {
-  { "elements", multiply, T_FLOAT, .scratch = multiply_scratch }, { 0 }
+  { "elements", multiply_triangle, T_FLOAT, .scratch = multiply_scratch }, { 0 }
 };
 static const struct kernel products_back[] = { { "elements", multiply_back, T_FLOAT }, { 0 } };
-static const struct kernel solutions[] = { { "substitution", solve, T_FLOAT }, { 0 } };
+static const struct kernel solutions[] = { { "substitution", solve_triangle, T_FLOAT }, { 0 } };
 static const struct kernel solutions_back[] = {
   { "substitution", solve_back, T_FLOAT, .scratch = solve_scratch }, { 0 }
 };
 
-static const struct kernel factors[] = { { "columns", factorize, T_FLOAT }, { 0 } };
+static const struct kernel factors[] = { { "columns", factorize_cholesky, T_FLOAT }, { 0 } };
 static const struct kernel factors_back[] = {
   { "columns", factorize_back, T_FLOAT, .scratch = factorize_scratch }, { 0 }
 };

@@ -9,7 +9,7 @@ struct tuning_scratch { struct tuning plan[MOST_STEPS]; float mean; };
 
 static size_t tuning_bytes(const struct call *c) { return sizeof(struct tuning_scratch); }
 
-static int family(const struct call *c, const char *name, cu_function *f)
+static int find_kernel(const struct call *c, const char *name, cu_function *f)
 {
   return cuda_family(c->device, FAMILY_tune, name, f, "T=%s TEAM=%d",
       cuda_type(c->in[0].d.dtype), CUDA_BLOCK);
@@ -24,8 +24,8 @@ static int run_plan(const struct call *c, int steps, bool contrast)
   void *mean = &s->mean;
   cu_function find, f;
   if (!c->out[0].p) return TY_OK;
-  TRY(family(c, "find_mean", &find));
-  TRY(family(c, "tune", &f));
+  TRY(find_kernel(c, "find_mean", &find));
+  TRY(find_kernel(c, "tune", &f));
   for (int i = 0; i < steps; i++) {
     void *step = &s->plan[i], **from = i ? &c->out[0].p : &c->in[0].p;
     void *of_find[] = { &mean, &step, from, &pixels, &channels };
@@ -43,7 +43,7 @@ static int random_factor(struct call *c)
   double low = cuda_number(c, "min_factor", 1), high = cuda_number(c, "max_factor", 1);
   int32_t kind = cuda_what(c);
   cu_function f;
-  TRY(family(c, "plan_factor", &f));
+  TRY(find_kernel(c, "plan_factor", &f));
   void *params[] = { &c->tmp, &kind, &low, &high, &key };
   TRY(cuda_run(c, f, 1, params));
   return run_plan(c, 1, kind == CONTRAST);
@@ -59,20 +59,20 @@ static int random_jitter(struct call *c)
   struct jitter_args s = { { cuda_number(c, "brightness", 0), cuda_number(c, "contrast", 0),
     cuda_number(c, "saturation", 0), cuda_number(c, "hue", 0) } };
   cu_function f;
-  TRY(family(c, "plan_jitter", &f));
+  TRY(find_kernel(c, "plan_jitter", &f));
   void *params[] = { &c->tmp, &s, &key };
   TRY(cuda_run(c, f, 1, params));
   return run_plan(c, MOST_STEPS, true);
 }
 
-static int light(struct call *c)
+static int add_light(struct call *c)
 {
   struct cuda_draw_key key = cuda_draw_key(c);
   const struct reals *alpha = op_reals(c->op, c->param, "alpha");
   struct light_args s = { { 0 }, (float)cuda_number(c, "alpha_std", 0), alpha != NULL };
   cu_function f;
   for (int i = 0; alpha && i < 3; i++) s.alpha[i] = (float)alpha->d[i];
-  TRY(family(c, "plan_light", &f));
+  TRY(find_kernel(c, "plan_light", &f));
   void *params[] = { &c->tmp, &s, &key };
   TRY(cuda_run(c, f, 1, params));
   return run_plan(c, 1, false);
@@ -85,7 +85,7 @@ static int light(struct call *c)
   };
 PIXELS(factors, random_factor)
 PIXELS(jitters, random_jitter)
-PIXELS(lights, light)
+PIXELS(lights, add_light)
 
 const struct op_kernels cuda_tuning[] = {
   { "_image_random_brightness", factors, NULL, BRIGHTNESS },

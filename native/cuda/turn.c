@@ -8,7 +8,7 @@ static int64_t space_of(const ty_desc *d) { return product_of(d, 2, d->ndim); }
 
 bool turn_moves(const ty_desc *d) { return d->dim[1] > 1 && space_of(d) > 1; }
 
-static int turn(int device, const ty_desc *d, void *to, const void *from, bool last)
+static int turn_axes(int device, const ty_desc *d, void *to, const void *from, bool last)
 {
   struct move m = { 0 };
   int64_t c = d->dim[1], s = space_of(d);
@@ -26,10 +26,10 @@ static int turn(int device, const ty_desc *d, void *to, const void *from, bool l
 
 int turn_last(int device, const ty_desc *d, void *to, const void *plain)
 {
-  return turn(device, d, to, plain, true);
+  return turn_axes(device, d, to, plain, true);
 }
 
 int turn_plain(int device, const ty_desc *d, void *to, const void *last)
 {
-  return turn(device, d, to, last, false);
+  return turn_axes(device, d, to, last, false);
 }

@@ -22,7 +22,7 @@ struct cuda_window cuda_window_of(const struct call *c, const ty_desc *image, in
   return s;
 }
 
-static int run(const struct call *c, const struct operand *image, bool fold)
+static int run_taps(const struct call *c, const struct operand *image, bool fold)
 {
   struct cuda_window s = cuda_window_of(c, &image->d, desc_count(&c->out[0].d));
   int32_t add = c->add & 1;
@@ -34,10 +34,10 @@ static int run(const struct call *c, const struct operand *image, bool fold)
   return cuda_run(c, f, s.n, params);
 }
 
-static int unfold(struct call *c)      { return run(c, &c->in[0], false); }
-static int unfold_back(struct call *c) { return run(c, &c->out[0], true); }
-static int fold(struct call *c)        { return run(c, &c->out[0], true); }
-static int fold_back(struct call *c)   { return run(c, &c->in[0], false); }
+static int unfold_image(struct call *c) { return run_taps(c, &c->in[0], false); }
+static int unfold_back(struct call *c)  { return run_taps(c, &c->out[0], true); }
+static int fold_columns(struct call *c) { return run_taps(c, &c->out[0], true); }
+static int fold_back(struct call *c)    { return run_taps(c, &c->in[0], false); }
 
 /* -- LRN --------------------------------------------------------------------------------------- */
 
@@ -71,9 +71,9 @@ static int lrn_backward(struct call *c)
   return cuda_run(c, f, s.n, params);
 }
 
-static const struct kernel unfolds[] = { { "taps", unfold, T_FLOAT }, { 0 } };
+static const struct kernel unfolds[] = { { "taps", unfold_image, T_FLOAT }, { 0 } };
 static const struct kernel unfolds_back[] = { { "taps", unfold_back, T_FLOAT, .add = 1 }, { 0 } };
-static const struct kernel folds[] = { { "taps", fold, T_FLOAT }, { 0 } };
+static const struct kernel folds[] = { { "taps", fold_columns, T_FLOAT }, { 0 } };
 static const struct kernel folds_back[] = { { "taps", fold_back, T_FLOAT, .add = 1 }, { 0 } };
 static const struct kernel lrns[] = { { "channels", lrn_forward, T_FLOAT }, { 0 } };
 static const struct kernel lrns_back[] = { { "channels", lrn_backward, T_FLOAT }, { 0 } };

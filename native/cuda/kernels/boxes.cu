@@ -2,7 +2,7 @@
 // of cells, targets of anchors. Boxes and overlaps are those of kernel/element/boxes.h; all choices
 // are the CPU's. Method: a thread a box or pair; what is chosen by score is sorted first (sort.cu),
 // equal scores in their order; a block a sample walks through it, its threads look at the boxes
-// behind. Bound: of suppression the square of the boxes over the threads, of pairs their number.
+// after it. Bound: of suppression the square of the boxes over the threads, of pairs their number.
 #ifndef T
 #include "prelude.cuh"
 #include "kernel/element/boxes.h"
@@ -359,7 +359,7 @@ extern "C" __global__ void mine_negatives(anchor_match *match, const sort_key *k
   }
 }
 
-// offsets, mask, label: NULL where nobody asks
+// offsets, mask, label: NULL where unused
 extern "C" __global__ void write_targets(T *offsets, T *mask, T *kind, const anchor_match *match,
     const T *anchor, const T *label, const struct target_args __grid_constant__ s)
 {
@@ -426,14 +426,14 @@ extern "C" __global__ void find_objects(detection *all, sort_key *best, sort_key
   }
 }
 
-FN void write_detection(T *y, const detection &d, bool stands)
+FN void write_detection(T *y, const detection &d, bool kept)
 {
-  y[0] = stands ? (T)d.id : -1;
+  y[0] = kept ? (T)d.id : -1;
   set(y[1], d.score);
   for (int k = 0; k < 4; k++) y[2 + k] = (T)d.corner[k];
 }
 
-// The best come first, sorted; what lies behind them stays where it was found, with id -1.
+// The best come first, sorted; what follows them stays where it was found, with id -1.
 extern "C" __global__ void detect(T *y, const detection *all, const sort_key *best,
     const sort_key *found, i32 *gone, const struct detection_args __grid_constant__ s)
 {

@@ -21,7 +21,7 @@ extern "C" __global__ void choose(
 }
 
 // x goes to `first` where the guard holds, else to `second`, zeros to the other; one of them may be
-// NULL, and one lie in the place of x. Without `second` x may be what was skipped.
+// NULL, and one may share the memory of x. Without `second` x may be what was skipped.
 extern "C" __global__ void part_ways(
     UNIT *first, UNIT *second, const u8 *guard, const UNIT *x, i64 n)
 {

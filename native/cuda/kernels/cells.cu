@@ -1,5 +1,5 @@
-// cells.cu - one step of recurrent cells behind their products, and its gradient. Arrays are
-// (batch, gates units) or (batch, units); rows of states may lie further apart. Gate order: lstm
+// cells.cu - one step of recurrent cells after their products, and its gradient. Arrays are
+// (batch, gates units) or (batch, units); rows of states may be further apart. Gate order: lstm
 // i f g o, gru r z n. Method: a thread a unit of a sample. Bound: bytes; of few samples the latency
 // of a launch.
 #ifndef T
@@ -90,7 +90,7 @@ extern "C" __global__ void lstm_cell_back(T *dpre, T *dc, const T *dh, const T *
   }
 }
 
-// The states of `steps` steps, whose gates and cells lie `step` apart: h (steps, batch, units).
+// The states of `steps` steps, whose gates and cells are `step` apart: h (steps, batch, units).
 extern "C" __global__ void lstm_states(
     T *h, const T *gate, const T *c, i64 step, i64 n, const struct cell_sizes __grid_constant__ s)
 {

@@ -29,7 +29,7 @@ extern "C" __global__ void add_up(
       good &= p >= 0;
       sums[k] = sum += p;
     }
-    if (!good || !(sum > 0)) tell(fault, op, want, row, BAD_ROW);
+    if (!good || !(sum > 0)) report_fault(fault, op, want, row, BAD_ROW);
   }
 }
 
@@ -84,8 +84,8 @@ extern "C" __global__ void unique_zipfian(i64 *y, i64 *tries, i64 *slot,
 
 // -- permutations: where the steps of Fisher and Yates, one after the other, bring an entry -------
 // Entry i comes to position j(i) at step i, and stays there until the next step k with j(k) = j(i)
-// moves it to position k; there it stays until the first step behind k with j = k. So a sort of
-// steps by their positions tells all; on average an entry moves less than ln n times.
+// moves it to position k; there it stays until the first step after k with j = k. So a sort of
+// steps by their positions is enough; on average an entry moves less than ln n times.
 
 // step: keyed by its position
 extern "C" __global__ void list_steps(
@@ -99,7 +99,7 @@ FN i64 next_here(const sort_key *step, i64 n, i64 q)
   return q + 1 < n && step[q + 1].key == step[q].key ? step[q + 1].index : 0;
 }
 
-// leaves[p], zeros before: the first step behind p that moves what is at position p; 0: none
+// leaves[p], zeros before: the first step after p that moves what is at position p; 0: none
 extern "C" __global__ void first_steps(i64 *leaves, const sort_key *step, i64 n)
 {
   EACH(q, n)

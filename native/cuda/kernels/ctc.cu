@@ -150,7 +150,7 @@ extern "C" __global__ void paths(T *loss, T *grad, const double *log_y, double *
     {
       i64 at = n * s.labels + i / 2, k = i % 2 ? get<i64>(label[at]) : blank_of(s);
       bool bad = k < 0 || k >= s.classes;
-      if (bad) tell_index(fault, op, k, at, 0, s.classes, BAD_LABEL, what);
+      if (bad) report_index(fault, op, k, at, 0, s.classes, BAD_LABEL, what);
       symbol[i] = bad ? 0 : k;
     }
     __syncthreads();

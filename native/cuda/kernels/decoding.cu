@@ -14,7 +14,7 @@
 
 typedef computes<T>::type C;
 
-// How data lies; distances in elements. Of `size` numbers of a head `turned` turn.
+// The layout of data, distances in elements. Of `size` numbers of a head `turned` turn.
 struct rotary_args {
   i64 samples, heads, length, size, sample, head, row, turned;
   double base, scale; // scale: negative backward
@@ -60,7 +60,7 @@ extern "C" __global__ void cache_append(device_fault *fault, i64 op, i64 what, N
     const i64 n = get<i64>(length[i]);
     if (n >= 0 && n <= most) continue;
     bad = 1;
-    if (blockIdx.x == 0) tell_index(fault, op, n, i, s.capacity, s.more, BAD_LENGTH, what);
+    if (blockIdx.x == 0) report_index(fault, op, n, i, s.capacity, s.more, BAD_LENGTH, what);
   }
   if (team_max(bad)) return;
   EACH(i, s.batch) if (out) set(out[i], get<i64>(length[i]) + s.more);

@@ -48,7 +48,7 @@ extern "C" __global__ void fill_columns(T *columns, const T *x, const T *offset,
   }
 }
 
-// doffset, dmask: NULL where nobody asks
+// doffset, dmask: NULL where unused
 extern "C" __global__ void sampling_gradients(T *doffset, T *dmask, const T *columns, const T *x,
     const T *offset, const T *mask, const struct deform_args __grid_constant__ s)
 {

@@ -46,7 +46,7 @@ extern "C" __global__ void slope_of_sample(T *dx, const T *g, const T *y, const 
   }
 }
 
-// da, db: NULL where nobody asks
+// da, db: NULL where unused
 extern "C" __global__ void slope_of_parameters(T *da, T *db, const T *g, const T *y, const T *x,
     const T *a, const T *b, const struct density_args __grid_constant__ s)
 {

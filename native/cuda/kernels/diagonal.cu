@@ -37,7 +37,7 @@ extern "C" __global__ void put_packed(
   }
 }
 
-// Element p of a triangle that is packed row by row lies in this row.
+// The row of element p of a triangle that is packed row by row.
 FN i64 row_of_packed(i64 p)
 {
   i64 row = (i64)((sqrt(8 * (double)p + 1) - 1) / 2);

@@ -1,4 +1,4 @@
-// draw.cuh - random words by a key that may lie in this device's memory, where it changes from run
+// draw.cuh - random words by a key that may be in this device's memory, where it changes from run
 // to run.
 #pragma once
 // there: seed and counter in this device's memory; or null
@@ -10,7 +10,7 @@ FN struct philox draw(const struct draw_key &key, u64 element)
   return philox(at ? at[0] : key.seed, at ? at[1] : key.counter, key.node, element);
 }
 
-// [0, 1), of an element whose words lie 2^40 apart
+// [0, 1), of an element whose words are 2^40 apart
 FN double draw_unit(const struct draw_key &key, u64 element, u64 round)
 {
   struct philox p = draw(key, element + (round << 40));

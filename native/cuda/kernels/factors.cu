@@ -48,7 +48,7 @@ extern "C" __global__ void tell_marked(
     EACH_OF_TEAM(i, 0, count)
       if (marks[i] && i < first) first = i;
     first = team_least(first);
-    if (first < count && LEADS) tell(fault, op, what, first, BAD_MATRIX);
+    if (first < count && LEADS) report_fault(fault, op, what, first, BAD_MATRIX);
   }
 }
 

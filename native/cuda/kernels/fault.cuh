@@ -4,10 +4,10 @@
 enum fault_kind { BAD_MATRIX, BAD_PARAMETERS, BAD_LABEL, BAD_ROW, BAD_LENGTH };
 struct device_fault { i32 taken, axis; i64 index, position, low, high, op, what; };
 
-// An index outside low .. high - 1; axis: of the array that it is for, -1: none. With `what`, a text
-// of the host, axis is a fault_kind.
-FN void tell_index(device_fault *fault, i64 op, i64 index, i64 position, i64 low, i64 high, i32 axis,
-    i64 what = 0)
+// Reports an index outside low .. high - 1. axis: of the array that it is for, -1: none. With
+// `what`, a text of the host, axis is a fault_kind.
+FN void report_index(device_fault *fault, i64 op, i64 index, i64 position, i64 low, i64 high,
+    i32 axis, i64 what = 0)
 {
   if (atomicCAS(&fault->taken, 0, 1)) return;
   fault->op = op;
@@ -19,7 +19,7 @@ FN void tell_index(device_fault *fault, i64 op, i64 index, i64 position, i64 low
   fault->high = high;
 }
 
-FN void tell(device_fault *fault, i64 op, i64 what, i64 index, fault_kind kind)
+FN void report_fault(device_fault *fault, i64 op, i64 what, i64 index, fault_kind kind)
 {
-  tell_index(fault, op, index, 0, 0, 0, kind, what);
+  report_index(fault, op, index, 0, 0, 0, kind, what);
 }

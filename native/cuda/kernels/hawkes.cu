@@ -26,7 +26,7 @@ extern "C" __global__ void sequences(T *ll, T *memory, struct hawkes_kind *kinds
     for (i64 k = 0; k < s.kinds; k++) own[k] = { (double)state[i * s.kinds + k], 0, 0, 0, 0, 0 };
     for (i64 e = 0; e < events && e < s.events; e++) {
       i64 k = marks[i * s.events + e];
-      if (k < 0 || k >= s.kinds) break; // which has been told
+      if (k < 0 || k >= s.kinds) break; // which has been reported
       now += (double)lags[i * s.events + e];
       sum += hawkes_pass(&own[k], lda[i * s.kinds + k], alpha[k], beta[k], now, true);
     }
@@ -46,7 +46,7 @@ extern "C" __global__ void check_marks(device_fault *fault, i64 op, const i32 *m
   {
     i64 k = marks[i];
     if (i % s.events >= get<i64>(length[i / s.events]) || (k >= 0 && k < s.kinds)) continue;
-    tell_index(fault, op, k, i, 0, s.kinds, -1);
+    report_index(fault, op, k, i, 0, s.kinds, -1);
   }
 }
 

@@ -99,7 +99,7 @@ extern "C" __global__ void read_shifted(
     i64 op, i64 want)
 {
   if (!(*scale > 0)) {
-    if (!blockIdx.x && !threadIdx.x) tell(fault, op, want, 0, BAD_PARAMETERS);
+    if (!blockIdx.x && !threadIdx.x) report_fault(fault, op, want, 0, BAD_PARAMETERS);
     return;
   }
   EACH(i, n) y[i] = shifted_number(get<double>(x[i]), *scale, *shift);

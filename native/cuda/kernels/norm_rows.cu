@@ -178,7 +178,7 @@ extern "C" __global__ void norm_rows_held(T *y, T *mean, T *third, const T *x, c
 }
 
 // dx may be NULL; part: of s.parts teams each what its rows add to the gradients of gains, which
-// are one per element; NULL: not wanted
+// are one per element; NULL: unused
 extern "C" __global__ void norm_rows_back_held(T *dx, C *part, const T *dy, const T *x,
     const T *gamma, const T *mean, const T *third, const struct norm_args __grid_constant__ s)
 {

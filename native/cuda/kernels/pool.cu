@@ -1,5 +1,5 @@
 // pool.cu - pooling over windows of up to three axes, and its gradients. Data are (planes, depth,
-// height, width, inner); inner: channels that lie last. Method: a thread an output that walks its
+// height, width, inner); inner: channels that are last. Method: a thread an output that walks its
 // window; gradients: a thread an input that gathers from the windows over it, in order. Bound:
 // bytes, where the caches keep what windows share. Comparisons are false for NaN: it never wins.
 #ifndef T
@@ -180,7 +180,7 @@ FN C share_of(const pool_args &s, const T *x, const T *y, const u8 *argmax, cons
   return POWER == 1 ? g : g * power_of(v / whole, POWER - 1);
 }
 
-// The first window over element i of axis d, and the one behind the last.
+// The first window over element i of axis d, and the one after the last.
 FN i64 first_window(const pool_args &s, int d, i64 i)
 {
   i64 above = i + pad_of(d) - kernel_size(s, d) + 1;

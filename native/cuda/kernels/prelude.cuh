@@ -1,6 +1,6 @@
-// prelude.cuh - what all families stand on: dtypes as the engine stores them, with the numbers they
-// stand for. Half types are read as float and rounded to nearest even; integers from floats as C
-// casts do on the CPU (base/convert.h). Stands in front of each family; also read by nvcc.
+// prelude.cuh - what all families use: dtypes as the engine stores them, with the numbers they
+// represent. Half types are read as float and rounded to nearest even; integers from floats as C
+// casts do on the CPU (base/convert.h). Precedes each family; also read by nvcc.
 #pragma once
 typedef long long i64;
 typedef unsigned long long u64;

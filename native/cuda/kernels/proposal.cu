@@ -1,7 +1,7 @@
 // proposal.cu - regions worth a look, from a region proposal network: Proposal, MultiProposal
 // (kernel/element/proposal.h). Method: a thread proposes the box of an anchor at a cell; boxes are
 // sorted by score (sort.cu), and a block an image goes through the best, its threads look at the
-// boxes behind one that stands. Bound: the square of the boxes that take part over the threads.
+// boxes after one that is kept. Bound: the square of the boxes that take part over the threads.
 #ifndef T
 #include "prelude.cuh"
 #include "kernel/element/boxes.h"
@@ -40,10 +40,10 @@ extern "C" __global__ void propose_boxes(proposal *all, sort_key *keys, const T 
   }
 }
 
-// gone: zeros, a number a box; stand: room for the indices of `post` boxes of an image; where fewer
-// stand, they repeat. y and score may be NULL
+// gone: zeros, a number a box; kept: room for the indices of `post` boxes of an image; where fewer
+// are kept, they repeat. y and score may be NULL
 extern "C" __global__ void choose_regions(T *y, T *score, const proposal *all, const sort_key *keys,
-    i32 *gone, i64 *stand, const struct proposal_args __grid_constant__ s)
+    i32 *gone, i64 *kept, const struct proposal_args __grid_constant__ s)
 {
   const i64 count = s.anchors * s.h * s.w;
   const double limit = box_held(&s.rules.m, s.limit);
@@ -52,7 +52,7 @@ extern "C" __global__ void choose_regions(T *y, T *score, const proposal *all, c
     const proposal *from = all + image * count;
     const sort_key *order = keys + image * count;
     i32 *out = gone + image * count;
-    i64 *chosen = stand + image * s.post, found = 0;
+    i64 *chosen = kept + image * s.post, found = 0;
     for (i64 i = 0; i < s.pre && found < s.post; i++) {
       __syncthreads();
       if (out[i]) continue;

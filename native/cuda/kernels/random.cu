@@ -62,7 +62,8 @@ extern "C" __global__ void look(
     const P *a, const P *b, i64 rows, struct device_fault *fault, i64 op, i64 want)
 {
   EACH(i, rows)
-    if (!VALID(get<double>(a[i]), second_of(b, i))) tell(fault, op, want, i, BAD_PARAMETERS);
+    if (!VALID(get<double>(a[i]), second_of(b, i)))
+      report_fault(fault, op, want, i, BAD_PARAMETERS);
 }
 
 extern "C" __global__ void standard_rows(T *y, i64 n, const struct rng_key __grid_constant__ key,

@@ -2,8 +2,8 @@
 // Method: a team a result, whose threads walk the reduced groups in strides and join in a fixed
 // tree; a thread a result where neighbours in memory are neighbouring results. Where results are
 // few, the reduced elements are cut into parts, by the shape alone, which a second kernel joins.
-// Floats are reduced in double, half types in float, integers and bools in 64 bits. Elements lie in
-// an array, or a pointwise program (cuda/pointwise.c), whose text then stands in front, makes them.
+// Floats are reduced in double, half types in float, integers and bools in 64 bits. Elements are in
+// an array, or a pointwise program (cuda/pointwise.c), whose text then comes first, makes them.
 // Bound: bytes, one read.
 #ifndef T
 #include "prelude.cuh"

@@ -269,7 +269,7 @@ extern "C" __global__ void ps_mean_back(
 
 // -- the same, moved ------------------------------------------------------------------------------
 
-// Where a bin's two offsets stand in trans: x, and y one plane behind it.
+// Where a bin's two offsets are in trans: x, and y one plane after it.
 FN i64 ps_offset(const ps_args &s, const ps_bin_index &b)
 {
   const struct ps_grid &k = s.grid;

@@ -132,7 +132,7 @@ extern "C" __global__ void resize(
   }
 }
 
-// The first output along an axis that looks at pixel `at` or the one behind it.
+// The first output along an axis that reads pixel `at` or the one after it.
 FN i64 first_look(i64 at, i64 in, i64 out, i32 corners)
 {
   i64 low = 0, high = out;

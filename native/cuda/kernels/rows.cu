@@ -1,7 +1,7 @@
 // rows.cu - elements and rows that indices name: take, Embedding, pick, one_hot, gather_nd and
 // their like, with their gradients; where. Indices I are truncated, and clipped (or taken modulo
-// the size); what has to be in range is looked at first, and told to the host. Copies are of bits,
-// UNIT each. Method: a thread an element of what is written. Bound: bytes.
+// the size); what has to be in range is checked first, and reported to the host. Copies are of
+// bits, UNIT each. Method: a thread an element of what is written. Bound: bytes.
 // Gradients of rows that occur several times are added in the order of the indices: places are
 // sorted first (sort.cu), and a team adds the rows of one place. Bound: bytes, and the sort.
 #ifndef UNIT
@@ -53,7 +53,7 @@ extern "C" __global__ void check_range(
   EACH(i, n)
   {
     i64 j = whole(index[i]);
-    if (j < low || j >= high) tell_index(fault, op, j, i, low, high, axis);
+    if (j < low || j >= high) report_index(fault, op, j, i, low, high, axis);
   }
 }
 
@@ -183,7 +183,7 @@ extern "C" __global__ void add_at(
   EACH_ROW(p, s.n) add_from(array, rows, keys, p, s.n, s.row);
 }
 
-// The last row that names a place stands; without rows, zeros.
+// The last row that names a place is kept; without rows, zeros.
 extern "C" __global__ void set_at(UNIT *array, const UNIT *rows, const sort_key *keys,
     const struct coordinates __grid_constant__ s)
 {
@@ -197,8 +197,8 @@ extern "C" __global__ void set_at(UNIT *array, const UNIT *rows, const sort_key 
 
 // -- rows of a matrix that a list names -----------------------------------------------------------
 
-// Rows of x stand where the list names them; elsewhere zeros stay. What names none of the `rows` is
-// passed over: check_range has told it.
+// Rows of x are where the list names them; elsewhere zeros stay. What names none of the `rows` is
+// skipped: check_range has reported it.
 extern "C" __global__ void keep_rows(
     UNIT *y, const UNIT *x, const I *index, i64 n, i64 row, i64 rows)
 {

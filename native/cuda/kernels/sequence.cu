@@ -1,5 +1,5 @@
 // sequence.cu - sequences of unequal length in (steps, batch, row), or (batch, steps, row): what
-// stands behind their ends, their last steps, their steps in reverse order. Elements are bits.
+// follows their ends, their last steps, their steps in reverse order. Elements are bits.
 // Method: a thread an element of what is written. Bound: bytes.
 #ifndef UNIT
 #include "prelude.cuh"

@@ -102,7 +102,7 @@ extern "C" __global__ void linear_entropy(TO *z, TO *loss, const LABEL *label, c
   {
     i64 at = row * x.k, of = x.first + row, l = get<i64>(label[of]);
     bool ignored = x.ignores && l == x.ignored, bad = !ignored && (l < 0 || l >= x.k);
-    if (bad && LEADS) tell_index(fault, op, l, of, 0, x.k, BAD_LABEL, what);
+    if (bad && LEADS) report_index(fault, op, l, of, 0, x.k, BAD_LABEL, what);
     if ((ignored || bad) && loss && LEADS) set(loss[of], ignored ? (C)0 : (C)NAN);
     soft_row<C> s = soft_sums<A>(z + at, x.k, 1, (C)1);
     EACH_OF_TEAM(j, 0, x.k)

@@ -57,7 +57,7 @@ extern "C" __global__ void sort_runs(sort_key *to, const sort_key *from, i64 cou
   }
 }
 
-// How many of the sorted keys lie in front of one: those below it, and equal ones if `equal`.
+// How many of the sorted keys are before one: those below it, and equal ones if `equal`.
 FN i64 rank_of(const sort_key *keys, i64 n, u64 key, bool equal)
 {
   i64 low = 0, high = n;

@@ -1,4 +1,4 @@
-// taps.cu - gradients of samples that lie anywhere in an image: what a sample takes of a pixel, a
+// taps.cu - gradients of samples at any place of an image: what a sample takes of a pixel, a
 // tap, gives its weight times the sample's gradient back. Method: taps are keys by pixel, which are
 // sorted (sort.cu), so that a thread adds the taps of one pixel and channel, in the order of the
 // samples: equal bits on each run. Bound: bytes of the taps, for each channel, and the sort.
@@ -10,7 +10,7 @@
 #endif
 
 // key: the pixel among those of all images, ~0: of none; index: which tap.
-// Gradients of samples lie as (images, channels, samples); a sample has `fan` taps.
+// Gradients of samples have the shape (images, channels, samples); a sample has `fan` taps.
 struct tap_args { i64 taps, channels, samples, fan, plane; };
 
 extern "C" __global__ void add_taps(T *dx, const T *dy, const sort_key *keys, const T *weight,

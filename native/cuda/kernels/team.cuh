@@ -1,6 +1,6 @@
 // team.cuh - threads that share a row: TEAM (1, 32 or 256) neighbours in blocks of 256. With 1 a
-// thread walks a row alone, which suits short rows, and rows whose elements lie apart while their
-// neighbours lie side by side. Every thread of a team gets the team's reduction, computed in the
+// thread walks a row alone, which suits short rows, and rows whose elements are apart while their
+// neighbours are side by side. Every thread of a team gets the team's reduction, computed in the
 // same tree order for any grid, so results repeat bit for bit.
 #pragma once
 #ifndef TEAM
@@ -11,7 +11,7 @@
 #define INDEX i64
 #endif
 
-// Where element i lies in groups of axes, each a size and a stride, outermost first.
+// Where element i is in groups of axes, each a size and a stride, outermost first.
 template <int N> FN INDEX offset_in(INDEX i, const i64 (&group)[N][2])
 {
   INDEX at = 0;

@@ -1,7 +1,7 @@
 // triangular.cu - matrices times triangles, equations with triangles, and the gradients of both:
 // linalg's trmm, trsm; and Cholesky's factors: potrf, potri. A (side x side) is a lower or upper
 // triangle, the rest is not read; B is (m x n). Method: a thread an element of a product; of
-// equations a thread a column (a row, where A stands right), by substitution; of A's gradient a
+// equations a thread a column (a row, where A is on the right), by substitution; of A's gradient a
 // team an element; a factor is made by a block, column by column. Sums in double. Bound: operations
 // of doubles; of equations side^2 of them, one after the other; of a factor its barriers.
 #ifndef T
@@ -58,7 +58,7 @@ extern "C" __global__ void triangle_solve(
   }
 }
 
-// factor tri(u v^T), where A stands right tri(u^T v); u and v as large as B. lower: of A itself
+// factor tri(u v^T), where A is on the right tri(u^T v); u and v as large as B. lower: of A itself
 extern "C" __global__ void triangle_gradient(
     T *da, const T *u, const T *v, const struct triangle_args __grid_constant__ s)
 {
@@ -93,7 +93,7 @@ extern "C" __global__ void cholesky(
       __syncthreads();
       double d = of_factor(a, n, lower, k, k), root = sqrt(d);
       if (d <= 0) { // NaN goes on, as on the CPU
-        if (LEADS) tell(fault, op, what, matrix, BAD_MATRIX);
+        if (LEADS) report_fault(fault, op, what, matrix, BAD_MATRIX);
         break;
       }
       __syncthreads();
@@ -139,5 +139,5 @@ extern "C" __global__ void look_for_zeros(
     const T *a, i64 count, i64 n, device_fault *fault, i64 op, i64 what)
 {
   EACH(i, count)
-    if (a[i / n * n * n + i % n * n + i % n] == 0) tell(fault, op, what, i / n, BAD_MATRIX);
+    if (a[i / n * n * n + i % n * n + i % n] == 0) report_fault(fault, op, what, i / n, BAD_MATRIX);
 }
