@@ -60,7 +60,7 @@ static void slab_rows(int64_t begin, int64_t end, void *context)
   double part[WIDE];
   const struct vec_ops *r = s->loss.r;
   for (int64_t o = begin; o < end; o++) {
-    const char *next = at(
+    const char *next = vec_at(
         r, s->loss.p, (s->row + o + 1) * s->loss.s.k + s->column); /* another page */
     for (int64_t b = 0; b < s->n * (int64_t)r->size; b += 64) __builtin_prefetch(next + b);
     softmax_loss_part(&s->loss, s->row + o, s->column, s->n, part);
