@@ -150,8 +150,12 @@ void        ty_bag_free(ty_bag *b);
 int         ty_bag_put(ty_bag *b, const char *name, ty_tensor *t);
 int         ty_bag_get(ty_bag *b, const char *name, ty_tensor **out);
 int         ty_bag_at(ty_bag *b, int i, const char **name, ty_tensor **out);
-/* checked: with a checksum in a word that is 0 otherwise; who reads such a file finds damage */
-enum { TY_PARAMS_NAMED = 1, TY_PARAMS_CHECKED = 2 };
+enum {
+  /* the file has the names of the arrays */
+  TY_PARAMS_NAMED = 1,
+  /* the file has a checksum, in a word that is 0 otherwise, so that a reader detects damage */
+  TY_PARAMS_CHECKED = 2
+};
 int         ty_params_save(const char *path, const ty_bag *b, int flags);
 int         ty_params_load(const char *path, ty_bag **out, int *named);
 int         ty_params_parse(const void *data, size_t bytes, ty_bag **out, int *named);
@@ -249,12 +253,31 @@ int         ty_file_read(ty_file *f, int64_t at, void *to, size_t n);
 ** dtype unless it is PLAIN; stride: elements between neighbours along each axis, NULL: dense. */
 int         ty_file_tensor(ty_file *f, int64_t at, const ty_desc *d, const int64_t *stride,
                            int encoding, ty_tensor **out);
-/* Fields of Protocol Buffers' wire format, read from a file. What number and bytes mean the caller
-** knows. type: TY_FIELD_*; of bytes `at` is where they begin in the file and value their number, of
-** others value has the bits. */
-enum { TY_FIELD_VARINT = 0, TY_FIELD_64 = 1, TY_FIELD_BYTES = 2, TY_FIELD_32 = 5 };
+/* Types of fields of Protocol Buffers' wire format, with the numbers that the format gives them. */
+enum {
+  TY_FIELD_VARINT = 0,
+  /* eight bytes */
+  TY_FIELD_64 = 1,
+  /* a length and as many bytes: text, a message or packed numbers */
+  TY_FIELD_BYTES = 2,
+  /* four bytes */
+  TY_FIELD_32 = 5
+};
+/* A file that is read a field at a time. */
 typedef struct ty_wire ty_wire;
-typedef struct { int32_t number, type; int64_t at, bytes; uint64_t value; } ty_field;
+/* A field of a message. */
+typedef struct {
+  /* the number of the field in its message */
+  int32_t number;
+  /* TY_FIELD_* */
+  int32_t type;
+  /* where its bytes begin in the file; of TY_FIELD_BYTES those after the length */
+  int64_t at;
+  /* number of its bytes */
+  int64_t bytes;
+  /* its bits; of TY_FIELD_BYTES the length */
+  uint64_t value;
+} ty_field;
 int         ty_wire_open(ty_file *f, ty_wire **out);
 void        ty_wire_free(ty_wire *w);
 /* the next field of the message that is open, at first the file; more: 0 at its end */

@@ -106,7 +106,7 @@ static inline double exp_half(double x) /* e^x to 1e-11 */
   return s + s * p;
 }
 
-static inline double clamp(double x, double lo, double hi)
+static inline double clamp_real(double x, double lo, double hi)
 {
   x = x > hi ? hi : x;
   return x < lo ? lo : x;
@@ -115,7 +115,7 @@ static inline float keep_nan(float x, float y) { return x != x ? x : y; }
 
 static inline float expm1_f32(float x)
 {
-  double s, p = exp_parts(clamp((double)x, -50.0, 100.0), &s);
+  double s, p = exp_parts(clamp_real((double)x, -50.0, 100.0), &s);
   float y = (float)(s * p + (s - 1.0));
   return x == 0 ? x : keep_nan(x, y);
 }
@@ -147,7 +147,7 @@ static inline double exp_reduce(double t, double *low, uint64_t *n)
 /* e^x = *p + *lost, times 2^*n (less 4096); lost: what rounding p has dropped. */
 static inline double exp_wide(double x, double *lost, uint64_t *n)
 {
-  double low, high = exp_reduce(clamp(x, -746.0, 710.0), &low, n),
+  double low, high = exp_reduce(clamp_real(x, -746.0, 710.0), &low, n),
               w = high + (exp_tail(high - low) - low), p = 1.0 + w;
   *lost = w - (p - 1.0);
   return p;
@@ -181,7 +181,7 @@ static inline double expm1_wide(double x, double *lost) /* x in [-80, 709.9] */
 
 static inline double expm1_f64(double x)
 {
-  double lost, y = expm1_wide(clamp(x, -80.0, 709.9), &lost);
+  double lost, y = expm1_wide(clamp_real(x, -80.0, 709.9), &lost);
   return x == 0 ? x : x > 709.9 ? (double)INFINITY : x != x ? x : y;
 }
 
@@ -287,7 +287,7 @@ static inline float tanh_f32(float x) /* (e^2a - 1) / (e^2a + 1); of small a a p
 
 static inline double tanh_f64(double x)
 {
-  double a = x < 0 ? -x : x, lost, t = expm1_wide(clamp(a + a, 0.0, 44.0), &lost);
+  double a = x < 0 ? -x : x, lost, t = expm1_wide(clamp_real(a + a, 0.0, 44.0), &lost);
   double y = t / (t + 2.0), rest = 1.0 - y;
   y += 0.5 * rest * rest * lost;
   return x != x ? x : x == 0 ? x : x < 0 ? -y : y;
@@ -295,7 +295,7 @@ static inline double tanh_f64(double x)
 
 static inline float softrelu_f32(float x) /* ln(1 + e^x) */
 {
-  double a = x < 0 ? (double)x : -(double)x, e = exp_half(clamp(a, -110.0, 0.0));
+  double a = x < 0 ? (double)x : -(double)x, e = exp_half(clamp_real(a, -110.0, 0.0));
   double y = log1p_half(e) + (x > 0 ? (double)x : 0.0);
   return keep_nan(x, (float)y);
 }
@@ -309,8 +309,9 @@ static inline double softrelu_f64(double x)
 /* up to here two parts of pi / 2 are enough for float32 */
 enum { TURN_LIMIT = 100000 };
 
-/* quarter: 0 sine, 1 cosine. |x| <= TURN_LIMIT */
-static inline double turn(double x, uint64_t quarter)
+/* Returns the sine of x plus `quarter` quarter turns: 0 is the sine of x, 1 its cosine.
+** |x| <= TURN_LIMIT. */
+static inline double sin_quarter(double x, uint64_t quarter)
 {
   double shifted = x * 0.636619772367581343076 + ROUND_F64, k = shifted - ROUND_F64;
   double r = (x - k * 1.57079632673412561417) - k * 6.07710050650619224932e-11, z = r * r;
@@ -328,8 +329,8 @@ static inline double turn(double x, uint64_t quarter)
   double y = n & 1 ? c : s;
   return n & 2 ? -y : y;
 }
-static inline float sin_small(float x) { return x == 0 ? x : (float)turn((double)x, 0); }
-static inline float cos_small(float x) { return (float)turn((double)x, 1); }
+static inline float sin_small(float x) { return x == 0 ? x : (float)sin_quarter((double)x, 0); }
+static inline float cos_small(float x) { return (float)sin_quarter((double)x, 1); }
 
 /* Below 1: x + x P(x^2); from 1 on: 1 - e^Q(x), where an error of Q counts little, since e^Q is
 ** small beside 1. Polynomials of the least largest error, 1.2e-9 and 2e-11. Within 1.6 units in the

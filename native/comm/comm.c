@@ -180,7 +180,7 @@ static int message_run(void *context)
   int64_t from = ty_profile_now();
   uint64_t ready = 0;
   bool agreed = m->agreed || m->from || !comm_needs_agreement(m->comm);
-  if (!m->from && profiling(TY_PROFILE_SYMBOLIC)) {
+  if (!m->from && profile_is_on(TY_PROFILE_SYMBOLIC)) {
     timing_begin(comm_timed_device(m->comm), &m->time);
     m->timed = true;
   }

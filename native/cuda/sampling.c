@@ -16,7 +16,7 @@ int cuda_add_taps(
 
 static int sampler_family(const struct call *c, int dtype, const char *name, cu_function *f)
 {
-  return cuda_family(c->device, FAMILY_sampler, name, f, "T=%s REAL=T NAME(x)=x TEAM=256",
+  return cuda_family(c->device, FAMILY_sampler, name, f, "T=%s REAL=T T_NAME(x)=x TEAM=256",
       cuda_type(dtype));
 }
 

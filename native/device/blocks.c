@@ -90,7 +90,7 @@ void memory_in_use(int device, int64_t *tensors, int64_t *pools)
 static void account_report_use(const struct account *a, int device)
 {
   char name[48];
-  if (!profiling(TY_PROFILE_MEMORY)) return;
+  if (!profile_is_on(TY_PROFILE_MEMORY)) return;
   memcpy(name, "Memory: ", 8);
   device_name(device, name + 8, sizeof name - 8);
   profile_counter("memory", name, device, a->used + a->pool);

@@ -108,7 +108,7 @@ static int slot_awaited_message(const struct slot *s)
 ** `submitted` were read. */
 static void queue_wait_ready(struct queue *q, uint64_t ready_events, uint64_t submitted)
 {
-  int64_t from = profiling(TY_PROFILE_SYMBOLIC) ? profile_now() : 0;
+  int64_t from = profile_is_on(TY_PROFILE_SYMBOLIC) ? profile_now() : 0;
   int other = slot_awaited_message(&q->slot[q->started % RING]);
   pthread_mutex_lock(&q->lock);
   STORE(q->sleeping, 1);

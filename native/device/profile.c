@@ -382,7 +382,7 @@ int ty_profile_add(int kind, const char *category, const char *name, int64_t fro
 {
   NEED(kind >= TY_PROFILE_SPAN && kind <= TY_PROFILE_MARK && category && name, TY_EVALUE,
       "profile: bad event");
-  if (!profiling(TY_PROFILE_ALL)) return TY_OK;
+  if (!profile_is_on(TY_PROFILE_ALL)) return TY_OK;
   struct profile_label l = { category, name, "", "", 0 };
   bool timed = kind == TY_PROFILE_SPAN || kind == TY_PROFILE_TASK;
   int64_t now = timed ? 0 : profile_now();

@@ -4,7 +4,8 @@
 #include "base/base.h"
 
 extern int profile_what;                              /* TY_PROFILE_* bits now recorded; atomic */
-static inline bool profiling(int what)
+/* Returns whether events of these TY_PROFILE_* bits are recorded. */
+static inline bool profile_is_on(int what)
 {
   return __builtin_expect(__atomic_load_n(&profile_what, __ATOMIC_RELAXED) & what, 0);
 }
@@ -30,6 +31,9 @@ void profile_counter(const char *category, const char *name, int device, int64_t
 void profile_close(void);
 
 /* Returns the time at which a call of the public interface begins; 0: calls are not recorded. */
-static inline int64_t profile_begin(void) { return profiling(TY_PROFILE_API) ? profile_now() : 0; }
+static inline int64_t profile_begin(void)
+{
+  return profile_is_on(TY_PROFILE_API) ? profile_now() : 0;
+}
 /* Records a call that began at `from`, unless that is 0. */
 void profile_call(const char *name, int64_t from);

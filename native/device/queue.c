@@ -90,7 +90,7 @@ static void queue_wait_others(struct queue *q, struct slot *s)
       continue;
     }
     queue_finish(q); /* the other queue may be waiting for one of ours */
-    int64_t from = profiling(TY_PROFILE_SYMBOLIC) ? profile_now() : 0;
+    int64_t from = profile_is_on(TY_PROFILE_SYMBOLIC) ? profile_now() : 0;
     ticket_wait(t);
     if (from) profile_wait(q->device, t.device, from);
   }

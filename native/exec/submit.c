@@ -42,7 +42,7 @@ static int submit_run_watched(struct ctx *c)
     if (!code) code = step_skipped(st, &skipped);
     timing_end(&s->time);
     s->step = t;
-    s->profiled = profiling(TY_PROFILE_SYMBOLIC) && !skipped && !code;
+    s->profiled = profile_is_on(TY_PROFILE_SYMBOLIC) && !skipped && !code;
     if (code) return program_fail_step(c->p, st, code);
     if (c->e->check && !skipped) TRY(exec_check_step(c->p, st));
     if (interrupt_pending()) return fail(TY_EINTERRUPTED, "interrupted");
@@ -62,7 +62,8 @@ static int submit_run_steps(void *context)
   if (c->run.there)
     TRY(device_copy(c->segment->device, (void *)c->run.there, TY_CPU, &p->run[slot].rng,
         sizeof(struct rng_state)));
-  if (c->e->check || c->e->profile || profiling(TY_PROFILE_SYMBOLIC)) return submit_run_watched(c);
+  if (c->e->check || c->e->profile || profile_is_on(TY_PROFILE_SYMBOLIC))
+    return submit_run_watched(c);
   for (int t = c->first; t < c->last;) {
     int from = t;
     TRY(exec_replay(p, c->segment, c->run.is_train, c->generation, c->last, &t));

@@ -38,8 +38,9 @@ struct candidates { const struct kernel *own, *host; };
 struct candidates op_candidates(const struct op *op, bool backward, int device);
 /* Returns the next candidate; NULL: there are no more. */
 const struct kernel *next_candidate(struct candidates *c, bool *hosted);
-/* What all candidates can do, as bits; 0 if there is none. */
+/* Bits that the kernels of an operator have in common. */
 struct kernel_caps { uint32_t flags, fuses, add; };
+/* Returns what all candidates can do, no bits if there is no candidate. */
 struct kernel_caps op_common_caps(const struct op *op, bool backward, int device);
 /* Kernels of a back end; a list ends with { 0 } and is not copied. `what` says which of the
 ** operators that share kernels this is. */

@@ -29,13 +29,14 @@ static bool is_whole(const struct kernel *k, const struct operand *x, int i)
   return k->whole >> i & 1 || x->d.dtype == TY_NODTYPE || !x->d.ndim;
 }
 
-static void cut(ty_desc *d, int lead, int64_t rows)
+/* Makes d the shape of a block of `rows` rows. */
+static void cut_rows(ty_desc *d, int lead, int64_t rows)
 {
   for (int a = 0; a < lead; a++) d->dim[a] = 1;
   d->dim[lead - 1] = rows;
 }
 
-/* Every operand that is cut has the rows of input 0. */
+/* Returns whether every operand that is cut has the rows of input 0. */
 static bool can_cut(const struct kernel *k, const struct call *c, int lead)
 {
   const int64_t rows = rows_of(&c->in[0].d, lead);
@@ -49,7 +50,7 @@ static bool can_cut(const struct kernel *k, const struct call *c, int lead)
   return true;
 }
 
-/* The call of `rows` rows from `first` on, with the bytes of `real`. */
+/* Returns the call of `rows` rows from `first` on, with the bytes of the real operands. */
 static struct call block_of(const struct kernel *k, const struct call *c, const struct operand *in,
     const struct operand *out, int lead, int64_t first, int64_t rows, struct block_call *b)
 {
@@ -60,7 +61,7 @@ static struct call block_of(const struct kernel *k, const struct call *c, const 
     *to = is_in ? in[i] : out[i - c->nin];
     if (is_in ? is_whole(k, to, i) : to->d.dtype == TY_NODTYPE || !to->d.ndim) continue;
     const int64_t all = rows_of(&to->d, lead), each = all ? desc_count(&to->d) / all : 0;
-    cut(&to->d, lead, rows);
+    cut_rows(&to->d, lead, rows);
     to->version = NULL;
     if (to->p) to->p = (char *)to->p + (size_t)(first * each) * dtype_size(to->d.dtype);
   }

@@ -6,7 +6,7 @@
 #include "prelude.cuh"
 #define T float
 #define REAL T
-#define NAME(x) x
+#define T_NAME(x) x
 #include "kernel/element/corners.h"
 #define TEAM 256
 #include "team.cuh"

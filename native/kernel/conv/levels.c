@@ -24,8 +24,14 @@ struct levels_pass {
   const int8_t *weight;                               /* in the order of the words */
   const int64_t *tap;
   struct level_row row;
-  /* positions and filters of a unit; units along both */
-  int64_t cols, rows, across, down;
+  /* positions of a unit */
+  int64_t cols;
+  /* filters of a unit */
+  int64_t rows;
+  /* units along the positions */
+  int64_t across;
+  /* units along the filters */
+  int64_t down;
   /* of a thread: the levels of float32 data, the words, the panels, the sums */
   size_t level_bytes, word_bytes, panel_bytes, sum_bytes;
   char *threads;

@@ -3,28 +3,36 @@
 **
 ** Images have their channels in blocks of `lanes`, one vector: a block is (h, w, lanes). A
 ** plane holds one coefficient of all tiles, point (i, j) in plane 6 i + j; the coefficients of one
-** tile and one block of channels lie `plane` elements apart, those of the next tile of a run `step`
+** tile and one block of channels are `plane` elements apart, those of the next tile of a run `step`
 ** further. The products between the transforms are kernel/gemm/isa.h's.
 */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
-/* results down and across, points */
-enum { WINOGRAD_TILE = 4, WINOGRAD_POINTS = 36 };
+enum {
+  /* results of a tile along an axis */
+  WINOGRAD_TILE = 4,
+  /* coefficients of a tile */
+  WINOGRAD_POINTS = 36
+};
 
 /* n neighbouring tiles of one row of tiles, one block of channels */
 struct winograd_run {
   float  *image;                                      /* the block's */
   int64_t h, w;
-  /* where the first tile begins (outside: zeros); tiles */
-  int64_t y, x, n;
+  /* row and column where the first tile begins; what is outside the image counts as zeros */
+  int64_t y, x;
+  /* number of tiles */
+  int64_t n;
   int     down, across;                               /* results of a tile */
   float  *points;
   int64_t plane, step;
   const float *bias, *scale;                          /* of the block; NULL: none */
-  /* onto what the image holds; then max(0, result) */
-  bool    relu, add;
+  /* writes max(0, result) */
+  bool    relu;
+  /* adds to what the image holds, before `relu` */
+  bool    add;
 };
 
 /* Windows of `n` channels one after the other, `row` elements apart, each for `lanes` filters,
@@ -32,8 +40,10 @@ struct winograd_run {
 struct winograd_filter {
   float  *window;
   int64_t row, lane, n;
-  /* turned by 180 degrees; onto what the window holds */
-  bool    flip, add;
+  /* reads the window turned by 180 degrees */
+  bool    flip;
+  /* adds to what the window holds */
+  bool    add;
   float  *points;
   int64_t plane, step;
 };

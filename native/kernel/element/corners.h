@@ -1,26 +1,26 @@
 /* corners.h - bilinear samples at places of a grid, -1 and 1 being the centres of the outermost
 ** pixels: shared by C and CUDA. Included once for each type REAL of numbers, under names made by
-** NAME. */
+** T_NAME. */
 #ifndef TY_DEVICE_FN
 #define TY_DEVICE_FN static inline
 #endif
 
 /* Coordinate i of n of a regular grid. */
-TY_DEVICE_FN REAL NAME(grid_coordinate)(int64_t i, int64_t n)
+TY_DEVICE_FN REAL T_NAME(grid_coordinate)(int64_t i, int64_t n)
 {
   return n > 1 ? (REAL)(-1 + 2 * (double)i / (double)(n - 1)) : -1;
 }
 
 /* The four neighbours of a place: offsets into a plane, weights, and whether they are inside. */
-struct NAME(corners) {
+struct T_NAME(corners) {
   int64_t at[4];
   REAL    wx, wy;
   bool    in[4];
 };
 
 /* false: all are outside */
-TY_DEVICE_FN bool NAME(corners_at)(
-    struct NAME(corners) * k, REAL gx, REAL gy, int64_t height, int64_t width)
+TY_DEVICE_FN bool T_NAME(corners_at)(
+    struct T_NAME(corners) * k, REAL gx, REAL gy, int64_t height, int64_t width)
 {
   REAL x = (gx + 1) * (REAL)(width - 1) / 2, y = (gy + 1) * (REAL)(height - 1) / 2;
   if (!(x > -1 && x < (REAL)width && y > -1 && y < (REAL)height)) return false;
@@ -36,17 +36,17 @@ TY_DEVICE_FN bool NAME(corners_at)(
   return true;
 }
 
-TY_DEVICE_FN REAL NAME(corner_weight)(const struct NAME(corners) * k, int i)
+TY_DEVICE_FN REAL T_NAME(corner_weight)(const struct T_NAME(corners) * k, int i)
 {
   return k->in[i] ? (i & 1 ? k->wx : 1 - k->wx) * (i >> 1 ? k->wy : 1 - k->wy) : 0;
 }
 
 /* Slopes of the sample in x and y from the pixels at the corners, times its head gradient g. */
-TY_DEVICE_FN REAL NAME(slope_across)(const struct NAME(corners) * k, const REAL v[4], REAL g)
+TY_DEVICE_FN REAL T_NAME(slope_across)(const struct T_NAME(corners) * k, const REAL v[4], REAL g)
 {
   return g * ((v[1] - v[0]) * (1 - k->wy) + (v[3] - v[2]) * k->wy);
 }
-TY_DEVICE_FN REAL NAME(slope_down)(const struct NAME(corners) * k, const REAL v[4], REAL g)
+TY_DEVICE_FN REAL T_NAME(slope_down)(const struct T_NAME(corners) * k, const REAL v[4], REAL g)
 {
   return g * ((v[2] - v[0]) * (1 - k->wx) + (v[3] - v[1]) * k->wx);
 }

@@ -1,7 +1,7 @@
 /* isa.h - the part of the matrix product that is compiled once per instruction set
 ** (kernel/gemm/isa/gemm.c).
 **
-** A block is a product done by one thread: C (m x n) = act(alpha A B + C? + bias). B stands in
+** A block is a product done by one thread: C (m x n) = act(alpha A B + C? + bias). B is in
 ** panels of `nr` columns (the last may be narrower: a multiple of `w`, padded with zeros), one
 ** row of a panel after the other. A is read in place through two strides, or packed in strips of
 ** `gemm_height` rows (ars 1, acs = height, strip = distance). The sum runs `outer` times over k
@@ -9,7 +9,7 @@
 ** break: that lets an image be read in place, row by row.
 **
 ** Narrow types (bfloat16, 8-bit integers) are multiplied in words of 32 bits: `per` elements along
-** k, those behind the last one zeros. Panels, strips and sums are then laid out as those of
+** k, padded with zeros after the last one. Panels, strips and sums are then laid out as those of
 ** float32 with fewer steps; k, kc and `from` count elements, ars and acs too.
 */
 #pragma once
@@ -34,21 +34,26 @@ struct gemm_block {
   double alpha;
   bool add;                                           /* onto what C holds */
   bool copy;                                          /* copy A strip by strip (outer 1, k <= kc) */
-  /* b has no zeros behind column n: read only n columns */
+  /* b is not padded with zeros after column n: read only n columns */
   bool full;
   int act;                                            /* ACT_* */
 };
 
-/* Columns of a panel as they lie in an image: pieces of output rows. Row (c, t) of the panel is
+/* Where the columns of a panel are in an image: pieces of output rows. Row (c, t) of the panel is
 ** channel c seen from tap t of the window. fill copies an image to panel rows of `width`
 ** elements; spread adds such rows to an image. */
 struct gemm_piece { int64_t from; int32_t at, n; };   /* place in a channel, column, elements */
 struct gemm_image {
-  int64_t channels, channel;                          /* how many, how far apart */
+  /* number of channels of the image */
+  int64_t channels;
+  /* elements from one channel to the next */
+  int64_t channel;
   /* from one column to the next, in the image */
   int64_t step;
-  /* of a panel row; further elements to the next row */
-  int64_t width, skip;
+  /* elements of a panel row */
+  int64_t width;
+  /* elements from the end of a panel row to the next row */
+  int64_t skip;
   int taps;
   const int64_t *tap;                                 /* their offsets */
   int n;
@@ -60,11 +65,20 @@ struct gemm_image {
 ** (c, t) is channel c seen from tap t. fold adds them to the channels: a row of a channel, up to
 ** a vector, takes all that the taps saw of it while it is in a register. */
 struct gemm_fold {
-  /* how many, how far apart; from one panel row to the next */
-  int64_t channels, channel, width;
+  /* number of channels of the image */
+  int64_t channels;
+  /* elements from one channel to the next */
+  int64_t channel;
+  /* elements from one row of the panel to the next */
+  int64_t width;
   /* down and across: of a channel, of the window, around the image */
   int64_t in[2], kernel[2], pad[2];
-  int64_t first, rows, across;                        /* output rows; their length */
+  /* the first output row */
+  int64_t first;
+  /* number of output rows */
+  int64_t rows;
+  /* elements of an output row */
+  int64_t across;
 };
 
 struct gemm_type {
@@ -72,8 +86,10 @@ struct gemm_type {
   int mr, nr, w;
   /* steps after which a sum goes through memory */
   int kc;
-  /* bytes of an element of A and B; of a word of a panel, which is also a sum's and C's */
-  int element, word;
+  /* bytes of an element of A and B */
+  int element;
+  /* bytes of a word of a panel, of a sum and of an element of C */
+  int word;
   /* elements along k that a word holds */
   int per;
   /* words are made of A's elements strip by strip: `copy` is set */
@@ -90,11 +106,11 @@ struct gemm_type {
       int64_t ldb, void *c, int64_t ldc, double alpha, bool add);
   /* from here on NULL: not for this type */
   void (*act)(int act, int64_t n, void *x);
-  /* y += alpha x[i * step] */
+  /* adds alpha x[i * step] to y[i] */
   void (*axpy)(int64_t n, double alpha, const void *x, int64_t step, void *y);
-  /* y[i * step] += x */
+  /* adds x[i] to y[i * step] */
   void (*scatter)(int64_t n, const void *x, void *y, int64_t step);
-  /* sum of x[i * step] y[i] */
+  /* returns the sum of x[i * step] y[i] */
   double (*dot)(int64_t n, const void *x, int64_t step, const void *y);
   double (*sum)(int64_t n, const void *x);
   void (*fill)(const struct gemm_image *f, const void *image, void *panel);

@@ -206,7 +206,7 @@ enum { NO_TAP = 255 };                              /* of a window without a max
 enum { ROW_COLS = 256 };
 
 const struct vec_ops *vec_ops_of(int dtype);                /* TY_F32 or TY_F64 */
-static inline void *at(const struct vec_ops *r, const void *x, int64_t i)
+static inline void *vec_at(const struct vec_ops *r, const void *x, int64_t i)
 {
   return x ? (char *)x + (int64_t)r->size * i : NULL;
 }

@@ -40,7 +40,7 @@ static void sketch_range(int64_t begin, int64_t end, void *context)
 {
   const struct sketching *j = context;
   for (int64_t i = begin; i < end; i++) {
-    if (!j->back) j->r->fill(at(j->r, j->y, i * j->out), 0, j->out);
+    if (!j->back) j->r->fill(vec_at(j->r, j->y, i * j->out), 0, j->out);
     for (int64_t k = 0; k < j->n; k++) {
       int64_t wide = i * j->n + k, narrow = i * j->out + whole_at(j->h, k);
       double sign = j->r->get(j->s->p, k);

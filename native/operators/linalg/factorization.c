@@ -130,7 +130,7 @@ static void fix_signs(const struct vec_ops *r, int64_t n, void *u)
       double v = r->get(u, i * n + j);
       if (fabs(v) > fabs(most)) most = v;
     }
-    if (most < 0) r->affine(at(r, u, i * n), at(r, u, i * n), -1, 0, n);
+    if (most < 0) r->affine(vec_at(r, u, i * n), vec_at(r, u, i * n), -1, 0, n);
   }
 }
 

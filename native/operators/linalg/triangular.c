@@ -66,7 +66,7 @@ enum { ZERO, MIRROR };
 static void keep_triangle(int dtype, bool lower, int other, double factor, int64_t n, void *x)
 {
   const struct vec_ops *r = vec_ops_of(dtype);
-  for (int64_t i = 0; i < n; i++) r->affine(at(r, x, i * n), at(r, x, i * n), factor, 0, n);
+  for (int64_t i = 0; i < n; i++) r->affine(vec_at(r, x, i * n), vec_at(r, x, i * n), factor, 0, n);
   for (int64_t i = 0; i < n; i++)
     for (int64_t j = 0; j < i; j++) {
       int64_t low = i * n + j, high = j * n + i;
@@ -79,7 +79,7 @@ static void add_transpose(int dtype, int64_t n, const void *x, void *y)
 {
   const struct vec_ops *r = vec_ops_of(dtype);
   r->transpose(y, x, n, n);
-  for (int64_t i = 0; i < n; i++) r->add(at(r, y, i * n), at(r, x, i * n), n);
+  for (int64_t i = 0; i < n; i++) r->add(vec_at(r, y, i * n), vec_at(r, x, i * n), n);
 }
 
 static double cubic_cost(const ty_desc *d)

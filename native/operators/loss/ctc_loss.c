@@ -198,7 +198,7 @@ static void ctc_gradient(struct sample *s, double log_p)
 {
   const struct ctc *c = s->c;
   for (int64_t t = s->steps; t < c->T; t++)
-    c->r->fill(at(c->r, c->grad, (t * c->N + s->n) * c->A), 0, c->A);
+    c->r->fill(vec_at(c->r, c->grad, (t * c->N + s->n) * c->A), 0, c->A);
   for (int64_t t = s->steps - 1; t >= 0; t--) {
     if (t == s->steps - 1)
       for (int64_t i = 0; i < s->S; i++) s->b[i] = i >= s->S - 2 ? 0 : -INFINITY;
@@ -279,7 +279,7 @@ static int ctc_backward(struct call *c)
   for (int i = 1; i < c->nout; i++)
     if (c->out[i].p) memset(c->out[i].p, 0, desc_bytes(&c->out[i].d));
   for (int64_t i = 0; c->out[0].p && i < d->dim[0] * d->dim[1]; i++)
-    r->affine(at(r, c->out[0].p, i * d->dim[2]), at(r, c->in[1].p, i * d->dim[2]),
+    r->affine(vec_at(r, c->out[0].p, i * d->dim[2]), vec_at(r, c->in[1].p, i * d->dim[2]),
         r->get(c->in[0].p, i % d->dim[1]), 0, d->dim[2]);
   return TY_OK;
 }

@@ -90,13 +90,13 @@ static void elements_body(int64_t begin, int64_t end, void *context)
 {
   struct elements *e = context;
   const struct vec_ops *r = e->r;
-  void *y = at(r, e->y, begin);
+  void *y = vec_at(r, e->y, begin);
   if (!e->v)
-    r->sigmoid(y, at(r, e->u, begin), end - begin);
+    r->sigmoid(y, vec_at(r, e->u, begin), end - begin);
   else if (e->kind == ABSOLUTE)
-    r->gap_sign(y, at(r, e->u, begin), at(r, e->v, begin), e->a, end - begin);
+    r->gap_sign(y, vec_at(r, e->u, begin), vec_at(r, e->v, begin), e->a, end - begin);
   else
-    r->gap(y, at(r, e->u, begin), at(r, e->v, begin), e->a, end - begin);
+    r->gap(y, vec_at(r, e->u, begin), vec_at(r, e->v, begin), e->a, end - begin);
 }
 
 static int logistic_forward(struct call *c)
@@ -167,7 +167,7 @@ static int svm_backward(struct call *c)
   if (!c->out[0].p) return TY_OK;
   for (int64_t i = 0; i < n; i++) {
     double label = number_at(&c->in[1], i);
-    svm_row(r, at(r, c->out[0].p, i * k), at(r, c->in[0].p, i * k), &v, k,
+    svm_row(r, vec_at(r, c->out[0].p, i * k), vec_at(r, c->in[0].p, i * k), &v, k,
         label >= 0 && label < (double)k ? (int64_t)label : -1);
   }
   return TY_OK;
@@ -247,7 +247,7 @@ static void sparse_unit(struct call *c, const struct vec_ops *r, struct split s,
   const struct sparse_param *p = c->param;
   double sum = 0, t = p->sparseness_target;
   for (int64_t o = 0; o < s.outer; o++)
-    sum += r->sum(at(r, c->in[1].p, (o * s.k + unit) * s.inner), s.inner);
+    sum += r->sum(vec_at(r, c->in[1].p, (o * s.k + unit) * s.inner), s.inner);
   r->set(c->in[2].p, unit,
       p->momentum * r->get(c->in[2].p, unit) +
           (1 - p->momentum) * sum / (double)(s.outer * s.inner));
@@ -255,7 +255,7 @@ static void sparse_unit(struct call *c, const struct vec_ops *r, struct split s,
          more = p->penalty * (-t / average + (1 - t) / (1 - average));
   for (int64_t o = 0; c->out[0].p && o < s.outer; o++) {
     int64_t start = (o * s.k + unit) * s.inner;
-    r->affine(at(r, c->out[0].p, start), at(r, c->in[0].p, start), 1, more, s.inner);
+    r->affine(vec_at(r, c->out[0].p, start), vec_at(r, c->in[0].p, start), 1, more, s.inner);
   }
 }
 

@@ -103,9 +103,9 @@ static void forward_body(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) {
     int64_t from = i % strips * ROW_COLS, start = i / strips * f->s.k * f->s.inner + from;
     if (f->s.inner == 1)
-      r->soft(at(r, f->y, start), at(r, f->x, start), 1, false, f->s.k);
+      r->soft(vec_at(r, f->y, start), vec_at(r, f->x, start), 1, false, f->s.k);
     else
-      r->soft_cols(at(r, f->y, start), at(r, f->x, start), 1, false, f->s.k, f->s.inner,
+      r->soft_cols(vec_at(r, f->y, start), vec_at(r, f->x, start), 1, false, f->s.k, f->s.inner,
           MIN(ROW_COLS, f->s.inner - from));
   }
 }
@@ -162,7 +162,8 @@ static void one_label(
 void softmax_loss_part(const struct softmax_loss *l, int64_t o, int64_t from, int64_t n, void *dx)
 {
   double others = l->s.k > 1 ? l->smooth / (double)(l->s.k - 1) : 0;
-  l->r->affine(dx, at(l->r, l->p, o * l->s.k * l->s.inner + from), l->scale, -others * l->scale, n);
+  l->r->affine(
+      dx, vec_at(l->r, l->p, o * l->s.k * l->s.inner + from), l->scale, -others * l->scale, n);
   for (int64_t i = 0; i < l->s.inner; i++) one_label(l, o, i, from, n, dx);
 }
 
@@ -202,10 +203,10 @@ static void backward_body(int64_t begin, int64_t end, void *context)
   const struct vec_ops *r = b->l.r;
   int64_t n = b->l.s.k * b->l.s.inner;
   for (int64_t o = begin; o < end; o++) {
-    void *dx = at(r, b->dx, o * n);
+    void *dx = vec_at(r, b->dx, o * n);
     softmax_loss_part(&b->l, o, 0, n, dx);
     if (!b->head) continue;
-    r->multiply(dx, at(r, b->head, o * n), n);
+    r->multiply(dx, vec_at(r, b->head, o * n), n);
     for (int64_t i = 0; i < b->l.s.inner; i++) clear_ignored(&b->l, o, i, 0, n, dx);
   }
 }

@@ -53,9 +53,10 @@ static void adaptive_window(const struct adaptive *p, int64_t plane, int64_t oy,
   for (int64_t y = y0; y < y1; y++) {
     int64_t line = (plane * h + y) * w + x0;
     if (p->back)
-      r->affine(at(r, p->y, line), at(r, p->y, line), 1, r->get(p->x, cell) / count, x1 - x0);
+      r->affine(
+          vec_at(r, p->y, line), vec_at(r, p->y, line), 1, r->get(p->x, cell) / count, x1 - x0);
     else
-      sum += r->sum(at(r, p->x, line), x1 - x0);
+      sum += r->sum(vec_at(r, p->x, line), x1 - x0);
   }
   if (!p->back) r->set(p->y, cell, sum / count);
 }
@@ -65,7 +66,7 @@ static void adaptive_body(int64_t begin, int64_t end, void *context)
   const struct adaptive *p = context;
   int64_t size = p->in->dim[2] * p->in->dim[3];
   for (int64_t i = begin; i < end; i++) {
-    if (p->back) memset(at(p->r, p->y, i * size), 0, p->r->size * (size_t)size);
+    if (p->back) memset(vec_at(p->r, p->y, i * size), 0, p->r->size * (size_t)size);
     for (int64_t y = 0; y < p->out->dim[2]; y++)
       for (int64_t x = 0; x < p->out->dim[3]; x++) adaptive_window(p, i, y, x);
   }

@@ -264,8 +264,8 @@ static void divide_range(int64_t begin, int64_t end, void *context)
   const struct call *c = context;
   const struct vec_ops *r = vec_ops_of(c->in[0].d.dtype);
   const int64_t n = c->in[0].d.dim[c->in[0].d.ndim - 1];
-  r->affine(at(r, c->out[0].p, begin * n), at(r, c->in[0].p, begin * n), 1 / sqrt((double)n), 0,
-      (end - begin) * n);
+  r->affine(vec_at(r, c->out[0].p, begin * n), vec_at(r, c->in[0].p, begin * n),
+      1 / sqrt((double)n), 0, (end - begin) * n);
 }
 
 static int div_sqrt_dim(struct call *c)

@@ -148,10 +148,10 @@ static void strip_moments(
   memset(mean, 0, sizeof *mean * (size_t)n);
   memset(var, 0, sizeof *var * (size_t)n);
   for (int64_t o = 0; o < b->s.outer; o++)
-    b->r->col_sum(mean, at(b->r, b->x, piece_start(b, o, c)), n);
+    b->r->col_sum(mean, vec_at(b->r, b->x, piece_start(b, o, c)), n);
   for (int64_t i = 0; i < n; i++) mean[i] /= count_of(b);
   for (int64_t o = 0; o < b->s.outer; o++)
-    b->r->col_square(var, at(b->r, b->x, piece_start(b, o, c)), mean, n);
+    b->r->col_square(var, vec_at(b->r, b->x, piece_start(b, o, c)), mean, n);
   for (int64_t i = 0; i < n; i++) var[i] /= count_of(b);
 }
 
@@ -159,10 +159,10 @@ static void channel_moments(const struct batch_norm *b, int64_t c, double *mean,
 {
   double sum = 0, square = 0;
   for (int64_t o = 0; o < b->s.outer; o++)
-    sum += b->r->sum(at(b->r, b->x, piece_start(b, o, c)), b->s.inner);
+    sum += b->r->sum(vec_at(b->r, b->x, piece_start(b, o, c)), b->s.inner);
   *mean = sum / count_of(b);
   for (int64_t o = 0; o < b->s.outer; o++)
-    square += b->r->sum_square(at(b->r, b->x, piece_start(b, o, c)), *mean, b->s.inner);
+    square += b->r->sum_square(vec_at(b->r, b->x, piece_start(b, o, c)), *mean, b->s.inner);
   *var = square / count_of(b);
 }
 
@@ -178,7 +178,7 @@ static void block_moments(const struct batch_norm *b, int64_t c, double *mean, d
   for (int64_t o = 0; o < b->s.outer; o++)
     for (int64_t i = 0, n; i < all; i += n) {
       double here[16] = { 0 }, square[16] = { 0 }, rows;
-      const void *x = at(r, b->x, piece_start(b, o, c) + i);
+      const void *x = vec_at(r, b->x, piece_start(b, o, c) + i);
       n = MIN(CHUNK, all - i);
       rows = (double)(n / b->block);
       r->block_sum(here, x, b->block, n);
@@ -228,11 +228,11 @@ static void scale_row(const struct batch_norm *b, int64_t start, int64_t n, bool
   const struct vec_ops *r = b->r;
   for (int64_t i = start, m; i < start + n; i += m) {
     m = MIN(start + n - i, CHUNK);
-    void *y = at(r, b->y, i);
+    void *y = vec_at(r, b->y, i);
     if (columns)
-      r->col_affine(y, at(r, b->x, i), a + (i - start), d + (i - start), m);
+      r->col_affine(y, vec_at(r, b->x, i), a + (i - start), d + (i - start), m);
     else
-      r->affine(y, at(r, b->x, i), *a, *d, m);
+      r->affine(y, vec_at(r, b->x, i), *a, *d, m);
     if (b->relu) r->relu(y, m);
   }
 }
@@ -246,7 +246,7 @@ static void scale_pieces(
     int64_t start = piece_start(b, o, c);
     if (b->block)
       r->block_affine(
-          at(r, b->y, start), at(r, b->x, start), a, d, b->relu, b->block, n * inner);
+          vec_at(r, b->y, start), vec_at(r, b->x, start), a, d, b->relu, b->block, n * inner);
     else if (inner == 1)
       scale_row(b, start, n, true, a, d);
     else
@@ -318,14 +318,14 @@ static void take_chunk(struct norm_chunk *q, int64_t at_, int64_t n, int64_t i)
   const double *a = q->relu.a, *c = q->relu.c;
   q->at = at_;
   q->n = n;
-  q->x = at(r, b->x, at_);
-  q->dy = at(r, b->dy, at_);
+  q->x = vec_at(r, b->x, at_);
+  q->dy = vec_at(r, b->dy, at_);
   if (!b->relu || b->block) return;
   if (b->s.inner != 1)
     r->relu_back(q->buffer, q->dy, q->x, a[i], c[i], n);
   else
     for (int64_t k = 0; k < n; k++)
-      r->relu_back(at(r, q->buffer, k), at(r, q->dy, k), at(r, q->x, k), a[k], c[k], 1);
+      r->relu_back(vec_at(r, q->buffer, k), vec_at(r, q->dy, k), vec_at(r, q->x, k), a[k], c[k], 1);
   q->dy = q->buffer;
 }
 
@@ -377,7 +377,7 @@ static void write_chunk(const struct norm_chunk *q, int64_t i, void *context)
 {
   const struct line *l = context;
   const struct batch_norm *b = q->b;
-  void *dx = at(b->r, b->dx, q->at);
+  void *dx = vec_at(b->r, b->dx, q->at);
   if (b->block)
     b->r->block_affine2(dx, q->dy, q->x, l->f, l->g, l->h, relu_of(q), b->block, q->n);
   else if (b->s.inner == 1)

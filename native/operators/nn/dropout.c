@@ -60,8 +60,8 @@ static void elements_body(int64_t begin, int64_t end, void *context)
 {
   const struct fall *f = context;
   const struct vec_ops *r = f->r;
-  r->dropout(
-      at(r, f->y, begin), at(r, f->x, begin), at(r, f->mask, begin), &f->d, begin, end - begin);
+  r->dropout(vec_at(r, f->y, begin), vec_at(r, f->x, begin), vec_at(r, f->mask, begin), &f->d,
+      begin, end - begin);
 }
 
 /* Multiplies one row of the last axis after another by its factors. */
@@ -78,13 +78,13 @@ static void shared_body(int64_t begin, int64_t end, void *context)
       if (f->mask_shape.dim[i] > 1) from += rest % f->shape.dim[i] * step, step *= f->shape.dim[i];
       rest /= f->shape.dim[i];
     }
-    void *y = at(r, f->y, row * n), *x = at(r, f->x, row * n);
+    void *y = vec_at(r, f->y, row * n), *x = vec_at(r, f->x, row * n);
     if (f->mask_shape.dim[last] == 1) {
       r->affine(y, x, r->get(f->factor, from), 0, n);
       continue;
     }
     if (y != x) memcpy(y, x, r->size * (size_t)n);
-    r->multiply(y, at(r, f->factor, from), n);
+    r->multiply(y, vec_at(r, f->factor, from), n);
   }
 }
 

@@ -100,10 +100,11 @@ static void scatter_range(int64_t begin, int64_t end, void *context)
   const struct scatter_add *s = context;
   const struct vec_ops *r = s->r;
   int64_t from = begin * s->l.rows / RANGES, to = end * s->l.rows / RANGES;
-  memset(at(r, s->dw, from * s->k), 0, s->l.width * (size_t)(to - from));
+  memset(vec_at(r, s->dw, from * s->k), 0, s->l.width * (size_t)(to - from));
   for (int64_t i = 0; i < s->l.n; i++) {
     int64_t row = index_at(s->l.index, i, s->l.rows);
-    if (row >= from && row < to) r->add(at(r, s->dw, row * s->k), at(r, s->dy, i * s->k), s->k);
+    if (row >= from && row < to)
+      r->add(vec_at(r, s->dw, row * s->k), vec_at(r, s->dy, i * s->k), s->k);
   }
 }
 

@@ -392,7 +392,7 @@ static void add_bias(const struct flash *f, int64_t from, char *s, int64_t n)
 {
   const struct operand *x = f->bias.x;
   if (f->bias.step[3])
-    f->r->add(s, at(f->r, x->p, from), n);
+    f->r->add(s, vec_at(f->r, x->p, from), n);
   else
     f->r->affine(s, s, 1, f->r->get(x->p, from), n);
 }
@@ -424,14 +424,14 @@ void flash_skip_zeros(const struct flash *f, bool ta, int64_t m, int64_t n, int6
   for (int64_t i = 0; i < m; i++)
     for (int64_t p = 0; p < k; p++) {
       const double factor = r->get(a, ta ? p * lda + i : i * lda + p);
-      if (factor != 0) r->axpy_in(at(r, c, i * ldc), at(r, b, p * ldb), factor, 1, n);
+      if (factor != 0) r->axpy_in(vec_at(r, c, i * ldc), vec_at(r, b, p * ldb), factor, 1, n);
     }
 }
 
 bool flash_is_finite(const struct flash *f, int64_t rows, int64_t n, const char *x, int64_t step)
 {
   for (int64_t i = 0; i < rows; i++) {
-    const void *row = at(f->r, x, i * step);
+    const void *row = vec_at(f->r, x, i * step);
     if (f->r->sum_gap(row, row, n) != 0) return false; /* x - x is NaN where x is not finite */
   }
   return true;
@@ -439,7 +439,7 @@ bool flash_is_finite(const struct flash *f, int64_t rows, int64_t n, const char 
 
 void flash_clear(const struct flash *f, int64_t rows, int64_t n, char *x, int64_t step)
 {
-  for (int64_t i = 0; i < rows; i++) memset(at(f->r, x, i * step), 0, f->size * (size_t)n);
+  for (int64_t i = 0; i < rows; i++) memset(vec_at(f->r, x, i * step), 0, f->size * (size_t)n);
 }
 
 /* -- forward ----------------------------------------------------------------------------------- */
@@ -490,7 +490,7 @@ static void weigh_scores(const struct flash *f, const struct flash_rows *b, char
     const double shrink = sum[i] == 0 || before == most ? 1 : exp(before - most);
     greatest[i] = most;
     sum[i] = sum[i] * shrink + r->exp_sum(s, s, shift, n);
-    if (shrink != 1) r->affine(at(r, y, i * step), at(r, y, i * step), shrink, 0, f->dv);
+    if (shrink != 1) r->affine(vec_at(r, y, i * step), vec_at(r, y, i * step), shrink, 0, f->dv);
     if (f->drops)
       r->dropout(s, s, NULL, &f->drop, flash_row_number(f, b, i) * f->tk + k0, n);
   }
@@ -555,9 +555,9 @@ static void finish_rows(
     const bool empty = sum[i] == 0;
     const double shift = greatest[i] == -INFINITY ? 0 : greatest[i];
     if (empty)
-      r->fill(at(r, y, i * step), f->empty, f->dv);
+      r->fill(vec_at(r, y, i * step), f->empty, f->dv);
     else
-      r->affine(at(r, y, i * step), at(r, y, i * step), 1 / sum[i], 0, f->dv);
+      r->affine(vec_at(r, y, i * step), vec_at(r, y, i * step), 1 / sum[i], 0, f->dv);
     if (f->logsum)
       r->set(f->logsum, flash_row_number(f, b, i),
           !empty ? shift + log(sum[i]) : f->empty == 0 ? INFINITY : NAN);

@@ -64,10 +64,10 @@ static int gradient_block(const struct back_job *j, const struct flash_back_work
   *restricted = flash_restrict(f, b, x->p, k0, n);
   for (int64_t i = 0; i < b->m; i++) {
     const int64_t row = flash_row_number(f, b, i), first = row * f->tk + k0;
-    void *p = at(r, x->p, i * n), *ds = at(r, x->ds, i * n);
+    void *p = vec_at(r, x->p, i * n), *ds = vec_at(r, x->ds, i * n);
     r->exp_sum(p, p, r->get(f->logsum, row), n);
     if (f->drops) r->dropout(ds, ds, NULL, &f->drop, first, n);
-    r->soft_gap(ds, p, ds, r->dot(at(r, dy, i * dy_step), at(r, y, i * y_step), f->dv), n);
+    r->soft_gap(ds, p, ds, r->dot(vec_at(r, dy, i * dy_step), vec_at(r, y, i * y_step), f->dv), n);
     if (f->drops) r->dropout(p, p, NULL, &f->drop, first, n);
   }
   return TY_OK;
@@ -141,7 +141,7 @@ static int back_task(const struct back_job *j, const struct back_part *t)
       char *dq = flash_rows_at(f, &j->dq, &b);
       const int64_t step = flash_row_step(&j->dq, &b);
       for (int64_t k = 0; k < b.m; k++)
-        f->r->affine(at(f->r, dq, k * step), at(f->r, dq, k * step), f->scale, 0, f->d);
+        f->r->affine(vec_at(f->r, dq, k * step), vec_at(f->r, dq, k * step), f->scale, 0, f->d);
     }
   return TY_OK;
 }
@@ -191,9 +191,9 @@ static void add_to_bias(const struct back_job *j, const struct flash_back_worksp
   for (int64_t i = 0; i < b->m; i++) {
     const int64_t to = b->sample * g->step[0] + (b->head + (b->across ? i : 0)) * g->step[1] +
         (b->q0 + (b->across ? 0 : i)) * g->step[2] + k0 * g->step[3];
-    const void *ds = at(r, x->ds, i * n);
+    const void *ds = vec_at(r, x->ds, i * n);
     if (g->step[3])
-      r->add(at(r, g->x->p, to), ds, n);
+      r->add(vec_at(r, g->x->p, to), ds, n);
     else
       r->set(g->x->p, to, r->get(g->x->p, to) + r->sum(ds, n));
   }

@@ -73,13 +73,13 @@ static void group_forward_body(int64_t begin, int64_t end, void *context)
   const struct group_norm *g = context;
   const struct vec_ops *r = g->r;
   for (int64_t i = begin; i < end; i++) {
-    void *x = at(r, g->x, i * g->members);
+    void *x = vec_at(r, g->x, i * g->members);
     double mean = r->sum(x, g->members) / (double)g->members,
            var = r->sum_square(x, mean, g->members) / (double)g->members;
     double std = sqrt(var + g->eps), a = r->get(g->gamma, i % g->groups) / std;
     if (g->y)
-      r->affine(
-          at(r, g->y, i * g->members), x, a, r->get(g->beta, i % g->groups) - mean * a, g->members);
+      r->affine(vec_at(r, g->y, i * g->members), x, a, r->get(g->beta, i % g->groups) - mean * a,
+          g->members);
     if (g->out_mean) r->set(g->out_mean, i, mean);
     if (g->out_third) r->set(g->out_third, i, g->std ? std : var);
   }
@@ -93,7 +93,7 @@ static void group_backward_body(int64_t begin, int64_t end, void *context)
   for (int64_t k = begin; k < end; k++) {
     double dgamma = 0, dbeta = 0, gamma = r->get(g->gamma, k), of[2];
     for (int64_t i = k; i < g->batch * g->groups; i += g->groups) {
-      void *x = at(r, g->x, i * g->members), *dy = at(r, g->dy, i * g->members);
+      void *x = vec_at(r, g->x, i * g->members), *dy = vec_at(r, g->dy, i * g->members);
       double mean = r->get(g->mean, i), third = r->get(g->third, i),
              s = g->std ? 1 / third : 1 / sqrt(third + g->eps);
       r->sum_dot(dy, x, mean, g->members, of);
@@ -102,7 +102,7 @@ static void group_backward_body(int64_t begin, int64_t end, void *context)
       double a = gamma * s, b = -a * s * s * of[1] / n;
       if (g->dx)
         r->affine2(
-            at(r, g->dx, i * g->members), dy, x, a, b, -a * of[0] / n - b * mean, g->members);
+            vec_at(r, g->dx, i * g->members), dy, x, a, b, -a * of[0] / n - b * mean, g->members);
     }
     if (g->dgamma) r->set(g->dgamma, k, dgamma);
     if (g->dbeta) r->set(g->dbeta, k, dbeta);
@@ -193,14 +193,15 @@ static void l2_row(const struct l2 *l, int64_t i)
   const struct vec_ops *r = l->r;
   int64_t k = l->s.k, start = i * k;
   if (l->dy) {
-    double norm = r->get(l->norm, i), dot = r->dot(at(r, l->dy, start), at(r, l->y, start), k);
-    r->affine2(
-        at(r, l->out, start), at(r, l->dy, start), at(r, l->y, start), 1 / norm, -dot / norm, 0, k);
+    double norm = r->get(l->norm, i),
+           dot = r->dot(vec_at(r, l->dy, start), vec_at(r, l->y, start), k);
+    r->affine2(vec_at(r, l->out, start), vec_at(r, l->dy, start), vec_at(r, l->y, start), 1 / norm,
+        -dot / norm, 0, k);
     return;
   }
-  double norm = sqrt(r->dot(at(r, l->x, start), at(r, l->x, start), k) + l->eps);
+  double norm = sqrt(r->dot(vec_at(r, l->x, start), vec_at(r, l->x, start), k) + l->eps);
   if (l->out_norm) r->set(l->out_norm, i, norm);
-  if (l->out) r->affine(at(r, l->out, start), at(r, l->x, start), 1 / norm, 0, k);
+  if (l->out) r->affine(vec_at(r, l->out, start), vec_at(r, l->x, start), 1 / norm, 0, k);
 }
 
 static void l2_body(int64_t begin, int64_t end, void *context)
@@ -215,11 +216,11 @@ static void l2_body(int64_t begin, int64_t end, void *context)
     if (l->s.inner == 1)
       l2_row(l, i);
     else if (l->dy)
-      r->l2_cols_back(at(r, l->out, start), at(r, l->dy, start), at(r, l->y, start),
-          at(r, l->norm, norm), l->s.k, l->s.inner, n);
+      r->l2_cols_back(vec_at(r, l->out, start), vec_at(r, l->dy, start), vec_at(r, l->y, start),
+          vec_at(r, l->norm, norm), l->s.k, l->s.inner, n);
     else
-      r->l2_cols(at(r, l->out, start), at(r, l->out_norm, norm), at(r, l->x, start), l->eps, l->s.k,
-          l->s.inner, n);
+      r->l2_cols(vec_at(r, l->out, start), vec_at(r, l->out_norm, norm), vec_at(r, l->x, start),
+          l->eps, l->s.k, l->s.inner, n);
   }
 }
 
@@ -300,12 +301,12 @@ static void lrn_body(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) {
     int64_t from = i % strips * ROW_COLS, start = i / strips * l->s.k * l->s.inner + from,
             n = MIN(ROW_COLS, l->s.inner - from);
-    void *y = at(r, l->y, start), *x = at(r, l->x, start);
+    void *y = vec_at(r, l->y, start), *x = vec_at(r, l->x, start);
     if (l->dy)
-      r->lrn_back(y, at(r, l->work, start), at(r, l->dy, start), x, at(r, l->norm, start), &l->p,
-          l->s.k, l->s.inner, n);
+      r->lrn_back(y, vec_at(r, l->work, start), vec_at(r, l->dy, start), x,
+          vec_at(r, l->norm, start), &l->p, l->s.k, l->s.inner, n);
     else
-      r->lrn(y, at(r, l->out_norm, start), x, &l->p, l->s.k, l->s.inner, n);
+      r->lrn(y, vec_at(r, l->out_norm, start), x, &l->p, l->s.k, l->s.inner, n);
   }
 }
 

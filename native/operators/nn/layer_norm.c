@@ -66,9 +66,10 @@ static void forward_body(int64_t begin, int64_t end, void *context)
   const struct vec_ops *r = l->r;
   int64_t k = l->s.k;
   for (int64_t i = begin; i < end; i++) {
-    double mean = l->centered ? r->sum(at(r, l->x, i * k), k) / (double)k : 0;
-    double std = sqrt(r->sum_square(at(r, l->x, i * k), mean, k) / (double)k + l->eps);
-    if (l->y) r->norm(at(r, l->y, i * k), at(r, l->x, i * k), l->gamma, l->beta, mean, 1 / std, k);
+    double mean = l->centered ? r->sum(vec_at(r, l->x, i * k), k) / (double)k : 0;
+    double std = sqrt(r->sum_square(vec_at(r, l->x, i * k), mean, k) / (double)k + l->eps);
+    if (l->y)
+      r->norm(vec_at(r, l->y, i * k), vec_at(r, l->x, i * k), l->gamma, l->beta, mean, 1 / std, k);
     if (l->out_mean) r->set(l->out_mean, i, mean);
     if (l->out_std) r->set(l->out_std, i, std);
   }
@@ -79,13 +80,13 @@ static void backward_row(const struct layer_norm *l, int64_t i, void *dgamma, vo
   const struct vec_ops *r = l->r;
   int64_t k = l->s.k;
   double mean = l->centered ? r->get(l->mean, i) : 0, inverse = 1 / r->get(l->std, i), of[2];
-  void *dy = at(r, l->dy, i * k), *x = at(r, l->x, i * k);
+  void *dy = vec_at(r, l->dy, i * k), *x = vec_at(r, l->x, i * k);
   if (dgamma) r->norm_params(dgamma, dbeta, dy, x, mean, inverse, k);
   if (!l->dx) return;
   r->norm_sums(dy, x, l->gamma, mean, inverse, k, of);
   of[0] = l->centered ? of[0] / (double)k : 0;
   of[1] /= (double)k;
-  r->norm_back(at(r, l->dx, i * k), dy, x, l->gamma, mean, inverse, of, k);
+  r->norm_back(vec_at(r, l->dx, i * k), dy, x, l->gamma, mean, inverse, of, k);
 }
 
 static void backward_body(int64_t begin, int64_t end, void *context)
@@ -94,8 +95,8 @@ static void backward_body(int64_t begin, int64_t end, void *context)
   const struct vec_ops *r = l->r;
   int64_t n = rows_in(l), k = l->s.k;
   for (int64_t p = begin; p < end; p++) {
-    void *dgamma = at(r, l->part, 2 * p * k),
-         *dbeta = l->centered ? at(r, l->part, (2 * p + 1) * k) : NULL;
+    void *dgamma = vec_at(r, l->part, 2 * p * k),
+         *dbeta = l->centered ? vec_at(r, l->part, (2 * p + 1) * k) : NULL;
     if (dgamma) memset(dgamma, 0, r->size * (size_t)(2 * k));
     for (int64_t i = p * n / PARTS; i < (p + 1) * n / PARTS; i++) backward_row(l, i, dgamma, dbeta);
   }
@@ -106,7 +107,7 @@ static void add_parts(const struct layer_norm *l, int which, void *out)
   const struct vec_ops *r = l->r;
   if (!out) return;
   memset(out, 0, r->size * (size_t)l->s.k);
-  for (int p = 0; p < PARTS; p++) r->add(out, at(r, l->part, (2 * p + which) * l->s.k), l->s.k);
+  for (int p = 0; p < PARTS; p++) r->add(out, vec_at(r, l->part, (2 * p + which) * l->s.k), l->s.k);
 }
 
 /* (outer, k, inner) to (outer, inner, k), or back. */
@@ -115,7 +116,7 @@ static const void *transpose_axes(const struct layer_norm *l, const void *x, voi
   if (!x || !y) return NULL;
   int64_t n = l->s.k * l->s.inner;
   for (int64_t o = 0; o < l->s.outer; o++)
-    l->r->transpose(at(l->r, y, o * n), at(l->r, x, o * n), back ? l->s.inner : l->s.k,
+    l->r->transpose(vec_at(l->r, y, o * n), vec_at(l->r, x, o * n), back ? l->s.inner : l->s.k,
         back ? l->s.k : l->s.inner);
   return y;
 }
@@ -140,7 +141,7 @@ static int run_forward(const struct call *c, struct layer_norm l, void *y)
   int64_t n = desc_count(&c->in[0].d);
   bool turned = l.s.inner > 1;
   l.x = turned ? transpose_axes(&l, c->in[0].p, c->tmp, false) : c->in[0].p;
-  l.y = !y ? NULL : turned ? at(l.r, c->tmp, n) : y;
+  l.y = !y ? NULL : turned ? vec_at(l.r, c->tmp, n) : y;
   parallel_for(rows_in(&l), grain_of(4 * l.s.k), forward_body, &l);
   if (turned) transpose_axes(&l, l.y, y, true);
   return TY_OK;
@@ -179,8 +180,8 @@ static int run_backward(const struct call *c, struct layer_norm l, void *dgamma,
   char *more = (char *)c->tmp + 2 * PARTS * l.r->size * (size_t)l.s.k;
   l.part = dgamma || dbeta ? c->tmp : NULL;
   l.dy = turned ? transpose_axes(&l, c->in[0].p, more, false) : c->in[0].p;
-  l.x = turned ? transpose_axes(&l, c->in[1].p, at(l.r, more, n), false) : c->in[1].p;
-  l.dx = !c->out[0].p ? NULL : turned ? at(l.r, more, 2 * n) : c->out[0].p;
+  l.x = turned ? transpose_axes(&l, c->in[1].p, vec_at(l.r, more, n), false) : c->in[1].p;
+  l.dx = !c->out[0].p ? NULL : turned ? vec_at(l.r, more, 2 * n) : c->out[0].p;
   l.gamma = c->in[2].p;
   parallel_for(PARTS, rows_in(&l) * l.s.k > GRAIN_ELEMENTS ? 1 : PARTS, backward_body, &l);
   add_parts(&l, 0, dgamma);

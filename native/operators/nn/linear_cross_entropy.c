@@ -107,7 +107,7 @@ static double product_of(const struct entropy_slab *s, int64_t row, int64_t clas
 {
   const struct vec_ops *r = s->r;
   double bias = s->bias ? r->get(s->bias->p, class) : 0;
-  return r->dot(at(r, s->x->p, row * s->k), at(r, s->w->p, class * s->k), s->k) + bias;
+  return r->dot(vec_at(r, s->x->p, row * s->k), vec_at(r, s->w->p, class * s->k), s->k) + bias;
 }
 
 /* -log of the label's probability p[class]; where that is too small for a float, from the
@@ -128,7 +128,7 @@ static void rows_body(int64_t begin, int64_t end, void *context)
   const struct entropy_slab *s = context;
   const struct vec_ops *r = s->r;
   for (int64_t i = begin; i < end; i++) {
-    void *z = at(r, s->z, i * s->n);
+    void *z = vec_at(r, s->z, i * s->n);
     const int64_t row = s->first + i, class = whole_at(s->label, row);
     if (is_ignored(s->p, class)) {
       if (s->loss->p) r->set(s->loss->p, row, 0);
@@ -164,7 +164,7 @@ static int slab_products(const struct call *c, const struct entropy_slab *s, int
   const struct vec_ops *r = s->r;
   const int64_t k = s->k;
   const int type = gemm_type_for(c, r->dtype);
-  const void *x = at(r, s->x->p, s->first * k), *w = s->w->p;
+  const void *x = vec_at(r, s->x->p, s->first * k), *w = s->w->p;
   struct gemm_epilogue e = { .bias = s->bias ? s->bias->p : NULL };
   TRY(gemm_fused(type, false, true, m, s->n, k, x, k, w, k, s->z, s->n, &e));
   parallel_for(m, grain_of(s->n * 8), rows_body, (void *)s);
@@ -172,7 +172,7 @@ static int slab_products(const struct call *c, const struct entropy_slab *s, int
   const struct operand *out = c->out;
   if (out[1].p)
     TRY(gemm_one(type, false, false, m, k, s->n, 1, s->z, s->n, w, k, 0,
-        at(r, out[1].p, s->first * k), k));
+        vec_at(r, out[1].p, s->first * k), k));
   if (out[2].p)
     TRY(gemm_one(
         type, true, false, s->n, k, m, 1, s->z, s->n, x, k, s->first > 0, out[2].p, k));

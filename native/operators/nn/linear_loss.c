@@ -60,7 +60,7 @@ static void slab_rows(int64_t begin, int64_t end, void *context)
   double part[WIDE];
   const struct vec_ops *r = s->loss.r;
   for (int64_t o = begin; o < end; o++) {
-    const char *next = at(
+    const char *next = vec_at(
         r, s->loss.p, (s->row + o + 1) * s->loss.s.k + s->column); /* another page */
     for (int64_t b = 0; b < s->n * (int64_t)r->size; b += 64) __builtin_prefetch(next + b);
     softmax_loss_part(&s->loss, s->row + o, s->column, s->n, part);
@@ -73,7 +73,7 @@ static void slab_gradients(
 {
   const struct vec_ops *r = s->loss.r;
   const struct operand *out = c->out;
-  if (out[0].p) gemm_pack(r->dtype, false, k, s->n, at(r, c->in[2].p, s->column * k), k, w);
+  if (out[0].p) gemm_pack(r->dtype, false, k, s->n, vec_at(r, c->in[2].p, s->column * k), k, w);
   struct gemm_both b = { .dtype = r->dtype,
     .m = s->m,
     .n = s->n,
@@ -81,9 +81,9 @@ static void slab_gradients(
     .g = s->g,
     .x = x,
     .w = w,
-    .dx = at(r, out[0].p, s->row * k),
-    .dw = at(r, out[1].p, s->column * k),
-    .db = c->nout > 2 ? at(r, out[2].p, s->column) : NULL,
+    .dx = vec_at(r, out[0].p, s->row * k),
+    .dw = vec_at(r, out[1].p, s->column * k),
+    .db = c->nout > 2 ? vec_at(r, out[2].p, s->column) : NULL,
     .add_x = s->column > 0 || c->add & 1,
     .add_w = s->row > 0 || c->add >> 1 & 1,
     .add_b = s->row > 0 || c->add >> 2 & 1 };
@@ -99,7 +99,8 @@ int linear_loss_backward(struct call *c)
   char *x = (char *)c->tmp + p.g, *w = x + p.x;
   for (; s.row < z.m; s.row += p.rows) {
     s.m = MIN(p.rows, z.m - s.row);
-    if (c->out[1].p) gemm_pack(r->dtype, false, z.k, s.m, at(r, c->in[1].p, s.row * z.k), z.k, x);
+    if (c->out[1].p)
+      gemm_pack(r->dtype, false, z.k, s.m, vec_at(r, c->in[1].p, s.row * z.k), z.k, x);
     for (s.column = 0; s.column < z.n; s.column += p.columns) {
       s.n = MIN(p.columns, z.n - s.column);
       parallel_for(s.m, grain_of(s.n), slab_rows, &s);
@@ -114,7 +115,7 @@ void linear_loss_whole(const struct call *c, struct operand in[3])
   struct linear_sizes z = linear_sizes_of(&c->in[1].d, &c->in[2].d);
   struct softmax_loss loss = loss_of(c);
   for (int64_t o = 0; o < z.m; o++)
-    softmax_loss_part(&loss, o, 0, z.n, at(loss.r, c->tmp, o * z.n));
+    softmax_loss_part(&loss, o, 0, z.n, vec_at(loss.r, c->tmp, o * z.n));
   for (int i = 0; i < 3; i++) in[i] = c->in[i];
   in[0].p = c->tmp;
 }

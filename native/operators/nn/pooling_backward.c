@@ -10,8 +10,8 @@ static void tap_backward(const struct pool *p, void *row, int64_t in_at, int64_t
     int64_t row_at, int64_t stride, int64_t n)
 {
   const struct vec_ops *r = p->r;
-  void *dx = at(r, p->out, in_at), *g = at(r, row, row_at), *x = at(r, p->x, in_at),
-       *y = at(r, p->y, out_at);
+  void *dx = vec_at(r, p->out, in_at), *g = vec_at(r, row, row_at), *x = vec_at(r, p->x, in_at),
+       *y = vec_at(r, p->y, out_at);
   if (p->type == POOL_MAX)
     r->tap_max_back(dx, g, x, y, stride, p->zeros, n);
   else if (p->type == POOL_LP)
@@ -24,11 +24,12 @@ static void pool_block_back(const struct pool *p, const struct pool_piece *q, co
 {
   int64_t x, y_at = pool_output_at(p, q, q->w);
   struct pool_row w = pool_block_row(p, q, &x);
-  void *dx = at(p->r, p->out, x);
+  void *dx = vec_at(p->r, p->out, x);
   if (p->argmax)
     p->r->block_scatter_argmax(dx, p->argmax + y_at, dy, &w);
   else
-    p->r->block_pool_back(dx, dy, at(p->r, p->x, x), at(p->r, p->y, y_at), &w, p->type == POOL_MAX);
+    p->r->block_pool_back(
+        dx, dy, vec_at(p->r, p->x, x), vec_at(p->r, p->y, y_at), &w, p->type == POOL_MAX);
 }
 
 /* Sums and means with inner = 1: columns of the windows into one line, then the line onto the
@@ -43,12 +44,12 @@ static void scatter_piece(const struct pool *p, const struct pool_piece *q, cons
   for (int64_t k = 0; k < w->kernel; k++) {
     int64_t from, n = pool_outputs_under(w, q, k, &from);
     if (n > 0)
-      r->tap_add_back(
-          at(r, line, from * w->stride - w->pad + k - s.x), at(r, dy, from - q->w), w->stride, n);
+      r->tap_add_back(vec_at(r, line, from * w->stride - w->pad + k - s.x),
+          vec_at(r, dy, from - q->w), w->stride, n);
   }
   for (int64_t kd = pool_first_tap(d, q->d); kd < pool_end_tap(d, q->d); kd++)
     for (int64_t kh = pool_first_tap(h, q->h); kh < pool_end_tap(h, q->h); kh++)
-      r->add(at(r, p->out, pool_line_at(p, q, kd, kh) + s.x), line, s.n);
+      r->add(vec_at(r, p->out, pool_line_at(p, q, kd, kh) + s.x), line, s.n);
 }
 
 static void scatter_argmax(const struct pool *p, const struct pool_piece *q, const void *dy)
@@ -62,7 +63,7 @@ static void scatter_argmax(const struct pool *p, const struct pool_piece *q, con
   for (int64_t k = 0; k < h->kernel * w->kernel; k++)
     tap_at[k] = (int32_t)(corner + k / w->kernel * w->in + k % w->kernel);
   for (int64_t i = 0; i < q->n; i++) target[i] = tap[i] == NO_TAP ? INT32_MIN : tap_at[tap[i]];
-  p->r->scatter_argmax(at(p->r, p->out, plane + q->w * w->stride), target, dy, w->stride, q->n);
+  p->r->scatter_argmax(vec_at(p->r, p->out, plane + q->w * w->stride), target, dy, w->stride, q->n);
 }
 
 /* -- pieces ------------------------------------------------------------------------------------ */
@@ -71,9 +72,9 @@ static void copy_heads(const struct pool *p, int64_t from, int64_t n, void *row)
 {
   const struct vec_ops *r = p->r;
   if (p->masked)
-    r->relu_back(row, at(r, p->dy, from), at(r, p->y, from), 1, 0, n);
+    r->relu_back(row, vec_at(r, p->dy, from), vec_at(r, p->y, from), 1, 0, n);
   else
-    memcpy(row, at(r, p->dy, from), r->size * (size_t)n);
+    memcpy(row, vec_at(r, p->dy, from), r->size * (size_t)n);
 }
 
 /* The taps hand on a copy of the head gradients: divided by the window for avg, shrinking as
@@ -107,7 +108,7 @@ void pool_pairs_backward(const struct pool *p, int64_t plane)
       int64_t in = (plane * h->in + 2 * y) * w->in + 2 * x, out = (plane * h->out + y) * w->out + x;
       n = MIN(w->out - x, POOL_WIDE);
       copy_heads(p, out, n, row);
-      r->max2_back(at(r, p->out, in), at(r, p->out, in + w->in), p->argmax + out, row, n);
+      r->max2_back(vec_at(r, p->out, in), vec_at(r, p->out, in + w->in), p->argmax + out, row, n);
     }
 }
 
@@ -115,7 +116,7 @@ void pool_pairs_backward(const struct pool *p, int64_t plane)
 void pool_whole_backward(const struct pool *p, int64_t plane, int64_t n)
 {
   const struct vec_ops *r = p->r;
-  void *x = at(r, p->x, plane * n), *dx = at(r, p->out, plane * n);
+  void *x = vec_at(r, p->x, plane * n), *dx = vec_at(r, p->out, plane * n);
   double g = r->get(p->dy, plane) * (p->type == POOL_AVG ? 1 / (double)n : 1);
   if (p->masked && !(r->get(p->y, plane) > 0)) g *= 0;
   r->fill(dx, p->type == POOL_MAX ? 0 : g, n);

@@ -17,18 +17,18 @@ static void tap_forward(const struct pool *p, void *row, int64_t in_at, int64_t 
 {
   const struct vec_ops *r = p->r;
   if (p->type == POOL_MAX)
-    r->tap_max(at(r, p->out, out_at), at(r, p->x, in_at), stride, n);
+    r->tap_max(vec_at(r, p->out, out_at), vec_at(r, p->x, in_at), stride, n);
   else
-    r->tap_add(at(r, p->out, out_at), at(r, p->x, in_at), stride, (int)p->power, n);
+    r->tap_add(vec_at(r, p->out, out_at), vec_at(r, p->x, in_at), stride, (int)p->power, n);
 }
 
 static void pool_block(const struct pool *p, const struct pool_piece *q, void *y)
 {
   int64_t x;
   struct pool_row w = pool_block_row(p, q, &x);
-  p->r->block_pool(y, at(p->r, p->x, x), &w, p->type == POOL_MAX);
+  p->r->block_pool(y, vec_at(p->r, p->x, x), &w, p->type == POOL_MAX);
   if (p->argmax)
-    p->r->block_argmax(p->argmax + pool_output_at(p, q, q->w), y, at(p->r, p->x, x), &w);
+    p->r->block_argmax(p->argmax + pool_output_at(p, q, q->w), y, vec_at(p->r, p->x, x), &w);
 }
 
 /* -- reduced rows: inner = 1 ------------------------------------------------------------------- */
@@ -40,7 +40,7 @@ static void reduce_rows(
   const struct pool_axis *d = &p->g.a[0], *h = &p->g.a[1];
   for (int64_t kd = pool_first_tap(d, q->d); kd < pool_end_tap(d, q->d); kd++)
     for (int64_t kh = pool_first_tap(h, q->h); kh < pool_end_tap(h, q->h); kh++) {
-      const void *x = at(r, p->x, pool_line_at(p, q, kd, kh) + s->x);
+      const void *x = vec_at(r, p->x, pool_line_at(p, q, kd, kh) + s->x);
       if (p->type == POOL_MAX)
         r->tap_max(line, x, 1, s->n);
       else
@@ -56,8 +56,8 @@ static void reduce_columns(const struct pool *p, const struct pool_piece *q,
   for (int64_t k = 0; k < w->kernel; k++) {
     int64_t from, n = pool_outputs_under(w, q, k, &from);
     if (n <= 0) continue;
-    const void *x = at(r, line, from * w->stride - w->pad + k - s->x);
-    void *y = at(r, row, from - q->w);
+    const void *x = vec_at(r, line, from * w->stride - w->pad + k - s->x);
+    void *y = vec_at(r, row, from - q->w);
     if (p->type == POOL_MAX)
       r->tap_max(y, x, w->stride, n);
     else
@@ -87,9 +87,9 @@ static void find_argmax(const struct pool *p, const struct pool_piece *q)
       int64_t from, n = pool_outputs_under(w, q, k, &from),
                     x = pool_line_at(p, q, 0, kh) + from * w->stride - w->pad + k;
       if (n > 0)
-        p->r->argmax(argmax + (from - q->w), at(p->r, p->x, x),
-            at(p->r, p->out, pool_output_at(p, q, from)), w->stride, (int32_t)(kh * w->kernel + k),
-            n);
+        p->r->argmax(argmax + (from - q->w), vec_at(p->r, p->x, x),
+            vec_at(p->r, p->out, pool_output_at(p, q, from)), w->stride,
+            (int32_t)(kh * w->kernel + k), n);
     }
   uint8_t *out = p->argmax + pool_output_at(p, q, q->w);
   for (int64_t i = 0; i < q->n; i++) out[i] = (uint8_t)argmax[i];
@@ -109,7 +109,7 @@ static void raise_to_zero(const struct pool *p, const struct pool_piece *q, void
 void pool_piece_forward(const struct pool *p, const struct pool_piece *q)
 {
   const struct vec_ops *r = p->r;
-  void *y = at(r, p->out, pool_output_at(p, q, q->w));
+  void *y = vec_at(r, p->out, pool_output_at(p, q, q->w));
   r->fill(y, empty_window(p), q->n * q->m);
   if (p->separable)
     reduce_piece(p, q, y);
@@ -133,10 +133,10 @@ void pool_pairs_forward(const struct pool *p, int64_t plane)
   const float lowest = (float)p->lowest;
   for (int64_t y = 0; y < h->out; y++) {
     int64_t in = (plane * h->in + 2 * y) * w->in, out = (plane * h->out + y) * w->out;
-    void *x0 = at(r, p->x, in), *x1 = at(r, p->x, in + w->in);
-    r->max2(at(r, p->out, out), x0, x1, w->out);
-    if (half) r->tap_max(at(r, p->out, out), &lowest, 0, w->out);
-    if (p->argmax) r->max2_argmax(p->argmax + out, x0, x1, at(r, p->out, out), w->out);
+    void *x0 = vec_at(r, p->x, in), *x1 = vec_at(r, p->x, in + w->in);
+    r->max2(vec_at(r, p->out, out), x0, x1, w->out);
+    if (half) r->tap_max(vec_at(r, p->out, out), &lowest, 0, w->out);
+    if (p->argmax) r->max2_argmax(p->argmax + out, x0, x1, vec_at(r, p->out, out), w->out);
   }
 }
 
@@ -144,7 +144,7 @@ void pool_pairs_forward(const struct pool *p, int64_t plane)
 void pool_whole_forward(const struct pool *p, int64_t plane, int64_t n)
 {
   const struct vec_ops *r = p->r;
-  void *x = at(r, p->x, plane * n), *y = at(r, p->out, plane);
+  void *x = vec_at(r, p->x, plane * n), *y = vec_at(r, p->out, plane);
   r->set(y, 0,
       p->type == POOL_MAX ? fmax(r->max(x, n), empty_window(p))
                           : r->sum(x, n) * (p->type == POOL_AVG ? 1 / (double)n : 1));

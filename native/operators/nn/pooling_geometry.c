@@ -89,7 +89,7 @@ void pool_average_row(const struct pool *p, const struct pool_piece *q, void *ro
           end = last < 0 ? 0 : MIN(last / a->stride + 1, q->w + q->n);
   for (int64_t w = q->w; w < q->w + q->n;) {
     int64_t n = w == inside && end > w ? end - w : 1;
-    void *y = at(p->r, row, (w - q->w) * q->m);
+    void *y = vec_at(p->r, row, (w - q->w) * q->m);
     p->r->affine(y, y, inverse_size(p, q, w), 0, n * q->m);
     w += n;
   }
@@ -164,7 +164,8 @@ static void run_planes(int64_t begin, int64_t end, void *context)
       (p->back ? pool_whole_backward : pool_whole_forward)(p, i, plane);
       continue;
     }
-    if (p->back && !writes_all) memset(at(p->r, p->out, i * plane), 0, p->r->size * (size_t)plane);
+    if (p->back && !writes_all)
+      memset(vec_at(p->r, p->out, i * plane), 0, p->r->size * (size_t)plane);
     if (p->pairs) {
       (p->back ? pool_pairs_backward : pool_pairs_forward)(p, i);
       continue;

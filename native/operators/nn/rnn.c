@@ -233,8 +233,8 @@ static void dropout_range(int64_t begin, int64_t end, void *context)
 {
   const struct layer_dropout *o = context;
   const struct vec_ops *r = o->w->n.r;
-  r->dropout(
-      at(r, o->y, begin), at(r, o->x, begin), NULL, &o->w->drop, o->first + begin, end - begin);
+  r->dropout(vec_at(r, o->y, begin), vec_at(r, o->x, begin), NULL, &o->w->drop, o->first + begin,
+      end - begin);
 }
 
 void *rnn_dropout(const struct rnn_run *w, void *y, const void *x, int64_t layer)
@@ -259,14 +259,14 @@ void *rnn_inner_output(const struct rnn_run *w, int64_t layer)
   const void *reserve = w->reserve ? w->reserve : w->reserve_in;
   if (!reserve) return w->layer[layer & 1];
   int64_t steps = n->layers * n->directions * n->time;
-  return at(n->r, reserve, steps * rnn_step_reserve(n) + layer * rnn_layer_size(n));
+  return vec_at(n->r, reserve, steps * rnn_step_reserve(n) + layer * rnn_layer_size(n));
 }
 
 struct rnn_pass rnn_pass_of(
     const struct rnn_run *w, int64_t layer, int64_t d, const void *x, void *y)
 {
   return (struct rnn_pass){ layer, d, rnn_input_size(&w->n, layer), offsets_of(&w->n, layer, d), x,
-    at(w->n.r, y, d * w->n.outputs) };
+    vec_at(w->n.r, y, d * w->n.outputs) };
 }
 
 static bool rnn_draws(const void *param, bool is_train)

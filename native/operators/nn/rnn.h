@@ -85,18 +85,19 @@ static inline int64_t rnn_time_of(const struct rnn *n, int64_t d, int64_t step)
 }
 static inline const void *rnn_weight(const struct rnn_run *w, int64_t offset)
 {
-  return at(w->n.r, w->weights, offset);
+  return vec_at(w->n.r, w->weights, offset);
 }
 static inline void *rnn_output_at(const struct rnn_run *w, const struct rnn_pass *l, int64_t t)
 {
-  return at(w->n.r, l->y, t * w->n.batch * w->n.directions * w->n.outputs);
+  return vec_at(w->n.r, l->y, t * w->n.batch * w->n.directions * w->n.outputs);
 }
 /* What is kept of step t: gates, behind them the cell (lstm) or the inner product (gru). */
 static inline void *rnn_reserve_at(
     const struct rnn_run *w, const void *reserve, const struct rnn_pass *l, int64_t t)
 {
   const struct rnn *n = &w->n;
-  return at(n->r, reserve, ((l->layer * n->directions + l->d) * n->time + t) * rnn_step_reserve(n));
+  return vec_at(
+      n->r, reserve, ((l->layer * n->directions + l->d) * n->time + t) * rnn_step_reserve(n));
 }
 
 /* lstm over 8-bit data, for its row (operators/quantized/lstm8.c) */

@@ -52,15 +52,16 @@ static void step_cells_back(int64_t begin, int64_t end, void *context)
   const struct vec_ops *r = n->r;
   int64_t gates = rnn_gate_rows(n), H = n->units;
   for (int64_t i = begin; i < end; i++) {
-    void *dh = at(r, w->dh, i * H), *dgx = at(r, s->dgx, i * gates),
-         *gate = at(r, s->gate, i * gates), *more = at(r, s->more, i * H);
-    if (s->dy) r->add(dh, at(r, s->dy, i * s->row), H);
+    void *dh = vec_at(r, w->dh, i * H), *dgx = vec_at(r, s->dgx, i * gates),
+         *gate = vec_at(r, s->gate, i * gates), *more = vec_at(r, s->more, i * H);
+    if (s->dy) r->add(dh, vec_at(r, s->dy, i * s->row), H);
     if (n->mode == LSTM)
-      r->lstm_back(dgx, at(r, w->dc, i * H), gate, more, at(r, s->before, i * H), dh, H);
+      r->lstm_back(dgx, vec_at(r, w->dc, i * H), gate, more, vec_at(r, s->before, i * H), dh, H);
     else if (n->mode == GRU)
-      r->gru_back(dgx, at(r, s->dgh, i * gates), dh, gate, more, at(r, s->h0, i * s->h0_row), H);
+      r->gru_back(
+          dgx, vec_at(r, s->dgh, i * gates), dh, gate, more, vec_at(r, s->h0, i * s->h0_row), H);
     else
-      r->rnn_back(dgx, at(r, s->h, i * s->row), dh, n->mode == RNN_RELU, H);
+      r->rnn_back(dgx, vec_at(r, s->h, i * s->row), dh, n->mode == RNN_RELU, H);
   }
 }
 
@@ -72,10 +73,10 @@ static int unproject_gradient(
   const struct rnn *n = &w->n;
   const struct vec_ops *r = n->r;
   const int64_t P = n->outputs, row = n->directions * P;
-  void *dr = at(r, w->projected, (t - t0) * n->batch * P);
+  void *dr = vec_at(r, w->projected, (t - t0) * n->batch * P);
   memcpy(dr, w->dr, rnn_bytes(n, n->batch * P));
   for (int64_t i = 0; dy && i < n->batch; i++)
-    r->add(at(r, dr, i * P), at(r, dy, (t * n->batch + i) * row + l->d * P), P);
+    r->add(vec_at(r, dr, i * P), vec_at(r, dy, (t * n->batch + i) * row + l->d * P), P);
   return gemm_one(n->type, false, false, n->batch, n->units, P, 1, dr, P,
       rnn_weight(w, l->at.wr), n->units, false, w->dh, n->units);
 }
@@ -91,17 +92,17 @@ static int backward_step(
           gates = rnn_gate_rows(n);
   if (n->projects) TRY(unproject_gradient(w, l, dy, t, t0));
   struct cell_gradient s = { .w = w,
-    .dy = n->projects ? NULL : at(r, dy, t * n->batch * row + l->d * n->units),
+    .dy = n->projects ? NULL : vec_at(r, dy, t * n->batch * row + l->d * n->units),
     .gate = rnn_reserve_at(w, w->reserve_in, l, t),
     .row = row,
     .h = rnn_output_at(w, l, t) };
-  s.more = at(r, s.gate, n->batch * gates);
-  s.before = index ? at(r, rnn_reserve_at(w, w->reserve_in, l, before), n->batch * gates)
-                   : at(r, w->cell, state * n->batch * n->units);
-  s.h0 = index ? rnn_output_at(w, l, before) : at(r, w->state, state * n->batch * n->units);
+  s.more = vec_at(r, s.gate, n->batch * gates);
+  s.before = index ? vec_at(r, rnn_reserve_at(w, w->reserve_in, l, before), n->batch * gates)
+                   : vec_at(r, w->cell, state * n->batch * n->units);
+  s.h0 = index ? rnn_output_at(w, l, before) : vec_at(r, w->state, state * n->batch * n->units);
   s.h0_row = index ? row : n->units;
-  s.dgx = at(r, w->dgx, (t - t0) * n->batch * gates);
-  s.dgh = at(r, w->dgh, (t - t0) * n->batch * gates);
+  s.dgx = vec_at(r, w->dgx, (t - t0) * n->batch * gates);
+  s.dgh = vec_at(r, w->dgh, (t - t0) * n->batch * gates);
   parallel_for(n->batch, grain_of(4 * n->units), step_cells_back, &s);
   struct gemm_epilogue onto = { .add = n->mode == GRU };
   return gemm_packed(
@@ -124,8 +125,8 @@ static void remake_states(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) {
     void *gate = rnn_reserve_at(a->w, a->w->reserve_in, a->l, a->t + i / n->batch);
     int64_t sample = i % n->batch;
-    n->r->lstm_out(at(n->r, a->w->states, i * H), at(n->r, gate, sample * gates),
-        at(n->r, gate, n->batch * gates + sample * H), H);
+    n->r->lstm_out(vec_at(n->r, a->w->states, i * H), vec_at(n->r, gate, sample * gates),
+        vec_at(n->r, gate, n->batch * gates + sample * H), H);
   }
 }
 
@@ -144,9 +145,9 @@ static int recurrent_gradient(
   const int64_t before = l->d ? t + 1 : t - 1;
   bool add = !s->last;
   if (starts) {
-    const void *h0 = at(r, w->state, (l->layer * n->directions + l->d) * n->batch * n->outputs);
+    const void *h0 = vec_at(r, w->state, (l->layer * n->directions + l->d) * n->batch * n->outputs);
     TRY(gemm_one(n->type, true, false, gates, n->outputs, n->batch, 1,
-        at(r, w->dgh, (begin - s->first) * n->batch * gates), gates, h0, n->outputs, add, dw,
+        vec_at(r, w->dgh, (begin - s->first) * n->batch * gates), gates, h0, n->outputs, add, dw,
         n->outputs));
     add = true;
   }
@@ -155,7 +156,7 @@ static int recurrent_gradient(
     parallel_for(count * n->batch, grain_of(4 * n->units), remake_states,
         &(struct state_remake){ w, l, before });
   return gemm_one(n->type, true, false, gates, n->outputs, count * n->batch, 1,
-      at(r, w->dgh, (t - s->first) * n->batch * gates), gates,
+      vec_at(r, w->dgh, (t - s->first) * n->batch * gates), gates,
       l->y ? rnn_output_at(w, l, before) : w->states,
       l->y ? n->directions * n->outputs : n->units, add, dw, n->outputs);
 }
@@ -178,7 +179,7 @@ static void bias_sums(
   const int64_t gates = rnn_gate_rows(n);
   if (s->last) memset(column, 0, sizeof(double) * (size_t)gates);
   for (int64_t i = 0; i < s->count * n->batch; i++)
-    n->r->col_sum(column, at(n->r, dg, i * gates), gates);
+    n->r->col_sum(column, vec_at(n->r, dg, i * gates), gates);
 }
 
 static int weight_gradients(
@@ -188,9 +189,10 @@ static int weight_gradients(
   const struct vec_ops *r = n->r;
   int64_t gates = rnn_gate_rows(n);
   TRY(gemm_one(n->type, true, false, gates, l->in, s->count * n->batch, 1, w->dgx, gates,
-      at(r, l->x, s->first * n->batch * l->in), l->in, !s->last, at(r, dp, l->at.wx), l->in));
-  TRY(recurrent_gradient(w, l, s, at(r, dp, l->at.wh)));
-  if (n->projects) TRY(projection_gradient(w, l, s, at(r, dp, l->at.wr)));
+      vec_at(r, l->x, s->first * n->batch * l->in), l->in, !s->last, vec_at(r, dp, l->at.wx),
+      l->in));
+  TRY(recurrent_gradient(w, l, s, vec_at(r, dp, l->at.wh)));
+  if (n->projects) TRY(projection_gradient(w, l, s, vec_at(r, dp, l->at.wr)));
   bias_sums(w, s, w->dgx, w->column[0]);
   if (n->mode == GRU) bias_sums(w, s, w->dgh, w->column[1]);
   return TY_OK;
@@ -200,8 +202,8 @@ static void store_bias(const struct rnn_run *w, const struct rnn_pass *l, void *
 {
   const struct vec_ops *r = w->n.r;
   const int64_t gates = rnn_gate_rows(&w->n);
-  r->store(at(r, dp, l->at.bx), w->column[0], gates);
-  r->store(at(r, dp, l->at.bh), w->column[w->n.mode == GRU], gates);
+  r->store(vec_at(r, dp, l->at.bx), w->column[0], gates);
+  r->store(vec_at(r, dp, l->at.bh), w->column[w->n.mode == GRU], gates);
 }
 
 /* width: units of the state */
@@ -210,7 +212,7 @@ static void copy_or_clear(
 {
   size_t bytes = rnn_bytes(&w->n, w->n.batch * width);
   if (g)
-    memcpy(d, at(w->n.r, g, state * w->n.batch * width), bytes);
+    memcpy(d, vec_at(w->n.r, g, state * w->n.batch * width), bytes);
   else
     memset(d, 0, bytes);
 }
@@ -233,7 +235,7 @@ static int backward_steps(const struct rnn_run *w, const struct rnn_pass *l,
   if (g->dp) TRY(weight_gradients(w, l, &s, g->dp));
   if (!g->dx) return TY_OK;
   return gemm_one(n->type, false, false, count * n->batch, l->in, gates, 1, w->dgx, gates,
-      rnn_weight(w, l->at.wx), l->in, l->d, at(r, g->dx, s.first * n->batch * l->in), l->in);
+      rnn_weight(w, l->at.wx), l->in, l->d, vec_at(r, g->dx, s.first * n->batch * l->in), l->in);
 }
 
 static int backward_pass(
@@ -252,10 +254,11 @@ static int backward_pass(
   }
   if (g->dp) store_bias(w, l, g->dp);
   if (g->dhx)
-    memcpy(at(r, g->dhx, state * n->batch * n->outputs), w->dr,
+    memcpy(vec_at(r, g->dhx, state * n->batch * n->outputs), w->dr,
         rnn_bytes(n, n->batch * n->outputs));
   if (g->dcx)
-    memcpy(at(r, g->dcx, state * n->batch * n->units), w->dc, rnn_bytes(n, n->batch * n->units));
+    memcpy(
+        vec_at(r, g->dcx, state * n->batch * n->units), w->dc, rnn_bytes(n, n->batch * n->units));
   return TY_OK;
 }
 

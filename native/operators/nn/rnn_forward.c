@@ -74,13 +74,13 @@ static void step_cells(int64_t begin, int64_t end, void *context)
   const struct vec_ops *r = n->r;
   int64_t gates = rnn_gate_rows(n), H = n->units;
   for (int64_t i = begin; i < end; i++) {
-    void *h = at(r, s->h, i * s->h_row), *pre = at(r, s->pre, i * gates),
-         *gate = at(r, s->gate, i * gates), *h0 = at(r, s->h0, i * s->h0_row);
+    void *h = vec_at(r, s->h, i * s->h_row), *pre = vec_at(r, s->pre, i * gates),
+         *gate = vec_at(r, s->gate, i * gates), *h0 = vec_at(r, s->h0, i * s->h0_row);
     if (n->mode == LSTM)
-      r->lstm(h, at(r, s->c, i * H), gate, pre, w->bias, at(r, s->c0, i * H), H);
+      r->lstm(h, vec_at(r, s->c, i * H), gate, pre, w->bias, vec_at(r, s->c0, i * H), H);
     else if (n->mode == GRU)
-      r->gru(h, gate, at(r, s->hn, i * H), pre, at(r, w->hx, i * gates), rnn_weight(w, s->l->at.bx),
-          rnn_weight(w, s->l->at.bh), h0, H);
+      r->gru(h, gate, vec_at(r, s->hn, i * H), pre, vec_at(r, w->hx, i * gates),
+          rnn_weight(w, s->l->at.bx), rnn_weight(w, s->l->at.bh), h0, H);
     else
       r->rnn(h, pre, w->bias, n->mode == RNN_RELU, H);
   }
@@ -102,13 +102,13 @@ static int forward_step(
     .gate = pre,
     .c = cell,
     .hn = w->hn };
-  s.h0 = index ? rnn_output_at(w, l, before) : at(r, w->state, state * n->batch * n->outputs);
+  s.h0 = index ? rnn_output_at(w, l, before) : vec_at(r, w->state, state * n->batch * n->outputs);
   s.h0_row = index ? row : n->outputs;
-  s.c0 = index ? cell : at(r, w->cell, state * n->batch * n->units);
+  s.c0 = index ? cell : vec_at(r, w->cell, state * n->batch * n->units);
   if (w->reserve) {
     s.gate = rnn_reserve_at(w, w->reserve, l, t);
-    s.c = s.hn = at(r, s.gate, n->batch * gates);
-    if (index) s.c0 = at(r, rnn_reserve_at(w, w->reserve, l, before), n->batch * gates);
+    s.c = s.hn = vec_at(r, s.gate, n->batch * gates);
+    if (index) s.c0 = vec_at(r, rnn_reserve_at(w, w->reserve, l, before), n->batch * gates);
   }
   if (n->projects) s.h = w->hidden, s.h_row = n->units;
   struct gemm_epilogue onto = { .add = n->mode != GRU };
@@ -127,7 +127,7 @@ static void copy_rows(
     const struct vec_ops *r, void *y, const void *x, int64_t row, int64_t n, int64_t width)
 {
   for (int64_t i = 0; i < n; i++)
-    memcpy(at(r, y, i * width), at(r, x, i * row), r->size * (size_t)width);
+    memcpy(vec_at(r, y, i * width), vec_at(r, x, i * row), r->size * (size_t)width);
 }
 
 static void final_states(const struct rnn_run *w, const struct rnn_pass *l, void *hy, void *cy)
@@ -135,12 +135,13 @@ static void final_states(const struct rnn_run *w, const struct rnn_pass *l, void
   const struct rnn *n = &w->n;
   int64_t t = rnn_time_of(n, l->d, n->time - 1), state = l->layer * n->directions + l->d;
   const void *c = w->reserve
-      ? at(n->r, rnn_reserve_at(w, w->reserve, l, t), n->batch * rnn_gate_rows(n))
+      ? vec_at(n->r, rnn_reserve_at(w, w->reserve, l, t), n->batch * rnn_gate_rows(n))
       : w->c;
   if (hy)
-    copy_rows(n->r, at(n->r, hy, state * n->batch * n->outputs), rnn_output_at(w, l, t),
+    copy_rows(n->r, vec_at(n->r, hy, state * n->batch * n->outputs), rnn_output_at(w, l, t),
         n->directions * n->outputs, n->batch, n->outputs);
-  if (cy) memcpy(at(n->r, cy, state * n->batch * n->units), c, rnn_bytes(n, n->batch * n->units));
+  if (cy)
+    memcpy(vec_at(n->r, cy, state * n->batch * n->units), c, rnn_bytes(n, n->batch * n->units));
 }
 
 /* pre = W_x times `rows` rows of the layer's input. */
@@ -155,7 +156,7 @@ static int input_product(
     if (reads_unpacked(n))
       gemm_pack(n->type, true, k, l->in, rnn_weight(w, l->at.wx + g * l->in), l->in, w->px);
     TRY(gemm_packed(
-        n->type, false, rows, k, l->in, x, l->in, w->px, at(n->r, w->pre, g), gates, &none));
+        n->type, false, rows, k, l->in, x, l->in, w->px, vec_at(n->r, w->pre, g), gates, &none));
   }
   return TY_OK;
 }
@@ -173,12 +174,12 @@ static int forward_pass(const struct rnn_run *w, const struct rnn_pass *l)
   for (int64_t from = 0; from < n->time && !stop_wanted(); from += many) {
     int64_t k = MIN(many, n->time - from),
             first = l->d ? n->time - from - k : from; /* times first .. first + k - 1 */
-    TRY(input_product(w, l, k * n->batch, at(r, l->x, first * n->batch * l->in)));
+    TRY(input_product(w, l, k * n->batch, vec_at(r, l->x, first * n->batch * l->in)));
     if (packs_in_turn(n) && !reads_unpacked(n))
       gemm_pack(n->type, true, gates, n->outputs, rnn_weight(w, l->at.wh), n->outputs, w->ph);
     for (int64_t s = from; s < from + k; s++)
       TRY(forward_step(
-          w, l, s, at(r, w->pre, (rnn_time_of(n, l->d, s) - first) * n->batch * gates), w->c));
+          w, l, s, vec_at(r, w->pre, (rnn_time_of(n, l->d, s) - first) * n->batch * gates), w->c));
   }
   return TY_OK;
 }

@@ -153,7 +153,7 @@ static void turn_chunk(const struct rotary_job *j, int64_t sample, int64_t row, 
   for (int64_t k = 0; k < rows; k++) {
     for (int64_t h = 0; h < x->heads; h++) {
       const int64_t e = sample * x->sample + h * x->head + (row + k) * x->row + in_head;
-      turn_pairs(j, at(x->r, j->from, e), at(x->r, j->to, e), pairs, cosine, sine);
+      turn_pairs(j, vec_at(x->r, j->from, e), vec_at(x->r, j->to, e), pairs, cosine, sine);
     }
     for (int64_t i = 0; i < pairs; i++) {
       const double c = cosine[i];
@@ -180,7 +180,7 @@ static void turn_range(int64_t begin, int64_t end, void *context)
     for (int64_t k = row; k < MIN(row + ROTARY_CHUNK, x->length); k++)
       for (int64_t h = 0; h < x->heads; h++) {
         const int64_t e = sample * x->sample + h * x->head + k * x->row + x->turned;
-        memcpy(at(x->r, j->to, e), at(x->r, j->from, e),
+        memcpy(vec_at(x->r, j->to, e), vec_at(x->r, j->from, e),
             x->r->size * (size_t)(x->size - x->turned));
       }
   }

@@ -135,7 +135,8 @@ static void with_length(struct soft *o, int64_t row)
 {
   int64_t start = row / o->s.inner * o->s.k * o->s.inner + row % o->s.inner;
   int64_t n = index_at(o->length, row, o->s.k + 1);
-  void *y = at(o->r, o->y, start), *x = at(o->r, o->x, start), *dy = at(o->r, o->dy, start);
+  void *y = vec_at(o->r, o->y, start), *x = vec_at(o->r, o->x, start),
+       *dy = vec_at(o->r, o->dy, start);
   if (n && o->back)
     o->r->soft_cols_back(y, x, dy, o->scale, o->log, n, o->s.inner, 1);
   else if (n)
@@ -146,7 +147,7 @@ static void with_length(struct soft *o, int64_t row)
 static void soft_strip(struct soft *o, int64_t start, int64_t n)
 {
   const struct vec_ops *r = o->r;
-  void *y = at(r, o->y, start), *x = at(r, o->x, start), *dy = at(r, o->dy, start);
+  void *y = vec_at(r, o->y, start), *x = vec_at(r, o->x, start), *dy = vec_at(r, o->dy, start);
   if (o->s.inner == 1) {
     if (o->back)
       r->soft_back(y, x, dy, o->scale, o->log, o->s.k);

@@ -178,10 +178,11 @@ static void write_row(const struct suppression *k, int64_t to, int64_t from)
   double v[4];
   if (k->record) k->record[to] = (int32_t)from;
   if (!k->y) return;
-  memcpy(at(r, k->y, to * k->width), at(r, k->x, from * k->width), r->size * (size_t)k->width);
+  memcpy(
+      vec_at(r, k->y, to * k->width), vec_at(r, k->x, from * k->width), r->size * (size_t)k->width);
   read_four(r, k->y, to * k->width + k->p->coord_start, v);
   reform_box(k, v);
-  r->store(at(r, k->y, to * k->width + k->p->coord_start), v, 4);
+  r->store(vec_at(r, k->y, to * k->width + k->p->coord_start), v, 4);
 }
 
 static void suppress_boxes(const struct suppression *k)
@@ -199,7 +200,7 @@ static void suppress_boxes(const struct suppression *k)
   nms_run(&s, k->gone, n, n);
   for (int64_t i = 0; i < n; i++)
     if (!k->gone[i]) write_row(k, rows++, sorted[i].index);
-  if (k->y) k->r->fill(at(k->r, k->y, rows * k->width), -1, (k->n - rows) * k->width);
+  if (k->y) k->r->fill(vec_at(k->r, k->y, rows * k->width), -1, (k->n - rows) * k->width);
   for (int64_t i = rows; k->record && i < k->n; i++) k->record[i] = -1;
 }
 
@@ -238,8 +239,8 @@ static void nms_body(int64_t begin, int64_t end, void *context)
   k.kind = CUT(scratch, k.n, double);
   k.gone = CUT(scratch, k.n, uint8_t);
   for (int64_t b = begin; b < end; b++) {
-    k.x = at(r, c->in[0].p, b * k.n * k.width);
-    k.y = at(r, c->out[0].p, b * k.n * k.width);
+    k.x = vec_at(r, c->in[0].p, b * k.n * k.width);
+    k.y = vec_at(r, c->out[0].p, b * k.n * k.width);
     k.record = c->out[1].p ? (int32_t *)c->out[1].p + b * k.n : NULL;
     if (k.p->topk == 0)
       copy_rows(&k);
@@ -356,7 +357,7 @@ static void match_body(int64_t begin, int64_t end, void *context)
   struct sort_key *order = CUT(scratch, 2 * rows * cols, struct sort_key);
   int32_t *row = CUT(scratch, rows, int32_t), *col = CUT(scratch, cols, int32_t);
   for (int64_t b = begin; b < end; b++) {
-    match_one(c->param, r, at(r, c->in[0].p, b * rows * cols), rows, cols, order, row, col);
+    match_one(c->param, r, vec_at(r, c->in[0].p, b * rows * cols), rows, cols, order, row, col);
     for (int64_t i = 0; c->out[0].p && i < rows; i++) r->set(c->out[0].p, b * rows + i, row[i]);
     for (int64_t i = 0; c->out[1].p && i < cols; i++) r->set(c->out[1].p, b * cols + i, col[i]);
   }
@@ -405,8 +406,8 @@ static void encode_body(int64_t begin, int64_t end, void *context)
       read_four(r, c->in[3].p, 4 * (i / anchors * objects + match), object);
       box_encode(v, object, mean, std, to);
     }
-    if (c->out[0].p) r->store(at(r, c->out[0].p, 4 * i), to, 4);
-    if (c->out[1].p) r->fill(at(r, c->out[1].p, 4 * i), valid, 4);
+    if (c->out[0].p) r->store(vec_at(r, c->out[0].p, 4 * i), to, 4);
+    if (c->out[1].p) r->fill(vec_at(r, c->out[1].p, 4 * i), valid, 4);
   }
 }
 
@@ -456,7 +457,7 @@ static void decode_body(int64_t begin, int64_t end, void *context)
     else
       for (int k = 0; k < 2; k++) middle[k] = v[k], size[k] = v[k + 2];
     box_decode(middle, size, by, p->std, p->clip, to);
-    r->store(at(r, c->out[0].p, 4 * i), to, 4);
+    r->store(vec_at(r, c->out[0].p, 4 * i), to, 4);
   }
 }
 

@@ -81,7 +81,8 @@ static void move_image(const struct correlation *k, int64_t n, void *padded, voi
   const struct vec_ops *r = k->r;
   const struct geometry *g = &k->g;
   int64_t pad = k->p->pad_size;
-  if (!back) memset(at(r, padded, pixel_at(g, n, 0, 0)), 0, r->size * (size_t)(g->H * g->W * g->c));
+  if (!back)
+    memset(vec_at(r, padded, pixel_at(g, n, 0, 0)), 0, r->size * (size_t)(g->H * g->W * g->c));
   for (int64_t c = 0; c < g->c; c++)
     for (int64_t i = 0; i < g->h * g->w; i++) {
       int64_t a = pixel_at(g, n, pad + i / g->w, pad + i % g->w) + c,
@@ -114,8 +115,8 @@ static double compare_patches(const struct correlation *k, const struct patch *q
 {
   double s = 0;
   for (int64_t i = 0; i < q->rows; i++) {
-    void *a = at(k->r, k->pad1, q->first + i * q->row),
-         *b = at(k->r, k->pad2, q->second + i * q->row);
+    void *a = vec_at(k->r, k->pad1, q->first + i * q->row),
+         *b = vec_at(k->r, k->pad2, q->second + i * q->row);
     s += k->p->is_multiply ? k->r->dot(a, b, q->run) : k->r->sum_gap(a, b, q->run);
   }
   return s;
@@ -125,11 +126,11 @@ static void scatter_gradient(
     const struct correlation *k, int64_t n, const struct patch *q, double g)
 {
   const struct vec_ops *r = k->r;
-  void *sign = at(r, k->sign, n * k->p->kernel_size * k->g.c);
+  void *sign = vec_at(r, k->sign, n * k->p->kernel_size * k->g.c);
   for (int64_t i = 0; i < q->rows; i++) {
     int64_t one = q->first + i * q->row, two = q->second + i * q->row;
-    void *a = at(r, k->pad1, one), *b = at(r, k->pad2, two), *da = at(r, k->grad1, one),
-         *db = at(r, k->grad2, two);
+    void *a = vec_at(r, k->pad1, one), *b = vec_at(r, k->pad2, two), *da = vec_at(r, k->grad1, one),
+         *db = vec_at(r, k->grad2, two);
     if (!k->p->is_multiply) r->gap_sign(sign, b, a, -g, q->run); /* g where a >= b, else -g */
     r->affine2(da, da, k->p->is_multiply ? b : sign, 1, k->p->is_multiply ? g : 1, 0, q->run);
     r->affine2(db, db, k->p->is_multiply ? a : sign, 1, k->p->is_multiply ? g : -1, 0, q->run);
@@ -146,8 +147,8 @@ static void sample_body(int64_t begin, int64_t end, void *context)
     move_image(k, n, k->pad1, (void *)(uintptr_t)k->x1, false);
     move_image(k, n, k->pad2, (void *)(uintptr_t)k->x2, false);
     if (k->dy)
-      memset(at(k->r, k->grad1, n * size), 0, k->r->size * (size_t)size),
-          memset(at(k->r, k->grad2, n * size), 0, k->r->size * (size_t)size);
+      memset(vec_at(k->r, k->grad1, n * size), 0, k->r->size * (size_t)size),
+          memset(vec_at(k->r, k->grad2, n * size), 0, k->r->size * (size_t)size);
     for (int64_t i = 0; i < outputs; i++) {
       struct patch q = patch_of(
           k, n, i / (g->out_h * g->out_w), i / g->out_w % g->out_h, i % g->out_w);

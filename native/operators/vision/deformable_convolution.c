@@ -152,7 +152,7 @@ static void fill_columns(int64_t begin, int64_t end, void *context)
       struct mix m = mix_at(j, u, o);
       for (int64_t c = g * each; c < (g + 1) * each; c++)
         j->r->set(j->columns, (c * j->taps + t) * area + o,
-            m.mask * mixed_value(j, at(j->r, j->x, c * j->h * j->w), &m.m, m.m.weight));
+            m.mask * mixed_value(j, vec_at(j->r, j->x, c * j->h * j->w), &m.m, m.m.weight));
     }
 }
 
@@ -167,7 +167,7 @@ static void gather_range(int64_t begin, int64_t end, void *context)
       struct mix m = mix_at(j, u, o);
       double down = 0, across = 0, through = 0;
       for (int64_t c = g * each; c < (g + 1) * each; c++) {
-        const void *plane = at(j->r, j->x, c * j->h * j->w);
+        const void *plane = vec_at(j->r, j->x, c * j->h * j->w);
         double d = j->r->get(j->columns, (c * j->taps + t) * area + o);
         down += d * mixed_value(j, plane, &m.m, m.m.down);
         across += d * mixed_value(j, plane, &m.m, m.m.across);
@@ -187,7 +187,7 @@ static void scatter_range(int64_t begin, int64_t end, void *context)
   const struct deform_job *j = context;
   const int64_t area = j->H * j->W, each = j->channels / j->p->num_deformable_group;
   for (int64_t c = begin; c < end; c++) {
-    void *plane = at(j->r, j->dx, c * j->h * j->w);
+    void *plane = vec_at(j->r, j->dx, c * j->h * j->w);
     j->r->fill(plane, 0, j->h * j->w);
     for (int64_t t = 0; t < j->taps; t++)
       for (int64_t o = 0; o < area; o++) {
@@ -262,12 +262,12 @@ static int deform_forward(struct call *c)
     take_sample(&j, c->in, i);
     each_tap(&j, fill_columns);
     for (int64_t f = 0; bias && f < z.groups * z.filters; f++)
-      r->fill(at(r, out, f * z.area), r->get(bias->p, f), z.area);
+      r->fill(vec_at(r, out, f * z.area), r->get(bias->p, f), z.area);
     for (int64_t g = 0; g < z.groups; g++)
       TRY(gemm_one(x->dtype, false, false, z.filters, z.area, z.depth, 1,
-          at(r, weight->p, g * z.filters * z.depth), z.depth,
-          at(r, j.columns, g * z.depth * z.area), z.area, bias != NULL,
-          at(r, out, g * z.filters * z.area), z.area));
+          vec_at(r, weight->p, g * z.filters * z.depth), z.depth,
+          vec_at(r, j.columns, g * z.depth * z.area), z.area, bias != NULL,
+          vec_at(r, out, g * z.filters * z.area), z.area));
   }
   return TY_OK;
 }
@@ -280,8 +280,9 @@ static int back_weight(
   each_tap(j, fill_columns);
   for (int64_t g = 0; g < z->groups; g++)
     TRY(gemm_one(r->dtype, false, true, z->filters, z->depth, z->area, 1,
-        at(r, dy, g * z->filters * z->area), z->area, at(r, j->columns, g * z->depth * z->area),
-        z->area, i > 0, at(r, dweight, g * z->filters * z->depth), z->depth));
+        vec_at(r, dy, g * z->filters * z->area), z->area,
+        vec_at(r, j->columns, g * z->depth * z->area), z->area, i > 0,
+        vec_at(r, dweight, g * z->filters * z->depth), z->depth));
   return TY_OK;
 }
 
@@ -291,8 +292,9 @@ static int back_columns(
   const struct vec_ops *r = j->r;
   for (int64_t g = 0; g < z->groups; g++)
     TRY(gemm_one(r->dtype, true, false, z->depth, z->area, z->filters, 1,
-        at(r, weight, g * z->filters * z->depth), z->depth, at(r, dy, g * z->filters * z->area),
-        z->area, 0, at(r, j->columns, g * z->depth * z->area), z->area));
+        vec_at(r, weight, g * z->filters * z->depth), z->depth,
+        vec_at(r, dy, g * z->filters * z->area), z->area, 0,
+        vec_at(r, j->columns, g * z->depth * z->area), z->area));
   if (j->doffset || j->dmask) each_tap(j, gather_range);
   if (j->dx) parallel_for_stoppable(j->channels, grain_of(8 * j->taps * z->area), scatter_range, j);
   return TY_OK;

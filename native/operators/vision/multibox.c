@@ -77,7 +77,7 @@ static void prior_body(int64_t begin, int64_t end, void *context)
       const double *half = k->half[i];
       double corner[4] = { x - half[0], y - half[1], x + half[0], y + half[1] };
       for (int j = 0; j < 4 && k->p->clip; j++) corner[j] = MIN(MAX(corner[j], 0), 1);
-      k->r->store(at(k->r, k->y, (cell * k->n + i) * 4), corner, 4);
+      k->r->store(vec_at(k->r, k->y, (cell * k->n + i) * 4), corner, 4);
     }
   }
 }
@@ -251,8 +251,8 @@ static void write_targets(const struct matching *t, void *offsets, void *mask, v
     }
     else if (t->objects && t->state[a] == NEGATIVE)
       label = 0;
-    if (offsets) t->r->store(at(t->r, offsets, 4 * a), to, 4);
-    if (mask) t->r->fill(at(t->r, mask, 4 * a), positive, 4);
+    if (offsets) t->r->store(vec_at(t->r, offsets, 4 * a), to, 4);
+    if (mask) t->r->fill(vec_at(t->r, mask, 4 * a), positive, 4);
     if (class) t->r->set(class, a, label);
   }
 }
@@ -311,12 +311,12 @@ static void target_body(int64_t begin, int64_t end, void *context)
   t.state = CUT(scratch, A, uint8_t);
   t.matched = CUT(scratch, G, uint8_t);
   for (int64_t n = begin; n < end; n++) {
-    t.label = at(r, c->in[1].p, n * G * W);
-    t.pred = at(r, c->in[2].p, n * K * A);
+    t.label = vec_at(r, c->in[1].p, n * G * W);
+    t.pred = vec_at(r, c->in[2].p, n * K * A);
     t.objects = count_objects(r, t.label, G, W);
     if (t.objects) match_sample(&t);
-    write_targets(&t, at(r, c->out[0].p, n * 4 * A), at(r, c->out[1].p, n * 4 * A),
-        at(r, c->out[2].p, n * A));
+    write_targets(&t, vec_at(r, c->out[0].p, n * 4 * A), vec_at(r, c->out[1].p, n * 4 * A),
+        vec_at(r, c->out[2].p, n * A));
   }
 }
 
@@ -440,8 +440,8 @@ static void detect_sample(const struct detect *d, void *out)
 {
   int64_t n = find_objects(d);
   if (n && d->p->nms_threshold > 0 && d->p->nms_threshold <= 1) sort_and_suppress(d, n);
-  for (int64_t i = 0; i < n; i++) d->r->store(at(d->r, out, 6 * i), &d->found[i].id, 6);
-  d->r->fill(at(d->r, out, 6 * n), -1, 6 * (d->anchors - n));
+  for (int64_t i = 0; i < n; i++) d->r->store(vec_at(d->r, out, 6 * i), &d->found[i].id, 6);
+  d->r->fill(vec_at(d->r, out, 6 * n), -1, 6 * (d->anchors - n));
 }
 
 static size_t detection_bytes(const struct call *c)
@@ -474,9 +474,9 @@ static void detection_body(int64_t begin, int64_t end, void *context)
   d.kind = CUT(scratch, A, double);
   d.gone = CUT(scratch, A, uint8_t);
   for (int64_t n = begin; n < end; n++) {
-    d.prob = at(r, c->in[0].p, n * K * A);
-    d.loc = at(r, c->in[1].p, n * 4 * A);
-    detect_sample(&d, at(r, c->out[0].p, n * 6 * A));
+    d.prob = vec_at(r, c->in[0].p, n * K * A);
+    d.loc = vec_at(r, c->in[1].p, n * 4 * A);
+    detect_sample(&d, vec_at(r, c->out[0].p, n * 6 * A));
   }
 }
 

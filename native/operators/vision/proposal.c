@@ -148,7 +148,7 @@ static void write_regions(
   for (int64_t i = 0; i < post; i++) {
     const struct proposal *q = &k->all[k->order[i % found].index];
     double row[5] = { (double)image, q->v[0], q->v[1], q->v[2], q->v[3] };
-    if (c->out[0].p) k->r->store(at(k->r, c->out[0].p, (image * post + i) * 5), row, 5);
+    if (c->out[0].p) k->r->store(vec_at(k->r, c->out[0].p, (image * post + i) * 5), row, 5);
     if (c->out[1].p) k->r->set(c->out[1].p, image * post + i, q->score);
   }
 }
@@ -174,8 +174,8 @@ static void proposal_body(int64_t begin, int64_t end, void *context)
   k.box = CUT(scratch, k.count, struct box);
   k.gone = CUT(scratch, k.count, uint8_t);
   for (int64_t n = begin; n < end; n++) {
-    k.scores = at(k.r, c->in[0].p, (2 * n + 1) * k.count);
-    k.moves = at(k.r, c->in[1].p, 4 * n * k.count);
+    k.scores = vec_at(k.r, c->in[0].p, (2 * n + 1) * k.count);
+    k.moves = vec_at(k.r, c->in[1].p, 4 * n * k.count);
     for (int i = 0; i < 3; i++) k.info[i] = k.r->get(c->in[2].p, 3 * n + i);
     write_regions(c, &k, n, select_best(&k));
   }

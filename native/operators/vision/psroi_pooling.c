@@ -166,7 +166,7 @@ static void mean_body(int64_t begin, int64_t end, void *context)
       double area = g.image < 0 ? 0 : area_of(&q), sum = 0;
       for (int64_t y = q.from[0]; area > 0 && y < q.to[0]; y++)
         sum += k->r->sum(
-            at(k->r, k->x, b.plane + y * k->d->dim[3] + q.from[1]), q.to[1] - q.from[1]);
+            vec_at(k->r, k->x, b.plane + y * k->d->dim[3] + q.from[1]), q.to[1] - q.from[1]);
       k->r->set(k->y, b.out, area > 0 ? sum / area : 0);
     }
   }
@@ -192,7 +192,7 @@ static void scatter_mean(const struct psroi_call *k, const struct ps_region *g, 
     struct pixel_window q = pixels_of(k, g, &b);
     double area = area_of(&q), share = area > 0 ? k->r->get(k->dy, b.out) / area : 0;
     for (int64_t y = q.from[0]; area > 0 && y < q.to[0]; y++) {
-      void *row = at(k->r, k->dx, b.plane + y * k->d->dim[3] + q.from[1]);
+      void *row = vec_at(k->r, k->dx, b.plane + y * k->d->dim[3] + q.from[1]);
       k->r->affine(row, row, 1, share, q.to[1] - q.from[1]);
     }
   }

@@ -140,14 +140,14 @@ static void forward_range(int64_t begin, int64_t end, void *context)
 {
   const struct resize_planes *j = context;
   for (int64_t i = begin; i < end; i++)
-    resize_plane(j, at(j->r, j->from, i * j->h * j->w), at(j->r, j->to, i * j->H * j->W));
+    resize_plane(j, vec_at(j->r, j->from, i * j->h * j->w), vec_at(j->r, j->to, i * j->H * j->W));
 }
 
 static void backward_range(int64_t begin, int64_t end, void *context)
 {
   const struct resize_planes *j = context;
   for (int64_t i = begin; i < end; i++)
-    plane_back(j, at(j->r, j->from, i * j->H * j->W), at(j->r, j->to, i * j->h * j->w));
+    plane_back(j, vec_at(j->r, j->from, i * j->H * j->W), vec_at(j->r, j->to, i * j->h * j->w));
 }
 
 static void resize_run(const struct call *c, const ty_desc *x, const ty_desc *y, parallel_fn range)

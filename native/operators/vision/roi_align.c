@@ -179,7 +179,7 @@ static void forward_body(int64_t begin, int64_t end, void *context)
   const struct align_call *k = context;
   int64_t size = k->channels * k->p->pooled_size.d[0] * k->p->pooled_size.d[1];
   for (int64_t n = begin; n < end; n++) {
-    k->r->fill(at(k->r, k->y, n * size), 0, size);
+    k->r->fill(vec_at(k->r, k->y, n * size), 0, size);
     visit_region(k, n, add_to_bin);
   }
 }

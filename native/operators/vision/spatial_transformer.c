@@ -49,12 +49,13 @@ static void sample_body(int64_t begin, int64_t end, void *context)
   const struct vec_ops *r = k->r;
   int64_t in = k->s.c * k->s.h * k->s.w, out = k->s.c * k->s.n;
   for (int64_t i = begin; i < end; i++) {
-    void *x = at(r, k->x, i * in), *grid = at(r, k->grid, i * 2 * k->s.n),
-         *dx = at(r, k->dx, i * in);
-    if (k->y) r->sample(at(r, k->y, i * out), x, grid, &k->s);
+    void *x = vec_at(r, k->x, i * in), *grid = vec_at(r, k->grid, i * 2 * k->s.n),
+         *dx = vec_at(r, k->dx, i * in);
+    if (k->y) r->sample(vec_at(r, k->y, i * out), x, grid, &k->s);
     if (dx) memset(dx, 0, r->size * (size_t)in);
     if (k->dy)
-      r->sample_back(dx, at(r, k->dgrid, i * 2 * k->s.n), at(r, k->dy, i * out), x, grid, &k->s);
+      r->sample_back(
+          dx, vec_at(r, k->dgrid, i * 2 * k->s.n), vec_at(r, k->dy, i * out), x, grid, &k->s);
   }
 }
 
@@ -149,7 +150,7 @@ static void warp_grid(const struct vec_ops *r, void *y, const void *x, const ty_
   for (int64_t i = 0; i < 2 * d->dim[0]; i++) {
     bool is_y = i % 2;
     double half = (double)(d->dim[is_y ? 2 : 3] - 1) / 2;
-    if (back) r->affine(at(r, y, i * n), at(r, x, i * n), 1 / half, 0, n);
+    if (back) r->affine(vec_at(r, y, i * n), vec_at(r, x, i * n), 1 / half, 0, n);
     for (int64_t k = 0; !back && k < n; k++)
       r->set(y, i * n + k,
           (r->get(x, i * n + k) + (double)(is_y ? k / d->dim[3] : k % d->dim[3])) / half - 1);
@@ -167,7 +168,7 @@ static int grid_forward(struct call *c)
     warp_grid(r, c->out[0].p, c->in[0].p, d, false);
   else
     for (int64_t i = 0; i < d->dim[0]; i++)
-      r->grid(at(r, c->out[0].p, i * 2 * d->dim[2] * d->dim[3]), at(r, c->in[0].p, 6 * i),
+      r->grid(vec_at(r, c->out[0].p, i * 2 * d->dim[2] * d->dim[3]), vec_at(r, c->in[0].p, 6 * i),
           d->dim[2], d->dim[3]);
   return TY_OK;
 }
@@ -182,8 +183,8 @@ static int grid_backward(struct call *c)
     warp_grid(r, c->out[0].p, c->in[0].p, d, true);
   else
     for (int64_t i = 0; i < d->dim[0]; i++)
-      r->grid_back(at(r, c->out[0].p, 6 * i), at(r, c->in[0].p, i * 2 * d->dim[2] * d->dim[3]),
-          d->dim[2], d->dim[3]);
+      r->grid_back(vec_at(r, c->out[0].p, 6 * i),
+          vec_at(r, c->in[0].p, i * 2 * d->dim[2] * d->dim[3]), d->dim[2], d->dim[3]);
   return TY_OK;
 }
 
@@ -249,7 +250,7 @@ static int transformer_forward(struct call *c)
   struct sampling k = { .x = c->in[0].p, .grid = grid, .y = c->out[0].p };
   regular_grid(r, c->out[1].p, h, w, false);
   for (int64_t i = 0; i < d->dim[0]; i++)
-    r->grid(at(r, grid, i * 2 * h * w), at(r, c->in[1].p, 6 * i), h, w);
+    r->grid(vec_at(r, grid, i * 2 * h * w), vec_at(r, c->in[1].p, 6 * i), h, w);
   sample_run(&k, &c->in[0].d, h * w);
   return TY_OK;
 }
@@ -267,7 +268,7 @@ static int transformer_backward(struct call *c)
     .dgrid = c->out[1].p ? c->tmp : NULL };
   sample_run(&k, &c->in[1].d, h * w);
   for (int64_t i = 0; c->out[1].p && i < d->dim[0]; i++)
-    r->grid_back(at(r, c->out[1].p, 6 * i), at(r, c->tmp, i * 2 * h * w), h, w);
+    r->grid_back(vec_at(r, c->out[1].p, 6 * i), vec_at(r, c->tmp, i * 2 * h * w), h, w);
   return TY_OK;
 }
 

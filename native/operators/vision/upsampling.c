@@ -94,11 +94,11 @@ static void enlarge_plane(const struct nearest *u, int64_t in, int64_t out)
   int64_t h = u->small->dim[2], w = u->small->dim[3], W = u->large->dim[3],
           by = u->large->dim[2] / h;
   for (int64_t y = 0; y < h * by; y++) {
-    void *to = at(r, u->y, out + y * W), *from = at(r, u->x, in + y / by * w);
+    void *to = vec_at(r, u->y, out + y * W), *from = vec_at(r, u->x, in + y / by * w);
     if (u->add)
-      for (int64_t x = 0; x < W / w; x++) r->axpy_out(at(r, to, x), from, 1, W / w, w);
+      for (int64_t x = 0; x < W / w; x++) r->axpy_out(vec_at(r, to, x), from, 1, W / w, w);
     else if (y % by)
-      memcpy(to, at(r, to, -W), r->size * (size_t)W);
+      memcpy(to, vec_at(r, to, -W), r->size * (size_t)W);
     else
       r->repeat(to, from, W / w, w);
   }
@@ -109,9 +109,9 @@ static void shrink_plane(const struct nearest *u, int64_t in, int64_t out)
   const struct vec_ops *r = u->r;
   int64_t h = u->small->dim[2], w = u->small->dim[3], W = u->large->dim[3],
           by = u->large->dim[2] / h;
-  memset(at(r, u->x, in), 0, r->size * (size_t)(h * w));
+  memset(vec_at(r, u->x, in), 0, r->size * (size_t)(h * w));
   for (int64_t y = 0; y < h * by; y++)
-    r->collect(at(r, u->x, in + y / by * w), at(r, u->y, out + y * W), W / w, w);
+    r->collect(vec_at(r, u->x, in + y / by * w), vec_at(r, u->y, out + y * W), W / w, w);
 }
 
 static void nearest_body(int64_t begin, int64_t end, void *context)
@@ -169,9 +169,10 @@ static void bilinear_tap(
     if (oy < 0 || oy >= H) continue;
     int64_t in = (plane * u->h + iy) * u->w + from,
             out = (plane * H + oy) * W + from * u->scale - shift;
-    if (u->y) r->axpy_out(at(r, u->y, out), at(r, u->x, in), a, u->scale, to - from);
-    if (u->dx) r->axpy_in(at(r, u->dx, in), at(r, u->dy, out), a, u->scale, to - from);
-    if (u->dweight) slope += r->dot_out(at(r, u->dy, out), at(r, u->x, in), u->scale, to - from);
+    if (u->y) r->axpy_out(vec_at(r, u->y, out), vec_at(r, u->x, in), a, u->scale, to - from);
+    if (u->dx) r->axpy_in(vec_at(r, u->dx, in), vec_at(r, u->dy, out), a, u->scale, to - from);
+    if (u->dweight)
+      slope += r->dot_out(vec_at(r, u->dy, out), vec_at(r, u->x, in), u->scale, to - from);
   }
   if (u->dweight) r->set(u->dweight, tap, r->get(u->dweight, tap) + slope);
 }
@@ -182,11 +183,12 @@ static void bilinear_body(int64_t begin, int64_t end, void *context)
   const struct vec_ops *r = u->r;
   int64_t in = u->h * u->w, out = in * u->scale * u->scale;
   for (int64_t c = begin; c < end; c++) {
-    if (u->dweight) memset(at(r, u->dweight, c * u->k * u->k), 0, r->size * (size_t)(u->k * u->k));
+    if (u->dweight)
+      memset(vec_at(r, u->dweight, c * u->k * u->k), 0, r->size * (size_t)(u->k * u->k));
     for (int64_t i = 0; i < u->n; i++) {
       int64_t plane = i * u->c + c;
-      if (u->y) memset(at(r, u->y, plane * out), 0, r->size * (size_t)out);
-      if (u->dx) memset(at(r, u->dx, plane * in), 0, r->size * (size_t)in);
+      if (u->y) memset(vec_at(r, u->y, plane * out), 0, r->size * (size_t)out);
+      if (u->dx) memset(vec_at(r, u->dx, plane * in), 0, r->size * (size_t)in);
       for (int64_t tap = 0; tap < u->k * u->k; tap++)
         bilinear_tap(u, plane, c, tap / u->k, tap % u->k);
     }

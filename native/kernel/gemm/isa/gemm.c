@@ -52,7 +52,7 @@ enum {
   .act = act_##t, \
   .axpy = axpy_##t, .scatter = scatter_##t, .dot = dot_##t, .sum = sum_##t, .fill = fill_##t, \
   .scatter_panel = scatter_panel_##t, .fold = FOLD(t) }
-#define NAME_(isa) gemm_isa_##isa
-#define NAME(isa) NAME_(isa)
-extern const struct gemm_isa NAME(ISA);
-const struct gemm_isa NAME(ISA) = { { TYPE(f32, 4), TYPE(f64, 8) } };
+#define ISA_NAME_(isa) gemm_isa_##isa
+#define ISA_NAME(isa) ISA_NAME_(isa)
+extern const struct gemm_isa ISA_NAME(ISA);
+const struct gemm_isa ISA_NAME(ISA) = { { TYPE(f32, 4), TYPE(f64, 8) } };

@@ -9,8 +9,12 @@
 #include <immintrin.h>
 #endif
 
-/* lanes of a row; columns that narrow matrices are widened to */
-enum { W = 16, WIDE = 64 };
+enum {
+  /* lanes of a row */
+  W = 16,
+  /* columns of the row that several rows of a narrow matrix are read as */
+  WIDE = 64
+};
 #ifdef __clang__
 #define LANES
 #else
@@ -19,9 +23,11 @@ enum { W = 16, WIDE = 64 };
 #endif
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
-#define NAME(f) JOIN(f, SUFFIX)
+/* the name f of what is made for each element type */
+#define T_NAME(f) JOIN(f, SUFFIX)
 
-static inline int64_t quotient(int64_t a, int64_t b) /* x / 0 is 0 */
+/* Returns a / b, 0 where b is 0. */
+static inline int64_t divide_integers(int64_t a, int64_t b)
 {
   return b == 0 ? 0 : b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
 }
@@ -100,7 +106,7 @@ static inline int64_t min_whole(int64_t a, int64_t v) { return v < a ? v : a; }
 #define U(x)                  (uint64_t)(x)
 #define ADD(a, b)             WRAP(U(a) + U(b))
 #define MULTIPLY(a, b)        WRAP(U(a) * U(b))
-#define OVER(a, b)            quotient(a, b)
+#define OVER(a, b)            divide_integers(a, b)
 #define STEP_SUM(a, v, c)     a = WRAP(U(a) + U(v))
 #define STEP_NANSUM(a, v, c)  a = WRAP(U(a) + U(v))
 #define STEP_ABS(a, v, c)     a = WRAP(U(a) + (v < 0 ? 0 - U(v) : U(v)))

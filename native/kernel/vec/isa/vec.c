@@ -26,7 +26,8 @@ enum { BLOCK = 4096 };                                /* elements summed in thei
 #define DTYPE TY_F32
 #define MOST FLT_MAX
 #define SQRT sqrtf
-#define NAME(f) f##_f32
+/* the name f of what is made for each type */
+#define T_NAME(f) f##_f32
 #define ROWS JOIN(vec_ops_f32, ISA)
 #include "kernel/vec/isa/lanes.inc"
 #include "kernel/vec/isa/sum.inc"
@@ -43,7 +44,7 @@ enum { BLOCK = 4096 };                                /* elements summed in thei
 #undef DTYPE
 #undef MOST
 #undef SQRT
-#undef NAME
+#undef T_NAME
 #undef ROWS
 
 #define REAL double
@@ -51,7 +52,7 @@ enum { BLOCK = 4096 };                                /* elements summed in thei
 #define DTYPE TY_F64
 #define MOST DBL_MAX
 #define SQRT sqrt
-#define NAME(f) f##_f64
+#define T_NAME(f) f##_f64
 #define ROWS JOIN(vec_ops_f64, ISA)
 #include "kernel/vec/isa/lanes.inc"
 #include "kernel/vec/isa/sum.inc"
