@@ -71,8 +71,12 @@ struct gemm_fold {
   int64_t channel;
   /* elements from one row of the panel to the next */
   int64_t width;
-  /* down and across: of a channel, of the window, around the image */
-  int64_t in[2], kernel[2], pad[2];
+  /* elements of a channel down and across */
+  int64_t in[2];
+  /* taps of the window down and across */
+  int64_t kernel[2];
+  /* elements around the image down and across */
+  int64_t pad[2];
   /* the first output row */
   int64_t first;
   /* number of output rows */
@@ -82,8 +86,12 @@ struct gemm_fold {
 };
 
 struct gemm_type {
-  /* most rows of a tile, columns of a panel, lanes of a vector */
-  int mr, nr, w;
+  /* most rows of a tile */
+  int mr;
+  /* columns of a panel */
+  int nr;
+  /* lanes of a vector */
+  int w;
   /* steps after which a sum goes through memory */
   int kc;
   /* bytes of an element of A and B */
@@ -92,16 +100,16 @@ struct gemm_type {
   int word;
   /* elements along k that a word holds */
   int per;
-  /* words are made of A's elements strip by strip: `copy` is set */
+  /* words are made of A's elements strip by strip, so blocks must have `copy` set */
   bool copies;
   void (*block)(const struct gemm_block *b);
-  /* k x cols, to whole vectors */
+  /* packs B (k x cols) into a panel, padded to whole vectors */
   void (*panel)(int64_t k, int64_t cols, const void *b, int64_t ldb, void *out);
-  /* cols x k, transposed */
+  /* packs the transpose of b (cols x k) into a panel */
   void (*panel_t)(int64_t k, int64_t cols, const void *b, int64_t ldb, void *out);
   void (*strip)(int64_t rows, int64_t k, const void *a, int64_t ars, int64_t acs, int height,
       void *out);
-  /* C = alpha A B^T: both read along k; for few rows */
+  /* computes C = alpha A B^T for few rows, reading both along k */
   void (*dots)(int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *b,
       int64_t ldb, void *c, int64_t ldc, double alpha, bool add);
   /* from here on NULL: not for this type */
@@ -124,22 +132,25 @@ enum { NARROW_TYPES = 4 };
 struct gemm_narrow {
   struct gemm_type type[NARROW_TYPES];
   void (*finish)(const struct level_row *r);
-  /* x * inverse as int8 of -127 .. 127 */
+  /* rounds x * inverse to int8 of -127 .. 127 */
   void (*levels)(int64_t n, const float *x, float inverse, int8_t *out);
-  float (*most)(int64_t n, const float *x);           /* largest magnitude */
-  /* n words of up to four rows, ld apart, each with the bits of `turn` inverted */
+  /* returns the largest magnitude */
+  float (*most)(int64_t n, const float *x);
+  /* makes n words of up to four rows, ld apart, each with the bits of `turn` inverted */
   void (*words)(int64_t n, int64_t rows, const uint8_t *x, int64_t ld, uint32_t turn, void *out);
 };
 
-/* of this processor; TY_F32, TY_F64 or GEMM_* */
+/* Returns the table of TY_F32, TY_F64 or GEMM_* for this processor. */
 const struct gemm_type *gemm_type(int type);
+/* Returns the tables of narrow types for this processor. */
 const struct gemm_narrow *gemm_narrow(void);
+/* Returns the words that k elements take. */
 static inline int64_t gemm_words(const struct gemm_type *t, int64_t k)
 {
   return (k + t->per - 1) / t->per;
 }
 
-/* Rows of a strip when m rows are cut into strips of nearly equal height. */
+/* Returns the rows of a strip when m rows are cut into strips of nearly equal height. */
 static inline int gemm_height(int64_t m, int mr)
 {
   int64_t strips = (m + mr - 1) / mr;
