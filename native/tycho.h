@@ -206,7 +206,7 @@ int         ty_exec_event(ty_exec *e, ty_event *out);
 /* inputs, outputs of a Lua-defined operator */
 int         ty_exec_event_tensor(ty_exec *e, int part, int i, ty_tensor **out);
 /* *out: an executor on the same arrays and outputs, of the graph as the user wrote it, for
-** monitors; NULL: no node of e stands for others */
+** monitors; NULL: no node of e replaces others */
 int         ty_exec_as_written(ty_exec *e, ty_exec **out);
 int         ty_exec_monitor(ty_exec *e, int mode);
 int         ty_exec_outputs(ty_exec *e, int *n);
@@ -293,8 +293,8 @@ int         ty_wire_numbers(ty_wire *w, int64_t *to, int64_t capacity, int64_t *
 /* Up to `most` bytes from byte `skip` on of a file, plain or compressed by gzip, as uint8; NULL:
 ** there are none. */
 int         ty_gz_read(const char *path, int64_t skip, int64_t most, ty_tensor **out);
-/* What lies in a folder, in any order, as the bytes of texts that end in 0: "d" for a folder, else
-** "f", and the name; NULL: nothing. */
+/* Lists a folder, in any order, as the bytes of texts that end in 0: "d" for a folder, else "f",
+** and the name. *out is NULL if the folder is empty. */
 int         ty_folder_list(const char *path, ty_tensor **out);
 int         ty_record_open(const char *path, const char *mode, ty_record **out);
 /* an error if what was written could not all be stored */
@@ -395,7 +395,7 @@ int         ty_op_may_fail(const char *op);
 ** ty_line_late gives it. */
 const int32_t *ty_line_request(void);
 void        ty_line_late(const char *line);
-/* Recorded calls wait for others until somebody needs their values (TYCHO_LAZY). What was done so
+/* Recorded calls wait for others until their values are needed (TYCHO_LAZY). What was done so
 ** far: programs that are kept, runs of kept ones and of new ones, calls in all runs, calls that
 ** wait, whether they do. clear: the counts begin anew. */
 typedef struct {
@@ -530,8 +530,8 @@ int         ty_image_decode(const void *data, size_t bytes, int flag, int to_rgb
 int         ty_image_encode(ty_tensor *image, const char *format, int quality, ty_tensor **out);
 /* the parts one after the other; synced, then put in the old file's place */
 int         ty_file_write(const char *path, const void *const *part, const size_t *bytes, int n);
-/* a folder, with those above it that are missing; private: nobody else may read it, and one that is
-** there already is TY_EIO where it is another user's or open to others */
+/* a folder, with those above it that are missing; private: no other user may read it, and one that
+** exists already is TY_EIO where it is another user's or open to others */
 int         ty_folder_make(const char *path, int is_private);
 /* raw deflated bytes that hold exactly `size` */
 int         ty_inflate(const void *data, size_t bytes, void *out, size_t size);
@@ -558,7 +558,7 @@ typedef struct ty_comm ty_comm;
 enum { TY_WIRE_FULL, TY_WIRE_F16, TY_WIRE_BF16, TY_WIRE_2BIT };      /* what float32 is sent as */
 /* "mpi": this process's rank; "threads": `size` ranks of this process, out[0 .. size - 1] */
 int         ty_comm_open(const char *kind, int size, ty_comm **out);
-/* Ranks are GPUs, by NCCL: n of this process, behind those of lower ranks of a group over MPI,
+/* Ranks are GPUs, by NCCL: n of this process, after those of lower ranks of a group over MPI,
 ** whose ranks all call this; ranks NULL: no other processes. Sums are added in the library's order;
 ** there is no gathering. TY_EDEVICE says what is missing, as ty_comm_devices does, which writes the
 ** library's version. */
@@ -568,7 +568,7 @@ void        ty_comm_free(ty_comm *c);
 int         ty_comm_rank(const ty_comm *c);
 int         ty_comm_size(const ty_comm *c);
 /* from[i], added over the ranks, in to[i], which may be the same array; as one message, added in
-** the order of ranks: equal bits on all; two bits stand for +threshold, -threshold or 0. Of sums
+** the order of ranks: equal bits on all; two bits mean +threshold, -threshold or 0. Of sums
 ** that wait for another one, that of the highest priority goes first, of several the first */
 int         ty_comm_sum(ty_comm *c, ty_tensor *const *from, ty_tensor *const *to, int n, int wire,
                         double threshold, int priority);

@@ -24,7 +24,7 @@ static int fail_json(const struct json_reader *r, const char *what)
   return code;
 }
 
-static const char *behind_space(const char *s)
+static const char *skip_space(const char *s)
 {
   while (*s == ' ' || *s == '\n' || *s == '\t' || *s == '\r') s++;
   return s;
@@ -32,7 +32,7 @@ static const char *behind_space(const char *s)
 
 static int skip_char(struct json_reader *r, char c, const char *what)
 {
-  r->s = behind_space(r->s);
+  r->s = skip_space(r->s);
   if (*r->s != c) return fail_json(r, what);
   r->s++;
   return TY_OK;
@@ -73,7 +73,7 @@ static int check_entries(struct json_reader *r, bool object)
 {
   const char close = object ? '}' : ']';
   for (int n = 0;; n++) {
-    r->s = behind_space(r->s);
+    r->s = skip_space(r->s);
     if (*r->s == close) return r->s++, TY_OK;
     if (n) TRY(skip_char(r, ',', object ? "',' or '}'" : "',' or ']'"));
     if (object) {
@@ -86,7 +86,7 @@ static int check_entries(struct json_reader *r, bool object)
 
 static int check_value(struct json_reader *r)
 {
-  r->s = behind_space(r->s);
+  r->s = skip_space(r->s);
   char c = *r->s;
   if (c == '"') return check_text(r);
   if (c != '[' && c != '{') return check_number(r);
@@ -100,10 +100,10 @@ static int check_value(struct json_reader *r)
 
 int json_check(const char *s)
 {
-  struct json_reader r = { s, behind_space(s), 0 };
+  struct json_reader r = { s, skip_space(s), 0 };
   if (*r.s != '{') return fail_json(&r, "'{'");
   TRY(check_value(&r));
-  r.s = behind_space(r.s);
+  r.s = skip_space(r.s);
   return *r.s ? fail_json(&r, "nothing more") : TY_OK;
 }
 
@@ -137,17 +137,17 @@ static const char *end_of(const char *v)
 
 const char *json_first(const char *v)
 {
-  v = behind_space(v + 1);
+  v = skip_space(v + 1);
   return *v == ']' || *v == '}' ? NULL : v;
 }
 
 const char *json_next(const char *v)
 {
-  v = behind_space(end_of(v));
-  return *v == ',' ? behind_space(v + 1) : NULL;
+  v = skip_space(end_of(v));
+  return *v == ',' ? skip_space(v + 1) : NULL;
 }
 
-const char *json_value(const char *key) { return behind_space(behind_space(end_of_text(key)) + 1); }
+const char *json_value(const char *key) { return skip_space(skip_space(end_of_text(key)) + 1); }
 
 bool json_is(const char *text, const char *s)
 {

@@ -114,7 +114,7 @@ TY_DEVICE_FN uint32_t law_word(struct element_stream *s)
 {
   if (s->used == 4) {
     s->p = philox(s->key.seed, s->key.counter, s->key.node, s->element);
-    s->element += 1ull << 40; /* where the next block lies */
+    s->element += 1ull << 40; /* the next block */
     s->used = 0;
   }
   return s->p.w[s->used++];

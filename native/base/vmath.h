@@ -191,7 +191,7 @@ static inline float log_f32(float x)
 {
   float big = x < 1.17549435e-38f ? x * 33554432.0f : x; /* denormals: times 2^25 */
   uint32_t u = of_f32(big),
-           e = u - 0x3f3504f3u; /* the exponent so that the mantissa lies in [sqrt 1/2, sqrt 2) */
+           e = u - 0x3f3504f3u; /* the exponent so that the mantissa is in [sqrt 1/2, sqrt 2) */
   float m = bits_f32(u - (e & 0xff800000u)), f = m - 1.0f;
   float k = (float)((int32_t)((e >> 23) ^ 0x100u) - 0x100) - (x < 1.17549435e-38f ? 25.0f : 0.0f);
   float q = 0.1168541992f + f * (-0.1147973385f + f * 0.06971611471f);

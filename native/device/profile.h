@@ -15,7 +15,7 @@ struct profile_label {
   const char *category, *name, *node, *kernel;
   int kind;                                           /* set by the profiler */
 };
-/* Stands for the caller's thread in place of a device. */
+/* The caller's thread, in the place of a device. */
 enum { PROFILE_HOST = -1 };
 
 /* Returns nanoseconds of a monotonic clock. */

@@ -38,7 +38,7 @@ void memory_in_use(int device, int64_t *tensors, int64_t *pools);
 /* storage.c */
 /* Marks a storage whose bytes are a block of block_new, as its `release`; does nothing. */
 void storage_give_back(void *owner, void *data);
-/* Ends the source of a storage: its bytes are there, or nobody needs them any more. */
+/* Ends the source of a storage: its bytes are there, or no longer needed. */
 void storage_drop_source(struct storage *s);
 
 /* failures.c */

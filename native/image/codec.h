@@ -1,8 +1,8 @@
 /* codec.h - JPEG and PNG files in memory <-> pixels (bytes, red green blue[ alpha] or grey).
 **
-** Files that end early, lie about their size or are damaged within their pixels are refused with
-** TY_EFORMAT before large memory is taken. Sixteen bits become their high byte; orientation tags
-** are ignored; CMYK becomes RGB.
+** Files that end early, have a wrong size in their header or are damaged within their pixels are
+** refused with TY_EFORMAT before large memory is taken. Sixteen bits become their high byte;
+** orientation tags are ignored; CMYK becomes RGB.
 **
 ** Order of calls: image_measure fills in the size, the caller makes room, image_decode fills it.
 */

@@ -11,12 +11,12 @@
 enum { ACT_NONE, ACT_RELU, ACT_SIGMOID, ACT_TANH, ACT_SOFTRELU };
 
 /* In the order in which a kernel does them: PRE_* to in[0] of a gradient's kernel, POST_* to
-** out[0]. `operand` is an input behind those of the operator. */
+** out[0]. `operand` is an input after those of the operator. */
 enum fused_kind {
   /* in[0] holds the output of a loss, of which `loss` are the parameters and the operand is the
   ** label; the loss's gradient takes its place (operators/loss/softmax_loss.h) */
   PRE_LOSS_GRAD,
-  /* in[0] is the gradient behind the activation that the forward kernel did (POST_ACT) */
+  /* in[0] is the gradient of the result of the activation that the forward kernel did (POST_ACT) */
   PRE_ACT_GRAD,
   /* times scale, plus shift, of each channel */
   POST_SCALE,
@@ -28,7 +28,7 @@ enum fused_kind {
   POST_ACT_GRAD,
 };
 #define CAN(kind) (1u << (kind))
-static inline bool fused_behind(enum fused_kind kind) { return kind >= POST_SCALE; }
+static inline bool fused_after(enum fused_kind kind) { return kind >= POST_SCALE; }
 
 /* per channel; the shift has the bias in it */
 struct scaling {

@@ -13,16 +13,16 @@ struct op;
 
 /* an operand: dense, row-major but for its channels */
 struct operand {
-  /* NULL: an output nobody reads, or an absent input; of a call that is being planned it says no
-  ** more than that (OPERAND_PLANNED) */
+  /* NULL: an unused output, or an absent input; in a call that is being planned only that is valid
+  ** (OPERAND_PLANNED) */
   void *p;
   ty_desc d;
   /* of a bound array: changes with its contents; NULL: a planned value */
   const uint64_t *version;
-  /* b > 0: (N, C, space) lies as (N, C / b, space, b) */
+  /* b > 0: (N, C, space) is stored as (N, C / b, space, b) */
   int block;
 };
-/* stands for bytes that an operand will have once memory is planned: never read nor written */
+/* The address of an operand before memory is planned: never read nor written. */
 #define OPERAND_PLANNED ((void *)ALIGN)
 
 struct run {
@@ -33,13 +33,13 @@ struct run {
 };
 
 /* A forward kernel gets the operator's inputs and all its outputs. A backward kernel gets in[]
-** as `grad` lists them and out[k] = gradient of forward input k, p NULL where nobody wants it;
+** as `grad` lists them and out[k] = gradient of forward input k, p NULL where it is unused;
 ** shapes of out are those of the inputs. A kernel writes all of every output with p set; it
 ** allocates nothing; it may be called by one queue thread at a time per call struct, and opens
 ** parallel regions itself. Errors: fail(TY_ERUN, ...), without operator and node. */
 struct call {
   const struct op *op;
-  /* where the operands lie, and whose queue runs the kernel */
+  /* the device that has the operands and whose queue runs the kernel */
   int device;
   const void *param;
   struct operand *in, *out;
@@ -94,7 +94,7 @@ static inline const struct scaling *fused_scaling(const struct call *c) /* NULL:
 void epilogue_act(const struct call *c);
 
 enum { K_ALIKE = 1,                                   /* `blocks`: all in blocks, or none */
-       /* backward: behind its own inputs come pairs like inputs 0 and 1, with any number of
+       /* backward: after its own inputs come pairs like inputs 0 and 1, with any number of
        ** rows; the sums out[1] and on are over these too (pass/batch_weight_gradients.c) */
        K_BATCHES = 2,
        /* `packs`: a state only where several steps share it */
@@ -110,7 +110,7 @@ enum { K_ALIKE = 1,                                   /* `blocks`: all in blocks
 #define T(dtype) (1u << (dtype))
 enum { T_FLOAT = 1 << TY_F32 | 1 << TY_F64, T_ANY = ~0u >> 1,
        T_INT = 1 << TY_U8 | 1 << TY_I8 | 1 << TY_I32 | 1 << TY_I64 | 1 << TY_BOOL };
-/* candidates stand in order; the first that accepts is taken */
+/* A candidate. Candidates are in order: the first that accepts is taken. */
 struct kernel {
   const char  *name;                                  /* shown in the printed program */
   int        (*run)(struct call *c);
@@ -124,8 +124,8 @@ struct kernel {
   void       (*done)(void *state);                    /* releases what the state holds */
   uint32_t     add;                                   /* bit k: can accumulate into out[k] */
   uint32_t     flags;                                 /* K_* */
-  /* IN_BLOCKS(1 << i, 1 << o): operands that may have their channels in blocks; bit 15 stands
-  ** for all from 15 on */
+  /* IN_BLOCKS(1 << i, 1 << o): operands that may have their channels in blocks; bit 15 means
+  ** all from 15 on */
   uint32_t     blocks;
   /* > 0: the state is nothing but input packs - 1, packed; steps that read one bound array share
   ** it */

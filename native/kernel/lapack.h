@@ -33,7 +33,7 @@ size_t eigen_work(int dtype, int64_t n);
 
 /* Calls one(c, i, work) for each matrix i of n, each member of the team with `work` bytes of its
 ** own in c->tmp (stack_scratch). Returns the first i for which it was not 0, STACK_GOOD, or
-** STACK_REFUSED, where LAPACK has no memory (told to fail). cost: numbers touched by one call. */
+** STACK_REFUSED, where LAPACK has no memory (see fail). cost: numbers touched by one call. */
 enum { STACK_GOOD = -1, STACK_REFUSED = -2 };
 int64_t stack_run(struct call *c, int64_t n, double cost, size_t work,
     int (*one)(struct call *c, int64_t i, void *work));

@@ -1,8 +1,8 @@
 /* onednn_interface.h - what oneDNN 2 (2.5 and later) and oneDNN 3 spell differently: memory
 ** descriptors, convolutions, post-ops.
 **
-** A descriptor is behind a pointer in both. Those made here are freed here; those that a primitive
-** or a memory object answers belong to it.
+** A descriptor is reached through a pointer in both. Those made here are freed here; those that a
+** primitive or a memory object returns belong to it.
 */
 #pragma once
 #include <oneapi/dnnl/dnnl.h>

@@ -1,5 +1,5 @@
-/* primitives.h - what a back end brings so that kernels which are made of nothing else run on its
-** devices as they stand: moves of elements (strided_copy.h), sums over axes, random numbers. Such
+/* primitives.h - what a back end provides so that kernels which are made of nothing else run on its
+** devices unchanged: moves of elements (strided_copy.h), sums over axes, random numbers. Such
 ** kernels carry the flag K_ANYWHERE and hand on their call's device. */
 #pragma once
 #include "base/laws.h"
@@ -23,7 +23,7 @@ struct random_numbers {
   const char *op, *want;
 };
 struct primitives {
-  /* dst and src lie on the device */
+  /* moves elements; dst and src are on the device */
   int    (*move)(int device, const struct move *m, void *dst, const void *src, size_t size);
   /* each place of the nest becomes the one element that `value` begins with */
   int    (*set)(int device, const struct move *m, void *dst, uint64_t value, size_t size);

@@ -2,11 +2,11 @@
 ** flip and their like do.
 **
 ** A move is a nest of axes, outermost first: element (i, j, ...) goes from src[i * from0 + j *
-** from1 + ...] to dst[i * to0 + j * to1 + ...]. Strides count elements and may be negative;
-** `from` may be 0 (one element to many places). No place of dst is written twice, and dst and
-** src do not overlap. The data is never interpreted: elements have 1, 2, 4 or 8 bytes. Order of
-** calls: { 0 }, move_axis for each axis, move_run. `device` is where dst and src lie, of a kernel
-** its call's: one that does nothing but call these runs on any device (K_ANYWHERE).
+** from1 + ...] to dst[i * to0 + j * to1 + ...]. Strides count elements and may be negative; `from`
+** may be 0 (one element to many places). No place of dst is written twice, and dst and src do not
+** overlap. The data is never interpreted: elements have 1, 2, 4 or 8 bytes. Order of calls: { 0 },
+** move_axis for each axis, move_run. `device` is the one that dst and src are on, of a kernel its
+** call's: one that does nothing but call these runs on any device (K_ANYWHERE).
 */
 #pragma once
 #include "kernel/kernel.h"

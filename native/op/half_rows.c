@@ -70,9 +70,9 @@ static struct call block_of(const struct kernel *k, const struct call *c, const 
   return part;
 }
 
-static size_t stand_bytes(const struct operand *real, const struct operand *stand)
+static size_t converted_bytes(const struct operand *real, const struct operand *as_f32)
 {
-  return real->d.dtype == stand->d.dtype ? 0 : align_up(desc_bytes(&stand->d), ALIGN);
+  return real->d.dtype == as_f32->d.dtype ? 0 : align_up(desc_bytes(&as_f32->d), ALIGN);
 }
 
 bool half_rows_plan(struct invoke *v, const struct kernel *k, const struct call *c)
@@ -87,7 +87,7 @@ bool half_rows_plan(struct invoke *v, const struct kernel *k, const struct call 
   size_t bytes = 0, whole = 0, part_bytes = 0;
   for (int i = 0; i < c->nin; i++)
     if (is_whole(k, &c->in[i], i))
-      whole += stand_bytes(&v->call.in[i], &c->in[i]);
+      whole += converted_bytes(&v->call.in[i], &c->in[i]);
     else
       bytes += desc_bytes(&c->in[i].d);
   for (int i = 0; i < c->nout; i++) bytes += desc_bytes(&c->out[i].d);
@@ -97,8 +97,8 @@ bool half_rows_plan(struct invoke *v, const struct kernel *k, const struct call 
   const struct call part = block_of(k, c, c->in, c->out, lead, 0, block, &b);
   v->kernel_scratch = k->scratch ? align_up(k->scratch(&part), ALIGN) : 0;
   for (int i = 0; i < c->nin; i++)
-    if (!is_whole(k, &c->in[i], i)) part_bytes += stand_bytes(&v->call.in[i], &part.in[i]);
-  for (int i = 0; i < c->nout; i++) part_bytes += stand_bytes(&v->call.out[i], &part.out[i]);
+    if (!is_whole(k, &c->in[i], i)) part_bytes += converted_bytes(&v->call.in[i], &part.in[i]);
+  for (int i = 0; i < c->nout; i++) part_bytes += converted_bytes(&v->call.out[i], &part.out[i]);
   v->rows = block;
   v->lead = lead;
   v->part_bytes = v->kernel_scratch + part_bytes;
@@ -115,19 +115,20 @@ struct rows_pass {
   atomic_int code;
 };
 
-/* A stand-in for each operand of another type, its elements if they are read. */
-static char *enter_block(const struct operand *real, struct operand *stand,
+/* Makes an operand of the kernel's type at `at` for each one of another type, and converts those
+** that are read. Returns the end of the bytes that it took. */
+static char *enter_block(const struct operand *real, struct operand *as_f32,
     const struct operand *types, int n, uint32_t read, char *at)
 {
   for (int i = 0; i < n; i++) {
-    stand[i] = real[i];
+    as_f32[i] = real[i];
     if (real[i].d.dtype == types[i].d.dtype) continue;
-    stand[i].d.dtype = types[i].d.dtype;
+    as_f32[i].d.dtype = types[i].d.dtype;
     if (!real[i].p) continue;
-    stand[i].p = at;
-    at += align_up(desc_bytes(&stand[i].d), ALIGN);
+    as_f32[i].p = at;
+    at += align_up(desc_bytes(&as_f32[i].d), ALIGN);
     if (i > 31 || read >> i & 1)
-      dtype_convert(stand[i].p, TY_F32, real[i].p, real[i].d.dtype, desc_count(&real[i].d));
+      dtype_convert(as_f32[i].p, TY_F32, real[i].p, real[i].d.dtype, desc_count(&real[i].d));
   }
   return at;
 }
@@ -140,21 +141,21 @@ static void run_blocks(int64_t begin, int64_t end, void *context)
   char *tmp = x->threads + v->part_bytes * (size_t)parallel_index();
   for (int64_t i = begin; i < end && !atomic_load_explicit(&x->code, memory_order_relaxed); i++) {
     const int64_t first = i * v->rows;
-    struct block_call real, stand;
+    struct block_call real, as_f32;
     struct call part = block_of(k, x->c, x->in, x->c->out, v->lead, first,
         MIN(v->rows, x->rows - first), &real);
     char *at = enter_block(
-        real.in, stand.in, v->half_in, part.nin, ~0u, tmp + v->kernel_scratch);
-    enter_block(real.out, stand.out, v->half_out, part.nout, part.add, at);
-    part.in = stand.in;
-    part.out = stand.out;
+        real.in, as_f32.in, v->half_in, part.nin, ~0u, tmp + v->kernel_scratch);
+    enter_block(real.out, as_f32.out, v->half_out, part.nout, part.add, at);
+    part.in = as_f32.in;
+    part.out = as_f32.out;
     part.stored = real.out;
     part.tmp = tmp;
     const int code = k->run(&part);
     if (code) atomic_store(&x->code, code);
     for (int j = 0; j < part.nout; j++)
-      if (real.out[j].p && real.out[j].p != stand.out[j].p)
-        dtype_convert(real.out[j].p, real.out[j].d.dtype, stand.out[j].p, TY_F32,
+      if (real.out[j].p && real.out[j].p != as_f32.out[j].p)
+        dtype_convert(real.out[j].p, real.out[j].d.dtype, as_f32.out[j].p, TY_F32,
             desc_count(&real.out[j].d));
   }
 }
@@ -165,7 +166,7 @@ int half_rows_run(const struct invoke *v, const struct call *c)
   char *at = c->tmp;
   for (int i = 0; i < c->nin; i++) {
     in[i] = c->in[i];
-    if (!is_whole(v->kernel, &in[i], i) || !stand_bytes(&c->in[i], &v->half_in[i])) continue;
+    if (!is_whole(v->kernel, &in[i], i) || !converted_bytes(&c->in[i], &v->half_in[i])) continue;
     in[i].d.dtype = v->half_in[i].d.dtype;
     if (!in[i].p) continue;
     dtype_convert(at, TY_F32, in[i].p, c->in[i].d.dtype, desc_count(&in[i].d));

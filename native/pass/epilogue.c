@@ -86,7 +86,7 @@ static bool is_activation(const struct finder *f, int i, int a)
   return is_relu(f, a) && s->desc[s->g->node[a].first].dtype == s->desc[s->g->node[i].first].dtype;
 }
 
-static int take_behind(struct finder *f, int i)
+static int take_after(struct finder *f, int i)
 {
   if (!(fusion_caps(f, i) & CAN(POST_ACT)) || source_ends_at(&f->p->s, i)) return TY_OK;
   const int a = only_reader(f, i);
@@ -164,7 +164,7 @@ static int find_epilogues(struct finder *f)
   for (int i = 0; i < p->s.g->n; i++) {
     const struct node *n = &p->s.g->node[i];
     if (!n->op || n->op->formula) continue;
-    if (!n->backward) TRY(take_behind(f, i));
+    if (!n->backward) TRY(take_after(f, i));
     if (n->backward) TRY(take_before(f, i));
     if (n->backward && !p->fusion[i]) TRY(take_mask(f, i));
   }
@@ -196,7 +196,7 @@ bool fusion_has(const struct fusion *f, enum fused_kind kind)
 
 int fusion_result(const struct fusion *f)
 {
-  return f && fused_behind(f->node[f->n - 1].kind) ? f->node[f->n - 1].node : -1;
+  return f && fused_after(f->node[f->n - 1].kind) ? f->node[f->n - 1].node : -1;
 }
 
 bool value_lies_inside(const struct program *p, int i)

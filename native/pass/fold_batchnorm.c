@@ -133,14 +133,14 @@ static int fold_at(struct program *p, int t)
               *sum = next_step(p, st, t + 2, STEP_POINTWISE);
   if (!norm || !is_product(p, st) || !is_normalisation(p, norm, st->out[0], t + 1)) return TY_OK;
   const bool relu = step_fusion(p, norm);
-  bool relu_behind;
-  if (sum && !relu && is_addition(p, sum, norm->out[0], t + 2, &relu_behind) &&
+  bool relu_after;
+  if (sum && !relu && is_addition(p, sum, norm->out[0], t + 2, &relu_after) &&
       !overwrites_operand(p, st, sum->out[0])) {
     struct fold f = { .norm = t + 1,
       .sum = t + 2,
       .target = sum->out[0],
       .out = st->v.call.out[0],
-      .epilogue = make_epilogue(true, relu_behind) };
+      .epilogue = make_epilogue(true, relu_after) };
     if (kernel_accepts(st, &f)) return take_steps(p, t, &f);
   }
   struct fold f = { .norm = t + 1,

@@ -91,7 +91,7 @@ static int add_node(struct build *b, int i)
   NEED(st, TY_EINTERNAL, "schedule: too few steps counted");
   p->step_of[i] = p->n - 1;
   for (int k = 0; p->fusion[i] && k < p->fusion[i]->n; k++)
-    if (fused_behind(p->fusion[i]->node[k].kind))
+    if (fused_after(p->fusion[i]->node[k].kind))
       p->step_of[p->fusion[i]->node[k].node] = p->n - 1;
   return TY_OK;
 }

@@ -128,7 +128,7 @@ static int list_node(struct program *p, struct step *st)
   if (fusion_result(f) >= 0) st->out[0] = g->node[fusion_result(f)].first;
   for (int k = 0; f && k < f->n; k++) {
     const struct fused_node *x = &f->node[k];
-    if (!fused_behind(x->kind)) st->in[0] = value_of(g, g->node[x->node].in[0]);
+    if (!fused_after(x->kind)) st->in[0] = value_of(g, g->node[x->node].in[0]);
     if (x->operand.node >= 0) st->in[st->nin++] = value_of(g, x->operand);
   }
   return TY_OK;

@@ -53,9 +53,9 @@ void convolve_bias(
 
 /* A convolution of 8-bit levels with an int8 weight: sums of products of integers, which `row` ends
 ** (scale, bias, more and out are those of filter 0, of position 0; its n, sum, less and unit are
-** ignored). x of TY_I8, of TY_U8, which are taken less 128, or of TY_F32, which becomes
-** int8. zero: the level of 0 (of uint8 less 128); scale: what a level of x stands for, 0: of
-** float32 the largest magnitude of an image / 127. kept: the weight in another order, state of the
+** ignored). x of TY_I8, of TY_U8, which are taken less 128, or of TY_F32, which becomes int8. zero:
+** the level of 0 (of uint8 less 128); scale: the number that a level of x represents, 0: of float32
+** the largest magnitude of an image / 127. kept: the weight in another order, state of the
 ** instruction. */
 struct convolve_levels {
   struct window w;

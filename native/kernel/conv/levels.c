@@ -2,7 +2,7 @@
 **
 ** An image becomes words of four channels, with borders that hold the level of 0. Panels of the
 ** right side are filled from it like those of a float32 image with a fourth of the channels, since
-** words move as numbers do; there is no matrix of columns. Weights stand in the same order and are
+** words move as numbers do; there is no matrix of columns. Weights are in the same order and are
 ** kept. A unit, some positions times some filters of a group, ends its sums while they are in the
 ** cache. Batches are split by images, one image by units.
 */
@@ -136,7 +136,7 @@ static void order_filters(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* The filters in the order of the words, and behind them zero times the sum of each. */
+/* Writes the filters in the order of the words, then zero times the sum of each. */
 static int order_weight(struct levels_pass *x, struct gemm_kept *kept)
 {
   const struct window *w = &x->v->w;

@@ -74,7 +74,7 @@ TY_DEVICE_FN void box_middle(const double v[4], double middle[2], double size[2]
   }
 }
 
-/* Where an object lies as seen from an anchor: shifts less means, over stds. */
+/* Computes the place of an object relative to an anchor: shifts less means, over stds. */
 TY_DEVICE_FN void box_encode(const double anchor[4], const double object[4], const double mean[4],
     const double std[4], double to[4])
 {

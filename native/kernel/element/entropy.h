@@ -1,5 +1,5 @@
-/* entropy.h - what a histogram loses when it is cut off about its middle and told in few levels,
-** shared by C and CUDA. */
+/* entropy.h - what a histogram loses when it is cut off about its middle and reduced to few
+** levels, shared by C and CUDA. */
 #pragma once
 #ifndef __CUDACC_RTC__
 #include <math.h>

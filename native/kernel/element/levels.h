@@ -1,4 +1,4 @@
-/* levels.h - 8-bit and 32-bit integers that stand for numbers of a range, shared by C and CUDA. */
+/* levels.h - 8-bit and 32-bit integers that represent numbers of a range, shared by C and CUDA. */
 #pragma once
 #ifndef __CUDACC_RTC__
 #include <math.h>
@@ -36,7 +36,7 @@ TY_DEVICE_FN double shifted_level(double v, float scale, float shift)
   return q > 255 ? 255 : q >= 0 ? q : 0;
 }
 
-/* What a level stands for. */
+/* Returns the number that a level represents. */
 TY_DEVICE_FN float shifted_number(double level, float scale, float shift)
 {
   return (float)((level - shift) / scale);

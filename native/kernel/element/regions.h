@@ -105,9 +105,9 @@ TY_DEVICE_FN double align_sample(
   return region_held(k->single, first + region_held(k->single, step / g->grid[axis]));
 }
 
-/* The samples of bin b along an axis that may lie within low .. high: from .. to - 1, a few too
-** many. */
+/* Samples from .. to - 1. */
 struct sample_ends { double from, to; };
+/* Returns the samples of bin b along an axis that may be within low .. high, a few too many. */
 TY_DEVICE_FN struct sample_ends align_within(
     const struct align_region *g, int axis, int64_t b, double low, double high)
 {
@@ -131,7 +131,7 @@ TY_DEVICE_FN struct align_tap align_tap(const struct align_grid *k, int axis, do
   return t;
 }
 
-/* Where sample (y, x) of a rotated region lies in the image. */
+/* Replaces the coordinates of a sample of a rotated region by those in the image. */
 TY_DEVICE_FN void align_turn(
     const struct align_grid *k, const struct align_region *g, double *y, double *x)
 {
@@ -143,7 +143,7 @@ TY_DEVICE_FN void align_turn(
   *x = region_held(s, *x + g->centre[1]);
 }
 
-/* Where the image lies, as seen from before the rotation, along an axis. */
+/* Sets *low and *high to the ends of the image along an axis before the rotation. */
 TY_DEVICE_FN void align_image(const struct align_grid *k, const struct align_region *g, int axis,
     double *low, double *high)
 {
@@ -219,8 +219,8 @@ TY_DEVICE_FN double ps_start(
   return region_held(s, first + region_held(s, move * g->size[axis]));
 }
 
-/* The two pixels between which sample i along an axis lies, and the weight of the second; at -1:
-** outside the image. */
+/* Returns the two pixels between which sample i along an axis is, and the weight of the second.
+** `at` is -1 if the sample is outside the image. */
 TY_DEVICE_FN struct align_tap ps_tap(
     const struct ps_grid *k, const struct ps_region *g, int axis, double start, int64_t i)
 {

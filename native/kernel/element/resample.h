@@ -12,9 +12,17 @@ TY_DEVICE_FN int64_t window_to(int64_t o, int64_t in, int64_t n)
   return ((o + 1) * in + n - 1) / n;
 }
 
-/* Between which pixels output i of `out` lies; next: steps to the second one; weight: of that.
-** corners: those of both images meet, else their edges do. `at` never falls as i grows. */
-struct resize_tap { int64_t at, next; double weight; };
+/* The two pixels between which an output is. */
+struct resize_tap {
+  /* the first pixel */
+  int64_t at;
+  /* steps to the second pixel */
+  int64_t next;
+  /* weight of the second pixel */
+  double weight;
+};
+/* Returns the pixels of output i of `out`. If `corners`, the corners of both images coincide, else
+** their edges do. `at` never falls as i grows. */
 TY_DEVICE_FN struct resize_tap resize_tap(int64_t i, int64_t in, int64_t out, int corners)
 {
   double scale = out < 2 ? 0

@@ -3,7 +3,7 @@
 **
 ** gemm_one    one product; ours, or OpenBLAS's without AVX2 (library.c); parallel inside;
 **             float32 and float64. Up to GEMM_FEW long rows with a transposed B need no
-**             panels: B is read once, as it lies.
+**             panels: B is read once, in place.
 ** gemm_pack   B packed into panels once (a weight that serves many products), then gemm_packed any
 **             number of times; the epilogue adds a bias row and applies an activation while C is
 **             still in registers.
@@ -47,7 +47,7 @@ int gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n,
 int    gemm_type_for(const struct call *c, int dtype);
 
 /* Both gradients of a product: dx (m x k) = G W, dw (n x k) = G^T X, db (n) = the sums of G's
-** columns; NULL: not wanted. G (m x n), X (m x k) and W (n x k) stand in panels (gemm_pack); G
+** columns; NULL: not wanted. G (m x n), X (m x k) and W (n x k) are in panels (gemm_pack); G
 ** may be written row by row (gemm_panel_row). */
 struct gemm_both {
   int dtype;

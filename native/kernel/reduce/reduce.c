@@ -112,9 +112,12 @@ struct reduction {
   size_t size;                                        /* of an element of x */
   bool add;
   accumulator *part;                                  /* parts x results; NULL: results go to y */
-  int block;  /* the group that a unit's block lies in: the last kept one, -1: none */
-  /* results of a block; blocks along the group */
-  int64_t side, blocks;
+  /* the group that a unit's block is in: the last kept one, -1: none */
+  int block;
+  /* results of a block */
+  int64_t side;
+  /* blocks along the group */
+  int64_t blocks;
 };
 
 /* Reduces the block of `n` results that begins at element `x`: all combinations of the reduced

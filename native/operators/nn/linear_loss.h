@@ -12,5 +12,5 @@ static inline struct linear_sizes linear_sizes_of(const ty_desc *data, const ty_
 
 size_t linear_loss_scratch(const struct call *c);
 int    linear_loss_backward(struct call *c);
-/* inputs as without loss: the gradient lies in c->tmp */
+/* Sets in[] to the inputs of the layer without its loss, whose gradient is in c->tmp. */
 void   linear_loss_whole(const struct call *c, struct operand in[3]);

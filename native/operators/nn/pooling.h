@@ -50,20 +50,22 @@ struct pool {
 ** only if n is 1). */
 struct pool_piece { int64_t plane, d, h, w, n, c, m; };
 
-/* Taps of the window at output o that lie inside the data: pool_first_tap .. pool_end_tap - 1. */
+/* Returns the first tap of the window at output o that is inside the data. */
 static inline int64_t pool_first_tap(const struct pool_axis *a, int64_t o)
 {
   return MAX(a->pad - o * a->stride, 0);
 }
+/* Returns the tap after the last one that is inside the data. */
 static inline int64_t pool_end_tap(const struct pool_axis *a, int64_t o)
 {
   return MIN(a->kernel, a->in + a->pad - o * a->stride);
 }
 
-/* rounded up; 0 below 0 */
+/* Returns n / by rounded up, 0 for n below 0. */
 static inline int64_t pool_ceil_div(int64_t n, int64_t by) { return n > 0 ? (n + by - 1) / by : 0; }
 
-/* The outputs of a piece whose tap k lies inside the width: the first, and how many; <= 0: none. */
+/* Returns the number of outputs of a piece whose tap k is inside the width, and sets *first to the
+** first of them. A number of 0 or less means that there are none. */
 static inline int64_t pool_outputs_under(
     const struct pool_axis *w, const struct pool_piece *q, int64_t k, int64_t *first)
 {
@@ -86,8 +88,9 @@ static inline int64_t pool_line_at(
   return ((q->plane * a[0].in + z) * a[1].in + y) * a[2].in;
 }
 
-/* Input columns x .. x + n - 1 lie under a piece. */
+/* Input columns x .. x + n - 1. */
 struct pool_columns { int64_t x, n; };
+/* Returns the input columns under a piece. */
 static inline struct pool_columns pool_columns_of(
     const struct pool_axis *w, const struct pool_piece *q)
 {

@@ -286,7 +286,7 @@ const struct op op_rnn[] = {
     .param = rnn_params, .param_size = sizeof(struct rnn_param), .check = rnn_check, .shape = rnn_shape, .grad_of = rnn_grad,
     .flags = OP_RANDOM, .draws = rnn_draws, .cpu = rnn_cpu, .back_cpu = rnn_back_cpu },
   { .name = "_contrib_quantized_rnn", .in = "data parameters state state_cell min_data max_data", .out_of = lstm8_out,
-    .doc = "An lstm over uint8 data, which stand for (data - shift) / scale; min_data is the scale, max_data the shift. A weight "
+    .doc = "An lstm over uint8 data, which represent (data - shift) / scale; min_data is the scale, max_data the shift. A weight "
            "counts as the nearest of 127 levels of its unit; states, biases and outputs are float32.",
     .param = lstm8_params, .param_size = sizeof(struct rnn_param), .check = lstm8_check, .shape = lstm8_shape,
     .type = lstm8_type, .cpu = lstm8_cpu },

@@ -66,7 +66,7 @@ struct rnn_run {
 struct rnn_run rnn_run_of(const struct call *c, const ty_desc *data);
 /* The input of `layer` (or its gradient) times the factors of dropout there; y may be x. */
 void *rnn_dropout(const struct rnn_run *w, void *y, const void *x, int64_t layer);
-/* where an inner layer's output lies */
+/* Returns the address of an inner layer's output. */
 void *rnn_inner_output(const struct rnn_run *w, int64_t layer);
 
 /* one layer in one direction */
@@ -91,7 +91,7 @@ static inline void *rnn_output_at(const struct rnn_run *w, const struct rnn_pass
 {
   return vec_at(w->n.r, l->y, t * w->n.batch * w->n.directions * w->n.outputs);
 }
-/* What is kept of step t: gates, behind them the cell (lstm) or the inner product (gru). */
+/* Returns what is kept of step t: the gates, then the cell (lstm) or the inner product (gru). */
 static inline void *rnn_reserve_at(
     const struct rnn_run *w, const void *reserve, const struct rnn_pass *l, int64_t t)
 {

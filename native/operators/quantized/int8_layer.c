@@ -1,7 +1,7 @@
 /* int8_layer.c - FullyConnected and Convolution on 8-bit integers: _contrib_int8_fully_connected,
 ** _contrib_int8_convolution.
 **
-** A level q of an array stands for (q - zero) scale, with scales and zeros that are parameters, or
+** A level q of an array represents (q - zero) scale, with scales and zeros that are parameters, or
 ** (the weight's) an array with a number per output channel. Float32 data becomes int8 on its way
 ** in. Sums are 32-bit integers; one pass over them makes real numbers, adds bias and `sum`,
 ** applies relu, and stores float32 or the levels of the next layer. Nothing here has a gradient.
@@ -22,24 +22,24 @@ struct conv8 { struct conv conv; struct level_params q; };
 enum { OUT_F32, OUT_I8, OUT_U8 };
 #define LEVELS(T) \
   { "data_scale", P_FLOAT, offsetof(struct T, q.data_scale), "0", \
-    "what a level of the data stands for; 0: of float32 data the largest magnitude of a row (of " \
-    "an image) / 127" }, \
+    "the number that a level of the data represents; 0: of float32 data the largest magnitude of " \
+    "a row (of an image) / 127" }, \
   { "data_zero",  P_INT,   offsetof(struct T, q.data_zero),  "0", \
-    "the level of the data that stands for 0", NULL, "[-128,255]" }, \
+    "the level of the data that represents 0", NULL, "[-128,255]" }, \
   { "act_type",   P_ENUM,  offsetof(struct T, q.act),        "None", "applied to the result", \
     "relu", NULL, 1 }, \
   { "with_sum",   P_BOOL,  offsetof(struct T, q.with_sum),   "0", \
     "there is an input sum, which is added before the activation" }, \
   { "sum_scale",  P_FLOAT, offsetof(struct T, q.sum_scale),  "1", \
-    "what a level of sum stands for" }, \
+    "the number that a level of sum represents" }, \
   { "sum_zero",   P_INT,   offsetof(struct T, q.sum_zero),   "0", \
-    "the level of sum that stands for 0", NULL, "[-128,255]" }, \
+    "the level of sum that represents 0", NULL, "[-128,255]" }, \
   { "out_type",   P_ENUM,  offsetof(struct T, q.out_type),   "float32", "dtype of the result", \
     "float32|int8|uint8" }, \
   { "out_scale",  P_FLOAT, offsetof(struct T, q.out_scale),  "1", \
-    "what a level of the result stands for" }, \
+    "the number that a level of the result represents" }, \
   { "out_zero",   P_INT,   offsetof(struct T, q.out_zero),   "0", \
-    "the level of the result that stands for 0", NULL, "[-128,255]" }
+    "the level of the result that represents 0", NULL, "[-128,255]" }
 
 static const struct param linear_params[] = {
   { "num_hidden", P_INT,  offsetof(struct linear8, num_hidden), NULL, "columns of the output", NULL, "[1,]" },
@@ -329,11 +329,11 @@ static const struct kernel conv_cpu[] = { { "int8", conv_run, T_FLOAT | T_INT, c
 const struct op op_int8_layer[] = {
   { .name = "_contrib_int8_fully_connected", .in = "data weight scale bias", .in_of = linear_ports, .out = "output",
     .doc = "FullyConnected of 8-bit data, or of float32 data that becomes int8, with an int8 weight of which a level "
-           "stands for scale[row]. Bias float32; the output float32 or 8-bit levels. No gradient.",
+           "represents scale[row]. Bias float32; the output float32 or 8-bit levels. No gradient.",
     .param = linear_params, .param_size = sizeof(struct linear8), .check = linear_check, .shape = layer_shape,
     .type = layer_type, .cpu = linear_cpu },
   { .name = "_contrib_int8_convolution", .in = "data weight scale bias", .in_of = conv8_ports, .out = "output",
     .doc = "Convolution of 8-bit data, or of float32 data that becomes int8, with an int8 weight of which a level "
-           "stands for scale[filter]. Bias float32; the output float32 or 8-bit levels. No gradient.",
+           "represents scale[filter]. Bias float32; the output float32 or 8-bit levels. No gradient.",
     .param = conv_params, .param_size = sizeof(struct conv8), .check = conv8_check, .shape = layer_shape,
     .type = layer_type, .cpu = conv_cpu }, { 0 } };

@@ -2,7 +2,7 @@
 ** _contrib_quantize_asym, _contrib_dequantize, _contrib_requantize, _contrib_calibrate_entropy.
 **
 ** Ranges and levels: quantize.h. Rounding and the treatment of ranges around zero are the
-** reference's: a uint8 stands for what is not negative, and an int8 is read back as q R / 127.5.
+** reference's: a uint8 represents what is not negative, and an int8 is read back as q R / 127.5.
 */
 #include "kernel/element/entropy.h"
 #include "op/op.h"
@@ -229,10 +229,10 @@ enum { T_ALL = T_FLOAT | T_INT };
 
 const struct op op_quantize[] = {
   { .name = "_contrib_quantize", .in = "data min_range max_range", .out = "output0 output1 output2",
-    .doc = "data as 8-bit integers of the range (min_range, max_range), and the range that they stand for.",
+    .doc = "data as 8-bit integers of the range (min_range, max_range), and the range that they represent.",
     PARAMS(quantize_params, quantize), .shape = range_shape, .type = quantize_type, CPU(quantize_run, T_ALL) },
   { .name = "_contrib_quantize_v2", .in = "data", .out = "output0 output1 output2",
-    .doc = "data as 8-bit integers of a given range or its own, and the range that they stand for; integers stay as they are.",
+    .doc = "data as 8-bit integers of a given range or its own, and the range that they represent; integers stay as they are.",
     PARAMS(calibrated_params, quantize), .check = calibrated_check, .shape = range_shape, .type = quantized_types,
     CPU(quantize_v2_run, T_ALL), .flags = OP_MAY_FAIL | OP_NAMED_INPUT },
   { .name = "_contrib_quantize_asym", .in = "data", .out = "output scale shift",
@@ -240,7 +240,7 @@ const struct op op_quantize[] = {
     PARAMS(shifted_params, quantize), .check = calibrated_check, .shape = range_shape, .type = shifted_type,
     CPU(quantize_asym_run, T_ALL), .flags = OP_NAMED_INPUT },
   { .name = "_contrib_dequantize", .in = "data min_range max_range",
-    .doc = "8-bit integers as the numbers that they stand for.",
+    .doc = "8-bit integers as the numbers that they represent.",
     PARAMS(dequantize_params, quantize), .shape = range_shape, .type = to_float, CPU(dequantize_run, T_ALL) },
   { .name = "_contrib_requantize", .in = "data min_range max_range", .out = "output0 output1 output2",
     .doc = "32-bit integers of the range (min_range, max_range) as 8-bit ones of a given range or their own.",

@@ -1,7 +1,7 @@
-/* quantize.h - 8-bit and 32-bit integers that stand for numbers of a range.
+/* quantize.h - 8-bit and 32-bit integers that represent numbers of a range.
 **
-** A range (least, most) counts by its larger magnitude R alone: an int8 stands for q R / 127, a
-** uint8 for q R / 255, an int32 for q R / (2^31 - 1). Ranges are float32 arrays of one element.
+** A range (least, most) counts by its larger magnitude R alone: an int8 represents q R / 127,
+** a uint8 q R / 255, an int32 q R / (2^31 - 1). Ranges are float32 arrays of one element.
 */
 #pragma once
 #include "kernel/element/levels.h"

@@ -235,7 +235,7 @@ static const struct kernel dirichlet_back_cpu[] = { { "slope", dirichlet_slope, 
     .back_cpu = law##_back_cpu, .doc = doc_ }
 
 const struct op op_pdf[] = {
-  PDF(uniform,     "sample low high",   TWO, pdf_shape, "1 / (high - low) for each sample, wherever it lies."),
+  PDF(uniform,     "sample low high",   TWO, pdf_shape, "1 / (high - low) for each sample, also outside low .. high."),
   PDF(normal,      "sample mu sigma",   TWO, pdf_shape, "Normal densities, of mean mu and deviation sigma."),
   PDF(gamma,       "sample alpha beta", TWO, pdf_shape, "Gamma densities, of shape alpha and rate beta."),
   PDF(exponential, "sample lam",        ONE, pdf_shape, "Exponential densities, of rate lam."),

@@ -73,8 +73,8 @@ static void cut_all(const struct slice_bounds *b, const ty_desc *d, struct slice
   for (int i = 0; i < d->ndim; i++) cut_axis(b, i, d->dim[i], p);
 }
 
-/* What is left of an axis of unknown size, provided that it reaches to the bounds; 0: not told by
-** them. */
+/* Returns the size that the bounds leave of an axis of unknown size which reaches to them, 0 if it
+** does not follow from them. */
 static int64_t between_bounds(const struct slice_bounds *b, int i)
 {
   int64_t step = entry_at(&b->step, i), begin = entry_at(&b->begin, i), end = entry_at(&b->end, i);

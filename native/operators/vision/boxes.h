@@ -37,22 +37,22 @@ struct nms {
   bool    inclusive;
 };
 
-/* Goes through n boxes and marks those that overlap an earlier one that stands, until `most`
-** stand; returns how many do. `gone` is zeroed by the caller. */
+/* Marks in `gone` each of n boxes that overlaps an earlier unmarked one, until `most` are kept.
+** Returns the number of boxes kept. The caller zeroes `gone`. */
 static inline int64_t nms_run(const struct nms *s, uint8_t *gone, int64_t n, int64_t most)
 {
-  int64_t standing = 0;
+  int64_t kept = 0;
   double limit = box_held(&s->metric, s->limit);
-  for (int64_t i = 0; i < n && standing < most; i++) {
+  for (int64_t i = 0; i < n && kept < most; i++) {
     if (gone[i]) continue;
-    standing++;
+    kept++;
     for (int64_t j = i + 1; j < n; j++) {
       if (gone[j] || (s->kind && s->kind[i] != s->kind[j])) continue;
       double v = box_overlap(&s->metric, &s->box[i], &s->box[j]);
       gone[j] = s->inclusive ? v >= limit : v > limit;
     }
   }
-  return standing;
+  return kept;
 }
 
 /* A shape of `ndim` dims, as far as it is known. */

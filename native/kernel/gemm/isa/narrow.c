@@ -2,7 +2,7 @@
 ** compiled once per instruction set, once more with AVX512-BF16 and AVX512-VNNI
 ** (-DISA=avx512_narrow), with SDOT (neon_dot), with SDOT and BFDOT (neon_narrow).
 **
-** A word holds two bfloat16 or four 8-bit integers that lie one after the other along k. Words
+** A word holds two bfloat16 or four 8-bit integers that follow each other along k. Words
 ** move as float32 do, so that narrow.inc reads like tile.inc; it is read once per type, after the
 ** type's ways to make words and to multiply them. Integers are multiplied as uint8 times int8: an
 ** int8 of A has 128 added in its word, and 128 times the sum of B's column is taken off the sums.
