@@ -169,6 +169,27 @@ bool backlog_drop(struct history *h)
   return false;
 }
 
+static bool reads_broken(const struct history_input *in)
+{
+  struct storage *s = input_storage(in);
+  if (!in->array && in->from->backlog && in->from->broken) return true;
+  if (!__atomic_load_n(&s->failed, __ATOMIC_ACQUIRE)) return false;
+  const struct access all = access_all(s);
+  return storage_failed(&all);
+}
+
+bool backlog_mark_broken(struct backlog *backlog)
+{
+  bool any = false, ordered = false;
+  for (struct history *h = backlog->first; h; h = h->after) {
+    h->broken = false;
+    for (int i = 0; i < h->nin; i++) h->broken |= reads_broken(&h->in[i]);
+    any |= h->broken;
+    ordered |= h->changes;
+  }
+  return any && !ordered;
+}
+
 /* -- submitting -------------------------------------------------------------------------------- */
 
 int backlog_run(void)

@@ -35,6 +35,10 @@ void backlog_remove(struct history *h);
 /* Decides what becomes of a pending call whose last reference is dropped. Returns true where it may
 ** be freed: no array has what it would make. Else runs it, and drops it again. */
 bool backlog_drop(struct history *h);
+/* Marks the calls that read bytes that an earlier failure has broken, and those that read what such
+** calls make. Returns whether there are some, and the order of the calls may change: a program that
+** reads broken bytes fails as a whole, so the others run before them. */
+bool backlog_mark_broken(struct backlog *backlog);
 /* Submits the calls of all backlogs. */
 int  backlog_run(void);
 /* Returns whether another thread's backlog has calls. */

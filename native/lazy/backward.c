@@ -88,13 +88,15 @@ static void free_graph(struct trace *t)
     if (t->reached[i]) history_free(t->call[i], where);
 }
 
-/* Runs calls of other threads, and those of another mode, in programs of their own. */
+/* Runs calls of other threads, those of another mode, and those that read broken bytes, in programs
+** of their own. */
 static int run_others(bool train)
 {
-  const struct backlog *backlog = backlog_own();
+  struct backlog *backlog = backlog_own();
   NEED(backlog, TY_EMEMORY, "out of memory: backward");
   const bool other_mode = backlog->n && backlog->training != train;
-  return other_mode || backlog_elsewhere(backlog) ? backlog_run() : TY_OK;
+  const bool apart = other_mode || backlog_elsewhere(backlog) || backlog_mark_broken(backlog);
+  return apart ? backlog_run() : TY_OK;
 }
 
 static int run_backward(struct trace *t, ty_tensor *const *head, ty_tensor *const *head_grad,

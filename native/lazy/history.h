@@ -55,6 +55,7 @@ struct history {
   ty_desc *desc;                                      /* of a function's outputs */
   bool view;                                          /* its output is in its input's storage */
   bool changes;                                       /* it writes to an input */
+  bool broken;                                        /* see backlog_mark_broken */
   /* A backward has freed what the call held: there is no gradient any more. */
   bool freed;
   const char *freed_at;                               /* the line of that backward; NULL */

@@ -572,8 +572,55 @@ static int run_forward(struct trace *t)
   return code;
 }
 
+/* Runs the pending calls that are broken, or the others. */
+static int run_part(struct backlog *backlog, bool broken)
+{
+  struct trace t = { .walk = history_new_walk() };
+  int code = TY_OK;
+  for (struct history *h = backlog->first; h && !code; h = h->after)
+    if (h->broken == broken) code = add_call(&t, h);
+  if (!code && t.n) code = run_forward(&t);
+  trace_done(&t);
+  return code;
+}
+
+/* Puts the calls that are broken after the others. */
+static void move_broken(struct backlog *backlog)
+{
+  struct history *last = backlog->last, *h = backlog->first, *after;
+  for (bool more = h != NULL; more; h = after) {
+    after = h->after;
+    more = h != last;
+    if (!h->broken) continue;
+    backlog_remove(h);
+    backlog_add(backlog, h);
+  }
+}
+
+/* Runs the calls that are whole, then those that are broken, which read values of the former: a
+** reference to its storage makes a value an end. */
+static int run_apart(struct backlog *backlog)
+{
+  struct storage **held = NULL;
+  int n = 0, cap = 0, code = TY_OK;
+  for (const struct history *h = backlog->first; h && !code; h = h->after)
+    for (int i = 0; i < h->nin && h->broken && !code; i++) {
+      const struct history_input *in = &h->in[i];
+      if (in->array || !in->from->backlog || in->from->broken) continue;
+      if (GROW(held, n, cap)) held[n++] = storage_keep(in->from->out[in->out].storage);
+      else code = out_of_memory();
+    }
+  if (!code) code = run_part(backlog, false);
+  if (code) move_broken(backlog);
+  else code = run_part(backlog, true);
+  for (int i = 0; i < n; i++) storage_free(held[i]);
+  mem_free(held);
+  return code;
+}
+
 int trace_run_backlog(struct backlog *backlog)
 {
+  if (backlog_mark_broken(backlog)) return run_apart(backlog);
   struct trace t = { .walk = history_new_walk() };
   int code = add_backlog(&t, backlog);
   if (!code) code = run_forward(&t);

@@ -115,6 +115,26 @@ describe("recorded calls wait", function()
       assert.same({ 2, 3 }, good:totable())
     end
   end)
+
+  it("and break what depends on a broken array only", function()
+    local x, v = variable{ 1, 2 }, variable{ 5, 6 }
+    ty.waitall()                                         -- a GPU's failure breaks all that runs
+    local bad = record(function() return nd.take{ x, nd.array{ 0, 9 }, mode = "raise" } end)
+    assert.raises("run", bad.totable, bad)
+    local first, second, whole, loss
+    record(function()
+      local hidden = v * 3
+      first = bad * hidden                               -- reads what only it reads
+      whole = v + 1
+      second = first + whole
+      loss = (v * v):sum()
+    end)
+    loss:backward()
+    assert.same({ 10, 12 }, v.grad:totable())
+    assert.same({ 6, 7 }, whole:totable())
+    assert.raises("run", first.totable, first)
+    assert.raises("run", second.totable, second)
+  end)
 end)
 
 describe("programs of recorded calls", function()
