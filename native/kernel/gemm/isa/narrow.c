@@ -192,6 +192,7 @@ INLINE VI dot_8(VI sum, VI a, VI b)
 #endif
 }
 #else
+#ifndef __AVX512VNNI__
 /* sums of neighbouring products of 16-bit integers */
 INLINE VI dot_16(VI a, VI b)
 {
@@ -203,6 +204,7 @@ INLINE VI dot_16(VI a, VI b)
   return (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
 #endif
 }
+#endif
 
 /* a: uint8, b: int8 */
 INLINE VI dot_8(VI sum, VI a, VI b)
