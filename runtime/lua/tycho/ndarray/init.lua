@@ -219,20 +219,22 @@ for _, name in ipairs{ "set_printoptions", "get_printoptions" } do
   end
 end
 
--- It puts its own functions in their places.
-for _, name in ipairs{ "__tostring", "text", "summary" } do
-  NDArray[name] = function(...)
-    require "tycho.ndarray.print"
-    return NDArray[name](...)
+-- Methods that load the module that has them at their first call: it puts its own functions in their
+-- places. Where it was loaded before this file, they are there.
+local function load_late(module, names)
+  if package.loaded[module] then
+    return
+  end
+  for _, name in ipairs(names) do
+    NDArray[name] = function(...)
+      require(module)
+      return NDArray[name](...)
+    end
   end
 end
 
-for _, name in ipairs{ "attach_grad", "backward" } do
-  NDArray[name] = function(...)
-    require "tycho.ndarray.gradients"
-    return NDArray[name](...)
-  end
-end
+load_late("tycho.ndarray.print", { "__tostring", "text", "summary" })
+load_late("tycho.ndarray.gradients", { "attach_grad", "backward" })
 
 
 local function accepted()
