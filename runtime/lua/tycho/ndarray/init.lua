@@ -219,7 +219,7 @@ for _, name in ipairs{ "set_printoptions", "get_printoptions" } do
   end
 end
 
--- Methods that load the module that has them at their first call: it puts its own functions in their
+-- Makes methods that load their module at their first call: it puts its own functions in their
 -- places. Where it was loaded before this file, they are there.
 local function load_late(module, names)
   if package.loaded[module] then
