@@ -35,7 +35,7 @@ int fail_memory(const char *request, size_t bytes, int64_t used, int64_t cached)
   return fail(TY_EMEMORY, "out of memory");
 }
 
-/* Returns whether so many more bytes may be allocated. */
+/* Returns whether `bytes` more may be allocated under the limit. */
 static bool is_within_limit(size_t bytes)
 {
   int64_t limit = mem_limit();

@@ -89,7 +89,7 @@ int comm_devices_open(const int *device, int n, const struct comm_handshake *all
 
 enum { MAX_PARTS = 512 }; /* of one call of the library */
 
-/* Sums (root -1) or broadcasts all parts, so many in each call. */
+/* Sums (root -1) or broadcasts all parts, at most MAX_PARTS in a call of the library. */
 static int devices_move_pieces(
     struct device_world *w, const struct comm_part *part, int n, int dtype, int root)
 {

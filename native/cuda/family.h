@@ -85,8 +85,8 @@ int  cuda_run(const struct call *c, cu_function f, int64_t n, void **params);
 /* Elements of dtype that a load of 16 bytes has, where a line of n is whole such packs and each
 ** array (NULL: absent) begins at one; else 1. */
 int  cuda_pack(int dtype, int64_t n, void *const *arrays, int count);
-/* Packs of each of so many threads that hold a row of k elements in registers, at most `most`
-** elements each: a power of two. 0: the row is longer, or shorter than the team. */
+/* Returns how many packs each of `threads` threads holds of a row of k elements in registers: a
+** power of two, of at most `most` elements. 0: the row is longer, or shorter than the team. */
 int  cuda_held(int64_t k, int threads, int pack, int most);
 /* threads that share a row of k elements, `inner` apart, where there are so many rows
 ** (kernels/team.cuh) */
@@ -132,7 +132,7 @@ static inline void *cuda_piece(char **at, size_t bytes)
 }
 
 int cuda_convert(int device, void *dst, int dst_type, const void *src, int src_type, int64_t n);
-/* to = factor from, or more by that; the same dtype; nothing where `to` is unused */
+/* Writes factor * from to `to`, or adds it, in one dtype. Does nothing where `to` is unused. */
 int cuda_times(const struct call *c, const struct operand *to, const struct operand *from,
     double factor, bool add);
 /* p may be NULL */

@@ -67,7 +67,7 @@ struct queue {
 
 /* -- tickets.c --------------------------------------------------------------------------------- */
 
-/* By slot; atomic; made at first use, never freed. */
+/* Queues by slot, read atomically. Each is made at its first use and never freed. */
 extern struct queue *queue_table[SLOTS];
 /* Atomic: the process ends; nothing runs or waits any more. */
 extern int queue_closing;

@@ -7,7 +7,7 @@
 */
 #include "exec/inner.h"
 
-/* Begins a forward with a draw of its own. *p: the variant that it takes. */
+/* Begins a forward, which takes its own draw. *p: the variant that runs. */
 static int run_start(ty_exec *e, const char *what, int which, int is_train, struct program **p)
 {
   TRY(exec_need_memory(e, what));

@@ -262,7 +262,7 @@ int graph_node(ty_graph *g, const struct op *op, const char *name, const ty_attr
   return add_op(g, kind, name ? name : "", in, nin, out);
 }
 
-/* Returns the kind of a gradient operator: as its forward kind, with so many inputs and outputs. */
+/* Returns the kind of a gradient operator: as its forward kind, with the given counts. */
 static const struct kind *gradient_kind(ty_graph *g, const struct kind *of, int nin, int nout)
 {
   const struct kind **recent = &g->gradient[(uintptr_t)of / sizeof *of % RECENT_KINDS],

@@ -43,7 +43,7 @@ enum {
 
   /* -- gradient of the weight, with many filters (weight_outer.c) -- */
   OUTER_FILTERS = 96,                                 /* filters, from which it is taken */
-  OUTER_POSITIONS = 1024,                             /* with one tap: below so many positions */
+  OUTER_POSITIONS = 1024,                             /* with one tap: the limit of positions */
   OUTER_ROWS = 128,                                   /* rows of columns at a time */
   OUTER_UNITS = 16,                                   /* units that are enough for a team */
   OUTER_SHARES_BYTES = 4 << 20,                       /* bytes of the shares' sums, at most */
