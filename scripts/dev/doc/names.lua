@@ -2,6 +2,7 @@
 --
 --     local page = names.page()       file, title, text
 
+local attrs = require "tycho.core.attrs"
 local foreign = require "tycho.core.foreign"
 local translation = require "tycho.prompt.translation"
 
@@ -14,16 +15,6 @@ What names of PyTorch, NumPy, Keras and Torch7 are called here. Errors about unk
 table, and so does the prompt: `?torch.cat`, `?state_dict`. Capital letters and underscores make no
 difference. [Coming from Python](from_python.md) says what differs in the language.
 ]]
-
-
-local function sorted(t)
-  local keys = {}
-  for key in pairs(t) do
-    keys[#keys + 1] = key
-  end
-  table.sort(keys)
-  return keys
-end
 
 
 local function row(word, text)
@@ -41,7 +32,7 @@ function names.page()
   local out, shown = { INTRODUCTION }, {}
   for _, topic in ipairs(foreign.TOPICS) do
     out[#out + 1] = ("## %s\n\n| There | Here | |\n|---|---|---|"):format(topic[1])
-    for _, word in ipairs(sorted(topic[2])) do
+    for _, word in ipairs(attrs.keys(topic[2])) do
       local text, plain = topic[2][word], foreign.plain(word)
       local same = foreign.plain(foreign.last(text:match("^%S+"))) == plain
       out[#out + 1] = not same and row(word, text) or nil
@@ -50,7 +41,7 @@ function names.page()
     out[#out + 1] = ""
   end
   out[#out + 1] = "## Without a counterpart\n\n| There | | Instead |\n|---|---|---|"
-  for _, word in ipairs(sorted(foreign.INSTEAD)) do
+  for _, word in ipairs(attrs.keys(foreign.INSTEAD)) do
     out[#out + 1] = not shown[foreign.plain(word)] and row(word) or nil
   end
   return { file = "names", title = "Names of PyTorch and NumPy", text = table.concat(out, "\n") }

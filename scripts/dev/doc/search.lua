@@ -9,6 +9,7 @@
 -- underscores; words of other libraries and synonyms (tycho/core/foreign.lua) lead to names here.
 -- find.js does in a browser what `find` does; a spec compares them.
 
+local attrs = require "tycho.core.attrs"
 local foreign = require "tycho.core.foreign"
 
 local search = {}
@@ -314,16 +315,6 @@ local function quoted(text)
 end
 
 
-local function sorted(t)
-  local keys = {}
-  for key in pairs(t) do
-    keys[#keys + 1] = key
-  end
-  table.sort(keys)
-  return keys
-end
-
-
 --- The index as JavaScript: one variable, SEARCH.
 function search.script(index)
   local out = { "var SEARCH = {", '"sections": [' }
@@ -332,7 +323,7 @@ function search.script(index)
       quoted(section.address))
   end
   out[#out + 1] = '], "words": {'
-  for _, word in ipairs(sorted(index.words)) do
+  for _, word in ipairs(attrs.keys(index.words)) do
     local numbers = {}
     for _, pair in ipairs(index.words[word]) do
       numbers[#numbers + 1] = pair[1] - 1
@@ -341,14 +332,14 @@ function search.script(index)
     out[#out + 1] = ('"%s":[%s],'):format(word, table.concat(numbers, ","))
   end
   out[#out + 1] = '}, "same": {'
-  for _, word in ipairs(sorted(index.same)) do
+  for _, word in ipairs(attrs.keys(index.same)) do
     out[#out + 1] = ('"%s":["%s"],'):format(word, table.concat(index.same[word], '","'))
   end
   out[#out + 1] = '}, "endings": ['
   for _, row in ipairs(ENDINGS) do
     out[#out + 1] = ('["%s","%s"],'):format(row[1], row[2])
   end
-  out[#out + 1] = ('], "stop": ["%s"],'):format(table.concat(sorted(STOP), '","'))
+  out[#out + 1] = ('], "stop": ["%s"],'):format(table.concat(attrs.keys(STOP), '","'))
   out[#out + 1] = ('"shortest": %d, "scale": %d, "synonym": %d, "prefix": %d, "limit": %d };\n')
     :format(SHORTEST, SCALE, SAME, PREFIX, LIMIT)
   return (table.concat(out, "\n"):gsub(",\n([%]}])", "\n%1"))
