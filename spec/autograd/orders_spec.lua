@@ -9,7 +9,9 @@ require "spec.helper"
 
 local autograd = ty.autograd
 
-local TRIALS, STEP, BOUND = 4, 1e-5, 2e-5
+-- on another device, whose kernels have specs of their own, the calls are what is tested
+local TRIALS = os.getenv("TYCHO_TEST_DEVICE") and 1 or 4
+local STEP, BOUND = 1e-5, 2e-5
 local FLOAT64 = { dtype = "float64" }
 
 -- What create_graph refuses: the gradient is not made of registered operators.
