@@ -33,7 +33,7 @@ int  cuda_check(int result, const char *what);
 /* Names gpu(id) in the failures of this thread's calls from here on. */
 void cuda_name_device(int id);
 
-/* -- devices (device.c) ------------------------------------------------------------------------ */
+/* -- devices (context.c) ----------------------------------------------------------------------- */
 
 /* an index that is out of range (kernels/fault.cuh); axis -1: of no array; or, with `what`,
 ** what is wrong with matrix `index`, what parameters `index` should be, or which labels are
@@ -55,10 +55,16 @@ struct cuda_device {
   struct cuda_work work;                              /* atomic: since it was opened */
   char name[96];
 };
-struct cuda_device *cuda_device(int device);          /* opened before */
-/* the device's context is this thread's */
+/* Returns a GPU that is open, or, for device.c, that it opens. */
+struct cuda_device *cuda_device(int device);
+/* Makes the device's context this thread's. */
 int  cuda_enter(int device);
-/* stream for work of this thread: the queue's on the queue's thread */
+/* Makes a context this thread's, or takes the thread's away with NULL: while a device is opened. */
+int  cuda_take_context(cu_context context);
+/* Makes this thread the one that serves the device's queue. */
+void cuda_serve(int device);
+bool cuda_serves(int device);
+/* Returns the stream for work of this thread: the queue's on the thread that serves it. */
 cu_stream cuda_stream(int device);
 
 /* -- growing ranges, peers (range.c): see struct device_ops ------------------------------------ */
@@ -98,4 +104,7 @@ int  cuda_recorded(int device, void **made);
 int  cuda_replay(int device, void *made);
 void cuda_forget(int device, void *made);
 
+/* -- registration (all.c) ---------------------------------------------------------------------- */
+
+void cuda_device_register(void);
 void cuda_pointwise_register(void);

@@ -13,16 +13,11 @@
 #include "cuda/send.h"
 #include "cuda/stamps.h"
 #include "device/order.h"
-#include "kernel/primitives.h"
-
-#define TABLE(name) extern const struct op_kernels cuda_##name[];
-CUDA_TABLES(TABLE)
-#undef TABLE
 
 enum { LEAST_ARCH = 50, MARKS = 64 };
 
 struct gpu {
-  struct cuda_device d;
+  struct cuda_device *d;                              /* context.c */
   bool open;
   struct staging queue, other;                        /* of the queue's thread; of all others */
   struct landings landings;
@@ -35,35 +30,9 @@ struct gpu {
 static struct gpu gpus[CUDA_DEVICES];
 static int count_found = -1;
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
-/* the device whose queue this thread serves, -1: none */
-static __thread int serves = -1;
 
 static struct gpu *gpu_of(int device) { return &gpus[device_id(device)]; }
-struct cuda_device *cuda_device(int device) { return &gpu_of(device)->d; }
 static bool is_gpu(int device) { return device_kind(device) == TY_GPU; }
-
-cu_stream cuda_stream(int device)
-{
-  struct gpu *g = gpu_of(device);
-  return serves == device ? g->d.stream : g->d.copies;
-}
-
-/* this thread's */
-static __thread cu_context entered;
-
-static int take_context(cu_context context)
-{
-  TRY(cuda_check(cu_api.CtxSetCurrent(context), "taking a CUDA device"));
-  entered = context;
-  return TY_OK;
-}
-
-int cuda_enter(int device)
-{
-  cu_context context = gpu_of(device)->d.context;
-  cuda_name_device(device_id(device));
-  return entered == context ? TY_OK : take_context(context);
-}
 
 /* -- finding and opening ----------------------------------------------------------------------- */
 
@@ -86,10 +55,10 @@ static int read_attribute(int id, int which, int *value)
 /* Under the lock, with the device's context. */
 static int make_streams(struct gpu *g)
 {
-  struct cuda_device *d = &g->d;
+  struct cuda_device *d = g->d;
   struct cu_allocation how = { .type = CU_ALLOCATION_PINNED,
     .location = { CU_LOCATION_DEVICE, d->id } };
-  TRY(take_context(d->context));
+  TRY(cuda_take_context(d->context));
   TRY(cuda_check(cu_api.StreamCreate(&d->stream, CU_STREAM_NON_BLOCKING), "making a stream"));
   TRY(cuda_check(cu_api.StreamCreate(&d->copies, CU_STREAM_NON_BLOCKING), "making a stream"));
   TRY(cuda_check(cu_api.MemGetAllocationGranularity(&d->granularity, &how, 1),
@@ -105,8 +74,8 @@ static int make_streams(struct gpu *g)
 /* What an opening that failed has made. */
 static void drop_streams(struct gpu *g)
 {
-  struct cuda_device *d = &g->d;
-  if (!take_context(d->context)) {
+  struct cuda_device *d = g->d;
+  if (!cuda_take_context(d->context)) {
     staging_done(&g->queue);
     staging_done(&g->other);
     if (d->fault) cu_api.MemFreeHost(d->fault);
@@ -115,9 +84,10 @@ static void drop_streams(struct gpu *g)
       if (g->mark[i]) cu_api.EventDestroy(g->mark[i]);
     if (d->copies) cu_api.StreamDestroy(d->copies);
     if (d->stream) cu_api.StreamDestroy(d->stream);
-    take_context(NULL);
+    cuda_take_context(NULL);
   }
   cu_api.DevicePrimaryCtxRelease(d->id);
+  *d = (struct cuda_device){ 0 };
   *g = (struct gpu){ 0 };
 }
 
@@ -138,8 +108,9 @@ static int take_device(struct cuda_device *d)
 
 static int start_gpu(struct gpu *g, int id)
 {
-  struct cuda_device *d = &g->d;
+  struct cuda_device *d = cuda_device(TY_GPU + id);
   int major, minor, maps;
+  g->d = d;
   d->id = id;
   cuda_name_device(id);
   TRY(read_attribute(id, CU_MAJOR, &major));
@@ -190,7 +161,7 @@ static int open_gpu(int device)
 
 static int enter_queue(int device)
 {
-  serves = device;
+  cuda_serve(device);
   return cuda_enter(device);
 }
 
@@ -210,7 +181,7 @@ static int mark_task(int device, uint64_t seq)
   struct gpu *g = gpu_of(device);
   TRY(cuda_enter(device));
   return cuda_check(
-      cu_api.EventRecord(g->mark[seq % MARKS], g->d.stream), "marking the end of a task");
+      cu_api.EventRecord(g->mark[seq % MARKS], g->d->stream), "marking the end of a task");
 }
 
 static int await_ticket(int device, struct ticket t)
@@ -230,7 +201,7 @@ static int wait_for_task(int device, uint64_t seq)
     return fail(TY_ESTATE, "sums over GPUs are waited for by looking");
   TRY(cuda_enter(device));
   TRY(cuda_check(cu_api.EventSynchronize(g->mark[seq % MARKS]), "a task"));
-  NEED(!g->d.fault->taken, TY_ESTATE, "a kernel has found something");
+  NEED(!g->d->fault->taken, TY_ESTATE, "a kernel has found something");
   return TY_OK;
 }
 
@@ -273,7 +244,7 @@ static void release_memory(int device, void *data, size_t bytes)
   if (!cuda_enter(device)) cu_api.MemFree((cu_pointer)(uintptr_t)data);
 }
 
-static int64_t total_memory(int device) { return (int64_t)gpu_of(device)->d.total; }
+static int64_t total_memory(int device) { return (int64_t)gpu_of(device)->d->total; }
 
 static int64_t available_memory(int device)
 {
@@ -323,7 +294,7 @@ static int copy_between(int dst_device, cu_pointer dst, int src_device, cu_point
   const struct gpu *d = gpu_of(dst_device), *s = gpu_of(src_device);
   if (dst_device == src_device)
     return cuda_check(cu_api.MemcpyDtoDAsync(dst, src, bytes, stream), "a copy on the GPU");
-  return cuda_check(cu_api.MemcpyPeerAsync(dst, d->d.context, src, s->d.context, bytes, stream),
+  return cuda_check(cu_api.MemcpyPeerAsync(dst, d->d->context, src, s->d->context, bytes, stream),
       "a copy between GPUs");
 }
 
@@ -351,17 +322,17 @@ static int copy_on_stream(struct gpu *g, struct staging *s, cu_stream stream, in
 
 static int copy_memory(int dst_device, void *dst, int src_device, const void *src, size_t bytes)
 {
-  int device = serves == src_device || !is_gpu(dst_device) ? src_device : dst_device;
+  int device = cuda_serves(src_device) || !is_gpu(dst_device) ? src_device : dst_device;
   struct gpu *g = gpu_of(device);
   if (!bytes) return TY_OK;
   if (is_gpu(dst_device) && is_gpu(src_device)) cuda_connect(dst_device, src_device);
   TRY(cuda_enter(device));
   cuda_count(device, 0, 1);
-  if (serves == device)
-    return copy_on_stream(g, &g->queue, g->d.stream, dst_device, dst, src_device, src, bytes);
+  if (cuda_serves(device))
+    return copy_on_stream(g, &g->queue, g->d->stream, dst_device, dst, src_device, src, bytes);
   pthread_mutex_lock(&g->copying);
-  int code = copy_on_stream(g, &g->other, g->d.copies, dst_device, dst, src_device, src, bytes);
-  if (!code) code = cuda_check(cu_api.StreamSynchronize(g->d.copies), "a copy");
+  int code = copy_on_stream(g, &g->other, g->d->copies, dst_device, dst, src_device, src, bytes);
+  if (!code) code = cuda_check(cu_api.StreamSynchronize(g->d->copies), "a copy");
   pthread_mutex_unlock(&g->copying);
   return code;
 }
@@ -405,15 +376,10 @@ static const struct device_ops gpu_ops = {
   .stamped    = read_stamps,
 };
 
-__attribute__((constructor)) static void register_gpu(void)
+void cuda_device_register(void)
 {
   static const struct order_ops order = { mark_task, await_ticket, wait_for_task, is_busy };
   device_register(TY_GPU, &gpu_ops);
   order_register(TY_GPU, &order);
   cuda_collective_register(&order);
-  cuda_pointwise_register();
-  primitives_register(TY_GPU, &cuda_primitives);
-#define REGISTER(name) op_register_kernels(TY_GPU, cuda_##name);
-  CUDA_TABLES(REGISTER)
-#undef REGISTER
 }

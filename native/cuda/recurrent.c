@@ -131,7 +131,7 @@ int recurrent_dropout(const struct recurrent *r, void *y, const void *x, int64_t
   return cuda_run(r->c, f, n, params);
 }
 
-/* -- the table --------------------------------------------------------------------------------- */
+/* -- plans ------------------------------------------------------------------------------------- */
 
 const char *recurrent_refuse(const struct call *c)
 {
@@ -142,12 +142,6 @@ const char *recurrent_refuse(const struct call *c)
   return product_refuse(c->device, &p);
 }
 
-/* The host says why. */
-static const char *back_refuse(const struct call *c)
-{
-  return cuda_number(c, "projection_size", -1) > 0 ? "a projection" : recurrent_refuse(c);
-}
-
 size_t recurrent_plans_size(const struct call *c) { return sizeof(struct recurrent_plans); }
 
 void recurrent_plans_done(void *state)
@@ -155,20 +149,3 @@ void recurrent_plans_done(void *state)
   struct recurrent_plans *s = state;
   for (int i = 0; i < MOST_PLANS; i++) product_done(s->of[i]);
 }
-
-static const struct kernel steps[] = {
-  { "steps", recurrent_forward, T_FLOAT, recurrent_refuse, recurrent_forward_scratch,
-    recurrent_plans_size, recurrent_plans_done, .flags = K_DRAWS_THERE },
-  { 0 }
-};
-static const struct kernel steps_back[] = {
-  { "steps", recurrent_backward, T_FLOAT, back_refuse, recurrent_backward_scratch,
-    recurrent_plans_size, recurrent_plans_done, .flags = K_DRAWS_THERE },
-  { 0 }
-};
-
-const struct op_kernels cuda_recurrent[] = {
-  { "RNN", steps, steps_back },
-  { "_contrib_quantized_rnn", cuda_lstm8 },
-  { 0 }
-};

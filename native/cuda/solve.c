@@ -14,7 +14,7 @@
 #include "cuda/triangular.h"
 #include "kernel/strided_copy.h"
 
-/* The field `what` of the operators' rows. The row of potri is in triangular.c. */
+/* The field `what` of the operators' rows. */
 enum { POTRI, LQ, EIGEN, INVERSE, DET, LOGARITHMS };
 
 static struct solver_functions solver;
@@ -547,11 +547,12 @@ static const struct kernel eigens[] = {
   { "cusolver", run_syevd, T_FLOAT, .scratch = syevd_scratch, SOLVER }, { 0 }
 };
 static const struct kernel eigens_back[] = { { "cublaslt", syevd_back, T_FLOAT, PLANNED }, { 0 } };
-const struct kernel cuda_potri_back[] = { { "cublaslt", potri_back, T_FLOAT, PLANNED }, { 0 } };
+static const struct kernel potri_backs[] = { { "cublaslt", potri_back, T_FLOAT, PLANNED }, { 0 } };
 
 const struct op_kernels cuda_solve[] = {
   { "_linalg_det", dets, dets_back, DET },
   { "_linalg_slogdet", dets, dets_back, LOGARITHMS },
+  { "_linalg_potri", cuda_potri, potri_backs, POTRI },
   { "_linalg_inverse", inverses, inverses_back, INVERSE },
   { "_linalg_gelqf", lqs, lqs_back, LQ },
   { "_linalg_syevd", eigens, eigens_back, EIGEN },

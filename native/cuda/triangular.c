@@ -172,13 +172,12 @@ static const struct kernel factors[] = { { "columns", factorize_cholesky, T_FLOA
 static const struct kernel factors_back[] = {
   { "columns", factorize_back, T_FLOAT, .scratch = factorize_scratch }, { 0 }
 };
-static const struct kernel inverses[] = {
+const struct kernel cuda_potri[] = {
   { "substitution", invert_factor, T_FLOAT, .scratch = factorize_scratch }, { 0 }
 };
 
 const struct op_kernels cuda_triangular[] = {
   { "_linalg_potrf", factors, factors_back },
-  { "_linalg_potri", inverses, cuda_potri_back },
   { "_linalg_trmm", products, products_back },
   { "_linalg_trsm", solutions, solutions_back },
   { 0 }

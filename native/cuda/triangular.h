@@ -13,5 +13,5 @@ struct triangle_args {
 ** `to` */
 int cuda_triangle(const struct call *c, const char *name, struct triangle_args s, int dtype,
     void *to, const void *a, const void *from);
-/* solve.c */
-extern const struct kernel cuda_potri_back[];
+/* the kernels of potri, whose row is in solve.c with its gradient */
+extern const struct kernel cuda_potri[];

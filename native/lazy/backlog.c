@@ -23,12 +23,10 @@ bool backlog_enabled(void)
   return enabled;
 }
 
-int ty_lazy_enable(int on)
+bool backlog_enable(bool on)
 {
-  const int before = backlog_enabled();
-  const int code = on ? TY_OK : backlog_run();
-  if (code) failure_drop(failure_take(code));
-  enabled = on != 0;
+  const bool before = backlog_enabled();
+  enabled = on;
   return before;
 }
 
@@ -143,32 +141,6 @@ bool backlog_full(const struct backlog *backlog)
       (backlog->held > LEAST_HELD && backlog->held > *ty_live_at("bytes") / SHARE_HELD);
 }
 
-/* Returns whether an array has an output of a call. */
-static bool is_seen(const struct history *h)
-{
-  for (int i = 0; i < h->nout && !h->view; i++)
-    if (__atomic_load_n(&h->out[i].storage->refs, __ATOMIC_ACQUIRE) > 1) return true;
-  return false;
-}
-
-bool backlog_drop(struct history *h)
-{
-  backlog_lock();
-  const bool seen = is_seen(h);
-  if (!seen) {
-    backlog_remove(h);
-    backlog_unlock();
-    return true;
-  }
-  h->refs = 1;
-  const int code = backlog_run();
-  if (code) failure_drop(failure_take(code)); /* a reader finds the value promised */
-  if (h->backlog) backlog_remove(h);
-  backlog_unlock();
-  history_drop(h);
-  return false;
-}
-
 static bool reads_broken(const struct history_input *in)
 {
   struct storage *s = input_storage(in);
@@ -190,18 +162,6 @@ bool backlog_mark_broken(struct backlog *backlog)
   return any && !ordered;
 }
 
-/* -- submitting -------------------------------------------------------------------------------- */
-
-int backlog_run(void)
-{
-  int code = TY_OK;
-  backlog_lock();
-  for (struct backlog *t = backlogs; t && !code; t = t->next)
-    if (t->n) code = trace_run_backlog(t);
-  backlog_unlock();
-  return code;
-}
-
 bool backlog_elsewhere(const struct backlog *backlog)
 {
   for (const struct backlog *t = backlogs; t; t = t->next)
@@ -209,31 +169,16 @@ bool backlog_elsewhere(const struct backlog *backlog)
   return false;
 }
 
-/* Submits what fills a storage, or all. */
-static int settle_storage(struct storage *s)
-{
-  backlog_lock();
-  int code = backlog_run();
-  if (!code && s && s->source == &storage_promise) code = trace_run_again(s);
-  backlog_unlock();
-  return code;
-}
+struct backlog *backlog_first(void) { return backlogs; }
 
-/* Runs and frees the backlog of a thread that ends: others may still need its calls. */
-static void end_thread(void *backlog)
+void backlog_free(struct backlog *backlog)
 {
-  struct backlog *t = backlog, **at = &backlogs;
-  backlog_lock();
-  int code = t->n ? trace_run_backlog(t) : TY_OK;
-  if (code) failure_drop(failure_take(code));
-  while (t->first) backlog_remove(t->first);
-  while (*at != t) at = &(*at)->next;
-  *at = t->next;
-  backlog_unlock();
-  mem_free(t);
+  struct backlog **at = &backlogs;
+  while (backlog->first) backlog_remove(backlog->first);
+  while (*at != backlog) at = &(*at)->next;
+  *at = backlog->next;
+  mem_free(backlog);
 }
-
-int ty_lazy_run(void) { return backlog_run(); }
 
 int64_t ty_lazy_bytes(void)
 {
@@ -241,7 +186,7 @@ int64_t ty_lazy_bytes(void)
   return t ? t->promised : 0;
 }
 
-__attribute__((constructor)) static void register_backlogs(void)
+void backlog_begin(void (*end_thread)(void *backlog))
 {
   pthread_mutexattr_t recursive;
   pthread_mutexattr_init(&recursive);
@@ -249,5 +194,4 @@ __attribute__((constructor)) static void register_backlogs(void)
   pthread_mutex_init(&lock, &recursive);
   pthread_mutexattr_destroy(&recursive);
   pthread_key_create(&thread_end, end_thread);
-  storage_settle = settle_storage;
 }

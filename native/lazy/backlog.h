@@ -32,18 +32,22 @@ const char *backlog_line(struct backlog *backlog, const struct cached_call *call
 void backlog_forget(const struct kept *k);
 /* Takes a call out of its backlog: it is submitted, or will never be. */
 void backlog_remove(struct history *h);
-/* Decides what becomes of a pending call whose last reference is dropped. Returns true where it may
-** be freed: no array has what it would make. Else runs it, and drops it again. */
-bool backlog_drop(struct history *h);
 /* Marks the calls that read bytes that an earlier failure has broken, and those that read what such
 ** calls make. Returns whether there are some, and the order of the calls may change: a program that
 ** reads broken bytes fails as a whole, so the others run before them. */
 bool backlog_mark_broken(struct backlog *backlog);
-/* Submits the calls of all backlogs. */
-int  backlog_run(void);
+/* Returns the first of all backlogs, whose `next` leads to the others. */
+struct backlog *backlog_first(void);
+/* Removes the calls of a backlog that are left, and frees it. */
+void backlog_free(struct backlog *backlog);
 /* Returns whether another thread's backlog has calls. */
 bool backlog_elsewhere(const struct backlog *backlog);
 /* Returns whether a backlog has as many calls, or holds as many bytes, as may wait. */
 bool backlog_full(const struct backlog *backlog);
 /* Returns whether recorded calls wait (TYCHO_LAZY). */
 bool backlog_enabled(void);
+/* Lets recorded calls wait, or not. Returns whether they did. */
+bool backlog_enable(bool on);
+/* Prepares the lock; end_thread is called with the backlog of a thread that ends. Called once, when
+** the library is loaded. */
+void backlog_begin(void (*end_thread)(void *backlog));

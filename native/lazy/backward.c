@@ -4,6 +4,7 @@
 ** Functions of the front end are not part of it: their outputs are leaves, and the caller of
 ** ty_backward continues beyond them (runtime/lua/tycho/autograd).
 */
+#include "lazy/flush.h"
 #include "lazy/recording.h"
 #include "lazy/trace.h"
 

@@ -1,7 +1,6 @@
 /* build.c - see build.h. A trace becomes a graph, its ends are chosen, an executor is made. */
 #include "lazy/build.h"
 #include "lazy/numbers.h"
-#include "lazy/recording.h"
 
 struct building {
   const struct trace *t;
@@ -25,11 +24,8 @@ static int out_of_memory(void) { return fail(TY_EMEMORY, "out of memory: recorde
 int tensor_fill_ones(ty_tensor *x)
 {
   const ty_attr one = { "src", "1" };
-  const struct recording before = *thread_recording();
-  ty_recording(0);
-  int code = ty_call("_set_value", &one, 1, NULL, 0, &x, 1);
-  *thread_recording() = before;
-  return code;
+  const struct call_key fill = { op_find("_set_value"), &one, 1, NULL, 0, &x, 1, NULL };
+  return imperative_call(&fill, false, &x, NULL, NULL);
 }
 
 /* -- devices ----------------------------------------------------------------------------------- */

@@ -1,51 +1,8 @@
 /* call.c - ty_call: one operator on tensors. While recording is on, what it makes of variables and
 ** of recorded arrays gets a history (history.h).
 */
-#include <pthread.h>
-#include "lazy/backlog.h"
+#include "lazy/flush.h"
 #include "lazy/recording.h"
-#include "lazy/trace.h"
-
-static _Thread_local struct recording recording = { .line = { .wanted = 1 } };
-
-struct recording *thread_recording(void) { return &recording; }
-
-int ty_recording(int set)
-{
-  if (set >= 0) {
-    recording.on = set == 1;
-    recording.paused = set == 2;
-  }
-  return recording.on;
-}
-
-int ty_training(int set) { return set < 0 ? recording.training : (recording.training = set != 0); }
-
-/* -- lines ------------------------------------------------------------------------------------- */
-
-enum { LINES = 4096 };                                /* slots, a power of two */
-
-const char *intern_line(const char *line)
-{
-  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  static char *known[LINES];
-  const char *found = NULL;
-  pthread_mutex_lock(&lock);
-  uint32_t at = name_hash(line) & (LINES - 1);
-  for (int k = 0; k < LINES && !found; k++, at = (at + 1) & (LINES - 1)) {
-    if (!known[at]) known[at] = mem_text(line);
-    if (!known[at]) break;
-    if (!strcmp(known[at], line)) found = known[at];
-  }
-  pthread_mutex_unlock(&lock);
-  return found;
-}
-
-int ty_line(const char *line)
-{
-  recording.where = line ? intern_line(line) : NULL;
-  return TY_OK;
-}
 
 int ty_op_may_fail(const char *name)
 {
@@ -53,22 +10,13 @@ int ty_op_may_fail(const char *name)
   return op && op->flags & (OP_MAY_FAIL | OP_MAY_RAISE);
 }
 
-const int32_t *ty_line_request(void) { return &recording.line.wanted; }
-
 void ty_line_late(const char *line)
 {
+  struct recording *now = thread_recording();
   struct backlog *backlog = backlog_own();
-  recording.line.missed = 0;
-  recording.where = line ? intern_line(line) : NULL;
-  if (backlog && backlog->last) backlog->last->where = recording.where;
-}
-
-int ty_note_write(ty_tensor *t, const char *line)
-{
-  NEED(t, TY_ETYPE, "note_write: the array is missing");
-  const char *at = line ? intern_line(line) : NULL;
-  __atomic_store_n(&t->storage->written_at, at, __ATOMIC_RELAXED);
-  return TY_OK;
+  now->line.missed = 0;
+  now->where = line ? intern_line(line) : NULL;
+  if (backlog && backlog->last) backlog->last->where = now->where;
 }
 
 int ty_watched(const ty_tensor *t)
@@ -93,7 +41,7 @@ static bool is_part(const ty_tensor *t)
 static int refuse_write(const char *name, const char *why)
 {
   int code = fail(TY_ESTATE, "%s: while recording, %s", name, why);
-  fail_node(name, NULL, recording.where);
+  fail_node(name, NULL, thread_recording()->where);
   fail_argument("out", NULL, NULL);
   return code;
 }
@@ -139,11 +87,12 @@ static int note_call(void *context, const struct made_call *made)
 
 static int call_now(const struct call_key *q, ty_tensor **out)
 {
+  const struct recording *now = thread_recording();
   struct noting n = { q, NULL };
-  int code = imperative_call(q, recording.training, out, note_call, &n);
+  int code = imperative_call(q, now->training, out, note_call, &n);
   struct history *h = n.made;
   if (!code) {
-    h->where = recording.where;
+    h->where = now->where;
     history_note_versions(h);
     for (int i = 0; i < MIN(h->nout, q->nout); i++) history_attach(out[i], h, i);
   }
@@ -207,10 +156,11 @@ static int make_outputs(struct history *h, ty_tensor **out, int nout)
 static int ready_backlog(
     const struct call_key *q, const struct cached_call *c, struct backlog *backlog)
 {
-  bool full = backlog->n && (backlog->training != recording.training || backlog_full(backlog));
+  const bool training = thread_recording()->training;
+  bool full = backlog->n && (backlog->training != training || backlog_full(backlog));
   for (int i = 0; i < q->nin; i++) full |= !c->ports.in[i].mutated && is_changing(q->in[i]);
   if (full) TRY(backlog_run());
-  backlog->training = recording.training;
+  backlog->training = training;
   return TY_OK;
 }
 
@@ -221,7 +171,7 @@ static int add_pending(const struct call_key *q, struct cached_call *c, ty_tenso
   NEED(backlog, TY_EMEMORY, "out of memory: recording");
   TRY(check_call(q, c));
   TRY(ready_backlog(q, c, backlog));
-  struct run run = { .is_train = recording.training };
+  struct run run = { .is_train = thread_recording()->training };
   TRY(history_promise(c, &run, q->in, q->nin, &h));
   h->where = backlog_line(backlog, c);
   for (int i = 0; i < q->nin; i++) h->changes |= c->ports.in[i].mutated;
@@ -253,9 +203,10 @@ static int call_recorded(const struct call_key *q, ty_tensor **out)
 /* Notes why results have no history. */
 static void note_plain(ty_tensor *const *out, int n)
 {
-  const int made = recording.on ? MADE_OF_PLAIN_ARRAYS
-      : recording.paused        ? MADE_WHILE_PAUSED
-                                : MADE_NOT_RECORDING;
+  const struct recording *now = thread_recording();
+  const int made = now->on ? MADE_OF_PLAIN_ARRAYS
+      : now->paused        ? MADE_WHILE_PAUSED
+                           : MADE_NOT_RECORDING;
   for (int i = 0; i < n; i++)
     if (!out[i]->history) out[i]->made = made;
 }
@@ -263,7 +214,7 @@ static void note_plain(ty_tensor *const *out, int n)
 /* Writes to a variable. As in the reference the value is written before the call is refused. */
 static int write_variable(const struct call_key *q, ty_tensor **out)
 {
-  TRY(imperative_call(q, recording.training, out, NULL, NULL));
+  TRY(imperative_call(q, thread_recording()->training, out, NULL, NULL));
   return check_writes(q);
 }
 
@@ -278,14 +229,15 @@ int ty_call(const char *name, const ty_attr *attr, int nattr, ty_tensor *const *
   const struct op *op = op_find(name);
   if (!op) return op_unknown(name ? name : "");
   NEED(out || !nout, TY_ETYPE, "%s: no room for outputs", op->name);
+  const struct recording *now = thread_recording();
   const bool may_fail = op->flags & (OP_MAY_FAIL | OP_MAY_RAISE);
-  struct call_key q = { op, attr, nattr, in, nin, out, nout, may_fail ? recording.where : NULL };
+  struct call_key q = { op, attr, nattr, in, nin, out, nout, may_fail ? now->where : NULL };
   int code = TY_OK;
-  if (recording.on && nout == 1 && is_variable(out[0])) code = write_variable(&q, out);
-  else if (recording.on) code = check_writes(&q);
-  if (!code && recording.on && any_history(in, nin))
+  if (now->on && nout == 1 && is_variable(out[0])) code = write_variable(&q, out);
+  else if (now->on) code = check_writes(&q);
+  if (!code && now->on && any_history(in, nin))
     code = call_recorded(&q, out);
-  else if (!code && !(code = imperative_call(&q, recording.training, out, NULL, NULL)))
+  else if (!code && !(code = imperative_call(&q, now->training, out, NULL, NULL)))
     note_plain(out, nout);
   if (code) fail_node(op->name, NULL, NULL);
   return code;
@@ -297,23 +249,24 @@ int ty_call(const char *name, const ty_attr *attr, int nattr, ty_tensor *const *
 ** `from`. */
 static int note_step(const char *op, const ty_attr *attr, int nattr, ty_tensor *from, ty_tensor *to)
 {
+  struct recording *now = thread_recording();
   struct cached_call *call;
   struct history *h;
   ty_tensor here = *from, *in = &here, *out = to;
   here.d.device = to->d.device; /* a copy's gradient is there; backward brings values across */
   const struct call_key q = { op_find(op), attr, nattr, &in, 1, &out, 1, NULL };
   TRY(cached_call_find(&q, &call));
-  const struct run none = { .is_train = recording.training };
+  const struct run none = { .is_train = now->training };
   int code = history_call(call, &none, &from, 1, &to, 1, &h);
   cached_call_release(call);                          /* the node has it */
   if (code) return code;
-  h->where = recording.where;
+  h->where = now->where;
   history_note_versions(h);
   history_attach(to, h, 0);
   backlog_lock();
   if (h->view && from->history && from->history->backlog) {
     backlog_line(from->history->backlog, call); /* its line is noted in any case */
-    recording.line.missed = 0;
+    now->line.missed = 0;
     backlog_add(from->history->backlog, h);
   }
   backlog_unlock();
@@ -378,7 +331,8 @@ static int view_recorded(ty_tensor *x, const ty_desc *d, int64_t offset, ty_tens
 
 int ty_view(ty_tensor *x, const ty_desc *d, int64_t offset, ty_tensor **out)
 {
-  if (!x || !d || !out || !recording.on || !x->history) return ty_tensor_view(x, d, offset, out);
+  if (!x || !d || !out || !thread_recording()->on || !x->history)
+    return ty_tensor_view(x, d, offset, out);
   ty_tensor *plain;
   TRY(ty_tensor_view(x, d, offset, &plain)); /* is there such a view? */
   if (d->dtype != x->d.dtype) {
@@ -391,11 +345,12 @@ int ty_view(ty_tensor *x, const ty_desc *d, int64_t offset, ty_tensor **out)
 
 int ty_copy(ty_tensor *to, ty_tensor *from)
 {
+  const struct recording *now = thread_recording();
   NEED(to && from, TY_ETYPE, "copy: an array is missing");
-  const bool recorded = recording.on && from->history;
-  if (recording.on && !is_variable(to)) TRY(check_write("copy", to, recorded));
+  const bool recorded = now->on && from->history;
+  if (now->on && !is_variable(to)) TRY(check_write("copy", to, recorded));
   TRY(ty_tensor_copy(to, from));
-  if (recording.on && is_variable(to)) return check_write("copy", to, recorded);
+  if (now->on && is_variable(to)) return check_write("copy", to, recorded);
   if (!recorded) return note_plain(&to, 1), TY_OK;
   const ty_attr dtype = { "dtype", dtype_name(to->d.dtype) };
   return to->d.dtype == from->d.dtype ? note_step("_copy", NULL, 0, from, to)

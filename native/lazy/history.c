@@ -1,8 +1,9 @@
 /* history.c - see history.h. */
+#include <pthread.h>
 #include "lazy/history.h"
-#include "lazy/backlog.h"
 
 static uint64_t serials;                              /* atomic */
+bool (*history_drop_pending)(struct history *h);
 
 uint64_t history_new_walk(void)
 {
@@ -35,9 +36,35 @@ struct history *history_keep(struct history *h)
 static void release_history(struct history *h, struct history **list)
 {
   if (!h || __atomic_sub_fetch(&h->refs, 1, __ATOMIC_ACQ_REL)) return;
-  if (h->backlog && !backlog_drop(h)) return;
+  if (h->backlog && !history_drop_pending(h)) return;
   h->next = *list;
   *list = h;
+}
+
+/* Serial numbers of functions whose steps are gone, which the front end has not asked for. */
+static struct { pthread_mutex_t lock; uint64_t *serial; int n, cap; } gone = {
+  PTHREAD_MUTEX_INITIALIZER, NULL, 0, 0
+};
+
+static void note_gone(uint64_t serial)
+{
+  pthread_mutex_lock(&gone.lock);
+  if (GROW(gone.serial, gone.n, gone.cap)) gone.serial[gone.n++] = serial;
+  pthread_mutex_unlock(&gone.lock);
+}
+
+uint64_t ty_function_gone(void)
+{
+  uint64_t serial = 0;
+  pthread_mutex_lock(&gone.lock);
+  if (gone.n) serial = gone.serial[--gone.n];
+  if (!gone.n) {
+    mem_free(gone.serial);
+    gone.serial = NULL;
+    gone.cap = 0;
+  }
+  pthread_mutex_unlock(&gone.lock);
+  return serial;
 }
 
 static struct storage *input_storage(const struct history_input *in)
@@ -60,7 +87,7 @@ static void release_contents(struct history *h, struct history **list)
   }
   mem_free(h->desc);
   if (h->call) cached_call_release(h->call);
-  if (h->desc) history_function_gone(h->serial);
+  if (h->desc) note_gone(h->serial);
   h->desc = NULL;
   h->call = NULL;
   h->nin = h->nout = 0;

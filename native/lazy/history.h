@@ -91,10 +91,11 @@ int  history_function(ty_tensor *const *in, int nin, ty_tensor *const *out, int 
 void history_note_versions(struct history *h);
 struct history *history_keep(struct history *h);
 void history_drop(struct history *h);
+/* Decides what becomes of a pending call whose last reference is dropped (flush.c). Returns true
+** where it may be freed: no array has what it would make. Else runs it, and drops it again. */
+extern bool (*history_drop_pending)(struct history *h);
 /* Drops what a call holds, but for the values of its arrays. */
 void history_free(struct history *h, const char *where);
-/* Notes for ty_function_gone that a function's step holds nothing any more. */
-void history_function_gone(uint64_t serial);
 /* Gives a tensor a history, and takes the one it had; NULL: none. */
 void history_attach(ty_tensor *t, struct history *h, int out);
 const ty_desc *history_desc(const struct history *h, int out);

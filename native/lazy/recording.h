@@ -15,6 +15,7 @@ struct recording {
     int32_t missed;                                   /* the last call has none */
   } line;
 };
-struct recording *thread_recording(void);
+extern _Thread_local struct recording recording_of_thread;
+static inline struct recording *thread_recording(void) { return &recording_of_thread; }
 /* Returns the one copy of a line's text, which lives as long as the process; NULL: no room. */
 const char *intern_line(const char *line);

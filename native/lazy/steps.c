@@ -1,5 +1,4 @@
 /* steps.c - recorded calls as a front end sees them, and its own functions among them. */
-#include <pthread.h>
 #include "lazy/history.h"
 #include "lazy/recording.h"
 
@@ -81,32 +80,6 @@ int ty_step_output(ty_step *s, int i, ty_tensor **out)
 }
 
 /* -- functions --------------------------------------------------------------------------------- */
-
-/* Serial numbers of functions whose steps are gone, which the front end has not asked for. */
-static struct { pthread_mutex_t lock; uint64_t *serial; int n, cap; } gone = {
-  PTHREAD_MUTEX_INITIALIZER, NULL, 0, 0
-};
-
-void history_function_gone(uint64_t serial)
-{
-  pthread_mutex_lock(&gone.lock);
-  if (GROW(gone.serial, gone.n, gone.cap)) gone.serial[gone.n++] = serial;
-  pthread_mutex_unlock(&gone.lock);
-}
-
-uint64_t ty_function_gone(void)
-{
-  uint64_t serial = 0;
-  pthread_mutex_lock(&gone.lock);
-  if (gone.n) serial = gone.serial[--gone.n];
-  if (!gone.n) {
-    mem_free(gone.serial);
-    gone.serial = NULL;
-    gone.cap = 0;
-  }
-  pthread_mutex_unlock(&gone.lock);
-  return serial;
-}
 
 int ty_function(
     ty_tensor *const *in, int nin, ty_tensor *const *out, int nout, uint64_t *serial)

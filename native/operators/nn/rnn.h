@@ -24,7 +24,11 @@ struct rnn {
 };
 struct rnn rnn_sizes_of(const struct rnn_param *p, const ty_desc *data);
 int64_t rnn_input_size(const struct rnn *n, int64_t layer);
-/* elements that the reserve holds of one step of a layer and direction */
+/* Returns the elements of all weights and biases. */
+int64_t rnn_parameter_count(const struct rnn *n);
+/* Returns the elements of the private output. */
+int64_t rnn_reserve_size(const struct rnn *n);
+/* Returns the elements that the reserve holds of one step of a layer and direction. */
 int64_t rnn_step_reserve(const struct rnn *n);
 static inline int64_t rnn_gate_rows(const struct rnn *n) { return n->gates * n->units; }
 /* elements of all outputs of a layer */

@@ -91,7 +91,7 @@ end
 -- -- all ------------------------------------------------------------------------------------------
 
 -- Reports what is wrong with the arrows of one house. Files may not include or require each other
--- in a circle, nor, within a room, call each other in one (but for the list `rooms.circles`).
+-- in a circle, nor, within a room, call each other in one.
 function layers.check(report, arrows)
   local files, calls = {}, {}
   for _, arrow in ipairs(arrows) do
@@ -99,7 +99,7 @@ function layers.check(report, arrows)
     local room = rooms.of(arrow.file)
     if arrow.kind ~= "call" then
       files[#files + 1] = arrow
-    elseif room and room == rooms.of(arrow.target) and not rooms.circles[room.name] then
+    elseif room and room == rooms.of(arrow.target) then
       calls[#calls + 1] = arrow
     end
   end

@@ -112,14 +112,6 @@ rooms.lua = { title = "runtime/lua/tycho", {
 
 rooms.houses = { rooms.lua, rooms.native }
 
--- Rooms of C whose files still call each other in circles. No other room may.
-rooms.circles = {
-  cuda = true,
-  kernel = true,
-  lazy = true,
-  operators = true,
-}
-
 local all = { rooms.interface }
 
 for _, house in ipairs(rooms.houses) do

@@ -1,0 +1,37 @@
+/* context.c - the GPUs, and which of them this thread works with.
+**
+** device.c opens them. What launches kernels or calls libraries asks here for a device's context
+** and stream.
+*/
+#include "cuda/cuda.h"
+
+static struct cuda_device devices[CUDA_DEVICES];
+/* the device whose queue this thread serves, -1: none */
+static __thread int served = -1;
+/* this thread's context */
+static __thread cu_context entered;
+
+struct cuda_device *cuda_device(int device) { return &devices[device_id(device)]; }
+
+void cuda_serve(int device) { served = device; }
+bool cuda_serves(int device) { return served == device; }
+
+cu_stream cuda_stream(int device)
+{
+  const struct cuda_device *d = cuda_device(device);
+  return cuda_serves(device) ? d->stream : d->copies;
+}
+
+int cuda_take_context(cu_context context)
+{
+  TRY(cuda_check(cu_api.CtxSetCurrent(context), "taking a CUDA device"));
+  entered = context;
+  return TY_OK;
+}
+
+int cuda_enter(int device)
+{
+  cu_context context = cuda_device(device)->context;
+  cuda_name_device(device_id(device));
+  return entered == context ? TY_OK : cuda_take_context(context);
+}

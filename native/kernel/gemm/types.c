@@ -1,0 +1,49 @@
+/* types.c - picks the products of each type for this processor. */
+#include "kernel/gemm/inner.h"
+
+#define TABLES(isa) \
+  extern const struct gemm_isa gemm_isa_##isa; \
+  extern const struct gemm_narrow gemm_narrow_##isa;
+EACH_ISA(TABLES)
+#define PRODUCTS(isa) &gemm_isa_##isa,
+static const struct gemm_isa *const products[] = { EACH_ISA(PRODUCTS) };
+#define NARROW_PRODUCTS(isa) &gemm_narrow_##isa,
+static const struct gemm_narrow *const narrow_products[] = { EACH_ISA(NARROW_PRODUCTS) };
+/* with instructions of their own for narrow types */
+#if defined __x86_64__
+extern const struct gemm_narrow gemm_narrow_avx512_narrow;
+#elif defined __aarch64__
+extern const struct gemm_narrow gemm_narrow_neon_dot, gemm_narrow_neon_narrow;
+#endif
+
+static const struct gemm_narrow *choose_narrow(void)
+{
+#if defined __x86_64__
+  if (cpu_multiplies_narrow()) return &gemm_narrow_avx512_narrow;
+#elif defined __aarch64__
+  if (cpu_multiplies_narrow()) return &gemm_narrow_neon_narrow;
+  if (cpu_multiplies_bytes()) return &gemm_narrow_neon_dot;
+#endif
+  return narrow_products[cpu_level()];
+}
+
+const struct gemm_narrow *gemm_narrow(void)
+{
+  static const struct gemm_narrow *chosen;
+  const struct gemm_narrow *n = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
+  if (!n) __atomic_store_n(&chosen, n = choose_narrow(), __ATOMIC_RELAXED);
+  return n;
+}
+
+void levels_finish(const struct level_row *r) { gemm_narrow()->finish(r); }
+void levels_make(int64_t n, const float *x, float inverse, int8_t *out)
+{
+  gemm_narrow()->levels(n, x, inverse, out);
+}
+float levels_most(int64_t n, const float *x) { return gemm_narrow()->most(n, x); }
+
+const struct gemm_type *gemm_type(int type)
+{
+  if (type >= GEMM_NARROW) return &gemm_narrow()->type[type - GEMM_NARROW];
+  return &products[cpu_level()]->type[type == TY_F64];
+}

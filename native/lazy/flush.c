@@ -1,0 +1,78 @@
+/* flush.c - submits backlogs: when a storage is read or written, when a pending call loses its
+** last reference, when a thread ends, and when a front end asks for it. */
+#include "lazy/flush.h"
+#include "lazy/trace.h"
+
+int backlog_run(void)
+{
+  int code = TY_OK;
+  backlog_lock();
+  for (struct backlog *t = backlog_first(); t && !code; t = t->next)
+    if (t->n) code = trace_run_backlog(t);
+  backlog_unlock();
+  return code;
+}
+
+/* Returns whether an array has an output of a call. */
+static bool is_seen(const struct history *h)
+{
+  for (int i = 0; i < h->nout && !h->view; i++)
+    if (__atomic_load_n(&h->out[i].storage->refs, __ATOMIC_ACQUIRE) > 1) return true;
+  return false;
+}
+
+/* Serves as history_drop_pending. */
+static bool drop_pending(struct history *h)
+{
+  backlog_lock();
+  const bool seen = is_seen(h);
+  if (!seen) {
+    backlog_remove(h);
+    backlog_unlock();
+    return true;
+  }
+  h->refs = 1;
+  const int code = backlog_run();
+  if (code) failure_drop(failure_take(code)); /* a reader finds the value promised */
+  if (h->backlog) backlog_remove(h);
+  backlog_unlock();
+  history_drop(h);
+  return false;
+}
+
+/* Submits what fills a storage, or all. */
+static int settle_storage(struct storage *s)
+{
+  backlog_lock();
+  int code = backlog_run();
+  if (!code && s && s->source == &storage_promise) code = trace_run_again(s);
+  backlog_unlock();
+  return code;
+}
+
+/* Runs and frees the backlog of a thread that ends: others may still need its calls. */
+static void end_thread(void *backlog)
+{
+  struct backlog *t = backlog;
+  backlog_lock();
+  int code = t->n ? trace_run_backlog(t) : TY_OK;
+  if (code) failure_drop(failure_take(code));
+  backlog_free(t);
+  backlog_unlock();
+}
+
+int ty_lazy_enable(int on)
+{
+  const int code = on ? TY_OK : backlog_run();
+  if (code) failure_drop(failure_take(code));
+  return backlog_enable(on != 0);
+}
+
+int ty_lazy_run(void) { return backlog_run(); }
+
+__attribute__((constructor)) static void register_backlogs(void)
+{
+  backlog_begin(end_thread);
+  history_drop_pending = drop_pending;
+  storage_settle = settle_storage;
+}

@@ -1,0 +1,246 @@
+/* flash_attention_blocks.c - the sides of a call of _contrib_attention, and blocks of its rows and
+** keys. */
+#include "operators/nn/flash_attention.h"
+
+struct flash_ports flash_ports_of(const struct flash_param *p)
+{
+  int n = p->packed == FLASH_APART ? 3 : p->packed == FLASH_KV ? 2 : 1;
+  struct flash_ports at_ = { -1, -1, -1, -1, 0 };
+  if (p->use_mask) at_.mask = n++;
+  if (p->use_bias) at_.bias = n++;
+  if (p->use_valid_length) at_.valid_length = n++;
+  if (p->use_offset) at_.offset = n++;
+  at_.n = n;
+  return at_;
+}
+
+/* -- the call ---------------------------------------------------------------------------------- */
+
+struct flash_side flash_side_of(
+    const struct flash_param *p, const struct operand *x, int64_t heads, int parts, int part)
+{
+  const int64_t *dim = x->d.dim;
+  struct flash_side s;
+  int64_t skip = 0;
+  if (p->layout == FLASH_NHTC) {
+    s = (struct flash_side){ x->p, dim[1] * dim[2] * dim[3], dim[2] * dim[3], dim[3] };
+  }
+  else {
+    const int64_t d = dim[2] / (heads * parts);
+    const bool time_first = p->layout == FLASH_TNC;
+    s = (struct flash_side){ x->p, time_first ? dim[2] : dim[1] * dim[2], parts * d,
+      time_first ? dim[1] * dim[2] : dim[2] };
+    skip = part * d;
+  }
+  if (s.p) s.p += (size_t)skip * dtype_size(x->d.dtype);
+  return s;
+}
+
+struct flash_grid flash_grid_of(const struct operand *x)
+{
+  struct flash_grid g = { .x = x };
+  int64_t step = 1;
+  for (int i = x->d.ndim - 1, axis = 3; i >= 0; i--, axis--) {
+    if (x->d.dim[i] > 1) g.step[axis] = step;
+    step *= x->d.dim[i];
+  }
+  return g;
+}
+
+struct flash flash_of(const struct call *c, int first)
+{
+  const struct flash_param *p = c->param;
+  const struct flash_ports at_ = flash_ports_of(p);
+  const struct operand *in = c->in + first;
+  const struct operand *y = first ? &c->in[first + at_.n] : &c->out[0];
+  const bool qkv = p->packed == FLASH_QKV, apart = p->packed == FLASH_APART;
+  const int q_parts = qkv ? 3 : 1, k_parts = qkv ? 3 : apart ? 1 : 2;
+  const struct operand *k = qkv ? &in[0] : &in[1], *v = apart ? &in[2] : k;
+  const bool nhtc = p->layout == FLASH_NHTC, time_first = p->layout == FLASH_TNC;
+  struct flash f = { .r = vec_ops_of(in[0].d.dtype),
+    .dtype = in[0].d.dtype,
+    .size = dtype_size(in[0].d.dtype),
+    .batch = in[0].d.dim[time_first],
+    .heads = nhtc ? in[0].d.dim[1] : p->heads,
+    .kv_heads = nhtc ? k->d.dim[1] : p->kv_heads,
+    .tq = in[0].d.dim[nhtc ? 2 : !time_first],
+    .tk = k->d.dim[nhtc ? 2 : !time_first],
+    .causal = p->causal,
+    .window = p->window };
+  f.group = f.heads / f.kv_heads;
+  f.d = nhtc ? in[0].d.dim[3] : in[0].d.dim[2] / (f.heads * q_parts);
+  f.dv = nhtc ? v->d.dim[3] : v->d.dim[2] / (f.kv_heads * k_parts);
+  f.empty = p->empty ? NAN : 0;
+  f.scale = p->scale != 0 ? p->scale : 1 / sqrt((double)f.d);
+  f.q = flash_side_of(p, &in[0], f.heads, q_parts, 0);
+  f.k = flash_side_of(p, k, f.kv_heads, k_parts, k_parts == 3);
+  f.v = flash_side_of(p, v, f.kv_heads, k_parts, k_parts - 1);
+  f.y = flash_side_of(p, y, f.heads, 1, 0);
+  if (at_.mask >= 0) f.mask = flash_grid_of(&in[at_.mask]);
+  if (at_.bias >= 0) f.bias = flash_grid_of(&in[at_.bias]);
+  if (at_.valid_length >= 0) f.valid_length = &in[at_.valid_length];
+  if (at_.offset >= 0) f.offset = &in[at_.offset];
+  f.logsum = first ? c->in[first + at_.n + 1].p : c->out[1].p;
+  if (!c->run) return f;
+  f.drops = c->run->is_train && p->dropout > 0;
+  f.drop = (struct drop){ c->run->rng, c->node, 1 - p->dropout };
+  return f;
+}
+
+/* -- blocks ------------------------------------------------------------------------------------ */
+
+/* Keys that the query at position `at_` sees of `keys`. */
+static struct flash_span span_of_query(const struct flash *f, int64_t at_, int64_t keys)
+{
+  struct flash_span s = { 0, keys };
+  if (f->window) {
+    s.lo = MAX(s.lo, at_ - f->window + 1);
+    s.hi = MIN(s.hi, at_ > INT64_MAX - f->window ? INT64_MAX : at_ + f->window);
+  }
+  if (f->causal) s.hi = MIN(s.hi, at_ < INT64_MAX ? at_ + 1 : at_);
+  s.lo = MIN(s.lo, keys);
+  s.hi = MAX(s.hi, s.lo);
+  return s;
+}
+
+static int64_t keys_that_count(const struct flash *f, int64_t sample)
+{
+  return f->valid_length ? index_at(f->valid_length, sample, f->tk + 1) : f->tk;
+}
+
+/* An offset is a position: no further away than any key or query. */
+static int64_t first_position(const struct flash *f, int64_t sample)
+{
+  if (!f->offset) return 0;
+  const int64_t at_ = whole_at(f->offset, sample), most = f->tk + f->tq;
+  return at_ < -most ? -most : MIN(at_, most);
+}
+
+struct flash_span flash_span_of(const struct flash *f, const struct flash_rows *b)
+{
+  const int64_t first = first_position(f, b->sample) + b->q0,
+                keys = keys_that_count(f, b->sample);
+  struct flash_span lo = span_of_query(f, first, keys),
+                    hi = span_of_query(f, first + (b->across ? 0 : b->m - 1), keys);
+  return (struct flash_span){ lo.lo, hi.hi };
+}
+
+bool flash_rows_of(const struct flash *f, int64_t sample, int64_t kv, int64_t q0, int64_t q1,
+    int64_t i, struct flash_rows *b)
+{
+  const int64_t head = kv * f->group;
+  if (f->tq == 1) {
+    const int64_t from = i * FLASH_QUERIES;
+    if (from >= f->group) return false;
+    *b = (struct flash_rows){ sample, head + from, 0, MIN(FLASH_QUERIES, f->group - from), true };
+    return true;
+  }
+  const int64_t blocks = (q1 - q0 + FLASH_QUERIES - 1) / FLASH_QUERIES;
+  if (i >= blocks * f->group) return false;
+  const int64_t from = q0 + i % blocks * FLASH_QUERIES;
+  *b = (struct flash_rows){ sample, head + i / blocks, from, MIN(FLASH_QUERIES, q1 - from), false };
+  return true;
+}
+
+struct flash_span flash_span_of_group(
+    const struct flash *f, int64_t sample, int64_t kv, int64_t q0, int64_t q1)
+{
+  struct flash_span all = { f->tk, 0 };
+  struct flash_rows b;
+  for (int64_t i = 0; flash_rows_of(f, sample, kv, q0, q1, i, &b); i++) {
+    const struct flash_span see = flash_span_of(f, &b);
+    all = (struct flash_span){ MIN(all.lo, see.lo), MAX(all.hi, see.hi) };
+  }
+  return all;
+}
+
+void flash_scale_queries(const struct flash *f, const struct flash_rows *b, char *out)
+{
+  const char *q = flash_rows_at(f, &f->q, b);
+  const int64_t step = flash_row_step(&f->q, b);
+  for (int64_t i = 0; i < b->m; i++)
+    f->r->affine(out + (size_t)(i * f->d) * f->size, q + (size_t)(i * step) * f->size, f->scale, 0,
+        f->d);
+}
+
+/* Element of a grid that belongs to row i of rows b and key k0. */
+static int64_t grid_row(
+    const struct flash_grid *g, const struct flash_rows *b, int64_t i, int64_t k0)
+{
+  return b->sample * g->step[0] + (b->head + (b->across ? i : 0)) * g->step[1] +
+      (b->q0 + (b->across ? 0 : i)) * g->step[2] + k0 * g->step[3];
+}
+
+#define MASK_BYTES(T) \
+  for (int64_t j = 0; j < n; j++) \
+    if (!((const T *)m->p)[from + j * step]) f->r->set(s, j, -INFINITY);
+
+static void apply_mask(const struct flash *f, int64_t from, char *s, int64_t n)
+{
+  const struct operand *m = f->mask.x;
+  const int64_t step = f->mask.step[3];
+  switch (m->d.dtype) {
+    case TY_BOOL:
+    case TY_U8:
+    case TY_I8: MASK_BYTES(uint8_t) break;
+    case TY_F32: MASK_BYTES(float) break;
+    case TY_F64: MASK_BYTES(double) break;
+    default:
+      for (int64_t j = 0; j < n; j++)
+        if (number_at(m, from + j * step) == 0) f->r->set(s, j, -INFINITY);
+  }
+}
+
+static void add_bias(const struct flash *f, int64_t from, char *s, int64_t n)
+{
+  const struct operand *x = f->bias.x;
+  if (f->bias.step[3])
+    f->r->add(s, vec_at(f->r, x->p, from), n);
+  else
+    f->r->affine(s, s, 1, f->r->get(x->p, from), n);
+}
+
+bool flash_restrict(
+    const struct flash *f, const struct flash_rows *b, char *s, int64_t k0, int64_t n)
+{
+  const int64_t first = first_position(f, b->sample) + b->q0,
+                keys = keys_that_count(f, b->sample);
+  bool some = f->mask.x || f->bias.x;
+  if (!flash_restricts(f)) return false;
+  for (int64_t i = 0; i < b->m; i++, s += (size_t)n * f->size) {
+    const struct flash_span see = span_of_query(f, first + (b->across ? 0 : i), keys);
+    if (f->bias.x) add_bias(f, grid_row(&f->bias, b, i, k0), s, n);
+    if (f->mask.x) apply_mask(f, grid_row(&f->mask, b, i, k0), s, n);
+    const int64_t lo = MIN(MAX(see.lo - k0, 0), n), hi = MIN(MAX(see.hi - k0, lo), n);
+    if (lo == 0 && hi == n) continue;
+    some = true;
+    f->r->fill(s, -INFINITY, lo);
+    f->r->fill(s + (size_t)hi * f->size, -INFINITY, n - hi);
+  }
+  return some;
+}
+
+void flash_skip_zeros(const struct flash *f, bool ta, int64_t m, int64_t n, int64_t k,
+    const char *a, int64_t lda, const char *b, int64_t ldb, char *c, int64_t ldc)
+{
+  const struct vec_ops *r = f->r;
+  for (int64_t i = 0; i < m; i++)
+    for (int64_t p = 0; p < k; p++) {
+      const double factor = r->get(a, ta ? p * lda + i : i * lda + p);
+      if (factor != 0) r->axpy_in(vec_at(r, c, i * ldc), vec_at(r, b, p * ldb), factor, 1, n);
+    }
+}
+
+bool flash_is_finite(const struct flash *f, int64_t rows, int64_t n, const char *x, int64_t step)
+{
+  for (int64_t i = 0; i < rows; i++) {
+    const void *row = vec_at(f->r, x, i * step);
+    if (f->r->sum_gap(row, row, n) != 0) return false; /* x - x is NaN where x is not finite */
+  }
+  return true;
+}
+
+void flash_clear(const struct flash *f, int64_t rows, int64_t n, char *x, int64_t step)
+{
+  for (int64_t i = 0; i < rows; i++) memset(vec_at(f->r, x, i * step), 0, f->size * (size_t)n);
+}
