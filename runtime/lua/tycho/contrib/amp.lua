@@ -61,7 +61,8 @@ local function names(text)
 end
 
 
---- The lists as they are without options: `{always = {...}, never = {...}, widest = {...}}`.
+--- Returns the lists as they are without options: `{always = {...}, never = {...}, widest =
+-- {...}}`.
 function amp.lists()
   return { always = names(ALWAYS), never = names(NEVER), widest = names(WIDEST) }
 end
@@ -209,7 +210,7 @@ function amp.off()
 end
 
 
---- The symbol that a module binds (not for users).
+--- Returns the symbol that a module binds (not for users).
 function amp._applied(sym)
   if not chosen then
     return sym

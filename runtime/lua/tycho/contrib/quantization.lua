@@ -101,14 +101,14 @@ local function quantized_weight(w)
 end
 
 
--- Whether the groups of a convolution are large enough; those of a depthwise one are not.
+-- Returns whether the groups of a convolution are large enough; those of a depthwise one are not.
 local function has_large_groups(n, w)
   local groups = tonumber(n.attrs.num_group or 1)
   return groups == 1 or w.shape[1] / groups >= FEW_FILTERS and w.size / w.shape[1] >= FEW_TERMS
 end
 
 
--- Whether a layer's parameters and place let it run on integers.
+-- Returns whether a layer's parameters and place let it run on integers.
 local function is_candidate(g, n)
   local w = INT8[n.op] and not g.excluded[n.name] and n.inputs[2] and parameter_of(g, n.inputs[2])
   return w and w.dtype == "float32" and has_large_groups(n, w)
@@ -150,7 +150,7 @@ local function layer_before(g, entry)
 end
 
 
--- A copy of an int8 node that does what n does, too.
+-- Returns a copy of an int8 node that does what n does, too.
 local function widened(g, n, before, attrs, more)
   local inputs = tables.copied(before.inputs)
   inputs[#inputs + 1] = more

@@ -76,7 +76,7 @@ local null, is_plain = values.null, values.is_plain
 local byte, UNDERSCORE = string.byte, ("_"):byte()
 
 
---- The plain spelling of a name: "end_" is "end", "repeat_" is "repeat", others stay.
+--- Returns the plain spelling of a name: "end_" is "end", "repeat_" is "repeat", others stay.
 function args.bare_name(name)
   local word = byte(name, -1) == UNDERSCORE and name:match("^(%a+)_$")
   return word and reserved[word] and word or name
@@ -129,7 +129,7 @@ function Form:init(func, spec)
 end
 
 
---- Accepted parameter names, in order.
+--- Returns accepted parameter names, in order.
 function Form:names()
   local names = {}
   for i, p in ipairs(self.params) do
@@ -231,7 +231,7 @@ local function accept_options(form, given, options)
 end
 
 
--- Whether a lone table of a function marked with R3 is a table of options.
+-- Returns whether a lone table of a function marked with R3 is a table of options.
 local function all_names_known(form, t)
   local named = false
   for key in pairs(t) do
@@ -411,7 +411,7 @@ function args.sizes_and_options(func, ...)
 end
 
 
---- A dictionary or a list of `{key, value}` pairs as a dictionary and its keys in
+--- Returns a dictionary or a list of `{key, value}` pairs as a dictionary and its keys in
 -- order (sorted for a dictionary).
 -- @tparam table t what was given
 -- @treturn table,{string,...}

@@ -23,7 +23,7 @@ for _, key in ipairs(attrs.HIDDEN) do
 end
 
 
--- The shortest decimal text that reads back equal.
+-- Returns the shortest decimal text that reads back equal.
 local function number_text(v)
   if v ~= v then
     return "nan"
@@ -52,7 +52,7 @@ local function list_text(t, func, key)
 end
 
 
---- A value as attribute text.
+--- Returns a value as attribute text.
 -- @param v number, boolean, text, list of these, `ty.null`, integer cdata, or an object
 --   whose class has `attribute_text`
 -- @string[opt] func public function, for errors
@@ -80,27 +80,27 @@ function attrs.text(v, func, key)
 end
 
 
---- The stored spelling of a hidden key ("lr_mult" is "__lr_mult__"); other keys stay.
+--- Returns the stored spelling of a hidden key ("lr_mult" is "__lr_mult__"); other keys stay.
 function attrs.wrap(key)
   return hidden[key] and "__" .. key .. "__" or key
 end
 
 
---- The bare spelling of a stored hidden key, or nil.
+--- Returns the bare spelling of a stored hidden key, or nil.
 function attrs.bare(key)
   local word = key:match("^__(.*)__$")
   return word and hidden[word] and word or nil
 end
 
 
---- Whether a key is an annotation: between double underscores.
+--- Returns whether a key is an annotation: between double underscores.
 function attrs.is_annotation(key)
   return #key > 4 and key:sub(1, 2) == "__" and key:sub(-2) == "__"
 end
 
 
---- The stored spelling of an attribute of a call: keys that begin with a hidden key are wrapped;
--- those that end with one belong to a variable and are refused.
+--- Returns the stored spelling of an attribute of a call: keys that begin with a hidden key are
+-- wrapped; those that end with one belong to a variable and are refused.
 -- @string key as given
 -- @string func public function, for errors
 function attrs.call_key(key, func)
@@ -121,7 +121,7 @@ function attrs.call_key(key, func)
 end
 
 
---- The sorted keys of a table of attributes.
+--- Returns the sorted keys of a table of attributes.
 function attrs.keys(dict)
   local keys = {}
   for key in pairs(dict) do

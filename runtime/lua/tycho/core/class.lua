@@ -33,7 +33,7 @@ function Class.__tostring(object)
 end
 
 
---- A subclass.
+--- Returns a subclass.
 -- @string[opt] name shown by `tostring`; the base's name otherwise
 function Class:extend(name)
   local class = { super = self, class_name = name or self.class_name }
@@ -51,7 +51,7 @@ function Class:extend(name)
 end
 
 
---- Whether x is an instance of a class or of one that extends it.
+--- Returns whether x is an instance of a class or of one that extends it.
 -- @param x anything
 -- @param class the class
 function Class.is_a(x, class)
@@ -69,7 +69,7 @@ function Class.is_a(x, class)
 end
 
 
---- Whether x is a class, not an instance of one.
+--- Returns whether x is a class, not an instance of one.
 function Class.is_class(x)
   return type(x) == "table" and rawget(x, "class_name") ~= nil and rawget(x, "super") ~= nil
 end

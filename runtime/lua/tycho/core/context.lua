@@ -98,7 +98,7 @@ function Context:wait()
 end
 
 
---- Memory of the device in bytes: `{total, free, pool, tensors}`.
+--- Returns memory of the device in bytes: `{total, free, pool, tensors}`.
 function Context:memory()
   local n = ffi.new("int64_t[3]")
   check(C.ty_device_memory(self._device, n, n + 1, n + 2), "Context:memory")
@@ -115,8 +115,9 @@ function Context:set_precision(word)
 end
 
 
---- What a GPU was given so far: `{launches, copies}`. Launches are kernels and calls of libraries,
--- those of a recorded graph each time it starts; copies are copies and fills. Both are 0 of a CPU.
+--- Returns what a GPU was given so far: `{launches, copies}`. Launches are kernels and calls of
+-- libraries, those of a recorded graph each time it starts; copies are copies and fills. Both are 0
+-- of a CPU.
 function Context:work()
   local n = ffi.new("int64_t[2]")
   check(C.ty_device_work(self._device, n, n + 1), "Context:work")
@@ -144,19 +145,19 @@ for _, kind in ipairs(TYPES) do
 end
 
 
---- The innermost entered context; `cpu(0)` outside all.
+--- Returns the innermost entered context; `cpu(0)` outside all.
 function context.current_context()
   return scope.current("context") or intern("cpu", 0)
 end
 
 
---- How many GPUs there are; 0 without driver.
+--- Returns how many GPUs there are; 0 without driver.
 function context.num_gpus()
   return C.ty_devices(C.TY_GPU)
 end
 
 
---- The context with the core's device number.
+--- Returns the context with the core's device number.
 function context.of_device(device)
   local base = math.floor(device / 256) * 256
   for kind, b in pairs(BASES) do

@@ -34,7 +34,7 @@ function engine.set_bulk_size(...)
 end
 
 
---- A scope with another size: `engine.bulk(n):with(f)`.
+--- Returns a scope with another size: `engine.bulk(n):with(f)`.
 -- @tparam number size
 function engine.bulk(...)
   return Bulk(SET(...).size)

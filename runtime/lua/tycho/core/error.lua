@@ -31,7 +31,7 @@ Error.location = nil
 --- The file that calls a function of the namespace of symbols (core/origin.lua); nil otherwise.
 Error.here = nil
 
--- Whether the function at a level was handed f, or a class whose constructor f is, as an
+-- Returns whether the function at a level was handed f, or a class whose constructor f is, as an
 -- argument: then its line is not that of the call of f, but a helper's (`pcall(f, ...)`
 -- inside a function that tries f).
 local function was_given(f, level)
@@ -60,7 +60,7 @@ local function file_of(f)
 end
 
 
---- The file of a function of the user's; nil for the library's and C's.
+--- Returns the file of a function of the user's; nil for the library's and C's.
 function Error.user_file(f)
   local file = files[f] or file_of(f)
   return file ~= "=own" and file ~= "=C" and file or nil
@@ -123,7 +123,7 @@ local function show_list(v)
 end
 
 
---- A shape, dtype, number or text as errors write it.
+--- Returns a shape, dtype, number or text as errors write it.
 -- @param v shape table or anything `tostring` takes
 -- @treturn string "(2, 3)" for a shape, with "?" for an unknown dimension
 function Error.show(v)
@@ -134,7 +134,7 @@ function Error.show(v)
 end
 
 
---- What a Lua value is, in a few words: "a number 3", "a table", "a Symbol".
+--- Returns what a Lua value is, in a few words: "a number 3", "a table", "a Symbol".
 function Error.kind(v)
   local t = type(v)
   if t == "nil" then
@@ -185,8 +185,8 @@ function Error.raise(fields)
 end
 
 
--- What a function or method of another library is here, where the place asked does not have it: a
--- sentence, or nil.
+-- Returns what a function or method of another library is here, where the place asked does not have
+-- it: a sentence, or nil.
 local function elsewhere(word, what, near)
   if not (what == "operator" or what:find("function") or what:find("method")) then
     return nil
@@ -223,7 +223,7 @@ function Error.unknown(t)
 end
 
 
---- Whether x is an error object.
+--- Returns whether x is an error object.
 function Error.is_error(x)
   return type(x) == "table" and getmetatable(x) == Error
 end
@@ -284,7 +284,8 @@ function Error.__tostring(e)
 end
 
 
---- The text with which the program ends: the script's line comes first, as in Lua's own errors.
+--- Returns the text with which the program ends: the script's line comes first, as in Lua's own
+-- errors.
 -- @treturn string
 function Error:report()
   local lines = lines_of(self)

@@ -106,7 +106,7 @@ local function calm_threads()
 end
 
 
--- What to do where no library was found; `reasons`: lines, one per place.
+-- Returns what to do where no library was found; `reasons`: lines, one per place.
 local function advice(reasons)
   local prefix = HERE:match("^(.*)/share/lua/5%.1/tycho/$") or "PREFIX"
   return ([[
@@ -157,7 +157,7 @@ if C.ty_abi() ~= ABI or C.TY_ABI ~= ABI then
 end
 
 
---- A C text as a Lua string; nil for NULL.
+--- Returns a C text as a Lua string; nil for NULL.
 function native.text(s)
   if s == nil then
     return nil
@@ -168,7 +168,7 @@ end
 local text = native.text
 
 
---- A handle that is freed with the last reference to it.
+--- Returns a handle that is freed with the last reference to it.
 -- @param pointer what a "new" function handed out
 -- @param free the C function that takes it back
 function native.own(pointer, free)
@@ -269,7 +269,7 @@ local function add_names(e)
 end
 
 
---- The last failure of the core as an error object.
+--- Returns the last failure of the core as an error object.
 -- @int code its status
 -- @string func the public function that was asked
 -- @tparam[opt] table extra fields that win over the core's
@@ -307,7 +307,7 @@ function native.check(code, func, extra)
 end
 
 
---- Whether a file descriptor (1: output, 2: errors) is a terminal.
+--- Returns whether a file descriptor (1: output, 2: errors) is a terminal.
 function native.is_terminal(descriptor)
   pcall(ffi.cdef, "int isatty(int descriptor);")
   return ffi.C.isatty(descriptor) == 1
@@ -316,7 +316,7 @@ end
 
 local ASK_SIZE = 0x5413                  -- TIOCGWINSZ
 
---- The columns and lines of the terminal behind a file descriptor; nil where there is none.
+--- Returns the columns and lines of the terminal behind a file descriptor; nil where there is none.
 function native.terminal_size(descriptor)
   pcall(ffi.cdef, "int ioctl(int descriptor, unsigned long request, ...);")
   local size = ffi.new("uint16_t[4]")    -- lines, columns, pixels

@@ -61,7 +61,7 @@ function files.make_folder(path, func, private)
 end
 
 
---- Whether there is a file of this path; one that cannot be opened is there.
+--- Returns whether there is a file of this path; one that cannot be opened is there.
 -- @string path
 -- @treturn bool
 function files.exists(path)
@@ -73,7 +73,7 @@ function files.exists(path)
 end
 
 
--- What begins a text, without a byte order mark.
+-- Returns what begins a text, without a byte order mark.
 local function after_mark(text, path, func)
   if text:find("^\255\254") or text:find("^\254\255") then
     Error.raise{ code = "format", func = func, argument = path,
@@ -130,7 +130,7 @@ function files.lines(path, func)
 end
 
 
--- What reading `amount` gives; nil at the end.
+-- Returns what reading `amount` gives; nil at the end.
 local function read_some(path, amount, func)
   local file, why = io.open(path, "rb")
   if not file then
@@ -142,7 +142,7 @@ local function read_some(path, amount, func)
 end
 
 
---- The bytes of a file.
+--- Returns the bytes of a file.
 -- @string path
 -- @string func for errors; E(io)
 function files.read(path, func)
@@ -150,7 +150,7 @@ function files.read(path, func)
 end
 
 
---- The first bytes of a file, fewer where it ends before.
+--- Returns the first bytes of a file, fewer where it ends before.
 -- @string path
 -- @int most
 -- @string func for errors; E(io)
@@ -159,7 +159,8 @@ function files.head(path, most, func)
 end
 
 
---- What f makes of a file's bytes. What is wrong with them is reported as an error in the file.
+--- Returns what f makes of a file's bytes. What is wrong with them is reported as an error in the
+-- file.
 -- @string path
 -- @string func for errors; E(io), or what f raises
 -- @tparam function f of the bytes

@@ -358,7 +358,7 @@ foreign.INSTEAD = {
 }
 
 
---- A word as it is compared: small letters without underscores.
+--- Returns a word as it is compared: small letters without underscores.
 function foreign.plain(word)
   return (word:lower():gsub("_", ""))
 end
@@ -383,7 +383,7 @@ local function read_table()
 end
 
 
---- What a word is called here.
+--- Returns what a word is called here.
 -- @string word of another library, its last part: "cat" of "torch.cat"
 -- @treturn {string,...} names as in TOPICS, the likeliest first; perhaps empty
 function foreign.names(word)
@@ -394,13 +394,13 @@ function foreign.names(word)
 end
 
 
---- The last part of a name: "concat" of "nd.concat", "axis" of "sum{axis}".
+--- Returns the last part of a name: "concat" of "nd.concat", "axis" of "sum{axis}".
 function foreign.last(name)
   return name:match("([%w_]+)[}']?$")
 end
 
 
---- What to do instead of what a word stands for.
+--- Returns what to do instead of what a word stands for.
 -- @string word
 -- @treturn string or nil
 function foreign.instead(word)
@@ -411,7 +411,7 @@ function foreign.instead(word)
 end
 
 
---- The name here for a word, among those that a place accepts.
+--- Returns the name here for a word, among those that a place accepts.
 -- @string word
 -- @tparam {string,...} accepted
 -- @treturn string one of them; nil where the word is not known or its names are not accepted

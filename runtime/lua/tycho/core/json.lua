@@ -19,7 +19,7 @@ local json = {}
 
 local OBJECT = {}
 
---- An object whose keys are written in this order.
+--- Returns an object whose keys are written in this order.
 -- @tparam {{string,any},...} list
 function json.object(list)
   return setmetatable(list, OBJECT)
@@ -28,8 +28,8 @@ end
 
 local REAL = {}
 
---- A number that is written with a point, as the reference writes one that is no integer by type:
--- 1 as "1.0".
+--- Returns a number that is written with a point, as the reference writes one that is no integer by
+-- type: 1 as "1.0".
 -- @number v
 function json.real(v)
   return setmetatable({ v }, REAL)
@@ -83,7 +83,8 @@ local function table_text(t)
 end
 
 
---- A value as JSON text. A plain table is a list, or with named keys an object sorted by key.
+--- Returns a value as JSON text. A plain table is a list, or with named keys an object sorted by
+-- key.
 function json.text(v)
   if v == nil or v == values.null then
     return "null"
@@ -110,7 +111,7 @@ local function put_nulls(v, null)
 end
 
 
---- JSON text as tables.
+--- Returns jSON text as tables.
 -- @string text
 -- @string func for errors
 -- @return the value; E(format) for other text, E(unsupported) without lua-cjson, E(memory) where

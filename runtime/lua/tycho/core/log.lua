@@ -19,7 +19,7 @@ local log = { level = RANK[asked or ""] and asked or "info" }
 local terminal                           -- whether standard error is one; nil: not asked yet
 local unfinished = false                      -- whether the last line waits to be overwritten
 
---- Whether a text that ends in "\r" is overwritten by the next one, or a sink decides.
+--- Returns whether a text that ends in "\r" is overwritten by the next one, or a sink decides.
 function log.overwrites()
   if terminal == nil then
     terminal = require("tycho.core.ffi").is_terminal(2)

@@ -14,7 +14,7 @@ local Error = require "tycho.core.error"
 local namespace = {}
 
 
--- The public names of t, and those that a function lists for a key.
+-- Returns the public names of t, and those that a function lists for a key.
 local function names_of(t, more, key)
   local list = more and more(key) or {}
   for name in pairs(t) do
@@ -26,8 +26,9 @@ local function names_of(t, more, key)
 end
 
 
---- What a namespace's `__index` does with a name that it does not find: it raises E(`name`). Names
--- that begin with two underscores are Lua's, and keys that are no text are nobody's: nil.
+--- Returns what a namespace's `__index` does with a name that it does not find: it raises
+-- E(`name`). Names that begin with two underscores are Lua's, and keys that are no text are
+-- nobody's: nil.
 -- @string func what errors call the namespace: "sym.linalg"
 -- @string what "operator", "class" ...
 -- @tparam table t whose keys are accepted
@@ -56,7 +57,7 @@ function namespace.close(t, func, what)
 end
 
 
---- A namespace whose members are all refused: E(`unsupported`).
+--- Returns a namespace whose members are all refused: E(`unsupported`).
 -- @string func
 -- @string text why
 function namespace.refused(func, text)

@@ -36,7 +36,7 @@ local function find64(p, n)
 end
 
 
---- Whether some of n elements are NaNs that Lua must not read.
+--- Returns whether some of n elements are NaNs that Lua must not read.
 -- @param p pointer to the elements, little-endian
 -- @int dtype code; what is neither float32 nor float64 has no such elements
 -- @int n

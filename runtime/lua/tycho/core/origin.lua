@@ -83,7 +83,7 @@ local function leave(...)
 end
 
 
---- Where the function that a wrapper has just entered was called: "file.lua:12".
+--- Returns where the function that a wrapper has just entered was called: "file.lua:12".
 -- Only the first call gets an answer.
 -- @treturn ?string nil: not known
 function origin.take()
@@ -93,7 +93,7 @@ function origin.take()
 end
 
 
---- A function that does what `inner` does and knows its caller's location.
+--- Returns a function that does what `inner` does and knows its caller's location.
 function origin.wrap(inner)
   local f
   f = function(...)

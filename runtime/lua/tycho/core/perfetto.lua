@@ -40,7 +40,7 @@ function Trace:packet(fill)
 end
 
 
--- The number of the track of a key; `fill` describes it when it is first needed.
+-- Returns the number of the track of a key; `fill` describes it when it is first needed.
 function Trace:track(key, fill)
   local uuid = self.tracks[key]
   if not uuid then
@@ -68,7 +68,7 @@ function Trace:process(pid)
 end
 
 
--- The track of an event.
+-- Returns the track of an event.
 function Trace:track_of(e)
   local home = self:process(e.pid)
   if e.ph == "b" or e.ph == "e" then
@@ -141,7 +141,7 @@ local function is_event(e)
 end
 
 
--- The events of a trace that the profiler wrote: one in a line.
+-- Returns the events of a trace that the profiler wrote: one in a line.
 local function read_events(path, func)
   local list, first = {}, true
   for line in files.lines(path, func) do

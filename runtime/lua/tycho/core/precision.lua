@@ -41,7 +41,7 @@ function precision.check(word, func)
 end
 
 
---- The flag of an executor, 0: what holds where it is bound (not for users).
+--- Returns the flag of an executor, 0: what holds where it is bound (not for users).
 -- @tparam ?string word its option
 -- @param ctx its context
 -- @string func for errors
@@ -55,7 +55,7 @@ function precision.flag(word, ctx, func)
 end
 
 
---- The word that holds for calls now.
+--- Returns the word that holds for calls now.
 -- @treturn string
 function precision.current()
   return WORDS[C.ty_precision(-1) + 1]

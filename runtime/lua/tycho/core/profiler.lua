@@ -163,9 +163,9 @@ local DUMPS = args.form("profiler.dumps", {
     { "total", "avg", "min", "max", "count" }, "total" }, { "ascending", "boolean", false },
 })
 
---- The sums as text: per operator how often it ran, and its total, shortest, longest and average
--- time in milliseconds; per counter how often it changed and its smallest, largest and average
--- value (memory in kilobytes).
+--- Returns the sums as text: per operator how often it ran, and its total, shortest, longest and
+-- average time in milliseconds; per counter how often it changed and its smallest, largest and
+-- average value (memory in kilobytes).
 -- @tparam[opt] table options reset (start afresh afterwards), format ("table" or "json"), sort_by
 --   ("total", "avg", "min", "max", "count"), ascending
 -- @treturn string E(state) without `aggregate_stats`
@@ -188,9 +188,9 @@ end
 local KINDS = { [C.TY_PROFILE_SPAN] = "span", [C.TY_PROFILE_TASK] = "task",
   [C.TY_PROFILE_COUNTER] = "counter", [C.TY_PROFILE_MARK] = "mark" }
 
---- The sums themselves: a list of `{kind, category, name, node, kernel, count, total, min, max}`,
--- one for each operator, node and kernel. Kinds "span" and "task": times in nanoseconds; "counter":
--- values; "mark": only `count` says something.
+--- Returns the sums themselves: a list of `{kind, category, name, node, kernel, count, total, min,
+-- max}`, one for each operator, node and kernel. Kinds "span" and "task": times in nanoseconds;
+-- "counter": values; "mark": only `count` says something.
 function profiler.sums()
   local s, list, i = ffi.new("ty_profile_sum"), {}, 0
   while C.ty_profile_sums(i, s) == 0 do
@@ -225,7 +225,7 @@ function Domain.__tostring(self)
 end
 
 
--- A class of things with a beginning and an end.
+-- Returns a class of things with a beginning and an end.
 local function timed_class(kind, native_kind, has_domain)
   local class, spec = Class:extend(kind), { { "name", "text" } }
   if has_domain then

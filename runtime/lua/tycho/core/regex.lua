@@ -161,7 +161,7 @@ function Parser:take(lua_pattern)
 end
 
 
--- A character, or a set for a class such as \d.
+-- Returns a character, or a set for a class such as \d.
 function Parser:escape()
   local c = self:take(".") or self:refuse("it ends in a backslash")
   if SETS[c] then
@@ -173,7 +173,7 @@ function Parser:escape()
 end
 
 
--- A character as it stands, or a set, inside [ ] and outside.
+-- Returns a character as it stands, or a set, inside [ ] and outside.
 function Parser:character()
   local c = self:take(".")
   if c == "\\" then
@@ -252,7 +252,7 @@ end
 
 local QUANTIFIERS = { ["*"] = { 0 }, ["+"] = { 1 }, ["?"] = { 0, 1 } }
 
--- How often what was read may stand: least, most; nothing where it stands once.
+-- Returns how often what was read may stand: least, most; nothing where it stands once.
 function Parser:quantifier()
   local sign = self:take("[*+?]")
   if sign then
@@ -354,7 +354,7 @@ local function fits(program, text)
 end
 
 
---- A function that says whether a text fits a pattern from its start.
+--- Returns a function that says whether a text fits a pattern from its start.
 -- @tparam string|function pattern a function is handed back
 -- @string func the public function that takes it, for errors
 -- @string argument its parameter

@@ -19,7 +19,7 @@ local function stack_of(kind)
 end
 
 
---- The innermost entered object of a kind, or nil.
+--- Returns the innermost entered object of a kind, or nil.
 function scope.current(kind)
   local stack = stack_of(kind)
   local top = stack[#stack]

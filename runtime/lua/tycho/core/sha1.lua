@@ -9,7 +9,7 @@ local byte, char, floor = string.byte, string.char, math.floor
 local BLOCK = 64                                         -- bytes
 
 
--- The bytes with the padding that the standard asks for.
+-- Returns the bytes with the padding that the standard asks for.
 local function padded(bytes)
   local n = #bytes
   local length = {}

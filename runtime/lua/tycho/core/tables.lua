@@ -8,7 +8,7 @@ local pairs = require("tycho.core.iterate").pairs
 local tables = {}
 
 
---- All entries in a new table; none of nil.
+--- Returns all entries in a new table; none of nil.
 function tables.copy(t)
   local copy = {}
   for key, value in pairs(t or {}) do
@@ -29,13 +29,13 @@ function tables.part(list, first, last)
 end
 
 
---- The entries of a list, which has no names, in a new one.
+--- Returns the entries of a list, which has no names, in a new one.
 function tables.copied(list)
   return tables.part(list, 1, #list)
 end
 
 
---- The list's entries, last one first.
+--- Returns the list's entries, last one first.
 function tables.reversed(list)
   local copy = {}
   for i = #list, 1, -1 do
@@ -45,7 +45,7 @@ function tables.reversed(list)
 end
 
 
---- Whether two lists have equal entries.
+--- Returns whether two lists have equal entries.
 function tables.same(a, b)
   local same = #a == #b
   for i = 1, same and #a or 0 do
@@ -65,7 +65,7 @@ function tables.positions(list)
 end
 
 
---- The entries at the positions that another list names.
+--- Returns the entries at the positions that another list names.
 function tables.pick(list, positions)
   local picked = {}
   for i, position in ipairs(positions) do
@@ -85,7 +85,7 @@ function tables.ones(n)
 end
 
 
---- The product of numbers.
+--- Returns the product of numbers.
 function tables.product(list)
   local product = 1
   for _, n in ipairs(list) do
@@ -95,7 +95,7 @@ function tables.product(list)
 end
 
 
---- Whether a shape is known: it has dimensions, and none is 0.
+--- Returns whether a shape is known: it has dimensions, and none is 0.
 function tables.is_known(shape)
   for _, size in ipairs(shape) do
     if size == 0 then

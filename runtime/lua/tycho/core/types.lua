@@ -94,8 +94,8 @@ end
 
 local classes = {}                                       -- by the name of their type
 
--- The check of an object whose class a room further up registers with `types.class`; where that
--- is not loaded there are no such objects.
+-- Returns the check of an object whose class a room further up registers with `types.class`; where
+-- that is not loaded there are no such objects.
 local function object_of(name)
   return function(v)
     local class = classes[name]
@@ -202,7 +202,7 @@ local function named_type(text)
 end
 
 
---- A type as a form declares it.
+--- Returns a type as a form declares it.
 -- @param kind names of types ("number|text"), a list of words, a class, a function that checks, or
 --   a type
 function types.resolve(kind)

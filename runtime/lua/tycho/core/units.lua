@@ -8,7 +8,7 @@ local COUNTS = { { 1e12, "T" }, { 1e9, "G" }, { 1e6, "M" }, { 1e3, "k" } }
 local BYTES = { { 2 ^ 40, "TB" }, { 2 ^ 30, "GB" }, { 2 ^ 20, "MB" }, { 2 ^ 10, "kB" } }
 
 
---- A count in a few digits: "12", "3.4 k", "61.1 M", "1.5 G".
+--- Returns a count in a few digits: "12", "3.4 k", "61.1 M", "1.5 G".
 -- @number n
 function units.count(n)
   for _, unit in ipairs(COUNTS) do

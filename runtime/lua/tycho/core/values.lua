@@ -63,7 +63,7 @@ function values.value(v)
 end
 
 
---- How many arguments a call has; nil at the end is absent.
+--- Returns how many arguments a call has; nil at the end is absent.
 function values.count(...)
   local n = select("#", ...)
   while n > 0 and (select(n, ...)) == nil do
@@ -73,14 +73,14 @@ function values.count(...)
 end
 
 
---- Whether x is a table without metatable, or with one that does not show itself: a list, a
+--- Returns whether x is a table without metatable, or with one that does not show itself: a list, a
 -- dictionary or options, never an object.
 function values.is_plain(x)
   return type(x) == "table" and not getmetatable(x)
 end
 
 
---- Whether a plain table has named keys.
+--- Returns whether a plain table has named keys.
 function values.has_names(t)
   for key in pairs(t) do
     if type(key) == "string" then

@@ -23,13 +23,13 @@ Message.__index = Message
 local VARINT, BITS64, BYTES, BITS32 = 0, 1, 2, 5
 
 
---- An empty message.
+--- Returns an empty message.
 function writer.message()
   return setmetatable({ parts = {}, bytes = 0 }, Message)
 end
 
 
--- An integer as a varint; negative ones take ten bytes.
+-- Returns an integer as a varint; negative ones take ten bytes.
 local function varint(v)
   if v >= 0 and v < 128 then
     return string.char(v)
@@ -131,7 +131,7 @@ function Message:array(field, x, bytes)
 end
 
 
---- The whole as one text.
+--- Returns the whole as one text.
 function Message:bytes_text()
   local texts = {}
   for i, part in ipairs(self.parts) do

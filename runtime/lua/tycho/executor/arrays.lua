@@ -26,7 +26,7 @@ local int_out, tensor_out, rows_out =
 
 local NONE = {}
 
--- The wrapper of an array of the new executor: one that exists (in the shared
+-- Returns the wrapper of an array of the new executor: one that exists (in the shared
 -- executor or buffer), or a new one.
 local function wrapper(tensor, candidates)
   for _, x in ipairs(candidates or NONE) do
@@ -39,7 +39,7 @@ local function wrapper(tensor, candidates)
 end
 
 
---- The bound arrays, as the core has them.
+--- Returns the bound arrays, as the core has them.
 -- @param handle `ty_exec *`
 -- @tparam table names {arguments, auxiliary}
 -- @tparam ?function before (kind, name) -> list of arrays that may be the same
@@ -58,8 +58,8 @@ function arrays.bound(handle, names, before)
 end
 
 
---- Whether the core computes the gradient of an argument: not where its request is null, even if
--- an array was given.
+--- Returns whether the core computes the gradient of an argument: not where its request is null,
+-- even if an array was given.
 function arrays.has_gradient(handle, name)
   check(C.ty_exec_grad(handle, name, tensor_out), "Executor")
   return tensor_out[0] ~= nil
@@ -68,8 +68,8 @@ end
 
 -- Outputs -----------------------------------------------------------------------------------------
 
---- The outputs. In a dry run they have shapes only, and null stands where a head is an argument
--- that was left out.
+--- Returns the outputs. In a dry run they have shapes only, and null stands where a head is an
+-- argument that was left out.
 -- @param handle `ty_exec *`
 -- @bool dry
 function arrays.outputs(handle, dry)

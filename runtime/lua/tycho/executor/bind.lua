@@ -56,7 +56,7 @@ local function fill_binds(names, list, grads, reqs)
 end
 
 
--- What the given arrays say to inference.
+-- Returns what the given arrays say to inference.
 local function put_wants(names, list, wants, at)
   for i, name in ipairs(names) do
     if list[i] then
@@ -105,7 +105,7 @@ local function fail_missing(names, func)
 end
 
 
--- What is given for arguments, gradients and auxiliary states, in order.
+-- Returns what is given for arguments, gradients and auxiliary states, in order.
 local function read_arrays(a, names, func)
   local arguments, needed = names.arguments, not a.dry_run
   check_misplaced(a, names)

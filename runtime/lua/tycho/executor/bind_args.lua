@@ -40,13 +40,13 @@ local function fail_length(what, want, got, func)
 end
 
 
--- Whether a table goes by name: a dictionary, or pairs.
+-- Returns whether a table goes by name: a dictionary, or pairs.
 local function is_dict(given)
   return #given == 0 or is_plain(given[1]) and type(given[1][1]) == "string"
 end
 
 
--- What is given for each name: a list in order, a dictionary, or pairs. nil,
+-- Returns what is given for each name: a list in order, a dictionary, or pairs. nil,
 -- false and ty.null are absent.
 local function in_order(given, names, what, func)
   local dict, list = is_dict(given) and args.pairs_of(given) or nil, {}
@@ -106,7 +106,8 @@ local function request_code(word, name, func)
 end
 
 
---- Request codes in argument order. Dictionary: what is missing is null. `ty.null`: all null.
+--- Returns request codes in argument order. Dictionary: what is missing is null. `ty.null`: all
+-- null.
 -- @param given
 -- @tparam {string,...} names
 -- @string func for errors
@@ -226,7 +227,7 @@ function bind_args.put_shape(desc, shape)
 end
 
 
---- Device codes by name from a list or dictionary of contexts.
+--- Returns device codes by name from a list or dictionary of contexts.
 -- @tparam ?table given
 -- @tparam {string,...} names
 -- @string what the option's name
@@ -266,7 +267,7 @@ local function copy_of(v)
 end
 
 
---- What an Executor is made of, but for its arrays.
+--- Returns what an Executor is made of, but for its arrays.
 -- @param handle `ty_exec *`
 -- @param sym the symbol
 -- @tparam table a the checked arguments

@@ -14,7 +14,7 @@ local tables = require "tycho.core.tables"
 local C = native.C
 
 
--- The object of a node in an executor, made when first needed.
+-- Returns the object of a node in an executor, made when first needed.
 local function object_of(exe, name, dict, ins)
   local objects = rawget(exe, "_custom") or {}
   rawset(exe, "_custom", objects)

@@ -56,7 +56,7 @@ end
 
 -- Making ------------------------------------------------------------------------------------------
 
--- An executor of what binding made.
+-- Returns an executor of what binding made.
 local function create(made)
   local outputs = arrays.outputs(made.handle, made.dry_run)
   local function keep(arrays_of)
@@ -72,7 +72,7 @@ local function create(made)
 end
 
 
---- An executor on given arrays: what `Symbol:bind` calls.
+--- Returns an executor on given arrays: what `Symbol:bind` calls.
 --
 -- Options: ctx = current, args (list or dictionary, all arguments), args_grad = nil (no
 -- gradients), grad_req = "write" ("write", "add", "null", a list or a dictionary), aux_states,
@@ -86,7 +86,8 @@ function executor.bind(sym, ...)
 end
 
 
---- An executor on zero-filled arrays made for the given shapes: what `Symbol:simple_bind` calls.
+--- Returns an executor on zero-filled arrays made for the given shapes: what `Symbol:simple_bind`
+-- calls.
 --
 -- Options: ctx = current, a shape for each input by name (or in `shapes = {...}`), grad_req,
 -- type_dict, group2ctx, arg_ctx, grad_ctx, aux_ctx, shared_arg_names, shared_exec, shared_buffer
@@ -129,7 +130,7 @@ end })
 
 -- Fields ------------------------------------------------------------------------------------------
 
---- A dictionary of names and arrays; entries of `ty.null` are left out. A name
+--- Returns a dictionary of names and arrays; entries of `ty.null` are left out. A name
 -- that occurs twice is E(name).
 -- @tparam {string,...} names
 -- @tparam {NDArray,...} list
@@ -198,7 +199,7 @@ local function field_of(self, key)
 end
 
 
--- The symbol as it was when bound; a copy, which few executors are asked for.
+-- Returns the symbol as it was when bound; a copy, which few executors are asked for.
 local function symbol_of(self)
   rawset(self, "_symbol", Symbol._restored(rawget(self, "_snapshot")))
   return rawget(self, "_symbol")
@@ -233,7 +234,7 @@ function Executor.__newindex(self, key, value)
 end
 
 
---- The list of outputs: `exe.outputs`.
+--- Returns the list of outputs: `exe.outputs`.
 function Executor:_get_outputs()
   return field_of(self, "outputs")
 end
@@ -280,7 +281,7 @@ local RESHAPE = args.form("Executor:reshape", {
 local KINDS = { args = "arg_arrays", grads = "grad_arrays", auxs = "aux_arrays" }
 
 
--- The old executor's arrays by kind and name: a reshaped executor keeps the
+-- Returns the old executor's arrays by kind and name: a reshaped executor keeps the
 -- objects that did not change.
 local function old_arrays(self)
   local names = { args = self._names.arguments, grads = self._names.arguments,
@@ -307,7 +308,7 @@ local function wants_of(shapes)
 end
 
 
---- An executor for other shapes that shares memory with this one; the two are
+--- Returns an executor for other shapes that shares memory with this one; the two are
 -- not to run at the same time.
 --
 -- Arrays that do not grow are views of the first elements of the old ones. A shape that was not
@@ -340,13 +341,13 @@ end
 
 -- Of symbols --------------------------------------------------------------------------------------
 
---- An executor on given arrays; see `ty.executor`.
+--- Returns an executor on given arrays; see `ty.executor`.
 function Symbol:bind(...)
   return executor.bind(self, ...)
 end
 
 
---- An executor on arrays made for the given shapes; see `ty.executor`.
+--- Returns an executor on arrays made for the given shapes; see `ty.executor`.
 function Symbol:simple_bind(...)
   return executor.simple_bind(self, ...)
 end

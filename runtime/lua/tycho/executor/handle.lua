@@ -30,7 +30,7 @@ local function fail_object(exe, func)
 end
 
 
---- The `ty_exec *` of an executor that was not freed.
+--- Returns the `ty_exec *` of an executor that was not freed.
 -- @param exe Executor
 -- @string func for errors
 function handle.of(exe, func)
@@ -41,16 +41,16 @@ function handle.of(exe, func)
 end
 
 
--- Whether a function that a run waits for is still at work. A coroutine that it has yielded from
--- may never go on; its run is over then.
+-- Returns whether a function that a run waits for is still at work. A coroutine that it has yielded
+-- from may never go on; its run is over then.
 local function at_work(thread)
   local status = thread == "main" and "normal" or coroutine.status(thread)
   return status == "running" or status == "normal"
 end
 
 
---- The `ty_exec *` of an executor of which no run waits for a function that this is called from: a
--- monitor's callback, an operator written in Lua.
+--- Returns the `ty_exec *` of an executor of which no run waits for a function that this is called
+-- from: a monitor's callback, an operator written in Lua.
 -- @param exe Executor
 -- @string func for errors
 function handle.idle(exe, func)
@@ -100,9 +100,9 @@ local function fail(code, func, sym, given, prefix)
 end
 
 
---- A new handle; out of memory, the core is asked once more after collecting. Failures know where
--- the shapes of the failed node's inputs come from, and a refused memory budget says the smallest
--- possible one as a number.
+--- Returns a new handle; out of memory, the core is asked once more after collecting. Failures know
+-- where the shapes of the failed node's inputs come from, and a refused memory budget says the
+-- smallest possible one as a number.
 -- @tparam function try `try(out) -> code` asks the core
 -- @string func for errors
 -- @param sym the symbol

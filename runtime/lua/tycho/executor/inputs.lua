@@ -23,7 +23,7 @@ local function is_nested(v)
 end
 
 
--- A value for a bound array, itself or made of a nested table; `what` and `advice`
+-- Returns a value for a bound array, itself or made of a nested table; `what` and `advice`
 -- stand around the name in errors.
 local function fitting(bound, v, func, name, what, advice)
   if not is_array(v) and not is_nested(v) then

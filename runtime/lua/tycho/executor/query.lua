@@ -24,13 +24,13 @@ local function text_of(self, get, func)
 end
 
 
---- The executor's own graph, forward and backward, as text; then the planned megabytes.
+--- Returns the executor's own graph, forward and backward, as text; then the planned megabytes.
 function Executor:debug_str()
   return text_of(self, C.ty_exec_print, "Executor:debug_str")
 end
 
 
---- The instructions the graph was compiled to: kernels, reasons, offsets, shapes.
+--- Returns the instructions the graph was compiled to: kernels, reasons, offsets, shapes.
 function Executor:program()
   return text_of(self, C.ty_exec_program, "Executor:program")
 end
@@ -45,7 +45,7 @@ function Executor:verify()
 end
 
 
---- The forward graph as it is run: equal subgraphs merged. Binds like any symbol.
+--- Returns the forward graph as it is run: equal subgraphs merged. Binds like any symbol.
 -- @treturn Symbol
 function Executor:get_optimized_symbol()
   local func, out = "Executor:get_optimized_symbol", ffi.new("ty_graph *[1]")
@@ -68,7 +68,7 @@ local function operators(self)
 end
 
 
--- Every planned value: where it lies and when it lives (instruction numbers).
+-- Returns every planned value: where it lies and when it lives (instruction numbers).
 local function planned_values(self)
   local v, list, ops = ffi.new("ty_value"), {}, operators(self)
   while C.ty_exec_value(self.handle, #list, v) == 0 do
@@ -83,7 +83,7 @@ local function planned_values(self)
 end
 
 
--- Planned bytes per device.
+-- Returns planned bytes per device.
 local function device_bytes(self, list)
   local bytes = { [tostring(self._ctx)] = 0 }
   for _, v in ipairs(list) do
@@ -116,7 +116,7 @@ function Memory.__tostring(m)
 end
 
 
---- What the plan needs, in bytes: planned, lower_bound, ratio, unshared, args, grads,
+--- Returns what the plan needs, in bytes: planned, lower_bound, ratio, unshared, args, grads,
 -- aux, outputs, pool (of all that share it), devices (planned bytes by device), values
 -- (each value's offset and lifetime).
 function Executor:memory()

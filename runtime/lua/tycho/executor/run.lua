@@ -113,7 +113,7 @@ local BACKWARD = args.form("Executor:backward", {
   list = true, dict = true, { "out_grads", "any?" }, { "is_train", "boolean", true },
 })
 
--- Head gradients as a list in output order: from nothing, an array, a list, or
+-- Returns head gradients as a list in output order: from nothing, an array, a list, or
 -- a dictionary by output name.
 local function head_list(self, given, func)
   if given == nil then
@@ -210,8 +210,8 @@ function Executor:partial_forward(...)
 end
 
 
--- The core's executor of the graph as it was written, where nodes of this one stand for several of
--- it, which a monitor is to see. The arrays stay, and where the outputs are.
+-- Returns the core's executor of the graph as it was written, where nodes of this one stand for
+-- several of it, which a monitor is to see. The arrays stay, and where the outputs are.
 local function take_as_written(self, func)
   local out = ffi.new("ty_exec *[1]")
   check(C.ty_exec_as_written(idle(self, func), out), func)

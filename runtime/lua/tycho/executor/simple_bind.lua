@@ -123,7 +123,7 @@ local function fill_wants(a, sym, names, shapes, func)
 end
 
 
--- The shared buffer for the core; its entries sorted, so that two runs do the same.
+-- Returns the shared buffer for the core; its entries sorted, so that two runs do the same.
 local function native_buffer(buffer, func)
   local list = {}
   for name, x in pairs(buffer) do
@@ -171,7 +171,7 @@ end
 
 -- Names that occur twice --------------------------------------------------------------------------
 
--- The first name that stands for several variables.
+-- Returns the first name that stands for several variables.
 local function repeated(names)
   local seen = {}
   for _, list in ipairs{ names.arguments, names.auxiliary } do
@@ -194,7 +194,8 @@ local function zeros(shapes, dtypes, device, func)
 end
 
 
--- Element types for inference: those given, else float32 where a variable does not say its own.
+-- Returns element types for inference: those given, else float32 where a variable does not say its
+-- own.
 local function seed_types(a, sym, names)
   if a.type_dict then
     return a.type_dict

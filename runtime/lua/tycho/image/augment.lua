@@ -83,7 +83,7 @@ local function lone_size(spec, t, ...)
 end
 
 
--- A class whose parameters become its fields.
+-- Returns a class whose parameters become its fields.
 local function define(name, spec, apply)
   local Kind, form = Augmenter:extend(name), args.form("image." .. name, spec)
   function Kind:init(...)
@@ -359,8 +359,8 @@ local function add_colors(list, a)
 end
 
 
---- The usual changes, as a list: resize, window, mirror image, float32, colours, normalisation.
--- Options data_shape (channels, height, width), resize = 0 (of the shorter side),
+--- Returns the usual changes, as a list: resize, window, mirror image, float32, colours,
+-- normalisation. Options data_shape (channels, height, width), resize = 0 (of the shorter side),
 -- rand_crop = false, rand_resize = false, rand_mirror = false, mean, std (true: ImageNet's),
 -- brightness, contrast, saturation, hue, pca_noise, rand_gray = 0, inter_method = 2.
 -- @treturn {Augmenter,...}

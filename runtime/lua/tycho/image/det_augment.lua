@@ -34,7 +34,7 @@ local DetAugmenter = augment.Augmenter:extend("DetAugmenter")
 det.DetAugmenter = DetAugmenter
 
 
---- The changed image and label.
+--- Returns the changed image and label.
 function DetAugmenter:__call(x, label)
   if not class.is_array(label) then
     return self:apply(x, label)
@@ -44,7 +44,7 @@ function DetAugmenter:__call(x, label)
 end
 
 
--- A class whose parameters become its fields.
+-- Returns a class whose parameters become its fields.
 local function define(name, spec, apply)
   local Kind, form = DetAugmenter:extend(name), args.form("image." .. name, spec)
   function Kind:init(...)
@@ -193,8 +193,8 @@ function Crop:prepare()
 end
 
 
--- A size of the proportions and area asked for, within the bounds of the height: height, width,
--- proportions.
+-- Returns a size of the proportions and area asked for, within the bounds of the height: height,
+-- width, proportions.
 local function random_size(self, height, width, bounds)
   local ratio = random.uniform(self.aspect_ratio_range[1], self.aspect_ratio_range[2])
   if ratio <= 0 then
@@ -207,7 +207,7 @@ local function random_size(self, height, width, bounds)
 end
 
 
--- A random window: left, top, width, height; nil if the proportions do not fit.
+-- Returns a random window: left, top, width, height; nil if the proportions do not fit.
 function Crop:window(height, width)
   local h, w, r = random_size(self, height, width, function(low, high, ratio)
     high = round(high * ratio) > width and floor((width + 0.4999999) / ratio) or high
@@ -227,7 +227,7 @@ function Crop:window(height, width)
 end
 
 
--- Whether each object that the window touches has enough of it inside.
+-- Returns whether each object that the window touches has enough of it inside.
 function Crop:covers(label, left, top, w, h, height, width)
   if w * h < 2 then
     return false
@@ -253,7 +253,7 @@ local function clamp(v)
 end
 
 
--- The objects of which enough is left, in shares of the window; nil when there are none.
+-- Returns the objects of which enough is left, in shares of the window; nil when there are none.
 function Crop:seen(label, left, top, w, h)
   local rows = {}
   for _, row in ipairs(label) do
@@ -320,7 +320,7 @@ local MULTI = args.form("image.CreateMultiRandCropAugmenter", {
   { "max_attempts", "integer|list", 50 }, { "skip_prob", "number", 0 },
 })
 
--- A parameter for each of several windows; a lone {low, high} is one range.
+-- Returns a parameter for each of several windows; a lone {low, high} is one range.
 local function several(value, is_range)
   if type(value) ~= "table" or is_range and type(value[1]) == "number" then
     return { value }
@@ -329,8 +329,8 @@ local function several(value, is_range)
 end
 
 
---- One of several random windows, chosen at each call. Every parameter of `DetRandomCropAug` may be
--- a list, for as many windows; skip_prob = 0: how often there is none.
+--- Returns one of several random windows, chosen at each call. Every parameter of
+-- `DetRandomCropAug` may be a list, for as many windows; skip_prob = 0: how often there is none.
 -- @treturn DetRandomSelectAug
 function det.CreateMultiRandCropAugmenter(...)
   local a, lists, n = MULTI(...), {}, 1
@@ -366,7 +366,7 @@ local CREATE = args.form("image.CreateDetAugmenter", {
 })
 
 
--- The largest area of all ranges, and the first of the proportions and attempts.
+-- Returns the largest area of all ranges, and the first of the proportions and attempts.
 local function pad_step(a)
   local areas, most = several(a.area_range, true), 0
   for _, range in ipairs(areas) do
@@ -388,9 +388,9 @@ local function crop_step(a)
 end
 
 
---- The usual changes, as a list: resize, window, mirror image, border, size, float32, colours,
--- normalisation. Options data_shape (channels, height, width), resize = 0 (of the shorter side),
--- rand_crop, rand_pad, rand_gray = 0 (how often), rand_mirror = false, mean, std (true:
+--- Returns the usual changes, as a list: resize, window, mirror image, border, size, float32,
+-- colours, normalisation. Options data_shape (channels, height, width), resize = 0 (of the shorter
+-- side), rand_crop, rand_pad, rand_gray = 0 (how often), rand_mirror = false, mean, std (true:
 -- ImageNet's), brightness, contrast, saturation, pca_noise, hue = 0, inter_method = 2; of windows
 -- and borders min_object_covered = 0.1, aspect_ratio_range = {0.75, 1.33}, area_range = {0.05, 3},
 -- min_eject_coverage = 0.3, max_attempts = 50, pad_val = {127, 127, 127}.

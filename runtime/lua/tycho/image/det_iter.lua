@@ -190,7 +190,7 @@ end
 local COLOURS = { "#e6194b", "#3cb44b", "#ffe119", "#4363d8", "#f58231", "#911eb4", "#42d4f4",
   "#f032e6" }
 
--- The image (height, width, 3), as bytes again.
+-- Returns the image (height, width, 3), as bytes again.
 local function shown(x, mean, std)
   x = x:astype("float32")
   if std then
@@ -230,7 +230,8 @@ local DRAW = args.form("ImageDetIter:draw_next", { "*",
 
 local MEAN, STD = { 123.68, 116.28, 103.53 }, { 58.395, 57.12, 57.375 }
 
---- The next sample, changed as in training, with its boxes drawn; nil at the end of the epoch.
+--- Returns the next sample, changed as in training, with its boxes drawn; nil at the end of the
+-- epoch.
 --
 --     ty.viz.show(it:draw_next())
 --

@@ -149,7 +149,7 @@ function ImageIter._create_augmenters(_, options)
 end
 
 
--- The first numbers of an image's row in the array of labels.
+-- Returns the first numbers of an image's row in the array of labels.
 function ImageIter:_check_label(label, name)
   label = type(label) == "table" and label or { label }
   if #label ~= self._label_width then
@@ -217,7 +217,7 @@ function ImageIter:_set_up(a)
 end
 
 
--- The keys in another order.
+-- Returns the keys in another order.
 local function mixed(keys)
   local order, list = nd.arange{ 0, #keys, dtype = "int32", ctx = context.cpu(0) }, {}
   for i, k in ipairs(nd.random.shuffle(order):totable()) do
@@ -292,7 +292,7 @@ function ImageIter:next_sample()
 end
 
 
--- The image changed and laid out (channels, height, width), and its label.
+-- Returns the image changed and laid out (channels, height, width), and its label.
 local function prepared(self, bytes, label, name)
   local ok, x = attempt(pixels.imdecode, bytes, { flag = self._shape[1] == 1 and 0 or 1 })
   if not ok then
@@ -367,8 +367,9 @@ function ImageIter:iter_next()
 end
 
 
---- The next batch, nil at the end. `pad` counts the samples that fill a batch up: borrowed from the
--- beginning ("pad"), or those of the new epoch behind samples that were kept for it ("roll_over").
+--- Returns the next batch, nil at the end. `pad` counts the samples that fill a batch up: borrowed
+-- from the beginning ("pad"), or those of the new epoch behind samples that were kept for it
+-- ("roll_over").
 function ImageIter:next()
   return self:_hand_out()
 end
@@ -379,7 +380,7 @@ function ImageIter:getlabel() return self.current_batch.label end
 function ImageIter:getpad() return self.current_batch.pad end
 
 
---- Where the iterator stands: numbers and texts. Random changes of images follow from
+--- Returns where the iterator stands: numbers and texts. Random changes of images follow from
 -- `ty.random.get_state`.
 function ImageIter:state()
   if #self._held > 0 then

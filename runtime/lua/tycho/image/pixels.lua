@@ -24,7 +24,7 @@ local pixels = {}
 
 -- Files -------------------------------------------------------------------------------------------
 
--- The image, in `out` where that is given.
+-- Returns the image, in `out` where that is given.
 local function placed(x, out, func)
   return out and call.unary("_copy", func, x, out) or x
 end
@@ -35,7 +35,8 @@ local IMDECODE = args.form("image.imdecode", {
   { "out", "array?" },
 })
 
---- The image in the bytes of a JPEG or PNG file. Files that end early or are damaged: E(format).
+--- Returns the image in the bytes of a JPEG or PNG file. Files that end early or are damaged:
+-- E(format).
 -- @param buf text, or an array of uint8
 -- @tparam[opt] table options flag = 1: three channels, 0: grey, -1: as stored (with transparency
 --   four); to_rgb = true: red first, false: blue first; out: an array that takes the image
@@ -54,7 +55,7 @@ local IMREAD = args.form("image.imread", {
   { "out", "array?" },
 })
 
---- The image in a file; options as `imdecode`.
+--- Returns the image in a file; options as `imdecode`.
 -- @string filename missing: E(io)
 function pixels.imread(...)
   local a = IMREAD(...)
@@ -69,7 +70,7 @@ local IMENCODE = args.form("image.imencode", {
   { "img", "array|table" }, "*", { "quality", "integer?" }, { "img_fmt", "text", ".jpg" },
 })
 
---- The bytes of a file of the image.
+--- Returns the bytes of a file of the image.
 -- @param img (height, width[, 1, 3 or 4]) uint8
 -- @tparam[opt] table options img_fmt = ".jpg" or ".png"; quality: of JPEG 0 to 100 (95), of PNG the
 --   compression 0 to 9 (3; larger numbers are taken as 3, so that one quality serves both)
@@ -115,7 +116,7 @@ local function pair(size, func, argument)
 end
 
 
--- The rule that interp stands for.
+-- Returns the rule that interp stands for.
 local function rule(interp, h, w, new_h, new_w, func)
   if interp == 10 then
     return random.integer(0, 4)
@@ -141,7 +142,7 @@ local IMRESIZE = args.form("image.imresize", {
   { "out", "array?" },
 })
 
---- The image with another size, in the array `out` where that is given.
+--- Returns the image with another size, in the array `out` where that is given.
 function pixels.imresize(...)
   local a = IMRESIZE(...)
   return resize(a.src, a.w, a.h, a.interp, "image.imresize", a.out)
@@ -160,7 +161,7 @@ local function scale_down(have_w, have_h, w, h)
   return max(floor(w), 1), max(floor(h), 1)
 end
 
---- The size shrunk, in its proportions, until it fits into src_size.
+--- Returns the size shrunk, in its proportions, until it fits into src_size.
 -- @tparam {int,int} src_size {width, height}
 -- @tparam {int,int} size {width, height}
 -- @treturn {int,int}
@@ -174,7 +175,7 @@ end
 local RESIZE_SHORT = args.form("image.resize_short",
   { { "src", "array" }, { "size", "integer" }, { "interp", "integer", 2 } })
 
---- The image with a shorter side of `size` in its proportions.
+--- Returns the image with a shorter side of `size` in its proportions.
 function pixels.resize_short(...)
   local a = RESIZE_SHORT(...)
   local h, w = size_of(a.src, "image.resize_short")
@@ -194,9 +195,10 @@ local BORDER = args.form("image.copyMakeBorder", {
   "*", { "out", "array?" },
 })
 
---- The image with a border. Options src, top, bot, left, right (pixels), type = 0: constant, 1:
--- nearest pixel, 2: mirror image, 3: the other end, 4: mirror image without the outermost pixel;
--- value or values (by channel) of a constant one; out: an array that takes the image.
+--- Returns the image with a border. Options src, top, bot, left, right (pixels), type = 0:
+-- constant, 1: nearest pixel, 2: mirror image, 3: the other end, 4: mirror image without the
+-- outermost pixel; value or values (by channel) of a constant one; out: an array that takes the
+-- image.
 function pixels.copyMakeBorder(...)
   local a = BORDER(...)
   return nd._cvcopyMakeBorder{ a.src, top = a.top, bot = a.bot, left = a.left, right = a.right,
@@ -229,7 +231,8 @@ local FIXED_CROP = args.form("image.fixed_crop", {
   { "h", "integer" }, { "size", "shape?" }, { "interp", "integer", 2 },
 })
 
---- A window of w columns and h rows from column x0 and row y0, resized to `size` if that is given.
+--- Returns a window of w columns and h rows from column x0 and row y0, resized to `size` if that is
+-- given.
 function pixels.fixed_crop(...)
   local a = FIXED_CROP(...)
   return fixed_crop(a.src, a.x0, a.y0, a.w, a.h, a.size, a.interp, "image.fixed_crop")
@@ -240,7 +243,7 @@ local function crop_form(func)
   return args.form(func, { { "src", "array" }, { "size", "shape" }, { "interp", "integer", 2 } })
 end
 
--- A window as large as `size` or, in its proportions, as the image allows;
+-- Returns a window as large as `size` or, in its proportions, as the image allows;
 -- offset(slack): where it begins in a row or column with so many pixels more than the window.
 local function crop(a, offset, func)
   local h, w = size_of(a.src, func)
@@ -254,7 +257,7 @@ local function middle_offset(slack) return floor(slack / 2) end
 
 local RANDOM_CROP, CENTER_CROP = crop_form("image.random_crop"), crop_form("image.center_crop")
 
---- A random window of `size`; a smaller image gives a smaller window, which is enlarged.
+--- Returns a random window of `size`; a smaller image gives a smaller window, which is enlarged.
 -- @treturn NDArray
 -- @treturn {int,...} column, row, width and height of the window
 function pixels.random_crop(...)
@@ -262,7 +265,7 @@ function pixels.random_crop(...)
 end
 
 
---- The window in the middle; as `random_crop`.
+--- Returns the window in the middle; as `random_crop`.
 function pixels.center_crop(...)
   return crop(CENTER_CROP(...), middle_offset, "image.center_crop")
 end
@@ -277,8 +280,8 @@ local TRIES = 10
 
 local function round(v) return floor(v + 0.5) end
 
---- A window of random area and proportions, resized to `size`; the middle where ten tries do not
--- fit.
+--- Returns a window of random area and proportions, resized to `size`; the middle where ten tries
+-- do not fit.
 -- @tparam NDArray src
 -- @tparam {int,int} size {width, height}
 -- @param area least part of the image, or {least, most}

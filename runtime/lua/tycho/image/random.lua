@@ -13,20 +13,20 @@ local random = {}
 
 local unit = ffi.new("double[1]")
 
---- A number from low to below high.
+--- Returns a number from low to below high.
 function random.uniform(low, high)
   check(C.ty_rng_unit(C.TY_CPU, unit), "image")
   return low + (high - low) * unit[0]
 end
 
 
---- An integer from low to high, both included.
+--- Returns an integer from low to high, both included.
 function random.integer(low, high)
   return math.min(math.floor(random.uniform(low, high + 1)), high)
 end
 
 
---- A normal number with mean 0.
+--- Returns a normal number with mean 0.
 function random.normal(deviation)
   return deviation * math.sqrt(-2 * math.log(1 - random.uniform(0, 1)))
     * math.cos(2 * math.pi * random.uniform(0, 1))

@@ -26,7 +26,7 @@ local function check_source(x, func)
 end
 
 
--- An angle for each image.
+-- Returns an angle for each image.
 local function angles_of(x, degrees, func)
   local count, list = x.ndim == 4 and x.shape[1] or 1, degrees
   if type(degrees) == "number" then
@@ -49,8 +49,8 @@ local function angles_of(x, degrees, func)
 end
 
 
--- How much the sampled window grows so that the turned image fills it (zoom_in: less than 1) or
--- lies in it (zoom_out).
+-- Returns how much the sampled window grows so that the turned image fills it (zoom_in: less than
+-- 1) or lies in it (zoom_out).
 local function zoom_of(h, w, angle, zoom_in, zoom_out)
   if not zoom_in and not zoom_out then
     return 1
@@ -63,8 +63,8 @@ local function zoom_of(h, w, angle, zoom_in, zoom_out)
 end
 
 
--- The affine map from a pixel's place to that of its source; places go from -1 to 1, pixels are
--- square.
+-- Returns the affine map from a pixel's place to that of its source; places go from -1 to 1, pixels
+-- are square.
 local function map_of(h, w, degrees, zoom_in, zoom_out)
   local angle = rad(degrees)
   local high, wide = (h - 1) / 2, (w - 1) / 2
@@ -100,7 +100,7 @@ local IMROTATE = args.form("image.imrotate", {
   { "zoom_out", "boolean", false },
 })
 
---- The image turned about its middle, counter-clockwise; what lies outside is 0.
+--- Returns the image turned about its middle, counter-clockwise; what lies outside is 0.
 -- @tparam NDArray src (channels, height, width), or a batch of such images, float32
 -- @param rotation_degrees number, or for a batch an array or list with an angle for each image
 -- @bool[opt=false] zoom_in large enough that nothing from outside is seen

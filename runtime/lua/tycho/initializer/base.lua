@@ -73,8 +73,8 @@ function Initializer:_remember(options, order)
 end
 
 
---- The initializer as JSON text: its name and options; what a variable's `__init__` attribute
--- holds.
+--- Returns the initializer as JSON text: its name and options; what a variable's `__init__`
+-- attribute holds.
 function Initializer:dumps()
   local pairs_of, options = {}, self._options or {}
   for i, key in ipairs(self._order or {}) do
@@ -90,7 +90,7 @@ function Initializer:__tostring()
 end
 
 
---- Whether another initializer is of the same class with the same options.
+--- Returns whether another initializer is of the same class with the same options.
 function Initializer:equals(other)
   return getmetatable(self) == getmetatable(other) and self:dumps() == other:dumps()
 end
@@ -269,7 +269,7 @@ function base.register(kind, name)
 end
 
 
---- A subclass whose options are declared, kept as fields and written by `dumps`.
+--- Returns a subclass whose options are declared, kept as fields and written by `dumps`.
 -- @string name
 -- @tparam table spec parameters of its form
 function base.kind(name, spec)

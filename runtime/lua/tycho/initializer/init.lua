@@ -66,8 +66,8 @@ local function from_json(text)
 end
 
 
---- An initializer from an initializer (itself), a name in any case with options, a table with the
--- name under `initializer`, or the text that `dumps` gives.
+--- Returns an initializer from an initializer (itself), a name in any case with options, a table
+-- with the name under `initializer`, or the text that `dumps` gives.
 -- @param x unknown name E(name)
 -- @tparam[opt] table options
 function init.create(x, options)

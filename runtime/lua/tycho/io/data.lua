@@ -49,7 +49,7 @@ function DataDesc:__tostring()
 end
 
 
---- Whether name and shape agree; dtype and layout do not count.
+--- Returns whether name and shape agree; dtype and layout do not count.
 -- @param other a description or `{name, shape}`
 function DataDesc:equals(other)
   if type(other) ~= "table" or other[1] ~= self.name or type(other[2]) ~= "table" then
@@ -59,8 +59,8 @@ function DataDesc:equals(other)
 end
 
 
---- The axis (from 0) that counts samples: the position of N; 0 without layout, -1 where there is
--- no N.
+--- Returns the axis (from 0) that counts samples: the position of N; 0 without layout, -1 where
+-- there is no N.
 -- @tparam[opt] string layout
 function DataDesc.get_batch_axis(layout)
   if values.value(layout) == nil then
@@ -86,7 +86,7 @@ function DataDesc.get_list(shapes, types)
 end
 
 
---- A description from a description, `{name, shape}`, `{name, shape, dtype}` or
+--- Returns a description from a description, `{name, shape}`, `{name, shape, dtype}` or
 -- `{name, shape, dtype, layout}`.
 -- @param given
 -- @string func for errors
@@ -189,7 +189,7 @@ local function listed(descs)
 end
 
 
---- The next batch, nil at the end of the epoch.
+--- Returns the next batch, nil at the end of the epoch.
 function DataIter:next()
   if not self:iter_next() then
     return nil
@@ -210,8 +210,8 @@ function DataIter:_hand_out()
 end
 
 
---- Whether there is a current batch, for such a class's `iter_next`: a batch that `next` does not
--- hand out is the iterator's, and outlives a scope (not for users).
+--- Returns whether there is a current batch, for such a class's `iter_next`: a batch that `next`
+-- does not hand out is the iterator's, and outlives a scope (not for users).
 function DataIter:_has_current()
   local batch = self.current_batch
   if batch and not self._handing_out then

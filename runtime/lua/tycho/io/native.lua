@@ -35,7 +35,7 @@ iters.MXDataIter = MXDataIter
 local more, out, pad = ffi.new("int[1]"), ffi.new("ty_tensor *[1]"), ffi.new("int[1]")
 
 
--- A native iterator; `options` in Lua's values.
+-- Returns a native iterator; `options` in Lua's values.
 local function open(kind, options, func)
   local keys, dict = {}, {}
   for key, value in pairs(options) do
@@ -62,7 +62,7 @@ local function live(self, method)
 end
 
 
--- An array of the current batch.
+-- Returns an array of the current batch.
 local function array_at(self, i, dtype)
   check(C.ty_iter_data(self._handle, i, out), self.class_name .. ":next")
   C.ty_tensor_keep(out[0])
@@ -71,7 +71,7 @@ local function array_at(self, i, dtype)
 end
 
 
--- The next batch of the native iterator, nil at the end.
+-- Returns the next batch of the native iterator, nil at the end.
 local function fetch(self)
   local func = self.class_name .. ":next"
   repeat
@@ -125,7 +125,7 @@ function MXDataIter:iter_next()
 end
 
 
---- The next batch, nil at the end.
+--- Returns the next batch, nil at the end.
 function MXDataIter:next()
   return self:_hand_out()
 end
@@ -204,7 +204,7 @@ local OURS = { ctx = true, data_name = true, label_name = true, silent = true,
 local READ_AS = { int32 = "float64", int64 = "float64", float64 = "float64" }
 
 
--- A kind of iterator: its native name and parameters.
+-- Returns a kind of iterator: its native name and parameters.
 local function kind(class_name, native_name, own)
   local Kind = MXDataIter:extend(class_name)
   local spec = { "*" }
@@ -318,7 +318,7 @@ local TRUTHS = { "verbose", "rand_crop", "random_resized_crop", "mirror", "rand_
 
 local FLOATS = { "float32", "float64", "float16", "bfloat16" }
 
--- The reference's parameters; those without a default here have it in the core.
+-- Returns the reference's parameters; those without a default here have it in the core.
 local function record_params(dtype, bytes, label_width, sequence, rows)
   local dtypes = { unpack(FLOATS) }
   for _, name in ipairs(bytes) do

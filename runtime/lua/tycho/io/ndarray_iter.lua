@@ -42,7 +42,7 @@ local function is_pair(v)
 end
 
 
--- What was given as a list of {name, array or table}; nil for something that is no table.
+-- Returns what was given as a list of {name, array or table}; nil for something that is no table.
 local function named_sources(given, name)
   if is_array(given) then
     return { { name, given } }
@@ -221,7 +221,8 @@ local function list_rows(self, from, count)
 end
 
 
--- First row and number of rows of the epoch in the current batch, and the held rows before them.
+-- Returns first row and number of rows of the epoch in the current batch, and the held rows before
+-- them.
 local function extent(self)
   local n, size = self.num_data, self.batch_size
   if rolls(self) then
@@ -275,7 +276,7 @@ function NDArrayIter:iter_next()
 end
 
 
---- The next batch, nil at the end of the epoch.
+--- Returns the next batch, nil at the end of the epoch.
 function NDArrayIter:next()
   if not self:iter_next() then
     return nil

@@ -67,7 +67,7 @@ local function names_of(arrays)
 end
 
 
--- An array of a file, one row for a whole file.
+-- Returns an array of a file, one row for a whole file.
 local function array_of(self, loaded, name, path)
   local key = self._arrays[name] or name
   local x = loaded[key]
@@ -95,7 +95,7 @@ local function check_rows(self, x, name, path, rows)
 end
 
 
--- The arrays of a file in the order of the names.
+-- Returns the arrays of a file in the order of the names.
 local function load_file(self, name)
   local path = self.path .. "/" .. name
   local loaded, list, rows = nd.load(path), {}, nil
@@ -309,7 +309,7 @@ function NPZIter:iter_next()
 end
 
 
---- The next batch, nil at the end of the epoch.
+--- Returns the next batch, nil at the end of the epoch.
 function NPZIter:next()
   return self:_hand_out()
 end

@@ -106,7 +106,7 @@ end
 
 local data, bytes = ffi.new("const char *[1]"), ffi.new("size_t[1]")
 
---- The next record, nil at the end.
+--- Returns the next record, nil at the end.
 function MXRecordIO:read()
   check(C.ty_record_read(handle_of(self, "read", false), data, bytes), self.class_name .. ":read",
     { argument = self.uri })
@@ -119,7 +119,7 @@ end
 
 local offset = ffi.new("int64_t[1]")
 
---- The offset of the next record in bytes.
+--- Returns the offset of the next record in bytes.
 function MXRecordIO:tell()
   check(C.ty_record_tell(handle_of(self, "tell"), offset), self.class_name .. ":tell")
   return tonumber(offset[0])
@@ -226,7 +226,7 @@ function MXIndexedRecordIO:seek(key)
 end
 
 
---- The record of a key.
+--- Returns the record of a key.
 function MXIndexedRecordIO:read_idx(key)
   self:seek(key)
   return self:read()
@@ -293,7 +293,7 @@ local function label_list(label)
 end
 
 
---- Header and bytes as a record.
+--- Returns header and bytes as a record.
 -- @param header an IRHeader or its four values in a list
 -- @string text
 function recordio.pack(header, text)
@@ -306,7 +306,7 @@ function recordio.pack(header, text)
 end
 
 
---- Header and bytes of a record; several labels are a list.
+--- Returns header and bytes of a record; several labels are a list.
 -- @string text
 function recordio.unpack(text)
   local head, size = Packed(), ffi.sizeof(Packed)
@@ -339,7 +339,7 @@ local PACK_IMG = args.form("recordio.pack_img", {
   { "img_fmt", "text", ".jpg" },
 })
 
---- Header and image as a record.
+--- Returns header and image as a record.
 -- @tparam IRHeader header
 -- @param img (height, width, channels)
 -- @tparam[opt] table options quality = 95, img_fmt = ".jpg" or ".png"
@@ -353,7 +353,7 @@ end
 local UNPACK_IMG = args.form("recordio.unpack_img",
   { { "text", "text" }, { "iscolor", "integer", -1 } })
 
---- Header and image of a record.
+--- Returns header and image of a record.
 -- @string text
 -- @int[opt=-1] iscolor 0: grey, 1: three channels, -1: as it is stored
 function recordio.unpack_img(...)

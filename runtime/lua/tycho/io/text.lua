@@ -50,13 +50,13 @@ function Corpus:init(lines)
 end
 
 
---- How many sentences there are.
+--- Returns how many sentences there are.
 function Corpus:len()
   return self.count
 end
 
 
---- The words of a sentence, from 1.
+--- Returns the words of a sentence, from 1.
 -- @treturn {string,...}
 function Corpus:sentence(i)
   if type(i) ~= "number" or i < 1 or i > self.count then

@@ -14,7 +14,7 @@ local buckets = {}
 local FIRST, BUCKET = 2 ^ 18, 25 * 2 ^ 18                -- elements of a message
 
 
---- Where a list's arrays lie, in words.
+--- Returns where a list's arrays lie, in words.
 function buckets.devices_of(list)
   local names = {}
   for i, x in ipairs(list) do
@@ -73,7 +73,7 @@ function buckets.of(groups)
 end
 
 
---- Which bucket each key goes in when these are pushed together.
+--- Returns which bucket each key goes in when these are pushed together.
 -- @param kv the store
 -- @tparam {string,...} keys
 -- @tparam table values per key a list over devices

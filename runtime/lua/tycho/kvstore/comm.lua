@@ -71,7 +71,7 @@ local function gather_equal(self, text)
 end
 
 
---- A text of each rank; waits.
+--- Returns a text of each rank; waits.
 -- @string text
 -- @treturn {string,...} the first is rank 0's
 function Group:gather(text)
@@ -108,7 +108,7 @@ function Group:abort(text)
 end
 
 
---- What was sent so far: `{messages, bytes, seconds}`.
+--- Returns what was sent so far: `{messages, bytes, seconds}`.
 function Group:stats()
   local n = ffi.new("int64_t[3]")
   check(C.ty_comm_stats(self._h, n, n + 1, n + 2), "Group:stats")
@@ -119,7 +119,7 @@ end
 -- What launchers tell the processes that they start: OpenMPI, MPICH and Intel, PMIx, Slurm.
 local TOLD = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID" }
 
---- Whether a launcher of MPI started this process.
+--- Returns whether a launcher of MPI started this process.
 function comm.is_launched()
   for _, name in ipairs(TOLD) do
     if os.getenv(name) then

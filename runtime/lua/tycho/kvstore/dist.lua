@@ -57,7 +57,7 @@ local function is_2bit(entry)
 end
 
 
--- What this rank adds, and where the sum over the ranks goes: an array of the store's own.
+-- Returns what this rank adds, and where the sum over the ranks goes: an array of the store's own.
 local function merge(self, entry, list)
   if is_2bit(entry) then
     local sent = store.compress(entry, 1, self:_sum(entry, list))
@@ -75,8 +75,8 @@ end
 
 -- Sums of the ranks -------------------------------------------------------------------------------
 
--- Whether all ranks have NCCL: asked when arrays on GPUs are pushed first. Otherwise MPI carries
--- them, by way of the host.
+-- Returns whether all ranks have NCCL: asked when arrays on GPUs are pushed first. Otherwise MPI
+-- carries them, by way of the host.
 local function have_nccl(self)
   if self._by_nccl == nil then
     local good, what = pcall(comm.check_devices)
@@ -150,8 +150,9 @@ function DistStore:_push_all(groups, priority)
 end
 
 
---- Which bucket each key goes in when these are pushed together; nil: the messages wait for all of
--- backward anyway, since devices' gradients are added, or compressed, behind it (for modules).
+--- Returns which bucket each key goes in when these are pushed together; nil: the messages wait for
+-- all of backward anyway, since devices' gradients are added, or compressed, behind it (for
+-- modules).
 -- @tparam {string,...} keys
 -- @tparam table values per key a list over devices
 -- @treturn ?table from 0, by key

@@ -42,7 +42,7 @@ local ELSEWHERE = { "horovod", "byteps" }
 
 local CREATE = args.form("kv.create", { { "name", "text", "local" } })
 
---- A store by name.
+--- Returns a store by name.
 -- @string[opt="local"] name in any case: "local", "device", "nccl", or a registered one; others
 -- that need more than one process E(unsupported). "nccl" without that library E(device), which
 -- says what is missing

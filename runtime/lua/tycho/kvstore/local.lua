@@ -177,8 +177,8 @@ end
 
 -- Sums --------------------------------------------------------------------------------------------
 
---- The device that sums of a key are made on: the CPU, or (with on_devices in any case) of the
--- pushed arrays' devices the one with least to do.
+--- Returns the device that sums of a key are made on: the CPU, or (with on_devices in any case) of
+-- the pushed arrays' devices the one with least to do.
 function KVStore:_choose(list, on_devices)
   if not (on_devices or self._on_devices) then
     return self._home
@@ -192,7 +192,8 @@ function KVStore:_choose(list, on_devices)
 end
 
 
--- What a device sends of a gradient with 2-bit compression: of what has come together, +threshold,
+-- Returns what a device sends of a gradient with 2-bit compression: of what has come together,
+-- +threshold,
 -- -threshold or 0 for each element; the rest is kept for the next time.
 function store.compress(entry, i, x)
   local threshold = entry.compression.threshold
@@ -219,7 +220,7 @@ local function check_shapes(key, list, stored)
 end
 
 
---- The store's own array for sums of a key.
+--- Returns the store's own array for sums of a key.
 function KVStore._buffer(_, entry, like)
   if not (entry.buffer and entry.buffer._dtype == like._dtype) then
     entry.buffer = class.keep(class.new(like._shape, like._dtype, like._device, "KVStore:push"))
@@ -228,7 +229,7 @@ function KVStore._buffer(_, entry, like)
 end
 
 
---- The sum of a key's arrays, in an array of the store's own.
+--- Returns the sum of a key's arrays, in an array of the store's own.
 function KVStore:_sum(entry, list)
   entry.device = entry.device or self:_choose(list)
   local near = {}
@@ -243,7 +244,7 @@ function KVStore:_sum(entry, list)
 end
 
 
---- The sum of the arrays that devices pushed for a key; a single one itself.
+--- Returns the sum of the arrays that devices pushed for a key; a single one itself.
 function KVStore:_merge(entry, list)
   if entry.compression then
     local sent = {}
@@ -436,7 +437,7 @@ end
 
 local LOAD = args.form("KVStore:load_optimizer_states", { { "fname", "text" } })
 
--- What the store has states for.
+-- Returns what the store has states for.
 local function targets_of(self, o)
   local targets = {}
   for key, entry in pairs(self._entries) do
@@ -471,7 +472,7 @@ function KVStore:_put(key, x)
 end
 
 
---- What compression has kept back: key -> a list of arrays, one for each device.
+--- Returns what compression has kept back: key -> a list of arrays, one for each device.
 function KVStore:_residuals()
   local kept = {}
   for key, entry in pairs(self._entries) do
@@ -491,7 +492,7 @@ end
 
 -- Other -------------------------------------------------------------------------------------------
 
---- Whether the store can do something: "optimizer"; another word E(value).
+--- Returns whether the store can do something: "optimizer"; another word E(value).
 function KVStore.is_capable(_, capability)
   if type(capability) ~= "string" or capability:lower() ~= KVStoreBase.OPTIMIZER then
     Error.raise{ code = "value", func = "KVStore:is_capable", argument = "capability",

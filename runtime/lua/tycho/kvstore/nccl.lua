@@ -20,7 +20,7 @@ local nccl = {}
 
 -- Groups of GPUs ----------------------------------------------------------------------------------
 
---- Whether all arrays of a list are on GPUs.
+--- Returns whether all arrays of a list are on GPUs.
 function nccl.is_on_gpus(list)
   for _, x in ipairs(list) do
     if x.context.device_type ~= "gpu" then
@@ -31,7 +31,7 @@ function nccl.is_on_gpus(list)
 end
 
 
---- The group of the GPUs that a list's arrays lie on, made once.
+--- Returns the group of the GPUs that a list's arrays lie on, made once.
 -- @tparam table groups those that were made, by name
 -- @tparam {NDArray,...} list
 -- @tparam[opt] Group ranks the processes whose GPUs belong to it
@@ -48,7 +48,7 @@ function nccl.group_of(groups, list, ranks)
 end
 
 
---- An array like each of a list, on its GPU: where sums of a key go.
+--- Returns an array like each of a list, on its GPU: where sums of a key go.
 function nccl.buffers(entry, list)
   local kept = entry.sums
   if not kept or kept.name ~= buckets.devices_of(list) or kept[1]._dtype ~= list[1]._dtype then
@@ -134,7 +134,7 @@ local function has_several(group)
 end
 
 
---- The sum on the GPU that updates the key; a single array itself.
+--- Returns the sum on the GPU that updates the key; a single array itself.
 function NcclStore:_merge(entry, list)
   return #list == 1 and list[1] or nccl.chosen(self, entry, list)
 end
@@ -154,7 +154,7 @@ function NcclStore:_push_all(groups)
 end
 
 
--- What a GPU of `list` has of the key already: without an updater its own sum.
+-- Returns what a GPU of `list` has of the key already: without an updater its own sum.
 local function has_own(entry, i, x)
   local sum = entry.sums and entry.sums[i]
   for _, other in ipairs(entry.sums or {}) do
@@ -165,7 +165,8 @@ local function has_own(entry, i, x)
 end
 
 
--- The arrays of a broadcast, the stored one in its GPU's place, and that place; nil: copies do.
+-- Returns the arrays of a broadcast, the stored one in its GPU's place, and that place; nil: copies
+-- do.
 local function broadcast_of(entry, list)
   local from, root = entry.stored, nil
   local arrays, names = {}, {}
@@ -201,7 +202,8 @@ function NcclStore:_give(group, func)
 end
 
 
---- Which bucket each key goes in when these are pushed together; nil: none is added (for modules).
+--- Returns which bucket each key goes in when these are pushed together; nil: none is added (for
+-- modules).
 function NcclStore:_buckets(keys, values)
   return buckets.by_key(self, keys, values, has_several)
 end

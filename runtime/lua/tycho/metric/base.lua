@@ -38,8 +38,8 @@ end
 -- nothing else keeps them alive.
 local held = {}
 
---- The elements of an array or nested table, for reading: `v.p[0 .. v.n - 1]`, `v.shape`; good
--- until the update ends. Waits.
+--- Returns the elements of an array or nested table, for reading: `v.p[0 .. v.n - 1]`, `v.shape`;
+-- good until the update ends. Waits.
 function base.read(x, func)
   if not is_array(x) then
     x = host.from_table(x, args.DTYPES.float32, func)
@@ -171,7 +171,7 @@ function EvalMetric:update(labels, preds)
 end
 
 
--- The arrays by name that are asked for, or all in order.
+-- Returns the arrays by name that are asked for, or all in order.
 local function select_arrays(given, wanted, func)
   local dict, names = args.pairs_of(given)
   local list = {}
@@ -208,8 +208,9 @@ local function labels_of(outputs, labels)
 end
 
 
--- The labels that an update by name takes: those that the metric names. Tables by name have no
--- order, and chosen outputs may be some of all: then labels are those of the outputs, `a_label` of
+-- Returns the labels that an update by name takes: those that the metric names. Tables by name have
+-- no order, and chosen outputs may be some of all: then labels are those of the outputs, `a_label`
+-- of
 -- `a_output`.
 local function label_names(self, labels, preds)
   local outputs = self.output_names
@@ -234,7 +235,7 @@ function EvalMetric:update_dict(labels, preds)
 end
 
 
---- Name and value since the last reset of either kind.
+--- Returns name and value since the last reset of either kind.
 function EvalMetric:get()
   if self.num_inst == 0 then
     return self.name, NAN
@@ -243,7 +244,7 @@ function EvalMetric:get()
 end
 
 
---- Name and value since the last full reset.
+--- Returns name and value since the last full reset.
 function EvalMetric:get_global()
   if not self._has_global_stats then
     return self:get()
@@ -268,19 +269,19 @@ local function zip(name, value)
 end
 
 
---- List of `{name, value}`.
+--- Returns list of `{name, value}`.
 function EvalMetric:get_name_value()
   return zip(self:get())
 end
 
 
---- List of `{name, global value}`.
+--- Returns list of `{name, global value}`.
 function EvalMetric:get_global_name_value()
   return zip(self:get_global())
 end
 
 
---- A table that `create` makes an equal metric of.
+--- Returns a table that `create` makes an equal metric of.
 function EvalMetric:get_config()
   local config = { metric = self.class_name, name = self.name, output_names = self.output_names,
     label_names = self.label_names }
@@ -322,7 +323,7 @@ function base.register(kind, name)
 end
 
 
---- Further names for a class.
+--- Returns further names for a class.
 function base.alias(kind, ...)
   for _, name in ipairs{ ... } do
     base.register(kind, name)
@@ -338,7 +339,7 @@ local function release()
 end
 
 
---- A registered subclass with options that become fields and belong to the
+--- Returns a registered subclass with options that become fields and belong to the
 -- configuration; it writes `_update`.
 -- @string class_name
 -- @string name default display name

@@ -23,7 +23,8 @@ end
 
 local NAN = 0 / 0
 
--- Which of n numbers, `step` apart, is the largest; the first of equal ones; NaN where one is NaN.
+-- Returns which of n numbers, `step` apart, is the largest; the first of equal ones; NaN where one
+-- is NaN.
 local function argmax(p, n, step)
   local best, most = 0, p[0]
   for c = 0, n - 1 do
@@ -57,8 +58,8 @@ local function any_nan(p, n)
 end
 
 
---- The classes with the largest values along an axis, as doubles in C memory, and their number.
--- Notes NaN, and a label that is no class.
+--- Returns the classes with the largest values along an axis, as doubles in C memory, and their
+-- number. Notes NaN, and a label that is no class.
 local function predicted(self, label, pred, axis, func)
   local outer, size, inner = split(pred.shape, axis)
   if not size then
@@ -94,8 +95,9 @@ local function count_equal(a, b, n)
   return equal
 end
 
--- A label as something readable, and the predicted classes for it with their number: the places of
--- the largest along an axis, or the predictions themselves where these have the label's shape.
+-- Returns a label as something readable, and the predicted classes for it with their number: the
+-- places of the largest along an axis, or the predictions themselves where these have the label's
+-- shape.
 local function compared(self, label, pred, axis, func)
   label, pred = read(label, func), read(pred, func)
   local classes, n = pred.p, pred.n
@@ -134,7 +136,7 @@ function kinds.TopKAccuracy:init(...)
 end
 
 
--- Whether fewer than k classes of a row are more likely than c; of equal ones the later is.
+-- Returns whether fewer than k classes of a row are more likely than c; of equal ones the later is.
 local function is_among(p, n, c, k)
   if not (c >= 0 and c < n) then
     return false
@@ -251,7 +253,7 @@ local function total(c)
 end
 
 
--- A metric of hits and misses. "macro": the mean of the updates' scores;
+-- Returns a metric of hits and misses. "macro": the mean of the updates' scores;
 -- "micro": the score of all samples.
 local function binary(class_name, name, score)
   local Kind = base.kind(class_name, name, { AVERAGE })
@@ -334,7 +336,7 @@ function kinds.PCC:reset_local()
 end
 
 
--- Row and column sums, and the diagonal's sum.
+-- Returns row and column sums, and the diagonal's sum.
 local function margins(m)
   local x, y, diagonal = {}, {}, 0
   for predicted_class, row in pairs(m) do

@@ -42,7 +42,7 @@ function Composite:add(metric)
 end
 
 
---- The metric number `index`, from 0.
+--- Returns the metric number `index`, from 0.
 function Composite:get_metric(index)
   local metric = self.metrics[index + 1]
   if not metric then
@@ -208,7 +208,7 @@ function Custom.get_config()
 end
 
 
---- A CustomMetric.
+--- Returns a CustomMetric.
 -- @tparam function feval
 -- @tparam[opt] table options name, allow_extra_outputs
 function groups.np(...)

@@ -57,7 +57,7 @@ local function from_config(config)
 end
 
 
--- A list with options, or a list whose named part is the options.
+-- Returns a list with options, or a list whose named part is the options.
 local function from_list(list, options)
   local members, rest = {}, {}
   for i, x in ipairs(list) do
@@ -73,8 +73,8 @@ local function from_list(list, options)
 end
 
 
---- A metric from a name (in any case), a function, a list of these, the table that `get_config`
--- gives (or its JSON text), or a metric.
+--- Returns a metric from a name (in any case), a function, a list of these, the table that
+-- `get_config` gives (or its JSON text), or a metric.
 -- @param x unknown name E(name)
 -- @tparam[opt] table options
 function metrics.create(x, options)

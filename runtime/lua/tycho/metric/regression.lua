@@ -52,7 +52,7 @@ local function mean_square(p, q, n)
 end
 
 
--- The mean over updates of a batch's error.
+-- Returns the mean over updates of a batch's error.
 local function error_metric(class_name, name, measure)
   local Kind, func = base.kind(class_name, name), class_name .. ":update"
   function Kind:_update(labels, preds)
@@ -79,7 +79,7 @@ end)
 
 local EPS = { "eps", "number", 1e-12 }
 
--- Sum of -log(p + eps) over rows, p being the probability of the row's label;
+-- Returns sum of -log(p + eps) over rows, p being the probability of the row's label;
 -- negative labels count from the end.
 local function log_loss(label, pred, eps, func)
   local rows, n = pred.shape[1], pred.shape[2]
@@ -131,7 +131,7 @@ function kinds.Perplexity._value(_, sum, count)
 end
 
 
--- Sum and number of what counts in one pair.
+-- Returns sum and number of what counts in one pair.
 local function perplexity_of(self, label, pred, axis, ignore)
   local outer, size, inner = split(pred.shape, axis)
   if #pred.shape ~= 2 or label.n ~= pred.n / pred.shape[#pred.shape]

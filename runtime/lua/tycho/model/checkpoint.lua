@@ -28,7 +28,7 @@ local checkpoint = {}
 
 -- Files -------------------------------------------------------------------------------------------
 
---- The path of a checkpoint's file: "PREFIX-0003.params".
+--- Returns the path of a checkpoint's file: "PREFIX-0003.params".
 -- @string prefix
 -- @int epoch
 -- @string kind "params" or "states"

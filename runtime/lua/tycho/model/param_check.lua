@@ -41,7 +41,7 @@ function params.check_names(given, func)
 end
 
 
--- Whether an array has a shape, of which sizes may be unknown: 0, or none at all.
+-- Returns whether an array has a shape, of which sizes may be unknown: 0, or none at all.
 local function fits(shape, want)
   local same = #want == 0 or #shape == #want
   for i = 1, same and #want or 0 do

@@ -65,7 +65,7 @@ local function read_context(text)
 end
 
 
--- The files and options of a command line.
+-- Returns the files and options of a command line.
 local function parse(name, words)
   local files, given = {}, { shapes = {}, inputs = {} }
   local i = 1

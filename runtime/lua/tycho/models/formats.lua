@@ -36,7 +36,7 @@ local LAST_EPOCH = 9999
 local GRAPH = "-symbol.json"
 
 
--- The parameters beside a graph: those of the last epoch.
+-- Returns the parameters beside a graph: those of the last epoch.
 local function params_of(prefix)
   local folder, base = prefix:match("^(.*/)(.-)$")
   for epoch = LAST_EPOCH, 0, -1 do
@@ -88,7 +88,8 @@ function t7.is_mine(head, path)
     or head:find("^[34]\n%d+\n") ~= nil
 end
 
--- The network in a file: what `at` names, "best_model" or "protos.rnn", or the object itself.
+-- Returns the network in a file: what `at` names, "best_model" or "protos.rnn", or the object
+-- itself.
 local function chosen(path, at)
   local object = torch7.load(path)
   for key in (at or ""):gmatch("[^.]+") do
@@ -113,7 +114,7 @@ function t7.network(path, options)
   return torch7.import_model{ chosen(path, options.at), shapes = options.shapes }
 end
 
--- The classes in a file, and how many objects there are of each.
+-- Returns the classes in a file, and how many objects there are of each.
 function t7.notes(path, options)
   local object = chosen(path, options.at)
   local counts, list, seen = {}, { object }, {}
@@ -159,7 +160,7 @@ function arrays.is_mine()
   return true
 end
 
--- What a file of arrays is called.
+-- Returns what a file of arrays is called.
 function arrays.title(path)
   local _, _, _, name = array_files.read_other(file_arrays.open(path, "models"))
   return NAMES[name] or "MXNet's arrays"
@@ -192,7 +193,7 @@ end
 formats.ROWS = { mxnet, t7, arrays }
 
 
---- The format of a file to read.
+--- Returns the format of a file to read.
 -- @string path
 -- @string func for errors; E(io)
 -- @treturn table a row
@@ -206,7 +207,7 @@ function formats.of(path, func)
 end
 
 
---- The format of a file to write, by its ending.
+--- Returns the format of a file to write, by its ending.
 -- @string path
 -- @string func for errors; E(value) for an unknown one
 -- @treturn table a row

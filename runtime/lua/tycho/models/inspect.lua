@@ -76,7 +76,7 @@ local function value_text(v)
 end
 
 
--- What a file says of itself; its licence first.
+-- Returns what a file says of itself; its licence first.
 local function metadata(write, data, all)
   local names = {}
   for name in pairs(data) do
@@ -126,7 +126,7 @@ end
 
 -- Networks ----------------------------------------------------------------------------------------
 
--- The shape of every output of every node: node -> list.
+-- Returns the shape of every output of every node: node -> list.
 local function all_shapes(net, given)
   local inside = net:get_internals()
   local _, outs = inside:infer_shape_partial(given)
@@ -167,7 +167,7 @@ local function operator_counts(net)
 end
 
 
--- The arguments that are no parameters.
+-- Returns the arguments that are no parameters.
 local function input_names(net, arg_params)
   local names = {}
   for _, name in ipairs(net:list_arguments()) do

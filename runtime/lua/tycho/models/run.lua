@@ -70,7 +70,7 @@ end
 
 local FLOATS = { float32 = true, float64 = true, float16 = true, bfloat16 = true }
 
--- The type of the parameters, which inputs of numbers take.
+-- Returns the type of the parameters, which inputs of numbers take.
 local function dtype_of(arg_params)
   for _, x in pairs(arg_params) do
     if FLOATS[x.dtype] then

@@ -11,7 +11,7 @@ local argument_names = {}
 
 local PARAM_ENDS = { "_weight$", "_bias$", "_gamma$", "_beta$" }
 
---- Whether an argument is a parameter by its name; another one may be an input as well.
+--- Returns whether an argument is a parameter by its name; another one may be an input as well.
 -- @string name
 function argument_names.is_parameter(name)
   for _, ending in ipairs(PARAM_ENDS) do
@@ -67,7 +67,7 @@ function argument_names.known(symbol, given)
 end
 
 
---- The arguments that are none of the inputs, in their order.
+--- Returns the arguments that are none of the inputs, in their order.
 -- @tparam Symbol symbol
 -- @tparam {string,...} ... lists of inputs
 function argument_names.parameters(symbol, ...)

@@ -106,7 +106,7 @@ local FIRST = {
 }
 
 
---- The public name of a method, for errors.
+--- Returns the public name of a method, for errors.
 function BaseModule:_func(method)
   return self.class_name .. ":" .. method
 end
@@ -140,7 +140,8 @@ local ALREADY = {
 }
 
 
---- Whether a call has nothing to do, since a flag is set and nobody forces it; it warns then.
+--- Returns whether a call has nothing to do, since a flag is set and nobody forces it; it warns
+-- then.
 -- @string method
 -- @string state name of the flag
 -- @bool force
@@ -176,7 +177,7 @@ function BaseModule:_refuse_shared(a)
 end
 
 
---- The symbol or a property of a bound module; E(state) before.
+--- Returns the symbol or a property of a bound module; E(state) before.
 function BaseModule:_bound(name)
   self:_need(name, "binded")
   return self
@@ -196,7 +197,7 @@ local function has_data(batch)
 end
 
 
---- A batch from a batch, or a table `{data = ..., label = ...}`; a list of batches
+--- Returns a batch from a batch, or a table `{data = ..., label = ...}`; a list of batches
 -- (one for each device) stays.
 function BaseModule._batch(given, func)
   if is_plain(given) and #given == 0 then
@@ -274,7 +275,7 @@ BaseModule.INIT_OPTIMIZER = {
 }
 
 
---- A list of options and more of them.
+--- Returns a list of options and more of them.
 function BaseModule._extend_options(options, more)
   local list = tables.copy(options)
   for _, entry in ipairs(more) do
@@ -299,7 +300,7 @@ BaseModule.SET_PARAMS = {
 }
 
 
---- The initializer of a call of init_params: nil for none.
+--- Returns the initializer of a call of init_params: nil for none.
 function BaseModule._initializer(given)
   if given == null then
     return nil
@@ -375,7 +376,7 @@ function BaseModule.memory(_)
 end
 
 
---- What keeps optimizer states: for the saved state of a training (not for users).
+--- Returns what keeps optimizer states: for the saved state of a training (not for users).
 -- @treturn table list of `{updater, module}`
 function BaseModule._updaters(_)
   return {}

@@ -14,8 +14,8 @@ require "tycho.ndarray"
 local slices = {}
 
 
---- How many devices' shares a batch has: `{{begin, end}, ...}` by weight, rounded half to even;
--- what is missing goes to the last one.
+--- Returns how many devices' shares a batch has: `{{begin, end}, ...}` by weight, rounded half to
+-- even; what is missing goes to the last one.
 -- @int batch_size rows
 -- @tparam {number,...} work_load_list weights
 -- @string func for errors
@@ -58,7 +58,7 @@ function slices.view(x, from, to)
 end
 
 
---- The part of an array that belongs to a range of the batch.
+--- Returns the part of an array that belongs to a range of the batch.
 -- @tparam NDArray x
 -- @int axis
 -- @tparam {int,int} range

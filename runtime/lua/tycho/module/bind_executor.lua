@@ -80,7 +80,7 @@ local function zeros(shape, dtype, ctx)
 end
 
 
--- An array of the base executor, checked.
+-- Returns an array of the base executor, checked.
 local function of_base(dict, name, shape, dtype)
   local x = dict[name]
   if not x then
@@ -94,7 +94,7 @@ local function of_base(dict, name, shape, dtype)
 end
 
 
--- An input: the first elements of the shared buffer, which a larger array replaces.
+-- Returns an input: the first elements of the shared buffer, which a larger array replaces.
 local function input_array(a, name, shape, dtype)
   local shared, size = a.shared_data_arrays, tables.product(shape)
   local x = shared and shared[name]

@@ -22,13 +22,13 @@ local function text_of(key)
 end
 
 
---- A key for people.
+--- Returns a key for people.
 function bucket_keys.show(key)
   return text_of(key):sub(2)
 end
 
 
---- The one value that stands for all equal keys.
+--- Returns the one value that stands for all equal keys.
 -- @tparam table known lists that were met, by their text
 -- @param key
 -- @string func for errors

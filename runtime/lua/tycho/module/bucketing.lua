@@ -85,7 +85,7 @@ local OPTIONS = {
 local NEW = args.form(CLASS, OPTIONS)
 
 
--- What sym_gen says for a key, under a fresh manager of names.
+-- Returns what sym_gen says for a key, under a fresh manager of names.
 local function generate(self, key)
   local symbol, data_names, label_names = name_of.NameManager():with(function()
     return self._sym_gen(key)
@@ -99,7 +99,7 @@ local function generate(self, key)
 end
 
 
--- An unbound module for a key.
+-- Returns an unbound module for a key.
 -- @param[opt] loaded a symbol instead of the one that sym_gen gives
 local function new_module(self, key, loaded)
   local symbol, data_names, label_names = generate(self, key)
@@ -486,8 +486,9 @@ local function check_loaded(self, arg_params, aux_params, a)
 end
 
 
---- A module from symbols by key and parameters; unbound. What the parameters lack is E(name), here
--- or when a bucket is bound that needs it; names of no symbol are kept for later buckets.
+--- Returns a module from symbols by key and parameters; unbound. What the parameters lack is
+-- E(name), here or when a bucket is bound that needs it; names of no symbol are kept for later
+-- buckets.
 -- @tparam table options sym_dict, sym_gen, default_bucket_key, arg_params, aux_params,
 --   allow_missing = false (true: an initializer makes what they lack), and those of the constructor
 function BucketingModule.load_dict(...)
@@ -512,7 +513,7 @@ local LOAD = args.form("BucketingModule.load", {
   { "default_bucket_key", "any" }, { "allow_missing", "boolean", false },
 })
 
---- A module from a checkpoint; unbound. What the file lacks is E(name) as in `load_dict`.
+--- Returns a module from a checkpoint; unbound. What the file lacks is E(name) as in `load_dict`.
 -- @tparam table options prefix, epoch, sym_gen, default_bucket_key, allow_missing = false, and
 --   those of the constructor
 function BucketingModule.load(...)

@@ -48,7 +48,7 @@ function descriptions.labels(given, func)
 end
 
 
---- The names of descriptions; none of nil.
+--- Returns the names of descriptions; none of nil.
 function descriptions.names(descs)
   local names = {}
   for i, d in ipairs(descs or {}) do
@@ -63,7 +63,7 @@ local function name_of(description)
 end
 
 
---- Where a batch has each of the bound inputs, by name.
+--- Returns where a batch has each of the bound inputs, by name.
 -- @tparam ?table described what the batch says of its arrays
 -- @tparam table bound descriptions, or names
 -- @treturn ?{int,...} positions in the batch; nil: the arrays are in the bound order, or their
@@ -89,7 +89,7 @@ function descriptions.order(described, bound)
 end
 
 
---- The batch axis of a description, from 0; -1 without one.
+--- Returns the batch axis of a description, from 0; -1 without one.
 function descriptions.batch_axis(desc)
   return io_data.DataDesc.get_batch_axis(desc.layout)
 end

@@ -56,7 +56,7 @@ local function larger_is_better(self, name)
 end
 
 
--- The figure that counts among the validation's.
+-- Returns the figure that counts among the validation's.
 local function figure(self, list)
   local wanted, names = self.options.metric, {}
   for i, pair in ipairs(list) do
@@ -92,7 +92,7 @@ function EarlyStopping:look(module, list, epoch)
 end
 
 
---- Whether the best is `patience` epochs ago.
+--- Returns whether the best is `patience` epochs ago.
 function EarlyStopping:is_over()
   return self.waited >= self.options.patience
 end
@@ -108,7 +108,7 @@ function EarlyStopping:finish(module)
 end
 
 
---- What has to be kept to go on later.
+--- Returns what has to be kept to go on later.
 function EarlyStopping:state()
   return { name = self.name, best = self.best, epoch = self.epoch, waited = self.waited }
 end

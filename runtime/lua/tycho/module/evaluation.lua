@@ -32,7 +32,7 @@ function evaluation.call_all(callbacks, ...)
 end
 
 
---- Whether one of the callbacks logs the values of the metric itself.
+--- Returns whether one of the callbacks logs the values of the metric itself.
 -- @param callbacks as `call_all`
 function evaluation.logs_values(callbacks)
   callbacks = is_plain(callbacks) and callbacks or { value(callbacks) }
@@ -80,7 +80,8 @@ local function describe(batch, field, descs, bound)
 end
 
 
---- The next batch of an iterator. One that does not describe itself is described by the iterator.
+--- Returns the next batch of an iterator. One that does not describe itself is described by the
+-- iterator.
 -- @param self the module
 -- @param data the iterator
 -- @return nil: the epoch is over
@@ -94,7 +95,7 @@ function evaluation.next_batch(self, data)
 end
 
 
---- A metric from a metric, a name, a function or a list of these.
+--- Returns a metric from a metric, a name, a function or a list of these.
 function evaluation.metric(given)
   local metric = require "tycho.metric"
   return Class.is_a(given, metric.EvalMetric) and given or metric.create(given)

@@ -198,7 +198,7 @@ function Group:init(...)
 end
 
 
--- Whether a device's executor is one of these sets'.
+-- Returns whether a device's executor is one of these sets'.
 local function is_of(list, i, exe)
   for _, set in ipairs(list) do
     if set.execs[i] == exe then
@@ -310,7 +310,7 @@ function Group:guess_labels()
 end
 
 
---- Whether the shapes of the current labels were derived, not given (not for users).
+--- Returns whether the shapes of the current labels were derived, not given (not for users).
 function Group:has_guessed_labels()
   return self._set.guessed == true
 end

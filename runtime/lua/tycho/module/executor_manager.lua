@@ -167,7 +167,7 @@ function Manager:copy_to(arg_params, aux_params)
 end
 
 
--- A group for a bucket, with those of the parameters that its symbol has.
+-- Returns a group for a bucket, with those of the parameters that its symbol has.
 local function bucket_group(self, net, data_batch)
   local names, known, own = net:list_arguments(), tables.positions(self.param_names), {}
   for _, name in ipairs(names) do

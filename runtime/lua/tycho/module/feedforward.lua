@@ -68,7 +68,7 @@ local function row_count(x)
 end
 
 
--- An iterator from an iterator or arrays.
+-- Returns an iterator from an iterator or arrays.
 local function iterator(self, x, y, for_training)
   if not is_data(x) then
     return x
@@ -97,7 +97,7 @@ local function names_of(descs)
 end
 
 
--- A module for the symbol and what an iterator provides.
+-- Returns a module for the symbol and what an iterator provides.
 -- @param label_names function of a symbol -> names
 local function make_module(self, it, options, label_names)
   local data_names = names_of(it.provide_data)
@@ -275,7 +275,7 @@ local function needed_labels(net, it)
 end
 
 
--- A bound module for prediction on the first device.
+-- Returns a bound module for prediction on the first device.
 local function predictor(self, it)
   local ctx = is_plain(self.ctx) and self.ctx[1] or self.ctx
   local m = make_module(self, it, { context = ctx }, function(net) return labels_of(net, it) end)
@@ -341,7 +341,7 @@ local SCORE = args.form("FeedForward:score", {
   { "batch_end_callback", "any?" }, { "reset", "boolean", true }, { "y", "any?" },
 })
 
---- The metric's value over data.
+--- Returns the metric's value over data.
 -- @param X iterator, or an array with `y`
 -- @tparam[opt] table options eval_metric = "acc", num_batch, batch_end_callback, reset = true, y
 -- @return number, or a list of them for several metrics
@@ -392,8 +392,8 @@ local function called(net, what)
 end
 
 
---- A network from a checkpoint. What the file lacks, and what belongs to another network, is
--- E(name) as in `Module.load`.
+--- Returns a network from a checkpoint. What the file lacks, and what belongs to another network,
+-- is E(name) as in `Module.load`.
 -- @string prefix
 -- @int epoch
 -- @tparam[opt] table options allow_missing = false (true: fit initialises what the file lacks), and

@@ -24,7 +24,8 @@ local FEWEST = 5                         -- points without which nothing is sugg
 -- @type RangeTest
 local RangeTest = Class:extend("RangeTest")
 
--- The rate at which the loss falls fastest over the logarithm of the rate, before its least value.
+-- Returns the rate at which the loss falls fastest over the logarithm of the rate, before its least
+-- value.
 local function steepest(rates, losses)
   local least, best, at = 1, 0, nil
   for i, loss in ipairs(losses) do
@@ -53,7 +54,7 @@ function RangeTest:__tostring()
 end
 
 
---- The losses over the rates, with the suggestion.
+--- Returns the losses over the rates, with the suggestion.
 -- @treturn Drawing
 function RangeTest:chart()
   local curves = { { name = "loss", x = self.learning_rates, y = self.losses } }
@@ -94,7 +95,8 @@ local function check(a)
 end
 
 
--- A module of the same network with copies of the parameters, so that this one stays as it is.
+-- Returns a module of the same network with copies of the parameters, so that this one stays as it
+-- is.
 local function clone_module(self, a)
   local function or_null(list)
     return #list > 0 and list or values.null
@@ -134,7 +136,7 @@ local function next_batch(clone, data)
 end
 
 
--- The loss of a batch, before the update with it.
+-- Returns the loss of a batch, before the update with it.
 local function run_batch(clone, batch, metric)
   clone:prepare(batch)
   clone:forward_backward(batch)

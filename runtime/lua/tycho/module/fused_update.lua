@@ -31,14 +31,15 @@ function FusedStates:init(updater, numbers)
 end
 
 
--- The array of a slot, `{ param, number, weight }`, in the updater's states; nil: there is none.
+-- Returns the array of a slot, `{ param, number, weight }`, in the updater's states; nil: there is
+-- none.
 local function state_at(self, slot)
   local state = self.updater:_state(self.numbers[slot.param], slot.weight)
   return class.is_array(state) and state or state and state[slot.number]
 end
 
 
--- The array of an auxiliary state: a part of the updater's state of a parameter.
+-- Returns the array of an auxiliary state: a part of the updater's state of a parameter.
 function FusedStates:array_of(name, origin, weight)
   local slot = self.slots[name]
   if not slot then
@@ -104,7 +105,7 @@ local function backward(self, optimizer, exe, heads)
 end
 
 
---- What a group needs whose parameters are updated inside backward (not for users).
+--- Returns what a group needs whose parameters are updated inside backward (not for users).
 -- @tparam {string,...} names parameters for which gradients are wanted, one at least
 -- @treturn table symbol, array_of (function of an auxiliary state's name and of parameters by name
 --   -> its array or nil), backward (function of an executor and of head gradients)

@@ -25,7 +25,7 @@ local function check_word(word, name)
 end
 
 
--- The request of every argument when one word was given: parameters that are not
+-- Returns the request of every argument when one word was given: parameters that are not
 -- fixed, and data if asked for.
 local function requests_by_kind(self, word)
   local params, fixed, data = tables.positions(self.param_names),
@@ -52,7 +52,7 @@ local function listed_requests(self, given)
 end
 
 
---- The request of every argument, by name.
+--- Returns the request of every argument, by name.
 -- @param self group with arg_names, param_names, fixed_param_names, data_names,
 --   for_training, inputs_need_grad
 -- @param given word, list in argument order, or words by name

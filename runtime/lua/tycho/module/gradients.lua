@@ -36,7 +36,7 @@ function gradients.clear(parts)
 end
 
 
--- The sum of a gradient's parts on all devices.
+-- Returns the sum of a gradient's parts on all devices.
 local function sum_of(copies)
   local sum = copies[1]
   for i = 2, #copies do

@@ -27,7 +27,7 @@ local FUNC = "Module"                                   -- who mostly has groups
 
 -- Running -----------------------------------------------------------------------------------------
 
--- An array of a batch, which must have the shape that is bound.
+-- Returns an array of a batch, which must have the shape that is bound.
 local function array_of(x, d, shape, dtype)
   if is_plain(x) then
     x = nd._as_array(x, dtype, FUNC .. ":forward")
@@ -95,8 +95,8 @@ function Group:forward(batch, is_train)
 end
 
 
--- The error of the first bad number on device i: a bare executor is run on the same arrays, with
--- copies of the auxiliary states.
+-- Returns the error of the first bad number on device i: a bare executor is run on the same arrays,
+-- with copies of the auxiliary states.
 local function bad_number(self, i)
   local arg_dict, aux_dict, auxs = self.execs[i].arg_dict, self.execs[i].aux_dict, {}
   for _, name in ipairs(self.aux_names) do
@@ -128,7 +128,7 @@ function Group:first_bad_number()
 end
 
 
--- The rows of an output that device i has, and the rows of all devices.
+-- Returns the rows of an output that device i has, and the rows of all devices.
 local function output_range(self, k, axis, i)
   local range, total = { 0, 0 }, 0
   for j, exe in ipairs(self.execs) do
@@ -142,8 +142,8 @@ local function output_range(self, k, axis, i)
 end
 
 
--- The part of an output's gradient that belongs to device i. A single device's is compared with the
--- output by the executor.
+-- Returns the part of an output's gradient that belongs to device i. A single device's is compared
+-- with the output by the executor.
 local function head_part(self, x, k, i)
   local axis = self._output_axes[k] or 0
   if #self.execs == 1 or axis < 0 then
@@ -288,7 +288,7 @@ function Group:named_labels(labels)
 end
 
 
--- The rows of a label that belong to device i.
+-- Returns the rows of a label that belong to device i.
 local function label_part(self, x, k, i)
   local descs = self.label_shapes or self.label_descs
   local axis = descs and descs[k] and descriptions.batch_axis(descs[k]) or 0

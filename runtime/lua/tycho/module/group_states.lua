@@ -41,7 +41,7 @@ local function divide(slots, whole, name)
 end
 
 
--- The shape of a state over all devices.
+-- Returns the shape of a state over all devices.
 local function whole_shape(slots)
   local shape = slots[1].shape
   for i = 2, #slots do

@@ -57,7 +57,7 @@ local function is_loss(n)
 end
 
 
--- The entry behind a node that multiplies its gradient.
+-- Returns the entry behind a node that multiplies its gradient.
 local function scaled(entry, name, variable)
   local n = node.operator(registry.find("_scale_gradient"), name, {}, -1, FUNC, entry[1].where)
   n.inputs = { entry, { variable, 0 } }
@@ -91,7 +91,7 @@ local function scale_inputs(entries, variable)
 end
 
 
---- A symbol with the same values whose gradients are the scale times as large.
+--- Returns a symbol with the same values whose gradients are the scale times as large.
 -- @tparam Symbol given
 -- @treturn Symbol
 function LossScale.symbol_of(given)
@@ -107,7 +107,8 @@ function LossScale.symbol_of(given)
 end
 
 
---- The array of the scale on a device, for an executor of `symbol_of`; nil: it is of another name.
+--- Returns the array of the scale on a device, for an executor of `symbol_of`; nil: it is of
+-- another name.
 function LossScale:array_of(name, device)
   if name ~= NAME then
     return nil
@@ -130,9 +131,9 @@ local function set(self, scale)
 end
 
 
--- Whether all gradients are numbers: one operator for each device and element type. Their sums over
--- devices and ranks, of their own type, are formed later: none overflows where no gradient does
--- times the number of those.
+-- Returns whether all gradients are numbers: one operator for each device and element type. Their
+-- sums over devices and ranks, of their own type, are formed later: none overflows where no
+-- gradient does times the number of those.
 local function all_finite(parts, ranks)
   local groups, flags = {}, {}
   for _, part in ipairs(parts) do
@@ -157,7 +158,8 @@ local function all_finite(parts, ranks)
 end
 
 
---- Whether the step can be taken; if not, a dynamic scale becomes smaller. Waits for the gradients.
+--- Returns whether the step can be taken; if not, a dynamic scale becomes smaller. Waits for the
+-- gradients.
 -- @tparam table parts as module/gradients.lua has them
 -- @tparam[opt] table ranks module/ranks.lua: a step is taken by all or by none
 function LossScale:can_step(parts, ranks)
@@ -202,7 +204,7 @@ function LossScale:divided(updaters, f)
 end
 
 
---- What a saved training needs.
+--- Returns what a saved training needs.
 function LossScale:state()
   return { scale = self.scale, good = self.good, skipped = self.skipped }
 end

@@ -124,7 +124,7 @@ local NEW = args.form(FUNC, {
 })
 
 
---- A list of contexts, checked (not for users).
+--- Returns a list of contexts, checked (not for users).
 function parts._contexts(given, func)
   local list = is_plain(given) and given or { given }
   for _, ctx in ipairs(list) do
@@ -169,7 +169,7 @@ local function check_group(a)
 end
 
 
--- The executor of device i.
+-- Returns the executor of device i.
 local function bind_device(self, a, i, descs)
   local shapes, types, range = {}, {}, a.slices[i]
   for _, d in ipairs(descs) do
@@ -269,7 +269,8 @@ local function in_order(list, described, names)
 end
 
 
---- Whether a batch has labels that the symbol reads and the group was made without (not for users).
+--- Returns whether a batch has labels that the symbol reads and the group was made without (not for
+-- users).
 function Group:lacks_labels(batch)
   return #self._label_arguments > 0 and #(batch.label or {}) > #self.label_names
 end

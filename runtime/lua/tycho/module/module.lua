@@ -173,9 +173,9 @@ function Module:_check_loaded(arg_params, aux_params, allow, func)
 end
 
 
---- A module from a checkpoint, with its parameters. What the file lacks, and what belongs to
--- another network, is E(name), here or, where only binding tells parameters from inputs, in `bind`,
--- which refuses other shapes, too; the error lists `missing`, `extra` and `mismatch`.
+--- Returns a module from a checkpoint, with its parameters. What the file lacks, and what belongs
+-- to another network, is E(name), here or, where only binding tells parameters from inputs, in
+-- `bind`, which refuses other shapes, too; the error lists `missing`, `extra` and `mismatch`.
 -- @string prefix
 -- @int epoch
 -- @bool[opt=false] load_optimizer_states read by init_optimizer
@@ -294,7 +294,7 @@ local function make_group(self, a, data, labels)
 end
 
 
--- The arrays of the first device by name.
+-- Returns the arrays of the first device by name.
 local function by_name(names, arrays)
   local dict = {}
   for i, name in ipairs(names) do

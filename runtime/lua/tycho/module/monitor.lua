@@ -34,7 +34,7 @@ local NEW = args.form("monitor.Monitor", {
 })
 
 
--- The root of the mean square.
+-- Returns the root of the mean square.
 local function root_mean_square(x)
   local norm = x:norm()
   return norm / math.sqrt(x.size)

@@ -178,7 +178,7 @@ function Module:init_optimizer(...)
 end
 
 
--- The updater that has the states: the module's, or one of Tycho's own stores.
+-- Returns the updater that has the states: the module's, or one of Tycho's own stores.
 local function updater_of(self)
   local updater = self._update_on_kvstore and self._kvstore._updater or self._updater
   return Class.is_a(updater, require("tycho.optimizer").Updater) and updater or nil
@@ -257,7 +257,7 @@ local function trained_names(self)
 end
 
 
--- The number of the device that a parameter is updated on.
+-- Returns the number of the device that a parameter is updated on.
 local function device_of(self, name, weight)
   local entry = self._update_on_kvstore and self._kvstore._entries
     and self._kvstore._entries[name]
@@ -265,8 +265,8 @@ local function device_of(self, name, weight)
 end
 
 
---- What the optimizer has states for: of this module, and of those that share its parameters (not
--- for users).
+--- Returns what the optimizer has states for: of this module, and of those that share its
+-- parameters (not for users).
 -- @treturn table list as `optimizer/saved_states.lua` has it
 -- @treturn table names of indices
 function Module:_state_targets()

@@ -10,7 +10,7 @@ local tables = require "tycho.core.tables"
 local output_labels = {}
 
 
--- The labels that are the fewest steps before an output.
+-- Returns the labels that are the fewest steps before an output.
 local function nearest_labels(entry, is_label)
   local level, seen, found = { entry[1] }, { [entry[1]] = true }, {}
   while #level > 0 and #found == 0 do
@@ -31,7 +31,7 @@ local function nearest_labels(entry, is_label)
 end
 
 
---- The positions of labels in the order of the outputs that they belong to.
+--- Returns the positions of labels in the order of the outputs that they belong to.
 -- @tparam Symbol symbol
 -- @tparam {string,...} names of the labels
 -- @treturn ?{int,...} nil: labels have that order already, or do not belong to one output each

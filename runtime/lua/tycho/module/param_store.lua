@@ -42,14 +42,15 @@ end
 
 -- Host arrays -------------------------------------------------------------------------------------
 
--- A new host array with the values that the devices' arrays have in common, or with their mean.
+-- Returns a new host array with the values that the devices' arrays have in common, or with their
+-- mean.
 local function copy_of(arrays, mean, name)
   local x = class.keep(class.new(arrays[1]._shape, arrays[1]._dtype, HOST, FUNC))
   return slices.mean(x, mean and arrays or { arrays[1] }, FUNC, name)
 end
 
 
--- A host array with the present values: the only device's own, if that is the host.
+-- Returns a host array with the present values: the only device's own, if that is the host.
 local function host_array(self, name)
   local arrays = self._arrays[name]
   local mean = self.stale and #arrays > 1
@@ -68,7 +69,7 @@ end
 
 -- Reading -----------------------------------------------------------------------------------------
 
---- An array for each name that has its shape and type.
+--- Returns an array for each name that has its shape and type.
 function ParamStore:arrays()
   local list = {}
   for name, arrays in pairs(self._arrays) do
@@ -91,7 +92,7 @@ function ParamStore:given()
 end
 
 
---- The arrays of a name on all devices; nil: it has none yet.
+--- Returns the arrays of a name on all devices; nil: it has none yet.
 function ParamStore:on_devices(name)
   return self._arrays[name]
 end
@@ -110,20 +111,20 @@ function ParamStore:lend()
 end
 
 
---- The shape of a name that has arrays.
+--- Returns the shape of a name that has arrays.
 function ParamStore:shape(name)
   return self._arrays[name][1].shape
 end
 
 
---- The values of a name, to be read at once.
+--- Returns the values of a name, to be read at once.
 function ParamStore:value(name)
   self:refresh()
   return self._copies[name] or self._kept[name] or host_array(self, name)
 end
 
 
---- The values of all names, to be read at once.
+--- Returns the values of all names, to be read at once.
 function ParamStore:values()
   local list = self:arrays()
   for name in pairs(list) do
@@ -143,7 +144,7 @@ local function wait_for_updates(self)
 end
 
 
---- The copies by name, up to date: always the same table and arrays. Waits for updates.
+--- Returns the copies by name, up to date: always the same table and arrays. Waits for updates.
 function ParamStore:copies()
   if self.stale then
     wait_for_updates(self)
@@ -195,7 +196,7 @@ function ParamStore:written(given)
 end
 
 
--- Whether an array that is kept is of another type than its arrays will be:
+-- Returns whether an array that is kept is of another type than its arrays will be:
 -- its copy stays of that type.
 local function converts(self, names, lists)
   for k, name in ipairs(names) do
@@ -243,7 +244,7 @@ function ParamStore:forget(names)
 end
 
 
---- The same values and copies, without arrays: for a new binding.
+--- Returns the same values and copies, without arrays: for a new binding.
 function ParamStore:detached()
   local kept = self:values()
   for name in pairs(self.blank) do

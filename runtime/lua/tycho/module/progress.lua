@@ -49,8 +49,8 @@ end
 
 -- Figures -----------------------------------------------------------------------------------------
 
---- The bytes of memory that the process has (resident), and those in use on the GPUs of a list of
--- contexts; nil where the system does not say or there is none.
+--- Returns the bytes of memory that the process has (resident), and those in use on the GPUs of a
+-- list of contexts; nil where the system does not say or there is none.
 -- @tparam[opt] {Context,...} contexts
 -- @treturn ?int,?int
 function progress.memory(contexts)
@@ -223,7 +223,7 @@ function Progress:finish(e)
 end
 
 
---- What `fit` tells; nil: nobody looks.
+--- Returns what `fit` tells; nil: nobody looks.
 -- @param module
 -- @tparam table a options of the fit
 function progress.of(module, a)

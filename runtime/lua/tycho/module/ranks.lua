@@ -82,7 +82,7 @@ function Ranks:init(kv)
 end
 
 
---- How many there are.
+--- Returns how many there are.
 function Ranks:count()
   return self._group.size
 end
@@ -180,7 +180,7 @@ function Ranks:share(list)
 end
 
 
---- Whether something holds on all ranks.
+--- Returns whether something holds on all ranks.
 function Ranks:all(here)
   return not table.concat(self._group:gather(here and "1" or "0")):find("0", 1, true)
 end
@@ -192,7 +192,7 @@ function Ranks.note(_, path)
 end
 
 
---- The ranks of a module's store; nil: there is one.
+--- Returns the ranks of a module's store; nil: there is one.
 function ranks.of(module)
   local kv = module:_stores()[1]
   if kv and kv._group and kv.num_workers > 1 then

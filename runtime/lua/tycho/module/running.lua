@@ -77,7 +77,7 @@ local function describe_like(descs, shapes)
 end
 
 
--- Whether the batch's data have the shapes of the current executors. Runs for every
+-- Returns whether the batch's data have the shapes of the current executors. Runs for every
 -- batch, so it makes no tables.
 local function data_fit(group, batch)
   local list, bound = batch.data, group.data_shapes
@@ -103,8 +103,8 @@ local function has_labels(batch)
 end
 
 
--- Whether the current executors can take the labels of a batch: those of a training batch count,
--- even if earlier batches had none. Shapes are compared where they were derived, not given.
+-- Returns whether the current executors can take the labels of a batch: those of a training batch
+-- count, even if earlier batches had none. Shapes are compared where they were derived, not given.
 local function labels_fit(self, first, is_train)
   local group = self._exec_group
   local bound = group.label_shapes
@@ -123,7 +123,7 @@ local function labels_fit(self, first, is_train)
 end
 
 
--- Element types of undescribed labels: what follows from the data, else float32.
+-- Returns element types of undescribed labels: what follows from the data, else float32.
 local function label_types(self, data)
   local types, found = {}, {}
   for _, d in ipairs(data) do
@@ -188,8 +188,8 @@ local function scale_labels(labels, data)
 end
 
 
--- The first input that differs from what is bound, and what it should be: its size of the batch may
--- be any, unless that alone makes the difference.
+-- Returns the first input that differs from what is bound, and what it should be: its size of the
+-- batch may be any, unless that alone makes the difference.
 local function misfit(bound, data)
   for k, d in ipairs(data) do
     local want, axis = tables.copied(bound[k].shape), descriptions.batch_axis(bound[k])

@@ -84,7 +84,7 @@ end
 local BIND = args.form("SequentialModule:bind", BaseModule.BIND)
 
 
--- What comes in under the names that a module wants.
+-- Returns what comes in under the names that a module wants.
 local function rewired(m, descs)
   local names, list = m.data_names, {}
   if #names ~= #descs then
@@ -130,7 +130,7 @@ end
 
 -- Parameters --------------------------------------------------------------------------------------
 
--- What a method of all modules gives, by name.
+-- Returns what a method of all modules gives, by name.
 local function gathered(self, method)
   self:_need("get_params", "binded", "params_initialized")
   local arg_params, aux_params = {}, {}
@@ -271,7 +271,7 @@ function SequentialModule:init_optimizer(...)
 end
 
 
--- What all modules have of a list.
+-- Returns what all modules have of a list.
 local function joined(self, method)
   local list = {}
   for _, m in ipairs(self._modules) do

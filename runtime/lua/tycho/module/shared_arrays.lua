@@ -66,7 +66,7 @@ function shared_arrays.group_contexts(given, n)
 end
 
 
--- Device of each variable by its group, where it is not the executor's own.
+-- Returns device of each variable by its group, where it is not the executor's own.
 local function devices_of(self, i)
   local contexts, devices = self._group2ctxs[i], {}
   for name, attrs in pairs(contexts and self._attrs or {}) do
@@ -97,7 +97,7 @@ local function fail_shared(name, code, expected, got)
 end
 
 
--- A parameter, its gradient or an auxiliary state: the one that exists, or a new one.
+-- Returns a parameter, its gradient or an auxiliary state: the one that exists, or a new one.
 local function shared_array(store, want)
   local x = store[want.name]
   if not x then
@@ -112,7 +112,7 @@ local function shared_array(store, want)
 end
 
 
--- The array of an input: the first elements of the buffer of that name,
+-- Returns the array of an input: the first elements of the buffer of that name,
 -- which grows by being replaced.
 local function buffer_array(shared, key, want)
   local x, size = shared.buffers[key], tables.product(want.shape)
@@ -126,7 +126,7 @@ end
 
 -- Binding -----------------------------------------------------------------------------------------
 
--- What is to be given where nothing follows for an argument.
+-- Returns what is to be given where nothing follows for an argument.
 local function missing_option(self, name)
   if tables.positions(self._label_arguments)[name] then
     return "'label_shapes'"
@@ -184,7 +184,7 @@ local function infer_slowly(self, shapes, types)
 end
 
 
--- The type of an input: its description's, unless it is data whose variable says its own.
+-- Returns the type of an input: its description's, unless it is data whose variable says its own.
 local function input_type(self, d, is_data)
   local code = is_data and self._attrs[d.name] and tonumber(self._attrs[d.name].__dtype__)
   return code and code >= 0 and args.DTYPE_NAMES[code] or d.dtype
@@ -209,7 +209,7 @@ local function describe_inputs(self, data, labels, range)
 end
 
 
--- The gradient of a parameter, until no group has it any more.
+-- Returns the gradient of a parameter, until no group has it any more.
 local function gradient_array(self, shared, want)
   local groups = shared.wanting[want.name] or setmetatable({}, { __mode = "k" })
   shared.wanting[want.name], groups[self] = groups, true
@@ -244,7 +244,7 @@ local function argument_arrays(self, shared, want)
 end
 
 
--- An auxiliary state: the group's, an optimizer's, or an executor's own
+-- Returns an auxiliary state: the group's, an optimizer's, or an executor's own
 -- (the rates of a fused update).
 local function auxiliary_array(self, shared, want)
   if self._is_aux[want.name] then
@@ -272,7 +272,7 @@ local function bind_arrays(self, i, shapes, types)
 end
 
 
---- An executor on device i for its range of the batch.
+--- Returns an executor on device i for its range of the batch.
 -- @param self group
 -- @int i device
 -- @tparam {DataDesc,...} data

@@ -28,7 +28,7 @@ local function has_big(arg_params)
 end
 
 
---- The store for a training, and whether it updates the parameters. One device needs none.
+--- Returns the store for a training, and whether it updates the parameters. One device needs none.
 -- @param kvstore name, store, or `ty.null`
 -- @int num_device
 -- @tparam table arg_params

@@ -21,7 +21,7 @@ local FORMAT = "tycho-top 1"             -- the first line of a file
 local PERIOD = 0.5                       -- seconds between two writings
 local LONGEST = 65536                    -- bytes of a file
 
---- Whether trainings write the file.
+--- Returns whether trainings write the file.
 function top_file.asked()
   return os.getenv("TYCHO_TOP") == "1"
 end
@@ -39,8 +39,8 @@ local function read(path)
 end
 
 
--- The number of a process and when it started, in ticks since the system did; nil: there is none.
--- The name of the program, in brackets, may have spaces and brackets.
+-- Returns the number of a process and when it started, in ticks since the system did; nil: there is
+-- none. The name of the program, in brackets, may have spaces and brackets.
 local function process(pid)
   local text = read(("/proc/%s/stat"):format(pid))
   local number, rest = (text or ""):match("^(%d+) %(.*%) (.*)$")
@@ -54,13 +54,13 @@ local function process(pid)
 end
 
 
--- The effective user of a process; nil: there is none.
+-- Returns the effective user of a process; nil: there is none.
 local function user_of(pid)
   return (read(("/proc/%s/status"):format(pid)) or ""):match("Uid:%s*%d+%s+(%d+)")
 end
 
 
---- The folder of this user's files.
+--- Returns the folder of this user's files.
 -- @treturn string
 function top_file.folder()
   local home = os.getenv("TYCHO_TOP_DIR")
@@ -182,7 +182,7 @@ local function parse(text, path, pid)
 end
 
 
---- What a training says of itself.
+--- Returns what a training says of itself.
 -- @int pid
 -- @treturn table epoch, epochs, batch, batches, rate, eta, memory, metrics, state ...; stale: its
 --   process has ended
@@ -208,7 +208,7 @@ function top_file.read(pid)
 end
 
 
---- The processes of this user that have a file.
+--- Returns the processes of this user that have a file.
 -- @treturn {int,...}
 function top_file.all()
   local list = {}

@@ -26,7 +26,7 @@ local SAVE = args.form("Module:save_state", {
 local LOAD = args.form("Module:load_state", { { "path", "text" }, "*", { "train_data", "any?" } })
 
 
--- Where an iterator stands; nil when it cannot say.
+-- Returns where an iterator stands; nil when it cannot say.
 local function position_of(it)
   local ok, state = pcall(function() return it:state() end)
   if ok then

@@ -133,7 +133,7 @@ function CustomOpProp:infer_type(in_types)
 end
 
 
---- Which of the given ids backward reads.
+--- Returns which of the given ids backward reads.
 -- @tparam {integer,...} out_grad
 -- @tparam {integer,...} in_data
 -- @tparam {integer,...} out_data
@@ -191,7 +191,7 @@ function custom._fail(method, name, where, cause)
 end
 
 
---- What a user's method returns (not for users).
+--- Returns what a user's method returns (not for users).
 -- @string method its name
 -- @string name of the node
 -- @tparam ?string where line of the node
@@ -212,7 +212,7 @@ function custom._guarded(method, name, where, f, ...)
 end
 
 
---- A description for a node's attributes (not for users).
+--- Returns a description for a node's attributes (not for users).
 function custom._describe(dict, func, name)
   local kind = dict.op_type
   local class = kind and registered[kind]
@@ -243,7 +243,7 @@ local function numbered(list, from)
 end
 
 
--- What backward reads as the core's text: "g0 i1 o0 i2!".
+-- Returns what backward reads as the core's text: "g0 i1 o0 i2!".
 local function reads_text(prop, ins, outs, auxs)
   local tokens, names = {}, {}
   for k = 0, #outs - 1 do names[k] = "g" .. k end
@@ -261,7 +261,7 @@ local function reads_text(prop, ins, outs, auxs)
 end
 
 
---- A list of a known length from what a method returned (not for users).
+--- Returns a list of a known length from what a method returned (not for users).
 function custom._counted(list, n, method, what, name, where)
   if not values.is_plain(list) or #list ~= n then
     Error.raise{ code = "value", func = "Custom", op = "Custom", node = name, where = where,
@@ -273,7 +273,7 @@ function custom._counted(list, n, method, what, name, where)
 end
 
 
---- The attributes that the core needs to know a node's ports, for a node's
+--- Returns the attributes that the core needs to know a node's ports, for a node's
 -- own attributes (not for users).
 -- @tparam table dict
 -- @string func for errors
@@ -293,7 +293,7 @@ function custom._ports(dict, func, name)
 end
 
 
---- A node's attributes together with those of `_ports` (not for users).
+--- Returns a node's attributes together with those of `_ports` (not for users).
 function custom._with_ports(dict, func)
   local all = custom._ports(dict, func, "")
   for key, value in pairs(dict) do

@@ -38,7 +38,7 @@ local function words(ports)
 end
 
 
---- What the registry knows of an operator.
+--- Returns what the registry knows of an operator.
 -- @string name name or alias
 -- @treturn table name, aliases, doc, gradient (in words; of an element-wise operator its formulas),
 --   inputs and outputs (port texts: "x!" is changed in place, "[x]" is hidden, "x*n" as many as
@@ -61,7 +61,7 @@ function op.info(name)
 end
 
 
---- How many operators there are, and how many of them `op.pointwise` added.
+--- Returns how many operators there are, and how many of them `op.pointwise` added.
 -- @treturn table `{total = all, added = at run time}`
 function op.count()
   local count = { total = 0, added = 0 }

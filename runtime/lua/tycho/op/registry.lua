@@ -69,7 +69,7 @@ end
 
 local answer = ffi.new("int[1]")
 
---- The schema of operator number `index` (from 0).
+--- Returns the schema of operator number `index` (from 0).
 function registry.at(index)
   if schemas[index] then
     return schemas[index]
@@ -96,7 +96,7 @@ function registry.at(index)
 end
 
 
---- The schema of an operator, by name or alias; nil when there is none.
+--- Returns the schema of an operator, by name or alias; nil when there is none.
 function registry.find(name)
   local found = by_name[name]
   if found or missing[name] == C.ty_op_count() then
@@ -112,14 +112,14 @@ function registry.find(name)
 end
 
 
---- Whether an operator was added at run time, as a formula (`op.pointwise`).
+--- Returns whether an operator was added at run time, as a formula (`op.pointwise`).
 function registry.is_formula(name)
   local schema = registry.find(name)
   return schema ~= nil and schema.added
 end
 
 
---- All names, with aliases if wanted.
+--- Returns all names, with aliases if wanted.
 -- @bool aliases
 function registry.names(aliases)
   local list = {}
@@ -180,7 +180,7 @@ local function key_of(op, keys, dict, nin)
 end
 
 
---- The inputs and outputs that given attributes make; checks the attributes.
+--- Returns the inputs and outputs that given attributes make; checks the attributes.
 -- @string op canonical name
 -- @tparam table dict attributes, all text
 -- @int nin number of inputs of a variadic operator, -1 otherwise
@@ -288,7 +288,7 @@ local function read_keywords(call, options)
 end
 
 
--- Whether a nameless table holds nothing but inputs.
+-- Returns whether a nameless table holds nothing but inputs.
 local function is_input_list(call, t)
   if not is_plain(t) or #t == 0 then
     return false
@@ -434,8 +434,8 @@ local function read_options(call, first, t, whole)
 end
 
 
--- Whether the last of a call's arguments are its keywords: a table with names, or an empty one
--- where no parameter takes a table.
+-- Returns whether the last of a call's arguments are its keywords: a table with names, or an empty
+-- one where no parameter takes a table.
 local function are_options(call, list, n, is_method)
   local last = list[n]
   if not is_plain(last) then

@@ -88,7 +88,7 @@ local function many_form(func, inputs)
 end
 
 
--- The arrays of each weight, weight by weight.
+-- Returns the arrays of each weight, weight by weight.
 local function interleave(a, inputs, func)
   local all, n = {}, #a.weights
   if n == 0 then

@@ -17,7 +17,7 @@ local kinds = {}
 local zeros, blend, gradient = base.zeros, base.blend, base.gradient
 
 
--- A create_state that makes n arrays of zeros in a list.
+-- Returns a create_state that makes n arrays of zeros in a list.
 local function states(n)
   return function(_, _, weight)
     local list = {}
@@ -107,7 +107,7 @@ kinds.Nadam = base.kind("Nadam", {
 })
 kinds.Nadam.create_state, kinds.Nadam.progress = states(2), { "m_schedule" }
 
--- Momentum of step t.
+-- Returns momentum of step t.
 local function nadam_momentum(self, t)
   return self.beta1 * (1 - 0.5 * 0.96 ^ (t * self.schedule_decay))
 end

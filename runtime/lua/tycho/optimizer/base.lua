@@ -35,7 +35,7 @@ local COMMON = {
   { "multi_precision", "boolean", false }, { "param_dict", "dict?" }, { "no_decay", "list?" },
 }
 
---- A form of own options followed by the common ones; own ones win.
+--- Returns a form of own options followed by the common ones; own ones win.
 -- @string name class
 -- @tparam table own parameters; "number|null" with a default where `ty.null` means none
 function base.form(name, own)
@@ -103,7 +103,7 @@ local function set_rate(self, lr, scheduler)
 end
 
 
--- A list of Lua patterns; E(type), E(value) for what is none.
+-- Returns a list of Lua patterns; E(type), E(value) for what is none.
 local function checked_patterns(self, list)
   for i, pattern in ipairs(list) do
     if type(pattern) ~= "string" or not pcall(string.find, "", pattern) then
@@ -132,7 +132,7 @@ function Optimizer:init(...)
 end
 
 
---- The common options out of checked values, for `super.init`.
+--- Returns the common options out of checked values, for `super.init`.
 function base.common(a)
   local options = {}
   for _, entry in ipairs(COMMON) do
@@ -201,7 +201,7 @@ function Optimizer:set_lr_mult(...)
 end
 
 
--- Whether a parameter of this name decays by default.
+-- Returns whether a parameter of this name decays by default.
 function Optimizer._decays(_, name)
   return name:find("_weight$") ~= nil or name:find("_gamma$") ~= nil
 end
@@ -276,13 +276,13 @@ function Optimizer:_set_count(index, count)
 end
 
 
---- How often an index was updated on the current device.
+--- Returns how often an index was updated on the current device.
 function Optimizer:_count_of(index)
   return counts_of(self)[index] or self.begin_num_update
 end
 
 
---- The rates of a list of indices.
+--- Returns the rates of a list of indices.
 function Optimizer:_get_lrs(indices)
   local lr, list = self.learning_rate, {}
   for i, index in ipairs(indices) do
@@ -297,7 +297,7 @@ function Optimizer:_get_lr(index)
 end
 
 
---- The decays of a list of indices.
+--- Returns the decays of a list of indices.
 function Optimizer:_get_wds(indices)
   local list = {}
   for i, index in ipairs(indices) do
@@ -358,7 +358,7 @@ function base.is_on_gpu(weight)
 end
 
 
---- Whether a weight is float16 or bfloat16.
+--- Returns whether a weight is float16 or bfloat16.
 function base.is_half(weight)
   return weight._dtype == args.DTYPES.float16 or weight._dtype == args.DTYPES.bfloat16
 end
@@ -372,7 +372,7 @@ function Optimizer:_together(_)
 end
 
 
---- Whether a weight has a float32 master copy.
+--- Returns whether a weight has a float32 master copy.
 function Optimizer:_keeps_master(weight)
   if not base.is_half(weight) then
     return false
@@ -408,9 +408,9 @@ end
 
 -- Tools of the rules ------------------------------------------------------------------------------
 
---- An array of zeros like another one, which are written now: an update reads a state before it
--- writes it, and memory that is read first gets the system's page of zeros, to be replaced at the
--- write, page by page, with an interrupt of every core.
+--- Returns an array of zeros like another one, which are written now: an update reads a state
+-- before it writes it, and memory that is read first gets the system's page of zeros, to be
+-- replaced at the write, page by page, with an interrupt of every core.
 function base.zeros(weight)
   return call.fill((blank(weight._shape, weight._dtype, weight._device, "Optimizer")),
     0, "Optimizer")
@@ -437,7 +437,7 @@ function base.params(self, options)
 end
 
 
---- A list of numbers as the text of a parameter.
+--- Returns a list of numbers as the text of a parameter.
 function base.list_text(list)
   local texts = {}
   for i, v in ipairs(list) do
@@ -456,8 +456,8 @@ function base.run(op, inputs, params)
 end
 
 
---- The gradient times rescale_grad, plus wd * weight (when given), limited to clip_gradient, as a
--- new array. Here 0 limits to 0.
+--- Returns the gradient times rescale_grad, plus wd * weight (when given), limited to
+-- clip_gradient, as a new array. Here 0 limits to 0.
 -- @tparam Optimizer self
 -- @tparam NDArray grad
 -- @tparam[opt] NDArray weight
@@ -498,7 +498,7 @@ function base.register(kind, name)
 end
 
 
---- A registered subclass whose options become fields.
+--- Returns a registered subclass whose options become fields.
 -- @string name
 -- @tparam table own options of its form
 function base.kind(name, own)

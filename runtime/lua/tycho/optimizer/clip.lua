@@ -12,13 +12,13 @@ local null = require("tycho.core.values").null
 local clip = {}
 
 
---- The square of an array's length, one float32 element on a context (not for users).
+--- Returns the square of an array's length, one float32 element on a context (not for users).
 function clip.square(x, ctx)
   return x:astype("float32"):square():sum():as_in_context(ctx)
 end
 
 
---- What makes vectors no longer than a limit: one element, at most 1 (not for users).
+--- Returns what makes vectors no longer than a limit: one element, at most 1 (not for users).
 -- @tparam NDArray square of the length
 -- @number limit
 function clip.factor(square, limit)
@@ -51,7 +51,7 @@ local FORM = args.form(FUNC, {
 })
 
 
--- The arrays; `ty.null` stands for none.
+-- Returns the arrays; `ty.null` stands for none.
 local function arrays_of(a)
   local list = {}
   for i, x in ipairs(a.arrays) do

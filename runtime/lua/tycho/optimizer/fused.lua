@@ -41,7 +41,7 @@ local FORM = args.form("optimizer.FusedOptimizer", {
 local FUNC = "optimizer.FusedOptimizer"
 
 
--- The symbol's own variable nodes, with their attributes.
+-- Returns the symbol's own variable nodes, with their attributes.
 local function variables_of(symbol, names)
   local internals, arguments, list = symbol:get_internals(), symbol:list_arguments(), {}
   local known = tables.positions(arguments)
@@ -73,7 +73,8 @@ function FusedOptimizer.check(o, func)
 end
 
 
--- The rule of a parameter: the numbers that stay, with the operator's name; the rate; the decay.
+-- Returns the rule of a parameter: the numbers that stay, with the operator's name; the rate; the
+-- decay.
 local function rule_of(o, index)
   local op, rule = o:_rule(index)
   local lr, wd = rule.lr, rule.wd
@@ -130,7 +131,7 @@ function FusedOptimizer:init(...)
 end
 
 
--- The first key under which two tables have different values.
+-- Returns the first key under which two tables have different values.
 local function difference(a, b)
   for key, value in pairs(a) do
     if b[key] ~= value then

@@ -47,7 +47,7 @@ end
 optimizers.ccSGD, base.registry.ccsgd = optimizers.SGD, optimizers.SGD
 
 
---- An optimizer by name.
+--- Returns an optimizer by name.
 -- @string name in any case; unknown E(name)
 -- @tparam[opt] table options
 function optimizers.create(name, options)

@@ -193,7 +193,7 @@ local GROWTH = {
 }
 
 
--- Factor of the rate at call number n.
+-- Returns factor of the rate at call number n.
 local function warmup_factor(self, n)
   local warmup = self.warmup_epochs * self.updates_per_epoch
   if n >= warmup then
@@ -204,7 +204,7 @@ local function warmup_factor(self, n)
 end
 
 
--- Factor from the norms, between 0.01 and 100.
+-- Returns factor from the norms, between 0.01 and 100.
 local function norm_factor(weight, grad, wd)
   local w, g = (weight * weight):sum():asscalar(), (grad * grad):sum():asscalar()
   return math.max(0.01, math.min(math.sqrt(w / (g + wd * w + 1e-18)), 100))

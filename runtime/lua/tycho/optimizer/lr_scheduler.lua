@@ -27,7 +27,7 @@ local WARMUP = {
 }
 
 
--- A form of own parameters followed by those of the base.
+-- Returns a form of own parameters followed by those of the base.
 local function form_of(name, own)
   local spec = {}
   for _, list in ipairs{ own, WARMUP } do
@@ -70,7 +70,7 @@ function LRScheduler:init(...)
 end
 
 
---- The rate during the warm-up.
+--- Returns the rate during the warm-up.
 function LRScheduler:get_warmup_lr(num_update)
   if self.warmup_mode == "constant" then
     return self.warmup_begin_lr
@@ -97,7 +97,7 @@ function LRScheduler:_take_rate(lr)
 end
 
 
---- The rate after so many updates.
+--- Returns the rate after so many updates.
 function LRScheduler:__call(num_update)
   if num_update < self.warmup_steps then
     return self:get_warmup_lr(num_update)

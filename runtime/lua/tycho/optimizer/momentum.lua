@@ -100,7 +100,7 @@ function SGD._lists(index, weight, grad, state)
 end
 
 
--- The operator's parameters as texts, made anew when a number has changed.
+-- Returns the operator's parameters as texts, made anew when a number has changed.
 local function params_of(self, indices, kept)
   if self:_refresh(indices, kept) or kept.momentum ~= self.momentum then
     kept.momentum = self.momentum
@@ -124,7 +124,7 @@ end
 SGD.update_multi_precision = SGD.update
 
 
--- The operator of one step and its numbers, after the count.
+-- Returns the operator of one step and its numbers, after the count.
 local function momentum_rule(op)
   return function(self, index)
     local options = { lr = self:_get_lr(index), wd = self:_get_wd(index) }

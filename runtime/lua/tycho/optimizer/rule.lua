@@ -10,14 +10,14 @@ local values = require "tycho.core.values"
 local rule = {}
 
 
--- The arrays of a state: nothing, one, or a list.
+-- Returns the arrays of a state: nothing, one, or a list.
 local function arrays_of(state)
   state = values.value(state)
   return values.is_plain(state) and state or { state }
 end
 
 
--- All weights, all gradients, the first array of each state and so on: one line of arrays.
+-- Returns all weights, all gradients, the first array of each state and so on: one line of arrays.
 local function in_line(weights, grads, states)
   local rows, line, n = { weights, grads }, {}, #weights
   for i, state in ipairs(states) do

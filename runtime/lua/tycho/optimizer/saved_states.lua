@@ -86,7 +86,7 @@ local function about(updater, names)
 end
 
 
--- An optimizer without what belongs to the program around it.
+-- Returns an optimizer without what belongs to the program around it.
 local function portable(optimizer)
   local copy = tables.copy(optimizer)
   copy.param_dict = {}
@@ -160,7 +160,7 @@ local function check_about(given, func)
 end
 
 
---- What bytes hold, checked for its form.
+--- Returns what bytes hold, checked for its form.
 -- @string bytes
 -- @string func for errors
 function saved_states.decode(bytes, func)
@@ -188,7 +188,7 @@ local function text_of(name, options, shown)
 end
 
 
--- Whether an option makes states: a momentum of 0 does not.
+-- Returns whether an option makes states: a momentum of 0 does not.
 local function makes_state(v)
   return v ~= nil and v ~= false and v ~= 0
 end
@@ -234,7 +234,7 @@ end
 
 -- The states --------------------------------------------------------------------------------------
 
--- Whether two states are arrays of the same shapes and types, in the same lists.
+-- Returns whether two states are arrays of the same shapes and types, in the same lists.
 local function alike(a, b)
   a, b = values.value(a), values.value(b)
   if class.is_array(a) and class.is_array(b) then
@@ -284,7 +284,7 @@ function saved_states.check_state(optimizer, target, state, func)
 end
 
 
---- A copy of a state, for another array of the same parameter.
+--- Returns a copy of a state, for another array of the same parameter.
 function saved_states.copy_of(state)
   if class.is_array(state) then
     return state:copy()
@@ -354,8 +354,8 @@ local function fail_parameters(missing, extra, func)
 end
 
 
--- What a parameter is called among the saved ones: by its name, or by its number where that has no
--- name.
+-- Returns what a parameter is called among the saved ones: by its name, or by its number where that
+-- has no name.
 local function saved_parameter(names, by_parameter, target)
   if target.name and by_parameter[target.name] or names[target.key] then
     return target.name
@@ -379,7 +379,7 @@ local function missing_ones(names, targets, from)
 end
 
 
---- Which saved key each present one goes on with.
+--- Returns which saved key each present one goes on with.
 -- @tparam table saved of `decode`
 -- @tparam {table,...} targets of each present state: key, name (or nil), weight, device (its
 --   number), required (whether it is updated); states of one parameter in the order of devices
@@ -413,7 +413,7 @@ function saved_states.match(saved, targets, keep_unknown, func)
 end
 
 
---- The states for present keys, checked.
+--- Returns the states for present keys, checked.
 -- @tparam table saved
 -- @tparam table targets as for `match`
 -- @tparam table from key -> saved key
@@ -506,7 +506,7 @@ function saved_states.restore_progress(optimizer, record, targets, from, func)
 end
 
 
---- The count of a saved key, for a parameter that comes later.
+--- Returns the count of a saved key, for a parameter that comes later.
 function saved_states.count(record, key)
   return record and count_of(record.counts, key)
 end

@@ -62,7 +62,8 @@ local function make_lasting(state)
 end
 
 
--- The state of a parameter that comes first now: one that waited for its name, or a new one.
+-- Returns the state of a parameter that comes first now: one that waited for its name, or a new
+-- one.
 local function first_state(self, index, weight)
   local optimizer = self.optimizer
   local name = optimizer.idx2name[index] or index
@@ -131,7 +132,7 @@ local function bring_state(self, index, weight)
 end
 
 
---- The state of a parameter: made when it is first met, moved to the weight's device when
+--- Returns the state of a parameter: made when it is first met, moved to the weight's device when
 -- it was loaded or the weight has moved (not for users).
 function Updater:_state(index, weight)
   if self.states_synced[index] ~= weight.context then
@@ -159,7 +160,7 @@ local function groups(weights, optimizer)
 end
 
 
--- What is made once of a list of weights that comes again and again: copies, groups of
+-- Returns what is made once of a list of weights that comes again and again: copies, groups of
 -- members, and for each group the lists that the optimizer gets, with a table in which it
 -- may keep what it makes of them.
 local function plan_of(self, weights)
@@ -242,7 +243,7 @@ end
 
 local GET = args.form("Updater:get_states", { { "dump_optimizer", "boolean", false } })
 
---- The states as bytes, with the counts of updates and what the optimizer is.
+--- Returns the states as bytes, with the counts of updates and what the optimizer is.
 -- @bool[opt=false] dump_optimizer with the whole optimizer, its rates and its schedule
 function Updater:get_states(...)
   return saved_states.encode(self, GET(...).dump_optimizer, self.optimizer.idx2name)
@@ -257,7 +258,7 @@ function Updater:_get_states(dump_optimizer, names)
 end
 
 
--- What `commit` needs: everything is compared here, and nothing changed.
+-- Returns what `commit` needs: everything is compared here, and nothing changed.
 local function prepare(self, bytes, options)
   local func, targets = options.func, options.targets
   local saved = saved_states.decode(bytes, func)
@@ -324,7 +325,7 @@ function Updater:set_states(...)
 end
 
 
---- An updater of an optimizer.
+--- Returns an updater of an optimizer.
 function updater.get_updater(optimizer)
   return Updater(optimizer)
 end

@@ -71,7 +71,7 @@ local function read(path)
 end
 
 
--- A line for each page: its name and title.
+-- Returns a line for each page: its name and title.
 local function page_list()
   local lines = {}
   for _, name in ipairs(files.names("doc", "md")) do
@@ -113,7 +113,7 @@ end)
 
 -- -- running --------------------------------------------------------------------------------------
 
--- A path as the shell has it: "~/" is the home folder.
+-- Returns a path as the shell has it: "~/" is the home folder.
 local function expanded(path)
   return (path:gsub("^~/", (os.getenv("HOME") or "~") .. "/"))
 end
@@ -171,7 +171,7 @@ local function measure(session, chunk, n)
 end
 
 
--- An expression or statement, ready to be run in the session's variables.
+-- Returns an expression or statement, ready to be run in the session's variables.
 local function compile(session, text, usage)
   if not text:find("%S") then
     error("what?  " .. usage, 0)

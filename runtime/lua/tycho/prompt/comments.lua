@@ -18,7 +18,7 @@ local HERE = debug.getinfo(1, "S").source:match("^@(.*)prompt/[^/]*$")
 local index                                              -- {by_line = {}, by_name = {}}
 
 
--- What a line of code defines: title ("Module:fit"), name ("fit"), kind; nil when it
+-- Returns what a line of code defines: title ("Module:fit"), name ("fit"), kind; nil when it
 -- defines nothing that has a name.
 local function defined(line)
   local title = line:match("^%s*function%s+([%w_%.:]+)")
@@ -110,7 +110,7 @@ local function read_all()
 end
 
 
---- The entry of the code that begins at a line.
+--- Returns the entry of the code that begins at a line.
 -- @string path as `debug.getinfo` names the file, without "@"
 -- @int line
 function comments.at(path, line)
@@ -121,7 +121,7 @@ function comments.at(path, line)
 end
 
 
---- All entries of a name.
+--- Returns all entries of a name.
 -- @string name the last part: "fit", "Module"
 -- @treturn {entry,...} perhaps empty
 function comments.named(name)
@@ -132,7 +132,7 @@ function comments.named(name)
 end
 
 
---- All names that have an entry.
+--- Returns all names that have an entry.
 function comments.names()
   comments.named("")
   local list = {}
@@ -192,7 +192,7 @@ local function read_line(parts, line)
 end
 
 
---- An entry's comment, tags in words.
+--- Returns an entry's comment, tags in words.
 -- @tparam table entry
 -- @treturn table lines (list of texts), params (list of `{name, type,
 --   text}`), results (list of `{type, text}`)
@@ -208,13 +208,13 @@ function comments.parts(entry)
 end
 
 
---- Whether a comment says that its function is not for users.
+--- Returns whether a comment says that its function is not for users.
 function comments.is_hidden(entry)
   return table.concat(entry.text, " "):find("not for users", 1, true) ~= nil
 end
 
 
---- The first sentence of an entry's comment.
+--- Returns the first sentence of an entry's comment.
 function comments.summary(entry)
   local text = {}
   for _, line in ipairs(entry.text) do

@@ -17,7 +17,7 @@ local KEYWORDS = {
 }
 
 
--- The names that begin with a word, sorted; private ones only where the word asks for them.
+-- Returns the names that begin with a word, sorted; private ones only where the word asks for them.
 local function matching(names, word)
   local list = {}
   for name in pairs(names) do
@@ -32,7 +32,7 @@ end
 
 -- Paths -------------------------------------------------------------------------------------------
 
--- The steps of the path that ends a text, in order: names, numbers of [1], texts of
+-- Returns the steps of the path that ends a text, in order: names, numbers of [1], texts of
 -- ["a"]; and what stands before it.
 local function path_before(text)
   local steps = {}
@@ -57,7 +57,7 @@ local function path_before(text)
 end
 
 
--- What the steps lead to, nil when that is nothing.
+-- Returns what the steps lead to, nil when that is nothing.
 local function follow(env, steps)
   local value = env
   for _, step in ipairs(steps) do
@@ -75,7 +75,7 @@ end
 
 local OPENER = { [")"] = "(", ["}"] = "{", ["]"] = "[" }
 
--- The text before the call whose options are open: "ty.sym.Convolution" of
+-- Returns the text before the call whose options are open: "ty.sym.Convolution" of
 -- "ty.sym.Convolution{data = f(x), ker", "f" of "f(x, {opt".
 local function before_brace(text)
   local closed, last = {}, false
@@ -109,7 +109,8 @@ local function add_operator(options, name)
 end
 
 
--- The options of the call that a text leaves open: name -> {words}; nil where no call is open.
+-- Returns the options of the call that a text leaves open: name -> {words}; nil where no call is
+-- open.
 local function open_options(env, text)
   local call = before_brace(text:gsub("\"[^\"\n]*\"", "0"):gsub("'[^'\n]*'", "0"))
   local steps = call and path_before(call)
@@ -133,7 +134,7 @@ end
 
 -- Strings -----------------------------------------------------------------------------------------
 
--- The text before an open quote, the quote, and what stands after it; nil outside strings.
+-- Returns the text before an open quote, the quote, and what stands after it; nil outside strings.
 local function open_string(text)
   local line = text:match("[^\n]*$")
   local quote, from

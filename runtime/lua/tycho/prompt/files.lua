@@ -22,7 +22,7 @@ local function is_there(path)
 end
 
 
--- The folder of a kind; `some`: a file that it has.
+-- Returns the folder of a kind; `some`: a file that it has.
 local function folder(kind, some)
   local installed = HERE .. kind .. "/"
   return is_there(installed .. some) and installed or HERE .. "../../../" .. kind .. "/"
@@ -33,7 +33,7 @@ end
 local SOME = { scripts = "train_mnist.lua", doc = "first_hour.md" }
 
 
---- The path of a file; nil where there is none of that name.
+--- Returns the path of a file; nil where there is none of that name.
 -- @string kind "scripts" or "doc"
 -- @string name without folders
 function files.path(kind, name)
@@ -42,7 +42,7 @@ function files.path(kind, name)
 end
 
 
---- The names of the files of a kind, without their ending, sorted.
+--- Returns the names of the files of a kind, without their ending, sorted.
 -- @string kind "scripts" or "doc"
 -- @string ending "lua" or "md"
 -- @treturn {string,...}

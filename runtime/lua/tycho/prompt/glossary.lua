@@ -353,7 +353,7 @@ local BY_HOME = {
 }
 
 
---- What an option means; "" where nothing is known.
+--- Returns what an option means; "" where nothing is known.
 -- @string func as errors name it: "nd.full", "Module:fit"
 -- @string name the option
 function glossary.text(func, name)

@@ -57,7 +57,7 @@ local function environment(session)
 end
 
 
---- A new session.
+--- Returns a new session.
 -- @tparam table options `plain`: no line editing; `terminal`: somebody types; `strict`: texts of
 -- `-e` declare no variables; `editor`: functions of repl.c; `write`: where results go
 function Session.new(options)
@@ -76,7 +76,7 @@ function Session.new(options)
 end
 
 
---- A text in a colour, on terminals that have them.
+--- Returns a text in a colour, on terminals that have them.
 -- @string kind "error", "note" or "sign"
 -- @string text
 function Session:paint(kind, text)
@@ -129,8 +129,8 @@ local function keep(session, value)
 end
 
 
--- An expression as a chunk. Its values pass through a function of ours: a bare `return f()` would
--- be a tail call, and errors inside f would be reported without their line.
+-- Returns an expression as a chunk. Its values pass through a function of ours: a bare `return f()`
+-- would be a tail call, and errors inside f would be reported without their line.
 local function expression(text, name)
   local chunk, message = loadstring("return " .. text, name)
   if not chunk then
@@ -172,7 +172,7 @@ Session.pass = pass
 
 local INSIDE = "\n  (inside the library; methods take a colon: x:copy(), not x.copy())"
 
--- Whether Lua itself stopped inside the library, as it does where a method gets no object.
+-- Returns whether Lua itself stopped inside the library, as it does where a method gets no object.
 local function stopped_inside()
   local level = 3
   while true do
@@ -187,7 +187,8 @@ end
 
 local FRAMES = 24                                        -- of a traceback, as runtime/main.c has
 
--- The frames of the caller's code at an error, with their locals; `cut` where there are more.
+-- Returns the frames of the caller's code at an error, with their locals; `cut` where there are
+-- more.
 local function frames()
   local list, level = {}, 3
   while true do
@@ -216,7 +217,7 @@ local function frames()
 end
 
 
--- An error of Lua's own with what may help; text: what was typed.
+-- Returns an error of Lua's own with what may help; text: what was typed.
 local function with_hint(message, text)
   local hint = translation.hint(message, message:find("^prompt:") and text or nil)
   return hint and message .. "\n  (" .. hint .. ")" or message
@@ -269,7 +270,7 @@ local function report(session, e)
 end
 
 
--- A value's text; the line that says what an array is steps back.
+-- Returns a value's text; the line that says what an array is steps back.
 local function value_text(session, value)
   return (show(value):gsub("<NDArray [^\n]*>$", function(line)
     return session:paint("note", line)
@@ -323,7 +324,7 @@ function Session:run(chunk, mute, ...)
 end
 
 
---- The value of an expression in the session's variables; errors are raised.
+--- Returns the value of an expression in the session's variables; errors are raised.
 function Session:value(text)
   local chunk, message = expression(text, "=prompt")
   if not chunk then
@@ -333,7 +334,7 @@ function Session:value(text)
 end
 
 
--- The session's variables without new ones, as `--strict` has it.
+-- Returns the session's variables without new ones, as `--strict` has it.
 local function declared(session)
   local env = session.env
   return setmetatable({}, { __index = env, __newindex = function(_, name, value)
@@ -371,7 +372,8 @@ function Session:use(module)
 end
 
 
--- The value of a path of names; nil where it leads nowhere. Nothing is called. A path may leave out
+-- Returns the value of a path of names; nil where it leads nowhere. Nothing is called. A path may
+-- leave out
 -- `ty.` and `ty.gluon.`: "nn.Dense", "autograd.record".
 local function named_value(session, name)
   if not name:find("^[%a_][%w_%.:%[%]]*$") then
@@ -391,8 +393,8 @@ local function named_value(session, name)
 end
 
 
--- The name that a line asks about: its first word, or all of them where they are a foreign name,
--- as in "?weight decay".
+-- Returns the name that a line asks about: its first word, or all of them where they are a foreign
+-- name, as in "?weight decay".
 local function asked_name(text)
   local joined = text:match("^%s*(.-)%s*$"):gsub("%s+", "_")
   return foreign.names(joined)[1] and joined or text:match("%S+") or ""
@@ -435,7 +437,7 @@ local function special(session, line)
 end
 
 
--- A line of a script, pasted: its local variable would end with the line, so
+-- Returns a line of a script, pasted: its local variable would end with the line, so
 -- it becomes one of the session.
 local function without_local(text)
   local name, after = text:match("^%s*local%s+([%a_][%w_%s,]*)(=?)")
@@ -509,7 +511,7 @@ local function is_recording()
 end
 
 
--- A line, nil at the end, false when Ctrl-C left it.
+-- Returns a line, nil at the end, false when Ctrl-C left it.
 local function read(session)
   local sign = session.pending and ">> " or is_recording() and "rec> " or "> "
   if session.editing then

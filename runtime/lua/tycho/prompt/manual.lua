@@ -63,7 +63,7 @@ local function upvalues(f)
 end
 
 
---- The function inside one that only notes its caller (core/origin.lua).
+--- Returns the function inside one that only notes its caller (core/origin.lua).
 function manual.unwrapped(f)
   if debug.getinfo(f, "S").source:find("tycho/core/origin.lua", 1, true) then
     for name, value in upvalues(f) do
@@ -82,7 +82,7 @@ local function is_form(value)
 end
 
 
---- The comment above a function.
+--- Returns the comment above a function.
 -- @func f
 -- @treturn table entry of `prompt.comments`, or nil
 function manual.comment(f)
@@ -91,7 +91,7 @@ function manual.comment(f)
 end
 
 
---- The form by which a function reads its arguments; nil when it has none, or several
+--- Returns the form by which a function reads its arguments; nil when it has none, or several
 -- of which none fits its name. One that only hands its arguments on has that of its name.
 -- @func f
 -- @string[opt] name the last part of the function's name
@@ -110,7 +110,7 @@ function manual.form(f, name)
 end
 
 
---- A default as Lua writes it.
+--- Returns a default as Lua writes it.
 function manual.literal(value)
   if values.is_plain(value) then
     local parts = {}
@@ -123,14 +123,14 @@ function manual.literal(value)
 end
 
 
---- The default of a form's parameter as Lua writes it; nil where there is none, or where it is a
--- function, which has no text.
+--- Returns the default of a form's parameter as Lua writes it; nil where there is none, or where it
+-- is a function, which has no text.
 function manual.default(p)
   return p.default ~= nil and type(p.default) ~= "function" and manual.literal(p.default) or nil
 end
 
 
---- The call of a form: "Module:fit{train_data, [eval_data], eval_metric = \"acc\"}".
+--- Returns the call of a form: "Module:fit{train_data, [eval_data], eval_metric = \"acc\"}".
 -- @param form
 -- @string[opt] title what stands before the brace; the form's own name otherwise
 function manual.signature(form, title)
@@ -147,7 +147,7 @@ function manual.signature(form, title)
 end
 
 
---- The name of the parameter that a method's object is; nil of other functions.
+--- Returns the name of the parameter that a method's object is; nil of other functions.
 -- @func f
 -- @string title what is called: "NDArray:get"
 function manual.object(f, title)
@@ -155,8 +155,8 @@ function manual.object(f, title)
 end
 
 
---- The call of a function without a form: "Module:update_metric(eval_metric, labels)". The names
--- are those of its parameters; brackets go around what the comment calls optional.
+--- Returns the call of a function without a form: "Module:update_metric(eval_metric, labels)". The
+-- names are those of its parameters; brackets go around what the comment calls optional.
 -- @func f
 -- @string title what comes before the bracket; a colon in it leaves out the object
 -- @tparam[opt] table entry the function's comment
@@ -223,7 +223,8 @@ local function short_path(path)
 end
 
 
--- The comment of a function that another function of its file made, found by its name, or nil.
+-- Returns the comment of a function that another function of its file made, found by its name, or
+-- nil.
 local function comment_in_file(f, name)
   local source = debug.getinfo(manual.unwrapped(f), "S").source
   for _, entry in ipairs(comments.named(name)) do
@@ -234,7 +235,7 @@ local function comment_in_file(f, name)
 end
 
 
--- The call of a function as its comment has it: "record([train_mode], [f])".
+-- Returns the call of a function as its comment has it: "record([train_mode], [f])".
 local function commented_signature(entry)
   local names = {}
   for i, p in ipairs(comments.parts(entry).params) do
@@ -264,7 +265,7 @@ end
 
 -- Operators ---------------------------------------------------------------------------------------
 
---- The help of an operator.
+--- Returns the help of an operator.
 -- @tparam table info what `ty.op.info` returns
 -- @treturn string
 function manual.operator(info)
@@ -304,7 +305,7 @@ end
 
 -- Classes and modules -----------------------------------------------------------------------------
 
---- Whether a value is a class.
+--- Returns whether a value is a class.
 function manual.is_class(value)
   return type(value) == "table" and type(rawget(value, "class_name")) == "string"
 end
@@ -323,7 +324,7 @@ local function function_names(t)
 end
 
 
---- The comment of a class; nil where it has none.
+--- Returns the comment of a class; nil where it has none.
 -- @string name
 function manual.class_entry(name)
   for _, kind in ipairs{ "class", "value", "function" } do
@@ -355,7 +356,8 @@ end
 
 local NAMES = 80                          -- of a module at most that its help lists
 
--- A module's comment and its names; without the paragraph on its files where the names are listed.
+-- Returns a module's comment and its names; without the paragraph on its files where the names are
+-- listed.
 local function module_text(module, value)
   local lines, names = { (module:gsub("^tycho", "ty")) }, members.list(value)
   for _, entry in ipairs(comments.named(module:match("[%w_]+$"))) do
@@ -375,7 +377,7 @@ end
 
 -- Names of other libraries ------------------------------------------------------------------------
 
--- The comment of a name of the table of foreign names; nil where there is none.
+-- Returns the comment of a name of the table of foreign names; nil where there is none.
 local function foreign_entry(name)
   local value = name:find("^%l") and translation.value(name)
   local entry = type(value) == "function" and manual.comment(value) or nil
@@ -387,7 +389,8 @@ local function foreign_entry(name)
 end
 
 
--- What an option means: of an operator, or of the function or class whose form has the name.
+-- Returns what an option means: of an operator, or of the function or class whose form has the
+-- name.
 local function option_text(owner, option)
   local info = registry.find(owner) and require("tycho.op").info(owner)
   for _, p in ipairs(info and info.params or {}) do
@@ -431,7 +434,7 @@ local function method_titles(name)
 end
 
 
--- What a name of another library is called here; nil for other words.
+-- Returns what a name of another library is called here; nil for other words.
 local function foreign_text(name)
   local word = name:match("[%w_]+$") or ""
   local names, instead = foreign.names(word), foreign.instead(word)
@@ -495,7 +498,7 @@ local function value_text(name, value)
 end
 
 
---- The lines that define a function.
+--- Returns the lines that define a function.
 -- @string name what was asked for
 -- @param value what the name stands for
 -- @treturn string
@@ -524,7 +527,7 @@ local CLASSES = { "gluon", "gluon.nn", "gluon.rnn", "gluon.loss", "gluon.data",
   "gluon.data.vision", "gluon.data.vision.transforms", "gluon.contrib.estimator",
   "gluon.contrib.nn", "gluon.contrib.rnn", "autograd" }
 
--- The class of gluon that has a name, and its path; nil where there is none.
+-- Returns the class of gluon that has a name, and its path; nil where there is none.
 local function gluon_class(name)
   for _, path in ipairs(name:find("^%u[%w]*$") and CLASSES or {}) do
     local module = translation.value(path)
@@ -536,7 +539,8 @@ local function gluon_class(name)
 end
 
 
--- A class of gluon in full, and what else the name may mean; an operator first where one has it.
+-- Returns a class of gluon in full, and what else the name may mean; an operator first where one
+-- has it.
 local function gluon_text(name)
   local class, path = gluon_class(name)
   if not class then
@@ -561,7 +565,7 @@ local function gluon_text(name)
 end
 
 
--- What a name means that stands for no value.
+-- Returns what a name means that stands for no value.
 local function name_text(name)
   return gluon_text(name) or operator_text(name) or foreign_text(name) or entries_text(name)
 end

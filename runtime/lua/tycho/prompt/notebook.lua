@@ -18,7 +18,7 @@ local DRAWINGS = { Drawing = true, Graph = true, Picture = true }  -- classes of
 local drawings = 0                                       -- files written by this kernel
 
 
--- A drawing as a file of the working folder; its path.
+-- Returns a drawing as a file of the working folder; its path.
 local function draw(drawing)
   drawings = drawings + 1
   local path = ("drawing_%d.svg"):format(drawings)
@@ -27,7 +27,7 @@ local function draw(drawing)
 end
 
 
---- A result of a cell as text.
+--- Returns a result of a cell as text.
 -- @param value
 -- @treturn string
 function notebook.text(value)
@@ -37,8 +37,8 @@ function notebook.text(value)
 end
 
 
--- What a path leads to in the kernel's environment; nil: nothing. ILua looks without protection,
--- while our namespaces raise an error for a name that they do not have.
+-- Returns what a path leads to in the kernel's environment; nil: nothing. ILua looks without
+-- protection, while our namespaces raise an error for a name that they do not have.
 local function follow(env, path)
   local value = env
   for _, name in ipairs(path) do
@@ -52,7 +52,8 @@ local function follow(env, path)
 end
 
 
--- The kernel's table of variables: a local of its script, which called the function that asks.
+-- Returns the kernel's table of variables: a local of its script, which called the function that
+-- asks.
 local function kernel_environment()
   for i = 1, 60 do
     local name, value = debug.getlocal(3, i)
@@ -91,7 +92,7 @@ local function with_completion(json)
 end
 
 
--- A traceback of error objects too, without the frames of ILua and of the library.
+-- Returns a traceback of error objects too, without the frames of ILua and of the library.
 local function with_own_frames(traceback)
   return function(e, ...)
     local text = traceback(Error.is_error(e) and tostring(e) or e, ...)

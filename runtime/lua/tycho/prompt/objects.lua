@@ -20,7 +20,7 @@ local WIDEST, LONG = 28, 70              -- columns of names in a tree; of what 
 local NAMES = 60                         -- names of a module that are listed
 
 
--- Whether a value is an instance of a class, given by module and name ("" where the
+-- Returns whether a value is an instance of a class, given by module and name ("" where the
 -- module is the class itself).
 local function is(value, module, name)
   local loaded = package.loaded[module]
@@ -64,7 +64,7 @@ local function attributes(n)
 end
 
 
--- The operators that a node reads, each once, and the names of the variables.
+-- Returns the operators that a node reads, each once, and the names of the variables.
 local function inputs_of(n)
   local operators, variables, seen = {}, {}, {}
   for _, entry in ipairs(n.inputs) do
@@ -96,7 +96,7 @@ local function folded(n, variables)
 end
 
 
--- What is shown after a node's name.
+-- Returns what is shown after a node's name.
 local function about(n, variables)
   local text, names = n.op and n.op .. attributes(n) or "", table.concat(variables, ", ")
   if #text + #names > LONG then
@@ -146,7 +146,8 @@ local function tree(heads)
 end
 
 
--- The nodes of a symbol's outputs, each once, without those that another one of them is made from.
+-- Returns the nodes of a symbol's outputs, each once, without those that another one of them is
+-- made from.
 local function heads_of(s)
   local heads, inner = {}, {}
   for _, n in ipairs(require("tycho.symbol.node").walk(s._entries)) do
@@ -199,7 +200,7 @@ local function descriptions(list)
 end
 
 
--- A field that may not be there yet.
+-- Returns a field that may not be there yet.
 local function field(object, name)
   local ok, value = pcall(function() return object[name] end)
   return ok and value or nil
@@ -326,7 +327,7 @@ local VIEWS = {
 }
 
 
---- A value on its own.
+--- Returns a value on its own.
 -- @treturn ?string
 function objects.text(value)
   if type(value) == "function" then
@@ -345,7 +346,7 @@ function objects.text(value)
 end
 
 
---- A value inside something else.
+--- Returns a value inside something else.
 -- @treturn ?string
 function objects.line(value)
   if type(value) == "function" then

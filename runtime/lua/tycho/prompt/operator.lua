@@ -29,7 +29,7 @@ local function port_names(ports)
 end
 
 
---- The call as a line: "FullyConnected(data, weight, bias) -> output".
+--- Returns the call as a line: "FullyConnected(data, weight, bias) -> output".
 -- @tparam table info what `ty.op.info` returns
 function operator.signature(info)
   return ("%s(%s) -> %s"):format(info.name, table.concat(port_names(info.inputs), ", "),
@@ -37,7 +37,7 @@ function operator.signature(info)
 end
 
 
---- A default as Lua writes it; nil for a required parameter.
+--- Returns a default as Lua writes it; nil for a required parameter.
 -- @tparam table p an entry of `info.params`
 function operator.default(p)
   local text = p.default
@@ -58,7 +58,7 @@ function operator.default(p)
 end
 
 
---- The words that a parameter chooses from; nil for other parameters.
+--- Returns the words that a parameter chooses from; nil for other parameters.
 function operator.choices(p)
   local list = p.type:match("^one of ([^ ]+)")
   local words = {}
@@ -69,14 +69,14 @@ function operator.choices(p)
 end
 
 
--- A range without the limits of a C int, which say nothing: "[1,]" for "[1,2147483647]".
+-- Returns a range without the limits of a C int, which say nothing: "[1,]" for "[1,2147483647]".
 local function plain_range(low, high)
   low, high = low:gsub("^%-2147483648$", ""), high:gsub("^2147483647$", "")
   return low .. high == "" and "" or (" in [%s,%s]"):format(low, high)
 end
 
 
---- The type of a parameter in words: "integer in [1,]", "relu, sigmoid or tanh".
+--- Returns the type of a parameter in words: "integer in [1,]", "relu, sigmoid or tanh".
 function operator.type_text(p)
   local words = operator.choices(p)
   if words then
@@ -91,7 +91,7 @@ function operator.type_text(p)
 end
 
 
--- The spelling of a name that Lua keeps for itself.
+-- Returns the spelling of a name that Lua keeps for itself.
 local function spelled(name)
   return KEYWORD[name] and name .. "_" or name
 end
@@ -116,7 +116,7 @@ local function row_of(info)
 end
 
 
--- A value of a required parameter.
+-- Returns a value of a required parameter.
 local function sample(p)
   local words = operator.choices(p)
   if SAMPLES[p.name] then
@@ -130,7 +130,7 @@ local function sample(p)
 end
 
 
--- The parameters that an example gives: list of {name, value}.
+-- Returns the parameters that an example gives: list of {name, value}.
 local function given_parameters(info)
   local row, list, ports = row_of(info), {}, table.concat(info.inputs, " ")
   for _, p in ipairs(info.params) do
@@ -154,8 +154,8 @@ local function array_text(text)
 end
 
 
--- The inputs that an example gives: list of {name, array}; without names where there may be any
--- number of them.
+-- Returns the inputs that an example gives: list of {name, array}; without names where there may be
+-- any number of them.
 local function given_inputs(info)
   local row, list, update = row_of(info), {}, info.name:find("update", 1, true)
   for _, text in ipairs(row.inputs or {}) do
@@ -182,7 +182,7 @@ local function path_of(name)
 end
 
 
--- A call with lists of {name, text} as its arguments, in lines.
+-- Returns a call with lists of {name, text} as its arguments, in lines.
 local function call(space, info, ...)
   local text, line = "", ("ty.%s.%s{"):format(space, spelled(path_of(info.name)))
   local separator = ""
@@ -200,7 +200,8 @@ local function call(space, info, ...)
 end
 
 
--- A call on symbols, with variables for what it needs; nil of operators that only arrays have.
+-- Returns a call on symbols, with variables for what it needs; nil of operators that only arrays
+-- have.
 local function symbol_example(info)
   local row = row_of(info)
   if row.sym ~= nil or not info.inputs[1] or info.name:find("update", 1, true) then
@@ -219,8 +220,8 @@ local function evaluated(text)
 end
 
 
--- All inputs of a call on arrays: those that are given, and those whose shapes follow from them;
--- and the shapes of the outputs.
+-- Returns all inputs of a call on arrays: those that are given, and those whose shapes follow from
+-- them; and the shapes of the outputs.
 local function all_inputs(info)
   local ty, inputs, list = require "tycho", given_inputs(info), {}
   local options, texts = { name = "e" }, {}
@@ -251,8 +252,8 @@ local function all_inputs(info)
 end
 
 
--- A call on arrays, and the shapes of its results, where they are known; nil of operators that
--- only networks have.
+-- Returns a call on arrays, and the shapes of its results, where they are known; nil of operators
+-- that only networks have.
 local function array_example(info)
   local row = row_of(info)
   if row.nd ~= nil then

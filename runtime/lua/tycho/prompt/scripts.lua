@@ -6,7 +6,7 @@ local files = require "tycho.prompt.files"
 local scripts = {}
 
 
--- The first sentence of a script's own comment.
+-- Returns the first sentence of a script's own comment.
 local function summary(name)
   local words = {}
   for line in io.lines(files.path("scripts", name .. ".lua")) do
@@ -30,7 +30,7 @@ local function list()
 end
 
 
--- The path of a script.
+-- Returns the path of a script.
 -- @string[opt] name without folder and ending
 -- @treturn ?string nil where there is none of that name
 -- @treturn ?string then what to tell: the list of all scripts, or the names that are near

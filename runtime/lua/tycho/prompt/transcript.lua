@@ -39,7 +39,7 @@ end })
 ]]
 
 
---- An empty transcript.
+--- Returns an empty transcript.
 function transcript.new()
   return { texts = {}, uses_results = false }
 end
@@ -76,7 +76,7 @@ function transcript.add_run(t, path, words)
 end
 
 
--- A text as a statement; keeps: results are asked for.
+-- Returns a text as a statement; keeps: results are asked for.
 local function statement(item, keeps)
   if not item.expression then
     return item.text:find("^%s*%(") and "do " .. item.text .. "\nend" or item.text
@@ -89,7 +89,7 @@ local function statement(item, keeps)
 end
 
 
---- The script; runs by itself: `tycho FILE`.
+--- Returns the script; runs by itself: `tycho FILE`.
 -- @tparam table t
 -- @treturn string
 function transcript.text(t)
@@ -104,7 +104,7 @@ function transcript.text(t)
 end
 
 
---- Whether a file's text was written by `:save`.
+--- Returns whether a file's text was written by `:save`.
 function transcript.is_own(text)
   return text:sub(1, #FIRST) == FIRST
 end

@@ -16,7 +16,7 @@ local translation = {}
 
 -- Names here --------------------------------------------------------------------------------------
 
---- The value of a path in `ty`, as "nd.concat"; nil where it leads nowhere.
+--- Returns the value of a path in `ty`, as "nd.concat"; nil where it leads nowhere.
 function translation.value(path)
   local ok, value = pcall(function()
     local value = require "tycho"
@@ -92,7 +92,7 @@ local SYNTAX = {
 }
 
 
--- What a word is called here, in a sentence; nil where it is not known.
+-- Returns what a word is called here, in a sentence; nil where it is not known.
 local function answer(called, word)
   local names, instead = foreign.names(word), foreign.instead(word)
   if word ~= "" and translation.value("nd." .. word) and not names[1] then
@@ -117,7 +117,7 @@ local function of_library(name, line)
 end
 
 
--- What a method is called that an object does not have; a block's unknown fields are nil.
+-- Returns what a method is called that an object does not have; a block's unknown fields are nil.
 local function of_method(name)
   local methods = {}
   for _, here in ipairs(foreign.names(name)) do
@@ -150,7 +150,7 @@ end
 
 local NEAR = 3                           -- lines before an error of syntax that may be its reason
 
--- The lines of a text up to the one that a message names.
+-- Returns the lines of a text up to the one that a message names.
 local function lines_to(message, text)
   local number, list = tonumber(message:match(":(%d+): ")) or 0, {}
   for line in ((text or "") .. "\n"):gmatch("(.-)\n") do
@@ -160,7 +160,7 @@ local function lines_to(message, text)
 end
 
 
--- The text of the file that a message names.
+-- Returns the text of the file that a message names.
 local function file_text(message)
   local file = io.open(message:match("^(.-):%d+: ") or "")
   local text = file and file:read("*a")
@@ -171,7 +171,7 @@ local function file_text(message)
 end
 
 
---- What may help with an error of Lua's own.
+--- Returns what may help with an error of Lua's own.
 -- @string message Lua's text
 -- @string[opt] text what was run; the file that the message names otherwise
 -- @treturn string a line, or nil

@@ -49,7 +49,7 @@ function RNNParams:init(...)
 end
 
 
---- The variable of a name; it is made at the first call, with the options of that call.
+--- Returns the variable of a name; it is made at the first call, with the options of that call.
 -- @string name
 -- @tparam[opt] table options of `ty.sym.Variable`
 -- @treturn Symbol
@@ -144,7 +144,7 @@ end
 BaseRNNCell.__call = BaseRNNCell.refuse_step
 
 
---- An activation: the text of Activation's `act_type`, or a function of a symbol and
+--- Returns an activation: the text of Activation's `act_type`, or a function of a symbol and
 -- `{name = ...}`.
 function BaseRNNCell.activate(_, x, activation, name)
   if type(activation) == "string" then
@@ -219,7 +219,7 @@ local function check_states(self, states)
 end
 
 
---- The network of several steps.
+--- Returns the network of several steps.
 -- @int length steps
 -- @param inputs a symbol with an axis of time, or a list with one symbol per step
 -- @tparam[opt] {Symbol,...} begin_state
@@ -238,13 +238,13 @@ function BaseRNNCell:unroll(...)
 end
 
 
---- A sequence in the wanted form, errors in the name of this cell; see rnn/sequence.lua.
+--- Returns a sequence in the wanted form, errors in the name of this cell; see rnn/sequence.lua.
 function BaseRNNCell:normalize(length, x, layout, merge)
   return sequence.normalize(length, x, layout, merge, self.class_name .. ":unroll")
 end
 
 
--- What `unroll` does with its checked options; here step after step.
+-- Returns what `unroll` does with its checked options; here step after step.
 function BaseRNNCell:_unroll(a)
   local inputs = self:normalize(a.length, a.inputs, a.layout, false)
   local outputs, states = {}, a.begin_state
@@ -284,7 +284,7 @@ function BaseRNNCell:unpack_weights(...)
 end
 
 
---- The inverse of `unpack_weights`.
+--- Returns the inverse of `unpack_weights`.
 -- @tparam table args arrays by name
 -- @treturn table
 function BaseRNNCell:pack_weights(...)

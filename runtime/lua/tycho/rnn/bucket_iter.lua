@@ -92,7 +92,7 @@ end
 
 -- Buckets -----------------------------------------------------------------------------------------
 
--- Every length that enough sentences have.
+-- Returns every length that enough sentences have.
 local function usual_lengths(self)
   local counts, list = {}, {}
   for i = 0, self._count - 1 do
@@ -118,7 +118,7 @@ local function sorted_buckets(self, given)
 end
 
 
--- The smallest bucket for a length, nil when it is too long.
+-- Returns the smallest bucket for a length, nil when it is too long.
 local function bucket_for(keys, length)
   for i, key in ipairs(keys) do
     if length <= key then
@@ -153,7 +153,7 @@ local function fill_buckets(self, keys)
 end
 
 
--- All batches as {bucket, first row}.
+-- Returns all batches as {bucket, first row}.
 local function list_batches(self)
   local plan = {}
   for i, rows in ipairs(self._rows) do
@@ -173,7 +173,7 @@ local function describe(self, name, key)
 end
 
 
--- What the shuffling generator begins with: 1 to 2^31 - 2.
+-- Returns what the shuffling generator begins with: 1 to 2^31 - 2.
 local function first_random(seed)
   if not seed then
     seed = nd.random.randint{ 0, 2 ^ 31 - 2, ctx = context.cpu() }:asscalar()
@@ -217,7 +217,8 @@ end
 
 -- Order -------------------------------------------------------------------------------------------
 
--- A number from 0 to before n, from the smallest multiplicative generator that is exact in doubles.
+-- Returns a number from 0 to before n, from the smallest multiplicative generator that is exact in
+-- doubles.
 local function draw(self, n)
   self._random = self._random * 16807 % 2147483647
   return math.floor(self._random / 2147483647 * n)
@@ -263,7 +264,7 @@ local function write(self, rows, first, key, data, label, across, along)
 end
 
 
--- An array to write a batch into; 16-bit floats are written as float32 first.
+-- Returns an array to write a batch into; 16-bit floats are written as float32 first.
 local function buffer(desc)
   local half = desc.dtype == "float16" or desc.dtype == "bfloat16"
   return class.new(desc.shape, args.DTYPES[half and "float32" or desc.dtype],
@@ -299,7 +300,7 @@ function BucketSentenceIter:iter_next()
 end
 
 
---- The next batch, nil at the end of the epoch.
+--- Returns the next batch, nil at the end of the epoch.
 function BucketSentenceIter:next()
   return self:_hand_out()
 end

@@ -29,7 +29,7 @@ Dense.fields = BaseRNNCell.extend_fields{ state_info = function(self)
 end }
 
 
--- What a state is: a batch by the hidden units.
+-- Returns what a state is: a batch by the hidden units.
 function Dense:_state()
   return { shape = { 0, self._num_hidden }, __layout__ = "NC" }
 end
@@ -45,7 +45,7 @@ function Dense:_set_up(a, bias_init)
 end
 
 
--- The linear maps of input and state; nodes begin with `name`.
+-- Returns the linear maps of input and state; nodes begin with `name`.
 function Dense:_maps(inputs, state, name)
   local rows = #self:_gate_names() * self._num_hidden
   return symbol.FullyConnected{ inputs, self._i2h_weight, self._i2h_bias, num_hidden = rows,
@@ -54,13 +54,13 @@ function Dense:_maps(inputs, state, name)
 end
 
 
--- The blocks of a map's result.
+-- Returns the blocks of a map's result.
 function Dense:_divide(x, name)
   return symbol.SliceChannel{ x, num_outputs = #self:_gate_names(), name = name }
 end
 
 
--- A cell of `n` states with a block of rows for each of the gates.
+-- Returns a cell of `n` states with a block of rows for each of the gates.
 local function cell(name, n, gates)
   local class = Dense:extend(name)
   class._states = n

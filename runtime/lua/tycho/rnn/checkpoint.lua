@@ -13,7 +13,7 @@ local values = require "tycho.core.values"
 local checkpoint = {}
 
 
--- A cell or a list of cells as a list.
+-- Returns a cell or a list of cells as a list.
 local function cells_of(cells, func)
   local list = values.is_plain(cells) and cells or { cells }
   for _, cell in ipairs(list) do

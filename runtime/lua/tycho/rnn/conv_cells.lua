@@ -14,7 +14,7 @@ local symbol = require "tycho.symbol.symbol"
 local conv = {}
 
 
--- The default activation: leaky ReLU of slope 0.2.
+-- Returns the default activation: leaky ReLU of slope 0.2.
 local function leaky(x, options)
   return symbol.LeakyReLU{ x, act_type = "leaky", slope = 0.2, name = options.name }
 end
@@ -34,7 +34,7 @@ local function form(name, prefix)
 end
 
 
--- Padding that keeps the size of an image.
+-- Returns padding that keeps the size of an image.
 local function even_padding(a, func)
   local pad = {}
   for d, k in ipairs(a.h2h_kernel) do
@@ -53,7 +53,8 @@ local function image(self)
 end
 
 
--- Shape of the states: what the i2h map makes of one image, with batch 0 and `num_hidden` channels.
+-- Returns shape of the states: what the i2h map makes of one image, with batch 0 and `num_hidden`
+-- channels.
 local function state_shape(self, input_shape, func)
   local data = symbol.Variable("data")
   local map = symbol.Convolution{ data, num_filter = self._num_hidden, kernel = self._i2h.kernel,
@@ -106,7 +107,7 @@ local function divide(self, x, name)
 end
 
 
--- A cell with convolutions for maps.
+-- Returns a cell with convolutions for maps.
 local function extend(cell, name)
   local read, func = form(name, name:match("^(.*)Cell$") .. "_"), "rnn." .. name
   local class = cell:extend(name)

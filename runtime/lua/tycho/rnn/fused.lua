@@ -69,7 +69,7 @@ end
 
 -- Unrolling ---------------------------------------------------------------------------------------
 
--- The operator on inputs of layout TNC.
+-- Returns the operator on inputs of layout TNC.
 local function operator(self, inputs, states)
   local shape = self._shape
   return symbol.RNN{ data = inputs, parameters = self._parameters, state = states[1],
@@ -143,7 +143,7 @@ local function layer_of(self, i)
 end
 
 
---- The same network as a stack of single cells, with parameters of their own.
+--- Returns the same network as a stack of single cells, with parameters of their own.
 -- @treturn SequentialRNNCell
 function FusedRNNCell:unfuse()
   local cells, layers = stack.SequentialRNNCell{}, self._shape.num_layers

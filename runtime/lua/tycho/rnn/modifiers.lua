@@ -132,7 +132,7 @@ function ZoneoutCell:reset()
 end
 
 
--- The new value where the mask is not 0, the old one elsewhere.
+-- Returns the new value where the mask is not 0, the old one elsewhere.
 local function zoned(p, new, old)
   local mask = symbol.Dropout{ symbol.ones_like(new), p = p }
   return symbol.where{ mask, new, old or symbol.zeros{ 0, 0 } }

@@ -10,7 +10,7 @@ local symbol = require "tycho.symbol.symbol"
 local sequence = {}
 
 
---- Whether x is one symbol, not a list of them.
+--- Returns whether x is one symbol, not a list of them.
 function sequence.is_symbol(x)
   return Class.is_a(x, symbol.Symbol)
 end
@@ -18,7 +18,7 @@ end
 local is_symbol = sequence.is_symbol
 
 
---- The axis of time in a layout, from 0.
+--- Returns the axis of time in a layout, from 0.
 -- @string layout "NTC", "TNC"
 -- @string func for errors
 function sequence.time_axis(layout, func)
@@ -68,7 +68,7 @@ local function joined(list, axis)
 end
 
 
---- A sequence in the wanted form.
+--- Returns a sequence in the wanted form.
 -- @int length steps; nil: as many as the list has
 -- @param x a symbol or a list of them
 -- @string layout where the axis of time is

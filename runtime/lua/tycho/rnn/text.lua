@@ -29,7 +29,7 @@ local function fail_word(word)
 end
 
 
--- A function that gives a word's number and adds what is new to the vocabulary.
+-- Returns a function that gives a word's number and adds what is new to the vocabulary.
 local function coder(a, vocab)
   local fixed, unknown, id = a.vocab ~= nil, a.unknown_token, a.start_label
   return function(word)
@@ -70,7 +70,7 @@ local function each_sentence(sentences)
 end
 
 
--- The parts of a list of numbers as int32 arrays that share one block; a part
+-- Returns the parts of a list of numbers as int32 arrays that share one block; a part
 -- without numbers is an empty table.
 local function arrays(ids, starts)
   local list = {}

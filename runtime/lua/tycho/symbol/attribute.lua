@@ -42,7 +42,7 @@ function AttrScope:entered(outer)
 end
 
 
---- The scope's attributes overlaid by those given, as a new table.
+--- Returns the scope's attributes overlaid by those given, as a new table.
 -- @tparam[opt] table attrs attributes of a call
 function AttrScope:get(attrs)
   local merged = {}
@@ -60,13 +60,13 @@ attribute.AttrScope = AttrScope
 
 local outermost = AttrScope()
 
---- The scope in force.
+--- Returns the scope in force.
 function attribute.current()
   return scope.current("attribute") or outermost
 end
 
 
---- Whether a scope is in force.
+--- Returns whether a scope is in force.
 function attribute.any()
   return scope.current("attribute") ~= nil
 end

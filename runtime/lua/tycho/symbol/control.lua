@@ -43,7 +43,7 @@ local function locations(list, what, func)
 end
 
 
--- A symbol or a list of them as a list of single-output symbols; whether it was a list.
+-- Returns a symbol or a list of them as a list of single-output symbols; whether it was a list.
 local function flatten(x, what, func, Symbol)
   local list = values.is_plain(x) and x or { x }
   local flat = {}
@@ -170,7 +170,7 @@ local function nodes_of(symbols)
 end
 
 
--- The inputs of a control-flow node: each outer value once.
+-- Returns the inputs of a control-flow node: each outer value once.
 local function gather()
   local inputs, position = {}, {}
   local function add(entry, Symbol)
@@ -215,7 +215,8 @@ local function use_all(inner, outs, finals, func)
 end
 
 
--- What a body over the states `inner` returned: `{outs, outs_list, finals}` flattened; its heads.
+-- Returns what a body over the states `inner` returned: `{outs, outs_list, finals}` flattened; its
+-- heads.
 local function read_results(func, inner, all_used, o, s, Symbol)
   if o == nil or s == nil then
     Error.raise{ code = "type", func = func, expected = "two values: outputs and states",
@@ -239,15 +240,15 @@ local function read_results(func, inner, all_used, o, s, Symbol)
 end
 
 
--- The node's outputs and states, each a symbol or a list as given and returned.
+-- Returns the node's outputs and states, each a symbol or a list as given and returned.
 local function hand_out(s, result, states_list)
   local n = #result.outs
   return like(outputs_of(s, 1, n), result.outs_list), like(outputs_of(s, n + 1, #s), states_list)
 end
 
 
--- A body over placeholders of the given values: its entries, variables, and for each variable the
--- outer entry. Also the placeholders' nodes, in order.
+-- Returns a body over placeholders of the given values: its entries, variables, and for each
+-- variable the outer entry. Also the placeholders' nodes, in order.
 local function make_body(symbol, label, given, f)
   local inner, heads
   local mark = build(label, function()
@@ -331,8 +332,8 @@ local function input_locations(order, outer, add, func, Symbol)
 end
 
 
--- The body's variable of each loop variable. Those that no output needs are used by their new value
--- (use_all).
+-- Returns the body's variable of each loop variable. Those that no output needs are used by their
+-- new value (use_all).
 local function node_locations(nodes, order, func)
   local position, list = positions_of(order), {}
   for i, n in ipairs(nodes) do
@@ -402,7 +403,7 @@ local function cond(symbol, ...)
 end
 
 
---- The functions for `ty.sym.contrib`.
+--- Returns the functions for `ty.sym.contrib`.
 -- @tparam table symbol the namespace `ty.sym`
 function control.functions(symbol)
   local function with(f)

@@ -139,8 +139,8 @@ local function names_with(prefix)
 end
 
 
---- A namespace whose functions are the operators that begin with a prefix. Automatic names are
--- without it, but for random numbers.
+--- Returns a namespace whose functions are the operators that begin with a prefix. Automatic names
+-- are without it, but for random numbers.
 -- @string name "linalg"
 -- @string prefix "_linalg_"
 -- @tparam table own functions it has beside them
@@ -268,7 +268,7 @@ local function random_functions()
 end
 
 
--- A number as a symbol of one element.
+-- Returns a number as a symbol of one element.
 local function scale_of(v)
   return type(v) == "number" and full{ { 1 }, v } or v
 end

@@ -81,7 +81,7 @@ local function differs(a, b)
 end
 
 
---- Whether a list of nodes has operators written in Lua.
+--- Returns whether a list of nodes has operators written in Lua.
 function inference.has(order)
   for _, n in ipairs(order) do
     if n.op == "Custom" then

@@ -27,7 +27,7 @@ local getmetatable, select, type = getmetatable, select, type
 
 -- Choosing ----------------------------------------------------------------------------------------
 
--- The class of the first tensor in a table of arguments: NDArray, Symbol or nil.
+-- Returns the class of the first tensor in a table of arguments: NDArray, Symbol or nil.
 local function class_in(t)
   for i = 1, #t do
     local class = getmetatable(t[i])
@@ -49,7 +49,7 @@ local function class_in(t)
 end
 
 
--- The class of the first tensor among arguments.
+-- Returns the class of the first tensor among arguments.
 local function class_of(first, ...)
   local class = getmetatable(first)
   if class == NDArray or class == Symbol then
@@ -85,7 +85,7 @@ local function check_arguments(func, ...)
 end
 
 
--- A function of both namespaces, which finds theirs when they are first needed.
+-- Returns a function of both namespaces, which finds theirs when they are first needed.
 local function either(func, key, arrays, symbols)
   local on_arrays
   local function choose(...)
@@ -103,14 +103,14 @@ end
 
 -- Namespaces --------------------------------------------------------------------------------------
 
--- Whether a namespace has a name.
+-- Returns whether a namespace has a name.
 local function has(space, key)
   local ok, value = pcall(function() return space[key] end)
   return ok and type(value) == "function"
 end
 
 
--- A namespace of functions that two namespaces share.
+-- Returns a namespace of functions that two namespaces share.
 local function both(name, arrays, symbols, own, names)
   local missing = namespace.missing(name, "operator", own, names)
   return setmetatable(own, { __index = function(_, key)
@@ -145,7 +145,7 @@ for name, prefix in pairs{ random = "_random_", linalg = "_linalg_", contrib = "
 end
 
 
---- Whether x is a Symbol: in a `forward`, whether the block is being traced.
+--- Returns whether x is a Symbol: in a `forward`, whether the block is being traced.
 function own.is_symbol(x)
   return getmetatable(x) == Symbol
 end

@@ -32,7 +32,7 @@ local function is_true(text)
 end
 
 
--- The length of a matrix's inner axis.
+-- Returns the length of a matrix's inner axis.
 local function inner(shape, transposed)
   return transposed and shape[#shape - 1] or shape[#shape]
 end
@@ -82,7 +82,7 @@ for name in ([[Reshape Flatten transpose SwapAxis expand_dims squeeze slice slic
 end
 
 
---- The operations of a node.
+--- Returns the operations of a node.
 -- @string op
 -- @tparam table attrs texts by name
 -- @tparam {{int,...},...} ins shapes of the inputs

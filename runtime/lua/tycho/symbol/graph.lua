@@ -37,7 +37,7 @@ function graph.made_entries(symbol)
 end
 
 
---- The nodes that a symbol reaches, found at most once: heads and inputs stay as they are.
+--- Returns the nodes that a symbol reaches, found at most once: heads and inputs stay as they are.
 -- @param symbol the symbol
 -- @treturn {node,...} inputs before readers; not to be changed
 -- @treturn table node -> position in the list, from 1
@@ -150,7 +150,7 @@ local function build(symbol, func, hints)
 end
 
 
---- The native graph of a symbol, built at most once.
+--- Returns the native graph of a symbol, built at most once.
 -- @param symbol the symbol
 -- @string func for errors
 -- @treturn table handle (`ty_graph *`), heads (`ty_entry[]`), count, order (nodes),
@@ -166,7 +166,7 @@ function graph.of(symbol, func)
 end
 
 
---- What a symbol says now, for a copy that is made when it is asked for: nodes change in
+--- Returns what a symbol says now, for a copy that is made when it is asked for: nodes change in
 -- nothing but attributes and ports.
 -- @param symbol the symbol
 -- @treturn table
@@ -183,7 +183,7 @@ function graph.snapshot(symbol)
 end
 
 
--- A native graph for clones of its nodes, which say the same.
+-- Returns a native graph for clones of its nodes, which say the same.
 local function clone_graph(built, clone)
   local order, position = {}, {}
   for i, n in ipairs(built.order) do
@@ -207,14 +207,14 @@ function graph.restore(snapshot)
 end
 
 
---- Whether operators written in Lua are in a graph, which must be asked for their shapes.
+--- Returns whether operators written in Lua are in a graph, which must be asked for their shapes.
 -- @tparam table built as `graph.of`
 function graph.is_custom(built)
   return node.has_custom() and require("tycho.symbol.custom").has(built.order)
 end
 
 
---- The native graph of a symbol for given shapes and dtypes: operators written in
+--- Returns the native graph of a symbol for given shapes and dtypes: operators written in
 -- Lua have been asked for theirs.
 -- @param symbol the symbol
 -- @tparam cdata wants `ty_want[]`
@@ -234,7 +234,7 @@ function graph.resolved(symbol, wants, count, func, default)
 end
 
 
---- The graph as the text of a symbol file.
+--- Returns the graph as the text of a symbol file.
 function graph.text(symbol, func)
   local built = graph.of(symbol, func)
   local out = ffi.new("const char *[1]")

@@ -117,7 +117,7 @@ local function attach(symbol, g, entries, nodes)
 end
 
 
--- Whether an operator written in Lua is among the nodes: its class says what it is.
+-- Returns whether an operator written in Lua is among the nodes: its class says what it is.
 local function has_custom(g)
   local count, raw = ffi.new("int[1]"), ffi.new("ty_node")
   check(C.ty_graph_size(g, count), "sym.load")
@@ -131,8 +131,8 @@ local function has_custom(g)
 end
 
 
--- A symbol of so many outputs, whose entries `make` gives when they are first asked for. An output
--- is no more than it must be: its place, and a function that all share.
+-- Returns a symbol of so many outputs, whose entries `make` gives when they are first asked for. An
+-- output is no more than it must be: its place, and a function that all share.
 local function later(Symbol, count, make)
   local entries
   local function entries_of(symbol)
@@ -186,7 +186,7 @@ local function tell_version(g, func)
 end
 
 
--- The symbol of a graph that was read, or the error of `code`.
+-- Returns the symbol of a graph that was read, or the error of `code`.
 local function read(Symbol, code, out, func, file)
   if code ~= 0 then
     local e = native.failure(code, func)

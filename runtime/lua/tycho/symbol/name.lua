@@ -23,7 +23,7 @@ function NameManager:init()
 end
 
 
---- The given name, or the hint with the manager's next number.
+--- Returns the given name, or the hint with the manager's next number.
 -- @string[opt] given explicit name
 -- @string hint what the name begins with
 function NameManager:get(given, hint)
@@ -56,7 +56,7 @@ name.NameManager, name.Prefix = NameManager, Prefix
 
 local outermost = NameManager()
 
---- The manager in force.
+--- Returns the manager in force.
 function name.current()
   return scope.current("name") or outermost
 end

@@ -38,7 +38,7 @@ function node.merged(...)
 end
 
 
---- A variable.
+--- Returns a variable.
 -- @string name its name
 -- @tparam table dict attributes, all text
 -- @string where "file.lua:12"
@@ -49,7 +49,7 @@ end
 
 local custom_used = false
 
---- Whether an operator written in Lua has ever stood in a symbol.
+--- Returns whether an operator written in Lua has ever stood in a symbol.
 function node.has_custom()
   return custom_used
 end
@@ -57,7 +57,7 @@ end
 
 local made = 0                           -- nodes of operators so far
 
---- An operator's node without inputs yet.
+--- Returns an operator's node without inputs yet.
 -- @tparam table schema of the registry
 -- @string name
 -- @tparam table dict attributes, all text
@@ -77,7 +77,7 @@ function node.operator(schema, name, dict, nin, func, where)
 end
 
 
---- The name of output k (from 0): "fc1_output"; a variable's own name.
+--- Returns the name of output k (from 0): "fc1_output"; a variable's own name.
 function node.output_name(n, k)
   if not n.op then
     return n.name
@@ -86,7 +86,7 @@ function node.output_name(n, k)
 end
 
 
---- The node that all entries belong to, or nil.
+--- Returns the node that all entries belong to, or nil.
 -- @tparam {entry,...} entries
 function node.only(entries)
   local n = entries[1][1]
@@ -99,7 +99,7 @@ function node.only(entries)
 end
 
 
---- All nodes that entries reach, inputs before readers.
+--- Returns all nodes that entries reach, inputs before readers.
 -- @tparam {entry,...} entries
 -- @treturn {node,...} in order
 -- @treturn table node -> position in the list, from 1
@@ -172,8 +172,8 @@ function node.copy(entries, replace, order)
 end
 
 
---- The operators among nodes in the order in which a script made them; in the order given where
--- that is not known, or where one reads a later one, as after a rewrite of the graph.
+--- Returns the operators among nodes in the order in which a script made them; in the order given
+-- where that is not known, or where one reads a later one, as after a rewrite of the graph.
 -- @tparam {node,...} order a node after those that it reads
 -- @treturn {node,...}
 function node.as_made(order)
@@ -208,7 +208,7 @@ function node.renumber(order, clone)
 end
 
 
---- The first value of each node in the list of all values, from 0, and their number.
+--- Returns the first value of each node in the list of all values, from 0, and their number.
 -- @tparam {node,...} order
 -- @treturn table node -> index of its first value
 -- @treturn int
@@ -222,7 +222,7 @@ function node.firsts(order)
 end
 
 
---- Whether the nodes change a variable: set of the variables that are auxiliary states.
+--- Returns whether the nodes change a variable: set of the variables that are auxiliary states.
 -- @tparam {node,...} order
 function node.mutated(order)
   local set = {}

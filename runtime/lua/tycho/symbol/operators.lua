@@ -40,7 +40,7 @@ local METHOD_OPTIONS = { name = true, attr = true, out = true, inplace = true }
 local KIND = { is_input = is_symbol, input_text = "a Symbol", options = OPTIONS }
 
 
--- The one entry of a symbol that is used as an input.
+-- Returns the one entry of a symbol that is used as an input.
 local function single_entry(x, argument, op, func)
   if #x._entries ~= 1 then
     Error.raise{ code = "type", func = func, op = op, argument = argument,
@@ -70,8 +70,8 @@ local function outer_attrs(call, given)
 end
 
 
--- All attributes of the new node: scope, `attr =`, keywords, parameters, the count of a variadic
--- operator. Where there are parameters only, it is the call's own table.
+-- Returns all attributes of the new node: scope, `attr =`, keywords, parameters, the count of a
+-- variadic operator. Where there are parameters only, it is the call's own table.
 local function collect_attrs(call, schema)
   local dict, given = call.params, call.options.attr
   if given ~= nil or attribute.any() or next(call.attrs) then
@@ -335,7 +335,8 @@ local function make_method(key, op, schema)
 end
 
 
---- The method of a symbol (or nil) for an operator: of the list above, or one added at run time.
+--- Returns the method of a symbol (or nil) for an operator: of the list above, or one added at run
+-- time.
 -- @string key method name
 function operators.method(key)
   if not methods[key] then

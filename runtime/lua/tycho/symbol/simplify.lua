@@ -123,7 +123,7 @@ local function same_entry(a, b) return a[1] == b[1] and a[2] == b[2] end
 local function is_one_of(n, op, other) return n.op == op or n.op == other end
 
 
--- Whether a node is the mean over the last axis, which stays with size 1.
+-- Returns whether a node is the mean over the last axis, which stays with size 1.
 local function is_row_mean(g, n)
   if n.op ~= "mean" or n.attrs.keepdims ~= "True" then
     return false
@@ -203,8 +203,8 @@ end
 local RULES = { fold_shift, fold_scale, join_layer_norm }
 
 
--- Whether a sum or product of two has a parameter as an input, as all rules ask: a short look,
--- since most networks have none.
+-- Returns whether a sum or product of two has a parameter as an input, as all rules ask: a short
+-- look, since most networks have none.
 local function has_candidates(params, order)
   for _, n in ipairs(order) do
     if ADDS[n.op] or MULTIPLIES[n.op] then

@@ -78,7 +78,7 @@ local function become(self, entries)
 end
 
 
---- A symbol of the given entries (not for users).
+--- Returns a symbol of the given entries (not for users).
 function Symbol.of(entries)
   return become(setmetatable({}, Symbol), entries)
 end
@@ -98,7 +98,7 @@ local VARIABLE = args.form("sym.Variable", {
   { "dtype", "dtype?" }, { "init", "any?" }, { "stype", "stype", "default" },
 })
 
---- A variable: an input of a graph.
+--- Returns a variable: an input of a graph.
 -- @string name its name
 -- @tparam[opt] table options attr (table of texts), shape (0 where unknown), lr_mult, wd_mult,
 --   dtype, init (Initializer or text), and own attributes `__x__`
@@ -114,7 +114,7 @@ symbol.var = symbol.Variable
 
 local GROUP = args.form("sym.Group", { list = true, { "symbols", "list" } })
 
---- All outputs of several symbols as one symbol.
+--- Returns all outputs of several symbols as one symbol.
 -- @tparam {Symbol,...} symbols at least one
 -- @treturn Symbol
 function symbol.Group(...)
@@ -231,7 +231,7 @@ function Symbol:output(key)
 end
 
 
---- Every node's outputs, depth first, variables too: `net:get_internals()["fc1_output"]`.
+--- Returns every node's outputs, depth first, variables too: `net:get_internals()["fc1_output"]`.
 function Symbol:get_internals()
   local entries = {}
   for _, n in ipairs((graph.walk(self))) do
@@ -243,7 +243,7 @@ function Symbol:get_internals()
 end
 
 
---- The direct inputs of the head nodes as a group; nil for a variable.
+--- Returns the direct inputs of the head nodes as a group; nil for a variable.
 function Symbol:get_children()
   local entries, seen = {}, {}
   for _, entry in ipairs(self._entries) do
@@ -256,7 +256,7 @@ function Symbol:get_children()
 end
 
 
---- The line that built the head node: "file.lua:12".
+--- Returns the line that built the head node: "file.lua:12".
 function Symbol:where()
   return self._entries[1][1].where or ""
 end
@@ -264,7 +264,7 @@ end
 
 -- Attributes --------------------------------------------------------------------------------------
 
---- An attribute's text, or nil; nil for groups over several nodes. Hidden keys
+--- Returns an attribute's text, or nil; nil for groups over several nodes. Hidden keys
 -- (`lr_mult` ...) under both spellings.
 -- @string key
 function Symbol:attr(key)
@@ -347,13 +347,14 @@ function Symbol:_compose(...)
 end
 
 
---- A copy that shares no node with this symbol.
+--- Returns a copy that shares no node with this symbol.
 function Symbol:copy()
   return Symbol._restored(graph.snapshot(self))
 end
 
 
---- A symbol that says what another one said when a snapshot of it was taken (not for users).
+--- Returns a symbol that says what another one said when a snapshot of it was taken (not for
+-- users).
 -- @tparam table snapshot as `graph.snapshot`
 function Symbol._restored(snapshot)
   local entries, built = graph.restore(snapshot)
@@ -381,13 +382,13 @@ end
 
 -- Text --------------------------------------------------------------------------------------------
 
---- The nodes in text form, as the reference writes them.
+--- Returns the nodes in text form, as the reference writes them.
 function Symbol:debug_str()
   return symbol_text.debug_str(self._entries)
 end
 
 
---- The graph as a tree, inputs below their readers; what was shown before is not repeated.
+--- Returns the graph as a tree, inputs below their readers; what was shown before is not repeated.
 function Symbol:draw()
   return symbol_text.draw(self._entries)
 end

@@ -35,7 +35,7 @@ local function node_lines(n, versions, lines)
 end
 
 
---- The nodes in depth-first order with their inputs and attributes; indices from 0.
+--- Returns the nodes in depth-first order with their inputs and attributes; indices from 0.
 -- @tparam {entry,...} entries
 function symbol_text.debug_str(entries)
   local head = entries[1][1]
@@ -72,7 +72,7 @@ local function label(n)
 end
 
 
---- A tree: the heads, and below each node its inputs.
+--- Returns a tree: the heads, and below each node its inputs.
 -- @tparam {entry,...} entries
 function symbol_text.draw(entries)
   local lines, seen = {}, {}

@@ -9,7 +9,7 @@ local tracing = {}
 local names, depth = {}, 0               -- of the blocks whose forward runs with symbols
 
 
---- The name of the block whose forward runs with symbols; nil: none does.
+--- Returns the name of the block whose forward runs with symbols; nil: none does.
 -- @treturn ?string
 function tracing.current()
   return names[depth]
@@ -39,7 +39,7 @@ function tracing.run(name, f, ...)
 end
 
 
---- Whether arrays have a field or method; set by who runs traces.
+--- Returns whether arrays have a field or method; set by who runs traces.
 -- @string key
 -- @treturn bool
 function tracing.is_of_arrays()

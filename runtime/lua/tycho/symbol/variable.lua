@@ -52,7 +52,7 @@ local function scope_attributes(given)
 end
 
 
---- The attributes of a variable.
+--- Returns the attributes of a variable.
 -- @tparam table a the checked options
 -- @treturn table texts by name
 function variable.attributes(a)

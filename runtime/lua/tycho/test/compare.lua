@@ -25,7 +25,7 @@ local function loosest(a, b, by_dtype)
 end
 
 
--- Position (from 0) of element number i (from 1).
+-- Returns position (from 0) of element number i (from 1).
 local function position(i, shape)
   local at = {}
   i = i - 1
@@ -37,7 +37,7 @@ local function position(i, shape)
 end
 
 
--- How far a is from b in units of the tolerance; more than 1 is too far.
+-- Returns how far a is from b in units of the tolerance; more than 1 is too far.
 local function violation(a, b, rtol, atol, equal_nan)
   if a == b or equal_nan and a ~= a and b ~= b then
     return 0
@@ -54,7 +54,7 @@ local COMPARE = {
   { "names", "list", { "a", "b" } }, { "equal_nan", "boolean", false },
 }
 
--- The worst element: {at, value, a, b}, or nil and why the shapes do not fit.
+-- Returns the worst element: {at, value, a, b}, or nil and why the shapes do not fit.
 local function worst(given, func)
   local rtol = given.rtol or loosest(given.a, given.b, compare.default_rtols)
   local atol = given.atol or loosest(given.a, given.b, compare.default_atols)
@@ -86,7 +86,7 @@ end
 
 local ALMOST = args.form("test_utils.almost_equal", COMPARE)
 
---- Whether |a - b| <= atol + rtol |b| everywhere.
+--- Returns whether |a - b| <= atol + rtol |b| everywhere.
 -- @tparam[opt] table options rtol, atol (by element type), equal_nan = false
 function compare.almost_equal(...)
   local found = worst(ALMOST(...), "test_utils.almost_equal")
@@ -109,7 +109,7 @@ end
 
 local VIOLATION = args.form("test_utils.find_max_violation", COMPARE)
 
---- The element that differs most.
+--- Returns the element that differs most.
 -- @treturn {int,...} its position, from 0
 -- @treturn number how many times the tolerance
 function compare.find_max_violation(...)
@@ -123,7 +123,7 @@ end
 
 local SAME = args.form("test_utils.same", { { "a", "any" }, { "b", "any" } })
 
---- Whether shapes and all elements are equal.
+--- Returns whether shapes and all elements are equal.
 function compare.same(...)
   local given = SAME(...)
   given.rtol, given.atol = 0, 0
@@ -134,7 +134,7 @@ end
 
 local SAME_ARRAY = args.form("test_utils.same_array", { { "a", "array" }, { "b", "array" } })
 
---- Whether two arrays share memory: writing one changes the other.
+--- Returns whether two arrays share memory: writing one changes the other.
 function compare.same_array(...)
   local given = SAME_ARRAY(...)
   local a, b = given.a, given.b

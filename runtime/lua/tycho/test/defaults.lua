@@ -9,7 +9,7 @@ local defaults = {}
 
 local chosen
 
---- The context that helpers use when none is given.
+--- Returns the context that helpers use when none is given.
 function defaults.default_context()
   return chosen or context.current_context()
 end
@@ -29,7 +29,7 @@ function defaults.default_dtype()
 end
 
 
---- Device ids of the GPUs, from 0.
+--- Returns device ids of the GPUs, from 0.
 function defaults.list_gpus()
   local list = {}
   for id = 0, context.num_gpus() - 1 do

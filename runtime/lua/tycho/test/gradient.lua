@@ -26,7 +26,8 @@ local function total(x)
 end
 
 
--- Sum of the first output with one element of an argument (of all variables of its name) replaced.
+-- Returns sum of the first output with one element of an argument (of all variables of its name)
+-- replaced.
 local function probe(exe, views, i, v, aux, is_train)
   for _, view in ipairs(views) do
     view:set(i, v)
@@ -56,7 +57,7 @@ local function numeric_grad_of(exe, xs, aux, eps, is_train)
 end
 
 
--- The bound arrays of each name; values are put into them.
+-- Returns the bound arrays of each name; values are put into them.
 local function arrays_by_name(exe, location)
   local dict = {}
   for i, name in ipairs(exe._symbol:list_arguments()) do

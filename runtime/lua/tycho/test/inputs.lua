@@ -14,13 +14,13 @@ local is_array = class.is_array
 local inputs = {}
 
 
---- A value as an array; a table gets the dtype.
+--- Returns a value as an array; a table gets the dtype.
 function inputs.as_array(v, dtype, func)
   return is_array(v) and v or transfer.from_table(v, args.DTYPES[dtype], func)
 end
 
 
---- All elements as Lua numbers in a flat list, from 1.
+--- Returns all elements as Lua numbers in a flat list, from 1.
 function inputs.flat(x, func)
   local p, list = transfer.read(x, func), {}
   for i = 1, x._size do

@@ -8,7 +8,7 @@ local nd = require "tycho.ndarray"
 local random = {}
 
 
--- A table of random numbers of the given shape.
+-- Returns a table of random numbers of the given shape.
 local function random_table(shape, draw, depth)
   depth = depth or 1
   local t = {}
@@ -48,7 +48,7 @@ local function random_sizes(limits)
 end
 
 
---- Random sizes from 1 to the limits.
+--- Returns random sizes from 1 to the limits.
 function random.rand_shape_2d(d0, d1)
   return random_sizes{ d0 or 10, d1 or 10 }
 end

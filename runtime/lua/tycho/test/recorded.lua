@@ -18,7 +18,7 @@ local recorded = {}
 local FUNC = "test_utils.check_gradient"
 
 
--- What f returns as a list; each result has random weights, so that errors do not cancel.
+-- Returns what f returns as a list; each result has random weights, so that errors do not cancel.
 local function outputs_of(f, inputs)
   local outputs = { f(unpack(inputs)) }
   if #outputs == 1 and not is_array(outputs[1]) and type(outputs[1]) == "table" then

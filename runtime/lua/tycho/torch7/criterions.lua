@@ -19,7 +19,7 @@ local function add(names, f)
 end
 
 
---- Whether an object is a criterion.
+--- Returns whether an object is a criterion.
 function criterions.is(object)
   local name = objects.typename(object) or ""
   return LOSSES[name] ~= nil or name:find("Criterion$") ~= nil or name == "nn.L1Cost"
@@ -54,7 +54,7 @@ local function alike(net, x, target)
 end
 
 
--- The sum or the mean over all elements.
+-- Returns the sum or the mean over all elements.
 local function total(m, x, count)
   local sum = x:total()
   return m.sizeAverage == false and sum or sum / (count or x:size())
@@ -142,7 +142,7 @@ local function rows_and_classes(net, x, target)
 end
 
 
--- The entry of each row at its class.
+-- Returns the entry of each row at its class.
 local function picked(x, target, rows)
   return Tensor.call("pick", { x, target - 1 }, { axis = 1 }, { rows })
 end
@@ -311,7 +311,7 @@ add("nn.ModuleCriterion", function(net, m, x, target)
 end)
 
 
---- The loss of a criterion.
+--- Returns the loss of a criterion.
 -- @tparam Net net
 -- @tparam table m criterion
 -- @param x what the network gives

@@ -46,7 +46,8 @@ function layers.refuse(names, why)
 end
 
 
---- The layer of a class. Those of cudnn are like those of nn, unless they are listed themselves.
+--- Returns the layer of a class. Those of cudnn are like those of nn, unless they are listed
+-- themselves.
 -- @treturn table `takes` and `f`; nil for an unknown class and for one that is refused
 function layers.find(class)
   if not layers.refused[class] then

@@ -17,7 +17,7 @@ local convolutions = {}
 local AXES = { [1] = { "W" }, [2] = { "H", "W" }, [3] = { "T", "H", "W" } }
 
 
---- The integers in the fields prefix .. "H", prefix .. "W" of a module.
+--- Returns the integers in the fields prefix .. "H", prefix .. "W" of a module.
 -- @tparam Net net
 -- @tparam table m module
 -- @string prefix "k", "d", "pad" ...
@@ -53,7 +53,7 @@ end
 local batched = convolutions.batched
 
 
---- The size of each axis behind a window that moves over it.
+--- Returns the size of each axis behind a window that moves over it.
 function convolutions.moved(net, x, kernel, stride, pad, dilation)
   local shape = {}
   for i, k in ipairs(kernel) do
@@ -74,13 +74,13 @@ local function with_channels(x, channels, spatial)
 end
 
 
--- How many planes a module gives and takes.
+-- Returns how many planes a module gives and takes.
 local function planes_of(net, m)
   return net:integer(m, "nOutputPlane", nil, 1), net:integer(m, "nInputPlane", nil, 1)
 end
 
 
--- A convolution with a weight (out, in / groups, ...).
+-- Returns a convolution with a weight (out, in / groups, ...).
 local function convolve(net, x, weight, bias, p)
   local planes = weight.shape[2] * (p.groups or 1)
   if x.shape[2] ~= planes then
@@ -199,7 +199,7 @@ layers.tensor("nn.SpatialDepthWiseConvolution", function(net, m, x)
   end)
 end)
 
--- The rows of a connection table: {from, to}, from 0.
+-- Returns the rows of a connection table: {from, to}, from 0.
 local function connections(net, m)
   local rows = net:numbers(m, "connTable")
   local out, planes = planes_of(net, m)
@@ -214,7 +214,7 @@ local function connections(net, m)
   return rows, planes, out
 end
 
--- A full weight of kernels for some pairs of planes, as a product with a matrix of 0 and 1.
+-- Returns a full weight of kernels for some pairs of planes, as a product with a matrix of 0 and 1.
 -- `first`: whether the planes of the input come first.
 local function mapped_weight(net, m, kernel, first)
   local rows, planes, out = connections(net, m)

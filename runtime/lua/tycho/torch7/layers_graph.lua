@@ -32,7 +32,7 @@ local function data_of(net, node)
 end
 
 
--- The nodes in order.
+-- Returns the nodes in order.
 local function nodes_of(net, m)
   local list = m.forwardnodes
   if not is_table(list) or #list == 0 then
@@ -57,7 +57,7 @@ local function children_of(net, node)
 end
 
 
--- What a node computes of its inputs: one, or a list.
+-- Returns what a node computes of its inputs: one, or a list.
 local function compute(net, node, data, input)
   if data.selectindex ~= nil then
     local i = net:integer(data, "selectindex", nil, 1)
@@ -72,7 +72,7 @@ local function compute(net, node, data, input)
 end
 
 
--- The inputs that have come, in their order.
+-- Returns the inputs that have come, in their order.
 local function gathered(net, data, given)
   local inputs = given[data]
   if not inputs then
@@ -119,7 +119,7 @@ layers.any("nn.gModule", function(net, m, x)
 end)
 
 
---- The nodes that take the entries of a graph's input: index -> a node.
+--- Returns the nodes that take the entries of a graph's input: index -> a node.
 function graphs.entries(m)
   local list = {}
   local children = objects.is(m.innode) and m.innode.children

@@ -19,7 +19,7 @@ local WEIGHT_NORM_EPS = 1e-4                             -- of nn.WeightNorm
 
 -- Batches -----------------------------------------------------------------------------------------
 
--- A running average of `n` entries.
+-- Returns a running average of `n` entries.
 local function running(net, m, name, n)
   local x = m[name]
   if x == nil then

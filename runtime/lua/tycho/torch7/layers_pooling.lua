@@ -19,7 +19,7 @@ local LEAST = -3.0e38                                    -- what padding is for 
 local MOST_SHIFTS = 1024                                 -- slices of which a maximum is made
 
 
--- What a module says of its windows.
+-- Returns what a module says of its windows.
 local function window_of(net, m, n, stride)
   local p = { kernel = sizes(net, m, "k", n, nil, 1), pad = sizes(net, m, "pad", n, 0, 0),
     dilation = sizes(net, m, "dilation", n, 1, 1), ceil = m.ceil_mode == true }
@@ -33,8 +33,8 @@ local function window_of(net, m, n, stride)
 end
 
 
--- How many windows there are on each axis. Where one behind the image is left out, that is the same
--- as without `ceil_mode`: the second result says on which axes.
+-- Returns how many windows there are on each axis. Where one behind the image is left out, that is
+-- the same as without `ceil_mode`: the second result says on which axes.
 local function counts(net, x, p)
   local shape = convolutions.moved(net, x, p.kernel, p.stride, p.pad, p.dilation)
   local padded, full = false, tables.copied(shape)

@@ -11,7 +11,7 @@ local layers = require "tycho.torch7.layers"
 local Tensor = require "tycho.torch7.tensor"
 
 
--- The first tensor in nested tables.
+-- Returns the first tensor in nested tables.
 local function first_of(x)
   while not Tensor.is(x) do
     x = x[1]
@@ -20,7 +20,7 @@ local function first_of(x)
 end
 
 
--- A state of zeros for a batch as large as the input's.
+-- Returns a state of zeros for a batch as large as the input's.
 local function zero_state(net, x, size)
   local input = first_of(x)
   net:need_dims(input, 1, 2)
@@ -37,8 +37,8 @@ local function joined(x, states)
 end
 
 
--- A module of an input and `count` states of `outputSize`, which gives the states that follow; the
--- first is the output.
+-- Returns a module of an input and `count` states of `outputSize`, which gives the states that
+-- follow; the first is the output.
 local function stepper(names, count)
   layers.any(names, function(net, m, x)
     local states = net.states[m]
@@ -177,7 +177,7 @@ end)
 
 -- Sequences at once -------------------------------------------------------------------------------
 
--- The weight's rows of the input and of the state, and the bias, in columns of gates.
+-- Returns the weight's rows of the input and of the state, and the bias, in columns of gates.
 local function gate_weights(net, m, inputs, outputs, gates)
   local weight = net:parameter(m, "weight", { inputs + outputs, gates })
   return weight:slice(0, 0, inputs), weight:slice(0, inputs, inputs + outputs),

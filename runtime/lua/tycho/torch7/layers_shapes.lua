@@ -36,7 +36,7 @@ local function completed(net, sizes, count)
 end
 
 
--- How many batches a View makes of the input; nil: it is viewed as a whole.
+-- Returns how many batches a View makes of the input; nil: it is viewed as a whole.
 local function batches(net, m, x, sizes)
   local n, most = #x.shape, m.numInputDims and net:integer(m, "numInputDims") or #x.shape
   local inner, elements, open = 1, 1, false

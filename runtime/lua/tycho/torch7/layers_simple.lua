@@ -12,7 +12,8 @@ local Tensor = require "tycho.torch7.tensor"
 local simple = {}
 
 
---- What a layer with the field `inplace` gives: its result, or its input with the result in it.
+--- Returns what a layer with the field `inplace` gives: its result, or its input with the result in
+-- it.
 function simple.placed(m, x, y)
   return m.inplace and x:set(y:get()) or y
 end
@@ -144,7 +145,7 @@ end)
 
 -- Softmax -----------------------------------------------------------------------------------------
 
--- The axis of classes: the first of a vector or an image, the second behind a batch.
+-- Returns the axis of classes: the first of a vector or an image, the second behind a batch.
 local function class_axis(net, x)
   net:need_dims(x, 1, 4)
   return #x.shape % 2 == 1 and 0 or 1
@@ -277,7 +278,7 @@ layers.tensor("nn.Add", function(net, m, x)
   return (x:reshape{ batch, n } + bias:reshape{ 1, n }):reshape(x.shape)
 end)
 
--- A parameter whose axes are the input's, or those behind a batch.
+-- Returns a parameter whose axes are the input's, or those behind a batch.
 local function with_parameter(net, m, x, name)
   local sizes = net:integers(m, "size")
   local own = sizes or m[name] and m[name]._shape

@@ -44,7 +44,7 @@ end
 
 -- Errors ------------------------------------------------------------------------------------------
 
---- Where the import is: "modules.3.modules.1".
+--- Returns where the import is: "modules.3.modules.1".
 function Net:where()
   local parts = {}
   for _, step in ipairs(self.path) do
@@ -82,7 +82,7 @@ local function integer(v, least)
 end
 
 
---- An integer field.
+--- Returns an integer field.
 -- @tparam table m the module
 -- @string name
 -- @param default where the field is missing; nil: it must be there
@@ -100,7 +100,7 @@ function Net:integer(m, name, default, least)
 end
 
 
---- A number field.
+--- Returns a number field.
 function Net:number(m, name, default)
   local v = m[name]
   if v == nil then
@@ -132,7 +132,7 @@ function Net:integers(m, name)
 end
 
 
---- A field with the numbers of a tensor, as a nested list.
+--- Returns a field with the numbers of a tensor, as a nested list.
 function Net:numbers(m, name)
   local v = m[name]
   if not class.is_array(v) then
@@ -142,7 +142,7 @@ function Net:numbers(m, name)
 end
 
 
---- A module's module: field `name`, or entry `index` of it.
+--- Returns a module's module: field `name`, or entry `index` of it.
 function Net:module(m, name, index)
   local v = m[name]
   if index ~= nil and type(v) == "table" and not objects.is(v) and not class.is_array(v) then
@@ -156,7 +156,7 @@ function Net:module(m, name, index)
 end
 
 
---- How many modules a container has; without any E(value).
+--- Returns how many modules a container has; without any E(value).
 function Net:count(m)
   local list = m.modules
   if type(list) ~= "table" or class.is_array(list) or #list == 0 then
@@ -178,7 +178,7 @@ local function layer_name(net, typename)
 end
 
 
---- The name of the module that is being imported, for nodes and parameters.
+--- Returns the name of the module that is being imported, for nodes and parameters.
 function Net:name()
   local step = self.path[#self.path]
   step.name = step.name or layer_name(self, step.class)
@@ -198,8 +198,8 @@ end
 
 -- Parameters --------------------------------------------------------------------------------------
 
--- The elements of an array in its storage: axes by falling stride, if these are the strides of a
--- dense array.
+-- Returns the elements of an array in its storage: axes by falling stride, if these are the strides
+-- of a dense array.
 local function dense_order(shape, strides)
   local axes = {}
   for i, size in ipairs(shape) do
@@ -229,7 +229,7 @@ local function is_sorted(axes)
 end
 
 
--- A tensor of an array, as another arrangement of a flat variable.
+-- Returns a tensor of an array, as another arrangement of a flat variable.
 local function arranged(flat, shape, axes)
   if is_sorted(axes) then
     return flat:reshape(shape)
@@ -249,7 +249,7 @@ local function arranged(flat, shape, axes)
 end
 
 
--- A variable for an array, as a tensor of the network's dtype.
+-- Returns a variable for an array, as a tensor of the network's dtype.
 local function new_variable(net, x, name)
   net.arg_params[name] = x
   local v = Tensor(symbol.Variable(name), tables.copied(x._shape))
@@ -257,7 +257,7 @@ local function new_variable(net, x, name)
 end
 
 
---- A tensor in the network's dtype.
+--- Returns a tensor in the network's dtype.
 -- @tparam Tensor x
 -- @string dtype what it has
 function Net:cast(x, dtype)
@@ -265,7 +265,8 @@ function Net:cast(x, dtype)
 end
 
 
--- What variables there are on a storage, and the one that covers the elements from .. to - 1.
+-- Returns what variables there are on a storage, and the one that covers the elements from .. to -
+-- 1.
 local function find_region(net, origin, from, to)
   local list = net.regions[origin.storage] or {}
   net.regions[origin.storage] = list
@@ -315,7 +316,7 @@ local function shared_variable(net, x, origin, name)
 end
 
 
---- The parameter in a field.
+--- Returns the parameter in a field.
 -- @tparam table m module
 -- @string name of the field
 -- @tparam[opt] {int,...} shape that it must have, or be viewed as; nil: its own
@@ -363,7 +364,7 @@ function Net:with_field(m, name, tensor, f)
 end
 
 
---- The size of a field's tensor along an axis, counted from 1.
+--- Returns the size of a field's tensor along an axis, counted from 1.
 function Net:size_of(m, name, axis)
   local x = m[name]
   local instead = self.overrides[m] and self.overrides[m][name]
@@ -378,7 +379,7 @@ function Net:size_of(m, name, axis)
 end
 
 
---- An auxiliary state: what layers change while they train.
+--- Returns an auxiliary state: what layers change while they train.
 -- @string name of the field or what it stands for
 -- @tparam NDArray x
 -- @treturn Symbol
@@ -394,7 +395,7 @@ end
 
 -- Constants ---------------------------------------------------------------------------------------
 
---- A tensor of numbers that is not trained.
+--- Returns a tensor of numbers that is not trained.
 -- @tparam table list nested
 -- @string name
 function Net:constant(list, name)
@@ -407,7 +408,7 @@ function Net:constant(list, name)
 end
 
 
---- A tensor of one number.
+--- Returns a tensor of one number.
 function Net:full(shape, v)
   local made = operators.compose("_full", {}, { shape = shape, value = v, dtype = self.dtype },
     FUNC)
@@ -443,7 +444,7 @@ local function unknown(net, name)
 end
 
 
---- What a module gives for an input.
+--- Returns what a module gives for an input.
 -- @tparam table m module
 -- @param x tensor or list
 -- @string at what errors call its place, such as "modules.3"
@@ -470,13 +471,13 @@ function Net:apply(m, x, at)
 end
 
 
---- What the module number i of a container gives.
+--- Returns what the module number i of a container gives.
 function Net:child(m, i, x)
   return self:apply(self:module(m, "modules", i), x, "modules." .. i)
 end
 
 
---- An axis, counted from 1 or, where negative, from the end, as one from 0.
+--- Returns an axis, counted from 1 or, where negative, from the end, as one from 0.
 -- @int axis
 -- @int ndim
 -- @int[opt] without of the input without a batch: with one axis more all axes move by one

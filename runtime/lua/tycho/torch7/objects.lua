@@ -28,7 +28,7 @@ local function show(object)
 end
 
 
---- A class of objects, by name and version; each reading of a file makes its own.
+--- Returns a class of objects, by name and version; each reading of a file makes its own.
 -- @string name as in the file
 -- @int version 0 where the file has none
 -- @treturn table the metatable of its objects
@@ -43,13 +43,13 @@ local function class_of(value)
 end
 
 
---- Whether a value is an object of a class, other than a tensor or a storage.
+--- Returns whether a value is an object of a class, other than a tensor or a storage.
 function objects.is(value)
   return class_of(value) ~= nil
 end
 
 
---- The class of what a file held: of objects, and of arrays that were tensors and storages.
+--- Returns the class of what a file held: of objects, and of arrays that were tensors and storages.
 -- @param value anything
 -- @treturn string such as "nn.Linear"; nil for plain values
 function objects.typename(value)
@@ -62,7 +62,7 @@ function objects.typename(value)
 end
 
 
---- The version of an object's class when it was written.
+--- Returns the version of an object's class when it was written.
 function objects.version(object)
   return class_of(object).version
 end
@@ -78,13 +78,13 @@ function objects.note(x, origin)
 end
 
 
---- What was noted of an array; nil of anything else.
+--- Returns what was noted of an array; nil of anything else.
 function objects.origin(x)
   return type(x) == "table" and rawget(x, "_torch7") or nil
 end
 
 
---- The names of an object's fields, sorted, for errors.
+--- Returns the names of an object's fields, sorted, for errors.
 function objects.fields(object)
   local names = {}
   for key in pairs(object) do
@@ -97,7 +97,7 @@ function objects.fields(object)
 end
 
 
---- What a value is, in a few words, for errors.
+--- Returns what a value is, in a few words, for errors.
 function objects.kind(value)
   local name = objects.typename(value)
   return name and "a " .. name or Error.kind(value)

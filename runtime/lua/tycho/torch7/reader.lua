@@ -70,8 +70,8 @@ local function take_item(_, frame, value)
 end
 
 
--- The fields of an object: a table that was read into the object itself, or one that was read
--- before.
+-- Returns the fields of an object: a table that was read into the object itself, or one that was
+-- read before.
 local function take_fields(r, frame, value)
   local object = frame.value
   if frame.headers > 0 then
@@ -229,8 +229,8 @@ local function read_class(r)
 end
 
 
--- What elements a class of tensors or storages has, and which of both it is; "torch.CudaTensor" is
--- one of floats.
+-- Returns what elements a class of tensors or storages has, and which of both it is;
+-- "torch.CudaTensor" is one of floats.
 local function kind_of(class)
   local what = class:match("Tensor$") or class:match("Storage$")
   local name = what and class:match("^torch%.(.*)" .. what)
@@ -356,7 +356,7 @@ end
 local Reader = {}
 Reader.__index = Reader
 
---- The metatable of a class; objects of one class and version share it.
+--- Returns the metatable of a class; objects of one class and version share it.
 function Reader:class(name, version)
   local key = version .. ":" .. name
   self.classes[key] = self.classes[key] or objects.class(name, version)

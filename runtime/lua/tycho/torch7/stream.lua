@@ -153,7 +153,7 @@ function Ascii:text(n)
 end
 
 
--- An integer of up to 64 bits, digit by digit.
+-- Returns an integer of up to 64 bits, digit by digit.
 local function integer(s)
   local text = token(s)
   local sign, digits = text:match("^([-+]?)(%d+)$")
@@ -199,7 +199,7 @@ end
 
 local FORMATS = { ascii = Ascii, binary = Binary }
 
---- The values of a file, from its beginning.
+--- Returns the values of a file, from its beginning.
 -- @tparam table file as `file_arrays.open` gives
 -- @string format "binary" or "ascii"
 -- @int long_bytes of a long in a binary file: 8 or 4
@@ -209,7 +209,7 @@ function stream.open(file, format, long_bytes)
 end
 
 
---- The format of a file: an object begins with a small number, an int or its digit.
+--- Returns the format of a file: an object begins with a small number, an int or its digit.
 function stream.format_of(file)
   local head = file:read(0, math.min(4, file.size))
   return head:find("^%s*%d%s") and "ascii" or "binary"

@@ -42,13 +42,13 @@ function Tensor:init(sym, shape)
 end
 
 
---- Whether x is a tensor; tables of tensors are plain lists.
+--- Returns whether x is a tensor; tables of tensors are plain lists.
 function Tensor.is(x)
   return Class.is_a(x, Tensor)
 end
 
 
---- The symbol that is there now.
+--- Returns the symbol that is there now.
 function Tensor:get()
   local base = self.base
   if base then
@@ -72,7 +72,7 @@ function Tensor:set(sym)
 end
 
 
--- A part or another arrangement of a tensor, which shares its memory.
+-- Returns a part or another arrangement of a tensor, which shares its memory.
 local function view(base, shape, read, write)
   local v = Tensor(base:get(), shape)
   v.base, v.read, v.write, v.seen = base, read, write, nil
@@ -85,7 +85,7 @@ function Tensor:ndim()
 end
 
 
---- How many elements it has.
+--- Returns how many elements it has.
 function Tensor:size()
   return tables.product(self.shape)
 end
@@ -98,7 +98,7 @@ local function compose(op, inputs, params, name)
 end
 
 
---- A new tensor that an operator computes.
+--- Returns a new tensor that an operator computes.
 -- @string op
 -- @tparam {Tensor,...} inputs
 -- @tparam ?table params
@@ -116,7 +116,7 @@ end
 local call = Tensor.call
 
 
---- The same shape, another value.
+--- Returns the same shape, another value.
 function Tensor:unary(op, params, name)
   return call(op, { self }, params, self.shape, name)
 end
@@ -180,7 +180,7 @@ function Tensor:pow(exponent)
 end
 
 
---- Where a condition (0 or 1) holds the first, elsewhere the second; all of one shape.
+--- Returns where a condition (0 or 1) holds the first, elsewhere the second; all of one shape.
 function Tensor.where(condition, yes, no)
   return call("where", { condition, yes, no }, nil, yes.shape)
 end
@@ -201,7 +201,7 @@ function Tensor:softplus()
 end
 
 
---- The square root, whose gradient at 0 is 0.
+--- Returns the square root, whose gradient at 0 is 0.
 function Tensor:root()
   return (self + self:eq(0)):sqrt() * self:ne(0)
 end
@@ -214,7 +214,7 @@ end
 
 -- Shapes ------------------------------------------------------------------------------------------
 
---- A view of other sizes and as many elements.
+--- Returns a view of other sizes and as many elements.
 function Tensor:reshape(shape)
   if tables.same(shape, self.shape) then
     return self
@@ -239,7 +239,7 @@ local function inverse(axes)
 end
 
 
---- A view with its axes in another order.
+--- Returns a view with its axes in another order.
 function Tensor:transpose(axes)
   local shape = {}
   for i, axis in ipairs(axes) do
@@ -253,7 +253,7 @@ function Tensor:transpose(axes)
 end
 
 
---- A view with two axes exchanged.
+--- Returns a view with two axes exchanged.
 function Tensor:swap(a, b)
   local axes = {}
   for i = 1, #self.shape do
@@ -276,7 +276,7 @@ local function slice_of(s, axis, from, to)
 end
 
 
---- A view of the elements from .. to - 1 along an axis.
+--- Returns a view of the elements from .. to - 1 along an axis.
 function Tensor:slice(axis, from, to)
   local size = self.shape[axis + 1]
   if from < 0 or to > size or from >= to then
@@ -299,7 +299,7 @@ function Tensor:slice(axis, from, to)
 end
 
 
---- A view without an axis, which has one element or of which one is chosen.
+--- Returns a view without an axis, which has one element or of which one is chosen.
 function Tensor:select(axis, index)
   local x = self:slice(axis, index, index + 1)
   local shape = tables.copied(x.shape)
@@ -308,7 +308,7 @@ function Tensor:select(axis, index)
 end
 
 
---- A view with one more axis, of size 1.
+--- Returns a view with one more axis, of size 1.
 function Tensor:unsqueeze(axis)
   local shape = tables.copied(self.shape)
   table.insert(shape, axis + 1, 1)
@@ -316,7 +316,7 @@ function Tensor:unsqueeze(axis)
 end
 
 
---- The same along axes of size 1, repeated.
+--- Returns the same along axes of size 1, repeated.
 function Tensor:expand(shape)
   if tables.same(shape, self.shape) then
     return self
@@ -325,7 +325,7 @@ function Tensor:expand(shape)
 end
 
 
---- Several tensors along an axis.
+--- Returns several tensors along an axis.
 function Tensor.concat(list, axis)
   local first = list[1].shape
   if #list == 1 then
@@ -369,7 +369,8 @@ end
 
 -- Reductions --------------------------------------------------------------------------------------
 
---- A reduction along one axis: "sum", "mean", "max", "min"; the axis stays, with one element.
+--- Returns a reduction along one axis: "sum", "mean", "max", "min"; the axis stays, with one
+-- element.
 function Tensor:reduce(op, axis)
   return call(op, { self }, { axis = axis, keepdims = true }, with(self.shape, axis, 1))
 end
@@ -382,7 +383,7 @@ for _, op in ipairs{ "sum", "mean", "max", "min" } do
 end
 
 
---- The sum of all elements.
+--- Returns the sum of all elements.
 function Tensor:total()
   return call("sum", { self }, nil, { 1 })
 end
@@ -400,7 +401,7 @@ end
 
 -- Products ----------------------------------------------------------------------------------------
 
---- A product of two matrices, each of which may be transposed.
+--- Returns a product of two matrices, each of which may be transposed.
 function Tensor.dot(a, b, transpose_a, transpose_b)
   local rows, inner = unpack(transpose_a and { a.shape[2], a.shape[1] } or a.shape)
   local other, columns = unpack(transpose_b and { b.shape[2], b.shape[1] } or b.shape)
@@ -429,7 +430,7 @@ end
 
 -- Padding -----------------------------------------------------------------------------------------
 
---- More elements around the last axes of a tensor of 4 or 5 dimensions.
+--- Returns more elements around the last axes of a tensor of 4 or 5 dimensions.
 -- @tparam {int,...} before for each axis from the third on
 -- @tparam {int,...} after
 -- @string mode "constant", "edge" or "reflect"

@@ -37,7 +37,7 @@ function Cells:init(width, height)
 end
 
 
--- The cell of a column and a line from 0, or nil beyond the canvas.
+-- Returns the cell of a column and a line from 0, or nil beyond the canvas.
 function Cells:at(column, line)
   if column < 0 or column >= self.columns or line < 0 or line >= self.lines then
     return nil
@@ -49,8 +49,8 @@ function Cells:at(column, line)
 end
 
 
--- What a cell is drawn in: nil for the terminal's own colour. The second result is true for what is
--- too light to be drawn.
+-- Returns what a cell is drawn in: nil for the terminal's own colour. The second result is true for
+-- what is too light to be drawn.
 local function ink(colour)
   local r, g, b = colour_of(colour)
   if max(r, g, b) - min(r, g, b) < 16 then
@@ -135,7 +135,8 @@ function Cells:text(x, y, text, style)
 end
 
 
--- The mean colour of a part of an image: columns x1 to x2 and rows y1 to y2, in shares of it.
+-- Returns the mean colour of a part of an image: columns x1 to x2 and rows y1 to y2, in shares of
+-- it.
 local function mean(image, x1, x2, y1, y2)
   local left, right = floor(x1 * image.width), max(floor(x1 * image.width) + 1,
     floor(x2 * image.width))
@@ -203,7 +204,7 @@ local function escape_code(cell, colours)
 end
 
 
--- How light an image is there, as a shade.
+-- Returns how light an image is there, as a shade.
 local function shade_of(cell)
   local sum = 0
   for i = 1, 3 do
@@ -213,7 +214,7 @@ local function shade_of(cell)
 end
 
 
--- A letter of Braille: U+2800 and its dots.
+-- Returns a letter of Braille: U+2800 and its dots.
 local function braille(dots)
   return string.char(0xe2, 0xa0 + floor(dots / 64), 0x80 + dots % 64)
 end
@@ -249,7 +250,7 @@ local function line_text(self, line, colours)
 end
 
 
---- The lines, without empty ones at both ends.
+--- Returns the lines, without empty ones at both ends.
 -- @string colours "none", "256" or "true"
 -- @treturn string
 function Cells:done(colours)
@@ -267,7 +268,7 @@ function Cells:done(colours)
 end
 
 
---- An empty canvas.
+--- Returns an empty canvas.
 -- @number width pixels
 -- @number height pixels
 function cells.new(width, height)

@@ -28,7 +28,7 @@ local UPWARDS = { size = FACE, colour = TEXT, align = "middle", turned = true }
 local HEADING = { size = TITLE, colour = DARK, bold = true }
 
 
---- The colour of the i-th curve.
+--- Returns the colour of the i-th curve.
 function chart.colour(i)
   return COLOURS[(i - 1) % #COLOURS + 1]
 end
@@ -39,7 +39,8 @@ local function finite(value, log)
 end
 
 
--- The lowest and the highest value of curves on an axis, "x" or "y"; 0 and 1 where there is none.
+-- Returns the lowest and the highest value of curves on an axis, "x" or "y"; 0 and 1 where there is
+-- none.
 local function extent(curves, axis, log)
   local low, high = math.huge, -math.huge
   for _, curve in ipairs(curves) do
@@ -207,7 +208,7 @@ local function thinned(run)
 end
 
 
--- The part of a segment within a rectangle, or nil: its ends by how far they lie along it.
+-- Returns the part of a segment within a rectangle, or nil: its ends by how far they lie along it.
 -- Source: Y.-D. Liang, B. A. Barsky, A new concept and method for line clipping, 1984.
 local function clip_segment(a, b, area)
   local dx, dy, from, to = b[1] - a[1], b[2] - a[2], 0, 1
@@ -346,8 +347,8 @@ local function texts_of(labels)
 end
 
 
--- The rectangle of the curves within a panel, and the scale of its values. Margins are as wide as
--- what stands in them, on all panels alike.
+-- Returns the rectangle of the curves within a panel, and the scale of its values. Margins are as
+-- wide as what stands in them, on all panels alike.
 local function plan(canvas, spec, width, top, height)
   local panels, left, right = {}, 0, SIDE
   for i, panel in ipairs(spec.panels) do

@@ -53,7 +53,7 @@ function Drawing:painted(new, width, height)
 end
 
 
---- The drawing as SVG.
+--- Returns the drawing as SVG.
 -- @treturn string
 function Drawing:svg()
   return self:painted(svg_canvas.new, self.width, self.height):done()
@@ -72,7 +72,7 @@ end
 
 local PIXELS = args.form("Drawing:pixels", { "*", SCALE })
 
---- The drawing as an image.
+--- Returns the drawing as an image.
 -- @tparam[opt] table options scale (pixels per unit of width and height, 1)
 -- @treturn NDArray (height, width, 3) uint8
 function Drawing:pixels(...)

@@ -32,7 +32,7 @@ local function child_of(parent, name)
 end
 
 
--- The parts of a layer's name: "stage1", "unit2", "conv1". A leading underscore is no part.
+-- Returns the parts of a layer's name: "stage1", "unit2", "conv1". A leading underscore is no part.
 local function parts_of(name)
   local parts = {}
   for part in name:gmatch("_*[^_]+") do
@@ -86,7 +86,7 @@ local function arrange(box, is_layer)
 end
 
 
---- The tree of layers: `{name, total, children}`, times in nanoseconds, widest first.
+--- Returns the tree of layers: `{name, total, children}`, times in nanoseconds, widest first.
 -- @tparam {table,...} rows as `profiler.sums` gives them
 -- @treturn table
 -- @treturn int its depth
@@ -125,7 +125,7 @@ local function colour_of(name)
 end
 
 
--- The longest beginning of a text that fits; empty where two letters do not.
+-- Returns the longest beginning of a text that fits; empty where two letters do not.
 local function fitted(canvas, text, width)
   if canvas:text_width(text, FACE) <= width then
     return text
@@ -162,9 +162,9 @@ local FORM = args.form("viz.flame", { list = true,
   { "rows", "list?" }, "*", { "title", "text?" }, { "width", "pixels", WIDTH },
 })
 
---- Where the time of a network goes: forward and backward, below them layers by the parts of their
--- names ("stage1_unit2_conv1"), below these operators and kernels. Operators that run as one are
--- with the first of them.
+--- Returns where the time of a network goes: forward and backward, below them layers by the parts
+-- of their names ("stage1_unit2_conv1"), below these operators and kernels. Operators that run as
+-- one are with the first of them.
 --
 --     ty.profiler.set_config{ aggregate_stats = true }
 --     ty.profiler.set_state("run")

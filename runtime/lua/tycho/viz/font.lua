@@ -113,7 +113,7 @@ local function letters(text)
 end
 
 
---- How wide a text is, in the unit of its size.
+--- Returns how wide a text is, in the unit of its size.
 -- @string text
 -- @number size of the face
 function font.width(text, size)
@@ -125,8 +125,8 @@ function font.width(text, size)
 end
 
 
---- The strokes of a text whose base line begins at 0, 0. Letters beyond ASCII are boxes, but for a
--- few.
+--- Returns the strokes of a text whose base line begins at 0, 0. Letters beyond ASCII are boxes,
+-- but for a few.
 -- @string text
 -- @number size of the face
 -- @treturn table list of strokes, lists of {x, y}

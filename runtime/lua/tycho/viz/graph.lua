@@ -217,7 +217,7 @@ local function draw_box(page, box, x, y, width, height)
 end
 
 
---- The picture: inputs at the top, outputs at the bottom, shapes of outputs below the boxes
+--- Returns the picture: inputs at the top, outputs at the bottom, shapes of outputs below the boxes
 -- (without the batch axis). Needs no other program.
 -- @treturn string SVG text
 function Graph:svg()

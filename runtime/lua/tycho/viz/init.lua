@@ -84,7 +84,7 @@ local DEFAULTS = { shape = "box", fixedsize = "true", width = "1.3",
 local PARAMETER_ENDINGS = { "_weight", "_bias", "_beta", "_gamma", "_moving_var", "_moving_mean",
   "_running_var", "_running_mean" }
 
--- An attribute of a node, or what the operator takes without it.
+-- Returns an attribute of a node, or what the operator takes without it.
 local function attribute(n, key)
   if n.attrs[key] then
     return n.attrs[key]
@@ -161,7 +161,7 @@ local function box_of(n, node_attrs)
 end
 
 
--- What flows along an edge: "4x8x8 float32", as far as it was asked for.
+-- Returns what flows along an edge: "4x8x8 float32", as far as it was asked for.
 local function edge_label(entry, shapes, dtypes)
   local name, parts = node.output_name(entry[1], entry[2]), {}
   if shapes then
@@ -221,7 +221,7 @@ local PLOT = args.form("viz.plot_network", {
   { "node_attrs", "dict", {} }, { "hide_weights", "boolean", true },
 })
 
---- A drawing of the network: an arrow from each node to those that read it.
+--- Returns a drawing of the network: an arrow from each node to those that read it.
 --
 -- `g.source` is DOT text for Graphviz, `g:svg()` our own drawing, `g:save(path)` writes
 -- either by the path's ending. Two nodes of one name make a warning: Graphviz would draw them

@@ -38,7 +38,7 @@ local function neighbours(n, edges)
 end
 
 
--- Longest path from the sources; a source then comes down to just above its first reader.
+-- Returns longest path from the sources; a source then comes down to just above its first reader.
 local function ranks(n, above, below)
   local rank = {}
   for v = 1, n do
@@ -60,7 +60,7 @@ local function ranks(n, above, below)
 end
 
 
--- A graph whose edges join neighbouring layers: joints are numbered after the boxes.
+-- Returns a graph whose edges join neighbouring layers: joints are numbered after the boxes.
 -- chains: per edge, its points.
 local function split_edges(n, edges, rank)
   local short, chains, total = {}, {}, n
@@ -393,7 +393,8 @@ end
 
 -- Routes ------------------------------------------------------------------------------------------
 
--- How far from a box's centre each of its edges meets it: spread in the order of the other ends.
+-- Returns how far from a box's centre each of its edges meets it: spread in the order of the other
+-- ends.
 local function ports(count, chains, x, widths, own, other)
   local by_box, shift = {}, {}
   for i, chain in ipairs(chains) do

@@ -38,7 +38,7 @@ end
 
 -- What is drawn -----------------------------------------------------------------------------------
 
--- The first instruction of the backward part; past the end when there is none.
+-- Returns the first instruction of the backward part; past the end when there is none.
 local function boundary(list)
   local first = math.huge
   for _, v in ipairs(list) do
@@ -77,7 +77,7 @@ local function range_of(v)
 end
 
 
--- The values with bytes of their own; an alias that is an output makes its storage one.
+-- Returns the values with bytes of their own; an alias that is an output makes its storage one.
 local function blocks_of(exe, memory)
   local outputs, turn, list, own = name_set(exe._symbol:list_outputs()),
     boundary(memory.values), {}, {}
@@ -98,7 +98,8 @@ local function blocks_of(exe, memory)
 end
 
 
--- How many instructions the blocks cover. Outputs live beyond the last one: they are cut there.
+-- Returns how many instructions the blocks cover. Outputs live beyond the last one: they are cut
+-- there.
 local function count_steps(blocks)
   local steps = 1
   for _, b in ipairs(blocks) do
@@ -141,7 +142,7 @@ end
 
 -- Scales ------------------------------------------------------------------------------------------
 
--- A round distance between ticks: 1, 2 or 5 times a power of ten, at most `count` of them.
+-- Returns a round distance between ticks: 1, 2 or 5 times a power of ten, at most `count` of them.
 local function tick_step(range, count)
   local power = 10 ^ math.floor(math.log10(range / count))
   for _, factor in ipairs{ 1, 2, 5, 10 } do
@@ -321,7 +322,7 @@ function Picture:init(text)
 end
 
 
---- The SVG text.
+--- Returns the SVG text.
 function Picture:svg()
   return self.text
 end

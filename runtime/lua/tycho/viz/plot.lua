@@ -169,8 +169,8 @@ local PLOT = args.form("viz.plot", { list = true, dict = true,
   { "ends", "boolean", false }, { "width", "pixels", WIDTH }, { "height", "pixels?" },
 })
 
---- A chart of curves. What cannot be drawn (NaN, infinity; on a logarithmic axis what is not above
--- 0) is a gap.
+--- Returns a chart of curves. What cannot be drawn (NaN, infinity; on a logarithmic axis what is
+-- not above 0) is a gap.
 --
 --     ty.viz.plot{ { 3, 2, 1.5 }, title = "loss" }
 --     ty.viz.plot({ train = train, valid = valid }, { x_label = "epoch", y_label = "accuracy" })
@@ -256,7 +256,7 @@ local HISTOGRAM = args.form("viz.histogram", { list = true,
 
 local MOST_BINS = 60
 
---- How often values occur, as bars. NaN and infinities are left out.
+--- Returns how often values occur, as bars. NaN and infinities are left out.
 --
 --     ty.viz.histogram(mod:get_params().fc1_weight, { bins = 40, title = "fc1_weight" })
 --

@@ -24,7 +24,7 @@ local PEN, BOLD_PEN = 0.085, 0.125                       -- of the size of a fac
 local Raster = Class:extend("Raster")
 
 
---- The three bytes of "#rrggbb".
+--- Returns the three bytes of "#rrggbb".
 function raster.colour(text)
   local number = tonumber(text:sub(2), 16)
   return floor(number / 65536), floor(number / 256) % 256, number % 256
@@ -119,7 +119,7 @@ function Raster:disc(x, y, radius, colour)
 end
 
 
--- How much of the pixel from i to i + 1 lies between two numbers.
+-- Returns how much of the pixel from i to i + 1 lies between two numbers.
 local function overlap(i, from, to)
   return max(0, min(i + 1, to) - max(i, from))
 end
@@ -139,7 +139,7 @@ function Raster:rect(x, y, width, height, colour)
 end
 
 
---- How wide a text is.
+--- Returns how wide a text is.
 function Raster.text_width(_, text, size)
   return font.width(text, size)
 end
@@ -191,7 +191,7 @@ function Raster:image(x, y, width, height, image)
 end
 
 
---- What was drawn, as an array (height, width, 3) of bytes.
+--- Returns what was drawn, as an array (height, width, 3) of bytes.
 -- @treturn NDArray
 function Raster:array()
   return nd.from_pointer(self.bytes, { self.height, self.width, 3 },
@@ -199,7 +199,7 @@ function Raster:array()
 end
 
 
---- An empty white canvas.
+--- Returns an empty white canvas.
 -- @number width
 -- @number height
 -- @number[opt] scale pixels per unit, 1

@@ -11,7 +11,7 @@ local scale = {}
 local NEAR = 1e-9
 
 
--- The smallest of 1, 2, 5 times a power of ten that cuts a range into at most n parts.
+-- Returns the smallest of 1, 2, 5 times a power of ten that cuts a range into at most n parts.
 local function nice_step(range, n, whole)
   local power = 10 ^ math.floor(math.log10(range / n))
   for _, factor in ipairs{ 1, 2, 5, 10 } do
@@ -24,7 +24,7 @@ local function nice_step(range, n, whole)
 end
 
 
---- A number that is told apart from others a step away.
+--- Returns a number that is told apart from others a step away.
 function scale.text(value, step)
   if math.abs(value) >= 1e6 or (value ~= 0 and step < 1e-5) then
     local digits = math.max(1, math.ceil(math.log10(math.abs(value) / step) + 1))
@@ -46,7 +46,7 @@ local function ticks_of(low, high, step)
 end
 
 
---- An axis whose values lie evenly.
+--- Returns an axis whose values lie evenly.
 -- @number low
 -- @number high
 -- @number from pixel of the lowest value
@@ -93,7 +93,8 @@ local function log_ticks(low, high, parts)
 end
 
 
---- An axis of positive values on which equal ratios lie equally far apart; options are those of
+--- Returns an axis of positive values on which equal ratios lie equally far apart; options are
+-- those of
 -- `linear`.
 function scale.log(low, high, from, to, parts, options)
   low, high = math.log10(low), math.log10(high)

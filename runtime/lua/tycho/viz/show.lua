@@ -22,8 +22,8 @@ local MOST = 110                                         -- columns
 
 -- The terminal ----------------------------------------------------------------------------------
 
---- Whether a terminal that answers thus to a question for its attributes shows sixels: they are
--- number 4.
+--- Returns whether a terminal that answers thus to a question for its attributes shows sixels: they
+-- are number 4.
 function show.knows_sixels(answer)
   local list = (answer or ""):match("\27%[%?([%d;]*)c")
   return list ~= nil and (";" .. list .. ";"):find(";4;", 1, true) ~= nil

@@ -44,7 +44,7 @@ local function count_colours(canvas)
 end
 
 
--- The channel in which colours differ most, and how much.
+-- Returns the channel in which colours differ most, and how much.
 local function widest_channel(box)
   local channel, width = 1, -1
   for k = 1, 3 do
@@ -137,7 +137,7 @@ local function run_lengths(masks, width)
 end
 
 
--- The colours of six rows, each with the letters of its pixels.
+-- Returns the colours of six rows, each with the letters of its pixels.
 local function band_text(canvas, top, number)
   local masks, seen = {}, {}
   for j = 0, min(ROWS, canvas.height - top) - 1 do
@@ -158,7 +158,7 @@ local function band_text(canvas, top, number)
 end
 
 
---- What a terminal is sent to show what was drawn.
+--- Returns what a terminal is sent to show what was drawn.
 -- @param canvas of pixels (`tycho.viz.raster`)
 -- @treturn string
 function sixel.encode(canvas)

@@ -15,7 +15,7 @@ local tables = require "tycho.core.tables"
 
 local viz_summary = {}
 
--- What is inferred about every output of every node, variables included: name -> result.
+-- Returns what is inferred about every output of every node, variables included: name -> result.
 local function inferred(symbol, kind, given, func)
   local inside = symbol:get_internals()
   local _, found = inference.results(inside, kind,
@@ -47,7 +47,7 @@ function viz_summary.shapes(symbol, given, func)
 end
 
 
---- Element types of all outputs by name; unknown ones are left out.
+--- Returns element types of all outputs by name; unknown ones are left out.
 function viz_summary.dtypes(symbol, given, func)
   return given and inferred(symbol, inference.DTYPES, given, func)
 end
@@ -112,8 +112,8 @@ local function shapes_of_twice(symbol, given, func)
 end
 
 
--- Whether a variable is a parameter: nothing that was given as an input, no label or state, nothing
--- that is called data, and nothing whose size follows from the batch.
+-- Returns whether a variable is a parameter: nothing that was given as an input, no label or state,
+-- nothing that is called data, and nothing whose size follows from the batch.
 local function is_parameter(variable, r, given, shapes, twice)
   if not r or r.auxiliary or r.input or variable.name:find("data$") then
     return false
@@ -151,7 +151,8 @@ local function layers_before(n, first)
 end
 
 
---- The rows of the table: `{name, op, shape, parameters, inputs}`, op "null" for an argument.
+--- Returns the rows of the table: `{name, op, shape, parameters, inputs}`, op "null" for an
+-- argument.
 -- @tparam Symbol symbol
 -- @tparam ?table given shapes by argument name
 -- @string func for errors; E(shape) when the shapes given do not determine all others
@@ -201,7 +202,7 @@ local function count_text(n)
 end
 
 
---- The table as text.
+--- Returns the table as text.
 -- @tparam table rows of `rows`
 -- @int length of a line, characters
 -- @tparam {number,...} positions where the four columns end: characters, or fractions of the length

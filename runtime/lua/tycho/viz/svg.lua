@@ -22,19 +22,19 @@ local Page = Class:extend("Page")
 local ESCAPES = { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;" }
 
 
---- Text as it may stand in XML; control characters, which may not, become spaces.
+--- Returns text as it may stand in XML; control characters, which may not, become spaces.
 function svg.escape(text)
   return (tostring(text):gsub('[&<>"]', ESCAPES):gsub("%c", " "))
 end
 
 
---- A number with at most one decimal: "12.5", "3".
+--- Returns a number with at most one decimal: "12.5", "3".
 function svg.number(x)
   return (("%.1f"):format(x):gsub("%.0$", ""):gsub("^%-0$", "0"))
 end
 
 
---- About how wide a text is, in pixels, in the page's sans serif face.
+--- Returns about how wide a text is, in pixels, in the page's sans serif face.
 -- @string text
 -- @number size of the face, in pixels
 function svg.text_width(text, size)
@@ -74,13 +74,13 @@ function Page:text(x, y, text, dict)
 end
 
 
---- The whole picture.
+--- Returns the whole picture.
 function Page:done()
   return table.concat(self, "\n") .. "\n</svg>\n"
 end
 
 
---- An empty white page.
+--- Returns an empty white page.
 -- @number width
 -- @number height
 function svg.page(width, height)

@@ -86,13 +86,13 @@ function Canvas:image(x, y, width, height, image)
 end
 
 
---- The SVG text.
+--- Returns the SVG text.
 function Canvas:done()
   return self.page:done()
 end
 
 
---- An empty white canvas.
+--- Returns an empty white canvas.
 -- @number width
 -- @number height
 function svg_canvas.new(width, height)
