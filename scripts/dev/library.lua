@@ -24,7 +24,9 @@ local WIDTH = 100                                        -- columns of comments
 
 -- Types -------------------------------------------------------------------------------------------
 
-local PATHS = {}                                         -- class -> its path: "NDArray", "ty.nd.NDArray"
+-- Name of a class -> its path, of several the first: "NDArray", "ty.nd.NDArray". CLASS_PATHS: by
+-- the class itself.
+local PATHS, CLASS_PATHS = {}, {}
 
 -- How forms and comments name types, as the language server names them.
 local TYPES = {
@@ -221,9 +223,9 @@ local function add_call(out, item, title)
 end
 
 
--- Space and rest of a title: "nd", "NDArray" of "ty.nd.NDArray".
+-- Namespace and class of a class's path: "gluon.nn", "Dense" of "ty.gluon.nn.Dense".
 local function split_path(path)
-  return path:match("^ty%.([%w_]+)%.([%w_]+)$")
+  return path:match("^ty%.([%w_.]+)%.([%w_]+)$")
 end
 
 
@@ -231,9 +233,11 @@ end
 -- classes in them that it needs; above: the class that the reference shows it with, if any.
 local function add_function(out, item, spaces, above)
   local owner, sign, name = item.title:match("^(.*)([.:])([%w_]+)$")
-  local path = above and above.class.class_name == owner and above.title or PATHS[owner] or owner
-  local space, class = split_path(path)
-  space = space or path:match("^ty%.([%w_]+)$")
+  local of_class = above and above.class.class_name == owner and above.title or PATHS[owner]
+  local path, space, class = of_class or owner, owner:match("^ty%.([%w_.]+)$"), nil
+  if of_class then
+    space, class = split_path(of_class)
+  end
   if not space then
     return
   end
@@ -255,6 +259,16 @@ local function add_function(out, item, spaces, above)
 end
 
 
+-- The path of the nearest class above one that the reference describes, or nil.
+local function base_path(class)
+  local base = rawget(class, "super")
+  while base and not CLASS_PATHS[base] do
+    base = rawget(base, "super")
+  end
+  return base and CLASS_PATHS[base]
+end
+
+
 local function add_class(out, item, spaces)
   local space, name = split_path(item.title)
   if not space then
@@ -262,12 +276,11 @@ local function add_class(out, item, spaces)
   end
   spaces[space] = spaces[space] or {}
   if takes_options(item) then
-    local base = item.base and PATHS[item.base.name] and PATHS[item.base.name] .. ".options"
-    add_options(out, item.title .. ".options", base, option_rows(item))
+    local path = item.base and CLASS_PATHS[rawget(item.class, "super")]
+    add_options(out, item.title .. ".options", path and path .. ".options", option_rows(item))
   end
   add_comment(out, item.lines)
-  local super = rawget(item.class, "super")
-  local base = super and PATHS[super.class_name]
+  local base = base_path(item.class)
   out[#out + 1] = "---@class " .. item.title .. (base and ": " .. base or "")
   if takes_options(item) then
     out[#out + 1] = ("---@overload fun(options: %s.options|any, ...: any): %s"):format(item.title,
@@ -290,12 +303,20 @@ local function sorted_names(set)
 end
 
 
--- A file: tables of the namespaces, classes of other files whose methods are here, the body.
+-- A file: tables of the namespaces and of those around them, classes of other files whose methods
+-- are here, the body.
 local function with_spaces(body, spaces)
   local text, out = table.concat(body, "\n"), { "---@meta _", "" }
   for _, space in ipairs(sorted_names(spaces)) do
+    local outer = space:match("^(.*)%.")
+    while outer do
+      spaces[outer] = spaces[outer] or {}
+      outer = outer:match("^(.*)%.")
+    end
+  end
+  for _, space in ipairs(sorted_names(spaces)) do
     out[#out + 1] = "---@class ty." .. space
-    out[#out + 1] = ("local %s = {}\n"):format(space)
+    out[#out + 1] = ("%s%s = {}\n"):format(space:find(".", 1, true) and "" or "local ", space)
     for _, class in ipairs(sorted_names(spaces[space])) do
       local name = ("%s.%s"):format(space, class)
       if not text:find("\n" .. name .. " = {}\n", 1, true) then
@@ -307,6 +328,15 @@ local function with_spaces(body, spaces)
 end
 
 
+-- What ty.F has of a function of ty.nd that is no operator; nil where it has none.
+local function shared_function(item)
+  local name = item.title:match("^ty%.nd%.([%w_]+)$")
+  local known = name and not registry.find(name) and pcall(function() return ty.F[name] end)
+  return known and setmetatable({ title = "ty.F." .. name,
+    results = { { type = "NDArray or Symbol", text = "" } } }, { __index = item }) or nil
+end
+
+
 local function page_text(page)
   local body, spaces, above = {}, {}, nil
   for _, item in ipairs(page.entries) do
@@ -315,6 +345,10 @@ local function page_text(page)
       above = item
     else
       add_function(body, item, spaces, above)
+      local shared = shared_function(item)
+      if shared then
+        add_function(body, shared, spaces)
+      end
     end
   end
   return with_spaces(body, spaces)
@@ -324,7 +358,7 @@ end
 -- Operators ---------------------------------------------------------------------------------------
 
 -- Inner namespaces of operators: the prefix of the registry's names.
-local INNER = { contrib = "_contrib_", linalg = "_linalg_", image = "_image_" }
+local INNER = { contrib = "_contrib_", linalg = "_linalg_", image = "_image_", random = "_random_" }
 
 -- The namespace and the name in it: "contrib", "box_nms" of "_contrib_box_nms"; nil of operators
 -- that have no public name.
@@ -362,7 +396,8 @@ local function parameter_rows(info)
 end
 
 
--- Where operators are called: the namespace, the class of operands, options beside theirs.
+-- Where operators are called: the namespace, the class of operands, options beside theirs. ty.F
+-- has no class of operands: it takes those of both others.
 local HOMES = {
   { space = "nd", kind = "ty.nd.NDArray", suffix = "arrays",
     more = { { name = "out", type = "ty.nd.NDArray|ty.nd.NDArray[]", optional = true,
@@ -371,6 +406,7 @@ local HOMES = {
     more = { { name = "name", type = "string", optional = true, text = "of the node" },
       { name = "attr", type = "table<string, string>", optional = true,
         text = "attributes of the node" } } },
+  { space = "F", kind = "ty.nd.NDArray|ty.sym.Symbol" },
 }
 
 
@@ -378,15 +414,18 @@ local function add_operator(out, info, names)
   local class = "ty.op." .. info.name
   add_options(out, class .. ".parameters", nil, parameter_rows(info))
   for _, home in ipairs(HOMES) do
-    local rows = input_rows(info, home.kind)
-    for _, row in ipairs(home.more) do
-      rows[#rows + 1] = row
+    if home.suffix then
+      local rows = input_rows(info, home.kind)
+      for _, row in ipairs(home.more) do
+        rows[#rows + 1] = row
+      end
+      add_options(out, class .. "." .. home.suffix, class .. ".parameters", rows)
     end
-    add_options(out, class .. "." .. home.suffix, class .. ".parameters", rows)
     for _, name in ipairs(names) do
       local inner, last = public_name(name)
       add_comment(out, broken(info.doc))
-      out[#out + 1] = ("---@param options %s.%s|any"):format(class, home.suffix)
+      out[#out + 1] = home.suffix and ("---@param options %s.%s|any"):format(class, home.suffix)
+        or ("---@param options %s.arrays|%s.symbols|any"):format(class, class)
       out[#out + 1] = "---@param ... any operands by position, options last"
       out[#out + 1] = "---@return " .. home.kind .. (#info.outputs > 1 and " ..." or "")
       local owner = home.space .. (inner ~= "" and "." .. inner or "")
@@ -413,20 +452,19 @@ end
 
 
 local function operators_text(list)
-  local body = {}
+  local body, spaces = {}, {}
   for _, home in ipairs(HOMES) do
+    spaces[home.space] = {}
     for inner in pairs(INNER) do
-      body[#body + 1] = ("%s.%s = {}"):format(home.space, inner)
+      spaces[home.space .. "." .. inner] = {}
     end
   end
-  table.sort(body)
-  body[#body + 1] = ""
   for _, row in ipairs(list) do
     if row.names[1] then
       add_operator(body, row.info, row.names)
     end
   end
-  return with_spaces(body, { nd = {}, sym = {} })
+  return with_spaces(body, spaces)
 end
 
 
@@ -438,6 +476,19 @@ local SHARED = [[
 
 ---@class ty.Null
 ---@class ty.Context: ty.context.Context
+
+---@class ty.Error
+---@field code %s
+---@field message string
+---@field func? string the function that was called
+---@field argument? string which of its arguments
+---@field expected? any what it takes
+---@field got? any what came
+---@field candidates? string[] accepted names, nearest first
+---@field op? string the operator
+---@field node? string the node
+---@field where? string the line that made the call
+
 ]]
 
 
@@ -456,8 +507,12 @@ local function known_spaces(pages)
 end
 
 
+-- Types of what is no namespace, no class of the reference and no function.
+local ROOT_TYPES = { Error = "ty.Error", null = "ty.Null" }
+
 local function root_text(pages)
-  local out, known = { "---@meta tycho", "", SHARED }, known_spaces(pages)
+  local shared = SHARED:format(choice_type(ty.Error.CODES))
+  local out, known = { "---@meta tycho", "", shared }, known_spaces(pages)
   local fields, functions = { "---@class ty" }, {}
   for _, name in ipairs(members.list(ty)) do
     local ok, value = pcall(function() return ty[name] end)
@@ -471,7 +526,7 @@ local function root_text(pages)
     elseif ok then
       local class = manual.is_class(value) and PATHS[value.class_name]
       fields[#fields + 1] = ("---@field %s %s"):format(name, class
-        or type(value) == "string" and "string" or name == "null" and "ty.Null" or "any")
+        or type(value) == "string" and "string" or ROOT_TYPES[name] or "any")
     end
   end
   fields[#fields + 1] = "local ty = {}\n"
@@ -545,7 +600,8 @@ local function main(folder)
   for _, page in ipairs(pages) do
     for _, item in ipairs(page.entries) do
       if item.kind == "class" then
-        PATHS[item.class.class_name] = item.title
+        local name = item.class.class_name
+        PATHS[name], CLASS_PATHS[item.class] = PATHS[name] or item.title, item.title
       end
     end
   end

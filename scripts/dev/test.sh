@@ -6,7 +6,8 @@
 # Called by `make test`, which sets the environment: TYCHO_LIB, TYCHO_PROGRAM, SANITIZER, a library
 # that an interpreter must load before one that was compiled with it, and BUSTED, a command instead
 # of busted. A program or run that prints no counts has crashed. TYCHO_RUNNER: what a program of
-# another processor is started by, as "qemu-aarch64 -L folder".
+# another processor is started by, as "qemu-aarch64 -L folder". TYCHO_LIMIT: seconds after which a
+# program or spec file is ended.
 
 passed=0 failed=0 skipped=0
 logs=$(mktemp -d) || exit 1
@@ -16,7 +17,11 @@ trap 'rm -rf "$logs"' EXIT
 # count STATUS NAME: adds the last line of counts in the log
 count() {
   line=$(grep -E '^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$' "$log" | tail -n 1)
-  if [ -z "$line" ]; then
+  if [ -n "$limit" ] && { [ "$1" -eq 124 ] || [ "$1" -eq 137 ]; }; then
+    echo "FAIL $2: ended after $TYCHO_LIMIT seconds"
+    failed=$((failed + 1))
+    return
+  elif [ -z "$line" ]; then
     echo "FAIL $2: no result, exit status $1"
     failed=$((failed + 1))
     return
@@ -37,7 +42,9 @@ run() {
   count "$(cat "$log.status")" "$name"
 }
 
+limit=${TYCHO_LIMIT:+timeout -k 5 $TYCHO_LIMIT}
 busted=${BUSTED:-"env ${SANITIZER:+LD_PRELOAD=$SANITIZER ASAN_OPTIONS=detect_leaks=0} busted"}
+busted="$limit $busted"
 
 jobs=$(nproc 2>/dev/null || echo 1)
 [ "$jobs" -le 4 ] || jobs=4
@@ -58,7 +65,7 @@ specs=
 while [ $# -gt 0 ]; do
   case $1 in
     --|--files) specs=$1; shift; break ;;
-    *)  echo "$1"; run "$1" $TYCHO_RUNNER "$1"; shift ;;
+    *)  echo "$1"; run "$1" $limit $TYCHO_RUNNER "$1"; shift ;;
   esac
 done
 case $specs in

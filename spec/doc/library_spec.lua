@@ -1,8 +1,10 @@
 -- Definitions for the Lua language server and the interface as JSON: each file is Lua, and classes,
 -- functions and options are those of the registry and of the library itself.
 
+local comments = require "tycho.prompt.comments"
 local json = require "tycho.core.json"
 local manual = require "tycho.prompt.manual"
+local members = require "tycho.prompt.members"
 local shell = require "spec.support.shell"
 local ty = require "tycho"
 
@@ -94,7 +96,8 @@ describe("definitions for editors", function()
   end)
 
   it("have each public operator with its operands and options", function()
-    local inner, seen = { contrib = "_contrib_", linalg = "_linalg_", image = "_image_" }, 0
+    local inner, seen = { contrib = "_contrib_", linalg = "_linalg_", image = "_image_",
+      random = "_random_" }, 0
     for _, name in ipairs(ty.op.list()) do
       local info = ty.op.info(name)
       local public = not name:find("^_") and name
@@ -105,6 +108,7 @@ describe("definitions for editors", function()
         seen = seen + 1
         assert.equal("function", functions["nd." .. public], name)
         assert.equal("function", functions["sym." .. public], name)
+        assert.equal("function", functions["F." .. public], name)
         local have, want = {}, {}
         for field in pairs(classes["ty.op." .. name .. ".parameters"].fields) do
           have[#have + 1] = field
@@ -169,8 +173,50 @@ describe("definitions for editors", function()
       assert.is_truthy(value ~= nil, "ty." .. name .. " is defined and not there")
       count = count + (kind == "function" and 1 or 0)
     end
-    assert.is_true(count > 900, count)
+    assert.is_true(count > 1900, count)
     assert.equal("ty.nd", classes.ty.fields.ndarray)
+  end)
+
+  it("name every class and every function that has a comment, in all namespaces", function()
+    local known, seen, lacking, count = {}, {}, {}, 0
+    for name in pairs(functions) do
+      local value = ty
+      for step in name:gmatch("[%w_]+") do
+        value = value[step]
+      end
+      known[type(value) == "function" and manual.unwrapped(value) or value] = true
+    end
+    for name in files["tycho.lua"]:gmatch("\nfunction ty%.([%w_]+)%(") do
+      known[manual.unwrapped(ty[name])] = true
+    end
+    local function is_lacking(value)
+      if type(value) == "function" then
+        local entry = manual.comment(value)
+        return entry and not comments.is_hidden(entry) and not known[manual.unwrapped(value)]
+      end
+      return value ~= ty.Error and manual.is_class(value) and not known[value]
+    end
+    local function walk(path, space)
+      seen[space] = true
+      for _, name in ipairs(members.list(space)) do
+        local ok, value = pcall(function() return space[name] end)
+        local inner = ok and type(value) == "table" and not manual.is_class(value)
+          and not manual.is_class(getmetatable(value))
+        lacking[#lacking + 1] = ok and is_lacking(value) and path .. name or nil
+        count = count + 1
+        if inner and not seen[value] then
+          walk(path .. name .. ".", value)
+        end
+      end
+    end
+    walk("ty.", ty)
+    assert.same({}, lacking)
+    assert.is_true(count > 2000, count)
+    assert.equal("ty.gluon.HybridBlock", classes["ty.gluon.nn.AvgPool1D"].base)
+    assert.equal("ty.Error", classes.ty.fields.Error)
+    for _, name in ipairs{ "code", "message", "argument", "expected", "got", "node" } do
+      assert.is_truthy(classes["ty.Error"].fields[name], name)
+    end
   end)
 
   it("are the same as JSON", function()

@@ -22,9 +22,9 @@ local entries = {}
 -- class shows what it inherits as its own.
 local PAGES = {
   { "ndarray", "NDArray", "nd.NDArray" },
-  { "arrays", "Arrays: ty.nd", "nd" },
+  { "arrays", "Arrays: ty.nd", "nd", "nd.contrib" },
   { "random", "Random numbers: ty.random", "random" },
-  { "symbol", "Symbol", "sym.Symbol", "sym" },
+  { "symbol", "Symbol", "sym.Symbol", "sym", "sym.contrib" },
   { "executor", "Executor", "executor.Executor", "executor" },
   { "module", "Module", "mod.Module", whole = true },
   { "bucketing_module", "BucketingModule", "mod.BucketingModule" },
@@ -44,9 +44,17 @@ local PAGES = {
   { "recurrent_layers", "Recurrent layers: ty.gluon.rnn", "gluon.rnn" },
   { "losses", "Losses: ty.gluon.loss", "gluon.loss" },
   { "datasets", "Data sets: ty.gluon.data", "gluon.data", "gluon.data.vision",
-    "gluon.data.vision.transforms" },
+    "gluon.data.vision.transforms", "gluon.data.batchify" },
+  { "contrib_layers", "More layers: ty.gluon.contrib", "gluon.contrib.nn", "gluon.contrib.cnn",
+    "gluon.contrib.rnn", "gluon.contrib.data", "gluon.contrib.data.text" },
   { "estimator", "Estimator: ty.gluon.contrib.estimator", "gluon.contrib.estimator" },
   { "model_zoo", "Known networks: ty.gluon.model_zoo", "gluon.model_zoo.vision" },
+  { "either", "Arrays or symbols: ty.F", "F" },
+  { "precision", "Fewer bits: ty.amp, ty.contrib.quantization", "amp", "contrib.quantization",
+    "precision" },
+  { "other_engines", "Models of others: ty.onnx, ty.pytorch, ty.torch7", "onnx", "pytorch",
+    "torch7" },
+  { "tensorboard", "TensorBoard: ty.tensorboard", "tensorboard" },
   { "kvstore", "KVStore: ty.kv", "kv" },
   { "callbacks", "Callbacks: ty.callback", "callback" },
   { "monitors", "Monitor: ty.monitor", "monitor" },
@@ -356,10 +364,11 @@ local function add_aliases(space, module, depth)
 end
 
 
--- The comment of a namespace, without what it says of its files.
+-- The comment of a namespace, without what it says of its files; "" of one without a module of its
+-- own.
 local function intro_of(space)
   local module = members.module_of(namespace(space))
-  for _, entry in ipairs(comments.named(module:match("[%w_]+$"))) do
+  for _, entry in ipairs(module and comments.named(module:match("[%w_]+$")) or {}) do
     if entry.kind == "module" and entry.title == module:gsub("^tycho", "ty") then
       local text = table.concat(comments.parts(entry).lines, "\n") .. "\n"
       text = text:gsub("%s*%([%w_]+/[%w_]+%.lua%)", "")

@@ -195,7 +195,9 @@ local INIT = args.form("amp.init", {
   { "widest", "list?" }, { "excluded_sym_names", "list?" },
 })
 
---- Converts the networks of all modules that are bound from here on; options as of `convert`.
+--- Converts the networks of all modules that are bound from here on.
+--
+-- Options are those of `convert`: target = "bfloat16", always, never, widest, excluded_sym_names.
 function amp.init(...)
   local a = INIT(...)
   check_target(a.target, "amp.init")

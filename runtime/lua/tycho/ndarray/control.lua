@@ -127,7 +127,7 @@ end
 local COND = args.form("nd.contrib.cond", { { "pred", "array" }, { "then_func", "function" },
   { "else_func", "function" } })
 
---- The result of one of two functions.
+--- The result of one of two functions: of `then_func` where `pred` is not 0.
 function control.cond(...)
   local a = COND(...)
   if a.pred:asscalar() ~= 0 then

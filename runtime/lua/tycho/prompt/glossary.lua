@@ -318,6 +318,23 @@ local BY_HOME = {
     edgeitems = "entries at each end of a larger one", linewidth = "characters of a line",
     suppress = "no powers of ten" },
   sym = { a = "a symbol", ary = "a symbol" },
+  -- of ty.nd.contrib and ty.sym.contrib
+  ["nd.contrib"] = { body = "what is done for each row",
+    init_states = "the states of the first row",
+    cond = "a function of the variables: whether there is another step",
+    func = "a function of the variables, which gives outputs and new variables",
+    loop_vars = "the variables of the first step", max_iterations = "rows of the outputs",
+    pred = "one element", then_func = "what is computed where pred is not 0",
+    else_func = "what is computed where pred is 0", num_sampled = "how many classes are drawn",
+    true_classes = "classes whose expected counts are asked",
+    range_max = "how many classes there are",
+    weight = "the weight", grad = "its gradient", mean = "the mean of gradients, which is changed",
+    var = "the mean of their squares, which is changed", weight32 = "the weight in float32",
+    lr = "the learning rate", eta = "the factor of the whole step", weights = "a list of weights",
+    grads = "a list of their gradients", weights32 = "a list of weights in float32",
+    lrs = "a learning rate for each", wds = "a weight decay for each",
+    etas = "a factor of the step for each", size = "how many weights",
+    step_count = "the number of the step, for each", num_tensors = "how many weights" },
   Symbol = { key = "the attribute", ["(list)"] = "of inputs, by name or in order",
     args_grad = "arrays for gradients, as a list or by name",
     shapes = "shapes of inputs, by name; \z
@@ -357,8 +374,9 @@ local BY_HOME = {
 -- @string func as errors name it: "nd.full", "Module:fit"
 -- @string name the option
 function glossary.text(func, name)
-  local home = func:match("random%.") and "random"
-    or func:gsub("^ty%.", ""):gsub("^gluon%.rnn%.", "rnn."):match("^[%w_]+")
+  local path = func:gsub("^ty%.", ""):gsub("^sym%.contrib%.", "nd.contrib.")
+  local home = path:match("random%.") and "random" or path:match("^nd%.contrib%f[.]")
+    or path:gsub("^gluon%.rnn%.", "rnn."):gsub("^contrib%.cnn%.", "cnn."):match("^[%w_]+")
   for _, rows in ipairs{ BY_HOME, of_gluon } do
     if rows[home] and rows[home][name] then
       return rows[home][name]

@@ -43,6 +43,16 @@ homes.nn = {
   ["function"] = "the name of an operator, or a function of the inputs",
 }
 
+-- What convolutions of `ty.gluon.contrib.cnn` have beside what others have.
+homes.cnn = {
+  num_deformable_group = "groups of channels whose windows are bent alike",
+  offset_weight_initializer = "of the convolution that gives offsets",
+  offset_bias_initializer = "of its bias", offset_use_bias = "whether it adds a bias",
+}
+for name, text in pairs(homes.nn) do
+  homes.cnn[name] = homes.cnn[name] or text
+end
+
 homes.loss = {
   prefix = PREFIX, params = PARAMS,
   weight = "a factor for all samples", batch_axis = "the axis of samples",

@@ -298,8 +298,8 @@ end
 
 
 -- foreach: body(data[t], states) -> outputs, states
-local function foreach(symbol, ...)
-  local a, func, Symbol = FOREACH(...), "sym.contrib.foreach", symbol.Symbol
+local function foreach(symbol, a)
+  local func, Symbol = "sym.contrib.foreach", symbol.Symbol
   local data, data_list = flatten(a.data, "data", func, Symbol)
   local states, states_list = flatten(a.init_states, "init_states", func, Symbol)
   local inputs = joined(data, states)
@@ -344,8 +344,8 @@ end
 
 
 -- while_loop: while cond(vars) and steps < max_iterations: outputs, vars = func(vars)
-local function while_loop(symbol, ...)
-  local a, func, Symbol = WHILE(...), "sym.contrib.while_loop", symbol.Symbol
+local function while_loop(symbol, a)
+  local func, Symbol = "sym.contrib.while_loop", symbol.Symbol
   local vars, vars_list = flatten(a.loop_vars, "loop_vars", func, Symbol)
   check_count(#vars, "loop_vars", func)
   local inputs, add = gather()
@@ -375,8 +375,8 @@ local COND = args.form("sym.contrib.cond", { { "pred", "symbol" }, { "then_func"
   { "else_func", "function" }, { "name", "text", "cond" } })
 
 -- cond: pred ~= 0 and then_func() or else_func()
-local function cond(symbol, ...)
-  local a, func, Symbol = COND(...), "sym.contrib.cond", symbol.Symbol
+local function cond(symbol, a)
+  local func, Symbol = "sym.contrib.cond", symbol.Symbol
   local inputs, add = gather()
   local function branch(label, f)
     local outs, is_list
@@ -406,10 +406,30 @@ end
 --- Returns the functions for `ty.sym.contrib`.
 -- @tparam table symbol the namespace `ty.sym`
 function control.functions(symbol)
-  local function with(f)
-    return function(...) return f(symbol, ...) end
+  local contrib = {}
+
+  --- For each row of data: `outputs, states = body(row, states)`; outputs are stacked on axis 0.
+  -- @treturn outputs, states
+  function contrib.foreach(...)
+    return foreach(symbol, FOREACH(...))
   end
-  return { foreach = with(foreach), while_loop = with(while_loop), cond = with(cond) }
+
+
+  --- While `cond(...)` holds, at most `max_iterations` times: `outputs, vars = func(...)`. Outputs
+  -- are stacked on axis 0 and filled up with zeros to `max_iterations` rows.
+  -- @treturn outputs, vars
+  function contrib.while_loop(...)
+    return while_loop(symbol, WHILE(...))
+  end
+
+
+  --- The result of one of two functions: of `then_func` where `pred` is not 0.
+  function contrib.cond(...)
+    return cond(symbol, COND(...))
+  end
+
+
+  return contrib
 end
 
 

@@ -190,9 +190,9 @@ local TAG, STEP = { "tag", tag_type }, { "global_step", step_type, 0 }
 local SCALAR = args.form("Writer:add_scalar", { TAG, { "value", "number|array" }, STEP })
 
 --- Adds a point of a curve.
--- @string tag "train/loss": what stands before the slash groups charts
+-- @string tag "train/loss": what is before the slash groups charts
 -- @param value a number, or an array of one element
--- @int[opt=0] global_step
+-- @int[opt=0] global_step where the point is on the axis of steps
 function Writer:add_scalar(...)
   local a = SCALAR(...)
   check_open(self, "Writer:add_scalar")
@@ -205,9 +205,9 @@ local SCALARS = args.form("Writer:add_scalars",
   { { "main_tag", tag_type }, { "values", "dict" }, STEP })
 
 --- Adds a point to each of several curves, "MAIN_TAG/NAME".
--- @string main_tag
+-- @string main_tag the group of the curves
 -- @tparam table values numbers by name
--- @int[opt=0] global_step
+-- @int[opt=0] global_step where the points are on the axis of steps
 function Writer:add_scalars(...)
   local a, list = SCALARS(...), {}
   check_open(self, "Writer:add_scalars")
@@ -226,9 +226,9 @@ local HISTOGRAM = args.form("Writer:add_histogram",
   { TAG, { "values", "array|table" }, STEP, { "bins", "positive", BINS } })
 
 --- Adds how values lie. NaN and infinities are left out.
--- @string tag
+-- @string tag its name
 -- @param values an array of any shape, or a list of numbers
--- @int[opt=0] global_step
+-- @int[opt=0] global_step the step that it shows
 -- @int[opt=30] bins of one width each
 function Writer:add_histogram(...)
   local a = HISTOGRAM(...)
@@ -268,10 +268,10 @@ end
 local IMAGE = args.form("Writer:add_image", { TAG, { "image", "any" }, STEP })
 
 --- Adds an image.
--- @string tag
+-- @string tag its name
 -- @param image (height, width), (1 or 3, height, width) or (height, width, 1 or 3); bytes, or
 --   floats whose white is 1, or 255 where one is above 1; or a drawing of `ty.viz`
--- @int[opt=0] global_step
+-- @int[opt=0] global_step the step that it shows
 function Writer:add_image(...)
   local a, func = IMAGE(...), "Writer:add_image"
   check_open(self, func)
@@ -282,9 +282,9 @@ end
 local TEXT = args.form("Writer:add_text", { TAG, { "text", "text" }, STEP })
 
 --- Adds a text, which is shown as Markdown.
--- @string tag
--- @string text
--- @int[opt=0] global_step
+-- @string tag its name
+-- @string text Markdown
+-- @int[opt=0] global_step the step that it belongs to
 function Writer:add_text(...)
   local a = TEXT(...)
   check_open(self, "Writer:add_text")

@@ -47,7 +47,7 @@ local FLOATS = { float32 = true, float64 = true, float16 = true }
 -- What tells it: the parameters, else the type that a module names.
 local PARAMETERS = { "weight", "bias", "running_mean", "v" }
 
--- Returns the first answer of f among an object and all that it holds.
+-- The first answer of f among an object and all that it holds.
 local function search(root, f)
   local list, seen, at = { root }, { [root] = true }, 1
   while list[at] do
@@ -167,7 +167,7 @@ local function inputs_of(net, shapes, prefix)
 end
 
 
--- Returns how many tensors a form takes.
+-- How many tensors a form takes.
 local function leaves(form)
   local n = 0
   for _, inner in ipairs(form) do
@@ -314,17 +314,7 @@ local function build(net, a, object)
 end
 
 
---- Returns a network of Torch7 as a symbol and its parameters, for evaluation and training. Inputs
--- are named `data`, `data2` ..., depth first where they are tables of tables; so are outputs in
--- order. A weight that several modules share is one argument; parameters keep the precision of the
--- file. A criterion becomes a loss of `data` and `label`.
--- @param net path, or an object that `load` gave: a module or a criterion
--- @tparam table options shapes: input name -> sizes, which decide what layers do; criterion: an
---   object whose loss follows the network, or the name of its class, "nn.ClassNLLCriterion"
--- @treturn Symbol
--- @treturn table arg_params
--- @treturn table aux_params; E(unsupported) names a class that cannot be imported, E(format) a
---   damaged file, E(value), E(shape) and E(type) a module that does not fit
+-- `ty.torch7.import_model`, which init.lua describes.
 function torch7.import_model(...)
   local a = IMPORT(...)
   local object = type(a.net) == "string" and reader.read(a.net, FUNC) or a.net

@@ -27,13 +27,22 @@ function torch7.load(...)
 end
 
 
--- Loaded when it is first needed: the collector visits all code that is there.
-local function import_model(...)
+--- A network of Torch7 as a symbol and its parameters, for evaluation and training. Inputs are
+-- named `data`, `data2` ..., depth first where they are tables of tables; so are outputs in order.
+-- A weight that several modules share is one argument; parameters keep the precision of the file.
+-- A criterion becomes a loss of `data` and `label`.
+-- @param net path, or an object that `load` gave: a module or a criterion
+-- @tparam table options shapes: input name -> sizes, which decide what layers do; criterion: an
+--   object whose loss follows the network, or the name of its class, "nn.ClassNLLCriterion"
+-- @treturn Symbol
+-- @treturn table arg_params
+-- @treturn table aux_params; E(unsupported) names a class that cannot be imported, E(format) a
+--   damaged file, E(value), E(shape) and E(type) a module that does not fit
+function torch7.import_model(...)
+  -- loaded when it is first needed: the collector visits all code that is there
   torch7.import_model = require("tycho.torch7.import").import_model
   return torch7.import_model(...)
 end
-
-torch7.import_model = import_model
 
 
 --- The class of what a file held.

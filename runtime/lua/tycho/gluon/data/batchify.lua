@@ -157,7 +157,7 @@ end
 
 --- The usual batches: arrays are stacked, numbers become an array (float32), lists of values are
 -- taken field by field, other values stay in lists.
--- @tparam table samples
+-- @tparam table samples a list of what the data set gives
 -- @return the fields
 function batchify.default(samples)
   check_samples(samples, "gluon.data.batchify.default")
