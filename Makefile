@@ -363,8 +363,14 @@ gpu-cost: all cudasim
 	@$(TEST_ENV) TYCHO_CUDA_PATH='$(abspath $(BUILD))/cudasim' TYCHO_CACHE='$(abspath $(BUILD))/cubins-checked' CUDASIM_CHECK=1 \
 	  CUDASIM_COSTS=1 CUDASIM_GUARD=0 CUDASIM_STREAMS=eager CUDASIM_SPOIL=4096 $(BUILD)/tycho scripts/dev/gpu_cost.lua $(COST)
 
+# reads arrays in loads of 64 bytes, beside which a step of decoding is timed
+$(BUILD)/bench/libloads.so: scripts/dev/bench/loads.c
+	@mkdir -p $(dir $@)
+	$(call say,LD ,$@)
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -O2 -march=native $(WARN) -shared -fPIC -pthread -o $@ $<
+
 # DEVICE=gpu: ours on a GPU
-bench: all
+bench: all $(BUILD)/bench/libloads.so
 	rm -f $(BUILD)/bench.json
 	$(BUILD)/tycho scripts/dev/bench/bench.lua --json $(BUILD)/bench.json
 

@@ -148,6 +148,29 @@ describe("contrib.attention gives what separate operators give", function()
     check{ Tq = 1, Tk = 9, H = 4, KH = 2, bias = { 4, 1, 9 }, mask = { 9 } }
   end)
   it("with a scale", function() check{ Tq = 9, scale = -0.3 } end)
+  it("with one or two of everything", function()
+    for _, n in ipairs{ 1, 2 } do
+      for _, more in ipairs{ {}, { causal = true }, { window = 1 }, { window = 2, causal = true },
+        { mask = { n } }, { bias = { n, n } }, { scale = 2 } } do
+        more.Tq, more.B, more.H, more.d, more.dv = n, n, n, n, 3 - n
+        check(more)
+      end
+    end
+    for _, lengths in ipairs{ { 0, 0 }, { 0, 1 }, { 1, 2 }, { 2, 0 } } do
+      for _, Tq in ipairs{ 1, 2 } do
+        check{ Tq = Tq, Tk = 2, valid_length = lengths }
+        check{ Tq = Tq, Tk = 2, valid_length = lengths, offset = { 1, 0 }, causal = true,
+          H = 2, KH = 1 }
+      end
+    end
+  end)
+  it("with all of it at once", function()
+    for _, Tq in ipairs{ 1, 2, 65, 300 } do
+      check{ Tq = Tq, Tk = 300, B = 3, H = 6, KH = 2, d = 5, dv = 7, causal = true, window = 70,
+        offset = { 0, 17, 200 }, valid_length = { 0, 150, 300 }, mask = { 3, 1, 1, 300 },
+        bias = { 6, Tq, 300 }, scale = 0.7 }
+    end
+  end)
   it("in tasks of queries and of keys", function()
     check{ Tq = 600, B = 1, H = 1, causal = true, bias = { 600 } }
     check{ Tq = 300, Tk = 700, B = 1, H = 2, KH = 1, valid_length = { 420 } }
@@ -339,6 +362,47 @@ describe("dropout of contrib.attention", function()
     end
     local n = T * T
     assert.is_true(math.abs(dropped / n - 0.25) < 5 * math.sqrt(0.25 * 0.75 / n))
+  end)
+
+  it("drops weights of what counts, with each head's own draw", function()
+    ty.random.seed(5)
+    local B, H, KH, D = 2, 4, 2, 3
+    local o = { causal = true, window = 90, valid_length = V "valid_length", heads = H,
+      kv_heads = KH, dropout = 0.25, query = V "q", key = V "k", value = V "v" }
+    local function net() return sym.contrib.attention(o) end
+    local a = { q = noise{ B, T, H * D }, k = noise{ B, T, KH * D },
+      valid_length = nd.array({ 100, T }, F64) }
+    -- an identity for each head of keys: the output is the weights
+    a.v = nd.broadcast_axis(nd.Concat(eye, eye, { dim = 2 }), { axis = 0, size = B })
+    ty.random.seed(6)
+    local kept = net():bind{ ctx = ty.cpu(), args = a }:forward{ is_train = true }[1]
+    kept = nd.transpose(kept:reshape{ B, T, H, T }, { axes = { 0, 2, 1, 3 } })
+    local some = nd.broadcast_greater(nd.abs(kept), nd.zeros({ 1, 1, 1, 1 }, F64)) * (4 / 3)
+    assert.is_true(nd.abs(some[{ ":", 0 }] - some[{ ":", 1 }]):max():asscalar() > 1)
+    a.v = noise{ B, T, KH * 5 }
+    local head = noise{ B, T, H * 5 }
+    ty.random.seed(6)
+    local y, g = run(net(), a, head)
+    local function heads(name, n, size, times)
+      local x = sym.transpose{ sym.reshape{ V(name), shape = { B, T, n, size } },
+        axes = { 0, 2, 1, 3 } }
+      return sym.reshape{ sym["repeat"]{ x, repeats = times, axis = 1 },
+        shape = { B * H, T, size } }
+    end
+    local s = sym.batch_dot{ heads("q", H, D, 1), heads("k", KH, D, 2), transpose_b = true }
+    s = sym.broadcast_add(sym.reshape{ s / math.sqrt(D), shape = { B, H, T, T } }, V "gone")
+    local weights = sym.reshape{ sym.softmax{ s } * V "some", shape = { B * H, T, T } }
+    local z = sym.batch_dot{ weights, heads("v", KH, 5, 2) }
+    z = sym.transpose{ sym.reshape{ z, shape = { B, H, T, 5 } }, axes = { 0, 2, 1, 3 } }
+    a.some = some
+    a.gone = (admitted{ B = B, H = H, Tq = T, Tk = T, causal = true, window = 90,
+      valid_length = { 100, T } } - 1) * 1e300
+    local want, want_grads = run(sym.reshape{ z, shape = { B, T, H * 5 } }, a, head)
+    -- the first sample's last queries see keys, too: window 90 of 100 keys
+    assert.near(want, y, 1e-13, 1e-13)
+    for name, x in pairs(g) do
+      assert.near(want_grads[name], x, 1e-13, 1e-13)
+    end
   end)
 
   it("draws the same weights in backward", function()

@@ -334,6 +334,18 @@ static void pack_block(const struct flash *f, const struct flash_workspace *x, c
         x->v + (size_t)(k / FLASH_KEYS) * bytes_of_values(f));
 }
 
+/* Fetches n rows of key head kv from k0 on, `size` numbers each, into the second cache. One query
+** waits for memory: the rows of a head are apart, so that the processor does not foresee them.
+** Inline, since gcc drops calls of a function that only prefetches. */
+static inline __attribute__((always_inline)) void prefetch_rows(const struct flash *f,
+    const struct flash_side *x, int64_t sample, int64_t kv, int64_t k0, int64_t n, int64_t size)
+{
+  const char *row = flash_at(f, x, sample, kv, k0);
+  for (int64_t i = 0; i < n; i++, row += (size_t)x->row * f->size)
+    for (size_t at_ = 0; at_ < (size_t)size * f->size; at_ += FLASH_LINE)
+      __builtin_prefetch(row + at_, 0, 2);
+}
+
 static int forward_task(const struct flash *f, int64_t sample, int64_t kv, int64_t q0, int64_t q1)
 {
   struct flash_workspace x;
@@ -356,6 +368,10 @@ static int forward_task(const struct flash *f, int64_t sample, int64_t kv, int64
   for (int64_t k0 = all.lo; k0 < all.hi; k0 += FLASH_WIDE) {
     const int64_t n = MIN(FLASH_WIDE, all.hi - k0);
     bool finite = !flash_restricts(f);
+    if (f->tq == 1) {
+      prefetch_rows(f, &f->k, sample, kv, k0, n, f->d);
+      prefetch_rows(f, &f->v, sample, kv, k0, n, f->dv);
+    }
     if (!few) {
       pack_block(f, &x, packed_k, sample, kv, k0, n);
       finite = finite || flash_is_finite(f, n, f->dv, flash_at(f, &f->v, sample, kv, k0), f->v.row);
@@ -397,9 +413,10 @@ static int flash_forward(struct call *c)
   f->scratch = c->tmp;
   f->bytes = take_forward(f, NULL, NULL);
   const int64_t chunk = flash_chunk(f), chunks = (f->tq + chunk - 1) / chunk;
-  const double work = (double)task_rows(f) * (double)f->tk * (double)(f->d + f->dv);
+  const double work = (double)task_rows(f) * (double)f->tk * (double)(f->d + f->dv),
+               grain = f->tq == 1 ? FLASH_STEP_WORK : GRAIN_PRODUCTS;
   parallel_for_stoppable(f->batch * f->kv_heads * chunks,
-      MAX(1, (int64_t)(GRAIN_PRODUCTS / MAX(work, 1))), forward_range, &j);
+      MAX(1, (int64_t)(grain / MAX(work, 1))), forward_range, &j);
   return j.failed ? fail(j.failed, "out of memory for the product of a block") : TY_OK;
 }
 

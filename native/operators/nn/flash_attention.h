@@ -63,6 +63,9 @@ enum {
   FLASH_KEYS = 128,
   FLASH_WIDE = 4 * FLASH_KEYS,                        /* columns of a block forward */
   FLASH_CHUNK = 256,                                  /* rows that share a packed block of keys */
+  FLASH_LINE = 64,                                    /* bytes that come from memory at once */
+  /* multiply-adds of a chunk of single queries, which wait for memory: some 5 us (2026-11-28) */
+  FLASH_STEP_WORK = 32768,
 };
 
 /* Rows of one product: queries q0 .. q0 + m - 1 of one head or, where each head has one query, the

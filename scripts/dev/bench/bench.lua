@@ -13,6 +13,7 @@
 -- precision of TYCHO_PRECISION; other peers stay away, and ratios are to PyTorch's best without
 -- compiling. A row is followed by the time of a step, bytes and operations per second as shares of
 -- the device's peaks (`peaks`, measured first: a copy and a product), and what a step launches.
+-- `decode` is one token of two decoders, ours alone, beside a loop that loads what a step reads.
 -- `host` is what a step costs the thread that asks for it (host:mlp: of one network).
 -- PEERS_COMPILE=0 leaves torch.compile out.
 -- PROFILE=1: after a training step or an inference, the time by operator.
@@ -154,7 +155,9 @@ local GOALS = {{"W1", ">=", 1.6}, {"W2", ">=", 1.6}, {"W3", ">=", 1.35}, {"W4", 
   {"W15 operators", "<=", 1.5, absolute = true}, {"W15 call", "<=", 1},
   {"W15 depths programs", "<=", 0, absolute = true},
   {"W15 first sight", "<=", 10, absolute = true},
-  {"W15 lengths programs", "<=", 0, absolute = true}}
+  {"W15 lengths programs", "<=", 0, absolute = true},
+  {"decode/loads gpt2", "<=", 1.3, absolute = true},
+  {"decode small", "<=", 0.25, absolute = true}}
 for _, ending in ipairs{" gluon", " hybrid"} do
   GOALS[#GOALS + 1] = {"W15 step", "<=", 1.1, ending = ending, of = true}
   GOALS[#GOALS + 1] = {"W15 memory", "<=", 1.15, ending = ending, of = true}
@@ -294,7 +297,7 @@ end
 
 local works = #wanted > 0 and wanted
   or {"W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W15",
-    "loader", "chain"}
+    "loader", "chain", "decode"}
 if on_gpu and works[1] ~= "peaks" then table.insert(works, 1, "peaks") end
 local rounds = tonumber(options.rounds) or (#systems > 1 and 3 or 1)
 

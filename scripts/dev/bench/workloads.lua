@@ -495,6 +495,7 @@ end
 workloads.peaks = require "peaks"
 workloads.W11 = require "growth"
 workloads.loader = require "loading"
+workloads.decode = require "decoding"
 for name, f in pairs(require "imperative") do workloads[name] = f end
 
 return workloads

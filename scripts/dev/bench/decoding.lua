@@ -1,0 +1,130 @@
+--- One token after 128: a step of a decoder whose keys and values stay in its executor, in turn
+-- with a loop of 64-byte loads (loads.c) over the bytes that the step reads: its weights and what
+-- the caches hold.
+local ffi = require "ffi"
+local measure = require "measure"
+local native = require "tycho.core.ffi"
+local ty = require "tycho"
+
+ffi.cdef "long long loads_read(const char *const *, const size_t *, int, int, int);"
+
+local S, V = ty.sym, ty.sym.Variable
+local contrib = S.contrib
+local FILLED, NUMBER, SCALE = 128, 4, 0.02                -- positions; bytes of one; of weights
+
+local MODELS = {
+  gpt2 = {layers = 12, width = 768, heads = 12, inner = 3072, words = 50257, capacity = 1024},
+  small = {layers = 4, width = 256, heads = 8, inner = 1024, words = 2000, capacity = 1024},
+}
+
+local function linear(x, n, name)
+  return S.FullyConnected{data = x, num_hidden = n, flatten = false, name = name}
+end
+
+local function norm(x, name) return S.LayerNorm{data = x, name = name} end
+
+local function cache(i, kind) return ("layer%d_%s_cache"):format(i, kind) end
+
+local function attention(x, o, i, length)
+  local name = "layer" .. i
+  local parts = S.split{linear(x, 3 * o.width, name .. "_qkv"), num_outputs = 3, axis = 2}
+  local keys, values = V(cache(i, "key")), V(cache(i, "value"))
+  local filled = contrib.cache_append{key = parts[2], value = parts[3], length = length,
+    key_cache = keys, value_cache = values}
+  local y = contrib.attention{query = parts[1], key = keys, value = values, valid_length = filled,
+    heads = o.heads}
+  return linear(y, o.width, name .. "_out")
+end
+
+-- A decoder of GPT-2's kind: the embedding of words is the last layer's weight too.
+local function network(o)
+  local length, words = V "length", V "words_weight"
+  local x = S.Embedding{data = V "data", weight = words, input_dim = o.words, output_dim = o.width}
+    + S.Embedding{data = S.reshape{length, shape = {1, 1}}, input_dim = o.capacity,
+      output_dim = o.width, name = "positions"}
+  for i = 1, o.layers do
+    local name = "layer" .. i
+    x = x + attention(norm(x, name .. "_norm1"), o, i, length)
+    local units = linear(norm(x, name .. "_norm2"), o.inner, name .. "_up")
+    x = x + linear(S.LeakyReLU{units, act_type = "gelu"}, o.width, name .. "_down")
+  end
+  return S.softmax{S.FullyConnected{data = norm(x, "norm"), weight = words, num_hidden = o.words,
+    no_bias = true, flatten = false}}
+end
+
+local function bound(o)
+  local shapes = {data = {1, 1}, length = {1}}
+  for i = 1, o.layers do
+    for _, kind in ipairs{"key", "value"} do shapes[cache(i, kind)] = {1, o.capacity, o.width} end
+  end
+  local exe = network(o):simple_bind{ctx = ty.cpu(), shapes = shapes, grad_req = "null"}
+  for name, x in pairs(exe.arg_dict) do
+    if not shapes[name] then x[":"] = ty.random.normal{shape = x.shape, scale = SCALE} end
+  end
+  for _, x in pairs(exe.aux_dict) do x[":"] = 0 end
+  exe.arg_dict.data[":"], exe.arg_dict.length[":"] = 1, FILLED
+  return exe
+end
+
+-- What a step reads, as arguments of loads_read, and its bytes.
+local function bytes_of(o, exe)
+  local list = {}
+  for name, x in pairs(exe.arg_dict) do
+    if name ~= "data" and name ~= "length" and name ~= "positions_weight" then
+      list[#list + 1] = {x:data(), x.size * NUMBER}
+    end
+  end
+  for _, x in pairs(exe.aux_dict) do list[#list + 1] = {x:data(), FILLED * o.width * NUMBER} end
+  local array, bytes, total = ffi.new("const char *[?]", #list), ffi.new("size_t[?]", #list), 0
+  for i, part in ipairs(list) do
+    array[i - 1], bytes[i - 1] = ffi.cast("const char *", part[1]), part[2]
+    total = total + part[2]
+  end
+  return array, bytes, #list, total
+end
+
+local function decode(name, loads)
+  local o = MODELS[name]
+  local exe = bound(o)
+  local data, length = exe.arg_dict.data, exe.arg_dict.length
+  local function step()
+    data[":"], length[":"] = 1, FILLED
+    exe:forward()[1]:wait_to_read()
+  end
+  step()
+  local array, bytes, n, total = bytes_of(o, exe)
+  local threads = native.C.ty_threads(0)
+  -- so many rounds in a call that its threads are made in a small part of the time
+  local rounds = math.max(1, math.floor(5e8 / total))
+  local function read() assert(loads.loads_read(array, bytes, n, threads, rounds) ~= -1) end
+  local allocations = exe:stats().allocations
+  local times = measure.in_turn({step, read}, function() end)
+  assert(exe:stats().allocations == allocations, "a step allocates")
+  local ratio = {}
+  for i, s in ipairs(times[2]) do
+    times[2][i] = s / rounds
+    ratio[i] = times[1][i] / times[2][i]
+  end
+  local function milliseconds(list)
+    local out = {}
+    for i, s in ipairs(list) do out[i] = s * 1e3 end
+    return out
+  end
+  measure.record("decode " .. name, "", "ms", milliseconds(times[1]), nil, {bytes_read = total})
+  measure.record("loads " .. name, "", "ms", milliseconds(times[2]))
+  measure.record("decode/loads " .. name, "", "x", ratio)
+end
+
+-- only: "gpt2" or "small"; nil: both
+return function(only)
+  local program = os.getenv "TYCHO_PROGRAM" or arg[-1]
+  local ok, loads = pcall(ffi.load, (program:match "^(.*)/" or ".") .. "/bench/libloads.so")
+  if not ok then
+    io.stderr:write(("bench: decode: %s; make build/bench/libloads.so makes it\n")
+      :format(tostring(loads)))
+    os.exit(1)
+  end
+  for _, name in ipairs{"gpt2", "small"} do
+    if not only or only == name then decode(name, loads) end
+  end
+end
